@@ -1,5 +1,6 @@
-// Package agenttest runs an instrumented agent loop against the whole pipeline inside the test's own process: tracer, SDK,
-// OTLP bytes, decoded rows, Session tree. What a test sees is what a store would hold. Metrics can be looked at likewise.
+// Package agenttest runs an instrumented agent loop against the whole pipeline inside the test's own process: tracer,
+// SDK, OTLP bytes, decoded rows, Session tree. What a test sees is what a store would hold. Metrics can be looked at
+// likewise.
 //
 //	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
 //	runMyAgent(ctx, p.Tracer())
@@ -38,14 +39,15 @@ type Pipeline struct {
 	report otlprow.Report
 }
 
-// New returns a pipeline that ends with the test. The options are those of its tracer; its providers are the pipeline's own
-// and the process-wide ones are left alone. A failure to set up fails the test.
+// New returns a pipeline that ends with the test. The options are those of its tracer; its providers are the pipeline's
+// own and the process-wide ones are left alone. A failure to set up fails the test.
 func New(t testing.TB, opts ...otelagent.Option) *Pipeline {
 	t.Helper()
 	return pipeline(t, nil, opts)
 }
 
-// NewLive is New with copies of open spans (otelagent.WithLive): what the tree tells while the agent runs. See [Pipeline.When].
+// NewLive is New with copies of open spans (otelagent.WithLive), which the tree shows while the agent runs. See
+// [Pipeline.When].
 func NewLive(t testing.TB, opts ...otelagent.Option) *Pipeline {
 	t.Helper()
 	return pipeline(t, []otelsetup.Option{otelsetup.WithLive(0)}, opts)
@@ -176,8 +178,8 @@ func (p *Pipeline) Session() *session.Session {
 	return all[0]
 }
 
-// When waits until the sessions are as wanted, by what arrives of itself: nothing is flushed. wanted is told the trees and what they are made
-// of. The test ends when that takes more than ten seconds.
+// When waits until the sessions are as wanted, by what arrives of itself: nothing is flushed. wanted gets the trees and
+// what they are made of. The test ends when that takes more than ten seconds.
 func (p *Pipeline) When(wanted func([]*session.Session, session.Batch) bool) {
 	p.t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -191,7 +193,8 @@ func (p *Pipeline) When(wanted func([]*session.Session, session.Batch) bool) {
 	p.t.Fatal("agenttest: the sessions did not come to be as wanted")
 }
 
-// Block returns the body of a block of a session by its short id, the form that lists hold; false when it did not arrive.
+// Block returns the body of a block of a session by its short id, the form that lists hold; false when it did not
+// arrive.
 func (p *Pipeline) Block(sessionID string, id spans.ShortID) (body string, ok bool) {
 	p.t.Helper()
 	for _, b := range p.Batch().Blocks {

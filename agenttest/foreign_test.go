@@ -20,7 +20,7 @@ import (
 func recordedFile(t *testing.T, path string, opts ...input.Option) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithDerivedIDs(), content)
-	told(t, p, path, opts...)
+	playFile(t, p, path, opts...)
 	return p.Batch()
 }
 
@@ -80,10 +80,10 @@ func TestForeignLedgers(t *testing.T) {
 			if err := json.Unmarshal(out.Bytes(), &doc); err != nil {
 				t.Fatalf("%s: %v", path, err)
 			}
-			turns, told := 0, 0
+			turns, replies := 0, 0
 			for _, m := range left { // a reply with what serde does not read, such as half a surrogate pair
 				if strings.HasPrefix(m.What, "output: block") {
-					told--
+					replies--
 				}
 			}
 			for _, l := range doc.Loops {
@@ -97,12 +97,12 @@ func TestForeignLedgers(t *testing.T) {
 			for _, r := range s.Runs {
 				for _, turn := range r.Turns {
 					if turn.Output != nil && turn.Output.Count == 1 && turn.Known == "observed" {
-						told++
+						replies++
 					}
 				}
 			}
-			if turns != told {
-				t.Errorf("%s, session %s: %d turns in the ledger, %d ended with a reply", path, s.ID, turns, told)
+			if turns != replies {
+				t.Errorf("%s, session %s: %d turns in the ledger, %d ended with a reply", path, s.ID, turns, replies)
 			}
 			if *exportDir != "" {
 				name := strings.NewReplacer("/", "_", "\\", "_", " ", "_").Replace(filepath.Base(path) + "." + s.ID)

@@ -49,8 +49,8 @@ func prose(v any, into map[string]bool, named map[string]bool, open bool) {
 	}
 }
 
-// What other dialects tell is as private as what phi-core tells: with capture none, and with digests, nothing that anybody wrote in a recording is
-// in any byte that leaves, not in names, ids, words or facts either.
+// The other dialects are as private as phi-core's: with capture none, and with digests, nothing that anybody wrote in a
+// recording is in any byte that is sent, not in names, ids, values or facts either.
 func TestNothingOfOtherDialectsLeaves(t *testing.T) {
 	searched, found := 0, 0
 	for _, path := range foreignFiles(t) {
@@ -91,10 +91,10 @@ func TestNothingOfOtherDialectsLeaves(t *testing.T) {
 				found++
 			}
 			if bytes.Contains(none, []byte(s)) {
-				t.Errorf("%s: leaves: %q", name, s)
+				t.Errorf("%s: is sent: %q", name, s)
 			}
 			if bytes.Contains(digests, []byte(s)) {
-				t.Errorf("%s: leaves with digests: %q", name, s)
+				t.Errorf("%s: is sent with digests: %q", name, s)
 			}
 		}
 	}

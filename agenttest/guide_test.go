@@ -64,7 +64,7 @@ func closed(t *testing.T, p *agenttest.Pipeline, rec *otelagent.Recorder) sessio
 	return p.Batch()
 }
 
-// guideTree tells of a tree what a reader looks for, a line each.
+// guideTree lists of a tree what a reader looks for, a line each.
 func guideTree(b session.Batch) string {
 	var w strings.Builder
 	for _, s := range session.AssembleAll(b.Rows) {
@@ -348,7 +348,8 @@ func TestGuideUsageCountsOnce(t *testing.T) {
 	}
 }
 
-// TestGuideHosts looks at what hosts write beside the guide: a sub-agent, a fork, a queue, a line of package ndjson.
+// TestGuideHosts checks what hosts write in addition to the guide: a sub-agent, a fork, a queue, a line of package
+// ndjson.
 func TestGuideHosts(t *testing.T) {
 	all := treesOf(importGuide(t, guideFile(t, "hosts.jsonl")))
 	parent, child, fork := all["ses_parent"], all["ses_child"], all["ses_fork"]
@@ -476,7 +477,7 @@ func TestExportsComeBack(t *testing.T) {
 	}
 }
 
-// exact tells what of runs and turns must come back.
+// exact lists what of runs and turns must come back.
 func exact(s *session.Session) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%+v\n", s.Usage)

@@ -48,7 +48,7 @@ type guideMeta struct {
 	}
 }
 
-// guideEvent is an event beside a row, with the keys of turn_started and request_prepared.
+// guideEvent is an event next to a row, with the keys of turn_started and request_prepared.
 type guideEvent struct {
 	Type, Run, Model, Provider, Variant, System, Tools string
 	Index                                              int64

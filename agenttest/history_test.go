@@ -13,7 +13,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// histories tells of the histories of all sessions of a batch, a line a run, turn or message that there is something to say of.
+// histories lists the histories of all sessions of a batch: a line for each run, turn or message with a history.
 func histories(b session.Batch, blocks *session.BlockSet) string {
 	var w strings.Builder
 	since := func(what string, t time.Time) string {
@@ -67,7 +67,8 @@ func histories(b session.Batch, blocks *session.BlockSet) string {
 	return w.String()
 }
 
-// TestHistory tells what is rewound, queued, forked and branched of sessions of the agent guide and of phi-core, as far as content goes and without it.
+// TestHistory checks what is rewound, queued, forked and branched of sessions of the agent guide and of phi-core, as
+// far as content goes and without it.
 func TestHistory(t *testing.T) {
 	blocksOf := func(b session.Batch) *session.BlockSet {
 		set := &session.BlockSet{}

@@ -116,11 +116,11 @@ func listOf(name string, bodies ...string) string {
 	return l.Encode()
 }
 
-// hostile are senders: each says what it sends beside a span of a session that is honest, which must not be harmed.
+// hostile are senders: each says what it sends in addition to a span of an honest session, which must not be harmed.
 var hostile = []struct {
 	name string
 	send func(*sender)
-	// opts are what the receiver is told; long leaves the case out of short tests.
+	// opts are the options of the receiver; long keeps the case out of short tests.
 	opts []otlprow.Option
 	long bool
 }{

@@ -46,7 +46,7 @@ func whenOnly(p *agenttest.Pipeline, wanted func(*session.Session, session.Batch
 	return only, of
 }
 
-// What a tree tells of a session at each step, from nothing but what has left by itself.
+// What a tree shows of a session at each step, from nothing but what was sent by itself.
 func TestLiveTree(t *testing.T) {
 	p := agenttest.NewLive(t, content, partly)
 	when := func(what string, wanted func(*session.Session, session.Batch) bool) {
@@ -180,7 +180,7 @@ func hasBlock(b session.Batch, ref *session.Ref, body string) bool {
 	return slices.ContainsFunc(b.Blocks, func(x session.Block) bool { return x.ID.Short().String() == ref.Block && x.Body == body })
 }
 
-// playLive plays events live and leaves everything open, as a process that is killed.
+// playLive plays events live and ends nothing, as a process that is killed.
 func playLive(t *testing.T, events []byte, opts ...otelagent.Option) (*agenttest.Pipeline, *otelagent.Recorder, []byte) {
 	t.Helper()
 	p := agenttest.NewLive(t, append(opts, otelagent.WithDerivedIDs())...)
@@ -279,7 +279,8 @@ func TestLiveEndsAlike(t *testing.T) {
 	}
 }
 
-// With capture none and with digests nothing of any recording leaves live that is content: not in copies, not in what leaves early.
+// With capture none and with digests no content of any recording is sent live: not in copies, not in what is sent
+// early.
 func TestNothingLeavesLiveWithoutCapture(t *testing.T) {
 	searched, found, watched := 0, 0, 0
 	for _, f := range phifixtures.All(t, repository) {
@@ -319,10 +320,10 @@ func TestNothingLeavesLiveWithoutCapture(t *testing.T) {
 				found++
 			}
 			if bytes.Contains(none, []byte(s)) {
-				t.Errorf("%s: leaves: %q", f, s)
+				t.Errorf("%s: is sent: %q", f, s)
 			}
 			if bytes.Contains(hashed, []byte(s)) && !bytes.Contains(f.Events, fmt.Appendf(nil, `"record_id":%q`, s)) && !bytes.Contains(f.Events, fmt.Appendf(nil, `"tier":%q`, s)) {
-				t.Errorf("%s: leaves with digests: %q", f, s)
+				t.Errorf("%s: is sent with digests: %q", f, s)
 			}
 		}
 	}
@@ -361,7 +362,7 @@ func TestLivePartialOutputIsRedacted(t *testing.T) {
 	run.Close(otelagent.Moment{})
 	all := bytes.Join(p.OTLP(), nil)
 	if at := bytes.Index(all, []byte(secret[:16])); at >= 0 {
-		t.Errorf("leaves: %q", all[at:at+40])
+		t.Errorf("is sent: %q", all[at:at+40])
 	}
 	last := lastTurn(p.Session())
 	got := bodiesOf(p.Batch(), last.Output)
@@ -370,7 +371,8 @@ func TestLivePartialOutputIsRedacted(t *testing.T) {
 	}
 }
 
-// Killed at any moment after the loop told a reply, the reply is there with its usage and why the model stopped.
+// Killed at any moment after the loop reported a reply, the tree has the reply with its usage and why the model
+// stopped.
 func TestLiveRepliesStay(t *testing.T) {
 	recordings, replies := 0, 0
 	for _, f := range phifixtures.All(t, repository) {
@@ -381,7 +383,7 @@ func TestLiveRepliesStay(t *testing.T) {
 		t.Run(f.String(), func(t *testing.T) {
 			p := agenttest.NewLive(t, content, partly, otelagent.WithDerivedIDs())
 			rec := otelagent.NewRecorder(p.Tracer())
-			var told *otelagent.ReplyReceived // in the turn that is open
+			var recorded *otelagent.ReplyReceived // in the turn that is open
 			open := false
 			for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 				if err != nil {
@@ -390,30 +392,30 @@ func TestLiveRepliesStay(t *testing.T) {
 				rec.Record(t.Context(), ev)
 				switch ev := ev.(type) {
 				case *otelagent.TurnStarted:
-					open, told = true, nil
+					open, recorded = true, nil
 				case *otelagent.TurnEnded, *otelagent.RunStarted, *otelagent.RunEnded:
-					open, told = false, nil
+					open, recorded = false, nil
 				case *otelagent.RequestPrepared, *otelagent.AttemptDiscarded:
-					told = nil
+					recorded = nil
 				case *otelagent.ReplyReceived:
 					if open {
 						reply := *ev
 						if ev.Usage != nil { // which the decoder uses again
 							reply.Usage = new(*ev.Usage)
 						}
-						told = &reply
+						recorded = &reply
 						replies++
 					}
 				}
-				if told == nil {
+				if recorded == nil {
 					continue
 				}
 				p.When(func(all []*session.Session, b session.Batch) bool {
 					for _, s := range all {
 						for _, r := range s.Runs {
 							for _, turn := range r.Turns {
-								if turn.Known == spans.KnownLive && !turn.Partial && turn.StopReason == told.StopReason && turn.Output.Len() == 1 &&
-									(told.Usage == nil || turn.Reported != nil && turn.Reported.Output == told.Usage.Output) {
+								if turn.Known == spans.KnownLive && !turn.Partial && turn.StopReason == recorded.StopReason && turn.Output.Len() == 1 &&
+									(recorded.Usage == nil || turn.Reported != nil && turn.Reported.Output == recorded.Usage.Output) {
 									return len(bodiesOf(b, turn.Output)) == 1
 								}
 							}

@@ -200,7 +200,7 @@ func defects(all []*session.Session) map[spans.DefectCode]int {
 		}
 		for _, r := range s.Runs {
 			add(r.Defects)
-			leaves := func(calls []*session.ToolCall, perms []*session.Permission, comps []*session.Compaction) {
+			visit := func(calls []*session.ToolCall, perms []*session.Permission, comps []*session.Compaction) {
 				for _, c := range calls {
 					add(c.Defects)
 					for _, p := range c.Permissions {
@@ -214,10 +214,10 @@ func defects(all []*session.Session) map[spans.DefectCode]int {
 					add(c.Defects)
 				}
 			}
-			leaves(r.ToolCalls, r.Permissions, r.Compactions)
+			visit(r.ToolCalls, r.Permissions, r.Compactions)
 			for _, turn := range r.Turns {
 				add(turn.Defects)
-				leaves(turn.ToolCalls, turn.Permissions, turn.Compactions)
+				visit(turn.ToolCalls, turn.Permissions, turn.Compactions)
 			}
 		}
 	}
@@ -366,8 +366,8 @@ func TestCutAnywhere(t *testing.T) {
 	})
 }
 
-// endings counts what is over: as the lines of a stream tell it, and as a tree shows it. Denied and skipped calls and
-// permission evaluations have no line of their own and are left out.
+// endings counts what is over: as the lines of a stream report it, and as a tree shows it. Denied and skipped calls and
+// permission evaluations have no line of their own and are not counted.
 type endings struct{ runs, turns, tools int }
 
 func (e *endings) line(t *testing.T, line []byte) {
@@ -401,7 +401,8 @@ func (e *endings) count(thing any) {
 	}
 }
 
-// settled takes off a tool call's end where the cut stream only bounds it: the next line, the tool's message, tells it better.
+// settled takes off a tool call's end where the cut stream only bounds it: the next line, the tool's message, has a
+// better one.
 func settled(thing, cut any) any {
 	c, ok := thing.(session.ToolCall)
 	if ok && cut.(session.ToolCall).EndSource == spans.TimeSourceBound {

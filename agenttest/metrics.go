@@ -14,8 +14,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Metrics returns the metrics of the tracer, as they stand now, in the order of docs/metrics.md. Numbers are sums since the start of
-// the pipeline. The caller owns what it gets.
+// Metrics returns the metrics of the tracer, as they stand now, in the order of docs/metrics.md. Numbers are sums since
+// the start of the pipeline. The caller owns what it gets.
 func (p *Pipeline) Metrics() []metricdata.Metrics {
 	p.t.Helper()
 	var all metricdata.ResourceMetrics
@@ -36,9 +36,9 @@ func (p *Pipeline) Metrics() []metricdata.Metrics {
 	return own
 }
 
-// MetricsText renders Metrics for golden files: a line for each metric with its instrument and unit, and a line for each set of
-// labels, sorted, with its number, or how many samples a histogram has, their sum, and the buckets that have some. Exemplars and times
-// of the clock are left out. Sums of seconds are rounded to microseconds.
+// MetricsText renders Metrics for golden files: a line for each metric with its instrument and unit, and a line for
+// each set of labels, sorted, with its number, or how many samples a histogram has, their sum, and the buckets that
+// have some. Exemplars and times of the clock are left out. Sums of seconds are rounded to microseconds.
 func (p *Pipeline) MetricsText() string {
 	p.t.Helper()
 	var b strings.Builder

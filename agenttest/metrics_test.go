@@ -106,8 +106,8 @@ func goLoop(ctx context.Context, tracer *otelagent.Tracer) {
 	_ = open // still active
 }
 
-// told plays a recording of any dialect.
-func told(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Option) {
+// playFile plays a recording of any dialect.
+func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Option) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -143,7 +143,7 @@ func TestMetrics(t *testing.T) {
 		"otelagent":   "ndjson/testdata/examples.ndjson",
 	} {
 		cases[name] = func(t *testing.T, p *agenttest.Pipeline) {
-			told(t, p, filepath.Join(repository, "dialects", filepath.FromSlash(path)), input.WithSession("given"))
+			playFile(t, p, filepath.Join(repository, "dialects", filepath.FromSlash(path)), input.WithSession("given"))
 		}
 	}
 	seen := make(map[string]bool)
@@ -235,8 +235,8 @@ func metricNamed(t *testing.T, all []metricdata.Metrics, name string) metricdata
 	return all[i]
 }
 
-// What is sampled of the spans changes nothing of the metrics, and neither does it that there are no spans at all. Captured bytes are
-// what leaves.
+// Sampling of the spans changes nothing of the metrics, and neither does it that there are no spans at all. Captured
+// bytes are those that are sent.
 func TestMetricsWhateverIsSampled(t *testing.T) {
 	measured := func(tracers trace.TracerProvider) string {
 		reader := sdkmetric.NewManualReader()
@@ -425,7 +425,7 @@ func TestMetricsOfRecordings(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := agenttest.New(t, tt.options...)
-			told(t, p, path, tt.input...)
+			playFile(t, p, path, tt.input...)
 			if turns := p.Session().Runs[0].Turns; len(turns) != 1 || turns[0].Usage.Input != 5 {
 				t.Fatalf("turns: %+v", turns)
 			}
@@ -498,12 +498,13 @@ func TestProfileOfSpans(t *testing.T) {
 	}
 }
 
-// No id and no content of any fixture is in any byte of metrics that leaves, with everything captured: not in a label, not in an exemplar.
+// No id and no content of any fixture is in any byte of metrics that is sent, with everything captured: not in a label,
+// not in an exemplar.
 func TestNoIDOrContentInMetrics(t *testing.T) {
 	searched, spelled := 0, 0
 	check := func(t *testing.T, path string, opts ...input.Option) {
 		p := agenttest.New(t, content, otelagent.WithReplayMetrics())
-		told(t, p, path, opts...)
+		playFile(t, p, path, opts...)
 		sent := exportedMetrics(t, p)
 		secret, public := wordsOf(t, p.OTLP())
 		for word := range public {
@@ -518,7 +519,7 @@ func TestNoIDOrContentInMetrics(t *testing.T) {
 			}
 			searched++
 			if bytes.Contains(sent, []byte(word)) {
-				t.Errorf("leaves: %q", word)
+				t.Errorf("is sent: %q", word)
 			}
 		}
 	}

@@ -48,8 +48,8 @@ func contentOf(v any, secret, public map[string]bool, open bool) {
 	}
 }
 
-// With capture none, which is the default, and with digests, no content of any recording is in any byte that leaves: not from a
-// file, not live, not with the names of things that are content.
+// With capture none, which is the default, and with digests, no content of any recording is in any byte that is sent:
+// not from a file, not live, not with the names of content.
 func TestNothingLeavesWithoutCapture(t *testing.T) {
 	// Shorter strings stand in names and ids by chance.
 	const shortest = 6
@@ -80,11 +80,11 @@ func TestNothingLeavesWithoutCapture(t *testing.T) {
 					found++
 				}
 				if bytes.Contains(sent, []byte(s)) {
-					t.Errorf("leaves: %q", s)
+					t.Errorf("is sent: %q", s)
 				}
 				// Digests come with provenance, which names records of memory.
 				if bytes.Contains(hashed, []byte(s)) && !bytes.Contains(f.Events, fmt.Appendf(nil, `"record_id":%q`, s)) && !bytes.Contains(f.Events, fmt.Appendf(nil, `"tier":%q`, s)) {
-					t.Errorf("leaves with digests: %q", s)
+					t.Errorf("is sent with digests: %q", s)
 				}
 			}
 		})

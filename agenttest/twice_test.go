@@ -17,16 +17,17 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// How often an input that lacks ids or times counts when it is told twice: docs/fidelity.md, "What cannot hold when sent twice".
+// How often an input that lacks ids or times counts when it is sent twice: docs/fidelity.md, "What cannot hold when
+// sent twice".
 
-// telling is an input, as a file or as a pipe from an agent at work.
-type telling struct {
+// sending is an input, as a file or as a pipe from an agent at work.
+type sending struct {
 	dialect, text string
 	session       string // of --session
 	live          bool
 }
 
-func tell(t *testing.T, x telling) session.Batch {
+func sendOne(t *testing.T, x sending) session.Batch {
 	t.Helper()
 	var opts []input.Option
 	if x.session != "" {
@@ -58,7 +59,7 @@ const bareOwn = `{"type":"otelagent.run_started"}
 {"type":"otelagent.run_ended"}
 `
 
-// TestWhatCannotHold tells inputs twice, as the table says that it goes wrong, and then as it says that it goes well.
+// TestWhatCannotHold sends inputs twice, as the table says that it goes wrong, and then as it says that it goes well.
 func TestWhatCannotHold(t *testing.T) {
 	identified := strings.Replace(bareClark, "\n", "\n"+`{"type":"run_identified","identity":{"run_id":"r","depth":0,"conversation_id":"s"}}`+"\n", 1)
 	stamped := regexp.MustCompile(`(?m)^\{`).ReplaceAllString // a time for every line
@@ -84,43 +85,43 @@ func TestWhatCannotHold(t *testing.T) {
 	array = string(raw)
 	sessionOf := regexp.MustCompile(`"session_id":"([^"]*)"`).FindStringSubmatch(events)[1]
 
-	clark := func(text, session string, live bool) telling { return telling{"clark-agent", text, session, live} }
-	acp := func(text string, live bool) telling { return telling{"acp", text, "", live} }
-	lines := func(text, session string, live bool) telling { return telling{"otelagent", text, session, live} }
+	clark := func(text, session string, live bool) sending { return sending{"clark-agent", text, session, live} }
+	acp := func(text string, live bool) sending { return sending{"acp", text, "", live} }
+	lines := func(text, session string, live bool) sending { return sending{"otelagent", text, session, live} }
 	for _, c := range []struct {
 		name, want, cured string // sessions and runs of each, after both
-		tellings          []telling
-		cure              []telling
+		sendings          []sending
+		cure              []sending
 	}{
 		{"clark-agent, a file twice", "2 sessions: 1, 1 runs", "1 sessions: 1 runs",
-			[]telling{clark(bareClark, "", false), clark(bareClark, "", false)}, []telling{clark(bareClark, "s", false), clark(bareClark, "s", false)}},
+			[]sending{clark(bareClark, "", false), clark(bareClark, "", false)}, []sending{clark(bareClark, "s", false), clark(bareClark, "s", false)}},
 		{"clark-agent, two files of one session name", "1 sessions: 1 runs", "1 sessions: 2 runs",
-			[]telling{clark(bareClark, "s", false), clark(strings.ReplaceAll(bareClark, `"output_tokens":2`, `"output_tokens":7`), "s", false)},
-			[]telling{clark(enveloped("09:00"), "s", false), clark(enveloped("09:10"), "s", false)}},
+			[]sending{clark(bareClark, "s", false), clark(strings.ReplaceAll(bareClark, `"output_tokens":2`, `"output_tokens":7`), "s", false)},
+			[]sending{clark(enveloped("09:00"), "s", false), clark(enveloped("09:10"), "s", false)}},
 		{"clark-agent, piped and then its file", "1 sessions: 2 runs", "1 sessions: 1 runs",
-			[]telling{clark(identified, "", true), clark(identified, "", false)}, []telling{clark(enveloped("09:00"), "", true), clark(enveloped("09:00"), "", false)}},
+			[]sending{clark(identified, "", true), clark(identified, "", false)}, []sending{clark(enveloped("09:00"), "", true), clark(enveloped("09:00"), "", false)}},
 		{"ACP, piped and then its file", "1 sessions: 2 runs", "1 sessions: 1 runs",
-			[]telling{acp(bareACP, true), acp(bareACP, false)}, []telling{acp(stamped(bareACP, ts), true), acp(stamped(bareACP, ts), false)}},
+			[]sending{acp(bareACP, true), acp(bareACP, false)}, []sending{acp(stamped(bareACP, ts), true), acp(stamped(bareACP, ts), false)}},
 		{"ACP, two captures of one session", "1 sessions: 1 runs", "1 sessions: 2 runs",
-			[]telling{acp(bareACP, false), acp(strings.ReplaceAll(bareACP, `"totalTokens":12`, `"totalTokens":13`), false)},
-			[]telling{acp(stamped(bareACP, ts), false), acp(stamped(bareACP, tenLater), false)}},
+			[]sending{acp(bareACP, false), acp(strings.ReplaceAll(bareACP, `"totalTokens":12`, `"totalTokens":13`), false)},
+			[]sending{acp(stamped(bareACP, ts), false), acp(stamped(bareACP, tenLater), false)}},
 		{"own lines, without ids", "2 sessions: 1, 1 runs", "1 sessions: 1 runs",
-			[]telling{lines(bareOwn, "", false), lines(bareOwn, "", false)}, []telling{lines(named, "", false), lines(named, "", false)}},
+			[]sending{lines(bareOwn, "", false), lines(bareOwn, "", false)}, []sending{lines(named, "", false), lines(named, "", false)}},
 		{"own lines, with a session alone", "1 sessions: 2 runs", "1 sessions: 1 runs",
-			[]telling{lines(bareOwn, "s", false), lines(bareOwn, "s", false)}, []telling{lines(named, "s", false), lines(named, "s", false)}},
+			[]sending{lines(bareOwn, "s", false), lines(bareOwn, "s", false)}, []sending{lines(named, "s", false), lines(named, "s", false)}},
 		{"own lines, piped and then their file", "1 sessions: 2 runs", "1 sessions: 1 runs",
-			[]telling{lines(named, "", true), lines(named, "", false)}, []telling{lines(stamped(named, ts), "", true), lines(stamped(named, ts), "", false)}},
+			[]sending{lines(named, "", true), lines(named, "", false)}, []sending{lines(stamped(named, ts), "", true), lines(stamped(named, ts), "", false)}},
 		{"an array of messages beside the events", "1 sessions: 2 runs", "2 sessions: 1, 1 runs",
-			[]telling{{"phi-core", events, "", false}, {"phi-core", array, sessionOf, false}}, []telling{{"phi-core", events, "", false}, {"phi-core", array, "array", false}}},
+			[]sending{{"phi-core", events, "", false}, {"phi-core", array, sessionOf, false}}, []sending{{"phi-core", events, "", false}, {"phi-core", array, "array", false}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, x := range []struct {
 				what, want string
-				tellings   []telling
-			}{{"as it goes wrong", c.want, c.tellings}, {"as it goes well", c.cured, c.cure}} {
+				sendings   []sending
+			}{{"as it goes wrong", c.want, c.sendings}, {"as it goes well", c.cured, c.cure}} {
 				var all session.Batch
-				for _, y := range x.tellings {
-					all = join(all, tell(t, y))
+				for _, y := range x.sendings {
+					all = join(all, sendOne(t, y))
 				}
 				if got := sessionsAndRuns(all); got != x.want {
 					t.Errorf("%s: %s, want %s", x.what, got, x.want)
@@ -166,6 +167,6 @@ func inFidelity(t *testing.T) []string {
 func documented(t *testing.T, name string) {
 	t.Helper()
 	if names := inFidelity(t); !slices.Contains(names, name) {
-		t.Errorf("docs/fidelity.md does not tell of it: %s", cmp.Diff([]string{name}, names))
+		t.Errorf("docs/fidelity.md does not list it: %s", cmp.Diff([]string{name}, names))
 	}
 }

@@ -30,7 +30,7 @@ type sums struct {
 type usageCase struct {
 	name, dialect string
 	text          string // or a file below otelagent/
-	file, then    string // then is a second file, told as lines of the same input
+	file, then    string // then is a second file, read as lines of the same input
 	opts          []input.Option
 	want          map[string]sums // by session
 	copied        bool            // the tree also has a run that is counted nowhere
@@ -42,7 +42,7 @@ const (
 	excludes2 = string(spans.UsageRuleExcludesCacheAndReasoning)
 )
 
-// own is a session of our own lines with one run, beside its start and its end, which may be overwritten by the caller's.
+// own is a session of otelagent's own lines with one run: its start, the given lines, and its end.
 func own(lines ...string) string {
 	return `{"type":"otelagent.run_started","ts":"2026-11-21T09:00:00Z","session":"s","run":"r"}` + "\n" + strings.Join(lines, "\n") + "\n" +
 		`{"type":"otelagent.run_ended","ts":"2026-11-21T09:01:00Z","run":"r","status":"completed"}` + "\n"
@@ -97,8 +97,8 @@ func usageCases() []usageCase {
 		{name: "clark-agent of anthropic", dialect: "clark-agent", file: clark + "child-own-sink.events.ndjson", opts: []input.Option{input.WithProvider("anthropic")},
 			want: map[string]sums{"conv-child-own-sink": {Usage: session.Usage{Input: 151 + 96 + 213 + 96, Output: 29 + 14, CacheRead: 96, CacheWrite: 96}, Rules: excludes}}},
 		{name: "total of acp includes", dialect: "acp", text: prompt(`{` + wire + `,"totalTokens":140}`), want: one(sums{Usage: withCache, Rules: includes})},
-		{name: "total of acp has the cache beside", dialect: "acp", text: prompt(`{` + wire + `,"totalTokens":175}`), want: one(sums{Usage: without, Rules: excludes})},
-		{name: "total of acp has cache and thoughts beside", dialect: "acp", text: prompt(`{` + wire + `,"totalTokens":185}`), want: one(sums{Usage: without2, Rules: excludes2})},
+		{name: "total of acp excludes the cache", dialect: "acp", text: prompt(`{` + wire + `,"totalTokens":175}`), want: one(sums{Usage: without, Rules: excludes})},
+		{name: "total of acp excludes cache and thoughts", dialect: "acp", text: prompt(`{` + wire + `,"totalTokens":185}`), want: one(sums{Usage: without2, Rules: excludes2})},
 		{name: "total of acp says nothing", dialect: "acp", text: prompt(`{` + wire + `,"totalTokens":7}`), want: one(sums{Usage: withCache, Rules: includes})},
 		{name: "total of acp says nothing, as set", dialect: "acp", text: prompt(`{` + wire + `,"totalTokens":7}`), opts: rule(spans.UsageRuleExcludesCache), want: one(sums{Usage: without, Rules: excludes})},
 		{name: "guide", dialect: "guide", text: answer(`{` + five + `}`), want: one(sums{Usage: without, Rules: excludes})},

@@ -51,8 +51,8 @@ func earliest(t *testing.T, text []byte) (first time.Time) {
 
 // No span of a recording begins or ends before the earliest time that the recording states.
 func TestNothingBeforeTheFirstTime(t *testing.T) {
-	// A line of ours without a time stands among the first of a run that state none either. It is handed out at once, and
-	// the run, which cannot wait for its first time then, begins at the beginning of 1970, as docs/fidelity.md says.
+	// A line of otelagent without a time is among the first of a run that state none either. It is handed out at once. The
+	// run cannot wait for its first time then, and begins at the beginning of 1970, as docs/fidelity.md says.
 	const untimed = "clark/testdata/traps.ndjson"
 	stating := map[string]int{}
 	for name, paths := range fixtures(t) {

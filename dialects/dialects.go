@@ -18,11 +18,11 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// Dialect is one of the languages in which loops tell what they do.
+// Dialect is one of the formats in which loops report their events.
 type Dialect struct {
-	// Name is the word for it in flags and in RunInfo.Dialect.
+	// Name is its name in flags and in RunInfo.Dialect.
 	Name string
-	// Reads says in a few words what it reads.
+	// Reads says briefly what it reads.
 	Reads string
 	// New returns a Decoder that has met nothing.
 	New func(...input.Option) input.Decoder
@@ -32,7 +32,8 @@ type Dialect struct {
 
 var all = []Dialect{
 	{ndjson.Dialect, "our own events as JSON lines", of(ndjson.NewDecoder), ndjson.Recognise},
-	{phi.Dialect, "AgentEvents as lines or server-sent events, saved sessions, message arrays", of(phi.NewDecoder), phi.Recognise},
+	{phi.Dialect, "AgentEvents as lines or server-sent events, saved sessions, message arrays", of(phi.NewDecoder),
+		phi.Recognise},
 	{clark.Dialect, "AgentEvents, bare or in an envelope, and TrajectoryRecords", of(clark.NewDecoder), clark.Recognise},
 	{acp.Dialect, "captures of Agent Client Protocol messages", of(acp.NewDecoder), acp.Recognise},
 	{guide.Dialect, "sessions of the agent guide as JSON, JSONL or SQLite", of(guide.NewDecoder), guide.Recognise},
@@ -43,7 +44,7 @@ func of[D input.Decoder](make func(...input.Option) D) func(...input.Option) inp
 	return func(opts ...input.Option) input.Decoder { return make(opts...) }
 }
 
-// All returns the dialects, our own first. The slice is the caller's.
+// All returns the dialects, package ndjson's first. The slice is the caller's.
 func All() []Dialect { return slices.Clone(all) }
 
 // Names returns their names in that order.
@@ -94,7 +95,8 @@ func (e *UnknownError) Error() string {
 		tried = append(tried, fmt.Sprintf("%s (%s)", t.Dialect, t.Reads))
 	}
 	if len(met) > 0 {
-		return "the input speaks several dialects: " + strings.Join(met, ", ") + "; lines of " + ndjson.Dialect + " alone may stand between those of another"
+		return "the input speaks several dialects: " + strings.Join(met, ", ") + "; lines of " + ndjson.Dialect +
+			" alone may stand between those of another"
 	}
 	return "the input speaks no dialect that is known; tried: " + strings.Join(tried, ", ")
 }
@@ -106,9 +108,9 @@ const (
 	headLines = 64
 )
 
-// Open reads the beginning of r and returns the dialect that it speaks, why that one, and a reader of all of the input. It reads until the
-// dialect is known, at most 64 KiB, so it waits for the first line of a pipe and for no more if that says enough. The error is an
-// *UnknownError, or one of r.
+// Open reads the beginning of r and returns the dialect that it speaks, why that one, and a reader of all of the input.
+// It reads until the dialect is known, at most 64 KiB, so it waits for the first line of a pipe and for no more if that
+// says enough. The error is an *UnknownError, or one of r.
 func Open(r io.Reader) (d Dialect, why string, whole io.Reader, err error) {
 	head := make([]byte, 0, headSize)
 	for {
@@ -128,7 +130,8 @@ func Open(r io.Reader) (d Dialect, why string, whole io.Reader, err error) {
 	}
 }
 
-// lines yields the first whole lines of head that are not blank, the data of server-sent events among them, with their numbers from 1.
+// lines yields the first whole lines of head that are not blank, the data of server-sent events among them, with their
+// numbers from 1.
 func lines(head []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		rest := bytes.TrimPrefix(head, []byte("\xef\xbb\xbf"))
@@ -157,11 +160,12 @@ func lines(head []byte) iter.Seq2[int, []byte] {
 }
 
 func looksServerSent(line []byte) bool {
-	return slices.ContainsFunc([]string{"event:", "id:", "retry:", ":"}, func(p string) bool { return bytes.HasPrefix(line, []byte(p)) })
+	return slices.ContainsFunc([]string{"event:", "id:", "retry:", ":"},
+		func(p string) bool { return bytes.HasPrefix(line, []byte(p)) })
 }
 
-// Recognise returns the dialect that an input speaks, from its beginning, which may be cut anywhere, and why that one. The error is an
-// *UnknownError.
+// Recognise returns the dialect that an input speaks, from its beginning, which may be cut anywhere, and why that one.
+// The error is an *UnknownError.
 func Recognise(head []byte) (d Dialect, why string, err error) {
 	tried := make([]Tried, len(all))
 	for i, d := range all {

@@ -20,13 +20,13 @@ type asked struct {
 	before resumed
 
 	fresh  []Message // those that begin at before.n
-	texts  [][]byte  // of these, as they may leave
+	texts  [][]byte  // of these, as they may be sent
 	parts  []restPart
-	system []byte // these two as they may leave
+	system []byte // these two as they may be sent
 	tools  []byte
 }
 
-// restPart is a stretch of the request: a text as it may leave, or one of its parts.
+// restPart is a stretch of the request: a text as it may be sent, or one of its parts.
 type restPart struct {
 	text []byte
 	part spans.PartKind
@@ -131,7 +131,8 @@ func (q *asked) from(i int) *spans.Provenance {
 	return &q.said[i].Provenance
 }
 
-// items takes the messages into the history that the request goes on with, and returns how many of them that had before.
+// items takes the messages into the history that the request goes on with, and returns how many of them that had
+// before.
 func (q *asked) items() (h *history, same int) {
 	for same < q.before.n && *q.from(same) == q.before.of.items[same].from {
 		same++
@@ -155,7 +156,7 @@ func (q *asked) items() (h *history, same int) {
 	return h, same
 }
 
-// split cuts the request into its parts, as they may leave.
+// split cuts the request into its parts, as they may be sent.
 func (q *asked) split(req *Request, h *history) {
 	r := &q.m.request
 	if !q.object {
@@ -250,7 +251,7 @@ func (q *asked) part(part spans.PartKind, at extent) {
 	}
 }
 
-// aligned reports whether the provenances of the payload are those of its messages, and all of them may leave.
+// aligned reports whether the provenances of the payload are those of its messages, and all of them may be sent.
 func (q *asked) aligned(h *history) bool {
 	if q.origins.empty() || q.count == 0 || q.said == nil {
 		return false
@@ -379,14 +380,14 @@ func (q *asked) whole(h *history, same int) whole {
 	return w
 }
 
-// namedBlock is a part of a request that mostly stays the same: as it came, as it may leave, its block and SHA-256.
+// namedBlock is a part of a request that mostly stays the same: as it came, as it may be sent, its block and SHA-256.
 type namedBlock struct {
 	raw, text []byte
 	id        spans.ShortID
 	digest    string
 }
 
-// redact returns what may leave of a part. One that stays the same is not looked at again.
+// redact returns what may be sent of a part. One that stays the same is not looked at again.
 func (n *namedBlock) redact(q *asked, raw []byte, place string) []byte {
 	if q.tracer.config.redactor == nil {
 		return raw

@@ -10,8 +10,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// attrs collects the attributes of a span. There is one method per class of the registry, so that what may leave the
-// process is decided here and nowhere else. Empty strings add nothing.
+// attrs collects the attributes of a span. There is one method per class of the registry, so that this type
+// alone decides what the process may send. Empty strings add nothing.
 type attrs struct {
 	kv     []attribute.KeyValue
 	origin *origin
@@ -67,7 +67,7 @@ func (a *attrs) text(k attribute.Key, v string) {
 	}
 }
 
-// piece adds what may leave of p.
+// piece adds what may be sent of p.
 func (a *attrs) piece(k attribute.Key, p Piece) {
 	body, changed := a.origin.tracer.config.redact(p)
 	a.redacted += int64(changed)

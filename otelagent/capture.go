@@ -7,23 +7,23 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Capture says how much of the content class (what a model, user, tool or provider wrote) may leave the process.
+// Capture says how much of the content class (what a model, user, tool or provider wrote) the process may send.
 // The zero value is CaptureNone.
 type Capture uint8
 
 // The levels of capture.
 const (
-	// CaptureNone lets ids, numbers, names and words of closed lists leave, and no content.
+	// CaptureNone lets ids, numbers, names and values of closed lists be sent, and no content.
 	CaptureNone Capture = iota
-	// CaptureContent lets everything leave: requests, replies, arguments, results, error texts.
+	// CaptureContent lets everything be sent: requests, replies, arguments, results, error texts.
 	CaptureContent
-	// CaptureDigests lets the skeleton of requests and replies leave: the order of their messages with provenance, and of
-	// each piece its size and SHA-256, but no content. Mind that a short text can be guessed from its hash.
+	// CaptureDigests lets the skeleton of requests and replies be sent: the order of their messages with provenance, and
+	// of each piece its size and SHA-256, but no content. Mind that a short text can be guessed from its hash.
 	CaptureDigests
 )
 
-// word is the value of otelagent.capture.
-func (c Capture) word() string {
+// value returns the value of otelagent.capture.
+func (c Capture) value() string {
 	switch c {
 	case CaptureContent:
 		return string(spans.CaptureContent)
@@ -48,23 +48,23 @@ type BlockScope uint8
 const (
 	// BlockScopeSession sends a block once for a session in this process: least is sent.
 	BlockScopeSession BlockScope = iota
-	// BlockScopeRun sends a block once for each run, which so can be read without the others: for pipelines that keep or drop
-	// whole traces. Where every prompt is a run it costs a multiple, up to the history of the session with each run.
+	// BlockScopeRun sends a block once for each run, which so can be read without the others: for pipelines that keep or
+	// drop whole traces. Where every prompt is a run it costs a multiple, up to the history of the session with each run.
 	BlockScopeRun
 )
 
-// Piece is content that is about to leave the process.
+// Piece is content that the process is about to send.
 type Piece struct {
 	// Body must be neither changed nor kept.
 	Body []byte
 	// JSON says that Body is JSON; else it is text.
 	JSON bool
-	// Place says what it is: one of the words below, or the name of the list that it is alone in (spans.ListArgs, ListResult,
-	// ListSummary, ListMetadata, ListRules).
+	// Place says what it is: one of the values below, or the name of the list that it is alone in (spans.ListArgs,
+	// ListResult, ListSummary, ListMetadata, ListRules).
 	Place string
 	// Role is that of a message: user, assistant, toolResult, or what the loop says.
 	Role string
-	// Provenance says where a message of a request came from. The same message told of elsewhere has none.
+	// Provenance says where a message of a request came from. The same message outside a request has none.
 	Provenance spans.ProvenanceKind
 }
 
@@ -80,24 +80,23 @@ const (
 	PlaceText    = "text"    // error texts, reasons, patterns
 )
 
-// Redactor takes out of content what must not leave the process. It sees every piece before it is hashed, from any goroutine, and
-// not again as long as the piece is remembered; when it is new it may see it several times. It must not use this package: calls for
-// the same session wait for it. otelagent/redact has one that works by rules.
+// Redactor takes out of content what the process must not send. It sees every piece before it is hashed, from any
+// goroutine, and not again as long as the piece is remembered; when it is new it may see it several times. It must not
+// use this package: calls for the same session wait for it. otelagent/redact has one that works by rules.
 type Redactor interface {
-	// Redact returns what may leave and in how many places that differs from p.Body; p.Body itself when it is none. It gives
-	// the same for the same piece, and of JSON JSON. A panic withholds the piece.
+	// Redact returns what may be sent, and the number of places where that differs from p.Body; p.Body itself when it is
+	// none. It gives the same for the same piece, and of JSON JSON. A panic withholds the piece.
 	Redact(p Piece) (body []byte, changed int)
 }
 
-// WithCapture sets how much content leaves the process. Default: CaptureNone. A level that this version does not know
-// is CaptureNone.
+// WithCapture sets how much content the process sends. Default: CaptureNone. An unknown level is CaptureNone.
 func WithCapture(level Capture) Option {
 	return optionFunc(func(c config) config { c.capture = level.sound(); return c })
 }
 
-// WithCaptureFor decides for each run how much content leaves, by its session, agent or whatever RunInfo says: decide is called
-// as the run starts, with the session filled in, and its answer holds for everything in the run. Default, and with nil: the
-// level of WithCapture. A panic of decide is CaptureNone.
+// WithCaptureFor sets for each run how much content the process sends. The tracer calls decide as the run starts, with
+// the session filled in. The answer holds for everything in the run. Default, and with nil: the level of WithCapture. A
+// panic of decide is CaptureNone.
 func WithCaptureFor(decide func(RunInfo) Capture) Option {
 	return optionFunc(func(c config) config { c.captureFor = decide; return c })
 }
@@ -115,7 +114,8 @@ func (t *Tracer) captureOf(info *RunInfo) (level Capture) {
 	return t.config.captureFor(*info).sound()
 }
 
-// WithRedactor lets r see every piece of content before it leaves, and before it is hashed. Default, and with nil: none.
+// WithRedactor lets r see every piece of content before it is sent, and before it is hashed. Default, and with nil:
+// none.
 func WithRedactor(r Redactor) Option {
 	return optionFunc(func(c config) config { c.redactor = r; return c })
 }
@@ -125,14 +125,15 @@ func WithBlockScope(s BlockScope) Option {
 	return optionFunc(func(c config) config { c.scope = s; return c })
 }
 
-// WithMaxBlockBytes cuts every body over n bytes: its first n bytes (at most 512 KiB) leave, with its size and SHA-256, and readers show the cut.
-// A request with such a body cannot be given back byte for byte. Default, and below 1: no bound.
+// WithMaxBlockBytes cuts every body over n bytes: its first n bytes (at most 512 KiB) are sent, with its size and
+// SHA-256, and readers show the cut. A request with such a body cannot be given back byte for byte. Default, and below
+// 1: no bound.
 func WithMaxBlockBytes(n int) Option {
 	return optionFunc(func(c config) config { c.maxBlock = max(n, 0); return c })
 }
 
-// WithMaxTurnBytes bounds the new content that one span (of a turn, a tool call, a run) brings: of bodies beyond only size and
-// SHA-256 leave, also later. Default, and below 1: no bound.
+// WithMaxTurnBytes bounds the new content that one span (of a turn, a tool call, a run) brings: of bodies beyond only
+// size and SHA-256 are sent, also later. Default, and below 1: no bound.
 func WithMaxTurnBytes(n int) Option {
 	return optionFunc(func(c config) config { c.maxTurn = max(n, 0); return c })
 }
@@ -140,8 +141,9 @@ func WithMaxTurnBytes(n int) Option {
 // DefaultMaxSpanBytes bounds the content of one span unless WithMaxSpanBytes says otherwise.
 const DefaultMaxSpanBytes = 1 << 20
 
-// WithMaxSpanBytes bounds the content that one span carries, in bytes; what is beyond goes on in zero-length children, spans
-// named session.payload. Default, and below 64 KiB: DefaultMaxSpanBytes, a quarter of what receivers over gRPC take.
+// WithMaxSpanBytes bounds the content that one span carries, in bytes; what is beyond goes on in zero-length children,
+// spans named session.payload. Default, and below 64 KiB: DefaultMaxSpanBytes, a quarter of what receivers over gRPC
+// take.
 func WithMaxSpanBytes(n int) Option {
 	return optionFunc(func(c config) config {
 		if n < 64<<10 {
@@ -155,10 +157,10 @@ func WithMaxSpanBytes(n int) Option {
 // DefaultPreviewBytes bounds a preview unless WithPreviewBytes says otherwise: Tempo cuts attributes at 2,048 bytes.
 const DefaultPreviewBytes = 2000
 
-// WithPreviewBytes bounds the previews that spans carry as attributes with CaptureContent, for views that read nothing else:
-// gen_ai.system_instructions (if new in the run), gen_ai.input.messages (the new ones) and gen_ai.output.messages on turns, gen_ai.tool.call.arguments and
-// gen_ai.tool.call.result on tool calls. Each is valid JSON of at most n bytes that says what was cut. Default:
-// DefaultPreviewBytes; 0 or less turns previews off, below 320 is 320.
+// WithPreviewBytes bounds the previews that spans carry as attributes with CaptureContent, for views that read nothing
+// else: gen_ai.system_instructions (if new in the run), gen_ai.input.messages (the new ones) and gen_ai.output.messages
+// on turns, gen_ai.tool.call.arguments and gen_ai.tool.call.result on tool calls. Each is valid JSON of at most n bytes
+// that says what was cut. Default: DefaultPreviewBytes; 0 or less turns previews off, below 320 is 320.
 func WithPreviewBytes(n int) Option {
 	return optionFunc(func(c config) config {
 		if n > 0 {
@@ -175,8 +177,8 @@ type Delivery interface {
 	OnLost(f func(session string))
 }
 
-// WithDelivery sends the next request of a session whole, and its content again, when d reports a loss. Default, and with nil: all content that
-// left the tracer counts as sent.
+// WithDelivery sends the next request of a session whole, and its content again, when d reports a loss. Default, and
+// with nil: all content that left the tracer counts as sent.
 func WithDelivery(d Delivery) Option {
 	return optionFunc(func(c config) config { c.delivery = d; return c })
 }
@@ -184,7 +186,7 @@ func WithDelivery(d Delivery) Option {
 // withheldByPanic stands for a piece at which the redactor failed.
 const withheldByPanic = `"[redacted: the redactor failed]"`
 
-// redact returns what may leave of p, and in how many places it was changed.
+// redact returns what may be sent of p, and in how many places it was changed.
 func (c *config) redact(p Piece) (body []byte, changed int) {
 	if c.redactor == nil {
 		return p.Body, 0

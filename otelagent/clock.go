@@ -6,13 +6,13 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// clock gives the events of one run their times. Timed events keep theirs to the nanosecond. An untimed one that arrived
-// live happened as long after the last timed event as it arrived after it. In a replay arrival means nothing: the time inside
-// a message counts when it does not run backwards, else the event is only known not to be earlier than what was seen before; an input of
-// which no time is known yet happened when it was written.
+// clock gives the events of one run their times. Timed events keep theirs to the nanosecond. An untimed one that
+// arrived live happened as long after the last timed event as it arrived after it. In a replay arrival means nothing:
+// the time inside a message counts when it does not run backwards, else the event is only known not to be earlier than
+// what was seen before; an input of which no time is known yet happened when it was written.
 type clock struct {
 	last    time.Time // the latest time given to anything of the run
-	assumed bool      // last is when the input was written: any time that is told counts
+	assumed bool      // last is when the input was written: any reported time counts
 	stated  time.Time // of the last timed event
 	arrived time.Time // when that one arrived
 	seq     int64     // position of the last event in its input
@@ -49,14 +49,15 @@ func (c *clock) decide(m *Meta, inside time.Time) Moment {
 	}
 }
 
-// began tells when the run began where its start is known from elsewhere than its event: nothing of the run was before.
+// began sets when the run began, where its start is known from elsewhere than its event. No event of the run was before
+// it.
 func (c *clock) began(start time.Time) {
 	if start.After(c.last) {
 		c.last = start
 	}
 }
 
-// end is the moment at which things are ended by us: the last time seen of the run, never now.
+// end is the moment at which the tracer closes open spans: the last time seen of the run, never now.
 func (c *clock) end() Moment {
 	return Moment{Time: c.last, Source: spans.TimeSourceBound, Seq: c.seq}
 }

@@ -36,7 +36,8 @@ func (r *Run) StartCompaction(ctx context.Context, c Compaction) (context.Contex
 }
 
 func (p place) startCompaction(ctx context.Context, c *Compaction) (context.Context, *Compacting) {
-	h := &Compacting{kind: cleanName(string(c.Kind)), trigger: c.Trigger, messagesBefore: c.MessagesBefore, inputTokens: c.InputTokens}
+	h := &Compacting{kind: cleanName(string(c.Kind)), trigger: c.Trigger, messagesBefore: c.MessagesBefore,
+		inputTokens: c.InputTokens}
 	if h.kind == "" {
 		h.kind = string(spans.CompactionKindSummary)
 	}
@@ -61,7 +62,7 @@ func (p place) startCompaction(ctx context.Context, c *Compaction) (context.Cont
 	return &h.scope, h
 }
 
-// Note tells of something that happened in the compaction and has no other place; see [Run.Note].
+// Note records an event of the compaction that has no field of its own; see [Run.Note].
 func (c *Compacting) Note(typ string, body []byte, at Moment) {
 	if c != nil {
 		c.note(typ, body, at)
@@ -111,7 +112,7 @@ func (c *Compacting) keep(res *CompactionResult) {
 	}
 }
 
-// Close ends the compaction for want of an end, as last seen. Once; later calls do nothing.
+// Close ends the compaction at the last time seen, because no end was reported. Later calls do nothing.
 func (c *Compacting) Close(at Moment) {
 	if c == nil {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// content is what a span carries in span events until it ends: blocks that its session has not sent before, and lists of references. See
-// docs/formats.md, section 2.
+// content is what a span carries in span events until it ends: blocks that its session has not sent before, and lists
+// of references. See docs/formats.md, section 2.
 type content struct {
 	bodies, withheld []string
 	lists            []contentList
@@ -47,13 +47,17 @@ const (
 	maxProvenance = 1 << 10
 )
 
-// block keeps a text to be sent as far as it was not sent before, and returns the name of its block. The text is one that may leave.
+// block keeps a text to be sent as far as it was not sent before, and returns the name of its block. The text is one
+// that may be sent.
 func (c *content) block(m *memory, o *origin, text string) spans.ShortID {
-	return c.template(m, o, text, func(cut func(string) spans.ShortID) []byte { return spans.Cut(m.scratch[:0], text, cut) })
+	return c.template(m, o, text, func(cut func(string) spans.ShortID) []byte {
+		return spans.Cut(m.scratch[:0], text, cut)
+	})
 }
 
 // template is block for a text of which make makes the template.
-func (c *content) template(m *memory, o *origin, text string, make func(cut func(string) spans.ShortID) []byte) spans.ShortID {
+func (c *content) template(m *memory, o *origin, text string,
+	make func(cut func(string) spans.ShortID) []byte) spans.ShortID {
 	if most := o.tracer.config.maxBlock; o.capture == CaptureDigests || most > 0 && len(text) > most {
 		return c.withhold(m, o, text, most)
 	}
@@ -141,7 +145,7 @@ func runeStart(text string, n int) int {
 	return n
 }
 
-// redact returns what may leave of p, in UTF-8.
+// redact returns what may be sent of p, in UTF-8.
 func (c *content) redact(o *origin, p Piece) []byte {
 	body, changed := o.tracer.config.redact(p)
 	c.redacted += int64(changed)
@@ -195,7 +199,8 @@ func (c *content) addMessage(m *memory, o *origin, name string, msg *Message) {
 	c.list(name, 0).add(it)
 }
 
-// provenance returns what may leave of p. What has no short form a producer wrote: it is content. Limit: 1 KiB; longer ones are left out.
+// provenance returns what may be sent of p. What has no short form a producer wrote: it is content. Limit: 1 KiB;
+// longer ones are left out.
 func (c *content) provenance(o *origin, p *spans.Provenance) string {
 	switch {
 	case len(p.Kind)+len(p.Name)+len(p.Tier)+len(p.RecordID)+len(p.Role)+len(p.Raw) > maxProvenance:
@@ -205,13 +210,14 @@ func (c *content) provenance(o *origin, p *spans.Provenance) string {
 	case o.capture == CaptureDigests:
 		return ""
 	}
-	if body, _ := o.tracer.config.redact(Piece{Body: []byte(p.Raw), JSON: true, Place: PlaceMessage}); string(body) != p.Raw {
+	body, _ := o.tracer.config.redact(Piece{Body: []byte(p.Raw), JSON: true, Place: PlaceMessage})
+	if string(body) != p.Raw {
 		return ""
 	}
 	return cleanText(p.Encode())
 }
 
-// addBody makes body, as it came, the list; nothing when it is nil. It returns the SHA-256 of what may leave of it.
+// addBody makes body, as it came, the list; nothing when it is nil. It returns the SHA-256 of what may be sent of it.
 func (c *content) addBody(o *origin, name string, body []byte) (id spans.BlockID) {
 	if body == nil {
 		return id
@@ -239,8 +245,8 @@ type carrier struct {
 	bodies, withheld, lists []string
 }
 
-// carriers divides what there is so that none takes more than most bytes, if it can: a block of more than that goes alone.
-// The first is for the span itself.
+// carriers divides what there is so that none takes more than most bytes, if it can: a block of more than that goes
+// alone. The first is for the span itself.
 func (c *content) carriers(most int) []carrier {
 	list := make([]carrier, 1)
 	room := most
@@ -313,7 +319,8 @@ func (h *handle) emit(end time.Time) {
 	*c = content{}
 }
 
-// payload starts a child of h that carries content, an instant, and returns how it ends. Its name tells it from others of h.
+// payload starts a child of h that carries content, an instant, and returns how it ends. Its name distinguishes it from
+// other children of h.
 func (h *handle) payload(name string, at time.Time) (trace.Span, trace.SpanEndOption) {
 	a := startAttrs(h.origin)
 	a.add(kindPayload.attr)
@@ -326,7 +333,8 @@ func (h *handle) payload(name string, at time.Time) (trace.Span, trace.SpanEndOp
 	a.opts = append(a.opts, kindPayload.option, trace.WithAttributes(a.kv...), trace.WithTimestamp(at))
 	id := h.id
 	id.call = id.span + "/" + id.call + "/" + name // a call without an id is not its turn
-	_, span := h.startSpan(trace.ContextWithSpan(context.Background(), h.span), &kindPayload, kindPayload.name, &id, a.opts)
+	_, span := h.startSpan(trace.ContextWithSpan(context.Background(), h.span), &kindPayload, kindPayload.name, &id,
+		a.opts)
 	a.free()
 	return span, ends
 }

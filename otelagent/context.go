@@ -10,8 +10,8 @@ func RunFromContext(ctx context.Context) *Run {
 	return nil
 }
 
-// TurnFromContext returns the turn of the innermost run whose context ctx is, or derives from; nil without one. In the context of a tool call or a
-// compaction it is the turn that the context was started in.
+// TurnFromContext returns the turn of the innermost run whose context ctx is, or derives from; nil without one. In the
+// context of a tool call or a compaction it is the turn that the context was started in.
 func TurnFromContext(ctx context.Context) *Turn {
 	if s := scopeOf(ctx); s != nil {
 		return s.turn
@@ -19,7 +19,8 @@ func TurnFromContext(ctx context.Context) *Turn {
 	return nil
 }
 
-// ToolCallFromContext returns the tool call of the innermost run whose context ctx is, or derives from; nil without one.
+// ToolCallFromContext returns the tool call of the innermost run whose context ctx is, or derives from; nil without
+// one.
 func ToolCallFromContext(ctx context.Context) *Tool {
 	if s := scopeOf(ctx); s != nil {
 		return s.tool
@@ -35,7 +36,8 @@ func turnOf(ctx context.Context, r *Run) *Turn {
 	return nil
 }
 
-// SessionID returns the id of the run's session: that of [RunInfo], else that of the enclosing run, else a generated one. Empty for nil.
+// SessionID returns the id of the run's session: that of [RunInfo], else that of the enclosing run, else a generated
+// one. Empty for nil.
 func (r *Run) SessionID() string {
 	if r == nil {
 		return ""

@@ -14,8 +14,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// SessionInfo says which session facts are about. An empty SessionID is found as [Tracer.StartRun] finds it. Dialect and Recording are
-// as in RunInfo.
+// SessionInfo says which session facts are about. An empty SessionID is found as [Tracer.StartRun] finds it. Dialect
+// and Recording are as in RunInfo.
 type SessionInfo struct {
 	SessionID string
 	Dialect   string
@@ -25,9 +25,9 @@ type SessionInfo struct {
 // maxFacts bounds the facts of one span; more take more spans.
 const maxFacts = 64
 
-// StateFacts tells of facts about a session, or about things in it, that arise outside any run: a title, a rewind, that it was archived.
-// They leave as span events of a session.payload span of their own. A fact without a time is true from now on. Facts of one subject
-// and key replace each other by time; stating one twice changes nothing.
+// StateFacts records facts about a session, or about parts of it, that arise outside any run: a title, a rewind, that
+// it was archived. They are sent as span events of a session.payload span of their own. A fact without a time is true
+// from now on. Facts of one subject and key replace each other by time; stating one twice changes nothing.
 func (t *Tracer) StateFacts(ctx context.Context, info SessionInfo, facts ...Fact) {
 	if t == nil {
 		return
@@ -35,7 +35,7 @@ func (t *Tracer) StateFacts(ctx context.Context, info SessionInfo, facts ...Fact
 	t.stateFacts(ctx, info, facts, false)
 }
 
-// stateFacts tells of facts; replayed is as for startRun.
+// stateFacts records facts; replayed is as for startRun.
 func (t *Tracer) stateFacts(ctx context.Context, info SessionInfo, facts []Fact, replayed bool) {
 	for part := range slices.Chunk(facts, maxFacts) {
 		t.factSpan(ctx, info, part, replayed)
@@ -46,9 +46,10 @@ func (t *Tracer) factSpan(ctx context.Context, info SessionInfo, facts []Fact, r
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
 	asRun := RunInfo{SessionID: info.SessionID, Dialect: info.Dialect, Recording: info.Recording}
-	madeUp := t.placeInSession(ctx, in, &asRun, t.hearsBaggage(in, &asRun, replayed))
+	generated := t.placeInSession(ctx, in, &asRun, t.readsBaggage(in, &asRun, replayed))
 
-	own := &origin{tracer: t, session: cleanID(asRun.SessionID), madeUp: madeUp, recording: recordingWord(info.Recording)}
+	own := &origin{tracer: t, session: cleanID(asRun.SessionID), generated: generated,
+		recording: recordingName(info.Recording)}
 	own.capture = t.captureOf(&asRun)
 	own.measures(ctx, &asRun, replayed)
 	address := attrs{}
@@ -80,7 +81,7 @@ func (t *Tracer) factSpan(ctx context.Context, info SessionInfo, facts []Fact, r
 	h.finish(end, spans.KnownObserved, &a, "")
 }
 
-// factsID names facts by what they say, as far as that may leave.
+// factsID names facts by what they say, as far as that may be sent.
 func (h *handle) factsID(facts []Fact) string {
 	var fields []string
 	for i := range facts {
@@ -104,7 +105,8 @@ func firstEight(sum []byte) (n uint64) {
 	return n
 }
 
-// subject is what a fact is about, as far as that may leave: where no content does, the digest that names a text does not either.
+// subject is what a fact is about, as far as that may be sent: where no content does, the digest that names a text does
+// not either.
 func (h *handle) subject(s string) string {
 	if kind, id, ok := strings.Cut(s, "/"); ok && h.capture == CaptureNone {
 		if b, err := hex.DecodeString(id); err == nil && len(b) == sha256.Size {
@@ -123,7 +125,8 @@ func (h *handle) fact(f *Fact, at Moment) {
 	kv = append(kv, spans.FactSubjectKey.String(h.subject(f.Subject)), spans.FactKeyKey.String(cutName(f.Key, 128)),
 		spans.EventSeqKey.Int64(h.next(at)))
 	if f.Value != nil && h.capturing() {
-		kv = append(kv, spans.FactValueKey.String(h.content.reference(h.origin, Piece{Body: f.Value, JSON: true, Place: PlaceFact})))
+		kv = append(kv, spans.FactValueKey.String(h.content.reference(h.origin,
+			Piece{Body: f.Value, JSON: true, Place: PlaceFact})))
 	}
 	h.span.AddEvent(spans.EventFact, trace.WithAttributes(kv...), trace.WithTimestamp(at.Time))
 }

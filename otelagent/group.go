@@ -30,7 +30,7 @@ func (t *Tracer) startGroup(ctx context.Context, info GroupInfo, replayed bool) 
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
 	asRun := RunInfo{SessionID: info.SessionID, Recording: info.Recording}
-	madeUp := t.placeInSession(ctx, in, &asRun, t.hearsBaggage(in, &asRun, replayed))
+	generated := t.placeInSession(ctx, in, &asRun, t.readsBaggage(in, &asRun, replayed))
 	at := info.Start.now()
 	g := &Group{members: slices.Clone(info.Members)}
 	g.own.tracer, g.own.session, g.own.startNS = t, cleanID(asRun.SessionID), at.Time.UnixNano()
@@ -38,8 +38,8 @@ func (t *Tracer) startGroup(ctx context.Context, info GroupInfo, replayed bool) 
 	g.index = noTurn
 	g.own.capture = t.captureOf(&asRun)
 	address := attrs{}
-	g.own.madeUp = madeUp
-	g.own.recording = recordingWord(info.Recording)
+	g.own.generated = generated
+	g.own.recording = recordingName(info.Recording)
 	g.own.measures(ctx, &asRun, replayed)
 	address.sessionAddress(&g.own)
 	address.name(spans.RecordingKindKey, g.own.recording)
@@ -51,7 +51,7 @@ func (t *Tracer) startGroup(ctx context.Context, info GroupInfo, replayed bool) 
 	a.name(spans.DialectKey, info.Dialect)
 	a.yes(spans.RunInferredKey, info.Inferred)
 	a.ids(spans.GroupMembersKey, info.Members, maxIDList)
-	a.kv = append(a.kv, spans.CaptureLevelKey.String(g.own.capture.word()))
+	a.kv = append(a.kv, spans.CaptureLevelKey.String(g.own.capture.value()))
 	ctx = g.begin(ctx, t.parentOf(ctx, in, &asRun, a), &kindRun, at, a, seed{})
 	g.scope = scope{Context: ctx, span: &g.handle, group: g}
 	if in != nil {
@@ -69,7 +69,7 @@ func (g *Group) roleOf(run string) spans.GroupRole {
 	return spans.GroupRoleJudge
 }
 
-// Note tells of something that happened in the group and has no other place; see [Run.Note].
+// Note records an event of the group that has no field of its own; see [Run.Note].
 func (g *Group) Note(typ string, body []byte, at Moment) {
 	if g != nil {
 		g.note(typ, body, at)
@@ -93,7 +93,7 @@ func (g *Group) End(res GroupResult) {
 	g.finish(res.End, spans.KnownObserved, &a, "")
 }
 
-// Close ends the group for want of an end, as [Run.Close] does.
+// Close ends the group because no end was reported, as [Run.Close] does.
 func (g *Group) Close(at Moment) {
 	if g == nil {
 		return

@@ -19,8 +19,8 @@ import (
 type origin struct {
 	tracer       *Tracer
 	session, run string
-	recording    string // what the run is told from; empty for events
-	madeUp       bool   // the session id is ours
+	recording    string // kind of source of the run; empty for events
+	generated    bool   // the tracer generated the session id
 	startNS      int64  // start of the run, unix ns
 	capture      Capture
 	address      []attribute.KeyValue // attributes that every span carries; never changed once made
@@ -61,7 +61,7 @@ type handle struct {
 	*origin
 	span      trace.Span
 	recording bool
-	sent      bool      // recorded, and sampled: it leaves the process
+	sent      bool      // recorded, and sampled: the process sends it
 	began     time.Time // start of the span as it was stated, else zero
 	since     time.Time // the same, else when it began; only where metrics are taken
 	vague     bool      // its start is only a bound
@@ -90,7 +90,8 @@ const maxNotes = 32
 
 // begin starts the span of h with the attributes of a, which it frees, and returns the context with that span. The
 // parent is parent's span; the one in ctx when parent is nil.
-func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at Moment, a *attrs, id seed) context.Context {
+func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at Moment, a *attrs,
+	id seed) context.Context {
 	h.whole = kind == &kindRun
 	ctx = orBackground(ctx)
 	if parent != nil && !sameSpan(trace.SpanContextFromContext(ctx), parent.span.SpanContext()) {
@@ -185,7 +186,8 @@ func (h *handle) note(typ string, body []byte, at Moment) {
 	kv := make([]attribute.KeyValue, 0, 3)
 	kv = append(kv, spans.EventTypeKey.String(cutName(typ, 128)), spans.EventSeqKey.Int64(seq))
 	if body != nil && h.capturing() {
-		kv = append(kv, spans.EventBodyKey.String(h.content.reference(h.origin, Piece{Body: body, JSON: true, Place: PlaceEvent})))
+		kv = append(kv, spans.EventBodyKey.String(h.content.reference(h.origin,
+			Piece{Body: body, JSON: true, Place: PlaceEvent})))
 	}
 	if at.Time.IsZero() {
 		h.span.AddEvent(spans.EventOther, trace.WithAttributes(kv...))
@@ -195,8 +197,8 @@ func (h *handle) note(typ string, body []byte, at Moment) {
 }
 
 // finish ends the span with the attributes of a, once. failed is empty unless the span's status is Error. An end before
-// the start is moved to the start, and its time becomes a bound. It returns the end, and whether metrics are to be taken of what ended; the
-// time of the end is always there then.
+// the start is moved to the start, and its time becomes a bound. It returns the end, and whether metrics are to be
+// taken of what ended; the time of the end is always there then.
 func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.ErrorType) (end Moment, measure bool) {
 	h.mu.Lock()
 	if h.ended {
@@ -228,7 +230,8 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	if h.measured { // before the processors of spans take their time; the span's own end is its provider's
 		end = at.now()
 	}
-	// What the host hears of ends may use the handle. Its content is changed by nobody any more, and gone once it is emitted.
+	// The host's callbacks for ends may use the handle. No call changes its content any more, and it is gone once it is
+	// emitted.
 	h.measureContent()
 	h.emit(at.Time)
 	if at.Time.IsZero() {
@@ -313,37 +316,37 @@ func (at Moment) sound() Moment {
 	return at
 }
 
-// ordinals numbers uses of the same word. The first few words need no map, so that a usual turn allocates none.
+// ordinals numbers uses of the same key. The first few keys need no map, so that a usual turn allocates none.
 type ordinals struct {
 	first [4]struct {
-		word string
-		n    int64
+		key string
+		n   int64
 	}
 	used int
 	rest map[string]int64
 }
 
-// maxOrdinals bounds the words that are remembered; beyond it they are forgotten and count from 0 again.
+// maxOrdinals bounds the keys that are remembered; beyond it they are forgotten and count from 0 again.
 const maxOrdinals = 1 << 14
 
-// next returns how often word was used before. The caller holds the lock.
-func (o *ordinals) next(word string) int64 {
+// next returns how often key was used before. The caller holds the lock.
+func (o *ordinals) next(key string) int64 {
 	for i := range o.first[:o.used] {
-		if o.first[i].word == word {
+		if o.first[i].key == key {
 			n := o.first[i].n
 			o.first[i].n++
 			return n
 		}
 	}
 	if o.used < len(o.first) {
-		o.first[o.used].word, o.first[o.used].n = word, 1
+		o.first[o.used].key, o.first[o.used].n = key, 1
 		o.used++
 		return 0
 	}
 	if o.rest == nil || len(o.rest) == maxOrdinals {
 		o.rest = make(map[string]int64)
 	}
-	n := o.rest[word]
-	o.rest[word] = n + 1
+	n := o.rest[key]
+	o.rest[key] = n + 1
 	return n
 }

@@ -19,7 +19,7 @@ type seed struct {
 	call         string // call id or compaction kind
 	ordinal      int64
 	at           string // start of turn or compaction where the address needs it
-	recording    string // what the run is told from; empty for events
+	recording    string // kind of source of the run; empty for events
 	// spanID is false when only the trace id is derived; wholeSession is true when it is derived from the session alone.
 	spanID, wholeSession bool
 }
@@ -27,8 +27,8 @@ type seed struct {
 type seedKey struct{}
 
 // DerivedIDs returns the ids that follow from the address of the span that is being started in ctx: for the IDGenerator
-// of a provider, which calls it with the tenant of its resource. ok is false when ctx asks for no derived ids. An id that
-// is not to be derived comes back as zero; the generator then makes a random one.
+// of a provider, which calls it with the tenant of its resource. ok is false when ctx asks for no derived ids. An id
+// that is not to be derived comes back as zero; the generator then makes a random one.
 func DerivedIDs(ctx context.Context, tenant string) (traceID trace.TraceID, spanID trace.SpanID, ok bool) {
 	s, ok := ctx.Value(seedKey{}).(*seed)
 	if !ok {
@@ -41,7 +41,8 @@ func DerivedIDs(ctx context.Context, tenant string) (traceID trace.TraceID, span
 		traceID = trace.TraceID(hashed("trace", tenant, s.session, s.run, start)[:16])
 	}
 	if s.spanID {
-		fields := []string{"span", s.span, tenant, s.session, s.run, start, s.turn, s.call, strconv.FormatInt(s.ordinal, 10), s.at}
+		fields := []string{"span", s.span, tenant, s.session, s.run, start, s.turn, s.call, strconv.FormatInt(s.ordinal, 10),
+			s.at}
 		if s.recording != "" {
 			fields = append(fields, s.recording)
 		}
@@ -50,8 +51,8 @@ func DerivedIDs(ctx context.Context, tenant string) (traceID trace.TraceID, span
 	return traceID, spanID, true
 }
 
-// hashed is the SHA-256 of the fields with zero bytes between them. One in a field is followed by 0xff, which begins no text, so that
-// other fields never come to the same.
+// hashed is the SHA-256 of the fields with zero bytes between them. One in a field is followed by 0xff, which begins no
+// text, so that other fields never come to the same.
 func hashed(fields ...string) []byte {
 	var b []byte
 	for i, f := range fields {
@@ -64,10 +65,10 @@ func hashed(fields ...string) []byte {
 	return sum[:]
 }
 
-// madeUpID returns an id for what came without one: 128 random bits, unless WithMadeUpIDs says otherwise.
-func (t *Tracer) madeUpID() string {
-	if t.config.madeUpIDs != nil {
-		return t.config.madeUpIDs()
+// generateID returns an id for what came without one: 128 random bits, unless WithMadeUpIDs says otherwise.
+func (t *Tracer) generateID() string {
+	if t.config.generateIDs != nil {
+		return t.config.generateIDs()
 	}
 	return rand.Text()
 }

@@ -8,7 +8,8 @@ import (
 
 // Moment is a time and where it came from.
 //
-// The zero Moment means now, taken when the call is made. A Moment with a time and no source was stated by the producer.
+// The zero Moment means now, taken when the call is made. A Moment with a time and no source was stated by the
+// producer.
 type Moment struct {
 	Time   time.Time
 	Source spans.TimeSource
@@ -20,13 +21,13 @@ type Moment struct {
 // RunInfo says what is known of a run when it starts. The zero value is a run of which nothing is known; all fields are
 // optional.
 //
-// Strings are ids, names or words; ids over 256 bytes are replaced by their hash. Byte slices are copied before the call
-// returns.
+// Strings are ids, names or values of closed lists; ids over 256 bytes are replaced by their hash. Byte slices are
+// copied before the call returns.
 type RunInfo struct {
-	// SessionID is the session. Empty: that of the enclosing run in the context, else the baggage member session.id,
-	// else one is made up and marked.
+	// SessionID is the session. Empty: that of the enclosing run in the context, else the baggage member session.id, else
+	// an id that the tracer generates and marks as such.
 	SessionID string
-	// ID is the run as the loop names it. Empty: one is made up.
+	// ID is the run as the loop names it. Empty: the tracer generates one.
 	ID string
 	// Agent and AgentID name who runs.
 	Agent, AgentID string
@@ -46,8 +47,8 @@ type RunInfo struct {
 	// ForkParentID is the session from which this session was forked.
 	ForkParentID string
 
-	// Config is the loop's configuration as JSON; users and passwords are taken off its URLs. It is content; ConfigID and API
-	// are not.
+	// Config is the loop's configuration as JSON; users and passwords are taken off its URLs. It is content; ConfigID and
+	// API are not.
 	Config        []byte
 	ConfigID, API string
 	// Metadata is what the caller attached to the run, as JSON. Content.
@@ -59,10 +60,11 @@ type RunInfo struct {
 	GroupStart time.Time
 	GroupRole  spans.GroupRole
 
-	// Recording says what the run is told from; empty means the events of its loop. What is told from a ledger has ids of its
-	// own, and where the same thing is known from events those are preferred (docs/formats.md, section 4).
+	// Recording is the kind of source of the run; empty means the events of its loop. A run from a ledger has ids of its
+	// own. Where the same run is known from events, those are preferred (docs/formats.md, section 4).
 	Recording spans.Recording
-	// Copied marks a run that this session took over from the one it was forked from. It is shown, and its usage is part of no sum.
+	// Copied marks a run that this session took over from the one it was forked from. It is shown, and its usage is part
+	// of no sum.
 	Copied bool
 	// Inferred marks a run of which the start was not seen.
 	Inferred bool
@@ -71,7 +73,7 @@ type RunInfo struct {
 // RunResult says how a run ended. The zero value is a completed run of which nothing more is known.
 type RunResult struct {
 	End Moment
-	// Status is the run's status; empty means completed. Word is the loop's own word for it.
+	// Status is the run's status; empty means completed. Word is the loop's own name of it.
 	Status spans.RunStatus
 	Word   string
 	// Rejected and Rejection say that the input was refused, and why (content).
@@ -109,7 +111,8 @@ type GroupResult struct {
 
 // TurnInfo says what is known of a turn when it starts.
 type TurnInfo struct {
-	// Index is the zero-based number of the turn as the loop counts; nil is the next turn of the run. A negative number is nil.
+	// Index is the zero-based number of the turn as the loop counts; nil is the next turn of the run. A negative number is
+	// nil.
 	Index   *int64
 	Trigger spans.Trigger
 	// Model and Provider are those asked for; empty takes the run's.
@@ -124,7 +127,7 @@ type TurnResult struct {
 	// Model and Provider are those that answered.
 	Model, Provider string
 	ResponseID      string
-	// StopReason is the loop's own word.
+	// StopReason is the loop's own value.
 	StopReason string
 	// Failed says that the reply is an error; Error is what was said about it (content). Cancelled says that it failed
 	// because user or host stopped it.
@@ -165,19 +168,21 @@ type Message struct {
 	Provenance spans.Provenance
 }
 
-// Request is what the model received in one attempt of a turn. With Payload the tracer finds System, Tools and Messages in it, as ParseRequest
-// does. Byte slices are copied before the call returns, as far as they are kept.
+// Request is what the model received in one attempt of a turn. With Payload the tracer finds System, Tools and Messages
+// in it, as ParseRequest does. Byte slices are copied before the call returns, as far as they are kept.
 type Request struct {
 	// At is when it was ready.
 	At Moment
 	// Attempt counts from 0.
 	Attempt int
-	// Payload is the request as the loop emitted it, nil when it did not. With it the request can be given back byte for byte.
+	// Payload is the request as the loop emitted it, nil when it did not. With it the request can be given back byte for
+	// byte.
 	Payload []byte
-	// Messages in the order of the request, with provenance. Where Payload has as many messages, those of Payload count, and Messages say what is
-	// known of each beside its JSON.
+	// Messages in the order of the request, with provenance. Where Payload has as many messages, those of Payload count,
+	// and Messages add what is known of each in addition to its JSON.
 	Messages []Message
-	// System and Tools are the raw JSON of system prompt and tool catalogue. Where Payload has them, those of Payload count.
+	// System and Tools are the raw JSON of system prompt and tool catalogue. Where Payload has them, those of Payload
+	// count.
 	System, Tools []byte
 	// Model asked for, Level of reasoning, Format asked for; zero when not stated.
 	Model, Level, Format string
@@ -187,13 +192,13 @@ type Request struct {
 	Bytes int64
 }
 
-// DiscardedAttempt is an attempt of a turn whose reply was thrown away. Its tokens were billed, so they are kept, apart from those of
-// the turn; its reply is no part of the conversation.
+// DiscardedAttempt is an attempt of a turn whose reply was thrown away. Its tokens were billed, so they are kept, apart
+// from those of the turn; its reply is no part of the conversation.
 type DiscardedAttempt struct {
 	At Moment
 	// Attempt counts from 0.
 	Attempt int
-	// Reason is the loop's own word for why, such as max_tokens.
+	// Reason is the loop's own value for why, such as max_tokens.
 	Reason string
 	// Usage as reported; nil when it is not known.
 	Usage *Usage
@@ -201,10 +206,10 @@ type DiscardedAttempt struct {
 	Reply *Message
 }
 
-// Fact is one thing that is true of a session, or of a thing in it, from a time on.
+// Fact is one statement about a session, or about a part of it, that is true from a time on.
 type Fact struct {
-	// Subject is what it is about: "session", or a kind and an id as the source has them: "message/msg_1". At most 256 bytes. An id that is
-	// a SHA-256 in hexadecimal names content, and leaves only with it.
+	// Subject is what it is about: "session", or a kind and an id as the source has them: "message/msg_1". At most 256
+	// bytes. An id that is a SHA-256 in hexadecimal names content, and is sent only with it.
 	Subject string
 	// Key is what it says of it: "title", "archived_at". At most 128 bytes.
 	Key string
@@ -233,7 +238,7 @@ type ToolResult struct {
 	Error string
 	// Result is the result as JSON (content).
 	Result []byte
-	// Truncated says whether the result was cut before the model saw it; nil when the loop does not tell.
+	// Truncated says whether the result was cut before the model saw it; nil when the loop does not report it.
 	Truncated *bool
 	// ChildRunID and ChildSessionID name the run that the call spawned.
 	ChildRunID, ChildSessionID string
@@ -257,7 +262,7 @@ type CompactionResult struct {
 	Runs                           *int64
 	// Removed are ids of removed messages in the loop's terms; at most 1,024 are kept.
 	Removed []string
-	// Applied says whether it took effect; nil when the loop does not tell.
+	// Applied says whether it took effect; nil when the loop does not report it.
 	Applied          *bool
 	Category, Target string
 	// Reason is why (content); Summary is what replaced the messages, as JSON (content).
@@ -273,7 +278,7 @@ type PermissionEvaluation struct {
 	// Pattern is the rule that matched (content).
 	Pattern string
 	Action  spans.Action
-	// Source is where the rule stands; words outside manifest, session and project are kept as they came.
+	// Source is where the rule stands; values outside manifest, session and project are kept as they came.
 	Source spans.PermissionSource
 	// Target is tool when empty.
 	Target spans.PermissionTarget
@@ -281,8 +286,8 @@ type PermissionEvaluation struct {
 	Reason, DecidedBy string
 	// Wait is how long somebody was waited for.
 	Wait time.Duration
-	// Options are the answers that were offered, as JSON (content). Option is the id of the one that was chosen, Outcome the
-	// loop's own word for how it ended.
+	// Options are the answers that were offered, as JSON (content). Option is the id of the one that was chosen, Outcome
+	// the loop's own value for how it ended.
 	Options         []byte
 	Option, Outcome string
 	// RulesDigest names the rule set (content).

@@ -32,7 +32,8 @@ func newLabelValues() *labelValues {
 	return &labelValues{seen: make(map[labelValue]struct{}), count: make(map[attribute.Key]int)}
 }
 
-// bound returns value, or _OTHER for a value beyond the bound and for a tool name that does not look like one. Empty stays empty.
+// bound returns value, or _OTHER for a value beyond the bound and for a tool name that does not look like one. Empty
+// stays empty.
 func (l *labelValues) bound(key attribute.Key, value string) string {
 	if value == "" {
 		return ""
@@ -70,5 +71,6 @@ const maxToolName = 128
 
 // toolName reports whether s looks like the name of a tool. Models write these names and may write anything.
 func toolName(s string) bool {
-	return len(s) <= maxToolName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/-") == ""
+	return len(s) <= maxToolName &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/-") == ""
 }

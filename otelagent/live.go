@@ -1,6 +1,7 @@
 package otelagent
 
 import (
+	"bytes"
 	"cmp"
 	"strconv"
 	"time"
@@ -11,24 +12,24 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Live sends copies of spans while they are open: the one that otelsetup.NewLive makes, or Providers that were set up with
-// otelsetup.WithLive. Methods may be added in later versions.
+// Live sends copies of spans while they are open: the one that otelsetup.NewLive makes, or Providers that were set up
+// with otelsetup.WithLive. Methods may be added in later versions.
 //
-// A Tracer calls Changed and Ended on the goroutines of its host, also with locks held: they must return at once, and must not call
-// the methods of s. All methods must be safe for concurrent use.
+// A Tracer calls Changed and Ended on the goroutines of its host, also with locks held: they must return at once, and
+// must not call the methods of s. All methods must be safe for concurrent use.
 type Live interface {
 	// Heartbeat is how often a copy of each open span is sent again. It stands on the copies; below 1 it does not.
 	Heartbeat() time.Duration
-	// Changed says that s is open, or that there is something new to tell of it: a copy is to leave, the first one at once, and later
-	// ones no sooner than apart after the one before.
+	// Changed says that s is open, or that it changed: a copy is due. The first is due at once, later ones no sooner than
+	// apart after the one before.
 	Changed(s *OpenSpan, apart time.Duration)
 	// Ended says that s has ended: nothing is to be sent of it any more.
 	Ended(s *OpenSpan)
 }
 
-// WithLive lets l send copies of spans while they are open, so that a session can be watched as it runs, and lets the request of a
-// turn and the arguments of a tool call leave as soon as they are known: on a session.payload span of their own. See docs/live.md.
-// Default, and with nil: nothing leaves before its span ends, and none of it costs anything.
+// WithLive lets l send copies of spans while they are open, so that a session can be watched as it runs. The request of
+// a turn and the arguments of a tool call are then sent as soon as they are known, on a session.payload span of their
+// own. See docs/live.md. Default, and with nil: nothing is sent before its span ends, and none of it costs anything.
 //
 // Where l is a Delivery, as that of otelsetup.WithLive is, it stands for one. WithDelivery after it counts instead.
 func WithLive(l Live) Option {
@@ -51,7 +52,7 @@ type OpenSpan struct {
 	blocks int // children that carried nothing but blocks; guarded by handle.mu
 }
 
-// LiveCopy is what a copy of an open span has beside what stands on the span itself.
+// LiveCopy is what a copy of an open span has in addition to what the span itself has.
 type LiveCopy struct {
 	// Attributes count before those of the span with the same key.
 	Attributes []attribute.KeyValue
@@ -78,8 +79,8 @@ func (s *OpenSpan) Ended() bool {
 // maxLiveItems bounds a list on a copy: it is sent again and again. One that is longer waits for the end of its span.
 const maxLiveItems = 256
 
-// Copy returns what is known by now; false when the span has ended. Content that refers to nothing yet sent leaves before it, on a
-// session.payload span. It must not be called in Live.Changed and Live.Ended.
+// Copy returns what is known by now; false when the span has ended. Content that refers to nothing yet sent is sent
+// before it, on a session.payload span. Live.Changed and Live.Ended must not call it.
 func (s *OpenSpan) Copy() (LiveCopy, bool) {
 	h := s.h
 	h.mu.Lock()
@@ -104,7 +105,7 @@ func (s *OpenSpan) Copy() (LiveCopy, bool) {
 	early, name := h.early("")
 	h.mu.Unlock()
 
-	h.leave(&early, name, Moment{Time: h.start()}) // on the clock of the run, which need not be ours
+	h.sendEarly(&early, name, Moment{Time: h.start()}) // on the clock of the run, which need not be that of this process
 	var bodies []string
 	if list, body, ok := said.list(h.origin); ok {
 		growing, bodies = append(growing, list), append(bodies, body)
@@ -121,7 +122,8 @@ func (s *OpenSpan) Copy() (LiveCopy, bool) {
 // goesLive reports whether copies of the span are sent while it is open.
 func (h *handle) goesLive() bool { return h.sent && h.tracer.config.live != nil }
 
-// opened shows the span to who sends copies, once all is known that it starts with. The span may be that of a turn or tool.
+// opened shows the span to who sends copies, once all is known that it starts with. The span may be that of a turn or
+// tool.
 func (h *handle) opened(turn *Turn, tool *Tool) {
 	if h.goesLive() {
 		h.live = &OpenSpan{h: h, turn: turn, tool: tool}
@@ -129,15 +131,15 @@ func (h *handle) opened(turn *Turn, tool *Tool) {
 	}
 }
 
-// changed says that there is something new to tell of an open span.
+// changed says that an open span changed.
 func (h *handle) changed(apart time.Duration) {
 	if h.live != nil {
 		h.tracer.config.live.Changed(h.live, apart)
 	}
 }
 
-// early takes what may leave before the span ends, for leave, and names it. List names what belongs to the moment at hand; without one only
-// blocks are taken. Lists that still grow stay. The caller holds the lock.
+// early takes what may be sent before the span ends, for sendEarly, and names it. List names what belongs to the moment
+// at hand; without one only blocks are taken. Lists that still grow stay. The caller holds the lock.
 func (h *handle) early(list string) (now content, name string) {
 	if !h.goesLive() || !h.capturing() {
 		return content{}, ""
@@ -175,9 +177,9 @@ func (c *content) takeLists() (now []contentList) {
 	return now
 }
 
-// leave sends what early took, at once, on children of the span. Their ids follow from what they are named for, so that the lists of
-// a request never come to stand in the place of something else when the same input is sent again. The caller holds no lock.
-func (h *handle) leave(now *content, name string, at Moment) {
+// sendEarly sends what early took, at once, on children of the span. Their ids follow from what they are named for, so
+// that the lists of a request never replace another list when the same input is sent again. The caller holds no lock.
+func (h *handle) sendEarly(now *content, name string, at Moment) {
 	if now.empty() {
 		return
 	}
@@ -189,8 +191,8 @@ func (h *handle) leave(now *content, name string, at Moment) {
 	}
 }
 
-// growing returns the lists that grow while the span is open, as they stand, and the output where that is whole: they are no more than
-// references.
+// growing returns the lists that grow while the span is open, as they stand, and the output where that is whole: they
+// are no more than references.
 func (c *content) growing(replied bool) (lists []string) {
 	for i := range c.lists {
 		l := &c.lists[i]
@@ -204,8 +206,8 @@ func (c *content) growing(replied bool) (lists []string) {
 	return lists
 }
 
-// AskUser says that the loop asked the user something, other than for approval, and goes on when it has an answer. It shows on the copies of
-// the open turn. Questions count: the turn waits until each was answered or it ends.
+// AskUser says that the loop asked the user something, other than for approval, and goes on when it has an answer. It
+// shows on the copies of the open turn. Questions count: the turn waits until each was answered or it ends.
 func (t *Turn) AskUser() { t.waits(1) }
 
 // UserAnswered says that a question was answered.
@@ -242,8 +244,8 @@ func (t *Turn) liveState(a *attrs) {
 type turnReply struct {
 	result  TurnResult // without content
 	figures []attribute.KeyValue
-	view    []attribute.KeyValue // the preview of the output
-	block   spans.ShortID        // of the output; zero without
+	output  *Message      // a copy
+	block   spans.ShortID // of the output where that is content of the turn already, for copies; else zero
 }
 
 // answer keeps the reply for live copies and for the end of the turn.
@@ -266,13 +268,15 @@ func (t *Turn) answer(res *TurnResult) {
 	}
 	t.unanswer()
 	t.reply = r
-	if res.Output != nil && t.recording && t.capturing() {
-		t.partial = nil
-		t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
+	if res.Output == nil || !t.recording || !t.capturing() {
+		return
+	}
+	t.partial = nil
+	r.output = clone(res.Output)
+	r.output.Raw = bytes.Clone(res.Output.Raw)
+	if t.live != nil {
+		t.content.setMessages(t.origin, spans.ListOutput, []Message{*r.output})
 		r.block = t.content.outputBlock()
-		a := endAttrs(t.origin, 1)
-		t.replyViews(res, &a)
-		r.view = a.kv
 	}
 }
 
@@ -284,7 +288,7 @@ func clone[T any](p *T) *T {
 	return new(*p)
 }
 
-// completed sets what res leaves out from the reply that was reported before, but for its content. The caller holds no lock.
+// completed sets what res omits from the reply that was reported before, except its content. The caller holds no lock.
 func (t *Turn) completed(res *TurnResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -301,7 +305,7 @@ func (t *Turn) completed(res *TurnResult) {
 	res.ModelCall, res.FirstChunk = cmp.Or(res.ModelCall, r.ModelCall), cmp.Or(res.FirstChunk, r.FirstChunk)
 }
 
-// unanswer takes back what was told of a reply. The caller holds the lock.
+// unanswer takes back the reported reply. The caller holds the lock.
 func (t *Turn) unanswer() {
 	if t.reply != nil {
 		t.content.drop(spans.ListOutput, 0)
@@ -309,7 +313,8 @@ func (t *Turn) unanswer() {
 	}
 }
 
-// output keeps the reply as the turn ends with it. The one that was told already is not counted a second time. The caller holds the lock.
+// output keeps the reply as the turn ends with it. A reply that was reported before is not counted a second time. The
+// caller holds the lock.
 func (t *Turn) output(reply *Message) {
 	known := t.content.known
 	t.content.setMessages(t.origin, spans.ListOutput, []Message{*reply})

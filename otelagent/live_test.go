@@ -22,7 +22,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// fakeLive keeps what it is told, and makes copies only when it is asked for them.
+// fakeLive keeps the calls that it gets, and makes copies only on request.
 type fakeLive struct {
 	mu      sync.Mutex
 	open    []*otelagent.OpenSpan
@@ -53,7 +53,7 @@ func liveTracer(opts ...otelagent.Option) (*fakeLive, *tracetest.SpanRecorder, *
 	}, opts...)...)
 }
 
-// said returns what a copy has beside its span, by key, and the bodies of its events.
+// said returns what a copy has in addition to its span, by key, and the bodies of its events.
 func said(t *testing.T, s *otelagent.OpenSpan) (map[string]string, []string) {
 	t.Helper()
 	c, ok := s.Copy()
@@ -81,7 +81,7 @@ func TestCopiesOfOpenSpans(t *testing.T) {
 	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
 	_, tool := turn.StartTool(ctx, otelagent.ToolCall{ID: "c"})
 	_, compaction := turn.StartCompaction(ctx, otelagent.Compaction{})
-	turn.Permission(ctx, otelagent.PermissionEvaluation{Action: spans.ActionAllow}) // it is over as it is told
+	turn.Permission(ctx, otelagent.PermissionEvaluation{Action: spans.ActionAllow}) // over as soon as it is reported
 	ask := run.Ask(ctx, otelagent.PermissionEvaluation{})
 	_, group := tracer.StartGroup(t.Context(), otelagent.GroupInfo{SessionID: "s"})
 	if len(live.open) != 6 {
@@ -108,7 +108,7 @@ func TestCopiesOfOpenSpans(t *testing.T) {
 	}
 	turn.Partial(otelagent.PartialText, []byte("Ahoy"))
 	if apart := live.changed[live.open[1]]; apart != 3*time.Second {
-		t.Errorf("partial output leaves every %v", apart)
+		t.Errorf("partial output is sent every %v", apart)
 	}
 	if got, bodies := said(t, live.open[1]); got["otelagent.partial"] != "true" ||
 		!slices.Equal(bodies, []string{`{"content":[{"text":"Ahoy","type":"text"}],"role":"assistant"}`}) {
@@ -142,7 +142,7 @@ func TestCopiesOfOpenSpans(t *testing.T) {
 	}
 }
 
-// A question that is answered says how long it took, and stands as one evaluation, as one that was told at once does.
+// An answered question says how long it took, and is one evaluation, like one that is reported at once.
 func TestAsk(t *testing.T) {
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	_, rec, tracer := liveTracer(otelagent.WithCapture(otelagent.CaptureContent))
@@ -176,7 +176,7 @@ func TestAsk(t *testing.T) {
 	none.Close(otelagent.Moment{})
 }
 
-// Of a long reply the end is kept, whole runes of it, and it is told how much is not.
+// Of a long reply the end is kept, in whole runes, and the copy says how much was dropped.
 func TestPartialOutputIsBounded(t *testing.T) {
 	for _, size := range []int{1, 7, 1000, otelagent.MaxPartialBytes + 3, 3*otelagent.MaxPartialBytes + 1} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestPartialOutputIsRedacted(t *testing.T) {
 				for at := 0; at+8 <= min(len(tt.secret), 40); at++ {
 					quoted := fmt.Sprintf("%q", tt.secret[at:at+8])
 					if part := quoted[1 : len(quoted)-1]; strings.Contains(text, part) {
-						t.Fatalf("%s leaves: %s", part, text)
+						t.Fatalf("%s is sent: %s", part, text)
 					}
 				}
 			}
@@ -312,9 +312,9 @@ func TestPartialOutputOfLongKey(t *testing.T) {
 	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
 	defer run.Close(otelagent.Moment{})
 	defer turn.Close(otelagent.Moment{})
-	told := 0
-	tell := func(text string) { told += len(text); turn.Partial(otelagent.PartialText, []byte(text)) }
-	// shown returns the numbers of the first and the last line of the key that a copy shows, and what it says beside.
+	sent := 0
+	send := func(text string) { sent += len(text); turn.Partial(otelagent.PartialText, []byte(text)) }
+	// shown returns the numbers of the first and the last line of the key that a copy shows, and the rest of the copy.
 	shown := func() (first, last int, rest string) {
 		_, bodies := said(t, live.open[1])
 		if len(bodies) != 1 {
@@ -329,11 +329,11 @@ func TestPartialOutputOfLongKey(t *testing.T) {
 		return first, last, regexp.MustCompile(`(L\d{6}x{57}\\n)+`).ReplaceAllString(bodies[0], "<lines>")
 	}
 	const begin = "-----BEGIN PRIVATE KEY-----\n"
-	tell(begin)
+	send(begin)
 	line := 0
 	more := func(until int) {
-		for ; told+65 <= until; line++ {
-			tell(fmt.Sprintf("L%06d%s\n", line, strings.Repeat("x", 57)))
+		for ; sent+65 <= until; line++ {
+			send(fmt.Sprintf("L%06d%s\n", line, strings.Repeat("x", 57)))
 		}
 	}
 	more(window)
@@ -346,12 +346,12 @@ func TestPartialOutputOfLongKey(t *testing.T) {
 		t.Errorf("of a key of %d lines %d to %d are shown, want those from %d on: %s", line, first, last, want, rest)
 	}
 	more(otelagent.MaxPartialBytes + 4096)
-	if first, _, rest := shown(); first >= 0 || rest != fmt.Sprintf(`{"content":[],"omitted_bytes":%d,"role":"assistant"}`, told) {
+	if first, _, rest := shown(); first >= 0 || rest != fmt.Sprintf(`{"content":[],"omitted_bytes":%d,"role":"assistant"}`, sent) {
 		t.Errorf("of a key without its head line %d is shown: %s", first, rest)
 	}
 }
 
-// withheld leaves nothing of any message.
+// withheld removes every message.
 type withheld struct{}
 
 func (withheld) Redact(otelagent.Piece) ([]byte, int) { return []byte(`"gone"`), 1 }
@@ -380,7 +380,7 @@ func TestPartialOutputIsAskedFor(t *testing.T) {
 	}
 }
 
-// What left early does not leave again, and what leaves without a copy is named for what it is.
+// Content that was sent early is not sent again. Content that is sent without a copy has its proper name.
 func TestRequestLeavesOnce(t *testing.T) {
 	_, rec, tracer := liveTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxSpanBytes(64<<10))
 	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})

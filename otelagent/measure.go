@@ -39,7 +39,8 @@ func (m *metrics) label(key attribute.Key, value string) attribute.KeyValue {
 // maxAttemptNumber is the highest number of an attempt that is counted.
 const maxAttemptNumber = 1e6
 
-// lasted returns how long h lasted, in seconds; false where its start or end is not known, or the end is before the start.
+// lasted returns how long h lasted, in seconds; false where its start or end is not known, or the end is before the
+// start.
 func (h *handle) lasted(end Moment, known spans.Known) (seconds float64, ok bool) {
 	if known == spans.KnownClosed || h.vague || end.Source == spans.TimeSourceBound {
 		return 0, false
@@ -58,7 +59,8 @@ func (h *handle) measureContent() {
 	for _, n := range [...]struct {
 		name string
 		n    int64
-	}{{spans.MetricCaptureNew, int64(c.bytes)}, {spans.MetricCaptureKnown, c.known}, {spans.MetricCaptureWithheldBodies, c.kept}} {
+	}{{spans.MetricCaptureNew, int64(c.bytes)}, {spans.MetricCaptureKnown, c.known},
+		{spans.MetricCaptureWithheldBodies, c.kept}} {
 		if n.n > 0 {
 			m.sample(ctx, n.name, float64(n.n))
 		}
@@ -85,7 +87,8 @@ func (r *Run) measureStart() {
 
 // measureActive changes the number of active runs.
 func (r *Run) measureActive(by float64) {
-	r.tracer.metrics.sample(&r.scope, spans.MetricRunActive, by, spans.AgentNameKey.String(r.agent), spans.RequestModelKey.String(r.tally.model))
+	r.tracer.metrics.sample(&r.scope, spans.MetricRunActive, by, spans.AgentNameKey.String(r.agent),
+		spans.RequestModelKey.String(r.tally.model))
 }
 
 // measureEnd takes the samples of a run that ended. A vetoed run never began: only its turns are counted.
@@ -126,11 +129,13 @@ func (t *Turn) measureStart(info *TurnInfo) {
 }
 
 // tokenClasses are in the order of normalUsage.
-var tokenClasses = [5]spans.TokenClass{spans.TokenClassInput, spans.TokenClassOutput, spans.TokenClassReasoning, spans.TokenClassCacheRead,
+var tokenClasses = [5]spans.TokenClass{spans.TokenClassInput, spans.TokenClassOutput, spans.TokenClassReasoning,
+	spans.TokenClassCacheRead,
 	spans.TokenClassCacheWrite}
 
 // usageMetrics are the counters of tokens, in the order of normalUsage.
-var usageMetrics = [5]string{spans.MetricInferenceUsageInput, spans.MetricInferenceUsageOutput, spans.MetricInferenceUsageReasoning,
+var usageMetrics = [5]string{spans.MetricInferenceUsageInput, spans.MetricInferenceUsageOutput,
+	spans.MetricInferenceUsageReasoning,
 	spans.MetricInferenceUsageCacheRead, spans.MetricInferenceUsageCacheWrite}
 
 // measureEnd takes the samples of a turn that ended.
@@ -140,8 +145,10 @@ func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, k
 		provider = m.values.bound(spans.ProviderNameKey, res.Provider)
 	}
 	labels := []attribute.KeyValue{
-		spans.OperationNameKey.String(operationTurn), spans.ProviderNameKey.String(provider), spans.RequestModelKey.String(t.model),
-		m.label(spans.ResponseModelKey, res.Model), spans.AgentNameKey.String(t.agent), spans.ErrorTypeKeyKey.String(string(failed)),
+		spans.OperationNameKey.String(operationTurn), spans.ProviderNameKey.String(provider),
+		spans.RequestModelKey.String(t.model),
+		m.label(spans.ResponseModelKey, res.Model), spans.AgentNameKey.String(t.agent),
+		spans.ErrorTypeKeyKey.String(string(failed)),
 		spans.TokenModalityKeyKey.String(string(spans.TokenModalityUnknown)),
 	}
 	sample := func(name string, n float64, more ...attribute.KeyValue) {
@@ -180,7 +187,8 @@ func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, k
 	}
 }
 
-// measureEnd takes the samples of a tool call that ended. It has no outcome where no end was seen. Only a call that ran has a duration.
+// measureEnd takes the samples of a tool call that ended. It has no outcome where no end was seen. Only a call that ran
+// has a duration.
 func (t *Tool) measureEnd(outcome spans.Outcome, failed spans.ErrorType, end Moment, known spans.Known) {
 	m := t.tracer.metrics
 	labels := []attribute.KeyValue{
@@ -200,7 +208,8 @@ func (c *Compacting) measureEnd(res *CompactionResult) {
 	}
 	m := c.tracer.metrics
 	labels := []attribute.KeyValue{
-		m.label(spans.CompactionKindKeyKey, c.kind), m.label(spans.CompactionTriggerKey, c.trigger), spans.AgentNameKey.String(c.agent),
+		m.label(spans.CompactionKindKeyKey, c.kind),
+		m.label(spans.CompactionTriggerKey, c.trigger), spans.AgentNameKey.String(c.agent),
 	}
 	m.sample(&c.scope, spans.MetricCompactions, 1, labels...)
 	input := res.InputTokens
@@ -218,7 +227,8 @@ func (c *Compacting) measureEnd(res *CompactionResult) {
 // permission takes the samples of an evaluation.
 func (m *metrics) permission(ctx context.Context, e *PermissionEvaluation) {
 	labels := []attribute.KeyValue{
-		m.label(spans.PermissionActionKey, string(e.Action)), m.label(spans.PermissionSourceKeyKey, string(e.Source)), m.label(spans.ToolNameKey, e.Tool),
+		m.label(spans.PermissionActionKey, string(e.Action)),
+		m.label(spans.PermissionSourceKeyKey, string(e.Source)), m.label(spans.ToolNameKey, e.Tool),
 	}
 	m.sample(ctx, spans.MetricPermissionEvaluations, 1, labels...)
 	if e.Wait > 0 {

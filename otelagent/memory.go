@@ -12,8 +12,8 @@ import (
 // defaultBlockIDs bounds what is remembered of content, in entries.
 const defaultBlockIDs = 1 << 18
 
-// memories holds what was sent of each session (or run), so that it is not sent again. It is bounded; what was unused for
-// longest is forgotten first, whole.
+// memories holds what was sent of each session (or run), so that it is not sent again. It is bounded; what was unused
+// for longest is forgotten first, whole.
 type memories struct {
 	max int64
 
@@ -24,8 +24,8 @@ type memories struct {
 	total int64                       // entries over all memories
 }
 
-// memoryKey is a session, and the run with BlockScopeRun. What left with digests has no bodies, so that runs of each level have
-// their own.
+// memoryKey is a session, and the run with BlockScopeRun. What left with digests has no bodies, so that runs of each
+// level have their own.
 type memoryKey struct {
 	session, run string
 	start        int64

@@ -11,8 +11,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// WithMeterProvider sets where metrics go (docs/metrics.md). Default, and with nil: the global provider, also one installed later.
-// Without an SDK behind it nothing is measured.
+// WithMeterProvider sets where metrics go (docs/metrics.md). Default, and with nil: the global provider, also one
+// installed later. Without an SDK behind it nothing is measured.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return optionFunc(func(c config) config {
 		if p != nil {
@@ -22,8 +22,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	})
 }
 
-// WithProfile chooses the dated state of OpenTelemetry's GenAI conventions that standard keys and metrics follow. Default, and with
-// one that this version does not know: spans.DefaultProfile.
+// WithProfile chooses the dated state of OpenTelemetry's GenAI conventions that standard keys and metrics follow.
+// Default, and with one that this version does not know: spans.DefaultProfile.
 func WithProfile(p spans.Profile) Option {
 	return optionFunc(func(c config) config {
 		if p.Known() {
@@ -38,9 +38,9 @@ func WithoutMetrics() Option {
 	return optionFunc(func(c config) config { c.measuring = measureNothing; return c })
 }
 
-// WithReplayMetrics also measures runs that are told from files: those whose RunInfo.Recording says so, and those of a Recorder whose
-// events have no Meta.Arrived. Default: they give no metrics, which count what happens now. A run that a session took over from
-// another one (RunInfo.Copied) never gives any.
+// WithReplayMetrics also measures runs that are read from files: those whose RunInfo.Recording says so, and those of a
+// Recorder whose events have no Meta.Arrived. Default: they give no metrics, which count what happens now. A run that a
+// session took over from another one (RunInfo.Copied) never gives any.
 func WithReplayMetrics() Option {
 	return optionFunc(func(c config) config { c.measuring = measureReplays; return c })
 }
@@ -61,20 +61,22 @@ type metrics struct {
 	instruments map[string]instrument
 }
 
-// instrument takes the samples of one metric. The zero instrument, that of a metric which the profile does not have, drops them.
+// instrument takes the samples of one metric. The zero instrument, that of a metric which the profile does not have,
+// drops them.
 type instrument struct {
 	keys   []attribute.Key // of its labels
 	sample func(context.Context, float64, metric.MeasurementOption)
 	made   any // the instrument of the API
 }
 
-// newMetrics makes the instruments of a profile, as the registry describes them. An SDK that objects to one reports that to
-// OpenTelemetry's error handler; a metric for which a provider returns nil is not measured.
+// newMetrics makes the instruments of a profile, as the registry describes them. An SDK that objects to one reports
+// that to OpenTelemetry's error handler; a metric for which a provider returns nil is not measured.
 func newMetrics(c *config) *metrics {
 	if c.measuring == measureNothing {
 		return nil
 	}
-	m := &metrics{replays: c.measuring == measureReplays, values: newLabelValues(), instruments: make(map[string]instrument)}
+	m := &metrics{replays: c.measuring == measureReplays, values: newLabelValues(),
+		instruments: make(map[string]instrument)}
 	meter := c.meters.Meter(ScopeName)
 	for _, d := range spans.Metrics() {
 		if !d.In(c.profile) {
@@ -97,23 +99,34 @@ func newInstrument(meter metric.Meter, d spans.Metric) (instrument, error) {
 	switch {
 	case d.Instrument == spans.InstrumentHistogram && d.Integer:
 		h, err := meter.Int64Histogram(d.Name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
-		return instrument{made: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { h.Record(ctx, int64(n), l) }}, err
+		return instrument{made: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
+			h.Record(ctx, int64(n), l)
+		}}, err
 	case d.Instrument == spans.InstrumentHistogram:
 		h, err := meter.Float64Histogram(d.Name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
-		return instrument{made: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { h.Record(ctx, n, l) }}, err
+		return instrument{made: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
+			h.Record(ctx, n, l)
+		}}, err
 	case d.Instrument == spans.InstrumentUpdowncounter:
 		c, err := meter.Int64UpDownCounter(d.Name, unit, brief)
-		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { c.Add(ctx, int64(n), l) }}, err
+		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
+			c.Add(ctx, int64(n), l)
+		}}, err
 	case d.Integer:
 		c, err := meter.Int64Counter(d.Name, unit, brief)
-		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { c.Add(ctx, int64(n), l) }}, err
+		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
+			c.Add(ctx, int64(n), l)
+		}}, err
 	default:
 		c, err := meter.Float64Counter(d.Name, unit, brief)
-		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { c.Add(ctx, n, l) }}, err
+		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
+			c.Add(ctx, n, l)
+		}}, err
 	}
 }
 
-// enabled reports whether any instrument is enabled and a run is measured: a recorded or replayed one is not, unless replays are.
+// enabled reports whether any instrument is enabled and a run is measured: a recorded or replayed one is not, unless
+// replays are.
 func (m *metrics) enabled(ctx context.Context, recording string, replayed bool) bool {
 	if m == nil || !m.replays && (replayed || recording != "") {
 		return false
@@ -130,8 +143,8 @@ func (m *metrics) enabled(ctx context.Context, recording string, replayed bool) 
 // maxSample bounds a sample: more tokens or money than that is no real count, and sums must not overflow.
 const maxSample = 1e12
 
-// sample records n under the labels that the metric has, of those given. Empty labels are left out. A negative count that is not of an
-// up-down counter, and one above 1e12, is dropped.
+// sample records n under the labels that the metric has, of those given. Empty labels are left out. A negative count
+// that is not of an up-down counter, and one above 1e12, is dropped.
 func (m *metrics) sample(ctx context.Context, name string, n float64, given ...attribute.KeyValue) {
 	i, ok := m.instruments[name]
 	if !ok || n > maxSample || n < 0 && name != spans.MetricRunActive {

@@ -9,8 +9,8 @@ type SpanNames uint8
 const (
 	// Exact names a span by its kind alone: tool.call.
 	Exact SpanNames = iota
-	// Detailed adds what tells spans of one kind apart, if it is known: tool.call bash, permission.evaluate deny bash,
-	// session.run coder, compaction.run summary. It adds names of tools and agents and words of the registry, never
+	// Detailed adds what distinguishes spans of one kind, if it is known: tool.call bash, permission.evaluate deny bash,
+	// session.run coder, compaction.run summary. It adds names of tools and agents and values of the registry, never
 	// numbers, ids or content.
 	Detailed
 )

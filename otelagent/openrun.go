@@ -10,7 +10,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// runName is how a producer names a run. Session is empty where it is not told.
+// runName is how a producer names a run. Session is empty where the producer does not name it.
 type runName struct{ session, id string }
 
 // is reports whether two names may be of one run.
@@ -132,7 +132,8 @@ func (o *openRun) take(ev Event, at Moment) {
 
 // result is what is known of the reply.
 func (ev *ReplyReceived) result(at Moment) TurnResult {
-	res := TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model, Provider: ev.Provider, ResponseID: ev.ResponseID}
+	res := TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model, Provider: ev.Provider,
+		ResponseID: ev.ResponseID}
 	if ev.Message.Raw != nil {
 		res.Output = &ev.Message
 	}
@@ -165,7 +166,7 @@ func (o *openRun) turnEnded(ev *TurnEnded, at Moment) {
 	o.turn = nil
 }
 
-// endTurn ends what is open of a turn for want of an end.
+// endTurn ends what is open of a turn because no end was reported.
 func (o *openRun) endTurn(at Moment) {
 	o.endAsked()
 	if o.turn == nil {
@@ -206,8 +207,8 @@ func (o *openRun) startTool(call ToolCall) *openTool {
 	return t
 }
 
-// running returns the call of that id whose end was not told; nil when there is none. Where loops use an id again before its
-// call is over, it is the last to start, of those with that name if there are any.
+// running returns the call of that id whose end was not reported; nil when there is none. Where loops use an id again
+// before its call is over, it is the last to start, of those with that name if there are any.
 func (o *openRun) running(id, name string) (found *openTool) {
 	for _, t := range slices.Backward(o.tools) {
 		switch {
@@ -262,7 +263,7 @@ func (o *openRun) finish(t *openTool, end Moment) {
 	o.drop(t)
 }
 
-// closeTool ends a call at the last time seen: as it was told, else for want of an end.
+// closeTool ends a call at the last time seen: with its reported outcome, if there is one, else as closed.
 func (o *openRun) closeTool(t *openTool) {
 	if t.ended != nil {
 		o.finish(t, t.ended.End)
@@ -390,7 +391,7 @@ func (o *openRun) note(typ string, body []byte, at Moment) {
 	}
 }
 
-// close ends the run and what is open of it for want of an end.
+// close ends the run and what is open of it because no end was reported.
 func (o *openRun) close() {
 	o.endTurn(o.clock.end())
 	o.endTools()

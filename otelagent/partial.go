@@ -25,19 +25,22 @@ const (
 // MaxPartialBytes bounds what is kept of a reply that comes in piece by piece: its last bytes.
 const MaxPartialBytes = 64 << 10
 
-// maxPartialParts bounds the stretches of one kind that are told apart; earlier ones are dropped.
+// maxPartialParts bounds the stretches of one kind that are kept separately; earlier ones are dropped.
 const maxPartialParts = 256
 
-// DefaultPartialInterval is how often partial output leaves unless WithPartialOutput says otherwise.
+// DefaultPartialInterval is how often partial output is sent unless WithPartialOutput says otherwise.
 const DefaultPartialInterval = time.Second
 
-// WithPartialOutput keeps the last 64 KiB of the reply as it comes in (see [Turn.Partial]), for turns that end without one; with WithLive
-// the copies of an open turn show them, renewed no more often than interval. It is content: nothing is kept unless the level of
-// capture is CaptureContent. Default: nothing is kept. An interval below 1 is DefaultPartialInterval.
+// WithPartialOutput keeps the last 64 KiB of the reply as it comes in (see [Turn.Partial]), for turns that end without
+// one; with WithLive the copies of an open turn show them, renewed no more often than interval. It is content: nothing
+// is kept unless the level of capture is CaptureContent. Default: nothing is kept. An interval below 1 is
+// DefaultPartialInterval.
 //
-// A redactor sees the whole of what is kept, as a message of the assistant. With one less is shown, since half of a secret is none that a
-// rule finds: the last line is held back, of a tool's input only its bytes are counted, and of a reply of more than 64 KiB nothing is told
-// but how many bytes it has.
+// A redactor sees the whole of what is kept, as a message of the assistant. With a redactor copies show less, since no
+// rule finds half of a secret:
+//   - The last line is held back.
+//   - Of a tool's input only the bytes are counted.
+//   - Of a reply of more than 64 KiB only the number of bytes is reported.
 func WithPartialOutput(interval time.Duration) Option {
 	return optionFunc(func(c config) config {
 		if interval < 1 {
@@ -48,8 +51,8 @@ func WithPartialOutput(interval time.Duration) Option {
 	})
 }
 
-// Partial tells of a piece of the reply as it comes in, without the pieces before. It does nothing without WithPartialOutput. Of a
-// reply of more than 64 KiB the end is kept. A later attempt begins anew. text is copied.
+// Partial records a piece of the reply as it comes in, without the pieces before. It does nothing without
+// WithPartialOutput. Of a reply of more than 64 KiB the end is kept. A later attempt begins anew. text is copied.
 func (t *Turn) Partial(kind PartialKind, text []byte) {
 	if !t.keepsPartial() || len(text) == 0 {
 		return
@@ -126,7 +129,7 @@ func (p *partial) cut() {
 	}
 }
 
-// said returns what is to be told of it; nil when that is nothing. The caller holds the lock.
+// said returns what a copy may show of it; nil when that is nothing. The caller holds the lock.
 func (p *partial) said() *partial {
 	if p == nil || p.bytes == 0 && p.withheld == 0 {
 		return nil
@@ -139,8 +142,8 @@ func (p *partial) said() *partial {
 	return q
 }
 
-// message is what may be told of what came in, as a message of the assistant that the redactor has seen, and in how many places that
-// changed it. False when it is nothing.
+// message is what a copy may show of what came in, as a message of the assistant that the redactor has seen, and in how
+// many places the redactor changed it. False when it is nothing.
 func (p *partial) message(c *config) (msg Message, changed int, ok bool) {
 	if p == nil {
 		return Message{}, 0, false
@@ -185,8 +188,8 @@ func partialJSON(parts []partialPart, omitted int64) []byte {
 	return append(raw, `,"role":"assistant"}`...)
 }
 
-// wholeLines returns the parts of a message that a redactor has seen, up to the last line break: what stands behind it may be half of a
-// secret. It tells how many bytes that is. Nothing when the redactor left no such message.
+// wholeLines returns the parts of a message that a redactor has seen, up to the last line break: what follows it may be
+// half of a secret. It returns how many bytes that is. Nothing when the redactor kept no such message.
 func wholeLines(redacted []byte) (parts []partialPart, held int) {
 	var msg struct {
 		Content []struct{ Text, Thinking string }
@@ -210,7 +213,8 @@ func wholeLines(redacted []byte) (parts []partialPart, held int) {
 	return parts, held
 }
 
-// list makes the list of an output that is not complete, and its only block, for a copy that leaves now and again later.
+// list makes the list of an output that is not complete, and its only block, for a copy that is sent now and again
+// later.
 func (p *partial) list(o *origin) (list, body string, ok bool) {
 	c := &o.tracer.config
 	msg, _, ok := p.message(c)

@@ -6,8 +6,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Permission tells of one decision about the turn. It may name a tool call that was never started, for want of that
-// decision. A span without a time lasts from now until now.
+// Permission records one decision about the turn. It may name a tool call that never started because of that decision.
+// A span without a time lasts from now until now.
 func (t *Turn) Permission(ctx context.Context, p PermissionEvaluation) {
 	if t != nil {
 		place := t.place()
@@ -15,7 +15,7 @@ func (t *Turn) Permission(ctx context.Context, p PermissionEvaluation) {
 	}
 }
 
-// Permission tells of one decision that belongs to no turn, such as that on the run's input.
+// Permission records one decision that belongs to no turn, such as that on the run's input.
 func (r *Run) Permission(ctx context.Context, p PermissionEvaluation) {
 	if r != nil && !r.off {
 		place := r.place()
@@ -23,7 +23,7 @@ func (r *Run) Permission(ctx context.Context, p PermissionEvaluation) {
 	}
 }
 
-// Permission tells of one decision about the call. Empty Tool and CallID are those of the call.
+// Permission records one decision about the call. Empty Tool and CallID are those of the call.
 func (t *Tool) Permission(ctx context.Context, p PermissionEvaluation) {
 	if t == nil {
 		return
@@ -65,7 +65,7 @@ func (p *place) startPermission(ctx context.Context, parent, h *handle, e *Permi
 	return ctx
 }
 
-// detail is what tells evaluations apart.
+// detail is what distinguishes evaluations.
 func (e *PermissionEvaluation) detail() [2]string { return [2]string{string(e.Action), e.Tool} }
 
 // permission adds what was decided, and by whom.
@@ -88,18 +88,19 @@ func (a *attrs) permission(e *PermissionEvaluation) {
 	a.decisionView(e.Wait)
 }
 
-// Asking is one permission evaluation for which somebody was asked and has not answered: an open permission.evaluate span with the
-// action ask, which lasts until the answer. With WithLive it shows while it is open. The nil Asking does nothing. Safe for concurrent use.
+// Asking is one permission evaluation for which somebody was asked and has not answered: an open permission.evaluate
+// span with the action ask, which lasts until the answer. With WithLive it shows while it is open. The nil Asking does
+// nothing. Safe for concurrent use.
 type Asking struct {
 	handle
 	ctx   context.Context
 	asked PermissionEvaluation // Options are not kept
-	// offered says that the question told its options.
+	// offered says that the question reported its options.
 	offered bool
 }
 
-// Ask tells that somebody was asked about the turn, or a tool call of it that did not start. Of p what is known by then is told; an empty
-// action is ask. The caller ends what comes back.
+// Ask records that somebody was asked about the turn, or about a tool call of it that did not start. It records what p
+// has by then; an empty action is ask. The caller ends the question that Ask returns.
 func (t *Turn) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
 	if t == nil {
 		return nil
@@ -108,7 +109,7 @@ func (t *Turn) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
 	return place.ask(ctx, &t.handle, p)
 }
 
-// Ask tells that somebody was asked about what belongs to no turn; see [Turn.Ask].
+// Ask records that somebody was asked about what belongs to no turn; see [Turn.Ask].
 func (r *Run) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
 	if r == nil || r.off {
 		return nil
@@ -117,7 +118,7 @@ func (r *Run) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
 	return place.ask(ctx, &r.handle, p)
 }
 
-// Ask tells that somebody was asked about the call. Empty Tool and CallID are those of the call.
+// Ask records that somebody was asked about the call. Empty Tool and CallID are those of the call.
 func (t *Tool) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
 	if t == nil {
 		return nil
@@ -141,13 +142,13 @@ func (p *place) ask(ctx context.Context, parent *handle, e PermissionEvaluation)
 	q.mu.Lock()
 	early, name := q.early(spans.ListOptions)
 	q.mu.Unlock()
-	q.leave(&early, name, e.Start)
+	q.sendEarly(&early, name, e.Start)
 	q.opened(nil, nil)
 	return q
 }
 
-// End tells what was decided, once; later calls do nothing. Tool, CallID and Start were told with the question, and Options too unless it
-// had none. A Wait that is not told is the time since then, where both times are known.
+// End records the decision; later calls do nothing. Tool, CallID and Start are those of the question. So are Options,
+// unless the question had none. A Wait that is not set is the time since then, where both times are known.
 func (q *Asking) End(p PermissionEvaluation) {
 	if q == nil {
 		return
@@ -167,7 +168,7 @@ func (q *Asking) End(p PermissionEvaluation) {
 	}
 }
 
-// offer keeps the answers that were offered, unless the question told them or is over.
+// offer keeps the answers that were offered, unless the question reported them or is over.
 func (q *Asking) offer(options []byte) {
 	if options == nil || q.offered || !q.capturing() {
 		return
@@ -179,7 +180,7 @@ func (q *Asking) offer(options []byte) {
 	}
 }
 
-// Close ends the question for want of an answer, as last seen. Once; later calls do nothing.
+// Close ends the question at the last time seen, because no answer was reported. Later calls do nothing.
 func (q *Asking) Close(at Moment) {
 	if q == nil {
 		return

@@ -61,7 +61,7 @@ func (a *attrs) profileReply(res *TurnResult) {
 	}
 }
 
-// finishReason is the loop's stop reason in the words of the conventions; a word without a counterpart stays.
+// finishReason is the loop's stop reason in the values of the conventions; a value without a counterpart stays.
 func finishReason(res *TurnResult) string {
 	if res.Failed {
 		return "error"
@@ -89,5 +89,6 @@ var cacheWriteKeys = map[spans.Profile]attribute.Key{
 
 // profileUsageKeys returns the standard keys of the normalised counts.
 func profileUsageKeys(p spans.Profile) usageKeys {
-	return usageKeys{spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey, spans.GenAIUsageReasoningKey, spans.GenAIUsageCacheReadKey, cacheWriteKeys[p]}
+	return usageKeys{spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey, spans.GenAIUsageReasoningKey,
+		spans.GenAIUsageCacheReadKey, cacheWriteKeys[p]}
 }

@@ -8,15 +8,16 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// WithoutBaggage makes runs, groups and facts ignore the baggage of their callers (see [ContextWithBaggage]): for a service whose callers
-// are strangers, who otherwise decide in whose session a run is told to be, and what WithCaptureFor is asked of. The baggage is passed on as
-// it is. Default: baggage is believed.
+// WithoutBaggage makes runs, groups and facts ignore the baggage of their callers (see [ContextWithBaggage]). Use it in
+// a service whose callers are strangers: baggage names the session of a run, and WithCaptureFor sees that session. The
+// baggage is passed on as it is. Default: baggage is believed.
 func WithoutBaggage() Option {
 	return optionFunc(func(c config) config { c.noBaggage = true; return c })
 }
 
 // baggageKeys are the members that ContextWithBaggage writes.
-var baggageKeys = [...]string{string(spans.SessionIDKey), string(spans.SessionMadeUpKey), string(spans.RunIDKey), string(spans.ToolCallIDKey)}
+var baggageKeys = [...]string{string(spans.SessionIDKey), string(spans.SessionMadeUpKey), string(spans.RunIDKey),
+	string(spans.ToolCallIDKey)}
 
 // What baggage may have, by the W3C and by OpenTelemetry's library, which loses members, or all of them, of more.
 const (
@@ -24,18 +25,24 @@ const (
 	maxBaggageMembers = 64
 )
 
-// ContextWithBaggage returns ctx with W3C baggage that names the session, run and tool call that ctx is in, for a call of another
-// process that runs an agent of its own. There [Tracer.StartRun] finds them: the run becomes a child of this run and tool call, in
-// this session unless it names another one. Outside any run ctx comes back as it is.
+// ContextWithBaggage returns ctx with W3C baggage that names the session, run and tool call that ctx is in, for a call
+// of another process that runs an agent of its own. There [Tracer.StartRun] finds them: the run becomes a child of this
+// run and tool call, in this session unless it names another one. Outside any run ctx comes back as it is.
 //
 //	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "ask_researcher", Args: args})
 //	req, err := http.NewRequestWithContext(otelagent.ContextWithBaggage(ctx), "POST", url, body)
 //	resp, err := client.Do(req) // with a transport that propagates, such as otelhttp's
 //
-// The members are session.id, otelagent.run.id, gen_ai.tool.call.id and, where we made the session up, otelagent.session.made_up. They
-// are ids of at most 256 bytes each. Others that ctx has are kept, and go before ours: where all do not fit into the 8,192 bytes and 64
-// members that baggage may have, none of ours is there. Baggage goes to every service that is called with the context, so give it to calls
-// of your own agents only. What any call needs to be seen under its tool call, the traceparent, is in ctx anyway.
+// The members are ids of at most 256 bytes each:
+//   - session.id
+//   - otelagent.run.id
+//   - gen_ai.tool.call.id
+//   - otelagent.session.made_up, where the tracer generated the session id
+//
+// Other members of ctx are kept, and take precedence: where all do not fit into the 8,192 bytes and 64 members that
+// baggage may have, none of these is added. Baggage goes to every service that is called with the context, so give it
+// to calls of your own agents only. The traceparent, which any call needs to be seen under its tool call, is in ctx
+// anyway.
 //
 // A service whose callers are strangers has a Tracer [WithoutBaggage].
 func ContextWithBaggage(ctx context.Context) context.Context {
@@ -50,12 +57,12 @@ func ContextWithBaggage(ctx context.Context) context.Context {
 	return baggage.ContextWithBaggage(ctx, in.addTo(theirs))
 }
 
-// addTo returns bag with the members that name the scope, or without any of them where they do not fit: calls must not fail for them, and
-// a part of them would name another place.
+// addTo returns bag with the members that name the scope, or without any of them where they do not fit: calls must not
+// fail for them, and a part of them would name another place.
 func (s *scope) addTo(bag baggage.Baggage) baggage.Baggage {
-	var madeUp, run, call string
-	if s.span.madeUp {
-		madeUp = "true"
+	var generated, run, call string
+	if s.span.generated {
+		generated = "true"
 	}
 	if s.run != nil {
 		run = s.run.run
@@ -64,7 +71,7 @@ func (s *scope) addTo(bag baggage.Baggage) baggage.Baggage {
 		call = s.tool.callID
 	}
 	full := bag
-	for i, value := range [...]string{s.span.session, madeUp, run, call} { // as baggageKeys has them
+	for i, value := range [...]string{s.span.session, generated, run, call} { // as baggageKeys has them
 		if value == "" {
 			continue
 		}
@@ -82,15 +89,15 @@ func (s *scope) addTo(bag baggage.Baggage) baggage.Baggage {
 	return full
 }
 
-// hearsBaggage reports whether baggage says something of what starts now. Of what is told from a recording it does not: who sends that
-// is not who called it.
-func (t *Tracer) hearsBaggage(in *scope, info *RunInfo, replayed bool) bool {
+// readsBaggage reports whether a new span reads baggage. A span from a recording does not: the sender of a recording is
+// not the caller of its run.
+func (t *Tracer) readsBaggage(in *scope, info *RunInfo, replayed bool) bool {
 	inRun := in != nil && in.run != nil // a group alone is no run
-	return !inRun && !t.config.noBaggage && !replayed && recordingWord(info.Recording) == ""
+	return !inRun && !t.config.noBaggage && !replayed && recordingName(info.Recording) == ""
 }
 
-// withoutCaller returns ctx without the run and tool call that baggage names: they are the parents of the run that starts, and not of what
-// other processes start for it.
+// withoutCaller returns ctx without the run and tool call that baggage names: they are the parents of the run that
+// starts, and not of what other processes start for it.
 func withoutCaller(ctx context.Context) context.Context {
 	bag := baggage.FromContext(ctx)
 	n := bag.Len()
@@ -101,9 +108,9 @@ func withoutCaller(ctx context.Context) context.Context {
 	return baggage.ContextWithBaggage(ctx, bag)
 }
 
-// fillFromBaggage takes from baggage what info does not say of the run's session and parents, and reports whether the session was made up
-// by the process that named it.
-func (info *RunInfo) fillFromBaggage(ctx context.Context) (madeUp bool) {
+// fillFromBaggage takes from baggage what info does not say of the run's session and parents. It reports whether the
+// process that named the session generated its id.
+func (info *RunInfo) fillFromBaggage(ctx context.Context) (generated bool) {
 	bag := baggage.FromContext(ctx)
 	if bag.Len() == 0 {
 		return false
@@ -111,14 +118,14 @@ func (info *RunInfo) fillFromBaggage(ctx context.Context) (madeUp bool) {
 	session, run := bag.Member(string(spans.SessionIDKey)).Value(), bag.Member(string(spans.RunIDKey)).Value()
 	if info.SessionID == "" && session != "" {
 		info.SessionID = session
-		madeUp = bag.Member(string(spans.SessionMadeUpKey)).Value() == "true"
+		generated = bag.Member(string(spans.SessionMadeUpKey)).Value() == "true"
 	}
 	sameSession := session == "" || cleanID(session) == cleanID(info.SessionID)
 	switch {
 	case run == "", info.ParentID != "" && cleanID(info.ParentID) != cleanID(run):
-		return madeUp
+		return generated
 	case sameSession && info.ID != "" && cleanID(info.ID) == cleanID(run): // no run is its own parent
-		return madeUp
+		return generated
 	}
 	info.ParentID = run
 	if info.ParentSessionID == "" && !sameSession {
@@ -127,5 +134,5 @@ func (info *RunInfo) fillFromBaggage(ctx context.Context) (madeUp bool) {
 	if info.ParentToolCallID == "" {
 		info.ParentToolCallID = bag.Member(string(spans.ToolCallIDKey)).Value()
 	}
-	return madeUp
+	return generated
 }

@@ -21,11 +21,11 @@ const (
 // Recorder turns the events of any number of runs into spans, by driving the handles of a Tracer. The nil Recorder does
 // nothing. Safe for concurrent use; the events of one run must come in their order.
 //
-// What comes for a run that has ended is late: it is counted as lost and changes nothing, unless it begins something, which
-// only another run of that id can have done.
+// What comes for a run that has ended is late: it is counted as lost and changes nothing, unless it begins something,
+// which only another run of that id can have done.
 //
-// Limits: 4,096 open runs and 256 open groups, and 1,024 open tool calls a run; beyond them the oldest is ended by us. The last
-// 256 runs that ended are known as such.
+// Limits: 4,096 open runs and 256 open groups, and 1,024 open tool calls a run; beyond them the Recorder ends the
+// oldest. The last 256 runs that ended are known as such.
 type Recorder struct {
 	tracer *Tracer
 
@@ -35,7 +35,7 @@ type Recorder struct {
 	order  []*openRun            // by start
 	ended  []runName             // by end
 	groups []*openGroup          // by start
-	last   time.Time             // the latest time of any run that this input told of
+	last   time.Time             // the latest time of any run of this input
 	// written is when this input was; zero where that is not known.
 	written time.Time
 	lost    int64
@@ -47,8 +47,8 @@ func NewRecorder(t *Tracer) *Recorder {
 	return &Recorder{tracer: t, open: make(map[string][]*openRun)}
 }
 
-// Record takes one event. It keeps nothing of it. A run is started as a child of the span in ctx as [Tracer.StartRun] does
-// it; for all other events ctx is not used. After Close it does nothing.
+// Record takes one event. It keeps nothing of it. A run is started as a child of the span in ctx as [Tracer.StartRun]
+// does it; for all other events ctx is not used. After Close it does nothing.
 func (r *Recorder) Record(ctx context.Context, ev Event) {
 	if r == nil || r.tracer == nil || ev == nil {
 		return
@@ -74,9 +74,10 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 	}
 }
 
-// NextInput says that what comes next is read from another input, such as the next file: its untimed events are not known to be later than
-// what was recorded before. Runs stay open, and may go on in it. Written is when it was: what comes before any time is known is taken to
-// have happened then. With the zero time it happened at the beginning of 1970.
+// NextInput says that what comes next is read from another input, such as the next file: its untimed events are not
+// known to be later than what was recorded before. Runs stay open, and may go on in it. Written is when it was: what
+// comes before any time is known is taken to have happened then. With the zero time it happened at the beginning of
+// 1970.
 func (r *Recorder) NextInput(written time.Time) {
 	if r == nil {
 		return
@@ -86,8 +87,8 @@ func (r *Recorder) NextInput(written time.Time) {
 	r.last, r.written = time.Time{}, written
 }
 
-// Close ends what is open as ended by us, each run at the last time seen of it. Record does nothing afterwards. The context
-// is not used yet. Closing twice does nothing.
+// Close ends what is open as closed by the tracer, each run at the last time seen of it. Record does nothing
+// afterwards. The context is not used yet. Closing twice does nothing.
 func (r *Recorder) Close(context.Context) {
 	if r == nil {
 		return
@@ -171,11 +172,12 @@ func (r *Recorder) find(n runName) *openRun {
 	return nil
 }
 
-// late reports whether the run of that name has ended, as its loop told. It is only asked where no such run is open.
+// late reports whether the run of that name has ended, as its loop reported. It is only asked where no such run is
+// open.
 func (r *Recorder) late(n runName) bool { return slices.ContainsFunc(r.ended, n.is) }
 
-// floor is the time that an untimed first event of a run is known not to precede: what its input told before. Where that told nothing it is
-// assumed to be when the input was written.
+// floor is the time that an untimed first event of a run is known not to precede: the last time in the input before it.
+// Where the input has none, it is assumed to be when the input was written.
 func (r *Recorder) floor(m *Meta) (last time.Time, assumed bool) {
 	switch {
 	case !m.replayed():
@@ -280,8 +282,9 @@ func (r *Recorder) inRun(ctx context.Context, ev Event) {
 	r.seen(o)
 }
 
-// unnamed takes an event that names no run: it belongs to the run that is open, the innermost one where the open runs of its session
-// spawned each other. Where that is not certain only what needs no certainty is kept, on the last run or group that started.
+// unnamed takes an event that names no run: it belongs to the run that is open, the innermost one where the open runs
+// of its session spawned each other. Where that is not certain only what needs no certainty is kept, on the last run or
+// group that started.
 func (r *Recorder) unnamed(ev Event, inside time.Time) {
 	m := ev.meta()
 	if o := r.innermost(m.Session, callOf(ev)); o != nil {
@@ -324,9 +327,9 @@ func callOf(ev Event) string {
 	return ""
 }
 
-// innermost returns the open run that an event belongs to which names none: the only one with that call open; else, if every other one is
-// among those that the last one to start continues or was spawned by, the last of those with that call, or the last. Nil where that is
-// not certain.
+// innermost returns the open run that an event belongs to which names none: the only one with that call open; else, if
+// every other one is among those that the last one to start continues or was spawned by, the last of those with that
+// call, or the last. Nil where that is not certain.
 func (r *Recorder) innermost(session, call string) *openRun {
 	in := func(o *openRun) bool { return session == "" || o.session == session }
 	var last, owner *openRun
@@ -370,7 +373,8 @@ func (r *Recorder) innermost(session, call string) *openRun {
 	return last
 }
 
-// factStated states facts at their own times, else at that of the event, else when it arrived or after all that was seen.
+// factStated states facts at their own times, else at that of the event, else when it arrived or after all that was
+// seen.
 func (r *Recorder) factStated(ctx context.Context, ev *FactStated) {
 	facts := slices.Clone(ev.Facts)
 	var c clock
@@ -427,8 +431,8 @@ func timeInside(ev Event) time.Time {
 	return time.Time{}
 }
 
-// homeless keeps an event that names no run: on the run that started last, else on the group that did, of those that are open
-// in its session when it names one.
+// homeless keeps an event that names no run: on the run that started last, else on the group that did, of those that
+// are open in its session when it names one.
 func (r *Recorder) homeless(m *Meta, typ string, body []byte) {
 	for _, o := range slices.Backward(r.order) {
 		if m.Session == "" || m.Session == o.session {
@@ -446,7 +450,7 @@ func (r *Recorder) homeless(m *Meta, typ string, body []byte) {
 	r.lose(m)
 }
 
-// close ends a run for want of an end.
+// close ends a run because no end was reported.
 func (r *Recorder) close(o *openRun) {
 	o.close()
 	r.forget(o)

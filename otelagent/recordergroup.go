@@ -65,8 +65,8 @@ func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
 	r.groups = slices.DeleteFunc(r.groups, func(x *openGroup) bool { return x == g })
 }
 
-// groupOf returns the group that a starting run belongs to, and says so in info: as a member by its id, or as the judge when it
-// has no parent and exactly one group of its session waits for a judge.
+// groupOf returns the group that a starting run belongs to, and says so in info: as a member by its id, or as the judge
+// when it has no parent and exactly one group of its session waits for a judge.
 func (r *Recorder) groupOf(info *RunInfo) *openGroup {
 	if g := r.memberOf(info); g != nil {
 		return g
@@ -104,5 +104,5 @@ func (r *Recorder) anyOpen(g *openGroup) bool {
 	return slices.ContainsFunc(g.members, func(id string) bool { return r.find(runName{g.session, id}) != nil })
 }
 
-// close ends the group for want of an end.
+// close ends the group because no end was reported.
 func (g *openGroup) close() { g.group.Close(g.clock.end()) }

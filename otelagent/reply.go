@@ -27,7 +27,7 @@ import (
 // A streamed reply is a sequence of server-sent events, JSON lines, or a JSON array. It gives the result that the
 // whole reply gives.
 //
-// ParseReply sets Model, ResponseID, StopReason (the API's own word), Usage with its Rule, and Output. Provider is
+// ParseReply sets Model, ResponseID, StopReason (the API's own value), Usage with its Rule, and Output. Provider is
 // set for phi-core only: the other APIs do not state it. Output is the message as the next request repeats it; that
 // of OpenAI responses is the array of output items. Of several choices or candidates the first counts. Usage is nil
 // when the reply states no count, and when a count is no integer from 0. A reply that is an error of the API gives

@@ -75,7 +75,7 @@ func (e extent) of(b []byte) []byte { return b[e.from:e.to:e.to] }
 
 func (e extent) empty() bool { return e.to == 0 }
 
-// maxRequestMessages bounds the messages of a request that are told apart.
+// maxRequestMessages bounds the messages of a request that are recorded separately.
 const maxRequestMessages = 1 << 17
 
 // readLayout reads a payload. Messages that began requests before are compared and not read again. texts is memory.

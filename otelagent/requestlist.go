@@ -6,8 +6,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// How much of a request's list is sent: the items since the request before the last one, and with every windowTurns-th request those since
-// that many more.
+// How much of a request's list is sent: the items since the request before the last one, and with every windowTurns-th
+// request those since that many more.
 const (
 	windowTurns = 12
 	windowMost  = 256
@@ -19,33 +19,34 @@ const (
 	maxHistories = 8
 	// entryBytes is what WithMaxBlockIDs counts as one entry.
 	entryBytes = 200
-	itemEntry  = 160 // of an item in a history beside its text
+	itemEntry  = 160 // of an item in a history in addition to its text
 )
 
 // requests is what is remembered of the requests of a session: the last histories, to see which messages are new, and
 // what complete lists may cost.
 type requests struct {
-	histories []*history           // the one used last first
-	runs      map[toldRun]struct{} // that had requests; only with derived ids
-	credit    int64                // bytes that complete lists may take
+	histories []*history              // the one used last first
+	runs      map[runAddress]struct{} // that had requests; only with derived ids
+	credit    int64                   // bytes that complete lists may take
 
 	system, tools, rest namedBlock
 }
 
-// toldRun is a run by its address within the session.
-type toldRun struct {
+// runAddress is a run by its address within the session.
+type runAddress struct {
 	id        string
 	startNS   int64
 	recording string
 }
 
-// asks is called for a run before each of its requests. One that is told again, as by a file that is sent twice, takes the place of what was
-// sent of it, by its derived ids, so that its lists must not refer to those: they begin anew. Blocks stay, they have no place that could be taken.
+// asks is called for a run before each of its requests. A run that is recorded again, as by a file that is sent twice,
+// has the same derived ids and replaces what was sent of it. Its lists must not refer to those: they begin anew. Blocks
+// stay, because nothing replaces them.
 func (m *memory) asks(r *Run) {
 	if !r.tracer.config.derivedIDs || r.asked.Swap(m) == m {
 		return
 	}
-	q, run := &m.request, toldRun{r.run, r.startNS, r.origin.recording}
+	q, run := &m.request, runAddress{r.run, r.startNS, r.origin.recording}
 	if _, again := q.runs[run]; again {
 		for _, h := range q.histories {
 			m.count(-h.entries)
@@ -54,14 +55,14 @@ func (m *memory) asks(r *Run) {
 		return
 	}
 	if q.runs == nil {
-		q.runs = make(map[toldRun]struct{})
+		q.runs = make(map[runAddress]struct{})
 	}
 	q.runs[run] = struct{}{}
 	m.count(1)
 }
 
-// history is the list of a request as it was last sent, and what later ones are compared with. Parallel runs, sub-agents and
-// branches have their own.
+// history is the list of a request as it was last sent, and what later ones are compared with. Parallel runs,
+// sub-agents and branches have their own.
 type history struct {
 	of      *memory // guards it
 	entries int64
@@ -72,7 +73,8 @@ type history struct {
 	whole  bool // the list that was sent last was complete
 	due    int  // this many complete lists come next, whatever they cost
 
-	// What the request came to up to and with its last message, of which there are summed; head is the SHA-256 of what stands before the first.
+	// What the request came to up to and with its last message, of which there are summed; head is the SHA-256 of what
+	// stands before the first.
 	sum    whole
 	head   spans.BlockID
 	sep    string
@@ -82,7 +84,8 @@ type history struct {
 	paramsSince int    // requests since it was sent
 }
 
-// sentItem is one message: the text as it came, which blocks on their way out share memory with, its wire form, and the mark of the list up to and with it.
+// sentItem is one message: the text as it came, which blocks on their way out share memory with, its wire form, and the
+// mark of the list up to and with it.
 type sentItem struct {
 	raw  string
 	from spans.Provenance
@@ -99,7 +102,8 @@ type resumed struct {
 
 func (r *requests) resume() resumed { return resumed{all: r.histories} }
 
-// next reports whether known says that the next message is the one that follows in a history which began as the request so far.
+// next reports whether known says that the next message is the one that follows in a history which began as the request
+// so far.
 func (r *resumed) next(known func(raw string) bool) bool {
 	follows := func(h *history) bool { return len(h.items) > r.n && known(h.items[r.n].raw) }
 	ok := r.of != nil && follows(r.of)
@@ -121,7 +125,8 @@ func (h *history) begins(other *history, n int) bool {
 	})
 }
 
-// continued returns the history of a request whose first n messages are those of h, which may be nil: h itself where it has no more, else a new one.
+// continued returns the history of a request whose first n messages are those of h, which may be nil: h itself where it
+// has no more, else a new one.
 func (m *memory) continued(h *history, n int) *history {
 	r := &m.request
 	if n == 0 {
@@ -184,7 +189,7 @@ func (h *history) complete() { h.due, h.params = 2, "" }
 func (m *memory) requestList(h *history, same int) contentList {
 	r := &m.request
 	start := h.window()
-	if start > same { // not all that is new would be told
+	if start > same { // some new messages would be missing
 		h.complete()
 	}
 	if h.starts = append(h.starts, len(h.items)); len(h.starts) > windowTurns+1 {
@@ -234,8 +239,8 @@ func (h *history) list(start int) contentList {
 	return l
 }
 
-// last returns the complete list of h to end a run with, if it was not sent complete and costs are within their bound; it may
-// take what is yet to be earned.
+// last returns the complete list of h to end a run with, if it was not sent complete and costs are within their bound;
+// it may take what is yet to be earned.
 func (m *memory) last(h *history) (contentList, bool) {
 	r := &m.request
 	if h == nil || h.of != m || h.whole || r.credit <= 0 { // of another one: that was forgotten since

@@ -47,11 +47,12 @@ type Run struct {
 
 // StartRun starts a run and returns a context in which its turns, and runs that it spawns, are to be started.
 //
-// The run is a child of the span in ctx (see [WithNewRoot] and [WithSessionTrace]); without one it is a child of the W3C
-// traceparent that info.Metadata may name. Started in the context of a tool call it is that call's child, and its
-// parent run, session and tool call are taken from there where info does not say; where no run of this process encloses it, from
-// the baggage that [ContextWithBaggage] writes, unless the run is told from a recording. The run and tool call that it names are not in the
-// baggage of the context that comes back. A run that continues another one of this process is linked to it.
+// The run is a child of the span in ctx (see [WithNewRoot] and [WithSessionTrace]); without one it is a child of the
+// W3C traceparent that info.Metadata may name. A run that starts in the context of a tool call is that call's child.
+// Its parent run, session and tool call are taken from there where info does not say. Where no run of this process
+// encloses it, they are taken from the baggage that [ContextWithBaggage] writes, unless the run comes from a recording.
+// The returned context has no baggage that names that run and tool call. A run that continues another one of this
+// process is linked to it.
 func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *Run) {
 	if t == nil {
 		return ctx, nil
@@ -59,30 +60,31 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	return t.startRun(ctx, info, false)
 }
 
-// startRun starts a run. Replayed says that it is told from events that did not arrive now.
+// startRun starts a run. Replayed says that it comes from events that did not arrive now.
 func (t *Tracer) startRun(ctx context.Context, info RunInfo, replayed bool) (context.Context, *Run) {
 	r := &Run{}
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
-	hear := t.hearsBaggage(in, &info, replayed)
-	madeUp := t.placeInSession(ctx, in, &info, hear)
-	if hear {
+	readBaggage := t.readsBaggage(in, &info, replayed)
+	generated := t.placeInSession(ctx, in, &info, readBaggage)
+	if readBaggage {
 		ctx = withoutCaller(ctx)
 	}
 	info.fillFrom(in)
 	if info.ID == "" {
-		info.ID = t.madeUpID()
+		info.ID = t.generateID()
 	}
 	at := info.Start.now()
 
-	r.own.tracer, r.own.session, r.own.run, r.own.startNS = t, cleanID(info.SessionID), cleanID(info.ID), at.Time.UnixNano()
+	r.own.tracer, r.own.session, r.own.run, r.own.startNS = t, cleanID(info.SessionID), cleanID(info.ID),
+		at.Time.UnixNano()
 	r.origin = &r.own
 	r.index = noTurn
 	r.own.capture = t.captureOf(&info)
-	r.own.recording = recordingWord(info.Recording)
+	r.own.recording = recordingName(info.Recording)
 	r.copied, r.inferred = info.Copied, info.Inferred
 	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
-	r.own.madeUp = madeUp
+	r.own.generated = generated
 	r.own.address = r.addressOf(&info)
 	r.own.measures(ctx, &info, replayed)
 	header := runHeader(&info)
@@ -92,7 +94,7 @@ func (t *Tracer) startRun(ctx context.Context, info RunInfo, replayed bool) (con
 	a.profileModel(operationRun, info.Provider, info.Model)
 	a.kv = append(a.kv, spans.RunKindKeyKey.String(string(spans.RunKindLoop)))
 	a.add(header...)
-	a.kv = append(a.kv, spans.CaptureLevelKey.String(r.own.capture.word()))
+	a.kv = append(a.kv, spans.CaptureLevelKey.String(r.own.capture.value()))
 	a.id(spans.RunConfigIDKey, info.ConfigID)
 	a.name(spans.RunConfigAPIKey, info.API)
 	a.yes(spans.RunInferredKey, info.Inferred)
@@ -123,7 +125,7 @@ func (t *Tracer) startRun(ctx context.Context, info RunInfo, replayed bool) (con
 	r.mu.Lock()
 	early, name := r.early("start")
 	r.mu.Unlock()
-	r.leave(&early, name, at)
+	r.sendEarly(&early, name, at)
 	r.opened(nil, nil)
 	return &r.scope, r
 }
@@ -162,19 +164,19 @@ func (info *RunInfo) fillFrom(in *scope) {
 	}
 }
 
-// placeInSession fills in the session, and, where baggage is to be heard, what it names above the run. It reports whether the session had to
-// be made up.
-func (t *Tracer) placeInSession(ctx context.Context, in *scope, info *RunInfo, hear bool) (madeUp bool) {
+// placeInSession fills in the session, and, where baggage is read, what it names above the run. It reports whether it
+// generated the session id.
+func (t *Tracer) placeInSession(ctx context.Context, in *scope, info *RunInfo, readBaggage bool) (generated bool) {
 	if in != nil && info.SessionID == "" {
-		info.SessionID, madeUp = in.span.session, in.span.madeUp
+		info.SessionID, generated = in.span.session, in.span.generated
 	}
-	if hear {
-		madeUp = info.fillFromBaggage(ctx) || madeUp
+	if readBaggage {
+		generated = info.fillFromBaggage(ctx) || generated
 	}
 	if info.SessionID == "" {
-		info.SessionID, madeUp = t.madeUpID(), true
+		info.SessionID, generated = t.generateID(), true
 	}
-	return madeUp
+	return generated
 }
 
 // addressOf makes the attributes that place every span of the run.
@@ -191,7 +193,7 @@ func (r *Run) addressOf(info *RunInfo) []attribute.KeyValue {
 // sessionAddress adds what places a span in its session.
 func (a *attrs) sessionAddress(o *origin) {
 	a.kv = append(a.kv, spans.SessionIDKey.String(o.session))
-	if o.madeUp {
+	if o.generated {
 		a.kv = append(a.kv, spans.SessionMadeUpKey.Bool(true))
 	} else {
 		a.kv = append(a.kv, spans.ConversationIDKey.String(o.session))
@@ -199,8 +201,8 @@ func (a *attrs) sessionAddress(o *origin) {
 	a.kv = append(a.kv, spans.SchemaKey.Int64(spans.SchemaVersion))
 }
 
-// recordingWord is the recording as the wire has it: events are not told.
-func recordingWord(r spans.Recording) string {
+// recordingName is the recording as the wire has it: empty for events.
+func recordingName(r spans.Recording) string {
 	if r == spans.RecordingEvents {
 		return ""
 	}
@@ -228,8 +230,8 @@ func runHeader(info *RunInfo) []attribute.KeyValue {
 	return a.kv
 }
 
-// parentOf decides whose child the run is. It adds links and root options to a, and returns the handle that is the parent,
-// nil to take the span in ctx.
+// parentOf decides whose child the run is. It adds links and root options to a, and returns the handle that is the
+// parent, nil to take the span in ctx.
 func (t *Tracer) parentOf(ctx context.Context, in *scope, info *RunInfo, a *attrs) *handle {
 	session := info.ParentSessionID
 	if session == "" {
@@ -240,7 +242,7 @@ func (t *Tracer) parentOf(ctx context.Context, in *scope, info *RunInfo, a *attr
 			a.opts = append(a.opts, trace.WithLinks(trace.Link{SpanContext: sc}))
 		}
 	}
-	if in != nil { // inside a run or group of ours: a child
+	if in != nil { // inside a run or group of this process: a child
 		return in.span
 	}
 	return t.rootOf(ctx, info, a)
@@ -264,7 +266,8 @@ func (t *Tracer) rootOf(ctx context.Context, info *RunInfo, a *attrs) *handle {
 	return nil
 }
 
-// traceparent returns the span context that the member traceparent of a metadata object names, invalid without a valid one.
+// traceparent returns the span context that the member traceparent of a metadata object names, invalid without a valid
+// one.
 func traceparent(metadata []byte) trace.SpanContext {
 	if !bytes.Contains(metadata, []byte(`"traceparent"`)) {
 		return trace.SpanContext{}
@@ -278,8 +281,8 @@ func traceparent(metadata []byte) trace.SpanContext {
 	return trace.SpanContextFromContext(ctx)
 }
 
-// AddMessage tells of a message that arrived outside any turn. It is reported only when the run ends without reporting its
-// messages itself. Limit: 4,096 messages; later ones are only counted, and the reader is told.
+// AddMessage records a message that arrived outside any turn. It is kept only when the run ends without reporting its
+// messages itself. Limit: 4,096 messages; later ones are only counted, and the span has their number.
 func (r *Run) AddMessage(m Message) {
 	if r == nil || !r.capturing() {
 		return
@@ -305,8 +308,8 @@ func (h *handle) addMessage(list string, m *Message) {
 	h.content.addMessage(mem, h.origin, list, m)
 }
 
-// Note tells of something that happened in the run and has no other place: typ is the producer's word (at most 128
-// bytes), body JSON (content), at when. Limit: 32 a span, the rest is counted.
+// Note records an event of the run that has no field of its own: typ is the producer's name of it (at most 128 bytes),
+// body JSON (content), at when. Limit: 32 a span, the rest is counted.
 func (r *Run) Note(typ string, body []byte, at Moment) {
 	if r != nil {
 		r.note(typ, body, at)
@@ -316,8 +319,9 @@ func (r *Run) Note(typ string, body []byte, at Moment) {
 // maxSourceDefects bounds what a run keeps of them.
 const maxSourceDefects = 64
 
-// Defect tells of something that is wrong with what the run is told from: events lost, lines that cannot be attributed. Detail says which,
-// from ids and numbers only; 256 bytes of it are kept. Limit: 64 a run, later ones are left out; the same one twice is kept once.
+// Defect records a defect in the source of the run: events lost, lines that cannot be attributed. Detail says which,
+// from ids and numbers only; 256 bytes of it are kept. Limit: 64 a run, later ones are dropped; the same one twice is
+// kept once.
 func (r *Run) Defect(code spans.DefectCode, detail string) {
 	if r == nil || !r.recording {
 		return
@@ -341,8 +345,8 @@ func (r *Run) End(res RunResult) {
 	r.end(&res, spans.KnownObserved)
 }
 
-// Close ends the run for want of an end: its status is aborted, and the span says that we closed it. at should be the last
-// time that something was seen of the run. Once; later calls do nothing.
+// Close ends the run because no end was reported: its status is aborted, and the span says that the tracer closed it.
+// at should be the last time that an event of the run was seen. Later calls do nothing.
 func (r *Run) Close(at Moment) {
 	if r == nil {
 		return

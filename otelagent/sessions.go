@@ -13,8 +13,8 @@ const (
 	maxRunsPerSession = 64
 )
 
-// sessions is what a Tracer remembers between the runs of a session: how many there were, and their span contexts. It is
-// bounded; the session unused for longest is forgotten first.
+// sessions is what a Tracer remembers between the runs of a session: how many there were, and their span contexts. It
+// is bounded; the session unused for longest is forgotten first.
 type sessions struct {
 	mu    sync.Mutex
 	byID  map[string]*list.Element // of *sessionMemory
@@ -29,7 +29,7 @@ type sessionMemory struct {
 	runs    map[string]trace.SpanContext // by id, the last of each
 }
 
-// runStart tells the runs of a session apart.
+// runStart distinguishes the runs of a session.
 type runStart struct {
 	id string
 	ns int64
@@ -53,8 +53,8 @@ func (s *sessions) use(session string) *sessionMemory {
 	return m
 }
 
-// run counts a run of its session and returns its number, from 1: for one told again, as by a file that is read twice, the
-// number that it had; and the start of the run that has number 1. It remembers the run's span context.
+// run counts a run of its session. It returns its number, from 1, and the start of the run that has number 1. A run
+// that is recorded again, as by a file that is read twice, keeps its number. run remembers the run's span context.
 func (s *sessions) run(o *origin, sc trace.SpanContext) (n, from int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Previews of what is no message: a decision, a compaction, an error. Views of GenAI spans show nothing of them otherwise.
+// Previews of what is no message: a decision, a compaction, an error. Views of GenAI spans show nothing of them
+// otherwise.
 
 // added returns the value of a key that was added, empty without one.
 func (a *attrs) added(key attribute.Key) string {
@@ -67,7 +68,8 @@ func said(texts ...string) []byte {
 	return append(b, "]}"...)
 }
 
-// compactionView adds the preview of a compaction as a message: how much it left of how much, and what replaced the messages.
+// compactionView adds the preview of a compaction as a message: how much it left of how much, and what replaced the
+// messages.
 func (c *Compacting) compactionView(res *CompactionResult, a *attrs) {
 	if !c.previews() {
 		return
@@ -132,7 +134,7 @@ func (t *Turn) errorView(a *attrs) {
 // maxDescription bounds the description of a status.
 const maxDescription = 256
 
-// description is that of the status of what failed: the error as far as it may leave, else its class.
+// description is that of the status of what failed: the error as far as it may be sent, else its class.
 func (a *attrs) description(failed spans.ErrorType) string {
 	for _, key := range [...]attribute.Key{spans.ErrorMessageKey, spans.RunRejectionKey} {
 		if text := a.added(key); text != "" {

@@ -35,10 +35,10 @@ func (t *Turn) place() place {
 	return place{handle: &t.handle, run: t.run, tools: &t.tools, permissions: &t.permissions}
 }
 
-// ordinal returns the next number of word and adds it to a.
-func (p *place) ordinal(of *ordinals, word string, a *attrs) int64 {
+// ordinal returns the next number of key and adds it to a.
+func (p *place) ordinal(of *ordinals, key string, a *attrs) int64 {
 	p.mu.Lock()
-	n := of.next(word)
+	n := of.next(key)
 	p.mu.Unlock()
 	a.count(spans.OrdinalKey, n)
 	return n
@@ -52,8 +52,8 @@ func (p *place) under(child *handle, a *attrs) {
 	}
 }
 
-// StartTool starts a tool call of the turn and returns a context in which runs that it spawns are to be started. It is a
-// child of the turn, whatever span ctx holds.
+// StartTool starts a tool call of the turn and returns a context in which runs that it spawns are to be started. It is
+// a child of the turn, whatever span ctx holds.
 func (t *Turn) StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
 	if t == nil {
 		return ctx, nil
@@ -85,7 +85,7 @@ func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, 
 		t.content.addBody(t.origin, spans.ListArgs, call.Args)
 		early, name := t.early(spans.ListArgs)
 		t.mu.Unlock()
-		t.leave(&early, name, call.Start)
+		t.sendEarly(&early, name, call.Start)
 		if t.previews() && call.Args != nil {
 			view := endAttrs(t.origin, 1)
 			t.valueView(spans.ToolCallArgumentsKey, spans.ListArgs, call.Args, &view)
@@ -100,8 +100,8 @@ func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, 
 	return &t.scope, t
 }
 
-// Progress tells of a partial result or progress message of the call: typ is the producer's word, body JSON (content).
-// All are counted, the first 32 kept.
+// Progress records a partial result or progress message of the call: typ is the producer's name of it, body JSON
+// (content). All are counted, the first 32 kept.
 func (t *Tool) Progress(typ string, body []byte, at Moment) {
 	if t == nil {
 		return
@@ -112,7 +112,7 @@ func (t *Tool) Progress(typ string, body []byte, at Moment) {
 	t.note(typ, body, at)
 }
 
-// Note tells of something that happened in the call and is no progress of it; see [Run.Note].
+// Note records an event of the call that is no progress of it; see [Run.Note].
 func (t *Tool) Note(typ string, body []byte, at Moment) {
 	if t != nil {
 		t.note(typ, body, at)
@@ -155,7 +155,7 @@ func (t *Tool) End(res ToolResult) {
 	}
 }
 
-// Close ends the call for want of an end, as last seen: it has no outcome. Once; later calls do nothing.
+// Close ends the call at the last time seen, because no end was reported: it has no outcome. Later calls do nothing.
 func (t *Tool) Close(at Moment) {
 	if t == nil {
 		return

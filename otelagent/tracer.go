@@ -28,7 +28,7 @@ type config struct {
 	provider     trace.TracerProvider
 	derivedIDs   bool
 	detailed     bool          // names of spans
-	madeUpIDs    func() string // nil: random bits
+	generateIDs  func() string // nil: random bits
 	newRoot      bool
 	sessionTrace bool
 	noBaggage    bool
@@ -77,10 +77,11 @@ func WithDerivedIDs() Option {
 	return optionFunc(func(c config) config { c.derivedIDs = true; return c })
 }
 
-// WithMadeUpIDs sets what makes the ids of sessions and runs that come without one: next is called for each, from any goroutine, and must return
-// another id every time. It is for those who read the same input again and want the same ids. Default, and with nil: 128 random bits.
+// WithMadeUpIDs sets what makes the ids of sessions and runs that come without one: next is called for each, from any
+// goroutine, and must return another id every time. It is for those who read the same input again and want the same
+// ids. Default, and with nil: 128 random bits.
 func WithMadeUpIDs(next func() string) Option {
-	return optionFunc(func(c config) config { c.madeUpIDs = next; return c })
+	return optionFunc(func(c config) config { c.generateIDs = next; return c })
 }
 
 // WithNewRoot starts each top-level run in a trace of its own, linked to the span in the caller's context. Default: the
@@ -96,10 +97,10 @@ func WithSessionTrace() Option {
 	return optionFunc(func(c config) config { c.sessionTrace = true; return c })
 }
 
-// WithMaxBlockIDs bounds what the Tracer remembers of content that was sent (ids of blocks,
-// the last requests), in units of about 200 bytes, over all sessions. Where it is reached the sessions unused for longest are forgotten
-// whole: their blocks are sent again.
-// Default, and below 1: 262,144, some 50 MB. A session that needs more than all of it is forgotten with each request, and sent again.
+// WithMaxBlockIDs bounds what the Tracer remembers of content that was sent (ids of blocks, the last requests), in
+// units of about 200 bytes, over all sessions. Where it is reached the sessions unused for longest are forgotten whole:
+// their blocks are sent again. Default, and below 1: 262,144, some 50 MB. A session that needs more than all of it is
+// forgotten with each request, and sent again.
 func WithMaxBlockIDs(n int) Option {
 	return optionFunc(func(c config) config {
 		if n < 1 {
@@ -112,7 +113,8 @@ func WithMaxBlockIDs(n int) Option {
 
 // NewTracer returns a Tracer. It never fails and never returns nil; nil options are ignored.
 func NewTracer(opts ...Option) *Tracer {
-	c := config{profile: spans.DefaultProfile, maxBlockIDs: defaultBlockIDs, maxSpan: DefaultMaxSpanBytes, preview: DefaultPreviewBytes}
+	c := config{profile: spans.DefaultProfile, maxBlockIDs: defaultBlockIDs, maxSpan: DefaultMaxSpanBytes,
+		preview: DefaultPreviewBytes}
 	for _, o := range opts {
 		if o != nil {
 			c = o.apply(c)

@@ -36,8 +36,8 @@ type Turn struct {
 	before      int           // messages of it that are not new on the turn
 }
 
-// StartTurn starts a turn and returns a context in which its tool calls are to be started. The turn is a child of the run,
-// whatever span ctx holds.
+// StartTurn starts a turn and returns a context in which its tool calls are to be started. The turn is a child of the
+// run, whatever span ctx holds.
 func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *Turn) {
 	if r == nil || r.off {
 		return ctx, nil
@@ -55,7 +55,7 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 	a := startAttrs(r.origin)
 	a.profileModel(operationTurn, provider, model)
 	a.add(r.header...)
-	a.kv = append(a.kv, spans.TurnIndexKey.Int64(t.index), spans.CaptureLevelKey.String(r.capture.word()))
+	a.kv = append(a.kv, spans.TurnIndexKey.Int64(t.index), spans.CaptureLevelKey.String(r.capture.value()))
 	a.name(spans.TurnTriggerKey, string(info.Trigger))
 	a.name(spans.ModelVariantKey, info.Variant)
 	ctx = t.begin(ctx, &r.handle, &kindTurn, info.Start, a, seed{turn: t.turn, at: t.at})
@@ -93,9 +93,9 @@ func (r *Run) placeTurn(t *Turn, info *TurnInfo) {
 // maxAttempts is the number of attempts whose request is kept.
 const maxAttempts = 16
 
-// Request tells what the model receives, once per attempt; told again of one attempt, the last counts. The standard keys of the
-// turn are those of the last call. Limit: the content of the first 16 attempts is kept. Of a request without Payload, Messages, System and
-// Tools only parameters are kept.
+// Request records what the model receives, once per attempt; the last request of an attempt counts. The standard keys
+// of the turn are those of the last call. Limit: the content of the first 16 attempts is kept. Of a request without
+// Payload, Messages, System and Tools only parameters are kept.
 func (t *Turn) Request(req Request) {
 	if t == nil || !t.recording && !t.measured {
 		return
@@ -105,11 +105,11 @@ func (t *Turn) Request(req Request) {
 		req.Bytes = int64(len(req.Payload))
 	}
 	early, name, at := t.asks(&req, stated)
-	t.leave(&early, name, at)
+	t.sendEarly(&early, name, at)
 	t.changed(0)
 }
 
-// asks takes note of a request and puts it on the span. It returns what is to leave before that ends.
+// asks takes note of a request and puts it on the span. It returns what is to be sent before that ends.
 func (t *Turn) asks(req *Request, stated string) (early content, name string, at Moment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +125,7 @@ func (t *Turn) asks(req *Request, stated string) (early content, name string, at
 		return
 	}
 	a, n, messages := endAttrs(t.origin, 14), max(req.Attempt, 0), 0
-	switch capturing := t.capturing() && req.told(); {
+	switch capturing := t.capturing() && req.known(); {
 	case capturing && n < maxAttempts:
 		messages = t.ask(n, req, &a)
 		early, name = t.early(spans.ListRequest + "/" + strconv.Itoa(n))
@@ -149,19 +149,19 @@ func (a *attrs) request(req *Request, messages int) {
 	if req.Format != "text" && req.Format != "json" { // which are the standard's values too
 		a.name(spans.RequestFormatKey, req.Format)
 	}
-	if req.told() {
+	if req.known() {
 		a.int(spans.RequestMessagesKey, int64(messages))
 	}
 	a.count(spans.RequestBytesKey, req.Bytes)
 }
 
-// told reports whether anything of the request itself is known, and not only what was asked for beside it.
-func (r *Request) told() bool {
+// known reports whether the request has content, and not only parameters.
+func (r *Request) known() bool {
 	return r.Payload != nil || r.Messages != nil || r.System != nil || r.Tools != nil
 }
 
-// Replied tells that the model call is over. With the time of the request it gives the duration of the model call, unless
-// TurnResult tells it or one of the two times is only derived from others.
+// Replied records that the model call is over. With the time of the request it gives the duration of the model call,
+// unless TurnResult has it or one of the two times is only derived from others.
 func (t *Turn) Replied(at Moment) {
 	if t == nil || !t.recording && !t.measured {
 		return
@@ -176,10 +176,10 @@ func (t *Turn) Replied(at Moment) {
 	t.changed(0)
 }
 
-// Reply reports the reply of the model while the turn goes on, and calls [Turn.Replied] with res.End. End keeps what its own result leaves out:
-// Model, Provider, ResponseID, StopReason, Usage, Cost, ModelCall, FirstChunk and Output. A turn that is closed without an end keeps them too, and
-// with [WithLive] copies show them from now on. Content that is the same is sent once. Calling Reply again replaces the reply; a later attempt and
-// Discard remove it.
+// Reply reports the reply of the model while the turn goes on, and calls [Turn.Replied] with res.End. End keeps what
+// its own result omits: Model, Provider, ResponseID, StopReason, Usage, Cost, ModelCall, FirstChunk and Output. A turn
+// that is closed without an end keeps them too, and with [WithLive] copies show them from now on. Content that is the
+// same is sent once. Calling Reply again replaces the reply; a later attempt and Discard remove it.
 func (t *Turn) Reply(res TurnResult) {
 	if t == nil {
 		return
@@ -191,8 +191,8 @@ func (t *Turn) Reply(res TurnResult) {
 // noteDiscarded is the type of the note that keeps what is known of a discarded attempt.
 const noteDiscarded = "attempt.discarded"
 
-// Discard tells of an attempt whose reply the loop threw away to ask again. Its usage is summed up apart from that of the turn, and its
-// reply is kept as a note.
+// Discard records an attempt whose reply the loop threw away to ask again. Its usage is summed up apart from that of
+// the turn, and its reply is kept as a note.
 func (t *Turn) Discard(d DiscardedAttempt) {
 	if t == nil || !t.recording && !t.measured {
 		return
@@ -220,8 +220,8 @@ func (t *Turn) Discard(d DiscardedAttempt) {
 func (d *DiscardedAttempt) body() []byte {
 	b := strconv.AppendInt([]byte(`{"attempt":`), int64(d.Attempt), 10)
 	if d.Reason != "" {
-		word, _ := json.Marshal(cleanName(d.Reason))
-		b = append(append(b, `,"reason":`...), word...)
+		reason, _ := json.Marshal(cleanName(d.Reason))
+		b = append(append(b, `,"reason":`...), reason...)
 	}
 	if u := d.Usage; u != nil {
 		b = fmt.Appendf(b, `,"usage":{"input":%d,"output":%d,"reasoning":%d,"cache_read":%d,"cache_write":%d,"total":%d}`,
@@ -241,8 +241,9 @@ func (t *Turn) thrownAway(a *attrs) {
 	}
 }
 
-// AddInput tells of a message that arrived during the turn and is not its reply: prompts, steering, tool results,
-// extension messages, in the order of arrival. Limit: 4,096 messages; later ones are only counted, and the reader is told.
+// AddInput records a message that arrived during the turn and is not its reply: prompts, steering, tool results,
+// extension messages, in the order of arrival. Limit: 4,096 messages; later ones are only counted, and the span has
+// their number.
 func (t *Turn) AddInput(m Message) {
 	if t == nil || !t.capturing() {
 		return
@@ -251,7 +252,7 @@ func (t *Turn) AddInput(m Message) {
 	t.changed(0)
 }
 
-// Note tells of something that happened in the turn and has no other place; see [Run.Note].
+// Note records an event of the turn that has no field of its own; see [Run.Note].
 func (t *Turn) Note(typ string, body []byte, at Moment) {
 	if t != nil {
 		t.note(typ, body, at)
@@ -287,7 +288,7 @@ func (t *Turn) End(res TurnResult) {
 	}
 }
 
-// figures adds what a reply says beside its content.
+// figures adds what a reply has in addition to its content.
 func (t *Turn) figures(res *TurnResult, a *attrs) {
 	a.profileReply(res)
 	a.name(spans.TurnStopReasonKey, res.StopReason)
@@ -326,13 +327,13 @@ func (t *Turn) result(res *TurnResult, a *attrs) {
 	if t.ended || !t.capturing() {
 		return
 	}
-	switch {
-	case res.Output != nil:
+	if res.Output == nil && t.reply != nil {
+		res.Output = t.reply.output
+	}
+	if res.Output != nil {
 		t.output(res.Output)
 		t.replyViews(res, a)
-	case t.reply != nil && t.reply.block != (spans.ShortID{}):
-		a.add(t.reply.view...)
-	default:
+	} else {
 		t.keepPartial(a)
 	}
 	if res.Results != nil {
@@ -340,7 +341,8 @@ func (t *Turn) result(res *TurnResult, a *attrs) {
 	}
 }
 
-// learnCall learns how long the model call took, from what the loop knows of it, else from the times of request and reply.
+// learnCall learns how long the model call took, from what the loop knows of it, else from the times of request and
+// reply.
 func (t *Turn) learnCall(known time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -370,7 +372,7 @@ func measured(at Moment) bool {
 		(at.Source == "" || at.Source == spans.TimeSourceEvent || at.Source == spans.TimeSourceArrival)
 }
 
-// Close ends the turn for want of an end, as last seen. Once; later calls do nothing.
+// Close ends the turn at the last time seen, because no end was reported. Later calls do nothing.
 func (t *Turn) Close(at Moment) {
 	if t == nil {
 		return
@@ -380,8 +382,14 @@ func (t *Turn) Close(at Moment) {
 	t.mu.Lock()
 	t.modelCall(&a)
 	t.thrownAway(&a)
-	if t.reply != nil {
-		a.kv = append(a.kv, t.reply.figures...)
+	if r := t.reply; r != nil {
+		a.kv = append(a.kv, r.figures...)
+		if r.output != nil && !t.ended {
+			res := r.result
+			res.Output = r.output
+			t.output(res.Output)
+			t.replyViews(&res, &a)
+		}
 	}
 	t.keepPartial(&a)
 	t.mu.Unlock()

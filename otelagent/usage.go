@@ -43,14 +43,17 @@ func plus(a, b int64) int64 {
 // usageKeys are the keys of input, output, reasoning, cache read and cache write.
 type usageKeys [5]attribute.Key
 
-// copiedUsageKeys are those of a copied turn. Its tokens are counted where they came from, so it has none under the standard keys.
-var copiedUsageKeys = usageKeys{spans.UsageInputKey, spans.UsageOutputKey, spans.UsageReasoningKey, spans.UsageCacheReadKey,
+// copiedUsageKeys are those of a copied turn. Its tokens are counted where they came from, so it has none under the
+// standard keys.
+var copiedUsageKeys = usageKeys{spans.UsageInputKey, spans.UsageOutputKey, spans.UsageReasoningKey,
+	spans.UsageCacheReadKey,
 	spans.UsageCacheWriteKey}
 
 var runUsageKeys = usageKeys{spans.RunUsageInputKey, spans.RunUsageOutputKey, spans.RunUsageReasoningKey,
 	spans.RunUsageCacheReadKey, spans.RunUsageCacheWriteKey}
 
-var discardedUsageKeys = usageKeys{spans.DiscardedUsageInputKey, spans.DiscardedUsageOutputKey, spans.DiscardedUsageReasoningKey,
+var discardedUsageKeys = usageKeys{spans.DiscardedUsageInputKey, spans.DiscardedUsageOutputKey,
+	spans.DiscardedUsageReasoningKey,
 	spans.DiscardedUsageCacheReadKey, spans.DiscardedUsageCacheWriteKey}
 
 var groupUsageKeys = [6]attribute.Key{spans.GroupUsageInputKey, spans.GroupUsageOutputKey, spans.GroupUsageReasoningKey,

@@ -7,8 +7,8 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// withoutUserinfo returns a configuration as it came, but for users and passwords in its URLs. It is raw itself when there
-// are none.
+// withoutUserinfo returns a configuration as it came, but for users and passwords in its URLs. It is raw itself when
+// there are none.
 func withoutUserinfo(raw []byte) []byte {
 	if bytes.IndexByte(raw, '@') < 0 && bytes.IndexByte(raw, '\\') < 0 {
 		return raw
@@ -24,8 +24,8 @@ func withoutUserinfo(raw []byte) []byte {
 	return masked
 }
 
-// appendMasked appends the next value, masked, and reports whether there was anything to mask. Value is always a URL where
-// url says so, else only where it has a scheme.
+// appendMasked appends the next value, masked, and reports whether there was anything to mask. Value is always a URL
+// where url says so, else only where it has a scheme.
 func appendMasked(dst []byte, c *rawjson.Cursor, url bool) (_ []byte, found bool) {
 	switch c.Peek() {
 	case '{':

@@ -10,8 +10,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// What views show that read nothing but the standard keys: bounded previews as attributes, and with the encoding full the whole
-// request and reply as the standard event. The tree is never made of previews.
+// What views show that read nothing but the standard keys: bounded previews as attributes, and with the encoding full
+// the whole request and reply as the standard event. The tree is never made of previews.
 
 // previews reports whether previews are wanted.
 func (h *handle) previews() bool {
@@ -117,7 +117,7 @@ func (t *Turn) replyViews(res *TurnResult, a *attrs) {
 	}
 }
 
-// redacted returns messages as they may leave. What the redactor changes is counted where they become blocks.
+// redacted returns messages as they may be sent. What the redactor changes is counted where they become blocks.
 func (h *handle) redacted(messages []Message) [][]byte {
 	list := make([][]byte, len(messages))
 	for i := range messages {

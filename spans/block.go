@@ -14,8 +14,8 @@ import (
 // The zero value names no block.
 type BlockID [sha256.Size]byte
 
-// ShortID is the part of a block id that stands in lists: its first 8 bytes. The SHA-256 of a request covers all its blocks, so
-// a short id that names the wrong block is noticed.
+// ShortID is the part of a block id that stands in lists: its first 8 bytes. The SHA-256 of a request covers all its
+// blocks, so a short id that names the wrong block is noticed.
 type ShortID [8]byte
 
 // shortText is the length of a short id as text.

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Content is raw JSON, or text, as it was spelled. It stands in blocks, named by their SHA-256. A block is a text or a template. A template is
-// a text in which control characters, which raw JSON cannot contain, refer to what was cut out:
+// Content is raw JSON, or text, as it was spelled. It stands in blocks, named by their SHA-256. A block is a text or a
+// template. A template is a text in which control characters, which raw JSON cannot contain, refer to what was cut out:
 //
 //	0x01 SHORTID         the text of that block, as it is
 //	0x02 s, 0x02 t       the system prompt and the tool catalogue of the request
@@ -18,8 +18,8 @@ import (
 //	0x02 p               the provenances of its messages as JSON, with commas between them
 //	0x01 0x01, 0x01 0x02 the character 0x01, 0x02 of the text itself
 //
-// References are one level deep: what 0x01 refers to is no template. The second group stands only in the block `rest` of a request, and what it
-// refers to are templates without such references.
+// References are one level deep: what 0x01 refers to is no template. The second group stands only in the block `rest`
+// of a request, and what it refers to are templates without such references.
 
 const (
 	// MinLiteral is the length in bytes from which a string literal is a block of its own.
@@ -51,8 +51,8 @@ type Piece struct {
 	Sep   string // between messages, of PartMessages
 }
 
-// Cut appends the template of raw, which is UTF-8, to dst. It calls block for each text that is cut out, in order; block returns the name of the
-// text, which shares memory with raw. A literal that is all of raw stays.
+// Cut appends the template of raw, which is UTF-8, to dst. It calls block for each text that is cut out, in order;
+// block returns the name of the text, which shares memory with raw. A literal that is all of raw stays.
 func Cut(dst []byte, raw string, block func(text string) ShortID) []byte {
 	start := len(dst)
 	at, from := 0, 0 // from is where the text begins that was not written yet
@@ -121,7 +121,8 @@ func appendPlain(dst []byte, text string) []byte {
 	}
 }
 
-// AppendPart appends a reference to a part of a request. sep is that of PartMessages and holds no control characters but blanks.
+// AppendPart appends a reference to a part of a request. sep is that of PartMessages and holds no control characters
+// but blanks.
 func AppendPart(dst []byte, part PartKind, sep string) []byte {
 	dst = append(dst, markPart, byte(part))
 	if part == PartMessages {
@@ -130,8 +131,8 @@ func AppendPart(dst []byte, part PartKind, sep string) []byte {
 	return dst
 }
 
-// Pieces calls yield for each piece of a template until that returns false. Texts share memory with it. The error wraps ErrEncoding and
-// holds nothing of the template.
+// Pieces calls yield for each piece of a template until that returns false. Texts share memory with it. The error wraps
+// ErrEncoding and holds nothing of the template.
 func Pieces(template string, yield func(Piece) bool) error {
 	bad := func() error { return fmt.Errorf("spans: template: %w", ErrEncoding) }
 	for template != "" {

@@ -1,4 +1,4 @@
-// Package spans is the vocabulary of otelagent: span names, attribute keys, words, defect codes, and the
+// Package spans is the vocabulary of otelagent: span names, attribute keys, values, defect codes, and the
 // encodings that content takes inside span events.
 //
 // Both halves of the project speak it and share nothing else: package otelagent writes spans with it, package

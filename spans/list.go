@@ -39,7 +39,8 @@ func ParseItem(s string) (Item, error) {
 	return it, nil
 }
 
-// Whole identifies what blocks are put together to: its size in bytes and the first 12 bytes of its SHA-256. The zero value is unknown.
+// Whole identifies what blocks are put together to: its size in bytes and the first 12 bytes of its SHA-256. The zero
+// value is unknown.
 type Whole struct {
 	Size int64
 	Sum  [wholeSum]byte
@@ -81,8 +82,9 @@ func ParseWhole(s string) (Whole, error) {
 //	ITEM
 //	...
 //
-// A line feed separates the lines; the last line has none. WHOLE stands in the list `params` only and describes the request. With P, the
-// items are those after the first P, which are the first P items of any list that has Mark MARK there.
+// A line feed separates the lines; the last line has none. WHOLE stands in the list `params` only and describes the
+// request. With P, the items are those after the first P, which are the first P items of any list that has Mark MARK
+// there.
 type List struct {
 	Name    string
 	Attempt int64
@@ -118,7 +120,8 @@ func (l *List) Encode() string {
 	return string(dst)
 }
 
-// ParseList reads what Encode wrote. Items and the whole are not looked into. Errors wrap ErrEncoding and hold nothing of s.
+// ParseList reads what Encode wrote. Items and the whole are not looked into. Errors wrap ErrEncoding and hold nothing
+// of s.
 func ParseList(s string) (List, error) {
 	var l List
 	bad := func(what string) (List, error) { return List{}, fmt.Errorf("spans: list: %s: %w", what, ErrEncoding) }
@@ -162,8 +165,8 @@ func isIndex(s string) bool {
 	return err == nil && n >= 0 && strconv.FormatInt(n, 10) == s
 }
 
-// Mark names the beginning of a list by what stands on the wire: it can be computed without the bodies, so that a prefix
-// is found in lists whose blocks were lost. The zero value is that of the empty list.
+// Mark names the beginning of a list by what stands on the wire: it can be computed without the bodies, so that a
+// prefix is found in lists whose blocks were lost. The zero value is that of the empty list.
 //
 // m(0) is 8 zero bytes; m(i) = the first 8 bytes of SHA-256(m(i-1) | wire form of the item).
 type Mark [8]byte
@@ -194,8 +197,8 @@ func ParsePrefix(s string) (p int64, m Mark, err error) {
 	return p, m, nil
 }
 
-// Withheld is a block of which at most the beginning was sent. On the wire, in otelagent.block.withheld, it is `SHA256 SIZE[ BEGINNING]`,
-// with the SHA-256 as 43 characters of base64url.
+// Withheld is a block of which at most the beginning was sent. On the wire, in otelagent.block.withheld, it is `SHA256
+// SIZE[ BEGINNING]`, with the SHA-256 as 43 characters of base64url.
 type Withheld struct {
 	Block BlockID
 	// Size is the length of the whole in bytes; at least 1.

@@ -61,7 +61,8 @@ var metricByName = sync.OnceValue(func() map[string]Metric {
 	return byName
 })
 
-// LookupMetric returns what the registry says of the metric with that name, and whether it knows it. Safe for concurrent use.
+// LookupMetric returns what the registry says of the metric with that name, and whether it knows it. Safe for
+// concurrent use.
 func LookupMetric(name string) (Metric, bool) {
 	m, ok := metricByName()[name]
 	return m, ok

@@ -13,8 +13,8 @@ import (
 // ProvenanceKind says where a block of a request came from.
 type ProvenanceKind string
 
-// The kinds of provenance; the words are phi-core's (src/types/provenance.rs), except the first four, which are ours for what
-// a request holds beside its messages.
+// The kinds of provenance. The values are phi-core's (src/types/provenance.rs), except the first four. Those are for
+// what a request holds in addition to its messages.
 const (
 	// ProvenanceSystem is the system prompt as a part of the params list.
 	ProvenanceSystem ProvenanceKind = "system"
@@ -91,8 +91,8 @@ var roleLong = func() map[string]string {
 }()
 
 // Encode returns the short form that stands in list items: fields parted by colons, each percent-encoded, such as
-// `t:3:r:1` (turn 3, tool-call-result, message 1), `mt:long-term:mem-7`, `st`; `?` and percent-encoded JSON for what has
-// no short form; empty for the zero value.
+// `t:3:r:1` (turn 3, tool-call-result, message 1), `mt:long-term:mem-7`, `st`; `?` and percent-encoded JSON for what
+// has no short form; empty for the zero value.
 func (p Provenance) Encode() string {
 	if p.Raw != "" {
 		return "?" + url.QueryEscape(p.Raw)
@@ -121,9 +121,9 @@ func (p Provenance) Encode() string {
 	}
 }
 
-// AppendJSON appends p as the JSON value that phi-core writes of it (src/types/provenance.rs: the kind first, then its fields
-// in order), or Raw where it is set; null for the zero value. What p was read from may be spelled otherwise: who promises
-// bytes compares.
+// AppendJSON appends p as the JSON value that phi-core writes of it (src/types/provenance.rs: the kind first, then its
+// fields in order), or Raw where it is set; null for the zero value. What p was read from may be spelled otherwise: who
+// promises bytes compares.
 func (p Provenance) AppendJSON(dst []byte) []byte {
 	switch {
 	case p.Raw != "":

@@ -7,18 +7,18 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// Class says who made a value and so whether it may leave the process without capture.
+// Class says who made a value and so whether the process may send it without capture.
 type Class uint8
 
 // The classes, safest first. Only ClassContent is withheld when nothing is captured.
 const (
-	// ClassID is an identifier made by a loop or by us.
+	// ClassID is an identifier made by a loop or by the tracer.
 	ClassID Class = iota
 	// ClassNumber is a count, time, size or amount.
 	ClassNumber
-	// ClassEnum is a word from a closed list of ours.
+	// ClassEnum is a value from a closed list of this registry.
 	ClassEnum
-	// ClassName is a word that a programmer or operator chose.
+	// ClassName is a value that a programmer or operator chose.
 	ClassName
 	// ClassContent is anything that a model, user, tool or provider wrote.
 	ClassContent

@@ -40,7 +40,7 @@ const (
 const (
 	// EventBlocks: New blocks that lists and events refer to.
 	EventBlocks = "otelagent.blocks"
-	// EventFact: A fact about the session, or a thing in it, that is true from the time of the event on; on session.payload. The latest of one subject and key counts.
+	// EventFact: A fact about the session, or a part of it, that is true from the time of the event on; on session.payload. The latest of one subject and key counts.
 	EventFact = "otelagent.fact"
 	// EventOther: What the five kinds do not model: progress, partial results, unknown types. At most 32 a span; the rest is counted.
 	EventOther = "otelagent.event"
@@ -86,7 +86,7 @@ const (
 const (
 	// SessionIDKey (string; id; on all): The session. Ids over 256 bytes are replaced by `sha256:` and their hash.
 	SessionIDKey = attribute.Key("session.id")
-	// ConversationIDKey (string; id; on all): The same value as session.id; left out when the session id was made up.
+	// ConversationIDKey (string; id; on all): The same value as session.id; omitted when the tracer generated the session id.
 	ConversationIDKey = attribute.Key("gen_ai.conversation.id")
 	// RunIDKey (string; id; on all): The run as the loop named it. Not unique: with session.id and otelagent.run.start it is. Empty for a parallel group.
 	RunIDKey = attribute.Key("otelagent.run.id")
@@ -120,13 +120,13 @@ const (
 	PartialKey = attribute.Key("otelagent.partial")
 	// RepliedKey (bool; enum; on session.turn): On a copy of an open turn: the reply of its last attempt is there, so that it does not wait for the model.
 	RepliedKey = attribute.Key("otelagent.replied")
-	// WaitingForKey (string; enum; on session.turn): On a copy of an open turn: what it waits for beside model, tools and approval.
+	// WaitingForKey (string; enum; on session.turn): On a copy of an open turn: what it waits for, other than model, tools and approval.
 	WaitingForKey = attribute.Key("otelagent.waiting")
 	// TenantKey (string; id; on resource): Owner of the session; empty by default. First part of every store key.
 	TenantKey = attribute.Key("otelagent.tenant")
 	// ServiceKey (string; name; on resource): Same as service.name, which the links of Jaeger's UI cannot name. Written by pipelines to Jaeger.
 	ServiceKey = attribute.Key("otelagent.service")
-	// SessionMadeUpKey (bool; enum; on all): The session id was made by us because none was given.
+	// SessionMadeUpKey (bool; enum; on all): The tracer generated the session id because none was given.
 	SessionMadeUpKey = attribute.Key("otelagent.session.made_up")
 	// CaptureLevelKey (string; enum; on session.run, session.turn): How much content this span was allowed to carry.
 	CaptureLevelKey = attribute.Key("otelagent.capture")
@@ -140,7 +140,7 @@ const (
 	RedactedKey = attribute.Key("otelagent.redacted")
 	// EventsDroppedKey (int; number; on all): otelagent.event span events left out because the bound of this span was reached.
 	EventsDroppedKey = attribute.Key("otelagent.events.dropped")
-	// RecordingKindKey (string; enum; on all): What this span is told from; absent for the events of its loop.
+	// RecordingKindKey (string; enum; on all): Kind of source of this span; absent for the events of its loop.
 	RecordingKindKey = attribute.Key("otelagent.recording")
 	// OperationNameKey (string; enum; on session.run, session.turn, tool.call): invoke_agent, chat or execute_tool.
 	OperationNameKey = attribute.Key("gen_ai.operation.name")
@@ -154,7 +154,7 @@ const (
 	RunKindKeyKey = attribute.Key("otelagent.run.kind")
 	// RunOrdinalKey (int; number; on session.run, session.turn): Number of this run among the runs of its session in one process, from 1. A gap names a run that was lost, or is still open.
 	RunOrdinalKey = attribute.Key("otelagent.run.ordinal")
-	// RunOrdinalFromKey (int, ns; number; on session.run, session.turn): Start of the run that has number 1 in that process: numbers of different processes are told apart by it.
+	// RunOrdinalFromKey (int, ns; number; on session.run, session.turn): Start of the run that has number 1 in that process: it distinguishes the numbers of different processes.
 	RunOrdinalFromKey = attribute.Key("otelagent.run.ordinal.from")
 	// RunParentIDKey (string; id; on session.run, session.turn): Run that this one continues or was spawned by, as the loop named it.
 	RunParentIDKey = attribute.Key("otelagent.run.parent.id")
@@ -180,7 +180,7 @@ const (
 	RunInferredKey = attribute.Key("otelagent.run.inferred")
 	// RunStatusKeyKey (string; enum; on session.run): How the run ended.
 	RunStatusKeyKey = attribute.Key("otelagent.run.status")
-	// RunStatusWordKey (string; name; on session.run): The loop's own word for it.
+	// RunStatusWordKey (string; name; on session.run): The loop's own name of the status.
 	RunStatusWordKey = attribute.Key("otelagent.run.status.word")
 	// RunRejectedKey (bool; enum; on session.run): The input of the run was refused.
 	RunRejectedKey = attribute.Key("otelagent.run.rejected")
@@ -234,11 +234,11 @@ const (
 	CountPermissionsKey = attribute.Key("otelagent.count.permissions")
 	// TurnTriggerKey (string; enum; on session.turn): What made the turn begin.
 	TurnTriggerKey = attribute.Key("otelagent.turn.trigger")
-	// TurnStopReasonKey (string; name; on session.turn): Why the model stopped, in the loop's word.
+	// TurnStopReasonKey (string; name; on session.turn): Why the model stopped, in the loop's own value.
 	TurnStopReasonKey = attribute.Key("otelagent.turn.stop_reason")
-	// TurnAttemptsKey (int; number; on session.turn): Model calls made for this turn as far as they were seen; absent when the loop does not tell.
+	// TurnAttemptsKey (int; number; on session.turn): Model calls made for this turn as far as they were seen; absent when the loop does not report them.
 	TurnAttemptsKey = attribute.Key("otelagent.turn.attempts")
-	// AttemptsDiscardedKey (int; number; on session.turn): Attempts of this turn whose reply was thrown away, as far as the loop told of it.
+	// AttemptsDiscardedKey (int; number; on session.turn): Attempts of this turn whose reply was thrown away, as far as the loop reported them.
 	AttemptsDiscardedKey = attribute.Key("otelagent.attempts.discarded")
 	// DiscardedUsageInputKey (int, {token}; number; on session.turn): Tokens of the discarded attempts, normalised like otelagent.usage.* and not part of it: they were billed and are no part of the conversation.
 	DiscardedUsageInputKey = attribute.Key("otelagent.discarded.usage.input_tokens")
@@ -262,7 +262,7 @@ const (
 	ResponseModelKey = attribute.Key("gen_ai.response.model")
 	// ResponseIDKey (string; id; on session.turn): The provider's id of the reply.
 	ResponseIDKey = attribute.Key("gen_ai.response.id")
-	// FinishReasonsKey (string[]; name; on session.turn): The stop reason in the words of the conventions.
+	// FinishReasonsKey (string[]; name; on session.turn): The stop reason in the values of the conventions.
 	FinishReasonsKey = attribute.Key("gen_ai.response.finish_reasons")
 	// TimeToFirstChunkKey (double, s; number; on session.turn): Time to the first piece of the reply where known.
 	TimeToFirstChunkKey = attribute.Key("gen_ai.response.time_to_first_chunk")
@@ -274,7 +274,7 @@ const (
 	RequestReasoningLevelKey = attribute.Key("gen_ai.request.reasoning.level")
 	// OutputTypeKey (string; enum; on session.turn): text or json, when a format was asked for.
 	OutputTypeKey = attribute.Key("gen_ai.output.type")
-	// RequestFormatKey (string; name; on session.turn): The response format asked for, in the loop's word.
+	// RequestFormatKey (string; name; on session.turn): The response format asked for, in the loop's own value.
 	RequestFormatKey = attribute.Key("otelagent.request.format")
 	// RequestMessagesKey (int; number; on session.turn): Messages in the request.
 	RequestMessagesKey = attribute.Key("otelagent.request.messages")
@@ -334,13 +334,13 @@ const (
 	ToolCallResultKey = attribute.Key("gen_ai.tool.call.result")
 	// ToolCallIDKey (string; id; on tool.call, permission.evaluate): The call.
 	ToolCallIDKey = attribute.Key("gen_ai.tool.call.id")
-	// ToolTypeKey (string; enum; on tool.call): function, extension or datastore, where the loop tells.
+	// ToolTypeKey (string; enum; on tool.call): function, extension or datastore, where the loop reports it.
 	ToolTypeKey = attribute.Key("gen_ai.tool.type")
 	// OrdinalKey (int; number; on tool.call, compaction.run, permission.evaluate): Number of this span among those with the same address, from 0; absent when 0.
 	OrdinalKey = attribute.Key("otelagent.ordinal")
 	// ToolOutcomeKey (string; enum; on tool.call): How the call ended.
 	ToolOutcomeKey = attribute.Key("otelagent.tool.outcome")
-	// ToolTruncatedKey (bool; enum; on tool.call): The tool's result was cut before the model saw it. Absent when the loop does not tell.
+	// ToolTruncatedKey (bool; enum; on tool.call): The tool's result was cut before the model saw it. Absent when the loop does not report it.
 	ToolTruncatedKey = attribute.Key("otelagent.tool.truncated")
 	// ToolChildRunIDKey (string; id; on tool.call): Run that this call spawned.
 	ToolChildRunIDKey = attribute.Key("otelagent.tool.child.run.id")
@@ -378,7 +378,7 @@ const (
 	OpenInferenceOutputTypeKey = attribute.Key("output.mime_type")
 	// CompactionKindKeyKey (string; enum; on compaction.run): What the compaction did.
 	CompactionKindKeyKey = attribute.Key("otelagent.compaction.kind")
-	// CompactionTriggerKey (string; name; on compaction.run): What caused it, in the loop's word.
+	// CompactionTriggerKey (string; name; on compaction.run): What caused it, in the loop's own value.
 	CompactionTriggerKey = attribute.Key("otelagent.compaction.trigger")
 	// CompactionMessagesBeforeKey (int; number; on compaction.run): Messages before.
 	CompactionMessagesBeforeKey = attribute.Key("otelagent.compaction.messages.before")
@@ -390,7 +390,7 @@ const (
 	CompactionInputTokensKey = attribute.Key("otelagent.compaction.input_tokens")
 	// CompactionOutputTokensKey (int, {token}; number; on compaction.run): Tokens after, as the loop estimates them.
 	CompactionOutputTokensKey = attribute.Key("otelagent.compaction.output_tokens")
-	// CompactionRemovedTokensKey (int, {token}; number; on compaction.run): Tokens removed, where the loop tells only that.
+	// CompactionRemovedTokensKey (int, {token}; number; on compaction.run): Tokens removed, where the loop reports only that.
 	CompactionRemovedTokensKey = attribute.Key("otelagent.compaction.removed_tokens")
 	// CompactionRemovedKey (string[]; id; on compaction.run): Ids of removed messages in the loop's terms, at most 1,024.
 	CompactionRemovedKey = attribute.Key("otelagent.compaction.removed")
@@ -420,7 +420,7 @@ const (
 	PermissionWaitKey = attribute.Key("otelagent.permission.wait")
 	// PermissionOptionKey (string; id; on permission.evaluate): The answer that was chosen among those offered.
 	PermissionOptionKey = attribute.Key("otelagent.permission.option")
-	// PermissionOutcomeKey (string; name; on permission.evaluate): How it ended, in the loop's word.
+	// PermissionOutcomeKey (string; name; on permission.evaluate): How it ended, in the loop's own value.
 	PermissionOutcomeKey = attribute.Key("otelagent.permission.outcome")
 	// DerivedKey (bool; enum; on permission.evaluate): Inferred from other events, not reported by the loop.
 	DerivedKey = attribute.Key("otelagent.derived")
@@ -436,7 +436,7 @@ const (
 	FactKeyKey = attribute.Key("otelagent.fact.key")
 	// FactValueKey (string; content; on event): Short block id of the value; absent when no content is captured.
 	FactValueKey = attribute.Key("otelagent.fact.value")
-	// EventTypeKey (string; name; on event): The producer's word for the event, at most 128 bytes.
+	// EventTypeKey (string; name; on event): The producer's name of the event, at most 128 bytes.
 	EventTypeKey = attribute.Key("otelagent.event.type")
 	// EventBodyKey (string; content; on event): Short block id of its body; absent when no content is captured.
 	EventBodyKey = attribute.Key("otelagent.event.body")
@@ -458,7 +458,7 @@ const (
 	MetricTokenUsage = "gen_ai.client.token.usage"
 	// MetricOperationDuration (s histogram; profiles: genai-2026-08): Time of the model call of one turn alone. No sample where it is not known.
 	MetricOperationDuration = "gen_ai.client.operation.duration"
-	// MetricOperationFirstChunk (s histogram; profiles: genai-2026-08): Time to the first piece of a reply, where the loop tells it.
+	// MetricOperationFirstChunk (s histogram; profiles: genai-2026-08): Time to the first piece of a reply, where the loop reports it.
 	MetricOperationFirstChunk = "gen_ai.client.operation.time_to_first_chunk"
 	// MetricInferenceUsageInput ({token} counter; profiles: genai-2026-10): Input tokens used, cached ones included.
 	MetricInferenceUsageInput = "gen_ai.client.inference.usage.input_tokens"
@@ -476,13 +476,13 @@ const (
 	MetricInferenceOutput = "gen_ai.client.inference.operation.output_tokens"
 	// MetricInferenceDuration (s histogram; profiles: genai-2026-10): Time of the model call of one turn alone. No sample where it is not known.
 	MetricInferenceDuration = "gen_ai.client.inference.duration"
-	// MetricInferenceFirstChunk (s histogram; profiles: genai-2026-10): Time to the first piece of a reply, where the loop tells it.
+	// MetricInferenceFirstChunk (s histogram; profiles: genai-2026-10): Time to the first piece of a reply, where the loop reports it.
 	MetricInferenceFirstChunk = "gen_ai.client.inference.time_to_first_chunk"
 	// MetricToolDuration (s histogram; profiles: all): Time of one tool call that ran. No sample where it was denied or skipped, or where its start or end is not known.
 	MetricToolDuration = "gen_ai.execute_tool.duration"
 	// MetricAgentDuration (s histogram; profiles: all): Time of one run, a sub-agent being a run of its own. No sample where its start or end is not known.
 	MetricAgentDuration = "gen_ai.invoke_agent.duration"
-	// MetricAgentInferenceCalls ({inference_call} histogram; profiles: all): Model calls of one run, attempts included as far as the loop tells them.
+	// MetricAgentInferenceCalls ({inference_call} histogram; profiles: all): Model calls of one run, attempts included as far as the loop reports them.
 	MetricAgentInferenceCalls = "gen_ai.invoke_agent.inference_calls"
 	// MetricAgentToolCalls ({tool_call} histogram; profiles: all): Tool calls of one run.
 	MetricAgentToolCalls = "gen_ai.invoke_agent.tool_calls"
@@ -492,7 +492,7 @@ const (
 	MetricTurnDuration = "otelagent.turn.duration"
 	// MetricTurnCost ({cost} counter; profiles: all): Money, in the currency of the label, as the loop reported it; nothing is computed here.
 	MetricTurnCost = "otelagent.turn.cost"
-	// MetricTurnRetries ({attempt} counter; profiles: all): Model calls beyond the first of a turn, as far as the loop tells them.
+	// MetricTurnRetries ({attempt} counter; profiles: all): Model calls beyond the first of a turn, as far as the loop reports them.
 	MetricTurnRetries = "otelagent.turn.retries"
 	// MetricRunActive ({run} updowncounter; profiles: all): Runs that have started and not ended.
 	MetricRunActive = "otelagent.run.active"
@@ -554,7 +554,7 @@ const (
 	RunStatusVetoed RunStatus = "vetoed"
 )
 
-// SessionStatus: What a session is doing as far as its spans tell.
+// SessionStatus: State of a session, derived from its spans.
 // Words outside this list are kept as they came.
 type SessionStatus string
 
@@ -589,13 +589,13 @@ type Known string
 const (
 	// KnownLive: Sent while the span was open.
 	KnownLive Known = "live"
-	// KnownClosed: Ended by us, for want of an end, at the last event seen of its run.
+	// KnownClosed: Ended by the tracer at the last event seen of its run, because no end was reported.
 	KnownClosed Known = "closed"
 	// KnownObserved: Ended by the loop. The key is absent then.
 	KnownObserved Known = "observed"
 )
 
-// Waiting: What an open turn waits for beside model, tools and approval.
+// Waiting: What an open turn waits for, other than model, tools and approval.
 // Words outside this list are kept as they came.
 type Waiting string
 
@@ -621,7 +621,7 @@ const (
 	TimeSourceBound TimeSource = "bound"
 )
 
-// Capture: How much of the content class leaves the process.
+// Capture: How much of the content class the process sends.
 // Words outside this list are kept as they came.
 type Capture string
 
@@ -647,7 +647,7 @@ const (
 	ContinuationDefault Continuation = "default"
 	// ContinuationRerun: It does the parent's work again.
 	ContinuationRerun Continuation = "rerun"
-	// ContinuationBranch: It leaves the parent's history at an earlier point.
+	// ContinuationBranch: It branches off the parent's history at an earlier point.
 	ContinuationBranch Continuation = "branch"
 	// ContinuationCompaction: It only compacts the parent's history.
 	ContinuationCompaction Continuation = "compaction"
@@ -689,11 +689,11 @@ type UsageRule string
 const (
 	// UsageRuleIncludesCache: Reported input already includes cached tokens.
 	UsageRuleIncludesCache UsageRule = "includes_cache"
-	// UsageRuleExcludesCache: Reported input leaves cached tokens out; cache read and cache write were added.
+	// UsageRuleExcludesCache: Reported input excludes cached tokens; cache read and cache write were added.
 	UsageRuleExcludesCache UsageRule = "excludes_cache"
-	// UsageRuleExcludesReasoning: Reported output leaves reasoning out, which was added; reported input already includes cached tokens.
+	// UsageRuleExcludesReasoning: Reported output excludes reasoning, which was added; reported input already includes cached tokens.
 	UsageRuleExcludesReasoning UsageRule = "excludes_reasoning"
-	// UsageRuleExcludesCacheAndReasoning: Reported input leaves cached tokens out and reported output leaves reasoning out; all three were added.
+	// UsageRuleExcludesCacheAndReasoning: Reported input excludes cached tokens and reported output excludes reasoning; all three were added.
 	UsageRuleExcludesCacheAndReasoning UsageRule = "excludes_cache_and_reasoning"
 )
 
@@ -729,7 +729,7 @@ const (
 	CompactionKindRevert CompactionKind = "revert"
 )
 
-// Recording: What something is told from.
+// Recording: Kind of source of a record.
 // Words outside this list are kept as they came.
 type Recording string
 
@@ -737,7 +737,7 @@ type Recording string
 const (
 	// RecordingEvents: The events of its loop. The key is absent then.
 	RecordingEvents Recording = "events"
-	// RecordingLedger: What a loop or host saved of the session. Ids are derived apart, and the same thing told from events is preferred.
+	// RecordingLedger: What a loop or host saved of the session. Its ids are derived separately. Where events record the same, they are preferred.
 	RecordingLedger Recording = "ledger"
 )
 
@@ -781,7 +781,7 @@ const (
 	PermissionTargetInput PermissionTarget = "input"
 )
 
-// TokenType: What tokens were used for, in the words of the conventions.
+// TokenType: What tokens were used for, in the values of the conventions.
 // Words outside this list are kept as they came.
 type TokenType string
 
@@ -817,7 +817,7 @@ type TokenModality string
 
 // Values of TokenModality.
 const (
-	// TokenModalityUnknown: Not told.
+	// TokenModalityUnknown: Not reported.
 	TokenModalityUnknown TokenModality = "unknown"
 )
 
@@ -892,7 +892,7 @@ const (
 	DefectListUnknown DefectCode = "list_unknown"
 	// DefectSchemaUnknown: A span of a schema version this reader does not know; kept and shown.
 	DefectSchemaUnknown DefectCode = "schema_unknown"
-	// DefectRecordedTwice: The same thing arrived as different spans and was counted once.
+	// DefectRecordedTwice: The same record arrived as different spans and was counted once.
 	DefectRecordedTwice DefectCode = "recorded_twice"
 	// DefectStartNotSeen: The end of a run arrived without its start.
 	DefectStartNotSeen DefectCode = "start_not_seen"
@@ -910,7 +910,7 @@ const (
 
 var attributes = []Attribute{
 	{Key: SessionIDKey, Type: "string", Class: ClassID, Brief: "The session. Ids over 256 bytes are replaced by `sha256:` and their hash."},
-	{Key: ConversationIDKey, Type: "string", Class: ClassID, Brief: "The same value as session.id; left out when the session id was made up."},
+	{Key: ConversationIDKey, Type: "string", Class: ClassID, Brief: "The same value as session.id; omitted when the tracer generated the session id."},
 	{Key: RunIDKey, Type: "string", Class: ClassID, Brief: "The run as the loop named it. Not unique: with session.id and otelagent.run.start it is. Empty for a parallel group."},
 	{Key: RunStartKey, Type: "int", Class: ClassNumber, Brief: "Start of the run, unix nanoseconds, as the producer stated it, else its arrival. Equal to the start of its session.run span."},
 	{Key: TurnIndexKey, Type: "int", Class: ClassNumber, Brief: "Zero-based index of the turn as the loop counts. Absent on what belongs to the run itself."},
@@ -927,24 +927,24 @@ var attributes = []Attribute{
 	{Key: LiveHeartbeatKey, Type: "int", Class: ClassNumber, Brief: "On a copy of an open span: how often such a copy is sent again, with a new end. What is still open and was not heard of for three of these is over."},
 	{Key: PartialKey, Type: "bool", Class: ClassEnum, Brief: "The list `output` is a reply as far as it came in: on copies of an open turn, and on one that ended without a reply."},
 	{Key: RepliedKey, Type: "bool", Class: ClassEnum, Brief: "On a copy of an open turn: the reply of its last attempt is there, so that it does not wait for the model."},
-	{Key: WaitingForKey, Type: "string", Class: ClassEnum, Brief: "On a copy of an open turn: what it waits for beside model, tools and approval."},
+	{Key: WaitingForKey, Type: "string", Class: ClassEnum, Brief: "On a copy of an open turn: what it waits for, other than model, tools and approval."},
 	{Key: TenantKey, Type: "string", Class: ClassID, Brief: "Owner of the session; empty by default. First part of every store key."},
 	{Key: ServiceKey, Type: "string", Class: ClassName, Brief: "Same as service.name, which the links of Jaeger's UI cannot name. Written by pipelines to Jaeger."},
-	{Key: SessionMadeUpKey, Type: "bool", Class: ClassEnum, Brief: "The session id was made by us because none was given."},
+	{Key: SessionMadeUpKey, Type: "bool", Class: ClassEnum, Brief: "The tracer generated the session id because none was given."},
 	{Key: CaptureLevelKey, Type: "string", Class: ClassEnum, Brief: "How much content this span was allowed to carry."},
 	{Key: CaptureBytesKey, Type: "int", Class: ClassNumber, Brief: "Bytes of content that this span was the first of its session to carry."},
 	{Key: CaptureKnownBytesKey, Type: "int", Class: ClassNumber, Brief: "Bytes of content that this span refers to and that were sent before."},
 	{Key: CaptureWithheldKey, Type: "int", Class: ClassNumber, Brief: "Bodies that a bound on size or on the window of a request cut or left out."},
 	{Key: RedactedKey, Type: "int", Class: ClassNumber, Brief: "Places that the redactor changed in what this span was the first to carry."},
 	{Key: EventsDroppedKey, Type: "int", Class: ClassNumber, Brief: "otelagent.event span events left out because the bound of this span was reached."},
-	{Key: RecordingKindKey, Type: "string", Class: ClassEnum, Brief: "What this span is told from; absent for the events of its loop."},
+	{Key: RecordingKindKey, Type: "string", Class: ClassEnum, Brief: "Kind of source of this span; absent for the events of its loop."},
 	{Key: OperationNameKey, Type: "string", Class: ClassEnum, Brief: "invoke_agent, chat or execute_tool."},
 	{Key: ProviderNameKey, Type: "string", Class: ClassName, Brief: "The provider as the loop names it."},
 	{Key: RequestModelKey, Type: "string", Class: ClassName, Brief: "The model asked for."},
 	{Key: DialectKey, Type: "string", Class: ClassName, Brief: "The loop or wire this came from: phi-core, ...; absent for the Go API."},
 	{Key: RunKindKeyKey, Type: "string", Class: ClassEnum, Brief: "loop or parallel."},
 	{Key: RunOrdinalKey, Type: "int", Class: ClassNumber, Brief: "Number of this run among the runs of its session in one process, from 1. A gap names a run that was lost, or is still open."},
-	{Key: RunOrdinalFromKey, Type: "int", Class: ClassNumber, Brief: "Start of the run that has number 1 in that process: numbers of different processes are told apart by it."},
+	{Key: RunOrdinalFromKey, Type: "int", Class: ClassNumber, Brief: "Start of the run that has number 1 in that process: it distinguishes the numbers of different processes."},
 	{Key: RunParentIDKey, Type: "string", Class: ClassID, Brief: "Run that this one continues or was spawned by, as the loop named it."},
 	{Key: RunParentSessionIDKey, Type: "string", Class: ClassID, Brief: "Session of the parent run when it is another one."},
 	{Key: RunParentToolCallIDKey, Type: "string", Class: ClassID, Brief: "Tool call that spawned this run."},
@@ -957,7 +957,7 @@ var attributes = []Attribute{
 	{Key: RunCopiedKey, Type: "bool", Class: ClassEnum, Brief: "This session took the run over from the one it was forked from: its usage is part of no sum, and gen_ai.usage.* is left out."},
 	{Key: RunInferredKey, Type: "bool", Class: ClassEnum, Brief: "The start of the run was not seen."},
 	{Key: RunStatusKeyKey, Type: "string", Class: ClassEnum, Brief: "How the run ended."},
-	{Key: RunStatusWordKey, Type: "string", Class: ClassName, Brief: "The loop's own word for it."},
+	{Key: RunStatusWordKey, Type: "string", Class: ClassName, Brief: "The loop's own name of the status."},
 	{Key: RunRejectedKey, Type: "bool", Class: ClassEnum, Brief: "The input of the run was refused."},
 	{Key: RunRejectionKey, Type: "string", Class: ClassContent, Brief: "Why the input was refused."},
 	{Key: RunUsageInputKey, Type: "int", Class: ClassNumber, Brief: "Roll-up of the run as the loop reported it, normalised: input including cached tokens."},
@@ -984,9 +984,9 @@ var attributes = []Attribute{
 	{Key: CountCompactionsKey, Type: "int", Class: ClassNumber, Brief: "Compactions directly under this span."},
 	{Key: CountPermissionsKey, Type: "int", Class: ClassNumber, Brief: "Permission evaluations directly under this span."},
 	{Key: TurnTriggerKey, Type: "string", Class: ClassEnum, Brief: "What made the turn begin."},
-	{Key: TurnStopReasonKey, Type: "string", Class: ClassName, Brief: "Why the model stopped, in the loop's word."},
-	{Key: TurnAttemptsKey, Type: "int", Class: ClassNumber, Brief: "Model calls made for this turn as far as they were seen; absent when the loop does not tell."},
-	{Key: AttemptsDiscardedKey, Type: "int", Class: ClassNumber, Brief: "Attempts of this turn whose reply was thrown away, as far as the loop told of it."},
+	{Key: TurnStopReasonKey, Type: "string", Class: ClassName, Brief: "Why the model stopped, in the loop's own value."},
+	{Key: TurnAttemptsKey, Type: "int", Class: ClassNumber, Brief: "Model calls made for this turn as far as they were seen; absent when the loop does not report them."},
+	{Key: AttemptsDiscardedKey, Type: "int", Class: ClassNumber, Brief: "Attempts of this turn whose reply was thrown away, as far as the loop reported them."},
 	{Key: DiscardedUsageInputKey, Type: "int", Class: ClassNumber, Brief: "Tokens of the discarded attempts, normalised like otelagent.usage.* and not part of it: they were billed and are no part of the conversation."},
 	{Key: DiscardedUsageOutputKey, Type: "int", Class: ClassNumber, Brief: "As above."},
 	{Key: DiscardedUsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "As above."},
@@ -998,13 +998,13 @@ var attributes = []Attribute{
 	{Key: ModelVariantKey, Type: "string", Class: ClassName, Brief: "Variant of the model where the loop names one."},
 	{Key: ResponseModelKey, Type: "string", Class: ClassName, Brief: "The model that answered."},
 	{Key: ResponseIDKey, Type: "string", Class: ClassID, Brief: "The provider's id of the reply."},
-	{Key: FinishReasonsKey, Type: "string[]", Class: ClassName, Brief: "The stop reason in the words of the conventions."},
+	{Key: FinishReasonsKey, Type: "string[]", Class: ClassName, Brief: "The stop reason in the values of the conventions."},
 	{Key: TimeToFirstChunkKey, Type: "double", Class: ClassNumber, Brief: "Time to the first piece of the reply where known."},
 	{Key: RequestMaxTokensKey, Type: "int", Class: ClassNumber, Brief: "Most output tokens allowed."},
 	{Key: RequestTemperatureKey, Type: "double", Class: ClassNumber, Brief: "Sampling temperature."},
 	{Key: RequestReasoningLevelKey, Type: "string", Class: ClassName, Brief: "Reasoning or thinking level as sent."},
 	{Key: OutputTypeKey, Type: "string", Class: ClassEnum, Brief: "text or json, when a format was asked for."},
-	{Key: RequestFormatKey, Type: "string", Class: ClassName, Brief: "The response format asked for, in the loop's word."},
+	{Key: RequestFormatKey, Type: "string", Class: ClassName, Brief: "The response format asked for, in the loop's own value."},
 	{Key: RequestMessagesKey, Type: "int", Class: ClassNumber, Brief: "Messages in the request."},
 	{Key: RequestMessagesOmittedKey, Type: "int", Class: ClassNumber, Brief: "Messages of the request that gen_ai.input.messages does not show: those of earlier turns, results that tool calls show, and those beyond its bound. Absent when 0, and without previews."},
 	{Key: RequestBytesKey, Type: "int", Class: ClassNumber, Brief: "Size of the request as the loop emitted it."},
@@ -1034,10 +1034,10 @@ var attributes = []Attribute{
 	{Key: ToolCallArgumentsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the arguments, cut to a bound."},
 	{Key: ToolCallResultKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the result, cut to a bound; of a permission evaluation the decision: action, pattern, source, reason, who decided, and how long that took."},
 	{Key: ToolCallIDKey, Type: "string", Class: ClassID, Brief: "The call."},
-	{Key: ToolTypeKey, Type: "string", Class: ClassEnum, Brief: "function, extension or datastore, where the loop tells."},
+	{Key: ToolTypeKey, Type: "string", Class: ClassEnum, Brief: "function, extension or datastore, where the loop reports it."},
 	{Key: OrdinalKey, Type: "int", Class: ClassNumber, Brief: "Number of this span among those with the same address, from 0; absent when 0."},
 	{Key: ToolOutcomeKey, Type: "string", Class: ClassEnum, Brief: "How the call ended."},
-	{Key: ToolTruncatedKey, Type: "bool", Class: ClassEnum, Brief: "The tool's result was cut before the model saw it. Absent when the loop does not tell."},
+	{Key: ToolTruncatedKey, Type: "bool", Class: ClassEnum, Brief: "The tool's result was cut before the model saw it. Absent when the loop does not report it."},
 	{Key: ToolChildRunIDKey, Type: "string", Class: ClassID, Brief: "Run that this call spawned."},
 	{Key: ToolChildSessionIDKey, Type: "string", Class: ClassID, Brief: "Its session."},
 	{Key: ToolProgressCountKey, Type: "int", Class: ClassNumber, Brief: "Partial results and progress messages seen, kept or not."},
@@ -1056,13 +1056,13 @@ var attributes = []Attribute{
 	{Key: OpenInferenceOutputKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: what went out, cut to a bound."},
 	{Key: OpenInferenceOutputTypeKey, Type: "string", Class: ClassEnum, Brief: "text/plain or application/json."},
 	{Key: CompactionKindKeyKey, Type: "string", Class: ClassEnum, Brief: "What the compaction did."},
-	{Key: CompactionTriggerKey, Type: "string", Class: ClassName, Brief: "What caused it, in the loop's word."},
+	{Key: CompactionTriggerKey, Type: "string", Class: ClassName, Brief: "What caused it, in the loop's own value."},
 	{Key: CompactionMessagesBeforeKey, Type: "int", Class: ClassNumber, Brief: "Messages before."},
 	{Key: CompactionMessagesAfterKey, Type: "int", Class: ClassNumber, Brief: "Messages after."},
 	{Key: CompactionMessagesSummarizedKey, Type: "int", Class: ClassNumber, Brief: "Messages that were replaced or removed."},
 	{Key: CompactionInputTokensKey, Type: "int", Class: ClassNumber, Brief: "Tokens before, as the loop estimates them."},
 	{Key: CompactionOutputTokensKey, Type: "int", Class: ClassNumber, Brief: "Tokens after, as the loop estimates them."},
-	{Key: CompactionRemovedTokensKey, Type: "int", Class: ClassNumber, Brief: "Tokens removed, where the loop tells only that."},
+	{Key: CompactionRemovedTokensKey, Type: "int", Class: ClassNumber, Brief: "Tokens removed, where the loop reports only that."},
 	{Key: CompactionRemovedKey, Type: "string[]", Class: ClassID, Brief: "Ids of removed messages in the loop's terms, at most 1,024."},
 	{Key: CompactionRunsKey, Type: "int", Class: ClassNumber, Brief: "Runs whose messages were compacted."},
 	{Key: CompactionAppliedKey, Type: "bool", Class: ClassEnum, Brief: "Whether it took effect."},
@@ -1077,7 +1077,7 @@ var attributes = []Attribute{
 	{Key: PermissionDecidedByKey, Type: "string", Class: ClassContent, Brief: "Who decided."},
 	{Key: PermissionWaitKey, Type: "int", Class: ClassNumber, Brief: "How long somebody was waited for."},
 	{Key: PermissionOptionKey, Type: "string", Class: ClassID, Brief: "The answer that was chosen among those offered."},
-	{Key: PermissionOutcomeKey, Type: "string", Class: ClassName, Brief: "How it ended, in the loop's word."},
+	{Key: PermissionOutcomeKey, Type: "string", Class: ClassName, Brief: "How it ended, in the loop's own value."},
 	{Key: DerivedKey, Type: "bool", Class: ClassEnum, Brief: "Inferred from other events, not reported by the loop."},
 	{Key: BlockBodiesKey, Type: "string[]", Class: ClassContent, Brief: "Blocks: texts and templates. Their ids are their SHA-256."},
 	{Key: BlockWithheldKey, Type: "string[]", Class: ClassContent, Brief: "Blocks that were cut or withheld: SHA-256, size and, of those that were cut, the beginning."},
@@ -1085,7 +1085,7 @@ var attributes = []Attribute{
 	{Key: FactSubjectKey, Type: "string", Class: ClassID, Brief: "What the fact is about: `session`, or a kind and an id as the source has them, such as `message/msg_1`."},
 	{Key: FactKeyKey, Type: "string", Class: ClassName, Brief: "What it says of it."},
 	{Key: FactValueKey, Type: "string", Class: ClassContent, Brief: "Short block id of the value; absent when no content is captured."},
-	{Key: EventTypeKey, Type: "string", Class: ClassName, Brief: "The producer's word for the event, at most 128 bytes."},
+	{Key: EventTypeKey, Type: "string", Class: ClassName, Brief: "The producer's name of the event, at most 128 bytes."},
 	{Key: EventBodyKey, Type: "string", Class: ClassContent, Brief: "Short block id of its body; absent when no content is captured."},
 	{Key: EventSeqKey, Type: "int", Class: ClassNumber, Brief: "Its position in the counter of otelagent.seq."},
 	{Key: TokenTypeKeyKey, Type: "string", Class: ClassEnum, Brief: "Whether the tokens are input or output.", Profiles: []Profile{Profile202608}},
@@ -1109,7 +1109,7 @@ var defects = []Defect{
 	{Code: DefectListBroken, Brief: "A list does not have the count or digest that it states.", Observation: false},
 	{Code: DefectListUnknown, Brief: "A list of a name this version does not know; kept and shown.", Observation: false},
 	{Code: DefectSchemaUnknown, Brief: "A span of a schema version this reader does not know; kept and shown.", Observation: false},
-	{Code: DefectRecordedTwice, Brief: "The same thing arrived as different spans and was counted once.", Observation: false},
+	{Code: DefectRecordedTwice, Brief: "The same record arrived as different spans and was counted once.", Observation: false},
 	{Code: DefectStartNotSeen, Brief: "The end of a run arrived without its start.", Observation: false},
 	{Code: DefectParentCycle, Brief: "Runs name each other as parents; the link was cut.", Observation: false},
 	{Code: DefectChildNotSeen, Brief: "A tool call names a child run of which nothing arrived. Usual where the loop does not forward the events of sub-agents.", Observation: true},
@@ -1143,7 +1143,7 @@ var metrics = []Metric{
 		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey},
 		Profiles:   []Profile{Profile202608},
 		Prometheus: "gen_ai_client_operation_time_to_first_chunk_seconds",
-		Brief:      "Time to the first piece of a reply, where the loop tells it.",
+		Brief:      "Time to the first piece of a reply, where the loop reports it.",
 		Question:   "How long until something is to be seen?",
 	},
 	{
@@ -1219,7 +1219,7 @@ var metrics = []Metric{
 		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey},
 		Profiles:   []Profile{Profile202610},
 		Prometheus: "gen_ai_client_inference_time_to_first_chunk_seconds",
-		Brief:      "Time to the first piece of a reply, where the loop tells it.",
+		Brief:      "Time to the first piece of a reply, where the loop reports it.",
 		Question:   "How long until something is to be seen?",
 	},
 	{
@@ -1243,7 +1243,7 @@ var metrics = []Metric{
 		Boundaries: []float64{1, 2, 4, 8, 16, 32, 64, 128},
 		Attributes: []attribute.Key{AgentNameKey},
 		Prometheus: "gen_ai_invoke_agent_inference_calls",
-		Brief:      "Model calls of one run, attempts included as far as the loop tells them.",
+		Brief:      "Model calls of one run, attempts included as far as the loop reports them.",
 		Question:   "How often does an agent ask its model?",
 	},
 	{
@@ -1281,7 +1281,7 @@ var metrics = []Metric{
 		Name: MetricTurnRetries, Instrument: InstrumentCounter, Integer: true, Unit: "{attempt}",
 		Attributes: []attribute.Key{ProviderNameKey, RequestModelKey},
 		Prometheus: "otelagent_turn_retries_total",
-		Brief:      "Model calls beyond the first of a turn, as far as the loop tells them.",
+		Brief:      "Model calls beyond the first of a turn, as far as the loop reports them.",
 		Question:   "How often must a model be asked again?",
 	},
 	{
@@ -1348,7 +1348,7 @@ var metrics = []Metric{
 		Name: MetricCaptureNew, Instrument: InstrumentCounter, Integer: true, Unit: "By",
 		Prometheus: "otelagent_capture_new_bytes_total",
 		Brief:      "Bytes of content that were sent.",
-		Question:   "How much content leaves?",
+		Question:   "How much content is sent?",
 	},
 	{
 		Name: MetricCaptureKnown, Instrument: InstrumentCounter, Integer: true, Unit: "By",

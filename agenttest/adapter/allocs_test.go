@@ -26,10 +26,10 @@ func TestAllocations(t *testing.T) {
 	if n := measure(noop.NewTracerProvider()); n != 0 {
 		t.Errorf("a turn without an SDK makes %v allocations, want 0", n)
 	}
-	told := record(t)
+	recorded := record(t)
 	tracer := trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})).Tracer("raw")
 	ctx, _ := tracer.Start(t.Context(), spans.SpanRun)
-	raw := testing.AllocsPerRun(200, func() { rawTurn(ctx, tracer, told) })
+	raw := testing.AllocsPerRun(200, func() { rawTurn(ctx, tracer, recorded) })
 	ours := measure(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})))
 	t.Logf("allocations of a turn: adapter %v, raw SDK %v", ours, raw)
 	if ours > raw+8 {
@@ -37,17 +37,17 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// Without live copies nothing of them is paid: a turn makes no more allocations than raw SDK calls do, as before there were any. With them it
-// makes two more a span or less; what leaves is made beside it.
+// Without live copies a turn makes no more allocations than raw SDK calls do. With them it makes two more a span or
+// less. What the live exporter sends is made in the background and not counted.
 func TestLiveAllocations(t *testing.T) {
 	measure := func(opts ...otelagent.Option) float64 {
 		ctx, run := startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), opts...)
 		return testing.AllocsPerRun(200, func() { adapterTurn(ctx, run) })
 	}
-	told := record(t)
+	recorded := record(t)
 	tracer := trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})).Tracer("raw")
 	ctx, _ := tracer.Start(t.Context(), spans.SpanRun)
-	raw := testing.AllocsPerRun(200, func() { rawTurn(ctx, tracer, told) })
+	raw := testing.AllocsPerRun(200, func() { rawTurn(ctx, tracer, recorded) })
 	off, none, on := measure(), measure(otelagent.WithLive(nil)), measure(otelagent.WithLive(listens{}))
 	t.Logf("allocations of a turn: raw %v, live off %v, nil %v, on %v", raw, off, none, on)
 	if off > raw || none != off {

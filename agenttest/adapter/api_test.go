@@ -30,7 +30,7 @@ func TestZeroTurnInfoIsTheNextTurn(t *testing.T) {
 	}
 }
 
-// Counts that a compaction leaves out are unknown, and a zero is a zero.
+// Counts that a compaction omits are unknown, and a zero is a zero.
 func TestUnsetCountsOfCompactionsAreUnknown(t *testing.T) {
 	p := agenttest.New(t)
 	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})

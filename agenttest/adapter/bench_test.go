@@ -56,10 +56,10 @@ func startBenchRun(p api.TracerProvider, opts ...otelagent.Option) (context.Cont
 	})
 }
 
-// rawTurn starts and ends the same spans with the same attributes (told is what adapterTurn made) by plain calls of the
+// rawTurn starts and ends the same spans with the same attributes (recorded is what adapterTurn made) by plain calls of the
 // SDK, each value written anew as instrumentation by hand does it.
-func rawTurn(ctx context.Context, tracer api.Tracer, told []rawSpan) {
-	turn, spansOfTurn := told[0], told[1:]
+func rawTurn(ctx context.Context, tracer api.Tracer, recorded []rawSpan) {
+	turn, spansOfTurn := recorded[0], recorded[1:]
 	ctx, outer := tracer.Start(ctx, turn.name, api.WithSpanKind(api.SpanKindClient), api.WithAttributes(fresh(turn.start)...))
 	for _, s := range spansOfTurn {
 		_, inner := tracer.Start(ctx, s.name, api.WithSpanKind(api.SpanKindInternal), api.WithAttributes(fresh(s.start)...))
@@ -127,7 +127,8 @@ func BenchmarkTurn(b *testing.B) {
 			adapterTurn(ctx, run)
 		}
 	})
-	b.Run("live", func(b *testing.B) { // what makes and sends the copies runs beside it, and counts as far as it takes the processor away
+	// the goroutine that makes and sends the copies counts as far as it takes the processor away
+	b.Run("live", func(b *testing.B) {
 		live := otelsetup.NewLive(takesAll{}, 0)
 		defer func() { _ = live.Shutdown(context.Background()) }()
 		ctx, run := startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), otelagent.WithLive(live))
@@ -137,12 +138,12 @@ func BenchmarkTurn(b *testing.B) {
 		}
 	})
 	b.Run("raw", func(b *testing.B) {
-		told := record(b)
+		recorded := record(b)
 		tracer := trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})).Tracer("raw")
 		ctx, _ := tracer.Start(context.Background(), spans.SpanRun)
 		b.ReportAllocs()
 		for b.Loop() {
-			rawTurn(ctx, tracer, told)
+			rawTurn(ctx, tracer, recorded)
 		}
 	})
 	b.Run("unsampled", func(b *testing.B) {
@@ -215,8 +216,8 @@ func (h *history) emit(prompt, tools []byte) {
 
 var phiEnvelope = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint"}
 
-// BenchmarkCapture tells of requests of 1.0 to 1.2 MB of which 4 KB are new, with their exact bytes; sha256 hashes the same
-// requests whole. docs/hotpaths.md names the bound of the ratio.
+// BenchmarkCapture records requests of 1.0 to 1.2 MB of which 4 KB are new, with their exact bytes; sha256 hashes the
+// same requests whole. docs/hotpaths.md names the bound of the ratio.
 func BenchmarkCapture(b *testing.B) {
 	prompt, tools := []byte(`"`+strings.Repeat("Be careful. ", 3000)+`"`), []byte(`[{"name":"`+strings.Repeat("bash", 5000)+`"}]`)
 	b.Run("adapter", func(b *testing.B) {

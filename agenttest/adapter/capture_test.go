@@ -55,7 +55,7 @@ func attr(s tracetest.SpanStub, key attribute.Key) attribute.Value {
 	return attribute.Value{}
 }
 
-// A request told as it goes to a provider: what is known of it stands on the turn, and its bytes come back.
+// A request recorded as it goes to a provider: the turn has what is known of it, and its bytes come back.
 func TestRequestFromPayload(t *testing.T) {
 	for _, payload := range []string{
 		payloadOf(`"Be brief."`, user("hi")),
@@ -96,9 +96,9 @@ func TestRequestFromPayload(t *testing.T) {
 	}
 }
 
-// With digests no content leaves, and everything that is needed to say what changed.
+// With digests no content is sent, and everything is sent that is needed to say what changed.
 func TestDigests(t *testing.T) {
-	const secret = "tell nobody"
+	const secret = "hide this"
 	run, exp := start(t, otelagent.WithCapture(otelagent.CaptureDigests))
 	ask(t, run, payloadOf(`"the old `+secret+`"`, user(secret)))
 	ask(t, run, payloadOf(`"the new `+secret+`"`, user(secret), user("more "+secret)))
@@ -201,7 +201,7 @@ func (s *shout) Redact(p otelagent.Piece) ([]byte, int) {
 	return bytes.ReplaceAll(p.Body, []byte("SECRET"), []byte("[redacted:word]")), n
 }
 
-// What a redactor takes out is in no byte that leaves, and in no digest; what it left comes back byte for byte.
+// What a redactor takes out is in no byte that is sent, and in no digest; the rest comes back byte for byte.
 func TestRedactor(t *testing.T) {
 	r := &shout{}
 	run, exp := start(t, otelagent.WithRedactor(r))

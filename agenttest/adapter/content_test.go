@@ -134,15 +134,15 @@ func TestTooManyMessagesAreToldOf(t *testing.T) {
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
 	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
 	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-	const told = 4096 + 3
-	for i := range told {
+	const recorded = 4096 + 3
+	for i := range recorded {
 		turn.AddInput(otelagent.Message{Raw: fmt.Appendf(nil, `{"role":"user","n":%d}`, i)})
 	}
 	turn.End(otelagent.TurnResult{})
 	run.End(otelagent.RunResult{})
 
 	got := p.Session().Runs[0].Turns[0]
-	if got.Input.Count != told || len(got.Input.Items()) != 4096 {
+	if got.Input.Count != recorded || len(got.Input.Items()) != 4096 {
 		t.Errorf("%d items of a list of %d", len(got.Input.Items()), got.Input.Count)
 	}
 	if len(got.Defects) != 1 || got.Defects[0].Code != spans.DefectListBroken {

@@ -35,7 +35,7 @@ func TestLevelsShareNoMemory(t *testing.T) {
 	}
 }
 
-// A request told again of the same attempt leaves no list that nobody sends, and nothing refers to one.
+// A request recorded again of the same attempt adds no list that nobody sends, and nothing refers to one.
 func TestRequestToldTwice(t *testing.T) {
 	run, exp := start(t)
 	var history []string
@@ -57,7 +57,7 @@ func TestRequestToldTwice(t *testing.T) {
 	}
 }
 
-// What was lost is told again in each of several histories, whichever asks first.
+// Lost content is sent again in each of several histories, whichever asks first.
 func TestLostIsToldInEachHistory(t *testing.T) {
 	d := &lossy{}
 	run, exp := start(t, otelagent.WithDelivery(d))
@@ -138,7 +138,7 @@ func (n *noting) OnEnd(s sdktrace.ReadOnlySpan) {
 	}
 }
 
-// What the host hears of the children that carry content may use the handle.
+// The host's callbacks for the children that carry content may use the handle.
 func TestEndsAreToldWithoutLocks(t *testing.T) {
 	n := &noting{}
 	p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(n))
@@ -159,7 +159,7 @@ func TestEndsAreToldWithoutLocks(t *testing.T) {
 	}
 }
 
-// What a request says beside its payload does not change that.
+// The parameters of a request next to its payload do not change that.
 func TestPayloadCounts(t *testing.T) {
 	payload := payloadOf(`"s"`, user("1"), user("2"))
 	for i, change := range []func(*otelagent.Request){
@@ -280,7 +280,7 @@ type redactorFunc func(otelagent.Piece) ([]byte, int)
 
 func (f redactorFunc) Redact(p otelagent.Piece) ([]byte, int) { return f(p) }
 
-// What stands beside a block is bounded, and the request comes back all the same.
+// The fields of a block other than its text are bounded, and the request comes back all the same.
 func TestLargeEnvelopes(t *testing.T) {
 	run, exp := start(t)
 	tags := strings.Repeat("tag ", 100_000)

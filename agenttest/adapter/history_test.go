@@ -14,17 +14,17 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// loop is an agent loop made up by chance: its history is appended to, edited, compacted, taken back and continued in parallel
-// runs and sub-agents. It remembers what each request was.
+// loop is an agent loop with random steps: its history is appended to, edited, compacted, taken back and continued in
+// parallel runs and sub-agents. It remembers what each request was.
 type loop struct {
-	t      testing.TB
-	random *rand.Rand
-	tracer *otelagent.Tracer
-	told   []toldRequest
-	next   int
+	t        testing.TB
+	random   *rand.Rand
+	tracer   *otelagent.Tracer
+	recorded []recordedRequest
+	next     int
 }
 
-type toldRequest struct {
+type recordedRequest struct {
 	run     string
 	turn    int64
 	payload string
@@ -112,7 +112,7 @@ func (l *loop) turns(run *otelagent.Run, id string, history []string, n, depth i
 
 func (l *loop) ask(turn *otelagent.Turn, run string, history []string) {
 	index := int64(0)
-	for _, r := range l.told {
+	for _, r := range l.recorded {
 		if r.run == run {
 			index++
 		}
@@ -126,7 +126,7 @@ func (l *loop) ask(turn *otelagent.Turn, run string, history []string) {
 		system = l.text(50)
 	}
 	payload := `{"model_id":"m",` + space + `"system_prompt":` + system + `,"messages":[` + strings.Join(history, ",") + `],"tools":[{"name":"bash"}],"temperature":0.20}`
-	l.told = append(l.told, toldRequest{run, index, payload})
+	l.recorded = append(l.recorded, recordedRequest{run, index, payload})
 	req, _ := otelagent.ParseRequest([]byte(payload)) // which has nothing wrong
 	for i := range req.Messages {
 		req.Messages[i].Provenance = spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(i / 2), Role: "user-message"}
@@ -147,7 +147,7 @@ func (l *loop) run(history []string, n, depth int) []string {
 // play runs a session of about n turns.
 func (l *loop) play(n int) {
 	var history []string
-	for len(l.told) < n {
+	for len(l.recorded) < n {
 		history = l.run(history, 1+l.random.IntN(30), 2)
 	}
 }
@@ -193,7 +193,7 @@ func TestRandomHistories(t *testing.T) {
 // compare fails for a wrong byte and returns how many requests are incomplete.
 func (l *loop) compare(w *wire) (incomplete int) {
 	l.t.Helper()
-	for _, r := range l.told {
+	for _, r := range l.recorded {
 		got, err := w.payload(r.run, r.turn, 0, 0)
 		switch {
 		case err != nil:

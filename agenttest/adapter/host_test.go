@@ -305,7 +305,7 @@ func TestNilContext(t *testing.T) {
 	}
 }
 
-// recordOnly records the spans it is told to, and sends none of them.
+// recordOnly records the spans that it is asked to, and sends none of them.
 type recordOnly struct{ send func() bool }
 
 func (s recordOnly) ShouldSample(trace.SamplingParameters) trace.SamplingResult {

@@ -73,7 +73,7 @@ func TestLongSessions(t *testing.T) {
 // sizes is what a session costs on the wire, in bytes.
 type sizes struct{ events, otlp, gzip int }
 
-// sizesOf plays a stream and adds up what leaves.
+// sizesOf plays a stream and adds up what is sent.
 func sizesOf(t testing.TB, events io.Reader, opts ...otelagent.Option) (s sizes) {
 	t.Helper()
 	var zipped written

@@ -29,11 +29,11 @@ func (p slowTurns) OnEnd(s sdktrace.ReadOnlySpan) {
 	}
 }
 
-// measure returns what is measured of what tell tells, by name of the metric.
-func measure(t *testing.T, tell func(*otelagent.Tracer), opts ...sdktrace.TracerProviderOption) map[string]metricdata.Aggregation {
+// measure returns what is measured of the calls of record, by name of the metric.
+func measure(t *testing.T, record func(*otelagent.Tracer), opts ...sdktrace.TracerProviderOption) map[string]metricdata.Aggregation {
 	t.Helper()
 	reader := sdkmetric.NewManualReader()
-	tell(otelagent.NewTracer(otelagent.WithTracerProvider(sdktrace.NewTracerProvider(opts...)),
+	record(otelagent.NewTracer(otelagent.WithTracerProvider(sdktrace.NewTracerProvider(opts...)),
 		otelagent.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))))
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &all); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// TestPrivate plays every fixture with content and learns from it which values are content; then it plays it without capture and looks
-// for each of them in every byte that leaves.
+// TestPrivate plays every fixture with content and learns from it which values are content; then it plays it without
+// capture and looks for each of them in every byte that is sent.
 func TestPrivate(t *testing.T) {
 	for _, file := range fixtures(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".events.ndjson"), func(t *testing.T) {

@@ -32,10 +32,10 @@ func TestContextWithBaggage(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	for _, tt := range []struct {
 		name    string
-		session string // of the caller; empty: made up
+		session string // of the caller; empty: generated
 		call    string
 		child   otelagent.RunInfo
-		// what the child is to be told with
+		// what the child is to be recorded with
 		childSession, parent, parentSession, parentCall string
 	}{
 		{name: "same session", session: "caller", call: "c1", childSession: "caller", parent: "boss", parentCall: "c1"},
@@ -47,7 +47,7 @@ func TestContextWithBaggage(t *testing.T) {
 		{name: "long call id", session: "caller", call: long, childSession: "caller", parent: "boss",
 			parentCall: "sha256:0d4e2ca9e9cbced7a7a5380eb29e1a3783b9b6d0db72de36a1051038e1c1fbc7"},
 		{name: "call without id", session: "caller", childSession: "caller", parent: "boss"},
-		{name: "made up", call: "c1", parent: "boss", parentCall: "c1"},
+		{name: "generated", call: "c1", parent: "boss", parentCall: "c1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := agenttest.New(t)
@@ -92,12 +92,12 @@ func TestContextWithBaggage(t *testing.T) {
 			if tt.session == "" {
 				wantSession = of[byID["boss"]].ID
 				if !of[got].MadeUp {
-					t.Error("the session that the caller made up is not marked")
+					t.Error("the session that the caller generated is not marked")
 				}
 			}
-			type told struct{ session, parent, parentSession, parentCall string }
-			if diff := cmp.Diff(told{wantSession, tt.parent, tt.parentSession, tt.parentCall},
-				told{of[got].ID, got.ParentID, got.ParentSessionID, got.ParentToolCallID}, cmp.AllowUnexported(told{})); diff != "" {
+			type place struct{ session, parent, parentSession, parentCall string }
+			if diff := cmp.Diff(place{wantSession, tt.parent, tt.parentSession, tt.parentCall},
+				place{of[got].ID, got.ParentID, got.ParentSessionID, got.ParentToolCallID}, cmp.AllowUnexported(place{})); diff != "" {
 				t.Errorf("child (-want +got):\n%s", diff)
 			}
 			var tool, under session.Row
@@ -200,7 +200,7 @@ func TestBaggageIsConsumed(t *testing.T) {
 	turn.End(otelagent.TurnResult{})
 	first.End(otelagent.RunResult{})
 	if s := p.Session(); !s.MadeUp {
-		t.Error("the session is not marked as made up")
+		t.Error("the session is not marked as generated")
 	}
 	if diff := cmp.Diff([]string{"first under  ", "second under first c1", "third under  "}, parents(p)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -216,7 +216,7 @@ func parents(p *agenttest.Pipeline) (all []string) {
 	return all
 }
 
-// Baggage says nothing of what is told from a recording, nothing to who does not want to hear it, and makes no run its own parent.
+// Baggage has no effect on a run from a recording, nor where WithoutBaggage is set, and makes no run its own parent.
 func TestBaggageIsNotBelieved(t *testing.T) {
 	bag, err := baggage.Parse("session.id=s,otelagent.run.id=far,gen_ai.tool.call.id=c9")
 	if err != nil {
@@ -238,23 +238,23 @@ func TestBaggageIsNotBelieved(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct {
-		name string
-		opts []otelagent.Option
-		tell func(context.Context, *otelagent.Tracer)
-		want string
+		name   string
+		opts   []otelagent.Option
+		record func(context.Context, *otelagent.Tracer)
+		want   string
 	}{
-		{name: "believed", tell: start(otelagent.RunInfo{SessionID: "own", ID: "r"}), want: "r under far c9"},
-		{name: "events told", tell: start(otelagent.RunInfo{SessionID: "own", ID: "r", Recording: spans.RecordingEvents}), want: "r under far c9"},
-		{name: "recording", tell: start(otelagent.RunInfo{SessionID: "own", ID: "r", Recording: spans.RecordingLedger}), want: "r under  "},
-		{name: "stranger", opts: []otelagent.Option{otelagent.WithoutBaggage()}, tell: start(otelagent.RunInfo{SessionID: "own", ID: "r"}), want: "r under  "},
-		{name: "own parent", tell: start(otelagent.RunInfo{ID: "far"}), want: "far under  "},
-		{name: "same id in another session", tell: start(otelagent.RunInfo{SessionID: "own", ID: "far"}), want: "far under far c9"},
-		{name: "events arriving", tell: record(time.Now()), want: "r under far c9"},
-		{name: "events replayed", tell: record(time.Time{}), want: "r under  "},
+		{name: "believed", record: start(otelagent.RunInfo{SessionID: "own", ID: "r"}), want: "r under far c9"},
+		{name: "events named", record: start(otelagent.RunInfo{SessionID: "own", ID: "r", Recording: spans.RecordingEvents}), want: "r under far c9"},
+		{name: "recording", record: start(otelagent.RunInfo{SessionID: "own", ID: "r", Recording: spans.RecordingLedger}), want: "r under  "},
+		{name: "stranger", opts: []otelagent.Option{otelagent.WithoutBaggage()}, record: start(otelagent.RunInfo{SessionID: "own", ID: "r"}), want: "r under  "},
+		{name: "own parent", record: start(otelagent.RunInfo{ID: "far"}), want: "far under  "},
+		{name: "same id in another session", record: start(otelagent.RunInfo{SessionID: "own", ID: "far"}), want: "far under far c9"},
+		{name: "events arriving", record: record(time.Now()), want: "r under far c9"},
+		{name: "events replayed", record: record(time.Time{}), want: "r under  "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := agenttest.New(t, tt.opts...)
-			tt.tell(baggage.ContextWithBaggage(t.Context(), bag), p.Tracer())
+			tt.record(baggage.ContextWithBaggage(t.Context(), bag), p.Tracer())
 			if diff := cmp.Diff([]string{tt.want}, parents(p)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -144,7 +144,8 @@ func TestHeadIsMissing(t *testing.T) {
 	}
 }
 
-// What a replay tells without a time is not before the start of its run, which may be known from elsewhere than its event.
+// Events of a replay without a time are not before the start of their run, which may be known from elsewhere than its
+// event.
 func TestUntimedBehindAKnownStart(t *testing.T) {
 	begun := started(-1)
 	begun.Start = otelagent.Moment{Time: stamp(20), Source: spans.TimeSourceMessage}
@@ -303,7 +304,7 @@ func TestInnermostRun(t *testing.T) {
 		{"a parent in another session is none of these", []otelagent.Event{start("t", "p", "", ""), start("s", "a", "", ""), start("s", "b", "t", "p")}, "", ""},
 		{"a chain through another session", []otelagent.Event{start("s", "a", "", ""), start("t", "p", "s", "a"), start("s", "b", "t", "p")}, "", "b"},
 		{"a run without an id is nobody's parent", []otelagent.Event{start("s", "", "", ""), start("s", "b", "", "")}, "", ""},
-		{"a ring beside another", []otelagent.Event{start("s", "x", "", ""), start("s", "a", "", "b"), start("s", "b", "", "a")}, "", ""},
+		{"a ring next to another", []otelagent.Event{start("s", "x", "", ""), start("s", "a", "", "b"), start("s", "b", "", "a")}, "", ""},
 		{"a ring", []otelagent.Event{start("s", "a", "", "b"), start("s", "b", "", "a")}, "", ""},
 		{"by its call", []otelagent.Event{start("s", "a", "", ""), start("s", "b", "", ""), call("s", "a", "c1")}, "c1", "a"},
 		{"a call of two that have nothing in common", []otelagent.Event{start("s", "a", "", ""), start("s", "b", "", ""), call("s", "a", "c1"), call("s", "b", "c1")}, "c1", ""},

@@ -41,21 +41,21 @@ func TestRequestsComeBack(t *testing.T) {
 	}
 }
 
-// told is a request as the stream has it.
-type told struct {
+// streamed is a request as the stream has it.
+type streamed struct {
 	Run     string          `json:"loop_id"`
 	Turn    int64           `json:"turn_index"`
 	Payload json.RawMessage `json:"payload"`
 }
 
 // requestsOf returns the requests of an event stream.
-func requestsOf(t testing.TB, events []byte) (list []told) {
+func requestsOf(t testing.TB, events []byte) (list []streamed) {
 	t.Helper()
 	for line := range bytes.Lines(events) {
 		if !bytes.Contains(line, []byte(`"TurnRequest"`)) {
 			continue
 		}
-		var r told
+		var r streamed
 		if err := json.Unmarshal(line, &r); err != nil {
 			t.Fatal(err)
 		}

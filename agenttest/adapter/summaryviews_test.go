@@ -64,7 +64,8 @@ func TestStatusDescription(t *testing.T) {
 	}
 }
 
-// TestSummaryViews holds what GenAI views show of what is no message, and that nothing of it leaves without content or previews.
+// TestSummaryViews holds what GenAI views show of what is no message, and that none of it is sent without content or
+// previews.
 func TestSummaryViews(t *testing.T) {
 	play := func(tracer *otelagent.Tracer, _ api.Tracer) {
 		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})

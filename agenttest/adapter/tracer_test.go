@@ -135,10 +135,10 @@ func TestSessionIsFoundInContext(t *testing.T) {
 	}
 	for _, id := range []string{"b", "c"} {
 		if v, _ := attrOf(byID[id], spans.SessionMadeUpKey); !v.AsBool() {
-			t.Errorf("the session of %s is not marked as made up", id)
+			t.Errorf("the session of %s is not marked as generated", id)
 		}
 		if _, there := attrOf(byID[id], spans.ConversationIDKey); there {
-			t.Errorf("%s carries a conversation id that was made up", id)
+			t.Errorf("%s carries a generated conversation id", id)
 		}
 	}
 }
@@ -422,7 +422,7 @@ func TestGroupInsideAToolCall(t *testing.T) {
 	}
 }
 
-// Ids that nobody named are those that the option makes, in its order; the tree says that they were made up.
+// Ids that nobody named are those that the option makes, in its order; the tree marks them as generated.
 func TestMadeUpIDs(t *testing.T) {
 	n := 0
 	next := func() string { n++; return fmt.Sprint("made-", n) }
@@ -431,6 +431,6 @@ func TestMadeUpIDs(t *testing.T) {
 	run.End(otelagent.RunResult{})
 	s := p.Session()
 	if s.ID != "made-1" || !s.MadeUp || len(s.Runs) != 1 || s.Runs[0].ID != "made-2" || n != 2 {
-		t.Errorf("session %q made up %v, %d runs of %d ids", s.ID, s.MadeUp, len(s.Runs), n)
+		t.Errorf("session %q generated %v, %d runs of %d ids", s.ID, s.MadeUp, len(s.Runs), n)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// A Backend is a trace backend and what it reads of our spans. The source of each, a repository or documentation and the date at which it
-// was read, is in docs/backends.md.
+// A Backend is a trace backend and what it reads of our spans. The source of each, a repository or documentation and
+// the date at which it was read, is in docs/backends.md.
 type Backend struct {
 	Name  string
 	Reads []Read
@@ -25,9 +25,10 @@ type Read struct {
 	Keys  []attribute.Key
 	Any   bool
 	Value string // that it wants of them; empty: any
-	// Some says that not all spans have them: what the loop does not tell, or what was never answered.
+	// Some says that not all spans have them: the loop does not report it, or nobody answered.
 	Some bool
-	// Content says that they are there with captured content only, Switch that they are there with otelsetup.WithOpenInference only.
+	// Content says that they are there with captured content only, Switch that they are there with
+	// otelsetup.WithOpenInference only.
 	Content, Switch bool
 }
 
@@ -50,20 +51,29 @@ var columns = []Column{Session, Run, Turn, Tool, Permission, Tokens, Messages}
 // What several backends read alike.
 var (
 	conversation = Read{Column: Session, Keys: []attribute.Key{spans.ConversationIDKey}}
-	isRun        = Read{Column: Run, On: spans.SpanRun, Keys: []attribute.Key{spans.OperationNameKey}, Value: "invoke_agent"}
-	isTurn       = Read{Column: Turn, On: spans.SpanTurn, Keys: []attribute.Key{spans.OperationNameKey}, Value: "chat"}
-	isTool       = Read{Column: Tool, On: spans.SpanToolCall, Keys: []attribute.Key{spans.OperationNameKey}, Value: "execute_tool"}
-	agentName    = Read{Column: Run, On: spans.SpanRun, Keys: []attribute.Key{spans.AgentNameKey}, Some: true}
-	models       = Read{Column: Turn, On: spans.SpanTurn, Keys: []attribute.Key{spans.ProviderNameKey, spans.RequestModelKey}}
-	answered     = Read{Column: Turn, On: spans.SpanTurn, Keys: []attribute.Key{spans.ResponseModelKey}}
-	toolName     = Read{Column: Tool, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolNameKey, spans.ToolCallIDKey}}
-	tokens       = Read{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey}}
-	cacheTokens  = Read{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.GenAIUsageCacheReadKey, spans.GenAIUsageCacheCreationKey}}
-	reasoning    = Read{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.GenAIUsageReasoningKey}}
-	asked        = Read{Column: Messages, On: spans.SpanTurn, Keys: []attribute.Key{spans.InputMessagesKey}, Content: true}
-	replied      = Read{Column: Messages, On: spans.SpanTurn, Keys: []attribute.Key{spans.OutputMessagesKey}, Content: true}
-	arguments    = Read{Column: Messages, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolCallArgumentsKey}, Content: true}
-	result       = Read{Column: Messages, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolCallResultKey}, Content: true, Some: true}
+	isRun        = Read{Column: Run, On: spans.SpanRun, Keys: []attribute.Key{spans.OperationNameKey},
+		Value: "invoke_agent"}
+	isTurn = Read{Column: Turn, On: spans.SpanTurn, Keys: []attribute.Key{spans.OperationNameKey}, Value: "chat"}
+	isTool = Read{Column: Tool, On: spans.SpanToolCall, Keys: []attribute.Key{spans.OperationNameKey},
+		Value: "execute_tool"}
+	agentName = Read{Column: Run, On: spans.SpanRun, Keys: []attribute.Key{spans.AgentNameKey}, Some: true}
+	models    = Read{Column: Turn, On: spans.SpanTurn,
+		Keys: []attribute.Key{spans.ProviderNameKey, spans.RequestModelKey}}
+	answered = Read{Column: Turn, On: spans.SpanTurn, Keys: []attribute.Key{spans.ResponseModelKey}}
+	toolName = Read{Column: Tool, On: spans.SpanToolCall,
+		Keys: []attribute.Key{spans.ToolNameKey, spans.ToolCallIDKey}}
+	tokens = Read{Column: Tokens, On: spans.SpanTurn,
+		Keys: []attribute.Key{spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey}}
+	cacheTokens = Read{Column: Tokens, On: spans.SpanTurn,
+		Keys: []attribute.Key{spans.GenAIUsageCacheReadKey, spans.GenAIUsageCacheCreationKey}}
+	reasoning = Read{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.GenAIUsageReasoningKey}}
+	asked     = Read{Column: Messages, On: spans.SpanTurn, Keys: []attribute.Key{spans.InputMessagesKey}, Content: true}
+	replied   = Read{Column: Messages, On: spans.SpanTurn, Keys: []attribute.Key{spans.OutputMessagesKey},
+		Content: true}
+	arguments = Read{Column: Messages, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolCallArgumentsKey},
+		Content: true}
+	result = Read{Column: Messages, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolCallResultKey},
+		Content: true, Some: true}
 )
 
 func openInferenceKind(column Column, on, kind string) Read {
@@ -72,27 +82,34 @@ func openInferenceKind(column Column, on, kind string) Read {
 
 // Backends are those of which we know what they read.
 var Backends = []Backend{
-	{"Jaeger", []Read{isRun, agentName, isTurn, models, answered, isTool, toolName, tokens, cacheTokens, reasoning, asked, replied, arguments, result}},
+	{"Jaeger", []Read{isRun, agentName, isTurn, models, answered, isTool, toolName, tokens, cacheTokens, reasoning, asked,
+		replied, arguments, result}},
 	{"Phoenix", []Read{
 		{Column: Session, Keys: []attribute.Key{spans.SessionIDKey, spans.ConversationIDKey}, Any: true},
 		isRun, isTurn, models, answered, isTool, toolName,
-		openInferenceKind(Permission, spans.SpanPermission, "GUARDRAIL"), openInferenceKind(Permission, spans.SpanCompaction, "CHAIN"),
+		openInferenceKind(Permission, spans.SpanPermission, "GUARDRAIL"),
+		openInferenceKind(Permission, spans.SpanCompaction, "CHAIN"),
 		tokens, cacheTokens,
 		{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.OpenInferenceReasoningKey}, Switch: true},
 		asked, replied, arguments, result,
-		{Column: Messages, On: spans.SpanRun, Keys: []attribute.Key{spans.OpenInferenceInputKey, spans.OpenInferenceOutputKey}, Content: true, Switch: true},
+		{Column: Messages, On: spans.SpanRun, Keys: []attribute.Key{spans.OpenInferenceInputKey,
+			spans.OpenInferenceOutputKey}, Content: true, Switch: true},
 	}},
 	{"Langfuse", []Read{
 		{Column: Session, Keys: []attribute.Key{spans.SessionIDKey, spans.ConversationIDKey}, Any: true},
-		isRun, isTurn, {Column: Turn, On: spans.SpanTurn, Keys: []attribute.Key{spans.ResponseModelKey, spans.RequestModelKey}, Any: true},
+		isRun, isTurn, {Column: Turn, On: spans.SpanTurn,
+			Keys: []attribute.Key{spans.ResponseModelKey, spans.RequestModelKey}, Any: true},
 		isTool, {Column: Tool, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolNameKey}},
-		openInferenceKind(Permission, spans.SpanPermission, "GUARDRAIL"), openInferenceKind(Permission, spans.SpanCompaction, "CHAIN"),
+		openInferenceKind(Permission, spans.SpanPermission, "GUARDRAIL"),
+		openInferenceKind(Permission, spans.SpanCompaction, "CHAIN"),
 		tokens, cacheTokens, reasoning, asked, replied, arguments, result,
 	}},
-	{"Logfire", []Read{conversation, isRun, agentName, isTurn, models, isTool, toolName, tokens, asked, replied, arguments, result}},
+	{"Logfire", []Read{conversation, isRun, agentName, isTurn, models, isTool, toolName, tokens, asked, replied, arguments,
+		result}},
 	{"SigNoz", []Read{
 		{Column: Turn, On: spans.SpanTurn, Keys: []attribute.Key{spans.RequestModelKey}},
-		isTurn, isTool, {Column: Tool, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolNameKey}}, agentName, tokens, asked, replied,
+		isTurn, isTool, {Column: Tool, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolNameKey}}, agentName, tokens,
+		asked, replied,
 	}},
 	{"Datadog", []Read{conversation, isRun, isTurn, isTool, tokens, asked, replied}},
 	{"Aspire", []Read{isTurn, models, tokens, asked, replied}},

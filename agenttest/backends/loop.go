@@ -25,19 +25,22 @@ type loop struct {
 	messages []otelagent.Message
 }
 
-// Play is an agent loop written in Go that does everything once: three turns, of which one is asked twice; a tool that succeeds with 20,000
-// bytes, one that fails and one that is denied; permission evaluations; a compaction; and a sub-agent, whose run is in the same session.
+// Play is an agent loop written in Go that does everything once: three turns, of which one is asked twice; a tool that
+// succeeds with 20,000 bytes, one that fails and one that is denied; permission evaluations; a compaction; and a
+// sub-agent, whose run is in the same session.
 func Play(ctx context.Context, tracer *otelagent.Tracer) {
 	l := &loop{tracer: tracer, now: time.Date(2026, 11, 2, 6, 0, 0, 0, time.UTC)}
 	ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{
-		SessionID: LoopSession, ID: "run-1", Agent: "harbour-master", AgentID: "agent-1", Model: "claude-opus-4-6", Provider: "anthropic",
-		Start: l.at(0), Rules: []byte(`[{"permission":"log_book","action":"deny"}]`),
+		SessionID: LoopSession, ID: "run-1", Agent: "harbour-master", AgentID: "agent-1", Model: "claude-opus-4-6",
+		Provider: "anthropic",
+		Start:    l.at(0), Rules: []byte(`[{"permission":"log_book","action":"deny"}]`),
 	})
 	l.say("user", LoopQuestion)
 	l.first(ctx, run)
 	l.second(ctx, run)
 	l.third(ctx, run)
-	run.End(otelagent.RunResult{End: l.at(time.Second), Usage: &otelagent.Usage{Input: 3750, Output: 160, Reasoning: 20, CacheRead: 2000, CacheWrite: 1000, Total: 3910}})
+	run.End(otelagent.RunResult{End: l.at(time.Second),
+		Usage: &otelagent.Usage{Input: 3750, Output: 160, Reasoning: 20, CacheRead: 2000, CacheWrite: 1000, Total: 3910}})
 }
 
 // at is the time after d more.
@@ -59,19 +62,22 @@ func quote(text string) []byte {
 	return b
 }
 
-// ask tells of a request with the whole conversation.
+// ask records a request with the whole conversation.
 func (l *loop) ask(turn *otelagent.Turn, attempt int) {
 	temperature, most := 0.2, int64(4096)
 	turn.Request(otelagent.Request{
-		At: l.at(10 * time.Millisecond), Attempt: attempt, Model: "claude-opus-4-6", Temperature: &temperature, MaxTokens: &most, Level: "high",
-		System: quote("You are the master of a harbour."), Tools: []byte(`[{"name":"tides"},{"name":"log_book"},{"name":"radio"}]`),
+		At: l.at(10 * time.Millisecond), Attempt: attempt, Model: "claude-opus-4-6", Temperature: &temperature,
+		MaxTokens: &most, Level: "high",
+		System:   quote("You are the master of a harbour."),
+		Tools:    []byte(`[{"name":"tides"},{"name":"log_book"},{"name":"radio"}]`),
 		Messages: l.messages,
 	})
 }
 
 // first asks twice, and then calls a tool that answers at length.
 func (l *loop) first(ctx context.Context, run *otelagent.Run) {
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(0)), Trigger: spans.TriggerUser, Start: l.at(5 * time.Millisecond)})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(0)), Trigger: spans.TriggerUser,
+		Start: l.at(5 * time.Millisecond)})
 	turn.AddInput(l.messages[0])
 	l.ask(turn, 0)
 	l.ask(turn, 1)
@@ -81,24 +87,32 @@ func (l *loop) first(ctx context.Context, run *otelagent.Run) {
 		`{"type":"tool_use","id":"call-1","name":"tides","input":{"day":"2026-11-02"}}]}`)}
 	l.messages = append(l.messages, reply)
 
-	_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "call-1", Name: "tides", Type: "function", Args: []byte(`{"day":"2026-11-02"}`), Start: l.at(time.Millisecond)})
-	call.Permission(ctx, otelagent.PermissionEvaluation{Pattern: "tides", Action: spans.ActionAllow, Source: spans.PermissionSourceManifest,
-		Start: l.at(0), End: l.at(time.Millisecond)})
+	_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "call-1", Name: "tides", Type: "function",
+		Args: []byte(`{"day":"2026-11-02"}`), Start: l.at(time.Millisecond)})
+	call.Permission(ctx, otelagent.PermissionEvaluation{Pattern: "tides", Action: spans.ActionAllow,
+		Source: spans.PermissionSourceManifest,
+		Start:  l.at(0), End: l.at(time.Millisecond)})
 	tides := strings.Repeat("06:12 high 4.1 m, 12:31 low 0.9 m; ", 580)
 	call.End(otelagent.ToolResult{End: l.at(300 * time.Millisecond), Result: quote(tides)})
 	result := l.say("toolResult", tides)
 
 	cost := 0.0125
-	turn.End(otelagent.TurnResult{End: l.at(time.Millisecond), Model: "claude-opus-4-6-20260801", Provider: "anthropic", ResponseID: "msg_01",
-		StopReason: "tool_use", FirstChunk: 400 * time.Millisecond, Cost: &cost, Currency: "USD", Output: &reply, Results: []otelagent.Message{result},
-		Usage: &otelagent.Usage{Input: 250, Output: 80, Reasoning: 20, CacheWrite: 1000, Total: 1330, Rule: spans.UsageRuleExcludesCache}})
+	turn.End(otelagent.TurnResult{End: l.at(time.Millisecond), Model: "claude-opus-4-6-20260801", Provider: "anthropic",
+		ResponseID: "msg_01",
+		StopReason: "tool_use", FirstChunk: 400 * time.Millisecond, Cost: &cost, Currency: "USD", Output: &reply,
+		Results: []otelagent.Message{result},
+		Usage: &otelagent.Usage{Input: 250, Output: 80, Reasoning: 20, CacheWrite: 1000, Total: 1330,
+			Rule: spans.UsageRuleExcludesCache}})
 }
 
 // second compacts, calls a tool that is denied and one that fails, and lets a sub-agent work.
 func (l *loop) second(ctx context.Context, run *otelagent.Run) {
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(1)), Trigger: spans.TriggerContinuation, Start: l.at(time.Millisecond)})
-	_, compacting := turn.StartCompaction(ctx, otelagent.Compaction{Trigger: "threshold", MessagesBefore: new(int64(3)), InputTokens: new(int64(9000)), Start: l.at(time.Millisecond)})
-	compacting.End(otelagent.CompactionResult{End: l.at(time.Second), MessagesBefore: new(int64(3)), MessagesAfter: new(int64(2)), InputTokens: new(int64(9000)), OutputTokens: new(int64(400)),
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(1)), Trigger: spans.TriggerContinuation,
+		Start: l.at(time.Millisecond)})
+	_, compacting := turn.StartCompaction(ctx, otelagent.Compaction{Trigger: "threshold", MessagesBefore: new(int64(3)),
+		InputTokens: new(int64(9000)), Start: l.at(time.Millisecond)})
+	compacting.End(otelagent.CompactionResult{End: l.at(time.Second), MessagesBefore: new(int64(3)),
+		MessagesAfter: new(int64(2)), InputTokens: new(int64(9000)), OutputTokens: new(int64(400)),
 		MessagesSummarized: new(int64(2)), Summary: quote("The user asks which ships may leave.")})
 	l.ask(turn, 0)
 	turn.Replied(l.at(time.Second))
@@ -108,45 +122,58 @@ func (l *loop) second(ctx context.Context, run *otelagent.Run) {
 		`{"type":"tool_use","id":"call-4","name":"ask_pilot","input":{"ship":"Petrel"}}]}`)}
 	l.messages = append(l.messages, reply)
 
-	_, denied := turn.StartTool(ctx, otelagent.ToolCall{ID: "call-2", Name: "log_book", Args: []byte(`{"entry":"all leave"}`), Start: l.at(time.Millisecond)})
-	denied.Permission(ctx, otelagent.PermissionEvaluation{Pattern: "log_book", Action: spans.ActionDeny, Source: spans.PermissionSourceProject,
+	_, denied := turn.StartTool(ctx, otelagent.ToolCall{ID: "call-2", Name: "log_book",
+		Args: []byte(`{"entry":"all leave"}`), Start: l.at(time.Millisecond)})
+	denied.Permission(ctx, otelagent.PermissionEvaluation{Pattern: "log_book", Action: spans.ActionDeny,
+		Source: spans.PermissionSourceProject,
 		Reason: "nobody signed it", Wait: 1500 * time.Millisecond, Start: l.at(0), End: l.at(1500 * time.Millisecond)})
 	denied.End(otelagent.ToolResult{End: l.at(0), Outcome: spans.OutcomeDenied})
 
-	_, failing := turn.StartTool(ctx, otelagent.ToolCall{ID: "call-3", Name: "radio", Args: []byte(`{"channel":16}`), Start: l.at(time.Millisecond)})
-	failing.End(otelagent.ToolResult{End: l.at(50 * time.Millisecond), Outcome: spans.OutcomeError, Error: "no answer on channel 16"})
+	_, failing := turn.StartTool(ctx, otelagent.ToolCall{ID: "call-3", Name: "radio", Args: []byte(`{"channel":16}`),
+		Start: l.at(time.Millisecond)})
+	failing.End(otelagent.ToolResult{End: l.at(50 * time.Millisecond), Outcome: spans.OutcomeError,
+		Error: "no answer on channel 16"})
 
-	l.pilot(turn.StartTool(ctx, otelagent.ToolCall{ID: "call-4", Name: "ask_pilot", Args: []byte(`{"ship":"Petrel"}`), Start: l.at(time.Millisecond)}))
+	l.pilot(turn.StartTool(ctx, otelagent.ToolCall{ID: "call-4", Name: "ask_pilot", Args: []byte(`{"ship":"Petrel"}`),
+		Start: l.at(time.Millisecond)}))
 
 	l.say("toolResult", "denied")
 	l.say("toolResult", "no answer on channel 16")
 	l.say("toolResult", "The Petrel has no papers.")
-	turn.End(otelagent.TurnResult{End: l.at(time.Millisecond), Model: "claude-opus-4-6-20260801", StopReason: "tool_use", Output: &reply,
-		Usage: &otelagent.Usage{Input: 200, Output: 50, CacheRead: 1000, Total: 1250, Rule: spans.UsageRuleExcludesCache}})
+	turn.End(otelagent.TurnResult{End: l.at(time.Millisecond), Model: "claude-opus-4-6-20260801", StopReason: "tool_use",
+		Output: &reply,
+		Usage:  &otelagent.Usage{Input: 200, Output: 50, CacheRead: 1000, Total: 1250, Rule: spans.UsageRuleExcludesCache}})
 }
 
 // pilot is a sub-agent, whose run is in the same session.
 func (l *loop) pilot(ctx context.Context, call *otelagent.Tool) {
-	ctx, run := l.tracer.StartRun(ctx, otelagent.RunInfo{ID: "run-2", Agent: "pilot", AgentID: "agent-2", Model: "claude-haiku-4-6", Provider: "anthropic",
+	ctx, run := l.tracer.StartRun(ctx, otelagent.RunInfo{ID: "run-2", Agent: "pilot", AgentID: "agent-2",
+		Model: "claude-haiku-4-6", Provider: "anthropic",
 		Start: l.at(time.Millisecond)})
-	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(0)), Trigger: spans.TriggerSubAgent, Start: l.at(time.Millisecond)})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(0)), Trigger: spans.TriggerSubAgent,
+		Start: l.at(time.Millisecond)})
 	asked := otelagent.Message{Role: "user", Raw: []byte(`{"role":"user","content":"May the Petrel leave?"}`)}
 	turn.AddInput(asked)
-	turn.Request(otelagent.Request{At: l.at(time.Millisecond), Model: "claude-haiku-4-6", Messages: []otelagent.Message{asked}})
+	turn.Request(otelagent.Request{At: l.at(time.Millisecond), Model: "claude-haiku-4-6",
+		Messages: []otelagent.Message{asked}})
 	turn.Replied(l.at(500 * time.Millisecond))
 	turn.End(otelagent.TurnResult{End: l.at(time.Millisecond), Model: "claude-haiku-4-6", StopReason: "end_turn",
-		Output: &otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"The Petrel has no papers."}`)},
-		Usage:  &otelagent.Usage{Input: 40, Output: 8, Total: 48}})
+		Output: &otelagent.Message{Role: "assistant",
+			Raw: []byte(`{"role":"assistant","content":"The Petrel has no papers."}`)},
+		Usage: &otelagent.Usage{Input: 40, Output: 8, Total: 48}})
 	run.End(otelagent.RunResult{End: l.at(time.Millisecond)})
-	call.End(otelagent.ToolResult{End: l.at(time.Millisecond), Result: quote("The Petrel has no papers."), ChildRunID: "run-2"})
+	call.End(otelagent.ToolResult{End: l.at(time.Millisecond), Result: quote("The Petrel has no papers."),
+		ChildRunID: "run-2"})
 }
 
 // third answers.
 func (l *loop) third(ctx context.Context, run *otelagent.Run) {
-	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(2)), Trigger: spans.TriggerContinuation, Start: l.at(time.Millisecond)})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(2)), Trigger: spans.TriggerContinuation,
+		Start: l.at(time.Millisecond)})
 	l.ask(turn, 0)
 	turn.Replied(l.at(time.Second))
 	reply := l.say("assistant", LoopAnswer)
-	turn.End(otelagent.TurnResult{End: l.at(time.Millisecond), Model: "claude-opus-4-6-20260801", StopReason: "end_turn", Output: &reply,
-		Usage: &otelagent.Usage{Input: 300, Output: 30, CacheRead: 1000, Total: 1330, Rule: spans.UsageRuleExcludesCache}})
+	turn.End(otelagent.TurnResult{End: l.at(time.Millisecond), Model: "claude-opus-4-6-20260801", StopReason: "end_turn",
+		Output: &reply,
+		Usage:  &otelagent.Usage{Input: 300, Output: 30, CacheRead: 1000, Total: 1330, Rule: spans.UsageRuleExcludesCache}})
 }

@@ -100,8 +100,8 @@ func short(v any) string {
 // absent stands for a key, element or session that one side does not have.
 const absent = "(absent)"
 
-// Compare returns every difference between the ledgers that we wrote, by session id, and those of the fixture. The events of
-// a loop are left out on both sides: phi-core stores them up to 0.13, we never do.
+// Compare returns every difference between the ledgers that we wrote, by session id, and those of the fixture. The
+// events of a loop are left out on both sides: phi-core stores them up to 0.13, we never do.
 func Compare(f Fixture, ours map[string][]byte) ([]Difference, error) {
 	var diffs []Difference
 	for id, raw := range ours {
@@ -123,7 +123,10 @@ func Compare(f Fixture, ours map[string][]byte) ([]Difference, error) {
 			diffs = append(diffs, Difference{Session: id, Path: "session", Got: absent, Want: "a ledger"})
 		}
 	}
-	slices.SortFunc(diffs, func(a, b Difference) int { return strings.Compare(a.Session+" "+a.Path, b.Session+" "+b.Path) })
+	slices.SortFunc(diffs, func(a, b Difference) int {
+		return strings.Compare(a.Session+" "+a.Path,
+			b.Session+" "+b.Path)
+	})
 	return diffs, nil
 }
 
@@ -222,8 +225,8 @@ func KnownIn(tb testing.TB, root, name string) []*Known {
 	return known
 }
 
-// Table returns the cells of the table that follows the HTML comment `<!-- table: NAME -->` in docs/fidelity.md. It fails the
-// test when there is none, or when a row lacks a reason.
+// Table returns the cells of the table that follows the HTML comment `<!-- table: NAME -->` in docs/fidelity.md. It
+// fails the test when there is none, or when a row lacks a reason.
 func Table(tb testing.TB, root, name string) [][]string {
 	tb.Helper()
 	raw, err := os.ReadFile(filepath.Join(root, "docs", "fidelity.md"))

@@ -4,6 +4,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // style is how a piece of a line looks on a terminal that has colour. Without colour every style is plain, so nothing
@@ -263,11 +264,15 @@ func wrap(s string, w, most int) []string {
 		}
 		var word string
 		word, s, more = strings.Cut(s, " ")
-		if line != "" && width(line)+1+width(word) > w {
+		if near := beginning(word, w); line != "" && (len(near) < len(word) || width(line)+1+width(word) > w) {
 			lines, line = append(lines, cut(line, w)), ""
 		}
-		for len(lines) < most-1 && line == "" && width(word) > w { // such as a path
-			head := cells.Truncate(word, w, "")
+		for len(lines) < most-1 && line == "" { // a path, or base64
+			near := beginning(word, w)
+			if len(near) == len(word) && width(word) <= w {
+				break
+			}
+			head := cells.Truncate(near, w, "")
 			if head == "" {
 				break
 			}
@@ -280,6 +285,19 @@ func wrap(s string, w, most int) []string {
 		}
 	}
 	return append(lines, cut(line, w))
+}
+
+// beginning returns what of a word can be seen in w columns, and more: 8 bytes a column, of which only combining characters need more. So the time
+// that wrap takes grows with the length of a word and not with its square.
+func beginning(word string, w int) string {
+	n := 8 * max(w, 1)
+	if n >= len(word) {
+		return word
+	}
+	for n > 0 && !utf8.RuneStart(word[n]) {
+		n--
+	}
+	return word[:n]
 }
 
 // heads draws the names of the columns.

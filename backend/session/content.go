@@ -208,22 +208,26 @@ func (s *BlockSet) affords(short spans.ShortID, size int64) bool {
 // placeKeys are the members of a message that say where it stands. The last four do where it has an id.
 var placeKeys = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint", "messageId", "id", "timestamp", "created_at", "createdAt"}
 
-// Same returns the same word for messages that say the same, in whatever spelling and wherever they stand: one that an event tells and one in a
-// request. Of a body that is not there it is the name of its block.
+// Same returns equal names for messages of equal value, whatever their spelling and position, as an event and a request have them. Of a body
+// that is not there it is the name of its block.
 func (s *BlockSet) Same(ref Ref) string {
-	body, ok := s.Body(ref)
-	if !ok {
-		return ref.Block
+	if body, ok := s.Body(ref); ok {
+		if id, ok := SameMessage(body); ok {
+			return id.String()
+		}
 	}
+	return ref.Block
+}
+
+// SameMessage returns equal ids for messages of equal value, without the members that say where a message stands. It reports false for a body that
+// is not JSON.
+func SameMessage(body string) (spans.ShortID, bool) {
 	keys := placeKeys
 	if !strings.Contains(body, `"id"`) {
 		keys = keys[:6]
 	}
 	text, _, err := rawjson.AppendCanonical(nil, []byte(body), keys)
-	if err != nil {
-		return ref.Block
-	}
-	return spans.BlockOf(text).Short().String()
+	return spans.BlockOf(text).Short(), err == nil
 }
 
 // Content is what a list refers to.

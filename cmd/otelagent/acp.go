@@ -21,7 +21,8 @@ import (
 const (
 	// acpFlushTime bounds how long the end waits for the receiver: an editor waits for the end of its agent.
 	acpFlushTime = 3 * time.Second
-	// acpIdleTime is how long after the agent's end something is waited for that a child of it may still write, acpRestTime how long in all.
+	// acpIdleTime is how long after the agent's end something is waited for that a child of it may still write,
+	// acpRestTime how long in all.
 	acpIdleTime = 200 * time.Millisecond
 	acpRestTime = 5 * time.Second
 	// acpRestBytes is more than what an agent can leave behind in its pipe.
@@ -84,7 +85,7 @@ are passed on to it.`,
 	return c
 }
 
-// acp runs the agent between the editor and us. Its error carries the agent's exit code.
+// acp runs the agent and passes bytes between it and the editor. Its error carries the agent's exit code.
 func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose bool) error {
 	inR, inW, err := os.Pipe()
 	if err != nil {
@@ -97,7 +98,7 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, a.stderr
 	signals := make(chan os.Signal, 16)
-	// Who started us may have had signals ignored, as nohup does: they stay so, for the agent too.
+	// The parent process may have had signals ignored, as nohup does: they stay so, for the agent too.
 	signal.Notify(signals, slices.DeleteFunc(slices.Clone(passedOn), signal.Ignored)...)
 	defer signal.Stop(signals)
 	err = cmd.Start()
@@ -117,12 +118,12 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 		_ = passOn(inW, a.stdin, func(b []byte) { tr.take(acp.ToAgent, b) })
 		_ = inW.Close()
 		if f, ok := a.stdin.(*os.File); ok {
-			_ = f.Close() // the agent hears no more; the editor is to know
+			_ = f.Close() // the agent reads no more; the editor is to know
 		}
 	}()
-	ended, told := make(chan struct{}), make(chan struct{}) // told: to end
+	ended, stop := make(chan struct{}), make(chan struct{}) // stop: closed when the command is to end
 	go func() {
-		tellOnce := sync.OnceFunc(func() { close(told) })
+		stopOnce := sync.OnceFunc(func() { close(stop) })
 		for {
 			select {
 			case s := <-signals:
@@ -130,7 +131,7 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 					_ = cmd.Process.Signal(s)
 				}
 				if ends(s) {
-					tellOnce()
+					stopOnce()
 				}
 			case <-ended:
 				return
@@ -141,7 +142,8 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 	out := make(chan struct{})
 	go func() { // from the agent
 		defer close(out)
-		_ = passOn(a.stdout, &lastWords{f: outR, exited: &exited, rest: acpRestTime}, func(b []byte) { tr.take(acp.ToClient, b) })
+		_ = passOn(a.stdout, &lastWords{f: outR, exited: &exited, rest: acpRestTime},
+			func(b []byte) { tr.take(acp.ToClient, b) })
 		_ = outR.Close()
 	}()
 	waitErr := cmd.Wait()
@@ -149,14 +151,14 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 	_ = outR.SetReadDeadline(time.Now().Add(acpIdleTime))
 	select {
 	case <-out:
-	case <-told: // who wants an end may not read any more, and wait for ours
+	case <-stop: // the editor may not read any more, and wait for this process to end
 		select {
 		case <-out:
 		case <-time.After(acpRestTime):
 		}
 	}
 	close(ended)
-	signal.Stop(signals) // from now on Ctrl-C ends us
+	signal.Stop(signals) // from now on Ctrl-C ends this process
 	if f, ok := a.stdout.(*os.File); ok {
 		_ = f.Close() // the editor need not wait for what we have still to send
 	}
@@ -172,8 +174,8 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 	return nil
 }
 
-// passOn copies from r to w as it comes, until one of them ends, and shows every piece to tap before it is written: so that nothing is seen
-// before what it answers.
+// passOn copies from r to w as it comes, until one of them ends, and shows every piece to tap before it is written: so
+// that nothing is seen before what it answers.
 func passOn(w io.Writer, r io.Reader, tap func([]byte)) error {
 	buf := make([]byte, 64<<10)
 	for {
@@ -193,8 +195,9 @@ func passOn(w io.Writer, r io.Reader, tap func([]byte)) error {
 	}
 }
 
-// lastWords reads the output of an agent. When that has ended, children of it may still hold its output open: it is read until nothing
-// comes for a while, or they do not stop. What the agent left behind is read whole, however long the editor takes for it.
+// lastWords reads the output of an agent. When that has ended, children of it may still hold its output open: it is
+// read until nothing comes for a while, or they do not stop. What the agent left behind is read whole, however long the
+// editor takes for it.
 type lastWords struct {
 	f      *os.File
 	exited *atomic.Bool

@@ -4,14 +4,14 @@ package main
 
 import "os"
 
-// passedOn are the signals that an agent gets from us.
+// passedOn are the signals that otelagent passes on to an agent.
 var passedOn = []os.Signal{os.Interrupt}
 
-// forwards reports whether a signal is to be passed on. The console tells all its processes of Ctrl-C.
+// forwards reports whether a signal is to be passed on. The console sends Ctrl-C to all its processes.
 func forwards(os.Signal) bool { return false }
 
 // ends reports whether a signal asks for an end.
 func ends(os.Signal) bool { return true }
 
-// codeOf is the exit code that tells how a process ended.
+// codeOf is the exit code that reports how a process ended.
 func codeOf(p *os.ProcessState) int { return p.ExitCode() }

@@ -123,7 +123,7 @@ func TestACPSignals(t *testing.T) {
 	}
 }
 
-// TestACPAgentIsKilled tells by its exit code which signal ended the agent.
+// TestACPAgentIsKilled checks that the exit code names the signal that ended the agent.
 func TestACPAgentIsKilled(t *testing.T) {
 	_, _, _, code := between(t, []string{"--db", filepath.Join(t.TempDir(), "s.db")}, "kill")
 	if c := <-code; c != 128+int(syscall.SIGKILL) {

@@ -9,12 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passedOn are the signals that an agent gets from us. SIGPIPE is caught so that an editor that is gone ends the agent in order, and not us
-// before it.
-var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE}
+// passedOn are the signals that otelagent passes on to an agent. SIGPIPE is caught so that an editor that is gone ends
+// the agent in order, and not otelagent before it.
+var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1,
+	syscall.SIGUSR2, syscall.SIGPIPE}
 
-// forwards reports whether a signal is to be passed on. What the keys of a terminal send goes to its whole foreground group, so the agent has
-// it already.
+// forwards reports whether a signal is to be passed on. What the keys of a terminal send goes to its whole foreground
+// group, so the agent has it already.
 func forwards(s os.Signal) bool {
 	switch s {
 	case syscall.SIGPIPE:
@@ -45,7 +46,7 @@ func foreground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// codeOf is the exit code that tells how a process ended.
+// codeOf is the exit code that reports how a process ended.
 func codeOf(p *os.ProcessState) int {
 	if status, ok := p.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())

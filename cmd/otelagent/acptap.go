@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// tapQueue is how many bytes of the wire wait at most to be read by us; what does not fit is not traced.
+	// tapQueue is how many bytes of the wire wait at most to be read by the tap; what does not fit is not traced.
 	tapQueue = 32 << 20
-	// tapPiece is what a piece costs beside its bytes: an agent may write them one by one.
+	// tapPiece is the cost of a piece in addition to its bytes: an agent may write them one by one.
 	tapPiece = 128
 	// tapLine is the longest line that is traced.
 	tapLine = 16 << 20
@@ -139,7 +139,7 @@ func (t *wireTap) trace(ctx context.Context, a *app, o *sendOptions) {
 	t.record(t.dec.Rest()) // the agent has ended
 }
 
-// missed tells in the session of what was not taken.
+// missed records in the session what was dropped.
 func (t *wireTap) missed(dir acp.Direction, n int64, at time.Time) {
 	if n == 0 {
 		return
@@ -149,7 +149,8 @@ func (t *wireTap) missed(dir acp.Direction, n int64, at time.Time) {
 	if dir == acp.ToAgent {
 		from = "client"
 	}
-	t.to.rec.Record(context.Background(), &otelagent.DefectFound{Meta: otelagent.Meta{Arrived: at}, Code: spans.DefectEventLost,
+	t.to.rec.Record(context.Background(), &otelagent.DefectFound{Meta: otelagent.Meta{Arrived: at},
+		Code:   spans.DefectEventLost,
 		Detail: strconv.FormatInt(n, 10) + " bytes from the " + from + " came faster than they were traced"})
 }
 
@@ -172,7 +173,8 @@ type cutter struct {
 	long bool
 }
 
-// take yields the lines that a piece completes, without their ends and blanks around them. They are valid until the next take.
+// take yields the lines that a piece completes, without their ends and blanks around them. They are valid until the
+// next take.
 func (c *cutter) take(p piece, yield func(line []byte, long bool)) {
 	if p.lost > 0 {
 		c.rest, c.skip, c.long = c.rest[:0], true, false
@@ -227,7 +229,8 @@ func (t *wireTap) end(a *app, verbose bool) {
 	}
 	if verbose {
 		stats := t.dec.Stats()
-		a.say("traced %s as %s of %s to %s", count(int(stats.Events), "message"), count(int(t.to.providers.Stats().Exported), "span"),
+		a.say("traced %s as %s of %s to %s", count(int(stats.Events), "message"),
+			count(int(t.to.providers.Stats().Exported), "span"),
 			count(len(t.sessions), "session"), t.to.target.name)
 		if stats.Rejected > 0 {
 			a.say("%s could not be read", count(int(stats.Rejected), "line"))

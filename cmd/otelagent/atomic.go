@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 )
 
-// writeFile writes path through a file beside it: whoever looks sees the old content or the new one, never a half. Only
-// the user may read it. What is there and is no file, such as /dev/stdout, is written to as it is.
+// writeFile writes path through a temporary file in the same directory: readers see the old content or the new one,
+// never a half. Only the user may read it. An existing path that is no file, such as /dev/stdout, is written to as it
+// is.
 func writeFile(path string, write func(io.Writer) error) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)

@@ -13,7 +13,7 @@ import (
 	"github.com/otelagent/otelagent/otelagent/redact"
 )
 
-// captureOptions say what content leaves, and how.
+// captureOptions say which content is sent, and how.
 type captureOptions struct {
 	Level, Redact, Scope             string
 	For                              []string
@@ -23,27 +23,35 @@ type captureOptions struct {
 
 // captureOf returns the options of a level with the defaults of the flags.
 func captureOf(level string) captureOptions {
-	return captureOptions{Level: level, Scope: "session", Preview: otelagent.DefaultPreviewBytes, Span: otelagent.DefaultMaxSpanBytes}
+	return captureOptions{Level: level, Scope: "session", Preview: otelagent.DefaultPreviewBytes,
+		Span: otelagent.DefaultMaxSpanBytes}
 }
 
 // flags adds the flags to c, in groups of their own in its help.
 func (o *captureOptions) flags(c *cobra.Command) {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.StringVar(&o.Level, "capture", "none", "`what` may leave beside ids, numbers and names: none, digests or content")
-	f.StringArrayVar(&o.For, "capture-for", nil, "another level by `rule`: agent=NAME:LEVEL or session=ID:LEVEL; may be repeated, the first that fits counts")
-	f.StringVar(&o.Redact, "redact", "", "rules for what is taken out of content: a `file` (docs/redaction.md), or default for the built-in set")
+	f.StringArrayVar(&o.For, "capture-for", nil,
+		"another level by `rule`: agent=NAME:LEVEL or session=ID:LEVEL; may be repeated, the first that fits counts")
+	f.StringVar(&o.Redact, "redact", "", "rules for what is taken out of content: a `file` (docs/redaction.md), or "+
+		"default for the built-in set")
 	addGroup(c, "Flags for content", f)
 
 	f = pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.IntVar(&o.MaxBlock, "max-block-bytes", 0, "longer pieces leave cut to `n` bytes, with size and digest (0: no bound)")
-	f.IntVar(&o.MaxTurn, "max-turn-bytes", 0, "new content of a turn beyond `n` bytes leaves as size and digest (0: no bound)")
-	f.IntVar(&o.Preview, "preview-bytes", otelagent.DefaultPreviewBytes, "previews in span attributes have `n` bytes at most (0: none)")
-	f.IntVar(&o.Span, "max-span-bytes", otelagent.DefaultMaxSpanBytes, "content of a span beyond `n` bytes goes on in session.payload spans")
+	f.IntVar(&o.MaxTurn, "max-turn-bytes", 0,
+		"new content of a turn beyond `n` bytes leaves as size and digest (0: no bound)")
+	f.IntVar(&o.Preview, "preview-bytes", otelagent.DefaultPreviewBytes,
+		"previews in span attributes have `n` bytes at most (0: none)")
+	f.IntVar(&o.Span, "max-span-bytes", otelagent.DefaultMaxSpanBytes,
+		"content of a span beyond `n` bytes goes on in session.payload spans")
 	addGroup(c, "Flags for size bounds", f)
 
 	f = pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.StringVar(&o.Scope, "block-scope", "session", "a piece is sent once a `scope`: session, or run (each run can be read without the others)")
-	f.BoolVar(&o.OpenInference, "openinference", false, "say kinds, names, tokens and previews in the words of OpenInference too, for Phoenix (docs/backends.md)")
+	f.StringVar(&o.Scope, "block-scope", "session",
+		"a piece is sent once a `scope`: session, or run (each run can be read without the others)")
+	f.BoolVar(&o.OpenInference, "openinference", false,
+		"say kinds, names, tokens and previews in the words of OpenInference too, for Phoenix (docs/backends.md)")
 	addGroup(c, "Flags for the wire", f)
 }
 
@@ -101,13 +109,15 @@ func parseCaptureFor(rule string) (captureFor, error) {
 			return captureFor{session: name[:at], level: level}, nil
 		}
 	}
-	return captureFor{}, fmt.Errorf("--capture-for %s: want agent=NAME:LEVEL or session=ID:LEVEL, LEVEL none, digests or content", rule)
+	return captureFor{}, fmt.Errorf("--capture-for %s: want agent=NAME:LEVEL or session=ID:LEVEL, LEVEL none, digests "+
+		"or content", rule)
 }
 
 // options makes the options of a tracer. The flags must have been checked; what may fail is reading the rules.
 func (o *captureOptions) options() ([]otelagent.Option, error) {
 	opts := []otelagent.Option{
-		otelagent.WithCapture(captureLevels[o.Level]), otelagent.WithMaxBlockBytes(o.MaxBlock), otelagent.WithMaxTurnBytes(o.MaxTurn),
+		otelagent.WithCapture(captureLevels[o.Level]), otelagent.WithMaxBlockBytes(o.MaxBlock),
+		otelagent.WithMaxTurnBytes(o.MaxTurn),
 		otelagent.WithPreviewBytes(o.Preview), otelagent.WithMaxSpanBytes(o.Span),
 	}
 	if o.Scope == "run" {
@@ -121,7 +131,8 @@ func (o *captureOptions) options() ([]otelagent.Option, error) {
 		level := captureLevels[o.Level]
 		opts = append(opts, otelagent.WithCaptureFor(func(run otelagent.RunInfo) otelagent.Capture {
 			for _, r := range rules {
-				if r.agent != "" && (run.Agent == r.agent || run.AgentID == r.agent) || r.session != "" && run.SessionID == r.session {
+				if r.agent != "" && (run.Agent == r.agent || run.AgentID == r.agent) || r.session != "" &&
+					run.SessionID == r.session {
 					return r.level
 				}
 			}

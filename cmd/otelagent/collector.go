@@ -55,8 +55,9 @@ type collector struct {
 	err       error // once done
 }
 
-// builtin is the configuration of `otelagent up`. What is acknowledged is committed: nothing stands between the receiver
-// and the exporter but a look at how much memory is taken, and the exporter has no queue. Values are JSON strings, which are YAML too.
+// builtin is the configuration of `otelagent up`. What is acknowledged is committed: nothing stands between the
+// receiver and the exporter but a look at how much memory is taken, and the exporter has no queue. Values are JSON
+// strings, which are YAML too.
 const builtin = `
 receivers:
   otlp:
@@ -87,7 +88,8 @@ func builtinConfig(o collectorOptions) string {
 	return fmt.Sprintf(builtin, quote(o.GRPC), quote(o.HTTP), quote(exporterConfig(o)))
 }
 
-// exporterConfig is the configuration of the exporter: nothing but what is told, so that its defaults hold, and the guide's tables.
+// exporterConfig is the configuration of the exporter: only the given options, so that its defaults hold, and the
+// guide's tables.
 func exporterConfig(o collectorOptions) map[string]any {
 	c := map[string]any{"storage": o.Database, "chat_tables": true}
 	if o.Password != "" {
@@ -205,10 +207,12 @@ func startError(err error) error {
 		if errors.As(err, &op) && op.Addr != nil {
 			where = op.Addr.String()
 		}
-		return fmt.Errorf("%s is already in use, perhaps by another collector; choose other ones with --otlp-grpc and --otlp-http", where)
+		return fmt.Errorf("%s is already in use, perhaps by another collector; choose other ones with --otlp-grpc and "+
+			"--otlp-http", where)
 	}
 	text := err.Error()
-	for _, noise := range []string{"cannot start pipelines: ", `failed to start "agent_session" exporter: `, "agent_session: storage: "} {
+	for _, noise := range []string{"cannot start pipelines: ", `failed to start "agent_session" exporter: `,
+		"agent_session: storage: "} {
 		text = strings.Replace(text, noise, "", 1)
 	}
 	return fmt.Errorf("the collector does not start: %s", text)
@@ -224,7 +228,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// watcher reads the collector's log for what it does not tell otherwise: the addresses it really listens on, and why it
+// watcher reads from the collector's log what it reports nowhere else: the addresses it really listens on, and why it
 // stopped.
 type watcher struct {
 	log io.Writer // nil: the collector's own core writes

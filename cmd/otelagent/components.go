@@ -22,8 +22,8 @@ import (
 // collectorVersion is the release that the components below are of. A test compares it with go.mod.
 const collectorVersion = "v0.161.0"
 
-// components is what a configuration given with --config can name. Whoever needs more builds a collector of their own with
-// the same exporter (collector-exporter/distribution).
+// components is what a configuration given with --config can name. Whoever needs more builds a collector of their own
+// with the same exporter (collector-exporter/distribution).
 func components() (otelcol.Factories, error) {
 	f := otelcol.Factories{Telemetry: newTelemetryFactory()}
 	var err error
@@ -45,5 +45,6 @@ func components() (otelcol.Factories, error) {
 }
 
 func buildInfo() component.BuildInfo {
-	return component.BuildInfo{Command: "otelagent", Description: "Collector that keeps agent sessions", Version: versionText()}
+	return component.BuildInfo{Command: "otelagent", Description: "Collector that keeps agent sessions",
+		Version: versionText()}
 }

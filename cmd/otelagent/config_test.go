@@ -68,7 +68,7 @@ service:
 	}
 }
 
-// The built-in configuration takes log records beside spans, and both are kept in one place.
+// The built-in configuration takes log records in addition to spans, and both are kept in one place.
 func TestBuiltinTakesLogRecords(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "s.db")
 	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db})

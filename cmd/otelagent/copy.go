@@ -66,7 +66,8 @@ usage.`,
 		},
 	}
 	c.Flags().StringVar(&o.tenant, "tenant", "", "`owner` of the sessions (default all)")
-	c.Flags().StringVar(&o.since, "since", "", "copy the sessions that something was seen of since `TIME`: 2026-11-21, 2026-11-21T09:00:00Z, or 90m, 24h, 7d ago")
+	c.Flags().StringVar(&o.since, "since", "", "copy the sessions that something was seen of since `TIME`: 2026-11-21, "+
+		"2026-11-21T09:00:00Z, or 90m, 24h, 7d ago")
 	c.Flags().BoolVar(&o.only, "only", false, "copy no sub-agents of SESSION")
 	c.Flags().BoolVar(&o.verify, "verify", false, "compare both sides at the end")
 	return c
@@ -101,7 +102,7 @@ func (o *copyOptions) check() (from, to location, since time.Time, err error) {
 	return from, to, since, nil
 }
 
-// same tells whether both are one database, as far as that can be seen.
+// same reports whether both are one database, as far as that can be seen.
 func (l location) same(o location) bool {
 	if !l.file || !o.file {
 		return l.dsn == o.dsn
@@ -153,7 +154,8 @@ func (a *app) copy(ctx context.Context, o *copyOptions) (err error) {
 
 // copied says what became of a copy.
 func (a *app) copied(res storecopy.Result, to location, verify bool, err error) error {
-	wrote := fmt.Sprintf("%s and %s, %s", count(int(res.Rows), "row"), count(int(res.Blocks), "block"), inspect.Bytes(res.Bytes))
+	wrote := fmt.Sprintf("%s and %s, %s", count(int(res.Rows), "row"), count(int(res.Blocks), "block"),
+		inspect.Bytes(res.Bytes))
 	if err != nil {
 		what := strings.TrimPrefix(err.Error(), "copy: ")
 		if errors.Is(err, context.Canceled) {

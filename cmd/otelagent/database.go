@@ -18,7 +18,8 @@ import (
 // dbFlags are what the verbs share that look into a database.
 type dbFlags struct {
 	db, tenant string
-	// files are looked into instead of a database, and from is the dialect that they speak; empty is the one that is recognised.
+	// files are looked into instead of a database, and from is the dialect that they speak; empty is the one that is
+	// recognised.
 	files []string
 	from  string
 }
@@ -26,7 +27,8 @@ type dbFlags struct {
 // add adds the flags of a verb that reads sessions: from a database, or straight from files.
 func (f *dbFlags) add(c *cobra.Command) {
 	f.addDatabase(c)
-	c.Flags().StringArrayVar(&f.files, "file", nil, "look into this `FILE` of events in place of a database, as 'otelagent send' reads it; - is standard input; may be repeated")
+	c.Flags().StringArrayVar(&f.files, "file", nil, "look into this `FILE` of events in place of a database, as "+
+		"'otelagent send' reads it; - is standard input; may be repeated")
 	c.Flags().StringVar(&f.from, "from", auto, "`dialect` of the FILE: "+auto+", "+strings.Join(dialects.Names(), ", "))
 }
 
@@ -45,7 +47,8 @@ type database struct {
 	show   showCommand
 }
 
-// open opens a database to look into, or the files given in place of one. It makes none, and nothing is written through it.
+// open opens a database to look into, or the files given in place of one. It makes none, and nothing is written through
+// it.
 func (f *dbFlags) open(ctx context.Context, a *app) (*database, error) {
 	if len(f.files) > 0 {
 		if f.db != "" {

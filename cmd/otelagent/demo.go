@@ -51,7 +51,8 @@ func (a *app) demo(ctx context.Context) error {
 	path := filepath.Join(dir, "sessions.db")
 
 	fmt.Fprintln(a.stdout, "Starting a collector with the agent_session exporter on free ports of this machine.")
-	c, err := startCollector(ctx, collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: path, Log: a.stderr})
+	c, err := startCollector(ctx, collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: path,
+		Log: a.stderr})
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,8 @@ func (a *app) demo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stdout, "Sent %d recorded events as %d spans of %d sessions to %s over OTLP/gRPC.\n", s.Events, s.Spans, len(s.Sessions), s.Target)
+	fmt.Fprintf(a.stdout, "Sent %d recorded events as %d spans of %d sessions to %s over OTLP/gRPC.\n", s.Events, s.Spans,
+		len(s.Sessions), s.Target)
 	if err := c.stop(); err != nil {
 		return err
 	}

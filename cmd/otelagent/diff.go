@@ -63,8 +63,10 @@ wrong usage, not found, or any other failure.`,
 	}
 	o.db.add(c)
 	c.Flags().StringVar(&o.dbB, "db-b", "", "database `DSN` of B (default that of A)")
-	c.Flags().BoolVarP(&o.unified, "unified", "u", false, "one above the other, with - and + (default below 120 columns, and into a file)")
-	c.Flags().BoolVarP(&o.sideBySide, "side-by-side", "y", false, "A at the left, B at the right (default on a terminal from 120 columns)")
+	c.Flags().BoolVarP(&o.unified, "unified", "u", false,
+		"one above the other, with - and + (default below 120 columns, and into a file)")
+	c.Flags().BoolVarP(&o.sideBySide, "side-by-side", "y", false,
+		"A at the left, B at the right (default on a terminal from 120 columns)")
 	c.Flags().BoolVar(&o.stat, "stat", false, "one line a turn")
 	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON (docs/diff.md)")
 	c.Flags().StringVar(&o.ignore, "ignore", "", "leave out these `parts`: "+partWords())
@@ -80,8 +82,8 @@ func partWords() string {
 	return strings.Join(words, ", ")
 }
 
-// trouble reports a failure, and gives it the exit code that differences do not have. It does not name the help, because
-// the usage was not wrong.
+// trouble reports a failure, and gives it the exit code that differences do not have. It does not name the help,
+// because the usage was not wrong.
 func (a *app) trouble(err error) error {
 	var e *exitError
 	if err == nil || errors.As(err, &e) {
@@ -178,7 +180,8 @@ func (a *app) diffTarget(ctx context.Context, f *dbFlags, arg string) (diff.Targ
 		case err != nil:
 			return t, err
 		case rest == "" && only == nil:
-			return t, usagef("%s holds several sessions: name one of them behind it, such as %s/ID; 'otelagent show %s' lists them", arg, arg, arg)
+			return t, usagef("%s holds several sessions: name one of them behind it, such as %s/ID; 'otelagent show %s' lists "+
+				"them", arg, arg, arg)
 		case rest == "":
 			rest = only.ID
 		case only != nil:

@@ -60,7 +60,7 @@ func values(t *testing.T, path string) map[string]bool {
 	return out
 }
 
-// onDisk is every byte of a database and of the files beside it.
+// onDisk is every byte of a database and of the files next to it.
 func onDisk(t *testing.T, path string) []byte {
 	t.Helper()
 	var all []byte

@@ -25,15 +25,18 @@ import (
 // exportFormat is a format that sessions are written in.
 type exportFormat struct {
 	name, ending string
-	write        func(ctx context.Context, e *exporting, w io.Writer, s *session.Session, o export.Options) ([]export.Missing, error)
+	write        func(ctx context.Context, e *exporting, w io.Writer, s *session.Session,
+		o export.Options) ([]export.Missing, error)
 }
 
 // guideWriter is a writer of package export that reads bodies a stretch at a time.
-type guideWriter func(context.Context, io.Writer, *session.Session, export.Bodies, export.Options) ([]export.Missing, error)
+type guideWriter func(context.Context, io.Writer, *session.Session, export.Bodies,
+	export.Options) ([]export.Missing, error)
 
 // guideFormat is a format whose writer takes a stretch of the content at a time.
 func guideFormat(name, ending string, write guideWriter) exportFormat {
-	return exportFormat{name, ending, func(ctx context.Context, e *exporting, w io.Writer, s *session.Session, o export.Options) ([]export.Missing, error) {
+	return exportFormat{name, ending, func(ctx context.Context, e *exporting, w io.Writer, s *session.Session,
+		o export.Options) ([]export.Missing, error) {
 		bodies, err := store.NewBodies(ctx, e.db.store, session.Key{Tenant: s.Tenant, ID: s.ID})
 		if err != nil {
 			return nil, err
@@ -60,7 +63,8 @@ func exportFormatNames() string {
 }
 
 // writePhiCore holds the whole session: a ledger is one document in the order of what ended first.
-func writePhiCore(ctx context.Context, e *exporting, w io.Writer, s *session.Session, o export.Options) ([]export.Missing, error) {
+func writePhiCore(ctx context.Context, e *exporting, w io.Writer, s *session.Session,
+	o export.Options) ([]export.Missing, error) {
 	blocks, err := session.NewBlockSet(e.db.store.Blocks(ctx, session.Key{Tenant: s.Tenant, ID: s.ID}, nil))
 	if err != nil {
 		return nil, err
@@ -69,17 +73,18 @@ func writePhiCore(ctx context.Context, e *exporting, w io.Writer, s *session.Ses
 		blocks.Add(b)
 	}
 	var loadErr error
-	missing, err := export.PhiCore(w, s, blocks, export.PhiCoreOptions{Partial: o.Partial, Session: func(id string) *session.Session {
-		other, err := e.db.tree(ctx, session.Key{Tenant: s.Tenant, ID: id})
-		if err != nil {
-			loadErr = err
-			return nil
-		}
-		if len(other.Runs) == 0 {
-			return nil
-		}
-		return other
-	}})
+	missing, err := export.PhiCore(w, s, blocks, export.PhiCoreOptions{Partial: o.Partial,
+		Session: func(id string) *session.Session {
+			other, err := e.db.tree(ctx, session.Key{Tenant: s.Tenant, ID: id})
+			if err != nil {
+				loadErr = err
+				return nil
+			}
+			if len(other.Runs) == 0 {
+				return nil
+			}
+			return other
+		}})
 	return missing, firstError(loadErr, err)
 }
 
@@ -128,9 +133,12 @@ each session becomes a file of its own in the folder that -d names.`,
 	c.Flags().StringVarP(&o.file, "output", "o", "", "`file` to write, replaced whole (default standard output)")
 	c.Flags().StringVarP(&o.folder, "dir", "d", "", "`folder` to write one file a session to, made if it is not there")
 	c.Flags().BoolVar(&o.all, "all", false, "write all sessions")
-	c.Flags().StringVar(&o.since, "since", "", "write the sessions that something was seen of since `TIME`: 2026-11-21, 2026-11-21T09:00:00Z, or 90m, 24h, 7d ago")
-	c.Flags().BoolVar(&o.partial, "partial", false, "leave out what was not captured, did not arrive, or the format cannot say, instead of refusing")
-	c.Flags().BoolVar(&o.strict, "strict-guide", false, "of json, jsonl and csv write what the agent guide defines and nothing else")
+	c.Flags().StringVar(&o.since, "since", "", "write the sessions that something was seen of since `TIME`: 2026-11-21, "+
+		"2026-11-21T09:00:00Z, or 90m, 24h, 7d ago")
+	c.Flags().BoolVar(&o.partial, "partial", false,
+		"leave out what was not captured, did not arrive, or the format cannot say, instead of refusing")
+	c.Flags().BoolVar(&o.strict, "strict-guide", false,
+		"of json, jsonl and csv write what the agent guide defines and nothing else")
 	return c
 }
 
@@ -304,14 +312,15 @@ func (e *exporting) options() export.Options {
 func (e *exporting) plainly(key session.Key, err error) error {
 	var gaps *export.MissingError
 	if errors.As(err, &gaps) {
-		return fmt.Errorf("session %s has no %s file: %s would be missing in it, the first: %s\nSend it with --capture content, or leave out what was not captured, did not arrive, or %s cannot say, with --partial",
+		return fmt.Errorf("session %s has no %s file: %s would be missing in it, the first: %s\nSend it with --capture "+
+			"content, or leave out what was not captured, did not arrive, or %s cannot say, with --partial",
 			key.ID, e.format.name, count(len(gaps.Missing), "piece"), gaps.Missing[0], e.format.name)
 	}
 	return err
 }
 
-// fileName is the name of a session's file: its id, with what a file name cannot hold, or would read as another, replaced by its hash.
-// Capital letters read as small ones on many disks, and some words as devices on Windows.
+// fileName is the name of a session's file: its id, with what a file name cannot hold, or would read as another,
+// replaced by its hash. Capital letters read as small ones on many disks, and some words as devices on Windows.
 func fileName(key session.Key, ending string) string {
 	const (
 		small = "abcdefghijklmnopqrstuvwxyz0123456789_-.@+="
@@ -321,7 +330,8 @@ func fileName(key session.Key, ending string) string {
 	if key.Tenant != "" {
 		name = key.Tenant + "." + name
 	}
-	if strings.Trim(name, small) != "" || device.MatchString(name) || len(name) > 100 || name == "" || strings.Contains(".-", name[:1]) || key.Tenant != "" {
+	if strings.Trim(name, small) != "" || device.MatchString(name) || len(name) > 100 || name == "" ||
+		strings.Contains(".-", name[:1]) || key.Tenant != "" {
 		sum := sha256.Sum256([]byte(key.Tenant + "\x00" + key.ID))
 		name = strings.Map(func(r rune) rune {
 			if strings.ContainsRune(safe, r) {

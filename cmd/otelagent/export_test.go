@@ -37,7 +37,7 @@ func TestFileName(t *testing.T) {
 		if device.MatchString(name) {
 			t.Errorf("%q becomes a device: %s", key, name)
 		}
-		if other, taken := names[strings.ToLower(name)]; taken { // also on a disk that does not tell letters apart
+		if other, taken := names[strings.ToLower(name)]; taken { // also on a disk that ignores the case of letters
 			t.Errorf("%q and %q are both %s", key, other, name)
 		}
 		names[strings.ToLower(name)] = key

@@ -17,7 +17,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// watchEvery is how often a session is looked at: one look-up of its mark. One that takes long to read is looked at less often.
+// watchEvery is how often a session is looked at: one look-up of its mark. One that takes long to read is looked at
+// less often.
 const watchEvery = 200 * time.Millisecond
 
 var errFollowFile = usagef("--follow wants a database: a file is read once")
@@ -25,9 +26,10 @@ var errFollowFile = usagef("--follow wants a database: a file is read once")
 // settleFor is how long nothing must have come of a session that is over before it is not followed any more.
 const settleFor = 500 * time.Millisecond
 
-// watch calls see with a session at once, whenever something of it arrived, and every watchEvery, since some of what it tells changes with
-// nothing but time; changed says which. It ends when see says that it is done, or with ctx.
-func (db *database) watch(ctx context.Context, key session.Key, read func(context.Context, session.Key) (session.Tree, error),
+// watch calls see with a session at once, whenever something of it arrived, and every watchEvery, since some of its
+// state changes with nothing but time; changed says which. It ends when see says that it is done, or with ctx.
+func (db *database) watch(ctx context.Context, key session.Key,
+	read func(context.Context, session.Key) (session.Tree, error),
 	see func(t session.Tree, changed bool, now time.Time) (done bool, err error),
 ) error {
 	var t session.Tree
@@ -65,7 +67,8 @@ const (
 	followForever = "forever"
 )
 
-// follow shows a session as it goes on, or one run of it, until it is over; forever with --follow=forever. Ctrl-C is a way to end it.
+// follow shows a session as it goes on, or one run of it, until it is over; forever with --follow=forever. Ctrl-C is a
+// way to end it.
 func (a *app) follow(ctx context.Context, db *database, key session.Key, addr address, mode string) error {
 	if _, ok := db.store.(*memstore.Store); ok {
 		return errFollowFile
@@ -102,7 +105,7 @@ func (a *app) follow(ctx context.Context, db *database, key session.Key, addr ad
 		}
 		// The last spans of a run may come in several batches.
 		over = over && mode != followForever && (first || now.Sub(came) >= settleFor)
-		all := string(status) // and of those beside it, which time alone changes too
+		all := string(status) // and of its kin, which time alone changes too
 		for _, r := range related {
 			all += " " + string(r.StatusAt(now))
 		}
@@ -122,7 +125,7 @@ func (a *app) follow(ctx context.Context, db *database, key session.Key, addr ad
 	return err
 }
 
-// kin looks at the sessions beside the one that is followed, as show does: those that share a trace with it, where its sub-agents are.
+// kin looks at the sessions that share a trace with the followed one, where its sub-agents are, as show does.
 type kin struct {
 	db   *database
 	last map[string]marked // by id
@@ -134,8 +137,8 @@ type marked struct {
 	tree session.Tree
 }
 
-// look returns them as they are now, and whether something came of one since it looked last. Only those are read again. One that was erased
-// is not there any more.
+// look returns them as they are now, and whether something came of one since it looked last. Only those are read again.
+// One that was erased is not there any more.
 func (k *kin) look(ctx context.Context, s *session.Session) (trees []session.Tree, changed bool, err error) {
 	last := k.last
 	k.last = map[string]marked{}

@@ -9,7 +9,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// TestFollowKin: the session of a sub-agent is found beside its parent's, read once, and gone when it was erased.
+// TestFollowKin: the session of a sub-agent is found through its parent's, read once, and gone when it was erased.
 func TestFollowKin(t *testing.T) {
 	dir := t.TempDir()
 	events, name := filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "s.db")

@@ -21,7 +21,7 @@ type grepOptions struct {
 	search  search.Options
 }
 
-// grepLimit is how many hits are printed unless told otherwise.
+// grepLimit is how many hits are printed without --limit.
 const grepLimit = 100
 
 func (a *app) grepCommand() *cobra.Command {
@@ -44,7 +44,8 @@ Exit codes: 0 found, 1 not found or not read, 2 wrong usage.`,
   otelagent grep --regexp 'rm -rf? /' --json | jq -r '.hits[].address'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return o.db.orFile(args, fmt.Errorf("%s wants one TEXT, %d given; put quotes around what has spaces", cmd.Name(), len(args)))
+				return o.db.orFile(args, fmt.Errorf("%s wants one TEXT, %d given; put quotes around what has spaces", cmd.Name(),
+					len(args)))
 			}
 			return nil
 		},
@@ -78,7 +79,7 @@ func (a *app) grep(ctx context.Context, o *grepOptions) error {
 			return err
 		}
 		o.search.Session = key.ID
-	} else if err := db.refresh(ctx); err != nil { // which is newest, summaries tell
+	} else if err := db.refresh(ctx); err != nil { // summaries know which is newest
 		return err
 	}
 	res, err := search.Run(ctx, db.store, o.search)
@@ -108,7 +109,8 @@ func (a *app) grep(ctx context.Context, o *grepOptions) error {
 	case res.More:
 		a.say("there is more: of a session at most %d are told", search.MaxOfSession)
 	case len(res.Hits) == 0:
-		a.say("nothing like that in what was captured of %s", map[bool]string{true: "1 session", false: fmt.Sprintf("%d sessions", res.Sessions)}[res.Sessions == 1])
+		a.say("nothing like that in what was captured of %s",
+			map[bool]string{true: "1 session", false: fmt.Sprintf("%d sessions", res.Sessions)}[res.Sessions == 1])
 		return &exitError{Code: exitFailed}
 	}
 	return nil

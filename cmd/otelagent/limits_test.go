@@ -53,7 +53,7 @@ func TestFastPipeLosesNothing(t *testing.T) {
 	}
 }
 
-// An endpoint without a scheme is told in plain words, and no line of the SDK comes out.
+// An error for an endpoint without a scheme is in plain language, and no line of the SDK comes out.
 func TestEndpointVariableWithoutScheme(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "127.0.0.1:4317")
 	stderr := os.Stderr

@@ -105,16 +105,16 @@ func TestKilled(t *testing.T) {
 			id := "live-" + c.mode
 			agent := startProcess(t, []string{testLiveAgent + "=" + addr}, "agent", c.mode)
 			await(t, agent.lines, "waiting")
-			// What it told has left, and comes at once; then it dies.
-			for _, told := range []struct {
+			// The events before were sent, and arrive at once; then the process dies.
+			for _, want := range []struct {
 				want string
 				args []string
 			}{
 				{liveRequest, []string{"request", id + "/r1/1"}},
 				{string(c.status), []string{"status", id}},
 			} {
-				if got := cliUntil(t, func(out string) bool { return out == told.want }, append(told.args, "--db", db)...); got != "" {
-					t.Fatalf("%s, want %s", got, told.want)
+				if got := cliUntil(t, func(out string) bool { return out == want.want }, append(want.args, "--db", db)...); got != "" {
+					t.Fatalf("%s, want %s", got, want.want)
 				}
 			}
 			whole := func(show string) bool {
@@ -170,7 +170,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestShowFollows follows a session from its first moment until its run is over, as a process of its own tells of it.
+// TestShowFollows follows a session from its first moment until its run is over, while a process of its own records it.
 func TestShowFollows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: runs real processes for seconds")

@@ -45,7 +45,8 @@ usage.`,
   otelagent ls --db ./sessions.db --json | jq -r '.sessions[].id'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("%s wants at most one TEXT: %q is the second; put quotes around what has spaces", cmd.Name(), args[1])
+				return fmt.Errorf("%s wants at most one TEXT: %q is the second; put quotes around what has spaces", cmd.Name(),
+					args[1])
 			}
 			return nil
 		},
@@ -166,7 +167,7 @@ func columnsFor(q store.Query) []string {
 // mostCounted bounds how many archived sessions are counted.
 const mostCounted = 1000
 
-// archivedOf counts the sessions that a query leaves out because they are archived.
+// archivedOf counts the sessions that a query omits because they are archived.
 func archivedOf(ctx context.Context, db *database, q store.Query) (n int, err error) {
 	if q.Archived != store.ArchivedNot || q.After != nil {
 		return 0, nil
@@ -183,7 +184,8 @@ func archivedOf(ctx context.Context, db *database, q store.Query) (n int, err er
 
 // filtered reports whether a query asks for less than all of a tenant.
 func filtered(q store.Query) bool {
-	return q.Search+q.Agent+q.Model+q.Parent+q.ForkedFrom != "" || len(q.Status) > 0 || q.Errors || q.Denied || q.MinCost > 0 ||
+	return q.Search+q.Agent+q.Model+q.Parent+q.ForkedFrom != "" || len(q.Status) > 0 || q.Errors || q.Denied ||
+		q.MinCost > 0 ||
 		!q.Since.IsZero() || !q.Until.IsZero() || q.Archived == store.ArchivedOnly || q.After != nil
 }
 

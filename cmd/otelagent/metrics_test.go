@@ -113,8 +113,8 @@ func TestSendMetrics(t *testing.T) {
 	}
 }
 
-// takesMetrics starts a receiver over HTTP, and returns its URL and what tells the requests with metrics so far. It takes them, or refuses
-// them as one does that knows spans only.
+// takesMetrics starts a receiver over HTTP. It returns the receiver's URL and a function that returns the requests with
+// metrics so far. The receiver takes them, or refuses them as one does that knows spans only.
 func takesMetrics(t *testing.T, refuse bool) (url string, received func() [][]byte) {
 	t.Helper()
 	var mu sync.Mutex

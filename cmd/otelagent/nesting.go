@@ -17,8 +17,8 @@ import (
 	"github.com/otelagent/otelagent/backend/otlpnesting"
 )
 
-// nestingType is what a configuration calls the extension that refuses messages that are nested too deep, which would take the memory
-// of the process or end it. Receivers name it under middlewares.
+// nestingType is what a configuration calls the extension that refuses messages that are nested too deep, which would
+// take the memory of the process or end it. Receivers name it under middlewares.
 var nestingType = component.MustNewType("otlp_nesting")
 
 func newNestingFactory() extension.Factory {
@@ -52,7 +52,7 @@ func (c nestingCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer whole.Free()
 	if err := otlpnesting.Check(whole.ReadOnlyData()); err != nil {
-		return err // the sender hears INTERNAL, which nobody sends again
+		return err // the sender gets INTERNAL, which no sender retries
 	}
 	return c.CodecV2.Unmarshal(mem.BufferSlice{whole}, v)
 }

@@ -144,8 +144,8 @@ func TestNestingBomb(t *testing.T) {
 	if grown := int64(after.StackSys) - int64(before.StackSys); grown > 64<<20 {
 		t.Errorf("%d bytes of stack more", grown)
 	}
-	if told := <-honest; told != "" {
-		t.Errorf("another sender was harmed: %s", told)
+	if failure := <-honest; failure != "" {
+		t.Errorf("another sender was harmed: %s", failure)
 	}
 	if _, err := conn.NewStream(t.Context(), &grpc.StreamDesc{}, "/none"); err != nil {
 		t.Errorf("the collector is gone: %v", err)

@@ -315,7 +315,7 @@ func oracleDefects(defects []any) any {
 
 var oracleNumber = regexp.MustCompile(`\b\d+\b`)
 
-// oracleExtra leaves out what capture cost.
+// oracleExtra removes what capture cost.
 func oracleExtra(extra map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, x := range extra {

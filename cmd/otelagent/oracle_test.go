@@ -168,13 +168,13 @@ CREATE TABLE system_prompts(digest TEXT PRIMARY KEY, body TEXT NOT NULL);`)
 // came out when it was frozen: the tree of each session, the exact bytes of each request, and each export. `-update` freezes
 // it again; do that only for a change that users are meant to see.
 //
-// The data knows nothing of the wire, of spans, of blocks or of packages. So it leaves out of the tree: the ids of traces
-// and spans, the sequence numbers of events, the service's name, what capture cost, and the digests of requests and tools,
-// whose bytes stand there anyway. Content stands in place of the names of blocks; its numbers are spelled in one way. Other
-// digests, ids that the recording lacks, and times of arrival are numbered or replaced, in exports too. Of defects, of
-// refused exports and of messages of the reader the code, the numbers and the place are kept: words may be put better.
-// Texts of more than 1 MiB are not normalised: those recordings have ids and times of their own.
-// Parts of more than 256 KiB are kept as hashes of 50 lines each, and the requests of a session that come to more than 1 MiB as
+// The data knows nothing of the wire, of spans, of blocks or of packages. So it omits from the tree: the ids of traces
+// and spans, the sequence numbers of events, the service's name, what capture cost, and the digests of requests and
+// tools, whose bytes are there anyway. Content is in place of the names of blocks; its numbers are spelled in one way.
+// Other digests, ids that the recording lacks, and times of arrival are numbered or replaced, in exports too. Of
+// defects, of refused exports and of messages of the reader the code, the numbers and the place are kept: their texts
+// may improve. Texts of more than 1 MiB are not normalised: those recordings have ids and times of their own. Parts of
+// more than 256 KiB are kept as hashes of 50 lines each, and the requests of a session that come to more than 1 MiB as
 // a size and a SHA-256 each. Equal bodies are stored once: an index shows which recordings give the same.
 func TestOracle(t *testing.T) {
 	for _, dialect := range slices.Sorted(maps.Keys(oracleRoots)) {

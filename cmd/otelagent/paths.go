@@ -16,8 +16,8 @@ import (
 const (
 	// envDB names the variable that stands in for --db.
 	envDB = "OTELAGENT_DB"
-	// envPassword names the variable that holds the password of a database that wants one. It stands nowhere else: a DSN is
-	// seen by everybody who sees the list of processes.
+	// envPassword names the variable that holds the password of a database that wants one. It stands nowhere else: a DSN
+	// is seen by everybody who sees the list of processes.
 	envPassword = "OTELAGENT_DB_PASSWORD"
 )
 
@@ -27,7 +27,7 @@ const databaseHelp = "PATH, sqlite:PATH or clickhouse://HOST/DATABASE"
 // location is where a database is.
 type location struct {
 	dsn string
-	// name is what people are told: the path of a file, else the DSN, which holds no password.
+	// name is what messages show: the path of a file, else the DSN, which holds no password.
 	name string
 	// file says that it is a file of this machine.
 	file bool
@@ -49,7 +49,7 @@ func (l location) open(ctx context.Context, opts ...dsn.Option) (store.Store, er
 	return dsn.Open(ctx, l.dsn, append(opts, dsn.WithPassword(os.Getenv(envPassword)))...)
 }
 
-// there fails when the database is a file that is not there, or none that can be one of ours.
+// there fails when the database is a file that does not exist, or that cannot be a database of otelagent.
 func (l location) there() error {
 	if !l.file {
 		return nil
@@ -57,7 +57,8 @@ func (l location) there() error {
 	info, err := os.Stat(l.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no database %[1]s\nRun 'otelagent up' and send spans to it, or 'otelagent send --db %[1]s FILE', or name another one", l.name)
+		return fmt.Errorf("there is no database %[1]s\nRun 'otelagent up' and send spans to it, or 'otelagent send --db "+
+			"%[1]s FILE', or name another one", l.name)
 	case err != nil:
 		return err
 	case info.IsDir():
@@ -68,8 +69,8 @@ func (l location) there() error {
 	return nil
 }
 
-// plainly returns what the system says of a file, which is plainer than what SQLite makes of it; err if it says nothing.
-// flag is how the file was to be opened.
+// plainly returns what the system says of a file, which is plainer than what SQLite makes of it; err if it says
+// nothing. flag is how the file was to be opened.
 func (l location) plainly(flag int, err error) error {
 	if !l.file {
 		return err
@@ -82,7 +83,7 @@ func (l location) plainly(flag int, err error) error {
 	return err
 }
 
-// defaultPath is where sessions are kept unless told otherwise: one file a user.
+// defaultPath is where sessions are kept by default: one file a user.
 func defaultPath() (string, error) {
 	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "otelagent", "sessions.db"), nil

@@ -14,8 +14,8 @@ import (
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 )
 
-// A traceparent in the metadata of a run that is sent makes the run a child of the span that it names, in that span's trace; one that is none,
-// or not there, leaves the run a root.
+// A traceparent in the metadata of a run that is sent makes the run a child of the span that it names, in that span's
+// trace. With an invalid traceparent, or none, the run is a root.
 func TestSendHearsTraceparent(t *testing.T) {
 	const (
 		trace = "0af7651916cd43dd8448eb211c80319c"
@@ -87,7 +87,8 @@ func TestSendHearsTraceparent(t *testing.T) {
 	}
 }
 
-// A caller that is not sampled decides for what it called, as everywhere in OpenTelemetry. Sending nothing is told, with the reason.
+// A caller that is not sampled decides for what it called, as everywhere in OpenTelemetry. The command reports that it
+// sends nothing, with the reason.
 func TestSendHearsThatACallerIsNotSampled(t *testing.T) {
 	file, db := filepath.Join(t.TempDir(), "in.ndjson"), filepath.Join(t.TempDir(), "sessions.db")
 	const input = `{"type":"otelagent.run_started","session":"s","run":"r","metadata":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"}}

@@ -38,8 +38,8 @@ type pump struct {
 // maxAhead bounds the events that are read ahead for the name of the agent.
 const maxAhead = 16
 
-// agent reads the first source up to the start of a run and returns the name of its agent, empty without one. Only facts and groups may
-// stand before that run, so that nothing is held back which could be shown.
+// agent reads the first source up to the start of a run and returns the name of its agent, empty without one. Only
+// facts and groups may stand before that run, so that nothing is held back which could be shown.
 func (p *pump) agent(s source) (name string) {
 	type result struct {
 		ev  otelagent.Event
@@ -203,7 +203,7 @@ func (p *pump) read(s source) error {
 		default:
 		}
 		if !p.live && p.failed() {
-			return nil // nobody waits for the rest, and its failure is told already
+			return nil // nobody waits for the rest, and its failure is already reported
 		}
 	}
 	if half != nil && !s.grows.cut() {

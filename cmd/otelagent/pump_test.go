@@ -108,7 +108,7 @@ func TestFileAndItsCopy(t *testing.T) {
 	}
 }
 
-// wholeAsAlone sends both files in one command, and looks for the requests of the last one in what came of it.
+// wholeAsAlone sends both files in one command, and looks for the requests of the last one in the result.
 func wholeAsAlone(t *testing.T, first, last string) {
 	t.Helper()
 	alone, both := sentFiles(t, []string{last}), sentFiles(t, []string{first, last})
@@ -163,7 +163,7 @@ func stored(t *testing.T, id string, o sendOptions) string {
 	return string(text)
 }
 
-// A file that tells no time happened when it was last written, and is one run when it is sent again.
+// A file without times happened when it was last written, and is one run when it is sent again.
 func TestUntimedFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "untimed.ndjson")
 	const lines = `{"type":"otelagent.fact_stated","session":"untimed","facts":[{"subject":"session","key":"title","value":"t"}]}
@@ -224,7 +224,7 @@ func TestNow(t *testing.T) {
 	}
 }
 
-// What one file tells of the time is nothing that another one, which tells of none, goes by.
+// The times of one file have no effect on another one, which has none.
 func TestTimesStayInTheirFile(t *testing.T) {
 	timed, untimed := filepath.Join("..", "..", "dialects", "phi", "testdata", "sample-session.ndjson"), filepath.Join(t.TempDir(), "untimed.ndjson")
 	const lines = `{"type":"otelagent.run_started","session":"untimed","run":"r"}

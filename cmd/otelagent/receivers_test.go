@@ -52,8 +52,8 @@ func shipped(t *testing.T, f func(path string, text []byte)) {
 	}
 }
 
-// Whoever runs a configuration of ours, or copies one out of a document, has receivers that a message of nothing but nesting
-// does not end (docs/security.md): both bounds are 10 MiB at most, or otlp_nesting looks first.
+// Every configuration in this repository and its documents has receivers that a message of nothing but nesting does not
+// end (docs/security.md): both bounds are 10 MiB at most, or otlp_nesting looks first.
 func TestShippedReceiversAreBounded(t *testing.T) {
 	receivers := 0
 	shipped(t, func(path string, text []byte) {

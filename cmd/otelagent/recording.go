@@ -29,12 +29,14 @@ import (
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
-// maxRecording bounds what files that are looked at without a database come to as OTLP, in bytes: all of it is in memory.
+// maxRecording bounds what files that are looked at without a database come to as OTLP, in bytes: all of it is in
+// memory.
 const maxRecording = 1 << 30
 
-// openRecording reads files that `send` takes through the adapter into a store in memory, with all their content. Nothing leaves the
-// process and nothing is written. A file may be one of our databases too, when it is the only one: that is opened as it is. Of several files
-// one recording is made, as `send` does. "-" is standard input. Lines that cannot be read are told and left out; where none can, it fails.
+// openRecording reads files that `send` takes through the adapter into a store in memory, with all their content. The
+// process sends and writes nothing. A file may be a database of otelagent too, when it is the only one: that is opened
+// as it is. Of several files one recording is made, as `send` does. "-" is standard input. Lines that cannot be read
+// are reported and dropped; where none can, it fails.
 func openRecording(ctx context.Context, a *app, files []string, from, tenant string) (*database, error) {
 	if len(files) == 1 && from == auto && isDatabase(files[0]) {
 		at, err := locate("the file", "sqlite:"+files[0])
@@ -71,7 +73,8 @@ func openRecording(ctx context.Context, a *app, files []string, from, tenant str
 		_ = st.Close()
 		return nil, err
 	}
-	return &database{app: a, at: location{name: r.name}, store: st, tenant: tenant, show: showFiles(files, from, tenant)}, nil
+	return &database{app: a, at: location{name: r.name}, store: st, tenant: tenant, show: showFiles(files, from, tenant)},
+		nil
 }
 
 // recording is what files become that are looked at without a database.
@@ -87,9 +90,10 @@ type recording struct {
 // madeUpHead bounds how much of standard input ids are made of.
 const madeUpHead = 1 << 20
 
-// madeUpIDs makes the ids of what comes without one. They follow from all that the files hold and in which order, so that an id that was
-// shown names the same session when the same files are read again, and no other input gives it. Standard input and pipes cannot be read
-// twice: of standard input that is at most madeUpHead long the same holds, of anything else they are random. It reads the head of standard input.
+// madeUpIDs makes the ids of what comes without one. They follow from all that the files hold and in which order, so
+// that an id that was shown names the same session when the same files are read again, and no other input gives it.
+// Standard input and pipes cannot be read twice: of standard input that is at most madeUpHead long the same holds, of
+// anything else they are random. It reads the head of standard input.
 func (r *recording) madeUpIDs() (next func() string, err error) {
 	var head []byte
 	if slices.Contains(r.options.Files, "-") {
@@ -101,7 +105,8 @@ func (r *recording) madeUpIDs() (next func() string, err error) {
 		head = slices.Clone(head)
 	}
 	files := slices.Clone(r.options.Files)
-	input := sync.OnceValue(func() []byte { return digestOf(files, head) }) // only when an id is wanted: most inputs name their own
+	// only when an id is wanted: most inputs name their own
+	input := sync.OnceValue(func() []byte { return digestOf(files, head) })
 	var n atomic.Uint64
 	return func() string {
 		sum := input()
@@ -151,7 +156,8 @@ func isRegular(name string) bool {
 // grow counts what is kept.
 func (r *recording) grow(n int) error {
 	if r.size += int64(n); r.size > maxRecording {
-		return fmt.Errorf("%s is too large to be looked at in memory: 'otelagent send --db FILE --capture content' makes a database of it", r.name)
+		return fmt.Errorf("%s is too large to be looked at in memory: 'otelagent send --db FILE --capture content' makes a "+
+			"database of it", r.name)
 	}
 	return nil
 }
@@ -169,16 +175,18 @@ func (r *recording) put(ctx context.Context, otlp []byte) error {
 }
 
 func (r *recording) read(ctx context.Context) error {
-	quiet := &app{stdin: r.app.stdin, stdout: r.app.stdout, stderr: io.Discard} // which dialect it is need not be told
+	quiet := &app{stdin: r.app.stdin, stdout: r.app.stdout, stderr: io.Discard} // which dialect it is need not be reported
 	in, err := r.options.open(ctx, quiet)
 	if err != nil {
 		return err
 	}
 	defer in.close()
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // told once, at the end
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // reported once, at the end
 	otel.SetLogger(logr.Discard())
-	providers, err := otelsetup.Setup(ctx, otelsetup.WithExporter(otelsetup.NewFuncExporter(r.put)), otelsetup.WithSampler(sdktrace.AlwaysSample()),
-		otelsetup.WithServiceName(in.serviceOf()), otelsetup.WithTenant(r.options.Tenant), otelsetup.WithoutMetrics(), otelsetup.WithoutGlobal(), otelsetup.WithBlocking())
+	providers, err := otelsetup.Setup(ctx, otelsetup.WithExporter(otelsetup.NewFuncExporter(r.put)),
+		otelsetup.WithSampler(sdktrace.AlwaysSample()),
+		otelsetup.WithServiceName(in.serviceOf()), otelsetup.WithTenant(r.options.Tenant), otelsetup.WithoutMetrics(),
+		otelsetup.WithoutGlobal(), otelsetup.WithBlocking())
 	if err != nil {
 		return err
 	}
@@ -186,7 +194,8 @@ func (r *recording) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(append(capture, otelagent.WithoutMetrics(), otelagent.WithDerivedIDs(), otelagent.WithMadeUpIDs(r.nextID),
+	rec := otelagent.NewRecorder(otelagent.NewTracer(append(capture, otelagent.WithoutMetrics(),
+		otelagent.WithDerivedIDs(), otelagent.WithMadeUpIDs(r.nextID),
 		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithDelivery(providers))...))
 	p := &pump{app: r.app, rec: rec, undated: true, options: r.options.inputOptions(false), quit: make(chan struct{}),
 		failed: func() bool { return ctx.Err() != nil || providers.Stats().Failed > 0 }}
@@ -213,7 +222,8 @@ func (r *recording) read(ctx context.Context) error {
 	return nil
 }
 
-// isDatabase says that a file is an SQLite database of ours, which otherwise looks like one of the agent guide's: its tables are there too.
+// isDatabase reports whether a file is an SQLite database of otelagent. Otherwise it looks like one of the agent
+// guide's: the guide's tables are there too.
 func isDatabase(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -228,9 +238,10 @@ func isDatabase(path string) bool {
 	return binary.BigEndian.Uint32(head[applicationID:]) == 0x6f746167 // otag
 }
 
-// openArgument opens what an argument is looked for in. An argument that is the path of a file that is there, or "-", is that file, and ref
-// is empty: nothing in it was named. Any other is a reference to a session, and ref is it. So is one that is both the name of a
-// file and the id of a session of a database on this machine: that is told. With --db or --file every argument is a reference.
+// openArgument opens what an argument is looked for in. An argument that is the path of an existing file, or "-", is
+// that file, and ref is empty: nothing in it was named. Any other is a reference to a session, and ref is it. An
+// argument that is both the name of a file and the id of a session of a database on this machine is a reference too,
+// and openArgument reports that. With --db or --file every argument is a reference.
 func (f *dbFlags) openArgument(ctx context.Context, a *app, arg string) (db *database, ref string, err error) {
 	if f.db != "" || len(f.files) > 0 || !isFile(arg) {
 		db, err = f.open(ctx, a)
@@ -264,7 +275,8 @@ func isFile(arg string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// noFile adds to err, of arguments of which nothing was found, that the one there is is no file, where its name looks like that of one.
+// noFile adds to err, of arguments of which nothing was found, that the one there is is no file, where its name looks
+// like that of one.
 func (f *dbFlags) noFile(args []string, err error) error {
 	if len(args) != 1 || f.db != "" || len(f.files) > 0 || isFile(args[0]) {
 		return err

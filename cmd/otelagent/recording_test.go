@@ -84,7 +84,8 @@ func TestShowOTLPFile(t *testing.T) {
 		t.Errorf("a pipe: exit %d, %s\n%s", code, said, got)
 	}
 
-	// What is no OTLP in it is told with its place, and not with its bytes; spans of others and bad ones are counted.
+	// Input that is no OTLP is reported with its place, and not with its bytes; spans of other producers and bad ones are
+	// counted.
 	odd := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"GET /"},` +
 		`{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060709","name":"session.run"}]}]}]}` + "\n" + text
 	code, got, said := command(t, strings.NewReader(odd), "show", "-")

@@ -22,11 +22,11 @@ import (
 // otlpHead is how the JSON of spans as OTLP begins, as a collector's file exporter writes it.
 var otlpHead = regexp.MustCompile(`^[\s\x{feff}]*\{\s*"resourceSpans"\s*:`)
 
-// otlpPeek is how much of an input is looked at to tell that.
+// otlpPeek is how much of an input is looked at to decide that.
 const otlpPeek = 512
 
-// readOTLP keeps the spans of those files that hold spans as OTLP already, and takes them out of what is left to read. Nothing is recorded
-// again: what stands in them is what a collector would have got, with as much content as they have.
+// readOTLP keeps the spans of those files that hold spans as OTLP already, and takes them out of what is left to read.
+// Nothing is recorded again: what stands in them is what a collector would have got, with as much content as they have.
 func (r *recording) readOTLP(ctx context.Context) error {
 	if r.options.From != auto {
 		return nil
@@ -56,7 +56,8 @@ func (r *recording) readOTLP(ctx context.Context) error {
 	return nil
 }
 
-// opensOTLP opens a file that holds spans as OTLP. Of any other, and of what cannot be opened, it reports false: those who read it tell.
+// opensOTLP opens a file that holds spans as OTLP. Of any other, and of what cannot be opened, it returns false: the
+// later readers report the error.
 func (r *recording) opensOTLP(name string) (in io.Reader, found bool, err error) {
 	if name == "-" {
 		head := bufio.NewReaderSize(r.app.stdin, otlpPeek)

@@ -64,8 +64,10 @@ Exit codes: 0 printed, also when requests differ, 1 not found or not whole,
 			return a.request(cmd.Context(), &f, addr, other)
 		},
 	}
-	c.Flags().BoolVar(&f.pretty, "pretty", false, "indent it: the same JSON, keys in their order, numbers as they are spelled")
-	c.Flags().BoolVar(&f.provenance, "provenance", false, "one line a message: where it came from, size, block, whether it is new")
+	c.Flags().BoolVar(&f.pretty, "pretty", false,
+		"indent it: the same JSON, keys in their order, numbers as they are spelled")
+	c.Flags().BoolVar(&f.provenance, "provenance", false,
+		"one line a message: where it came from, size, block, whether it is new")
 	c.Flags().StringVar(&f.diff, "diff", "", "what changed from the request `OTHER` of the session to this one")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON (docs/requests.md); with --diff what changed")
 	c.Flags().StringVar(&f.run, "run", "", "the `RUN`: an id, or @n, the n-th")
@@ -75,8 +77,10 @@ Exit codes: 0 printed, also when requests differ, 1 not found or not whole,
 	return c
 }
 
-// requestAddress is what arg names alone, or the SESSION arg with what flags say of the rest. What is wrong with it is noted.
-func requestAddress(arg string, byFlags bool, runFlag string, flags reader.RequestAddress, note func(error)) reader.RequestAddress {
+// requestAddress is what arg names alone, or the SESSION arg with what flags say of the rest. What is wrong with it is
+// noted.
+func requestAddress(arg string, byFlags bool, runFlag string, flags reader.RequestAddress,
+	note func(error)) reader.RequestAddress {
 	if !byFlags {
 		addr, err := reader.ParseRequestAddress(arg)
 		note(err)
@@ -140,7 +144,8 @@ func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.R
 			return err
 		}
 		if otherKey != key {
-			return fmt.Errorf("--diff compares requests of one session: %s is of session %s, not of %s", f.diff, otherKey.ID, key.ID)
+			return fmt.Errorf("--diff compares requests of one session: %s is of session %s, not of %s", f.diff, otherKey.ID,
+				key.ID)
 		}
 		run2, turn2, q2, err := reader.PickRequest(t.Session, other)
 		if err != nil {
@@ -184,10 +189,12 @@ func isTerminal(w io.Writer) bool {
 // incomplete says what is missing of a request that cannot be given back.
 func incomplete(r *inspect.Request) error {
 	if r.Capture == spans.CaptureDigests {
-		return fmt.Errorf("%s was captured as digests: sizes and hashes are all there is of it; --provenance shows them", r.Address)
+		return fmt.Errorf("%s was captured as digests: sizes and hashes are all there is of it; --provenance shows them",
+			r.Address)
 	}
 	const most = 20 // pieces named
-	lines := []string{fmt.Sprintf("%s is not whole, so nothing of it is printed; --provenance shows what is there", r.Address)}
+	lines := []string{fmt.Sprintf("%s is not whole, so nothing of it is printed; --provenance shows what is there",
+		r.Address)}
 	for i, m := range r.Missing {
 		if i == most {
 			lines = append(lines, fmt.Sprintf("and %s; --json names them all", count(len(r.Missing)-most, "more piece")))

@@ -18,8 +18,8 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// told returns the payloads of the requests in an event stream, in order; to those of one attempt.
-func told(t testing.TB, events io.Reader) (out []string) {
+// payloadsOf returns the payloads of the requests in an event stream, in order; to those of one attempt.
+func payloadsOf(t testing.TB, events io.Reader) (out []string) {
 	t.Helper()
 	for dec := json.NewDecoder(events); ; {
 		var e struct {
@@ -37,7 +37,7 @@ func told(t testing.TB, events io.Reader) (out []string) {
 	}
 }
 
-// Every request of the demo is printed byte for byte, without a line feed of ours.
+// Every request of the demo is printed byte for byte, without an added line feed.
 func TestRequestBytes(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "s.db")
 	sendAll(t, bytes.NewReader(demoEvents), "--capture", "content", "--db", db)
@@ -49,7 +49,7 @@ func TestRequestBytes(t *testing.T) {
 		}
 		got = append(got, out)
 	}
-	want := told(t, bytes.NewReader(demoEvents))
+	want := payloadsOf(t, bytes.NewReader(demoEvents))
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -108,14 +108,14 @@ func randomText(n int) string {
 	return base64.StdEncoding.EncodeToString(raw)
 }
 
-// What is far larger than receivers take in one request arrives whole, with the limits that receivers have unless told otherwise,
-// over both protocols, and also when the collector is another one after every turn.
+// A request that is far larger than receivers take at once arrives whole, with the default limits of receivers, over
+// both protocols, and also when the collector is another one after every turn.
 func TestBigRequests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: sends 20 MB a few times")
 	}
 	start, turns := bigTurns()
-	want := told(t, strings.NewReader(start+turns[0]+turns[1]+turns[2]))
+	want := payloadsOf(t, strings.NewReader(start+turns[0]+turns[1]+turns[2]))
 	for _, protocol := range []string{"grpc", "http"} {
 		for _, limits := range []string{"defaults", "up"} {
 			t.Run(protocol+" "+limits, func(t *testing.T) {

@@ -74,7 +74,8 @@ after all, 2 wrong usage. When one SESSION is not found none is erased.`,
 	c.Flags().BoolVar(&o.only, "only", false, "leave sub-agents where they are")
 	c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	c.Flags().BoolVar(&o.dry, "dry-run", false, "list what would go, and erase nothing")
-	c.Flags().StringVar(&o.olderThan, "older-than", "", "erase sessions of which nothing was seen for this `time`: 30d, 720h")
+	c.Flags().StringVar(&o.olderThan, "older-than", "",
+		"erase sessions of which nothing was seen for this `time`: 30d, 720h")
 	c.Flags().Int64Var(&o.keep, "keep", 0, "erase all sessions but the newest `n`")
 	c.Flags().BoolVar(&o.vacuum, "vacuum", false, "then write the SQLite file anew, so that no byte is left")
 	c.Flags().BoolVar(&o.tenants, "all-tenants", false, "with --older-than and --keep: sessions of all owners")
@@ -187,7 +188,8 @@ func (db *database) named(ctx context.Context, o *rmOptions) ([]doomed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w\nNothing was erased", err)
 	}
-	if o.yes && slices.Contains(o.sessions, store.Last) && !slices.ContainsFunc(keys, func(k session.Key) bool { return k.ID == store.Last }) {
+	if o.yes && slices.Contains(o.sessions, store.Last) &&
+		!slices.ContainsFunc(keys, func(k session.Key) bool { return k.ID == store.Last }) {
 		return nil, usagef("'%s' is not erased without asking: what is last changes as sessions come", store.Last)
 	}
 	var list []doomed
@@ -224,7 +226,7 @@ func (db *database) chosen(ctx context.Context, o *rmOptions) ([]doomed, error) 
 // eraseBatch is how many sessions are deleted together: a store may have to look through all of its file each time.
 const eraseBatch = 256
 
-// erase deletes sessions, and tells each that is gone. Ctrl-C stops it in between.
+// erase deletes sessions, and reports each that is gone. Ctrl-C stops it in between.
 func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -240,7 +242,8 @@ func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
 			err = errors.New("interrupted")
 		}
 		if err != nil {
-			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest%s", err, count(len(gone), "session"), len(list), db.at.name, halfErased(len(deleted)))
+			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest%s", err, count(len(gone), "session"),
+				len(list), db.at.name, halfErased(len(deleted)))
 		}
 		stayed += len(batch) - len(deleted)
 		for _, s := range batch {
@@ -265,12 +268,13 @@ func ofOwner(tenant string) string {
 	return " of " + inspect.Clean(tenant)
 }
 
-// halfErased tells of sessions that nobody sees any more and that may be on the disk still.
+// halfErased reports sessions that are hidden already and that may be on the disk still.
 func halfErased(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\n%s more cannot be seen any more, but may be on the disk still: the next 'otelagent rm', or 'otelagent up' when it starts, finishes that", count(n, "session"))
+	return fmt.Sprintf("\n%s more cannot be seen any more, but may be on the disk still: the next 'otelagent rm', or "+
+		"'otelagent up' when it starts, finishes that", count(n, "session"))
 }
 
 // howMany counts sessions, and says how many of them are sub-agents.
@@ -328,7 +332,7 @@ func summary(ctx context.Context, st store.Store, k session.Key) (session.Summar
 	return session.Summary{Key: k}, nil // gone meanwhile
 }
 
-// canAsk tells whether somebody sits at the other end of stdin.
+// canAsk reports whether stdin is a terminal.
 func canAsk(stdin io.Reader) bool {
 	f, ok := stdin.(*os.File)
 	return ok && isTerminal(f)

@@ -35,8 +35,8 @@ func (f *failing) Delete(ctx context.Context, list ...store.Deletion) ([]session
 	return gone, err
 }
 
-// Many sessions go in batches. Nothing is told to be erased that may be on the disk still, and what was written to since it was chosen
-// stays.
+// Many sessions go in batches. A session is reported as erased only when it is off the disk, and what was written to
+// since it was chosen stays.
 func TestErase(t *testing.T) {
 	const n = 300
 	st := &failing{Store: memstore.New()}

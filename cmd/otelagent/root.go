@@ -123,8 +123,10 @@ permissions, and what the model was sent.`,
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		var bad *pflag.InvalidValueError
-		if errors.As(err, &bad) { // it tells of Go's parser
-			return usagef("--%s %s: want %s", bad.GetFlag().Name, bad.GetValue(), map[string]string{"int": "a number", "int64": "a number", "bool": "true or false", "duration": "how long, such as 90s or 5m"}[bad.GetFlag().Value.Type()])
+		if errors.As(err, &bad) { // it is about Go's parser
+			return usagef("--%s %s: want %s", bad.GetFlag().Name, bad.GetValue(),
+				map[string]string{"int": "a number", "int64": "a number", "bool": "true or false",
+					"duration": "how long, such as 90s or 5m"}[bad.GetFlag().Value.Type()])
 		}
 		return usagef("%w", err)
 	})
@@ -135,7 +137,9 @@ permissions, and what the model was sent.`,
 		"\n  {{.CommandPath}} [command]", "", // the use line of the root says so
 		"{{.CommandPath}} [command] --help", "{{.CommandPath}} COMMAND --help",
 	).Replace(root.UsageTemplate()))
-	root.AddCommand(a.upCommand(), a.serveCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(), a.statusCommand(), a.requestCommand(), a.grepCommand(), a.diffCommand(), a.replayCommand(), a.exportCommand(), a.rmCommand(), a.copyCommand(), a.statsCommand(), a.demoCommand(), a.versionCommand())
+	root.AddCommand(a.upCommand(), a.serveCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(),
+		a.statusCommand(), a.requestCommand(), a.grepCommand(), a.diffCommand(), a.replayCommand(), a.exportCommand(),
+		a.rmCommand(), a.copyCommand(), a.statsCommand(), a.demoCommand(), a.versionCommand())
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "help" {
@@ -152,7 +156,7 @@ permissions, and what the model was sent.`,
 	return root
 }
 
-// addTemplateFuncs tells cobra, once: it keeps them for the whole process.
+// addTemplateFuncs registers functions with cobra, once: it keeps them for the whole process.
 var addTemplateFuncs = sync.OnceFunc(func() { cobra.AddTemplateFunc("flagGroups", flagGroups) })
 
 // flagGroup is the annotation of a flag that stands in a group of its own in help.
@@ -234,8 +238,8 @@ func asUsage(c *cobra.Command) {
 // mayBeEmpty are flags for which nothing is a value: the owner that has no name, and what an input does not say.
 var mayBeEmpty = []string{"tenant", "session", "agent", "provider"}
 
-// noneEmpty refuses flags that are given nothing, as --redact "$RULES" is where the variable is not set: what they were to do would be
-// left out without a word.
+// noneEmpty refuses flags that are given nothing, as --redact "$RULES" is where the variable is not set: what they were
+// to do would be left out without a word.
 func noneEmpty(c *cobra.Command) error {
 	var wrong []string
 	c.Flags().Visit(func(f *pflag.Flag) {

@@ -119,7 +119,8 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 	o.targetFlags(c)
 	o.metricsFlag(c, "auto (of an agent at work, to a collector), on (of files too), off")
 	o.liveFlags(c)
-	c.Flags().BoolVar(&o.Now, "now", false, "move the times of files so that the last one is now, each time as a new recording")
+	c.Flags().BoolVar(&o.Now, "now", false, "move the times of files so that the last one is now, each time as a new "+
+		"recording")
 	c.Flags().BoolVar(&o.Replay, "replay", false, "standard input is a recording, not an agent at work")
 	return c
 }
@@ -186,7 +187,8 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 }
 
 func (o *sendOptions) protocol() string {
-	for _, p := range []string{o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")} {
+	for _, p := range []string{o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"),
+		os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")} {
 		if p != "" {
 			return p
 		}
@@ -222,16 +224,19 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 	went := fmt.Sprintf("%s of %s", count(int(s.Spans), "span"), count(len(s.Sessions), "session"))
 	switch {
 	case err != nil:
-		return fmt.Errorf("not delivered: %w\n%s read; %s reached %s", plainly(err, s.Target), count(int(s.Events), "event"), went, s.Target)
+		return fmt.Errorf("not delivered: %w\n%s read; %s reached %s", plainly(err, s.Target), count(int(s.Events), "event"),
+			went, s.Target)
 	case s.Events == 0 && s.Rejected > 0:
 		return fmt.Errorf("nothing was sent: nothing in the input could be read as %s\n%s", s.Dialect, s.FirstRejected)
 	case s.Events == 0:
 		a.say("nothing was sent: the input is empty")
 		return nil
 	case s.Spans == 0 && s.Lost >= s.Events:
-		return fmt.Errorf("nothing was sent: none of the %s belongs to a run; is this %s, from its beginning?", count(int(s.Events), "event"), s.Dialect)
+		return fmt.Errorf("nothing was sent: none of the %s belongs to a run; is this %s, from its beginning?",
+			count(int(s.Events), "event"), s.Dialect)
 	case s.Rejected > 0:
-		a.say("sent %s as %s to %s; %s rejected", count(int(s.Events), "event"), went, s.Target, count(int(s.Rejected), "line"))
+		a.say("sent %s as %s to %s; %s rejected", count(int(s.Events), "event"), went, s.Target,
+			count(int(s.Rejected), "line"))
 		return &exitError{Code: exitPartial}
 	}
 	a.say("sent %s as %s to %s", count(int(s.Events), "event"), went, s.Target)
@@ -259,11 +264,11 @@ func plainly(err error, target string) error {
 	return err
 }
 
-// noticeTime is how long a receiver may take before somebody who watches is told what is waited for.
+// noticeTime is how long a receiver may take before the command reports what it waits for.
 const noticeTime = 2 * time.Second
 
-// notice tells meanwhile, once, what would otherwise be known at the end only: that nobody answers, and that what a live
-// agent sends gets lost. It ends with ctx.
+// notice reports meanwhile, once, what would otherwise be known at the end only: that nobody answers, and that what a
+// live agent sends gets lost. It ends with ctx.
 func (a *app) notice(ctx context.Context, target string, stats func() otelsetup.Stats, waiting *atomic.Bool) {
 	tick := time.NewTicker(noticeTime / 4)
 	defer tick.Stop()
@@ -304,7 +309,8 @@ type delivery struct {
 }
 
 // delivery sets up a recorder and all that is behind it. Live says that an agent at work must not be made to wait.
-func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, service string, live bool) (*delivery, error) {
+func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, service string,
+	live bool) (*delivery, error) {
 	t, err := o.target(ctx)
 	if err != nil {
 		return nil, err
@@ -323,8 +329,8 @@ func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, 
 	} else {
 		opts = append(opts, otelsetup.WithBlocking())
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // told once, at the end
-	otel.SetLogger(logr.Discard())                              // errors are told in our words
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // reported once, at the end
+	otel.SetLogger(logr.Discard())                              // the command reports errors itself
 	providers, err := otelsetup.Setup(ctx, opts...)
 	if err != nil {
 		_ = t.end(ctx)
@@ -364,7 +370,8 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 			return nil, err
 		}
 	}
-	p := &pump{app: a, shift: shift, live: live, follow: o.Follow, options: o.inputOptions(live), quit: make(chan struct{})}
+	p := &pump{app: a, shift: shift, live: live, follow: o.Follow, options: o.inputOptions(live),
+		quit: make(chan struct{})}
 	agent, err := p.awaitAgent(ctx, in.list[0])
 	if err != nil {
 		return nil, err
@@ -419,10 +426,12 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 		a.say("and %s", count(int(n), "more rejected line"))
 	}
 	if stats.Lost() > 0 && stats.LastError == nil && shutErr == nil {
-		shutErr = fmt.Errorf("%s lost: %s does not take them as fast as they come; for a recording give --replay", count(int(stats.Lost()), "span"), t.name)
+		shutErr = fmt.Errorf("%s lost: %s does not take them as fast as they come; for a recording give --replay",
+			count(int(stats.Lost()), "span"), t.name)
 	}
 	if stats.Ended == 0 && len(s.Sessions) > 0 && readErr == nil {
-		readErr = errors.New("nothing was to be sent: the environment switches it off (OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER or OTEL_TRACES_SAMPLER), " +
+		readErr = errors.New("nothing was to be sent: the environment switches it off (OTEL_SDK_DISABLED, " +
+			"OTEL_TRACES_EXPORTER or OTEL_TRACES_SAMPLER), " +
 			"or the callers of all runs said in their traceparent that they are not sampled")
 	}
 	return s, firstError(readErr, stats.LastError, shutErr, endErr, to.metrics())

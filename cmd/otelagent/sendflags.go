@@ -77,8 +77,10 @@ func (o *sendOptions) check() error {
 
 // targetFlags adds the flags for where spans go.
 func (o *sendOptions) targetFlags(c *cobra.Command) {
-	c.Flags().StringVar(&o.Endpoint, "endpoint", "", "`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
-	c.Flags().StringVar(&o.Protocol, "protocol", "", "`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
+	c.Flags().StringVar(&o.Endpoint, "endpoint", "",
+		"`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
+	c.Flags().StringVar(&o.Protocol, "protocol", "",
+		"`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
 	c.Flags().StringVar(&o.DB, "db", "", "database `DSN` to write to instead, without a collector: "+databaseHelp)
 	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of the sessions")
 	c.Flags().StringVar(&o.Names, "span-names", namesExact, "`form` of span names: "+namesExact+" (tool.call) or "+
@@ -95,8 +97,10 @@ const (
 func (o *sendOptions) liveFlags(c *cobra.Command) {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.BoolVar(&o.Live, "live", false, "show the session as it runs: copies of what is open leave at once")
-	f.DurationVar(&o.Heartbeat, "heartbeat", otelsetup.DefaultHeartbeat, "with --live, the `interval` at which they leave again, to say that the agent is there")
-	f.BoolVar(&o.Partial, "partial-output", false, "keep the last 64 KiB of a reply as it comes in; wants --capture content")
+	f.DurationVar(&o.Heartbeat, "heartbeat", otelsetup.DefaultHeartbeat,
+		"with --live, the `interval` at which they leave again, to say that the agent is there")
+	f.BoolVar(&o.Partial, "partial-output", false,
+		"keep the last 64 KiB of a reply as it comes in; wants --capture content")
 	addGroup(c, "Flags for an agent at work", f)
 }
 
@@ -140,7 +144,8 @@ const (
 
 func (o *sendOptions) metricsFlag(c *cobra.Command, values string) {
 	c.Flags().StringVar(&o.Metrics, "metrics", metricsAuto, "`when` to send metrics as well: "+values)
-	c.Flags().StringVar(&o.Profile, "profile", string(spans.DefaultProfile), "dated `state` of OpenTelemetry's GenAI names to write: "+profileNames())
+	c.Flags().StringVar(&o.Profile, "profile", string(spans.DefaultProfile),
+		"dated `state` of OpenTelemetry's GenAI names to write: "+profileNames())
 }
 
 func profileNames() string {
@@ -168,8 +173,10 @@ func (o *sendOptions) metricsError(p *otelsetup.Providers) error {
 	case o.Metrics != metricsOn:
 		return nil
 	case !p.HasMetrics():
-		return errors.New("--metrics " + metricsOn + ": there are none; the environment switches them off (OTEL_METRICS_EXPORTER, OTEL_SDK_DISABLED), " +
-			"names no protocol that is known, or says where spans go and not where metrics do (OTEL_EXPORTER_OTLP_METRICS_ENDPOINT)")
+		return errors.New("--metrics " + metricsOn +
+			": there are none; the environment switches them off (OTEL_METRICS_EXPORTER, OTEL_SDK_DISABLED), " +
+			"names no protocol that is known, or says where spans go and not where metrics do " +
+			"(OTEL_EXPORTER_OTLP_METRICS_ENDPOINT)")
 	}
 	return p.MetricsError()
 }
@@ -179,7 +186,8 @@ func (o *sendOptions) lackFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.Session, "session", "", "`id` of the session, where the input names none")
 	c.Flags().StringVar(&o.Agent, "agent", "", "`name` of the agent, where the input names none")
 	c.Flags().StringVar(&o.Provider, "provider", "", "`name` of the provider, where the input names none")
-	c.Flags().StringVar(&o.InputTokens, "input-tokens", "", "`rule` for reported input tokens, where the input does not tell: "+includesCache+" or "+excludesCache)
+	c.Flags().StringVar(&o.InputTokens, "input-tokens", "",
+		"`rule` for reported input tokens, where the input does not tell: "+includesCache+" or "+excludesCache)
 }
 
 // The values of --input-tokens.
@@ -196,7 +204,7 @@ func (o *sendOptions) wrongLack() []string {
 	return []string{fmt.Sprintf("--input-tokens %s: want %s or %s", o.InputTokens, includesCache, excludesCache)}
 }
 
-// inputOptions are what a decoder is told.
+// inputOptions are the options of a decoder.
 func (o *sendOptions) inputOptions(live bool) []input.Option {
 	opts := []input.Option{input.WithSession(o.Session), input.WithAgent(o.Agent), input.WithProvider(o.Provider)}
 	switch o.InputTokens {

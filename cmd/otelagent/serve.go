@@ -26,9 +26,12 @@ type viewerOptions struct {
 }
 
 func (o *viewerOptions) add(c *cobra.Command) {
-	c.Flags().StringVar(&o.jaeger, "link-jaeger", "", "`template` of links to Jaeger: http://127.0.0.1:16686/trace/{trace}")
-	c.Flags().StringVar(&o.tempo, "link-tempo", "", "`template` of links to Tempo or Grafana, with {trace} and, if wanted, {span} in it")
-	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`file` with the token that readers must show (default $"+envToken+"); needed where others than this machine reach the address")
+	c.Flags().StringVar(&o.jaeger, "link-jaeger", "",
+		"`template` of links to Jaeger: http://127.0.0.1:16686/trace/{trace}")
+	c.Flags().StringVar(&o.tempo, "link-tempo", "",
+		"`template` of links to Tempo or Grafana, with {trace} and, if wanted, {span} in it")
+	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`file` with the token that readers must show (default "+
+		"$"+envToken+"); needed where others than this machine reach the address")
 }
 
 // check names everything that is wrong with the flags.
@@ -63,7 +66,8 @@ func (o *viewerOptions) token() (string, error) {
 		}
 	}
 	if token != "" && len(token) < least {
-		return "", fmt.Errorf("the token of %s is too short: want at least %d characters, such as those of 'openssl rand -hex 16'", from, least)
+		return "", fmt.Errorf("the token of %s is too short: want at least %d characters, such as those of 'openssl rand "+
+			"-hex 16'", from, least)
 	}
 	return token, nil
 }
@@ -78,16 +82,19 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 	l, err := lc.Listen(ctx, "tcp", o.addr)
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("%s is already in use, perhaps by another viewer; choose another address: %w", o.addr, syscall.EADDRINUSE)
+			return nil, fmt.Errorf("%s is already in use, perhaps by another viewer; choose another address: %w", o.addr,
+				syscall.EADDRINUSE)
 		}
 		return nil, err
 	}
 	if viewer.NeedsToken(l.Addr()) && token == "" {
 		_ = l.Close()
-		return nil, fmt.Errorf("%s is reached by others than this machine, and whoever reaches it reads every session: give a token with --token-file or $%s (docs/security.md)", o.addr, envToken)
+		return nil, fmt.Errorf("%s is reached by others than this machine, and whoever reaches it reads every session: "+
+			"give a token with --token-file or $%s (docs/security.md)", o.addr, envToken)
 	}
 	vo := viewer.Options{
-		Store: db.store, Name: db.at.name, Version: versionText(), Tenant: db.tenant, Fixed: fixed, Refresh: db.refresh, Token: token, Links: map[string]string{},
+		Store: db.store, Name: db.at.name, Version: versionText(), Tenant: db.tenant, Fixed: fixed, Refresh: db.refresh,
+		Token: token, Links: map[string]string{},
 		Log: func(line string) { a.say("viewer: %s", line) },
 	}
 	if host, _, err := net.SplitHostPort(o.addr); err == nil && host != "" && net.ParseIP(host) == nil {

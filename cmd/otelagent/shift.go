@@ -45,7 +45,8 @@ func shifted(ev otelagent.Event, by time.Duration) otelagent.Event {
 	return v.Interface().(otelagent.Event)
 }
 
-// eachTime replaces each time in v that is stated. What v points to is copied where it has times: decoders hand out things twice.
+// eachTime replaces each time in v that is stated. What v points to is copied where it has times: decoders hand out
+// things twice.
 func eachTime(v reflect.Value, replace func(time.Time) time.Time) {
 	switch v.Kind() {
 	case reflect.Struct:

@@ -145,7 +145,8 @@ func (o *showOptions) check() error {
 	case o.follow != followEnd && o.follow != followForever:
 		return usagef("--follow=%s: want --follow alone, or --follow=%s", o.follow, followForever)
 	case o.asJSON:
-		return usagef("--follow and --json exclude each other: 'otelagent status --json' tells what is going on, and 'otelagent serve' has an API")
+		return usagef("--follow and --json exclude each other: 'otelagent status --json' tells what is going on, and " +
+			"'otelagent serve' has an API")
 	case looks:
 		return usagef("--follow excludes --hidden, --timeline and --prices")
 	case len(o.db.files) > 0:
@@ -154,8 +155,8 @@ func (o *showOptions) check() error {
 	return nil
 }
 
-// openArguments opens what the arguments of a verb name: SESSION, FILE, or FILE SESSION, or nothing where --file names it. ref is empty
-// when no session was named.
+// openArguments opens what the arguments of a verb name: SESSION, FILE, or FILE SESSION, or nothing where --file names
+// it. ref is empty when no session was named.
 func (f *dbFlags) openArguments(ctx context.Context, a *app, args []string) (db *database, ref string, err error) {
 	if len(args) == 0 {
 		db, err = f.open(ctx, a)
@@ -171,7 +172,8 @@ func (f *dbFlags) openArguments(ctx context.Context, a *app, args []string) (db 
 	return db, args[1], err
 }
 
-// only returns the one session of a database, sub-agents' left out that another one of it spawned; nil when there are several.
+// only returns the one session of a database, sub-agents' left out that another one of it spawned; nil when there are
+// several.
 func (db *database) only(ctx context.Context) (*session.Summary, error) {
 	if err := db.refresh(ctx); err != nil {
 		return nil, err

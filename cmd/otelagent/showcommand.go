@@ -7,8 +7,8 @@ import (
 	"github.com/otelagent/otelagent/backend/inspect"
 )
 
-// showCommand is the command line that shows something of what is looked at, as it is typed; the zero value is of the database that is looked
-// into when none is named.
+// showCommand is the command line that shows something of what is looked at, as it is typed; the zero value is of the
+// database that is looked into when none is named.
 type showCommand struct {
 	flags []string // with their values
 	file  string   // that stands before the address, if any
@@ -43,8 +43,8 @@ func (c *showCommand) flag(name, value string) {
 	}
 }
 
-// of is the command line that shows that address; empty when there is none, because the input is gone. Words may hold what a terminal acts on:
-// inspect prints no such line.
+// of is the command line that shows that address; empty when there is none, because the input is gone. Words may hold
+// what a terminal acts on: inspect prints no such line.
 func (c showCommand) of(address string) string {
 	if c.once {
 		return ""

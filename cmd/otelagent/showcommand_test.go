@@ -71,7 +71,8 @@ func cutRecording(id string) []byte {
 `, id, strings.Repeat("word ", 400))
 }
 
-// Where there is no command that can be typed again, what stands behind the same input is told, and that is safe to type too.
+// Where there is no command that can be typed again, the report names what stands behind the same input, and that is
+// safe to type too.
 func TestShowPrintsNoCommandThatCannotBeTyped(t *testing.T) {
 	_, shown, _ := command(t, bytes.NewReader(demoEvents), "show", "-")
 	if strings.Contains(shown, "otelagent show") || !strings.Contains(shown, "cut here, whole behind the same input:\nc41d7b1e") {

@@ -30,7 +30,8 @@ type source struct {
 	dialect dialects.Dialect
 	// database is the path of an SQLite file, which is not read as a stream.
 	database string
-	// trajectory says that it holds records of clark-agent's trajectory, which tell the times of events that stand elsewhere.
+	// trajectory says that it holds records of clark-agent's trajectory, which have the times of events that are in
+	// another file.
 	trajectory bool
 	records    io.Reader // the trajectories of these events; nil without any
 	grows      *follower // what r reads from, when it is followed
@@ -51,11 +52,11 @@ func (s *sources) close() {
 	}
 }
 
-// auto is the value of --from that leaves it to the input.
+// auto is the value of --from that lets the input decide.
 const auto = "auto"
 
-// open opens everything that is to be read and finds out which dialects are spoken, so that a name mistyped and a file of another kind
-// are known before anything is sent.
+// open opens everything that is to be read and finds out which dialects are spoken, so that a name mistyped and a file
+// of another kind are known before anything is sent.
 func (o *sendOptions) open(ctx context.Context, a *app) (_ *sources, err error) {
 	s := &sources{}
 	defer func() {
@@ -105,8 +106,8 @@ func (o *sendOptions) open(ctx context.Context, a *app) (_ *sources, err error) 
 	return s, nil
 }
 
-// pair puts the trajectories of clark-agent behind the first of its event files where there are both: it is read with them, and they
-// are no recordings of their own.
+// pair puts the trajectories of clark-agent behind the first of its event files where there are both: it is read with
+// them, and they are no recordings of their own.
 func (s *sources) pair() {
 	if s.live {
 		return
@@ -135,13 +136,13 @@ func (s *sources) pair() {
 	s.list = slices.DeleteFunc(s.list, func(x source) bool { return x.trajectory })
 }
 
-// trajectoryHead is how much of a file is looked at to tell a trajectory from events.
+// trajectoryHead is how much of a file is looked at to distinguish a trajectory from events.
 const trajectoryHead = 64 << 10
 
 // sqliteMagic begins every SQLite file.
 const sqliteMagic = "SQLite format 3\x00"
 
-// recognise finds out which dialect is spoken, where that is not told. It waits for the first line of a pipe.
+// recognise finds out which dialect is spoken, where no flag names it. It waits for the first line of a pipe.
 func (s *source) recognise(ctx context.Context, o *sendOptions, a *app) error {
 	if f, ok := s.r.(*os.File); ok && f != a.stdin {
 		head := make([]byte, len(sqliteMagic))
@@ -215,7 +216,7 @@ type follower struct {
 	last byte // that was read
 }
 
-// cut tells, once it ended, whether it did so inside a line, which its writer is still at. nil: no.
+// cut reports, once it ended, whether it did so inside a line, which its writer is still at. nil: no.
 func (w *follower) cut() bool { return w != nil && w.read > 0 && w.last != '\n' }
 
 // Read waits at the end of the file for more of it.
@@ -242,11 +243,13 @@ func (w *follower) Read(p []byte) (int, error) {
 // rereadTime is how long a database is left alone between two looks at it.
 const rereadTime = 2 * time.Second
 
-// readDatabase yields what an SQLite file of the guide's tables tells; with follow again each time that it has changed, until quit is
-// closed.
-func readDatabase(path string, follow bool, quit <-chan struct{}, opts []input.Option) iter.Seq2[otelagent.Event, error] {
+// readDatabase yields the events of an SQLite file of the guide's tables; with follow again each time that it has
+// changed, until quit is closed.
+func readDatabase(path string, follow bool, quit <-chan struct{},
+	opts []input.Option) iter.Seq2[otelagent.Event, error] {
 	return func(yield func(otelagent.Event, error) bool) {
-		u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=ro&_pragma=busy_timeout(5000)"}
+		u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(),
+			RawQuery: "mode=ro&_pragma=busy_timeout(5000)"}
 		db, err := sql.Open("sqlite", u.String())
 		if err != nil {
 			yield(nil, err)
@@ -283,7 +286,7 @@ func readDatabase(path string, follow bool, quit <-chan struct{}, opts []input.O
 	}
 }
 
-// serviceOf is the dialect of the sources if they have one in common, else our own name.
+// serviceOf is the dialect of the sources if they have one in common, else otelagent.
 func (s *sources) serviceOf() string {
 	name := s.list[0].dialect.Name
 	if slices.ContainsFunc(s.list, func(x source) bool { return x.dialect.Name != name }) {

@@ -60,9 +60,12 @@ Exit codes: 0 printed, 1 not found or not read, or none of --wait within
 		},
 	}
 	o.db.add(c)
-	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON (docs/live.md): also which turn, tool calls and questions are open")
-	c.Flags().StringSliceVar(&o.wait, "wait", nil, "wait until it is one of these: `words` as above, with commas between them")
-	c.Flags().DurationVar(&o.timeout, "timeout", 0, "wait no longer than this `duration`, such as 30s, then print what it is and exit with 1 (0: no bound)")
+	c.Flags().BoolVar(&o.asJSON, "json", false,
+		"print JSON (docs/live.md): also which turn, tool calls and questions are open")
+	c.Flags().StringSliceVar(&o.wait, "wait", nil,
+		"wait until it is one of these: `words` as above, with commas between them")
+	c.Flags().DurationVar(&o.timeout, "timeout", 0,
+		"wait no longer than this `duration`, such as 30s, then print what it is and exit with 1 (0: no bound)")
 	return c
 }
 

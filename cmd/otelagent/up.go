@@ -79,12 +79,14 @@ agent_session exporter.`,
 			return a.up(cmd.Context(), o, &look, cmd.Flags().Changed("viewer"))
 		},
 	}
-	c.Flags().StringVar(&o.Database, "db", "", "database `DSN`: "+databaseHelp+" (default $OTELAGENT_DB, else a file per user)")
+	c.Flags().StringVar(&o.Database, "db", "",
+		"database `DSN`: "+databaseHelp+" (default $OTELAGENT_DB, else a file per user)")
 	c.Flags().StringVar(&o.GRPC, "otlp-grpc", "127.0.0.1:4317", "`address` to listen on for OTLP over gRPC")
 	c.Flags().StringVar(&o.HTTP, "otlp-http", "127.0.0.1:4318", "`address` to listen on for OTLP over HTTP")
 	c.Flags().StringVar(&o.Config, "config", "", "Collector configuration to run instead: a `file` or URI")
 	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of what comes, whatever its sender says")
-	c.Flags().StringVar(&o.Redact, "redact", "", "rules for what is taken out of content that arrives: a `file` (docs/redaction.md), or default for the built-in set")
+	c.Flags().StringVar(&o.Redact, "redact", "", "rules for what is taken out of content that arrives: a `file` "+
+		"(docs/redaction.md), or default for the built-in set")
 	c.Flags().StringVar(&look.addr, "viewer", viewer.DefaultAddr, "`address` where a browser can look at sessions, or off")
 	look.add(c)
 	keep.add(c)
@@ -102,9 +104,11 @@ type keepFlags struct {
 
 func (f *keepFlags) add(c *cobra.Command) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.StringVar(&f.age, "max-age", "", "sessions go of which nothing was seen for this `time`: 30d, 720h (default: never)")
+	flags.StringVar(&f.age, "max-age", "", "sessions go of which nothing was seen for this `time`: 30d, 720h (default: "+
+		"never)")
 	flags.Int64Var(&f.sessions, "max-sessions", 0, "of each owner the newest `n` are kept (0: all)")
-	flags.StringVar(&f.size, "max-size", "", "the oldest sessions go until the database takes no more than this `size`: 10GiB, 500MiB (default: no bound)")
+	flags.StringVar(&f.size, "max-size", "", "the oldest sessions go until the database takes no more than this `size`: "+
+		"10GiB, 500MiB (default: no bound)")
 	addGroup(c, "Flags for how much is kept", flags)
 }
 
@@ -140,8 +144,8 @@ func parseMiB(s string) (int64, error) {
 	return int64(n >> 20), nil
 }
 
-// up runs a collector and, of the built-in configuration, a viewer beside it; look without an address is none. wanted says that the user
-// asked for that address: then it must be free.
+// up runs a collector and, of the built-in configuration, a viewer next to it; look without an address is none. wanted
+// says that the user asked for that address: then it must be free.
 func (a *app) up(ctx context.Context, o collectorOptions, look *viewerOptions, wanted bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -211,9 +215,10 @@ func (a *app) up(ctx context.Context, o collectorOptions, look *viewerOptions, w
 	return firstError(c.stop(), viewed())
 }
 
-// viewBeside starts a viewer of the database that a collector writes to. It ends with ctx; what it returns waits for that. Where the
-// address is taken that nobody asked for, the collector runs without.
-func (a *app) viewBeside(ctx context.Context, at location, tenant string, o *viewerOptions, wanted bool) (wait func() error, err error) {
+// viewBeside starts a viewer of the database that a collector writes to. It ends with ctx; what it returns waits for
+// that. Where the address is taken that nobody asked for, the collector runs without.
+func (a *app) viewBeside(ctx context.Context, at location, tenant string, o *viewerOptions,
+	wanted bool) (wait func() error, err error) {
 	db, err := openToRead(ctx, a, at, tenant)
 	if err != nil {
 		return nil, err

@@ -203,7 +203,7 @@ func TestCollectorVersion(t *testing.T) {
 // quiet says nothing.
 var quiet = &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 
-// What the flags of up say is what the exporter is told.
+// The flags of up reach the configuration of the exporter.
 func TestBuiltinConfiguration(t *testing.T) {
 	got := builtinConfig(collectorOptions{
 		GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: `sqlite:a "b" $c.db`, Password: `p"${env:HOME}$$`, Tenant: "acme",

@@ -91,7 +91,7 @@ func startWatching(tb testing.TB) *watching {
 	return w
 }
 
-// turn begins a turn, and returns how long it took until the page was told, and had the data that shows it.
+// turn begins a turn, and returns how long it took until the page was notified, and had the data that shows it.
 func (w *watching) turn(tb testing.TB, index int64) time.Duration {
 	tb.Helper()
 	from := time.Now()

@@ -26,14 +26,16 @@ import (
 // users; the defaults are those of NewFactory's CreateDefaultConfig, and the zero Config is not
 // valid. It must not be changed after the exporter was created from it.
 type Config struct {
-	// Storage is the DSN of the store: the path of a SQLite file, sqlite:PATH, or what else package backend/store/dsn knows. It has
-	// no default: where a collector runs decides where it may write. Several collectors may write to one store.
+	// Storage is the DSN of the store: the path of a SQLite file, sqlite:PATH, or what else package backend/store/dsn
+	// knows. It has no default: where a collector runs decides where it may write. Several collectors may write to one
+	// store.
 	Storage string `mapstructure:"storage"`
 
 	// Password is for a store that wants one. It is shown nowhere. Default none.
 	Password configopaque.String `mapstructure:"password"`
 
-	// Tenant is whose all sessions are, whatever a resource says. Empty, the default: the resource attribute otelagent.tenant says.
+	// Tenant is whose all sessions are, whatever a resource says. Empty, the default: the resource attribute
+	// otelagent.tenant says.
 	Tenant string `mapstructure:"tenant"`
 
 	// ChatTables makes a SQLite store keep the tables of the agent guide too. Default false.
@@ -108,7 +110,8 @@ type LimitsConfig struct {
 	AttributeBytes int `mapstructure:"attribute_bytes"`
 	// BlockBytes bounds a body; one above it is kept with its size alone. 1 KiB to 64 MiB, the default.
 	BlockBytes int `mapstructure:"block_bytes"`
-	// TurnBytes bounds the bodies of one turn in one batch; those beyond are kept with their size alone. 1 KiB to 256 MiB, the default.
+	// TurnBytes bounds the bodies of one turn in one batch; those beyond are kept with their size alone. 1 KiB to 256 MiB,
+	// the default.
 	TurnBytes int `mapstructure:"turn_bytes"`
 	// SessionMiB bounds a session: what comes to one above it is rejected. Default 0, no bound.
 	SessionMiB int64 `mapstructure:"session_mib"`
@@ -123,7 +126,8 @@ type LimitsConfig struct {
 type RedactionConfig struct {
 	// Enabled switches it on. Default false.
 	Enabled bool `mapstructure:"enabled"`
-	// Rules is the path of a file of rules as docs/redaction.md describes it; empty or "default" is the built-in set alone.
+	// Rules is the path of a file of rules as docs/redaction.md describes it; empty or "default" is the built-in set
+	// alone.
 	Rules string `mapstructure:"rules"`
 
 	// prevent unkeyed literal initialization
@@ -178,11 +182,12 @@ func (c *Config) Validate() error {
 		if c.Storage == "" {
 			what += ": required"
 		}
-		// err names what was given and what is allowed, and leaves out what may be a password.
+		// err names the given value and the allowed ones, and omits what may be a password.
 		errs = append(errs, fmt.Errorf("%s: %w", what, err))
 	}
 	if len(c.Tenant) > maxTenant || !utf8.ValidString(c.Tenant) || strings.ContainsFunc(c.Tenant, unicode.IsControl) {
-		wrong("tenant", "got %.64q: want at most %d bytes of UTF-8 without control characters, or nothing for what the resource attribute otelagent.tenant says", c.Tenant, maxTenant)
+		wrong("tenant", "got %.64q: want at most %d bytes of UTF-8 without control characters, or nothing for what the "+
+			"resource attribute otelagent.tenant says", c.Tenant, maxTenant)
 	}
 
 	r := &c.Retention
@@ -202,7 +207,8 @@ func (c *Config) Validate() error {
 	bound("limits::session_mib", l.SessionMiB, maxMiB)
 	bound("limits::store_mib", l.StoreMiB, maxMiB)
 	if l.StoreMiB > 0 && r.MaxSizeMiB >= l.StoreMiB {
-		wrong("retention::max_size_mib", "got %d: want less than limits::store_mib (%d), or the store fills up before anything is deleted", r.MaxSizeMiB, l.StoreMiB)
+		wrong("retention::max_size_mib", "got %d: want less than limits::store_mib (%d), or the store fills up before "+
+			"anything is deleted", r.MaxSizeMiB, l.StoreMiB)
 	}
 
 	switch c.ForeignSpans {
@@ -228,17 +234,23 @@ func (c *Config) warnings() []string {
 	}
 	var w []string
 	if q.StorageID == nil && !q.WaitForResult {
-		w = append(w, "sending_queue is kept in memory only: what it holds is lost when the process dies, after the sender was told that it arrived; set sending_queue::storage to a storage extension, or leave sending_queue out")
+		w = append(w, "sending_queue is kept in memory only: the process loses it when it dies, although the "+
+			"sender got a success; set sending_queue::storage to a storage extension, or remove sending_queue")
 	}
 	if q.BlockOnOverflow {
-		w = append(w, "sending_queue with block_on_overflow: true: when requests give up while they wait for room, the queue can stop for ever, with all that it holds (github.com/open-telemetry/opentelemetry-collector/issues/15700); leave it out, so that a full queue tells senders to come again")
+		w = append(w, "sending_queue with block_on_overflow: true: when requests give up while they wait for room, the "+
+			"queue can stop for ever, with all that it holds (github.com/open-telemetry/opentelemetry-collector/issues/15700); "+
+			"remove it, so that senders get a retryable error from a full queue")
 	}
 	switch {
-	case q.WaitForResult: // the sender hears of it
+	case q.WaitForResult: // the sender gets the failure
 	case !c.RetryConfig.Enabled:
-		w = append(w, "sending_queue with retry_on_failure::enabled: false: a batch whose first write fails is dropped, after the sender was told that it arrived; leave retry_on_failure on")
+		w = append(w, "sending_queue with retry_on_failure::enabled: false: a batch whose first write fails is dropped, "+
+			"although the sender got a success; keep retry_on_failure on")
 	case c.RetryConfig.MaxElapsedTime > 0:
-		w = append(w, fmt.Sprintf("sending_queue with retry_on_failure::max_elapsed_time: %s: a batch is dropped when the store is away for longer, after the sender was told that it arrived; set it to 0s, which never gives up", c.RetryConfig.MaxElapsedTime))
+		w = append(w, fmt.Sprintf("sending_queue with retry_on_failure::max_elapsed_time: %s: a batch is dropped when the "+
+			"store is away for longer, although the sender got a success; set it to 0s, which never gives up",
+			c.RetryConfig.MaxElapsedTime))
 	}
 	return w
 }
@@ -246,7 +258,8 @@ func (c *Config) warnings() []string {
 // policy returns what retention keeps, and whether anything is to be deleted at all.
 func (c *Config) policy() (retention.Policy, bool) {
 	r := &c.Retention
-	return retention.Policy{MaxAge: r.MaxAge, MaxSessions: r.MaxSessions, MaxBytes: r.MaxSizeMiB * mebi, Families: r.Families},
+	return retention.Policy{MaxAge: r.MaxAge, MaxSessions: r.MaxSessions, MaxBytes: r.MaxSizeMiB * mebi,
+			Families: r.Families},
 		r.MaxAge > 0 || r.MaxSessions > 0 || r.MaxSizeMiB > 0
 }
 

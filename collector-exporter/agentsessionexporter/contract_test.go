@@ -119,7 +119,7 @@ type nothing struct {
 	component.ShutdownFunc
 }
 
-// exporter makes the exporter under test, and makes what the check sends spans and records of ours.
+// exporter makes the exporter under test, and turns what the check sends into spans and records of otelagent.
 func (w *wire) exporter() exporter.Factory {
 	all := newStores(w.open)
 	all.timing = quickTiming

@@ -59,8 +59,8 @@ func newSessionExporter(cfg *Config, set exporter.Settings, all *stores) (*sessi
 	}, nil
 }
 
-// start opens the store, unless the exporter of another signal with the same configuration did. What no waiting mends stops
-// the collector here, not at the first batch; a store that is away does not.
+// start opens the store, unless the exporter of another signal with the same configuration did. What no waiting mends
+// stops the collector here, not at the first batch; a store that is away does not.
 func (e *sessionExporter) start(ctx context.Context, host component.Host) error {
 	shared, first, err := e.stores.acquire(ctx, e.cfg, e.set, host)
 	if err != nil {
@@ -75,8 +75,8 @@ func (e *sessionExporter) start(ctx context.Context, host component.Host) error 
 	return nil
 }
 
-// shutdown lets go of the store; the last signal lets the projections catch up, as far as ctx allows, and closes it. It is
-// safe without start and when called twice.
+// shutdown lets go of the store; the last signal lets the projections catch up, as far as ctx allows, and closes it. It
+// is safe without start and when called twice.
 func (e *sessionExporter) shutdown(ctx context.Context) error {
 	var err error
 	if e.shared != nil && !e.released {
@@ -106,8 +106,10 @@ func (e *sessionExporter) push(ctx context.Context, sig signal, batch session.Ba
 	d := delivery{report: report}
 	if len(batch.Rows)+len(batch.Blocks) > 0 {
 		if err := e.write(ctx, &d, batch); err != nil {
-			e.telemetry.ExporterAgentSessionWriteFailures.Add(ctx, 1, metric.WithAttributes(e.id, attribute.String("reason", failure(err))))
-			return fmt.Errorf("agent_session: write %d rows: %w", len(batch.Rows), err) // comes again whole: nothing is counted now
+			e.telemetry.ExporterAgentSessionWriteFailures.Add(ctx, 1,
+				metric.WithAttributes(e.id, attribute.String("reason", failure(err))))
+			// comes again whole: nothing is counted now
+			return fmt.Errorf("agent_session: write %d rows: %w", len(batch.Rows), err)
 		}
 	}
 	e.count(ctx, sig, &d)
@@ -179,12 +181,14 @@ type signal struct {
 
 func (e *sessionExporter) spanSignal() signal {
 	t := e.telemetry
-	return signal{"span", t.ExporterAgentSessionSpansStored, t.ExporterAgentSessionSpansForeign, t.ExporterAgentSessionSpansRejected}
+	return signal{"span", t.ExporterAgentSessionSpansStored, t.ExporterAgentSessionSpansForeign,
+		t.ExporterAgentSessionSpansRejected}
 }
 
 func (e *sessionExporter) recordSignal() signal {
 	t := e.telemetry
-	return signal{"log", t.ExporterAgentSessionLogRecordsStored, t.ExporterAgentSessionLogRecordsForeign, t.ExporterAgentSessionLogRecordsRejected}
+	return signal{"log", t.ExporterAgentSessionLogRecordsStored, t.ExporterAgentSessionLogRecordsForeign,
+		t.ExporterAgentSessionLogRecordsRejected}
 }
 
 // count counts one batch that will not come again, and logs what was rejected of it.
@@ -215,8 +219,8 @@ func (e *sessionExporter) count(ctx context.Context, sig signal, d *delivery) {
 	e.logRejected(sig, d)
 }
 
-// logRejected writes one line for each reason why something was not stored, with the first span or log record that has it. The line
-// holds no content. Foreign spans are logged with foreign_spans: log.
+// logRejected writes one line for each reason why something was not stored, with the first span or log record that has
+// it. The line holds no content. Foreign spans are logged with foreign_spans: log.
 func (e *sessionExporter) logRejected(sig signal, d *delivery) {
 	logged := map[string]bool{}
 	log := func(reason string, n int, name, service string, k session.Key, trace session.TraceID, span session.SpanID) {
@@ -225,7 +229,8 @@ func (e *sessionExporter) logRejected(sig signal, d *delivery) {
 		}
 		logged[reason] = true
 		e.set.Logger.Warn("not stored", zap.String("reason", reason), zap.Int("count", n), zap.String("signal", sig.name),
-			zap.String("first_name", e.shared.redact.name(name)), zap.String("first_service", service), zap.String("first_session", k.ID),
+			zap.String("first_name", e.shared.redact.name(name)), zap.String("first_service", service),
+			zap.String("first_session", k.ID),
 			zap.Stringer("first_trace", trace), zap.Stringer("first_span", span), zap.NamedError("refused", d.refused.err))
 	}
 	for i := range d.report.Rejections {

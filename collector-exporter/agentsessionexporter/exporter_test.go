@@ -252,8 +252,8 @@ func refuse(ids ...string) func(session.Batch) error {
 	}
 }
 
-// One bad row among good ones: the good ones are stored, the bad one is counted, the sender is
-// told that all is well, since sending again would change nothing.
+// One bad row among good ones: the good ones are stored, the bad one is counted, and the sender gets a success, since
+// sending again would change nothing.
 func TestRefusedRowLeavesTheGoodOnes(t *testing.T) {
 	for _, bad := range []string{"a", "c", "e"} {
 		t.Run(bad, func(t *testing.T) {

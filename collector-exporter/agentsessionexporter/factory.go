@@ -42,7 +42,8 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-func (f factory) createTraces(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
+func (f factory) createTraces(ctx context.Context, set exporter.Settings,
+	cfg component.Config) (exporter.Traces, error) {
 	e, err := newSessionExporter(cfg.(*Config), set, f.stores)
 	if err != nil {
 		return nil, err

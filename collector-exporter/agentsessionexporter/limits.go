@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// storeAge and sessionAge are after how long a size is looked up again; storeLeast is how long that of the store is believed in any
-	// case.
+	// storeAge and sessionAge are after how long a size is looked up again; storeLeast is how long that of the store is
+	// believed in any case.
 	storeAge, storeLeast = 5 * time.Second, time.Second
 	sessionAge           = 30 * time.Second
 	// lookTimeout bounds one look at the size of the store.
@@ -25,8 +25,8 @@ const (
 // errSessionLimit is why pieces of sessions above their limit are refused.
 var errSessionLimit = errors.New("the session is above limits::session_mib")
 
-// sizes holds a store to limits::session_mib and limits::store_mib. Sizes are looked up now and then; in between what was written
-// is added, which is too much rather than too little: the store may have had it already.
+// sizes holds a store to limits::session_mib and limits::store_mib. Sizes are looked up now and then; in between what
+// was written is added, which is too much rather than too little: the store may have had it already.
 type sizes struct {
 	st                   store.Store
 	maxSession, maxStore int64 // 0: no bound
@@ -45,7 +45,8 @@ type size struct {
 }
 
 func newSizes(st store.Store, cfg *Config) *sizes {
-	return &sizes{st: st, maxSession: cfg.Limits.SessionMiB * mebi, maxStore: cfg.Limits.StoreMiB * mebi, sessions: map[session.Key]size{}}
+	return &sizes{st: st, maxSession: cfg.Limits.SessionMiB * mebi, maxStore: cfg.Limits.StoreMiB * mebi,
+		sessions: map[session.Key]size{}}
 }
 
 // full fails with store.ErrFull when the store has reached its limit.

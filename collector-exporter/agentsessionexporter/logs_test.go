@@ -220,7 +220,7 @@ func (c closeCounter) Close() error { *c.n++; return c.Store.Close() }
 // One signal that never started, or could not, keeps nothing of the other.
 func TestSignalsStartApart(t *testing.T) {
 	host, set := componenttest.NewNopHost(), exportertest.NewNopSettings(metadata.Type)
-	unusable := fmt.Errorf("no file of ours: %w", store.ErrUnusable)
+	unusable := fmt.Errorf("no file of otelagent: %w", store.ErrUnusable)
 	fail := true
 	f := newFactory(newStores(func(ctx context.Context, cfg *Config) (store.Store, error) {
 		if fail {
@@ -370,7 +370,7 @@ var address = []string{
 	string(spans.ToolCallIDKey), string(spans.OrdinalKey),
 }
 
-// previews are the attributes that show content for eyes. A row leaves them out when its own span brought lists.
+// previews are the attributes that show content to people. A row omits them when its own span brought lists.
 var previews = []string{
 	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.ToolCallArgumentsKey), string(spans.ToolCallResultKey),
 	string(spans.SystemInstructionsKey), string(spans.RequestMessagesOmittedKey),

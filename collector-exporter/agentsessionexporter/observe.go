@@ -13,8 +13,8 @@ import (
 // maxDirty bounds how many unprojected sessions are counted.
 const maxDirty = 10_000
 
-// observe registers the metrics that are read when somebody asks for them. None of them asks the store: its size and its
-// unprojected sessions are those that measure saw last.
+// observe registers the metrics that are read when somebody asks for them. None of them asks the store: its size and
+// its unprojected sessions are those that measure saw last.
 func (s *sharedStore) observe() error {
 	attrs := metric.WithAttributes(s.id)
 	counter := func(of func(store.Counts) int64) metric.Int64Callback {
@@ -31,9 +31,12 @@ func (s *sharedStore) observe() error {
 		register func(metric.Int64Callback) error
 		observe  metric.Int64Callback
 	}{
-		{s.telemetry.RegisterExporterAgentSessionBlocksDeduplicatedCallback, counter(func(c store.Counts) int64 { return c.BlocksKnown })},
-		{s.telemetry.RegisterExporterAgentSessionBlockBytesDeduplicatedCallback, counter(func(c store.Counts) int64 { return c.BytesKnown })},
-		{s.telemetry.RegisterExporterAgentSessionBlockBytesStoredCallback, counter(func(c store.Counts) int64 { return c.BytesNew })},
+		{s.telemetry.RegisterExporterAgentSessionBlocksDeduplicatedCallback,
+			counter(func(c store.Counts) int64 { return c.BlocksKnown })},
+		{s.telemetry.RegisterExporterAgentSessionBlockBytesDeduplicatedCallback,
+			counter(func(c store.Counts) int64 { return c.BytesKnown })},
+		{s.telemetry.RegisterExporterAgentSessionBlockBytesStoredCallback,
+			counter(func(c store.Counts) int64 { return c.BytesNew })},
 		{s.telemetry.RegisterExporterAgentSessionStoreOpenCallback, func(_ context.Context, o metric.Int64Observer) error {
 			n := int64(0)
 			if s.well() {
@@ -48,12 +51,13 @@ func (s *sharedStore) observe() error {
 			}
 			return nil
 		}},
-		{s.telemetry.RegisterExporterAgentSessionSessionsUnprojectedCallback, func(_ context.Context, o metric.Int64Observer) error {
-			if n := s.seenDirty.Load(); n >= 0 {
-				o.Observe(n, attrs)
-			}
-			return nil
-		}},
+		{s.telemetry.RegisterExporterAgentSessionSessionsUnprojectedCallback,
+			func(_ context.Context, o metric.Int64Observer) error {
+				if n := s.seenDirty.Load(); n >= 0 {
+					o.Observe(n, attrs)
+				}
+				return nil
+			}},
 	} {
 		if err := r.register(r.observe); err != nil {
 			return err
@@ -62,7 +66,7 @@ func (s *sharedStore) observe() error {
 	return nil
 }
 
-// measure keeps what observe tells current until ctx ends.
+// measure keeps the figures of observe current until ctx ends.
 func (s *sharedStore) measure(ctx context.Context, o *openStore) {
 	size, dirty := time.NewTicker(s.timing.measure), time.NewTicker(s.timing.measureDirty)
 	defer size.Stop()

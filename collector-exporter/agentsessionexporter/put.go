@@ -19,13 +19,13 @@ type putter struct {
 	stored session.Batch
 }
 
-// all writes b, and adds to stored what the store has now and to r what it refused. An error says that the whole batch should come
-// again.
+// all writes b, and adds to stored what the store has now and to r what it refused. An error says that the whole batch
+// should come again.
 //
-// What the store refuses it would refuse again, so a batch that it refuses is tried in parts: first without what store.CheckBatch
-// says is bad, which costs no write, then halved until what is bad stands alone. That finds k bad pieces in about 2k·log n writes; beyond
-// maxPuts a part that is refused is not halved any more, since a batch that never gets done before the timeout would come again for
-// ever.
+// What the store refuses it would refuse again, so a batch that it refuses is tried in parts: first without what
+// store.CheckBatch says is bad, which costs no write, then halved until what is bad stands alone. That finds k bad
+// pieces in about 2k·log n writes; beyond maxPuts a part that is refused is not halved any more, since a batch that
+// never gets done before the timeout would come again for ever.
 func (p *putter) all(ctx context.Context, b session.Batch, r *refused) error {
 	if len(b.Rows)+len(b.Blocks) == 0 {
 		return nil

@@ -19,9 +19,9 @@ import (
 
 // redactor takes out of decoded batches what rules find and the producer left in. It is safe for concurrent use.
 //
-// Ids are hashes of what the producer sent, and do not change with what is taken out. So a block in which something was found
-// stays under its id with what is left of it and the size that it had: readers tell it from a whole one by that, and give back a request
-// that names it as one with a piece withheld, never with other bytes.
+// Ids are hashes of what the producer sent, and do not change with what is taken out. So a block with a find stays
+// under its id, with the rest of its text and the size that it had. Readers distinguish it from a whole one by that.
+// They return a request that names it as one with a piece withheld, never with other bytes.
 type redactor struct {
 	rules *redact.Rules
 	// scoped says that a rule is limited to some places, roles or provenances.
@@ -100,8 +100,10 @@ type blockRef struct {
 
 // anywhere is how a block is looked at of which the batch does not say what it is: as everything that it may be.
 var anywhere = []use{
-	{place: otelagent.PlaceMessage}, {place: otelagent.PlaceSystem}, {place: otelagent.PlaceTools}, {place: otelagent.PlaceRest},
-	{place: spans.ListArgs}, {place: spans.ListResult}, {place: spans.ListMetadata}, {place: spans.ListRules}, {place: spans.ListSummary},
+	{place: otelagent.PlaceMessage}, {place: otelagent.PlaceSystem}, {place: otelagent.PlaceTools},
+	{place: otelagent.PlaceRest},
+	{place: spans.ListArgs}, {place: spans.ListResult}, {place: spans.ListMetadata}, {place: spans.ListRules},
+	{place: spans.ListSummary},
 	{place: otelagent.PlaceConfig}, {place: otelagent.PlaceEvent}, {place: otelagent.PlaceText},
 }
 
@@ -144,7 +146,8 @@ func useOf(list, provenance string) use {
 		from = spans.Provenance{}
 	}
 	switch list {
-	case spans.ListRequest, spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListHistory, spans.ListOutside,
+	case spans.ListRequest, spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListHistory,
+		spans.ListOutside,
 		spans.ListBefore, spans.ListAfter:
 		return use{otelagent.PlaceMessage, from.Kind}
 	case spans.ListParams:
@@ -164,7 +167,8 @@ func (r *redaction) apply(uses []use, role string, isJSON bool, text string) (st
 	body, found := []byte(text), 0
 	for _, u := range uses {
 		var n int
-		body, n = r.rules.Redact(otelagent.Piece{Body: body, JSON: isJSON, Place: u.place, Role: role, Provenance: u.provenance})
+		body, n = r.rules.Redact(otelagent.Piece{Body: body, JSON: isJSON, Place: u.place, Role: role,
+			Provenance: u.provenance})
 		found += n
 	}
 	if found == 0 {
@@ -176,7 +180,7 @@ func (r *redaction) apply(uses []use, role string, isJSON bool, text string) (st
 var (
 	asText   = []use{{place: otelagent.PlaceText}}
 	asConfig = []use{{place: otelagent.PlaceConfig}}
-	// asOutput is what came of a reply by then.
+	// asOutput is the part of a reply that came in by then.
 	asOutput = []use{{place: otelagent.PlaceMessage}}
 )
 
@@ -223,8 +227,8 @@ func (r *redaction) attrs(row *session.Row) {
 	}
 }
 
-// items redacts what stands in lists beside the ids of blocks. An item in which something was found keeps its id alone: the digest
-// of the list does not fit then, and readers say that it was changed.
+// items redacts the fields of lists other than the ids of blocks. An item with a find keeps its id alone: the digest of
+// the list does not fit then, and readers say that it was changed.
 func (r *redaction) items(row *session.Row) {
 	copied := false
 	for i, l := range row.Lists {
@@ -286,8 +290,9 @@ func (r *redaction) blockOf(b *session.Block, texts map[blockRef]string) {
 	b.Body = body
 }
 
-// whole puts the templates of a batch together, as far as what they refer to is in the batch: an empty string stands for what is not. What
-// they refer to is looked at in their places, and is withheld where a rule found something in the template that is not the text any more.
+// whole puts the templates of a batch together, as far as what they refer to is in the batch: an empty string stands
+// for what is not. What they refer to is looked at in their places, and is withheld where a rule found something in the
+// template that is not the text any more.
 func (r *redaction) whole(blocks []session.Block) map[blockRef]string {
 	here := map[blockRef]*session.Block{}
 	for i := range blocks {
@@ -347,7 +352,8 @@ func (r *redaction) within(b *session.Block, ref blockRef, text string, here map
 	}
 }
 
-// looksLikeJSON tells what the producer knew and did not say. Numbers and words count as text, which rules see more of.
+// looksLikeJSON finds out what the producer knew and did not say. Numbers and literals count as text, which rules see
+// more of.
 func looksLikeJSON(s string) bool {
 	for i := range len(s) {
 		switch s[i] {

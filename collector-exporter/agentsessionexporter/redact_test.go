@@ -267,7 +267,7 @@ rules:
 	}
 }
 
-// What came of a reply by then is a message of its role to rules, as the reply is when it is whole.
+// The part of a reply that came in by then is a message of its role to rules, as the reply is when it is whole.
 func TestNarrowRulesOfPartialOutput(t *testing.T) {
 	r := redactorOf(t, `
 defaults: false
@@ -332,7 +332,7 @@ func FuzzRedaction(f *testing.F) {
 	})
 }
 
-// BenchmarkRedaction is what redaction costs beside the decoding that comes before it: the same spans with and without.
+// BenchmarkRedaction is the cost of redaction in addition to the decoding before it: the same spans with and without.
 func BenchmarkRedaction(b *testing.B) {
 	var all []ptrace.Traces
 	for _, f := range phifixtures.All(b, "../..") {
@@ -362,7 +362,8 @@ func BenchmarkRedaction(b *testing.B) {
 	}
 }
 
-// What came of a reply so far stands in a live row and not in a block; rules see it as well, and it is read back without what they found.
+// The part of a reply that came in so far is in a live row and not in a block. Rules see it as well, and it is read
+// back without their finds.
 func TestRedactionOfPartialOutput(t *testing.T) {
 	body := `{"role":"assistant","content":"your key is ` + secret + ` and`
 	td := ptrace.NewTraces()

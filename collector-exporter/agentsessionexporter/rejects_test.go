@@ -124,7 +124,7 @@ func TestDecodingIsConfigured(t *testing.T) {
 	require.GreaterOrEqual(t, m.Data.(metricdata.Sum[int64]).DataPoints[0].Value, int64(3))
 }
 
-// What the store knows of itself is told as metrics.
+// The store's own state is reported as metrics.
 func TestStoreMetrics(t *testing.T) {
 	b := setup(t, nil)
 	td := heavy(1000, "a", "b")

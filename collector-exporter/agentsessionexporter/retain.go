@@ -11,24 +11,29 @@ import (
 	"github.com/otelagent/otelagent/backend/store/retention"
 )
 
-// retain starts what deletes, or returns nil when everything is kept. It runs until close; run bounds what it tells.
+// retain starts the deletion of old sessions, or returns nil when everything is kept. It runs until close; run bounds
+// what it reports.
 func (s *sharedStore) retain(run context.Context, o *openStore) *retention.Sweeper {
 	p, some := s.cfg.policy()
 	if !some {
 		return nil
 	}
 	return retention.NewSweeper(o.Store, p, retention.WithInterval(s.cfg.Retention.Interval),
-		retention.WithHandler(func(done retention.Result, took time.Duration, err error) { s.swept(run, o, done, took, err) }))
+		retention.WithHandler(func(done retention.Result, took time.Duration,
+			err error) {
+			s.swept(run, o, done, took, err)
+		}))
 }
 
-// swept counts what one sweep did and tells of it.
+// swept counts what one sweep did and logs it.
 func (s *sharedStore) swept(ctx context.Context, o *openStore, done retention.Result, took time.Duration, err error) {
 	for _, c := range []struct {
 		cause string
 		n     int
 	}{{"age", done.ByAge}, {"sessions", done.BySessions}, {"size", done.ByBytes}} {
 		if c.n > 0 {
-			s.telemetry.ExporterAgentSessionRetentionSessionsDeleted.Add(ctx, int64(c.n), metric.WithAttributes(s.id, attribute.String("cause", c.cause)))
+			s.telemetry.ExporterAgentSessionRetentionSessionsDeleted.Add(ctx, int64(c.n),
+				metric.WithAttributes(s.id, attribute.String("cause", c.cause)))
 		}
 	}
 	if done.Sessions > 0 {

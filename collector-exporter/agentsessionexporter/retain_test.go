@@ -60,7 +60,7 @@ func deleted(b *testBundle) (n int64) {
 	return n
 }
 
-// A sweep that fails is counted and told, and the next one is tried.
+// A sweep that fails is counted and logged, and the next one is tried.
 func TestRetentionFails(t *testing.T) {
 	fails := errors.New("disk full")
 	b := setup(t, nil, func(c *Config) { c.Retention.MaxSessions, c.Retention.Interval = 1, 20*time.Millisecond })

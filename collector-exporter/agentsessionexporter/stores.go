@@ -39,7 +39,8 @@ func openDSN(ctx context.Context, cfg *Config) (store.Store, error) {
 
 // timing is what tests shorten.
 type timing struct {
-	// openTimeout bounds one attempt to open the store; openRetry and openRetryMax are the first and the longest wait between two.
+	// openTimeout bounds one attempt to open the store; openRetry and openRetryMax are the first and the longest wait
+	// between two.
 	openTimeout, openRetry, openRetryMax time.Duration
 	// measure is the time between two looks at the store's size, measureDirty between two at its unprojected sessions.
 	measure, measureDirty time.Duration
@@ -51,8 +52,8 @@ var defaultTiming = timing{
 }
 
 // stores are the stores of one factory. The Collector makes an exporter for each signal of a configured one and gives
-// all of them the same *Config; they share one store. It is there from the first start to the last shutdown: the exporter
-// that stops last may still have a queue to write.
+// all of them the same *Config; they share one store. It is there from the first start to the last shutdown: the
+// exporter that stops last may still have a queue to write.
 type stores struct {
 	open   openFunc
 	timing timing
@@ -65,9 +66,10 @@ func newStores(open openFunc) *stores {
 	return &stores{open: open, timing: defaultTiming, all: map[*Config]*sharedStore{}}
 }
 
-// acquire returns the store of cfg; first says that it was made by this call. Only what no waiting mends is an error: a store
-// that is away is opened later.
-func (s *stores) acquire(ctx context.Context, cfg *Config, set exporter.Settings, host component.Host) (_ *sharedStore, first bool, _ error) {
+// acquire returns the store of cfg; first says that it was made by this call. Only what no waiting mends is an error: a
+// store that is away is opened later.
+func (s *stores) acquire(ctx context.Context, cfg *Config, set exporter.Settings, host component.Host) (_ *sharedStore,
+	first bool, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	shared := s.all[cfg]
@@ -95,7 +97,7 @@ func (s *stores) release(ctx context.Context, cfg *Config, shared *sharedStore) 
 	return shared.close(ctx)
 }
 
-// sharedStore is the store of one configuration, whether it is open or not, and all that runs beside it.
+// sharedStore is the store of one configuration, whether it is open or not, with its background work.
 type sharedStore struct {
 	cfg       *Config
 	open      openFunc
@@ -129,7 +131,8 @@ type openStore struct {
 // errAway is wrapped by errors of writes while the store was never open.
 var errAway = errors.New("the store is away; it is opened in the background")
 
-func startStore(ctx context.Context, open openFunc, t timing, cfg *Config, set exporter.Settings, host component.Host) (*sharedStore, error) {
+func startStore(ctx context.Context, open openFunc, t timing, cfg *Config, set exporter.Settings,
+	host component.Host) (*sharedStore, error) {
 	red, err := newRedactor(&cfg.Redaction)
 	if err != nil {
 		return nil, err
@@ -156,7 +159,7 @@ func startStore(ctx context.Context, open openFunc, t timing, cfg *Config, set e
 		s.telemetry.Shutdown()
 		return nil, fmt.Errorf("storage: %w", err)
 	case err != nil:
-		s.logger.Warn("the store is away; senders are told to come again, and it is opened in the background", zap.Error(err))
+		s.logger.Warn("the store is away; senders get a retryable error, and it is opened in the background", zap.Error(err))
 		s.health(err)
 		s.running.Go(func() { s.openLater(run) })
 	}
@@ -171,23 +174,24 @@ func (s *sharedStore) tryOpen(ctx, run context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := &openStore{Store: st, sizes: newSizes(st, s.cfg), worker: project.NewWorker(st, project.WithErrorHandler(func(err error) {
-		s.telemetry.ExporterAgentSessionProjectionFailures.Add(run, 1, metric.WithAttributes(s.id))
-		s.logger.Warn("a session's summary could not be brought up to date; it is tried again", zap.Error(err))
-	}))}
+	o := &openStore{Store: st, sizes: newSizes(st, s.cfg),
+		worker: project.NewWorker(st, project.WithErrorHandler(func(err error) {
+			s.telemetry.ExporterAgentSessionProjectionFailures.Add(run, 1, metric.WithAttributes(s.id))
+			s.logger.Warn("a session's summary could not be brought up to date; it is tried again", zap.Error(err))
+		}))}
 	o.sweeper = s.retain(run, o)
 	s.opened.Store(o)
 	s.running.Go(func() { s.measure(run, o) })
 	return nil
 }
 
-// openLater opens the store as soon as that is possible. It tells once when it has become unusable, which an operator can mend
-// without a restart.
+// openLater opens the store as soon as that is possible. It logs once when the store has become unusable, which an
+// operator can mend without a restart.
 func (s *sharedStore) openLater(run context.Context) {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = s.timing.openRetry, s.timing.openRetryMax
 	wait.Reset()
-	told := false
+	logged := false
 	for {
 		timer := time.NewTimer(wait.NextBackOff())
 		select {
@@ -203,8 +207,8 @@ func (s *sharedStore) openLater(run context.Context) {
 			return
 		}
 		s.health(err)
-		if errors.Is(err, store.ErrUnusable) && !told {
-			told = true
+		if errors.Is(err, store.ErrUnusable) && !logged {
+			logged = true
 			s.logger.Error("the store cannot be used as it is; it is tried again all the same", zap.Error(err))
 		}
 	}
@@ -228,11 +232,13 @@ func (s *sharedStore) addHost(h component.Host) {
 	defer s.mu.Unlock()
 	s.hosts = append(s.hosts, h)
 	if s.failing != nil {
-		componentstatus.ReportStatus(h, componentstatus.NewEvent(componentstatus.StatusRecoverableError, componentstatus.WithError(s.failing)))
+		componentstatus.ReportStatus(h, componentstatus.NewEvent(componentstatus.StatusRecoverableError,
+			componentstatus.WithError(s.failing)))
 	}
 }
 
-// health tells the Collector, whose health check may ask for it, when the store begins to fail and when it is well again.
+// health reports to the Collector, whose health check may ask for it, when the store begins to fail and when it is well
+// again.
 func (s *sharedStore) health(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,7 +261,7 @@ func (s *sharedStore) health(err error) {
 	}
 }
 
-// well tells whether the store is open and took what was last written.
+// well reports whether the store is open and took what was last written.
 func (s *sharedStore) well() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

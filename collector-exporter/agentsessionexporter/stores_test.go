@@ -130,7 +130,7 @@ func TestStoreComesAndGoes(t *testing.T) {
 	appendForeign(foreign)
 	require.NoError(t, exp.ConsumeTraces(t.Context(), foreign))
 
-	// Without retries the sender is told to come again.
+	// Without retries the sender gets a retryable failure.
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	err = exp.ConsumeTraces(short, traces("early"))
 	cancel()
@@ -138,7 +138,7 @@ func TestStoreComesAndGoes(t *testing.T) {
 	require.ErrorIs(t, err, refused)
 	require.False(t, consumererror.IsPermanent(err))
 
-	// With them it waits, and is told that all is well once the store came.
+	// With them it waits, and gets a success once the store came.
 	done := make(chan error, 1)
 	go func() { done <- exp.ConsumeTraces(context.Background(), traces("waits")) }()
 	require.Eventually(t, func() bool { n, _ := d.state(); return n > 3 }, 10*time.Second, time.Millisecond, "it is tried again")
@@ -170,8 +170,8 @@ func TestStoreComesAndGoes(t *testing.T) {
 	n, _ := d.state()
 	require.Equal(t, opened, n, "it is opened once")
 
-	require.Equal(t, 1, logs.FilterMessageSnippet("the store is away").Len(), "told once")
-	require.Equal(t, 1, logs.FilterMessageSnippet("the store is open now").Len(), "told once")
+	require.Equal(t, 1, logs.FilterMessageSnippet("the store is away").Len(), "logged once")
+	require.Equal(t, 1, logs.FilterMessageSnippet("the store is open now").Len(), "logged once")
 	want := []string{"StatusRecoverableError: connection refused", "StatusOK", "StatusRecoverableError: disk full", "StatusOK"}
 	require.Equal(t, want, host.seen())
 	require.Equal(t, want, logHost.seen(), "both pipelines are ill when the store is")
@@ -183,7 +183,7 @@ func TestStoreComesAndGoes(t *testing.T) {
 	require.NoError(t, tel.Shutdown(t.Context()))
 }
 
-// A collector whose store never came stops at once, and what it then gets is told so.
+// A collector whose store never came stops at once, and refuses what it then gets with that reason.
 func TestStopWhileAway(t *testing.T) {
 	d := &door{away: errors.New("no route to host")}
 	all := newStores(d.open)
@@ -200,7 +200,7 @@ func TestStopWhileAway(t *testing.T) {
 	require.Empty(t, all.all)
 }
 
-// A store that came and cannot be used after all is told of once, and taken when somebody has mended it.
+// A store that came and cannot be used after all is logged once, and taken when somebody has mended it.
 func TestUnusableLater(t *testing.T) {
 	d := &door{away: errors.New("connection refused")}
 	all := newStores(d.open)
@@ -222,7 +222,7 @@ func TestUnusableLater(t *testing.T) {
 	require.NoError(t, e.shutdown(t.Context()))
 }
 
-// A server that is away is no reason not to start, and its password is in nothing that is told.
+// A server that is away is no reason not to start, and no message has its password.
 func TestServerAway(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Storage = "clickhouse://me@127.0.0.1:1/sessions" // nobody listens there

@@ -72,7 +72,7 @@ type reader struct{ d *Decoder }
 // Line reads one line of the input.
 func (r reader) Line(in input.Line) { r.d.line(in, Unknown) }
 
-// BeforeOwn does nothing: lines of our own dialect need nothing that is held.
+// BeforeOwn does nothing: lines of package ndjson need nothing that is held.
 func (reader) BeforeOwn() {}
 
 // End does nothing: a file may grow, so its end ends nothing.

@@ -84,7 +84,8 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 				Detail: "prompts of one session overlap: the decoder assigns updates to the one that began first"})
 		}
 	}
-	d.sh.Emit(&otelagent.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: new(int64(0)), Trigger: spans.TriggerUser}})
+	d.sh.Emit(&otelagent.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: new(int64(0)),
+		Trigger: spans.TriggerUser}})
 	d.sh.Emit(&otelagent.MessageAdded{Meta: at, Message: message("user", f.in.Raw("prompt"), f.in.String("messageId"))})
 	d.other(at, mPrompt+".unknown_keys", f.in.Rest())
 }

@@ -26,8 +26,8 @@ type session struct {
 	history []byte // these, each after a comma
 
 	forkOf, cwd, mode, model string
-	used                     int64 // tokens in the context by the last update, -1 before
-	cost                     money // cumulative, by the last update
+	used                     *int64 // tokens in the context by the last update, nil before
+	cost                     money  // cumulative, by the last update
 }
 
 // money is a sum of money in a currency. Without a currency it is unknown, or zero.
@@ -47,7 +47,7 @@ func (d *Decoder) session(id string) *session {
 			return s
 		}
 	}
-	s := &session{id: id, used: -1, taken: map[string]int{}, compactions: map[string]*compaction{}}
+	s := &session{id: id, taken: map[string]int{}, compactions: map[string]*compaction{}}
 	d.sessions = append(d.sessions, s)
 	d.held += entry + len(id)
 	return s

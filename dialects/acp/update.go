@@ -89,7 +89,7 @@ func (d *Decoder) between(f *frame, s *session, typ string, o *object.Object, ra
 	switch typ {
 	case "usage_update":
 		if used := o.Count("used"); used != nil {
-			s.used = *used
+			s.used = used
 		}
 		if more, ok := s.spent(o); ok && r != nil {
 			t := &r.turn
@@ -135,7 +135,7 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	}
 	r := c.run
 	m := r.at(f.meta)
-	before := otelagent.Compaction{Kind: spans.CompactionKindSummary, InputTokens: new(s.used)}
+	before := otelagent.Compaction{Kind: spans.CompactionKindSummary, InputTokens: s.used}
 	if begins {
 		c.started = true
 		d.sh.Emit(&otelagent.CompactionStarted{Meta: m, Compaction: before})
@@ -152,7 +152,7 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	if c.started {
 		d.other(m, "compaction_update."+status, o.Rest())
 	} else {
-		res.InputTokens = new(s.used)
+		res.InputTokens = s.used
 	}
 	d.sh.Emit(&otelagent.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
 	if !c.started {

@@ -156,7 +156,7 @@ func (d *Decoder) sinceStart(seconds *float64, arrived time.Time) time.Time {
 }
 
 // Recognise reports whether head, the beginning of an input of up to 64 KiB that may be cut anywhere, is a capture of
-// ACP, and why, without content of it. The first line that is not of our own dialect decides.
+// ACP, and why, without content of it. The first line that is not of package ndjson decides.
 func Recognise(head []byte) (why string, ok bool) {
 	var text []byte
 	for in := input.NewScanner(bytes.NewReader(head), input.SettingsOf()); text == nil && in.Scan(); {

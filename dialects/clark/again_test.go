@@ -102,7 +102,7 @@ func TestLive(t *testing.T) {
 		}
 	}
 	if started != 3 || bounds != 3 {
-		t.Errorf("the run was told after %d lines, want 3; %d ends are bounds, want 3", started, bounds)
+		t.Errorf("the run started after %d lines, want 3; %d ends are bounds, want 3", started, bounds)
 	}
 }
 

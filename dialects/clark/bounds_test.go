@@ -9,8 +9,8 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// TestRunsThatNeverEnd begins more runs than are remembered. Those that are forgotten are told as ended, and no line costs more the more runs
-// there were.
+// TestRunsThatNeverEnd begins more runs than are remembered. The decoder ends those that it forgets, and no line costs
+// more the more runs there were.
 func TestRunsThatNeverEnd(t *testing.T) {
 	const runs = 20_000
 	began := func(id, parent string) string {

@@ -1,8 +1,8 @@
 // Package clark reads what clark-agent's loop emits: AgentEvents as newline-delimited JSON, bare or in an envelope, and
 // the records of its trajectory, and turns them into the events of package otelagent.
 //
-// It reads all 16 variants of clark-agent 0.2.0 and later and TrajectoryRecords of schema 1. docs/dialects.md lists
-// what it makes of each field, and what it supplies that the wire lacks.
+// It reads all 16 variants of clark-agent 0.2.0 and later and TrajectoryRecords of schema 1. testdata/fields.md
+// lists what it makes of each field, docs/dialects.md what it infers and loses.
 //
 // The event stream has the payloads but no times and nearly no ids; the trajectory has times and run ids but no
 // payloads. Both together are one recording: give the trajectory with [WithTrajectory], or let one Decoder read both.

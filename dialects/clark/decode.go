@@ -122,7 +122,8 @@ func (d *Decoder) within(r *run, m otelagent.Meta, l *line) {
 	if r.open {
 		return
 	}
-	d.beginTurn(r, intOf(l.Raw("iteration"), 0), &otelagent.TurnStarted{Meta: m, TurnInfo: otelagent.TurnInfo{Start: bound(m.Time)}})
+	d.beginTurn(r, intOf(l.Raw("iteration"), 0), &otelagent.TurnStarted{Meta: m,
+		TurnInfo: otelagent.TurnInfo{Start: bound(m.Time)}})
 }
 
 func (d *Decoder) turnEnded(r *run, m otelagent.Meta, l *line) {

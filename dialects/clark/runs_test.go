@@ -95,7 +95,7 @@ func TestTwoInputs(t *testing.T) {
 	for i := range lines {
 		d := NewDecoder()
 		got := collect(d, strings.Join(lines[:i], ""))
-		flushed := false // the end of a turn was told from its reply
+		flushed := false // the end of a turn came from its reply
 		for _, s := range d.streams {
 			flushed = flushed || slices.ContainsFunc(s.stack, func(r *run) bool { return !r.open && r.reply.raw != nil })
 		}

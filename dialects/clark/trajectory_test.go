@@ -11,7 +11,8 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// TestTrajectoryGoesOn cuts the events of a recording behind each line: the trajectory tells the rest of each run, once.
+// TestTrajectoryGoesOn cuts the events of a recording behind each line: the trajectory yields the rest of each run,
+// once.
 func TestTrajectoryGoesOn(t *testing.T) {
 	lines := strings.SplitAfter(string(readFile(t, "testdata/sample.events.ndjson")), "\n")
 	records := readFile(t, "testdata/sample.trajectory.jsonl")

@@ -24,7 +24,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// The shape of tree.json (interop/clark-agent/README.md), as far as the wire tells.
+// The shape of tree.json (interop/clark-agent/README.md), as far as the wire has it.
 type (
 	tree struct {
 		Session *string   `json:"session"`
@@ -213,7 +213,7 @@ func TestTree(t *testing.T) {
 				name := filepath.Base(base)
 				expect(name, strings.HasSuffix(filepath.Dir(base), "0.2.0"), f, want)
 				if mixes(name) {
-					// Of strangers told from their records before, the tree keeps the records.
+					// Of runs of other producers that were recorded before, the tree keeps the records.
 					whole := name == "strangers-shared-sink" && strings.HasPrefix(f.name, "trajectory,")
 					if !whole && !mixedDefect(p) {
 						t.Error("no defect says that the lines are mixed")
@@ -348,7 +348,7 @@ func readTree(t *testing.T, file string) *tree {
 				turn.Error = a.Error
 				a.Gates, a.Conflict, a.Usage, a.Error, a.Discarded = nil, nil, nil, "", false
 			}
-			// A call of which no event tells: the run ended first.
+			// A call without any event: the run ended first.
 			turn.Calls = slices.DeleteFunc(turn.Calls, func(c treeCall) bool { return c.Outcome == "unfinished" && !c.Executed })
 			slices.SortStableFunc(turn.Calls, byID)
 			for k := range turn.Calls {
@@ -450,7 +450,7 @@ func (m mapper) body(ref session.Ref) string {
 func (m mapper) run(r *session.Run) treeRun {
 	out := treeRun{ID: r.ID, Parent: r.ParentID, Status: string(r.Status)}
 	if strings.Contains(r.ID, "#") {
-		out.ID = "" // made up
+		out.ID = "" // generated
 	}
 	if out.Status == string(spans.RunStatusCancelled) {
 		out.Status = "aborted" // the loop's word
@@ -606,7 +606,8 @@ func allText(raw string) (text string) {
 	return text
 }
 
-// expect changes truth and tree where the wire does not tell, or tells otherwise. docs/dialects.md lists what it changes.
+// expect changes truth and tree where the wire lacks a fact, or has another one. docs/dialects.md lists what it
+// changes.
 func expect(name string, old bool, f form, want *tree) {
 	for i := range want.Runs {
 		want.Runs[i].Stream = ""
@@ -624,7 +625,7 @@ func expect(name string, old bool, f form, want *tree) {
 	case "answer-marked-failed", "empty-outcome-budget": // the loop reported its end
 		want.Runs[0].Status = "completed"
 	case "blocked-by-hooks", "blocked-in-sequence":
-		if old { // a refused call had a start as well: only a refusal without a reason can be told from a failure
+		if old { // a refused call had a start as well: only a refusal without a reason can be distinguished from a failure
 			for i := range want.Runs[0].Turns {
 				turn := &want.Runs[0].Turns[i]
 				for j := range turn.Calls {
@@ -670,8 +671,8 @@ func mixedDefect(p *agenttest.Pipeline) bool {
 	return false
 }
 
-// certain leaves of a tree what is certain where lines are mixed: which runs there were, and all of the parent but which of its calls began
-// which child.
+// certain keeps of a tree what is certain where lines are mixed: which runs there were, and all of the parent but which
+// of its calls began which child.
 func certain(name string, t *tree) {
 	unlink(t)
 	for i := range t.Runs {

@@ -145,20 +145,20 @@ func TestDatabaseGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	told := ""
+	last := ""
 	readings, pending := 0, []byte(nil)
 	for line := range bytes.Lines(text) {
 		if bytes.HasPrefix(line, []byte(`{"type":"message"`)) && bytes.Contains(line, []byte(`"role":"user"`)) && len(pending) > 0 {
 			insert(t, host, pending)
 			pending = nil
 			got := string(printed(guide.ReadDB(context.Background(), reader)))
-			if !strings.HasPrefix(got, told) {
-				t.Fatalf("reading %d does not begin as the one before: %s", readings, cmp.Diff(told, got[:min(len(got), len(told))]))
+			if !strings.HasPrefix(got, last) {
+				t.Fatalf("reading %d does not begin as the one before: %s", readings, cmp.Diff(last, got[:min(len(got), len(last))]))
 			}
-			if readings > 0 && len(got) == len(told) {
+			if readings > 0 && len(got) == len(last) {
 				t.Errorf("reading %d has nothing new", readings)
 			}
-			told = got
+			last = got
 			readings++
 		}
 		pending = append(pending, line...)

@@ -43,8 +43,8 @@ const (
 	stepStart = `{"type":"step-start"}`
 )
 
-// told returns what lines say, an event a line without facts: type, run, and the named keys.
-func told(t *testing.T, in string, keys ...string) []string {
+// summaryOf returns what lines say, an event a line without facts: type, run, and the named keys.
+func summaryOf(t *testing.T, in string, keys ...string) []string {
 	t.Helper()
 	var out []string
 	for l := range bytes.Lines(eventsOf([]byte(in))) {
@@ -121,8 +121,8 @@ func TestParsedValues(t *testing.T) {
 		strip.Write(l)
 	}
 	all := []string{"start", "end", "agent", "model", "provider", "rules", "message", "output", "usage", "result", "error", "status", "summary"}
-	want := told(t, strip.String(), all...)
-	equal(t, told(t, parsed.String(), all...), want...)
+	want := summaryOf(t, strip.String(), all...)
+	equal(t, summaryOf(t, parsed.String(), all...), want...)
 	if len(want) < 25 {
 		t.Errorf("only %d events", len(want))
 	}
@@ -187,7 +187,7 @@ func TestRunsAndTurns(t *testing.T) {
 			[]string{"rules"}, []string{`run_started u rules=[{"permission":"a"}]`, "turn_started u", "message_added u", "run_ended u",
 				`run_started u2 rules=[{"permission":"a"},{"permission":"b","added_at":1005}]`, "turn_started u2", "message_added u2"}},
 	} {
-		t.Run(test.name, func(t *testing.T) { equal(t, told(t, test.in, test.keys...), test.want...) })
+		t.Run(test.name, func(t *testing.T) { equal(t, summaryOf(t, test.in, test.keys...), test.want...) })
 	}
 }
 
@@ -200,7 +200,7 @@ func TestParents(t *testing.T) {
 	}{
 		{"a fork holds messages of before its time", sessionRow(parent) + messageRow("u", "user", 900, `{}`) + messageRow("a", "assistant", 901, `{}`) + messageRow("u2", "user", 1001, `{}`),
 			[]string{`run_started u fork_parent_id="ses_0" copied=true`, `turn_started u trigger="user"`, "message_added u", "run_ended u", `run_started u2 fork_parent_id="ses_0"`, `turn_started u2 trigger="user"`, "message_added u2"}},
-		{"a sub-agent that its metadata tells", sessionRow(parent+`,"metadata":{"agent_mode":"subagent"}`) + messageRow("u", "user", 1001, `{}`),
+		{"a sub-agent by its metadata", sessionRow(parent+`,"metadata":{"agent_mode":"subagent"}`) + messageRow("u", "user", 1001, `{}`),
 			[]string{`run_started u parent_id="u0" parent_session_id="ses_0"`, `turn_started u trigger="sub_agent"`, "message_added u"}},
 		{"one that a task call named", `{"type":"session","data":{"id":"ses_0","created_at":1}}` + "\n" + `{"type":"message","data":{"id":"u0","role":"user","created_at":2}}` + "\n" +
 			`{"type":"message","data":{"id":"a0","role":"assistant","created_at":3}}` + "\n" +
@@ -217,7 +217,7 @@ func TestParents(t *testing.T) {
 		{"a session that is its own parent", sessionRow(`,"parent_id":"ses_1"`) + messageRow("u", "user", 900, `{}`),
 			[]string{"error: guide: line 1: session: parent_id: names the session itself", "run_started u", `turn_started u trigger="user"`, "message_added u"}},
 	} {
-		t.Run(test.name, func(t *testing.T) { equal(t, told(t, test.in, keys...), test.want...) })
+		t.Run(test.name, func(t *testing.T) { equal(t, summaryOf(t, test.in, keys...), test.want...) })
 	}
 }
 
@@ -253,7 +253,7 @@ func TestToolParts(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			row := line("part", `{"id":"p","index":0,"type":"`+typeOf(t, test.part)+`","data":`+test.part+`,"created_at":1002,"updated_at":1003`+test.row+`}`)
-			got := told(t, sessionRow("")+messageRow("a", "assistant", 1001, `{}`)+row, keys...)
+			got := summaryOf(t, sessionRow("")+messageRow("a", "assistant", 1001, `{}`)+row, keys...)
 			got = got[2:]
 			end := got[len(got)-1]
 			got = append(got[:len(got)-2], strings.Fields(end)[2])
@@ -274,23 +274,23 @@ func typeOf(t *testing.T, part string) string {
 	return p.Type
 }
 
-// TestOwnLines puts lines of package ndjson between rows: they are told within the run of the message before them.
+// TestOwnLines puts lines of package ndjson between rows: their events belong to the run of the message before them.
 func TestOwnLines(t *testing.T) {
 	allow := `{"type":"otelagent.permission_evaluated","tool":"x","call_id":"c","action":"allow"}` + "\n"
 	cost := `{"type":"otelagent.other","event_type":"cost"}` + "\n"
 	in := allow + sessionRow("") + cost + messageRow("u", "user", 1001, `{}`) + cost + messageRow("a", "assistant", 1002, `{}`) +
 		partRow("p", "a", 0, 1002, `{"type":"tool-x","toolCallId":"c","state":"input-available"}`) + allow + partRow("q", "a", 1, 1003, text) + cost + messageRow("u2", "user", 1004, `{"queued_at":1004}`) + cost
-	equal(t, told(t, in), "permission_evaluated ", "other ", "run_started u", "turn_started u", "message_added u", "other ", "tool_started u", "permission_evaluated ", "other ", "turn_ended u", "run_ended u", "other ")
+	equal(t, summaryOf(t, in), "permission_evaluated ", "other ", "run_started u", "turn_started u", "message_added u", "other ", "tool_started u", "permission_evaluated ", "other ", "turn_ended u", "run_ended u", "other ")
 }
 
 func TestOwnLinesOfABadKind(t *testing.T) {
-	got := told(t, sessionRow("")+messageRow("u", "user", 1001, `{}`)+`{"type":"otelagent.turn_started","index":"SECRET"}`+"\n"+messageRow("u2", "user", 1002, `{}`))
+	got := summaryOf(t, sessionRow("")+messageRow("u", "user", 1001, `{}`)+`{"type":"otelagent.turn_started","index":"SECRET"}`+"\n"+messageRow("u2", "user", 1002, `{}`))
 	if len(got) != 5 || !strings.HasPrefix(got[3], "error: otelagent: line 3: ") || strings.Contains(got[3], "SECRET") {
 		t.Errorf("%q", got)
 	}
 }
 
-// TestOwnEvents plays the events that otelagent writes beside the rows.
+// TestOwnEvents plays the events that otelagent writes between the rows.
 func TestOwnEvents(t *testing.T) {
 	own := func(events ...string) string {
 		return `{"otelagent":{"events":[{"type":"otelagent.` + strings.Join(events, `},{"type":"otelagent.`) + `}]}}`
@@ -325,7 +325,7 @@ func TestOwnEvents(t *testing.T) {
 			partRow("p", "k", 0, 1001, `{"type":"data-compaction","data":{"summary":"","tail_start_id":null}}`), []string{"summary"}, []string{"compaction_ended A"}},
 		{"no event", sessionRow("") + messageRow("a", "assistant", 1001, `{"otelagent":{"events":[]}}`) + partRow("p", "a", 0, 1001, text), nil, nil},
 	} {
-		t.Run(test.name, func(t *testing.T) { equal(t, told(t, test.in, test.keys...), test.want...) })
+		t.Run(test.name, func(t *testing.T) { equal(t, summaryOf(t, test.in, test.keys...), test.want...) })
 	}
 }
 
@@ -335,7 +335,7 @@ func TestDocumentsInOtherShapes(t *testing.T) {
 	u := `{"id":"u","session_id":"ses_1","role":"user","created_at":1001}`
 	p := `{"id":"p","message_id":"u","index":0,"data":` + text + `,"created_at":1001}`
 	further := `"system_prompts":[{"digest":"d","body":"b"}],"x":{"y":1}`
-	want := told(t, line("session", session)+line("message", u)+line("part", p), "message")
+	want := summaryOf(t, line("session", session)+line("message", u)+line("part", p), "message")
 	facts := `"subject":"document","key":"guide.x","value":{"y":1}`
 	prompt := `"subject":"system_prompt/d","key":"guide.line","value":{"digest":"d","body":"b"}`
 	element := `{"message":` + u + `,"parts":[` + p + `]}`
@@ -348,20 +348,20 @@ func TestDocumentsInOtherShapes(t *testing.T) {
 		"without a session row":  `{"messages":[` + element + `],` + further + `}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := told(t, in, "message")
+			got := summaryOf(t, in, "message")
 			equal(t, got, want...)
 			all := string(eventsOf([]byte(in)))
 			if !strings.Contains(all, facts) || !strings.Contains(all, prompt) {
-				t.Errorf("what stands beside is lost: %s", all)
+				t.Errorf("other rows are lost: %s", all)
 			}
 		})
 	}
 	both := `{"session":` + session + `,"messages":[` + element + `]}`
-	two := told(t, both+"\n"+strings.ReplaceAll(both, "ses_1", "ses_2"), "message")
+	two := summaryOf(t, both+"\n"+strings.ReplaceAll(both, "ses_1", "ses_2"), "message")
 	equal(t, two, append(append([]string{}, want...), want...)...)
 }
 
-// TestMessagesComeAsTheyAreRead looks at how much of a document was read when its first run is told.
+// TestMessagesComeAsTheyAreRead checks how much of a document was read when its first run starts.
 func TestMessagesComeAsTheyAreRead(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"session":{"id":"s","created_at":1},"messages":[`)
@@ -541,8 +541,8 @@ func TestBounds(t *testing.T) {
 	equal(t, errorsOf(parts.String()), "guide: line 16387: part: a message of more than 16384 parts", "guide: line 16388: part: a message of more than 16384 parts")
 	equal(t, errorsOf(sessionRow("")+messageRow("u", "user", 1001, `{}`)+partRow("p", "u", 0, 1001, text)+partRow("q", "u", 1, 1001, `{"type":"text","text":"`+strings.Repeat("x", 300)+`"}`), input.WithMaxLine(500)),
 		"guide: line 4: part: a message with its parts longer than 500 bytes")
-	beside := strings.Replace(partRow("q", "u", 1, 1001, text), `"type":"part"`, `"type":"part","x":"`+strings.Repeat("x", 300)+`"`, 1)
-	equal(t, errorsOf(sessionRow("")+messageRow("u", "user", 1001, `{}`)+beside, input.WithMaxLine(500)),
+	longRow := strings.Replace(partRow("q", "u", 1, 1001, text), `"type":"part"`, `"type":"part","x":"`+strings.Repeat("x", 300)+`"`, 1)
+	equal(t, errorsOf(sessionRow("")+messageRow("u", "user", 1001, `{}`)+longRow, input.WithMaxLine(500)),
 		"guide: line 3: part: a message with its parts longer than 500 bytes")
 	var users strings.Builder
 	users.WriteString(sessionRow(""))
@@ -550,7 +550,7 @@ func TestBounds(t *testing.T) {
 		users.WriteString(messageRow(fmt.Sprint("u", i), "user", 1001+i, `{}`))
 	}
 	runs := 0
-	for _, l := range told(t, users.String()) {
+	for _, l := range summaryOf(t, users.String()) {
 		if strings.HasPrefix(l, "run_started") {
 			runs++
 		}
@@ -560,8 +560,9 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestMessageThatGrows reads a message at every stage of its growth. A turn that was told must not end later than when more of the message is
-// known: the later end of two counts, and it would be that of the turn which was seen first.
+// TestMessageThatGrows reads a message at every stage of its growth. A turn that was reported must not end later than
+// when more of the message is known: the later end of two counts, and it would be that of the turn which was seen
+// first.
 func TestMessageThatGrows(t *testing.T) {
 	in := func(parts int, updated int) string {
 		b := sessionRow("") + messageRow("u", "user", 1000, `{}`) +

@@ -83,6 +83,19 @@ func (d *reader) play(m *message) {
 	d.emitLines(m)
 }
 
+// partsOf takes the parts that raw refers to, and returns the message that they make, nil without any, and the number of the last one.
+func (m *message) partsOf(raw []byte) (said *otelagent.Message, last int64) {
+	if raw == nil {
+		return nil, 0
+	}
+	from, to := bounds(raw)
+	parts := m.takeAll(from, to)
+	if len(parts) == 0 {
+		return nil, 0
+	}
+	return new(m.message(parts)), parts[len(parts)-1].seq
+}
+
 // emitOwn emits an event with the content of the parts that it refers to. It returns the number of the last of them.
 func (d *reader) emitOwn(r *run, m *message, ev otelagent.Event) (seq int64) {
 	switch ev := ev.(type) {
@@ -112,13 +125,18 @@ func (d *reader) emitOwn(r *run, m *message, ev otelagent.Event) (seq int64) {
 			_, ev.ToolResult.Error = p.result()
 		}
 		seq = ev.Seq
+	case *otelagent.ReplyReceived:
+		if said, last := m.partsOf(ev.Message.Raw); said != nil {
+			ev.Message, ev.Seq = *said, max(ev.Seq, last)
+		} else {
+			ev.Message = otelagent.Message{}
+		}
+		seq = ev.Seq
 	case *otelagent.TurnEnded:
 		if ev.Output != nil {
-			from, to := bounds(ev.Output.Raw)
-			parts := m.takeAll(from, to)
-			if ev.Output = nil; len(parts) > 0 {
-				ev.Output, ev.Seq = new(m.message(parts)), max(ev.Seq, parts[len(parts)-1].seq)
-			}
+			var last int64
+			ev.Output, last = m.partsOf(ev.Output.Raw)
+			ev.Seq = max(ev.Seq, last)
 		}
 		seq = ev.Seq
 	case *otelagent.CompactionEnded:

@@ -1,5 +1,5 @@
-// Package input holds what all dialects share: settings for what a wire lacks, the cutting of a stream into lines or server-sent
-// events, and errors that say where.
+// Package input holds what all dialects share: settings for what a wire lacks, the cutting of a stream into lines or
+// server-sent events, and errors that say where.
 //
 // A dialect is a package whose Decoder turns bytes into the events of package otelagent:
 //
@@ -27,18 +27,19 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// DefaultMaxLine is the longest line that is read, in bytes, unless told otherwise. A line may hold a whole request.
+// DefaultMaxLine is the longest line that is read, in bytes, without WithMaxLine. A line may hold a whole request.
 const DefaultMaxLine = 64 << 20
 
-// Decoder reads one dialect. It remembers what it met, so that one Decoder reads all files of one recording. Not safe for
-// concurrent use.
+// Decoder reads one dialect. It remembers what it met, so that one Decoder reads all files of one recording. Not safe
+// for concurrent use.
 type Decoder interface {
 	// Events reads r until its end. Line numbers in errors begin at 1; Meta.Seq goes on from earlier inputs.
 	//
 	// An event is valid until the next iteration: it and all its slices may be reused. Strings may be kept.
 	//
-	// An error that is a *LineError is about one line (or one place of a document), and reading goes on behind it; its event is
-	// nil. Any other error is the last: one of r, wrapped, or that r is not what the dialect reads. The iterator may be used once.
+	// An error that is a *LineError is about one line (or one place of a document), and reading goes on behind it; its
+	// event is nil. Any other error is the last: one of r, wrapped, or that r is not what the dialect reads. The iterator
+	// may be used once.
 	Events(r io.Reader) iter.Seq2[otelagent.Event, error]
 	// Stats returns what was read so far.
 	Stats() Stats
@@ -46,8 +47,8 @@ type Decoder interface {
 
 // Stats counts what a Decoder read.
 type Stats struct {
-	// Lines counts all lines, blank ones included; of a document its places (messages, rows). Rejected counts those that gave a
-	// *LineError.
+	// Lines counts all lines, blank ones included; of a document its places (messages, rows). Rejected counts those that
+	// gave a *LineError.
 	Lines, Rejected int64
 	// Events counts events of the dialect that were read, also those of which nothing is kept.
 	Events int64
@@ -59,14 +60,14 @@ type Stats struct {
 type LineError struct {
 	// Dialect is the name of the dialect that read it.
 	Dialect string
-	// Line is the number of the line in its input, from 1; 0 in a document, where Field says the place. Seq is the number that its
-	// events would have had as Meta.Seq; it differs from Line only where one Decoder read several inputs.
+	// Line is the number of the line in its input, from 1; 0 in a document, where Field says the place. Seq is the number
+	// that its events would have had as Meta.Seq; it differs from Line only where one Decoder read several inputs.
 	Line, Seq int64
 	// Type is the variant, if it is one of the dialect's and came before what is wrong.
 	Type string
 	// Field is the path of the key that is wrong, such as payload.messages; empty where the line as a whole is.
 	Field string
-	// Reason is what is wrong, in a few words, and what would be right.
+	// Reason says briefly what is wrong, and what would be right.
 	Reason string
 	// Cut says that the line ended too early, as the last line of a file does whose writer died or still writes.
 	Cut bool
@@ -108,7 +109,7 @@ type Settings struct {
 	MaxLine int
 	// Session, Agent and Provider are used where the input names none.
 	Session, Agent, Provider string
-	// Rule says how usage is to be read where the input does not tell; empty leaves it to the dialect.
+	// Rule says how usage is to be read where the input does not say; empty keeps the rule of the dialect.
 	Rule spans.UsageRule
 }
 
@@ -130,12 +131,12 @@ func SettingsOf(opts ...Option) Settings {
 	return s
 }
 
-// WithLive says that the input is a pipe from a loop that runs now: events get Meta.Arrived, the time at which their line
-// was read. Without it the input is a recording and Arrived is zero.
+// WithLive says that the input is a pipe from a loop that runs now: events get Meta.Arrived, the time at which their
+// line was read. Without it the input is a recording and Arrived is zero.
 func WithLive() Option { return option(func(s *Settings) { s.Live = true }) }
 
-// WithMaxLine sets the longest line that is read, in bytes without its end; longer ones give a *LineError. Of a document it bounds the
-// whole. Default 64 MiB, which zero or less means too.
+// WithMaxLine sets the longest line that is read, in bytes without its end; longer ones give a *LineError. Of a
+// document it bounds the whole. Default 64 MiB, which zero or less means too.
 func WithMaxLine(n int) Option {
 	return option(func(s *Settings) {
 		if n <= 0 {
@@ -154,5 +155,5 @@ func WithAgent(name string) Option { return option(func(s *Settings) { s.Agent =
 // WithProvider names the provider of runs for which the input names none.
 func WithProvider(name string) Option { return option(func(s *Settings) { s.Provider = name }) }
 
-// WithUsageRule says how usage is to be read where the input does not tell. Default, and empty: what the dialect says.
+// WithUsageRule says how usage is to be read where the input does not say. Default, and empty: the rule of the dialect.
 func WithUsageRule(r spans.UsageRule) Option { return option(func(s *Settings) { s.Rule = r }) }

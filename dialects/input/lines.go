@@ -18,9 +18,9 @@ type lineReader struct {
 	err        error // of r, other than its end
 }
 
-// next returns the next line without its newline, valid until the next call. Long says that a line was longer than allowed and
-// passed over. Without more there is none: r ended or failed, see err. The last line may lack a newline, but for one after
-// which r failed: that one is dropped.
+// next returns the next line without its newline, valid until the next call. Long says that a line was longer than
+// allowed and passed over. Without more there is none: r ended or failed, see err. The last line may lack a newline,
+// but for one after which r failed: that one is dropped.
 func (l *lineReader) next() (line []byte, long, more bool) {
 	scanned := l.start
 	for {

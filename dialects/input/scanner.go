@@ -25,12 +25,13 @@ type Line struct {
 	TooLong bool
 }
 
-// Scanner cuts a stream into lines. Blank lines, a byte order mark and carriage returns before line ends are passed over. A stream whose
-// first line is a field or comment of server-sent events (data:, event:, id:, retry:, or a colon) is read as those, as the HTML
-// standard says, data lines joined by line feeds.
+// Scanner cuts a stream into lines. Blank lines, a byte order mark and carriage returns before line ends are passed
+// over. A stream whose first line is a field or comment of server-sent events (data:, event:, id:, retry:, or a colon)
+// is read as those, as the HTML standard says, data lines joined by line feeds.
 //
-// It reads from r only when all complete lines that it holds were handed out, so lines of a pipe come as soon as they end. Its buffer
-// grows to the longest line met. The last line may lack its end, but for one after which r failed: that one is dropped.
+// It reads from r only when all complete lines that it holds were handed out, so lines of a pipe come as soon as they
+// end. Its buffer grows to the longest line met. The last line may lack its end, but for one after which r failed: that
+// one is dropped.
 type Scanner struct {
 	in   lineReader
 	live bool

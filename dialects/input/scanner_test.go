@@ -173,7 +173,7 @@ func TestLineError(t *testing.T) {
 	}
 }
 
-// Nothing of an input is lost or made up: what is scanned, put together, is the input without blanks.
+// Nothing of an input is lost or invented: what is scanned, put together, is the input without blanks.
 func FuzzScanner(f *testing.F) {
 	for _, s := range []string{"a\nb\n", "data: a\n\n", ":\n\ndata: x\ndata: y\n\n", "\xef\xbb\xbf{}\r\n"} {
 		f.Add([]byte(s), 100)

@@ -10,9 +10,10 @@ import (
 // Key is the key that any line of any dialect may have to say when its event happened: see Time.
 const Key = "ts"
 
-// Time reads a JSON value that says when something happened: a string in RFC 3339, or a number of nanoseconds, microseconds,
-// milliseconds or seconds since 1970, told apart by its size (a time from 1973 to 2262 in one unit is before 1973 in the next larger
-// one); seconds and milliseconds may have a fraction. It reports whether value is such a time.
+// Time reads a JSON value that says when something happened: a string in RFC 3339, or a number of nanoseconds,
+// microseconds, milliseconds or seconds since 1970. The size of the number decides its unit (a time from 1973 to 2262
+// in one unit is before 1973 in the next larger one). Seconds and milliseconds may have a fraction. Time reports
+// whether value is such a time.
 func Time(value []byte) (time.Time, bool) {
 	if len(value) == 0 {
 		return time.Time{}, false
@@ -53,7 +54,7 @@ func Time(value []byte) (time.Time, bool) {
 	return t, inNanoseconds(t)
 }
 
-// inNanoseconds reports whether t can be told in unix nanoseconds.
+// inNanoseconds reports whether unix nanoseconds can hold t.
 func inNanoseconds(t time.Time) bool {
 	return t.Year() >= 1678 && t.Year() < 2262
 }

@@ -149,7 +149,7 @@ func properties(rows []row) ordered {
 
 // plain is text without what makes it Markdown.
 func plain(brief string) string {
-	return strings.NewReplacer("`", "", "[lists](#lists)", "lists in docs/formats.md").Replace(brief)
+	return strings.NewReplacer("`", "").Replace(brief)
 }
 
 // schema returns the JSON Schema of a line, made from the shapes.

@@ -54,8 +54,8 @@ func examples(t *testing.T) map[string]string {
 	return byName
 }
 
-// TestFormatsTellsOfEveryLine compares docs/formats.md with the shapes.
-func TestFormatsTellsOfEveryLine(t *testing.T) {
+// TestLinesHasEveryLine compares docs/lines.md with the shapes.
+func TestLinesHasEveryLine(t *testing.T) {
 	var b strings.Builder
 	table := func(rows []row) {
 		b.WriteString("| key | holds | |\n|---|---|---|\n")
@@ -85,11 +85,11 @@ func TestFormatsTellsOfEveryLine(t *testing.T) {
 		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n", strings.ToUpper(o.name[:1])+o.name[1:], o.brief)
 		table(rowsOf(o))
 	}
-	generated(t, "../../docs/formats.md", b.String())
+	generated(t, "../../docs/lines.md", b.String())
 }
 
-// dialectWord is what docs/dialects.md says of what a key holds.
-func dialectWord(h holds) string {
+// dialectType returns the type that testdata/fields.md names for a key.
+func dialectType(h holds) string {
 	switch h {
 	case holdsInteger:
 		return "number"
@@ -110,8 +110,8 @@ func dialectWord(h holds) string {
 	}
 }
 
-// TestDialectsTellsWhereEveryKeyLands compares docs/dialects.md with the shapes.
-func TestDialectsTellsWhereEveryKeyLands(t *testing.T) {
+// TestFieldsHasARowForEveryKey compares testdata/fields.md with the shapes.
+func TestFieldsHasARowForEveryKey(t *testing.T) {
 	var b strings.Builder
 	table := func(title string, s *shape) {
 		fmt.Fprintf(&b, "\n### %s\n\n| field | holds | lands in |\n|---|---|---|\n", title)
@@ -123,7 +123,7 @@ func TestDialectsTellsWhereEveryKeyLands(t *testing.T) {
 			if r.holds == holdsProvenances {
 				lands = "Messages[].Provenance; the messages and all else that is not said are read from payload"
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, dialectWord(r.holds), lands)
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, dialectType(r.holds), lands)
 		}
 	}
 	for i := range kinds {
@@ -132,5 +132,5 @@ func TestDialectsTellsWhereEveryKeyLands(t *testing.T) {
 	for i := range objects {
 		table("otelagent "+objects[i].name, &objects[i])
 	}
-	generated(t, "../../docs/dialects.md", strings.TrimPrefix(b.String(), "\n"))
+	generated(t, "testdata/fields.md", strings.TrimPrefix(b.String(), "\n"))
 }

@@ -2,7 +2,7 @@
 // `{"type":"otelagent.tool_started","ts":…,"session":…,"run":…,"call_id":…}`. A producer in any language that has no
 // dialect of its own writes them. They may stand between the lines of any dialect, for what that dialect cannot say.
 //
-// docs/formats.md ("NDJSON events") and [Schema] describe the lines.
+// docs/formats.md ("NDJSON events") has the rules, docs/lines.md and [Schema] have the keys.
 package ndjson
 
 import (
@@ -35,7 +35,7 @@ var Schema []byte
 // prefix begins every line's type.
 const prefix = "otelagent."
 
-// unknownKeys follows the type in Other.Type where a line had keys that are not ours.
+// unknownKeys follows the type in Other.Type where a line had unknown keys.
 const unknownKeys = ".unknown_keys"
 
 // Own reports whether line, which may be cut anywhere behind it, has at its top level the key "type" with a string

@@ -21,8 +21,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// told returns what a Decoder makes of an input: events as lines, problems as they read.
-func told(r io.Reader, opts ...input.Option) []string {
+// decoded returns what a Decoder makes of an input: events as lines, problems as they read.
+func decoded(r io.Reader, opts ...input.Option) []string {
 	var out []string
 	for ev, err := range Events(r, opts...) {
 		var bad *input.LineError
@@ -45,7 +45,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, filepath.Join("testdata", name+".golden"), []byte(strings.Join(told(bytes.NewReader(in)), "\n")+"\n"))
+			golden(t, filepath.Join("testdata", name+".golden"), []byte(strings.Join(decoded(bytes.NewReader(in)), "\n")+"\n"))
 		})
 	}
 }
@@ -125,7 +125,7 @@ func TestSettings(t *testing.T) {
 		`{"type":"otelagent.group_started"}`,
 		`{"type":"otelagent.fact_stated"}`,
 	}, "\n")
-	got := told(strings.NewReader(text), input.WithSession("S"), input.WithAgent("A"), input.WithProvider("P"), input.WithUsageRule(spans.UsageRuleExcludesCache))
+	got := decoded(strings.NewReader(text), input.WithSession("S"), input.WithAgent("A"), input.WithProvider("P"), input.WithUsageRule(spans.UsageRuleExcludesCache))
 	want := []string{
 		`{"type":"otelagent.run_started","seq":1,"session":"S","agent":"A","provider":"P"}`,
 		`{"type":"otelagent.run_started","seq":2,"session":"own","run":"r","agent_id":"me","provider":"p","dialect":"mine"}`,
@@ -239,7 +239,7 @@ func TestInputs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, told(c.in, c.opts...)); diff != "" {
+			if diff := cmp.Diff(c.want, decoded(c.in, c.opts...)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -279,7 +279,8 @@ func badWords(from, to int) (s string) {
 	return s
 }
 
-// TestWhatALineCannotHold writes what JSON has no place for: it is left out or replaced as told, and the line stays one.
+// TestWhatALineCannotHold writes what JSON has no place for: it is omitted or replaced as documented, and the line
+// stays one.
 func TestWhatALineCannotHold(t *testing.T) {
 	m := otelagent.Meta{Seq: 1}
 	nan, inf := math.NaN(), math.Inf(1)
@@ -335,7 +336,7 @@ func TestEventsAreNotKept(t *testing.T) {
 	}
 	for line := range strings.Lines(string(text)) {
 		name := line[len(`{"type":"`):strings.Index(line, `",`)]
-		got := told(strings.NewReader(line + fmt.Sprintf(`{"type":%q}`, name)))
+		got := decoded(strings.NewReader(line + fmt.Sprintf(`{"type":%q}`, name)))
 		if want := fmt.Sprintf(`{"type":%q,"seq":2}`, name); len(got) != 2 || got[1] != want {
 			t.Errorf("got %q, want %s", got, want)
 		}

@@ -24,9 +24,9 @@ var notInALine = map[string]string{
 	"Meta.Arrived": "when this process read the line, which is none of the producer's business",
 }
 
-// leaves calls fn with the path and the value of every field of v that is no struct, through pointers and one element of each slice, which it
-// makes where they are not there.
-func leaves(path string, v reflect.Value, fn func(path string, v reflect.Value)) {
+// fieldsOf calls fn with the path and the value of every field of v that is no struct, through pointers and one element
+// of each slice, which it makes where they are not there.
+func fieldsOf(path string, v reflect.Value, fn func(path string, v reflect.Value)) {
 	switch v.Interface().(type) {
 	case time.Time, []byte:
 		fn(path, v)
@@ -36,18 +36,18 @@ func leaves(path string, v reflect.Value, fn func(path string, v reflect.Value))
 	case reflect.Struct:
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
-			leaves(strings.TrimPrefix(path+"."+name, "."), v.Field(i), fn)
+			fieldsOf(strings.TrimPrefix(path+"."+name, "."), v.Field(i), fn)
 		}
 	case reflect.Pointer:
 		if v.IsNil() {
 			v.Set(reflect.New(v.Type().Elem()))
 		}
-		leaves(path, v.Elem(), fn)
+		fieldsOf(path, v.Elem(), fn)
 	case reflect.Slice:
 		if v.Len() == 0 {
 			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		}
-		leaves(path+"[]", v.Index(0), fn)
+		fieldsOf(path+"[]", v.Index(0), fn)
 	default:
 		fn(path, v)
 	}
@@ -86,7 +86,7 @@ func newEvent(k *shape) otelagent.Event { return reflect.New(k.typ).Interface().
 // filled returns an event of a kind with all fields set, and how many those are. A message has only a provenance that can be.
 func filled(t *testing.T, k *shape) (otelagent.Event, int) {
 	ev, n := newEvent(k), 0
-	leaves("", reflect.ValueOf(ev).Elem(), func(path string, v reflect.Value) {
+	fieldsOf("", reflect.ValueOf(ev).Elem(), func(path string, v reflect.Value) {
 		n++
 		if notInALine[path] != "" || aside(path) {
 			return
@@ -177,7 +177,7 @@ func TestEveryFieldOfEveryEvent(t *testing.T) {
 			}
 			for one := range n {
 				ev, at := read(t, `{"type":"`+prefix+k.name+`"}`), 0
-				leaves("", reflect.ValueOf(ev).Elem(), func(path string, v reflect.Value) {
+				fieldsOf("", reflect.ValueOf(ev).Elem(), func(path string, v reflect.Value) {
 					if at++; at == one+1 && notInALine[path] == "" && !strings.Contains(path, "Provenance.") {
 						fill(t, path, v, at)
 					}

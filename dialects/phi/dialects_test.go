@@ -211,7 +211,7 @@ func TestDialectsHasARowForEveryPath(t *testing.T) {
 			where := fmt.Sprintf("%s:%d", file, n)
 			var event map[string]any
 			if json.Unmarshal(line, &event) != nil {
-				continue // cut streams are told as such
+				continue // cut streams are reported as such
 			}
 			if inner, ok := event["event"].(map[string]any); ok && event["type"] == nil {
 				walk(tables, "Log", "", event, func(path string) { miss(where, path) })

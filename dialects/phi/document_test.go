@@ -83,7 +83,7 @@ func TestDocumentGolden(t *testing.T) {
 	}
 }
 
-// TestDocumentForms reads one ledger in every form in which it may come: it tells the same.
+// TestDocumentForms reads one ledger in every form in which it may come: each yields the same events.
 func TestDocumentForms(t *testing.T) {
 	array := read(t, "testdata/phi-core-0.15.2/two-loops.sessions.json")
 	one := bytes.TrimSpace(array)
@@ -128,7 +128,8 @@ func TestDocumentForms(t *testing.T) {
 	}
 }
 
-// TestCutDocument cuts ledgers and an array of messages everywhere: one error says so, and what was complete is told as of the whole.
+// TestCutDocument cuts ledgers and an array of messages everywhere: one error says so, and the complete part yields the
+// same events as the whole.
 func TestCutDocument(t *testing.T) {
 	for _, file := range []string{
 		"testdata/phi-core-0.15.2/two-loops.sessions.json", "testdata/phi-core-0.15.2/tool-denied-by-hook.sessions.json",
@@ -169,7 +170,7 @@ func TestCutDocument(t *testing.T) {
 				case *otelagent.RunStarted: // its configuration may be behind the cut
 					line, _, _ = strings.Cut(line, `,"agent_id"`)
 					if !strings.Contains(all, line) {
-						t.Fatalf("%s cut at %d: %s is not told of the whole", file, n, line)
+						t.Fatalf("%s cut at %d: %s is not among the events of the whole", file, n, line)
 					}
 					continue
 				case *otelagent.TurnEnded:
@@ -187,7 +188,7 @@ func TestCutDocument(t *testing.T) {
 					}
 				}
 				if !whole[line] && !strings.HasSuffix(file, "messages.json") {
-					t.Fatalf("%s cut at %d: %s is not told of the whole", file, n, line)
+					t.Fatalf("%s cut at %d: %s is not among the events of the whole", file, n, line)
 				}
 			}
 			if cuts != 1 {
@@ -195,7 +196,7 @@ func TestCutDocument(t *testing.T) {
 			}
 		}
 		if turns == 0 {
-			t.Errorf("%s: no turn is told of what is cut", file)
+			t.Errorf("%s: no turn comes from the part before the cut", file)
 		}
 	}
 }
@@ -217,7 +218,8 @@ func TestLinesBehindADocument(t *testing.T) {
 	}
 }
 
-// TestBadDocuments reads what is wrong with a document, where, and without its content; what is right is told.
+// TestBadDocuments reads what is wrong with a document, where, and without its content; the valid part still yields
+// events.
 func TestBadDocuments(t *testing.T) {
 	const good = `{"loop_id":"s.a.1","started_at":"2026-05-25T10:00:00Z","ended_at":"2026-05-25T10:00:01Z","status":"Completed","turns":[]}`
 	for _, test := range []struct {
@@ -266,7 +268,7 @@ func TestBadDocuments(t *testing.T) {
 	}
 }
 
-// TestDocumentReadError tells an error of the reader, and nothing of what was read before it.
+// TestDocumentReadError reports an error of the reader, and nothing of what was read before it.
 func TestDocumentReadError(t *testing.T) {
 	broken := errors.New("broken")
 	text := string(read(t, "testdata/ledgers/messages.json"))
@@ -344,7 +346,8 @@ func TestWideGroup(t *testing.T) {
 	}
 }
 
-// TestMessageArray tells of the run that an array of messages is, with what the settings say, and of the same run when it grew.
+// TestMessageArray yields the run that an array of messages is, with what the settings say, and the same run when it
+// grew.
 func TestMessageArray(t *testing.T) {
 	text := read(t, "testdata/ledgers/messages.json")
 	first := func(text []byte, opts ...input.Option) (e otelagent.RunStarted) {
@@ -363,8 +366,8 @@ func TestMessageArray(t *testing.T) {
 	if asking := first(read(t, "testdata/ledgers/messages-asking.json")); asking.ID != own.ID || !asking.Time.Equal(own.Time) {
 		t.Errorf("%s@%s when it was shorter, %s@%s now", asking.ID, asking.Time, own.ID, own.Time)
 	}
-	told := first(text, input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("p"))
-	if told.SessionID != "mine" || told.ID != own.ID || told.Agent != "clerk" || told.Provider != "p" {
-		t.Errorf("%+v", told)
+	set := first(text, input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("p"))
+	if set.SessionID != "mine" || set.ID != own.ID || set.Agent != "clerk" || set.Provider != "p" {
+		t.Errorf("%+v", set)
 	}
 }

@@ -129,7 +129,7 @@ func TestStamp(t *testing.T) {
 	if !strings.Contains(got, `{"ts":"soon"}`) || !strings.Contains(got, "Time: 2026-05-25T10:00:00Z") {
 		t.Errorf("got %s", got)
 	}
-	// The lines before and after one with a time are told as they are.
+	// The lines before and after one with a time yield their events unchanged.
 	if got := collect(goodLine + "\n" + strings.Replace(goodLine, "}", `,"ts":1779703207}`, 1) + "\n" + goodLine); len(got) != 3 || got[0] != strings.Replace(got[2], "Seq: 3", "Seq: 1", 1) || !strings.Contains(got[1], "10:00:07Z") {
 		t.Errorf("got %s", got)
 	}
@@ -227,7 +227,7 @@ func TestOwnLines(t *testing.T) {
 	}
 }
 
-// TestSettings fills in what the wire does not tell, and nothing else.
+// TestSettings fills in what the wire lacks, and nothing else.
 func TestSettings(t *testing.T) {
 	opts := []input.Option{input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("relay"), input.WithUsageRule(spans.UsageRuleExcludesCache)}
 	runOf := func(line string) (e otelagent.RunStarted) {
@@ -242,10 +242,10 @@ func TestSettings(t *testing.T) {
 		return e
 	}
 	if e := runOf(`{"type":"AgentStart","loop_id":"a.b.1","timestamp":"2026-05-25T10:00:00Z"}`); e.SessionID != "mine" || e.Agent != "clerk" || e.Provider != "relay" {
-		t.Errorf("told nothing: %+v", e)
+		t.Errorf("without settings: %+v", e)
 	}
 	if e := runOf(`{"type":"AgentStart","loop_id":"a.b.1","session_id":"a","agent_id":"x","config_snapshot":{"provider":"openai"},"timestamp":"2026-05-25T10:00:00Z"}`); e.SessionID != "a" || e.Agent != "" || e.AgentID != "x" || e.Provider != "openai" {
-		t.Errorf("told all: %+v", e)
+		t.Errorf("with all settings: %+v", e)
 	}
 	// A run that is under way: its session, and the provider of its turns.
 	for ev, err := range Events(strings.NewReader(strings.Replace(goodLine, "s.1", "a.b.1", 1)), opts...) {
@@ -257,10 +257,10 @@ func TestSettings(t *testing.T) {
 		config, provider string
 		want             spans.UsageRule
 	}{
-		"nothing tells":      {"null", "relay", spans.UsageRuleExcludesCache},
-		"its protocol tells": {`{"api":"open_ai_completions","provider":"relay"}`, "relay", spans.UsageRuleIncludesCache},
-		"Anthropic":          {`{"api":"anthropic_messages"}`, "relay", spans.UsageRuleExcludesCache},
-		"its provider tells": {"null", "anthropic", spans.UsageRuleExcludesCache},
+		"nothing has it":      {"null", "relay", spans.UsageRuleExcludesCache},
+		"its protocol has it": {`{"api":"open_ai_completions","provider":"relay"}`, "relay", spans.UsageRuleIncludesCache},
+		"Anthropic":           {`{"api":"anthropic_messages"}`, "relay", spans.UsageRuleExcludesCache},
+		"its provider has it": {"null", "anthropic", spans.UsageRuleExcludesCache},
 	} {
 		text := `{"type":"AgentStart","loop_id":"s.1","session_id":"s","config_snapshot":` + test.config + `,"timestamp":"2026-05-25T10:00:00Z"}
 ` + goodLine + `

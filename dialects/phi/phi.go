@@ -6,7 +6,7 @@
 //   - ledgers (saved sessions) of any age, one or an array of them;
 //   - the bare array of messages that phi-core's save_messages writes.
 //
-// The first bytes of an input say which one it is. docs/dialects.md lists what becomes of each field.
+// The first bytes of an input say which one it is. testdata/fields.md lists what becomes of each field.
 package phi
 
 import (

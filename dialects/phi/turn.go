@@ -129,7 +129,10 @@ var triggers = map[string]spans.Trigger{
 // turnStarted reads the start of a turn, from a TurnStart or a Turn.
 func (d *Decoder) turnStarted(l *line, index int64) []otelagent.Event {
 	kind := plainEnum(l.Object, "triggered_by")
-	e := &otelagent.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: &index}}
+	e := &otelagent.TurnStarted{Meta: l.m}
+	if index >= 0 {
+		e.Index = &index
+	}
 	e.Trigger = cmp.Or(triggers[kind], spans.Trigger(kind))
 	if l.Failed() == 0 {
 		l.run.beginTurn(index)

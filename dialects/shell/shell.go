@@ -1,5 +1,5 @@
 // Package shell is what all readers of lines share: it cuts an input into lines or server-sent events, counts,
-// numbers them, hands lines of our own dialect to its decoder, and turns problems into errors that name the line and
+// numbers them, hands lines of package ndjson to its decoder, and turns problems into errors that name the line and
 // the key.
 package shell
 
@@ -19,17 +19,17 @@ import (
 // Shell.Reject.
 type Reader interface {
 	// Line reads one line. It is called in order, never with a line that is too long, a notice of lagged events or a
-	// line of our own.
+	// line of package ndjson.
 	Line(line input.Line)
-	// BeforeOwn is called before a line of our own dialect is read.
+	// BeforeOwn is called before a line of package ndjson is read.
 	BeforeOwn()
 	// End is called when an input has ended or failed, unless the caller stopped.
 	End()
 }
 
-// A Holder is a Reader that holds lines of our own dialect back until it hands them to Shell.Own.
+// A Holder is a Reader that holds lines of package ndjson back until it hands them to Shell.Own.
 type Holder interface {
-	// Hold is called with a line of our own dialect, which is valid until Hold returns. BeforeOwn is not called then.
+	// Hold is called with a line of package ndjson, which is valid until Hold returns. BeforeOwn is not called then.
 	Hold(line input.Line)
 }
 
@@ -40,7 +40,8 @@ type Shell struct {
 	Name string
 	// Settings are those of the decoder.
 	Settings input.Settings
-	// Stats counts what was read. Shell counts lines, rejects, and the lines of our own dialect; the Reader counts its own events.
+	// Stats counts what was read. Shell counts lines, rejects, and the lines of package ndjson; the Reader counts its own
+	// events.
 	Stats input.Stats
 	// Number is the number of the line at hand in its input, Seq its number among all inputs, which is Meta.Seq of
 	// its events.
@@ -138,7 +139,7 @@ func (s *Shell) Emit(ev otelagent.Event) {
 	}
 }
 
-// Own hands out the events of a line of our own dialect, whose number among all inputs is seq.
+// Own hands out the events of a line of package ndjson, whose number among all inputs is seq.
 func (s *Shell) Own(line input.Line, seq int64) {
 	if !s.stopped && !s.own.Line(line, seq, s.yield) {
 		s.stopped = true

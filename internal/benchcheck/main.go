@@ -1,7 +1,7 @@
 // Command benchcheck runs the benchmarks of the hot paths and holds them to their bounds (docs/hotpaths.md).
 //
-// Each bound is a ratio to a named floor measured in the same run, or a time. The median of several runs counts, and only
-// twice the bound fails: machines are noisy, and a doubled cost is what a change must not bring in unseen.
+// Each bound is a ratio to a named floor measured in the same run, or a time. The median of several runs counts, and
+// only twice the bound fails: machines are noisy, and a doubled cost is what a change must not bring in unseen.
 package main
 
 import (
@@ -29,30 +29,54 @@ type bound struct {
 }
 
 var bounds = []bound{
-	{what: "turn with two tools and a permission / raw SDK calls", pkg: "agenttest/adapter", bench: "BenchmarkTurn/adapter", floor: "BenchmarkTurn/raw", ratio: 2},
-	{what: "the same with live copies / raw SDK calls", pkg: "agenttest/adapter", bench: "BenchmarkTurn/live", floor: "BenchmarkTurn/raw", ratio: 1.5},
-	{what: "the same with metrics / without, and raw samples", pkg: "agenttest/adapter", bench: "BenchmarkMetrics/adapter", floor: "BenchmarkMetrics/raw", ratio: 2},
-	{what: "phi-core reader / encoding/json into RawMessage fields", pkg: "dialects/phi", bench: "BenchmarkReader/phi", floor: "BenchmarkReader/encodingjson", ratio: 0.9},
-	{what: "clark-agent reader / encoding/json", pkg: "dialects/clark", bench: "BenchmarkReader/clark", floor: "BenchmarkReader/encodingjson", ratio: 2.0},
-	{what: "own lines / encoding/json into a struct", pkg: "dialects/ndjson", bench: "BenchmarkDecoder", floor: "BenchmarkUnmarshal", ratio: 0.2},
-	{what: "capture of a request of 1 MB, 4 KB new / SHA-256 of it", pkg: "agenttest/adapter", bench: "BenchmarkCapture/adapter", floor: "BenchmarkCapture/sha256", ratio: 1.0},
-	{what: "request of turn 200 back from the file", pkg: "cmd/otelagent", bench: "BenchmarkRequest/reconstruct", most: 20 * time.Millisecond},
-	{what: "first page of 200 turns, one of 100,000 sessions", pkg: "cmd/otelagent", bench: "BenchmarkShow/first-paint", most: 300 * time.Millisecond},
-	{what: "show of the same, without the process", pkg: "cmd/otelagent", bench: "BenchmarkShow/command", most: 100 * time.Millisecond},
-	{what: "StartTurn to the open page, through a collector", pkg: "cmd/otelagent", bench: "BenchmarkLive", most: time.Second},
-	{what: "SQLite Put / bare insert, key only", pkg: "backend/store/sqlitestore", bench: "BenchmarkPut/sqlite", floor: "BenchmarkPut/bare", ratio: 1.43},
-	{what: "SQLite Put with payload / hash, compress, bare insert", pkg: "backend/store/sqlitestore", bench: "BenchmarkPutPayload/sqlite", floor: "BenchmarkPutPayload/bare", ratio: 1.43},
-	{what: "newest 50 of 100,000 sessions, while writing", pkg: "backend/store/sqlitestore", bench: "BenchmarkLarge/newest50", most: 20 * time.Millisecond},
-	{what: "newest 50 of 100,000 sessions that run now", pkg: "backend/store/sqlitestore", bench: "BenchmarkFilters/statusNow", most: 20 * time.Millisecond},
-	{what: "text searched in titles of 100,000 sessions", pkg: "backend/store/sqlitestore", bench: "BenchmarkFilters/searchNothing", most: 300 * time.Millisecond},
-	{what: "a small one of 100,000 sessions, while writing", pkg: "backend/store/sqlitestore", bench: "BenchmarkLarge/small", most: 10 * time.Millisecond},
-	{what: "10,000 turns among 100,000 sessions, while writing", pkg: "backend/store/sqlitestore", bench: "BenchmarkLarge/big", most: time.Second},
-	{what: "collector, OTLP to committed / slower of decode and insert", pkg: "collector-exporter/distribution/e2e", bench: "BenchmarkCollector/plain/agent_session", floor: "BenchmarkCollector/plain/floor", ratio: 1.67},
-	{what: "the same with 4 KB a turn", pkg: "collector-exporter/distribution/e2e", bench: "BenchmarkCollector/4KB/agent_session", floor: "BenchmarkCollector/4KB/floor", ratio: 1.67},
-	{what: "Assemble 50,000 rows in memory", pkg: "backend/session", bench: "BenchmarkAssemble/50000rows", most: 200 * time.Millisecond},
-	{what: "diff of two sessions of 10,000 turns, all another / of one with itself", pkg: "backend/session/diff", bench: "BenchmarkCompare/10000turns", floor: "BenchmarkCompare/itself", ratio: 5},
-	{what: "statistics of 1,000,000 turns / SELECT of the same columns", pkg: "backend/store/stats", bench: "BenchmarkStats/collect", floor: "BenchmarkStats/select", ratio: 2},
-	{what: "read and assemble 50,000 rows from the file", pkg: "backend/store/sqlitestore", bench: "BenchmarkRead/50000rows", most: 800 * time.Millisecond},
+	{what: "turn with two tools and a permission / raw SDK calls", pkg: "agenttest/adapter",
+		bench: "BenchmarkTurn/adapter", floor: "BenchmarkTurn/raw", ratio: 2},
+	{what: "the same with live copies / raw SDK calls", pkg: "agenttest/adapter", bench: "BenchmarkTurn/live",
+		floor: "BenchmarkTurn/raw", ratio: 1.5},
+	{what: "the same with metrics / without, and raw samples", pkg: "agenttest/adapter", bench: "BenchmarkMetrics/adapter",
+		floor: "BenchmarkMetrics/raw", ratio: 2},
+	{what: "phi-core reader / encoding/json into RawMessage fields", pkg: "dialects/phi", bench: "BenchmarkReader/phi",
+		floor: "BenchmarkReader/encodingjson", ratio: 0.9},
+	{what: "clark-agent reader / encoding/json", pkg: "dialects/clark", bench: "BenchmarkReader/clark",
+		floor: "BenchmarkReader/encodingjson", ratio: 2.0},
+	{what: "own lines / encoding/json into a struct", pkg: "dialects/ndjson", bench: "BenchmarkDecoder",
+		floor: "BenchmarkUnmarshal", ratio: 0.2},
+	{what: "capture of a request of 1 MB, 4 KB new / SHA-256 of it", pkg: "agenttest/adapter",
+		bench: "BenchmarkCapture/adapter", floor: "BenchmarkCapture/sha256", ratio: 1.0},
+	{what: "request of turn 200 back from the file", pkg: "cmd/otelagent", bench: "BenchmarkRequest/reconstruct",
+		most: 20 * time.Millisecond},
+	{what: "first page of 200 turns, one of 100,000 sessions", pkg: "cmd/otelagent", bench: "BenchmarkShow/first-paint",
+		most: 300 * time.Millisecond},
+	{what: "show of the same, without the process", pkg: "cmd/otelagent", bench: "BenchmarkShow/command",
+		most: 100 * time.Millisecond},
+	{what: "StartTurn to the open page, through a collector", pkg: "cmd/otelagent", bench: "BenchmarkLive",
+		most: time.Second},
+	{what: "SQLite Put / bare insert, key only", pkg: "backend/store/sqlitestore", bench: "BenchmarkPut/sqlite",
+		floor: "BenchmarkPut/bare", ratio: 1.43},
+	{what: "SQLite Put with payload / hash, compress, bare insert", pkg: "backend/store/sqlitestore",
+		bench: "BenchmarkPutPayload/sqlite", floor: "BenchmarkPutPayload/bare", ratio: 1.43},
+	{what: "newest 50 of 100,000 sessions, while writing", pkg: "backend/store/sqlitestore",
+		bench: "BenchmarkLarge/newest50", most: 20 * time.Millisecond},
+	{what: "newest 50 of 100,000 sessions that run now", pkg: "backend/store/sqlitestore",
+		bench: "BenchmarkFilters/statusNow", most: 20 * time.Millisecond},
+	{what: "text searched in titles of 100,000 sessions", pkg: "backend/store/sqlitestore",
+		bench: "BenchmarkFilters/searchNothing", most: 300 * time.Millisecond},
+	{what: "a small one of 100,000 sessions, while writing", pkg: "backend/store/sqlitestore",
+		bench: "BenchmarkLarge/small", most: 10 * time.Millisecond},
+	{what: "10,000 turns among 100,000 sessions, while writing", pkg: "backend/store/sqlitestore",
+		bench: "BenchmarkLarge/big", most: time.Second},
+	{what: "collector, OTLP to committed / slower of decode and insert", pkg: "collector-exporter/distribution/e2e",
+		bench: "BenchmarkCollector/plain/agent_session", floor: "BenchmarkCollector/plain/floor", ratio: 1.67},
+	{what: "the same with 4 KB a turn", pkg: "collector-exporter/distribution/e2e",
+		bench: "BenchmarkCollector/4KB/agent_session", floor: "BenchmarkCollector/4KB/floor", ratio: 1.67},
+	{what: "Assemble 50,000 rows in memory", pkg: "backend/session", bench: "BenchmarkAssemble/50000rows",
+		most: 200 * time.Millisecond},
+	{what: "diff of two sessions of 10,000 turns, all another / of one with itself", pkg: "backend/session/diff",
+		bench: "BenchmarkCompare/10000turns", floor: "BenchmarkCompare/itself", ratio: 5},
+	{what: "statistics of 1,000,000 turns / SELECT of the same columns", pkg: "backend/store/stats",
+		bench: "BenchmarkStats/collect", floor: "BenchmarkStats/select", ratio: 2},
+	{what: "read and assemble 50,000 rows from the file", pkg: "backend/store/sqlitestore",
+		bench: "BenchmarkRead/50000rows", most: 800 * time.Millisecond},
 }
 
 func main() {

@@ -1,9 +1,9 @@
-// Package genaijson turns messages, as agent loops and providers spell them, into the JSON that the GenAI conventions of
-// OpenTelemetry define for gen_ai.input.messages, gen_ai.output.messages, gen_ai.system_instructions and gen_ai.tool.definitions,
-// whole or as a preview of a bounded size.
+// Package genaijson turns messages, as agent loops and providers spell them, into the JSON that the GenAI conventions
+// of OpenTelemetry define for gen_ai.input.messages, gen_ai.output.messages, gen_ai.system_instructions and
+// gen_ai.tool.definitions, whole or as a preview of a bounded size.
 //
-// It reads the spellings of phi-core, clark-agent, Anthropic, OpenAI (chat messages and items of the responses API), content
-// blocks of ACP, and the standard itself, each recognized by its keys alone:
+// It reads the spellings of phi-core, clark-agent, Anthropic, OpenAI (chat messages and items of the responses API),
+// content blocks of ACP, and the standard itself, each recognized by its keys alone:
 //
 //	text, reasoning     parts of these types
 //	a call of a tool    tool_call{id, name, arguments}; arguments that are a JSON text inside a string become that JSON
@@ -16,18 +16,21 @@
 //	other blocks        as they are, if they have a type: a part of that type
 //	anything else       a text part that holds it as it is spelled
 //
-// It leaves out what describes a message and is no content of it (usage, model, times, ids of messages), what tools and users
-// get to see but models do not (details, narration), and signatures of reasoning. Invalid UTF-8 becomes U+FFFD. The cost is
-// linear in the input.
+// It drops what describes a message and is no content of it (usage, model, times, ids of messages), what tools and
+// users get to see but models do not (details, narration), and signatures of reasoning. Invalid UTF-8 becomes U+FFFD.
+// The cost is linear in the input.
 //
 // # Previews
 //
-// Every function appends one valid JSON value to dst. A bound of 0 or less cuts nothing. Else the value has at most bound bytes
-// (a bound below [Min] counts as Min), and each text in it that is too long ends with …[+N bytes], N as the JSON spells them:
+// Every function appends one valid JSON value to dst. A bound of 0 or less cuts nothing. Else the value has at most
+// bound bytes (a bound below [Min] counts as Min), and each text in it that is too long ends with …[+N bytes], N as the
+// JSON spells them:
 //
-//   - the newest messages are kept while they fit; if not all do, each takes an equal share of the room that is left, but no
-//     less than a quarter of the bound, and each of its parts an equal share of that; of very many parts the last ones are kept;
-//   - in arguments, results and other values the long strings are cut; a value that is too large without them becomes a string;
+//   - the newest messages are kept while they fit; if not all do, each takes an equal share of the room that is left,
+//     but no less than a quarter of the bound, and each of its parts an equal share of that; of very many parts the
+//     last ones are kept;
+//   - in arguments, results and other values the long strings are cut; a value that is too large without them becomes
+//     a string;
 //   - a blob becomes a text that states its media type and size;
 //   - roles, types, ids, names and media types take at most a tenth of the bound each.
 package genaijson
@@ -47,14 +50,15 @@ import (
 // Min is the least bound: a smaller one counts as Min.
 const Min = 320
 
-// AppendMessages appends the array of gen_ai.input.messages. A message with results of tools and other content becomes several.
+// AppendMessages appends the array of gen_ai.input.messages. A message with results of tools and other content becomes
+// several.
 func AppendMessages(dst []byte, messages [][]byte, bound int) []byte {
 	dst, _ = AppendNew(dst, messages, bound, nil)
 	return dst
 }
 
-// AppendNew is AppendMessages without the results of those calls of tools that elsewhere reports by their ids. It returns as
-// well how many of messages the array shows, in whole or in part.
+// AppendNew is AppendMessages without the results of those calls of tools that elsewhere reports by their ids. It
+// returns as well how many of messages the array shows, in whole or in part.
 func AppendNew(dst []byte, messages [][]byte, bound int, elsewhere func(callID string) bool) (b []byte, shown int) {
 	w := newWriter(bound)
 	w.frame = true
@@ -72,20 +76,22 @@ func AppendNew(dst []byte, messages [][]byte, bound int, elsewhere func(callID s
 	return append(dst, ']'), len(texts)
 }
 
-// AppendOutput appends the array of one message of gen_ai.output.messages. The standard requires a finish reason: an empty one
-// becomes "unknown".
+// AppendOutput appends the array of one message of gen_ai.output.messages. The standard requires a finish reason: an
+// empty one becomes "unknown".
 func AppendOutput(dst, message []byte, finishReason string, bound int) []byte {
 	w := newWriter(bound)
 	w.frame, w.finish = true, cmp.Or(finishReason, "unknown")
 	return w.one(dst, message, reader{role: "assistant", oneRole: true})
 }
 
-// AppendSystem appends the array of parts of gen_ai.system_instructions. Raw is a string, an array of content blocks, or a message.
+// AppendSystem appends the array of parts of gen_ai.system_instructions. Raw is a string, an array of content blocks,
+// or a message.
 func AppendSystem(dst, raw []byte, bound int) []byte {
 	return newWriter(bound).one(dst, raw, reader{oneRole: true})
 }
 
-// AppendValue appends any JSON value, such as the arguments of a tool. Raw that is not JSON becomes a string; nothing becomes null.
+// AppendValue appends any JSON value, such as the arguments of a tool. Raw that is not JSON becomes a string; nothing
+// becomes null.
 func AppendValue(dst, raw []byte, bound int) []byte {
 	raw = bytes.TrimSpace(validUTF8(raw))
 	switch {
@@ -124,8 +130,8 @@ func (w *writer) read(raw []byte, r reader) []Part {
 	return r.read(raw)
 }
 
-// list writes messages, newest first, until one does not fit, and reports whether all did. If fair is set none takes the room of
-// others.
+// list writes messages, newest first, until one does not fit, and reports whether all did. If fair is set none takes
+// the room of others.
 func (w *writer) list(messages [][]byte, elsewhere func(callID string) bool, fair bool) (texts [][]byte, all bool) {
 	left := w.room - len(`[]`)
 	for i, raw := range slices.Backward(messages) {
@@ -199,18 +205,18 @@ func (w *writer) parts(parts []Part, cut bool, share int) (dst []byte) {
 }
 
 func (w *writer) open(dst []byte, p *Part) []byte {
-	return append(w.word(append(dst, `{"role":`...), p.Role), `,"parts":[`...)
+	return append(w.bounded(append(dst, `{"role":`...), p.Role), `,"parts":[`...)
 }
 
 func (w *writer) close(dst []byte) []byte {
 	dst = append(dst, ']')
 	if w.finish != "" {
-		dst = w.word(append(dst, `,"finish_reason":`...), w.finish)
+		dst = w.bounded(append(dst, `,"finish_reason":`...), w.finish)
 	}
 	return append(dst, '}')
 }
 
-func (w *writer) word(dst []byte, text string) []byte {
+func (w *writer) bounded(dst []byte, text string) []byte {
 	return appendCut(dst, rawjson.Quote(nil, text), w.name)
 }
 
@@ -227,10 +233,10 @@ func (w *writer) part(dst []byte, p *Part, room int) []byte {
 		p = &Part{Type: "text", key: "content", Content: rawjson.Quote(nil, note)}
 	}
 	start := len(dst)
-	dst = w.word(append(dst, `{"type":`...), p.Type)
+	dst = w.bounded(append(dst, `{"type":`...), p.Type)
 	for _, m := range [...][2]string{{"modality", p.Modality}, {"id", p.ID}, {"name", p.Name}, {"mime_type", p.MIME}} {
 		if m[1] != "" {
-			dst = w.word(append(append(append(dst, `,"`...), m[0]...), `":`...), m[1])
+			dst = w.bounded(append(append(append(dst, `,"`...), m[0]...), `":`...), m[1])
 		}
 	}
 	if p.IsError {
@@ -288,8 +294,8 @@ func stringsOf(raw []byte) iter.Seq2[int, int] {
 	}
 }
 
-// appendCut writes the JSON string raw, or the beginning of it with a mark of how much is missing, in at most room bytes, which
-// are 32 or more.
+// appendCut writes the JSON string raw, or the beginning of it with a mark of how much is missing, in at most room
+// bytes, which are 32 or more.
 func appendCut(dst, raw []byte, room int) []byte {
 	if len(raw) <= room {
 		return append(dst, raw...)

@@ -10,10 +10,11 @@ import (
 
 // Part is one part of a message in the standard form.
 type Part struct {
-	// Role of the message: that of a result of a tool is tool whoever carries it, and that of a message without one is unknown.
+	// Role of the message: that of a result of a tool is tool whoever carries it, and that of a message without one is
+	// unknown.
 	Role string
-	// Type is text, reasoning, tool_call, tool_call_response, blob, uri, file, extension, error, encrypted_reasoning, or the type
-	// of the block.
+	// Type is text, reasoning, tool_call, tool_call_response, blob, uri, file, extension, error, encrypted_reasoning, or
+	// the type of the block.
 	Type string
 	// ID and Name of a call, a result or a file; empty where there is none.
 	ID, Name string
@@ -42,9 +43,10 @@ func Parts(message []byte) iter.Seq[Part] {
 	}
 }
 
-// Role returns the standard's word for the role of a message, in any spelling: user, assistant, system, tool, or the word itself.
-func Role(word string) string {
-	switch word {
+// Role returns the standard's value for the role of a message, in any spelling: user, assistant, system, tool, or the
+// input itself.
+func Role(role string) string {
+	switch role {
 	case "toolResult", "tool_result", "function":
 		return "tool"
 	case "model":
@@ -52,7 +54,7 @@ func Role(word string) string {
 	case "developer":
 		return "system"
 	}
-	return word
+	return role
 }
 
 // Heading returns the role of a message in any spelling, as it is spelled, and the id of the tool call that it
@@ -163,7 +165,8 @@ func readObject(raw []byte) (o object, ok bool) {
 	return o, c.End() == nil
 }
 
-// get returns the value of the first of keys that o has and that is not null, or nil. The last of several equal keys counts.
+// get returns the value of the first of keys that o has and that is not null, or nil. The last of several equal keys
+// counts.
 func (o object) get(keys ...string) []byte {
 	for _, key := range keys {
 		for _, m := range slices.Backward(o) {

@@ -87,7 +87,8 @@ func (r *reader) message(o object, raw []byte) {
 	case o.get(keysContent...) != nil:
 	case o.quoted("kind") != nil && o.get("data", "payload") != nil:
 		r.add(Part{Type: "extension", Name: o.text("kind"), key: "data", Content: o.get("data", "payload")})
-	case !slices.ContainsFunc(o, func(m member) bool { return string(m.key) == "content" }): // OpenAI's are null if there is none
+	case !slices.ContainsFunc(o, func(m member) bool { return string(m.key) == "content" }):
+		// OpenAI's are null if there is none
 		r.plain(raw)
 	}
 	r.text("reasoning", o.quoted(keysThinking...))
@@ -218,7 +219,8 @@ func (r *reader) gemini(o object) bool {
 	return false
 }
 
-// other adds a block as it is. One without a type, or with a type of the standard whose rules it breaks, becomes a text.
+// other adds a block as it is. One without a type, or with a type of the standard whose rules it breaks, becomes a
+// text.
 func (r *reader) other(o object, raw []byte) {
 	switch typ := o.text("type"); typ {
 	case "reasoning":
@@ -335,8 +337,8 @@ func (r *reader) media(o object, modality string) bool {
 		head, content, _ := bytes.Cut(rest, []byte(`,`))
 		if head, ok = bytes.CutSuffix(head, []byte(`;base64`)); ok {
 			mime, _, _ := bytes.Cut(head, []byte(`;`))
-			word, _ := rawjson.String([]byte(`"` + string(mime) + `"`))
-			p.Type, p.key, p.MIME, p.Content = "blob", "content", cmp.Or(word, p.MIME), append([]byte{'"'}, content...)
+			mimeType, _ := rawjson.String([]byte(`"` + string(mime) + `"`))
+			p.Type, p.key, p.MIME, p.Content = "blob", "content", cmp.Or(mimeType, p.MIME), append([]byte{'"'}, content...)
 		} else {
 			p.Type, p.key = "uri", "uri"
 		}

@@ -6,9 +6,10 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// AppendTools appends the array of gen_ai.tool.definitions: {type: function, name, description, parameters}. Raw is an array of
-// tools as phi-core, clark-agent, Anthropic or OpenAI spell them. Tools of other types than function stay as they are, and an
-// element that is no tool becomes {type: unknown, name: unknown, definition}. The first tools are kept, each whole, while they fit.
+// AppendTools appends the array of gen_ai.tool.definitions: {type: function, name, description, parameters}. Raw is an
+// array of tools as phi-core, clark-agent, Anthropic or OpenAI spell them. Tools of other types than function stay as
+// they are, and an element that is no tool becomes {type: unknown, name: unknown, definition}. The first tools are
+// kept, each whole, while they fit.
 func AppendTools(dst, raw []byte, bound int) []byte {
 	raw = bytes.TrimSpace(validUTF8(raw))
 	switch {

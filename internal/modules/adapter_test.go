@@ -80,7 +80,7 @@ func TestAdapterIsLight(t *testing.T) {
 	}
 }
 
-var frameworks = flag.Bool("frameworks", false, "build the adapter beside agent frameworks, which takes minutes")
+var frameworks = flag.Bool("frameworks", false, "build the adapter together with agent frameworks, which takes minutes")
 
 // adk is the newest release of Google's Agent Development Kit that resolves. It uses names of otel/log that OpenTelemetry 1.47 no longer
 // has, so it compiles only while the adapter does not require that release.

@@ -29,8 +29,8 @@ var sdk = []string{
 	otel + "/...", "go.opentelemetry.io/proto/otlp/...", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 }
 
-// leaves know nothing of this project and need the standard library and each other only; every package may use them.
-var leaves = []string{"internal/rawjson", "internal/object", "internal/genaijson", "backend/otlpnesting", "backend/message"}
+// basics know nothing of this project and need the standard library and each other only; every package may use them.
+var basics = []string{"internal/rawjson", "internal/object", "internal/genaijson", "backend/otlpnesting", "backend/message"}
 
 // readers are the dialects that read what other programs write.
 var readers = []string{"dialects/phi/...", "dialects/clark/...", "dialects/acp/...", "dialects/guide/..."}
@@ -45,7 +45,7 @@ type room struct {
 // rooms is ordered like DESIGN: imports only point upwards. A package takes the first room that names it, and one that no
 // room names fails the test: decide where it belongs and write it here. Test files are free, but see TestApart.
 var rooms = []room{
-	{packages: leaves},
+	{packages: basics},
 	{packages: []string{"collector-exporter/distribution/healthcheck"}},                // a program in the image
 	{packages: []string{"internal/..."}, own: []string{"..."}, other: []string{"..."}}, // generators and checks; see TestApart
 	{packages: []string{"spans"}, other: []string{otel + "/attribute"}},
@@ -77,7 +77,7 @@ var rooms = []room{
 	{packages: []string{"backend/store/..."}, own: []string{"spans", "backend/session", "backend/session/export", "backend/store"},
 		other: []string{otel + "/attribute"}},
 	{packages: []string{"backend/inspect/..."},
-		own:   []string{"spans", "backend/session", "backend/session/diff", "backend/session/replay", "backend/store", "backend/store/stats",
+		own: []string{"spans", "backend/session", "backend/session/diff", "backend/session/replay", "backend/store", "backend/store/stats",
 			"backend/store/search"},
 		other: []string{otel + "/attribute", "github.com/mattn/go-runewidth"}},
 	{packages: []string{"backend/viewer"},
@@ -176,7 +176,7 @@ func TestRooms(t *testing.T) {
 			return
 		}
 		if own, ok := strings.CutPrefix(path, module+"/"); ok {
-			if !strings.HasPrefix(own, pkg+"/internal/") && !matchAny(leaves, own) && !matchAny(rooms[i].own, own) {
+			if !strings.HasPrefix(own, pkg+"/internal/") && !matchAny(basics, own) && !matchAny(rooms[i].own, own) {
 				t.Errorf("%s: %s must not import %s", file, pkg, own)
 			}
 			return
@@ -206,7 +206,7 @@ func TestApart(t *testing.T) {
 		if match(pdata, path) && !match("backend/session/otlprow/...", pkg) && !match("internal/...", pkg) {
 			t.Errorf("%s: only backend/session/otlprow imports pdata", file)
 		}
-		if ok && match("internal/...", own) && !matchAny(leaves, own) && !match("internal/...", pkg) {
+		if ok && match("internal/...", own) && !matchAny(basics, own) && !match("internal/...", pkg) {
 			t.Errorf("%s: %s is for generators and checks", file, own)
 		}
 	})

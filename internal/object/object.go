@@ -461,7 +461,7 @@ func (o *Object) Problems() []Problem {
 	return o.line.problems
 }
 
-// Failed returns how many problems the whole line has so far, also those that Problems leaves out.
+// Failed returns how many problems the whole line has so far, also those that Problems omits.
 func (o *Object) Failed() int {
 	if o == nil {
 		return 0

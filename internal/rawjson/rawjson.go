@@ -1,6 +1,6 @@
 // Package rawjson looks into JSON text without decoding it: one pass that validates and hands out pieces of the input.
 //
-// Nothing here copies, allocates (but where told) or keeps what it is given. Accepted is what encoding/json.Valid and
+// Nothing here copies, allocates (except where documented) or keeps its input. Accepted is what encoding/json.Valid and
 // unicode/utf8.Valid both accept, nested no deeper than asked; so lone surrogate escapes pass, and come out of
 // [AppendString] as U+FFFD. Errors never hold a piece of the input.
 package rawjson
@@ -233,8 +233,8 @@ func (c *Cursor) Value() []byte {
 	return c.b[start:end:end]
 }
 
-// Known steps over the next value if it is an array or object spelled like value, and reports whether it did. A cursor must
-// have passed value before at this depth: it is only compared, not validated again.
+// Known steps over the next value if it is an array or object spelled like value, and reports whether it did. A cursor
+// must have passed value before at this depth: it is only compared, not validated again.
 func (c *Cursor) Known(value string) bool {
 	if b := c.Peek(); b != '{' && b != '[' || len(c.b)-c.i < len(value) || string(c.b[c.i:c.i+len(value)]) != value {
 		return false
@@ -268,10 +268,11 @@ func Valid(raw []byte, maxDepth int) error {
 	return c.End()
 }
 
-// AppendCanonical appends the canonical form of the JSON value raw to dst: keys sorted at every depth (by the bytes of the
-// unescaped key; equal keys keep their order), no blanks between tokens, strings, numbers and keys as they are spelled. Members
-// of the top level whose key is in strip are left out and returned as an object of their own, also canonical; envelope is nil
-// when there were none. Envelope is newly allocated. After an error, a *SyntaxError, body is dst unchanged.
+// AppendCanonical appends the canonical form of the JSON value raw to dst: keys sorted at every depth (by the bytes of
+// the unescaped key; equal keys keep their order), no blanks between tokens, strings, numbers and keys as they are
+// spelled. Members of the top level whose key is in strip are left out and returned as an object of their own, also
+// canonical; envelope is nil when there were none. Envelope is newly allocated. After an error, a *SyntaxError, body is
+// dst unchanged.
 //
 // It accepts what Valid accepts at MaxDepth.
 func AppendCanonical(dst, raw []byte, strip []string) (body, envelope []byte, err error) {
@@ -300,7 +301,8 @@ type canon struct {
 	scratch  []byte
 }
 
-// free gives the memory of w back, but not what was ever as large as a message seldom is, and no reference to the input.
+// free gives the memory of w back, but not what was ever as large as a message seldom is, and no reference to the
+// input.
 func (w *canon) free() {
 	const most = 1 << 16
 	w.c.Reset(nil, 0)
@@ -465,8 +467,8 @@ func appendUnescaped(dst, inner []byte) []byte {
 	return dst
 }
 
-// Unescape returns the character that the escape at the start of b stands for, and its length. B must be the rest of a valid
-// JSON string from there.
+// Unescape returns the character that the escape at the start of b stands for, and its length. B must be the rest of a
+// valid JSON string from there.
 func Unescape(b []byte) (rune, int) {
 	switch b[1] {
 	case 'b':
@@ -527,11 +529,11 @@ func skip(b []byte, i, depth int) (int, string) {
 	case '[':
 		return skipArray(b, i, depth)
 	case 't':
-		return skipWord(b, i, "true")
+		return skipLiteral(b, i, "true")
 	case 'f':
-		return skipWord(b, i, "false")
+		return skipLiteral(b, i, "false")
 	case 'n':
-		return skipWord(b, i, "null")
+		return skipLiteral(b, i, "null")
 	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		return skipNumber(b, i)
 	default:
@@ -617,8 +619,8 @@ const (
 	highs = 0x8080808080808080
 )
 
-// skipString looks at eight bytes at once for a quote, a backslash or a control character: a byte of w is zero after the
-// xor, or less than 0x20, exactly where the lowest bit of stops is set.
+// skipString looks at eight bytes at once for a quote, a backslash or a control character: a byte of w is zero after
+// the xor, or less than 0x20, exactly where the lowest bit of stops is set.
 func skipString(b []byte, i int) (int, string) {
 	i++
 	for {
@@ -668,16 +670,16 @@ func skipString(b []byte, i int) (int, string) {
 	}
 }
 
-func skipWord(b []byte, i int, word string) (int, string) {
-	for k := range len(word) {
+func skipLiteral(b []byte, i int, literal string) (int, string) {
+	for k := range len(literal) {
 		if i+k >= len(b) {
 			return i + k, cut
 		}
-		if b[i+k] != word[k] {
+		if b[i+k] != literal[k] {
 			return i + k, badValue
 		}
 	}
-	return i + len(word), ""
+	return i + len(literal), ""
 }
 
 func skipNumber(b []byte, i int) (int, string) {
@@ -736,7 +738,7 @@ func blank(b []byte, i int) int {
 	return i
 }
 
-// KindOf names the type of a JSON value in words, for errors: "an object", "a string". Of no bytes it is "nothing".
+// KindOf names the type of a JSON value, for errors: "an object", "a string". Of no bytes it is "nothing".
 func KindOf(value []byte) string {
 	if len(value) == 0 {
 		return "nothing"

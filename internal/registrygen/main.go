@@ -1,6 +1,6 @@
-// Command registrygen turns spans/registry.yaml into spans/registry_gen.go, docs/spans.md and docs/metrics.md.
-// It is run by `go generate ./spans` and refuses a registry with a duplicate or dangling name, or with a label that could have too
-// many values or is of another profile.
+// Command registrygen turns spans/registry.yaml into spans/registry_gen.go, docs/spans.md and docs/metrics.md. It is
+// run by `go generate ./spans` and refuses a registry with a duplicate or dangling name, or with a label that could
+// have too many values or is of another profile.
 package main
 
 import (
@@ -264,20 +264,20 @@ func within(profiles, others []string) bool {
 	return len(profiles) > 0 && !slices.ContainsFunc(profiles, func(p string) bool { return !slices.Contains(others, p) })
 }
 
-// unitSuffixes are the words that Prometheus has for units; a unit in braces has none.
+// unitSuffixes are the names that Prometheus has for units; a unit in braces has none.
 var unitSuffixes = map[string]string{"s": "seconds", "By": "bytes"}
 
-// prometheus is the name of the metric in Prometheus, as OpenTelemetry's compatibility document makes it of name, unit and
-// instrument. Of a histogram it is the part before _bucket, _sum and _count.
+// prometheus is the name of the metric in Prometheus, as OpenTelemetry's compatibility document makes it of name, unit
+// and instrument. Of a histogram it is the part before _bucket, _sum and _count.
 func (m metric) prometheus() string {
-	words := strings.FieldsFunc(m.Name, func(c rune) bool { return c == '.' || c == '_' })
-	if unit := unitSuffixes[m.Unit]; unit != "" && !slices.Contains(words, unit) {
-		words = append(words, unit)
+	parts := strings.FieldsFunc(m.Name, func(c rune) bool { return c == '.' || c == '_' })
+	if unit := unitSuffixes[m.Unit]; unit != "" && !slices.Contains(parts, unit) {
+		parts = append(parts, unit)
 	}
 	if m.Instrument == "counter" {
-		words = append(words, "total")
+		parts = append(parts, "total")
 	}
-	return strings.Join(words, "_")
+	return strings.Join(parts, "_")
 }
 
 // buckets are boundaries and the metrics that have them.

@@ -197,7 +197,7 @@ func TestMetricsEndpoint(t *testing.T) {
 		want             string // path, empty where there are no metrics
 	}{
 		{name: "where spans go", opts: options{to(url)}, want: "/v1/metrics"},
-		{name: "beside the path of spans", opts: options{to(url + "/in/v1/traces")}, want: "/in/v1/metrics"},
+		{name: "next to the path of spans", opts: options{to(url + "/in/v1/traces")}, want: "/in/v1/metrics"},
 		{name: "a path for spans only", opts: options{to(url + "/spans")}},
 		{name: "own endpoint", opts: options{to(url + "/spans"), otelsetup.WithMetricsEndpoint(url + "/m")}, want: "/m"},
 		{name: "an exporter", opts: options{own}},
@@ -261,7 +261,7 @@ func TestMetricsOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// Without metrics of its own Setup leaves those of the host alone.
+// Without metrics of its own Setup does not touch those of the host.
 func TestMetricsOfTheHostStay(t *testing.T) {
 	meters, tracers, propagator := otel.GetMeterProvider(), otel.GetTracerProvider(), otel.GetTextMapPropagator()
 	defer func() {

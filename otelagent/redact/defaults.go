@@ -181,7 +181,7 @@ var keyBody = regexp.MustCompile(`^[ \\nr\r\n\t]*[A-Za-z0-9_+/=]{16,}[A-Za-z0-9_
 // privateKey finds a private key behind its line BEGIN, with its line END. One that was cut goes as far as it looks
 // like one.
 func privateKey(text []byte, at, header int) (int, int) {
-	rest := window(text, header, maxPrivateKey)
+	rest := text[header:min(len(text), at+maxPrivateKey)]
 	if i := bytes.Index(rest, []byte("-----END ")); i >= 0 {
 		_, after, _ := bytes.Cut(rest[i+len("-----END "):], []byte("-----"))
 		return at, header + len(rest) - len(after)

@@ -168,12 +168,19 @@ func (e *events) step(r *session.Run, st *step, from int) {
 	for _, c := range st.calls {
 		e.call(r, c, from+c.index)
 	}
-	if t == nil || t.Known == spans.KnownClosed {
+	if t == nil {
 		return
 	}
 	var output []byte
 	if st.parts > 0 {
 		output = fields("raw", parts)
+	}
+	if t.Known == spans.KnownClosed {
+		if !t.Partial && (t.Reported != nil || t.StopReason != "") { // the reply arrived, and the end of the turn did not
+			e.add("reply_received", t.End, r, "model", t.Answered, "stop_reason", t.StopReason,
+				"usage", usageOf(t.Reported, t.Rule), "response_id", t.ResponseID, "message", output)
+		}
+		return
 	}
 	e.add("turn_ended", t.End, r, "model", t.Answered, "stop_reason", t.StopReason, "failed", t.Failed,
 		"usage", usageOf(t.Reported, t.Rule), "cost", t.Cost, "currency", t.Currency, "model_call_ns", t.ModelCallNS,

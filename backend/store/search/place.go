@@ -153,13 +153,13 @@ func (w *walker) items(place string, c *session.ToolCall, refs []session.Ref) {
 			continue
 		}
 		f, ok := w.blocks[id]
-		if !ok || w.seen[id] {
+		if !ok || w.seen[f.same] {
 			continue
 		}
 		if w.seen != nil {
-			w.seen[id] = true
+			w.seen[f.same] = true
 		}
-		n, known := w.at[id]
+		n, known := w.at[f.same]
 		further := 0
 		if known && w.hits[n].Hidden && w.hidden().IsZero() && (w.turn != nil || w.hits[n].Turn == nil) { // what is in force names it
 			if further = w.hits[n].Further; w.hits[n].Turn != nil {
@@ -190,7 +190,8 @@ func (w *walker) items(place string, c *session.ToolCall, refs []session.Ref) {
 // hit notes that a block that was found stands at the place where the walker is.
 func (w *walker) hit(id spans.ShortID, h Hit) {
 	h.Block = id.String()
-	w.at[id] = w.note(w.blocks[id].snippet, h)
+	f := w.blocks[id]
+	w.at[f.same] = w.note(f.snippet, h)
 }
 
 // note notes a hit at the place where the walker is, and returns which of the hits it is.
@@ -289,7 +290,7 @@ func (w *walker) fact(f *session.Fact) {
 	if !ok {
 		return
 	}
-	if _, known := w.at[id]; known {
+	if _, known := w.at[w.blocks[id].same]; known {
 		return
 	}
 	w.told[id] = true

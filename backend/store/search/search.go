@@ -167,8 +167,9 @@ func live(m *session.Summary) bool {
 // found is a block that holds what was looked for.
 type found struct {
 	snippet
-	by      string // who says it, where it is a message
-	message string // that a row of the guide belongs to
+	same    spans.ShortID // equal for bodies that are one message in two spellings
+	by      string        // who says it, where it is a message
+	message string        // that a row of the guide belongs to
 }
 
 // inSession searches one session.
@@ -184,6 +185,10 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 		default:
 			f := found{snippet: s}
 			f.by, f.message = about(body)
+			f.same = id
+			if same, ok := session.SameMessage(body); ok && f.by != "" {
+				f.same = same
+			}
 			blocks[id] = f
 		}
 	}
@@ -231,8 +236,8 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 	}
 	w.history = session.HistoryOf(w.tree, set)
 	w.session()
-	for id := range blocks {
-		if _, ok := w.at[id]; !ok && !pieces[id] && !w.told[id] {
+	for id, f := range blocks {
+		if _, ok := w.at[f.same]; !ok && !pieces[id] && !w.told[id] {
 			w.rest = append(w.rest, id)
 		}
 	}

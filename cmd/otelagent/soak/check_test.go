@@ -32,8 +32,9 @@ func (f found) String() string {
 // partly says of which sessions nobody knows how far they got, because their sender was killed.
 type partly func(id string) bool
 
-// check holds a database to what senders were told. Every span that was acknowledged is there, once; every session's usage is
-// the sum of its turns, the tree's and the summary's; every request comes back byte for byte, or says what is missing.
+// check compares a database with the answers that senders got. Every span that was acknowledged is there, once; every
+// session's usage is the sum of its turns, the tree's and the summary's; every request comes back byte for byte, or
+// says what is missing.
 func check(t *testing.T, db string, l *ledger, unfinished partly) found {
 	t.Helper()
 	f, bad := inspectDatabase(t, db, l, unfinished)

@@ -89,7 +89,7 @@ func queueOf(t *testing.T, text []byte) map[string]any {
 	return q
 }
 
-// flat returns the leaves of a section by their paths.
+// flat returns the values of a section by their paths.
 func flat(path string, m map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, v := range m {

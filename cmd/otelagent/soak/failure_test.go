@@ -84,8 +84,8 @@ func limitFiles(t *testing.T, p *process, n int64) {
 	}
 }
 
-// A store that fails while spans come, and is mended later: what it cannot take is not acknowledged, senders are told to come
-// again, memory does not grow, and all goes on once it is mended, in the same process.
+// A store that fails while spans come, and is mended later: what it cannot take is not acknowledged, senders get a
+// retryable answer, memory does not grow, and all goes on once it is mended, in the same process.
 func TestStoreFails(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -123,8 +123,8 @@ func TestStoreFails(t *testing.T) {
 
 			mend := sync.OnceFunc(tt.fails(t, c, p))
 			defer mend()
-			until(t, "both senders are told to come again", 30*time.Second, func() bool {
-				return l.ledger.toldOf("HTTP 503") > 1 && l.ledger.toldOf("gRPC Unavailable") > 1
+			until(t, "both senders get a retryable answer", 30*time.Second, func() bool {
+				return l.ledger.countOf("HTTP 503") > 1 && l.ledger.countOf("gRPC Unavailable") > 1
 			})
 			before := l.ledger.spans()
 			time.Sleep(lasting(time.Second, 1))
@@ -138,7 +138,7 @@ func TestStoreFails(t *testing.T) {
 			_, peak := p.memory()
 			p.stop()
 			f := check(t, c.db, l.ledger, nil)
-			figure(t, "seed %d: %v, %d while it failed, %.0f spans/s, memory %d MiB while it failed, peak %d MiB; senders were told: %s",
+			figure(t, "seed %d: %v, %d while it failed, %.0f spans/s, memory %d MiB while it failed, peak %d MiB; answers to senders: %s",
 				seed, f, during, float64(f.acked)/took.Seconds(), now, peak, l.ledger.answers())
 			if during > 0 && tt.name != "disk full" { // what fits into the room that a log has already may still be written
 				t.Errorf("%d spans were acknowledged while the store could not be written", during)
@@ -147,13 +147,13 @@ func TestStoreFails(t *testing.T) {
 				t.Errorf("the collector took %d MiB", peak)
 			}
 			if l.ledger.refusals() > 0 {
-				t.Errorf("of %d spans senders were told never to send them again: %s", l.ledger.refusals(), l.ledger.answers())
+				t.Errorf("%d spans got a permanent failure: %s", l.ledger.refusals(), l.ledger.answers())
 			}
 		})
 	}
 }
 
-// A store that has reached limits::store_mib: senders are told to come again, and are served once something was erased.
+// A store that has reached limits::store_mib: senders get a retryable answer, and are served once something was erased.
 func TestStoreFull(t *testing.T) {
 	rng := begin(t)
 	t.Parallel()
@@ -163,8 +163,8 @@ func TestStoreFull(t *testing.T) {
 	old := newLoad(t, script{Turns: 12, Bytes: 4000})
 	old.name = "old"
 	old.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)})
-	until(t, "both senders are told to come again", time.Minute, func() bool {
-		return old.ledger.toldOf("HTTP 503") > 2 && old.ledger.toldOf("gRPC Unavailable") > 2
+	until(t, "both senders get a retryable answer", time.Minute, func() bool {
+		return old.ledger.countOf("HTTP 503") > 2 && old.ledger.countOf("gRPC Unavailable") > 2
 	})
 	old.giveUp() // these senders never get rid of their last batch
 	old.stop()
@@ -176,7 +176,7 @@ func TestStoreFull(t *testing.T) {
 
 	l := newLoad(t, script{Turns: 5, Bytes: 200})
 	l.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)})
-	until(t, "others are told to come again too", time.Minute, func() bool { return l.ledger.toldOf("HTTP 503") > 1 && l.ledger.toldOf("gRPC Unavailable") > 1 })
+	until(t, "others get a retryable answer too", time.Minute, func() bool { return l.ledger.countOf("HTTP 503") > 1 && l.ledger.countOf("gRPC Unavailable") > 1 })
 	if n := l.ledger.spans(); n > 0 {
 		t.Errorf("%d spans were acknowledged by a store that is full", n)
 	}
@@ -190,15 +190,15 @@ func TestStoreFull(t *testing.T) {
 	p.alive()
 	p.stop()
 	f := check(t, c.db, l.ledger, nil)
-	figure(t, "seed %d: full at %.1f MiB of 2 allowed, the log counted in, after %d spans; %v; senders were told: %s",
+	figure(t, "seed %d: full at %.1f MiB of 2 allowed, the log counted in, after %d spans; %v; answers to senders: %s",
 		seed, float64(full)/(1<<20), old.ledger.spans(), f, l.ledger.answers())
 	if full > 6<<20 {
 		t.Errorf("the store takes %d bytes, 2 MiB are allowed", full)
 	}
 }
 
-// The store is away for longer than a persistent queue can hold: a full queue tells senders to come again, at once, and nothing of
-// what it acknowledged is lost.
+// The store is away for longer than a persistent queue can hold: senders get a retryable answer from a full queue, at
+// once, and nothing of what it acknowledged is lost.
 func TestStoreAwayForLongerThanTheQueue(t *testing.T) {
 	rng := begin(t)
 	t.Parallel()
@@ -211,8 +211,8 @@ func TestStoreAwayForLongerThanTheQueue(t *testing.T) {
 	unlock := lock(t, c.db)
 	defer unlock()
 	l.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)}, []wire{newHTTPWire(c.addr.http)})
-	until(t, "a full queue tells both senders to come again", 30*time.Second, func() bool {
-		return l.ledger.toldOf("HTTP 503") > 2 && l.ledger.toldOf("gRPC Unavailable") > 2
+	until(t, "both senders get a retryable answer from a full queue", 30*time.Second, func() bool {
+		return l.ledger.countOf("HTTP 503") > 2 && l.ledger.countOf("gRPC Unavailable") > 2
 	})
 	held := l.ledger.spans()
 	time.Sleep(lasting(2*time.Second, 2))
@@ -237,21 +237,21 @@ func TestStoreAwayForLongerThanTheQueue(t *testing.T) {
 	_, peak := p.memory()
 	p.stop()
 	f := check(t, c.db, l.ledger, nil)
-	figure(t, "seed %d: a queue of %d MiB held %d spans, then %d more, in a file of %.1f MiB; %v; memory %d MiB while it was full, peak %d MiB; senders were told: %s",
+	figure(t, "seed %d: a queue of %d MiB held %d spans, then %d more, in a file of %.1f MiB; %v; memory %d MiB while it was full, peak %d MiB; answers to senders: %s",
 		seed, room>>20, held, more, float64(onDisk)/(1<<20), f, now, peak, l.ledger.answers())
 	if held == 0 {
 		t.Error("the queue took nothing")
 	}
 	if n := l.ledger.refusals(); n > 0 {
-		t.Errorf("of %d spans senders were told never to send them again: %s", n, l.ledger.answers())
+		t.Errorf("%d spans got a permanent failure: %s", n, l.ledger.answers())
 	}
 	if peak > 300 {
 		t.Errorf("the collector took %d MiB", peak)
 	}
 }
 
-// A store that is away when the collector starts: the collector starts, tells senders to come again, and opens the store as soon
-// as that is possible.
+// A store that is away when the collector starts: the collector starts, answers senders that they may retry, and opens
+// the store as soon as that is possible.
 func TestStoreAwayAtStart(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -303,8 +303,8 @@ func TestStoreAwayAtStart(t *testing.T) {
 			l := newLoad(t, script{Turns: 12, Bytes: 400})
 			l.wait = 5 * time.Millisecond
 			l.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)})
-			until(t, "both senders are told to come again", 30*time.Second, func() bool {
-				return l.ledger.toldOf("HTTP 503") > 1 && l.ledger.toldOf("gRPC Unavailable") > 1
+			until(t, "both senders get a retryable answer", 30*time.Second, func() bool {
+				return l.ledger.countOf("HTTP 503") > 1 && l.ledger.countOf("gRPC Unavailable") > 1
 			})
 			if n := l.ledger.spans(); n > 0 {
 				t.Errorf("%d spans were acknowledged while there was no store", n)
@@ -316,7 +316,7 @@ func TestStoreAwayAtStart(t *testing.T) {
 			l.finish(time.Minute)
 			p.stop()
 			f := check(t, c.db, l.ledger, nil)
-			figure(t, "seed %d: served %v after the store was back; %v; senders were told: %s", seed, took.Round(10*time.Millisecond), f, l.ledger.answers())
+			figure(t, "seed %d: served %v after the store was back; %v; answers to senders: %s", seed, took.Round(10*time.Millisecond), f, l.ledger.answers())
 		})
 	}
 }
@@ -434,7 +434,7 @@ func TestDamagedFile(t *testing.T) {
 			}
 			time.Sleep(lasting(1500*time.Millisecond, 1))
 			p.alive()
-			// What cannot be written any more cannot be delivered: the senders, who were told so, give up on it.
+			// Spans that cannot be written any more cannot be delivered: the senders get a permanent failure and give up.
 			l.stop()
 			time.Sleep(time.Second)
 			l.giveUp()
@@ -466,7 +466,7 @@ func TestDamagedFile(t *testing.T) {
 			if got := integrity(t, rescued); got != "ok" && kept > 0 {
 				t.Errorf("integrity_check of the copy: %.300s", got)
 			}
-			figure(t, "seed %d: integrity_check says %.50q; of the requests %d whole, %d wrong, %d not readable; a copy has %d; senders were told: %s",
+			figure(t, "seed %d: integrity_check says %.50q; of the requests %d whole, %d wrong, %d not readable; a copy has %d; answers to senders: %s",
 				seed, check, whole, wrong, unreadable, kept, l.ledger.answers())
 		})
 	}

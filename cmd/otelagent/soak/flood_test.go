@@ -49,7 +49,7 @@ func spansOf(t *testing.T, rng *rand.Rand, n int, shape func(i int, s ptrace.Spa
 
 // pour sends requests that request makes as fast as they are taken, from several senders at once, for a while, but until a few
 // were answered, and returns how many were taken and how many not.
-func pour(t *testing.T, rng *rand.Rand, c *collector, senders int, d time.Duration, request func(rng *rand.Rand) []byte) (taken, told, bytes int64) {
+func pour(t *testing.T, rng *rand.Rand, c *collector, senders int, d time.Duration, request func(rng *rand.Rand) []byte) (taken, retryable, bytes int64) {
 	t.Helper()
 	const few = 10
 	ctx, cancel := context.WithTimeout(t.Context(), d+time.Minute)
@@ -91,10 +91,10 @@ func pour(t *testing.T, rng *rand.Rand, c *collector, senders int, d time.Durati
 	return ok.Load(), bad.Load(), size.Load()
 }
 
-// Many senders push large turns as fast as they can. Memory stays within bounds, whoever is not served is told, and afterwards all
-// goes on. The bound is what docs/reliability.md says: what memory_limiter allows, and the request of each sender five times
-// over, as each may be decoded between two looks of memory_limiter, and what is left of those before may still lie about; and the
-// queue's file, of which pages that are mapped count as ours.
+// Many senders push large turns as fast as they can. Memory stays within bounds, every refused sender gets an answer,
+// and afterwards all goes on. The bound is what docs/reliability.md says: what memory_limiter allows; the request of
+// each sender five times over, as each may be decoded between two looks of memory_limiter, and what is left of those
+// before may still lie about; and the queue's file, of which mapped pages count as memory of the process.
 func TestFloodOfContent(t *testing.T) {
 	for _, tt := range []struct {
 		name, config string
@@ -128,7 +128,7 @@ func TestFloodOfContent(t *testing.T) {
 				})
 			}
 			start := time.Now()
-			taken, told, size := pour(t, rng, c, senders, lasting(1500*time.Millisecond, 4), func(rng *rand.Rand) []byte { return ready[rng.IntN(len(ready))] })
+			taken, retryable, size := pour(t, rng, c, senders, lasting(1500*time.Millisecond, 4), func(rng *rand.Rand) []byte { return ready[rng.IntN(len(ready))] })
 			took := time.Since(start)
 			p.alive()
 			now, peak := p.memory()
@@ -143,9 +143,9 @@ func TestFloodOfContent(t *testing.T) {
 			} else {
 				p.stop()
 			}
-			figure(t, "seed %d: %d senders, requests of %d MiB, %d taken, %d told to come again, %.0f MiB/s; memory %d MiB, peak %d MiB; database %d MiB",
-				seed, senders, turns*each>>20, taken, told, float64(size)/(1<<20)/took.Seconds(), now, peak, sizeOf(t, c.db)>>20)
-			if taken+told == 0 {
+			figure(t, "seed %d: %d senders, requests of %d MiB, %d taken, %d with a retryable answer, %.0f MiB/s; memory %d MiB, peak %d MiB; database %d MiB",
+				seed, senders, turns*each>>20, taken, retryable, float64(size)/(1<<20)/took.Seconds(), now, peak, sizeOf(t, c.db)>>20)
+			if taken+retryable == 0 {
 				t.Error("nobody was answered: the test tests nothing")
 			}
 			if most := tt.mib + 5*senders*(turns*each>>20); peak > most {
@@ -186,7 +186,7 @@ func TestFloodOfSpans(t *testing.T) {
 			const batch = 500
 			var number atomic.Int64
 			start := time.Now()
-			taken, told, _ := pour(t, rng, c, 8, lasting(2*time.Second, 2), func(rng *rand.Rand) []byte {
+			taken, retryable, _ := pour(t, rng, c, 8, lasting(2*time.Second, 2), func(rng *rand.Rand) []byte {
 				return spansOf(t, rng, batch, func(_ int, s ptrace.Span) { tt.shape(number.Add(1), s) })
 			})
 			took := time.Since(start)
@@ -197,8 +197,8 @@ func TestFloodOfSpans(t *testing.T) {
 			if got := integrity(t, c.db); got != "ok" {
 				t.Errorf("integrity_check: %.300s", got)
 			}
-			figure(t, "seed %d: %d spans taken, %d requests told to come again, %.0f spans/s; %d stored; memory %d MiB, peak %d MiB; database %d MiB",
-				seed, taken*batch, told, float64(taken*batch)/took.Seconds(), stored, now, peak, sizeOf(t, c.db)>>20)
+			figure(t, "seed %d: %d spans taken, %d requests with a retryable answer, %.0f spans/s; %d stored; memory %d MiB, peak %d MiB; database %d MiB",
+				seed, taken*batch, retryable, float64(taken*batch)/took.Seconds(), stored, now, peak, sizeOf(t, c.db)>>20)
 			if taken == 0 || tt.rows && stored < taken*batch || !tt.rows && stored != 0 {
 				t.Errorf("%d spans taken, %d stored", taken*batch, stored)
 			}

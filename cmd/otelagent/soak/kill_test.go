@@ -84,8 +84,8 @@ func TestKillCollector(t *testing.T) {
 			}
 			p.stop()
 			f := check(t, c.db, l.ledger, nil)
-			figure(t, "seed %d: %d kills, %d stops, %v, %.0f spans/s; senders were told: %s", seed, kills, stops, f, float64(f.acked)/took.Seconds(), l.ledger.answers())
-			if kills < 2 || f.acked == 0 || l.ledger.toldOf("no connection")+l.ledger.toldOf("connection cut")+l.ledger.toldOf("gRPC Unavailable") == 0 {
+			figure(t, "seed %d: %d kills, %d stops, %v, %.0f spans/s; answers to senders: %s", seed, kills, stops, f, float64(f.acked)/took.Seconds(), l.ledger.answers())
+			if kills < 2 || f.acked == 0 || l.ledger.countOf("no connection")+l.ledger.countOf("connection cut")+l.ledger.countOf("gRPC Unavailable") == 0 {
 				t.Errorf("%d kills of which senders saw nothing: the test tests nothing", kills)
 			}
 		})
@@ -115,7 +115,7 @@ func TestKillOneOfTwoCollectors(t *testing.T) {
 	running[0].stop()
 	running[1].stop()
 	f := check(t, a.db, l.ledger, nil)
-	figure(t, "seed %d: %d kills, %v, %.0f spans/s; senders were told: %s", seed, kills, f, float64(f.acked)/took.Seconds(), l.ledger.answers())
+	figure(t, "seed %d: %d kills, %v, %.0f spans/s; answers to senders: %s", seed, kills, f, float64(f.acked)/took.Seconds(), l.ledger.answers())
 }
 
 // recording is an input of `otelagent send`: sessions of the recorded demo, each under ids of its own.
@@ -240,7 +240,7 @@ func TestKillSend(t *testing.T) {
 	}
 }
 
-// kill -9 of programs that record with the SDK and its retries. What they were told has arrived is there, and nothing of what
+// kill -9 of programs that record with the SDK and its retries. Every acknowledged span is there, and nothing of what
 // is there is wrong or counted twice.
 func TestKillSDKProgram(t *testing.T) {
 	rng := begin(t)

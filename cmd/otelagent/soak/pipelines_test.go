@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// The same accident in every configuration: the store is locked by another program for a while, and the collector is killed
-// meanwhile. What is recommended loses nothing of what it acknowledged. What the documents warn of does lose it, and must,
-// or this test could not tell.
+// The same accident in every configuration: the store is locked by another program for a while, and the collector is
+// killed meanwhile. The recommended ones lose nothing of what they acknowledged. The ones that the documents warn of do
+// lose it, and must, or this test could not show a difference.
 func TestKillWhileStoreIsAway(t *testing.T) {
 	for _, tt := range []struct {
 		name, config string
@@ -54,7 +54,7 @@ func TestKillWhileStoreIsAway(t *testing.T) {
 			} else {
 				f = check(t, c.db, l.ledger, nil)
 			}
-			figure(t, "seed %d: %d kills, acked %d, lost %d, counted twice %d, %.0f spans/s; senders were told: %s",
+			figure(t, "seed %d: %d kills, acked %d, lost %d, counted twice %d, %.0f spans/s; answers to senders: %s",
 				seed, kills, f.acked, f.lost, f.twice, float64(f.acked)/took.Seconds(), l.ledger.answers())
 		})
 	}
@@ -98,7 +98,7 @@ func TestQueueThatGivesUp(t *testing.T) {
 			} else {
 				f = check(t, c.db, l.ledger, nil)
 			}
-			figure(t, "seed %d: acked %d, lost %d, counted twice %d; senders were told: %s", seed, f.acked, f.lost, f.twice, l.ledger.answers())
+			figure(t, "seed %d: acked %d, lost %d, counted twice %d; answers to senders: %s", seed, f.acked, f.lost, f.twice, l.ledger.answers())
 		})
 	}
 }

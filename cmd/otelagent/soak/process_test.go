@@ -220,7 +220,7 @@ func (p *process) memory() (now, peak int) {
 		}
 	}
 	if peak == 0 {
-		p.t.Fatal("the kernel does not tell the peak of memory")
+		p.t.Fatal("the kernel does not report the peak of memory")
 	}
 	return now, peak
 }

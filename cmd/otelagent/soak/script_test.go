@@ -15,7 +15,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// script is a session that is the same each time: who plays it and who checks what came of it need to share its numbers only.
+// script is a session that is the same each time: the player and the check need to share its numbers only.
 type script struct {
 	ID    string
 	Turns int
@@ -63,7 +63,7 @@ func (c *conversation) request() []byte {
 	return b
 }
 
-// usage is what a turn reports. Sums of them tell which turns are missing or count twice.
+// usage is what a turn reports. Sums of them show which turns are missing or count twice.
 func usage(turn int64) session.Usage {
 	return session.Usage{Input: 1_000_000 + turn, Output: 1000 + turn*turn, CacheRead: 7 * turn, CacheWrite: 3}
 }

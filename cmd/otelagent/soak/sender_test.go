@@ -36,19 +36,19 @@ import (
 // spanKey names a span: trace id and span id.
 type spanKey [24]byte
 
-// ledger is what senders were told: each span that was acknowledged, and why others were not at first.
+// ledger is what collectors answered senders: each span that was acknowledged, and why others were not at first.
 type ledger struct {
 	mu      sync.Mutex
 	acked   map[spanKey]struct{}
 	again   int            // acknowledged more than once
-	told    map[string]int // answers that were no success
+	counts  map[string]int // answers that were no success
 	refused map[spanKey]struct{}
 	took    []time.Duration // of requests that were acknowledged
 	scripts []script        // of sessions that were begun
 }
 
 func newLedger() *ledger {
-	return &ledger{acked: map[spanKey]struct{}{}, told: map[string]int{}, refused: map[spanKey]struct{}{}}
+	return &ledger{acked: map[spanKey]struct{}{}, counts: map[string]int{}, refused: map[spanKey]struct{}{}}
 }
 
 // keysOf returns the spans of a request.
@@ -81,13 +81,13 @@ func (l *ledger) ack(keys []spanKey, took time.Duration) {
 	l.took = append(l.took, took)
 }
 
-func (l *ledger) tell(answer string) {
+func (l *ledger) note(answer string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.told[answer]++
+	l.counts[answer]++
 }
 
-// refuse notes spans of a request of which the sender was told never to send it again.
+// refuse notes spans of a request that got a permanent failure.
 func (l *ledger) refuse(keys []spanKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,13 +115,13 @@ func (l *ledger) refusals() int {
 	return len(l.refused)
 }
 
-// answers says in a line what senders were told besides success.
+// answers says in a line what senders got other than success.
 func (l *ledger) answers() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []string
-	for _, k := range slices.Sorted(maps.Keys(l.told)) {
-		out = append(out, fmt.Sprintf("%s %d", k, l.told[k]))
+	for _, k := range slices.Sorted(maps.Keys(l.counts)) {
+		out = append(out, fmt.Sprintf("%s %d", k, l.counts[k]))
 	}
 	if len(out) == 0 {
 		return "nothing but success"
@@ -129,11 +129,11 @@ func (l *ledger) answers() string {
 	return strings.Join(out, ", ")
 }
 
-// toldOf returns how many answers contain text.
-func (l *ledger) toldOf(text string) (n int) {
+// countOf returns how many answers contain text.
+func (l *ledger) countOf(text string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for k, v := range l.told {
+	for k, v := range l.counts {
 		if strings.Contains(k, text) {
 			n += v
 		}
@@ -245,7 +245,7 @@ func (w *grpcWire) send(ctx context.Context, otlp []byte) (string, bool, error) 
 	return "", false, nil
 }
 
-// load is a number of senders that play sessions until they are told to stop.
+// load is a number of senders that play sessions until they are stopped.
 type load struct {
 	t       *testing.T
 	ledger  *ledger
@@ -255,7 +255,7 @@ type load struct {
 	name    string        // sessions' ids begin with it
 	exact   bool          // sessions have as many turns as shape says, not at most as many
 
-	sessions int // of each sender; 0: until it is told to stop
+	sessions int // of each sender; 0: until it is stopped
 
 	stopping context.Context
 	stop     context.CancelFunc
@@ -283,7 +283,7 @@ func (l *load) start(rng *rand.Rand, senders ...[]wire) {
 	l.t.Cleanup(func() { l.giveUp(); l.stop(); l.wg.Wait() })
 }
 
-// sender plays sessions, and ends the one at hand when it is told to stop.
+// sender plays sessions, and ends the one at hand when it is stopped.
 func (l *load) sender(ctx context.Context, number int, own uint64, wires []wire) {
 	rng := rand.New(rand.NewPCG(own, 0))
 	defer func() {
@@ -331,11 +331,11 @@ func (l *load) deliver(ctx context.Context, rng *rand.Rand, wires []wire, otlp [
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case permanent:
-			l.ledger.tell(answer)
+			l.ledger.note(answer)
 			l.ledger.refuse(keys)
 			return err
 		}
-		l.ledger.tell(answer)
+		l.ledger.note(answer)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -356,7 +356,7 @@ func (l *load) finish(within time.Duration) time.Duration {
 	case <-time.After(within):
 		l.giveUp()
 		<-done
-		l.t.Errorf("senders could not deliver the rest within %v; they were told: %s", within, l.ledger.answers())
+		l.t.Errorf("senders could not deliver the rest within %v; answers: %s", within, l.ledger.answers())
 	}
 	return time.Since(l.began)
 }
@@ -367,8 +367,8 @@ func quiet() {
 	otel.SetLogger(logr.Discard())
 }
 
-// relay stands between senders that cannot tell what they were told, and a collector: it notes what was acknowledged before
-// the sender hears of it.
+// relay stands between senders that do not report answers, and a collector: it notes what was acknowledged before the
+// sender gets the answer.
 type relay struct {
 	*httptest.Server
 	ledger *ledger
@@ -399,10 +399,10 @@ func newRelay(t *testing.T, to string) *relay {
 		case err == nil:
 			r.ledger.ack(keys, time.Since(start))
 		case permanent:
-			r.ledger.tell(answer)
+			r.ledger.note(answer)
 			http.Error(out, "", http.StatusBadRequest)
 		default:
-			r.ledger.tell(answer)
+			r.ledger.note(answer)
 			http.Error(out, "", http.StatusServiceUnavailable)
 		}
 	}))

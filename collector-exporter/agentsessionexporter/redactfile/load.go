@@ -50,7 +50,7 @@ func Load(r io.Reader) (*redact.Rules, error) {
 
 var yamlLine = regexp.MustCompile(`^yaml: line [0-9]+: [^"'` + "`" + `]*$`)
 
-// decode reads one document. Where the error of the library quotes the file, the error leaves that out.
+// decode reads one document. Where the error of the library quotes the file, the returned error omits the quote.
 func decode(d *yaml.Decoder, n *yaml.Node) (err error) {
 	defer func() {
 		if recover() != nil {

@@ -40,8 +40,8 @@ type load struct {
 	spans, turns int
 }
 
-// makeLoad lets the adapter tell of sessions of 50 turns with two tool calls and a permission evaluation each; with payload every turn brings
-// about 4 KB that are new.
+// makeLoad lets the adapter record sessions of 50 turns with two tool calls and a permission evaluation each; with
+// payload every turn brings about 4 KB that are new.
 func makeLoad(b *testing.B, payload bool) load {
 	b.Helper()
 	var opts []otelagent.Option

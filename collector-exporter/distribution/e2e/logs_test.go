@@ -144,7 +144,7 @@ func testLogRecords(t *testing.T, bin string) {
 	t.Logf("%d requests out of %d log records and %d rows", len(got), records, len(rows))
 }
 
-// countingExporter counts what was sent: a provider does not tell its caller.
+// countingExporter counts what was sent: a provider does not report it to its caller.
 type countingExporter struct {
 	sdklog.Exporter
 	n      int

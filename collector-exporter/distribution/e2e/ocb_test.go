@@ -127,7 +127,7 @@ func TestManifestOfTheReadme(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The manifest expects a clone beside it.
+	// The manifest expects a clone next to it.
 	if err := os.Symlink(repo, filepath.Join(dir, "otelagent")); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ var distribution = sync.OnceValues(func() (string, error) {
 	return filepath.Join(dir, "_build", "otelcol-agent"), nil
 })
 
-// TestDistribution lets the distribution check the configurations that lie beside it, and runs those of the examples.
+// TestDistribution lets the distribution check the configurations in its directory, and runs those of the examples.
 func TestDistribution(t *testing.T) {
 	done := step(t, "build the distribution")
 	bin, err := distribution()
@@ -202,7 +202,7 @@ func writeConfig(t *testing.T, text string) string {
 	return file
 }
 
-// testValidate: a user who gets the configuration wrong is told which key and what it may be, before anything starts.
+// testValidate: a wrong configuration is refused with its key and the allowed values, before anything starts.
 func testValidate(t *testing.T, bin string) {
 	good := fmt.Sprintf(configText, "127.0.0.1:1", "127.0.0.1:2", "sessions.db")
 	for _, tt := range []struct {

@@ -342,8 +342,8 @@ func testSampledSessions(t *testing.T, bin string) {
 	checkExact(t, got["failed"], 6)
 }
 
-// testSampledRuns: with one trace a run, the run that failed is kept alone. It brings its blocks when the tracer was told so, and the tree says which
-// runs it has not seen.
+// testSampledRuns: with one trace a run, the run that failed is kept alone. It brings its blocks when the tracer has
+// that option, and the tree says which runs it has not seen.
 func testSampledRuns(t *testing.T, bin string) {
 	for _, tt := range []struct {
 		name  string
@@ -381,7 +381,7 @@ func testSampledRuns(t *testing.T, bin string) {
 				defects = append(defects, string(d.Code))
 			}
 			if !slices.Contains(defects, string(spans.DefectRunMissing)) {
-				t.Errorf("defects of the session: %v, want %s: run-1 was dropped and its number tells", defects, spans.DefectRunMissing)
+				t.Errorf("defects of the session: %v, want %s: run-1 was dropped and its number shows it", defects, spans.DefectRunMissing)
 			}
 			if tt.whole {
 				checkExact(t, got, 2)

@@ -78,8 +78,8 @@ var stock = sync.OnceValues(func() (string, error) {
 // gateway is the file that the exporter runs with behind the stranger.
 var gateway = filepath.Join(repo, "examples", "pipelines", "gateway.yaml")
 
-// TestStranger puts a stock collector between agents and the exporter. What it does to spans on their way does not change what is
-// told of them, and where it does, the tree says what is missing.
+// TestStranger puts a stock collector between agents and the exporter. Its changes to spans on their way do not change
+// the sessions. Where they do, the tree says what is missing.
 func TestStranger(t *testing.T) {
 	ours := *distributionFlag
 	if ours == "" {
@@ -95,7 +95,7 @@ func TestStranger(t *testing.T) {
 	}
 	done()
 	if out := run(t, t.TempDir(), between, "components"); strings.Contains(out, "agent_session") || strings.Contains(out, "otelagent/") {
-		t.Fatalf("the stock collector has something of ours:\n%s", out)
+		t.Fatalf("the stock collector has a component of otelagent:\n%s", out)
 	}
 
 	sent, want := strangers(t), map[string]whole{}
@@ -303,7 +303,7 @@ func (w way) send(t *testing.T, c *collector, all []ptrace.Traces) {
 	post(t, c, w.inPacked, all)
 }
 
-// whole is all that is told of a session.
+// whole is all that a database has of a session.
 type whole struct {
 	Tree     string
 	Export   string
@@ -314,7 +314,7 @@ type whole struct {
 // added are the attributes that testdata/stranger.yaml puts on every span.
 var added = []string{"platform.region", "platform.secret", "platform.team", "platform.weight"}
 
-// readWhole reads a database. What the stranger added is left out: the tree keeps it, beside what it knows.
+// readWhole reads a database. It omits what the stranger added: the tree keeps it, apart from what it knows.
 func readWhole(t *testing.T, db string) map[string]whole {
 	t.Helper()
 	out := map[string]whole{}
@@ -424,7 +424,7 @@ func testHarmful(t *testing.T, ours, between string, sent []ptrace.Traces, want 
 		{name: "deletes the schema", processor: attributes(`{key: otelagent.schema.version, action: delete}`), sessions: true, same: true},
 		{name: "deletes session ids", processor: attributes(`{key: session.id, action: delete}, {key: gen_ai.conversation.id, action: delete}`), rejects: []string{"no_session_id"}},
 		{name: "hashes session ids", processor: attributes(`{key: session.id, action: hash}`), sessions: true},
-		{name: "deletes all keys of ours", processor: attributes(`{pattern: "^otelagent[.]", action: delete}`), sessions: true,
+		{name: "deletes all keys of otelagent", processor: attributes(`{pattern: "^otelagent[.]", action: delete}`), sessions: true,
 			defects: []spans.DefectCode{spans.DefectBlockMissing}, rejects: []string{"bad_run_start"}},
 		{name: "deletes run ids", processor: attributes(`{key: otelagent.run.id, action: delete}`), sessions: true,
 			defects: []spans.DefectCode{spans.DefectListBroken}},
@@ -521,8 +521,9 @@ func reasons(log string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// testTooLarge: the batch processor bounds a batch in spans. One of large turns is more than a receiver takes, and is dropped by the stranger, whose
-// sender was told that all is well. The tree says what is not there. An exporter that parts what it sends by bytes loses nothing.
+// testTooLarge: the batch processor bounds a batch in spans. One of large turns is more than a receiver takes. The
+// stranger drops it, after its sender got a success. The tree says what is not there. An exporter that parts what it
+// sends by bytes loses nothing.
 func testTooLarge(t *testing.T, ours, between string) {
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
 	const turns = 9
@@ -688,7 +689,7 @@ func testMetrics(t *testing.T, between string) {
 	}
 	want, _ := direct.points(t)
 	if len(want) < 5 || !strings.Contains(strings.Join(want, "\n"), "otelagent.turn.tokens") {
-		t.Fatalf("%d data points: the adapter tells little: %.1000s", len(want), want)
+		t.Fatalf("%d data points, too few: %.1000s", len(want), want)
 	}
 	c := startConfig(t, between, []string{filepath.Join("testdata", "stranger.yaml")}, "NEXT_GRPC="+behind.addr, "NEXT_HTTP=127.0.0.1:1", "OUT=otlp_grpc", "COMPRESSION=gzip", "BATCH=4")
 	conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))

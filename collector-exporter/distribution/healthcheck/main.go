@@ -1,5 +1,5 @@
-// Command healthcheck asks one URL and ends with 0 when the answer is a success, else with 1 and the reason. The image of the
-// distribution has it because that has no shell and no curl:
+// Command healthcheck asks one URL and ends with 0 when the answer is a success, else with 1 and the reason. The image
+// of the distribution has it because that has no shell and no curl:
 //
 //	healthcheck http://127.0.0.1:13133/
 package main

@@ -115,7 +115,7 @@ func (p *player) harbour(ctx context.Context, session string) {
 	p.wait(4 * time.Second)
 	p.messages = p.messages[len(p.messages)-2:]
 	compaction.End(otelagent.CompactionResult{
-		End: p.moment(), MessagesBefore: new(int64(8)), MessagesAfter: new(int64(2)), MessagesSummarized: new(int64(6)), InputTokens: new(int64(150000)), OutputTokens: new(int64(9000)), 
+		End: p.moment(), MessagesBefore: new(int64(8)), MessagesAfter: new(int64(2)), MessagesSummarized: new(int64(6)), InputTokens: new(int64(150000)), OutputTokens: new(int64(9000)),
 		Summary: []byte(`"Berths 1 to 4 were looked at."`),
 	})
 	p.request(turn, 0)
@@ -144,7 +144,7 @@ func (p *player) reviewed(ctx context.Context, turn *otelagent.Turn, session str
 		ParentSessionID: session, ParentToolCallID: "c5",
 	})
 	for i := range 2 {
-		turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: int64(i), Trigger: spans.TriggerSubAgent, Start: p.moment()})
+		turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(i)), Trigger: spans.TriggerSubAgent, Start: p.moment()})
 		p.request(turn, 0)
 		p.wait(3 * time.Second)
 		turn.Replied(p.moment())
