@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
@@ -75,60 +71,4 @@ func TestLostTurnsAreSentAgain(t *testing.T) {
 			}
 		})
 	}
-}
-
-// aheadTracer exports to ahead, live. Flush waits for what was lost to be heard of.
-func aheadTracer(t *testing.T, ahead *aheadCounter) (tracer *otelagent.Tracer, flush, shutdown func()) {
-	t.Helper()
-	providers, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(ahead), otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	flush = func() {
-		_ = providers.ForceFlush(t.Context()) // fails for what is refused
-		_ = providers.ForceFlush(t.Context()) // what left again when that was heard of
-	}
-	tracer = otelagent.NewTracer(content, otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithLive(providers.Live()))
-	return tracer, flush, func() { _ = providers.Shutdown(context.WithoutCancel(t.Context())) }
-}
-
-// aheadCounter takes all but the first session.payload spans of the list of a request.
-type aheadCounter struct {
-	refuse int
-
-	mu      sync.Mutex
-	sent    []time.Time
-	arrived bool
-	held    sync.Mutex
-}
-
-// hold lets exports wait until the function that it returns is called.
-func (a *aheadCounter) hold() func() { a.held.Lock(); return a.held.Unlock }
-
-// waits returns how many seconds after the time before each was sent, and whether one arrived.
-func (a *aheadCounter) waits() (seconds []int, arrived bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range a.sent {
-		seconds = append(seconds, int(a.sent[i].Sub(a.sent[max(i-1, 0)]).Seconds()))
-	}
-	return seconds, a.arrived
-}
-
-func (a *aheadCounter) Shutdown(context.Context) error { return nil }
-
-func (a *aheadCounter) ExportSpans(_ context.Context, list []trace.ReadOnlySpan) error {
-	a.held.Lock()
-	defer a.held.Unlock()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, s := range list {
-		if s.Name() == spans.SpanPayload {
-			if a.sent = append(a.sent, time.Now()); len(a.sent) <= a.refuse {
-				return errors.New("away")
-			}
-			a.arrived = true
-		}
-	}
-	return nil
 }

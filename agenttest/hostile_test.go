@@ -318,17 +318,17 @@ var hostile = []struct {
 	{name: "lists", send: func(s *sender) {
 		sp := s.turn("lists", 0)
 		blocksOn(sp, []string{"one"}, nil, []string{
-			"request 9223372036854775807 D\n" + short("one"),
-			"request.9223372036854775807 1 D 9223372036854775806 AAAAAAAAAAA\n" + short("one"),
-			"input 0 D\n" + strings.Repeat("\n", 10_000),
-			"output 1 D\n" + short("one") + " t:9223372036854775807:u:9223372036854775807\n" + short("one") + " .u\n" + short("one") + " ,u",
-			"results 1 D 1 AAAAAAAAAAA",
-			strings.Repeat("n", 300) + " 1 D",
-			"no list", "", "\n", "x -1 D", "params 1",
+			"request 9223372036854775807\n" + short("one"),
+			"request.9223372036854775807 1 9223372036854775806 AAAAAAAAAAA\n" + short("one"),
+			"input 0\n" + strings.Repeat("\n", 10_000),
+			"output 1\n" + short("one") + " t:9223372036854775807:u:9223372036854775807\n" + short("one") + " .u\n" + short("one") + " ,u",
+			"results 1 1 AAAAAAAAAAA",
+			strings.Repeat("n", 300) + " 1",
+			"no list", "", "\n", "x -1", "params 1 D",
 		})
 		for i := range int64(300) { // each a prefix of the next, and none known
 			sp := s.turn("prefixes", i)
-			blocksOn(sp, nil, nil, []string{fmt.Sprintf("request %d D %d AAAAAAAAAAA\n%s", i+1, i, short("one"))})
+			blocksOn(sp, nil, nil, []string{fmt.Sprintf("request %d %d AAAAAAAAAAA\n%s", i+1, i, short("one"))})
 		}
 	}},
 	{name: "lists that double", long: true, send: func(s *sender) {
@@ -340,7 +340,7 @@ var hostile = []struct {
 			if i > 0 {
 				prefix = " " + fmt.Sprint(i) + " " + mark.String()
 			}
-			blocksOn(s.turn("double", i), nil, nil, []string{fmt.Sprintf("request %d D%s\n%s", i+1, prefix, item)})
+			blocksOn(s.turn("double", i), nil, nil, []string{fmt.Sprintf("request %d%s\n%s", i+1, prefix, item)})
 			mark = mark.Add(item)
 		}
 	}},
@@ -361,7 +361,7 @@ var hostile = []struct {
 		sp := s.turn("bomb", 0)
 		base := strings.Repeat("x", 512<<10)
 		var bodies []string
-		for i := range 400 { // each is 50 MiB
+		for i := range 40 { // each is 50 MiB
 			bodies = append(bodies, fmt.Sprint(i)+strings.Repeat("\x01"+short(base), 100))
 		}
 		blocksOn(sp, append(bodies, base), nil, []string{listOf("input", bodies...)})
@@ -408,7 +408,7 @@ var hostile = []struct {
 			sp.Attributes().PutStr(k, evil)
 		}
 		body := `{"role":"user","content":"` + "\\u001b[31mred" + `"}`
-		blocksOn(sp, []string{body, evil}, nil, []string{listOf("input", body), listOf("output", evil), evil + " 1 D"})
+		blocksOn(sp, []string{body, evil}, nil, []string{listOf("input", body), listOf("output", evil), evil + " 1"})
 		tool := s.span(spans.SpanToolCall, "esc")
 		tool.Attributes().PutStr(string(spans.ToolNameKey), evil)
 		tool.Attributes().PutStr(string(spans.ToolOutcomeKey), evil)

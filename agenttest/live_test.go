@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -238,6 +239,10 @@ func TestLiveRequestIsExact(t *testing.T) {
 	}
 }
 
+// carried are the counts of what the spans themselves carried. With live copies they carry a reply before its turn ends, in the spelling of its
+// event, and the reply of the end in its own.
+var carried = regexp.MustCompile(`(?m)^ *"otelagent\.capture\.(known_)?bytes": \d+,?\n`)
+
 // Once everything has ended the tree is what it is without copies; also where the same events were sent both ways.
 func TestLiveEndsAlike(t *testing.T) {
 	for i, f := range phifixtures.All(t, repository) {
@@ -259,7 +264,7 @@ func TestLiveEndsAlike(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					all = append(all, string(j))
+					all = append(all, carried.ReplaceAllString(string(j), ""))
 				}
 				return strings.Join(all, "\n")
 			}

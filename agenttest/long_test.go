@@ -193,11 +193,14 @@ func TestLoss(t *testing.T) {
 				if !q.Messages.Complete || !q.Params.Complete {
 					t.Fatalf("turn %d: its lists are not whole: %v", turn.Index, turn.Defects)
 				}
-				// What a message of a lost turn is: its place says the turn; the prompt came with the first one.
+				// What a message of a lost turn is: its place says the turn; the prompt came with the first one. The reply of the
+				// turn before came with the lost request as well, which spells it in its own way.
 				var expected []int
 				for i, m := range q.ReadMessages(blocks) {
 					from := m.Source.TurnIndex
-					if from >= lost[0] && from <= lost[1] && (m.Source.Kind == spans.ProvenanceLoopTurn || lost[0] == 0 && i == 0) {
+					inTurn := m.Source.Kind == spans.ProvenanceLoopTurn
+					before := inTurn && from == lost[0]-1 && m.Source.Role != "tool-call-result"
+					if before || from >= lost[0] && from <= lost[1] && (inTurn || lost[0] == 0 && i == 0) {
 						expected = append(expected, i)
 					}
 				}
@@ -302,11 +305,10 @@ func distinctBytes(t *testing.T, name string) (d int64) {
 			for _, q := range turn.Requests {
 				for _, m := range q.ReadMessages(blocks) {
 					add(m.Ref, m.Bytes)
+					add(session.Ref{Block: "provenance " + m.Provenance}, int64(len(m.Source.AppendJSON(nil))))
 				}
 				for i, ref := range q.Params.Items() {
-					if ref.Provenance == "system" || ref.Provenance == "tools" {
-						add(ref, int64(len(blocks.Read(q.Params).Bodies[i])))
-					}
+					add(ref, int64(len(blocks.Read(q.Params).Bodies[i])))
 				}
 			}
 		}

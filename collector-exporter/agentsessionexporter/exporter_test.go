@@ -93,13 +93,6 @@ type testBundle struct {
 	last     *sharedStore
 }
 
-// shared is what the exporters of both signals share.
-func (b *testBundle) shared(t *testing.T) *sharedStore {
-	t.Helper()
-	require.NotNil(t, b.last)
-	return b.last
-}
-
 func setup(t *testing.T, before func(session.Batch) error, change ...func(*Config)) *testBundle {
 	t.Helper()
 	b := &testBundle{

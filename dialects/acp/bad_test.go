@@ -216,7 +216,8 @@ func TestBounds(t *testing.T) {
 func TestHeld(t *testing.T) {
 	d := NewDecoder()
 	for _, text := range fixtures(t) {
-		for range d.Events(strings.NewReader(text + `{"jsonrpc":"2.0","id":"last","method":"initialize"}` + "\n")) {
+		for _, err := range d.Events(strings.NewReader(text + `{"jsonrpc":"2.0","id":"last","method":"initialize"}` + "\n")) {
+			_ = err // some fixtures are bad
 			if d.held < 0 {
 				t.Fatalf("%d bytes are held", d.held)
 			}
