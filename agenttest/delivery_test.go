@@ -12,7 +12,6 @@ import (
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // What our exporter could not deliver is sent again: while the receiver is away turns are lost, and every request after it is back

@@ -90,7 +90,6 @@ type testBundle struct {
 	cfg     *Config
 
 	shutdown func() error // the helper's own panics when called twice
-	last     *sharedStore
 }
 
 func setup(t *testing.T, before func(session.Batch) error, change ...func(*Config)) *testBundle {
@@ -126,7 +125,6 @@ func setup(t *testing.T, before func(session.Batch) error, change ...func(*Confi
 	require.NoError(t, err)
 	require.NoError(t, b.exp.Start(t.Context(), componenttest.NewNopHost()))
 	require.NoError(t, b.logsExp.Start(t.Context(), componenttest.NewNopHost()))
-	b.last = all.all[b.cfg]
 	b.shutdown = sync.OnceValue(func() error {
 		return errors.Join(b.exp.Shutdown(context.Background()), b.logsExp.Shutdown(context.Background()))
 	})
