@@ -279,17 +279,17 @@ func (c *content) carriers(most int) []carrier {
 	return list
 }
 
-// attributes are those of the event.
+// attributes are those of the event. Lists come first: a pipeline that keeps only the first attributes keeps the names of what it dropped.
 func (k *carrier) attributes() []attribute.KeyValue {
 	kv := make([]attribute.KeyValue, 0, 3)
+	if len(k.lists) > 0 {
+		kv = append(kv, spans.ListsKey.StringSlice(k.lists))
+	}
 	if len(k.bodies) > 0 {
 		kv = append(kv, spans.BlockBodiesKey.StringSlice(k.bodies))
 	}
 	if len(k.withheld) > 0 {
 		kv = append(kv, spans.BlockWithheldKey.StringSlice(k.withheld))
-	}
-	if len(k.lists) > 0 {
-		kv = append(kv, spans.ListsKey.StringSlice(k.lists))
 	}
 	return kv
 }
