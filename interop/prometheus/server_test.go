@@ -165,9 +165,9 @@ func hostile(t *testing.T, to string) {
 			{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060709","name":"session.turn","startTimeUnixNano":"1","endTimeUnixNano":"2",
 			 "attributes":[{"key":"otelagent.schema","value":{"intValue":"1"}}]}]}]}]}`,
 		"/v1/logs": `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"x"}},
-			{"eventName":"gen_ai.client.inference.operation.details","traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708",
-			 "attributes":[{"key":"gen_ai.input.messages","value":{"stringValue":"[]"}}]},
-			{"eventName":"gen_ai.client.inference.operation.details","attributes":[{"key":"session.id","value":{"stringValue":"s"}},{"key":"gen_ai.input.messages","value":{"stringValue":"[]"}}]}]}]}]}`,
+			{"eventName":"otelagent.blocks","traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708",
+			 "attributes":[{"key":"otelagent.lists","value":{"arrayValue":{"values":[{"stringValue":"input 0"}]}}}]},
+			{"eventName":"otelagent.blocks","attributes":[{"key":"session.id","value":{"stringValue":"s"}},{"key":"otelagent.lists","value":{"arrayValue":{"values":[{"stringValue":"input 0"}]}}}]}]}]}]}`,
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to+path, strings.NewReader(body))
 		if err != nil {
