@@ -15,7 +15,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelagent/otelagent/backend/otlpnesting"
+	"github.com/otelagent/otelagent/backend/otlpbounds"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 )
 
@@ -93,7 +93,7 @@ func (r *recording) otlp(ctx context.Context, name string, in io.Reader) error {
 			break
 		}
 		if err == nil {
-			err = otlpnesting.CheckJSON(doc)
+			err = otlpbounds.CheckJSON(doc)
 		}
 		if err == nil {
 			err = r.grow(len(doc))

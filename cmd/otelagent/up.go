@@ -44,7 +44,7 @@ which may name these components:
   receiver    otlp
   processors  batch, memory_limiter
   exporters   agent_session, otlp_grpc, otlp_http, debug
-  extensions  file_storage, health_check, otlp_nesting
+  extensions  file_storage, health_check, otlp_limits
 Under service.telemetry it takes logs (level, encoding, output_paths) and
 metrics. For other components, build a collector of your own with the
 agent_session exporter.`,

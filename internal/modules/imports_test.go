@@ -30,7 +30,7 @@ var sdk = []string{
 }
 
 // basics know nothing of this project and need the standard library and each other only; every package may use them.
-var basics = []string{"internal/rawjson", "internal/object", "internal/genaijson", "backend/otlpnesting", "backend/message"}
+var basics = []string{"internal/rawjson", "internal/object", "internal/genaijson", "backend/otlpbounds", "backend/message"}
 
 // readers are the dialects that read what other programs write.
 var readers = []string{"dialects/phi/...", "dialects/clark/...", "dialects/acp/...", "dialects/guide/..."}

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelagent/otelagent/backend/otlpnesting"
+	"github.com/otelagent/otelagent/backend/otlpbounds"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -85,7 +85,7 @@ type Rejection struct {
 // would take memory without measure, or end the process, is refused; Decode cannot do that for what somebody else decoded.
 func DecodeProto(b []byte, opts ...Option) (session.Batch, Report, error) {
 	var u ptrace.ProtoUnmarshaler
-	err := otlpnesting.Check(b)
+	err := otlpbounds.Check(b)
 	var td ptrace.Traces
 	if err == nil {
 		td, err = u.UnmarshalTraces(b)

@@ -1,4 +1,4 @@
-package otlpnesting_test
+package otlpbounds_test
 
 import (
 	"errors"
@@ -10,16 +10,16 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/otelagent/otelagent/backend/otlpnesting"
+	"github.com/otelagent/otelagent/backend/otlpbounds"
 )
 
-// traces returns OTLP of a span with an attribute of that many lists, or maps, in each other, and what stands beside it.
-func traces(t testing.TB, lists, maps int, beside string) []byte {
+// traces returns OTLP of a span with an attribute of that many lists, or maps, in each other, and other text.
+func traces(t testing.TB, lists, maps int, other string) []byte {
 	t.Helper()
 	td := ptrace.NewTraces()
 	span := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
-	span.SetName(beside)
-	span.Attributes().PutStr("text", beside)
+	span.SetName(other)
+	span.Attributes().PutStr("text", other)
 	v := span.Attributes().PutEmpty("deep")
 	for range lists {
 		v = v.SetEmptySlice().AppendEmpty()
@@ -56,14 +56,14 @@ func TestCheck(t *testing.T) {
 		"150 lists":          {traces(t, 150, 0, "x"), true},
 		"100 maps":           {traces(t, 0, 100, "x"), true},
 		"long text":          {traces(t, 1, 1, strings.Repeat("\n\x02", 1<<20)), false},
-		"the most":           {nest(nil, otlpnesting.Max-1, plain), false},
-		"one more":           {nest(nil, otlpnesting.Max, plain), true},
-		"rubbish in it":      {nest([]byte{0xff}, otlpnesting.Max, plain), true},
-		"rubbish everywhere": {nest(nil, otlpnesting.Max, func(b []byte) []byte { return append(plain(b), 7) }), true},
-		"behind other fields": {nest(nil, otlpnesting.Max, func(b []byte) []byte {
+		"the most":           {nest(nil, otlpbounds.Max-1, plain), false},
+		"one more":           {nest(nil, otlpbounds.Max, plain), true},
+		"rubbish in it":      {nest([]byte{0xff}, otlpbounds.Max, plain), true},
+		"rubbish everywhere": {nest(nil, otlpbounds.Max, func(b []byte) []byte { return append(plain(b), 7) }), true},
+		"behind other fields": {nest(nil, otlpbounds.Max, func(b []byte) []byte {
 			return append([]byte{1 << 3, 0x80, 1, 2<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8, 3<<3 | 5, 1, 2, 3, 4, 4<<3 | 3, 4<<3 | 4, 5<<3 | 2, 1, 'x'}, plain(b)...)
 		}), true},
-		"lengths of ten bytes": {nest(nil, otlpnesting.Max, func(b []byte) []byte {
+		"lengths of ten bytes": {nest(nil, otlpbounds.Max, func(b []byte) []byte {
 			head := protowire.AppendVarint([]byte{1<<3 | 2}, uint64(len(b)))
 			for last := len(head) - 1; len(head) < 11; last = len(head) - 1 {
 				head[last] |= 0x80
@@ -72,18 +72,18 @@ func TestCheck(t *testing.T) {
 			head[10] = 0x7e // bits that have no place
 			return append(head, b...)
 		}), true},
-		"field numbers that have no place": {nest(nil, otlpnesting.Max, func(b []byte) []byte {
+		"field numbers that have no place": {nest(nil, otlpbounds.Max, func(b []byte) []byte {
 			return protowire.AppendBytes(protowire.AppendVarint(nil, (1<<32+5)<<3|2), b)
 		}), true},
 	} {
-		if err := otlpnesting.Check(c.b); errors.Is(err, otlpnesting.ErrTooDeep) != c.deep {
+		if err := otlpbounds.Check(c.b); errors.Is(err, otlpbounds.ErrTooDeep) != c.deep {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func TestCheckJSON(t *testing.T) {
-	most := strings.Repeat("[", otlpnesting.Max)
+	most := strings.Repeat("[", otlpbounds.Max)
 	for text, deep := range map[string]bool{
 		"":                                 false,
 		most:                               false,
@@ -96,7 +96,7 @@ func TestCheckJSON(t *testing.T) {
 		"]" + most + "[":                   false, // no JSON, which its decoder says at once
 		`["` + strings.Repeat(`[\"`, 1000): false,
 	} {
-		if err := otlpnesting.CheckJSON([]byte(text)); errors.Is(err, otlpnesting.ErrTooDeep) != deep {
+		if err := otlpbounds.CheckJSON([]byte(text)); errors.Is(err, otlpbounds.ErrTooDeep) != deep {
 			t.Errorf("%.40q: %v", text, err)
 		}
 	}
@@ -105,8 +105,8 @@ func TestCheckJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw, err := (&ptrace.JSONMarshaler{}).MarshalTraces(td)
-	if err != nil || otlpnesting.CheckJSON(raw) != nil {
-		t.Errorf("a span: %v, %v", err, otlpnesting.CheckJSON(raw))
+	if err != nil || otlpbounds.CheckJSON(raw) != nil {
+		t.Errorf("a span: %v, %v", err, otlpbounds.CheckJSON(raw))
 	}
 }
 
@@ -116,7 +116,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add(traces(f, 130, 0, "x"))
 	f.Add(nest(nil, 300, plain))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if otlpnesting.Check(b) != nil || len(b) > 1<<16 {
+		if otlpbounds.Check(b) != nil || len(b) > 1<<16 {
 			return
 		}
 		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(b)
@@ -127,7 +127,7 @@ func FuzzCheck(f *testing.F) {
 			for _, ss := range rs.ScopeSpans().All() {
 				for _, s := range ss.Spans().All() {
 					for _, v := range s.Attributes().All() {
-						if d := depth(v); d > otlpnesting.Max/2 {
+						if d := depth(v); d > otlpbounds.Max/2 {
 							t.Errorf("depth %d", d)
 						}
 					}
@@ -172,7 +172,7 @@ func BenchmarkCheck(b *testing.B) {
 	}
 	b.SetBytes(int64(len(raw)))
 	for b.Loop() {
-		if otlpnesting.Check(raw) != nil {
+		if otlpbounds.Check(raw) != nil {
 			b.Fatal("too deep")
 		}
 	}
