@@ -5,11 +5,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // Direction is the way that a message goes. The zero value is that it is not known.
@@ -40,7 +40,7 @@ const (
 
 // frame is one JSON-RPC message and what its envelope states.
 type frame struct {
-	meta    otelagent.Meta
+	meta    event.Meta
 	dir     Direction
 	raw     []byte         // the message, or the line that stands for it
 	o       *object.Object // the same

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -176,11 +176,11 @@ func (s *Scanner) dispatch() bool {
 
 // Lost returns the defect that a notice of lost events gives: feeds of phi-core send an event of the name lagged, whose
 // data is their number, or an object with one number. It is nil for any other line.
-func (l *Line) Lost(seq int64) *otelagent.DefectFound {
+func (l *Line) Lost(seq int64) *event.DefectFound {
 	if l.Event != "lagged" {
 		return nil
 	}
-	lost := &otelagent.DefectFound{Meta: otelagent.Meta{Seq: seq, Arrived: l.Arrived}, Code: spans.DefectEventLost}
+	lost := &event.DefectFound{Meta: event.Meta{Seq: seq, Arrived: l.Arrived}, Code: spans.DefectEventLost}
 	digits := bytes.TrimFunc(l.Text, func(r rune) bool { return r < '0' || r > '9' })
 	if n, err := strconv.ParseInt(string(digits), 10, 64); err == nil && n > 0 {
 		lost.Detail = strconv.FormatInt(n, 10) + " events"

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // benchLines are the examples, and a request of 100 KB.
@@ -35,7 +35,7 @@ func BenchmarkDecoder(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for i, line := range lines {
-			d.Line(input.Line{Text: line, Number: int64(i)}, int64(i), func(_ otelagent.Event, err error) bool {
+			d.Line(input.Line{Text: line, Number: int64(i)}, int64(i), func(_ event.Event, err error) bool {
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -9,10 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // TestEventsOfADialectComeBack writes every event of phi-core's recordings as a line and reads it: the same event comes back.
@@ -35,7 +35,7 @@ func TestEventsOfADialectComeBack(t *testing.T) {
 			n++
 			line := ndjson.AppendEvent(nil, ev)
 			read := 0
-			d.Line(input.Line{Text: line, Number: 1}, 1, func(again otelagent.Event, err error) bool {
+			d.Line(input.Line{Text: line, Number: 1}, 1, func(again event.Event, err error) bool {
 				if read++; err != nil {
 					t.Errorf("%s: %v\n%s", file, err, line)
 					return false

@@ -15,10 +15,10 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect, GroupInfo.Dialect and FactStated.Dialect of lines that name
@@ -72,7 +72,7 @@ func Recognise(head []byte) (why string, ok bool) {
 }
 
 // Events reads lines from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 	return NewDecoder(opts...).Events(r)
 }
 
@@ -100,8 +100,8 @@ func (d *Decoder) Stats() input.Stats { return d.stats }
 //
 // An error that is a *input.LineError is about one line and names the first eight problems of it, and reading goes on
 // behind it; its event is nil. Any other error is one of r, wrapped, and the last. The iterator may be used once.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
 		in := input.NewScanner(r, d.settings)
 		before := d.stats.Lines
 		for in.Scan() {
@@ -121,7 +121,7 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 // Line reads one line, which becomes the events of Meta.Seq seq unless it says another, and hands them or a
 // *input.LineError to yield. It reports whether the caller wants more. A dialect calls it with lines that are Own and
 // none of its own. The events point into line.
-func (d *Decoder) Line(line input.Line, seq int64, yield func(otelagent.Event, error) bool) bool {
+func (d *Decoder) Line(line input.Line, seq int64, yield func(event.Event, error) bool) bool {
 	reject := func(e *input.LineError) bool {
 		e.Dialect, e.Line, e.Seq = Dialect, line.Number, seq
 		d.stats.Rejected++
@@ -149,7 +149,7 @@ func (d *Decoder) Line(line input.Line, seq int64, yield func(otelagent.Event, e
 		shape = &anyLine
 	}
 	v := reflect.New(shape.typ)
-	m := v.Elem().Field(0).Addr().Interface().(*otelagent.Meta)
+	m := v.Elem().Field(0).Addr().Interface().(*event.Meta)
 	switch shape.name {
 	case "run_started", "group_started", "fact_stated":
 		m.Session = d.settings.Session
@@ -160,12 +160,12 @@ func (d *Decoder) Line(line input.Line, seq int64, yield func(otelagent.Event, e
 	}
 	d.stats.Events++
 	m.Arrived, m.Seq = line.Arrived, cmp.Or(m.Seq, seq)
-	ev := v.Interface().(otelagent.Event)
-	other := &otelagent.Other{Meta: *m, Type: name, Body: line.Text}
+	ev := v.Interface().(event.Event)
+	other := &event.Other{Meta: *m, Type: name, Body: line.Text}
 	if !known {
 		return yield(other, nil)
 	}
-	if run, ok := ev.(*otelagent.RunStarted); ok {
+	if run, ok := ev.(*event.RunStarted); ok {
 		if run.AgentID == "" {
 			run.Agent = cmp.Or(run.Agent, d.settings.Agent)
 		}

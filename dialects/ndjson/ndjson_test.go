@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -158,7 +159,7 @@ func TestPositions(t *testing.T) {
 	}
 	read("\n" + `{"type":"otelagent.reply_delta"}` + "\n{}\n\n")
 	read(`{"type":"otelagent.reply_delta","seq":70}` + "\n" + `{"type":"otelagent.reply_delta","x":1}` + "\nx")
-	want := []string{"*otelagent.ReplyDelta 2", "line 3, seq 3", "*otelagent.ReplyDelta 70", "*otelagent.ReplyDelta 6", "*otelagent.Other 6", "line 3, seq 7"}
+	want := []string{"*event.ReplyDelta 2", "line 3, seq 3", "*event.ReplyDelta 70", "*event.ReplyDelta 6", "*event.Other 6", "line 3, seq 7"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -171,24 +172,24 @@ func TestPositions(t *testing.T) {
 func TestLine(t *testing.T) {
 	d := NewDecoder()
 	arrived := time.Now()
-	var got []otelagent.Event
-	more := d.Line(input.Line{Text: []byte(`{"type":"otelagent.run_ended","x":1}`), Number: 3, Arrived: arrived}, 30, func(ev otelagent.Event, err error) bool {
+	var got []event.Event
+	more := d.Line(input.Line{Text: []byte(`{"type":"otelagent.run_ended","x":1}`), Number: 3, Arrived: arrived}, 30, func(ev event.Event, err error) bool {
 		if err != nil {
 			t.Error(err)
 		}
 		got = append(got, clone(ev))
 		return true
 	})
-	m := otelagent.Meta{Arrived: arrived, Seq: 30}
-	want := []otelagent.Event{
-		&otelagent.Other{Meta: m, Type: "otelagent.run_ended.unknown_keys", Body: []byte(`{"x":1}`)},
-		&otelagent.RunEnded{Meta: m},
+	m := event.Meta{Arrived: arrived, Seq: 30}
+	want := []event.Event{
+		&event.Other{Meta: m, Type: "otelagent.run_ended.unknown_keys", Body: []byte(`{"x":1}`)},
+		&event.RunEnded{Meta: m},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || !more {
 		t.Error(more, diff)
 	}
 	n := 0
-	stop := func(otelagent.Event, error) bool { n++; return false }
+	stop := func(event.Event, error) bool { n++; return false }
 	for _, line := range []string{`{"type":"otelagent.run_ended","x":1}`, `{"type":"otelagent.run_started","x":1}`, `{"type":"otelagent.x"}`, `{}`, `{`} {
 		n = 0
 		if d.Line(input.Line{Text: []byte(line), Number: 4}, 40, stop) || n != 1 {
@@ -282,18 +283,18 @@ func badWords(from, to int) (s string) {
 // TestWhatALineCannotHold writes what JSON has no place for: it is omitted or replaced as documented, and the line
 // stays one.
 func TestWhatALineCannotHold(t *testing.T) {
-	m := otelagent.Meta{Seq: 1}
+	m := event.Meta{Seq: 1}
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, c := range []struct {
-		ev   otelagent.Event
+		ev   event.Event
 		want string
 	}{
-		{&otelagent.TurnEnded{Meta: m, TurnResult: otelagent.TurnResult{Cost: &nan, Model: "a\xffb"}}, `{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
-		{&otelagent.RequestPrepared{Meta: m, Request: otelagent.Request{Temperature: &inf, Payload: []byte("{}\n")}},
+		{&event.TurnEnded{Meta: m, TurnResult: otelagent.TurnResult{Cost: &nan, Model: "a\xffb"}}, `{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
+		{&event.RequestPrepared{Meta: m, Request: otelagent.Request{Temperature: &inf, Payload: []byte("{}\n")}},
 			`{"type":"otelagent.request_prepared","seq":1,"payload_text":"{}\n"}`},
-		{&otelagent.ToolEnded{Meta: m, ToolResult: otelagent.ToolResult{Result: []byte("\xff")}}, `{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},
-		{&otelagent.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{Args: []byte(" 1")}}, `{"type":"otelagent.tool_started","seq":1,"args_text":" 1"}`},
-		{&otelagent.MessageAdded{Meta: m, Message: otelagent.Message{Raw: []byte("hi"), Role: "user", Provenance: spans.Provenance{Raw: "no JSON"}}},
+		{&event.ToolEnded{Meta: m, ToolResult: otelagent.ToolResult{Result: []byte("\xff")}}, `{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},
+		{&event.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{Args: []byte(" 1")}}, `{"type":"otelagent.tool_started","seq":1,"args_text":" 1"}`},
+		{&event.MessageAdded{Meta: m, Message: otelagent.Message{Raw: []byte("hi"), Role: "user", Provenance: spans.Provenance{Raw: "no JSON"}}},
 			`{"type":"otelagent.message_added","seq":1,"message":{"raw_text":"hi","role":"user","provenance":"no JSON"}}`},
 	} {
 		line := string(AppendEvent(nil, c.ev))
@@ -374,6 +375,6 @@ func FuzzDecoder(f *testing.F) {
 }
 
 // metaOf returns what every event has.
-func metaOf(ev otelagent.Event) *otelagent.Meta {
-	return reflect.ValueOf(ev).Elem().FieldByName("Meta").Addr().Interface().(*otelagent.Meta)
+func metaOf(ev event.Event) *event.Meta {
+	return reflect.ValueOf(ev).Elem().FieldByName("Meta").Addr().Interface().(*event.Meta)
 }

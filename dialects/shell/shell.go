@@ -9,10 +9,10 @@ import (
 	"iter"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // A Reader is the part of a dialect that differs from others. It hands out events with Shell.Emit and errors with
@@ -51,7 +51,7 @@ type Shell struct {
 
 	own     *ndjson.Decoder
 	counted input.Stats // of own, as far as Stats has it
-	yield   func(otelagent.Event, error) bool
+	yield   func(event.Event, error) bool
 	stopped bool
 }
 
@@ -61,8 +61,8 @@ func New(name string, opts ...input.Option) Shell {
 }
 
 // Events reads r until its end, line by line, as input.Decoder says.
-func (s *Shell) Events(r io.Reader, d Reader) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
+func (s *Shell) Events(r io.Reader, d Reader) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
 		s.yield, s.stopped = yield, false
 		defer func() { s.yield = nil }()
 		in := input.NewScanner(r, s.Settings)
@@ -86,8 +86,8 @@ func (s *Shell) Events(r io.Reader, d Reader) iter.Seq2[otelagent.Event, error] 
 
 // Document reads r whole and calls read with it, for what is one text and no lines. It may be as long as a line; a
 // longer one is rejected. Line numbers and Seq are zero until read sets them.
-func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
+func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
 		s.yield, s.stopped = yield, false
 		s.Number, s.Seq, s.Arrived = 0, 0, time.Time{}
 		defer func() { s.yield = nil }()
@@ -104,8 +104,8 @@ func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[otelagen
 
 // While returns what read emits and rejects, for a Reader that is given its lines one by one, or that emits what it
 // holds. Read sets Number, Seq and Arrived itself, and counts lines.
-func (s *Shell) While(read func()) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
+func (s *Shell) While(read func()) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
 		s.yield, s.stopped = yield, false
 		defer func() { s.yield = nil }()
 		read()
@@ -133,7 +133,7 @@ func (s *Shell) line(line input.Line, d Reader) {
 }
 
 // Emit hands ev out. After the caller stopped it does nothing.
-func (s *Shell) Emit(ev otelagent.Event) {
+func (s *Shell) Emit(ev event.Event) {
 	if !s.stopped && !s.yield(ev, nil) {
 		s.stopped = true
 	}
@@ -153,8 +153,8 @@ func (s *Shell) Own(line input.Line, seq int64) {
 
 // Rows calls read, which reads input that has no lines: the rows of a document or of a database. Line numbers are
 // zero, and Seq stays as it is until read sets it. An error of read is the last one.
-func (s *Shell) Rows(read func() error) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
+func (s *Shell) Rows(read func() error) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
 		s.yield, s.stopped = yield, false
 		s.Number, s.Seq, s.Arrived = 0, s.Stats.Lines, time.Time{}
 		defer func() { s.yield = nil }()

@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/shell"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // reader is a dialect of lines {"name":…}: each gives two events. It writes down how the shell calls it.
@@ -36,7 +36,7 @@ func (r *reader) Line(line input.Line) {
 	}
 	r.Stats.Events++
 	for _, typ := range []string{name, name + "+"} {
-		r.Emit(&otelagent.Other{Meta: otelagent.Meta{Seq: r.Seq, Arrived: r.Arrived}, Type: typ})
+		r.Emit(&event.Other{Meta: event.Meta{Seq: r.Seq, Arrived: r.Arrived}, Type: typ})
 	}
 }
 
@@ -44,7 +44,7 @@ func (r *reader) BeforeOwn() { r.calls = append(r.calls, "own") }
 
 func (r *reader) End() {
 	r.calls = append(r.calls, "end")
-	r.Emit(&otelagent.Other{Meta: otelagent.Meta{Seq: r.Seq}, Type: "end"})
+	r.Emit(&event.Other{Meta: event.Meta{Seq: r.Seq}, Type: "end"})
 }
 
 // read reads in with r, and returns its events and errors, one a line.
@@ -221,7 +221,7 @@ func TestArrived(t *testing.T) {
 		}
 		r := newReader(opts...)
 		for ev, _ := range r.Events(strings.NewReader(`{"name":"a"}`), r) {
-			if e := ev.(*otelagent.Other); e.Type == "a" && (live && e.Arrived.Before(before) || !live &&
+			if e := ev.(*event.Other); e.Type == "a" && (live && e.Arrived.Before(before) || !live &&
 				!e.Arrived.IsZero()) {
 				t.Errorf("live %v: arrived at %v", live, e.Arrived)
 			}
