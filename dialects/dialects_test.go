@@ -93,6 +93,72 @@ func TestRecognise(t *testing.T) {
 	}
 }
 
+// TestRecogniseTexts recognises what a text is, or that it is nothing that any dialect reads.
+func TestRecogniseTexts(t *testing.T) {
+	const (
+		phi     = `{"type":"TurnStart","loop_id":"s.1","turn_index":0}`
+		own     = `{"type":"otelagent.fact_stated","facts":[]}`
+		acp     = `{"jsonrpc":"2.0","id":1,"method":"initialize"}`
+		event   = "lines with type and loop_id of phi-core's AgentEvent"
+		session = `{"type":"session","data":{"id":"s","agent":"a","created_at":1}}`
+	)
+	for in, want := range map[string][2]string{
+		phi:                            {"phi-core", event},
+		own + "\nnoise\n" + phi + "\n": {"phi-core", event},
+		"noise\n" + phi + "\n":         {"phi-core", event},
+		phi + "\n" + own[:12]:          {"phi-core", event},
+		`{"ordinal":1,"event":` + phi:  {"phi-core", event},
+		"\xef\xbb\xbf: hello\nretry: 1\n\nevent: agent_event\ndata: " + phi + "\n\n": {"phi-core",
+			"server-sent events with type and loop_id of phi-core's AgentEvent"},
+		`[{"session_id":"s","loops":[`:                 {"phi-core", "an array of objects with the keys of phi-core's Session"},
+		`{"session_id":"x","agent_id":"y","loops":[]}`: {"phi-core", "an object with the keys of phi-core's Session"},
+		`[{"role":"user","content":[],"timestamp":5}`:  {"phi-core", "an array of phi-core's messages"},
+
+		`{"type":"agent_start"}`: {"clark-agent", "lines with type agent_start"},
+		"\xef\xbb\xbf\n" + `{"type":"turn_end","message":{"role":"assist`: {"clark-agent", "lines with type turn_end"},
+		"event: message\ndata: " + `{"type":"message_update","partial":{}}` + "\n\n": {"clark-agent",
+			"server-sent events with type message_update"},
+		`{"ts":1,"seq":1,"run_id":"x","event":{"type":"agent_start"}}`: {"clark-agent",
+			"lines with a clark-agent event inside"},
+		`{"payload":{"type":"turn_end","message":{"con`: {"clark-agent", "lines with a clark-agent event inside"},
+		`{"schema_version":1,"seq":0,"recorded_at_unix_ms":1,"payload":{"kind":"turn_started"}}`: {"clark-agent",
+			"lines with payload.kind and recorded_at_unix_ms"},
+		own + "\n" + `{"type":"agent_start"}`: {"clark-agent", "lines with type agent_start"},
+
+		acp:                       {"acp", "lines with jsonrpc"},
+		own + "\n" + acp:          {"acp", "lines with jsonrpc"},
+		"data: " + acp[:30]:       {"acp", "lines with jsonrpc"},
+		`{"message":` + acp + `}`: {"acp", "lines with a message of jsonrpc"},
+		`{"from":"Client","to":"Agent","ts":1,"method":"x"}`: {"acp",
+			"lines with from, to and a method or payload, as a conductor traces"},
+
+		"SQLite format 3\x00\x10\x00":           {"guide", "an SQLite file"},
+		session:                                 {"guide", "lines with type session and a row as data"},
+		own + "\n" + session:                    {"guide", "lines with type session and a row as data"},
+		`{"messages":[{"message":{"id":"x"}}]}`: {"guide", "an object with session and messages"},
+		`{"message":{"id":"x","role":"user","session_id":"s"},"parts":[` + "\n": {"guide",
+			"lines with a message row and its parts"},
+
+		own:                   {"otelagent", "lines with a type that begins with otelagent."},
+		own + "\n" + own[:12]: {"otelagent", "lines with a type that begins with otelagent."},
+		"not JSON\n" + own:    {"otelagent", "lines with a type that begins with otelagent."},
+
+		`{"messages":[` + own + `]}`: {}, own[:12]: {}, "\xef\xbb": {}, "[": {}, "[]": {}, "{": {}, "{}": {}, "null": {},
+		"hello\n": {}, "text\n{}": {}, `[1,2]`: {}, `{"type":`: {},
+		`{"type":"TurnStart"}`: {}, `{"session_id":"s","agent_id":"a"}`: {}, `[{"session_id":5}]`: {},
+		`[{"role":"user","content":"q"}]`: {}, `[{"role":"user","parts":[]}]`: {}, `[{"message":{},"parts":[]}]`: {},
+		`[{"type":"agent_start"}]`: {}, `{"payload":{"kind":"turn_started"}}`: {},
+		`{"type":"AgentStart","direction":"north"}`: {}, `{"role":"user","content":"jsonrpc"}`: {},
+		`{"direction":"c2s"}`: {}, `{"type":"part"}`: {}, `{"type":"session","data":5}`: {}, `{"session":{"id":"x"}}`: {},
+		`{"messages":[{"role":"user"}]}`: {}, `{"message":{"role":"user","content":[]},"parts":[]}`: {},
+	} {
+		d, why, err := dialects.Recognise([]byte(in))
+		if d.Name != want[0] || why != want[1] || (err == nil) != (want[0] != "") {
+			t.Errorf("%q: %s, %q, %v; want %q", in, d.Name, why, err, want)
+		}
+	}
+}
+
 // Of a pipe no more is waited for than its first line.
 func TestOpenPipe(t *testing.T) {
 	for _, line := range []string{

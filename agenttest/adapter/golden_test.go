@@ -20,6 +20,7 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 	"golang.org/x/tools/txtar"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
@@ -104,7 +105,7 @@ func play(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.Sp
 		t.Fatal(err)
 	}
 	decode := phi.Events
-	if ndjson.Own(text) {
+	if input.Own(text) {
 		decode = ndjson.Events
 	}
 	for ev, err := range decode(bytes.NewReader(text)) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/shell"
 	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -84,7 +83,7 @@ type line struct {
 
 // parse reads a line of s. It returns nil when it rejects it. Problems of the line that it returns concern parts that
 // are left out.
-func parse(s *shell.Shell, in input.Line) *line {
+func parse(s *input.Shell, in input.Line) *line {
 	o := s.Object(in)
 	if o == nil {
 		return nil

@@ -18,7 +18,6 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/shell"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -300,7 +299,7 @@ func recorded(t *testing.T, base string, f form) (*tree, *agenttest.Pipeline) {
 // lineOf parses one line.
 func lineOf(t *testing.T, text []byte) *line {
 	t.Helper()
-	sh := shell.New(Dialect)
+	sh := input.NewShell(Dialect, nil)
 	l := parse(&sh, input.Line{Text: bytes.TrimSpace(text)})
 	if l == nil {
 		t.Fatalf("%s is rejected", text)

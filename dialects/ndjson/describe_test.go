@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"github.com/otelagent/otelagent/dialects/input"
 	"os"
 	"reflect"
 	"strings"
@@ -159,7 +160,7 @@ func schema() []byte {
 	for i := range kinds {
 		k := &kinds[i]
 		cases = append(cases, ordered{
-			{"if", ordered{{"properties", ordered{{"type", ordered{{"const", prefix + k.name}}}}}}},
+			{"if", ordered{{"properties", ordered{{"type", ordered{{"const", input.OwnPrefix + k.name}}}}}}},
 			{"then", ref(k.name)},
 		})
 		rows := rowsOf(k)

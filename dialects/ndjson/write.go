@@ -2,6 +2,7 @@ package ndjson
 
 import (
 	"bytes"
+	"github.com/otelagent/otelagent/dialects/input"
 	"math"
 	"reflect"
 	"strconv"
@@ -28,7 +29,7 @@ func AppendEvent(dst []byte, ev otelagent.Event) []byte {
 		return dst
 	}
 	shape := shapeOf[v.Elem().Type()]
-	w := writer{append(append(append(dst, `{"type":"`+prefix...), shape.name...), '"')}
+	w := writer{append(append(append(dst, `{"type":"`+input.OwnPrefix...), shape.name...), '"')}
 	w.members(shape.fields, v.Elem())
 	return append(w.dst, '}')
 }

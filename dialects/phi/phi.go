@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/shell"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -34,7 +34,7 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 //
 // It remembers 32,768 runs, as many sessions, and 1,024 tool calls of an open turn.
 type Decoder struct {
-	shell  shell.Shell
+	shell  input.Shell
 	runs   runs
 	record *record // of a document, at hand; nil while lines are read
 
@@ -42,7 +42,7 @@ type Decoder struct {
 
 // NewDecoder returns a Decoder that has met no runs.
 func NewDecoder(opts ...input.Option) *Decoder {
-	d := &Decoder{shell: shell.New(Dialect, opts...)}
+	d := &Decoder{shell: input.NewShell(Dialect, ndjson.Read, opts...)}
 	d.runs = newRuns(d.shell.Settings)
 	return d
 }
@@ -73,19 +73,13 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 		if isDocument {
 			d.shell.Document(r, d.document)(yield)
 		} else {
-			d.shell.Events(r, d)(yield)
+			d.shell.Lines(r, input.Reader{Line: d.line})(yield)
 		}
 	}
 }
 
-// BeforeOwn does nothing: no event waits for a later line.
-func (d *Decoder) BeforeOwn() {}
-
-// End does nothing, for the same reason.
-func (d *Decoder) End() {}
-
-// Line reads one line: an AgentEvent, a line of phi-core's event log, or a server-sent event.
-func (d *Decoder) Line(line input.Line) {
+// line reads one line: an AgentEvent, a line of phi-core's event log, or a server-sent event.
+func (d *Decoder) line(line input.Line) {
 	o, err := object.Parse(line.Text)
 	ours := line.Event == "" || line.Event == "agent_event" || line.Event == "message"
 	switch {

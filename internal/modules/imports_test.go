@@ -54,10 +54,9 @@ var rooms = []room{
 	{packages: []string{"otelagent/redact"}, own: []string{"spans", "otelagent"}},
 	{packages: []string{"otelagent/..."}, own: []string{"spans"}, other: append([]string{"github.com/klauspost/compress/zstd"}, api...)},
 
-	{packages: []string{"dialects/shell"}, own: []string{"spans", "otelagent", "dialects/input", "dialects/ndjson"}},
 	{packages: []string{"dialects/input"}, own: []string{"spans", "otelagent"}},
 	{packages: []string{"dialects/ndjson"}, own: []string{"spans", "otelagent", "dialects/input"}},
-	{packages: readers, own: []string{"spans", "otelagent", "dialects/input", "dialects/ndjson", "dialects/shell"}},
+	{packages: readers, own: []string{"spans", "otelagent", "dialects/input", "dialects/ndjson"}},
 	{packages: []string{"dialects"}, own: []string{"otelagent", "dialects/..."}},
 
 	{packages: []string{"backend/session/otlprow/..."}, own: []string{"spans", "backend/session"},
