@@ -123,7 +123,7 @@ func (d *Decoder) line(line input.Line, dir Direction) {
 	case !d.unwrap(f) || f.bad():
 	case d.conn.later && f.method != mInitialize:
 		f.meta.Session = loose(f.params).String("sessionId")
-		d.other(f.meta, cmp.Or(f.method, "response"), f.raw)
+		d.sh.Other(f.meta, cmp.Or(f.method, "response"), f.raw)
 	case f.response:
 		d.response(f)
 	default:
@@ -153,11 +153,4 @@ func (d *Decoder) hold(owner *int, n int) {
 func (d *Decoder) release(owner *int) {
 	d.held -= *owner
 	*owner = 0
-}
-
-// other records what has no event of its own; nothing when body is nil.
-func (d *Decoder) other(at otelagent.Meta, typ string, body []byte) {
-	if body != nil {
-		d.sh.Emit(&otelagent.Other{Meta: at, Type: typ, Body: body})
-	}
 }

@@ -166,4 +166,3 @@ func TestConductorTimes(t *testing.T) {
 		t.Errorf("the end is %s", last)
 	}
 }
-

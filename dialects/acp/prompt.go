@@ -87,7 +87,7 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 	d.sh.Emit(&otelagent.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: new(int64(0)),
 		Trigger: spans.TriggerUser}})
 	d.sh.Emit(&otelagent.MessageAdded{Meta: at, Message: message("user", f.in.Raw("prompt"), f.in.String("messageId"))})
-	d.other(at, mPrompt+".unknown_keys", f.in.Rest())
+	d.sh.Other(at, mPrompt+".unknown_keys", f.in.Rest())
 }
 
 // message is a message of a role.
@@ -163,7 +163,7 @@ func (d *Decoder) nextTurn(r *run, at otelagent.Meta, messageID string) {
 	m := r.at(at)
 	info := otelagent.TurnInfo{Index: new(r.turn.index), Trigger: spans.TriggerContinuation}
 	d.sh.Emit(&otelagent.TurnStarted{Meta: m, TurnInfo: info})
-	d.other(m, "acp.turn_inferred", []byte(`{"because":"a reply after all tool calls had ended"}`))
+	d.sh.Other(m, "acp.turn_inferred", []byte(`{"because":"a reply after all tool calls had ended"}`))
 }
 
 // endTurn ends the open turn. It forgets the content of the turn and of its calls.
@@ -237,8 +237,8 @@ func (d *Decoder) answer(f *frame, r *run) {
 			p.end(at)
 		}
 	}
-	d.other(at, mPrompt+".unknown_keys", result.Rest())
-	d.other(at, mPrompt+".error", f.err)
+	d.sh.Other(at, mPrompt+".unknown_keys", result.Rest())
+	d.sh.Other(at, mPrompt+".error", f.err)
 	d.endTurn(r, at, turn)
 	d.sh.Emit(&otelagent.RunEnded{Meta: at, RunResult: res})
 }

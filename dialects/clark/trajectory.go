@@ -146,7 +146,7 @@ func (d *Decoder) record(l *line) {
 		if r := d.runs[l.stream]; r != nil {
 			m.Session = r.SessionID
 		}
-		d.other(m, l)
+		d.Other(m, l.name, l.raw)
 		return
 	}
 	q := d.trajectory.add(l, nil)

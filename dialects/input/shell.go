@@ -176,6 +176,13 @@ func (s *Shell) Emit(ev otelagent.Event) {
 	}
 }
 
+// Other hands out what has no event of its own; nothing when body is nil.
+func (s *Shell) Other(m otelagent.Meta, typ string, body []byte) {
+	if body != nil {
+		s.Emit(&otelagent.Other{Meta: m, Type: typ, Body: body})
+	}
+}
+
 // Stopped reports whether the caller wants no more.
 func (s *Shell) Stopped() bool { return s.stopped }
 

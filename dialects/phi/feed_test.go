@@ -276,4 +276,3 @@ func TestSettings(t *testing.T) {
 		}
 	}
 }
-

@@ -65,7 +65,7 @@ func (d *Decoder) agentEnd(l *line) []otelagent.Event {
 	if r != nil && (r.open || r.fixed) {
 		rule = r.rule
 	}
-	e.Usage = usage(l.Object, "usage", rule)
+	e.Usage = usageKeys.Read(l.Object.Object("usage"), rule)
 	idle := len(e.Messages) == 0 && (e.Usage == nil || *e.Usage == otelagent.Usage{Rule: rule})
 	switch {
 	case l.Has("rejection"):
@@ -110,7 +110,7 @@ func (d *Decoder) groupEnded(l *line, session string) []otelagent.Event {
 	if d.runs.endedIn == l.m.Session && d.runs.endedRule != "" {
 		rule = d.runs.endedRule // that of the judge, which ends last
 	}
-	e.Evaluation = usage(l.Object, "evaluation_usage", rule)
+	e.Evaluation = usageKeys.Read(l.Object.Object("evaluation_usage"), rule)
 	e.Meta = l.m
 	return []otelagent.Event{e}
 }

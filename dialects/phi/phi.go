@@ -89,7 +89,7 @@ func (d *Decoder) line(line input.Line) {
 			body = rawjson.Quote(nil, string(body))
 		}
 		d.shell.Stats.Events++
-		d.emitOther(d.meta(), line.Event, body)
+		d.shell.Other(d.meta(), line.Event, body)
 	case err != nil:
 		d.shell.RejectSyntax(err)
 	case o.Has("event") && !o.Has("type"): // a line of the event log
@@ -118,12 +118,5 @@ func (d *Decoder) emit(events ...otelagent.Event) {
 			d.record.amend(ev)
 		}
 		d.shell.Emit(ev)
-	}
-}
-
-// emitOther hands out a body that has no place among the events; nothing when it is nil.
-func (d *Decoder) emitOther(m otelagent.Meta, typ string, body []byte) {
-	if body != nil {
-		d.emit(&otelagent.Other{Meta: m, Type: typ, Body: body})
 	}
 }
