@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
@@ -40,7 +41,7 @@ func replay(t *testing.T, events []byte, opts ...otelagent.Option) session.Batch
 func play(t *testing.T, events []byte, reader []input.Option, opts ...otelagent.Option) *agenttest.Pipeline {
 	t.Helper()
 	p := agenttest.New(t, opts...)
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(bytes.NewReader(events), reader...) {
 		if err != nil {
 			t.Fatal(err)
@@ -164,7 +165,7 @@ func TestForeignWordsAreRefusedOrLeftOut(t *testing.T) {
 func playLenient(t *testing.T, events []byte) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, content, otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
 		var bad *input.LineError
 		if err != nil && !errors.As(err, &bad) {

@@ -20,6 +20,7 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 	"golang.org/x/tools/txtar"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
@@ -99,7 +100,7 @@ func play(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.Sp
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p.TracerProvider()))...))
+	rec := event.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p.TracerProvider()))...))
 	text, err := io.ReadAll(events)
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
@@ -194,7 +195,7 @@ func (r *recording) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(append(capture, otelagent.WithoutMetrics(),
+	rec := event.NewRecorder(otelagent.NewTracer(append(capture, otelagent.WithoutMetrics(),
 		otelagent.WithDerivedIDs(), otelagent.WithMadeUpIDs(r.nextID),
 		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithDelivery(providers))...))
 	p := &pump{app: r.app, rec: rec, undated: true, options: r.options.inputOptions(false), quit: make(chan struct{}),

@@ -22,6 +22,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/dsn"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -304,7 +305,7 @@ func count(n int, one string) string {
 type delivery struct {
 	target    *target
 	providers *otelsetup.Providers
-	rec       *otelagent.Recorder
+	rec       *event.Recorder
 	metrics   func() error // why metrics that were asked for were not delivered, after the end
 }
 
@@ -339,7 +340,7 @@ func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, 
 	if o.Names == namesDetailed {
 		measuring = append(measuring, otelagent.WithSpanNames(otelagent.Detailed))
 	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(append(append(append(capture, measuring...), showing(providers)...),
+	rec := event.NewRecorder(otelagent.NewTracer(append(append(append(capture, measuring...), showing(providers)...),
 		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()),
 		otelagent.WithDerivedIDs(), otelagent.WithDelivery(providers), otelagent.WithProfile(spans.Profile(o.Profile)))...))
 	return &delivery{t, providers, rec, func() error { return o.metricsError(providers) }}, nil

@@ -18,9 +18,9 @@ import (
 
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/clark"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // source is one thing to read, and the dialect that it speaks.
@@ -246,8 +246,8 @@ const rereadTime = 2 * time.Second
 // readDatabase yields the events of an SQLite file of the guide's tables; with follow again each time that it has
 // changed, until quit is closed.
 func readDatabase(path string, follow bool, quit <-chan struct{},
-	opts []input.Option) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
+	opts []input.Option) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
 		u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(),
 			RawQuery: "mode=ro&_pragma=busy_timeout(5000)"}
 		db, err := sql.Open("sqlite", u.String())

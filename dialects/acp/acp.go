@@ -18,6 +18,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -37,7 +38,7 @@ const (
 )
 
 // Events reads a capture from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 	return NewDecoder(opts...).Events(r)
 }
 
@@ -63,13 +64,13 @@ func (d *Decoder) Stats() input.Stats { return d.sh.Stats }
 
 // Events reads a capture from r until its end, as [input.Decoder] describes. Events of a tool call, a turn or a
 // terminal may come later than they happened, with the time at which they did: when it is known what they belong to.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return d.sh.Lines(r, input.Reader{Line: func(line input.Line) { d.line(line, Unknown) }})
 }
 
 // Message reads one line of a wire whose direction is known, and the time from line.Arrived: a proxy on the wire
 // calls it for each line. line.Number must count from 1 over both directions. The iterator may be used once.
-func (d *Decoder) Message(line input.Line, dir Direction) iter.Seq2[otelagent.Event, error] {
+func (d *Decoder) Message(line input.Line, dir Direction) iter.Seq2[event.Event, error] {
 	return d.sh.Read(func() error {
 		d.sh.Number, d.sh.Seq, d.sh.Stats.Lines, d.sh.Arrived = line.Number, line.Number, line.Number, line.Arrived
 		if line.TooLong {
@@ -85,7 +86,7 @@ func (d *Decoder) Message(line input.Line, dir Direction) iter.Seq2[otelagent.Ev
 // process has ended: each open turn ends where its last event was, with what there is of its reply. Their runs stay
 // open. The Decoder must not read anything afterwards. Events does not return them at the end of a file, since the file
 // may grow. The iterator may be used once.
-func (d *Decoder) Rest() iter.Seq2[otelagent.Event, error] {
+func (d *Decoder) Rest() iter.Seq2[event.Event, error] {
 	return d.sh.Read(func() error {
 		d.rest()
 		return nil
@@ -118,7 +119,7 @@ func (d *Decoder) line(line input.Line, dir Direction) {
 	if o == nil {
 		return
 	}
-	f := &frame{meta: otelagent.Meta{Seq: d.sh.Seq, Arrived: line.Arrived}, dir: dir, raw: line.Text, o: o}
+	f := &frame{meta: event.Meta{Seq: d.sh.Seq, Arrived: line.Arrived}, dir: dir, raw: line.Text, o: o}
 	switch {
 	case !d.unwrap(f) || f.bad():
 	case d.conn.later && f.method != mInitialize:
@@ -138,7 +139,7 @@ func (d *Decoder) line(line input.Line, dir Direction) {
 	}
 	if d.held > maxHeld {
 		d.rest()
-		d.sh.Emit(&otelagent.DefectFound{Meta: otelagent.Meta{Seq: d.sh.Seq, Arrived: line.Arrived},
+		d.sh.Emit(&event.DefectFound{Meta: event.Meta{Seq: d.sh.Seq, Arrived: line.Arrived},
 			Code: spans.DefectEventLost, Detail: "more than 64 MiB had not ended: later messages do not continue them"})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -93,16 +94,16 @@ func (d *Decoder) runID(s *session, request string) string {
 }
 
 // begin emits the start of a run that goes on with the one before it in its session.
-func (d *Decoder) begin(r *run, at otelagent.Meta, info otelagent.RunInfo) {
+func (d *Decoder) begin(r *run, at event.Meta, info otelagent.RunInfo) {
 	s, agent := r.s, loose(loose(d.conn.initResult).Raw("agentInfo")).String("name")
 	info.SessionID, info.ID, info.Dialect, info.Model, info.ParentID = s.id, r.id, Dialect, s.model, s.last
 	info.Agent, info.Provider = cmp.Or(agent, d.sh.Settings.Agent), d.sh.Settings.Provider
-	d.sh.Emit(&otelagent.RunStarted{Meta: r.at(at), RunInfo: info})
+	d.sh.Emit(&event.RunStarted{Meta: r.at(at), RunInfo: info})
 }
 
 // keep records what has no other place, if it is not nil: on the open prompt of the session, else as a fact about it,
 // else, without a session, as it is.
-func (d *Decoder) keep(s *session, at otelagent.Meta, typ string, body []byte) {
+func (d *Decoder) keep(s *session, at event.Meta, typ string, body []byte) {
 	switch r := s.prompt(); {
 	case s == nil:
 		d.sh.Other(at, typ, body)
@@ -114,11 +115,11 @@ func (d *Decoder) keep(s *session, at otelagent.Meta, typ string, body []byte) {
 }
 
 // state states the facts about the session that have a value.
-func (d *Decoder) state(s *session, at otelagent.Meta, facts ...otelagent.Fact) {
+func (d *Decoder) state(s *session, at event.Meta, facts ...otelagent.Fact) {
 	facts = slices.DeleteFunc(facts, func(f otelagent.Fact) bool { return f.Value == nil })
 	if len(facts) > 0 {
 		at.Session, at.Run = s.id, ""
-		d.sh.Emit(&otelagent.FactStated{Meta: at, Dialect: Dialect, Facts: facts})
+		d.sh.Emit(&event.FactStated{Meta: at, Dialect: Dialect, Facts: facts})
 	}
 }
 
@@ -138,7 +139,7 @@ func (s *session) options(raw []byte) {
 
 // loaded ends the loading of a session. It states what was replayed as one fact: how many updates there were, and
 // these.
-func (d *Decoder) loaded(s *session, at otelagent.Meta) {
+func (d *Decoder) loaded(s *session, at event.Meta) {
 	if s.updates > 0 {
 		updates := strconv.AppendInt(nil, s.updates, 10)
 		d.state(s, at, fact("acp.history", joined("updates", updates, "items", asArray(s.history))))

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // Direction is the way that a message goes. The zero value is that it is not known.
@@ -39,7 +39,7 @@ const (
 
 // frame is one JSON-RPC message and what its envelope states.
 type frame struct {
-	meta    otelagent.Meta
+	meta    event.Meta
 	dir     Direction
 	raw     []byte         // the message, or the line that stands for it
 	o       *object.Object // the same

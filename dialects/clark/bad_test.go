@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -63,7 +64,7 @@ func TestBadLines(t *testing.T) {
 			var ends int
 			for ev, err := range d.Events(strings.NewReader(goodStart + test.line + "\n" + goodEnd)) {
 				if err == nil {
-					if e, ok := ev.(*otelagent.RunEnded); ok && e.Run == "r-1" {
+					if e, ok := ev.(*event.RunEnded); ok && e.Run == "r-1" {
 						ends++
 					}
 					continue
@@ -187,7 +188,7 @@ func TestStop(t *testing.T) {
 func sent(t *testing.T, text []byte) (got *tree, bad int) {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range Events(bytes.NewReader(text), input.WithSession("given")) {
 		if err != nil {
 			bad++

@@ -17,6 +17,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -26,7 +27,7 @@ import (
 const Dialect = "clark-agent"
 
 // Events reads AgentEvents and TrajectoryRecords from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 	return NewDecoder(opts...).Events(r)
 }
 
@@ -79,7 +80,7 @@ func (d *Decoder) Stats() input.Stats {
 // At the end of r a turn whose reply is known ends, and so does a run whose last reply failed; all other open runs stay
 // open. An agent_start at the end waits for what the next input says of its run: alone it would be a run without a
 // name, and another one when r has grown. The iterator may be used once.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return d.Lines(r, input.Reader{Line: d.read, Holds: d.announceAll, End: d.end})
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -134,7 +135,7 @@ func (d *Decoder) timeOf(r *run, l *line) {
 		q.kinds[variant] = k
 	}
 	if n > 0 {
-		d.Emit(&otelagent.DefectFound{Meta: d.meta(r, l), Code: spans.DefectEventLost,
+		d.Emit(&event.DefectFound{Meta: d.meta(r, l), Code: spans.DefectEventLost,
 			Detail: fmt.Sprintf("%d records of the trajectory have no event", n)})
 	}
 }
@@ -142,7 +143,7 @@ func (d *Decoder) timeOf(r *run, l *line) {
 // record reads a record that stands in the input itself.
 func (d *Decoder) record(l *line) {
 	if l.variant == "" {
-		m := otelagent.Meta{Run: l.stream, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
+		m := event.Meta{Run: l.stream, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
 		if r := d.runs[l.stream]; r != nil {
 			m.Session = r.SessionID
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/otelagent"
@@ -279,7 +280,7 @@ func recorded(t *testing.T, base string, f form) (*tree, *agenttest.Pipeline) {
 		d.WithTrajectory(bytes.NewReader(readFile(t, base+".trajectory.jsonl")))
 	}
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for i, in := range f.inputs(t, base) {
 		for ev, err := range d.Events(bytes.NewReader(in)) {
 			if err != nil {

@@ -41,11 +41,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect.
@@ -65,7 +65,7 @@ const (
 var ErrSQLite = errors.New("guide: this is an SQLite file: read it with ReadDB")
 
 // Events reads a session, or several, from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 	return NewDecoder(opts...).Events(r)
 }
 
@@ -92,8 +92,8 @@ func (d *Decoder) Stats() input.Stats { return d.r.Stats }
 // not read; a column of the wrong type is not known, and the rest of its row is read. Where a document is no JSON any
 // more, reading ends with one. Any other error is the last: one of r, wrapped, or ErrSQLite. The iterator may be used
 // once.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
 		in := bufio.NewReaderSize(r, maxHead)
 		switch form, err := sniff(in); {
 		case err != nil:

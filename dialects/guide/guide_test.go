@@ -13,10 +13,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -425,7 +425,7 @@ func TestBadRows(t *testing.T) {
 				var be *input.LineError
 				switch {
 				case err == nil:
-					if m, ok := ev.(*otelagent.MessageAdded); ok && m.Role == "user" {
+					if m, ok := ev.(*event.MessageAdded); ok && m.Role == "user" {
 						good++
 					}
 				case ev != nil || !errors.As(err, &be) || bad != nil && test.name != "session without id":
@@ -475,7 +475,7 @@ func TestBadDocuments(t *testing.T) {
 				if err != nil && bad == nil && !errors.As(err, &bad) {
 					t.Fatal(err)
 				}
-				if _, ok := ev.(*otelagent.MessageAdded); ok {
+				if _, ok := ev.(*event.MessageAdded); ok {
 					n++
 				}
 			}
@@ -543,7 +543,7 @@ func TestMessageThatGrows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e, ok := ev.(*otelagent.TurnEnded); ok {
+			if e, ok := ev.(*event.TurnEnded); ok {
 				list = append(list, e.End.Time)
 			}
 		}
@@ -581,11 +581,11 @@ func TestTurnsShareNoParts(t *testing.T) {
 	args, outputs := 0, 0
 	for ev, err := range guide.Events(strings.NewReader(b.String())) {
 		switch ev := ev.(type) {
-		case *otelagent.ToolStarted:
+		case *event.ToolStarted:
 			if ev.Args != nil {
 				args++
 			}
-		case *otelagent.TurnEnded:
+		case *event.TurnEnded:
 			if ev.Output != nil {
 				outputs++
 			}
@@ -689,24 +689,24 @@ func FuzzDecoder(f *testing.F) {
 				}
 			}
 			switch ev := ev.(type) {
-			case *otelagent.FactStated:
+			case *event.FactStated:
 				for _, fact := range ev.Facts {
 					check(fact.Value)
 				}
-			case *otelagent.RunStarted:
+			case *event.RunStarted:
 				check(ev.Rules)
 				check(ev.Metadata)
-			case *otelagent.MessageAdded:
+			case *event.MessageAdded:
 				check(ev.Raw)
-			case *otelagent.TurnEnded:
+			case *event.TurnEnded:
 				if ev.Output != nil {
 					check(ev.Output.Raw)
 				}
-			case *otelagent.ToolStarted:
+			case *event.ToolStarted:
 				check(ev.Args)
-			case *otelagent.ToolEnded:
+			case *event.ToolEnded:
 				check(ev.Result)
-			case *otelagent.CompactionEnded:
+			case *event.CompactionEnded:
 				check(ev.Summary)
 			}
 		}

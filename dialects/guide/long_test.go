@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // long is a session of that many turns, made while it is read: as lines or as a document.
@@ -57,7 +57,7 @@ func TestLongSessions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := ev.(*otelagent.RunEnded); !ok {
+		if _, ok := ev.(*event.RunEnded); !ok {
 			continue
 		}
 		if n++; n%2000 == 0 {

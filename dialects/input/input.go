@@ -22,8 +22,8 @@ import (
 	"iter"
 	"strconv"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -40,7 +40,7 @@ type Decoder interface {
 	// An error that is a *LineError is about one line (or one place of a document), and reading goes on behind it; its
 	// event is nil. Any other error is the last: one of r, wrapped, or that r is not what the dialect reads. The iterator
 	// may be used once.
-	Events(r io.Reader) iter.Seq2[otelagent.Event, error]
+	Events(r io.Reader) iter.Seq2[event.Event, error]
 	// Stats returns what was read so far.
 	Stats() Stats
 }

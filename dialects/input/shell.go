@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -48,7 +48,7 @@ type Reader struct {
 }
 
 // ReadOwn reads a line of package ndjson, whose number among all inputs is seq.
-type ReadOwn func(s Settings, line Line, seq int64) ([]otelagent.Event, *LineError)
+type ReadOwn func(s Settings, line Line, seq int64) ([]event.Event, *LineError)
 
 // Shell reads inputs for a Reader: it cuts them into lines or server-sent events, counts and numbers those, and turns
 // problems into errors that name the line and the key. Its fields, but for Name, are valid while a line is read. Not
@@ -67,7 +67,7 @@ type Shell struct {
 	Arrived time.Time
 
 	own     ReadOwn
-	yield   func(otelagent.Event, error) bool
+	yield   func(event.Event, error) bool
 	stopped bool
 }
 
@@ -78,8 +78,8 @@ func NewShell(name string, own ReadOwn, opts ...Option) Shell {
 
 // Read returns what read emits and rejects. An error that it returns is the last one. Line numbers and Seq are zero
 // until read sets them.
-func (s *Shell) Read(read func() error) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
+func (s *Shell) Read(read func() error) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
 		s.yield, s.stopped = yield, false
 		s.Number, s.Seq, s.Arrived = 0, 0, time.Time{}
 		defer func() { s.yield = nil }()
@@ -90,7 +90,7 @@ func (s *Shell) Read(read func() error) iter.Seq2[otelagent.Event, error] {
 }
 
 // Lines reads r until its end, line by line, as Decoder.Events describes.
-func (s *Shell) Lines(r io.Reader, d Reader) iter.Seq2[otelagent.Event, error] {
+func (s *Shell) Lines(r io.Reader, d Reader) iter.Seq2[event.Event, error] {
 	return s.Read(func() error {
 		in := NewScanner(r, s.Settings)
 		before := s.Stats.Lines
@@ -113,7 +113,7 @@ func (s *Shell) Lines(r io.Reader, d Reader) iter.Seq2[otelagent.Event, error] {
 
 // Document reads r whole and calls read with it, for an input that is one text. It may be as long as a line; the
 // shell rejects a longer one.
-func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[otelagent.Event, error] {
+func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[event.Event, error] {
 	return s.Read(func() error {
 		text, err := io.ReadAll(io.LimitReader(r, int64(s.Settings.MaxLine)+1))
 		switch {
@@ -147,7 +147,7 @@ func (s *Shell) Line(line Line, d Reader) {
 // lagged emits the defect that a notice of lost events gives: feeds of phi-core send an event of that name, whose data
 // is their number, or an object with one number.
 func (s *Shell) lagged(line Line) {
-	lost := &otelagent.DefectFound{Meta: otelagent.Meta{Seq: s.Seq, Arrived: s.Arrived}, Code: spans.DefectEventLost}
+	lost := &event.DefectFound{Meta: event.Meta{Seq: s.Seq, Arrived: s.Arrived}, Code: spans.DefectEventLost}
 	digits := bytes.TrimFunc(line.Text, func(r rune) bool { return r < '0' || r > '9' })
 	if n, err := strconv.ParseInt(string(digits), 10, 64); err == nil && n > 0 {
 		lost.Detail = strconv.FormatInt(n, 10) + " events"
@@ -170,16 +170,16 @@ func (s *Shell) Own(line Line, seq int64) {
 }
 
 // Emit hands ev out. After the caller stopped it does nothing.
-func (s *Shell) Emit(ev otelagent.Event) {
+func (s *Shell) Emit(ev event.Event) {
 	if !s.stopped && !s.yield(ev, nil) {
 		s.stopped = true
 	}
 }
 
 // Other hands out what has no event of its own; nothing when body is nil.
-func (s *Shell) Other(m otelagent.Meta, typ string, body []byte) {
+func (s *Shell) Other(m event.Meta, typ string, body []byte) {
 	if body != nil {
-		s.Emit(&otelagent.Other{Meta: m, Type: typ, Body: body})
+		s.Emit(&event.Other{Meta: m, Type: typ, Body: body})
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // reader is a dialect of lines {"name":…}: each gives two events. It writes down how the shell calls it.
@@ -40,7 +40,7 @@ func (r *reader) line(line input.Line) {
 	}
 	r.Stats.Events++
 	for _, typ := range []string{name, name + "+"} {
-		r.Emit(&otelagent.Other{Meta: otelagent.Meta{Seq: r.Seq, Arrived: r.Arrived}, Type: typ})
+		r.Emit(&event.Other{Meta: event.Meta{Seq: r.Seq, Arrived: r.Arrived}, Type: typ})
 	}
 }
 
@@ -60,7 +60,7 @@ func (r *reader) end() {
 	if r.held.Text != nil {
 		r.Own(r.held, r.heldAt)
 	}
-	r.Emit(&otelagent.Other{Meta: otelagent.Meta{Seq: r.Seq}, Type: "end"})
+	r.Emit(&event.Other{Meta: event.Meta{Seq: r.Seq}, Type: "end"})
 }
 
 func (r *reader) reader() input.Reader { return input.Reader{Line: r.line, Holds: r.holds, End: r.end} }
@@ -237,7 +237,7 @@ func TestArrived(t *testing.T) {
 		}
 		r := newReader(opts...)
 		for ev, _ := range r.Lines(strings.NewReader(`{"name":"a"}`), r.reader()) {
-			if e := ev.(*otelagent.Other); e.Type == "a" && (live && e.Arrived.Before(before) || !live &&
+			if e := ev.(*event.Other); e.Type == "a" && (live && e.Arrived.Before(before) || !live &&
 				!e.Arrived.IsZero()) {
 				t.Errorf("live %v: arrived at %v", live, e.Arrived)
 			}

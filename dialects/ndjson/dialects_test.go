@@ -9,10 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // TestEventsOfADialectComeBack writes every event of phi-core's recordings as a line and reads it: the same event comes back.
@@ -34,7 +34,7 @@ func TestEventsOfADialectComeBack(t *testing.T) {
 			n++
 			line := ndjson.AppendEvent(nil, ev)
 			again, bad := ndjson.Read(input.SettingsOf(), input.Line{Text: line, Number: 1}, 1)
-			if diff := cmp.Diff([]otelagent.Event{ev}, again, cmpopts.EquateEmpty()); diff != "" || bad != nil {
+			if diff := cmp.Diff([]event.Event{ev}, again, cmpopts.EquateEmpty()); diff != "" || bad != nil {
 				t.Fatalf("%s: %v\n%s\n%s", file, bad, line, diff)
 			}
 		}

@@ -3,10 +3,11 @@ package ndjson
 import (
 	"encoding/json"
 	"fmt"
-	"github.com/otelagent/otelagent/dialects/input"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/otelagent/otelagent/dialects/input"
 )
 
 // generated compares what stands in a document between two comments with text, or writes it with -update.

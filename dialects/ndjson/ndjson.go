@@ -13,10 +13,10 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect, GroupInfo.Dialect and FactStated.Dialect of lines that name
@@ -42,7 +42,7 @@ func Recognise(line []byte) (why string) {
 }
 
 // Events reads lines from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 	return NewDecoder(opts...).Events(r)
 }
 
@@ -67,12 +67,12 @@ func (d *Decoder) Stats() input.Stats { return d.sh.Stats }
 //
 // An error that is a *input.LineError is about one line and names the first eight problems of it, and reading goes on
 // behind it; its event is nil. Any other error is one of r, wrapped, and the last. The iterator may be used once.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return d.sh.Lines(r, input.Reader{Line: func(line input.Line) { d.sh.Own(line, d.sh.Seq) }})
 }
 
 // Read reads one line, which becomes the events of Meta.Seq seq unless it says another. The events point into line.
-func Read(s input.Settings, line input.Line, seq int64) ([]otelagent.Event, *input.LineError) {
+func Read(s input.Settings, line input.Line, seq int64) ([]event.Event, *input.LineError) {
 	o, err := object.Parse(line.Text)
 	if err != nil {
 		bad := input.Malformed(err)
@@ -91,7 +91,7 @@ func Read(s input.Settings, line input.Line, seq int64) ([]otelagent.Event, *inp
 		shape = &anyLine
 	}
 	v := reflect.New(shape.typ)
-	m := v.Elem().Field(0).Addr().Interface().(*otelagent.Meta)
+	m := v.Elem().Field(0).Addr().Interface().(*event.Meta)
 	switch shape.name {
 	case "run_started", "group_started", "fact_stated":
 		m.Session = s.Session
@@ -101,12 +101,12 @@ func Read(s input.Settings, line input.Line, seq int64) ([]otelagent.Event, *inp
 		return nil, problems(o, name)
 	}
 	m.Arrived, m.Seq = line.Arrived, cmp.Or(m.Seq, seq)
-	ev := v.Interface().(otelagent.Event)
-	other := &otelagent.Other{Meta: *m, Type: name, Body: line.Text}
+	ev := v.Interface().(event.Event)
+	other := &event.Other{Meta: *m, Type: name, Body: line.Text}
 	if !known {
-		return []otelagent.Event{other}, nil
+		return []event.Event{other}, nil
 	}
-	if run, ok := ev.(*otelagent.RunStarted); ok {
+	if run, ok := ev.(*event.RunStarted); ok {
 		if run.AgentID == "" {
 			run.Agent = cmp.Or(run.Agent, s.Agent)
 		}
@@ -115,11 +115,11 @@ func Read(s input.Settings, line input.Line, seq int64) ([]otelagent.Event, *inp
 	other.Type += unknownKeys
 	switch other.Body = o.Rest(); {
 	case other.Body == nil:
-		return []otelagent.Event{ev}, nil
+		return []event.Event{ev}, nil
 	case strings.HasSuffix(name, "_ended"): // the unknown keys are kept on what ends
-		return []otelagent.Event{other, ev}, nil
+		return []event.Event{other, ev}, nil
 	}
-	return []otelagent.Event{ev, other}, nil
+	return []event.Event{ev, other}, nil
 }
 
 // problems returns all problems of a line as one error.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -116,7 +117,7 @@ func TestPositions(t *testing.T) {
 	}
 	read("\n" + `{"type":"otelagent.reply_delta"}` + "\n{}\n\n")
 	read(`{"type":"otelagent.reply_delta","seq":70}` + "\n" + `{"type":"otelagent.reply_delta","x":1}` + "\nx")
-	want := []string{"*otelagent.ReplyDelta 2", "line 3, seq 3", "*otelagent.ReplyDelta 70", "*otelagent.ReplyDelta 6", "*otelagent.Other 6", "line 3, seq 7"}
+	want := []string{"*event.ReplyDelta 2", "line 3, seq 3", "*event.ReplyDelta 70", "*event.ReplyDelta 6", "*event.Other 6", "line 3, seq 7"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -207,18 +208,18 @@ func badWords(from, to int) (s string) {
 // TestWhatALineCannotHold writes what JSON has no place for: it is omitted or replaced as documented, and the line
 // stays one.
 func TestWhatALineCannotHold(t *testing.T) {
-	m := otelagent.Meta{Seq: 1}
+	m := event.Meta{Seq: 1}
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, c := range []struct {
-		ev   otelagent.Event
+		ev   event.Event
 		want string
 	}{
-		{&otelagent.TurnEnded{Meta: m, TurnResult: otelagent.TurnResult{Cost: &nan, Model: "a\xffb"}}, `{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
-		{&otelagent.RequestPrepared{Meta: m, Request: otelagent.Request{Temperature: &inf, Payload: []byte("{}\n")}},
+		{&event.TurnEnded{Meta: m, TurnResult: otelagent.TurnResult{Cost: &nan, Model: "a\xffb"}}, `{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
+		{&event.RequestPrepared{Meta: m, Request: otelagent.Request{Temperature: &inf, Payload: []byte("{}\n")}},
 			`{"type":"otelagent.request_prepared","seq":1,"payload_text":"{}\n"}`},
-		{&otelagent.ToolEnded{Meta: m, ToolResult: otelagent.ToolResult{Result: []byte("\xff")}}, `{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},
-		{&otelagent.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{Args: []byte(" 1")}}, `{"type":"otelagent.tool_started","seq":1,"args_text":" 1"}`},
-		{&otelagent.MessageAdded{Meta: m, Message: otelagent.Message{Raw: []byte("hi"), Role: "user", Provenance: spans.Provenance{Raw: "no JSON"}}},
+		{&event.ToolEnded{Meta: m, ToolResult: otelagent.ToolResult{Result: []byte("\xff")}}, `{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},
+		{&event.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{Args: []byte(" 1")}}, `{"type":"otelagent.tool_started","seq":1,"args_text":" 1"}`},
+		{&event.MessageAdded{Meta: m, Message: otelagent.Message{Raw: []byte("hi"), Role: "user", Provenance: spans.Provenance{Raw: "no JSON"}}},
 			`{"type":"otelagent.message_added","seq":1,"message":{"raw_text":"hi","role":"user","provenance":"no JSON"}}`},
 	} {
 		line := string(AppendEvent(nil, c.ev))
@@ -298,6 +299,6 @@ func FuzzDecoder(f *testing.F) {
 }
 
 // metaOf returns what every event has.
-func metaOf(ev otelagent.Event) *otelagent.Meta {
-	return reflect.ValueOf(ev).Elem().FieldByName("Meta").Addr().Interface().(*otelagent.Meta)
+func metaOf(ev event.Event) *event.Meta {
+	return reflect.ValueOf(ev).Elem().FieldByName("Meta").Addr().Interface().(*event.Meta)
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/event"
 )
 
 // dialectRow is one row of a table of testdata/fields.md.
@@ -93,7 +93,7 @@ func TestDialectsHasARowForEveryField(t *testing.T) {
 				if err != nil {
 					t.Fatal(line, err)
 				}
-				if other, ok := ev.(*otelagent.Other); ok && strings.HasSuffix(other.Type, unknownKeys) {
+				if other, ok := ev.(*event.Other); ok && strings.HasSuffix(other.Type, unknownKeys) {
 					unknown = true
 				}
 			}

@@ -14,10 +14,10 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -165,24 +165,24 @@ func TestCutDocument(t *testing.T) {
 				events++
 				line := string(ndjson.AppendEvent(nil, ev))
 				switch ev := ev.(type) {
-				case *otelagent.FactStated: // as far as they are there
+				case *event.FactStated: // as far as they are there
 					continue
-				case *otelagent.RunStarted: // its configuration may be behind the cut
+				case *event.RunStarted: // its configuration may be behind the cut
 					line, _, _ = strings.Cut(line, `,"agent_id"`)
 					if !strings.Contains(all, line) {
 						t.Fatalf("%s cut at %d: %s is not among the events of the whole", file, n, line)
 					}
 					continue
-				case *otelagent.TurnEnded:
+				case *event.TurnEnded:
 					turns = max(turns, 1)
 					if strings.HasSuffix(file, "messages.json") && ev.StopReason == "toolUse" {
 						continue // its results may be behind the cut
 					}
-				case *otelagent.MessageAdded:
+				case *event.MessageAdded:
 					if strings.HasSuffix(file, "messages.json") {
 						continue // a message without a reply belongs to no turn
 					}
-				case *otelagent.RunEnded:
+				case *event.RunEnded:
 					if strings.HasSuffix(file, "messages.json") {
 						t.Fatalf("%s cut at %d: its run has ended", file, n)
 					}
@@ -209,7 +209,7 @@ func TestLinesBehindADocument(t *testing.T) {
 	} {
 		for ev, err := range d.Events(strings.NewReader(text)) {
 			_ = err // the document is cut
-			if e, ok := ev.(*otelagent.RunStarted); ok && e.Recording != "" {
+			if e, ok := ev.(*event.RunStarted); ok && e.Recording != "" {
 				t.Errorf("a run of the lines is from a %s", e.Recording)
 			}
 		}
@@ -255,7 +255,7 @@ func TestBadDocuments(t *testing.T) {
 				var bad *input.LineError
 				if errors.As(err, &bad) {
 					errs = append(errs, strings.TrimPrefix(bad.Error(), "phi-core: "))
-				} else if _, ok := ev.(*otelagent.RunStarted); ok {
+				} else if _, ok := ev.(*event.RunStarted); ok {
 					runs++
 				}
 			}
@@ -295,7 +295,7 @@ func TestDocumentBounds(t *testing.T) {
 	}
 	runs, errs := 0, 0
 	for ev, err := range Events(strings.NewReader(loops(object.MaxElements + 2))) {
-		if _, ok := ev.(*otelagent.RunStarted); ok {
+		if _, ok := ev.(*event.RunStarted); ok {
 			runs++
 		}
 		if err != nil {
@@ -338,7 +338,7 @@ func TestWideGroup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if g, ok := ev.(*otelagent.GroupStarted); ok {
+		if g, ok := ev.(*event.GroupStarted); ok {
 			met = len(g.Members)
 		}
 	}
@@ -351,12 +351,12 @@ func TestWideGroup(t *testing.T) {
 // grew.
 func TestMessageArray(t *testing.T) {
 	text := read(t, "testdata/ledgers/messages.json")
-	first := func(text []byte, opts ...input.Option) (e otelagent.RunStarted) {
+	first := func(text []byte, opts ...input.Option) (e event.RunStarted) {
 		for ev, err := range Events(bytes.NewReader(text), opts...) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return *ev.(*otelagent.RunStarted)
+			return *ev.(*event.RunStarted)
 		}
 		return e
 	}

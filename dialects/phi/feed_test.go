@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -60,15 +61,15 @@ func TestFeed(t *testing.T) {
 			continue
 		}
 		switch ev := ev.(type) {
-		case *otelagent.DefectFound:
+		case *event.DefectFound:
 			rest = append(rest, string(ev.Code)+": "+ev.Detail)
-		case *otelagent.Other:
+		case *event.Other:
 			if ev.Type == "ping" || ev.Type == "done" {
 				rest = append(rest, ev.Type+" "+string(ev.Body))
 				continue
 			}
 			agentEvents++
-		case *otelagent.PermissionEvaluated:
+		case *event.PermissionEvaluated:
 			if ev.Run == "s.a.9" {
 				rest = append(rest, "renamed "+ev.Reason)
 				continue
@@ -114,7 +115,7 @@ func TestStamp(t *testing.T) {
 			if got := metaOf(t, ev); !got.Time.Equal(at) {
 				t.Errorf("%s: %T at %s", name, ev, got.Time)
 			}
-			if o, ok := ev.(*otelagent.Other); ok && strings.HasSuffix(o.Type, unknownKeys) {
+			if o, ok := ev.(*event.Other); ok && strings.HasSuffix(o.Type, unknownKeys) {
 				t.Errorf("%s: %s has unknown keys: %s", name, o.Type, o.Body)
 			}
 		}
@@ -133,26 +134,26 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-func metaOf(t *testing.T, ev otelagent.Event) otelagent.Meta {
+func metaOf(t *testing.T, ev event.Event) event.Meta {
 	t.Helper()
 	switch ev := ev.(type) {
-	case *otelagent.ToolStarted:
+	case *event.ToolStarted:
 		return ev.Meta
-	case *otelagent.TurnStarted:
+	case *event.TurnStarted:
 		return ev.Meta
-	case *otelagent.ReplyDelta:
+	case *event.ReplyDelta:
 		return ev.Meta
-	case *otelagent.Other:
+	case *event.Other:
 		return ev.Meta
-	case *otelagent.PermissionEvaluated:
+	case *event.PermissionEvaluated:
 		return ev.Meta
-	case *otelagent.MessageAdded:
+	case *event.MessageAdded:
 		return ev.Meta
-	case *otelagent.GroupStarted:
+	case *event.GroupStarted:
 		return ev.Meta
 	}
 	t.Fatalf("a %T", ev)
-	return otelagent.Meta{}
+	return event.Meta{}
 }
 
 // TestOwnLines records lines of package ndjson between those of phi-core: one that names no run is of the innermost open run, where that
@@ -177,13 +178,13 @@ func TestOwnLines(t *testing.T) {
 	} {
 		out := tracetest.NewInMemoryExporter()
 		provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(out))
-		rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider)))
+		rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider)))
 		d := NewDecoder()
 		for ev, err := range d.Events(strings.NewReader(test.text)) {
 			if err != nil {
 				t.Fatal(name, err)
 			}
-			if p, ok := ev.(*otelagent.PermissionEvaluated); ok && (p.Tool != "bash" || p.Seq != int64(strings.Count(test.text, "\n"))) {
+			if p, ok := ev.(*event.PermissionEvaluated); ok && (p.Tool != "bash" || p.Seq != int64(strings.Count(test.text, "\n"))) {
 				t.Errorf("%s: %+v", name, p)
 			}
 			rec.Record(t.Context(), ev)
@@ -228,12 +229,12 @@ func TestOwnLines(t *testing.T) {
 // TestSettings fills in what the wire lacks, and nothing else.
 func TestSettings(t *testing.T) {
 	opts := []input.Option{input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("relay"), input.WithUsageRule(spans.UsageRuleExcludesCache)}
-	runOf := func(line string) (e otelagent.RunStarted) {
+	runOf := func(line string) (e event.RunStarted) {
 		for ev, err := range Events(strings.NewReader(line), opts...) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r, ok := ev.(*otelagent.RunStarted); ok {
+			if r, ok := ev.(*event.RunStarted); ok {
 				e = *r
 			}
 		}
@@ -247,7 +248,7 @@ func TestSettings(t *testing.T) {
 	}
 	// A run that is under way: its session, and the provider of its turns.
 	for ev, err := range Events(strings.NewReader(strings.Replace(goodLine, "s.1", "a.b.1", 1)), opts...) {
-		if e := ev.(*otelagent.TurnStarted); err != nil || e.Session != "mine" || e.Provider != "relay" {
+		if e := ev.(*event.TurnStarted); err != nil || e.Session != "mine" || e.Provider != "relay" {
 			t.Errorf("%+v, %v", e, err)
 		}
 	}
@@ -265,7 +266,7 @@ func TestSettings(t *testing.T) {
 {"type":"TurnEnd","loop_id":"s.1","message":{"role":"assistant","content":[],"provider":"` + test.provider + `"},"usage":{"input":1,"output":1},"timestamp":"2026-05-25T10:00:01Z","tool_results":[]}`
 		n := 0
 		for ev, err := range Events(strings.NewReader(text), opts...) {
-			if e, ok := ev.(*otelagent.TurnEnded); ok && err == nil {
+			if e, ok := ev.(*event.TurnEnded); ok && err == nil {
 				if n++; e.Usage.Rule != test.want {
 					t.Errorf("%s: %s", name, e.Usage.Rule)
 				}

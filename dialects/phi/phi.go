@@ -14,18 +14,18 @@ import (
 	"iter"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect and GroupInfo.Dialect.
 const Dialect = "phi-core"
 
 // Events reads r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 	return NewDecoder(opts...).Events(r)
 }
 
@@ -67,8 +67,8 @@ func (d *Decoder) Stats() input.Stats { return d.shell.Stats }
 // counts within each run. An error in it names its place by LineError.Field. Of a document that is cut or broken, all
 // that is complete before that place is read; a run that is not complete has no end then. Of one document at most
 // 65,536 runs a session, and as many turns, events or messages of a run, are read.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
 		r, isDocument := look(r)
 		if isDocument {
 			d.shell.Document(r, d.document)(yield)
@@ -104,15 +104,15 @@ func (d *Decoder) line(line input.Line) {
 }
 
 // meta returns where the line at hand stands.
-func (d *Decoder) meta() otelagent.Meta {
-	return otelagent.Meta{Seq: d.shell.Seq, Arrived: d.shell.Arrived}
+func (d *Decoder) meta() event.Meta {
+	return event.Meta{Seq: d.shell.Seq, Arrived: d.shell.Arrived}
 }
 
 // emit hands events out, with what the record at hand adds to them.
-func (d *Decoder) emit(events ...otelagent.Event) {
+func (d *Decoder) emit(events ...event.Event) {
 	for _, ev := range events {
 		if d.record != nil {
-			if _, ends := ev.(*otelagent.RunEnded); ends {
+			if _, ends := ev.(*event.RunEnded); ends {
 				d.beforeEnd()
 			}
 			d.record.amend(ev)

@@ -13,10 +13,10 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -72,7 +72,7 @@ func TestBadLines(t *testing.T) {
 			var bad *input.LineError
 			for ev, err := range d.Events(strings.NewReader(goodLine + "\n" + test.line + "\n" + goodLine + "\n")) {
 				if err == nil {
-					seqs = append(seqs, ev.(*otelagent.TurnStarted).Seq)
+					seqs = append(seqs, ev.(*event.TurnStarted).Seq)
 					continue
 				}
 				if ev != nil || bad != nil || !errors.As(err, &bad) {
@@ -212,7 +212,7 @@ func TestNoWaiting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if since := time.Since(ev.(*otelagent.TurnStarted).Arrived); since < 0 || since > time.Minute {
+		if since := time.Since(ev.(*event.TurnStarted).Arrived); since < 0 || since > time.Minute {
 			t.Errorf("arrived %v ago", since)
 		}
 		if n++; n == 3 {
@@ -241,7 +241,7 @@ func TestSeveralInputs(t *testing.T) {
 			got = append(got, fmt.Sprint(bad.Line, bad.Seq))
 			continue
 		}
-		turn := ev.(*otelagent.TurnStarted)
+		turn := ev.(*event.TurnStarted)
 		got = append(got, fmt.Sprint(turn.Session, " ", turn.Seq, turn.Index == nil, turn.Arrived.IsZero()))
 	}
 	if want := []string{"1 2", "a.b 3 true true"}; !reflect.DeepEqual(got, want) {
@@ -378,34 +378,34 @@ func FuzzDecoder(f *testing.F) {
 			}
 			raws := [][]byte{}
 			switch ev := ev.(type) {
-			case *otelagent.RunStarted:
+			case *event.RunStarted:
 				raws = append(raws, ev.Config, ev.Metadata)
-			case *otelagent.RequestPrepared:
+			case *event.RequestPrepared:
 				raws = append(raws, ev.System, ev.Tools)
 				for _, m := range ev.Messages {
 					raws = append(raws, m.Raw)
 				}
-			case *otelagent.TurnEnded:
+			case *event.TurnEnded:
 				if ev.Output != nil {
 					raws = append(raws, ev.Output.Raw)
 				}
-			case *otelagent.MessageAdded:
+			case *event.MessageAdded:
 				raws = append(raws, ev.Raw)
-			case *otelagent.ToolStarted:
+			case *event.ToolStarted:
 				raws = append(raws, ev.Args)
-			case *otelagent.ToolEnded:
+			case *event.ToolEnded:
 				raws = append(raws, ev.Result)
-			case *otelagent.ToolProgressed:
+			case *event.ToolProgressed:
 				raws = append(raws, ev.Body)
-			case *otelagent.CompactionEnded:
+			case *event.CompactionEnded:
 				raws = append(raws, ev.Summary)
-			case *otelagent.Other:
+			case *event.Other:
 				raws = append(raws, ev.Body)
-			case *otelagent.RunEnded:
+			case *event.RunEnded:
 				for _, m := range ev.Messages {
 					raws = append(raws, m.Raw)
 				}
-			case *otelagent.FactStated:
+			case *event.FactStated:
 				for _, fact := range ev.Facts {
 					raws = append(raws, fact.Value)
 				}
@@ -433,7 +433,7 @@ func kinds(t *testing.T, lines ...string) []string {
 			got = append(got, err.Error())
 			continue
 		}
-		got = append(got, strings.TrimPrefix(fmt.Sprintf("%T", ev), "*otelagent."))
+		got = append(got, strings.TrimPrefix(fmt.Sprintf("%T", ev), "*event."))
 	}
 	return got
 }
@@ -504,11 +504,11 @@ func TestLateLineOpensNoRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch ev := ev.(type) {
-		case *otelagent.Other:
+		case *event.Other:
 			if ev.Run != "" {
 				t.Errorf("an event without a run was put into %q", ev.Run)
 			}
-		case *otelagent.RunEnded:
+		case *event.RunEnded:
 			status = ev.Status
 		}
 	}
@@ -520,7 +520,7 @@ func TestLateLineOpensNoRun(t *testing.T) {
 func TestUnknownEventIsInTheSessionOfItsRun(t *testing.T) {
 	for ev, err := range Events(strings.NewReader(`{"type":"AgentStart","session_id":"s","loop_id":"l"}` + "\n" +
 		`{"type":"New","session_id":"elsewhere","loop_id":"l"}`)) {
-		if other, ok := ev.(*otelagent.Other); ok && other.Session != "s" || err != nil {
+		if other, ok := ev.(*event.Other); ok && other.Session != "s" || err != nil {
 			t.Errorf("%+v, %v", ev, err)
 		}
 	}
@@ -532,7 +532,7 @@ func TestRequestTellsTheTurn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		turn, ok := ev.(*otelagent.TurnStarted)
+		turn, ok := ev.(*event.TurnStarted)
 		if !ok || *turn.Index != 7 || turn.Start.Source != spans.TimeSourceBound || turn.Start.Time.IsZero() {
 			t.Errorf("%+v, want turn 7, started no later than its request", ev)
 		}

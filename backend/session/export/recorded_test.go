@@ -21,6 +21,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects/acp"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
@@ -31,7 +32,7 @@ import (
 func replayed(t *testing.T, events []byte, capture otelagent.Capture) []export.Recorded {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(capture), otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
 		if err != nil {
 			t.Fatal(err)
@@ -294,7 +295,7 @@ func TestGuideWithoutContent(t *testing.T) {
 func TestGuideRowsOfOtherDialects(t *testing.T) {
 	type dialect struct {
 		files  string
-		events func(io.Reader, ...input.Option) iter.Seq2[otelagent.Event, error]
+		events func(io.Reader, ...input.Option) iter.Seq2[event.Event, error]
 	}
 	files := 0
 	for _, d := range []dialect{
@@ -314,7 +315,7 @@ func TestGuideRowsOfOtherDialects(t *testing.T) {
 					t.Fatal(err)
 				}
 				p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-				rec := otelagent.NewRecorder(p.Tracer())
+				rec := event.NewRecorder(p.Tracer())
 				for ev, err := range d.events(bytes.NewReader(raw)) {
 					if err == nil { // bad lines are the matter of their reader
 						rec.Record(context.Background(), ev)

@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -27,7 +28,7 @@ func imported(t *testing.T, file []byte) []export.Recorded { return arrived(t, s
 func sent(t *testing.T, file []byte) *agenttest.Pipeline {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(file)) {
 		if err != nil && !timeless.MatchString(err.Error()) {
 			t.Fatal(err)
@@ -117,7 +118,7 @@ func TestFurtherRowsComeBack(t *testing.T) {
 {"type":"later","data":[1]}
 `)
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(file)) {
 		if err != nil {
 			t.Log(err)
@@ -154,7 +155,7 @@ func TestProducersRowsThatAreNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := agenttest.New(t, otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(file)) {
 		if err != nil {
 			t.Fatal(err)

@@ -26,6 +26,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -291,7 +292,7 @@ func recordInto(t *testing.T, s *Store, scenario string) session.Batch {
 			continue
 		}
 		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-		rec := otelagent.NewRecorder(p.Tracer())
+		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 			if err != nil {
 				t.Fatal(err)

@@ -1,12 +1,14 @@
-package otelagent
+package event
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -26,37 +28,43 @@ type openRun struct {
 	// parent is the run that it names as its parent, and the session of that where it is another one.
 	parent, parentSession string
 	ctx                   context.Context
-	run                   *Run
+	run                   *otelagent.Run
 	group                 *openGroup // that it is a member or the judge of, or nil
 	clock                 clock
 	turn                  *openTurn
 	tools                 []*openTool // by start
-	compaction            *Compacting
+	compaction            *openCompaction
 	asked                 []openAsk // by start
 }
 
 // openAsk is a question for permission without an answer.
 type openAsk struct {
 	call, tool string
-	asking     *Asking
+	asking     *otelagent.Asking
+}
+
+// openCompaction is a compaction without an end.
+type openCompaction struct {
+	kind spans.CompactionKind
+	*otelagent.Compacting
 }
 
 type openTurn struct {
 	ctx  context.Context
-	turn *Turn
+	turn *otelagent.Turn
 }
 
 type openTool struct {
 	id, name string
 	ctx      context.Context
-	tool     *Tool
+	tool     *otelagent.Tool
 	start    time.Time
 	// ended is the result of a call that is over at a time yet to be learned from its message; nil before.
-	ended *ToolResult
+	ended *otelagent.ToolResult
 }
 
 // stated returns at unless the producer's own moment is known.
-func stated(own, at Moment) Moment {
+func stated(own, at otelagent.Moment) otelagent.Moment {
 	if own.Time.IsZero() {
 		return at
 	}
@@ -67,7 +75,7 @@ func stated(own, at Moment) Moment {
 }
 
 // take takes one event of the run, which happened at at.
-func (o *openRun) take(ev Event, at Moment) {
+func (o *openRun) take(ev Event, at otelagent.Moment) {
 	switch ev := ev.(type) {
 	case *TurnStarted:
 		o.endTurn(o.clock.end())
@@ -131,8 +139,8 @@ func (o *openRun) take(ev Event, at Moment) {
 }
 
 // result is what is known of the reply.
-func (ev *ReplyReceived) result(at Moment) TurnResult {
-	res := TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model, Provider: ev.Provider,
+func (ev *ReplyReceived) result(at otelagent.Moment) otelagent.TurnResult {
+	res := otelagent.TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model, Provider: ev.Provider,
 		ResponseID: ev.ResponseID}
 	if ev.Message.Raw != nil {
 		res.Output = &ev.Message
@@ -140,7 +148,7 @@ func (ev *ReplyReceived) result(at Moment) TurnResult {
 	return res
 }
 
-func (o *openRun) startTurn(info TurnInfo) *openTurn {
+func (o *openRun) startTurn(info otelagent.TurnInfo) *openTurn {
 	t := &openTurn{}
 	t.ctx, t.turn = o.run.StartTurn(o.ctx, info)
 	o.turn = t
@@ -148,14 +156,14 @@ func (o *openRun) startTurn(info TurnInfo) *openTurn {
 }
 
 // openTurn returns the open turn of the run; one of which the start was not seen is the run's next.
-func (o *openRun) openTurn() *Turn {
+func (o *openRun) openTurn() *otelagent.Turn {
 	if o.turn == nil {
-		o.startTurn(TurnInfo{Start: o.clock.end()})
+		o.startTurn(otelagent.TurnInfo{Start: o.clock.end()})
 	}
 	return o.turn.turn
 }
 
-func (o *openRun) turnEnded(ev *TurnEnded, at Moment) {
+func (o *openRun) turnEnded(ev *TurnEnded, at otelagent.Moment) {
 	turn := o.openTurn()
 	o.endAsked()
 	o.endTools()
@@ -167,7 +175,7 @@ func (o *openRun) turnEnded(ev *TurnEnded, at Moment) {
 }
 
 // endTurn ends what is open of a turn because no end was reported.
-func (o *openRun) endTurn(at Moment) {
+func (o *openRun) endTurn(at otelagent.Moment) {
 	o.endAsked()
 	if o.turn == nil {
 		return
@@ -178,9 +186,9 @@ func (o *openRun) endTurn(at Moment) {
 	o.turn = nil
 }
 
-func (o *openRun) messageAdded(ev *MessageAdded, at Moment) {
+func (o *openRun) messageAdded(ev *MessageAdded, at otelagent.Moment) {
 	if t := o.answered(ev.ToolCallID); t != nil {
-		end := Moment{Time: ev.Message.Time, Source: spans.TimeSourceMessage}
+		end := otelagent.Moment{Time: ev.Message.Time, Source: spans.TimeSourceMessage}
 		if end.Time.Before(t.start) { // also when the message has none
 			end = at
 		}
@@ -193,7 +201,7 @@ func (o *openRun) messageAdded(ev *MessageAdded, at Moment) {
 	}
 }
 
-func (o *openRun) startTool(call ToolCall) *openTool {
+func (o *openRun) startTool(call otelagent.ToolCall) *openTool {
 	if len(o.tools) == maxOpenTools {
 		o.closeTool(o.tools[0])
 	}
@@ -232,14 +240,14 @@ func (o *openRun) answered(id string) *openTool {
 	return nil
 }
 
-func (o *openRun) toolEnded(ev *ToolEnded, at Moment) {
+func (o *openRun) toolEnded(ev *ToolEnded, at otelagent.Moment) {
 	t := o.running(ev.CallID, ev.Name)
 	if t == nil {
 		start := at
 		if start.Source != "" {
 			start = o.clock.end()
 		}
-		t = o.startTool(ToolCall{ID: ev.CallID, Name: ev.Name, Start: start})
+		t = o.startTool(otelagent.ToolCall{ID: ev.CallID, Name: ev.Name, Start: start})
 	}
 	res := ev.ToolResult
 	res.End = stated(res.End, at)
@@ -256,7 +264,7 @@ func (o *openRun) toolEnded(ev *ToolEnded, at Moment) {
 }
 
 // finish ends a call whose result came before its time was known.
-func (o *openRun) finish(t *openTool, end Moment) {
+func (o *openRun) finish(t *openTool, end otelagent.Moment) {
 	end.Seq = t.ended.End.Seq
 	t.ended.End = end
 	t.tool.End(*t.ended)
@@ -283,18 +291,19 @@ func (o *openRun) drop(t *openTool) {
 	o.tools = slices.DeleteFunc(o.tools, func(x *openTool) bool { return x == t })
 }
 
-func (o *openRun) startCompaction(c Compaction) (started *Compacting) {
+func (o *openRun) startCompaction(c otelagent.Compaction) *openCompaction {
+	started := &openCompaction{kind: cmp.Or(c.Kind, spans.CompactionKindSummary)}
 	if o.turn != nil {
-		_, started = o.turn.turn.StartCompaction(o.turn.ctx, c)
+		_, started.Compacting = o.turn.turn.StartCompaction(o.turn.ctx, c)
 	} else {
-		_, started = o.run.StartCompaction(o.ctx, c)
+		_, started.Compacting = o.run.StartCompaction(o.ctx, c)
 	}
 	return started
 }
 
-func (o *openRun) compactionEnded(ev *CompactionEnded, at Moment) {
+func (o *openRun) compactionEnded(ev *CompactionEnded, at otelagent.Moment) {
 	c := o.compaction
-	if c != nil && (ev.Kind == "" || c.kind == cleanName(string(ev.Kind))) {
+	if c != nil && (ev.Kind == "" || c.kind == ev.Kind) {
 		o.compaction = nil
 	} else {
 		whole := ev.Compaction
@@ -307,11 +316,13 @@ func (o *openRun) compactionEnded(ev *CompactionEnded, at Moment) {
 }
 
 func (o *openRun) endCompaction() {
-	o.compaction.Close(o.clock.end())
-	o.compaction = nil
+	if o.compaction != nil {
+		o.compaction.Close(o.clock.end())
+		o.compaction = nil
+	}
 }
 
-func (o *openRun) permission(ev *PermissionEvaluated, at Moment) {
+func (o *openRun) permission(ev *PermissionEvaluated, at otelagent.Moment) {
 	e := ev.PermissionEvaluation
 	e.End = stated(e.End, at)
 	start := at
@@ -332,12 +343,12 @@ func (o *openRun) permission(ev *PermissionEvaluated, at Moment) {
 
 // asker is what a permission is about: a run, a turn, a tool call.
 type asker interface {
-	Permission(context.Context, PermissionEvaluation)
-	Ask(context.Context, PermissionEvaluation) *Asking
+	Permission(context.Context, otelagent.PermissionEvaluation)
+	Ask(context.Context, otelagent.PermissionEvaluation) *otelagent.Asking
 }
 
 // about returns what a permission is about.
-func (o *openRun) about(e *PermissionEvaluation) (asker, context.Context) {
+func (o *openRun) about(e *otelagent.PermissionEvaluation) (asker, context.Context) {
 	switch t := o.running(e.CallID, e.Tool); {
 	case t != nil && e.CallID != "":
 		return t.tool, t.ctx
@@ -348,7 +359,7 @@ func (o *openRun) about(e *PermissionEvaluation) (asker, context.Context) {
 }
 
 // ask opens a question, whose span lasts until its answer.
-func (o *openRun) ask(ev *PermissionAsked, at Moment) {
+func (o *openRun) ask(ev *PermissionAsked, at otelagent.Moment) {
 	if len(o.asked) == maxOpenTools {
 		o.asked[0].asking.Close(o.clock.end())
 		o.asked = slices.Delete(o.asked, 0, 1)
@@ -369,7 +380,7 @@ func (o *openRun) endAsked() {
 
 // partial takes a piece of the reply, where it is kept.
 func (o *openRun) partial(ev *ReplyDelta) {
-	if o.turn == nil || ev.Text == nil || !o.turn.turn.keepsPartial() {
+	if o.turn == nil || ev.Text == nil {
 		return
 	}
 	if text, ok := rawjson.String(ev.Text); ok {
@@ -378,7 +389,7 @@ func (o *openRun) partial(ev *ReplyDelta) {
 }
 
 // note keeps an event on the innermost open span: the compaction, the only open tool call, the turn, the run.
-func (o *openRun) note(typ string, body []byte, at Moment) {
+func (o *openRun) note(typ string, body []byte, at otelagent.Moment) {
 	switch {
 	case o.compaction != nil:
 		o.compaction.Note(typ, body, at)

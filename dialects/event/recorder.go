@@ -1,4 +1,4 @@
-package otelagent
+package event
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/otelagent/otelagent/internal/recorded"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -27,7 +29,7 @@ const (
 // Limits: 4,096 open runs and 256 open groups, and 1,024 open tool calls a run; beyond them the Recorder ends the
 // oldest. The last 256 runs that ended are known as such.
 type Recorder struct {
-	tracer *Tracer
+	tracer *otelagent.Tracer
 
 	mu     sync.Mutex
 	closed bool
@@ -43,11 +45,11 @@ type Recorder struct {
 
 // NewRecorder returns a Recorder that writes with t. It never fails and never returns nil; with a nil Tracer it does
 // nothing.
-func NewRecorder(t *Tracer) *Recorder {
+func NewRecorder(t *otelagent.Tracer) *Recorder {
 	return &Recorder{tracer: t, open: make(map[string][]*openRun)}
 }
 
-// Record takes one event. It keeps nothing of it. A run is started as a child of the span in ctx as [Tracer.StartRun]
+// Record takes one event. It keeps nothing of it. A run is started as a child of the span in ctx as [otelagent.Tracer.StartRun]
 // does it; for all other events ctx is not used. After Close it does nothing.
 func (r *Recorder) Record(ctx context.Context, ev Event) {
 	if r == nil || r.tracer == nil || ev == nil {
@@ -121,9 +123,15 @@ func (r *Recorder) Lost() int64 {
 // lose counts an event that has no place.
 func (r *Recorder) lose(m *Meta) {
 	r.lost++
-	if r.tracer.metrics.enabled(context.Background(), "", m.Arrived.IsZero()) {
-		r.tracer.metrics.dropped(spans.DroppedKindLate)
+	r.tracer.Late(m.in(context.Background()))
+}
+
+// in returns ctx for what the event starts.
+func (m *Meta) in(ctx context.Context) context.Context {
+	if ctx == nil {
+		ctx = context.Background()
 	}
+	return recorded.WithReplay(ctx, m.Arrived.IsZero())
 }
 
 func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
@@ -147,16 +155,16 @@ func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
 	} else if parent := r.spawner(&info); parent != nil {
 		ctx = parent.ctx
 	}
-	r.start(ctx, o, info, ev.Arrived.IsZero())
+	r.start(ev.in(ctx), o, info)
 	r.seen(o)
 }
 
 // start starts the run and remembers it as open.
-func (r *Recorder) start(ctx context.Context, o *openRun, info RunInfo, replayed bool) {
+func (r *Recorder) start(ctx context.Context, o *openRun, info otelagent.RunInfo) {
 	if len(r.order) == maxOpenRuns {
 		r.close(r.order[0])
 	}
-	o.ctx, o.run = r.tracer.startRun(ctx, info, replayed)
+	o.ctx, o.run = r.tracer.StartRun(ctx, info)
 	r.open[o.id] = append(r.open[o.id], o)
 	r.order = append(r.order, o)
 	r.ended = slices.DeleteFunc(r.ended, o.is)
@@ -189,7 +197,7 @@ func (r *Recorder) floor(m *Meta) (last time.Time, assumed bool) {
 }
 
 // spawner returns the tool call that certainly spawned the run: its parent is open with exactly that call open.
-func (r *Recorder) spawner(info *RunInfo) *openTool {
+func (r *Recorder) spawner(info *otelagent.RunInfo) *openTool {
 	if info.Continuation != "" && info.Continuation != spans.ContinuationInitial {
 		return nil
 	}
@@ -255,11 +263,11 @@ func (r *Recorder) infer(ctx context.Context, m *Meta, inside time.Time, inferre
 	o := &openRun{runName: m.name()}
 	o.clock.last, o.clock.assumed = r.floor(m)
 	c := o.clock
-	info := RunInfo{SessionID: m.Session, ID: m.Run, Start: c.at(m, inside), Inferred: inferred}
+	info := otelagent.RunInfo{SessionID: m.Session, ID: m.Run, Start: c.at(m, inside), Inferred: inferred}
 	if o.group = r.memberOf(&info); o.group != nil {
 		ctx = o.group.ctx
 	}
-	r.start(ctx, o, info, m.Arrived.IsZero())
+	r.start(m.in(ctx), o, info)
 	return o
 }
 
@@ -397,8 +405,8 @@ func (r *Recorder) factStated(ctx context.Context, ev *FactStated) {
 		r.lose(&ev.Meta)
 		return
 	}
-	info := SessionInfo{SessionID: session, Dialect: ev.Dialect, Recording: ev.Recording}
-	r.tracer.stateFacts(ctx, info, facts, ev.Arrived.IsZero())
+	info := otelagent.SessionInfo{SessionID: session, Dialect: ev.Dialect, Recording: ev.Recording}
+	r.tracer.StateFacts(ev.in(ctx), info, facts...)
 }
 
 // begins reports whether the event begins something, as late ones do not.

@@ -1,10 +1,11 @@
-package otelagent
+package event
 
 import (
 	"context"
 	"slices"
 	"time"
 
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -15,7 +16,7 @@ type openGroup struct {
 	begun   bool // a member started
 	judged  bool // its judge started
 	ctx     context.Context
-	group   *Group
+	group   *otelagent.Group
 	clock   clock
 }
 
@@ -38,7 +39,7 @@ func (r *Recorder) groupStarted(ctx context.Context, ev *GroupStarted) {
 		r.groups[0].close()
 		r.groups = slices.Delete(r.groups, 0, 1)
 	}
-	g.ctx, g.group = r.tracer.startGroup(ctx, info, ev.Arrived.IsZero())
+	g.ctx, g.group = r.tracer.StartGroup(ev.in(ctx), info)
 	r.groups = append(r.groups, g)
 }
 
@@ -55,9 +56,9 @@ func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
 		g = &openGroup{session: ev.Session}
 		g.clock.last, g.clock.assumed = r.floor(&ev.Meta)
 		c := g.clock
-		g.ctx, g.group = r.tracer.startGroup(ctx, GroupInfo{
+		g.ctx, g.group = r.tracer.StartGroup(ev.in(ctx), otelagent.GroupInfo{
 			SessionID: ev.Session, Start: c.at(&ev.Meta, time.Time{}), Inferred: true,
-		}, ev.Arrived.IsZero())
+		})
 	}
 	res := ev.GroupResult
 	res.End = stated(res.End, g.clock.at(&ev.Meta, time.Time{}))
@@ -67,7 +68,7 @@ func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
 
 // groupOf returns the group that a starting run belongs to, and says so in info: as a member by its id, or as the judge
 // when it has no parent and exactly one group of its session waits for a judge.
-func (r *Recorder) groupOf(info *RunInfo) *openGroup {
+func (r *Recorder) groupOf(info *otelagent.RunInfo) *openGroup {
 	if g := r.memberOf(info); g != nil {
 		return g
 	}
@@ -88,7 +89,7 @@ func (r *Recorder) groupOf(info *RunInfo) *openGroup {
 }
 
 // memberOf returns the last group of which a starting run is a member by its id, and says so in info; else nil.
-func (r *Recorder) memberOf(info *RunInfo) *openGroup {
+func (r *Recorder) memberOf(info *otelagent.RunInfo) *openGroup {
 	for _, g := range slices.Backward(r.groups) {
 		if g.session == info.SessionID && slices.Contains(g.members, info.ID) {
 			info.GroupRole = spans.GroupRoleMember

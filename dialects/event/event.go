@@ -1,8 +1,11 @@
-package otelagent
+// Package event holds the events that dialects decode, neutral between loops, and the Recorder that turns them into
+// spans.
+package event
 
 import (
 	"time"
 
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -24,7 +27,7 @@ type Meta struct {
 	// Time is what the producer stated; zero for an untimed event.
 	Time time.Time
 	// Arrived is when the event reached this process, with its monotonic reading. Zero in a replay, where arrival
-	// means nothing, and of which no metrics are taken (see [WithReplayMetrics]).
+	// means nothing, and of which no metrics are taken (see [otelagent.WithReplayMetrics]).
 	Arrived time.Time
 	// Seq is the position of the event in its input (a line number), from 1. Zero: the recorder counts.
 	Seq int64
@@ -37,55 +40,55 @@ type (
 	// RunStarted begins a run. A run of the same id that is still open is ended as aborted.
 	RunStarted struct {
 		Meta
-		RunInfo
+		otelagent.RunInfo
 	}
 	// RunEnded ends a run. Without an open run of that id it makes one whose start was not seen, or, with status vetoed,
 	// one that never began.
 	RunEnded struct {
 		Meta
-		RunResult
+		otelagent.RunResult
 	}
 	// GroupStarted begins a parallel group. Runs that start while it is open belong to it: its members by id, and as its
 	// judge the first other run without a parent that starts when those members that started are over.
 	GroupStarted struct {
 		Meta
-		GroupInfo
+		otelagent.GroupInfo
 	}
 	// GroupEnded ends the group that holds its selected run.
 	GroupEnded struct {
 		Meta
-		GroupResult
+		otelagent.GroupResult
 	}
 	// TurnStarted begins a turn; the Recorder ends a turn of the same run that is still open.
 	TurnStarted struct {
 		Meta
-		TurnInfo
+		otelagent.TurnInfo
 	}
 	// TurnEnded ends the open turn of its run.
 	TurnEnded struct {
 		Meta
-		TurnResult
+		otelagent.TurnResult
 	}
 	// RequestPrepared reports what the model will receive.
 	RequestPrepared struct {
 		Meta
-		Request
+		otelagent.Request
 	}
 	// MessageAdded reports a message other than the reply.
 	MessageAdded struct {
 		Meta
-		Message
+		otelagent.Message
 	}
 	// ReplyReceived reports that the model call is over. The reply comes with TurnEnded. What this event already reports
-	// of it is shown in copies of the open turn until then (see [Turn.Reply]). The time in Message is that of the reply.
+	// of it is shown in copies of the open turn until then (see [otelagent.Turn.Reply]). The time in Message is that of the reply.
 	ReplyReceived struct {
 		Meta
-		Message
+		otelagent.Message
 		// Usage, StopReason, Model, Provider and ResponseID are those that the turn will end with, as far as they are known.
-		Usage                                   *Usage
+		Usage                                   *otelagent.Usage
 		StopReason, Model, Provider, ResponseID string
 	}
-	// ReplyDelta reports that a piece of the reply came in. Deltas are never span events; see [WithPartialOutput] for what
+	// ReplyDelta reports that a piece of the reply came in. Deltas are never span events; see [otelagent.WithPartialOutput] for what
 	// may be kept of them.
 	ReplyDelta struct {
 		Meta
@@ -93,13 +96,13 @@ type (
 		Bytes int
 		// Kind and Text are the piece itself, where the loop reports it separately: Text is a JSON string as it stands in the
 		// input, with its quotes (content). Nil where it is no text.
-		Kind PartialKind
+		Kind otelagent.PartialKind
 		Text []byte
 	}
 	// ToolStarted begins a tool call in the open turn of its run, or in the run itself.
 	ToolStarted struct {
 		Meta
-		ToolCall
+		otelagent.ToolCall
 	}
 	// ToolProgressed reports a partial result or progress message of a tool call.
 	ToolProgressed struct {
@@ -114,36 +117,36 @@ type (
 	ToolEnded struct {
 		Meta
 		CallID, Name string
-		ToolResult
+		otelagent.ToolResult
 	}
 	// CompactionStarted begins a compaction.
 	CompactionStarted struct {
 		Meta
-		Compaction
+		otelagent.Compaction
 	}
 	// CompactionEnded ends the open compaction of its run, if that is of its kind or it names none. Otherwise Compaction
 	// is a complete one.
 	CompactionEnded struct {
 		Meta
-		Compaction
-		CompactionResult
+		otelagent.Compaction
+		otelagent.CompactionResult
 	}
 	// AttemptDiscarded reports an attempt of the open turn whose reply the loop threw away to ask again.
 	AttemptDiscarded struct {
 		Meta
-		DiscardedAttempt
+		otelagent.DiscardedAttempt
 	}
 	// PermissionEvaluated reports one decision.
 	PermissionEvaluated struct {
 		Meta
-		PermissionEvaluation
+		otelagent.PermissionEvaluation
 	}
 	// PermissionAsked begins a permission evaluation for which somebody is asked; PermissionEvaluated with that tool and
 	// call ends it, and has the time between as its wait, unless it states another one. The Recorder
 	// ends one without an answer with the action ask.
 	PermissionAsked struct {
 		Meta
-		PermissionEvaluation
+		otelagent.PermissionEvaluation
 	}
 	// UserAsked reports that the loop asked the user something other than for permission. UserAnswered reports that there
 	// is an answer, or will be none. Both are shown only in copies of open spans.
@@ -157,7 +160,7 @@ type (
 		// Dialect is that of the input; empty for the Go API. Recording is the kind of source; empty means events.
 		Dialect   string
 		Recording spans.Recording
-		Facts     []Fact
+		Facts     []otelagent.Fact
 	}
 	// DefectFound reports a defect that the source of the events states or shows: events that it lost, lines that cannot
 	// be attributed. The run that it names keeps it. When it names none, the innermost open run keeps it, or the last to
