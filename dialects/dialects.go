@@ -105,29 +105,22 @@ func (e *UnknownError) Error() string {
 	return "the input speaks no dialect that is known; tried: " + strings.Join(tried, ", ")
 }
 
-const (
-	// headSize is how much of an input is looked at.
-	headSize = 64 << 10
-	// headLines is how many of its lines are.
-	headLines = 64
-)
+// headLines is how many lines of an input are looked at.
+const headLines = 64
 
 // Open reads the beginning of r and returns the dialect that it speaks, why that one, and a reader of all of the input.
 // It reads until the dialect is known, at most 64 KiB, so it waits for the first line of a pipe and for no more if that
 // says enough. The error is an *UnknownError, or one of r.
 func Open(r io.Reader) (d Dialect, why string, whole io.Reader, err error) {
-	head := make([]byte, 0, headSize)
-	for {
-		n, readErr := r.Read(head[len(head):headSize])
-		head = head[:len(head)+n]
+	err = &UnknownError{}
+	whole, _, readErr := input.Head(r, func(head []byte) bool {
 		d, why, err = Recognise(head)
-		switch {
-		case err == nil, readErr == io.EOF, len(head) == headSize:
-			return d, why, io.MultiReader(bytes.NewReader(head), r), err
-		case readErr != nil:
-			return Dialect{}, "", nil, fmt.Errorf("read: %w", readErr)
-		}
+		return err == nil
+	})
+	if err != nil && readErr != nil {
+		return Dialect{}, "", nil, fmt.Errorf("read: %w", readErr)
 	}
+	return d, why, whole, err
 }
 
 // Recognise returns the dialect that an input speaks, from its beginning, which may be cut anywhere, and why that one.

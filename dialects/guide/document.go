@@ -1,6 +1,7 @@
 package guide
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // documents reads documents that stand one behind the other.
 func (d *reader) documents(text []byte) {
 	d.Seq = d.Stats.Lines
-	c := rawjson.NewCursor(text, object.MaxDepth)
+	c := rawjson.NewCursor(bytes.TrimPrefix(text, []byte(mark)), object.MaxDepth)
 	for !d.Stopped() && c.Peek() != 0 {
 		if d.path = ""; c.Peek() != '{' {
 			d.reject("", "", "want an object with session and messages")

@@ -31,7 +31,6 @@
 package guide
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -94,13 +93,17 @@ func (d *Decoder) Stats() input.Stats { return d.r.Stats }
 // once.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		in := bufio.NewReaderSize(r, maxHead)
-		switch form, err := sniff(in); {
-		case err != nil:
+		form := formUnknown
+		in, head, err := input.Head(r, func(head []byte) bool {
+			form = formOf(head)
+			return form != formUnknown
+		})
+		switch {
+		case form == formUnknown && err != nil:
 			yield(nil, fmt.Errorf("guide: read: %w", err))
 		case form == formSQLite:
 			yield(nil, ErrSQLite)
-		case form == formDocument:
+		case form == formDocument, form == formUnknown && len(head) == input.HeadSize: // a line would be known by now
 			d.r.Document(in, d.r.documents)(yield)
 		default:
 			d.r.Lines(in, input.Reader{Line: d.r.line, Holds: d.r.holds, End: d.r.endSession})(yield)

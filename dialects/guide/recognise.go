@@ -1,10 +1,7 @@
 package guide
 
 import (
-	"bufio"
 	"bytes"
-	"errors"
-	"io"
 	"slices"
 	"strings"
 
@@ -109,35 +106,6 @@ const (
 	formDocument
 	formSQLite
 )
-
-// maxHead bounds what is read before the form must be known.
-const maxHead = 64 << 10
-
-// sniff looks at the beginning of r until the form is known. It does not wait for more than it needs, and drops a
-// byte order mark.
-func sniff(r *bufio.Reader) (form, error) {
-	for {
-		_, err := r.Peek(r.Buffered() + 1) // waits for one byte more
-		head, _ := r.Peek(r.Buffered())
-		f := formOf(head)
-		switch {
-		case f != formUnknown || err == nil:
-		case errors.Is(err, io.EOF):
-			f = formLines
-		case errors.Is(err, bufio.ErrBufferFull): // a line would be known by now
-			f = formDocument
-		default:
-			return f, err
-		}
-		if f != formUnknown {
-			if bytes.HasPrefix(head, []byte(mark)) {
-				_, err = r.Discard(len(mark))
-				return f, err
-			}
-			return f, nil
-		}
-	}
-}
 
 // formOf returns the form of an input that begins with head; unknown if more is needed.
 func formOf(head []byte) form {

@@ -8,6 +8,26 @@ import (
 	"time"
 )
 
+// HeadSize is how much of the beginning of an input Head reads at most.
+const HeadSize = 64 << 10
+
+// Head reads the beginning of r until known reports true of it, r ends or fails, or HeadSize bytes are there: of a pipe
+// no more than known needs. It returns a reader of all of r, and the error of r, which that reader returns, too.
+func Head(r io.Reader, known func(head []byte) bool) (all io.Reader, head []byte, err error) {
+	in := bufio.NewReaderSize(r, HeadSize)
+	for {
+		_, err = in.Peek(in.Buffered() + 1)
+		head, _ = in.Peek(in.Buffered())
+		if known(head) || err != nil {
+			break
+		}
+	}
+	if err == io.EOF || err == bufio.ErrBufferFull {
+		err = nil
+	}
+	return in, head, err
+}
+
 // Line is one line of an input, or the data of one server-sent event.
 type Line struct {
 	// Text is without blanks around it and never empty. It is valid until the next Scan.
@@ -22,9 +42,6 @@ type Line struct {
 	TooLong bool
 }
 
-// firstBuffer is the size of the reading buffer. A longer line is put together in another one.
-const firstBuffer = 64 << 10
-
 // Scanner cuts a stream into lines. It skips blank lines, a byte order mark and carriage returns before line ends. It
 // reads a stream whose first line is a field or comment of server-sent events (data:, event:, id:, retry:, or a colon)
 // as those, as the HTML standard describes, data lines joined by line feeds.
@@ -35,7 +52,7 @@ type Scanner struct {
 	in   *bufio.Reader
 	max  int
 	live bool
-	long []byte // a line longer than the buffer
+	long []byte // a line longer than the buffer of in
 	err  error  // of in, its end included
 
 	line   Line
@@ -58,7 +75,7 @@ const (
 
 // NewScanner returns a Scanner of r. It uses MaxLine and Live of the settings.
 func NewScanner(r io.Reader, s Settings) *Scanner {
-	return &Scanner{in: bufio.NewReaderSize(r, firstBuffer), max: s.MaxLine, live: s.Live}
+	return &Scanner{in: bufio.NewReaderSize(r, HeadSize), max: s.MaxLine, live: s.Live}
 }
 
 // next returns the next line without its newline, valid until the next call. TooLong reports that a line was longer

@@ -69,7 +69,12 @@ func (d *Decoder) Stats() input.Stats { return d.shell.Stats }
 // 65,536 runs a session, and as many turns, events or messages of a run, are read.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		r, isDocument := look(r)
+		isDocument := false
+		r, _, _ = input.Head(r, func(head []byte) (known bool) {
+			var unclear bool
+			isDocument, _, unclear = shapeOf(head)
+			return isDocument || !unclear
+		})
 		if isDocument {
 			d.shell.Document(r, d.document)(yield)
 		} else {

@@ -1,29 +1,12 @@
 package phi
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
-	"io"
 
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
-
-// mostHead is how much of an input is looked at to distinguish lines from a document.
-const mostHead = 64 << 10
-
-// look reads the beginning of r until it is certain what it is, and returns a reader of all of it.
-func look(r io.Reader) (all io.Reader, isDocument bool) {
-	head := bufio.NewReaderSize(r, mostHead)
-	for {
-		_, err := head.Peek(head.Buffered() + 1)
-		text, _ := head.Peek(head.Buffered())
-		if isDocument, _, isCut := shapeOf(text); isDocument || !isCut || err != nil {
-			return head, isDocument
-		}
-	}
-}
 
 // shapeOf distinguishes lines from a document, which begins as a session or as an array of objects. Why names the keys
 // by which a document is recognised. Unclear says that head is too short.
