@@ -7,12 +7,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/iotest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 )
 
 // fixtures are recorded inputs by their dialect.
@@ -90,6 +94,95 @@ func TestRecognise(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// samples are an input of each form that the dialects read.
+var samples = map[string]string{
+	"phi/testdata/sample-session.ndjson": "phi-core", "phi/testdata/ledgers/sample-session.json": "phi-core",
+	"clark/testdata/sample.events.ndjson": "clark-agent", "acp/testdata/sample.ndjson": "acp",
+	"guide/testdata/session.jsonl": "guide", "guide/testdata/session.canonical.json": "guide",
+	"ndjson/testdata/examples.ndjson": "otelagent",
+}
+
+// eventsOf are the events that d reads from r, each as a line of package ndjson without its position, and the error
+// that ended it. It stops after that many.
+func eventsOf(t *testing.T, d input.Decoder, r io.Reader, stop int) (events []string, last error) {
+	t.Helper()
+	for ev, err := range d.Events(r) {
+		if last != nil {
+			t.Fatal("something behind the last error")
+		}
+		if err != nil {
+			last = err
+			continue
+		}
+		if events = append(events, seqs.ReplaceAllString(string(ndjson.AppendEvent(nil, ev)), "")); len(events) == stop {
+			break
+		}
+	}
+	return events, last
+}
+
+var seqs = regexp.MustCompile(`"seq":\d+,?`)
+
+// TestReading reads each form as a file, byte by byte, with other line ends, as server-sent events, from a reader that
+// fails, twice with one Decoder, with a line of package ndjson behind it, and stops after every event.
+func TestReading(t *testing.T) {
+	broken := errors.New("broken")
+	for path, name := range samples {
+		t.Run(path, func(t *testing.T) {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := !strings.HasSuffix(path, ".json")
+			dialect, _ := dialects.Named(name)
+			read := func(r io.Reader) []string {
+				t.Helper()
+				got, err := eventsOf(t, dialect.New(), r, 0)
+				if err != nil {
+					t.Error(err)
+				}
+				return got
+			}
+			want := read(bytes.NewReader(text))
+			same := func(how string, r io.Reader) {
+				t.Helper()
+				if diff := cmp.Diff(want, read(r)); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", how, diff)
+				}
+			}
+			same("byte by byte", iotest.OneByteReader(bytes.NewReader(text)))
+			if returns := bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")); lines {
+				same("returns", bytes.NewReader(append([]byte("\xef\xbb\xbf\r\n \t\n"), returns...)))
+				served := bytes.ReplaceAll(bytes.TrimSpace(text), []byte("\n"), []byte("\n\n: comment\ndata: "))
+				same("server-sent events", bytes.NewReader(append([]byte("data: "), served...)))
+			}
+			got, err := eventsOf(t, dialect.New(), io.MultiReader(bytes.NewReader(text), iotest.ErrReader(broken)), 0)
+			if !errors.Is(err, broken) || errors.As(err, new(*input.LineError)) || lines && len(got) != len(want) {
+				t.Errorf("a reader that fails: %d of %d events, %v", len(got), len(want), err)
+			}
+			d := dialect.New()
+			for range 2 {
+				_, _ = eventsOf(t, d, bytes.NewReader(text), 0)
+			}
+			one := dialect.New()
+			if _, _ = eventsOf(t, one, bytes.NewReader(text), 0); d.Stats().Lines != 2*one.Stats().Lines {
+				t.Errorf("%d lines of two inputs, %d of one", d.Stats().Lines, one.Stats().Lines)
+			}
+			if own := "\n" + `{"type":"otelagent.defect_found","code":"x"}` + "\n"; lines {
+				got := read(io.MultiReader(bytes.NewReader(text), strings.NewReader(own)))
+				if len(got) != len(want)+1 || !strings.Contains(strings.Join(got, ""), "otelagent.defect_found") {
+					t.Errorf("with a line of our own %d events, want %d", len(got), len(want)+1)
+				}
+			}
+			for stop := range len(want) {
+				if got, _ := eventsOf(t, dialect.New(), bytes.NewReader(text), stop+1); len(got) != stop+1 {
+					t.Fatalf("%d events after a stop at %d", len(got), stop+1)
+				}
+			}
+		})
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -618,40 +617,6 @@ func TestSQLiteFilesAreNoStream(t *testing.T) {
 	}
 	if n != 1 {
 		t.Errorf("%d times", n)
-	}
-}
-
-func TestReadErrorEndsIt(t *testing.T) {
-	broken := errors.New("broken")
-	for _, in := range []string{sessionRow("") + messageRow("u", "user", 1001, `{}`), `{"session":{"id":"s"},"messages":[`, "", `{`} {
-		var last error
-		for _, err := range guide.Events(io.MultiReader(strings.NewReader(in), iotest.ErrReader(broken))) {
-			if last != nil {
-				t.Fatal("goes on after the error")
-			}
-			last = err
-		}
-		if !errors.Is(last, broken) {
-			t.Errorf("%q: %v", in, last)
-		}
-	}
-}
-
-func TestStopping(t *testing.T) {
-	for _, file := range []string{"testdata/session.jsonl", "testdata/session.canonical.json"} {
-		in := read(t, file)
-		all := bytes.Count(eventsOf(in), []byte("\n"))
-		for stop := 1; stop <= all; stop++ {
-			n := 0
-			for _, err := range guide.Events(bytes.NewReader(in)) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if n++; n == stop {
-					break
-				}
-			}
-		}
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -133,27 +132,6 @@ func TestInputs(t *testing.T) {
 		opts []input.Option
 		want []string
 	}{
-		"server-sent events": {
-			in: strings.NewReader("event: x\ndata: " + line + "\n\nevent: lagged\ndata: 7\n\nevent: lagged\ndata: {}\n\n"),
-			want: []string{
-				`{"type":"otelagent.run_ended","seq":2,"run":"r"}`,
-				`{"type":"otelagent.defect_found","seq":5,"code":"event_lost","detail":"7 events"}`,
-				`{"type":"otelagent.defect_found","seq":8,"code":"event_lost"}`,
-			},
-		},
-		"long line": {
-			in:   strings.NewReader(line + "\n" + line[:len(line)-1] + `,"x":1}` + "\n" + line),
-			opts: []input.Option{input.WithMaxLine(len(line))},
-			want: []string{
-				`{"type":"otelagent.run_ended","seq":1,"run":"r"}`,
-				fmt.Sprintf("! otelagent: line 2: longer than %d bytes", len(line)),
-				`{"type":"otelagent.run_ended","seq":3,"run":"r"}`,
-			},
-		},
-		"reader that fails": {
-			in:   io.MultiReader(strings.NewReader(line+"\n"+line), iotest.ErrReader(errors.New("gone"))),
-			want: []string{`{"type":"otelagent.run_ended","seq":1,"run":"r"}`, "!! otelagent: read: gone"},
-		},
 		"deep": {
 			in: strings.NewReader(`{"type":"otelagent.other","body":` + strings.Repeat("[", 207) + strings.Repeat("]", 207) + "}\n" +
 				`{"type":"otelagent.other","body":` + strings.Repeat("[", 208) + strings.Repeat("]", 208) + "}"),
