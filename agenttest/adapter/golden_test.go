@@ -21,6 +21,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
@@ -105,7 +106,7 @@ func play(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.Sp
 		t.Fatal(err)
 	}
 	decode := phi.Events
-	if ndjson.Own(text) {
+	if input.Own(text) {
 		decode = ndjson.Events
 	}
 	for ev, err := range decode(bytes.NewReader(text)) {

@@ -3,14 +3,12 @@ package acp
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -146,23 +144,6 @@ func TestBadLines(t *testing.T) {
 		if strings.Contains(got[0], "secret") {
 			t.Errorf("an error holds content: %s", got[0])
 		}
-	}
-}
-
-// TestReaderFails drops the line that a failing reader broke off, and passes the error on.
-func TestReaderFails(t *testing.T) {
-	broken := errors.New("broken")
-	r := io.MultiReader(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`+"\n{"), iotest.ErrReader(broken))
-	var last error
-	n := 0
-	for ev, err := range Events(r) {
-		last = err
-		if ev != nil {
-			n++
-		}
-	}
-	if n != 3 || !errors.Is(last, broken) {
-		t.Errorf("%d events and %v", n, last)
 	}
 }
 

@@ -123,7 +123,7 @@ func (d *Decoder) response(f *frame) {
 		return
 	}
 	if f.payload == "result" { // in a conductor's trace it may be of another hop
-		d.other(f.meta, "response", f.raw)
+		d.sh.Other(f.meta, "response", f.raw)
 	}
 }
 
@@ -168,7 +168,7 @@ func (d *Decoder) initialize(f *frame, p *pending) {
 		d.conn.initResult = info(f.result)
 		if v := loose(f.result).Int("protocolVersion"); v != nil && *v > 1 {
 			d.conn.later = true
-			d.other(f.meta, mInitialize+".response", f.raw)
+			d.sh.Other(f.meta, mInitialize+".response", f.raw)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (d *Decoder) change(f *frame, p *pending) {
 		}
 		exchange := joined("params", raw, "result", f.result, "error", f.err)
 		if s == nil {
-			d.other(f.meta, p.method, exchange)
+			d.sh.Other(f.meta, p.method, exchange)
 			return
 		}
 		if p.method == mLoad {

@@ -88,7 +88,7 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 	d.sh.Emit(&event.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: new(int64(0)),
 		Trigger: spans.TriggerUser}})
 	d.sh.Emit(&event.MessageAdded{Meta: at, Message: message("user", f.in.Raw("prompt"), f.in.String("messageId"))})
-	d.other(at, mPrompt+".unknown_keys", f.in.Rest())
+	d.sh.Other(at, mPrompt+".unknown_keys", f.in.Rest())
 }
 
 // message is a message of a role.
@@ -164,7 +164,7 @@ func (d *Decoder) nextTurn(r *run, at event.Meta, messageID string) {
 	m := r.at(at)
 	info := otelagent.TurnInfo{Index: new(r.turn.index), Trigger: spans.TriggerContinuation}
 	d.sh.Emit(&event.TurnStarted{Meta: m, TurnInfo: info})
-	d.other(m, "acp.turn_inferred", []byte(`{"because":"a reply after all tool calls had ended"}`))
+	d.sh.Other(m, "acp.turn_inferred", []byte(`{"because":"a reply after all tool calls had ended"}`))
 }
 
 // endTurn ends the open turn. It forgets the content of the turn and of its calls.
@@ -238,8 +238,8 @@ func (d *Decoder) answer(f *frame, r *run) {
 			p.end(at)
 		}
 	}
-	d.other(at, mPrompt+".unknown_keys", result.Rest())
-	d.other(at, mPrompt+".error", f.err)
+	d.sh.Other(at, mPrompt+".unknown_keys", result.Rest())
+	d.sh.Other(at, mPrompt+".error", f.err)
 	d.endTurn(r, at, turn)
 	d.sh.Emit(&event.RunEnded{Meta: at, RunResult: res})
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -105,11 +106,11 @@ func (d *Decoder) begin(r *run, at event.Meta, info otelagent.RunInfo) {
 func (d *Decoder) keep(s *session, at event.Meta, typ string, body []byte) {
 	switch r := s.prompt(); {
 	case s == nil:
-		d.other(at, typ, body)
+		d.sh.Other(at, typ, body)
 	case r == nil:
 		d.state(s, at, fact("acp."+typ, body))
 	case body != nil:
-		d.other(r.at(at), typ, body)
+		d.sh.Other(r.at(at), typ, body)
 	}
 }
 
@@ -159,21 +160,16 @@ func (s *session) spent(update *object.Object) (more float64, ok bool) {
 	return *amount - last.amount, last.zero || last.currency == currency && *amount >= last.amount
 }
 
+var usageKeys = input.UsageKeys{Input: "inputTokens", Output: "outputTokens", Reasoning: "thoughtTokens",
+	CacheRead: "cachedReadTokens", CacheWrite: "cachedWriteTokens", Total: "totalTokens"}
+
 // usage reads the usage of a prompt, which the protocol does not have yet. Its keys do not state whether cached and
 // thought tokens are part of input and output, but its total does where it is the sum of one reading only.
 func (d *Decoder) usage(o *object.Object) *otelagent.Usage {
-	if o == nil {
+	u := usageKeys.Read(o, cmp.Or(d.sh.Settings.Rule, spans.UsageRuleIncludesCache))
+	if u == nil {
 		return nil
 	}
-	count := func(key string) int64 {
-		if n := o.Count(key); n != nil {
-			return *n
-		}
-		return 0
-	}
-	u := &otelagent.Usage{Input: count("inputTokens"), Output: count("outputTokens"), Reasoning: count("thoughtTokens"),
-		CacheRead: count("cachedReadTokens"), CacheWrite: count("cachedWriteTokens"), Total: count("totalTokens")}
-	u.Rule = cmp.Or(d.sh.Settings.Rule, spans.UsageRuleIncludesCache)
 	cached := u.CacheRead + u.CacheWrite
 	switch extra := u.Total - u.Input - u.Output; { // counts are below 2^63: nothing overflows
 	case cached+u.Reasoning == 0:

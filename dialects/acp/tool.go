@@ -89,7 +89,7 @@ func (d *Decoder) start(c *call) {
 	c.started = true
 	if t := &c.run.turn; t.ended > 0 && !t.serial {
 		t.serial = true
-		d.other(c.first, "acp.model_calls_unknown",
+		d.sh.Other(c.first, "acp.model_calls_unknown",
 			[]byte(`{"because":"a tool call after another had ended, without a reply between them"}`))
 	}
 	info := otelagent.ToolCall{ID: c.id, Name: c.name, Args: c.members["rawInput"]}
@@ -130,7 +130,7 @@ func (d *Decoder) toolUpdate(f *frame, r *run, typ string, o *object.Object, raw
 func (d *Decoder) progress(c *call, m event.Meta, typ string, body []byte) {
 	switch {
 	case !c.started:
-		d.other(m, typ, body)
+		d.sh.Other(m, typ, body)
 	case body != nil:
 		d.sh.Emit(&event.ToolProgressed{Meta: m, CallID: c.id, Name: c.name, Type: typ, Body: body})
 	}
@@ -203,7 +203,7 @@ func (d *Decoder) permission(f *frame, p *pending) {
 	d.hold(&p.held, len(options))
 	d.sh.Emit(&event.PermissionAsked{Meta: r.at(f.meta), PermissionEvaluation: e})
 	d.progress(c, r.last, mPermission+".toolCall.unknown_keys", more)
-	d.other(r.last, mPermission+".unknown_keys", f.in.Rest())
+	d.sh.Other(r.last, mPermission+".unknown_keys", f.in.Rest())
 	p.run = r
 	p.end = func(at event.Meta) {
 		e.Tool, e.Wait = c.name, elapsed(p.at, at)
@@ -235,7 +235,7 @@ func (d *Decoder) permission(f *frame, p *pending) {
 			}
 		}
 		p.end(f.meta)
-		d.other(r.last, mPermission+".unknown_keys", result.Rest())
+		d.sh.Other(r.last, mPermission+".unknown_keys", result.Rest())
 	}
 }
 
@@ -307,7 +307,7 @@ func (d *Decoder) worked(w work) {
 		d.start(c)
 		d.progress(c, w.at, w.typ, w.body)
 	} else {
-		d.other(w.at, w.typ, w.body)
+		d.sh.Other(w.at, w.typ, w.body)
 	}
 }
 

@@ -140,7 +140,7 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	if begins {
 		c.started = true
 		d.sh.Emit(&event.CompactionStarted{Meta: m, Compaction: before})
-		d.other(m, "compaction_update", raw)
+		d.sh.Other(m, "compaction_update", raw)
 		return true
 	}
 	if summary == nil {
@@ -151,13 +151,13 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	// Its id, the status at its end, and what is not read: in the compaction that goes on, or after one that came whole.
 	o.Keep("compactionId", "status")
 	if c.started {
-		d.other(m, "compaction_update."+status, o.Rest())
+		d.sh.Other(m, "compaction_update."+status, o.Rest())
 	} else {
 		res.InputTokens = s.used
 	}
 	d.sh.Emit(&event.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
 	if !c.started {
-		d.other(m, "compaction_update."+status, o.Rest())
+		d.sh.Other(m, "compaction_update."+status, o.Rest())
 	}
 	if c.over, c.summary = true, nil; r == s.between {
 		end := otelagent.RunResult{Status: spans.RunStatusCompleted, Word: status}

@@ -50,7 +50,7 @@ func (d *Decoder) handle(r *run, l *line) {
 		if !r.thrown {
 			d.discard(r, m, "max_tokens")
 		}
-		d.other(m, l)
+		d.Other(m, l.name, l.raw)
 	case "context_transform_applied":
 		d.transform(r, m, l)
 	case "tool_gate_applied", "tool_gate_conflict_resolved":
@@ -58,13 +58,8 @@ func (d *Decoder) handle(r *run, l *line) {
 	case "provider_request_prepared":
 		d.request(r, m, l)
 	default:
-		d.other(m, l)
+		d.Other(m, l.name, l.raw)
 	}
-}
-
-// other keeps an event whole.
-func (d *Decoder) other(m event.Meta, l *line) {
-	d.Emit(&event.Other{Meta: m, Type: l.name, Body: l.raw})
 }
 
 // extras keeps the members of an event that its variant does not have. Those of a request are in its payload.
@@ -74,14 +69,7 @@ func (d *Decoder) extras(m event.Meta, l *line) {
 	case l.variant == "message_update":
 		d.Shell.Stats.IgnoredKeys += int64(len(object.Of("", rest).Keys()))
 	default:
-		d.keep(m, l.name, rest)
-	}
-}
-
-// keep hands out members that an event of a variant has and should not have.
-func (d *Decoder) keep(m event.Meta, name string, extra []byte) {
-	if extra != nil {
-		d.Emit(&event.Other{Meta: m, Type: name + unknownKeys, Body: extra})
+		d.Other(m, l.name+unknownKeys, rest)
 	}
 }
 
@@ -130,7 +118,7 @@ func (d *Decoder) within(r *run, m event.Meta, l *line) {
 func (d *Decoder) turnEnded(r *run, m event.Meta, l *line) {
 	behindNext := l.msg.raw != nil && r.reply.raw == nil && bytes.Equal(l.msg.raw, r.before.raw)
 	if behindNext || !r.open && r.replied(l) || r.ended { // it is late
-		d.other(m, l)
+		d.Other(m, l.name, l.raw)
 		return
 	}
 	d.within(r, m, l)
@@ -240,7 +228,7 @@ func (d *Decoder) request(r *run, m event.Meta, l *line) {
 	r.thrown, r.first, r.asked = false, 0, when(m)
 	d.offered(r, m, l)
 	if l.record { // it has counts and names only
-		d.other(m, l)
+		d.Other(m, l.name, l.raw)
 		return
 	}
 	req, _ := otelagent.ParseRequest(l.payload) // what cannot be read is kept as it is spelled

@@ -174,8 +174,8 @@ func (d *Decoder) announce(r *run, hint otelagent.Moment) {
 		r.Start = hint
 	}
 	d.Emit(&r.RunStarted)
-	d.keep(r.Meta, "agent_start", r.startExtra)
-	d.keep(r.Meta, "run_identified", r.extra)
+	d.Other(r.Meta, "agent_start"+unknownKeys, r.startExtra)
+	d.Other(r.Meta, "run_identified"+unknownKeys, r.extra)
 	number, seq, early := d.Number, d.Seq, r.early
 	r.early = nil
 	for _, l := range early {
@@ -470,6 +470,6 @@ func (d *Decoder) mix(s *stream, r *run, l *line, detail string) {
 // mixedLine keeps a line whose run is not known on the run that is mixed, pieces and beginnings of messages excepted.
 func (d *Decoder) mixedLine(s *stream, l *line) {
 	if l.variant != "message_start" && l.variant != "message_update" {
-		d.other(d.meta(s.mixed, l), l)
+		d.Other(d.meta(s.mixed, l), l.name, l.raw)
 	}
 }

@@ -255,7 +255,7 @@ func (d *Decoder) gate(r *run, m event.Meta, l *line) {
 		p.Options, p.Option = l.Raw("plugins"), g.plugin
 		r.gates = nil
 	case !l.Has("allow"):
-		d.other(m, l)
+		d.Other(m, l.name, l.raw)
 		return
 	}
 	p.DecidedBy = g.plugin
@@ -326,7 +326,7 @@ func (d *Decoder) transform(r *run, m event.Meta, l *line) {
 	before, after := intOf(l.Raw("before_count"), -1), intOf(l.Raw("after_count"), -1)
 	if l.record {
 		if before == after { // whether something changed is not known
-			d.other(m, l)
+			d.Other(m, l.name, l.raw)
 			return
 		}
 	} else {

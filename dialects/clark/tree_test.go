@@ -19,7 +19,6 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/shell"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -301,7 +300,7 @@ func recorded(t *testing.T, base string, f form) (*tree, *agenttest.Pipeline) {
 // lineOf parses one line.
 func lineOf(t *testing.T, text []byte) *line {
 	t.Helper()
-	sh := shell.New(Dialect)
+	sh := input.NewShell(Dialect, nil)
 	l := parse(&sh, input.Line{Text: bytes.TrimSpace(text)})
 	if l == nil {
 		t.Fatalf("%s is rejected", text)

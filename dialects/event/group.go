@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -29,9 +30,7 @@ func (c *clock) seen(t time.Time) {
 
 func (r *Recorder) groupStarted(ctx context.Context, ev *GroupStarted) {
 	info := ev.GroupInfo
-	if info.SessionID == "" {
-		info.SessionID = ev.Session
-	}
+	info.SessionID = cmp.Or(info.SessionID, ev.Session)
 	g := &openGroup{session: info.SessionID, members: slices.Clone(info.Members)}
 	g.clock.last, g.clock.assumed = r.floor(&ev.Meta)
 	info.Start = stated(info.Start, g.clock.at(&ev.Meta, time.Time{}))
@@ -102,7 +101,7 @@ func (r *Recorder) memberOf(info *otelagent.RunInfo) *openGroup {
 
 // anyOpen reports whether a member is still at work: nothing can be judged before.
 func (r *Recorder) anyOpen(g *openGroup) bool {
-	return slices.ContainsFunc(g.members, func(id string) bool { return r.find(runName{g.session, id}) != nil })
+	return slices.ContainsFunc(r.open, func(o *openRun) bool { return o.group == g })
 }
 
 // close ends the group because no end was reported.

@@ -33,11 +33,10 @@ type Recorder struct {
 
 	mu     sync.Mutex
 	closed bool
-	open   map[string][]*openRun // by run id, which sessions may share; by start
-	order  []*openRun            // by start
-	ended  []runName             // by end
-	groups []*openGroup          // by start
-	last   time.Time             // the latest time of any run of this input
+	open   []*openRun   // by start; runs of one id may be open in several sessions
+	ended  []runName    // by end
+	groups []*openGroup // by start
+	last   time.Time    // the latest time of any run of this input
 	// written is when this input was; zero where that is not known.
 	written time.Time
 	lost    int64
@@ -46,7 +45,7 @@ type Recorder struct {
 // NewRecorder returns a Recorder that writes with t. It never fails and never returns nil; with a nil Tracer it does
 // nothing.
 func NewRecorder(t *otelagent.Tracer) *Recorder {
-	return &Recorder{tracer: t, open: make(map[string][]*openRun)}
+	return &Recorder{tracer: t}
 }
 
 // Record takes one event. It keeps nothing of it. A run is started as a child of the span in ctx as [otelagent.Tracer.StartRun]
@@ -101,13 +100,13 @@ func (r *Recorder) Close(context.Context) {
 		return
 	}
 	r.closed = true
-	for _, o := range slices.Backward(r.order) { // sub-agents before the runs that spawned them
+	for _, o := range slices.Backward(r.open) { // sub-agents before the runs that spawned them
 		o.close()
 	}
 	for _, g := range r.groups {
 		g.close()
 	}
-	r.open, r.order, r.ended, r.groups = nil, nil, nil, nil
+	r.open, r.ended, r.groups = nil, nil, nil
 }
 
 // Lost returns how many events had no place: they named no run and none was open, or they named one that had ended.
@@ -136,12 +135,7 @@ func (m *Meta) in(ctx context.Context) context.Context {
 
 func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
 	info := ev.RunInfo
-	if info.ID == "" {
-		info.ID = ev.Run
-	}
-	if info.SessionID == "" {
-		info.SessionID = ev.Session
-	}
+	info.ID, info.SessionID = cmp.Or(info.ID, ev.Run), cmp.Or(info.SessionID, ev.Session)
 	o := &openRun{runName: runName{info.SessionID, info.ID}, parent: info.ParentID, parentSession: info.ParentSessionID}
 	if old := r.find(o.runName); old != nil {
 		r.close(old)
@@ -161,19 +155,28 @@ func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
 
 // start starts the run and remembers it as open.
 func (r *Recorder) start(ctx context.Context, o *openRun, info otelagent.RunInfo) {
-	if len(r.order) == maxOpenRuns {
-		r.close(r.order[0])
+	if len(r.open) == maxOpenRuns {
+		r.close(r.open[0])
 	}
 	o.ctx, o.run = r.tracer.StartRun(ctx, info)
-	r.open[o.id] = append(r.open[o.id], o)
-	r.order = append(r.order, o)
+	r.open = append(r.open, o)
 	r.ended = slices.DeleteFunc(r.ended, o.is)
 }
 
 // find returns the open run of that name, the last to start of several, or nil.
 func (r *Recorder) find(n runName) *openRun {
-	for _, o := range slices.Backward(r.open[n.id]) {
+	for _, o := range slices.Backward(r.open) {
 		if o.is(n) {
+			return o
+		}
+	}
+	return nil
+}
+
+// newest returns the open run of a session that started last, of any session when it is empty; nil without one.
+func (r *Recorder) newest(session string) *openRun {
+	for _, o := range slices.Backward(r.open) {
+		if session == "" || session == o.session {
 			return o
 		}
 	}
@@ -201,11 +204,7 @@ func (r *Recorder) spawner(info *otelagent.RunInfo) *openTool {
 	if info.Continuation != "" && info.Continuation != spans.ContinuationInitial {
 		return nil
 	}
-	session := info.ParentSessionID
-	if session == "" {
-		session = info.SessionID
-	}
-	parent := r.find(runName{session, info.ParentID})
+	parent := r.find(runName{cmp.Or(info.ParentSessionID, info.SessionID), info.ParentID})
 	if info.ParentID == "" || parent == nil {
 		return nil
 	}
@@ -242,9 +241,7 @@ func (r *Recorder) runEnded(ctx context.Context, ev *RunEnded) {
 		o = r.infer(ctx, &ev.Meta, time.Time{}, !vetoed)
 	}
 	at := o.clock.at(&ev.Meta, time.Time{})
-	o.endTurn(o.clock.end())
-	o.endTools()
-	o.endCompaction()
+	o.endInside()
 	if res.Status == "" && res.Rejected {
 		res.Status = spans.RunStatusRejected
 	}
@@ -271,68 +268,73 @@ func (r *Recorder) infer(ctx context.Context, m *Meta, inside time.Time, inferre
 	return o
 }
 
-// inRun takes an event that belongs to an open run; where there is none, one is inferred, unless the event is late.
-func (r *Recorder) inRun(ctx context.Context, ev Event) {
-	m, inside := ev.meta(), timeInside(ev)
-	if m.Run == "" {
-		r.unnamed(ev, inside)
-		return
+// about returns what the Recorder needs to place an event: the tool call that it names, the time in its message, and
+// whether it begins something, as late events do not.
+func about(ev Event) (call string, inside time.Time, begins bool) {
+	switch ev := ev.(type) {
+	case *TurnStarted, *RequestPrepared, *ToolStarted, *CompactionStarted:
+		return "", time.Time{}, true
+	case *MessageAdded:
+		return ev.ToolCallID, ev.Message.Time, false
+	case *ReplyReceived:
+		return "", ev.Message.Time, false
+	case *ToolProgressed:
+		return ev.CallID, time.Time{}, false
+	case *ToolEnded:
+		return ev.CallID, time.Time{}, false
+	case *PermissionEvaluated:
+		return ev.CallID, time.Time{}, false
+	case *PermissionAsked:
+		return ev.CallID, time.Time{}, false
 	}
-	o := r.find(m.name())
-	if o == nil {
-		if !begins(ev) && r.late(m.name()) {
-			r.lose(m)
-			return
-		}
+	return "", time.Time{}, false
+}
+
+// inRun takes an event that belongs to an open run. An event that names no run belongs to the innermost one, where the
+// open runs of its session spawned each other. Where the run that an event names is not open, the Recorder infers it,
+// unless the event is late.
+func (r *Recorder) inRun(ctx context.Context, ev Event) {
+	m := ev.meta()
+	call, inside, begins := about(ev)
+	var o *openRun
+	if m.Run == "" {
+		o = r.innermost(m.Session, call)
+	} else {
+		o = r.find(m.name())
+	}
+	switch {
+	case o != nil:
+	case m.Run == "":
+		r.unnamed(ev)
+		return
+	case !begins && r.late(m.name()):
+		r.lose(m)
+		return
+	default:
 		o = r.infer(ctx, m, inside, true)
 	}
 	o.take(ev, o.clock.at(m, inside))
 	r.seen(o)
 }
 
-// unnamed takes an event that names no run: it belongs to the run that is open, the innermost one where the open runs
-// of its session spawned each other. Where that is not certain only what needs no certainty is kept, on the last run or
-// group that started.
-func (r *Recorder) unnamed(ev Event, inside time.Time) {
+// unnamed takes an event that names no run, when it is not certain to which run it belongs. It keeps an event that needs
+// no certainty on the last run or group that started.
+func (r *Recorder) unnamed(ev Event) {
 	m := ev.meta()
-	if o := r.innermost(m.Session, callOf(ev)); o != nil {
-		o.take(ev, o.clock.at(m, inside))
-		r.seen(o)
-		return
-	}
 	switch ev := ev.(type) {
 	case *Other:
 		r.homeless(m, ev.Type, ev.Body)
 	case *ToolProgressed:
 		r.homeless(m, ev.Type, ev.Body)
 	case *DefectFound:
-		for _, o := range slices.Backward(r.order) {
-			if m.Session == "" || m.Session == o.session {
-				o.run.Defect(ev.Code, ev.Detail)
-				return
-			}
+		if o := r.newest(m.Session); o != nil {
+			o.run.Defect(ev.Code, ev.Detail)
+			return
 		}
 		r.lose(m)
 	default:
 		r.lose(m)
 	}
-}
-
-// callOf is the tool call that an event names, empty when it names none.
-func callOf(ev Event) string {
-	switch ev := ev.(type) {
-	case *ToolProgressed:
-		return ev.CallID
-	case *ToolEnded:
-		return ev.CallID
-	case *PermissionEvaluated:
-		return ev.CallID
-	case *PermissionAsked:
-		return ev.CallID
-	case *MessageAdded:
-		return ev.ToolCallID
-	}
-	return ""
 }
 
 // innermost returns the open run that an event belongs to which names none: the only one with that call open; else, if
@@ -342,7 +344,7 @@ func (r *Recorder) innermost(session, call string) *openRun {
 	in := func(o *openRun) bool { return session == "" || o.session == session }
 	var last, owner *openRun
 	owners, n := 0, 0
-	for _, o := range r.order {
+	for _, o := range r.open {
 		if !in(o) {
 			continue
 		}
@@ -361,7 +363,7 @@ func (r *Recorder) innermost(session, call string) *openRun {
 	}
 	steps := 0
 	for at := last; at != nil; steps++ {
-		if steps == len(r.order) { // a ring
+		if steps == len(r.open) { // a ring
 			return nil
 		}
 		if in(at) {
@@ -391,15 +393,11 @@ func (r *Recorder) factStated(ctx context.Context, ev *FactStated) {
 		facts[i].At = stated(facts[i].At, c.at(&ev.Meta, time.Time{}))
 	}
 	session := ev.Session
-	if session == "" { // that of the run that started last, of those that are open
-		for _, o := range r.order {
-			session = o.session
-		}
+	if o := r.newest(""); o != nil {
+		session = cmp.Or(session, o.session)
 	}
-	if session == "" {
-		if n := len(r.ended); n > 0 {
-			session = r.ended[n-1].session
-		}
+	if n := len(r.ended); n > 0 {
+		session = cmp.Or(session, r.ended[n-1].session)
 	}
 	if session == "" {
 		r.lose(&ev.Meta)
@@ -407,15 +405,6 @@ func (r *Recorder) factStated(ctx context.Context, ev *FactStated) {
 	}
 	info := otelagent.SessionInfo{SessionID: session, Dialect: ev.Dialect, Recording: ev.Recording}
 	r.tracer.StateFacts(ev.in(ctx), info, facts...)
-}
-
-// begins reports whether the event begins something, as late ones do not.
-func begins(ev Event) bool {
-	switch ev.(type) {
-	case *TurnStarted, *RequestPrepared, *ToolStarted, *CompactionStarted:
-		return true
-	}
-	return false
 }
 
 // seen moves the time of the whole input on to that of a run, and that of its group.
@@ -428,26 +417,13 @@ func (r *Recorder) seen(o *openRun) {
 	}
 }
 
-// timeInside is the time in the message of an event, zero without one.
-func timeInside(ev Event) time.Time {
-	switch ev := ev.(type) {
-	case *MessageAdded:
-		return ev.Message.Time
-	case *ReplyReceived:
-		return ev.Message.Time
-	}
-	return time.Time{}
-}
-
 // homeless keeps an event that names no run: on the run that started last, else on the group that did, of those that
 // are open in its session when it names one.
 func (r *Recorder) homeless(m *Meta, typ string, body []byte) {
-	for _, o := range slices.Backward(r.order) {
-		if m.Session == "" || m.Session == o.session {
-			o.note(typ, body, o.clock.at(m, time.Time{}))
-			r.seen(o)
-			return
-		}
+	if o := r.newest(m.Session); o != nil {
+		o.note(typ, body, o.clock.at(m, time.Time{}))
+		r.seen(o)
+		return
 	}
 	for _, g := range slices.Backward(r.groups) {
 		if m.Session == "" || m.Session == g.session {
@@ -465,9 +441,5 @@ func (r *Recorder) close(o *openRun) {
 }
 
 func (r *Recorder) forget(o *openRun) {
-	same := func(x *openRun) bool { return x == o }
-	if r.open[o.id] = slices.DeleteFunc(r.open[o.id], same); len(r.open[o.id]) == 0 {
-		delete(r.open, o.id)
-	}
-	r.order = slices.DeleteFunc(r.order, same)
+	r.open = slices.DeleteFunc(r.open, func(x *openRun) bool { return x == o })
 }

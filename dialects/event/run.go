@@ -206,11 +206,8 @@ func (o *openRun) startTool(call otelagent.ToolCall) *openTool {
 		o.closeTool(o.tools[0])
 	}
 	t := &openTool{id: call.ID, name: call.Name, start: call.Start.Time}
-	if o.turn != nil {
-		t.ctx, t.tool = o.turn.turn.StartTool(o.turn.ctx, call)
-	} else {
-		t.ctx, t.tool = o.run.StartTool(o.ctx, call)
-	}
+	in, ctx := o.inner()
+	t.ctx, t.tool = in.StartTool(ctx, call)
 	o.tools = append(o.tools, t)
 	return t
 }
@@ -293,11 +290,8 @@ func (o *openRun) drop(t *openTool) {
 
 func (o *openRun) startCompaction(c otelagent.Compaction) *openCompaction {
 	started := &openCompaction{kind: cmp.Or(c.Kind, spans.CompactionKindSummary)}
-	if o.turn != nil {
-		_, started.Compacting = o.turn.turn.StartCompaction(o.turn.ctx, c)
-	} else {
-		_, started.Compacting = o.run.StartCompaction(o.ctx, c)
-	}
+	in, ctx := o.inner()
+	_, started.Compacting = in.StartCompaction(ctx, c)
 	return started
 }
 
@@ -341,21 +335,33 @@ func (o *openRun) permission(ev *PermissionEvaluated, at otelagent.Moment) {
 	about.Permission(ctx, e)
 }
 
-// asker is what a permission is about: a run, a turn, a tool call.
+// asker is a handle that a permission belongs to: a run, a turn, a tool call.
 type asker interface {
 	Permission(context.Context, otelagent.PermissionEvaluation)
 	Ask(context.Context, otelagent.PermissionEvaluation) *otelagent.Asking
 }
 
-// about returns what a permission is about.
-func (o *openRun) about(e *otelagent.PermissionEvaluation) (asker, context.Context) {
-	switch t := o.running(e.CallID, e.Tool); {
-	case t != nil && e.CallID != "":
-		return t.tool, t.ctx
-	case o.turn != nil:
+// starter is a handle in which tool calls and compactions start: a run or a turn.
+type starter interface {
+	asker
+	StartTool(context.Context, otelagent.ToolCall) (context.Context, *otelagent.Tool)
+	StartCompaction(context.Context, otelagent.Compaction) (context.Context, *otelagent.Compacting)
+}
+
+// inner returns the open turn, or the run without one.
+func (o *openRun) inner() (starter, context.Context) {
+	if o.turn != nil {
 		return o.turn.turn, o.turn.ctx
 	}
 	return o.run, o.ctx
+}
+
+// about returns the handle that a permission belongs to.
+func (o *openRun) about(e *otelagent.PermissionEvaluation) (asker, context.Context) {
+	if t := o.running(e.CallID, e.Tool); t != nil && e.CallID != "" {
+		return t.tool, t.ctx
+	}
+	return o.inner()
 }
 
 // ask opens a question, whose span lasts until its answer.
@@ -402,10 +408,15 @@ func (o *openRun) note(typ string, body []byte, at otelagent.Moment) {
 	}
 }
 
-// close ends the run and what is open of it because no end was reported.
-func (o *openRun) close() {
+// endInside ends what is open of the run because no end was reported.
+func (o *openRun) endInside() {
 	o.endTurn(o.clock.end())
 	o.endTools()
 	o.endCompaction()
+}
+
+// close ends the run and what is open of it because no end was reported.
+func (o *openRun) close() {
+	o.endInside()
 	o.run.Close(o.clock.end())
 }

@@ -31,7 +31,8 @@ func ReadDB(ctx context.Context, db *sql.DB, opts ...input.Option) iter.Seq2[eve
 
 // ReadDB is the function ReadDB for a decoder that has read other inputs.
 func (d *Decoder) ReadDB(ctx context.Context, db *sql.DB) iter.Seq2[event.Event, error] {
-	return d.r.Rows(func() error {
+	return d.r.Read(func() error {
+		d.r.Seq = d.r.Stats.Lines
 		err := d.r.sessions(database{ctx, db})
 		d.r.endSession()
 		if err != nil {

@@ -1,7 +1,6 @@
 package guide
 
 import (
-	"errors"
 	"strconv"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -67,19 +66,18 @@ func (d *reader) play(m *message) {
 	seq := m.seq
 	for i, raw := range m.own {
 		place := "metadata.otelagent.events[" + strconv.Itoa(i) + "]"
-		if !ndjson.Own(raw) {
+		if !input.Own(raw) {
 			d.reject("message", place, "want an event of otelagent")
 			continue
 		}
 		raw = append(append(rawjson.Quote([]byte(`{"session":`), r.session), ','), raw[1:]...)
-		d.own.Line(input.Line{Text: raw}, seq, func(ev event.Event, err error) bool {
-			if bad := (*input.LineError)(nil); errors.As(err, &bad) {
-				d.reject("message", join(place, bad.Field), bad.Reason)
-			} else {
-				seq = max(seq, d.emitOwn(r, m, ev))
-			}
-			return !d.Stopped()
-		})
+		events, bad := ndjson.Read(d.Settings, input.Line{Text: raw}, seq)
+		if bad != nil {
+			d.reject("message", join(place, bad.Field), bad.Reason)
+		}
+		for _, ev := range events {
+			seq = max(seq, d.emitOwn(r, m, ev))
+		}
 	}
 	d.emitLines(m)
 }

@@ -87,11 +87,6 @@ func (e *LineError) Error() string {
 	return string(append(b, e.Reason...))
 }
 
-// TooLong returns the error of a line that is longer than maxLine.
-func TooLong(maxLine int) *LineError {
-	return &LineError{Reason: "longer than " + strconv.Itoa(maxLine) + " bytes"}
-}
-
 // Malformed returns the error of a line that err, of package rawjson or object, says is not JSON, or no object.
 func Malformed(err error) *LineError {
 	e := &LineError{Reason: err.Error()}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 )
 
@@ -30,17 +29,13 @@ func benchLines(b *testing.B) (lines [][]byte, size int64) {
 // BenchmarkDecoder reads lines. BenchmarkUnmarshal is what it is compared with: encoding/json into a struct of what every line has.
 func BenchmarkDecoder(b *testing.B) {
 	lines, size := benchLines(b)
-	d := NewDecoder()
 	b.SetBytes(size)
 	b.ReportAllocs()
 	for b.Loop() {
 		for i, line := range lines {
-			d.Line(input.Line{Text: line, Number: int64(i)}, int64(i), func(_ event.Event, err error) bool {
-				if err != nil {
-					b.Fatal(err)
-				}
-				return true
-			})
+			if _, bad := Read(input.Settings{}, input.Line{Text: line, Number: int64(i)}, int64(i)); bad != nil {
+				b.Fatal(bad)
+			}
 		}
 	}
 }

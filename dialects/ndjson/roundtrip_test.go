@@ -172,12 +172,12 @@ func TestEveryFieldOfEveryEvent(t *testing.T) {
 			if diff := cmp.Diff(all, read(t, line)); diff != "" {
 				t.Errorf("%s\n%s", line, diff)
 			}
-			empty := string(AppendEvent(nil, read(t, `{"type":"`+prefix+k.name+`"}`)))
-			if want := `{"type":"` + prefix + k.name + `","seq":1}`; empty != want {
+			empty := string(AppendEvent(nil, read(t, `{"type":"`+input.OwnPrefix+k.name+`"}`)))
+			if want := `{"type":"` + input.OwnPrefix + k.name + `","seq":1}`; empty != want {
 				t.Errorf("without keys: got %s, want %s", empty, want)
 			}
 			for one := range n {
-				ev, at := read(t, `{"type":"`+prefix+k.name+`"}`), 0
+				ev, at := read(t, `{"type":"`+input.OwnPrefix+k.name+`"}`), 0
 				fieldsOf("", reflect.ValueOf(ev).Elem(), func(path string, v reflect.Value) {
 					if at++; at == one+1 && notInALine[path] == "" && !strings.Contains(path, "Provenance.") {
 						fill(t, path, v, at)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -29,7 +30,7 @@ func AppendEvent(dst []byte, ev event.Event) []byte {
 		return dst
 	}
 	shape := shapeOf[v.Elem().Type()]
-	w := writer{append(append(append(dst, `{"type":"`+prefix...), shape.name...), '"')}
+	w := writer{append(append(append(dst, `{"type":"`+input.OwnPrefix...), shape.name...), '"')}
 	w.members(shape.fields, v.Elem())
 	return append(w.dst, '}')
 }

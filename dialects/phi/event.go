@@ -8,8 +8,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // unknownKeys follows the variant in Other.Type where an event has keys that are not phi-core's.
@@ -127,11 +125,11 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 		rest = nil
 	}
 	if v.ends {
-		d.emitOther(l.m, l.name+unknownKeys, rest)
+		d.shell.Other(l.m, l.name+unknownKeys, rest)
 	}
 	d.emit(events...)
 	if !v.ends {
-		d.emitOther(l.m, l.name+unknownKeys, rest)
+		d.shell.Other(l.m, l.name+unknownKeys, rest)
 	}
 }
 
@@ -145,7 +143,7 @@ func (d *Decoder) unknown(l *line, stamp time.Time) {
 	if l.m.Run != "" && (l.m.Session == "" || d.runs.find(l.m.Run) != nil) {
 		l.m.Session = d.runs.home(l.m.Run)
 	}
-	d.emitOther(l.m, l.name, l.raw)
+	d.shell.Other(l.m, l.name, l.raw)
 }
 
 // stringOf returns what a JSON string says; empty for any other value.
@@ -200,18 +198,8 @@ func plainEnum(o *object.Object, key string) string {
 	return name
 }
 
-// usage reads six counts; nil when there are none.
-func usage(o *object.Object, key string, rule spans.UsageRule) *otelagent.Usage {
-	u := o.Object(key)
-	if u == nil {
-		return nil
-	}
-	n := func(key string) int64 { return max(count(u, key), 0) }
-	return &otelagent.Usage{
-		Input: n("input"), Output: n("output"), Reasoning: n("reasoning"), CacheRead: n("cache_read"),
-		CacheWrite: n("cache_write"), Total: n("total_tokens"), Rule: rule,
-	}
-}
+var usageKeys = input.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache_read",
+	CacheWrite: "cache_write", Total: "total_tokens"}
 
 // texts returns the elements of an array: strings, or integers that are not negative, in decimal.
 func texts(o *object.Object, key string, numbers bool) []string {

@@ -3,8 +3,6 @@ package phi
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -276,57 +274,6 @@ func TestSettings(t *testing.T) {
 		}
 		if n != 1 {
 			t.Errorf("%s: %d turns", name, n)
-		}
-	}
-}
-
-// TestRecognise knows every input of phi-core by its beginning, wherever that is cut behind its first event, and no other.
-func TestRecognise(t *testing.T) {
-	for pattern, want := range map[string]string{
-		"testdata/*.ndjson":                   "lines with type and loop_id of phi-core's AgentEvent",
-		"testdata/phi-core-*/*.events.ndjson": "lines with type and loop_id of phi-core's AgentEvent",
-		"testdata/phi-core-*/*.events.jsonl":  "lines with type and loop_id of phi-core's AgentEvent",
-		"testdata/phi-core-*/*.sessions.json": "an array of objects with the keys of phi-core's Session",
-		"testdata/phi-core-*/*.saved.json":    "an object with the keys of phi-core's Session",
-		"testdata/ledgers/sample-*.json":      "an object with the keys of phi-core's Session",
-		"testdata/ledgers/sorted-*.json":      "an object with the keys of phi-core's Session",
-		"testdata/ledgers/messages*.json":     "an array of phi-core's messages",
-	} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatal(pattern, err)
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(text) < 8 { // a vetoed loop has no session
-				continue
-			}
-			for _, n := range []int{64 << 10, 4 << 10, 2 << 10, 1 << 10} {
-				if got, ok := Recognise(text[:min(n, len(text))]); !ok || got != want {
-					t.Errorf("the first %d bytes of %s: %q, %v", n, file, got, ok)
-				}
-			}
-		}
-	}
-	const feed = "\xef\xbb\xbf: hello\nretry: 1\n\nevent: agent_event\ndata: " + goodLine + "\n\n"
-	if why, ok := Recognise([]byte(feed)); !ok || !strings.HasPrefix(why, "server-sent") {
-		t.Errorf("a feed: %q, %v", why, ok)
-	}
-	if _, ok := Recognise([]byte(`{"type":"otelagent.fact_stated","facts":[]}` + "\nnoise\n" + goodLine + "\n")); !ok {
-		t.Error("behind lines of others")
-	}
-	for _, other := range []string{
-		"", " \n", "\xef\xbb", "[", "[]", "{", "{}", "null", "x", "SQLite format 3\x00", `{"type":"otelagent.run_started","loop_id":"x"}`,
-		`{"type":"agent_start"}`, `{"type":"turn_start","loop_id":"x"}`, `{"schema_version":1,"seq":0,"payload":{"kind":"run_started"}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"initialize"}`, `{"session":{"id":"s"},"messages":[]}`, `{"type":"session","data":{"id":"s","created_at":1}}`,
-		`[{"role":"user","content":"q"}]`, `[{"role":"user","parts":[]}]`, `[{"id":"m","role":"user","parts":[{"type":"text"}]}]`, `[{"session_id":5}]`,
-		`{"type":"TurnStart"}`, `{"session_id":"s","agent_id":"a"}`, `[1,2]`, "data: {\"type\":\"message_delta\"}\n\n",
-	} {
-		if why, ok := Recognise([]byte(other)); ok || why != "" {
-			t.Errorf("%s is taken for %s", other, why)
 		}
 	}
 }

@@ -187,7 +187,7 @@ func (d *Decoder) loopStarted(s *session, o *object.Object, keepEvents bool) boo
 	if keepEvents { // they have no other place
 		o.Keep("events")
 	}
-	d.emitOther(l.m, loopRecord+unknownKeys, o.Rest())
+	d.shell.Other(l.m, loopRecord+unknownKeys, o.Rest())
 	return true
 }
 
@@ -265,7 +265,7 @@ func (d *Decoder) storedEvents(events [][]byte, rest []byte) {
 			if d.shell.Stats.Rejected > before {
 				return
 			}
-			d.emitOther(d.runMeta(), loopRecord+unknownKeys, rest)
+			d.shell.Other(d.runMeta(), loopRecord+unknownKeys, rest)
 		}
 	}
 	d.beforeEnd()
@@ -287,7 +287,7 @@ func (d *Decoder) beforeEnd() {
 		e.Compaction.Start, e.End, e.Summary = otelagent.Moment{Time: at}, otelagent.Moment{Time: at}, block
 		d.emit(e)
 	} else if block != nil {
-		d.emitOther(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"compaction_block":`), block, []byte("}")))
+		d.shell.Other(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"compaction_block":`), block, []byte("}")))
 	}
 	var refs [][]byte
 	for _, ref := range d.record.refs {
@@ -298,6 +298,6 @@ func (d *Decoder) beforeEnd() {
 	d.record.block, d.record.refs = nil, nil
 	if refs != nil {
 		list := bytes.Join(refs, []byte(","))
-		d.emitOther(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"child_loop_refs":[`), list, []byte("]}")))
+		d.shell.Other(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"child_loop_refs":[`), list, []byte("]}")))
 	}
 }

@@ -63,7 +63,7 @@ func (d *Decoder) turnBegan(t *turn) bool {
 	if l == nil {
 		return false
 	}
-	d.emitOther(l.m, turnRecord+unknownKeys, o.Rest())
+	d.shell.Other(l.m, turnRecord+unknownKeys, o.Rest())
 	return true
 }
 

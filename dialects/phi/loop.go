@@ -66,7 +66,7 @@ func (d *Decoder) agentEnd(l *line) []event.Event {
 	if r != nil && (r.open || r.fixed) {
 		rule = r.rule
 	}
-	e.Usage = usage(l.Object, "usage", rule)
+	e.Usage = usageKeys.Read(l.Object.Object("usage"), rule)
 	idle := len(e.Messages) == 0 && (e.Usage == nil || *e.Usage == otelagent.Usage{Rule: rule})
 	switch {
 	case l.Has("rejection"):
@@ -111,7 +111,7 @@ func (d *Decoder) groupEnded(l *line, session string) []event.Event {
 	if d.runs.endedIn == l.m.Session && d.runs.endedRule != "" {
 		rule = d.runs.endedRule // that of the judge, which ends last
 	}
-	e.Evaluation = usage(l.Object, "evaluation_usage", rule)
+	e.Evaluation = usageKeys.Read(l.Object.Object("evaluation_usage"), rule)
 	e.Meta = l.m
 	return []event.Event{e}
 }

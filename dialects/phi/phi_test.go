@@ -5,13 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
-	"testing/iotest"
-	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -136,133 +133,6 @@ func TestMissingFields(t *testing.T) {
 	}
 }
 
-func TestLines(t *testing.T) {
-	events := func(text string, opts ...input.Option) (n int, errs []string) {
-		for _, err := range Events(iotest.HalfReader(strings.NewReader(text)), opts...) {
-			if err != nil {
-				errs = append(errs, err.Error())
-			} else {
-				n++
-			}
-		}
-		return n, errs
-	}
-	long := strings.Replace(goodLine, "s.1", strings.Repeat("x", 200_000), 1)
-	for _, test := range []struct {
-		name, text string
-		max        int
-		n          int
-		errs       []string
-	}{
-		{"empty", "", 0, 0, nil},
-		{"no newline at the end", goodLine, 0, 1, nil},
-		{"a log before it", "[2026-05-25 INFO] up\n" + goodLine, 0, 1, []string{"phi-core: line 1: no comma or end after a JSON value at byte 6"}},
-		{"byte order mark", "\xef\xbb\xbf" + goodLine + "\n" + goodLine, 0, 2, nil},
-		{"byte order mark later", goodLine + "\n\xef\xbb\xbf" + goodLine, 0, 1, []string{"phi-core: line 2: want an object, got text"}},
-		{"carriage returns and blanks", "\r\n  " + goodLine + " \r\n\n\t\n" + goodLine + "\r\n", 0, 2, nil},
-		{"a long line", long + "\n" + goodLine + "\n", 0, 2, nil},
-		{"a line too long", goodLine + "\n" + long + "\n" + goodLine + "\n", 1000, 2, []string{"phi-core: line 2: longer than 1000 bytes"}},
-		{"the last line too long", goodLine + "\n" + long, 1000, 1, []string{"phi-core: line 2: longer than 1000 bytes"}},
-		{"as long as may be", goodLine + "\n" + goodLine, len(goodLine), 2, nil},
-		{"one too long", goodLine + "\n" + goodLine + " \n" + goodLine, len(goodLine), 2, []string{fmt.Sprintf("phi-core: line 2: longer than %d bytes", len(goodLine))}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			n, errs := events(test.text, nil, input.WithMaxLine(test.max))
-			if test.name == "byte order mark later" {
-				if n != 1 || len(errs) != 1 {
-					t.Fatalf("%d events, errors %q", n, errs)
-				}
-				return
-			}
-			if n != test.n || !reflect.DeepEqual(errs, test.errs) {
-				t.Errorf("%d events, errors %q; want %d, %q", n, errs, test.n, test.errs)
-			}
-		})
-	}
-}
-
-func TestReadErrorEndsIt(t *testing.T) {
-	broken := errors.New("broken")
-	r := io.MultiReader(strings.NewReader(goodLine+"\n"+goodLine[:20]), iotest.ErrReader(broken))
-	n := 0
-	var last error
-	for _, err := range Events(r) {
-		if last != nil {
-			t.Fatal("goes on after the error")
-		}
-		if err != nil {
-			last = err
-			continue
-		}
-		n++
-	}
-	if n != 1 || !errors.Is(last, broken) || errors.As(last, new(*input.LineError)) {
-		t.Errorf("%d events, error %v", n, last)
-	}
-}
-
-// TestNoWaiting reads from a pipe: the events of a line come before anything of the next one is written.
-func TestNoWaiting(t *testing.T) {
-	r, w := io.Pipe()
-	defer r.Close()
-	write := func() { go func() { _, _ = io.WriteString(w, goodLine+"\n") }() }
-	write()
-	n := 0
-	for ev, err := range Events(r, input.WithLive()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if since := time.Since(ev.(*event.TurnStarted).Arrived); since < 0 || since > time.Minute {
-			t.Errorf("arrived %v ago", since)
-		}
-		if n++; n == 3 {
-			break
-		}
-		write()
-	}
-	if n != 3 {
-		t.Errorf("%d events", n)
-	}
-}
-
-func TestSeveralInputs(t *testing.T) {
-	d := NewDecoder()
-	start := `{"type":"AgentStart","session_id":"a.b","loop_id":"a.b.1"}` + "\n"
-	for _, err := range d.Events(strings.NewReader(start)) {
-		_ = err
-	}
-	var got []string
-	for ev, err := range d.Events(strings.NewReader("x\n" + `{"type":"TurnStart","loop_id":"a.b.1"}`)) {
-		if err != nil {
-			var bad *input.LineError
-			if !errors.As(err, &bad) {
-				t.Fatal(err)
-			}
-			got = append(got, fmt.Sprint(bad.Line, bad.Seq))
-			continue
-		}
-		turn := ev.(*event.TurnStarted)
-		got = append(got, fmt.Sprint(turn.Session, " ", turn.Seq, turn.Index == nil, turn.Arrived.IsZero()))
-	}
-	if want := []string{"1 2", "a.b 3 true true"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-func TestStopping(t *testing.T) {
-	text := string(read(t, "testdata/traps.ndjson"))
-	all := len(collect(text))
-	for stop := 1; stop <= all; stop++ {
-		n := 0
-		for _, err := range Events(strings.NewReader(text)) {
-			_ = err
-			if n++; n == stop {
-				break
-			}
-		}
-	}
-}
-
 // TestNoProvenance reads null as nothing known.
 func TestNoProvenance(t *testing.T) {
 	if p := provenance([]byte("null")); p != (spans.Provenance{}) {
@@ -361,7 +231,7 @@ func FuzzDecoder(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		lines, errs := int64(0), int64(0)
-		isDocument, _, _ := shapeOf(in[:min(len(in), mostHead)])
+		isDocument, _, _ := shapeOf(in[:min(len(in), input.HeadSize)])
 		Recognise(in)
 		if isDocument && !bytes.Equal(lined(in), lined(in)) {
 			t.Fatal("read twice it is another")

@@ -90,11 +90,7 @@ func (msg *message) provider() string {
 
 // usage returns the usage of a reply; nil when it is absent or not sound.
 func (msg *message) usage(rule spans.UsageRule) *otelagent.Usage {
-	o := object.Of("", msg.Raw)
-	if u := usage(o, "usage", rule); o.Failed() == 0 {
-		return u
-	}
-	return nil
+	return usageKeys.Read(object.Of("", object.Of("", msg.Raw).Raw("usage")), rule)
 }
 
 // text returns the text blocks of the content of o, one a line.
@@ -162,7 +158,7 @@ func (d *Decoder) turnEnded(l *line, reply message, results []message) []event.E
 		}
 	}
 	rule := d.runs.replyRule(l.run, e.Provider)
-	if e.Usage = usage(l.Object, "usage", rule); !l.Has("usage") {
+	if e.Usage = usageKeys.Read(l.Object.Object("usage"), rule); !l.Has("usage") {
 		e.Usage = reply.usage(rule)
 	}
 	switch e.StopReason {

@@ -59,12 +59,10 @@ var rooms = []room{
 	{packages: []string{"otelagent/..."}, own: []string{"spans", "internal/recorded"}, other: append([]string{"github.com/klauspost/compress/zstd"}, api...)},
 
 	{packages: []string{"dialects/event"}, own: []string{"spans", "otelagent", "internal/recorded"}},
-	{packages: []string{"dialects/shell"},
-		own: []string{"spans", "otelagent", "dialects/event", "dialects/input", "dialects/ndjson"}},
 	{packages: []string{"dialects/input"}, own: []string{"spans", "otelagent", "dialects/event"}},
 	{packages: []string{"dialects/ndjson"}, own: []string{"spans", "otelagent", "dialects/event", "dialects/input"}},
 	{packages: readers,
-		own: []string{"spans", "otelagent", "dialects/event", "dialects/input", "dialects/ndjson", "dialects/shell"}},
+		own: []string{"spans", "otelagent", "dialects/event", "dialects/input", "dialects/ndjson"}},
 	{packages: []string{"dialects"}, own: []string{"otelagent", "dialects/..."}},
 
 	{packages: []string{"backend/session/otlprow/..."}, own: []string{"spans", "backend/session"},

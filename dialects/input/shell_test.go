@@ -1,6 +1,7 @@
-package shell_test
+package input_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"strings"
@@ -13,18 +14,21 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/dialects/shell"
 )
 
 // reader is a dialect of lines {"name":…}: each gives two events. It writes down how the shell calls it.
 type reader struct {
-	shell.Shell
-	calls []string
+	input.Shell
+	calls  []string
+	held   input.Line
+	heldAt int64
 }
 
-func newReader(opts ...input.Option) *reader { return &reader{Shell: shell.New("test", opts...)} }
+func newReader(opts ...input.Option) *reader {
+	return &reader{Shell: input.NewShell("test", ndjson.Read, opts...)}
+}
 
-func (r *reader) Line(line input.Line) {
+func (r *reader) line(line input.Line) {
 	r.calls = append(r.calls, "line")
 	o := r.Object(line)
 	if o == nil {
@@ -40,16 +44,30 @@ func (r *reader) Line(line input.Line) {
 	}
 }
 
-func (r *reader) BeforeOwn() { r.calls = append(r.calls, "own") }
+// holds keeps the lines of package ndjson that have the key later until the end.
+func (r *reader) holds(line input.Line) bool {
+	r.calls = append(r.calls, "own")
+	if !strings.Contains(string(line.Text), "later") {
+		return false
+	}
+	line.Text = bytes.Clone(line.Text)
+	r.held, r.heldAt = line, r.Seq
+	return true
+}
 
-func (r *reader) End() {
+func (r *reader) end() {
 	r.calls = append(r.calls, "end")
+	if r.held.Text != nil {
+		r.Own(r.held, r.heldAt)
+	}
 	r.Emit(&event.Other{Meta: event.Meta{Seq: r.Seq}, Type: "end"})
 }
 
+func (r *reader) reader() input.Reader { return input.Reader{Line: r.line, Holds: r.holds, End: r.end} }
+
 // read reads in with r, and returns its events and errors, one a line.
 func read(r *reader, in io.Reader) (out []string) {
-	for ev, err := range r.Events(in, r) {
+	for ev, err := range r.Lines(in, r.reader()) {
 		if err != nil {
 			out = append(out, "error: "+err.Error())
 			continue
@@ -85,12 +103,16 @@ func TestEvents(t *testing.T) {
 		{"server-sent events", "event: x\ndata: {\"name\":\ndata: \"a\"}\n\n", []string{other("a", "2"), other("a+", "2"),
 			other("end", "2")},
 			"line end", input.Stats{Lines: 4, Events: 1}},
-		{"lagged", "event: lagged\ndata: 5\n\nevent: lagged\ndata: many\n\n", []string{
+		{"lagged", "event: lagged\ndata: 5\n\nevent: lagged\ndata: {\"missed\":1,\"of\":2}\n\n", []string{
 			`{"type":"otelagent.defect_found","seq":2,"code":"event_lost","detail":"5 events"}`,
 			`{"type":"otelagent.defect_found","seq":5,"code":"event_lost"}`, other("end", "5")}, "end", input.Stats{Lines: 6}},
 		{"own lines in between", `{"name":"a"}` + "\n" + own + `{"name":"b"}`, []string{other("a", "1"), other("a+", "1"),
 			`{"type":"otelagent.turn_started","seq":2,"run":"r"}`, other("b", "3"), other("b+", "3"), other("end", "3")},
 			"line own line end", input.Stats{Lines: 3, Events: 3}},
+		{"an own line for later", `{"type":"otelagent.turn_started","later":1}` + "\n" + `{"name":"b"}`, []string{
+			other("b", "2"), other("b+", "2"), `{"type":"otelagent.turn_started","seq":1}`,
+			`{"type":"otelagent.other","seq":1,"event_type":"otelagent.turn_started.unknown_keys","body":{"later":1}}`,
+			other("end", "2")}, "own line end", input.Stats{Lines: 2, Events: 2}},
 		{"a bad own line", `{"type":"otelagent.turn_started","index":"x"}`, []string{
 			"error: otelagent: line 1: otelagent.turn_started: index: " + wantCount + ", got a string", other("end", "1")},
 			"own end", input.Stats{Lines: 1, Rejected: 1}},
@@ -117,25 +139,19 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// problems rejects each line for three problems.
-type problems struct{ shell.Shell }
-
-func (p *problems) Line(line input.Line) {
-	o := p.Object(line)
-	o.Count("a")
-	o.Object("b").Bool("c")
-	o.Require("d")
-	p.RejectProblems("odd", o)
-}
-func (p *problems) BeforeOwn() {}
-func (p *problems) End()       {}
-
 // TestRejectProblems hands out each problem of a line, names line and key, and counts the line once.
 func TestRejectProblems(t *testing.T) {
-	p := &problems{shell.New("test")}
+	p := input.NewShell("test", ndjson.Read)
+	line := func(line input.Line) {
+		o := p.Object(line)
+		o.Count("a")
+		o.Object("b").Bool("c")
+		o.Require("d")
+		p.RejectProblems("odd", o)
+	}
 	var got []input.LineError
 	for range 2 {
-		for _, err := range p.Events(strings.NewReader("\n"+`{"a":"SECRET","b":{"c":1}}`), p) {
+		for _, err := range p.Lines(strings.NewReader("\n"+`{"a":"SECRET","b":{"c":1}}`), input.Reader{Line: line}) {
 			var bad *input.LineError
 			if !errors.As(err, &bad) {
 				t.Fatal(err)
@@ -180,7 +196,7 @@ func TestStop(t *testing.T) {
 	for stop := 1; stop <= all; stop++ {
 		r := newReader()
 		n := 0
-		for _, _ = range r.Events(strings.NewReader(in), r) {
+		for _, _ = range r.Lines(strings.NewReader(in), r.reader()) {
 			if n++; n == stop {
 				break
 			}
@@ -198,8 +214,8 @@ func TestReadError(t *testing.T) {
 	r := newReader()
 	var last error
 	n := 0
-	for _, err := range r.Events(io.MultiReader(strings.NewReader("{\"name\":\"a\"}\n{\"na"), iotest.ErrReader(broken)),
-		r) {
+	for _, err := range r.Lines(io.MultiReader(strings.NewReader("{\"name\":\"a\"}\n{\"na"), iotest.ErrReader(broken)),
+		r.reader()) {
 		n, last = n+1, err
 	}
 	if n != 4 || !errors.Is(last, broken) || errors.As(last, new(*input.LineError)) ||
@@ -220,7 +236,7 @@ func TestArrived(t *testing.T) {
 			opts = append(opts, input.WithLive())
 		}
 		r := newReader(opts...)
-		for ev, _ := range r.Events(strings.NewReader(`{"name":"a"}`), r) {
+		for ev, _ := range r.Lines(strings.NewReader(`{"name":"a"}`), r.reader()) {
 			if e := ev.(*event.Other); e.Type == "a" && (live && e.Arrived.Before(before) || !live &&
 				!e.Arrived.IsZero()) {
 				t.Errorf("live %v: arrived at %v", live, e.Arrived)
