@@ -137,7 +137,12 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 		return w.flush()
 	})
 	if err == nil {
-		s.counts.add(counts)
+		s.counting.Lock()
+		defer s.counting.Unlock()
+		s.counts.BlocksNew += counts.BlocksNew
+		s.counts.BlocksKnown += counts.BlocksKnown
+		s.counts.BytesNew += counts.BytesNew
+		s.counts.BytesKnown += counts.BytesKnown
 	}
 	return err
 }
