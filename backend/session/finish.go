@@ -173,25 +173,17 @@ func (s *Session) Parent(r *Run) *Run {
 	return parentOf(s.ID, r, candidates)
 }
 
-// CheckChildren adds the observation child_not_seen to each tool call that names a child run for which seen returns false
-// and that has none yet. Assemble does so for children in the session itself; for those in other sessions the caller must
-// know which there are. An empty child session means the session itself.
+// CheckChildren adds the observation child_not_seen to each tool call that names a child run for which seen returns false,
+// once. Assemble does so for children in the session itself; only the caller knows those in other sessions. An empty
+// child session is the session itself.
 func (s *Session) CheckChildren(seen func(sessionID, runID string) bool) {
-	check := func(l []*ToolCall) {
-		for _, t := range l {
-			if t.ChildRunID == "" {
-				continue
-			}
-			in := cmp.Or(t.ChildSessionID, s.ID)
-			if !seen(in, t.ChildRunID) && !slices.ContainsFunc(t.Defects, func(d Defect) bool { return d.Code == spans.DefectChildNotSeen }) {
-				t.Defects = append(t.Defects, Defect{Code: spans.DefectChildNotSeen, Detail: t.ChildRunID})
-			}
+	for n := range s.Walk() {
+		t := n.Call
+		if n.Kind() != KindToolCall || t.ChildRunID == "" || hasDefect(t.Defects, spans.DefectChildNotSeen) {
+			continue
 		}
-	}
-	for _, r := range s.Runs {
-		check(r.ToolCalls)
-		for _, t := range r.Turns {
-			check(t.ToolCalls)
+		if !seen(cmp.Or(t.ChildSessionID, s.ID), t.ChildRunID) {
+			t.Defects = append(t.Defects, Defect{Code: spans.DefectChildNotSeen, Detail: t.ChildRunID})
 		}
 	}
 }

@@ -295,16 +295,9 @@ type ToolCall struct {
 // Calls yields the tool calls of a run: those that belong to no turn, then those of its turns, in the order of the tree.
 func (r *Run) Calls() iter.Seq[*ToolCall] {
 	return func(yield func(*ToolCall) bool) {
-		for _, c := range r.ToolCalls {
-			if !yield(c) {
+		for n := range r.Walk() {
+			if n.Kind() == KindToolCall && !yield(n.Call) {
 				return
-			}
-		}
-		for _, t := range r.Turns {
-			for _, c := range t.ToolCalls {
-				if !yield(c) {
-					return
-				}
 			}
 		}
 	}
