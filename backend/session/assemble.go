@@ -24,7 +24,7 @@ func AssembleAll(rows []Row) []*Session {
 	keys := slices.SortedFunc(maps.Keys(bySession), compareKeys)
 	out := make([]*Session, len(keys))
 	for i, k := range keys {
-		out[i] = assemble(k, slices.Values(bySession[k]))
+		out[i] = assemble(k, slices.Values(bySession[k]), len(bySession[k]))
 	}
 	return out
 }
@@ -54,7 +54,7 @@ func Assemble(rows []Row) *Session {
 				return
 			}
 		}
-	})
+	}, len(rows))
 }
 
 func compareKeys(a, b Key) int {
@@ -99,14 +99,14 @@ type assembler struct {
 	madeUp   bool
 }
 
-// assemble builds the tree of the session key from its rows.
-func assemble(key Key, rows iter.Seq[*Row]) *Session {
+// assemble builds the tree of the session key from its rows, which are at most n.
+func assemble(key Key, rows iter.Seq[*Row], n int) *Session {
 	a := &assembler{
 		s:       &Session{Format: TreeFormat, Tenant: key.Tenant, ID: key.ID, Runs: []*Run{}},
 		runByID: map[string][]*Run{},
 		groups:  map[int64]*Group{}, requests: map[int64]*Request{},
 	}
-	a.collect(rows)
+	a.collect(rows, n)
 	a.facts()
 	for i := range a.entries {
 		a.address(&a.entries[i])
@@ -126,8 +126,9 @@ func assemble(key Key, rows iter.Seq[*Row]) *Session {
 }
 
 // collect keeps one row of each key, and moves payload rows into the entry of their parent.
-func (a *assembler) collect(rows iter.Seq[*Row]) {
-	seen := map[spanKey]int{}
+func (a *assembler) collect(rows iter.Seq[*Row], n int) {
+	seen := make(map[spanKey]int, n)
+	a.entries = make([]entry, 0, n)
 	for r := range rows {
 		if r.Kind == KindUnknown || r.Kind > KindPayload || r.Kind == KindTurn && r.Turn < 0 {
 			continue
@@ -222,10 +223,14 @@ func (a *assembler) address(e *entry) {
 		a.ordinals = append(a.ordinals, o)
 	}
 	a.now = max(a.now, r.Start, r.End)
-	for _, r := range append(e.payloads, r) {
+	latest := func(r *Row) {
 		for i := range r.Events {
 			a.now = max(a.now, r.Events[i].Time)
 		}
+	}
+	latest(r)
+	for _, payload := range e.payloads {
+		latest(payload)
 	}
 }
 

@@ -326,7 +326,10 @@ func (a *assembler) permission(e *entry) *Permission {
 
 // set sets what the columns of the row say of every kind of span.
 func (s *Span) set(r *Row) {
-	ids := string(hex.AppendEncode(hex.AppendEncode(nil, r.Trace[:]), r.Span[:]))
+	var text [48]byte
+	hex.Encode(text[:32], r.Trace[:])
+	hex.Encode(text[32:], r.Span[:])
+	ids := string(text[:])
 	s.TraceID, s.SpanID = ids[:32], ids[32:]
 	s.Known, s.Start, s.Seq, s.EndSeq = r.Known, nsTime(r.Start), r.Seq, r.EndSeq
 	switch {

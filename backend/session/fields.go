@@ -131,41 +131,41 @@ func (t *fieldTable) set(dst reflect.Value, at *Attr) bool {
 	}
 	switch p := dst.Addr().Interface().(type) {
 	case *int64:
-		return setTo(p)(v.Int())
+		n, ok := v.Int()
+		return assign(p, n, ok)
 	case **int64:
-		return setNew(p)(v.Int())
+		n, ok := v.Int()
+		return point(p, n, ok)
 	case *bool:
-		return setTo(p)(v.Bool())
+		b, ok := v.Bool()
+		return assign(p, b, ok)
 	case **bool:
-		return setNew(p)(v.Bool())
+		b, ok := v.Bool()
+		return point(p, b, ok)
 	case **float64:
 		n, ok := v.Double()
-		return setNew(p)(n, ok && math.Abs(n) < 1e15) // sums of them stay finite
+		return point(p, n, ok && math.Abs(n) < 1e15) // sums of them stay finite
 	case *time.Time:
 		n, ok := v.Int()
-		return setTo(p)(nsTime(n), ok)
+		return assign(p, nsTime(n), ok)
 	case *[]string:
 		return setStrings(p, v)
 	}
 	panic("session: no attribute can fill a field of type " + dst.Type().String())
 }
 
-func setTo[T any](dst *T) func(v T, ok bool) bool {
-	return func(v T, ok bool) bool {
-		if ok {
-			*dst = v
-		}
-		return ok
+func assign[T any](dst *T, v T, ok bool) bool {
+	if ok {
+		*dst = v
 	}
+	return ok
 }
 
-func setNew[T any](dst **T) func(v T, ok bool) bool {
-	return func(v T, ok bool) bool {
-		if ok {
-			*dst = &v
-		}
-		return ok
+func point[T any](dst **T, v T, ok bool) bool {
+	if ok {
+		*dst = &v
 	}
+	return ok
 }
 
 func setStrings(dst *[]string, v Value) bool {

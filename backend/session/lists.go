@@ -226,12 +226,16 @@ func newListIndex(entries []entry) *listIndex {
 	x := &listIndex{nodes: map[nodeKey]*node{}, ends: map[*List]*node{}}
 	var lists []*List
 	prefixed := false
+	add := func(r *Row) {
+		for i := range r.Lists {
+			lists = append(lists, &r.Lists[i])
+			prefixed = prefixed || r.Lists[i].Prefix != ""
+		}
+	}
 	for i := range entries {
-		for _, r := range append(entries[i].payloads, entries[i].row) {
-			for j := range r.Lists {
-				lists = append(lists, &r.Lists[j])
-				prefixed = prefixed || r.Lists[j].Prefix != ""
-			}
+		add(entries[i].row)
+		for _, r := range entries[i].payloads {
+			add(r)
 		}
 	}
 	if !prefixed {
