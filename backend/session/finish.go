@@ -13,7 +13,7 @@ import (
 // finish does what needs all runs.
 func (a *assembler) finish() {
 	s := a.s
-	s.MadeUp = a.made
+	s.MadeUp = a.madeUp
 	slices.SortFunc(s.Runs, compareRuns)
 	for _, r := range s.Runs {
 		a.runByID[r.ID] = append(a.runByID[r.ID], r)
@@ -52,7 +52,7 @@ func (a *assembler) finish() {
 		}
 	}
 	slices.SortFunc(s.Groups, func(x, y *Group) int { return x.Start.Compare(y.Start) })
-	a.savedGroups()
+	a.mergeGroups()
 	a.repeated()
 	a.service()
 	a.missingRuns()
@@ -70,60 +70,6 @@ func (a *assembler) finish() {
 		s.Last = nsTime(a.now)
 	}
 	s.Status = s.status()
-}
-
-// savedGroups takes out the groups that a ledger tells of and events too: what is saved does not tell when a group began, so they have
-// another address, but the same members and the same one selected. Of several that do, the one next in time is meant.
-func (a *assembler) savedGroups() {
-	s := a.s
-	if !slices.ContainsFunc(s.Groups, func(g *Group) bool { return g.Recording != "" }) {
-		return
-	}
-	content := func(g *Group) string {
-		b := strconv.AppendQuote(nil, g.SelectedID)
-		for _, m := range g.Members {
-			b = strconv.AppendQuote(b, m)
-		}
-		return string(b)
-	}
-	seen := map[string][]*Group{} // those told from events, by start
-	for _, g := range s.Groups {
-		if g.Recording == "" && !g.Missing {
-			seen[content(g)] = append(seen[content(g)], g)
-		}
-	}
-	moved := map[int64]time.Time{} // start in the ledger -> start in the events
-	s.Groups = slices.DeleteFunc(s.Groups, func(g *Group) bool {
-		if g.Recording == "" {
-			return false
-		}
-		of := nearest(seen[content(g)], g.Start)
-		if of == nil {
-			return false
-		}
-		moved[g.Start.UnixNano()] = of.Start
-		if !slices.ContainsFunc(of.Defects, func(d Defect) bool { return d.Code == spans.DefectRecordedTwice }) {
-			of.Defects = append(of.Defects, twiceDefect(1))
-		}
-		return true
-	})
-	for _, r := range s.Runs {
-		if start, ok := moved[r.GroupStart.UnixNano()]; ok && !r.GroupStart.IsZero() {
-			r.GroupStart = start
-		}
-	}
-}
-
-// nearest returns the group of l, which is sorted by start, that started next to at, the earlier of two; nil when there is none.
-func nearest(l []*Group, at time.Time) *Group {
-	n, _ := slices.BinarySearchFunc(l, at, func(g *Group, at time.Time) int { return g.Start.Compare(at) })
-	switch {
-	case len(l) == 0:
-		return nil
-	case n == len(l), n > 0 && at.Sub(l[n-1].Start) <= l[n].Start.Sub(at):
-		return l[n-1]
-	}
-	return l[n]
 }
 
 func compareRuns(x, y *Run) int {
@@ -227,25 +173,17 @@ func (s *Session) Parent(r *Run) *Run {
 	return parentOf(s.ID, r, candidates)
 }
 
-// CheckChildren adds the observation child_not_seen to each tool call that names a child run for which seen returns false
-// and that has none yet. Assemble does so for children in the session itself; for those in other sessions the caller must
-// know which there are. An empty child session means the session itself.
+// CheckChildren adds the observation child_not_seen to each tool call that names a child run for which seen returns false,
+// once. Assemble does so for children in the session itself; only the caller knows those in other sessions. An empty
+// child session is the session itself.
 func (s *Session) CheckChildren(seen func(sessionID, runID string) bool) {
-	check := func(l []*ToolCall) {
-		for _, t := range l {
-			if t.ChildRunID == "" {
-				continue
-			}
-			in := cmp.Or(t.ChildSessionID, s.ID)
-			if !seen(in, t.ChildRunID) && !slices.ContainsFunc(t.Defects, func(d Defect) bool { return d.Code == spans.DefectChildNotSeen }) {
-				t.Defects = append(t.Defects, Defect{Code: spans.DefectChildNotSeen, Detail: t.ChildRunID})
-			}
+	for n := range s.Walk() {
+		t := n.Call
+		if n.Kind() != KindToolCall || t.ChildRunID == "" || hasDefect(t.Defects, spans.DefectChildNotSeen) {
+			continue
 		}
-	}
-	for _, r := range s.Runs {
-		check(r.ToolCalls)
-		for _, t := range r.Turns {
-			check(t.ToolCalls)
+		if !seen(cmp.Or(t.ChildSessionID, s.ID), t.ChildRunID) {
+			t.Defects = append(t.Defects, Defect{Code: spans.DefectChildNotSeen, Detail: t.ChildRunID})
 		}
 	}
 }
