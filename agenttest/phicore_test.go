@@ -73,7 +73,7 @@ func ledgers(t *testing.T, b session.Batch) map[string][]byte {
 			t.Fatal(err)
 		}
 		var buf bytes.Buffer
-		_, err = export.PhiCore(&buf, s, blocks, export.PhiCoreOptions{Session: func(id string) *session.Session { return trees[id] }})
+		_, err = export.PhiCore(t.Context(), &buf, s, export.Held(blocks), export.Options{Session: func(id string) *session.Session { return trees[id] }})
 		if errors.Is(err, export.ErrEmpty) {
 			continue
 		}
@@ -140,11 +140,11 @@ func TestForeignWordsAreRefusedOrLeftOut(t *testing.T) {
 				t.Fatal(err)
 			}
 			var strict *export.MissingError
-			if _, err := export.PhiCore(io.Discard, s, blocks, export.PhiCoreOptions{}); errors.As(err, &strict) {
+			if _, err := export.PhiCore(t.Context(), io.Discard, s, export.Held(blocks), export.Options{}); errors.As(err, &strict) {
 				refused++
 			}
 			var buf bytes.Buffer
-			_, err = export.PhiCore(&buf, s, blocks, export.PhiCoreOptions{Partial: true})
+			_, err = export.PhiCore(t.Context(), &buf, s, export.Held(blocks), export.Options{Partial: true})
 			if errors.Is(err, export.ErrEmpty) {
 				continue
 			}

@@ -25,33 +25,51 @@ import (
 // exportFormat is a format that sessions are written in.
 type exportFormat struct {
 	name, ending string
-	write        func(ctx context.Context, e *exporting, w io.Writer, s *session.Session,
-		o export.Options) ([]export.Missing, error)
-}
-
-// guideWriter is a writer of package export that reads bodies a stretch at a time.
-type guideWriter func(context.Context, io.Writer, *session.Session, export.Bodies,
-	export.Options) ([]export.Missing, error)
-
-// guideFormat is a format whose writer takes a stretch of the content at a time.
-func guideFormat(name, ending string, write guideWriter) exportFormat {
-	return exportFormat{name, ending, func(ctx context.Context, e *exporting, w io.Writer, s *session.Session,
-		o export.Options) ([]export.Missing, error) {
-		bodies, err := store.NewBodies(ctx, e.db.store, session.Key{Tenant: s.Tenant, ID: s.ID})
-		if err != nil {
-			return nil, err
-		}
-		bodies.Add(s.LiveBlocks())
-		return write(ctx, w, s, bodies, o)
-	}}
+	writer       func(context.Context, io.Writer, *session.Session, export.Bodies, export.Options) ([]export.Missing, error)
 }
 
 var exportFormats = []exportFormat{
-	{"phi-core", "phi-core.json", writePhiCore},
-	guideFormat("json", "json", export.JSON),
-	guideFormat("jsonl", "jsonl", export.JSONL),
-	guideFormat("csv", "csv", export.CSV),
-	guideFormat("acp", "acp.ndjson", export.ACP),
+	{"phi-core", "phi-core.json", export.PhiCore},
+	{"json", "json", export.JSON},
+	{"jsonl", "jsonl", export.JSONL},
+	{"csv", "csv", export.CSV},
+	{"acp", "acp.ndjson", export.ACP},
+}
+
+// write writes a session with the content and the parent session that the database has.
+func (f exportFormat) write(ctx context.Context, e *exporting, w io.Writer, s *session.Session,
+	o export.Options) ([]export.Missing, error) {
+	var failed error
+	bodies := func(s *session.Session) export.Bodies {
+		b, err := store.NewBodies(ctx, e.db.store, session.Key{Tenant: s.Tenant, ID: s.ID})
+		if failed = firstError(failed, err); err != nil {
+			return nil
+		}
+		b.Add(s.LiveBlocks())
+		return b
+	}
+	o.Session = func(id string) *session.Session {
+		other, err := e.db.tree(ctx, session.Key{Tenant: s.Tenant, ID: id})
+		if failed = firstError(failed, err); err != nil || len(other.Runs) == 0 {
+			return nil
+		}
+		return other
+	}
+	o.CallMessage = func(id, call string) string {
+		other := o.Session(id)
+		if other == nil {
+			return ""
+		}
+		message, err := export.CallMessage(ctx, other, bodies(other), call)
+		failed = firstError(failed, err)
+		return message
+	}
+	content := bodies(s)
+	if failed != nil {
+		return nil, failed
+	}
+	missing, err := f.writer(ctx, w, s, content, o)
+	return missing, firstError(failed, err)
 }
 
 func exportFormatNames() string {
@@ -60,32 +78,6 @@ func exportFormatNames() string {
 		names = append(names, f.name)
 	}
 	return strings.Join(names, ", ")
-}
-
-// writePhiCore holds the whole session: a ledger is one document in the order of what ended first.
-func writePhiCore(ctx context.Context, e *exporting, w io.Writer, s *session.Session,
-	o export.Options) ([]export.Missing, error) {
-	blocks, err := session.NewBlockSet(e.db.store.Blocks(ctx, session.Key{Tenant: s.Tenant, ID: s.ID}, nil))
-	if err != nil {
-		return nil, err
-	}
-	for _, b := range s.LiveBlocks() {
-		blocks.Add(b)
-	}
-	var loadErr error
-	missing, err := export.PhiCore(w, s, blocks, export.PhiCoreOptions{Partial: o.Partial,
-		Session: func(id string) *session.Session {
-			other, err := e.db.tree(ctx, session.Key{Tenant: s.Tenant, ID: id})
-			if err != nil {
-				loadErr = err
-				return nil
-			}
-			if len(other.Runs) == 0 {
-				return nil
-			}
-			return other
-		}})
-	return missing, firstError(loadErr, err)
 }
 
 // exportOptions say what to write, how and where to.

@@ -194,3 +194,32 @@ func TestProducersRowsThatAreNotThere(t *testing.T) {
 		t.Errorf("%d lines, %v, %v", n, missing, err)
 	}
 }
+
+// A large attachment is a block of its own, named by its SHA-256: it is stored once, whatever messages and rows hold it.
+func TestAttachmentIsOneBlock(t *testing.T) {
+	picture := strings.Repeat("iVBORw0KGgo", 1000)
+	row := `{"type":"part","data":{"id":"p%d","message_id":"m1","session_id":"s","index":%[1]d,"type":"file","data":{"type":"file",` +
+		`"mediaType":"image/png","url":"data:image/png;base64,%s"},"created_at":1,"updated_at":1}}` + "\n"
+	file := `{"type":"session","data":{"id":"s","agent":"a","created_at":1,"updated_at":2}}
+{"type":"message","data":{"id":"m1","session_id":"s","role":"user","metadata_json":"{}","created_at":1,"updated_at":1}}
+` + fmt.Sprintf(row, 0, picture) + fmt.Sprintf(row, 1, picture)
+	p := sent(t, []byte(file))
+	holders := map[string]int{}
+	for _, b := range p.Batch().Blocks {
+		if strings.Contains(b.Body, picture) {
+			holders[b.ID.String()] = len(b.Body)
+		}
+	}
+	if len(holders) != 1 {
+		t.Errorf("blocks with the picture: %v", holders)
+	}
+	for id, size := range holders {
+		if size > len(picture)+40 {
+			t.Errorf("block %s has %d bytes", id, size)
+		}
+	}
+	s := arrived(t, p)[0]
+	if out := s.Write(t, export.AsJSONL, export.Options{}); strings.Count(string(out), picture) != 2 {
+		t.Error("the export lacks the picture")
+	}
+}
