@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -77,6 +78,9 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 	token, err := o.token()
 	if err != nil {
 		return nil, err
+	}
+	if at, err := os.Stat(o.tokenFile); err == nil && at.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		a.say("other users can read the token in %s: 'chmod 600' it", o.tokenFile)
 	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", o.addr)

@@ -1,0 +1,66 @@
+package viewer
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// The page lists the statuses by hand, as it is built by nothing: they are those of the registry.
+func TestPageKnowsEveryStatus(t *testing.T) {
+	var want []string
+	for _, s := range spans.SessionStatuses() {
+		want = append(want, string(s))
+	}
+	slices.Sort(want)
+	for file, line := range map[string]string{
+		"page/assets/list.js": `const statuses = \[.*\];`, "page/types.d.ts": `export type Status = .*;`,
+		"page/assets/format.js": `  s: \[.*\],`,
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, word := range regexp.MustCompile(`'([a-z_]+)'`).FindAllSubmatch(regexp.MustCompile(line).Find(text), -1) {
+			got = append(got, string(word[1]))
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-registry +page):\n%s", file, diff)
+		}
+	}
+}
+
+// A value of a sender becomes a class that app.css knows, or "other". Its control and bidirectional characters are
+// spelled out where the page names it.
+func TestPageClasses(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("no node")
+	}
+	const script = `import { classOf, words } from './page/assets/format.js';
+		const hostile = 'ok panel" x_\u202e\u0007';
+		console.log(classOf('o', 'ok'), classOf('o', hostile), classOf('s', 'constructor'), classOf('r', undefined), words(hostile));`
+	out, err := exec.Command(node, "--input-type=module", "-e", script).CombinedOutput()
+	if want := "o-ok o-other s-other r-other ok panel\" x \\u202e\\x07\n"; err != nil || string(out) != want {
+		t.Errorf("%v\n%s\nwant %s", err, out, want)
+	}
+	// Nowhere else a value is joined to a class.
+	for _, file := range []string{"diff", "session", "stats", "timeline", "turn", "ui"} {
+		text, err := os.ReadFile("page/assets/" + file + ".js")
+		if err != nil {
+			t.Fatal(err)
+		}
+		joined := regexp.MustCompile(`class=\$\{[^}]*-' \+ [^}]*(status|state|outcome|action)[^}]*\}`)
+		if m := joined.Find(text); m != nil {
+			t.Errorf("%s.js: %s", file, m)
+		}
+	}
+}
