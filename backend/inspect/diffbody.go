@@ -368,7 +368,7 @@ func messageText(m *session.Message) string {
 		out = append(out, suffixed(Clean(session.SaidBy(m.Role)), ": ")+Clean(text))
 	default:
 		for _, s := range said {
-			out = append(out, s.short()+": "+Clean(s.text))
+			out = append(out, shortLabel(s.label)+": "+Clean(s.text))
 		}
 	}
 	return strings.Join(out, separator)
