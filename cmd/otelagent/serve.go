@@ -8,12 +8,13 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"github.com/otelagent/otelagent/backend/viewer"
+	"github.com/otelagent/otelagent/backend/web"
 )
 
 // envToken names the variable that holds the token that readers must show.
@@ -38,10 +39,10 @@ func (o *viewerOptions) add(c *cobra.Command) {
 func (o *viewerOptions) check(flag string) error {
 	var wrong []string
 	if _, err := net.ResolveTCPAddr("tcp", o.addr); err != nil {
-		wrong = append(wrong, fmt.Sprintf("%s %s: want HOST:PORT, such as %s (%v)", flag, o.addr, viewer.DefaultAddr, err))
+		wrong = append(wrong, fmt.Sprintf("%s %s: want HOST:PORT, such as %s (%v)", flag, o.addr, web.DefaultAddr, err))
 	}
 	for _, l := range [][2]string{{"--link-jaeger", o.jaeger}, {"--link-tempo", o.tempo}} {
-		if err := viewer.CheckLink(l[1]); l[1] != "" && err != nil {
+		if err := web.CheckLink(l[1]); l[1] != "" && err != nil {
 			wrong = append(wrong, l[0]+": "+err.Error())
 		}
 	}
@@ -78,6 +79,9 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 	if err != nil {
 		return nil, err
 	}
+	if at, err := os.Stat(o.tokenFile); err == nil && at.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		a.say("other users can read the token in %s: 'chmod 600' it", o.tokenFile)
+	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", o.addr)
 	if err != nil {
@@ -87,12 +91,12 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 		}
 		return nil, err
 	}
-	if viewer.NeedsToken(l.Addr()) && token == "" {
+	if web.NeedsToken(l.Addr()) && token == "" {
 		_ = l.Close()
 		return nil, fmt.Errorf("%s is reached by others than this machine, and whoever reaches it reads every session: "+
 			"give a token with --token-file or $%s (docs/security.md)", o.addr, envToken)
 	}
-	vo := viewer.Options{
+	vo := web.Options{
 		Store: db.store, Name: db.at.name, Version: versionText(), Tenant: db.tenant, Fixed: fixed, Refresh: db.refresh,
 		Token: token, Links: map[string]string{},
 		Log: func(line string) { a.say("viewer: %s", line) },
@@ -105,7 +109,7 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 			vo.Links[name] = link
 		}
 	}
-	h, err := viewer.New(vo)
+	h, err := web.New(vo)
 	if err != nil {
 		_ = l.Close()
 		return nil, err
@@ -116,7 +120,7 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 // viewing is a viewer that listens.
 type viewing struct {
 	listener net.Listener
-	handler  *viewer.Handler
+	handler  *web.Handler
 }
 
 // url is what people open. Where it listens on every address that is the one of this machine.
@@ -172,7 +176,7 @@ database but summaries that are behind. Ctrl-C or SIGTERM stops it.
 		},
 	}
 	f.addDatabase(c)
-	c.Flags().StringVar(&o.addr, "addr", viewer.DefaultAddr, "`address` to listen on")
+	c.Flags().StringVar(&o.addr, "addr", web.DefaultAddr, "`address` to listen on")
 	o.add(c)
 	return c
 }

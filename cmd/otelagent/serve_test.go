@@ -163,6 +163,14 @@ func TestServeToken(t *testing.T) {
 			t.Errorf("%s: exit %d: %s", file, code, errs)
 		}
 	}
+	readable := filepath.Join(t.TempDir(), "readable")
+	if err := os.WriteFile(readable, []byte("0123456789abcdef\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"serve", "--db", db, "--addr", "192.0.2.1:0", "--token-file", readable} // no address of this machine
+	if _, _, errs := runWith(t, args...); !strings.Contains(errs, "other users can read the token") {
+		t.Errorf("no warning: %s", errs)
+	}
 	for _, args := range [][]string{{"--addr", "nonsense"}, {"--link-jaeger", "javascript:{trace}"}, {"--link-tempo", "http://h/"}} {
 		if code, _, errs := runWith(t, append([]string{"serve", "--db", db}, args...)...); code != exitUsage || !strings.Contains(errs, args[0]) {
 			t.Errorf("%v: exit %d: %s", args, code, errs)

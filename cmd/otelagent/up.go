@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/backend/viewer"
+	"github.com/otelagent/otelagent/backend/web"
 )
 
 func (a *app) upCommand() *cobra.Command {
@@ -87,7 +87,7 @@ agent_session exporter.`,
 	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of what comes, whatever its sender says")
 	c.Flags().StringVar(&o.Redact, "redact", "", "rules for what is taken out of content that arrives: a `file` "+
 		"(docs/redaction.md), or default for the built-in set")
-	c.Flags().StringVar(&look.addr, "viewer", viewer.DefaultAddr, "`address` where a browser can look at sessions, or off")
+	c.Flags().StringVar(&look.addr, "viewer", web.DefaultAddr, "`address` where a browser can look at sessions, or off")
 	look.add(c)
 	keep.add(c)
 	return c

@@ -43,7 +43,7 @@ var unclean = map[string]int{
 	"backend/store/sqlitestore/":     24,
 	"backend/store/stats/":           3,
 	"backend/store/storetest/":       1,
-	"backend/viewer/":                21,
+	"backend/web/":                21,
 	"cmd/otelagent/":                 23,
 	"compose/":                       4,
 	"dashboards/":                    9,

@@ -1,4 +1,4 @@
-package viewer
+package web
 
 import (
 	"crypto/sha256"
@@ -6,17 +6,18 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// policy lets a page load what this server has and nothing else, and lets nobody frame it. Model output that were taken for HTML could not
-// run: scripts come from files only, and Trusted Types refuse strings where HTML is made.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+// policy lets a page load files of this server only, and refuses frames. HTML in model output cannot run: scripts come
+// from files, and Trusted Types refuse strings as HTML.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
-// cookieFor names the cookie that holds the proof that a token was shown. Browsers send cookies to all ports of a host, so the port is in
-// the name: two viewers of one machine do not log each other out.
+// cookieFor names the cookie that stands for the token. Browsers send cookies to all ports of a host, so the name has
+// the port: two servers on one machine do not log each other out.
 func cookieFor(r *http.Request) string {
 	port := ""
 	if _, p, err := net.SplitHostPort(r.Host); err == nil {
@@ -28,7 +29,7 @@ func cookieFor(r *http.Request) string {
 	return "otelagent_viewer"
 }
 
-// guard refuses what nobody should ask, before anything looks at it.
+// guard refuses forbidden requests before any handler reads them.
 func (h *Handler) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		head := w.Header()
@@ -45,7 +46,8 @@ func (h *Handler) guard(next http.Handler) http.Handler {
 			head.Set("Allow", "GET, HEAD")
 			refuse(w, r, &failure{http.StatusMethodNotAllowed, "this server is read only: GET and HEAD"})
 		case !h.hostAllowed(r.Host):
-			refuse(w, r, &failure{http.StatusMisdirectedRequest, "this server does not go by that name: ask by address, or by the name it was given"})
+			refuse(w, r, &failure{http.StatusMisdirectedRequest,
+				"this server does not go by that name: ask by address, or by the name it was given"})
 		case foreign(r):
 			refuse(w, r, &failure{http.StatusForbidden, "other sites may not read this"})
 		case len(r.RequestURI) > maxURL:
@@ -60,8 +62,9 @@ func (h *Handler) guard(next http.Handler) http.Handler {
 	})
 }
 
-// foreign reports whether a page of another site asks. Following a link to a page of ours is fine: whoever linked reads nothing of it.
-// Browsers leave Sec-Fetch-Site out over plain HTTP to other machines; what can be read by scripts then still tells its Origin.
+// foreign reports whether a page of another site sends the request. It permits following a link to a page: the other
+// site cannot read it. Browsers omit Sec-Fetch-Site over plain HTTP to other machines; requests whose answers scripts
+// can read then still have an Origin.
 func foreign(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "":
@@ -73,8 +76,8 @@ func foreign(r *http.Request) bool {
 	return !link || !isPage(r)
 }
 
-// sameOrigin reports whether the Origin that a browser tells is this server, by the name it was asked by. A proxy with TLS in front makes
-// https of it.
+// sameOrigin reports whether the Origin of a browser is this server, by its name in Host. A proxy with TLS makes it
+// https.
 func sameOrigin(r *http.Request) bool {
 	u, err := url.Parse(r.Header.Get("Origin"))
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
@@ -84,8 +87,9 @@ func isPage(r *http.Request) bool {
 	return !strings.HasPrefix(r.URL.Path, "/api/") && !strings.HasPrefix(r.URL.Path, "/assets/")
 }
 
-// login reports whether r may go on; if not it was answered. The page and its assets hold no session and need no token, so that the page can
-// ask for it. A token in the address of a page is traded for a cookie, and the address without it.
+// login reports whether r may continue; else it answered r. The page and its assets hold no session and need no token,
+// so that the page can ask for it. A token in the address of a page becomes a cookie, and login redirects to the address
+// without it.
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) bool {
 	if h.o.Token == "" {
 		return true
@@ -96,7 +100,9 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) bool {
 			return true
 		}
 		if h.try(q.Get("token")) == nil {
-			http.SetCookie(w, &http.Cookie{Name: cookieFor(r), Value: h.proof, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+			http.SetCookie(w, &http.Cookie{
+				Name: cookieFor(r), Value: h.proof, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+			})
 		}
 		h.withoutToken(w, r, q)
 		return false
@@ -104,7 +110,8 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) bool {
 	if c, err := r.Cookie(cookieFor(r)); err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(h.proof)) == 1 {
 		return true
 	}
-	wrong := &failure{http.StatusUnauthorized, "a token is needed: open /?token=TOKEN, or send it as Authorization: Bearer TOKEN"}
+	wrong := &failure{http.StatusUnauthorized,
+		"a token is needed: open /?token=TOKEN, or send it as Authorization: Bearer TOKEN"}
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		if wrong = h.try(token); wrong == nil {
 			return true
@@ -115,11 +122,11 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// try says what is wrong with a token; nil where it is the right one. Nobody tries many. The wrong token that came last
-// is no new try: a page sends it with several requests at once.
+// try returns what is wrong with a token, nil for the right one. It bounds the rate of tries. The last wrong token is no
+// new try: a page sends it with several requests at once.
 func (h *Handler) try(token string) *failure {
 	wrong := &failure{http.StatusUnauthorized, "that is not the token"}
-	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(h.o.Token)) // of one length, which is what is compared in constant time
+	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(h.o.Token)) // of one length, for constant time
 	if last := h.lastWrong.Load(); last != nil && *last == got {
 		return wrong
 	}
@@ -134,7 +141,7 @@ func (h *Handler) try(token string) *failure {
 	return wrong
 }
 
-// withoutToken sends a browser to the same page, so that the token stays in no history.
+// withoutToken redirects a browser to the same page, so that no history keeps the token.
 func (h *Handler) withoutToken(w http.ResponseWriter, r *http.Request, q url.Values) {
 	q.Del("token")
 	to := "/" + strings.TrimLeft(r.URL.EscapedPath(), "/\\") // of this server, whatever the path looks like
@@ -144,4 +151,22 @@ func (h *Handler) withoutToken(w http.ResponseWriter, r *http.Request, q url.Val
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// hostAllowed reports whether a Host header names this server: a foreign name may be DNS rebinding. With a token every
+// name is allowed: a page that got here by such a name has neither the cookie nor the token.
+func (h *Handler) hostAllowed(host string) bool {
+	if h.o.Token != "" {
+		return true
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if len(host) > 2 && host[0] == '[' && host[len(host)-1] == ']' {
+		host = host[1 : len(host)-1]
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		return ip.IsLoopback()
+	}
+	return host == "localhost" || slices.Contains(h.o.Hosts, host)
 }

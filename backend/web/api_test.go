@@ -1,4 +1,4 @@
-package viewer
+package web
 
 import (
 	"io"
@@ -12,18 +12,18 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/otelagent/otelagent/backend/store/memstore"
 )
 
-// sized answers so many bytes, which do not get smaller by compressing.
-func sized(n int) func(*http.Request) (*answer, error) {
+// sized answers so many bytes, which compression does not shrink.
+func sized(n int) func(*query) (any, error) {
 	body := make([]byte, n)
 	for i := range body {
 		body[i] = byte(rand.Uint32())
 	}
-	return func(*http.Request) (*answer, error) {
-		return &answer{kind: "text/plain", write: func(b *bounded) error { _, err := b.Write(body); return err }}, nil
-	}
+	return func(*query) (any, error) { return raw{kind: "text/plain", body: body}, nil }
 }
 
 func handler(t *testing.T) *Handler {
@@ -36,20 +36,24 @@ func handler(t *testing.T) *Handler {
 	return h
 }
 
+// free fails the test when a place or a byte is held.
+func free(t *testing.T, h *Handler, large int64) {
+	t.Helper()
+	if !h.large.TryAcquire(large) || !h.small.TryAcquire(maxSmall) || !h.making.TryAcquire(maxMaking) {
+		t.Error("something is held")
+	}
+}
+
 // An answer of more than 64 MiB is refused, and nothing of it is held.
 func TestAnswerTooLarge(t *testing.T) {
 	h := handler(t)
 	text := strings.Repeat("\x01", maxBody/5) // six characters each
 	w := httptest.NewRecorder()
-	h.api(func(*http.Request) (*answer, error) {
-		return asJSON("x", func() (any, error) { return []string{text}, nil }), nil
-	})(w, httptest.NewRequest(http.MethodGet, "/api/v1/x", nil))
+	h.api(func(*query) (any, error) { return []string{text}, nil })(w, httptest.NewRequest(http.MethodGet, "/api/v1/x", nil))
 	if w.Code != errTooLarge.status || !strings.Contains(w.Body.String(), errTooLarge.text) || w.Header().Get("ETag") != "" {
 		t.Errorf("%d %.200s %v", w.Code, w.Body, w.Header())
 	}
-	if h.large.left.Load() != maxLarge || h.small.left.Load() != maxSmall || len(h.making) != 0 {
-		t.Errorf("something is held: %d, %d, %d", h.large.left.Load(), h.small.left.Load(), len(h.making))
-	}
+	free(t, h, maxLarge)
 }
 
 // stuck is a client that reads nothing until it may.
@@ -68,10 +72,10 @@ func (s stuck) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// What is held for clients that do not read is bounded, and large answers do not keep out small ones.
+// The bytes held for clients that do not read are bounded, and large answers do not keep out small ones.
 func TestAnswersOnTheirWay(t *testing.T) {
 	h := handler(t)
-	h.large = newBudget(10 << 20)
+	h.large = semaphore.NewWeighted(10 << 20)
 	large, small := h.api(sized(3<<20)), h.api(sized(1000))
 	ask := func(f http.HandlerFunc) int {
 		w := httptest.NewRecorder()
@@ -97,28 +101,28 @@ func TestAnswersOnTheirWay(t *testing.T) {
 	if got := ask(large); got != http.StatusOK {
 		t.Errorf("when they were sent: %d", got)
 	}
-	if h.large.left.Load() != 10<<20 || h.small.left.Load() != maxSmall || len(h.making) != 0 {
-		t.Errorf("something is held: %d, %d, %d", h.large.left.Load(), h.small.left.Load(), len(h.making))
-	}
+	free(t, h, 10<<20)
 }
 
-// Few answers are put together at once.
+// slow is a document whose encoding counts how many are encoded at once.
+type slow struct{ now, most *atomic.Int64 }
+
+func (s slow) MarshalJSON() ([]byte, error) {
+	defer s.now.Add(-1)
+	for n := s.now.Add(1); ; {
+		if old := s.most.Load(); n <= old || s.most.CompareAndSwap(old, n) {
+			break
+		}
+	}
+	time.Sleep(time.Millisecond)
+	return []byte("{}"), nil
+}
+
+// Few answers are encoded at once.
 func TestAnswersBeingMade(t *testing.T) {
 	h := handler(t)
 	var now, most atomic.Int64
-	f := h.api(func(*http.Request) (*answer, error) {
-		return &answer{write: func(b *bounded) error {
-			defer now.Add(-1)
-			for n := now.Add(1); ; {
-				if old := most.Load(); n <= old || most.CompareAndSwap(old, n) {
-					break
-				}
-			}
-			time.Sleep(time.Millisecond)
-			_, err := b.Write([]byte("{}"))
-			return err
-		}}, nil
-	})
+	f := h.api(func(*query) (any, error) { return slow{&now, &most}, nil })
 	var wait sync.WaitGroup
 	for range 32 {
 		wait.Go(func() {
@@ -134,7 +138,7 @@ func TestAnswersBeingMade(t *testing.T) {
 	}
 }
 
-// Who does not read an answer loses it after some time, and its bytes are free again; through compression too.
+// A client that does not read an answer loses it after some time, and its bytes are free again; also compressed.
 func TestAnswerNobodyReads(t *testing.T) {
 	h := handler(t)
 	h.sendTime = 200 * time.Millisecond
@@ -154,11 +158,14 @@ func TestAnswerNobodyReads(t *testing.T) {
 	}
 	held := false
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		free := h.large.left.Load() == maxLarge
-		if held && free {
+		idle := h.large.TryAcquire(maxLarge)
+		if idle {
+			h.large.Release(maxLarge)
+		}
+		if held && idle {
 			return
 		}
-		held = held || !free
+		held = held || !idle
 	}
 	t.Errorf("held: %v, and never given back", held)
 }

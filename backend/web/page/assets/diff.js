@@ -1,7 +1,7 @@
 // What differs between two sessions, runs or turns, turn by turn.
 import { html, useMemo, useState } from './vendor/preact-htm.js';
 import { useErased, useGet } from './api.js';
-import { bytes, clean, duration, exact, inOut, money, plural, short, words } from './format.js';
+import { bytes, classOf, clean, duration, exact, inOut, money, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, withQuery } from './router.js';
 import { linesOf, Sides, Unified } from './difftext.js';
@@ -170,7 +170,7 @@ const NotCompared = ({ list }) => list?.length ? html`<details class="note" data
 function RunRow({ r, sides }) {
   const [sign, name] = stateOf(r.state);
   const head = r.a ?? r.b;
-  return html`<section class=${'run-head d-' + r.state} data-testid="diff-run"><h3><b class="sign" aria-hidden="true">
+  return html`<section class=${'run-head ' + classOf('d', r.state)} data-testid="diff-run"><h3><b class="sign" aria-hidden="true">
     ${sign}</b> Run ${r.a?.run ?? '–'}${r.a?.run !== r.b?.run ? html` <span class="faint">and ${r.b?.run ?? '–'}</span>` : null}</h3>
     <${Chip}>${name}<//>${head?.relation ? html`<${Chip}>${words(head.relation)}<//>` : null}<span class="faint">
     ${clean(head?.agent)}${head?.model ? ' · ' + clean(head.model) : ''}</span>
@@ -182,7 +182,7 @@ function RunRow({ r, sides }) {
 function TurnRow({ t, d, sides, current }) {
   const [sign, name] = stateOf(t.state);
   const repeated = new Set(t.repeats ?? []);
-  return html`<article class=${'turn d-' + t.state + (current ? ' selected' : '')} data-testid="diff-turn" data-state=${t.state}><header><h3>
+  return html`<article class=${'turn ' + classOf('d', t.state) + (current ? ' selected' : '')} data-testid="diff-turn" data-state=${clean(t.state)}><header><h3>
     <b class="sign" aria-hidden="true">${sign}</b> Turn ${t.a?.index ?? t.b?.index}</h3><${Chip}>${name}<//>
     ${t.parts?.map((p) => html`<${Chip} kind=${repeated.has(p) ? '' : 'info'}>${partWord(p)}${repeated.has(p) ? ' as before' : ''}<//>`)}
     <span class="grow"></span>
@@ -227,7 +227,7 @@ function ChangeRow({ c, sides }) {
   if (c.a || c.b) return html`<p class="num">${words(c.change)}: message ${(c.b ?? c.a)?.position} ${c.b ? (c.a ? '' : 'only in the second') : 'only in the first'}</p>`;
   if (c.part === 'usage' || c.part === 'cost') {
     const [was, is] = [Number(c.before ?? 0), Number(c.after ?? 0)];
-    return html`<p class="numbers num"><span>${label}${c.unit ? money(was, c.unit) : exact(was)} → ${c.unit ? money(is, c.unit) : exact(is)}
+    return html`<p class="numbers num"><span>${label}${c.unit ? money(was, c.unit) : exact(was)} → ${c.unit ? money(is, c.unit) : exact(is)}${' '}
       <b class=${is > was ? 'up' : 'down'}>${is > was ? '+' : '−'}${exact(Math.abs(is - was))}</b></span></p>`;
   }
   return html`<dl class="values"><div><dt><code>${label}</code></dt><dd>
@@ -238,7 +238,7 @@ function ChangeRow({ c, sides }) {
 /** @param {{c: DiffPair, sides: boolean}} p */
 function CallRow({ c, sides }) {
   const [sign, name] = stateOf(c.state);
-  return html`<section class=${'call d-' + c.state} data-testid="diff-call"><header><b class="sign" aria-hidden="true">${sign}</b><h4>
+  return html`<section class=${'call ' + classOf('d', c.state)} data-testid="diff-call"><header><b class="sign" aria-hidden="true">${sign}</b><h4>
     ${clean(c.name)}</h4><${Chip}>${name}<//><span class="grow"></span><span class="faint">
     ${c.a?.status ? '− ' + words(c.a.status) : ''} ${c.b?.status ? '+ ' + words(c.b.status) : ''}</span></header>
     <${Changes} list=${c.changes} sides=${sides} bare /><${NotCompared} list=${c.not_compared} /></section>`;

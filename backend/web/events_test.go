@@ -1,4 +1,4 @@
-package viewer_test
+package web_test
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
-	"github.com/otelagent/otelagent/backend/viewer"
+	"github.com/otelagent/otelagent/backend/web"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -68,7 +68,7 @@ func TestEvents(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	st := sample(t)
-	h := serve(t, viewer.Options{Store: st, Refresh: func(ctx context.Context) error { return project.Refresh(ctx, st) }})
+	h := serve(t, web.Options{Store: st, Refresh: func(ctx context.Context) error { return project.Refresh(ctx, st) }})
 	server := httptest.NewServer(h)
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -117,7 +117,7 @@ func TestEvents(t *testing.T) {
 func TestListeners(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	server := httptest.NewServer(serve(t, viewer.Options{}))
+	server := httptest.NewServer(serve(t, web.Options{}))
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	for range 32 {
@@ -155,7 +155,7 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := serve(t, viewer.Options{})
+	h := serve(t, web.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- h.Serve(ctx, l) }()
@@ -201,7 +201,7 @@ func (c *counting) Blocks(ctx context.Context, k session.Key, ids []spans.BlockI
 // A session is read once however often it is asked for, also at once, and again when something of it arrived.
 func TestCache(t *testing.T) {
 	st := &counting{Store: sample(t)}
-	h := serve(t, viewer.Options{Store: st})
+	h := serve(t, web.Options{Store: st})
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -227,7 +227,7 @@ func TestCache(t *testing.T) {
 // What a session is doing is told without its content: no block is read, and nothing where the whole session was read already.
 func TestStatusReadsNoBlocks(t *testing.T) {
 	st := &counting{Store: sample(t)}
-	h := serve(t, viewer.Options{Store: st})
+	h := serve(t, web.Options{Store: st})
 	alone := body(t, get(t, h, "/api/v1/status/"+demoID))
 	if st.rows != 1 || st.blocks != 0 {
 		t.Errorf("alone: rows read %d times, blocks %d times", st.rows, st.blocks)
@@ -247,7 +247,7 @@ func TestStatusReadsNoBlocks(t *testing.T) {
 
 // A reader who goes away does not take the answer from those who wait for the same.
 func TestCancelled(t *testing.T) {
-	h := serve(t, viewer.Options{})
+	h := serve(t, web.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/show/"+demoID, nil)

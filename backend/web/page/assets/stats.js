@@ -1,7 +1,7 @@
 // Statistics: how turns and tool calls spread.
 import { html, useState } from './vendor/preact-htm.js';
 import { useGet } from './api.js';
-import { clean, count, duration, exact, money, percent, plural, words } from './format.js';
+import { classOf, clean, count, duration, exact, money, percent, plural, words } from './format.js';
 import { useKeys } from './keys.js';
 import { link, navigate, withQuery } from './router.js';
 import { Chip, copyJSON, CopyJSON, Empty, Failure, Loading, useTitle, useWidth } from './ui.js';
@@ -155,8 +155,8 @@ function Groups({ r, measure, setMeasure }) {
 /** @param {{o: Record<string, number>, n: number}} p */
 function Outcomes({ o, n }) {
   const parts = Object.entries(o).filter(([, v]) => v).sort((a, b) => b[1] - a[1]);
-  return html`<span class="outcomes"><span class="stack" role="img" aria-label=${parts.map(([k, v]) => `${v} ${k}`).join(', ')}>
-    ${parts.map(([k, v]) => html`<i class=${'o-' + (k || 'none')} style=${{ width: (v / n) * 100 + '%' }}></i>`)}</span>
+  return html`<span class="outcomes"><span class="stack" role="img" aria-label=${parts.map(([k, v]) => `${v} ${words(k)}`).join(', ')}>
+    ${parts.map(([k, v]) => html`<i class=${classOf('o', k || 'none')} style=${{ width: (v / n) * 100 + '%' }}></i>`)}</span>
     ${parts.filter(([k]) => k !== 'ok').map(([k, v]) => html`<${Chip} kind=${k === 'error' ? 'bad' : k === 'denied' ? 'deny' : ''}>
     ${exact(v)} ${words(k) || 'no end seen'}<//>`)}</span>`;
 }

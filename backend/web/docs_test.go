@@ -1,4 +1,4 @@
-package viewer_test
+package web_test
 
 import (
 	"net/http"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/backend/viewer"
+	"github.com/otelagent/otelagent/backend/web"
 )
 
 func document(t *testing.T) string {
@@ -28,8 +28,8 @@ func TestDocumentedPaths(t *testing.T) {
 	text := document(t)
 	shapes := regexp.MustCompile("`/api/v1/([^`]*)`").FindAllStringSubmatch(text, -1)
 	named := map[string]bool{}
-	h := serve(t, viewer.Options{})
-	turn := read[viewer.Turns](t, h, "/api/v1/turns/"+demoID+"?from=1&count=1").Turns[0]
+	h := serve(t, web.Options{})
+	turn := read[web.Turns](t, h, "/api/v1/turns/"+demoID+"?from=1&count=1").Turns[0]
 	block := turn.ToolCalls[0].Output.Block
 	fill := strings.NewReplacer("SESSION", demoID, "RUN", "@1", "TURN", "2", "ATTEMPT", "0", "BLOCK", block)
 	query := map[string]string{"diff": "?a=0b5c/@1/1&b=0b5c/@1/2", "grep": "?q=add"}
@@ -74,7 +74,7 @@ func TestDocumentedFields(t *testing.T) {
 		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
 			of = of.Elem()
 		}
-		if of.Kind() != reflect.Struct || seen[of] || !slices.Contains([]string{"github.com/otelagent/otelagent/backend/inspect", "github.com/otelagent/otelagent/backend/viewer"}, of.PkgPath()) {
+		if of.Kind() != reflect.Struct || seen[of] || !slices.Contains([]string{"github.com/otelagent/otelagent/backend/inspect", "github.com/otelagent/otelagent/backend/web"}, of.PkgPath()) {
 			return
 		}
 		seen[of] = true
@@ -87,7 +87,7 @@ func TestDocumentedFields(t *testing.T) {
 			walk(f.Type)
 		}
 	}
-	for _, v := range []any{inspect.Outline{}, viewer.Turns{}, viewer.About{}} {
+	for _, v := range []any{inspect.Outline{}, web.Turns{}, web.About{}} {
 		walk(reflect.TypeOf(v))
 	}
 	if len(seen) < 15 {
@@ -99,7 +99,7 @@ func TestDocumentedFields(t *testing.T) {
 func TestDocumentedErrors(t *testing.T) {
 	text := document(t)
 	source := ""
-	for _, name := range []string{"guard.go", "answer.go", "handlers.go", "compare.go", "events.go", "page.go", "viewer.go"} {
+	for _, name := range []string{"guard.go", "api.go", "sessions.go", "database.go", "events.go", "page.go", "web.go"} {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

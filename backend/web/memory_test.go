@@ -1,4 +1,4 @@
-package viewer_test
+package web_test
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/backend/store/memstore"
-	"github.com/otelagent/otelagent/backend/viewer"
+	"github.com/otelagent/otelagent/backend/web"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -72,7 +72,7 @@ func TestMemoryOfClientsThatDoNotRead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: makes a session of 10,000 turns, which takes some seconds")
 	}
-	h := serve(t, viewer.Options{Store: tenThousand(t)})
+	h := serve(t, web.Options{Store: tenThousand(t)})
 	s := httptest.NewServer(h)
 	defer s.Close()
 	const path = "/api/v1/show/ten-thousand-turns"

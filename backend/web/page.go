@@ -1,4 +1,4 @@
-package viewer
+package web
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// files are the page application, as it stands in folder page.
+// files are the page application in the folder page.
 //
 //go:embed page/index.html page/assets
 var files embed.FS
@@ -30,10 +30,11 @@ type pageFile struct {
 	kind string
 }
 
-// kinds are the types of what a page may be made of, whatever this machine's table says.
+// kinds are the content types of the files of a page. They do not depend on the table of the machine.
 var kinds = map[string]string{
-	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".mjs": "text/javascript; charset=utf-8",
-	".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon", ".woff2": "font/woff2", ".json": "application/json", ".txt": "text/plain; charset=utf-8",
+	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+	".mjs": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon",
+	".woff2": "font/woff2", ".json": "application/json", ".txt": "text/plain; charset=utf-8",
 }
 
 func newPage() (*page, error) {
@@ -57,15 +58,15 @@ func newPage() (*page, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("viewer: %w", err)
+		return nil, fmt.Errorf("web: %w", err)
 	}
 	if _, ok := p.files["index.html"]; !ok {
-		return nil, fmt.Errorf("viewer: the page has no index.html")
+		return nil, fmt.Errorf("web: the page has no index.html")
 	}
 	return p, nil
 }
 
-// index serves the document for every path that is a page; which it is, the page reads from its address.
+// index serves the document for every path of a page. The document reads its path.
 func (p *page) index(w http.ResponseWriter, r *http.Request) {
 	first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	switch first {
@@ -78,7 +79,7 @@ func (p *page) index(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asset serves /assets/NAME. A browser asks each time whether its copy is still good: a new program may serve other ones.
+// asset serves /assets/NAME. A browser revalidates its copy each time, since a new program may serve other files.
 func (p *page) asset(w http.ResponseWriter, r *http.Request) {
 	f, ok := p.files[strings.TrimPrefix(r.URL.Path, "/")]
 	if !ok {

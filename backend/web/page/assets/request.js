@@ -21,7 +21,10 @@ const kinds = {
 const other = /** @type {[string, string]} */ (['◦', 'other']);
 
 /** @param {RequestPart} m */
-const kindOf = (m) => (typeof m.provenance === 'object' ? (m.provenance.kind ?? 'unknown') : m.provenance === undefined ? '' : m.provenance in kinds ? m.provenance : 'other');
+const kindOf = (m) => {
+  const kind = typeof m.provenance === 'object' ? (m.provenance.kind ?? 'unknown') : (m.provenance ?? '');
+  return Object.hasOwn(kinds, kind) ? kind : 'other';
+};
 
 /** @param {RequestPart} m */
 function fromWords(m) {

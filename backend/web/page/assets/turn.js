@@ -1,7 +1,7 @@
 // One turn: what was new, what the model said, which tools ran under which permission, and what they cost.
 import { html, useMemo, useState } from './vendor/preact-htm.js';
 import { get, useGet } from './api.js';
-import { between, bytes, clean, clock, count, duration, exact, inOut, money, plural, short, stamp, tookOf, usageTold, words } from './format.js';
+import { between, bytes, classOf, clean, clock, count, duration, exact, inOut, money, plural, short, stamp, tookOf, usageTold, words } from './format.js';
 import { join, link, turnPath } from './router.js';
 import { TextDiff } from './difftext.js';
 import { Chip, Content, CopyJSON, Findings, Foreign, Icon, Loading, memo, parseJSON, Status, say } from './ui.js';
@@ -131,10 +131,11 @@ function Line({ session, s, open, stops, live }) {
   const folded = s.label === 'thinking' || s.label === 'result';
   const [shown, set] = useState(false);
   const is = shown || open || !folded;
-  const label = labels[s.label] ?? words(s.label);
+  const known = Object.hasOwn(labels, s.label);
+  const label = known ? labels[s.label] : words(s.label);
   const size = s.text.bytes ?? s.text.text?.length;
   const gist = clean((s.text.text ?? '').slice(0, 240));
-  return html`<div class=${'line l-' + (labels[s.label] ? s.label : 'other')} data-testid=${'said-' + clean(s.label)}>
+  return html`<div class=${'line l-' + (known ? s.label : 'other')} data-testid=${'said-' + clean(s.label)}>
     <div class="who"><b>${label}</b>${s.from ? html`<span class="faint"><${Foreign} text=${s.from} /></span>` : null}</div>
     <div class="what">${folded && !open ? html`<button class="fold" aria-expanded=${is} onClick=${() => set(!shown)}>
       <${Icon} name=${is ? 'down' : 'right'} /><span>${is ? label : gist || 'nothing of it is here'}</span>${size ? html`<span class="faint num">
@@ -151,7 +152,7 @@ function Call({ session, outline, c, v, open, now }) {
   const waiting = c.permissions?.find((p) => p.waiting);
   const outcome = c.outcome ?? (waiting ? 'waiting' : running ? 'running' : 'no end seen');
   const took = running && !c.outcome && c.start ? (v.live ? (now - Date.parse(c.start)) * 1e6 : undefined) : between(c.start, c.end);
-  return html`<section class=${'call o-' + outcome.replaceAll(' ', '-')} aria-label=${'Tool call ' + clean(c.name)} data-testid="call" data-call=${c.id} data-outcome=${outcome}>
+  return html`<section class=${'call ' + classOf('o', outcome)} aria-label=${'Tool call ' + clean(c.name)} data-testid="call" data-call=${c.id} data-outcome=${clean(outcome)}>
     <header><h4>${clean(c.name)}</h4><${Chip} kind=${outcomeKind(outcome)}>${words(outcome)}<//>
       ${c.truncated ? html`<${Chip} kind="warn" title="the result was cut before the model saw it">truncated<//>` : null}${c.state === 'closed' ? html`<${Chip} kind="warn" title="frozen in its last state">frozen<//>` : null}
       <span class="grow"></span><code class="faint">${short(c.id ?? '', 18)}</code><span class="num">${duration(took)}</span></header>
@@ -178,7 +179,7 @@ const decisions = { allow: 'allowed', deny: 'denied', ask: 'asked' };
 /** @param {{p: PermissionView, now: number}} p */
 function Permission({ p, now }) {
   const wait = p.waiting ? (p.at ? (now - Date.parse(p.at)) * 1e6 : undefined) : p.wait_ns;
-  return html`<p class=${'perm p-' + (p.waiting ? 'wait' : (p.action ?? 'none'))} data-testid="permission"><i aria-hidden="true"></i>
+  return html`<p class=${'perm ' + classOf('p', p.waiting ? 'wait' : (p.action ?? 'none'))} data-testid="permission"><i aria-hidden="true"></i>
     <b>${p.waiting ? 'waiting for an answer' : (decisions[p.action ?? ''] ?? words(p.action))}</b>${p.tool ? html` ${clean(p.tool)}` : null}
     ${p.rule ? html`<span>rule <code>
       <${Foreign} text=${p.rule} /></code></span>` : null}${p.source ? html`<span>from ${words(p.source)}</span>` : null}${p.decided_by ? html`<span>decided by ${words(p.decided_by)}</span>` : null}
@@ -293,5 +294,5 @@ export function SubAgent({ session, outline, address }) {
 }
 
 /** @param {{status: string, word?: string}} p */
-export const RunStatus = ({ status, word }) => html`<span class=${'status r-' + clean(status)} data-status=${status}><i aria-hidden="true"></i>
+export const RunStatus = ({ status, word }) => html`<span class=${'status ' + classOf('r', status)} data-status=${clean(status)}><i aria-hidden="true"></i>
   ${words(status)}${word && word !== status ? html` <span class="faint">${clean(word)}</span>` : null}</span>`;

@@ -1,4 +1,4 @@
-package viewer
+package web
 
 import (
 	"encoding/json"
@@ -10,39 +10,32 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// How often the store is asked what is new.
+// Intervals at which a stream asks the store for changes.
 const (
 	pollSession = 200 * time.Millisecond
 	pollList    = time.Second
 	pingEvery   = 15 * time.Second
 )
 
-// events tells a browser that something changed, as server-sent events: of one session "mark", of all "list".
+// events sends server-sent events to a browser: "mark" when a session changed, "list" when the list did.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
-	if err := checkParams(r); err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	select {
-	case h.listeners <- struct{}{}:
-		defer func() { <-h.listeners }()
-	default:
-		refuse(w, r, &failure{http.StatusTooManyRequests, "too many pages listen already"})
-		return
-	}
-	rd, err := h.reader(r)
+	q, err := h.query(r)
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
-	s := &stream{h: h, w: w, r: r, rd: rd, out: http.NewResponseController(w)}
+	if !h.listeners.TryAcquire(1) {
+		refuse(w, r, &failure{http.StatusTooManyRequests, "too many pages listen already"})
+		return
+	}
+	defer h.listeners.Release(1)
+	s := &stream{query: q, w: w, out: http.NewResponseController(w)}
 	poll := s.list
-	if ref := r.URL.Query().Get("session"); ref != "" {
-		if s.key, err = h.find(r.Context(), rd, ref); err != nil {
+	if ref := q.param("session"); ref != "" {
+		if s.key, err = q.find(ref); err != nil {
 			h.fail(w, r, err)
 			return
 		}
@@ -86,21 +79,19 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 
 // stream is one listener.
 type stream struct {
-	h   *Handler
+	*query
 	w   http.ResponseWriter
-	r   *http.Request
-	rd  *reader.Reader
 	out *http.ResponseController
 
-	key    session.Key
-	mark   store.Revision
-	status spans.SessionStatus
-	sum    uint64
+	key      session.Key
+	revision store.Revision
+	status   spans.SessionStatus
+	sum      uint64
 }
 
-// send writes to the listener; false when it is gone.
+// send writes to the listener. It returns false when the listener is gone.
 func (s *stream) send(text string) bool {
-	_ = s.out.SetReadDeadline(time.Time{}) // the server's are for answers that end
+	_ = s.out.SetReadDeadline(time.Time{}) // that of the server is for answers that end
 	_ = s.out.SetWriteDeadline(time.Now().Add(pingEvery))
 	if _, err := s.w.Write([]byte(text)); err != nil {
 		return false
@@ -108,32 +99,34 @@ func (s *stream) send(text string) bool {
 	return s.out.Flush() == nil
 }
 
-// session tells of one session when anything of it arrived, and when its status changed by nothing but time. A session that takes long to
-// read is looked at less often.
+// session returns an event when data of the session arrived, and when time changed its status. It polls a session that
+// takes long to read less often.
 func (s *stream) session() (string, time.Duration, error) {
-	t, mark, e, err := s.h.tree(s.r.Context(), s.rd, s.key)
+	from := time.Now()
+	t, revision, err := s.tree(s.key)
 	if err != nil {
 		return "", 0, err
 	}
-	wait := max(pollSession, 2*e.took)
-	status := t.StatusAt(time.Now())
-	if mark == s.mark && status == s.status {
+	now := time.Now()
+	wait := max(pollSession, 2*now.Sub(from))
+	status := t.StatusAt(now)
+	if revision == s.revision && status == s.status {
 		return "", wait, nil
 	}
-	s.mark, s.status = mark, status
+	s.revision, s.status = revision, status
 	data, _ := json.Marshal(struct {
 		Mark   int64               `json:"mark"`
 		Status spans.SessionStatus `json:"status"`
-	}{int64(mark), status}) // never fails for these
+	}{int64(revision), status}) // never fails for these
 	return fmt.Sprintf("event: mark\ndata: %s\n\n", data), wait, nil
 }
 
 var listSeed = maphash.MakeSeed()
 
-// list tells that the list of sessions changed, as far as its first hundred tell.
+// list returns an event when one of the first hundred sessions changed.
 func (s *stream) list() (string, time.Duration, error) {
 	const looked = 100
-	ctx := s.r.Context()
+	ctx := s.Context()
 	if err := s.h.refresh(ctx); err != nil {
 		return "", 0, err
 	}
@@ -144,7 +137,8 @@ func (s *stream) list() (string, time.Duration, error) {
 		if err != nil {
 			return "", 0, err
 		}
-		fmt.Fprintf(&hash, "%q %d %s %d %d %d;", sum.ID, sum.Last.UnixNano(), sum.StatusAt(now), sum.Turns, sum.ToolCalls, sum.Usage.All())
+		fmt.Fprintf(&hash, "%q %d %s %d %d %d;", sum.ID, sum.Last.UnixNano(), sum.StatusAt(now), sum.Turns, sum.ToolCalls,
+			sum.Usage.All())
 	}
 	if x := hash.Sum64(); x != s.sum {
 		first := s.sum == 0

@@ -1,4 +1,4 @@
-package viewer_test
+package web_test
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/reader"
-	"github.com/otelagent/otelagent/backend/viewer"
+	"github.com/otelagent/otelagent/backend/web"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
@@ -116,12 +116,12 @@ func sample(t testing.TB) store.Store {
 	return st
 }
 
-func serve(t testing.TB, o viewer.Options) *viewer.Handler {
+func serve(t testing.TB, o web.Options) *web.Handler {
 	t.Helper()
 	if o.Store == nil {
 		o.Store = sample(t)
 	}
-	h, err := viewer.New(o)
+	h, err := web.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func paths() map[string]int {
 }
 
 func TestPaths(t *testing.T) {
-	h := serve(t, viewer.Options{})
+	h := serve(t, web.Options{})
 	for path, want := range paths() {
 		r := get(t, h, "/api/v1/"+path)
 		text := body(t, r)
@@ -209,8 +209,8 @@ func TestPaths(t *testing.T) {
 
 // What was in a block comes back whole, as text.
 func TestBlock(t *testing.T) {
-	h := serve(t, viewer.Options{})
-	page := read[viewer.Turns](t, h, "/api/v1/turns/"+demoID+"?text=5")
+	h := serve(t, web.Options{})
+	page := read[web.Turns](t, h, "/api/v1/turns/"+demoID+"?text=5")
 	cut := 0
 	for _, turn := range page.Turns {
 		for _, c := range turn.ToolCalls {
@@ -232,7 +232,7 @@ func TestBlock(t *testing.T) {
 
 // The bytes of a request are those that were sent, and its JSON is not compressed into another one.
 func TestRawRequest(t *testing.T) {
-	h := serve(t, viewer.Options{})
+	h := serve(t, web.Options{})
 	type request struct {
 		Bytes  int
 		SHA256 string
@@ -249,7 +249,7 @@ func TestRawRequest(t *testing.T) {
 // A client that has the state is told so, and a state that changed is given.
 func TestETag(t *testing.T) {
 	st := sample(t)
-	h := serve(t, viewer.Options{Store: st})
+	h := serve(t, web.Options{Store: st})
 	for _, path := range []string{"show/" + demoID, "outline/" + demoID, "turns/" + demoID, "turn/" + demoID + "/@1/1", "request/" + demoID + "/@1/2", "request/" + demoID + "/@1/2?raw=1", "request/" + demoID + "/@1/2?diff=@1/1"} {
 		first := get(t, h, "/api/v1/"+path)
 		etag := first.Header.Get("ETag")
@@ -303,7 +303,7 @@ func requestRun(session, run string, texts ...string) string {
 // Nothing is put together for who has it already, or waits for a place: a request may be many megabytes.
 func TestRequestIsMadeLate(t *testing.T) {
 	const size = 4 << 20
-	h := serve(t, viewer.Options{Store: eventsOf(t, requestRun("s", "r", strings.Repeat("a", size), strings.Repeat("b", size)))})
+	h := serve(t, web.Options{Store: eventsOf(t, requestRun("s", "r", strings.Repeat("a", size), strings.Repeat("b", size)))})
 	for _, path := range []string{"request/s/@1/1", "request/s/@1/1?raw=1", "request/s/@1/1?diff=@1/0"} {
 		first := get(t, h, "/api/v1/"+path)
 		if first.StatusCode != http.StatusOK {
@@ -321,7 +321,7 @@ func TestRequestIsMadeLate(t *testing.T) {
 
 // Ids of runs have slashes in them as they like: a request is that of the run that is meant, and what may be two is said to be.
 func TestDiffOfRunsWithSlashes(t *testing.T) {
-	h := serve(t, viewer.Options{Store: eventsOf(t, requestRun("s", "a", "one", "two")+requestRun("s", "a/1", "three", "four")+requestRun("s", "b/c/d", "five"))})
+	h := serve(t, web.Options{Store: eventsOf(t, requestRun("s", "a", "one", "two")+requestRun("s", "a/1", "three", "four")+requestRun("s", "b/c/d", "five"))})
 	for from, want := range map[string]string{
 		"a/1/1":   "s/@2/1", // `a` has no attempt 1 of its turn 1
 		"a/1/0":   `{"error":"diff: that is a turn of run @2 and an attempt of run @1: say @2/0 or @1/1/0"}`,
@@ -346,7 +346,7 @@ func TestDiffOfRunsWithSlashes(t *testing.T) {
 }
 
 func TestGzip(t *testing.T) {
-	h := serve(t, viewer.Options{})
+	h := serve(t, web.Options{})
 	plain := body(t, get(t, h, "/api/v1/show/"+demoID))
 	r := get(t, h, "/api/v1/show/"+demoID, func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") })
 	packed := body(t, r)
@@ -360,8 +360,8 @@ func TestGzip(t *testing.T) {
 }
 
 func TestAbout(t *testing.T) {
-	h := serve(t, viewer.Options{Name: "s.db", Version: "v9", Links: map[string]string{"jaeger": "http://127.0.0.1:16686/trace/{trace}"}})
-	a := read[viewer.About](t, h, "/api/v1/about")
+	h := serve(t, web.Options{Name: "s.db", Version: "v9", Links: map[string]string{"jaeger": "http://127.0.0.1:16686/trace/{trace}"}})
+	a := read[web.About](t, h, "/api/v1/about")
 	if got, want := fmt.Sprintf("%+v", a), "{Format:1 Version:v9 Database:s.db Tenant: Tenants:[] Links:map[jaeger:http://127.0.0.1:16686/trace/{trace}] Live:true}"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -372,7 +372,7 @@ func TestCheckLink(t *testing.T) {
 		"http://127.0.0.1:16686/trace/{trace}": true, "https://g/explore?q={trace}&s={span}": true,
 		"javascript:alert({trace})": false, "http://h/": false, "{trace}": false, "//h/{trace}": false, "": false, "http:///{trace}": false,
 	} {
-		if err := viewer.CheckLink(link); (err == nil) != good {
+		if err := web.CheckLink(link); (err == nil) != good {
 			t.Errorf("%s: %v", link, err)
 		}
 	}
@@ -380,7 +380,7 @@ func TestCheckLink(t *testing.T) {
 
 // Pages of the list hold every session once.
 func TestListPages(t *testing.T) {
-	h := serve(t, viewer.Options{})
+	h := serve(t, web.Options{})
 	whole := read[reader.List](t, h, "/api/v1/ls")
 	var ids []string
 	for after := ""; ; {
@@ -408,7 +408,7 @@ func TestListPages(t *testing.T) {
 func TestFailures(t *testing.T) {
 	var logged bytes.Buffer
 	st := &failing{sample(t)}
-	h := serve(t, viewer.Options{Store: st, Log: func(line string) { logged.WriteString(line + "\n") }})
+	h := serve(t, web.Options{Store: st, Log: func(line string) { logged.WriteString(line + "\n") }})
 	for _, path := range []string{"ls", "show/" + demoID, "outline/" + demoID, "stats", "events"} {
 		r := get(t, h, "/api/v1/"+path)
 		if text := body(t, r); r.StatusCode != http.StatusInternalServerError && path != "events" || strings.Contains(text, "secret") {

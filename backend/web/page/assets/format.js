@@ -205,3 +205,25 @@ export const short = (id, n = 8) => {
   const c = [...clean(id)];
   return c.length > n + 4 ? c.slice(0, n).join('') + '…' : c.join('');
 };
+
+/**
+ * The classes that app.css draws values of senders with, by their first letter: status of a session, a run, outcome,
+ * decision, action and kind of a mark, state of a difference.
+ * @type {Record<string, string[]>}
+ */
+const drawn = {
+  s: ['busy', 'retrying', 'waiting_on_approval', 'waiting_on_user_input', 'idle', 'error', 'aborted'],
+  r: ['open', 'completed', 'aborted', 'cancelled', 'error', 'rejected', 'vetoed'],
+  o: ['ok', 'error', 'denied', 'skipped', 'cancelled', 'running', 'waiting', 'none'],
+  p: ['allow', 'deny', 'ask', 'wait', 'none'],
+  a: ['allow', 'deny', 'ask'],
+  m: ['compaction', 'permission', 'prompt', 'tool_call'],
+  d: ['same', 'changed', 'only_a', 'only_b', 'unknown'],
+};
+
+/**
+ * The class of a value that a sender may have made up: "other" stands for all that app.css does not know.
+ * @param {string} letter
+ * @param {string | undefined} value
+ */
+export const classOf = (letter, value) => letter + '-' + (drawn[letter]?.includes(value ?? '') ? value : 'other');

@@ -1,7 +1,7 @@
 // The timeline: runs, their turns with model time and tool time, tool calls, decisions and compactions, over time. At most one mark a
 // pixel is drawn, so that ten thousand turns cost what a thousand do.
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
-import { clean, clock, count, duration, ms as millis, timeTold, usageTold, words } from './format.js';
+import { classOf, clean, clock, count, duration, ms as millis, timeTold, usageTold, words } from './format.js';
 import { navigate, withQuery } from './router.js';
 import { ticks, timeScale } from './scale.js';
 import { Icon, useWidth } from './ui.js';
@@ -240,7 +240,7 @@ function Drawn({ outline, selected, select, zoom, idle, laid: { bars, runs, rows
       const label = `${run.number}${run.agent ? ' · ' + clean(run.agent) : ''}${run.relation === 'sub-agent' ? ' · sub-agent' : ''}${run.hidden ? ' · rewound' : ''}`;
       const y = axisHeight + row * rowHeight;
       const text = room > label.length * 6.4 + 26 ? 'run ' + label : room > 26 ? String(run.number) : '';
-      out.push(html`<g class=${'tl-run r-' + run.status + (run.hidden ? ' hidden' : '')}>
+      out.push(html`<g class=${'tl-run ' + classOf('r', run.status) + (run.hidden ? ' hidden' : '')}>
         <rect x=${x1} y=${y} width=${Math.max(1.5, x2 - x1)} height="3" rx="1.5" />${text ? html`<text x=${left + 1} y=${y + 13}>
         ${text}</text>` : null}</g>`);
     }
@@ -268,7 +268,7 @@ function Drawn({ outline, selected, select, zoom, idle, laid: { bars, runs, rows
           const end = ms(c.end);
           lane = from < before ? (lane + 1) % 3 : 0;
           before = Number.isNaN(end) ? bar.to : end;
-          out.push(html`<rect class=${'tl-call o-' + (c.outcome ?? 'none')} x=${px(from)} y=${y + 14 + lane * 4} width=${Math.max(1.2, px(before) - px(from))} height="3" rx="1" />`);
+          out.push(html`<rect class=${'tl-call ' + classOf('o', c.outcome ?? 'none')} x=${px(from)} y=${y + 14 + lane * 4} width=${Math.max(1.2, px(before) - px(from))} height="3" rx="1" />`);
         }
       }
     }
@@ -294,7 +294,7 @@ function Drawn({ outline, selected, select, zoom, idle, laid: { bars, runs, rows
   /** @param {string} kind @param {number} x @param {number} y @param {string} text @param {string} [action] */
   function mark(kind, x, y, text, action) {
     // A decision is a circle, filled when it denies; a compaction a diamond; a changed prompt a triangle.
-    return html`<g class=${'tl-mark m-' + kind + (action ? ' a-' + action : '')} transform=${`translate(${x} ${y - 1})`}><title>${clean(text)}</title>
+    return html`<g class=${'tl-mark ' + classOf('m', kind) + (action ? ' ' + classOf('a', action) : '')} transform=${`translate(${x} ${y - 1})`}><title>${clean(text)}</title>
       ${
       kind === 'compaction' ? html`<path d="M0-5 5 0 0 5-5 0Z" />` : kind === 'prompt' ? html`<path d="M-4-4h8L0 3Z" />` : html`<circle r=${action === 'allow' ? 3 : 4} />`}</g>`;
   }

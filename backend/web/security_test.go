@@ -1,4 +1,4 @@
-package viewer_test
+package web_test
 
 import (
 	"crypto/sha256"
@@ -15,15 +15,15 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/store/memstore"
-	"github.com/otelagent/otelagent/backend/viewer"
+	"github.com/otelagent/otelagent/backend/web"
 )
 
 const token = "0123456789abcdef0123456789abcdef"
 
 // A name that somebody points at this machine is not ours, however it is spelled (DNS rebinding).
 func TestHosts(t *testing.T) {
-	h := serve(t, viewer.Options{Store: memstore.New(), Hosts: []string{"box.lan"}})
-	withToken := serve(t, viewer.Options{Store: memstore.New(), Token: token})
+	h := serve(t, web.Options{Store: memstore.New(), Hosts: []string{"box.lan"}})
+	withToken := serve(t, web.Options{Store: memstore.New(), Token: token})
 	for _, c := range []struct {
 		host string
 		good bool
@@ -35,7 +35,7 @@ func TestHosts(t *testing.T) {
 		{"localhost.", false}, {"evil.box.lan", false}, {"", false}, {"127.1", false}, {"2130706433", false},
 		{"[evil.example]:8321", false}, {"a@127.0.0.1", false}, {"127.0.0.1:8321:evil", false}, {"xn--localhost", false},
 	} {
-		ask := func(h *viewer.Handler, token string) int {
+		ask := func(h *web.Handler, token string) int {
 			return get(t, h, "/api/v1/ls", func(r *http.Request) {
 				r.Host = c.host
 				r.Header.Set("Authorization", "Bearer "+token)
@@ -57,7 +57,7 @@ func TestHosts(t *testing.T) {
 
 // What pages of other sites can make a browser ask is refused, but for following a link to a page.
 func TestCrossSite(t *testing.T) {
-	h := serve(t, viewer.Options{})
+	h := serve(t, web.Options{})
 	for _, c := range []struct {
 		path, site, mode, dest string
 		want                   int
@@ -106,7 +106,7 @@ func TestCrossSite(t *testing.T) {
 
 // Every answer, refusals too, says what a browser must not do with it.
 func TestHeaders(t *testing.T) {
-	h := serve(t, viewer.Options{})
+	h := serve(t, web.Options{})
 	for target, edit := range map[string]func(*http.Request){
 		"/": nil, "/s/" + demoID: nil, "/nope": nil, "/assets/nope": nil, "/api/v1/ls": nil, "/api/v1/nope": nil, "/favicon.ico": nil,
 		"/api/v1/show/" + demoID: nil, "/api/v1/request/" + demoID + "/@1/2?raw=1": nil,
@@ -134,7 +134,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestMethods(t *testing.T) {
-	h := serve(t, viewer.Options{})
+	h := serve(t, web.Options{})
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get"} {
 		for _, target := range []string{"/", "/api/v1/ls", "/api/v1/show/" + demoID, "/assets/main.js"} {
 			r := get(t, h, target, func(r *http.Request) { r.Method = method })
@@ -150,7 +150,7 @@ func TestMethods(t *testing.T) {
 
 // Without its token nobody sees anything but the empty page.
 func TestToken(t *testing.T) {
-	h := serve(t, viewer.Options{Token: token})
+	h := serve(t, web.Options{Token: token})
 	bearer := func(v string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set("Authorization", v) }
 	}
@@ -184,7 +184,7 @@ func TestToken(t *testing.T) {
 
 // A token in the address of a page becomes a cookie, and the address loses it.
 func TestLogin(t *testing.T) {
-	h := serve(t, viewer.Options{Token: token})
+	h := serve(t, web.Options{Token: token})
 	r := get(t, h, "/s/x%2Fy/@1/2?tab=a&token="+token+"&zoom=3")
 	cookies := r.Cookies()
 	if r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/s/x%2Fy/@1/2?tab=a&zoom=3" || len(cookies) != 1 {
@@ -209,7 +209,7 @@ func TestLogin(t *testing.T) {
 	if c.Name != "otelagent_viewer_8321" {
 		t.Errorf("%s: browsers send a cookie to all ports", c.Name)
 	}
-	if r := get(t, serve(t, viewer.Options{Token: token}), "/api/v1/ls", with); r.StatusCode != http.StatusUnauthorized {
+	if r := get(t, serve(t, web.Options{Token: token}), "/api/v1/ls", with); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the cookie of another process: %s", r.Status)
 	}
 	elsewhere := get(t, h, "/?token="+token, func(r *http.Request) { r.Host = "127.0.0.1:9" }).Cookies()
@@ -230,7 +230,7 @@ func TestLogin(t *testing.T) {
 
 // Nobody tries many tokens, and whoever has the right one waits no longer than the others.
 func TestTokenGuessing(t *testing.T) {
-	h := serve(t, viewer.Options{Token: token})
+	h := serve(t, web.Options{Token: token})
 	for range 50 { // a page sends the same wrong token again and again
 		r := get(t, h, "/api/v1/ls", func(r *http.Request) { r.Header.Set("Authorization", "Bearer wrong") })
 		if r.StatusCode != http.StatusUnauthorized {
@@ -252,7 +252,7 @@ func TestTokenGuessing(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	h := serve(t, viewer.Options{Store: memstore.New()})
+	h := serve(t, web.Options{Store: memstore.New()})
 	refused := 0
 	for range 1000 {
 		if r := get(t, h, "/api/v1/about"); r.StatusCode == http.StatusTooManyRequests {
@@ -268,7 +268,7 @@ func TestRate(t *testing.T) {
 
 // Bounds on what a request may be.
 func TestHugeRequests(t *testing.T) {
-	h := serve(t, viewer.Options{Store: memstore.New()})
+	h := serve(t, web.Options{Store: memstore.New()})
 	long := strings.Repeat("x", 2000)
 	for target, want := range map[string]int{
 		"/api/v1/ls?q=" + strings.Repeat("x", 9000):          http.StatusRequestURITooLong,
@@ -290,7 +290,7 @@ func TestHugeRequests(t *testing.T) {
 
 // Nothing but the page's own files can be had, whatever the path.
 func TestTraversal(t *testing.T) {
-	h := serve(t, viewer.Options{Store: memstore.New()})
+	h := serve(t, web.Options{Store: memstore.New()})
 	index := body(t, get(t, h, "/"))
 	if !strings.Contains(strings.ToLower(index), "<!doctype html") {
 		t.Fatalf("the page is %.100s", index)
@@ -320,7 +320,7 @@ func TestTraversal(t *testing.T) {
 
 // Assets are those of the folder, with the types that scripts and styles must have, and a browser that has one is not sent it again.
 func TestAssets(t *testing.T) {
-	h := serve(t, viewer.Options{Store: memstore.New()})
+	h := serve(t, web.Options{Store: memstore.New()})
 	files, err := os.ReadDir("page/assets")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no assets", err)
@@ -348,7 +348,7 @@ func TestAssets(t *testing.T) {
 }
 
 func TestFixedTenant(t *testing.T) {
-	h := serve(t, viewer.Options{Fixed: true})
+	h := serve(t, web.Options{Fixed: true})
 	for target, want := range map[string]int{"/api/v1/ls": 200, "/api/v1/ls?tenant=": 200, "/api/v1/ls?tenant=x": 403, "/api/v1/show/" + demoID + "?tenant=x": 403, "/api/v1/events?tenant=x": 403} {
 		if r := get(t, h, target); r.StatusCode != want {
 			t.Errorf("%s: %s, want %d", target, r.Status, want)
@@ -362,11 +362,11 @@ func TestNeedsToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := viewer.NeedsToken(a); got != want {
+		if got := web.NeedsToken(a); got != want {
 			t.Errorf("%s: %v", addr, got)
 		}
 	}
-	if !viewer.NeedsToken(&net.UnixAddr{Name: "/x"}) {
+	if !web.NeedsToken(&net.UnixAddr{Name: "/x"}) {
 		t.Error("what is not known to be loopback needs one")
 	}
 }
@@ -386,7 +386,7 @@ func FuzzPaths(f *testing.F) {
 		if err != nil || !strings.HasPrefix(target, "/") || strings.HasPrefix(u.Path, "/api/v1/events") {
 			return
 		}
-		h := serve(t, viewer.Options{Store: st}) // a new one each time: its rate is bounded
+		h := serve(t, web.Options{Store: st}) // a new one each time: its rate is bounded
 		if index == "" {
 			index = body(t, get(t, h, "/"))
 		}
@@ -415,7 +415,7 @@ func TestDots(t *testing.T) {
 	for _, id := range []string{"..", "~..", "."} {
 		record(t, st, demo, id)
 	}
-	h := serve(t, viewer.Options{Store: st})
+	h := serve(t, web.Options{Store: st})
 	for written, id := range map[string]string{"~..": "..", "~~..": "~..", "~.": ".", "%7E..": ".."} {
 		if s := read[struct{ ID string }](t, h, "/api/v1/show/"+written+"/@1/1"); s.ID != id {
 			t.Errorf("%s gives %q, want %q", written, s.ID, id)

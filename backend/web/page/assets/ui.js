@@ -1,7 +1,7 @@
 // Small parts that every view is made of.
 import { Component, h, html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
 import { ApiError, get, getText } from './api.js';
-import { bytes, clean, exact, pieces, words } from './format.js';
+import { bytes, classOf, clean, exact, pieces, words } from './format.js';
 import { join, link } from './router.js';
 
 /** @import {Body, Finding} from '../types.d.ts' */
@@ -46,7 +46,7 @@ export function Foreign({ text }) {
 }
 
 /** @param {{status: string, testid?: string}} p */
-export const Status = ({ status, testid }) => html`<span class=${'status s-' + clean(status)} data-testid=${testid} data-status=${status}>
+export const Status = ({ status, testid }) => html`<span class=${'status ' + classOf('s', status)} data-testid=${testid} data-status=${clean(status)}>
   <i aria-hidden="true"></i>${words(status)}</span>`;
 
 /** @param {{kind?: string, title?: string, children?: unknown}} p */
