@@ -79,7 +79,8 @@ func (d *reader) emitRun(a *message, over bool) {
 			d.emitParts(r, m, m.parts)
 		}
 	}
-	d.emitTurnStart(r, of, first.created, first.seq, otelagent.TurnInfo{Index: new(int64(0)), Trigger: triggerOf(first, info)})
+	d.emitTurnStart(r, of, first.created, first.seq, otelagent.TurnInfo{Index: new(int64(0)),
+		Trigger: triggerOf(first, info)})
 	for _, m := range users {
 		if !m.marker() {
 			d.Emit(&event.MessageAdded{Meta: r.meta(m.created, m.seq), Message: m.message(m.parts)})

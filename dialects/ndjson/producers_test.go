@@ -67,8 +67,8 @@ func payloads(t *testing.T, name string) (all []string) {
 	return all
 }
 
-// TestProducers records what the programs of interop/ndjson wrote and compares the tree with testdata/producers/*.tree, and every request with the
-// bytes that the program sent.
+// TestProducers records what the programs of interop/ndjson wrote and compares the tree with testdata/producers/*.tree,
+// and every request with the bytes that the program sent.
 func TestProducers(t *testing.T) {
 	for _, name := range []string{"python", "rust"} {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,9 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// TestFeed reads the sample as a server sends it: AgentEvents as server-sent events, some with their data over several lines, between
-// comments, retry times, ids, and events of other names. All AgentEvents are read, what lags is counted, and what is foreign is kept.
+// TestFeed reads the sample as a server sends it: AgentEvents as server-sent events, some with their data over several
+// lines, between comments, retry times, ids, and events of other names. All AgentEvents are read, what lags is counted,
+// and what is foreign is kept.
 func TestFeed(t *testing.T) {
 	var feed bytes.Buffer
 	feed.WriteString(": connected\nretry: 3000\n\n")
@@ -79,7 +80,8 @@ func TestFeed(t *testing.T) {
 			agentEvents++
 		}
 	}
-	if got := strings.Join(rest, "\n"); got != "event_lost: 12 events\nevent_lost: \nping {\"at\":1}\ndone \"[DONE\"\nrenamed no" {
+	if got := strings.Join(rest, "\n"); got != "event_lost: 12 events\nevent_lost: \nping {\"at\":1}\ndone "+
+		"\"[DONE\"\nrenamed no" {
 		t.Errorf("got\n%s", got)
 	}
 	if len(errs) != 1 || !strings.Contains(errs[0], "JSON ends too early") || strings.Contains(errs[0], "SECRET") {
@@ -97,14 +99,21 @@ func TestFeed(t *testing.T) {
 func TestStamp(t *testing.T) {
 	at := time.Date(2026, 5, 25, 10, 0, 7, 0, time.UTC)
 	for name, line := range map[string]string{
-		"untimed":               `{"type":"ToolExecutionStart","loop_id":"s.1","tool_call_id":"c","tool_name":"bash","args":{},"ts":"2026-05-25T10:00:07Z"}`,
-		"over its own":          `{"ts":1779703207,"type":"TurnStart","loop_id":"s.1","turn_index":0,"timestamp":"2026-05-25T10:00:00Z","triggered_by":"User"}`,
-		"an update":             `{"type":"MessageUpdate","loop_id":"s.1","message":{},"delta":{"Text":{"delta":"a"}},"ts":1779703207000}`,
-		"of an unknown type":    `{"type":"Brand","loop_id":"s.1","timestamp":"2026-05-25T10:00:00Z","ts":1779703207000000}`,
-		"around a logged event": `{"ordinal":1,"event":{"type":"InputRejected","loop_id":"s.1","reason":"no"},"ts":1779703207000000000}`,
-		"inside a logged event": `{"ordinal":1,"event":{"type":"InputRejected","loop_id":"s.1","reason":"no","ts":1779703207.0}}`,
-		"of a message":          `{"type":"MessageEnd","loop_id":"s.1","message":{"role":"user","content":[],"timestamp":1},"ts":"2026-05-25T12:00:07+02:00"}`,
-		"of a group":            `{"type":"ParallelLoopStart","session_id":"s","loop_ids":["s.1"],"timestamp":"2026-05-25T10:00:00Z","ts":1779703207}`,
+		"untimed": `{"type":"ToolExecutionStart","loop_id":"s.1","tool_call_id":"c","tool_name":"bash",` +
+			`"args":{},"ts":"2026-05-25T10:00:07Z"}`,
+		"over its own": `{"ts":1779703207,"type":"TurnStart","loop_id":"s.1","turn_index":0,` +
+			`"timestamp":"2026-05-25T10:00:00Z","triggered_by":"User"}`,
+		"an update": `{"type":"MessageUpdate","loop_id":"s.1","message":{},"delta":{"Text":{"delta":"a"}},` +
+			`"ts":1779703207000}`,
+		"of an unknown type": `{"type":"Brand","loop_id":"s.1","timestamp":"2026-05-25T10:00:00Z","ts":1779703207000000}`,
+		"around a logged event": `{"ordinal":1,"event":{"type":"InputRejected","loop_id":"s.1","reason":"no"},` +
+			`"ts":1779703207000000000}`,
+		"inside a logged event": `{"ordinal":1,"event":{"type":"InputRejected","loop_id":"s.1","reason":"no",` +
+			`"ts":1779703207.0}}`,
+		"of a message": `{"type":"MessageEnd","loop_id":"s.1","message":{"role":"user","content":[],` +
+			`"timestamp":1},"ts":"2026-05-25T12:00:07+02:00"}`,
+		"of a group": `{"type":"ParallelLoopStart","session_id":"s","loop_ids":["s.1"],` +
+			`"timestamp":"2026-05-25T10:00:00Z","ts":1779703207}`,
 	} {
 		d := NewDecoder()
 		n := 0
@@ -124,12 +133,15 @@ func TestStamp(t *testing.T) {
 		}
 	}
 	// One that is no time is a key that we do not know, and kept.
-	got := strings.Join(collect(`{"type":"TurnStart","loop_id":"s.1","turn_index":0,"timestamp":"2026-05-25T10:00:00Z","ts":"soon"}`), "")
+	got := strings.Join(collect(`{"type":"TurnStart","loop_id":"s.1","turn_index":0,"timestamp":"2026-05-25T10:00:00Z",`+
+		`"ts":"soon"}`), "")
 	if !strings.Contains(got, `{"ts":"soon"}`) || !strings.Contains(got, "Time: 2026-05-25T10:00:00Z") {
 		t.Errorf("got %s", got)
 	}
 	// The lines before and after one with a time yield their events unchanged.
-	if got := collect(goodLine + "\n" + strings.Replace(goodLine, "}", `,"ts":1779703207}`, 1) + "\n" + goodLine); len(got) != 3 || got[0] != strings.Replace(got[2], "Seq: 3", "Seq: 1", 1) || !strings.Contains(got[1], "10:00:07Z") {
+	if got := collect(goodLine + "\n" + strings.Replace(goodLine, "}", `,"ts":1779703207}`, 1) + "\n" +
+		goodLine); len(got) != 3 || got[0] != strings.Replace(got[2], "Seq: 3", "Seq: 1", 1) ||
+		!strings.Contains(got[1], "10:00:07Z") {
 		t.Errorf("got %s", got)
 	}
 }
@@ -156,11 +168,12 @@ func metaOf(t *testing.T, ev event.Event) event.Meta {
 	return event.Meta{}
 }
 
-// TestOwnLines records lines of package ndjson between those of phi-core: one that names no run is of the innermost open run, where that
-// is certain.
+// TestOwnLines records lines of package ndjson between those of phi-core: one that names no run is of the innermost
+// open run, where that is certain.
 func TestOwnLines(t *testing.T) {
 	start := func(id, parent string) string {
-		return `{"type":"AgentStart","agent_id":"a","session_id":"s","loop_id":"` + id + `","parent_loop_id":` + parent + `,"timestamp":"2026-05-25T10:00:00Z"}` + "\n"
+		return `{"type":"AgentStart","agent_id":"a","session_id":"s","loop_id":"` + id + `","parent_loop_id":` + parent +
+			`,"timestamp":"2026-05-25T10:00:00Z"}` + "\n"
 	}
 	const own = `{"type":"otelagent.permission_evaluated","tool":"bash","action":"allow","source":"project"}` + "\n"
 	const cost = `{"type":"otelagent.permission_evaluated","run":"s.x","tool":"bash","action":"ask"}` + "\n"
@@ -184,7 +197,8 @@ func TestOwnLines(t *testing.T) {
 			if err != nil {
 				t.Fatal(name, err)
 			}
-			if p, ok := ev.(*event.PermissionEvaluated); ok && (p.Tool != "bash" || p.Seq != int64(strings.Count(test.text, "\n"))) {
+			if p, ok := ev.(*event.PermissionEvaluated); ok && (p.Tool != "bash" ||
+				p.Seq != int64(strings.Count(test.text, "\n"))) {
 				t.Errorf("%s: %+v", name, p)
 			}
 			rec.Record(t.Context(), ev)
@@ -214,21 +228,24 @@ func TestOwnLines(t *testing.T) {
 	d := NewDecoder()
 	var errs []string
 	n := 0
-	for _, err := range d.Events(strings.NewReader(goodLine + "\n" + `{"type":"otelagent.permission_evaluated","tool":5}` + "\n" + goodLine)) {
+	for _, err := range d.Events(strings.NewReader(goodLine + "\n" +
+		`{"type":"otelagent.permission_evaluated","tool":5}` + "\n" + goodLine)) {
 		if err != nil {
 			errs = append(errs, err.Error())
 		} else {
 			n++
 		}
 	}
-	if len(errs) != 1 || !strings.HasPrefix(errs[0], "otelagent: line 2: ") || n != 2 || d.Stats().Rejected != 1 || d.Stats().Events != 2 {
+	if len(errs) != 1 || !strings.HasPrefix(errs[0], "otelagent: line 2: ") || n != 2 || d.Stats().Rejected != 1 ||
+		d.Stats().Events != 2 {
 		t.Errorf("%d events, %q, %+v", n, errs, d.Stats())
 	}
 }
 
 // TestSettings fills in what the wire lacks, and nothing else.
 func TestSettings(t *testing.T) {
-	opts := []input.Option{input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("relay"), input.WithUsageRule(spans.UsageRuleExcludesCache)}
+	opts := []input.Option{input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("relay"),
+		input.WithUsageRule(spans.UsageRuleExcludesCache)}
 	runOf := func(line string) (e event.RunStarted) {
 		for ev, err := range Events(strings.NewReader(line), opts...) {
 			if err != nil {
@@ -240,10 +257,13 @@ func TestSettings(t *testing.T) {
 		}
 		return e
 	}
-	if e := runOf(`{"type":"AgentStart","loop_id":"a.b.1","timestamp":"2026-05-25T10:00:00Z"}`); e.SessionID != "mine" || e.Agent != "clerk" || e.Provider != "relay" {
+	if e := runOf(`{"type":"AgentStart","loop_id":"a.b.1","timestamp":"2026-05-25T10:00:00Z"}`); e.SessionID != "mine" ||
+		e.Agent != "clerk" || e.Provider != "relay" {
 		t.Errorf("without settings: %+v", e)
 	}
-	if e := runOf(`{"type":"AgentStart","loop_id":"a.b.1","session_id":"a","agent_id":"x","config_snapshot":{"provider":"openai"},"timestamp":"2026-05-25T10:00:00Z"}`); e.SessionID != "a" || e.Agent != "" || e.AgentID != "x" || e.Provider != "openai" {
+	if e := runOf(`{"type":"AgentStart","loop_id":"a.b.1","session_id":"a","agent_id":"x",` +
+		`"config_snapshot":{"provider":"openai"},"timestamp":"2026-05-25T10:00:00Z"}`); e.SessionID != "a" ||
+		e.Agent != "" || e.AgentID != "x" || e.Provider != "openai" {
 		t.Errorf("with all settings: %+v", e)
 	}
 	// A run that is under way: its session, and the provider of its turns.
