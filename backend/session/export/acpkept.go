@@ -124,13 +124,13 @@ func (t *trace) keptTurn(r *session.Run, turn *session.Turn) {
 		t.keptNotes(r, c.Events, "")
 	}
 	for _, x := range permissions {
-		q := t.questionOf(r, x)
+		seq := x.Seq
 		for _, c := range turn.ToolCalls {
-			if c.ID == x.CallID && c.Start.Equal(q.asked) {
-				q.seq = c.Seq // that of x is of the answer
+			if c.ID == x.CallID && c.Start.Equal(askedAt(x)) {
+				seq = c.Seq // that of x is of the answer
 			}
 		}
-		t.question(r, x.CallID, q)
+		t.question(r, x.CallID, x, seq)
 	}
 }
 

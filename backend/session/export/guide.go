@@ -103,14 +103,6 @@ func (g *Guide) Missing() []Missing {
 	return l
 }
 
-// Messages returns the number of message rows.
-func (g *Guide) Messages() int {
-	if g.sources != nil {
-		return len(g.sources.messages)
-	}
-	return len(g.units)
-}
-
 // miss notes missing content while the plan is made.
 func (g *Guide) miss(where, what string) {
 	if !g.planned {

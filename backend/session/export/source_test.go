@@ -141,7 +141,7 @@ func TestFurtherRowsComeBack(t *testing.T) {
 		}
 		rows = append(rows, r)
 	}
-	if len(rows) != 3 || g.Messages() != 1 || rows[0].Session.ModelJSON != `{"provider_id":"p","model_id":"m"}` || rows[2].Part.DataJSON != `{"type":"text","text":"hi"}` ||
+	if len(rows) != 3 || rows[0].Session.ModelJSON != `{"provider_id":"p","model_id":"m"}` || rows[2].Part.DataJSON != `{"type":"text","text":"hi"}` ||
 		rows[1].Message.MetadataJSON != `{"k":1}` {
 		t.Errorf("%d rows: %+v", len(rows), rows)
 	}
