@@ -10,7 +10,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// A session that came from ACP keeps more of its wire than rows do: titles and kinds of tool calls, updates, requests of
+// A session that came from ACP keeps more of its wire than rows do: titles and kinds of tool calls, updates, requests
+// of
 // the agent, exchanges about the session (package dialects/acp documents how). This file writes them back as they were,
 // in the order of time.
 
@@ -205,7 +206,8 @@ func (t *trace) keptCall(r *session.Run, item object, c *session.ToolCall, x *pl
 	t.push(latest(c.Start, c.End), t.seqOf(c.EndSeq), statusUpdate(id, status, more...))
 }
 
-// worked reports whether a call must have been in progress from the first, as far as is known: the agent asked for files
+// worked reports whether a call must have been in progress from the first, as far as is known: the agent asked for
+// files
 // before any update, or for a terminal that no update names. Else such work would not be known to be the call's.
 func (t *trace) worked(r *session.Run, c *session.ToolCall) bool {
 	files, terminals, named, progress := false, false, false, false

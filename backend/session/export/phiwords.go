@@ -34,7 +34,8 @@ func (p *phiCore) foreign(where, what, value string) {
 	p.miss(where, fmt.Sprintf("%s %q is no word of phi-core", what, value))
 }
 
-// known returns phi-core's name for a value, and reports whether it has one. It notes a value that has none, unless that
+// known returns phi-core's name for a value, and reports whether it has one. It notes a value that has none, unless
+// that
 // is empty.
 func known[T ~string](p *phiCore, where, what string, value T, names map[T]string) (string, bool) {
 	name, ok := names[value]
