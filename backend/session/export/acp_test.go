@@ -155,7 +155,7 @@ func checkTrace(t *testing.T, raw []byte) []traced {
 		switch id := m.Message.ID; {
 		case m.Message.Method == "":
 			if id == nil || !open[back[m.Direction]][*id] {
-				t.Errorf("line %d: nobody asked", i+1)
+				t.Errorf("line %d: there is no request", i+1)
 				continue
 			}
 			delete(open[back[m.Direction]], *id)
@@ -186,10 +186,9 @@ func checkTrace(t *testing.T, raw []byte) []traced {
 	return l
 }
 
-// told is what a session told from ACP says, a line a thing: in which the two sides of a round trip must agree. Ids
-// that the wire numbers are
-// left out.
-func told(s *export.Recorded) []string {
+// factsOf lists what two sides of a round trip must agree in: the facts of a session that came from ACP, one a line,
+// without the ids that the wire numbers.
+func factsOf(s *export.Recorded) []string {
 	var l []string
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 	bodies := func(refs *session.Refs) string {
@@ -459,7 +458,8 @@ func callsOf(t *testing.T, s *export.Recorded) []string {
 	return l
 }
 
-// acpExceptions are what a trace says otherwise than the capture, by scenario: lines of told that begin so, and why.
+// acpExceptions are the lines of factsOf, by their beginning and by scenario, in which a trace differs from the capture,
+// with the reason.
 var acpExceptions = map[string][]struct{ line, why string }{
 	"agent-dies": {
 		{"run 0 times", "a reply that broke off is in no tree, so the time of its last piece is not in the trace"},
@@ -523,7 +523,7 @@ func TestACPRoundTrip(t *testing.T) {
 					t.Errorf("session %s: %d sessions", before.ID, len(l))
 					continue
 				}
-				if d := gocmp.Diff(without(told(&before)), without(told(&l[0]))); d != "" {
+				if d := gocmp.Diff(without(factsOf(&before)), without(factsOf(&l[0]))); d != "" {
 					t.Errorf("session %s: -capture +trace:\n%s", before.ID, d)
 				}
 				again, _ := asTrace(t, &l[0], export.Options{})

@@ -158,7 +158,7 @@ func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
 			at = first
 		}
 	}
-	input := valueOf(data.get("input")) // null stands for an unknown one
+	input := valueOf(data.get("input")) // null is an unknown one
 	t.push(at, 0, fields("sessionUpdate", "tool_call", "toolCallId", id, "title", name, "name", name,
 		"kind", cmp.Or(toolKinds[name], "other"), "status", "pending", "rawInput", input))
 	for _, q := range questions {

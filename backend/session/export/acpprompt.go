@@ -382,7 +382,7 @@ func (t *trace) compaction(r *session.Run, turn *session.Turn, c *session.Compac
 	}
 }
 
-// sendFacts writes the facts of the session that became true before m, or with nil all that are left.
+// sendFacts writes the facts of the session that became true before m, or with nil all others.
 func (t *trace) sendFacts(m *wire) {
 	for len(t.facts) > 0 {
 		f := t.facts[0]

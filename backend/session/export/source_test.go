@@ -72,7 +72,7 @@ func TestProducersRowsComeBack(t *testing.T) {
 	export.Golden(t, "producer.csv", ofLines[0].Write(t, export.AsCSV, export.Options{}))
 }
 
-// What stands beside rows, and what is no row, comes back as well.
+// Further members of lines, and lines of further types, come back as well.
 func TestFurtherRowsComeBack(t *testing.T) {
 	file := []byte(`{"type":"session","data":{"id":"s","agent":"a","model":{"provider_id":"p","model_id":"m"},"permissions":[],"metadata":{},"created_at":1,"updated_at":2,"title":"x"},"more":1}
 {"type":"message","data":{"id":"m1","session_id":"s","role":"user","metadata_json":"{\"otelagent\":7,\"k\":1}","created_at":1,"updated_at":1,"hidden_at":null}}
