@@ -29,7 +29,6 @@ var unclean = map[string]int{
 
 	"backend/session/":               94,
 	"backend/session/diff/":          12,
-	"backend/session/export/":        37,
 	"backend/session/otlprow/":       6,
 	"backend/session/replay/":        3,
 	"backend/store/":                 9,
