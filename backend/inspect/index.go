@@ -15,7 +15,9 @@ type place struct {
 
 func (p place) address() string { return session.RunAddress(p.tree.ID, p.n) }
 
-func (p place) turnAddress(t *session.Turn) string { return session.TurnAddress(p.tree.ID, p.n, t.Index) }
+func (p place) turnAddress(t *session.Turn) string {
+	return session.TurnAddress(p.tree.ID, p.n, t.Index)
+}
 
 // claim is the tool call that spawned a run: its run, and its address.
 type claim struct {

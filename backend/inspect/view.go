@@ -239,8 +239,8 @@ type Said struct {
 	// From says in words where it came from, where the request tells.
 	From string `json:"from,omitempty"`
 
-	message, part int // positions of the message in its list, and of the text in the message
-	more          int // in place of so many messages
+	message, part int  // positions of the message in its list, and of the text in the message
+	more          int  // in place of so many messages
 	outside       bool // the run has the message too
 }
 
