@@ -158,7 +158,7 @@ func (r *renderer) request(n *node, p place, t *session.Turn) {
 	if prompt, told := digestNews(t.PromptDigest, &r.prompt); told != "" && r.o.Turn != t {
 		add("prompt " + strings.TrimSuffix(prompt+told, " "))
 	}
-	if tools, told := digestNews(t.ToolsDigest, &r.tools); told != "" && r.o.Turn != t {
+	if tools, told := digestNews(t.ToolsDigest(), &r.tools); told != "" && r.o.Turn != t {
 		names, ok := offered(p.tree, t)
 		switch {
 		case ok && len(names) == 0:

@@ -397,7 +397,7 @@ var ofOneTelling = func() map[string]bool {
 		spans.RunOrdinalKey, spans.RunOrdinalFromKey, spans.EventsDroppedKey, spans.RunDefectsKey,
 		spans.ErrorTypeKeyKey, spans.ErrorMessageKey, spans.RunStatusKeyKey, spans.RunStatusWordKey, spans.RunRejectedKey, spans.RunRejectionKey,
 		spans.CountTurnsKey, spans.CountToolCallsKey, spans.CountCompactionsKey, spans.CountPermissionsKey,
-		spans.CaptureLevelKey, spans.CaptureBytesKey, spans.CaptureKnownBytesKey, spans.CaptureWithheldKey, spans.RedactedKey,
+		spans.CaptureLevelKey, spans.CaptureWithheldKey, spans.RedactedKey,
 		spans.LiveHeartbeatKey, spans.PartialKey, spans.WaitingForKey, spans.RepliedKey,
 		PartialOutputKey,
 	} {
@@ -757,6 +757,9 @@ func (a *assembler) turn(run *Run, index int64, own, rest []entry) {
 		q.redacted = t.Redacted > 0
 		if i == len(t.Requests)-1 {
 			q.stated = t.RequestBytes
+			if q.Messages != nil && t.RequestMessages == 0 {
+				t.RequestMessages = q.Messages.Count
+			}
 		}
 	}
 	f.check(&t.Defects, &c)

@@ -248,12 +248,8 @@ func (t *Turn) set(key string, v Value) bool {
 		return setInt(&t.RequestMessages, v)
 	case string(spans.RequestBytesKey):
 		return setInt(&t.RequestBytes, v)
-	case string(spans.RequestDigestKey):
-		t.RequestDigest = v.Text()
 	case string(spans.PromptDigestKey):
 		t.PromptDigest = v.Text()
-	case string(spans.ToolsDigestKey):
-		t.ToolsDigest = v.Text()
 	case string(spans.OutputTypeKey): // sorted before the loop's own spelling of the format
 		t.Format = v.Text()
 	case string(spans.FinishReasonsKey): // the standard's value of the stop reason

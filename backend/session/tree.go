@@ -226,9 +226,7 @@ type Turn struct {
 	ResponseID      string `json:"response_id,omitempty"`
 	RequestMessages int64  `json:"request_messages,omitempty"`
 	RequestBytes    int64  `json:"request_bytes,omitempty"`
-	RequestDigest   string `json:"request_digest,omitempty"`
 	PromptDigest    string `json:"prompt_digest,omitempty"`
-	ToolsDigest     string `json:"tools_digest,omitempty"`
 
 	Capture spans.Capture `json:"capture,omitempty"`
 	// Requests by attempt.

@@ -19,6 +19,9 @@ func (a *assembler) finish() {
 		a.runByID[r.ID] = append(a.runByID[r.ID], r)
 	}
 	for _, r := range s.Runs {
+		for _, t := range r.Turns {
+			t.Capture = cmp.Or(t.Capture, r.Capture)
+		}
 		if !r.Copied { // counted where it came from
 			s.Usage.Add(r.Usage)
 			if r.Discarded != nil {
@@ -70,6 +73,21 @@ func (a *assembler) finish() {
 		s.Last = nsTime(a.now)
 	}
 	s.Status = s.status()
+}
+
+// ToolsDigest returns the block of the tool catalogue of the last request; empty when it is not known.
+func (t *Turn) ToolsDigest() (block string) {
+	for _, q := range t.Requests {
+		if q.Params == nil {
+			continue
+		}
+		for _, ref := range q.Params.Items() {
+			if ref.Provenance == string(spans.ProvenanceTools) {
+				block = ref.Block
+			}
+		}
+	}
+	return block
 }
 
 // savedGroups takes out the groups that a ledger tells of and events too: what is saved does not tell when a group began, so they have
@@ -147,8 +165,15 @@ func (a *assembler) service() {
 	}
 }
 
-// missingRuns names the gaps among the numbers of runs. Each process counts its own from 1.
+// missingRuns names the gaps among the numbers of runs. Each process counts its own from 1. A run whose span did not
+// arrive has no number: it is named already, and fills a gap.
 func (a *assembler) missingRuns() {
+	var named int64
+	for _, r := range a.s.Runs {
+		if r.Missing && r.Ordinal == 0 {
+			named++
+		}
+	}
 	slices.SortFunc(a.ordinals, func(x, y ordinal) int { return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.n, y.n)) })
 	for l := a.ordinals; len(l) > 0; {
 		var gaps ranges
@@ -156,7 +181,9 @@ func (a *assembler) missingRuns() {
 		for ; len(l) > 0 && l[0].from == from; l = l[1:] {
 			gaps.seen(l[0].n)
 		}
-		if gaps.total > 0 {
+		filled := min(named, gaps.total)
+		named -= filled
+		if gaps.total > filled {
 			a.s.Defects = append(a.s.Defects, Defect{Code: spans.DefectRunMissing, Detail: "number " + gaps.String() + " of " + strconv.FormatInt(gaps.last, 10)})
 		}
 	}

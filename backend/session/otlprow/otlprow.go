@@ -229,8 +229,32 @@ func (d *decoder) span(span ptrace.Span) {
 		return
 	}
 	d.partialOutput(&row, blocks)
+	stated(&row)
 	d.brought.end(len(d.batch.Rows), &row)
 	d.batch.Rows = append(d.batch.Rows, row)
+}
+
+// stated adds what the lists of a turn say and the span does not repeat: that its content was captured, and how many
+// messages the last request has.
+func stated(row *session.Row) {
+	if row.Kind != session.KindTurn || len(row.Lists) == 0 {
+		return
+	}
+	add := func(key attribute.Key, v session.Value) {
+		i, ok := slices.BinarySearchFunc(row.Attrs, string(key), func(a session.Attr, key string) int {
+			return strings.Compare(a.Key, key)
+		})
+		if !ok {
+			row.Attrs = slices.Insert(row.Attrs, i, session.Attr{Key: string(key), Value: v})
+		}
+	}
+	add(spans.CaptureLevelKey, session.StringValue(string(spans.CaptureContent)))
+	for i := len(row.Lists) - 1; i >= 0; i-- {
+		if l := &row.Lists[i]; l.Name == spans.ListRequest {
+			add(spans.RequestMessagesKey, session.IntValue(l.Count))
+			return
+		}
+	}
 }
 
 // kindOf returns the kind that the attribute otelagent.kind of a span states, else that of which it has the exact name.
