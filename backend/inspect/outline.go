@@ -71,7 +71,7 @@ func (v *View) findTurns() {
 			x := viewTurn{place: p, Turn: turn, first: j == 0}
 			if last != nil {
 				x.prompt = turn.PromptDigest != "" && last.PromptDigest != "" && turn.PromptDigest != last.PromptDigest
-				x.tools = turn.ToolsDigest != "" && last.ToolsDigest != "" && turn.ToolsDigest != last.ToolsDigest
+				x.tools = turn.ToolsDigest() != "" && last.ToolsDigest() != "" && turn.ToolsDigest() != last.ToolsDigest()
 			}
 			v.at[turn] = len(v.turns)
 			v.turns = append(v.turns, x)

@@ -150,7 +150,7 @@ func (r *renderer) request(n *node, v *TurnView, whole bool) {
 	if prompt, change := digestNews(v.PromptDigest, &r.prompt); change != "" && !whole {
 		add("prompt " + strings.TrimSuffix(prompt+change, " "))
 	}
-	if tools, change := digestNews(v.of.ToolsDigest, &r.tools); change != "" && !whole {
+	if tools, change := digestNews(v.of.ToolsDigest(), &r.tools); change != "" && !whole {
 		switch {
 		case v.Offered == nil:
 			tools = "tools " + tools

@@ -242,7 +242,7 @@ func (x *texts) digestOf(t *session.Turn, kind spans.ProvenanceKind) string {
 		return x.digest[ref.Block]
 	}
 	if kind == spans.ProvenanceTools {
-		return t.ToolsDigest
+		return t.ToolsDigest()
 	}
 	return t.PromptDigest
 }
