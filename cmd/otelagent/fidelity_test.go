@@ -70,7 +70,7 @@ func TestLedgersOverTheWire(t *testing.T) {
 func exported(t *testing.T, db string) (map[string][]byte, error) {
 	t.Helper()
 	var list, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"ls", "--json", "--db", db}, nil, &list, &stderr); code != exitOK {
+	if code := run(t.Context(), []string{"ls", "--output", "json", "--db", db}, nil, &list, &stderr); code != exitOK {
 		return nil, errors.New(stderr.String())
 	}
 	var ls struct {

@@ -159,20 +159,20 @@ func TestDemoChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := (&dbFlags{db: db}).open(t.Context(), quiet)
+	d, err := quiet.open(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.close()
-	key, err := d.find(t.Context(), demoSession)
+	key, err := d.Find(t.Context(), demoSession)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := d.load(t.Context(), key)
+	tree, err := d.Load(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	related, err := d.related(t.Context(), tree)
+	related, err := d.Related(t.Context(), tree.Session, d.Load)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/otelagent/otelagent/backend/viewer"
+)
+
+// envToken names the variable that holds the token that readers must show.
+const envToken = "OTELAGENT_TOKEN"
+
+// viewerOptions say where the viewer listens, and who may read.
+type viewerOptions struct {
+	addr, tokenFile string
+	jaeger, tempo   string
+}
+
+func (o *viewerOptions) add(c *cobra.Command) {
+	c.Flags().StringVar(&o.addr, "viewer", viewer.DefaultAddr, "`ADDRESS` of the viewer for a browser, or off")
+	c.Flags().StringVar(&o.jaeger, "link-jaeger", "",
+		"`TEMPLATE` of links to Jaeger: http://127.0.0.1:16686/trace/{trace}")
+	c.Flags().StringVar(&o.tempo, "link-tempo", "",
+		"`TEMPLATE` of links to Tempo or Grafana, with {trace} and, if wanted, {span} in it")
+	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token that readers must send (default "+
+		"$"+envToken+"); required where other machines reach the address")
+}
+
+// viewerOff in place of an address switches the viewer off.
+const viewerOff = "off"
+
+// check names everything that is wrong with the flags.
+func (o *viewerOptions) check(wrong *wrongs) {
+	if o.addr == viewerOff {
+		return
+	}
+	if _, err := net.ResolveTCPAddr("tcp", o.addr); err != nil {
+		wrong.addf("--viewer %s: want HOST:PORT, such as %s (%v)", o.addr, viewer.DefaultAddr, err)
+	}
+	for _, l := range [][2]string{{"--link-jaeger", o.jaeger}, {"--link-tempo", o.tempo}} {
+		if err := viewer.CheckLink(l[1]); l[1] != "" && err != nil {
+			wrong.addf("%s: %v", l[0], err)
+		}
+	}
+}
+
+// token returns the token that readers must send; empty for none.
+func (o *viewerOptions) token() (string, error) {
+	const least = 16 // characters, so that nobody guesses it
+	token := os.Getenv(envToken)
+	from := "$" + envToken
+	if o.tokenFile != "" {
+		text, err := os.ReadFile(o.tokenFile)
+		if err != nil {
+			return "", err
+		}
+		if token, from = string(bytes.TrimSpace(text)), o.tokenFile; token == "" {
+			return "", fmt.Errorf("%s is empty, want a token", from)
+		}
+	}
+	if token != "" && len(token) < least {
+		return "", fmt.Errorf("the token of %s is too short: want at least %d characters, such as those of 'openssl rand "+
+			"-hex 16'", from, least)
+	}
+	return token, nil
+}
+
+// open listens, and makes the viewer. Browsers may use the name of a host in the address.
+func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bool) (*viewing, error) {
+	token, err := o.token()
+	if err != nil {
+		return nil, err
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", o.addr)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("%s is already in use, perhaps by another viewer; choose another address: %w", o.addr,
+				syscall.EADDRINUSE)
+		}
+		return nil, err
+	}
+	if viewer.NeedsToken(l.Addr()) && token == "" {
+		_ = l.Close()
+		return nil, fmt.Errorf("other machines reach %s, and whoever reaches it reads every session: "+
+			"give a token with --token-file or $%s (docs/security.md)", o.addr, envToken)
+	}
+	vo := viewer.Options{
+		Store: db.Store, Name: db.at.name, Version: versionText(), Tenant: db.Tenant, Fixed: fixed, Refresh: db.refresh,
+		Token: token, Links: map[string]string{},
+		Log: func(line string) { a.say("viewer: %s", line) },
+	}
+	if host, _, err := net.SplitHostPort(o.addr); err == nil && host != "" && net.ParseIP(host) == nil {
+		vo.Hosts = []string{host}
+	}
+	for name, link := range map[string]string{"jaeger": o.jaeger, "tempo": o.tempo} {
+		if link != "" {
+			vo.Links[name] = link
+		}
+	}
+	h, err := viewer.New(vo)
+	if err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	return &viewing{l, h}, nil
+}
+
+// viewing is a viewer that listens.
+type viewing struct {
+	listener net.Listener
+	handler  *viewer.Handler
+}
+
+// url is the address for a browser. Where the viewer listens on every address it is the loopback one.
+func (v *viewing) url() string {
+	addr := v.listener.Addr().(*net.TCPAddr)
+	host := addr.IP.String()
+	if addr.IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return fmt.Sprintf("http://%s/", net.JoinHostPort(host, fmt.Sprint(addr.Port)))
+}
