@@ -90,7 +90,7 @@ agent_session exporter.`,
 	flags.Int64Var(&f.MaxSessions, "max-sessions", 0, "keep the newest `N` sessions of each owner (0: all)")
 	flags.StringVar(&f.size, "max-size", "",
 		"erase the oldest sessions until the database is no larger than this `SIZE`: "+
-		"10GiB, 500MiB (default: no bound)")
+			"10GiB, 500MiB (default: no bound)")
 	f.viewer.add(c)
 	return c
 }
