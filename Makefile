@@ -30,7 +30,7 @@ export CGO_ENABLED ?= 0
 # $(call each,MODULES,COMMAND): COMMAND with $$m set to each module in turn; stops at the first that fails.
 each = for m in $(1); do echo "--- $$m: $@"; $(2); done
 
-.PHONY: help demo build test race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
+.PHONY: help demo build test test-full check race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
 	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-replay interop-logfire interop-dashboards interop-clickhouse interop-prometheus interop-backends interop-compose interop-viewer interop-viewer-types soak tidy ci FORCE
 
 help: ## print this list
@@ -45,10 +45,15 @@ build: bin/otelagent ## build the otelagent binary into bin/
 bin/otelagent: FORCE
 	@go -C cmd/otelagent build -trimpath -ldflags '-s -w' -o $(BIN)/otelagent .
 
-test: ## run the tests of all modules: no service, no C compiler
+test: ## run the tests of all modules in their short form: no service, no C compiler
+	@$(call each,$(MODULES),go -C $$m test -short $(TESTFLAGS) ./...)
+
+test-full: ## run the tests of all modules with every recording, every cut and the programs that they start
 	@$(call each,$(MODULES),go -C $$m test $(TESTFLAGS) ./...)
 
-race: ## the same with the race detector, but for the longest recordings (needs a C compiler)
+check: test vet fmt-check lint generate-check race fuzz-short ## run all that CI runs for every change
+
+race: ## the short tests with the race detector (needs a C compiler)
 	@$(call each,$(MODULES),CGO_ENABLED=1 go -C $$m test -race -short -timeout 20m $(NOT_WATCHED) $(TESTFLAGS) ./...)
 
 vet: ## go vet in all modules

@@ -57,7 +57,7 @@ func TestForeignLedgers(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			left, err := export.PhiCore(&out, s, blocks, export.PhiCoreOptions{Partial: true})
+			left, err := export.PhiCore(t.Context(), &out, s, export.Held(blocks), export.Options{Partial: true})
 			if errors.Is(err, export.ErrEmpty) {
 				continue
 			} else if err != nil {
@@ -136,7 +136,7 @@ func TestPhiCoreThroughJSON(t *testing.T) {
 					t.Fatal(err)
 				}
 				var got bytes.Buffer
-				if _, err := export.PhiCore(&got, s, blocks, export.PhiCoreOptions{Partial: true}); err != nil {
+				if _, err := export.PhiCore(t.Context(), &got, s, export.Held(blocks), export.Options{Partial: true}); err != nil {
 					t.Errorf("session %s: %v", id, err)
 					continue
 				}

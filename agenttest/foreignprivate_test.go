@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -71,7 +72,7 @@ func TestNothingOfOtherDialectsLeaves(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := agenttest.New(t, otelagent.WithDerivedIDs(), otelagent.WithCapture(level))
-			rec := otelagent.NewRecorder(p.Tracer())
+			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range d.New(input.WithSession("given")).Events(whole) {
 				if err == nil {
 					rec.Record(t.Context(), ev)

@@ -21,6 +21,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -42,7 +43,7 @@ func guideFile(t *testing.T, name string) []byte {
 func importGuide(t *testing.T, text []byte) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, content, otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(text)) {
 		if err != nil {
 			t.Fatal(err)
@@ -52,7 +53,7 @@ func importGuide(t *testing.T, text []byte) session.Batch {
 	return closed(t, p, rec)
 }
 
-func closed(t *testing.T, p *agenttest.Pipeline, rec *otelagent.Recorder) session.Batch {
+func closed(t *testing.T, p *agenttest.Pipeline, rec *event.Recorder) session.Batch {
 	t.Helper()
 	if n := rec.Lost(); n > 0 {
 		t.Errorf("%d events had no place", n)
@@ -158,7 +159,7 @@ func TestGuideFormsGiveOneTree(t *testing.T) {
 				t.Errorf("document: %s", diff)
 			}
 			p := agenttest.New(t, content, otelagent.WithDerivedIDs())
-			rec := otelagent.NewRecorder(p.Tracer())
+			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range guide.ReadDB(t.Context(), guideDatabase(t, lines)) {
 				if err != nil {
 					t.Fatal(err)

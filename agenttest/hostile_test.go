@@ -559,7 +559,7 @@ func showRows(t testing.TB, rows []session.Row, blocks *session.BlockSet) (*sess
 			return export.ACP(ctx, rest, tree, bodies, export.Options{Partial: true})
 		},
 		"phicore": func() ([]export.Missing, error) {
-			return export.PhiCore(rest, tree, blocks, export.PhiCoreOptions{Partial: true})
+			return export.PhiCore(ctx, rest, tree, bodies, export.Options{Partial: true})
 		},
 		"tree": func() ([]export.Missing, error) {
 			if requests > 1000 { // all items of all requests, written out

@@ -16,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
@@ -182,16 +183,16 @@ func hasBlock(b session.Batch, ref *session.Ref, body string) bool {
 }
 
 // playLive plays events live and ends nothing, as a process that is killed.
-func playLive(t *testing.T, events []byte, opts ...otelagent.Option) (*agenttest.Pipeline, *otelagent.Recorder, []byte) {
+func playLive(t *testing.T, events []byte, opts ...otelagent.Option) (*agenttest.Pipeline, *event.Recorder, []byte) {
 	t.Helper()
 	p := agenttest.NewLive(t, append(opts, otelagent.WithDerivedIDs())...)
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	var request []byte // the last
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if q, ok := ev.(*otelagent.RequestPrepared); ok {
+		if q, ok := ev.(*event.RequestPrepared); ok {
 			request = bytes.Clone(q.Payload)
 		}
 		rec.Record(t.Context(), ev)
@@ -299,13 +300,13 @@ func TestNothingLeavesLiveWithoutCapture(t *testing.T) {
 		}
 		sent := func(opts ...otelagent.Option) []byte {
 			p := agenttest.NewLive(t, append(opts, partly)...)
-			rec := otelagent.NewRecorder(p.Tracer())
+			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range phi.Events(bytes.NewReader(f.Events), input.WithLive()) {
 				if err != nil {
 					t.Fatal(err)
 				}
 				rec.Record(t.Context(), ev)
-				if _, ok := ev.(*otelagent.RequestPrepared); ok {
+				if _, ok := ev.(*event.RequestPrepared); ok {
 					time.Sleep(time.Millisecond) // so that copies are made in between
 				}
 			}
@@ -387,8 +388,8 @@ func TestLiveRepliesStay(t *testing.T) {
 		recordings++
 		t.Run(f.String(), func(t *testing.T) {
 			p := agenttest.NewLive(t, content, partly, otelagent.WithDerivedIDs())
-			rec := otelagent.NewRecorder(p.Tracer())
-			var recorded *otelagent.ReplyReceived // in the turn that is open
+			rec := event.NewRecorder(p.Tracer())
+			var recorded *event.ReplyReceived // in the turn that is open
 			open := false
 			for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 				if err != nil {
@@ -396,13 +397,13 @@ func TestLiveRepliesStay(t *testing.T) {
 				}
 				rec.Record(t.Context(), ev)
 				switch ev := ev.(type) {
-				case *otelagent.TurnStarted:
+				case *event.TurnStarted:
 					open, recorded = true, nil
-				case *otelagent.TurnEnded, *otelagent.RunStarted, *otelagent.RunEnded:
+				case *event.TurnEnded, *event.RunStarted, *event.RunEnded:
 					open, recorded = false, nil
-				case *otelagent.RequestPrepared, *otelagent.AttemptDiscarded:
+				case *event.RequestPrepared, *event.AttemptDiscarded:
 					recorded = nil
-				case *otelagent.ReplyReceived:
+				case *event.ReplyReceived:
 					if open {
 						reply := *ev
 						if ev.Usage != nil { // which the decoder uses again

@@ -20,6 +20,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -75,7 +76,7 @@ func playLong(t testing.TB, name string, opts ...otelagent.Option) *agenttest.Pi
 	events := phifixtures.Long(t, repository, name)
 	defer events.Close()
 	p := agenttest.New(t, append([]otelagent.Option{otelagent.WithDerivedIDs(), content}, opts...)...)
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(events) {
 		if err != nil {
 			t.Fatal(err)

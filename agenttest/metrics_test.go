@@ -37,6 +37,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -117,7 +118,7 @@ func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Op
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range d.New(opts...).Events(whole) {
 		var bad *input.LineError
 		if err != nil && !errors.As(err, &bad) {
@@ -439,11 +440,11 @@ func TestMetricsOfRecordings(t *testing.T) {
 // A run that nobody ends counts as aborted, once, however often its recorder is closed, and is active no more.
 func TestMetricsOfWhatNobodyEnds(t *testing.T) {
 	p := agenttest.New(t, otelagent.WithReplayMetrics())
-	rec := otelagent.NewRecorder(p.Tracer())
-	rec.Record(t.Context(), &otelagent.RunStarted{Meta: otelagent.Meta{Session: "s", Run: "r", Time: morning}, RunInfo: otelagent.RunInfo{Agent: "coder"}})
-	rec.Record(t.Context(), &otelagent.TurnStarted{Meta: otelagent.Meta{Run: "r", Time: morning}})
-	rec.Record(t.Context(), &otelagent.ToolStarted{Meta: otelagent.Meta{Run: "r", Time: morning}, ToolCall: otelagent.ToolCall{ID: "c", Name: "bash"}})
-	rec.Record(t.Context(), &otelagent.ToolEnded{Meta: otelagent.Meta{Session: "another", Run: "", Time: morning}})
+	rec := event.NewRecorder(p.Tracer())
+	rec.Record(t.Context(), &event.RunStarted{Meta: event.Meta{Session: "s", Run: "r", Time: morning}, RunInfo: otelagent.RunInfo{Agent: "coder"}})
+	rec.Record(t.Context(), &event.TurnStarted{Meta: event.Meta{Run: "r", Time: morning}})
+	rec.Record(t.Context(), &event.ToolStarted{Meta: event.Meta{Run: "r", Time: morning}, ToolCall: otelagent.ToolCall{ID: "c", Name: "bash"}})
+	rec.Record(t.Context(), &event.ToolEnded{Meta: event.Meta{Session: "another", Run: "", Time: morning}})
 	rec.Close(t.Context())
 	rec.Close(t.Context())
 	const want = `gen_ai.invoke_agent.inference_calls, histogram of {inference_call}

@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
@@ -40,7 +41,7 @@ func replay(t *testing.T, events []byte, opts ...otelagent.Option) session.Batch
 func play(t *testing.T, events []byte, reader []input.Option, opts ...otelagent.Option) *agenttest.Pipeline {
 	t.Helper()
 	p := agenttest.New(t, opts...)
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(bytes.NewReader(events), reader...) {
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +73,7 @@ func ledgers(t *testing.T, b session.Batch) map[string][]byte {
 			t.Fatal(err)
 		}
 		var buf bytes.Buffer
-		_, err = export.PhiCore(&buf, s, blocks, export.PhiCoreOptions{Session: func(id string) *session.Session { return trees[id] }})
+		_, err = export.PhiCore(t.Context(), &buf, s, export.Held(blocks), export.Options{Session: func(id string) *session.Session { return trees[id] }})
 		if errors.Is(err, export.ErrEmpty) {
 			continue
 		}
@@ -139,11 +140,11 @@ func TestForeignWordsAreRefusedOrLeftOut(t *testing.T) {
 				t.Fatal(err)
 			}
 			var strict *export.MissingError
-			if _, err := export.PhiCore(io.Discard, s, blocks, export.PhiCoreOptions{}); errors.As(err, &strict) {
+			if _, err := export.PhiCore(t.Context(), io.Discard, s, export.Held(blocks), export.Options{}); errors.As(err, &strict) {
 				refused++
 			}
 			var buf bytes.Buffer
-			_, err = export.PhiCore(&buf, s, blocks, export.PhiCoreOptions{Partial: true})
+			_, err = export.PhiCore(t.Context(), &buf, s, export.Held(blocks), export.Options{Partial: true})
 			if errors.Is(err, export.ErrEmpty) {
 				continue
 			}
@@ -164,7 +165,7 @@ func TestForeignWordsAreRefusedOrLeftOut(t *testing.T) {
 func playLenient(t *testing.T, events []byte) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, content, otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
 		var bad *input.LineError
 		if err != nil && !errors.As(err, &bad) {

@@ -11,6 +11,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
@@ -35,7 +36,7 @@ func ownLines(t *testing.T, events []byte) []byte {
 func replayOwn(t *testing.T, lines []byte) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithDerivedIDs(), content)
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range ndjson.Events(bytes.NewReader(lines)) {
 		if err != nil {
 			t.Fatal(err)

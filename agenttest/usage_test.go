@@ -13,6 +13,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -232,7 +233,7 @@ func playAs(t *testing.T, c usageCase, text string, opts ...otelagent.Option) se
 		t.Fatalf("no dialect %s", c.dialect)
 	}
 	p := agenttest.New(t, opts...)
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range d.New(c.opts...).Events(strings.NewReader(text)) {
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -68,7 +69,7 @@ func TestNothingBeforeTheFirstTime(t *testing.T) {
 			}
 			out := tracetest.NewInMemoryExporter()
 			provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(out))
-			rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider)))
+			rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider)))
 			for ev, err := range d.New().Events(bytes.NewReader(text)) {
 				if err == nil {
 					rec.Record(t.Context(), ev)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"strings"
 
@@ -27,16 +26,19 @@ type Dialect struct {
 	// New returns a Decoder that has met nothing.
 	New func(...input.Option) input.Decoder
 
-	recognise func(head []byte) (why string, ok bool)
+	line     func(text []byte) (why string) // of a line, which may be cut
+	document func(head []byte) (why string) // of an input that has no lines; nil where there is none
 }
 
 var all = []Dialect{
-	{ndjson.Dialect, "our own events as JSON lines", of(ndjson.NewDecoder), ndjson.Recognise},
+	{ndjson.Dialect, "our own events as JSON lines", of(ndjson.NewDecoder), ndjson.Recognise, nil},
 	{phi.Dialect, "AgentEvents as lines or server-sent events, saved sessions, message arrays", of(phi.NewDecoder),
-		phi.Recognise},
-	{clark.Dialect, "AgentEvents, bare or in an envelope, and TrajectoryRecords", of(clark.NewDecoder), clark.Recognise},
-	{acp.Dialect, "captures of Agent Client Protocol messages", of(acp.NewDecoder), acp.Recognise},
-	{guide.Dialect, "sessions of the agent guide as JSON, JSONL or SQLite", of(guide.NewDecoder), guide.Recognise},
+		phi.Recognise, phi.RecogniseDocument},
+	{clark.Dialect, "AgentEvents, bare or in an envelope, and TrajectoryRecords", of(clark.NewDecoder), clark.Recognise,
+		nil},
+	{acp.Dialect, "captures of Agent Client Protocol messages", of(acp.NewDecoder), acp.Recognise, nil},
+	{guide.Dialect, "sessions of the agent guide as JSON, JSONL or SQLite", of(guide.NewDecoder), guide.Recognise,
+		guide.RecogniseDocument},
 }
 
 // of makes a constructor of the interface from one of a type.
@@ -65,13 +67,15 @@ func Named(name string) (Dialect, bool) {
 	return all[i], true
 }
 
-// Tried is what the search for the dialect of an input came to, for one dialect.
+// Tried says where an input speaks one dialect.
 type Tried struct {
 	Dialect string
 	// Line is the first line that speaks it, from 1; 0 when none does.
 	Line int
 	// Reads is what it reads.
 	Reads string
+
+	why string
 }
 
 // UnknownError says that an input speaks none of the dialects, or more than one.
@@ -101,122 +105,69 @@ func (e *UnknownError) Error() string {
 	return "the input speaks no dialect that is known; tried: " + strings.Join(tried, ", ")
 }
 
-const (
-	// headSize is how much of an input is looked at.
-	headSize = 64 << 10
-	// headLines is how many of its lines are.
-	headLines = 64
-)
+// headLines is how many lines of an input are looked at.
+const headLines = 64
 
 // Open reads the beginning of r and returns the dialect that it speaks, why that one, and a reader of all of the input.
 // It reads until the dialect is known, at most 64 KiB, so it waits for the first line of a pipe and for no more if that
 // says enough. The error is an *UnknownError, or one of r.
 func Open(r io.Reader) (d Dialect, why string, whole io.Reader, err error) {
-	head := make([]byte, 0, headSize)
-	for {
-		n, readErr := r.Read(head[len(head):headSize])
-		head = head[:len(head)+n]
-		text := head
-		if readErr == io.EOF {
-			text = append(head[:len(head):len(head)], '\n') // the last line may lack its end
-		}
-		d, why, err = Recognise(text)
-		switch {
-		case err == nil, readErr == io.EOF, len(head) == headSize:
-			return d, why, io.MultiReader(bytes.NewReader(head), r), err
-		case readErr != nil:
-			return Dialect{}, "", nil, fmt.Errorf("read: %w", readErr)
-		}
+	err = &UnknownError{}
+	whole, _, readErr := input.Head(r, func(head []byte) bool {
+		d, why, err = Recognise(head)
+		return err == nil
+	})
+	if err != nil && readErr != nil {
+		return Dialect{}, "", nil, fmt.Errorf("read: %w", readErr)
 	}
-}
-
-// lines yields the first whole lines of head that are not blank, the data of server-sent events among them, with their
-// numbers from 1.
-func lines(head []byte) iter.Seq2[int, []byte] {
-	return func(yield func(int, []byte) bool) {
-		rest := bytes.TrimPrefix(head, []byte("\xef\xbb\xbf"))
-		for n, number := 0, 0; n < headLines; {
-			line, more, found := bytes.Cut(rest, []byte("\n"))
-			if !found {
-				return
-			}
-			rest = more
-			number++
-			line = bytes.TrimSpace(line)
-			if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-				line = bytes.TrimSpace(data)
-			} else if len(line) > 0 && line[0] != '{' && line[0] != '[' && looksServerSent(line) {
-				continue
-			}
-			if len(line) == 0 {
-				continue
-			}
-			n++
-			if !yield(number, line) {
-				return
-			}
-		}
-	}
-}
-
-func looksServerSent(line []byte) bool {
-	return slices.ContainsFunc([]string{"event:", "id:", "retry:", ":"},
-		func(p string) bool { return bytes.HasPrefix(line, []byte(p)) })
+	return d, why, whole, err
 }
 
 // Recognise returns the dialect that an input speaks, from its beginning, which may be cut anywhere, and why that one.
-// The error is an *UnknownError.
+// It looks for a document, then at the first 64 lines that are not blank. The error is an *UnknownError.
 func Recognise(head []byte) (d Dialect, why string, err error) {
+	for _, d := range all {
+		if d.document == nil {
+			continue
+		}
+		if why := d.document(head); why != "" {
+			return d, why, nil
+		}
+	}
 	tried := make([]Tried, len(all))
 	for i, d := range all {
 		tried[i] = Tried{Dialect: d.Name, Reads: d.Reads}
 	}
-	if len(bytes.TrimSpace(head)) == 0 {
-		return Dialect{}, "", &UnknownError{Tried: tried, Empty: true}
-	}
-	n := 0
-	reasons := make([]string, len(all))
-	for number, line := range lines(head) {
-		if rawjson.Valid(line, rawjson.MaxDepth) != nil || line[0] != '{' {
-			if n == 0 {
-				break // a document
-			}
+	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf())
+	for n := 0; n < headLines && in.Scan(); n++ {
+		line := in.Line()
+		if n > 0 && rawjson.Valid(line.Text, rawjson.MaxDepth) != nil { // the first one may be cut
 			continue
 		}
-		n++
-		for i := range all {
-			if tried[i].Line > 0 {
-				continue
-			}
-			if why, ok := all[i].recognise(append(bytes.Clone(line), '\n')); ok {
-				tried[i].Line, reasons[i] = number, why
+		for i, d := range all {
+			if why := d.line(line.Text); why != "" {
+				if line.Event != "" {
+					why = strings.Replace(why, "lines", "server-sent events", 1)
+				}
+				if tried[i].Line == 0 {
+					tried[i].Line, tried[i].why = int(line.Number), why
+				}
 				break
 			}
 		}
 	}
-	if n == 0 {
-		for i := range all {
-			if why, ok := all[i].recognise(head); ok {
-				return all[i], why, nil
-			}
+	var found []int
+	for i := range tried {
+		if tried[i].Line > 0 {
+			found = append(found, i)
 		}
-		return Dialect{}, "", &UnknownError{Tried: tried}
 	}
-	found := -1
-	for i := range all {
-		if tried[i].Line == 0 || i == 0 {
-			continue
-		}
-		if found >= 0 {
-			return Dialect{}, "", &UnknownError{Tried: tried[1:]}
-		}
-		found = i
+	if len(found) > 1 && found[0] == 0 { // lines of package ndjson stand between those of another
+		found, tried = found[1:], tried[1:]
 	}
-	switch {
-	case found < 0 && tried[0].Line > 0:
-		found = 0
-	case found < 0:
-		return Dialect{}, "", &UnknownError{Tried: tried}
+	if len(found) != 1 {
+		return Dialect{}, "", &UnknownError{Tried: tried, Empty: len(bytes.TrimSpace(head)) == 0}
 	}
-	return all[found], reasons[found], nil
+	i := slices.IndexFunc(tried, func(t Tried) bool { return t.Line > 0 })
+	return all[found[0]], tried[i].why, nil
 }

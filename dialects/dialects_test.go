@@ -7,12 +7,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/iotest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 )
 
 // fixtures are recorded inputs by their dialect.
@@ -89,6 +93,161 @@ func TestRecognise(t *testing.T) {
 					t.Errorf("%s: its first %d bytes are %s", path, n, d.Name)
 				}
 			}
+		}
+	}
+}
+
+// samples are an input of each form that the dialects read.
+var samples = map[string]string{
+	"phi/testdata/sample-session.ndjson": "phi-core", "phi/testdata/ledgers/sample-session.json": "phi-core",
+	"clark/testdata/sample.events.ndjson": "clark-agent", "acp/testdata/sample.ndjson": "acp",
+	"guide/testdata/session.jsonl": "guide", "guide/testdata/session.canonical.json": "guide",
+	"ndjson/testdata/examples.ndjson": "otelagent",
+}
+
+// eventsOf are the events that d reads from r, each as a line of package ndjson without its position, and the error
+// that ended it. It stops after that many.
+func eventsOf(t *testing.T, d input.Decoder, r io.Reader, stop int) (events []string, last error) {
+	t.Helper()
+	for ev, err := range d.Events(r) {
+		if last != nil {
+			t.Fatal("something behind the last error")
+		}
+		if err != nil {
+			last = err
+			continue
+		}
+		if events = append(events, seqs.ReplaceAllString(string(ndjson.AppendEvent(nil, ev)), "")); len(events) == stop {
+			break
+		}
+	}
+	return events, last
+}
+
+var seqs = regexp.MustCompile(`"seq":\d+,?`)
+
+// TestReading reads each form as a file, byte by byte, with other line ends, as server-sent events, from a reader that
+// fails, twice with one Decoder, with a line of package ndjson behind it, and stops after every event.
+func TestReading(t *testing.T) {
+	broken := errors.New("broken")
+	for path, name := range samples {
+		t.Run(path, func(t *testing.T) {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := !strings.HasSuffix(path, ".json")
+			dialect, _ := dialects.Named(name)
+			read := func(r io.Reader) []string {
+				t.Helper()
+				got, err := eventsOf(t, dialect.New(), r, 0)
+				if err != nil {
+					t.Error(err)
+				}
+				return got
+			}
+			want := read(bytes.NewReader(text))
+			same := func(how string, r io.Reader) {
+				t.Helper()
+				if diff := cmp.Diff(want, read(r)); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", how, diff)
+				}
+			}
+			same("byte by byte", iotest.OneByteReader(bytes.NewReader(text)))
+			if returns := bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")); lines {
+				same("returns", bytes.NewReader(append([]byte("\xef\xbb\xbf\r\n \t\n"), returns...)))
+				served := bytes.ReplaceAll(bytes.TrimSpace(text), []byte("\n"), []byte("\n\n: comment\ndata: "))
+				same("server-sent events", bytes.NewReader(append([]byte("data: "), served...)))
+			}
+			got, err := eventsOf(t, dialect.New(), io.MultiReader(bytes.NewReader(text), iotest.ErrReader(broken)), 0)
+			if !errors.Is(err, broken) || errors.As(err, new(*input.LineError)) || lines && len(got) != len(want) {
+				t.Errorf("a reader that fails: %d of %d events, %v", len(got), len(want), err)
+			}
+			d := dialect.New()
+			for range 2 {
+				_, _ = eventsOf(t, d, bytes.NewReader(text), 0)
+			}
+			one := dialect.New()
+			if _, _ = eventsOf(t, one, bytes.NewReader(text), 0); d.Stats().Lines != 2*one.Stats().Lines {
+				t.Errorf("%d lines of two inputs, %d of one", d.Stats().Lines, one.Stats().Lines)
+			}
+			if own := "\n" + `{"type":"otelagent.defect_found","code":"x"}` + "\n"; lines {
+				got := read(io.MultiReader(bytes.NewReader(text), strings.NewReader(own)))
+				if len(got) != len(want)+1 || !strings.Contains(strings.Join(got, ""), "otelagent.defect_found") {
+					t.Errorf("with a line of our own %d events, want %d", len(got), len(want)+1)
+				}
+			}
+			for stop := range len(want) {
+				if got, _ := eventsOf(t, dialect.New(), bytes.NewReader(text), stop+1); len(got) != stop+1 {
+					t.Fatalf("%d events after a stop at %d", len(got), stop+1)
+				}
+			}
+		})
+	}
+}
+
+// TestRecogniseTexts recognises what a text is, or that it is nothing that any dialect reads.
+func TestRecogniseTexts(t *testing.T) {
+	const (
+		phi     = `{"type":"TurnStart","loop_id":"s.1","turn_index":0}`
+		own     = `{"type":"otelagent.fact_stated","facts":[]}`
+		acp     = `{"jsonrpc":"2.0","id":1,"method":"initialize"}`
+		event   = "lines with type and loop_id of phi-core's AgentEvent"
+		session = `{"type":"session","data":{"id":"s","agent":"a","created_at":1}}`
+	)
+	for in, want := range map[string][2]string{
+		phi:                            {"phi-core", event},
+		own + "\nnoise\n" + phi + "\n": {"phi-core", event},
+		"noise\n" + phi + "\n":         {"phi-core", event},
+		phi + "\n" + own[:12]:          {"phi-core", event},
+		`{"ordinal":1,"event":` + phi:  {"phi-core", event},
+		"\xef\xbb\xbf: hello\nretry: 1\n\nevent: agent_event\ndata: " + phi + "\n\n": {"phi-core",
+			"server-sent events with type and loop_id of phi-core's AgentEvent"},
+		`[{"session_id":"s","loops":[`:                 {"phi-core", "an array of objects with the keys of phi-core's Session"},
+		`{"session_id":"x","agent_id":"y","loops":[]}`: {"phi-core", "an object with the keys of phi-core's Session"},
+		`[{"role":"user","content":[],"timestamp":5}`:  {"phi-core", "an array of phi-core's messages"},
+
+		`{"type":"agent_start"}`: {"clark-agent", "lines with type agent_start"},
+		"\xef\xbb\xbf\n" + `{"type":"turn_end","message":{"role":"assist`: {"clark-agent", "lines with type turn_end"},
+		"event: message\ndata: " + `{"type":"message_update","partial":{}}` + "\n\n": {"clark-agent",
+			"server-sent events with type message_update"},
+		`{"ts":1,"seq":1,"run_id":"x","event":{"type":"agent_start"}}`: {"clark-agent",
+			"lines with a clark-agent event inside"},
+		`{"payload":{"type":"turn_end","message":{"con`: {"clark-agent", "lines with a clark-agent event inside"},
+		`{"schema_version":1,"seq":0,"recorded_at_unix_ms":1,"payload":{"kind":"turn_started"}}`: {"clark-agent",
+			"lines with payload.kind and recorded_at_unix_ms"},
+		own + "\n" + `{"type":"agent_start"}`: {"clark-agent", "lines with type agent_start"},
+
+		acp:                       {"acp", "lines with jsonrpc"},
+		own + "\n" + acp:          {"acp", "lines with jsonrpc"},
+		"data: " + acp[:30]:       {"acp", "lines with jsonrpc"},
+		`{"message":` + acp + `}`: {"acp", "lines with a message of jsonrpc"},
+		`{"from":"Client","to":"Agent","ts":1,"method":"x"}`: {"acp",
+			"lines with from, to and a method or payload, as a conductor traces"},
+
+		"SQLite format 3\x00\x10\x00":           {"guide", "an SQLite file"},
+		session:                                 {"guide", "lines with type session and a row as data"},
+		own + "\n" + session:                    {"guide", "lines with type session and a row as data"},
+		`{"messages":[{"message":{"id":"x"}}]}`: {"guide", "an object with session and messages"},
+		`{"message":{"id":"x","role":"user","session_id":"s"},"parts":[` + "\n": {"guide",
+			"lines with a message row and its parts"},
+
+		own:                   {"otelagent", "lines with a type that begins with otelagent."},
+		own + "\n" + own[:12]: {"otelagent", "lines with a type that begins with otelagent."},
+		"not JSON\n" + own:    {"otelagent", "lines with a type that begins with otelagent."},
+
+		`{"messages":[` + own + `]}`: {}, own[:12]: {}, "\xef\xbb": {}, "[": {}, "[]": {}, "{": {}, "{}": {}, "null": {},
+		"hello\n": {}, "text\n{}": {}, `[1,2]`: {}, `{"type":`: {},
+		`{"type":"TurnStart"}`: {}, `{"session_id":"s","agent_id":"a"}`: {}, `[{"session_id":5}]`: {},
+		`[{"role":"user","content":"q"}]`: {}, `[{"role":"user","parts":[]}]`: {}, `[{"message":{},"parts":[]}]`: {},
+		`[{"type":"agent_start"}]`: {}, `{"payload":{"kind":"turn_started"}}`: {},
+		`{"type":"AgentStart","direction":"north"}`: {}, `{"role":"user","content":"jsonrpc"}`: {},
+		`{"direction":"c2s"}`: {}, `{"type":"part"}`: {}, `{"type":"session","data":5}`: {}, `{"session":{"id":"x"}}`: {},
+		`{"messages":[{"role":"user"}]}`: {}, `{"message":{"role":"user","content":[]},"parts":[]}`: {},
+	} {
+		d, why, err := dialects.Recognise([]byte(in))
+		if d.Name != want[0] || why != want[1] || (err == nil) != (want[0] != "") {
+			t.Errorf("%q: %s, %q, %v; want %q", in, d.Name, why, err, want)
 		}
 	}
 }

@@ -32,26 +32,21 @@ func (t *Tracer) StateFacts(ctx context.Context, info SessionInfo, facts ...Fact
 	if t == nil {
 		return
 	}
-	t.stateFacts(ctx, info, facts, false)
-}
-
-// stateFacts records facts; replayed is as for startRun.
-func (t *Tracer) stateFacts(ctx context.Context, info SessionInfo, facts []Fact, replayed bool) {
 	for part := range slices.Chunk(facts, maxFacts) {
-		t.factSpan(ctx, info, part, replayed)
+		t.factSpan(ctx, info, part)
 	}
 }
 
-func (t *Tracer) factSpan(ctx context.Context, info SessionInfo, facts []Fact, replayed bool) {
+func (t *Tracer) factSpan(ctx context.Context, info SessionInfo, facts []Fact) {
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
 	asRun := RunInfo{SessionID: info.SessionID, Dialect: info.Dialect, Recording: info.Recording}
-	generated := t.placeInSession(ctx, in, &asRun, t.readsBaggage(in, &asRun, replayed))
+	generated := t.placeInSession(ctx, in, &asRun, t.readsBaggage(ctx, in, &asRun))
 
 	own := &origin{tracer: t, session: cleanID(asRun.SessionID), generated: generated,
 		recording: recordingName(info.Recording)}
 	own.capture = t.captureOf(&asRun)
-	own.measures(ctx, &asRun, replayed)
+	own.measures(ctx, &asRun)
 	address := attrs{}
 	address.sessionAddress(own)
 	address.name(spans.RecordingKindKey, own.recording)

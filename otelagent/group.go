@@ -22,15 +22,10 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 	if t == nil {
 		return ctx, nil
 	}
-	return t.startGroup(ctx, info, false)
-}
-
-// startGroup starts a group; replayed is as for startRun.
-func (t *Tracer) startGroup(ctx context.Context, info GroupInfo, replayed bool) (context.Context, *Group) {
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
 	asRun := RunInfo{SessionID: info.SessionID, Recording: info.Recording}
-	generated := t.placeInSession(ctx, in, &asRun, t.readsBaggage(in, &asRun, replayed))
+	generated := t.placeInSession(ctx, in, &asRun, t.readsBaggage(ctx, in, &asRun))
 	at := info.Start.now()
 	g := &Group{members: slices.Clone(info.Members)}
 	g.own.tracer, g.own.session, g.own.startNS = t, cleanID(asRun.SessionID), at.Time.UnixNano()
@@ -40,7 +35,7 @@ func (t *Tracer) startGroup(ctx context.Context, info GroupInfo, replayed bool) 
 	address := attrs{}
 	g.own.generated = generated
 	g.own.recording = recordingName(info.Recording)
-	g.own.measures(ctx, &asRun, replayed)
+	g.own.measures(ctx, &asRun)
 	address.sessionAddress(&g.own)
 	address.name(spans.RecordingKindKey, g.own.recording)
 	address.add(spans.RunIDKey.String(""), spans.RunStartKey.Int64(g.own.startNS))

@@ -19,9 +19,9 @@ type tally struct {
 }
 
 // measures decides whether metrics are taken of o, and keeps the labels that all its samples share.
-func (o *origin) measures(ctx context.Context, info *RunInfo, replayed bool) {
+func (o *origin) measures(ctx context.Context, info *RunInfo) {
 	m := o.tracer.metrics
-	if info.Copied || !m.enabled(ctx, o.recording, replayed) {
+	if info.Copied || !m.enabled(ctx, o.recording) {
 		return
 	}
 	f := &o.tally

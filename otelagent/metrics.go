@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/otelagent/otelagent/internal/recorded"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -127,8 +128,8 @@ func newInstrument(meter metric.Meter, d spans.Metric) (instrument, error) {
 
 // enabled reports whether any instrument is enabled and a run is measured: a recorded or replayed one is not, unless
 // replays are.
-func (m *metrics) enabled(ctx context.Context, recording string, replayed bool) bool {
-	if m == nil || !m.replays && (replayed || recording != "") {
+func (m *metrics) enabled(ctx context.Context, recording string) bool {
+	if m == nil || !m.replays && (recording != "" || recorded.IsReplay(ctx)) {
 		return false
 	}
 	for _, i := range m.instruments {

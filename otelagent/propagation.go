@@ -5,6 +5,7 @@ import (
 
 	"go.opentelemetry.io/otel/baggage"
 
+	"github.com/otelagent/otelagent/internal/recorded"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -91,9 +92,9 @@ func (s *scope) addTo(bag baggage.Baggage) baggage.Baggage {
 
 // readsBaggage reports whether a new span reads baggage. A span from a recording does not: the sender of a recording is
 // not the caller of its run.
-func (t *Tracer) readsBaggage(in *scope, info *RunInfo, replayed bool) bool {
+func (t *Tracer) readsBaggage(ctx context.Context, in *scope, info *RunInfo) bool {
 	inRun := in != nil && in.run != nil // a group alone is no run
-	return !inRun && !t.config.noBaggage && !replayed && recordingName(info.Recording) == ""
+	return !inRun && !t.config.noBaggage && !recorded.IsReplay(ctx) && recordingName(info.Recording) == ""
 }
 
 // withoutCaller returns ctx without the run and tool call that baggage names: they are the parents of the run that

@@ -57,15 +57,10 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	if t == nil {
 		return ctx, nil
 	}
-	return t.startRun(ctx, info, false)
-}
-
-// startRun starts a run. Replayed says that it comes from events that did not arrive now.
-func (t *Tracer) startRun(ctx context.Context, info RunInfo, replayed bool) (context.Context, *Run) {
 	r := &Run{}
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
-	readBaggage := t.readsBaggage(in, &info, replayed)
+	readBaggage := t.readsBaggage(ctx, in, &info)
 	generated := t.placeInSession(ctx, in, &info, readBaggage)
 	if readBaggage {
 		ctx = withoutCaller(ctx)
@@ -86,7 +81,7 @@ func (t *Tracer) startRun(ctx context.Context, info RunInfo, replayed bool) (con
 	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
 	r.own.generated = generated
 	r.own.address = r.addressOf(&info)
-	r.own.measures(ctx, &info, replayed)
+	r.own.measures(ctx, &info)
 	header := runHeader(&info)
 
 	a := startAttrs(&r.own)

@@ -139,6 +139,13 @@ func NewTracer(opts ...Option) *Tracer {
 	return t
 }
 
+// Late counts an event that came for a run that had ended, or for none.
+func (t *Tracer) Late(ctx context.Context) {
+	if t != nil && t.metrics.enabled(orBackground(ctx), "") {
+		t.metrics.dropped(spans.DroppedKindLate)
+	}
+}
+
 // scope is a context that knows what was started in it. Handles carry theirs inside them, so that it costs no
 // allocation of its own.
 type scope struct {

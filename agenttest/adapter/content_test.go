@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -65,7 +66,7 @@ func playFixture(t *testing.T, file string, opts ...otelagent.Option) *agenttest
 	}
 	defer in.Close()
 	p := agenttest.New(t, opts...)
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(in) {
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -46,7 +47,7 @@ func ExampleRecorder() {
 	events := `{"type":"AgentStart","agent_id":"a","session_id":"s","loop_id":"s.1","parent_loop_id":null,"timestamp":"2026-05-25T10:00:00Z","metadata":null}
 {"type":"TurnStart","loop_id":"s.1","turn_index":0,"timestamp":"2026-05-25T10:00:01Z","triggered_by":"User"}
 `
-	rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider)))
+	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider)))
 	for ev, err := range phi.Events(strings.NewReader(events)) {
 		if err != nil {
 			fmt.Println(err) // a line that is no event; the rest goes on

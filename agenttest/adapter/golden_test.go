@@ -20,6 +20,8 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 	"golang.org/x/tools/txtar"
 
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
@@ -98,13 +100,13 @@ func play(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.Sp
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p.TracerProvider()))...))
+	rec := event.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p.TracerProvider()))...))
 	text, err := io.ReadAll(events)
 	if err != nil {
 		t.Fatal(err)
 	}
 	decode := phi.Events
-	if ndjson.Own(text) {
+	if input.Own(text) {
 		decode = ndjson.Events
 	}
 	for ev, err := range decode(bytes.NewReader(text)) {

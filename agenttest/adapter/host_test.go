@@ -17,6 +17,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -33,11 +34,11 @@ func TestNilDoesNothing(t *testing.T) {
 	}
 	_, group := tracer.StartGroup(ctx, otelagent.GroupInfo{})
 	useEverything(ctx, run, group)
-	var rec *otelagent.Recorder
-	rec.Record(ctx, &otelagent.RunStarted{})
+	var rec *event.Recorder
+	rec.Record(ctx, &event.RunStarted{})
 	rec.Close(ctx)
-	rec = otelagent.NewRecorder(nil)
-	rec.Record(ctx, &otelagent.RunStarted{})
+	rec = event.NewRecorder(nil)
+	rec.Record(ctx, &event.RunStarted{})
 	rec.Record(ctx, nil)
 	rec.Close(ctx)
 }
@@ -174,7 +175,7 @@ func (c *counter) NewSpanID(context.Context, api.TraceID) api.SpanID {
 func TestConcurrentSafe(t *testing.T) {
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxBlockIDs(64))
 	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	tctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -190,10 +191,10 @@ func TestConcurrentSafe(t *testing.T) {
 				run.AddMessage(m)
 				tool.End(otelagent.ToolResult{Result: m.Raw})
 				turn.Request(otelagent.Request{Messages: []otelagent.Message{m}, Attempt: i})
-				meta := otelagent.Meta{Session: "other", Run: id}
-				rec.Record(ctx, &otelagent.RunStarted{Meta: meta})
-				rec.Record(ctx, &otelagent.MessageAdded{Meta: meta, Message: m})
-				rec.Record(ctx, &otelagent.RunEnded{Meta: meta})
+				meta := event.Meta{Session: "other", Run: id}
+				rec.Record(ctx, &event.RunStarted{Meta: meta})
+				rec.Record(ctx, &event.MessageAdded{Meta: meta, Message: m})
+				rec.Record(ctx, &event.RunEnded{Meta: meta})
 			}
 		})
 	}
@@ -297,8 +298,8 @@ func TestNilContext(t *testing.T) {
 	_, group := p.Tracer().StartGroup(none, otelagent.GroupInfo{SessionID: "s"})
 	_, run := p.Tracer().StartRun(none, otelagent.RunInfo{SessionID: "s"})
 	useEverything(none, run, group)
-	rec := otelagent.NewRecorder(p.Tracer())
-	rec.Record(none, &otelagent.RunStarted{Meta: meta(0)})
+	rec := event.NewRecorder(p.Tracer())
+	rec.Record(none, &event.RunStarted{Meta: meta(0)})
 	rec.Close(none)
 	if n := len(p.Session().Runs); n != 2 {
 		t.Errorf("%d runs, want 2", n)

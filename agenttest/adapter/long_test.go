@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -104,7 +105,7 @@ func sizesOf(t testing.TB, events io.Reader, opts ...otelagent.Option) (s sizes)
 		t.Fatal(err)
 	}
 	opts = append(opts, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p.TracerProvider()))
-	rec := otelagent.NewRecorder(otelagent.NewTracer(opts...))
+	rec := event.NewRecorder(otelagent.NewTracer(opts...))
 	for ev, err := range phi.Events(events) {
 		if err != nil {
 			t.Fatal(err)

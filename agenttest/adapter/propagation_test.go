@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -230,10 +231,10 @@ func TestBaggageIsNotBelieved(t *testing.T) {
 	}
 	record := func(arrived time.Time) func(context.Context, *otelagent.Tracer) {
 		return func(ctx context.Context, tracer *otelagent.Tracer) {
-			rec := otelagent.NewRecorder(tracer)
-			meta := otelagent.Meta{Run: "r", Session: "own", Time: time.Unix(1e9, 0), Arrived: arrived}
-			rec.Record(ctx, &otelagent.RunStarted{Meta: meta})
-			rec.Record(ctx, &otelagent.RunEnded{Meta: meta})
+			rec := event.NewRecorder(tracer)
+			meta := event.Meta{Run: "r", Session: "own", Time: time.Unix(1e9, 0), Arrived: arrived}
+			rec.Record(ctx, &event.RunStarted{Meta: meta})
+			rec.Record(ctx, &event.RunEnded{Meta: meta})
 			rec.Close(ctx)
 		}
 	}

@@ -12,42 +12,43 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // recorded plays neutral events and returns the pipeline.
-func recorded(t *testing.T, events ...otelagent.Event) *agenttest.Pipeline {
+func recorded(t *testing.T, events ...event.Event) *agenttest.Pipeline {
 	t.Helper()
 	p := agenttest.New(t)
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for _, ev := range events {
 		rec.Record(t.Context(), ev)
 	}
 	rec.Close(t.Context())
-	rec.Record(t.Context(), &otelagent.RunStarted{Meta: meta(0)}) // does nothing
+	rec.Record(t.Context(), &event.RunStarted{Meta: meta(0)}) // does nothing
 	return p
 }
 
 // meta addresses the run r of session s at so many milliseconds; negative: untimed.
-func meta(ms int) otelagent.Meta {
-	m := otelagent.Meta{Session: "s", Run: "r"}
+func meta(ms int) event.Meta {
+	m := event.Meta{Session: "s", Run: "r"}
 	if ms >= 0 {
 		m.Time = stamp(ms)
 	}
 	return m
 }
 
-func started(ms int) *otelagent.RunStarted { return &otelagent.RunStarted{Meta: meta(ms)} }
-func ended(ms int) *otelagent.RunEnded     { return &otelagent.RunEnded{Meta: meta(ms)} }
-func turnStarted(ms int, index int64) *otelagent.TurnStarted {
-	return &otelagent.TurnStarted{Meta: meta(ms), TurnInfo: otelagent.TurnInfo{Index: new(index)}}
+func started(ms int) *event.RunStarted { return &event.RunStarted{Meta: meta(ms)} }
+func ended(ms int) *event.RunEnded     { return &event.RunEnded{Meta: meta(ms)} }
+func turnStarted(ms int, index int64) *event.TurnStarted {
+	return &event.TurnStarted{Meta: meta(ms), TurnInfo: otelagent.TurnInfo{Index: new(index)}}
 }
 
 func TestWhatIsOpenIsClosedAtTheLastTimeSeen(t *testing.T) {
 	s := recorded(t, started(0), turnStarted(10, 0),
-		&otelagent.ToolStarted{Meta: meta(20), ToolCall: otelagent.ToolCall{ID: "c"}},
-		&otelagent.CompactionStarted{Meta: meta(30)}).Session()
+		&event.ToolStarted{Meta: meta(20), ToolCall: otelagent.ToolCall{ID: "c"}},
+		&event.CompactionStarted{Meta: meta(30)}).Session()
 	run := s.Runs[0]
 	turn := run.Turns[0]
 	for name, span := range map[string]session.Span{
@@ -68,13 +69,13 @@ func TestWhatIsOpenIsClosedAtTheLastTimeSeen(t *testing.T) {
 // A question and its answer are one evaluation that lasts as long as the answer took, whether anybody looks meanwhile or not. One without an
 // answer asks still.
 func TestAskedAndAnswered(t *testing.T) {
-	asked := func(ms int, call string) otelagent.Event {
-		return &otelagent.PermissionAsked{Meta: meta(ms), PermissionEvaluation: otelagent.PermissionEvaluation{Tool: "bash", CallID: call}}
+	asked := func(ms int, call string) event.Event {
+		return &event.PermissionAsked{Meta: meta(ms), PermissionEvaluation: otelagent.PermissionEvaluation{Tool: "bash", CallID: call}}
 	}
 	s := recorded(t, started(0), turnStarted(10, 0), asked(20, "c"), asked(25, "d"), asked(26, "e"),
-		&otelagent.PermissionEvaluated{Meta: meta(320), PermissionEvaluation: otelagent.PermissionEvaluation{
+		&event.PermissionEvaluated{Meta: meta(320), PermissionEvaluation: otelagent.PermissionEvaluation{
 			Tool: "bash", CallID: "c", Action: spans.ActionDeny, Option: "n"}},
-		&otelagent.PermissionEvaluated{Meta: meta(330), PermissionEvaluation: otelagent.PermissionEvaluation{
+		&event.PermissionEvaluated{Meta: meta(330), PermissionEvaluation: otelagent.PermissionEvaluation{
 			Tool: "bash", CallID: "e", Action: spans.ActionAllow, Wait: time.Second}},
 		ended(400)).Session()
 	var got []string
@@ -111,7 +112,7 @@ func TestEndWithoutStart(t *testing.T) {
 		{"failed", otelagent.RunResult{Status: spans.RunStatusError}, spans.RunStatusError, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			run := recorded(t, &otelagent.RunEnded{Meta: meta(5), RunResult: tt.res}).Session().Runs[0]
+			run := recorded(t, &event.RunEnded{Meta: meta(5), RunResult: tt.res}).Session().Runs[0]
 			if run.Status != tt.status || !run.Start.Equal(stamp(5)) {
 				t.Errorf("status %s from %v", run.Status, run.Start)
 			}
@@ -133,8 +134,8 @@ func hasDefect(l []session.Defect, code spans.DefectCode) bool {
 
 func TestHeadIsMissing(t *testing.T) {
 	run := recorded(t,
-		&otelagent.ToolEnded{Meta: meta(5), CallID: "c", Name: "bash"},
-		&otelagent.TurnEnded{Meta: meta(6), TurnResult: otelagent.TurnResult{Usage: &otelagent.Usage{Output: 3}}},
+		&event.ToolEnded{Meta: meta(5), CallID: "c", Name: "bash"},
+		&event.TurnEnded{Meta: meta(6), TurnResult: otelagent.TurnResult{Usage: &otelagent.Usage{Output: 3}}},
 		ended(7)).Session().Runs[0]
 	if !hasDefect(run.Defects, spans.DefectStartNotSeen) || len(run.ToolCalls) != 1 || len(run.Turns) != 1 {
 		t.Errorf("run %+v", run)
@@ -149,29 +150,29 @@ func TestHeadIsMissing(t *testing.T) {
 func TestUntimedBehindAKnownStart(t *testing.T) {
 	begun := started(-1)
 	begun.Start = otelagent.Moment{Time: stamp(20), Source: spans.TimeSourceMessage}
-	run := recorded(t, begun, turnStarted(-1, 0), &otelagent.TurnEnded{Meta: meta(50)}, ended(60)).Session().Runs[0]
+	run := recorded(t, begun, turnStarted(-1, 0), &event.TurnEnded{Meta: meta(50)}, ended(60)).Session().Runs[0]
 	if turn := run.Turns[0]; !run.Start.Equal(stamp(20)) || !turn.Start.Equal(stamp(20)) || turn.StartSource != spans.TimeSourceBound {
 		t.Errorf("the run starts at %v, its turn at %v (%s)", run.Start, turn.Start, turn.StartSource)
 	}
 }
 
 func TestClockOfAReplay(t *testing.T) {
-	msg := func(call string, ms int) *otelagent.MessageAdded {
-		return &otelagent.MessageAdded{Meta: meta(-1), Message: otelagent.Message{
+	msg := func(call string, ms int) *event.MessageAdded {
+		return &event.MessageAdded{Meta: meta(-1), Message: otelagent.Message{
 			Raw: []byte(`{}`), Role: "toolResult", ToolCallID: call, Time: stamp(ms),
 		}}
 	}
-	tool := func(id string) *otelagent.ToolStarted {
-		return &otelagent.ToolStarted{Meta: meta(-1), ToolCall: otelagent.ToolCall{ID: id}}
+	tool := func(id string) *event.ToolStarted {
+		return &event.ToolStarted{Meta: meta(-1), ToolCall: otelagent.ToolCall{ID: id}}
 	}
-	toolEnded := func(id string) *otelagent.ToolEnded { return &otelagent.ToolEnded{Meta: meta(-1), CallID: id} }
+	toolEnded := func(id string) *event.ToolEnded { return &event.ToolEnded{Meta: meta(-1), CallID: id} }
 	turn := recorded(t, started(0), turnStarted(10, 0),
-		&otelagent.ReplyReceived{Meta: meta(-1), Message: otelagent.Message{Time: stamp(20)}},
+		&event.ReplyReceived{Meta: meta(-1), Message: otelagent.Message{Time: stamp(20)}},
 		tool("a"), tool("b"), tool("c"),
 		toolEnded("b"), msg("b", 30),
 		toolEnded("a"), msg("a", 25), // out of order, yet after its start
 		toolEnded("c"), // its message never comes
-		&otelagent.TurnEnded{Meta: meta(50)}, ended(60)).Session().Runs[0].Turns[0]
+		&event.TurnEnded{Meta: meta(50)}, ended(60)).Session().Runs[0].Turns[0]
 	for i, want := range []struct {
 		end    int
 		source spans.TimeSource
@@ -191,20 +192,20 @@ func TestClockOfAReplay(t *testing.T) {
 
 func TestClockOfALiveStream(t *testing.T) {
 	arrived := time.Now() // with a monotonic reading, on a clock unlike the producer's
-	live := func(ms int, after time.Duration) otelagent.Meta {
+	live := func(ms int, after time.Duration) event.Meta {
 		m := meta(ms)
 		m.Arrived = arrived.Add(after)
 		return m
 	}
 	turn := recorded(t,
-		&otelagent.RunStarted{Meta: live(0, 0)},
-		&otelagent.TurnStarted{Meta: live(10, 10*time.Millisecond)},
-		&otelagent.RequestPrepared{Meta: live(11, 11*time.Millisecond)},
-		&otelagent.ReplyReceived{Meta: live(-1, 100*time.Millisecond)},
-		&otelagent.ToolStarted{Meta: live(-1, 101*time.Millisecond), ToolCall: otelagent.ToolCall{ID: "c"}},
-		&otelagent.ToolEnded{Meta: live(-1, 151*time.Millisecond), CallID: "c"},
-		&otelagent.TurnEnded{Meta: live(160, 160*time.Millisecond)},
-		&otelagent.RunEnded{Meta: live(161, 161*time.Millisecond)}).Session().Runs[0].Turns[0]
+		&event.RunStarted{Meta: live(0, 0)},
+		&event.TurnStarted{Meta: live(10, 10*time.Millisecond)},
+		&event.RequestPrepared{Meta: live(11, 11*time.Millisecond)},
+		&event.ReplyReceived{Meta: live(-1, 100*time.Millisecond)},
+		&event.ToolStarted{Meta: live(-1, 101*time.Millisecond), ToolCall: otelagent.ToolCall{ID: "c"}},
+		&event.ToolEnded{Meta: live(-1, 151*time.Millisecond), CallID: "c"},
+		&event.TurnEnded{Meta: live(160, 160*time.Millisecond)},
+		&event.RunEnded{Meta: live(161, 161*time.Millisecond)}).Session().Runs[0].Turns[0]
 	c := turn.ToolCalls[0]
 	if !c.Start.Equal(stamp(101)) || !c.End.Equal(stamp(151)) || c.StartSource != spans.TimeSourceArrival {
 		t.Errorf("the call lasts from %v (%s) to %v", c.Start, c.StartSource, c.End)
@@ -215,24 +216,24 @@ func TestClockOfALiveStream(t *testing.T) {
 }
 
 func TestCallIDUsedAgain(t *testing.T) {
-	start := func(ms int) *otelagent.ToolStarted {
-		return &otelagent.ToolStarted{Meta: meta(ms), ToolCall: otelagent.ToolCall{ID: "c"}}
+	start := func(ms int) *event.ToolStarted {
+		return &event.ToolStarted{Meta: meta(ms), ToolCall: otelagent.ToolCall{ID: "c"}}
 	}
-	end := func(ms int) *otelagent.ToolEnded { return &otelagent.ToolEnded{Meta: meta(ms), CallID: "c"} }
+	end := func(ms int) *event.ToolEnded { return &event.ToolEnded{Meta: meta(ms), CallID: "c"} }
 	run := recorded(t, started(0), turnStarted(1, 0), start(2), end(3), start(4), end(5),
-		&otelagent.TurnEnded{Meta: meta(6)}, ended(7)).Session().Runs[0]
+		&event.TurnEnded{Meta: meta(6)}, ended(7)).Session().Runs[0]
 	if l := run.Turns[0].ToolCalls; len(l) != 2 || l[0].Ordinal != 0 || l[1].Ordinal != 1 || len(run.Defects) > 0 {
 		t.Errorf("calls %+v, defects %v", l, run.Defects)
 	}
 }
 
 func TestSubAgentOnlyWhereCertain(t *testing.T) {
-	child := &otelagent.RunStarted{Meta: otelagent.Meta{Session: "s2", Run: "sub", Time: stamp(30)},
+	child := &event.RunStarted{Meta: event.Meta{Session: "s2", Run: "sub", Time: stamp(30)},
 		RunInfo: otelagent.RunInfo{ParentID: "r", ParentSessionID: "s"}}
-	call := func(id string) *otelagent.ToolStarted {
-		return &otelagent.ToolStarted{Meta: meta(20), ToolCall: otelagent.ToolCall{ID: id}}
+	call := func(id string) *event.ToolStarted {
+		return &event.ToolStarted{Meta: meta(20), ToolCall: otelagent.ToolCall{ID: id}}
 	}
-	spawned := func(events ...otelagent.Event) string {
+	spawned := func(events ...event.Event) string {
 		for _, s := range recorded(t, append(events, child)...).Sessions() {
 			if s.ID == "s2" {
 				return s.Runs[0].ParentToolCallID
@@ -253,8 +254,8 @@ func TestSubAgentOnlyWhereCertain(t *testing.T) {
 
 func TestEventsWithoutARun(t *testing.T) {
 	p := agenttest.New(t)
-	rec := otelagent.NewRecorder(p.Tracer())
-	other := &otelagent.Other{Type: "heartbeat"}
+	rec := event.NewRecorder(p.Tracer())
+	other := &event.Other{Type: "heartbeat"}
 	rec.Record(t.Context(), other)
 	if rec.Lost() != 1 {
 		t.Errorf("%d events lost, want 1", rec.Lost())
@@ -271,9 +272,9 @@ func TestEventsWithoutARun(t *testing.T) {
 // Counts beyond all bounds do not become negative ones.
 func TestUsageBeyondAllBounds(t *testing.T) {
 	much := otelagent.Usage{Input: math.MaxInt64, Output: math.MaxInt64, Reasoning: 5, CacheRead: math.MaxInt64, CacheWrite: 2, Rule: spans.UsageRuleExcludesCacheAndReasoning}
-	discarded := &otelagent.AttemptDiscarded{Meta: meta(2), DiscardedAttempt: otelagent.DiscardedAttempt{Usage: &much}}
+	discarded := &event.AttemptDiscarded{Meta: meta(2), DiscardedAttempt: otelagent.DiscardedAttempt{Usage: &much}}
 	turn := recorded(t, started(0), turnStarted(1, 0), discarded, discarded,
-		&otelagent.TurnEnded{Meta: meta(3), TurnResult: otelagent.TurnResult{Usage: &much}}, ended(4)).Session().Runs[0].Turns[0]
+		&event.TurnEnded{Meta: meta(3), TurnResult: otelagent.TurnResult{Usage: &much}}, ended(4)).Session().Runs[0].Turns[0]
 	if want := (session.Usage{Input: math.MaxInt64, Output: math.MaxInt64, Reasoning: 5, CacheRead: math.MaxInt64, CacheWrite: 2}); turn.Usage != want {
 		t.Errorf("%+v", turn.Usage)
 	}
@@ -284,41 +285,41 @@ func TestUsageBeyondAllBounds(t *testing.T) {
 
 // An event that names no run belongs to the innermost one, where that is certain.
 func TestInnermostRun(t *testing.T) {
-	start := func(session, id, parentSession, parent string) otelagent.Event {
-		return &otelagent.RunStarted{Meta: otelagent.Meta{Session: session, Run: id, Time: stamp(0)}, RunInfo: otelagent.RunInfo{
+	start := func(session, id, parentSession, parent string) event.Event {
+		return &event.RunStarted{Meta: event.Meta{Session: session, Run: id, Time: stamp(0)}, RunInfo: otelagent.RunInfo{
 			ParentSessionID: parentSession, ParentID: parent, Continuation: spans.ContinuationDefault,
 		}}
 	}
-	call := func(session, run, id string) otelagent.Event {
-		return &otelagent.ToolStarted{Meta: otelagent.Meta{Session: session, Run: run, Time: stamp(1)}, ToolCall: otelagent.ToolCall{ID: id}}
+	call := func(session, run, id string) event.Event {
+		return &event.ToolStarted{Meta: event.Meta{Session: session, Run: run, Time: stamp(1)}, ToolCall: otelagent.ToolCall{ID: id}}
 	}
 	for _, test := range []struct {
 		name   string
-		before []otelagent.Event
+		before []event.Event
 		call   string
 		want   string // the run; empty: the event is lost
 	}{
-		{"the only one", []otelagent.Event{start("s", "a", "", "")}, "", "a"},
-		{"a chain", []otelagent.Event{start("s", "a", "", ""), start("s", "b", "", "a"), start("s", "c", "", "b")}, "", "c"},
-		{"one that is no part of it", []otelagent.Event{start("s", "a", "", ""), start("s", "b", "", ""), start("s", "c", "", "b")}, "", ""},
-		{"a parent in another session is none of these", []otelagent.Event{start("t", "p", "", ""), start("s", "a", "", ""), start("s", "b", "t", "p")}, "", ""},
-		{"a chain through another session", []otelagent.Event{start("s", "a", "", ""), start("t", "p", "s", "a"), start("s", "b", "t", "p")}, "", "b"},
-		{"a run without an id is nobody's parent", []otelagent.Event{start("s", "", "", ""), start("s", "b", "", "")}, "", ""},
-		{"a ring next to another", []otelagent.Event{start("s", "x", "", ""), start("s", "a", "", "b"), start("s", "b", "", "a")}, "", ""},
-		{"a ring", []otelagent.Event{start("s", "a", "", "b"), start("s", "b", "", "a")}, "", ""},
-		{"by its call", []otelagent.Event{start("s", "a", "", ""), start("s", "b", "", ""), call("s", "a", "c1")}, "c1", "a"},
-		{"a call of two that have nothing in common", []otelagent.Event{start("s", "a", "", ""), start("s", "b", "", ""), call("s", "a", "c1"), call("s", "b", "c1")}, "c1", ""},
-		{"a call of two in a chain", []otelagent.Event{
+		{"the only one", []event.Event{start("s", "a", "", "")}, "", "a"},
+		{"a chain", []event.Event{start("s", "a", "", ""), start("s", "b", "", "a"), start("s", "c", "", "b")}, "", "c"},
+		{"one that is no part of it", []event.Event{start("s", "a", "", ""), start("s", "b", "", ""), start("s", "c", "", "b")}, "", ""},
+		{"a parent in another session is none of these", []event.Event{start("t", "p", "", ""), start("s", "a", "", ""), start("s", "b", "t", "p")}, "", ""},
+		{"a chain through another session", []event.Event{start("s", "a", "", ""), start("t", "p", "s", "a"), start("s", "b", "t", "p")}, "", "b"},
+		{"a run without an id is nobody's parent", []event.Event{start("s", "", "", ""), start("s", "b", "", "")}, "", ""},
+		{"a ring next to another", []event.Event{start("s", "x", "", ""), start("s", "a", "", "b"), start("s", "b", "", "a")}, "", ""},
+		{"a ring", []event.Event{start("s", "a", "", "b"), start("s", "b", "", "a")}, "", ""},
+		{"by its call", []event.Event{start("s", "a", "", ""), start("s", "b", "", ""), call("s", "a", "c1")}, "c1", "a"},
+		{"a call of two that have nothing in common", []event.Event{start("s", "a", "", ""), start("s", "b", "", ""), call("s", "a", "c1"), call("s", "b", "c1")}, "c1", ""},
+		{"a call of two in a chain", []event.Event{
 			start("s", "a", "", ""), start("s", "b", "", "a"), start("s", "c", "", "b"), call("s", "a", "c1"), call("s", "b", "c1"),
 		}, "c1", "b"},
 	} {
 		p := agenttest.New(t)
-		rec := otelagent.NewRecorder(p.Tracer())
+		rec := event.NewRecorder(p.Tracer())
 		for _, ev := range test.before {
 			rec.Record(t.Context(), ev)
 		}
-		evaluated := &otelagent.PermissionEvaluated{
-			Meta: otelagent.Meta{Session: "s", Time: stamp(2)}, PermissionEvaluation: otelagent.PermissionEvaluation{CallID: test.call, Action: spans.ActionAllow},
+		evaluated := &event.PermissionEvaluated{
+			Meta: event.Meta{Session: "s", Time: stamp(2)}, PermissionEvaluation: otelagent.PermissionEvaluation{CallID: test.call, Action: spans.ActionAllow},
 		}
 		rec.Record(t.Context(), evaluated)
 		rec.Close(t.Context())
@@ -346,9 +347,9 @@ func TestInnermostRun(t *testing.T) {
 
 func TestOpenRunsAreBounded(t *testing.T) {
 	p := agenttest.New(t)
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for i := range 4096 + 10 {
-		rec.Record(t.Context(), &otelagent.RunStarted{Meta: otelagent.Meta{
+		rec.Record(t.Context(), &event.RunStarted{Meta: event.Meta{
 			Session: "s", Run: "r" + strings.Repeat("x", i%7) + time.Duration(i).String(), Time: stamp(i),
 		}})
 	}
@@ -362,7 +363,7 @@ func TestOpenRunsAreBounded(t *testing.T) {
 }
 
 // in addresses a run at so many milliseconds; negative: untimed.
-func in(session, run string, ms int) otelagent.Meta {
+func in(session, run string, ms int) event.Meta {
 	m := meta(ms)
 	m.Session, m.Run = session, run
 	return m
@@ -371,16 +372,16 @@ func in(session, run string, ms int) otelagent.Meta {
 func TestLateEventsMakeNoRun(t *testing.T) {
 	usage := &otelagent.Usage{Input: 1}
 	p := agenttest.New(t)
-	rec := otelagent.NewRecorder(p.Tracer())
-	late := []otelagent.Event{
-		&otelagent.ToolProgressed{Meta: meta(-1), CallID: "c", Type: "progress"},
-		&otelagent.Other{Meta: meta(30), Type: "heartbeat"},
-		&otelagent.ToolEnded{Meta: meta(31), CallID: "c"},
-		&otelagent.TurnEnded{Meta: meta(32)},
-		&otelagent.RunEnded{Meta: meta(33), RunResult: otelagent.RunResult{Usage: usage}},
+	rec := event.NewRecorder(p.Tracer())
+	late := []event.Event{
+		&event.ToolProgressed{Meta: meta(-1), CallID: "c", Type: "progress"},
+		&event.Other{Meta: meta(30), Type: "heartbeat"},
+		&event.ToolEnded{Meta: meta(31), CallID: "c"},
+		&event.TurnEnded{Meta: meta(32)},
+		&event.RunEnded{Meta: meta(33), RunResult: otelagent.RunResult{Usage: usage}},
 	}
-	for _, ev := range append([]otelagent.Event{started(0), turnStarted(1, 0),
-		&otelagent.RunEnded{Meta: meta(20), RunResult: otelagent.RunResult{Usage: usage}}}, late...) {
+	for _, ev := range append([]event.Event{started(0), turnStarted(1, 0),
+		&event.RunEnded{Meta: meta(20), RunResult: otelagent.RunResult{Usage: usage}}}, late...) {
 		rec.Record(t.Context(), ev)
 	}
 	if rec.Lost() != int64(len(late)) {
@@ -395,7 +396,7 @@ func TestLateEventsMakeNoRun(t *testing.T) {
 
 func TestLateEventsAreNotABeginning(t *testing.T) {
 	s := recorded(t, started(0), ended(20), turnStarted(30, 0), ended(40),
-		&otelagent.RunEnded{Meta: meta(50), RunResult: otelagent.RunResult{Status: spans.RunStatusVetoed}}).Session()
+		&event.RunEnded{Meta: meta(50), RunResult: otelagent.RunResult{Status: spans.RunStatusVetoed}}).Session()
 	if len(s.Runs) != 3 || !hasDefect(s.Runs[1].Defects, spans.DefectStartNotSeen) || s.Runs[2].Status != spans.RunStatusVetoed {
 		t.Errorf("runs %+v: want one, one of which the start was not seen, and one that never began", s.Runs)
 	}
@@ -403,10 +404,10 @@ func TestLateEventsAreNotABeginning(t *testing.T) {
 
 func TestOneRunIDInTwoSessions(t *testing.T) {
 	all := recorded(t,
-		&otelagent.RunStarted{Meta: in("a", "1", 0)}, &otelagent.RunStarted{Meta: in("b", "1", 1)},
-		&otelagent.TurnStarted{Meta: in("a", "1", 2)}, &otelagent.TurnStarted{Meta: in("b", "1", 3)},
-		&otelagent.TurnEnded{Meta: in("b", "1", 4)}, &otelagent.RunEnded{Meta: in("b", "1", 5)},
-		&otelagent.TurnEnded{Meta: in("", "1", 6)}, &otelagent.RunEnded{Meta: in("a", "1", 7)}).Sessions()
+		&event.RunStarted{Meta: in("a", "1", 0)}, &event.RunStarted{Meta: in("b", "1", 1)},
+		&event.TurnStarted{Meta: in("a", "1", 2)}, &event.TurnStarted{Meta: in("b", "1", 3)},
+		&event.TurnEnded{Meta: in("b", "1", 4)}, &event.RunEnded{Meta: in("b", "1", 5)},
+		&event.TurnEnded{Meta: in("", "1", 6)}, &event.RunEnded{Meta: in("a", "1", 7)}).Sessions()
 	if len(all) != 2 {
 		t.Fatalf("%d sessions, want 2", len(all))
 	}
@@ -419,12 +420,12 @@ func TestOneRunIDInTwoSessions(t *testing.T) {
 }
 
 func TestJudgeIsWhoComesAfterTheMembers(t *testing.T) {
-	group := &otelagent.GroupStarted{Meta: in("s", "", 0), GroupInfo: otelagent.GroupInfo{Members: []string{"m1", "m2"}}}
-	start := func(run string, ms int) otelagent.Event { return &otelagent.RunStarted{Meta: in("s", run, ms)} }
-	end := func(run string, ms int) otelagent.Event { return &otelagent.RunEnded{Meta: in("s", run, ms)} }
+	group := &event.GroupStarted{Meta: in("s", "", 0), GroupInfo: otelagent.GroupInfo{Members: []string{"m1", "m2"}}}
+	start := func(run string, ms int) event.Event { return &event.RunStarted{Meta: in("s", run, ms)} }
+	end := func(run string, ms int) event.Event { return &event.RunEnded{Meta: in("s", run, ms)} }
 	s := recorded(t, start("before", 0), group, start("early", 1), end("early", 2), start("m1", 2), start("m2", 3), end("m1", 4),
 		start("sub", 5), end("sub", 6), end("m2", 7), start("judge", 8), end("judge", 9), start("after", 10),
-		&otelagent.GroupEnded{Meta: in("s", "", 20), GroupResult: otelagent.GroupResult{SelectedID: "m2"}}).Session()
+		&event.GroupEnded{Meta: in("s", "", 20), GroupResult: otelagent.GroupResult{SelectedID: "m2"}}).Session()
 	want := map[string]spans.GroupRole{"m1": spans.GroupRoleMember, "m2": spans.GroupRoleMember, "judge": spans.GroupRoleJudge}
 	for _, r := range s.Runs {
 		if r.GroupRole != want[r.ID] {
@@ -434,33 +435,33 @@ func TestJudgeIsWhoComesAfterTheMembers(t *testing.T) {
 }
 
 func TestGroupIsClosedAtTheLastTimeOfItsRuns(t *testing.T) {
-	s := recorded(t, &otelagent.GroupStarted{Meta: in("s", "", 0), GroupInfo: otelagent.GroupInfo{Members: []string{"m"}}},
-		&otelagent.RunStarted{Meta: in("s", "m", 1)}, &otelagent.TurnStarted{Meta: in("s", "m", 50)}).Session()
+	s := recorded(t, &event.GroupStarted{Meta: in("s", "", 0), GroupInfo: otelagent.GroupInfo{Members: []string{"m"}}},
+		&event.RunStarted{Meta: in("s", "m", 1)}, &event.TurnStarted{Meta: in("s", "m", 50)}).Session()
 	if g := s.Groups[0]; g.Known != spans.KnownClosed || !g.End.Equal(stamp(50)) {
 		t.Errorf("the group ends at %v (%s), want %v", g.End, g.Known, stamp(50))
 	}
 }
 
 func TestOneCallIDOpenTwice(t *testing.T) {
-	start := func(name string, ms int) otelagent.Event {
-		return &otelagent.ToolStarted{Meta: meta(ms), ToolCall: otelagent.ToolCall{ID: "c", Name: name}}
+	start := func(name string, ms int) event.Event {
+		return &event.ToolStarted{Meta: meta(ms), ToolCall: otelagent.ToolCall{ID: "c", Name: name}}
 	}
-	end := func(name string, ms int) otelagent.Event {
-		return &otelagent.ToolEnded{Meta: meta(ms), CallID: "c", Name: name}
+	end := func(name string, ms int) event.Event {
+		return &event.ToolEnded{Meta: meta(ms), CallID: "c", Name: name}
 	}
 	for _, tt := range []struct {
 		name   string
-		events []otelagent.Event
+		events []event.Event
 		ends   []int // of the calls by start; negative: closed
 	}{
-		{"by name", []otelagent.Event{start("read", 2), start("write", 3), end("read", 4), end("write", 5)}, []int{4, 5}},
-		{"by name, other order", []otelagent.Event{start("read", 2), start("write", 3), end("write", 4), end("read", 5)}, []int{5, 4}},
-		{"of one name", []otelagent.Event{start("read", 2), start("read", 3), end("read", 4), end("read", 5)}, []int{5, 4}},
-		{"of which one has no end", []otelagent.Event{start("read", 2), start("read", 3), end("read", 4)}, []int{-6, 4}},
+		{"by name", []event.Event{start("read", 2), start("write", 3), end("read", 4), end("write", 5)}, []int{4, 5}},
+		{"by name, other order", []event.Event{start("read", 2), start("write", 3), end("write", 4), end("read", 5)}, []int{5, 4}},
+		{"of one name", []event.Event{start("read", 2), start("read", 3), end("read", 4), end("read", 5)}, []int{5, 4}},
+		{"of which one has no end", []event.Event{start("read", 2), start("read", 3), end("read", 4)}, []int{-6, 4}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			events := append([]otelagent.Event{started(0), turnStarted(1, 0)}, tt.events...)
-			run := recorded(t, append(events, &otelagent.TurnEnded{Meta: meta(6)}, ended(7))...).Session().Runs[0]
+			events := append([]event.Event{started(0), turnStarted(1, 0)}, tt.events...)
+			run := recorded(t, append(events, &event.TurnEnded{Meta: meta(6)}, ended(7))...).Session().Runs[0]
 			calls := run.Turns[0].ToolCalls
 			if len(calls) != len(tt.ends) || len(run.Defects) > 0 {
 				t.Fatalf("calls %+v, defects %v", calls, run.Defects)
@@ -480,11 +481,11 @@ func TestOneCallIDOpenTwice(t *testing.T) {
 
 func TestCompactionEndsThatOfItsKind(t *testing.T) {
 	turn := recorded(t, started(0), turnStarted(1, 0),
-		&otelagent.CompactionStarted{Meta: meta(2), Compaction: otelagent.Compaction{Kind: spans.CompactionKindSummary}},
-		&otelagent.CompactionEnded{Meta: meta(3), Compaction: otelagent.Compaction{Kind: spans.CompactionKindPrune},
+		&event.CompactionStarted{Meta: meta(2), Compaction: otelagent.Compaction{Kind: spans.CompactionKindSummary}},
+		&event.CompactionEnded{Meta: meta(3), Compaction: otelagent.Compaction{Kind: spans.CompactionKindPrune},
 			CompactionResult: otelagent.CompactionResult{TokensGone: new(int64(5))}},
-		&otelagent.CompactionEnded{Meta: meta(4), CompactionResult: otelagent.CompactionResult{OutputTokens: new(int64(7))}},
-		&otelagent.TurnEnded{Meta: meta(5)}, ended(6)).Session().Runs[0].Turns[0]
+		&event.CompactionEnded{Meta: meta(4), CompactionResult: otelagent.CompactionResult{OutputTokens: new(int64(7))}},
+		&event.TurnEnded{Meta: meta(5)}, ended(6)).Session().Runs[0].Turns[0]
 	c := turn.Compactions
 	if len(c) != 2 || c[0].Kind != spans.CompactionKindSummary || !c[0].End.Equal(stamp(4)) ||
 		c[1].Kind != spans.CompactionKindPrune || !c[1].Start.Equal(stamp(3)) {
@@ -493,10 +494,10 @@ func TestCompactionEndsThatOfItsKind(t *testing.T) {
 }
 
 func TestRunOfTwoFilesLeavesNoGap(t *testing.T) {
-	run := func(id string, ms int) []otelagent.Event {
-		return []otelagent.Event{&otelagent.RunStarted{Meta: in("s", id, ms)}, &otelagent.RunEnded{Meta: in("s", id, ms+1)}}
+	run := func(id string, ms int) []event.Event {
+		return []event.Event{&event.RunStarted{Meta: in("s", id, ms)}, &event.RunEnded{Meta: in("s", id, ms+1)}}
 	}
-	var events []otelagent.Event
+	var events []event.Event
 	for range 2 {
 		events = append(append(events, run("a", 0)...), run("a", 2)...)
 	}
@@ -508,10 +509,10 @@ func TestRunOfTwoFilesLeavesNoGap(t *testing.T) {
 
 func TestRecorderKeepsNoFlag(t *testing.T) {
 	p := agenttest.New(t)
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	truncated := true
 	rec.Record(t.Context(), started(0))
-	rec.Record(t.Context(), &otelagent.ToolEnded{Meta: meta(-1), CallID: "c", ToolResult: otelagent.ToolResult{Truncated: &truncated}})
+	rec.Record(t.Context(), &event.ToolEnded{Meta: meta(-1), CallID: "c", ToolResult: otelagent.ToolResult{Truncated: &truncated}})
 	truncated = false
 	rec.Record(t.Context(), ended(1))
 	if c := p.Session().Runs[0].ToolCalls[0]; c.Truncated == nil || !*c.Truncated {
@@ -520,9 +521,9 @@ func TestRecorderKeepsNoFlag(t *testing.T) {
 }
 
 func TestMemberWhoseStartWasNotSeen(t *testing.T) {
-	s := recorded(t, &otelagent.GroupStarted{Meta: in("s", "", 0), GroupInfo: otelagent.GroupInfo{Members: []string{"m"}}},
-		&otelagent.TurnStarted{Meta: in("s", "m", 2)}, &otelagent.RunStarted{Meta: in("s", "early", 3)},
-		&otelagent.RunEnded{Meta: in("s", "m", 4)}, &otelagent.RunStarted{Meta: in("s", "judge", 5)}).Session()
+	s := recorded(t, &event.GroupStarted{Meta: in("s", "", 0), GroupInfo: otelagent.GroupInfo{Members: []string{"m"}}},
+		&event.TurnStarted{Meta: in("s", "m", 2)}, &event.RunStarted{Meta: in("s", "early", 3)},
+		&event.RunEnded{Meta: in("s", "m", 4)}, &event.RunStarted{Meta: in("s", "judge", 5)}).Session()
 	want := map[string]spans.GroupRole{"m": spans.GroupRoleMember, "judge": spans.GroupRoleJudge}
 	for _, r := range s.Runs {
 		if r.GroupRole != want[r.ID] {

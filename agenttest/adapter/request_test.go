@@ -11,6 +11,7 @@ import (
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -66,7 +67,7 @@ func requestsOf(t testing.TB, events []byte) (list []streamed) {
 
 func playInto(t testing.TB, p *sdktrace.TracerProvider, events []byte, opts ...otelagent.Option) {
 	t.Helper()
-	rec := otelagent.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p))...))
+	rec := event.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p))...))
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
 		if err != nil {
 			t.Fatal(err)

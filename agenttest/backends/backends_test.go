@@ -12,6 +12,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/backends"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -30,7 +31,7 @@ var sources = map[string]func(*testing.T, *otelagent.Tracer){
 			t.Fatal(err)
 		}
 		defer f.Close()
-		rec := otelagent.NewRecorder(tracer)
+		rec := event.NewRecorder(tracer)
 		for ev, err := range phi.Events(f) {
 			if err != nil {
 				t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/clark"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
@@ -107,7 +108,7 @@ func followed(t *testing.T, events []byte, live bool, end int) string {
 		defer copies.Shutdown(context.WithoutCancel(t.Context()))
 		opts = append(opts, otelagent.WithLive(copies))
 	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(opts...))
+	rec := event.NewRecorder(otelagent.NewTracer(opts...))
 
 	var out bytes.Buffer
 	f := inspect.NewFollower(&out, inspect.Options{Width: 80})

@@ -383,49 +383,42 @@ func (c *checker) check(d *[]Defect, capture spans.Capture, name string, refs *R
 	}
 }
 
-// CheckContent adds to s what only the blocks of the session can tell: block_missing where a list names blocks that are
-// not in the set, block_withheld where its blocks were cut or withheld at the source, and which tool calls of a reply are missing where some
-// are. It skips lists of spans that were captured without bodies. It first removes what an earlier check found.
+// CheckContent adds to s what needs the blocks of the session: block_missing where a list names blocks that are not in
+// the set, block_withheld where its blocks were cut or withheld at the source, and the missing tool calls of a reply. It
+// skips lists of spans that were captured without bodies. It first removes what an earlier check found.
 //
-// It costs what came over the wire, not the lists written out.
+// Its time grows with what came over the wire, not with the length of all lists.
 func (s *Session) CheckContent(blocks *BlockSet) {
-	checks := checker{blocks: blocks, nodes: map[*node]*tally{}}
-	check := checks.check
-	tools := func(l []*ToolCall, capture spans.Capture) {
-		for _, t := range l {
-			forgetContent(&t.Defects)
-			check(&t.Defects, capture, spans.ListArgs, t.Args)
-			check(&t.Defects, capture, spans.ListResult, t.Result)
+	c := checker{blocks: blocks, nodes: map[*node]*tally{}}
+	for n := range s.Walk() {
+		capture := n.Run.Capture
+		if n.Turn != nil {
+			capture = n.Turn.Capture
 		}
-	}
-	compactions := func(l []*Compaction, capture spans.Capture) {
-		for _, c := range l {
-			forgetContent(&c.Defects)
-			check(&c.Defects, capture, spans.ListSummary, c.Summary)
-			check(&c.Defects, capture, spans.ListBefore, c.Before)
-			check(&c.Defects, capture, spans.ListAfter, c.After)
-		}
-	}
-	for _, r := range s.Runs {
-		forgetContent(&r.Defects)
-		check(&r.Defects, r.Capture, spans.ListMetadata, r.Metadata)
-		check(&r.Defects, r.Capture, spans.ListRules, r.Rules)
-		check(&r.Defects, r.Capture, spans.ListMessages, r.Messages)
-		check(&r.Defects, r.Capture, spans.ListOutside, r.Outside)
-		tools(r.ToolCalls, r.Capture)
-		compactions(r.Compactions, r.Capture)
-		for _, t := range r.Turns {
-			forgetContent(&t.Defects)
-			for _, q := range t.Requests {
-				check(&t.Defects, t.Capture, requestName(spans.ListRequest, q.Attempt), q.Messages)
-				check(&t.Defects, t.Capture, requestName(spans.ListParams, q.Attempt), q.Params)
+		d := n.Defects()
+		forgetContent(d)
+		switch n.Kind() {
+		case KindRun:
+			c.check(d, capture, spans.ListMetadata, n.Run.Metadata)
+			c.check(d, capture, spans.ListRules, n.Run.Rules)
+			c.check(d, capture, spans.ListMessages, n.Run.Messages)
+			c.check(d, capture, spans.ListOutside, n.Run.Outside)
+		case KindTurn:
+			for _, q := range n.Turn.Requests {
+				c.check(d, capture, requestName(spans.ListRequest, q.Attempt), q.Messages)
+				c.check(d, capture, requestName(spans.ListParams, q.Attempt), q.Params)
 			}
-			check(&t.Defects, t.Capture, spans.ListInput, t.Input)
-			check(&t.Defects, t.Capture, spans.ListOutput, t.Output)
-			check(&t.Defects, t.Capture, spans.ListResults, t.Results)
-			tools(t.ToolCalls, t.Capture)
-			compactions(t.Compactions, t.Capture)
-			t.nameMissingCalls(blocks)
+			c.check(d, capture, spans.ListInput, n.Turn.Input)
+			c.check(d, capture, spans.ListOutput, n.Turn.Output)
+			c.check(d, capture, spans.ListResults, n.Turn.Results)
+			n.Turn.nameMissingCalls(blocks)
+		case KindToolCall:
+			c.check(d, capture, spans.ListArgs, n.Call.Args)
+			c.check(d, capture, spans.ListResult, n.Call.Result)
+		case KindCompaction:
+			c.check(d, capture, spans.ListSummary, n.Compaction.Summary)
+			c.check(d, capture, spans.ListBefore, n.Compaction.Before)
+			c.check(d, capture, spans.ListAfter, n.Compaction.After)
 		}
 	}
 }

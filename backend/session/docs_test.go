@@ -36,3 +36,16 @@ func TestTreeIsDocumented(t *testing.T) {
 	}
 	walk(reflect.TypeFor[Session]())
 }
+
+// Every key in a tag attr is in the registry.
+func TestTagsAreRegistered(t *testing.T) {
+	for _, table := range []fieldTable{
+		runFields, groupFields, turnFields, toolFields, compactionFields, permissionFields, counterFields,
+	} {
+		for key := range table.attrs {
+			if !isRegistered(key) {
+				t.Errorf("no attribute %s", key)
+			}
+		}
+	}
+}

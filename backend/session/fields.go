@@ -2,470 +2,168 @@ package session
 
 import (
 	"math"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/spans"
 )
 
-// The set methods below take one attribute each. They report whether it had a place: an unknown key has none, and neither
-// has a value that is not what the key stands for; such an attribute is kept in Span.Extra.
+// A field of the tree that one attribute fills names the attribute in its tag attr; nothing else lists it. The tag holds
+// keys, separated by commas. An attribute fills the field if it has the type of the field; of several, the last by key
+// counts. Options stand between the keys:
+//
+//   - header: turns repeat the attribute of their run.
+//   - seconds: the attribute is in seconds, the field in nanoseconds.
+//   - genai: the counts also have the keys in their own tags.
+//
+// A key with a * is that of a struct of counts: * stands for the JSON name of the count. Fields with a tag list take the
+// list of that name.
 
-// setHeader takes what a run's own span and each of its turns say of the run.
-func (r *Run) setHeader(key string, v Value) bool {
-	switch key {
-	case string(spans.AgentNameKey):
-		r.Agent = v.Text()
-	case string(spans.AgentIDKey):
-		r.AgentID = v.Text()
-	case string(spans.DialectKey):
-		r.Dialect = v.Text()
-	case string(spans.RequestModelKey):
-		r.Model = v.Text()
-	case string(spans.ProviderNameKey):
-		r.Provider = v.Text()
-	case string(spans.RunOrdinalKey):
-		return setInt(&r.Ordinal, v)
-	case string(spans.RunOrdinalFromKey):
-		n, ok := v.Int()
-		if !ok {
-			return false
-		}
-		r.OrdinalFrom = nsTime(n)
-	case string(spans.RunParentIDKey):
-		r.ParentID = v.Text()
-	case string(spans.RunParentSessionIDKey):
-		r.ParentSessionID = v.Text()
-	case string(spans.RunParentToolCallIDKey):
-		r.ParentToolCallID = v.Text()
-	case string(spans.RunContinuationKey):
-		r.Continuation = spans.Continuation(v.Text())
-	case string(spans.RunContinuationTagKey):
-		r.ContinuationTag = v.Text()
-	case string(spans.RunForkParentIDKey):
-		r.ForkParentID = v.Text()
-	case string(spans.GroupStartKey):
-		n, ok := v.Int()
-		if !ok {
-			return false
-		}
-		r.GroupStart = nsTime(n)
-	case string(spans.GroupRoleKeyKey):
-		r.GroupRole = spans.GroupRole(v.Text())
-	case string(spans.RunCopiedKey):
-		return setBool(&r.Copied, v)
-	case string(spans.CaptureLevelKey):
-		r.Capture = spans.Capture(v.Text())
-	default:
-		return false
-	}
-	return true
+// fieldTable holds the fields of one kind of span.
+type fieldTable struct {
+	attrs map[string]attrField
+	lists map[string][]int // paths of fields of type *Refs
 }
 
-// causes are the errors of a turn, which the span of a run repeats when the turn ended the run. The turn has it; of the run the tree
-// says that the loop reported an error.
-var causes = map[spans.ErrorType]bool{spans.ErrorTypeProvider: true, spans.ErrorTypeCancelled: true}
-
-// set takes what only a run's own span says.
-func (r *Run) set(key string, v Value) bool {
-	switch key {
-	case string(spans.RunConfigKey):
-		r.Config = RawJSON(v.Text())
-	case string(spans.RunDefectsKey):
-		return r.setDefects(v)
-	case string(spans.RunConfigIDKey):
-		r.ConfigID = v.Text()
-	case string(spans.RunConfigAPIKey):
-		r.ConfigAPI = v.Text()
-	case string(spans.RunStatusKeyKey):
-		r.Status = spans.RunStatus(v.Text())
-	case string(spans.RunStatusWordKey):
-		r.StatusWord = v.Text()
-	case string(spans.RunRejectedKey):
-		return setBool(&r.Rejected, v)
-	case string(spans.RunRejectionKey):
-		r.Rejection = v.Text()
-	case string(spans.ErrorTypeKeyKey):
-		if r.ErrorType = spans.ErrorType(v.Text()); causes[r.ErrorType] {
-			r.ErrorType = spans.ErrorTypeOther
-		}
-	case string(spans.ErrorMessageKey):
-		r.Error = v.Text()
-	case string(spans.UsageRuleKeyKey): // sorted after the counts
-		r.Rule = spans.UsageRule(v.Text())
-		need(&r.Reported).derive(*need(&r.RollUp), r.Rule)
-	case string(spans.RulesDigestKey):
-		r.RulesDigest = v.Text()
-	case string(spans.RunKindKeyKey):
-		return v.Text() == string(spans.RunKindLoop)
-	case string(spans.RunUsageInputKey):
-		return setInt(&need(&r.RollUp).Input, v)
-	case string(spans.RunUsageOutputKey):
-		return setInt(&need(&r.RollUp).Output, v)
-	case string(spans.RunUsageReasoningKey):
-		return setInt(&need(&r.RollUp).Reasoning, v)
-	case string(spans.RunUsageCacheReadKey):
-		return setInt(&need(&r.RollUp).CacheRead, v)
-	case string(spans.RunUsageCacheWriteKey):
-		return setInt(&need(&r.RollUp).CacheWrite, v)
-	case string(spans.RunUsageReportedTotalKey):
-		return setInt(&need(&r.Reported).Total, v)
-	default:
-		return false
-	}
-	return true
+// attrField is a field that an attribute fills. Path is its path from the struct; pointers on it are set when needed.
+type attrField struct {
+	path    []int
+	header  bool
+	seconds bool
 }
 
-// setDefects takes what the source said to be wrong with its events. Words that this version does not know as defects are kept as they
-// came.
-func (r *Run) setDefects(v Value) bool {
-	var l []string
-	if !setStrings(&l, v) {
-		return false
-	}
-	for _, text := range l[:min(len(l), 64)] {
-		code, detail, _ := strings.Cut(text, " ")
-		r.Defects = append(r.Defects, Defect{Code: spans.DefectCode(code), Detail: detail})
-	}
-	return true
-}
-
-func (g *Group) set(key string, v Value) bool {
-	switch key {
-	case string(spans.RunKindKeyKey):
-		return v.Text() == string(spans.RunKindParallel)
-	case string(spans.GroupStartKey): // its own start
-	case string(spans.GroupMembersKey):
-		return setStrings(&g.Members, v)
-	case string(spans.GroupSelectedIDKey):
-		g.SelectedID = v.Text()
-	case string(spans.GroupSelectedIndexKey):
-		return setInt(&g.SelectedIndex, v)
-	case string(spans.GroupUsageInputKey):
-		return setInt(&need(&g.Evaluation).Input, v)
-	case string(spans.GroupUsageOutputKey):
-		return setInt(&need(&g.Evaluation).Output, v)
-	case string(spans.GroupUsageReasoningKey):
-		return setInt(&need(&g.Evaluation).Reasoning, v)
-	case string(spans.GroupUsageCacheReadKey):
-		return setInt(&need(&g.Evaluation).CacheRead, v)
-	case string(spans.GroupUsageCacheWriteKey):
-		return setInt(&need(&g.Evaluation).CacheWrite, v)
-	case string(spans.GroupUsageTotalKey):
-		return setInt(&need(&g.Evaluation).Total, v)
-	case string(spans.RunStatusKeyKey):
-		g.Status = spans.RunStatus(v.Text())
-	default:
-		return false
-	}
-	return true
-}
-
-func (t *Turn) set(key string, v Value) bool {
-	switch key {
-	case string(spans.TurnTriggerKey):
-		t.Trigger = spans.Trigger(v.Text())
-	case string(spans.RequestModelKey):
-		t.Model = v.Text()
-	case string(spans.ResponseModelKey):
-		t.Answered = v.Text()
-	case string(spans.ProviderNameKey):
-		t.Provider = v.Text()
-	case string(spans.ModelVariantKey):
-		t.Variant = v.Text()
-	case string(spans.RequestReasoningLevelKey):
-		t.Level = v.Text()
-	case string(spans.RequestFormatKey):
-		t.Format = v.Text()
-	case string(spans.RequestMaxTokensKey):
-		return setIntPtr(&t.MaxTokens, v)
-	case string(spans.RequestTemperatureKey):
-		return setDoublePtr(&t.Temperature, v)
-	case string(spans.TurnAttemptsKey):
-		return setInt(&t.Attempts, v)
-	case string(spans.RepliedKey):
-		return setBool(&t.Replied, v)
-	case string(spans.PartialKey):
-		return setBool(&t.Partial, v)
-	case string(spans.WaitingForKey):
-		t.Waiting = spans.Waiting(v.Text())
-	case string(spans.TurnStopReasonKey):
-		t.StopReason = v.Text()
-	case string(spans.ErrorTypeKeyKey):
-		t.ErrorType = spans.ErrorType(v.Text())
-	case string(spans.ErrorMessageKey):
-		t.Error = v.Text()
-	case string(spans.UsageRuleKeyKey): // sorted after the counts
-		t.Rule = spans.UsageRule(v.Text())
-		need(&t.Reported).derive(t.Usage, t.Rule)
-	case string(spans.CaptureLevelKey):
-		t.Capture = spans.Capture(v.Text())
-	// Ours come after the standard keys, attributes being sorted, and count where both are there.
-	case string(spans.UsageInputKey), string(spans.GenAIUsageInputKey):
-		return setInt(&t.Usage.Input, v)
-	case string(spans.UsageOutputKey), string(spans.GenAIUsageOutputKey):
-		return setInt(&t.Usage.Output, v)
-	case string(spans.UsageReasoningKey), string(spans.GenAIUsageReasoningKey):
-		return setInt(&t.Usage.Reasoning, v)
-	case string(spans.UsageCacheReadKey), string(spans.GenAIUsageCacheReadKey):
-		return setInt(&t.Usage.CacheRead, v)
-	case string(spans.UsageCacheWriteKey), string(spans.GenAIUsageCacheWriteKey), string(spans.GenAIUsageCacheCreationKey):
-		return setInt(&t.Usage.CacheWrite, v)
-	case string(spans.UsageReportedTotalKey):
-		return setInt(&need(&t.Reported).Total, v)
-	case string(spans.AttemptsDiscardedKey):
-		return setInt(&t.DiscardedAttempts, v)
-	case string(spans.DiscardedUsageInputKey):
-		return setInt(&need(&t.Discarded).Input, v)
-	case string(spans.DiscardedUsageOutputKey):
-		return setInt(&need(&t.Discarded).Output, v)
-	case string(spans.DiscardedUsageReasoningKey):
-		return setInt(&need(&t.Discarded).Reasoning, v)
-	case string(spans.DiscardedUsageCacheReadKey):
-		return setInt(&need(&t.Discarded).CacheRead, v)
-	case string(spans.DiscardedUsageCacheWriteKey):
-		return setInt(&need(&t.Discarded).CacheWrite, v)
-	case string(spans.TurnCostKey):
-		// Sums of what is kept stay finite.
-		f, ok := v.Double()
-		if ok = ok && math.Abs(f) < 1e15; ok {
-			t.Cost = &f
-		}
-		return ok
-	case string(spans.TurnCostCurrencyKey):
-		t.Currency = v.Text()
-	case string(spans.TurnModelCallDurationKey):
-		return setInt(&t.ModelCallNS, v)
-	case string(spans.TimeToFirstChunkKey):
-		f, ok := v.Double()
-		if ok = ok && f >= 0 && f < math.MaxInt64/1e9; !ok {
-			return false
-		}
-		t.FirstChunkNS = int64(math.Round(f * 1e9))
-	case string(spans.ResponseIDKey):
-		t.ResponseID = v.Text()
-	case string(spans.RequestMessagesKey):
-		return setInt(&t.RequestMessages, v)
-	case string(spans.RequestBytesKey):
-		return setInt(&t.RequestBytes, v)
-	case string(spans.RequestDigestKey):
-		t.RequestDigest = v.Text()
-	case string(spans.PromptDigestKey):
-		t.PromptDigest = v.Text()
-	case string(spans.ToolsDigestKey):
-		t.ToolsDigest = v.Text()
-	case string(spans.OutputTypeKey): // sorted before the loop's own spelling of the format
-		t.Format = v.Text()
-	case string(spans.FinishReasonsKey): // the standard's value of the stop reason
-	default:
-		return false
-	}
-	return true
-}
-
-func (t *ToolCall) set(key string, v Value) bool {
-	switch key {
-	case string(spans.ToolCallIDKey): // part of the address
-	case string(spans.ToolNameKey):
-		t.Name = v.Text()
-	case string(spans.ToolTypeKey):
-		t.Type = v.Text()
-	case string(spans.ToolOutcomeKey):
-		t.Outcome = spans.Outcome(v.Text())
-	case string(spans.ErrorTypeKeyKey):
-		t.ErrorType = spans.ErrorType(v.Text())
-	case string(spans.ErrorMessageKey):
-		t.Error = v.Text()
-	case string(spans.ToolTruncatedKey):
-		return setBoolPtr(&t.Truncated, v)
-	case string(spans.ToolChildRunIDKey):
-		t.ChildRunID = v.Text()
-	case string(spans.ToolChildSessionIDKey):
-		t.ChildSessionID = v.Text()
-	case string(spans.ToolProgressCountKey):
-		return setInt(&t.Progress, v)
-	default:
-		return false
-	}
-	return true
-}
-
-func (c *Compaction) set(key string, v Value) bool {
-	switch key {
-	case string(spans.CompactionKindKeyKey): // part of the address
-	case string(spans.CompactionTriggerKey):
-		c.Trigger = v.Text()
-	case string(spans.CompactionMessagesBeforeKey):
-		return setIntPtr(&c.MessagesBefore, v)
-	case string(spans.CompactionMessagesAfterKey):
-		return setIntPtr(&c.MessagesAfter, v)
-	case string(spans.CompactionMessagesSummarizedKey):
-		return setIntPtr(&c.MessagesSummarized, v)
-	case string(spans.CompactionInputTokensKey):
-		return setIntPtr(&c.InputTokens, v)
-	case string(spans.CompactionOutputTokensKey):
-		return setIntPtr(&c.OutputTokens, v)
-	case string(spans.CompactionRemovedTokensKey):
-		return setIntPtr(&c.RemovedTokens, v)
-	case string(spans.CompactionRunsKey):
-		return setIntPtr(&c.Runs, v)
-	case string(spans.CompactionRemovedKey):
-		return setStrings(&c.Removed, v)
-	case string(spans.CompactionAppliedKey):
-		return setBoolPtr(&c.Applied, v)
-	case string(spans.CompactionCategoryKey):
-		c.Category = v.Text()
-	case string(spans.CompactionTargetKey):
-		c.Target = v.Text()
-	case string(spans.CompactionReasonKey):
-		c.Reason = v.Text()
-	default:
-		return false
-	}
-	return true
-}
-
-func (p *Permission) set(key string, v Value) bool {
-	switch key {
-	case string(spans.ToolCallIDKey): // part of the address
-	case string(spans.ToolNameKey):
-		p.Tool = v.Text()
-	case string(spans.PermissionActionKey):
-		p.Action = spans.Action(v.Text())
-	case string(spans.PermissionSourceKeyKey):
-		p.Source = spans.PermissionSource(v.Text())
-	case string(spans.PermissionPatternKey):
-		p.Pattern = v.Text()
-	case string(spans.PermissionTargetKeyKey):
-		p.Target = spans.PermissionTarget(v.Text())
-	case string(spans.PermissionReasonKey):
-		p.Reason = v.Text()
-	case string(spans.PermissionDecidedByKey):
-		p.DecidedBy = v.Text()
-	case string(spans.PermissionWaitKey):
-		return setInt(&p.WaitNS, v)
-	case string(spans.PermissionOptionKey):
-		p.Option = v.Text()
-	case string(spans.PermissionOutcomeKey):
-		p.Outcome = v.Text()
-	case string(spans.DerivedKey):
-		return setBool(&p.Derived, v)
-	case string(spans.RulesDigestKey):
-		p.RulesDigest = v.Text()
-	default:
-		return false
-	}
-	return true
-}
-
-// Indices of facts.counts.
-const (
-	countTurns = iota
-	countToolCalls
-	countCompactions
-	countPermissions
-	countKinds
+var (
+	runFields        = fieldsOf[Run]()
+	groupFields      = fieldsOf[Group]()
+	turnFields       = fieldsOf[Turn]()
+	toolFields       = fieldsOf[ToolCall]()
+	compactionFields = fieldsOf[Compaction]()
+	permissionFields = fieldsOf[Permission]()
+	counterFields    = fieldsOf[counters]()
 )
 
-// aside are attributes that Assemble uses and the tree does not show.
-type aside struct {
-	// counts is how many children of each kind the source says there were, -1 when it does not. counted says that the
-	// span is over, so that the counts are final.
-	counts   [countKinds]int64
-	counted  bool
-	inferred bool
-	schema   int64
+func fieldsOf[T any]() fieldTable {
+	t := fieldTable{attrs: map[string]attrField{}, lists: map[string][]int{}}
+	t.read(reflect.TypeFor[T](), nil)
+	return t
 }
 
-func (f *aside) reset() {
-	*f = aside{counts: [countKinds]int64{-1, -1, -1, -1}, schema: spans.SchemaVersion}
-}
-
-func (f *aside) set(key string, v Value) bool {
-	switch key {
-	case string(spans.SchemaKey):
-		return setInt(&f.schema, v)
-	case string(spans.CountTurnsKey):
-		return setInt(&f.counts[countTurns], v)
-	case string(spans.CountToolCallsKey):
-		return setInt(&f.counts[countToolCalls], v)
-	case string(spans.CountCompactionsKey):
-		return setInt(&f.counts[countCompactions], v)
-	case string(spans.CountPermissionsKey):
-		return setInt(&f.counts[countPermissions], v)
-	case string(spans.RunInferredKey):
-		return setBool(&f.inferred, v)
-	}
-	return false
-}
-
-func (f *aside) schemaDefect(d *[]Defect) {
-	if f.schema != spans.SchemaVersion {
-		*d = append(*d, Defect{Code: spans.DefectSchemaUnknown, Detail: strconv.FormatInt(f.schema, 10)})
+func (t *fieldTable) read(typ reflect.Type, path []int) {
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		at := append(slices.Clip(path), i)
+		if f.Anonymous {
+			t.read(f.Type, at)
+		}
+		if name := f.Tag.Get("list"); name != "" {
+			t.lists[name] = at
+		}
+		if f.Tag.Get("attr") == "" {
+			continue
+		}
+		keys := strings.Split(f.Tag.Get("attr"), ",")
+		field := attrField{path: at, header: slices.Contains(keys, "header"), seconds: slices.Contains(keys, "seconds")}
+		for _, key := range keys {
+			if prefix, suffix, counts := strings.Cut(key, "*"); counts {
+				t.counts(f.Type, at, prefix, suffix, slices.Contains(keys, "genai"))
+			} else if key != "header" && key != "seconds" && key != "genai" {
+				t.attrs[key] = field
+			}
+		}
 	}
 }
 
-// check names children that were counted and did not arrive. A permission evaluation hangs in a turn or run or in one of
-// its tool calls; both count it, each its own.
-func (f *aside) check(d *[]Defect, c *children) {
-	if !f.counted {
-		return
+// counts adds the fields of a struct of counts whose keys are in the registry.
+func (t *fieldTable) counts(typ reflect.Type, path []int, prefix, suffix string, genAI bool) {
+	if typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
 	}
-	f.short(d, spans.DefectToolCallMissing, len(c.tools), f.counts[countToolCalls])
-	f.short(d, spans.DefectCompactionMissing, len(c.compactions), f.counts[countCompactions])
-	f.short(d, spans.DefectPermissionMissing, len(c.permissions), plus(max(0, f.counts[countPermissions]), c.counted))
+	for i := range typ.NumField() {
+		tag := typ.Field(i).Tag
+		field := attrField{path: append(slices.Clip(path), i)}
+		if key := prefix + tag.Get("json") + suffix; isRegistered(key) {
+			t.attrs[key] = field
+		}
+		for key := range strings.SplitSeq(tag.Get("genai"), ",") {
+			if genAI && key != "" {
+				t.attrs[key] = field
+			}
+		}
+	}
 }
 
-func (f *aside) short(d *[]Defect, code spans.DefectCode, got int, want int64) {
-	if int64(got) < want {
-		*d = append(*d, Defect{Code: code, Detail: strconv.Itoa(got) + " of " + strconv.FormatInt(want, 10) + " arrived"})
-	}
+func isRegistered(key string) bool {
+	_, ok := spans.Lookup(attribute.Key(key))
+	return ok
 }
 
-// need returns *p, made when it is nil.
-func need[T any](p **T) *T {
-	if *p == nil {
-		*p = new(T)
+// set fills the field of dst that an attribute names. It reports false if there is none, or if the value has not its type.
+func (t *fieldTable) set(dst reflect.Value, at *Attr) bool {
+	f, ok := t.attrs[at.Key]
+	if !ok {
+		return false
 	}
-	return *p
+	v := at.Value
+	if f.seconds {
+		s, ok := v.Double()
+		if !ok || s < 0 || s >= math.MaxInt64/1e9 {
+			return false
+		}
+		v = IntValue(int64(math.Round(s * 1e9)))
+	}
+	for _, i := range f.path {
+		if dst.Kind() == reflect.Pointer {
+			if dst.IsNil() {
+				dst.Set(reflect.New(dst.Type().Elem()))
+			}
+			dst = dst.Elem()
+		}
+		dst = dst.Field(i)
+	}
+	if dst.Kind() == reflect.String {
+		dst.SetString(v.Text())
+		return true
+	}
+	switch p := dst.Addr().Interface().(type) {
+	case *int64:
+		n, ok := v.Int()
+		return assign(p, n, ok)
+	case **int64:
+		n, ok := v.Int()
+		return point(p, n, ok)
+	case *bool:
+		b, ok := v.Bool()
+		return assign(p, b, ok)
+	case **bool:
+		b, ok := v.Bool()
+		return point(p, b, ok)
+	case **float64:
+		n, ok := v.Double()
+		return point(p, n, ok && math.Abs(n) < 1e15) // sums of them stay finite
+	case *time.Time:
+		n, ok := v.Int()
+		return assign(p, nsTime(n), ok)
+	case *[]string:
+		return setStrings(p, v)
+	}
+	panic("session: no attribute can fill a field of type " + dst.Type().String())
 }
 
-func setInt(dst *int64, v Value) bool {
-	n, ok := v.Int()
+func assign[T any](dst *T, v T, ok bool) bool {
 	if ok {
-		*dst = n
+		*dst = v
 	}
 	return ok
 }
 
-func setIntPtr(dst **int64, v Value) bool {
-	n, ok := v.Int()
+func point[T any](dst **T, v T, ok bool) bool {
 	if ok {
-		*dst = &n
-	}
-	return ok
-}
-
-func setDoublePtr(dst **float64, v Value) bool {
-	f, ok := v.Double()
-	if ok = ok && !math.IsNaN(f) && !math.IsInf(f, 0); ok {
-		*dst = &f
-	}
-	return ok
-}
-
-func setBool(dst *bool, v Value) bool {
-	b, ok := v.Bool()
-	if ok {
-		*dst = b
-	}
-	return ok
-}
-
-func setBoolPtr(dst **bool, v Value) bool {
-	b, ok := v.Bool()
-	if ok {
-		*dst = &b
+		*dst = &v
 	}
 	return ok
 }
@@ -480,4 +178,52 @@ func setStrings(dst *[]string, v Value) bool {
 		return false
 	}
 	return true
+}
+
+// list returns the field of dst for lists of a name, nil if there is none.
+func (t *fieldTable) list(dst reflect.Value, name string) **Refs {
+	path, ok := t.lists[name]
+	if !ok {
+		return nil
+	}
+	return dst.FieldByIndex(path).Addr().Interface().(**Refs)
+}
+
+// counters are attributes that Assemble uses and the tree does not show.
+type counters struct {
+	// The numbers of children that the source counted; -1 if it did not.
+	Turns       int64 `attr:"otelagent.count.turns"`
+	ToolCalls   int64 `attr:"otelagent.count.tool_calls"`
+	Compactions int64 `attr:"otelagent.count.compactions"`
+	Permissions int64 `attr:"otelagent.count.permissions"`
+	Inferred    bool  `attr:"otelagent.run.inferred"`
+	MadeUp      bool  `attr:"otelagent.session.made_up"`
+	Schema      int64 `attr:"otelagent.schema"`
+
+	final bool // the span ended, so the numbers are final
+}
+
+// check adds a defect for each kind of child of which fewer arrived than the source counted. Permission evaluations are
+// counted by their turn or run and by the tool call that they belong to; each counts its own.
+func (c *counters) check(d *[]Defect, got *children) {
+	if !c.final {
+		return
+	}
+	short := func(code spans.DefectCode, got int, want int64) {
+		if int64(got) < want {
+			detail := strconv.Itoa(got) + " of " + strconv.FormatInt(want, 10) + " arrived"
+			*d = append(*d, Defect{Code: code, Detail: detail})
+		}
+	}
+	short(spans.DefectToolCallMissing, len(got.tools), c.ToolCalls)
+	short(spans.DefectCompactionMissing, len(got.compactions), c.Compactions)
+	short(spans.DefectPermissionMissing, len(got.permissions), plus(max(0, c.Permissions), got.counted))
+}
+
+// need returns *p, which it sets if it is nil.
+func need[T any](p **T) *T {
+	if *p == nil {
+		*p = new(T)
+	}
+	return *p
 }

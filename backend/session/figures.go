@@ -104,81 +104,71 @@ type PermissionFigures struct {
 	Action, Source string
 }
 
-// FiguresOf returns the figures of s, in the order of the tree. Each thing of the tree is counted once, also one whose span is missing and
-// which others imply, as Summarize counts them; but for runs that the session took over from the one it was forked from
-// (Run.Copied): they are counted there. Turns that were rewound stay, since they were run and paid for. Parallel groups are no
-// runs, and what their evaluation cost is the judge's own.
+// FiguresOf returns the figures of s, in the order of the tree. It counts each span of the tree once, also one that is
+// missing and inferred, as Summarize does. It leaves out runs that the session took over from the one it was forked from
+// (Run.Copied), which count there. It counts turns that were rewound, since they were paid for. Groups are not runs.
 func FiguresOf(s *Session) Figures {
-	f := Figures{}
-	for _, r := range s.Runs {
+	var f Figures
+	for n := range s.Walk() {
+		r, t, c := n.Run, n.Turn, n.Compaction
 		if r.Copied {
 			continue
 		}
-		c := figureCounter{f: &f, session: s.ID, run: r, runStart: r.Start.UnixNano(), agent: cmp.Or(r.Agent, r.AgentID), model: r.Model}
-		c.things(Opt[int64]{}, r.ToolCalls, r.Compactions, r.Permissions)
-		for _, t := range r.Turns {
-			c.turn(t)
+		at := place{session: s.ID, run: r.ID, start: r.Start.UnixNano(), agent: cmp.Or(r.Agent, r.AgentID), model: r.Model}
+		if t != nil {
+			at.turn, at.model = Some(t.Index), cmp.Or(t.Model, r.Model, t.Answered)
+		}
+		switch n.Kind() {
+		case KindTurn:
+			f.Turns = append(f.Turns, at.turnFigures(r, t))
+		case KindToolCall:
+			f.ToolCalls = append(f.ToolCalls, ToolCallFigures{
+				Session: at.session, Run: at.run, RunStart: at.start, Turn: at.turn, Call: n.Call.ID,
+				Start: nanoseconds(n.Call.Start), End: n.Call.measured(), Agent: at.agent, Model: at.model,
+				Tool: n.Call.Name, Outcome: string(n.Call.Outcome), Failed: n.Call.Outcome == spans.OutcomeError,
+			})
+		case KindCompaction:
+			f.Compactions = append(f.Compactions, CompactionFigures{
+				Session: at.session, Run: at.run, RunStart: at.start, Turn: at.turn, Start: nanoseconds(c.Start),
+				End: c.measured(), Kind: string(c.Kind), Trigger: c.Trigger,
+				InputTokens: given(c.InputTokens), OutputTokens: given(c.OutputTokens),
+				MessagesBefore: given(c.MessagesBefore), MessagesAfter: given(c.MessagesAfter),
+			})
+		case KindPermission:
+			p := n.Permission
+			f.Permissions = append(f.Permissions, PermissionFigures{
+				Session: at.session, Run: at.run, RunStart: at.start, Turn: at.turn, At: nanoseconds(p.Start),
+				Wait: positive(p.WaitNS), Tool: p.Tool, Action: string(p.Action), Source: string(p.Source),
+			})
 		}
 	}
 	return f
 }
 
-// figureCounter counts what is in one run.
-type figureCounter struct {
-	f        *Figures
-	session  string
-	run      *Run
-	runStart int64
-	agent    string
-	model    string // of the turn at hand
+// place is what figures say of where a span is.
+type place struct {
+	session, run, agent, model string
+	start                      int64 // of the run
+	turn                       Opt[int64]
 }
 
-func (c *figureCounter) turn(t *Turn) {
+func (at *place) turnFigures(r *Run, t *Turn) TurnFigures {
 	x := TurnFigures{
-		Session: c.session, Run: c.run.ID, RunStart: c.runStart, Turn: t.Index, Start: nanoseconds(t.Start), End: t.measured(),
-		ModelCall: positive(t.ModelCallNS), FirstChunk: positive(t.FirstChunkNS),
-		Agent: c.agent, Provider: cmp.Or(t.Provider, c.run.Provider), Model: cmp.Or(t.Model, c.run.Model, t.Answered), ResponseModel: t.Answered,
-		StopReason: t.StopReason, Failed: t.Failed, ErrorType: string(t.ErrorType), Attempts: positive(t.Attempts), Currency: t.Currency,
-		RequestMessages: positive(t.RequestMessages), RequestBytes: positive(t.RequestBytes), ToolCalls: int64(len(t.ToolCalls)),
+		Session: at.session, Run: at.run, RunStart: at.start, Turn: t.Index, Start: nanoseconds(t.Start),
+		End: t.measured(), ModelCall: positive(t.ModelCallNS), FirstChunk: positive(t.FirstChunkNS),
+		Agent: at.agent, Provider: cmp.Or(t.Provider, r.Provider), Model: at.model, ResponseModel: t.Answered,
+		StopReason: t.StopReason, Failed: t.Failed, ErrorType: string(t.ErrorType), Attempts: positive(t.Attempts),
+		Currency: t.Currency, RequestMessages: positive(t.RequestMessages), RequestBytes: positive(t.RequestBytes),
+		ToolCalls: int64(len(t.ToolCalls)),
 	}
-	if t.Reported != nil || t.Usage != (Usage{}) {
-		u := &t.Usage
-		x.Input, x.Output, x.Reasoning, x.CacheRead, x.CacheWrite = Some(u.Input), Some(u.Output), Some(u.Reasoning), Some(u.CacheRead), Some(u.CacheWrite)
+	if u := t.Usage; t.UsageTold() {
+		x.Input, x.Output, x.Reasoning = Some(u.Input), Some(u.Output), Some(u.Reasoning)
+		x.CacheRead, x.CacheWrite = Some(u.CacheRead), Some(u.CacheWrite)
 	}
 	if t.Cost != nil && !math.IsNaN(*t.Cost) && !math.IsInf(*t.Cost, 0) {
 		x.Cost = Some(*t.Cost)
 	}
-	c.f.Turns = append(c.f.Turns, x)
-	c.model = x.Model
-	c.things(Some(t.Index), t.ToolCalls, t.Compactions, t.Permissions)
-}
-
-// things counts what hangs in one turn, or in the run outside any.
-func (c *figureCounter) things(turn Opt[int64], tools []*ToolCall, compactions []*Compaction, permissions []*Permission) {
-	for _, t := range tools {
-		c.f.ToolCalls = append(c.f.ToolCalls, ToolCallFigures{
-			Session: c.session, Run: c.run.ID, RunStart: c.runStart, Turn: turn, Call: t.ID, Start: nanoseconds(t.Start), End: t.measured(),
-			Agent: c.agent, Model: c.model, Tool: t.Name, Outcome: string(t.Outcome), Failed: t.Outcome == spans.OutcomeError,
-		})
-		c.permissions(turn, t.Permissions)
-	}
-	for _, x := range compactions {
-		c.f.Compactions = append(c.f.Compactions, CompactionFigures{
-			Session: c.session, Run: c.run.ID, RunStart: c.runStart, Turn: turn, Start: nanoseconds(x.Start), End: x.measured(),
-			Kind: string(x.Kind), Trigger: x.Trigger, InputTokens: given(x.InputTokens), OutputTokens: given(x.OutputTokens),
-			MessagesBefore: given(x.MessagesBefore), MessagesAfter: given(x.MessagesAfter),
-		})
-	}
-	c.permissions(turn, permissions)
-}
-
-func (c *figureCounter) permissions(turn Opt[int64], l []*Permission) {
-	for _, p := range l {
-		c.f.Permissions = append(c.f.Permissions, PermissionFigures{
-			Session: c.session, Run: c.run.ID, RunStart: c.runStart, Turn: turn, At: nanoseconds(p.Start), Wait: positive(p.WaitNS),
-			Tool: p.Tool, Action: string(p.Action), Source: string(p.Source),
-		})
-	}
+	return x
 }
 
 // measured returns the end where the time from the start to it is one that was measured.

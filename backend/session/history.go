@@ -323,21 +323,14 @@ type runNode struct {
 // reverted returns what rewinds by the loop itself took away, and when: nodes of a run, and messages by their ids.
 func reverted(s *Session) (nodes map[runNode]time.Time, messages map[string]time.Time) {
 	nodes, messages = map[runNode]time.Time{}, map[string]time.Time{}
-	for _, r := range s.Runs {
-		see := func(l []*Compaction) {
-			for _, c := range l {
-				if c.Kind != spans.CompactionKindRevert || c.Applied != nil && !*c.Applied {
-					continue
-				}
-				for _, id := range c.Removed {
-					nodes[runNode{r, id}] = later(c.Start, c.End)
-					messages[id] = later(c.Start, c.End)
-				}
-			}
+	for n := range s.Walk() {
+		c := n.Compaction
+		if c == nil || c.Kind != spans.CompactionKindRevert || c.Applied != nil && !*c.Applied {
+			continue
 		}
-		see(r.Compactions)
-		for _, t := range r.Turns {
-			see(t.Compactions)
+		for _, id := range c.Removed {
+			nodes[runNode{n.Run, id}] = later(c.Start, c.End)
+			messages[id] = later(c.Start, c.End)
 		}
 	}
 	return nodes, messages

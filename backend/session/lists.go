@@ -11,75 +11,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// runLists takes the lists of a row that belongs to the run itself. Of equal names the first counts.
-func (a *assembler) runLists(run *Run, r *Row) {
-	for i := range r.Lists {
-		l := &r.Lists[i]
-		var dst **Refs
-		switch l.Name {
-		case spans.ListMessages:
-			dst = &run.Messages
-		case spans.ListOutside:
-			dst = &run.Outside
-		case spans.ListMetadata:
-			dst = &run.Metadata
-		case spans.ListRules:
-			dst = &run.Rules
-		case spans.ListHistory:
-			continue // only there so that other lists are resolved by it
-		default:
-			a.unknownList(&run.Span, &run.Defects, l)
-			continue
-		}
-		if *dst == nil {
-			*dst = a.refs(l, &run.Defects)
-		}
-	}
-}
-
-// turnLists takes the lists of a row that belongs to a turn. Of equal names the first counts.
-func (a *assembler) turnLists(t *Turn, r *Row) {
-	for i := range r.Lists {
-		l := &r.Lists[i]
-		var dst **Refs
-		switch l.Name {
-		case spans.ListInput:
-			dst = &t.Input
-		case spans.ListOutput:
-			dst = &t.Output
-		case spans.ListResults:
-			dst = &t.Results
-		case spans.ListRequest:
-			dst = &a.request(t, l.Attempt).Messages
-		case spans.ListParams:
-			dst = &a.request(t, l.Attempt).Params
-		default:
-			a.unknownList(&t.Span, &t.Defects, l)
-			continue
-		}
-		if *dst == nil {
-			*dst = a.refs(l, &t.Defects)
-			if l.Name == spans.ListParams { // what it says is of the request
-				a.request(t, l.Attempt).whole = l.Whole
-			}
-		}
-	}
-}
-
-// request returns the request of an attempt of the turn at hand, made when it is not there.
-func (a *assembler) request(t *Turn, attempt int64) *Request {
-	if r := a.requests[attempt]; r != nil {
-		return r
-	}
-	if a.requests == nil {
-		a.requests = map[int64]*Request{}
-	}
-	r := &Request{Attempt: attempt}
-	a.requests[attempt] = r
-	t.Requests = append(t.Requests, r)
-	return r
-}
-
 func (a *assembler) unknownList(s *Span, d *[]Defect, l *List) {
 	if _, ok := s.Lists[l.Name]; ok {
 		return
@@ -98,25 +29,6 @@ func clip(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:most], "") + "..."
-}
-
-// notes appends what rode as otelagent.event on r.
-func (a *assembler) notes(dst []Note, r *Row) []Note {
-	if len(r.Events) == 0 {
-		return dst
-	}
-	if dst == nil {
-		dst = make([]Note, 0, len(r.Events))
-	}
-	for i := range r.Events {
-		e := &r.Events[i]
-		n := Note{Time: nsTime(e.Time), Type: e.Type, Seq: e.Seq}
-		if e.Body != "" {
-			n.Body = &Ref{Block: e.Body}
-		}
-		dst = append(dst, n)
-	}
-	return dst
 }
 
 // refs resolves a list. Whatever is wrong with it is said in d.
@@ -300,16 +212,6 @@ type listIndex struct {
 	ends  map[*List]*node
 }
 
-// same makes copied, a copy of list, known as list is.
-func (x *listIndex) same(copied, list *List) {
-	if x == nil {
-		return
-	}
-	if end, ok := x.ends[list]; ok {
-		x.ends[copied] = end
-	}
-}
-
 // nowhere is the position of what a prefix in bad form names.
 const nowhere = math.MaxInt64 / 2
 
@@ -318,23 +220,36 @@ type nodeKey struct {
 	mark spans.Mark
 }
 
-// newListIndex makes nodes of all lists. Which of two items a node has when both come to one mark does not depend on the
-// order of the lists; the digest tells whether it was the right one.
+// newListIndex makes nodes of all lists, if one of them has a prefix. Which of two items a node has when both come to one
+// mark does not depend on the order of the lists; the digest shows whether it was the right one.
 func newListIndex(entries []entry) *listIndex {
 	x := &listIndex{nodes: map[nodeKey]*node{}, ends: map[*List]*node{}}
+	var lists []*List
+	prefixed := false
+	add := func(r *Row) {
+		for i := range r.Lists {
+			lists = append(lists, &r.Lists[i])
+			prefixed = prefixed || r.Lists[i].Prefix != ""
+		}
+	}
+	for i := range entries {
+		add(entries[i].row)
+		for _, r := range entries[i].payloads {
+			add(r)
+		}
+	}
+	if !prefixed {
+		return nil
+	}
 	root := x.at(nodeKey{})
 	root.whole, root.jump = true, root
-	for i := range entries {
-		lists := entries[i].row.Lists
-		for j := range lists {
-			l := &lists[j]
-			if l.Prefix == "" {
-				x.extend(root, l)
-			} else if p, mark, err := spans.ParsePrefix(l.Prefix); err == nil {
-				x.extend(x.at(nodeKey{min(p, nowhere), mark}), l)
-			} else {
-				x.extend(&node{pos: nowhere}, l)
-			}
+	for _, l := range lists {
+		if l.Prefix == "" {
+			x.extend(root, l)
+		} else if p, mark, err := spans.ParsePrefix(l.Prefix); err == nil {
+			x.extend(x.at(nodeKey{min(p, nowhere), mark}), l)
+		} else {
+			x.extend(&node{pos: nowhere}, l)
 		}
 	}
 	return x

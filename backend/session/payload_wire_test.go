@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -82,7 +83,7 @@ func read(t *testing.T, batch session.Batch) map[string][]string {
 func send(t *testing.T, events io.Reader, opts ...otelagent.Option) *agenttest.Pipeline {
 	t.Helper()
 	p := agenttest.New(t, append([]otelagent.Option{otelagent.WithDerivedIDs(), otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(events) {
 		if err != nil {
 			t.Fatal(err)

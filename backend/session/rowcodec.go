@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/otelagent/otelagent/spans"
 )
@@ -34,10 +35,9 @@ func knownRank(k spans.Known) byte {
 	}
 }
 
-// Supersedes reports whether a is to be kept rather than b where both have one key (trace id, span id): observed over closed
-// over live, then the later end, then the greater canonical bytes. It is a strict total order of rows by their canonical
-// bytes, so that replicas agree without talking: of two different rows exactly one supersedes the other, and a row does
-// not supersede itself.
+// Supersedes reports whether a replaces b where both have one key (trace id, span id): observed over closed over live, then
+// the later end, then the greater canonical bytes. It is a strict total order of rows by their canonical bytes, so that
+// replicas agree: of two different rows exactly one supersedes the other, and a row does not supersede itself.
 func Supersedes(a, b *Row) bool {
 	if ra, rb := knownRank(a.Known), knownRank(b.Known); ra != rb {
 		return ra > rb
@@ -49,175 +49,159 @@ func Supersedes(a, b *Row) bool {
 }
 
 // AppendCanonical appends the canonical bytes of the row (docs/formats.md section 3) to dst and returns the result. They
-// are a pure function of the row; ParseRow reads them back. An empty Known is written as observed, and attributes without
-// a value are left out.
+// are a pure function of the row; ParseRow reads them back. It writes an empty Known as observed, and leaves out attributes
+// without a value.
 func (r *Row) AppendCanonical(dst []byte) []byte {
-	dst = append(dst, rowVersion)
-	dst = append(dst, r.Trace[:]...)
-	dst = append(dst, r.Span[:]...)
-	dst = append(dst, r.Parent[:]...)
-	dst = appendString(dst, r.Session.Tenant)
-	dst = appendString(dst, r.Session.ID)
-	dst = appendString(dst, r.Run)
-	dst = binary.AppendVarint(dst, r.RunStart)
-	dst = binary.AppendVarint(dst, r.Turn)
-	dst = append(dst, byte(r.Kind), knownRank(r.Known))
-	dst = binary.AppendVarint(dst, r.Start)
-	dst = binary.AppendVarint(dst, r.End)
-	dst = binary.AppendVarint(dst, r.Seq)
-	dst = binary.AppendVarint(dst, r.EndSeq)
-	dst = append(dst, boolByte(r.Failed))
-	dst = appendString(dst, r.Service)
-
-	n := 0
-	for i := range r.Attrs {
-		if r.Attrs[i].Value.typ != TypeNone {
-			n++
-		}
-	}
-	dst = binary.AppendUvarint(dst, uint64(n))
-	for i := range r.Attrs {
-		a := &r.Attrs[i]
-		if a.Value.typ == TypeNone {
-			continue
-		}
-		dst = appendString(dst, a.Key)
-		dst = append(dst, byte(a.Value.typ))
-		switch a.Value.typ {
-		case TypeString:
-			dst = appendString(dst, a.Value.str)
-		case TypeInt:
-			dst = binary.AppendVarint(dst, int64(a.Value.num))
-		case TypeDouble:
-			dst = binary.BigEndian.AppendUint64(dst, a.Value.num)
-		case TypeBool:
-			dst = append(dst, boolByte(a.Value.num == 1))
-		case TypeStrings:
-			dst = append(dst, a.Value.str...)
-		}
-	}
-	dst = binary.AppendUvarint(dst, uint64(len(r.Lists)))
-	for i := range r.Lists {
-		l := &r.Lists[i]
-		dst = appendString(dst, l.Name)
-		dst = binary.AppendVarint(dst, l.Attempt)
-		dst = binary.AppendVarint(dst, l.Count)
-		dst = appendString(dst, l.Whole)
-		dst = appendString(dst, l.Prefix)
-		dst = binary.AppendUvarint(dst, uint64(len(l.Items)))
-		for _, it := range l.Items {
-			dst = appendString(dst, it)
-		}
-	}
-	dst = binary.AppendUvarint(dst, uint64(len(r.Events)))
-	for i := range r.Events {
-		e := &r.Events[i]
-		dst = binary.AppendVarint(dst, e.Time)
-		dst = appendString(dst, e.Type)
-		dst = appendString(dst, e.Body)
-		dst = binary.AppendVarint(dst, e.Seq)
-	}
-	if len(r.Facts) == 0 { // rows of before facts have none
-		return dst
-	}
-	dst = binary.AppendUvarint(dst, uint64(len(r.Facts)))
-	for i := range r.Facts {
-		f := &r.Facts[i]
-		dst = binary.AppendVarint(dst, f.Time)
-		dst = appendString(dst, f.Subject)
-		dst = appendString(dst, f.Key)
-		dst = appendString(dst, f.Value)
-		dst = binary.AppendVarint(dst, f.Seq)
-	}
-	return dst
+	c := codec{out: dst}
+	c.row(r)
+	return c.out
 }
 
-// ParseRow reads what AppendCanonical wrote. It is strict: it accepts exactly the bytes that AppendCanonical gives of some
-// row, and nothing behind them. All strings of the row share one copy of b, which the caller may reuse. What a row takes is
+// ParseRow reads what AppendCanonical wrote. It accepts exactly the bytes that AppendCanonical gives of some row, and
+// nothing after them. All strings of the row share one copy of b, which the caller may reuse. The memory of a row is
 // bounded by a small multiple of len(b). Errors wrap ErrRow; the row is then zero.
 func ParseRow(b []byte) (Row, error) {
-	p := parser{s: string(b)}
+	c := codec{reading: true, s: string(b)}
 	var r Row
-	if v := p.byte(); v != rowVersion {
-		p.fail("version")
+	c.row(&r)
+	if c.pos != len(c.s) {
+		c.fail("trailing bytes")
 	}
-	copy(r.Trace[:], p.take(len(r.Trace)))
-	copy(r.Span[:], p.take(len(r.Span)))
-	copy(r.Parent[:], p.take(len(r.Parent)))
-	r.Session.Tenant = p.str()
-	r.Session.ID = p.str()
-	r.Run = p.str()
-	r.RunStart = p.varint()
-	r.Turn = p.varint()
-	r.Kind = Kind(p.byte())
-	if r.Kind > KindPayload {
-		p.fail("kind")
-	}
-	if known := p.byte(); int(known) < len(knownOfRank) {
-		r.Known = knownOfRank[known]
-	} else {
-		p.fail("known")
-	}
-	r.Start = p.varint()
-	r.End = p.varint()
-	r.Seq = p.varint()
-	r.EndSeq = p.varint()
-	r.Failed = p.bool()
-	r.Service = p.str()
-
-	if n := p.count(3); n > 0 {
-		r.Attrs = make([]Attr, n)
-		for i := range r.Attrs {
-			p.attr(&r.Attrs[i])
-			if i > 0 && r.Attrs[i-1].Key >= r.Attrs[i].Key {
-				p.fail("order of attributes")
-			}
-			if p.err != "" {
-				break
-			}
-		}
-	}
-	if n := p.count(6); n > 0 {
-		r.Lists = make([]List, n)
-		for i := range r.Lists {
-			p.list(&r.Lists[i])
-			if p.err != "" {
-				break
-			}
-		}
-	}
-	if n := p.count(4); n > 0 {
-		r.Events = make([]Event, n)
-		for i := range r.Events {
-			e := &r.Events[i]
-			e.Time = p.varint()
-			e.Type = p.str()
-			e.Body = p.str()
-			e.Seq = p.varint()
-		}
-	}
-	if p.err == "" && p.pos != len(p.s) {
-		n := p.count(5)
-		if n == 0 { // AppendCanonical writes nothing then
-			p.fail("facts")
-		}
-		r.Facts = make([]RowFact, n)
-		for i := range r.Facts {
-			f := &r.Facts[i]
-			f.Time = p.varint()
-			f.Subject = p.str()
-			f.Key = p.str()
-			f.Value = p.str()
-			f.Seq = p.varint()
-		}
-	}
-	if p.err == "" && p.pos != len(p.s) {
-		p.fail("trailing bytes")
-	}
-	if p.err != "" {
-		return Row{}, fmt.Errorf("session: parse row of %d bytes: %s at byte %d: %w", len(b), p.err, p.pos, ErrRow)
+	if c.err != "" {
+		return Row{}, fmt.Errorf("session: parse row of %d bytes: %s at byte %d: %w", len(b), c.err, c.pos, ErrRow)
 	}
 	return r, nil
+}
+
+// codec writes canonical bytes to out, or reads them from s. Its methods take what they write, and set it when reading.
+// After the first failure they read zero values.
+type codec struct {
+	reading bool
+	out     []byte
+	s       string
+	pos     int
+	err     string
+}
+
+func (c *codec) row(r *Row) {
+	if c.byte(rowVersion) != rowVersion {
+		c.fail("version")
+	}
+	c.bytes(r.Trace[:])
+	c.bytes(r.Span[:])
+	c.bytes(r.Parent[:])
+	c.string(&r.Session.Tenant)
+	c.string(&r.Session.ID)
+	c.string(&r.Run)
+	c.int(&r.RunStart)
+	c.int(&r.Turn)
+	kind, known := Kind(c.byte(byte(r.Kind))), c.byte(knownRank(r.Known))
+	if kind > KindPayload {
+		c.fail("kind")
+	}
+	if int(known) >= len(knownOfRank) {
+		c.fail("known")
+	} else if c.reading {
+		r.Kind, r.Known = kind, knownOfRank[known]
+	}
+	c.int(&r.Start)
+	c.int(&r.End)
+	c.int(&r.Seq)
+	c.int(&r.EndSeq)
+	c.bool(&r.Failed)
+	c.string(&r.Service)
+
+	attrs := r.Attrs
+	if absent := func(a Attr) bool { return a.Value.IsZero() }; slices.ContainsFunc(attrs, absent) {
+		attrs = slices.DeleteFunc(slices.Clone(attrs), absent)
+	}
+	before := ""
+	each(c, &attrs, 3, func(a *Attr) {
+		c.string(&a.Key)
+		if c.reading && a.Key <= before && &attrs[0] != a {
+			c.fail("order of attributes")
+		}
+		before = a.Key
+		c.value(&a.Value)
+	})
+	if c.reading {
+		r.Attrs = attrs
+	}
+	each(c, &r.Lists, 6, func(l *List) {
+		c.string(&l.Name)
+		c.int(&l.Attempt)
+		c.int(&l.Count)
+		c.string(&l.Whole)
+		c.string(&l.Prefix)
+		each(c, &l.Items, 1, c.string)
+	})
+	each(c, &r.Events, 4, func(e *Event) {
+		c.int(&e.Time)
+		c.string(&e.Type)
+		c.string(&e.Body)
+		c.int(&e.Seq)
+	})
+	if c.reading && (c.err != "" || c.pos == len(c.s)) || !c.reading && len(r.Facts) == 0 {
+		return // rows without facts end here
+	}
+	each(c, &r.Facts, 5, func(f *RowFact) {
+		c.int(&f.Time)
+		c.string(&f.Subject)
+		c.string(&f.Key)
+		c.string(&f.Value)
+		c.int(&f.Seq)
+	})
+	if len(r.Facts) == 0 {
+		c.fail("facts")
+	}
+}
+
+// each writes or reads a list, whose elements take at least size bytes each.
+func each[T any](c *codec, l *[]T, size int, element func(*T)) {
+	n := c.count(len(*l), size)
+	if c.reading && n > 0 {
+		*l = make([]T, n)
+	}
+	for i := range *l {
+		if element(&(*l)[i]); c.err != "" {
+			return
+		}
+	}
+}
+
+func (c *codec) value(v *Value) {
+	typ := ValueType(c.byte(byte(v.typ)))
+	num := int64(v.num)
+	switch typ {
+	case TypeString:
+		c.string(&v.str)
+	case TypeInt:
+		c.int(&num)
+	case TypeDouble:
+		var b [8]byte
+		binary.BigEndian.PutUint64(b[:], v.num)
+		c.bytes(b[:])
+		num = int64(binary.BigEndian.Uint64(b[:]))
+	case TypeBool:
+		b := v.num == 1
+		c.bool(&b)
+		num = int64(boolByte(b))
+	case TypeStrings:
+		if !c.reading {
+			c.out = append(c.out, v.str...)
+			return
+		}
+		from, text := c.pos, ""
+		for n := c.count(0, 1); n > 0 && c.err == ""; n-- {
+			c.string(&text)
+		}
+		v.str = c.s[from:c.pos]
+	default:
+		c.fail("type of an attribute")
+	}
+	if c.reading {
+		v.typ, v.num = typ, uint64(num)
+	}
 }
 
 func appendString(dst []byte, s string) []byte {
@@ -232,127 +216,100 @@ func boolByte(b bool) byte {
 	return 0
 }
 
-// parser reads canonical bytes from s. After the first failure every method returns zero values.
-type parser struct {
-	s   string
-	pos int
-	err string
-}
-
-func (p *parser) fail(what string) {
-	if p.err == "" {
-		p.err = what
+func (c *codec) fail(what string) {
+	if c.err == "" {
+		c.err = what
 	}
 }
 
-func (p *parser) byte() byte {
-	if p.err != "" || p.pos >= len(p.s) {
-		p.fail("end of bytes")
+func (c *codec) byte(b byte) byte {
+	if !c.reading {
+		c.out = append(c.out, b)
+		return b
+	}
+	s := c.take(1)
+	if s == "" {
 		return 0
 	}
-	p.pos++
-	return p.s[p.pos-1]
+	return s[0]
 }
 
-func (p *parser) bool() bool {
-	b := p.byte()
-	if b > 1 {
-		p.fail("bool")
+func (c *codec) bool(b *bool) {
+	n := c.byte(boolByte(*b))
+	if n > 1 {
+		c.fail("bool")
 	}
-	return b == 1
+	if c.reading {
+		*b = n == 1
+	}
 }
 
-func (p *parser) take(n int) string {
-	if p.err != "" || n > len(p.s)-p.pos {
-		p.fail("end of bytes")
+func (c *codec) bytes(b []byte) {
+	if c.reading {
+		copy(b, c.take(len(b)))
+	} else {
+		c.out = append(c.out, b...)
+	}
+}
+
+func (c *codec) string(s *string) {
+	if n := c.count(len(*s), 1); c.reading {
+		*s = c.take(n)
+	} else {
+		c.out = append(c.out, *s...)
+	}
+}
+
+func (c *codec) int(n *int64) {
+	if !c.reading {
+		c.out = binary.AppendVarint(c.out, *n)
+		return
+	}
+	u := c.uvarint()
+	*n = int64(u>>1) ^ -int64(u&1)
+}
+
+// count writes n, or reads a number of elements that take at least size bytes each.
+func (c *codec) count(n, size int) int {
+	if !c.reading {
+		c.out = binary.AppendUvarint(c.out, uint64(n))
+		return n
+	}
+	u := c.uvarint()
+	if u > uint64((len(c.s)-c.pos)/size) {
+		c.fail("count")
+		return 0
+	}
+	return int(u)
+}
+
+func (c *codec) take(n int) string {
+	if c.err != "" || n > len(c.s)-c.pos {
+		c.fail("end of bytes")
 		return ""
 	}
-	p.pos += n
-	return p.s[p.pos-n : p.pos]
+	c.pos += n
+	return c.s[c.pos-n : c.pos]
 }
 
-func (p *parser) uvarint() uint64 {
-	if p.err != "" {
+func (c *codec) uvarint() uint64 {
+	if c.err != "" {
 		return 0
 	}
 	var v uint64
-	for i := 0; i < binary.MaxVarintLen64 && p.pos < len(p.s); i++ {
-		c := p.s[p.pos]
-		p.pos++
-		v |= uint64(c&0x7f) << (7 * i)
-		if c < 0x80 {
+	for i := 0; i < binary.MaxVarintLen64 && c.pos < len(c.s); i++ {
+		b := c.s[c.pos]
+		c.pos++
+		v |= uint64(b&0x7f) << (7 * i)
+		if b < 0x80 {
 			// The shortest form only, and nothing beyond 64 bits.
-			if i > 0 && c == 0 || i == binary.MaxVarintLen64-1 && c > 1 {
-				p.fail("varint")
+			if i > 0 && b == 0 || i == binary.MaxVarintLen64-1 && b > 1 {
+				c.fail("varint")
 				return 0
 			}
 			return v
 		}
 	}
-	p.fail("varint")
+	c.fail("varint")
 	return 0
-}
-
-func (p *parser) varint() int64 {
-	u := p.uvarint()
-	v := int64(u >> 1)
-	if u&1 != 0 {
-		v = ^v
-	}
-	return v
-}
-
-// count reads a number of things that take at least size bytes each.
-func (p *parser) count(size int) int {
-	n := p.uvarint()
-	if n > uint64((len(p.s)-p.pos)/size) {
-		p.fail("count")
-		return 0
-	}
-	return int(n)
-}
-
-func (p *parser) str() string {
-	return p.take(p.count(1))
-}
-
-func (p *parser) attr(a *Attr) {
-	a.Key = p.str()
-	a.Value.typ = ValueType(p.byte())
-	switch a.Value.typ {
-	case TypeString:
-		a.Value.str = p.str()
-	case TypeInt:
-		a.Value.num = uint64(p.varint())
-	case TypeDouble:
-		if s := p.take(8); len(s) == 8 {
-			a.Value.num = binary.BigEndian.Uint64([]byte(s))
-		}
-	case TypeBool:
-		if p.bool() {
-			a.Value.num = 1
-		}
-	case TypeStrings:
-		from := p.pos
-		for n := p.count(1); n > 0 && p.err == ""; n-- {
-			p.str()
-		}
-		a.Value.str = p.s[from:p.pos]
-	default:
-		p.fail("type of an attribute")
-	}
-}
-
-func (p *parser) list(l *List) {
-	l.Name = p.str()
-	l.Attempt = p.varint()
-	l.Count = p.varint()
-	l.Whole = p.str()
-	l.Prefix = p.str()
-	if n := p.count(1); n > 0 {
-		l.Items = make([]string, n)
-		for i := range l.Items {
-			l.Items[i] = p.str()
-		}
-	}
 }

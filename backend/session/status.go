@@ -54,41 +54,15 @@ func dead(last time.Time, heartbeatNS int64, now time.Time) bool {
 	return heartbeatNS > 0 && heartbeatNS <= math.MaxInt64/deadAfter && !now.IsZero() && now.Sub(last) > time.Duration(deadAfter*heartbeatNS)
 }
 
-// alive returns how often the process of the run says that it lives, in ns, 0 when it does not, and the latest time seen of the run.
+// alive returns the interval in ns at which the process of the run sends heartbeats, 0 if it sends none, and the latest
+// time seen of the run.
 func (r *Run) alive() (heartbeatNS int64, last time.Time) {
-	see := func(s *Span) {
+	for n := range r.Walk() {
+		s := n.Span()
 		heartbeatNS = max(heartbeatNS, s.HeartbeatNS)
 		for _, t := range [...]time.Time{s.Start, s.End, s.Seen} {
-			if t.After(last) {
-				last = t
-			}
+			last = later(last, t)
 		}
-	}
-	permissions := func(l []*Permission) {
-		for _, p := range l {
-			see(&p.Span)
-		}
-	}
-	tools := func(l []*ToolCall) {
-		for _, t := range l {
-			see(&t.Span)
-			permissions(t.Permissions)
-		}
-	}
-	compactions := func(l []*Compaction) {
-		for _, c := range l {
-			see(&c.Span)
-		}
-	}
-	see(&r.Span)
-	tools(r.ToolCalls)
-	compactions(r.Compactions)
-	permissions(r.Permissions)
-	for _, t := range r.Turns {
-		see(&t.Span)
-		tools(t.ToolCalls)
-		compactions(t.Compactions)
-		permissions(t.Permissions)
 	}
 	return heartbeatNS, last
 }

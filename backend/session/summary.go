@@ -45,24 +45,17 @@ type Summary struct {
 	Settled spans.SessionStatus `json:"settled,omitempty"`
 }
 
-// Summarize returns what a list of sessions shows of s, but for Title, which takes content (Session.Title). Groups are not counted as runs, and
-// observations not as defects.
+// Summarize returns what a list of sessions shows of s, except Title, which takes content (Session.Title). It does not count
+// groups as runs, nor observations as defects.
 func Summarize(s *Session) Summary {
 	sum := Summary{
 		Key:    Key{Tenant: s.Tenant, ID: s.ID},
 		Status: s.Status, Agent: s.Agent, AgentID: s.AgentID, Dialect: s.Dialect,
 		Start: s.Start, Last: s.Last, Usage: s.Usage,
 		ForkedFrom: forkedFrom(s), Archived: s.Archived(),
-		Runs:        int64(len(s.Runs)),
 		HeartbeatNS: s.heartbeat(), Settled: s.settled(),
 	}
 	sum.Cost, sum.Currency = s.cost()
-	for _, r := range s.Runs {
-		if r.ParentSessionID != "" && r.ParentSessionID != s.ID {
-			sum.Parent = r.ParentSessionID
-			break
-		}
-	}
 	observation := map[spans.DefectCode]bool{}
 	for _, d := range spans.Defects() {
 		observation[d.Code] = d.Observation
@@ -74,34 +67,8 @@ func Summarize(s *Session) Summary {
 			}
 		}
 	}
-	permissions := func(l []*Permission) {
-		for _, p := range l {
-			defects(p.Defects)
-			if p.Action == spans.ActionDeny && p.Target == spans.PermissionTargetInput {
-				sum.Denied++
-			}
-		}
-	}
-	tools := func(l []*ToolCall) {
-		sum.ToolCalls += int64(len(l))
-		for _, t := range l {
-			defects(t.Defects)
-			permissions(t.Permissions)
-			switch t.Outcome {
-			case spans.OutcomeError:
-				sum.Errors++
-			case spans.OutcomeDenied:
-				sum.Denied++
-			}
-		}
-	}
-	compactions := func(l []*Compaction) {
-		for _, c := range l {
-			defects(c.Defects)
-		}
-	}
 	var asked time.Time
-	model := func(began time.Time, name string) { // a sub-agent's run stands behind turns that began later
+	model := func(began time.Time, name string) { // the run of a sub-agent comes after turns that began later
 		if name != "" && !began.Before(asked) {
 			sum.Model, asked = name, began
 		}
@@ -110,18 +77,17 @@ func Summarize(s *Session) Summary {
 	for _, g := range s.Groups {
 		defects(g.Defects)
 	}
-	for _, r := range s.Runs {
-		defects(r.Defects)
-		tools(r.ToolCalls)
-		compactions(r.Compactions)
-		permissions(r.Permissions)
-		sum.Turns += int64(len(r.Turns))
-		model(r.Start, r.Model)
-		for _, t := range r.Turns {
-			defects(t.Defects)
-			tools(t.ToolCalls)
-			compactions(t.Compactions)
-			permissions(t.Permissions)
+	for n := range s.Walk() {
+		defects(*n.Defects())
+		switch r, t := n.Run, n.Turn; n.Kind() {
+		case KindRun:
+			sum.Runs++
+			model(r.Start, r.Model)
+			if sum.Parent == "" && r.ParentSessionID != s.ID {
+				sum.Parent = r.ParentSessionID
+			}
+		case KindTurn:
+			sum.Turns++
 			if t.Failed {
 				sum.Errors++
 			}
@@ -130,6 +96,18 @@ func Summarize(s *Session) Summary {
 				began = r.Start
 			}
 			model(began, cmp.Or(t.Answered, t.Model, r.Model))
+		case KindToolCall:
+			sum.ToolCalls++
+			switch n.Call.Outcome {
+			case spans.OutcomeError:
+				sum.Errors++
+			case spans.OutcomeDenied:
+				sum.Denied++
+			}
+		case KindPermission:
+			if p := n.Permission; p.Action == spans.ActionDeny && p.Target == spans.PermissionTargetInput {
+				sum.Denied++
+			}
 		}
 	}
 	return sum

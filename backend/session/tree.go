@@ -87,18 +87,18 @@ type Span struct {
 	// both are zero unless Known is live.
 	End         time.Time `json:"end,omitzero"`
 	Seen        time.Time `json:"seen,omitzero"`
-	HeartbeatNS int64     `json:"heartbeat_ns,omitempty"`
+	HeartbeatNS int64     `json:"heartbeat_ns,omitempty" attr:"otelagent.live.heartbeat"`
 	// StartSource and EndSource are empty where the event stated the time.
-	StartSource spans.TimeSource `json:"start_source,omitempty"`
-	EndSource   spans.TimeSource `json:"end_source,omitempty"`
+	StartSource spans.TimeSource `json:"start_source,omitempty" attr:"otelagent.time"`
+	EndSource   spans.TimeSource `json:"end_source,omitempty" attr:"otelagent.end.time"`
 	Seq         int64            `json:"seq,omitempty"`
 	EndSeq      int64            `json:"end_seq,omitempty"`
 	// Recording is empty where the thing is told from the events of its loop.
-	Recording spans.Recording `json:"recording,omitempty"`
+	Recording spans.Recording `json:"recording,omitempty" attr:"otelagent.recording"`
 	// EventsDropped is how many notes the source left out because the bound of the span was reached.
-	EventsDropped int64 `json:"events_dropped,omitempty"`
+	EventsDropped int64 `json:"events_dropped,omitempty" attr:"otelagent.events.dropped"`
 	// Redacted counts places that a redactor changed in what this span was the first to carry.
-	Redacted int64 `json:"redacted,omitempty"`
+	Redacted int64 `json:"redacted,omitempty" attr:"otelagent.redacted"`
 	// Extra are attributes of the span that the tree has no field for, kept as they came.
 	Extra map[string]any `json:"extra,omitempty"`
 	// Lists are lists of names that this version does not know for the kind of span.
@@ -110,62 +110,62 @@ type Run struct {
 	Span
 	ID string `json:"id"`
 	// Ordinal is the run's number in its process, OrdinalFrom the start of the run that has number 1 there.
-	Ordinal     int64     `json:"ordinal,omitempty"`
-	OrdinalFrom time.Time `json:"ordinal_from,omitzero"`
-	Agent       string    `json:"agent,omitempty"`
-	AgentID     string    `json:"agent_id,omitempty"`
+	Ordinal     int64     `json:"ordinal,omitempty" attr:"otelagent.run.ordinal,header"`
+	OrdinalFrom time.Time `json:"ordinal_from,omitzero" attr:"otelagent.run.ordinal.from,header"`
+	Agent       string    `json:"agent,omitempty" attr:"gen_ai.agent.name,header"`
+	AgentID     string    `json:"agent_id,omitempty" attr:"otelagent.agent.id,header"`
 	// Model and Provider are those asked for.
-	Model    string `json:"model,omitempty"`
-	Provider string `json:"provider,omitempty"`
-	Dialect  string `json:"dialect,omitempty"`
+	Model    string `json:"model,omitempty" attr:"gen_ai.request.model,header"`
+	Provider string `json:"provider,omitempty" attr:"gen_ai.provider.name,header"`
+	Dialect  string `json:"dialect,omitempty" attr:"otelagent.dialect,header"`
 
 	// ParentID is the run that this one continues or was spawned by, as the loop named it; Session.Parent resolves it.
-	ParentID         string `json:"parent_id,omitempty"`
-	ParentSessionID  string `json:"parent_session_id,omitempty"`
-	ParentToolCallID string `json:"parent_tool_call_id,omitempty"`
+	ParentID         string `json:"parent_id,omitempty" attr:"otelagent.run.parent.id,header"`
+	ParentSessionID  string `json:"parent_session_id,omitempty" attr:"otelagent.run.parent.session.id,header"`
+	ParentToolCallID string `json:"parent_tool_call_id,omitempty" attr:"otelagent.run.parent.tool_call.id,header"`
 	// ParentCut says that runs name each other as parents and that the link of this one is not followed.
 	ParentCut       bool               `json:"parent_cut,omitempty"`
-	Continuation    spans.Continuation `json:"continuation,omitempty"`
-	ContinuationTag string             `json:"continuation_tag,omitempty"`
-	ForkParentID    string             `json:"fork_parent_id,omitempty"`
-	GroupStart      time.Time          `json:"group_start,omitzero"`
-	GroupRole       spans.GroupRole    `json:"group_role,omitempty"`
+	Continuation    spans.Continuation `json:"continuation,omitempty" attr:"otelagent.run.continuation,header"`
+	ContinuationTag string             `json:"continuation_tag,omitempty" attr:"otelagent.run.continuation.tag,header"`
+	ForkParentID    string             `json:"fork_parent_id,omitempty" attr:"otelagent.run.fork.parent.id,header"`
+	GroupStart      time.Time          `json:"group_start,omitzero" attr:"otelagent.group.start,header"`
+	GroupRole       spans.GroupRole    `json:"group_role,omitempty" attr:"otelagent.group.role,header"`
 
 	// Config is the verbatim configuration snapshot; nil when it was not captured or not there.
-	Config    RawJSON `json:"config,omitempty"`
-	ConfigID  string  `json:"config_id,omitempty"`
-	ConfigAPI string  `json:"config_api,omitempty"`
-	Metadata  *Refs   `json:"metadata,omitempty"`
-	Rules     *Refs   `json:"rules,omitempty"`
+	Config    RawJSON `json:"config,omitempty" attr:"otelagent.run.config"`
+	ConfigID  string  `json:"config_id,omitempty" attr:"otelagent.run.config.id"`
+	ConfigAPI string  `json:"config_api,omitempty" attr:"otelagent.run.config.api"`
+	Metadata  *Refs   `json:"metadata,omitempty" list:"metadata"`
+	Rules     *Refs   `json:"rules,omitempty" list:"rules"`
 
-	Status     spans.RunStatus `json:"status"`
-	StatusWord string          `json:"status_word,omitempty"`
-	Rejected   bool            `json:"rejected,omitempty"`
-	Rejection  string          `json:"rejection,omitempty"`
-	ErrorType  spans.ErrorType `json:"error_type,omitempty"`
-	Error      string          `json:"error,omitempty"`
+	Status     spans.RunStatus `json:"status" attr:"otelagent.run.status"`
+	StatusWord string          `json:"status_word,omitempty" attr:"otelagent.run.status.word"`
+	Rejected   bool            `json:"rejected,omitempty" attr:"otelagent.run.rejected"`
+	Rejection  string          `json:"rejection,omitempty" attr:"otelagent.run.rejection"`
+	ErrorType  spans.ErrorType `json:"error_type,omitempty" attr:"error.type"`
+	Error      string          `json:"error,omitempty" attr:"otelagent.error.message"`
 
 	// Copied says that the session took the run over from the one it was forked from.
-	Copied bool `json:"copied,omitempty"`
+	Copied bool `json:"copied,omitempty" attr:"otelagent.run.copied,header"`
 	// Usage is the sum over the turns that arrived; where none of them reports any, the loop's own sum. Discarded sums up the
 	// attempts whose replies were thrown away and is not part of it. RollUp and Reported are the loop's own sum, normalised and as it came.
 	Usage     Usage           `json:"usage"`
 	Discarded *Usage          `json:"discarded_usage,omitempty"`
-	RollUp    *Usage          `json:"roll_up_usage,omitempty"`
-	Reported  *ReportedUsage  `json:"reported_usage,omitempty"`
-	Rule      spans.UsageRule `json:"usage_rule,omitempty"`
+	RollUp    *Usage          `json:"roll_up_usage,omitempty" attr:"otelagent.run.usage.*_tokens"`
+	Reported  *ReportedUsage  `json:"reported_usage,omitempty" attr:"otelagent.run.usage.reported.*"`
+	Rule      spans.UsageRule `json:"usage_rule,omitempty" attr:"otelagent.usage.rule"`
 
 	// RulesDigest names the permission rules in force.
-	RulesDigest string `json:"rules_digest,omitempty"`
+	RulesDigest string `json:"rules_digest,omitempty" attr:"otelagent.rules.digest"`
 
-	Capture spans.Capture `json:"capture,omitempty"`
+	Capture spans.Capture `json:"capture,omitempty" attr:"otelagent.capture,header"`
 	// Turns by index, then start. ToolCalls, Compactions and Permissions are those that belong to no turn.
 	Turns       []*Turn       `json:"turns"`
 	ToolCalls   []*ToolCall   `json:"tool_calls,omitempty"`
 	Compactions []*Compaction `json:"compactions,omitempty"`
 	Permissions []*Permission `json:"permissions,omitempty"`
-	Messages    *Refs         `json:"messages,omitempty"`
-	Outside     *Refs         `json:"outside,omitempty"`
+	Messages    *Refs         `json:"messages,omitempty" list:"messages"`
+	Outside     *Refs         `json:"outside,omitempty" list:"outside"`
 	Events      []Note        `json:"events,omitempty"`
 	Defects     []Defect      `json:"defects,omitempty"`
 }
@@ -173,13 +173,13 @@ type Run struct {
 // Group is a parallel group: runs started together, of which one is selected.
 type Group struct {
 	Span
-	Members       []string `json:"members,omitempty"`
-	SelectedID    string   `json:"selected_id,omitempty"`
-	SelectedIndex int64    `json:"selected_index"`
+	Members       []string `json:"members,omitempty" attr:"otelagent.group.members"`
+	SelectedID    string   `json:"selected_id,omitempty" attr:"otelagent.group.selected.id"`
+	SelectedIndex int64    `json:"selected_index" attr:"otelagent.group.selected.index"`
 	// Evaluation is the usage of the evaluation as reported. It is the judge's own and part of no sum.
-	Evaluation *ReportedUsage  `json:"evaluation_usage,omitempty"`
-	Dialect    string          `json:"dialect,omitempty"`
-	Status     spans.RunStatus `json:"status"`
+	Evaluation *ReportedUsage  `json:"evaluation_usage,omitempty" attr:"otelagent.group.evaluation.usage.*"`
+	Dialect    string          `json:"dialect,omitempty" attr:"otelagent.dialect"`
+	Status     spans.RunStatus `json:"status" attr:"otelagent.run.status"`
 	Events     []Note          `json:"events,omitempty"`
 	Defects    []Defect        `json:"defects,omitempty"`
 }
@@ -188,56 +188,56 @@ type Group struct {
 type Turn struct {
 	Span
 	Index    int64         `json:"index"`
-	Trigger  spans.Trigger `json:"trigger,omitempty"`
-	Model    string        `json:"model,omitempty"`
-	Answered string        `json:"answered_model,omitempty"`
-	Provider string        `json:"provider,omitempty"`
-	Variant  string        `json:"variant,omitempty"`
-	Level    string        `json:"reasoning_level,omitempty"`
-	Format   string        `json:"format,omitempty"`
+	Trigger  spans.Trigger `json:"trigger,omitempty" attr:"otelagent.turn.trigger"`
+	Model    string        `json:"model,omitempty" attr:"gen_ai.request.model"`
+	Answered string        `json:"answered_model,omitempty" attr:"gen_ai.response.model"`
+	Provider string        `json:"provider,omitempty" attr:"gen_ai.provider.name"`
+	Variant  string        `json:"variant,omitempty" attr:"otelagent.model.variant"`
+	Level    string        `json:"reasoning_level,omitempty" attr:"gen_ai.request.reasoning.level"`
+	Format   string        `json:"format,omitempty" attr:"gen_ai.output.type,otelagent.request.format"`
 
-	MaxTokens   *int64   `json:"max_tokens,omitempty"`
-	Temperature *float64 `json:"temperature,omitempty"`
-	Attempts    int64    `json:"attempts,omitempty"`
+	MaxTokens   *int64   `json:"max_tokens,omitempty" attr:"gen_ai.request.max_tokens"`
+	Temperature *float64 `json:"temperature,omitempty" attr:"gen_ai.request.temperature"`
+	Attempts    int64    `json:"attempts,omitempty" attr:"otelagent.turn.attempts"`
 	// Replied says that the model answered the last attempt of an open turn.
-	Replied bool `json:"replied,omitempty"`
+	Replied bool `json:"replied,omitempty" attr:"otelagent.replied"`
 
 	// Waiting is what an open turn waits for beside model, tools and approval.
-	Waiting    spans.Waiting   `json:"waiting,omitempty"`
-	StopReason string          `json:"stop_reason,omitempty"`
+	Waiting    spans.Waiting   `json:"waiting,omitempty" attr:"otelagent.waiting"`
+	StopReason string          `json:"stop_reason,omitempty" attr:"otelagent.turn.stop_reason"`
 	Failed     bool            `json:"failed,omitempty"`
-	ErrorType  spans.ErrorType `json:"error_type,omitempty"`
-	Error      string          `json:"error,omitempty"`
+	ErrorType  spans.ErrorType `json:"error_type,omitempty" attr:"error.type"`
+	Error      string          `json:"error,omitempty" attr:"otelagent.error.message"`
 
-	Usage    Usage           `json:"usage"`
-	Reported *ReportedUsage  `json:"reported_usage,omitempty"`
-	Rule     spans.UsageRule `json:"usage_rule,omitempty"`
+	Usage    Usage           `json:"usage" attr:"otelagent.usage.*_tokens,genai"`
+	Reported *ReportedUsage  `json:"reported_usage,omitempty" attr:"otelagent.usage.reported.*"`
+	Rule     spans.UsageRule `json:"usage_rule,omitempty" attr:"otelagent.usage.rule"`
 	// DiscardedAttempts is how many replies were thrown away, Discarded what they cost besides, no part of Usage.
-	DiscardedAttempts int64    `json:"discarded_attempts,omitempty"`
-	Discarded         *Usage   `json:"discarded_usage,omitempty"`
-	Cost              *float64 `json:"cost,omitempty"`
-	Currency          string   `json:"currency,omitempty"`
+	DiscardedAttempts int64    `json:"discarded_attempts,omitempty" attr:"otelagent.attempts.discarded"`
+	Discarded         *Usage   `json:"discarded_usage,omitempty" attr:"otelagent.discarded.usage.*_tokens"`
+	Cost              *float64 `json:"cost,omitempty" attr:"otelagent.turn.cost"`
+	Currency          string   `json:"currency,omitempty" attr:"otelagent.turn.cost.currency"`
 	// ModelCallNS is the time of the model call alone, FirstChunkNS the time to the first piece of the reply, in ns; 0 when
 	// it is not known.
-	ModelCallNS  int64 `json:"model_call_ns,omitempty"`
-	FirstChunkNS int64 `json:"first_chunk_ns,omitempty"`
+	ModelCallNS  int64 `json:"model_call_ns,omitempty" attr:"otelagent.turn.model_call.duration"`
+	FirstChunkNS int64 `json:"first_chunk_ns,omitempty" attr:"gen_ai.response.time_to_first_chunk,seconds"`
 
 	// What is known of the request and the reply without their content.
-	ResponseID      string `json:"response_id,omitempty"`
-	RequestMessages int64  `json:"request_messages,omitempty"`
-	RequestBytes    int64  `json:"request_bytes,omitempty"`
-	RequestDigest   string `json:"request_digest,omitempty"`
-	PromptDigest    string `json:"prompt_digest,omitempty"`
-	ToolsDigest     string `json:"tools_digest,omitempty"`
+	ResponseID      string `json:"response_id,omitempty" attr:"gen_ai.response.id"`
+	RequestMessages int64  `json:"request_messages,omitempty" attr:"otelagent.request.messages"`
+	RequestBytes    int64  `json:"request_bytes,omitempty" attr:"otelagent.request.bytes"`
+	RequestDigest   string `json:"request_digest,omitempty" attr:"otelagent.request.digest"`
+	PromptDigest    string `json:"prompt_digest,omitempty" attr:"otelagent.prompt.digest"`
+	ToolsDigest     string `json:"tools_digest,omitempty" attr:"otelagent.tools.digest"`
 
-	Capture spans.Capture `json:"capture,omitempty"`
+	Capture spans.Capture `json:"capture,omitempty" attr:"otelagent.capture"`
 	// Requests by attempt.
 	Requests []*Request `json:"requests,omitempty"`
-	Input    *Refs      `json:"input,omitempty"`
+	Input    *Refs      `json:"input,omitempty" list:"input"`
 	// Output is the reply. Partial says that it is only what had come of it when the source last told.
-	Output      *Refs         `json:"output,omitempty"`
-	Partial     bool          `json:"partial,omitempty"`
-	Results     *Refs         `json:"results,omitempty"`
+	Output      *Refs         `json:"output,omitempty" list:"output"`
+	Partial     bool          `json:"partial,omitempty" attr:"otelagent.partial"`
+	Results     *Refs         `json:"results,omitempty" list:"results"`
 	ToolCalls   []*ToolCall   `json:"tool_calls,omitempty"`
 	Compactions []*Compaction `json:"compactions,omitempty"`
 	Permissions []*Permission `json:"permissions,omitempty"`
@@ -272,21 +272,21 @@ func (r *Request) Before() *Request { return r.before }
 // ToolCall is one execution of one tool.
 type ToolCall struct {
 	Span
-	ID        string          `json:"id"`
-	Name      string          `json:"name,omitempty"`
-	Type      string          `json:"type,omitempty"`
-	Ordinal   int64           `json:"ordinal,omitempty"`
-	Outcome   spans.Outcome   `json:"outcome,omitempty"`
-	ErrorType spans.ErrorType `json:"error_type,omitempty"`
-	Error     string          `json:"error,omitempty"`
-	Truncated *bool           `json:"truncated,omitempty"`
+	ID        string          `json:"id" attr:"gen_ai.tool.call.id"`
+	Name      string          `json:"name,omitempty" attr:"gen_ai.tool.name"`
+	Type      string          `json:"type,omitempty" attr:"gen_ai.tool.type"`
+	Ordinal   int64           `json:"ordinal,omitempty" attr:"otelagent.ordinal"`
+	Outcome   spans.Outcome   `json:"outcome,omitempty" attr:"otelagent.tool.outcome"`
+	ErrorType spans.ErrorType `json:"error_type,omitempty" attr:"error.type"`
+	Error     string          `json:"error,omitempty" attr:"otelagent.error.message"`
+	Truncated *bool           `json:"truncated,omitempty" attr:"otelagent.tool.truncated"`
 
-	ChildRunID     string `json:"child_run_id,omitempty"`
-	ChildSessionID string `json:"child_session_id,omitempty"`
+	ChildRunID     string `json:"child_run_id,omitempty" attr:"otelagent.tool.child.run.id"`
+	ChildSessionID string `json:"child_session_id,omitempty" attr:"otelagent.tool.child.session.id"`
 
-	Args        *Refs         `json:"args,omitempty"`
-	Result      *Refs         `json:"result,omitempty"`
-	Progress    int64         `json:"progress,omitempty"`
+	Args        *Refs         `json:"args,omitempty" list:"args"`
+	Result      *Refs         `json:"result,omitempty" list:"result"`
+	Progress    int64         `json:"progress,omitempty" attr:"otelagent.tool.progress.count"`
 	Permissions []*Permission `json:"permissions,omitempty"`
 	Events      []Note        `json:"events,omitempty"`
 	Defects     []Defect      `json:"defects,omitempty"`
@@ -295,16 +295,9 @@ type ToolCall struct {
 // Calls yields the tool calls of a run: those that belong to no turn, then those of its turns, in the order of the tree.
 func (r *Run) Calls() iter.Seq[*ToolCall] {
 	return func(yield func(*ToolCall) bool) {
-		for _, c := range r.ToolCalls {
-			if !yield(c) {
+		for n := range r.Walk() {
+			if n.Kind() == KindToolCall && !yield(n.Call) {
 				return
-			}
-		}
-		for _, t := range r.Turns {
-			for _, c := range t.ToolCalls {
-				if !yield(c) {
-					return
-				}
 			}
 		}
 	}
@@ -313,23 +306,23 @@ func (r *Run) Calls() iter.Seq[*ToolCall] {
 // Compaction replaced messages by fewer. Nil counts are not known.
 type Compaction struct {
 	Span
-	Kind               spans.CompactionKind `json:"kind"`
-	Trigger            string               `json:"trigger,omitempty"`
-	MessagesBefore     *int64               `json:"messages_before,omitempty"`
-	MessagesAfter      *int64               `json:"messages_after,omitempty"`
-	MessagesSummarized *int64               `json:"messages_summarized,omitempty"`
-	InputTokens        *int64               `json:"input_tokens,omitempty"`
-	OutputTokens       *int64               `json:"output_tokens,omitempty"`
-	RemovedTokens      *int64               `json:"removed_tokens,omitempty"`
-	Runs               *int64               `json:"runs,omitempty"`
-	Removed            []string             `json:"removed,omitempty"`
-	Applied            *bool                `json:"applied,omitempty"`
-	Category           string               `json:"category,omitempty"`
-	Target             string               `json:"target,omitempty"`
-	Reason             string               `json:"reason,omitempty"`
-	Summary            *Refs                `json:"summary,omitempty"`
-	Before             *Refs                `json:"before,omitempty"`
-	After              *Refs                `json:"after,omitempty"`
+	Kind               spans.CompactionKind `json:"kind" attr:"otelagent.compaction.kind"`
+	Trigger            string               `json:"trigger,omitempty" attr:"otelagent.compaction.trigger"`
+	MessagesBefore     *int64               `json:"messages_before,omitempty" attr:"otelagent.compaction.messages.before"`
+	MessagesAfter      *int64               `json:"messages_after,omitempty" attr:"otelagent.compaction.messages.after"`
+	MessagesSummarized *int64               `json:"messages_summarized,omitempty" attr:"otelagent.compaction.messages.summarized"`
+	InputTokens        *int64               `json:"input_tokens,omitempty" attr:"otelagent.compaction.input_tokens"`
+	OutputTokens       *int64               `json:"output_tokens,omitempty" attr:"otelagent.compaction.output_tokens"`
+	RemovedTokens      *int64               `json:"removed_tokens,omitempty" attr:"otelagent.compaction.removed_tokens"`
+	Runs               *int64               `json:"runs,omitempty" attr:"otelagent.compaction.runs"`
+	Removed            []string             `json:"removed,omitempty" attr:"otelagent.compaction.removed"`
+	Applied            *bool                `json:"applied,omitempty" attr:"otelagent.compaction.applied"`
+	Category           string               `json:"category,omitempty" attr:"otelagent.compaction.category"`
+	Target             string               `json:"target,omitempty" attr:"otelagent.compaction.target"`
+	Reason             string               `json:"reason,omitempty" attr:"otelagent.compaction.reason"`
+	Summary            *Refs                `json:"summary,omitempty" list:"summary"`
+	Before             *Refs                `json:"before,omitempty" list:"before"`
+	After              *Refs                `json:"after,omitempty" list:"after"`
 	Events             []Note               `json:"events,omitempty"`
 	Defects            []Defect             `json:"defects,omitempty"`
 }
@@ -337,34 +330,34 @@ type Compaction struct {
 // Permission is one decision whether something may run.
 type Permission struct {
 	Span
-	Tool      string                 `json:"tool,omitempty"`
-	CallID    string                 `json:"call_id,omitempty"`
-	Ordinal   int64                  `json:"ordinal,omitempty"`
-	Pattern   string                 `json:"pattern,omitempty"`
-	Action    spans.Action           `json:"action,omitempty"`
-	Source    spans.PermissionSource `json:"source,omitempty"`
-	Target    spans.PermissionTarget `json:"target,omitempty"`
-	Reason    string                 `json:"reason,omitempty"`
-	DecidedBy string                 `json:"decided_by,omitempty"`
-	WaitNS    int64                  `json:"wait_ns,omitempty"`
+	Tool      string                 `json:"tool,omitempty" attr:"gen_ai.tool.name"`
+	CallID    string                 `json:"call_id,omitempty" attr:"gen_ai.tool.call.id"`
+	Ordinal   int64                  `json:"ordinal,omitempty" attr:"otelagent.ordinal"`
+	Pattern   string                 `json:"pattern,omitempty" attr:"otelagent.permission.pattern"`
+	Action    spans.Action           `json:"action,omitempty" attr:"otelagent.permission.action"`
+	Source    spans.PermissionSource `json:"source,omitempty" attr:"otelagent.permission.source"`
+	Target    spans.PermissionTarget `json:"target,omitempty" attr:"otelagent.permission.target"`
+	Reason    string                 `json:"reason,omitempty" attr:"otelagent.permission.reason"`
+	DecidedBy string                 `json:"decided_by,omitempty" attr:"otelagent.permission.decided_by"`
+	WaitNS    int64                  `json:"wait_ns,omitempty" attr:"otelagent.permission.wait"`
 	// Options names the answers that were offered, Option the one that was chosen, Outcome is the loop's own word.
-	Options *Refs  `json:"options,omitempty"`
-	Option  string `json:"option,omitempty"`
-	Outcome string `json:"outcome,omitempty"`
-	Derived bool   `json:"derived,omitempty"`
+	Options *Refs  `json:"options,omitempty" list:"options"`
+	Option  string `json:"option,omitempty" attr:"otelagent.permission.option"`
+	Outcome string `json:"outcome,omitempty" attr:"otelagent.permission.outcome"`
+	Derived bool   `json:"derived,omitempty" attr:"otelagent.derived"`
 	// RulesDigest names the rule set.
-	RulesDigest string   `json:"rules_digest,omitempty"`
+	RulesDigest string   `json:"rules_digest,omitempty" attr:"otelagent.rules.digest"`
 	Events      []Note   `json:"events,omitempty"`
 	Defects     []Defect `json:"defects,omitempty"`
 }
 
 // Usage are the five normalised counts in tokens: input includes cached tokens, output includes reasoning.
 type Usage struct {
-	Input      int64 `json:"input"`
-	Output     int64 `json:"output"`
-	Reasoning  int64 `json:"reasoning"`
-	CacheRead  int64 `json:"cache_read"`
-	CacheWrite int64 `json:"cache_write"`
+	Input      int64 `json:"input" genai:"gen_ai.usage.input_tokens"`
+	Output     int64 `json:"output" genai:"gen_ai.usage.output_tokens"`
+	Reasoning  int64 `json:"reasoning" genai:"gen_ai.usage.reasoning.output_tokens"`
+	CacheRead  int64 `json:"cache_read" genai:"gen_ai.usage.cache_read.input_tokens"`
+	CacheWrite int64 `json:"cache_write" genai:"gen_ai.usage.cache_creation.input_tokens,gen_ai.usage.cache_write.input_tokens"`
 }
 
 // Add adds v to u.

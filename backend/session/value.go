@@ -82,15 +82,9 @@ func (v Value) Strings() []string {
 	if v.typ != TypeStrings {
 		return nil
 	}
-	p := parser{s: v.str}
-	n := p.count(1)
-	if n == 0 {
-		return nil
-	}
-	l := make([]string, n)
-	for i := range l {
-		l[i] = p.str()
-	}
+	var l []string
+	c := codec{reading: true, s: v.str}
+	each(&c, &l, 1, c.string)
 	return l
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -26,7 +27,7 @@ func TestBodiesGiveTheSameExport(t *testing.T) {
 	for _, f := range phifixtures.All(t, "../..") {
 		t.Run(f.String(), func(t *testing.T) {
 			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-			rec := otelagent.NewRecorder(p.Tracer())
+			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 				if err != nil {
 					t.Fatal(err)

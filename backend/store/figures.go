@@ -100,6 +100,24 @@ func (r *FigureRecord) set(v reflect.Value) {
 	}
 }
 
+// Equal reports whether two records of one table are equal but for their session.
+func (r *FigureRecord) Equal(o *FigureRecord) bool {
+	for i := 1; i < r.value.NumField(); i++ {
+		if !r.value.Field(i).Equal(o.value.Field(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// Names returns the names of the columns.
+func (t *FigureTable) Names() (names []string) {
+	for _, c := range t.Columns {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
 // New returns an empty record.
 func (t *FigureTable) New() *FigureRecord {
 	r := &FigureRecord{}

@@ -27,7 +27,8 @@ const (
 // Filters are the names that Query.Filter knows. Commands spell them with a hyphen in place of an underscore.
 func Filters() []string { return slices.Clone(filterNames) }
 
-var filterNames = []string{"q", "agent", "model", "status", "errors", "denied", "min_cost", "since", "until", "archived", "parent", "forked_from", "limit", "after"}
+var filterNames = []string{"q", "agent", "model", "status", "errors", "denied", "min_cost", "since", "until", "archived",
+	"parent", "forked_from", "limit", "after"}
 
 // ErrFilter is wrapped by errors of Query.Filter about a name that it does not know.
 var ErrFilter = errors.New("no such filter")
@@ -52,6 +53,12 @@ func (q *Query) Filter(name, value string, now time.Time) error {
 		return nil
 	}
 	bad := func(want string) error { return fmt.Errorf("%.64q: want %s", value, want) }
+	yes := func(field *bool) (err error) {
+		if *field, err = strconv.ParseBool(value); err != nil {
+			return bad("1 or 0")
+		}
+		return nil
+	}
 	var err error
 	switch name {
 	case "q":
@@ -73,42 +80,33 @@ func (q *Query) Filter(name, value string, now time.Time) error {
 		}
 		q.Now = now
 	case "errors":
-		if q.Errors, err = strconv.ParseBool(value); err != nil {
-			return bad("1 or 0")
-		}
+		return yes(&q.Errors)
 	case "denied":
-		if q.Denied, err = strconv.ParseBool(value); err != nil {
-			return bad("1 or 0")
-		}
+		return yes(&q.Denied)
 	case "min_cost":
-		if q.MinCost, err = strconv.ParseFloat(value, 64); err != nil || !(q.MinCost > 0) || math.IsInf(q.MinCost, 0) {
-			q.MinCost = 0
+		cost, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(cost > 0) || math.IsInf(cost, 0) {
 			return bad("a number above 0")
 		}
+		q.MinCost = cost
 	case "since":
-		if q.Since, err = ParseTime(value, now); err != nil {
-			return err
-		}
+		q.Since, err = ParseTime(value, now)
 	case "until":
-		if q.Until, err = ParseTime(value, now); err != nil {
-			return err
-		}
+		q.Until, err = ParseTime(value, now)
 	case "archived":
-		switch value {
-		case "only":
-			q.Archived = ArchivedOnly
-		case "1", "true":
-			q.Archived = ArchivedToo
-		case "0", "false", "no":
-			q.Archived = ArchivedNot
-		default:
+		values := map[string]Archived{"only": ArchivedOnly, "1": ArchivedToo, "true": ArchivedToo,
+			"0": ArchivedNot, "false": ArchivedNot, "no": ArchivedNot}
+		archived, ok := values[value]
+		if !ok {
 			return bad("1, 0 or only")
 		}
+		q.Archived = archived
 	case "limit":
-		if q.Limit, err = strconv.Atoi(value); err != nil || q.Limit < 1 {
-			q.Limit = 0
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 {
 			return bad("a number above 0")
 		}
+		q.Limit = n
 	case "after":
 		c, err := ParseCursor(value)
 		if err != nil {
@@ -116,7 +114,7 @@ func (q *Query) Filter(name, value string, now time.Time) error {
 		}
 		q.After = &c
 	}
-	return nil
+	return err
 }
 
 // StatusWords are the values of the filter status, with commas between them.
@@ -143,11 +141,11 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-// Matches reports whether the query selects a session by its summary: by ForkedFrom, and what stands between that and
-// After. projected is false for a session that has no projection yet. Stores that ask an engine are held to the same.
+// Matches reports whether the query selects a session by its summary: by the fields from ForkedFrom to Search. projected
+// is false for a session that has no summary yet. storetest holds stores that ask an engine to the same.
 func (q *Query) Matches(m *session.Summary, projected bool) bool {
-	asked := q.Agent != "" || q.Model != "" || len(q.Status) > 0 || q.Errors || q.Denied || q.MinCost > 0 || !q.Since.IsZero() || !q.Until.IsZero() ||
-		q.ForkedFrom != "" || q.Archived == ArchivedOnly
+	asked := q.Agent != "" || q.Model != "" || len(q.Status) > 0 || q.Errors || q.Denied || q.MinCost > 0 ||
+		!q.Since.IsZero() || !q.Until.IsZero() || q.ForkedFrom != "" || q.Archived == ArchivedOnly
 	switch {
 	case !projected && asked,
 		q.ForkedFrom != "" && m.ForkedFrom != q.ForkedFrom,
@@ -166,7 +164,9 @@ func (q *Query) Matches(m *session.Summary, projected bool) bool {
 		return true
 	}
 	want := lowerASCII(q.Search)
-	return slices.ContainsFunc([]string{m.ID, m.Title, m.Agent, m.AgentID, m.Model}, func(text string) bool { return strings.Contains(lowerASCII(text), want) })
+	return slices.ContainsFunc([]string{m.ID, m.Title, m.Agent, m.AgentID, m.Model}, func(text string) bool {
+		return strings.Contains(lowerASCII(text), want)
+	})
 }
 
 // lowerASCII leaves all bytes alone but the letters A to Z.

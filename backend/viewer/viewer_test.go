@@ -31,6 +31,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/backend/viewer"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
@@ -81,7 +82,7 @@ func record(t testing.TB, st store.Store, path, rename string) {
 		t.Fatal(err)
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-	rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs()))
+	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs()))
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -272,7 +273,7 @@ func eventsOf(t testing.TB, lines string) store.Store {
 		t.Fatal(err)
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-	rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent)))
+	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent)))
 	for ev, err := range ndjson.Events(strings.NewReader(lines)) {
 		if err != nil {
 			t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/acp"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -149,17 +149,17 @@ func (t *wireTap) missed(dir acp.Direction, n int64, at time.Time) {
 	if dir == acp.ToAgent {
 		from = "client"
 	}
-	t.to.rec.Record(context.Background(), &otelagent.DefectFound{Meta: otelagent.Meta{Arrived: at},
+	t.to.rec.Record(context.Background(), &event.DefectFound{Meta: event.Meta{Arrived: at},
 		Code:   spans.DefectEventLost,
 		Detail: strconv.FormatInt(n, 10) + " bytes from the " + from + " came faster than they were traced"})
 }
 
-func (t *wireTap) record(events iter.Seq2[otelagent.Event, error]) {
+func (t *wireTap) record(events iter.Seq2[event.Event, error]) {
 	for ev, err := range events {
 		if err != nil {
 			continue // it is counted
 		}
-		if e, ok := ev.(*otelagent.RunStarted); ok {
+		if e, ok := ev.(*event.RunStarted); ok {
 			t.sessions[e.SessionID] = true
 		}
 		t.to.rec.Record(context.Background(), ev)

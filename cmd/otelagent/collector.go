@@ -62,16 +62,16 @@ const builtin = `
 receivers:
   otlp:
     protocols:
-      grpc: {endpoint: %s, max_recv_msg_size_mib: 64, middlewares: [id: otlp_nesting]}
-      http: {endpoint: %s, max_request_body_size: 67108864, middlewares: [id: otlp_nesting]}
+      grpc: {endpoint: %s, max_recv_msg_size_mib: 64, middlewares: [id: otlp_limits]}
+      http: {endpoint: %s, max_request_body_size: 67108864, middlewares: [id: otlp_limits]}
 extensions:
-  otlp_nesting:
+  otlp_limits:
 processors:
   memory_limiter: {check_interval: 200ms, limit_mib: 1024, spike_limit_mib: 256}
 exporters:
   agent_session: %s
 service:
-  extensions: [otlp_nesting]
+  extensions: [otlp_limits]
   telemetry:
     logs: {level: warn}
     metrics: {level: none}

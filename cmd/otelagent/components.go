@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/otlplimitsextension"
 )
 
 // collectorVersion is the release that the components below are of. A test compares it with go.mod.
@@ -35,7 +36,7 @@ func components() (otelcol.Factories, error) {
 		return f, err
 	}
 	if f.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](
-		filestorage.NewFactory(), healthcheckextension.NewFactory(), newNestingFactory()); err != nil {
+		filestorage.NewFactory(), healthcheckextension.NewFactory(), otlplimitsextension.NewFactory()); err != nil {
 		return f, err
 	}
 	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](

@@ -291,8 +291,3 @@ func (a *app) orFile(args []string, err error) error {
 	}
 	return err
 }
-
-// key is the key of a session of db.
-func (db *database) key(s *session.Session) session.Key {
-	return session.Key{Tenant: s.Tenant, ID: s.ID}
-}

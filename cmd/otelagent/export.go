@@ -25,12 +25,11 @@ import (
 // exportFormat is a format that sessions are written in.
 type exportFormat struct {
 	name, ending string
-	// write is a writer of package export that reads a stretch of the content at a time; nil for phi-core.
-	write func(context.Context, io.Writer, *session.Session, export.Bodies, export.Options) ([]export.Missing, error)
+	write        func(context.Context, io.Writer, *session.Session, export.Bodies, export.Options) ([]export.Missing, error)
 }
 
 var exportFormats = []exportFormat{
-	{"phi-core", "phi-core.json", nil},
+	{"phi-core", "phi-core.json", export.PhiCore},
 	{"json", "json", export.JSON},
 	{"jsonl", "jsonl", export.JSONL},
 	{"csv", "csv", export.CSV},
@@ -215,35 +214,40 @@ func (e *exporting) file(ctx context.Context, key session.Key, path string) (mis
 	return missing, err
 }
 
-// session writes a session.
+// session writes a session with the content, and the parent session, that the database has.
 func (e *exporting) session(ctx context.Context, w io.Writer, s *session.Session) ([]export.Missing, error) {
-	if e.format.write != nil {
-		bodies, err := store.NewBodies(ctx, e.db.Store, e.db.key(s))
-		if err != nil {
-			return nil, err
+	var failed error
+	bodies := func(s *session.Session) export.Bodies {
+		b, err := store.NewBodies(ctx, e.db.Store, session.Key{Tenant: s.Tenant, ID: s.ID})
+		if failed = firstError(failed, err); err != nil {
+			return nil
 		}
-		bodies.Add(s.LiveBlocks())
-		return e.format.write(ctx, w, s, bodies, export.Options{Partial: e.partial, Strict: e.strict})
+		b.Add(s.LiveBlocks())
+		return b
 	}
-	// phi-core's file is one document in the order in which its items ended, so the content is in memory.
-	blocks, err := session.NewBlockSet(e.db.Store.Blocks(ctx, e.db.key(s), nil))
-	if err != nil {
-		return nil, err
+	o := export.Options{Partial: e.partial, Strict: e.strict}
+	o.Session = func(id string) *session.Session {
+		other, err := e.db.Tree(ctx, session.Key{Tenant: s.Tenant, ID: id})
+		if failed = firstError(failed, err); err != nil || len(other.Runs) == 0 {
+			return nil
+		}
+		return other
 	}
-	for _, b := range s.LiveBlocks() {
-		blocks.Add(b)
+	o.CallMessage = func(id, call string) string {
+		other := o.Session(id)
+		if other == nil {
+			return ""
+		}
+		message, err := export.CallMessage(ctx, other, bodies(other), call)
+		failed = firstError(failed, err)
+		return message
 	}
-	var loadErr error
-	missing, err := export.PhiCore(w, s, blocks, export.PhiCoreOptions{Partial: e.partial,
-		Session: func(id string) *session.Session {
-			other, err := e.db.Tree(ctx, session.Key{Tenant: s.Tenant, ID: id})
-			if err != nil || len(other.Runs) == 0 {
-				loadErr = firstError(loadErr, err)
-				return nil
-			}
-			return other
-		}})
-	return missing, firstError(loadErr, err)
+	content := bodies(s)
+	if failed != nil {
+		return nil, failed
+	}
+	missing, err := e.format.write(ctx, w, s, content, o)
+	return missing, firstError(failed, err)
 }
 
 // fileName is the name of a session's file: its id, with what a file name cannot hold, or would read as another,

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/clark"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // pump moves events from sources into a Recorder.
 type pump struct {
 	app     *app
-	rec     *otelagent.Recorder
+	rec     *event.Recorder
 	live    bool
 	follow  bool
 	options []input.Option
@@ -42,7 +42,7 @@ const maxAhead = 16
 // facts and groups may stand before that run, so that nothing is held back which could be shown.
 func (p *pump) agent(s source) (name string) {
 	type result struct {
-		ev  otelagent.Event
+		ev  event.Event
 		err error
 	}
 	first := p.eventsOf(s)
@@ -54,14 +54,14 @@ func (p *pump) agent(s source) (name string) {
 			ahead = append(ahead, r)
 		}
 		switch ev := r.ev.(type) {
-		case *otelagent.FactStated, *otelagent.GroupStarted:
-		case *otelagent.RunStarted:
+		case *event.FactStated, *event.GroupStarted:
+		case *event.RunStarted:
 			name, more = ev.Agent, false
 		default:
 			more = more && r.err != nil
 		}
 	}
-	first.events = func(yield func(otelagent.Event, error) bool) {
+	first.events = func(yield func(event.Event, error) bool) {
 		defer stop()
 		for _, r := range ahead {
 			if !yield(r.ev, r.err) {
@@ -111,7 +111,7 @@ func (p *pump) run(list []source) error {
 	if p.live { // a pipe that ended will not grow, as a file may
 		for _, dec := range p.decoders {
 			if d, ok := dec.(interface {
-				Rest() iter.Seq2[otelagent.Event, error]
+				Rest() iter.Seq2[event.Event, error]
 			}); ok {
 				for ev, err := range d.Rest() {
 					var bad *input.LineError
@@ -132,14 +132,14 @@ func (p *pump) run(list []source) error {
 
 // sourceEvents are the events of a source, and a count of what was read of it.
 type sourceEvents struct {
-	events iter.Seq2[otelagent.Event, error]
+	events iter.Seq2[event.Event, error]
 	stats  func() input.Stats
 }
 
 func (p *pump) eventsOf(s source) sourceEvents {
 	if s.database != "" {
 		n := input.Stats{}
-		counted := func(yield func(otelagent.Event, error) bool) {
+		counted := func(yield func(event.Event, error) bool) {
 			for ev, err := range readDatabase(s.database, p.follow, p.quit, p.options) {
 				if err == nil {
 					n.Events++
@@ -235,7 +235,7 @@ func (p *pump) reject(name string, bad *input.LineError) {
 	p.held = append(p.held, fmt.Sprintf("%s: %s%s", name, where, bad.Reason))
 }
 
-func (p *pump) note(ev otelagent.Event, key string, stats input.Stats) {
+func (p *pump) note(ev event.Event, key string, stats input.Stats) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stats == nil {
@@ -250,16 +250,16 @@ func (p *pump) note(ev otelagent.Event, key string, stats input.Stats) {
 	}
 	id := ""
 	switch e := ev.(type) {
-	case *otelagent.RunStarted:
+	case *event.RunStarted:
 		id = e.SessionID
 		if id == "" {
 			id = e.Session
 		}
-	case *otelagent.GroupStarted:
+	case *event.GroupStarted:
 		id = e.SessionID
-	case *otelagent.FactStated:
+	case *event.FactStated:
 		id = e.Session
-	case *otelagent.RunEnded: // a run that the host refused has nothing but its end
+	case *event.RunEnded: // a run that the host refused has nothing but its end
 		id = e.Session
 	}
 	if id != "" {

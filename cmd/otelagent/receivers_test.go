@@ -53,7 +53,7 @@ func shipped(t *testing.T, f func(path string, text []byte)) {
 }
 
 // Every configuration in this repository and its documents has receivers that a message of nothing but nesting does not
-// end (docs/security.md): both bounds are 10 MiB at most, or otlp_nesting looks first.
+// end (docs/security.md): both bounds are 10 MiB at most, or otlp_limits looks first.
 func TestShippedReceiversAreBounded(t *testing.T) {
 	receivers := 0
 	shipped(t, func(path string, text []byte) {
@@ -99,7 +99,7 @@ func TestCheckReceivers(t *testing.T) {
 		`{http: {max_request_body_size: 0}}`:                                           true, // the default
 		`{http: {max_request_body_size: "${env:X}"}}`:                                  true, // who knows
 		`{http: {max_request_body_size: 1, middlewares: [{id: other}]}}`:               false,
-		`{http: {max_request_body_size: 67108864, middlewares: [{id: otlp_nesting}]}}`: false,
+		`{http: {max_request_body_size: 67108864, middlewares: [{id: otlp_limits}]}}`: false,
 		`{http: {max_request_body_size: 67108864, middlewares: [id: other]}}`:          true,
 	} {
 		n, err := checkReceivers([]byte("receivers: {otlp/x: {protocols: " + protocols + "}, kafka: {}}"))
@@ -145,8 +145,8 @@ func checkReceivers(text []byte) (n int, err error) {
 						return n, fmt.Errorf("%s, %s: %s is %v, want a number", id, name, key, v)
 					}
 				}
-				if bound > most && !strings.Contains(fmt.Sprint(p["middlewares"]), "otlp_nesting") {
-					return n, fmt.Errorf("%s, %s: %s is %d, want at most %d or the middleware otlp_nesting", id, name, key, bound, most)
+				if bound > most && !strings.Contains(fmt.Sprint(p["middlewares"]), "otlp_limits") {
+					return n, fmt.Errorf("%s, %s: %s is %d, want at most %d or the middleware otlp_limits", id, name, key, bound, most)
 				}
 			}
 		}

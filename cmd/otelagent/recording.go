@@ -24,10 +24,11 @@ import (
 	"go.opentelemetry.io/otel"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/otelagent/otelagent/backend/otlpnesting"
+	"github.com/otelagent/otelagent/backend/otlpbounds"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
@@ -155,7 +156,7 @@ func (r *recording) read(ctx context.Context, files []string, from string, ids f
 	if err != nil {
 		return err
 	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(append(tracer, otelagent.WithoutMetrics(),
+	rec := event.NewRecorder(otelagent.NewTracer(append(tracer, otelagent.WithoutMetrics(),
 		otelagent.WithMadeUpIDs(ids),
 		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithDelivery(providers))...))
 	p := &pump{app: r.app, rec: rec, undated: true, options: o.inputOptions(false), quit: make(chan struct{}),
@@ -238,7 +239,7 @@ func (r *recording) otlp(ctx context.Context, name string, in io.Reader) error {
 			break
 		}
 		if err == nil {
-			err = otlpnesting.CheckJSON(doc)
+			err = otlpbounds.CheckJSON(doc)
 		}
 		if err == nil {
 			if err := r.grow(len(doc)); err != nil {

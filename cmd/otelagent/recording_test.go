@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -44,7 +45,7 @@ func otlpJSON(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithoutMetrics()))
+	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithoutMetrics()))
 	for ev, err := range phi.Events(bytes.NewReader(demoEvents)) {
 		if err != nil {
 			t.Fatal(err)

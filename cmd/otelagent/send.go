@@ -21,6 +21,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/dsn"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
@@ -248,7 +249,7 @@ func (a *app) notice(ctx context.Context, target string, stats func() otelsetup.
 type delivery struct {
 	target    *target
 	providers *otelsetup.Providers
-	rec       *otelagent.Recorder
+	rec       *event.Recorder
 	// wantMetrics says that metrics were asked for: that they do not arrive is an error.
 	wantMetrics bool
 }
@@ -287,7 +288,7 @@ func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, s
 		_ = t.end(ctx)
 		return nil, usagef("%w", err)
 	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(append(tracer, otelagent.WithLive(p.Live()),
+	rec := event.NewRecorder(otelagent.NewTracer(append(tracer, otelagent.WithLive(p.Live()),
 		otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider()),
 		otelagent.WithDelivery(p))...))
 	return &delivery{t, p, rec, o.Metrics == metricsOn}, nil

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/event"
 )
 
 // shiftToNow returns by how much the times of the files are moved for the last of them to be now. It reads them all.
@@ -38,11 +38,11 @@ func (o *sendOptions) shiftToNow(ctx context.Context, a *app) (by time.Duration,
 }
 
 // shifted returns a copy of an event with all its times moved.
-func shifted(ev otelagent.Event, by time.Duration) otelagent.Event {
+func shifted(ev event.Event, by time.Duration) event.Event {
 	v := reflect.New(reflect.TypeOf(ev).Elem())
 	v.Elem().Set(reflect.ValueOf(ev).Elem())
 	eachTime(v.Elem(), func(t time.Time) time.Time { return t.Add(by) })
-	return v.Interface().(otelagent.Event)
+	return v.Interface().(event.Event)
 }
 
 // eachTime replaces each time in v that is stated. What v points to is copied where it has times: decoders hand out

@@ -14,9 +14,9 @@ import (
 
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/clark"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // source is one thing to read, and the dialect that it speaks.
@@ -254,8 +254,8 @@ const rereadTime = 2 * time.Second
 // readDatabase yields the events of an SQLite file of the guide's tables; with follow again each time that it has
 // changed, until quit is closed.
 func readDatabase(path string, follow bool, quit <-chan struct{},
-	opts []input.Option) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
+	opts []input.Option) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		go func() { // interrupts a query that takes long

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/event"
 )
 
 // A file is followed as it grows: what comes later is sent, half lines wait for their rest, and the whole file sent at once gives the same.
@@ -226,7 +226,7 @@ func TestFollowBusyDatabase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := ev.(*otelagent.RunStarted); !ok {
+		if _, ok := ev.(*event.RunStarted); !ok {
 			continue
 		}
 		if passes++; passes == 1 {

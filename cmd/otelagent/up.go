@@ -55,7 +55,7 @@ the viewer of --db where --db or --viewer is given. The configuration may name:
   receiver    otlp
   processors  batch, memory_limiter
   exporters   agent_session, otlp_grpc, otlp_http, debug
-  extensions  file_storage, health_check, otlp_nesting
+  extensions  file_storage, health_check, otlp_limits
 Under service.telemetry it takes logs (level, encoding, output_paths) and
 metrics. For other components, build a collector of your own with the
 agent_session exporter.`,

@@ -146,11 +146,29 @@ func (e *sessionExporter) put(ctx context.Context, st *openStore, d *delivery, b
 		return err
 	}
 	d.refused.add(reasonSession, over, fmt.Errorf("%w, which is %d", errSessionLimit, e.cfg.Limits.SessionMiB))
-	p := putter{put: func(ctx context.Context, b session.Batch) error { return e.putOnce(ctx, st, b) }}
-	if err := p.all(ctx, in, &d.refused); err != nil {
-		return err
+	good := check(in, &d.refused)
+	if len(good.Rows)+len(good.Blocks) == 0 {
+		return nil
 	}
-	d.stored = p.stored
+	var parts []session.Batch
+	if err := e.putOnce(ctx, st, good); err == nil {
+		d.stored = good
+	} else if !errors.Is(err, store.ErrData) {
+		return err
+	} else if parts = bySession(good); len(parts) == 1 {
+		d.refused.add(reasonStore, good, err)
+		return nil
+	}
+	for _, part := range parts {
+		switch err := e.putOnce(ctx, st, part); {
+		case errors.Is(err, store.ErrData): // the store would refuse it again
+			d.refused.add(reasonStore, part, err)
+		case err != nil:
+			return err
+		default:
+			d.stored.Rows, d.stored.Blocks = append(d.stored.Rows, part.Rows...), append(d.stored.Blocks, part.Blocks...)
+		}
+	}
 	st.sizes.wrote(d.stored)
 	st.worker.TouchBatch(d.stored)
 	return nil

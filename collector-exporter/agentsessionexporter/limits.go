@@ -12,41 +12,36 @@ import (
 )
 
 const (
-	// storeAge and sessionAge are after how long a size is looked up again; storeLeast is how long that of the store is
-	// believed in any case.
-	storeAge, storeLeast = 5 * time.Second, time.Second
-	sessionAge           = 30 * time.Second
-	// lookTimeout bounds one look at the size of the store.
+	// sizeAge is after how long a size is looked up again.
+	sizeAge = 30 * time.Second
+	// lookTimeout bounds one look-up: a write may wait for it.
 	lookTimeout = 5 * time.Second
-	// maxSessionSizes bounds the sessions whose size is remembered.
-	maxSessionSizes = 10_000
+	// maxSizes bounds how many sizes are remembered.
+	maxSizes = 10_000
 )
 
-// errSessionLimit is why pieces of sessions above their limit are refused.
+// errSessionLimit is why rows and blocks of sessions above their limit are refused.
 var errSessionLimit = errors.New("the session is above limits::session_mib")
 
-// sizes holds a store to limits::session_mib and limits::store_mib. Sizes are looked up now and then; in between what
-// was written is added, which is too much rather than too little: the store may have had it already.
+// sizes holds a store to limits::session_mib and limits::store_mib. It asks the store for a size every 30 seconds, and
+// before each write while the size is unknown, above half of its limit, or may have grown by a quarter of it since.
 type sizes struct {
 	st                   store.Store
 	maxSession, maxStore int64 // 0: no bound
 
-	mu       sync.Mutex
-	sessions map[session.Key]size
-
-	whole sync.Mutex // one lookup at a time
-	store size
+	mu    sync.Mutex
+	known map[session.Key]size // the zero key is the whole store
 }
 
-// size is what was measured at some time, and what was written since.
+// size is a size as the store gave it, and how much was written since.
 type size struct {
-	measured, added int64
-	at              time.Time // zero: never
+	bytes, since int64
+	at           time.Time
 }
 
 func newSizes(st store.Store, cfg *Config) *sizes {
 	return &sizes{st: st, maxSession: cfg.Limits.SessionMiB * mebi, maxStore: cfg.Limits.StoreMiB * mebi,
-		sessions: map[session.Key]size{}}
+		known: map[session.Key]size{}}
 }
 
 // full fails with store.ErrFull when the store has reached its limit.
@@ -54,40 +49,42 @@ func (z *sizes) full(ctx context.Context) error {
 	if z.maxStore == 0 {
 		return nil
 	}
-	z.whole.Lock()
-	defer z.whole.Unlock()
-	age := time.Since(z.store.at)
-	if age > storeAge || z.store.measured+z.store.added >= z.maxStore && age > storeLeast {
-		if _, err := z.look(ctx); err != nil {
-			return err
-		}
+	now, err := z.of(ctx, session.Key{}, z.maxStore)
+	if err == nil && now >= z.maxStore {
+		err = fmt.Errorf("about %d MiB are stored, limits::store_mib is %d: %w", now/mebi, z.maxStore/mebi, store.ErrFull)
 	}
-	if now := z.store.measured + z.store.added; now >= z.maxStore {
-		return fmt.Errorf("about %d MiB are stored, limits::store_mib is %d: %w", now/mebi, z.maxStore/mebi, store.ErrFull)
-	}
-	return nil
+	return err
 }
 
-// measure looks the size of the store up.
-func (z *sizes) measure(ctx context.Context) (int64, error) {
-	z.whole.Lock()
-	defer z.whole.Unlock()
-	return z.look(ctx)
+// of returns about how large a session, or the store, is: never less than half of the limit too little.
+func (z *sizes) of(ctx context.Context, k session.Key, limit int64) (int64, error) {
+	z.mu.Lock()
+	s, ok := z.known[k]
+	z.mu.Unlock()
+	if ok && time.Since(s.at) < sizeAge && s.bytes < limit/2 && s.since < limit/4 {
+		return s.bytes, nil
+	}
+	return z.look(ctx, k)
 }
 
-// look is called under the lock.
-func (z *sizes) look(ctx context.Context) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout) // who writes may wait for it
+// look asks the store.
+func (z *sizes) look(ctx context.Context, k session.Key) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	n, err := z.st.Size(ctx, session.Key{})
+	n, err := z.st.Size(ctx, k)
 	if err != nil {
-		return 0, fmt.Errorf("size of the store: %w", err)
+		return 0, fmt.Errorf("size in the store: %w", err)
 	}
-	z.store = size{measured: n, at: time.Now()}
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if len(z.known) >= maxSizes {
+		clear(z.known)
+	}
+	z.known[k] = size{bytes: n, at: time.Now()}
 	return n, nil
 }
 
-// admit parts b: what may be written, and what belongs to sessions that are above their limit.
+// admit splits b: in may be written, over belongs to sessions that are above their limit.
 func (z *sizes) admit(ctx context.Context, b session.Batch) (in, over session.Batch, _ error) {
 	if z.maxSession == 0 {
 		return b, over, nil
@@ -98,7 +95,7 @@ func (z *sizes) admit(ctx context.Context, b session.Batch) (in, over session.Ba
 		if _, known := above[k]; known {
 			return nil
 		}
-		n, err := z.session(ctx, k)
+		n, err := z.of(ctx, k, z.maxSession)
 		above[k] = n >= z.maxSession
 		some = some || above[k]
 		return err
@@ -133,39 +130,16 @@ func (z *sizes) admit(ctx context.Context, b session.Batch) (in, over session.Ba
 	return in, over, nil
 }
 
-// session returns about how large a session is: never more than it is when that is above the limit.
-func (z *sizes) session(ctx context.Context, k session.Key) (int64, error) {
-	z.mu.Lock()
-	s, ok := z.sessions[k]
-	z.mu.Unlock()
-	if ok && time.Since(s.at) < sessionAge && s.measured+s.added < z.maxSession {
-		return s.measured + s.added, nil
-	}
-	n, err := z.st.Size(ctx, k)
-	if err != nil {
-		return 0, fmt.Errorf("size of a session: %w", err)
-	}
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	if len(z.sessions) >= maxSessionSizes {
-		clear(z.sessions)
-	}
-	z.sessions[k] = size{measured: n, at: time.Now()}
-	return n, nil
-}
-
 // wrote adds what was written.
 func (z *sizes) wrote(b session.Batch) {
-	if z.maxSession == 0 && z.maxStore == 0 {
-		return
-	}
-	all := int64(0)
 	z.mu.Lock()
+	defer z.mu.Unlock()
 	add := func(k session.Key, n int) {
-		all += int64(n)
-		if s, ok := z.sessions[k]; ok {
-			s.added += int64(n)
-			z.sessions[k] = s
+		for _, k := range []session.Key{k, {}} {
+			if s, ok := z.known[k]; ok {
+				s.since += int64(n)
+				z.known[k] = s
+			}
 		}
 	}
 	for i := range b.Rows {
@@ -174,10 +148,6 @@ func (z *sizes) wrote(b session.Batch) {
 	for i := range b.Blocks {
 		add(b.Blocks[i].Session, len(b.Blocks[i].Body))
 	}
-	z.mu.Unlock()
-	z.whole.Lock()
-	z.store.added += all
-	z.whole.Unlock()
 }
 
 // rowBytes returns about how many bytes a row takes.

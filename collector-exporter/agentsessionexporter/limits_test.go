@@ -150,7 +150,7 @@ func TestSizesAreRemembered(t *testing.T) {
 	require.Equal(t, 1, st.wholes)
 	require.Equal(t, 10, st.lookups, "one for each session")
 
-	// What was written since is added, so that a flood is noticed; it is looked up again before anything is refused for it.
+	// Much that was written since makes it look again, before anything is refused for it.
 	big := session.Batch{Rows: b.Rows[:1], Blocks: []session.Block{{Session: b.Rows[0].Session, Body: strings.Repeat("x", mebi)}}}
 	z.wrote(big)
 	in, over, err := z.admit(t.Context(), big)
@@ -165,25 +165,25 @@ func TestSizesAreRemembered(t *testing.T) {
 	require.Len(t, in.Rows, 9)
 	require.Len(t, over.Rows, 1)
 
+	st.whole = 10 * mebi
 	for range 10 {
 		z.wrote(big)
 	}
 	require.ErrorIs(t, z.full(t.Context()), store.ErrFull)
-	z.store.at = z.store.at.Add(-2 * storeLeast)
-	require.NoError(t, z.full(t.Context()))
-	require.Equal(t, 2, st.wholes)
+	st.whole = 9 * mebi
+	require.NoError(t, z.full(t.Context()), "it is asked each time")
+	require.Equal(t, 3, st.wholes)
 
 	st.err = errors.New("away")
-	z.store.at = time.Time{}
 	require.ErrorIs(t, z.full(t.Context()), st.err)
-	clear(z.sessions)
+	clear(z.known)
 	_, _, err = z.admit(t.Context(), b)
 	require.ErrorIs(t, err, st.err)
 }
 
 func TestSizesAreBounded(t *testing.T) {
 	z := newSizes(&sized{}, &Config{Limits: LimitsConfig{SessionMiB: 1}})
-	_, _, err := z.admit(t.Context(), batchOf(maxSessionSizes+100))
+	_, _, err := z.admit(t.Context(), batchOf(maxSizes+100))
 	require.NoError(t, err)
-	require.LessOrEqual(t, len(z.sessions), maxSessionSizes)
+	require.LessOrEqual(t, len(z.known), maxSizes)
 }

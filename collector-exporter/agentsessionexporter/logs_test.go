@@ -38,6 +38,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -314,7 +315,7 @@ func recorded(t testing.TB, events []byte, opts ...otelagent.Option) ptrace.Trac
 	t.Helper()
 	ended := tracetest.NewSpanRecorder()
 	p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended))
-	rec := otelagent.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p),
+	rec := event.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p),
 		otelagent.WithDerivedIDs(), otelagent.WithCapture(otelagent.CaptureContent))...))
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
 		require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 )
 
@@ -86,7 +87,7 @@ func (s *sharedStore) measure(ctx context.Context, o *openStore) {
 }
 
 func (s *sharedStore) measureSize(ctx context.Context, o *openStore) {
-	n, err := o.sizes.measure(ctx)
+	n, err := o.sizes.look(ctx, session.Key{})
 	switch {
 	case err == nil:
 		s.seenSize.Store(n)

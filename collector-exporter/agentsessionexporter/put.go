@@ -1,58 +1,32 @@
 package agentsessionexporter
 
 import (
-	"context"
 	"errors"
-	"slices"
+	"fmt"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// maxPuts bounds the writes that one batch may come to while its bad rows are looked for.
-const maxPuts = 256
-
-// putter writes a batch of which the store may refuse a part.
-type putter struct {
-	put    func(context.Context, session.Batch) error
-	puts   int
-	stored session.Batch
-}
-
-// all writes b, and adds to stored what the store has now and to r what it refused. An error says that the whole batch
-// should come again.
-//
-// What the store refuses it would refuse again, so a batch that it refuses is tried in parts: first without what
-// store.CheckBatch says is bad, which costs no write, then halved until what is bad stands alone. That finds k bad
-// pieces in about 2k·log n writes; beyond maxPuts a part that is refused is not halved any more, since a batch that
-// never gets done before the timeout would come again for ever.
-func (p *putter) all(ctx context.Context, b session.Batch, r *refused) error {
-	if len(b.Rows)+len(b.Blocks) == 0 {
+// check returns the rows and blocks of b that every store can keep, and adds the rest to r.
+func check(b session.Batch, r *refused) session.Batch {
+	tooLarge := func(row *session.Row) error {
+		if n := rowBytes(row); n > store.MaxValue {
+			return fmt.Errorf("row of about %d bytes, at most %d: %w", n, store.MaxValue, store.ErrData)
+		}
 		return nil
 	}
-	err := p.once(ctx, b)
-	if !errors.Is(err, store.ErrData) {
-		return err
+	bad := store.CheckBatch(b) != nil
+	for i := range b.Rows {
+		bad = bad || tooLarge(&b.Rows[i]) != nil
 	}
-	good := checked(b, r)
-	if len(good.Rows)+len(good.Blocks) == len(b.Rows)+len(b.Blocks) {
-		return p.halves(ctx, b, err, r)
+	if !bad {
+		return b
 	}
-	if len(good.Rows)+len(good.Blocks) == 0 {
-		return nil
-	}
-	if err = p.once(ctx, good); errors.Is(err, store.ErrData) {
-		return p.halves(ctx, good, err, r)
-	}
-	return err
-}
-
-// checked returns what store.CheckBatch has nothing against, and adds the rest to r.
-func checked(b session.Batch, r *refused) session.Batch {
 	var good session.Batch
 	for i := range b.Rows {
 		one := session.Batch{Rows: b.Rows[i : i+1]}
-		if err := store.CheckBatch(one); err != nil {
+		if err := errors.Join(store.CheckBatch(one), tooLarge(&b.Rows[i])); err != nil {
 			r.add(reasonStore, one, err)
 			continue
 		}
@@ -69,57 +43,33 @@ func checked(b session.Batch, r *refused) session.Batch {
 	return good
 }
 
-// halves goes on with a batch that the store refused with err.
-func (p *putter) halves(ctx context.Context, b session.Batch, err error, r *refused) error {
-	if len(b.Rows)+len(b.Blocks) == 1 || p.puts >= maxPuts {
-		r.add(reasonStore, b, err)
-		return nil
-	}
-	left, right := halve(b)
-	for _, half := range []session.Batch{left, right} {
-		err := p.once(ctx, half)
-		if errors.Is(err, store.ErrData) {
-			err = p.halves(ctx, half, err, r)
+// maxParts bounds the writes that one batch may come to: one that never ends before the timeout would come again for
+// ever.
+const maxParts = 256
+
+// bySession splits a batch that a store refused into one for each session, so that the data of one keeps no other from
+// the store. It returns b itself when there are more than maxParts.
+func bySession(b session.Batch) (parts []session.Batch) {
+	index := map[session.Key]int{}
+	part := func(k session.Key) *session.Batch {
+		if _, ok := index[k]; !ok {
+			index[k] = len(parts)
+			parts = append(parts, session.Batch{})
 		}
-		if err != nil {
-			return err
-		}
+		return &parts[index[k]]
 	}
-	return nil
-}
-
-func (p *putter) once(ctx context.Context, b session.Batch) error {
-	p.puts++
-	err := p.put(ctx, b)
-	if err == nil {
-		p.stored.Rows = join(p.stored.Rows, b.Rows)
-		p.stored.Blocks = join(p.stored.Blocks, b.Blocks)
+	for _, r := range b.Rows {
+		p := part(r.Session)
+		p.Rows = append(p.Rows, r)
 	}
-	return err
-}
-
-// join returns a and b, without a copy while one of them is empty.
-func join[T any](a, b []T) []T {
-	switch {
-	case len(a) == 0:
-		return slices.Clip(b)
-	case len(b) == 0:
-		return a
+	for _, k := range b.Blocks {
+		p := part(k.Session)
+		p.Blocks = append(p.Blocks, k)
 	}
-	return append(a, b...)
-}
-
-// halve splits a batch of at least two pieces into two that are not empty. Blocks part from rows
-// first: they refer to each other by id only.
-func halve(b session.Batch) (left, right session.Batch) {
-	switch r, k := len(b.Rows), len(b.Blocks); {
-	case r > 0 && k > 0:
-		return session.Batch{Rows: b.Rows}, session.Batch{Blocks: b.Blocks}
-	case r > 0:
-		return session.Batch{Rows: b.Rows[:r/2]}, session.Batch{Rows: b.Rows[r/2:]}
-	default:
-		return session.Batch{Blocks: b.Blocks[:k/2]}, session.Batch{Blocks: b.Blocks[k/2:]}
+	if len(parts) > maxParts {
+		return []session.Batch{b}
 	}
+	return parts
 }
 
 // refused is what of a batch was not stored because of what it is.

@@ -64,10 +64,7 @@ func (r *redactor) batch(b *session.Batch) finds {
 		run.attrs(&b.Rows[i])
 		run.items(&b.Rows[i])
 	}
-	texts := run.whole(b.Blocks)
-	for i := range b.Blocks {
-		run.blockOf(&b.Blocks[i], texts)
-	}
+	run.blocks(b.Blocks)
 	return run.finds
 }
 
@@ -265,91 +262,83 @@ func (r *redaction) items(row *session.Row) {
 	}
 }
 
-// blockOf redacts a block. Texts are those of the templates of the batch as they were put together: see whole.
-func (r *redaction) blockOf(b *session.Block, texts map[blockRef]string) {
-	ref := blockRef{b.Session, b.ID.Short()}
-	text, ok := texts[ref]
-	if !ok {
-		text = b.Body
+// blocks redacts blocks. Templates come first, with what they refer to in its place, as far as that is in the batch. A
+// block that a template refers to is withheld where a rule changed it there.
+func (r *redaction) blocks(blocks []session.Block) {
+	here := map[blockRef]*session.Block{}
+	for i := range blocks {
+		here[blockRef{blocks[i].Session, blocks[i].ID.Short()}] = &blocks[i]
 	}
+	plain := make([]*session.Block, 0, len(blocks))
+	for i := range blocks {
+		b := &blocks[i]
+		if b.Size > 0 || spans.IsPlain(b.Body) {
+			plain = append(plain, b)
+			continue
+		}
+		template := b.Body
+		uses := r.blockOf(b, wholeText(b, here))
+		for id := range spans.Blocks(template) {
+			ref := blockRef{b.Session, id}
+			of := here[ref]
+			if of == nil || of.Size > 0 {
+				continue
+			}
+			if r.scoped { // it is looked at as what it is a part of
+				r.uses[ref] = append(r.uses[ref], uses...)
+			}
+			if b.Size > 0 && !strings.Contains(b.Body, of.Body) {
+				of.Size, of.Body = int64(len(of.Body)), ""
+			}
+		}
+	}
+	for _, b := range plain {
+		r.blockOf(b, b.Body)
+	}
+}
+
+// blockOf redacts a block that has that text, and returns what it is.
+func (r *redaction) blockOf(b *session.Block, text string) []use {
 	uses, role := asText, ""
 	if r.scoped {
-		if uses = r.uses[ref]; uses == nil {
+		if uses = r.uses[blockRef{b.Session, b.ID.Short()}]; uses == nil {
 			uses = anywhere
 		}
 		role = roleOf(text)
 	}
 	body, found := r.apply(uses, role, looksLikeJSON(text), text)
 	if found == 0 {
-		return
+		return uses
 	}
 	r.block += found
 	if b.Size == 0 {
 		b.Size = int64(len(text))
 	}
 	b.Body = body
+	return uses
 }
 
-// whole puts the templates of a batch together, as far as what they refer to is in the batch: an empty string stands
-// for what is not. What they refer to is looked at in their places, and is withheld where a rule found something in the
-// template that is not the text any more.
-func (r *redaction) whole(blocks []session.Block) map[blockRef]string {
-	here := map[blockRef]*session.Block{}
-	for i := range blocks {
-		here[blockRef{blocks[i].Session, blocks[i].ID.Short()}] = &blocks[i]
-	}
-	texts := map[blockRef]string{}
-	for i := range blocks {
-		b := &blocks[i]
-		if b.Size > 0 || spans.IsPlain(b.Body) {
-			continue
-		}
-		ref := blockRef{b.Session, b.ID.Short()}
-		var text strings.Builder
-		_ = spans.Pieces(b.Body, func(p spans.Piece) bool { // what cannot be read is looked at as far as it can
-			piece := p.Text
-			if p.Part != 0 {
-				piece = "null"
-			} else if p.Block != (spans.ShortID{}) {
-				piece = `""`
-				if of := here[blockRef{b.Session, p.Block}]; of != nil && of.Size == 0 && text.Len()+len(of.Body) <= maxRedacted {
-					piece = of.Body
-				}
-			}
-			text.WriteString(piece)
-			return true
-		})
-		texts[ref] = text.String()
-		r.within(b, ref, texts[ref], here)
-	}
-	return texts
-}
-
-// maxRedacted bounds what is put together to be looked at.
+// maxRedacted bounds the text that wholeText returns.
 const maxRedacted = 64 << 20
 
-// within withholds what a template refers to and rules changed in it.
-func (r *redaction) within(b *session.Block, ref blockRef, text string, here map[blockRef]*session.Block) {
-	uses, role := asText, ""
-	if r.scoped {
-		if uses = r.uses[ref]; uses == nil {
-			uses = anywhere
+// wholeText returns the text of a template. An empty string stands for what is not in the batch.
+func wholeText(b *session.Block, here map[blockRef]*session.Block) string {
+	var text strings.Builder
+	_ = spans.Pieces(b.Body, func(p spans.Piece) bool { // a broken template is looked at as far as it can be read
+		piece := p.Text
+		if p.Part != 0 {
+			piece = "null"
+		} else if p.Block != (spans.ShortID{}) {
+			piece = `""`
+			of := here[blockRef{b.Session, p.Block}]
+			if of != nil && of.Size == 0 && text.Len()+len(of.Body) <= maxRedacted {
+				piece = of.Body
+			}
 		}
-		role = roleOf(text)
-	}
-	body, found := r.apply(uses, role, looksLikeJSON(text), text)
-	for id := range spans.Blocks(b.Body) {
-		of := here[blockRef{b.Session, id}]
-		if of == nil || of.Size > 0 {
-			continue
-		}
-		if r.scoped { // it is looked at as what it stands in
-			r.uses[blockRef{b.Session, id}] = append(r.uses[blockRef{b.Session, id}], uses...)
-		}
-		if found > 0 && !strings.Contains(body, of.Body) {
-			of.Size, of.Body = int64(len(of.Body)), ""
-		}
-	}
+		text.WriteString(piece)
+		return true
+	})
+	return text.String()
 }
 
 // looksLikeJSON finds out what the producer knew and did not say. Numbers and literals count as text, which rules see

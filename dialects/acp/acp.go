@@ -16,11 +16,11 @@ import (
 	"io"
 	"iter"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/shell"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -38,7 +38,7 @@ const (
 )
 
 // Events reads a capture from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 	return NewDecoder(opts...).Events(r)
 }
 
@@ -46,7 +46,7 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 // sessions that it met. It holds at most 64 MiB and the line at hand of what has not ended. When that is exceeded it
 // records what it holds, reports a defect, and goes on as at the beginning of a capture. Not safe for concurrent use.
 type Decoder struct {
-	sh       shell.Shell
+	sh       input.Shell
 	epoch    time.Time // the time from which the seconds of a conductor's trace count; zero before its first line
 	conn     conn
 	sessions []*session // by when they were met
@@ -55,39 +55,30 @@ type Decoder struct {
 
 // NewDecoder returns a Decoder that has met no sessions. Of the settings it also uses Session for prompts that name
 // none, Agent and Provider for what the wire does not state, and Rule where the numbers of a usage do not decide.
-func NewDecoder(opts ...input.Option) *Decoder { return &Decoder{sh: shell.New(Dialect, opts...)} }
+func NewDecoder(opts ...input.Option) *Decoder {
+	return &Decoder{sh: input.NewShell(Dialect, ndjson.Read, opts...)}
+}
 
 // Stats returns what was read so far.
 func (d *Decoder) Stats() input.Stats { return d.sh.Stats }
 
 // Events reads a capture from r until its end, as [input.Decoder] describes. Events of a tool call, a turn or a
 // terminal may come later than they happened, with the time at which they did: when it is known what they belong to.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
-	return d.sh.Events(r, reader{d})
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
+	return d.sh.Lines(r, input.Reader{Line: func(line input.Line) { d.line(line, Unknown) }})
 }
-
-// reader has the methods that the shell calls.
-type reader struct{ d *Decoder }
-
-// Line reads one line of the input.
-func (r reader) Line(in input.Line) { r.d.line(in, Unknown) }
-
-// BeforeOwn does nothing: lines of package ndjson need nothing that is held.
-func (reader) BeforeOwn() {}
-
-// End does nothing: a file may grow, so its end ends nothing.
-func (reader) End() {}
 
 // Message reads one line of a wire whose direction is known, and the time from line.Arrived: a proxy on the wire
 // calls it for each line. line.Number must count from 1 over both directions. The iterator may be used once.
-func (d *Decoder) Message(line input.Line, dir Direction) iter.Seq2[otelagent.Event, error] {
-	return d.sh.While(func() {
+func (d *Decoder) Message(line input.Line, dir Direction) iter.Seq2[event.Event, error] {
+	return d.sh.Read(func() error {
 		d.sh.Number, d.sh.Seq, d.sh.Stats.Lines, d.sh.Arrived = line.Number, line.Number, line.Number, line.Arrived
 		if line.TooLong {
-			d.sh.Reject(&input.LineError{Reason: "longer than " + strconv.Itoa(d.sh.Settings.MaxLine) + " bytes"})
-			return
+			d.sh.TooLong()
+		} else {
+			d.line(line, dir)
 		}
-		d.line(line, dir)
+		return nil
 	})
 }
 
@@ -95,7 +86,12 @@ func (d *Decoder) Message(line input.Line, dir Direction) iter.Seq2[otelagent.Ev
 // process has ended: each open turn ends where its last event was, with what there is of its reply. Their runs stay
 // open. The Decoder must not read anything afterwards. Events does not return them at the end of a file, since the file
 // may grow. The iterator may be used once.
-func (d *Decoder) Rest() iter.Seq2[otelagent.Event, error] { return d.sh.While(d.rest) }
+func (d *Decoder) Rest() iter.Seq2[event.Event, error] {
+	return d.sh.Read(func() error {
+		d.rest()
+		return nil
+	})
+}
 
 // rest ends the open turns, and forgets all sessions and requests.
 func (d *Decoder) rest() {
@@ -123,12 +119,12 @@ func (d *Decoder) line(line input.Line, dir Direction) {
 	if o == nil {
 		return
 	}
-	f := &frame{meta: otelagent.Meta{Seq: d.sh.Seq, Arrived: line.Arrived}, dir: dir, raw: line.Text, o: o}
+	f := &frame{meta: event.Meta{Seq: d.sh.Seq, Arrived: line.Arrived}, dir: dir, raw: line.Text, o: o}
 	switch {
 	case !d.unwrap(f) || f.bad():
 	case d.conn.later && f.method != mInitialize:
 		f.meta.Session = loose(f.params).String("sessionId")
-		d.other(f.meta, cmp.Or(f.method, "response"), f.raw)
+		d.sh.Other(f.meta, cmp.Or(f.method, "response"), f.raw)
 	case f.response:
 		d.response(f)
 	default:
@@ -143,7 +139,7 @@ func (d *Decoder) line(line input.Line, dir Direction) {
 	}
 	if d.held > maxHeld {
 		d.rest()
-		d.sh.Emit(&otelagent.DefectFound{Meta: otelagent.Meta{Seq: d.sh.Seq, Arrived: line.Arrived},
+		d.sh.Emit(&event.DefectFound{Meta: event.Meta{Seq: d.sh.Seq, Arrived: line.Arrived},
 			Code: spans.DefectEventLost, Detail: "more than 64 MiB had not ended: later messages do not continue them"})
 	}
 }
@@ -158,11 +154,4 @@ func (d *Decoder) hold(owner *int, n int) {
 func (d *Decoder) release(owner *int) {
 	d.held -= *owner
 	*owner = 0
-}
-
-// other records what has no event of its own; nothing when body is nil.
-func (d *Decoder) other(at otelagent.Meta, typ string, body []byte) {
-	if body != nil {
-		d.sh.Emit(&otelagent.Other{Meta: at, Type: typ, Body: body})
-	}
 }

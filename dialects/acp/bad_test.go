@@ -3,19 +3,17 @@ package acp
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -26,7 +24,7 @@ func drained(t *testing.T, text string, opts ...input.Option) (events, rejected 
 	d := NewDecoder(opts...)
 	var buf []byte
 	lines := map[int64]bool{} // by Seq
-	for _, all := range []func(func(otelagent.Event, error) bool){d.Events(strings.NewReader(text)), d.Rest()} {
+	for _, all := range []func(func(event.Event, error) bool){d.Events(strings.NewReader(text)), d.Rest()} {
 		for ev, err := range all {
 			var bad *input.LineError
 			switch {
@@ -149,23 +147,6 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// TestReaderFails drops the line that a failing reader broke off, and passes the error on.
-func TestReaderFails(t *testing.T) {
-	broken := errors.New("broken")
-	r := io.MultiReader(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`+"\n{"), iotest.ErrReader(broken))
-	var last error
-	n := 0
-	for ev, err := range Events(r) {
-		last = err
-		if ev != nil {
-			n++
-		}
-	}
-	if n != 3 || !errors.Is(last, broken) {
-		t.Errorf("%d events and %v", n, last)
-	}
-}
-
 // TestBounds opens more of everything than a Decoder holds. It reports that, and what is held stays below the bound.
 func TestBounds(t *testing.T) {
 	const more = maxHeld/entry + 50
@@ -198,7 +179,7 @@ func TestBounds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if e, ok := ev.(*otelagent.DefectFound); ok && e.Code == spans.DefectEventLost {
+				if e, ok := ev.(*event.DefectFound); ok && e.Code == spans.DefectEventLost {
 					defects++
 				}
 				if d.held > maxHeld+3*entry {
@@ -249,9 +230,9 @@ func TestLargeReply(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch e := ev.(type) {
-		case *otelagent.DefectFound:
+		case *event.DefectFound:
 			defects++
-		case *otelagent.TurnEnded:
+		case *event.TurnEnded:
 			size += len(e.Output.Raw)
 		}
 	}
@@ -275,7 +256,7 @@ func TestIDsUsedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e, ok := ev.(*otelagent.RunStarted); ok {
+		if e, ok := ev.(*event.RunStarted); ok {
 			ids[e.ID] = true
 		}
 		if time.Since(start) > 5*time.Second { // it takes a tenth of one
@@ -309,7 +290,7 @@ func TestQuestionsWithoutAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := ev.(*otelagent.PermissionEvaluated); ok {
+		if _, ok := ev.(*event.PermissionEvaluated); ok {
 			n++
 		}
 	}
@@ -325,7 +306,7 @@ func TestCodeOfAnErrorIsANumber(t *testing.T) {
 			`{"jsonrpc":"2.0","id":1,"error":{"code":` + code + `,"message":"m"}}` + "\n"
 		ended := false
 		for ev, err := range Events(strings.NewReader(text)) {
-			if e, ok := ev.(*otelagent.RunEnded); ok {
+			if e, ok := ev.(*event.RunEnded); ok {
 				ended = true
 				if e.Word != want || e.Error != "m" {
 					t.Errorf("code %s: word %q, error %q", code, e.Word, e.Error)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -53,14 +54,14 @@ type conn struct {
 
 // pending is a request without a response.
 type pending struct {
-	at         otelagent.Meta // of the request
+	at         event.Meta // of the request
 	dir        Direction
 	id, method string // the id as it is spelled
 	s          *session
-	run        *run                    // the prompt that it is, or whose end ends the request
-	then       func(f *frame)          // takes the response; nil for one that is only kept
-	end        func(at otelagent.Meta) // ends a permission request, also without a response
-	held       int                     // bytes
+	run        *run                // the prompt that it is, or whose end ends the request
+	then       func(f *frame)      // takes the response; nil for one that is only kept
+	end        func(at event.Meta) // ends a permission request, also without a response
+	held       int                 // bytes
 }
 
 // request takes a request or notification.
@@ -122,7 +123,7 @@ func (d *Decoder) response(f *frame) {
 		return
 	}
 	if f.payload == "result" { // in a conductor's trace it may be of another hop
-		d.other(f.meta, "response", f.raw)
+		d.sh.Other(f.meta, "response", f.raw)
 	}
 }
 
@@ -141,10 +142,10 @@ func (d *Decoder) elicit(f *frame, p *pending) {
 	if r == nil || f.id == "" {
 		return
 	}
-	d.sh.Emit(&otelagent.UserAsked{Meta: r.at(f.meta)})
+	d.sh.Emit(&event.UserAsked{Meta: r.at(f.meta)})
 	p.run, p.then = r, func(f *frame) {
 		d.keep(p.s, f.meta, p.method+".response", joined("result", f.result, "error", f.err))
-		d.sh.Emit(&otelagent.UserAnswered{Meta: r.at(f.meta)})
+		d.sh.Emit(&event.UserAnswered{Meta: r.at(f.meta)})
 	}
 }
 
@@ -167,7 +168,7 @@ func (d *Decoder) initialize(f *frame, p *pending) {
 		d.conn.initResult = info(f.result)
 		if v := loose(f.result).Int("protocolVersion"); v != nil && *v > 1 {
 			d.conn.later = true
-			d.other(f.meta, mInitialize+".response", f.raw)
+			d.sh.Other(f.meta, mInitialize+".response", f.raw)
 		}
 	}
 }
@@ -191,7 +192,7 @@ func (d *Decoder) change(f *frame, p *pending) {
 		}
 		exchange := joined("params", raw, "result", f.result, "error", f.err)
 		if s == nil {
-			d.other(f.meta, p.method, exchange)
+			d.sh.Other(f.meta, p.method, exchange)
 			return
 		}
 		if p.method == mLoad {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	tree "github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -33,7 +34,7 @@ func TestSentAgainAfterItGrew(t *testing.T) {
 			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
 			send := func(n int) []tree.Row {
 				before := len(p.Batch().Rows)
-				rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs(),
+				rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs(),
 					otelagent.WithTracerProvider(p.Provider())))
 				for ev, err := range Events(strings.NewReader(strings.Join(lines[:n], ""))) {
 					if err != nil {
@@ -88,13 +89,13 @@ func TestMessage(t *testing.T) {
 		ended := false
 		for ev, err := range d.Message(input.Line{Text: []byte(m.text), Number: n, Arrived: start.Add(time.Duration(n) * time.Second)}, m.dir) {
 			switch e := ev.(type) {
-			case *otelagent.RunStarted:
+			case *event.RunStarted:
 				first = e.Arrived
-			case *otelagent.PermissionEvaluated:
+			case *event.PermissionEvaluated:
 				wait = e.Wait
-			case *otelagent.RunEnded:
+			case *event.RunEnded:
 				ended = true
-			case *otelagent.DefectFound:
+			case *event.DefectFound:
 				t.Errorf("defect %s", e.Detail)
 			}
 			if (err != nil) != (n == 4) {

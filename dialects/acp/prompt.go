@@ -3,6 +3,7 @@ package acp
 import (
 	"bytes"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -12,9 +13,9 @@ import (
 type run struct {
 	id    string
 	s     *session
-	last  otelagent.Meta // of the last event of it
-	over  bool           // its end was seen, or nothing more belongs to it
-	mixed bool           // a defect reports that another prompt was open
+	last  event.Meta // of the last event of it
+	over  bool       // its end was seen, or nothing more belongs to it
+	mixed bool       // a defect reports that another prompt was open
 	turn  turn
 	calls map[string]*call
 	terms map[string]*owner
@@ -53,7 +54,7 @@ const (
 )
 
 // at is the meta of an event that happens in the run now.
-func (r *run) at(m otelagent.Meta) otelagent.Meta {
+func (r *run) at(m event.Meta) event.Meta {
 	m.Session, m.Run = r.s.id, r.id
 	r.last = m
 	return m
@@ -80,14 +81,14 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 	for _, other := range s.open {
 		if len(s.open) > 1 && !other.mixed {
 			other.mixed = true
-			d.sh.Emit(&otelagent.DefectFound{Meta: other.at(f.meta), Code: spans.DefectRunsMixed,
+			d.sh.Emit(&event.DefectFound{Meta: other.at(f.meta), Code: spans.DefectRunsMixed,
 				Detail: "prompts of one session overlap: the decoder assigns updates to the one that began first"})
 		}
 	}
-	d.sh.Emit(&otelagent.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: new(int64(0)),
+	d.sh.Emit(&event.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: new(int64(0)),
 		Trigger: spans.TriggerUser}})
-	d.sh.Emit(&otelagent.MessageAdded{Meta: at, Message: message("user", f.in.Raw("prompt"), f.in.String("messageId"))})
-	d.other(at, mPrompt+".unknown_keys", f.in.Rest())
+	d.sh.Emit(&event.MessageAdded{Meta: at, Message: message("user", f.in.Raw("prompt"), f.in.String("messageId"))})
+	d.sh.Other(at, mPrompt+".unknown_keys", f.in.Rest())
 }
 
 // message is a message of a role.
@@ -96,7 +97,7 @@ func message(role string, content []byte, id string) otelagent.Message {
 }
 
 // chunk takes a piece of the reply.
-func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, raw []byte) {
+func (d *Decoder) chunk(r *run, at event.Meta, v voice, raw []byte) {
 	d.nextTurn(r, at, v.messageID)
 	t, content, size := &r.turn, loose(raw), len(raw)
 	text := content.Raw("text")
@@ -106,7 +107,7 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, raw []byte) {
 		size = rawjson.StringLen(text)
 		plain = content.Rest() == nil
 	}
-	e := &otelagent.ReplyDelta{Meta: r.at(at), Bytes: size}
+	e := &event.ReplyDelta{Meta: r.at(at), Bytes: size}
 	if plain {
 		e.Kind, e.Text = otelagent.PartialText, text
 		if v.kind == kindThought {
@@ -147,7 +148,7 @@ func (r *run) cut() { r.turn.parted = len(r.turn.items) }
 // nextTurn begins the next turn when a piece of a reply begins another model call: all tool calls have ended, and it is
 // of no message that began before. A compaction that goes on says nothing of who speaks. The turn before ends when its
 // last event was seen.
-func (d *Decoder) nextTurn(r *run, at otelagent.Meta, messageID string) {
+func (d *Decoder) nextTurn(r *run, at event.Meta, messageID string) {
 	t := &r.turn
 	_, text := t.spoke[voice{kindText, messageID}]
 	_, thought := t.spoke[voice{kindThought, messageID}]
@@ -162,12 +163,12 @@ func (d *Decoder) nextTurn(r *run, at otelagent.Meta, messageID string) {
 	d.endTurn(r, r.last, otelagent.TurnResult{})
 	m := r.at(at)
 	info := otelagent.TurnInfo{Index: new(r.turn.index), Trigger: spans.TriggerContinuation}
-	d.sh.Emit(&otelagent.TurnStarted{Meta: m, TurnInfo: info})
-	d.other(m, "acp.turn_inferred", []byte(`{"because":"a reply after all tool calls had ended"}`))
+	d.sh.Emit(&event.TurnStarted{Meta: m, TurnInfo: info})
+	d.sh.Other(m, "acp.turn_inferred", []byte(`{"because":"a reply after all tool calls had ended"}`))
 }
 
 // endTurn ends the open turn. It forgets the content of the turn and of its calls.
-func (d *Decoder) endTurn(r *run, at otelagent.Meta, res otelagent.TurnResult) {
+func (d *Decoder) endTurn(r *run, at event.Meta, res otelagent.TurnResult) {
 	t := &r.turn
 	var pieces []byte
 	for _, it := range t.items {
@@ -191,7 +192,7 @@ func (d *Decoder) endTurn(r *run, at otelagent.Meta, res otelagent.TurnResult) {
 		res.Output = &out
 	}
 	res.Cost, res.Currency = t.spent, t.currency
-	d.sh.Emit(&otelagent.TurnEnded{Meta: at, TurnResult: res})
+	d.sh.Emit(&event.TurnEnded{Meta: at, TurnResult: res})
 	d.release(&t.held)
 	r.turn = turn{index: t.index + 1}
 }
@@ -237,8 +238,8 @@ func (d *Decoder) answer(f *frame, r *run) {
 			p.end(at)
 		}
 	}
-	d.other(at, mPrompt+".unknown_keys", result.Rest())
-	d.other(at, mPrompt+".error", f.err)
+	d.sh.Other(at, mPrompt+".unknown_keys", result.Rest())
+	d.sh.Other(at, mPrompt+".error", f.err)
 	d.endTurn(r, at, turn)
-	d.sh.Emit(&otelagent.RunEnded{Meta: at, RunResult: res})
+	d.sh.Emit(&event.RunEnded{Meta: at, RunResult: res})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	tree "github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -24,9 +25,9 @@ import (
 func recorded(t *testing.T, text string, opts ...input.Option) (map[string]*tree.Session, map[string]*tree.BlockSet) {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	d := NewDecoder(opts...)
-	for _, events := range []func(func(otelagent.Event, error) bool){d.Events(strings.NewReader(text)), d.Rest()} {
+	for _, events := range []func(func(event.Event, error) bool){d.Events(strings.NewReader(text)), d.Rest()} {
 		for ev, err := range events {
 			if err != nil {
 				t.Fatal(err)

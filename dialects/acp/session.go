@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -92,32 +94,32 @@ func (d *Decoder) runID(s *session, request string) string {
 }
 
 // begin emits the start of a run that goes on with the one before it in its session.
-func (d *Decoder) begin(r *run, at otelagent.Meta, info otelagent.RunInfo) {
+func (d *Decoder) begin(r *run, at event.Meta, info otelagent.RunInfo) {
 	s, agent := r.s, loose(loose(d.conn.initResult).Raw("agentInfo")).String("name")
 	info.SessionID, info.ID, info.Dialect, info.Model, info.ParentID = s.id, r.id, Dialect, s.model, s.last
 	info.Agent, info.Provider = cmp.Or(agent, d.sh.Settings.Agent), d.sh.Settings.Provider
-	d.sh.Emit(&otelagent.RunStarted{Meta: r.at(at), RunInfo: info})
+	d.sh.Emit(&event.RunStarted{Meta: r.at(at), RunInfo: info})
 }
 
 // keep records what has no other place, if it is not nil: on the open prompt of the session, else as a fact about it,
 // else, without a session, as it is.
-func (d *Decoder) keep(s *session, at otelagent.Meta, typ string, body []byte) {
+func (d *Decoder) keep(s *session, at event.Meta, typ string, body []byte) {
 	switch r := s.prompt(); {
 	case s == nil:
-		d.other(at, typ, body)
+		d.sh.Other(at, typ, body)
 	case r == nil:
 		d.state(s, at, fact("acp."+typ, body))
 	case body != nil:
-		d.other(r.at(at), typ, body)
+		d.sh.Other(r.at(at), typ, body)
 	}
 }
 
 // state states the facts about the session that have a value.
-func (d *Decoder) state(s *session, at otelagent.Meta, facts ...otelagent.Fact) {
+func (d *Decoder) state(s *session, at event.Meta, facts ...otelagent.Fact) {
 	facts = slices.DeleteFunc(facts, func(f otelagent.Fact) bool { return f.Value == nil })
 	if len(facts) > 0 {
 		at.Session, at.Run = s.id, ""
-		d.sh.Emit(&otelagent.FactStated{Meta: at, Dialect: Dialect, Facts: facts})
+		d.sh.Emit(&event.FactStated{Meta: at, Dialect: Dialect, Facts: facts})
 	}
 }
 
@@ -137,7 +139,7 @@ func (s *session) options(raw []byte) {
 
 // loaded ends the loading of a session. It states what was replayed as one fact: how many updates there were, and
 // these.
-func (d *Decoder) loaded(s *session, at otelagent.Meta) {
+func (d *Decoder) loaded(s *session, at event.Meta) {
 	if s.updates > 0 {
 		updates := strconv.AppendInt(nil, s.updates, 10)
 		d.state(s, at, fact("acp.history", joined("updates", updates, "items", asArray(s.history))))
@@ -158,21 +160,16 @@ func (s *session) spent(update *object.Object) (more float64, ok bool) {
 	return *amount - last.amount, last.zero || last.currency == currency && *amount >= last.amount
 }
 
+var usageKeys = input.UsageKeys{Input: "inputTokens", Output: "outputTokens", Reasoning: "thoughtTokens",
+	CacheRead: "cachedReadTokens", CacheWrite: "cachedWriteTokens", Total: "totalTokens"}
+
 // usage reads the usage of a prompt, which the protocol does not have yet. Its keys do not state whether cached and
 // thought tokens are part of input and output, but its total does where it is the sum of one reading only.
 func (d *Decoder) usage(o *object.Object) *otelagent.Usage {
-	if o == nil {
+	u := usageKeys.Read(o, cmp.Or(d.sh.Settings.Rule, spans.UsageRuleIncludesCache))
+	if u == nil {
 		return nil
 	}
-	count := func(key string) int64 {
-		if n := o.Count(key); n != nil {
-			return *n
-		}
-		return 0
-	}
-	u := &otelagent.Usage{Input: count("inputTokens"), Output: count("outputTokens"), Reasoning: count("thoughtTokens"),
-		CacheRead: count("cachedReadTokens"), CacheWrite: count("cachedWriteTokens"), Total: count("totalTokens")}
-	u.Rule = cmp.Or(d.sh.Settings.Rule, spans.UsageRuleIncludesCache)
 	cached := u.CacheRead + u.CacheWrite
 	switch extra := u.Total - u.Input - u.Output; { // counts are below 2^63: nothing overflows
 	case cached+u.Reasoning == 0:

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -27,8 +28,8 @@ type call struct {
 	status  string
 	members map[string][]byte // callMembers by the last updates, until the turn ends
 	run     *run
-	first   otelagent.Meta // of its first update
-	started bool           // its start was emitted
+	first   event.Meta // of its first update
+	started bool       // its start was emitted
 	ended   bool
 	option  string // kind of the permission option chosen last, cancelled when the request was
 }
@@ -41,7 +42,7 @@ func (c *call) text(key string) string {
 
 // meet returns the call of that id, which begins in the open prompt when it was not met before; nil when no prompt
 // is open.
-func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
+func (d *Decoder) meet(r *run, at event.Meta, id string) *call {
 	if r == nil {
 		return nil
 	}
@@ -88,11 +89,11 @@ func (d *Decoder) start(c *call) {
 	c.started = true
 	if t := &c.run.turn; t.ended > 0 && !t.serial {
 		t.serial = true
-		d.other(c.first, "acp.model_calls_unknown",
+		d.sh.Other(c.first, "acp.model_calls_unknown",
 			[]byte(`{"because":"a tool call after another had ended, without a reply between them"}`))
 	}
 	info := otelagent.ToolCall{ID: c.id, Name: c.name, Args: c.members["rawInput"]}
-	d.sh.Emit(&otelagent.ToolStarted{Meta: c.first, ToolCall: info})
+	d.sh.Emit(&event.ToolStarted{Meta: c.first, ToolCall: info})
 }
 
 // toolUpdate takes tool_call and tool_call_update. It reports false without an open prompt.
@@ -126,16 +127,16 @@ func (d *Decoder) toolUpdate(f *frame, r *run, typ string, o *object.Object, raw
 }
 
 // progress records what happens during a call; nothing when body is nil.
-func (d *Decoder) progress(c *call, m otelagent.Meta, typ string, body []byte) {
+func (d *Decoder) progress(c *call, m event.Meta, typ string, body []byte) {
 	switch {
 	case !c.started:
-		d.other(m, typ, body)
+		d.sh.Other(m, typ, body)
 	case body != nil:
-		d.sh.Emit(&otelagent.ToolProgressed{Meta: m, CallID: c.id, Name: c.name, Type: typ, Body: body})
+		d.sh.Emit(&event.ToolProgressed{Meta: m, CallID: c.id, Name: c.name, Type: typ, Body: body})
 	}
 }
 
-func (d *Decoder) end(c *call, m otelagent.Meta) {
+func (d *Decoder) end(c *call, m event.Meta) {
 	c.ended = true
 	c.run.turn.open--
 	c.run.turn.ended++
@@ -158,7 +159,7 @@ func (d *Decoder) end(c *call, m otelagent.Meta) {
 			res.Outcome = spans.OutcomeError
 		}
 	}
-	d.sh.Emit(&otelagent.ToolEnded{Meta: m, CallID: c.id, Name: c.name, ToolResult: res})
+	d.sh.Emit(&event.ToolEnded{Meta: m, CallID: c.id, Name: c.name, ToolResult: res})
 }
 
 // inProgress returns the only call of the run that is executed now, nil when there is none or more than one.
@@ -200,13 +201,13 @@ func (d *Decoder) permission(f *frame, p *pending) {
 	}
 	e := otelagent.PermissionEvaluation{CallID: c.id, Tool: c.name, Action: spans.ActionAsk, Options: bytes.Clone(options)}
 	d.hold(&p.held, len(options))
-	d.sh.Emit(&otelagent.PermissionAsked{Meta: r.at(f.meta), PermissionEvaluation: e})
+	d.sh.Emit(&event.PermissionAsked{Meta: r.at(f.meta), PermissionEvaluation: e})
 	d.progress(c, r.last, mPermission+".toolCall.unknown_keys", more)
-	d.other(r.last, mPermission+".unknown_keys", f.in.Rest())
+	d.sh.Other(r.last, mPermission+".unknown_keys", f.in.Rest())
 	p.run = r
-	p.end = func(at otelagent.Meta) {
+	p.end = func(at event.Meta) {
 		e.Tool, e.Wait = c.name, elapsed(p.at, at)
-		d.sh.Emit(&otelagent.PermissionEvaluated{Meta: r.at(at), PermissionEvaluation: e})
+		d.sh.Emit(&event.PermissionEvaluated{Meta: r.at(at), PermissionEvaluation: e})
 	}
 	p.then = func(f *frame) {
 		var result *object.Object
@@ -234,12 +235,12 @@ func (d *Decoder) permission(f *frame, p *pending) {
 			}
 		}
 		p.end(f.meta)
-		d.other(r.last, mPermission+".unknown_keys", result.Rest())
+		d.sh.Other(r.last, mPermission+".unknown_keys", result.Rest())
 	}
 }
 
 // elapsed returns the time from one event to another, zero when it is not known.
-func elapsed(from, to otelagent.Meta) time.Duration {
+func elapsed(from, to event.Meta) time.Duration {
 	a, b := from.Time, to.Time
 	if a.IsZero() && b.IsZero() {
 		a, b = from.Arrived, to.Arrived
@@ -252,7 +253,7 @@ func elapsed(from, to otelagent.Meta) time.Duration {
 
 // work is one request of an agent for a file or a terminal, or the response to it.
 type work struct {
-	at    otelagent.Meta
+	at    event.Meta
 	typ   string
 	body  []byte
 	owner *owner
@@ -306,7 +307,7 @@ func (d *Decoder) worked(w work) {
 		d.start(c)
 		d.progress(c, w.at, w.typ, w.body)
 	} else {
-		d.other(w.at, w.typ, w.body)
+		d.sh.Other(w.at, w.typ, w.body)
 	}
 }
 

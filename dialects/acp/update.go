@@ -3,6 +3,7 @@ package acp
 import (
 	"cmp"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -138,8 +139,8 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	before := otelagent.Compaction{Kind: spans.CompactionKindSummary, InputTokens: s.used}
 	if begins {
 		c.started = true
-		d.sh.Emit(&otelagent.CompactionStarted{Meta: m, Compaction: before})
-		d.other(m, "compaction_update", raw)
+		d.sh.Emit(&event.CompactionStarted{Meta: m, Compaction: before})
+		d.sh.Other(m, "compaction_update", raw)
 		return true
 	}
 	if summary == nil {
@@ -150,17 +151,17 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	// Its id, the status at its end, and what is not read: in the compaction that goes on, or after one that came whole.
 	o.Keep("compactionId", "status")
 	if c.started {
-		d.other(m, "compaction_update."+status, o.Rest())
+		d.sh.Other(m, "compaction_update."+status, o.Rest())
 	} else {
 		res.InputTokens = s.used
 	}
-	d.sh.Emit(&otelagent.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
+	d.sh.Emit(&event.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
 	if !c.started {
-		d.other(m, "compaction_update."+status, o.Rest())
+		d.sh.Other(m, "compaction_update."+status, o.Rest())
 	}
 	if c.over, c.summary = true, nil; r == s.between {
 		end := otelagent.RunResult{Status: spans.RunStatusCompleted, Word: status}
-		d.sh.Emit(&otelagent.RunEnded{Meta: m, RunResult: end})
+		d.sh.Emit(&event.RunEnded{Meta: m, RunResult: end})
 		d.abandon(r)
 	}
 	return true
@@ -168,7 +169,7 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 
 // beginCompaction begins a compaction in the open prompt. One between two prompts is a run of its own, which only
 // compacts.
-func (d *Decoder) beginCompaction(s *session, at otelagent.Meta, id string) *compaction {
+func (d *Decoder) beginCompaction(s *session, at event.Meta, id string) *compaction {
 	r := cmp.Or(s.prompt(), s.between)
 	if r == nil {
 		r = &run{id: "compaction-" + id, s: s}

@@ -5,11 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // Direction is the way that a message goes. The zero value is that it is not known.
@@ -40,7 +39,7 @@ const (
 
 // frame is one JSON-RPC message and what its envelope states.
 type frame struct {
-	meta    otelagent.Meta
+	meta    event.Meta
 	dir     Direction
 	raw     []byte         // the message, or the line that stands for it
 	o       *object.Object // the same
@@ -155,15 +154,8 @@ func (d *Decoder) sinceStart(seconds *float64, arrived time.Time) time.Time {
 	return d.epoch.Add(since)
 }
 
-// Recognise reports whether head, the beginning of an input of up to 64 KiB that may be cut anywhere, is a capture of
-// ACP, and why, without content of it. The first line that is not of package ndjson decides.
-func Recognise(head []byte) (why string, ok bool) {
-	var text []byte
-	for in := input.NewScanner(bytes.NewReader(head), input.SettingsOf()); text == nil && in.Scan(); {
-		if line := in.Line().Text; !ndjson.Own(line) {
-			text = line
-		}
-	}
+// Recognise returns why a line, which may be cut, is a message of ACP, without content of it; empty when it is none.
+func Recognise(text []byte) (why string) {
 	keys := map[string]bool{}
 	c := rawjson.NewCursor(text, object.MaxDepth)
 	for c.Open('{'); c.More('}'); c.Value() {
@@ -171,13 +163,13 @@ func Recognise(head []byte) (why string, ok bool) {
 	}
 	switch {
 	case keys["jsonrpc"]:
-		return "lines with jsonrpc", true
+		return "lines with jsonrpc"
 	case keys["message"] && bytes.Contains(text, []byte(`"jsonrpc"`)):
-		return "lines with a message of jsonrpc", true
+		return "lines with a message of jsonrpc"
 	case keys["from"] && keys["to"] && keys[input.Key] && (keys["method"] || keys["payload"]):
-		return "lines with from, to and a method or payload, as a conductor traces", true
+		return "lines with from, to and a method or payload, as a conductor traces"
 	}
-	return "", false
+	return ""
 }
 
 // check notes a problem with each member of an object that does not fit a shape: keys, each with its type after a colon

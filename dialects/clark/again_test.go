@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -26,7 +27,7 @@ func sentTogether(t *testing.T, texts ...[]byte) string {
 	var rows []session.Row
 	for _, text := range texts {
 		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-		rec := otelagent.NewRecorder(p.Tracer())
+		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range Events(bytes.NewReader(text), input.WithSession("given")) {
 			if err != nil {
 				t.Error(err)
@@ -91,11 +92,11 @@ func TestLive(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch ev := ev.(type) {
-		case *otelagent.RunStarted:
+		case *event.RunStarted:
 			if started = in.given; ev.Arrived.Before(before) || !ev.Start.Time.IsZero() {
 				t.Errorf("the run arrived at %v, and is stated to start at %v", ev.Arrived, ev.Start.Time)
 			}
-		case *otelagent.ToolEnded:
+		case *event.ToolEnded:
 			if ev.End.Source == spans.TimeSourceBound && !ev.End.Time.Before(before) {
 				bounds++
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -63,7 +64,7 @@ func TestBadLines(t *testing.T) {
 			var ends int
 			for ev, err := range d.Events(strings.NewReader(goodStart + test.line + "\n" + goodEnd)) {
 				if err == nil {
-					if e, ok := ev.(*otelagent.RunEnded); ok && e.Run == "r-1" {
+					if e, ok := ev.(*event.RunEnded); ok && e.Run == "r-1" {
 						ends++
 					}
 					continue
@@ -102,10 +103,6 @@ func TestLines(t *testing.T) {
 		events     int64
 		errs       []string
 	}{
-		{"empty", "", 0, 0, nil},
-		{"byte order mark, carriage returns and blanks", "\xef\xbb\xbf" + good + "\r\n\n  " + `{"type":"turn_end"}` + " \n", 0, 2, nil},
-		{"server-sent events", "event: x\ndata: " + good + "\n\n: comment\n\ndata: " + `{"type":"agent_end"}` + "\n\n", 0, 2, nil},
-		{"too long", good + "\n" + `{"type":"` + strings.Repeat("x", 100) + "\"}\n" + `{"type":"turn_end"}`, 50, 2, []string{"clark-agent: line 2: longer than 50 bytes"}},
 		{"the same number", `{"seq":7,"event":` + good + "}\n" + `{"seq":8,"event":{"type":"turn_end"}}` + "\n" + `{"seq":7,"event":` + good + "}\n", 0, 2,
 			[]string{"clark-agent: line 3: turn_start: seq: the same as of a line before; the line is passed over"}},
 		{"a lower number", `{"seq":7,"event":` + good + "}\n" + `{"seq":6,"event":{"type":"turn_end"}}` + "\n", 0, 2,
@@ -129,20 +126,6 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestReadErrorEndsIt(t *testing.T) {
-	broken := errors.New("broken")
-	var last error
-	n := 0
-	for _, err := range Events(io.MultiReader(strings.NewReader(goodStart), iotest.ErrReader(broken))) {
-		if n++; err != nil {
-			last = err
-		}
-	}
-	if n != 2 || !errors.Is(last, broken) || errors.As(last, new(*input.LineError)) {
-		t.Errorf("%d things, the last %v", n, last)
-	}
-}
-
 func TestTrajectoryThatFails(t *testing.T) {
 	d := NewDecoder()
 	d.WithTrajectory(io.MultiReader(strings.NewReader("{\"SECRET\n"+`{"type":"turn_start"}`+"\n"), iotest.ErrReader(errors.New("broken"))))
@@ -162,32 +145,11 @@ func TestTrajectoryThatFails(t *testing.T) {
 	}
 }
 
-// TestStop stops after each number of events.
-func TestStop(t *testing.T) {
-	text := readFile(t, "testdata/sample.events.ndjson")
-	all := len(collect(NewDecoder(), string(text)))
-	for stop := range all {
-		n := 0
-		d := NewDecoder().WithTrajectory(bytes.NewReader(readFile(t, "testdata/sample.trajectory.jsonl")))
-		for _, err := range d.Events(bytes.NewReader(text)) {
-			if err != nil {
-				t.Error(err)
-			}
-			if n++; n > stop {
-				break
-			}
-		}
-		if n != min(stop+1, all) {
-			t.Errorf("%d events after a stop at %d", n, stop)
-		}
-	}
-}
-
 // sent sends text through the whole pipeline.
 func sent(t *testing.T, text []byte) (got *tree, bad int) {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range Events(bytes.NewReader(text), input.WithSession("given")) {
 		if err != nil {
 			bad++

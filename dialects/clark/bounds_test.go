@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/event"
 )
 
 // TestRunsThatNeverEnd begins more runs than are remembered. The decoder ends those that it forgets, and no line costs
@@ -43,9 +43,9 @@ func TestRunsThatNeverEnd(t *testing.T) {
 			started, ended := 0, 0
 			for ev, err := range d.Events(strings.NewReader(test.events)) {
 				switch ev.(type) {
-				case *otelagent.RunStarted:
+				case *event.RunStarted:
 					started++
-				case *otelagent.RunEnded:
+				case *event.RunEnded:
 					ended++
 				}
 				if err != nil {

@@ -17,8 +17,9 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/shell"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -26,7 +27,7 @@ import (
 const Dialect = "clark-agent"
 
 // Events reads AgentEvents and TrajectoryRecords from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 	return NewDecoder(opts...).Events(r)
 }
 
@@ -37,7 +38,7 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 //   - 1,024 calls of a turn, and 64 MiB of the trajectory, where a record takes 256 bytes and one that WithTrajectory
 //     gives its line as well, and a run 2 KiB; beyond them the newest is passed over
 type Decoder struct {
-	shell.Shell
+	input.Shell
 	runs       map[string]*run // by id: of each id the last to start
 	order      []string        // of their ids, by start
 	streams    []*stream       // the one used last is the last
@@ -46,7 +47,7 @@ type Decoder struct {
 
 // NewDecoder returns a Decoder that has met no runs.
 func NewDecoder(opts ...input.Option) *Decoder {
-	return &Decoder{Shell: shell.New(Dialect, opts...), runs: map[string]*run{},
+	return &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...), runs: map[string]*run{},
 		trajectory: journal{runs: map[string]*ledger{}}}
 }
 
@@ -79,16 +80,12 @@ func (d *Decoder) Stats() input.Stats {
 // At the end of r a turn whose reply is known ends, and so does a run whose last reply failed; all other open runs stay
 // open. An agent_start at the end waits for what the next input says of its run: alone it would be a run without a
 // name, and another one when r has grown. The iterator may be used once.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
-	return d.Shell.Events(r, reader{d})
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
+	return d.Lines(r, input.Reader{Line: d.read, Holds: d.announceAll, End: d.end})
 }
 
-// reader hides the methods by which the shell calls a Decoder.
-type reader struct{ *Decoder }
-
-// Line reads one line of the input.
-func (r reader) Line(in input.Line) {
-	d := r.Decoder
+// read reads one line of the input.
+func (d *Decoder) read(in input.Line) {
 	l := parse(&d.Shell, in)
 	if l == nil {
 		return
@@ -105,19 +102,19 @@ func (r reader) Line(in input.Line) {
 	d.RejectProblems(l.label, l.Object)
 }
 
-// BeforeOwn hands out the starts that are known, so that lines of package ndjson find their run.
-func (r reader) BeforeOwn() {
-	for _, s := range r.streams {
+// announceAll hands out the starts that are known, so that lines of package ndjson find their run. It returns false.
+func (d *Decoder) announceAll(input.Line) bool {
+	for _, s := range d.streams {
 		if top := s.top(); top != nil {
-			r.announce(top, otelagent.Moment{})
+			d.announce(top, otelagent.Moment{})
 		}
 	}
+	return false
 }
 
-// End hands out what is known at the end of an input.
-func (r reader) End() {
-	d := r.Decoder
-	r.BeforeOwn()
+// end hands out what is known at the end of an input.
+func (d *Decoder) end() {
+	d.announceAll(input.Line{})
 	d.continueRuns()
 	for _, s := range d.streams {
 		for _, r := range slices.Backward(slices.Clone(s.stack)) {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -30,7 +31,7 @@ func (d *Decoder) handle(r *run, l *line) {
 		d.agentEnd(r, m, l)
 	case "turn_start":
 		d.endTurn(r)
-		d.beginTurn(r, r.turns, &otelagent.TurnStarted{Meta: m})
+		d.beginTurn(r, r.turns, &event.TurnStarted{Meta: m})
 	case "turn_end":
 		d.turnEnded(r, m, l)
 	case "message_update":
@@ -40,7 +41,7 @@ func (d *Decoder) handle(r *run, l *line) {
 	case "tool_execution_start":
 		d.toolStart(r, m, l)
 	case "tool_execution_update":
-		d.Emit(&otelagent.ToolProgressed{Meta: m, CallID: l.String("tool_call_id"), Name: l.String("tool_name"),
+		d.Emit(&event.ToolProgressed{Meta: m, CallID: l.String("tool_call_id"), Name: l.String("tool_name"),
 			Type: l.name, Body: l.raw})
 	case "tool_execution_end":
 		d.toolEnd(r, m, l)
@@ -49,7 +50,7 @@ func (d *Decoder) handle(r *run, l *line) {
 		if !r.thrown {
 			d.discard(r, m, "max_tokens")
 		}
-		d.other(m, l)
+		d.Other(m, l.name, l.raw)
 	case "context_transform_applied":
 		d.transform(r, m, l)
 	case "tool_gate_applied", "tool_gate_conflict_resolved":
@@ -57,36 +58,24 @@ func (d *Decoder) handle(r *run, l *line) {
 	case "provider_request_prepared":
 		d.request(r, m, l)
 	default:
-		d.other(m, l)
+		d.Other(m, l.name, l.raw)
 	}
 }
 
-// other keeps an event whole.
-func (d *Decoder) other(m otelagent.Meta, l *line) {
-	d.Emit(&otelagent.Other{Meta: m, Type: l.name, Body: l.raw})
-}
-
 // extras keeps the members of an event that its variant does not have. Those of a request are in its payload.
-func (d *Decoder) extras(m otelagent.Meta, l *line) {
+func (d *Decoder) extras(m event.Meta, l *line) {
 	switch rest := l.Rest(); {
 	case l.payload != nil:
 	case l.variant == "message_update":
 		d.Shell.Stats.IgnoredKeys += int64(len(object.Of("", rest).Keys()))
 	default:
-		d.keep(m, l.name, rest)
+		d.Other(m, l.name+unknownKeys, rest)
 	}
 }
 
-// keep hands out members that an event of a variant has and should not have.
-func (d *Decoder) keep(m otelagent.Meta, name string, extra []byte) {
-	if extra != nil {
-		d.Emit(&otelagent.Other{Meta: m, Type: name + unknownKeys, Body: extra})
-	}
-}
-
-func (d *Decoder) agentEnd(r *run, m otelagent.Meta, l *line) {
+func (d *Decoder) agentEnd(r *run, m event.Meta, l *line) {
 	d.endTurn(r)
-	e := &otelagent.RunEnded{Meta: m}
+	e := &event.RunEnded{Meta: m}
 	e.Status = spans.RunStatusCompleted
 	e.Messages = eventsOf(l.List("messages"))
 	if l.record {
@@ -101,12 +90,12 @@ func (d *Decoder) agentEnd(r *run, m otelagent.Meta, l *line) {
 func (d *Decoder) endTurn(r *run) {
 	if r.open && r.reply.raw != nil {
 		r.open = false
-		d.Emit(d.turnEnd(r, otelagent.Meta{Session: r.Session, Run: r.Run, Seq: d.Seq}, r.reply, r.usage))
+		d.Emit(d.turnEnd(r, event.Meta{Session: r.Session, Run: r.Run, Seq: d.Seq}, r.reply, r.usage))
 	}
 }
 
 // beginTurn emits the start of the next turn, whose index is least or more.
-func (d *Decoder) beginTurn(r *run, least int64, e *otelagent.TurnStarted) {
+func (d *Decoder) beginTurn(r *run, least int64, e *event.TurnStarted) {
 	if r.ParentID != "" && r.turns == 0 {
 		e.Trigger = spans.TriggerSubAgent
 	}
@@ -118,24 +107,24 @@ func (d *Decoder) beginTurn(r *run, least int64, e *otelagent.TurnStarted) {
 }
 
 // within makes sure that a turn is open: one whose start was not seen began with l at the latest.
-func (d *Decoder) within(r *run, m otelagent.Meta, l *line) {
+func (d *Decoder) within(r *run, m event.Meta, l *line) {
 	if r.open {
 		return
 	}
-	d.beginTurn(r, intOf(l.Raw("iteration"), 0), &otelagent.TurnStarted{Meta: m,
+	d.beginTurn(r, intOf(l.Raw("iteration"), 0), &event.TurnStarted{Meta: m,
 		TurnInfo: otelagent.TurnInfo{Start: bound(m.Time)}})
 }
 
-func (d *Decoder) turnEnded(r *run, m otelagent.Meta, l *line) {
+func (d *Decoder) turnEnded(r *run, m event.Meta, l *line) {
 	behindNext := l.msg.raw != nil && r.reply.raw == nil && bytes.Equal(l.msg.raw, r.before.raw)
 	if behindNext || !r.open && r.replied(l) || r.ended { // it is late
-		d.other(m, l)
+		d.Other(m, l.name, l.raw)
 		return
 	}
 	d.within(r, m, l)
 	results := eventsOf(l.List("tool_results"))
 	for _, msg := range results {
-		d.Emit(&otelagent.MessageAdded{Meta: m, Message: msg})
+		d.Emit(&event.MessageAdded{Meta: m, Message: msg})
 	}
 	e := d.turnEnd(r, m, l.msg, d.usage(l))
 	e.Results = results
@@ -144,8 +133,8 @@ func (d *Decoder) turnEnded(r *run, m otelagent.Meta, l *line) {
 }
 
 // turnEnd is the end of a turn whose reply is msg.
-func (d *Decoder) turnEnd(r *run, m otelagent.Meta, msg message, usage *otelagent.Usage) *otelagent.TurnEnded {
-	e := &otelagent.TurnEnded{Meta: m}
+func (d *Decoder) turnEnd(r *run, m event.Meta, msg message, usage *otelagent.Usage) *event.TurnEnded {
+	e := &event.TurnEnded{Meta: m}
 	if msg.raw != nil {
 		output := msg.event()
 		e.Output = &output
@@ -156,11 +145,11 @@ func (d *Decoder) turnEnd(r *run, m otelagent.Meta, msg message, usage *otelagen
 	return e
 }
 
-func (d *Decoder) messageUpdate(r *run, m otelagent.Meta, l *line) {
+func (d *Decoder) messageUpdate(r *run, m event.Meta, l *line) {
 	if now := when(m); r.first == 0 && r.reply.raw == nil && !r.asked.IsZero() && !now.IsZero() {
 		r.first = max(0, now.Sub(r.asked))
 	}
-	e := &otelagent.ReplyDelta{Meta: m}
+	e := &event.ReplyDelta{Meta: m}
 	chunk := l.Object.Object("chunk")
 	for _, key := range []string{"delta", "arguments_delta", "name_delta"} {
 		switch piece := chunk.Raw(key); {
@@ -187,13 +176,13 @@ func (d *Decoder) messageUpdate(r *run, m otelagent.Meta, l *line) {
 	d.Emit(e)
 }
 
-func (d *Decoder) messageEnd(r *run, m otelagent.Meta, l *line) {
+func (d *Decoder) messageEnd(r *run, m event.Meta, l *line) {
 	switch {
 	case !l.msg.assistant():
-		d.Emit(&otelagent.MessageAdded{Meta: m, Message: l.msg.event()})
+		d.Emit(&event.MessageAdded{Meta: m, Message: l.msg.event()})
 		return
 	case !r.open: // late, or all before it is lost; the end of its turn has it once more
-		d.Emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event()})
+		d.Emit(&event.ReplyReceived{Meta: m, Message: l.msg.event()})
 		return
 	case r.reply.raw != nil && !r.thrown: // to a request that is lost
 		d.discard(r, m, "")
@@ -205,13 +194,13 @@ func (d *Decoder) messageEnd(r *run, m otelagent.Meta, l *line) {
 			r.addCall(&call{id: p.ID, name: p.Name, args: p.Content})
 		}
 	}
-	d.Emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event(), Usage: r.usage,
+	d.Emit(&event.ReplyReceived{Meta: m, Message: l.msg.event(), Usage: r.usage,
 		StopReason: l.msg.String("stop_reason")})
 }
 
 // discard says that the last attempt of the turn was thrown away.
-func (d *Decoder) discard(r *run, m otelagent.Meta, reason string) {
-	e := &otelagent.AttemptDiscarded{Meta: m}
+func (d *Decoder) discard(r *run, m event.Meta, reason string) {
+	e := &event.AttemptDiscarded{Meta: m}
 	e.Attempt, e.Reason = max(r.attempt, 0), reason
 	if r.reply.raw != nil {
 		reply := r.reply.event()
@@ -224,12 +213,12 @@ func (d *Decoder) discard(r *run, m otelagent.Meta, reason string) {
 	r.thrown, r.reply, r.calls = true, message{}, nil
 }
 
-func (d *Decoder) request(r *run, m otelagent.Meta, l *line) {
+func (d *Decoder) request(r *run, m event.Meta, l *line) {
 	d.within(r, m, l)
 	index := r.turns - 1
 	if n := intOf(l.Raw("iteration"), index); n != index && !r.odd {
 		r.odd = true
-		d.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost,
+		d.Emit(&event.DefectFound{Meta: m, Code: spans.DefectEventLost,
 			Detail: fmt.Sprintf("iteration %d in turn %d", n, index)})
 	}
 	if r.attempt >= 0 && !r.thrown {
@@ -239,11 +228,11 @@ func (d *Decoder) request(r *run, m otelagent.Meta, l *line) {
 	r.thrown, r.first, r.asked = false, 0, when(m)
 	d.offered(r, m, l)
 	if l.record { // it has counts and names only
-		d.other(m, l)
+		d.Other(m, l.name, l.raw)
 		return
 	}
 	req, _ := otelagent.ParseRequest(l.payload) // what cannot be read is kept as it is spelled
-	e := &otelagent.RequestPrepared{Meta: m, Request: req}
+	e := &event.RequestPrepared{Meta: m, Request: req}
 	e.Temperature = temperature(l.Raw("temperature"))
 	e.Attempt = r.attempt
 	d.Emit(e)

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // FuzzDecoder reads any two inputs, one of them as the trajectory of the other: no panic, errors that say where, counts that agree, events that
@@ -31,7 +31,7 @@ func FuzzDecoder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, events, records []byte) {
 		read := func() (out []byte) {
 			d := NewDecoder(input.WithMaxLine(1 << 16)).WithTrajectory(bytes.NewReader(records))
-			rec := otelagent.NewRecorder(nil)
+			rec := event.NewRecorder(nil)
 			var rejected int64
 			line := int64(-1)
 			for _, in := range [][]byte{events, records, events} {

@@ -1,13 +1,13 @@
 package clark
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/shell"
 	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -84,7 +84,7 @@ type line struct {
 
 // parse reads a line of s. It returns nil when it rejects it. Problems of the line that it returns concern parts that
 // are left out.
-func parse(s *shell.Shell, in input.Line) *line {
+func parse(s *input.Shell, in input.Line) *line {
 	o := s.Object(in)
 	if o == nil {
 		return nil
@@ -285,27 +285,15 @@ func textOf(result []byte) string {
 	return strings.Join(parts, "\n")
 }
 
-var usageKeys = []string{"input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"}
+var usageKeys = input.UsageKeys{Input: "input_tokens", Output: "output_tokens",
+	CacheWrite: "cache_creation_input_tokens", CacheRead: "cache_read_input_tokens"}
 
-// usage reads the counts of the message of l; nil when there are none, and when one is wrong, which is a problem of the
-// line. The wire does not say how they count: it is as set, else as the provider set is known to count.
+// usage reads the counts of the message of l. The wire does not say how they count: it is as set, else as the provider
+// set is known to count.
 func (d *Decoder) usage(l *line) *otelagent.Usage {
-	problems, found := l.Failed(), false
-	o := l.msg.Object.Object("usage")
-	u := &otelagent.Usage{Rule: d.Settings.Rule}
-	for i, to := range []*int64{&u.Input, &u.Output, &u.CacheWrite, &u.CacheRead} {
-		if n := o.Count(usageKeys[i]); n != nil {
-			*to, found = *n, true
-		}
+	rule := spans.UsageRuleIncludesCache
+	if d.Settings.Provider == "anthropic" {
+		rule = spans.UsageRuleExcludesCache
 	}
-	switch {
-	case !found || l.Failed() > problems:
-		return nil
-	case u.Rule != "":
-	case d.Settings.Provider == "anthropic":
-		u.Rule = spans.UsageRuleExcludesCache
-	default:
-		u.Rule = spans.UsageRuleIncludesCache
-	}
-	return u
+	return usageKeys.Read(l.msg.Object.Object("usage"), cmp.Or(d.Settings.Rule, rule))
 }

@@ -4,47 +4,40 @@ import (
 	"bytes"
 
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// Recognise says whether head, the beginning of an input, looks like events or records of clark-agent, and why.
-func Recognise(head []byte) (why string, ok bool) {
-	why, _ = recognise(head)
-	return why, why != ""
+// Recognise returns why a line, which may be cut, is an event or a record of clark-agent; empty when it is neither.
+func Recognise(line []byte) (why string) {
+	why, _ = recognise(line)
+	return why
 }
 
-// IsTrajectory says whether head, the beginning of an input that Recognise knows, begins with a record of the
-// trajectory: such an input is for WithTrajectory where events are given as well.
+// IsTrajectory reports whether head, the beginning of an input of this dialect, begins with a record of the
+// trajectory: such an input is for WithTrajectory where events are given as well. It looks at 16 lines.
 func IsTrajectory(head []byte) bool {
-	_, record := recognise(head)
-	return record
-}
-
-// recognise looks at the first 16 lines, up to one that says what the input is or cannot be clark-agent's.
-func recognise(head []byte) (why string, record bool) {
 	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf())
 	for n := 0; n < 16 && in.Scan(); n++ {
-		text := in.Line().Text
-		if len(text) == 0 || text[0] != '{' {
-			break
+		if why, record := recognise(in.Line().Text); why != "" {
+			return record
 		}
-		if ndjson.Own(text) {
-			continue
-		}
-		found := map[string]string{}
-		members(rawjson.NewCursor(text, rawjson.MaxDepth), "", found)
-		if _, timed := found["recorded_at_unix_ms"]; timed && variantOf(found["payload.kind"]) != "" {
-			return "lines with payload.kind and recorded_at_unix_ms", true
-		}
-		for _, place := range []string{"", "event.", "payload.", "data."} {
-			typ := found[place+"type"]
-			if _, known := shapes[typ]; !known || place != "" && found["type"] != "" {
-				continue
-			}
-			if place == "" {
-				return "lines with type " + typ, false
-			}
+	}
+	return false
+}
+
+func recognise(line []byte) (why string, record bool) {
+	found := map[string]string{}
+	members(rawjson.NewCursor(line, rawjson.MaxDepth), "", found)
+	if _, timed := found["recorded_at_unix_ms"]; timed && variantOf(found["payload.kind"]) != "" {
+		return "lines with payload.kind and recorded_at_unix_ms", true
+	}
+	for _, place := range []string{"", "event.", "payload.", "data."} {
+		typ := found[place+"type"]
+		switch _, known := shapes[typ]; {
+		case !known:
+		case place == "":
+			return "lines with type " + typ, false
+		case found["type"] == "":
 			return "lines with a clark-agent event inside", false
 		}
 	}

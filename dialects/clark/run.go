@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -27,10 +28,10 @@ const (
 
 // run is what is remembered of a run, open or ended.
 type run struct {
-	otelagent.RunStarted           // its start, with what identifies it
-	extra                []byte    // members of the line of its identity that are not clark-agent's
-	startExtra           []byte    // the same of its agent_start
-	repeats              time.Time // start of the earlier run of that id; zero without one
+	event.RunStarted           // its start, with what identifies it
+	extra            []byte    // members of the line of its identity that are not clark-agent's
+	startExtra       []byte    // the same of its agent_start
+	repeats          time.Time // start of the earlier run of that id; zero without one
 
 	nameless  bool // it has no identity, so its id is generated
 	ledger    bool // known from the trajectory alone
@@ -63,7 +64,7 @@ type turn struct {
 }
 
 // when is the time of an event: stated, else of its arrival.
-func when(m otelagent.Meta) time.Time {
+func when(m event.Meta) time.Time {
 	if m.Time.IsZero() {
 		return m.Arrived
 	}
@@ -155,8 +156,8 @@ func (d *Decoder) begin(s *stream, id string, identity *object.Object, l *line) 
 }
 
 // meta is that of an event of r that l becomes.
-func (d *Decoder) meta(r *run, l *line) otelagent.Meta {
-	return otelagent.Meta{Session: r.Session, Run: r.Run, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
+func (d *Decoder) meta(r *run, l *line) event.Meta {
+	return event.Meta{Session: r.Session, Run: r.Run, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
 }
 
 // announce hands out the start of r, once. Hint is the start where its line has no time.
@@ -173,8 +174,8 @@ func (d *Decoder) announce(r *run, hint otelagent.Moment) {
 		r.Start = hint
 	}
 	d.Emit(&r.RunStarted)
-	d.keep(r.Meta, "agent_start", r.startExtra)
-	d.keep(r.Meta, "run_identified", r.extra)
+	d.Other(r.Meta, "agent_start"+unknownKeys, r.startExtra)
+	d.Other(r.Meta, "run_identified"+unknownKeys, r.extra)
 	number, seq, early := d.Number, d.Seq, r.early
 	r.early = nil
 	for _, l := range early {
@@ -209,7 +210,7 @@ func (d *Decoder) abandon(r *run) {
 	}
 	d.announce(r, otelagent.Moment{})
 	d.endTurn(r)
-	e := &otelagent.RunEnded{Meta: otelagent.Meta{Session: r.Session, Run: r.Run, Seq: d.Seq}}
+	e := &event.RunEnded{Meta: event.Meta{Session: r.Session, Run: r.Run, Seq: d.Seq}}
 	e.Status = spans.RunStatusAborted
 	if failed(r.reply) {
 		e.Status, e.Word, e.Error = spans.RunStatusError, r.reply.String("stop_reason"), r.reply.String("error_message")
@@ -264,7 +265,7 @@ func (s *stream) top() *run {
 
 // start is an agent_start, with the members that are not clark-agent's.
 type start struct {
-	meta  otelagent.Meta
+	meta  event.Meta
 	extra []byte
 }
 
@@ -334,7 +335,7 @@ func (d *Decoder) agentStart(s *stream, l *line) {
 		l.Fail("type", "stands behind the run_identified of its run")
 		return
 	}
-	s.starts = append(s.starts, start{otelagent.Meta{Time: l.time, Arrived: d.Arrived, Seq: d.Seq}, l.Rest()})
+	s.starts = append(s.starts, start{event.Meta{Time: l.time, Arrived: d.Arrived, Seq: d.Seq}, l.Rest()})
 }
 
 func (d *Decoder) identified(s *stream, l *line) {
@@ -462,13 +463,13 @@ func (d *Decoder) mix(s *stream, r *run, l *line, detail string) {
 	}
 	if !r.mixed {
 		r.mixed = true
-		d.Emit(&otelagent.DefectFound{Meta: d.meta(r, l), Code: spans.DefectRunsMixed, Detail: detail})
+		d.Emit(&event.DefectFound{Meta: d.meta(r, l), Code: spans.DefectRunsMixed, Detail: detail})
 	}
 }
 
 // mixedLine keeps a line whose run is not known on the run that is mixed, pieces and beginnings of messages excepted.
 func (d *Decoder) mixedLine(s *stream, l *line) {
 	if l.variant != "message_start" && l.variant != "message_update" {
-		d.other(d.meta(s.mixed, l), l)
+		d.Other(d.meta(s.mixed, l), l.name, l.raw)
 	}
 }

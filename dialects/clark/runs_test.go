@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // begin is the start of a run with an identity, in an envelope with the given keys.
@@ -50,7 +50,7 @@ func TestRuns(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if e, ok := ev.(*otelagent.RunStarted); ok {
+				if e, ok := ev.(*event.RunStarted); ok {
 					if e.Run != e.ID || e.Session != e.SessionID || e.Dialect != Dialect {
 						t.Errorf("%+v", e)
 					}
@@ -73,7 +73,7 @@ func TestSameRunAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e, ok := ev.(*otelagent.RunStarted); ok {
+			if e, ok := ev.(*event.RunStarted); ok {
 				list = append(list, e.Start.Time)
 			}
 		}

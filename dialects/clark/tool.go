@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -85,15 +86,15 @@ func (r *run) knows(id string) bool {
 	return !r.ended && slices.ContainsFunc(r.calls, func(c *call) bool { return c.id == id && !c.ended })
 }
 
-func (d *Decoder) toolStart(r *run, m otelagent.Meta, l *line) {
+func (d *Decoder) toolStart(r *run, m event.Meta, l *line) {
 	id, name := l.String("tool_call_id"), l.String("tool_name")
 	c := r.call(id, name, false)
 	c.started, c.at = true, when(m)
 	r.batch = r.batch || len(r.openCalls()) > 1
-	d.Emit(&otelagent.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{ID: id, Name: name, Args: l.Spelled("args")}})
+	d.Emit(&event.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{ID: id, Name: name, Args: l.Spelled("args")}})
 }
 
-func (d *Decoder) toolEnd(r *run, m otelagent.Meta, l *line) {
+func (d *Decoder) toolEnd(r *run, m event.Meta, l *line) {
 	id, name := l.String("tool_call_id"), l.String("tool_name")
 	isError := l.Bool("is_error")
 	failed := isError != nil && *isError
@@ -101,7 +102,7 @@ func (d *Decoder) toolEnd(r *run, m otelagent.Meta, l *line) {
 	result := l.Raw("result")
 	details, text := object.Of("", object.Of("", result).Raw("details")), textOf(result)
 
-	e := &otelagent.ToolEnded{Meta: m, CallID: id, Name: name}
+	e := &event.ToolEnded{Meta: m, CallID: id, Name: name}
 	e.Result, e.ChildRunID, e.End = result, d.childOf(r, details), r.endOf(c, details, m)
 	if child := d.runs[e.ChildRunID]; child != nil && child.SessionID != r.SessionID {
 		e.ChildSessionID = child.SessionID
@@ -111,7 +112,7 @@ func (d *Decoder) toolEnd(r *run, m otelagent.Meta, l *line) {
 		if !failed { // its start was not seen
 			call.Start = bound(m.Time)
 		}
-		d.Emit(&otelagent.ToolStarted{Meta: m, ToolCall: call})
+		d.Emit(&event.ToolStarted{Meta: m, ToolCall: call})
 	}
 	e.Outcome = spans.OutcomeOK
 	if failed {
@@ -169,7 +170,7 @@ func (r *run) refusal(c *call, details *object.Object, text string) (source span
 
 // endOf is when a call ended, where that is not the time of the line: as the host says, or at that time at the latest,
 // where calls ran at the same time, because their ends are written when the last one is over.
-func (r *run) endOf(c *call, details *object.Object, m otelagent.Meta) otelagent.Moment {
+func (r *run) endOf(c *call, details *object.Object, m event.Meta) otelagent.Moment {
 	now := when(m)
 	if now.IsZero() || !c.started {
 		return otelagent.Moment{}
@@ -220,8 +221,8 @@ func (r *run) learn(names []string) {
 	}
 }
 
-func (d *Decoder) permission(m otelagent.Meta, p otelagent.PermissionEvaluation) {
-	d.Emit(&otelagent.PermissionEvaluated{Meta: m, PermissionEvaluation: p})
+func (d *Decoder) permission(m event.Meta, p otelagent.PermissionEvaluation) {
+	d.Emit(&event.PermissionEvaluated{Meta: m, PermissionEvaluation: p})
 }
 
 // derived is an evaluation that follows from what gates said.
@@ -234,7 +235,7 @@ func derived(allow bool) otelagent.PermissionEvaluation {
 }
 
 // gate reads one gate's allow list, or how disjoint lists were repaired. A gate that did not constrain decided nothing.
-func (d *Decoder) gate(r *run, m otelagent.Meta, l *line) {
+func (d *Decoder) gate(r *run, m event.Meta, l *line) {
 	d.within(r, m, l)
 	g, resolved := gate{l.String("plugin"), map[string]bool{}}, l.variant == "tool_gate_conflict_resolved"
 	var names []string
@@ -254,7 +255,7 @@ func (d *Decoder) gate(r *run, m otelagent.Meta, l *line) {
 		p.Options, p.Option = l.Raw("plugins"), g.plugin
 		r.gates = nil
 	case !l.Has("allow"):
-		d.other(m, l)
+		d.Other(m, l.name, l.raw)
 		return
 	}
 	p.DecidedBy = g.plugin
@@ -266,7 +267,7 @@ func (d *Decoder) gate(r *run, m otelagent.Meta, l *line) {
 
 // offered compares what the gates allow with the tools that a request has, and hands out which tools it hides that the
 // request before did not.
-func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
+func (d *Decoder) offered(r *run, m event.Meta, l *line) {
 	offered, pattern := []string{}, []byte{'['}
 	for _, tool := range l.List("tools") {
 		name, ok := rawjson.String(tool) // of a record
@@ -318,14 +319,14 @@ func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
 }
 
 // transform reads a context transform. Those that changed nothing give no event: they run at every attempt.
-func (d *Decoder) transform(r *run, m otelagent.Meta, l *line) {
+func (d *Decoder) transform(r *run, m event.Meta, l *line) {
 	d.within(r, m, l)
-	e := &otelagent.CompactionEnded{Meta: m}
+	e := &event.CompactionEnded{Meta: m}
 	e.Kind = spans.CompactionKindPrune
 	before, after := intOf(l.Raw("before_count"), -1), intOf(l.Raw("after_count"), -1)
 	if l.record {
 		if before == after { // whether something changed is not known
-			d.other(m, l)
+			d.Other(m, l.name, l.raw)
 			return
 		}
 	} else {

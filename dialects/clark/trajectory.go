@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/shell"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -134,7 +135,7 @@ func (d *Decoder) timeOf(r *run, l *line) {
 		q.kinds[variant] = k
 	}
 	if n > 0 {
-		d.Emit(&otelagent.DefectFound{Meta: d.meta(r, l), Code: spans.DefectEventLost,
+		d.Emit(&event.DefectFound{Meta: d.meta(r, l), Code: spans.DefectEventLost,
 			Detail: fmt.Sprintf("%d records of the trajectory have no event", n)})
 	}
 }
@@ -142,11 +143,11 @@ func (d *Decoder) timeOf(r *run, l *line) {
 // record reads a record that stands in the input itself.
 func (d *Decoder) record(l *line) {
 	if l.variant == "" {
-		m := otelagent.Meta{Run: l.stream, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
+		m := event.Meta{Run: l.stream, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
 		if r := d.runs[l.stream]; r != nil {
 			m.Session = r.SessionID
 		}
-		d.other(m, l)
+		d.Other(m, l.name, l.raw)
 		return
 	}
 	q := d.trajectory.add(l, nil)
@@ -174,40 +175,29 @@ func (d *Decoder) play(q *ledger, l *line) {
 	}
 }
 
-// records reads the trajectory given by WithTrajectory.
-type records struct {
-	shell.Shell
-	*journal
-}
-
-func (rs *records) BeforeOwn() {}
-func (rs *records) End()       {}
-
-func (rs *records) Line(in input.Line) {
-	in.Text = bytes.Clone(in.Text)
-	l := parse(&rs.Shell, in)
-	if l == nil {
-		return
-	}
-	if !l.record || l.variant == "" {
-		rs.Reject(&input.LineError{Reason: "no record that is known"})
-		return
-	}
-	rs.Shell.Stats.Events++
-	rs.add(l, l)
-	rs.RejectProblems(l.name, l.Object)
-}
-
 // load reads the trajectory given by WithTrajectory, once.
 func (d *Decoder) load() {
 	t := &d.trajectory
 	if t.source == nil {
 		return
 	}
-	rs := &records{shell.New(Dialect, input.WithMaxLine(d.Settings.MaxLine)), t}
+	sh := input.NewShell(Dialect, ndjson.Read, input.WithMaxLine(d.Settings.MaxLine))
 	source := t.source
 	t.source = nil
-	for ev, err := range rs.Events(source, rs) {
+	read := func(in input.Line) {
+		in.Text = bytes.Clone(in.Text)
+		l := parse(&sh, in)
+		switch {
+		case l == nil:
+		case !l.record || l.variant == "":
+			sh.Reject(&input.LineError{Reason: "no record that is known"})
+		default:
+			sh.Stats.Events++
+			t.add(l, l)
+			sh.RejectProblems(l.name, l.Object)
+		}
+	}
+	for ev, err := range sh.Lines(source, input.Reader{Line: read}) {
 		var bad *input.LineError
 		switch {
 		case err == nil:
@@ -219,8 +209,8 @@ func (d *Decoder) load() {
 			d.Reject(&input.LineError{Field: "trajectory", Reason: errors.Unwrap(err).Error()})
 		}
 	}
-	t.lines = rs.Shell.Stats.Lines
-	d.Shell.Stats.Events += rs.Shell.Stats.Events
+	t.lines = sh.Stats.Lines
+	d.Shell.Stats.Events += sh.Stats.Events
 	if t.size > maxRecordSize {
 		d.Reject(&input.LineError{Field: "trajectory", Reason: "too long: some of its times and runs are left out"})
 	}

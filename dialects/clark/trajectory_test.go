@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/event"
 )
 
 // TestTrajectoryGoesOn cuts the events of a recording behind each line: the trajectory yields the rest of each run,
@@ -79,13 +79,13 @@ func TestSharedRecorderWithEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch e := ev.(type) {
-		case *otelagent.RunStarted:
+		case *event.RunStarted:
 			if e.ParentID == "" {
 				parent = e.Run
 			}
-		case *otelagent.TurnEnded:
+		case *event.TurnEnded:
 			got[fmt.Sprint("turns, parent ", e.Run == parent)]++
-		case *otelagent.RunEnded:
+		case *event.RunEnded:
 			got[fmt.Sprint("ends, parent ", e.Run == parent)]++
 		}
 	}

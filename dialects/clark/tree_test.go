@@ -17,8 +17,8 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/shell"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -280,7 +280,7 @@ func recorded(t *testing.T, base string, f form) (*tree, *agenttest.Pipeline) {
 		d.WithTrajectory(bytes.NewReader(readFile(t, base+".trajectory.jsonl")))
 	}
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for i, in := range f.inputs(t, base) {
 		for ev, err := range d.Events(bytes.NewReader(in)) {
 			if err != nil {
@@ -300,7 +300,7 @@ func recorded(t *testing.T, base string, f form) (*tree, *agenttest.Pipeline) {
 // lineOf parses one line.
 func lineOf(t *testing.T, text []byte) *line {
 	t.Helper()
-	sh := shell.New(Dialect)
+	sh := input.NewShell(Dialect, nil)
 	l := parse(&sh, input.Line{Text: bytes.TrimSpace(text)})
 	if l == nil {
 		t.Fatalf("%s is rejected", text)

@@ -11,9 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // ReadDB reads the sessions of a live database with the guide's three tables, by created_at and id, as Events reads
@@ -25,13 +25,14 @@ import (
 // In errors the place is the row: messages[N] of the session that was read last. Any error of the database is the
 // last one, wrapped. The iterator may be used once. Bodies of system prompts come from a table system_prompts
 // (digest, body), where there is one.
-func ReadDB(ctx context.Context, db *sql.DB, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
+func ReadDB(ctx context.Context, db *sql.DB, opts ...input.Option) iter.Seq2[event.Event, error] {
 	return NewDecoder(opts...).ReadDB(ctx, db)
 }
 
 // ReadDB is the function ReadDB for a decoder that has read other inputs.
-func (d *Decoder) ReadDB(ctx context.Context, db *sql.DB) iter.Seq2[otelagent.Event, error] {
-	return d.r.Rows(func() error {
+func (d *Decoder) ReadDB(ctx context.Context, db *sql.DB) iter.Seq2[event.Event, error] {
+	return d.r.Read(func() error {
+		d.r.Seq = d.r.Stats.Lines
 		err := d.r.sessions(database{ctx, db})
 		d.r.endSession()
 		if err != nil {

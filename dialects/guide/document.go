@@ -1,10 +1,7 @@
 package guide
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
+	"bytes"
 	"strconv"
 	"time"
 
@@ -16,63 +13,42 @@ import (
 // This file reads the canonical JSON: {"session": row, "messages": [{"message": row, "parts": [rows]}]} and the keys
 // next to them.
 
-// documents reads documents that stand one behind the other, message by message.
-func (d *reader) documents(r io.Reader) error {
-	in := &io.LimitedReader{R: r}
-	dec := json.NewDecoder(in)
-	for !d.Stopped() {
-		in.N = int64(d.Settings.MaxLine) + 1
-		err := d.document(dec)
+// documents reads documents that stand one behind the other.
+func (d *reader) documents(text []byte) {
+	d.Seq = d.Stats.Lines
+	c := rawjson.NewCursor(bytes.TrimPrefix(text, []byte(mark)), object.MaxDepth)
+	for !d.Stopped() && c.Peek() != 0 {
+		if d.path = ""; c.Peek() != '{' {
+			d.reject("", "", "want an object with session and messages")
+			return
+		}
+		d.document(&c)
 		d.endSession()
-		if errors.Is(err, io.EOF) || d.Stopped() {
-			return nil
-		}
-		bad := &input.LineError{Field: d.path, Reason: "JSON ends too early", Cut: true}
-		syntax := (*json.SyntaxError)(nil)
-		switch {
-		case err == nil:
-			continue
-		case in.N <= 0:
-			bad.Reason, bad.Cut = "longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes", false
-		case errors.Is(err, errNoObject):
-			bad.Reason, bad.Cut = "want an object with session and messages", false
-		case errors.As(err, &syntax):
-			bad.Reason, bad.Cut = "no JSON at byte "+strconv.FormatInt(syntax.Offset, 10), false
-		case !errors.Is(err, io.ErrUnexpectedEOF):
-			return fmt.Errorf("read: %w", err)
-		}
-		d.Reject(bad)
-		return nil
 	}
-	return nil
+	if err := c.End(); err != nil && !d.Stopped() {
+		bad := input.Malformed(err)
+		bad.Field = d.path
+		d.Reject(bad)
+	}
 }
 
-var errNoObject = errors.New("no object")
-
-// document reads one document. It returns io.EOF when there is none.
-func (d *reader) document(dec *json.Decoder) error {
-	d.path = ""
-	t, err := dec.Token()
-	if err != nil {
-		return err
-	}
-	if t != json.Delim('{') {
-		return errNoObject
-	}
-	held := []byte("{}") // the other keys, and messages that stand before the session
-	session := false
-	err = within(dec, func() error {
-		t, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		key, _ := t.(string)
+// document reads one document, as far as it is complete. It holds the other keys back, and messages that stand before
+// the session.
+func (d *reader) document(c *rawjson.Cursor) {
+	held, session := []byte("{}"), false
+	for c.Open('{'); c.More('}') && !d.Stopped(); {
+		key := string(c.Key())
 		d.path = pathOf(key)
-		if key == "messages" && session {
-			return d.messages(dec)
+		if key == "messages" && session && c.Peek() == '[' {
+			i := 0
+			for c.Open('['); c.More(']') && !d.Stopped(); i++ {
+				if d.path = "messages[" + strconv.Itoa(i) + "]"; d.element(d.value(c)) {
+					d.path = "messages"
+				}
+			}
+			continue
 		}
-		value, err := d.value(dec)
-		switch {
+		switch value := d.value(c); {
 		case value == nil:
 		case key == "session":
 			d.nextRow(key)
@@ -81,76 +57,23 @@ func (d *reader) document(dec *json.Decoder) error {
 		default:
 			held = appendMembers(held, member{key, value})
 		}
-		return err
-	}, d.Stopped)
+	}
 	path := d.path
 	d.path = ""
 	d.whole(object.Of("", held))
 	d.path = path
-	return err
 }
 
-// messages reads the array of messages, one by one.
-func (d *reader) messages(dec *json.Decoder) error {
-	t, err := dec.Token()
-	if err != nil {
-		return err
-	}
-	i := 0
-	each := func() error {
-		d.path = "messages[" + strconv.Itoa(i) + "]"
-		i++
-		value, err := d.value(dec)
-		if value != nil {
-			d.element(value)
-		}
-		if err == nil {
-			d.path = "messages"
-		}
-		return err
-	}
-	switch t {
-	case json.Delim('['):
-	case json.Delim('{'): // passes over its members
-		d.reject("", "", "want an array")
-		each = func() error {
-			_, err := dec.Token()
-			var value json.RawMessage
-			return errors.Join(err, dec.Decode(&value))
-		}
-	default:
-		d.reject("", "", "want an array")
+// value returns the value at c; nil when it is not complete. It rejects one that is not UTF-8 and returns nil then.
+func (d *reader) value(c *rawjson.Cursor) []byte {
+	value := c.Value()
+	if err := rawjson.ValidUTF8(value); err != nil {
+		bad := input.Malformed(err)
+		bad.Field = d.path
+		d.Reject(bad)
 		return nil
 	}
-	return within(dec, each, d.Stopped)
-}
-
-// within calls each until the object or array that dec is in has ended, and reads its end.
-func within(dec *json.Decoder, each func() error, stopped func() bool) (err error) {
-	for err == nil && dec.More() && !stopped() {
-		err = each()
-	}
-	if err == nil && !stopped() {
-		_, err = dec.Token()
-	}
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// value reads the value at hand. It rejects one that is not UTF-8 or nested too deeply and returns nil then.
-func (d *reader) value(dec *json.Decoder) ([]byte, error) {
-	var value json.RawMessage
-	if err := dec.Decode(&value); err != nil {
-		return nil, err
-	}
-	bad := (*rawjson.SyntaxError)(nil)
-	if errors.As(rawjson.Valid(value, rawjson.MaxDepth), &bad) {
-		d.reject("", "", bad.Reason+" at byte "+strconv.Itoa(bad.Offset+1))
-		return nil, nil
-	}
-	return value, nil
+	return value
 }
 
 // whole reads an object that holds the row of a session, messages, or one message with its parts. All other keys are
@@ -175,14 +98,18 @@ func (d *reader) whole(o *object.Object) {
 	}
 }
 
-// element reads {"message": row, "parts": [rows]}, which is valid JSON and stands at the path at hand.
-func (d *reader) element(value []byte) {
-	o := object.Of(d.path, value)
-	if o == nil {
-		d.reject("", "", "want an object, got "+rawjson.KindOf(value))
-		return
+// element reads {"message": row, "parts": [rows]}, which is valid JSON and stands at the path at hand. It reports false
+// when value is nil.
+func (d *reader) element(value []byte) bool {
+	if value == nil {
+		return false
 	}
-	d.rowsOf(o)
+	if o := object.Of(d.path, value); o != nil {
+		d.rowsOf(o)
+	} else {
+		d.reject("", "", "want an object, got "+rawjson.KindOf(value))
+	}
+	return true
 }
 
 // rowsOf reads the row of a message and those of its parts.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -52,7 +53,7 @@ func (d *reader) state(f facts, at time.Time, seq int64) {
 	if len(f) == 0 {
 		return
 	}
-	d.Emit(&otelagent.FactStated{Meta: otelagent.Meta{Session: d.session.id, Time: at, Seq: seq}, Dialect: Dialect,
+	d.Emit(&event.FactStated{Meta: event.Meta{Session: d.session.id, Time: at, Seq: seq}, Dialect: Dialect,
 		Recording: spans.RecordingLedger, Facts: f})
 }
 

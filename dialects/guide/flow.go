@@ -132,12 +132,12 @@ func (d *reader) partRow(text []byte, further []member, stated time.Time) {
 	m.parts[i] = p
 }
 
-// Hold keeps a line of package ndjson for the message before it, to which it belongs.
-func (d *reader) Hold(line input.Line) {
+// holds keeps a line of package ndjson for the message before it, to which it belongs. It reports false without one.
+func (d *reader) holds(line input.Line) bool {
 	m := d.message
 	switch {
 	case m == nil:
-		d.Own(line, d.Seq)
+		return false
 	case m.size+len(line.Text) > d.Settings.MaxLine:
 		d.reject("", "", "a message with its parts longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes")
 	default:
@@ -149,6 +149,7 @@ func (d *reader) Hold(line input.Line) {
 		}
 		*lines = append(*lines, ownLine{line, d.Seq})
 	}
+	return true
 }
 
 // endMessage emits the events of the message at hand, which has all its parts now: its rows as facts, and, with an

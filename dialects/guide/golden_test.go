@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -29,7 +29,7 @@ func read(t testing.TB, path string) []byte {
 }
 
 // printed returns events as lines of package ndjson, and errors as text.
-func printed(events iter.Seq2[otelagent.Event, error]) []byte {
+func printed(events iter.Seq2[event.Event, error]) []byte {
 	var b []byte
 	for ev, err := range events {
 		if err != nil {

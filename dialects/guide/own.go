@@ -1,9 +1,9 @@
 package guide
 
 import (
-	"errors"
 	"strconv"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
@@ -66,19 +66,18 @@ func (d *reader) play(m *message) {
 	seq := m.seq
 	for i, raw := range m.own {
 		place := "metadata.otelagent.events[" + strconv.Itoa(i) + "]"
-		if !ndjson.Own(raw) {
+		if !input.Own(raw) {
 			d.reject("message", place, "want an event of otelagent")
 			continue
 		}
 		raw = append(append(rawjson.Quote([]byte(`{"session":`), r.session), ','), raw[1:]...)
-		d.own.Line(input.Line{Text: raw}, seq, func(ev otelagent.Event, err error) bool {
-			if bad := (*input.LineError)(nil); errors.As(err, &bad) {
-				d.reject("message", join(place, bad.Field), bad.Reason)
-			} else {
-				seq = max(seq, d.emitOwn(r, m, ev))
-			}
-			return !d.Stopped()
-		})
+		events, bad := ndjson.Read(d.Settings, input.Line{Text: raw}, seq)
+		if bad != nil {
+			d.reject("message", join(place, bad.Field), bad.Reason)
+		}
+		for _, ev := range events {
+			seq = max(seq, d.emitOwn(r, m, ev))
+		}
 	}
 	d.emitLines(m)
 }
@@ -97,20 +96,20 @@ func (m *message) partsOf(raw []byte) (said *otelagent.Message, last int64) {
 }
 
 // emitOwn emits an event with the content of the parts that it refers to. It returns the number of the last of them.
-func (d *reader) emitOwn(r *run, m *message, ev otelagent.Event) (seq int64) {
+func (d *reader) emitOwn(r *run, m *message, ev event.Event) (seq int64) {
 	switch ev := ev.(type) {
-	case *otelagent.RunStarted:
+	case *event.RunStarted:
 		ev.Recording = spans.RecordingLedger
-	case *otelagent.RequestPrepared:
+	case *event.RequestPrepared:
 		ev.System, ev.Tools = nil, nil
 		if ev.Attempt == 0 && ev.Temperature == nil && ev.MaxTokens == nil && ev.Level == "" && ev.Format == "" {
 			return 0 // nothing but digests is known of it
 		}
-	case *otelagent.MessageAdded:
+	case *event.MessageAdded:
 		envelope := membersOf(object.Of("", ev.Message.Raw), "id", "createdAt", "role", "parts") // the row has these
 		ev.Message, ev.Meta.Time = m.message(m.takeAll(0, len(m.parts))), m.created
 		ev.Message.Raw = appendMembers(ev.Message.Raw, envelope...)
-	case *otelagent.ToolStarted:
+	case *event.ToolStarted:
 		p := m.take(ev.Args, useCall)
 		if ev.Args = nil; p != nil {
 			ev.Args, ev.Seq, r.id = p.ai.Spelled("input"), max(ev.Seq, p.seq), ev.Run
@@ -118,28 +117,28 @@ func (d *reader) emitOwn(r *run, m *message, ev otelagent.Event) (seq int64) {
 			d.emitDecision(r, p, ev.ID)
 			return ev.Seq
 		}
-	case *otelagent.ToolEnded:
+	case *event.ToolEnded:
 		p := m.take(ev.Result, useResult)
 		if ev.Result = nil; p != nil {
 			ev.Result, ev.Seq = p.ai.Spelled("output"), max(ev.Seq, p.seq)
 			_, ev.ToolResult.Error = p.result()
 		}
 		seq = ev.Seq
-	case *otelagent.ReplyReceived:
+	case *event.ReplyReceived:
 		if said, last := m.partsOf(ev.Message.Raw); said != nil {
 			ev.Message, ev.Seq = *said, max(ev.Seq, last)
 		} else {
 			ev.Message = otelagent.Message{}
 		}
 		seq = ev.Seq
-	case *otelagent.TurnEnded:
+	case *event.TurnEnded:
 		if ev.Output != nil {
 			var last int64
 			ev.Output, last = m.partsOf(ev.Output.Raw)
 			ev.Seq = max(ev.Seq, last)
 		}
 		seq = ev.Seq
-	case *otelagent.CompactionEnded:
+	case *event.CompactionEnded:
 		p := m.take(ev.Summary, useSummary)
 		if ev.Summary = nil; p != nil {
 			o := p.compaction()

@@ -1,10 +1,7 @@
 package guide
 
 import (
-	"bufio"
 	"bytes"
-	"errors"
-	"io"
 	"slices"
 	"strings"
 
@@ -18,32 +15,27 @@ const sqliteMagic = "SQLite format 3\x00"
 
 const mark = "\xef\xbb\xbf" // the byte order mark of UTF-8
 
-// Recognise reports whether head, the beginning of an input, is that of a session of the guide, and why: an SQLite
-// file, a document, or lines. Head may be cut anywhere.
-func Recognise(head []byte) (why string, ok bool) {
-	if bytes.HasPrefix(head, []byte(sqliteMagic)) {
-		return "an SQLite file", true
+// RecogniseDocument returns why head, the beginning of an input, is an SQLite file or a document of the guide; empty
+// when it is neither.
+func RecogniseDocument(head []byte) (why string) {
+	switch {
+	case bytes.HasPrefix(head, []byte(sqliteMagic)):
+		return "an SQLite file"
+	case shapeOf(bytes.TrimPrefix(head, []byte(mark))).document:
+		return "an object with session and messages"
 	}
-	head = bytes.TrimPrefix(head, []byte(mark))
-	if shapeOf(head).document {
-		return "an object with session and messages", true
+	return ""
+}
+
+// Recognise returns why a line, which may be cut, is one of the guide; empty when it is none.
+func Recognise(line []byte) (why string) {
+	switch s := shapeOf(line); {
+	case s.row && (s.kind == "session" || s.kind == "message" || s.kind == "part"):
+		return "lines with type " + s.kind + " and a row as data"
+	case s.message && s.parts:
+		return "lines with a message row and its parts"
 	}
-	for line := range bytes.Lines(head) {
-		line = bytes.TrimSpace(line)
-		if data, served := bytes.CutPrefix(line, []byte("data:")); served {
-			line = bytes.TrimSpace(data)
-		}
-		switch s := shapeOf(line); {
-		case len(line) == 0 || line[0] != '{' || strings.HasPrefix(s.kind, "otelagent."):
-			continue // of another package, a comment, a field of a server-sent event
-		case s.row && (s.kind == "session" || s.kind == "message" || s.kind == "part"):
-			return "lines with type " + s.kind + " and a row as data", true
-		case s.message && s.parts:
-			return "lines with a message row and its parts", true
-		}
-		return "", false
-	}
-	return "", false
+	return ""
 }
 
 // shape is what the object at the beginning of a text holds, as far as it is there.
@@ -114,35 +106,6 @@ const (
 	formDocument
 	formSQLite
 )
-
-// maxHead bounds what is read before the form must be known.
-const maxHead = 64 << 10
-
-// sniff looks at the beginning of r until the form is known. It does not wait for more than it needs, and drops a
-// byte order mark.
-func sniff(r *bufio.Reader) (form, error) {
-	for {
-		_, err := r.Peek(r.Buffered() + 1) // waits for one byte more
-		head, _ := r.Peek(r.Buffered())
-		f := formOf(head)
-		switch {
-		case f != formUnknown || err == nil:
-		case errors.Is(err, io.EOF):
-			f = formLines
-		case errors.Is(err, bufio.ErrBufferFull): // a line would be known by now
-			f = formDocument
-		default:
-			return f, err
-		}
-		if f != formUnknown {
-			if bytes.HasPrefix(head, []byte(mark)) {
-				_, err = r.Discard(len(mark))
-				return f, err
-			}
-			return f, nil
-		}
-	}
-}
 
 // formOf returns the form of an input that begins with head; unknown if more is needed.
 func formOf(head []byte) form {

@@ -2,9 +2,11 @@ package guide
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -175,25 +177,8 @@ func modelOf(o *object.Object) model {
 	return model{provider: o.String("provider_id"), id: o.String("model_id"), variant: o.String("variant")}
 }
 
-// usageOf reads {input, output, reasoning, cache_read, cache_write, total}; nil when none of them is there, or one is
-// no count.
-func usageOf(o *object.Object, rule spans.UsageRule) *otelagent.Usage {
-	failed, known := o.Failed(), false
-	count := func(key string) int64 {
-		n := o.Count(key)
-		if n == nil {
-			return 0
-		}
-		known = true
-		return *n
-	}
-	u := &otelagent.Usage{Rule: rule, Input: count("input"), Output: count("output"), Reasoning: count("reasoning"),
-		CacheRead: count("cache_read"), CacheWrite: count("cache_write"), Total: count("total")}
-	if !known || o.Failed() > failed {
-		return nil
-	}
-	return u
-}
+var usageKeys = input.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache_read",
+	CacheWrite: "cache_write", Total: "total"}
 
 // sessionOf reads a row of chat_sessions.
 func (d *reader) sessionOf(r *row) *session {
@@ -260,9 +245,7 @@ func (d *reader) messageOf(r *row, id string) *message {
 	m.updated = later(m.created, millisOf(r.Object, "updated_at"))
 	m.hiddenAt, m.hidden = r.Spelled("hidden_at"), millisOf(r.Object, "hidden_at")
 	meta := r.object("metadata")
-	if usage := meta.Object("usage"); usage != nil {
-		m.usage = usageOf(usage, d.rule())
-	}
+	m.usage = usageKeys.Read(meta.Object("usage"), cmp.Or(d.Settings.Rule, spans.UsageRuleExcludesCache))
 	m.model, m.agent, m.digest = modelOf(meta.Object("model")), meta.String("agent"), meta.String("system_prompt_digest")
 	if trigger := meta.Object("trigger"); trigger != nil {
 		m.trigger, m.source = meta.Raw("trigger"), trigger.String("source")
@@ -306,12 +289,4 @@ func (d *reader) partOf(r *row, id string, position int) *part {
 		p.kind = p.ai.String("type")
 	}
 	return p
-}
-
-// rule says how usage of the guide is read: see docs/dialects.md.
-func (d *reader) rule() spans.UsageRule {
-	if d.Settings.Rule != "" {
-		return d.Settings.Rule
-	}
-	return spans.UsageRuleExcludesCache
 }

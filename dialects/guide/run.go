@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -18,9 +19,9 @@ type run struct {
 	last        time.Time // the latest time of its events
 }
 
-func (r *run) meta(t time.Time, seq int64) otelagent.Meta {
+func (r *run) meta(t time.Time, seq int64) event.Meta {
 	r.last = later(r.last, t)
-	return otelagent.Meta{Session: r.session, Run: r.id, Time: t, Seq: seq}
+	return event.Meta{Session: r.session, Run: r.id, Time: t, Seq: seq}
 }
 
 // bound is a moment that is only known not to be earlier, or later, than t.
@@ -70,7 +71,7 @@ func (d *reader) emitRun(a *message, over bool) {
 	}
 	r := &run{id: first.id, session: d.session.id}
 	info := d.runInfo(all)
-	d.Emit(&otelagent.RunStarted{Meta: r.meta(first.created, first.seq), RunInfo: info})
+	d.Emit(&event.RunStarted{Meta: r.meta(first.created, first.seq), RunInfo: info})
 	d.recent = append(d.recent[max(0, len(d.recent)-63):], recentRun{first.id, first.hidden})
 	for _, m := range users {
 		if m.marker() {
@@ -81,13 +82,13 @@ func (d *reader) emitRun(a *message, over bool) {
 	d.emitTurnStart(r, of, first.created, first.seq, otelagent.TurnInfo{Index: new(int64(0)), Trigger: triggerOf(first, info)})
 	for _, m := range users {
 		if !m.marker() {
-			d.Emit(&otelagent.MessageAdded{Meta: r.meta(m.created, m.seq), Message: m.message(m.parts)})
+			d.Emit(&event.MessageAdded{Meta: r.meta(m.created, m.seq), Message: m.message(m.parts)})
 			d.emitLines(m)
 		}
 	}
 	if a == nil {
 		if over {
-			d.Emit(&otelagent.RunEnded{Meta: r.meta(r.last, first.seq), RunResult: otelagent.RunResult{
+			d.Emit(&event.RunEnded{Meta: r.meta(r.last, first.seq), RunResult: otelagent.RunResult{
 				End: bound(r.last), Status: spans.RunStatusAborted}})
 		}
 		return
@@ -111,17 +112,17 @@ func (d *reader) emitRun(a *message, over bool) {
 		if len(steps) == 1 && !calls { // nothing makes the loop go on: usage of the message is that of this one call
 			end.Usage, usage = usage, nil
 		}
-		d.Emit(&otelagent.TurnEnded{Meta: r.meta(at, a.endSeq(s)), TurnResult: end})
+		d.Emit(&event.TurnEnded{Meta: r.meta(at, a.endSeq(s)), TurnResult: end})
 	}
 	at := later(r.last, a.updated)
-	d.Emit(&otelagent.RunEnded{Meta: r.meta(at, a.endSeq(a.parts)), RunResult: otelagent.RunResult{End: bound(at),
+	d.Emit(&event.RunEnded{Meta: r.meta(at, a.endSeq(a.parts)), RunResult: otelagent.RunResult{End: bound(at),
 		Status: a.status(), Usage: usage}})
 }
 
 // emitTurnStart emits the start of a turn in which the model of m is asked.
 func (d *reader) emitTurnStart(r *run, m *message, at time.Time, seq int64, info otelagent.TurnInfo) {
 	info.Model, info.Provider, info.Variant, info.Start = m.model.id, m.model.provider, m.model.variant, bound(at)
-	d.Emit(&otelagent.TurnStarted{Meta: r.meta(at, seq), TurnInfo: info})
+	d.Emit(&event.TurnStarted{Meta: r.meta(at, seq), TurnInfo: info})
 }
 
 // endSeq is the position of the last of the parts, else that of the message.
@@ -262,11 +263,11 @@ func (d *reader) emitCompactionRun(m *message) {
 		info.ParentID = d.before(m.created)
 	}
 	info.Continuation = spans.ContinuationCompaction
-	d.Emit(&otelagent.RunStarted{Meta: r.meta(m.created, m.seq), RunInfo: info})
+	d.Emit(&event.RunStarted{Meta: r.meta(m.created, m.seq), RunInfo: info})
 	d.emitHeld(m.lines)
 	d.emitParts(r, m, m.parts)
 	at := later(r.last, m.updated)
-	d.Emit(&otelagent.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: otelagent.RunResult{End: bound(at),
+	d.Emit(&event.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: otelagent.RunResult{End: bound(at),
 		Status: spans.RunStatusCompleted}})
 }
 
@@ -283,7 +284,7 @@ func (d *reader) emitCompaction(r *run, m *message, p *part) {
 	if at.IsZero() {
 		at = m.created
 	}
-	ev := &otelagent.CompactionEnded{Meta: r.meta(at, p.seq),
+	ev := &event.CompactionEnded{Meta: r.meta(at, p.seq),
 		Compaction:       otelagent.Compaction{Kind: spans.CompactionKindSummary, Start: stamped(at)},
 		CompactionResult: otelagent.CompactionResult{End: bound(later(at, p.latest))},
 	}

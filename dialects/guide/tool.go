@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -90,19 +91,19 @@ func (d *reader) emitCall(r *run, p *part) {
 		// The duration is stated, so it counts; the row was written when the call was over.
 		start, end = stamped(p.latest.Add(-res.took)), stamped(p.latest)
 	}
-	d.Emit(&otelagent.ToolStarted{Meta: r.meta(start.Time, p.seq),
+	d.Emit(&event.ToolStarted{Meta: r.meta(start.Time, p.seq),
 		ToolCall: otelagent.ToolCall{ID: id, Name: name, Args: p.ai.Spelled("input"), Start: start}})
 	d.emitDecision(r, p, id)
 	switch {
 	case p.callState() == "output-available" && p.preliminary():
-		d.Emit(&otelagent.ToolProgressed{Meta: r.meta(p.latest, p.seq), CallID: id, Name: name, Type: "preliminary",
+		d.Emit(&event.ToolProgressed{Meta: r.meta(p.latest, p.seq), CallID: id, Name: name, Type: "preliminary",
 			Body: p.ai.Spelled("output")})
 		return
 	case !p.over():
 		r.last = later(r.last, p.latest)
 		return
 	}
-	ev := &otelagent.ToolEnded{Meta: r.meta(end.Time, p.seq), CallID: id, Name: name,
+	ev := &event.ToolEnded{Meta: r.meta(end.Time, p.seq), CallID: id, Name: name,
 		ToolResult: otelagent.ToolResult{End: end, Result: p.ai.Spelled("output"), Truncated: res.truncated}}
 	ev.Outcome, ev.ToolResult.Error = p.result()
 	if name == taskTool {
@@ -138,5 +139,5 @@ func (d *reader) emitDecision(r *run, p *part, call string) {
 	case p.over(): // it was asked for, and it ran
 		e.Action, e.Derived = spans.ActionAllow, true
 	}
-	d.Emit(&otelagent.PermissionEvaluated{Meta: r.meta(p.latest, p.seq), PermissionEvaluation: e})
+	d.Emit(&event.PermissionEvaluated{Meta: r.meta(p.latest, p.seq), PermissionEvaluation: e})
 }

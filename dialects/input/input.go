@@ -22,8 +22,8 @@ import (
 	"iter"
 	"strconv"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -40,7 +40,7 @@ type Decoder interface {
 	// An error that is a *LineError is about one line (or one place of a document), and reading goes on behind it; its
 	// event is nil. Any other error is the last: one of r, wrapped, or that r is not what the dialect reads. The iterator
 	// may be used once.
-	Events(r io.Reader) iter.Seq2[otelagent.Event, error]
+	Events(r io.Reader) iter.Seq2[event.Event, error]
 	// Stats returns what was read so far.
 	Stats() Stats
 }
@@ -85,11 +85,6 @@ func (e *LineError) Error() string {
 		}
 	}
 	return string(append(b, e.Reason...))
-}
-
-// TooLong returns the error of a line that is longer than maxLine.
-func TooLong(maxLine int) *LineError {
-	return &LineError{Reason: "longer than " + strconv.Itoa(maxLine) + " bytes"}
 }
 
 // Malformed returns the error of a line that err, of package rawjson or object, says is not JSON, or no object.

@@ -121,24 +121,6 @@ func TestScannerLive(t *testing.T) {
 	}
 }
 
-func TestLost(t *testing.T) {
-	for _, test := range []struct {
-		line   input.Line
-		detail string
-		ok     bool
-	}{
-		{input.Line{Event: "lagged", Text: []byte(`{"missed":12}`)}, "12 events", true},
-		{input.Line{Event: "lagged", Text: []byte(`7`)}, "7 events", true},
-		{input.Line{Event: "lagged", Text: []byte(`{"missed":1,"of":2}`)}, "", true}, // two numbers: which one?
-		{input.Line{Event: "lagged", Text: []byte(`{}`)}, "", true},
-		{input.Line{Event: "agent_event", Text: []byte(`7`)}, "", false},
-	} {
-		if lost := test.line.Lost(3); (lost != nil) != test.ok || test.ok && (lost.Detail != test.detail || lost.Seq != 3) {
-			t.Errorf("%s %s: %+v", test.line.Event, test.line.Text, lost)
-		}
-	}
-}
-
 func TestTime(t *testing.T) {
 	const want = "2026-11-21T09:30:00.123456789Z"
 	for in, want := range map[string]string{

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // benchLines are the examples, and a request of 100 KB.
@@ -30,17 +29,13 @@ func benchLines(b *testing.B) (lines [][]byte, size int64) {
 // BenchmarkDecoder reads lines. BenchmarkUnmarshal is what it is compared with: encoding/json into a struct of what every line has.
 func BenchmarkDecoder(b *testing.B) {
 	lines, size := benchLines(b)
-	d := NewDecoder()
 	b.SetBytes(size)
 	b.ReportAllocs()
 	for b.Loop() {
 		for i, line := range lines {
-			d.Line(input.Line{Text: line, Number: int64(i)}, int64(i), func(_ otelagent.Event, err error) bool {
-				if err != nil {
-					b.Fatal(err)
-				}
-				return true
-			})
+			if _, bad := Read(input.Settings{}, input.Line{Text: line, Number: int64(i)}, int64(i)); bad != nil {
+				b.Fatal(bad)
+			}
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -159,7 +160,7 @@ func schema() []byte {
 	for i := range kinds {
 		k := &kinds[i]
 		cases = append(cases, ordered{
-			{"if", ordered{{"properties", ordered{{"type", ordered{{"const", prefix + k.name}}}}}}},
+			{"if", ordered{{"properties", ordered{{"type", ordered{{"const", input.OwnPrefix + k.name}}}}}}},
 			{"then", ref(k.name)},
 		})
 		rows := rowsOf(k)

@@ -9,10 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // TestEventsOfADialectComeBack writes every event of phi-core's recordings as a line and reads it: the same event comes back.
@@ -22,7 +22,6 @@ func TestEventsOfADialectComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	d := ndjson.NewDecoder()
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -34,22 +33,9 @@ func TestEventsOfADialectComeBack(t *testing.T) {
 			}
 			n++
 			line := ndjson.AppendEvent(nil, ev)
-			read := 0
-			d.Line(input.Line{Text: line, Number: 1}, 1, func(again otelagent.Event, err error) bool {
-				if read++; err != nil {
-					t.Errorf("%s: %v\n%s", file, err, line)
-					return false
-				}
-				if diff := cmp.Diff(ev, again, cmpopts.EquateEmpty()); diff != "" {
-					t.Errorf("%s: %s\n%s", file, line, diff)
-				}
-				return true
-			})
-			if read != 1 {
-				t.Errorf("%s: %d events\n%s", file, read, line)
-			}
-			if t.Failed() {
-				return
+			again, bad := ndjson.Read(input.SettingsOf(), input.Line{Text: line, Number: 1}, 1)
+			if diff := cmp.Diff([]event.Event{ev}, again, cmpopts.EquateEmpty()); diff != "" || bad != nil {
+				t.Fatalf("%s: %v\n%s\n%s", file, bad, line, diff)
 			}
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/otelagent/otelagent/dialects/input"
 )
 
 // generated compares what stands in a document between two comments with text, or writes it with -update.
@@ -45,7 +47,7 @@ func examples(t *testing.T) map[string]string {
 		if err := json.Unmarshal([]byte(line), &head); err != nil {
 			t.Fatal(err)
 		}
-		name := strings.TrimPrefix(head.Type, prefix)
+		name := strings.TrimPrefix(head.Type, input.OwnPrefix)
 		if byName[name] != "" {
 			t.Errorf("two examples of %s", name)
 		}
@@ -73,7 +75,7 @@ func TestLinesHasEveryLine(t *testing.T) {
 	for i := range kinds {
 		k := &kinds[i]
 		rows := rowsOf(k)
-		fmt.Fprintf(&b, "\n### %s%s\n\n%s\n\n", prefix, k.name, k.brief)
+		fmt.Fprintf(&b, "\n### %s%s\n\n%s\n\n", input.OwnPrefix, k.name, k.brief)
 		table(rows[common:])
 		if byName[k.name] == "" {
 			t.Errorf("no example of %s", k.name)
@@ -115,7 +117,7 @@ func TestFieldsHasARowForEveryKey(t *testing.T) {
 	var b strings.Builder
 	table := func(title string, s *shape) {
 		fmt.Fprintf(&b, "\n### %s\n\n| field | holds | lands in |\n|---|---|---|\n", title)
-		if strings.HasPrefix(title, prefix) {
+		if strings.HasPrefix(title, input.OwnPrefix) {
 			fmt.Fprintf(&b, "| `type` | string | %s |\n", s.typ.Name())
 		}
 		for _, r := range rowsOf(s) {
@@ -127,7 +129,7 @@ func TestFieldsHasARowForEveryKey(t *testing.T) {
 		}
 	}
 	for i := range kinds {
-		table(prefix+kinds[i].name, &kinds[i])
+		table(input.OwnPrefix+kinds[i].name, &kinds[i])
 	}
 	for i := range objects {
 		table("otelagent "+objects[i].name, &objects[i])

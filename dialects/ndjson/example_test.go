@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -25,11 +26,11 @@ func ExampleEvents() {
 			fmt.Println("gave up:", err)
 		default:
 			switch ev := ev.(type) {
-			case *otelagent.ToolStarted:
+			case *event.ToolStarted:
 				fmt.Printf("%s %s\n", ev.Name, ev.Args)
-			case *otelagent.ToolEnded:
+			case *event.ToolEnded:
 				fmt.Printf("-> %s\n", ev.Result)
-			case *otelagent.Other:
+			case *event.Other:
 				fmt.Printf("%s %s\n", ev.Type, ev.Body)
 			}
 		}
@@ -43,8 +44,8 @@ func ExampleEvents() {
 
 func ExampleAppendEvent() {
 	cost := 0.0021
-	line := ndjson.AppendEvent(nil, &otelagent.TurnEnded{
-		Meta: otelagent.Meta{Session: "s1", Run: "r1", Time: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)},
+	line := ndjson.AppendEvent(nil, &event.TurnEnded{
+		Meta: event.Meta{Session: "s1", Run: "r1", Time: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)},
 		TurnResult: otelagent.TurnResult{
 			Usage: &otelagent.Usage{Input: 40, Output: 60}, Cost: &cost, Currency: "USD",
 			Output: &otelagent.Message{Raw: []byte(`{"role":"assistant","content":"Done."}`), Role: "assistant"},

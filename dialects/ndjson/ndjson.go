@@ -6,19 +6,17 @@
 package ndjson
 
 import (
-	"bytes"
 	"cmp"
 	_ "embed"
-	"fmt"
 	"io"
 	"iter"
 	"reflect"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect, GroupInfo.Dialect and FactStated.Dialect of lines that name
@@ -32,65 +30,34 @@ const Dialect = "otelagent"
 //go:embed schema.json
 var Schema []byte
 
-// prefix begins every line's type.
-const prefix = "otelagent."
-
 // unknownKeys follows the type in Other.Type where a line had unknown keys.
 const unknownKeys = ".unknown_keys"
 
-// Own reports whether line, which may be cut anywhere behind it, has at its top level the key "type" with a string
-// that begins with "otelagent.". It reads no further than that key, and holds nothing of line. Of several such keys
-// the first counts.
-func Own(line []byte) bool {
-	c := rawjson.NewCursor(line, object.MaxDepth)
-	for c.Open('{'); c.More('}'); {
-		isType := string(c.Key()) == "type"
-		if value := c.Value(); isType {
-			typ, _ := rawjson.String(value)
-			return strings.HasPrefix(typ, prefix)
-		}
+// Recognise returns why a line, which may be cut, is of this dialect, without content; empty when it is not.
+func Recognise(line []byte) (why string) {
+	if input.Own(line) {
+		why = "lines with a type that begins with " + input.OwnPrefix
 	}
-	return false
-}
-
-// Recognise reports whether head, the beginning of an input, is of this dialect: it has lines that are Own, and no
-// other complete line that is a JSON object. Why is a short reason, without content.
-func Recognise(head []byte) (why string, ok bool) {
-	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf())
-	for in.Scan() {
-		switch text := in.Line().Text; {
-		case Own(text):
-			ok = true
-		case len(text) > 0 && text[0] == '{' && rawjson.Valid(text, object.MaxDepth) == nil:
-			return "", false
-		}
-	}
-	if !ok {
-		return "", false
-	}
-	return "lines with a type that begins with " + prefix, true
+	return why
 }
 
 // Events reads lines from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 	return NewDecoder(opts...).Events(r)
 }
 
 // A Decoder reads lines. It keeps nothing of one line for the next. A line, and an object in it that is not content,
 // has 1,024 keys at most, an array that is not content 65,536 elements. Not safe for concurrent use.
-type Decoder struct {
-	settings input.Settings
-	stats    input.Stats
-}
+type Decoder struct{ sh input.Shell }
 
 // NewDecoder returns a Decoder. Of the settings, Session names the session of runs, groups and facts that name none,
 // Agent and Provider those of runs that name none, Rule that of usage that names none.
 func NewDecoder(opts ...input.Option) *Decoder {
-	return &Decoder{settings: input.SettingsOf(opts...)}
+	return &Decoder{input.NewShell(Dialect, Read, opts...)}
 }
 
-// Stats returns what was read so far. Lines counts those that Events read; the other counts are of Line too.
-func (d *Decoder) Stats() input.Stats { return d.stats }
+// Stats returns what was read so far.
+func (d *Decoder) Stats() input.Stats { return d.sh.Stats }
 
 // Events reads lines from r until its end. Line numbers in errors begin at 1. Meta.Seq is what a line says it is,
 // else the number of the line, which goes on from earlier inputs.
@@ -100,91 +67,65 @@ func (d *Decoder) Stats() input.Stats { return d.stats }
 //
 // An error that is a *input.LineError is about one line and names the first eight problems of it, and reading goes on
 // behind it; its event is nil. Any other error is one of r, wrapped, and the last. The iterator may be used once.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
-		in := input.NewScanner(r, d.settings)
-		before := d.stats.Lines
-		for in.Scan() {
-			line := in.Line()
-			d.stats.Lines = before + line.Number
-			if !d.Line(line, d.stats.Lines, yield) {
-				return
-			}
-		}
-		d.stats.Lines = before + in.Lines()
-		if err := in.Err(); err != nil {
-			yield(nil, fmt.Errorf("ndjson: %w", err))
-		}
-	}
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
+	return d.sh.Lines(r, input.Reader{Line: func(line input.Line) { d.sh.Own(line, d.sh.Seq) }})
 }
 
-// Line reads one line, which becomes the events of Meta.Seq seq unless it says another, and hands them or a
-// *input.LineError to yield. It reports whether the caller wants more. A dialect calls it with lines that are Own and
-// none of its own. The events point into line.
-func (d *Decoder) Line(line input.Line, seq int64, yield func(otelagent.Event, error) bool) bool {
-	reject := func(e *input.LineError) bool {
-		e.Dialect, e.Line, e.Seq = Dialect, line.Number, seq
-		d.stats.Rejected++
-		return yield(nil, e)
-	}
-	if line.TooLong {
-		return reject(input.TooLong(d.settings.MaxLine))
-	}
-	if lost := line.Lost(seq); lost != nil {
-		return yield(lost, nil)
-	}
+// Read reads one line, which becomes the events of Meta.Seq seq unless it says another. The events point into line.
+func Read(s input.Settings, line input.Line, seq int64) ([]event.Event, *input.LineError) {
 	o, err := object.Parse(line.Text)
 	if err != nil {
-		return reject(input.Malformed(err))
+		bad := input.Malformed(err)
+		bad.Dialect = Dialect
+		return nil, bad
 	}
 	name, _ := rawjson.String(o.Raw("type"))
-	if !strings.HasPrefix(name, prefix) {
-		o.Fail("type", "want a string that begins with "+prefix)
+	if !strings.HasPrefix(name, input.OwnPrefix) {
+		o.Fail("type", "want a string that begins with "+input.OwnPrefix)
 	}
 	if o.Failed() > 0 {
-		return reject(problems(o, ""))
+		return nil, problems(o, "")
 	}
-	shape, known := kindOf[name[len(prefix):]]
+	shape, known := kindOf[name[len(input.OwnPrefix):]]
 	if !known { // only what every line may have is read
 		shape = &anyLine
 	}
 	v := reflect.New(shape.typ)
-	m := v.Elem().Field(0).Addr().Interface().(*otelagent.Meta)
+	m := v.Elem().Field(0).Addr().Interface().(*event.Meta)
 	switch shape.name {
 	case "run_started", "group_started", "fact_stated":
-		m.Session = d.settings.Session
+		m.Session = s.Session
 	}
-	in := reader{line: o, rule: d.settings.Rule}
+	in := reader{line: o, rule: s.Rule}
 	if in.members(o, shape.fields, v.Elem()); known && o.Failed() > 0 {
-		return reject(problems(o, name))
+		return nil, problems(o, name)
 	}
-	d.stats.Events++
 	m.Arrived, m.Seq = line.Arrived, cmp.Or(m.Seq, seq)
-	ev := v.Interface().(otelagent.Event)
-	other := &otelagent.Other{Meta: *m, Type: name, Body: line.Text}
+	ev := v.Interface().(event.Event)
+	other := &event.Other{Meta: *m, Type: name, Body: line.Text}
 	if !known {
-		return yield(other, nil)
+		return []event.Event{other}, nil
 	}
-	if run, ok := ev.(*otelagent.RunStarted); ok {
+	if run, ok := ev.(*event.RunStarted); ok {
 		if run.AgentID == "" {
-			run.Agent = cmp.Or(run.Agent, d.settings.Agent)
+			run.Agent = cmp.Or(run.Agent, s.Agent)
 		}
-		run.Provider = cmp.Or(run.Provider, d.settings.Provider)
+		run.Provider = cmp.Or(run.Provider, s.Provider)
 	}
 	other.Type += unknownKeys
 	switch other.Body = o.Rest(); {
 	case other.Body == nil:
-		return yield(ev, nil)
+		return []event.Event{ev}, nil
 	case strings.HasSuffix(name, "_ended"): // the unknown keys are kept on what ends
-		return yield(other, nil) && yield(ev, nil)
+		return []event.Event{other, ev}, nil
 	}
-	return yield(ev, nil) && yield(other, nil)
+	return []event.Event{ev, other}, nil
 }
 
 // problems returns all problems of a line as one error.
 func problems(o *object.Object, typ string) *input.LineError {
 	all := o.Problems()
-	e := &input.LineError{Type: typ, Field: all[0].Path, Reason: all[0].Reason}
+	e := &input.LineError{Dialect: Dialect, Type: typ, Field: all[0].Path, Reason: all[0].Reason}
 	for _, p := range all[1:] {
 		e.Reason += "; " + p.Path + ": " + p.Reason
 	}

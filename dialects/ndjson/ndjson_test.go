@@ -11,11 +11,10 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"testing/iotest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -68,49 +67,8 @@ func TestOwn(t *testing.T) {
 		`{bad`:                                          false,
 		``:                                              false,
 	} {
-		if got := Own([]byte(line)); got != want {
+		if got := input.Own([]byte(line)); got != want {
 			t.Errorf("%s: got %v", line, got)
-		}
-	}
-}
-
-func TestRecognise(t *testing.T) {
-	const own, foreign = `{"type":"otelagent.run_started"}`, `{"type":"AgentStart","loop_id":"l"}`
-	for head, want := range map[string]bool{
-		own:                                true,
-		own + "\n" + own[:12]:              true,
-		"\xef\xbb\xbf\r\n" + own + "\r\n":  true,
-		"event: x\ndata: " + own + "\n\n":  true,
-		"not JSON\n" + own + "\n":          true,
-		own + "\n" + foreign + "\n":        false,
-		foreign + "\n" + own + "\n":        false,
-		foreign:                            false,
-		`{"messages":[` + own + `]}`:       false,
-		"[\n" + own + "\n]":                true, // three lines, of which one is ours
-		own[:12]:                           false,
-		"":                                 false,
-		`{"type":"otelagent.run_started",`: true,
-	} {
-		why, ok := Recognise([]byte(head))
-		if ok != want || ok != (why != "") {
-			t.Errorf("%q: got %v, %q", head, ok, why)
-		}
-	}
-}
-
-// TestRecogniseNoOtherDialect reads the recordings of phi-core.
-func TestRecogniseNoOtherDialect(t *testing.T) {
-	files, err := filepath.Glob("../phi/testdata/*.ndjson")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, f := range files {
-		head, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if why, ok := Recognise(head[:min(len(head), 64<<10)]); ok {
-			t.Errorf("%s: %s", f, why)
 		}
 	}
 }
@@ -158,44 +116,11 @@ func TestPositions(t *testing.T) {
 	}
 	read("\n" + `{"type":"otelagent.reply_delta"}` + "\n{}\n\n")
 	read(`{"type":"otelagent.reply_delta","seq":70}` + "\n" + `{"type":"otelagent.reply_delta","x":1}` + "\nx")
-	want := []string{"*otelagent.ReplyDelta 2", "line 3, seq 3", "*otelagent.ReplyDelta 70", "*otelagent.ReplyDelta 6", "*otelagent.Other 6", "line 3, seq 7"}
+	want := []string{"*event.ReplyDelta 2", "line 3, seq 3", "*event.ReplyDelta 70", "*event.ReplyDelta 6", "*event.Other 6", "line 3, seq 7"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(input.Stats{Lines: 7, Rejected: 2, Events: 3}, d.Stats()); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// TestLine reads lines as a dialect does that meets them between its own.
-func TestLine(t *testing.T) {
-	d := NewDecoder()
-	arrived := time.Now()
-	var got []otelagent.Event
-	more := d.Line(input.Line{Text: []byte(`{"type":"otelagent.run_ended","x":1}`), Number: 3, Arrived: arrived}, 30, func(ev otelagent.Event, err error) bool {
-		if err != nil {
-			t.Error(err)
-		}
-		got = append(got, clone(ev))
-		return true
-	})
-	m := otelagent.Meta{Arrived: arrived, Seq: 30}
-	want := []otelagent.Event{
-		&otelagent.Other{Meta: m, Type: "otelagent.run_ended.unknown_keys", Body: []byte(`{"x":1}`)},
-		&otelagent.RunEnded{Meta: m},
-	}
-	if diff := cmp.Diff(want, got); diff != "" || !more {
-		t.Error(more, diff)
-	}
-	n := 0
-	stop := func(otelagent.Event, error) bool { n++; return false }
-	for _, line := range []string{`{"type":"otelagent.run_ended","x":1}`, `{"type":"otelagent.run_started","x":1}`, `{"type":"otelagent.x"}`, `{}`, `{`} {
-		n = 0
-		if d.Line(input.Line{Text: []byte(line), Number: 4}, 40, stop) || n != 1 {
-			t.Errorf("%s: went on, %d times", line, n)
-		}
-	}
-	if diff := cmp.Diff(input.Stats{Rejected: 2, Events: 4}, d.Stats()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -207,27 +132,6 @@ func TestInputs(t *testing.T) {
 		opts []input.Option
 		want []string
 	}{
-		"server-sent events": {
-			in: strings.NewReader("event: x\ndata: " + line + "\n\nevent: lagged\ndata: 7\n\nevent: lagged\ndata: {}\n\n"),
-			want: []string{
-				`{"type":"otelagent.run_ended","seq":2,"run":"r"}`,
-				`{"type":"otelagent.defect_found","seq":5,"code":"event_lost","detail":"7 events"}`,
-				`{"type":"otelagent.defect_found","seq":8,"code":"event_lost"}`,
-			},
-		},
-		"long line": {
-			in:   strings.NewReader(line + "\n" + line[:len(line)-1] + `,"x":1}` + "\n" + line),
-			opts: []input.Option{input.WithMaxLine(len(line))},
-			want: []string{
-				`{"type":"otelagent.run_ended","seq":1,"run":"r"}`,
-				fmt.Sprintf("! otelagent: line 2: longer than %d bytes", len(line)),
-				`{"type":"otelagent.run_ended","seq":3,"run":"r"}`,
-			},
-		},
-		"reader that fails": {
-			in:   io.MultiReader(strings.NewReader(line+"\n"+line), iotest.ErrReader(errors.New("gone"))),
-			want: []string{`{"type":"otelagent.run_ended","seq":1,"run":"r"}`, "!! ndjson: read: gone"},
-		},
 		"deep": {
 			in: strings.NewReader(`{"type":"otelagent.other","body":` + strings.Repeat("[", 207) + strings.Repeat("]", 207) + "}\n" +
 				`{"type":"otelagent.other","body":` + strings.Repeat("[", 208) + strings.Repeat("]", 208) + "}"),
@@ -282,18 +186,18 @@ func badWords(from, to int) (s string) {
 // TestWhatALineCannotHold writes what JSON has no place for: it is omitted or replaced as documented, and the line
 // stays one.
 func TestWhatALineCannotHold(t *testing.T) {
-	m := otelagent.Meta{Seq: 1}
+	m := event.Meta{Seq: 1}
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, c := range []struct {
-		ev   otelagent.Event
+		ev   event.Event
 		want string
 	}{
-		{&otelagent.TurnEnded{Meta: m, TurnResult: otelagent.TurnResult{Cost: &nan, Model: "a\xffb"}}, `{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
-		{&otelagent.RequestPrepared{Meta: m, Request: otelagent.Request{Temperature: &inf, Payload: []byte("{}\n")}},
+		{&event.TurnEnded{Meta: m, TurnResult: otelagent.TurnResult{Cost: &nan, Model: "a\xffb"}}, `{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
+		{&event.RequestPrepared{Meta: m, Request: otelagent.Request{Temperature: &inf, Payload: []byte("{}\n")}},
 			`{"type":"otelagent.request_prepared","seq":1,"payload_text":"{}\n"}`},
-		{&otelagent.ToolEnded{Meta: m, ToolResult: otelagent.ToolResult{Result: []byte("\xff")}}, `{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},
-		{&otelagent.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{Args: []byte(" 1")}}, `{"type":"otelagent.tool_started","seq":1,"args_text":" 1"}`},
-		{&otelagent.MessageAdded{Meta: m, Message: otelagent.Message{Raw: []byte("hi"), Role: "user", Provenance: spans.Provenance{Raw: "no JSON"}}},
+		{&event.ToolEnded{Meta: m, ToolResult: otelagent.ToolResult{Result: []byte("\xff")}}, `{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},
+		{&event.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{Args: []byte(" 1")}}, `{"type":"otelagent.tool_started","seq":1,"args_text":" 1"}`},
+		{&event.MessageAdded{Meta: m, Message: otelagent.Message{Raw: []byte("hi"), Role: "user", Provenance: spans.Provenance{Raw: "no JSON"}}},
 			`{"type":"otelagent.message_added","seq":1,"message":{"raw_text":"hi","role":"user","provenance":"no JSON"}}`},
 	} {
 		line := string(AppendEvent(nil, c.ev))
@@ -355,11 +259,10 @@ func FuzzDecoder(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		Recognise(in)
 		evs, _ := readAll(string(in))
 		for _, ev := range evs {
 			line := AppendEvent(nil, ev)
-			if !Own(line) || bytes.ContainsAny(line, "\r\n") {
+			if !input.Own(line) || bytes.ContainsAny(line, "\r\n") {
 				t.Fatalf("no line: %q", line)
 			}
 			again, problems := readAll(string(line))
@@ -374,6 +277,6 @@ func FuzzDecoder(f *testing.F) {
 }
 
 // metaOf returns what every event has.
-func metaOf(ev otelagent.Event) *otelagent.Meta {
-	return reflect.ValueOf(ev).Elem().FieldByName("Meta").Addr().Interface().(*otelagent.Meta)
+func metaOf(ev event.Event) *event.Meta {
+	return reflect.ValueOf(ev).Elem().FieldByName("Meta").Addr().Interface().(*event.Meta)
 }

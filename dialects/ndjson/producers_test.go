@@ -12,6 +12,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -21,7 +22,7 @@ import (
 func recorded(t *testing.T, name string, opts ...input.Option) (*session.Session, *session.BlockSet) {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	text, err := os.ReadFile(filepath.Join("testdata", "producers", name+".ndjson"))
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,7 @@ func payloads(t *testing.T, name string) (all []string) {
 	}
 	evs, _ := ndjson.ReadAll(string(text))
 	for _, ev := range evs {
-		if req, ok := ev.(*otelagent.RequestPrepared); ok {
+		if req, ok := ev.(*event.RequestPrepared); ok {
 			all = append(all, string(req.Payload))
 		}
 	}

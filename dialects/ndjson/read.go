@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -57,7 +58,7 @@ func (r *reader) members(o *object.Object, fields []field, v reflect.Value) {
 				at.SetZero()
 			}
 		case f.origins:
-			r.origins(o, f.key, v.Addr().Interface().(*otelagent.RequestPrepared))
+			r.origins(o, f.key, v.Addr().Interface().(*event.RequestPrepared))
 		default:
 			r.value(o, f.key, raw, at)
 		}
@@ -177,7 +178,7 @@ func plainMessage(raw []byte) (m otelagent.Message, ok bool) {
 
 // origins reads the payload of a request, and sets the provenances of its messages. What the line says more of the
 // request takes the place of what the payload says.
-func (r *reader) origins(o *object.Object, key string, req *otelagent.RequestPrepared) {
+func (r *reader) origins(o *object.Object, key string, req *event.RequestPrepared) {
 	if o.Has("messages") {
 		o.Fail(key, "stands there with messages, which have their own")
 		return

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -81,10 +82,10 @@ func fill(t *testing.T, path string, v reflect.Value, n int) {
 	}
 }
 
-func newEvent(k *shape) otelagent.Event { return reflect.New(k.typ).Interface().(otelagent.Event) }
+func newEvent(k *shape) event.Event { return reflect.New(k.typ).Interface().(event.Event) }
 
 // filled returns an event of a kind with all fields set, and how many those are. A message has only a provenance that can be.
-func filled(t *testing.T, k *shape) (otelagent.Event, int) {
+func filled(t *testing.T, k *shape) (event.Event, int) {
 	ev, n := newEvent(k), 0
 	fieldsOf("", reflect.ValueOf(ev).Elem(), func(path string, v reflect.Value) {
 		n++
@@ -103,7 +104,7 @@ func aside(path string) bool {
 }
 
 // read reads one line that must give one event.
-func read(t *testing.T, line string) otelagent.Event {
+func read(t *testing.T, line string) event.Event {
 	t.Helper()
 	evs, problems := readAll(line, input.WithUsageRule(""))
 	if len(problems) > 0 || len(evs) != 1 {
@@ -113,7 +114,7 @@ func read(t *testing.T, line string) otelagent.Event {
 }
 
 // readAll reads text. The events are copies.
-func readAll(text string, opts ...input.Option) (evs []otelagent.Event, problems []error) {
+func readAll(text string, opts ...input.Option) (evs []event.Event, problems []error) {
 	for ev, err := range Events(strings.NewReader(text), opts...) {
 		if err != nil {
 			problems = append(problems, err)
@@ -125,8 +126,8 @@ func readAll(text string, opts ...input.Option) (evs []otelagent.Event, problems
 }
 
 // clone copies an event.
-func clone(ev otelagent.Event) otelagent.Event {
-	return deep(reflect.ValueOf(ev)).Interface().(otelagent.Event)
+func clone(ev event.Event) event.Event {
+	return deep(reflect.ValueOf(ev)).Interface().(event.Event)
 }
 
 func deep(v reflect.Value) reflect.Value {
@@ -171,12 +172,12 @@ func TestEveryFieldOfEveryEvent(t *testing.T) {
 			if diff := cmp.Diff(all, read(t, line)); diff != "" {
 				t.Errorf("%s\n%s", line, diff)
 			}
-			empty := string(AppendEvent(nil, read(t, `{"type":"`+prefix+k.name+`"}`)))
-			if want := `{"type":"` + prefix + k.name + `","seq":1}`; empty != want {
+			empty := string(AppendEvent(nil, read(t, `{"type":"`+input.OwnPrefix+k.name+`"}`)))
+			if want := `{"type":"` + input.OwnPrefix + k.name + `","seq":1}`; empty != want {
 				t.Errorf("without keys: got %s, want %s", empty, want)
 			}
 			for one := range n {
-				ev, at := read(t, `{"type":"`+prefix+k.name+`"}`), 0
+				ev, at := read(t, `{"type":"`+input.OwnPrefix+k.name+`"}`), 0
 				fieldsOf("", reflect.ValueOf(ev).Elem(), func(path string, v reflect.Value) {
 					if at++; at == one+1 && notInALine[path] == "" && !strings.Contains(path, "Provenance.") {
 						fill(t, path, v, at)
@@ -206,19 +207,19 @@ func TestProvenances(t *testing.T) {
 		{Kind: spans.ProvenanceLoopTurn, TurnIndex: 4, Role: "tool-call-result", MessageIndex: 2},
 		{Raw: `{"kind":"of another loop"}`}, {Raw: `{"kind":"steering","more":1}`}, {Raw: `{"kind":"memory-tier","tier":"x"}`}, {Raw: `"steering"`}, {Raw: `[1]`},
 	}
-	ev := &otelagent.RequestPrepared{Meta: otelagent.Meta{Seq: 1}}
+	ev := &event.RequestPrepared{Meta: event.Meta{Seq: 1}}
 	for _, p := range all {
 		ev.Messages = append(ev.Messages, otelagent.Message{Raw: []byte(`{"role":"user","content":"x"}`), Role: "user", Provenance: p})
 	}
 	line := string(AppendEvent(nil, ev))
-	if diff := cmp.Diff(otelagent.Event(ev), read(t, line)); diff != "" {
+	if diff := cmp.Diff(event.Event(ev), read(t, line)); diff != "" {
 		t.Errorf("%s\n%s", line, diff)
 	}
 }
 
-// TestEveryEventHasAKind compares kinds with the events of the package otelagent.
+// TestEveryEventHasAKind compares kinds with the events of the package event.
 func TestEveryEventHasAKind(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../../otelagent/event.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../event/event.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

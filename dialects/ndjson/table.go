@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -45,7 +46,7 @@ type shape struct {
 
 func of[T any](name, brief string, fields ...field) shape {
 	s := shape{name: name, brief: brief, typ: reflect.TypeFor[T](), fields: fields}
-	if _, isEvent := any(new(T)).(otelagent.Event); isEvent {
+	if _, isEvent := any(new(T)).(event.Event); isEvent {
 		s.fields = append(append([]field(nil), meta...), fields...)
 	}
 	for i := range s.fields {
@@ -77,7 +78,7 @@ var meta = []field{
 }
 
 // anyLine is a line of unknown type.
-var anyLine = of[otelagent.Other]("", "")
+var anyLine = of[event.Other]("", "")
 
 const startBrief = "when it began, where that is not the time of the line"
 const endBrief = "when it ended, where that is not the time of the line"
@@ -103,7 +104,7 @@ var permission = []field{
 
 // kinds are all types of lines, in the order of the documentation.
 var kinds = [...]shape{
-	of[otelagent.RunStarted]("run_started", "A run begins. Everything is optional; without `run` the run gets an "+
+	of[event.RunStarted]("run_started", "A run begins. Everything is optional; without `run` the run gets an "+
 		"id that is made up.",
 		f("session_id", "SessionID", "the session of the run; absent: `session`").sameAs("Session"),
 		f("id", "ID", "the run; absent: `run`").sameAs("Run"),
@@ -129,7 +130,7 @@ var kinds = [...]shape{
 		f("recording", "Recording", "what the run is told from: events or ledger; absent: events"),
 		f("copied", "Copied", "the session took the run over from the one it was forked from; it counts in no sum"),
 		f("inferred", "Inferred", "its start was not seen")),
-	of[otelagent.RunEnded]("run_ended", "A run ends.",
+	of[event.RunEnded]("run_ended", "A run ends.",
 		f("end", "End", endBrief),
 		f("status", "Status", "completed, rejected, aborted, error, cancelled or vetoed; absent: completed"),
 		f("status_word", "Word", "the loop's own word for it"),
@@ -138,14 +139,14 @@ var kinds = [...]shape{
 		f("error", "Error", "what was said about a failure (content)"),
 		f("usage", "Usage", "the loop's own roll-up; it counts where no turn reports usage"),
 		f("messages", "Messages", "everything the run added, as the loop reports it at its end")),
-	of[otelagent.TurnStarted]("turn_started", "A turn begins: one model request and what it causes.",
+	of[event.TurnStarted]("turn_started", "A turn begins: one model request and what it causes.",
 		f("index", "Index", "the zero-based number of the turn; absent: the run's next"),
 		f("trigger", "Trigger", "user, sub_agent, continuation or branch"),
 		f("model", "Model", "the model asked for; absent: the run's"),
 		f("provider", "Provider", "the provider asked for; absent: the run's"),
 		f("variant", "Variant", "the variant of the model"),
 		f("start", "Start", startBrief)),
-	of[otelagent.RequestPrepared]("request_prepared", "What the model will receive. `payload` alone is enough: "+
+	of[event.RequestPrepared]("request_prepared", "What the model will receive. `payload` alone is enough: "+
 		"what the other keys say is read from it.",
 		f("at", "At", "when it was ready, where that is not the time of the line"),
 		f("attempt", "Attempt", "the attempt, from 0"),
@@ -162,13 +163,13 @@ var kinds = [...]shape{
 		f("system", "System", "the system prompt (content)"),
 		f("tools", "Tools", "the tool catalogue (content)"),
 		f("messages", "Messages", "the messages; absent: those of payload")),
-	of[otelagent.MessageAdded]("message_added", "A message other than the reply: a prompt, a tool result, steering.",
+	of[event.MessageAdded]("message_added", "A message other than the reply: a prompt, a tool result, steering.",
 		f("message", "Message", "the message")),
-	of[otelagent.ReplyDelta]("reply_delta", "A piece of the reply came in.",
+	of[event.ReplyDelta]("reply_delta", "A piece of the reply came in.",
 		f("bytes", "Bytes", "the length of the piece"),
 		f("kind", "Kind", "text, reasoning or tool_input"),
 		f("piece", "Text", "the piece itself, a string; it is kept only where partial output is asked for (content)")),
-	of[otelagent.ReplyReceived]("reply_received", "The model call is over. The reply comes with turn_ended; what "+
+	of[event.ReplyReceived]("reply_received", "The model call is over. The reply comes with turn_ended; what "+
 		"is told of it here is shown while the turn goes on.",
 		f("message", "Message", "the reply; it is shown while the turn goes on, and only its time is kept when "+
 			"that ends"),
@@ -177,14 +178,14 @@ var kinds = [...]shape{
 		f("model", "Model", "the model that answered"),
 		f("provider", "Provider", "the provider that answered"),
 		f("response_id", "ResponseID", "the provider's id of the reply")),
-	of[otelagent.AttemptDiscarded]("attempt_discarded", "The loop threw a reply away to ask again. Its tokens "+
+	of[event.AttemptDiscarded]("attempt_discarded", "The loop threw a reply away to ask again. Its tokens "+
 		"were billed, and count apart from those of the turn.",
 		f("at", "At", "when, where that is not the time of the line"),
 		f("attempt", "Attempt", "the attempt, from 0"),
 		f("reason", "Reason", "the loop's own word for why, such as max_tokens"),
 		f("usage", "Usage", "its usage as reported"),
 		f("reply", "Reply", "the message thrown away")),
-	of[otelagent.TurnEnded]("turn_ended", "The open turn ends, with the reply.",
+	of[event.TurnEnded]("turn_ended", "The open turn ends, with the reply.",
 		f("end", "End", endBrief),
 		f("model", "Model", "the model that answered"),
 		f("provider", "Provider", "the provider that answered"),
@@ -200,18 +201,18 @@ var kinds = [...]shape{
 		f("first_chunk_ns", "FirstChunk", "the time to the first piece of the reply"),
 		f("output", "Output", "the reply"),
 		f("results", "Results", "the tool results in the order of the calls")),
-	of[otelagent.ToolStarted]("tool_started", "A tool call begins.",
+	of[event.ToolStarted]("tool_started", "A tool call begins.",
 		f("call_id", "ID", "the call"),
 		f("name", "Name", "the tool"),
 		f("tool_type", "Type", "function, extension or datastore"),
 		f("args", "Args", "the arguments (content)").orNull(),
 		f("start", "Start", startBrief)),
-	of[otelagent.ToolProgressed]("tool_progressed", "A tool call tells of a partial result or of its progress.",
+	of[event.ToolProgressed]("tool_progressed", "A tool call tells of a partial result or of its progress.",
 		f("call_id", "CallID", "the call"),
 		f("name", "Name", "the tool"),
 		f("event_type", "Type", "the producer's word for the event"),
 		f("body", "Body", "the event (content)").orNull()),
-	of[otelagent.ToolEnded]("tool_ended", "A tool call ends.",
+	of[event.ToolEnded]("tool_ended", "A tool call ends.",
 		f("call_id", "CallID", "the call"),
 		f("name", "Name", "the tool"),
 		f("end", "End", endBrief),
@@ -221,21 +222,21 @@ var kinds = [...]shape{
 		f("truncated", "Truncated", "whether the result was cut before the model saw it"),
 		f("child_run_id", "ChildRunID", "the run that the call spawned"),
 		f("child_session_id", "ChildSessionID", "the session of that run")),
-	of[otelagent.PermissionAsked]("permission_asked", "Somebody was asked whether something may run. "+
+	of[event.PermissionAsked]("permission_asked", "Somebody was asked whether something may run. "+
 		"permission_evaluated of the same tool and call is the answer; the time between is its wait.",
 		permission...),
-	of[otelagent.PermissionEvaluated]("permission_evaluated", "It was decided whether something may run.",
+	of[event.PermissionEvaluated]("permission_evaluated", "It was decided whether something may run.",
 		permission...),
-	of[otelagent.UserAsked]("user_asked", "The loop asked the user something, other than for permission, and "+
+	of[event.UserAsked]("user_asked", "The loop asked the user something, other than for permission, and "+
 		"waits. Only who looks on while it runs needs it."),
-	of[otelagent.UserAnswered]("user_answered", "There is an answer, or there will be none."),
-	of[otelagent.CompactionStarted]("compaction_started", "A compaction begins.",
+	of[event.UserAnswered]("user_answered", "There is an answer, or there will be none."),
+	of[event.CompactionStarted]("compaction_started", "A compaction begins.",
 		f("kind", "Kind", "summary, prune or revert"),
 		f("trigger", "Trigger", "what made it begin"),
 		f("messages_before", "MessagesBefore", "messages before"),
 		f("input_tokens", "InputTokens", "tokens before, as the loop estimates them"),
 		f("start", "Start", startBrief)),
-	of[otelagent.CompactionEnded]("compaction_ended", "A compaction ends; without one that began, a whole one.",
+	of[event.CompactionEnded]("compaction_ended", "A compaction ends; without one that began, a whole one.",
 		f("kind", "Kind", "summary, prune or revert; absent: that of the open one"),
 		f("trigger", "Trigger", "what made it begin"),
 		f("start", "Start", startBrief+"; of a whole one"),
@@ -260,28 +261,28 @@ var kinds = [...]shape{
 			"its start; null: none was").sameAs("CompactionResult.MessagesBefore"),
 		f("start_input_tokens", "Compaction.InputTokens", "the same of the tokens before").
 			sameAs("CompactionResult.InputTokens")),
-	of[otelagent.GroupStarted]("group_started", "A parallel group begins: runs of which one will be selected.",
+	of[event.GroupStarted]("group_started", "A parallel group begins: runs of which one will be selected.",
 		f("session_id", "SessionID", "the session of the group; absent: `session`").sameAs("Session"),
 		f("dialect", "Dialect", "the loop or wire that the group comes from; absent: `otelagent`").unset(Dialect),
 		f("members", "Members", "the runs among which one will be selected"),
 		f("start", "Start", startBrief),
 		f("recording", "Recording", "what the group is told from: events or ledger; absent: events"),
 		f("inferred", "Inferred", "its start was not seen")),
-	of[otelagent.GroupEnded]("group_ended", "A parallel group ends.",
+	of[event.GroupEnded]("group_ended", "A parallel group ends.",
 		f("end", "End", endBrief),
 		f("selected_id", "SelectedID", "the run that was selected"),
 		f("selected_index", "SelectedIndex", "its zero-based number among the members"),
 		f("evaluation_usage", "Evaluation", "the usage of the evaluation as reported; it is the judge's own and "+
 			"never added to it")),
-	of[otelagent.FactStated]("fact_stated", "Facts about the session, or a thing in it, that arise outside any "+
+	of[event.FactStated]("fact_stated", "Facts about the session, or a thing in it, that arise outside any "+
 		"run or later than the thing.",
 		f("dialect", "Dialect", "the loop or wire that the facts come from; absent: `otelagent`").unset(Dialect),
 		f("recording", "Recording", "what they are told from: events or ledger; absent: events"),
 		f("facts", "Facts", "the facts")),
-	of[otelagent.DefectFound]("defect_found", "The source says, or shows, that something is wrong with its events.",
+	of[event.DefectFound]("defect_found", "The source says, or shows, that something is wrong with its events.",
 		f("code", "Code", "what is wrong: event_lost, runs_mixed or another word"),
 		f("detail", "Detail", "which, in plain words, from ids and numbers only")),
-	of[otelagent.Other]("other", "What has no place among the other types. It is kept and shown.",
+	of[event.Other]("other", "What has no place among the other types. It is kept and shown.",
 		f("event_type", "Type", "the producer's word for the event"),
 		f("body", "Body", "the event (content)").orNull()),
 }

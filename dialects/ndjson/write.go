@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -22,13 +24,13 @@ import (
 //
 // Content that is JSON on one line, without blanks around it and nested no deeper than 200, is written as it is. Any
 // other content is written as a string under KEY_text, byte for byte. A nil event appends nothing.
-func AppendEvent(dst []byte, ev otelagent.Event) []byte {
+func AppendEvent(dst []byte, ev event.Event) []byte {
 	v := reflect.ValueOf(ev)
 	if !v.IsValid() || v.IsNil() {
 		return dst
 	}
 	shape := shapeOf[v.Elem().Type()]
-	w := writer{append(append(append(dst, `{"type":"`+prefix...), shape.name...), '"')}
+	w := writer{append(append(append(dst, `{"type":"`+input.OwnPrefix...), shape.name...), '"')}
 	w.members(shape.fields, v.Elem())
 	return append(w.dst, '}')
 }
@@ -49,7 +51,7 @@ func (w *writer) members(fields []field, v reflect.Value) {
 		f := &fields[i]
 		at := v.FieldByIndex(f.at)
 		if f.origins {
-			if w.origins(f.key, v.Addr().Interface().(*otelagent.RequestPrepared)) {
+			if w.origins(f.key, v.Addr().Interface().(*event.RequestPrepared)) {
 				return
 			}
 			continue
@@ -171,7 +173,7 @@ func (w *writer) message(m *otelagent.Message) {
 
 // origins writes the provenances alone of a request of which all else is what its payload says. It reports whether it
 // did.
-func (w *writer) origins(key string, p *otelagent.RequestPrepared) bool {
+func (w *writer) origins(key string, p *event.RequestPrepared) bool {
 	if p.Payload == nil {
 		return false
 	}

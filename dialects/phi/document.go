@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -180,9 +181,9 @@ func (d *Decoder) messageArray(raws [][]byte, raw []byte, whole bool) {
 	sum := sha256.Sum256(body)
 	p.id = "messages-" + hex.EncodeToString(sum[:8])
 	d.begin(p)
-	d.step("messages", nil, func(l *line) []otelagent.Event {
+	d.step("messages", nil, func(l *line) []event.Event {
 		events := d.runStarted(l, "", cmp.Or(d.shell.Settings.Session, p.id), "")
-		events[0].(*otelagent.RunStarted).Continuation = "" // an array does not say how it continues
+		events[0].(*event.RunStarted).Continuation = "" // an array does not say how it continues
 		return events
 	})
 	asks := d.conversation(list, false)

@@ -4,11 +4,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // unknownKeys follows the variant in Other.Type where an event has keys that are not phi-core's.
@@ -19,14 +18,14 @@ type line struct {
 	*object.Object
 	name string // its variant
 	raw  []byte // as it is spelled
-	m    otelagent.Meta
+	m    event.Meta
 	run  *run // that the event is of; nil where the variant finds it
 }
 
 // variant is one kind of AgentEvent.
 type variant struct {
 	// read returns the events that a line gives.
-	read func(d *Decoder, l *line) []otelagent.Event
+	read func(d *Decoder, l *line) []event.Event
 	place
 	// ends says that it ends a span: unknown keys are kept on that span, so they go before its events.
 	ends bool
@@ -45,14 +44,14 @@ const (
 )
 
 var variants = map[string]variant{
-	"AgentStart": {read: func(d *Decoder, l *line) []otelagent.Event {
+	"AgentStart": {read: func(d *Decoder, l *line) []event.Event {
 		return d.runStarted(l, "config_snapshot", "", "")
 	}, place: byRead},
 	"AgentEnd": {read: (*Decoder).agentEnd, place: byRead, ends: true},
-	"TurnStart": {read: func(d *Decoder, l *line) []otelagent.Event {
+	"TurnStart": {read: func(d *Decoder, l *line) []event.Event {
 		return d.turnStarted(l, count(l.Object, "turn_index"))
 	}, place: inOpen},
-	"TurnRequest": {read: func(d *Decoder, l *line) []otelagent.Event {
+	"TurnRequest": {read: func(d *Decoder, l *line) []event.Event {
 		return request(l, count(l.Object, "turn_index"), "payload")
 	}, place: inOpen},
 	"TurnEnd":             {read: (*Decoder).turnEnd, ends: true},
@@ -63,13 +62,13 @@ var variants = map[string]variant{
 	"ToolExecutionUpdate": {read: (*Decoder).toolProgress, untimed: true},
 	"ProgressMessage":     {read: (*Decoder).progressMessage, place: byRead, untimed: true},
 	"ToolExecutionEnd":    {read: (*Decoder).toolEnd, ends: true, untimed: true},
-	"InputRejected": {read: func(d *Decoder, l *line) []otelagent.Event {
+	"InputRejected": {read: func(d *Decoder, l *line) []event.Event {
 		return refused(l, "reason")
 	}, untimed: true},
-	"ParallelLoopStart": {read: func(d *Decoder, l *line) []otelagent.Event {
+	"ParallelLoopStart": {read: func(d *Decoder, l *line) []event.Event {
 		return d.groupStarted(l, l.String("session_id"), "loop_ids")
 	}, place: noLoop},
-	"ParallelLoopEnd": {read: func(d *Decoder, l *line) []otelagent.Event {
+	"ParallelLoopEnd": {read: func(d *Decoder, l *line) []event.Event {
 		return d.groupEnded(l, l.String("session_id"))
 	}, place: noLoop, ends: true},
 	"CompactionStarted": {read: (*Decoder).compactionStarted, place: inOpen},
@@ -126,11 +125,11 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 		rest = nil
 	}
 	if v.ends {
-		d.emitOther(l.m, l.name+unknownKeys, rest)
+		d.shell.Other(l.m, l.name+unknownKeys, rest)
 	}
 	d.emit(events...)
 	if !v.ends {
-		d.emitOther(l.m, l.name+unknownKeys, rest)
+		d.shell.Other(l.m, l.name+unknownKeys, rest)
 	}
 }
 
@@ -144,7 +143,7 @@ func (d *Decoder) unknown(l *line, stamp time.Time) {
 	if l.m.Run != "" && (l.m.Session == "" || d.runs.find(l.m.Run) != nil) {
 		l.m.Session = d.runs.home(l.m.Run)
 	}
-	d.emitOther(l.m, l.name, l.raw)
+	d.shell.Other(l.m, l.name, l.raw)
 }
 
 // stringOf returns what a JSON string says; empty for any other value.
@@ -199,18 +198,8 @@ func plainEnum(o *object.Object, key string) string {
 	return name
 }
 
-// usage reads six counts; nil when there are none.
-func usage(o *object.Object, key string, rule spans.UsageRule) *otelagent.Usage {
-	u := o.Object(key)
-	if u == nil {
-		return nil
-	}
-	n := func(key string) int64 { return max(count(u, key), 0) }
-	return &otelagent.Usage{
-		Input: n("input"), Output: n("output"), Reasoning: n("reasoning"), CacheRead: n("cache_read"),
-		CacheWrite: n("cache_write"), Total: n("total_tokens"), Rule: rule,
-	}
-}
+var usageKeys = input.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache_read",
+	CacheWrite: "cache_write", Total: "total_tokens"}
 
 // texts returns the elements of an array: strings, or integers that are not negative, in decimal.
 func texts(o *object.Object, key string, numbers bool) []string {

@@ -3,8 +3,6 @@ package phi
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -62,15 +61,15 @@ func TestFeed(t *testing.T) {
 			continue
 		}
 		switch ev := ev.(type) {
-		case *otelagent.DefectFound:
+		case *event.DefectFound:
 			rest = append(rest, string(ev.Code)+": "+ev.Detail)
-		case *otelagent.Other:
+		case *event.Other:
 			if ev.Type == "ping" || ev.Type == "done" {
 				rest = append(rest, ev.Type+" "+string(ev.Body))
 				continue
 			}
 			agentEvents++
-		case *otelagent.PermissionEvaluated:
+		case *event.PermissionEvaluated:
 			if ev.Run == "s.a.9" {
 				rest = append(rest, "renamed "+ev.Reason)
 				continue
@@ -116,7 +115,7 @@ func TestStamp(t *testing.T) {
 			if got := metaOf(t, ev); !got.Time.Equal(at) {
 				t.Errorf("%s: %T at %s", name, ev, got.Time)
 			}
-			if o, ok := ev.(*otelagent.Other); ok && strings.HasSuffix(o.Type, unknownKeys) {
+			if o, ok := ev.(*event.Other); ok && strings.HasSuffix(o.Type, unknownKeys) {
 				t.Errorf("%s: %s has unknown keys: %s", name, o.Type, o.Body)
 			}
 		}
@@ -135,26 +134,26 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-func metaOf(t *testing.T, ev otelagent.Event) otelagent.Meta {
+func metaOf(t *testing.T, ev event.Event) event.Meta {
 	t.Helper()
 	switch ev := ev.(type) {
-	case *otelagent.ToolStarted:
+	case *event.ToolStarted:
 		return ev.Meta
-	case *otelagent.TurnStarted:
+	case *event.TurnStarted:
 		return ev.Meta
-	case *otelagent.ReplyDelta:
+	case *event.ReplyDelta:
 		return ev.Meta
-	case *otelagent.Other:
+	case *event.Other:
 		return ev.Meta
-	case *otelagent.PermissionEvaluated:
+	case *event.PermissionEvaluated:
 		return ev.Meta
-	case *otelagent.MessageAdded:
+	case *event.MessageAdded:
 		return ev.Meta
-	case *otelagent.GroupStarted:
+	case *event.GroupStarted:
 		return ev.Meta
 	}
 	t.Fatalf("a %T", ev)
-	return otelagent.Meta{}
+	return event.Meta{}
 }
 
 // TestOwnLines records lines of package ndjson between those of phi-core: one that names no run is of the innermost open run, where that
@@ -179,13 +178,13 @@ func TestOwnLines(t *testing.T) {
 	} {
 		out := tracetest.NewInMemoryExporter()
 		provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(out))
-		rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider)))
+		rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider)))
 		d := NewDecoder()
 		for ev, err := range d.Events(strings.NewReader(test.text)) {
 			if err != nil {
 				t.Fatal(name, err)
 			}
-			if p, ok := ev.(*otelagent.PermissionEvaluated); ok && (p.Tool != "bash" || p.Seq != int64(strings.Count(test.text, "\n"))) {
+			if p, ok := ev.(*event.PermissionEvaluated); ok && (p.Tool != "bash" || p.Seq != int64(strings.Count(test.text, "\n"))) {
 				t.Errorf("%s: %+v", name, p)
 			}
 			rec.Record(t.Context(), ev)
@@ -230,12 +229,12 @@ func TestOwnLines(t *testing.T) {
 // TestSettings fills in what the wire lacks, and nothing else.
 func TestSettings(t *testing.T) {
 	opts := []input.Option{input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("relay"), input.WithUsageRule(spans.UsageRuleExcludesCache)}
-	runOf := func(line string) (e otelagent.RunStarted) {
+	runOf := func(line string) (e event.RunStarted) {
 		for ev, err := range Events(strings.NewReader(line), opts...) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r, ok := ev.(*otelagent.RunStarted); ok {
+			if r, ok := ev.(*event.RunStarted); ok {
 				e = *r
 			}
 		}
@@ -249,7 +248,7 @@ func TestSettings(t *testing.T) {
 	}
 	// A run that is under way: its session, and the provider of its turns.
 	for ev, err := range Events(strings.NewReader(strings.Replace(goodLine, "s.1", "a.b.1", 1)), opts...) {
-		if e := ev.(*otelagent.TurnStarted); err != nil || e.Session != "mine" || e.Provider != "relay" {
+		if e := ev.(*event.TurnStarted); err != nil || e.Session != "mine" || e.Provider != "relay" {
 			t.Errorf("%+v, %v", e, err)
 		}
 	}
@@ -267,7 +266,7 @@ func TestSettings(t *testing.T) {
 {"type":"TurnEnd","loop_id":"s.1","message":{"role":"assistant","content":[],"provider":"` + test.provider + `"},"usage":{"input":1,"output":1},"timestamp":"2026-05-25T10:00:01Z","tool_results":[]}`
 		n := 0
 		for ev, err := range Events(strings.NewReader(text), opts...) {
-			if e, ok := ev.(*otelagent.TurnEnded); ok && err == nil {
+			if e, ok := ev.(*event.TurnEnded); ok && err == nil {
 				if n++; e.Usage.Rule != test.want {
 					t.Errorf("%s: %s", name, e.Usage.Rule)
 				}
@@ -275,57 +274,6 @@ func TestSettings(t *testing.T) {
 		}
 		if n != 1 {
 			t.Errorf("%s: %d turns", name, n)
-		}
-	}
-}
-
-// TestRecognise knows every input of phi-core by its beginning, wherever that is cut behind its first event, and no other.
-func TestRecognise(t *testing.T) {
-	for pattern, want := range map[string]string{
-		"testdata/*.ndjson":                   "lines with type and loop_id of phi-core's AgentEvent",
-		"testdata/phi-core-*/*.events.ndjson": "lines with type and loop_id of phi-core's AgentEvent",
-		"testdata/phi-core-*/*.events.jsonl":  "lines with type and loop_id of phi-core's AgentEvent",
-		"testdata/phi-core-*/*.sessions.json": "an array of objects with the keys of phi-core's Session",
-		"testdata/phi-core-*/*.saved.json":    "an object with the keys of phi-core's Session",
-		"testdata/ledgers/sample-*.json":      "an object with the keys of phi-core's Session",
-		"testdata/ledgers/sorted-*.json":      "an object with the keys of phi-core's Session",
-		"testdata/ledgers/messages*.json":     "an array of phi-core's messages",
-	} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatal(pattern, err)
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(text) < 8 { // a vetoed loop has no session
-				continue
-			}
-			for _, n := range []int{64 << 10, 4 << 10, 2 << 10, 1 << 10} {
-				if got, ok := Recognise(text[:min(n, len(text))]); !ok || got != want {
-					t.Errorf("the first %d bytes of %s: %q, %v", n, file, got, ok)
-				}
-			}
-		}
-	}
-	const feed = "\xef\xbb\xbf: hello\nretry: 1\n\nevent: agent_event\ndata: " + goodLine + "\n\n"
-	if why, ok := Recognise([]byte(feed)); !ok || !strings.HasPrefix(why, "server-sent") {
-		t.Errorf("a feed: %q, %v", why, ok)
-	}
-	if _, ok := Recognise([]byte(`{"type":"otelagent.fact_stated","facts":[]}` + "\nnoise\n" + goodLine + "\n")); !ok {
-		t.Error("behind lines of others")
-	}
-	for _, other := range []string{
-		"", " \n", "\xef\xbb", "[", "[]", "{", "{}", "null", "x", "SQLite format 3\x00", `{"type":"otelagent.run_started","loop_id":"x"}`,
-		`{"type":"agent_start"}`, `{"type":"turn_start","loop_id":"x"}`, `{"schema_version":1,"seq":0,"payload":{"kind":"run_started"}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"initialize"}`, `{"session":{"id":"s"},"messages":[]}`, `{"type":"session","data":{"id":"s","created_at":1}}`,
-		`[{"role":"user","content":"q"}]`, `[{"role":"user","parts":[]}]`, `[{"id":"m","role":"user","parts":[{"type":"text"}]}]`, `[{"session_id":5}]`,
-		`{"type":"TurnStart"}`, `{"session_id":"s","agent_id":"a"}`, `[1,2]`, "data: {\"type\":\"message_delta\"}\n\n",
-	} {
-		if why, ok := Recognise([]byte(other)); ok || why != "" {
-			t.Errorf("%s is taken for %s", other, why)
 		}
 	}
 }

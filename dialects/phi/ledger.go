@@ -3,6 +3,7 @@ package phi
 import (
 	"slices"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -109,8 +110,8 @@ func (d *Decoder) facts(s *session) {
 	if at.IsZero() {
 		at = timeOf(s.Raw("created_at"))
 	}
-	e := &otelagent.FactStated{
-		Meta: otelagent.Meta{Session: s.id, Time: at}, Dialect: Dialect, Recording: spans.RecordingLedger,
+	e := &event.FactStated{
+		Meta: event.Meta{Session: s.id, Time: at}, Dialect: Dialect, Recording: spans.RecordingLedger,
 	}
 	keys := slices.Clone(sessionFacts)
 	for _, key := range s.Keys() {
@@ -154,7 +155,7 @@ func (d *Decoder) group(s *session, first *record) bool {
 	}
 	members := texts(o, "all_loop_ids", false)
 	d.begin(&record{start: otelagent.Moment{Time: first.start.Time, Source: spans.TimeSourceBound}})
-	started := d.step(groupRecord, o, func(l *line) []otelagent.Event { return d.groupStarted(l, s.id, "all_loop_ids") })
+	started := d.step(groupRecord, o, func(l *line) []event.Event { return d.groupStarted(l, s.id, "all_loop_ids") })
 	d.record = nil
 	if started == nil {
 		return false
@@ -173,7 +174,7 @@ func (d *Decoder) group(s *session, first *record) bool {
 	}
 	d.begin(&record{})
 	d.shell.Seq = 1
-	end := func(l *line) []otelagent.Event { return d.groupEnded(l, s.id) }
+	end := func(l *line) []event.Event { return d.groupEnded(l, s.id) }
 	if d.step(groupRecord, o, end) == nil { // it ends all the same: else later runs would be taken for its judge
 		d.step(groupRecord, object.Of("", slices.Concat([]byte(`{"selected_loop_id":`), selected, []byte("}"))), end)
 	}

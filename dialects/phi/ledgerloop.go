@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -52,9 +53,9 @@ var statuses = map[string]spans.RunStatus{
 }
 
 // amend adds to an event what only the document says.
-func (p *record) amend(ev otelagent.Event) {
+func (p *record) amend(ev event.Event) {
 	switch e := ev.(type) {
-	case *otelagent.RunStarted:
+	case *event.RunStarted:
 		e.Recording = spans.RecordingLedger
 		if p.start.Source != "" {
 			e.Start, e.Meta.Time = p.start, p.start.Time
@@ -62,7 +63,7 @@ func (p *record) amend(ev otelagent.Event) {
 		if p.spawn.loop != "" && e.ParentID == p.spawn.loop {
 			e.ParentSessionID, e.ParentToolCallID = p.spawn.session, p.spawn.call
 		}
-	case *otelagent.RunEnded:
+	case *event.RunEnded:
 		e.Word, e.End = p.status, p.end
 		switch status, known := statuses[p.status]; {
 		case known:
@@ -70,10 +71,10 @@ func (p *record) amend(ev otelagent.Event) {
 		case p.status != "" && p.status != "Pending" && p.status != "Running": // those have ended all the same
 			e.Status = spans.RunStatus(p.status)
 		}
-	case *otelagent.GroupStarted:
+	case *event.GroupStarted:
 		e.Recording = spans.RecordingLedger
 		e.Start, e.Meta.Time = p.start, p.start.Time
-	case *otelagent.ToolEnded:
+	case *event.ToolEnded:
 		if ref := p.child(e.CallID); ref != nil && ref.run == e.ChildRunID {
 			ref.used, p.unused[e.CallID] = true, p.unused[e.CallID][1:]
 			if ref.session != "" {
@@ -95,7 +96,7 @@ func (d *Decoder) end() {
 }
 
 // step hands out the events of one part of a record. It returns nil when the part has problems, which it reports.
-func (d *Decoder) step(name string, o *object.Object, read func(l *line) []otelagent.Event) *line {
+func (d *Decoder) step(name string, o *object.Object, read func(l *line) []event.Event) *line {
 	if d.shell.Stopped() {
 		return nil
 	}
@@ -170,7 +171,7 @@ func (d *Decoder) loop(s *session, p *record) {
 // loopStarted reads the start of a run without events, or with events that say less than its turns, and reports
 // whether it could.
 func (d *Decoder) loopStarted(s *session, o *object.Object, keepEvents bool) bool {
-	l := d.step(loopRecord, o, func(l *line) []otelagent.Event {
+	l := d.step(loopRecord, o, func(l *line) []event.Event {
 		if o.Require("loop_id") && o.String("loop_id") == "" {
 			o.Fail("loop_id", "want a string that is not empty")
 		}
@@ -186,7 +187,7 @@ func (d *Decoder) loopStarted(s *session, o *object.Object, keepEvents bool) boo
 	if keepEvents { // they have no other place
 		o.Keep("events")
 	}
-	d.emitOther(l.m, loopRecord+unknownKeys, o.Rest())
+	d.shell.Other(l.m, loopRecord+unknownKeys, o.Rest())
 	return true
 }
 
@@ -194,9 +195,9 @@ func (d *Decoder) loopStarted(s *session, o *object.Object, keepEvents bool) boo
 func (d *Decoder) loopEnded(empty bool) {
 	p := d.record
 	if o := object.Of(p.path, p.raw); o.Has("rejection") && empty {
-		d.step(loopRecord, o, func(l *line) []otelagent.Event { return refused(l, "rejection") })
+		d.step(loopRecord, o, func(l *line) []event.Event { return refused(l, "rejection") })
 	}
-	d.step(loopRecord, object.Of(p.path, p.raw), func(l *line) []otelagent.Event {
+	d.step(loopRecord, object.Of(p.path, p.raw), func(l *line) []event.Event {
 		l.m.Time = l.Time("ended_at")
 		return d.agentEnd(l)
 	})
@@ -264,14 +265,14 @@ func (d *Decoder) storedEvents(events [][]byte, rest []byte) {
 			if d.shell.Stats.Rejected > before {
 				return
 			}
-			d.emitOther(d.runMeta(), loopRecord+unknownKeys, rest)
+			d.shell.Other(d.runMeta(), loopRecord+unknownKeys, rest)
 		}
 	}
 	d.beforeEnd()
 }
 
 // runMeta returns where an untimed event of the run stands.
-func (d *Decoder) runMeta() otelagent.Meta {
+func (d *Decoder) runMeta() event.Meta {
 	m := d.meta()
 	m.Run = d.record.id
 	d.runs.in(&m)
@@ -286,7 +287,7 @@ func (d *Decoder) beforeEnd() {
 		e.Compaction.Start, e.End, e.Summary = otelagent.Moment{Time: at}, otelagent.Moment{Time: at}, block
 		d.emit(e)
 	} else if block != nil {
-		d.emitOther(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"compaction_block":`), block, []byte("}")))
+		d.shell.Other(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"compaction_block":`), block, []byte("}")))
 	}
 	var refs [][]byte
 	for _, ref := range d.record.refs {
@@ -297,6 +298,6 @@ func (d *Decoder) beforeEnd() {
 	d.record.block, d.record.refs = nil, nil
 	if refs != nil {
 		list := bytes.Join(refs, []byte(","))
-		d.emitOther(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"child_loop_refs":[`), list, []byte("]}")))
+		d.shell.Other(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"child_loop_refs":[`), list, []byte("]}")))
 	}
 }

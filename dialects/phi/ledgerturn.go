@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -48,7 +49,7 @@ func (d *Decoder) turns(path string, raws [][]byte) {
 func (d *Decoder) turnBegan(t *turn) bool {
 	o := object.Of(t.path, t.raw)
 	o.Use(turnFields...)
-	l := d.step(turnRecord, o, func(l *line) []otelagent.Event {
+	l := d.step(turnRecord, o, func(l *line) []event.Event {
 		if o != nil {
 			id := o.Object("turn_id")
 			t.index = count(id, "turnIndex")
@@ -62,7 +63,7 @@ func (d *Decoder) turnBegan(t *turn) bool {
 	if l == nil {
 		return false
 	}
-	d.emitOther(l.m, turnRecord+unknownKeys, o.Rest())
+	d.shell.Other(l.m, turnRecord+unknownKeys, o.Rest())
 	return true
 }
 
@@ -95,7 +96,7 @@ func (d *Decoder) turn(t *turn) (asks bool) {
 		d.added(msg)
 	}
 	if record.Has("request_payload") {
-		d.step(turnRecord, record, func(l *line) []otelagent.Event { return request(l, t.index, "request_payload") })
+		d.step(turnRecord, record, func(l *line) []event.Event { return request(l, t.index, "request_payload") })
 	}
 	if t.reply.reply() {
 		d.added(t.reply)
@@ -121,7 +122,7 @@ func (d *Decoder) turn(t *turn) (asks bool) {
 	if t.reply.Raw == nil && !record.Has("ended_at") {
 		return len(order) > 0
 	}
-	d.step(turnRecord, object.Of(t.path, t.raw), func(l *line) []otelagent.Event {
+	d.step(turnRecord, object.Of(t.path, t.raw), func(l *line) []event.Event {
 		l.m.Time = l.Time("ended_at")
 		return d.turnEnded(l, t.reply, t.results)
 	})
@@ -133,7 +134,7 @@ func (msg *message) failedWith(said string) bool { return msg.failed() && text(m
 
 // added hands out a message.
 func (d *Decoder) added(msg message) {
-	d.step(turnRecord, nil, func(l *line) []otelagent.Event { return d.messageAdded(l, msg) })
+	d.step(turnRecord, nil, func(l *line) []event.Event { return d.messageAdded(l, msg) })
 }
 
 // began hands out the start of a call that has a result: it started after the reply that asks for it. One that
@@ -143,17 +144,17 @@ func (d *Decoder) began(asked *object.Object, result *message) {
 	if result.failedWith(textSkipped) {
 		call.Args = []byte("null")
 	}
-	d.step(turnRecord, nil, func(l *line) []otelagent.Event { return d.toolStarted(l, call) })
+	d.step(turnRecord, nil, func(l *line) []event.Event { return d.toolStarted(l, call) })
 }
 
 // ended hands out the end of a call, which its result message says: the result as phi-core's events have it, but for
 // what a message does not hold.
 func (d *Decoder) ended(asked *object.Object, msg *message) {
 	name := cmp.Or(stringOf(asked.Raw("name")), stringOf(msg.o.Raw("toolName")))
-	e := &otelagent.ToolEnded{CallID: msg.ToolCallID, Name: name}
+	e := &event.ToolEnded{CallID: msg.ToolCallID, Name: name}
 	e.Result = append(append([]byte(`{"content":`), msg.o.Raw("content")...), '}')
 	if ref := d.record.child(e.CallID); ref != nil {
 		e.ChildRunID = ref.run
 	}
-	d.step(turnRecord, nil, func(l *line) []otelagent.Event { return d.toolEnded(l, e, msg.failed(), msg.o) })
+	d.step(turnRecord, nil, func(l *line) []event.Event { return d.toolEnded(l, e, msg.failed(), msg.o) })
 }

@@ -10,6 +10,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -26,7 +27,7 @@ func BenchmarkLongSession(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			p := sdktrace.NewTracerProvider()
-			rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p)))
+			rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p)))
 			for ev, err := range phi.Events(bytes.NewReader(events)) {
 				if err != nil {
 					b.Fatal(err)

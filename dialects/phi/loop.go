@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strconv"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -15,8 +16,8 @@ var continuations = map[string]spans.Continuation{
 
 // runStarted reads the start of a run, whose configuration has the given key, from an AgentStart or a LoopRecord.
 // Session and agent count where it names none.
-func (d *Decoder) runStarted(l *line, configKey, session, agent string) []otelagent.Event {
-	e := &otelagent.RunStarted{RunInfo: otelagent.RunInfo{
+func (d *Decoder) runStarted(l *line, configKey, session, agent string) []event.Event {
+	e := &event.RunStarted{RunInfo: otelagent.RunInfo{
 		ID: l.m.Run, Dialect: Dialect, AgentID: l.String("agent_id"), SessionID: l.String("session_id"),
 		ParentID: l.String("parent_loop_id"), Metadata: l.Raw("metadata"), Config: l.Raw(configKey),
 	}}
@@ -52,12 +53,12 @@ func (d *Decoder) runStarted(l *line, configKey, session, agent string) []otelag
 	}
 	l.m.Session = e.SessionID
 	e.Meta = l.m
-	return []otelagent.Event{e}
+	return []event.Event{e}
 }
 
 // agentEnd reads the end of a run, from an AgentEnd or a LoopRecord.
-func (d *Decoder) agentEnd(l *line) []otelagent.Event {
-	e := &otelagent.RunEnded{RunResult: otelagent.RunResult{
+func (d *Decoder) agentEnd(l *line) []event.Event {
+	e := &event.RunEnded{RunResult: otelagent.RunResult{
 		Status: spans.RunStatusCompleted, Rejection: l.String("rejection"), Messages: messagesOf(l.List("messages")),
 	}}
 	r := d.runs.find(l.m.Run)
@@ -65,7 +66,7 @@ func (d *Decoder) agentEnd(l *line) []otelagent.Event {
 	if r != nil && (r.open || r.fixed) {
 		rule = r.rule
 	}
-	e.Usage = usage(l.Object, "usage", rule)
+	e.Usage = usageKeys.Read(l.Object.Object("usage"), rule)
 	idle := len(e.Messages) == 0 && (e.Usage == nil || *e.Usage == otelagent.Usage{Rule: rule})
 	switch {
 	case l.Has("rejection"):
@@ -79,12 +80,12 @@ func (d *Decoder) agentEnd(l *line) []otelagent.Event {
 	}
 	d.runs.endedIn, d.runs.endedRule = l.m.Session, rule
 	e.Meta = l.m
-	return []otelagent.Event{e}
+	return []event.Event{e}
 }
 
 // groupStarted reads the start of a parallel group, whose members have the given key, from a ParallelLoopStart or a
 // ParallelGroupRecord.
-func (d *Decoder) groupStarted(l *line, session, key string) []otelagent.Event {
+func (d *Decoder) groupStarted(l *line, session, key string) []event.Event {
 	l.Require(key)
 	members := texts(l.Object, key, false)
 	if session == "" && len(members) > 0 {
@@ -92,15 +93,15 @@ func (d *Decoder) groupStarted(l *line, session, key string) []otelagent.Event {
 	}
 	d.runs.meet(session)
 	l.m.Session = session
-	return []otelagent.Event{&otelagent.GroupStarted{
+	return []event.Event{&event.GroupStarted{
 		Meta: l.m, GroupInfo: otelagent.GroupInfo{Dialect: Dialect, SessionID: session, Members: members},
 	}}
 }
 
 // groupEnded reads the end of a parallel group, from a ParallelLoopEnd or a ParallelGroupRecord.
-func (d *Decoder) groupEnded(l *line, session string) []otelagent.Event {
+func (d *Decoder) groupEnded(l *line, session string) []event.Event {
 	l.Require("selected_loop_id")
-	e := &otelagent.GroupEnded{GroupResult: otelagent.GroupResult{
+	e := &event.GroupEnded{GroupResult: otelagent.GroupResult{
 		SelectedID: l.String("selected_loop_id"), SelectedIndex: l.Count("selected_config_index"),
 	}}
 	if l.m.Session = session; session == "" {
@@ -110,26 +111,26 @@ func (d *Decoder) groupEnded(l *line, session string) []otelagent.Event {
 	if d.runs.endedIn == l.m.Session && d.runs.endedRule != "" {
 		rule = d.runs.endedRule // that of the judge, which ends last
 	}
-	e.Evaluation = usage(l.Object, "evaluation_usage", rule)
+	e.Evaluation = usageKeys.Read(l.Object.Object("evaluation_usage"), rule)
 	e.Meta = l.m
-	return []otelagent.Event{e}
+	return []event.Event{e}
 }
 
 // refused returns the decision that refuses the input of a run, for the reason of that key.
-func refused(l *line, key string) []otelagent.Event {
-	return []otelagent.Event{denial(l.m, otelagent.PermissionEvaluation{
+func refused(l *line, key string) []event.Event {
+	return []event.Event{denial(l.m, otelagent.PermissionEvaluation{
 		Target: spans.PermissionTargetInput, Source: "input_filter", Reason: l.String(key),
 	})}
 }
 
 // denial returns a decision that follows from another event.
-func denial(m otelagent.Meta, p otelagent.PermissionEvaluation) otelagent.Event {
+func denial(m event.Meta, p otelagent.PermissionEvaluation) event.Event {
 	p.Action, p.Derived = spans.ActionDeny, true
-	return &otelagent.PermissionEvaluated{Meta: m, PermissionEvaluation: p}
+	return &event.PermissionEvaluated{Meta: m, PermissionEvaluation: p}
 }
 
-func (d *Decoder) compactionStarted(l *line) []otelagent.Event {
-	return []otelagent.Event{&otelagent.CompactionStarted{Meta: l.m, Compaction: otelagent.Compaction{
+func (d *Decoder) compactionStarted(l *line) []event.Event {
+	return []event.Event{&event.CompactionStarted{Meta: l.m, Compaction: otelagent.Compaction{
 		Kind:           spans.CompactionKindSummary,
 		MessagesBefore: l.Count("message_count"),
 		InputTokens:    l.Count("estimated_tokens"),
@@ -137,11 +138,11 @@ func (d *Decoder) compactionStarted(l *line) []otelagent.Event {
 }
 
 // newCompaction returns the end of a compaction of which only the kind is known.
-func newCompaction(m otelagent.Meta, kind spans.CompactionKind) *otelagent.CompactionEnded {
-	return &otelagent.CompactionEnded{Meta: m, Compaction: otelagent.Compaction{Kind: kind}}
+func newCompaction(m event.Meta, kind spans.CompactionKind) *event.CompactionEnded {
+	return &event.CompactionEnded{Meta: m, Compaction: otelagent.Compaction{Kind: kind}}
 }
 
-func (d *Decoder) compactionEnded(l *line) []otelagent.Event {
+func (d *Decoder) compactionEnded(l *line) []event.Event {
 	e := newCompaction(l.m, spans.CompactionKindSummary)
 	r := &e.CompactionResult
 	r.MessagesBefore, r.MessagesAfter = l.Count("messages_before"), l.Count("messages_after")
@@ -149,17 +150,17 @@ func (d *Decoder) compactionEnded(l *line) []otelagent.Event {
 	r.OutputTokens = l.Count("estimated_tokens_after")
 	r.Runs = l.Count("loops_compacted")
 	e.Compaction.MessagesBefore, e.Compaction.InputTokens = r.MessagesBefore, r.InputTokens
-	return []otelagent.Event{e}
+	return []event.Event{e}
 }
 
-func (d *Decoder) prunApplied(l *line) []otelagent.Event {
+func (d *Decoder) prunApplied(l *line) []event.Event {
 	e := newCompaction(l.m, spans.CompactionKindPrune)
 	e.TokensGone, e.MessagesSummarized = l.Count("tokens_removed"), l.Count("messages_removed")
 	e.Removed, e.Summary = texts(l.Object, "pruned_timestamps", true), l.Raw("memo")
-	return []otelagent.Event{e}
+	return []event.Event{e}
 }
 
-func (d *Decoder) revertApplied(l *line) []otelagent.Event {
+func (d *Decoder) revertApplied(l *line) []event.Event {
 	e := newCompaction(l.m, spans.CompactionKindRevert)
 	e.Category = plainEnum(l.Object, "category")
 	if n := l.Count("target"); n != nil {
@@ -167,5 +168,5 @@ func (d *Decoder) revertApplied(l *line) []otelagent.Event {
 	}
 	e.Removed, e.Summary = texts(l.Object, "abandoned_node_ids", true), l.Raw("summary")
 	e.Applied, e.Reason = l.Bool("applied"), l.String("reason")
-	return []otelagent.Event{e}
+	return []event.Event{e}
 }

@@ -14,18 +14,18 @@ import (
 	"iter"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/shell"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect and GroupInfo.Dialect.
 const Dialect = "phi-core"
 
 // Events reads r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 	return NewDecoder(opts...).Events(r)
 }
 
@@ -34,7 +34,7 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 //
 // It remembers 32,768 runs, as many sessions, and 1,024 tool calls of an open turn.
 type Decoder struct {
-	shell  shell.Shell
+	shell  input.Shell
 	runs   runs
 	record *record // of a document, at hand; nil while lines are read
 
@@ -42,7 +42,7 @@ type Decoder struct {
 
 // NewDecoder returns a Decoder that has met no runs.
 func NewDecoder(opts ...input.Option) *Decoder {
-	d := &Decoder{shell: shell.New(Dialect, opts...)}
+	d := &Decoder{shell: input.NewShell(Dialect, ndjson.Read, opts...)}
 	d.runs = newRuns(d.shell.Settings)
 	return d
 }
@@ -67,25 +67,24 @@ func (d *Decoder) Stats() input.Stats { return d.shell.Stats }
 // counts within each run. An error in it names its place by LineError.Field. Of a document that is cut or broken, all
 // that is complete before that place is read; a run that is not complete has no end then. Of one document at most
 // 65,536 runs a session, and as many turns, events or messages of a run, are read.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
-		r, isDocument := look(r)
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		isDocument := false
+		r, _, _ = input.Head(r, func(head []byte) (known bool) {
+			var unclear bool
+			isDocument, _, unclear = shapeOf(head)
+			return isDocument || !unclear
+		})
 		if isDocument {
 			d.shell.Document(r, d.document)(yield)
 		} else {
-			d.shell.Events(r, d)(yield)
+			d.shell.Lines(r, input.Reader{Line: d.line})(yield)
 		}
 	}
 }
 
-// BeforeOwn does nothing: no event waits for a later line.
-func (d *Decoder) BeforeOwn() {}
-
-// End does nothing, for the same reason.
-func (d *Decoder) End() {}
-
-// Line reads one line: an AgentEvent, a line of phi-core's event log, or a server-sent event.
-func (d *Decoder) Line(line input.Line) {
+// line reads one line: an AgentEvent, a line of phi-core's event log, or a server-sent event.
+func (d *Decoder) line(line input.Line) {
 	o, err := object.Parse(line.Text)
 	ours := line.Event == "" || line.Event == "agent_event" || line.Event == "message"
 	switch {
@@ -95,7 +94,7 @@ func (d *Decoder) Line(line input.Line) {
 			body = rawjson.Quote(nil, string(body))
 		}
 		d.shell.Stats.Events++
-		d.emitOther(d.meta(), line.Event, body)
+		d.shell.Other(d.meta(), line.Event, body)
 	case err != nil:
 		d.shell.RejectSyntax(err)
 	case o.Has("event") && !o.Has("type"): // a line of the event log
@@ -110,26 +109,19 @@ func (d *Decoder) Line(line input.Line) {
 }
 
 // meta returns where the line at hand stands.
-func (d *Decoder) meta() otelagent.Meta {
-	return otelagent.Meta{Seq: d.shell.Seq, Arrived: d.shell.Arrived}
+func (d *Decoder) meta() event.Meta {
+	return event.Meta{Seq: d.shell.Seq, Arrived: d.shell.Arrived}
 }
 
 // emit hands events out, with what the record at hand adds to them.
-func (d *Decoder) emit(events ...otelagent.Event) {
+func (d *Decoder) emit(events ...event.Event) {
 	for _, ev := range events {
 		if d.record != nil {
-			if _, ends := ev.(*otelagent.RunEnded); ends {
+			if _, ends := ev.(*event.RunEnded); ends {
 				d.beforeEnd()
 			}
 			d.record.amend(ev)
 		}
 		d.shell.Emit(ev)
-	}
-}
-
-// emitOther hands out a body that has no place among the events; nothing when it is nil.
-func (d *Decoder) emitOther(m otelagent.Meta, typ string, body []byte) {
-	if body != nil {
-		d.emit(&otelagent.Other{Meta: m, Type: typ, Body: body})
 	}
 }

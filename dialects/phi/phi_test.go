@@ -5,18 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
-	"testing/iotest"
-	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -72,7 +69,7 @@ func TestBadLines(t *testing.T) {
 			var bad *input.LineError
 			for ev, err := range d.Events(strings.NewReader(goodLine + "\n" + test.line + "\n" + goodLine + "\n")) {
 				if err == nil {
-					seqs = append(seqs, ev.(*otelagent.TurnStarted).Seq)
+					seqs = append(seqs, ev.(*event.TurnStarted).Seq)
 					continue
 				}
 				if ev != nil || bad != nil || !errors.As(err, &bad) {
@@ -131,133 +128,6 @@ func TestMissingFields(t *testing.T) {
 				if want := necessary[key] || necessary[name+"."+key]; rejected != want {
 					t.Errorf("%s without %s (%s): rejected %v, want %v: %v", name, key, value, rejected, want, got)
 				}
-			}
-		}
-	}
-}
-
-func TestLines(t *testing.T) {
-	events := func(text string, opts ...input.Option) (n int, errs []string) {
-		for _, err := range Events(iotest.HalfReader(strings.NewReader(text)), opts...) {
-			if err != nil {
-				errs = append(errs, err.Error())
-			} else {
-				n++
-			}
-		}
-		return n, errs
-	}
-	long := strings.Replace(goodLine, "s.1", strings.Repeat("x", 200_000), 1)
-	for _, test := range []struct {
-		name, text string
-		max        int
-		n          int
-		errs       []string
-	}{
-		{"empty", "", 0, 0, nil},
-		{"no newline at the end", goodLine, 0, 1, nil},
-		{"a log before it", "[2026-05-25 INFO] up\n" + goodLine, 0, 1, []string{"phi-core: line 1: no comma or end after a JSON value at byte 6"}},
-		{"byte order mark", "\xef\xbb\xbf" + goodLine + "\n" + goodLine, 0, 2, nil},
-		{"byte order mark later", goodLine + "\n\xef\xbb\xbf" + goodLine, 0, 1, []string{"phi-core: line 2: want an object, got text"}},
-		{"carriage returns and blanks", "\r\n  " + goodLine + " \r\n\n\t\n" + goodLine + "\r\n", 0, 2, nil},
-		{"a long line", long + "\n" + goodLine + "\n", 0, 2, nil},
-		{"a line too long", goodLine + "\n" + long + "\n" + goodLine + "\n", 1000, 2, []string{"phi-core: line 2: longer than 1000 bytes"}},
-		{"the last line too long", goodLine + "\n" + long, 1000, 1, []string{"phi-core: line 2: longer than 1000 bytes"}},
-		{"as long as may be", goodLine + "\n" + goodLine, len(goodLine), 2, nil},
-		{"one too long", goodLine + "\n" + goodLine + " \n" + goodLine, len(goodLine), 2, []string{fmt.Sprintf("phi-core: line 2: longer than %d bytes", len(goodLine))}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			n, errs := events(test.text, nil, input.WithMaxLine(test.max))
-			if test.name == "byte order mark later" {
-				if n != 1 || len(errs) != 1 {
-					t.Fatalf("%d events, errors %q", n, errs)
-				}
-				return
-			}
-			if n != test.n || !reflect.DeepEqual(errs, test.errs) {
-				t.Errorf("%d events, errors %q; want %d, %q", n, errs, test.n, test.errs)
-			}
-		})
-	}
-}
-
-func TestReadErrorEndsIt(t *testing.T) {
-	broken := errors.New("broken")
-	r := io.MultiReader(strings.NewReader(goodLine+"\n"+goodLine[:20]), iotest.ErrReader(broken))
-	n := 0
-	var last error
-	for _, err := range Events(r) {
-		if last != nil {
-			t.Fatal("goes on after the error")
-		}
-		if err != nil {
-			last = err
-			continue
-		}
-		n++
-	}
-	if n != 1 || !errors.Is(last, broken) || errors.As(last, new(*input.LineError)) {
-		t.Errorf("%d events, error %v", n, last)
-	}
-}
-
-// TestNoWaiting reads from a pipe: the events of a line come before anything of the next one is written.
-func TestNoWaiting(t *testing.T) {
-	r, w := io.Pipe()
-	defer r.Close()
-	write := func() { go func() { _, _ = io.WriteString(w, goodLine+"\n") }() }
-	write()
-	n := 0
-	for ev, err := range Events(r, input.WithLive()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if since := time.Since(ev.(*otelagent.TurnStarted).Arrived); since < 0 || since > time.Minute {
-			t.Errorf("arrived %v ago", since)
-		}
-		if n++; n == 3 {
-			break
-		}
-		write()
-	}
-	if n != 3 {
-		t.Errorf("%d events", n)
-	}
-}
-
-func TestSeveralInputs(t *testing.T) {
-	d := NewDecoder()
-	start := `{"type":"AgentStart","session_id":"a.b","loop_id":"a.b.1"}` + "\n"
-	for _, err := range d.Events(strings.NewReader(start)) {
-		_ = err
-	}
-	var got []string
-	for ev, err := range d.Events(strings.NewReader("x\n" + `{"type":"TurnStart","loop_id":"a.b.1"}`)) {
-		if err != nil {
-			var bad *input.LineError
-			if !errors.As(err, &bad) {
-				t.Fatal(err)
-			}
-			got = append(got, fmt.Sprint(bad.Line, bad.Seq))
-			continue
-		}
-		turn := ev.(*otelagent.TurnStarted)
-		got = append(got, fmt.Sprint(turn.Session, " ", turn.Seq, turn.Index == nil, turn.Arrived.IsZero()))
-	}
-	if want := []string{"1 2", "a.b 3 true true"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-func TestStopping(t *testing.T) {
-	text := string(read(t, "testdata/traps.ndjson"))
-	all := len(collect(text))
-	for stop := 1; stop <= all; stop++ {
-		n := 0
-		for _, err := range Events(strings.NewReader(text)) {
-			_ = err
-			if n++; n == stop {
-				break
 			}
 		}
 	}
@@ -361,7 +231,7 @@ func FuzzDecoder(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		lines, errs := int64(0), int64(0)
-		isDocument, _, _ := shapeOf(in[:min(len(in), mostHead)])
+		isDocument, _, _ := shapeOf(in[:min(len(in), input.HeadSize)])
 		Recognise(in)
 		if isDocument && !bytes.Equal(lined(in), lined(in)) {
 			t.Fatal("read twice it is another")
@@ -378,34 +248,34 @@ func FuzzDecoder(f *testing.F) {
 			}
 			raws := [][]byte{}
 			switch ev := ev.(type) {
-			case *otelagent.RunStarted:
+			case *event.RunStarted:
 				raws = append(raws, ev.Config, ev.Metadata)
-			case *otelagent.RequestPrepared:
+			case *event.RequestPrepared:
 				raws = append(raws, ev.System, ev.Tools)
 				for _, m := range ev.Messages {
 					raws = append(raws, m.Raw)
 				}
-			case *otelagent.TurnEnded:
+			case *event.TurnEnded:
 				if ev.Output != nil {
 					raws = append(raws, ev.Output.Raw)
 				}
-			case *otelagent.MessageAdded:
+			case *event.MessageAdded:
 				raws = append(raws, ev.Raw)
-			case *otelagent.ToolStarted:
+			case *event.ToolStarted:
 				raws = append(raws, ev.Args)
-			case *otelagent.ToolEnded:
+			case *event.ToolEnded:
 				raws = append(raws, ev.Result)
-			case *otelagent.ToolProgressed:
+			case *event.ToolProgressed:
 				raws = append(raws, ev.Body)
-			case *otelagent.CompactionEnded:
+			case *event.CompactionEnded:
 				raws = append(raws, ev.Summary)
-			case *otelagent.Other:
+			case *event.Other:
 				raws = append(raws, ev.Body)
-			case *otelagent.RunEnded:
+			case *event.RunEnded:
 				for _, m := range ev.Messages {
 					raws = append(raws, m.Raw)
 				}
-			case *otelagent.FactStated:
+			case *event.FactStated:
 				for _, fact := range ev.Facts {
 					raws = append(raws, fact.Value)
 				}
@@ -433,7 +303,7 @@ func kinds(t *testing.T, lines ...string) []string {
 			got = append(got, err.Error())
 			continue
 		}
-		got = append(got, strings.TrimPrefix(fmt.Sprintf("%T", ev), "*otelagent."))
+		got = append(got, strings.TrimPrefix(fmt.Sprintf("%T", ev), "*event."))
 	}
 	return got
 }
@@ -504,11 +374,11 @@ func TestLateLineOpensNoRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch ev := ev.(type) {
-		case *otelagent.Other:
+		case *event.Other:
 			if ev.Run != "" {
 				t.Errorf("an event without a run was put into %q", ev.Run)
 			}
-		case *otelagent.RunEnded:
+		case *event.RunEnded:
 			status = ev.Status
 		}
 	}
@@ -520,7 +390,7 @@ func TestLateLineOpensNoRun(t *testing.T) {
 func TestUnknownEventIsInTheSessionOfItsRun(t *testing.T) {
 	for ev, err := range Events(strings.NewReader(`{"type":"AgentStart","session_id":"s","loop_id":"l"}` + "\n" +
 		`{"type":"New","session_id":"elsewhere","loop_id":"l"}`)) {
-		if other, ok := ev.(*otelagent.Other); ok && other.Session != "s" || err != nil {
+		if other, ok := ev.(*event.Other); ok && other.Session != "s" || err != nil {
 			t.Errorf("%+v, %v", ev, err)
 		}
 	}
@@ -532,7 +402,7 @@ func TestRequestTellsTheTurn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		turn, ok := ev.(*otelagent.TurnStarted)
+		turn, ok := ev.(*event.TurnStarted)
 		if !ok || *turn.Index != 7 || turn.Start.Source != spans.TimeSourceBound || turn.Start.Time.IsZero() {
 			t.Errorf("%+v, want turn 7, started no later than its request", ev)
 		}

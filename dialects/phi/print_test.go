@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // printEvent returns an event as text that depends on nothing but its fields: its type, and one line for each field that is
 // not zero, in the order of the type.
-func printEvent(ev otelagent.Event) string {
+func printEvent(ev event.Event) string {
 	var b strings.Builder
 	v := reflect.ValueOf(ev).Elem()
 	b.WriteString(v.Type().Name() + "\n")

@@ -1,30 +1,12 @@
 package phi
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
-	"io"
 
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
-
-// mostHead is how much of an input is looked at to distinguish lines from a document.
-const mostHead = 64 << 10
-
-// look reads the beginning of r until it is certain what it is, and returns a reader of all of it.
-func look(r io.Reader) (all io.Reader, isDocument bool) {
-	head := bufio.NewReaderSize(r, mostHead)
-	for {
-		_, err := head.Peek(head.Buffered() + 1)
-		text, _ := head.Peek(head.Buffered())
-		if isDocument, _, isCut := shapeOf(text); isDocument || !isCut || err != nil {
-			return head, isDocument
-		}
-	}
-}
 
 // shapeOf distinguishes lines from a document, which begins as a session or as an array of objects. Why names the keys
 // by which a document is recognised. Unclear says that head is too short.
@@ -52,27 +34,19 @@ const byteOrderMark = "\xef\xbb\xbf"
 
 func trimMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte(byteOrderMark)) }
 
-// Recognise reports whether head, the beginning of an input of at most 64 KiB, is of this dialect, and by what; why
-// holds nothing of the input. Head may be cut anywhere. Lines are recognised by the first one that is an AgentEvent,
-// so lines of others may stand before it. An array of messages of which the first is longer than head is not
-// recognised.
-func Recognise(head []byte) (why string, ok bool) {
-	if isDocument, why, unclear := shapeOf(head); isDocument || unclear {
-		return why, why != ""
+// RecogniseDocument returns why head, the beginning of an input, is a document of this dialect, without content; empty
+// when it is none. Of an array whose first message is longer than head that is not known.
+func RecogniseDocument(head []byte) (why string) {
+	_, why, _ = shapeOf(head)
+	return why
+}
+
+// Recognise returns why a line, which may be cut, is an AgentEvent, without content; empty when it is none.
+func Recognise(line []byte) (why string) {
+	if kind, _ := kindOf(rawjson.NewCursor(line, object.MaxDepth)); kind == anEvent {
+		why = "lines with type and loop_id of phi-core's AgentEvent"
 	}
-	// A last line that is cut may still show its type.
-	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf(input.WithMaxLine(mostHead)))
-	for in.Scan() {
-		line := in.Line()
-		switch kind, _ := kindOf(rawjson.NewCursor(line.Text, object.MaxDepth)); {
-		case kind != anEvent:
-		case line.Event != "":
-			return "server-sent events with type and loop_id of phi-core's AgentEvent", true
-		default:
-			return "lines with type and loop_id of phi-core's AgentEvent", true
-		}
-	}
-	return "", false
+	return why
 }
 
 // kindOfObject is what an object is.

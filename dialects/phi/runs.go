@@ -5,8 +5,8 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -108,7 +108,7 @@ func (rs *runs) find(id string) *run { return rs.byID[id] }
 
 // in returns the run of m, also when it has ended, and sets the session of m. A run whose start was not read begins
 // here.
-func (rs *runs) in(m *otelagent.Meta) *run {
+func (rs *runs) in(m *event.Meta) *run {
 	r := rs.find(m.Run)
 	if r == nil {
 		r = rs.start(m.Run, rs.home(m.Run))
@@ -118,7 +118,7 @@ func (rs *runs) in(m *otelagent.Meta) *run {
 }
 
 // opened is in for an event that only an open run has: after its end, a new run of that id begins.
-func (rs *runs) opened(m *otelagent.Meta) *run {
+func (rs *runs) opened(m *event.Meta) *run {
 	r := rs.in(m)
 	if !r.open {
 		r = rs.start(m.Run, r.session)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -22,14 +23,14 @@ const (
 )
 
 // messageStart gives no event: MessageEnd has the whole message.
-func (d *Decoder) messageStart(l *line) []otelagent.Event {
+func (d *Decoder) messageStart(l *line) []event.Event {
 	l.Use("message")
 	return nil
 }
 
-func (d *Decoder) messageUpdate(l *line) []otelagent.Event {
+func (d *Decoder) messageUpdate(l *line) []event.Event {
 	l.Use("message")
-	e := &otelagent.ReplyDelta{Meta: l.m}
+	e := &event.ReplyDelta{Meta: l.m}
 	for kind, fields := range object.Of("", l.Raw("delta")).All() {
 		text := object.Of("", fields).Raw("delta")
 		if text == nil || text[0] != '"' {
@@ -44,10 +45,10 @@ func (d *Decoder) messageUpdate(l *line) []otelagent.Event {
 		}
 		break
 	}
-	return []otelagent.Event{e}
+	return []event.Event{e}
 }
 
-func (d *Decoder) messageEnd(l *line) []otelagent.Event {
+func (d *Decoder) messageEnd(l *line) []event.Event {
 	l.Require("message")
 	if o := l.Object.Object("message"); o.Require("role") {
 		o.String("role")
@@ -59,7 +60,7 @@ func (d *Decoder) messageEnd(l *line) []otelagent.Event {
 }
 
 // messageAdded returns the events of a message that is complete.
-func (d *Decoder) messageAdded(l *line, msg message) []otelagent.Event {
+func (d *Decoder) messageAdded(l *line, msg message) []event.Event {
 	r := l.run
 	if msg.reply() {
 		for _, asked := range blocks(msg.o, "toolCall") {
@@ -69,63 +70,63 @@ func (d *Decoder) messageAdded(l *line, msg message) []otelagent.Event {
 			}
 		}
 		provider := msg.provider()
-		return []otelagent.Event{&otelagent.ReplyReceived{
+		return []event.Event{&event.ReplyReceived{
 			Meta: l.m, Message: msg.Message, Model: stringOf(msg.o.Raw("model")), Provider: provider,
 			StopReason: stringOf(msg.o.Raw("stopReason")), Usage: msg.usage(d.runs.replyRule(r, provider)),
 		}}
 	}
-	added := &otelagent.MessageAdded{Meta: l.m, Message: msg.Message}
+	added := &event.MessageAdded{Meta: l.m, Message: msg.Message}
 	c, id := r.calls[msg.ToolCallID], msg.ToolCallID
 	if id == "" || !msg.failed() || c == nil || !c.asked || c.started || c.denied {
-		return []otelagent.Event{added}
+		return []event.Event{added}
 	}
 	// The call was refused before it began: phi-core writes nothing of it but this result.
 	c.denied = true
 	reason := text(msg.o)
-	return []otelagent.Event{
-		&otelagent.ToolStarted{Meta: l.m, ToolCall: otelagent.ToolCall{ID: id, Name: c.name, Args: c.args}},
+	return []event.Event{
+		&event.ToolStarted{Meta: l.m, ToolCall: otelagent.ToolCall{ID: id, Name: c.name, Args: c.args}},
 		denial(l.m, otelagent.PermissionEvaluation{Tool: c.name, CallID: id, Source: "hook", Reason: reason}),
-		&otelagent.ToolEnded{Meta: l.m, CallID: id, Name: c.name,
+		&event.ToolEnded{Meta: l.m, CallID: id, Name: c.name,
 			ToolResult: otelagent.ToolResult{Outcome: spans.OutcomeDenied, Error: reason}},
 		added,
 	}
 }
 
-func (d *Decoder) toolStart(l *line) []otelagent.Event {
+func (d *Decoder) toolStart(l *line) []event.Event {
 	l.Require("tool_call_id")
 	return d.toolStarted(l, otelagent.ToolCall{
 		ID: l.String("tool_call_id"), Name: l.String("tool_name"), Args: l.Spelled("args"),
 	})
 }
 
-func (d *Decoder) toolStarted(l *line, call otelagent.ToolCall) []otelagent.Event {
+func (d *Decoder) toolStarted(l *line, call otelagent.ToolCall) []event.Event {
 	if l.run.inTurn && call.ID != "" {
 		c := l.run.call(call.ID)
 		c.started, c.null = true, len(call.Args) > 0 && call.Args[0] == 'n'
 	}
-	return []otelagent.Event{&otelagent.ToolStarted{Meta: l.m, ToolCall: call}}
+	return []event.Event{&event.ToolStarted{Meta: l.m, ToolCall: call}}
 }
 
-func (d *Decoder) toolProgress(l *line) []otelagent.Event {
+func (d *Decoder) toolProgress(l *line) []event.Event {
 	l.Require("tool_call_id")
 	id, name := l.String("tool_call_id"), l.String("tool_name")
 	l.Use(l.Keys()...) // the body has them all
-	return []otelagent.Event{&otelagent.ToolProgressed{Meta: l.m, CallID: id, Name: name, Type: l.name, Body: l.raw}}
+	return []event.Event{&event.ToolProgressed{Meta: l.m, CallID: id, Name: name, Type: l.name, Body: l.raw}}
 }
 
 // progressMessage is a progress of a tool, or the warning of a judge, which names no run.
-func (d *Decoder) progressMessage(l *line) []otelagent.Event {
+func (d *Decoder) progressMessage(l *line) []event.Event {
 	if l.m.Run != "" {
 		d.runs.in(&l.m)
 		return d.toolProgress(l)
 	}
 	d.toolProgress(l)
-	return []otelagent.Event{&otelagent.Other{Meta: l.m, Type: l.name, Body: l.raw}}
+	return []event.Event{&event.Other{Meta: l.m, Type: l.name, Body: l.raw}}
 }
 
-func (d *Decoder) toolEnd(l *line) []otelagent.Event {
+func (d *Decoder) toolEnd(l *line) []event.Event {
 	l.Require("tool_call_id")
-	e := &otelagent.ToolEnded{CallID: l.String("tool_call_id"), Name: l.String("tool_name")}
+	e := &event.ToolEnded{CallID: l.String("tool_call_id"), Name: l.String("tool_name")}
 	e.Result, e.ChildRunID = l.Spelled("result"), l.String("child_loop_id")
 	failed := l.Bool("is_error")
 	result := object.Of("", e.Result)
@@ -139,7 +140,7 @@ func (d *Decoder) toolEnd(l *line) []otelagent.Event {
 }
 
 // toolEnded returns the events of the end of a tool call, whose result has its text in content.
-func (d *Decoder) toolEnded(l *line, e *otelagent.ToolEnded, failed bool, content *object.Object) []otelagent.Event {
+func (d *Decoder) toolEnded(l *line, e *event.ToolEnded, failed bool, content *object.Object) []event.Event {
 	e.Meta, e.Outcome = l.m, spans.OutcomeOK
 	if e.ChildRunID != "" {
 		e.ChildSessionID = d.runs.sessionOf(e.ChildRunID)
@@ -150,12 +151,12 @@ func (d *Decoder) toolEnded(l *line, e *otelagent.ToolEnded, failed bool, conten
 		c.started = true // its start may be on a line that could not be read
 	}
 	if !failed {
-		return []otelagent.Event{e}
+		return []event.Event{e}
 	}
 	e.Outcome, e.Error = spans.OutcomeError, text(content)
-	denied := func(source spans.PermissionSource, pattern string) []otelagent.Event {
+	denied := func(source spans.PermissionSource, pattern string) []event.Event {
 		e.Outcome = spans.OutcomeDenied
-		return []otelagent.Event{denial(l.m, otelagent.PermissionEvaluation{
+		return []event.Event{denial(l.m, otelagent.PermissionEvaluation{
 			Tool: e.Name, CallID: e.CallID, Source: source, Pattern: pattern, Reason: e.Error,
 		}), e}
 	}
@@ -171,5 +172,5 @@ func (d *Decoder) toolEnded(l *line, e *otelagent.ToolEnded, failed bool, conten
 	case e.Name == "bash" && strings.HasPrefix(e.Error, textNotConfirmed):
 		return denied("bash.confirm", "")
 	}
-	return []otelagent.Event{e}
+	return []event.Event{e}
 }

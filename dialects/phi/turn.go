@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/otelagent"
@@ -89,11 +90,7 @@ func (msg *message) provider() string {
 
 // usage returns the usage of a reply; nil when it is absent or not sound.
 func (msg *message) usage(rule spans.UsageRule) *otelagent.Usage {
-	o := object.Of("", msg.Raw)
-	if u := usage(o, "usage", rule); o.Failed() == 0 {
-		return u
-	}
-	return nil
+	return usageKeys.Read(object.Of("", object.Of("", msg.Raw).Raw("usage")), rule)
 }
 
 // text returns the text blocks of the content of o, one a line.
@@ -127,9 +124,9 @@ var triggers = map[string]spans.Trigger{
 }
 
 // turnStarted reads the start of a turn, from a TurnStart or a Turn.
-func (d *Decoder) turnStarted(l *line, index int64) []otelagent.Event {
+func (d *Decoder) turnStarted(l *line, index int64) []event.Event {
 	kind := plainEnum(l.Object, "triggered_by")
-	e := &otelagent.TurnStarted{Meta: l.m}
+	e := &event.TurnStarted{Meta: l.m}
 	if index >= 0 {
 		e.Index = &index
 	}
@@ -140,17 +137,17 @@ func (d *Decoder) turnStarted(l *line, index int64) []otelagent.Event {
 	if !l.run.begun {
 		e.Provider = d.shell.Settings.Provider
 	}
-	return []otelagent.Event{e}
+	return []event.Event{e}
 }
 
-func (d *Decoder) turnEnd(l *line) []otelagent.Event {
+func (d *Decoder) turnEnd(l *line) []event.Event {
 	l.Object.Object("message")
 	return d.turnEnded(l, messageOf(l.Raw("message")), conversationOf(l.List("tool_results")))
 }
 
 // turnEnded reads the end of a turn with the given reply and results, from a TurnEnd or a Turn.
-func (d *Decoder) turnEnded(l *line, reply message, results []message) []otelagent.Event {
-	e := &otelagent.TurnEnded{Meta: l.m, TurnResult: otelagent.TurnResult{
+func (d *Decoder) turnEnded(l *line, reply message, results []message) []event.Event {
+	e := &event.TurnEnded{Meta: l.m, TurnResult: otelagent.TurnResult{
 		Model: stringOf(reply.o.Raw("model")), Provider: reply.provider(), StopReason: stringOf(reply.o.Raw("stopReason")),
 		Error: stringOf(reply.o.Raw("error_message")),
 	}}
@@ -161,7 +158,7 @@ func (d *Decoder) turnEnded(l *line, reply message, results []message) []otelage
 		}
 	}
 	rule := d.runs.replyRule(l.run, e.Provider)
-	if e.Usage = usage(l.Object, "usage", rule); !l.Has("usage") {
+	if e.Usage = usageKeys.Read(l.Object.Object("usage"), rule); !l.Has("usage") {
 		e.Usage = reply.usage(rule)
 	}
 	switch e.StopReason {
@@ -177,18 +174,18 @@ func (d *Decoder) turnEnded(l *line, reply message, results []message) []otelage
 		l.run.rule = rule
 		l.run.endTurn()
 	}
-	return []otelagent.Event{e}
+	return []event.Event{e}
 }
 
 // request reads what the model received, from the member of that key of a TurnRequest or a Turn.
-func request(l *line, index int64, key string) (events []otelagent.Event) {
+func request(l *line, index int64, key string) (events []event.Event) {
 	l.Require(key)
-	e := &otelagent.RequestPrepared{Meta: l.m, Request: payload(l.Object, key)}
+	e := &event.RequestPrepared{Meta: l.m, Request: payload(l.Object, key)}
 	switch {
 	case l.Failed() > 0:
 	case !l.run.inTurn && index >= 0: // a turn whose start was not read: it started before
 		l.run.beginTurn(index)
-		start := &otelagent.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: &index}}
+		start := &event.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: &index}}
 		if !l.m.Time.IsZero() {
 			start.Start = otelagent.Moment{Time: l.m.Time, Source: spans.TimeSourceBound}
 		}

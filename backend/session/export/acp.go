@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -17,41 +18,42 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// acpDialect is the dialect of sessions that were told from the wire of ACP, by package dialects/acp.
+// acpDialect is the dialect of sessions that package dialects/acp read from the wire of ACP.
 const acpDialect = "acp"
 
-// ACP writes s as a trace of version 1 of the Agent Client Protocol: a line a message, {"ts":...,"direction":...,"message":{...}} (docs/formats.md
-// says what becomes of what). No such messages were exchanged, unless s was told from ACP itself: the trace is a reconstruction, which the
-// _meta of its first message says, and its times are those of the tree.
+// ACP writes s as a trace of version 1 of the Agent Client Protocol: a line a message,
+// {"ts":...,"direction":...,"message":{...}} (docs/formats.md has the mapping). No such messages were exchanged, unless
+// s came from ACP itself: the trace is a reconstruction, which the _meta of its first message states, and its times are
+// those of the tree.
 //
-// It is made of the rows of Guide, always from the tree, and what they do not say from the tree itself. Of opts it heeds Partial and Progress. Content
-// that is missing is treated as JSON does, and so are ctx and w. Besides, what is returned counts what ACP has no place for. In memory is a turn at
-// a time, what Guide says, and the ids of tool calls. A session that came from ACP gives back what it held; what was not valid there is not
-// made valid.
+// ACP makes it of the rows of Guide, always from the tree, and takes from the tree itself what they lack. It treats
+// missing content, ctx and w as JSON does; the list that it returns counts as well what ACP has no place for. Memory
+// holds one turn at a time, what Guide states, and the ids of tool calls. A session that came from ACP gives back its
+// messages; ACP does not correct what was not valid there.
 func ACP(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
 	g, err := newGuide(ctx, s, bodies, opts, false)
 	if err != nil {
 		return missingOf(err), err
 	}
 	t := &trace{
-		g: g, w: bufio.NewWriterSize(w, 1<<16), left: map[string]int{}, calls: map[string]bool{},
-		written: map[*session.Compaction]bool{}, costs: map[string]float64{},
-		waiting: map[direction]map[string]int64{toAgent: {}, toClient: {}}, next: map[direction]int64{},
+		Guide: g, w: bufio.NewWriterSize(w, 1<<16), left: map[string]int{}, calls: map[string]bool{},
+		written: map[*session.Compaction]bool{}, costs: map[string]float64{}, last: map[*session.Run]int{},
+		byID: map[*session.Compaction]int{}, asked: map[factPlace]bool{}, next: map[direction]int64{},
+		waiting: map[direction]map[string]int64{toAgent: {}, toClient: {}},
 	}
 	t.fromACP = slices.ContainsFunc(s.Runs, func(r *session.Run) bool { return r.Dialect == acpDialect })
-	if err := t.plan(); err != nil {
-		return nil, err
-	}
+	t.planTrace()
 	if err := t.check(); err != nil {
 		return missingOf(err), err
 	}
-	if err := t.all(); err != nil {
-		return t.missing(), err
+	t.all()
+	if t.err != nil {
+		return t.omitted(), t.err
 	}
-	return t.missing(), flushed(t.w, s)
+	return t.omitted(), flushed(t.w, s)
 }
 
-// direction is who a message goes to.
+// direction is the side that receives a message.
 type direction string
 
 const (
@@ -66,7 +68,7 @@ func (d direction) back() direction {
 	return toAgent
 }
 
-// wire is one message to be.
+// wire is one message.
 type wire struct {
 	at time.Time
 	// seq orders messages of one time; only those of sessions that came from ACP have one.
@@ -79,57 +81,56 @@ type wire struct {
 	result, error []byte
 }
 
+func (m *wire) compare(o *wire) int { return cmp.Or(m.at.Compare(o.at), cmp.Compare(m.seq, o.seq)) }
+
 // trace is one walk over the units of a guide.
 type trace struct {
-	g       *Guide
+	*Guide
 	w       *bufio.Writer
 	fromACP bool
 	cwd     string
 
 	next    map[direction]int64            // ids of requests
 	waiting map[direction]map[string]int64 // requests without a response, by their name
-	queue   []wire                         // of the step that is put together
-	calls   map[string]bool                // ids of tool calls that were given out
+	queue   []wire                         // of the step at hand
+	calls   map[string]bool                // ids of tool calls that are in use
 	decided []*session.Permission          // those of the turn of the step, that no call has
 
-	skip    []bool               // by unit: it is not part of the conversation as it stands
+	skip    []bool               // by unit: it is not part of the conversation as it is now
 	last    map[*session.Run]int // the last unit of each run
 	byID    map[*session.Compaction]int
 	written map[*session.Compaction]bool
 
 	facts  []*session.Fact
-	asked  map[factPlace]bool // where facts tell of a request, which says what it changed
+	asked  map[factPlace]bool // places of facts about a request, which states what it changed
 	replay []byte             // updates that came with a session/load
-	opened []byte             // what initialize said last
+	opened []byte             // the latest initialize
 
 	open  *prompt
-	said  []byte // content blocks that no prompt was made of yet, each behind a comma
-	of    *unit  // the first of the messages that they are from
-	now   int    // the unit that is written
-	used  int64  // tokens in the model's context
+	said  [][]byte // content blocks that no prompt has yet
+	of    *unit    // the first of the messages that they are from
+	now   int      // the unit that is written
+	used  int64    // tokens in the model's context
 	costs map[string]float64
-	// costless says that a turn did not tell its cost.
+	// costless: a turn has no cost.
 	costless bool
 
-	left map[string]int // what was left out, and how often
+	left map[string]int // what ACP has no place for, and how often
 }
 
-type factPlace struct {
-	at  int64
-	seq int64
-}
+type factPlace struct{ at, seq int64 }
 
-// plan finds out what is part of the conversation, what is last of each run, and which facts there are to tell.
-func (t *trace) plan() error {
-	g := t.g
-	t.last, t.byID, t.asked = map[*session.Run]int{}, map[*session.Compaction]int{}, map[factPlace]bool{}
-	t.skip = make([]bool, len(g.units))
-	for i := range g.units {
-		u := &g.units[i]
-		var err error
-		if t.skip[i], err = t.skips(u); err != nil {
-			return err
-		}
+func placeOfFact(f *session.Fact) factPlace { return factPlace{f.At.UnixNano(), f.Seq} }
+
+// sessionFacts are the keys of facts about a session that have an update in ACP.
+var sessionFacts = []string{"title", "updated_at", "mode", "config_options", "available_commands"}
+
+// planTrace finds out what is part of the conversation, what is last of each run, and which facts there are to write.
+func (t *trace) planTrace() {
+	t.skip = make([]bool, len(t.units))
+	for i := range t.units {
+		u := &t.units[i]
+		t.skip[i] = t.skips(u)
 		switch {
 		case u.kind == unitCompaction:
 			t.byID[u.compaction] = i
@@ -139,62 +140,113 @@ func (t *trace) plan() error {
 			t.lacks("messages of the role system")
 		}
 	}
-	for _, r := range g.s.Runs {
+	for _, r := range t.s.Runs {
 		for _, x := range r.Permissions {
 			if asked(x) && r.Dialect != acpDialect {
 				t.lacks(noCall)
 			}
 		}
 	}
-	for i := range g.s.Facts {
-		f := &g.s.Facts[i]
-		if f.Subject != "session" {
+	for i := range t.s.Facts {
+		f := &t.s.Facts[i]
+		key, fromACP := strings.CutPrefix(f.Key, "acp.")
+		if f.Subject != "session" || !fromACP && !slices.Contains(sessionFacts, key) {
 			continue
 		}
-		switch _, fromACP := strings.CutPrefix(f.Key, "acp."); {
-		case fromACP:
-			t.fromACP = true
-			if slices.Contains(exchanges, strings.TrimPrefix(f.Key, "acp.")) {
-				t.asked[placeOfFact(f)] = true
-			}
-		case f.Key == "title", f.Key == "updated_at", f.Key == "mode", f.Key == "config_options", f.Key == "available_commands":
-		default:
-			continue
+		t.fromACP = t.fromACP || fromACP
+		if fromACP && slices.Contains(exchanges, key) {
+			t.asked[placeOfFact(f)] = true
 		}
 		t.facts = append(t.facts, f)
 	}
 	slices.SortStableFunc(t.facts, func(a, b *session.Fact) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Seq, b.Seq), strings.Compare(a.Key, b.Key))
 	})
-	return nil
 }
 
 const noCall = "questions that are about no tool call"
 
-func placeOfFact(f *session.Fact) factPlace { return factPlace{f.At.UnixNano(), f.Seq} }
+// skips reports whether a row is not part of the conversation as it is now: rewound, queued or taken off the queue, a
+// system message, or of a run that only compacts.
+func (t *trace) skips(u *unit) bool {
+	queued := func(key string) bool {
+		at, known := t.timeFact(u, key)
+		return known && at > 0
+	}
+	return u.hidden > 0 || t.compacts(u) || u.kind == unitMessage &&
+		(u.role == "system" || queued("queued_at") || queued("queue_canceled_at"))
+}
 
-// skips reports whether a row is not part of the conversation as it stands: rewound, queued or taken off the queue. Of a run that only compacts
-// there is nothing else to tell.
-func (t *trace) skips(u *unit) (bool, error) {
-	switch {
-	case u.hidden > 0, u.kind == unitMessage && u.role == "system", t.compacts(u):
-		return true, nil
-	case u.kind == unitMessage:
-		for _, key := range []string{"queued_at", "queue_canceled_at"} {
-			if at, known, err := t.g.timeFact(u, key); err != nil || known && at > 0 {
-				return true, err
+// compacts reports whether a row is that of a run that only compacts.
+func (t *trace) compacts(u *unit) bool {
+	return u.kind == unitReply && len(u.steps) == 0 &&
+		(len(u.run.Compactions) > 0 || u.run.Continuation == spans.ContinuationCompaction)
+}
+
+// check looks for the content that only ACP needs, before anything is written.
+func (t *trace) check() error {
+	captured := len(t.s.Runs) == 0
+	t.planned = false
+	for _, r := range t.s.Runs {
+		if c := r.Capture; c != "" && c != spans.CaptureContent {
+			continue
+		}
+		captured = true
+		for _, turn := range t.runs[r].turns {
+			if turn.Capture != "" && turn.Capture != spans.CaptureContent {
+				continue
+			}
+			need := func(ref *session.Ref) {
+				if _, ok := t.body(*ref); !ok {
+					t.miss(whereTurn(r, turn), "block "+ref.Block)
+				}
+			}
+			notes := func(l []session.Note) {
+				for i := range l {
+					if l[i].Body != nil && r.Dialect == acpDialect {
+						need(l[i].Body)
+					}
+				}
+			}
+			options := func(l []*session.Permission) {
+				for _, x := range l {
+					for _, ref := range x.Options.Items() {
+						need(&ref)
+					}
+				}
+			}
+			options(turn.Permissions)
+			notes(turn.Events)
+			for _, c := range turn.ToolCalls {
+				options(c.Permissions)
+				notes(c.Events)
+			}
+			for _, c := range turn.Compactions {
+				notes(c.Events)
+			}
+			if turn == t.runs[r].turns[0] {
+				notes(r.Events)
 			}
 		}
 	}
-	return false, nil
+	for _, f := range t.facts {
+		if f.Value != nil && captured {
+			if _, ok := t.body(*f.Value); !ok {
+				t.miss(f.Subject+" "+f.Key, "block "+f.Value.Block)
+			}
+		}
+	}
+	t.planned = true
+	if t.err != nil {
+		return t.err
+	}
+	if len(t.missing) > 0 && !t.opts.Partial {
+		return &MissingError{Session: t.s.ID, Missing: t.missing}
+	}
+	return nil
 }
 
-// compacts reports whether a row is that of a run that does nothing else.
-func (t *trace) compacts(u *unit) bool {
-	return u.kind == unitReply && len(u.steps) == 0 && (len(u.run.Compactions) > 0 || u.run.Continuation == spans.ContinuationCompaction)
-}
-
-// lacks counts something that ACP has no place for.
+// lacks counts content that ACP has no place for.
 func (t *trace) lacks(what string) {
 	const most = 64
 	if len(t.left) == most && t.left[what] == 0 {
@@ -203,115 +255,190 @@ func (t *trace) lacks(what string) {
 	t.left[what]++
 }
 
-// missing is what Guide.Missing names, and what was left out.
-func (t *trace) missing() []Missing {
-	l := t.g.Missing()
+// omitted is what Guide.Missing names, and what ACP has no place for.
+func (t *trace) omitted() []Missing {
+	l := t.Missing()
 	for _, what := range slices.Sorted(maps.Keys(t.left)) {
-		l = append(l, Missing{Where: t.g.s.ID, What: fmt.Sprintf("ACP has no place for %s (%d)", what, t.left[what])})
+		l = append(l, Missing{Where: t.s.ID, What: fmt.Sprintf("ACP has no place for %s (%d)", what, t.left[what])})
 	}
 	return l
 }
 
-func (t *trace) all() error {
-	g := t.g
-	if err := t.begin(); err != nil {
-		return err
-	}
-	for i := range g.units {
-		if err := g.ctx.Err(); err != nil {
-			return fmt.Errorf("export: %w", err)
+func (t *trace) all() {
+	t.begin()
+	for i := range t.units {
+		if !t.going() {
+			return
 		}
-		if err := t.unit(i); err != nil {
-			return err
-		}
+		t.now = i
+		t.unit(i)
 		if _, err := t.w.Write(nil); err != nil { // one that sticks
-			return fmt.Errorf("export: write session %s: %w", g.s.ID, err)
+			t.err = fmt.Errorf("export: write session %s: %w", t.s.ID, err)
+			return
 		}
-		if f := g.opts.Progress; f != nil {
-			f(i+1, len(g.units))
+		if f := t.opts.Progress; f != nil {
+			f(i+1, len(t.units))
 		}
 	}
-	if err := t.unanswered(false); err != nil {
-		return err
-	}
-	if err := t.end(false); err != nil {
-		return err
-	}
-	return t.tellFacts(nil)
+	t.unanswered(false)
+	t.end(false)
+	t.sendFacts(nil)
 }
 
-// tell writes a message, behind the facts that were true before it.
-func (t *trace) tell(m wire) error {
-	if err := t.tellFacts(&m); err != nil {
-		return err
-	}
+// send writes a message, after the facts that were true before it.
+func (t *trace) send(m wire) {
+	t.sendFacts(&m)
 	t.write(&m)
-	return nil
 }
 
-// tellQueue writes the messages of the queue in the order of time.
-func (t *trace) tellQueue() error {
-	slices.SortStableFunc(t.queue, func(a, b wire) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.seq, b.seq)) })
+// sendQueue writes the messages of the queue in the order of time.
+func (t *trace) sendQueue() {
+	slices.SortStableFunc(t.queue, func(a, b wire) int { return a.compare(&b) })
 	for i := range t.queue {
-		if err := t.tell(t.queue[i]); err != nil {
-			return err
-		}
+		t.send(t.queue[i])
 	}
 	clear(t.queue)
 	t.queue = t.queue[:0]
-	return nil
 }
 
-// write writes a message and numbers requests. A response whose request is not there is left out.
+// write writes a message and numbers requests. It omits a response whose request is not there.
 func (t *trace) write(m *wire) {
 	for _, v := range [][]byte{m.params, m.result, m.error} {
-		if v != nil && !json.Valid(v) { // a body that is not what its place says
+		if v != nil && !json.Valid(v) { // a body that is not what its place demands
 			t.lacks("a message that is no JSON")
 			return
 		}
 	}
-	var o object
-	o.str("jsonrpc", "2.0")
+	var id *int64
 	switch {
 	case m.method == "":
-		id, ok := t.waiting[m.dir.back()][m.reply]
+		n, ok := t.waiting[m.dir.back()][m.reply]
 		if !ok {
 			t.lacks("a response without its request")
 			return
 		}
 		delete(t.waiting[m.dir.back()], m.reply)
-		o.int("id", id)
-		if m.error != nil {
-			o.raw("error", m.error)
-		} else {
-			o.raw("result", m.result)
-		}
-	default:
-		if m.reply != "" {
-			id := t.next[m.dir]
-			t.next[m.dir]++
-			t.waiting[m.dir][m.reply] = id
-			o.int("id", id)
-		}
-		o.str("method", m.method)
-		if m.params != nil {
-			o.raw("params", m.params)
-		}
+		id = &n
+	case m.reply != "":
+		id = new(t.next[m.dir])
+		t.next[m.dir]++
+		t.waiting[m.dir][m.reply] = *id
 	}
-	var line object
-	line.str("ts", m.at.UTC().Format(time.RFC3339Nano))
-	line.str("direction", string(m.dir))
-	line.raw("message", o.bytes())
+	result := m.result
+	if m.error != nil {
+		result = nil
+	}
+	line := fields("ts", m.at.UTC().Format(time.RFC3339Nano), "direction", string(m.dir), "message", fields(
+		"jsonrpc", "2.0", "id", id, "error", m.error, "result", result, "method", m.method, "params", m.params))
 	var one bytes.Buffer
-	_ = json.Compact(&one, line.bytes()) // which is JSON, since all that is put in was
-	_, _ = t.w.Write(bytes.ToValidUTF8(one.Bytes(), []byte("\uFFFD")))
-	_ = t.w.WriteByte('\n')
+	_ = json.Compact(&one, line) // which is JSON, since all its values are
+	_, _ = t.w.Write(append(bytes.ToValidUTF8(one.Bytes(), []byte("\uFFFD")), '\n'))
 }
 
 // update makes a session/update.
 func (t *trace) update(at time.Time, seq int64, update []byte) wire {
-	var o object
-	o.str("sessionId", t.g.s.ID)
-	o.raw("update", update)
-	return wire{at: at, seq: seq, dir: toClient, method: "session/update", params: o.bytes()}
+	return wire{at: at, seq: seq, dir: toClient, method: "session/update",
+		params: fields("sessionId", &t.s.ID, "update", update)}
+}
+
+// push queues a session/update.
+func (t *trace) push(at time.Time, seq int64, update []byte) {
+	t.queue = append(t.queue, t.update(at, seq, update))
+}
+
+// exchange writes a request of the client and its response.
+func (t *trace) exchange(at time.Time, method string, params, result, failed []byte) {
+	t.write(&wire{at: at, dir: toAgent, method: method, params: params, reply: method})
+	if method == "session/load" {
+		for _, u := range elements(t.replay) {
+			m := t.update(at, 0, u)
+			t.write(&m)
+		}
+		t.replay = nil
+	}
+	t.write(&wire{at: at, dir: toClient, result: result, error: failed, reply: method})
+}
+
+// begin writes the messages that open a connection.
+func (t *trace) begin() {
+	s := t.s
+	at := s.Start
+	if len(s.Runs) > 0 && s.Runs[0].Start.Before(at) {
+		at = s.Runs[0].Start // it was taken over from another session
+	}
+	var first *session.Fact
+	opens := false
+	for _, f := range t.facts {
+		if at.IsZero() || f.At.Before(at) {
+			at = f.At
+		}
+		switch f.Key {
+		case "acp.initialize":
+			first = cmp.Or(first, f)
+		case "acp.session/new", "acp.session/load", "acp.session/resume":
+			early := len(s.Runs) == 0 || !f.At.After(s.Runs[0].Start)
+			opens = opens || early && parse(t.fact(f)).get("result") != nil
+		}
+	}
+	v := t.fact(first)
+	params, result := parse(v).get("params"), parse(v).get("result")
+	if params != nil && result != nil {
+		at, t.opened = first.At, v
+	} else {
+		params, result = t.capabilities()
+	}
+	t.exchange(at, "initialize", t.mark(params), result, nil)
+	if opens {
+		return
+	}
+	t.findCWD()
+	t.exchange(at, "session/new", fields("cwd", t.cwd, "mcpServers", []byte("[]")), fields("sessionId", &s.ID), nil)
+}
+
+// capabilities are those that the two sides need for the messages that follow.
+func (t *trace) capabilities() (params, result []byte) {
+	var own, clientInfo []byte
+	switch {
+	case t.fromACP:
+		own = []byte(`{"compaction":{},"notices":{}}`)
+	case len(t.byID) > 0:
+		own = []byte(`{"compaction":{}}`)
+	}
+	agentInfo := fields("name", cmp.Or(sessionAgent(t.s), "unknown"), "version", "0")
+	for _, r := range t.s.Runs {
+		if config := parse([]byte(r.Config)); r.Dialect == acpDialect && config != nil {
+			clientInfo = config.get("clientInfo")
+			if v := config.get("agentInfo"); v != nil {
+				agentInfo = v
+			}
+			break
+		}
+	}
+	acp := &t.fromACP
+	client := fields("fs", fields("readTextFile", acp, "writeTextFile", acp), "terminal", acp, "session", own)
+	prompts := []byte(`{"image":true,"audio":true,"embeddedContext":true}`)
+	return fields("protocolVersion", 1, "clientCapabilities", client, "clientInfo", clientInfo),
+		fields("protocolVersion", 1, "agentCapabilities", fields("loadSession", acp, "promptCapabilities", prompts),
+			"agentInfo", agentInfo, "authMethods", []byte("[]"))
+}
+
+// mark states in the _meta of params that the trace is a reconstruction.
+func (t *trace) mark(params []byte) []byte {
+	own := fields("reconstructed", true, "format", 1, "session", &t.s.ID, "dialect", t.s.Dialect)
+	o := parse(params)
+	meta := o.object("_meta").with(member{extensionKey, own})
+	return o.with(member{"_meta", meta.bytes()}).bytes()
+}
+
+// findCWD finds the folder that the session is about, "/" where that is not known.
+func (t *trace) findCWD() {
+	roots := []string{parse(t.fact(t.s.Fact("session", factRow))).text("workspace_root")}
+	for _, r := range t.s.Runs {
+		config := parse([]byte(r.Config))
+		roots = append(roots, cmp.Or(config.text("workspace_root"), config.text("cwd")))
+	}
+	t.cwd = "/"
+	if i := slices.IndexFunc(roots, path.IsAbs); i >= 0 {
+		t.cwd = roots[i]
+	}
 }

@@ -20,15 +20,16 @@ import (
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects/acp"
 	"github.com/otelagent/otelagent/dialects/clark"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // recorded records events and returns the sessions.
-func recorded(t *testing.T, events iter.Seq2[otelagent.Event, error], capture otelagent.Capture) []export.Recorded {
+func recorded(t *testing.T, events iter.Seq2[event.Event, error], capture otelagent.Capture) []export.Recorded {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(capture), otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range events {
 		if err != nil {
 			t.Fatal(err)
@@ -298,7 +299,7 @@ func TestACPOfEveryRecording(t *testing.T) {
 				continue
 			}
 			d := acp.NewDecoder()
-			back := recorded(t, func(yield func(otelagent.Event, error) bool) {
+			back := recorded(t, func(yield func(event.Event, error) bool) {
 				for ev, err := range d.Events(bytes.NewReader(trace)) {
 					if !yield(ev, err) {
 						return

@@ -2,7 +2,6 @@ package export
 
 import (
 	"cmp"
-	"encoding/json"
 	"path"
 	"slices"
 	"strconv"
@@ -13,29 +12,20 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// What the parts of rows become in a trace of ACP.
+// This file converts the parts of rows to messages of ACP.
 
-// textBlock and linkBlock make content blocks.
-func textBlock(s string) []byte {
-	var o object
-	o.str("type", "text")
-	o.str("text", s)
-	return o.bytes()
-}
+func textBlock(s string) []byte { return fields("type", "text", "text", &s) }
 
 func linkBlock(uri, name, title, mediaType string) []byte {
-	var o object
-	o.str("type", "resource_link")
-	o.str("uri", uri)
-	o.str("name", cmp.Or(name, uri, "unknown"))
-	o.notEmpty("title", title)
-	o.notEmpty("mimeType", mediaType)
-	return o.bytes()
+	return fields("type", "resource_link", "uri", &uri, "name", cmp.Or(name, uri, "unknown"), "title", title,
+		"mimeType", mediaType)
 }
 
-// block makes the content block of a part that is no call; nil where nothing is sent of it. said tells a part of a prompt from one of a reply.
-func (t *trace) block(p *builtPart, said bool) []byte {
-	data := columns(members(p.data))
+// block makes the content block of a part that is no call; nil where ACP has none. ofPrompt: the part is of a prompt
+// and not of a reply.
+func (t *trace) block(p *builtPart, ofPrompt bool) []byte {
+	data := parse(p.data)
+	title := data.text("title")
 	switch p.typ {
 	case "step-start":
 		return nil
@@ -45,52 +35,37 @@ func (t *trace) block(p *builtPart, said bool) []byte {
 		return fileBlock(data.text("url"), data.text("mediaType"), data.text("filename"))
 	case "source-url":
 		url := data.text("url")
-		return linkBlock(url, cmp.Or(data.text("title"), url), data.text("title"), "")
+		return linkBlock(url, cmp.Or(title, url), title, "")
 	case "source-document":
-		title := data.text("title")
-		return linkBlock("urn:source:"+data.text("sourceId"), cmp.Or(data.text("filename"), title), title, data.text("mediaType"))
+		return linkBlock("urn:source:"+data.text("sourceId"), cmp.Or(data.text("filename"), title), title,
+			data.text("mediaType"))
 	case "file-ref", "directory-ref":
-		if b := t.refBlock(find(data, "ref")); b != nil {
+		if b := t.refBlock(data.object("ref")); b != nil {
 			return b
 		}
 	}
-	if !said || strings.HasPrefix(p.typ, "data-") {
+	if !ofPrompt || strings.HasPrefix(p.typ, "data-") {
 		t.lacks("parts of the type " + p.typ)
 		return nil
 	}
-	if s := data.text("text"); s != "" {
-		return textBlock(s)
-	}
-	return textBlock(string(p.data))
+	return textBlock(cmp.Or(data.text("text"), string(p.data)))
 }
 
-// fileBlock makes the block of a file that is there in base64, or of the link to one.
+// fileBlock makes the block of a file in base64, or of a link.
 func fileBlock(url, mediaType, name string) []byte {
-	head, data, ok := strings.Cut(url, ";base64,")
-	if !ok || !strings.HasPrefix(head, "data:") {
+	head, data, ok := dataURL(url)
+	if !ok {
 		return linkBlock(url, cmp.Or(name, path.Base(url)), "", mediaType)
 	}
-	mediaType = cmp.Or(mediaType, strings.TrimPrefix(head, "data:"))
-	kind := modalityOf(mediaType)
-	var o object
-	if kind == "image" || kind == "audio" {
-		o.str("type", kind)
-		o.str("data", data)
-		o.str("mimeType", mediaType)
-		return o.bytes()
+	mediaType = cmp.Or(mediaType, head)
+	if kind := modalityOf(mediaType); kind == "image" || kind == "audio" {
+		return fields("type", kind, "data", &data, "mimeType", &mediaType)
 	}
-	var resource object
-	resource.str("uri", "attachment:"+name)
-	resource.str("blob", data)
-	resource.str("mimeType", mediaType)
-	o.str("type", "resource")
-	o.raw("resource", resource.bytes())
-	return o.bytes()
+	return fields("type", "resource", "resource", fields("uri", "attachment:"+name, "blob", &data, "mimeType", &mediaType))
 }
 
 // refBlock makes the link to a file of the workspace.
-func (t *trace) refBlock(ref []byte) []byte {
-	o := columns(members(ref))
+func (t *trace) refBlock(o object) []byte {
 	file, uri := o.text("path"), cmp.Or(o.text("url"), o.text("uri"))
 	switch {
 	case file == "" && uri == "":
@@ -106,113 +81,18 @@ func (t *trace) refBlock(ref []byte) []byte {
 	return linkBlock(uri, path.Base(cmp.Or(file, uri)), "", "")
 }
 
-// chunk makes the update of a piece of a reply.
-func (t *trace) chunk(at time.Time, seq int64, kind, messageID string, content []byte) wire {
-	var o object
-	o.str("sessionUpdate", kind)
-	o.notEmpty("messageId", messageID)
-	o.raw("content", content)
-	return t.update(at, seq, o.bytes())
-}
-
 const (
 	messageChunk = "agent_message_chunk"
 	thoughtChunk = "agent_thought_chunk"
 )
 
-// step writes a turn, or a reply whose turn is not there.
-func (t *trace) step(u *unit, p *runPlan, st *step) error {
-	g := t.g
-	if st.lone != nil {
-		if err := g.loadLone(st); err != nil {
-			return err
-		}
-		at := t.open.at
-		if st.turn >= 0 {
-			at = latest(at, p.turns[st.turn].Start)
-		}
-		t.parts(u, g.loneParts(u.run, st), &places{at: at, last: at})
-		t.open.at = at
-		return t.tellQueue()
-	}
-	turn := p.turns[st.turn]
-	if err := t.compactions(u.run, u.run.Compactions, turn.Start); err != nil {
-		return err
-	}
-	if err := t.load(u.run, p, st.turn); err != nil {
-		return err
-	}
-	fromACP := u.run.Dialect == acpDialect
-	if fromACP {
-		t.heldTurn(u.run, p, turn)
-	} else {
-		made := g.turnParts(u.run, p, st)
-		t.decided = turn.Permissions
-		t.parts(u, made.parts, placesOf(turn, t.seqOf))
-		t.decided = nil
-		for _, x := range turn.Permissions {
-			if asked(x) && !made.calls[x.CallID] {
-				t.lacks(noCall)
-			}
-		}
-	}
-	for _, c := range turn.Compactions {
-		t.compaction(u.run, turn, c)
-	}
-	if err := t.tellQueue(); err != nil {
-		return err
-	}
-	t.open.turn, t.open.at, t.open.seq = turn, latest(t.open.at, turn.Start, turn.End), turn.EndSeq
-	return nil
-}
-
-// places says when the pieces of a reply came. The tree knows when its turn began and ended, how long the model took and when the first piece
-// came, and when tools were called: a piece came before the call that follows it, and before the model was done.
-type places struct {
-	at    time.Time // of the first piece; zero: not known
-	begun time.Time // no piece came before it
-	atSeq int64
-	last  time.Time // of those behind which no call comes
-	seq   int64
-	prev  *session.ToolCall // the last one before the piece
-	seqOf func(int64) int64
-}
-
-func placesOf(turn *session.Turn, seqOf func(int64) int64) *places {
-	x := &places{last: latest(turn.Start, turn.End), seq: seqOf(turn.EndSeq), seqOf: seqOf, atSeq: seqOf(turn.Seq)}
-	if turn.ModelCallNS > 0 {
-		if done := turn.Start.Add(time.Duration(turn.ModelCallNS)); done.Before(x.last) {
-			x.last, x.seq = done, seqOf(turn.Seq)
-		}
-	}
-	if turn.FirstChunkNS > 0 {
-		x.at = turn.Start.Add(time.Duration(turn.FirstChunkNS))
-	}
-	return x
-}
-
-// piece returns when the next piece came; next is the call behind it, nil if there is none.
-func (x *places) piece(next *session.ToolCall) (time.Time, int64) {
-	first := x.at
-	x.at = time.Time{}
-	at, seq := x.last, x.seq
-	switch {
-	case x.prev != nil:
-		return x.prev.Start, x.seqOf(x.prev.Seq)
-	case next != nil && !next.Start.After(at):
-		at, seq = next.Start, x.seqOf(next.Seq)
-	}
-	if !first.IsZero() && first.Before(at) {
-		return first, x.atSeq
-	}
-	return at, seq
+// chunk queues the update of a piece of a reply.
+func (t *trace) chunk(at time.Time, seq int64, kind, messageID string, content []byte) {
+	t.push(at, seq, fields("sessionUpdate", kind, "messageId", messageID, "content", content))
 }
 
 // parts queues the messages of the parts of a reply.
 func (t *trace) parts(u *unit, parts []builtPart, x *places) {
-	if x.seqOf == nil {
-		x.seqOf = func(int64) int64 { return 0 }
-	}
 	next := func(i int) *session.ToolCall {
 		for _, p := range parts[i:] {
 			if p.call != nil {
@@ -240,67 +120,47 @@ func (t *trace) parts(u *unit, parts []builtPart, x *places) {
 			kind = thoughtChunk
 		}
 		at, seq := x.piece(next(i))
-		t.queue = append(t.queue, t.chunk(at, seq, kind, u.id, content))
+		t.chunk(at, seq, kind, u.id, content)
 	}
 }
 
 // toolKinds are the kinds of the guide's tools.
 var toolKinds = map[string]string{
-	"read": "read", "write": "edit", "edit": "edit", "glob": "search", "grep": "search", "tool_search": "search", "bash": "execute",
-	"web_search": "fetch", "web_fetch": "fetch", "skill": "think",
+	"read": "read", "write": "edit", "edit": "edit", "glob": "search", "grep": "search", "tool_search": "search",
+	"bash": "execute", "web_search": "fetch", "web_fetch": "fetch", "skill": "think",
 }
 
-// callID returns the id of a call, which must be the only one of the session.
-func (t *trace) callID(own, other string) string {
-	id := cmp.Or(own, other)
-	for n := 2; t.calls[id]; n++ {
-		id = cmp.Or(own, other) + "." + strconv.Itoa(n)
+// statusUpdate makes a tool_call_update that sets a status, with further members.
+func statusUpdate(id, status string, keysAndValues ...any) []byte {
+	head := []any{"sessionUpdate", "tool_call_update", "toolCallId", &id, "status", status}
+	return fields(append(head, keysAndValues...)...)
+}
+
+// tool queues the messages of a call. at is when the model asked for it, where its span is not there.
+func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
+	data := parse(p.data)
+	name := cmp.Or(toolName(p.typ, p.data), "unknown")
+	own := cmp.Or(p.callID, "call_"+u.id)
+	id := own
+	for n := 2; t.calls[id]; n++ { // an id is of one call of the session
+		id = own + "." + strconv.Itoa(n)
 	}
 	t.calls[id] = true
-	return id
-}
-
-// statusUpdate begins a tool_call_update that sets a status.
-func statusUpdate(id, status string) *object {
-	o := &object{}
-	o.str("sessionUpdate", "tool_call_update")
-	o.str("toolCallId", id)
-	o.str("status", status)
-	return o
-}
-
-// tool queues the messages of a call. at is when it was asked for, where its span is not there.
-func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
-	data := columns(members(p.data))
-	name := cmp.Or(toolOf(&PartRow{Type: p.typ, DataJSON: string(p.data)}), "unknown")
-	id := t.callID(p.callID, "call_"+u.id)
 	end, c := at, p.call
 	if c != nil {
-		at = c.Start
-		end = latest(c.Start, c.End)
+		at, end = c.Start, latest(c.Start, c.End)
 	}
 	begun := at
-	put := func(at time.Time, update []byte) { t.queue = append(t.queue, t.update(at, 0, update)) }
-	approval := columns(members(find(data, "approval")))
+	approval := data.object("approval")
 	questions := t.questions(u.run, p, approval, at, end)
-	for _, q := range questions { // nobody is asked about a call that was not told of
+	for _, q := range questions { // a question comes after its call
 		if q.asked.Before(at) {
 			at = q.asked
 		}
 	}
-
-	var o object
-	o.str("sessionUpdate", "tool_call")
-	o.str("toolCallId", id)
-	o.str("title", name)
-	o.str("name", name)
-	o.str("kind", cmp.Or(toolKinds[name], "other"))
-	o.str("status", "pending")
-	if input := valueOf(find(data, "input")); input != nil { // null stands for what is not known
-		o.raw("rawInput", input)
-	}
-	put(at, o.bytes())
-
+	input := valueOf(data.get("input")) // null stands for an unknown one
+	t.push(at, 0, fields("sessionUpdate", "tool_call", "toolCallId", id, "title", name, "name", name,
+		"kind", cmp.Or(toolKinds[name], "other"), "status", "pending", "rawInput", input))
 	for _, q := range questions {
 		t.question(u.run, id, q)
 		if !q.answered.IsZero() {
@@ -308,92 +168,72 @@ func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
 		}
 	}
 	end = latest(end, begun)
-	progress := func() { put(begun, statusUpdate(id, "in_progress").bytes()) }
+	if p.state == "output-available" || p.state == "output-error" || p.state == "input-available" && c != nil {
+		t.push(begun, 0, statusUpdate(id, "in_progress"))
+	}
+	failed := func(why string) { t.push(end, 0, statusUpdate(id, "failed", "content", toolContent(why))) }
 	switch p.state {
 	case "output-available":
-		progress()
-		o := statusUpdate(id, "completed")
-		output := unwrapped(find(data, "output"))
+		output := unwrapped(data.get("output"))
+		var content []byte
 		if output != nil {
-			o.raw("content", toolContent(outputText(output)))
-			o.raw("rawOutput", output)
+			content = list([][]byte{fields("type", "content", "content", textBlock(outputText(output)))})
 		}
-		put(end, o.bytes())
+		t.push(end, 0, statusUpdate(id, "completed", "content", content, "rawOutput", output))
 	case "output-error", "output-denied":
-		if p.state == "output-error" {
-			progress()
-		}
-		put(end, failure(id, cmp.Or(data.text("errorText"), approval.text("reason"))))
-	case "input-available":
-		if c != nil { // else it was asked for and never called
-			progress()
-		}
+		failed(cmp.Or(data.text("errorText"), approval.text("reason")))
 	case "approval-responded":
-		if string(find(approval, "approved")) == "false" {
-			put(end, failure(id, approval.text("reason")))
+		if string(approval.get("approved")) == "false" {
+			failed(approval.text("reason"))
 		}
 	}
 }
 
-// failure makes the update that ends a call as failed.
-func failure(id, why string) []byte {
-	o := statusUpdate(id, "failed")
-	if why != "" {
-		o.raw("content", toolContent(why))
-	}
-	return o.bytes()
-}
-
-// toolContent is the content of a call that is a text.
+// toolContent is the content of a call that is a text; nil for an empty one.
 func toolContent(s string) []byte {
-	var o object
-	o.str("type", "content")
-	o.raw("content", textBlock(s))
-	return list([][]byte{o.bytes()})
+	if s == "" {
+		return nil
+	}
+	return list([][]byte{fields("type", "content", "content", textBlock(s))})
 }
 
 // unwrapped takes the guide's envelope off a result.
 func unwrapped(output []byte) []byte {
-	l := members(output)
-	if kind, _ := text(find(l, "type")); kind != "output" {
-		return output
-	}
-	if data := find(l, "data"); data != nil {
-		return data
+	if o := parse(output); o.text("type") == "output" && o.get("data") != nil {
+		return o.get("data")
 	}
 	return output
 }
 
-// outputText is what people read of a result: a text, the texts of its blocks, else its JSON.
+// outputText is the readable text of a result: a text, the texts of its blocks, else its JSON.
 func outputText(output []byte) string {
 	if s, ok := text(output); ok {
 		return s
 	}
-	if l := members(output); l != nil {
-		if s, ok := text(find(l, "text")); ok {
+	if o := parse(output); o != nil {
+		if s, ok := text(o.get("text")); ok {
 			return s
 		}
-		if inner := find(l, "content"); inner != nil {
+		if inner := o.get("content"); inner != nil {
 			return outputText(inner)
 		}
 		return string(output)
 	}
-	var blocks []json.RawMessage
-	if json.Unmarshal(output, &blocks) != nil || len(blocks) == 0 {
-		return string(output)
-	}
 	var texts []string
-	for _, b := range blocks {
-		s, ok := text(find(members(b), "text"))
+	for _, b := range elements(output) {
+		s, ok := text(parse(b).get("text"))
 		if !ok {
 			return string(output)
 		}
 		texts = append(texts, s)
 	}
+	if texts == nil {
+		return string(output)
+	}
 	return strings.Join(texts, "\n")
 }
 
-// question is a decision that somebody was asked for.
+// question is a permission request.
 type question struct {
 	asked, answered time.Time // answered is zero where no answer is known
 	seq, answerSeq  int64
@@ -404,14 +244,15 @@ type question struct {
 	reason          string
 }
 
-// asked reports whether somebody was asked: a decision of the loop's own is none that a client saw.
+// asked reports whether an evaluation asked the client: a client does not see a decision of the loop's own.
 func asked(x *session.Permission) bool {
 	return !x.Derived && (x.Options != nil || x.Outcome != "" || x.Action == spans.ActionAsk)
 }
 
-// questions returns what was asked about a call: its evaluations, and those of its turn, and the approval that the guide keeps in a part.
-func (t *trace) questions(r *session.Run, p *builtPart, approval columns, at, end time.Time) []question {
-	verbatim := len(approval) > 0 && r.Recording == spans.RecordingLedger || strings.HasPrefix(p.state, "approval-")
+// questions returns the questions about a call: its evaluations, and those of its turn, and the approval that the guide
+// keeps in a part.
+func (t *trace) questions(r *session.Run, p *builtPart, approval object, at, end time.Time) (l []question) {
+	kept := len(approval) > 0 && r.Recording == spans.RecordingLedger || strings.HasPrefix(p.state, "approval-")
 	var all []*session.Permission
 	for _, x := range t.decided {
 		if x.CallID == p.callID && p.callID != "" {
@@ -421,17 +262,16 @@ func (t *trace) questions(r *session.Run, p *builtPart, approval columns, at, en
 	if p.call != nil {
 		all = append(all, p.call.Permissions...)
 	}
-	var l []question
 	for _, x := range all {
-		if asked(x) || verbatim && !x.Derived {
+		if asked(x) || kept && !x.Derived {
 			l = append(l, t.questionOf(r, x))
 		}
 	}
-	if len(l) > 0 || !verbatim {
+	if len(l) > 0 || !kept {
 		return l
 	}
 	q := question{asked: at, action: spans.ActionAsk, reason: approval.text("reason")}
-	switch string(find(approval, "approved")) {
+	switch string(approval.get("approved")) {
 	case "true":
 		q.action, q.answered = spans.ActionAllow, end
 	case "false":
@@ -440,45 +280,41 @@ func (t *trace) questions(r *session.Run, p *builtPart, approval columns, at, en
 	return append(l, q)
 }
 
-// questionOf reads an evaluation, whose options are loaded.
+// questionOf reads an evaluation.
 func (t *trace) questionOf(r *session.Run, x *session.Permission) question {
 	q := question{
-		asked: x.Start, answered: latest(x.Start, x.End), seq: x.Seq, answerSeq: x.EndSeq, option: x.Option, outcome: x.Outcome,
-		action: x.Action, always: x.Source == spans.PermissionSourceSession, reason: x.Reason,
+		asked: x.Start, answered: latest(x.Start, x.End), seq: x.Seq, answerSeq: x.EndSeq, option: x.Option,
+		outcome: x.Outcome, action: x.Action, always: x.Source == spans.PermissionSourceSession, reason: x.Reason,
 	}
 	if x.WaitNS > 0 {
-		if began := q.answered.Add(-time.Duration(x.WaitNS)); began.Before(q.asked) || q.asked.Equal(q.answered) {
+		began := q.answered.Add(-time.Duration(x.WaitNS))
+		if began.Before(q.asked) || q.asked.Equal(q.answered) {
 			q.asked = began
 		}
 	}
 	if x.Action == spans.ActionAsk && x.Outcome == "" {
 		q.answered = time.Time{}
 	}
-	for _, in := range t.g.read(r, nil, spans.ListOptions, x.Options) {
+	for _, in := range t.read(r, nil, spans.ListOptions, x.Options) {
 		q.options = in.body
 	}
 	return q
 }
 
-// standardOptions are the answers that ACP has words for.
-var standardOptions = [][2]string{
-	{"allow_once", "Allow once"}, {"allow_always", "Always allow"}, {"reject_once", "Reject"}, {"reject_always", "Always reject"},
-}
+// standardKinds are the kinds of answers of ACP, and standardOptions one option of each kind.
+var standardKinds = []string{"allow_once", "allow_always", "reject_once", "reject_always"}
 
-// question queues the request and its response. Where the options are not known, or are not spelled as in ACP, they are the standard ones.
+const standardOptions = `[{"optionId":"allow_once","name":"Allow once","kind":"allow_once"},` +
+	`{"optionId":"allow_always","name":"Always allow","kind":"allow_always"},` +
+	`{"optionId":"reject_once","name":"Reject","kind":"reject_once"},` +
+	`{"optionId":"reject_always","name":"Always reject","kind":"reject_always"}]`
+
+// question queues the request and its response. Options that are not known, or not spelled as in ACP, become the
+// standard ones.
 func (t *trace) question(r *session.Run, callID string, q question) {
 	options, option := q.options, q.option
 	if !offered(options, option) {
-		option = ""
-		var l array
-		for _, s := range standardOptions {
-			var o object
-			o.str("optionId", s[0])
-			o.str("name", s[1])
-			o.str("kind", s[0])
-			l.raw(o.bytes())
-		}
-		options = l.bytes()
+		options, option = []byte(standardOptions), ""
 		how := "_once"
 		if q.always {
 			how = "_always"
@@ -490,120 +326,35 @@ func (t *trace) question(r *session.Run, callID string, q question) {
 			option = "reject" + how
 		}
 	}
-	var call, p object
-	call.str("toolCallId", callID)
-	p.str("sessionId", t.g.s.ID)
-	p.raw("toolCall", call.bytes())
-	p.raw("options", options)
 	name := "permission/" + callID + "/" + strconv.Itoa(len(t.queue))
-	t.queue = append(t.queue, wire{at: q.asked, seq: t.seqOf(q.seq), dir: toClient, method: "session/request_permission", params: p.bytes(), reply: name})
+	t.queue = append(t.queue, wire{at: q.asked, seq: t.seqOf(q.seq), dir: toClient, reply: name,
+		method: "session/request_permission",
+		params: fields("sessionId", &t.s.ID, "toolCall", fields("toolCallId", &callID), "options", options)})
 	if q.answered.IsZero() {
 		return
 	}
 	m := wire{at: q.answered, seq: t.seqOf(q.answerSeq), dir: toAgent, reply: name}
-	var outcome, result object
 	switch {
 	case q.outcome == "error" && r.Dialect == acpDialect:
-		var e object
-		e.int("code", -32603)
-		e.str("message", cmp.Or(q.reason, unknownError))
-		m.error = e.bytes()
+		m.error = fields("code", -32603, "message", cmp.Or(q.reason, unknownError))
 	case option != "":
-		outcome.str("outcome", "selected")
-		outcome.str("optionId", option)
+		m.result = fields("outcome", fields("outcome", "selected", "optionId", option))
 	default:
-		outcome.str("outcome", "cancelled")
+		m.result = fields("outcome", fields("outcome", "cancelled"))
 	}
-	result.raw("outcome", outcome.bytes())
-	m.result = result.bytes()
 	t.queue = append(t.queue, m)
 }
 
-// offered reports whether options are such as ACP has them, and option is one of them or empty.
+// offered reports whether options are spelled as in ACP, and option is one of them or empty.
 func offered(options []byte, option string) bool {
-	var l []json.RawMessage
-	if len(options) == 0 || json.Unmarshal(options, &l) != nil {
-		return false
-	}
+	l := elements(options)
 	found := option == ""
 	for _, raw := range l {
-		o := columns(members(raw))
-		kind := o.text("kind")
-		if !slices.ContainsFunc(standardOptions, func(s [2]string) bool { return s[0] == kind }) || !o.present("optionId") || !o.present("name") {
+		o := parse(raw)
+		if !slices.Contains(standardKinds, o.text("kind")) || !o.has("optionId") || !o.has("name") {
 			return false
 		}
 		found = found || o.text("optionId") == option
 	}
-	return found
-}
-
-// compactions writes those of a run that were over by then, or all without a time, that were not written yet.
-func (t *trace) compactions(r *session.Run, l []*session.Compaction, by time.Time) error {
-	for _, c := range l {
-		if t.written[c] || !by.IsZero() && latest(c.Start, c.End).After(by) {
-			continue
-		}
-		need := t.appendNotes(appendIDs(nil, c.Summary), r, c.Events)
-		if err := t.g.window.load(t.g.ctx, t.appendNotes(need, r, r.Events), nil); err != nil {
-			return err
-		}
-		t.compaction(r, nil, c)
-		if err := t.tellQueue(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// compaction queues the messages of a compaction whose summary is loaded.
-func (t *trace) compaction(r *session.Run, turn *session.Turn, c *session.Compaction) {
-	if c.Kind != spans.CompactionKindSummary || t.written[c] {
-		return
-	}
-	if r.Dialect == acpDialect {
-		t.written[c] = true
-		t.heldCompaction(r, turn, c)
-		return
-	}
-	i, ok := t.byID[c]
-	if !ok || t.g.units[i].hidden > 0 {
-		return
-	}
-	t.written[c] = true
-	id := t.g.units[i].id
-	state := func(status string) *object {
-		o := &object{}
-		o.str("sessionUpdate", "compaction_update")
-		o.str("compactionId", id)
-		o.str("status", status)
-		return o
-	}
-	end := latest(c.Start, c.End)
-	if end.After(c.Start) {
-		t.queue = append(t.queue, t.update(c.Start, 0, state("in_progress").bytes()))
-	}
-	o := state("completed")
-	var texts []string
-	for _, in := range t.g.read(r, turn, spans.ListSummary, c.Summary) {
-		texts = append(texts, summaryText(in))
-	}
-	if texts != nil {
-		o.raw("summary", list([][]byte{textBlock(strings.Join(texts, "\n"))}))
-	}
-	t.queue = append(t.queue, t.update(end, 0, o.bytes()))
-
-	// What the model has from now on: the summary, and replies that it left.
-	t.used = 0
-	if c.OutputTokens != nil {
-		t.used = *c.OutputTokens
-	}
-	tail := t.g.tailStart(c)
-	in := false
-	for j := range t.g.units[:t.now] {
-		u := &t.g.units[j]
-		if in = in || u.id == tail; in && u.kind == unitReply && !t.skip[j] {
-			sum := guideUsage(t.g.visibleUsage(u))
-			t.used = session.Usage{Input: t.used, Output: sum.All()}.All()
-		}
-	}
+	return found && l != nil
 }

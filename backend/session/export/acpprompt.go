@@ -11,118 +11,90 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
+// This file writes prompts: what opens them, their replies, and how they end.
+
 // prompt is the request that a stretch of a run answers.
 type prompt struct {
 	run   *session.Run
 	turn  *session.Turn // the last one that was written
-	at    time.Time     // of the last thing
+	at    time.Time     // of the last message
 	seq   int64
 	error []byte // the JSON-RPC error that ended it, where the session came from ACP
 	meta  []byte // of its response, likewise
 }
 
-// unit writes what a row comes to.
-func (t *trace) unit(i int) error {
-	t.now = i
-	u := &t.g.units[i]
-	if u.kind == unitCompaction {
-		if u.hidden > 0 {
-			return nil
-		}
-		return t.compactions(u.run, []*session.Compaction{u.compaction}, time.Time{})
-	}
-	switch {
+// unit writes the messages of a row.
+func (t *trace) unit(i int) {
+	switch u := &t.units[i]; {
+	case u.kind == unitCompaction && u.hidden == 0:
+		t.compactions(u.run, []*session.Compaction{u.compaction}, time.Time{})
+	case u.kind == unitCompaction:
 	case t.compacts(u) && u.hidden == 0:
-		return t.compactions(u.run, u.run.Compactions, time.Time{})
+		t.compactions(u.run, u.run.Compactions, time.Time{})
 	case t.skip[i]:
-		return nil
 	case u.kind == unitMessage:
-		return t.message(i)
+		t.message(u, t.last[u.run] == i)
+	default:
+		t.reply(u, t.last[u.run] == i)
 	}
-	return t.reply(i)
 }
 
-// message takes a message of somebody else than the model. With those that follow it before a reply it becomes one prompt.
-func (t *trace) message(i int) error {
-	u := &t.g.units[i]
-	blocks, err := t.messageBlocks(i)
-	if err != nil {
-		return err
-	}
-	last := t.last[u.run] == i
+// message takes a message that is not the model's. With those that follow it before a reply it becomes one prompt.
+func (t *trace) message(u *unit, last bool) {
+	blocks := t.messageBlocks(u)
 	if len(blocks) == 0 { // nothing of it is sent
-		if last && t.said != nil && t.of.run == u.run {
-			return t.unanswered(true)
+		switch {
+		case last && t.said != nil && t.of.run == u.run:
+			t.unanswered(true)
+		case last && t.open != nil && t.open.run == u.run:
+			t.end(true)
 		}
-		if last && t.open != nil && t.open.run == u.run {
-			return t.end(true)
-		}
-		return nil
+		return
 	}
-	if err := t.end(false); err != nil {
-		return err
-	}
+	t.end(false)
 	if t.said != nil && t.of.run != u.run {
-		if err := t.unanswered(false); err != nil {
-			return err
-		}
+		t.unanswered(false)
 	}
 	if t.said == nil {
 		t.of = u
 	}
-	for _, b := range blocks {
-		t.said = append(append(t.said, ','), b...)
-	}
+	t.said = append(t.said, blocks...)
 	if last {
-		return t.unanswered(true)
+		t.unanswered(true)
 	}
-	return nil
 }
 
-// unanswered makes a prompt of what was said and ends it, since no reply follows; final says that its run is over with it.
-func (t *trace) unanswered(final bool) error {
-	if t.said == nil {
-		return nil
+// unanswered makes a prompt of the messages that have none and ends it, since no reply follows; final: its run ends
+// with it.
+func (t *trace) unanswered(final bool) {
+	if t.said != nil {
+		t.ask(t.of.run)
+		t.end(final)
 	}
-	if err := t.ask(t.of.run); err != nil {
-		return err
-	}
-	return t.end(final)
 }
 
 // messageBlocks makes the content blocks of a message.
-func (t *trace) messageBlocks(i int) ([][]byte, error) {
-	u := &t.g.units[i]
-	parts, err := t.g.messageParts(i)
-	if err != nil {
-		return nil, err
-	}
-	if u.run.Dialect == acpDialect {
-		if body, ok := t.g.message(u.ref); ok {
-			var content []json.RawMessage
-			if json.Unmarshal(find(members([]byte(body)), "content"), &content) == nil {
-				l := make([][]byte, len(content))
-				for k := range content {
-					l[k] = content[k]
-				}
-				if len(l) == 0 {
-					l = nil
-				}
-				return l, nil
+func (t *trace) messageBlocks(u *unit) (l [][]byte) {
+	if body, ok := t.Guide.content.message(u.ref); ok && u.run.Dialect == acpDialect {
+		if content := parse([]byte(body)).get("content"); len(content) > 0 && content[0] == '[' {
+			for _, block := range elements(content) {
+				l = append(l, block)
 			}
+			return l
 		}
 	}
-	var l [][]byte
+	parts := t.messageParts(u)
 	for k := range parts {
 		if b := t.block(&parts[k], true); b != nil {
 			l = append(l, b)
 		}
 	}
-	return l, nil
+	return l
 }
 
-// ask writes the request of a prompt of r with what was said, which may be nothing: then something else began the stretch.
-func (t *trace) ask(r *session.Run) error {
+// ask writes the request of a prompt of r with the messages that have none. Without any, something else began the
+// stretch.
+func (t *trace) ask(r *session.Run) {
 	at, seq := r.Start, r.Seq
 	if t.said != nil && t.of.turn != nil && t.of.turn.Index > 0 {
 		at, seq = t.of.turn.Start, t.of.turn.Seq
@@ -130,33 +102,22 @@ func (t *trace) ask(r *session.Run) error {
 		at = time.UnixMilli(t.of.at)
 	}
 	t.open = &prompt{run: r, at: at, seq: seq}
-	var o object
-	o.str("sessionId", t.g.s.ID)
-	if t.said == nil {
-		o.raw("prompt", []byte("[]"))
-	} else {
-		t.said[0] = '['
-		o.raw("prompt", append(t.said, ']'))
-	}
-	fromACP := r.Dialect == acpDialect
-	if fromACP {
-		meta, err := t.g.runValue(r, spans.ListMetadata, r.Metadata)
-		if err != nil {
-			return err
-		}
-		if members(meta) != nil {
-			o.raw("_meta", meta)
+	var meta []byte
+	if r.Dialect == acpDialect {
+		if meta = t.runValue(r, spans.ListMetadata, r.Metadata); parse(meta) == nil {
+			meta = nil
 		}
 	} else if t.said == nil {
-		var own object
-		own.bool("no_message", true)
-		o.raw("_meta", own.only(extensionKey))
+		meta = fields(extensionKey, fields("no_message", true))
 	}
+	params := fields("sessionId", &t.s.ID, "prompt", list(t.said), "_meta", meta)
 	t.said = nil
-	return t.tell(wire{at: at, seq: t.seqOf(seq), dir: toAgent, method: "session/prompt", params: o.bytes(), reply: "session/prompt"})
+	t.send(wire{at: at, seq: t.seqOf(seq), dir: toAgent, method: "session/prompt", params: params,
+		reply: "session/prompt"})
 }
 
-// seqOf leaves numbers out that order nothing: those of sessions that did not come from ACP may be of several inputs.
+// seqOf returns 0 for numbers that order nothing: those of sessions that did not come from ACP may be of several
+// inputs.
 func (t *trace) seqOf(seq int64) int64 {
 	if t.fromACP {
 		return seq
@@ -165,141 +126,115 @@ func (t *trace) seqOf(seq int64) int64 {
 }
 
 // reply writes a stretch of turns.
-func (t *trace) reply(i int) error {
-	g, u := t.g, &t.g.units[i]
+func (t *trace) reply(u *unit, last bool) {
 	if t.said != nil && t.of.run != u.run {
-		if err := t.unanswered(false); err != nil {
-			return err
-		}
+		t.unanswered(false)
 	}
 	if t.open != nil && t.open.run != u.run {
-		if err := t.end(false); err != nil {
-			return err
-		}
+		t.end(false)
 	}
 	if t.open == nil {
-		if err := t.ask(u.run); err != nil {
-			return err
-		}
+		t.ask(u.run)
 	}
-	p := g.runs[u.run]
 	for k := range u.steps {
 		if st := &u.steps[k]; st.hidden == 0 {
-			if err := t.step(u, p, st); err != nil {
-				return err
-			}
+			t.step(u, st)
 		}
 	}
-	if err := t.usage(u, p); err != nil {
-		return err
+	t.usageUpdate(u)
+	if last {
+		t.compactions(u.run, u.run.Compactions, t.open.at)
+		t.end(true)
 	}
-	if t.last[u.run] != i {
-		return nil
-	}
-	if err := t.compactions(u.run, u.run.Compactions, t.open.at); err != nil {
-		return err
-	}
-	return t.end(true)
 }
 
-// usage writes how full the model's context is after a reply, where the size of its window is known.
-func (t *trace) usage(u *unit, p *runPlan) error {
+// usageUpdate writes the tokens in the model's context after a reply, where the size of its window is known.
+func (t *trace) usageUpdate(u *unit) {
 	if u.run.Dialect == acpDialect {
-		return nil // it told
+		return // it has its own
 	}
-	sum := guideUsage(t.g.visibleUsage(u))
-	t.used = session.Usage{Input: t.used, Output: sum.All()}.All()
-	for k := range u.steps {
-		if st := &u.steps[k]; st.lone == nil && !u.run.Copied {
-			turn := p.turns[st.turn]
-			switch {
-			case turn.Cost != nil && turn.Currency != "":
-				t.costs[turn.Currency] += *turn.Cost
-			case turn.Usage != (session.Usage{}):
-				t.costless = true
-			}
+	t.use(u)
+	for _, turn := range u.turns() {
+		switch {
+		case u.run.Copied:
+		case turn.Cost != nil && turn.Currency != "":
+			t.costs[turn.Currency] += *turn.Cost
+		case turn.Usage != (session.Usage{}):
+			t.costless = true
 		}
 	}
-	window := columns(members([]byte(u.run.Config))).int("context_window")
-	if _, known := t.g.replyUsage(u); window <= 0 || !known {
-		return nil
+	window := int64(parse([]byte(u.run.Config)).number("context_window"))
+	if _, known := t.usage(u, true); window <= 0 || !known {
+		return
 	}
-	var o object
-	o.str("sessionUpdate", "usage_update")
-	o.int("used", max(t.used, 0))
-	o.int("size", window)
+	var cost []byte
 	if len(t.costs) == 1 && !t.costless {
 		for currency, amount := range t.costs {
-			var cost object
-			cost.raw("amount", number(amount))
-			cost.str("currency", currency)
-			o.raw("cost", cost.bytes())
+			cost = fields("amount", number(amount), "currency", currency)
 		}
 	}
-	m := t.update(t.open.at, 0, o.bytes())
-	return t.tell(m)
+	t.send(t.update(t.open.at, 0, fields("sessionUpdate", "usage_update", "used", new(max(t.used, 0)), "size", window,
+		"cost", cost)))
 }
 
-// end answers the open prompt; final says that its run is over with it. A run of which no end was seen is not answered.
-func (t *trace) end(final bool) error {
+// use adds the usage of a reply to the tokens in the model's context.
+func (t *trace) use(u *unit) {
+	t.used = session.Usage{Input: t.used, Output: t.visibleUsage(u).All()}.All()
+}
+
+// end answers the open prompt; final: its run ends with it. A run of which no end was seen gets no answer.
+func (t *trace) end(final bool) {
 	p := t.open
 	if p == nil {
-		return nil
+		return
 	}
 	t.open = nil
 	m := wire{at: p.at, seq: t.seqOf(p.seq), dir: toClient, reply: "session/prompt"}
 	if final {
 		if p.run.End.IsZero() || p.run.Known != spans.KnownObserved {
 			delete(t.waiting[toAgent], m.reply)
-			return nil
+			return
 		}
 		m.at, m.seq = latest(p.run.End, p.run.Start), t.seqOf(p.run.EndSeq)
 	}
-	word, failed := stopReason(p, final)
+	fromACP := p.run.Dialect == acpDialect
+	reason, failed := stopReason(p, final)
 	switch {
 	case p.error != nil:
 		m.error = p.error
 	case failed != "":
 		code := int64(-32603)
-		if n, err := strconv.ParseInt(p.run.StatusWord, 10, 32); err == nil && p.run.Dialect == acpDialect {
-			code = n // its word is the code
+		if n, err := strconv.ParseInt(p.run.StatusWord, 10, 32); err == nil && fromACP {
+			code = n
 		}
-		var e object
-		e.int("code", code)
-		e.str("message", failed)
-		m.error = e.bytes()
+		m.error = fields("code", &code, "message", failed)
 	default:
-		var o object
-		o.str("stopReason", word)
-		if p.meta != nil {
-			o.raw("_meta", p.meta)
-		}
-		m.result = o.bytes()
+		m.result = fields("stopReason", reason, "_meta", p.meta)
 	}
-	if final && p.run.Status == spans.RunStatusCancelled && p.run.Dialect != acpDialect {
-		var o object
-		o.str("sessionId", t.g.s.ID)
-		if err := t.tell(wire{at: m.at, dir: toAgent, method: "session/cancel", params: o.bytes()}); err != nil {
-			return err
-		}
+	if final && p.run.Status == spans.RunStatusCancelled && !fromACP {
+		t.send(wire{at: m.at, dir: toAgent, method: "session/cancel", params: fields("sessionId", &t.s.ID)})
 	}
-	return t.tell(m)
+	t.send(m)
 }
 
-// stopReasons are those of ACP by the words that loops have for them, spelled in small letters alone.
+// stopReasons are those of ACP by those of loops, in small letters alone.
 var stopReasons = map[string]string{
 	"maxtokens": "max_tokens", "length": "max_tokens", "maxoutputtokens": "max_tokens",
-	"refusal": "refusal", "contentfilter": "refusal", "contentfiltered": "refusal", "safety": "refusal", "guardrail": "refusal",
-	"maxturnrequests": "max_turn_requests", "maxturns": "max_turn_requests", "maxsteps": "max_turn_requests", "steplimit": "max_turn_requests",
-	"executionlimit": "max_turn_requests",
-	"cancelled":      "cancelled", "canceled": "cancelled", "aborted": "cancelled", "abort": "cancelled", "userstop": "cancelled",
+	"refusal": "refusal", "contentfilter": "refusal", "contentfiltered": "refusal", "safety": "refusal",
+	"guardrail": "refusal", "maxturnrequests": "max_turn_requests", "maxturns": "max_turn_requests",
+	"maxsteps": "max_turn_requests", "steplimit": "max_turn_requests", "executionlimit": "max_turn_requests",
+	"cancelled": "cancelled", "canceled": "cancelled", "aborted": "cancelled", "abort": "cancelled",
+	"userstop": "cancelled",
 }
 
 const unknownError = "internal error"
 
-// stopReason returns how a stretch ended in the words of ACP. failed is what went wrong, for which it has no word.
-func stopReason(p *prompt, final bool) (word, failed string) {
-	r, words := p.run, []string{}
+// stopReason returns ACP's stop reason of a stretch. failed is the error, for which it has none.
+func stopReason(p *prompt, final bool) (reason, failed string) {
+	r, reasons, turnError := p.run, []string{}, ""
+	if p.turn != nil {
+		turnError = p.turn.Error
+	}
 	if final {
 		switch r.Status {
 		case spans.RunStatusCancelled, spans.RunStatusAborted:
@@ -307,36 +242,200 @@ func stopReason(p *prompt, final bool) (word, failed string) {
 		case spans.RunStatusRejected, spans.RunStatusVetoed:
 			return "refusal", ""
 		case spans.RunStatusError:
-			failed = r.Error
-			if p.turn != nil {
-				failed = cmp.Or(failed, p.turn.Error)
-			}
-			return "", cmp.Or(failed, unknownError)
+			return "", cmp.Or(r.Error, turnError, unknownError)
 		}
-		words = append(words, r.StatusWord)
+		reasons = append(reasons, r.StatusWord)
 	}
 	if p.turn != nil {
-		words = append(words, p.turn.StopReason)
+		reasons = append(reasons, p.turn.StopReason)
 	}
-	for _, w := range words {
+	for _, w := range reasons {
 		plain := strings.Map(func(c rune) rune {
-			switch {
-			case c >= 'a' && c <= 'z':
+			if c = c | 0x20; c >= 'a' && c <= 'z' {
 				return c
-			case c >= 'A' && c <= 'Z':
-				return c - 'A' + 'a'
 			}
 			return -1
 		}, w)
 		if plain == "error" {
-			if p.turn != nil {
-				failed = p.turn.Error
-			}
-			return "", cmp.Or(failed, r.Error, unknownError)
+			return "", cmp.Or(turnError, r.Error, unknownError)
 		}
 		if known := stopReasons[plain]; known != "" {
 			return known, ""
 		}
 	}
 	return "end_turn", ""
+}
+
+// step writes a turn, or a reply whose turn is not there.
+func (t *trace) step(u *unit, st *step) {
+	turn := st.turn
+	if turn == nil {
+		at := t.open.at
+		if st.at >= 0 {
+			at = latest(at, t.runs[u.run].turns[st.at].Start)
+		}
+		t.parts(u, t.loneParts(u.run, st), &places{at: at, last: at, seqOf: t.seqOf})
+		t.open.at = at
+		t.sendQueue()
+		return
+	}
+	t.compactions(u.run, u.run.Compactions, turn.Start)
+	if u.run.Dialect == acpDialect {
+		t.keptTurn(u.run, turn)
+	} else {
+		made := t.turnParts(u.run, st)
+		t.decided = turn.Permissions
+		t.parts(u, made.parts, placesOf(turn, t.seqOf))
+		t.decided = nil
+		for _, x := range turn.Permissions {
+			if asked(x) && !made.calls[x.CallID] {
+				t.lacks(noCall)
+			}
+		}
+	}
+	for _, c := range turn.Compactions {
+		t.compaction(u.run, turn, c)
+	}
+	t.sendQueue()
+	t.open.turn, t.open.at, t.open.seq = turn, latest(t.open.at, turn.Start, turn.End), turn.EndSeq
+}
+
+// places gives times to the pieces of a reply. The tree has the times of a turn, of its tool calls, of the model's
+// answer and of its first piece: a piece came before the call that follows it, and before the model was done.
+type places struct {
+	at    time.Time // of the first piece; zero: not known
+	begun time.Time // no piece came before it
+	atSeq int64
+	last  time.Time // of those after which no call comes
+	seq   int64
+	prev  *session.ToolCall // the last one before the piece
+	seqOf func(int64) int64
+}
+
+func placesOf(turn *session.Turn, seqOf func(int64) int64) *places {
+	x := &places{last: latest(turn.Start, turn.End), seq: seqOf(turn.EndSeq), seqOf: seqOf, atSeq: seqOf(turn.Seq)}
+	done := turn.Start.Add(time.Duration(turn.ModelCallNS))
+	if turn.ModelCallNS > 0 && done.Before(x.last) {
+		x.last, x.seq = done, seqOf(turn.Seq)
+	}
+	if turn.FirstChunkNS > 0 {
+		x.at = turn.Start.Add(time.Duration(turn.FirstChunkNS))
+	}
+	return x
+}
+
+// piece returns when the next piece came; next is the call after it, nil if there is none.
+func (x *places) piece(next *session.ToolCall) (time.Time, int64) {
+	first := x.at
+	x.at = time.Time{}
+	at, seq := x.last, x.seq
+	switch {
+	case x.prev != nil:
+		return x.prev.Start, x.seqOf(x.prev.Seq)
+	case next != nil && !next.Start.After(at):
+		at, seq = next.Start, x.seqOf(next.Seq)
+	}
+	if !first.IsZero() && first.Before(at) {
+		return first, x.atSeq
+	}
+	return at, seq
+}
+
+// compactions writes those of a run that were over by then, or all without a time, that were not written yet.
+func (t *trace) compactions(r *session.Run, l []*session.Compaction, by time.Time) {
+	for _, c := range l {
+		if by.IsZero() || !latest(c.Start, c.End).After(by) {
+			t.compaction(r, nil, c)
+			t.sendQueue()
+		}
+	}
+}
+
+// compaction queues the messages of a compaction.
+func (t *trace) compaction(r *session.Run, turn *session.Turn, c *session.Compaction) {
+	if c.Kind != spans.CompactionKindSummary || t.written[c] {
+		return
+	}
+	if r.Dialect == acpDialect {
+		t.written[c] = true
+		t.keptCompaction(r, turn, c)
+		return
+	}
+	i, ok := t.byID[c]
+	if !ok || t.units[i].hidden > 0 {
+		return
+	}
+	t.written[c] = true
+	update := func(at time.Time, status string, summary []byte) {
+		t.push(at, 0, fields("sessionUpdate", "compaction_update", "compactionId", t.units[i].id, "status", status,
+			"summary", summary))
+	}
+	end := latest(c.Start, c.End)
+	if end.After(c.Start) {
+		update(c.Start, "in_progress", nil)
+	}
+	var texts []string
+	for _, in := range t.read(r, turn, spans.ListSummary, c.Summary) {
+		texts = append(texts, summaryText(in.body))
+	}
+	var summary []byte
+	if texts != nil {
+		summary = list([][]byte{textBlock(strings.Join(texts, "\n"))})
+	}
+	update(end, "completed", summary)
+
+	// From now on the model has the summary, and the replies that it kept.
+	t.used = 0
+	if c.OutputTokens != nil {
+		t.used = *c.OutputTokens
+	}
+	tail, in := t.tailStart(c), false
+	for j := range t.units[:t.now] {
+		u := &t.units[j]
+		if in = in || u.id == tail; in && u.kind == unitReply && !t.skip[j] {
+			t.use(u)
+		}
+	}
+}
+
+// sendFacts writes the facts of the session that became true before m, or with nil all that are left.
+func (t *trace) sendFacts(m *wire) {
+	for len(t.facts) > 0 {
+		f := t.facts[0]
+		if m != nil && (&wire{at: f.At, seq: t.seqOf(f.Seq)}).compare(m) > 0 {
+			return
+		}
+		t.facts = t.facts[1:]
+		if v := t.Guide.fact(f); v != nil { // else it was never captured, or is missing and named
+			t.sendFact(f, v)
+		}
+	}
+}
+
+// factUpdates are the names of updates, and of the member with the value, by the key of a fact.
+var factUpdates = map[string][2]string{
+	"title": {"session_info_update", "title"}, "updated_at": {"session_info_update", "updatedAt"},
+	"mode": {"current_mode_update", "currentModeId"}, "config_options": {"config_option_update", "configOptions"},
+	"available_commands": {"available_commands_update", "availableCommands"},
+}
+
+func (t *trace) sendFact(f *session.Fact, v json.RawMessage) {
+	kind, known := factUpdates[f.Key]
+	_, isText := text(v)
+	var updated []byte
+	switch {
+	case !known:
+		t.keptFact(f, strings.TrimPrefix(f.Key, "acp."), v)
+		return
+	case f.Key == "title" && !isText && string(v) != "null", f.Key != "title" && !t.fromACP:
+		return
+	case f.Key != "title" && f.Key != "updated_at" && t.asked[placeOfFact(f)]:
+		return // the response of a request has it
+	case f.Key == "title" && len(t.facts) > 0 && t.facts[0].Key == "updated_at" &&
+		placeOfFact(t.facts[0]) == placeOfFact(f):
+		updated = t.Guide.fact(t.facts[0])
+		t.facts = t.facts[1:]
+	}
+	m := t.update(f.At, 0, fields("sessionUpdate", kind[0], kind[1], []byte(v), "updatedAt", updated))
+	t.write(&m)
 }

@@ -36,14 +36,14 @@ func short(t *testing.T, trace []byte) []string {
 		if err := json.Unmarshal(line, &m); err != nil {
 			t.Fatal(err)
 		}
-		o := members(m.Message.Params)
+		o := parse(m.Message.Params)
 		switch {
 		case m.Message.Method == "session/update":
-			l = append(l, string(find(o, "update")))
+			l = append(l, string(o.get("update")))
 		case m.Message.Method == "session/prompt":
-			l = append(l, "prompt "+string(find(o, "prompt"))+string(find(o, "_meta")))
+			l = append(l, "prompt "+string(o.get("prompt"))+string(o.get("_meta")))
 		case m.Message.Method == "session/request_permission":
-			l = append(l, "permission "+string(find(o, "toolCall")))
+			l = append(l, "permission "+string(o.get("toolCall")))
 		case m.Message.Method != "":
 			l = append(l, m.Message.Method)
 		default:

@@ -2,42 +2,29 @@ package export
 
 import (
 	"context"
-
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
-
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Options are those of JSON, JSONL, CSV and Guide. The zero value refuses to leave anything out and writes all there
-// is.
-type Options struct {
-	// Partial writes what is there: content that is missing is left out and named in what is returned.
-	Partial bool
-	// Strict writes the guide's rows alone: no key of otelagent in metadata_json and no further lines.
-	Strict bool
-	// Progress, if set, is called after each message with how many of all are written, from the goroutine that writes.
-	Progress func(done, total int)
-}
-
-// Guide are the rows of one session in the form of the agent guide: chat_sessions, chat_messages and chat_parts, and
-// what these cannot hold. docs/formats.md says what each of them holds; JSON, JSONL, CSV and the tables of package
-// sqlitestore are made of them.
+// Guide makes the rows of one session in the form of the agent guide: chat_sessions, chat_messages and chat_parts, and
+// further rows for content that these cannot hold. docs/formats.md describes them; JSON, JSONL, CSV and the tables of
+// package sqlitestore consist of them.
 //
-// Rows are made one at a time from the tree and from bodies that are loaded a stretch at a time, so that their memory
+// Guide makes one row at a time from the tree and from bodies that it loads a stretch at a time, so that their memory
 // does not grow with the session, but for some hundred bytes a turn. Not safe for concurrent use.
 type Guide struct {
-	s      *session.Session
-	opts   Options
-	ctx    context.Context //nolint:containedctx // of the one call of NewGuide or step of Rows that is going on
-	window window          // what goes with turns and messages
-	aside  window          // single values, which must not take its place
+	*content
+	s    *session.Session
+	opts Options
 
-	firsts   map[string]string // by block: the one that stands for all that say the same
+	firsts   map[string]string // by block: the one that stands for all messages of the same value
 	runs     map[*session.Run]*runPlan
 	units    []unit
 	planned  bool
@@ -49,48 +36,63 @@ type Guide struct {
 	uncaptured map[*session.Run]spans.Capture
 }
 
-// NewGuide looks at all content of s once, to know what there is, and returns its rows to be. What is not there is an
-// error of type *MissingError unless opts.Partial is set; content that was never captured is no error. Guide.Missing
-// names both. A session without runs and facts gives ErrEmpty. bodies are those of the session; nil has none.
+// NewGuide reads all content of s once and plans its rows. Missing content is an error of type *MissingError unless
+// opts.Partial is set; content that was never captured is no error. Guide.Missing names both. A session without runs
+// and facts gives ErrEmpty. bodies are those of the session; nil has none.
 //
-// The rows of a session that came in the form of the guide are those that came.
+// A session that came in the form of the guide has the rows that it came in.
 func NewGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Options) (*Guide, error) {
 	return newGuide(ctx, s, bodies, opts, true)
 }
 
-// newGuide is NewGuide; without sources all rows are made from the tree.
+// newGuide is NewGuide; without sources it makes all rows from the tree.
 func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Options, sources bool) (*Guide, error) {
-	if bodies == nil {
-		bodies = Held(nil)
-	}
 	if len(s.Runs) == 0 && len(s.Facts) == 0 {
 		return nil, fmt.Errorf("export: session %s: no run: %w", s.ID, ErrEmpty)
 	}
 	g := &Guide{
-		s: s, opts: opts, ctx: ctx, window: window{bodies: bodies}, aside: window{bodies: bodies},
+		content: newContent(ctx, s, bodies), s: s, opts: opts, firsts: map[string]string{},
 		runs: map[*session.Run]*runPlan{}, uncaptured: map[*session.Run]spans.Capture{},
 	}
 	if sources {
-		if err := g.readSources(); err != nil {
-			return nil, err
-		}
+		g.readSources()
 	}
 	if g.sources == nil {
-		if err := g.identify(); err != nil {
-			return nil, err
+		for _, ref := range g.messages {
+			if first := g.set(ref).Same(ref); first != ref.Block {
+				g.firsts[ref.Block] = first
+			}
 		}
-		if err := g.plan(); err != nil {
-			return nil, err
-		}
+		g.plan()
 	}
 	g.planned = true
+	if g.err != nil {
+		return nil, g.err
+	}
 	if len(g.missing) > 0 && !opts.Partial {
 		return nil, &MissingError{Session: s.ID, Missing: g.missing}
 	}
 	return g, nil
 }
 
-// Missing names content that is not there: first what should be, then, a run each, what was not captured.
+// CallMessage returns the id of the message row of s that holds a tool call, "" where there is none.
+func CallMessage(ctx context.Context, s *session.Session, bodies Bodies, callID string) (string, error) {
+	g, err := NewGuide(ctx, s, bodies, Options{Partial: true, Strict: true})
+	if err != nil {
+		return "", err
+	}
+	for row, err := range g.Rows(ctx) {
+		if err != nil {
+			return "", err
+		}
+		if row.Type == RowPart && deref(row.Part.ToolCallID) == callID {
+			return row.Part.MessageID, nil
+		}
+	}
+	return "", nil
+}
+
+// Missing names content that is not there: first the missing content, then, one a run, content that was not captured.
 func (g *Guide) Missing() []Missing {
 	l := slices.Clip(g.missing)
 	for _, r := range g.s.Runs {
@@ -101,7 +103,7 @@ func (g *Guide) Missing() []Missing {
 	return l
 }
 
-// Messages returns how many message rows there are.
+// Messages returns the number of message rows.
 func (g *Guide) Messages() int {
 	if g.sources != nil {
 		return len(g.sources.messages)
@@ -109,72 +111,146 @@ func (g *Guide) Messages() int {
 	return len(g.units)
 }
 
-func whereRun(r *session.Run) string { return r.ID + "@" + r.Start.Format(time.RFC3339Nano) }
-
-func whereTurn(r *session.Run, t *session.Turn) string {
-	if t == nil {
-		return whereRun(r)
-	}
-	return fmt.Sprintf("%s/%d", whereRun(r), t.Index)
-}
-
+// miss notes missing content while the plan is made.
 func (g *Guide) miss(where, what string) {
-	g.missing = append(g.missing, Missing{Where: where, What: what})
+	if !g.planned {
+		g.missing = append(g.missing, Missing{Where: where, What: what})
+	}
 }
 
-// read returns the bodies of a list that are there with their references. What is not there is noted, while the plan is
-// made.
+// read returns the bodies of a list of a run, or of a turn, that are there. It notes the others.
 func (g *Guide) read(r *session.Run, t *session.Turn, name string, refs *session.Refs) []body {
-	return g.readIn(&g.window, r, t, name, refs)
-}
-
-// readAside is read for what is not loaded yet.
-func (g *Guide) readAside(r *session.Run, name string, refs *session.Refs) ([]body, error) {
-	if err := g.aside.load(g.ctx, appendIDs(nil, refs), nil); err != nil {
-		return nil, err
-	}
-	return g.readIn(&g.aside, r, nil, name, refs), nil
-}
-
-func (g *Guide) readIn(w *window, r *session.Run, t *session.Turn, name string, refs *session.Refs) []body {
-	if refs == nil {
-		return nil
-	}
 	capture := r.Capture
 	if t != nil {
 		capture = t.Capture
 	}
-	c := w.set.Read(refs)
-	note := func(what string) {
+	return g.list(name, refs, func(what string) {
 		switch {
-		case g.planned: // noted already
 		case capture == spans.CaptureContent || capture == "":
 			g.miss(whereTurn(r, t), name+": "+what)
-		default:
+		case !g.planned:
 			g.uncaptured[r] = capture
 		}
+	})
+}
+
+// runValue returns the one body of a list of a run; nil where it is not there or no JSON.
+func (g *Guide) runValue(r *session.Run, name string, refs *session.Refs) json.RawMessage {
+	if refs.Len() != 1 || r.Capture != "" && r.Capture != spans.CaptureContent {
+		return nil
 	}
-	if !refs.Complete {
-		note(fmt.Sprintf("%d of %d items", refs.Len(), refs.Count))
+	if l := g.read(r, nil, name, refs); len(l) > 0 && json.Valid(l[0].body) {
+		return l[0].body
 	}
-	items := refs.Items()
-	l := make([]body, 0, len(items))
-	var lost, withheld []string
-	for i, ref := range items {
-		switch {
-		case len(c.Missing) > len(lost) && c.Missing[len(lost)] == i:
-			lost = append(lost, ref.Block)
-		case len(c.Withheld) > len(withheld) && c.Withheld[len(withheld)] == i:
-			withheld = append(withheld, ref.Block)
-		default:
-			l = append(l, body{ref, asMessage(name, c.Bodies[i])})
+	return nil
+}
+
+// same returns equal names for messages of equal value.
+func (g *Guide) same(ref session.Ref) string {
+	if first, ok := g.firsts[ref.Block]; ok {
+		return first
+	}
+	return ref.Block
+}
+
+// timeFact returns the time, in milliseconds, that a fact about a message states: 0 for one that takes an earlier one
+// back. known is false when there is none, or its value is not there.
+func (g *Guide) timeFact(u *unit, key string) (ms int64, known bool) {
+	if f := g.messageFact(u, key); f != nil {
+		if v := g.fact(f); v != nil {
+			return factTime(v, f.At), true
 		}
 	}
-	if len(lost) > 0 {
-		note("blocks " + strings.Join(lost, " "))
+	return 0, false
+}
+
+// messageFact returns the fact of a key about a message, which it may name by the id of its row or by its own.
+func (g *Guide) messageFact(u *unit, key string) *session.Fact {
+	if len(g.s.Facts) == 0 {
+		return nil
 	}
-	if len(withheld) > 0 {
-		note("withheld at the source: blocks " + strings.Join(withheld, " "))
+	if f := g.s.Fact("message/"+u.id, key); f != nil || u.own == "" {
+		return f
 	}
-	return l
+	return g.s.Fact("message/"+u.own, key)
+}
+
+// factTime is session.FactTime in milliseconds; 0 where the value states none.
+func factTime(v json.RawMessage, at time.Time) int64 {
+	t := session.FactTime(string(v), at)
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// requestText returns the system prompt or the tool catalogue of the last request of a turn.
+func requestText(t *session.Turn, kind spans.ProvenanceKind) *session.Ref {
+	if len(t.Requests) == 0 {
+		return nil
+	}
+	for _, ref := range t.Requests[len(t.Requests)-1].Params.Items() {
+		if ref.Provenance == string(kind) {
+			return &ref
+		}
+	}
+	return nil
+}
+
+// texts are system prompts or tool catalogues, each once, in the order of their first use.
+type texts struct {
+	digest map[string]string // by block
+	refs   []session.Ref
+	seen   map[string]bool
+}
+
+// add adds the text of a block.
+func (x *texts) add(ref session.Ref, body string) {
+	if x.digest == nil {
+		x.digest, x.seen = map[string]string{}, map[string]bool{}
+	}
+	sum := sha256.Sum256([]byte(body))
+	digest := hex.EncodeToString(sum[:])
+	x.digest[ref.Block] = digest
+	if !x.seen[digest] {
+		x.seen[digest] = true
+		x.refs = append(x.refs, ref)
+	}
+}
+
+// promptText returns the text of a system prompt: the text of a JSON string, else the JSON itself.
+func promptText(body string) string {
+	if s, ok := text([]byte(body)); ok {
+		return s
+	}
+	return body
+}
+
+// requestTexts notes the system prompt and the catalogue of a turn.
+func (g *Guide) requestTexts(r *session.Run, t *session.Turn) {
+	note := func(x *texts, kind spans.ProvenanceKind, read func(string) string) {
+		ref := requestText(t, kind)
+		if ref == nil || x.digest[ref.Block] != "" {
+			return
+		}
+		if body, ok := g.body(*ref); ok {
+			x.add(*ref, read(body))
+		} else if t.Capture == spans.CaptureContent || t.Capture == "" {
+			g.miss(whereTurn(r, t), spans.ListParams+": "+string(kind)+": block "+ref.Block)
+		}
+	}
+	note(&g.prompts, spans.ProvenanceSystem, promptText)
+	note(&g.catalogs, spans.ProvenanceTools, func(body string) string { return body })
+}
+
+// digestOf returns the digest of the prompt or catalogue of a turn: of its text where that is there, else the digest
+// that the turn states.
+func (x *texts) digestOf(t *session.Turn, kind spans.ProvenanceKind) string {
+	if ref := requestText(t, kind); ref != nil && x.digest[ref.Block] != "" {
+		return x.digest[ref.Block]
+	}
+	if kind == spans.ProvenanceTools {
+		return t.ToolsDigest
+	}
+	return t.PromptDigest
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -22,12 +21,12 @@ type rowWriter interface {
 }
 
 // JSON writes s as one document in the canonical form of the agent guide (docs/formats.md): the session row, and the
-// messages by created_at, each with its parts by index; unless opts.Strict, behind them what the rows cannot hold. Each
-// row stands on a line of its own.
+// messages by created_at, each with its parts by index; unless opts.Strict, after them the rows of further types. Each
+// row has a line of its own.
 //
-// Without opts.Partial nothing is written where content is missing, and the error is a *MissingError that names it. It
-// returns what is missing as Guide.Missing does. bodies are those of the session. A message at a time is in memory, and
-// what Guide says. It does not close w; an error of w ends it.
+// Without opts.Partial it writes nothing where content is missing, and returns a *MissingError that names it. It
+// returns the same list as Guide.Missing. bodies are those of the session. Memory holds one message at a time, and what
+// Guide states. It does not close w; an error of w ends it.
 func JSON(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
 	return write(ctx, w, s, bodies, opts, true, func(w *bufio.Writer) rowWriter { return &document{w: w} })
 }
@@ -37,12 +36,12 @@ func JSONL(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, 
 	return write(ctx, w, s, bodies, opts, true, func(w *bufio.Writer) rowWriter { return lines{w} })
 }
 
-// CSV writes s with one row a part, as RFC 4180 says, behind a row of names. A message without parts has a row as well.
-// The five counts are the tree's (input includes what was cached, output includes reasoning) and stand, with the cost,
-// on the first part of each turn alone: the sums of the columns are what the session used. Otherwise it is as JSON;
-// rows are always made from the tree.
+// CSV writes s with one row a part, in the form of RFC 4180, after a row of names. A message without parts has a row as
+// well. The five counts are the tree's (input includes cached tokens, output includes reasoning). They and the cost are
+// cells of the first part of each turn alone, so that the sums of the columns are the usage of the session. Otherwise
+// it is as JSON; CSV always makes its rows from the tree.
 func CSV(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
-	opts.Strict = true // there is no place for more
+	opts.Strict, opts.CallMessage = true, nil // CSV has no place for further rows, nor for the session's
 	return write(ctx, w, s, bodies, opts, false, func(w *bufio.Writer) rowWriter {
 		t := &table{w: csv.NewWriter(w), session: s.ID}
 		_ = t.w.Write(csvHeader)
@@ -72,13 +71,6 @@ func write(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, 
 	return g.Missing(), flushed(out, s)
 }
 
-func missingOf(err error) []Missing {
-	if e := (*MissingError)(nil); errors.As(err, &e) {
-		return e.Missing
-	}
-	return nil
-}
-
 // flushed writes the rest.
 func flushed(w *bufio.Writer, s *session.Session) error {
 	if err := w.Flush(); err != nil {
@@ -87,15 +79,10 @@ func flushed(w *bufio.Writer, s *session.Session) error {
 	return nil
 }
 
-// put writes strings and bytes.
-func put(w *bufio.Writer, texts ...any) {
+// put writes texts.
+func put[T string | []byte](w *bufio.Writer, texts ...T) {
 	for _, text := range texts {
-		switch text := text.(type) {
-		case string:
-			_, _ = w.WriteString(text)
-		case []byte:
-			_, _ = w.Write(text)
-		}
+		_, _ = w.WriteString(string(text))
 	}
 }
 
@@ -109,50 +96,54 @@ type document struct {
 	closed  bool    // the messages are
 }
 
-// lists names where rows of further types stand.
+// lists names the lists of rows of further types.
 var lists = map[RowType]string{RowSystemPrompt: "system_prompts", RowToolCatalog: "tool_catalogs",
 	RowPermission: "permissions", RowDefect: "defects"}
 
 func (d *document) put(r *Row) {
+	row := string(r.JSON)
 	switch r.Type {
 	case RowSession:
-		put(d.w, `{"session":`, r.JSON, ",\n\"messages\":[")
+		put(d.w, `{"session":`, row, ",\n\"messages\":[")
 	case RowMessage:
 		if d.message {
 			d.endMessage()
 			put(d.w, ",")
 		}
-		put(d.w, "\n{\"message\":", r.JSON, `,"parts":[`)
+		put(d.w, "\n{\"message\":", row, `,"parts":[`)
 		d.message, d.rows, d.further = true, 0, r.Further
 	case RowPart:
 		if d.rows++; d.rows > 1 {
 			put(d.w, ",")
 		}
-		put(d.w, "\n", r.JSON)
+		put(d.w, "\n", row)
 	case rowDocument:
 		d.endList()
-		put(d.w, ",\n", quote(r.Digest), ":", r.JSON)
+		put(d.w, ",\n", string(quote(r.Digest)), ":", row)
+	case d.list:
+		put(d.w, ",\n", row)
 	default:
-		if d.list == r.Type {
-			put(d.w, ",\n", r.JSON)
-			return
-		}
 		d.endList()
 		d.list = r.Type
 		name := lists[r.Type]
 		if name == "" {
 			name = string(r.Type)
 		}
-		put(d.w, ",\n", quote(name), ":[\n", r.JSON)
+		put(d.w, ",\n", string(quote(name)), ":[\n", row)
 	}
 }
 
 func (d *document) endMessage() {
 	put(d.w, "]")
-	if len(d.further) > 0 {
-		put(d.w, ",", d.further[1:])
-	}
+	putFurther(d.w, d.further)
 	put(d.w, "}")
+}
+
+// putFurther writes the members of an object behind those of an object that is open.
+func putFurther(w *bufio.Writer, further []byte) {
+	if len(further) > 0 {
+		put(w, ",", string(further[1:len(further)-1]))
+	}
 }
 
 // endList ends the list of messages, or that of further rows.
@@ -183,10 +174,8 @@ func (l lines) put(r *Row) {
 	if r.Type == rowDocument {
 		typ = r.Digest
 	}
-	put(l.w, `{"type":`, quote(typ), `,"data":`, r.JSON)
-	if len(r.Further) > 0 {
-		put(l.w, ",", r.Further[1:])
-	}
+	put(l.w, []byte(`{"type":`), quote(typ), []byte(`,"data":`), r.JSON)
+	putFurther(l.w, r.Further)
 	put(l.w, "}\n")
 }
 
@@ -210,21 +199,19 @@ func (t *table) put(r *Row) {
 		}
 	case r.Type == RowPart:
 		_ = t.w.Write(r.cells.append([]string{t.session, p.MessageID, strconv.FormatInt(p.Index, 10), t.role, p.Type,
-			toolOf(p), deref(p.ToolState), durationOf(r.cells.call)}))
+			toolName(p.Type, []byte(p.DataJSON)), deref(p.ToolState), durationOf(r.cells.call)}))
 	}
 }
 
 func (t *table) end() { t.w.Flush() }
 
-// toolOf returns the name of the tool that a part is a call of.
-func toolOf(p *PartRow) string { return toolName(p.Type, []byte(p.DataJSON)) }
-
+// toolName returns the name of the tool that a part is a call of.
 func toolName(typ string, data []byte) string {
 	if name, ok := strings.CutPrefix(typ, "tool-"); ok {
 		return name
 	}
 	if typ == "dynamic-tool" {
-		return columns(members(data)).text("toolName")
+		return parse(data).text("toolName")
 	}
 	return ""
 }
@@ -238,16 +225,23 @@ func durationOf(c *session.ToolCall) string {
 
 // append adds the model, the counts and the cost.
 func (c *cells) append(record []string) []string {
-	record = append(record, c.model)
+	counts, cost := make([]string, 5), ""
 	if u := c.usage; u != nil {
-		for _, n := range []int64{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite} {
-			record = append(record, strconv.FormatInt(n, 10))
+		for i, n := range []int64{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite} {
+			counts[i] = strconv.FormatInt(n, 10)
 		}
-	} else {
-		record = append(record, "", "", "", "", "")
 	}
-	if c.cost == nil {
-		return append(record, "", "")
+	currency := ""
+	if c.cost != nil {
+		cost, currency = string(number(*c.cost)), c.currency
 	}
-	return append(record, string(number(*c.cost)), c.currency)
+	return append(append(append(record, c.model), counts...), cost, currency)
+}
+
+// number writes f as encoding/json does; a number that JSON cannot have is 0.
+func number(f float64) []byte {
+	if b := encode(f); string(b) != "null" {
+		return b
+	}
+	return []byte("0")
 }

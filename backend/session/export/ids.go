@@ -18,7 +18,7 @@ const (
 	base62      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// newID returns the id of what has an address. counter orders ids of one millisecond and is less than stampsPerMS.
+// newID returns the id of the item at an address. counter orders ids of one millisecond and is less than stampsPerMS.
 func newID(prefix string, ms, counter int64, address string) string {
 	sum := sha256.Sum256([]byte(address))
 	var tail [idTail]byte

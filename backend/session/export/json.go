@@ -3,177 +3,141 @@ package export
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
-	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/spans"
 )
 
 var null = []byte("null")
 
-// object builds a JSON object with its keys in the order in which they were added. Raw values are taken as they are.
-type object struct{ buf []byte }
+type member struct {
+	key   string
+	value []byte
+}
 
-func (o *object) key(k string) {
-	if o.buf == nil {
-		o.buf = append(o.buf, '{')
-	} else {
-		o.buf = append(o.buf, ',')
+// object is a JSON object: its members in their order, values as they are spelled.
+type object []member
+
+// parse reads an object; nil for anything else.
+func parse(raw []byte) object {
+	c := rawjson.NewCursor(raw, rawjson.MaxDepth+8)
+	if !c.Open('{') {
+		return nil
 	}
-	o.buf = append(append(o.buf, quote(k)...), ':')
-}
-
-func (o *object) raw(k string, v []byte) {
-	o.key(k)
-	o.buf = append(o.buf, v...)
-}
-
-func (o *object) str(k, v string) { o.raw(k, quote(v)) }
-
-func (o *object) optional(k, v string) {
-	if v == "" {
-		o.raw(k, null)
-	} else {
-		o.str(k, v)
+	o := object{}
+	for c.More('}') {
+		key := string(c.Key())
+		o = append(o, member{key, c.Value()})
 	}
-}
-
-func (o *object) int(k string, n int64) {
-	o.key(k)
-	o.buf = strconv.AppendInt(o.buf, n, 10)
-}
-
-func (o *object) bool(k string, b bool) {
-	o.key(k)
-	o.buf = strconv.AppendBool(o.buf, b)
-}
-
-func (o *object) time(k string, t time.Time) { o.str(k, rfc3339(t)) }
-
-func (o *object) bytes() []byte {
-	if o.buf == nil {
-		return []byte("{}")
+	if c.End() != nil {
+		return nil
 	}
-	return append(o.buf[:len(o.buf):len(o.buf)], '}')
+	return o
 }
 
-// only returns an object that holds o under one key.
-func (o *object) only(k string) []byte {
-	var outer object
-	outer.raw(k, o.bytes())
-	return outer.bytes()
-}
-
-// array builds a JSON array.
-type array struct{ buf []byte }
-
-func (a *array) raw(v []byte) {
-	if a.buf == nil {
-		a.buf = append(a.buf, '[')
-	} else {
-		a.buf = append(a.buf, ',')
-	}
-	a.buf = append(a.buf, v...)
-}
-
-func (a *array) bytes() []byte {
-	if a.buf == nil {
-		return []byte("[]")
-	}
-	return append(a.buf[:len(a.buf):len(a.buf)], ']')
-}
-
-func list(l [][]byte) []byte {
-	var a array
-	for _, v := range l {
-		a.raw(v)
-	}
-	return a.bytes()
-}
-
-// rfc3339 writes a time as serde and chrono do: UTC, and 0, 3, 6 or 9 digits, the fewest that are exact.
-func rfc3339(t time.Time) string {
-	t = t.UTC()
-	layout := "2006-01-02T15:04:05.000000000Z"
-	switch ns := t.Nanosecond(); {
-	case ns == 0:
-		layout = "2006-01-02T15:04:05Z"
-	case ns%1_000_000 == 0:
-		layout = "2006-01-02T15:04:05.000Z"
-	case ns%1_000 == 0:
-		layout = "2006-01-02T15:04:05.000000Z"
-	}
-	return t.Format(layout)
-}
-
-// quote writes a JSON string as serde does: nothing escaped that need not be.
-func quote(s string) []byte {
-	const hex = "0123456789abcdef"
-	b := make([]byte, 0, len(s)+2)
-	b = append(b, '"')
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(s[i:])
-			b = utf8.AppendRune(b, r)
-			i += n
-			continue
+// get returns the first member of that name; nil where there is none.
+func (o object) get(key string) []byte {
+	for _, m := range o {
+		if m.key == key {
+			return m.value
 		}
-		switch {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c == '\n':
-			b = append(b, '\\', 'n')
-		case c == '\r':
-			b = append(b, '\\', 'r')
-		case c == '\t':
-			b = append(b, '\\', 't')
-		case c == '\b':
-			b = append(b, '\\', 'b')
-		case c == '\f':
-			b = append(b, '\\', 'f')
-		case c < 0x20:
-			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		default:
-			b = append(b, c)
-		}
-		i++
 	}
-	return append(b, '"')
+	return nil
 }
 
-// fields returns an object of keys and values, in their order. A value that is zero is left out: what shall be there
-// nevertheless is passed by its address. Bytes are JSON already.
+// object returns a member that is an object; nil for anything else.
+func (o object) object(key string) object { return parse(o.get(key)) }
+
+// text returns a member that is a string, else "".
+func (o object) text(key string) string {
+	s, _ := text(o.get(key))
+	return s
+}
+
+// number returns a member that is a number, else 0.
+func (o object) number(key string) float64 {
+	f, _ := strconv.ParseFloat(string(o.get(key)), 64)
+	return f
+}
+
+// has reports whether there is such a member and it is not null.
+func (o object) has(key string) bool { return valueOf(o.get(key)) != nil }
+
+// with returns o with other members of the same names replaced, at the end.
+func (o object) with(others ...member) object {
+	has := func(m member) bool { return slices.ContainsFunc(others, func(x member) bool { return x.key == m.key }) }
+	return append(slices.DeleteFunc(slices.Clone(o), has), others...)
+}
+
+// without returns o without some members.
+func (o object) without(keys ...string) object {
+	return slices.DeleteFunc(slices.Clone(o), func(m member) bool { return slices.Contains(keys, m.key) })
+}
+
+func (o object) sort() object {
+	slices.SortStableFunc(o, func(a, b member) int { return strings.Compare(a.key, b.key) })
+	return o
+}
+
+func (o object) bytes() []byte {
+	pairs := make([]any, 0, 2*len(o))
+	for _, m := range o {
+		pairs = append(pairs, m.key, m.value)
+	}
+	return fields(pairs...)
+}
+
+// fields returns an object of keys and values, in their order. It omits a value that is zero: pass its address to keep
+// it. Bytes are JSON already.
 func fields(keysAndValues ...any) []byte {
-	var o object
+	out := []byte{'{'}
 	for i := 0; i < len(keysAndValues); i += 2 {
-		key, _ := keysAndValues[i].(string)
 		value := keysAndValues[i+1]
 		if v := reflect.ValueOf(value); !v.IsValid() || v.IsZero() {
 			continue
 		}
-		switch value := value.(type) {
-		case []byte:
-			o.raw(key, value)
-		case string:
-			o.str(key, value)
-		case *string:
-			o.str(key, *value)
-		default:
-			o.raw(key, encode(value))
+		if len(out) > 1 {
+			out = append(out, ',')
 		}
+		key, _ := keysAndValues[i].(string)
+		out = append(append(append(out, quote(key)...), ':'), encode(value)...)
 	}
-	return o.bytes()
+	return append(out, '}')
 }
 
-// encode writes v as encoding/json does, without escapes for HTML.
+// list returns the array of values.
+func list[T ~[]byte](l []T) []byte {
+	out := []byte{'['}
+	for i, v := range l {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, v...)
+	}
+	return append(out, ']')
+}
+
+// elements returns the elements of an array, nil for anything else.
+func elements(raw []byte) (l []json.RawMessage) {
+	_ = json.Unmarshal(raw, &l)
+	return l
+}
+
+// encode writes v as encoding/json does, without escapes for HTML; bytes are JSON already.
 func encode(v any) []byte {
+	switch v := v.(type) {
+	case []byte:
+		return v
+	case string:
+		return quote(v)
+	case *string:
+		return quote(*v)
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -183,41 +147,37 @@ func encode(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
 }
 
-type member struct {
-	key   string
-	value []byte
+// quote writes a JSON string as serde does: it escapes only what must be.
+func quote(s string) []byte {
+	b := append(make([]byte, 0, len(s)+2), '"')
+	for _, r := range s {
+		switch i := strings.IndexRune("\n\r\t\b\f", r); {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r >= ' ':
+			b = utf8.AppendRune(b, r)
+		case i >= 0:
+			b = append(b, '\\', "nrtbf"[i])
+		default:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		}
+	}
+	return append(b, '"')
 }
 
-// members returns the members of a JSON object in their order, values as they are spelled; nil for anything else.
-func members(raw []byte) []member {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+// text returns the string that raw is, and reports whether it is one.
+func text(raw []byte) (string, bool) {
+	var s string
+	ok := len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil
+	return s, ok
+}
+
+// valueOf returns nil for null and for nothing.
+func valueOf(raw []byte) []byte {
+	if len(raw) == 0 || string(raw) == "null" {
 		return nil
 	}
-	l := []member{}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil
-		}
-		key, _ := t.(string)
-		var v json.RawMessage
-		if d.Decode(&v) != nil {
-			return nil
-		}
-		l = append(l, member{key, v})
-	}
-	return l
-}
-
-func find(l []member, key string) []byte {
-	for _, m := range l {
-		if m.key == key {
-			return m.value
-		}
-	}
-	return nil
+	return raw
 }
 
 // sorted returns a JSON value with sorted keys and without blanks, as phi-core writes it; anything else as it is.
@@ -228,46 +188,9 @@ func sorted(raw []byte) []byte {
 	return raw
 }
 
-// asMessage returns what stands in a list: a message with sorted keys, anything else as it is.
-func asMessage(list, text string) []byte {
-	switch list {
-	case spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListOutside, spans.ListRequest,
-		spans.ListBefore, spans.ListAfter:
-		return sorted([]byte(text))
+func deref(s *string) string {
+	if s == nil {
+		return ""
 	}
-	return []byte(text)
-}
-
-// message returns the body of a message with sorted keys.
-func (g *Guide) message(ref session.Ref) (string, bool) {
-	body, ok := g.window.set.Body(ref)
-	return string(sorted([]byte(body))), ok
-}
-
-// merge puts the members of an envelope into a message and sorts its keys, as phi-core does. What is no object is
-// returned as it is.
-func merge(message, envelope []byte) []byte {
-	if len(envelope) == 0 {
-		return message
-	}
-	l := members(message)
-	if l == nil {
-		return message
-	}
-	for _, m := range members(envelope) {
-		l = slices.DeleteFunc(l, func(have member) bool { return have.key == m.key })
-		l = append(l, m)
-	}
-	slices.SortStableFunc(l, func(a, b member) int { return strings.Compare(a.key, b.key) })
-	var o object
-	for _, m := range l {
-		o.raw(m.key, m.value)
-	}
-	return o.bytes()
-}
-
-func (o *object) notEmpty(k, v string) {
-	if v != "" {
-		o.str(k, v)
-	}
+	return *s
 }

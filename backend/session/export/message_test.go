@@ -65,7 +65,7 @@ func TestReadMessage(t *testing.T) {
 		{"no JSON", "just\ntext", message{parts: []messagePart{{kind: partText, text: "just\ntext"}}}},
 		{"nothing", `{"role":"assistant","content":null}`, message{role: "assistant"}},
 	} {
-		got := readMessage(tt.body)
+		got := readMessage([]byte(tt.body))
 		if d := cmp.Diff(tt.want, got, cmp.AllowUnexported(message{}, messagePart{})); d != "" {
 			t.Errorf("%s: -want +got:\n%s", tt.name, d)
 		}
@@ -77,7 +77,7 @@ func FuzzReadMessage(f *testing.F) {
 	f.Add(`{"role":"assistant","parts":[{"type":"tool-x","state":"output-available"}]}`)
 	f.Add(`{"role":"user","content":[{"type":"thinking","signature":1}]}`)
 	f.Fuzz(func(t *testing.T, body string) {
-		m := readMessage(body)
+		m := readMessage([]byte(body))
 		for _, p := range m.parts {
 			if p.kind == partOther && p.raw == nil {
 				t.Errorf("a part that says nothing")

@@ -18,7 +18,7 @@ type builtPart struct {
 	call               *session.ToolCall // that it is about; nil where its span is not there
 }
 
-// turnParts is what a turn comes to.
+// turnParts are the parts of a turn.
 type turnParts struct {
 	parts []builtPart
 	// calls are the ids of its calls, open those without a result in the messages of the turn itself, one by one.
@@ -28,31 +28,27 @@ type turnParts struct {
 	own, node string
 }
 
-// States of text, as the AI SDK has them.
-const (
-	stateDone      = "done"
-	stateStreaming = "streaming"
-)
-
 // toolResults are results of tools that wait for their calls.
 type toolResults []toolResult
 
 type toolResult struct {
 	messagePart
 	taken bool
-	// own says that it stands nowhere else, should no call take it.
+	// own: it has no other place if no call takes it.
 	own bool
 }
 
-// add adds the results of a message, but for those of claims, which are taken off it.
+// add adds the results of a message, without those of claims, which it removes there.
 func (r *toolResults) add(m *message, own bool, claims *[]string) {
 	for _, p := range m.parts {
 		if p.kind != partResult || p.embedded {
 			continue
 		}
-		if i := slices.Index(*claims, p.id); i >= 0 {
-			*claims = slices.Delete(*claims, i, i+1)
-			continue
+		if claims != nil {
+			if i := slices.Index(*claims, p.id); i >= 0 {
+				*claims = slices.Delete(*claims, i, i+1)
+				continue
+			}
 		}
 		*r = append(*r, toolResult{messagePart: p, own: own})
 	}
@@ -69,47 +65,42 @@ func (r *toolResults) take(id string) *toolResult {
 	return nil
 }
 
-// turnParts makes the parts of a turn. Its content is loaded.
-func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
-	t := p.turns[st.turn]
+// turnParts makes the parts of a turn.
+func (g *Guide) turnParts(r *session.Run, st *step) turnParts {
+	t, p := st.turn, g.runs[r]
 	var out turnParts
 	var results toolResults
 	claims := slices.Clone(st.claimed)
-	none := []string{}
 	known := map[string]bool{}
 	for _, b := range g.read(r, t, spans.ListResults, t.Results) {
 		known[g.same(b.ref)] = true
-		m := readMessage(string(b.body))
-		results.add(&m, true, &none)
+		m := readMessage(b.body)
+		results.add(&m, true, nil)
 	}
 	g.addResults(&results, t.Input.Items(), known, true, &claims)
 	own := len(results)
-	g.addResults(&results, p.outside[st.turn], known, false, &none)
-	if st.turn+1 < len(p.turns) {
-		next := p.turns[st.turn+1]
-		later := map[string]bool{}
-		for _, ref := range next.Results.Items() {
-			later[g.same(ref)] = true // of its own calls
-		}
-		g.addResults(&results, next.Input.Items(), later, false, &none)
+	g.addResults(&results, p.outside[st.at], known, false, nil)
+	if st.at+1 < len(p.turns) {
+		next := p.turns[st.at+1]
+		g.addResults(&results, next.Input.Items(), g.names(next.Results), false, nil) // not those of its own calls
 	}
 
-	b := partBuilder{g: g, run: r, turn: t, at: t.Start.UnixMilli(), state: stateStreaming, results: &results,
+	b := partBuilder{g: g, run: r, turn: t, at: t.Start.UnixMilli(), state: "streaming", results: &results,
 		calls: slices.Clone(t.ToolCalls)}
 	if t.Known == spans.KnownObserved {
-		b.state = stateDone
+		b.state = "done"
 	}
 	b.updated = max(b.at, t.End.UnixMilli())
 	var replies []message
 	for i, in := range g.read(r, t, spans.ListOutput, t.Output) {
-		m := readMessage(string(in.body))
+		m := readMessage(in.body)
 		if i == 0 {
 			out.own, out.node = m.id, g.nodeOf(in.ref)
 		}
-		results.add(&m, true, &none)
+		results.add(&m, true, nil)
 		replies = append(replies, m)
 	}
-	if len(replies) == 0 || len(replies[0].parts) == 0 || !replies[0].parts[0].stepStart() {
+	if len(replies) == 0 || !replies[0].stepStart() {
 		b.stepStart()
 	}
 	for i := range replies {
@@ -118,9 +109,12 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 	for len(b.calls) > 0 { // that the reply does not have
 		b.tool(nil, b.calls[0])
 	}
-	b.leftOver()
-	out.parts = b.parts
-	out.calls = map[string]bool{}
+	for i := range results { // that no call took and that have no other place
+		if results[i].own && !results[i].taken {
+			b.result(&results[i].messagePart)
+		}
+	}
+	out.parts, out.calls = b.parts, map[string]bool{}
 	for _, part := range b.parts {
 		if part.callID != "" {
 			out.calls[part.callID] = true
@@ -145,45 +139,57 @@ func (g *Guide) addResults(results *toolResults, refs []session.Ref, known map[s
 		if known[g.same(ref)] {
 			continue
 		}
-		body, ok := g.message(ref)
-		if !ok {
-			continue
+		if body, ok := g.message(ref); ok {
+			m := readMessage([]byte(body))
+			results.add(&m, own, claims)
 		}
-		m := readMessage(body)
-		results.add(&m, own, claims)
 	}
 }
 
-// loneParts makes the parts of a reply whose turn is not there. Its content is loaded.
+// loneParts makes the parts of a reply whose turn is not there.
 func (g *Guide) loneParts(r *session.Run, st *step) []builtPart {
 	body, ok := g.message(*st.lone)
 	if !ok {
 		return nil
 	}
-	m := readMessage(body)
+	m := readMessage([]byte(body))
 	var results toolResults
-	none := []string{}
-	g.addResults(&results, st.pool, nil, false, &none)
+	g.addResults(&results, st.pool, nil, false, nil)
 	at := r.Start
-	if p := g.runs[r]; st.turn >= 0 {
-		at = p.turns[st.turn].Start
+	if st.at >= 0 {
+		at = g.runs[r].turns[st.at].Start
 	}
-	b := partBuilder{g: g, run: r, at: at.UnixMilli(), updated: at.UnixMilli(), state: stateDone, results: &results}
-	if len(m.parts) == 0 || !m.parts[0].stepStart() && m.role == "assistant" {
+	b := partBuilder{g: g, run: r, at: at.UnixMilli(), updated: at.UnixMilli(), state: "done", results: &results}
+	if len(m.parts) == 0 || !m.stepStart() && m.role == "assistant" {
 		b.stepStart()
 	}
 	b.message(&m)
 	if m.role == "tool" { // whose call is not there
-		for _, p := range m.parts {
-			if p.kind == partResult {
-				b.result(&toolResult{messagePart: p})
+		for i := range m.parts {
+			if m.parts[i].kind == partResult {
+				b.result(&m.parts[i])
 			}
 		}
 	}
 	return b.parts
 }
 
-func (p *messagePart) stepStart() bool { return p.verbatim && p.name == "step-start" }
+// messageParts makes the parts of a message that is not the model's.
+func (g *Guide) messageParts(u *unit) []builtPart {
+	body, ok := g.message(u.ref)
+	if !ok {
+		return nil // it was there a moment ago; the session is being deleted
+	}
+	m := readMessage([]byte(body))
+	b := partBuilder{g: g, run: u.run, turn: u.turn, at: u.at, updated: u.at, results: &toolResults{}}
+	b.message(&m)
+	return b.parts
+}
+
+// stepStart reports whether the message begins with the AI SDK's mark of a step.
+func (m *message) stepStart() bool {
+	return len(m.parts) > 0 && m.parts[0].verbatim && m.parts[0].name == "step-start"
+}
 
 // partBuilder makes part rows of messages and tool calls.
 type partBuilder struct {
@@ -191,7 +197,7 @@ type partBuilder struct {
 	run         *session.Run
 	turn        *session.Turn // nil: not there
 	at, updated int64
-	state       string // of texts; empty: they have none
+	state       string // of texts, as the AI SDK has it; empty: they have none
 	results     *toolResults
 	calls       []*session.ToolCall // without a part yet
 	parts       []builtPart
@@ -206,31 +212,32 @@ func (b *partBuilder) stepStart() {
 	b.parts = append(b.parts, builtPart{typ: "step-start", data: data, created: b.at, updated: b.at})
 }
 
-// message adds the parts of a message; results of tools are parts of their calls.
+// message adds the parts of a message. Results of tools are parts of their calls.
 func (b *partBuilder) message(m *message) {
 	for i := range m.parts {
 		p := &m.parts[i]
 		switch {
 		case p.kind == partResult:
 		case p.kind == partCall:
-			b.tool(p, b.span(p.id, p.name))
+			at := slices.IndexFunc(b.calls, func(c *session.ToolCall) bool {
+				return c.ID == p.id && (p.id != "" || c.Name == p.name)
+			})
+			if at < 0 {
+				b.tool(p, nil)
+			} else {
+				b.tool(p, b.calls[at])
+			}
+		case p.verbatim && p.name == "": // no object
+			b.add("data-unknown", dataPart("unknown", p.raw))
 		case p.verbatim:
-			b.add(cmp.Or(p.name, "data-unknown"), verbatimData(p))
+			b.add(p.name, p.raw)
 		default:
 			b.add(b.part(p))
 		}
 	}
 }
 
-// verbatimData returns a part of the AI SDK as it is; what is no object becomes one.
-func verbatimData(p *messagePart) []byte {
-	if p.name != "" {
-		return p.raw
-	}
-	return dataPart("unknown", p.raw)
-}
-
-// dataPart returns what the AI SDK has no type for.
+// dataPart returns a part that the AI SDK has no type for.
 func dataPart(name string, data []byte) []byte {
 	return fields("type", "data-"+name, "data", data)
 }
@@ -245,7 +252,11 @@ func (b *partBuilder) part(p *messagePart) (string, []byte) {
 		}
 		var metadata []byte
 		if p.signature != "" {
-			metadata = fields(b.provider(), fields("signature", p.signature))
+			provider := b.run.Provider
+			if b.turn != nil {
+				provider = cmp.Or(b.turn.Provider, provider)
+			}
+			metadata = fields(cmp.Or(provider, "unknown"), fields("signature", p.signature))
 		}
 		return typ, fields("type", typ, "text", &p.text, "providerMetadata", metadata, "state", b.state)
 	case partFile:
@@ -256,34 +267,13 @@ func (b *partBuilder) part(p *messagePart) (string, []byte) {
 				mediaType = p.modality + "/*"
 			}
 		}
-		url := p.url
-		if url == "" {
-			url = "data:" + mediaType + ";base64," + p.data
-		}
+		url := cmp.Or(p.url, "data:"+mediaType+";base64,"+p.data)
 		return "file", fields("type", "file", "mediaType", mediaType, "url", url, "filename", p.fileName)
 	case partError:
 		return "data-error", dataPart("error", fields("message", &p.text))
 	}
 	name := cmp.Or(p.name, "unknown")
 	return "data-" + name, dataPart(name, p.raw)
-}
-
-// provider returns under whose name the metadata of a provider stands.
-func (b *partBuilder) provider() string {
-	provider := b.run.Provider
-	if b.turn != nil {
-		provider = cmp.Or(b.turn.Provider, provider)
-	}
-	return cmp.Or(provider, "unknown")
-}
-
-// span takes the tool call of the turn that a call in the reply is.
-func (b *partBuilder) span(id, name string) *session.ToolCall {
-	i := slices.IndexFunc(b.calls, func(c *session.ToolCall) bool { return c.ID == id && (id != "" || c.Name == name) })
-	if i < 0 {
-		return nil
-	}
-	return b.calls[i]
 }
 
 // tool adds a call: p in the reply, c its span. One of them may be nil.
@@ -301,9 +291,8 @@ func (b *partBuilder) tool(p *messagePart, c *session.ToolCall) {
 	}
 	result := b.results.take(t.id)
 	if p != nil && p.verbatim {
-		var a aiPart
-		_ = json.Unmarshal(p.raw, &a) // it was read before
-		b.parts = append(b.parts, b.timed(builtPart{typ: p.typeName(), callID: t.id, state: a.State, data: p.raw, call: c}))
+		a := parse(p.raw)
+		b.timed(builtPart{typ: a.text("type"), callID: t.id, state: a.text("state"), data: p.raw, call: c})
 		return
 	}
 	if result != nil {
@@ -315,41 +304,23 @@ func (b *partBuilder) tool(p *messagePart, c *session.ToolCall) {
 			t.answered, t.output = true, t.whole
 		}
 	}
-	b.parts = append(b.parts, b.timed(t.build()))
+	b.timed(t.build())
 }
 
-// typeName returns the type of a tool part as it came.
-func (p *messagePart) typeName() string {
-	var a aiPart
-	if json.Unmarshal(p.raw, &a) == nil && a.Type != nil {
-		return *a.Type
-	}
-	return "tool-" + p.name
+// result adds a result whose call is not there.
+func (b *partBuilder) result(x *messagePart) {
+	t := toolPart{id: x.id, name: x.name, answered: true, failed: x.isError, output: x.content}
+	b.timed(t.build())
 }
 
-func (b *partBuilder) timed(p builtPart) builtPart {
+// timed adds a part with the times of its call.
+func (b *partBuilder) timed(p builtPart) {
 	p.created, p.updated = b.at, b.updated
 	if p.call != nil {
 		p.created = p.call.Start.UnixMilli()
 		p.updated = max(p.created, latest(p.call.Start, p.call.End).UnixMilli())
 	}
-	return p
-}
-
-// result adds a result whose call is not there.
-func (b *partBuilder) result(x *toolResult) {
-	t := toolPart{id: x.id, name: x.name, answered: true, failed: x.isError, output: x.content}
-	b.parts = append(b.parts, b.timed(t.build()))
-}
-
-// leftOver adds the results that no call took and that stand nowhere else.
-func (b *partBuilder) leftOver() {
-	for i := range *b.results {
-		if x := &(*b.results)[i]; x.own && !x.taken {
-			x.taken = true
-			b.result(x)
-		}
-	}
+	b.parts = append(b.parts, p)
 }
 
 // value returns the one body of a list as JSON; nil where it is not there.
@@ -364,11 +335,11 @@ func (b *partBuilder) value(name string, refs *session.Refs) json.RawMessage {
 	return quote(string(l[0].body))
 }
 
-// toolPart is a call and what is known of its result.
+// toolPart is a call and its result, as far as they are known.
 type toolPart struct {
 	id, name      string
 	input, output json.RawMessage
-	whole         json.RawMessage // the result as the tool gave it; the model may have seen less
+	whole         json.RawMessage // the result as the tool returned it; the model may have seen less
 	answered      bool            // there is a result
 	failed        bool
 	call          *session.ToolCall
@@ -390,7 +361,7 @@ func (t *toolPart) state() string {
 	return "input-available"
 }
 
-// build returns the part. Keys stand in the order of the AI SDK.
+// build returns the part. Its keys have the order of the AI SDK.
 func (t *toolPart) build() builtPart {
 	p := builtPart{typ: "tool-" + t.name, callID: t.id, state: t.state(), call: t.call}
 	var name, errorText *string
@@ -425,7 +396,7 @@ func (t *toolPart) envelope() []byte {
 			took = new(c.End.Sub(c.Start).Round(time.Millisecond).Milliseconds())
 		}
 	}
-	details := []byte(valueOf(find(members(t.whole), "details")))
+	details := valueOf(parse(t.whole).get("details"))
 	metadata := fields("duration_ms", took, "truncated", truncated, "details", details)
 	if string(metadata) == "{}" {
 		metadata = nil
@@ -433,21 +404,18 @@ func (t *toolPart) envelope() []byte {
 	return fields("type", "output", "data", []byte(t.output), "metadata", metadata)
 }
 
-// errorText returns what went wrong: what the model received, else what the loop says. Empty where neither is there.
+// errorText returns the error as the model received it, else as the loop states it, else "".
 func (t *toolPart) errorText() string {
 	if s, ok := text(t.output); ok {
 		return s
 	}
-	if t.output != nil {
-		return string(t.output)
-	}
-	if t.call != nil {
+	if t.output == nil && t.call != nil {
 		return t.call.Error
 	}
-	return ""
+	return string(t.output)
 }
 
-// reason returns why the call was denied: what the model received, else what the evaluation says.
+// reason returns why the call was denied: as the model received it, else as the permission evaluation states it.
 func (t *toolPart) reason() string {
 	if text := t.errorText(); text != "" {
 		return text

@@ -128,7 +128,7 @@ func TestPhiCoreGolden(t *testing.T) {
 	}
 	var got bytes.Buffer
 	for _, s := range []*session.Session{parent, child} {
-		if missing, err := PhiCore(&got, s, &m.blocks, PhiCoreOptions{Session: lookup}); err != nil || len(missing) > 0 {
+		if missing, err := PhiCore(t.Context(), &got, s, Held(&m.blocks), Options{Session: lookup}); err != nil || len(missing) > 0 {
 			t.Fatal(missing, err)
 		}
 		got.WriteByte('\n')
@@ -158,7 +158,7 @@ func TestPhiCoreNamesWhatIsMissing(t *testing.T) {
 		some.Add(session.Block{Body: body})
 	}
 	var out bytes.Buffer
-	missing, err := PhiCore(&out, parent, &some, PhiCoreOptions{})
+	missing, err := PhiCore(t.Context(), &out, parent, Held(&some), Options{})
 	var named *MissingError
 	if !errors.As(err, &named) || !errors.Is(err, ErrContent) || out.Len() > 0 || len(missing) == 0 {
 		t.Fatalf("%d bytes, %v", out.Len(), err)
@@ -168,7 +168,7 @@ func TestPhiCoreNamesWhatIsMissing(t *testing.T) {
 		t.Errorf("%q, want %q", missing[0], want)
 	}
 
-	left, err := PhiCore(&out, parent, &some, PhiCoreOptions{Partial: true})
+	left, err := PhiCore(t.Context(), &out, parent, Held(&some), Options{Partial: true})
 	if err != nil || len(left) != len(missing) {
 		t.Fatalf("%d pieces, want %d: %v", len(left), len(missing), err)
 	}
@@ -192,15 +192,15 @@ func TestPhiCoreWithoutContent(t *testing.T) {
 		Turns: []*session.Turn{{Span: observed(1, 8), Capture: spans.CaptureNone}},
 	}}}
 	var out bytes.Buffer
-	_, err := PhiCore(&out, s, nil, PhiCoreOptions{})
+	_, err := PhiCore(t.Context(), &out, s, nil, Options{})
 	if !errors.Is(err, ErrContent) || !strings.Contains(err.Error(), `captured with "none"`) || out.Len() > 0 {
 		t.Errorf("%d bytes, %v", out.Len(), err)
 	}
-	if left, err := PhiCore(&out, s, nil, PhiCoreOptions{Partial: true}); err != nil || len(left) != 2 || !json.Valid(out.Bytes()) {
+	if left, err := PhiCore(t.Context(), &out, s, nil, Options{Partial: true}); err != nil || len(left) != 2 || !json.Valid(out.Bytes()) {
 		t.Errorf("%v, %v", left, err)
 	}
 	for _, s := range []*session.Session{{ID: "s"}, {ID: "s", Runs: []*session.Run{{Defects: []session.Defect{{Code: spans.DefectStartNotSeen}}}}}} {
-		if _, err := PhiCore(&out, s, nil, PhiCoreOptions{}); !errors.Is(err, ErrEmpty) {
+		if _, err := PhiCore(t.Context(), &out, s, nil, Options{}); !errors.Is(err, ErrEmpty) {
 			t.Error(err)
 		}
 	}
@@ -229,20 +229,6 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-func TestMerge(t *testing.T) {
-	f := func(message, envelope, want string) {
-		t.Helper()
-		if got := string(merge([]byte(message), []byte(envelope))); got != want {
-			t.Errorf("%s + %s: %s, want %s", message, envelope, got, want)
-		}
-	}
-	f(`{"a":1.0,"c":12345678901234567890}`, `{"b":{"z":1,"a":2}}`, `{"a":1.0,"b":{"z":1,"a":2},"c":12345678901234567890}`)
-	f(`{"a":1}`, ``, `{"a":1}`)
-	f(`{"a":1,"b":2}`, `{"a":3}`, `{"a":3,"b":2}`)
-	f(`[1]`, `{"a":3}`, `[1]`)
-	f(`{}`, `{"a":3}`, `{"a":3}`)
-}
-
 // phi-core refuses a file for one foreign word: none is written. They are named, and with Partial replaced or left out.
 func TestPhiCoreWritesNoForeignWord(t *testing.T) {
 	parent, _, m := sessions()
@@ -250,7 +236,7 @@ func TestPhiCoreWritesNoForeignWord(t *testing.T) {
 	parent.Runs[0].Turns[0].Trigger = "cron"
 	parent.Runs[0].Config = `{"model":"m","provider":"p","api":"new_api","thinking_level":"huge","context_window":1}`
 	var out bytes.Buffer
-	missing, err := PhiCore(&out, parent, &m.blocks, PhiCoreOptions{})
+	missing, err := PhiCore(t.Context(), &out, parent, Held(&m.blocks), Options{})
 	var refused *MissingError
 	if !errors.As(err, &refused) || out.Len() > 0 {
 		t.Fatalf("err %v, %d bytes written", err, out.Len())
@@ -260,7 +246,7 @@ func TestPhiCoreWritesNoForeignWord(t *testing.T) {
 			t.Errorf("%s is not named in %v", word, missing)
 		}
 	}
-	if _, err := PhiCore(&out, parent, &m.blocks, PhiCoreOptions{Partial: true}); err != nil {
+	if _, err := PhiCore(t.Context(), &out, parent, Held(&m.blocks), Options{Partial: true}); err != nil {
 		t.Fatal(err)
 	}
 	for _, word := range []string{"weird", "cron", "new_api", "huge"} {
@@ -278,7 +264,7 @@ func TestPhiCoreWritesNoForeignNumber(t *testing.T) {
 	run.Reported.Input = -1
 	run.Metadata = m.refs(part{`"\ud800"`, "", ""})
 	var out bytes.Buffer
-	missing, err := PhiCore(&out, parent, &m.blocks, PhiCoreOptions{Partial: true})
+	missing, err := PhiCore(t.Context(), &out, parent, Held(&m.blocks), Options{Partial: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,8 +12,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// phiDialect is the dialect whose messages stand in a ledger as they are. Those of others are said in phi-core's words.
-const phiDialect = "phi-core"
+// This file converts messages of other dialects to phi-core's.
 
 // turnMessages are the messages of a turn.
 type turnMessages struct {
@@ -24,36 +24,26 @@ type turnMessages struct {
 	all [][]byte
 }
 
-// foreignTurn says a turn of another dialect in phi-core's messages. What these have no place for is noted as missing: files other than
-// images, and parts of which nobody here knows what they say.
+// foreignTurn converts the messages of a turn. It notes parts that phi-core has no place for: files other than images,
+// and parts of an unknown kind.
 func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) turnMessages {
 	var f turnMessages
-	names := map[string]string{}
-	for _, c := range t.ToolCalls {
-		names[c.ID] = c.Name
+	c := phiConversion{p: p, where: where, names: map[string]string{}, at: cmp.Or(t.End, t.Start)}
+	ends := map[string]time.Time{}
+	for _, call := range t.ToolCalls {
+		c.names[call.ID], ends[call.ID] = call.Name, call.End
+	}
+	for _, b := range p.listOf(where, spans.ListOutput, t.Output) {
+		m := readMessage(b.body)
+		f.reply = c.reply(&m, b, r, t)
+		f.results = append(f.results, c.results(&m, b)...)
 	}
 	answered := map[string]bool{}
-	c := phiConversion{p: p, where: where, names: names, at: t.Start}
-	for _, b := range p.bodies(where, spans.ListOutput, t.Output) {
-		c.at = cmp.Or(t.End, t.Start)
-		reply, results := c.reply(b, r, t)
-		f.reply = reply
-		f.results = append(f.results, results...)
-	}
 	for _, m := range f.results {
 		answered[callID(m)] = true
 	}
-	c.at = t.Start
-	for _, b := range p.bodies(where, spans.ListInput, t.Input) {
-		m := readMessage(string(b.body))
-		if m.role == "tool" {
-			continue // in the results
-		}
-		f.input = append(f.input, c.said(&m, b))
-	}
-	c.at = cmp.Or(t.End, t.Start)
-	for _, b := range p.bodies(where, spans.ListResults, t.Results) {
-		m := readMessage(string(b.body))
+	for _, b := range p.listOf(where, spans.ListResults, t.Results) {
+		m := readMessage(b.body)
 		for _, raw := range c.results(&m, b) {
 			if id := callID(raw); !answered[id] {
 				answered[id] = true
@@ -61,30 +51,27 @@ func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) tur
 			}
 		}
 	}
-	// Loops that tell of results only as those of tool calls.
-	for _, call := range t.ToolCalls {
-		if answered[call.ID] || call.Result == nil || call.ID == "" {
+	for _, call := range t.ToolCalls { // of loops that report results only with the calls
+		if answered[call.ID] || call.ID == "" {
 			continue
 		}
-		for _, b := range p.bodies(where, spans.ListResult, call.Result) {
+		for _, b := range p.listOf(where, spans.ListResult, call.Result) {
 			part := messagePart{kind: partResult, id: call.ID, name: call.Name, content: b.body,
 				isError: call.Outcome != spans.OutcomeOK && call.Outcome != ""}
-			f.results = append(f.results, c.result(&part, cmp.Or(call.End, c.at)))
+			f.results = append(f.results, c.result(&part, cmp.Or(call.End, c.at).UnixMilli()))
 		}
 	}
-	// phi-core puts the place of the turn on the reply and on the results.
-	id := object{}
-	id.str("loopId", r.ID)
-	id.int("turnIndex", t.Index)
-	place := id.only("turnId")
-	f.all = append(f.all, f.input...)
+	c.at = t.Start
+	for _, b := range p.listOf(where, spans.ListInput, t.Input) {
+		if m := readMessage(b.body); m.role != "tool" { // else it is in the results
+			f.input = append(f.input, c.prompt(&m, b))
+		}
+	}
+	place := placeOf(r, t) // which phi-core puts on the reply and on the results
+	f.all = slices.Clone(f.input)
 	if f.reply != nil {
 		f.reply = merge(f.reply, place)
 		f.all = append(f.all, f.reply)
-	}
-	ends := map[string]time.Time{}
-	for _, c := range t.ToolCalls {
-		ends[c.ID] = c.End
 	}
 	for _, m := range f.results {
 		f.all = append(f.all, merge(m, place))
@@ -95,16 +82,17 @@ func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) tur
 	return f
 }
 
-// outside returns the messages of a run of another dialect that arrived outside its turns: those before the first turn, and the others.
+// outside returns the messages of a run of another dialect that arrived outside its turns: those before the first turn,
+// and the others.
 func (p *phiCore) outside(where string, r *session.Run) (before, after [][]byte) {
 	first := r.End
 	if len(r.Turns) > 0 {
 		first = r.Turns[0].Start
 	}
 	c := phiConversion{p: p, where: where, at: r.Start}
-	for _, b := range p.bodies(where, spans.ListOutside, r.Outside) {
-		m := readMessage(string(b.body))
-		if raw := c.said(&m, b); c.stamp(b) <= first.UnixMilli() {
+	for _, b := range p.listOf(where, spans.ListOutside, r.Outside) {
+		m := readMessage(b.body)
+		if raw := c.prompt(&m, b); c.stamp(b) <= first.UnixMilli() {
 			before = append(before, raw)
 		} else {
 			after = append(after, raw)
@@ -113,157 +101,103 @@ func (p *phiCore) outside(where string, r *session.Run) (before, after [][]byte)
 	return before, after
 }
 
-func callID(raw []byte) string {
-	var m struct {
-		ID string `json:"toolCallId"`
-	}
-	_ = json.Unmarshal(raw, &m)
-	return m.ID
-}
+func callID(raw []byte) string { return parse(raw).text("toolCallId") }
 
-// phiConversion says messages in phi-core's words.
+// phiConversion converts messages. Keys have the order of the alphabet, as phi-core writes them.
 type phiConversion struct {
 	p     *phiCore
 	where string
 	names map[string]string // of tools, by call
-	at    time.Time         // when a message was that does not say it itself
+	at    time.Time         // of a message that states no time
 }
 
 // stamp is the time of a message in milliseconds.
 func (c *phiConversion) stamp(b body) int64 {
-	var m struct {
-		Timestamp json.Number `json:"timestamp"`
-		CreatedAt json.Number `json:"createdAt"`
-	}
-	if json.Unmarshal(b.body, &m) == nil {
-		if n, err := cmp.Or(m.Timestamp, m.CreatedAt).Int64(); err == nil && n >= 0 {
+	o := parse(b.body)
+	for _, key := range []string{"timestamp", "createdAt"} {
+		if n, err := strconv.ParseInt(strings.Trim(string(o.get(key)), `"`), 10, 64); err == nil && n >= 0 {
 			return n
 		}
 	}
 	return max(c.at.UnixMilli(), 0)
 }
 
-// content are the parts of a message that are not results, as phi-core's content. What went wrong comes back apart.
+func phiText(text string) []byte { return fields("text", &text, "type", "text") }
+
+// content returns the parts of a message that are not results, as phi-core's content, and the text of an error.
 func (c *phiConversion) content(m *message) (content []byte, failure string) {
-	var l array
+	var l [][]byte
 	for i := range m.parts {
-		part := &m.parts[i]
-		o := object{}
-		switch part.kind {
+		switch part := &m.parts[i]; part.kind {
 		case partText:
-			o.str("text", part.text)
-			o.str("type", "text")
+			l = append(l, phiText(part.text))
 		case partReasoning:
-			if part.signature != "" {
-				o.str("signature", part.signature)
-			}
-			o.str("thinking", part.text)
-			o.str("type", "thinking")
+			l = append(l, fields("signature", part.signature, "thinking", &part.text, "type", "thinking"))
 		case partCall:
-			args := part.args
+			args := []byte(part.args)
 			if args == nil {
 				args = null
 			}
-			o.raw("arguments", args)
-			o.str("id", part.id)
-			o.str("name", part.name)
-			o.str("type", "toolCall")
+			l = append(l, fields("arguments", args, "id", &part.id, "name", &part.name, "type", "toolCall"))
 		case partFile:
 			if part.data == "" || part.mediaType == "" || part.modality != "image" {
 				c.p.miss(c.where, "a file that phi-core has no content for")
 				continue
 			}
-			o.str("data", part.data)
-			o.str("mimeType", part.mediaType)
-			o.str("type", "image")
+			l = append(l, fields("data", part.data, "mimeType", part.mediaType, "type", "image"))
 		case partError:
 			failure = part.text
-			continue
 		case partResult:
-			continue
 		default:
-			if part.name != "step-start" { // which says no more than that the turn began
+			if part.name != "step-start" { // which only marks that the turn began
 				c.p.miss(c.where, "a part that phi-core has no content for")
 			}
-			continue
 		}
-		l.raw(o.bytes())
 	}
-	return l.bytes(), failure
+	return list(l), failure
 }
 
-// said is a message that was said to the model: a user's, or one that phi-core only knows as an extension.
-func (c *phiConversion) said(m *message, b body) []byte {
-	if raw := asItIs(b); raw != nil {
-		return raw
+// prompt converts an input of the model: a user's message, or one that phi-core only knows as an extension. A host that
+// writes phi-core's messages has them as they are.
+func (c *phiConversion) prompt(m *message, b body) []byte {
+	if unloadable(b.body, false) == "" {
+		return b.body
 	}
 	content, _ := c.content(m)
-	o := object{}
 	if m.role == "user" || m.role == "" {
-		o.raw("content", content)
-		o.str("role", "user")
-		o.int("timestamp", c.stamp(b))
-		return o.bytes()
+		return fields("content", content, "role", "user", "timestamp", new(c.stamp(b)))
 	}
-	o.raw("data", content)
-	o.str("kind", m.role)
-	o.str("role", m.role)
-	return o.bytes()
+	return fields("data", content, "kind", m.role, "role", m.role)
 }
 
-// asItIs returns the message with its envelope if phi-core would load it, as a host writes them that speaks its words; else nil.
-func asItIs(b body) []byte {
-	if raw := b.body; unloadable(raw, false) == "" {
-		return raw
+// reply converts the reply of a turn.
+func (c *phiConversion) reply(m *message, b body, r *session.Run, t *session.Turn) []byte {
+	if unloadable(b.body, false) == "" {
+		return b.body
 	}
-	return nil
+	content, failure := c.content(m)
+	return fields("content", content, "error_message", cmp.Or(t.Error, failure),
+		"model", new(cmp.Or(t.Answered, t.Model, r.Model)), "provider", new(cmp.Or(t.Provider, r.Provider)),
+		"role", "assistant", "stopReason", c.stopReason(t), "timestamp", new(c.stamp(b)),
+		"usage", c.p.usage(c.where, t.Reported, t.Usage))
 }
 
-// reply is the reply of a turn, and the results that stand inside it.
-func (c *phiConversion) reply(b body, r *session.Run, t *session.Turn) (reply []byte, results [][]byte) {
-	m := readMessage(string(b.body))
-	if raw := asItIs(b); raw != nil {
-		return raw, c.results(&m, b)
-	}
-	content, failure := c.content(&m)
-	usage := t.Reported
-	if usage == nil {
-		usage = reported(t.Usage)
-	}
-	failure = cmp.Or(t.Error, failure)
-	o := object{}
-	o.raw("content", content)
-	if failure != "" {
-		o.str("error_message", failure)
-	}
-	o.str("model", cmp.Or(t.Answered, t.Model, r.Model))
-	o.str("provider", cmp.Or(t.Provider, r.Provider))
-	o.str("role", "assistant")
-	o.str("stopReason", c.stopReason(t))
-	o.int("timestamp", c.stamp(b))
-	o.raw("usage", c.p.usage(c.where, usage))
-	return o.bytes(), c.results(&m, b)
+// phiStops are phi-core's stop reasons by those of other loops, in small letters and without - and _.
+var phiStops = map[string]string{
+	"stop": "stop", "endturn": "stop", "stopsequence": "stop", "completed": "stop", "complete": "stop",
+	"tooluse": "toolUse", "toolcalls": "toolUse", "toolcall": "toolUse",
+	"length": "length", "maxtokens": "length", "maxoutputtokens": "length",
+	"maxturnrequests": "maxTurns", "maxturns": "maxTurns",
+	"aborted": "aborted", "abort": "aborted", "cancelled": "aborted", "canceled": "aborted",
+	"contentfilter": "guardRail", "refusal": "guardRail", "error": "error",
 }
 
-// stopReason is the turn's stop reason in phi-core's words.
+// stopReason returns the turn's stop reason as phi-core names it.
 func (c *phiConversion) stopReason(t *session.Turn) string {
-	switch word := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(t.StopReason)); word {
-	case "stop", "endturn", "stopsequence", "completed", "complete":
-		return "stop"
-	case "tooluse", "toolcalls", "toolcall":
-		return "toolUse"
-	case "length", "maxtokens", "maxoutputtokens":
-		return "length"
-	case "maxturnrequests", "maxturns":
-		return "maxTurns"
-	case "aborted", "abort", "cancelled", "canceled":
-		return "aborted"
-	case "contentfilter", "refusal":
-		return "guardRail"
-	case "error":
-		return "error"
-	case "":
-	default:
+	if known := phiStops[strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(t.StopReason))]; known != "" {
+		return known
+	}
+	if t.StopReason != "" {
 		c.p.foreign(c.where, "stop reason", t.StopReason)
 	}
 	switch {
@@ -277,76 +211,47 @@ func (c *phiConversion) stopReason(t *session.Turn) string {
 	return "stop"
 }
 
-// results are the results that stand in a message.
+// results converts the results in a message.
 func (c *phiConversion) results(m *message, b body) (l [][]byte) {
-	at := time.UnixMilli(c.stamp(b))
 	for i := range m.parts {
 		if m.parts[i].kind == partResult {
-			l = append(l, c.result(&m.parts[i], at))
+			l = append(l, c.result(&m.parts[i], c.stamp(b)))
 		}
 	}
 	return l
 }
 
-func (c *phiConversion) result(part *messagePart, at time.Time) []byte {
-	o := object{}
-	o.raw("content", c.resultContent(part.content))
-	o.bool("isError", part.isError)
-	o.str("role", "toolResult")
-	o.int("timestamp", max(at.UnixMilli(), 0))
-	o.str("toolCallId", part.id)
-	o.str("toolName", cmp.Or(part.name, c.names[part.id]))
-	return o.bytes()
+func (c *phiConversion) result(part *messagePart, ms int64) []byte {
+	return fields("content", c.resultContent(part.content), "isError", &part.isError, "role", "toolResult",
+		"timestamp", new(max(ms, 0)), "toolCallId", &part.id, "toolName", new(cmp.Or(part.name, c.names[part.id])))
 }
 
-// resultContent says the content of a result as phi-core's: texts and images as such, any other JSON as a text that holds it.
+// resultContent converts the content of a result: texts and images as such, any other JSON as a text that holds it.
 func (c *phiConversion) resultContent(content json.RawMessage) []byte {
-	var l array
-	add := func(text string) {
-		o := object{}
-		o.str("text", text)
-		o.str("type", "text")
-		l.raw(o.bytes())
-	}
 	if content == nil {
-		return l.bytes()
+		return list[[]byte](nil)
 	}
-	if s, ok := text(content); ok {
-		add(s)
-		return l.bytes()
-	}
-	blocks := content
-	var result struct {
-		Content, Data json.RawMessage
-		Type          string
-		ErrorText     *string `json:"error_text"`
-	}
-	if json.Unmarshal(content, &result) == nil {
-		switch {
-		case result.Content != nil:
-			blocks = result.Content
-		case result.Type == "output" && result.Data != nil: // the envelope of the agent guide
-			return c.resultContent(result.Data)
-		case result.Type == "error" && result.ErrorText != nil:
-			add(*result.ErrorText)
-			return l.bytes()
-		}
+	s, isText := text(content)
+	blocks, result := []byte(content), parse(content)
+	switch failed, isFailed := text(result.get("error_text")); {
+	case isText:
+		return list([][]byte{phiText(s)})
+	case result.get("content") != nil:
+		blocks = result.get("content")
+	case result.text("type") == "output" && result.get("data") != nil: // the envelope of the agent guide
+		return c.resultContent(result.get("data"))
+	case result.text("type") == "error" && isFailed:
+		return list([][]byte{phiText(failed)})
 	}
 	if len(blocks) > 0 && blocks[0] == '[' {
-		wrapped := object{}
-		wrapped.raw("content", blocks)
-		wrapped.str("role", "user")
-		m := readMessage(string(wrapped.bytes()))
-		plain := len(m.parts) > 0
-		for i := range m.parts {
-			k := m.parts[i].kind
-			plain = plain && (k == partText || k == partFile && m.parts[i].modality == "image" && m.parts[i].data != "")
+		m := readMessage(fields("content", blocks, "role", "user"))
+		foreign := func(p messagePart) bool {
+			return p.kind != partText && (p.kind != partFile || p.modality != "image" || p.data == "")
 		}
-		if plain {
+		if len(m.parts) > 0 && !slices.ContainsFunc(m.parts, foreign) {
 			all, _ := c.content(&m)
 			return all
 		}
 	}
-	add(string(content))
-	return l.bytes()
+	return list([][]byte{phiText(string(content))})
 }

@@ -3,47 +3,38 @@ package export
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
-	"strconv"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// phi-core refuses a whole file for one word that it does not know, so nothing foreign may be written. The lists are those
-// of src/types and src/session/model.rs, the same in 0.10.0 and 0.15.2.
+// phi-core refuses a whole file for one name that it does not know, so PhiCore writes none. The lists are those of
+// src/types and src/session/model.rs, the same in 0.10.0 and 0.15.2.
 var (
-	phiStopReasons = []string{
-		"stop", "length", "toolUse", "error", "aborted", "maxTurns", "userStop", "handoff", "guardRail", "contextCompacted", "paused",
-	}
+	phiStopReasons = []string{"stop", "length", "toolUse", "error", "aborted", "maxTurns", "userStop", "handoff",
+		"guardRail", "contextCompacted", "paused"}
 	phiThinkingLevels = []string{"off", "minimal", "low", "medium", "high"}
-	phiProtocols      = []string{
-		"anthropic_messages", "open_ai_completions", "open_ai_responses", "azure_open_ai_responses", "google_generative_ai",
-		"google_vertex", "bedrock_converse_stream",
-	}
+	phiProtocols      = []string{"anthropic_messages", "open_ai_completions", "open_ai_responses",
+		"azure_open_ai_responses", "google_generative_ai", "google_vertex", "bedrock_converse_stream"}
 	phiFormats         = []string{"text", "json-object", "json-schema"}
 	phiProvenanceRoles = []string{"user-message", "assistant-response", "tool-call-request", "tool-call-result"}
+	phiStatuses        = []string{"Pending", "Running", "Completed", "Rejected", "Aborted"}
 )
 
-// foreign says that phi-core has no such word; where and what name it, word is bounded.
-func (p *phiCore) foreign(where, what, word string) {
+// foreign notes a value that phi-core does not know; where and what name it, value is bounded.
+func (p *phiCore) foreign(where, what, value string) {
 	const most = 64
-	if len(word) > most {
-		word = word[:most] + "…"
+	if len(value) > most {
+		value = value[:most] + "…"
 	}
-	p.miss(where, fmt.Sprintf("%s %q is no word of phi-core", what, word))
+	p.miss(where, fmt.Sprintf("%s %q is no word of phi-core", what, value))
 }
 
 func (p *phiCore) continuation(where string, r *session.Run) []byte {
-	tagged := func(word string) []byte {
-		tag := object{}
-		tag.str("tag", r.ContinuationTag)
-		o := object{}
-		o.raw(word, tag.bytes())
-		return o.bytes()
-	}
+	tag := fields("tag", &r.ContinuationTag)
 	switch r.Continuation {
 	case "", spans.ContinuationInitial:
 		return quote("Initial")
@@ -52,9 +43,9 @@ func (p *phiCore) continuation(where string, r *session.Run) []byte {
 	case spans.ContinuationCompaction:
 		return quote("Compaction")
 	case spans.ContinuationRerun:
-		return tagged("Rerun")
+		return fields("Rerun", tag)
 	case spans.ContinuationBranch:
-		return tagged("Branch")
+		return fields("Branch", tag)
 	}
 	p.foreign(where, "continuation_kind", string(r.Continuation))
 	if r.ParentID == "" {
@@ -64,23 +55,20 @@ func (p *phiCore) continuation(where string, r *session.Run) []byte {
 }
 
 func (p *phiCore) status(where string, r *session.Run, over bool) string {
-	if !over {
+	switch {
+	case !over || r.Status == spans.RunStatusAborted && !slices.Contains(phiStatuses, r.StatusWord):
 		return "Aborted"
-	}
-	switch r.StatusWord {
-	case "Pending", "Running", "Completed", "Rejected", "Aborted":
+	case slices.Contains(phiStatuses, r.StatusWord):
 		return r.StatusWord
 	}
 	switch r.Status {
 	case spans.RunStatusRejected:
 		return "Rejected"
-	case spans.RunStatusAborted:
-		return "Aborted"
 	case spans.RunStatusCompleted, spans.RunStatusError, spans.RunStatusCancelled, spans.RunStatusVetoed:
-		return "Completed" // phi-core has no words for the others: its loops end as Completed then
+	default:
+		p.foreign(where, "status", string(r.Status))
 	}
-	p.foreign(where, "status", string(r.Status))
-	return "Completed"
+	return "Completed" // as phi-core's loops end then, which has no other status for these
 }
 
 func (p *phiCore) trigger(where string, t *session.Turn) string {
@@ -103,92 +91,40 @@ func (p *phiCore) trigger(where string, t *session.Turn) string {
 	return "Continuation"
 }
 
-// loadable reports whether raw is JSON that serde_json reads: of valid UTF-8, without half a surrogate pair, and not nested
-// deeper than its limit of 128, of which the ledger around raw takes a few.
+// escapes are escapes in JSON strings but for those of one half of a surrogate pair, which halfPair finds.
+var (
+	escapes  = regexp.MustCompile(`\\[^u]|\\u[dD][89abAB]..\\u[dD][c-fC-F]..`)
+	halfPair = regexp.MustCompile(`\\u[dD][89a-fA-F]`)
+)
+
+// loadable reports whether raw is JSON that serde_json reads: of valid UTF-8, without half a surrogate pair, and not
+// nested deeper than its limit of 128, of which the ledger around raw takes a few.
 func loadable(raw []byte) bool {
 	const mostDepth = 100
-	if !json.Valid(raw) || !utf8.Valid(raw) {
-		return false
-	}
-	depth, inString := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case c == '"':
-			inString = !inString
-		case !inString && (c == '{' || c == '['):
-			if depth++; depth > mostDepth {
-				return false
-			}
-		case !inString && (c == '}' || c == ']'):
-			depth--
-		case c == '\\' && raw[i+1] == 'u':
-			first := escaped(raw[i:])
-			if i += 5; !utf16.IsSurrogate(first) {
-				continue
-			}
-			if utf16.DecodeRune(first, escaped(raw[i+1:])) == utf8.RuneError {
-				return false
-			}
-			i += 6
-		case c == '\\':
-			i++
-		}
-	}
-	return true
+	return rawjson.Valid(raw, mostDepth) == nil &&
+		(!halfPair.Match(raw) || !halfPair.Match(escapes.ReplaceAll(raw, nil)))
 }
 
-// escaped returns the number of the escape \uXXXX that raw begins with, -1 when it begins with something else.
-func escaped(raw []byte) rune {
-	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
-		return -1
-	}
-	n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
-	if err != nil {
-		return -1
-	}
-	return rune(n)
-}
-
-// phiMessage holds what phi-core demands of a message, an AgentMessage or a bare Message.
+// phiMessage holds the keys that phi-core demands of a message, an AgentMessage or a bare Message.
 type phiMessage struct {
-	Role       *string
-	Content    *[]phiContent
-	Timestamp  *uint64
-	StopReason *string `json:"stopReason"`
-	Model      *string
-	Provider   *string
-	Usage      *phiUsage
-	ToolCallID *string `json:"toolCallId"`
-	ToolName   *string `json:"toolName"`
-	IsError    *bool   `json:"isError"`
-	Kind       *string // of an extension message
-	Data       *json.RawMessage
+	Role, StopReason, Model, Provider, ToolCallID, ToolName, Kind *string
+	Content                                                       *[]phiContent
+	Timestamp                                                     *uint64
+	Usage                                                         *struct{ Input, Output *uint64 }
+	IsError                                                       *bool
 }
 
-type phiContent struct {
-	Type      *string
-	Text      *string
-	Data      *string
-	MimeType  *string `json:"mimeType"`
-	Thinking  *string
-	ID        *string
-	Name      *string
-	Arguments *json.RawMessage
-}
+type phiContent struct{ Type, Text, Data, MimeType, Thinking, ID, Name *string }
 
-type phiUsage struct {
-	Input, Output *uint64
-}
-
-// unloadable says why phi-core would refuse the message, "" when it would not. Extension messages are allowed where an
-// AgentMessage may stand.
+// unloadable returns why phi-core would refuse the message, "" when it would not. An AgentMessage may be an extension
+// message.
 func unloadable(raw []byte, extensions bool) string {
 	var m phiMessage
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return "a message whose fields have other types than phi-core's"
 	}
 	why := m.unloadable()
-	if why != "" && extensions && m.Role != nil && m.Kind != nil && hasKey(raw, "data") {
+	if why != "" && extensions && m.Role != nil && m.Kind != nil && parse(raw).get("data") != nil {
 		return ""
 	}
 	return why
@@ -212,80 +148,65 @@ func (m *phiMessage) unloadable() string {
 	if !complete {
 		return fmt.Sprintf("a message of role %s without all keys that phi-core demands", *m.Role)
 	}
-	if m.StopReason != nil && *m.Role == "assistant" && !slices.Contains(phiStopReasons, *m.StopReason) {
+	if *m.Role == "assistant" && !slices.Contains(phiStopReasons, *m.StopReason) {
 		return fmt.Sprintf("stopReason %.64q is no word of phi-core", *m.StopReason)
 	}
 	for _, c := range *m.Content {
-		if c.Type == nil {
+		complete, known := map[string]bool{
+			"text": c.Text != nil, "image": c.Data != nil && c.MimeType != nil, "thinking": c.Thinking != nil,
+			"toolCall": c.ID != nil && c.Name != nil, // arguments may be null, which reads as absent here
+		}[deref(c.Type)], slices.Contains([]string{"text", "image", "thinking", "toolCall"}, deref(c.Type))
+		switch {
+		case c.Type == nil:
 			return "content without type"
-		}
-		var complete bool
-		switch *c.Type {
-		case "text":
-			complete = c.Text != nil
-		case "image":
-			complete = c.Data != nil && c.MimeType != nil
-		case "thinking":
-			complete = c.Thinking != nil
-		case "toolCall":
-			complete = c.ID != nil && c.Name != nil // arguments may be null, which reads as absent here
-		default:
+		case !known:
 			return fmt.Sprintf("content type %.64q is no word of phi-core", *c.Type)
-		}
-		if !complete {
+		case !complete:
 			return fmt.Sprintf("content of type %s without all keys that phi-core demands", *c.Type)
 		}
 	}
 	return ""
 }
 
-func hasKey(raw []byte, key string) bool { return find(members(raw), key) != nil }
-
-// knownConfig returns the configuration without the words that phi-core does not have.
+// knownConfig returns the configuration without the names that phi-core does not know.
 func (p *phiCore) knownConfig(where string, raw []byte) []byte {
-	var c struct{ Model, Provider *string }
-	if json.Unmarshal(raw, &c) != nil || c.Model == nil || c.Provider == nil {
+	c := parse(raw)
+	_, hasModel := text(c.get("model"))
+	if _, hasProvider := text(c.get("provider")); !hasModel || !hasProvider {
 		p.miss(where, "config without model and provider")
 		return null
 	}
-	o := object{}
-	for _, m := range members(raw) {
-		if words := map[string][]string{"api": phiProtocols, "thinking_level": phiThinkingLevels}[m.key]; words != nil {
-			if word, ok := text(m.value); !ok && string(m.value) != "null" || ok && !slices.Contains(words, word) {
-				p.foreign(where, "config."+m.key, word)
-				continue
-			}
+	known := map[string][]string{"api": phiProtocols, "thinking_level": phiThinkingLevels}
+	return slices.DeleteFunc(c, func(m member) bool {
+		word, isText := text(m.value)
+		if known[m.key] == nil || !isText && string(m.value) == "null" || isText && slices.Contains(known[m.key], word) {
+			return false
 		}
-		o.raw(m.key, m.value)
-	}
-	return o.bytes()
+		p.foreign(where, "config."+m.key, word)
+		return true
+	}).bytes()
 }
 
-// knownRest reports whether phi-core reads the words of a request that are no messages.
+// knownRest reports whether phi-core reads a member of a request other than the messages.
 func (p *phiCore) knownRest(where, key string, value []byte) bool {
+	word, known := "", phiThinkingLevels
 	switch key {
 	case "thinking_level":
-		if word, ok := text(value); !ok || !slices.Contains(phiThinkingLevels, word) {
-			p.foreign(where, "request thinking_level", word)
-			return false
-		}
+		word, _ = text(value)
 	case "response_format":
-		var f struct{ Kind string }
-		if json.Unmarshal(value, &f) != nil || !slices.Contains(phiFormats, f.Kind) {
-			p.foreign(where, "request response_format", f.Kind)
-			return false
-		}
+		word, known = parse(value).text("kind"), phiFormats
 	case "provenance":
-		var l []json.RawMessage
-		if json.Unmarshal(value, &l) != nil {
+		if len(value) == 0 || value[0] != '[' {
 			p.miss(where, "request provenance is no list")
 			return false
 		}
-		for _, raw := range l {
-			if !p.knownProvenance(where, raw) {
-				return false
-			}
-		}
+		return !slices.ContainsFunc(elements(value), func(raw json.RawMessage) bool { return !p.knownProvenance(where, raw) })
+	default:
+		return true
+	}
+	if !slices.Contains(known, word) {
+		p.foreign(where, "request "+key, word)
+		return false
 	}
 	return true
 }
@@ -310,7 +231,7 @@ func (p *phiCore) knownProvenance(where string, raw []byte) bool {
 	case spans.ProvenanceMemoryTier:
 		ok = ok && v.Tier != nil && v.RecordID != nil
 	case spans.ProvenanceLoopTurn:
-		ok = ok && v.Turn != nil && v.Message != nil && v.Role != nil && slices.Contains(phiProvenanceRoles, *v.Role)
+		ok = ok && v.Turn != nil && v.Message != nil && slices.Contains(phiProvenanceRoles, deref(v.Role))
 	default:
 		ok = false
 	}
@@ -318,10 +239,4 @@ func (p *phiCore) knownProvenance(where string, raw []byte) bool {
 		p.foreign(where, "request provenance", v.Kind)
 	}
 	return ok
-}
-
-func text(raw []byte) (string, bool) {
-	var s string
-	ok := json.Unmarshal(raw, &s) == nil && string(raw) != "null"
-	return s, ok
 }

@@ -2,7 +2,6 @@ package export
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,15 +14,14 @@ import (
 )
 
 // This file plans the message rows: each message that is not the model's, each stretch of turns between two of
-// these, and each summary that replaced messages. Roles stand in the content, so the plan takes one walk over it.
+// these, and each summary that replaced messages. Roles are part of the content, so the plan takes one walk over it.
 
-// runPlan is what is known of a run once its content was looked at.
+// runPlan holds the facts about a run that the plan found.
 type runPlan struct {
-	n     int             // among the runs of the session
 	turns []*session.Turn // as they ran
 	// outside are messages that came in no turn, by the turn before them: -1, before the first.
 	outside map[int][]session.Ref
-	// rest is what the run used that none of its turns says.
+	// rest is the usage of the run that none of its turns states.
 	rest session.Usage
 	// reverted are nodes and messages that a rewind inside the run abandoned, and when.
 	reverted map[string]int64
@@ -37,7 +35,7 @@ const (
 	unitCompaction                 // a summary
 )
 
-// unit is one message row to be.
+// unit is one planned message row.
 type unit struct {
 	kind unitKind
 	run  *session.Run
@@ -45,31 +43,31 @@ type unit struct {
 	id   string
 	role string
 	own  string // the id that the message has itself
-	// address, within the run, is what the id is made of.
+	// address, within the run, gives the id.
 	address string
 	hidden  int64 // since when it is rewound; 0: it is not
-	full    bool  // has what its run used outside of its turns: the first reply, else the first row
+	full    bool  // has the usage of its run outside of the turns: the first reply, else the first row
 	parts   int   // of a reply
-	// starts says that the run starts with this row, begins that the turn of this message does, ends which runs end.
+	// starts: the run starts with this row. begins: the turn of this message does. ends: the runs that end with it.
 	starts, begins bool
 	ends           []*session.Run
 
 	ref        session.Ref // of a message
 	node       string
 	turn       *session.Turn // in which it came; nil: in none
-	position   int           // of that turn in runPlan.turns, or of the one before it
 	steps      []step        // of a reply
 	compaction *session.Compaction
 }
 
 // step is a turn, or a reply whose turn is not there.
 type step struct {
-	turn  int           // position in runPlan.turns, or of the turn that it came with
+	at    int           // position in runPlan.turns, or of the turn that a lone reply came with
+	turn  *session.Turn // nil: lone is set
 	lone  *session.Ref  // the reply whose turn is not there
 	pool  []session.Ref // of such a reply: messages that may hold its results
 	parts int
-	calls []stepCall // of which there are parts
-	// begins says that the turn begins with this row.
+	calls []stepCall // those that have a part
+	// begins: the turn begins with this row.
 	begins bool
 	// claimed are ids of calls of the turn before, whose results came with this one.
 	claimed []string
@@ -78,70 +76,54 @@ type step struct {
 }
 
 // plan finds out which message rows there are.
-func (g *Guide) plan() error {
-	for n, r := range g.s.Runs {
-		if err := g.planRun(n, r); err != nil {
-			return err
-		}
+func (g *Guide) plan() {
+	for _, r := range g.s.Runs {
+		g.planRun(r)
 	}
 	slices.SortStableFunc(g.units, func(a, b unit) int { return cmp.Compare(a.at, b.at) })
 	var names namer
-	seen := map[*session.Run]bool{}
+	full := map[*session.Run]bool{}
 	for i := range g.units {
 		u := &g.units[i]
 		u.id, u.at = names.name(u.at, u.own, addressOf(g.s, u.run, u.address))
 		if u.id != u.own {
 			u.own = "" // that of an earlier message
 		}
-		if u.kind == unitReply && !seen[u.run] {
-			seen[u.run], u.full = true, true
+		if u.kind == unitReply && !full[u.run] {
+			full[u.run], u.full = true, true
 		}
 	}
 	for i := range g.units {
 		u := &g.units[i]
-		if !seen[u.run] {
-			seen[u.run], u.full = true, true
+		if !full[u.run] {
+			full[u.run], u.full = true, true
 		}
-		if err := g.hide(u); err != nil {
-			return err
-		}
+		g.hide(u)
 	}
 	g.placeEvents()
-	return nil
 }
 
 // hide finds out since when a row is rewound.
-func (g *Guide) hide(u *unit) error {
-	reverted := func(node, own string) int64 {
-		if at := g.runs[u.run].reverted[node]; at > 0 && node != "" {
-			return at
+func (g *Guide) hide(u *unit) {
+	own := g.runs[u.run].reverted
+	u.hidden = own[u.node]
+	for _, p := range g.runs {
+		if u.hidden == 0 && u.own != "" {
+			u.hidden = p.reverted[u.own]
 		}
-		if own != "" {
-			for _, p := range g.runs {
-				if at := p.reverted[own]; at > 0 {
-					return at
-				}
-			}
-		}
-		return 0
 	}
-	u.hidden = reverted(u.node, u.own)
-	all := len(u.steps) > 0
+	last, all := int64(0), true
 	for i := range u.steps {
 		st := &u.steps[i]
-		st.hidden = reverted(st.node, "")
-		all = all && st.hidden > 0
+		st.hidden = own[st.node]
+		last, all = max(last, st.hidden), all && st.hidden > 0
 	}
 	if all && u.hidden == 0 {
-		for i := range u.steps {
-			u.hidden = max(u.hidden, u.steps[i].hidden)
-		}
+		u.hidden = last
 	}
-	at, known, err := g.timeFact(u, "hidden_at")
-	if known {
+	if at, known := g.timeFact(u, "hidden_at"); known {
 		u.hidden = at
 	}
-	return err
 }
 
 // runUnits makes the rows of one run.
@@ -155,7 +137,7 @@ type runUnits struct {
 	n       int
 }
 
-// place returns when a row is said to have been made: never before its run, nor before the row before it there.
+// place returns the created_at of a row: never before its run, nor before the row before it there.
 func (b *runUnits) place(t time.Time) int64 {
 	if len(b.units) == 0 {
 		b.last = b.r.Start.UnixMilli()
@@ -164,8 +146,8 @@ func (b *runUnits) place(t time.Time) int64 {
 	return b.last
 }
 
-func (g *Guide) planRun(n int, r *session.Run) error {
-	p := &runPlan{n: n, turns: byStart(r.Turns), rest: r.Usage}
+func (g *Guide) planRun(r *session.Run) {
+	p := &runPlan{turns: byStart(r.Turns), rest: r.Usage, reverted: map[string]int64{}}
 	for _, t := range p.turns {
 		p.rest.Input -= t.Usage.Input
 		p.rest.Output -= t.Usage.Output
@@ -179,24 +161,13 @@ func (g *Guide) planRun(n int, r *session.Run) error {
 	if c := r.Capture; len(r.Turns) == 0 && c != "" && c != spans.CaptureContent {
 		g.uncaptured[r] = c
 	}
-	for _, l := range []struct {
-		name string
-		refs *session.Refs
-	}{{spans.ListMetadata, r.Metadata}, {spans.ListRules, r.Rules}} {
-		if _, err := g.runValue(r, l.name, l.refs); err != nil {
-			return err
-		}
-	}
-	if err := b.between(-1, r.Start, nil); err != nil {
-		return err
-	}
+	g.runValue(r, spans.ListMetadata, r.Metadata) // notes whether it is missing
+	g.runValue(r, spans.ListRules, r.Rules)
+	b.between(-1, r.Start, nil)
 	var before []string
 	for i, t := range p.turns {
-		if err := g.ctx.Err(); err != nil {
-			return fmt.Errorf("export: %w", err)
-		}
-		if err := g.loadTurn(p, i); err != nil {
-			return err
+		if !g.going() {
+			return
 		}
 		if c := t.Capture; c != "" && c != spans.CaptureContent {
 			g.uncaptured[r] = c
@@ -204,29 +175,29 @@ func (g *Guide) planRun(n int, r *session.Run) error {
 		g.requestTexts(r, t)
 		made := b.turn(i, before)
 		before = made.open
-		if err := b.compactions(t.Compactions); err != nil {
-			return err
-		}
-		if err := b.between(i, latest(t.Start, t.End), made.calls); err != nil {
-			return err
-		}
+		b.compactions(t.Compactions)
+		b.between(i, latest(t.Start, t.End), made.calls)
 	}
-	if err := b.compactions(r.Compactions); err != nil {
-		return err
-	}
+	b.compactions(r.Compactions)
 	replies := slices.ContainsFunc(b.units, func(u unit) bool { return u.kind == unitReply })
 	if len(b.units) == 0 || !replies && p.rest != (session.Usage{}) {
 		// A run of which nothing else is known, or whose usage has no other place.
 		b.units = append(b.units, unit{kind: unitReply, run: r, at: b.place(r.Start), role: "assistant", address: "run"})
 	}
 	g.units = append(g.units, b.units...)
-	return nil
 }
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
-// outside finds the messages of a run that came in none of its turns: those it says came outside of them, and those of
-// its last word that nothing else holds.
+// byStart returns turns in the order in which they ran; an index can be used twice.
+func byStart(l []*session.Turn) []*session.Turn {
+	return slices.SortedStableFunc(slices.Values(l), func(a, b *session.Turn) int {
+		return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.Seq, b.Seq))
+	})
+}
+
+// outside finds the messages of a run that came in none of its turns: those that it lists as such, and those of its
+// last message list that nothing else holds.
 func (g *Guide) outside(r *session.Run, p *runPlan) map[int][]session.Ref {
 	if r.Messages.Len() == 0 && r.Outside.Len() == 0 {
 		return nil
@@ -241,34 +212,35 @@ func (g *Guide) outside(r *session.Run, p *runPlan) map[int][]session.Ref {
 			}
 		}
 	}
-	said := map[string]bool{}
+	listed := map[string]bool{}
 	for _, ref := range r.Outside.Items() {
-		said[g.same(ref)] = true
+		listed[g.same(ref)] = true
 	}
 	var earlier map[string]bool
 	out := map[int][]session.Ref{}
 	at := -1
 	for _, ref := range r.Messages.Items() {
-		if i, ok := in[g.same(ref)]; ok {
+		name := g.same(ref)
+		if i, ok := in[name]; ok {
 			at = max(at, i)
 			continue
 		}
-		if !said[g.same(ref)] {
+		if !listed[name] {
 			if earlier == nil {
 				earlier = g.earlier(r)
 			}
-			if earlier[g.same(ref)] {
-				continue // a run may give back what it was given
+			if earlier[name] {
+				continue // a run may return what it got
 			}
 		}
-		delete(said, g.same(ref))
-		in[g.same(ref)] = at // once
+		delete(listed, name)
+		in[name] = at // once
 		out[at] = append(out[at], ref)
 	}
 	var first []session.Ref
 	for _, ref := range r.Outside.Items() {
-		if said[g.same(ref)] {
-			delete(said, g.same(ref))
+		if name := g.same(ref); listed[name] {
+			delete(listed, name)
 			first = append(first, ref)
 		}
 	}
@@ -279,10 +251,7 @@ func (g *Guide) outside(r *session.Run, p *runPlan) map[int][]session.Ref {
 // earlier returns the messages of the runs before r.
 func (g *Guide) earlier(r *session.Run) map[string]bool {
 	blocks := map[string]bool{}
-	for _, o := range g.s.Runs {
-		if o == r {
-			break
-		}
+	for _, o := range g.s.Runs[:slices.Index(g.s.Runs, r)] {
 		lists := []*session.Refs{o.Messages, o.Outside}
 		for _, t := range o.Turns {
 			lists = append(lists, t.Input, t.Output, t.Results)
@@ -296,45 +265,36 @@ func (g *Guide) earlier(r *session.Run) map[string]bool {
 	return blocks
 }
 
-// between appends what came outside of turns, behind turn i. calls are those of that turn.
-func (b *runUnits) between(i int, at time.Time, calls map[string]bool) error {
+// between appends the messages that came outside of turns, after turn i. calls are those of that turn.
+func (b *runUnits) between(i int, at time.Time, calls map[string]bool) {
 	refs := b.p.outside[i]
 	if len(refs) == 0 {
-		return nil
-	}
-	var ids []spans.ShortID
-	for _, ref := range refs {
-		ids = appendID(ids, ref)
-	}
-	if err := b.g.window.load(b.g.ctx, ids, nil); err != nil {
-		return err
+		return
 	}
 	if calls = maps.Clone(calls); calls == nil {
 		calls = map[string]bool{}
 	}
 	for _, in := range b.g.read(b.r, nil, spans.ListMessages, session.NewRefs(refs...)) {
-		m := readMessage(string(in.body))
-		ref := in.ref
+		m := readMessage(in.body)
 		elsewhere := func(p messagePart) bool { return p.kind != partResult || !calls[p.id] }
 		switch {
 		case m.userSide():
-			b.message(nil, i, at, ref, &m)
+			b.message(nil, at, in.ref, &m)
 			continue
 		case m.role == "tool" && !slices.ContainsFunc(m.parts, elsewhere):
-			continue // they stand in the pool of their call
+			continue // the part of their call has them
 		}
 		for _, p := range m.parts {
 			if p.kind == partCall {
 				calls[p.id] = true
 			}
 		}
-		b.lone(i, at, &ref, refs, m.id)
+		b.lone(i, at, in.ref, refs, m.id)
 	}
-	return nil
 }
 
 // message appends the row of a message.
-func (b *runUnits) message(t *session.Turn, i int, at time.Time, ref session.Ref, m *message) {
+func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *message) {
 	b.stretch = -1
 	role := "user"
 	if m.role == "system" || m.role == "developer" {
@@ -342,14 +302,14 @@ func (b *runUnits) message(t *session.Turn, i int, at time.Time, ref session.Ref
 	}
 	b.units = append(b.units, unit{
 		kind: unitMessage, run: b.r, at: b.place(at), role: role, own: m.id, ref: ref, node: b.g.nodeOf(ref), turn: t,
-		position: i,
-		address:  "message " + strconv.Itoa(b.n) + " " + b.g.same(ref),
+		address: "message " + strconv.Itoa(b.n) + " " + b.g.same(ref),
 	})
 	b.n++
 }
 
 // step appends a step to the reply that goes on, or begins one.
-func (b *runUnits) step(at time.Time, st step, own, address string) {
+func (b *runUnits) step(at time.Time, st step, parts []builtPart, own, address string) {
+	st.parts, st.calls = len(parts), callsOf(parts)
 	if b.stretch < 0 {
 		b.stretch = len(b.units)
 		b.units = append(b.units, unit{kind: unitReply, run: b.r, at: b.place(at), role: "assistant", own: own,
@@ -361,41 +321,33 @@ func (b *runUnits) step(at time.Time, st step, own, address string) {
 }
 
 // lone appends a reply whose turn is not there.
-func (b *runUnits) lone(i int, at time.Time, ref *session.Ref, pool []session.Ref, own string) {
-	st := step{turn: i, lone: ref, pool: pool, node: b.g.nodeOf(*ref)}
-	parts := b.g.loneParts(b.r, &st)
-	st.parts, st.calls = len(parts), callsOf(parts)
-	b.step(at, st, own, "reply "+b.g.same(*ref))
+func (b *runUnits) lone(i int, at time.Time, ref session.Ref, pool []session.Ref, own string) {
+	st := step{at: i, lone: &ref, pool: pool, node: b.g.nodeOf(ref)}
+	b.step(at, st, b.g.loneParts(b.r, &st), own, "reply "+b.g.same(ref))
 }
 
-// turn appends what came in with a turn, and the turn.
+// turn appends the messages that came with a turn, and the turn.
 func (b *runUnits) turn(i int, before []string) turnParts {
 	g, t := b.g, b.p.turns[i]
-	st := step{turn: i}
+	st := step{at: i, turn: t}
 	before = slices.Clone(before)
-	results := map[string]bool{}
-	for _, ref := range t.Results.Items() {
-		results[g.same(ref)] = true
-	}
+	results := g.names(t.Results)
 	for _, in := range g.read(b.r, t, spans.ListInput, t.Input) {
-		m := readMessage(string(in.body))
-		if !results[g.same(in.ref)] {
-			for _, p := range m.parts {
-				if p.kind != partResult || p.embedded {
-					continue
-				}
-				if at := slices.Index(before, p.id); at >= 0 {
-					before = slices.Delete(before, at, at+1)
-					st.claimed = append(st.claimed, p.id)
-				}
+		m := readMessage(in.body)
+		for _, p := range m.parts {
+			if results[g.same(in.ref)] || p.kind != partResult || p.embedded {
+				continue
+			}
+			if at := slices.Index(before, p.id); at >= 0 {
+				before = slices.Delete(before, at, at+1)
+				st.claimed = append(st.claimed, p.id)
 			}
 		}
-		ref := in.ref
 		switch {
 		case m.userSide():
-			b.message(t, i, t.Start, ref, &m)
-		case m.role == "assistant": // given to the run, or of a turn that is not there
-			b.lone(i, t.Start, &ref, t.Input.Items(), m.id)
+			b.message(t, t.Start, in.ref, &m)
+		case m.role == "assistant": // an input of the run, or of a turn that is not there
+			b.lone(i, t.Start, in.ref, t.Input.Items(), m.id)
 			for _, p := range m.parts {
 				if p.kind == partCall {
 					st.claimed = append(st.claimed, p.id)
@@ -403,90 +355,46 @@ func (b *runUnits) turn(i int, before []string) turnParts {
 			}
 		}
 	}
-	made := g.turnParts(b.r, b.p, &st)
-	st.parts, st.calls, st.node = len(made.parts), callsOf(made.parts), made.node
-	b.step(t.Start, st, made.own, fmt.Sprintf("turn %d %d", t.Index, t.Start.UnixNano()))
+	made := g.turnParts(b.r, &st)
+	st.node = made.node
+	b.step(t.Start, st, made.parts, made.own, fmt.Sprintf("turn %d %d", t.Index, t.Start.UnixNano()))
 	return made
 }
 
-func (b *runUnits) compactions(l []*session.Compaction) error {
+// names returns the names of the messages of a list.
+func (g *Guide) names(refs *session.Refs) map[string]bool {
+	names := map[string]bool{}
+	for _, ref := range refs.Items() {
+		names[g.same(ref)] = true
+	}
+	return names
+}
+
+func (b *runUnits) compactions(l []*session.Compaction) {
 	for _, c := range l {
-		if c.Applied != nil && !*c.Applied {
-			continue
-		}
 		at := latest(c.Start, c.End)
-		switch c.Kind {
-		case spans.CompactionKindSummary: // it does not end a reply that goes on behind it
-			if _, err := b.g.readAside(b.r, spans.ListSummary, c.Summary); err != nil { // which notes what is missing
-				return err
-			}
+		switch {
+		case c.Applied != nil && !*c.Applied:
+		case c.Kind == spans.CompactionKindSummary: // it does not end a reply that goes on after it
+			b.g.read(b.r, nil, spans.ListSummary, c.Summary) // notes whether it is missing
 			b.units = append(b.units, unit{
 				kind: unitCompaction, run: b.r, at: b.place(at), role: "assistant", compaction: c,
 				address: fmt.Sprintf("compaction %s %d %d", c.Kind, c.Start.UnixNano(), c.Seq),
 			})
-		case spans.CompactionKindRevert:
-			if b.p.reverted == nil {
-				b.p.reverted = map[string]int64{}
-			}
+		case c.Kind == spans.CompactionKindRevert:
 			for _, id := range c.Removed {
-				b.p.reverted[id] = at.UnixMilli()
+				if id != "" {
+					b.p.reverted[id] = at.UnixMilli()
+				}
 			}
 		}
 	}
-	return nil
 }
 
-// nodeOf returns the node that phi-core put a message into, as it is spelled.
+// nodeOf returns the node of phi-core that a message belongs to, as it is spelled.
 func (g *Guide) nodeOf(ref session.Ref) string {
-	body, ok := g.window.set.Body(ref)
-	if !ok || !strings.Contains(body, "nodeId") {
-		return ""
+	if body, ok := g.body(ref); ok && strings.Contains(body, "nodeId") {
+		return string(parse([]byte(body)).get("nodeId"))
 	}
-	return string(find(members([]byte(body)), "nodeId"))
-}
-
-// timeFact returns the time, in milliseconds, that a fact about a message states: 0 for one that takes an earlier one
-// back. known is false when there is none, or its value is not there.
-func (g *Guide) timeFact(u *unit, key string) (ms int64, known bool, err error) {
-	if len(g.s.Facts) == 0 {
-		return 0, false, nil
-	}
-	for _, id := range []string{u.id, u.own} {
-		if id == "" {
-			continue
-		}
-		f := g.s.Fact("message/"+id, key)
-		if f == nil {
-			continue
-		}
-		v, err := g.fact(f)
-		if err != nil || v == nil {
-			return 0, false, err
-		}
-		return factTime(v, f.At), true, nil
-	}
-	return 0, false, nil
-}
-
-// fact returns the value of a fact, nil where it is not there.
-func (g *Guide) fact(f *session.Fact) (json.RawMessage, error) {
-	if f == nil || f.Value == nil {
-		return nil, nil
-	}
-	if err := g.aside.load(g.ctx, appendID(nil, *f.Value), nil); err != nil {
-		return nil, err
-	}
-	if v, ok := g.aside.set.Body(*f.Value); ok && json.Valid([]byte(v)) {
-		return json.RawMessage(v), nil
-	}
-	return nil, nil
-}
-
-// factTime is session.FactTime in milliseconds; 0: it is not so.
-func factTime(v json.RawMessage, at time.Time) int64 {
-	t := session.FactTime(string(v), at)
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
+	return ""
 }

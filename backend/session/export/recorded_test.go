@@ -21,6 +21,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects/acp"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
@@ -31,7 +32,7 @@ import (
 func replayed(t *testing.T, events []byte, capture otelagent.Capture) []export.Recorded {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(capture), otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
 		if err != nil {
 			t.Fatal(err)
@@ -262,6 +263,35 @@ func checkStrict(t *testing.T, l, strict []export.Line) {
 	}
 }
 
+// The session row of a sub-agent names the message of its parent that holds the call.
+func TestGuideNamesTheParentsMessage(t *testing.T) {
+	for _, f := range phifixtures.All(t, "../../..") {
+		if f.String() != "0.15.2/sub-agent-host-wired" {
+			continue
+		}
+		all := replayed(t, f.Events, otelagent.CaptureContent)
+		parent, child := all[0], all[1]
+		opts := export.Options{
+			Session: func(string) *session.Session { return parent.Session },
+			CallMessage: func(_, call string) string {
+				id, err := export.CallMessage(t.Context(), parent.Session, export.Held(parent.Blocks), call)
+				if err != nil {
+					t.Error(err)
+				}
+				return id
+			},
+		}
+		row := export.LinesOf(t, child.Write(t, export.AsJSONL, opts))[0]
+		lines := export.LinesOf(t, parent.Write(t, export.AsJSONL, opts))
+		calls := func(l export.Line) bool {
+			return l.Type == "part" && l.Str("tool_call_id") != "" && l.Str("message_id") == row.Str("parent_message_id")
+		}
+		if row.Str("parent_id") != parent.ID || !slices.ContainsFunc(lines, calls) || lines[0].Str("parent_message_id") != "" {
+			t.Errorf("%v", row.Data)
+		}
+	}
+}
+
 // Without capture there are rows, and no texts; what is not there is said.
 func TestGuideWithoutContent(t *testing.T) {
 	for _, f := range phifixtures.All(t, "../../..") {
@@ -294,7 +324,7 @@ func TestGuideWithoutContent(t *testing.T) {
 func TestGuideRowsOfOtherDialects(t *testing.T) {
 	type dialect struct {
 		files  string
-		events func(io.Reader, ...input.Option) iter.Seq2[otelagent.Event, error]
+		events func(io.Reader, ...input.Option) iter.Seq2[event.Event, error]
 	}
 	files := 0
 	for _, d := range []dialect{
@@ -314,7 +344,7 @@ func TestGuideRowsOfOtherDialects(t *testing.T) {
 					t.Fatal(err)
 				}
 				p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-				rec := otelagent.NewRecorder(p.Tracer())
+				rec := event.NewRecorder(p.Tracer())
 				for ev, err := range d.events(bytes.NewReader(raw)) {
 					if err == nil { // bad lines are the matter of their reader
 						rec.Record(context.Background(), ev)

@@ -1,9 +1,6 @@
 package export
 
-import (
-	"encoding/json"
-	"strconv"
-)
+import "encoding/json"
 
 // The rows of the agent guide, with the columns of its tables in their order. Times are unix milliseconds. Columns
 // whose name ends in JSON hold the text of a JSON value. A nil pointer is SQL's and JSON's null.
@@ -54,10 +51,10 @@ type PartRow struct {
 	UpdatedAt  int64   `json:"updated_at"`
 }
 
-// RowType says what a row is, as the lines of JSONL call it.
+// RowType is the type of a row, as the lines of JSONL call it.
 type RowType string
 
-// The row types: the three of the guide, then those that hold what they cannot.
+// The row types: the three of the guide, then those for content that these have no column for.
 const (
 	RowSession      RowType = "session"
 	RowMessage      RowType = "message"
@@ -70,7 +67,7 @@ const (
 	rowDocument RowType = "document"
 )
 
-// Row is one row of a session. One of Session, Message and Part is set where Type says so; of other types JSON is all.
+// Row is one row of a session. One of Session, Message and Part is set, by Type; other types have JSON alone.
 type Row struct {
 	Type    RowType
 	Session *SessionRow
@@ -78,13 +75,12 @@ type Row struct {
 	Part    *PartRow
 	// JSON is the row as an object on one line. It is valid until the next row.
 	JSON []byte
-	// Further are members of its line in the source, as an object without its closing brace; nil:
-	// none.
+	// Further are other members of its line in the source, as an object; nil: none.
 	Further []byte
 	// Digest and Body are those of a system prompt or tool catalogue.
 	Digest, Body string
 
-	cells *cells // of what CSV says of a part, and of a message without one
+	cells *cells // of a part, and of a message without one, for CSV
 }
 
 // jsonColumns are the columns that hold JSON, and their value where they are absent.
@@ -125,27 +121,3 @@ func (r *Row) parse() bool {
 	_ = json.Unmarshal(encode(cols), into) // reads the columns behind one that does not fit
 	return true
 }
-
-// number writes f as encoding/json does; a number that JSON cannot have is 0.
-func number(f float64) []byte {
-	b, err := json.Marshal(f)
-	if err != nil {
-		return []byte("0")
-	}
-	return b
-}
-
-// columns are those of a row as they are spelled. A column of another type than it should have is absent.
-type columns []member
-
-func (c columns) text(name string) string {
-	s, _ := text(find(c, name))
-	return s
-}
-
-func (c columns) int(name string) int64 {
-	f, _ := strconv.ParseFloat(string(find(c, name)), 64)
-	return int64(f)
-}
-
-func (c columns) present(name string) bool { return valueOf(find(c, name)) != nil }

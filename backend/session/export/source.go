@@ -4,21 +4,19 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// A session that came in the guide's form keeps the lines of its source as facts (package dialects/guide). It is
-// written from those, so that nothing is lost that the tree has no place for, and an export that was imported is the
-// same again.
+// A session that came in the guide's form keeps the lines of its source as facts (package dialects/guide). Its rows are
+// these lines, so that nothing is lost that the tree has no place for, and an export that was imported gives the same
+// export again.
 
 // Keys of such facts. The session has its row, a message an array of its line and those of its parts, and further
-// lines stand alone. factFurther begins the key of a further member, of the session's line or of a document.
+// lines have facts of their own. factFurther begins the key of a further member, of the session's line or of a document.
 const (
 	factRow     = "guide.row"
 	factLine    = "guide.line"
@@ -28,33 +26,35 @@ const (
 // sources are those facts, in the order of the guide.
 type sources struct {
 	session  *session.Fact
+	members  []*session.Fact // further members of the session's line
 	messages []*session.Fact
 	further  []*session.Fact // lines of further types, then members of a document
 }
 
-// readSources finds the lines of the source. There are none to write where a run comes from events too.
-func (g *Guide) readSources() error {
+// readSources finds the lines of the source. A session of which a run comes from events too is made from the tree.
+func (g *Guide) readSources() {
 	row := g.s.Fact("session", factRow)
 	ofEvents := func(r *session.Run) bool { return r.Recording != spans.RecordingLedger }
 	if row == nil || row.Value == nil || slices.ContainsFunc(g.s.Runs, ofEvents) {
-		return nil
+		return
 	}
 	src := &sources{session: row}
-	var latest []*session.Fact // of each subject and key
+	created := map[*session.Fact]float64{}
+	var facts, document []*session.Fact // the latest of each subject and key
 	for i := range g.s.Facts {
-		f := &g.s.Facts[i]
-		if strings.HasPrefix(f.Key, factFurther) && g.s.Fact(f.Subject, f.Key) == f {
-			latest = append(latest, f)
+		if f := &g.s.Facts[i]; strings.HasPrefix(f.Key, factFurther) && g.s.Fact(f.Subject, f.Key) == f {
+			facts = append(facts, f)
 		}
 	}
-	slices.SortStableFunc(latest, func(a, b *session.Fact) int { return cmp.Compare(a.Seq, b.Seq) }) // as bodies stand
-	created := map[*session.Fact]float64{}
-	var document []*session.Fact
-	for i, f := range latest {
-		body, err := g.factBody(f, latest[i+1:])
+	for _, f := range facts {
+		if f.Subject == "session" && f != row {
+			src.members = append(src.members, f)
+		}
+	}
+	slices.SortStableFunc(facts, func(a, b *session.Fact) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, f := range facts {
+		body := g.factLine(f)
 		switch {
-		case err != nil:
-			return err
 		case body == nil:
 		case f.Key == factLine:
 			src.further = append(src.further, f)
@@ -62,7 +62,9 @@ func (g *Guide) readSources() error {
 			document = append(document, f)
 		case f.Key == factRow && f != row:
 			src.messages = append(src.messages, f)
-			created[f] = createdAt(body)
+			if lines := elements(body); len(lines) > 0 {
+				created[f] = parse(lines[0]).object("data").number("created_at")
+			}
 		}
 	}
 	src.further = append(src.further, document...)
@@ -70,101 +72,51 @@ func (g *Guide) readSources() error {
 		return cmp.Or(cmp.Compare(created[a], created[b]), strings.Compare(a.Subject, b.Subject))
 	})
 	g.sources = src
-	return nil
 }
 
-// createdAt returns the created_at of the first of the lines of a message.
-func createdAt(lines []byte) float64 {
-	var l []struct{ Data json.RawMessage }
-	if json.Unmarshal(lines, &l) != nil || len(l) == 0 {
-		return 0
-	}
-	at, _ := strconv.ParseFloat(string(find(members(l[0].Data), "created_at")), 64)
-	return at
-}
-
-// factBody returns the value of a fact on one line, nil where it is not there, which is noted while the plan is made.
-// next are those that will be needed after it.
-func (g *Guide) factBody(f *session.Fact, next []*session.Fact) ([]byte, error) {
+// factLine returns the value of a fact on one line, nil where it is not there.
+func (g *Guide) factLine(f *session.Fact) []byte {
 	what := "the row was not captured"
 	if f.Value != nil {
-		err := g.window.load(g.ctx, appendID(nil, *f.Value), func(ids []spans.ShortID) []spans.ShortID {
-			for _, n := range next[:min(len(next), aheadMost)] {
-				if n.Value != nil {
-					ids = appendID(ids, *n.Value)
-				}
-			}
-			return ids
-		})
-		if err != nil {
-			return nil, err
-		}
-		body, _ := g.window.set.Body(*f.Value)
 		var line bytes.Buffer
-		if json.Compact(&line, []byte(body)) == nil {
-			return line.Bytes(), nil
+		if body, _ := g.body(*f.Value); json.Compact(&line, []byte(body)) == nil && line.Len() > 0 {
+			return line.Bytes()
 		}
 		what = "block " + f.Value.Block
 	}
-	if !g.planned {
-		g.miss(f.Subject, what)
-	}
-	return nil, nil
+	g.miss(f.Subject, what)
+	return nil
 }
 
-// sources puts the lines of the source.
-func (e *emitter) sources() {
-	g, src := e.g, e.g.sources
-	body := e.body(src.session, nil)
+// sourceRows puts the lines of the source.
+func (e *emitter) sourceRows() {
+	src := e.sources
 	var further object
-	for i := range g.s.Facts { // members of its line
-		f := &g.s.Facts[i]
-		key, ok := strings.CutPrefix(f.Key, factFurther)
-		if !ok || f.Subject != "session" || f.Key == factRow || g.s.Fact(f.Subject, f.Key) != f {
-			continue
-		}
-		value, err := g.fact(f)
-		if e.fail(err); value != nil {
-			further.raw(key, value)
+	for _, f := range src.members {
+		if value := e.fact(f); value != nil {
+			further = append(further, member{strings.TrimPrefix(f.Key, factFurther), value})
 		}
 	}
-	e.row(RowSession, body, &further)
+	e.line(RowSession, e.factLine(src.session), further)
 	for i, f := range src.messages {
-		if err := g.ctx.Err(); err != nil {
-			e.fail(fmt.Errorf("export: %w", err))
-		}
-		var lines []json.RawMessage
-		_ = json.Unmarshal(e.body(f, src.messages[i+1:]), &lines)
-		for _, line := range lines {
-			var further object
-			typ, data := "", []byte(nil)
-			for _, m := range members(line) {
-				switch m.key {
-				case "type":
-					typ, _ = text(m.value)
-				case "data":
-					data = m.value
-				default:
-					further.raw(m.key, m.value)
-				}
-			}
-			e.row(RowType(typ), data, &further)
-		}
-		if f := g.opts.Progress; f != nil && e.going() {
-			f(i+1, len(src.messages))
-		}
-	}
-	for i, f := range src.further {
-		if g.opts.Strict || !e.going() {
+		if !e.going() || e.stopped {
 			return
 		}
-		r := Row{JSON: e.body(f, src.further[i+1:])}
-		if key := strings.TrimPrefix(f.Key, factFurther); f.Key != factLine {
-			r.Type, r.Digest = rowDocument, key
-		} else {
+		for _, raw := range elements(e.factLine(f)) {
+			line := parse(raw)
+			e.line(RowType(line.text("type")), line.get("data"), line.without("type", "data"))
+		}
+		e.progress(i+1, len(src.messages))
+	}
+	for _, f := range src.further {
+		if e.opts.Strict || !e.goes() {
+			return
+		}
+		r := Row{Type: rowDocument, Digest: strings.TrimPrefix(f.Key, factFurther), JSON: e.factLine(f)}
+		if f.Key == factLine {
 			kind, _, _ := strings.Cut(f.Subject, "/")
-			cols := columns(members(r.JSON))
-			r.Type, r.Digest, r.Body = RowType(kind), cols.text("digest"), cols.text("body")
+			o := parse(r.JSON)
+			r.Type, r.Digest, r.Body = RowType(kind), o.text("digest"), o.text("body")
 		}
 		if r.JSON != nil {
 			e.put(r)
@@ -172,56 +124,40 @@ func (e *emitter) sources() {
 	}
 }
 
-// body is factBody while rows are put.
-func (e *emitter) body(f *session.Fact, next []*session.Fact) []byte {
-	if !e.going() {
-		return nil
+// line puts a row of the source with the further members of its line.
+func (e *emitter) line(typ RowType, raw []byte, further object) {
+	r := Row{Type: typ, JSON: raw}
+	if e.opts.Strict {
+		r.JSON = withoutExtension(raw)
+	} else if len(further) > 0 {
+		r.Further = further.bytes()
 	}
-	body, err := e.g.factBody(f, next)
-	e.fail(err)
-	return body
-}
-
-// row puts a row of the source with the further members of its line.
-func (e *emitter) row(typ RowType, raw []byte, further *object) {
-	if raw == nil || !e.going() {
-		return
-	}
-	r := Row{Type: typ, Further: further.buf}
-	if e.g.opts.Strict {
-		raw, r.Further = withoutExtension(raw), nil
-	}
-	if r.JSON = raw; r.parse() {
+	if r.JSON != nil && r.parse() {
 		e.put(r)
 	}
 }
 
 // withoutExtension returns a row without the key of otelagent in its metadata.
 func withoutExtension(row []byte) []byte {
-	var o object
-	for _, m := range members(row) {
-		if m.key == "metadata_json" || m.key == "metadata" {
-			inner, isText := text(m.value)
-			if !isText {
-				inner = string(m.value)
-			}
-			meta := members([]byte(inner))
-			if find(meta, extensionKey) == nil {
-				o.raw(m.key, m.value)
-				continue
-			}
-			var rest object
-			for _, m := range meta {
-				if m.key != extensionKey {
-					rest.raw(m.key, m.value)
-				}
-			}
-			m.value = rest.bytes()
-			if isText {
-				m.value = quote(string(m.value))
-			}
+	o := parse(row)
+	for i, m := range o {
+		if m.key != "metadata_json" && m.key != "metadata" {
+			continue
 		}
-		o.raw(m.key, m.value)
+		inner, isText := text(m.value)
+		if !isText {
+			inner = string(m.value)
+		}
+		meta := parse([]byte(inner))
+		if meta.get(extensionKey) == nil {
+			continue
+		}
+		if o[i].value = meta.without(extensionKey).bytes(); isText {
+			o[i].value = quote(string(o[i].value))
+		}
+	}
+	if o == nil {
+		return nil
 	}
 	return o.bytes()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -27,7 +28,7 @@ func imported(t *testing.T, file []byte) []export.Recorded { return arrived(t, s
 func sent(t *testing.T, file []byte) *agenttest.Pipeline {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(file)) {
 		if err != nil && !timeless.MatchString(err.Error()) {
 			t.Fatal(err)
@@ -117,7 +118,7 @@ func TestFurtherRowsComeBack(t *testing.T) {
 {"type":"later","data":[1]}
 `)
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(file)) {
 		if err != nil {
 			t.Log(err)
@@ -154,7 +155,7 @@ func TestProducersRowsThatAreNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := agenttest.New(t, otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(file)) {
 		if err != nil {
 			t.Fatal(err)
@@ -191,5 +192,34 @@ func TestProducersRowsThatAreNotThere(t *testing.T) {
 	missing, err = export.JSONL(t.Context(), &out, s.Session, export.Held(&some), export.Options{Partial: true})
 	if n := len(export.LinesOf(t, out.Bytes())); err != nil || len(missing) != 1 || n != bytes.Count(file, []byte("\n"))-2 {
 		t.Errorf("%d lines, %v, %v", n, missing, err)
+	}
+}
+
+// A large attachment is a block of its own, named by its SHA-256: it is stored once, whatever messages and rows hold it.
+func TestAttachmentIsOneBlock(t *testing.T) {
+	picture := strings.Repeat("iVBORw0KGgo", 1000)
+	row := `{"type":"part","data":{"id":"p%d","message_id":"m1","session_id":"s","index":%[1]d,"type":"file","data":{"type":"file",` +
+		`"mediaType":"image/png","url":"data:image/png;base64,%s"},"created_at":1,"updated_at":1}}` + "\n"
+	file := `{"type":"session","data":{"id":"s","agent":"a","created_at":1,"updated_at":2}}
+{"type":"message","data":{"id":"m1","session_id":"s","role":"user","metadata_json":"{}","created_at":1,"updated_at":1}}
+` + fmt.Sprintf(row, 0, picture) + fmt.Sprintf(row, 1, picture)
+	p := sent(t, []byte(file))
+	holders := map[string]int{}
+	for _, b := range p.Batch().Blocks {
+		if strings.Contains(b.Body, picture) {
+			holders[b.ID.String()] = len(b.Body)
+		}
+	}
+	if len(holders) != 1 {
+		t.Errorf("blocks with the picture: %v", holders)
+	}
+	for id, size := range holders {
+		if size > len(picture)+40 {
+			t.Errorf("block %s has %d bytes", id, size)
+		}
+	}
+	s := arrived(t, p)[0]
+	if out := s.Write(t, export.AsJSONL, export.Options{}); strings.Count(string(out), picture) != 2 {
+		t.Error("the export lacks the picture")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -12,10 +13,9 @@ import (
 	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/otel/attribute"
-)
 
-func attrKey(s string) attribute.Key { return attribute.Key(s) }
+	"github.com/otelagent/otelagent/backend/session"
+)
 
 // valid returns s with each byte that is not UTF-8 replaced by U+FFFD.
 func valid(s string) string {
@@ -25,7 +25,7 @@ func valid(s string) string {
 	return string([]rune(s))
 }
 
-// boundID returns an id as the adapter would have written it: one over the bound as its hash.
+// boundID returns an id as the adapter writes it: the hash replaces one over the bound.
 func boundID(s string) string {
 	if len(s) > maxID {
 		sum := sha256.Sum256([]byte(s))
@@ -52,20 +52,19 @@ func str(v pcommon.Value) string {
 	return valid(v.Str())
 }
 
-func intOf(v pcommon.Value) (int64, bool) {
+// scalar returns a string, number or bool; absent for any other type.
+func scalar(v pcommon.Value) session.Value {
 	switch v.Type() {
-	case pcommon.ValueTypeInt:
-		return v.Int(), true
-	case pcommon.ValueTypeDouble:
-		f := v.Double()
-		if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-			return int64(f), true
-		}
 	case pcommon.ValueTypeStr:
-		n, err := strconv.ParseInt(v.Str(), 10, 64)
-		return n, err == nil
+		return session.StringValue(v.Str())
+	case pcommon.ValueTypeInt:
+		return session.IntValue(v.Int())
+	case pcommon.ValueTypeDouble:
+		return session.DoubleValue(v.Double())
+	case pcommon.ValueTypeBool:
+		return session.BoolValue(v.Bool())
 	}
-	return 0, false
+	return session.Value{}
 }
 
 // get returns the last value of key.
@@ -78,8 +77,8 @@ func get(m pcommon.Map, key string) (found pcommon.Value, ok bool) {
 	return found, ok
 }
 
-// appendJSON appends a structured value as JSON with sorted keys. It fails when the value is nested deeper than maxDepth or its text is
-// longer than most.
+// appendJSON appends a structured value as JSON with sorted keys. It fails if the value is nested deeper than
+// maxDepth or its text is longer than most.
 func appendJSON(dst []byte, v pcommon.Value, depth, most int) ([]byte, bool) {
 	if depth > maxDepth || len(dst) > most {
 		return nil, false
@@ -115,38 +114,33 @@ func appendJSON(dst []byte, v pcommon.Value, depth, most int) ([]byte, bool) {
 		}
 		dst = append(dst, ']')
 	case pcommon.ValueTypeMap:
-		type entry struct {
-			key   string
-			value pcommon.Value
-		}
-		var l []entry
-		for k, e := range v.Map().All() {
-			l = append(l, entry{k, e})
-		}
-		slices.SortStableFunc(l, func(a, b entry) int { return strings.Compare(a.key, b.key) })
-		dst = append(dst, '{')
-		first := true
-		for i, e := range l {
-			if i+1 < len(l) && l[i+1].key == e.key {
-				continue
-			}
-			if !first {
-				dst = append(dst, ',')
-			}
-			first = false
-			if dst = appendQuoted(dst, e.key, most); len(dst) > most {
-				return nil, false
-			}
-			dst = append(dst, ':')
-			var ok bool
-			if dst, ok = appendJSON(dst, e.value, depth+1, most); !ok {
-				return nil, false
-			}
-		}
-		dst = append(dst, '}')
+		return appendMap(dst, v.Map(), depth, most)
 	default:
 		dst = append(dst, "null"...)
 	}
+	return dst, len(dst) <= most
+}
+
+// appendMap appends a map as appendJSON does. Of equal keys the last counts.
+func appendMap(dst []byte, m pcommon.Map, depth, most int) ([]byte, bool) {
+	values := map[string]pcommon.Value{}
+	for k, v := range m.All() {
+		values[k] = v
+	}
+	dst = append(dst, '{')
+	for i, k := range slices.Sorted(maps.Keys(values)) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if dst = appendQuoted(dst, k, most); len(dst) > most {
+			return nil, false
+		}
+		var ok bool
+		if dst, ok = appendJSON(append(dst, ':'), values[k], depth+1, most); !ok {
+			return nil, false
+		}
+	}
+	dst = append(dst, '}')
 	return dst, len(dst) <= most
 }
 

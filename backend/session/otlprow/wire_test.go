@@ -120,8 +120,8 @@ func TestDecodeLogs(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	want := session.Row{
-		Trace: session.TraceID{1}, Span: session.SpanID{0x3e, 0xf5, 0xb9, 0x97, 0x11, 0x04, 0x48, 0x0b}, Parent: session.SpanID{2},
-		Session: sessionKey, Run: "r1", RunStart: 900, Turn: 4, Kind: session.KindPayload, Known: spans.KnownObserved,
+		Trace: session.TraceID{1}, Span: session.SpanID{0xf2, 0xfc, 0x0b, 0x69, 0x36, 0xe6, 0x1d, 0xbc},
+		Parent: session.SpanID{2}, Session: sessionKey, Run: "r1", RunStart: 900, Turn: 4, Kind: session.KindPayload, Known: spans.KnownObserved,
 		Start: 1500, End: 1500, Service: "coder",
 		Attrs: []session.Attr{{Key: "custom", Value: session.StringValue("kept")}},
 		Lists: []session.List{{Name: "input"}},

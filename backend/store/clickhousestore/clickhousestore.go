@@ -1,15 +1,13 @@
 // Package clickhousestore keeps sessions in ClickHouse, on one server or in a replicated, sharded cluster, over its
 // HTTP interface.
 //
-// Any number of collectors may write at once, in any order, without one session keeping to one of them: rows are never
-// updated but collapsed, by the engine and again by whoever reads. What Put acknowledged is in the table of the server,
-// or of one replica (DSN.Quorum asks for more); whether it survives a loss of power is the server's affair, as with
-// everything it stores.
+// Any number of collectors may write at once, in any order, without session affinity: the store never updates rows; the
+// engine collapses them, and readers do so again. A row that Put acknowledged is in the table of the server, or of one
+// replica (DSN.Quorum asks for more). Whether it survives a loss of power depends on the server's settings.
 //
-// ClickHouse has no transactions over tables. A Put writes bodies first, rows next, and last what makes the session
-// show: until then a new session is not there. One that fails half way leaves rows and blocks of a session that exists
-// already visible, each whole; sent again, as senders do with what was not acknowledged, it is whole. CheckBatch runs
-// before anything is sent.
+// ClickHouse has no transactions over tables. A Put writes bodies first, rows next, and last the row that makes the
+// session visible. A Put that fails half way may add whole rows and blocks to a session that exists; sent again, as
+// senders do without an acknowledgement, it is complete. CheckBatch runs before anything is sent.
 //
 // docs/adr/0012-clickhouse.md has the reasons.
 package clickhousestore
@@ -19,11 +17,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -43,18 +41,11 @@ type Store struct {
 	background sync.WaitGroup
 
 	last    atomic.Uint64 // of clock
-	putters putters
-	deletes chan struct{} // holds one: who takes it may delete
+	putters chan *putter  // those that are free
+	deletes chan struct{} // holds one value while a deletion runs
 
 	mu     sync.Mutex
-	counts store.Counts
-	known  map[knownBlock]int64     // blocks that this program wrote, with their Size; see Counts
 	shared map[sharedBody]time.Time // bodies that this program wrote, and when
-}
-
-type knownBlock struct {
-	session session.Key
-	id      spans.BlockID
 }
 
 type sharedBody struct {
@@ -62,10 +53,7 @@ type sharedBody struct {
 	id     spans.BlockID
 }
 
-var (
-	_ store.Store   = (*Store)(nil)
-	_ store.Counter = (*Store)(nil)
-)
+var _ store.Store = (*Store)(nil)
 
 // Option is an option of Open and OpenReadOnly.
 type Option func(*config)
@@ -76,25 +64,25 @@ type config struct {
 	now      func() time.Time
 }
 
-// WithPassword gives the password of the DSN's user. It is sent in a header of each request and stands nowhere else;
-// without TLS whoever reads along has it.
+// WithPassword sets the password of the DSN's user. The client sends it in a header of each request; without TLS the
+// network can read it.
 func WithPassword(p string) Option { return func(c *config) { c.password = p } }
 
-// WithTLSConfig sets how the server's certificate is checked, and by what we show who we are, with clickhouses://. The
-// system's authorities unless set. c is not changed and must not be afterwards.
+// WithTLSConfig sets the TLS configuration of clickhouses://: authorities (default: the system's) and client
+// certificates. c must not be changed afterwards.
 func WithTLSConfig(c *tls.Config) Option { return func(o *config) { o.tls = c } }
 
-// Open opens the database that dsn names (see ParseDSN) for reading and writing and makes it, and its tables, where
-// they are not there. Errors that no waiting mends wrap store.ErrUnusable; a server that is away is none of them.
+// Open opens the database that dsn names (see ParseDSN) for reading and writing, and creates it and its tables where
+// they are missing. Permanent errors wrap store.ErrUnusable; an unreachable server is not permanent.
 //
-// A program that has a store open for writing also finishes deletions that another left half way, and takes away shared
-// bodies that no session needs any more, every ten minutes.
+// While a store is open for writing it also finishes interrupted deletions, and removes shared bodies that no session
+// refers to, every ten minutes.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	return open(ctx, dsn, false, opts)
 }
 
-// OpenReadOnly opens the database that dsn names for reading: methods that write fail with store.ErrReadOnly, and no
-// statement is sent that could write. A database that is not there fails with fs.ErrNotExist.
+// OpenReadOnly opens the database that dsn names for reading: methods that write fail with store.ErrReadOnly, and the
+// store sends no statement that could write. A missing database fails with fs.ErrNotExist.
 func OpenReadOnly(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	return open(ctx, dsn, true, opts)
 }
@@ -111,12 +99,14 @@ func open(ctx context.Context, dsn string, readOnly bool, opts []Option) (*Store
 		}
 	}
 	s := &Store{
-		dsn: d, client: newClient(d, cfg.password, cfg.tls), readOnly: readOnly, now: cfg.now, deletes: make(chan struct{}, 1),
-		known: map[knownBlock]int64{}, shared: map[sharedBody]time.Time{},
+		dsn: d, client: newClient(d, cfg.password, cfg.tls), readOnly: readOnly, now: cfg.now,
+		layout:  layout{database: d.Database, cluster: d.Cluster, ttl: d.TTL},
+		putters: make(chan *putter, maxPuts), deletes: make(chan struct{}, 1), shared: map[sharedBody]time.Time{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.putters.init()
-	s.deletes <- struct{}{}
+	for range maxPuts {
+		s.putters <- &putter{writer: rand.Uint64()>>1 | 1<<62} // large, so that SQL has one type for all of them
+	}
 	if err = s.connect(ctx); err == nil {
 		if readOnly {
 			err = s.check(ctx)
@@ -135,11 +125,13 @@ func open(ctx context.Context, dsn string, readOnly bool, opts []Option) (*Store
 	return s, nil
 }
 
-// Close implements store.Store. A deletion that is under way is left half way.
+// Close implements store.Store. It interrupts a running deletion.
 func (s *Store) Close() error {
 	s.close.Do(func() {
 		s.closed.Store(true)
-		s.putters.close()
+		for range maxPuts { // waits for the Puts that run
+			<-s.putters
+		}
 		s.cancel()
 		s.background.Wait()
 		s.client.close()
@@ -147,7 +139,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// usable reports whether a method may begin or go on.
+// usable returns why a method must not begin or go on, nil if it may.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {
 		return store.ErrClosed
@@ -165,7 +157,7 @@ func (s *Store) writable(ctx context.Context) error {
 	return nil
 }
 
-// failed says what a method failed with: that the store was closed or ctx ended, where it was that.
+// failed returns the error of a method: that the store was closed or ctx ended, where that is the cause.
 func (s *Store) failed(ctx context.Context, what string, err error) error {
 	switch {
 	case err == nil:
@@ -199,20 +191,12 @@ func (s *Store) reading(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// grace is how long a write that has begun may still take when its caller has given up: cutting it would leave it half
-// done.
+// grace is how long a write that has begun may go on after its caller gave up: cutting it would leave it half done.
 const grace = 2 * time.Second
 
 // writing returns a context for statements that are not to be cut: it ends some time after ctx.
 func writing(ctx context.Context) (context.Context, func()) {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	late := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-time.After(grace):
-			cancel()
-		case <-late:
-		}
-	})
-	return out, func() { stop(); close(late); cancel() }
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	return out, func() { stop(); cancel() }
 }

@@ -1,6 +1,7 @@
 package clickhousestore
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -8,18 +9,19 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 )
 
 // client sends statements over ClickHouse's HTTP interface. It retries nothing, except what net/http sends again on a
-// new connection because the server had closed the old one while it was idle.
+// new connection because the server closed an idle one.
+//
+// The server holds a result back until the statement has ended (http_wait_end_of_query), so a statement that fails has
+// an error status, and rows with status 200 are whole.
 type client struct {
 	http     *http.Client
 	base     url.URL
@@ -32,9 +34,9 @@ type client struct {
 
 const (
 	idleConnections = 2 * maxPuts
-	// idleTimeout is below what servers keep idle connections for (3 s in old ones, 10 in new ones).
+	// idleTimeout is below the 10 s for which servers keep idle connections.
 	idleTimeout = 2500 * time.Millisecond
-	// maxAnswer bounds what is read of an answer that is no result.
+	// maxAnswer bounds how much is read of the response to a statement without a result.
 	maxAnswer = 64 << 10
 )
 
@@ -58,10 +60,14 @@ func newClient(d DSN, password string, tlsConfig *tls.Config) *client {
 	}
 	c := &client{
 		base: d.base(), user: d.User, password: password, timeout: d.Timeout,
-		settings: url.Values{}, inserts: url.Values{},
+		settings: url.Values{"http_wait_end_of_query": {"1"}},
+		inserts: url.Values{
+			"async_insert":       {"0"}, // a profile may have it on, and an insert would return before it is durable
+			"optimize_on_insert": {"0"}, // merges collapse equal rows
+		},
 		http: &http.Client{
 			Transport: t,
-			// A redirect would carry the password to wherever it points.
+			// A redirect would carry the password to another host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -70,16 +76,20 @@ func newClient(d DSN, password string, tlsConfig *tls.Config) *client {
 		c.settings.Set("load_balancing", "in_order")
 		c.inserts.Set("insert_distributed_sync", "1")
 	}
+	if d.Quorum > 0 {
+		c.inserts.Set("insert_quorum", strconv.Itoa(d.Quorum))
+		c.inserts.Set("insert_quorum_parallel", "0") // so that reads see all of it
+		c.settings.Set("select_sequential_consistency", "1")
+	}
 	return c
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
 // do sends one statement, in the URL when there is data and in the body otherwise. The caller closes the body of a
-// response without error. What the server says after that is for the caller to see.
+// response without error.
 func (c *client) do(ctx context.Context, sql string, data []byte, settings url.Values) (io.ReadCloser, error) {
-	q := url.Values{}
-	maps.Copy(q, c.settings)
+	q := maps.Clone(c.settings)
 	maps.Copy(q, settings)
 	if data != nil {
 		q.Set("query", sql)
@@ -107,12 +117,9 @@ func (c *client) do(ctx context.Context, sql string, data []byte, settings url.V
 		return nil, c.bare(err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
 		_ = resp.Body.Close()
-		code, err := strconv.Atoi(resp.Header.Get("X-ClickHouse-Exception-Code"))
-		if err != nil {
-			code = exceptionCode(text)
-		}
+		code, _ := strconv.Atoi(resp.Header.Get("X-ClickHouse-Exception-Code"))
 		return nil, &ServerError{Code: code, Status: resp.StatusCode}
 	}
 	return &answer{resp.Body, c}, nil
@@ -132,7 +139,7 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errSilent is what statements fail with whose server says nothing for the timeout.
+// errSilent is the error of statements whose server sends nothing for the timeout.
 var errSilent = errors.New("timeout")
 
 // bare takes the URL out of errors of net/http: it has the statement in it.
@@ -146,7 +153,7 @@ func (c *client) bare(err error) error {
 	return err
 }
 
-// quietConn fails when the server neither takes nor gives a byte for the timeout.
+// quietConn fails when the server neither takes nor sends a byte for the timeout.
 type quietConn struct {
 	net.Conn
 	timeout time.Duration
@@ -163,47 +170,36 @@ func (c quietConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// exec runs a statement that has no result.
-func (c *client) exec(ctx context.Context, sql string) error {
-	body, err := c.do(ctx, sql, nil, nil)
+// text runs a statement with a short result, or none, and returns it.
+func (c *client) text(ctx context.Context, sql string, data []byte, settings url.Values) (string, error) {
+	body, err := c.do(ctx, sql, data, settings)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return drain(body)
+	defer func() { _ = body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(body, maxAnswer))
+	return string(text), err
 }
 
-// insert inserts rows in RowBinary. The token makes the server drop what it has got under the same one.
+// exec runs a statement that has no result.
+func (c *client) exec(ctx context.Context, sql string) error {
+	_, err := c.text(ctx, sql, nil, nil)
+	return err
+}
+
+// insert inserts rows in RowBinary. The server drops what it already has under the same token.
 func (c *client) insert(ctx context.Context, into string, rows []byte, token string) error {
 	settings := maps.Clone(c.inserts)
 	settings.Set("insert_deduplication_token", token)
-	body, err := c.do(ctx, "INSERT INTO "+into+" FORMAT RowBinary", rows, settings)
-	if err != nil {
-		return err
-	}
-	return drain(body)
-}
-
-// drain reads the answer of a statement without a result, in which an exception may still come.
-func drain(body io.ReadCloser) error {
-	text, err := io.ReadAll(io.LimitReader(body, maxAnswer))
-	_ = body.Close()
-	if err != nil {
-		return err
-	}
-	if code := exceptionCode(text); code != 0 {
-		return &ServerError{Code: code, Status: http.StatusOK}
-	}
-	return nil
+	_, err := c.text(ctx, "INSERT INTO "+into+" FORMAT RowBinary", rows, settings)
+	return err
 }
 
 // query runs SELECT columns rest. The caller closes what it returns.
 func (c *client) query(ctx context.Context, columns, rest string) (*reader, io.Closer, error) {
-	stamp := rand.Uint64() | 1<<63
-	var sql strings.Builder
-	fmt.Fprintf(&sql, "SELECT %s, toUInt64(%d) AS stamp %s FORMAT RowBinary", columns, stamp, rest)
-	body, err := c.do(ctx, sql.String(), nil, nil)
+	body, err := c.do(ctx, "SELECT "+columns+" "+rest+" FORMAT RowBinary", nil, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	return newReader(body, stamp), body, nil
+	return &reader{r: bufio.NewReaderSize(body, 64<<10)}, body, nil
 }

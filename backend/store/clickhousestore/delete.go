@@ -12,7 +12,6 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/spans"
 )
 
 const (
@@ -34,12 +33,13 @@ type deletion struct {
 	at      uint64
 }
 
-// Delete implements store.Store. What is deleted is noted first, as the Puts that have come until then, and readers
-// leave those out from that moment; what another collector puts between the look at the mark and the note goes with the
-// session. Then the engine rewrites the parts that hold any of it, and is waited for; the old parts are inactive at
-// once, and the server unlinks them after its old_parts_lifetime, 8 minutes unless configured. In a cluster all
-// replicas have done so when Delete returns; it fails while one is away. A shared body without references stays for up
-// to an hour after it was last put.
+// Delete implements store.Store.
+//   - First it notes which Puts are deleted, and readers leave those out from that moment. A Put of another collector
+//     between the look at the revision and the note goes with the session.
+//   - Then the engine rewrites the parts that hold any of it, and Delete waits for that. The old parts are inactive at
+//     once, and the server unlinks them after its old_parts_lifetime, by default 8 minutes.
+//   - In a cluster all replicas have done so when Delete returns; it fails while one is away.
+//   - A shared body without references stays for up to an hour after it was last put.
 func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []session.Key, err error) {
 	for _, d := range list {
 		hidden, err := s.hide(ctx, d)
@@ -50,11 +50,27 @@ func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []sess
 			gone = append(gone, d.Key)
 		}
 	}
-	return gone, s.failed(ctx, "delete", s.erase(ctx))
+	return gone, s.failed(ctx, "delete", s.alone(ctx, func() error { return s.finish(ctx, 0) }))
+}
+
+// alone runs f while no other deletion of this store runs.
+func (s *Store) alone(ctx context.Context, f func() error) error {
+	if err := s.writable(ctx); err != nil {
+		return err
+	}
+	select {
+	case s.deletes <- struct{}{}:
+		defer func() { <-s.deletes }()
+		return f()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.ctx.Done():
+		return store.ErrClosed
+	}
 }
 
 // hide notes a deletion.
-func (s *Store) hide(ctx context.Context, d store.Deletion) (bool, error) {
+func (s *Store) hide(ctx context.Context, d store.Deletion) (hidden bool, err error) {
 	if err := s.writable(ctx); err != nil {
 		return false, err
 	}
@@ -66,34 +82,11 @@ func (s *Store) hide(ctx context.Context, d store.Deletion) (bool, error) {
 			return false, err
 		}
 	}
-	if err := s.lockDeletes(ctx); err != nil {
-		return false, err
-	}
-	defer func() { s.deletes <- struct{}{} }()
-	return s.note(ctx, d.Key)
-}
-
-// erase does all deletions that are noted, by whatever collector: one mutation a table.
-func (s *Store) erase(ctx context.Context) error {
-	if err := s.writable(ctx); err != nil {
+	err = s.alone(ctx, func() error {
+		hidden, err = s.note(ctx, d.Key)
 		return err
-	}
-	if err := s.lockDeletes(ctx); err != nil {
-		return err
-	}
-	defer func() { s.deletes <- struct{}{} }()
-	return s.finish(ctx, 0)
-}
-
-func (s *Store) lockDeletes(ctx context.Context) error {
-	select {
-	case <-s.deletes:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.ctx.Done():
-		return store.ErrClosed
-	}
+	})
+	return hidden, err
 }
 
 // note writes down that what there is of a session is deleted and the remains of a Put that failed too, and tells
@@ -202,7 +195,6 @@ func (d deletion) gone() string { return of(d.key) + " AND " + d.state.gone() }
 func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 	conditions := map[*table][]string{}
 	for _, d := range list {
-		s.forget(d.key)
 		gone := d.gone()
 		for _, t := range sessionTables {
 			conditions[t] = append(conditions[t], gone)
@@ -234,16 +226,8 @@ func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 		}
 	}
 	if shares {
-		var tenants []string
-		for _, d := range list {
-			if !slices.Contains(tenants, d.key.Tenant) {
-				tenants = append(tenants, d.key.Tenant)
-			}
-		}
-		for _, t := range tenants {
-			if err := s.collect(ctx, t); err != nil {
-				return err
-			}
+		if err := s.collect(ctx); err != nil {
+			return err
 		}
 	}
 	// The ids of the sessions go last. This table is small; nobody waits for it.
@@ -258,17 +242,6 @@ func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 		done = append(done, fmt.Sprintf("(tenant = %s AND key = %s AND version <= toUInt64(%d))", literal(d.key.Tenant), fixed(key[:]), d.version))
 	}
 	return s.alter(wctx, map[*table]string{&deletionTable: strings.Join(done, " OR ")})
-}
-
-// forget forgets what is remembered of a session's blocks.
-func (s *Store) forget(k session.Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for b := range s.known {
-		if b.session == k {
-			delete(s.known, b)
-		}
-	}
 }
 
 // count returns the tables that hold rows of those conditions.
@@ -297,12 +270,10 @@ func (s *Store) alter(ctx context.Context, where map[*table]string) error {
 	for t, w := range where {
 		go func() {
 			// The conditions name sessions: a statement may be longer than servers take by default.
-			body, err := s.client.do(ctx, "ALTER TABLE "+s.layout.local(t)+" DELETE WHERE "+w, nil, url.Values{
-				"mutations_sync": {"2"}, "max_query_size": {"67108864"}, "max_ast_elements": {"1000000"}, "max_expanded_ast_elements": {"1000000"},
+			_, err := s.client.text(ctx, "ALTER TABLE "+s.layout.local(t)+" DELETE WHERE "+w, nil, url.Values{
+				"mutations_sync": {"2"}, "max_query_size": {"67108864"},
+				"max_ast_elements": {"1000000"}, "max_expanded_ast_elements": {"1000000"},
 			})
-			if err == nil {
-				err = drain(body)
-			}
 			if err != nil {
 				err = fmt.Errorf("delete from %s: %w", t.name, err)
 			}
@@ -318,26 +289,26 @@ func (s *Store) alter(ctx context.Context, where map[*table]string) error {
 	return first
 }
 
-// collect takes away shared bodies of a tenant that no session has and that were not put for an hour.
-func (s *Store) collect(ctx context.Context, tenant string) error {
-	before := s.now().Add(-collectAfter).UnixNano()
-	old := fmt.Sprintf("tenant = %s AND at < toUInt64(%d)", literal(tenant), before)
-	var ids []spans.BlockID
-	for id, err := range each(ctx, s, "look for bodies without sessions", "id", fmt.Sprintf("FROM %s WHERE %s AND id GLOBAL NOT IN (SELECT id FROM %s WHERE tenant = %s) GROUP BY id LIMIT %d",
-		s.layout.of(&sharedTable), old, s.layout.of(&refTable), literal(tenant), idsAtOnce/10), blockID) {
+// collect removes shared bodies that no session refers to and that were not put for an hour.
+func (s *Store) collect(ctx context.Context) error {
+	old := fmt.Sprintf("at < toUInt64(%d)", s.now().Add(-collectAfter).UnixNano())
+	rest := fmt.Sprintf("FROM %s WHERE %s AND (tenant, id) GLOBAL NOT IN (SELECT tenant, id FROM %s) "+
+		"GROUP BY tenant, id LIMIT %d", s.layout.of(&sharedTable), old, s.layout.of(&refTable), idsAtOnce/10)
+	var list []string
+	for one, err := range each(ctx, s, "look for bodies without sessions", "tenant, id", rest, func(r *reader) string {
+		tenant, id := r.str(), blockID(r)
+		return "(tenant = " + literal(tenant) + " AND id = " + fixed(id[:]) + ")"
+	}) {
 		if err != nil {
 			return err
 		}
-		ids = append(ids, id)
+		list = append(list, one)
 	}
-	if len(ids) == 0 {
+	if len(list) == 0 {
 		return nil
 	}
-	var list []string
-	for _, id := range ids {
-		list = append(list, fixed(id[:]))
-	}
-	return s.alter(ctx, map[*table]string{&sharedTable: old + " AND id IN (" + strings.Join(list, ", ") + ")"})
+	where := old + " AND (" + strings.Join(list, " OR ") + ")"
+	return s.alter(ctx, map[*table]string{&sharedTable: where})
 }
 
 const (
@@ -360,26 +331,12 @@ func (s *Store) keep() {
 	}
 }
 
-// keepOnce finishes deletions that were left half way and collects shared bodies.
+// keepOnce finishes interrupted deletions and collects shared bodies.
 func (s *Store) keepOnce(ctx context.Context) error {
-	if err := s.lockDeletes(ctx); err != nil {
-		return err
-	}
-	defer func() { s.deletes <- struct{}{} }()
-	if err := s.finish(ctx, leftFor); err != nil {
-		return err
-	}
-	var tenants []string
-	for t, err := range each(ctx, s, "list tenants of shared bodies", "tenant", "FROM "+s.layout.of(&sharedTable)+" GROUP BY tenant", (*reader).str) {
-		if err != nil {
+	return s.alone(ctx, func() error {
+		if err := s.finish(ctx, leftFor); err != nil {
 			return err
 		}
-		tenants = append(tenants, t)
-	}
-	for _, t := range tenants {
-		if err := s.collect(ctx, t); err != nil {
-			return err
-		}
-	}
-	return nil
+		return s.collect(ctx)
+	})
 }

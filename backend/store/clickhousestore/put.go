@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -24,13 +23,13 @@ const (
 	shareFrom = 1024
 	// sharedFor is how long a shared body that was written is not written again. It is far below collectAfter.
 	sharedFor = 10 * time.Minute
-	// maxShared and maxKnown bound what is remembered of bodies and blocks: 100 bytes each.
-	maxShared, maxKnown = 4096, 1 << 16
+	// maxShared bounds how many of these the store remembers: 100 bytes each.
+	maxShared = 4096
 )
 
 // A putter does one Put at a time. Writer and n name a Put, for good: a writer is drawn at random for each putter of
 // each opened store, and its n grows by one with each Put. So of one writer a greater n is a later Put, whatever any
-// clock says, and deleting "up to n" takes nothing along that came later.
+// clock says, and a deletion "up to n" takes no later Put with it.
 type putter struct {
 	writer, n uint64
 	bytes     []byte
@@ -38,62 +37,35 @@ type putter struct {
 }
 
 // buffers are the rows of one Put, by table.
-type buffers struct{ rows, live, blocks, refs, shared, touches []byte }
+type buffers struct{ rows, blocks, refs, shared, touches []byte }
 
-// putters hands out the one that was used last, so that few writers touch a session where one Put goes after the other.
-type putters struct {
-	turns chan struct{}
-	done  chan struct{}
-	mu    sync.Mutex
-	free  []*putter
-}
-
-func (p *putters) init() {
-	p.turns, p.done = make(chan struct{}, maxPuts), make(chan struct{})
-}
-
-func (p *putters) get(ctx context.Context) (*putter, error) {
+// putter returns a free one. release returns it.
+func (s *Store) putter(ctx context.Context) (*putter, error) {
 	select {
-	case p.turns <- struct{}{}:
+	case w := <-s.putters:
+		if s.closed.Load() {
+			s.putters <- w
+			return nil, store.ErrClosed
+		}
+		return w, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-p.done:
+	case <-s.ctx.Done():
 		return nil, store.ErrClosed
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(p.free); n > 0 {
-		w := p.free[n-1]
-		p.free = p.free[:n-1]
-		return w, nil
-	}
-	// Large, so that SQL has one type for all of them.
-	return &putter{writer: rand.Uint64()>>1 | 1<<62}, nil
 }
 
-func (p *putters) put(w *putter) {
+func (s *Store) release(w *putter) {
 	b := &w.bodies
-	for _, l := range []*[]byte{&b.rows, &b.live, &b.blocks, &b.refs, &b.shared, &b.touches, &w.bytes} {
+	for _, l := range []*[]byte{&b.rows, &b.blocks, &b.refs, &b.shared, &b.touches, &w.bytes} {
 		if cap(*l) > maxKept {
 			*l = nil
 		}
 	}
-	p.mu.Lock()
-	p.free = append(p.free, w)
-	p.mu.Unlock()
-	<-p.turns
+	s.putters <- w
 }
 
-// close waits for those that run.
-func (p *putters) close() {
-	close(p.done)
-	for range maxPuts {
-		p.turns <- struct{}{}
-	}
-}
-
-// Put implements store.Store. One that began is not cut when ctx ends: it is done, or fails, soon after (see the
-// package).
+// Put implements store.Store. When ctx ends, a Put that has begun ends, or fails, soon after (see the package).
 func (s *Store) Put(ctx context.Context, b session.Batch) error {
 	return s.failed(ctx, "put", s.put(ctx, b))
 }
@@ -108,11 +80,11 @@ func (s *Store) put(ctx context.Context, b session.Batch) error {
 	if len(b.Rows)+len(b.Blocks) == 0 {
 		return nil
 	}
-	w, err := s.putters.get(ctx)
+	w, err := s.putter(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.putters.put(w)
+	defer s.release(w)
 	w.n++
 	e := encoder{s: s, w: w, at: s.clock(), b: &w.bodies}
 	e.encodeBlocks(b)
@@ -124,18 +96,18 @@ func (s *Store) put(ctx context.Context, b session.Batch) error {
 	}
 	wctx, stop := writing(ctx)
 	defer stop()
-	// What a reader sees of half of it: nothing of a new session, blocks that no row names, rows that no projection
-	// shows yet. A mark is counted only when all rows are there that it stands for.
+	// A reader in between sees nothing of a new session, blocks that no row names, and rows that no summary shows yet. A
+	// revision counts a Put only when all of its rows are there.
 	for _, stage := range [][]tableRows{
 		{{&sharedTable, e.b.shared}, {&refTable, e.b.refs}, {&blockTable, e.b.blocks}},
-		{{&liveTable, e.b.live}, {&rowTable, e.b.rows}},
+		{{&rowTable, e.b.rows}},
 		{{&touchTable, e.b.touches}},
 	} {
 		if err := s.insertAll(wctx, w, stage); err != nil {
 			return err
 		}
 	}
-	s.wrote(b, &e)
+	s.wrote(&e)
 	return nil
 }
 
@@ -186,7 +158,7 @@ type encoder struct {
 
 // encodeBlocks encodes all but rows, of which it touches the sessions.
 func (e *encoder) encodeBlocks(b session.Batch) {
-	*e.b = buffers{e.b.rows[:0], e.b.live[:0], e.b.blocks[:0], e.b.refs[:0], e.b.shared[:0], e.b.touches[:0]}
+	*e.b = buffers{e.b.rows[:0], e.b.blocks[:0], e.b.refs[:0], e.b.shared[:0], e.b.touches[:0]}
 	e.sessions = map[session.Key]struct{}{}
 	for i := range b.Rows {
 		e.touch(b.Rows[i].Session)
@@ -195,16 +167,11 @@ func (e *encoder) encodeBlocks(b session.Batch) {
 		return
 	}
 	shared := sharable(b.Rows)
-	sent := make(map[knownBlock]int64, len(b.Blocks))
 	for i := range b.Blocks {
 		k := &b.Blocks[i]
 		e.touch(k.Session)
-		id := knownBlock{k.Session, k.ID}
-		if size, ok := sent[id]; ok && !better(k.Size, size) {
-			continue
-		}
-		sent[id] = k.Size
-		if k.Size == 0 && len(k.Body) >= shareFrom && shared[named{k.Session, k.ID.Short()}] && spans.BlockOfString(k.Body) == k.ID {
+		if k.Size == 0 && len(k.Body) >= shareFrom && shared[named{k.Session, k.ID.Short()}] &&
+			spans.BlockOfString(k.Body) == k.ID {
 			e.share(k)
 			continue
 		}
@@ -212,7 +179,7 @@ func (e *encoder) encodeBlocks(b session.Batch) {
 	}
 }
 
-// encodeRows encodes rows and live rows.
+// encodeRows encodes rows.
 func (e *encoder) encodeRows(list []session.Row) error {
 	for i := range list {
 		r := &list[i]
@@ -220,17 +187,10 @@ func (e *encoder) encodeRows(list []session.Row) error {
 		if len(e.w.bytes) > store.MaxValue {
 			return fmt.Errorf("row %d: %d bytes, at most %d: %w", i, len(e.w.bytes), store.MaxValue, store.ErrData)
 		}
-		if r.Known == spans.KnownLive {
-			e.b.live = e.row(e.b.live, r, e.w.bytes)
-		} else {
-			e.b.rows = e.row(e.b.rows, r, e.w.bytes)
-		}
+		e.b.rows = e.row(e.b.rows, r, e.w.bytes)
 	}
 	return nil
 }
-
-// better reports whether a block of one Size is to be kept rather than one of another.
-func better(size, than int64) bool { return than != 0 && (size == 0 || size > than) }
 
 func (e *encoder) touch(k session.Key) {
 	if k == e.last && len(e.sessions) > 0 {
@@ -251,7 +211,7 @@ func (e *encoder) put(b []byte) []byte {
 	return appendU64(appendU64(appendU64(b, e.w.writer), e.w.n), e.at)
 }
 
-// keyOf names a session where its id must not stay.
+// keyOf names a session where its id must not remain.
 func keyOf(k session.Key) [16]byte {
 	h := sha256.New()
 	_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(k.Tenant))))
@@ -289,7 +249,10 @@ func sharable(rows []session.Row) map[named]bool {
 
 // row appends rowColumns.
 func (e *encoder) row(b []byte, r *session.Row, canonical []byte) []byte {
-	content := sha256.Sum256(canonical)
+	content := [sha256.Size]byte{} // all live rows of a span have one key, and merges keep the one that ends last
+	if r.Known != spans.KnownLive {
+		content = sha256.Sum256(canonical)
+	}
 	b = appendI64(appendString(appendString(b, r.Session.Tenant), r.Session.ID), r.Start)
 	b = append(append(append(b, r.Span[:]...), r.Trace[:]...), content[:8]...)
 	b = appendI64(append(b, byte(r.Kind), known(r.Known)), r.End)
@@ -337,11 +300,8 @@ func (s *Store) sharedLately(id sharedBody) bool {
 	return ok && s.now().Sub(at) < sharedFor
 }
 
-// wrote notes what a Put wrote.
-func (s *Store) wrote(b session.Batch, e *encoder) {
-	if len(b.Blocks) == 0 {
-		return
-	}
+// wrote notes the shared bodies that a Put wrote.
+func (s *Store) wrote(e *encoder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.shared)+len(e.bodies) > maxShared {
@@ -350,27 +310,4 @@ func (s *Store) wrote(b session.Batch, e *encoder) {
 	for _, id := range e.bodies {
 		s.shared[id] = time.Unix(0, int64(e.at))
 	}
-	for i := range b.Blocks {
-		k := &b.Blocks[i]
-		id := knownBlock{k.Session, k.ID}
-		if size, ok := s.known[id]; ok && !better(k.Size, size) {
-			s.counts.BlocksKnown++
-			s.counts.BytesKnown += int64(len(k.Body))
-			continue
-		}
-		if len(s.known) >= maxKnown {
-			clear(s.known)
-		}
-		s.known[id] = k.Size
-		s.counts.BlocksNew++
-		s.counts.BytesNew += int64(len(k.Body))
-	}
-}
-
-// Counts implements store.Counter. A Put reads nothing, so that known blocks are those that this program has Put before
-// and remembers, up to 65,536 of them; they are sent again, and the engine keeps one.
-func (s *Store) Counts() store.Counts {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.counts
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
@@ -41,9 +39,8 @@ func each[T any](ctx context.Context, s *Store, what, columns, rest string, scan
 				return
 			}
 			v := scan(r)
-			if err := r.end(); err != nil {
-				fail(err)
-				return
+			if r.err != nil {
+				break
 			}
 			if !yield(v, nil) {
 				return
@@ -153,10 +150,8 @@ func found[T any](ctx context.Context, s *Store, k session.Key, what string, rea
 func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
 	const what = "read rows"
 	return found(ctx, s, k, what, func(alive string) iter.Seq2[session.Row, error] {
-		const columns = "span, trace, known, end_ns, canonical"
-		rest := fmt.Sprintf(`FROM (SELECT %[1]s FROM %[2]s WHERE %[4]s UNION ALL SELECT %[1]s FROM %[3]s WHERE %[4]s)
-			ORDER BY span, trace, known DESC, end_ns DESC, canonical DESC LIMIT 1 BY span, trace`,
-			columns, s.layout.of(&rowTable), s.layout.of(&liveTable), alive)
+		rest := "FROM " + s.layout.of(&rowTable) + " WHERE " + alive +
+			" ORDER BY span, trace, known DESC, end_ns DESC, canonical DESC LIMIT 1 BY span, trace"
 		var buf []byte
 		return each(ctx, s, what, "canonical", rest, func(r *reader) session.Row {
 			buf = r.bytes(buf)
@@ -165,7 +160,7 @@ func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, 
 			}
 			row, err := session.ParseRow(buf) // which keeps nothing of it
 			if err != nil {
-				r.err = errNoRow
+				r.err = errDamaged
 			}
 			return row
 		})
@@ -289,8 +284,8 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	}
 	if len(holds) > 0 {
 		where := tenant + " AND " + strings.Join(holds, " AND ")
-		touched += fmt.Sprintf(" AND (tenant, session) GLOBAL IN (SELECT tenant, session FROM %s %s UNION ALL SELECT tenant, session FROM %s %s)",
-			s.layout.of(&rowTable), where, s.layout.of(&liveTable), where)
+		touched += fmt.Sprintf(" AND (tenant, session) GLOBAL IN (SELECT tenant, session FROM %s %s)",
+			s.layout.of(&rowTable), where)
 	}
 	deleted := tenant
 	// Summaries of sessions that were deleted since are none.
@@ -308,24 +303,12 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	columns := "p.tenant, p.session, toUInt8(m.mark > 0), m.`" + strings.Join(store.SummaryColumns, "`, m.`") + "`"
 	return each(ctx, s, "list sessions", columns, rest, func(r *reader) (m session.Summary) {
 		m.Tenant, m.ID = r.str(), r.str()
-		projected := r.u8() == 1
+		known := r.u8() == 1
 		for _, f := range store.SummaryFields(&m) {
-			switch f := f.(type) {
-			case *string:
-				*f = r.str()
-			case *spans.SessionStatus:
-				*f = spans.SessionStatus(r.str())
-			case *int64:
-				*f = r.i64()
-			case *float64:
-				*f = math.Float64frombits(r.u64())
-			case *bool:
-				*f = r.u8() == 1
-			case *time.Time:
-				if n := r.i64(); projected {
-					*f = instant(n)
-				}
-			}
+			r.field(f, false)
+		}
+		if !known {
+			return session.Summary{Key: m.Key}
 		}
 		return m
 	})
@@ -411,21 +394,6 @@ func filters(q *store.Query) string {
 	return b.String()
 }
 
-// nanos is a time as a column has it.
-func nanos(t time.Time) int64 {
-	if t.IsZero() {
-		return math.MinInt64
-	}
-	return t.UnixNano()
-}
-
-func instant(n int64) time.Time {
-	if n == math.MinInt64 {
-		return time.Time{}
-	}
-	return time.Unix(0, n).UTC()
-}
-
 // Tenants implements store.Store.
 func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
 	return each(ctx, s, "list tenants", "tenant", "FROM ("+s.present("", "")+") GROUP BY tenant ORDER BY tenant", (*reader).str)
@@ -472,11 +440,6 @@ func (s *Store) project(ctx context.Context, k session.Key, p store.SummaryUpdat
 func (s *Store) projectIn(ctx context.Context, st state, k session.Key, p *store.SummaryUpdate) error {
 	wctx, stop := writing(ctx)
 	defer stop()
-	if goesOn(p.Summary.Status) || p.Summary.HeartbeatNS > 0 {
-		if err := s.keepLive(wctx, st, k); err != nil {
-			return err
-		}
-	}
 	if err := s.insertFigures(wctx, k, p); err != nil {
 		return err
 	}
@@ -488,43 +451,11 @@ func (s *Store) projectIn(ctx context.Context, st state, k session.Key, p *store
 	if err != nil || st.dead < p.Revision {
 		return err
 	}
-	where := map[*table]string{&rowTable: of(k) + " AND " + st.gone()}
+	where := map[*table]string{}
 	for _, t := range derivedTables {
 		where[t] = of(k) + fmt.Sprintf(" AND mark <= toUInt64(%d)", st.dead)
 	}
 	return s.alter(ctx, where)
-}
-
-// goesOn reports whether a session of that status has a run that is open.
-func goesOn(s spans.SessionStatus) bool {
-	switch s {
-	case spans.SessionStatusIdle, spans.SessionStatusError, spans.SessionStatusAborted:
-		return false
-	}
-	return true
-}
-
-// keepLive copies the newest live row of each span that is still open to the rows, for as long as the session stays:
-// live rows go after liveFor, and of a run that was killed they are all there is. There all of one span have one key,
-// so that merges leave the last.
-func (s *Store) keepLive(ctx context.Context, st state, k session.Key) error {
-	var columns []string
-	for _, c := range rowColumns {
-		if c.name == "content" {
-			columns = append(columns, "toUInt64(0) AS content")
-		} else {
-			columns = append(columns, c.name)
-		}
-	}
-	alive := st.alive(k)
-	sql := fmt.Sprintf(`INSERT INTO %s SELECT %s FROM %s WHERE %s AND (span, trace) GLOBAL NOT IN (SELECT span, trace FROM %s WHERE %s AND known > 0)
-		ORDER BY span, trace, end_ns DESC, canonical DESC LIMIT 1 BY span, trace`,
-		s.layout.into(&rowTable), strings.Join(columns, ", "), s.layout.of(&liveTable), alive, s.layout.of(&rowTable), alive)
-	body, err := s.client.do(ctx, sql, nil, s.client.inserts)
-	if err != nil {
-		return err
-	}
-	return drain(body)
 }
 
 // summarize inserts the summary, after which the session is not stale.
@@ -533,20 +464,7 @@ func (s *Store) summarize(ctx context.Context, k session.Key, p *store.SummaryUp
 	b := append(appendString(appendString(nil, k.Tenant), k.ID), key[:]...)
 	b = appendU64(appendU64(b, uint64(p.Revision)), s.clock())
 	for _, f := range store.SummaryFields(&p.Summary) {
-		switch f := f.(type) {
-		case *string:
-			b = appendString(b, *f)
-		case *spans.SessionStatus:
-			b = appendString(b, *f)
-		case *int64:
-			b = appendI64(b, *f)
-		case *float64:
-			b = appendU64(b, math.Float64bits(*f))
-		case *bool:
-			b = appendBool(b, *f)
-		case *time.Time:
-			b = appendI64(b, nanos(*f))
-		}
+		b = appendField(b, f, false)
 	}
 	return s.client.insert(ctx, s.layout.into(&summaryTable), b, fmt.Sprintf("project-%x-%d-%d", key, p.Revision, s.clock()))
 }
@@ -570,10 +488,11 @@ func (s *Store) Size(ctx context.Context, k session.Key) (int64, error) {
 func (s *Store) sessionSize(ctx context.Context, k session.Key) (int64, error) {
 	for n, err := range found(ctx, s, k, "size of a session", func(alive string) iter.Seq2[uint64, error] {
 		rest := fmt.Sprintf(`FROM (
-			SELECT max(bytes) AS b FROM (SELECT span, trace, bytes FROM %[1]s WHERE %[5]s UNION ALL SELECT span, trace, bytes FROM %[2]s WHERE %[5]s) GROUP BY span, trace
+			SELECT max(bytes) AS b FROM %[1]s WHERE %[4]s GROUP BY span, trace
 			UNION ALL
-			SELECT max(bytes) AS b FROM (SELECT id, bytes FROM %[3]s WHERE %[5]s UNION ALL SELECT id, bytes FROM %[4]s WHERE %[5]s) GROUP BY id)`,
-			s.layout.of(&rowTable), s.layout.of(&liveTable), s.layout.of(&blockTable), s.layout.of(&refTable), alive)
+			SELECT max(bytes) AS b FROM (SELECT id, bytes FROM %[2]s WHERE %[4]s
+				UNION ALL SELECT id, bytes FROM %[3]s WHERE %[4]s) GROUP BY id)`,
+			s.layout.of(&rowTable), s.layout.of(&blockTable), s.layout.of(&refTable), alive)
 		return each(ctx, s, "size of a session", "toUInt64(sum(b))", rest, (*reader).u64)
 	}) {
 		return int64(n), err

@@ -2,19 +2,21 @@ package clickhousestore
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
-	"strconv"
+	"math"
+	"time"
 
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
-// RowBinary (https://clickhouse.com/docs/interfaces/formats/RowBinary): numbers in little endian, a String behind its
-// length as a varint, a FixedString as it is, an Array behind its length, nothing between columns and rows.
+// RowBinary (https://clickhouse.com/docs/interfaces/formats/RowBinary): numbers in little endian, a String after its
+// length as a varint, a FixedString as it is, an Array after its length, a Nullable after a byte that is 1 for NULL,
+// nothing between columns and rows.
 
 func appendU64(b []byte, v uint64) []byte { return binary.LittleEndian.AppendUint64(b, v) }
 func appendI64(b []byte, v int64) []byte  { return appendU64(b, uint64(v)) }
@@ -38,80 +40,126 @@ func appendU64s(b []byte, l []uint64) []byte {
 	return b
 }
 
-const (
-	// maxString bounds what a result may claim a String to be: a value and some room.
-	maxString = store.MaxValue + 1<<20
-	// tailSize is how much of the end of a result is kept for the text of an exception.
-	tailSize = 4096
-)
+// The fields of summaries and figures are pointers. nullable marks text that is NULL when it is empty; an Opt is always
+// nullable. A time that is not known is the least integer.
 
-// A reader reads the rows of a result. A server that fails after it sent the first of them writes the text of its
-// exception behind the last one, still with status 200; so each row ends with a number that was drawn for this
-// statement, and a row without it was none. After the first failure every method returns zero values.
+// fieldType returns the type of a field's column.
+func fieldType(field any, nullable bool) string {
+	switch field.(type) {
+	case *int64, *time.Time:
+		return integer
+	case *bool:
+		return "UInt8" + zstd
+	case *float64:
+		return "Float64" + zstd
+	case *session.Opt[int64]:
+		return "Nullable(Int64)" + zstd
+	case *session.Opt[float64]:
+		return "Nullable(Float64)" + zstd
+	}
+	if nullable {
+		return "LowCardinality(Nullable(String))" + zstd
+	}
+	return words
+}
+
+func appendField(b []byte, field any, nullable bool) []byte {
+	switch f := field.(type) {
+	case *string:
+		if nullable {
+			if b = appendBool(b, *f == ""); *f == "" {
+				return b
+			}
+		}
+		return appendString(b, *f)
+	case *spans.SessionStatus:
+		return appendString(b, *f)
+	case *int64:
+		return appendI64(b, *f)
+	case *float64:
+		return appendU64(b, math.Float64bits(*f))
+	case *bool:
+		return appendBool(b, *f)
+	case *time.Time:
+		if f.IsZero() {
+			return appendI64(b, math.MinInt64)
+		}
+		return appendI64(b, f.UnixNano())
+	case *session.Opt[int64]:
+		if b = appendBool(b, !f.OK); f.OK {
+			b = appendI64(b, f.V)
+		}
+	case *session.Opt[float64]:
+		if b = appendBool(b, !f.OK); f.OK {
+			b = appendU64(b, math.Float64bits(f.V))
+		}
+	}
+	return b
+}
+
+// field reads what appendField wrote.
+func (d *reader) field(field any, nullable bool) {
+	switch f := field.(type) {
+	case *string:
+		if !nullable || d.u8() == 0 {
+			*f = d.str()
+		}
+	case *spans.SessionStatus:
+		*f = spans.SessionStatus(d.str())
+	case *int64:
+		*f = d.i64()
+	case *float64:
+		*f = math.Float64frombits(d.u64())
+	case *bool:
+		*f = d.u8() != 0
+	case *time.Time:
+		if n := d.i64(); n != math.MinInt64 {
+			*f = time.Unix(0, n).UTC()
+		}
+	case *session.Opt[int64]:
+		if d.u8() == 0 {
+			*f = session.Some(d.i64())
+		}
+	case *session.Opt[float64]:
+		if d.u8() == 0 {
+			*f = session.Some(math.Float64frombits(d.u64()))
+		}
+	}
+}
+
+// maxString bounds the length that a result may give for a String: a value and some room.
+const maxString = store.MaxValue + 1<<20
+
+// errDamaged means that a result is not one of the statement.
+var errDamaged = errors.New("the result is damaged")
+
+// A reader reads the rows of a result. After the first failure every method returns zero values.
 type reader struct {
-	r     *bufio.Reader
-	tail  tailReader
-	stamp uint64
-	err   error
+	r   *bufio.Reader
+	err error
 }
 
-func newReader(r io.Reader, stamp uint64) *reader {
-	d := &reader{stamp: stamp}
-	d.tail.r = r
-	d.r = bufio.NewReaderSize(&d.tail, 64<<10)
-	return d
-}
-
-// more tells whether another row begins.
+// more reports whether another row begins.
 func (d *reader) more() bool {
 	if d.err != nil {
 		return false
 	}
-	if _, err := d.r.Peek(1); err != nil {
-		if !errors.Is(err, io.EOF) {
-			d.err = err
-		}
-		return false
+	_, err := d.r.Peek(1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		d.err = err
 	}
-	return true
+	return err == nil
 }
-
-// end is the end of a row. It returns what is wrong with it.
-func (d *reader) end() error {
-	if got := d.u64(); d.err == nil && got != d.stamp {
-		d.err = errNoRow
-	}
-	if errors.Is(d.err, errNoRow) {
-		// What is left is short: the exception ends the result.
-		_, _ = io.CopyN(io.Discard, d.r, 1<<20)
-		if code := exceptionCode(d.tail.last); code != 0 {
-			d.err = &ServerError{Code: code, Status: 200}
-		}
-	}
-	return d.err
-}
-
-// errNoRow means that what came is not a row of the statement.
-var errNoRow = errors.New("the result is damaged")
 
 func (d *reader) full(b []byte) {
 	if d.err != nil {
 		return
 	}
-	if _, err := io.ReadFull(d.r, b); err != nil {
-		d.err = d.short(err)
+	if _, err := io.ReadFull(d.r, b); errors.Is(err, io.EOF) {
+		d.err = io.ErrUnexpectedEOF
+	} else {
+		d.err = err
 	}
-}
-
-// short returns what it means that a row ends before its end: the result is whole, and none; or it was cut on the way.
-func (d *reader) short(err error) error {
-	if d.tail.ended {
-		return errNoRow
-	}
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 func (d *reader) u8() uint8 {
@@ -123,9 +171,6 @@ func (d *reader) u8() uint8 {
 func (d *reader) u64() uint64 {
 	var b [8]byte
 	d.full(b[:])
-	if d.err != nil {
-		return 0
-	}
 	return binary.LittleEndian.Uint64(b[:])
 }
 
@@ -137,10 +182,12 @@ func (d *reader) length() int {
 	}
 	n, err := binary.ReadUvarint(d.r)
 	switch {
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		d.err = d.short(err)
+	case errors.Is(err, io.EOF):
+		d.err = io.ErrUnexpectedEOF
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		d.err = err
 	case err != nil || n > maxString:
-		d.err = errNoRow
+		d.err = errDamaged
 	}
 	if d.err != nil {
 		return 0
@@ -148,17 +195,12 @@ func (d *reader) length() int {
 	return int(n)
 }
 
-// bytes reads a String into buf, which grows as bytes come: a length alone reserves nothing large.
+// bytes reads a String into buf where it fits. It takes memory as bytes arrive, whatever the length claims.
 func (d *reader) bytes(buf []byte) []byte {
 	buf = buf[:0]
 	for n := d.length(); n > 0 && d.err == nil; {
-		step := min(n, 1<<20)
-		from := len(buf)
-		if cap(buf)-from < step {
-			buf = append(buf, make([]byte, step)...)
-		} else {
-			buf = buf[:from+step]
-		}
+		step, from := min(n, 1<<20), len(buf)
+		buf = append(buf, make([]byte, step)...)
 		d.full(buf[from:])
 		n -= step
 	}
@@ -178,44 +220,7 @@ func (d *reader) u64s() []uint64 {
 	return out
 }
 
-// tailReader keeps the last bytes that went through it.
-type tailReader struct {
-	r     io.Reader
-	last  []byte
-	ended bool // as it should
-}
-
-func (t *tailReader) Read(p []byte) (int, error) {
-	n, err := t.r.Read(p)
-	t.ended = t.ended || errors.Is(err, io.EOF)
-	keep := p[:n]
-	if len(keep) > tailSize {
-		keep = keep[len(keep)-tailSize:]
-	}
-	if over := len(t.last) + len(keep) - tailSize; over > 0 {
-		t.last = append(t.last[:0], t.last[over:]...)
-	}
-	t.last = append(t.last, keep...)
-	return n, err
-}
-
-var exception = regexp.MustCompile(`Code: (\d{1,5})[.,]`)
-
-// exceptionCode returns the code that the text of an exception states, 0 when it is none. It takes the last one: what
-// came before it may be anything.
-func exceptionCode(text []byte) int {
-	m := exception.FindAllSubmatch(text, -1)
-	if m == nil || !bytes.Contains(text, []byte("DB::")) {
-		return 0
-	}
-	code, err := strconv.Atoi(string(m[len(m)-1][1]))
-	if err != nil {
-		return 0
-	}
-	return code
-}
-
-// literal returns s as an expression. There is no text in which anything of s could be read as SQL.
+// literal returns s as an expression. No byte of s can be read as SQL.
 func literal[T ~string | ~[]byte](s T) string { return fmt.Sprintf("unhex('%x')", []byte(s)) }
 
 // fixed returns s as an expression of type FixedString.

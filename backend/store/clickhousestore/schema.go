@@ -17,7 +17,7 @@ import (
 )
 
 // Version is the schema that this package writes.
-const Version = 4
+const Version = 5
 
 // oldest is the first major version of servers that the statements of this package are for.
 const oldest = 24
@@ -55,7 +55,6 @@ const (
 	integer    = "Int64" + zstd
 	unsigned   = "UInt64" + zstd
 	bySession  = "cityHash64(tenant, session)"
-	liveFor    = 30 * 24 * time.Hour
 	deletedFor = 7 * 24 * time.Hour
 )
 
@@ -68,7 +67,7 @@ const rowPartition = "if(start_ns < 1577836800000000000 OR start_ns >= 284014080
 // putColumns say which Put a row is of: writer and n, see putter. at is the clock of who put it, in unix nanoseconds.
 var putColumns = []column{{"writer", unsigned}, {"n", unsigned}, {"at", unsigned}}
 
-// rowColumns are those of rows and live_rows. kind, run and run_start_ns are there for SQL; canonical holds everything
+// rowColumns are those of rows. kind, run and run_start_ns are there for SQL; canonical holds everything
 // (docs/formats.md section 3).
 var rowColumns = slices.Concat([]column{
 	{"tenant", words},
@@ -76,7 +75,7 @@ var rowColumns = slices.Concat([]column{
 	{"start_ns", "Int64" + deltaZSTD},
 	{"span", "FixedString(8)"},
 	{"trace", "FixedString(16)" + zstd},
-	{"content", "UInt64"},            // the first 8 bytes of the SHA-256 of canonical
+	{"content", "UInt64"},            // the first 8 bytes of the SHA-256 of canonical; of live rows 0
 	{"kind", "UInt8" + zstd},         // 1 run, 2 turn, 3 compaction, 4 permission evaluation, 5 tool call, 6 payload
 	{"known", "UInt8" + zstd},        // 0 live, 1 closed, 2 observed
 	{"end_ns", "Int64" + deltaZSTD},  //
@@ -84,13 +83,6 @@ var rowColumns = slices.Concat([]column{
 	{"run_start_ns", integer},        //
 	{"bytes", "UInt32" + zstd},       // of canonical
 	{"canonical", text}}, putColumns) //
-
-const rowOrder = "tenant, session, start_ns, span, trace, content"
-
-var rowIndexes = []string{
-	"INDEX by_trace trace TYPE bloom_filter(0.01) GRANULARITY 4",
-	"INDEX by_span span TYPE bloom_filter(0.01) GRANULARITY 4",
-}
 
 // schemaTable is made first: a database that has tables and not this one is not ours.
 var schemaTable = table{
@@ -100,12 +92,12 @@ var schemaTable = table{
 
 var (
 	rowTable = table{
-		name: "rows", columns: rowColumns, partition: rowPartition, order: rowOrder, indexes: rowIndexes, granularity: 8192,
-		shard: bySession, ttl: true,
-	}
-	liveTable = table{
-		name: "live_rows", columns: rowColumns, partition: "intDiv(at, 86400000000000)", order: rowOrder, indexes: rowIndexes,
-		granularity: 8192, shard: bySession, keep: liveFor,
+		name: "rows", columns: rowColumns, version: "end_ns", partition: rowPartition,
+		order: "tenant, session, start_ns, span, trace, content", granularity: 8192, shard: bySession, ttl: true,
+		indexes: []string{
+			"INDEX by_trace trace TYPE bloom_filter(0.01) GRANULARITY 4",
+			"INDEX by_span span TYPE bloom_filter(0.01) GRANULARITY 4",
+		},
 	}
 	// Bodies, by session: reading those of one session reads nothing else.
 	blockTable = table{name: "blocks", order: "tenant, session, id, size", granularity: 256, shard: bySession, ttl: true, columns: slices.Concat([]column{
@@ -137,24 +129,15 @@ var (
 		}}
 
 	// sessionTables hold rows of Puts, derivedTables what projections made of them.
-	sessionTables = []*table{&rowTable, &liveTable, &blockTable, &refTable, &touchTable}
+	sessionTables = []*table{&rowTable, &blockTable, &refTable, &touchTable}
 	derivedTables = append([]*table{&summaryTable}, figureTables()...)
 	tables        = slices.Concat(sessionTables, []*table{&sharedTable, &deletionTable}, derivedTables)
 )
 
-// summaryColumns are those of store.SummaryColumns. A time that is not known is the least integer.
+// summaryColumns are those of store.SummaryColumns.
 func summaryColumns() (out []column) {
 	for i, f := range store.SummaryFields(&session.Summary{}) {
-		typ := words
-		switch f.(type) {
-		case *int64, *time.Time:
-			typ = integer
-		case *float64:
-			typ = "Float64" + zstd
-		case *bool:
-			typ = "UInt8" + zstd
-		}
-		out = append(out, column{store.SummaryColumns[i], typ})
+		out = append(out, column{store.SummaryColumns[i], fieldType(f, false)})
 	}
 	return out
 }
@@ -253,34 +236,18 @@ var errNotOurs = errors.New("the database has tables and is none of otelagent")
 
 var serverVersion = regexp.MustCompile(`^(\d{1,4})\.\d+`)
 
-// connect asks the server what it is and sets the settings of statements.
+// connect checks the version of the server.
 func (s *Store) connect(ctx context.Context) error {
-	version := ""
-	for v, err := range each(ctx, s, "connect", "version()", "", (*reader).str) {
-		if errors.Is(err, errNoRow) {
-			err = &ServerError{Status: http.StatusOK}
-		}
-		if err != nil {
-			return err
-		}
-		version = v
+	text, err := s.client.text(ctx, "SELECT version() FORMAT TabSeparated", nil, nil)
+	if err != nil {
+		return s.failed(ctx, "connect", err)
 	}
-	m := serverVersion.FindStringSubmatch(version)
+	m := serverVersion.FindStringSubmatch(text)
 	if m == nil {
 		return &ServerError{Status: http.StatusOK}
 	}
 	if major, err := strconv.Atoi(m[1]); err != nil || major < oldest {
 		return fmt.Errorf("server version %s, want %d or newer: %w", m[0], oldest, store.ErrUnusable)
-	}
-	s.layout = layout{database: s.dsn.Database, cluster: s.dsn.Cluster, ttl: s.dsn.TTL}
-	// A profile may have async_insert on, and then nothing would be durable when an insert returns.
-	s.client.inserts.Set("async_insert", "0")
-	// Merges collapse; an insert need not look for equal rows in itself.
-	s.client.inserts.Set("optimize_on_insert", "0")
-	if n := s.dsn.Quorum; n > 0 {
-		s.client.inserts.Set("insert_quorum", strconv.Itoa(n))
-		s.client.inserts.Set("insert_quorum_parallel", "0") // what it takes for reads to see all of it
-		s.client.settings.Set("select_sequential_consistency", "1")
 	}
 	return nil
 }

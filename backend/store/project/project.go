@@ -30,12 +30,9 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 	if err != nil {
 		return err
 	}
-	var rows []session.Row
-	for r, err := range st.Rows(ctx, k) {
-		if err != nil {
-			return err
-		}
-		rows = append(rows, r)
+	rows, err := readRows(ctx, st, k)
+	if err != nil {
+		return err
 	}
 	tree := session.Assemble(rows)
 	summary := session.Summarize(tree)
@@ -50,7 +47,7 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 		bodies.Add(tree.LiveBlocks())
 		if chat {
 			// First: what takes the dirty mark away comes last.
-			if err := projectChat(ctx, c, k, mark, tree, bodies); err != nil {
+			if err := projectChat(ctx, st, c, k, mark, tree, bodies); err != nil {
 				return err
 			}
 		}
@@ -74,19 +71,59 @@ type chatTables interface {
 	// ProjectChat replaces those of a session, in one transaction, unless the present ones are of a later mark. It may
 	// read rows several times.
 	ProjectChat(ctx context.Context, k session.Key, mark store.Revision, rows iter.Seq2[export.Row, error]) error
+	// CallMessage returns the id of the message row that holds a tool call of a session, "" where there is none.
+	CallMessage(ctx context.Context, sessionID, callID string) (string, error)
 }
 
 // projectChat writes what an export of the session would write, with what is there. Content is read a stretch at a
 // time.
-func projectChat(ctx context.Context, c chatTables, k session.Key, mark store.Revision, tree *session.Session, bodies *store.Bodies) error {
-	g, err := export.NewGuide(ctx, tree, bodies, export.Options{Partial: true})
+func projectChat(ctx context.Context, st store.Store, c chatTables, k session.Key, mark store.Revision,
+	tree *session.Session, bodies *store.Bodies,
+) error {
+	var failed error
+	opts := export.Options{Partial: true, Session: func(id string) *session.Session {
+		rows, err := readRows(ctx, st, session.Key{Tenant: k.Tenant, ID: id})
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			failed = err
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		return session.Assemble(rows)
+	}, CallMessage: func(id, call string) string {
+		message, err := c.CallMessage(ctx, id, call)
+		if err != nil {
+			failed = err
+		}
+		return message
+	}}
+	g, err := export.NewGuide(ctx, tree, bodies, opts)
 	switch {
 	case errors.Is(err, export.ErrEmpty):
 		return c.ProjectChat(ctx, k, mark, func(func(export.Row, error) bool) {})
 	case err != nil:
 		return err
 	}
-	return c.ProjectChat(ctx, k, mark, g.Rows(ctx))
+	return c.ProjectChat(ctx, k, mark, func(yield func(export.Row, error) bool) {
+		for row, err := range g.Rows(ctx) {
+			if err == nil {
+				err = failed
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	})
+}
+
+func readRows(ctx context.Context, st store.Store, k session.Key) (rows []session.Row, err error) {
+	for r, err := range st.Rows(ctx, k) {
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
 }
 
 // titleOf reads the one body that a summary takes.
@@ -108,13 +145,24 @@ func titleOf(ctx context.Context, tree *session.Session, title *session.Fact, bo
 // maxErrors bounds how many errors Refresh returns.
 const maxErrors = 8
 
-// Refresh projects all sessions that are dirty when it begins. One that fails does not keep the others from it; the
-// error joins the first few. It ends early when ctx ends or the store is closed.
+// Refresh projects all sessions that are dirty when it begins, and once more those that these made dirty: the rows of
+// sub-agents name messages of their parents. One that fails does not keep the others from it; the error joins the first
+// few. It ends early when ctx ends or the store is closed.
 func Refresh(ctx context.Context, st store.Store) error {
 	keys, err := store.Stale(ctx, st)
 	if err != nil {
 		return fmt.Errorf("project: %w", err)
 	}
+	if err := refresh(ctx, st, keys); err != nil || len(keys) == 0 {
+		return err
+	}
+	if keys, err = store.Stale(ctx, st); err != nil {
+		return fmt.Errorf("project: %w", err)
+	}
+	return refresh(ctx, st, keys)
+}
+
+func refresh(ctx context.Context, st store.Store, keys []session.Key) error {
 	var errs []error
 	failed := 0
 	for i, k := range keys {

@@ -199,6 +199,19 @@ func (w *chatWriter) put(ctx context.Context, r *chatRow) error {
 	return err
 }
 
+// CallMessage returns the id of the message row that holds a tool call of a session, "" where there is none.
+func (s *Store) CallMessage(ctx context.Context, sessionID, callID string) (id string, err error) {
+	err = s.transact(ctx, func(ctx context.Context) error {
+		const find = `SELECT ifnull(min(message_id), '') FROM chat_parts WHERE tool_call_id = ? AND session_id = ?`
+		return s.conn.QueryRowContext(ctx, find, callID, sessionID).Scan(&id)
+	})
+	return id, err
+}
+
+// chatOrphans marks sessions as dirty that a session spawned and whose rows do not name its message yet.
+const chatOrphans = `UPDATE sessions SET projected = mark - 1 WHERE tenant = '' AND mark <= projected
+	AND id IN (SELECT id FROM chat_sessions WHERE parent_id = ? AND parent_message_id IS NULL)`
+
 // sweep deletes the rows of the session that were not named: parts before the messages that they are of. A trigger
 // deletes prompts.
 func (w *chatWriter) sweep(ctx context.Context) error {
@@ -232,7 +245,8 @@ func (w *chatWriter) sweep(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	_, err := w.s.conn.ExecContext(ctx, chatOrphans, w.id)
+	return err
 }
 
 // chatInsert inserts a row, or replaces the one with its id where it differs.

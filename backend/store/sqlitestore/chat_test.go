@@ -26,6 +26,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -291,7 +292,7 @@ func recordInto(t *testing.T, s *Store, scenario string) session.Batch {
 			continue
 		}
 		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-		rec := otelagent.NewRecorder(p.Tracer())
+		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 			if err != nil {
 				t.Fatal(err)
@@ -307,6 +308,39 @@ func recordInto(t *testing.T, s *Store, scenario string) session.Batch {
 	}
 	t.Fatalf("no recording %s", scenario)
 	return session.Batch{}
+}
+
+// The row of a sub-agent names the message of its parent that holds the call, whichever of the two arrives first.
+func TestChatTablesNameTheParentsMessage(t *testing.T) {
+	for _, childFirst := range []bool{false, true} {
+		s := newStore(t, filepath.Join(t.TempDir(), "s.db"), WithChatTables())
+		b := recordInto(t, newStore(t, filepath.Join(t.TempDir(), "r.db")), "0.15.2/sub-agent-host-wired")
+		var parent, child session.Batch
+		for _, r := range b.Rows {
+			if r.Session.ID == "inspector-session-3" {
+				child.Rows = append(child.Rows, r)
+			} else {
+				parent.Rows = append(parent.Rows, r)
+			}
+		}
+		parent.Blocks, child.Blocks = b.Blocks, b.Blocks
+		if childFirst {
+			parent, child = child, parent
+		}
+		for _, b := range []session.Batch{parent, child} {
+			if err := s.Put(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			if err := project.Refresh(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := column(t, s, `SELECT p.type FROM chat_sessions c JOIN chat_parts p
+			ON p.session_id = c.parent_id AND p.message_id = c.parent_message_id AND p.tool_call_id IS NOT NULL`)
+		if len(got) != 1 || !strings.HasPrefix(got[0], "tool-") {
+			t.Errorf("child first %t: %v", childFirst, got)
+		}
+	}
 }
 
 // A bare sqlite3 reads what a running worker keeps, at most ten seconds after the last span, and reads what `export --format json` writes.

@@ -14,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -26,7 +27,7 @@ var makeDict = flag.String("make-dict", "", "write a dictionary for rows to this
 func recorded(tb testing.TB, f phifixtures.Fixture) session.Batch {
 	tb.Helper()
 	p := agenttest.New(tb, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-	rec := otelagent.NewRecorder(p.Tracer())
+	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 		if err != nil {
 			tb.Fatal(err)

@@ -342,11 +342,12 @@ func freePages(t *testing.T, s *Store) (out [][]byte) {
 	return out
 }
 
-// checkWhole holds the file to SQLite's own check, and to what refers to what.
+// checkWhole holds the file to SQLite's own check, and to its references.
 func checkWhole(t *testing.T, s *Store) {
 	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // also in a cleanup
 	var check string
-	if err := s.conn.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&check); err != nil || check != "ok" {
+	if err := s.conn.QueryRowContext(ctx, "PRAGMA integrity_check").Scan(&check); err != nil || check != "ok" {
 		t.Errorf("integrity check: %s, %v", check, err)
 	}
 	for what, query := range map[string]string{
@@ -368,7 +369,7 @@ func checkWhole(t *testing.T, s *Store) {
 		"marks of the deleted":      `SELECT count(*) FROM erasing`,
 	} {
 		var n int
-		if err := s.conn.QueryRowContext(t.Context(), query).Scan(&n); err != nil || n != 0 {
+		if err := s.conn.QueryRowContext(ctx, query).Scan(&n); err != nil || n != 0 {
 			t.Errorf("%s: %d, %v", what, n, err)
 		}
 	}
@@ -526,53 +527,6 @@ func TestDeleteAndPutAnew(t *testing.T) {
 		t.Errorf("parts %.200q, %v", texts, err)
 	}
 	checkWhole(t, s)
-}
-
-// Several sessions that are deleted at once leave as little behind as one.
-func TestDeleteSeveral(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	s := newStore(t, path)
-	n, keys := needles{}, []session.Key{key("never there")}
-	put(t, s, key("stays"), 1)
-	for i := range 20 {
-		k := session.Key{Tenant: []string{"", "t"}[i%2], ID: noise(fmt.Sprint("session ", i), 40)}
-		body := noise(fmt.Sprint("body ", i), 3000)
-		n.add("session id", []byte(k.ID))
-		n.add("body", []byte(body))
-		b := session.Batch{Rows: []session.Row{storetest.Row(k, 100+i)}, Blocks: []session.Block{storetest.Block(k, body)}}
-		if err := s.Put(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-		keys = append(keys, k)
-	}
-	if before := n.in(t, path); before["session id"]+before["session id-wal"] == 0 {
-		t.Error("the test does not see session ids")
-	}
-	var list []store.Deletion
-	for _, k := range keys {
-		list = append(list, store.Deletion{Key: k})
-	}
-	if gone, err := s.Delete(t.Context(), list...); err != nil || !slices.Equal(gone, keys[1:]) {
-		t.Fatal(gone, err)
-	}
-	if err := s.Vacuum(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if left := n.in(t, path); len(left) > 0 {
-		t.Errorf("%v are left", left)
-	}
-	checkWhole(t, s)
-	if rows, blocks := count(t, s, key("stays")); tableCount(t, s, "sessions") != 1 || rows != 1 || blocks != 1 {
-		t.Errorf("another session has %d rows and %d blocks", rows, blocks)
-	}
-	m, err := s.Revision(t.Context(), key("stays"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(t, s, key("stays"), 2)
-	if gone, err := s.Delete(t.Context(), store.Deletion{Key: key("stays"), Revision: m}); len(gone) > 0 || err != nil {
-		t.Errorf("a session that was put to meanwhile: deleted %v, %v", gone, err)
-	}
 }
 
 // Several programs delete the same sessions while others write.

@@ -78,6 +78,27 @@ func TestDiskFullMount(t *testing.T) {
 	checkWhole(t, s)
 }
 
+// A database that cannot be made on a full disk has nothing in it, says so, and is made when there is room.
+func TestDiskFullCreate(t *testing.T) {
+	for _, size := range []string{"4k", "40k", "256k", "472k"} {
+		dir := smallDisk(t, size)
+		path := filepath.Join(dir, "x.db")
+		if _, err := Open(t.Context(), path); err == nil || errors.Is(err, store.ErrUnusable) {
+			t.Errorf("Open on a disk of %s: %v, want an error that may go away", size, err)
+		}
+		_, err := OpenReadOnly(t.Context(), path)
+		if v := (*VersionError)(nil); !errors.As(err, &v) || v.Have != 0 || !strings.Contains(err.Error(), "nothing was recorded") {
+			t.Errorf("OpenReadOnly after that: %v", err)
+		}
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=64m"); err != nil {
+			t.Fatal(err)
+		}
+		s := newStore(t, path)
+		put(t, s, key("a"), 1)
+		checkWhole(t, s)
+	}
+}
+
 // A file system that becomes read-only, as one does after an error of the disk, and comes back.
 func TestReadOnlyMount(t *testing.T) {
 	dir := smallDisk(t, "16m")

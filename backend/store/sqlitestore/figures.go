@@ -44,46 +44,106 @@ func (s *Store) Figures(ctx context.Context, q store.FigureQuery) iter.Seq2[any,
 	query, args := figuresQuery(&q)
 	record := q.From().New()
 	columns, _ := q.From().Chosen(&q)
-	values := make([]any, 1+len(columns))
-	to := make([]any, len(values))
-	for i := range values {
-		to[i] = &values[i]
-	}
+	values, to := scanned(1 + len(columns))
 	return each(ctx, s, "read "+q.From().Name, query, args, func(rows *sql.Rows) (any, error) {
 		if err := rows.Scan(to...); err != nil {
 			return nil, err
 		}
-		record.Clear()
-		*record.Session, _ = values[0].(string)
-		for n, i := range columns { // STRICT tables have no values of another type than the column
-			switch f := record.Fields[i].(type) {
-			case *string:
-				*f, _ = values[n+1].(string)
-			case *int64:
-				*f, _ = values[n+1].(int64)
-			case *bool:
-				*f = values[n+1] == int64(1)
-			case *session.Opt[int64]:
-				f.V, f.OK = values[n+1].(int64)
-			case *session.Opt[float64]:
-				f.V, f.OK = values[n+1].(float64)
-			}
-		}
+		fillFigures(record, columns, values)
 		return record.Pointer, nil
 	})
+}
+
+// scanned returns n values, and pointers to them for Scan.
+func scanned(n int) (values, to []any) {
+	values, to = make([]any, n), make([]any, n)
+	for i := range values {
+		to[i] = &values[i]
+	}
+	return values, to
+}
+
+// fillFigures sets the session and the given columns of a record. STRICT tables have no values of another type than the
+// column.
+func fillFigures(record *store.FigureRecord, columns []int, values []any) {
+	record.Clear()
+	*record.Session, _ = values[0].(string)
+	for n, i := range columns {
+		switch f := record.Fields[i].(type) {
+		case *string:
+			*f, _ = values[n+1].(string)
+		case *int64:
+			*f, _ = values[n+1].(int64)
+		case *bool:
+			*f = values[n+1] == int64(1)
+		case *session.Opt[int64]:
+			f.V, f.OK = values[n+1].(int64)
+		case *session.Opt[float64]:
+			f.V, f.OK = values[n+1].(float64)
+		}
+	}
+}
+
+// sameFigures is how many of the first records of each table a session has already, as of one summary.
+type sameFigures struct {
+	projected int64
+	leading   map[*store.FigureTable]int
+}
+
+func (s *Store) sameFigures(ctx context.Context, k session.Key, f *session.Figures) (sameFigures, error) {
+	same := sameFigures{leading: map[*store.FigureTable]int{}}
+	var id int64
+	for n, err := range fetch(ctx, s, `SELECT session, projected FROM sessions WHERE tenant = ? AND id = ?`,
+		[]any{k.Tenant, k.ID}, func(rows *sql.Rows) (n [2]int64, err error) {
+			err = rows.Scan(&n[0], &n[1])
+			return n, err
+		}) {
+		if err != nil {
+			return same, err
+		}
+		id, same.projected = n[0], n[1]
+	}
+	for _, table := range store.FigureTables {
+		columns, _ := table.Chosen(&store.FigureQuery{})
+		record := table.New()
+		values, to := scanned(1 + len(columns))
+		next, stop := iter.Pull(table.Of(f))
+		query := `SELECT NULL, "` + strings.Join(table.Names(), `", "`) + `" FROM ` + table.Name +
+			` WHERE session = ? ORDER BY rowid`
+		for _, err := range fetch(ctx, s, query, []any{id}, func(rows *sql.Rows) (none struct{}, err error) {
+			return none, rows.Scan(to...)
+		}) {
+			if err != nil {
+				stop()
+				return same, err
+			}
+			fillFigures(record, columns, values)
+			if r, ok := next(); !ok || !record.Equal(r) {
+				break
+			}
+			same.leading[table]++
+		}
+		stop()
+	}
+	return same, nil
 }
 
 // insertFigures is how many records one statement inserts.
 const insertFigures = 16
 
-// replaceFigures replaces all figures of a session, inside a transaction.
-func replaceFigures(ctx context.Context, c *sql.Conn, id int64, f *session.Figures) error {
+// replaceFigures replaces the figures of a session but the leading ones of each table, inside a transaction.
+func replaceFigures(ctx context.Context, c *sql.Conn, id int64, f *session.Figures,
+	leading map[*store.FigureTable]int) error {
 	for _, table := range store.FigureTables {
-		if _, err := c.ExecContext(ctx, "DELETE FROM "+table.Name+" WHERE session = ?", id); err != nil {
+		if _, err := c.ExecContext(ctx, "DELETE FROM "+table.Name+" WHERE rowid IN (SELECT rowid FROM "+table.Name+
+			" WHERE session = ? ORDER BY rowid LIMIT -1 OFFSET ?)", id, leading[table]); err != nil {
 			return err
 		}
-		w := figureWriter{ctx: ctx, conn: c, table: table}
+		w, n := figureWriter{ctx: ctx, conn: c, table: table}, 0
 		for r := range table.Of(f) {
+			if n++; n <= leading[table] {
+				continue
+			}
 			if err := w.add(id, r); err != nil {
 				return err
 			}
@@ -145,11 +205,7 @@ func (w *figureWriter) add(id int64, r *store.FigureRecord) error {
 
 func (w *figureWriter) insert(n int) string {
 	one := "(?" + strings.Repeat(",?", len(w.table.Columns)) + ")"
-	into := "INSERT INTO " + w.table.Name + " (session"
-	for _, c := range w.table.Columns {
-		into += `,"` + c.Name + `"`
-	}
-	return into + ") VALUES " + one + strings.Repeat(","+one, n-1)
+	return "INSERT INTO " + w.table.Name + ` (session, "` + strings.Join(w.table.Names(), `", "`) + `") VALUES ` + one + strings.Repeat(","+one, n-1)
 }
 
 // flush inserts the rest.

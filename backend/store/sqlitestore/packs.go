@@ -19,10 +19,8 @@ const (
 	packSize = 512 << 10
 	// packWindow is how far back in a large body the compressor looks.
 	packWindow = 1 << 20
-	// mergePacks bounds how many packs become one in a step, mergeBlocks how many blocks move then, unless two packs
-	// alone have more: while they move the writing connection is taken.
-	mergePacks  = 256
-	mergeBlocks = 4096
+	// mergePacks bounds how many packs become one in a step.
+	mergePacks = 256
 )
 
 // packStatements are those that a packer needs.
@@ -44,8 +42,7 @@ func (s *packStatements) close() { closeAll(s.block, s.newest, s.pack) }
 type packer struct {
 	ctx    context.Context
 	stmts  *packStatements
-	frames map[int64][]frame // by session: what was compressed beforehand
-	newest int64             // pack number, 0: not asked for yet
+	newest int64 // pack number, 0: not asked for yet
 	open   map[int64]*openPack
 	body   []byte
 }
@@ -110,12 +107,8 @@ func (p *packer) write(o *openPack) error {
 	if len(o.raw) == 0 {
 		return nil // everything was there
 	}
-	body, ok := find(p.frames[o.session], o.raw)
-	if !ok {
-		p.body = packEncoder().EncodeAll(o.raw, p.body[:0])
-		body = p.body
-	}
-	_, err := p.stmts.pack.ExecContext(p.ctx, o.pack, o.session, len(o.raw), body)
+	p.body = packEncoder().EncodeAll(o.raw, p.body[:0])
+	_, err := p.stmts.pack.ExecContext(p.ctx, o.pack, o.session, len(o.raw), p.body)
 	return err
 }
 
@@ -160,17 +153,11 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 	if err != nil || len(from) < 2 {
 		return false, err
 	}
-	for len(from) > 2 {
-		var n int
-		if n, err = s.countBlocks(ctx, from); err != nil {
-			return false, err
-		}
-		if n <= mergeBlocks {
-			break
-		}
-		from = from[:max(2, len(from)/2)]
+	var numbers []int64
+	for _, p := range from {
+		numbers = append(numbers, p.pack)
 	}
-	list, err := json.Marshal(numbersOf(from))
+	list, err := json.Marshal(numbers)
 	if err != nil {
 		return false, err
 	}
@@ -221,33 +208,6 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 		return false, nil // they go on
 	}
 	return err == nil, err
-}
-
-// countBlocks returns how many blocks packs of one session hold.
-func (s *Store) countBlocks(ctx context.Context, packs []smallPack) (int, error) {
-	list, err := json.Marshal(numbersOf(packs))
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for v, err := range fetch(ctx, s, `SELECT count(*) FROM blocks WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
-		[]any{packs[0].session, string(list)}, func(rows *sql.Rows) (n int, err error) {
-			err = rows.Scan(&n)
-			return n, err
-		}) {
-		if err != nil {
-			return 0, err
-		}
-		n = v
-	}
-	return n, nil
-}
-
-func numbersOf(packs []smallPack) (numbers []int64) {
-	for _, p := range packs {
-		numbers = append(numbers, p.pack)
-	}
-	return numbers
 }
 
 // movedBlock is one that goes to another place in another pack.

@@ -344,11 +344,7 @@ func allOpen(l []spans.SessionStatus) bool {
 // Sessions implements store.Store.
 func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.Summary, error] {
 	query, args := sessionsQuery(q)
-	values := make([]any, 2+len(store.SummaryColumns))
-	to := make([]any, len(values))
-	for i := range values {
-		to[i] = &values[i]
-	}
+	values, to := scanned(2 + len(store.SummaryColumns))
 	return list(ctx, s, "list sessions", query, args, func(rows *sql.Rows) (m session.Summary, err error) {
 		if err := rows.Scan(to...); err != nil {
 			return m, err

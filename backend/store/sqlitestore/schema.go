@@ -27,7 +27,7 @@ func (e *VersionError) Error() string {
 	do := "it was written before the first release and cannot be read: record into a new file"
 	switch {
 	case e.Have == 0:
-		do = "it is empty: open it once for writing"
+		do = "it is empty: nothing was recorded into it yet"
 	case e.Have > e.Want:
 		do = "use a newer program"
 	}

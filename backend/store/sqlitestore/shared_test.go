@@ -2,13 +2,9 @@ package sqlitestore
 
 import (
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
@@ -23,48 +19,6 @@ func tableCount(t *testing.T, s *Store, table string) (n int) {
 		t.Fatal(err)
 	}
 	return n
-}
-
-// Nobody gives others a body that is not the one its id names, gets one by its id alone, or sees that of another tenant.
-func TestSharedPoison(t *testing.T) {
-	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
-	body := strings.Repeat("the prompt ", 500)
-	evil := strings.Repeat("ignore all ", 500)
-	put := func(k session.Key, body string) {
-		t.Helper()
-		b := session.Block{Session: k, ID: spans.BlockOfString(strings.Repeat("the prompt ", 500)), Body: body}
-		if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{fixed(storetest.Row(k, 1), b)}, Blocks: []session.Block{b}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := func(k session.Key, body string) {
-		t.Helper()
-		got := content(t, s, k).Blocks
-		if len(got) != 1 || got[0].Body != body {
-			t.Errorf("session %q of %q has %d blocks, not the one that was put", k.ID, k.Tenant, len(got))
-		}
-	}
-	hostile, thief := key("hostile"), key("thief")
-	put(hostile, evil)
-	put(key("a"), body)
-	put(key("b"), body)
-	put(session.Key{Tenant: "t", ID: "a"}, body)
-	put(thief, "x") // who knows the id and not the body
-	want(hostile, evil)
-	want(key("a"), body)
-	want(key("b"), body)
-	want(session.Key{Tenant: "t", ID: "a"}, body)
-	want(thief, "x")
-	if n := tableCount(t, s, "shared_bodies"); n != 2 {
-		t.Errorf("%d shared bodies, want one a tenant", n)
-	}
-	for _, k := range []session.Key{key("a"), hostile, thief} {
-		if err := store.Delete(t.Context(), s, k); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want(key("b"), body)
-	checkWhole(t, s)
 }
 
 // What is not shared: bodies that no row of the batch names, small ones, those that were cut, and those whose
@@ -120,55 +74,6 @@ func TestSharedNot(t *testing.T) {
 		t.Errorf("%d shared bodies after the last session that has it is deleted", n)
 	}
 	checkWhole(t, s)
-}
-
-// Whatever is put and deleted in whatever order: each session has its own blocks whole, and a shared body is there exactly while a
-// session has it.
-func TestSharedProperty(t *testing.T) {
-	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
-	rng := rand.New(rand.NewPCG(1, 2))
-	have := map[session.Key]map[string]bool{}
-	for range 300 {
-		k := session.Key{Tenant: []string{"", "t"}[rng.IntN(2)], ID: fmt.Sprint("s", rng.IntN(4))}
-		if rng.IntN(3) == 0 {
-			if err := store.Delete(t.Context(), s, k); err != nil {
-				t.Fatal(err)
-			}
-			delete(have, k)
-		} else {
-			body := strings.Repeat(fmt.Sprint("prompt ", rng.IntN(5), " "), 200)
-			b := storetest.Block(k, body)
-			r := storetest.Row(k, rng.IntN(50))
-			if rng.IntN(4) > 0 {
-				r = fixed(r, b)
-			}
-			if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{r}, Blocks: []session.Block{b}}); err != nil {
-				t.Fatal(err)
-			}
-			if have[k] == nil {
-				have[k] = map[string]bool{}
-			}
-			have[k][body] = true
-			if rng.IntN(4) == 0 {
-				if err := s.Maintain(t.Context(), k); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-	for k, want := range have {
-		got := map[string]bool{}
-		for _, b := range content(t, s, k).Blocks {
-			got[b.Body] = true
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%v (-want +got):\n%s", k, diff)
-		}
-	}
-	checkWhole(t, s)
-	if n := tableCount(t, s, "shared_bodies"); n == 0 || len(have) == 0 {
-		t.Errorf("%d shared bodies, %d sessions: the test shows nothing", n, len(have))
-	}
 }
 
 // A shared body that was damaged at rest is told of, and costs nobody else anything.

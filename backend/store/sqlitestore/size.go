@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"sync/atomic"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
@@ -15,22 +14,11 @@ import (
 
 var _ store.Counter = (*Store)(nil)
 
-// counts is store.Counts that many add to.
-type counts struct{ blocksNew, blocksKnown, bytesNew, bytesKnown atomic.Int64 }
-
-func (c *counts) add(n store.Counts) {
-	c.blocksNew.Add(n.BlocksNew)
-	c.blocksKnown.Add(n.BlocksKnown)
-	c.bytesNew.Add(n.BytesNew)
-	c.bytesKnown.Add(n.BytesKnown)
-}
-
 // Counts implements store.Counter. A body that the tenant shares and another session brought counts as known.
 func (s *Store) Counts() store.Counts {
-	return store.Counts{
-		BlocksNew: s.counts.blocksNew.Load(), BlocksKnown: s.counts.blocksKnown.Load(),
-		BytesNew: s.counts.bytesNew.Load(), BytesKnown: s.counts.bytesKnown.Load(),
-	}
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	return s.counts
 }
 
 // Size implements store.Store. Of the store it returns the pages of the file that are in use, and the log and its

@@ -46,7 +46,8 @@ type Store struct {
 	stmts  statements
 	eraser chan struct{} // holds one value while somebody erases
 
-	counts counts
+	counting sync.Mutex
+	counts   store.Counts
 
 	closing sync.Once
 	err     error // of Close

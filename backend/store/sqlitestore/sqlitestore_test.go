@@ -103,14 +103,30 @@ func count(t *testing.T, s *Store, k session.Key) (rows, blocks int) {
 	return rows, blocks
 }
 
+// TestStore also holds the file that each case leaves to SQLite's check, and to its own.
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return newStore(t, filepath.Join(t.TempDir(), "x.db")) })
+	storetest.Run(t, func(t *testing.T) store.Store {
+		path := filepath.Join(t.TempDir(), "x.db")
+		t.Cleanup(func() {
+			s, err := Open(context.WithoutCancel(t.Context()), path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkWhole(t, s)
+			_ = s.Close()
+		})
+		return newStore(t, path)
+	})
 }
 
-func TestStoreFullSync(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store {
-		return newStore(t, filepath.Join(t.TempDir(), "x.db"), WithFullSync(), WithBusyTimeout(time.Second), nil)
-	})
+func TestFullSync(t *testing.T) {
+	for want, opts := range map[int][]Option{1: {nil}, 2: {WithFullSync()}} {
+		s, got := newStore(t, filepath.Join(t.TempDir(), "x.db"), opts...), 0
+		if err := s.conn.QueryRowContext(t.Context(), "PRAGMA synchronous").Scan(&got); err != nil || got != want {
+			t.Errorf("synchronous %d, %v, want %d", got, err, want)
+		}
+		put(t, s, key("a"), 1)
+	}
 }
 
 func TestParseDSN(t *testing.T) {
@@ -263,51 +279,6 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-func TestTwoWriters(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	const each = 100
-	errs := make(chan error)
-	for w := range 3 {
-		s := newStore(t, path)
-		go func() {
-			for n := range each {
-				if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), w*each+n)}}); err != nil {
-					errs <- err
-					return
-				}
-			}
-			errs <- nil
-		}()
-	}
-	for range 3 {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
-	if rows, _ := count(t, newReader(t, path), key("a")); rows != 3*each {
-		t.Errorf("%d rows, want %d", rows, 3*each)
-	}
-}
-
-func TestOpenTogether(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	errs := make(chan error)
-	for range 6 {
-		go func() {
-			s, err := Open(t.Context(), path)
-			if err == nil {
-				err = s.Close()
-			}
-			errs <- err
-		}()
-	}
-	for range 6 {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // Somebody else holds the lock: waiting ends with ctx or the busy timeout, and neither is the fault of the data.
 func TestLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
@@ -366,73 +337,6 @@ func TestConstraintIsData(t *testing.T) {
 	_, err := s.conn.ExecContext(t.Context(), "INSERT INTO sessions (tenant) VALUES (NULL)")
 	if err := classify(err); !errors.Is(err, store.ErrData) {
 		t.Errorf("%v is no ErrData", err)
-	}
-}
-
-func TestDeleteOverwrites(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	s := newStore(t, path)
-	// Bytes that no compressor can do anything with stand in the file as they are.
-	secret := make([]byte, 4096)
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(secret)
-	gone := key("gone")
-	r := storetest.Row(gone, 1)
-	r.Service = string(secret)
-	small := func(n int) session.Block { return storetest.Block(gone, string(secret[n*100:][:1000])) }
-	put(t, s, key("stays"), 1)
-	for _, b := range []session.Batch{
-		{Rows: []session.Row{r}, Blocks: []session.Block{storetest.Block(gone, string(secret)), storetest.Block(gone, strings.Repeat(string(secret), 100))}},
-		{Blocks: []session.Block{small(1)}}, {Blocks: []session.Block{small(2)}}, {Blocks: []session.Block{small(3)}},
-	} {
-		if err := s.Put(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Maintain(t.Context(), gone); err != nil { // leaves copies behind
-		t.Fatal(err)
-	}
-	found := func() (n int) {
-		for _, suffix := range []string{"", "-wal"} {
-			data, err := os.ReadFile(path + suffix)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for at := 0; at+16 <= len(secret); at += 16 {
-				n += bytes.Count(data, secret[at:at+16])
-			}
-		}
-		return n
-	}
-	if n := found(); n < 3*len(secret)/16*9/10 {
-		t.Fatalf("the test sees %d pieces of what was put", n)
-	}
-	if err := store.Delete(t.Context(), s, gone); err != nil {
-		t.Fatal(err)
-	}
-	if n := found(); n != 0 {
-		t.Errorf("%d pieces found after Delete", n)
-	}
-}
-
-// What a process did not close, because it died, is there.
-func TestReopenWithoutClose(t *testing.T) {
-	dir := t.TempDir()
-	path, copied := filepath.Join(dir, "x.db"), filepath.Join(dir, "y.db")
-	s := newStore(t, path)
-	for n := range 20 {
-		put(t, s, key("a"), n)
-	}
-	for _, suffix := range []string{"", "-wal"} { // what the disk holds at this moment
-		data, err := os.ReadFile(path + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(copied+suffix, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if rows, blocks := count(t, newStore(t, copied), key("a")); rows != 20 || blocks != 20 {
-		t.Errorf("%d rows and %d blocks, want 20 each", rows, blocks)
 	}
 }
 

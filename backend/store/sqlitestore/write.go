@@ -113,7 +113,7 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 	var counts store.Counts
 	err = s.write(ctx, "put", func(inner context.Context) error {
 		w := putter{ctx: inner, stmts: &s.stmts, prepared: &p, sessions: map[session.Key]*touched{}, traces: map[sessionTrace]struct{}{},
-			packs: packer{ctx: inner, stmts: &s.stmts.packs, frames: map[int64][]frame{}}}
+			packs: packer{ctx: inner, stmts: &s.stmts.packs}}
 		if err := s.stmts.mark.QueryRowContext(inner).Scan(&w.mark); err != nil {
 			return err
 		}
@@ -137,7 +137,12 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 		return w.flush()
 	})
 	if err == nil {
-		s.counts.add(counts)
+		s.counting.Lock()
+		defer s.counting.Unlock()
+		s.counts.BlocksNew += counts.BlocksNew
+		s.counts.BlocksKnown += counts.BlocksKnown
+		s.counts.BytesNew += counts.BytesNew
+		s.counts.BytesKnown += counts.BytesKnown
 	}
 	return err
 }
@@ -185,9 +190,6 @@ func (w *putter) session(k session.Key) (*touched, error) {
 			return nil, err
 		}
 		w.sessions[k] = t
-		if f := w.prepared.framesOf(k); f != nil {
-			w.packs.frames[t.id] = f
-		}
 	}
 	w.lastKey, w.last = k, t
 	return t, nil
@@ -284,9 +286,14 @@ func (w *putter) block(i int, b *session.Block) error {
 	return nil
 }
 
-// SetSummary implements store.Store. It also removes live rows that are superseded.
+// SetSummary implements store.Store. It also removes live rows that are superseded. Figures that the session has
+// already are compared before the transaction, which writes only those from the first that differs on.
 func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
-	err := s.transact(ctx, func(ctx context.Context) error {
+	same, err := s.sameFigures(ctx, k, &p.Figures)
+	if err != nil {
+		same.leading = nil // all are written
+	}
+	err = s.transact(ctx, func(ctx context.Context) error {
 		var id, projected, newest int64
 		err := s.conn.QueryRowContext(ctx, `SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`, k.Tenant, k.ID).
 			Scan(&id, &projected, &newest)
@@ -300,7 +307,10 @@ func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUp
 		case int64(p.Revision) < projected:
 			return nil // a later state is projected
 		}
-		if err := replaceFigures(ctx, s.conn, id, &p.Figures); err != nil {
+		if same.projected != projected { // another summary came in between
+			same.leading = nil
+		}
+		if err := replaceFigures(ctx, s.conn, id, &p.Figures, same.leading); err != nil {
 			return err
 		}
 		if _, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`,

@@ -16,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -25,7 +26,7 @@ func record(t *testing.T, st store.Store) {
 	t.Helper()
 	for _, f := range phifixtures.All(t, "../../..") {
 		p := agenttest.New(t, otelagent.WithDerivedIDs())
-		rec := otelagent.NewRecorder(p.Tracer())
+		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 			if err != nil {
 				t.Fatal(err)

@@ -139,59 +139,6 @@ func figures(t *testing.T, s store.Store) {
 	equal(t, "no columns", turnsOf(t, s, q), []session.TurnFigures{{}})
 }
 
-func figuresReplaced(t *testing.T, s store.Store) {
-	k := key("a")
-	put(t, s, []session.Row{Row(k, 1)})
-	for step, change := range []func(f *session.Figures){
-		func(*session.Figures) {},
-		func(*session.Figures) {}, // the same again
-		func(f *session.Figures) {
-			f.Turns = append(f.Turns, session.TurnFigures{Session: k.ID, Run: "later", Turn: 9, Start: figureStart})
-		},
-		func(f *session.Figures) { f.Turns[0].Output = session.Opt[int64]{} },
-		func(f *session.Figures) { // equal ones count as often as they are there
-			f.ToolCalls = append(f.ToolCalls, f.ToolCalls[1], f.ToolCalls[1])
-		},
-		func(f *session.Figures) { f.Compactions, f.Permissions = nil, f.Permissions[1:] },
-		func(f *session.Figures) { *f = FiguresFor(k, 4) }, // back to what was there before
-		func(f *session.Figures) { *f = session.Figures{} },
-		func(f *session.Figures) { *f = FiguresFor(k, 200) },
-	} {
-		now := allFigures(t, s, store.FigureQuery{})
-		if step == 0 {
-			now = FiguresFor(k, 4)
-		}
-		change(&now)
-		put(t, s, []session.Row{Row(k, step+2)})
-		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Figures: now})
-		equal(t, fmt.Sprint("step ", step), allFigures(t, s, store.FigureQuery{}), join(now))
-	}
-	// One of an older state changes nothing.
-	old := mark(t, s, k)
-	put(t, s, []session.Row{Row(k, 50)})
-	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Figures: FiguresFor(k, 2)})
-	project(t, s, k, store.SummaryUpdate{Revision: old, Figures: FiguresFor(k, 7)})
-	equal(t, "after an older one", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(k, 2)))
-}
-
-// figuresDeleted are not seen any more once a session is deleted, and are not those of a session that is made anew.
-func figuresDeleted(t *testing.T, s store.Store) {
-	a, b := key("a"), key("b")
-	for i, k := range []session.Key{a, b} {
-		put(t, s, []session.Row{Row(k, i)})
-		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Figures: FiguresFor(k, 3)})
-	}
-	remove(t, s, a)
-	put(t, s, []session.Row{Row(a, 7)})
-	equal(t, "deleted, and made anew", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(b, 3)))
-	project(t, s, a, store.SummaryUpdate{Revision: mark(t, s, a), Figures: FiguresFor(a, 1)})
-	equal(t, "projected anew", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(a, 1), FiguresFor(b, 3)))
-	if err := store.Delete(t.Context(), s, a); err != nil {
-		t.Fatal(err)
-	}
-	equal(t, "deleted", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(b, 3)))
-}
-
 func figuresHostile(t *testing.T, s store.Store) {
 	var want session.Figures
 	for i, text := range []string{"\x00", "'; DROP TABLE turns; --", "\xff\xfe", "ünï", strings.Repeat("long ", 2000), "NULL", `\N`, "\t\n"} {

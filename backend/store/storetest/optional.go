@@ -58,14 +58,8 @@ func counts(t *testing.T, s store.Store) {
 	cancel()
 	wantErr(t, "Put", s.Put(ctx, session.Batch{Blocks: []session.Block{Block(other, "never kept")}}), context.Canceled)
 	equal(t, "Puts that failed count nothing", c.Counts(), before)
-	if m, ok := s.(store.Maintainer); ok {
-		if err := m.Maintain(t.Context(), k); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := store.Delete(t.Context(), s, k); err != nil {
-		t.Fatal(err)
-	}
+	maintain(t, s, k)
+	remove(t, s, k)
 	equal(t, "neither tidying nor deleting counts", c.Counts(), before)
 	give(Block(k, "one"))
 	if got := c.Counts().BlocksNew; got != before.BlocksNew+1 {
@@ -132,15 +126,9 @@ func sizes(t *testing.T, s store.Store) {
 	put(t, s, nil, whole)
 	replaced = large * 3 / 4
 	about("which is whole now", size(k), want+large)
-	if m, ok := s.(store.Maintainer); ok {
-		if err := m.Maintain(t.Context(), k); err != nil {
-			t.Fatal(err)
-		}
-		about("tidied up", size(k), want+large)
-	}
-	if err := store.Delete(t.Context(), s, k); err != nil {
-		t.Fatal(err)
-	}
+	maintain(t, s, k)
+	about("tidied up", size(k), want+large)
+	remove(t, s, k)
 	equal(t, "deleted", size(k), 0)
 	if n := all(); n > full-want/2 {
 		t.Errorf("size %d after %d of %d bytes were deleted", n, want, full)

@@ -41,26 +41,16 @@ func Summary(k session.Key) session.Summary {
 	}
 }
 
-func projectReplaces(t *testing.T, s store.Store) {
-	k := session.Key{Tenant: "t", ID: "a"}
-	put(t, s, []session.Row{Row(k, 1)})
-	q := store.Query{Tenant: "t"}
-	equal(t, "never projected", collect(t, s.Sessions(t.Context(), q)), []session.Summary{{Key: k}})
-	wrong := Summary(session.Key{ID: "other"})
-	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: wrong})
-	equal(t, "projected", collect(t, s.Sessions(t.Context(), q)), []session.Summary{Summary(k)})
-	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: session.Summary{Agent: "b"}})
-	equal(t, "replaced", collect(t, s.Sessions(t.Context(), q)), []session.Summary{{Key: k, Agent: "b"}})
-	equal(t, "rows", rows(t, s, k), canonical([]session.Row{Row(k, 1)}))
-}
-
 func projectStale(t *testing.T, s store.Store) {
 	k := key("a")
 	put(t, s, []session.Row{Row(k, 1)})
 	old := mark(t, s, k)
 	put(t, s, []session.Row{Row(k, 2)})
-	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: session.Summary{Runs: 2}})
-	project(t, s, k, store.SummaryUpdate{Revision: old, Summary: session.Summary{Runs: 1}})
+	figures := FiguresFor(k, 2)
+	figures.ToolCalls = append(figures.ToolCalls, figures.ToolCalls[1], figures.ToolCalls[1]) // equal ones count each
+	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: session.Summary{Runs: 2}, Figures: figures})
+	project(t, s, k, store.SummaryUpdate{Revision: old, Summary: session.Summary{Runs: 1}, Figures: FiguresFor(k, 7)})
+	equal(t, "the newer figures stay", allFigures(t, s, store.FigureQuery{}), join(figures))
 	equal(t, "the newer stays", collect(t, s.Sessions(t.Context(), store.Query{})), []session.Summary{{Key: k, Runs: 2}})
 	equal(t, "dirty", dirtyKeys(t, s), "")
 }

@@ -13,8 +13,7 @@ import (
 
 // RoundRobin returns a store that gives each call to the next of several, which must be the same data opened several
 // times, as by several collectors without session affinity. Run holds it to what one store must do: no store may rely
-// on what it remembers of its own calls. Counts are the sum. Maintain does nothing for a store that is no
-// store.Maintainer; a store.Counter must be there.
+// on what it remembers of its own calls.
 func RoundRobin(stores ...store.Store) store.Store { return &roundRobin{stores: stores} }
 
 type roundRobin struct {
@@ -75,16 +74,4 @@ func (r *roundRobin) Maintain(ctx context.Context, k session.Key) error {
 		return m.Maintain(ctx, k)
 	}
 	return nil
-}
-
-func (r *roundRobin) Counts() store.Counts {
-	var sum store.Counts
-	for _, s := range r.stores {
-		c := s.(store.Counter).Counts()
-		sum.BlocksNew += c.BlocksNew
-		sum.BlocksKnown += c.BlocksKnown
-		sum.BytesNew += c.BytesNew
-		sum.BytesKnown += c.BytesKnown
-	}
-	return sum
 }

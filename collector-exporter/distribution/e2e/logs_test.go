@@ -23,6 +23,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -71,7 +72,7 @@ func testLogRecords(t *testing.T, bin string) {
 			continue
 		}
 		p := agenttest.New(t, otelagent.WithDerivedIDs(), otelagent.WithCapture(otelagent.CaptureContent))
-		rec := otelagent.NewRecorder(p.Tracer())
+		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 			if err != nil {
 				t.Fatal(err)

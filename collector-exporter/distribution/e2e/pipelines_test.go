@@ -23,6 +23,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -99,7 +100,7 @@ func recordings(t *testing.T, opts ...otelagent.Option) (sent []ptrace.Traces, w
 			continue
 		}
 		p := agenttest.New(t, append([]otelagent.Option{otelagent.WithDerivedIDs(), otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
-		rec := otelagent.NewRecorder(p.Tracer())
+		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(strings.NewReader(string(f.Events))) {
 			if err != nil {
 				t.Fatal(err)

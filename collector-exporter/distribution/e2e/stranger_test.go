@@ -38,6 +38,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -163,7 +164,7 @@ func strangers(t *testing.T) []ptrace.Traces {
 			}
 			spoken[d.Name] = true
 			p := agenttest.New(t, otelagent.WithDerivedIDs(), otelagent.WithCapture(otelagent.CaptureContent))
-			rec := otelagent.NewRecorder(p.Tracer())
+			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range d.New(input.WithSession(filepath.Base(f))).Events(from) {
 				var bad *input.LineError
 				if err != nil && !errors.As(err, &bad) {

@@ -24,35 +24,10 @@ CREATE TABLE IF NOT EXISTS `db`.`rows` (
   `at` UInt64 CODEC(ZSTD(1)),
   INDEX by_trace trace TYPE bloom_filter(0.01) GRANULARITY 4,
   INDEX by_span span TYPE bloom_filter(0.01) GRANULARITY 4)
-ENGINE = ReplacingMergeTree()
+ENGINE = ReplacingMergeTree(end_ns)
 PARTITION BY if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)
 ORDER BY (tenant, session, start_ns, span, trace, content)
 TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
-SETTINGS index_granularity = 8192;
-
-CREATE TABLE IF NOT EXISTS `db`.`live_rows` (
-  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
-  `session` String CODEC(ZSTD(1)),
-  `start_ns` Int64 CODEC(Delta, ZSTD(1)),
-  `span` FixedString(8),
-  `trace` FixedString(16) CODEC(ZSTD(1)),
-  `content` UInt64,
-  `kind` UInt8 CODEC(ZSTD(1)),
-  `known` UInt8 CODEC(ZSTD(1)),
-  `end_ns` Int64 CODEC(Delta, ZSTD(1)),
-  `run` String CODEC(ZSTD(1)),
-  `run_start_ns` Int64 CODEC(ZSTD(1)),
-  `bytes` UInt32 CODEC(ZSTD(1)),
-  `canonical` String CODEC(ZSTD(1)),
-  `writer` UInt64 CODEC(ZSTD(1)),
-  `n` UInt64 CODEC(ZSTD(1)),
-  `at` UInt64 CODEC(ZSTD(1)),
-  INDEX by_trace trace TYPE bloom_filter(0.01) GRANULARITY 4,
-  INDEX by_span span TYPE bloom_filter(0.01) GRANULARITY 4)
-ENGINE = ReplacingMergeTree()
-PARTITION BY intDiv(at, 86400000000000)
-ORDER BY (tenant, session, start_ns, span, trace, content)
-TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 2592000 SECOND
 SETTINGS index_granularity = 8192;
 
 CREATE TABLE IF NOT EXISTS `db`.`blocks` (

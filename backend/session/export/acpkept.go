@@ -1,0 +1,366 @@
+package export
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// A session that came from ACP keeps more of its wire than rows do: titles and kinds of tool calls, updates, requests of
+// the agent, exchanges about the session (package dialects/acp documents how). This file writes them back as they were,
+// in the order of time.
+
+// keptUpdates are the updates of version 1.
+var keptUpdates = []string{
+	"user_message_chunk", messageChunk, thoughtChunk, "tool_call", "tool_call_update", "plan",
+	"available_commands_update", "current_mode_update", "config_option_update", "session_info_update", "usage_update",
+	"notice", "compaction_update", "compaction_summary_chunk",
+}
+
+// exchanges are requests that are kept with their responses, as one fact.
+var exchanges = []string{"session/new", "session/load", "session/resume", "session/close", "session/set_mode",
+	"session/set_config_option"}
+
+// keptMethods are those that are kept by themselves: requests, and notifications.
+var keptMethods = map[string]struct {
+	dir     direction
+	request bool
+}{
+	"authenticate": {toAgent, true}, "logout": {toAgent, true}, "session/list": {toAgent, true},
+	"session/delete": {toAgent, true}, "session/request_permission": {toClient, true},
+	"elicitation/create": {toClient, true}, "session/cancel": {toAgent, false}, "elicitation/complete": {toClient, false},
+}
+
+// isWork reports whether a method is about files or terminals; such requests are kept with their ids.
+func isWork(method string) bool {
+	return method == "fs/read_text_file" || method == "fs/write_text_file" || strings.HasPrefix(method, "terminal/")
+}
+
+// keptTurn queues the messages of a turn of ACP.
+func (t *trace) keptTurn(r *session.Run, turn *session.Turn) {
+	x := placesOf(turn, t.seqOf)
+	if turn.Index > 0 {
+		x.at, x.atSeq = turn.Start, turn.Seq // it begins with its first piece
+	}
+	if x.begun = x.at; x.begun.IsZero() {
+		x.begun = turn.Start
+	}
+	calls := slices.Clone(turn.ToolCalls)
+	callOf := func(item object) int {
+		return slices.IndexFunc(calls, func(c *session.ToolCall) bool {
+			return item.text("type") == "toolCall" && c.ID == item.text("id")
+		})
+	}
+	var items []object
+	for _, in := range t.read(r, turn, spans.ListOutput, turn.Output) {
+		for _, raw := range elements(parse(in.body).get("content")) {
+			items = append(items, parse(raw))
+		}
+	}
+	cuts := t.cuts(turn)
+	var pieces []int // in the queue
+	for i, item := range items {
+		if item.text("type") == "toolCall" {
+			var c *session.ToolCall
+			if at := callOf(item); at >= 0 {
+				c = calls[at]
+				calls = slices.Delete(calls, at, at+1)
+			}
+			t.keptCall(r, item, c, x)
+			continue
+		}
+		var next *session.ToolCall
+		for _, later := range items[i:] {
+			if at := callOf(later); at >= 0 && next == nil {
+				next = calls[at]
+			}
+		}
+		var m wire
+		m.at, m.seq = x.piece(next)
+		if i > 0 && apart(items[i-1], item) && len(cuts) > 0 { // something came between the two
+			if m.compare(&cuts[0]) <= 0 {
+				m.at, m.seq = cuts[0].at, cuts[0].seq+1
+			}
+			cuts = cuts[1:]
+		}
+		if i+1 < len(items) && apart(item, items[i+1]) {
+			cuts = slices.DeleteFunc(cuts, func(cut wire) bool { return cut.at.Before(x.begun) })
+			if len(cuts) > 0 && m.compare(&cuts[0]) > 0 {
+				m.at, m.seq = cuts[0].at, cuts[0].seq
+			}
+		}
+		pieces = append(pieces, len(t.queue))
+		kind, content := messageChunk, item.without("messageId").bytes()
+		if item.text("type") == "thinking" {
+			if kind, content = thoughtChunk, item.get("block"); content == nil {
+				content = textBlock(item.text("thinking"))
+			}
+		}
+		t.chunk(m.at, m.seq, kind, item.text("messageId"), content)
+	}
+	for k := len(pieces) - 2; k >= 0; k-- { // none came after the one that follows it
+		if m, after := &t.queue[pieces[k]], &t.queue[pieces[k+1]]; m.compare(after) > 0 {
+			m.at, m.seq = after.at, after.seq
+		}
+	}
+	for _, c := range calls { // of which no content was captured
+		t.keptCall(r, nil, c, x)
+	}
+	t.keptNotes(r, turn.Events, "")
+	permissions := slices.Clone(turn.Permissions)
+	for _, c := range turn.ToolCalls {
+		t.keptNotes(r, c.Events, c.ID)
+		permissions = append(permissions, c.Permissions...)
+	}
+	if turns := t.runs[r].turns; turn == turns[len(turns)-1] {
+		t.keptNotes(r, r.Events, "")
+		permissions = append(permissions, r.Permissions...)
+	}
+	for _, c := range turn.Compactions {
+		t.keptNotes(r, c.Events, "")
+	}
+	for _, x := range permissions {
+		q := t.questionOf(r, x)
+		for _, c := range turn.ToolCalls {
+			if c.ID == x.CallID && c.Start.Equal(q.asked) {
+				q.seq = c.Seq // that of x is of the answer
+			}
+		}
+		t.question(r, x.CallID, q)
+	}
+}
+
+// apart reports whether two neighbours of a reply would be one piece, had nothing come between them.
+func apart(a, b object) bool {
+	kind := a.text("type")
+	own := func(o object) bool { return o.text("messageId") != "" || o.get("block") != nil }
+	return kind == b.text("type") && (kind == "text" || kind == "thinking") && !own(a) && !own(b)
+}
+
+// cuts returns when messages came that end a message without an id, in their order.
+func (t *trace) cuts(turn *session.Turn) (l []wire) {
+	add := func(notes []session.Note, all bool) {
+		for i := range notes {
+			n := &notes[i]
+			method := strings.TrimSuffix(n.Type, ".response")
+			if !strings.HasPrefix(n.Type, "acp.") && (all || isWork(method)) {
+				l = append(l, wire{at: n.Time, seq: t.seqOf(n.Seq)})
+			}
+		}
+	}
+	add(turn.Events, true)
+	for _, c := range turn.Compactions {
+		add(c.Events, true)
+	}
+	for _, c := range turn.ToolCalls {
+		add(c.Events, false)
+	}
+	slices.SortStableFunc(l, func(a, b wire) int { return a.compare(&b) })
+	return l
+}
+
+// keptCall queues the messages of a tool call.
+func (t *trace) keptCall(r *session.Run, item object, c *session.ToolCall, x *places) {
+	id, name, kind, title := item.text("id"), item.text("name"), item.text("kind"), item.text("title")
+	at, seq := x.piece(c)
+	status, input := "pending", item.get("arguments")
+	if c != nil {
+		at, seq, id, name = c.Start, t.seqOf(c.Seq), c.ID, cmp.Or(name, c.Name)
+		x.prev = c
+		if t.worked(r, c) {
+			status = "in_progress"
+		}
+		for _, in := range t.read(r, nil, spans.ListArgs, c.Args) {
+			input = in.body
+		}
+	}
+	update := "tool_call"
+	if title == "" { // its first message was an update, or a question
+		update = "tool_call_update"
+	}
+	if name == kind || kind == "" && name == "other" { // which is the kind in its place
+		name = ""
+	}
+	t.push(at, seq, fields("sessionUpdate", update, "toolCallId", &id, "title", title, "name", name, "kind", kind,
+		"status", status, "rawInput", input))
+	if c == nil || c.End.IsZero() || c.Known != spans.KnownObserved || c.Outcome == "" {
+		return
+	}
+	var more []any
+	for _, in := range t.read(r, nil, spans.ListResult, c.Result) {
+		for _, m := range parse(in.body) {
+			more = append(more, m.key, m.value)
+		}
+	}
+	if more == nil {
+		more = []any{"content", toolContent(c.Error)}
+	}
+	if status = "failed"; c.Outcome == spans.OutcomeOK {
+		status = "completed"
+	}
+	t.push(latest(c.Start, c.End), t.seqOf(c.EndSeq), statusUpdate(id, status, more...))
+}
+
+// worked reports whether a call must have been in progress from the first, as far as is known: the agent asked for files
+// before any update, or for a terminal that no update names. Else such work would not be known to be the call's.
+func (t *trace) worked(r *session.Run, c *session.ToolCall) bool {
+	files, terminals, named, progress := false, false, false, false
+	for _, in := range t.read(r, nil, spans.ListResult, c.Result) {
+		named = named || namesTerminal(in.body)
+	}
+	for i := range c.Events {
+		n := &c.Events[i]
+		progress = progress || strings.HasSuffix(n.Type, ".in_progress")
+		files = files || !progress && strings.HasPrefix(n.Type, "fs/")
+		terminals = terminals || !progress && strings.HasPrefix(n.Type, "terminal/")
+		if strings.HasPrefix(n.Type, "tool_call") {
+			body := t.noteBody(n)
+			named = named || body == nil || namesTerminal(body)
+		}
+	}
+	return files || terminals && !named
+}
+
+// noteBody returns the content of a note, nil where it is not there.
+func (t *trace) noteBody(n *session.Note) []byte {
+	if n.Body != nil {
+		if body, ok := t.body(*n.Body); ok {
+			return []byte(body)
+		}
+	}
+	return nil
+}
+
+// namesTerminal reports whether the content of a call, or of an update of it, names a terminal.
+func namesTerminal(update []byte) bool {
+	for _, item := range elements(parse(update).get("content")) {
+		if parse(item).text("type") == "terminal" {
+			return true
+		}
+	}
+	return false
+}
+
+// keptNotes queues the messages of notes.
+func (t *trace) keptNotes(r *session.Run, notes []session.Note, callID string) {
+	for i := range notes {
+		n := &notes[i]
+		body := t.noteBody(n)
+		o := parse(body)
+		at, seq := n.Time, t.seqOf(n.Seq)
+		progress, ofCall := strings.CutPrefix(n.Type, "tool_call_update.")
+		switch {
+		case n.Type == "session/prompt.error":
+			if o.get("code") != nil && t.open != nil {
+				t.open.error = body
+			}
+		case n.Type == "session/prompt.unknown_keys":
+			if meta := o.get("_meta"); parse(meta) != nil && t.open != nil {
+				t.open.meta = meta
+			}
+		case n.Type == "$/cancel_request" && r.ID == "prompt-"+strings.Trim(string(o.get("requestId")), `"`):
+			t.queue = append(t.queue, wire{at: at, seq: seq, dir: toAgent, method: n.Type,
+				params: fields("requestId", new(t.waiting[toAgent]["session/prompt"]))})
+		case body == nil && callID != "" && ofCall && (progress == "pending" || progress == "in_progress"):
+			t.push(at, seq, statusUpdate(callID, progress))
+		default:
+			t.queue = append(t.queue, t.kept(wire{at: at, seq: seq}, n.Type, body)...)
+		}
+	}
+}
+
+// kept returns the message that a note or fact of a type keeps, at the time of m; none where ACP has no place for it.
+func (t *trace) kept(m wire, typ string, body []byte) []wire {
+	method, isResponse := strings.CutSuffix(typ, ".response")
+	kind, _, _ := strings.Cut(typ, ".")
+	known, isKept := keptMethods[method]
+	o := parse(body)
+	switch {
+	case strings.HasPrefix(typ, "acp."), strings.HasPrefix(typ, "compaction_update."):
+		return nil // notes of the reader; the end of a compaction, which keptCompaction writes
+	case o == nil:
+		t.lacks(typ + ", of which no content is there")
+		return nil
+	case slices.Contains(keptUpdates, kind) && o.get("sessionUpdate") != nil:
+		return []wire{t.update(m.at, m.seq, body)}
+	case isWork(method) && isResponse:
+		m.dir, m.result, m.error = toAgent, o.get("result"), o.get("error")
+	case isWork(method):
+		m.dir, m.method, m.params = toClient, method, o.get("params")
+	case isKept && isResponse:
+		m.dir, m.result, m.error = known.dir.back(), o.get("result"), o.get("error")
+	case isKept:
+		m.dir, m.method, m.params = known.dir, method, body
+	default:
+		t.lacks(typ)
+		return nil
+	}
+	switch {
+	case isWork(method):
+		m.reply = "work/" + method + "/" + string(o.get("id"))
+	case isResponse || known.request:
+		m.reply = "kept/" + method
+	}
+	return []wire{m}
+}
+
+// keptCompaction queues the end of a compaction, whose beginning is a note.
+func (t *trace) keptCompaction(r *session.Run, turn *session.Turn, c *session.Compaction) {
+	notes := slices.Clone(c.Events)
+	if turn != nil {
+		notes = append(notes, turn.Events...)
+	} else {
+		t.keptNotes(r, c.Events, "")
+		t.keptNotes(r, r.Events, "")
+		notes = append(notes, r.Events...)
+	}
+	end := latest(c.Start, c.End)
+	for i := range notes {
+		n := &notes[i]
+		if !strings.HasPrefix(n.Type, "compaction_update.") || !n.Time.Equal(end) || c.EndSeq != n.Seq {
+			continue
+		}
+		body := t.noteBody(n)
+		if body == nil {
+			continue
+		}
+		o := append(object{{"sessionUpdate", quote("compaction_update")}}, parse(body)...)
+		for _, in := range t.read(r, turn, spans.ListSummary, c.Summary) {
+			o = append(o, member{"summary", in.body})
+		}
+		if c.Reason != "" {
+			o = append(o, member{"error", quote(c.Reason)})
+		}
+		t.push(end, t.seqOf(c.EndSeq), o.bytes())
+		return
+	}
+}
+
+// keptFact writes the messages about the session outside of its prompts. When a request was made is not known: it has
+// the time of its response.
+func (t *trace) keptFact(f *session.Fact, typ string, v []byte) {
+	o := parse(v)
+	switch {
+	case typ == "history": // it comes before the exchange that it is part of
+		t.replay = o.get("items")
+	case typ == "initialize" && bytes.Equal(t.opened, v):
+	case typ == "initialize" || slices.Contains(exchanges, typ):
+		if typ == "initialize" {
+			t.opened = v
+		}
+		params, result, failed := o.get("params"), o.get("result"), o.get("error")
+		if params == nil || result == nil && failed == nil {
+			t.lacks(typ + ", of which no content is there")
+			return
+		}
+		t.exchange(f.At, typ, params, result, failed)
+	default:
+		for _, m := range t.kept(wire{at: f.At}, typ, v) {
+			t.write(&m)
+		}
+	}
+}

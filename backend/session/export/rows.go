@@ -1,0 +1,319 @@
+package export
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// This file makes the rows of a plan: messages, their parts, and the rows of further types.
+
+// cells are the cells of a row of CSV that the row's columns do not give.
+type cells struct {
+	model    string
+	call     *session.ToolCall
+	usage    *session.Usage
+	cost     *float64
+	currency string
+}
+
+// Rows yields the rows: the session, then each message followed by its parts, then, unless Options.Strict, the rows of
+// further types. It may be called several times, one after the other. A row is valid until the next one. An error is
+// the last: of bodies, or of ctx.
+func (g *Guide) Rows(ctx context.Context) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		g.ctx, g.err = ctx, nil
+		e := emitter{Guide: g, yield: yield}
+		if g.sources != nil {
+			e.sourceRows()
+		} else {
+			e.all()
+		}
+		if g.err != nil && !e.stopped {
+			yield(Row{}, g.err)
+		}
+	}
+}
+
+// emitter is one walk over the rows.
+type emitter struct {
+	*Guide
+	yield   func(Row, error) bool
+	stopped bool
+}
+
+func (e *emitter) put(r Row) {
+	if e.goes() && !e.yield(r, nil) {
+		e.stopped = true
+	}
+}
+
+func (e *emitter) goes() bool { return !e.stopped && e.err == nil }
+
+func (e *emitter) progress(done, total int) {
+	if f := e.opts.Progress; f != nil && e.goes() {
+		f(done, total)
+	}
+}
+
+func (e *emitter) all() {
+	row := e.sessionRow()
+	e.put(Row{Type: RowSession, Session: row, JSON: encode(row)})
+	for i := range e.units {
+		if !e.going() || e.stopped {
+			return
+		}
+		e.unit(&e.units[i])
+		e.progress(i+1, len(e.units))
+	}
+	if !e.opts.Strict {
+		e.further()
+	}
+}
+
+// unit puts a message row and its parts.
+func (e *emitter) unit(u *unit) {
+	m := &MessageRow{ID: u.id, SessionID: e.s.ID, Role: u.role, CreatedAt: u.at, UpdatedAt: u.at}
+	m.MetadataJSON = e.metadata(u)
+	var parts []builtPart // of anything but a reply, which puts them turn by turn
+	rest := &cells{}
+	switch u.kind {
+	case unitMessage:
+		parts = e.messageParts(u)
+	case unitCompaction:
+		parts = e.compactionParts(u)
+	case unitReply:
+		for _, t := range u.turns() {
+			m.UpdatedAt = max(m.UpdatedAt, latest(t.Start, t.End).UnixMilli())
+		}
+		if sum := &e.runs[u.run].rest; u.full && *sum != (session.Usage{}) && !u.run.Copied {
+			rest.usage = sum
+		}
+	}
+	row := Row{Type: RowMessage, Message: m, JSON: encode(m)}
+	if len(parts)+u.parts == 0 {
+		row.cells = rest
+	}
+	e.put(row)
+	w := partWriter{emitter: e, u: u, m: m, at: -1}
+	for k := range parts {
+		w.part(&parts[k], &cells{})
+	}
+	for k := range u.steps {
+		w.step(&u.steps[k], rest)
+	}
+}
+
+// partWriter puts the parts of one message.
+type partWriter struct {
+	*emitter
+	u       *unit
+	m       *MessageRow
+	index   int64
+	at      int64
+	counter int64
+}
+
+// step puts the parts of a step of a reply. rest is the usage of its run outside of its turns; it goes to the first
+// part that has no usage of its own, so that nothing is added up before it is written.
+func (w *partWriter) step(st *step, rest *cells) {
+	r := w.u.run
+	c := &cells{model: r.Model}
+	var parts []builtPart
+	if t := st.turn; t == nil {
+		parts = w.loneParts(r, st)
+	} else {
+		parts = w.turnParts(r, st).parts
+		c.model = cmp.Or(t.Answered, t.Model, r.Model)
+		if !r.Copied {
+			c.cost, c.currency = t.Cost, t.Currency
+			if hasUsage(t) {
+				c.usage = &t.Usage
+			}
+		}
+	}
+	if rest.usage != nil {
+		sum := *rest.usage
+		if c.usage != nil {
+			sum.Add(*c.usage)
+		}
+		c.usage, rest.usage = &sum, nil
+	}
+	for j := range parts {
+		w.part(&parts[j], c)
+		c = &cells{model: c.model}
+	}
+}
+
+func (w *partWriter) part(p *builtPart, c *cells) {
+	p.created = max(p.created, w.m.CreatedAt) // no part before its message
+	p.updated = max(p.updated, p.created)
+	if p.created != w.at {
+		w.at, w.counter = p.created, 0
+	} else {
+		w.counter = min(w.counter+1, stampsPerMS-1)
+	}
+	address := addressOf(w.s, w.u.run, w.u.address) + "\x00" + fmt.Sprint(w.index)
+	row := &PartRow{
+		ID: newID("prt", w.at, w.counter, address), MessageID: w.m.ID, SessionID: w.s.ID, Index: w.index, Type: p.typ,
+		DataJSON: string(p.data), CreatedAt: p.created, UpdatedAt: p.updated,
+	}
+	if p.callID != "" {
+		row.ToolCallID = &p.callID
+	}
+	if p.state != "" {
+		row.ToolState = &p.state
+	}
+	w.index++
+	c.call = p.call
+	w.put(Row{Type: RowPart, Part: row, JSON: encode(row), cells: c})
+}
+
+// compactionParts makes the one part of a summary.
+func (g *Guide) compactionParts(u *unit) []builtPart {
+	c := u.compaction
+	summary := ""
+	for i, in := range g.read(u.run, nil, spans.ListSummary, c.Summary) {
+		if i > 0 {
+			summary += "\n"
+		}
+		summary += summaryText(in.body)
+	}
+	tail := null
+	if id := g.tailStart(c); id != "" {
+		tail = quote(id)
+	}
+	var auto *bool
+	if c.Trigger != "" {
+		auto = new(c.Trigger != "manual" && c.Trigger != "user")
+	}
+	data := fields("summary", &summary, "tail_start_id", tail, "auto", auto, "summary_tokens", c.OutputTokens)
+	return []builtPart{{typ: "data-compaction", data: dataPart("compaction", data), created: u.at, updated: u.at}}
+}
+
+// summaryText returns the text of a summary, which is a JSON string or a message.
+func summaryText(body []byte) string {
+	if s, ok := text(body); ok {
+		return s
+	}
+	out := ""
+	for _, p := range readMessage(body).parts {
+		if p.kind == partText {
+			out += p.text
+		}
+	}
+	return cmp.Or(out, string(body))
+}
+
+// tailStart returns the id of the first row that a compaction kept in the model's context, empty where that is not
+// known.
+func (g *Guide) tailStart(c *session.Compaction) string {
+	for _, ref := range c.After.Items() {
+		same := func(o session.Ref) bool { return g.same(o) == g.same(ref) }
+		has := func(st step) bool {
+			if st.turn == nil {
+				return same(*st.lone)
+			}
+			return slices.ContainsFunc(st.turn.Output.Items(), same)
+		}
+		for i := range g.units {
+			u := &g.units[i]
+			if u.kind == unitMessage && same(u.ref) || slices.ContainsFunc(u.steps, has) {
+				return u.id
+			}
+		}
+	}
+	return ""
+}
+
+// further puts the rows of further types: system prompts, tool catalogues, permission evaluations, defects.
+func (e *emitter) further() {
+	e.texts(&e.prompts, RowSystemPrompt, promptText)
+	e.texts(&e.catalogs, RowToolCatalog, func(body string) string { return body })
+	e.places(func(at place, permissions []*session.Permission, _ []session.Defect) {
+		for _, p := range permissions {
+			e.permission(at, p)
+		}
+	})
+	e.defects("", e.s.Defects)
+	e.places(func(at place, permissions []*session.Permission, defects []session.Defect) {
+		where := whereTurn(at.run, at.turn)
+		if at.call != nil {
+			where += " " + at.call.ID
+		}
+		e.defects(where, defects)
+		for _, p := range permissions {
+			e.defects(where, p.Defects)
+		}
+	})
+}
+
+func (e *emitter) texts(x *texts, typ RowType, read func(string) string) {
+	for _, ref := range x.refs {
+		if body, ok := e.body(ref); ok {
+			r := Row{Type: typ, Digest: x.digest[ref.Block], Body: read(body)}
+			r.JSON = fields("digest", &r.Digest, "body", &r.Body)
+			e.put(r)
+		}
+	}
+}
+
+// permission puts a permission evaluation. Times are unix nanoseconds.
+func (e *emitter) permission(at place, p *session.Permission) {
+	var turn *int64
+	if at.turn != nil {
+		turn = &at.turn.Index
+	}
+	call := p.CallID
+	if at.call != nil {
+		call = cmp.Or(call, at.call.ID)
+	}
+	e.put(Row{Type: RowPermission, JSON: fields("run", fields("id", &at.run.ID, "start", stamp(at.run.Start)),
+		"turn", turn, "call_id", call, "ordinal", p.Ordinal, "start", stamp(p.Start), "end", stamp(p.End), "tool", p.Tool,
+		"pattern", p.Pattern, "action", p.Action, "source", p.Source, "target", p.Target, "reason", p.Reason,
+		"decided_by", p.DecidedBy, "wait_ns", p.WaitNS, "option", p.Option, "outcome", p.Outcome, "derived", p.Derived,
+		"rules_digest", p.RulesDigest)})
+}
+
+func (e *emitter) defects(where string, defects []session.Defect) {
+	for _, d := range defects {
+		e.put(Row{Type: RowDefect, JSON: fields("where", where, "code", &d.Code, "detail", d.Detail)})
+	}
+}
+
+// place is a place in the tree.
+type place struct {
+	run  *session.Run
+	turn *session.Turn
+	call *session.ToolCall
+}
+
+// places calls visit with each place of the tree that has permission evaluations or defects.
+func (e *emitter) places(visit func(place, []*session.Permission, []session.Defect)) {
+	inside := func(at place, calls []*session.ToolCall, compactions []*session.Compaction) {
+		for _, c := range calls {
+			visit(place{at.run, at.turn, c}, c.Permissions, c.Defects)
+		}
+		for _, c := range compactions {
+			visit(at, nil, c.Defects)
+		}
+	}
+	for _, r := range e.s.Runs {
+		at := place{run: r}
+		visit(at, r.Permissions, r.Defects)
+		inside(at, r.ToolCalls, r.Compactions)
+		for _, t := range e.runs[r].turns {
+			at.turn = t
+			visit(at, t.Permissions, t.Defects)
+			inside(at, t.ToolCalls, t.Compactions)
+		}
+	}
+	for _, group := range e.s.Groups {
+		visit(place{run: &session.Run{Span: group.Span}}, nil, group.Defects)
+	}
+}

@@ -1,0 +1,225 @@
+package session
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// finish does what needs all runs.
+func (a *assembler) finish() {
+	s := a.s
+	s.MadeUp = a.madeUp
+	slices.SortFunc(s.Runs, compareRuns)
+	for _, r := range s.Runs {
+		a.runByID[r.ID] = append(a.runByID[r.ID], r)
+	}
+	for _, r := range s.Runs {
+		if !r.Copied { // counted where it came from
+			s.Usage.Add(r.Usage)
+			if r.Discarded != nil {
+				need(&s.Discarded).Add(*r.Discarded)
+			}
+		}
+		if s.Agent == "" {
+			s.Agent = r.Agent
+		}
+		if s.AgentID == "" {
+			s.AgentID = r.AgentID
+		}
+		if s.Dialect == "" {
+			s.Dialect = r.Dialect
+		}
+		if r.GroupStart.IsZero() {
+			continue
+		}
+		ns := r.GroupStart.UnixNano()
+		g := a.groups[ns]
+		if g == nil {
+			g = &Group{Status: spans.RunStatusOpen}
+			g.Missing = true
+			g.Start = r.GroupStart
+			g.Defects = append(g.Defects, Defect{Code: spans.DefectGroupSpanMissing})
+			a.groups[ns] = g
+			s.Groups = append(s.Groups, g)
+		}
+		if g.Missing && r.GroupRole != spans.GroupRoleJudge {
+			g.Members = append(g.Members, r.ID)
+		}
+	}
+	slices.SortFunc(s.Groups, func(x, y *Group) int { return x.Start.Compare(y.Start) })
+	a.mergeGroups()
+	a.repeated()
+	a.service()
+	a.missingRuns()
+	a.cutCycles()
+	s.CheckChildren(func(sessionID, runID string) bool {
+		return sessionID != s.ID || len(a.runByID[runID]) > 0
+	})
+	switch {
+	case len(s.Runs) > 0:
+		s.Start = s.Runs[0].Start
+	case len(s.Groups) > 0:
+		s.Start = s.Groups[0].Start
+	}
+	if a.now > 0 {
+		s.Last = nsTime(a.now)
+	}
+	s.Status = s.status()
+}
+
+func compareRuns(x, y *Run) int {
+	return cmp.Or(x.Start.Compare(y.Start), strings.Compare(x.ID, y.ID))
+}
+
+// service takes service.name from the earliest row that has one.
+func (a *assembler) service() {
+	var from *Row
+	for i := range a.entries {
+		r := a.entries[i].row
+		if r.Service == "" {
+			continue
+		}
+		if from == nil || cmp.Or(cmp.Compare(r.RunStart, from.RunStart), cmp.Compare(r.Start, from.Start), strings.Compare(r.Service, from.Service)) < 0 {
+			from = r
+		}
+	}
+	if from != nil {
+		a.s.Service = from.Service
+	}
+}
+
+// missingRuns names the gaps among the numbers of runs. Each process counts its own from 1.
+func (a *assembler) missingRuns() {
+	slices.SortFunc(a.ordinals, func(x, y ordinal) int { return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.n, y.n)) })
+	for l := a.ordinals; len(l) > 0; {
+		var gaps ranges
+		from := l[0].from
+		for ; len(l) > 0 && l[0].from == from; l = l[1:] {
+			gaps.seen(l[0].n)
+		}
+		if gaps.total > 0 {
+			a.s.Defects = append(a.s.Defects, Defect{Code: spans.DefectRunMissing, Detail: "number " + gaps.String() + " of " + strconv.FormatInt(gaps.last, 10)})
+		}
+	}
+}
+
+// cutCycles cuts, in every ring of runs that name each other as parents, the link of the earliest one.
+func (a *assembler) cutCycles() {
+	const (
+		walking = 1
+		done    = 2
+	)
+	state := map[*Run]int{}
+	for _, r := range a.s.Runs {
+		var path []*Run
+		for at := r; at != nil && state[at] != done; at = a.parent(at) {
+			if state[at] == walking {
+				from := slices.Index(path, at)
+				first := slices.MinFunc(path[from:], compareRuns)
+				first.ParentCut = true
+				first.Defects = append(first.Defects, Defect{Code: spans.DefectParentCycle, Detail: strconv.Itoa(len(path)-from) + " runs"})
+				break
+			}
+			state[at] = walking
+			path = append(path, at)
+		}
+		for _, p := range path {
+			state[p] = done
+		}
+	}
+}
+
+func (a *assembler) parent(r *Run) *Run { return parentOf(a.s.ID, r, a.runByID[r.ParentID]) }
+
+// parentOf picks, among runs of the id that r names as its parent, sorted by start: the last one that started no later
+// than r, else the first; never r itself.
+func parentOf(sessionID string, r *Run, candidates []*Run) *Run {
+	if r.ParentCut || r.ParentID == "" || r.ParentSessionID != "" && r.ParentSessionID != sessionID {
+		return nil
+	}
+	// n is the number of candidates that started no later than r.
+	n, _ := slices.BinarySearchFunc(candidates, r.Start, func(c *Run, start time.Time) int {
+		if c.Start.After(start) {
+			return 1
+		}
+		return -1
+	})
+	for i := n - 1; i >= 0; i-- {
+		if candidates[i] != r {
+			return candidates[i]
+		}
+	}
+	if n < len(candidates) {
+		return candidates[n]
+	}
+	return nil
+}
+
+// Parent returns the run of this session that r continues or was spawned by: of the runs with the id that r names, the last
+// one that started no later than r, else the first. It returns nil when there is none, when the parent is in another
+// session, and where a ring of parents was cut.
+func (s *Session) Parent(r *Run) *Run {
+	var candidates []*Run
+	for _, c := range s.Runs {
+		if c.ID == r.ParentID {
+			candidates = append(candidates, c)
+		}
+	}
+	return parentOf(s.ID, r, candidates)
+}
+
+// CheckChildren adds the observation child_not_seen to each tool call that names a child run for which seen returns false,
+// once. Assemble does so for children in the session itself; only the caller knows those in other sessions. An empty
+// child session is the session itself.
+func (s *Session) CheckChildren(seen func(sessionID, runID string) bool) {
+	for n := range s.Walk() {
+		t := n.Call
+		if n.Kind() != KindToolCall || t.ChildRunID == "" || hasDefect(t.Defects, spans.DefectChildNotSeen) {
+			continue
+		}
+		if !seen(cmp.Or(t.ChildSessionID, s.ID), t.ChildRunID) {
+			t.Defects = append(t.Defects, Defect{Code: spans.DefectChildNotSeen, Detail: t.ChildRunID})
+		}
+	}
+}
+
+// ranges says which numbers are missing among those seen, which ascend.
+type ranges struct {
+	last  int64 // greatest number seen; at first the one before the first that there should be
+	text  []byte
+	n     int
+	total int64 // how many numbers are missing
+}
+
+func (r *ranges) seen(n int64) {
+	if r.last < n-1 { // n is not negative
+		r.add(r.last+1, n-1)
+	}
+	r.last = max(r.last, n)
+}
+
+func (r *ranges) add(from, to int64) {
+	r.total += to - from + 1
+	r.n++
+	switch {
+	case r.n > 16:
+		if r.n == 17 {
+			r.text = append(r.text, ", ..."...)
+		}
+		return
+	case r.n > 1:
+		r.text = append(r.text, ", "...)
+	}
+	r.text = strconv.AppendInt(r.text, from, 10)
+	if to > from {
+		r.text = append(r.text, '-')
+		r.text = strconv.AppendInt(r.text, to, 10)
+	}
+}
+
+func (r *ranges) String() string { return string(r.text) }

@@ -1,0 +1,115 @@
+package session
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Several recordings may describe one run: two tracers, or the events of a loop and the session that it saved. The row
+// that knows the end best decides; see comparePreferred. Lists that it lacks come from the other rows: a saved session
+// has no requests, and the events of a run that was killed have no end.
+
+// comparePreferred orders rows of one address, the row first that decides: the one that Supersedes prefers, but of two
+// that know their ends equally well the one from events.
+func comparePreferred(x, y *Row) int {
+	better := func(x, y *Row) bool {
+		if knownRank(x.Known) == knownRank(y.Known) && isSaved(x) != isSaved(y) {
+			return isSaved(y)
+		}
+		return Supersedes(x, y)
+	}
+	switch {
+	case better(x, y):
+		return -1
+	case better(y, x):
+		return 1
+	}
+	return 0
+}
+
+// isSaved reports whether the row comes from what a loop or host saved, and not from events.
+func isSaved(r *Row) bool { return !r.Attr(spans.RecordingKindKey).IsZero() }
+
+// isOneTurn reports whether rows of one index describe one turn. Those from events and those from a saved session may
+// have different starts.
+func isOneTurn(own []entry) bool {
+	starts := map[bool]int64{}
+	for i := range own {
+		r := own[i].row
+		if start, ok := starts[isSaved(r)]; ok && start != r.Start {
+			return false
+		}
+		starts[isSaved(r)] = r.Start
+	}
+	return true
+}
+
+// mergeAll returns one entry for each address in l, which is sorted.
+func (a *assembler) mergeAll(l []entry) []entry {
+	out := l[:0]
+	for i := 0; i < len(l); {
+		n := 1
+		for i+n < len(l) && compareSiblings(&l[i], &l[i+n]) == 0 {
+			n++
+		}
+		e := a.merge(l[i : i+n])
+		out = append(out, e)
+		i += n
+	}
+	return out
+}
+
+// merge returns the entry of one address from all of its rows, the preferred one first.
+func (a *assembler) merge(same []entry) entry {
+	e := same[0]
+	if len(same) > 1 {
+		e.others = slices.Clone(same[1:])
+		a.twice += len(e.others)
+	}
+	return e
+}
+
+func twiceDefect(n int) Defect {
+	return Defect{Code: spans.DefectRecordedTwice, Detail: strconv.Itoa(n) + " spans tell what others tell too"}
+}
+
+// mergeGroups removes each group of a saved session that events describe too. A saved session does not say when a group
+// began, so the two have different addresses, but the same members and the same selected one.
+func (a *assembler) mergeGroups() {
+	content := func(g *Group) string {
+		b := strconv.AppendQuote(nil, g.SelectedID)
+		for _, m := range g.Members {
+			b = strconv.AppendQuote(b, m)
+		}
+		return string(b)
+	}
+	fromEvents := map[string]*Group{}
+	for _, g := range slices.Backward(a.s.Groups) {
+		if g.Recording == "" && !g.Missing {
+			fromEvents[content(g)] = g
+		}
+	}
+	moved := map[int64]*Group{} // by the start in the saved session
+	a.s.Groups = slices.DeleteFunc(a.s.Groups, func(g *Group) bool {
+		twin := fromEvents[content(g)]
+		if g.Recording == "" || twin == nil {
+			return false
+		}
+		moved[g.Start.UnixNano()] = twin
+		if !hasDefect(twin.Defects, spans.DefectRecordedTwice) {
+			twin.Defects = append(twin.Defects, twiceDefect(1))
+		}
+		return true
+	})
+	for _, r := range a.s.Runs {
+		if twin := moved[r.GroupStart.UnixNano()]; twin != nil {
+			r.GroupStart = twin.Start
+		}
+	}
+}
+
+func hasDefect(l []Defect, code spans.DefectCode) bool {
+	return slices.ContainsFunc(l, func(d Defect) bool { return d.Code == code })
+}

@@ -1,0 +1,265 @@
+package otlprow
+
+import (
+	"crypto/sha256"
+	"iter"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// eventName is the attribute that names the event of a log record whose field for it is empty.
+const eventName = "event.name"
+
+// contentKeys are the attributes of events, which a row does not keep as attributes.
+var contentKeys = []string{
+	eventName,
+	string(spans.BlockBodiesKey), string(spans.BlockWithheldKey), string(spans.ListsKey),
+	string(spans.EventTypeKey), string(spans.EventBodyKey), string(spans.EventSeqKey),
+	string(spans.FactSubjectKey), string(spans.FactKeyKey), string(spans.FactValueKey),
+}
+
+func (d *decoder) events(row *session.Row, events ptrace.SpanEventSlice) {
+	n := events.Len()
+	if n > maxEvents {
+		d.report.Cut += n - maxEvents
+		n = maxEvents
+	}
+	for i := range n {
+		e := events.At(i)
+		d.event(row, e.Name(), e.Timestamp(), e.Attributes())
+	}
+	// Permission evaluations and compactions have no content of which a preview could be all there is.
+	if len(row.Lists) > 0 || row.Kind == session.KindPermission || row.Kind == session.KindCompaction {
+		row.Attrs = slices.DeleteFunc(row.Attrs, func(a session.Attr) bool { return slices.Contains(previews, a.Key) })
+	}
+}
+
+// previews are the attributes that show what is in the blocks.
+var previews = []string{
+	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.ToolCallArgumentsKey),
+	string(spans.ToolCallResultKey), string(spans.SystemInstructionsKey), string(spans.RequestMessagesOmittedKey),
+}
+
+// event reads an event of this format, and skips any other.
+func (d *decoder) event(row *session.Row, name string, at pcommon.Timestamp, attrs pcommon.Map) {
+	switch name {
+	case spans.EventBlocks:
+		d.blocks(row, attrs)
+	case spans.EventOther:
+		d.other(row, at, attrs)
+	case spans.EventFact:
+		d.fact(row, at, attrs)
+	}
+}
+
+func (d *decoder) blocks(row *session.Row, attrs pcommon.Map) {
+	for text := range d.texts(attrs, spans.BlockWithheldKey) {
+		d.withheld(row, text)
+	}
+	for text := range d.texts(attrs, spans.ListsKey) {
+		d.list(row, text)
+	}
+	bodies, ok := get(attrs, string(spans.BlockBodiesKey))
+	if !ok {
+		return
+	}
+	if bodies.Type() != pcommon.ValueTypeSlice {
+		d.block(row, bodies)
+		return
+	}
+	for _, body := range bodies.Slice().All() {
+		d.block(row, body)
+	}
+}
+
+// texts yields the strings of a list, or one string alone. It counts any other value as Cut.
+func (d *decoder) texts(attrs pcommon.Map, key attribute.Key) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		v, ok := get(attrs, string(key))
+		switch {
+		case !ok:
+		case v.Type() == pcommon.ValueTypeStr:
+			yield(v.Str())
+		case v.Type() == pcommon.ValueTypeSlice:
+			for _, e := range v.Slice().All() {
+				if e.Type() != pcommon.ValueTypeStr {
+					d.report.Cut++
+				} else if !yield(e.Str()) {
+					return
+				}
+			}
+		default:
+			d.report.Cut++
+		}
+	}
+}
+
+// withheld reads the description of a block that was cut or withheld at the source.
+func (d *decoder) withheld(row *session.Row, text string) {
+	w, err := spans.ParseWithheld(text)
+	if err != nil || len(text) > maxValue {
+		d.report.Cut++
+		return
+	}
+	if !d.affords(row, len(w.Beginning)) {
+		d.report.Cut++
+		w.Beginning = ""
+	}
+	b := session.Block{Session: row.Session, ID: w.Block, Body: w.Beginning, Size: w.Size}
+	d.batch.Blocks = append(d.batch.Blocks, b)
+}
+
+func (d *decoder) list(row *session.Row, text string) {
+	if len(text) > d.limits.list() {
+		d.report.Cut++ // the list stays and is broken
+		text, _, _ = strings.Cut(text, "\n")
+	}
+	p, err := spans.ParseList(valid(text))
+	if err != nil || len(p.Name) > maxKey || len(p.Whole) > maxKey {
+		d.report.Cut++
+		return
+	}
+	for i, it := range p.Items {
+		if len(it) > maxValue {
+			d.report.Cut++ // the list stays and is broken at this item
+			p.Items[i] = ""
+		}
+	}
+	row.Lists = append(row.Lists, session.List{
+		Name: p.Name, Attempt: p.Attempt, Count: p.Count, Whole: p.Whole, Prefix: p.Prefix, Items: p.Items,
+	})
+}
+
+// block reads a body. It keeps one that a limit does not allow without its bytes.
+func (d *decoder) block(row *session.Row, v pcommon.Value) {
+	var body string
+	switch v.Type() {
+	case pcommon.ValueTypeStr:
+		body = v.Str()
+	case pcommon.ValueTypeBytes:
+		body = string(v.Bytes().AsRaw())
+	default:
+		d.report.Cut++
+		return
+	}
+	b := session.Block{Session: row.Session, ID: spans.BlockOfString(body), Body: body}
+	if len(body) > d.limits.Block || !d.affords(row, len(body)) {
+		d.report.Cut++
+		b.Body, b.Size = "", int64(len(body))
+	}
+	d.batch.Blocks = append(d.batch.Blocks, b)
+}
+
+func (d *decoder) other(row *session.Row, at pcommon.Timestamp, attrs pcommon.Map) {
+	var o session.Event
+	if at <= math.MaxInt64 {
+		o.Time = int64(at)
+	}
+	for key, v := range attrs.All() {
+		switch key {
+		case string(spans.EventTypeKey):
+			o.Type = cut(str(v), maxKey)
+		case string(spans.EventBodyKey):
+			o.Body = str(v)
+		case string(spans.EventSeqKey):
+			o.Seq, _ = scalar(v).Int()
+		}
+	}
+	if len(o.Body) > maxKey {
+		d.report.Cut++
+		o.Body = ""
+	}
+	row.Events = append(row.Events, o)
+}
+
+// fact reads a fact of a session.payload span. On other spans it has no meaning and counts as Cut.
+func (d *decoder) fact(row *session.Row, at pcommon.Timestamp, attrs pcommon.Map) {
+	if row.Kind != session.KindPayload || at > math.MaxInt64 {
+		d.report.Cut++
+		return
+	}
+	f := session.RowFact{Time: int64(at)}
+	for key, v := range attrs.All() {
+		switch key {
+		case string(spans.FactSubjectKey):
+			f.Subject = boundID(str(v))
+		case string(spans.FactKeyKey):
+			f.Key = cut(str(v), maxKey)
+		case string(spans.FactValueKey):
+			f.Value = str(v)
+		case string(spans.EventSeqKey):
+			f.Seq, _ = scalar(v).Int()
+		}
+	}
+	if len(f.Value) > maxKey {
+		d.report.Cut++
+		f.Value = ""
+	}
+	row.Facts = append(row.Facts, f)
+}
+
+// partialOutput moves the bodies of the output of an open turn from the blocks of its span, which begin at from, into
+// the row: see session.PartialOutputKey. It changes nothing if a body is missing, or if they exceed the bound of an
+// attribute.
+func (d *decoder) partialOutput(row *session.Row, from int) {
+	if p, _ := row.Attr(spans.PartialKey).Bool(); !p || row.Kind != session.KindTurn || row.Known != spans.KnownLive {
+		return
+	}
+	at := slices.IndexFunc(row.Lists, func(l session.List) bool { return l.Name == spans.ListOutput })
+	if at < 0 || row.Lists[at].Prefix != "" {
+		return
+	}
+	brought := d.batch.Blocks[from:]
+	var bodies []string
+	moved := map[int]bool{}
+	size := 0
+	for _, item := range row.Lists[at].Items {
+		it, err := spans.ParseItem(item)
+		n := slices.IndexFunc(brought, func(b session.Block) bool { return b.Size == 0 && b.ID.Short() == it.Block })
+		if err != nil || n < 0 {
+			return
+		}
+		if size += len(brought[n].Body); size > d.limits.Attribute {
+			return
+		}
+		bodies, moved[n] = append(bodies, valid(brought[n].Body)), true
+	}
+	kept := d.batch.Blocks[:from]
+	for i, b := range brought {
+		if !moved[i] {
+			kept = append(kept, b)
+		}
+	}
+	d.batch.Blocks = kept
+	row.Lists = slices.Delete(row.Lists, at, at+1)
+	byKey := func(a session.Attr, key string) int { return strings.Compare(a.Key, key) }
+	n, _ := slices.BinarySearchFunc(row.Attrs, session.PartialOutputKey, byKey)
+	value := session.StringsValue(bodies)
+	row.Attrs = slices.Insert(row.Attrs, n, session.Attr{Key: session.PartialOutputKey, Value: value})
+}
+
+// recordID returns an id for a log record: the first 8 bytes of SHA-256 over its ids, time, event and attributes.
+func recordID(r plog.LogRecord, name string, at pcommon.Timestamp) session.SpanID {
+	attrs := pcommon.NewMap()
+	r.Attributes().CopyTo(attrs)
+	attrs.Remove(eventName)
+	h := sha256.New()
+	h.Write([]byte("log" + r.TraceID().String() + r.SpanID().String() + strconv.FormatUint(uint64(at), 10) + name))
+	text, _ := appendMap(nil, attrs, 0, math.MaxInt/4)
+	h.Write(text)
+	id := session.SpanID(h.Sum(nil)[:8])
+	if id == (session.SpanID{}) {
+		id[7] = 1
+	}
+	return id
+}

@@ -1,0 +1,102 @@
+package otlplimitsextension
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/extension/extensionmiddleware"
+
+	"github.com/otelagent/otelagent/backend/otlpbounds"
+)
+
+// step is how much of a body is read before its memory is held.
+const step = 1 << 20
+
+// GetHTTPHandler reads and examines bodies before the receiver does. The receiver's own bound of size holds already, and
+// compressed bodies are unpacked as they are read.
+func (l *limits) GetHTTPHandler(context.Context) (extensionmiddleware.WrapHTTPHandlerFunc, error) {
+	return func(_ context.Context, next http.Handler) (http.Handler, error) {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			a := &admission{l: l}
+			defer a.release()
+			body, err := l.read(w, r, a)
+			_ = r.Body.Close()
+			var tooLong *http.MaxBytesError
+			switch {
+			case errors.Is(err, errBusy):
+				w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter/time.Second)))
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			case errors.Is(err, errTooLarge), errors.As(err, &tooLong):
+				http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+				return
+			case err != nil:
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			next.ServeHTTP(w, r)
+		}), nil
+	}, nil
+}
+
+// read returns the body, if it may be decoded. It holds the memory of the bytes as they come, and refuses a bad body
+// after little of it.
+func (l *limits) read(w http.ResponseWriter, r *http.Request, a *admission) ([]byte, error) {
+	if r.ContentLength < 0 { // compressed, or sent in chunks
+		wait, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		if l.http.Acquire(wait, 1) != nil {
+			return nil, errBusy
+		}
+		defer l.http.Release(1)
+		c := http.NewResponseController(w)
+		if c.SetReadDeadline(time.Now().Add(readTime)) == nil {
+			defer func() { _ = c.SetReadDeadline(time.Time{}) }()
+		}
+	}
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	meter, check := otlpbounds.NewMeter(signalOf(r.URL.Path), l.max), otlpbounds.Check
+	if kind == "application/json" {
+		meter, check = otlpbounds.NewJSONMeter(l.max), otlpbounds.CheckJSON
+	}
+	body := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+max(min(r.ContentLength, step), 0)))
+	for {
+		n, err := io.CopyN(io.MultiWriter(body, meter), r.Body, step)
+		switch {
+		case errors.Is(err, otlpbounds.ErrTooLarge):
+			return nil, errTooLarge
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, err
+		case n == step:
+			if err := a.grow(r.Context(), int64(body.Cap())+step); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err := check(body.Bytes()); err != nil {
+			return nil, err
+		}
+		return body.Bytes(), a.grow(r.Context(), int64(body.Cap())+meter.Used())
+	}
+}
+
+// signalOf returns the signal by the path that OTLP gives it. A receiver may have others.
+func signalOf(path string) otlpbounds.Signal {
+	switch {
+	case strings.HasSuffix(path, "/v1/traces"):
+		return otlpbounds.Traces
+	case strings.HasSuffix(path, "/v1/logs"):
+		return otlpbounds.Logs
+	case strings.HasSuffix(path, "/v1/metrics"):
+		return otlpbounds.Metrics
+	}
+	return otlpbounds.AnySignal
+}

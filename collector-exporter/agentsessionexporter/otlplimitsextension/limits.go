@@ -1,0 +1,80 @@
+package otlplimitsextension
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/extension/extensionmiddleware"
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// patience is how long a request waits for memory before its sender is asked to come back.
+	patience = 5 * time.Second
+	// retryAfter is when the sender is asked to come back.
+	retryAfter = time.Second
+	// unpacking is how many compressed bodies are unpacked at the same time. A zstd frame may demand a window of 64 MiB.
+	unpacking = 4
+	// readTime is how long a sender may take for a compressed body: it keeps others from unpacking theirs.
+	readTime = 10 * time.Second
+)
+
+var (
+	errTooLarge = errors.New("the request takes more memory when decoded than otlp_limits allows (max_request_mib): send " +
+		"smaller batches")
+	errBusy = errors.New("too many requests at once (max_in_flight_mib of otlp_limits): send again later")
+)
+
+// limits stands in front of the decoders of receivers.
+type limits struct {
+	component.StartFunc
+	component.ShutdownFunc
+	max      int64 // of one request
+	inFlight *semaphore.Weighted
+	capacity int64
+	http     *semaphore.Weighted // compressed bodies that are read
+}
+
+var (
+	_ extensionmiddleware.GRPCServer = (*limits)(nil)
+	_ extensionmiddleware.HTTPServer = (*limits)(nil)
+)
+
+func newLimits(c *Config) *limits {
+	capacity := c.MaxInFlightMiB << 20
+	gate.max.Store(max(gate.max.Load(), c.MaxRequestMiB<<20))
+	return &limits{max: c.MaxRequestMiB << 20, capacity: capacity,
+		inFlight: semaphore.NewWeighted(capacity), http: semaphore.NewWeighted(unpacking)}
+}
+
+// admission is the memory that one request holds.
+type admission struct {
+	l    *limits
+	held int64
+}
+
+// grow makes the request hold n bytes, if it holds less. It waits for other requests to end. It returns errBusy if that
+// takes too long, and errTooLarge for more than can ever be held.
+func (a *admission) grow(ctx context.Context, n int64) error {
+	if n > a.l.capacity {
+		return errTooLarge
+	}
+	if n <= a.held {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if a.l.inFlight.Acquire(ctx, n-a.held) != nil {
+		return errBusy
+	}
+	a.held = n
+	return nil
+}
+
+// release gives back what the request holds. Releasing twice does nothing.
+func (a *admission) release() {
+	a.l.inFlight.Release(a.held)
+	a.held = 0
+}

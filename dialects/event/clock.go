@@ -1,0 +1,70 @@
+package event
+
+import (
+	"time"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// earliest is the first time that a span can have: zero means none on the wire.
+var earliest = time.Unix(0, 1)
+
+// clock gives the events of one run their times. Timed events keep theirs to the nanosecond. An untimed one that
+// arrived live happened as long after the last timed event as it arrived after it. In a replay arrival means nothing:
+// the time inside a message counts when it does not run backwards, else the event is only known not to be earlier than
+// what was seen before; an input of which no time is known yet happened when it was written.
+type clock struct {
+	last    time.Time // the latest time given to anything of the run
+	assumed bool      // last is when the input was written: any reported time counts
+	stated  time.Time // of the last timed event
+	arrived time.Time // when that one arrived
+	seq     int64     // position of the last event in its input
+}
+
+// at returns when the event with m happened. inside is the time in the event's message, zero without one.
+func (c *clock) at(m *Meta, inside time.Time) otelagent.Moment {
+	at := c.decide(m, inside)
+	if at.Time.After(c.last) || c.assumed && at.Source != spans.TimeSourceBound {
+		c.last, c.assumed = at.Time, false
+	}
+	c.seq = m.Seq
+	at.Seq = m.Seq
+	return at
+}
+
+func (c *clock) decide(m *Meta, inside time.Time) otelagent.Moment {
+	switch {
+	case !m.Time.IsZero():
+		c.stated, c.arrived = m.Time, m.Arrived
+		return otelagent.Moment{Time: m.Time}
+	case !m.Arrived.IsZero():
+		t := m.Arrived
+		if !c.arrived.IsZero() {
+			t = c.stated.Add(m.Arrived.Sub(c.arrived))
+		}
+		return otelagent.Moment{Time: t, Source: spans.TimeSourceArrival}
+	case inside.After(c.last), c.assumed && !inside.IsZero():
+		return otelagent.Moment{Time: inside, Source: spans.TimeSourceMessage}
+	case c.last.IsZero(): // nothing is known, not even when the input was written
+		return otelagent.Moment{Time: earliest, Source: spans.TimeSourceBound}
+	default:
+		return otelagent.Moment{Time: c.last, Source: spans.TimeSourceBound}
+	}
+}
+
+// began sets when the run began, where its start is known from elsewhere than its event. No event of the run was before
+// it.
+func (c *clock) began(start time.Time) {
+	if start.After(c.last) {
+		c.last = start
+	}
+}
+
+// end is the moment at which the tracer closes open spans: the last time seen of the run, never now.
+func (c *clock) end() otelagent.Moment {
+	return otelagent.Moment{Time: c.last, Source: spans.TimeSourceBound, Seq: c.seq}
+}
+
+// replayed reports whether the event was read from a file and states no time.
+func (m *Meta) replayed() bool { return m.Time.IsZero() && m.Arrived.IsZero() }

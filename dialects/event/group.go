@@ -1,0 +1,108 @@
+package event
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// openGroup is a parallel group whose end was not seen yet.
+type openGroup struct {
+	session string
+	members []string
+	begun   bool // a member started
+	judged  bool // its judge started
+	ctx     context.Context
+	group   *otelagent.Group
+	clock   clock
+}
+
+// seen moves the clock to the time of something that belongs to the group.
+func (c *clock) seen(t time.Time) {
+	if t.After(c.last) {
+		c.last = t
+	}
+}
+
+func (r *Recorder) groupStarted(ctx context.Context, ev *GroupStarted) {
+	info := ev.GroupInfo
+	info.SessionID = cmp.Or(info.SessionID, ev.Session)
+	g := &openGroup{session: info.SessionID, members: slices.Clone(info.Members)}
+	g.clock.last, g.clock.assumed = r.floor(&ev.Meta)
+	info.Start = stated(info.Start, g.clock.at(&ev.Meta, time.Time{}))
+	if len(r.groups) == maxOpenGroups {
+		r.groups[0].close()
+		r.groups = slices.Delete(r.groups, 0, 1)
+	}
+	g.ctx, g.group = r.tracer.StartGroup(ev.in(ctx), info)
+	r.groups = append(r.groups, g)
+}
+
+// groupEnded ends the group that holds the selected run, the latest of several. Without one the group is inferred.
+func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
+	var g *openGroup
+	for _, x := range slices.Backward(r.groups) {
+		if (ev.Session == "" || x.session == ev.Session) && slices.Contains(x.members, ev.SelectedID) {
+			g = x
+			break
+		}
+	}
+	if g == nil {
+		g = &openGroup{session: ev.Session}
+		g.clock.last, g.clock.assumed = r.floor(&ev.Meta)
+		c := g.clock
+		g.ctx, g.group = r.tracer.StartGroup(ev.in(ctx), otelagent.GroupInfo{
+			SessionID: ev.Session, Start: c.at(&ev.Meta, time.Time{}), Inferred: true,
+		})
+	}
+	res := ev.GroupResult
+	res.End = stated(res.End, g.clock.at(&ev.Meta, time.Time{}))
+	g.group.End(res)
+	r.groups = slices.DeleteFunc(r.groups, func(x *openGroup) bool { return x == g })
+}
+
+// groupOf returns the group that a starting run belongs to, and says so in info: as a member by its id, or as the judge
+// when it has no parent and exactly one group of its session waits for a judge.
+func (r *Recorder) groupOf(info *otelagent.RunInfo) *openGroup {
+	if g := r.memberOf(info); g != nil {
+		return g
+	}
+	var only *openGroup
+	waiting := 0
+	for _, g := range r.groups {
+		if g.session == info.SessionID && g.begun && !g.judged && !r.anyOpen(g) {
+			only = g
+			waiting++
+		}
+	}
+	if waiting != 1 || info.ParentID != "" {
+		return nil
+	}
+	only.judged = true
+	info.GroupRole = spans.GroupRoleJudge
+	return only
+}
+
+// memberOf returns the last group of which a starting run is a member by its id, and says so in info; else nil.
+func (r *Recorder) memberOf(info *otelagent.RunInfo) *openGroup {
+	for _, g := range slices.Backward(r.groups) {
+		if g.session == info.SessionID && slices.Contains(g.members, info.ID) {
+			info.GroupRole = spans.GroupRoleMember
+			g.begun = true
+			return g
+		}
+	}
+	return nil
+}
+
+// anyOpen reports whether a member is still at work: nothing can be judged before.
+func (r *Recorder) anyOpen(g *openGroup) bool {
+	return slices.ContainsFunc(r.open, func(o *openRun) bool { return o.group == g })
+}
+
+// close ends the group because no end was reported.
+func (g *openGroup) close() { g.group.Close(g.clock.end()) }

@@ -1,0 +1,422 @@
+package event
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// runName is how a producer names a run. Session is empty where the producer does not name it.
+type runName struct{ session, id string }
+
+// is reports whether two names may be of one run.
+func (n runName) is(other runName) bool {
+	return n.id == other.id && (n.session == other.session || n.session == "" || other.session == "")
+}
+
+func (m *Meta) name() runName { return runName{m.Session, m.Run} }
+
+// openRun is a run whose end was not seen yet.
+type openRun struct {
+	runName
+	// parent is the run that it names as its parent, and the session of that where it is another one.
+	parent, parentSession string
+	ctx                   context.Context
+	run                   *otelagent.Run
+	group                 *openGroup // that it is a member or the judge of, or nil
+	clock                 clock
+	turn                  *openTurn
+	tools                 []*openTool // by start
+	compaction            *openCompaction
+	asked                 []openAsk // by start
+}
+
+// openAsk is a question for permission without an answer.
+type openAsk struct {
+	call, tool string
+	asking     *otelagent.Asking
+}
+
+// openCompaction is a compaction without an end.
+type openCompaction struct {
+	kind spans.CompactionKind
+	*otelagent.Compacting
+}
+
+type openTurn struct {
+	ctx  context.Context
+	turn *otelagent.Turn
+}
+
+type openTool struct {
+	id, name string
+	ctx      context.Context
+	tool     *otelagent.Tool
+	start    time.Time
+	// ended is the result of a call that is over at a time yet to be learned from its message; nil before.
+	ended *otelagent.ToolResult
+}
+
+// stated returns at unless the producer's own moment is known.
+func stated(own, at otelagent.Moment) otelagent.Moment {
+	if own.Time.IsZero() {
+		return at
+	}
+	if own.Seq == 0 {
+		own.Seq = at.Seq
+	}
+	return own
+}
+
+// take takes one event of the run, which happened at at.
+func (o *openRun) take(ev Event, at otelagent.Moment) {
+	switch ev := ev.(type) {
+	case *TurnStarted:
+		o.endTurn(o.clock.end())
+		info := ev.TurnInfo
+		info.Start = stated(info.Start, at)
+		o.startTurn(info)
+	case *TurnEnded:
+		o.turnEnded(ev, at)
+	case *RequestPrepared:
+		req := ev.Request
+		req.At = stated(req.At, at)
+		o.openTurn().Request(req)
+	case *MessageAdded:
+		o.messageAdded(ev, at)
+	case *ReplyReceived:
+		if o.turn != nil {
+			o.turn.turn.Reply(ev.result(at))
+		}
+	case *ReplyDelta:
+		o.partial(ev)
+	case *ToolStarted:
+		call := ev.ToolCall
+		call.Start = stated(call.Start, at)
+		o.startTool(call)
+	case *ToolProgressed:
+		if t := o.running(ev.CallID, ev.Name); t != nil {
+			t.tool.Progress(ev.Type, ev.Body, at)
+		} else {
+			o.note(ev.Type, ev.Body, at)
+		}
+	case *ToolEnded:
+		o.toolEnded(ev, at)
+	case *CompactionStarted:
+		o.endCompaction()
+		c := ev.Compaction
+		c.Start = stated(c.Start, at)
+		o.compaction = o.startCompaction(c)
+	case *CompactionEnded:
+		o.compactionEnded(ev, at)
+	case *PermissionEvaluated:
+		o.permission(ev, at)
+	case *PermissionAsked:
+		o.ask(ev, at)
+	case *UserAsked:
+		if o.turn != nil {
+			o.turn.turn.AskUser()
+		}
+	case *UserAnswered:
+		if o.turn != nil {
+			o.turn.turn.UserAnswered()
+		}
+	case *AttemptDiscarded:
+		d := ev.DiscardedAttempt
+		d.At = stated(d.At, at)
+		o.openTurn().Discard(d)
+	case *DefectFound:
+		o.run.Defect(ev.Code, ev.Detail)
+	case *Other:
+		o.note(ev.Type, ev.Body, at)
+	}
+}
+
+// result is what is known of the reply.
+func (ev *ReplyReceived) result(at otelagent.Moment) otelagent.TurnResult {
+	res := otelagent.TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model, Provider: ev.Provider,
+		ResponseID: ev.ResponseID}
+	if ev.Message.Raw != nil {
+		res.Output = &ev.Message
+	}
+	return res
+}
+
+func (o *openRun) startTurn(info otelagent.TurnInfo) *openTurn {
+	t := &openTurn{}
+	t.ctx, t.turn = o.run.StartTurn(o.ctx, info)
+	o.turn = t
+	return t
+}
+
+// openTurn returns the open turn of the run; one of which the start was not seen is the run's next.
+func (o *openRun) openTurn() *otelagent.Turn {
+	if o.turn == nil {
+		o.startTurn(otelagent.TurnInfo{Start: o.clock.end()})
+	}
+	return o.turn.turn
+}
+
+func (o *openRun) turnEnded(ev *TurnEnded, at otelagent.Moment) {
+	turn := o.openTurn()
+	o.endAsked()
+	o.endTools()
+	o.endCompaction()
+	res := ev.TurnResult
+	res.End = stated(res.End, at)
+	turn.End(res)
+	o.turn = nil
+}
+
+// endTurn ends what is open of a turn because no end was reported.
+func (o *openRun) endTurn(at otelagent.Moment) {
+	o.endAsked()
+	if o.turn == nil {
+		return
+	}
+	o.endTools()
+	o.endCompaction()
+	o.turn.turn.Close(at)
+	o.turn = nil
+}
+
+func (o *openRun) messageAdded(ev *MessageAdded, at otelagent.Moment) {
+	if t := o.answered(ev.ToolCallID); t != nil {
+		end := otelagent.Moment{Time: ev.Message.Time, Source: spans.TimeSourceMessage}
+		if end.Time.Before(t.start) { // also when the message has none
+			end = at
+		}
+		o.finish(t, end)
+	}
+	if o.turn != nil {
+		o.turn.turn.AddInput(ev.Message)
+	} else {
+		o.run.AddMessage(ev.Message)
+	}
+}
+
+func (o *openRun) startTool(call otelagent.ToolCall) *openTool {
+	if len(o.tools) == maxOpenTools {
+		o.closeTool(o.tools[0])
+	}
+	t := &openTool{id: call.ID, name: call.Name, start: call.Start.Time}
+	in, ctx := o.inner()
+	t.ctx, t.tool = in.StartTool(ctx, call)
+	o.tools = append(o.tools, t)
+	return t
+}
+
+// running returns the call of that id whose end was not reported; nil when there is none. Where loops use an id again
+// before its call is over, it is the last to start, of those with that name if there are any.
+func (o *openRun) running(id, name string) (found *openTool) {
+	for _, t := range slices.Backward(o.tools) {
+		switch {
+		case t.id != id || t.ended != nil:
+		case t.name == name:
+			return t
+		case found == nil:
+			found = t
+		}
+	}
+	return found
+}
+
+// answered returns the first call of that id which is over at a time yet to be learned; nil when there is none.
+func (o *openRun) answered(id string) *openTool {
+	for _, t := range o.tools {
+		if t.id == id && t.ended != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+func (o *openRun) toolEnded(ev *ToolEnded, at otelagent.Moment) {
+	t := o.running(ev.CallID, ev.Name)
+	if t == nil {
+		start := at
+		if start.Source != "" {
+			start = o.clock.end()
+		}
+		t = o.startTool(otelagent.ToolCall{ID: ev.CallID, Name: ev.Name, Start: start})
+	}
+	res := ev.ToolResult
+	res.End = stated(res.End, at)
+	if !ev.replayed() || !ev.ToolResult.End.Time.IsZero() {
+		t.tool.End(res)
+		o.drop(t)
+		return
+	}
+	res.Result = bytes.Clone(res.Result)
+	if res.Truncated != nil {
+		res.Truncated = new(*res.Truncated)
+	}
+	t.ended = &res
+}
+
+// finish ends a call whose result came before its time was known.
+func (o *openRun) finish(t *openTool, end otelagent.Moment) {
+	end.Seq = t.ended.End.Seq
+	t.ended.End = end
+	t.tool.End(*t.ended)
+	o.drop(t)
+}
+
+// closeTool ends a call at the last time seen: with its reported outcome, if there is one, else as closed.
+func (o *openRun) closeTool(t *openTool) {
+	if t.ended != nil {
+		o.finish(t, t.ended.End)
+		return
+	}
+	t.tool.Close(o.clock.end())
+	o.drop(t)
+}
+
+func (o *openRun) endTools() {
+	for len(o.tools) > 0 {
+		o.closeTool(o.tools[0])
+	}
+}
+
+func (o *openRun) drop(t *openTool) {
+	o.tools = slices.DeleteFunc(o.tools, func(x *openTool) bool { return x == t })
+}
+
+func (o *openRun) startCompaction(c otelagent.Compaction) *openCompaction {
+	started := &openCompaction{kind: cmp.Or(c.Kind, spans.CompactionKindSummary)}
+	in, ctx := o.inner()
+	_, started.Compacting = in.StartCompaction(ctx, c)
+	return started
+}
+
+func (o *openRun) compactionEnded(ev *CompactionEnded, at otelagent.Moment) {
+	c := o.compaction
+	if c != nil && (ev.Kind == "" || c.kind == ev.Kind) {
+		o.compaction = nil
+	} else {
+		whole := ev.Compaction
+		whole.Start = stated(whole.Start, at)
+		c = o.startCompaction(whole)
+	}
+	res := ev.CompactionResult
+	res.End = stated(res.End, at)
+	c.End(res)
+}
+
+func (o *openRun) endCompaction() {
+	if o.compaction != nil {
+		o.compaction.Close(o.clock.end())
+		o.compaction = nil
+	}
+}
+
+func (o *openRun) permission(ev *PermissionEvaluated, at otelagent.Moment) {
+	e := ev.PermissionEvaluation
+	e.End = stated(e.End, at)
+	start := at
+	if e.Wait > 0 {
+		start.Time = start.Time.Add(-e.Wait)
+	}
+	e.Start = stated(e.Start, start)
+	for i, q := range o.asked {
+		if q.call == e.CallID && (q.call != "" || q.tool == e.Tool) { // names may be learned later
+			o.asked = slices.Delete(o.asked, i, i+1)
+			q.asking.End(e)
+			return
+		}
+	}
+	about, ctx := o.about(&e)
+	about.Permission(ctx, e)
+}
+
+// asker is a handle that a permission belongs to: a run, a turn, a tool call.
+type asker interface {
+	Permission(context.Context, otelagent.PermissionEvaluation)
+	Ask(context.Context, otelagent.PermissionEvaluation) *otelagent.Asking
+}
+
+// starter is a handle in which tool calls and compactions start: a run or a turn.
+type starter interface {
+	asker
+	StartTool(context.Context, otelagent.ToolCall) (context.Context, *otelagent.Tool)
+	StartCompaction(context.Context, otelagent.Compaction) (context.Context, *otelagent.Compacting)
+}
+
+// inner returns the open turn, or the run without one.
+func (o *openRun) inner() (starter, context.Context) {
+	if o.turn != nil {
+		return o.turn.turn, o.turn.ctx
+	}
+	return o.run, o.ctx
+}
+
+// about returns the handle that a permission belongs to.
+func (o *openRun) about(e *otelagent.PermissionEvaluation) (asker, context.Context) {
+	if t := o.running(e.CallID, e.Tool); t != nil && e.CallID != "" {
+		return t.tool, t.ctx
+	}
+	return o.inner()
+}
+
+// ask opens a question, whose span lasts until its answer.
+func (o *openRun) ask(ev *PermissionAsked, at otelagent.Moment) {
+	if len(o.asked) == maxOpenTools {
+		o.asked[0].asking.Close(o.clock.end())
+		o.asked = slices.Delete(o.asked, 0, 1)
+	}
+	e := ev.PermissionEvaluation
+	e.Start = stated(e.Start, at)
+	about, ctx := o.about(&e)
+	o.asked = append(o.asked, openAsk{e.CallID, e.Tool, about.Ask(ctx, e)})
+}
+
+// endAsked ends the questions that nobody will answer any more.
+func (o *openRun) endAsked() {
+	for _, q := range o.asked {
+		q.asking.Close(o.clock.end())
+	}
+	o.asked = nil
+}
+
+// partial takes a piece of the reply, where it is kept.
+func (o *openRun) partial(ev *ReplyDelta) {
+	if o.turn == nil || ev.Text == nil {
+		return
+	}
+	if text, ok := rawjson.String(ev.Text); ok {
+		o.turn.turn.Partial(ev.Kind, []byte(text))
+	}
+}
+
+// note keeps an event on the innermost open span: the compaction, the only open tool call, the turn, the run.
+func (o *openRun) note(typ string, body []byte, at otelagent.Moment) {
+	switch {
+	case o.compaction != nil:
+		o.compaction.Note(typ, body, at)
+	case len(o.tools) == 1 && o.tools[0].ended == nil:
+		o.tools[0].tool.Note(typ, body, at)
+	case o.turn != nil:
+		o.turn.turn.Note(typ, body, at)
+	default:
+		o.run.Note(typ, body, at)
+	}
+}
+
+// endInside ends what is open of the run because no end was reported.
+func (o *openRun) endInside() {
+	o.endTurn(o.clock.end())
+	o.endTools()
+	o.endCompaction()
+}
+
+// close ends the run and what is open of it because no end was reported.
+func (o *openRun) close() {
+	o.endInside()
+	o.run.Close(o.clock.end())
+}

@@ -1,0 +1,230 @@
+package input
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// OwnPrefix begins the type of each line of package ndjson.
+const OwnPrefix = "otelagent."
+
+// Own reports whether line, which may be cut anywhere behind it, has at its top level the key "type" with a string
+// that begins with OwnPrefix. It reads no further than that key, and holds nothing of line. Of several such keys the
+// first counts.
+func Own(line []byte) bool {
+	c := rawjson.NewCursor(line, object.MaxDepth)
+	for c.Open('{'); c.More('}'); {
+		isType := string(c.Key()) == "type"
+		if value := c.Value(); isType {
+			typ, _ := rawjson.String(value)
+			return strings.HasPrefix(typ, OwnPrefix)
+		}
+	}
+	return false
+}
+
+// A Reader is the part of a dialect that differs from others. It hands out events with Shell.Emit and errors with
+// Shell.Reject.
+type Reader struct {
+	// Line reads one line. The shell calls it in order, never with a line that is too long, a notice of lagged events or
+	// a line of package ndjson.
+	Line func(Line)
+	// Holds is called with a line of package ndjson, which is valid until Holds returns. It returns true to read the
+	// line later, with Shell.Own; otherwise, and without Holds, the shell reads it now.
+	Holds func(Line) bool
+	// End, if set, is called when an input has ended or failed, unless the caller stopped.
+	End func()
+}
+
+// ReadOwn reads a line of package ndjson, whose number among all inputs is seq.
+type ReadOwn func(s Settings, line Line, seq int64) ([]event.Event, *LineError)
+
+// Shell reads inputs for a Reader: it cuts them into lines or server-sent events, counts and numbers those, and turns
+// problems into errors that name the line and the key. Its fields, but for Name, are valid while a line is read. Not
+// safe for concurrent use.
+type Shell struct {
+	// Name is the name of the dialect.
+	Name string
+	// Settings are those of the decoder.
+	Settings Settings
+	// Stats counts lines, rejects, and events of package ndjson; the Reader counts its own events.
+	Stats Stats
+	// Number is the number of the line at hand in its input, Seq its number among all inputs, which is Meta.Seq of
+	// its events.
+	Number, Seq int64
+	// Arrived is when the line at hand was read; zero in a recording.
+	Arrived time.Time
+
+	own     ReadOwn
+	yield   func(event.Event, error) bool
+	stopped bool
+}
+
+// NewShell returns the Shell of a dialect. Own is nil for package ndjson itself.
+func NewShell(name string, own ReadOwn, opts ...Option) Shell {
+	return Shell{Name: name, Settings: SettingsOf(opts...), own: own}
+}
+
+// Read returns what read emits and rejects. An error that it returns is the last one. Line numbers and Seq are zero
+// until read sets them.
+func (s *Shell) Read(read func() error) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		s.yield, s.stopped = yield, false
+		s.Number, s.Seq, s.Arrived = 0, 0, time.Time{}
+		defer func() { s.yield = nil }()
+		if err := read(); err != nil && !s.stopped {
+			yield(nil, fmt.Errorf("%s: %w", s.Name, err))
+		}
+	}
+}
+
+// Lines reads r until its end, line by line, as Decoder.Events describes.
+func (s *Shell) Lines(r io.Reader, d Reader) iter.Seq2[event.Event, error] {
+	return s.Read(func() error {
+		in := NewScanner(r, s.Settings)
+		before := s.Stats.Lines
+		for !s.stopped && in.Scan() {
+			line := in.Line()
+			s.Stats.Lines = before + line.Number
+			s.Number, s.Seq, s.Arrived = line.Number, s.Stats.Lines, line.Arrived
+			s.Line(line, d)
+		}
+		if s.stopped {
+			return nil
+		}
+		s.Stats.Lines = before + in.Lines()
+		if d.End != nil {
+			d.End()
+		}
+		return in.Err()
+	})
+}
+
+// Document reads r whole and calls read with it, for an input that is one text. It may be as long as a line; the
+// shell rejects a longer one.
+func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[event.Event, error] {
+	return s.Read(func() error {
+		text, err := io.ReadAll(io.LimitReader(r, int64(s.Settings.MaxLine)+1))
+		switch {
+		case err != nil:
+			return fmt.Errorf("read: %w", err)
+		case len(text) > s.Settings.MaxLine:
+			s.TooLong()
+		default:
+			read(text)
+		}
+		return nil
+	})
+}
+
+// Line reads one line, which Number and Seq name.
+func (s *Shell) Line(line Line, d Reader) {
+	switch {
+	case line.TooLong:
+		s.TooLong()
+	case line.Event == "lagged":
+		s.lagged(line)
+	case s.own != nil && Own(line.Text):
+		if d.Holds == nil || !d.Holds(line) {
+			s.Own(line, s.Seq)
+		}
+	default:
+		d.Line(line)
+	}
+}
+
+// lagged emits the defect that a notice of lost events gives: feeds of phi-core send an event of that name, whose data
+// is their number, or an object with one number.
+func (s *Shell) lagged(line Line) {
+	lost := &event.DefectFound{Meta: event.Meta{Seq: s.Seq, Arrived: s.Arrived}, Code: spans.DefectEventLost}
+	digits := bytes.TrimFunc(line.Text, func(r rune) bool { return r < '0' || r > '9' })
+	if n, err := strconv.ParseInt(string(digits), 10, 64); err == nil && n > 0 {
+		lost.Detail = strconv.FormatInt(n, 10) + " events"
+	}
+	s.Emit(lost)
+}
+
+// Own hands out the events of a line of package ndjson, whose number among all inputs is seq.
+func (s *Shell) Own(line Line, seq int64) {
+	events, bad := s.own(s.Settings, line, seq)
+	if bad != nil {
+		bad.Line, bad.Seq = line.Number, seq
+		s.reject(bad)
+		return
+	}
+	s.Stats.Events++
+	for _, ev := range events {
+		s.Emit(ev)
+	}
+}
+
+// Emit hands ev out. After the caller stopped it does nothing.
+func (s *Shell) Emit(ev event.Event) {
+	if !s.stopped && !s.yield(ev, nil) {
+		s.stopped = true
+	}
+}
+
+// Other hands out what has no event of its own; nothing when body is nil.
+func (s *Shell) Other(m event.Meta, typ string, body []byte) {
+	if body != nil {
+		s.Emit(&event.Other{Meta: m, Type: typ, Body: body})
+	}
+}
+
+// Stopped reports whether the caller wants no more.
+func (s *Shell) Stopped() bool { return s.stopped }
+
+// Reject hands out the error of the line at hand and counts it.
+func (s *Shell) Reject(e *LineError) {
+	e.Line, e.Seq = s.Number, s.Seq
+	s.reject(e)
+}
+
+func (s *Shell) reject(e *LineError) {
+	e.Dialect = cmp.Or(e.Dialect, s.Name)
+	s.Stats.Rejected++
+	if !s.stopped && !s.yield(nil, e) {
+		s.stopped = true
+	}
+}
+
+// TooLong rejects the line at hand, which is longer than the settings allow.
+func (s *Shell) TooLong() {
+	s.Reject(&LineError{Reason: "longer than " + strconv.Itoa(s.Settings.MaxLine) + " bytes"})
+}
+
+// Object reads a line that is one JSON object. It rejects others and returns nil then.
+func (s *Shell) Object(line Line) *object.Object {
+	o, err := object.Parse(line.Text)
+	if err != nil {
+		s.RejectSyntax(err)
+		return nil
+	}
+	return o
+}
+
+// RejectSyntax rejects the line for an error of package rawjson or object.
+func (s *Shell) RejectSyntax(err error) { s.Reject(Malformed(err)) }
+
+// RejectProblems rejects the line for each problem of o, and reports whether there was one. Variant names the kind of
+// line, where known. A line counts as rejected once.
+func (s *Shell) RejectProblems(variant string, o *object.Object) bool {
+	for i, p := range o.Problems() {
+		if s.Reject(&LineError{Type: variant, Field: p.Path, Reason: p.Reason}); i > 0 {
+			s.Stats.Rejected--
+		}
+	}
+	return o.Failed() > 0
+}
