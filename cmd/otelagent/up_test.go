@@ -134,12 +134,12 @@ func TestSendLive(t *testing.T) {
 	}
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		code, out, _ := runWith(t, "show", demoSession, "--db", db)
+		code, out, errs := runWith(t, "show", demoSession, "--db", db)
 		if code == 0 && strings.Contains(out, "✓ read_file") {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("nothing arrived while the pipe was open:\n%s", out)
+			t.Fatalf("nothing arrived while the pipe was open:\n%s%s", out, errs)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -1,15 +1,32 @@
 package input
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
-
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 )
+
+// HeadSize is how much of the beginning of an input Head reads at most.
+const HeadSize = 64 << 10
+
+// Head reads the beginning of r until known reports true of it, r ends or fails, or HeadSize bytes are there: of a pipe
+// no more than known needs. It returns a reader of all of r, and the error of r, which that reader returns, too.
+func Head(r io.Reader, known func(head []byte) bool) (all io.Reader, head []byte, err error) {
+	in := bufio.NewReaderSize(r, HeadSize)
+	for { // r may be a reader that Head returned: its buffer has the beginning already
+		head, _ = in.Peek(in.Buffered())
+		if err != nil || len(head) > 0 && known(head) {
+			break
+		}
+		_, err = in.Peek(in.Buffered() + 1)
+	}
+	if err == io.EOF || err == bufio.ErrBufferFull {
+		err = nil
+	}
+	return in, head, err
+}
 
 // Line is one line of an input, or the data of one server-sent event.
 type Line struct {
@@ -25,25 +42,27 @@ type Line struct {
 	TooLong bool
 }
 
-// Scanner cuts a stream into lines. Blank lines, a byte order mark and carriage returns before line ends are passed
-// over. A stream whose first line is a field or comment of server-sent events (data:, event:, id:, retry:, or a colon)
-// is read as those, as the HTML standard says, data lines joined by line feeds.
+// Scanner cuts a stream into lines. It skips blank lines, a byte order mark and carriage returns before line ends. It
+// reads a stream whose first line is a field or comment of server-sent events (data:, event:, id:, retry:, or a colon)
+// as those, as the HTML standard describes, data lines joined by line feeds.
 //
 // It reads from r only when all complete lines that it holds were handed out, so lines of a pipe come as soon as they
-// end. Its buffer grows to the longest line met. The last line may lack its end, but for one after which r failed: that
-// one is dropped.
+// end. The last line may lack its end, but for one after which r failed: the Scanner drops that one.
 type Scanner struct {
-	in   lineReader
+	in   *bufio.Reader
+	max  int
 	live bool
+	long []byte // a line longer than the buffer of in
+	err  error  // of in, its end included
 
 	line   Line
 	number int64
 	mode   mode
 
-	data  []byte // of the event at hand
-	event string
-	first int64 // number of its first data line, 0 without one
-	long  bool
+	data    []byte // of the event at hand
+	event   string
+	first   int64 // number of its first data line, 0 without one
+	tooLong bool
 }
 
 type mode uint8
@@ -56,15 +75,41 @@ const (
 
 // NewScanner returns a Scanner of r. It uses MaxLine and Live of the settings.
 func NewScanner(r io.Reader, s Settings) *Scanner {
-	return &Scanner{in: lineReader{r: r, max: s.MaxLine}, live: s.Live}
+	return &Scanner{in: bufio.NewReaderSize(r, HeadSize), max: s.MaxLine, live: s.Live}
+}
+
+// next returns the next line without its newline, valid until the next call. TooLong reports that a line was longer
+// than allowed. More is false when there is none: in ended or failed.
+func (s *Scanner) next() (line []byte, tooLong, more bool) {
+	s.long = s.long[:0]
+	for s.err == nil {
+		piece, err := s.in.ReadSlice('\n')
+		piece = bytes.TrimSuffix(piece, []byte("\n"))
+		if tooLong = tooLong || len(s.long)+len(piece) > s.max; tooLong {
+			piece, s.long = nil, s.long[:0]
+		}
+		if err == bufio.ErrBufferFull || len(s.long) > 0 {
+			s.long = append(s.long, piece...)
+			piece = s.long
+		}
+		switch err {
+		case bufio.ErrBufferFull:
+			continue
+		case nil:
+			return piece, tooLong, true
+		}
+		s.err = err
+		return piece, tooLong, err == io.EOF && (tooLong || len(piece) > 0)
+	}
+	return nil, false, false
 }
 
 // Scan goes on to the next line that is not blank, and reports whether there is one.
 func (s *Scanner) Scan() bool {
 	for {
-		text, long, more := s.in.next()
+		text, long, more := s.next()
 		if !more {
-			if s.mode == serverSent && s.in.err == nil && s.first > 0 {
+			if s.mode == serverSent && s.err == io.EOF && s.first > 0 {
 				return s.dispatch()
 			}
 			return false
@@ -107,10 +152,10 @@ func (s *Scanner) Lines() int64 { return s.number }
 
 // Err returns the error of r that ended the scan, wrapped; nil at its end.
 func (s *Scanner) Err() error {
-	if s.in.err == nil {
+	if s.err == nil || s.err == io.EOF {
 		return nil
 	}
-	return fmt.Errorf("read: %w", s.in.err)
+	return fmt.Errorf("read: %w", s.err)
 }
 
 func (s *Scanner) stamp() {
@@ -140,17 +185,17 @@ func (s *Scanner) field(text []byte, long bool) bool {
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch {
 	case long:
-		s.long = true
+		s.tooLong = true
 		if s.first == 0 {
 			s.first = s.number
 		}
 	case string(name) == "data":
 		if s.first == 0 {
 			s.first = s.number
-		} else if !s.long {
+		} else if !s.tooLong {
 			s.data = append(s.data, '\n')
 		}
-		if s.long = s.long || len(s.data)+len(value) > s.in.max; !s.long {
+		if s.tooLong = s.tooLong || len(s.data)+len(value) > s.max; !s.tooLong {
 			s.data = append(s.data, value...)
 		}
 	case string(name) == "event":
@@ -161,8 +206,8 @@ func (s *Scanner) field(text []byte, long bool) bool {
 
 // dispatch hands out the event at hand; one without data is none.
 func (s *Scanner) dispatch() bool {
-	line := Line{Text: trimmed(s.data), Number: s.first, Event: s.event, TooLong: s.long}
-	s.data, s.event, s.first, s.long = s.data[:0], "", 0, false
+	line := Line{Text: trimmed(s.data), Number: s.first, Event: s.event, TooLong: s.tooLong}
+	s.data, s.event, s.first, s.tooLong = s.data[:0], "", 0, false
 	if line.Number == 0 || len(line.Text) == 0 && !line.TooLong {
 		return false
 	}
@@ -172,18 +217,4 @@ func (s *Scanner) dispatch() bool {
 	s.line = line
 	s.stamp()
 	return true
-}
-
-// Lost returns the defect that a notice of lost events gives: feeds of phi-core send an event of the name lagged, whose
-// data is their number, or an object with one number. It is nil for any other line.
-func (l *Line) Lost(seq int64) *otelagent.DefectFound {
-	if l.Event != "lagged" {
-		return nil
-	}
-	lost := &otelagent.DefectFound{Meta: otelagent.Meta{Seq: seq, Arrived: l.Arrived}, Code: spans.DefectEventLost}
-	digits := bytes.TrimFunc(l.Text, func(r rune) bool { return r < '0' || r > '9' })
-	if n, err := strconv.ParseInt(string(digits), 10, 64); err == nil && n > 0 {
-		lost.Detail = strconv.FormatInt(n, 10) + " events"
-	}
-	return lost
 }
