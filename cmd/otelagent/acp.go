@@ -40,12 +40,12 @@ func (a *app) acpCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "acp [flags] -- AGENT [ARG...]",
 		Short: "Trace an agent of the Agent Client Protocol",
-		Long: `Start an agent of the Agent Client Protocol and trace the messages between it and
-the editor. In the editor's settings it stands before the agent's command.
+		Long: `Start an agent of the Agent Client Protocol and trace the messages between it
+and the editor. In the editor's settings it stands before the agent's command.
 
-Every byte passes through unchanged and at once, in both directions. Neither side
-waits for tracing: bytes that come faster than a missing or slow receiver takes
-them are not traced, and the session counts them. Prompts become runs; a
+Every byte passes through unchanged and at once, in both directions. Neither
+side waits for tracing: bytes that come faster than a missing or slow receiver
+takes them are not traced, and the session counts them. Prompts become runs; a
 traceparent in the _meta of a prompt is honored (docs/dialects.md). The flags
 are those of 'otelagent send'.
 

@@ -56,7 +56,7 @@ func (a *app) exportCommand() *cobra.Command {
 
   json, jsonl  sessions, messages and parts of the agent guide
   csv          one row a part; sums of its columns are those of the session
-  acp          a trace of Agent Client Protocol messages, rebuilt from the session
+  acp          a trace of Agent Client Protocol messages, made from the session
   phi-core     the session file that phi-core itself saves and loads
 
 They need the content: send with --capture content. Values that the rows of the

@@ -19,13 +19,22 @@ func TestCommandLineIsSmall(t *testing.T) {
 	}
 	root := (&app{}).root()
 	verbs, flags := 0, 0
-	count := func(*pflag.Flag) { flags++ }
+	count := func(f *pflag.Flag) {
+		if flags++; f.Usage == "" {
+			t.Errorf("--%s has no description", f.Name)
+		}
+	}
 	root.PersistentFlags().VisitAll(count)
 	for _, c := range root.Commands() {
 		if c.Name() == "help" || c.Name() == "completion" {
 			continue
 		}
 		verbs++
+		for line := range strings.Lines(c.Long) {
+			if n := len(strings.TrimRight(line, "\n")); n > 80 {
+				t.Errorf("help of %s has a line of %d columns: %s", c.Name(), n, line)
+			}
+		}
 		c.LocalNonPersistentFlags().VisitAll(count)
 		if !strings.Contains(string(readme), "`"+c.Name()+"`") {
 			t.Errorf("README.md does not name the verb %s", c.Name())

@@ -49,19 +49,19 @@ a saved session of phi-core or of the agent guide, or lines of otelagent
 (docs/dialects.md). The command recognises the dialect from the beginning of the
 input and logs it; --from names it instead.
 
-A pipe is sent as it comes, and the agent never waits for the network: spans that
-a missing collector keeps waiting for long are dropped and counted. Files are
-read as fast as the receiver takes them. Sending the same input again, or more
+A pipe is sent as it comes, and the agent never waits for the network: spans
+that wait too long for a collector are dropped and counted. Files are read as
+fast as the receiver takes them. Sending the same input again, or more
 of it, changes nothing that is there: ids follow from the input.
 
 An event without a time happened when it arrived; in a file, when that was last
 written. Sending such a file again when it has grown gives another run.
 
 No content leaves without --capture content; --capture digests sends sizes and
-hashes (docs/requests.md). The standard OTEL_* environment variables are honored.
-With --live the session can be watched as it runs (docs/live.md). A pipe also
-sends metrics to a collector that takes them (docs/metrics.md). service.name is
-the name of the agent, else that of the dialect, unless OTEL_SERVICE_NAME is set.
+hashes (docs/requests.md). The standard OTEL_* environment variables are
+honored. With --live the session can be watched as it runs (docs/live.md). A
+pipe also sends metrics to a collector that takes them (docs/metrics.md).
+service.name is the agent, else the dialect, unless OTEL_SERVICE_NAME is set.
 
 Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 2 wrong usage, 3 lines were rejected and the rest was delivered.`,
@@ -341,9 +341,9 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	}
 	p := &pump{app: a, shift: shift, live: live, follow: o.Follow, options: o.inputOptions(live),
 		quit: make(chan struct{})}
-	agent, err := p.awaitAgent(ctx, in.list[0])
-	if err != nil {
-		return nil, err
+	agent, ok := waitFor(ctx, headTime, func() string { return p.agent(in.list[0]) })
+	if !ok {
+		return nil, fmt.Errorf("interrupted before the first run of %s", in.list[0].name)
 	}
 	d, err := o.delivery(context.WithoutCancel(ctx), tracer, cmp.Or(agent, o.Agent, in.serviceOf()), live)
 	if err != nil {

@@ -99,23 +99,38 @@ func (o *sendOptions) open(ctx context.Context, a *app) (_ *sources, err error) 
 	return s, nil
 }
 
+// waitFor returns the result of f, which may block for ever. When ctx ends first, f has grace more, and ok is false
+// then.
+func waitFor[T any](ctx context.Context, grace time.Duration, f func() T) (v T, ok bool) {
+	result := make(chan T, 1)
+	go func() { result <- f() }()
+	select {
+	case v = <-result:
+		return v, true
+	case <-ctx.Done():
+	}
+	select {
+	case v = <-result: // events that were read already are sent
+		return v, true
+	case <-time.After(grace):
+		return v, false
+	}
+}
+
 // openFile opens a file. A named pipe blocks until it has a writer, or ctx ends.
 func openFile(ctx context.Context, name string) (*os.File, error) {
-	type result struct {
+	type opened struct {
 		f   *os.File
 		err error
 	}
-	opened := make(chan result, 1)
-	go func() {
+	o, ok := waitFor(ctx, headTime, func() opened {
 		f, err := os.Open(name)
-		opened <- result{f, err}
-	}()
-	select {
-	case r := <-opened:
-		return r.f, r.err
-	case <-ctx.Done():
+		return opened{f, err}
+	})
+	if !ok {
 		return nil, fmt.Errorf("interrupted before %s had a writer", name)
 	}
+	return o.f, o.err
 }
 
 // pair puts the trajectories of clark-agent behind the first of its event files where there are both: it is read with
@@ -178,20 +193,12 @@ func (s *source) recognise(ctx context.Context, o *sendOptions, a *app) error {
 		r   io.Reader
 		err error
 	}
-	result := make(chan found, 1)
-	go func() {
-		d, why, r, err := dialects.Open(s.r)
-		result <- found{d, why, r, err}
-	}()
-	var f found
-	select {
-	case f = <-result:
-	case <-ctx.Done():
-		select {
-		case f = <-result: // what was read already is sent
-		case <-time.After(headTime):
-			return fmt.Errorf("interrupted before the first line of %s", s.name)
-		}
+	f, ok := waitFor(ctx, headTime, func() (f found) {
+		f.d, f.why, f.r, f.err = dialects.Open(s.r)
+		return f
+	})
+	if !ok {
+		return fmt.Errorf("interrupted before the first line of %s", s.name)
 	}
 	var unknown *dialects.UnknownError
 	switch {

@@ -30,7 +30,7 @@ quantiles of tokens and times, cache hits, tools and how their calls ended,
 compactions, permissions, and cost.
 
 Cost is what the agents' loops reported. With --prices it is computed as well,
-from a catalogue in the format of LiteLLM's model_prices_and_context_window.json;
+from a file in the format of LiteLLM's model_prices_and_context_window.json;
 models that it does not have are named. Prices are per token, of today, and
 without discounts. docs/stats.md defines each number, and has the SQL for more.
 

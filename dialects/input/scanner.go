@@ -17,7 +17,7 @@ func Head(r io.Reader, known func(head []byte) bool) (all io.Reader, head []byte
 	in := bufio.NewReaderSize(r, HeadSize)
 	for { // r may be a reader that Head returned: its buffer has the beginning already
 		head, _ = in.Peek(in.Buffered())
-		if err != nil || len(head) > 0 && known(head) {
+		if (err != nil || len(head) > 0) && (known(head) || err != nil) {
 			break
 		}
 		_, err = in.Peek(in.Buffered() + 1)
