@@ -164,7 +164,7 @@ interop-ai-sdk: bin/otelagent ## the AI SDK writes guide sessions, judges ours, 
 	for d in dialects/phi/testdata/phi-core-*/*.events.ndjson dialects/clark/testdata/clark-agent-*/*.enveloped.ndjson dialects/acp/testdata/sdk/*.ndjson; do \
 		bin/otelagent send --db $$dir/all.db --capture content $$d 2>>$$dir/send.log || { cat $$dir/send.log; exit 1; }; \
 	done; \
-	bin/otelagent export --all --partial --db $$dir/all.db --format jsonl -d $$dir/all; \
+	bin/otelagent export --all --partial --db $$dir/all.db --format jsonl -o $$dir/all/; \
 	interop/ai-sdk/run.sh validate $$dir/all/*.jsonl
 
 interop-replay: bin/otelagent ## the official SDKs of Anthropic and OpenAI judge the request bodies of replay, and ask the same server as it (needs python3)

@@ -36,7 +36,7 @@ func assemble(t *testing.T, b session.Batch) []*session.Session {
 	return all
 }
 
-// trees returns the JSON of all sessions of the batch, as `show --json` prints them.
+// trees returns the JSON of all sessions of the batch, as `show --output json` prints them.
 func trees(t *testing.T, b session.Batch) string {
 	t.Helper()
 	raw, err := json.MarshalIndent(assemble(t, b), "", "  ")

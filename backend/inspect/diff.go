@@ -42,7 +42,7 @@ func WriteDiff(w io.Writer, d *diff.Diff, o Options, form DiffForm) error {
 	}
 	if v.cut {
 		v.blank()
-		v.put(dim, "… cut here: the turn alone shows it whole, and so does --json")
+		v.put(dim, "… cut here: the turn alone shows it whole, and so does --output json")
 		v.flush()
 	}
 	return v.err

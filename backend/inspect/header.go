@@ -166,7 +166,7 @@ func (r *renderer) facts() {
 		if len(out) > 0 {
 			count += " more"
 		}
-		out = append(out, count+", --json has them")
+		out = append(out, count+", --output json has them")
 	}
 	r.d.field("facts", out...)
 }

@@ -260,7 +260,7 @@ func (d *statsDrawer) groups(r *stats.Report) {
 	defer func() {
 		if more := len(r.Groups) - len(shown); more > 0 {
 			d.blank()
-			d.put(dim, fmt.Sprintf("and %s more (--json has all)", plural(more, "group")))
+			d.put(dim, fmt.Sprintf("and %s more (in --output json)", plural(more, "group")))
 			d.flush()
 		}
 	}()
@@ -418,7 +418,7 @@ func (d *statsDrawer) tools(l []stats.Tool) {
 		}},
 	}, len(shown), []string{"P90", "MAX", "P50", "P99"})
 	if more := len(l) - len(shown); more > 0 {
-		d.put(dim, fmt.Sprintf("and %s more (--json has all)", plural(more, "tool")))
+		d.put(dim, fmt.Sprintf("and %s more (in --output json)", plural(more, "tool")))
 		d.flush()
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// StatusView is what a session is doing at a moment. Its JSON form is what `otelagent status --json` and the API print (docs/live.md).
+// StatusView is what a session is doing at a moment. Its JSON form is what `otelagent status --output json` and the API print (docs/live.md).
 type StatusView struct {
 	// Format is session.TreeFormat.
 	Format  int                 `json:"format"`

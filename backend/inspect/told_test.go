@@ -98,11 +98,11 @@ func TestFactsInTheHead(t *testing.T) {
 		return head
 	}
 	want := "status   idle · archived at 02:15:53.000 UTC · 0 runs · 0 turns · 0 tool calls"
-	if got := head(); !strings.Contains(got, want) || !strings.HasSuffix(got, "facts    mode ask · 3 more, --json has them") || strings.Contains(got, "null") {
+	if got := head(); !strings.Contains(got, want) || !strings.HasSuffix(got, "facts    mode ask · 3 more, --output json has them") || strings.Contains(got, "null") {
 		t.Errorf("%s", got)
 	}
 	s.Facts = append(s.Facts[:2], fact("session", "archived_at", "null"))
-	if got := head(); strings.Contains(got, "archived") || !strings.HasSuffix(got, "facts    2, --json has them") {
+	if got := head(); strings.Contains(got, "archived") || !strings.HasSuffix(got, "facts    2, --output json has them") {
 		t.Errorf("%s", got)
 	}
 }

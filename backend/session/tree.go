@@ -14,7 +14,7 @@ import (
 )
 
 // The tree. It is what Assemble makes of a set of rows, what exports are written from, and, as JSON, what
-// `otelagent show --json` prints (docs/formats.md). Order of slices is part of the shape; a nil slice is empty.
+// `otelagent show --output json` prints (docs/formats.md). Order of slices is part of the shape; a nil slice is empty.
 
 // TreeFormat is the version of the tree's JSON form: Session.Format. Later versions add fields and never change one.
 const TreeFormat = 1

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -36,28 +35,26 @@ const (
 )
 
 func (a *app) acpCommand() *cobra.Command {
-	var o sendOptions
+	o := sendOptions{From: acp.Dialect}
 	var verbose bool
 	c := &cobra.Command{
 		Use:   "acp [flags] -- AGENT [ARG...]",
 		Short: "Trace an agent of the Agent Client Protocol",
-		Long: `Start an agent of the Agent Client Protocol and trace what it and the editor say
-to each other. In the editor's settings it stands before the agent's command.
+		Long: `Start an agent of the Agent Client Protocol and trace the messages between it
+and the editor. In the editor's settings it stands before the agent's command.
 
-Every byte passes through untouched and at once, in both directions, whatever it
-is. Neither side ever waits for tracing: what a receiver that is away or slow
-makes wait is dropped, counted, and told in the session. Prompts become runs;
-a traceparent in the _meta of a prompt is heard (docs/dialects.md).
-No content leaves unless --capture content says so. OTEL_* variables are heard.
-Metrics (docs/metrics.md) go to a collector that takes them. With --live the
-session can be watched as it runs (docs/live.md).
+Every byte passes through unchanged and at once, in both directions. Neither
+side waits for tracing: bytes that come faster than a missing or slow receiver
+takes them are not traced, and the session counts them. Prompts become runs; a
+traceparent in the _meta of a prompt is honored (docs/dialects.md). The flags
+are those of 'otelagent send'.
 
-Nothing but the agent's output goes to standard output. Standard error is the
-agent's, and ours only when something is wrong, or with --verbose.
+Standard output has the agent's output and nothing else. Standard error is the
+agent's; the command adds errors, and with --verbose a summary.
 
 The exit code is the agent's, 128 and the number of the signal that ended it,
-127 if it is not found, 126 if it cannot be started; 2 is wrong usage. Signals
-are passed on to it.`,
+127 if it is not found, 126 if it cannot be started; 2 is wrong usage. The
+command passes signals on to the agent.`,
 		Example: `  otelagent acp -- my-agent --stdio
   otelagent acp --db ./sessions.db --capture content -- my-agent
   otelagent acp --endpoint http://127.0.0.1:4317 --agent coder -- npx my-agent`,
@@ -67,21 +64,21 @@ are passed on to it.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.From = acp.Dialect
+		Annotations: refuses("output"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			o.Tenant = a.tenant
+			if o.DB, err = a.oneDatabase(); err != nil {
+				return err
+			}
 			if err := o.check(); err != nil {
 				return err
 			}
 			return a.acp(cmd.Context(), &o, args, verbose)
 		},
 	}
-	c.Flags().SetInterspersed(false) // what follows the agent's name is the agent's
-	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say at the end what was traced")
-	o.lackFlags(c)
-	o.targetFlags(c)
-	o.metricsFlag(c, "auto (to a collector that takes them), on (an error where none can be sent), off")
-	o.liveFlags(c)
-	o.Capture.flags(c)
+	c.Flags().SetInterspersed(false) // the flags after the agent's name are the agent's
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log at the end how much was traced")
+	o.addFlags(c.Flags())
 	return c
 }
 
@@ -234,17 +231,4 @@ func (l *lastWords) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 	}
-}
-
-// end delivers the rest, and says what was not delivered.
-func (t *delivery) end(ctx context.Context) error {
-	t.rec.Close(ctx)
-	shutErr := t.providers.Shutdown(ctx)
-	endErr := t.target.end(ctx)
-	stats := t.providers.Stats()
-	var lost error
-	if n := stats.Lost(); n > 0 && stats.LastError == nil && shutErr == nil {
-		lost = fmt.Errorf("%s lost", count(int(n), "span"))
-	}
-	return firstError(stats.LastError, shutErr, endErr, lost, t.metrics())
 }

@@ -22,7 +22,7 @@ func TestACPMetrics(t *testing.T) {
 	}{
 		{name: "taken", requests: 1, has: spans.MetricTurnDuration},
 		{name: "refused", refuse: true, requests: 1},
-		{name: "off", flags: []string{"--metrics", "off"}},
+		{name: "off", flags: tuned(t, "metrics: off")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			url, received := takesMetrics(t, tt.refuse)

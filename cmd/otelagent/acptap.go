@@ -102,9 +102,9 @@ func (t *wireTap) trace(ctx context.Context, a *app, o *sendOptions) {
 		}
 	}()
 	ctx = context.WithoutCancel(ctx)
-	capture, err := o.Capture.options()
+	tracer, err := o.tracerOptions()
 	if err == nil {
-		t.to, err = o.delivery(ctx, capture, cmp.Or(o.Agent, acp.Dialect), true)
+		t.to, err = o.delivery(ctx, tracer, cmp.Or(o.Agent, acp.Dialect), true)
 	}
 	if err != nil {
 		t.err = err

@@ -24,6 +24,16 @@ var said = []string{
 	"payment card", "running: cargo",
 }
 
+// tuned returns --config with a file of these settings.
+func tuned(t testing.TB, settings string) []string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "send.yaml")
+	if err := os.WriteFile(path, []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--config", path}
+}
+
 // sendAll sends a recording with args.
 func sendAll(t *testing.T, events io.Reader, args ...string) {
 	t.Helper()
@@ -108,13 +118,13 @@ func TestCaptureLevels(t *testing.T) {
 // Another level for one session, or for one agent.
 func TestCaptureFor(t *testing.T) {
 	const inMain, inOther = "Why does the add test fail", "You are a research assistant."
-	for _, rule := range []string{"session=" + demoSession + ":content", "agent=3f0c9a52-1c1b-4a39-b5f2-77c0a7c3d001:content"} {
-		all := kept(t, demoEvents, "--capture-for", rule)
+	for _, rule := range []string{"session: " + demoSession, "agent: 3f0c9a52-1c1b-4a39-b5f2-77c0a7c3d001"} {
+		all := kept(t, demoEvents, tuned(t, "capture_for: [{"+rule+", capture: content}]")...)
 		if !strings.Contains(all, inMain) || strings.Contains(all, inOther) {
 			t.Errorf("%s: main %v, other %v", rule, strings.Contains(all, inMain), strings.Contains(all, inOther))
 		}
 	}
-	all := kept(t, demoEvents, "--capture", "content", "--capture-for", "session="+demoSession+":none")
+	all := kept(t, demoEvents, append(tuned(t, "capture_for: [{session: "+demoSession+", capture: none}]"), "--capture", "content")...)
 	if strings.Contains(all, inMain) {
 		t.Error("a session that is to be left out is there")
 	}
@@ -148,18 +158,18 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// --openinference sends more, and changes nothing of what is kept.
+// openinference sends more, and changes nothing of what is kept.
 func TestSendOpenInference(t *testing.T) {
 	events, err := os.ReadFile(filepath.FromSlash(repository + "/dialects/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var shown, wires [2]string
-	for i, args := range [][]string{{"--capture", "content"}, {"--capture", "content", "--openinference"}} {
+	for i, args := range [][]string{{"--capture", "content"}, append(tuned(t, "openinference: true"), "--capture", "content")} {
 		wires[i] = wire(t, bytes.NewReader(events), args...)
 		db := filepath.Join(t.TempDir(), "s.db")
 		sendAll(t, bytes.NewReader(events), append(args, "--db", db)...)
-		code, stdout, stderr := runWith(t, "show", "last", "--db", db, "--json")
+		code, stdout, stderr := runWith(t, "show", "last", "--db", db, "--output", "json")
 		if code != exitOK || stderr != "" {
 			t.Fatalf("exit %d: %s", code, stderr)
 		}
@@ -167,10 +177,10 @@ func TestSendOpenInference(t *testing.T) {
 	}
 	for _, key := range []string{"openinference.span.kind", "llm.token_count.prompt", "output.value"} {
 		if strings.Contains(wires[0], key) || !strings.Contains(wires[1], key) {
-			t.Errorf("%s: %t without the flag, %t with it", key, strings.Contains(wires[0], key), strings.Contains(wires[1], key))
+			t.Errorf("%s: %t without the setting, %t with it", key, strings.Contains(wires[0], key), strings.Contains(wires[1], key))
 		}
 	}
 	if shown[0] != shown[1] {
-		t.Error("the session is another one with --openinference")
+		t.Error("the session is another one with openinference")
 	}
 }

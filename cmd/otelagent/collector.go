@@ -218,16 +218,6 @@ func startError(err error) error {
 	return fmt.Errorf("the collector does not start: %s", text)
 }
 
-// firstError returns the first of errs that is one.
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // watcher reads from the collector's log what it reports nowhere else: the addresses it really listens on, and why it
 // stopped.
 type watcher struct {

@@ -104,16 +104,16 @@ func TestBuiltinTakesLogRecords(t *testing.T) {
 	if err := c.stop(); err != nil {
 		t.Fatal(err)
 	}
-	d, err := (&dbFlags{db: db}).open(t.Context(), quiet)
+	d, err := quiet.open(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.close()
-	key, err := d.find(t.Context(), "told-by-records")
+	key, err := d.Find(t.Context(), "told-by-records")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := d.load(t.Context(), key)
+	tree, err := d.Load(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,111 +2,132 @@ package main
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/dsn"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/reader"
-	"github.com/otelagent/otelagent/dialects"
 )
 
-// dbFlags are what the verbs share that look into a database.
-type dbFlags struct {
-	db, tenant string
-	// files are looked into instead of a database, and from is the dialect that they speak; empty is the one that is
-	// recognised.
-	files []string
-	from  string
-}
-
-// add adds the flags of a verb that reads sessions: from a database, or straight from files.
-func (f *dbFlags) add(c *cobra.Command) {
-	f.addDatabase(c)
-	c.Flags().StringArrayVar(&f.files, "file", nil, "look into this `FILE` of events in place of a database, as "+
-		"'otelagent send' reads it; - is standard input; may be repeated")
-	c.Flags().StringVar(&f.from, "from", auto, "`dialect` of the FILE: "+auto+", "+strings.Join(dialects.Names(), ", "))
-}
-
-// addDatabase adds those of a verb that wants a database.
-func (f *dbFlags) addDatabase(c *cobra.Command) {
-	c.Flags().StringVar(&f.db, "db", "", "database `DSN`: "+databaseHelp+" (default $OTELAGENT_DB, else a file per user)")
-	c.Flags().StringVar(&f.tenant, "tenant", "", "`owner` of the sessions, where a database holds those of several")
-}
-
-// database is an open database and whose sessions of it are looked at.
+// database is an open database, or a recording that was read into memory, and the tenant whose sessions are read.
 type database struct {
-	app    *app
-	at     location
-	store  store.Store
-	tenant string
-	show   showCommand
+	*reader.Reader
+	app *app
+	at  location
+	// show returns the command line that shows an address; nil is `otelagent show` alone.
+	show func(address string) string
+	// recording says that it is in memory, and does not change.
+	recording bool
 }
 
-// open opens a database to look into, or the files given in place of one. It makes none, and nothing is written through
-// it.
-func (f *dbFlags) open(ctx context.Context, a *app) (*database, error) {
-	if len(f.files) > 0 {
-		if f.db != "" {
-			return nil, usagef("--db and --file exclude each other")
-		}
-		return openRecording(ctx, a, f.files, f.source(), f.tenant)
+// open opens the given database, or what --db names, to read: a database, or recordings. It makes none.
+func (a *app) open(ctx context.Context, names ...string) (*database, error) {
+	if len(names) == 0 {
+		names = a.dbs
 	}
-	at, err := chooseDatabase(f.db)
+	if len(names) > 1 || len(names) == 1 && isRecording(names[0]) {
+		return a.openRecording(ctx, names, auto)
+	}
+	at, err := chooseDatabase(strings.Join(names, ""))
 	if err != nil {
 		return nil, err
 	}
-	db, err := openToRead(ctx, a, at, f.tenant)
-	if err == nil {
-		db.show.flag("--db", f.db)
-		db.show.flag("--tenant", f.tenant)
+	db, err := a.openDatabase(ctx, at, dsn.WithReadOnly())
+	if err == nil && (len(names) > 0 || a.tenant != "") {
+		db.show = a.showCommandLine(names)
 	}
 	return db, err
 }
 
-func openToRead(ctx context.Context, a *app, at location, tenant string) (*database, error) {
+// openToErase opens the database that --db names for writing. It makes none.
+func (a *app) openToErase(ctx context.Context) (*database, error) {
+	name, err := a.oneDatabase()
+	if err != nil {
+		return nil, err
+	}
+	at, err := chooseDatabase(name)
+	if err != nil {
+		return nil, err
+	}
+	return a.openDatabase(ctx, at)
+}
+
+func (a *app) openDatabase(ctx context.Context, at location, opts ...dsn.Option) (*database, error) {
 	if err := at.there(); err != nil {
 		return nil, err
 	}
-	st, err := at.open(ctx, dsn.WithReadOnly())
+	st, err := at.open(ctx, opts...)
 	if err != nil {
-		return nil, at.plainly(os.O_RDONLY, err)
+		flag := os.O_RDONLY
+		if len(opts) == 0 {
+			flag = os.O_RDWR
+		}
+		return nil, at.plainly(flag, err)
 	}
-	return &database{app: a, at: at, store: st, tenant: tenant}, nil
+	return a.databaseOf(at, st), nil
 }
 
-// openToErase opens a database to take away from it. It makes none.
-func (f *dbFlags) openToErase(ctx context.Context, a *app) (*database, error) {
-	at, err := chooseDatabase(f.db)
-	if err != nil {
-		return nil, err
-	}
-	if err := at.there(); err != nil {
-		return nil, err
-	}
-	st, err := at.open(ctx)
-	if err != nil {
-		return nil, at.plainly(os.O_RDWR, err)
-	}
-	return &database{app: a, at: at, store: st, tenant: f.tenant}, nil
+func (a *app) databaseOf(at location, st store.Store) *database {
+	db := &database{app: a, at: at}
+	db.Reader = &reader.Reader{Store: st, Tenant: a.tenant, Name: at.name, Refresh: db.refresh}
+	return db
 }
 
-func (db *database) close() { _ = db.store.Close() }
+// oneDatabase is the value of --db for a verb that writes; empty where it is not given.
+func (a *app) oneDatabase() (string, error) {
+	if len(a.dbs) > 1 {
+		return "", usagef("--db is given %d times, want one database", len(a.dbs))
+	}
+	return strings.Join(a.dbs, ""), nil
+}
 
-// refresh brings summaries up to date, which lag behind what was sent: `last` and lists are made from them. This alone
-// opens the database for writing, and only where something is behind. Where it may not be written they stay behind.
+// openArguments opens the FILE that the first of one or two arguments names, or what --db names. ref is the address
+// that was given, empty without one.
+func (a *app) openArguments(ctx context.Context, args []string) (db *database, ref string, err error) {
+	switch {
+	case len(args) == 0:
+		db, err = a.open(ctx)
+	case len(a.dbs) == 0 && isFile(args[0]):
+		db, err = a.open(ctx, args[0])
+		ref = strings.Join(args[1:], "")
+	case len(args) == 1:
+		db, err = a.open(ctx)
+		ref = args[0]
+	default:
+		err = usagef("%q and --db exclude each other", args[0])
+	}
+	return db, ref, err
+}
+
+func (db *database) close() { _ = db.Store.Close() }
+
+// refresh brings summaries up to date: `last` and lists are made from them. It opens the database for writing only
+// where a summary is behind. Where it cannot write, summaries stay behind.
 func (db *database) refresh(ctx context.Context) error {
-	behind, err := anyDirty(ctx, db.store)
-	if err != nil || !behind {
-		return err
+	behind := false
+	for _, err := range db.Store.Sessions(ctx, store.Query{AllTenants: true, Stale: true, Limit: 1}) {
+		if err != nil {
+			return err
+		}
+		behind = true
+	}
+	if !behind || db.recording {
+		return nil
 	}
 	st, err := db.at.open(ctx)
 	if err != nil {
-		return ctx.Err() // a file of somebody else's, or a full disk
+		return ctx.Err() // another user's file, or a full disk
 	}
 	defer st.Close()
 	if err := project.Refresh(ctx, st); err != nil {
@@ -118,52 +139,155 @@ func (db *database) refresh(ctx context.Context) error {
 	return nil
 }
 
-func anyDirty(ctx context.Context, st store.Store) (bool, error) {
-	for _, err := range st.Sessions(ctx, store.Query{AllTenants: true, Stale: true, Limit: 1}) {
-		return err == nil, err
+// only returns the one session of a database, without the sub-agents that another session of it spawned; nil when there
+// are several.
+func (db *database) only(ctx context.Context) (*session.Summary, error) {
+	if err := db.refresh(ctx); err != nil {
+		return nil, err
 	}
-	return false, nil
+	var tops []session.Summary
+	for s, err := range db.Store.Sessions(ctx, store.Query{Tenant: db.Tenant}) {
+		if err != nil {
+			return nil, err
+		}
+		if s.Parent != "" && s.Parent != s.ID {
+			if _, err := db.Store.Revision(ctx, session.Key{Tenant: db.Tenant, ID: s.Parent}); err == nil {
+				continue
+			}
+		}
+		if tops = append(tops, s); len(tops) > 1 {
+			return nil, nil
+		}
+	}
+	if len(tops) == 0 {
+		return nil, fmt.Errorf("there is no session in %s", db.at.name)
+	}
+	return &tops[0], nil
 }
 
-// reader reads the sessions of db by address. What follows is what verbs ask of it.
-func (db *database) reader() *reader.Reader {
-	return &reader.Reader{Store: db.store, Tenant: db.tenant, Name: db.at.name, Refresh: db.refresh}
+// showCommandLine returns the command lines that show addresses of what names name, as people type them. The text
+// stays empty where the input cannot be read a second time. inspect prints no line that a terminal would act on.
+func (a *app) showCommandLine(names []string) func(address string) string {
+	words := []string{"otelagent", "show"}
+	again := true
+	for _, name := range names {
+		words = append(words, "--db="+name)
+		again = again && (!isFile(name) || isRegular(name))
+	}
+	if a.tenant != "" {
+		words = append(words, "--tenant="+a.tenant)
+	}
+	return func(address string) string {
+		if !again {
+			return ""
+		}
+		line := words[:len(words):len(words)]
+		if strings.HasPrefix(address, "-") {
+			line = append(line, "--") // the address is no flag
+		}
+		return inspect.ShellWords(append(line, address)...)
+	}
 }
 
-func (db *database) find(ctx context.Context, ref string) (session.Key, error) {
-	return db.reader().Find(ctx, ref)
+// completeSession completes the ids of sessions in a shell.
+func (a *app) completeSession(c *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	db, err := a.open(c.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	defer db.close()
+	var ids []string
+	for s, err := range db.Store.Sessions(c.Context(), store.Query{Tenant: db.Tenant, Prefix: prefix, Limit: 50}) {
+		if err != nil {
+			break
+		}
+		ids = append(ids, s.ID)
+	}
+	return ids, cobra.ShellCompDirectiveDefault
 }
 
-func (db *database) resolve(ctx context.Context, ref string) (session.Key, error) {
-	return db.reader().Resolve(ctx, ref)
+// isRecording reports whether a name is one of a file of events, and not of a database.
+func isRecording(name string) bool {
+	if !isFile(name) {
+		return false
+	}
+	info, err := os.Stat(name)
+	return name == "-" || err == nil && (!info.Mode().IsRegular() || info.Size() > 0 && !isDatabase(name))
 }
 
-func (db *database) locate(ctx context.Context, text string) (session.Key, address, error) {
-	key, addr, err := db.reader().Locate(ctx, text)
-	return key, address{addr}, err
+// isDatabase reports whether a file is an SQLite database of otelagent, by its application id, which may be in the log
+// still. One that live sessions of the agent guide are kept in has the same tables, and another id.
+func isDatabase(path string) bool {
+	if !isSQLite(path) {
+		return false
+	}
+	db, err := openSQLite(path)
+	if err != nil {
+		return false
+	}
+	defer db.Close()
+	id := 0
+	err = db.QueryRow("PRAGMA application_id").Scan(&id)
+	return err == nil && id == 0x6f746167 // otag
 }
 
-func (db *database) withSubAgents(ctx context.Context, refs []string, only bool) ([]session.Key, error) {
-	return db.reader().WithSubAgents(ctx, refs, only)
+// isSQLite reports whether a file begins as every SQLite file does.
+func isSQLite(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	const magic = "SQLite format 3\x00"
+	head := make([]byte, len(magic))
+	n, _ := f.ReadAt(head, 0)
+	return string(head[:n]) == magic
 }
 
-func (db *database) load(ctx context.Context, key session.Key) (session.Tree, error) {
-	return db.reader().Load(ctx, key)
+// openSQLite opens an SQLite file to read it.
+func openSQLite(path string) (*sql.DB, error) {
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(),
+		RawQuery: "mode=ro&_pragma=busy_timeout(5000)"}
+	return sql.Open("sqlite", u.String())
 }
 
-func (db *database) tree(ctx context.Context, key session.Key) (*session.Session, error) {
-	return db.reader().Tree(ctx, key)
+// isFile reports whether an argument is the path of a file, or standard input.
+func isFile(arg string) bool {
+	info, err := os.Stat(arg)
+	return arg == "-" || err == nil && !info.IsDir()
 }
 
-func (db *database) read(ctx context.Context, key session.Key) (session.Tree, error) {
-	return db.reader().Read(ctx, key)
+func isRegular(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
 }
 
-func (db *database) related(ctx context.Context, t session.Tree) ([]session.Tree, error) {
-	return db.reader().Related(ctx, t.Session, db.load)
+// noFile adds to err, about a single argument that names no session, that it is no file either, where it looks like
+// one.
+func (a *app) noFile(args []string, err error) error {
+	if len(args) != 1 || len(a.dbs) > 0 || isFile(args[0]) {
+		return err
+	}
+	arg := args[0]
+	if info, statErr := os.Stat(arg); statErr == nil && info.IsDir() {
+		return fmt.Errorf("%w\n%s is a directory", err, arg)
+	}
+	if filepath.Ext(arg) != "" || filepath.IsAbs(arg) || strings.HasPrefix(arg, ".") {
+		return fmt.Errorf("%w\nAnd there is no file %s", err, arg)
+	}
+	return err
 }
 
-// address is what locate found besides a session.
-type address struct{ reader.Address }
-
-func (a address) pick(s *session.Session) (*session.Run, *session.Turn, error) { return a.Pick(s) }
+// orFile adds to err that an argument, which the verb takes as another kind of value, is a file.
+func (a *app) orFile(args []string, err error) error {
+	var e *exitError
+	if err == nil || len(a.dbs) > 0 || errors.As(err, &e) && e.Err == nil {
+		return err
+	}
+	for _, arg := range args {
+		if arg != "-" && isFile(arg) {
+			return fmt.Errorf("%w\n%s is a file: --db reads it", err, arg)
+		}
+	}
+	return err
+}

@@ -94,7 +94,7 @@ func TestLookingWritesNothing(t *testing.T) {
 		}
 	}
 	look("request", "0b5c/@1/0")
-	look("export", "--all", "--format", "jsonl", "-d", filepath.Join(dir, "all"))
+	look("export", "--all", "--format", "jsonl", "-o", filepath.Join(dir, "all"))
 	if code, _, errs := runWith(t, "copy", db, filepath.Join(dir, "t.db"), "--verify"); code != exitOK {
 		t.Errorf("copy: exit %d: %s", code, errs)
 	}

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -36,13 +34,14 @@ func (a *app) demoCommand() *cobra.Command {
 It starts a collector on free ports of this machine, sends it the recording over
 OTLP, prints the session as rebuilt from the spans, and ends. Nothing leaves the
 machine.`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) },
+		Args:        noArgs,
+		Annotations: refuses("db tenant output"),
+		RunE:        func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) },
 	}
 }
 
 func (a *app) demo(ctx context.Context) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	dir, err := os.MkdirTemp("", "otelagent-demo-")
 	if err != nil {
@@ -76,21 +75,17 @@ func (a *app) demo(ctx context.Context) error {
 	}
 	fmt.Fprintf(a.stdout, "This is what the collector kept:\n\n")
 
-	db, err := (&dbFlags{db: path}).open(ctx, a)
+	db, err := a.open(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer db.close()
-	key, err := db.find(ctx, demoSession)
-	if err != nil {
-		return err
-	}
-	t, err := db.load(ctx, key)
+	t, err := db.Load(ctx, session.Key{ID: demoSession})
 	if err != nil {
 		return err
 	}
 	o := look(a.stdout)
-	if o.Related, err = db.related(ctx, t); err != nil {
+	if o.Related, err = db.Related(ctx, t.Session, db.Load); err != nil {
 		return err
 	}
 	if err := inspect.Text(a.stdout, t, o); err != nil {

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,10 +21,8 @@ const (
 
 // diffOptions are the flags of diff.
 type diffOptions struct {
-	db                                dbFlags
-	dbB                               string
-	ignore                            string
-	asJSON, stat, sideBySide, unified bool
+	dbB, ignore               string
+	stat, sideBySide, unified bool
 }
 
 func (a *app) diffCommand() *cobra.Command {
@@ -33,16 +31,16 @@ func (a *app) diffCommand() *cobra.Command {
 		Use:   "diff A B",
 		Short: "Show what differs between two sessions, runs or turns",
 		Long: `Show what differs between two sessions, two runs or two turns, turn by turn:
-what was asked and what the model replied, tool calls with their inputs and
-results, system prompt and tools offered, parameters, outcome, tokens and cost.
-Times and ids are never a difference.
+prompts and replies, tool calls with their inputs and results, system prompt and
+tools offered, parameters, outcome, tokens and cost. Times and ids are never a
+difference.
 
 A and B are SESSION[/RUN[/TURN]] as in 'otelagent show', both of one kind, or a
 FILE that 'otelagent send' reads, behind which /RUN[/TURN] may stand, or
 /SESSION[/RUN[/TURN]]. B may be in another database: --db-b.
 
-Runs are aligned by their order and by what was asked of them, turns by their
-index. What was not captured is said to be not compared, and is never equal.
+Runs are aligned by their order and their prompts, turns by their index. Content
+that was not captured is listed as not compared, and is never equal.
 
 Exit codes: 0 the same, 1 different, or not all could be compared, 2 trouble:
 wrong usage, not found, or any other failure.`,
@@ -50,68 +48,64 @@ wrong usage, not found, or any other failure.`,
   otelagent diff 0b5c 7d20 --stat
   otelagent diff 0b5c/@1/3 7d20/@1/3 --side-by-side
   otelagent diff last/@1 last/@3 --ignore usage,cost
-  otelagent diff before.ndjson/@1/0 after.ndjson/@1/0 --json | jq .runs[0].turns`,
+  otelagent diff before.ndjson/@1/0 after.ndjson/@1/0 --output json | jq .runs[0].turns`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return fmt.Errorf("diff wants two of SESSION[/RUN[/TURN]] or FILE; %d given", len(args))
 			}
 			return nil
 		},
+		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.trouble(a.diff(cmd.Context(), &o, args[0], args[1]))
+			err := a.diff(cmd.Context(), &o, args[0], args[1])
+			var e *exitError
+			if err == nil || errors.As(err, &e) {
+				return err
+			}
+			// A failure has an exit code that differences do not have. The usage was not wrong: no hint of the help.
+			a.say("%s", plainText.Replace(strings.TrimSpace(err.Error())))
+			return &exitError{Code: exitTrouble}
 		},
 	}
-	o.db.add(c)
+	var words []string
+	for _, p := range diff.Parts {
+		words = append(words, string(p))
+	}
 	c.Flags().StringVar(&o.dbB, "db-b", "", "database `DSN` of B (default that of A)")
 	c.Flags().BoolVarP(&o.unified, "unified", "u", false,
 		"one above the other, with - and + (default below 120 columns, and into a file)")
 	c.Flags().BoolVarP(&o.sideBySide, "side-by-side", "y", false,
 		"A at the left, B at the right (default on a terminal from 120 columns)")
 	c.Flags().BoolVar(&o.stat, "stat", false, "one line a turn")
-	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON (docs/diff.md)")
-	c.Flags().StringVar(&o.ignore, "ignore", "", "leave out these `parts`: "+partWords())
+	c.Flags().StringVar(&o.ignore, "ignore", "", "do not compare these `PARTS`: "+strings.Join(words, ", "))
 	return c
-}
-
-// partWords are the words of --ignore.
-func partWords() string {
-	var words []string
-	for _, p := range diff.Parts {
-		words = append(words, string(p))
-	}
-	return strings.Join(words, ", ")
-}
-
-// trouble reports a failure, and gives it the exit code that differences do not have. It does not name the help,
-// because the usage was not wrong.
-func (a *app) trouble(err error) error {
-	var e *exitError
-	if err == nil || errors.As(err, &e) {
-		return err
-	}
-	a.say("%s", plainText.Replace(strings.TrimSpace(err.Error())))
-	return &exitError{Code: exitTrouble}
 }
 
 func (a *app) diff(ctx context.Context, o *diffOptions, nameA, nameB string) error {
 	ignore, err := diff.ParseParts(o.ignore)
+	forms := 0
+	for _, on := range []bool{o.unified, o.sideBySide, o.stat, a.json()} {
+		if on {
+			forms++
+		}
+	}
 	switch {
 	case err != nil:
 		return usagef("--ignore: %w", err)
-	case more(o.unified, o.sideBySide, o.stat, o.asJSON):
-		return usagef("--unified, --side-by-side, --stat and --json exclude each other")
+	case forms > 1:
+		return usagef("--unified, --side-by-side, --stat and --output json exclude each other")
 	case nameA == "-" && nameB == "-":
 		return usagef("standard input is one of the two, not both")
 	}
-	x, err := a.diffTarget(ctx, &o.db, nameA)
+	x, err := a.diffTarget(ctx, nameA)
 	if err != nil {
 		return err
 	}
-	other := o.db
+	other := *a
 	if o.dbB != "" {
-		other.db, other.files = o.dbB, nil
+		other.dbs = []string{o.dbB}
 	}
-	y, err := a.diffTarget(ctx, &other, nameB)
+	y, err := other.diffTarget(ctx, nameB)
 	if err != nil {
 		return err
 	}
@@ -122,11 +116,7 @@ func (a *app) diff(ctx context.Context, o *diffOptions, nameA, nameB string) err
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(a.stdout)
-	if o.asJSON {
-		err = writeJSON(w, d)
-	} else {
-		look := look(a.stdout)
+	err = a.emit(d, func(w io.Writer, look inspect.Options) error {
 		form := inspect.DiffUnified
 		switch {
 		case o.stat:
@@ -134,80 +124,59 @@ func (a *app) diff(ctx context.Context, o *diffOptions, nameA, nameB string) err
 		case o.sideBySide, !o.unified && look.Width >= inspect.SideBySideWidth && isTerminal(a.stdout):
 			form = inspect.DiffSideBySide
 		}
-		err = inspect.WriteDiff(w, d, look, form)
+		return inspect.WriteDiff(w, d, look, form)
+	})
+	if err == nil && !d.Equal {
+		err = &exitError{Code: exitDifferent}
 	}
-	if err := firstError(err, w.Flush()); err != nil {
-		return err
-	}
-	if !d.Equal {
-		return &exitError{Code: exitDifferent}
-	}
-	return nil
+	return err
 }
 
-// more says that more than one is set.
-func more(flags ...bool) bool {
-	n := 0
-	for _, f := range flags {
-		if f {
-			n++
-		}
+// diffTarget reads the session, run or turn that an argument names.
+func (a *app) diffTarget(ctx context.Context, arg string) (t diff.Target, err error) {
+	args := []string{arg}
+	if file, rest := fileAndAddress(arg); file != "" && len(a.dbs) == 0 {
+		args = []string{file, rest}
 	}
-	return n > 1
-}
-
-// diffTarget reads what an argument names.
-func (a *app) diffTarget(ctx context.Context, f *dbFlags, arg string) (diff.Target, error) {
-	var t diff.Target
-	file, rest := "", ""
-	if f.db == "" && len(f.files) == 0 {
-		file, rest = fileAndAddress(arg)
-	}
-	var db *database
-	var err error
-	if rest != "" {
-		db, err = openRecording(ctx, a, []string{file}, f.source(), f.tenant)
-	} else {
-		db, rest, err = f.openArgument(ctx, a, arg)
-	}
+	db, ref, err := a.openArguments(ctx, args)
 	if err != nil {
-		return t, f.noFile([]string{arg}, err)
+		return t, a.noFile(args, err)
 	}
 	defer db.close()
-	if rest == "" || file != "" {
+	if ref == "" || len(args) == 2 {
 		only, err := db.only(ctx)
 		switch {
 		case err != nil:
 			return t, err
-		case rest == "" && only == nil:
+		case ref == "" && only == nil:
 			return t, usagef("%s holds several sessions: name one of them behind it, such as %s/ID; 'otelagent show %s' lists "+
 				"them", arg, arg, arg)
-		case rest == "":
-			rest = only.ID
+		case ref == "":
+			ref = only.ID
 		case only != nil:
-			if _, _, err := db.locate(ctx, rest); err != nil { // no session: a RUN of the one that there is
-				rest = only.ID + "/" + rest
+			if _, _, err := db.Locate(ctx, ref); err != nil { // no session: a RUN of the one that there is
+				ref = only.ID + "/" + ref
 			}
 		}
 		t.Source = db.at.name
 	}
-	if f.db != "" || len(f.files) > 0 {
+	if len(a.dbs) > 0 {
 		t.Source = db.at.name
 	}
-	key, addr, err := db.locate(ctx, rest)
+	key, addr, err := db.Locate(ctx, ref)
 	if err != nil {
-		return t, f.noFile([]string{arg}, err)
+		return t, a.noFile(args, err)
 	}
-	tree, err := db.load(ctx, key)
+	tree, err := db.Load(ctx, key)
 	if err != nil {
 		return t, err
 	}
 	t.Session, t.Blocks = tree.Session, tree.Blocks
-	t.Run, t.Turn, err = addr.pick(tree.Session)
+	t.Run, t.Turn, err = addr.Pick(tree.Session)
 	return t, err
 }
 
-// fileAndAddress parts FILE/ADDRESS, where the file is there; rest is empty where none is.
+// fileAndAddress splits FILE/ADDRESS, where there is that file; both are empty where there is none.
 func fileAndAddress(arg string) (file, rest string) {
 	for i := len(arg) - 1; i > 0; i-- {
 		if arg[i] == '/' && i < len(arg)-1 && isFile(arg[:i]) {

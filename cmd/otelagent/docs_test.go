@@ -116,10 +116,10 @@ func TestGuideConformance(t *testing.T) {
 	const requirements = 82
 	tests := knownTests(t)
 	others := []string{ // commands, flags and keys
-		"otelagent export", "otelagent show", "otelagent ls", "otelagent request", "otelagent request --diff", "otelagent acp", "--max-block-bytes", "--strict-guide",
+		"otelagent export", "otelagent show", "otelagent ls", "otelagent request", "otelagent request --diff", "otelagent acp", "max_block_bytes", "--strict-guide",
 		"--redact default", "archived_at", "updated_at", "type", "data", "task", "truncated", "<client>_<tool>",
-		"otelagent status", "otelagent replay", "otelagent diff", "otelagent grep", "otelagent stats", "otelagent stats --by provider", "otelagent ls --forked-from", "ls", "show", "stats", "show --follow",
-		"--archived", "--archived=only", "--capture none", "--send", "--system", "--model", "--tool CALL --run", "--prices", "--hidden", "--live",
+		"otelagent status", "otelagent diff", "otelagent grep", "otelagent stats", "otelagent stats --by provider", "otelagent ls --forked-from", "ls", "show", "stats", "show --follow",
+		"--archived", "--archived only", "--capture none", "--send", "--system", "--model", "--tool CALL --run", "--prices", "--hidden", "--live",
 	}
 	doc, err := os.ReadFile(filepath.Join(repository, "docs", "guide-conformance.md"))
 	if err != nil {

@@ -104,7 +104,7 @@ func TestErasedIsGoneFromTheDisk(t *testing.T) {
 	}
 	shown := func() (out string) {
 		t.Helper()
-		for _, args := range [][]string{{"show", "1111", "--json"}, {"show", "1111"}, {"export", "1111", "--format", "jsonl", "--partial"}, {"show", "2222", "--json"}} {
+		for _, args := range [][]string{{"show", "1111", "--output", "json"}, {"show", "1111"}, {"export", "1111", "--format", "jsonl", "--partial"}, {"show", "2222", "--output", "json"}} {
 			code, text, errs := runWith(t, append(args, "--db", db)...)
 			if code != exitOK {
 				t.Fatalf("%v: exit %d: %s", args, code, errs)

@@ -3,37 +3,73 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/signal"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// watchEvery is how often a session is looked at: one look-up of its mark. One that takes long to read is looked at
-// less often.
+// watchEvery is how often the revision of a session is read. A session that takes long to read is read less often.
 const watchEvery = 200 * time.Millisecond
 
-var errFollowFile = usagef("--follow wants a database: a file is read once")
-
-// settleFor is how long nothing must have come of a session that is over before it is not followed any more.
+// settleFor is how long no span of a session that is over may have arrived before `show --follow` ends.
 const settleFor = 500 * time.Millisecond
 
-// watch calls see with a session at once, whenever something of it arrived, and every watchEvery, since some of its
-// state changes with nothing but time; changed says which. It ends when see says that it is done, or with ctx.
-func (db *database) watch(ctx context.Context, key session.Key,
-	read func(context.Context, session.Key) (session.Tree, error),
-	see func(t session.Tree, changed bool, now time.Time) (done bool, err error),
-) error {
-	var t session.Tree
-	var last store.Revision
+var errFollowFile = usagef("want a database: a file is read once")
+
+// changes reads sessions, each again only when a span of it arrived.
+type changes struct {
+	db   *database
+	load func(context.Context, session.Key) (session.Tree, error)
+	last map[session.Key]readAt
+	// changed says that a session was read since it was set to false.
+	changed bool
+}
+
+type readAt struct {
+	at   store.Revision
+	tree session.Tree
+}
+
+func (c *changes) read(ctx context.Context, key session.Key) (session.Tree, error) {
+	at, err := c.db.Store.Revision(ctx, key)
+	if err != nil {
+		delete(c.last, key)
+		return session.Tree{}, err
+	}
+	v, known := c.last[key]
+	if !known || v.at != at {
+		if v.tree, err = c.load(ctx, key); err != nil {
+			return v.tree, err
+		}
+		c.changed = true
+		v.at = at // as of before it was read: a span that arrives meanwhile makes it read again
+		c.last[key] = v
+	}
+	return v.tree, nil
+}
+
+// related reads the sessions that share a trace with s, where its sub-agents are. A session that was erased since it
+// was listed is empty.
+func (c *changes) related(ctx context.Context, s *session.Session) ([]session.Tree, error) {
+	return c.db.Related(ctx, s, func(ctx context.Context, key session.Key) (session.Tree, error) {
+		t, err := c.read(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			return session.Tree{Session: &session.Session{ID: key.ID}}, nil
+		}
+		return t, err
+	})
+}
+
+// watch calls see with a session every watchEvery: the time alone changes parts of its state. It ends when see returns
+// that it is done, or with ctx.
+func (c *changes) watch(ctx context.Context, key session.Key,
+	see func(t session.Tree, now time.Time) (done bool, err error)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -43,18 +79,12 @@ func (db *database) watch(ctx context.Context, key session.Key,
 		case <-timer.C:
 		}
 		began := time.Now()
-		mark, err := db.store.Revision(ctx, key)
+		c.changed = false
+		t, err := c.read(ctx, key)
 		if err != nil {
 			return err
 		}
-		changed := mark != last
-		if changed {
-			last = mark // before it is read: what comes meanwhile is read again
-			if t, err = read(ctx, key); err != nil {
-				return err
-			}
-		}
-		if done, err := see(t, changed, time.Now()); done || err != nil {
+		if done, err := see(t, time.Now()); done || err != nil {
 			return err
 		}
 		timer.Reset(max(watchEvery, 4*time.Since(began)))
@@ -67,11 +97,10 @@ const (
 	followForever = "forever"
 )
 
-// follow shows a session as it goes on, or one run of it, until it is over; forever with --follow=forever. Ctrl-C is a
-// way to end it.
-func (a *app) follow(ctx context.Context, db *database, key session.Key, addr address, mode string) error {
-	if _, ok := db.store.(*memstore.Store); ok {
-		return errFollowFile
+// follow prints what happens in a session, or in one run of it, until it is over, or until Ctrl-C.
+func (a *app) follow(ctx context.Context, db *database, key session.Key, addr reader.Address, mode string) error {
+	if db.recording {
+		return usagef("--follow: %w", errFollowFile)
 	}
 	if addr.Turn != "" {
 		return usagef("--follow wants a session, or one run of it")
@@ -82,35 +111,31 @@ func (a *app) follow(ctx context.Context, db *database, key session.Key, addr ad
 	f := inspect.NewFollower(a.stdout, o)
 	foot := newFooter(a.stdout)
 	defer foot.clear()
-	var (
-		before string
-		came   time.Time // when something last arrived
-		kin    = kin{db: db, last: map[string]marked{}}
-	)
-	err := db.watch(ctx, key, db.read, func(t session.Tree, changed bool, now time.Time) (bool, error) {
-		only, _, err := addr.pick(t.Session)
+	var before string     // the statuses that were printed
+	var arrived time.Time // when the last span did
+	c := &changes{db: db, load: db.Read, last: map[session.Key]readAt{}}
+	err := c.watch(ctx, key, func(t session.Tree, now time.Time) (bool, error) {
+		only, _, err := addr.Pick(t.Session)
 		if err != nil {
 			return true, err
 		}
-		related, moved, err := kin.look(ctx, t.Session)
+		related, err := c.related(ctx, t.Session)
 		if err != nil {
 			return true, err
 		}
-		changed = changed || moved
+		if c.changed {
+			arrived = now
+		}
 		status := t.StatusAt(now)
 		over := ended(status) || only != nil && only.StatusAt(now) != spans.RunStatusOpen
-		first := before == ""
-		if changed {
-			came = now
-		}
 		// The last spans of a run may come in several batches.
-		over = over && mode != followForever && (first || now.Sub(came) >= settleFor)
-		all := string(status) // and of its kin, which time alone changes too
+		over = over && mode != followForever && (before == "" || now.Sub(arrived) >= settleFor)
+		statuses := string(status)
 		for _, r := range related {
-			all += " " + string(r.StatusAt(now))
+			statuses += " " + string(r.StatusAt(now))
 		}
-		if changed || over || all != before {
-			before = all
+		if c.changed || over || statuses != before {
+			before = statuses
 			foot.clear()
 			if err := f.Write(t, related, only, now, over); err != nil || over {
 				return true, err
@@ -125,73 +150,7 @@ func (a *app) follow(ctx context.Context, db *database, key session.Key, addr ad
 	return err
 }
 
-// kin looks at the sessions that share a trace with the followed one, where its sub-agents are, as show does.
-type kin struct {
-	db   *database
-	last map[string]marked // by id
-}
-
-// marked is a session as it was at a mark.
-type marked struct {
-	mark store.Revision
-	tree session.Tree
-}
-
-// look returns them as they are now, and whether something came of one since it looked last. Only those are read again.
-// One that was erased is not there any more.
-func (k *kin) look(ctx context.Context, s *session.Session) (trees []session.Tree, changed bool, err error) {
-	last := k.last
-	k.last = map[string]marked{}
-	trees, err = k.db.reader().Related(ctx, s, func(ctx context.Context, key session.Key) (session.Tree, error) {
-		mark, err := k.db.store.Revision(ctx, key)
-		m := last[key.ID]
-		if err == nil && m.mark != mark {
-			changed = true
-			m = marked{mark: mark}
-			m.tree, err = k.db.read(ctx, key)
-		}
-		if errors.Is(err, store.ErrNotFound) { // erased since it was listed
-			return session.Tree{Session: &session.Session{ID: key.ID}}, nil
-		}
-		if err == nil {
-			k.last[key.ID] = m
-		}
-		return m.tree, err
-	})
-	return trees, changed, err
-}
-
-// ended reports whether nothing is to be expected of a session before its next run.
+// ended reports whether a session waits for its next run.
 func ended(s spans.SessionStatus) bool {
 	return s == spans.SessionStatusIdle || s == spans.SessionStatusError || s == spans.SessionStatusAborted
-}
-
-// footer is the last line of a terminal, which is written anew. On anything else it does nothing.
-type footer struct {
-	w    io.Writer
-	text string // that stands there
-}
-
-func newFooter(w io.Writer) *footer {
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return &footer{w: w}
-	}
-	return &footer{}
-}
-
-func (f *footer) show(text string) {
-	if f.w == nil || text == f.text {
-		return
-	}
-	f.clear()
-	f.text = text
-	_, _ = io.WriteString(f.w, text)
-}
-
-func (f *footer) clear() {
-	if f.w == nil || f.text == "" {
-		return
-	}
-	f.text = ""
-	_, _ = io.WriteString(f.w, "\r\x1b[K")
 }

@@ -25,27 +25,28 @@ func TestFollowKin(t *testing.T) {
 		}
 	}
 
-	f := dbFlags{db: name}
-	db, err := f.open(t.Context(), &app{})
+	a := &app{}
+	db, err := a.open(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.close()
-	s, err := db.tree(t.Context(), session.Key{ID: main})
+	s, err := db.Tree(t.Context(), session.Key{ID: main})
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := kin{db: db, last: map[string]marked{}}
-	first, changed, err := k.look(t.Context(), s)
-	if err != nil || !changed || len(first) != 1 || first[0].ID != child {
-		t.Fatalf("%v %v %v", first, changed, err)
+	c := &changes{db: db, load: db.Read, last: map[session.Key]readAt{}}
+	first, err := c.related(t.Context(), s)
+	if err != nil || !c.changed || len(first) != 1 || first[0].ID != child {
+		t.Fatalf("%v %v %v", first, c.changed, err)
 	}
-	again, changed, err := k.look(t.Context(), s)
-	if err != nil || changed || len(again) != 1 || again[0].Session != first[0].Session {
-		t.Errorf("nothing came, and it was read again: %v %v", changed, err)
+	c.changed = false
+	again, err := c.related(t.Context(), s)
+	if err != nil || c.changed || len(again) != 1 || again[0].Session != first[0].Session {
+		t.Errorf("nothing came, and it was read again: %v %v", c.changed, err)
 	}
 	cli(t, "rm", child, "--only", "--yes", "--db", name)
-	if left, _, err := k.look(t.Context(), s); err != nil || len(left) != 0 {
+	if left, err := c.related(t.Context(), s); err != nil || len(left) != 0 {
 		t.Errorf("erased: %v %v", left, err)
 	}
 }

@@ -10,7 +10,6 @@ require (
 	github.com/otelagent/otelagent v0.0.0
 	github.com/otelagent/otelagent/collector-exporter/agentsessionexporter v0.0.0-00010101000000-000000000000
 	github.com/rogpeppe/go-internal v1.16.0
-	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	go.opentelemetry.io/collector/component v1.67.0

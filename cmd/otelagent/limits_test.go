@@ -28,7 +28,10 @@ func manyTurns(n int) []byte {
 
 // A pipe in a hurry loses nothing: into a file, as a recording, and live as long as its queue holds it.
 func TestFastPipeLosesNothing(t *testing.T) {
-	const turns = 20_000
+	turns := 20_000
+	if testing.Short() {
+		turns = 2_000
+	}
 	events := manyTurns(turns)
 	db := filepath.Join(t.TempDir(), "c.db")
 	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db, Log: io.Discard})

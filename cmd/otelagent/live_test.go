@@ -136,7 +136,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("no %q in\n%s", c.shown, show)
 			}
 			var v inspect.StatusView
-			if err := json.Unmarshal([]byte(cli(t, "status", id, "--db", db, "--json")), &v); err != nil {
+			if err := json.Unmarshal([]byte(cli(t, "status", id, "--db", db, "--output", "json")), &v); err != nil {
 				t.Fatal(err)
 			}
 			for i := range v.Open {
@@ -149,7 +149,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("%+v\n%s", v, diff)
 			}
 			var tree session.Session
-			if err := json.Unmarshal([]byte(cli(t, "show", id, "--db", db, "--json")), &tree); err != nil {
+			if err := json.Unmarshal([]byte(cli(t, "show", id, "--db", db, "--output", "json")), &tree); err != nil {
 				t.Fatal(err)
 			}
 			turns := tree.Runs[0].Turns
@@ -160,7 +160,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("of the reply there is %+v", last)
 			}
 			var list struct{ Sessions []session.Summary }
-			if err := json.Unmarshal([]byte(cli(t, "ls", "--db", db, "--status", "aborted", "--json")), &list); err != nil {
+			if err := json.Unmarshal([]byte(cli(t, "ls", "--db", db, "--status", "aborted", "--output", "json")), &list); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.ContainsFunc(list.Sessions, func(s session.Summary) bool { return s.ID == id && s.Status == spans.SessionStatusAborted }) {
@@ -212,7 +212,7 @@ func TestShowFollows(t *testing.T) {
 		t.Errorf("status %s", got)
 	}
 	// What is over is written and left at once; forever ends with who asked.
-	if again := cli(t, "show", "live-done", "-f", "--db", db); again != out {
+	if again := cli(t, "show", "live-done", "-F", "--db", db); again != out {
 		t.Error(cmp.Diff(out, again))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)

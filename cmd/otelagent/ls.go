@@ -3,27 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// lsOptions are the flags of ls. Filters are kept as they were written, for store.Query.Filter.
-type lsOptions struct {
-	db      dbFlags
-	asJSON  bool
-	limit   int
-	filters map[string]*string
-	errors  bool
-	denied  bool
-}
-
 func (a *app) lsCommand() *cobra.Command {
-	o := lsOptions{filters: map[string]*string{}}
 	c := &cobra.Command{
 		Use:   "ls [TEXT]",
 		Short: "List sessions, the newest first",
@@ -31,10 +22,9 @@ func (a *app) lsCommand() *cobra.Command {
 TEXT and every flag.
 
 TEXT is looked for in title, id, agent and model; upper and lower case are the
-same. What was said is searched by 'otelagent grep'. --status is as of now:
-sessions whose process is gone are aborted (docs/live.md). --agent and --model
-take whole names, as they are written; --parent and --forked-from take a
-SESSION as 'otelagent show' does.
+same. 'otelagent grep' searches messages. --status is as of now: sessions whose
+process is gone are aborted (docs/live.md). --agent and --model take whole
+names; --parent and --forked-from take a SESSION as 'otelagent show' does.
 
 Exit codes: 0 listed, also where none matches, 1 not found or not read, 2 wrong
 usage.`,
@@ -42,80 +32,74 @@ usage.`,
   otelagent ls --status busy,waiting_on_approval
   otelagent ls parser --since 7d --errors --min-cost 0.50
   otelagent ls --forked-from 0b5c
-  otelagent ls --db ./sessions.db --json | jq -r '.sessions[].id'`,
-		Args: func(cmd *cobra.Command, args []string) error {
+  otelagent ls --db ./sessions.db --output json | jq -r '.sessions[].id'`,
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("%s wants at most one TEXT: %q is the second; put quotes around what has spaces", cmd.Name(),
-					args[1])
+				return fmt.Errorf("ls wants at most one TEXT: %q is the second; put quotes around what has spaces", args[1])
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				if *o.filters["q"] != "" {
-					return usagef("--search and TEXT exclude each other")
-				}
-				o.filters["q"] = &args[0]
-			}
-			q, err := o.query(time.Now())
+			q, filtered, err := a.lsQuery(cmd.Flags(), args, time.Now())
 			if err != nil {
 				return err
 			}
-			return o.db.orFile(args, a.ls(cmd.Context(), &o, q))
+			return a.orFile(args, a.ls(cmd.Context(), q, args, filtered))
 		},
 	}
-	o.db.add(c)
-	text := func(flag, name, help string) {
-		o.filters[name] = c.Flags().String(flag, "", help)
-	}
-	text("search", "q", "the same as `TEXT`")
-	text("agent", "agent", "of this `agent`, by its whole name or id")
-	text("model", "model", "that this `model` answered last, by its whole name")
-	text("status", "status", "that are one of these now: `words` as of 'otelagent status', with commas between them")
-	c.Flags().BoolVar(&o.errors, "errors", false, "with failed turns or tool calls")
-	c.Flags().BoolVar(&o.denied, "denied", false, "with denied tool calls or inputs")
-	text("min-cost", "min_cost", "that cost this `much` or more, as their loops reported")
-	text("since", "since", "in which something happened since this `time`: a date, a time, or how long ago: 24h, 7d")
-	text("until", "until", "that began before this `time`")
-	text("parent", "parent", "sub-agents of this `session`: an id, the beginning of one, 'last'")
-	text("forked-from", "forked_from", "forks of this `session`, named likewise")
-	text("archived", "archived", "list archived ones too; =only lists no others")
-	c.Flags().Lookup("archived").NoOptDefVal = "1"
-	text("after", "after", "go on behind the `place` that --json names as next")
-	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON (docs/formats.md)")
-	c.Flags().IntVarP(&o.limit, "limit", "n", 0, "list at most `n` sessions (0: all)")
+	f := c.Flags()
+	f.String("agent", "", "of this `AGENT`, by its whole name or id")
+	f.String("model", "", "that this `MODEL` answered last, by its whole name")
+	f.String("status", "", "that have one of these `STATUSES` now, as 'otelagent status' prints them, with commas")
+	f.Bool("errors", false, "with failed turns or tool calls")
+	f.Bool("denied", false, "with denied tool calls or inputs")
+	f.String("min-cost", "", "that cost this `AMOUNT` or more, as their loops reported")
+	f.String("since", "", sinceHelp)
+	f.String("until", "", "that began before this `TIME`")
+	f.String("parent", "", "sub-agents of this `SESSION`")
+	f.String("forked-from", "", "forks of this `SESSION`")
+	f.String("archived", "exclude", "`MODE` for archived ones: exclude, include, or only")
+	f.String("after", "", "go on after the `CURSOR` that --output json names as next")
+	f.IntP("limit", "n", 0, "list at most `N` sessions (0: all)")
 	return c
 }
 
-// query reads the flags.
-func (o *lsOptions) query(now time.Time) (store.Query, error) {
-	if o.limit < 0 {
-		return store.Query{}, usagef("--limit %d: want a number from 0", o.limit)
-	}
-	q := store.Query{Tenant: o.db.tenant, Limit: o.limit, Archived: store.ArchivedNot, Errors: o.errors, Denied: o.denied}
-	for _, name := range store.Filters() {
-		value := o.filters[name]
-		if value == nil { // a flag of another kind
-			continue
+// sinceHelp is the help of --since.
+const sinceHelp = "since this `TIME`: a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d"
+
+// archivedModes are the values of --archived, as store.Query.Filter spells them.
+var archivedModes = map[string]string{"exclude": "no", "include": "1", "only": "only"}
+
+// lsQuery makes the query of the flags; filtered says that it selects fewer than all sessions.
+func (a *app) lsQuery(flags *pflag.FlagSet, args []string, now time.Time) (q store.Query, filtered bool, err error) {
+	q = store.Query{Tenant: a.tenant, Archived: store.ArchivedNot, Search: strings.Join(args, "")}
+	filtered = q.Search != ""
+	flags.Visit(func(f *pflag.Flag) {
+		name, value := strings.ReplaceAll(f.Name, "-", "_"), f.Value.String()
+		switch {
+		case err != nil || !slices.Contains(store.Filters(), name) || f.Name == "limit" && value == "0":
+			return
+		case f.Name == "archived" && archivedModes[value] == "":
+			err = usagef("--archived %s: want exclude, include or only", value)
+			return
+		case f.Name == "archived":
+			value = archivedModes[value]
 		}
-		if err := q.Filter(name, *value, now); err != nil {
-			flag := strings.ReplaceAll(name, "_", "-")
-			if name == "q" {
-				flag = "search"
-			}
-			return q, usagef("--%s %v", flag, err)
+		filtered = filtered || f.Name != "limit" && value != archivedModes["include"]
+		if e := q.Filter(name, value, now); e != nil {
+			err = usagef("--%s %v", f.Name, e)
 		}
-	}
-	return q, nil
+	})
+	return q, filtered, err
 }
 
-func (a *app) ls(ctx context.Context, o *lsOptions, q store.Query) error {
-	db, err := o.db.open(ctx, a)
+func (a *app) ls(ctx context.Context, q store.Query, args []string, filtered bool) error {
+	db, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer db.close()
-	res, err := db.reader().List(ctx, &q, time.Now())
+	res, err := db.List(ctx, &q, time.Now())
 	if err != nil {
 		return err
 	}
@@ -124,44 +108,30 @@ func (a *app) ls(ctx context.Context, o *lsOptions, q store.Query) error {
 		return err
 	}
 	switch {
-	case o.asJSON:
+	case a.json():
 		err = writeJSON(a.stdout, res)
 	case len(res.Sessions) > 0:
 		look := look(a.stdout)
-		look.Columns = columnsFor(q)
+		for column, on := range map[string]bool{inspect.ListErrors: q.Errors, inspect.ListDenied: q.Denied,
+			inspect.ListCost: q.MinCost > 0} {
+			if on {
+				look.Columns = append(look.Columns, column)
+			}
+		}
 		err = inspect.List(a.stdout, res.Sessions, look)
-	case hidden == 0 && filtered(q):
-		a.say("%v", o.db.orFile([]string{q.Search}, fmt.Errorf("no sessions like that in %s", db.at.name)))
+	case hidden == 0 && filtered:
+		a.say("%v", a.orFile(args, fmt.Errorf("no sessions like that in %s", db.at.name)))
 	case hidden == 0:
 		err = a.sayNone(ctx, db)
 	}
 	if hidden > 0 && err == nil {
-		n := fmt.Sprint(hidden)
+		n := count(hidden, "archived session")
 		if hidden > mostCounted {
-			n = fmt.Sprintf("more than %d", mostCounted)
+			n = fmt.Sprintf("more than %s", count(mostCounted, "archived session"))
 		}
-		what := "archived sessions are"
-		if hidden == 1 {
-			what = "archived session is"
-		}
-		a.say("%s %s not shown; --archived lists them too", n, what)
+		a.say("not shown: %s; --archived include lists them too", n)
 	}
 	return err
-}
-
-// columnsFor are the columns that show what a list was filtered by.
-func columnsFor(q store.Query) []string {
-	var columns []string
-	if q.Errors {
-		columns = append(columns, inspect.ListErrors)
-	}
-	if q.Denied {
-		columns = append(columns, inspect.ListDenied)
-	}
-	if q.MinCost > 0 {
-		columns = append(columns, inspect.ListCost)
-	}
-	return columns
 }
 
 // mostCounted bounds how many archived sessions are counted.
@@ -173,7 +143,7 @@ func archivedOf(ctx context.Context, db *database, q store.Query) (n int, err er
 		return 0, nil
 	}
 	q.Archived, q.Limit = store.ArchivedOnly, mostCounted+1
-	for _, err := range db.store.Sessions(ctx, q) {
+	for _, err := range db.Store.Sessions(ctx, q) {
 		if err != nil {
 			return 0, err
 		}
@@ -182,18 +152,11 @@ func archivedOf(ctx context.Context, db *database, q store.Query) (n int, err er
 	return n, nil
 }
 
-// filtered reports whether a query asks for less than all of a tenant.
-func filtered(q store.Query) bool {
-	return q.Search+q.Agent+q.Model+q.Parent+q.ForkedFrom != "" || len(q.Status) > 0 || q.Errors || q.Denied ||
-		q.MinCost > 0 ||
-		!q.Since.IsZero() || !q.Until.IsZero() || q.Archived == store.ArchivedOnly || q.After != nil
-}
-
-// sayNone says that there is nothing to list, and of whom there is something.
+// sayNone logs that there is no session, and the tenants that have some.
 func (a *app) sayNone(ctx context.Context, db *database) error {
 	const most = 8
 	var others []string
-	for t, err := range db.store.Tenants(ctx) {
+	for t, err := range db.Store.Tenants(ctx) {
 		if err != nil {
 			return err
 		}
@@ -203,13 +166,13 @@ func (a *app) sayNone(ctx context.Context, db *database) error {
 		}
 		others = append(others, fmt.Sprintf("%q", t))
 	}
-	whose := ""
-	if db.tenant != "" {
-		whose = fmt.Sprintf(" of %q", db.tenant)
-	}
 	if len(others) == 0 {
 		a.say("no sessions in %s yet", db.at.name)
 		return nil
+	}
+	whose := ""
+	if db.Tenant != "" {
+		whose = fmt.Sprintf(" of %q", db.Tenant)
 	}
 	a.say("no sessions%s in %s; there are some of --tenant %s", whose, db.at.name, strings.Join(others, ", "))
 	return nil

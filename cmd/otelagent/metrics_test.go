@@ -69,6 +69,7 @@ func TestSendMetrics(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name     string
+		config   string
 		args     []string
 		refuse   bool
 		env      string // OTEL_METRICS_EXPORTER
@@ -78,23 +79,26 @@ func TestSendMetrics(t *testing.T) {
 		says     string
 	}{
 		{name: "pipe", args: []string{"-"}, requests: true, has: spans.MetricTokenUsage},
-		{name: "pipe, later profile", args: []string{"--profile", "genai-2026-10", "-"}, requests: true, has: spans.MetricInferenceUsageInput},
-		{name: "pipe, off", args: []string{"--metrics", "off", "-"}},
+		{name: "pipe, later profile", config: "profile: genai-2026-10", args: []string{"-"}, requests: true, has: spans.MetricInferenceUsageInput},
+		{name: "pipe, off", config: "metrics: off", args: []string{"-"}},
 		{name: "pipe, refused", args: []string{"-"}, refuse: true, requests: true},
 		{name: "recording through a pipe", args: []string{"--replay", "-"}},
 		{name: "file", args: []string{file}},
-		{name: "file, on", args: []string{"--metrics", "on", file}, requests: true, has: spans.MetricTurnTokens},
-		{name: "file, on, refused", args: []string{"--metrics", "on", file}, refuse: true, requests: true, exit: exitFailed, says: "the receiver takes no metrics"},
-		{name: "file, on, switched off", args: []string{"--metrics", "on", file}, env: "none", exit: exitFailed, says: "--metrics on: there are none"},
-		{name: "file, on, by somebody else", args: []string{"--metrics", "on", file}, env: "prometheus", exit: exitFailed, says: "--metrics on: there are none"},
+		{name: "file, on", config: "metrics: on", args: []string{file}, requests: true, has: spans.MetricTurnTokens},
+		{name: "file, on, refused", config: "metrics: on", args: []string{file}, refuse: true, requests: true, exit: exitFailed, says: "the receiver takes no metrics"},
+		{name: "file, on, switched off", config: "metrics: on", args: []string{file}, env: "none", exit: exitFailed, says: "metrics on: there are none"},
+		{name: "file, on, by somebody else", config: "metrics: on", args: []string{file}, env: "prometheus", exit: exitFailed, says: "metrics on: there are none"},
 		{name: "pipe, switched off", args: []string{"-"}, env: "none"},
-		{name: "database", args: []string{"--metrics", "on", "--db", "x.db", file}, exit: exitUsage, says: "a database takes no metrics"},
-		{name: "what is that", args: []string{"--metrics", "yes", "--profile", "new", file}, exit: exitUsage, says: "--metrics yes: want auto, on or off\n--profile new: want one of genai-2026-08, genai-2026-10"},
+		{name: "database", config: "metrics: on", args: []string{"--db", "x.db", file}, exit: exitUsage, says: "a database takes no metrics"},
+		{name: "what is that", config: "metrics: yes\nprofile: new", args: []string{file}, exit: exitUsage, says: "metrics yes: want auto, on or off\nprofile new: want genai-2026-08 or genai-2026-10"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("OTEL_METRICS_EXPORTER", tt.env)
 			url, received := takesMetrics(t, tt.refuse)
 			args := append([]string{"send"}, tt.args...)
+			if tt.config != "" {
+				args = append(args, tuned(t, tt.config)...)
+			}
 			if !strings.Contains(strings.Join(args, " "), "--db") {
 				args = append(args, "--endpoint", url, "--protocol", "http/protobuf")
 			}

@@ -151,7 +151,7 @@ func TestNestingBomb(t *testing.T) {
 		t.Errorf("the collector is gone: %v", err)
 	}
 	var out bytes.Buffer
-	if code := run(t.Context(), []string{"ls", "--db", db, "--json"}, nil, &out, &out); code != exitOK || !strings.Contains(out.String(), `"id"`) {
+	if code := run(t.Context(), []string{"ls", "--db", db, "--output", "json"}, nil, &out, &out); code != exitOK || !strings.Contains(out.String(), `"id"`) {
 		t.Errorf("ls: exit %d: %s", code, &out)
 	}
 }

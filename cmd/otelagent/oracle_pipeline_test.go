@@ -45,7 +45,7 @@ func oracleRead(t *testing.T, r oracleRecording) (said string, sessions []oracle
 	n := &oracleNames{began: time.Now(), ids: map[string]string{}, counts: map[string]int{}}
 	open := func(from string) (*database, []string, error) {
 		files, stdin := r.open(t)
-		db, err := openRecording(ctx, &app{stdin: stdin, stdout: io.Discard, stderr: stderr}, files, from, "")
+		db, err := (&app{stdin: stdin, stdout: io.Discard, stderr: stderr}).openRecording(ctx, files, from)
 		return db, files, err
 	}
 	db, files, err := open(auto)
@@ -57,7 +57,7 @@ func oracleRead(t *testing.T, r oracleRecording) (said string, sessions []oracle
 	}
 	defer db.close()
 	var all []session.Summary
-	for s, err := range db.store.Sessions(ctx, store.Query{}) {
+	for s, err := range db.Store.Sessions(ctx, store.Query{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func oracleRead(t *testing.T, r oracleRecording) (said string, sessions []oracle
 		return cmp.Or(a.Start.Compare(b.Start), strings.Compare(a.ID, b.ID))
 	})
 	for _, s := range all {
-		tree, err := db.load(ctx, s.Key)
+		tree, err := db.Load(ctx, s.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,11 +110,11 @@ func oraclePlaces(files []string, stderr string) string {
 
 // oracleExport writes one session in one format. A session that is refused gives the number of pieces that are missing.
 func oracleExport(ctx context.Context, db *database, key session.Key, f exportFormat, partial bool) (string, int) {
-	e := &exporting{db.app, &exportOptions{partial: partial}, f, db}
-	tree, err := db.tree(ctx, key)
+	e := &exporting{&exportOptions{partial: partial}, f, db}
+	tree, err := db.Tree(ctx, key)
 	var out bytes.Buffer
 	if err == nil {
-		_, err = f.write(ctx, e, &out, tree, export.Options{Partial: partial})
+		_, err = e.session(ctx, &out, tree)
 	}
 	var gaps *export.MissingError
 	switch {
@@ -173,7 +173,7 @@ func oracleRequestLine(r *inspect.Request) string {
 	return b.String()
 }
 
-// oracleTreeText is the tree as `show --json` prints it, without what depends on the wire, and with the content in place of
+// oracleTreeText is the tree as `show --output json` prints it, without what depends on the wire, and with the content in place of
 // the names of blocks.
 func oracleTreeText(t *testing.T, tree session.Tree) string {
 	t.Helper()

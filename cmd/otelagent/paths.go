@@ -21,7 +21,7 @@ const (
 	envPassword = "OTELAGENT_DB_PASSWORD"
 )
 
-// databaseHelp says what --db takes.
+// databaseHelp describes the DSN of --db.
 const databaseHelp = "PATH, sqlite:PATH or clickhouse://HOST/DATABASE"
 
 // location is where a database is.

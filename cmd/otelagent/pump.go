@@ -78,23 +78,6 @@ func (p *pump) agent(s source) (name string) {
 	return name
 }
 
-// awaitAgent is agent until ctx ends.
-func (p *pump) awaitAgent(ctx context.Context, s source) (string, error) {
-	name := make(chan string, 1)
-	go func() { name <- p.agent(s) }()
-	select {
-	case n := <-name:
-		return n, nil
-	case <-ctx.Done():
-	}
-	select {
-	case n := <-name: // what was read already is sent
-		return n, nil
-	case <-time.After(headTime):
-		return "", fmt.Errorf("interrupted before the first run of %s", s.name)
-	}
-}
-
 func (p *pump) run(list []source) error {
 	for _, s := range list {
 		if p.undated {

@@ -29,12 +29,10 @@ func sentFiles(t *testing.T, commands ...[]string) map[string]string {
 	ctx, st, made := t.Context(), memstore.New(), 0
 	for _, files := range commands {
 		r := recording{
-			app:     &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard},
-			options: sendOptions{From: auto, Files: files, Capture: captureOf("content")},
-			name:    strings.Join(files, ", "), store: st,
-			nextID: func() string { made++; return fmt.Sprint("made up ", made) },
+			app:  &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard},
+			name: strings.Join(files, ", "), store: st,
 		}
-		if err := r.read(ctx); err != nil {
+		if err := r.read(ctx, files, auto, func() string { made++; return fmt.Sprint("made up ", made) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,16 +138,16 @@ func stored(t *testing.T, id string, o sendOptions) string {
 			break
 		}
 	}
-	db, err := (&dbFlags{db: o.DB}).open(t.Context(), a)
+	db, err := a.open(t.Context(), o.DB)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.close()
-	key, err := db.find(t.Context(), id)
+	key, err := db.Find(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := db.load(t.Context(), key)
+	tree, err := db.Load(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}

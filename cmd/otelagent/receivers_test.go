@@ -99,7 +99,7 @@ func TestCheckReceivers(t *testing.T) {
 		`{http: {max_request_body_size: 0}}`:                                           true, // the default
 		`{http: {max_request_body_size: "${env:X}"}}`:                                  true, // who knows
 		`{http: {max_request_body_size: 1, middlewares: [{id: other}]}}`:               false,
-		`{http: {max_request_body_size: 67108864, middlewares: [{id: otlp_limits}]}}`: false,
+		`{http: {max_request_body_size: 67108864, middlewares: [{id: otlp_limits}]}}`:  false,
 		`{http: {max_request_body_size: 67108864, middlewares: [id: other]}}`:          true,
 	} {
 		n, err := checkReceivers([]byte("receivers: {otlp/x: {protocols: " + protocols + "}, kafka: {}}"))

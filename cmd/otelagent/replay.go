@@ -1,146 +1,90 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/message"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/replay"
-	"github.com/otelagent/otelagent/backend/store/reader"
 )
 
+// replayFlags are the flags of request that ask a turn again.
 type replayFlags struct {
-	db                          dbFlags
-	output, form, model, system string
-	send, keyEnv                string
-	to                          *url.URL // of send
-	tool, command               string
-	args                        []string // of command
-	timeout                     time.Duration
-	asJSON, newSystem           bool
+	form, model, system, send, keyEnv string
+	newSystem                         bool
+	to                                *url.URL // of send
+	timeout                           time.Duration
 }
 
-func (a *app) replayCommand() *cobra.Command {
-	var f replayFlags
-	c := &cobra.Command{
-		Use:   "replay SESSION[/RUN]/TURN[/ATTEMPT] [-- ARGUMENT...]",
-		Short: "Check whether a turn can be asked again; write its request, send it, compare the answers",
-		Long: `Check whether the inputs of a turn are recorded, write its request as the body
-of a provider's API, send it and compare the answers, or run one of its tool
-calls again.
-
-The turn is named as in 'otelagent request'. --form and --output write the
-request body; standard error names what differs from the recorded request.
-Nothing is sent without --send.
-
-Exit codes: 0 eligible (or written, answered, the same tool result), 1 not
-eligible (or not whole, not answered, another tool result), not found or not
-read, 2 wrong usage.`,
-		Example: `  otelagent replay last/3
-  otelagent replay last/3 --form openai-chat -o request.json
-  otelagent replay last/3 --send https://api.anthropic.com --system new.txt
-  otelagent replay last/3 --tool toolu_01B --run ./bash-tool -- --json`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.newSystem, f.args = cmd.Flags().Changed("system"), args[1:]
-			addr, err := f.check(args[0])
-			if err != nil {
-				return err
-			}
-			return a.replay(cmd.Context(), &f, addr)
-		},
-	}
-	flags := c.Flags()
-	flags.StringVarP(&f.output, "output", "o", "", "write the request body to `FILE`; - is standard output")
-	flags.StringVar(&f.form, "form", "",
-		"`API` of the body: anthropic, openai-chat, openai-responses or as-sent (default the one of the turn's provider)")
+func (f *replayFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.form, "as", "",
+		"print it as the body of `API`: anthropic, openai-chat, openai-responses or as-sent (default that of the provider)")
 	flags.StringVar(&f.model, "model", "", "ask the model `NAME` instead")
 	flags.StringVar(&f.system, "system", "", "replace the system prompt by the text of `FILE`; - is standard input")
-	flags.BoolVar(&f.asJSON, "json", false, "print JSON (docs/replay.md)")
-	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "bound --send and --run by this `TIME`")
-	flags.StringVar(&f.send, "send", "", "send the request to `URL`, a base address or the whole, and compare the answers")
+	flags.StringVar(&f.send, "send", "", "send the body to `URL`, a base address or the whole, and compare the answers")
 	flags.StringVar(&f.keyEnv, "key-env", "",
-		"environment `variable` that holds the key (default ANTHROPIC_API_KEY or OPENAI_API_KEY, by the form)")
-	flags.StringVar(&f.tool, "tool", "", "show the tool call `CALL` of the turn: its id, or the name of its tool")
-	flags.StringVar(&f.command, "run", "", "run `COMMAND` with the input on standard input; its arguments follow --")
-	f.db.add(c)
-	return c
+		"environment `VARIABLE` that holds the key (default ANTHROPIC_API_KEY or OPENAI_API_KEY, by the API)")
 }
 
-// check names all errors in the flags, and reads the address.
-func (f *replayFlags) check(arg string) (addr reader.RequestAddress, err error) {
-	addr, err = reader.ParseRequestAddress(arg)
-	wrong := []error{err}
+// on reports whether a body is wanted.
+func (f *replayFlags) on() bool { return f.form != "" || f.model != "" || f.newSystem || f.send != "" }
+
+func (f *replayFlags) check(wrong *wrongs) {
 	if _, err := replay.ParseAPI(f.form); f.form != "" && err != nil {
-		wrong = append(wrong, fmt.Errorf("--form %s: %w", f.form, err))
+		wrong.addf("--as %s: %v", f.form, err)
 	}
 	if f.send != "" {
-		f.to, err = sendTo(f.send)
-		wrong = append(wrong, err)
-	}
-	other := f.send != "" || f.form != "" || f.model != "" || f.newSystem || f.keyEnv != "" || f.output != ""
-	rule := func(broken bool, text string) {
-		if broken {
-			wrong = append(wrong, errors.New(text))
+		u, err := url.Parse(f.send)
+		switch f.to = u; {
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+			wrong.addf("--send: want an address as https://HOST, with or without a path")
+		case u.User != nil:
+			wrong.addf("--send: an address holds no key; --key-env names the environment variable that does")
+		case u.Fragment != "":
+			wrong.addf("--send: want an address without #")
 		}
 	}
-	rule(f.tool != "" && other, "--tool goes with --run, --timeout and --json only")
-	rule(f.tool == "" && f.command != "", "--run needs --tool")
-	rule(f.command == "" && len(f.args) > 0, "arguments after -- need --run")
-	rule(f.send == "" && f.keyEnv != "", "--key-env needs --send")
-	rule(f.send != "" && f.output != "", "--send and --output exclude each other")
-	rule(f.timeout <= 0, "--timeout is not positive")
-	if err := errors.Join(wrong...); err != nil {
-		return addr, usagef("%w", err)
+	if f.send == "" && f.keyEnv != "" {
+		wrong.addf("--key-env needs --send")
 	}
-	return addr, nil
+	if f.timeout <= 0 {
+		wrong.addf("--timeout is not positive")
+	}
 }
 
-func (a *app) replay(ctx context.Context, f *replayFlags, addr reader.RequestAddress) error {
-	db, err := f.db.open(ctx, a)
-	if err != nil {
-		return err
-	}
-	defer db.close()
-	key, err := db.find(ctx, addr.Session)
-	if err != nil {
-		return err
-	}
-	t, err := db.read(ctx, key)
-	if err != nil {
-		return err
-	}
-	run, turn, err := addr.Pick(t.Session)
-	if err != nil {
-		return err
-	}
-	if f.tool != "" {
-		return a.replayTool(ctx, f, t, run, turn)
-	}
-	q, err := reader.PickAttempt(run, turn, addr.Attempt)
-	if err != nil {
-		return err
-	}
+// checkReplay prints whether a turn can be asked again.
+func (a *app) checkReplay(t session.Tree, run *session.Run, turn *session.Turn, q *session.Request) error {
 	r, err := inspect.NewReplay(t, run, turn, q, replay.Options{})
 	if err != nil {
 		return err
 	}
-	if f.form == "" && f.model == "" && !f.newSystem && f.output == "" && f.send == "" {
-		if err := a.print(f, r, r.Text); err != nil || r.Eligible {
-			return err
-		}
-		return &exitError{Code: exitFailed} // the output says why
+	if err := a.emit(r, r.Text); err != nil || r.Eligible {
+		return err
+	}
+	return &exitError{Code: exitFailed} // the output has the reasons
+}
+
+// replay prints the request of a turn as a body, or sends it.
+func (a *app) replay(ctx context.Context, f *replayFlags, t session.Tree, run *session.Run, turn *session.Turn,
+	q *session.Request) error {
+	r, err := inspect.NewReplay(t, run, turn, q, replay.Options{})
+	if err != nil {
+		return err
 	}
 	o := replay.Options{API: cmp.Or(message.API(f.form), r.Suggested), Model: f.model, Whole: f.send != ""}
 	if f.newSystem {
@@ -168,26 +112,10 @@ func (a *app) replay(ctx context.Context, f *replayFlags, addr reader.RequestAdd
 		recorded, whole := replay.Recorded(turn, t.Blocks)
 		return a.resend(ctx, f, r, recorded, whole)
 	}
-	write := func(w io.Writer) error {
-		if f.asJSON {
-			return writeJSON(w, r)
-		}
+	return a.emit(r, func(w io.Writer, _ inspect.Options) error {
 		_, err := w.Write(r.Body.Bytes)
 		return err
-	}
-	if f.output != "" && f.output != "-" {
-		return writeFile(f.output, write)
-	}
-	return write(a.stdout)
-}
-
-// print writes a document as JSON or as text.
-func (a *app) print(f *replayFlags, document any, text func(io.Writer, inspect.Options) error) error {
-	w := bufio.NewWriter(a.stdout)
-	if f.asJSON {
-		return firstError(writeJSON(w, document), w.Flush())
-	}
-	return firstError(text(w, look(a.stdout)), w.Flush())
+	})
 }
 
 // readText returns the text of a file, - for standard input, without the line feed at its end.
@@ -201,4 +129,115 @@ func (a *app) readText(name string) (string, error) {
 		return "", fmt.Errorf("--system: %w", err)
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(strings.ToValidUTF8(string(raw), "\uFFFD"), "\n"), "\r"), nil
+}
+
+// maxAnswer bounds the answer of a provider.
+const maxAnswer = 32 << 20
+
+// key authorizes a request.
+type key string
+
+// keyFor returns the key for u and a text about it: the key that the variable of --key-env holds, else that of the API,
+// which does not go over plain http to another machine.
+func (f *replayFlags) keyFor(api message.API, u *url.URL) (k key, how string, err error) {
+	name := "OPENAI_API_KEY"
+	if api == message.Anthropic {
+		name = "ANTHROPIC_API_KEY"
+	}
+	name = cmp.Or(f.keyEnv, name)
+	k = key(strings.TrimSpace(os.Getenv(name)))
+	ip := net.ParseIP(u.Hostname())
+	local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	switch {
+	case k == "" && f.keyEnv != "":
+		return "", "", fmt.Errorf("--key-env %s: the variable is not set, or empty", name)
+	case k == "":
+		return "", "without a key (" + name + " is not set)", nil
+	case strings.ContainsFunc(string(k), func(r rune) bool { return r < '!' || r > '~' }):
+		return "", "", fmt.Errorf("the key in %s has characters that no header takes", name)
+	case f.keyEnv == "" && u.Scheme == "http" && !local:
+		return "", "without a key: over plain http " + name + " needs --key-env", nil
+	}
+	return k, "with the key in " + name, nil
+}
+
+// hide replaces the key in a text of the provider: as it is, as JSON, and with escaped slashes. A key of fewer than 8
+// characters, as local servers take, is no secret.
+func (k key) hide(b []byte) []byte {
+	if len(k) < 8 {
+		return b
+	}
+	quoted, _ := json.Marshal(string(k))
+	for _, s := range []string{string(k), strings.Trim(string(quoted), `"`), strings.ReplaceAll(string(k), "/", `\/`)} {
+		b = bytes.ReplaceAll(b, []byte(s), []byte("[key]"))
+	}
+	return b
+}
+
+// resend sends a body and compares the answer with the recorded one.
+func (a *app) resend(ctx context.Context, f *replayFlags, r *inspect.Replay, old *replay.Answer, whole bool) error {
+	u, api := replay.Endpoint(r.Body.API, f.to), r.Body.API
+	if api == replay.AsSent {
+		api = r.Suggested
+	}
+	k, how, err := f.keyFor(api, u)
+	if err != nil {
+		return err
+	}
+	address := u.Scheme + "://" + u.Host + u.EscapedPath() // a query may hold a secret
+	a.say("sending %s as %s to %s, %s", count(r.Body.Size, "byte"), r.Body.API, address, how)
+	started := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	status, body, err := k.post(ctx, u, api, r.Body.Bytes)
+	var outer *url.Error
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("not answered: %s took longer than %s (--timeout)", u.Host, f.timeout)
+	case errors.As(err, &outer): // it has the address in it
+		err = outer.Err
+	}
+	if err != nil {
+		return fmt.Errorf("not answered: %s: %s", u.Host, k.hide([]byte(err.Error())))
+	}
+	answer, err := replay.ParseAnswer(k.hide(body))
+	if err == nil && status > 299 {
+		err = errors.New("an answer with an error status")
+	}
+	if err != nil {
+		return fmt.Errorf("not answered: %s responds %d: %w", u.Host, status, err)
+	}
+	out := &inspect.Resent{
+		Format: session.TreeFormat, Address: r.Address, URL: address, Status: status, TookNS: int64(time.Since(started)),
+		Body: r.Body.Body, Comparison: replay.Compare(old, whole, answer),
+	}
+	return a.emit(out, out.Text)
+}
+
+// post sends a body and returns the answer. It follows no redirect.
+func (k key) post(ctx context.Context, u *url.URL, api message.API, body []byte) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	name, value := "Authorization", "Bearer "+string(k)
+	if api == message.Anthropic {
+		req.Header.Set("Anthropic-Version", "2023-06-01") // 2026-10-21 refuses sampling parameters
+		name, value = "X-Api-Key", string(k)
+	}
+	if k != "" {
+		req.Header.Set(name, value)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && len(answer) > maxAnswer {
+		err = errors.New("the answer has more than 32 MiB")
+	}
+	return resp.StatusCode, answer, err
 }

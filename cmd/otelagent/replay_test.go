@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,8 +87,8 @@ func TestReplaySend(t *testing.T) {
 			p := newProvider(t, nil)
 			t.Setenv("ANTHROPIC_API_KEY", secret)
 			t.Setenv("OPENAI_API_KEY", secret)
-			_, body, _ := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", tt.form)
-			code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", tt.form, "--send", p.URL, "--json")
+			_, body, _ := runWith(t, "request", "0b5c/@1/0", "--db", db, "--as", tt.form)
+			code, out, errs := runWith(t, "request", "0b5c/@1/0", "--db", db, "--as", tt.form, "--send", p.URL, "--output", "json")
 			if code != exitOK {
 				t.Fatalf("exit %d: %s", code, errs)
 			}
@@ -144,7 +145,7 @@ func TestReplaySame(t *testing.T) {
 			{"type":"tool_use","id":"x","name":"bash","input":{"command":"cargo test -p missing"}},{"type":"tool_use","id":"y","name":"read_file","input":{ "path":"src/lib.rs"}}],
 			"stop_reason":"tool_use","usage":{"input_tokens":1,"output_tokens":2}}`)
 	})
-	code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--send", p.URL+"/v1/messages")
+	code, out, errs := runWith(t, "request", "0b5c/@1/0", "--db", db, "--send", p.URL+"/v1/messages")
 	if code != exitOK || !strings.Contains(out, "the same text, the same calls") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
@@ -203,7 +204,7 @@ func TestReplayNotAnswered(t *testing.T) {
 				timeout = "30s"
 			}
 			started := time.Now()
-			code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", "anthropic", "--send",
+			code, out, errs := runWith(t, "request", "0b5c/@1/0", "--db", db, "--as", "anthropic", "--send",
 				p.URL+"?token="+secret, "--key-env", "MY_KEY", "--timeout", timeout)
 			if code != exitFailed || out != "" || !strings.Contains(errs, "not answered: ") || !strings.Contains(errs, tt.want) {
 				t.Errorf("exit %d: %s%s\nwant %s", code, out, errs, tt.want)
@@ -220,7 +221,7 @@ func TestReplayNotAnswered(t *testing.T) {
 	p := newProvider(t, nil)
 	p.Close()
 	t.Setenv("MY_KEY", secret)
-	code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", "anthropic", "--send",
+	code, out, errs := runWith(t, "request", "0b5c/@1/0", "--db", db, "--as", "anthropic", "--send",
 		p.URL+"?token="+secret, "--key-env", "MY_KEY")
 	if code != exitFailed || !strings.Contains(errs, "connection refused") {
 		t.Errorf("nobody there: exit %d: %s%s", code, out, errs)
@@ -234,7 +235,7 @@ func TestReplayKeys(t *testing.T) {
 	p := newProvider(t, nil)
 	send := func(args ...string) (int, string) {
 		t.Helper()
-		code, out, errs := runWith(t, append([]string{"replay", "0b5c/@1/0", "--db", db, "--form", "openai-chat", "--send",
+		code, out, errs := runWith(t, append([]string{"request", "0b5c/@1/0", "--db", db, "--as", "openai-chat", "--send",
 			p.URL}, args...)...)
 		nowhere(t, out, errs)
 		return code, errs
@@ -259,7 +260,7 @@ func TestReplayKeys(t *testing.T) {
 		"https://u:" + secret[:16] + "@x": "an address holds no key", "https://x/#a": "without #",
 		"http://[::1": "want an address",
 	} {
-		code, _, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--send", address)
+		code, _, errs := runWith(t, "request", "0b5c/@1/0", "--db", db, "--send", address)
 		if code != exitUsage || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit %d: %s", address, code, errs)
 		}
@@ -272,7 +273,7 @@ func TestReplayKeys(t *testing.T) {
 		"http://127.0.0.1:1": true, "http://localhost:1": true, "http://[::1]:1": true, "https://api.example.com": true,
 		"http://api.example.com": false, "http://127.0.0.1.example.com": false,
 	} {
-		u, err := sendTo(address)
+		u, err := url.Parse(address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +282,7 @@ func TestReplayKeys(t *testing.T) {
 		}
 	}
 	f.keyEnv = "OPENAI_API_KEY"
-	if u, _ := sendTo("http://api.example.com"); true {
+	if u, err := url.Parse("http://api.example.com"); err == nil {
 		if k, _, err := f.keyFor(message.OpenAIChat, u); err != nil || string(k) != secret {
 			t.Errorf("a key that was named: %v", err)
 		}
@@ -296,7 +297,7 @@ func TestReplaySwap(t *testing.T) {
 	if err := os.WriteFile(file, []byte("Be <brief>.\nNow.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--send", p.URL, "--system", file, "--model", "other")
+	code, out, errs := runWith(t, "request", "0b5c/@1/0", "--db", db, "--send", p.URL, "--system", file, "--model", "other")
 	if code != exitOK || !strings.Contains(out, "I read it.") || !strings.Contains(errs, "bytes as anthropic to") {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}
@@ -306,12 +307,12 @@ func TestReplaySwap(t *testing.T) {
 		t.Errorf("%v: %s", err, p.bodies[0])
 	}
 	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), []string{"replay", "0b5c/@1/0", "--db", db, "--system", "-"},
+	code = run(t.Context(), []string{"request", "0b5c/@1/0", "--db", db, "--system", "-"},
 		strings.NewReader("From a pipe."), &stdout, &stderr)
 	if code != exitOK || !strings.Contains(stdout.String(), `"system":"From a pipe.","messages":[`) {
 		t.Errorf("exit %d: %.200s%s", code, &stdout, &stderr)
 	}
-	code, out, errs = runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", "as-sent", "--model", "other")
+	code, out, errs = runWith(t, "request", "0b5c/@1/0", "--db", db, "--as", "as-sent", "--model", "other")
 	if code != exitFailed || out != "" || !strings.Contains(errs,
 		"a request as it was sent has its own model and system prompt") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
@@ -323,7 +324,7 @@ func TestReplayAsSent(t *testing.T) {
 	db := replayDatabase(t)
 	for _, turn := range []string{"0b5c/@1/0", "0b5c/@1/3", "c41d/0", "0b5c/@4/1"} {
 		_, want, _ := runWith(t, "request", turn, "--db", db)
-		code, got, errs := runWith(t, "replay", turn, "--db", db, "--form", "as-sent")
+		code, got, errs := runWith(t, "request", turn, "--db", db, "--as", "as-sent")
 		if code != exitOK || errs != "" || got != want || got == "" {
 			t.Errorf("%s: exit %d: %s\n%s", turn, code, errs, cmp.Diff(want, got))
 		}
@@ -338,7 +339,7 @@ func TestReplayDialects(t *testing.T) {
 		"dialects/acp/testdata/sample.ndjson":                                             "the loop recorded no request; no model is named",
 		"dialects/guide/testdata/ai-sdk/v7.jsonl":                                         "the loop recorded no request",
 	} {
-		code, out, errs := runWith(t, "replay", "--file", filepath.Join(repository, file), "last/@1/0", "--json")
+		code, out, errs := runWith(t, "request", "--db", filepath.Join(repository, file), "last/@1/0", "--check", "--output", "json")
 		var got struct {
 			Eligible bool
 			Reasons  []string

@@ -6,164 +6,158 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/diff"
 	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// requestFlags say which request, and how it is shown.
+// requestFlags say which request, and how it is shown or asked again.
 type requestFlags struct {
-	db                               dbFlags
-	run, turn, attempt, diff         string
-	pretty, provenance, asJSON, some bool // some: run, turn or attempt was given
+	diff                      string
+	pretty, provenance, check bool
+	again                     replayFlags
+	tool                      toolFlags
 }
 
 func (a *app) requestCommand() *cobra.Command {
 	var f requestFlags
 	c := &cobra.Command{
-		Use:   "request SESSION[/RUN]/TURN[/ATTEMPT]",
-		Short: "Print what the model was sent on a turn",
-		Long: `Print what the model was sent on a turn, byte for byte as the loop emitted it.
+		Use:   "request SESSION[/RUN]/TURN[/ATTEMPT] [-- ARGUMENT...]",
+		Short: "Print what the model was sent on a turn, or ask it again",
+		Long: `Print the request of a turn, byte for byte as the loop emitted it.
 
 SESSION and RUN are as in 'otelagent show'. Without RUN it is the run that has
-the TURN; where several have, it must be named. Of two words behind SESSION a
-number that is no run's id is the TURN, and what follows the ATTEMPT. Without
-ATTEMPT it is the last one. SESSION alone may be the span id of a turn. With
---turn the argument is SESSION alone, which may then have slashes in it.
+the TURN; where several have, it must be named. Without ATTEMPT it is the last
+one. SESSION alone may be the span id of a turn.
 
 Standard output is the payload and nothing else; a terminal gets a line feed at
-the end. What is known to differ from the bytes that the loop emitted is said on
-standard error. When anything is missing nothing is printed, and what it is and
-why it is not there is said on standard error.
+the end. Standard error names known differences from the bytes that the loop
+emitted. When a part is missing, nothing is printed, and standard error names
+the part and the reason.
 
-Exit codes: 0 printed, also when requests differ, 1 not found or not whole,
-2 wrong usage. --provenance, --json and --diff show what is there, and exit 0.`,
+--check prints whether the inputs of the turn are recorded. --as, --model and
+--system write the request as the body of a provider's API (docs/replay.md);
+standard error names the differences. --send sends it and compares the answers.
+--tool shows a tool call of the turn; --run runs a command with its input.
+
+Exit codes: 0 printed, also when requests differ, eligible, answered, or the
+same tool result, 1 not found, not whole, not eligible, not answered, or another
+tool result, 2 wrong usage. --provenance, --output json and --diff show what is
+there, and exit 0.`,
 		Example: `  otelagent request last/3 | jq .
   otelagent request last/@2/0 --provenance
   otelagent request last/3 --diff last/2
-  otelagent request 0b5c --run @1 --turn 3 --attempt 0 --pretty`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
+  otelagent request last/3 --as openai-chat > request.json
+  otelagent request last/3 --send https://api.anthropic.com --system new.txt
+  otelagent request last/3 --tool toolu_01B --run ./bash-tool -- --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if before := cmd.ArgsLenAtDash(); len(args) == 0 || before != 1 && len(args) > 1 {
 				return fmt.Errorf("request wants one SESSION[/RUN]/TURN[/ATTEMPT]; %d given", len(args))
 			}
 			return nil
 		},
+		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.some = cmd.Flags().Changed("run") || cmd.Flags().Changed("turn") || cmd.Flags().Changed("attempt")
-			addr, other, err := f.check(args[0])
+			f.again.newSystem, f.tool.args = cmd.Flags().Changed("system"), args[1:]
+			addr, other, err := f.read(args[0], a.json())
 			if err != nil {
 				return err
 			}
 			return a.request(cmd.Context(), &f, addr, other)
 		},
 	}
-	c.Flags().BoolVar(&f.pretty, "pretty", false,
-		"indent it: the same JSON, keys in their order, numbers as they are spelled")
-	c.Flags().BoolVar(&f.provenance, "provenance", false,
+	flags := c.Flags()
+	flags.BoolVar(&f.pretty, "pretty", false, "indent it: the same JSON, keys in their order, numbers as they are spelled")
+	flags.BoolVar(&f.provenance, "provenance", false,
 		"one line a message: where it came from, size, block, whether it is new")
-	c.Flags().StringVar(&f.diff, "diff", "", "what changed from the request `OTHER` of the session to this one")
-	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON (docs/requests.md); with --diff what changed")
-	c.Flags().StringVar(&f.run, "run", "", "the `RUN`: an id, or @n, the n-th")
-	c.Flags().StringVar(&f.turn, "turn", "", "`index` of the turn")
-	c.Flags().StringVar(&f.attempt, "attempt", "", "`number` of the attempt, from 0 (default the last)")
-	f.db.add(c)
+	flags.StringVar(&f.diff, "diff", "", "print what changed from the request `OTHER` of the session to this one")
+	flags.BoolVar(&f.check, "check", false, "print whether the turn can be asked again, and which inputs are missing")
+	f.again.add(flags)
+	flags.StringVar(&f.tool.call, "tool", "", "show the tool call `CALL` of the turn: its id, or the name of its tool")
+	flags.StringVar(&f.tool.command, "run", "",
+		"with --tool, run `COMMAND` with the input on standard input; its arguments follow --")
+	flags.DurationVar(&f.again.timeout, "timeout", 5*time.Minute, "bound --send and --run by this `TIME`")
 	return c
 }
 
-// requestAddress is what arg names alone, or the SESSION arg with what flags say of the rest. What is wrong with it is
-// noted.
-func requestAddress(arg string, byFlags bool, runFlag string, flags reader.RequestAddress,
-	note func(error)) reader.RequestAddress {
-	if !byFlags {
-		addr, err := reader.ParseRequestAddress(arg)
-		note(err)
-		return addr
-	}
-	if flags.Turn == "" {
-		note(errors.New(runFlag + " and --attempt want --turn beside them"))
-	}
-	flags.Session = arg
-	note(flags.Numbers())
-	return flags
-}
-
-// check names everything that is wrong with the flags, and reads the addresses.
-func (f *requestFlags) check(arg string) (addr, other reader.RequestAddress, err error) {
-	var wrong []string
-	note := func(err error) {
-		if err != nil {
-			wrong = append(wrong, err.Error())
-		}
-	}
-	addr = requestAddress(arg, f.some, "--run", reader.RequestAddress{Run: f.run, Turn: f.turn, Attempt: f.attempt}, note)
+// read names everything that is wrong with the flags, and reads the addresses.
+func (f *requestFlags) read(arg string, asJSON bool) (addr, other reader.RequestAddress, err error) {
+	var wrong wrongs
+	addr, err = reader.ParseRequestAddress(arg)
+	wrong.note(err)
 	if f.diff != "" {
 		other, err = reader.ParseRequestAddress(f.diff)
-		note(err)
+		wrong.note(err)
 	}
-	switch {
-	case f.pretty && (f.provenance || f.asJSON || f.diff != ""), f.provenance && (f.asJSON || f.diff != ""):
-		note(errors.New("--pretty and --provenance stand alone; --json and --diff may be given together"))
+	modes := 0
+	for _, on := range []bool{f.pretty, f.provenance, f.diff != "", f.check, f.again.on(), f.tool.call != ""} {
+		if on {
+			modes++
+		}
 	}
-	if len(wrong) > 0 {
-		return addr, other, usagef("%s", strings.Join(wrong, "\n"))
+	if modes > 1 || asJSON && (f.pretty || f.provenance) {
+		wrong.addf("--pretty, --provenance, --diff, --check, --as and its kin, and --tool exclude each other; " +
+			"--output json goes with all but the first two")
 	}
-	return addr, other, nil
+	if f.tool.call == "" && f.tool.command != "" {
+		wrong.addf("--run needs --tool")
+	}
+	if f.tool.command == "" && len(f.tool.args) > 0 {
+		wrong.addf("arguments after -- need --run")
+	}
+	f.again.check(&wrong)
+	return addr, other, wrong.err()
 }
 
 func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.RequestAddress) error {
-	db, err := f.db.open(ctx, a)
+	db, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer db.close()
-	key, err := db.find(ctx, addr.Session)
+	key, err := db.Find(ctx, addr.Session)
 	if err != nil {
 		return err
 	}
-	t, err := db.read(ctx, key)
+	t, err := db.Read(ctx, key)
 	if err != nil {
 		return err
 	}
-	run, turn, q, err := reader.PickRequest(t.Session, addr)
+	run, turn, err := addr.Pick(t.Session)
 	if err != nil {
 		return err
+	}
+	if f.tool.call != "" {
+		return a.tool(ctx, f, t, run, turn)
+	}
+	var q *session.Request
+	if f.check || f.again.on() { // the turn may have none
+		q, err = reader.PickAttempt(run, turn, addr.Attempt)
+	} else {
+		_, _, q, err = reader.PickRequest(t.Session, addr)
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.check:
+		return a.checkReplay(t, run, turn, q)
+	case f.again.on():
+		return a.replay(ctx, &f.again, t, run, turn, q)
+	case f.diff != "":
+		return a.diffRequests(ctx, db, f, other, diff.Target{Session: t.Session, Blocks: t.Blocks, Run: run, Turn: turn,
+			Request: q})
 	}
 	r := inspect.NewRequest(t, run, turn, q)
-	w := bufio.NewWriter(a.stdout)
-	switch {
-	case f.diff != "":
-		otherKey, err := db.find(ctx, other.Session)
-		if err != nil {
-			return err
-		}
-		if otherKey != key {
-			return fmt.Errorf("--diff compares requests of one session: %s is of session %s, not of %s", f.diff, otherKey.ID,
-				key.ID)
-		}
-		run2, turn2, q2, err := reader.PickRequest(t.Session, other)
-		if err != nil {
-			return err
-		}
-		changes, err := diff.Compare(diff.Target{Session: t.Session, Blocks: t.Blocks, Run: run2, Turn: turn2, Request: q2},
-			diff.Target{Session: t.Session, Blocks: t.Blocks, Run: run, Turn: turn, Request: q})
-		if err != nil {
-			return err
-		}
-		if f.asJSON {
-			return firstError(writeJSON(w, changes), w.Flush())
-		}
-		return firstError(inspect.WriteDiff(w, changes, look(a.stdout), inspect.DiffUnified), w.Flush())
-	case f.asJSON:
-		return firstError(writeJSON(w, r), w.Flush())
-	case f.provenance:
-		return firstError(r.Provenance(w, look(a.stdout)), w.Flush())
+	if a.json() || f.provenance {
+		return a.emit(r, r.Provenance)
 	}
 	if r.Payload.Bytes == nil {
 		return incomplete(r)
@@ -171,33 +165,52 @@ func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.R
 	if note := r.Note(); note != "" {
 		a.say("%s", note)
 	}
+	w := bufio.NewWriter(a.stdout)
 	if f.pretty {
 		return firstError(r.Pretty(w), w.Flush())
 	}
-	_, err = w.Write(r.Payload.Bytes)
-	if err == nil && isTerminal(a.stdout) {
-		err = w.WriteByte('\n')
+	_, _ = w.Write(r.Payload.Bytes)
+	if isTerminal(a.stdout) {
+		_ = w.WriteByte('\n')
 	}
-	return firstError(err, w.Flush())
+	return w.Flush()
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+func (a *app) diffRequests(ctx context.Context, db *database, f *requestFlags, addr reader.RequestAddress,
+	now diff.Target) error {
+	key, err := db.Find(ctx, addr.Session)
+	if err != nil {
+		return err
+	}
+	if key.ID != now.Session.ID {
+		return fmt.Errorf("--diff compares requests of one session: %s is of session %s, not of %s", f.diff, key.ID,
+			now.Session.ID)
+	}
+	before := now
+	if before.Run, before.Turn, before.Request, err = reader.PickRequest(now.Session, addr); err != nil {
+		return err
+	}
+	changes, err := diff.Compare(before, now)
+	if err != nil {
+		return err
+	}
+	return a.emit(changes, func(w io.Writer, look inspect.Options) error {
+		return inspect.WriteDiff(w, changes, look, inspect.DiffUnified)
+	})
 }
 
-// incomplete says what is missing of a request that cannot be given back.
+// incomplete is the error about a request with missing parts.
 func incomplete(r *inspect.Request) error {
 	if r.Capture == spans.CaptureDigests {
 		return fmt.Errorf("%s was captured as digests: sizes and hashes are all there is of it; --provenance shows them",
 			r.Address)
 	}
-	const most = 20 // pieces named
+	const most = 20 // parts named
 	lines := []string{fmt.Sprintf("%s is not whole, so nothing of it is printed; --provenance shows what is there",
 		r.Address)}
 	for i, m := range r.Missing {
 		if i == most {
-			lines = append(lines, fmt.Sprintf("and %s; --json names them all", count(len(r.Missing)-most, "more piece")))
+			lines = append(lines, fmt.Sprintf("and %s; --output json names them all", count(len(r.Missing)-most, "more piece")))
 			break
 		}
 		lines = append(lines, m.String())

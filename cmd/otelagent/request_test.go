@@ -59,7 +59,7 @@ func TestRequestBytes(t *testing.T) {
 func TestRequestBySpan(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "s.db")
 	sendAll(t, bytes.NewReader(demoEvents), "--capture", "content", "--db", db)
-	_, out, _ := runWith(t, "show", demoSession, "--json", "--db", db)
+	_, out, _ := runWith(t, "show", demoSession, "--output", "json", "--db", db)
 	var tree struct {
 		Runs []struct {
 			Turns []struct {
@@ -218,12 +218,12 @@ func BenchmarkRequest(b *testing.B) {
 			}
 		}
 	})
-	d, err := (&dbFlags{db: db}).open(b.Context(), quiet)
+	d, err := quiet.open(b.Context(), db)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer d.close()
-	key, err := d.find(b.Context(), "last")
+	key, err := d.Find(b.Context(), "last")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 	b.Run("reconstruct", func(b *testing.B) { // rows, blocks, tree and payload
 		for b.Loop() {
-			t, err := d.read(b.Context(), key)
+			t, err := d.Read(b.Context(), key)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -246,7 +246,7 @@ func BenchmarkRequest(b *testing.B) {
 	b.Run("rows", func(b *testing.B) {
 		for b.Loop() {
 			rows = rows[:0]
-			for row, err := range d.store.Rows(b.Context(), key) {
+			for row, err := range d.Store.Rows(b.Context(), key) {
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -256,7 +256,7 @@ func BenchmarkRequest(b *testing.B) {
 	})
 	b.Run("blocks", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := session.NewBlockSet(d.store.Blocks(b.Context(), key, nil)); err != nil {
+			if _, err := session.NewBlockSet(d.Store.Blocks(b.Context(), key, nil)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -266,7 +266,7 @@ func BenchmarkRequest(b *testing.B) {
 			session.Assemble(rows)
 		}
 	})
-	t, err := d.read(b.Context(), key)
+	t, err := d.Read(b.Context(), key)
 	if err != nil {
 		b.Fatal(err)
 	}

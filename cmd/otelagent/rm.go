@@ -21,143 +21,160 @@ import (
 	"github.com/otelagent/otelagent/backend/store/retention"
 )
 
-// rmOptions say what to erase.
-type rmOptions struct {
-	db                      dbFlags
-	sessions                []string
-	only, yes, dry, tenants bool
-	vacuum                  bool
-	olderThan               string
-	keep                    int64
-	policy                  retention.Policy
+// eraseFlags are those of rm and prune.
+type eraseFlags struct{ only, yes, dry, vacuum bool }
+
+func (f *eraseFlags) add(c *cobra.Command) {
+	c.Flags().BoolVar(&f.only, "only", false, "keep the sub-agents of erased sessions")
+	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVar(&f.dry, "dry-run", false, "list the sessions, and erase nothing")
+	c.Flags().BoolVar(&f.vacuum, "vacuum", false, "then write the SQLite file anew, so that no byte is left")
+}
+
+// check wants an answer to "erase?" from --yes, from --dry-run or from a terminal.
+func (f *eraseFlags) check(wrong *wrongs, stdin io.Reader) {
+	if !f.yes && !f.dry && !isTerminal(stdin) {
+		wrong.addf("nobody can be asked here: give --yes to erase, or --dry-run to see what would go")
+	}
 }
 
 func (a *app) rmCommand() *cobra.Command {
-	var o rmOptions
+	var f eraseFlags
 	c := &cobra.Command{
-		Use:   "rm SESSION... | --older-than AGE | --keep N | --vacuum",
+		Use:   "rm SESSION... | --vacuum",
 		Short: "Erase sessions",
 		Long: `Erase sessions: every row and text of them, their summaries and rows in
 the tables of the agent guide. No query finds them any more, and their pages and
 the log are overwritten. SQLite may leave copies of single rows in the unused
 space inside pages: --vacuum writes the file anew, and then no byte of them is
 left. Nobody else can write meanwhile. Sub-agents go with the session that
-spawned them, unless --only.
+spawned them, unless --only. 'otelagent prune' erases by age and number.
 
 SESSION is an id, the beginning of one, or a trace or span id. It may be 'last'
-where somebody is asked: what is last changes as sessions come. --older-than and
---keep choose sessions of one owner (--tenant), or of all (--all-tenants), as
-'otelagent up --max-age' and '--max-sessions' do: parents and sub-agents
-together, by what was seen last of any of them.
+where somebody is asked: what is last changes as sessions come.
 
-On a terminal what goes is listed and asked about. Elsewhere nothing is erased
-without --yes. It works while 'otelagent up' writes to the same database; what
-an agent at work sends afterwards is kept again, under the same id. Exports and
-copies are not touched.
+On a terminal the command lists the sessions and asks. Elsewhere it erases
+nothing without --yes. It works while 'otelagent up' writes to the same
+database; what an agent sends afterwards is kept again, under the same id.
+Exports and copies stay.
 
 Exit codes: 0 erased, or nothing to erase, 1 not found, not erased or not wanted
 after all, 2 wrong usage. When one SESSION is not found none is erased.`,
 		Example: `  otelagent rm 0b5c
   otelagent rm 0b5c --yes --only
-  otelagent rm --older-than 30d --dry-run
-  otelagent rm --keep 1000 --all-tenants --yes`,
-		Args: cobra.ArbitraryArgs,
+  otelagent rm --vacuum`,
+		Args:              cobra.ArbitraryArgs,
+		Annotations:       refuses("output"),
+		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.sessions = args
-			if err := o.check(cmd.Flags().Changed("keep"), cmd.Flags().Changed("tenant"), canAsk(a.stdin)); err != nil {
+			var wrong wrongs
+			if len(args) == 0 && !f.vacuum {
+				wrong.addf("nothing to erase: name a SESSION, or 'otelagent prune' erases by age and number")
+			}
+			if slices.Contains(args, "") {
+				wrong.addf("SESSION is given, but empty")
+			}
+			if len(args) > 0 {
+				f.check(&wrong, a.stdin)
+			}
+			if err := wrong.err(); err != nil {
 				return err
 			}
-			return a.rm(cmd.Context(), &o)
+			return a.rm(cmd.Context(), &f, func(ctx context.Context, db *database) ([]doomed, error) {
+				return db.named(ctx, args, &f)
+			})
 		},
 	}
-	o.db.addDatabase(c)
-	c.Flags().BoolVar(&o.only, "only", false, "leave sub-agents where they are")
-	c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	c.Flags().BoolVar(&o.dry, "dry-run", false, "list what would go, and erase nothing")
-	c.Flags().StringVar(&o.olderThan, "older-than", "",
-		"erase sessions of which nothing was seen for this `time`: 30d, 720h")
-	c.Flags().Int64Var(&o.keep, "keep", 0, "erase all sessions but the newest `n`")
-	c.Flags().BoolVar(&o.vacuum, "vacuum", false, "then write the SQLite file anew, so that no byte is left")
-	c.Flags().BoolVar(&o.tenants, "all-tenants", false, "with --older-than and --keep: sessions of all owners")
+	f.add(c)
 	return c
 }
 
-// check names everything that is wrong with the flags.
-func (o *rmOptions) check(keep, tenant, canAsk bool) error {
-	var wrong []string
-	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	byRule := keep || o.olderThan != ""
-	switch {
-	case byRule && len(o.sessions) > 0:
-		add("%s and --older-than or --keep exclude each other", o.sessions[0])
-	case !byRule && len(o.sessions) == 0 && !o.vacuum:
-		add("nothing to erase: name a SESSION, or give --older-than or --keep")
+func (a *app) pruneCommand() *cobra.Command {
+	var f eraseFlags
+	var older string
+	var keep int64
+	var all bool
+	c := &cobra.Command{
+		Use:   "prune --older-than AGE | --keep N",
+		Short: "Erase old sessions",
+		Long: `Erase the sessions of one owner (--tenant), or of all (--all-tenants), that are
+older than an age, or all but the newest, as 'otelagent up --max-age' and
+'--max-sessions' do: parents and sub-agents together, by the last event of any
+of them. 'otelagent rm --help' describes how sessions are erased.
+
+Exit codes: 0 erased, or nothing to erase, 1 not erased or not wanted after all,
+2 wrong usage.`,
+		Example: `  otelagent prune --older-than 30d --dry-run
+  otelagent prune --keep 1000 --all-tenants --yes`,
+		Args:        noArgs,
+		Annotations: refuses("output"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var wrong wrongs
+			policy := retention.Policy{MaxSessions: keep, Families: !f.only, Tenants: []string{a.tenant}}
+			if older == "" && !cmd.Flags().Changed("keep") {
+				wrong.addf("nothing to erase: give --older-than or --keep")
+			}
+			if older != "" {
+				var err error
+				if policy.MaxAge, err = store.ParseAge(older); err != nil || policy.MaxAge == 0 {
+					wrong.addf("--older-than %s: want a time above 0: 30d, 720h", older)
+				}
+			}
+			if cmd.Flags().Changed("keep") && keep < 1 {
+				wrong.addf("--keep %d: want a number from 1", keep)
+			}
+			if all {
+				policy.Tenants = nil
+				if cmd.Flags().Changed("tenant") {
+					wrong.addf("--all-tenants and --tenant exclude each other")
+				}
+			}
+			f.check(&wrong, a.stdin)
+			if err := wrong.err(); err != nil {
+				return err
+			}
+			return a.rm(cmd.Context(), &f, func(ctx context.Context, db *database) ([]doomed, error) {
+				return db.chosen(ctx, policy, f.dry)
+			})
+		},
 	}
-	if o.olderThan != "" {
-		age, err := store.ParseAge(o.olderThan)
-		if err != nil || age == 0 {
-			add("--older-than %s: want a time above 0: 30d, 720h", o.olderThan)
-		}
-		o.policy.MaxAge = age
-	}
-	if keep && o.keep < 1 {
-		add("--keep %d: want a number from 1", o.keep)
-	}
-	o.policy.MaxSessions, o.policy.Families = o.keep, !o.only
-	if o.tenants && (!byRule || tenant) {
-		add("--all-tenants is for --older-than and --keep, without --tenant")
-	}
-	if slices.Contains(o.sessions, "") {
-		add("SESSION is given, but empty")
-	}
-	if !o.yes && !o.dry && !canAsk && (byRule || len(o.sessions) > 0 || !o.vacuum) {
-		add("nobody can be asked here: give --yes to erase, or --dry-run to see what would go")
-	}
-	if len(wrong) > 0 {
-		return usagef("%s", strings.Join(wrong, "\n"))
-	}
-	return nil
+	c.Flags().StringVar(&older, "older-than", "", "erase sessions without an event for this `AGE`: 30d, 720h")
+	c.Flags().Int64Var(&keep, "keep", 0, "erase all sessions but the newest `N`")
+	c.Flags().BoolVar(&all, "all-tenants", false, "sessions of all owners")
+	f.add(c)
+	return c
 }
 
-// doomed is a session that is to go.
+// doomed is a session that is to be erased.
 type doomed struct {
 	session.Summary
-	// mark is what it was when a rule chose it: one that was written to since is another one. 0: chosen by name.
-	mark store.Revision
+	// at is its revision when a rule chose it: one that was written to since stays. 0: chosen by name.
+	at store.Revision
 }
 
-func (a *app) rm(ctx context.Context, o *rmOptions) error {
-	open := o.db.openToErase
-	if o.dry {
-		open = o.db.open
+// rm erases the sessions that choose returns, after it asked.
+func (a *app) rm(ctx context.Context, f *eraseFlags, choose func(context.Context, *database) ([]doomed, error)) error {
+	open := a.openToErase
+	if f.dry {
+		open = func(ctx context.Context) (*database, error) { return a.open(ctx) }
 	}
-	db, err := open(ctx, a)
+	db, err := open(ctx)
 	if err != nil {
 		return err
 	}
 	defer db.close()
-	var list []doomed
-	switch {
-	case len(o.sessions) > 0:
-		list, err = db.named(ctx, o)
-	case o.olderThan != "" || o.keep > 0:
-		list, err = db.chosen(ctx, o)
-	}
+	list, err := choose(ctx, db)
 	if err != nil {
 		return err
 	}
-	if len(list) == 0 && o.vacuum && !o.dry {
-		return db.vacuum(ctx)
-	}
-	if len(list) == 0 {
+	switch {
+	case len(list) == 0 && (f.dry || !f.vacuum):
 		a.say("nothing to erase in %s", db.at.name)
 		return nil
-	}
-	if o.dry {
+	case f.dry:
 		a.say("%s would go from %s", howMany(list), db.at.name)
 		return listDoomed(a.stdout, list, len(list))
-	}
-	if !o.yes {
+	case len(list) > 0 && !f.yes:
 		const most = 20
 		a.say("%s will be erased from %s, for ever", howMany(list), db.at.name)
 		if err := listDoomed(a.stderr, list, most); err != nil {
@@ -167,15 +184,15 @@ func (a *app) rm(ctx context.Context, o *rmOptions) error {
 			return errors.New("nothing was erased")
 		}
 	}
-	if err := a.erase(ctx, db, list); err != nil || !o.vacuum {
-		return err
+	if len(list) > 0 {
+		if err := a.erase(ctx, db, list); err != nil {
+			return err
+		}
 	}
-	return db.vacuum(ctx)
-}
-
-// vacuum writes a SQLite file anew.
-func (db *database) vacuum(ctx context.Context) error {
-	v, ok := db.store.(interface{ Vacuum(context.Context) error })
+	if !f.vacuum {
+		return nil
+	}
+	v, ok := db.Store.(interface{ Vacuum(context.Context) error })
 	if !ok {
 		return fmt.Errorf("--vacuum is for SQLite files: %s rewrites what it erases by itself", db.at.name)
 	}
@@ -183,18 +200,18 @@ func (db *database) vacuum(ctx context.Context) error {
 }
 
 // named returns the sessions that were named, and their sub-agents.
-func (db *database) named(ctx context.Context, o *rmOptions) ([]doomed, error) {
-	keys, err := db.withSubAgents(ctx, o.sessions, o.only)
+func (db *database) named(ctx context.Context, names []string, f *eraseFlags) ([]doomed, error) {
+	keys, err := db.WithSubAgents(ctx, names, f.only)
 	if err != nil {
 		return nil, fmt.Errorf("%w\nNothing was erased", err)
 	}
-	if o.yes && slices.Contains(o.sessions, store.Last) &&
+	if f.yes && slices.Contains(names, store.Last) &&
 		!slices.ContainsFunc(keys, func(k session.Key) bool { return k.ID == store.Last }) {
 		return nil, usagef("'%s' is not erased without asking: what is last changes as sessions come", store.Last)
 	}
 	var list []doomed
 	for _, key := range keys {
-		s, err := summary(ctx, db.store, key)
+		s, err := db.summary(ctx, key)
 		if err != nil {
 			return nil, err
 		}
@@ -204,17 +221,14 @@ func (db *database) named(ctx context.Context, o *rmOptions) ([]doomed, error) {
 }
 
 // chosen returns the sessions that a rule chooses.
-func (db *database) chosen(ctx context.Context, o *rmOptions) ([]doomed, error) {
+func (db *database) chosen(ctx context.Context, policy retention.Policy, dry bool) ([]doomed, error) {
 	if err := db.refresh(ctx); err != nil {
 		return nil, err
 	}
-	if !o.tenants {
-		o.policy.Tenants = []string{db.tenant}
-	}
-	chosen, err := retention.Choose(ctx, db.store, time.Now(), o.policy, o.dry)
+	chosen, err := retention.Choose(ctx, db.Store, time.Now(), policy, dry)
 	var list []doomed
 	for _, d := range chosen {
-		s, err := summary(ctx, db.store, d.Key)
+		s, err := db.summary(ctx, d.Key)
 		if err != nil {
 			return nil, err
 		}
@@ -223,10 +237,20 @@ func (db *database) chosen(ctx context.Context, o *rmOptions) ([]doomed, error) 
 	return list, err
 }
 
-// eraseBatch is how many sessions are deleted together: a store may have to look through all of its file each time.
+// summary returns the row of a session in lists.
+func (db *database) summary(ctx context.Context, k session.Key) (session.Summary, error) {
+	for s, err := range db.Store.Sessions(ctx, store.Query{Tenant: k.Tenant, Prefix: k.ID}) {
+		if err != nil || s.Key == k {
+			return s, err
+		}
+	}
+	return session.Summary{Key: k}, nil // erased meanwhile
+}
+
+// eraseBatch is how many sessions are deleted together: a store may read all of its file each time.
 const eraseBatch = 256
 
-// erase deletes sessions, and reports each that is gone. Ctrl-C stops it in between.
+// erase deletes sessions, and reports each. Ctrl-C stops it between batches.
 func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -235,22 +259,32 @@ func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
 	for batch := range slices.Chunk(list, eraseBatch) {
 		var deletions []store.Deletion
 		for _, s := range batch {
-			deletions = append(deletions, store.Deletion{Key: s.Key, Revision: s.mark})
+			deletions = append(deletions, store.Deletion{Key: s.Key, Revision: s.at})
 		}
-		deleted, err := db.store.Delete(ctx, deletions...)
+		deleted, err := db.Store.Delete(ctx, deletions...)
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("interrupted")
 		}
 		if err != nil {
-			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest%s", err, count(len(gone), "session"),
-				len(list), db.at.name, halfErased(len(deleted)))
+			half := ""
+			if len(deleted) > 0 {
+				half = fmt.Sprintf("\n%s more cannot be seen any more, but may be on the disk still: the next 'otelagent rm', or "+
+					"'otelagent up' when it starts, finishes that", count(len(deleted), "session"))
+			}
+			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest%s", err,
+				count(len(gone), "session"), len(list), db.at.name, half)
 		}
 		stayed += len(batch) - len(deleted)
 		for _, s := range batch {
-			if slices.Contains(deleted, s.Key) {
-				gone = append(gone, s)
-				fmt.Fprintf(a.stdout, "erased %s%s\n", inspect.Clean(s.ID), ofOwner(s.Tenant))
+			if !slices.Contains(deleted, s.Key) {
+				continue
 			}
+			gone = append(gone, s)
+			owner := ""
+			if s.Tenant != "" {
+				owner = " of " + inspect.Clean(s.Tenant)
+			}
+			fmt.Fprintf(a.stdout, "erased %s%s\n", inspect.Clean(s.ID), owner)
 		}
 	}
 	if stayed > 0 {
@@ -260,24 +294,7 @@ func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
 	return nil
 }
 
-// ofOwner says whose a session is; nothing where its owner has no name.
-func ofOwner(tenant string) string {
-	if tenant == "" {
-		return ""
-	}
-	return " of " + inspect.Clean(tenant)
-}
-
-// halfErased reports sessions that are hidden already and that may be on the disk still.
-func halfErased(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf("\n%s more cannot be seen any more, but may be on the disk still: the next 'otelagent rm', or "+
-		"'otelagent up' when it starts, finishes that", count(n, "session"))
-}
-
-// howMany counts sessions, and says how many of them are sub-agents.
+// howMany counts sessions, and the sub-agents among them.
 func howMany(list []doomed) string {
 	n := 0
 	for _, s := range list {
@@ -285,36 +302,26 @@ func howMany(list []doomed) string {
 			n++
 		}
 	}
-	all := count(len(list), "session")
-	switch {
-	case n == 0:
-		return all
-	case len(list) == 1:
-		return all + ", a sub-agent,"
-	case n == 1:
-		return all + ", 1 of them a sub-agent,"
+	if n == 0 {
+		return count(len(list), "session")
 	}
-	return fmt.Sprintf("%s, %d of them sub-agents,", all, n)
+	return fmt.Sprintf("%s (%s)", count(len(list), "session"), count(n, "sub-agent"))
 }
 
-// listDoomed writes a table of the first sessions, owner by owner, and how many more there are.
+// listDoomed writes a table of the first sessions of each owner, and how many more there are.
 func listDoomed(w io.Writer, list []doomed, most int) error {
 	for rest := list[:min(most, len(list))]; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && rest[n].Tenant == rest[0].Tenant {
-			n++
-		}
-		if rest[0].Tenant != "" {
-			fmt.Fprintf(w, "of %s:\n", inspect.Clean(rest[0].Tenant))
-		}
 		var part []session.Summary
-		for _, s := range rest[:n] {
-			part = append(part, s.Summary)
+		owner := rest[0].Tenant
+		for len(rest) > 0 && rest[0].Tenant == owner {
+			part, rest = append(part, rest[0].Summary), rest[1:]
+		}
+		if owner != "" {
+			fmt.Fprintf(w, "of %s:\n", inspect.Clean(owner))
 		}
 		if err := inspect.List(w, part, look(w)); err != nil {
 			return err
 		}
-		rest = rest[n:]
 	}
 	if n := len(list) - most; n > 0 {
 		fmt.Fprintf(w, "and %s\n", count(n, "more session"))
@@ -322,23 +329,7 @@ func listDoomed(w io.Writer, list []doomed, most int) error {
 	return nil
 }
 
-// summary returns what a list shows of a session.
-func summary(ctx context.Context, st store.Store, k session.Key) (session.Summary, error) {
-	for s, err := range st.Sessions(ctx, store.Query{Tenant: k.Tenant, Prefix: k.ID}) {
-		if err != nil || s.Key == k {
-			return s, err
-		}
-	}
-	return session.Summary{Key: k}, nil // gone meanwhile
-}
-
-// canAsk reports whether stdin is a terminal.
-func canAsk(stdin io.Reader) bool {
-	f, ok := stdin.(*os.File)
-	return ok && isTerminal(f)
-}
-
-// ask asks the user. Whatever is no yes is a no.
+// ask asks the user. Every answer but yes is no.
 func (a *app) ask(question string) bool {
 	fmt.Fprintf(a.stderr, "%s [y/N] ", question)
 	line, err := bufio.NewReader(a.stdin).ReadString('\n')

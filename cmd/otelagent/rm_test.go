@@ -63,7 +63,7 @@ func TestErase(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}
-	db := &database{app: a, at: location{name: "s.db"}, store: st}
+	db := a.databaseOf(location{name: "s.db"}, st)
 	err := a.erase(t.Context(), db, list)
 	want := "the disk went away\n254 sessions of 300 were erased from s.db; run it again for the rest\n1 session more cannot be seen any more, but may be on the disk still"
 	if err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -1,13 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,7 +18,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/reader"
 )
 
-// Exit codes. They are part of what a user gets: scripts read them.
+// Exit codes. Scripts read them.
 const (
 	exitOK      = 0
 	exitFailed  = 1 // not found, not whole, not delivered, could not start
@@ -44,19 +46,52 @@ func usagef(format string, args ...any) error {
 	return &exitError{Code: exitUsage, Err: fmt.Errorf(format, args...)}
 }
 
-// app is what a verb needs from the process.
+// wrongs collects everything that is wrong with the flags of a verb.
+type wrongs []string
+
+func (w *wrongs) addf(format string, args ...any) { *w = append(*w, fmt.Sprintf(format, args...)) }
+
+func (w *wrongs) note(err error) {
+	if err != nil {
+		*w = append(*w, err.Error())
+	}
+}
+
+// err is an error of usage, nil when nothing is wrong.
+func (w wrongs) err() error {
+	if len(w) == 0 {
+		return nil
+	}
+	return usagef("%s", strings.Join(w, "\n"))
+}
+
+// app is what a verb needs from the process, and the flags that all verbs share.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
+
+	dbs            []string // --db
+	tenant, output string
 }
 
-// say writes about what goes on. What it says may hold ids from outside, so no line holds control characters.
+// say writes a line of log. It may hold ids from outside, so control characters are replaced.
 func (a *app) say(format string, args ...any) {
 	var b strings.Builder
 	for line := range strings.SplitSeq(fmt.Sprintf("otelagent: "+format, args...), "\n") {
 		b.WriteString(inspect.Clean(line) + "\n")
 	}
-	_, _ = io.WriteString(a.stderr, b.String()) // at once: several goroutines talk
+	_, _ = io.WriteString(a.stderr, b.String()) // in one write: several goroutines log
+}
+
+func (a *app) json() bool { return a.output == outputJSON }
+
+// emit prints a document as JSON, or as the text that text writes.
+func (a *app) emit(doc any, text func(io.Writer, inspect.Options) error) error {
+	w := bufio.NewWriter(a.stdout)
+	if a.json() {
+		return firstError(writeJSON(w, doc), w.Flush())
+	}
+	return firstError(text(w, look(a.stdout)), w.Flush())
 }
 
 // run is the program without the process: it returns the exit code.
@@ -82,7 +117,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	a.say("%s", plainText.Replace(strings.TrimSpace(err.Error())))
 	if code == exitUsage {
 		if cmd.Name() == "help" {
-			cmd = root // whose commands it lists
+			cmd = root // it lists the commands
 		}
 		fmt.Fprintf(stderr, "Try '%s --help'.\n", cmd.CommandPath())
 	}
@@ -91,6 +126,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // plainText takes the names of packages out of errors: nobody who types a command knows them.
 var plainText = strings.NewReplacer("sqlitestore: ", "", "clickhousestore: ", "")
+
+// The values of --output.
+const (
+	outputText = "text"
+	outputJSON = "json"
+)
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -105,22 +146,29 @@ permissions, and what the model was sent.`,
 		Example: `  otelagent demo                       see it all at work
   otelagent up                         keep what arrives over OTLP
   my-agent | otelagent send -          send an agent's events
-  otelagent ls                         what is there
+  otelagent ls                         list sessions
   otelagent show last                  the newest session as a tree
   otelagent request last/0             what the model was sent on its turn 0`,
 		Args:                       knownCommand,
 		SuggestionsMinimumDistance: 2,
 		SilenceErrors:              true,
 		SilenceUsage:               true,
-		CompletionOptions:          cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Version: fmt.Sprintf("%s (collector %s, %s, %s/%s)", versionText(), collectorVersion, runtime.Version(),
+			runtime.GOOS, runtime.GOARCH),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_ = cmd.Help()
 			return &exitError{Code: exitUsage}
 		},
 	}
+	root.SetVersionTemplate("otelagent {{.Version}}\n")
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
+	f := root.PersistentFlags()
+	f.StringArrayVar(&a.dbs, "db", nil, "database `DSN`: "+databaseHelp+"; verbs that read also take a FILE of events, "+
+		"repeated for several, or - (default $"+envDB+", else a file per user)")
+	f.StringVar(&a.tenant, "tenant", "", "`OWNER` of the sessions, where a database holds those of several")
+	f.StringVar(&a.output, "output", outputText, "`FORM` of what is printed: text or json")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		var bad *pflag.InvalidValueError
 		if errors.As(err, &bad) { // it is about Go's parser
@@ -130,16 +178,14 @@ permissions, and what the model was sent.`,
 		}
 		return usagef("%w", err)
 	})
-	addTemplateFuncs()
 	root.SetUsageTemplate(strings.NewReplacer(
-		"Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{flagGroups .}}",
 		".FlagUsages ", ".FlagUsagesWrapped 80 ",
-		"\n  {{.CommandPath}} [command]", "", // the use line of the root says so
+		"\n  {{.CommandPath}} [command]", "", // the use line of the root has it
 		"{{.CommandPath}} [command] --help", "{{.CommandPath}} COMMAND --help",
 	).Replace(root.UsageTemplate()))
-	root.AddCommand(a.upCommand(), a.serveCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(),
-		a.statusCommand(), a.requestCommand(), a.grepCommand(), a.diffCommand(), a.replayCommand(), a.exportCommand(),
-		a.rmCommand(), a.copyCommand(), a.statsCommand(), a.demoCommand(), a.versionCommand())
+	root.AddCommand(a.upCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(), a.statusCommand(),
+		a.requestCommand(), a.grepCommand(), a.diffCommand(), a.exportCommand(), a.rmCommand(), a.pruneCommand(),
+		a.copyCommand(), a.statsCommand(), a.demoCommand())
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "help" {
@@ -150,52 +196,13 @@ permissions, and what the model was sent.`,
 				return knownCommand(root, args)
 			}
 		}
-		asUsage(c)
+		a.asUsage(c)
 	}
-	asUsage(root)
+	a.asUsage(root)
 	return root
 }
 
-// addTemplateFuncs registers functions with cobra, once: it keeps them for the whole process.
-var addTemplateFuncs = sync.OnceFunc(func() { cobra.AddTemplateFunc("flagGroups", flagGroups) })
-
-// flagGroup is the annotation of a flag that stands in a group of its own in help.
-const flagGroup = "otelagent_group"
-
-// addGroup adds flags to c that stand under a title in its help.
-func addGroup(c *cobra.Command, title string, flags *pflag.FlagSet) {
-	flags.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{flagGroup: {title}} })
-	c.Flags().AddFlagSet(flags)
-}
-
-// flagGroups returns the flags of a verb for its help: those of no group first, then each group under its title.
-func flagGroups(c *cobra.Command) string {
-	groups := map[string]*pflag.FlagSet{}
-	titles := []string{"Flags"}
-	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		title := titles[0]
-		if g := f.Annotations[flagGroup]; len(g) > 0 {
-			title = g[0]
-		}
-		if groups[title] == nil {
-			groups[title] = pflag.NewFlagSet("", pflag.ContinueOnError)
-			if title != titles[0] {
-				titles = append(titles, title)
-			}
-		}
-		groups[title].AddFlag(f)
-	})
-	slices.Sort(titles[1:])
-	var b strings.Builder
-	for _, title := range titles {
-		if g := groups[title]; g != nil {
-			b.WriteString("\n" + title + ":\n" + g.FlagUsagesWrapped(80))
-		}
-	}
-	return strings.Trim(b.String(), "\n")
-}
-
-// knownCommand refuses what is no verb, and names those that it may be meant for.
+// knownCommand refuses unknown verbs, and names those with a similar name.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -214,16 +221,13 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneSession wants the one argument of the verbs that look at a session.
-func oneSession(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%s wants one SESSION: an id, the beginning of one, or 'last'; %d given", cmd.Name(), len(args))
-	}
-	return nil
-}
+// refused is the annotation of a verb that names the shared flags which it does not take.
+const refused = "otelagent_refused"
 
-// asUsage makes wrong arguments a matter of usage, as wrong flags are.
-func asUsage(c *cobra.Command) {
+func refuses(flags string) map[string]string { return map[string]string{refused: flags} }
+
+// asUsage makes wrong arguments an error of usage, as wrong flags are, and checks the flags that all verbs share.
+func (a *app) asUsage(c *cobra.Command) {
 	check := c.Args
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		if check != nil {
@@ -231,24 +235,59 @@ func asUsage(c *cobra.Command) {
 				return usagef("%w", err)
 			}
 		}
-		return noneEmpty(cmd)
+		return a.checkFlags(cmd)
 	}
 }
 
-// mayBeEmpty are flags for which nothing is a value: the owner that has no name, and what an input does not say.
+// mayBeEmpty are flags for which an empty text is a value.
 var mayBeEmpty = []string{"tenant", "session", "agent", "provider"}
 
-// noneEmpty refuses flags that are given nothing, as --redact "$RULES" is where the variable is not set: what they were
-// to do would be left out without a word.
-func noneEmpty(c *cobra.Command) error {
-	var wrong []string
+// checkFlags refuses flags with an empty value, as --redact "$RULES" is where the variable is not set, and shared flags
+// that the verb does not take.
+func (a *app) checkFlags(c *cobra.Command) error {
+	var wrong wrongs
 	c.Flags().Visit(func(f *pflag.Flag) {
-		if f.Value.Type() == "string" && f.Value.String() == "" && !slices.Contains(mayBeEmpty, f.Name) {
-			wrong = append(wrong, fmt.Sprintf("--%s is given, but empty", f.Name))
+		empty := f.Value.Type() == "string" && f.Value.String() == "" || f.Name == "db" && slices.Contains(a.dbs, "")
+		if empty && !slices.Contains(mayBeEmpty, f.Name) {
+			wrong.addf("--%s is given, but empty", f.Name)
+		}
+		if slices.Contains(strings.Fields(c.Annotations[refused]), f.Name) {
+			wrong.addf("%s takes no --%s", c.Name(), f.Name)
 		}
 	})
-	if len(wrong) > 0 {
-		return usagef("%s", strings.Join(wrong, "\n"))
+	if a.output != outputText && a.output != outputJSON {
+		wrong.addf("--output %s: want %s or %s", a.output, outputText, outputJSON)
+	}
+	return wrong.err()
+}
+
+// version is set by -ldflags "-X main.version=v1.2.3" in releases.
+var version = ""
+
+// versionText is the version, or what the build knows of the source.
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}
+
+func count(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// firstError returns the first of errs that is not nil.
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -25,25 +24,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/spans"
 )
-
-// sendOptions say what to send, how and where to.
-type sendOptions struct {
-	From, Endpoint, Protocol, DB, Tenant  string
-	Files                                 []string
-	Session, Agent, Provider, InputTokens string // what a wire lacks
-	Replay                                bool   // standard input is a recording, whatever it looks like
-	Follow                                bool   // files grow
-	Now                                   bool   // files end now
-	Metrics                               string // auto, on or off
-	Profile                               string // of the conventions; empty is the default
-	Names                                 string // of spans: exact or detailed
-	Live                                  bool   // copies of open spans are sent
-	Heartbeat                             time.Duration
-	Partial                               bool // replies are shown, or kept, as far as they came in
-	Capture                               captureOptions
-}
 
 const (
 	// flushTime bounds how long the rest may take to be delivered once everything was read.
@@ -61,68 +42,56 @@ func (a *app) sendCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "send [FILE... | -]",
 		Short: "Send an agent's events, from files or a pipe",
-		Long: `Send an agent's events as spans over OTLP, or straight into a database.
+		Long: `Send an agent's events as spans over OTLP, or straight into a database (--db).
 
 The input is the events of phi-core or clark-agent, a capture of ACP messages,
-a saved session of phi-core or of the agent guide, or our own event lines
-(docs/dialects.md). Which of them is found out from its beginning, and told;
---from says it instead. Our own lines may stand between lines of any other.
+a saved session of phi-core or of the agent guide, or lines of otelagent
+(docs/dialects.md). The command recognises the dialect from the beginning of the
+input and logs it; --from names it instead.
 
-A pipe is sent as it comes, and the agent never waits for the network: what a
-collector that is away for long makes wait is dropped and counted. Files are
-read as fast as they are taken; with -f they are followed as they grow, until
-Ctrl-C. Sending the same input again, or more of it, changes nothing that is
-there: ids follow from it. With --replay a pipe is read as a file is, for
-recordings that are unpacked on the way: nothing is dropped, and times are those
-of the recording. With --now files are sent as if they had ended just now, for
-tracing backends, which show the last hour and forget what is old.
+A pipe is sent as it comes, and the agent never waits for the network: spans
+that wait too long for a collector are dropped and counted. Files are read as
+fast as the receiver takes them. Sending the same input again, or more
+of it, changes nothing that is there: ids follow from the input.
 
-A line without a time happened when it arrived: from a file, when that was last
+An event without a time happened when it arrived; in a file, when that was last
 written. Sending such a file again when it has grown gives another run.
 
-What an input does not say is given by --session, --agent, --provider and
---input-tokens, and never replaces what it says.
-No content leaves unless --capture content says so; --capture digests sends its
-sizes and hashes (docs/requests.md). OTEL_* variables are heard.
-
-With --live the session can be watched as it runs (docs/live.md): a copy of what
-is open leaves at once, and every --heartbeat; what the model receives leaves
-before it answers.
-
-The service that backends show is the name of the agent, or that of the dialect
-where the input names no agent; OTEL_SERVICE_NAME says otherwise.
-
-A pipe also gives metrics (docs/metrics.md), to a collector that takes them;
-files are the past and give none, unless --metrics on asks for them.
+No content leaves without --capture content; --capture digests sends sizes and
+hashes (docs/requests.md). The standard OTEL_* environment variables are
+honored. With --live the session can be watched as it runs (docs/live.md). A
+pipe also sends metrics to a collector that takes them (docs/metrics.md).
+service.name is the agent, else the dialect, unless OTEL_SERVICE_NAME is set.
 
 Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 2 wrong usage, 3 lines were rejected and the rest was delivered.`,
 		Example: `  my-agent | otelagent send -
   otelagent send --capture content events.ndjson
-  otelagent send -f --session nightly --agent coder run.ndjson
+  otelagent send -F --session nightly --agent coder run.ndjson
   zcat events.ndjson.gz | otelagent send --replay -
   otelagent send --endpoint https://otlp.example.com --protocol http/protobuf a.ndjson
   otelagent send --db ./sessions.db --capture content events.ndjson
   my-agent | otelagent send --live --capture content -`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Files = args
+		Args:        cobra.ArbitraryArgs,
+		Annotations: refuses("output"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			o.Files, o.Tenant = args, a.tenant
+			if o.DB, err = a.oneDatabase(); err != nil {
+				return err
+			}
 			if err := o.check(); err != nil {
 				return err
 			}
 			return a.send(cmd.Context(), o)
 		},
 	}
-	c.Flags().StringVar(&o.From, "from", auto, "`dialect` of the input: "+auto+", "+strings.Join(dialects.Names(), ", "))
-	c.Flags().BoolVarP(&o.Follow, "follow", "f", false, "wait for more at the end of files, until Ctrl-C")
-	o.lackFlags(c)
-	o.Capture.flags(c)
-	o.targetFlags(c)
-	o.metricsFlag(c, "auto (of an agent at work, to a collector), on (of files too), off")
-	o.liveFlags(c)
-	c.Flags().BoolVar(&o.Now, "now", false, "move the times of files so that the last one is now, each time as a new "+
-		"recording")
-	c.Flags().BoolVar(&o.Replay, "replay", false, "standard input is a recording, not an agent at work")
+	f := c.Flags()
+	f.StringVar(&o.From, "from", auto, "`DIALECT` of the input: "+auto+", "+strings.Join(dialects.Names(), ", "))
+	f.BoolVarP(&o.Follow, "follow", "F", false, "wait for more at the end of a file, until Ctrl-C")
+	f.BoolVar(&o.Now, "now", false, "move the times of files so that the last one is now, for tracing backends that drop "+
+		"old spans; each time as a new recording")
+	f.BoolVar(&o.Replay, "replay", false, "standard input is a recording, not an agent at work: nothing is dropped")
+	o.addFlags(f)
 	return c
 }
 
@@ -152,7 +121,8 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 		}
 		if t.name == "" {
 			t.name = "http://127.0.0.1:4317"
-			if otelsetup.Protocol(o.protocol()) == otelsetup.HTTP {
+			if cmp.Or(o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"),
+				os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) == string(otelsetup.HTTP) {
 				t.name = "http://127.0.0.1:4318"
 			}
 			t.opts = append(t.opts, otelsetup.WithEndpoint(t.name))
@@ -187,24 +157,6 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 	}, nil
 }
 
-func (o *sendOptions) protocol() string {
-	for _, p := range []string{o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"),
-		os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")} {
-		if p != "" {
-			return p
-		}
-	}
-	return string(otelsetup.GRPC)
-}
-
-// serviceName is what service.name is unless the environment says otherwise.
-func serviceName(name string) []otelsetup.Option {
-	if os.Getenv("OTEL_SERVICE_NAME") != "" || strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
-		return nil
-	}
-	return []otelsetup.Option{otelsetup.WithServiceName(name)}
-}
-
 // sent says what became of an input.
 type sent struct {
 	Events, Spans, Rejected int64
@@ -215,9 +167,8 @@ type sent struct {
 }
 
 func (a *app) send(ctx context.Context, o sendOptions) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	s, err := a.deliver(ctx, o)
 	if s == nil {
 		return err
@@ -294,35 +245,35 @@ func (a *app) notice(ctx context.Context, target string, stats func() otelsetup.
 	}
 }
 
-func count(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}
-
-// delivery is what records events and where they go.
+// delivery is a recorder of events, and the exporters behind it.
 type delivery struct {
 	target    *target
 	providers *otelsetup.Providers
 	rec       *event.Recorder
-	metrics   func() error // why metrics that were asked for were not delivered, after the end
+	// wantMetrics says that metrics were asked for: that they do not arrive is an error.
+	wantMetrics bool
 }
 
-// delivery sets up a recorder and all that is behind it. Live says that an agent at work must not be made to wait.
-func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, service string,
+// delivery sets up a recorder and its exporters. Live says that an agent at work must not wait.
+func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, service string,
 	live bool) (*delivery, error) {
 	t, err := o.target(ctx)
 	if err != nil {
 		return nil, err
 	}
-	measuring, metrics := o.metrics(live)
 	opts := append(t.opts, otelsetup.WithTenant(o.Tenant), otelsetup.WithoutGlobal())
-	opts = append(opts, metrics...)
-	shown, showing := o.live()
-	opts = append(opts, shown...)
-	opts = append(opts, serviceName(service)...)
-	if o.Capture.OpenInference {
+	if o.Metrics == metricsOn {
+		tracer = append(tracer, otelagent.WithReplayMetrics())
+	} else if o.Metrics == metricsOff || !live || o.DB != "" {
+		tracer, opts = append(tracer, otelagent.WithoutMetrics()), append(opts, otelsetup.WithoutMetrics())
+	}
+	if o.Live {
+		opts = append(opts, otelsetup.WithLive(cmp.Or(o.Heartbeat, otelsetup.DefaultHeartbeat)))
+	}
+	if os.Getenv("OTEL_SERVICE_NAME") == "" && !strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
+		opts = append(opts, otelsetup.WithServiceName(service))
+	}
+	if o.OpenInference {
 		opts = append(opts, otelsetup.WithOpenInference())
 	}
 	if live && !t.file {
@@ -332,29 +283,46 @@ func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, 
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // reported once, at the end
 	otel.SetLogger(logr.Discard())                              // the command reports errors itself
-	providers, err := otelsetup.Setup(ctx, opts...)
+	p, err := otelsetup.Setup(ctx, opts...)
 	if err != nil {
 		_ = t.end(ctx)
 		return nil, usagef("%w", err)
 	}
-	if o.Names == namesDetailed {
-		measuring = append(measuring, otelagent.WithSpanNames(otelagent.Detailed))
-	}
-	rec := event.NewRecorder(otelagent.NewTracer(append(append(append(capture, measuring...), showing(providers)...),
-		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()),
-		otelagent.WithDerivedIDs(), otelagent.WithDelivery(providers), otelagent.WithProfile(spans.Profile(o.Profile)))...))
-	return &delivery{t, providers, rec, func() error { return o.metricsError(providers) }}, nil
+	rec := event.NewRecorder(otelagent.NewTracer(append(tracer, otelagent.WithLive(p.Live()),
+		otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider()),
+		otelagent.WithDelivery(p))...))
+	return &delivery{t, p, rec, o.Metrics == metricsOn}, nil
 }
 
-// deliver reads, sends and waits until everything arrived. Its result is nil when it did not come to sending. Its error
-// says that something was not read or not delivered; rejected lines are none.
+// end delivers the rest, and returns why spans, or metrics that were asked for, did not arrive.
+func (d *delivery) end(ctx context.Context) error {
+	d.rec.Close(ctx)
+	shutErr := d.providers.Shutdown(ctx)
+	endErr := d.target.end(ctx)
+	stats := d.providers.Stats()
+	var lost, metrics error
+	if n := stats.Lost(); n > 0 && stats.LastError == nil && shutErr == nil {
+		lost = fmt.Errorf("%s lost: %s does not take them as fast as they come; for a recording give --replay",
+			count(int(n), "span"), d.target.name)
+	}
+	switch {
+	case !d.wantMetrics:
+	case !d.providers.HasMetrics():
+		metrics = errors.New("metrics on: there are none; the environment switches them off (OTEL_METRICS_EXPORTER, " +
+			"OTEL_SDK_DISABLED), names no protocol that is known, or the endpoint of spans and not that of metrics " +
+			"(OTEL_EXPORTER_OTLP_METRICS_ENDPOINT)")
+	default:
+		metrics = d.providers.MetricsError()
+	}
+	return firstError(stats.LastError, lost, shutErr, endErr, metrics)
+}
+
+// deliver reads, sends and waits until everything arrived. Its result is nil when it sent nothing. Its error says that
+// something was not read or not delivered; rejected lines are none.
 func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
-	capture, err := o.Capture.options()
+	tracer, err := o.tracerOptions()
 	if err != nil {
 		return nil, err
-	}
-	if o.From == "" {
-		o.From = auto
 	}
 	in, err := o.open(ctx, a)
 	if err != nil {
@@ -373,23 +341,22 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	}
 	p := &pump{app: a, shift: shift, live: live, follow: o.Follow, options: o.inputOptions(live),
 		quit: make(chan struct{})}
-	agent, err := p.awaitAgent(ctx, in.list[0])
+	agent, ok := waitFor(ctx, headTime, func() string { return p.agent(in.list[0]) })
+	if !ok {
+		return nil, fmt.Errorf("interrupted before the first run of %s", in.list[0].name)
+	}
+	d, err := o.delivery(context.WithoutCancel(ctx), tracer, cmp.Or(agent, o.Agent, in.serviceOf()), live)
 	if err != nil {
 		return nil, err
 	}
-	to, err := o.delivery(context.WithoutCancel(ctx), capture, cmp.Or(agent, o.Agent, in.serviceOf()), live)
-	if err != nil {
-		return nil, err
-	}
-	t, providers, rec := to.target, to.providers, to.rec
-	p.rec, p.failed = rec, func() bool { return providers.Stats().Failed > 0 }
+	p.rec, p.failed = d.rec, func() bool { return d.providers.Stats().Failed > 0 }
 
 	var waiting atomic.Bool // for the receiver, with nothing else to do
 	waiting.Store(!live)
 	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
-	if !t.file { // which answers, or fails at once
-		go a.notice(watching, t.name, providers.Stats, &waiting)
+	if !d.target.file { // a file answers, or fails at once
+		go a.notice(watching, d.target.name, d.providers.Stats, &waiting)
 	}
 
 	result := make(chan error, 1)
@@ -402,38 +369,31 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 		close(p.quit)
 		select {
 		case readErr = <-result:
-		case <-time.After(graceTime): // the reader is stuck in a read; its Recorder is closed under it
+		case <-time.After(graceTime): // the reader blocks; its Recorder is closed under it
 			readErr = errors.New("interrupted before the end of the input")
 		}
 	}
-	rec.Close(ctx)
 	waiting.Store(true)
 
-	// What was read is delivered also after Ctrl-C; a second one ends the process.
+	// The rest is delivered also after Ctrl-C; a second one ends the process.
 	if ctx.Err() == nil {
 		defer context.AfterFunc(ctx, func() { a.say("stopping; Ctrl-C again gives up the rest") })()
 	}
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
-	shutErr := providers.Shutdown(flush)
-	endErr := t.end(flush)
-	stats := providers.Stats()
+	endErr := d.end(flush)
+	stats := d.providers.Stats()
 	s := p.sum()
-	s.Spans, s.Target, s.Dialect = stats.Exported, t.name, in.list[0].dialect.Name
-	if s.Lost = rec.Lost(); s.Lost > 0 && (s.Spans > 0 || s.Lost < s.Events) {
+	s.Spans, s.Target, s.Dialect = stats.Exported, d.target.name, in.list[0].dialect.Name
+	if s.Lost = d.rec.Lost(); s.Lost > 0 && (s.Spans > 0 || s.Lost < s.Events) {
 		a.say("%s belong to no run that was open; nothing of them was sent", count(int(s.Lost), "event"))
 	}
 	if n := s.Rejected - maxRejected; n > 0 && s.Events > 0 {
 		a.say("and %s", count(int(n), "more rejected line"))
 	}
-	if stats.Lost() > 0 && stats.LastError == nil && shutErr == nil {
-		shutErr = fmt.Errorf("%s lost: %s does not take them as fast as they come; for a recording give --replay",
-			count(int(stats.Lost()), "span"), t.name)
-	}
 	if stats.Ended == 0 && len(s.Sessions) > 0 && readErr == nil {
 		readErr = errors.New("nothing was to be sent: the environment switches it off (OTEL_SDK_DISABLED, " +
-			"OTEL_TRACES_EXPORTER or OTEL_TRACES_SAMPLER), " +
-			"or the callers of all runs said in their traceparent that they are not sampled")
+			"OTEL_TRACES_EXPORTER or OTEL_TRACES_SAMPLER), or the traceparents of all runs are not sampled")
 	}
-	return s, firstError(readErr, stats.LastError, shutErr, endErr, to.metrics())
+	return s, firstError(readErr, endErr)
 }

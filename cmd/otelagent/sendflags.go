@@ -1,194 +1,76 @@
 package main
 
 import (
+	"bytes"
 	"errors"
-	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/redactfile"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
+	"github.com/otelagent/otelagent/otelagent/redact"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// check names everything that is wrong with the flags.
-func (o *sendOptions) check() error {
-	wrong := o.Capture.wrong()
-	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	if _, known := dialects.Named(o.From); !known && o.From != auto {
-		add("--from %s: want %s or %s", o.From, auto, strings.Join(dialects.Names(), ", "))
-	}
-	if o.Follow && (len(o.Files) != 1 || o.Files[0] == "-") {
-		add("--follow wants one file")
-	}
-	if o.Now && (o.Follow || len(o.Files) == 0 || o.Files[0] == "-") {
-		add("--now is for files that have ended")
-	}
-	wrong = append(wrong, o.wrongLack()...)
-	switch otelsetup.Protocol(o.Protocol) {
-	case "", otelsetup.GRPC, otelsetup.HTTP:
-	default:
-		add("--protocol %s: want %s or %s", o.Protocol, otelsetup.GRPC, otelsetup.HTTP)
-	}
-	if o.DB != "" {
-		if _, err := locate("--db", o.DB); err != nil {
-			add("%v", err)
-		}
-	}
-	switch o.Metrics {
-	case "", metricsAuto, metricsOff:
-	case metricsOn:
-		if o.DB != "" {
-			add("--metrics on wants a collector: a database takes no metrics")
-		}
-	default:
-		add("--metrics %s: want %s, %s or %s", o.Metrics, metricsAuto, metricsOn, metricsOff)
-	}
-	if o.Profile != "" && !spans.Profile(o.Profile).Known() {
-		add("--profile %s: want one of %s", o.Profile, profileNames())
-	}
-	if o.Names != "" && o.Names != namesExact && o.Names != namesDetailed {
-		add("--span-names %s: want %s or %s", o.Names, namesExact, namesDetailed)
-	}
-	wrong = append(wrong, o.wrongLive()...)
-	if o.DB != "" && o.Endpoint != "" {
-		add("--db and --endpoint exclude each other")
-	}
-	if o.Replay && len(o.Files) > 0 && o.Files[0] != "-" {
-		add("--replay is for standard input; files are recordings anyway")
-	}
-	if scheme, _, ok := strings.Cut(o.Endpoint, "://"); ok && scheme != "http" && scheme != "https" {
-		add("--endpoint %s: want http://HOST:PORT or https://HOST:PORT", o.Endpoint)
-	}
-	if len(o.Files) > 1 && slices.Contains(o.Files, "-") {
-		add("- stands for standard input and cannot be mixed with files")
-	}
-	if len(wrong) > 0 {
-		return usagef("%s", strings.Join(wrong, "\n"))
-	}
-	return nil
+// sendOptions say what to send, how and where to.
+type sendOptions struct {
+	From, Endpoint, Protocol, DB, Tenant  string
+	Files                                 []string
+	Session, Agent, Provider, InputTokens string // for inputs that do not name them
+	Replay                                bool   // standard input is a recording, whatever it looks like
+	Follow                                bool   // files grow
+	Now                                   bool   // files end now
+	Live                                  bool   // copies of open spans are sent
+	Capture                               captureOptions
+	Config                                string // the path of a file with the tuning
+	tuning
 }
 
-// targetFlags adds the flags for where spans go.
-func (o *sendOptions) targetFlags(c *cobra.Command) {
-	c.Flags().StringVar(&o.Endpoint, "endpoint", "",
-		"`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
-	c.Flags().StringVar(&o.Protocol, "protocol", "",
-		"`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
-	c.Flags().StringVar(&o.DB, "db", "", "database `DSN` to write to instead, without a collector: "+databaseHelp)
-	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of the sessions")
-	c.Flags().StringVar(&o.Names, "span-names", namesExact, "`form` of span names: "+namesExact+" (tool.call) or "+
-		namesDetailed+" (tool.call bash), for tracing backends")
+// captureOptions say which content is sent.
+type captureOptions struct{ Level, Redact string }
+
+func captureOf(level string) captureOptions { return captureOptions{Level: level} }
+
+// tuning is the file of --config. docs/sending.md lists its keys.
+type tuning struct {
+	Metrics       string        `yaml:"metrics"`
+	Profile       string        `yaml:"profile"`
+	SpanNames     string        `yaml:"span_names"`
+	OpenInference bool          `yaml:"openinference"`
+	Heartbeat     time.Duration `yaml:"heartbeat"`
+	PartialOutput bool          `yaml:"partial_output"`
+	CaptureFor    []captureRule `yaml:"capture_for"`
+	BlockScope    string        `yaml:"block_scope"`
+	MaxBlockBytes int           `yaml:"max_block_bytes"`
+	MaxTurnBytes  int           `yaml:"max_turn_bytes"`
+	MaxSpanBytes  *int          `yaml:"max_span_bytes"`
+	PreviewBytes  *int          `yaml:"preview_bytes"`
 }
 
-// The values of --span-names.
+// captureRule is a capture level for one agent or session.
+type captureRule struct {
+	Agent   string `yaml:"agent"`
+	Session string `yaml:"session"`
+	Capture string `yaml:"capture"`
+}
+
+// The values of metrics and span_names.
 const (
+	metricsAuto   = "auto"
+	metricsOn     = "on"
+	metricsOff    = "off"
 	namesExact    = "exact"
 	namesDetailed = "detailed"
 )
-
-// liveFlags adds the flags for what is sent of an agent at work before its spans end.
-func (o *sendOptions) liveFlags(c *cobra.Command) {
-	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.BoolVar(&o.Live, "live", false, "show the session as it runs: copies of what is open leave at once")
-	f.DurationVar(&o.Heartbeat, "heartbeat", otelsetup.DefaultHeartbeat,
-		"with --live, the `interval` at which they leave again, to say that the agent is there")
-	f.BoolVar(&o.Partial, "partial-output", false,
-		"keep the last 64 KiB of a reply as it comes in; wants --capture content")
-	addGroup(c, "Flags for an agent at work", f)
-}
-
-func (o *sendOptions) wrongLive() (wrong []string) {
-	switch {
-	case !o.Live && o.Heartbeat != 0 && o.Heartbeat != otelsetup.DefaultHeartbeat:
-		wrong = append(wrong, "--heartbeat is for --live")
-	case o.Live && o.Heartbeat != 0 && o.Heartbeat < time.Second:
-		wrong = append(wrong, fmt.Sprintf("--heartbeat %v: want 1s or more", o.Heartbeat))
-	}
-	if o.Live && (o.Replay || len(o.Files) > 0 && o.Files[0] != "-" && !o.Follow) {
-		wrong = append(wrong, notLive)
-	}
-	if o.Partial && o.Capture.Level != string(spans.CaptureContent) && len(o.Capture.For) == 0 {
-		wrong = append(wrong, "--partial-output wants --capture content")
-	}
-	return wrong
-}
-
-const notLive = "--live is for an agent at work: a pipe, or one file with --follow"
-
-// live says for the tracer and for what is behind it what is sent of open spans.
-func (o *sendOptions) live() (setup []otelsetup.Option, tracer func(*otelsetup.Providers) []otelagent.Option) {
-	if o.Live {
-		setup = append(setup, otelsetup.WithLive(o.Heartbeat))
-	}
-	return setup, func(p *otelsetup.Providers) (opts []otelagent.Option) {
-		if o.Partial {
-			opts = append(opts, otelagent.WithPartialOutput(0))
-		}
-		return append(opts, otelagent.WithLive(p.Live()))
-	}
-}
-
-// The values of --metrics.
-const (
-	metricsAuto = "auto"
-	metricsOn   = "on"
-	metricsOff  = "off"
-)
-
-func (o *sendOptions) metricsFlag(c *cobra.Command, values string) {
-	c.Flags().StringVar(&o.Metrics, "metrics", metricsAuto, "`when` to send metrics as well: "+values)
-	c.Flags().StringVar(&o.Profile, "profile", string(spans.DefaultProfile),
-		"dated `state` of OpenTelemetry's GenAI names to write: "+profileNames())
-}
-
-func profileNames() string {
-	var names []string
-	for _, p := range spans.Profiles() {
-		names = append(names, string(p))
-	}
-	return strings.Join(names, ", ")
-}
-
-// metrics says for the tracer and for what is behind it which metrics there are.
-func (o *sendOptions) metrics(live bool) ([]otelagent.Option, []otelsetup.Option) {
-	switch {
-	case o.Metrics == metricsOn:
-		return []otelagent.Option{otelagent.WithReplayMetrics()}, nil
-	case o.Metrics == metricsOff || !live || o.DB != "":
-		return []otelagent.Option{otelagent.WithoutMetrics()}, []otelsetup.Option{otelsetup.WithoutMetrics()}
-	}
-	return nil, nil
-}
-
-// metricsError is why metrics were not delivered that were asked for. Others are sent where they are taken.
-func (o *sendOptions) metricsError(p *otelsetup.Providers) error {
-	switch {
-	case o.Metrics != metricsOn:
-		return nil
-	case !p.HasMetrics():
-		return errors.New("--metrics " + metricsOn +
-			": there are none; the environment switches them off (OTEL_METRICS_EXPORTER, OTEL_SDK_DISABLED), " +
-			"names no protocol that is known, or says where spans go and not where metrics do " +
-			"(OTEL_EXPORTER_OTLP_METRICS_ENDPOINT)")
-	}
-	return p.MetricsError()
-}
-
-// lackFlags adds the flags for what a wire lacks.
-func (o *sendOptions) lackFlags(c *cobra.Command) {
-	c.Flags().StringVar(&o.Session, "session", "", "`id` of the session, where the input names none")
-	c.Flags().StringVar(&o.Agent, "agent", "", "`name` of the agent, where the input names none")
-	c.Flags().StringVar(&o.Provider, "provider", "", "`name` of the provider, where the input names none")
-	c.Flags().StringVar(&o.InputTokens, "input-tokens", "",
-		"`rule` for reported input tokens, where the input does not tell: "+includesCache+" or "+excludesCache)
-}
 
 // The values of --input-tokens.
 const (
@@ -196,13 +78,135 @@ const (
 	excludesCache = "excludes-cache"
 )
 
-func (o *sendOptions) wrongLack() []string {
-	switch o.InputTokens {
-	case "", includesCache, excludesCache:
-		return nil
-	}
-	return []string{fmt.Sprintf("--input-tokens %s: want %s or %s", o.InputTokens, includesCache, excludesCache)}
+// auto is the value of --from for a dialect that is recognised.
+const auto = "auto"
+
+// addFlags adds the flags that send and acp share.
+func (o *sendOptions) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.Session, "session", "", "`ID` of the session, where the input names none")
+	f.StringVar(&o.Agent, "agent", "", "`NAME` of the agent, where the input names none")
+	f.StringVar(&o.Provider, "provider", "", "`NAME` of the provider, where the input names none")
+	f.StringVar(&o.InputTokens, "input-tokens", "", "`RULE` for reported input tokens, where the input has none: "+
+		includesCache+" or "+excludesCache)
+	f.StringVar(&o.Capture.Level, "capture", "none", "`LEVEL` of content to send: none, digests or content")
+	f.StringVar(&o.Capture.Redact, "redact", "",
+		"redact content by the rules in this `FILE` (docs/redaction.md), or by the built-in set: default")
+	f.StringVar(&o.Endpoint, "endpoint", "",
+		"`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
+	f.StringVar(&o.Protocol, "protocol", "",
+		"`PROTOCOL`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
+	f.BoolVar(&o.Live, "live", false, "send copies of open spans at once, and with each heartbeat")
+	f.StringVar(&o.Config, "config", "", "YAML `FILE` with settings of the deployment (docs/sending.md)")
 }
+
+// load reads the file of --config, and names all its wrong keys and values.
+func (o *sendOptions) load(wrong *wrongs) {
+	if o.Config == "" {
+		return
+	}
+	text, err := os.ReadFile(o.Config)
+	if err != nil {
+		wrong.addf("--config: %v", err)
+		return
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	err = d.Decode(&o.tuning)
+	var types *yaml.TypeError
+	switch {
+	case errors.Is(err, io.EOF): // an empty file
+	case errors.As(err, &types):
+		for _, line := range types.Errors {
+			line, _, _ = strings.Cut(line, " in type ")
+			line = strings.TrimPrefix(strings.ReplaceAll(line, "field ", "key "), "line ")
+			wrong.addf("--config: %s:%s", o.Config, line)
+		}
+	case err != nil:
+		wrong.addf("--config: %s: %s", o.Config, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+}
+
+var captureLevels = map[string]otelagent.Capture{
+	"none": otelagent.CaptureNone, "digests": otelagent.CaptureDigests, "content": otelagent.CaptureContent,
+}
+
+// check reads the configuration, and names everything that is wrong with it and with the flags.
+func (o *sendOptions) check() error {
+	var wrong wrongs
+	oneOf := func(name, value string, allowed ...string) {
+		if value != "" && !slices.Contains(allowed, value) {
+			last := len(allowed) - 1
+			wrong.addf("%s %s: want %s or %s", name, value, strings.Join(allowed[:last], ", "), allowed[last])
+		}
+	}
+	oneOf("--capture", o.Capture.Level, "none", "digests", "content")
+	if _, known := dialects.Named(o.From); !known && o.From != auto {
+		wrong.addf("--from %s: want %s or %s", o.From, auto, strings.Join(dialects.Names(), ", "))
+	}
+	file := len(o.Files) > 0 && o.Files[0] != "-"
+	if o.Follow && (len(o.Files) != 1 || !file) {
+		wrong.addf("--follow wants one file")
+	}
+	if o.Now && (o.Follow || !file) {
+		wrong.addf("--now is for files that have ended")
+	}
+	oneOf("--input-tokens", o.InputTokens, includesCache, excludesCache)
+	oneOf("--protocol", o.Protocol, string(otelsetup.GRPC), string(otelsetup.HTTP))
+	if o.DB != "" {
+		_, err := locate("--db", o.DB)
+		wrong.note(err)
+	}
+	if o.DB != "" && o.Endpoint != "" {
+		wrong.addf("--db and --endpoint exclude each other")
+	}
+	if o.Replay && file {
+		wrong.addf("--replay is for standard input; files are recordings anyway")
+	}
+	if scheme, _, ok := strings.Cut(o.Endpoint, "://"); ok && scheme != "http" && scheme != "https" {
+		wrong.addf("--endpoint %s: want http://HOST:PORT or https://HOST:PORT", o.Endpoint)
+	}
+	if len(o.Files) > 1 && slices.Contains(o.Files, "-") {
+		wrong.addf("- stands for standard input and cannot be mixed with files")
+	}
+	if o.Live && (o.Replay || file && !o.Follow) {
+		wrong.addf("%s", notLive)
+	}
+	o.load(&wrong)
+	oneOf("metrics", o.Metrics, metricsAuto, metricsOn, metricsOff)
+	if o.Metrics == metricsOn && o.DB != "" {
+		wrong.addf("metrics on wants a collector: a database takes no metrics")
+	}
+	var profiles []string
+	for _, p := range spans.Profiles() {
+		profiles = append(profiles, string(p))
+	}
+	oneOf("profile", o.Profile, profiles...)
+	oneOf("span_names", o.SpanNames, namesExact, namesDetailed)
+	oneOf("block_scope", o.BlockScope, "session", "run")
+	if o.Heartbeat != 0 && o.Heartbeat < time.Second {
+		wrong.addf("heartbeat %v: want 1s or more", o.Heartbeat)
+	}
+	if o.MaxBlockBytes < 0 || o.MaxTurnBytes < 0 {
+		wrong.addf("max_block_bytes %d, max_turn_bytes %d: want 0 or more", o.MaxBlockBytes, o.MaxTurnBytes)
+	}
+	if n := o.MaxSpanBytes; n != nil && (*n < 64<<10 || *n > 3<<20) {
+		wrong.addf("max_span_bytes %d: want 65536 to 3145728", *n)
+	}
+	if n := o.PreviewBytes; n != nil && *n != 0 && *n < 320 {
+		wrong.addf("preview_bytes %d: want 0, or 320 and more", *n)
+	}
+	for i, r := range o.CaptureFor {
+		if _, known := captureLevels[r.Capture]; !known || (r.Agent == "") == (r.Session == "") {
+			wrong.addf("capture_for[%d]: want agent or session, and capture: none, digests or content", i)
+		}
+	}
+	if o.PartialOutput && o.Capture.Level != string(spans.CaptureContent) && len(o.CaptureFor) == 0 {
+		wrong.addf("partial_output wants --capture content")
+	}
+	return wrong.err()
+}
+
+const notLive = "--live is for an agent at work: a pipe, or one file with --follow"
 
 // inputOptions are the options of a decoder.
 func (o *sendOptions) inputOptions(live bool) []input.Option {
@@ -217,4 +221,79 @@ func (o *sendOptions) inputOptions(live bool) []input.Option {
 		opts = append(opts, input.WithLive())
 	}
 	return opts
+}
+
+// tracerOptions are the options of a tracer. The flags must have been checked; reading the rules of --redact may fail.
+func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
+	opts := []otelagent.Option{otelagent.WithCapture(captureLevels[o.Capture.Level]),
+		otelagent.WithMaxBlockBytes(o.MaxBlockBytes), otelagent.WithMaxTurnBytes(o.MaxTurnBytes),
+		otelagent.WithDerivedIDs()}
+	if o.PreviewBytes != nil {
+		opts = append(opts, otelagent.WithPreviewBytes(*o.PreviewBytes))
+	}
+	if o.MaxSpanBytes != nil {
+		opts = append(opts, otelagent.WithMaxSpanBytes(*o.MaxSpanBytes))
+	}
+	if o.BlockScope == "run" {
+		opts = append(opts, otelagent.WithBlockScope(otelagent.BlockScopeRun))
+	}
+	if o.SpanNames == namesDetailed {
+		opts = append(opts, otelagent.WithSpanNames(otelagent.Detailed))
+	}
+	if o.Profile != "" {
+		opts = append(opts, otelagent.WithProfile(spans.Profile(o.Profile)))
+	}
+	if o.PartialOutput {
+		opts = append(opts, otelagent.WithPartialOutput(0))
+	}
+	if len(o.CaptureFor) > 0 {
+		opts = append(opts, otelagent.WithCaptureFor(func(run otelagent.RunInfo) otelagent.Capture {
+			level := o.Capture.Level
+			for _, r := range slices.Backward(o.CaptureFor) { // the first that matches counts
+				if r.Agent != "" && (run.Agent == r.Agent || run.AgentID == r.Agent) || r.Session != "" &&
+					run.SessionID == r.Session {
+					level = r.Capture
+				}
+			}
+			return captureLevels[level]
+		}))
+	}
+	switch o.Capture.Redact {
+	case "":
+	case redactDefault:
+		opts = append(opts, otelagent.WithRedactor(redact.Defaults()))
+	default:
+		rules, err := loadRules(o.Capture.Redact)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, otelagent.WithRedactor(rules))
+	}
+	return opts, nil
+}
+
+// redactDefault is the value of --redact that names the built-in rules.
+const redactDefault = "default"
+
+// loadRules reads the file of --redact. Its errors are about usage, and name the line.
+func loadRules(path string) (*redact.Rules, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, usagef("--redact: %w", err)
+	}
+	defer f.Close()
+	rules, err := redactfile.Load(f)
+	if err == nil {
+		return rules, nil
+	}
+	var lines []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		line = strings.TrimPrefix(line, "redact: ")
+		if at, ok := strings.CutPrefix(line, "line "); ok {
+			lines = append(lines, path+":"+at)
+		} else {
+			lines = append(lines, path+": "+line)
+		}
+	}
+	return nil, usagef("--redact: %s", strings.Join(lines, "\n"))
 }

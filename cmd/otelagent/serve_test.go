@@ -90,13 +90,13 @@ func TestServeSaysWhatTheCommandsSay(t *testing.T) {
 	const dead = "dead1"
 	addDead(t, db, dead)
 	ctx, cancel := context.WithCancel(t.Context())
-	lines, wait := start(ctx, nil, "serve", "--db", db, "--addr", "127.0.0.1:0", "--link-jaeger", "http://127.0.0.1:16686/trace/{trace}")
-	base := await(t, lines, "otelagent: sessions of "+db+" on ")
+	lines, wait := start(ctx, nil, "up", "--read-only", "--db", db, "--viewer", "127.0.0.1:0", "--link-jaeger", "http://127.0.0.1:16686/trace/{trace}")
+	base := await(t, lines, "otelagent: the viewer of "+db+" is on ")
 	await(t, lines, "otelagent: ready")
 
 	const guide = "ses_1fbd4f500000Ky9Pf34qY6Nb3w"
 	for path, args := range map[string][]string{
-		"ls?archived=1":                            {"ls", "--archived"},
+		"ls?archived=1":                            {"ls", "--archived", "include"},
 		"ls?limit=1":                               {"ls", "--limit", "1"},
 		"ls?q=inspector&errors=0":                  {"ls", "inspector"},
 		"ls?agent=code&status=idle,error":          {"ls", "--agent", "code", "--status", "idle,error"},
@@ -116,13 +116,13 @@ func TestServeSaysWhatTheCommandsSay(t *testing.T) {
 		"stats?by=tool&session=" + demoSession[:8]: {"stats", "--by", "tool", "--session", demoSession[:8]},
 		"diff?a=0b5c/@1/1&b=0b5c/@1/2":             {"diff", "0b5c/@1/1", "0b5c/@1/2"},
 		"diff?a=0b5c&b=" + guide + "&ignore=usage": {"diff", "0b5c", guide, "--ignore", "usage"},
-		"replay/" + demoSession + "/@1/2":          {"replay", demoSession + "/@1/2"},
-		"replay/0b5c/@1/2?form=openai-chat":        {"replay", "0b5c/@1/2", "--form", "openai-chat"},
+		"replay/" + demoSession + "/@1/2":          {"request", demoSession + "/@1/2", "--check"},
+		"replay/0b5c/@1/2?form=openai-chat":        {"request", "0b5c/@1/2", "--as", "openai-chat"},
 		"grep?q=refactor":                          {"grep", "refactor"},
-		"grep?q=REFACTOR&ignore_case=1&session=" + demoSession + "&limit=3": {"grep", "REFACTOR", "-i", "--session", demoSession, "--limit", "3"},
+		"grep?q=REFACTOR&ignore_case=1&session=" + demoSession + "&limit=3": {"grep", "REFACTOR", demoSession, "-i", "--limit", "3"},
 	} {
 		status, got := fetch(t, base, "/api/v1/"+path)
-		code, want, errs := runWith(t, append(args, "--db", db, "--json")...)
+		code, want, errs := runWith(t, append(args, "--db", db, "--output", "json")...)
 		if status != http.StatusOK || code == exitUsage || got != want || !json.Valid([]byte(got)) {
 			t.Errorf("%s: %d, %.400s\n%v: exit %d %s, %.400s", path, status, got, args, code, errs, want)
 		}
@@ -150,7 +150,7 @@ func TestServeSaysWhatTheCommandsSay(t *testing.T) {
 func TestServeToken(t *testing.T) {
 	db := sampleDatabase(t)
 	t.Setenv(envToken, "")
-	code, _, errs := runWith(t, "serve", "--db", db, "--addr", "0.0.0.0:0")
+	code, _, errs := runWith(t, "up", "--read-only", "--db", db, "--viewer", "0.0.0.0:0")
 	if code != exitFailed || !strings.Contains(errs, "give a token with --token-file or $OTELAGENT_TOKEN") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
@@ -159,7 +159,7 @@ func TestServeToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range []string{short, filepath.Join(t.TempDir(), "none"), os.DevNull} {
-		if code, _, errs := runWith(t, "serve", "--db", db, "--addr", "127.0.0.1:0", "--token-file", file); code != exitFailed || strings.Contains(errs, "secret") {
+		if code, _, errs := runWith(t, "up", "--read-only", "--db", db, "--viewer", "127.0.0.1:0", "--token-file", file); code != exitFailed || strings.Contains(errs, "secret") {
 			t.Errorf("%s: exit %d: %s", file, code, errs)
 		}
 	}
@@ -167,12 +167,12 @@ func TestServeToken(t *testing.T) {
 	if err := os.WriteFile(readable, []byte("0123456789abcdef\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"serve", "--db", db, "--addr", "192.0.2.1:0", "--token-file", readable} // no address of this machine
+	args := []string{"up", "--read-only", "--db", db, "--viewer", "192.0.2.1:0", "--token-file", readable} // no address of this machine
 	if _, _, errs := runWith(t, args...); !strings.Contains(errs, "other users can read the token") {
 		t.Errorf("no warning: %s", errs)
 	}
-	for _, args := range [][]string{{"--addr", "nonsense"}, {"--link-jaeger", "javascript:{trace}"}, {"--link-tempo", "http://h/"}} {
-		if code, _, errs := runWith(t, append([]string{"serve", "--db", db}, args...)...); code != exitUsage || !strings.Contains(errs, args[0]) {
+	for _, args := range [][]string{{"--viewer", "nonsense"}, {"--link-jaeger", "javascript:{trace}"}, {"--link-tempo", "http://h/"}} {
+		if code, _, errs := runWith(t, append([]string{"up", "--read-only", "--db", db}, args...)...); code != exitUsage || !strings.Contains(errs, args[0]) {
 			t.Errorf("%v: exit %d: %s", args, code, errs)
 		}
 	}
@@ -180,8 +180,8 @@ func TestServeToken(t *testing.T) {
 	const token = "0123456789abcdef"
 	t.Setenv(envToken, token)
 	ctx, cancel := context.WithCancel(t.Context())
-	lines, wait := start(ctx, nil, "serve", "--db", db, "--addr", "0.0.0.0:0")
-	base := await(t, lines, "otelagent: sessions of "+db+" on ")
+	lines, wait := start(ctx, nil, "up", "--read-only", "--db", db, "--viewer", "0.0.0.0:0")
+	base := await(t, lines, "otelagent: the viewer of "+db+" is on ")
 	if status, text := fetch(t, base, "/api/v1/ls"); status != http.StatusUnauthorized || strings.Contains(text, demoSession) {
 		t.Errorf("without: %d %s", status, text)
 	}
@@ -213,7 +213,7 @@ func TestUpViewer(t *testing.T) {
 	up := []string{"up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0"}
 	lines, wait := start(ctx, nil, append(up, "--viewer", "127.0.0.1:0")...)
 	grpc := await(t, lines, "otelagent: OTLP over gRPC on ")
-	base := await(t, lines, "otelagent: sessions can be looked at on ")
+	base := await(t, lines, "otelagent: the viewer is on ")
 	await(t, lines, "otelagent: ready")
 	if status, text := fetch(t, base, "/api/v1/ls"); status != 200 || !strings.Contains(text, `"sessions": []`) {
 		t.Errorf("%d %s", status, text)
@@ -238,8 +238,9 @@ func TestUpViewer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitForNone, err := a.viewBeside(ended, at, "", &viewerOptions{addr: taken}, false)
-	if stop(); err != nil || waitForNone() != nil || !strings.Contains(errs.String(), "no viewer: "+taken+" is already in use") {
+	none := make(chan error, 1)
+	err = a.startViewer(ended, at, &upFlags{viewer: viewerOptions{addr: taken}}, none)
+	if stop(); err != nil || <-none != nil || !strings.Contains(errs.String(), "no viewer: "+taken+" is already in use") {
 		t.Errorf("not asked for: %v: %s", err, errs.String())
 	}
 	cancel()

@@ -93,7 +93,7 @@ func TestShowPrintsNoCommandThatCannotBeTyped(t *testing.T) {
 			}
 			continue
 		}
-		for _, args := range [][]string{{"show", path}, {"show", "--file", path}, {"show", "--tenant", name, filepath.Join(dir, "plain")}} {
+		for _, args := range [][]string{{"show", path}, {"show", "--db", path}, {"show", "--tenant", name, filepath.Join(dir, "plain")}} {
 			if err := os.WriteFile(filepath.Join(dir, "plain"), demoEvents, 0o600); err != nil {
 				t.Fatal(err)
 			}

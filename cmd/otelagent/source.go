@@ -3,18 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/clark"
@@ -52,9 +48,6 @@ func (s *sources) close() {
 	}
 }
 
-// auto is the value of --from that lets the input decide.
-const auto = "auto"
-
 // open opens everything that is to be read and finds out which dialects are spoken, so that a name mistyped and a file
 // of another kind are known before anything is sent.
 func (o *sendOptions) open(ctx context.Context, a *app) (_ *sources, err error) {
@@ -67,12 +60,12 @@ func (o *sendOptions) open(ctx context.Context, a *app) (_ *sources, err error) 
 	if len(o.Files) == 0 || o.Files[0] == "-" {
 		s.live = true
 		if f, ok := a.stdin.(*os.File); ok {
-			if len(o.Files) == 0 && term.IsTerminal(int(f.Fd())) {
+			if len(o.Files) == 0 && isTerminal(f) {
 				return nil, usagef("nothing to send: name files, or pipe events in")
 			}
 			info, err := f.Stat()
 			s.live = err != nil || !info.Mode().IsRegular()
-			if s.live && term.IsTerminal(int(f.Fd())) {
+			if s.live && isTerminal(f) {
 				a.say("reading events from the terminal; Ctrl-D ends")
 			}
 		}
@@ -83,7 +76,7 @@ func (o *sendOptions) open(ctx context.Context, a *app) (_ *sources, err error) 
 		if name == "-" {
 			continue
 		}
-		f, err := os.Open(name)
+		f, err := openFile(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -104,6 +97,40 @@ func (o *sendOptions) open(ctx context.Context, a *app) (_ *sources, err error) 
 	}
 	s.pair()
 	return s, nil
+}
+
+// waitFor returns the result of f, which may block for ever. When ctx ends first, f has grace more, and ok is false
+// then.
+func waitFor[T any](ctx context.Context, grace time.Duration, f func() T) (v T, ok bool) {
+	result := make(chan T, 1)
+	go func() { result <- f() }()
+	select {
+	case v = <-result:
+		return v, true
+	case <-ctx.Done():
+	}
+	select {
+	case v = <-result: // events that were read already are sent
+		return v, true
+	case <-time.After(grace):
+		return v, false
+	}
+}
+
+// openFile opens a file. A named pipe blocks until it has a writer, or ctx ends.
+func openFile(ctx context.Context, name string) (*os.File, error) {
+	type opened struct {
+		f   *os.File
+		err error
+	}
+	o, ok := waitFor(ctx, headTime, func() opened {
+		f, err := os.Open(name)
+		return opened{f, err}
+	})
+	if !ok {
+		return nil, fmt.Errorf("interrupted before %s had a writer", name)
+	}
+	return o.f, o.err
 }
 
 // pair puts the trajectories of clark-agent behind the first of its event files where there are both: it is read with
@@ -139,15 +166,11 @@ func (s *sources) pair() {
 // trajectoryHead is how much of a file is looked at to distinguish a trajectory from events.
 const trajectoryHead = 64 << 10
 
-// sqliteMagic begins every SQLite file.
-const sqliteMagic = "SQLite format 3\x00"
-
 // recognise finds out which dialect is spoken, where no flag names it. It waits for the first line of a pipe.
 func (s *source) recognise(ctx context.Context, o *sendOptions, a *app) error {
 	if f, ok := s.r.(*os.File); ok && f != a.stdin {
-		head := make([]byte, len(sqliteMagic))
-		if n, _ := f.ReadAt(head, 0); string(head[:n]) == sqliteMagic {
-			if o.From != auto && o.From != guide.Dialect {
+		if isRegular(s.name) && isSQLite(s.name) {
+			if o.From != auto && o.From != "" && o.From != guide.Dialect {
 				return fmt.Errorf("%s is an SQLite file; of those %s is read, not %s", s.name, guide.Dialect, o.From)
 			}
 			s.database = s.name
@@ -160,7 +183,7 @@ func (s *source) recognise(ctx context.Context, o *sendOptions, a *app) error {
 			s.r = s.grows
 		}
 	}
-	if o.From != auto {
+	if o.From != auto && o.From != "" {
 		s.dialect, _ = dialects.Named(o.From)
 		return nil
 	}
@@ -170,27 +193,19 @@ func (s *source) recognise(ctx context.Context, o *sendOptions, a *app) error {
 		r   io.Reader
 		err error
 	}
-	result := make(chan found, 1)
-	go func() {
-		d, why, r, err := dialects.Open(s.r)
-		result <- found{d, why, r, err}
-	}()
-	var f found
-	select {
-	case f = <-result:
-	case <-ctx.Done():
-		select {
-		case f = <-result: // what was read already is sent
-		case <-time.After(headTime):
-			return fmt.Errorf("interrupted before the first line of %s", s.name)
-		}
+	f, ok := waitFor(ctx, headTime, func() (f found) {
+		f.d, f.why, f.r, f.err = dialects.Open(s.r)
+		return f
+	})
+	if !ok {
+		return fmt.Errorf("interrupted before the first line of %s", s.name)
 	}
 	var unknown *dialects.UnknownError
 	switch {
 	case errors.As(f.err, &unknown) && unknown.Empty:
 		s.dialect, _ = dialects.Named(dialects.Names()[0])
 	case unknown != nil:
-		return fmt.Errorf("%s: %w\nSay which with --from", s.name, f.err)
+		return fmt.Errorf("%s: %w\n'otelagent send --from' names it", s.name, f.err)
 	case f.err != nil:
 		return fmt.Errorf("%s: %w", s.name, f.err)
 	default:
@@ -248,16 +263,23 @@ const rereadTime = 2 * time.Second
 func readDatabase(path string, follow bool, quit <-chan struct{},
 	opts []input.Option) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(),
-			RawQuery: "mode=ro&_pragma=busy_timeout(5000)"}
-		db, err := sql.Open("sqlite", u.String())
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go func() { // interrupts a query that takes long
+			select {
+			case <-quit:
+				time.Sleep(graceTime / 2)
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		db, err := openSQLite(path)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		defer db.Close()
 		db.SetMaxOpenConns(1) // data_version is one of a connection
-		ctx := context.Background()
 		version := func() (n int64) {
 			_ = db.QueryRowContext(ctx, "PRAGMA data_version").Scan(&n)
 			return n

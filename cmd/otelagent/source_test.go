@@ -80,7 +80,7 @@ func TestFollowEndsInsideALine(t *testing.T) {
 			defer stop()
 			var errs lockedBuffer
 			time.AfterFunc(3*pollTime, stop)
-			code := run(ctx, []string{"send", "-f", path, "--db", filepath.Join(dir, "s.db")}, strings.NewReader(""), io.Discard, &errs)
+			code := run(ctx, []string{"send", "-F", path, "--db", filepath.Join(dir, "s.db")}, strings.NewReader(""), io.Discard, &errs)
 			if code != test.want || !strings.Contains(errs.String(), test.says) || !strings.Contains(errs.String(), "sent 40 events") {
 				t.Errorf("exit %d: %s", code, &errs)
 			}
@@ -112,7 +112,7 @@ func shown(t *testing.T, db string) string {
 	var out bytes.Buffer
 	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &out}
 	c := a.root()
-	c.SetArgs([]string{"show", "--db", db, "--json", "last"})
+	c.SetArgs([]string{"show", "--db", db, "--output", "json", "last"})
 	if err := c.ExecuteContext(t.Context()); err != nil {
 		t.Fatalf("%v: %s", err, out.String())
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -36,5 +37,28 @@ func TestFollowNamedPipe(t *testing.T) {
 		if !in.Scan() || in.Text() != "line" {
 			t.Fatalf("%q, %v", in.Text(), in.Err())
 		}
+	}
+}
+
+// A named pipe without a writer does not keep send from ending.
+func TestSendOfAPipeWithoutAWriter(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skipf("this file system takes no named pipes: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	lines, wait := start(ctx, nil, "send", "--db", filepath.Join(dir, "s.db"), pipe)
+	time.AfterFunc(50*time.Millisecond, cancel)
+	await(t, lines, "otelagent: interrupted before "+pipe+" had a writer")
+	if code := wait(); code != exitFailed {
+		t.Errorf("exit %d", code)
+	}
+	w, err := os.OpenFile(pipe, os.O_RDWR, 0) // frees the goroutine that waits for a writer
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -16,82 +16,73 @@ import (
 	"github.com/otelagent/otelagent/backend/store/stats"
 )
 
-// statsOptions are the flags of stats.
-type statsOptions struct {
-	db      dbFlags
-	by      string
-	since   string
-	session string
-	prices  string
-	query   store.FigureQuery
-	asJSON  bool
-}
+// pricesHelp is the help of --prices.
+const pricesHelp = "compute cost from this `FILE`, a catalogue of prices in the format of LiteLLM"
 
 func (a *app) statsCommand() *cobra.Command {
-	var o statsOptions
+	var o stats.Options
+	var by, since, prices string
 	c := &cobra.Command{
 		Use:   "stats",
-		Short: "Show what turns and tool calls took: tokens, time, cost",
+		Short: "Show tokens, time and cost of turns and tool calls",
 		Long: `Show what turns and tool calls took, over all sessions: histograms and exact
 quantiles of tokens and times, cache hits, tools and how their calls ended,
 compactions, permissions, and cost.
 
 Cost is what the agents' loops reported. With --prices it is computed as well,
-from a catalogue in the format of LiteLLM's model_prices_and_context_window.json;
+from a file in the format of LiteLLM's model_prices_and_context_window.json;
 models that it does not have are named. Prices are per token, of today, and
-without discounts. What each number means, and how to ask for more in SQL:
-docs/stats.md.
+without discounts. docs/stats.md defines each number, and has the SQL for more.
 
 Exit codes: 0 printed, 1 not found or not read, 2 wrong usage.`,
 		Example: `  otelagent stats
   otelagent stats --by model --since 7d
   otelagent stats --by tool --agent coder
-  otelagent stats --prices model_prices_and_context_window.json --json | jq .total.computed_cost`,
-		Args: func(cmd *cobra.Command, args []string) error { return o.db.orFile(args, noArgs(cmd, args)) },
+  otelagent stats --prices model_prices_and_context_window.json --output json | jq .total.computed_cost`,
+		Args: func(cmd *cobra.Command, args []string) error { return a.orFile(args, noArgs(cmd, args)) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(time.Now()); err != nil {
-				return err
+			o.By = stats.By(by)
+			if by != "" && !slices.Contains(stats.Bys, o.By) {
+				return usagef("--by %.64q: want model, agent, tool, session or provider", by)
 			}
-			return a.stats(cmd.Context(), &o)
+			var err error
+			if o.Query.Since, err = parseSince(since); err != nil {
+				return usagef("%w", err)
+			}
+			if prices != "" {
+				if o.Prices, err = readPrices(prices); err != nil {
+					return err
+				}
+			}
+			return a.stats(cmd.Context(), o)
 		},
 	}
-	o.db.add(c)
-	c.Flags().StringVar(&o.by, "by", "", "a group for each `what`: model, agent, tool, session, provider")
-	c.Flags().StringVar(&o.since, "since", "", "what began since this `time`: a date, a time, or how long ago: 24h, 7d")
-	c.Flags().StringVar(&o.query.Agent, "agent", "", "of this `agent` alone")
-	c.Flags().StringVar(&o.query.Model, "model", "", "of this `model` alone, as it was asked for")
-	c.Flags().StringVar(&o.query.Provider, "provider", "", "of this `provider` alone")
-	c.Flags().StringVar(&o.session, "session", "", "of this `session` alone: an id, the beginning of one, 'last'")
-	c.Flags().StringVar(&o.prices, "prices", "", "compute cost from this `file`, a catalogue of prices as LiteLLM has it")
-	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON (docs/stats.md)")
+	c.Flags().StringVar(&by, "by", "", "one group for each `KIND`: model, agent, tool, session, provider")
+	c.Flags().StringVar(&since, "since", "", sinceHelp)
+	c.Flags().StringVar(&o.Query.Agent, "agent", "", "of this `AGENT` alone")
+	c.Flags().StringVar(&o.Query.Model, "model", "", "of this `MODEL` alone, as requested")
+	c.Flags().StringVar(&o.Query.Provider, "provider", "", "of this `PROVIDER` alone")
+	c.Flags().StringVar(&o.Query.Session, "session", "", "of this `SESSION` alone")
+	c.Flags().StringVar(&prices, "prices", "", pricesHelp)
 	return c
 }
 
-// check reads the flags.
-func (o *statsOptions) check(now time.Time) error {
-	if o.by != "" && !slices.Contains(stats.Bys, stats.By(o.by)) {
-		return usagef("--by %.64q: want model, agent, tool, session or provider", o.by)
+// parseSince reads --since; an empty one is the zero time.
+func parseSince(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
 	}
-	if o.since == "" {
-		return nil
+	t, err := store.ParseTime(text, time.Now())
+	if err != nil {
+		err = fmt.Errorf("--since %s: want a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d", text)
 	}
-	var err error
-	if o.query.Since, err = store.ParseTime(o.since, now); err != nil {
-		return usagef("--since %s: want a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d", o.since)
-	}
-	return nil
+	return t, err
 }
 
-func (a *app) stats(ctx context.Context, o *statsOptions) error {
-	so := stats.Options{By: stats.By(o.by), Query: o.query}
-	so.Query.Tenant = o.db.tenant
-	if o.prices != "" {
-		var err error
-		if so.Prices, err = readPrices(o.prices); err != nil {
-			return err
-		}
-	}
-	db, err := o.db.open(ctx, a)
+func (a *app) stats(ctx context.Context, o stats.Options) error {
+	q := &o.Query
+	all := q.Since.IsZero() && q.Session+q.Agent+q.Model+q.Provider == ""
+	db, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -99,29 +90,25 @@ func (a *app) stats(ctx context.Context, o *statsOptions) error {
 	if err := db.refresh(ctx); err != nil {
 		return err
 	}
-	if o.session != "" {
-		key, err := db.resolve(ctx, o.session)
+	q.Tenant = a.tenant
+	if q.Session != "" {
+		key, err := db.Resolve(ctx, q.Session)
 		if err != nil {
 			return err
 		}
-		so.Query.Session = key.ID
+		q.Session = key.ID
 	}
-	r, err := stats.Collect(ctx, db.store, so)
-	if err != nil {
+	r, err := stats.Collect(ctx, db.Store, o)
+	switch {
+	case err != nil:
 		return err
+	case a.json() || r.Total.Turns+r.Total.ToolCalls > 0:
+		return a.emit(r, func(w io.Writer, look inspect.Options) error { return inspect.Stats(w, r, look) })
+	case all:
+		return a.sayNone(ctx, db)
 	}
-	if o.asJSON {
-		return writeJSON(a.stdout, r)
-	}
-	if r.Total.Turns+r.Total.ToolCalls == 0 {
-		if so.Query.Since.IsZero() && o.session+o.query.Agent+o.query.Model+o.query.Provider == "" {
-			return a.sayNone(ctx, db)
-		}
-		a.say("no turns like that in %s", db.at.name)
-		return nil
-	}
-	w := bufio.NewWriter(a.stdout)
-	return firstError(inspect.Stats(w, r, look(a.stdout)), w.Flush())
+	a.say("no turns like that in %s", db.at.name)
+	return nil
 }
 
 func readPrices(path string) (*stats.Prices, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +18,6 @@ import (
 )
 
 type statusOptions struct {
-	db      dbFlags
-	asJSON  bool
 	wait    []string
 	timeout time.Duration
 }
@@ -27,8 +26,8 @@ func (a *app) statusCommand() *cobra.Command {
 	var o statusOptions
 	c := &cobra.Command{
 		Use:   "status SESSION",
-		Short: "Say in one word what a session is doing",
-		Long: `Say in one word what a session is doing:
+		Short: "Print the status of a session: idle, busy, waiting_on_approval, ...",
+		Long: `Print the status of a session, one word:
 
   idle                   no run is open
   busy                   a run is open
@@ -37,35 +36,33 @@ func (a *app) statusCommand() *cobra.Command {
   waiting_on_user_input  the loop asked its user
   error, aborted         how the last run ended
 
-A run that was sent with --live, or by a loop with otelagent.WithLive, is open
-from its start; others are seen when a part of them ended. One that says every
-so often that it lives, and was not heard of for three times that, is aborted:
-its process is gone. Without such heartbeats nothing tells, and it stays busy.
+A run that was sent with --live, or by a loop with live spans, is open from its
+start; others are seen when a part of them ended. A run that sends heartbeats,
+and sent none for three intervals, is aborted: its process is gone. Without
+heartbeats it stays busy.
 
-With --wait a session that is not there yet is waited for as well.
+With --wait the command also waits for a session that is not there yet.
 
 Exit codes: 0 printed, 1 not found or not read, or none of --wait within
 --timeout, 2 wrong usage.`,
 		Example: `  otelagent status last
   otelagent status 0b5c --wait idle,error,aborted --timeout 10m
-  otelagent status last --json | jq -r '.open[].tool'`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && len(o.db.files) > 0 { // which may hold one session
-				return nil
+  otelagent status last --output json | jq -r '.open[].tool'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 0 && len(a.dbs) == 0 {
+				return fmt.Errorf("status wants one SESSION: an id, the beginning of one, or 'last'; %d given", len(args))
 			}
-			return oneSession(cmd, args)
+			return nil
 		},
+		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.db.orFile(args, a.status(cmd.Context(), &o, strings.Join(args, "")))
+			return a.orFile(args, a.status(cmd.Context(), &o, strings.Join(args, "")))
 		},
 	}
-	o.db.add(c)
-	c.Flags().BoolVar(&o.asJSON, "json", false,
-		"print JSON (docs/live.md): also which turn, tool calls and questions are open")
 	c.Flags().StringSliceVar(&o.wait, "wait", nil,
-		"wait until it is one of these: `words` as above, with commas between them")
+		"wait until it is one of these `STATUSES`, with commas between them")
 	c.Flags().DurationVar(&o.timeout, "timeout", 0,
-		"wait no longer than this `duration`, such as 30s, then print what it is and exit with 1 (0: no bound)")
+		"with --wait, exit with 1 after this `TIME`, such as 30s (0: no bound)")
 	return c
 }
 
@@ -76,23 +73,23 @@ func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
 		}
 	}
 	if o.timeout < 0 || o.timeout > 0 && len(o.wait) == 0 {
-		return usagef("--timeout %s: want a duration from 0, and --wait beside it", o.timeout)
+		return usagef("--timeout %s: want a duration from 0, and --wait", o.timeout)
 	}
-	if len(o.wait) > 0 && len(o.db.files) > 0 {
-		return usagef("--wait is about a database: a file is read once")
-	}
-	db, err := o.db.open(ctx, a)
+	db, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer db.close()
+	if len(o.wait) > 0 && db.recording {
+		return usagef("--wait: %w", errFollowFile)
+	}
 	if ref == "" {
 		only, err := db.only(ctx)
 		if err != nil {
 			return err
 		}
 		if only == nil {
-			return usagef("%s holds several sessions: name one of them; 'otelagent ls --file' lists them", db.at.name)
+			return usagef("%s holds several sessions: name one of them; 'otelagent ls' lists them", db.at.name)
 		}
 		ref = only.ID
 	}
@@ -103,7 +100,12 @@ func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
 	}
 	late := false
 	var v inspect.StatusView
-	err = db.watch(ctx, key, db.bare, func(t session.Tree, _ bool, now time.Time) (bool, error) {
+	c := &changes{db: db, last: map[session.Key]readAt{},
+		load: func(ctx context.Context, key session.Key) (session.Tree, error) { // without content
+			s, err := db.Tree(ctx, key)
+			return session.Tree{Session: s}, err
+		}}
+	err = c.watch(ctx, key, func(t session.Tree, now time.Time) (bool, error) {
 		v = inspect.StatusOf(t.Session, now)
 		if len(o.wait) == 0 || slices.Contains(o.wait, string(v.Status)) {
 			return true, nil
@@ -111,13 +113,11 @@ func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
 		late = o.timeout > 0 && !now.Before(deadline)
 		return late, nil
 	})
-	if err != nil {
-		return err
-	}
-	if o.asJSON {
-		err = writeJSON(a.stdout, v)
-	} else {
-		_, err = fmt.Fprintln(a.stdout, v.Status)
+	if err == nil {
+		err = a.emit(v, func(w io.Writer, _ inspect.Options) error {
+			_, err := fmt.Fprintln(w, v.Status)
+			return err
+		})
 	}
 	if err == nil && late {
 		err = fmt.Errorf("session %s was not %s within %s", key.ID, strings.Join(o.wait, " or "), o.timeout)
@@ -128,7 +128,7 @@ func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
 // findBy finds a session; with --wait also one that is not there yet.
 func (db *database) findBy(ctx context.Context, ref string, o *statusOptions, deadline time.Time) (session.Key, error) {
 	for {
-		key, err := db.find(ctx, ref)
+		key, err := db.Find(ctx, ref)
 		late := o.timeout > 0 && !time.Now().Before(deadline)
 		if len(o.wait) == 0 || late || !errors.Is(err, store.ErrNotFound) {
 			return key, err
@@ -139,10 +139,4 @@ func (db *database) findBy(ctx context.Context, ref string, o *statusOptions, de
 		case <-time.After(watchEvery):
 		}
 	}
-}
-
-// bare returns a session without its content.
-func (db *database) bare(ctx context.Context, key session.Key) (session.Tree, error) {
-	s, err := db.tree(ctx, key)
-	return session.Tree{Session: s}, err
 }

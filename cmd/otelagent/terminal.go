@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"os"
 	"strconv"
@@ -12,18 +13,59 @@ import (
 )
 
 // look returns how to render on w: its width and colour when it is a terminal, else 80 columns and none. COLUMNS and
-// NO_COLOR are heard.
+// NO_COLOR are honored.
 func look(w io.Writer) inspect.Options {
 	o := inspect.Options{Width: 80, Location: time.Local, AsOf: time.Now()}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+	if isTerminal(w) {
+		if n, _, err := term.GetSize(int(w.(*os.File).Fd())); err == nil && n > 0 {
 			o.Width = n
 		}
-		o.Now = time.Now() // "ago" is for people; what goes into a file or a pipe stays the same
+		o.Now = time.Now() // "ago" is for people; files and pipes stay the same
 		o.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	}
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 40 {
 		o.Width = min(n, 1000)
 	}
 	return o
+}
+
+// isTerminal reports whether a reader or writer is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// footer is the last line of a terminal, which is replaced. On anything else it does nothing.
+type footer struct {
+	w    io.Writer
+	text string // the line that is there
+}
+
+func newFooter(w io.Writer) *footer {
+	if isTerminal(w) {
+		return &footer{w: w}
+	}
+	return &footer{}
+}
+
+func (f *footer) show(text string) {
+	if f.w != nil && text != f.text {
+		f.clear()
+		f.text = text
+		_, _ = io.WriteString(f.w, text)
+	}
+}
+
+func (f *footer) clear() {
+	if f.w != nil && f.text != "" {
+		f.text = ""
+		_, _ = io.WriteString(f.w, "\r\x1b[K")
+	}
 }

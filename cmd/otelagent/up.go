@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net"
 	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -17,30 +15,43 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/backend/web"
+	"github.com/otelagent/otelagent/backend/store/dsn"
 )
 
+// upFlags are the flags of up.
+type upFlags struct {
+	collectorOptions
+	readOnly     bool
+	age, size    string
+	viewer       viewerOptions
+	viewerWanted bool // by the user: its address must be free
+}
+
 func (a *app) upCommand() *cobra.Command {
-	var o collectorOptions
-	var keep keepFlags
-	var look viewerOptions
+	var f upFlags
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Run a collector that keeps sessions",
-		Long: `Run a collector that takes OTLP and keeps sessions.
+		Short: "Run a collector that keeps sessions, and the viewer",
+		Long: `Run a collector that takes OTLP and keeps sessions, and a viewer for a browser:
+the list of sessions, each with its timeline and conversation, requests,
+differences and statistics, and a read-only API with the same JSON as the other
+commands (docs/api.md).
 
-It listens on loopback only unless told otherwise. What it acknowledged is on
-disk. Ctrl-C or SIGTERM stops it. What it keeps can be looked at with a browser
-while it comes ('otelagent serve --help'); --viewer off does without.
+Both listen on loopback by default. On another address every reader must send a
+token: open the address with ?token=TOKEN once, or send it as Authorization:
+Bearer TOKEN (docs/security.md). Acknowledged spans are on disk. Ctrl-C or
+SIGTERM stops the command.
 
-Sessions are kept for ever unless --max-age, --max-sessions or --max-size say
-otherwise: then whole ones go, the oldest first, sub-agents with the session
-that spawned them, every few minutes. --redact takes out of what arrives what
-no sender should have sent (docs/redaction.md). Who may send and read:
-docs/security.md.
+Sessions are kept for ever unless --max-age, --max-sessions or --max-size bound
+them: then whole sessions are erased, the oldest first, sub-agents with the
+session that spawned them, every few minutes. --redact removes content that no
+sender should have sent (docs/redaction.md).
 
-With --config it runs a Collector configuration instead of the built-in one,
-which may name these components:
+With --read-only it takes no OTLP and writes nothing but summaries that are
+behind.
+
+With --config it runs a Collector configuration instead of the built-in one, and
+the viewer of --db where --db or --viewer is given. The configuration may name:
   receiver    otlp
   processors  batch, memory_limiter
   exporters   agent_session, otlp_grpc, otlp_http, debug
@@ -51,88 +62,90 @@ agent_session exporter.`,
 		Example: `  otelagent up
   otelagent up --db ./sessions.db --otlp-grpc 127.0.0.1:14317
   otelagent up --max-age 30d --max-size 10GiB --redact default
-  otelagent up --config collector.yaml`,
-		Args: noArgs,
+  otelagent up --read-only --db ./sessions.db --viewer 127.0.0.1:9000
+  otelagent up --config collector.yaml --db ./sessions.db`,
+		Args:        noArgs,
+		Annotations: refuses("output"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Config != "" {
-				var given []string
-				cmd.Flags().Visit(func(f *pflag.Flag) {
-					if f.Name != "config" {
-						given = append(given, "--"+f.Name)
-					}
-				})
-				if len(given) > 0 {
-					return usagef("%s: the configuration given with --config says it itself", strings.Join(given, ", "))
-				}
-			}
-			if cmd.Flags().Changed("tenant") && o.Tenant == "" {
-				return usagef("--tenant is given, but empty: the owner would be what each sender says")
-			}
-			if err := keep.into(&o); err != nil {
+			if err := a.checkUp(&f, cmd.Flags()); err != nil {
 				return err
 			}
-			if look.addr == viewerOff {
-				look = viewerOptions{}
-			} else if err := look.check("--viewer"); err != nil {
-				return err
+			ctx, stop := untilInterrupted(cmd.Context())
+			defer stop()
+			if f.readOnly {
+				return a.view(ctx, &f)
 			}
-			return a.up(cmd.Context(), o, &look, cmd.Flags().Changed("viewer"))
+			return a.up(ctx, &f)
 		},
 	}
-	c.Flags().StringVar(&o.Database, "db", "",
-		"database `DSN`: "+databaseHelp+" (default $OTELAGENT_DB, else a file per user)")
-	c.Flags().StringVar(&o.GRPC, "otlp-grpc", "127.0.0.1:4317", "`address` to listen on for OTLP over gRPC")
-	c.Flags().StringVar(&o.HTTP, "otlp-http", "127.0.0.1:4318", "`address` to listen on for OTLP over HTTP")
-	c.Flags().StringVar(&o.Config, "config", "", "Collector configuration to run instead: a `file` or URI")
-	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of what comes, whatever its sender says")
-	c.Flags().StringVar(&o.Redact, "redact", "", "rules for what is taken out of content that arrives: a `file` "+
-		"(docs/redaction.md), or default for the built-in set")
-	c.Flags().StringVar(&look.addr, "viewer", web.DefaultAddr, "`address` where a browser can look at sessions, or off")
-	look.add(c)
-	keep.add(c)
+	flags := c.Flags()
+	flags.StringVar(&f.GRPC, "otlp-grpc", "127.0.0.1:4317", "`ADDRESS` to listen on for OTLP over gRPC")
+	flags.StringVar(&f.HTTP, "otlp-http", "127.0.0.1:4318", "`ADDRESS` to listen on for OTLP over HTTP")
+	flags.StringVar(&f.Config, "config", "", "Collector configuration to run instead: a `FILE` or URI")
+	flags.StringVar(&f.Redact, "redact", "", "redact content that arrives by the rules in this `FILE` "+
+		"(docs/redaction.md), or by the built-in set: default")
+	flags.BoolVar(&f.readOnly, "read-only", false, "run the viewer alone")
+	flags.StringVar(&f.age, "max-age", "",
+		"erase sessions without an event for this `AGE`: 30d, 720h (default: never)")
+	flags.Int64Var(&f.MaxSessions, "max-sessions", 0, "keep the newest `N` sessions of each owner (0: all)")
+	flags.StringVar(&f.size, "max-size", "",
+		"erase the oldest sessions until the database is no larger than this `SIZE`: "+
+			"10GiB, 500MiB (default: no bound)")
+	f.viewer.add(c)
 	return c
 }
 
-// viewerOff in place of an address says that there is to be no viewer.
-const viewerOff = "off"
-
-// keepFlags say how much is kept.
-type keepFlags struct {
-	age, size string
-	sessions  int64
-}
-
-func (f *keepFlags) add(c *cobra.Command) {
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.StringVar(&f.age, "max-age", "", "sessions go of which nothing was seen for this `time`: 30d, 720h (default: "+
-		"never)")
-	flags.Int64Var(&f.sessions, "max-sessions", 0, "of each owner the newest `n` are kept (0: all)")
-	flags.StringVar(&f.size, "max-size", "", "the oldest sessions go until the database takes no more than this `size`: "+
-		"10GiB, 500MiB (default: no bound)")
-	addGroup(c, "Flags for how much is kept", flags)
-}
-
-// into puts what the flags say into o, and names everything that is wrong with them.
-func (f *keepFlags) into(o *collectorOptions) error {
-	var wrong []string
-	var err error
-	if f.age != "" {
-		if o.MaxAge, err = store.ParseAge(f.age); err != nil || o.MaxAge < time.Minute {
-			wrong = append(wrong, fmt.Sprintf("--max-age %s: want at least 1m: 30d, 720h", f.age))
+// checkUp reads the flags, and names everything that is wrong with them.
+func (a *app) checkUp(f *upFlags, flags *pflag.FlagSet) (err error) {
+	var wrong wrongs
+	collector := []string{"otlp-grpc", "otlp-http", "redact", "max-age", "max-sessions", "max-size"}
+	excluded := func(flag string, others ...string) {
+		if flags.Changed(flag) {
+			var given []string
+			for _, name := range others {
+				if flags.Changed(name) {
+					given = append(given, "--"+name)
+				}
+			}
+			if len(given) > 0 {
+				wrong.addf("--%s excludes %s", flag, strings.Join(given, ", "))
+			}
 		}
 	}
-	if o.MaxSessions = f.sessions; f.sessions < 0 {
-		wrong = append(wrong, fmt.Sprintf("--max-sessions %d: want a number from 0", f.sessions))
+	excluded("config", append(collector, "tenant", "read-only")...)
+	excluded("read-only", collector...)
+	if !f.readOnly && flags.Changed("tenant") && a.tenant == "" {
+		wrong.addf("--tenant is given, but empty: each sender would name the owner")
+	}
+	f.Tenant = a.tenant
+	if f.Database, err = a.oneDatabase(); err != nil {
+		return err
+	}
+	if f.age != "" {
+		if f.MaxAge, err = store.ParseAge(f.age); err != nil || f.MaxAge < time.Minute {
+			wrong.addf("--max-age %s: want at least 1m: 30d, 720h", f.age)
+		}
+	}
+	if f.MaxSessions < 0 {
+		wrong.addf("--max-sessions %d: want a number from 0", f.MaxSessions)
 	}
 	if f.size != "" {
-		if o.MaxSizeMiB, err = parseMiB(f.size); err != nil {
-			wrong = append(wrong, fmt.Sprintf("--max-size %s: want at least 1MiB: 10GiB, 500MiB", f.size))
+		if f.MaxSizeMiB, err = parseMiB(f.size); err != nil {
+			wrong.addf("--max-size %s: want at least 1MiB: 10GiB, 500MiB", f.size)
 		}
 	}
-	if len(wrong) > 0 {
-		return usagef("%s", strings.Join(wrong, "\n"))
+	for _, flag := range [][2]string{{"--otlp-grpc", f.GRPC}, {"--otlp-http", f.HTTP}} {
+		if _, err := net.ResolveTCPAddr("tcp", flag[1]); err != nil {
+			wrong.addf("%s %s: want HOST:PORT, such as 127.0.0.1:4317 (%v)", flag[0], flag[1], err)
+		}
 	}
-	return nil
+	f.viewer.check(&wrong)
+	f.viewerWanted = f.readOnly || flags.Changed("viewer")
+	if f.Redact != "" && f.Redact != redactDefault {
+		_, err := loadRules(f.Redact)
+		wrong.note(err)
+	}
+	return wrong.err()
 }
 
 // parseMiB reads a size, and returns it in whole MiB.
@@ -144,33 +157,19 @@ func parseMiB(s string) (int64, error) {
 	return int64(n >> 20), nil
 }
 
-// up runs a collector and, of the built-in configuration, a viewer next to it; look without an address is none. wanted
-// says that the user asked for that address: then it must be free.
-func (a *app) up(ctx context.Context, o collectorOptions, look *viewerOptions, wanted bool) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-
-	var at location
-	defaulted, _ := chooseDatabase("") // what the verbs look at that are given no --db
-	if o.Config == "" {
-		for _, flag := range [][2]string{{"--otlp-grpc", o.GRPC}, {"--otlp-http", o.HTTP}} {
-			if _, err := net.ResolveTCPAddr("tcp", flag[1]); err != nil {
-				return usagef("%s %s: want HOST:PORT, such as 127.0.0.1:4317 (%w)", flag[0], flag[1], err)
-			}
-		}
-		var err error
-		if at, err = chooseDatabase(o.Database); err != nil {
-			return err
-		}
-		if o.Redact != "" && o.Redact != redactDefault {
-			if _, err := loadRules(o.Redact); err != nil { // before anything listens
-				return err
-			}
-		}
-		o.Database, o.Password = at.dsn, os.Getenv(envPassword)
-		o.Log = a.stderr
+// up runs a collector and the viewer until ctx ends.
+func (a *app) up(ctx context.Context, f *upFlags) error {
+	at, err := chooseDatabase(f.Database)
+	if err != nil {
+		return err
 	}
-	c, err := startCollector(ctx, o)
+	view := f.viewer.addr != viewerOff
+	if f.Config == "" {
+		f.Database, f.Password, f.Log = at.dsn, os.Getenv(envPassword), a.stderr
+	} else {
+		view = view && (f.viewerWanted || f.Database != "")
+	}
+	c, err := startCollector(ctx, f.collectorOptions)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before it was up
@@ -185,58 +184,79 @@ func (a *app) up(ctx context.Context, o collectorOptions, look *viewerOptions, w
 			a.say("OTLP over HTTP on http://%s", l.Addr)
 		}
 	}
-	viewed := func() error { return nil }
-	if o.Config == "" {
+	if f.Config == "" {
 		a.say("sessions are kept in %s", at.name)
-		if look.addr != "" {
-			if viewed, err = a.viewBeside(ctx, at, o.Tenant, look, wanted); err != nil {
-				return firstError(err, c.stop())
-			}
-		}
 	} else {
-		a.say("running %s", o.Config)
+		a.say("running %s", f.Config)
+	}
+	viewed := make(chan error, 1)
+	if view {
+		err = a.startViewer(ctx, at, f, viewed)
+	} else {
+		viewed <- nil
+	}
+	if err != nil {
+		return firstError(err, c.stop())
 	}
 	a.say("ready; Ctrl-C stops")
-	if o.Config == "" {
+	if f.Config == "" {
 		where := ""
-		if at != defaulted {
+		if defaulted, _ := chooseDatabase(""); at != defaulted { // that of commands without --db
 			where = " --db " + shellWord(at.name)
 		}
-		a.say("look at what comes with 'otelagent ls%[1]s' and 'otelagent show last%[1]s'", where)
+		a.say("list and show sessions with 'otelagent ls%[1]s' and 'otelagent show last%[1]s'", where)
 	}
-
 	select {
 	case <-ctx.Done():
-		stop() // a second Ctrl-C ends the process at once
 		a.say("stopping")
 	case <-c.done:
-		stop()
+		// it failed: the viewer ends with it
+		return firstError(c.stop(), errors.New("the collector stopped"))
 	}
-	return firstError(c.stop(), viewed())
+	return firstError(c.stop(), <-viewed)
 }
 
-// viewBeside starts a viewer of the database that a collector writes to. It ends with ctx; what it returns waits for
-// that. Where the address is taken that nobody asked for, the collector runs without.
-func (a *app) viewBeside(ctx context.Context, at location, tenant string, o *viewerOptions,
-	wanted bool) (wait func() error, err error) {
-	db, err := openToRead(ctx, a, at, tenant)
+// startViewer starts a viewer of the database that a collector writes to. It ends with ctx, and then sends its error to
+// done. Where another program has the default address, the collector runs without a viewer.
+func (a *app) startViewer(ctx context.Context, at location, f *upFlags, done chan<- error) error {
+	db, err := a.openDatabase(ctx, at, dsn.WithReadOnly())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	v, err := o.open(ctx, a, db, false)
+	v, err := f.viewer.open(ctx, a, db, false)
 	if err != nil {
 		db.close()
-		if !wanted && errors.Is(err, syscall.EADDRINUSE) {
-			a.say("no viewer: %s is already in use, perhaps by another one; --viewer 127.0.0.1:0 takes a free port", o.addr)
-			return func() error { return nil }, nil
+		if !f.viewerWanted && errors.Is(err, syscall.EADDRINUSE) {
+			a.say("no viewer: %s is already in use, perhaps by another one; --viewer 127.0.0.1:0 takes a free port",
+				f.viewer.addr)
+			done <- nil
+			return nil
 		}
-		return nil, err
+		return err
 	}
-	a.say("sessions can be looked at on %s", v.url())
-	done := make(chan error, 1)
+	a.say("the viewer is on %s", v.url())
 	go func() {
 		defer db.close()
 		done <- v.handler.Serve(ctx, v.listener)
 	}()
-	return func() error { return <-done }, nil
+	return nil
+}
+
+// view runs the viewer of a database, or of recordings, until ctx ends.
+func (a *app) view(ctx context.Context, f *upFlags) error {
+	if f.viewer.addr == viewerOff {
+		return usagef("--read-only and --viewer off exclude each other")
+	}
+	db, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.close()
+	v, err := f.viewer.open(ctx, a, db, a.tenant != "")
+	if err != nil {
+		return err
+	}
+	a.say("the viewer of %s is on %s", db.at.name, v.url())
+	a.say("ready; Ctrl-C stops")
+	return v.handler.Serve(ctx, v.listener)
 }

@@ -134,12 +134,12 @@ func TestSendLive(t *testing.T) {
 	}
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		code, out, _ := runWith(t, "show", demoSession, "--db", db)
+		code, out, errs := runWith(t, "show", demoSession, "--db", db)
 		if code == 0 && strings.Contains(out, "✓ read_file") {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("nothing arrived while the pipe was open:\n%s", out)
+			t.Fatalf("nothing arrived while the pipe was open:\n%s%s", out, errs)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -159,20 +159,20 @@ func TestDemoChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := (&dbFlags{db: db}).open(t.Context(), quiet)
+	d, err := quiet.open(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.close()
-	key, err := d.find(t.Context(), demoSession)
+	key, err := d.Find(t.Context(), demoSession)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := d.load(t.Context(), key)
+	tree, err := d.Load(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	related, err := d.related(t.Context(), tree)
+	related, err := d.Related(t.Context(), tree.Session, d.Load)
 	if err != nil {
 		t.Fatal(err)
 	}

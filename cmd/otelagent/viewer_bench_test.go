@@ -88,14 +88,14 @@ func copySessions(b *testing.B, path string) {
 	if err := os.WriteFile(file, demoEvents, 0o600); err != nil {
 		b.Fatal(err)
 	}
-	rec, err := openRecording(b.Context(), quiet, []string{file}, "auto", "")
+	rec, err := quiet.openRecording(b.Context(), []string{file}, auto)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer rec.close()
 	const child = "c41d7b1e-93a2-4a0e-8f55-6b7a1f0d2c90"
 	var rows []session.Row
-	for r, err := range rec.store.Rows(b.Context(), session.Key{ID: child}) {
+	for r, err := range rec.Store.Rows(b.Context(), session.Key{ID: child}) {
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func pageFiles(b *testing.B) []string {
 // BenchmarkShow looks at one session of 200 turns among 100,000: with a browser that comes for the first time, and on the command line.
 func BenchmarkShow(b *testing.B) {
 	path := manyDatabase(b)
-	db, err := (&dbFlags{db: path}).open(b.Context(), quiet)
+	db, err := quiet.open(b.Context(), path)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func BenchmarkShow(b *testing.B) {
 		b.Fatal(err)
 	}
 	handler := func(b *testing.B) *web.Handler {
-		h, err := web.New(web.Options{Store: db.store, Refresh: db.refresh})
+		h, err := web.New(web.Options{Store: db.Store, Refresh: db.refresh})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/store/dsn"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -39,7 +40,7 @@ func startWatching(tb testing.TB) *watching {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	db, err := openToRead(ctx, quiet, at, "")
+	db, err := quiet.openDatabase(ctx, at, dsn.WithReadOnly())
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -47,9 +47,17 @@ type database struct {
 	db  *sql.DB
 }
 
-// sessions reads all sessions.
+// sessions reads all sessions. It reads tables only, whose rows the size of the file bounds: a view may compute for ever.
 func (d *reader) sessions(db database) error {
-	_, err := db.ids("SELECT digest FROM system_prompts LIMIT 0")
+	others, err := db.ids(`SELECT name FROM pragma_table_list WHERE schema = 'main' AND type <> 'table' AND
+		lower(name) IN ('chat_sessions', 'chat_messages', 'chat_parts', 'system_prompts')`)
+	if err == nil && len(others) > 0 {
+		err = fmt.Errorf("%v is a view, want a table", others[0])
+	}
+	if err != nil {
+		return err
+	}
+	_, err = db.ids("SELECT digest FROM system_prompts LIMIT 0")
 	prompts := err == nil
 	ids, err := db.ids("SELECT id FROM chat_sessions ORDER BY created_at, id")
 	for i := 0; i < len(ids) && err == nil && !d.Stopped(); i++ {

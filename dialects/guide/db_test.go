@@ -253,3 +253,24 @@ func TestDatabaseErrors(t *testing.T) {
 		t.Errorf("%v, %d events", bad, n)
 	}
 }
+
+// A view in place of a table may compute for ever: it is not read.
+func TestReadDBReadsTablesOnly(t *testing.T) {
+	for _, name := range []string{"chat_sessions", "chat_messages", "chat_parts", "system_prompts"} {
+		db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "evil.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		view := "DROP TABLE " + name + "; CREATE VIEW " + name + ` AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n)
+			SELECT id, id AS created_at, id AS session_id, id AS message_id, id AS "index", id AS digest FROM n`
+		if _, err := db.Exec(ddl + view); err != nil {
+			t.Fatal(err)
+		}
+		for ev, err := range guide.ReadDB(t.Context(), db) {
+			if ev != nil || err == nil || !strings.Contains(err.Error(), name+" is a view, want a table") {
+				t.Errorf("%s: %v, %v", name, ev, err)
+			}
+		}
+	}
+}

@@ -15,12 +15,12 @@ const HeadSize = 64 << 10
 // no more than known needs. It returns a reader of all of r, and the error of r, which that reader returns, too.
 func Head(r io.Reader, known func(head []byte) bool) (all io.Reader, head []byte, err error) {
 	in := bufio.NewReaderSize(r, HeadSize)
-	for {
-		_, err = in.Peek(in.Buffered() + 1)
+	for { // r may be a reader that Head returned: its buffer has the beginning already
 		head, _ = in.Peek(in.Buffered())
-		if known(head) || err != nil {
+		if (err != nil || len(head) > 0) && (known(head) || err != nil) {
 			break
 		}
+		_, err = in.Peek(in.Buffered() + 1)
 	}
 	if err == io.EOF || err == bufio.ErrBufferFull {
 		err = nil

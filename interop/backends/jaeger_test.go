@@ -495,7 +495,7 @@ func (j *jaeger) testBoth(t *testing.T, db string) {
 	for id, td := range j.sent {
 		v, _ := spansOf(td)[0].span.Attributes().Get(string(spans.SessionIDKey))
 		var shown struct{ ID string }
-		if err := json.Unmarshal([]byte(run(t, "show", id.String(), "--db", db, "--json")), &shown); err != nil {
+		if err := json.Unmarshal([]byte(run(t, "show", id.String(), "--db", db, "--output", "json")), &shown); err != nil {
 			t.Fatal(err)
 		}
 		if shown.ID != v.Str() {

@@ -328,7 +328,7 @@ func TestImage(t *testing.T) {
 		return err
 	}, p)
 	s.send()
-	out, err := im.run(t, "/otelagent", "ls", "--json") // docker exec; which database is in the environment
+	out, err := im.run(t, "/otelagent", "ls", "--output", "json") // docker exec; which database is in the environment
 	if err != nil || strings.Count(out, `"dialect": "phi-core"`) != 1 {
 		t.Errorf("%v\n%s", err, out)
 	}

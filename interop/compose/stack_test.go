@@ -331,7 +331,7 @@ func TestStack(t *testing.T) {
 // sessions returns the ids of the sessions that `otelagent ls` finds.
 func sessions(t *testing.T, env []string, db string) (ids []string) {
 	t.Helper()
-	out, err := run(t, env, program(t, otelagentBin), "ls", "--db", db, "--json")
+	out, err := run(t, env, program(t, otelagentBin), "ls", "--db", db, "--output", "json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-"""clients.py OTELAGENT BODIES ANSWERS RECORDING: a server on loopback, asked by the official SDKs and by `otelagent replay --send`.
+"""clients.py OTELAGENT BODIES ANSWERS RECORDING: a server on loopback, asked by the official SDKs and by `otelagent request --send`.
 
 The SDKs send the bodies that backend/session/replay made, and read the answers that its tests have: what they take for an answer is one. Then
 otelagent asks the same server, and must come to the same path with the same authorization. Of Anthropic it asks in API version 2023-06-01, with
@@ -88,7 +88,7 @@ def main():
             if not said or any(s != said[0] for s in said):
                 sys.exit(f"{form}: the SDK asks in several ways: {said}")
             asked.clear()
-            command = [otelagent, "replay", "last/3", "--db", db, "--form", form, "--send", base, "--key-env", "KEY_OF_A_TEST", "--json"]
+            command = [otelagent, "request", "last/3", "--db", db, "--as", form, "--send", base, "--key-env", "KEY_OF_A_TEST", "--output", "json"]
             p = subprocess.run(command, capture_output=True, text=True)
             if p.returncode != 0 or json.loads(p.stdout)["answered"]["text"] != "I read it.":
                 sys.exit(f"{form}: otelagent is not answered: {p.stderr}")

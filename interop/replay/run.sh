@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the official Python SDKs of Anthropic and OpenAI where they are missing, then
 #   run.sh [check]          judges every body that backend/session/replay makes of the captured requests in its testdata, and lets the SDKs as clients
-#                           and `otelagent replay --send` ask the same server; needs $OTELAGENT or bin/otelagent
+#                           and `otelagent request --send` ask the same server; needs $OTELAGENT or bin/otelagent
 #   run.sh judge FILE...    judges request bodies, each named NAME.FORM.json
 set -eu
 mode=${1:-check}

@@ -234,7 +234,7 @@ func TestCopy(t *testing.T) {
 	js[bool](b, "navigator.clipboard.writeText = async (text) => { window.copied = text }, true")
 	b.click(testid("copy-json"))
 	b.until("something was copied", "window.copied")
-	out, err := exec.Command(binary(t), "show", odd, "--db", db, "--json").Output()
+	out, err := exec.Command(binary(t), "show", odd, "--db", db, "--output", "json").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +348,7 @@ func TestLive(t *testing.T) {
 	list := open(t, server, "/", desk)
 	list.until("the list is empty", has(testid("empty")))
 
-	a := work(t, otlp, "--heartbeat", "1s")
+	a := work(t, otlp, "--config", heartbeats(t))
 	a.tell(event{"type": "otelagent.run_started", "session": "live", "run": "r1", "agent": "worker", "model": "made-up-1", "provider": "anthropic"},
 		event{"type": "otelagent.turn_started", "run": "r1", "trigger": "user"})
 	list.until("the session appears in the list", within(testid("session-row"))+".includes('busy')")
@@ -379,7 +379,7 @@ func TestLive(t *testing.T) {
 // An agent that was killed shows as aborted, with what was last seen of it.
 func TestKilled(t *testing.T) {
 	otlp, server := collect(t, filepath.Join(t.TempDir(), "killed.db"))
-	a := work(t, otlp, "--heartbeat", "1s")
+	a := work(t, otlp, "--config", heartbeats(t))
 	a.tell(event{"type": "otelagent.run_started", "session": "killed", "run": "r1", "agent": "worker", "model": "made-up-1"},
 		event{"type": "otelagent.turn_started", "run": "r1", "trigger": "user"},
 		event{"type": "otelagent.request_prepared", "run": "r1", "payload": event{"model": "made-up-1", "messages": []event{{"role": "user", "content": "Last words?"}}}},

@@ -117,7 +117,7 @@ func start(t *testing.T, want *regexp.Regexp, args ...string) (said string, proc
 // serve shows a database and returns the address of the viewer.
 func serve(t *testing.T, db string, args ...string) string {
 	t.Helper()
-	said, _ := start(t, viewerURL, append([]string{"serve", "--db", db, "--addr", "127.0.0.1:0"}, args...)...)
+	said, _ := start(t, viewerURL, append([]string{"up", "--read-only", "--db", db, "--viewer", "127.0.0.1:0"}, args...)...)
 	return viewerURL.FindString(said)
 }
 
@@ -156,6 +156,16 @@ type agent struct {
 	in   io.WriteCloser
 	cmd  *exec.Cmd
 	logs bytes.Buffer
+}
+
+// heartbeats writes a file for --config: heartbeats each second.
+func heartbeats(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "send.yaml")
+	if err := os.WriteFile(path, []byte("heartbeat: 1s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func work(t *testing.T, otlp string, args ...string) *agent {

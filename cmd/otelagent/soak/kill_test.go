@@ -161,12 +161,12 @@ func grow(t *testing.T, path string, lines []string, over time.Duration) (done c
 	return done
 }
 
-// shown returns what `show --json` says of each session.
+// shown returns what `show --output json` says of each session.
 func shown(t *testing.T, db string, ids []string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, id := range ids {
-		text, err := exec.Command(bin, "show", id, "--db", db, "--json").CombinedOutput()
+		text, err := exec.Command(bin, "show", id, "--db", db, "--output", "json").CombinedOutput()
 		if err != nil {
 			t.Errorf("show %s: %v\n%s", id, err, text)
 		}
@@ -205,7 +205,7 @@ func TestKillSend(t *testing.T) {
 			done := grow(t, file, lines, last)
 			kills := 0
 			for growing := true; growing; kills++ {
-				p := launch{env: []string{"OTEL_BSP_SCHEDULE_DELAY=20"}}.run(t, append(args, "-f", file)...)
+				p := launch{env: []string{"OTEL_BSP_SCHEDULE_DELAY=20"}}.run(t, append(args, "-F", file)...)
 				time.Sleep(between(rng, 50, 900))
 				p.alive()
 				p.kill()

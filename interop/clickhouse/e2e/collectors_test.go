@@ -25,7 +25,7 @@ type view map[string]string
 // look reads a store with otelagent.
 func look(t *testing.T, dsn string) (view, error) {
 	t.Helper()
-	list, err := run(t, "ls", "--db", dsn, "-n", "0", "--json")
+	list, err := run(t, "ls", "--db", dsn, "-n", "0", "--output", "json")
 	if err != nil {
 		return nil, err
 	}
@@ -37,18 +37,18 @@ func look(t *testing.T, dsn string) (view, error) {
 		} `json:"sessions"`
 	}
 	if err := json.Unmarshal([]byte(list), &sessions); err != nil {
-		return nil, fmt.Errorf("ls --json: %w", err)
+		return nil, fmt.Errorf("ls --output json: %w", err)
 	}
 	if len(sessions.Sessions) == 0 {
-		return nil, errors.New("ls --json: no sessions")
+		return nil, errors.New("ls --output json: no sessions")
 	}
 	for _, s := range sessions.Sessions {
-		if v["show "+s.ID], err = run(t, "show", s.ID, "--db", dsn, "--json"); err != nil {
+		if v["show "+s.ID], err = run(t, "show", s.ID, "--db", dsn, "--output", "json"); err != nil {
 			return nil, err
 		}
 	}
 	dir := t.TempDir()
-	if _, err := run(t, "export", "--all", "--partial", "--db", dsn, "--format", "jsonl", "-d", dir); err != nil {
+	if _, err := run(t, "export", "--all", "--partial", "--db", dsn, "--format", "jsonl", "-o", dir); err != nil {
 		return nil, err
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*"))

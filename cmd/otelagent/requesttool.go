@@ -16,16 +16,20 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// replayTool shows a tool call, or runs it again.
-func (a *app) replayTool(
-	ctx context.Context, f *replayFlags, t session.Tree, run *session.Run, turn *session.Turn,
-) error {
-	out, err := toolCall(t, turn, f.tool)
+// toolFlags are the flags of request about one tool call.
+type toolFlags struct {
+	call, command string
+	args          []string // of command
+}
+
+// tool shows a tool call, or runs it again by the command of the user.
+func (a *app) tool(ctx context.Context, f *requestFlags, t session.Tree, run *session.Run, turn *session.Turn) error {
+	out, err := toolCall(t, turn, f.tool.call)
 	if err != nil {
 		return err
 	}
 	out.Format, out.Address = session.TreeFormat, inspect.ReplayAddress(t, run, turn)
-	if f.command != "" {
+	if f.tool.command != "" {
 		if out.Input == "" {
 			return fmt.Errorf("the input of tool call %s is missing", out.ID)
 		}
@@ -34,11 +38,11 @@ func (a *app) replayTool(
 		}
 		out.Compare()
 	}
-	if err := a.print(f, out, out.Text); err != nil {
+	if err := a.emit(out, out.Text); err != nil {
 		return err
 	}
 	if out.Input == "" || out.Run != nil && !out.Same {
-		return &exitError{Code: exitFailed} // the output says why
+		return &exitError{Code: exitFailed} // the output has the reason
 	}
 	return nil
 }
@@ -79,19 +83,19 @@ func whole(blocks *session.BlockSet, refs *session.Refs) string {
 	return ""
 }
 
-// runTool runs the command that the user named, with the input of a call on its standard input.
-func (a *app) runTool(ctx context.Context, f *replayFlags, input []byte) (*inspect.ToolResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+// runTool runs the command of the user, with the input of a call on its standard input.
+func (a *app) runTool(ctx context.Context, f *requestFlags, input []byte) (*inspect.ToolResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.again.timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, f.command, f.args...)
+	cmd := exec.CommandContext(ctx, f.tool.command, f.tool.args...)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), a.stderr
 	cmd.WaitDelay = 2 * time.Second // for children that keep its output open
 	output, err := cmd.Output()
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, fmt.Errorf("%s took longer than %s (--timeout) and was ended", f.command, f.timeout)
+		return nil, fmt.Errorf("%s took longer than %s (--timeout) and was ended", f.tool.command, f.again.timeout)
 	case cmd.ProcessState == nil:
-		return nil, fmt.Errorf("%s could not be run: %w", f.command, err)
+		return nil, fmt.Errorf("%s could not be run: %w", f.tool.command, err)
 	}
 	text := strings.ToValidUTF8(string(output), "\uFFFD")
 	return &inspect.ToolResult{Text: text, Error: !cmd.ProcessState.Success()}, nil

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/signal"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -20,39 +18,41 @@ import (
 // envToken names the variable that holds the token that readers must show.
 const envToken = "OTELAGENT_TOKEN"
 
-// viewerOptions say where sessions can be looked at with a browser.
+// viewerOptions say where the viewer listens, and who may read.
 type viewerOptions struct {
 	addr, tokenFile string
 	jaeger, tempo   string
 }
 
 func (o *viewerOptions) add(c *cobra.Command) {
+	c.Flags().StringVar(&o.addr, "viewer", web.DefaultAddr, "`ADDRESS` of the viewer for a browser, or off")
 	c.Flags().StringVar(&o.jaeger, "link-jaeger", "",
-		"`template` of links to Jaeger: http://127.0.0.1:16686/trace/{trace}")
+		"`TEMPLATE` of links to Jaeger: http://127.0.0.1:16686/trace/{trace}")
 	c.Flags().StringVar(&o.tempo, "link-tempo", "",
-		"`template` of links to Tempo or Grafana, with {trace} and, if wanted, {span} in it")
-	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`file` with the token that readers must show (default "+
-		"$"+envToken+"); needed where others than this machine reach the address")
+		"`TEMPLATE` of links to Tempo or Grafana, with {trace} and, if wanted, {span} in it")
+	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token that readers must send (default "+
+		"$"+envToken+"); required where other machines reach the address")
 }
 
+// viewerOff in place of an address switches the viewer off.
+const viewerOff = "off"
+
 // check names everything that is wrong with the flags.
-func (o *viewerOptions) check(flag string) error {
-	var wrong []string
+func (o *viewerOptions) check(wrong *wrongs) {
+	if o.addr == viewerOff {
+		return
+	}
 	if _, err := net.ResolveTCPAddr("tcp", o.addr); err != nil {
-		wrong = append(wrong, fmt.Sprintf("%s %s: want HOST:PORT, such as %s (%v)", flag, o.addr, web.DefaultAddr, err))
+		wrong.addf("--viewer %s: want HOST:PORT, such as %s (%v)", o.addr, web.DefaultAddr, err)
 	}
 	for _, l := range [][2]string{{"--link-jaeger", o.jaeger}, {"--link-tempo", o.tempo}} {
 		if err := web.CheckLink(l[1]); l[1] != "" && err != nil {
-			wrong = append(wrong, l[0]+": "+err.Error())
+			wrong.addf("%s: %v", l[0], err)
 		}
 	}
-	if len(wrong) > 0 {
-		return usagef("%s", strings.Join(wrong, "\n"))
-	}
-	return nil
 }
 
-// token returns what readers must show; empty for nothing.
+// token returns the token that readers must send; empty for none.
 func (o *viewerOptions) token() (string, error) {
 	const least = 16 // characters, so that nobody guesses it
 	token := os.Getenv(envToken)
@@ -73,7 +73,7 @@ func (o *viewerOptions) token() (string, error) {
 	return token, nil
 }
 
-// open listens and makes what answers. The address is taken as it is given: a name in it is one that browsers may use.
+// open listens, and makes the viewer. Browsers may use the name of a host in the address.
 func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bool) (*viewing, error) {
 	token, err := o.token()
 	if err != nil {
@@ -93,11 +93,11 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 	}
 	if web.NeedsToken(l.Addr()) && token == "" {
 		_ = l.Close()
-		return nil, fmt.Errorf("%s is reached by others than this machine, and whoever reaches it reads every session: "+
+		return nil, fmt.Errorf("other machines reach %s, and whoever reaches it reads every session: "+
 			"give a token with --token-file or $%s (docs/security.md)", o.addr, envToken)
 	}
 	vo := web.Options{
-		Store: db.store, Name: db.at.name, Version: versionText(), Tenant: db.tenant, Fixed: fixed, Refresh: db.refresh,
+		Store: db.Store, Name: db.at.name, Version: versionText(), Tenant: db.Tenant, Fixed: fixed, Refresh: db.refresh,
 		Token: token, Links: map[string]string{},
 		Log: func(line string) { a.say("viewer: %s", line) },
 	}
@@ -123,7 +123,7 @@ type viewing struct {
 	handler  *web.Handler
 }
 
-// url is what people open. Where it listens on every address that is the one of this machine.
+// url is the address for a browser. Where the viewer listens on every address it is the loopback one.
 func (v *viewing) url() string {
 	addr := v.listener.Addr().(*net.TCPAddr)
 	host := addr.IP.String()
@@ -131,52 +131,4 @@ func (v *viewing) url() string {
 		host = "127.0.0.1"
 	}
 	return fmt.Sprintf("http://%s/", net.JoinHostPort(host, fmt.Sprint(addr.Port)))
-}
-
-func (a *app) serveCommand() *cobra.Command {
-	var f dbFlags
-	var o viewerOptions
-	c := &cobra.Command{
-		Use:   "serve",
-		Short: "Look at sessions with a browser",
-		Long: `Look at sessions with a browser: the list, each session with its timeline and
-conversation, what the model was sent on every turn, what differs between two
-sessions, and statistics. Beneath it is a read-only API with the same JSON as
-the other verbs (docs/api.md).
-
-It listens on loopback only unless told otherwise, and then every reader must
-show a token: open the address with ?token=TOKEN once, or send it as
-Authorization: Bearer TOKEN (docs/security.md). Nothing is written to the
-database but summaries that are behind. Ctrl-C or SIGTERM stops it.
-
-'otelagent up' has the same pages for what it keeps.`,
-		Example: `  otelagent serve
-  otelagent serve --db ./sessions.db --addr 127.0.0.1:9000
-  otelagent serve --link-jaeger 'http://127.0.0.1:16686/trace/{trace}'
-  OTELAGENT_TOKEN=$(openssl rand -hex 16) otelagent serve --addr 0.0.0.0:8321`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check("--addr"); err != nil {
-				return err
-			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			db, err := f.open(ctx, a)
-			if err != nil {
-				return err
-			}
-			defer db.close()
-			v, err := o.open(ctx, a, db, cmd.Flags().Changed("tenant"))
-			if err != nil {
-				return err
-			}
-			a.say("sessions of %s on %s", db.at.name, v.url())
-			a.say("ready; Ctrl-C stops")
-			return v.handler.Serve(ctx, v.listener)
-		},
-	}
-	f.addDatabase(c)
-	c.Flags().StringVar(&o.addr, "addr", web.DefaultAddr, "`address` to listen on")
-	o.add(c)
-	return c
 }
