@@ -83,7 +83,7 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 	h.sameParams(&params)
 	params.pack()
 	c.lists = append(c.lists, list, params)
-	t.inputViews(&q, a)
+	t.inputViews(&q, h, a)
 }
 
 // match finds out what the loop said of which message.

@@ -312,11 +312,11 @@ const (
 	ErrorMessageKey = attribute.Key("otelagent.error.message")
 	// ToolNameKey (string; name; on tool.call, permission.evaluate): The tool.
 	ToolNameKey = attribute.Key("gen_ai.tool.name")
-	// InputMessagesKey (string; content; on session.turn): Preview for eyes: the messages that are new on this turn, without results of tool calls whose spans show them, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`.
+	// InputMessagesKey (string; content; on session.turn): Preview for eyes: the messages that are new on this turn, without replies and results of tool calls that other spans show, as standard JSON, cut to a bound; the whole of it is in the blocks.
 	InputMessagesKey = attribute.Key("gen_ai.input.messages")
 	// OutputMessagesKey (string; content; on session.turn, compaction.run): Preview for eyes: the reply and the error of a failed turn, likewise; messages and tokens before and after a compaction, and its summary.
 	OutputMessagesKey = attribute.Key("gen_ai.output.messages")
-	// SystemInstructionsKey (string; content; on session.turn): Preview for eyes: the system prompt if it is new in the run, likewise. Whole on the event of the encoding `full`.
+	// SystemInstructionsKey (string; content; on session.turn): Preview for eyes: the system prompt if it is not that of the request before, likewise.
 	SystemInstructionsKey = attribute.Key("gen_ai.system_instructions")
 	// ToolDefinitionsKey (string; content; on event): The tool catalogue as standard JSON, on the event of the encoding `full`.
 	ToolDefinitionsKey = attribute.Key("gen_ai.tool.definitions")
@@ -1015,9 +1015,9 @@ var attributes = []Attribute{
 	{Key: ErrorTypeKeyKey, Type: "string", Class: ClassEnum, Brief: "Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error. A run that ended in an error has that of its last turn, if it failed."},
 	{Key: ErrorMessageKey, Type: "string", Class: ClassContent, Brief: "What the loop said about the failure."},
 	{Key: ToolNameKey, Type: "string", Class: ClassName, Brief: "The tool."},
-	{Key: InputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the messages that are new on this turn, without results of tool calls whose spans show them, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`."},
+	{Key: InputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the messages that are new on this turn, without replies and results of tool calls that other spans show, as standard JSON, cut to a bound; the whole of it is in the blocks."},
 	{Key: OutputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the reply and the error of a failed turn, likewise; messages and tokens before and after a compaction, and its summary."},
-	{Key: SystemInstructionsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the system prompt if it is new in the run, likewise. Whole on the event of the encoding `full`."},
+	{Key: SystemInstructionsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the system prompt if it is not that of the request before, likewise."},
 	{Key: ToolDefinitionsKey, Type: "string", Class: ClassContent, Brief: "The tool catalogue as standard JSON, on the event of the encoding `full`."},
 	{Key: ToolCallArgumentsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the arguments, cut to a bound."},
 	{Key: ToolCallResultKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the result, cut to a bound; of a permission evaluation the decision: action, pattern, source, reason, who decided, and how long that took."},
