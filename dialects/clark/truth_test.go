@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/internal/object"

@@ -166,7 +166,7 @@ func (d *reader) placeUnderParent(info *otelagent.RunInfo) {
 	if s.parent == "" {
 		return
 	}
-	l, named := d.children.values[s.id]
+	l, named := d.children[s.id]
 	switch {
 	case named && l.session == s.parent:
 		info.ParentSessionID, info.ParentID, info.ParentToolCallID = l.session, l.run, l.call

@@ -188,8 +188,8 @@ func schema() []byte {
 	keys := list(text)
 	defs = append(defs,
 		entry{"time", ordered{
-			{"description", "RFC 3339, or a number of nanoseconds, microseconds, milliseconds or seconds since 1970, told " +
-				"apart by its size; from 1678 to 2261"},
+			{"description", "RFC 3339, or a number of nanoseconds, microseconds, milliseconds or seconds since 1970, by " +
+				"its size; from 1678 to 2261"},
 			{"anyOf", []any{ordered{{"type", "string"}, {"format", "date-time"}},
 				ordered{{"type", "number"}, {"exclusiveMinimum", 0}, {"maximum", json.Number("9223372036854775807")}}}}}},
 		entry{"frame", ordered{

@@ -75,7 +75,7 @@ func TestProducers(t *testing.T) {
 			s, blocks := recorded(t, name, input.WithSession("forecast"))
 			for _, run := range s.Runs { // the ids of spans, and of a run without an id, are random
 				if name == "python" {
-					run.ID = "made up"
+					run.ID = "generated"
 				}
 			}
 			var text strings.Builder

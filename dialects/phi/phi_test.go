@@ -217,7 +217,7 @@ func TestRunsAreBounded(t *testing.T) {
 	for i := range 3 * maxRuns {
 		rs.start(fmt.Sprint(i), fmt.Sprint("s", i)).close()
 	}
-	if rs.find("open") == nil {
+	if rs.byID["open"] == nil {
 		t.Error("forgot an open run")
 	}
 	if len(rs.byID) > maxRuns || len(rs.sessions) > maxRuns {
@@ -377,7 +377,7 @@ func TestCallsOfATurnAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(d.runs.find("s.1").calls); n != maxCalls {
+	if n := len(d.runs.byID["s.1"].calls); n != maxCalls {
 		t.Errorf("%d calls are remembered", n)
 	}
 }

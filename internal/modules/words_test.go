@@ -46,7 +46,6 @@ var unclean = map[string]int{
 	"cmd/otelagent/":                 23,
 	"compose/":                       4,
 	"dashboards/":                    9,
-	"dialects/ndjson/":               12,
 	"docs/":                          28,
 	"examples/":                      32,
 	"interop/":                       82,
