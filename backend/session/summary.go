@@ -7,10 +7,11 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Summary is what a list of sessions shows of one. Stores keep it as a projection: it may lag and can be made anew.
+// Summary describes a session in a list. Stores keep it as a projection: it may lag, and it can be computed again.
 type Summary struct {
 	Key
-	// Parent is the session whose run spawned this one, empty for none: that of the first run that names another session.
+	// Parent is the session whose run spawned this one, empty for none: that of the first run that names another
+	// session.
 	Parent string `json:"parent,omitempty"`
 	// ForkedFrom is the session that this one was forked from, empty for none.
 	ForkedFrom string              `json:"forked_from,omitempty"`
@@ -31,22 +32,24 @@ type Summary struct {
 	Denied  int64 `json:"denied"`
 	Defects int64 `json:"defects"`
 	Usage   Usage `json:"usage"`
-	// Title is what the session was last named, empty when it was not, or content was not captured. Archived says that it was put
-	// away: lists leave it out unless asked.
+	// Title is what the session was last named, empty when it was not, or content was not captured. Archived says
+	// that it was put away: lists leave it out unless asked.
 	Title    string `json:"title,omitempty"`
 	Archived bool   `json:"archived,omitempty"`
-	// Cost is the sum of what the loops reported of its turns, in Currency; zero and empty where none was reported, or in several
-	// currencies.
+	// Cost is the sum of what the loops reported of its turns, in Currency; zero and empty where none was reported,
+	// or in several currencies.
 	Cost     float64 `json:"cost,omitempty"`
 	Currency string  `json:"currency,omitempty"`
-	// HeartbeatNS is how often, in nanoseconds, the process of an open run says that it lives; 0 when none is open, or none says so.
+	// HeartbeatNS is how often, in nanoseconds, the process of an open run says that it lives; 0 when none is open,
+	// or none says so.
 	HeartbeatNS int64 `json:"heartbeat_ns,omitempty"`
-	// Settled is the status that is left once the open runs count as dead; empty where none is open, and where that is aborted.
+	// Settled is the status that is left once the open runs count as dead; empty where none is open, and where that
+	// is aborted.
 	Settled spans.SessionStatus `json:"settled,omitempty"`
 }
 
-// Summarize returns what a list of sessions shows of s, except Title, which takes content (Session.Title). It does not count
-// groups as runs, nor observations as defects.
+// Summarize returns what a list of sessions shows of s, except Title, which takes content (Session.Title). It does
+// not count groups as runs, nor observations as defects.
 func Summarize(s *Session) Summary {
 	sum := Summary{
 		Key:    Key{Tenant: s.Tenant, ID: s.ID},
