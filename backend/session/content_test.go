@@ -131,7 +131,9 @@ func TestCheckContent(t *testing.T) {
 func TestCheckContentNamesMissingCalls(t *testing.T) {
 	s := &synth{session: Key{ID: "s1"}}
 	s.add(KindTurn, "r", at(0), 0, at(1), at(9), "otelagent.count.tool_calls", 3).Lists = []List{
-		s.list("output", `{"content":[{"type":"text","text":"x"},{"type":"toolCall","id":"c1"},{"type":"tool_use","id":"c2"}],"tool_calls":[{"id":"c3"}]}`),
+		s.list("output", `{"role":"assistant","content":[{"type":"text","text":"x"},{"type":"toolCall","id":"c1","name":"ls","arguments":{}},`+
+			`{"type":"tool_use","id":"c2","name":"ls","input":{}}],`+
+			`"tool_calls":[{"id":"c3","type":"function","function":{"name":"ls","arguments":"{}"}}]}`),
 	}
 	s.add(KindToolCall, "r", at(0), 0, at(2), at(3), "gen_ai.tool.call.id", "c2")
 	tree := Assemble(s.rows)

@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"encoding/json"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -465,29 +464,4 @@ func (s *Session) Title(blocks *BlockSet) string {
 // Archived reports whether the session is put away.
 func (s *Session) Archived() bool {
 	return !SinceOf(s.Fact(SubjectSession, FactArchived), nil).IsZero()
-}
-
-// cost sums up what turns cost, in one currency; zero and empty where no turn says so, and where they say so in several. What was taken over
-// from another session is counted there.
-func (s *Session) cost() (sum float64, currency string) {
-	told := false
-	for _, r := range s.Runs {
-		if r.Copied {
-			continue
-		}
-		for _, t := range r.Turns {
-			if t.Cost == nil {
-				continue
-			}
-			if told && t.Currency != currency {
-				return 0, ""
-			}
-			told, currency = true, t.Currency
-			sum += *t.Cost
-		}
-	}
-	if math.IsNaN(sum) { // of infinities
-		return 0, ""
-	}
-	return max(min(sum, math.MaxFloat64), -math.MaxFloat64), currency
 }

@@ -311,23 +311,7 @@ func readMessage(blocks *BlockSet, ref Ref, position int) Message {
 	m.Source, _ = spans.ParseProvenance(ref.Provenance)
 	f := blocks.look(&ref)
 	m.Bytes, m.Body = f.size, f.body()
-	m.Role, m.Missing, m.Withheld = role(m.Body), f.state == missing, f.state == withheld
+	role, _ := rawjson.String(member([]byte(m.Body), "role"))
+	m.Role, m.Missing, m.Withheld = clip(role), f.state == missing, f.state == withheld
 	return m
-}
-
-// role returns what a message says under role.
-func role(message string) string {
-	c := rawjson.NewCursor([]byte(message), rawjson.MaxDepth)
-	if !c.Open('{') {
-		return ""
-	}
-	found := ""
-	for c.More('}') {
-		key := string(c.Key())
-		value := c.Value()
-		if text, ok := rawjson.String(value); ok && key == "role" && c.Err() == nil {
-			found = clip(text)
-		}
-	}
-	return found
 }

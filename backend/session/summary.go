@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"math"
 	"time"
 
 	"github.com/otelagent/otelagent/spans"
@@ -58,7 +59,6 @@ func Summarize(s *Session) Summary {
 		ForkedFrom: forkedFrom(s), Archived: s.Archived(),
 		HeartbeatNS: s.heartbeat(), Settled: s.settled(),
 	}
-	sum.Cost, sum.Currency = s.cost()
 	observation := map[spans.DefectCode]bool{}
 	for _, d := range spans.Defects() {
 		observation[d.Code] = d.Observation
@@ -70,6 +70,7 @@ func Summarize(s *Session) Summary {
 			}
 		}
 	}
+	costs := map[string]float64{}
 	var asked time.Time
 	model := func(began time.Time, name string) { // the run of a sub-agent comes after turns that began later
 		if name != "" && !began.Before(asked) {
@@ -94,6 +95,9 @@ func Summarize(s *Session) Summary {
 			if t.Failed {
 				sum.Errors++
 			}
+			if t.Cost != nil && !r.Copied { // copied runs count where they came from
+				costs[t.Currency] += *t.Cost
+			}
 			began := t.Start
 			if began.IsZero() {
 				began = r.Start
@@ -111,6 +115,11 @@ func Summarize(s *Session) Summary {
 			if p := n.Permission; p.Action == spans.ActionDeny && p.Target == spans.PermissionTargetInput {
 				sum.Denied++
 			}
+		}
+	}
+	for currency, cost := range costs {
+		if len(costs) == 1 && !math.IsNaN(cost) {
+			sum.Cost, sum.Currency = max(min(cost, math.MaxFloat64), -math.MaxFloat64), currency
 		}
 	}
 	return sum
