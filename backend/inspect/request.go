@@ -346,73 +346,38 @@ func (r *Request) Provenance(w io.Writer, o Options) error {
 	d := newDrawer(w, o)
 	r.header(d)
 	type line struct {
-		cells [6]string // index, what, role, bytes, block, state
-		style style
+		index, from string
+		*RequestPart
 	}
-	lines := []line{{[6]string{"#", "PROVENANCE", "ROLE", "BYTES", "BLOCK", ""}, dim}}
-	add := func(index, what string, p *RequestPart) {
-		size := exact(p.Bytes)
-		if p.State == StateMissing {
-			size = ""
+	var lines []line
+	for _, l := range []line{{"", "system prompt", r.System}, {"", "tools", r.Tools}, {"", "parameters", r.Params}} {
+		if l.RequestPart != nil {
+			lines = append(lines, l)
 		}
-		state, st := p.state(r.Capture)
-		lines = append(lines, line{[6]string{index, what, Clean(p.Role), size, Clean(p.Block), state}, st})
 	}
-	if r.System != nil {
-		add("", "system prompt", r.System)
-	}
-	if r.Tools != nil {
-		add("", "tools", r.Tools)
-	}
-	if r.Params != nil {
-		add("", "parameters", r.Params)
-	}
-	untold := "not told"
-	if r.Misaligned { // it was told, and a note says so
-		untold = ""
+	unstated := "not told"
+	if r.Misaligned { // a note says so
+		unstated = ""
 	}
 	for i := range r.Messages {
-		add(strconv.Itoa(*r.Messages[i].Index), cmp.Or(r.Messages[i].from, untold), &r.Messages[i])
+		p := &r.Messages[i]
+		lines = append(lines, line{strconv.Itoa(*p.Index), cmp.Or(p.from, unstated), p})
 	}
-	const gap = 2
-	var widths [6]int
-	for _, l := range lines {
-		for i, c := range l.cells {
-			widths[i] = max(widths[i], width(c))
-		}
+	cols := []column[line]{
+		{name: "#", right: true, cell: func(l *line) seg { return textCell(l.index) }},
+		{name: "PROVENANCE", flex: true, cell: func(l *line) seg { return textCell(l.from) }},
+		{name: "ROLE", most: 12, cell: func(l *line) seg { return textCell(Clean(l.Role)) }}, // a role may be any word
+		{name: "BYTES", right: true, cell: func(l *line) seg {
+			if l.State == StateMissing {
+				return textCell("")
+			}
+			return textCell(exact(l.Bytes))
+		}},
+		{name: "BLOCK", most: 11, cell: func(l *line) seg { return seg{Clean(l.Block), dim} }},
+		{cell: func(l *line) seg { text, st := l.state(r.Capture); return seg{text, st} }},
 	}
-	widths[2] = min(widths[2], 12) // a role may be any word
-	widths[4] = min(widths[4], 11)
-	room := d.width
-	for i, w := range widths {
-		if i != 1 {
-			room -= w + gap
-		}
-	}
-	widths[1] = min(widths[1], max(room, 10))
 	d.blank()
-	for n, l := range lines {
-		used := 0
-		for i, c := range l.cells {
-			c = cut(c, widths[i])
-			if i == 0 || i == 3 {
-				c = padLeft(c, widths[i])
-			} else {
-				c = padRight(c, widths[i])
-			}
-			st := plainText
-			switch {
-			case n == 0 || i == 4:
-				st = dim
-			case i == 5:
-				st = l.style
-			}
-			d.put(st, cut(c, d.width-used))
-			d.buf.WriteString(strings.Repeat(" ", gap))
-			used += width(c) + gap
-		}
-		d.flush()
-	}
+	table(d, cols, lines)
 	return d.err
 }
 
