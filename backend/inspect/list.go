@@ -25,9 +25,9 @@ const unknown = "-"
 // titleRoom is the width of agents and titles for which numbers give way.
 const titleRoom = 12
 
-// List writes a table of sessions, one a line, in the order given. It cuts ids to prefixes that are unique among those
-// listed. An unknown value is "-"; a session without a summary has its id only. It takes Width, Color, Now, Location and
-// Columns of o.
+// List writes a table of sessions, one a line, in the order given. It cuts ids to prefixes that are unique among
+// them. An unknown value is "-"; a session without a summary has its id only. It takes Width, Color, Now, Location
+// and Columns of o.
 func List(w io.Writer, list []session.Summary, o Options) error {
 	d := newDrawer(w, o)
 	ids := shortIDs(list, d.width >= 120)

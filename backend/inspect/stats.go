@@ -125,7 +125,8 @@ func costs(g *stats.Group) []string {
 		out = append(out, money(c.Currency, c.Amount)+" reported for "+plural(int(c.Turns), "turn"))
 	}
 	if g.Computed != nil && g.Computed.Turns > 0 {
-		out = append(out, money(g.Computed.Currency, g.Computed.Amount)+" by the price list for "+plural(int(g.Computed.Turns), "turn"))
+		out = append(out, money(g.Computed.Currency, g.Computed.Amount)+" by the price list for "+
+			plural(int(g.Computed.Turns), "turn"))
 	}
 	return out
 }
@@ -328,7 +329,7 @@ func (d *statsDrawer) lines(g *stats.Group) {
 
 var levels = []rune("▁▂▃▄▅▆▇█")
 
-// sparkline draws x in the last w buckets of all, one a column; empty where there is no room. An empty bucket is a blank.
+// sparkline draws x in the last w buckets of all, one a column; empty where there is no room.
 func sparkline(x, all *stats.Dist, w int) string {
 	if all == nil || w < 4 {
 		return ""
@@ -355,9 +356,6 @@ func sparkline(x, all *stats.Dist, w int) string {
 	}
 	return strings.TrimRight(string(out), " ")
 }
-
-// nameWidth is how much of a tool's name is shown.
-func (d *statsDrawer) nameWidth() int { return min(28, d.width/3) }
 
 // maxTools is how many tools are listed.
 const maxTools = 20
@@ -388,7 +386,9 @@ func (d *statsDrawer) tools(l []stats.Tool) {
 	}
 	shown := l[:min(len(l), maxTools)]
 	table(&d.drawer, []column[stats.Tool]{
-		{name: "TOOL", most: d.nameWidth(), cell: func(t *stats.Tool) seg { return seg{cmp.Or(Clean(t.Name), "(unknown)"), bold} }},
+		{name: "TOOL", most: min(28, d.width/3), cell: func(t *stats.Tool) seg {
+			return seg{cmp.Or(Clean(t.Name), "(unknown)"), bold}
+		}},
 		{name: "CALLS", right: true, cell: func(t *stats.Tool) seg { return textCell(Count(t.Calls)) }},
 		{name: "P50", right: true, cell: took(p50)},
 		{name: "P90", right: true, cell: took(p90)},
@@ -419,7 +419,9 @@ func (d *statsDrawer) compactions(l []stats.Compaction) {
 	}
 	d.blank()
 	table(&d.drawer, []column[stats.Compaction]{
-		{name: "COMPACTION", most: 10, cell: func(c *stats.Compaction) seg { return seg{cmp.Or(words(c.Kind), "(unknown)"), bold} }},
+		{name: "COMPACTION", most: 10, cell: func(c *stats.Compaction) seg {
+			return seg{cmp.Or(words(c.Kind), "(unknown)"), bold}
+		}},
 		{name: "N", right: true, cell: func(c *stats.Compaction) seg { return textCell(Count(c.N)) }},
 		{name: "TOKENS BEFORE", right: true, cell: func(c *stats.Compaction) seg { return measured(c.Before, p50, Count) }},
 		{name: "AFTER", right: true, cell: func(c *stats.Compaction) seg { return measured(c.After, p50, Count) }},

@@ -10,8 +10,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// offered returns the names of the tools in the catalogue of a turn's last request. ok is false when it is not known: not told, not
-// captured or not there.
+// offered returns the names of the tools in the catalogue of the last request of a turn. ok is false when the
+// catalogue is unknown.
 func offered(t session.Tree, turn *session.Turn) (names []string, ok bool) {
 	if len(turn.Requests) == 0 || t.Blocks == nil {
 		return nil, false
@@ -33,9 +33,9 @@ func offered(t session.Tree, turn *session.Turn) (names []string, ok bool) {
 	return nil, false
 }
 
-// catalogueNames reads the names of a catalogue of tools: a list as phi-core, Anthropic (name), OpenAI (function.name, or name), Bedrock
-// (toolSpec.name) and Gemini (functionDeclarations) spell them, those of the provider's own by their type, or an object with a member a tool.
-// ok is false when it is none of these. Names come as they are, at most 1,000.
+// catalogueNames returns the names of a catalogue of tools, at most 1,000: a list as phi-core, Anthropic (name),
+// OpenAI (function.name, or name), Bedrock (toolSpec.name) and Gemini (functionDeclarations) spell it, the tools of a
+// provider by their type, or an object with a member a tool. ok is false for any other value.
 func catalogueNames(raw string) (names []string, ok bool) {
 	const most = 1000
 	type named struct{ Name string }

@@ -166,9 +166,7 @@ func (m *docs) input(t *viewTurn, from map[string]string) []Said {
 	for _, ref := range t.run.Outside.Items() {
 		outside[m.tree.Blocks.Same(ref)] = true
 	}
-	list := m.said(input(t), t.Capture, from, func(s *saying) bool {
-		return s.label == session.ByModel || s.label == string(session.SaidThinking)
-	})
+	list := m.said(input(t), t.Capture, from, ofModel)
 	for i := range list {
 		if len(outside) == 0 {
 			break
