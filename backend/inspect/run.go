@@ -68,9 +68,7 @@ func (r *renderer) run(p place, role string) *node {
 	r.placed[run] = true
 	lead, said, from, to, m := r.lead, r.shownLast, r.from, r.to, r.m
 	r.lead = run.Model
-	if m == nil || m.tree.Session != p.tree.Session {
-		r.m = r.docs(p.tree)
-	}
+	r.m = r.docs(p.tree)
 	if p.tree.Session != r.main.Session {
 		r.shownLast = shownLast{}
 		defer func() { r.shownLast = said }()

@@ -53,7 +53,7 @@ func Text(w io.Writer, t session.Tree, o Options) error {
 	if o.Location == nil {
 		o.Location = time.UTC
 	}
-	r := &renderer{index: newIndex(t, o.Related), o: o, placed: map[*session.Run]bool{}}
+	r := &renderer{index: newIndex(t, o.Related), o: o, placed: map[*session.Run]bool{}, made: map[*session.Session]*docs{}}
 	r.d = &drawer{w: w, width: o.Width, color: o.Color, cols: columnsFor(o.Width)}
 	if o.Timeline {
 		r.d.cols = timelineColumns(o.Width)
@@ -70,6 +70,7 @@ type renderer struct {
 	o      Options
 	d      *drawer
 	m      *docs // of the session that is being built
+	made   map[*session.Session]*docs
 	placed map[*session.Run]bool
 	// lead is the model of the run that is being built, which its turns need not repeat.
 	lead string

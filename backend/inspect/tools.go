@@ -7,31 +7,7 @@ import (
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 )
-
-// offered returns the names of the tools in the catalogue of the last request of a turn. ok is false when the
-// catalogue is unknown.
-func offered(t session.Tree, turn *session.Turn) (names []string, ok bool) {
-	if len(turn.Requests) == 0 || t.Blocks == nil {
-		return nil, false
-	}
-	params := turn.Requests[len(turn.Requests)-1].Params
-	if params == nil {
-		return nil, false
-	}
-	for _, ref := range params.Items() {
-		if spans.ProvenanceKind(ref.Provenance) != spans.ProvenanceTools {
-			continue
-		}
-		body, there := t.Blocks.Body(ref)
-		if !there {
-			return nil, false
-		}
-		return catalogueNames(body)
-	}
-	return nil, false
-}
 
 // catalogueNames returns the names of a catalogue of tools, at most 1,000: a list as phi-core, Anthropic (name),
 // OpenAI (function.name, or name), Bedrock (toolSpec.name) and Gemini (functionDeclarations) spell it, the tools of a
