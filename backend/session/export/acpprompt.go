@@ -258,7 +258,7 @@ func (t *trace) step(u *unit, st *step) {
 		if st.at >= 0 {
 			at = latest(at, t.runs[u.run].turns[st.at].Start)
 		}
-		t.parts(u, t.loneParts(u.run, st), &places{at: at, last: at, seqOf: t.seqOf})
+		t.pieces(t.partPieces(u, t.loneParts(u.run, st)), &places{at: at, last: at, seqOf: t.seqOf}, nil)
 		t.open.at = at
 		t.sendQueue()
 		return
@@ -269,7 +269,7 @@ func (t *trace) step(u *unit, st *step) {
 	} else {
 		made := t.turnParts(u.run, st)
 		t.decided = turn.Permissions
-		t.parts(u, made.parts, placesOf(turn, t.seqOf))
+		t.pieces(t.partPieces(u, made.parts), placesOf(turn, t.seqOf), nil)
 		t.decided = nil
 		for _, x := range turn.Permissions {
 			if asked(x) && !made.calls[x.CallID] {
