@@ -42,7 +42,8 @@ func server(t testing.TB) string {
 	t.Helper()
 	dsn := os.Getenv("OTELAGENT_TEST_CLICKHOUSE")
 	if dsn == "" {
-		t.Skip("no ClickHouse server: set OTELAGENT_TEST_CLICKHOUSE to a DSN (`make interop-clickhouse` starts servers and does)")
+		t.Skip(
+			"no ClickHouse server: set OTELAGENT_TEST_CLICKHOUSE to a DSN (`make interop-clickhouse` starts servers and does)")
 	}
 	return dsn
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Session projects one session now, fills the tables of the agent guide where the store keeps them, and lets a
-// store.Maintainer tidy it up. It reads the revision first, so that a Put that comes meanwhile makes the session stale
-// again. A session that is not there, or no more, is no error. It takes memory for the whole session.
+// Session projects one session now, and fills the tables of the agent guide where the store keeps them. It reads the
+// revision first, so that a Put that comes meanwhile makes the session stale again. A session that is not there, or no
+// more, is no error. It takes memory for the whole session.
 func Session(ctx context.Context, st store.Store, k session.Key) error {
 	err := projectSession(ctx, st, k)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -58,13 +58,9 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 			return err
 		}
 	}
-	if err := st.SetSummary(ctx, k, store.SummaryUpdate{Revision: mark, Summary: summary, Figures: session.FiguresOf(tree)}); err != nil {
-		return err
-	}
-	if m, ok := st.(store.Maintainer); ok {
-		return m.Maintain(ctx, k)
-	}
-	return nil
+	return st.SetSummary(ctx, k, store.SummaryUpdate{
+		Revision: mark, Summary: summary, Figures: session.FiguresOf(tree),
+	})
 }
 
 // chatTables is an optional part of a Store: one that keeps the rows of the agent guide, such as sqlitestore.Store.
@@ -78,7 +74,8 @@ type chatTables interface {
 
 // projectChat writes what an export of the session would write, with what is there. Content is read a stretch at a
 // time.
-func projectChat(ctx context.Context, c chatTables, k session.Key, mark store.Revision, tree *session.Session, bodies *store.Bodies) error {
+func projectChat(ctx context.Context, c chatTables, k session.Key, mark store.Revision, tree *session.Session,
+	bodies *store.Bodies) error {
 	g, err := export.NewGuide(ctx, tree, bodies, export.Options{Partial: true})
 	switch {
 	case errors.Is(err, export.ErrEmpty):

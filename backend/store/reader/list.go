@@ -29,7 +29,8 @@ func (r *Reader) List(ctx context.Context, q *store.Query, now time.Time) (List,
 	if err := r.relative(ctx, &q.Parent, store.Query{Tenant: r.Tenant, Parent: q.Parent, Limit: 1}); err != nil {
 		return l, err
 	}
-	if err := r.relative(ctx, &q.ForkedFrom, store.Query{Tenant: r.Tenant, ForkedFrom: q.ForkedFrom, Limit: 1}); err != nil {
+	if err := r.relative(ctx, &q.ForkedFrom, store.Query{Tenant: r.Tenant, ForkedFrom: q.ForkedFrom,
+		Limit: 1}); err != nil {
 		return l, err
 	}
 	page := *q

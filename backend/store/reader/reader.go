@@ -163,7 +163,8 @@ const maxRelated = 200
 
 // Related returns the sessions that share a trace with s, and those that share one with them, at most 200 and those of
 // one trace more: sub-agents run in the trace of the run that spawned them. Load reads each.
-func (r *Reader) Related(ctx context.Context, s *session.Session, load func(context.Context, session.Key) (session.Tree, error)) ([]session.Tree, error) {
+func (r *Reader) Related(ctx context.Context, s *session.Session,
+	load func(context.Context, session.Key) (session.Tree, error)) ([]session.Tree, error) {
 	seen := map[string]bool{s.ID: true}
 	traces := map[session.TraceID]bool{}
 	var out []session.Tree

@@ -52,7 +52,8 @@ func hours(n int) time.Time { return now.Add(-time.Duration(n) * time.Hour) }
 // row returns a run of a session that ended at that time, n makes it another one.
 func row(k session.Key, n byte, end time.Time, parent string) session.Row {
 	r := session.Row{
-		Trace: session.TraceID{1}, Span: session.SpanID{1, n}, Session: k, Run: fmt.Sprint("r", n), RunStart: end.UnixNano() - 1000, Turn: session.NoTurn,
+		Trace: session.TraceID{1}, Span: session.SpanID{1, n}, Session: k, Run: fmt.Sprint("r", n),
+		RunStart: end.UnixNano() - 1000, Turn: session.NoTurn,
 		Kind: session.KindRun, Known: spans.KnownObserved, Start: end.UnixNano() - 1000, End: end.UnixNano(),
 	}
 	if parent != "" {
@@ -119,10 +120,12 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 
 func TestNothingToDo(t *testing.T) {
 	each(t, func(t *testing.T, st store.Store) {
-		want(t, "empty store", apply(t, st, retention.Policy{MaxAge: 1, MaxSessions: 1, MaxBytes: 1 << 30, Families: true}), retention.Result{})
+		want(t, "empty store", apply(t, st, retention.Policy{MaxAge: 1, MaxSessions: 1, MaxBytes: 1 << 30, Families: true}),
+			retention.Result{})
 		add(t, st, key("a"), hours(1000), "")
 		want(t, "zero policy", apply(t, st, retention.Policy{}), retention.Result{})
-		want(t, "negative", apply(t, st, retention.Policy{MaxAge: -1, MaxSessions: -1, MaxBytes: -1, Families: true}), retention.Result{})
+		want(t, "negative", apply(t, st, retention.Policy{MaxAge: -1, MaxSessions: -1, MaxBytes: -1, Families: true}),
+			retention.Result{})
 		want(t, "left", left(t, st), "a")
 	})
 }
@@ -143,7 +146,8 @@ func TestAge(t *testing.T) {
 		if err := project.Refresh(t.Context(), st); err != nil {
 			t.Fatal(err)
 		}
-		want(t, "when it is projected", apply(t, st, retention.Policy{MaxAge: 3 * time.Hour}), retention.Result{Sessions: 1, ByAge: 1})
+		want(t, "when it is projected", apply(t, st, retention.Policy{MaxAge: 3 * time.Hour}),
+			retention.Result{Sessions: 1, ByAge: 1})
 		want(t, "again", apply(t, st, retention.Policy{MaxAge: 3 * time.Hour}), retention.Result{})
 	})
 }
@@ -178,7 +182,8 @@ func TestBytes(t *testing.T) {
 			k := session.Key{Tenant: []string{"", "a", "b"}[n%3], ID: fmt.Sprintf("s%02d", n)}
 			body := make([]byte, 200_000)
 			_, _ = src.Read(body)
-			if err := st.Put(t.Context(), session.Batch{Blocks: []session.Block{{Session: k, ID: spans.BlockOf(body), Body: string(body)}}}); err != nil {
+			if err := st.Put(t.Context(), session.Batch{Blocks: []session.Block{{Session: k, ID: spans.BlockOf(body),
+				Body: string(body)}}}); err != nil {
 				t.Fatal(err)
 			}
 			add(t, st, k, hours(n), "")
@@ -222,7 +227,8 @@ func TestBytesFreedLater(t *testing.T) {
 	for n := range 10 {
 		add(t, st, key(fmt.Sprint("s", n)), hours(n), "")
 	}
-	want(t, "no more than is too much", apply(t, st, retention.Policy{MaxBytes: 700_000}), retention.Result{Sessions: 3, ByBytes: 3})
+	want(t, "no more than is too much", apply(t, st, retention.Policy{MaxBytes: 700_000}),
+		retention.Result{Sessions: 3, ByBytes: 3})
 	want(t, "left", left(t, st), "s0 s1 s2 s3 s4 s5 s6")
 }
 
@@ -237,19 +243,29 @@ func TestFamilies(t *testing.T) {
 		have   []kin
 		left   string
 	}{
-		{"all are old", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"p", "", 30}, {"c", "p", 20}, {"g", "c", 25}, {"x", "", 1}}, "x"},
-		{"a sub-agent is not", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"p", "", 30}, {"c", "p", 20}, {"g", "c", 5}, {"d", "p", 40}, {"x", "", 11}}, "c d g p"},
-		{"the parent is not", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"p", "", 3}, {"c", "p", 20}, {"g", "c", 25}}, "c g p"},
-		{"the parent is not there", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"a", "gone", 3}, {"b", "gone", 20}, {"g", "b", 25}, {"o", "other", 20}}, "a b g"},
-		{"cycle", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"a", "c", 30}, {"b", "a", 20}, {"c", "b", 25}, {"self", "self", 30}}, ""},
-		{"cycle that is young", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"a", "c", 30}, {"b", "a", 2}, {"c", "b", 25}}, "a b c"},
-		{"ids that begin alike", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"p", "", 30}, {"p.1", "p", 20}, {"p.1.1", "p.1", 1}, {"p.", "", 30}, {"p.10", "", 30}}, "p p.1 p.1.1"},
+		{"all are old", retention.Policy{MaxAge: 10 * time.Hour},
+			[]kin{{"p", "", 30}, {"c", "p", 20}, {"g", "c", 25}, {"x", "", 1}}, "x"},
+		{"a sub-agent is not", retention.Policy{MaxAge: 10 * time.Hour},
+			[]kin{{"p", "", 30}, {"c", "p", 20}, {"g", "c", 5}, {"d", "p", 40}, {"x", "", 11}}, "c d g p"},
+		{"the parent is not", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"p", "", 3}, {"c", "p", 20}, {"g", "c", 25}},
+			"c g p"},
+		{"the parent is not there", retention.Policy{MaxAge: 10 * time.Hour},
+			[]kin{{"a", "gone", 3}, {"b", "gone", 20}, {"g", "b", 25}, {"o", "other", 20}}, "a b g"},
+		{"cycle", retention.Policy{MaxAge: 10 * time.Hour},
+			[]kin{{"a", "c", 30}, {"b", "a", 20}, {"c", "b", 25}, {"self", "self", 30}}, ""},
+		{"cycle that is young", retention.Policy{MaxAge: 10 * time.Hour},
+			[]kin{{"a", "c", 30}, {"b", "a", 2}, {"c", "b", 25}}, "a b c"},
+		{"ids that begin alike", retention.Policy{MaxAge: 10 * time.Hour},
+			[]kin{{"p", "", 30}, {"p.1", "p", 20}, {"p.1.1", "p.1", 1}, {"p.", "", 30}, {"p.10", "", 30}}, "p p.1 p.1.1"},
 		{"same time", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"p", "", 20}, {"c", "p", 20}, {"d", "p", 20}}, ""},
-		{"newest families", retention.Policy{MaxSessions: 3}, []kin{{"p", "", 30}, {"c", "p", 1}, {"x", "", 5}, {"q", "", 7}, {"d", "q", 6}}, "c p x"},
-		{"the family at the bound stays", retention.Policy{MaxSessions: 2}, []kin{{"p", "", 30}, {"c", "p", 20}, {"x", "", 5}, {"q", "", 40}}, "c p x"},
+		{"newest families", retention.Policy{MaxSessions: 3},
+			[]kin{{"p", "", 30}, {"c", "p", 1}, {"x", "", 5}, {"q", "", 7}, {"d", "q", 6}}, "c p x"},
+		{"the family at the bound stays", retention.Policy{MaxSessions: 2},
+			[]kin{{"p", "", 30}, {"c", "p", 20}, {"x", "", 5}, {"q", "", 40}}, "c p x"},
 		{"one family", retention.Policy{MaxSessions: 1}, []kin{{"p", "", 30}, {"c", "p", 20}, {"d", "p", 10}}, "c d p"},
 		{"all bytes", retention.Policy{MaxBytes: 1}, []kin{{"p", "", 30}, {"c", "p", 20}, {"x", "", 5}}, ""},
-		{"a young one of the future ages nobody", retention.Policy{MaxSessions: 1}, []kin{{"p", "", 30}, {"c", "p", -1000}, {"x", "", 5}}, "x"},
+		{"a young one of the future ages nobody", retention.Policy{MaxSessions: 1},
+			[]kin{{"p", "", 30}, {"c", "p", -1000}, {"x", "", 5}}, "x"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			each(t, func(t *testing.T, st store.Store) {
@@ -271,7 +287,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestLargeFamilies keeps a family that is as large as one may be together, and judges each session of a larger one alone.
+// TestLargeFamilies keeps a family that is as large as one may be together, and judges each session of a larger one
+// alone.
 func TestLargeFamilies(t *testing.T) {
 	const most = 60
 	retention.SetMaxFamily(t, most)
@@ -329,7 +346,8 @@ func TestLag(t *testing.T) {
 			add(t, st, key("d"), hours(50), "")
 			add(t, st, key("e"), hours(40), "")
 			put(t, st, row(key("d"), 2, hours(0), ""))
-			want(t, "by number", apply(t, st, retention.Policy{MaxSessions: 2, Families: families}), retention.Result{Sessions: 1, BySessions: 1})
+			want(t, "by number", apply(t, st, retention.Policy{MaxSessions: 2, Families: families}),
+				retention.Result{Sessions: 1, BySessions: 1})
 			want(t, "left", left(t, st), "b d")
 		})
 	}
@@ -368,7 +386,8 @@ func (h *hooked) Delete(ctx context.Context, list ...store.Deletion) (gone []ses
 	return gone, nil
 }
 
-// TestPutMeanwhile puts new rows to an old session at each moment at which Apply looks at it, by its nth Revision: it stays, with its family.
+// TestPutMeanwhile puts new rows to an old session at each moment at which Apply looks at it, by its nth Revision: it
+// stays, with its family.
 func TestPutMeanwhile(t *testing.T) {
 	for _, families := range []bool{false, true} {
 		for nth := 1; ; nth++ {
@@ -426,7 +445,8 @@ func TestCorrupt(t *testing.T) {
 	add(t, st, key("b"), hours(100), "")
 	put(t, st, row(key("a"), 1, hours(100), ""))
 	st.bad = key("a")
-	want(t, "one that cannot be read goes too", apply(t, st, retention.Policy{MaxAge: time.Hour}), retention.Result{Sessions: 2, ByAge: 2})
+	want(t, "one that cannot be read goes too", apply(t, st, retention.Policy{MaxAge: time.Hour}),
+		retention.Result{Sessions: 2, ByAge: 2})
 }
 
 func TestErrors(t *testing.T) {
@@ -582,7 +602,8 @@ func TestModel(t *testing.T) {
 				}
 				l = append(l, x)
 			}
-			p := retention.Policy{MaxAge: time.Duration(rnd.IntN(1200)) * time.Hour, MaxSessions: int64(rnd.IntN(15)), Families: rnd.IntN(2) == 0}
+			p := retention.Policy{MaxAge: time.Duration(rnd.IntN(1200)) * time.Hour, MaxSessions: int64(rnd.IntN(15)),
+				Families: rnd.IntN(2) == 0}
 			r := apply(t, st, p)
 			var out []string
 			for _, x := range model(slices.Clone(l), p) {

@@ -112,7 +112,8 @@ func cutOut(text string, at, end int) snippet {
 		s.after += "…"
 	}
 	// Copies: a snippet must not keep the whole body.
-	s.before, s.match, s.after = strings.Clone(strings.ToValidUTF8(s.before, "\ufffd")), strings.Clone(strings.ToValidUTF8(s.match, "\ufffd")), strings.Clone(strings.ToValidUTF8(s.after, "\ufffd"))
+	s.before, s.match, s.after = strings.Clone(strings.ToValidUTF8(s.before, "\ufffd")),
+		strings.Clone(strings.ToValidUTF8(s.match, "\ufffd")), strings.Clone(strings.ToValidUTF8(s.after, "\ufffd"))
 	return s
 }
 

@@ -88,7 +88,8 @@ func (w *walker) ofTurn(t *session.Turn) {
 	w.aside(t.Compactions, t.Permissions, t.Events, t.Lists)
 }
 
-func (w *walker) aside(compactions []*session.Compaction, permissions []*session.Permission, events []session.Note, further map[string]*session.Refs) {
+func (w *walker) aside(compactions []*session.Compaction, permissions []*session.Permission, events []session.Note,
+	further map[string]*session.Refs) {
 	for _, c := range compactions {
 		w.list(placeSummary, nil, c.Summary)
 		w.list("before a compaction", nil, c.Before)
@@ -161,7 +162,8 @@ func (w *walker) items(place string, c *session.ToolCall, refs []session.Ref) {
 		}
 		n, known := w.at[f.same]
 		further := 0
-		if known && w.hits[n].Hidden && w.hidden().IsZero() && (w.turn != nil || w.hits[n].Turn == nil) { // what is in force names it
+		// what is in force names it
+		if known && w.hits[n].Hidden && w.hidden().IsZero() && (w.turn != nil || w.hits[n].Turn == nil) {
 			if further = w.hits[n].Further; w.hits[n].Turn != nil {
 				further++
 			}
@@ -273,7 +275,8 @@ func sameBefore(a, b string) bool {
 		a, b = b, a
 	}
 	key, ok := strings.CutSuffix(a, b)
-	return ok && (key == "" || len(b) > around/2 || strings.HasSuffix(key, ": ") && !strings.Contains(strings.TrimSuffix(key, ": "), " "))
+	return ok && (key == "" || len(b) > around/2 || strings.HasSuffix(key, ": ") &&
+		!strings.Contains(strings.TrimSuffix(key, ": "), " "))
 }
 
 // fact looks at what was said of the session or of a thing in it. Rows of the guide hold once more what messages do;

@@ -258,7 +258,8 @@ func rewound(s *session.Session) bool {
 }
 
 // made searches bodies that templates make, a stretch at a time.
-func made(ctx context.Context, st store.Store, k session.Key, ids []spans.ShortID, add func(spans.ShortID, string)) error {
+func made(ctx context.Context, st store.Store, k session.Key, ids []spans.ShortID,
+	add func(spans.ShortID, string)) error {
 	bodies, err := store.NewBodies(ctx, st, k)
 	if err != nil {
 		return err

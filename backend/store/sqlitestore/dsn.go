@@ -41,7 +41,8 @@ func ParseDSN(dsn string) (path string, err error) {
 	case !ours && s == "file:":
 		return "", dsnError(fmt.Sprintf("sqlitestore: store %q: SQLite URIs are not supported: %s", dsn, allowed))
 	case !ours && s != "":
-		return "", dsnError(fmt.Sprintf("sqlitestore: store %s...: scheme %q is not in this build: %s", s, strings.TrimSuffix(s, ":"), allowed))
+		return "", dsnError(fmt.Sprintf("sqlitestore: store %s...: scheme %q is not in this build: %s", s,
+			strings.TrimSuffix(s, ":"), allowed))
 	}
 	return path, nil
 }

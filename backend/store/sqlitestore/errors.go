@@ -54,7 +54,8 @@ func unusable(err error) error {
 	other := (*VersionError)(nil)
 	hopeless := errors.Is(err, errNotOurs) || errors.Is(err, errNotRegular) ||
 		errors.As(err, &other) && other.Have != 0 ||
-		errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENAMETOOLONG)
+		errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) ||
+		errors.Is(err, syscall.ENAMETOOLONG)
 	switch code(err) {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
 		hopeless = true

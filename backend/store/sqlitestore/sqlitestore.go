@@ -146,7 +146,8 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	if err := writable(path); err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, busy: cfg.busy, chatTables: cfg.chatTables, turn: make(chan struct{}, 1), eraser: make(chan struct{}, 1)}
+	s := &Store{path: path, busy: cfg.busy, chatTables: cfg.chatTables, turn: make(chan struct{}, 1),
+		eraser: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			_ = s.close()
@@ -172,7 +173,8 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	if cfg.fullSync {
 		sync = "FULL"
 	}
-	pragmas := fmt.Sprintf("PRAGMA page_size=%d; PRAGMA synchronous=%s; PRAGMA cache_size=-%d; PRAGMA wal_autocheckpoint=%d; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON",
+	pragmas := fmt.Sprintf("PRAGMA page_size=%d; PRAGMA synchronous=%s; PRAGMA cache_size=-%d; PRAGMA "+
+		"wal_autocheckpoint=%d; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON",
 		pageSize, sync, cacheKiB, checkpointPages)
 	if _, err := s.conn.ExecContext(ctx, pragmas); err != nil {
 		return nil, err
@@ -195,12 +197,13 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 		return nil, err
 	}
 	s.readers.SetMaxIdleConns(idleReaders)
-	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout=%d", min(cfg.busy, busyStep).Milliseconds())); err != nil {
+	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout=%d",
+		min(cfg.busy, busyStep).Milliseconds())); err != nil {
 		return nil, err
 	}
 	s.turn <- struct{}{}
-	// What goes wrong here goes wrong for the next Delete as well, which returns it; a full disk or a damaged page must not
-	// keep others out.
+	// What goes wrong here goes wrong for the next Delete as well, which returns it; a full disk or a damaged page must
+	// not keep others out.
 	if err := s.erase(ctx, 0); err != nil && ctx.Err() != nil {
 		return nil, err
 	}
@@ -326,7 +329,8 @@ func (s *Store) there() error {
 	return err
 }
 
-var errReplaced = errors.New("another file stands in the place of the one that was opened: close the store and open it again")
+var errReplaced = errors.New(
+	"another file stands in the place of the one that was opened: close the store and open it again")
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
