@@ -181,7 +181,7 @@ func lowerASCII(s string) string {
 	return string(b)
 }
 
-// Behind reports whether a session comes behind the cursor, in the order of lists or, where oldest says so, in the
+// Behind reports whether a session comes after the cursor, in the order of lists or, where oldest says so, in the
 // other.
 func (c Cursor) Behind(o Cursor, oldest bool) bool {
 	order := cmp.Or(cmp.Compare(c.Rank(), o.Rank()), strings.Compare(o.ID, c.ID)) // above 0: o comes later in the list

@@ -21,9 +21,9 @@ var (
 	ErrClosed = errors.New("store is closed")
 	// ErrReadOnly is wrapped by errors of methods that write, of a store that was opened for reading.
 	ErrReadOnly = errors.New("store is read-only")
-	// ErrUnusable is wrapped by errors of opening a store that no waiting mends: a DSN that makes no sense, a file that
-	// is not ours, a schema that this program does not know, access that is denied. Every other error of opening may go
-	// away.
+	// ErrUnusable marks permanent errors of opening a store: a DSN that makes no sense, a file that
+	// is not an otelagent database, a schema that this program does not know, access that is denied. Every other error of
+	// opening may go away.
 	ErrUnusable = errors.New("store cannot be used")
 	// ErrFull is wrapped by errors of Put of a store that has reached its limit. It may go away, by deleting.
 	ErrFull = errors.New("store is full")
@@ -155,7 +155,7 @@ type Query struct {
 	// Search selects sessions that have the text in id, title, agent, agent id or model. Letters of ASCII match in
 	// either case, other bytes are compared as they are; empty means any.
 	Search string
-	// After selects what comes behind that place in the order asked for; nil: all.
+	// After selects the sessions after that cursor in the order asked for; nil: all.
 	After *Cursor
 	// Oldest yields the oldest first: by Summary.Last, then by id, both as in Sessions but backwards.
 	Oldest bool

@@ -66,7 +66,7 @@ func newStores(open openFunc) *stores {
 	return &stores{open: open, timing: defaultTiming, all: map[*Config]*sharedStore{}}
 }
 
-// acquire returns the store of cfg; first says that it was made by this call. Only what no waiting mends is an error: a
+// acquire returns the store of cfg; first says that it was made by this call. Only a permanent error is returned: a
 // store that is away is opened later.
 func (s *stores) acquire(ctx context.Context, cfg *Config, set exporter.Settings, host component.Host) (_ *sharedStore,
 	first bool, _ error) {

@@ -89,7 +89,7 @@ func (s *Store) hide(ctx context.Context, d store.Deletion) (hidden bool, err er
 	return hidden, err
 }
 
-// note writes down that what there is of a session is deleted and the remains of a Put that failed too, and tells
+// note records that all there is of a session is deleted, the remains of a failed Put too, and reports
 // whether the session is there.
 func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
 	deleted := map[uint64]uint64{0: 0} // so that the list is never empty
@@ -233,7 +233,7 @@ func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 			return err
 		}
 	}
-	// The ids of the sessions go last. This table is small; nobody waits for it.
+	// The ids of the sessions go last. This table is small.
 	wctx, stop := writing(ctx)
 	defer stop()
 	var done []string
@@ -319,7 +319,7 @@ func (s *Store) collect(ctx context.Context) error {
 const (
 	// keepEvery is how often a store that is open for writing looks after what was left.
 	keepEvery = 10 * time.Minute
-	// leftFor is after how long a deletion counts as left by whoever began it.
+	// leftFor is after how long a deletion counts as interrupted.
 	leftFor = 5 * time.Minute
 )
 

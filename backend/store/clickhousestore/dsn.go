@@ -52,7 +52,7 @@ type DSN struct {
 // name is what databases and clusters may be called: what needs no quoting in any place where it is used.
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
-// IsDSN tells whether dsn is meant for this package, by its scheme.
+// IsDSN reports whether dsn is meant for this package, by its scheme.
 func IsDSN(dsn string) bool {
 	return strings.HasPrefix(dsn, "clickhouse:") || strings.HasPrefix(dsn, "clickhouses:")
 }

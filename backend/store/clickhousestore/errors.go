@@ -8,8 +8,8 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// ServerError is what a server answered instead of a result. Its text holds the code and no word of the server's own:
-// that may quote what was stored. The server's log has it.
+// ServerError is the error response of a server. Its text holds the code and nothing of the server's text, which may
+// quote what was stored. The server's log has it.
 type ServerError struct {
 	// Code is that of ClickHouse's exception, 0 when the answer names none (a proxy, another program).
 	Code int
@@ -46,8 +46,8 @@ func (e *ServerError) Error() string {
 	return fmt.Sprintf("the server says code %d", e.Code)
 }
 
-// Unwrap gives what the error means to whoever Puts: a value that no server would take fails again, a full disk may be
-// emptied, and everything else may go away.
+// Unwrap returns what the error means to the caller of Put: a value that no server would take fails again, a full disk
+// may be emptied, and everything else may go away.
 func (e *ServerError) Unwrap() error {
 	switch e.Code {
 	case 131:
@@ -58,7 +58,7 @@ func (e *ServerError) Unwrap() error {
 	return nil
 }
 
-// unusable tells whether no waiting mends it.
+// unusable reports whether the error is permanent.
 func (e *ServerError) unusable() bool {
 	switch e.Code {
 	case 0: // no ClickHouse; 5xx and these come from proxies in front of one that is away
@@ -69,7 +69,7 @@ func (e *ServerError) unusable() bool {
 	return false
 }
 
-// opening wraps errors of opening that no waiting mends in store.ErrUnusable.
+// opening wraps permanent errors of opening in store.ErrUnusable.
 func opening(err error) error {
 	if e := (*ServerError)(nil); errors.As(err, &e) && e.unusable() {
 		return fmt.Errorf("%w: %w", store.ErrUnusable, err)

@@ -325,7 +325,7 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	})
 }
 
-// filters returns the conditions of q, each behind an AND, of a session p and its summary m.
+// filters returns the conditions of q, each after an AND, of a session p and its summary m.
 func filters(q *store.Query) string {
 	var b strings.Builder
 	and := func(cond string) { b.WriteString(" AND " + cond) }

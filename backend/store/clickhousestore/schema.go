@@ -39,7 +39,7 @@ type table struct {
 	granularity int
 	// shard decides on which shard of a cluster a row is.
 	shard string
-	// keep is how long a row stays behind its column at, in nanoseconds; 0: as long as the session, or DSN.TTL.
+	// keep is how long a row stays after its column at, in nanoseconds; 0: as long as the session, or DSN.TTL.
 	keep time.Duration
 	// keepIf is what of a table alone goes after keep; empty: all.
 	keepIf string
@@ -84,7 +84,7 @@ var rowColumns = slices.Concat([]column{
 	{"bytes", "UInt32" + zstd},       // of canonical
 	{"canonical", text}}, putColumns) //
 
-// schemaTable is made first: a database that has tables and not this one is not ours.
+// schemaTable is made first: a database that has tables and not this one is not an otelagent database.
 var schemaTable = table{
 	name: "otelagent_schema", version: "at", order: "version", shard: "cityHash64(version)", granularity: 8192,
 	columns: []column{{"version", "UInt32"}, {"at", "UInt64"}},
@@ -106,7 +106,7 @@ var (
 			{"size", integer}, // original size of a body that was cut or withheld at the source, else 0
 			{"bytes", "UInt32" + zstd}, {"body", "String CODEC(ZSTD(3))"},
 		}, putColumns)}
-	// Blocks of a session whose body stands in shared.
+	// Blocks of a session whose body is in shared.
 	refTable = table{name: "refs", order: "tenant, session, id", granularity: 1024, shard: bySession, ttl: true,
 		columns: slices.Concat([]column{
 			{"tenant", words}, {"session", text}, {"id", "FixedString(32)"}, {"bytes", "UInt32" + zstd},
@@ -261,7 +261,7 @@ func (s *Store) connect(ctx context.Context) error {
 	return nil
 }
 
-// check returns nil when the tables are ours and of the version that we know, and fs.ErrNotExist when there are none.
+// check returns nil when the tables are those of otelagent and of this version, and fs.ErrNotExist when there are none.
 func (s *Store) check(ctx context.Context) error {
 	have := map[string]bool{}
 	for n, err := range each(ctx, s, "list tables", "name", "FROM system.tables WHERE database = "+literal(s.dsn.Database),

@@ -21,7 +21,7 @@ const (
 	// retryAfter is when a session that failed is tried again; each time twice as long, up to maxRetryAfter.
 	retryAfter    = 10 * time.Second
 	maxRetryAfter = 10 * time.Minute
-	// badData stands for a time to wait: until the session is touched.
+	// badData is a time to wait: until the session is touched.
 	badData = -1
 	// maxPending bounds the sessions a worker remembers; beyond it the store's own dirty marks are asked instead. A
 	// session takes about 200 bytes: 2 MB.
@@ -67,10 +67,9 @@ func WithQuiet(d time.Duration) Option {
 	})
 }
 
-// WithErrorHandler sets what is told of each projection that failed. It is tried again after 10 s, then after twice as
-// long each time, up to 10 min, and whenever the session is touched; one that failed because of its data
-// (store.ErrData) only when it is touched. Called from the worker's goroutine, which waits for it. Nothing is told
-// unless set.
+// WithErrorHandler sets the function that gets the error of each projection that failed. It is tried again after 10 s,
+// then after twice as long each time, up to 10 min, and whenever the session is touched; one that failed because of its
+// data (store.ErrData) only when it is touched. The worker's goroutine calls it and waits for it.
 func WithErrorHandler(f func(error)) Option {
 	return optionFunc(func(w *Worker) {
 		if f != nil {
@@ -166,7 +165,7 @@ func (w *Worker) wakeUp() {
 }
 
 // Close stops the worker and brings every dirty session of the store up to date, so that after it returned nil all
-// projections are current; those that fail keep no other from it, and the error tells of them. When ctx ends before
+// projections are current; those that fail keep no other from it, and the error names them. When ctx ends before
 // that it gives up with an error; what is left stays dirty. Closing twice is harmless.
 func (w *Worker) Close(ctx context.Context) error {
 	w.mu.Lock()

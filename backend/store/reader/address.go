@@ -14,8 +14,8 @@ import (
 // ErrAddress is wrapped by errors about text that is no address, whatever the store holds.
 var ErrAddress = errors.New("not an address")
 
-// Error says what is wrong with an address, in words for whoever wrote it: ids, names and numbers, and no content. It
-// wraps ErrAddress, store.ErrNotFound or store.ErrAmbiguous.
+// Error says what is wrong with an address, in words for the person who wrote it: ids, names and numbers, and no
+// content. It wraps ErrAddress, store.ErrNotFound or store.ErrAmbiguous.
 type Error struct {
 	kind error
 	text string

@@ -10,7 +10,7 @@ import (
 )
 
 // RequestAddress is SESSION[/RUN]/TURN[/ATTEMPT] in its parts; empty ones are not given. First and Second are two words
-// behind SESSION that are RUN/TURN or TURN/ATTEMPT: that depends on the runs there are.
+// after SESSION that are RUN/TURN or TURN/ATTEMPT: that depends on the runs there are.
 type RequestAddress struct {
 	Session, Run, Turn, Attempt string
 	First, Second               string

@@ -38,9 +38,9 @@ func WithInterval(d time.Duration) Option {
 	})
 }
 
-// WithHandler sets what is told of each Apply: what it did, how long it took, and its error, which the next one may not
-// have. Called from the sweeper's goroutine, which waits for it. Nothing is told unless set, nor of an Apply that Close
-// ended before it did anything.
+// WithHandler sets the function that gets the result of each Apply, how long it took, and its error, which the next one
+// may not have. The sweeper's goroutine calls it and waits for it, but not for an Apply that Close ended before it did
+// anything.
 func WithHandler(f func(Result, time.Duration, error)) Option {
 	return optionFunc(func(s *Sweeper) {
 		if f != nil {
@@ -84,7 +84,7 @@ func (s *Sweeper) run(ctx context.Context) {
 			continue
 		case <-s.wake:
 		}
-		// Not at once: whoever wakes may do so with every write.
+		// Not at once: Wake may come with every write.
 		timer.Reset(min(s.interval, max(wakeAfter, 4*took)))
 		select {
 		case <-ctx.Done():

@@ -24,7 +24,7 @@ const (
 // entropy coder makes smaller; for the others S2 does nearly as well in a tenth of the time.
 const rowLarge = 2 << 10
 
-// rowDictID stands in every zstd frame that needs the dictionary.
+// rowDictID is in every zstd frame that needs the dictionary.
 const rowDictID = 2
 
 //go:embed rows.dict2
@@ -100,7 +100,7 @@ func init() {
 			if !ok {
 				return nil, errRow
 			}
-			// A damaged row comes before every other: one that is Put again mends it.
+			// A damaged row comes before every other: one that is Put again repairs it.
 			canonical, err := unpackRow(nil, value)
 			if err != nil {
 				return []byte{}, nil //nolint:nilerr // see above

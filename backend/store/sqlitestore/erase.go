@@ -47,7 +47,7 @@ func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []sess
 	return gone, nil
 }
 
-// hide is the transaction after which nobody finds the session. What is left has its number only, which is never used
+// hide is the transaction after which no query finds the session. What is left has its number only, which is never used
 // again.
 func (s *Store) hide(ctx context.Context, d store.Deletion) (hidden bool, err error) {
 	err = s.write(ctx, "delete", func(ctx context.Context) error {

@@ -48,7 +48,7 @@ func atRest(err error) error {
 	return classify(err)
 }
 
-// unusable wraps errors of opening that no waiting mends in store.ErrUnusable. A file system that is read-only as a
+// unusable wraps permanent errors of opening in store.ErrUnusable. A file system that is read-only as a
 // whole, a full disk, a lock, a damaged file, an empty file that a program that writes fills: these may go away.
 func unusable(err error) error {
 	other := (*VersionError)(nil)

@@ -54,7 +54,7 @@ type openPack struct {
 	raw           []byte
 }
 
-// add keeps a block unless one with its id that is as good is there, and tells whether it did.
+// add keeps a block unless one with its id that is as good is there, and reports whether it did.
 func (p *packer) add(session int64, b *session.Block) (bool, error) {
 	if b.Body == "" {
 		return p.place(session, b, 0, 0)
@@ -94,7 +94,7 @@ func (p *packer) number() (int64, error) {
 	return p.newest, nil
 }
 
-// place notes where the body of a block is going to be, and tells whether it is to be put there.
+// place notes where the body of a block is going to be, and reports whether it is to be put there.
 func (p *packer) place(session int64, b *session.Block, pack int64, start int) (bool, error) {
 	res, err := p.stmts.block.ExecContext(p.ctx, session, b.ID[:], b.Size, pack, start, len(b.Body))
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Store) tidy(ctx context.Context, k session.Key) error {
 // smallPack is one of those that merge makes a larger one of.
 type smallPack struct{ session, pack, raw int64 }
 
-// merge makes one pack of several and tells whether it did.
+// merge makes one pack of several and reports whether it did.
 func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 	if s.turn == nil {
 		return false, store.ErrReadOnly
@@ -200,7 +200,7 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 		}
 		defer func() { _ = move.Close() }()
 		for _, m := range moves {
-			// A block that a better one replaced meanwhile stands in another pack.
+			// A block that a better one replaced meanwhile is in another pack.
 			if _, err := move.ExecContext(ctx, to, m.to, session, m.id[:], m.pack); err != nil {
 				return err
 			}
@@ -219,7 +219,7 @@ type movedBlock struct {
 	pack, to int64
 }
 
-// gather returns the bodies in packs of a session one behind the other, without those that are not used any more. Packs
+// gather returns the bodies in packs of a session one after the other, without those that are not used any more. Packs
 // that went meanwhile are left out: the caller finds out.
 func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []byte, moves []movedBlock, err error) {
 	bodies := map[int64][]byte{}
@@ -267,7 +267,7 @@ func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []
 	return raw, moves, nil
 }
 
-var errOthers = errors.New("somebody else was faster")
+var errOthers = errors.New("another program was faster")
 
 // smallPacks returns the packs of a session that are worth merging: as many of the smallest as fit into one, the
 // largest of them at most twice all others, so that a byte is not compressed again and again.

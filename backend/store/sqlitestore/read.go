@@ -17,7 +17,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// usable tells whether a method may begin.
+// usable returns why a method must not begin, nil if it may.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {
 		return store.ErrClosed
@@ -90,8 +90,8 @@ func fetch[T any](ctx context.Context, s *Store, query string, args []any,
 	}
 }
 
-// list is each for lists: it reads all before it yields the first, and so holds no reader while the caller acts on one of
-// them.
+// list is each for lists: it reads all before it yields the first, and so holds no reader while the caller acts on one
+// of them.
 func list[T any](ctx context.Context, s *Store, what, query string, args []any,
 	scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -328,7 +328,7 @@ func filter(q *store.Query, and func(cond string, values ...any)) {
 }
 
 // allOpen reports whether only sessions are asked for of which something is open. One that is dead by now is none of
-// these, so that what was told last selects all that there are.
+// these, so that the stored status selects all that there are.
 func allOpen(l []spans.SessionStatus) bool {
 	return len(l) > 0 && !slices.ContainsFunc(l, func(s spans.SessionStatus) bool {
 		switch s {

@@ -44,7 +44,7 @@ type Store struct {
 	turn   chan struct{}
 	conn   *sql.Conn
 	stmts  statements
-	eraser chan struct{} // holds one value while somebody erases
+	eraser chan struct{} // holds one value while an erasure runs
 
 	counting sync.Mutex
 	counts   store.Counts
@@ -105,9 +105,9 @@ const (
 )
 
 // Open opens the database that dsn names (see ParseDSN) for reading and writing, and makes it when it is not there.
-// What no waiting mends fails with store.ErrUnusable: a DSN that makes no sense, no regular file, a database that is
-// not ours, access that is denied, and with a *VersionError another schema version. Every other error may go away. A
-// session whose deletion was left half way is erased first.
+// Permanent errors wrap store.ErrUnusable: a DSN that makes no sense, no regular file, a database of
+// another program, access that is denied, and with a *VersionError another schema version. Every other error may go
+// away. A session whose deletion was left half way is erased first.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	path, err := ParseDSN(dsn)
 	if err != nil {
@@ -122,7 +122,7 @@ func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 
 // OpenReadOnly opens the database that dsn names for reading, also while another process writes it. It never writes to
 // the database; methods that write fail with store.ErrReadOnly. A file that is not there fails with fs.ErrNotExist, an
-// empty one with a *VersionError, and what no waiting mends with store.ErrUnusable, as of Open.
+// empty one with a *VersionError, and permanent errors wrap store.ErrUnusable, as of Open.
 func OpenReadOnly(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	path, err := ParseDSN(dsn)
 	if err != nil {
@@ -162,7 +162,7 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Refuse what is not ours before anything is changed in it.
+	// Refuse a database of another program before anything is changed in it.
 	if _, err := empty(ctx, s.conn); err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func openReadOnly(ctx context.Context, path string, cfg config) (_ *Store, err e
 	s.readers.SetMaxIdleConns(idleReaders)
 	none, err := empty(ctx, s.readers)
 	if code(err) == sqlite3.SQLITE_CANTOPEN && !exists(path+"-wal") {
-		// A directory that cannot be written to, and nobody who writes: the file is all there is.
+		// A directory that cannot be written to, and no writer: the file is all there is.
 		_ = s.readers.Close()
 		if s.readers, err = sql.Open("sqlite", uri(path, "ro", cfg)+"&immutable=1"); err != nil {
 			return nil, err
@@ -340,12 +340,12 @@ func exists(path string) bool {
 // Path returns the absolute path of the database file.
 func (s *Store) Path() string { return s.path }
 
-// Close implements store.Store. The last process to close the file leaves it without -wal and -shm beside it.
+// Close implements store.Store. The last process to close the file removes its -wal and -shm.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)
 		if s.turn != nil {
-			<-s.turn // never given back: whoever waits for it fails with ErrClosed
+			<-s.turn // never given back: those who wait for it fail with ErrClosed
 			close(s.turn)
 		}
 		if err := s.close(); err != nil {
@@ -409,7 +409,7 @@ func (s *Store) transact(ctx context.Context, f func(context.Context) error) (er
 
 // begin waits for other processes in short steps, until ctx ends: the wait inside SQLite does not end with it. The
 // statement itself runs with inner, which does not end: the driver reports a BEGIN that succeeded while its context
-// ended as failed, and a transaction that nobody knows of would stay open.
+// ended as failed, and an unknown transaction would stay open.
 func (s *Store) begin(ctx, inner context.Context) error {
 	return whileBusy(ctx, s.busy, func() error {
 		_, err := s.conn.ExecContext(inner, "BEGIN IMMEDIATE")

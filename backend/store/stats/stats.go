@@ -426,7 +426,7 @@ var cachingProviders = map[string]bool{
 // all its models.
 func Caches(provider string) bool { return cachingProviders[provider] }
 
-// caching tells whether a provider of the group caches.
+// caching reports whether a provider of the group caches.
 func (c *collector) caching(g *group) bool {
 	for p := range g.providers {
 		if c.caches[p] || cachingProviders[p] {
