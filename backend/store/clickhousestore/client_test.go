@@ -652,7 +652,7 @@ func TestCertificates(t *testing.T) {
 		t.Errorf("a server that nobody vouches for: %v", err)
 	}
 	s, err := Open(t.Context(), dsn, WithPassword("geheim"),
-		WithTLSConfig(srv.Client().Transport.(*http.Transport).TLSClientConfig))
+		func(c *config) { c.tls = srv.Client().Transport.(*http.Transport).TLSClientConfig })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,12 +31,10 @@ type told struct {
 	errs    []error
 }
 
-func (x *told) handler() retention.Option {
-	return retention.WithHandler(func(r retention.Result, _ time.Duration, err error) {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.results, x.errs = append(x.results, r), append(x.errs, err)
-	})
+func (x *told) swept(r retention.Result, _ time.Duration, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.results, x.errs = append(x.results, r), append(x.errs, err)
 }
 
 // TestWake: a sweeper that is woken sweeps soon, not at once and not for every call.
@@ -44,7 +42,7 @@ func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var x told
 		st := memstore.New()
-		s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, x.handler(), retention.WithInterval(time.Hour))
+		s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, time.Hour, x.swept)
 		synctest.Wait()
 		add(t, st, key("a"), time.Now().Add(-2*time.Hour), "")
 		for range 100 {
@@ -80,8 +78,7 @@ func TestSweeper(t *testing.T) {
 		}}
 		add(t, st, key("a"), time.Now().Add(-2*time.Hour), "")
 		add(t, st, key("b"), time.Now().Add(-30*time.Minute), "")
-		s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, x.handler(), nil, retention.WithInterval(0),
-			retention.WithHandler(nil))
+		s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, 0, x.swept)
 		synctest.Wait()
 		want(t, "at once", left(t, st), "b")
 		time.Sleep(29 * time.Minute)
@@ -132,7 +129,7 @@ func TestSweeperClose(t *testing.T) {
 		}
 		return nil
 	}
-	s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, x.handler())
+	s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, 0, x.swept)
 	<-inside
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -228,13 +225,13 @@ func TestPutsGoOn(t *testing.T) {
 	say("alone", measure(func() bool { return time.Now().After(stop) }))
 
 	start, done := time.Now(), make(chan retention.Result, 1)
-	s := retention.NewSweeper(st, retention.Policy{MaxAge: 24 * time.Hour},
-		retention.WithHandler(func(r retention.Result, _ time.Duration, err error) {
+	s := retention.NewSweeper(st, retention.Policy{MaxAge: 24 * time.Hour}, 0,
+		func(r retention.Result, _ time.Duration, err error) {
 			if err != nil {
 				t.Errorf("Apply: %v", err)
 			}
 			done <- r
-		}))
+		})
 	var r retention.Result
 	took := measure(func() bool {
 		select {

@@ -21,7 +21,7 @@ import (
 // and system_prompts, with plain content. Sessions whose rows there are missing or behind become dirty when the store
 // is opened, so that the next projection fills them. Without it nothing is written there, and what is there stays as it
 // is until its session is deleted.
-func WithChatTables() Option { return optionFunc(func(c *config) { c.chatTables = true }) }
+func WithChatTables() Option { return func(c *config) { c.chatTables = true } }
 
 // ChatTables reports whether the store was opened with WithChatTables.
 func (s *Store) ChatTables() bool { return s.chatTables }

@@ -331,7 +331,7 @@ func TestSQLite3ReadsSessions(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "s.db")
 	s := newStore(t, path, WithChatTables())
-	w := project.NewWorker(s)
+	w := project.NewWorker(s, nil)
 	closed := false
 	stop := func() {
 		if !closed {

@@ -56,7 +56,7 @@ type Store struct {
 var _ store.Store = (*Store)(nil)
 
 // Option is an option of Open and OpenReadOnly.
-type Option interface{ apply(*config) }
+type Option func(*config)
 
 type config struct {
 	busy       time.Duration
@@ -64,28 +64,24 @@ type config struct {
 	chatTables bool
 }
 
-type optionFunc func(*config)
-
-func (f optionFunc) apply(c *config) { f(c) }
-
 // DefaultBusyTimeout is how long a method waits for another process that writes.
 const DefaultBusyTimeout = 5 * time.Second
 
 // WithBusyTimeout sets how long a method waits for another process that writes before it fails, DefaultBusyTimeout
 // unless set. Zero or less means not at all.
 func WithBusyTimeout(d time.Duration) Option {
-	return optionFunc(func(c *config) { c.busy = max(d, 0) })
+	return func(c *config) { c.busy = max(d, 0) }
 }
 
 // WithFullSync makes Put return only after the disk said that it has the data, so that what was acknowledged also
 // survives a loss of power.
-func WithFullSync() Option { return optionFunc(func(c *config) { c.fullSync = true }) }
+func WithFullSync() Option { return func(c *config) { c.fullSync = true } }
 
 func newConfig(opts []Option) config {
 	c := config{busy: DefaultBusyTimeout}
 	for _, o := range opts {
 		if o != nil {
-			o.apply(&c)
+			o(&c)
 		}
 	}
 	return c
