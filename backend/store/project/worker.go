@@ -48,11 +48,11 @@ type Worker struct {
 // due says when a session is to be projected: at quiet, which moves, but no later than latest.
 type due struct{ quiet, latest time.Time }
 
-// NewWorker starts a worker. It begins with the sessions that are stale already, for instance since a crash. onError, if
-// not nil, gets the error of each projection that failed; the worker's goroutine calls it and waits for it. A projection
-// that failed is tried again after 10 s, then after twice as long each time, up to 10 min, and whenever the session is
-// touched; one that failed because of its data (store.ErrData) only when it is touched. Close must be called, before the
-// store is closed.
+// NewWorker starts a worker. It begins with the sessions that are stale already, for instance since a crash. onError,
+// if not nil, gets the error of each projection that failed; the worker's goroutine calls it and waits for it. A
+// projection that failed is tried again after 10 s, then after twice as long each time, up to 10 min, and whenever the
+// session is touched; one that failed because of its data (store.ErrData) only when it is touched. Close must be
+// called, before the store is closed.
 func NewWorker(st store.Store, onError func(error)) *Worker {
 	if onError == nil {
 		onError = func(error) {}

@@ -22,10 +22,10 @@ type Sweeper struct {
 	wake   chan struct{}
 }
 
-// NewSweeper starts a sweeper, which waits that long after one Apply before the next: DefaultInterval for zero or less. It
-// does not block. onSweep, if not nil, gets the result of each Apply, how long it took, and its error, which the next one
-// may not have; the sweeper's goroutine calls it and waits for it, but not for an Apply that Close ended before it did
-// anything. Close must be called, before the store is closed.
+// NewSweeper starts a sweeper, which waits that long after one Apply before the next: DefaultInterval for zero or less.
+// It does not block. onSweep, if not nil, gets the result of each Apply, how long it took, and its error, which the
+// next one may not have; the sweeper's goroutine calls it and waits for it, but not for an Apply that Close ended
+// before it did anything. Close must be called, before the store is closed.
 func NewSweeper(st store.Store, p Policy, interval time.Duration, onSweep func(Result, time.Duration, error)) *Sweeper {
 	if interval <= 0 {
 		interval = DefaultInterval

@@ -34,7 +34,8 @@ func BenchmarkStats(b *testing.B) {
 			WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 999999)
 			SELECT 1 + n / 100, 'run', n / 100, n % 100, n * 1000000000, n * 1000000000 + 5000000000 + n * 7919 % 1000000007, n *
 				7919 % 1000000007, n * 104729 % 100000007, 'coder', 'anthropic',
-				'claude-' || (n % 7), 'claude-20260101', 'tool_use', n % 50 = 0, 1, 1000 + n * 31 % 100003, 10 + n * 17 % 5003, 0, n * 31 % 100003, 0, 0.01, 'USD', n % 100, 1000 * (n % 100), 2 FROM n`,
+				'claude-' || (n % 7), 'claude-20260101', 'tool_use', n % 50 = 0, 1, 1000 + n * 31 % 100003,
+				10 + n * 17 % 5003, 0, n * 31 % 100003, 0, 0.01, 'USD', n % 100, 1000 * (n % 100), 2 FROM n`,
 	} {
 		if _, err := db.Exec(statement); err != nil {
 			b.Fatal(err)
@@ -52,7 +53,8 @@ func BenchmarkStats(b *testing.B) {
 	b.Run("select", func(b *testing.B) {
 		query := `SELECT s.id, f.start_ns, f.end_ns, f.model_call_ns, f.first_chunk_ns, f.provider, f.failed, f.attempts,
 			f.input, f.output, f.reasoning,
-			f.cache_read, f.cache_write, f.cost, f.currency, f.model FROM turns f CROSS JOIN sessions s ON s.session = f.session WHERE s.tenant = ''`
+			f.cache_read, f.cache_write, f.cost, f.currency, f.model FROM turns f
+			CROSS JOIN sessions s ON s.session = f.session WHERE s.tenant = ''`
 		for b.Loop() {
 			rows, err := db.Query(query)
 			if err != nil {

@@ -91,7 +91,8 @@ const catalogue = `{"sample_spec": {"input_cost_per_token": 9, "output_cost_per_
 	"anthropic/OPUS-1": {"input_cost_per_token": 1e-2, "output_cost_per_token": 0.1, "cache_read_input_token_cost": 0.001,
 		"cache_creation_input_token_cost": 0.0125, "output_cost_per_reasoning_token": 0.2, "x": [{}]},
 	"opus": {"input_cost_per_token": 0.02, "output_cost_per_token": 0.1},
-	"gpt": {"input_cost_per_token": "a lot", "output_cost_per_token": 0.1}, "image": {"output_cost_per_image": 1}, "odd": []}`
+	"gpt": {"input_cost_per_token": "a lot", "output_cost_per_token": 0.1}, "image":
+		{"output_cost_per_image": 1}, "odd": []}`
 
 func collect(t *testing.T, st store.Store, o Options) *Report {
 	t.Helper()
