@@ -22,7 +22,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/shell"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -108,7 +107,7 @@ func (d *Decoder) rest() {
 func (d *Decoder) disconnect() {
 	for _, s := range d.sessions {
 		for _, r := range slices.Clone(s.open) {
-			d.endTurn(r, r.last, otelagent.TurnResult{})
+			d.endTurn(r, r.last, event.TurnResult{})
 			d.abandon(r)
 		}
 	}

@@ -24,7 +24,7 @@ import (
 // recorded sends a capture through the whole pipeline, to its end, and returns the sessions by id and what their blocks hold.
 func recorded(t *testing.T, text string, opts ...input.Option) (map[string]*tree.Session, map[string]*tree.BlockSet) {
 	t.Helper()
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
 	rec := event.NewRecorder(p.Tracer())
 	d := NewDecoder(opts...)
 	for _, events := range []func(func(event.Event, error) bool){d.Events(strings.NewReader(text)), d.Rest()} {

@@ -9,7 +9,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -93,7 +92,7 @@ func (d *Decoder) runID(s *session, request string) string {
 }
 
 // begin emits the start of a run that goes on with the one before it in its session.
-func (d *Decoder) begin(r *run, at event.Meta, info otelagent.RunInfo) {
+func (d *Decoder) begin(r *run, at event.Meta, info event.RunInfo) {
 	s, agent := r.s, loose(loose(d.conn.initResult).Raw("agentInfo")).String("name")
 	info.SessionID, info.ID, info.Dialect, info.Model, info.ParentID = s.id, r.id, Dialect, s.model, s.last
 	info.Agent, info.Provider = cmp.Or(agent, d.sh.Settings.Agent), d.sh.Settings.Provider
@@ -114,16 +113,16 @@ func (d *Decoder) keep(s *session, at event.Meta, typ string, body []byte) {
 }
 
 // state states the facts about the session that have a value.
-func (d *Decoder) state(s *session, at event.Meta, facts ...otelagent.Fact) {
-	facts = slices.DeleteFunc(facts, func(f otelagent.Fact) bool { return f.Value == nil })
+func (d *Decoder) state(s *session, at event.Meta, facts ...event.Fact) {
+	facts = slices.DeleteFunc(facts, func(f event.Fact) bool { return f.Value == nil })
 	if len(facts) > 0 {
 		at.Session, at.Run = s.id, ""
 		d.sh.Emit(&event.FactStated{Meta: at, Dialect: Dialect, Facts: facts})
 	}
 }
 
-func fact(key string, value []byte) otelagent.Fact {
-	return otelagent.Fact{Subject: "session", Key: key, Value: value}
+func fact(key string, value []byte) event.Fact {
+	return event.Fact{Subject: "session", Key: key, Value: value}
 }
 
 // options takes the model from configuration options, which are a member of raw.
@@ -161,7 +160,7 @@ func (s *session) spent(update *object.Object) (more float64, ok bool) {
 
 // usage reads the usage of a prompt, which the protocol does not have yet. Its keys do not state whether cached and
 // thought tokens are part of input and output, but its total does where it is the sum of one reading only.
-func (d *Decoder) usage(o *object.Object) *otelagent.Usage {
+func (d *Decoder) usage(o *object.Object) *event.Usage {
 	if o == nil {
 		return nil
 	}
@@ -171,7 +170,7 @@ func (d *Decoder) usage(o *object.Object) *otelagent.Usage {
 		}
 		return 0
 	}
-	u := &otelagent.Usage{Input: count("inputTokens"), Output: count("outputTokens"), Reasoning: count("thoughtTokens"),
+	u := &event.Usage{Input: count("inputTokens"), Output: count("outputTokens"), Reasoning: count("thoughtTokens"),
 		CacheRead: count("cachedReadTokens"), CacheWrite: count("cachedWriteTokens"), Total: count("totalTokens")}
 	u.Rule = cmp.Or(d.sh.Settings.Rule, spans.UsageRuleIncludesCache)
 	cached := u.CacheRead + u.CacheWrite

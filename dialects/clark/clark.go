@@ -20,7 +20,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/shell"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect.
@@ -110,7 +109,7 @@ func (r reader) Line(in input.Line) {
 func (r reader) BeforeOwn() {
 	for _, s := range r.streams {
 		if top := s.top(); top != nil {
-			r.announce(top, otelagent.Moment{})
+			r.announce(top, event.Moment{})
 		}
 	}
 }
@@ -122,7 +121,7 @@ func (r reader) End() {
 	d.continueRuns()
 	for _, s := range d.streams {
 		for _, r := range slices.Backward(slices.Clone(s.stack)) {
-			d.announce(r, otelagent.Moment{})
+			d.announce(r, event.Moment{})
 			if d.endTurn(r); failed(r.reply) {
 				d.abandon(r)
 				d.remove(r)

@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -52,7 +52,7 @@ type message struct {
 	partAt   map[string]int // where in parts, by id
 	lines    []ownLine      // of package ndjson behind it, before its parts
 
-	usage      *otelagent.Usage
+	usage      *event.Usage
 	model      model
 	agent      string
 	digest     string // of the system prompt
@@ -177,7 +177,7 @@ func modelOf(o *object.Object) model {
 
 // usageOf reads {input, output, reasoning, cache_read, cache_write, total}; nil when none of them is there, or one is
 // no count.
-func usageOf(o *object.Object, rule spans.UsageRule) *otelagent.Usage {
+func usageOf(o *object.Object, rule spans.UsageRule) *event.Usage {
 	failed, known := o.Failed(), false
 	count := func(key string) int64 {
 		n := o.Count(key)
@@ -187,7 +187,7 @@ func usageOf(o *object.Object, rule spans.UsageRule) *otelagent.Usage {
 		known = true
 		return *n
 	}
-	u := &otelagent.Usage{Rule: rule, Input: count("input"), Output: count("output"), Reasoning: count("reasoning"),
+	u := &event.Usage{Rule: rule, Input: count("input"), Output: count("output"), Reasoning: count("reasoning"),
 		CacheRead: count("cache_read"), CacheWrite: count("cache_write"), Total: count("total")}
 	if !known || o.Failed() > failed {
 		return nil

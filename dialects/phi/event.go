@@ -8,7 +8,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -201,13 +200,13 @@ func plainEnum(o *object.Object, key string) string {
 }
 
 // usage reads six counts; nil when there are none.
-func usage(o *object.Object, key string, rule spans.UsageRule) *otelagent.Usage {
+func usage(o *object.Object, key string, rule spans.UsageRule) *event.Usage {
 	u := o.Object(key)
 	if u == nil {
 		return nil
 	}
 	n := func(key string) int64 { return max(count(u, key), 0) }
-	return &otelagent.Usage{
+	return &event.Usage{
 		Input: n("input"), Output: n("output"), Reasoning: n("reasoning"), CacheRead: n("cache_read"),
 		CacheWrite: n("cache_write"), Total: n("total_tokens"), Rule: rule,
 	}
