@@ -12,6 +12,8 @@ type Compaction writer.Compacting
 type CompactionInfo struct {
 	// Kind is how the messages are compacted; empty means summary.
 	Kind spans.CompactionKind
+	// Trigger is why the loop compacts, in its own value.
+	Trigger string
 	// MessagesBefore and InputTokens are what there is before, as the loop estimates; nil when unknown.
 	MessagesBefore, InputTokens *int64
 }
@@ -19,8 +21,9 @@ type CompactionInfo struct {
 // CompactionResult says how a compaction ended. The zero value is one that took effect. A nil count is unknown.
 type CompactionResult struct {
 	// Err is why it did not take effect.
-	Err                         error
-	MessagesAfter, OutputTokens *int64
+	Err error
+	// MessagesAfter and OutputTokens are what there is after, MessagesSummarized how many messages the summary replaced.
+	MessagesAfter, MessagesSummarized, OutputTokens *int64
 	// Summary is what replaced the messages, as JSON (content).
 	Summary []byte
 }
@@ -30,8 +33,8 @@ func (c *Compaction) End(res CompactionResult) {
 	if c == nil {
 		return
 	}
-	full := writer.CompactionResult{MessagesAfter: res.MessagesAfter, OutputTokens: res.OutputTokens,
-		Summary: res.Summary, Reason: text(res.Err)}
+	full := writer.CompactionResult{MessagesAfter: res.MessagesAfter, MessagesSummarized: res.MessagesSummarized,
+		OutputTokens: res.OutputTokens, Summary: res.Summary, Reason: text(res.Err)}
 	if res.Err != nil {
 		full.Applied = new(false)
 	}

@@ -18,8 +18,8 @@ type Decision struct {
 	// Pattern is the rule that matched (content), Source where that rule stands.
 	Pattern string
 	Source  spans.PermissionSource
-	// Reason is why, DecidedBy who decided (both content).
-	Reason, DecidedBy string
+	// Reason is why, and who decided (content).
+	Reason string
 	// Err is why nothing could be decided; it stands for an empty Reason.
 	Err error
 }
@@ -29,8 +29,7 @@ func (p *Permission) End(d Decision) {
 	if p == nil {
 		return
 	}
-	full := writer.PermissionEvaluation{Action: d.Action, Pattern: d.Pattern, Source: d.Source, Reason: d.Reason,
-		DecidedBy: d.DecidedBy}
+	full := writer.PermissionEvaluation{Action: d.Action, Pattern: d.Pattern, Source: d.Source, Reason: d.Reason}
 	if d.Err != nil {
 		full.Action = cmp.Or(full.Action, spans.ActionDeny)
 		full.Outcome = string(spans.OutcomeError)

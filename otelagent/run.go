@@ -82,7 +82,8 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 // StartCompaction starts a compaction and returns a context for what it does. In the context of a turn of the run it is
 // a child of that turn, else of the run.
 func (r *Run) StartCompaction(ctx context.Context, info CompactionInfo) (context.Context, *Compaction) {
-	full := writer.Compaction{Kind: info.Kind, MessagesBefore: info.MessagesBefore, InputTokens: info.InputTokens}
+	full := writer.Compaction{Kind: info.Kind, Trigger: info.Trigger, MessagesBefore: info.MessagesBefore,
+		InputTokens: info.InputTokens}
 	var c *writer.Compacting
 	if turn := writer.TurnFromContext(ctx); turn != nil && writer.RunFromContext(ctx) == (*writer.Run)(r) {
 		ctx, c = turn.StartCompaction(ctx, full)

@@ -62,8 +62,6 @@ type Request struct {
 	Payload []byte
 	// Messages say where the messages of Payload came from, in its order. Without Payload they are the request.
 	Messages []Message
-	// At is when the request was ready.
-	At time.Time
 }
 
 // StartTool starts a tool call of the turn and returns a context in which runs that it spawns are to be started. It is
@@ -85,9 +83,15 @@ func (t *Turn) StartPermission(ctx context.Context, tool, call string) *Permissi
 	return (*Permission)((*writer.Turn)(t).Ask(ctx, e))
 }
 
-// AddMessage records a message that came in during the turn, other than the reply: a tool result, a steering message.
-// Limit: 4,096 messages; later ones are only counted.
-func (t *Turn) AddMessage(m Message) { (*writer.Turn)(t).AddInput(m.full()) }
+// AddMessage records a message that came in during the turn, other than the reply: a prompt, a steering message, or,
+// with ToolCallID, the result of a tool call. Limit: 4,096 messages of each; later ones are only counted.
+func (t *Turn) AddMessage(m Message) {
+	if m.ToolCallID != "" {
+		(*writer.Turn)(t).AddResult(m.full())
+	} else {
+		(*writer.Turn)(t).AddInput(m.full())
+	}
+}
 
 // Request records what the model receives, once per attempt; the last request of an attempt counts. The standard keys
 // of the turn are those of the last call. Limit: the content of the first 16 attempts is kept.
@@ -95,7 +99,7 @@ func (t *Turn) Request(req Request) {
 	if t == nil {
 		return
 	}
-	(*writer.Turn)(t).Request(writer.Request{At: moment(req.At), Attempt: req.Attempt, Payload: req.Payload,
+	(*writer.Turn)(t).Request(writer.Request{Attempt: req.Attempt, Payload: req.Payload,
 		Messages: fullMessages(req.Messages)})
 }
 

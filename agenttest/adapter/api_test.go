@@ -236,3 +236,20 @@ func TestNilHandles(t *testing.T) {
 		t.Errorf("status %s after two ends", s)
 	}
 }
+
+// Of the messages that a turn gets, those that name a tool call are its results, the others its input.
+func TestMessagesOfATurn(t *testing.T) {
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	turn.AddMessage(otelagent.Message{Role: "user", Raw: []byte(`{"role":"user","content":"x"}`)})
+	for _, id := range []string{"c1", "c2"} {
+		turn.AddMessage(otelagent.Message{Role: "tool", ToolCallID: id, Raw: []byte(`{"role":"tool","content":"` + id + `"}`)})
+	}
+	turn.End(otelagent.TurnResult{})
+	run.End(otelagent.RunResult{})
+	tn := p.Session().Runs[0].Turns[0]
+	if in, res := len(tn.Input.Items()), len(tn.Results.Items()); in != 1 || res != 2 {
+		t.Errorf("%d messages of input and %d results, want 1 and 2", in, res)
+	}
+}

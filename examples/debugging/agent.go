@@ -144,7 +144,7 @@ func (a *agent) compact(ctx context.Context, run *otelagent.Run) {
 	}
 	gone, rest, before := a.messages[:split], a.messages[split:], int64(len(a.messages))
 	_, compaction := run.StartCompaction(ctx, otelagent.CompactionInfo{
-		Kind: spans.CompactionKindSummary, MessagesBefore: new(before),
+		Kind: spans.CompactionKindSummary, Trigger: "message_count", MessagesBefore: new(before),
 	})
 	summary := block{Type: "text", Text: summarise(gone)}
 	if a.keep {
@@ -154,7 +154,7 @@ func (a *agent) compact(ctx context.Context, run *otelagent.Run) {
 	m := a.add(spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary", RecordID: fmt.Sprint(before)}, "user", summary)
 	a.messages = append(a.messages, rest...)
 	compaction.End(otelagent.CompactionResult{
-		MessagesAfter: new(int64(len(a.messages))), Summary: m.Raw,
+		MessagesAfter: new(int64(len(a.messages))), MessagesSummarized: new(int64(len(gone))), Summary: m.Raw,
 	})
 }
 

@@ -151,12 +151,12 @@ func (a *agent) compact(ctx context.Context, run *otelagent.Run) {
 	gone := a.messages[:keep]
 	before := int64(len(a.messages))
 	_, compaction := run.StartCompaction(ctx, otelagent.CompactionInfo{
-		Kind: spans.CompactionKindSummary, MessagesBefore: new(before),
+		Kind: spans.CompactionKindSummary, Trigger: "message_count", MessagesBefore: new(before),
 	})
 	summary := message("user", summarise(gone))
 	a.messages = append([]known{{summary, spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary", RecordID: fmt.Sprint(keep)}}}, a.messages[keep:]...)
 	compaction.End(otelagent.CompactionResult{
-		MessagesAfter: new(int64(len(a.messages))), Summary: summary,
+		MessagesAfter: new(int64(len(a.messages))), MessagesSummarized: new(int64(keep)), Summary: summary,
 	})
 }
 

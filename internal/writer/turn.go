@@ -247,11 +247,17 @@ func (t *Turn) thrownAway(a *attrs) {
 // AddInput records a message that arrived during the turn and is not its reply: prompts, steering, tool results,
 // extension messages, in the order of arrival. Limit: 4,096 messages; later ones are only counted, and the span has
 // their number.
-func (t *Turn) AddInput(m Message) {
+func (t *Turn) AddInput(m Message) { t.add(spans.ListInput, &m) }
+
+// AddResult records a tool result of the turn, in the order of the calls. TurnResult.Results replaces all of them.
+// Limits are those of AddInput.
+func (t *Turn) AddResult(m Message) { t.add(spans.ListResults, &m) }
+
+func (t *Turn) add(list string, m *Message) {
 	if t == nil || !t.capturing() {
 		return
 	}
-	t.addMessage(spans.ListInput, &m)
+	t.addMessage(list, m)
 	t.changed(0)
 }
 
