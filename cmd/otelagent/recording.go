@@ -22,6 +22,7 @@ import (
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric/noop"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/backend/otlpbounds"
@@ -156,9 +157,8 @@ func (r *recording) read(ctx context.Context, files []string, from string, ids f
 	if err != nil {
 		return err
 	}
-	rec := event.NewRecorder(otelagent.NewTracer(append(tracer, otelagent.WithoutMetrics(),
-		otelagent.WithMadeUpIDs(ids),
-		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithDelivery(providers))...))
+	rec := event.NewRecorder(otelagent.NewTracer(append(tracer, otelagent.WithMeterProvider(noop.NewMeterProvider()),
+		otelagent.WithTracerProvider(providers.TracerProvider()))...), event.WithIDs(ids))
 	p := &pump{app: r.app, rec: rec, undated: true, options: o.inputOptions(false), quit: make(chan struct{}),
 		failed: func() bool { return ctx.Err() != nil || providers.Stats().Failed > 0 }}
 	readErr := p.run(in.list)

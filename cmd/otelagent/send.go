@@ -262,10 +262,11 @@ func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, s
 		return nil, err
 	}
 	opts := append(t.opts, otelsetup.WithTenant(o.Tenant), otelsetup.WithoutGlobal())
+	var measuring []event.Option
 	if o.Metrics == metricsOn {
-		tracer = append(tracer, otelagent.WithReplayMetrics())
+		measuring = append(measuring, event.WithReplayMetrics())
 	} else if o.Metrics == metricsOff || !live || o.DB != "" {
-		tracer, opts = append(tracer, otelagent.WithoutMetrics()), append(opts, otelsetup.WithoutMetrics())
+		opts = append(opts, otelsetup.WithoutMetrics())
 	}
 	if o.Live {
 		opts = append(opts, otelsetup.WithLive(cmp.Or(o.Heartbeat, otelsetup.DefaultHeartbeat)))
@@ -289,8 +290,7 @@ func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, s
 		return nil, usagef("%w", err)
 	}
 	rec := event.NewRecorder(otelagent.NewTracer(append(tracer, otelagent.WithLive(p.Live()),
-		otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider()),
-		otelagent.WithDelivery(p))...))
+		otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider()))...), measuring...)
 	return &delivery{t, p, rec, o.Metrics == metricsOn}, nil
 }
 

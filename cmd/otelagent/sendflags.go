@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/redactfile"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/otelagent/redact"
@@ -225,39 +227,23 @@ func (o *sendOptions) inputOptions(live bool) []input.Option {
 
 // tracerOptions are the options of a tracer. The flags must have been checked; reading the rules of --redact may fail.
 func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
-	opts := []otelagent.Option{otelagent.WithCapture(captureLevels[o.Capture.Level]),
-		otelagent.WithMaxBlockBytes(o.MaxBlockBytes), otelagent.WithMaxTurnBytes(o.MaxTurnBytes),
-		otelagent.WithDerivedIDs()}
-	if o.PreviewBytes != nil {
-		opts = append(opts, otelagent.WithPreviewBytes(*o.PreviewBytes))
-	}
-	if o.MaxSpanBytes != nil {
-		opts = append(opts, otelagent.WithMaxSpanBytes(*o.MaxSpanBytes))
-	}
-	if o.BlockScope == "run" {
-		opts = append(opts, otelagent.WithBlockScope(otelagent.BlockScopeRun))
-	}
-	if o.SpanNames == namesDetailed {
-		opts = append(opts, otelagent.WithSpanNames(otelagent.Detailed))
-	}
-	if o.Profile != "" {
-		opts = append(opts, otelagent.WithProfile(spans.Profile(o.Profile)))
-	}
-	if o.PartialOutput {
-		opts = append(opts, otelagent.WithPartialOutput(0))
-	}
-	if len(o.CaptureFor) > 0 {
-		opts = append(opts, otelagent.WithCaptureFor(func(run otelagent.RunInfo) otelagent.Capture {
-			level := o.Capture.Level
-			for _, r := range slices.Backward(o.CaptureFor) { // the first that matches counts
-				if r.Agent != "" && (run.Agent == r.Agent || run.AgentID == r.Agent) || r.Session != "" &&
-					run.SessionID == r.Session {
-					level = r.Capture
-				}
-			}
-			return captureLevels[level]
-		}))
-	}
+	opts := []otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived), func(c *writer.Config) {
+		c.Capture, c.PerRun = captureLevels[o.Capture.Level], o.BlockScope == "run"
+		c.MaxBlockBytes, c.MaxTurnBytes = o.MaxBlockBytes, o.MaxTurnBytes
+		c.Detailed, c.Profile = o.SpanNames == namesDetailed, spans.Profile(o.Profile)
+		if n := o.PreviewBytes; n != nil {
+			c.PreviewBytes = cmp.Or(*n, -1)
+		}
+		if n := o.MaxSpanBytes; n != nil {
+			c.MaxSpanBytes = *n
+		}
+		if o.PartialOutput {
+			c.PartialEvery = time.Second
+		}
+		if len(o.CaptureFor) > 0 {
+			c.CaptureFor = o.captureFor
+		}
+	}}
 	switch o.Capture.Redact {
 	case "":
 	case redactDefault:
@@ -270,6 +256,16 @@ func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
 		opts = append(opts, otelagent.WithRedactor(rules))
 	}
 	return opts, nil
+}
+
+// captureFor returns the level of a run. The first rule that matches counts.
+func (o *sendOptions) captureFor(run writer.RunInfo) otelagent.Capture {
+	for _, r := range o.CaptureFor {
+		if r.Agent != "" && (run.Agent == r.Agent || run.AgentID == r.Agent) || r.Session != "" && run.SessionID == r.Session {
+			return captureLevels[r.Capture]
+		}
+	}
+	return captureLevels[o.Capture.Level]
 }
 
 // redactDefault is the value of --redact that names the built-in rules.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -212,7 +211,7 @@ func TestProvenances(t *testing.T) {
 	}
 	ev := &event.RequestPrepared{Meta: event.Meta{Seq: 1}}
 	for _, p := range all {
-		ev.Messages = append(ev.Messages, otelagent.Message{Raw: []byte(`{"role":"user","content":"x"}`), Role: "user",
+		ev.Messages = append(ev.Messages, event.Message{Raw: []byte(`{"role":"user","content":"x"}`), Role: "user",
 			Provenance: p})
 	}
 	line := string(AppendEvent(nil, ev))
