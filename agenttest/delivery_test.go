@@ -8,8 +8,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	api "go.opentelemetry.io/otel/trace"
+
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
@@ -33,25 +36,26 @@ func TestLostTurnsAreSentAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			opts := []otelagent.Option{content, otelagent.WithTracerProvider(providers.TracerProvider())}
-			if confirmed {
-				opts = append(opts, otelagent.WithDelivery(providers))
+			var provider api.TracerProvider = providers.TracerProvider()
+			if !confirmed { // a provider that reports no losses
+				provider = struct{ api.TracerProvider }{provider}
 			}
-			ctx, run := otelagent.NewTracer(opts...).StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+			tracer := otelagent.NewTracer(content, otelagent.WithTracerProvider(provider))
+			ctx, run := (*writer.Tracer)(tracer).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
 			var messages, payloads []string
 			for i := range 20 {
 				away.Store(i >= 5 && i < 9)
 				text := strings.Repeat(fmt.Sprint("line ", i, " "), 60)
-				turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(i))})
-				_, tool := turn.StartTool(turnCtx, otelagent.ToolCall{ID: fmt.Sprint("c", i), Name: "read"})
-				tool.End(otelagent.ToolResult{Result: []byte(`{"content":"` + text + `"}`)})
+				turnCtx, turn := run.StartTurn(ctx, writer.TurnInfo{Index: new(int64(i))})
+				_, tool := turn.StartTool(turnCtx, writer.ToolCall{ID: fmt.Sprint("c", i), Name: "read"})
+				tool.End(writer.ToolResult{Result: []byte(`{"content":"` + text + `"}`)})
 				messages = append(messages, `{"role":"tool","content":"`+text+`"}`)
 				payloads = append(payloads, `{"model":"m","system":"s","messages":[`+strings.Join(messages, ",")+`]}`)
-				turn.Request(otelagent.Request{Payload: []byte(payloads[i])})
-				turn.End(otelagent.TurnResult{})
+				turn.Request(writer.Request{Payload: []byte(payloads[i])})
+				turn.End(writer.TurnResult{})
 				_ = providers.ForceFlush(t.Context()) // fails while the receiver is away
 			}
-			run.End(otelagent.RunResult{})
+			run.End(writer.RunResult{})
 			_ = providers.Shutdown(t.Context())
 
 			s, blocks := onlySession(t, batch)

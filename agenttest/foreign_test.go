@@ -19,7 +19,7 @@ import (
 // recordedFile plays a file of any dialect, found out by its beginning, as `otelagent send` does.
 func recordedFile(t *testing.T, path string, opts ...input.Option) session.Batch {
 	t.Helper()
-	p := agenttest.New(t, otelagent.WithDerivedIDs(), content)
+	p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived), content)
 	playFile(t, p, path, opts...)
 	return p.Batch()
 }

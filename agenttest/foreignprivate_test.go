@@ -71,7 +71,7 @@ func TestNothingOfOtherDialectsLeaves(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := agenttest.New(t, otelagent.WithDerivedIDs(), otelagent.WithCapture(level))
+			p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived), otelagent.WithCapture(level))
 			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range d.New(input.WithSession("given")).Events(whole) {
 				if err == nil {

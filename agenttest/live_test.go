@@ -19,13 +19,14 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/redact"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // partly keeps partial output, as often as copies leave at all.
-var partly = otelagent.WithPartialOutput(time.Nanosecond)
+var partly = func(c *writer.Config) { c.PartialEvery = time.Nanosecond }
 
 // lastTurn returns the last turn of the last run, nil when there is none.
 func lastTurn(s *session.Session) *session.Turn {
@@ -74,30 +75,30 @@ func TestLiveTree(t *testing.T) {
 		})
 	}
 
-	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Rules: []byte(`[{"action":"ask"}]`)})
+	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Rules: []byte(`[{"action":"ask"}]`)})
 	when("the run", func(s *session.Session, b session.Batch) bool {
 		r := s.Runs[0]
 		return s.Status == spans.SessionStatusBusy && r.Status == spans.RunStatusOpen && r.Agent == "coder" && r.Known == spans.KnownLive &&
 			r.HeartbeatNS == int64(15*time.Second) && cmp.Equal(bodiesOf(b, r.Rules), []string{`[{"action":"ask"}]`})
 	})
 
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser, Model: "m"})
-	turn.AddInput(otelagent.Message{Role: "user", Raw: []byte(`{"role":"user","content":"Is it in?"}`)})
+	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerUser, Model: "m"})
+	turn.AddInput(writer.Message{Role: "user", Raw: []byte(`{"role":"user","content":"Is it in?"}`)})
 	turnIs("the input", func(turn *session.Turn, b session.Batch) bool {
 		return turn.Trigger == spans.TriggerUser && cmp.Equal(bodiesOf(b, turn.Input), []string{`{"role":"user","content":"Is it in?"}`})
 	})
 
 	payload := []byte(`{"model":"m","system":"Be brief.","messages":[{"role":"user","content":"Is it in?"}],"tools":[{"name":"bash"}]}`)
-	turn.Request(otelagent.Request{Payload: payload})
+	turn.Request(writer.Request{Payload: payload})
 	request(0, payload)
 	again := bytes.Replace(payload, []byte("brief"), []byte("briefer"), 1)
-	turn.Request(otelagent.Request{Payload: again, Attempt: 1})
+	turn.Request(writer.Request{Payload: again, Attempt: 1})
 	request(1, again)
 	status(spans.SessionStatusRetrying)
 
-	turn.Partial(otelagent.PartialReasoning, []byte("Well. "))
-	turn.Partial(otelagent.PartialText, []byte("It is "))
-	turn.Partial(otelagent.PartialText, []byte("in\u00a0\"stock\"."))
+	turn.Partial(writer.PartialReasoning, []byte("Well. "))
+	turn.Partial(writer.PartialText, []byte("It is "))
+	turn.Partial(writer.PartialText, []byte("in\u00a0\"stock\"."))
 	turnIs("what came in of the reply", func(turn *session.Turn, b session.Batch) bool {
 		return turn.Partial && cmp.Equal(bodiesOf(b, turn.Output), []string{
 			`{"content":[{"thinking":"Well. ","type":"thinking"},{"text":"It is in` + "\u00a0" + `\"stock\".","type":"text"}],"role":"assistant"}`,
@@ -109,17 +110,17 @@ func TestLiveTree(t *testing.T) {
 	turn.UserAnswered()
 	status(spans.SessionStatusRetrying)
 
-	turn.Replied(otelagent.Moment{}) // and so what follows is no waiting for the model
+	turn.Replied(writer.Moment{}) // and so what follows is no waiting for the model
 	status(spans.SessionStatusBusy)
-	turn.Discard(otelagent.DiscardedAttempt{Attempt: 1, Reason: "empty"})
+	turn.Discard(writer.DiscardedAttempt{Attempt: 1, Reason: "empty"})
 	status(spans.SessionStatusRetrying)
-	turn.Request(otelagent.Request{Payload: payload, Attempt: 2})
+	turn.Request(writer.Request{Payload: payload, Attempt: 2})
 	request(2, payload)
 	status(spans.SessionStatusRetrying)
-	turn.Replied(otelagent.Moment{})
+	turn.Replied(writer.Moment{})
 	status(spans.SessionStatusBusy)
 
-	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"cmd":"ls"}`)})
+	ctx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"cmd":"ls"}`)})
 	toolIs := func(what string, wanted func(*session.ToolCall, session.Batch) bool) {
 		t.Helper()
 		turnIs(what, func(turn *session.Turn, b session.Batch) bool {
@@ -129,23 +130,23 @@ func TestLiveTree(t *testing.T) {
 	toolIs("the arguments", func(c *session.ToolCall, b session.Batch) bool {
 		return cmp.Equal(bodiesOf(b, c.Args), []string{`{"cmd":"ls"}`})
 	})
-	call.Progress("lines", []byte(`{"lines":7}`), otelagent.Moment{})
+	call.Progress("lines", []byte(`{"lines":7}`), writer.Moment{})
 	toolIs("the progress", func(c *session.ToolCall, b session.Batch) bool {
 		return c.Progress == 1 && len(c.Events) == 1 && c.Events[0].Type == "lines" && hasBlock(b, c.Events[0].Body, `{"lines":7}`)
 	})
 
-	asking := call.Ask(ctx, otelagent.PermissionEvaluation{Options: []byte(`["once"]`)})
+	asking := call.Ask(ctx, writer.PermissionEvaluation{Options: []byte(`["once"]`)})
 	toolIs("the question", func(c *session.ToolCall, b session.Batch) bool {
 		return len(c.Permissions) == 1 && c.Permissions[0].Known == spans.KnownLive && c.Permissions[0].Action == spans.ActionAsk &&
 			cmp.Equal(bodiesOf(b, c.Permissions[0].Options), []string{`["once"]`})
 	})
 	status(spans.SessionStatusWaitingOnApproval)
-	asking.End(otelagent.PermissionEvaluation{Action: spans.ActionAllow, Outcome: "selected"})
+	asking.End(writer.PermissionEvaluation{Action: spans.ActionAllow, Outcome: "selected"})
 	status(spans.SessionStatusBusy)
 
-	call.End(otelagent.ToolResult{Result: []byte(`"a b"`)})
-	turn.End(otelagent.TurnResult{Output: &otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"It is."}`)}})
-	run.End(otelagent.RunResult{})
+	call.End(writer.ToolResult{Result: []byte(`"a b"`)})
+	turn.End(writer.TurnResult{Output: &writer.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"It is."}`)}})
+	run.End(writer.RunResult{})
 	s, b := p.Session(), p.Batch()
 	last := lastTurn(s)
 	if s.Status != spans.SessionStatusIdle || last.Partial || last.Waiting != "" || last.Known != spans.KnownObserved || last.Attempts != 3 || last.HeartbeatNS != 0 ||
@@ -185,7 +186,7 @@ func hasBlock(b session.Batch, ref *session.Ref, body string) bool {
 // playLive plays events live and ends nothing, as a process that is killed.
 func playLive(t *testing.T, events []byte, opts ...otelagent.Option) (*agenttest.Pipeline, *event.Recorder, []byte) {
 	t.Helper()
-	p := agenttest.NewLive(t, append(opts, otelagent.WithDerivedIDs())...)
+	p := agenttest.NewLive(t, append(opts, otelagent.WithIDs(otelagent.IDsDerived))...)
 	rec := event.NewRecorder(p.Tracer())
 	var request []byte // the last
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
@@ -269,7 +270,7 @@ func TestLiveEndsAlike(t *testing.T) {
 				}
 				return strings.Join(all, "\n")
 			}
-			without := play(t, f.Events, nil, content, otelagent.WithDerivedIDs()).Batch()
+			without := play(t, f.Events, nil, content, otelagent.WithIDs(otelagent.IDsDerived)).Batch()
 			p, rec, _ := playLive(t, f.Events, content, partly)
 			rec.Close(t.Context())
 			with := p.Batch()
@@ -345,27 +346,27 @@ func TestNothingLeavesLiveWithoutCapture(t *testing.T) {
 func TestLivePartialOutputIsRedacted(t *testing.T) {
 	const secret = "sk-ant-api03-" + "Zq7Rr2Kx9Lm4Np8Tv3Wb6Yc1Df5Gh0JsQaUeXoBiMnPz"
 	p := agenttest.NewLive(t, content, partly, otelagent.WithRedactor(redact.Defaults()))
-	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+	_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 	seen := 0
 	for i := range len(secret) {
 		if i == 0 {
-			turn.Partial(otelagent.PartialText, []byte("Here it comes:\nThe key is "))
+			turn.Partial(writer.PartialText, []byte("Here it comes:\nThe key is "))
 		}
-		turn.Partial(otelagent.PartialText, []byte(secret[i:i+1]))
+		turn.Partial(writer.PartialText, []byte(secret[i:i+1]))
 		if i%8 == 0 {
 			whenOnly(p, func(s *session.Session, _ session.Batch) bool { t := lastTurn(s); return t != nil && t.Partial })
 			time.Sleep(20 * time.Millisecond)
 		}
 		seen++
 	}
-	turn.Partial(otelagent.PartialText, []byte(" and that is\nall"))
+	turn.Partial(writer.PartialText, []byte(" and that is\nall"))
 	whenOnly(p, func(s *session.Session, b session.Batch) bool {
 		bodies := bodiesOf(b, lastTurn(s).Output)
 		return len(bodies) == 1 && strings.Contains(bodies[0], `that is\n`)
 	})
-	turn.Close(otelagent.Moment{})
-	run.Close(otelagent.Moment{})
+	turn.Close(writer.Moment{})
+	run.Close(writer.Moment{})
 	all := bytes.Join(p.OTLP(), nil)
 	if at := bytes.Index(all, []byte(secret[:16])); at >= 0 {
 		t.Errorf("is sent: %q", all[at:at+40])
@@ -387,7 +388,7 @@ func TestLiveRepliesStay(t *testing.T) {
 		}
 		recordings++
 		t.Run(f.String(), func(t *testing.T) {
-			p := agenttest.NewLive(t, content, partly, otelagent.WithDerivedIDs())
+			p := agenttest.NewLive(t, content, partly, otelagent.WithIDs(otelagent.IDsDerived))
 			rec := event.NewRecorder(p.Tracer())
 			var recorded *event.ReplyReceived // in the turn that is open
 			open := false

@@ -22,6 +22,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -75,7 +76,7 @@ func playLong(t testing.TB, name string, opts ...otelagent.Option) *agenttest.Pi
 	t.Helper()
 	events := phifixtures.Long(t, repository, name)
 	defer events.Close()
-	p := agenttest.New(t, append([]otelagent.Option{otelagent.WithDerivedIDs(), content}, opts...)...)
+	p := agenttest.New(t, append([]otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived), content}, opts...)...)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(events) {
 		if err != nil {
@@ -293,7 +294,7 @@ func TestLongSessionsOnDisk(t *testing.T) {
 // distinctBytes is D: each message once whatever its spelling, prompt and tools.
 func distinctBytes(t *testing.T, name string) (d int64) {
 	t.Helper()
-	s, blocks := onlySession(t, playLong(t, name, otelagent.WithPreviewBytes(0)).Batch())
+	s, blocks := onlySession(t, playLong(t, name, func(c *writer.Config) { c.PreviewBytes = -1 }).Batch())
 	seen := map[string]bool{}
 	add := func(ref session.Ref, size int64) {
 		if !seen[ref.Block] {

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -24,7 +24,7 @@ func (p *Pipeline) Metrics() []metricdata.Metrics {
 	}
 	var own []metricdata.Metrics
 	for _, s := range all.ScopeMetrics {
-		if s.Scope.Name == otelagent.ScopeName {
+		if s.Scope.Name == writer.ScopeName {
 			own = append(own, s.Metrics...)
 		}
 	}

@@ -39,6 +39,7 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -48,67 +49,73 @@ var updateMetrics = flag.Bool("update-metrics", false, "write testdata/metrics a
 var morning = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
 // at is a time that a loop states.
-func at(seconds float64) otelagent.Moment {
-	return otelagent.Moment{Time: morning.Add(time.Duration(seconds * float64(time.Second)))}
+func at(seconds float64) writer.Moment {
+	return writer.Moment{Time: morning.Add(time.Duration(seconds * float64(time.Second)))}
 }
 
 // goLoop is a loop that has all there is to measure: two runs, one the other's sub-agent, retries, failures, refusals.
-func goLoop(ctx context.Context, tracer *otelagent.Tracer) {
-	ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "opus", Provider: "anthropic", Start: at(0)})
+func goLoop(ctx context.Context, tracer *writer.Tracer) {
+	ctx, run := tracer.StartRun(ctx, writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "opus", Provider: "anthropic", Start: at(0)})
 	cost := 0.25
 	{
-		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser, Start: at(0)})
+		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerUser, Start: at(0)})
 		request := []byte(`{"messages":[{"role":"user","content":"What is there?"}]}`)
-		turn.Request(otelagent.Request{At: at(0.5), Payload: request})
-		turn.Discard(otelagent.DiscardedAttempt{At: at(1), Usage: &otelagent.Usage{Input: 7, Output: 7}})
-		turn.Request(otelagent.Request{At: at(1), Attempt: 1, Payload: request})
-		turn.Request(otelagent.Request{At: at(1), Attempt: 20, Payload: request}) // beyond what is kept
+		turn.Request(writer.Request{At: at(0.5), Payload: request})
+		turn.Discard(writer.DiscardedAttempt{At: at(1), Usage: &writer.Usage{Input: 7, Output: 7}})
+		turn.Request(writer.Request{At: at(1), Attempt: 1, Payload: request})
+		turn.Request(writer.Request{At: at(1), Attempt: 20, Payload: request}) // beyond what is kept
 		turn.Replied(at(4))
-		toolCtx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "bash", Type: "function", Args: []byte(`{"command":"ls"}`), Start: at(4)})
-		call.Permission(toolCtx, otelagent.PermissionEvaluation{Action: spans.ActionAllow, Source: "hook", Wait: 90 * time.Second, Start: at(4), End: at(4)})
+		toolCtx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c1", Name: "bash", Type: "function", Args: []byte(`{"command":"ls"}`), Start: at(4)})
+		call.Permission(toolCtx, writer.PermissionEvaluation{Action: spans.ActionAllow, Source: "hook", Wait: 90 * time.Second, Start: at(4), End: at(4)})
 		for range 33 {
 			call.Progress("line", nil, at(4))
 		}
-		childCtx, child := tracer.StartRun(toolCtx, otelagent.RunInfo{ID: "r2", Agent: "searcher", Model: "haiku", Provider: "anthropic", Start: at(4.5)})
-		_, childTurn := child.StartTurn(childCtx, otelagent.TurnInfo{Start: at(4.5)})
-		childTurn.End(otelagent.TurnResult{End: at(5), Model: "haiku-2", ModelCall: 400 * time.Millisecond, FirstChunk: 30 * time.Millisecond,
-			Usage: &otelagent.Usage{Input: 5, Output: 2, CacheRead: 10, Rule: spans.UsageRuleExcludesCache}})
-		child.End(otelagent.RunResult{End: at(5), Status: spans.RunStatusCancelled})
-		call.End(otelagent.ToolResult{End: at(6), Result: []byte(`"main.go"`)})
-		call.End(otelagent.ToolResult{End: at(7)}) // ends once
-		turn.End(otelagent.TurnResult{End: at(7), Model: "opus-4-6", Provider: "anthropic", StopReason: "tool_use", Cost: &cost, Currency: "USD",
-			Usage: &otelagent.Usage{Input: 1200, Output: 300, Reasoning: 40, CacheRead: 800, CacheWrite: 100}})
-		turn.End(otelagent.TurnResult{End: at(9)})
+		childCtx, child := tracer.StartRun(toolCtx, writer.RunInfo{ID: "r2", Agent: "searcher", Model: "haiku", Provider: "anthropic", Start: at(4.5)})
+		_, childTurn := child.StartTurn(childCtx, writer.TurnInfo{Start: at(4.5)})
+		childTurn.End(writer.TurnResult{End: at(5), Model: "haiku-2", ModelCall: 400 * time.Millisecond, FirstChunk: 30 * time.Millisecond,
+			Usage: &writer.Usage{Input: 5, Output: 2, CacheRead: 10, Rule: spans.UsageRuleExcludesCache}})
+		child.End(writer.RunResult{End: at(5), Status: spans.RunStatusCancelled})
+		call.End(writer.ToolResult{End: at(6), Result: []byte(`"main.go"`)})
+		call.End(writer.ToolResult{End: at(7)}) // ends once
+		turn.End(writer.TurnResult{End: at(7), Model: "opus-4-6", Provider: "anthropic", StopReason: "tool_use", Cost: &cost, Currency: "USD",
+			Usage: &writer.Usage{Input: 1200, Output: 300, Reasoning: 40, CacheRead: 800, CacheWrite: 100}})
+		turn.End(writer.TurnResult{End: at(9)})
 	}
 	{
-		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerContinuation, Start: at(7)})
-		_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c2", Name: "write_file", Start: at(8)})
-		call.End(otelagent.ToolResult{End: at(8.5), Outcome: spans.OutcomeError, Error: "no such folder"})
-		_, call = turn.StartTool(ctx, otelagent.ToolCall{ID: "c3", Name: "bash", Type: "function", Start: at(8)})
-		call.Permission(ctx, otelagent.PermissionEvaluation{Action: spans.ActionDeny, Source: spans.PermissionSourceProject, Start: at(8), End: at(8)})
-		call.End(otelagent.ToolResult{End: at(8), Outcome: spans.OutcomeDenied})
-		_, call = turn.StartTool(ctx, otelagent.ToolCall{ID: "c4", Name: "bash", Type: "function", Start: at(8)})
+		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerContinuation, Start: at(7)})
+		_, call := turn.StartTool(ctx, writer.ToolCall{ID: "c2", Name: "write_file", Start: at(8)})
+		call.End(writer.ToolResult{End: at(8.5), Outcome: spans.OutcomeError, Error: "no such folder"})
+		_, call = turn.StartTool(ctx, writer.ToolCall{ID: "c3", Name: "bash", Type: "function", Start: at(8)})
+		call.Permission(ctx, writer.PermissionEvaluation{Action: spans.ActionDeny, Source: spans.PermissionSourceProject, Start: at(8), End: at(8)})
+		call.End(writer.ToolResult{End: at(8), Outcome: spans.OutcomeDenied})
+		_, call = turn.StartTool(ctx, writer.ToolCall{ID: "c4", Name: "bash", Type: "function", Start: at(8)})
 		call.Close(at(9))
-		_, compaction := turn.StartCompaction(ctx, otelagent.Compaction{Trigger: "context_full", InputTokens: new(int64(90_000)), MessagesBefore: new(int64(40)), Start: at(9)})
-		compaction.End(otelagent.CompactionResult{OutputTokens: new(int64(8_000)), MessagesAfter: new(int64(3)), End: at(9)})
+		_, compaction := turn.StartCompaction(ctx, writer.Compaction{Trigger: "context_full", InputTokens: new(int64(90_000)), MessagesBefore: new(int64(40)), Start: at(9)})
+		compaction.End(writer.CompactionResult{OutputTokens: new(int64(8_000)), MessagesAfter: new(int64(3)), End: at(9)})
 		refused := false
-		_, compaction = turn.StartCompaction(ctx, otelagent.Compaction{Trigger: "context_full", InputTokens: new(int64(1)), Start: at(9)})
-		compaction.End(otelagent.CompactionResult{Applied: &refused, End: at(9)})
-		turn.End(otelagent.TurnResult{End: at(10), Failed: true, Error: "overloaded"})
+		_, compaction = turn.StartCompaction(ctx, writer.Compaction{Trigger: "context_full", InputTokens: new(int64(1)), Start: at(9)})
+		compaction.End(writer.CompactionResult{Applied: &refused, End: at(9)})
+		turn.End(writer.TurnResult{End: at(10), Failed: true, Error: "overloaded"})
 	}
 	for range 4097 {
-		run.AddMessage(otelagent.Message{Raw: []byte(`{"role":"user","content":"again"}`), Role: "user"})
+		run.AddMessage(writer.Message{Raw: []byte(`{"role":"user","content":"again"}`), Role: "user"})
 	}
-	run.End(otelagent.RunResult{End: at(11)})
-	run.End(otelagent.RunResult{End: at(12)})
-	_, left := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "s", ID: "r3", Agent: "coder", Start: at(12)})
+	run.End(writer.RunResult{End: at(11)})
+	run.End(writer.RunResult{End: at(12)})
+	_, left := tracer.StartRun(context.Background(), writer.RunInfo{SessionID: "s", ID: "r3", Agent: "coder", Start: at(12)})
 	left.Close(at(13))
-	_, open := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "s", ID: "r4", Agent: "coder", Start: at(14)})
+	_, open := tracer.StartRun(context.Background(), writer.RunInfo{SessionID: "s", ID: "r4", Agent: "coder", Start: at(14)})
 	_ = open // still active
 }
 
-// playFile plays a recording of any dialect.
+// playFile plays a recording of any dialect, and measures it.
 func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Option) {
+	t.Helper()
+	record(t, event.NewRecorder(p.Tracer(), event.WithReplayMetrics()), path, opts...)
+}
+
+// record plays a recording of any dialect with rec.
+func record(t *testing.T, rec *event.Recorder, path string, opts ...input.Option) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -118,7 +125,6 @@ func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Op
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range d.New(opts...).Events(whole) {
 		var bad *input.LineError
 		if err != nil && !errors.As(err, &bad) {
@@ -134,7 +140,7 @@ func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Op
 // The metrics of a loop in Go, and of a recording of each dialect, in each profile. What a profile does not have is in none.
 func TestMetrics(t *testing.T) {
 	cases := map[string]func(*testing.T, *agenttest.Pipeline){
-		"go": func(t *testing.T, p *agenttest.Pipeline) { goLoop(t.Context(), p.Tracer()) },
+		"go": func(t *testing.T, p *agenttest.Pipeline) { goLoop(t.Context(), (*writer.Tracer)(p.Tracer())) },
 	}
 	for name, path := range map[string]string{
 		"phi-core":    "phi/testdata/sample-session.ndjson",
@@ -152,7 +158,7 @@ func TestMetrics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got txtar.Archive
 			for _, profile := range spans.Profiles() {
-				p := agenttest.New(t, content, otelagent.WithMaxBlockBytes(2000), otelagent.WithReplayMetrics(), otelagent.WithProfile(profile))
+				p := agenttest.New(t, content, func(c *writer.Config) { c.MaxBlockBytes = 2000 }, func(c *writer.Config) { c.Profile = profile })
 				run(t, p)
 				got.Files = append(got.Files, txtar.File{Name: string(profile), Data: []byte(p.MetricsText())})
 				for _, m := range p.Metrics() {
@@ -242,7 +248,7 @@ func TestMetricsWhateverIsSampled(t *testing.T) {
 	measured := func(tracers trace.TracerProvider) string {
 		reader := sdkmetric.NewManualReader()
 		meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
-		goLoop(t.Context(), otelagent.NewTracer(otelagent.WithTracerProvider(tracers), otelagent.WithMeterProvider(meters)))
+		goLoop(t.Context(), (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(tracers), otelagent.WithMeterProvider(meters))))
 		var all metricdata.ResourceMetrics
 		if err := reader.Collect(t.Context(), &all); err != nil {
 			t.Fatal(err)
@@ -296,13 +302,13 @@ func sumOf(m metricdata.Metrics) (sum float64) {
 // An exemplar of each sample leads to the span that it came from.
 func TestExemplars(t *testing.T) {
 	p := agenttest.New(t)
-	tracer := p.Tracer()
-	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Start: at(0)})
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Start: at(0)})
-	callCtx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c", Name: "bash", Start: at(1)})
-	call.End(otelagent.ToolResult{End: at(2)})
-	turn.End(otelagent.TurnResult{End: at(3), Usage: &otelagent.Usage{Input: 5}})
-	run.End(otelagent.RunResult{End: at(4)})
+	tracer := (*writer.Tracer)(p.Tracer())
+	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Start: at(0)})
+	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Start: at(0)})
+	callCtx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c", Name: "bash", Start: at(1)})
+	call.End(writer.ToolResult{End: at(2)})
+	turn.End(writer.TurnResult{End: at(3), Usage: &writer.Usage{Input: 5}})
+	run.End(writer.RunResult{End: at(4)})
 
 	ids := map[string]string{
 		spans.MetricTurnTokens: trace.SpanContextFromContext(ctx).SpanID().String(), spans.MetricTokenUsage: trace.SpanContextFromContext(ctx).SpanID().String(),
@@ -362,16 +368,16 @@ func TestCardinality(t *testing.T) {
 		group.Go(func() {
 			for i := part; i < tools; i += 4 {
 				name := fmt.Sprint("made-up-", i)
-				ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: fmt.Sprint("s", i%7), Agent: name, Model: name, Provider: name})
-				_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-				_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: name, Name: name, Type: name})
-				call.Permission(ctx, otelagent.PermissionEvaluation{Action: spans.Action(name), Source: spans.PermissionSource(name)})
-				call.End(otelagent.ToolResult{Outcome: spans.Outcome(name)})
+				ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: fmt.Sprint("s", i%7), Agent: name, Model: name, Provider: name})
+				_, turn := run.StartTurn(ctx, writer.TurnInfo{})
+				_, call := turn.StartTool(ctx, writer.ToolCall{ID: name, Name: name, Type: name})
+				call.Permission(ctx, writer.PermissionEvaluation{Action: spans.Action(name), Source: spans.PermissionSource(name)})
+				call.End(writer.ToolResult{Outcome: spans.Outcome(name)})
 				cost := 1.0
-				turn.End(otelagent.TurnResult{Model: name, Provider: name, Usage: &otelagent.Usage{}, Cost: &cost, Currency: name})
-				_, c := run.StartCompaction(ctx, otelagent.Compaction{Kind: spans.CompactionKind(name), Trigger: name})
-				c.End(otelagent.CompactionResult{})
-				run.End(otelagent.RunResult{Status: spans.RunStatus(name)})
+				turn.End(writer.TurnResult{Model: name, Provider: name, Usage: &writer.Usage{}, Cost: &cost, Currency: name})
+				_, c := run.StartCompaction(ctx, writer.Compaction{Kind: spans.CompactionKind(name), Trigger: name})
+				c.End(writer.CompactionResult{})
+				run.End(writer.RunResult{Status: spans.RunStatus(name)})
 			}
 		})
 	}
@@ -408,25 +414,24 @@ func TestMetricsOfRecordings(t *testing.T) {
 		name    string
 		run     string
 		input   []input.Option
-		options []otelagent.Option
+		options []event.Option
 		want    bool
 	}{
 		{name: "file"},
-		{name: "file, asked", options: []otelagent.Option{otelagent.WithReplayMetrics()}, want: true},
+		{name: "file, asked", options: []event.Option{event.WithReplayMetrics()}, want: true},
 		{name: "pipe", input: []input.Option{input.WithLive()}, want: true},
-		{name: "pipe, metrics off", input: []input.Option{input.WithLive()}, options: []otelagent.Option{otelagent.WithoutMetrics()}},
 		{name: "ledger through a pipe", run: `,"recording":"ledger"`, input: []input.Option{input.WithLive()}},
-		{name: "ledger, asked", run: `,"recording":"ledger"`, options: []otelagent.Option{otelagent.WithReplayMetrics()}, want: true},
+		{name: "ledger, asked", run: `,"recording":"ledger"`, options: []event.Option{event.WithReplayMetrics()}, want: true},
 		{name: "copied", run: `,"copied":true`, input: []input.Option{input.WithLive()}},
-		{name: "copied, asked", run: `,"copied":true`, options: []otelagent.Option{otelagent.WithReplayMetrics()}},
+		{name: "copied, asked", run: `,"copied":true`, options: []event.Option{event.WithReplayMetrics()}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "events.ndjson")
 			if err := os.WriteFile(path, []byte(lines(tt.run)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			p := agenttest.New(t, tt.options...)
-			playFile(t, p, path, tt.input...)
+			p := agenttest.New(t)
+			record(t, event.NewRecorder(p.Tracer(), tt.options...), path, tt.input...)
 			if turns := p.Session().Runs[0].Turns; len(turns) != 1 || turns[0].Usage.Input != 5 {
 				t.Fatalf("turns: %+v", turns)
 			}
@@ -439,11 +444,11 @@ func TestMetricsOfRecordings(t *testing.T) {
 
 // A run that nobody ends counts as aborted, once, however often its recorder is closed, and is active no more.
 func TestMetricsOfWhatNobodyEnds(t *testing.T) {
-	p := agenttest.New(t, otelagent.WithReplayMetrics())
-	rec := event.NewRecorder(p.Tracer())
-	rec.Record(t.Context(), &event.RunStarted{Meta: event.Meta{Session: "s", Run: "r", Time: morning}, RunInfo: otelagent.RunInfo{Agent: "coder"}})
+	p := agenttest.New(t)
+	rec := event.NewRecorder(p.Tracer(), event.WithReplayMetrics())
+	rec.Record(t.Context(), &event.RunStarted{Meta: event.Meta{Session: "s", Run: "r", Time: morning}, RunInfo: writer.RunInfo{Agent: "coder"}})
 	rec.Record(t.Context(), &event.TurnStarted{Meta: event.Meta{Run: "r", Time: morning}})
-	rec.Record(t.Context(), &event.ToolStarted{Meta: event.Meta{Run: "r", Time: morning}, ToolCall: otelagent.ToolCall{ID: "c", Name: "bash"}})
+	rec.Record(t.Context(), &event.ToolStarted{Meta: event.Meta{Run: "r", Time: morning}, ToolCall: writer.ToolCall{ID: "c", Name: "bash"}})
 	rec.Record(t.Context(), &event.ToolEnded{Meta: event.Meta{Session: "another", Run: "", Time: morning}})
 	rec.Close(t.Context())
 	rec.Close(t.Context())
@@ -470,11 +475,11 @@ func TestProfileOfSpans(t *testing.T) {
 	for profile, key := range map[spans.Profile]attribute.Key{
 		spans.Profile202608: spans.GenAIUsageCacheCreationKey, spans.Profile202610: spans.GenAIUsageCacheWriteKey, "unheard of": spans.GenAIUsageCacheCreationKey,
 	} {
-		p := agenttest.New(t, otelagent.WithProfile(profile))
-		ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
-		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-		turn.End(otelagent.TurnResult{Usage: &otelagent.Usage{Input: 10, CacheWrite: 3}})
-		run.End(otelagent.RunResult{})
+		p := agenttest.New(t, func(c *writer.Config) { c.Profile = profile })
+		ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
+		_, turn := run.StartTurn(ctx, writer.TurnInfo{})
+		turn.End(writer.TurnResult{Usage: &writer.Usage{Input: 10, CacheWrite: 3}})
+		run.End(writer.RunResult{})
 		sent := bytes.Join(p.OTLP(), nil)
 		for _, k := range []attribute.Key{spans.GenAIUsageCacheCreationKey, spans.GenAIUsageCacheWriteKey} {
 			if bytes.Contains(sent, []byte(k)) != (k == key) {
@@ -488,11 +493,11 @@ func TestProfileOfSpans(t *testing.T) {
 	// Spans of others have the standard key alone.
 	for _, key := range []attribute.Key{spans.GenAIUsageCacheCreationKey, spans.GenAIUsageCacheWriteKey} {
 		p := agenttest.New(t)
-		ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
-		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
+		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
 		trace.SpanFromContext(ctx).SetAttributes(key.Int64(4))
-		turn.End(otelagent.TurnResult{})
-		run.End(otelagent.RunResult{})
+		turn.End(writer.TurnResult{})
+		run.End(writer.RunResult{})
 		if got := p.Session().Runs[0].Turns[0].Usage.CacheWrite; got != 4 {
 			t.Errorf("%s: %d is read, want 4", key, got)
 		}
@@ -504,7 +509,7 @@ func TestProfileOfSpans(t *testing.T) {
 func TestNoIDOrContentInMetrics(t *testing.T) {
 	searched, spelled := 0, 0
 	check := func(t *testing.T, path string, opts ...input.Option) {
-		p := agenttest.New(t, content, otelagent.WithReplayMetrics())
+		p := agenttest.New(t, content)
 		playFile(t, p, path, opts...)
 		sent := exportedMetrics(t, p)
 		secret, public := wordsOf(t, p.OTLP())
@@ -548,7 +553,7 @@ func registryText() string {
 	for _, m := range spans.Metrics() {
 		fmt.Fprintln(&b, m.Name, m.Unit, m.Brief, m.Attributes)
 	}
-	return b.String() + otelagent.ScopeName
+	return b.String() + writer.ScopeName
 }
 
 // exportedMetrics returns the metrics of p as they go over OTLP.
@@ -564,7 +569,7 @@ func exportedMetrics(t *testing.T, p *agenttest.Pipeline) (sent []byte) {
 	}
 	err = errors.Join(exporter.Export(t.Context(), &metricdata.ResourceMetrics{
 		Resource:     resource.Empty(),
-		ScopeMetrics: []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: otelagent.ScopeName}, Metrics: p.Metrics()}},
+		ScopeMetrics: []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: writer.ScopeName}, Metrics: p.Metrics()}},
 	}), exporter.Shutdown(t.Context()))
 	if err != nil {
 		t.Fatal(err)

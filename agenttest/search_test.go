@@ -20,7 +20,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/search"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -168,9 +168,9 @@ func TestProjectedTitles(t *testing.T) {
 // TestSearchWhatIsOpen finds what came in of a reply that is going on, by the session and among all, also before anything was projected.
 func TestSearchWhatIsOpen(t *testing.T) {
 	p := agenttest.NewLive(t, content, partly)
-	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
-	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-	turn.Partial(otelagent.PartialText, []byte("half a sentence"))
+	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
+	_, turn := run.StartTurn(ctx, writer.TurnInfo{})
+	turn.Partial(writer.PartialText, []byte("half a sentence"))
 	var batch session.Batch
 	p.When(func(all []*session.Session, b session.Batch) bool {
 		batch = b
@@ -192,6 +192,6 @@ func TestSearchWhatIsOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	turn.End(otelagent.TurnResult{})
-	run.End(otelagent.RunResult{})
+	turn.End(writer.TurnResult{})
+	run.End(writer.RunResult{})
 }

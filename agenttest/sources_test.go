@@ -35,7 +35,7 @@ func ownLines(t *testing.T, events []byte) []byte {
 // replayOwn plays our own lines as a file.
 func replayOwn(t *testing.T, lines []byte) session.Batch {
 	t.Helper()
-	p := agenttest.New(t, otelagent.WithDerivedIDs(), content)
+	p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived), content)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range ndjson.Events(bytes.NewReader(lines)) {
 		if err != nil {

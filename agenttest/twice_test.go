@@ -36,7 +36,7 @@ func sendOne(t *testing.T, x sending) session.Batch {
 	if x.live {
 		opts = append(opts, input.WithLive())
 	}
-	return playAs(t, usageCase{dialect: x.dialect, opts: opts}, x.text, otelagent.WithDerivedIDs())
+	return playAs(t, usageCase{dialect: x.dialect, opts: opts}, x.text, otelagent.WithIDs(otelagent.IDsDerived))
 }
 
 const clarkReply = `{"role":"assistant","content":[],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":2,"cache_creation_input_tokens":0,"cache_read_input_tokens":0}}`

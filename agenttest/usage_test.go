@@ -195,11 +195,11 @@ func TestUsageIsCountedOnce(t *testing.T) {
 				}
 				text = append(text, more...)
 			}
-			once := playAs(t, c, string(text), otelagent.WithDerivedIDs())
+			once := playAs(t, c, string(text), otelagent.WithIDs(otelagent.IDsDerived))
 			if diff := cmp.Diff(c.want, sumsOf(once)); diff != "" {
 				t.Fatalf("(-by hand +tree):\n%s", diff)
 			}
-			again := join(once, playAs(t, c, string(text), otelagent.WithDerivedIDs()))
+			again := join(once, playAs(t, c, string(text), otelagent.WithIDs(otelagent.IDsDerived)))
 			if diff := cmp.Diff(c.want, sumsOf(again)); diff != "" {
 				t.Errorf("sent again (-by hand +tree):\n%s", diff)
 			}

@@ -28,6 +28,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -44,9 +45,9 @@ var began = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 func sessions(t *testing.T) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	everything(t, p.Tracer(), "everything", "acme", began)
-	everything(t, p.Tracer(), hostile, "acme", began.Add(time.Hour))
-	everything(t, p.Tracer(), unnamed, "", began.Add(2*time.Hour))
+	everything(t, (*writer.Tracer)(p.Tracer()), "everything", "acme", began)
+	everything(t, (*writer.Tracer)(p.Tracer()), hostile, "acme", began.Add(time.Hour))
+	everything(t, (*writer.Tracer)(p.Tracer()), unnamed, "", began.Add(2*time.Hour))
 	f, err := os.Open("../cmd/otelagent/demo.ndjson")
 	if err != nil {
 		t.Fatal(err)
@@ -70,49 +71,49 @@ func sessions(t *testing.T) session.Batch {
 
 // everything is a session with all that a panel shows: five turns of two runs, the cache missed on one, a model without a cache on another that fails, tools that
 // overlap, fail and are denied, a wait for a person, a compaction, retries, costs.
-func everything(t *testing.T, tracer *otelagent.Tracer, id, provider string, start time.Time) {
+func everything(t *testing.T, tracer *writer.Tracer, id, provider string, start time.Time) {
 	t.Helper()
-	at := func(seconds float64) otelagent.Moment {
-		return otelagent.Moment{Time: start.Add(time.Duration(seconds * float64(time.Second)))}
+	at := func(seconds float64) writer.Moment {
+		return writer.Moment{Time: start.Add(time.Duration(seconds * float64(time.Second)))}
 	}
-	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run-1", Agent: "coder", Model: "big-1", Provider: provider, Start: at(0)})
+	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: id, ID: "run-1", Agent: "coder", Model: "big-1", Provider: provider, Start: at(0)})
 	cost := 0.25
-	var messages []otelagent.Message
+	var messages []writer.Message
 	failed := false
-	turn := func(ctx context.Context, run *otelagent.Run, from, to float64, u otelagent.Usage, model string, do func(context.Context, *otelagent.Turn)) {
-		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Model: model, Start: at(from)})
-		messages = append(messages, otelagent.Message{Raw: fmt.Appendf(nil, `{"role":"user","content":"question %d"}`, len(messages)), Role: "user"})
-		turn.Request(otelagent.Request{At: at(from), Messages: messages, Bytes: int64(1000 * len(messages))})
+	turn := func(ctx context.Context, run *writer.Run, from, to float64, u writer.Usage, model string, do func(context.Context, *writer.Turn)) {
+		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Model: model, Start: at(from)})
+		messages = append(messages, writer.Message{Raw: fmt.Appendf(nil, `{"role":"user","content":"question %d"}`, len(messages)), Role: "user"})
+		turn.Request(writer.Request{At: at(from), Messages: messages, Bytes: int64(1000 * len(messages))})
 		do(ctx, turn)
-		turn.End(otelagent.TurnResult{
+		turn.End(writer.TurnResult{
 			End: at(to), Model: model, StopReason: "end_turn", Usage: &u, Cost: &cost, Currency: "USD",
 			Failed: failed, ModelCall: 1500 * time.Millisecond, FirstChunk: 400 * time.Millisecond,
 		})
 	}
-	tool := func(ctx context.Context, turn *otelagent.Turn, name string, from, to float64, outcome spans.Outcome) {
-		_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: fmt.Sprintf("%s-%v", name, from), Name: name, Start: at(from)})
-		call.End(otelagent.ToolResult{End: at(to), Outcome: outcome})
+	tool := func(ctx context.Context, turn *writer.Turn, name string, from, to float64, outcome spans.Outcome) {
+		_, call := turn.StartTool(ctx, writer.ToolCall{ID: fmt.Sprintf("%s-%v", name, from), Name: name, Start: at(from)})
+		call.End(writer.ToolResult{End: at(to), Outcome: outcome})
 	}
-	turn(ctx, run, 0, 4, otelagent.Usage{Input: 1000, Output: 100, Reasoning: 40, CacheWrite: 800}, "big-1", func(ctx context.Context, turn *otelagent.Turn) {
+	turn(ctx, run, 0, 4, writer.Usage{Input: 1000, Output: 100, Reasoning: 40, CacheWrite: 800}, "big-1", func(ctx context.Context, turn *writer.Turn) {
 		tool(ctx, turn, "read", 2, 3, spans.OutcomeOK)
 		tool(ctx, turn, "grep", 2.5, 3.5, spans.OutcomeOK)
 	})
-	turn(ctx, run, 4, 14, otelagent.Usage{Input: 1600, Output: 300, CacheRead: 1000, CacheWrite: 500}, "big-1", func(ctx context.Context, turn *otelagent.Turn) {
-		turn.Permission(ctx, otelagent.PermissionEvaluation{Tool: "bash", CallID: "bash-12", Action: spans.ActionAllow, Source: spans.PermissionSourceSession, Wait: 6 * time.Second, Start: at(6), End: at(12)})
+	turn(ctx, run, 4, 14, writer.Usage{Input: 1600, Output: 300, CacheRead: 1000, CacheWrite: 500}, "big-1", func(ctx context.Context, turn *writer.Turn) {
+		turn.Permission(ctx, writer.PermissionEvaluation{Tool: "bash", CallID: "bash-12", Action: spans.ActionAllow, Source: spans.PermissionSourceSession, Wait: 6 * time.Second, Start: at(6), End: at(12)})
 		tool(ctx, turn, "bash", 12, 13, spans.OutcomeError)
 	})
-	turn(ctx, run, 14, 20, otelagent.Usage{Input: 4000, Output: 200}, "big-1", func(ctx context.Context, turn *otelagent.Turn) {
-		turn.Permission(ctx, otelagent.PermissionEvaluation{Tool: "rm", CallID: "rm-16", Action: spans.ActionDeny, Source: spans.PermissionSourceProject, Start: at(16), End: at(16)})
+	turn(ctx, run, 14, 20, writer.Usage{Input: 4000, Output: 200}, "big-1", func(ctx context.Context, turn *writer.Turn) {
+		turn.Permission(ctx, writer.PermissionEvaluation{Tool: "rm", CallID: "rm-16", Action: spans.ActionDeny, Source: spans.PermissionSourceProject, Start: at(16), End: at(16)})
 		tool(ctx, turn, "rm", 16, 16, spans.OutcomeDenied)
 	})
-	_, compacting := run.StartCompaction(ctx, otelagent.Compaction{Kind: spans.CompactionKindSummary, Trigger: "threshold", Start: at(20)})
-	compacting.End(otelagent.CompactionResult{End: at(23), InputTokens: new(int64(4200)), OutputTokens: new(int64(700)), MessagesBefore: new(int64(9)), MessagesAfter: new(int64(2)), MessagesSummarized: new(int64(7))})
-	turn(ctx, run, 23, 26, otelagent.Usage{Input: 900, Output: 50, CacheRead: 450}, "big-1", func(context.Context, *otelagent.Turn) {})
-	run.End(otelagent.RunResult{End: at(26)})
-	ctx, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run-2", Agent: "reviewer", Model: "small-1", Provider: provider, Start: at(30)})
+	_, compacting := run.StartCompaction(ctx, writer.Compaction{Kind: spans.CompactionKindSummary, Trigger: "threshold", Start: at(20)})
+	compacting.End(writer.CompactionResult{End: at(23), InputTokens: new(int64(4200)), OutputTokens: new(int64(700)), MessagesBefore: new(int64(9)), MessagesAfter: new(int64(2)), MessagesSummarized: new(int64(7))})
+	turn(ctx, run, 23, 26, writer.Usage{Input: 900, Output: 50, CacheRead: 450}, "big-1", func(context.Context, *writer.Turn) {})
+	run.End(writer.RunResult{End: at(26)})
+	ctx, run = tracer.StartRun(t.Context(), writer.RunInfo{SessionID: id, ID: "run-2", Agent: "reviewer", Model: "small-1", Provider: provider, Start: at(30)})
 	failed = true
-	turn(ctx, run, 30, 32, otelagent.Usage{Input: 300, Output: 20}, "small-1", func(context.Context, *otelagent.Turn) {})
-	run.End(otelagent.RunResult{End: at(32)})
+	turn(ctx, run, 30, 32, writer.Usage{Input: 300, Output: 20}, "small-1", func(context.Context, *writer.Turn) {})
+	run.End(writer.RunResult{End: at(32)})
 }
 
 // fill puts the sessions into a store and projects them.

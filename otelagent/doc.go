@@ -1,15 +1,18 @@
 // Package otelagent turns what an agent loop does into OpenTelemetry spans: session.run, session.turn, tool.call,
 // compaction.run and permission.evaluate.
 //
-// There are two ways in. A loop written in Go holds a [Tracer] and calls the handles: [Tracer.StartRun],
-// [Run.StartTurn], [Turn.StartTool] and so on. A program that reads the events of another loop turns them into [Event]
-// values (see the packages phi, …) and gives them to a [Recorder], which drives the same handles.
+// A loop makes one [Tracer] and calls the handles: [Tracer.StartRun], [Run.StartTurn], [Turn.StartTool] and so on. Each
+// handle has an End, which reports the result. A program that reads the events of another loop uses package
+// dialects/event instead.
 //
-// The package never fails, never waits for the network and never panics on bad input: a nil Tracer, Recorder or handle
-// does nothing, ending twice does nothing, a zero time means now. Handles and Recorders are safe for concurrent use.
-// Byte slices are copied before a call returns. The process sends nothing that a model, user, tool or provider wrote
-// unless [WithCapture] says so.
+// Contract of all handles:
+//   - They never fail, never wait for the network and never panic on bad input.
+//   - The nil Tracer and nil handles do nothing. Only the first End has an effect. A zero time means now.
+//   - They are safe for concurrent use. Byte slices are copied before a call returns.
+//   - An Err in a result is a failure: the span has status Error, and the text of the error is content. An Err that
+//     wraps context.Canceled is a cancellation.
+//   - The process sends nothing that a model, user, tool or provider wrote unless [WithCapture] says so.
 //
-// It needs the OpenTelemetry API only. Without an SDK a run costs a few small allocations and its turns none; package
-// otelsetup installs an SDK for programs that have none.
+// The package needs the OpenTelemetry API only. Without an SDK a run costs a few small allocations and its turns none;
+// package otelsetup installs an SDK for programs that have none.
 package otelagent

@@ -1,190 +1,41 @@
 package otelagent
 
 import (
-	"context"
+	"cmp"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Permission records one decision about the turn. It may name a tool call that never started because of that decision.
-// A span without a time lasts from now until now.
-func (t *Turn) Permission(ctx context.Context, p PermissionEvaluation) {
-	if t != nil {
-		place := t.place()
-		place.permission(ctx, &t.handle, &p)
-	}
+// Permission is one open evaluation whether a tool may run: a permission.evaluate span. Its action is ask until End.
+// The nil Permission does nothing. Safe for concurrent use.
+type Permission writer.Asking
+
+// Decision is the result of a permission evaluation.
+type Decision struct {
+	// Action is what was decided. Empty: deny with Err, else ask.
+	Action spans.Action
+	// Pattern is the rule that matched (content), Source where that rule stands.
+	Pattern string
+	Source  spans.PermissionSource
+	// Reason is why, DecidedBy who decided (both content).
+	Reason, DecidedBy string
+	// Err is why nothing could be decided; it stands for an empty Reason.
+	Err error
 }
 
-// Permission records one decision that belongs to no turn, such as that on the run's input.
-func (r *Run) Permission(ctx context.Context, p PermissionEvaluation) {
-	if r != nil && !r.off {
-		place := r.place()
-		place.permission(ctx, &r.handle, &p)
-	}
-}
-
-// Permission records one decision about the call. Empty Tool and CallID are those of the call.
-func (t *Tool) Permission(ctx context.Context, p PermissionEvaluation) {
-	if t == nil {
+// End records the decision; later calls do nothing.
+func (p *Permission) End(d Decision) {
+	if p == nil {
 		return
 	}
-	if p.CallID == "" {
-		p.CallID = t.callID
+	full := writer.PermissionEvaluation{Action: d.Action, Pattern: d.Pattern, Source: d.Source, Reason: d.Reason,
+		DecidedBy: d.DecidedBy}
+	if d.Err != nil {
+		full.Action = cmp.Or(full.Action, spans.ActionDeny)
+		full.Outcome = string(spans.OutcomeError)
+		full.Reason = cmp.Or(full.Reason, text(d.Err))
 	}
-	if p.Tool == "" {
-		p.Tool = t.name
-	}
-	t.place.permission(ctx, &t.handle, &p)
-}
-
-// permission starts and ends the span of one evaluation under parent, which is the place or a tool call in it.
-func (p *place) permission(ctx context.Context, parent *handle, e *PermissionEvaluation) {
-	var h handle
-	ctx = p.startPermission(ctx, parent, &h, e)
-	end := endAttrs(p.origin, 2)
-	if _, measure := h.finish(e.End, spans.KnownObserved, &end, ""); measure {
-		h.tracer.metrics.permission(ctx, e)
-	}
-}
-
-// startPermission starts the span of an evaluation.
-func (p *place) startPermission(ctx context.Context, parent, h *handle, e *PermissionEvaluation) context.Context {
-	a := startAttrs(p.origin)
-	a.detail = e.detail()
-	p.under(h, a)
-	a.name(spans.ToolNameKey, e.Tool)
-	a.id(spans.ToolCallIDKey, e.CallID)
-	a.permission(e)
-	call := cleanID(e.CallID)
-	n := p.ordinal(p.permissions, call, a)
-	ctx = h.begin(ctx, parent, &kindPermission, e.Start, a, seed{turn: p.turn, call: call, ordinal: n, at: p.at})
-	parent.started(h, &parent.counts.permissions)
-	if e.Options != nil && h.capturing() {
-		h.content.addBody(h.origin, spans.ListOptions, e.Options)
-	}
-	return ctx
-}
-
-// detail is what distinguishes evaluations.
-func (e *PermissionEvaluation) detail() [2]string { return [2]string{string(e.Action), e.Tool} }
-
-// permission adds what was decided, and by whom.
-func (a *attrs) permission(e *PermissionEvaluation) {
-	a.name(spans.PermissionActionKey, string(e.Action))
-	a.name(spans.PermissionSourceKeyKey, string(e.Source))
-	if e.Target != "" && e.Target != spans.PermissionTargetTool {
-		a.name(spans.PermissionTargetKeyKey, string(e.Target))
-	}
-	a.text(spans.PermissionPatternKey, e.Pattern)
-	a.text(spans.PermissionReasonKey, e.Reason)
-	a.text(spans.PermissionDecidedByKey, e.DecidedBy)
-	a.text(spans.RulesDigestKey, e.RulesDigest)
-	if e.Wait > 0 {
-		a.int(spans.PermissionWaitKey, int64(e.Wait))
-	}
-	a.id(spans.PermissionOptionKey, e.Option)
-	a.name(spans.PermissionOutcomeKey, e.Outcome)
-	a.yes(spans.DerivedKey, e.Derived)
-	a.decisionView(e.Wait)
-}
-
-// Asking is one permission evaluation for which somebody was asked and has not answered: an open permission.evaluate
-// span with the action ask, which lasts until the answer. With WithLive it shows while it is open. The nil Asking does
-// nothing. Safe for concurrent use.
-type Asking struct {
-	handle
-	ctx   context.Context
-	asked PermissionEvaluation // Options are not kept
-	// offered says that the question reported its options.
-	offered bool
-}
-
-// Ask records that somebody was asked about the turn, or about a tool call of it that did not start. It records what p
-// has by then; an empty action is ask. The caller ends the question that Ask returns.
-func (t *Turn) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
-	if t == nil {
-		return nil
-	}
-	place := t.place()
-	return place.ask(ctx, &t.handle, p)
-}
-
-// Ask records that somebody was asked about what belongs to no turn; see [Turn.Ask].
-func (r *Run) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
-	if r == nil || r.off {
-		return nil
-	}
-	place := r.place()
-	return place.ask(ctx, &r.handle, p)
-}
-
-// Ask records that somebody was asked about the call. Empty Tool and CallID are those of the call.
-func (t *Tool) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
-	if t == nil {
-		return nil
-	}
-	if p.CallID == "" {
-		p.CallID = t.callID
-	}
-	if p.Tool == "" {
-		p.Tool = t.name
-	}
-	return t.place.ask(ctx, &t.handle, p)
-}
-
-func (p *place) ask(ctx context.Context, parent *handle, e PermissionEvaluation) *Asking {
-	if e.Action == "" {
-		e.Action = spans.ActionAsk
-	}
-	q := &Asking{asked: e, offered: e.Options != nil}
-	q.asked.Options = nil
-	q.ctx = p.startPermission(ctx, parent, &q.handle, &e)
-	q.mu.Lock()
-	early, name := q.early(spans.ListOptions)
-	q.mu.Unlock()
-	q.sendEarly(&early, name, e.Start)
-	q.opened(nil, nil)
-	return q
-}
-
-// End records the decision; later calls do nothing. Tool, CallID and Start are those of the question. So are Options,
-// unless the question had none. A Wait that is not set is the time since then, where both times are known.
-func (q *Asking) End(p PermissionEvaluation) {
-	if q == nil {
-		return
-	}
-	p.Tool, p.CallID, p.Start = q.asked.Tool, q.asked.CallID, q.asked.Start
-	if p.Wait == 0 && measured(p.Start) && measured(p.End) {
-		p.Wait = max(p.End.Time.Sub(p.Start.Time), 0)
-	}
-	a := endAttrs(q.origin, 14)
-	if q.recording {
-		a.permission(&p)
-		q.rename(&kindPermission, p.detail())
-		q.offer(p.Options)
-	}
-	if _, measure := q.finish(p.End, spans.KnownObserved, &a, ""); measure {
-		q.tracer.metrics.permission(q.ctx, &p)
-	}
-}
-
-// offer keeps the answers that were offered, unless the question reported them or is over.
-func (q *Asking) offer(options []byte) {
-	if options == nil || q.offered || !q.capturing() {
-		return
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.ended {
-		q.content.addBody(q.origin, spans.ListOptions, options)
-	}
-}
-
-// Close ends the question at the last time seen, because no answer was reported. Later calls do nothing.
-func (q *Asking) Close(at Moment) {
-	if q == nil {
-		return
-	}
-	a := endAttrs(q.origin, 4)
-	q.finish(at, spans.KnownClosed, &a, "")
+	full.Action = cmp.Or(full.Action, spans.ActionAsk)
+	(*writer.Asking)(p).End(full)
 }

@@ -2,121 +2,43 @@ package otelagent
 
 import (
 	"context"
+	"errors"
+	"time"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // Tool is one open tool call: a tool.call span. The nil Tool does nothing. Safe for concurrent use.
-type Tool struct {
-	handle
-	scope  scope
-	callID string
-	name   string
-	kind   string // function, extension or datastore
-	place  place
+type Tool writer.Tool
 
-	progress int64 // guarded by handle.mu
+// ToolCall says what is known of a tool call when it starts.
+type ToolCall struct {
+	ID, Name string
+	// Args are the arguments as JSON (content). Nil when there were none; the JSON text null is kept as such.
+	Args []byte
+	// Start is when the call started.
+	Start time.Time
 }
 
-// place is where tool calls, permission evaluations and compactions are started: a run or a turn.
-type place struct {
-	*handle
-	run                *Run
-	tools, permissions *ordinals
-}
-
-const noTurn = -1
-
-func (r *Run) place() place {
-	return place{handle: &r.handle, run: r, tools: &r.tools, permissions: &r.permissions}
-}
-
-func (t *Turn) place() place {
-	return place{handle: &t.handle, run: t.run, tools: &t.tools, permissions: &t.permissions}
-}
-
-// ordinal returns the next number of key and adds it to a.
-func (p *place) ordinal(of *ordinals, key string, a *attrs) int64 {
-	p.mu.Lock()
-	n := of.next(key)
-	p.mu.Unlock()
-	a.count(spans.OrdinalKey, n)
-	return n
-}
-
-// under makes child a child of the place and adds the turn to a.
-func (p *place) under(child *handle, a *attrs) {
-	child.origin, child.index, child.turn, child.at = p.origin, p.index, p.turn, p.at
-	if p.index != noTurn {
-		a.int(spans.TurnIndexKey, p.index)
-	}
-}
-
-// StartTool starts a tool call of the turn and returns a context in which runs that it spawns are to be started. It is
-// a child of the turn, whatever span ctx holds.
-func (t *Turn) StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
-	if t == nil {
-		return ctx, nil
-	}
-	return t.place().startTool(ctx, &call)
-}
-
-// StartTool starts a tool call that belongs to no turn; see [Turn.StartTool].
-func (r *Run) StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
-	if r == nil || r.off {
-		return ctx, nil
-	}
-	return r.place().startTool(ctx, &call)
-}
-
-func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, *Tool) {
-	t := &Tool{callID: cleanID(call.ID), name: cleanName(call.Name), kind: call.Type}
-	a := startAttrs(p.origin)
-	a.detail[0] = call.Name
-	p.under(&t.handle, a)
-	a.profileTool(call.Name, call.Type)
-	a.id(spans.ToolCallIDKey, call.ID)
-	n := p.ordinal(p.tools, t.callID, a)
-	ctx = t.begin(ctx, p.handle, &kindTool, call.Start, a, seed{turn: p.turn, call: t.callID, ordinal: n, at: p.at})
-	p.started(&t.handle, &p.counts.tools)
-	t.place = p
-	if t.capturing() {
-		t.mu.Lock()
-		t.content.addBody(t.origin, spans.ListArgs, call.Args)
-		early, name := t.early(spans.ListArgs)
-		t.mu.Unlock()
-		t.sendEarly(&early, name, call.Start)
-		if t.previews() && call.Args != nil {
-			view := endAttrs(t.origin, 1)
-			t.valueView(spans.ToolCallArgumentsKey, spans.ListArgs, call.Args, &view)
-			t.span.SetAttributes(view.kv...)
-		}
-	}
-	t.scope = scope{Context: ctx, span: &t.handle, run: p.run, turn: turnOf(ctx, p.run), tool: t}
-	if t.measured {
-		t.tally.tools.Add(1)
-	}
-	t.opened(nil, t)
-	return &t.scope, t
+// ToolResult says how a tool call ended. The zero value is a call that succeeded.
+type ToolResult struct {
+	// Outcome is how the call ended. Empty: ok, or with Err error, or cancelled.
+	Outcome spans.Outcome
+	// Err is why the call failed, or did not run.
+	Err error
+	// Result is the result as JSON (content).
+	Result []byte
+	// Truncated says whether the result was cut before the model saw it; nil when that is not known.
+	Truncated *bool
+	// End is when the call ended.
+	End time.Time
 }
 
 // Progress records a partial result or progress message of the call: typ is the producer's name of it, body JSON
 // (content). All are counted, the first 32 kept.
-func (t *Tool) Progress(typ string, body []byte, at Moment) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	t.progress++
-	t.mu.Unlock()
-	t.note(typ, body, at)
-}
-
-// Note records an event of the call that is no progress of it; see [Run.Note].
-func (t *Tool) Note(typ string, body []byte, at Moment) {
-	if t != nil {
-		t.note(typ, body, at)
-	}
+func (t *Tool) Progress(typ string, body []byte) {
+	(*writer.Tool)(t).Progress(typ, body, writer.Moment{})
 }
 
 // End ends the call, once; later calls do nothing.
@@ -124,47 +46,14 @@ func (t *Tool) End(res ToolResult) {
 	if t == nil {
 		return
 	}
-	a := endAttrs(t.origin, 4)
-	var failed spans.ErrorType
-	outcome := res.Outcome
-	if outcome == "" {
-		outcome = spans.OutcomeOK
+	full := writer.ToolResult{End: moment(res.End), Outcome: res.Outcome, Error: text(res.Err), Result: res.Result,
+		Truncated: res.Truncated}
+	switch {
+	case res.Outcome != "":
+	case errors.Is(res.Err, context.Canceled):
+		full.Outcome = spans.OutcomeCancelled
+	case res.Err != nil:
+		full.Outcome = spans.OutcomeError
 	}
-	if outcome == spans.OutcomeError {
-		failed = spans.ErrorTypeTool
-	}
-	if t.recording {
-		a.name(spans.ToolOutcomeKey, string(outcome))
-		a.flag(spans.ToolTruncatedKey, res.Truncated)
-		a.id(spans.ToolChildRunIDKey, res.ChildRunID)
-		a.id(spans.ToolChildSessionIDKey, res.ChildSessionID)
-		a.text(spans.ErrorMessageKey, res.Error)
-		t.mu.Lock()
-		a.count(spans.ToolProgressCountKey, t.progress)
-		if !t.ended && t.capturing() {
-			t.content.addBody(t.origin, spans.ListResult, res.Result)
-			t.valueView(spans.ToolCallResultKey, spans.ListResult, res.Result, &a)
-			if res.Result != nil && t.previews() {
-				t.place.run.shown.addResult(t.callID)
-			}
-		}
-		t.mu.Unlock()
-	}
-	if end, measure := t.finish(res.End, spans.KnownObserved, &a, failed); measure {
-		t.measureEnd(outcome, failed, end, spans.KnownObserved)
-	}
-}
-
-// Close ends the call at the last time seen, because no end was reported: it has no outcome. Later calls do nothing.
-func (t *Tool) Close(at Moment) {
-	if t == nil {
-		return
-	}
-	a := endAttrs(t.origin, 6)
-	t.mu.Lock()
-	a.count(spans.ToolProgressCountKey, t.progress)
-	t.mu.Unlock()
-	if end, measure := t.finish(at, spans.KnownClosed, &a, ""); measure {
-		t.measureEnd("", "", end, spans.KnownClosed)
-	}
+	(*writer.Tool)(t).End(full)
 }

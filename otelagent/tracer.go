@@ -2,172 +2,58 @@ package otelagent
 
 import (
 	"context"
-	"time"
 
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
-
-	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/internal/writer"
 )
-
-// ScopeName is the name of the instrumentation scope of every span that this package starts, and of every metric.
-const ScopeName = "github.com/otelagent/otelagent"
 
 // Tracer starts runs. Make one per process and keep it: it remembers which blocks of content each session has sent.
 // The nil Tracer does nothing. Safe for concurrent use.
-type Tracer struct {
-	otel     trace.Tracer
-	metrics  *metrics
-	config   config
-	sessions *sessions
-	memories *memories
-}
-
-type config struct {
-	provider     trace.TracerProvider
-	derivedIDs   bool
-	detailed     bool          // names of spans
-	generateIDs  func() string // nil: random bits
-	newRoot      bool
-	sessionTrace bool
-	noBaggage    bool
-	maxBlockIDs  int
-	profile      spans.Profile
-	meters       metric.MeterProvider
-	measuring    measuring
-
-	capture    Capture
-	captureFor func(RunInfo) Capture
-	redactor   Redactor
-	scope      BlockScope
-	maxBlock   int
-	maxTurn    int
-	maxSpan    int
-	preview    int
-
-	live         Live
-	partialEvery time.Duration // zero: nothing is kept of partial output
-
-	delivery Delivery
-}
-
-// Option configures a Tracer.
-type Option interface {
-	apply(config) config
-}
-
-type optionFunc func(config) config
-
-func (f optionFunc) apply(c config) config { return f(c) }
-
-// WithTracerProvider sets where spans go. Default, and with nil: the global provider, also one installed later.
-func WithTracerProvider(p trace.TracerProvider) Option {
-	return optionFunc(func(c config) config {
-		if p != nil {
-			c.provider = p
-		}
-		return c
-	})
-}
-
-// WithDerivedIDs makes the ids of spans follow from their address, so that the same input sent again gives the same
-// spans. It needs a provider whose IDGenerator reads [DerivedIDs], as that of otelsetup does; others ignore it.
-func WithDerivedIDs() Option {
-	return optionFunc(func(c config) config { c.derivedIDs = true; return c })
-}
-
-// WithMadeUpIDs sets what makes the ids of sessions and runs that come without one: next is called for each, from any
-// goroutine, and must return another id every time. It is for those who read the same input again and want the same
-// ids. Default, and with nil: 128 random bits.
-func WithMadeUpIDs(next func() string) Option {
-	return optionFunc(func(c config) config { c.generateIDs = next; return c })
-}
-
-// WithNewRoot starts each top-level run in a trace of its own, linked to the span in the caller's context. Default: the
-// run is a child of that span. A run started inside another run stays its child.
-func WithNewRoot() Option {
-	return optionFunc(func(c config) config { c.newRoot = true; return c })
-}
-
-// WithSessionTrace puts all top-level runs of a session into one trace whose id follows from the session, linked to the
-// span in the caller's context. It needs a provider whose IDGenerator reads [DerivedIDs]; with another one it does what
-// WithNewRoot does. Mind that backends bound the size of a trace.
-func WithSessionTrace() Option {
-	return optionFunc(func(c config) config { c.sessionTrace = true; return c })
-}
-
-// WithMaxBlockIDs bounds what the Tracer remembers of content that was sent (ids of blocks, the last requests), in
-// units of about 200 bytes, over all sessions. Where it is reached the sessions unused for longest are forgotten whole:
-// their blocks are sent again. Default, and below 1: 262,144, some 50 MB. A session that needs more than all of it is
-// forgotten with each request, and sent again.
-func WithMaxBlockIDs(n int) Option {
-	return optionFunc(func(c config) config {
-		if n < 1 {
-			n = defaultBlockIDs
-		}
-		c.maxBlockIDs = n
-		return c
-	})
-}
+type Tracer writer.Tracer
 
 // NewTracer returns a Tracer. It never fails and never returns nil; nil options are ignored.
 func NewTracer(opts ...Option) *Tracer {
-	c := config{profile: spans.DefaultProfile, maxBlockIDs: defaultBlockIDs, maxSpan: DefaultMaxSpanBytes,
-		preview: DefaultPreviewBytes}
+	c := writer.Config{PartialEvery: partialInterval}
 	for _, o := range opts {
 		if o != nil {
-			c = o.apply(c)
+			o(&c)
 		}
 	}
-	if c.provider == nil {
-		c.provider = otel.GetTracerProvider()
-	}
-	if c.meters == nil {
-		c.meters = otel.GetMeterProvider()
-	}
-	t := &Tracer{
-		otel:     c.provider.Tracer(ScopeName),
-		metrics:  newMetrics(&c),
-		config:   c,
-		sessions: newSessions(),
-		memories: newMemories(c.maxBlockIDs),
-	}
-	if c.delivery != nil {
-		c.delivery.OnLost(t.memories.lost)
-	}
-	return t
+	return (*Tracer)(writer.NewTracer(c))
 }
 
-// Late counts an event that came for a run that had ended, or for none.
-func (t *Tracer) Late(ctx context.Context) {
-	if t != nil && t.metrics.enabled(orBackground(ctx), "") {
-		t.metrics.dropped(spans.DroppedKindLate)
-	}
+// StartRun starts a run and returns a context in which its turns, and runs that it spawns, are to be started.
+//
+// The run is a child of the span in ctx. A run that starts in the context of a tool call is that call's child, in its
+// session. Where no run of this process encloses it, session, parent run and tool call are taken from the baggage that
+// [ContextWithBaggage] writes. The returned context has no baggage that names that run and tool call. A run that
+// continues another one of this process is linked to it.
+func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *Run) {
+	ctx, run := (*writer.Tracer)(t).StartRun(ctx, info.full())
+	return ctx, (*Run)(run)
 }
 
-// scope is a context that knows what was started in it. Handles carry theirs inside them, so that it costs no
-// allocation of its own.
-type scope struct {
-	context.Context
-	span  *handle // the innermost span
-	run   *Run    // the innermost run, its turn and its tool call, also around a group
-	turn  *Turn
-	tool  *Tool
-	group *Group // only where no run was started in it
-}
+// RunFromContext returns the innermost run whose context ctx is, or derives from; nil without one.
+func RunFromContext(ctx context.Context) *Run { return (*Run)(writer.RunFromContext(ctx)) }
 
-type scopeKey struct{}
+// TurnFromContext returns the turn of the innermost run whose context ctx is, or derives from; nil without one. In the
+// context of a tool call or a compaction it is the turn that the context was started in.
+func TurnFromContext(ctx context.Context) *Turn { return (*Turn)(writer.TurnFromContext(ctx)) }
 
-func (s *scope) Value(key any) any {
-	if key == (scopeKey{}) {
-		return s
-	}
-	return s.Context.Value(key)
-}
-
-// scopeOf returns the innermost scope of ctx, nil when there is none.
-func scopeOf(ctx context.Context) *scope {
-	s, _ := ctx.Value(scopeKey{}).(*scope)
-	return s
-}
+// ContextWithBaggage returns ctx with W3C baggage that names the session, run and tool call that ctx is in, for a call
+// of another process that runs an agent of its own. There [Tracer.StartRun] finds them: the run becomes a child of this
+// run and tool call, in this session unless it names another one. Outside any run ctx comes back as it is.
+//
+//	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "ask_researcher", Args: args})
+//	req, err := http.NewRequestWithContext(otelagent.ContextWithBaggage(ctx), "POST", url, body)
+//	resp, err := client.Do(req) // with a transport that propagates, such as otelhttp's
+//
+// The members are ids of at most 256 bytes each:
+//   - session.id
+//   - otelagent.run.id
+//   - gen_ai.tool.call.id
+//   - otelagent.session.made_up, where the tracer generated the session id
+//
+// Other members of ctx are kept, and take precedence: where all do not fit into the 8,192 bytes and 64 members that
+// baggage may have, none of these is added. Baggage goes to every service that is called with the context, so give it
+// to calls of your own agents only. A service whose callers are strangers has a Tracer [WithoutBaggage].
+func ContextWithBaggage(ctx context.Context) context.Context { return writer.ContextWithBaggage(ctx) }

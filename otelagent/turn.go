@@ -2,398 +2,157 @@ package otelagent
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"strconv"
+	"errors"
 	"time"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // Turn is one open turn: a session.turn span. The nil Turn does nothing. Safe for concurrent use.
-type Turn struct {
-	handle
-	run   *Run
-	scope scope
+type Turn writer.Turn
 
-	provider, model string // labels of its metrics; the model guarded by handle.mu
-
-	// guarded by handle.mu
-	tools       ordinals
-	permissions ordinals
-	attempts    int64
-	discarded   int64
-	wasted      normalUsage // of the discarded attempts
-	asked       Moment      // when the last request was ready
-	replied     Moment
-	answered    bool          // the last attempt
-	called      time.Duration // of the model call; zero where it is not known
-	partial     *partial      // of the reply
-	reply       *turnReply    // of the last attempt; nil before it
-	questions   int           // to the user, without an answer
-	previewed   bool          // a request was
-	before      int           // messages of it that are not new on the turn
+// TurnInfo says what is known of a turn when it starts.
+type TurnInfo struct {
+	// Trigger is why the model is asked; empty when that is not known.
+	Trigger spans.Trigger
+	// Model is the one asked for; empty takes the run's.
+	Model string
+	// Start is when the turn started.
+	Start time.Time
 }
 
-// StartTurn starts a turn and returns a context in which its tool calls are to be started. The turn is a child of the
-// run, whatever span ctx holds.
-func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *Turn) {
-	if r == nil || r.off {
-		return ctx, nil
-	}
-	t := &Turn{run: r}
-	t.origin = r.origin
-	r.placeTurn(t, &info)
-	model, provider := info.Model, info.Provider
-	if model == "" {
-		model = r.model
-	}
-	if provider == "" {
-		provider = r.vendor
-	}
-	a := startAttrs(r.origin)
-	a.profileModel(operationTurn, provider, model)
-	a.add(r.header...)
-	a.kv = append(a.kv, spans.TurnIndexKey.Int64(t.index), spans.CaptureLevelKey.String(r.capture.value()))
-	a.name(spans.TurnTriggerKey, string(info.Trigger))
-	a.name(spans.ModelVariantKey, info.Variant)
-	ctx = t.begin(ctx, &r.handle, &kindTurn, info.Start, a, seed{turn: t.turn, at: t.at})
-	r.started(&t.handle, &r.counts.turns)
-	t.scope = scope{Context: ctx, span: &t.handle, run: r, turn: t}
-	t.measureStart(&info)
-	t.opened(t, nil)
-	return &t.scope, t
+// TurnResult says what the model replied, or how an attempt or a turn failed. The zero value says nothing.
+type TurnResult struct {
+	// Err is why the model call failed.
+	Err error
+	// Model is the one that answered.
+	Model      string
+	ResponseID string
+	// StopReason is the provider's own value.
+	StopReason string
+	Usage      *Usage
+	// Cost is money in Currency (ISO 4217); nil when it is not known.
+	Cost     *float64
+	Currency string
+	// FirstChunk is the time to the first piece of the reply; zero when it is not known.
+	FirstChunk time.Duration
+	// Output is the reply; nil when there was none.
+	Output *Message
+	// End is when the reply was there, or the turn ended.
+	End time.Time
 }
 
-// placeTurn gives the turn its index, and with derived ids what its seed needs.
-func (r *Run) placeTurn(t *Turn, info *TurnInfo) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t.index = r.nextTurn
-	if info.Index != nil && *info.Index >= 0 {
-		t.index = *info.Index
+func (r *TurnResult) full() writer.TurnResult {
+	full := writer.TurnResult{End: moment(r.End), Model: r.Model, ResponseID: r.ResponseID, StopReason: r.StopReason,
+		Usage: r.Usage.full(), Cost: r.Cost, Currency: r.Currency, FirstChunk: r.FirstChunk,
+		Failed: r.Err != nil, Cancelled: errors.Is(r.Err, context.Canceled), Error: text(r.Err)}
+	if r.Output != nil {
+		full.Output = new(r.Output.full())
 	}
-	r.nextTurn = max(r.nextTurn, t.index+1)
-	if !r.tracer.config.derivedIDs {
-		return
-	}
-	t.turn = strconv.FormatInt(t.index, 10)
-	if _, used := r.usedTurns[t.index]; used {
-		info.Start = info.Start.now()
-		t.at = startText(info.Start.Time)
-		return
-	}
-	if r.usedTurns == nil {
-		r.usedTurns = make(map[int64]struct{})
-	}
-	r.usedTurns[t.index] = struct{}{}
+	return full
 }
 
-// maxAttempts is the number of attempts whose request is kept.
-const maxAttempts = 16
+// Request is what the model received in one attempt of a turn. The tracer finds system prompt, tools, messages and
+// parameters in Payload.
+type Request struct {
+	// Attempt counts from 0.
+	Attempt int
+	// Payload is the request as the loop sends it. Readers give it back byte for byte.
+	Payload []byte
+	// Messages say where the messages of Payload came from, in its order. Without Payload they are the request.
+	Messages []Message
+	// At is when the request was ready.
+	At time.Time
+}
+
+// StartTool starts a tool call of the turn and returns a context in which runs that it spawns are to be started. It is
+// a child of the turn, whatever span ctx holds.
+func (t *Turn) StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
+	ctx, tool := (*writer.Turn)(t).StartTool(ctx, writer.ToolCall{ID: call.ID, Name: call.Name, Args: call.Args,
+		Start: moment(call.Start)})
+	return ctx, (*Tool)(tool)
+}
+
+// StartPermission starts the evaluation whether a tool may run, which lasts until its End; somebody may be asked
+// meanwhile. Call is the id of the tool call, empty where there is none. In the context of a tool call the evaluation is
+// a child of that call, else of the turn.
+func (t *Turn) StartPermission(ctx context.Context, tool, call string) *Permission {
+	e := writer.PermissionEvaluation{Tool: tool, CallID: call}
+	if in := writer.ToolCallFromContext(ctx); in != nil && writer.TurnFromContext(ctx) == (*writer.Turn)(t) {
+		return (*Permission)(in.Ask(ctx, e))
+	}
+	return (*Permission)((*writer.Turn)(t).Ask(ctx, e))
+}
+
+// AddMessage records a message that came in during the turn, other than the reply: a tool result, a steering message.
+// Limit: 4,096 messages; later ones are only counted.
+func (t *Turn) AddMessage(m Message) { (*writer.Turn)(t).AddInput(m.full()) }
 
 // Request records what the model receives, once per attempt; the last request of an attempt counts. The standard keys
-// of the turn are those of the last call. Limit: the content of the first 16 attempts is kept. Of a request without
-// Payload, Messages, System and Tools only parameters are kept.
+// of the turn are those of the last call. Limit: the content of the first 16 attempts is kept.
 func (t *Turn) Request(req Request) {
-	if t == nil || !t.recording && !t.measured {
-		return
-	}
-	stated := req.Model
-	if req.Bytes == 0 {
-		req.Bytes = int64(len(req.Payload))
-	}
-	early, name, at := t.asks(&req, stated)
-	t.sendEarly(&early, name, at)
-	t.changed(0)
-}
-
-// asks takes note of a request and puts it on the span. It returns what is to be sent before that ends.
-func (t *Turn) asks(req *Request, stated string) (early content, name string, at Moment) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ended {
-		return
-	}
-	t.attempted(req.Attempt)
-	t.asked = req.At.now()
-	if t.measured && stated != "" {
-		t.model = t.tracer.metrics.values.bound(spans.RequestModelKey, stated)
-	}
-	if !t.recording {
-		return
-	}
-	a, n, messages := endAttrs(t.origin, 14), max(req.Attempt, 0), 0
-	switch capturing := t.capturing() && req.known(); {
-	case capturing && n < maxAttempts:
-		messages = t.ask(n, req, &a)
-		early, name = t.early(spans.ListRequest + "/" + strconv.Itoa(n))
-	case capturing:
-		t.drop(spans.DroppedKindRequest)
-		fallthrough
-	default:
-		if req.Payload != nil && req.Messages == nil {
-			_ = req.parse() // of what cannot be read nothing is said
-		}
-		messages = len(req.Messages)
-	}
-	a.request(req, messages)
-	t.span.SetAttributes(a.kv...)
-	return early, name, t.asked
-}
-
-// request adds what a request asks for.
-func (a *attrs) request(req *Request, messages int) {
-	a.profileRequest(req)
-	if req.Format != "text" && req.Format != "json" { // which are the standard's values too
-		a.name(spans.RequestFormatKey, req.Format)
-	}
-	if req.known() {
-		a.int(spans.RequestMessagesKey, int64(messages))
-	}
-	a.count(spans.RequestBytesKey, req.Bytes)
-}
-
-// known reports whether the request has content, and not only parameters.
-func (r *Request) known() bool {
-	return r.Payload != nil || r.Messages != nil || r.System != nil || r.Tools != nil
-}
-
-// Replied records that the model call is over. With the time of the request it gives the duration of the model call,
-// unless TurnResult has it or one of the two times is only derived from others.
-func (t *Turn) Replied(at Moment) {
-	if t == nil || !t.recording && !t.measured {
-		return
-	}
-	t.mu.Lock()
-	if t.ended {
-		t.mu.Unlock()
-		return
-	}
-	t.replied, t.answered = at.now(), true
-	t.mu.Unlock()
-	t.changed(0)
-}
-
-// Reply reports the reply of the model while the turn goes on, and calls [Turn.Replied] with res.End. End keeps what
-// its own result omits: Model, Provider, ResponseID, StopReason, Usage, Cost, ModelCall, FirstChunk and Output. A turn
-// that is closed without an end keeps them too, and with [WithLive] copies show them from now on. Content that is the
-// same is sent once. Calling Reply again replaces the reply; a later attempt and Discard remove it.
-func (t *Turn) Reply(res TurnResult) {
 	if t == nil {
 		return
 	}
-	t.answer(&res)
-	t.Replied(res.End)
+	(*writer.Turn)(t).Request(writer.Request{At: moment(req.At), Attempt: req.Attempt, Payload: req.Payload,
+		Messages: fullMessages(req.Messages)})
 }
 
-// noteDiscarded is the type of the note that keeps what is known of a discarded attempt.
-const noteDiscarded = "attempt.discarded"
-
-// Discard records an attempt whose reply the loop threw away to ask again. Its usage is summed up apart from that of
-// the turn, and its reply is kept as a note.
-func (t *Turn) Discard(d DiscardedAttempt) {
-	if t == nil || !t.recording && !t.measured {
-		return
-	}
-	t.mu.Lock()
-	if !t.ended {
-		t.discarded++
-		t.attempted(d.Attempt)
-		t.partial = nil
-		if t.answered = t.answered && int64(d.Attempt)+1 < t.attempts; !t.answered {
-			t.unanswer()
-		}
-		if d.Usage != nil {
-			t.wasted.add(d.Usage.normal())
-		}
-	}
-	t.mu.Unlock()
-	if t.recording {
-		t.note(noteDiscarded, d.body(), d.At)
-		t.changed(0)
-	}
+// Partial records a piece of the reply as it comes in, without the pieces before: kind is text, reasoning or tool_input.
+// It is content: nothing is kept unless the level is CaptureContent. The last 64 KiB are kept, for turns that end
+// without a reply; with [WithLive] the copies of an open turn show them. A later attempt begins anew.
+//
+// A redactor sees the whole of what is kept, as a message of the assistant. With a redactor copies show less, since no
+// rule finds half of a secret:
+//   - The last line is held back.
+//   - Of a tool's input only the bytes are counted.
+//   - Of a reply of more than 64 KiB only the number of bytes is reported.
+func (t *Turn) Partial(kind string, text []byte) {
+	(*writer.Turn)(t).Partial(writer.PartialKind(kind), text)
 }
 
-// body is what is known of the attempt, as JSON.
-func (d *DiscardedAttempt) body() []byte {
-	b := strconv.AppendInt([]byte(`{"attempt":`), int64(d.Attempt), 10)
-	if d.Reason != "" {
-		reason, _ := json.Marshal(cleanName(d.Reason))
-		b = append(append(b, `,"reason":`...), reason...)
-	}
-	if u := d.Usage; u != nil {
-		b = fmt.Appendf(b, `,"usage":{"input":%d,"output":%d,"reasoning":%d,"cache_read":%d,"cache_write":%d,"total":%d}`,
-			u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite, u.Total)
-	}
-	if d.Reply != nil && rawjson.Valid(d.Reply.Raw, rawjson.MaxDepth) == nil {
-		b = append(append(b, `,"reply":`...), d.Reply.Raw...)
-	}
-	return append(b, '}')
-}
-
-// thrownAway adds what is known of discarded attempts. The caller holds the lock.
-func (t *Turn) thrownAway(a *attrs) {
-	if t.discarded > 0 {
-		a.int(spans.AttemptsDiscardedKey, t.discarded)
-		a.normalUsage(t.wasted, &discardedUsageKeys)
-	}
-}
-
-// AddInput records a message that arrived during the turn and is not its reply: prompts, steering, tool results,
-// extension messages, in the order of arrival. Limit: 4,096 messages; later ones are only counted, and the span has
-// their number.
-func (t *Turn) AddInput(m Message) {
-	if t == nil || !t.capturing() {
-		return
-	}
-	t.addMessage(spans.ListInput, &m)
-	t.changed(0)
-}
-
-// Note records an event of the turn that has no field of its own; see [Run.Note].
-func (t *Turn) Note(typ string, body []byte, at Moment) {
+// Reply reports the reply of the model while the turn goes on. End keeps what its own result omits. A turn that is
+// never ended keeps the reply too, and with [WithLive] copies show it from now on. Content that is the same is sent
+// once. Calling Reply again replaces the reply; a later attempt and Discard remove it.
+func (t *Turn) Reply(res TurnResult) {
 	if t != nil {
-		t.note(typ, body, at)
+		(*writer.Turn)(t).Reply(res.full())
 	}
 }
+
+// Discard records an attempt whose reply the loop threw away, or whose call failed, to ask again: Err and StopReason
+// say why. Its usage is summed up apart from that of the turn, and its reply and error are kept as a note. Attempt
+// counts from 0.
+func (t *Turn) Discard(attempt int, res TurnResult) {
+	if t == nil {
+		return
+	}
+	full := res.full()
+	(*writer.Turn)(t).Discard(writer.DiscardedAttempt{At: full.End, Attempt: attempt, Reason: full.StopReason,
+		Error: full.Error, Usage: full.Usage, Reply: full.Output})
+}
+
+// AskUser says that the loop asked the user something, other than for permission, and waits for an answer until it
+// calls answered, or the turn ends. It shows on the copies of the open turn. Calling answered again does nothing.
+func (t *Turn) AskUser() (answered func()) { return (*writer.Turn)(t).Waiting() }
 
 // End ends the turn, once; later calls do nothing.
 func (t *Turn) End(res TurnResult) {
-	if t == nil {
-		return
-	}
-	t.completed(&res)
-	a := endAttrs(t.origin, 27)
-	var failed spans.ErrorType
-	switch {
-	case res.Failed && res.Cancelled:
-		failed = spans.ErrorTypeCancelled
-	case res.Failed:
-		failed = spans.ErrorTypeProvider
-	}
-	t.learnCall(res.ModelCall)
-	if t.recording {
-		t.figures(&res, &a)
-		a.text(spans.ErrorMessageKey, res.Error)
-		t.result(&res, &a)
-		if failed != "" {
-			t.errorView(&a)
-		}
-	}
-	t.run.cause.Store(&failed)
-	if end, measure := t.finish(res.End, spans.KnownObserved, &a, failed); measure {
-		t.measureEnd(&res, failed, end, spans.KnownObserved)
+	if t != nil {
+		(*writer.Turn)(t).End(res.full())
 	}
 }
 
-// figures adds what a reply has in addition to its content.
-func (t *Turn) figures(res *TurnResult, a *attrs) {
-	a.profileReply(res)
-	a.name(spans.TurnStopReasonKey, res.StopReason)
-	a.name(spans.ProviderNameKey, res.Provider)
-	if res.Usage != nil {
-		keys := copiedUsageKeys
-		if !t.run.copied {
-			keys = profileUsageKeys(t.tracer.config.profile)
-		}
-		a.usage(res.Usage, &keys, spans.UsageReportedTotalKey)
+// turnResult returns what a caller needs of r.
+func turnResult(r *writer.TurnResult) TurnResult {
+	res := TurnResult{Model: r.Model, ResponseID: r.ResponseID, StopReason: r.StopReason, Usage: (*Usage)(r.Usage),
+		Cost: r.Cost, Currency: r.Currency, FirstChunk: r.FirstChunk, End: r.End.Time}
+	if r.Failed {
+		res.Err = errors.New(r.Error)
 	}
-	if res.Cost != nil {
-		a.kv = append(a.kv, spans.TurnCostKey.Float64(*res.Cost))
-		a.name(spans.TurnCostCurrencyKey, res.Currency)
+	if m := r.Output; m != nil {
+		res.Output = &Message{Raw: m.Raw, Role: m.Role, ToolCallID: m.ToolCallID, Provenance: m.Provenance}
 	}
-}
-
-// attempted takes note of an attempt, which counts from 0. The caller holds the lock.
-func (t *Turn) attempted(n int) {
-	if made := int64(n) + 1; made > t.attempts {
-		t.partial, t.answered = nil, false
-		t.unanswer()
-		if t.measured && made <= maxAttemptNumber {
-			t.calls.Add(made - max(t.attempts, 1))
-		}
-		t.attempts = made
-	}
-}
-
-// result adds what the turn knows of its model call, and the content of the result.
-func (t *Turn) result(res *TurnResult, a *attrs) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.modelCall(a)
-	t.thrownAway(a)
-	if t.ended || !t.capturing() {
-		return
-	}
-	if res.Output == nil && t.reply != nil {
-		res.Output = t.reply.output
-	}
-	if res.Output != nil {
-		t.output(res.Output)
-		t.replyViews(res, a)
-	} else {
-		t.keepPartial(a)
-	}
-	if res.Results != nil {
-		t.content.setMessages(t.origin, spans.ListResults, res.Results)
-	}
-}
-
-// learnCall learns how long the model call took, from what the loop knows of it, else from the times of request and
-// reply.
-func (t *Turn) learnCall(known time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ended {
-		return
-	}
-	if known == 0 && measured(t.asked) && measured(t.replied) {
-		known = t.replied.Time.Sub(t.asked.Time)
-	}
-	t.called = max(known, 0)
-}
-
-// modelCall adds the number of attempts, where there was more than one, and the duration of the model call, where it is
-// known. The caller holds the lock.
-func (t *Turn) modelCall(a *attrs) {
-	if t.attempts > 1 {
-		a.int(spans.TurnAttemptsKey, t.attempts)
-	}
-	if t.called > 0 {
-		a.int(spans.TurnModelCallDurationKey, int64(t.called))
-	}
-}
-
-// measured reports whether a duration may be computed from at.
-func measured(at Moment) bool {
-	return !at.Time.IsZero() &&
-		(at.Source == "" || at.Source == spans.TimeSourceEvent || at.Source == spans.TimeSourceArrival)
-}
-
-// Close ends the turn at the last time seen, because no end was reported. Later calls do nothing.
-func (t *Turn) Close(at Moment) {
-	if t == nil {
-		return
-	}
-	a := endAttrs(t.origin, 8)
-	t.learnCall(0)
-	t.mu.Lock()
-	t.modelCall(&a)
-	t.thrownAway(&a)
-	if r := t.reply; r != nil {
-		a.kv = append(a.kv, r.figures...)
-		if r.output != nil && !t.ended {
-			res := r.result
-			res.Output = r.output
-			t.output(res.Output)
-			t.replyViews(&res, &a)
-		}
-	}
-	t.keepPartial(&a)
-	t.mu.Unlock()
-	if end, measure := t.finish(at, spans.KnownClosed, &a, ""); measure {
-		t.measureEnd(&TurnResult{}, "", end, spans.KnownClosed)
-	}
+	return res
 }

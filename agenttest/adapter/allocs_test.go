@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/sdk/trace"
 	api "go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -61,13 +63,13 @@ func TestLiveAllocations(t *testing.T) {
 // listens is a Live that sends nothing.
 type listens struct{}
 
-func (listens) Heartbeat() time.Duration                   { return time.Minute }
-func (listens) Changed(*otelagent.OpenSpan, time.Duration) {}
-func (listens) Ended(*otelagent.OpenSpan)                  {}
+func (listens) Heartbeat() time.Duration                { return time.Minute }
+func (listens) Changed(*writer.OpenSpan, time.Duration) {}
+func (listens) Ended(*writer.OpenSpan)                  {}
 
 // Metrics cost a turn at most five allocations a sample: its labels are built anew for each.
 func TestMetricsAllocateLittle(t *testing.T) {
-	count := func(ctx context.Context, run *otelagent.Run, samples []rawSample) float64 {
+	count := func(ctx context.Context, run *writer.Run, samples []rawSample) float64 {
 		turn := func() {
 			adapterTurn(ctx, run)
 			for _, take := range samples {
@@ -81,7 +83,7 @@ func TestMetricsAllocateLittle(t *testing.T) {
 	}
 	ctx, run := measuredRun()
 	ours := count(ctx, run, nil)
-	ctx, run = startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), otelagent.WithoutMetrics())
+	ctx, run = startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), otelagent.WithMeterProvider(metricnoop.NewMeterProvider()))
 	bare := count(ctx, run, nil)
 	samples := samplesOf(t)
 	raw := count(ctx, run, samples)
@@ -94,9 +96,9 @@ func TestMetricsAllocateLittle(t *testing.T) {
 // Capturing a request allocates in proportion to what is new in it, not to the history: docs/hotpaths.md says how much.
 func TestCaptureAllocatesForWhatIsNew(t *testing.T) {
 	perTurn := func(level otelagent.Capture) (allocated, fresh float64) {
-		tracer := otelagent.NewTracer(otelagent.WithCapture(level), otelagent.WithPreviewBytes(0),
-			otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{}))))
-		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithCapture(level), func(c *writer.Config) { c.PreviewBytes = -1 },
+			otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})))))
+		_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 		h := newHistory()
 		prompt, tools := []byte(`"Be careful."`), []byte(`[]`)
 		var before, after runtime.MemStats
@@ -110,11 +112,11 @@ func TestCaptureAllocatesForWhatIsNew(t *testing.T) {
 				start = h.bytes
 			}
 			runtime.ReadMemStats(&before)
-			_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
-			turn.Request(otelagent.Request{
+			_, turn := run.StartTurn(t.Context(), writer.TurnInfo{})
+			turn.Request(writer.Request{
 				Payload: h.payload, Messages: h.messages,
 			})
-			turn.End(otelagent.TurnResult{})
+			turn.End(writer.TurnResult{})
 			if runtime.ReadMemStats(&after); i >= turns {
 				sum += after.TotalAlloc - before.TotalAlloc
 			}

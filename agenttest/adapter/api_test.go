@@ -2,22 +2,28 @@ package adapter_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// The zero TurnInfo is the next turn, and a number that is given moves the next one on.
+// The zero TurnInfo is the next turn, and a number that an event gives moves the next one on.
 func TestZeroTurnInfoIsTheNextTurn(t *testing.T) {
 	p := agenttest.New(t)
-	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-	for _, info := range []otelagent.TurnInfo{{}, {}, {Index: new(int64(5))}, {}, {Index: new(int64(-1))}} {
+	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+	for _, info := range []writer.TurnInfo{{}, {}, {Index: new(int64(5))}, {}, {Index: new(int64(-1))}} {
 		_, turn := run.StartTurn(ctx, info)
-		turn.End(otelagent.TurnResult{})
+		turn.End(writer.TurnResult{})
 	}
-	run.End(otelagent.RunResult{})
+	run.End(writer.RunResult{})
 	want := []int64{0, 1, 5, 6, 7}
 	turns := p.Session().Runs[0].Turns
 	if len(turns) != len(want) {
@@ -34,7 +40,7 @@ func TestZeroTurnInfoIsTheNextTurn(t *testing.T) {
 func TestUnsetCountsOfCompactionsAreUnknown(t *testing.T) {
 	p := agenttest.New(t)
 	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-	_, c := run.StartCompaction(ctx, otelagent.Compaction{})
+	_, c := run.StartCompaction(ctx, otelagent.CompactionInfo{})
 	c.End(otelagent.CompactionResult{MessagesAfter: new(int64(0))})
 	run.End(otelagent.RunResult{})
 	got := p.Session().Runs[0].Compactions[0]
@@ -76,30 +82,157 @@ func TestReplyStaysAtTheEnd(t *testing.T) {
 
 // The handles are in the contexts that they start.
 func TestHandlesFromContext(t *testing.T) {
-	check := func(name string, ctx context.Context, run *otelagent.Run, turn *otelagent.Turn, tool *otelagent.Tool) {
+	check := func(name string, ctx context.Context, run *otelagent.Run, turn *otelagent.Turn) {
 		t.Helper()
-		if otelagent.RunFromContext(ctx) != run || otelagent.TurnFromContext(ctx) != turn || otelagent.ToolCallFromContext(ctx) != tool {
+		if otelagent.RunFromContext(ctx) != run || otelagent.TurnFromContext(ctx) != turn {
 			t.Errorf("%s: other handles", name)
 		}
 	}
 	p := agenttest.New(t)
-	check("outside", t.Context(), nil, nil, nil)
+	check("outside", t.Context(), nil, nil)
 	runCtx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
 	if run.SessionID() != "s" || run.ID() != "r" {
 		t.Errorf("session %q, run %q", run.SessionID(), run.ID())
 	}
-	check("run", runCtx, run, nil, nil)
+	check("run", runCtx, run, nil)
 	turnCtx, turn := run.StartTurn(runCtx, otelagent.TurnInfo{})
-	check("turn", turnCtx, run, turn, nil)
-	toolCtx, tool := turn.StartTool(turnCtx, otelagent.ToolCall{ID: "c"})
-	check("tool call", toolCtx, run, turn, tool)
+	check("turn", turnCtx, run, turn)
+	toolCtx, _ := turn.StartTool(turnCtx, otelagent.ToolCall{ID: "c"})
+	check("tool call", toolCtx, run, turn)
 	childCtx, child := p.Tracer().StartRun(toolCtx, otelagent.RunInfo{})
-	check("sub-agent", childCtx, child, nil, nil)
+	check("sub-agent", childCtx, child, nil)
 	if child.SessionID() != "s" || child.ID() == "" {
 		t.Errorf("session %q, run %q of the sub-agent", child.SessionID(), child.ID())
 	}
 	var none *otelagent.Run
 	if none.SessionID() != "" || none.ID() != "" {
 		t.Error("a nil run has ids")
+	}
+}
+
+// Every handle reports a failure the same way: by the Err of its result. An error that wraps context.Canceled is a
+// cancellation.
+func TestFailures(t *testing.T) {
+	failure := errors.New("no connection to the provider")
+	for _, tt := range []struct {
+		err     error
+		run     spans.RunStatus
+		outcome spans.Outcome
+		cancel  bool
+	}{
+		{nil, spans.RunStatusCompleted, spans.OutcomeOK, false},
+		{failure, spans.RunStatusError, spans.OutcomeError, false},
+		{fmt.Errorf("stopped: %w", context.Canceled), spans.RunStatusCancelled, spans.OutcomeCancelled, true},
+	} {
+		t.Run(fmt.Sprint(tt.err), func(t *testing.T) {
+			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+			ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+			turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+			_, compaction := run.StartCompaction(turnCtx, otelagent.CompactionInfo{})
+			compaction.End(otelagent.CompactionResult{Err: tt.err})
+			callCtx, call := turn.StartTool(turnCtx, otelagent.ToolCall{ID: "c", Name: "bash"})
+			turn.StartPermission(callCtx, "bash", "c").End(otelagent.Decision{Err: tt.err})
+			call.End(otelagent.ToolResult{Err: tt.err})
+			turn.End(otelagent.TurnResult{Err: tt.err})
+			run.End(otelagent.RunResult{Err: tt.err})
+
+			text := ""
+			if tt.err != nil {
+				text = tt.err.Error()
+			}
+			r := p.Session().Runs[0]
+			if r.Status != tt.run || r.Error != text {
+				t.Errorf("run: %s %q", r.Status, r.Error)
+			}
+			tn := r.Turns[0]
+			if tn.Failed != (tt.err != nil) || tn.Error != text || (tn.ErrorType == spans.ErrorTypeCancelled) != tt.cancel {
+				t.Errorf("turn: failed %v, %q %q", tn.Failed, tn.ErrorType, tn.Error)
+			}
+			if c := tn.ToolCalls[0]; c.Outcome != tt.outcome || c.Error != text {
+				t.Errorf("tool call: %s %q", c.Outcome, c.Error)
+			}
+			if c := tn.Compactions[0]; (c.Applied != nil && !*c.Applied) != (tt.err != nil) || c.Reason != text {
+				t.Errorf("compaction: applied %v, %q", c.Applied, c.Reason)
+			}
+			if e := tn.ToolCalls[0].Permissions[0]; (e.Action == spans.ActionDeny) != (tt.err != nil) || e.Reason != text {
+				t.Errorf("permission: %s %q", e.Action, e.Reason)
+			}
+		})
+	}
+}
+
+// A rejected run says why its input was refused.
+func TestRejectedRun(t *testing.T) {
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	_, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	run.End(otelagent.RunResult{Status: spans.RunStatusRejected, Err: errors.New("no questions about the weather")})
+	if r := p.Session().Runs[0]; r.Status != spans.RunStatusRejected || !r.Rejected || r.Rejection != "no questions about the weather" {
+		t.Errorf("%s, rejected %v: %q", r.Status, r.Rejected, r.Rejection)
+	}
+}
+
+// One run of a tracer can be in a trace of its own while others are children of their callers.
+func TestNewRootOfOneRun(t *testing.T) {
+	p := agenttest.New(t)
+	ctx, caller := p.Provider().Tracer("test").Start(t.Context(), "caller")
+	for _, root := range []bool{false, true} {
+		ctx, run := p.Tracer().StartRun(ctx, otelagent.RunInfo{SessionID: "s", NewRoot: root})
+		sc := trace.SpanContextFromContext(ctx)
+		if own := sc.TraceID() != caller.SpanContext().TraceID(); own != root {
+			t.Errorf("NewRoot %v: in a trace of its own %v", root, own)
+		}
+		run.End(otelagent.RunResult{})
+	}
+	caller.End()
+}
+
+// An attempt that failed and was made again keeps its error in the turn, which succeeds.
+func TestErrorOfARetriedAttempt(t *testing.T) {
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	turn.Request(otelagent.Request{Payload: []byte(`{"messages":[]}`)})
+	turn.Discard(0, otelagent.TurnResult{Err: errors.New("529 overloaded"), Usage: &otelagent.Usage{Input: 3}})
+	turn.Request(otelagent.Request{Attempt: 1, Payload: []byte(`{"messages":[]}`)})
+	turn.End(otelagent.TurnResult{StopReason: "stop"})
+	run.End(otelagent.RunResult{})
+	tn := p.Session().Runs[0].Turns[0]
+	if tn.Failed || tn.DiscardedAttempts != 1 || len(tn.Events) != 1 {
+		t.Fatalf("failed %v, %d attempts discarded, %d events", tn.Failed, tn.DiscardedAttempts, len(tn.Events))
+	}
+	id, err := spans.ParseShortID(tn.Events[0].Body.Block)
+	if body, ok := p.Block("s", id); err != nil || !ok || !strings.Contains(body, `"error":"529 overloaded"`) {
+		t.Errorf("the note is %q, %v", body, err)
+	}
+}
+
+// Nil handles do nothing, and only the first End counts.
+func TestNilHandles(t *testing.T) {
+	var tracer *otelagent.Tracer
+	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{})
+	_, compaction := run.StartCompaction(ctx, otelagent.CompactionInfo{})
+	turn.StartPermission(ctx, "bash", "c").End(otelagent.Decision{Err: context.Canceled})
+	turn.Request(otelagent.Request{})
+	turn.Partial("text", []byte("x"))
+	turn.Reply(otelagent.TurnResult{})
+	turn.Discard(0, otelagent.TurnResult{})
+	turn.AddMessage(otelagent.Message{})
+	turn.AskUser()()
+	call.Progress("x", nil)
+	call.End(otelagent.ToolResult{})
+	compaction.End(otelagent.CompactionResult{})
+	turn.End(otelagent.TurnResult{})
+	run.AddMessage(otelagent.Message{})
+	run.Note("x", nil)
+	run.End(otelagent.RunResult{})
+
+	p := agenttest.New(t)
+	_, run = p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	run.End(otelagent.RunResult{})
+	run.End(otelagent.RunResult{Err: context.Canceled})
+	if s := p.Session().Runs[0].Status; s != spans.RunStatusCompleted {
+		t.Errorf("status %s after two ends", s)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -33,24 +34,24 @@ type takesAll struct{}
 func (takesAll) ExportSpans(context.Context, []trace.ReadOnlySpan) error { return nil }
 func (takesAll) Shutdown(context.Context) error                          { return nil }
 
-var benchUsage = otelagent.Usage{Input: 1200, Output: 300, Reasoning: 40, CacheRead: 800, Total: 1500}
+var benchUsage = writer.Usage{Input: 1200, Output: 300, Reasoning: 40, CacheRead: 800, Total: 1500}
 
 // adapterTurn is a turn with two tool calls and a permission evaluation, as a loop reports it.
-func adapterTurn(ctx context.Context, run *otelagent.Run) {
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerContinuation})
-	turn.Permission(ctx, otelagent.PermissionEvaluation{
+func adapterTurn(ctx context.Context, run *writer.Run) {
+	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerContinuation})
+	turn.Permission(ctx, writer.PermissionEvaluation{
 		Tool: "bash", CallID: "call_1", Action: spans.ActionAllow, Source: spans.PermissionSourceProject,
 	})
-	_, first := turn.StartTool(ctx, otelagent.ToolCall{ID: "call_1", Name: "bash", Type: "function"})
-	first.End(otelagent.ToolResult{})
-	_, second := turn.StartTool(ctx, otelagent.ToolCall{ID: "call_2", Name: "read_file", Type: "function"})
-	second.End(otelagent.ToolResult{})
-	turn.End(otelagent.TurnResult{Model: "claude-opus-4-6", StopReason: "stop", Usage: &benchUsage})
+	_, first := turn.StartTool(ctx, writer.ToolCall{ID: "call_1", Name: "bash", Type: "function"})
+	first.End(writer.ToolResult{})
+	_, second := turn.StartTool(ctx, writer.ToolCall{ID: "call_2", Name: "read_file", Type: "function"})
+	second.End(writer.ToolResult{})
+	turn.End(writer.TurnResult{Model: "claude-opus-4-6", StopReason: "stop", Usage: &benchUsage})
 }
 
-func startBenchRun(p api.TracerProvider, opts ...otelagent.Option) (context.Context, *otelagent.Run) {
-	tracer := otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p))...)
-	return tracer.StartRun(context.Background(), otelagent.RunInfo{
+func startBenchRun(p api.TracerProvider, opts ...otelagent.Option) (context.Context, *writer.Run) {
+	tracer := (*writer.Tracer)(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p))...))
+	return tracer.StartRun(context.Background(), writer.RunInfo{
 		SessionID: "0b5cf0a5-6d0e-4f6f-9a51-2f7d8f0f7e11", ID: "run-1", Agent: "coder", AgentID: "a1",
 		Model: "claude-opus-4-6", Provider: "anthropic", Dialect: "phi-core",
 	})
@@ -164,7 +165,7 @@ func BenchmarkTurn(b *testing.B) {
 
 // history is a session that grows by two messages, 4 KB, a turn.
 type history struct {
-	messages []otelagent.Message
+	messages []writer.Message
 	payload  []byte
 	spare    []byte // what the payload before stood in
 	bytes    int
@@ -188,7 +189,7 @@ func (h *history) turn() {
 		fmt.Appendf(nil, `{"role":"assistant","content":[{"type":"text","text":"%s"},{"type":"toolCall","id":"c","name":"bash","arguments":{"command":"ls"}}],"stopReason":"toolUse","timestamp":%d}`, text(1000), len(h.messages)),
 		fmt.Appendf(nil, `{"role":"toolResult","toolCallId":"c","toolName":"bash","content":[{"type":"text","text":"%s"}],"isError":false,"timestamp":%d}`, text(2800), len(h.messages)),
 	} {
-		h.messages = append(h.messages, otelagent.Message{Raw: raw, Provenance: spans.Provenance{
+		h.messages = append(h.messages, writer.Message{Raw: raw, Provenance: spans.Provenance{
 			Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(len(h.messages) / 2), Role: "tool-call-result", MessageIndex: int64(len(h.messages) % 2),
 		}})
 		h.bytes += len(raw)
@@ -223,14 +224,14 @@ func BenchmarkCapture(b *testing.B) {
 	b.Run("adapter", func(b *testing.B) {
 		provider := trace.NewTracerProvider(trace.WithSpanProcessor(dropped{}))
 		var h *history
-		var run *otelagent.Run
+		var run *writer.Run
 		var ctx context.Context
 		ask := func() {
-			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-			turn.Request(otelagent.Request{
+			_, turn := run.StartTurn(ctx, writer.TurnInfo{})
+			turn.Request(writer.Request{
 				Payload: h.payload, Messages: h.messages, Model: "m",
 			})
-			turn.End(otelagent.TurnResult{})
+			turn.End(writer.TurnResult{})
 		}
 		b.ReportAllocs()
 		for b.Loop() {
@@ -240,8 +241,8 @@ func BenchmarkCapture(b *testing.B) {
 				for h.bytes < 1_000_000 {
 					h.turn()
 				}
-				tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(provider))
-				ctx, run = tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "s"})
+				tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(provider)))
+				ctx, run = tracer.StartRun(context.Background(), writer.RunInfo{SessionID: "s"})
 				h.emit(prompt, tools)
 				ask()
 			}

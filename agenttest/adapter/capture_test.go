@@ -15,20 +15,21 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // ask plays one turn that asks and is answered.
-func ask(t testing.TB, run *otelagent.Run, payload string, more ...func(*otelagent.Request)) {
+func ask(t testing.TB, run *writer.Run, payload string, more ...func(*writer.Request)) {
 	t.Helper()
-	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
-	req, _ := otelagent.ParseRequest([]byte(payload)) // the tests of that are in the package
+	_, turn := run.StartTurn(t.Context(), writer.TurnInfo{})
+	req, _ := writer.ParseRequest([]byte(payload)) // the tests of that are in the package
 	for _, f := range more {
 		f(&req)
 	}
 	turn.Request(req)
-	turn.End(otelagent.TurnResult{Output: &otelagent.Message{Raw: []byte(`{"role":"assistant","content":"done"}`)}})
+	turn.End(writer.TurnResult{Output: &writer.Message{Raw: []byte(`{"role":"assistant","content":"done"}`)}})
 }
 
 func payloadOf(system string, messages ...string) string {
@@ -38,11 +39,11 @@ func payloadOf(system string, messages ...string) string {
 func user(text string) string { return `{"role":"user","content":"` + text + `"}` }
 
 // start starts a run of session s over a collecting provider.
-func start(t testing.TB, opts ...otelagent.Option) (*otelagent.Run, *tracetest.InMemoryExporter) {
+func start(t testing.TB, opts ...otelagent.Option) (*writer.Run, *tracetest.InMemoryExporter) {
 	t.Helper()
 	p, exp := collect(t)
-	tracer := otelagent.NewTracer(append([]otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p)}, opts...)...)
-	_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder"})
+	tracer := (*writer.Tracer)(otelagent.NewTracer(append([]otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p)}, opts...)...))
+	_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder"})
 	return run, exp
 }
 
@@ -102,9 +103,9 @@ func TestDigests(t *testing.T) {
 	run, exp := start(t, otelagent.WithCapture(otelagent.CaptureDigests))
 	ask(t, run, payloadOf(`"the old `+secret+`"`, user(secret)))
 	ask(t, run, payloadOf(`"the new `+secret+`"`, user(secret), user("more "+secret)))
-	_, tool := run.StartTool(t.Context(), otelagent.ToolCall{ID: "c", Name: "bash", Args: []byte(`"` + secret + `"`)})
-	tool.End(otelagent.ToolResult{Result: []byte(`"` + secret + `"`), Error: secret})
-	run.End(otelagent.RunResult{})
+	_, tool := run.StartTool(t.Context(), writer.ToolCall{ID: "c", Name: "bash", Args: []byte(`"` + secret + `"`)})
+	tool.End(writer.ToolResult{Result: []byte(`"` + secret + `"`), Error: secret})
+	run.End(writer.RunResult{})
 	all := exp.GetSpans()
 	if text := fmt.Sprintf("%+v", all); strings.Contains(text, secret) || strings.Contains(text, "role") {
 		t.Error("content left")
@@ -136,7 +137,7 @@ func TestBounds(t *testing.T) {
 	id := spans.BlockOfString(big)
 
 	t.Run("block", func(t *testing.T) {
-		run, exp := start(t, otelagent.WithMaxBlockBytes(100))
+		run, exp := start(t, func(c *writer.Config) { c.MaxBlockBytes = 100 })
 		ask(t, run, payloadOf(`"s"`, big, user("short")))
 		w := readWire(t, exp.GetSpans())
 		if b := w.withheld[id.Short()]; b != (spans.Withheld{Block: id, Size: int64(len(big)), Beginning: strings.ToValidUTF8(big[:100], "")}) {
@@ -150,7 +151,7 @@ func TestBounds(t *testing.T) {
 		}
 	})
 	t.Run("turn", func(t *testing.T) {
-		run, exp := start(t, otelagent.WithMaxTurnBytes(300))
+		run, exp := start(t, func(c *writer.Config) { c.MaxTurnBytes = 300 })
 		ask(t, run, payloadOf(`"s"`, user("short"), big))
 		w := readWire(t, exp.GetSpans())
 		if b := w.withheld[id.Short()]; b != (spans.Withheld{Block: id, Size: int64(len(big))}) {
@@ -179,8 +180,8 @@ func TestCaptureFor(t *testing.T) {
 		{"s", "coder", "content"}, {"private", "coder", "none"}, {"s", "other", "digests"}, {"s", "bad", "none"},
 	} {
 		p, exp := collect(t)
-		tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), decide)
-		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: test.session, Agent: test.agent})
+		tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p), decide))
+		_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: test.session, Agent: test.agent})
 		ask(t, run, payloadOf(`"s"`, user("x")))
 		turn := exp.GetSpans()[0]
 		if got := attr(turn, spans.CaptureLevelKey).AsString(); got != test.want || (len(turn.Events) > 0) != (test.want != "none") {
@@ -192,7 +193,7 @@ func TestCaptureFor(t *testing.T) {
 // shout is a redactor for tests: it takes out every place of a word.
 type shout struct{ pieces []string }
 
-func (s *shout) Redact(p otelagent.Piece) ([]byte, int) {
+func (s *shout) Redact(p spans.Redactable) ([]byte, int) {
 	s.pieces = append(s.pieces, p.Place)
 	if bytes.Contains(p.Body, []byte("PANIC")) {
 		panic(string(p.Body))
@@ -208,11 +209,11 @@ func TestRedactor(t *testing.T) {
 	payload := payloadOf(`"SECRET prompt"`, user("a SECRET and SECRET"), user("PANIC SECRET"))
 	ask(t, run, payload)
 	ask(t, run, payload)
-	run.Note("odd", []byte(`{"x":"SECRET"}`), otelagent.Moment{})
-	run.Permission(t.Context(), otelagent.PermissionEvaluation{Tool: "bash", Pattern: "SECRET *", Action: spans.ActionDeny})
-	_, tool := run.StartTool(t.Context(), otelagent.ToolCall{ID: "c", Name: "bash", Args: []byte(`"SECRET"`)})
-	tool.End(otelagent.ToolResult{Result: []byte(`"SECRET"`), Error: "SECRET", Outcome: spans.OutcomeError})
-	run.End(otelagent.RunResult{Error: "SECRET", Status: spans.RunStatusError})
+	run.Note("odd", []byte(`{"x":"SECRET"}`), writer.Moment{})
+	run.Permission(t.Context(), writer.PermissionEvaluation{Tool: "bash", Pattern: "SECRET *", Action: spans.ActionDeny})
+	_, tool := run.StartTool(t.Context(), writer.ToolCall{ID: "c", Name: "bash", Args: []byte(`"SECRET"`)})
+	tool.End(writer.ToolResult{Result: []byte(`"SECRET"`), Error: "SECRET", Outcome: spans.OutcomeError})
+	run.End(writer.RunResult{Error: "SECRET", Status: spans.RunStatusError})
 	all := exp.GetSpans()
 	if strings.Contains(fmt.Sprintf("%+v", all), "SECRET") {
 		t.Error("the secret left")
@@ -245,10 +246,10 @@ func TestLargeBodies(t *testing.T) {
 	_, _ = rand.Read(raw)
 	image := base64.StdEncoding.EncodeToString(raw) // 4 MiB
 	payload := payloadOf(`"s"`, `{"role":"user","content":[{"type":"image","data":"`+image+`"}]}`, user(strings.Repeat("\u20ac", 400_000)))
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-	_, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
+	_, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
 	ask(t, run, payload)
-	run.End(otelagent.RunResult{})
+	run.End(writer.RunResult{})
 	largest := 0
 	for _, row := range p.Batch().Rows {
 		if row.Kind.String() == spans.SpanPayload && row.Turn != 0 {
@@ -264,7 +265,7 @@ func TestLargeBodies(t *testing.T) {
 
 	run, exp := start(t)
 	ask(t, run, payload)
-	run.End(otelagent.RunResult{})
+	run.End(writer.RunResult{})
 	all := exp.GetSpans()
 	if got, err := readWire(t, all).payload("r", 0, 0, 0); err != nil || got != payload {
 		t.Errorf("%d bytes of %d: %v", len(got), len(payload), err)
@@ -280,7 +281,7 @@ func TestLargeBodies(t *testing.T) {
 				}
 			}
 		}
-		if n > otelagent.DefaultMaxSpanBytes {
+		if n > writer.DefaultMaxSpanBytes {
 			t.Errorf("%s carries %d bytes", s.Name, n)
 		}
 		if s.Name == spans.SpanPayload {
@@ -305,10 +306,10 @@ func (l *lossy) OnLost(f func(string)) { l.f = f }
 // What a session sent is sent again when some of it did not arrive, and lists are complete next.
 func TestLostIsSentAgain(t *testing.T) {
 	d := &lossy{}
-	run, exp := start(t, otelagent.WithDelivery(d))
+	run, exp := start(t, func(c *writer.Config) { c.Delivery = d })
 	text := strings.Repeat("the result of the tool ", 100)
-	_, tool := run.StartTool(t.Context(), otelagent.ToolCall{ID: "c", Name: "bash"})
-	tool.End(otelagent.ToolResult{Result: []byte(`{"content":"` + text + `"}`)})
+	_, tool := run.StartTool(t.Context(), writer.ToolCall{ID: "c", Name: "bash"})
+	tool.End(writer.ToolResult{Result: []byte(`{"content":"` + text + `"}`)})
 	var history []string
 	for range 30 {
 		history = append(history, user(fmt.Sprint("message ", len(history))))
@@ -337,17 +338,17 @@ func TestLostIsSentAgain(t *testing.T) {
 
 // With blocks of the run's scope each run can be read without the others.
 func TestBlockScopeRun(t *testing.T) {
-	for scope, whole := range map[otelagent.BlockScope]bool{otelagent.BlockScopeRun: true, otelagent.BlockScopeSession: false} {
+	for _, whole := range []bool{true, false} {
 		p, exp := collect(t)
-		tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p), otelagent.WithBlockScope(scope))
+		tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p), func(c *writer.Config) { c.PerRun = whole }))
 		for range 2 {
 			exp.Reset()
-			_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+			_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
 			ask(t, run, payloadOf(`"s"`, user("x")))
-			run.End(otelagent.RunResult{})
+			run.End(writer.RunResult{})
 		}
 		if _, err := readWire(t, exp.GetSpans()).payload("r", 0, 0, 0); (err == nil) != whole {
-			t.Errorf("scope %d: %v", scope, err)
+			t.Errorf("by run %v: %v", whole, err)
 		}
 	}
 }

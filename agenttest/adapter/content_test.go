@@ -10,6 +10,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -80,18 +81,18 @@ func playFixture(t *testing.T, file string, opts ...otelagent.Option) *agenttest
 // A text is sent once, however the messages around it are spelled.
 func TestTwoSpellingsShareTheirTexts(t *testing.T) {
 	p, exp := collect(t)
-	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p), otelagent.WithPreviewBytes(0))
-	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p), func(c *writer.Config) { c.PreviewBytes = -1 }))
+	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+	_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 	text := strings.Repeat("the same text ", 4)
-	turn.AddInput(otelagent.Message{Raw: []byte(`{"content":[{"text":"` + text + `","type":"text"}],"role":"user","turnId":{"t":0}}`)})
-	turn.Request(otelagent.Request{Messages: []otelagent.Message{
+	turn.AddInput(writer.Message{Raw: []byte(`{"content":[{"text":"` + text + `","type":"text"}],"role":"user","turnId":{"t":0}}`)})
+	turn.Request(writer.Request{Messages: []writer.Message{
 		{Raw: []byte(`{"role": "user", "content": [{"type": "text", "text": "` + text + `"}]}`)},
 		{Raw: []byte("{\"role\":\"user\",\"content\":\"not \xff UTF-8\"}")},
 		{Raw: []byte(`not JSON`)},
 	}})
-	turn.End(otelagent.TurnResult{})
-	run.End(otelagent.RunResult{})
+	turn.End(writer.TurnResult{})
+	run.End(writer.RunResult{})
 	w := readWire(t, exp.GetSpans())
 	checkLists(t, w)
 	if n := strings.Count(fmt.Sprintf("%v", exp.GetSpans()), text); n != 1 {
@@ -108,16 +109,16 @@ func TestTwoSpellingsShareTheirTexts(t *testing.T) {
 func TestForgettingCostsAResend(t *testing.T) {
 	const n = 50
 	count := func(limit int) int {
-		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxBlockIDs(limit))
+		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.MaxBlockIDs = limit })
 		for range 3 {
 			for s := range 4 {
-				ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: fmt.Sprint("s", s)})
-				_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+				ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: fmt.Sprint("s", s)})
+				_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 				for i := range n {
-					turn.AddInput(otelagent.Message{Raw: fmt.Appendf(nil, `{"n":%d}`, i)})
+					turn.AddInput(writer.Message{Raw: fmt.Appendf(nil, `{"n":%d}`, i)})
 				}
-				turn.End(otelagent.TurnResult{})
-				run.End(otelagent.RunResult{})
+				turn.End(writer.TurnResult{})
+				run.End(writer.RunResult{})
 			}
 		}
 		return len(p.Batch().Blocks)
@@ -133,14 +134,14 @@ func TestForgettingCostsAResend(t *testing.T) {
 // More messages than a list takes are counted, and the reader says that the list is not whole.
 func TestTooManyMessagesAreToldOf(t *testing.T) {
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
-	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
+	_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 	const recorded = 4096 + 3
 	for i := range recorded {
-		turn.AddInput(otelagent.Message{Raw: fmt.Appendf(nil, `{"role":"user","n":%d}`, i)})
+		turn.AddInput(writer.Message{Raw: fmt.Appendf(nil, `{"role":"user","n":%d}`, i)})
 	}
-	turn.End(otelagent.TurnResult{})
-	run.End(otelagent.RunResult{})
+	turn.End(writer.TurnResult{})
+	run.End(writer.RunResult{})
 
 	got := p.Session().Runs[0].Turns[0]
 	if got.Input.Count != recorded || len(got.Input.Items()) != 4096 {

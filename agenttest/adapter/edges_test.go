@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -18,17 +19,17 @@ import (
 // What an agent with digests referred to is sent in full by one with content in the same session.
 func TestLevelsShareNoMemory(t *testing.T) {
 	p, exp := collect(t)
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCaptureFor(func(r otelagent.RunInfo) otelagent.Capture {
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCaptureFor(func(r otelagent.RunInfo) otelagent.Capture {
 		if r.Agent == "coder" {
 			return otelagent.CaptureContent
 		}
 		return otelagent.CaptureDigests
-	}))
+	})))
 	payload := payloadOf(`"Be brief."`, user("hi"))
 	for _, agent := range []string{"other", "coder"} {
-		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: agent, Agent: agent})
+		_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: agent, Agent: agent})
 		ask(t, run, payload)
-		run.End(otelagent.RunResult{})
+		run.End(writer.RunResult{})
 	}
 	if got, err := readWire(t, exp.GetSpans()).payload("coder", 0, 0, 0); err != nil || got != payload {
 		t.Errorf("got %s, %v", got, err)
@@ -43,11 +44,11 @@ func TestRequestToldTwice(t *testing.T) {
 		history = append(history, user(fmt.Sprint(i)))
 	}
 	payload := payloadOf(`"s"`, history...)
-	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
+	_, turn := run.StartTurn(t.Context(), writer.TurnInfo{})
 	for range 3 {
-		turn.Request(otelagent.Request{Payload: []byte(payload)})
+		turn.Request(writer.Request{Payload: []byte(payload)})
 	}
-	turn.End(otelagent.TurnResult{})
+	turn.End(writer.TurnResult{})
 	w := readWire(t, exp.GetSpans())
 	if got, err := w.payload("r", 0, 0, 0); err != nil || got != payload {
 		t.Errorf("got %.100s, %v", got, err)
@@ -60,7 +61,7 @@ func TestRequestToldTwice(t *testing.T) {
 // Lost content is sent again in each of several histories, whichever asks first.
 func TestLostIsToldInEachHistory(t *testing.T) {
 	d := &lossy{}
-	run, exp := start(t, otelagent.WithDelivery(d))
+	run, exp := start(t, func(c *writer.Config) { c.Delivery = d })
 	histories := make([][]string, 3)
 	for range 40 {
 		for i := range histories {
@@ -86,7 +87,7 @@ func TestLostIsToldInEachHistory(t *testing.T) {
 // slowly is a redactor that waits.
 type slowly struct{ in, out chan struct{} }
 
-func (s slowly) Redact(p otelagent.Piece) ([]byte, int) {
+func (s slowly) Redact(p spans.Redactable) ([]byte, int) {
 	if p.Place == "rules" {
 		s.in <- struct{}{}
 		<-s.out
@@ -99,22 +100,22 @@ func TestSlowRedactorHoldsItsSessionOnly(t *testing.T) {
 	s := slowly{make(chan struct{}), make(chan struct{})}
 	p, _ := collect(t)
 	d := &lossy{}
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent),
-		otelagent.WithRedactor(s), otelagent.WithMaxBlockIDs(1), otelagent.WithDelivery(d))
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent),
+		otelagent.WithRedactor(s), func(c *writer.Config) { c.MaxBlockIDs = 1 }, func(c *writer.Config) { c.Delivery = d }))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "slow", Metadata: []byte(`{}`), Rules: []byte(`[]`)})
+		tracer.StartRun(context.Background(), writer.RunInfo{SessionID: "slow", Metadata: []byte(`{}`), Rules: []byte(`[]`)})
 	}()
 	<-s.in
 	others := make(chan struct{})
 	go func() {
 		defer close(others)
 		for i := range 3 {
-			_, run := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: fmt.Sprint(i)})
-			run.Note("x", []byte(`{"a":1}`), otelagent.Moment{})
+			_, run := tracer.StartRun(context.Background(), writer.RunInfo{SessionID: fmt.Sprint(i)})
+			run.Note("x", []byte(`{"a":1}`), writer.Moment{})
 			d.f(fmt.Sprint(i))
-			run.End(otelagent.RunResult{})
+			run.End(writer.RunResult{})
 		}
 	}()
 	select {
@@ -127,14 +128,14 @@ func TestSlowRedactorHoldsItsSessionOnly(t *testing.T) {
 }
 
 // noting is a span processor of a host that uses the handle of the turn whose children end.
-type noting struct{ turn *otelagent.Turn }
+type noting struct{ turn *writer.Turn }
 
 func (n *noting) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 func (n *noting) Shutdown(context.Context) error                  { return nil }
 func (n *noting) ForceFlush(context.Context) error                { return nil }
 func (n *noting) OnEnd(s sdktrace.ReadOnlySpan) {
 	if s.Name() == spans.SpanPayload {
-		n.turn.Note("ended", nil, otelagent.Moment{})
+		n.turn.Note("ended", nil, writer.Moment{})
 	}
 }
 
@@ -142,15 +143,15 @@ func (n *noting) OnEnd(s sdktrace.ReadOnlySpan) {
 func TestEndsAreToldWithoutLocks(t *testing.T) {
 	n := &noting{}
 	p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(n))
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxSpanBytes(64<<10))
-	_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{})
-	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.MaxSpanBytes = 64 << 10 }))
+	_, run := tracer.StartRun(t.Context(), writer.RunInfo{})
+	_, turn := run.StartTurn(t.Context(), writer.TurnInfo{})
 	n.turn = turn
-	turn.Request(otelagent.Request{Payload: []byte(payloadOf(`"s"`, user(strings.Repeat("x", 100_000))))})
+	turn.Request(writer.Request{Payload: []byte(payloadOf(`"s"`, user(strings.Repeat("x", 100_000))))})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		turn.End(otelagent.TurnResult{})
+		turn.End(writer.TurnResult{})
 	}()
 	select {
 	case <-done:
@@ -162,10 +163,10 @@ func TestEndsAreToldWithoutLocks(t *testing.T) {
 // The parameters of a request next to its payload do not change that.
 func TestPayloadCounts(t *testing.T) {
 	payload := payloadOf(`"s"`, user("1"), user("2"))
-	for i, change := range []func(*otelagent.Request){
-		func(r *otelagent.Request) { r.Messages = r.Messages[1:] },
-		func(r *otelagent.Request) { r.Messages[0].Raw = []byte(user("changed")) },
-		func(r *otelagent.Request) { r.System = []byte(`"t"`) },
+	for i, change := range []func(*writer.Request){
+		func(r *writer.Request) { r.Messages = r.Messages[1:] },
+		func(r *writer.Request) { r.Messages[0].Raw = []byte(user("changed")) },
+		func(r *writer.Request) { r.System = []byte(`"t"`) },
 	} {
 		run, exp := start(t)
 		ask(t, run, payload, change)
@@ -178,18 +179,18 @@ func TestPayloadCounts(t *testing.T) {
 // A payload in another spelling than its messages is searched for them, but not for ever.
 func TestForeignMessagesAreSoonGivenUp(t *testing.T) {
 	const n = 20_000
-	var own []otelagent.Message
+	var own []writer.Message
 	var theirs []string
 	for i := range n {
-		own = append(own, otelagent.Message{Raw: []byte(user(fmt.Sprint(i, strings.Repeat(" own", 40))))})
+		own = append(own, writer.Message{Raw: []byte(user(fmt.Sprint(i, strings.Repeat(" own", 40))))})
 		theirs = append(theirs, user(fmt.Sprint(i, strings.Repeat(" their", 40))))
 	}
 	payload := payloadOf(`"s"`, theirs...)
 	run, exp := start(t)
 	began := time.Now()
-	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
-	turn.Request(otelagent.Request{Payload: []byte(payload), Messages: own})
-	turn.End(otelagent.TurnResult{})
+	_, turn := run.StartTurn(t.Context(), writer.TurnInfo{})
+	turn.Request(writer.Request{Payload: []byte(payload), Messages: own})
+	turn.End(writer.TurnResult{})
 	if d := time.Since(began); d > 5*time.Second {
 		t.Errorf("%v for a payload of %d bytes", d, len(payload))
 	}
@@ -231,14 +232,14 @@ func TestSpanBoundOfPiecesAndCuts(t *testing.T) {
 		payload string
 		opts    []otelagent.Option
 	}{
-		"cut":           {payload: payloadOf(`"s"`, user(large)), opts: []otelagent.Option{otelagent.WithMaxBlockBytes(2 << 20)}},
+		"cut":           {payload: payloadOf(`"s"`, user(large)), opts: []otelagent.Option{func(c *writer.Config) { c.MaxBlockBytes = 2 << 20 }}},
 		"text between":  {payload: payloadOf(`"`+large+`"`, user(large+"!")) + "\n"},
 		"many messages": {payload: strings.Replace(payloadOf(`"s"`, many...), ",", ", ", 1)},
 	} {
 		run, exp := start(t, test.opts...)
 		ask(t, run, test.payload)
 		all := exp.GetSpans()
-		if text, span, _ := carried(all); name != "many messages" && span > otelagent.DefaultMaxSpanBytes || text > 2<<20 {
+		if text, span, _ := carried(all); name != "many messages" && span > writer.DefaultMaxSpanBytes || text > 2<<20 {
 			t.Errorf("%s: a text of %d bytes, a span of %d", name, text, span)
 		}
 		if got, err := readWire(t, all).payload("r", 0, 0, 0); len(test.opts) == 0 && (err != nil || got != test.payload) {
@@ -251,41 +252,41 @@ func TestSpanBoundOfPiecesAndCuts(t *testing.T) {
 func TestRedactorSeesLists(t *testing.T) {
 	run, exp := start(t, otelagent.WithRedactor(&shout{}))
 	ask(t, run, `{"SECRET":1,"messages":[`+user("x")+`]}`)
-	ask(t, run, payloadOf(`"s"`, user("y")), func(r *otelagent.Request) {
+	ask(t, run, payloadOf(`"s"`, user("y")), func(r *writer.Request) {
 		r.Messages[0].Provenance.Raw = `{"kind":"SECRET"}`
 	})
-	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
-	turn.AddInput(otelagent.Message{Raw: []byte(user("z")), Provenance: spans.Provenance{Raw: `{"kind":"SECRET"}`}})
-	turn.End(otelagent.TurnResult{})
+	_, turn := run.StartTurn(t.Context(), writer.TurnInfo{})
+	turn.AddInput(writer.Message{Raw: []byte(user("z")), Provenance: spans.Provenance{Raw: `{"kind":"SECRET"}`}})
+	turn.End(writer.TurnResult{})
 	if strings.Contains(fmt.Sprintf("%+v", exp.GetSpans()), "SECRET") {
 		t.Error("the secret left")
 	}
-	byRole := redactorFunc(func(p otelagent.Piece) ([]byte, int) {
+	byRole := redactorFunc(func(p spans.Redactable) ([]byte, int) {
 		if p.Role == "user" {
 			return []byte(`"gone"`), 1
 		}
 		return p.Body, 0
 	})
 	run, exp = start(t, otelagent.WithRedactor(byRole))
-	_, turn = run.StartTurn(t.Context(), otelagent.TurnInfo{})
-	turn.AddInput(otelagent.Message{Raw: []byte(user("x"))})
-	turn.AddInput(otelagent.Message{Raw: []byte(user("x")), Role: "user"})
-	turn.End(otelagent.TurnResult{})
+	_, turn = run.StartTurn(t.Context(), writer.TurnInfo{})
+	turn.AddInput(writer.Message{Raw: []byte(user("x"))})
+	turn.AddInput(writer.Message{Raw: []byte(user("x")), Role: "user"})
+	turn.End(writer.TurnResult{})
 	if w := readWire(t, exp.GetSpans()); w.bodies[spans.BlockOfString(`"gone"`).Short()] == "" {
 		t.Error("what was known of another role was taken for redacted")
 	}
 }
 
-type redactorFunc func(otelagent.Piece) ([]byte, int)
+type redactorFunc func(spans.Redactable) ([]byte, int)
 
-func (f redactorFunc) Redact(p otelagent.Piece) ([]byte, int) { return f(p) }
+func (f redactorFunc) Redact(p spans.Redactable) ([]byte, int) { return f(p) }
 
 // The fields of a block other than its text are bounded, and the request comes back all the same.
 func TestLargeEnvelopes(t *testing.T) {
 	run, exp := start(t)
 	tags := strings.Repeat("tag ", 100_000)
 	payload := payloadOf(`"s"`, `{"role":"user","tags":"`+tags+`","content":"x"}`, user("y"))
-	ask(t, run, payload, func(r *otelagent.Request) {
+	ask(t, run, payload, func(r *writer.Request) {
 		r.Messages[1].Provenance = spans.Provenance{Kind: spans.ProvenanceIdentityBlock, Name: tags}
 	})
 	w := readWire(t, exp.GetSpans())
@@ -319,14 +320,14 @@ func TestManyKeys(t *testing.T) {
 
 // A call without an id and its turn may both overflow: what carries the rest of each has an id of its own, also when ids are derived.
 func TestPayloadsOfACallAndItsTurn(t *testing.T) {
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
-	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-	_, call := turn.StartTool(ctx, otelagent.ToolCall{Name: "read"})
-	call.End(otelagent.ToolResult{Result: []byte(`"` + strings.Repeat("a", 2<<20) + `"`)})
-	turn.AddInput(otelagent.Message{Raw: []byte(`"` + strings.Repeat("b", 2<<20) + `"`)})
-	turn.End(otelagent.TurnResult{})
-	run.End(otelagent.RunResult{})
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
+	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
+	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
+	_, call := turn.StartTool(ctx, writer.ToolCall{Name: "read"})
+	call.End(writer.ToolResult{Result: []byte(`"` + strings.Repeat("a", 2<<20) + `"`)})
+	turn.AddInput(writer.Message{Raw: []byte(`"` + strings.Repeat("b", 2<<20) + `"`)})
+	turn.End(writer.TurnResult{})
+	run.End(writer.RunResult{})
 	seen, payloads := map[string]bool{}, 0
 	for _, row := range p.Batch().Rows {
 		if seen[row.Span.String()] {

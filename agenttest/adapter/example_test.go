@@ -23,7 +23,7 @@ func ExampleTracer() {
 	ctx, run := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "s1", Agent: "coder", Model: "claude-opus-4-6"})
 	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
 	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"command":"ls"}`)})
-	call.Permission(ctx, otelagent.PermissionEvaluation{Action: spans.ActionAllow, Source: spans.PermissionSourceProject})
+	turn.StartPermission(ctx, "bash", "c1").End(otelagent.Decision{Action: spans.ActionAllow, Source: spans.PermissionSourceProject})
 	call.End(otelagent.ToolResult{Result: []byte(`"main.go"`)})
 	turn.End(otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 90, Output: 10, Total: 100}})
 	run.End(otelagent.RunResult{})

@@ -72,7 +72,7 @@ func goldenInput(t *testing.T, arc *txtar.Archive) ([]byte, []otelagent.Option) 
 	if _, err := fmt.Sscanf(line, "capture %s events %s", &level, &name); err != nil {
 		t.Fatalf("first line %q: %v", line, err)
 	}
-	opts := []otelagent.Option{otelagent.WithDerivedIDs()}
+	opts := []otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived)}
 	if level == "content" {
 		opts = append(opts, otelagent.WithCapture(otelagent.CaptureContent))
 	}

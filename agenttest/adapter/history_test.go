@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -19,7 +20,7 @@ import (
 type loop struct {
 	t        testing.TB
 	random   *rand.Rand
-	tracer   *otelagent.Tracer
+	tracer   *writer.Tracer
 	recorded []recordedRequest
 	next     int
 }
@@ -76,7 +77,7 @@ func (l *loop) message() string {
 }
 
 // turns runs some turns over a history, and others below them.
-func (l *loop) turns(run *otelagent.Run, id string, history []string, n, depth int) []string {
+func (l *loop) turns(run *writer.Run, id string, history []string, n, depth int) []string {
 	ctx := l.t.Context()
 	for range n {
 		switch at := len(history); {
@@ -96,21 +97,21 @@ func (l *loop) turns(run *otelagent.Run, id string, history []string, n, depth i
 				history = append(history, l.message())
 			}
 		}
-		turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		turnCtx, turn := run.StartTurn(ctx, writer.TurnInfo{})
 		l.ask(turn, id, history)
 		if l.random.IntN(3) == 0 {
-			_, call := turn.StartTool(turnCtx, otelagent.ToolCall{ID: "c", Name: "bash", Args: []byte(l.message())})
-			call.End(otelagent.ToolResult{Result: []byte(history[l.random.IntN(len(history))])})
+			_, call := turn.StartTool(turnCtx, writer.ToolCall{ID: "c", Name: "bash", Args: []byte(l.message())})
+			call.End(writer.ToolResult{Result: []byte(history[l.random.IntN(len(history))])})
 		}
 		if depth > 0 && l.random.IntN(10) == 0 {
 			l.run(history[:l.random.IntN(len(history))], 1+l.random.IntN(8), depth-1)
 		}
-		turn.End(otelagent.TurnResult{Output: &otelagent.Message{Raw: []byte(history[len(history)-1])}})
+		turn.End(writer.TurnResult{Output: &writer.Message{Raw: []byte(history[len(history)-1])}})
 	}
 	return history
 }
 
-func (l *loop) ask(turn *otelagent.Turn, run string, history []string) {
+func (l *loop) ask(turn *writer.Turn, run string, history []string) {
 	index := int64(0)
 	for _, r := range l.recorded {
 		if r.run == run {
@@ -127,7 +128,7 @@ func (l *loop) ask(turn *otelagent.Turn, run string, history []string) {
 	}
 	payload := `{"model_id":"m",` + space + `"system_prompt":` + system + `,"messages":[` + strings.Join(history, ",") + `],"tools":[{"name":"bash"}],"temperature":0.20}`
 	l.recorded = append(l.recorded, recordedRequest{run, index, payload})
-	req, _ := otelagent.ParseRequest([]byte(payload)) // which has nothing wrong
+	req, _ := writer.ParseRequest([]byte(payload)) // which has nothing wrong
 	for i := range req.Messages {
 		req.Messages[i].Provenance = spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(i / 2), Role: "user-message"}
 	}
@@ -138,9 +139,9 @@ func (l *loop) ask(turn *otelagent.Turn, run string, history []string) {
 func (l *loop) run(history []string, n, depth int) []string {
 	id := "run-" + strconv.Itoa(l.next)
 	l.next++
-	_, run := l.tracer.StartRun(l.t.Context(), otelagent.RunInfo{SessionID: "s", ID: id})
+	_, run := l.tracer.StartRun(l.t.Context(), writer.RunInfo{SessionID: "s", ID: id})
 	history = l.turns(run, id, history, n, depth)
-	run.End(otelagent.RunResult{})
+	run.End(writer.RunResult{})
 	return history
 }
 
@@ -163,14 +164,14 @@ func TestRandomHistories(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			p, exp := collect(t)
-			opts := []otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p), otelagent.WithPreviewBytes(0)}
+			opts := []otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p), func(c *writer.Config) { c.PreviewBytes = -1 }}
 			if seed%5 == 4 {
-				opts = append(opts, otelagent.WithMaxBlockIDs(200)) // forgets all the time
+				opts = append(opts, func(c *writer.Config) { c.MaxBlockIDs = 200 }) // forgets all the time
 			}
 			if seed%7 == 6 {
-				opts = append(opts, otelagent.WithBlockScope(otelagent.BlockScopeRun))
+				opts = append(opts, func(c *writer.Config) { c.PerRun = true })
 			}
-			l := &loop{t: t, random: rand.New(rand.NewPCG(7, seed)), tracer: otelagent.NewTracer(opts...)}
+			l := &loop{t: t, random: rand.New(rand.NewPCG(7, seed)), tracer: (*writer.Tracer)(otelagent.NewTracer(opts...))}
 			l.play(60)
 			all := exp.GetSpans()
 			if wrong := l.compare(readWire(t, all)); wrong > 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -27,12 +28,12 @@ import (
 
 func TestNilDoesNothing(t *testing.T) {
 	ctx := t.Context()
-	var tracer *otelagent.Tracer
-	got, run := tracer.StartRun(ctx, otelagent.RunInfo{})
+	var tracer *writer.Tracer
+	got, run := tracer.StartRun(ctx, writer.RunInfo{})
 	if got != ctx || run != nil {
 		t.Error("a nil Tracer started something")
 	}
-	_, group := tracer.StartGroup(ctx, otelagent.GroupInfo{})
+	_, group := tracer.StartGroup(ctx, writer.GroupInfo{})
 	useEverything(ctx, run, group)
 	var rec *event.Recorder
 	rec.Record(ctx, &event.RunStarted{})
@@ -44,49 +45,49 @@ func TestNilDoesNothing(t *testing.T) {
 }
 
 // useEverything calls every method of every handle, each ending twice.
-func useEverything(ctx context.Context, run *otelagent.Run, group *otelagent.Group) {
-	m := otelagent.Message{Raw: []byte(`{"role":"user"}`)}
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-	turn.Request(otelagent.Request{Messages: []otelagent.Message{m}, System: []byte(`"s"`)})
-	turn.Replied(otelagent.Moment{})
+func useEverything(ctx context.Context, run *writer.Run, group *writer.Group) {
+	m := writer.Message{Raw: []byte(`{"role":"user"}`)}
+	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
+	turn.Request(writer.Request{Messages: []writer.Message{m}, System: []byte(`"s"`)})
+	turn.Replied(writer.Moment{})
 	turn.AddInput(m)
-	turn.Note("n", []byte(`1`), otelagent.Moment{})
-	tctx, tool := turn.StartTool(ctx, otelagent.ToolCall{ID: "c", Name: "t", Args: []byte(`{}`)})
-	tool.Progress("p", []byte(`2`), otelagent.Moment{})
-	tool.Note("n", nil, otelagent.Moment{})
-	tool.Permission(tctx, otelagent.PermissionEvaluation{})
-	_, compacting := turn.StartCompaction(ctx, otelagent.Compaction{})
-	compacting.Note("n", nil, otelagent.Moment{})
-	turn.Permission(ctx, otelagent.PermissionEvaluation{})
-	_, outside := run.StartTool(ctx, otelagent.ToolCall{})
-	_, runCompacting := run.StartCompaction(ctx, otelagent.Compaction{})
-	run.Permission(ctx, otelagent.PermissionEvaluation{})
-	run.Note("n", nil, otelagent.Moment{})
+	turn.Note("n", []byte(`1`), writer.Moment{})
+	tctx, tool := turn.StartTool(ctx, writer.ToolCall{ID: "c", Name: "t", Args: []byte(`{}`)})
+	tool.Progress("p", []byte(`2`), writer.Moment{})
+	tool.Note("n", nil, writer.Moment{})
+	tool.Permission(tctx, writer.PermissionEvaluation{})
+	_, compacting := turn.StartCompaction(ctx, writer.Compaction{})
+	compacting.Note("n", nil, writer.Moment{})
+	turn.Permission(ctx, writer.PermissionEvaluation{})
+	_, outside := run.StartTool(ctx, writer.ToolCall{})
+	_, runCompacting := run.StartCompaction(ctx, writer.Compaction{})
+	run.Permission(ctx, writer.PermissionEvaluation{})
+	run.Note("n", nil, writer.Moment{})
 	run.AddMessage(m)
-	group.Note("n", nil, otelagent.Moment{})
+	group.Note("n", nil, writer.Moment{})
 	for range 2 {
-		compacting.End(otelagent.CompactionResult{Before: []otelagent.Message{m}})
-		runCompacting.Close(otelagent.Moment{})
-		tool.End(otelagent.ToolResult{Result: []byte(`3`)})
-		outside.Close(otelagent.Moment{})
-		turn.End(otelagent.TurnResult{Output: &m, Results: []otelagent.Message{m}})
-		turn.Close(otelagent.Moment{})
-		run.End(otelagent.RunResult{Messages: []otelagent.Message{m}})
-		run.Close(otelagent.Moment{})
-		group.End(otelagent.GroupResult{})
-		group.Close(otelagent.Moment{})
+		compacting.End(writer.CompactionResult{Before: []writer.Message{m}})
+		runCompacting.Close(writer.Moment{})
+		tool.End(writer.ToolResult{Result: []byte(`3`)})
+		outside.Close(writer.Moment{})
+		turn.End(writer.TurnResult{Output: &m, Results: []writer.Message{m}})
+		turn.Close(writer.Moment{})
+		run.End(writer.RunResult{Messages: []writer.Message{m}})
+		run.Close(writer.Moment{})
+		group.End(writer.GroupResult{})
+		group.Close(writer.Moment{})
 	}
 	// After the end everything still does nothing harmful.
-	turn.Request(otelagent.Request{})
+	turn.Request(writer.Request{})
 	turn.AddInput(m)
 	run.AddMessage(m)
-	tool.Progress("p", nil, otelagent.Moment{})
+	tool.Progress("p", nil, writer.Moment{})
 }
 
 func TestEndingTwiceEndsOnce(t *testing.T) {
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	ctx, group := p.Tracer().StartGroup(t.Context(), otelagent.GroupInfo{SessionID: "s"})
-	ctx, run := p.Tracer().StartRun(ctx, otelagent.RunInfo{ID: "r"})
+	ctx, group := (*writer.Tracer)(p.Tracer()).StartGroup(t.Context(), writer.GroupInfo{SessionID: "s"})
+	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(ctx, writer.RunInfo{ID: "r"})
 	useEverything(ctx, run, group)
 	rows := p.Batch().Rows
 	seen := map[string]bool{}
@@ -107,8 +108,8 @@ func TestEndingTwiceEndsOnce(t *testing.T) {
 func TestCallerMayOverwriteItsBuffers(t *testing.T) {
 	record := func(overwrite bool) string {
 		exp := tracetest.NewInMemoryExporter()
-		tracer := otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(exp),
-			trace.WithIDGenerator(&counter{}))), otelagent.WithCapture(otelagent.CaptureContent))
+		tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(exp),
+			trace.WithIDGenerator(&counter{}))), otelagent.WithCapture(otelagent.CaptureContent)))
 		var used [][]byte
 		buf := func(s string) []byte { b := []byte(s); used = append(used, b); return b }
 		done := func() {
@@ -121,33 +122,33 @@ func TestCallerMayOverwriteItsBuffers(t *testing.T) {
 			}
 			used = nil
 		}
-		at := func(ms int) otelagent.Moment { return otelagent.Moment{Time: stamp(ms)} }
+		at := func(ms int) writer.Moment { return writer.Moment{Time: stamp(ms)} }
 		ctx := t.Context()
-		ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{SessionID: "s", ID: "r", Start: at(0),
+		ctx, run := tracer.StartRun(ctx, writer.RunInfo{SessionID: "s", ID: "r", Start: at(0),
 			Config: buf(`{"a":1}`), Metadata: buf(`{"m":1}`), Rules: buf(`[]`)})
 		done()
-		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Start: at(1)})
-		turn.Request(otelagent.Request{At: at(2), Messages: []otelagent.Message{{Raw: buf(`{"role":"user","turnId":1}`)}},
+		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Start: at(1)})
+		turn.Request(writer.Request{At: at(2), Messages: []writer.Message{{Raw: buf(`{"role":"user","turnId":1}`)}},
 			System: buf(`"sys"`), Tools: buf(`[{}]`)})
 		done()
-		turn.AddInput(otelagent.Message{Raw: buf(`{"in":1}`)})
+		turn.AddInput(writer.Message{Raw: buf(`{"in":1}`)})
 		done()
 		turn.Note("n", buf(`{"note":1}`), at(3))
 		done()
-		_, tool := turn.StartTool(ctx, otelagent.ToolCall{ID: "c", Args: buf(`{"x":1}`), Start: at(4)})
+		_, tool := turn.StartTool(ctx, writer.ToolCall{ID: "c", Args: buf(`{"x":1}`), Start: at(4)})
 		done()
 		tool.Progress("p", buf(`{"progress":1}`), at(5))
 		done()
-		tool.End(otelagent.ToolResult{Result: buf(`"res"`), End: at(6)})
+		tool.End(writer.ToolResult{Result: buf(`"res"`), End: at(6)})
 		done()
-		_, c := turn.StartCompaction(ctx, otelagent.Compaction{Start: at(7)})
-		c.End(otelagent.CompactionResult{Summary: buf(`"sum"`), Before: []otelagent.Message{{Raw: buf(`{"b":1}`)}}, End: at(8)})
+		_, c := turn.StartCompaction(ctx, writer.Compaction{Start: at(7)})
+		c.End(writer.CompactionResult{Summary: buf(`"sum"`), Before: []writer.Message{{Raw: buf(`{"b":1}`)}}, End: at(8)})
 		done()
-		turn.End(otelagent.TurnResult{Output: &otelagent.Message{Raw: buf(`{"out":1}`)}, End: at(9)})
+		turn.End(writer.TurnResult{Output: &writer.Message{Raw: buf(`{"out":1}`)}, End: at(9)})
 		done()
-		run.AddMessage(otelagent.Message{Raw: buf(`{"outside":1}`)})
+		run.AddMessage(writer.Message{Raw: buf(`{"outside":1}`)})
 		done()
-		run.End(otelagent.RunResult{End: at(10)})
+		run.End(writer.RunResult{End: at(10)})
 		return printSpans(exp.GetSpans())
 	}
 	if diff := gocmp.Diff(record(false), record(true)); diff != "" {
@@ -173,24 +174,24 @@ func (c *counter) NewSpanID(context.Context, api.TraceID) api.SpanID {
 }
 
 func TestConcurrentSafe(t *testing.T) {
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxBlockIDs(64))
-	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.MaxBlockIDs = 64 })
+	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
 	rec := event.NewRecorder(p.Tracer())
-	tctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	tctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
 			id := "c" + strconv.Itoa(i)
 			for j := range 20 {
-				m := otelagent.Message{Raw: fmt.Appendf(nil, `{"role":"user","n":%d}`, j)}
-				_, tool := turn.StartTool(tctx, otelagent.ToolCall{ID: id, Args: m.Raw})
-				tool.Permission(tctx, otelagent.PermissionEvaluation{Action: spans.ActionAllow})
-				tool.Progress("p", m.Raw, otelagent.Moment{})
+				m := writer.Message{Raw: fmt.Appendf(nil, `{"role":"user","n":%d}`, j)}
+				_, tool := turn.StartTool(tctx, writer.ToolCall{ID: id, Args: m.Raw})
+				tool.Permission(tctx, writer.PermissionEvaluation{Action: spans.ActionAllow})
+				tool.Progress("p", m.Raw, writer.Moment{})
 				turn.AddInput(m)
-				turn.Note("n", m.Raw, otelagent.Moment{})
+				turn.Note("n", m.Raw, writer.Moment{})
 				run.AddMessage(m)
-				tool.End(otelagent.ToolResult{Result: m.Raw})
-				turn.Request(otelagent.Request{Messages: []otelagent.Message{m}, Attempt: i})
+				tool.End(writer.ToolResult{Result: m.Raw})
+				turn.Request(writer.Request{Messages: []writer.Message{m}, Attempt: i})
 				meta := event.Meta{Session: "other", Run: id}
 				rec.Record(ctx, &event.RunStarted{Meta: meta})
 				rec.Record(ctx, &event.MessageAdded{Meta: meta, Message: m})
@@ -200,8 +201,8 @@ func TestConcurrentSafe(t *testing.T) {
 	}
 	wg.Wait()
 	rec.Close(ctx)
-	turn.End(otelagent.TurnResult{})
-	run.End(otelagent.RunResult{})
+	turn.End(writer.TurnResult{})
+	run.End(writer.RunResult{})
 	for _, s := range p.Sessions() {
 		for _, r := range s.Runs {
 			for _, turn := range r.Turns {
@@ -231,14 +232,14 @@ func TestHangingCollectorBlocksNoCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent))
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent)))
 	start := time.Now()
 	body := bytes.Repeat([]byte("x"), 1000)
 	for i := range 5000 { // more than any queue holds
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: strconv.Itoa(i)})
-		_, tool := run.StartTool(ctx, otelagent.ToolCall{ID: "c", Args: fmt.Appendf(body, "%d", i)})
-		tool.End(otelagent.ToolResult{})
-		run.End(otelagent.RunResult{})
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: strconv.Itoa(i)})
+		_, tool := run.StartTool(ctx, writer.ToolCall{ID: "c", Args: fmt.Appendf(body, "%d", i)})
+		tool.End(writer.ToolResult{})
+		run.End(writer.RunResult{})
 	}
 	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("10,000 spans took %v with a hanging collector", took)
@@ -262,10 +263,10 @@ func TestUnsampledTakesNoContent(t *testing.T) {
 	exp := tracetest.NewInMemoryExporter()
 	var sample bool
 	p := trace.NewTracerProvider(trace.WithSyncer(exp), trace.WithSampler(samplerFunc(func() bool { return sample })))
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent))
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent)))
 	run := func() {
-		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Metadata: []byte(`{"k":"v"}`)})
-		run.End(otelagent.RunResult{})
+		_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", Metadata: []byte(`{"k":"v"}`)})
+		run.End(writer.RunResult{})
 	}
 	run()
 	sample = true
@@ -293,10 +294,10 @@ func (f samplerFunc) ShouldSample(trace.SamplingParameters) trace.SamplingResult
 func (samplerFunc) Description() string { return "test" }
 
 func TestNilContext(t *testing.T) {
-	p := agenttest.New(t, otelagent.WithDerivedIDs())
+	p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived))
 	var none context.Context
-	_, group := p.Tracer().StartGroup(none, otelagent.GroupInfo{SessionID: "s"})
-	_, run := p.Tracer().StartRun(none, otelagent.RunInfo{SessionID: "s"})
+	_, group := (*writer.Tracer)(p.Tracer()).StartGroup(none, writer.GroupInfo{SessionID: "s"})
+	_, run := (*writer.Tracer)(p.Tracer()).StartRun(none, writer.RunInfo{SessionID: "s"})
 	useEverything(none, run, group)
 	rec := event.NewRecorder(p.Tracer())
 	rec.Record(none, &event.RunStarted{Meta: meta(0)})
@@ -321,15 +322,15 @@ func TestRecordedButNotSentTakesNoContent(t *testing.T) {
 	exp := tracetest.NewInMemoryExporter()
 	var send bool
 	p := trace.NewTracerProvider(trace.WithSyncer(exp), trace.WithSampler(recordOnly{func() bool { return send }}))
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent))
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent)))
 	for _, send = range []bool{false, true} {
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Metadata: []byte(`{"k":"v"}`)})
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", Metadata: []byte(`{"k":"v"}`)})
 		kept := send
 		send = false
-		_, tool := run.StartTool(ctx, otelagent.ToolCall{ID: "c"})
-		tool.End(otelagent.ToolResult{})
+		_, tool := run.StartTool(ctx, writer.ToolCall{ID: "c"})
+		tool.End(writer.ToolResult{})
 		send = kept
-		run.End(otelagent.RunResult{})
+		run.End(writer.RunResult{})
 	}
 	got := exp.GetSpans()
 	if len(got) != 1 {
@@ -348,11 +349,11 @@ func TestRecordedButNotSentTakesNoContent(t *testing.T) {
 
 func TestEndIsNeverBeforeStart(t *testing.T) {
 	p := agenttest.New(t)
-	future := otelagent.Moment{Time: time.Now().Add(time.Hour)}
-	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Start: future})
-	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Start: future})
-	turn.End(otelagent.TurnResult{})
-	run.End(otelagent.RunResult{})
+	future := writer.Moment{Time: time.Now().Add(time.Hour)}
+	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", Start: future})
+	_, turn := run.StartTurn(ctx, writer.TurnInfo{Start: future})
+	turn.End(writer.TurnResult{})
+	run.End(writer.RunResult{})
 	r := p.Session().Runs[0]
 	for name, s := range map[string]session.Span{"run": r.Span, "turn": r.Turns[0].Span} {
 		if s.End.Before(s.Start) || s.EndSource != spans.TimeSourceBound {
@@ -370,12 +371,12 @@ type listener struct {
 func (l listener) OnEnd(trace.ReadOnlySpan) { l.heard() }
 
 func TestHandleIsUsedWhileItEnds(t *testing.T) {
-	var run *otelagent.Run
-	l := listener{trace.NewSimpleSpanProcessor(tracetest.NewInMemoryExporter()), func() { run.Note("late", nil, otelagent.Moment{}) }}
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(l))))
-	_, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	var run *writer.Run
+	l := listener{trace.NewSimpleSpanProcessor(tracetest.NewInMemoryExporter()), func() { run.Note("late", nil, writer.Moment{}) }}
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(l)))))
+	_, run = tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 	ended := make(chan struct{})
-	go func() { run.End(otelagent.RunResult{}); close(ended) }()
+	go func() { run.End(writer.RunResult{}); close(ended) }()
 	select {
 	case <-ended:
 	case <-time.After(5 * time.Second):

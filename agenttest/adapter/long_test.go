@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -161,7 +162,7 @@ func distinct(t testing.TB, events io.Reader) (d, payloads int) {
 			}
 			if ev.Payload != nil {
 				payloads += len(ev.Payload)
-				r, _ := otelagent.ParseRequest(ev.Payload)
+				r, _ := writer.ParseRequest(ev.Payload)
 				for _, m := range r.Messages {
 					message(m.Raw)
 				}

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -30,11 +31,11 @@ func (p slowTurns) OnEnd(s sdktrace.ReadOnlySpan) {
 }
 
 // measure returns what is measured of the calls of record, by name of the metric.
-func measure(t *testing.T, record func(*otelagent.Tracer), opts ...sdktrace.TracerProviderOption) map[string]metricdata.Aggregation {
+func measure(t *testing.T, record func(*writer.Tracer), opts ...sdktrace.TracerProviderOption) map[string]metricdata.Aggregation {
 	t.Helper()
 	reader := sdkmetric.NewManualReader()
-	record(otelagent.NewTracer(otelagent.WithTracerProvider(sdktrace.NewTracerProvider(opts...)),
-		otelagent.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))))
+	record((*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(sdktrace.NewTracerProvider(opts...)),
+		otelagent.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))))
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
@@ -51,11 +52,11 @@ func measure(t *testing.T, record func(*otelagent.Tracer), opts ...sdktrace.Trac
 // What the processors of spans do at the end of a turn is no part of it.
 func TestDurationIsNotThatOfProcessors(t *testing.T) {
 	const slow = 200 * time.Millisecond
-	got := measure(t, func(tracer *otelagent.Tracer) {
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{})
-		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-		turn.End(otelagent.TurnResult{})
-		run.End(otelagent.RunResult{})
+	got := measure(t, func(tracer *writer.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{})
+		_, turn := run.StartTurn(ctx, writer.TurnInfo{})
+		turn.End(writer.TurnResult{})
+		run.End(writer.RunResult{})
 	}, sdktrace.WithSpanProcessor(slowTurns{slow}))
 	h, _ := got[spans.MetricTurnDuration].(metricdata.Histogram[float64])
 	if len(h.DataPoints) != 1 || h.DataPoints[0].Count != 1 || h.DataPoints[0].Sum >= slow.Seconds() {
@@ -68,14 +69,14 @@ func TestNonsenseIsNotMeasured(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	for name, sampler := range map[string]sdktrace.Sampler{"sampled": sdktrace.AlwaysSample(), "not sampled": sdktrace.NeverSample()} {
 		t.Run(name, func(t *testing.T) {
-			got := measure(t, func(tracer *otelagent.Tracer) {
-				ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{})
-				_, stated := run.StartTurn(ctx, otelagent.TurnInfo{Start: otelagent.Moment{Time: start}})
-				stated.Request(otelagent.Request{Attempt: 1 << 30})
-				stated.End(otelagent.TurnResult{End: otelagent.Moment{Time: start.Add(-time.Second)}})
-				_, half := run.StartTurn(ctx, otelagent.TurnInfo{})
-				half.Close(otelagent.Moment{Time: start})
-				run.End(otelagent.RunResult{End: otelagent.Moment{Time: start}})
+			got := measure(t, func(tracer *writer.Tracer) {
+				ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{})
+				_, stated := run.StartTurn(ctx, writer.TurnInfo{Start: writer.Moment{Time: start}})
+				stated.Request(writer.Request{Attempt: 1 << 30})
+				stated.End(writer.TurnResult{End: writer.Moment{Time: start.Add(-time.Second)}})
+				_, half := run.StartTurn(ctx, writer.TurnInfo{})
+				half.Close(writer.Moment{Time: start})
+				run.End(writer.RunResult{End: writer.Moment{Time: start}})
 			}, sdktrace.WithSampler(sampler))
 			for _, none := range []string{spans.MetricTurnDuration, spans.MetricAgentDuration, spans.MetricTurnRetries} {
 				if got[none] != nil {
@@ -102,15 +103,15 @@ func TestNonsenseIsNotMeasured(t *testing.T) {
 // Only what looks like the name of a tool is a label; models write anything there.
 func TestToolNamesAsLabels(t *testing.T) {
 	long := strings.Repeat("x", 129)
-	got := measure(t, func(tracer *otelagent.Tracer) {
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{})
-		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	got := measure(t, func(tracer *writer.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{})
+		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
 		for _, name := range []string{"read_file", "mcp:git/log-1.2", "rm -rf /home/me", `bash{"command":"ls"}`, "läuft", "a\nb", long} {
-			_, call := turn.StartTool(ctx, otelagent.ToolCall{Name: name})
-			call.End(otelagent.ToolResult{})
+			_, call := turn.StartTool(ctx, writer.ToolCall{Name: name})
+			call.End(writer.ToolResult{})
 		}
-		turn.End(otelagent.TurnResult{})
-		run.End(otelagent.RunResult{})
+		turn.End(writer.TurnResult{})
+		run.End(writer.RunResult{})
 	})
 	names := map[string]int64{}
 	calls, _ := got[spans.MetricToolCalls].(metricdata.Sum[int64])
@@ -157,14 +158,14 @@ func (eager) Enabled(context.Context) bool { return true }
 
 // A provider that gives no instruments does no harm.
 func TestProviderWithoutInstruments(t *testing.T) {
-	tracer := otelagent.NewTracer(otelagent.WithMeterProvider(emptyMeters{}), otelagent.WithTracerProvider(sdktrace.NewTracerProvider()))
-	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{ID: "r"})
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-	_, call := turn.StartTool(ctx, otelagent.ToolCall{Name: "read"})
-	call.End(otelagent.ToolResult{})
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithMeterProvider(emptyMeters{}), otelagent.WithTracerProvider(sdktrace.NewTracerProvider())))
+	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{ID: "r"})
+	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
+	_, call := turn.StartTool(ctx, writer.ToolCall{Name: "read"})
+	call.End(writer.ToolResult{})
 	cost := 1.0
-	turn.End(otelagent.TurnResult{Usage: &otelagent.Usage{Input: 1}, Cost: &cost})
-	run.End(otelagent.RunResult{})
+	turn.End(writer.TurnResult{Usage: &writer.Usage{Input: 1}, Cost: &cost})
+	run.End(writer.RunResult{})
 	if run == nil || turn == nil {
 		t.Error("nothing was started")
 	}

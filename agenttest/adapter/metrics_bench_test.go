@@ -6,10 +6,12 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -80,7 +82,7 @@ func samplesOf(tb testing.TB) []rawSample {
 }
 
 // measuredRun starts a run whose metrics an SDK takes.
-func measuredRun() (context.Context, *otelagent.Run) {
+func measuredRun() (context.Context, *writer.Run) {
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
 	return startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), otelagent.WithMeterProvider(meters))
 }
@@ -97,7 +99,7 @@ func BenchmarkMetrics(b *testing.B) {
 	})
 	b.Run("raw", func(b *testing.B) {
 		samples := samplesOf(b)
-		ctx, run := startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), otelagent.WithoutMetrics())
+		ctx, run := startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), otelagent.WithMeterProvider(noop.NewMeterProvider()))
 		b.ReportAllocs()
 		for b.Loop() {
 			adapterTurn(ctx, run)

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	api "go.opentelemetry.io/otel/trace"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -16,25 +17,25 @@ import (
 
 // TestSpanNames holds names to the option, and the attribute otelagent.kind to the exact name on every span.
 func TestSpanNames(t *testing.T) {
-	play := func(tracer *otelagent.Tracer, _ api.Tracer) {
-		ctx, r := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "run-7", Agent: "coder"})
-		tctx, tn := r.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(3)), Model: "m"})
-		_, bash := tn.StartTool(tctx, otelagent.ToolCall{ID: "call-1", Name: "bash"})
-		bash.Permission(ctx, otelagent.PermissionEvaluation{Action: spans.ActionDeny})
-		bash.Ask(ctx, otelagent.PermissionEvaluation{}).End(otelagent.PermissionEvaluation{Action: spans.ActionAllow})
-		bash.Ask(ctx, otelagent.PermissionEvaluation{}).Close(otelagent.Moment{})
-		bash.End(otelagent.ToolResult{})
-		_, nameless := tn.StartTool(tctx, otelagent.ToolCall{ID: "call-2"})
-		nameless.End(otelagent.ToolResult{})
-		tn.Permission(tctx, otelagent.PermissionEvaluation{Action: spans.ActionAllow, Target: spans.PermissionTargetInput})
-		_, c := tn.StartCompaction(tctx, otelagent.Compaction{})
-		c.End(otelagent.CompactionResult{})
-		tn.End(otelagent.TurnResult{})
-		r.End(otelagent.RunResult{})
-		_, r = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "run-8"})
-		r.End(otelagent.RunResult{})
-		_, g := tracer.StartGroup(t.Context(), otelagent.GroupInfo{SessionID: "s"})
-		g.End(otelagent.GroupResult{})
+	play := func(tracer *writer.Tracer, _ api.Tracer) {
+		ctx, r := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "run-7", Agent: "coder"})
+		tctx, tn := r.StartTurn(ctx, writer.TurnInfo{Index: new(int64(3)), Model: "m"})
+		_, bash := tn.StartTool(tctx, writer.ToolCall{ID: "call-1", Name: "bash"})
+		bash.Permission(ctx, writer.PermissionEvaluation{Action: spans.ActionDeny})
+		bash.Ask(ctx, writer.PermissionEvaluation{}).End(writer.PermissionEvaluation{Action: spans.ActionAllow})
+		bash.Ask(ctx, writer.PermissionEvaluation{}).Close(writer.Moment{})
+		bash.End(writer.ToolResult{})
+		_, nameless := tn.StartTool(tctx, writer.ToolCall{ID: "call-2"})
+		nameless.End(writer.ToolResult{})
+		tn.Permission(tctx, writer.PermissionEvaluation{Action: spans.ActionAllow, Target: spans.PermissionTargetInput})
+		_, c := tn.StartCompaction(tctx, writer.Compaction{})
+		c.End(writer.CompactionResult{})
+		tn.End(writer.TurnResult{})
+		r.End(writer.RunResult{})
+		_, r = tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "run-8"})
+		r.End(writer.RunResult{})
+		_, g := tracer.StartGroup(t.Context(), writer.GroupInfo{SessionID: "s"})
+		g.End(writer.GroupResult{})
 	}
 	exact := []string{
 		"compaction.run", "permission.evaluate", "permission.evaluate", "permission.evaluate", "permission.evaluate",
@@ -51,10 +52,9 @@ func TestSpanNames(t *testing.T) {
 		want []string
 	}{
 		{"default", nil, exact},
-		{"exact", []otelagent.Option{otelagent.WithSpanNames(otelagent.Exact)}, exact},
-		{"unknown", []otelagent.Option{otelagent.WithSpanNames(99)}, exact},
-		{"detailed", []otelagent.Option{otelagent.WithSpanNames(otelagent.Detailed)}, detailed},
-		{"derived ids", []otelagent.Option{otelagent.WithSpanNames(otelagent.Detailed), otelagent.WithDerivedIDs()}, detailed},
+		{"exact", []otelagent.Option{otelagent.WithSpanNames(false)}, exact},
+		{"detailed", []otelagent.Option{otelagent.WithSpanNames(true)}, detailed},
+		{"derived ids", []otelagent.Option{otelagent.WithSpanNames(true), otelagent.WithIDs(otelagent.IDsDerived)}, detailed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var names, kinds []string
@@ -90,7 +90,7 @@ func TestNamesChangeNothingElse(t *testing.T) {
 		}
 		exact := byID(played(t, wrap, capture))
 		other := 0
-		for id, s := range byID(played(t, wrap, capture, otelagent.WithSpanNames(otelagent.Detailed))) {
+		for id, s := range byID(played(t, wrap, capture, otelagent.WithSpanNames(true))) {
 			want := exact[id]
 			if s.Name != want.Name {
 				other++

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelagent/otelagent/agenttest/backends"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -29,7 +30,7 @@ func played(t *testing.T, wrap func(sdktrace.SpanExporter) sdktrace.SpanExporter
 	if err != nil {
 		t.Fatal(err)
 	}
-	backends.Play(t.Context(), otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithDerivedIDs())...))
+	backends.Play(t.Context(), (*writer.Tracer)(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithIDs(otelagent.IDsDerived))...)))
 	if err := p.ForceFlush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func TestOpenInferenceOnlyAdds(t *testing.T) {
 
 // Previews that are turned off, or cut, are so in the words of OpenInference too.
 func TestOpenInferencePreviews(t *testing.T) {
-	for _, s := range played(t, otelsetup.OpenInference, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithPreviewBytes(0)) {
+	for _, s := range played(t, otelsetup.OpenInference, otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.PreviewBytes = -1 }) {
 		for _, kv := range s.Attributes {
 			if kv.Key == spans.OpenInferenceInputKey || kv.Key == spans.OpenInferenceOutputKey {
 				t.Errorf("%s has %s", s.Name, kv.Key)
@@ -120,7 +121,7 @@ func TestOpenInferencePreviews(t *testing.T) {
 		}
 	}
 	longest := 0
-	for _, s := range played(t, otelsetup.OpenInference, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithPreviewBytes(400)) {
+	for _, s := range played(t, otelsetup.OpenInference, otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.PreviewBytes = 400 }) {
 		for _, kv := range s.Attributes {
 			if ofOpenInference(kv) {
 				longest = max(longest, len(kv.Value.String()))

@@ -16,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -35,14 +36,14 @@ func TestContextWithBaggage(t *testing.T) {
 		name    string
 		session string // of the caller; empty: generated
 		call    string
-		child   otelagent.RunInfo
+		child   writer.RunInfo
 		// what the child is to be recorded with
 		childSession, parent, parentSession, parentCall string
 	}{
 		{name: "same session", session: "caller", call: "c1", childSession: "caller", parent: "boss", parentCall: "c1"},
-		{name: "own session", session: "caller", call: "c1", child: otelagent.RunInfo{SessionID: "own"},
+		{name: "own session", session: "caller", call: "c1", child: writer.RunInfo{SessionID: "own"},
 			childSession: "own", parent: "boss", parentSession: "caller", parentCall: "c1"},
-		{name: "another parent stated", session: "caller", call: "c1", child: otelagent.RunInfo{ParentID: "earlier"},
+		{name: "another parent stated", session: "caller", call: "c1", child: writer.RunInfo{ParentID: "earlier"},
 			childSession: "caller", parent: "earlier"},
 		{name: "awkward ids", session: `a b,c;d="é"%20`, call: "läuft\t", childSession: `a b,c;d="é"%20`, parent: "boss", parentCall: "läuft\t"},
 		{name: "long call id", session: "caller", call: long, childSession: "caller", parent: "boss",
@@ -61,18 +62,18 @@ func TestContextWithBaggage(t *testing.T) {
 			if tt.session != "" {
 				ctx = baggage.ContextWithBaggage(ctx, above)
 			}
-			ctx, boss := p.Tracer().StartRun(ctx, otelagent.RunInfo{SessionID: tt.session, ID: "boss", ParentID: "none"})
-			ctx, turn := boss.StartTurn(ctx, otelagent.TurnInfo{})
-			ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: tt.call, Name: "ask"})
-			there := across(otelagent.ContextWithBaggage(ctx))
+			ctx, boss := (*writer.Tracer)(p.Tracer()).StartRun(ctx, writer.RunInfo{SessionID: tt.session, ID: "boss", ParentID: "none"})
+			ctx, turn := boss.StartTurn(ctx, writer.TurnInfo{})
+			ctx, call := turn.StartTool(ctx, writer.ToolCall{ID: tt.call, Name: "ask"})
+			there := across(writer.ContextWithBaggage(ctx))
 			if tt.session != "" && baggage.FromContext(there).Member("theirs").Value() != "1" {
 				t.Error("a member of others was lost")
 			}
-			_, child := p.Tracer().StartRun(there, tt.child)
-			child.End(otelagent.RunResult{})
-			call.End(otelagent.ToolResult{})
-			turn.End(otelagent.TurnResult{})
-			boss.End(otelagent.RunResult{})
+			_, child := (*writer.Tracer)(p.Tracer()).StartRun(there, tt.child)
+			child.End(writer.RunResult{})
+			call.End(writer.ToolResult{})
+			turn.End(writer.TurnResult{})
+			boss.End(writer.RunResult{})
 
 			byID := map[string]*session.Run{}
 			of := map[*session.Run]*session.Session{}
@@ -119,7 +120,7 @@ func TestContextWithBaggage(t *testing.T) {
 
 // What baggage cannot hold stays out, and a context outside any run comes back as it is.
 func TestContextWithBaggageOutsideAndFull(t *testing.T) {
-	if ctx := otelagent.ContextWithBaggage(t.Context()); ctx != t.Context() {
+	if ctx := writer.ContextWithBaggage(t.Context()); ctx != t.Context() {
 		t.Error("a context outside any run came back as another one")
 	}
 	ours := len(",session.id=s,otelagent.run.id=boss")
@@ -157,9 +158,9 @@ func TestContextWithBaggageOutsideAndFull(t *testing.T) {
 				}
 			}
 			p := agenttest.New(t)
-			ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "boss"})
-			there := baggage.FromContext(across(otelagent.ContextWithBaggage(baggage.ContextWithBaggage(ctx, bag))))
-			run.End(otelagent.RunResult{})
+			ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "boss"})
+			there := baggage.FromContext(across(writer.ContextWithBaggage(baggage.ContextWithBaggage(ctx, bag))))
+			run.End(writer.RunResult{})
 			got := map[string]string{}
 			for _, m := range there.Members() {
 				got[m.Key()] = m.Value()
@@ -181,25 +182,25 @@ func TestContextWithBaggageOutsideAndFull(t *testing.T) {
 // Who is called from the middle of three processes without ContextWithBaggage is in the session, and no child of the first one's call.
 func TestBaggageIsConsumed(t *testing.T) {
 	p := agenttest.New(t)
-	ctx, first := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{ID: "first"})
-	ctx, turn := first.StartTurn(ctx, otelagent.TurnInfo{})
-	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "ask"})
+	ctx, first := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{ID: "first"})
+	ctx, turn := first.StartTurn(ctx, writer.TurnInfo{})
+	ctx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c1", Name: "ask"})
 	theirs, err := baggage.Parse("theirs=1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	there, second := p.Tracer().StartRun(across(otelagent.ContextWithBaggage(baggage.ContextWithBaggage(ctx, theirs))), otelagent.RunInfo{ID: "second"})
+	there, second := (*writer.Tracer)(p.Tracer()).StartRun(across(writer.ContextWithBaggage(baggage.ContextWithBaggage(ctx, theirs))), writer.RunInfo{ID: "second"})
 	beyond := across(there)
 	if bag := baggage.FromContext(beyond); bag.Len() != 3 || bag.Member("theirs").Value() != "1" || bag.Member("session.id").Value() == "" ||
 		bag.Member("otelagent.session.made_up").Value() != "true" {
 		t.Errorf("baggage passed on: %s", bag)
 	}
-	_, third := p.Tracer().StartRun(beyond, otelagent.RunInfo{ID: "third"})
-	third.End(otelagent.RunResult{})
-	second.End(otelagent.RunResult{})
-	call.End(otelagent.ToolResult{})
-	turn.End(otelagent.TurnResult{})
-	first.End(otelagent.RunResult{})
+	_, third := (*writer.Tracer)(p.Tracer()).StartRun(beyond, writer.RunInfo{ID: "third"})
+	third.End(writer.RunResult{})
+	second.End(writer.RunResult{})
+	call.End(writer.ToolResult{})
+	turn.End(writer.TurnResult{})
+	first.End(writer.RunResult{})
 	if s := p.Session(); !s.MadeUp {
 		t.Error("the session is not marked as generated")
 	}
@@ -223,15 +224,15 @@ func TestBaggageIsNotBelieved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := func(info otelagent.RunInfo) func(context.Context, *otelagent.Tracer) {
-		return func(ctx context.Context, tracer *otelagent.Tracer) {
+	start := func(info writer.RunInfo) func(context.Context, *writer.Tracer) {
+		return func(ctx context.Context, tracer *writer.Tracer) {
 			_, run := tracer.StartRun(ctx, info)
-			run.End(otelagent.RunResult{})
+			run.End(writer.RunResult{})
 		}
 	}
-	record := func(arrived time.Time) func(context.Context, *otelagent.Tracer) {
-		return func(ctx context.Context, tracer *otelagent.Tracer) {
-			rec := event.NewRecorder(tracer)
+	record := func(arrived time.Time) func(context.Context, *writer.Tracer) {
+		return func(ctx context.Context, tracer *writer.Tracer) {
+			rec := event.NewRecorder((*otelagent.Tracer)(tracer))
 			meta := event.Meta{Run: "r", Session: "own", Time: time.Unix(1e9, 0), Arrived: arrived}
 			rec.Record(ctx, &event.RunStarted{Meta: meta})
 			rec.Record(ctx, &event.RunEnded{Meta: meta})
@@ -241,21 +242,21 @@ func TestBaggageIsNotBelieved(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		opts   []otelagent.Option
-		record func(context.Context, *otelagent.Tracer)
+		record func(context.Context, *writer.Tracer)
 		want   string
 	}{
-		{name: "believed", record: start(otelagent.RunInfo{SessionID: "own", ID: "r"}), want: "r under far c9"},
-		{name: "events named", record: start(otelagent.RunInfo{SessionID: "own", ID: "r", Recording: spans.RecordingEvents}), want: "r under far c9"},
-		{name: "recording", record: start(otelagent.RunInfo{SessionID: "own", ID: "r", Recording: spans.RecordingLedger}), want: "r under  "},
-		{name: "stranger", opts: []otelagent.Option{otelagent.WithoutBaggage()}, record: start(otelagent.RunInfo{SessionID: "own", ID: "r"}), want: "r under  "},
-		{name: "own parent", record: start(otelagent.RunInfo{ID: "far"}), want: "far under  "},
-		{name: "same id in another session", record: start(otelagent.RunInfo{SessionID: "own", ID: "far"}), want: "far under far c9"},
+		{name: "believed", record: start(writer.RunInfo{SessionID: "own", ID: "r"}), want: "r under far c9"},
+		{name: "events named", record: start(writer.RunInfo{SessionID: "own", ID: "r", Recording: spans.RecordingEvents}), want: "r under far c9"},
+		{name: "recording", record: start(writer.RunInfo{SessionID: "own", ID: "r", Recording: spans.RecordingLedger}), want: "r under  "},
+		{name: "stranger", opts: []otelagent.Option{otelagent.WithoutBaggage()}, record: start(writer.RunInfo{SessionID: "own", ID: "r"}), want: "r under  "},
+		{name: "own parent", record: start(writer.RunInfo{ID: "far"}), want: "far under  "},
+		{name: "same id in another session", record: start(writer.RunInfo{SessionID: "own", ID: "far"}), want: "far under far c9"},
 		{name: "events arriving", record: record(time.Now()), want: "r under far c9"},
 		{name: "events replayed", record: record(time.Time{}), want: "r under  "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := agenttest.New(t, tt.opts...)
-			tt.record(baggage.ContextWithBaggage(t.Context(), bag), p.Tracer())
+			tt.record(baggage.ContextWithBaggage(t.Context(), bag), (*writer.Tracer)(p.Tracer()))
 			if diff := cmp.Diff([]string{tt.want}, parents(p)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -270,10 +271,10 @@ func TestBaggageIsForTheOutermostRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, outer := p.Tracer().StartRun(baggage.ContextWithBaggage(t.Context(), bag), otelagent.RunInfo{ID: "outer"})
-	_, inner := p.Tracer().StartRun(ctx, otelagent.RunInfo{ID: "inner"})
-	inner.End(otelagent.RunResult{})
-	outer.End(otelagent.RunResult{})
+	ctx, outer := (*writer.Tracer)(p.Tracer()).StartRun(baggage.ContextWithBaggage(t.Context(), bag), writer.RunInfo{ID: "outer"})
+	_, inner := (*writer.Tracer)(p.Tracer()).StartRun(ctx, writer.RunInfo{ID: "inner"})
+	inner.End(writer.RunResult{})
+	outer.End(writer.RunResult{})
 	if diff := cmp.Diff([]string{"inner under outer ", "outer under far c9"}, parents(p)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

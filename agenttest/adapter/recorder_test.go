@@ -13,7 +13,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -42,12 +42,12 @@ func meta(ms int) event.Meta {
 func started(ms int) *event.RunStarted { return &event.RunStarted{Meta: meta(ms)} }
 func ended(ms int) *event.RunEnded     { return &event.RunEnded{Meta: meta(ms)} }
 func turnStarted(ms int, index int64) *event.TurnStarted {
-	return &event.TurnStarted{Meta: meta(ms), TurnInfo: otelagent.TurnInfo{Index: new(index)}}
+	return &event.TurnStarted{Meta: meta(ms), TurnInfo: writer.TurnInfo{Index: new(index)}}
 }
 
 func TestWhatIsOpenIsClosedAtTheLastTimeSeen(t *testing.T) {
 	s := recorded(t, started(0), turnStarted(10, 0),
-		&event.ToolStarted{Meta: meta(20), ToolCall: otelagent.ToolCall{ID: "c"}},
+		&event.ToolStarted{Meta: meta(20), ToolCall: writer.ToolCall{ID: "c"}},
 		&event.CompactionStarted{Meta: meta(30)}).Session()
 	run := s.Runs[0]
 	turn := run.Turns[0]
@@ -70,12 +70,12 @@ func TestWhatIsOpenIsClosedAtTheLastTimeSeen(t *testing.T) {
 // answer asks still.
 func TestAskedAndAnswered(t *testing.T) {
 	asked := func(ms int, call string) event.Event {
-		return &event.PermissionAsked{Meta: meta(ms), PermissionEvaluation: otelagent.PermissionEvaluation{Tool: "bash", CallID: call}}
+		return &event.PermissionAsked{Meta: meta(ms), PermissionEvaluation: writer.PermissionEvaluation{Tool: "bash", CallID: call}}
 	}
 	s := recorded(t, started(0), turnStarted(10, 0), asked(20, "c"), asked(25, "d"), asked(26, "e"),
-		&event.PermissionEvaluated{Meta: meta(320), PermissionEvaluation: otelagent.PermissionEvaluation{
+		&event.PermissionEvaluated{Meta: meta(320), PermissionEvaluation: writer.PermissionEvaluation{
 			Tool: "bash", CallID: "c", Action: spans.ActionDeny, Option: "n"}},
-		&event.PermissionEvaluated{Meta: meta(330), PermissionEvaluation: otelagent.PermissionEvaluation{
+		&event.PermissionEvaluated{Meta: meta(330), PermissionEvaluation: writer.PermissionEvaluation{
 			Tool: "bash", CallID: "e", Action: spans.ActionAllow, Wait: time.Second}},
 		ended(400)).Session()
 	var got []string
@@ -99,17 +99,17 @@ func TestRunIDUsedAgain(t *testing.T) {
 }
 
 func TestEndWithoutStart(t *testing.T) {
-	usage := &otelagent.Usage{Input: 1}
+	usage := &writer.Usage{Input: 1}
 	for _, tt := range []struct {
 		name   string
-		res    otelagent.RunResult
+		res    writer.RunResult
 		status spans.RunStatus
 		defect bool
 	}{
-		{"vetoed", otelagent.RunResult{Status: spans.RunStatusVetoed}, spans.RunStatusVetoed, false},
-		{"completed", otelagent.RunResult{Usage: usage}, spans.RunStatusCompleted, true},
-		{"rejected", otelagent.RunResult{Rejected: true}, spans.RunStatusRejected, true},
-		{"failed", otelagent.RunResult{Status: spans.RunStatusError}, spans.RunStatusError, true},
+		{"vetoed", writer.RunResult{Status: spans.RunStatusVetoed}, spans.RunStatusVetoed, false},
+		{"completed", writer.RunResult{Usage: usage}, spans.RunStatusCompleted, true},
+		{"rejected", writer.RunResult{Rejected: true}, spans.RunStatusRejected, true},
+		{"failed", writer.RunResult{Status: spans.RunStatusError}, spans.RunStatusError, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			run := recorded(t, &event.RunEnded{Meta: meta(5), RunResult: tt.res}).Session().Runs[0]
@@ -135,7 +135,7 @@ func hasDefect(l []session.Defect, code spans.DefectCode) bool {
 func TestHeadIsMissing(t *testing.T) {
 	run := recorded(t,
 		&event.ToolEnded{Meta: meta(5), CallID: "c", Name: "bash"},
-		&event.TurnEnded{Meta: meta(6), TurnResult: otelagent.TurnResult{Usage: &otelagent.Usage{Output: 3}}},
+		&event.TurnEnded{Meta: meta(6), TurnResult: writer.TurnResult{Usage: &writer.Usage{Output: 3}}},
 		ended(7)).Session().Runs[0]
 	if !hasDefect(run.Defects, spans.DefectStartNotSeen) || len(run.ToolCalls) != 1 || len(run.Turns) != 1 {
 		t.Errorf("run %+v", run)
@@ -149,7 +149,7 @@ func TestHeadIsMissing(t *testing.T) {
 // event.
 func TestUntimedBehindAKnownStart(t *testing.T) {
 	begun := started(-1)
-	begun.Start = otelagent.Moment{Time: stamp(20), Source: spans.TimeSourceMessage}
+	begun.Start = writer.Moment{Time: stamp(20), Source: spans.TimeSourceMessage}
 	run := recorded(t, begun, turnStarted(-1, 0), &event.TurnEnded{Meta: meta(50)}, ended(60)).Session().Runs[0]
 	if turn := run.Turns[0]; !run.Start.Equal(stamp(20)) || !turn.Start.Equal(stamp(20)) || turn.StartSource != spans.TimeSourceBound {
 		t.Errorf("the run starts at %v, its turn at %v (%s)", run.Start, turn.Start, turn.StartSource)
@@ -158,16 +158,16 @@ func TestUntimedBehindAKnownStart(t *testing.T) {
 
 func TestClockOfAReplay(t *testing.T) {
 	msg := func(call string, ms int) *event.MessageAdded {
-		return &event.MessageAdded{Meta: meta(-1), Message: otelagent.Message{
+		return &event.MessageAdded{Meta: meta(-1), Message: writer.Message{
 			Raw: []byte(`{}`), Role: "toolResult", ToolCallID: call, Time: stamp(ms),
 		}}
 	}
 	tool := func(id string) *event.ToolStarted {
-		return &event.ToolStarted{Meta: meta(-1), ToolCall: otelagent.ToolCall{ID: id}}
+		return &event.ToolStarted{Meta: meta(-1), ToolCall: writer.ToolCall{ID: id}}
 	}
 	toolEnded := func(id string) *event.ToolEnded { return &event.ToolEnded{Meta: meta(-1), CallID: id} }
 	turn := recorded(t, started(0), turnStarted(10, 0),
-		&event.ReplyReceived{Meta: meta(-1), Message: otelagent.Message{Time: stamp(20)}},
+		&event.ReplyReceived{Meta: meta(-1), Message: writer.Message{Time: stamp(20)}},
 		tool("a"), tool("b"), tool("c"),
 		toolEnded("b"), msg("b", 30),
 		toolEnded("a"), msg("a", 25), // out of order, yet after its start
@@ -202,7 +202,7 @@ func TestClockOfALiveStream(t *testing.T) {
 		&event.TurnStarted{Meta: live(10, 10*time.Millisecond)},
 		&event.RequestPrepared{Meta: live(11, 11*time.Millisecond)},
 		&event.ReplyReceived{Meta: live(-1, 100*time.Millisecond)},
-		&event.ToolStarted{Meta: live(-1, 101*time.Millisecond), ToolCall: otelagent.ToolCall{ID: "c"}},
+		&event.ToolStarted{Meta: live(-1, 101*time.Millisecond), ToolCall: writer.ToolCall{ID: "c"}},
 		&event.ToolEnded{Meta: live(-1, 151*time.Millisecond), CallID: "c"},
 		&event.TurnEnded{Meta: live(160, 160*time.Millisecond)},
 		&event.RunEnded{Meta: live(161, 161*time.Millisecond)}).Session().Runs[0].Turns[0]
@@ -217,7 +217,7 @@ func TestClockOfALiveStream(t *testing.T) {
 
 func TestCallIDUsedAgain(t *testing.T) {
 	start := func(ms int) *event.ToolStarted {
-		return &event.ToolStarted{Meta: meta(ms), ToolCall: otelagent.ToolCall{ID: "c"}}
+		return &event.ToolStarted{Meta: meta(ms), ToolCall: writer.ToolCall{ID: "c"}}
 	}
 	end := func(ms int) *event.ToolEnded { return &event.ToolEnded{Meta: meta(ms), CallID: "c"} }
 	run := recorded(t, started(0), turnStarted(1, 0), start(2), end(3), start(4), end(5),
@@ -229,9 +229,9 @@ func TestCallIDUsedAgain(t *testing.T) {
 
 func TestSubAgentOnlyWhereCertain(t *testing.T) {
 	child := &event.RunStarted{Meta: event.Meta{Session: "s2", Run: "sub", Time: stamp(30)},
-		RunInfo: otelagent.RunInfo{ParentID: "r", ParentSessionID: "s"}}
+		RunInfo: writer.RunInfo{ParentID: "r", ParentSessionID: "s"}}
 	call := func(id string) *event.ToolStarted {
-		return &event.ToolStarted{Meta: meta(20), ToolCall: otelagent.ToolCall{ID: id}}
+		return &event.ToolStarted{Meta: meta(20), ToolCall: writer.ToolCall{ID: id}}
 	}
 	spawned := func(events ...event.Event) string {
 		for _, s := range recorded(t, append(events, child)...).Sessions() {
@@ -271,10 +271,10 @@ func TestEventsWithoutARun(t *testing.T) {
 
 // Counts beyond all bounds do not become negative ones.
 func TestUsageBeyondAllBounds(t *testing.T) {
-	much := otelagent.Usage{Input: math.MaxInt64, Output: math.MaxInt64, Reasoning: 5, CacheRead: math.MaxInt64, CacheWrite: 2, Rule: spans.UsageRuleExcludesCacheAndReasoning}
-	discarded := &event.AttemptDiscarded{Meta: meta(2), DiscardedAttempt: otelagent.DiscardedAttempt{Usage: &much}}
+	much := writer.Usage{Input: math.MaxInt64, Output: math.MaxInt64, Reasoning: 5, CacheRead: math.MaxInt64, CacheWrite: 2, Rule: spans.UsageRuleExcludesCacheAndReasoning}
+	discarded := &event.AttemptDiscarded{Meta: meta(2), DiscardedAttempt: writer.DiscardedAttempt{Usage: &much}}
 	turn := recorded(t, started(0), turnStarted(1, 0), discarded, discarded,
-		&event.TurnEnded{Meta: meta(3), TurnResult: otelagent.TurnResult{Usage: &much}}, ended(4)).Session().Runs[0].Turns[0]
+		&event.TurnEnded{Meta: meta(3), TurnResult: writer.TurnResult{Usage: &much}}, ended(4)).Session().Runs[0].Turns[0]
 	if want := (session.Usage{Input: math.MaxInt64, Output: math.MaxInt64, Reasoning: 5, CacheRead: math.MaxInt64, CacheWrite: 2}); turn.Usage != want {
 		t.Errorf("%+v", turn.Usage)
 	}
@@ -286,12 +286,12 @@ func TestUsageBeyondAllBounds(t *testing.T) {
 // An event that names no run belongs to the innermost one, where that is certain.
 func TestInnermostRun(t *testing.T) {
 	start := func(session, id, parentSession, parent string) event.Event {
-		return &event.RunStarted{Meta: event.Meta{Session: session, Run: id, Time: stamp(0)}, RunInfo: otelagent.RunInfo{
+		return &event.RunStarted{Meta: event.Meta{Session: session, Run: id, Time: stamp(0)}, RunInfo: writer.RunInfo{
 			ParentSessionID: parentSession, ParentID: parent, Continuation: spans.ContinuationDefault,
 		}}
 	}
 	call := func(session, run, id string) event.Event {
-		return &event.ToolStarted{Meta: event.Meta{Session: session, Run: run, Time: stamp(1)}, ToolCall: otelagent.ToolCall{ID: id}}
+		return &event.ToolStarted{Meta: event.Meta{Session: session, Run: run, Time: stamp(1)}, ToolCall: writer.ToolCall{ID: id}}
 	}
 	for _, test := range []struct {
 		name   string
@@ -319,7 +319,7 @@ func TestInnermostRun(t *testing.T) {
 			rec.Record(t.Context(), ev)
 		}
 		evaluated := &event.PermissionEvaluated{
-			Meta: event.Meta{Session: "s", Time: stamp(2)}, PermissionEvaluation: otelagent.PermissionEvaluation{CallID: test.call, Action: spans.ActionAllow},
+			Meta: event.Meta{Session: "s", Time: stamp(2)}, PermissionEvaluation: writer.PermissionEvaluation{CallID: test.call, Action: spans.ActionAllow},
 		}
 		rec.Record(t.Context(), evaluated)
 		rec.Close(t.Context())
@@ -370,7 +370,7 @@ func in(session, run string, ms int) event.Meta {
 }
 
 func TestLateEventsMakeNoRun(t *testing.T) {
-	usage := &otelagent.Usage{Input: 1}
+	usage := &writer.Usage{Input: 1}
 	p := agenttest.New(t)
 	rec := event.NewRecorder(p.Tracer())
 	late := []event.Event{
@@ -378,10 +378,10 @@ func TestLateEventsMakeNoRun(t *testing.T) {
 		&event.Other{Meta: meta(30), Type: "heartbeat"},
 		&event.ToolEnded{Meta: meta(31), CallID: "c"},
 		&event.TurnEnded{Meta: meta(32)},
-		&event.RunEnded{Meta: meta(33), RunResult: otelagent.RunResult{Usage: usage}},
+		&event.RunEnded{Meta: meta(33), RunResult: writer.RunResult{Usage: usage}},
 	}
 	for _, ev := range append([]event.Event{started(0), turnStarted(1, 0),
-		&event.RunEnded{Meta: meta(20), RunResult: otelagent.RunResult{Usage: usage}}}, late...) {
+		&event.RunEnded{Meta: meta(20), RunResult: writer.RunResult{Usage: usage}}}, late...) {
 		rec.Record(t.Context(), ev)
 	}
 	if rec.Lost() != int64(len(late)) {
@@ -396,7 +396,7 @@ func TestLateEventsMakeNoRun(t *testing.T) {
 
 func TestLateEventsAreNotABeginning(t *testing.T) {
 	s := recorded(t, started(0), ended(20), turnStarted(30, 0), ended(40),
-		&event.RunEnded{Meta: meta(50), RunResult: otelagent.RunResult{Status: spans.RunStatusVetoed}}).Session()
+		&event.RunEnded{Meta: meta(50), RunResult: writer.RunResult{Status: spans.RunStatusVetoed}}).Session()
 	if len(s.Runs) != 3 || !hasDefect(s.Runs[1].Defects, spans.DefectStartNotSeen) || s.Runs[2].Status != spans.RunStatusVetoed {
 		t.Errorf("runs %+v: want one, one of which the start was not seen, and one that never began", s.Runs)
 	}
@@ -420,12 +420,12 @@ func TestOneRunIDInTwoSessions(t *testing.T) {
 }
 
 func TestJudgeIsWhoComesAfterTheMembers(t *testing.T) {
-	group := &event.GroupStarted{Meta: in("s", "", 0), GroupInfo: otelagent.GroupInfo{Members: []string{"m1", "m2"}}}
+	group := &event.GroupStarted{Meta: in("s", "", 0), GroupInfo: writer.GroupInfo{Members: []string{"m1", "m2"}}}
 	start := func(run string, ms int) event.Event { return &event.RunStarted{Meta: in("s", run, ms)} }
 	end := func(run string, ms int) event.Event { return &event.RunEnded{Meta: in("s", run, ms)} }
 	s := recorded(t, start("before", 0), group, start("early", 1), end("early", 2), start("m1", 2), start("m2", 3), end("m1", 4),
 		start("sub", 5), end("sub", 6), end("m2", 7), start("judge", 8), end("judge", 9), start("after", 10),
-		&event.GroupEnded{Meta: in("s", "", 20), GroupResult: otelagent.GroupResult{SelectedID: "m2"}}).Session()
+		&event.GroupEnded{Meta: in("s", "", 20), GroupResult: writer.GroupResult{SelectedID: "m2"}}).Session()
 	want := map[string]spans.GroupRole{"m1": spans.GroupRoleMember, "m2": spans.GroupRoleMember, "judge": spans.GroupRoleJudge}
 	for _, r := range s.Runs {
 		if r.GroupRole != want[r.ID] {
@@ -435,7 +435,7 @@ func TestJudgeIsWhoComesAfterTheMembers(t *testing.T) {
 }
 
 func TestGroupIsClosedAtTheLastTimeOfItsRuns(t *testing.T) {
-	s := recorded(t, &event.GroupStarted{Meta: in("s", "", 0), GroupInfo: otelagent.GroupInfo{Members: []string{"m"}}},
+	s := recorded(t, &event.GroupStarted{Meta: in("s", "", 0), GroupInfo: writer.GroupInfo{Members: []string{"m"}}},
 		&event.RunStarted{Meta: in("s", "m", 1)}, &event.TurnStarted{Meta: in("s", "m", 50)}).Session()
 	if g := s.Groups[0]; g.Known != spans.KnownClosed || !g.End.Equal(stamp(50)) {
 		t.Errorf("the group ends at %v (%s), want %v", g.End, g.Known, stamp(50))
@@ -444,7 +444,7 @@ func TestGroupIsClosedAtTheLastTimeOfItsRuns(t *testing.T) {
 
 func TestOneCallIDOpenTwice(t *testing.T) {
 	start := func(name string, ms int) event.Event {
-		return &event.ToolStarted{Meta: meta(ms), ToolCall: otelagent.ToolCall{ID: "c", Name: name}}
+		return &event.ToolStarted{Meta: meta(ms), ToolCall: writer.ToolCall{ID: "c", Name: name}}
 	}
 	end := func(name string, ms int) event.Event {
 		return &event.ToolEnded{Meta: meta(ms), CallID: "c", Name: name}
@@ -481,10 +481,10 @@ func TestOneCallIDOpenTwice(t *testing.T) {
 
 func TestCompactionEndsThatOfItsKind(t *testing.T) {
 	turn := recorded(t, started(0), turnStarted(1, 0),
-		&event.CompactionStarted{Meta: meta(2), Compaction: otelagent.Compaction{Kind: spans.CompactionKindSummary}},
-		&event.CompactionEnded{Meta: meta(3), Compaction: otelagent.Compaction{Kind: spans.CompactionKindPrune},
-			CompactionResult: otelagent.CompactionResult{TokensGone: new(int64(5))}},
-		&event.CompactionEnded{Meta: meta(4), CompactionResult: otelagent.CompactionResult{OutputTokens: new(int64(7))}},
+		&event.CompactionStarted{Meta: meta(2), Compaction: writer.Compaction{Kind: spans.CompactionKindSummary}},
+		&event.CompactionEnded{Meta: meta(3), Compaction: writer.Compaction{Kind: spans.CompactionKindPrune},
+			CompactionResult: writer.CompactionResult{TokensGone: new(int64(5))}},
+		&event.CompactionEnded{Meta: meta(4), CompactionResult: writer.CompactionResult{OutputTokens: new(int64(7))}},
 		&event.TurnEnded{Meta: meta(5)}, ended(6)).Session().Runs[0].Turns[0]
 	c := turn.Compactions
 	if len(c) != 2 || c[0].Kind != spans.CompactionKindSummary || !c[0].End.Equal(stamp(4)) ||
@@ -512,7 +512,7 @@ func TestRecorderKeepsNoFlag(t *testing.T) {
 	rec := event.NewRecorder(p.Tracer())
 	truncated := true
 	rec.Record(t.Context(), started(0))
-	rec.Record(t.Context(), &event.ToolEnded{Meta: meta(-1), CallID: "c", ToolResult: otelagent.ToolResult{Truncated: &truncated}})
+	rec.Record(t.Context(), &event.ToolEnded{Meta: meta(-1), CallID: "c", ToolResult: writer.ToolResult{Truncated: &truncated}})
 	truncated = false
 	rec.Record(t.Context(), ended(1))
 	if c := p.Session().Runs[0].ToolCalls[0]; c.Truncated == nil || !*c.Truncated {
@@ -521,7 +521,7 @@ func TestRecorderKeepsNoFlag(t *testing.T) {
 }
 
 func TestMemberWhoseStartWasNotSeen(t *testing.T) {
-	s := recorded(t, &event.GroupStarted{Meta: in("s", "", 0), GroupInfo: otelagent.GroupInfo{Members: []string{"m"}}},
+	s := recorded(t, &event.GroupStarted{Meta: in("s", "", 0), GroupInfo: writer.GroupInfo{Members: []string{"m"}}},
 		&event.TurnStarted{Meta: in("s", "m", 2)}, &event.RunStarted{Meta: in("s", "early", 3)},
 		&event.RunEnded{Meta: in("s", "m", 4)}, &event.RunStarted{Meta: in("s", "judge", 5)}).Session()
 	want := map[string]spans.GroupRole{"m": spans.GroupRoleMember, "judge": spans.GroupRoleJudge}

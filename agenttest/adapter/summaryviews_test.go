@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	api "go.opentelemetry.io/otel/trace"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -15,21 +16,21 @@ import (
 // TestStatusDescription holds the description of a failed span: the error's text only where content is captured, redacted and bounded.
 func TestStatusDescription(t *testing.T) {
 	long := strings.Repeat("x", 300)
-	play := func(tracer *otelagent.Tracer, _ api.Tracer) {
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-		_, tool := turn.StartTool(ctx, otelagent.ToolCall{})
-		tool.End(otelagent.ToolResult{Outcome: spans.OutcomeError, Error: "no SECRET here"})
-		turn.End(otelagent.TurnResult{Failed: true, Error: long})
-		run.End(otelagent.RunResult{Status: spans.RunStatusError})
-		_, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-		run.End(otelagent.RunResult{Status: spans.RunStatusRejected, Rejection: "too rude"})
-		ctx, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{})
-		turn.End(otelagent.TurnResult{Failed: true})
-		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(1))})
-		turn.End(otelagent.TurnResult{})
-		run.End(otelagent.RunResult{Status: spans.RunStatusError, Error: "out of budget"})
+	play := func(tracer *writer.Tracer, _ api.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+		_, turn := run.StartTurn(ctx, writer.TurnInfo{})
+		_, tool := turn.StartTool(ctx, writer.ToolCall{})
+		tool.End(writer.ToolResult{Outcome: spans.OutcomeError, Error: "no SECRET here"})
+		turn.End(writer.TurnResult{Failed: true, Error: long})
+		run.End(writer.RunResult{Status: spans.RunStatusError})
+		_, run = tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+		run.End(writer.RunResult{Status: spans.RunStatusRejected, Rejection: "too rude"})
+		ctx, run = tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+		_, turn = run.StartTurn(ctx, writer.TurnInfo{})
+		turn.End(writer.TurnResult{Failed: true})
+		_, turn = run.StartTurn(ctx, writer.TurnInfo{Index: new(int64(1))})
+		turn.End(writer.TurnResult{})
+		run.End(writer.RunResult{Status: spans.RunStatusError, Error: "out of budget"})
 	}
 	content := []otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithRedactor(&shout{})}
 	for _, tt := range []struct {
@@ -67,20 +68,20 @@ func TestStatusDescription(t *testing.T) {
 // TestSummaryViews holds what GenAI views show of what is no message, and that none of it is sent without content or
 // previews.
 func TestSummaryViews(t *testing.T) {
-	play := func(tracer *otelagent.Tracer, _ api.Tracer) {
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-		turn.Permission(ctx, otelagent.PermissionEvaluation{Tool: "bash", Action: spans.ActionDeny, Pattern: "rm *", Source: spans.PermissionSourceProject,
+	play := func(tracer *writer.Tracer, _ api.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+		_, turn := run.StartTurn(ctx, writer.TurnInfo{})
+		turn.Permission(ctx, writer.PermissionEvaluation{Tool: "bash", Action: spans.ActionDeny, Pattern: "rm *", Source: spans.PermissionSourceProject,
 			Reason: "SECRET", Wait: 1500 * time.Millisecond})
-		_, c := turn.StartCompaction(ctx, otelagent.Compaction{MessagesBefore: new(int64(40)), InputTokens: new(int64(9000))})
-		c.End(otelagent.CompactionResult{MessagesAfter: new(int64(6)), Reason: "full", Summary: []byte(`"The \"gist\""`)})
-		turn.End(otelagent.TurnResult{Failed: true, Error: "overloaded", Output: &otelagent.Message{Raw: []byte(`{"role":"assistant","content":"Let me"}`)}})
-		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(1))})
-		turn.End(otelagent.TurnResult{Failed: true, Error: "overloaded"})
-		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(2))})
-		turn.End(otelagent.TurnResult{Failed: true, Error: "it \"broke\"", Output: &otelagent.Message{
+		_, c := turn.StartCompaction(ctx, writer.Compaction{MessagesBefore: new(int64(40)), InputTokens: new(int64(9000))})
+		c.End(writer.CompactionResult{MessagesAfter: new(int64(6)), Reason: "full", Summary: []byte(`"The \"gist\""`)})
+		turn.End(writer.TurnResult{Failed: true, Error: "overloaded", Output: &writer.Message{Raw: []byte(`{"role":"assistant","content":"Let me"}`)}})
+		_, turn = run.StartTurn(ctx, writer.TurnInfo{Index: new(int64(1))})
+		turn.End(writer.TurnResult{Failed: true, Error: "overloaded"})
+		_, turn = run.StartTurn(ctx, writer.TurnInfo{Index: new(int64(2))})
+		turn.End(writer.TurnResult{Failed: true, Error: "it \"broke\"", Output: &writer.Message{
 			Raw: []byte(`{"role":"assistant","content":"Sorry, it \"broke\"."}`)}})
-		run.End(otelagent.RunResult{})
+		run.End(writer.RunResult{})
 	}
 	views := func(opts ...otelagent.Option) []string {
 		var out []string
@@ -108,7 +109,7 @@ func TestSummaryViews(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for name, opts := range map[string][]otelagent.Option{
-		"none": nil, "digests": {otelagent.WithCapture(otelagent.CaptureDigests)}, "no previews": {content, otelagent.WithPreviewBytes(0)},
+		"none": nil, "digests": {otelagent.WithCapture(otelagent.CaptureDigests)}, "no previews": {content, func(c *writer.Config) { c.PreviewBytes = -1 }},
 	} {
 		if got := views(opts...); strings.Join(got, "") != "" {
 			t.Errorf("%s: %q", name, got)

@@ -15,13 +15,15 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // traced runs f with a tracer and another tracer of the same provider, and returns the spans by name.
-func traced(t *testing.T, opts []otelagent.Option, f func(*otelagent.Tracer, api.Tracer)) map[string][]tracetest.SpanStub {
+func traced(t *testing.T, opts []otelagent.Option, f func(*writer.Tracer, api.Tracer)) map[string][]tracetest.SpanStub {
 	t.Helper()
 	exp := tracetest.NewInMemoryExporter()
 	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(&keptExporter{exp}), otelsetup.WithoutGlobal(),
@@ -29,7 +31,7 @@ func traced(t *testing.T, opts []otelagent.Option, f func(*otelagent.Tracer, api
 	if err != nil {
 		t.Fatal(err)
 	}
-	f(otelagent.NewTracer(append(opts, nil, otelagent.WithTracerProvider(p.TracerProvider()))...),
+	f((*writer.Tracer)(otelagent.NewTracer(append(opts, nil, otelagent.WithTracerProvider(p.TracerProvider()))...)),
 		p.TracerProvider().Tracer("caller"))
 	if err := p.Shutdown(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
@@ -62,6 +64,7 @@ func TestRoots(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		opts     []otelagent.Option
+		newRoot  bool
 		caller   bool
 		metadata []byte
 		parent   string // caller, stated or none
@@ -71,16 +74,16 @@ func TestRoots(t *testing.T) {
 		{name: "caller", caller: true, parent: "caller"},
 		{name: "stated in metadata", metadata: metadata, parent: "stated"},
 		{name: "caller before metadata", caller: true, metadata: metadata, parent: "caller", links: []string{"stated"}},
-		{name: "new root", opts: []otelagent.Option{otelagent.WithNewRoot()}, caller: true, metadata: metadata,
+		{name: "new root", newRoot: true, caller: true, metadata: metadata,
 			parent: "none", links: []string{"caller", "stated"}},
-		{name: "session trace", opts: []otelagent.Option{otelagent.WithSessionTrace()}, caller: true,
+		{name: "session trace", opts: []otelagent.Option{otelagent.WithIDs(otelagent.IDsBySession)}, caller: true,
 			parent: "none", links: []string{"caller"}},
 		{name: "metadata that is no JSON", metadata: []byte(`{"traceparent"`), parent: "none"},
 		{name: "a traceparent that is none", metadata: []byte(`{"traceparent":"00-0-0-0"}`), parent: "none"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			names := map[string]string{"b7ad6b7169203331": "stated", "0000000000000000": "none"}
-			got := traced(t, tt.opts, func(tracer *otelagent.Tracer, caller api.Tracer) {
+			got := traced(t, tt.opts, func(tracer *writer.Tracer, caller api.Tracer) {
 				ctx := t.Context()
 				if tt.caller {
 					var span api.Span
@@ -88,8 +91,8 @@ func TestRoots(t *testing.T) {
 					defer span.End()
 					names[span.SpanContext().SpanID().String()] = "caller"
 				}
-				_, run := tracer.StartRun(ctx, otelagent.RunInfo{SessionID: "s", Metadata: tt.metadata})
-				run.End(otelagent.RunResult{})
+				_, run := tracer.StartRun(ctx, writer.RunInfo{SessionID: "s", Metadata: tt.metadata, NewRoot: tt.newRoot})
+				run.End(writer.RunResult{})
 			})
 			run := got[spans.SpanRun][0]
 			if parent := names[run.Parent.SpanID().String()]; parent != tt.parent {
@@ -115,13 +118,13 @@ func TestSessionIsFoundInContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := traced(t, nil, func(tracer *otelagent.Tracer, _ api.Tracer) {
-		_, a := tracer.StartRun(baggage.ContextWithBaggage(t.Context(), bag), otelagent.RunInfo{ID: "a"})
-		a.End(otelagent.RunResult{})
-		ctx, b := tracer.StartRun(t.Context(), otelagent.RunInfo{ID: "b"})
-		_, c := tracer.StartRun(ctx, otelagent.RunInfo{ID: "c"})
-		c.End(otelagent.RunResult{})
-		b.End(otelagent.RunResult{})
+	got := traced(t, nil, func(tracer *writer.Tracer, _ api.Tracer) {
+		_, a := tracer.StartRun(baggage.ContextWithBaggage(t.Context(), bag), writer.RunInfo{ID: "a"})
+		a.End(writer.RunResult{})
+		ctx, b := tracer.StartRun(t.Context(), writer.RunInfo{ID: "b"})
+		_, c := tracer.StartRun(ctx, writer.RunInfo{ID: "c"})
+		c.End(writer.RunResult{})
+		b.End(writer.RunResult{})
 	})
 	byID := map[string]tracetest.SpanStub{}
 	for _, s := range got[spans.SpanRun] {
@@ -144,15 +147,15 @@ func TestSessionIsFoundInContext(t *testing.T) {
 }
 
 func TestSubAgentIsChildOfItsToolCall(t *testing.T) {
-	got := traced(t, []otelagent.Option{otelagent.WithNewRoot()}, func(tracer *otelagent.Tracer, _ api.Tracer) {
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
-		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-		ctx, tool := turn.StartTool(ctx, otelagent.ToolCall{ID: "call", Name: "researcher"})
-		_, sub := tracer.StartRun(ctx, otelagent.RunInfo{SessionID: "other", ID: "sub"})
-		sub.End(otelagent.RunResult{})
-		tool.End(otelagent.ToolResult{ChildRunID: "sub"})
-		turn.End(otelagent.TurnResult{})
-		run.End(otelagent.RunResult{})
+	got := traced(t, nil, func(tracer *writer.Tracer, _ api.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", NewRoot: true})
+		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
+		ctx, tool := turn.StartTool(ctx, writer.ToolCall{ID: "call", Name: "researcher"})
+		_, sub := tracer.StartRun(ctx, writer.RunInfo{SessionID: "other", ID: "sub", NewRoot: true})
+		sub.End(writer.RunResult{})
+		tool.End(writer.ToolResult{ChildRunID: "sub"})
+		turn.End(writer.TurnResult{})
+		run.End(writer.RunResult{})
 	})
 	sub := got[spans.SpanRun][0]
 	if want := got[spans.SpanToolCall][0].SpanContext.SpanID(); sub.Parent.SpanID() != want {
@@ -168,14 +171,14 @@ func TestSubAgentIsChildOfItsToolCall(t *testing.T) {
 }
 
 func TestContinuationIsLinked(t *testing.T) {
-	got := traced(t, nil, func(tracer *otelagent.Tracer, _ api.Tracer) {
+	got := traced(t, nil, func(tracer *writer.Tracer, _ api.Tracer) {
 		for i, id := range []string{"r1", "r2"} {
-			info := otelagent.RunInfo{SessionID: "s", ID: id}
+			info := writer.RunInfo{SessionID: "s", ID: id}
 			if i == 1 {
 				info.ParentID, info.Continuation = "r1", spans.ContinuationDefault
 			}
 			_, run := tracer.StartRun(t.Context(), info)
-			run.End(otelagent.RunResult{})
+			run.End(writer.RunResult{})
 		}
 	})[spans.SpanRun]
 	if l := got[1].Links; len(l) != 1 || l[0].SpanContext.SpanID() != got[0].SpanContext.SpanID() {
@@ -196,9 +199,9 @@ func TestDerivedIDsOfNames(t *testing.T) {
 	}
 	met := map[ids]bool{}
 	for _, name := range [][2]string{{"a\x00b", "c"}, {"a", "b\x00c"}, {"a\x00", "b\x00c"}, {"a", "\x00b\x00c"}} {
-		all := traced(t, []otelagent.Option{otelagent.WithDerivedIDs()}, func(tracer *otelagent.Tracer, _ api.Tracer) {
-			_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: name[0], ID: name[1], Start: otelagent.Moment{Time: stamp(0)}})
-			run.End(otelagent.RunResult{End: otelagent.Moment{Time: stamp(1)}})
+		all := traced(t, []otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived)}, func(tracer *writer.Tracer, _ api.Tracer) {
+			_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: name[0], ID: name[1], Start: writer.Moment{Time: stamp(0)}})
+			run.End(writer.RunResult{End: writer.Moment{Time: stamp(1)}})
 		})
 		for _, s := range all[spans.SpanRun] {
 			id := ids{s.SpanContext.TraceID(), s.SpanContext.SpanID()}
@@ -215,23 +218,23 @@ func TestDerivedIDsOfNames(t *testing.T) {
 
 func TestDerivedIDsAreTheSameEachTime(t *testing.T) {
 	record := func(opts ...otelagent.Option) (ids []string, trace string) {
-		all := traced(t, append(opts, otelagent.WithDerivedIDs()), func(tracer *otelagent.Tracer, caller api.Tracer) {
-			at := func(ms int) otelagent.Moment { return otelagent.Moment{Time: stamp(ms)} }
-			ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Start: at(0)})
+		all := traced(t, append([]otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived)}, opts...), func(tracer *writer.Tracer, caller api.Tracer) {
+			at := func(ms int) writer.Moment { return writer.Moment{Time: stamp(ms)} }
+			ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Start: at(0)})
 			for i := range 3 { // the same index twice
-				tctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(i / 2)), Start: at(10 * i)})
+				tctx, turn := run.StartTurn(ctx, writer.TurnInfo{Index: new(int64(i / 2)), Start: at(10 * i)})
 				for range 2 { // the same call id twice
-					cctx, tool := turn.StartTool(tctx, otelagent.ToolCall{ID: "c", Start: at(10*i + 1)})
-					tool.Permission(cctx, otelagent.PermissionEvaluation{Start: at(2), End: at(3)})
+					cctx, tool := turn.StartTool(tctx, writer.ToolCall{ID: "c", Start: at(10*i + 1)})
+					tool.Permission(cctx, writer.PermissionEvaluation{Start: at(2), End: at(3)})
 					_, foreign := caller.Start(cctx, "foreign")
 					foreign.End()
-					tool.End(otelagent.ToolResult{End: at(10*i + 2)})
+					tool.End(writer.ToolResult{End: at(10*i + 2)})
 				}
-				_, c := turn.StartCompaction(tctx, otelagent.Compaction{Start: at(10 * i)})
-				c.End(otelagent.CompactionResult{End: at(10 * i)})
-				turn.End(otelagent.TurnResult{End: at(10*i + 5)})
+				_, c := turn.StartCompaction(tctx, writer.Compaction{Start: at(10 * i)})
+				c.End(writer.CompactionResult{End: at(10 * i)})
+				turn.End(writer.TurnResult{End: at(10*i + 5)})
 			}
-			run.End(otelagent.RunResult{End: at(100)})
+			run.End(writer.RunResult{End: at(100)})
 		})
 		seen := map[api.SpanID]bool{}
 		for name, l := range all {
@@ -250,7 +253,7 @@ func TestDerivedIDsAreTheSameEachTime(t *testing.T) {
 	}
 	a, ta := record()
 	b, tb := record()
-	_, whole := record(otelagent.WithSessionTrace())
+	_, whole := record(otelagent.WithIDs(otelagent.IDsDerived | otelagent.IDsBySession))
 	if len(a) != 19 || ta != tb {
 		t.Errorf("%d spans in trace %s, then trace %s", len(a), ta, tb)
 	}
@@ -273,11 +276,11 @@ func TestDerivedIDsAreTheSameEachTime(t *testing.T) {
 }
 
 func TestEndBeforeStart(t *testing.T) {
-	got := traced(t, nil, func(tracer *otelagent.Tracer, _ api.Tracer) {
-		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{Start: otelagent.Moment{Time: stamp(10)}})
-		run.End(otelagent.RunResult{End: otelagent.Moment{Time: stamp(5)}})
-		_, run = tracer.StartRun(t.Context(), otelagent.RunInfo{Start: otelagent.Moment{Time: time.Date(1, 2, 3, 4, 5, 6, 7, time.UTC)}})
-		run.End(otelagent.RunResult{End: otelagent.Moment{Time: time.Date(9999, 2, 3, 4, 5, 6, 7, time.UTC)}})
+	got := traced(t, nil, func(tracer *writer.Tracer, _ api.Tracer) {
+		_, run := tracer.StartRun(t.Context(), writer.RunInfo{Start: writer.Moment{Time: stamp(10)}})
+		run.End(writer.RunResult{End: writer.Moment{Time: stamp(5)}})
+		_, run = tracer.StartRun(t.Context(), writer.RunInfo{Start: writer.Moment{Time: time.Date(1, 2, 3, 4, 5, 6, 7, time.UTC)}})
+		run.End(writer.RunResult{End: writer.Moment{Time: time.Date(9999, 2, 3, 4, 5, 6, 7, time.UTC)}})
 	})[spans.SpanRun]
 	for _, s := range got {
 		if s.EndTime.Before(s.StartTime) || strOf(s, spans.EndTimeKey) != string(spans.TimeSourceBound) {
@@ -291,16 +294,16 @@ func TestEndBeforeStart(t *testing.T) {
 
 // A span without length has 1 µs on the wire and says so; others keep their times to the nanosecond.
 func TestInstant(t *testing.T) {
-	at := func(n int) otelagent.Moment { return otelagent.Moment{Time: stamp(10).Add(time.Duration(n))} }
-	got := traced(t, nil, func(tracer *otelagent.Tracer, _ api.Tracer) {
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Start: at(0)})
+	at := func(n int) writer.Moment { return writer.Moment{Time: stamp(10).Add(time.Duration(n))} }
+	got := traced(t, nil, func(tracer *writer.Tracer, _ api.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", Start: at(0)})
 		for i, end := range []int{0, 1, 1000, -5} {
-			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(i)), Start: at(0)})
-			turn.End(otelagent.TurnResult{End: at(end)})
+			_, turn := run.StartTurn(ctx, writer.TurnInfo{Index: new(int64(i)), Start: at(0)})
+			turn.End(writer.TurnResult{End: at(end)})
 		}
-		run.Permission(ctx, otelagent.PermissionEvaluation{Start: at(3), End: at(3)})
-		run.End(otelagent.RunResult{End: at(5000)})
-		tracer.StateFacts(t.Context(), otelagent.SessionInfo{SessionID: "s"}, otelagent.Fact{Subject: "session", Key: "k", At: at(0)})
+		run.Permission(ctx, writer.PermissionEvaluation{Start: at(3), End: at(3)})
+		run.End(writer.RunResult{End: at(5000)})
+		tracer.StateFacts(t.Context(), writer.SessionInfo{SessionID: "s"}, writer.Fact{Subject: "session", Key: "k", At: at(0)})
 	})
 	check := func(name string, want ...string) {
 		t.Helper()
@@ -320,26 +323,26 @@ func TestInstant(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	got := traced(t, nil, func(tracer *otelagent.Tracer, _ api.Tracer) {
+	got := traced(t, nil, func(tracer *writer.Tracer, _ api.Tracer) {
 		for _, status := range []spans.RunStatus{"", spans.RunStatusRejected, spans.RunStatusError, spans.RunStatusCancelled, spans.RunStatusVetoed} {
-			ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-			_, tool := turn.StartTool(ctx, otelagent.ToolCall{})
+			ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+			_, turn := run.StartTurn(ctx, writer.TurnInfo{})
+			_, tool := turn.StartTool(ctx, writer.ToolCall{})
 			switch status {
 			case "":
-				tool.End(otelagent.ToolResult{Outcome: spans.OutcomeDenied})
-				turn.End(otelagent.TurnResult{})
+				tool.End(writer.ToolResult{Outcome: spans.OutcomeDenied})
+				turn.End(writer.TurnResult{})
 			case spans.RunStatusRejected:
-				tool.End(otelagent.ToolResult{Outcome: spans.OutcomeError, Error: "secret"})
-				turn.End(otelagent.TurnResult{Failed: true, Error: "secret"})
+				tool.End(writer.ToolResult{Outcome: spans.OutcomeError, Error: "secret"})
+				turn.End(writer.TurnResult{Failed: true, Error: "secret"})
 			default:
-				tool.Close(otelagent.Moment{})
-				turn.End(otelagent.TurnResult{Failed: true, Cancelled: true})
+				tool.Close(writer.Moment{})
+				turn.End(writer.TurnResult{Failed: true, Cancelled: true})
 			}
-			run.End(otelagent.RunResult{Status: status, Error: "secret"})
+			run.End(writer.RunResult{Status: status, Error: "secret"})
 		}
-		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-		run.Close(otelagent.Moment{})
+		_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+		run.Close(writer.Moment{})
 	})
 	check := func(name string, want ...string) {
 		t.Helper()
@@ -359,14 +362,14 @@ func TestStatus(t *testing.T) {
 }
 
 func TestNotesAreBounded(t *testing.T) {
-	s := traced(t, []otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent)}, func(tracer *otelagent.Tracer, _ api.Tracer) {
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-		_, tool := run.StartTool(ctx, otelagent.ToolCall{})
+	s := traced(t, []otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent)}, func(tracer *writer.Tracer, _ api.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+		_, tool := run.StartTool(ctx, writer.ToolCall{})
 		for range 40 {
-			tool.Progress(strings.Repeat("x", 300), []byte("\xff"), otelagent.Moment{})
+			tool.Progress(strings.Repeat("x", 300), []byte("\xff"), writer.Moment{})
 		}
-		tool.End(otelagent.ToolResult{})
-		run.End(otelagent.RunResult{})
+		tool.End(writer.ToolResult{})
+		run.End(writer.RunResult{})
 	})[spans.SpanToolCall][0]
 	notes := 0
 	for _, e := range s.Events {
@@ -383,9 +386,9 @@ func TestNotesAreBounded(t *testing.T) {
 }
 
 func TestUserinfoIsTakenOffConfig(t *testing.T) {
-	s := traced(t, []otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent)}, func(tracer *otelagent.Tracer, _ api.Tracer) {
-		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{Config: []byte(`{"base_url":"https://me:secret@host/x?a@b","n":1.0}`)})
-		run.End(otelagent.RunResult{})
+	s := traced(t, []otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent)}, func(tracer *writer.Tracer, _ api.Tracer) {
+		_, run := tracer.StartRun(t.Context(), writer.RunInfo{Config: []byte(`{"base_url":"https://me:secret@host/x?a@b","n":1.0}`)})
+		run.End(writer.RunResult{})
 	})[spans.SpanRun][0]
 	if got, want := strOf(s, spans.RunConfigKey), `{"base_url":"https://host/x?a@b","n":1.0}`; got != want {
 		t.Errorf("config %s, want %s", got, want)
@@ -393,17 +396,17 @@ func TestUserinfoIsTakenOffConfig(t *testing.T) {
 }
 
 func TestGroupInsideAToolCall(t *testing.T) {
-	got := traced(t, nil, func(tracer *otelagent.Tracer, _ api.Tracer) {
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
-		ctx, tool := run.StartTool(ctx, otelagent.ToolCall{ID: "call"})
-		ctx, group := tracer.StartGroup(ctx, otelagent.GroupInfo{SessionID: "s2", Members: []string{"m"}})
-		ctx, m := tracer.StartRun(ctx, otelagent.RunInfo{ID: "m"})
-		_, sub := tracer.StartRun(ctx, otelagent.RunInfo{ID: "sub"})
-		sub.End(otelagent.RunResult{})
-		m.End(otelagent.RunResult{})
-		group.End(otelagent.GroupResult{})
-		tool.End(otelagent.ToolResult{})
-		run.End(otelagent.RunResult{})
+	got := traced(t, nil, func(tracer *writer.Tracer, _ api.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
+		ctx, tool := run.StartTool(ctx, writer.ToolCall{ID: "call"})
+		ctx, group := tracer.StartGroup(ctx, writer.GroupInfo{SessionID: "s2", Members: []string{"m"}})
+		ctx, m := tracer.StartRun(ctx, writer.RunInfo{ID: "m"})
+		_, sub := tracer.StartRun(ctx, writer.RunInfo{ID: "sub"})
+		sub.End(writer.RunResult{})
+		m.End(writer.RunResult{})
+		group.End(writer.GroupResult{})
+		tool.End(writer.ToolResult{})
+		run.End(writer.RunResult{})
 	})
 	for _, s := range got[spans.SpanRun] {
 		var parent, call, from, role string
@@ -426,9 +429,10 @@ func TestGroupInsideAToolCall(t *testing.T) {
 func TestMadeUpIDs(t *testing.T) {
 	n := 0
 	next := func() string { n++; return fmt.Sprint("made-", n) }
-	p := agenttest.New(t, otelagent.WithMadeUpIDs(next))
-	_, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{})
-	run.End(otelagent.RunResult{})
+	p := agenttest.New(t)
+	rec := event.NewRecorder(p.Tracer(), event.WithIDs(next))
+	rec.Record(t.Context(), &event.RunStarted{})
+	rec.Close(t.Context())
 	s := p.Session()
 	if s.ID != "made-1" || !s.MadeUp || len(s.Runs) != 1 || s.Runs[0].ID != "made-2" || n != 2 {
 		t.Errorf("session %q generated %v, %d runs of %d ids", s.ID, s.MadeUp, len(s.Runs), n)

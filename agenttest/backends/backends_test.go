@@ -14,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest/backends"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 
@@ -24,7 +25,7 @@ var update = flag.Bool("update", false, "write the table of docs/backends.md ane
 
 // sources are two adapters' real output: a Go loop that holds the handles itself, and events of a phi-core agent.
 var sources = map[string]func(*testing.T, *otelagent.Tracer){
-	"Go loop": func(t *testing.T, tracer *otelagent.Tracer) { backends.Play(t.Context(), tracer) },
+	"Go loop": func(t *testing.T, tracer *otelagent.Tracer) { backends.Play(t.Context(), (*writer.Tracer)(tracer)) },
 	"phi-core": func(t *testing.T, tracer *otelagent.Tracer) {
 		f, err := os.Open(filepath.FromSlash("../../dialects/phi/testdata/phi-core-0.15.2/sub-agent-built-in.events.ndjson"))
 		if err != nil {

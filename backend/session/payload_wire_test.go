@@ -82,7 +82,7 @@ func read(t *testing.T, batch session.Batch) map[string][]string {
 
 func send(t *testing.T, events io.Reader, opts ...otelagent.Option) *agenttest.Pipeline {
 	t.Helper()
-	p := agenttest.New(t, append([]otelagent.Option{otelagent.WithDerivedIDs(), otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
+	p := agenttest.New(t, append([]otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived), otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(events) {
 		if err != nil {

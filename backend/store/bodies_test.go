@@ -26,7 +26,7 @@ var _ export.Bodies = (*store.Bodies)(nil)
 func TestBodiesGiveTheSameExport(t *testing.T) {
 	for _, f := range phifixtures.All(t, "../..") {
 		t.Run(f.String(), func(t *testing.T) {
-			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
 			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 				if err != nil {

@@ -82,7 +82,7 @@ func record(t testing.TB, st store.Store, path, rename string) {
 		t.Fatal(err)
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs()))
+	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived)))
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)

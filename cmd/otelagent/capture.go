@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/redactfile"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/redact"
 )
@@ -23,8 +24,8 @@ type captureOptions struct {
 
 // captureOf returns the options of a level with the defaults of the flags.
 func captureOf(level string) captureOptions {
-	return captureOptions{Level: level, Scope: "session", Preview: otelagent.DefaultPreviewBytes,
-		Span: otelagent.DefaultMaxSpanBytes}
+	return captureOptions{Level: level, Scope: "session", Preview: writer.DefaultPreviewBytes,
+		Span: writer.DefaultMaxSpanBytes}
 }
 
 // flags adds the flags to c, in groups of their own in its help.
@@ -41,9 +42,9 @@ func (o *captureOptions) flags(c *cobra.Command) {
 	f.IntVar(&o.MaxBlock, "max-block-bytes", 0, "longer pieces leave cut to `n` bytes, with size and digest (0: no bound)")
 	f.IntVar(&o.MaxTurn, "max-turn-bytes", 0,
 		"new content of a turn beyond `n` bytes leaves as size and digest (0: no bound)")
-	f.IntVar(&o.Preview, "preview-bytes", otelagent.DefaultPreviewBytes,
+	f.IntVar(&o.Preview, "preview-bytes", writer.DefaultPreviewBytes,
 		"previews in span attributes have `n` bytes at most (0: none)")
-	f.IntVar(&o.Span, "max-span-bytes", otelagent.DefaultMaxSpanBytes,
+	f.IntVar(&o.Span, "max-span-bytes", writer.DefaultMaxSpanBytes,
 		"content of a span beyond `n` bytes goes on in session.payload spans")
 	addGroup(c, "Flags for size bounds", f)
 
@@ -115,30 +116,14 @@ func parseCaptureFor(rule string) (captureFor, error) {
 
 // options makes the options of a tracer. The flags must have been checked; what may fail is reading the rules.
 func (o *captureOptions) options() ([]otelagent.Option, error) {
-	opts := []otelagent.Option{
-		otelagent.WithCapture(captureLevels[o.Level]), otelagent.WithMaxBlockBytes(o.MaxBlock),
-		otelagent.WithMaxTurnBytes(o.MaxTurn),
-		otelagent.WithPreviewBytes(o.Preview), otelagent.WithMaxSpanBytes(o.Span),
-	}
-	if o.Scope == "run" {
-		opts = append(opts, otelagent.WithBlockScope(otelagent.BlockScopeRun))
-	}
-	if len(o.For) > 0 {
-		rules := make([]captureFor, len(o.For))
-		for i, rule := range o.For {
-			rules[i], _ = parseCaptureFor(rule)
+	opts := []otelagent.Option{func(c *writer.Config) {
+		c.Capture, c.CaptureFor, c.PerRun = captureLevels[o.Level], o.captureFor(), o.Scope == "run"
+		c.MaxBlockBytes, c.MaxTurnBytes, c.MaxSpanBytes = o.MaxBlock, o.MaxTurn, o.Span
+		if c.PreviewBytes = o.Preview; o.Preview == 0 {
+			c.PreviewBytes = -1
 		}
-		level := captureLevels[o.Level]
-		opts = append(opts, otelagent.WithCaptureFor(func(run otelagent.RunInfo) otelagent.Capture {
-			for _, r := range rules {
-				if r.agent != "" && (run.Agent == r.agent || run.AgentID == r.agent) || r.session != "" &&
-					run.SessionID == r.session {
-					return r.level
-				}
-			}
-			return level
-		}))
-	}
+		c.PartialEvery = 0 // only with --partial-output
+	}}
 	switch o.Redact {
 	case "":
 	case redactDefault:
@@ -151,6 +136,27 @@ func (o *captureOptions) options() ([]otelagent.Option, error) {
 		opts = append(opts, otelagent.WithRedactor(rules))
 	}
 	return opts, nil
+}
+
+// captureFor decides the level of a run by --capture-for; nil without such flags.
+func (o *captureOptions) captureFor() func(writer.RunInfo) otelagent.Capture {
+	if len(o.For) == 0 {
+		return nil
+	}
+	rules := make([]captureFor, len(o.For))
+	for i, rule := range o.For {
+		rules[i], _ = parseCaptureFor(rule)
+	}
+	level := captureLevels[o.Level]
+	return func(run writer.RunInfo) otelagent.Capture {
+		for _, r := range rules {
+			if r.agent != "" && (run.Agent == r.agent || run.AgentID == r.agent) || r.session != "" &&
+				run.SessionID == r.session {
+				return r.level
+			}
+		}
+		return level
+	}
 }
 
 // redactDefault is the value of --redact that names the built-in rules.

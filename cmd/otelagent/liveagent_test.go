@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -24,10 +25,10 @@ const liveRequest = `{"model":"m-1","temperature": 0.5,"system":"You are careful
 	`{"role":"assistant","content":"I read it."},{"role":"user","content":"and now \u00e9dit it"}]}`
 
 // liveReply is what it is answered before it runs a tool.
-func liveReply() otelagent.TurnResult {
-	return otelagent.TurnResult{
-		Output: &otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"First I mark the place."}`)},
-		Usage:  &otelagent.Usage{Input: 1234, Output: 56}, StopReason: "tool_use", Model: "m-1-of-may",
+func liveReply() writer.TurnResult {
+	return writer.TurnResult{
+		Output: &writer.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"First I mark the place."}`)},
+		Usage:  &writer.Usage{Input: 1234, Output: 56}, StopReason: "tool_use", Model: "m-1-of-may",
 	}
 }
 
@@ -44,46 +45,46 @@ func liveAgent(ctx context.Context, mode string) error {
 	if err != nil {
 		return err
 	}
-	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithLive(p.Live()), otelagent.WithPartialOutput(50*time.Millisecond))
-	text := func(role, s string) otelagent.Message {
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithLive(p.Live()), func(c *writer.Config) { c.PartialEvery = 50 * time.Millisecond }))
+	text := func(role, s string) writer.Message {
 		raw, err := json.Marshal(map[string]string{"role": role, "content": s})
 		if err != nil {
-			return otelagent.Message{}
+			return writer.Message{}
 		}
-		return otelagent.Message{Role: role, Raw: raw}
+		return writer.Message{Role: role, Raw: raw}
 	}
-	ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{SessionID: "live-" + mode, ID: "r1", Agent: "coder", Model: "m-1"})
-	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(0)), Trigger: spans.TriggerUser})
+	ctx, run := tracer.StartRun(ctx, writer.RunInfo{SessionID: "live-" + mode, ID: "r1", Agent: "coder", Model: "m-1"})
+	_, turn := run.StartTurn(ctx, writer.TurnInfo{Index: new(int64(0)), Trigger: spans.TriggerUser})
 	turn.AddInput(text("user", "read it"))
-	turn.Request(otelagent.Request{Payload: []byte(`{"model":"m-1","messages":[{"role":"user","content":"read it"}]}`)})
+	turn.Request(writer.Request{Payload: []byte(`{"model":"m-1","messages":[{"role":"user","content":"read it"}]}`)})
 	reply := text("assistant", "I read it.")
-	turn.End(otelagent.TurnResult{StopReason: "stop", Output: &reply, Usage: &otelagent.Usage{Input: 10, Output: 3}})
+	turn.End(writer.TurnResult{StopReason: "stop", Output: &reply, Usage: &writer.Usage{Input: 10, Output: 3}})
 
-	turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(1)), Trigger: spans.TriggerUser})
+	turnCtx, turn := run.StartTurn(ctx, writer.TurnInfo{Index: new(int64(1)), Trigger: spans.TriggerUser})
 	turn.AddInput(text("user", "and now édit it"))
-	turn.Request(otelagent.Request{Payload: []byte(liveRequest)})
+	turn.Request(writer.Request{Payload: []byte(liveRequest)})
 	switch mode {
 	case "model": // killed while the model answers
-		turn.Partial(otelagent.PartialText, []byte("I will look at "))
-		turn.Partial(otelagent.PartialText, []byte("the file first, bec"))
+		turn.Partial(writer.PartialText, []byte("I will look at "))
+		turn.Partial(writer.PartialText, []byte("the file first, bec"))
 	case "tool": // killed while a tool runs
-		turn.Partial(otelagent.PartialText, []byte("First I ma"))
+		turn.Partial(writer.PartialText, []byte("First I ma"))
 		turn.Reply(liveReply())
-		_, call := turn.StartTool(turnCtx, otelagent.ToolCall{ID: "c1", Name: "edit", Args: []byte(`{"path":"a.txt"}`)})
-		call.Progress("progress", []byte(`"half of it"`), otelagent.Moment{})
+		_, call := turn.StartTool(turnCtx, writer.ToolCall{ID: "c1", Name: "edit", Args: []byte(`{"path":"a.txt"}`)})
+		call.Progress("progress", []byte(`"half of it"`), writer.Moment{})
 	case "ask": // killed while it waits for somebody
-		turn.Replied(otelagent.Moment{})
-		_, call := turn.StartTool(turnCtx, otelagent.ToolCall{ID: "c1", Name: "edit", Args: []byte(`{"path":"a.txt"}`)})
-		call.Ask(turnCtx, otelagent.PermissionEvaluation{Tool: "edit", CallID: "c1", Action: spans.ActionAsk})
+		turn.Replied(writer.Moment{})
+		_, call := turn.StartTool(turnCtx, writer.ToolCall{ID: "c1", Name: "edit", Args: []byte(`{"path":"a.txt"}`)})
+		call.Ask(turnCtx, writer.PermissionEvaluation{Tool: "edit", CallID: "c1", Action: spans.ActionAsk})
 	case "input":
 		turn.AskUser()
 	case "retry":
-		turn.Request(otelagent.Request{Attempt: 1, Payload: []byte(liveRequest)})
+		turn.Request(writer.Request{Attempt: 1, Payload: []byte(liveRequest)})
 	case "done":
 		done := text("assistant", "I edited it.")
 		time.Sleep(2 * liveHeartbeat)
-		turn.End(otelagent.TurnResult{StopReason: "stop", Output: &done})
-		run.End(otelagent.RunResult{})
+		turn.End(writer.TurnResult{StopReason: "stop", Output: &done})
+		run.End(writer.RunResult{})
 		return p.Shutdown(ctx)
 	}
 	fmt.Println("waiting")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric/noop"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -195,9 +196,9 @@ func (r *recording) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rec := event.NewRecorder(otelagent.NewTracer(append(capture, otelagent.WithoutMetrics(),
-		otelagent.WithDerivedIDs(), otelagent.WithMadeUpIDs(r.nextID),
-		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithDelivery(providers))...))
+	rec := event.NewRecorder(otelagent.NewTracer(append(capture, otelagent.WithMeterProvider(noop.NewMeterProvider()),
+		otelagent.WithIDs(otelagent.IDsDerived), otelagent.WithTracerProvider(providers.TracerProvider()))...),
+		event.WithIDs(r.nextID))
 	p := &pump{app: r.app, rec: rec, undated: true, options: r.options.inputOptions(false), quit: make(chan struct{}),
 		failed: func() bool { return ctx.Err() != nil || providers.Stats().Failed > 0 }}
 	readErr := p.run(in.list)

@@ -45,7 +45,7 @@ func otlpJSON(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithoutMetrics()))
+	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent)))
 	for ev, err := range phi.Events(bytes.NewReader(demoEvents)) {
 		if err != nil {
 			t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -337,12 +338,10 @@ func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, 
 		_ = t.end(ctx)
 		return nil, usagef("%w", err)
 	}
-	if o.Names == namesDetailed {
-		measuring = append(measuring, otelagent.WithSpanNames(otelagent.Detailed))
-	}
-	rec := event.NewRecorder(otelagent.NewTracer(append(append(append(capture, measuring...), showing(providers)...),
+	rec := event.NewRecorder(otelagent.NewTracer(append(append(capture, showing(providers)...),
 		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()),
-		otelagent.WithDerivedIDs(), otelagent.WithDelivery(providers), otelagent.WithProfile(spans.Profile(o.Profile)))...))
+		otelagent.WithIDs(otelagent.IDsDerived), otelagent.WithSpanNames(o.Names == namesDetailed),
+		func(c *writer.Config) { c.Profile = spans.Profile(o.Profile) })...), measuring...)
 	return &delivery{t, providers, rec, func() error { return o.metricsError(providers) }}, nil
 }
 

@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -129,7 +131,7 @@ func (o *sendOptions) live() (setup []otelsetup.Option, tracer func(*otelsetup.P
 	}
 	return setup, func(p *otelsetup.Providers) (opts []otelagent.Option) {
 		if o.Partial {
-			opts = append(opts, otelagent.WithPartialOutput(0))
+			opts = append(opts, func(c *writer.Config) { c.PartialEvery = time.Second })
 		}
 		return append(opts, otelagent.WithLive(p.Live()))
 	}
@@ -156,13 +158,13 @@ func profileNames() string {
 	return strings.Join(names, ", ")
 }
 
-// metrics says for the tracer and for what is behind it which metrics there are.
-func (o *sendOptions) metrics(live bool) ([]otelagent.Option, []otelsetup.Option) {
+// metrics says for the recorder and for what is behind it which metrics there are.
+func (o *sendOptions) metrics(live bool) ([]event.Option, []otelsetup.Option) {
 	switch {
 	case o.Metrics == metricsOn:
-		return []otelagent.Option{otelagent.WithReplayMetrics()}, nil
+		return []event.Option{event.WithReplayMetrics()}, nil
 	case o.Metrics == metricsOff || !live || o.DB != "":
-		return []otelagent.Option{otelagent.WithoutMetrics()}, []otelsetup.Option{otelsetup.WithoutMetrics()}
+		return nil, []otelsetup.Option{otelsetup.WithoutMetrics()}
 	}
 	return nil, nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -20,7 +21,7 @@ import (
 // watching is an agent with live copies, a collector as `otelagent up` runs it, and a page that is open on the agent's session.
 type watching struct {
 	base   string
-	run    *otelagent.Run
+	run    *writer.Run
 	ctx    context.Context
 	events *bufio.Scanner
 }
@@ -54,9 +55,9 @@ func startWatching(tb testing.TB) *watching {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()), otelagent.WithCapture(otelagent.CaptureContent))
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()), otelagent.WithCapture(otelagent.CaptureContent)))
 	w := &watching{base: strings.TrimSuffix(v.url(), "/")}
-	w.ctx, w.run = tracer.StartRun(ctx, otelagent.RunInfo{SessionID: watchedSession, Agent: "coder", Model: "m"})
+	w.ctx, w.run = tracer.StartRun(ctx, writer.RunInfo{SessionID: watchedSession, Agent: "coder", Model: "m"})
 	var resp *http.Response
 	for range 500 { // until the run has come
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base+"/api/v1/events?session="+watchedSession, nil)
@@ -77,7 +78,7 @@ func startWatching(tb testing.TB) *watching {
 	}
 	w.events = bufio.NewScanner(resp.Body)
 	tb.Cleanup(func() {
-		w.run.End(otelagent.RunResult{Status: spans.RunStatusCompleted})
+		w.run.End(writer.RunResult{Status: spans.RunStatusCompleted})
 		_ = p.Shutdown(context.WithoutCancel(ctx))
 		cancel()
 		_ = resp.Body.Close()
@@ -95,8 +96,8 @@ func startWatching(tb testing.TB) *watching {
 func (w *watching) turn(tb testing.TB, index int64) time.Duration {
 	tb.Helper()
 	from := time.Now()
-	_, turn := w.run.StartTurn(w.ctx, otelagent.TurnInfo{Index: new(index), Trigger: spans.TriggerUser, Model: "m"})
-	defer turn.End(otelagent.TurnResult{StopReason: "stop"})
+	_, turn := w.run.StartTurn(w.ctx, writer.TurnInfo{Index: new(index), Trigger: spans.TriggerUser, Model: "m"})
+	defer turn.End(writer.TurnResult{StopReason: "stop"})
 	for w.events.Scan() {
 		if !strings.HasPrefix(w.events.Text(), "data: ") {
 			continue

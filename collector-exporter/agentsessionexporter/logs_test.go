@@ -316,7 +316,7 @@ func recorded(t testing.TB, events []byte, opts ...otelagent.Option) ptrace.Trac
 	ended := tracetest.NewSpanRecorder()
 	p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended))
 	rec := event.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p),
-		otelagent.WithDerivedIDs(), otelagent.WithCapture(otelagent.CaptureContent))...))
+		otelagent.WithIDs(otelagent.IDsDerived), otelagent.WithCapture(otelagent.CaptureContent))...))
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
 		require.NoError(t, err)
 		rec.Record(t.Context(), ev)

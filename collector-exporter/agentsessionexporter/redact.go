@@ -12,7 +12,6 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/redactfile"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/redact"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -76,7 +75,7 @@ func (r *redactor) name(s string) string {
 	if r == nil {
 		return s
 	}
-	out, _ := r.rules.Redact(otelagent.Piece{Body: []byte(s), Place: otelagent.PlaceText})
+	out, _ := r.rules.Redact(spans.Redactable{Body: []byte(s), Place: spans.PlaceText})
 	return string(out)
 }
 
@@ -100,11 +99,11 @@ type blockRef struct {
 
 // anywhere is how a block is looked at of which the batch does not say what it is: as everything that it may be.
 var anywhere = []use{
-	{place: otelagent.PlaceMessage}, {place: otelagent.PlaceSystem}, {place: otelagent.PlaceTools},
-	{place: otelagent.PlaceRest},
+	{place: spans.PlaceMessage}, {place: spans.PlaceSystem}, {place: spans.PlaceTools},
+	{place: spans.PlaceRest},
 	{place: spans.ListArgs}, {place: spans.ListResult}, {place: spans.ListMetadata}, {place: spans.ListRules},
 	{place: spans.ListSummary},
-	{place: otelagent.PlaceConfig}, {place: otelagent.PlaceEvent}, {place: otelagent.PlaceText},
+	{place: spans.PlaceConfig}, {place: spans.PlaceEvent}, {place: spans.PlaceText},
 }
 
 // usesOf returns what the rows say about blocks.
@@ -127,12 +126,12 @@ func usesOf(rows []session.Row) map[blockRef][]use {
 		}
 		for _, e := range r.Events {
 			if id, err := spans.ParseShortID(e.Body); err == nil {
-				add(r, id, use{place: otelagent.PlaceEvent})
+				add(r, id, use{place: spans.PlaceEvent})
 			}
 		}
 		for _, f := range r.Facts {
 			if id, err := spans.ParseShortID(f.Value); err == nil {
-				add(r, id, use{place: otelagent.PlaceFact})
+				add(r, id, use{place: spans.PlaceFact})
 			}
 		}
 	}
@@ -149,15 +148,15 @@ func useOf(list, provenance string) use {
 	case spans.ListRequest, spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListHistory,
 		spans.ListOutside,
 		spans.ListBefore, spans.ListAfter:
-		return use{otelagent.PlaceMessage, from.Kind}
+		return use{spans.PlaceMessage, from.Kind}
 	case spans.ListParams:
 		switch from.Kind {
 		case spans.ProvenanceSystem:
-			return use{place: otelagent.PlaceSystem}
+			return use{place: spans.PlaceSystem}
 		case spans.ProvenanceTools:
-			return use{place: otelagent.PlaceTools}
+			return use{place: spans.PlaceTools}
 		}
-		return use{place: otelagent.PlaceRest}
+		return use{place: spans.PlaceRest}
 	}
 	return use{place: list}
 }
@@ -167,7 +166,7 @@ func (r *redaction) apply(uses []use, role string, isJSON bool, text string) (st
 	body, found := []byte(text), 0
 	for _, u := range uses {
 		var n int
-		body, n = r.rules.Redact(otelagent.Piece{Body: body, JSON: isJSON, Place: u.place, Role: role,
+		body, n = r.rules.Redact(spans.Redactable{Body: body, JSON: isJSON, Place: u.place, Role: role,
 			Provenance: u.provenance})
 		found += n
 	}
@@ -178,10 +177,10 @@ func (r *redaction) apply(uses []use, role string, isJSON bool, text string) (st
 }
 
 var (
-	asText   = []use{{place: otelagent.PlaceText}}
-	asConfig = []use{{place: otelagent.PlaceConfig}}
+	asText   = []use{{place: spans.PlaceText}}
+	asConfig = []use{{place: spans.PlaceConfig}}
 	// asOutput is the part of a reply that came in by then.
-	asOutput = []use{{place: otelagent.PlaceMessage}}
+	asOutput = []use{{place: spans.PlaceMessage}}
 )
 
 // attrs redacts the attributes that may hold content: those of that class, and those that the vocabulary does not know.

@@ -21,7 +21,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -103,7 +102,7 @@ func (d *Decoder) rest() {
 func (d *Decoder) disconnect() {
 	for _, s := range d.sessions {
 		for _, r := range slices.Clone(s.open) {
-			d.endTurn(r, r.last, otelagent.TurnResult{})
+			d.endTurn(r, r.last, event.TurnResult{})
 			d.abandon(r)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // method is what the package knows of a method.
@@ -198,7 +197,7 @@ func (d *Decoder) change(f *frame, p *pending) {
 		if p.method == mLoad {
 			d.loaded(s, f.meta)
 		}
-		var about otelagent.Fact
+		var about event.Fact
 		mode := result.Object("modes").Raw("currentModeId")
 		switch {
 		case f.err != nil:

@@ -32,11 +32,11 @@ func TestSentAgainAfterItGrew(t *testing.T) {
 				t.Fatal(err)
 			}
 			lines := strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
-			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
 			send := func(n int) []tree.Row {
 				before := len(p.Batch().Rows)
 				rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent),
-					otelagent.WithDerivedIDs(),
+					otelagent.WithIDs(otelagent.IDsDerived),
 					otelagent.WithTracerProvider(p.Provider())))
 				for ev, err := range Events(strings.NewReader(strings.Join(lines[:n], ""))) {
 					if err != nil {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -68,7 +67,7 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 	if s.loading { // nobody prompts before a session is loaded: the response was not seen
 		d.loaded(s, f.meta)
 	}
-	info := otelagent.RunInfo{ForkParentID: s.forkOf, Metadata: f.in.Raw("_meta")}
+	info := event.RunInfo{ForkParentID: s.forkOf, Metadata: f.in.Raw("_meta")}
 	if s.last != "" {
 		info.Continuation = spans.ContinuationDefault
 	}
@@ -85,15 +84,15 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 				Detail: "prompts of one session overlap: the decoder assigns updates to the one that began first"})
 		}
 	}
-	d.sh.Emit(&event.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: new(int64(0)),
+	d.sh.Emit(&event.TurnStarted{Meta: at, TurnInfo: event.TurnInfo{Index: new(int64(0)),
 		Trigger: spans.TriggerUser}})
 	d.sh.Emit(&event.MessageAdded{Meta: at, Message: message("user", f.in.Raw("prompt"), f.in.String("messageId"))})
 	d.sh.Other(at, mPrompt+".unknown_keys", f.in.Rest())
 }
 
 // message is a message of a role.
-func message(role string, content []byte, id string) otelagent.Message {
-	return otelagent.Message{Role: role, Raw: joined("role", role, "content", content, "messageId", id)}
+func message(role string, content []byte, id string) event.Message {
+	return event.Message{Role: role, Raw: joined("role", role, "content", content, "messageId", id)}
 }
 
 // chunk takes a piece of the reply.
@@ -109,9 +108,9 @@ func (d *Decoder) chunk(r *run, at event.Meta, v voice, raw []byte) {
 	}
 	e := &event.ReplyDelta{Meta: r.at(at), Bytes: size}
 	if plain {
-		e.Kind, e.Text = otelagent.PartialText, text
+		e.Kind, e.Text = event.PartialText, text
 		if v.kind == kindThought {
-			e.Kind = otelagent.PartialReasoning
+			e.Kind = event.PartialReasoning
 		}
 	}
 	d.sh.Emit(e)
@@ -160,15 +159,15 @@ func (d *Decoder) nextTurn(r *run, at event.Meta, messageID string) {
 			return
 		}
 	}
-	d.endTurn(r, r.last, otelagent.TurnResult{})
+	d.endTurn(r, r.last, event.TurnResult{})
 	m := r.at(at)
-	info := otelagent.TurnInfo{Index: new(r.turn.index), Trigger: spans.TriggerContinuation}
+	info := event.TurnInfo{Index: new(r.turn.index), Trigger: spans.TriggerContinuation}
 	d.sh.Emit(&event.TurnStarted{Meta: m, TurnInfo: info})
 	d.sh.Other(m, "acp.turn_inferred", []byte(`{"because":"a reply after all tool calls had ended"}`))
 }
 
 // endTurn ends the open turn. It forgets the content of the turn and of its calls.
-func (d *Decoder) endTurn(r *run, at event.Meta, res otelagent.TurnResult) {
+func (d *Decoder) endTurn(r *run, at event.Meta, res event.TurnResult) {
 	t := &r.turn
 	var pieces []byte
 	for _, it := range t.items {
@@ -208,8 +207,8 @@ func (d *Decoder) answer(f *frame, r *run) {
 		return
 	}
 	defer d.abandon(r) // also where it is not known how it ended
-	res := otelagent.RunResult{Status: spans.RunStatusCompleted}
-	var turn otelagent.TurnResult
+	res := event.RunResult{Status: spans.RunStatusCompleted}
+	var turn event.TurnResult
 	if f.err != nil {
 		result = nil
 		e := loose(f.err)

@@ -10,7 +10,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -94,7 +93,7 @@ func (d *Decoder) runID(s *session, request string) string {
 }
 
 // begin emits the start of a run that goes on with the one before it in its session.
-func (d *Decoder) begin(r *run, at event.Meta, info otelagent.RunInfo) {
+func (d *Decoder) begin(r *run, at event.Meta, info event.RunInfo) {
 	s, agent := r.s, loose(loose(d.conn.initResult).Raw("agentInfo")).String("name")
 	info.SessionID, info.ID, info.Dialect, info.Model, info.ParentID = s.id, r.id, Dialect, s.model, s.last
 	info.Agent, info.Provider = cmp.Or(agent, d.sh.Settings.Agent), d.sh.Settings.Provider
@@ -115,16 +114,16 @@ func (d *Decoder) keep(s *session, at event.Meta, typ string, body []byte) {
 }
 
 // state states the facts about the session that have a value.
-func (d *Decoder) state(s *session, at event.Meta, facts ...otelagent.Fact) {
-	facts = slices.DeleteFunc(facts, func(f otelagent.Fact) bool { return f.Value == nil })
+func (d *Decoder) state(s *session, at event.Meta, facts ...event.Fact) {
+	facts = slices.DeleteFunc(facts, func(f event.Fact) bool { return f.Value == nil })
 	if len(facts) > 0 {
 		at.Session, at.Run = s.id, ""
 		d.sh.Emit(&event.FactStated{Meta: at, Dialect: Dialect, Facts: facts})
 	}
 }
 
-func fact(key string, value []byte) otelagent.Fact {
-	return otelagent.Fact{Subject: "session", Key: key, Value: value}
+func fact(key string, value []byte) event.Fact {
+	return event.Fact{Subject: "session", Key: key, Value: value}
 }
 
 // options takes the model from configuration options, which are a member of raw.
@@ -165,7 +164,7 @@ var usageKeys = input.UsageKeys{Input: "inputTokens", Output: "outputTokens", Re
 
 // usage reads the usage of a prompt, which the protocol does not have yet. Its keys do not state whether cached and
 // thought tokens are part of input and output, but its total does where it is the sum of one reading only.
-func (d *Decoder) usage(o *object.Object) *otelagent.Usage {
+func (d *Decoder) usage(o *object.Object) *event.Usage {
 	u := usageKeys.Read(o, cmp.Or(d.sh.Settings.Rule, spans.UsageRuleIncludesCache))
 	if u == nil {
 		return nil

@@ -10,7 +10,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -92,7 +91,7 @@ func (d *Decoder) start(c *call) {
 		d.sh.Other(c.first, "acp.model_calls_unknown",
 			[]byte(`{"because":"a tool call after another had ended, without a reply between them"}`))
 	}
-	info := otelagent.ToolCall{ID: c.id, Name: c.name, Args: c.members["rawInput"]}
+	info := event.ToolCall{ID: c.id, Name: c.name, Args: c.members["rawInput"]}
 	d.sh.Emit(&event.ToolStarted{Meta: c.first, ToolCall: info})
 }
 
@@ -140,7 +139,7 @@ func (d *Decoder) end(c *call, m event.Meta) {
 	c.ended = true
 	c.run.turn.open--
 	c.run.turn.ended++
-	res := otelagent.ToolResult{Outcome: spans.OutcomeOK, Result: joined("content", c.members["content"],
+	res := event.ToolResult{Outcome: spans.OutcomeOK, Result: joined("content", c.members["content"],
 		"rawOutput", c.members["rawOutput"], "locations", c.members["locations"])}
 	if c.status == "failed" {
 		var texts []string // of the content, else the raw output if that is a text
@@ -176,7 +175,7 @@ func (r *run) inProgress() (only *call) {
 }
 
 // decisions are the actions and sources of permission options by their kind.
-var decisions = map[string]otelagent.PermissionEvaluation{
+var decisions = map[string]event.PermissionEvaluation{
 	"allow_once":    {Action: spans.ActionAllow, Source: "once"},
 	"allow_always":  {Action: spans.ActionAllow, Source: spans.PermissionSourceSession},
 	"reject_once":   {Action: spans.ActionDeny, Source: "once"},
@@ -199,7 +198,7 @@ func (d *Decoder) permission(f *frame, p *pending) {
 		d.merge(c, toolCall)
 		d.start(c)
 	}
-	e := otelagent.PermissionEvaluation{CallID: c.id, Tool: c.name, Action: spans.ActionAsk, Options: bytes.Clone(options)}
+	e := event.PermissionEvaluation{CallID: c.id, Tool: c.name, Action: spans.ActionAsk, Options: bytes.Clone(options)}
 	d.hold(&p.held, len(options))
 	d.sh.Emit(&event.PermissionAsked{Meta: r.at(f.meta), PermissionEvaluation: e})
 	d.progress(c, r.last, mPermission+".toolCall.unknown_keys", more)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -35,18 +34,18 @@ func (d *Decoder) update(f *frame, p *pending) {
 		return
 	}
 	d.keep(s, f.meta, mUpdate+".unknown_keys", f.in.Rest())
-	var facts []otelagent.Fact
+	var facts []event.Fact
 	switch typ {
 	case "session_info_update":
-		facts = []otelagent.Fact{fact("title", o.Spelled("title")), fact("updated_at", o.Spelled("updatedAt"))}
+		facts = []event.Fact{fact("title", o.Spelled("title")), fact("updated_at", o.Spelled("updatedAt"))}
 	case "current_mode_update":
 		s.mode = o.String("currentModeId")
-		facts = []otelagent.Fact{fact("mode", o.Raw("currentModeId"))}
+		facts = []event.Fact{fact("mode", o.Raw("currentModeId"))}
 	case "config_option_update":
 		s.options(raw)
-		facts = []otelagent.Fact{fact("config_options", o.Raw("configOptions"))}
+		facts = []event.Fact{fact("config_options", o.Raw("configOptions"))}
 	case "available_commands_update":
-		facts = []otelagent.Fact{fact("available_commands", o.Raw("availableCommands"))}
+		facts = []event.Fact{fact("available_commands", o.Raw("availableCommands"))}
 	}
 	if facts != nil { // what is true of the session from now on, whether a prompt is open or not
 		d.state(s, f.meta, facts...)
@@ -136,7 +135,7 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	}
 	r := c.run
 	m := r.at(f.meta)
-	before := otelagent.Compaction{Kind: spans.CompactionKindSummary, InputTokens: s.used}
+	before := event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: s.used}
 	if begins {
 		c.started = true
 		d.sh.Emit(&event.CompactionStarted{Meta: m, Compaction: before})
@@ -147,7 +146,7 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 		summary = asArray(c.summary)
 	}
 	applied := status == "completed"
-	res := otelagent.CompactionResult{Applied: &applied, Reason: reason, Summary: summary}
+	res := event.CompactionResult{Applied: &applied, Reason: reason, Summary: summary}
 	// Its id, the status at its end, and what is not read: in the compaction that goes on, or after one that came whole.
 	o.Keep("compactionId", "status")
 	if c.started {
@@ -160,7 +159,7 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 		d.sh.Other(m, "compaction_update."+status, o.Rest())
 	}
 	if c.over, c.summary = true, nil; r == s.between {
-		end := otelagent.RunResult{Status: spans.RunStatusCompleted, Word: status}
+		end := event.RunResult{Status: spans.RunStatusCompleted, Word: status}
 		d.sh.Emit(&event.RunEnded{Meta: m, RunResult: end})
 		d.abandon(r)
 	}
@@ -174,7 +173,7 @@ func (d *Decoder) beginCompaction(s *session, at event.Meta, id string) *compact
 	if r == nil {
 		r = &run{id: "compaction-" + id, s: s}
 		s.between = r
-		d.begin(r, at, otelagent.RunInfo{Continuation: spans.ContinuationCompaction})
+		d.begin(r, at, event.RunInfo{Continuation: spans.ContinuationCompaction})
 	}
 	d.hold(&r.held, entry+len(id))
 	s.compactions[id] = &compaction{run: r}

@@ -26,7 +26,7 @@ func sentTogether(t *testing.T, texts ...[]byte) string {
 	t.Helper()
 	var rows []session.Row
 	for _, text := range texts {
-		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range Events(bytes.NewReader(text), input.WithSession("given")) {
 			if err != nil {

@@ -20,7 +20,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect.
@@ -106,7 +105,7 @@ func (d *Decoder) read(in input.Line) {
 func (d *Decoder) announceAll(input.Line) bool {
 	for _, s := range d.streams {
 		if top := s.top(); top != nil {
-			d.announce(top, otelagent.Moment{})
+			d.announce(top, event.Moment{})
 		}
 	}
 	return false
@@ -118,7 +117,7 @@ func (d *Decoder) end() {
 	d.continueRuns()
 	for _, s := range d.streams {
 		for _, r := range slices.Backward(slices.Clone(s.stack)) {
-			d.announce(r, otelagent.Moment{})
+			d.announce(r, event.Moment{})
 			if d.endTurn(r); failed(r.reply) {
 				d.abandon(r)
 				d.remove(r)

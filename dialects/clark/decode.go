@@ -10,7 +10,6 @@ import (
 	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -112,7 +111,7 @@ func (d *Decoder) within(r *run, m event.Meta, l *line) {
 		return
 	}
 	d.beginTurn(r, intOf(l.Raw("iteration"), 0), &event.TurnStarted{Meta: m,
-		TurnInfo: otelagent.TurnInfo{Start: bound(m.Time)}})
+		TurnInfo: event.TurnInfo{Start: bound(m.Time)}})
 }
 
 func (d *Decoder) turnEnded(r *run, m event.Meta, l *line) {
@@ -133,7 +132,7 @@ func (d *Decoder) turnEnded(r *run, m event.Meta, l *line) {
 }
 
 // turnEnd is the end of a turn whose reply is msg.
-func (d *Decoder) turnEnd(r *run, m event.Meta, msg message, usage *otelagent.Usage) *event.TurnEnded {
+func (d *Decoder) turnEnd(r *run, m event.Meta, msg message, usage *event.Usage) *event.TurnEnded {
 	e := &event.TurnEnded{Meta: m}
 	if msg.raw != nil {
 		output := msg.event()
@@ -166,11 +165,11 @@ func (d *Decoder) messageUpdate(r *run, m event.Meta, l *line) {
 	if e.Text != nil {
 		switch kind, _ := rawjson.String(chunk.Raw("kind")); kind {
 		case "tool_call_delta":
-			e.Kind = otelagent.PartialToolInput
+			e.Kind = event.PartialToolInput
 		case "text":
-			e.Kind = otelagent.PartialText
+			e.Kind = event.PartialText
 		default:
-			e.Kind = otelagent.PartialReasoning
+			e.Kind = event.PartialReasoning
 		}
 	}
 	d.Emit(e)
@@ -231,7 +230,7 @@ func (d *Decoder) request(r *run, m event.Meta, l *line) {
 		d.Other(m, l.name, l.raw)
 		return
 	}
-	req, _ := otelagent.ParseRequest(l.payload) // what cannot be read is kept as it is spelled
+	req, _ := event.ParseRequest(l.payload) // what cannot be read is kept as it is spelled
 	e := &event.RequestPrepared{Meta: m, Request: req}
 	e.Temperature = temperature(l.Raw("temperature"))
 	e.Attempt = r.attempt

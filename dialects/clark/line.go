@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -210,9 +210,9 @@ func (l *line) check() bool {
 
 // hint is when the run of l, its first line that can say so, began: at the time of its first message, else when the
 // line was written or after the messages that it continues, at the latest.
-func (l *line) hint() otelagent.Moment {
+func (l *line) hint() event.Moment {
 	if t := l.msg.time(); l.time.IsZero() && !t.IsZero() {
-		return otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
+		return event.Moment{Time: t, Source: spans.TimeSourceMessage}
 	}
 	at := l.time
 	if l.payload != nil && at.IsZero() {
@@ -250,16 +250,16 @@ func (m message) time() time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-func (m message) event() otelagent.Message {
-	return otelagent.Message{Raw: m.raw, Role: m.String("role"), ToolCallID: m.String("tool_call_id"), Time: m.time()}
+func (m message) event() event.Message {
+	return event.Message{Raw: m.raw, Role: m.String("role"), ToolCallID: m.String("tool_call_id"), Time: m.time()}
 }
 
 // eventsOf returns the messages of a list. Nil is nil, and an empty list is one.
-func eventsOf(list [][]byte) []otelagent.Message {
+func eventsOf(list [][]byte) []event.Message {
 	if list == nil {
 		return nil
 	}
-	out := make([]otelagent.Message, len(list))
+	out := make([]event.Message, len(list))
 	for i, raw := range list {
 		out[i] = messageOf(raw).event()
 	}
@@ -290,7 +290,7 @@ var usageKeys = input.UsageKeys{Input: "input_tokens", Output: "output_tokens",
 
 // usage reads the counts of the message of l. The wire does not say how they count: it is as set, else as the provider
 // set is known to count.
-func (d *Decoder) usage(l *line) *otelagent.Usage {
+func (d *Decoder) usage(l *line) *event.Usage {
 	rule := spans.UsageRuleIncludesCache
 	if d.Settings.Provider == "anthropic" {
 		rule = spans.UsageRuleExcludesCache

@@ -12,7 +12,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -58,7 +57,7 @@ type turn struct {
 	asked   time.Time     // of the last request
 	first   time.Duration // from the request to the first piece of its reply
 	reply   message       // of the last attempt, a copy
-	usage   *otelagent.Usage
+	usage   *event.Usage
 	calls   []*call
 	batch   bool // two calls were open at once
 }
@@ -72,9 +71,9 @@ func when(m event.Meta) time.Time {
 }
 
 // bound says that something happened at a time at the latest; zero where the time is.
-func bound(at time.Time) (m otelagent.Moment) {
+func bound(at time.Time) (m event.Moment) {
 	if !at.IsZero() {
-		m = otelagent.Moment{Time: at, Source: spans.TimeSourceBound}
+		m = event.Moment{Time: at, Source: spans.TimeSourceBound}
 	}
 	return m
 }
@@ -102,7 +101,7 @@ func (r *run) contradicts(l *line) bool {
 // at the oldest agent_start of s that has no run, else at l.
 func (d *Decoder) begin(s *stream, id string, identity *object.Object, l *line) *run {
 	r := &run{nameless: identity == nil, ledger: s.ledger, turn: turn{attempt: -1}}
-	r.RunInfo = otelagent.RunInfo{ID: id, SessionID: d.Settings.Session, Dialect: Dialect, Agent: d.Settings.Agent,
+	r.RunInfo = event.RunInfo{ID: id, SessionID: d.Settings.Session, Dialect: Dialect, Agent: d.Settings.Agent,
 		Provider: d.Settings.Provider}
 	r.ParentID, _ = rawjson.String(identity.Raw("parent_run_id"))
 	conversation, _ := rawjson.String(identity.Raw("conversation_id"))
@@ -161,7 +160,7 @@ func (d *Decoder) meta(r *run, l *line) event.Meta {
 }
 
 // announce hands out the start of r, once. Hint is the start where its line has no time.
-func (d *Decoder) announce(r *run, hint otelagent.Moment) {
+func (d *Decoder) announce(r *run, hint event.Moment) {
 	if r.announced {
 		return
 	}
@@ -208,7 +207,7 @@ func (d *Decoder) abandon(r *run) {
 	if r.ended {
 		return
 	}
-	d.announce(r, otelagent.Moment{})
+	d.announce(r, event.Moment{})
 	d.endTurn(r)
 	e := &event.RunEnded{Meta: event.Meta{Session: r.Session, Run: r.Run, Seq: d.Seq}}
 	e.Status = spans.RunStatusAborted
@@ -346,7 +345,7 @@ func (d *Decoder) identified(s *stream, l *line) {
 		return
 	}
 	if top := s.top(); top != nil {
-		d.announce(top, otelagent.Moment{})
+		d.announce(top, event.Moment{})
 	}
 	r := d.begin(s, id, o, l)
 	if d.timeOf(r, l); !r.ledger && (r.Time.IsZero() || d.ledgerOf(r).played) {
@@ -388,7 +387,7 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 		s.stack = slices.Delete(s.stack, oldest, oldest+1)
 	}
 	if s.stack = append(s.stack, r); s.mixed != nil {
-		d.announce(r, otelagent.Moment{})
+		d.announce(r, event.Moment{})
 	} else if at >= 0 && (len(s.stack) > at+2 || len(s.starts) > 0) { // a sibling has not ended, or began as well
 		d.mix(s, s.stack[at], l, "the lines of several of its children are mixed")
 	}
@@ -459,7 +458,7 @@ func (d *Decoder) runOf(s *stream, l *line) *run {
 func (d *Decoder) mix(s *stream, r *run, l *line, detail string) {
 	s.mixed = r
 	for _, r := range s.stack {
-		d.announce(r, otelagent.Moment{})
+		d.announce(r, event.Moment{})
 	}
 	if !r.mixed {
 		r.mixed = true

@@ -9,7 +9,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -91,7 +90,7 @@ func (d *Decoder) toolStart(r *run, m event.Meta, l *line) {
 	c := r.call(id, name, false)
 	c.started, c.at = true, when(m)
 	r.batch = r.batch || len(r.openCalls()) > 1
-	d.Emit(&event.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{ID: id, Name: name, Args: l.Spelled("args")}})
+	d.Emit(&event.ToolStarted{Meta: m, ToolCall: event.ToolCall{ID: id, Name: name, Args: l.Spelled("args")}})
 }
 
 func (d *Decoder) toolEnd(r *run, m event.Meta, l *line) {
@@ -108,7 +107,7 @@ func (d *Decoder) toolEnd(r *run, m event.Meta, l *line) {
 		e.ChildSessionID = child.SessionID
 	}
 	if !c.started {
-		call := otelagent.ToolCall{ID: id, Name: name, Args: c.args}
+		call := event.ToolCall{ID: id, Name: name, Args: c.args}
 		if !failed { // its start was not seen
 			call.Start = bound(m.Time)
 		}
@@ -170,20 +169,20 @@ func (r *run) refusal(c *call, details *object.Object, text string) (source span
 
 // endOf is when a call ended, where that is not the time of the line: as the host says, or at that time at the latest,
 // where calls ran at the same time, because their ends are written when the last one is over.
-func (r *run) endOf(c *call, details *object.Object, m event.Meta) otelagent.Moment {
+func (r *run) endOf(c *call, details *object.Object, m event.Meta) event.Moment {
 	now := when(m)
 	if now.IsZero() || !c.started {
-		return otelagent.Moment{}
+		return event.Moment{}
 	}
 	if ms := details.Float("duration_ms"); ms != nil && *ms >= 0 && *ms < 1e12 && !c.at.IsZero() {
 		if end := c.at.Add(time.Duration(*ms * 1e6)); !end.After(now) {
-			return otelagent.Moment{Time: end.Round(0)}
+			return event.Moment{Time: end.Round(0)}
 		}
 	}
 	if r.batch {
-		return otelagent.Moment{Time: now.Round(0), Source: spans.TimeSourceBound}
+		return event.Moment{Time: now.Round(0), Source: spans.TimeSourceBound}
 	}
-	return otelagent.Moment{}
+	return event.Moment{}
 }
 
 // maxCatalogue bounds the names of tools that are remembered of a run, and the gates of an attempt.
@@ -221,13 +220,13 @@ func (r *run) learn(names []string) {
 	}
 }
 
-func (d *Decoder) permission(m event.Meta, p otelagent.PermissionEvaluation) {
+func (d *Decoder) permission(m event.Meta, p event.PermissionEvaluation) {
 	d.Emit(&event.PermissionEvaluated{Meta: m, PermissionEvaluation: p})
 }
 
 // derived is an evaluation that follows from what gates said.
-func derived(allow bool) otelagent.PermissionEvaluation {
-	p := otelagent.PermissionEvaluation{Action: spans.ActionDeny, Source: sourceGate, Derived: true}
+func derived(allow bool) event.PermissionEvaluation {
+	p := event.PermissionEvaluation{Action: spans.ActionDeny, Source: sourceGate, Derived: true}
 	if allow {
 		p.Action = spans.ActionAllow
 	}
@@ -334,8 +333,8 @@ func (d *Decoder) transform(r *run, m event.Meta, l *line) {
 		if slices.EqualFunc(old, now, bytes.Equal) {
 			return
 		}
-		e.Before = append([]otelagent.Message{}, eventsOf(old)...)
-		e.After = append([]otelagent.Message{}, eventsOf(now)...)
+		e.Before = append([]event.Message{}, eventsOf(old)...)
+		e.After = append([]event.Message{}, eventsOf(now)...)
 		before, after = int64(len(old)), int64(len(now))
 		fresh := freshOf(old, now)
 		if len(fresh) > 0 || after >= before {

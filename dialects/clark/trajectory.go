@@ -12,7 +12,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -171,7 +170,7 @@ func (d *Decoder) play(q *ledger, l *line) {
 	}
 	d.event(s, l)
 	if top = s.top(); top != nil {
-		d.announce(top, otelagent.Moment{})
+		d.announce(top, event.Moment{})
 	}
 }
 
@@ -237,7 +236,7 @@ func (d *Decoder) continueRuns() {
 		if r == nil || r.ended || rec.number <= q.done || l.variant == "run_identified" {
 			continue
 		}
-		d.announce(r, otelagent.Moment{})
+		d.announce(r, event.Moment{})
 		d.handle(r, l)
 		if r.ended {
 			d.remove(r)

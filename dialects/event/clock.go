@@ -3,7 +3,6 @@ package event
 import (
 	"time"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -23,7 +22,7 @@ type clock struct {
 }
 
 // at returns when the event with m happened. inside is the time in the event's message, zero without one.
-func (c *clock) at(m *Meta, inside time.Time) otelagent.Moment {
+func (c *clock) at(m *Meta, inside time.Time) Moment {
 	at := c.decide(m, inside)
 	if at.Time.After(c.last) || c.assumed && at.Source != spans.TimeSourceBound {
 		c.last, c.assumed = at.Time, false
@@ -33,23 +32,23 @@ func (c *clock) at(m *Meta, inside time.Time) otelagent.Moment {
 	return at
 }
 
-func (c *clock) decide(m *Meta, inside time.Time) otelagent.Moment {
+func (c *clock) decide(m *Meta, inside time.Time) Moment {
 	switch {
 	case !m.Time.IsZero():
 		c.stated, c.arrived = m.Time, m.Arrived
-		return otelagent.Moment{Time: m.Time}
+		return Moment{Time: m.Time}
 	case !m.Arrived.IsZero():
 		t := m.Arrived
 		if !c.arrived.IsZero() {
 			t = c.stated.Add(m.Arrived.Sub(c.arrived))
 		}
-		return otelagent.Moment{Time: t, Source: spans.TimeSourceArrival}
+		return Moment{Time: t, Source: spans.TimeSourceArrival}
 	case inside.After(c.last), c.assumed && !inside.IsZero():
-		return otelagent.Moment{Time: inside, Source: spans.TimeSourceMessage}
+		return Moment{Time: inside, Source: spans.TimeSourceMessage}
 	case c.last.IsZero(): // nothing is known, not even when the input was written
-		return otelagent.Moment{Time: earliest, Source: spans.TimeSourceBound}
+		return Moment{Time: earliest, Source: spans.TimeSourceBound}
 	default:
-		return otelagent.Moment{Time: c.last, Source: spans.TimeSourceBound}
+		return Moment{Time: c.last, Source: spans.TimeSourceBound}
 	}
 }
 
@@ -62,8 +61,8 @@ func (c *clock) began(start time.Time) {
 }
 
 // end is the moment at which the tracer closes open spans: the last time seen of the run, never now.
-func (c *clock) end() otelagent.Moment {
-	return otelagent.Moment{Time: c.last, Source: spans.TimeSourceBound, Seq: c.seq}
+func (c *clock) end() Moment {
+	return Moment{Time: c.last, Source: spans.TimeSourceBound, Seq: c.seq}
 }
 
 // replayed reports whether the event was read from a file and states no time.

@@ -5,7 +5,6 @@ package event
 import (
 	"time"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -27,7 +26,7 @@ type Meta struct {
 	// Time is what the producer stated; zero for an untimed event.
 	Time time.Time
 	// Arrived is when the event reached this process, with its monotonic reading. Zero in a replay, where arrival
-	// means nothing, and of which no metrics are taken (see [otelagent.WithReplayMetrics]).
+	// means nothing, and of which no metrics are taken (see [WithReplayMetrics]).
 	Arrived time.Time
 	// Seq is the position of the event in its input (a line number), from 1. Zero: the recorder counts.
 	Seq int64
@@ -40,70 +39,70 @@ type (
 	// RunStarted begins a run. A run of the same id that is still open is ended as aborted.
 	RunStarted struct {
 		Meta
-		otelagent.RunInfo
+		RunInfo
 	}
 	// RunEnded ends a run. Without an open run of that id it makes one whose start was not seen, or, with status vetoed,
 	// one that never began.
 	RunEnded struct {
 		Meta
-		otelagent.RunResult
+		RunResult
 	}
 	// GroupStarted begins a parallel group. Runs that start while it is open belong to it: its members by id, and as its
 	// judge the first other run without a parent that starts when those members that started are over.
 	GroupStarted struct {
 		Meta
-		otelagent.GroupInfo
+		GroupInfo
 	}
 	// GroupEnded ends the group that holds its selected run.
 	GroupEnded struct {
 		Meta
-		otelagent.GroupResult
+		GroupResult
 	}
 	// TurnStarted begins a turn; the Recorder ends a turn of the same run that is still open.
 	TurnStarted struct {
 		Meta
-		otelagent.TurnInfo
+		TurnInfo
 	}
 	// TurnEnded ends the open turn of its run.
 	TurnEnded struct {
 		Meta
-		otelagent.TurnResult
+		TurnResult
 	}
 	// RequestPrepared reports what the model will receive.
 	RequestPrepared struct {
 		Meta
-		otelagent.Request
+		Request
 	}
 	// MessageAdded reports a message other than the reply.
 	MessageAdded struct {
 		Meta
-		otelagent.Message
+		Message
 	}
 	// ReplyReceived reports that the model call is over. The reply comes with TurnEnded. What this event already reports
 	// of it is shown in copies of the open turn until then (see [otelagent.Turn.Reply]). The time in Message is that of
 	// the reply.
 	ReplyReceived struct {
 		Meta
-		otelagent.Message
+		Message
 		// Usage, StopReason, Model, Provider and ResponseID are those that the turn will end with, as far as they are known.
-		Usage                                   *otelagent.Usage
+		Usage                                   *Usage
 		StopReason, Model, Provider, ResponseID string
 	}
-	// ReplyDelta reports that a piece of the reply came in. Deltas are never span events; see
-	// [otelagent.WithPartialOutput] for what may be kept of them.
+	// ReplyDelta reports that a piece of the reply came in. Deltas are never span events; see docs/live.md for what
+	// may be kept of them.
 	ReplyDelta struct {
 		Meta
 		// Bytes is the length of the piece.
 		Bytes int
 		// Kind and Text are the piece itself, where the loop reports it separately: Text is a JSON string as it stands in the
 		// input, with its quotes (content). Nil where it is no text.
-		Kind otelagent.PartialKind
+		Kind PartialKind
 		Text []byte
 	}
 	// ToolStarted begins a tool call in the open turn of its run, or in the run itself.
 	ToolStarted struct {
 		Meta
-		otelagent.ToolCall
+		ToolCall
 	}
 	// ToolProgressed reports a partial result or progress message of a tool call.
 	ToolProgressed struct {
@@ -118,36 +117,36 @@ type (
 	ToolEnded struct {
 		Meta
 		CallID, Name string
-		otelagent.ToolResult
+		ToolResult
 	}
 	// CompactionStarted begins a compaction.
 	CompactionStarted struct {
 		Meta
-		otelagent.Compaction
+		Compaction
 	}
 	// CompactionEnded ends the open compaction of its run, if that is of its kind or it names none. Otherwise Compaction
 	// is a complete one.
 	CompactionEnded struct {
 		Meta
-		otelagent.Compaction
-		otelagent.CompactionResult
+		Compaction
+		CompactionResult
 	}
 	// AttemptDiscarded reports an attempt of the open turn whose reply the loop threw away to ask again.
 	AttemptDiscarded struct {
 		Meta
-		otelagent.DiscardedAttempt
+		DiscardedAttempt
 	}
 	// PermissionEvaluated reports one decision.
 	PermissionEvaluated struct {
 		Meta
-		otelagent.PermissionEvaluation
+		PermissionEvaluation
 	}
 	// PermissionAsked begins a permission evaluation for which somebody is asked; PermissionEvaluated with that tool and
 	// call ends it, and has the time between as its wait, unless it states another one. The Recorder
 	// ends one without an answer with the action ask.
 	PermissionAsked struct {
 		Meta
-		otelagent.PermissionEvaluation
+		PermissionEvaluation
 	}
 	// UserAsked reports that the loop asked the user something other than for permission. UserAnswered reports that there
 	// is an answer, or will be none. Both are shown only in copies of open spans.
@@ -161,7 +160,7 @@ type (
 		// Dialect is that of the input; empty for the Go API. Recording is the kind of source; empty means events.
 		Dialect   string
 		Recording spans.Recording
-		Facts     []otelagent.Fact
+		Facts     []Fact
 	}
 	// DefectFound reports a defect that the source of the events states or shows: events that it lost, lines that cannot
 	// be attributed. The run that it names keeps it. When it names none, the innermost open run keeps it, or the last to

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -17,7 +17,7 @@ type openGroup struct {
 	begun   bool // a member started
 	judged  bool // its judge started
 	ctx     context.Context
-	group   *otelagent.Group
+	group   *writer.Group
 	clock   clock
 }
 
@@ -38,7 +38,7 @@ func (r *Recorder) groupStarted(ctx context.Context, ev *GroupStarted) {
 		r.groups[0].close()
 		r.groups = slices.Delete(r.groups, 0, 1)
 	}
-	g.ctx, g.group = r.tracer.StartGroup(ev.in(ctx), info)
+	g.ctx, g.group = r.tracer.StartGroup(r.in(ctx, &ev.Meta), info)
 	r.groups = append(r.groups, g)
 }
 
@@ -55,7 +55,7 @@ func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
 		g = &openGroup{session: ev.Session}
 		g.clock.last, g.clock.assumed = r.floor(&ev.Meta)
 		c := g.clock
-		g.ctx, g.group = r.tracer.StartGroup(ev.in(ctx), otelagent.GroupInfo{
+		g.ctx, g.group = r.tracer.StartGroup(r.in(ctx, &ev.Meta), GroupInfo{
 			SessionID: ev.Session, Start: c.at(&ev.Meta, time.Time{}), Inferred: true,
 		})
 	}
@@ -67,7 +67,7 @@ func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
 
 // groupOf returns the group that a starting run belongs to, and says so in info: as a member by its id, or as the judge
 // when it has no parent and exactly one group of its session waits for a judge.
-func (r *Recorder) groupOf(info *otelagent.RunInfo) *openGroup {
+func (r *Recorder) groupOf(info *RunInfo) *openGroup {
 	if g := r.memberOf(info); g != nil {
 		return g
 	}
@@ -88,7 +88,7 @@ func (r *Recorder) groupOf(info *otelagent.RunInfo) *openGroup {
 }
 
 // memberOf returns the last group of which a starting run is a member by its id, and says so in info; else nil.
-func (r *Recorder) memberOf(info *otelagent.RunInfo) *openGroup {
+func (r *Recorder) memberOf(info *RunInfo) *openGroup {
 	for _, g := range slices.Backward(r.groups) {
 		if g.session == info.SessionID && slices.Contains(g.members, info.ID) {
 			info.GroupRole = spans.GroupRoleMember

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/otelagent/otelagent/internal/recorded"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -29,7 +29,9 @@ const (
 // Limits: 4,096 open runs and 256 open groups, and 1,024 open tool calls a run; beyond them the Recorder ends the
 // oldest. The last 256 runs that ended are known as such.
 type Recorder struct {
-	tracer *otelagent.Tracer
+	tracer *writer.Tracer
+	// live and replay are the sources of events that arrived now, and of others.
+	live, replay writer.Source
 
 	mu     sync.Mutex
 	closed bool
@@ -42,10 +44,40 @@ type Recorder struct {
 	lost    int64
 }
 
+// Option configures a Recorder.
+type Option func(*Recorder)
+
+// WithReplayMetrics also measures runs that are read from files: those whose RunInfo.Recording says so, and those whose
+// events have no Meta.Arrived. Default: they give no metrics, which count what happens now. A run that a session took
+// over from another one (RunInfo.Copied) never gives any.
+func WithReplayMetrics() Option {
+	return func(r *Recorder) { r.live.Measured, r.replay.Measured = true, true }
+}
+
+// WithIDs sets what makes the ids of sessions and runs that come without one: next is called for each, from any
+// goroutine, and must return another id every time. It is for those who read the same input again and want the same
+// ids. Default, and with nil: 128 random bits.
+func WithIDs(next func() string) Option {
+	return func(r *Recorder) { r.live.NewID, r.replay.NewID = next, next }
+}
+
 // NewRecorder returns a Recorder that writes with t. It never fails and never returns nil; with a nil Tracer it does
 // nothing.
-func NewRecorder(t *otelagent.Tracer) *Recorder {
-	return &Recorder{tracer: t}
+func NewRecorder(t *otelagent.Tracer, opts ...Option) *Recorder {
+	r := &Recorder{tracer: (*writer.Tracer)(t)}
+	r.replay.Replayed = true
+	for _, o := range opts {
+		o(r)
+	}
+	return r
+}
+
+// in returns ctx for what the event with m starts.
+func (r *Recorder) in(ctx context.Context, m *Meta) context.Context {
+	if m.Arrived.IsZero() {
+		return writer.WithSource(ctx, &r.replay)
+	}
+	return writer.WithSource(ctx, &r.live)
 }
 
 // Record takes one event. It keeps nothing of it. A run is started as a child of the span in ctx as
@@ -122,15 +154,7 @@ func (r *Recorder) Lost() int64 {
 // lose counts an event that has no place.
 func (r *Recorder) lose(m *Meta) {
 	r.lost++
-	r.tracer.Late(m.in(context.Background()))
-}
-
-// in returns ctx for what the event starts.
-func (m *Meta) in(ctx context.Context) context.Context {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	return recorded.WithReplay(ctx, m.Arrived.IsZero())
+	r.tracer.Late(r.in(context.Background(), m))
 }
 
 func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
@@ -149,12 +173,12 @@ func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
 	} else if parent := r.spawner(&info); parent != nil {
 		ctx = parent.ctx
 	}
-	r.start(ev.in(ctx), o, info)
+	r.start(r.in(ctx, &ev.Meta), o, info)
 	r.seen(o)
 }
 
 // start starts the run and remembers it as open.
-func (r *Recorder) start(ctx context.Context, o *openRun, info otelagent.RunInfo) {
+func (r *Recorder) start(ctx context.Context, o *openRun, info RunInfo) {
 	if len(r.open) == maxOpenRuns {
 		r.close(r.open[0])
 	}
@@ -200,7 +224,7 @@ func (r *Recorder) floor(m *Meta) (last time.Time, assumed bool) {
 }
 
 // spawner returns the tool call that certainly spawned the run: its parent is open with exactly that call open.
-func (r *Recorder) spawner(info *otelagent.RunInfo) *openTool {
+func (r *Recorder) spawner(info *RunInfo) *openTool {
 	if info.Continuation != "" && info.Continuation != spans.ContinuationInitial {
 		return nil
 	}
@@ -260,11 +284,11 @@ func (r *Recorder) infer(ctx context.Context, m *Meta, inside time.Time, inferre
 	o := &openRun{runName: m.name()}
 	o.clock.last, o.clock.assumed = r.floor(m)
 	c := o.clock
-	info := otelagent.RunInfo{SessionID: m.Session, ID: m.Run, Start: c.at(m, inside), Inferred: inferred}
+	info := RunInfo{SessionID: m.Session, ID: m.Run, Start: c.at(m, inside), Inferred: inferred}
 	if o.group = r.memberOf(&info); o.group != nil {
 		ctx = o.group.ctx
 	}
-	r.start(m.in(ctx), o, info)
+	r.start(r.in(ctx, m), o, info)
 	return o
 }
 
@@ -403,8 +427,8 @@ func (r *Recorder) factStated(ctx context.Context, ev *FactStated) {
 		r.lose(&ev.Meta)
 		return
 	}
-	info := otelagent.SessionInfo{SessionID: session, Dialect: ev.Dialect, Recording: ev.Recording}
-	r.tracer.StateFacts(ev.in(ctx), info, facts...)
+	info := writer.SessionInfo{SessionID: session, Dialect: ev.Dialect, Recording: ev.Recording}
+	r.tracer.StateFacts(r.in(ctx, &ev.Meta), info, facts...)
 }
 
 // seen moves the time of the whole input on to that of a run, and that of its group.

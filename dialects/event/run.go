@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -28,7 +28,7 @@ type openRun struct {
 	// parent is the run that it names as its parent, and the session of that where it is another one.
 	parent, parentSession string
 	ctx                   context.Context
-	run                   *otelagent.Run
+	run                   *writer.Run
 	group                 *openGroup // that it is a member or the judge of, or nil
 	clock                 clock
 	turn                  *openTurn
@@ -40,31 +40,31 @@ type openRun struct {
 // openAsk is a question for permission without an answer.
 type openAsk struct {
 	call, tool string
-	asking     *otelagent.Asking
+	asking     *writer.Asking
 }
 
 // openCompaction is a compaction without an end.
 type openCompaction struct {
 	kind spans.CompactionKind
-	*otelagent.Compacting
+	*writer.Compacting
 }
 
 type openTurn struct {
 	ctx  context.Context
-	turn *otelagent.Turn
+	turn *writer.Turn
 }
 
 type openTool struct {
 	id, name string
 	ctx      context.Context
-	tool     *otelagent.Tool
+	tool     *writer.Tool
 	start    time.Time
 	// ended is the result of a call that is over at a time yet to be learned from its message; nil before.
-	ended *otelagent.ToolResult
+	ended *ToolResult
 }
 
 // stated returns at unless the producer's own moment is known.
-func stated(own, at otelagent.Moment) otelagent.Moment {
+func stated(own, at Moment) Moment {
 	if own.Time.IsZero() {
 		return at
 	}
@@ -75,7 +75,7 @@ func stated(own, at otelagent.Moment) otelagent.Moment {
 }
 
 // take takes one event of the run, which happened at at.
-func (o *openRun) take(ev Event, at otelagent.Moment) {
+func (o *openRun) take(ev Event, at Moment) {
 	switch ev := ev.(type) {
 	case *TurnStarted:
 		o.endTurn(o.clock.end())
@@ -139,8 +139,8 @@ func (o *openRun) take(ev Event, at otelagent.Moment) {
 }
 
 // result is what is known of the reply.
-func (ev *ReplyReceived) result(at otelagent.Moment) otelagent.TurnResult {
-	res := otelagent.TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model,
+func (ev *ReplyReceived) result(at Moment) TurnResult {
+	res := TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model,
 		Provider:   ev.Provider,
 		ResponseID: ev.ResponseID}
 	if ev.Message.Raw != nil {
@@ -149,7 +149,7 @@ func (ev *ReplyReceived) result(at otelagent.Moment) otelagent.TurnResult {
 	return res
 }
 
-func (o *openRun) startTurn(info otelagent.TurnInfo) *openTurn {
+func (o *openRun) startTurn(info TurnInfo) *openTurn {
 	t := &openTurn{}
 	t.ctx, t.turn = o.run.StartTurn(o.ctx, info)
 	o.turn = t
@@ -157,14 +157,14 @@ func (o *openRun) startTurn(info otelagent.TurnInfo) *openTurn {
 }
 
 // openTurn returns the open turn of the run; one of which the start was not seen is the run's next.
-func (o *openRun) openTurn() *otelagent.Turn {
+func (o *openRun) openTurn() *writer.Turn {
 	if o.turn == nil {
-		o.startTurn(otelagent.TurnInfo{Start: o.clock.end()})
+		o.startTurn(TurnInfo{Start: o.clock.end()})
 	}
 	return o.turn.turn
 }
 
-func (o *openRun) turnEnded(ev *TurnEnded, at otelagent.Moment) {
+func (o *openRun) turnEnded(ev *TurnEnded, at Moment) {
 	turn := o.openTurn()
 	o.endAsked()
 	o.endTools()
@@ -176,7 +176,7 @@ func (o *openRun) turnEnded(ev *TurnEnded, at otelagent.Moment) {
 }
 
 // endTurn ends what is open of a turn because no end was reported.
-func (o *openRun) endTurn(at otelagent.Moment) {
+func (o *openRun) endTurn(at Moment) {
 	o.endAsked()
 	if o.turn == nil {
 		return
@@ -187,9 +187,9 @@ func (o *openRun) endTurn(at otelagent.Moment) {
 	o.turn = nil
 }
 
-func (o *openRun) messageAdded(ev *MessageAdded, at otelagent.Moment) {
+func (o *openRun) messageAdded(ev *MessageAdded, at Moment) {
 	if t := o.answered(ev.ToolCallID); t != nil {
-		end := otelagent.Moment{Time: ev.Message.Time, Source: spans.TimeSourceMessage}
+		end := Moment{Time: ev.Message.Time, Source: spans.TimeSourceMessage}
 		if end.Time.Before(t.start) { // also when the message has none
 			end = at
 		}
@@ -202,7 +202,7 @@ func (o *openRun) messageAdded(ev *MessageAdded, at otelagent.Moment) {
 	}
 }
 
-func (o *openRun) startTool(call otelagent.ToolCall) *openTool {
+func (o *openRun) startTool(call ToolCall) *openTool {
 	if len(o.tools) == maxOpenTools {
 		o.closeTool(o.tools[0])
 	}
@@ -238,14 +238,14 @@ func (o *openRun) answered(id string) *openTool {
 	return nil
 }
 
-func (o *openRun) toolEnded(ev *ToolEnded, at otelagent.Moment) {
+func (o *openRun) toolEnded(ev *ToolEnded, at Moment) {
 	t := o.running(ev.CallID, ev.Name)
 	if t == nil {
 		start := at
 		if start.Source != "" {
 			start = o.clock.end()
 		}
-		t = o.startTool(otelagent.ToolCall{ID: ev.CallID, Name: ev.Name, Start: start})
+		t = o.startTool(ToolCall{ID: ev.CallID, Name: ev.Name, Start: start})
 	}
 	res := ev.ToolResult
 	res.End = stated(res.End, at)
@@ -262,7 +262,7 @@ func (o *openRun) toolEnded(ev *ToolEnded, at otelagent.Moment) {
 }
 
 // finish ends a call whose result came before its time was known.
-func (o *openRun) finish(t *openTool, end otelagent.Moment) {
+func (o *openRun) finish(t *openTool, end Moment) {
 	end.Seq = t.ended.End.Seq
 	t.ended.End = end
 	t.tool.End(*t.ended)
@@ -289,14 +289,14 @@ func (o *openRun) drop(t *openTool) {
 	o.tools = slices.DeleteFunc(o.tools, func(x *openTool) bool { return x == t })
 }
 
-func (o *openRun) startCompaction(c otelagent.Compaction) *openCompaction {
+func (o *openRun) startCompaction(c Compaction) *openCompaction {
 	started := &openCompaction{kind: cmp.Or(c.Kind, spans.CompactionKindSummary)}
 	in, ctx := o.inner()
 	_, started.Compacting = in.StartCompaction(ctx, c)
 	return started
 }
 
-func (o *openRun) compactionEnded(ev *CompactionEnded, at otelagent.Moment) {
+func (o *openRun) compactionEnded(ev *CompactionEnded, at Moment) {
 	c := o.compaction
 	if c != nil && (ev.Kind == "" || c.kind == ev.Kind) {
 		o.compaction = nil
@@ -317,7 +317,7 @@ func (o *openRun) endCompaction() {
 	}
 }
 
-func (o *openRun) permission(ev *PermissionEvaluated, at otelagent.Moment) {
+func (o *openRun) permission(ev *PermissionEvaluated, at Moment) {
 	e := ev.PermissionEvaluation
 	e.End = stated(e.End, at)
 	start := at
@@ -338,15 +338,15 @@ func (o *openRun) permission(ev *PermissionEvaluated, at otelagent.Moment) {
 
 // asker is a handle that a permission belongs to: a run, a turn, a tool call.
 type asker interface {
-	Permission(context.Context, otelagent.PermissionEvaluation)
-	Ask(context.Context, otelagent.PermissionEvaluation) *otelagent.Asking
+	Permission(context.Context, PermissionEvaluation)
+	Ask(context.Context, PermissionEvaluation) *writer.Asking
 }
 
 // starter is a handle in which tool calls and compactions start: a run or a turn.
 type starter interface {
 	asker
-	StartTool(context.Context, otelagent.ToolCall) (context.Context, *otelagent.Tool)
-	StartCompaction(context.Context, otelagent.Compaction) (context.Context, *otelagent.Compacting)
+	StartTool(context.Context, ToolCall) (context.Context, *writer.Tool)
+	StartCompaction(context.Context, Compaction) (context.Context, *writer.Compacting)
 }
 
 // inner returns the open turn, or the run without one.
@@ -358,7 +358,7 @@ func (o *openRun) inner() (starter, context.Context) {
 }
 
 // about returns the handle that a permission belongs to.
-func (o *openRun) about(e *otelagent.PermissionEvaluation) (asker, context.Context) {
+func (o *openRun) about(e *PermissionEvaluation) (asker, context.Context) {
 	if t := o.running(e.CallID, e.Tool); t != nil && e.CallID != "" {
 		return t.tool, t.ctx
 	}
@@ -366,7 +366,7 @@ func (o *openRun) about(e *otelagent.PermissionEvaluation) (asker, context.Conte
 }
 
 // ask opens a question, whose span lasts until its answer.
-func (o *openRun) ask(ev *PermissionAsked, at otelagent.Moment) {
+func (o *openRun) ask(ev *PermissionAsked, at Moment) {
 	if len(o.asked) == maxOpenTools {
 		o.asked[0].asking.Close(o.clock.end())
 		o.asked = slices.Delete(o.asked, 0, 1)
@@ -396,7 +396,7 @@ func (o *openRun) partial(ev *ReplyDelta) {
 }
 
 // note keeps an event on the innermost open span: the compaction, the only open tool call, the turn, the run.
-func (o *openRun) note(typ string, body []byte, at otelagent.Moment) {
+func (o *openRun) note(typ string, body []byte, at Moment) {
 	switch {
 	case o.compaction != nil:
 		o.compaction.Note(typ, body, at)

@@ -8,7 +8,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -30,13 +29,13 @@ const (
 )
 
 // facts are the facts of one row and of those that belong to it.
-type facts []otelagent.Fact
+type facts []event.Fact
 
 func (f *facts) add(subject, key string, value []byte, at time.Time, seq int64) {
 	if value == nil {
 		return
 	}
-	*f = append(*f, otelagent.Fact{Subject: subject, Key: key, Value: value, At: otelagent.Moment{Time: at, Seq: seq}})
+	*f = append(*f, event.Fact{Subject: subject, Key: key, Value: value, At: event.Moment{Time: at, Seq: seq}})
 }
 
 // since adds a fact whose value, milliseconds, is also since when it is true; null takes it back at the time of the

@@ -8,7 +8,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -84,7 +83,7 @@ func (d *reader) play(m *message) {
 
 // partsOf takes the parts that raw refers to, and returns the message that they make, nil without any, and the number
 // of the last one.
-func (m *message) partsOf(raw []byte) (said *otelagent.Message, last int64) {
+func (m *message) partsOf(raw []byte) (said *event.Message, last int64) {
 	if raw == nil {
 		return nil, 0
 	}
@@ -129,7 +128,7 @@ func (d *reader) emitOwn(r *run, m *message, ev event.Event) (seq int64) {
 		if said, last := m.partsOf(ev.Message.Raw); said != nil {
 			ev.Message, ev.Seq = *said, max(ev.Seq, last)
 		} else {
-			ev.Message = otelagent.Message{}
+			ev.Message = event.Message{}
 		}
 		seq = ev.Seq
 	case *event.TurnEnded:

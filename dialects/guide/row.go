@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -54,7 +54,7 @@ type message struct {
 	partAt   map[string]int // where in parts, by id
 	lines    []ownLine      // of package ndjson behind it, before its parts
 
-	usage      *otelagent.Usage
+	usage      *event.Usage
 	model      model
 	agent      string
 	digest     string // of the system prompt

@@ -7,7 +7,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -25,19 +24,19 @@ func (r *run) meta(t time.Time, seq int64) event.Meta {
 }
 
 // bound is a moment that is only known not to be earlier, or later, than t.
-func bound(t time.Time) otelagent.Moment {
+func bound(t time.Time) event.Moment {
 	if t.IsZero() {
-		return otelagent.Moment{}
+		return event.Moment{}
 	}
-	return otelagent.Moment{Time: t, Source: spans.TimeSourceBound}
+	return event.Moment{Time: t, Source: spans.TimeSourceBound}
 }
 
 // stamped is a moment that a row states as its own.
-func stamped(t time.Time) otelagent.Moment {
+func stamped(t time.Time) event.Moment {
 	if t.IsZero() {
-		return otelagent.Moment{}
+		return event.Moment{}
 	}
-	return otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
+	return event.Moment{Time: t, Source: spans.TimeSourceMessage}
 }
 
 // steps divides the parts of a message of the assistant into turns, which step-start parts begin. Those before the
@@ -79,7 +78,7 @@ func (d *reader) emitRun(a *message, over bool) {
 			d.emitParts(r, m, m.parts)
 		}
 	}
-	d.emitTurnStart(r, of, first.created, first.seq, otelagent.TurnInfo{Index: new(int64(0)),
+	d.emitTurnStart(r, of, first.created, first.seq, event.TurnInfo{Index: new(int64(0)),
 		Trigger: triggerOf(first, info)})
 	for _, m := range users {
 		if !m.marker() {
@@ -89,7 +88,7 @@ func (d *reader) emitRun(a *message, over bool) {
 	}
 	if a == nil {
 		if over {
-			d.Emit(&event.RunEnded{Meta: r.meta(r.last, first.seq), RunResult: otelagent.RunResult{
+			d.Emit(&event.RunEnded{Meta: r.meta(r.last, first.seq), RunResult: event.RunResult{
 				End: bound(r.last), Status: spans.RunStatusAborted}})
 		}
 		return
@@ -98,7 +97,7 @@ func (d *reader) emitRun(a *message, over bool) {
 	d.emitHeld(a.lines)
 	for i, s := range steps {
 		if i > 0 {
-			d.emitTurnStart(r, a, s[0].created, s[0].seq, otelagent.TurnInfo{Index: new(int64(i)),
+			d.emitTurnStart(r, a, s[0].created, s[0].seq, event.TurnInfo{Index: new(int64(i)),
 				Trigger: spans.TriggerContinuation})
 		}
 		d.emitParts(r, a, s)
@@ -109,19 +108,19 @@ func (d *reader) emitRun(a *message, over bool) {
 		if at.IsZero() { // else not: that of a message which grows is later than a turn of it that is not the last any more
 			at = a.updated
 		}
-		end := otelagent.TurnResult{End: bound(at), Output: new(a.message(s))}
+		end := event.TurnResult{End: bound(at), Output: new(a.message(s))}
 		if len(steps) == 1 && !calls { // nothing makes the loop go on: usage of the message is that of this one call
 			end.Usage, usage = usage, nil
 		}
 		d.Emit(&event.TurnEnded{Meta: r.meta(at, a.endSeq(s)), TurnResult: end})
 	}
 	at := later(r.last, a.updated)
-	d.Emit(&event.RunEnded{Meta: r.meta(at, a.endSeq(a.parts)), RunResult: otelagent.RunResult{End: bound(at),
+	d.Emit(&event.RunEnded{Meta: r.meta(at, a.endSeq(a.parts)), RunResult: event.RunResult{End: bound(at),
 		Status: a.status(), Usage: usage}})
 }
 
 // emitTurnStart emits the start of a turn in which the model of m is asked.
-func (d *reader) emitTurnStart(r *run, m *message, at time.Time, seq int64, info otelagent.TurnInfo) {
+func (d *reader) emitTurnStart(r *run, m *message, at time.Time, seq int64, info event.TurnInfo) {
 	info.Model, info.Provider, info.Variant, info.Start = m.model.id, m.model.provider, m.model.variant, bound(at)
 	d.Emit(&event.TurnStarted{Meta: r.meta(at, seq), TurnInfo: info})
 }
@@ -136,9 +135,9 @@ func (m *message) endSeq(parts []*part) (seq int64) {
 }
 
 // runInfo says what is known of the run that the messages make.
-func (d *reader) runInfo(messages []*message) otelagent.RunInfo {
+func (d *reader) runInfo(messages []*message) event.RunInfo {
 	s, first := d.session, messages[0]
-	info := otelagent.RunInfo{SessionID: s.id, ID: first.id, Agent: s.agent, Dialect: Dialect,
+	info := event.RunInfo{SessionID: s.id, ID: first.id, Agent: s.agent, Dialect: Dialect,
 		Start:     stamped(first.created),
 		Recording: spans.RecordingLedger, Copied: s.copied(first.created), Rules: s.rulesAt(first.created)}
 	m := s.model
@@ -161,7 +160,7 @@ func (d *reader) runInfo(messages []*message) otelagent.RunInfo {
 // placeUnderParent says how the session hangs together with its parent. A session that a task call named, or that
 // says so of itself, is a sub-agent's; one that holds messages of before its own time is a fork; of another one only
 // the parent is known.
-func (d *reader) placeUnderParent(info *otelagent.RunInfo) {
+func (d *reader) placeUnderParent(info *event.RunInfo) {
 	s := d.session
 	if s.parent == "" {
 		return
@@ -180,7 +179,7 @@ func (d *reader) placeUnderParent(info *otelagent.RunInfo) {
 }
 
 // triggerOf says what made the first turn of a run begin.
-func triggerOf(first *message, info otelagent.RunInfo) spans.Trigger {
+func triggerOf(first *message, info event.RunInfo) spans.Trigger {
 	switch {
 	case first.source != "":
 		return spans.Trigger(first.source)
@@ -216,7 +215,7 @@ func (m *message) status() spans.RunStatus {
 }
 
 // message returns the message of the given parts in the form of the AI SDK.
-func (m *message) message(parts []*part) otelagent.Message {
+func (m *message) message(parts []*part) event.Message {
 	var data [][]byte
 	for _, p := range parts {
 		if p.data != nil {
@@ -228,7 +227,7 @@ func (m *message) message(parts []*part) otelagent.Message {
 		raw = appendMembers(raw, member{"createdAt", strconv.AppendInt(nil, m.created.UnixMilli(), 10)})
 	}
 	raw = appendMembers(raw, member{"parts", array(data)})
-	return otelagent.Message{Raw: raw, Role: m.role, Time: m.created}
+	return event.Message{Raw: raw, Role: m.role, Time: m.created}
 }
 
 // emitParts emits the parts of a turn.
@@ -268,7 +267,7 @@ func (d *reader) emitCompactionRun(m *message) {
 	d.emitHeld(m.lines)
 	d.emitParts(r, m, m.parts)
 	at := later(r.last, m.updated)
-	d.Emit(&event.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: otelagent.RunResult{End: bound(at),
+	d.Emit(&event.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: event.RunResult{End: bound(at),
 		Status: spans.RunStatusCompleted}})
 }
 
@@ -286,8 +285,8 @@ func (d *reader) emitCompaction(r *run, m *message, p *part) {
 		at = m.created
 	}
 	ev := &event.CompactionEnded{Meta: r.meta(at, p.seq),
-		Compaction:       otelagent.Compaction{Kind: spans.CompactionKindSummary, Start: stamped(at)},
-		CompactionResult: otelagent.CompactionResult{End: bound(later(at, p.latest))},
+		Compaction:       event.Compaction{Kind: spans.CompactionKindSummary, Start: stamped(at)},
+		CompactionResult: event.CompactionResult{End: bound(later(at, p.latest))},
 	}
 	o := p.compaction()
 	ev.Summary, ev.Target = o.Raw("summary"), o.String("tail_start_id")

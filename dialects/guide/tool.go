@@ -7,7 +7,6 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -92,7 +91,7 @@ func (d *reader) emitCall(r *run, p *part) {
 		start, end = stamped(p.latest.Add(-res.took)), stamped(p.latest)
 	}
 	d.Emit(&event.ToolStarted{Meta: r.meta(start.Time, p.seq),
-		ToolCall: otelagent.ToolCall{ID: id, Name: name, Args: p.ai.Spelled("input"), Start: start}})
+		ToolCall: event.ToolCall{ID: id, Name: name, Args: p.ai.Spelled("input"), Start: start}})
 	d.emitDecision(r, p, id)
 	switch {
 	case p.callState() == "output-available" && p.preliminary():
@@ -104,7 +103,7 @@ func (d *reader) emitCall(r *run, p *part) {
 		return
 	}
 	ev := &event.ToolEnded{Meta: r.meta(end.Time, p.seq), CallID: id, Name: name,
-		ToolResult: otelagent.ToolResult{End: end, Result: p.ai.Spelled("output"), Truncated: res.truncated}}
+		ToolResult: event.ToolResult{End: end, Result: p.ai.Spelled("output"), Truncated: res.truncated}}
 	ev.Outcome, ev.ToolResult.Error = p.result()
 	if name == taskTool {
 		// The child is {session_id}, bare or as the data of an envelope.
@@ -124,7 +123,7 @@ func (d *reader) emitDecision(r *run, p *part, call string) {
 	if approval == nil && state != "output-denied" && state != "approval-requested" && state != "approval-responded" {
 		return
 	}
-	e := otelagent.PermissionEvaluation{Tool: p.name(), CallID: call, Action: spans.ActionAsk, Derived: approval == nil,
+	e := event.PermissionEvaluation{Tool: p.name(), CallID: call, Action: spans.ActionAsk, Derived: approval == nil,
 		Reason: approval.String("reason"), Start: bound(p.created), End: bound(p.latest)}
 	if string(approval.Raw("isAutomatic")) == "true" {
 		e.DecidedBy = "automatic"

@@ -1,8 +1,8 @@
 package input
 
 import (
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -11,8 +11,8 @@ type UsageKeys struct{ Input, Output, Reasoning, CacheRead, CacheWrite, Total st
 
 // Read reads the counts of o. It returns nil when none of them is there, or one is no count, which is a problem of the
 // line.
-func (k UsageKeys) Read(o *object.Object, rule spans.UsageRule) *otelagent.Usage {
-	u, failed, found := &otelagent.Usage{Rule: rule}, o.Failed(), false
+func (k UsageKeys) Read(o *object.Object, rule spans.UsageRule) *event.Usage {
+	u, failed, found := &event.Usage{Rule: rule}, o.Failed(), false
 	for _, count := range []struct {
 		key string
 		to  *int64

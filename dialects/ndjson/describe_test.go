@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -46,11 +46,11 @@ type row struct {
 }
 
 var holdsOf = map[reflect.Type]holds{
-	reflect.TypeFor[time.Time](): holdsTime, reflect.TypeFor[otelagent.Moment](): holdsMoment,
+	reflect.TypeFor[time.Time](): holdsTime, reflect.TypeFor[event.Moment](): holdsMoment,
 	reflect.TypeFor[[]byte](): holdsJSON, reflect.TypeFor[[]string](): holdsStrings,
-	reflect.TypeFor[*otelagent.Usage](): holdsUsage, reflect.TypeFor[otelagent.Message](): holdsMessage,
-	reflect.TypeFor[*otelagent.Message](): holdsMessage, reflect.TypeFor[[]otelagent.Message](): holdsMessages,
-	reflect.TypeFor[[]otelagent.Fact](): holdsFacts, reflect.TypeFor[spans.Provenance](): holdsProvenance,
+	reflect.TypeFor[*event.Usage](): holdsUsage, reflect.TypeFor[event.Message](): holdsMessage,
+	reflect.TypeFor[*event.Message](): holdsMessage, reflect.TypeFor[[]event.Message](): holdsMessages,
+	reflect.TypeFor[[]event.Fact](): holdsFacts, reflect.TypeFor[spans.Provenance](): holdsProvenance,
 	reflect.TypeFor[*float64](): holdsNumber, reflect.TypeFor[*int64](): holdsInteger,
 	reflect.TypeFor[*bool](): holdsBoolean,
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 func ExampleEvents() {
@@ -46,9 +45,9 @@ func ExampleAppendEvent() {
 	cost := 0.0021
 	line := ndjson.AppendEvent(nil, &event.TurnEnded{
 		Meta: event.Meta{Session: "s1", Run: "r1", Time: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)},
-		TurnResult: otelagent.TurnResult{
-			Usage: &otelagent.Usage{Input: 40, Output: 60}, Cost: &cost, Currency: "USD",
-			Output: &otelagent.Message{Raw: []byte(`{"role":"assistant","content":"Done."}`), Role: "assistant"},
+		TurnResult: event.TurnResult{
+			Usage: &event.Usage{Input: 40, Output: 60}, Cost: &cost, Currency: "USD",
+			Output: &event.Message{Raw: []byte(`{"role":"assistant","content":"Done."}`), Role: "assistant"},
 		},
 	})
 	fmt.Println(string(line))

@@ -16,7 +16,6 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -200,15 +199,15 @@ func TestWhatALineCannotHold(t *testing.T) {
 		ev   event.Event
 		want string
 	}{
-		{&event.TurnEnded{Meta: m, TurnResult: otelagent.TurnResult{Cost: &nan, Model: "a\xffb"}},
+		{&event.TurnEnded{Meta: m, TurnResult: event.TurnResult{Cost: &nan, Model: "a\xffb"}},
 			`{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
-		{&event.RequestPrepared{Meta: m, Request: otelagent.Request{Temperature: &inf, Payload: []byte("{}\n")}},
+		{&event.RequestPrepared{Meta: m, Request: event.Request{Temperature: &inf, Payload: []byte("{}\n")}},
 			`{"type":"otelagent.request_prepared","seq":1,"payload_text":"{}\n"}`},
-		{&event.ToolEnded{Meta: m, ToolResult: otelagent.ToolResult{Result: []byte("\xff")}},
+		{&event.ToolEnded{Meta: m, ToolResult: event.ToolResult{Result: []byte("\xff")}},
 			`{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},
-		{&event.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{Args: []byte(" 1")}},
+		{&event.ToolStarted{Meta: m, ToolCall: event.ToolCall{Args: []byte(" 1")}},
 			`{"type":"otelagent.tool_started","seq":1,"args_text":" 1"}`},
-		{&event.MessageAdded{Meta: m, Message: otelagent.Message{Raw: []byte("hi"), Role: "user",
+		{&event.MessageAdded{Meta: m, Message: event.Message{Raw: []byte("hi"), Role: "user",
 			Provenance: spans.Provenance{Raw: "no JSON"}}},
 			`{"type":"otelagent.message_added","seq":1,"message":{"raw_text":"hi","role":"user","provenance":"no JSON"}}`},
 	} {

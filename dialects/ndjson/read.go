@@ -11,7 +11,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -72,7 +71,7 @@ const wantTime = "a time from 1678 to 2261: RFC 3339, or a number of nanoseconds
 func (r *reader) value(o *object.Object, place string, raw []byte, v reflect.Value) {
 	ok, want := true, ""
 	p := v.Addr().Interface()
-	if t, isMoment := p.(*otelagent.Moment); isMoment && raw[0] != '{' {
+	if t, isMoment := p.(*event.Moment); isMoment && raw[0] != '{' {
 		p, want = &t.Time, "; or an object"
 	}
 	switch p := p.(type) {
@@ -81,7 +80,7 @@ func (r *reader) value(o *object.Object, place string, raw []byte, v reflect.Val
 		want = wantTime + want
 	case *spans.Provenance:
 		*p = input.Provenance(raw)
-	case *otelagent.Message:
+	case *event.Message:
 		if plain, isPlain := plainMessage(raw); isPlain || raw[0] != '{' {
 			*p = plain
 		} else {
@@ -117,7 +116,7 @@ func (r *reader) value(o *object.Object, place string, raw []byte, v reflect.Val
 // it.
 func (r *reader) object(o *object.Object, v reflect.Value) {
 	r.members(o, shapeOf[v.Type()].fields, v)
-	if u, isUsage := v.Addr().Interface().(*otelagent.Usage); isUsage {
+	if u, isUsage := v.Addr().Interface().(*event.Usage); isUsage {
 		u.Rule = cmp.Or(u.Rule, r.rule)
 	}
 	if o.Rest() != nil {
@@ -154,7 +153,7 @@ func scalar(raw []byte, v reflect.Value) (ok bool, want string) {
 
 // plainMessage returns the message that the JSON value raw is by itself: its role, the call that it answers and its
 // time are read from it. Null is no message by itself, nor is an object with the key raw or raw_text.
-func plainMessage(raw []byte) (m otelagent.Message, ok bool) {
+func plainMessage(raw []byte) (m event.Message, ok bool) {
 	if m.Raw = raw; raw[0] != '{' {
 		return m, raw[0] != 'n'
 	}
@@ -184,7 +183,7 @@ func (r *reader) origins(o *object.Object, key string, req *event.RequestPrepare
 		return
 	}
 	at, attempt := req.At, req.Attempt
-	req.Request, _ = otelagent.ParseRequest(req.Payload) // what cannot be read is kept as it is spelled
+	req.Request, _ = event.ParseRequest(req.Payload) // what cannot be read is kept as it is spelled
 	req.At, req.Attempt = at, attempt
 	list := o.List(key)
 	if list != nil && len(list) != len(req.Messages) {

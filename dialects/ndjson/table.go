@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // A field is one key of a line, or of an object in it. The tables below are all that is known of a key: lines are
@@ -183,6 +182,7 @@ var kinds = [...]shape{
 		f("at", "At", "when, where that is not the time of the line"),
 		f("attempt", "Attempt", "the attempt, from 0"),
 		f("reason", "Reason", "the loop's own word for why, such as max_tokens"),
+		f("error", "Error", "the error of the attempt, as the loop words it (content)"),
 		f("usage", "Usage", "its usage as reported"),
 		f("reply", "Reply", "the message thrown away")),
 	of[event.TurnEnded]("turn_ended", "The open turn ends, with the reply.",
@@ -289,7 +289,7 @@ var kinds = [...]shape{
 
 // objects are the objects in lines.
 var objects = [...]shape{
-	of[otelagent.Usage]("usage", "Counts in tokens as they are reported.",
+	of[event.Usage]("usage", "Counts in tokens as they are reported.",
 		f("input", "Input", "input tokens"),
 		f("output", "Output", "output tokens"),
 		f("reasoning", "Reasoning", "reasoning tokens"),
@@ -298,18 +298,18 @@ var objects = [...]shape{
 		f("total", "Total", "the total"),
 		f("rule", "Rule", "how the counts are to be read: includes_cache, excludes_cache, excludes_reasoning or "+
 			"excludes_cache_and_reasoning; absent: the setting of the reader, else includes_cache")),
-	of[otelagent.Moment]("moment", "A time, or an object of these.",
+	of[event.Moment]("moment", "A time, or an object of these.",
 		f("time", "Time", "the time"),
 		f("source", "Source", "where it came from: event, arrival, message or bound; absent: event"),
 		f("seq", "Seq", "the position in the input; absent: that of the line")),
-	of[otelagent.Message]("message", "Any JSON: the message itself; or an object of these, of which `raw` or `raw_text` "+
+	of[event.Message]("message", "Any JSON: the message itself; or an object of these, of which `raw` or `raw_text` "+
 		"is there.",
 		f("raw", "Raw", "the message as the loop wrote it (content)"),
 		f("role", "Role", "user, assistant, toolResult, or what the loop says"),
 		f("tool_call_id", "ToolCallID", "the call that a tool result answers"),
 		f("time", "Time", "the time inside the message"),
 		f("provenance", "Provenance", "where the message came from, when it is part of a request")),
-	of[otelagent.Fact]("fact", "One fact that is true from a time on.",
+	of[event.Fact]("fact", "One fact that is true from a time on.",
 		f("subject", "Subject", "what it is about: `session`, or a kind and an id such as `message/msg_1`"),
 		f("key", "Key", "what it says of it: `title`, `archived_at`"),
 		f("value", "Value", "the value; null takes the fact back (content)").orNull(),

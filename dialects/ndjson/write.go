@@ -10,7 +10,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -107,12 +106,12 @@ func (w *writer) value(v reflect.Value) {
 	case *time.Time:
 		w.dst = append(p.UTC().AppendFormat(append(w.dst, '"'), time.RFC3339Nano), '"')
 		return
-	case *otelagent.Moment:
+	case *event.Moment:
 		if p.Source == "" && p.Seq == 0 {
 			w.value(reflect.ValueOf(&p.Time).Elem())
 			return
 		}
-	case *otelagent.Message:
+	case *event.Message:
 		w.message(p)
 		return
 	case *spans.Provenance:
@@ -151,7 +150,7 @@ func (w *writer) value(v reflect.Value) {
 }
 
 // message writes a message: alone where it says by itself all that is known of it.
-func (w *writer) message(m *otelagent.Message) {
+func (w *writer) message(m *event.Message) {
 	if oneLine(m.Raw) {
 		plain, ok := plainMessage(m.Raw)
 		if plain.Time.Equal(m.Time) {
@@ -167,7 +166,7 @@ func (w *writer) message(m *otelagent.Message) {
 		w.key("raw")
 		w.dst = append(w.dst, "null"...)
 	}
-	w.members(shapeOf[reflect.TypeFor[otelagent.Message]()].fields, reflect.ValueOf(m).Elem())
+	w.members(shapeOf[reflect.TypeFor[event.Message]()].fields, reflect.ValueOf(m).Elem())
 	w.dst = append(w.dst, '}')
 }
 
@@ -177,7 +176,7 @@ func (w *writer) origins(key string, p *event.RequestPrepared) bool {
 	if p.Payload == nil {
 		return false
 	}
-	says, _ := otelagent.ParseRequest(p.Payload) // what cannot be read is kept as it is spelled
+	says, _ := event.ParseRequest(p.Payload) // what cannot be read is kept as it is spelled
 	if len(says.Messages) != len(p.Messages) {
 		return false
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -163,7 +162,7 @@ func (d *Decoder) messageArray(raws [][]byte, raw []byte, whole bool) {
 	p := &record{}
 	for i := range list {
 		if t := list[i].Time; t.After(p.end.Time) {
-			p.end = otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
+			p.end = event.Moment{Time: t, Source: spans.TimeSourceMessage}
 		}
 	}
 	p.startedWith(list)

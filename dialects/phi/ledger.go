@@ -6,7 +6,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -121,8 +120,8 @@ func (d *Decoder) facts(s *session) {
 	}
 	for _, key := range keys {
 		if value := s.Raw(key); value != nil {
-			e.Facts = append(e.Facts, otelagent.Fact{
-				Subject: "session", Key: Dialect + "." + key, Value: value, At: otelagent.Moment{Time: at},
+			e.Facts = append(e.Facts, event.Fact{
+				Subject: "session", Key: Dialect + "." + key, Value: value, At: event.Moment{Time: at},
 			})
 		}
 	}
@@ -154,7 +153,7 @@ func (d *Decoder) group(s *session, first *record) bool {
 		return false
 	}
 	members := texts(o, "all_loop_ids", false)
-	d.begin(&record{start: otelagent.Moment{Time: first.start.Time, Source: spans.TimeSourceBound}})
+	d.begin(&record{start: event.Moment{Time: first.start.Time, Source: spans.TimeSourceBound}})
 	started := d.step(groupRecord, o, func(l *line) []event.Event { return d.groupStarted(l, s.id, "all_loop_ids") })
 	d.record = nil
 	if started == nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -18,7 +17,7 @@ type record struct {
 	raw  []byte // its LoopRecord
 	id   string
 	// start is when it started; where the events do not say it, it has a source. End is when an array of messages ended.
-	start, end otelagent.Moment
+	start, end event.Moment
 	group      []byte // its parallel_group
 	block      []byte // its compaction_block
 	status     string
@@ -207,7 +206,7 @@ func (d *Decoder) loopEnded(empty bool) {
 func (p *record) startedWith(messages []message) {
 	for i := range messages {
 		if t := messages[i].Time; !t.IsZero() {
-			p.start = otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
+			p.start = event.Moment{Time: t, Source: spans.TimeSourceMessage}
 			return
 		}
 	}
@@ -284,7 +283,7 @@ func (d *Decoder) beforeEnd() {
 	block := d.record.block
 	if at := timeOf(object.Of("", block).Raw("createdAt")); !at.IsZero() {
 		e := newCompaction(d.runMeta(), spans.CompactionKindSummary)
-		e.Compaction.Start, e.End, e.Summary = otelagent.Moment{Time: at}, otelagent.Moment{Time: at}, block
+		e.Compaction.Start, e.End, e.Summary = event.Moment{Time: at}, event.Moment{Time: at}, block
 		d.emit(e)
 	} else if block != nil {
 		d.shell.Other(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"compaction_block":`), block, []byte("}")))

@@ -7,7 +7,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // turn is a turn as a ledger or a conversation has it.
@@ -140,7 +139,7 @@ func (d *Decoder) added(msg message) {
 // began hands out the start of a call that has a result: it started after the reply that asks for it. One that
 // phi-core skipped has no arguments in its events either.
 func (d *Decoder) began(asked *object.Object, result *message) {
-	call := otelagent.ToolCall{ID: result.ToolCallID, Name: stringOf(asked.Raw("name")), Args: asked.Spelled("arguments")}
+	call := event.ToolCall{ID: result.ToolCallID, Name: stringOf(asked.Raw("name")), Args: asked.Spelled("arguments")}
 	if result.failedWith(textSkipped) {
 		call.Args = []byte("null")
 	}

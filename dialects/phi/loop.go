@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -17,7 +16,7 @@ var continuations = map[string]spans.Continuation{
 // runStarted reads the start of a run, whose configuration has the given key, from an AgentStart or a LoopRecord.
 // Session and agent count where it names none.
 func (d *Decoder) runStarted(l *line, configKey, session, agent string) []event.Event {
-	e := &event.RunStarted{RunInfo: otelagent.RunInfo{
+	e := &event.RunStarted{RunInfo: event.RunInfo{
 		ID: l.m.Run, Dialect: Dialect, AgentID: l.String("agent_id"), SessionID: l.String("session_id"),
 		ParentID: l.String("parent_loop_id"), Metadata: l.Raw("metadata"), Config: l.Raw(configKey),
 	}}
@@ -58,7 +57,7 @@ func (d *Decoder) runStarted(l *line, configKey, session, agent string) []event.
 
 // agentEnd reads the end of a run, from an AgentEnd or a LoopRecord.
 func (d *Decoder) agentEnd(l *line) []event.Event {
-	e := &event.RunEnded{RunResult: otelagent.RunResult{
+	e := &event.RunEnded{RunResult: event.RunResult{
 		Status: spans.RunStatusCompleted, Rejection: l.String("rejection"), Messages: messagesOf(l.List("messages")),
 	}}
 	r := d.runs.byID[l.m.Run]
@@ -67,7 +66,7 @@ func (d *Decoder) agentEnd(l *line) []event.Event {
 		rule = r.rule
 	}
 	e.Usage = usageKeys.Read(l.Object.Object("usage"), rule)
-	idle := len(e.Messages) == 0 && (e.Usage == nil || *e.Usage == otelagent.Usage{Rule: rule})
+	idle := len(e.Messages) == 0 && (e.Usage == nil || *e.Usage == event.Usage{Rule: rule})
 	switch {
 	case l.Has("rejection"):
 		e.Status, e.Rejected = spans.RunStatusRejected, true
@@ -94,14 +93,14 @@ func (d *Decoder) groupStarted(l *line, session, key string) []event.Event {
 	d.runs.meet(session)
 	l.m.Session = session
 	return []event.Event{&event.GroupStarted{
-		Meta: l.m, GroupInfo: otelagent.GroupInfo{Dialect: Dialect, SessionID: session, Members: members},
+		Meta: l.m, GroupInfo: event.GroupInfo{Dialect: Dialect, SessionID: session, Members: members},
 	}}
 }
 
 // groupEnded reads the end of a parallel group, from a ParallelLoopEnd or a ParallelGroupRecord.
 func (d *Decoder) groupEnded(l *line, session string) []event.Event {
 	l.Require("selected_loop_id")
-	e := &event.GroupEnded{GroupResult: otelagent.GroupResult{
+	e := &event.GroupEnded{GroupResult: event.GroupResult{
 		SelectedID: l.String("selected_loop_id"), SelectedIndex: l.Count("selected_config_index"),
 	}}
 	if l.m.Session = session; session == "" {
@@ -118,19 +117,19 @@ func (d *Decoder) groupEnded(l *line, session string) []event.Event {
 
 // refused returns the decision that refuses the input of a run, for the reason of that key.
 func refused(l *line, key string) []event.Event {
-	return []event.Event{denial(l.m, otelagent.PermissionEvaluation{
+	return []event.Event{denial(l.m, event.PermissionEvaluation{
 		Target: spans.PermissionTargetInput, Source: "input_filter", Reason: l.String(key),
 	})}
 }
 
 // denial returns a decision that follows from another event.
-func denial(m event.Meta, p otelagent.PermissionEvaluation) event.Event {
+func denial(m event.Meta, p event.PermissionEvaluation) event.Event {
 	p.Action, p.Derived = spans.ActionDeny, true
 	return &event.PermissionEvaluated{Meta: m, PermissionEvaluation: p}
 }
 
 func (d *Decoder) compactionStarted(l *line) []event.Event {
-	return []event.Event{&event.CompactionStarted{Meta: l.m, Compaction: otelagent.Compaction{
+	return []event.Event{&event.CompactionStarted{Meta: l.m, Compaction: event.Compaction{
 		Kind:           spans.CompactionKindSummary,
 		MessagesBefore: l.Count("message_count"),
 		InputTokens:    l.Count("estimated_tokens"),
@@ -139,7 +138,7 @@ func (d *Decoder) compactionStarted(l *line) []event.Event {
 
 // newCompaction returns the end of a compaction of which only the kind is known.
 func newCompaction(m event.Meta, kind spans.CompactionKind) *event.CompactionEnded {
-	return &event.CompactionEnded{Meta: m, Compaction: otelagent.Compaction{Kind: kind}}
+	return &event.CompactionEnded{Meta: m, Compaction: event.Compaction{Kind: kind}}
 }
 
 func (d *Decoder) compactionEnded(l *line) []event.Event {

@@ -7,7 +7,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -36,12 +35,12 @@ func (d *Decoder) messageUpdate(l *line) []event.Event {
 		if text == nil || text[0] != '"' {
 			break
 		}
-		e.Kind, e.Text, e.Bytes = otelagent.PartialText, text, rawjson.StringLen(text)
+		e.Kind, e.Text, e.Bytes = event.PartialText, text, rawjson.StringLen(text)
 		switch kind {
 		case "Thinking":
-			e.Kind = otelagent.PartialReasoning
+			e.Kind = event.PartialReasoning
 		case "ToolCallDelta":
-			e.Kind = otelagent.PartialToolInput
+			e.Kind = event.PartialToolInput
 		}
 		break
 	}
@@ -84,22 +83,22 @@ func (d *Decoder) messageAdded(l *line, msg message) []event.Event {
 	c.denied = true
 	reason := text(msg.o)
 	return []event.Event{
-		&event.ToolStarted{Meta: l.m, ToolCall: otelagent.ToolCall{ID: id, Name: c.name, Args: c.args}},
-		denial(l.m, otelagent.PermissionEvaluation{Tool: c.name, CallID: id, Source: "hook", Reason: reason}),
+		&event.ToolStarted{Meta: l.m, ToolCall: event.ToolCall{ID: id, Name: c.name, Args: c.args}},
+		denial(l.m, event.PermissionEvaluation{Tool: c.name, CallID: id, Source: "hook", Reason: reason}),
 		&event.ToolEnded{Meta: l.m, CallID: id, Name: c.name,
-			ToolResult: otelagent.ToolResult{Outcome: spans.OutcomeDenied, Error: reason}},
+			ToolResult: event.ToolResult{Outcome: spans.OutcomeDenied, Error: reason}},
 		added,
 	}
 }
 
 func (d *Decoder) toolStart(l *line) []event.Event {
 	l.Require("tool_call_id")
-	return d.toolStarted(l, otelagent.ToolCall{
+	return d.toolStarted(l, event.ToolCall{
 		ID: l.String("tool_call_id"), Name: l.String("tool_name"), Args: l.Spelled("args"),
 	})
 }
 
-func (d *Decoder) toolStarted(l *line, call otelagent.ToolCall) []event.Event {
+func (d *Decoder) toolStarted(l *line, call event.ToolCall) []event.Event {
 	if l.run.inTurn && call.ID != "" {
 		c := l.run.call(call.ID)
 		c.started, c.null = true, len(call.Args) > 0 && call.Args[0] == 'n'
@@ -156,7 +155,7 @@ func (d *Decoder) toolEnded(l *line, e *event.ToolEnded, failed bool, content *o
 	e.Outcome, e.Error = spans.OutcomeError, text(content)
 	denied := func(source spans.PermissionSource, pattern string) []event.Event {
 		e.Outcome = spans.OutcomeDenied
-		return []event.Event{denial(l.m, otelagent.PermissionEvaluation{
+		return []event.Event{denial(l.m, event.PermissionEvaluation{
 			Tool: e.Name, CallID: e.CallID, Source: source, Pattern: pattern, Reason: e.Error,
 		}), e}
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -18,7 +17,7 @@ var envelope = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint"
 
 // message is a message with its members. Members of an unexpected type are no problem: Raw keeps them.
 type message struct {
-	otelagent.Message
+	event.Message
 	o *object.Object // nil when it is no object
 }
 
@@ -26,7 +25,7 @@ type message struct {
 func messageOf(raw []byte) message { return readMessage(object.Of("", raw), raw) }
 
 func readMessage(o *object.Object, raw []byte) message {
-	msg := message{otelagent.Message{Raw: raw, Role: stringOf(o.Raw("role"))}, o}
+	msg := message{event.Message{Raw: raw, Role: stringOf(o.Raw("role"))}, o}
 	if !msg.llm() {
 		return msg
 	}
@@ -40,11 +39,11 @@ func readMessage(o *object.Object, raw []byte) message {
 }
 
 // messagesOf reads a list of messages; nil when there is none.
-func messagesOf(raws [][]byte) []otelagent.Message {
+func messagesOf(raws [][]byte) []event.Message {
 	if raws == nil {
 		return nil
 	}
-	list := make([]otelagent.Message, len(raws))
+	list := make([]event.Message, len(raws))
 	var o object.Object
 	for i, raw := range raws {
 		o.Reset("", raw)
@@ -89,7 +88,7 @@ func (msg *message) provider() string {
 }
 
 // usage returns the usage of a reply; nil when it is absent or not sound.
-func (msg *message) usage(rule spans.UsageRule) *otelagent.Usage {
+func (msg *message) usage(rule spans.UsageRule) *event.Usage {
 	return usageKeys.Read(object.Of("", object.Of("", msg.Raw).Raw("usage")), rule)
 }
 
@@ -147,12 +146,12 @@ func (d *Decoder) turnEnd(l *line) []event.Event {
 
 // turnEnded reads the end of a turn with the given reply and results, from a TurnEnd or a Turn.
 func (d *Decoder) turnEnded(l *line, reply message, results []message) []event.Event {
-	e := &event.TurnEnded{Meta: l.m, TurnResult: otelagent.TurnResult{
+	e := &event.TurnEnded{Meta: l.m, TurnResult: event.TurnResult{
 		Model: stringOf(reply.o.Raw("model")), Provider: reply.provider(), StopReason: stringOf(reply.o.Raw("stopReason")),
 		Error: stringOf(reply.o.Raw("error_message")),
 	}}
 	if results != nil {
-		e.Results = make([]otelagent.Message, len(results))
+		e.Results = make([]event.Message, len(results))
 		for i := range results {
 			e.Results[i] = results[i].Message
 		}
@@ -185,9 +184,9 @@ func request(l *line, index int64, key string) (events []event.Event) {
 	case l.Failed() > 0:
 	case !l.run.inTurn && index >= 0: // a turn whose start was not read: it started before
 		l.run.beginTurn(index)
-		start := &event.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: &index}}
+		start := &event.TurnStarted{Meta: l.m, TurnInfo: event.TurnInfo{Index: &index}}
 		if !l.m.Time.IsZero() {
-			start.Start = otelagent.Moment{Time: l.m.Time, Source: spans.TimeSourceBound}
+			start.Start = event.Moment{Time: l.m.Time, Source: spans.TimeSourceBound}
 		}
 		events = append(events, start)
 	case index >= 0 && index != l.run.turn:
@@ -197,9 +196,9 @@ func request(l *line, index int64, key string) (events []event.Event) {
 }
 
 // payload reads a request.
-func payload(o *object.Object, key string) otelagent.Request {
+func payload(o *object.Object, key string) event.Request {
 	p := o.Object(key)
-	req, _ := otelagent.ParseRequest(o.Raw(key)) // what cannot be read is kept as it is spelled
+	req, _ := event.ParseRequest(o.Raw(key)) // what cannot be read is kept as it is spelled
 	once(p)
 	req.Messages = messagesOf(p.List("messages"))
 	if raw := p.Raw("provenance"); raw != nil && raw[0] == '[' {

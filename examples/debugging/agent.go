@@ -57,11 +57,7 @@ func tool(name, what string, args ...string) string {
 func (a *agent) run(ctx context.Context, question string) (answer string, err error) {
 	ctx, run := a.tracer.StartRun(ctx, otelagent.RunInfo{SessionID: a.session, Agent: "tidy", Model: modelName, Provider: "anthropic", Rules: rules})
 	defer func() {
-		if err != nil {
-			run.End(otelagent.RunResult{Status: spans.RunStatusError, Error: err.Error()})
-			return
-		}
-		run.End(otelagent.RunResult{})
+		run.End(otelagent.RunResult{Err: err})
 	}()
 	run.AddMessage(a.add(spans.Provenance{Kind: spans.ProvenanceLoopTurn, Role: "user-message"}, "user", block{Type: "text", Text: question}))
 	trigger := spans.TriggerUser
@@ -76,22 +72,21 @@ func (a *agent) run(ctx context.Context, question string) (answer string, err er
 
 // turn asks the model once, and calls the tool that it wants.
 func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int64, trigger spans.Trigger) (said string, done bool) {
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(n), Trigger: trigger})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: trigger})
 	if len(a.messages) > a.most {
-		a.compact(ctx, turn)
+		a.compact(ctx, run)
 	}
-	// What the provider is sent is what is told: the same bytes, with where each message came from.
-	body := a.request()
-	request, _ := otelagent.ParseRequest(body) // what cannot be read is recorded as it is spelled
-	for i := range request.Messages {
-		request.Messages[i].Provenance = a.messages[i].from
+	// The turn records the bytes that the provider is sent, with where each message came from.
+	request := otelagent.Request{Payload: a.request()}
+	for _, m := range a.messages {
+		request.Messages = append(request.Messages, otelagent.Message{Provenance: m.from})
 	}
 	turn.Request(request)
-	reply, usage := ask(body)
+	reply, usage := ask(request.Payload)
 	time.Sleep(a.pace)
-	turn.Replied(otelagent.Moment{})
 	output := a.add(spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: n, Role: "assistant-response"}, "assistant", reply...)
 	result := otelagent.TurnResult{Model: modelName, StopReason: "end_turn", Output: &output, Usage: &usage}
+	turn.Reply(result)
 	for _, b := range reply {
 		switch b.Type {
 		case "text":
@@ -99,7 +94,8 @@ func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int64, trigger s
 		case "tool_use":
 			m := a.add(spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: n, Role: "tool-call-result"}, "user", block{Type: "tool_result", ToolUseID: b.ID, Content: a.call(ctx, turn, b)})
 			m.ToolCallID = b.ID
-			result.Results, result.StopReason = append(result.Results, m), "tool_use"
+			turn.AddMessage(m)
+			result.StopReason = "tool_use"
 		}
 	}
 	turn.End(result)
@@ -124,15 +120,15 @@ func (a *agent) request() []byte {
 
 // call runs a tool.
 func (a *agent) call(ctx context.Context, turn *otelagent.Turn, b block) string {
-	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: b.ID, Name: b.Name, Type: "function", Args: b.Input})
+	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: b.ID, Name: b.Name, Args: b.Input})
 	pattern, source := "*", spans.PermissionSourceManifest
 	if b.Name == "delete_folder" {
 		source = spans.PermissionSourceSession
 	}
-	call.Permission(ctx, otelagent.PermissionEvaluation{Action: spans.ActionAllow, Pattern: pattern, Source: source})
+	turn.StartPermission(ctx, b.Name, b.ID).End(otelagent.Decision{Action: spans.ActionAllow, Pattern: pattern, Source: source})
 	text, err := useTool(a.root, b.Name, b.Input)
 	if err != nil {
-		call.End(otelagent.ToolResult{Outcome: spans.OutcomeError, Error: err.Error()})
+		call.End(otelagent.ToolResult{Err: err})
 		return "error: " + err.Error()
 	}
 	quoted, _ := json.Marshal(text)
@@ -141,14 +137,14 @@ func (a *agent) call(ctx context.Context, turn *otelagent.Turn, b block) string 
 }
 
 // compact replaces all but the last messages by a summary of what was done. Here is the bug: what the user said is not among it.
-func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
+func (a *agent) compact(ctx context.Context, run *otelagent.Run) {
 	split := len(a.messages) - a.most/2
 	for split > 0 && strings.Contains(string(a.messages[split].raw), `"tool_result"`) { // a result stays with its call
 		split--
 	}
 	gone, rest, before := a.messages[:split], a.messages[split:], int64(len(a.messages))
-	_, compaction := turn.StartCompaction(ctx, otelagent.Compaction{
-		Kind: spans.CompactionKindSummary, Trigger: "message_count", MessagesBefore: new(before),
+	_, compaction := run.StartCompaction(ctx, otelagent.CompactionInfo{
+		Kind: spans.CompactionKindSummary, MessagesBefore: new(before),
 	})
 	summary := block{Type: "text", Text: summarise(gone)}
 	if a.keep {
@@ -158,8 +154,7 @@ func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
 	m := a.add(spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary", RecordID: fmt.Sprint(before)}, "user", summary)
 	a.messages = append(a.messages, rest...)
 	compaction.End(otelagent.CompactionResult{
-		MessagesBefore: new(before), MessagesAfter: new(int64(len(a.messages))), MessagesSummarized: new(int64(len(gone))),
-		Summary: m.Raw,
+		MessagesAfter: new(int64(len(a.messages))), Summary: m.Raw,
 	})
 }
 

@@ -61,7 +61,7 @@ func work(ctx context.Context, session string, keep bool, pace time.Duration) (e
 		}
 	}()
 	a := &agent{
-		tracer: otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDelivery(providers)),
+		tracer: otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent)),
 		root:   root, session: session, keep: keep, pace: pace, most: 8,
 	}
 	answer, err := a.run(ctx, task)

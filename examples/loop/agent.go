@@ -51,14 +51,7 @@ func (a *agent) run(ctx context.Context, question string) (answer string, err er
 	}
 	ctx, run := a.tracer.StartRun(ctx, otelagent.RunInfo{Agent: a.name, Model: a.model, Provider: "openai", Rules: rules})
 	defer func() {
-		switch {
-		case errors.Is(err, context.Canceled):
-			run.End(otelagent.RunResult{Status: spans.RunStatusCancelled, Error: err.Error()})
-		case err != nil:
-			run.End(otelagent.RunResult{Status: spans.RunStatusError, Error: err.Error()})
-		default:
-			run.End(otelagent.RunResult{})
-		}
+		run.End(otelagent.RunResult{Err: err}) // an error that wraps context.Canceled is a cancellation
 	}()
 	asked := a.add(message("user", question), spans.Provenance{Kind: spans.ProvenanceLoopTurn, Role: "user-message"})
 	run.AddMessage(asked)
@@ -78,24 +71,20 @@ func (a *agent) run(ctx context.Context, question string) (answer string, err er
 
 // turn asks the model once and calls the tools that it wants.
 func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int, trigger spans.Trigger) (reply answer, err error) {
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(n)), Trigger: trigger})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: trigger})
 	if len(a.messages) > a.most {
-		a.compact(ctx, turn)
+		a.compact(ctx, run)
 	}
 
-	// What the provider is sent is what is told: the same bytes, with where each message came from.
-	body := a.request()
-	request, _ := otelagent.ParseRequest(body) // what cannot be read is recorded as it is spelled
-	for i := range request.Messages {
-		if i > 0 { // the first is the system prompt
-			request.Messages[i].Provenance = a.messages[i-1].from
-		}
+	// The turn records the bytes that the provider is sent, with where each message came from.
+	request := otelagent.Request{Payload: a.request(), Messages: make([]otelagent.Message, 1)} // the system prompt first
+	for _, m := range a.messages {
+		request.Messages = append(request.Messages, otelagent.Message{Provenance: m.from})
 	}
 	turn.Request(request)
-	got, err := a.client.ask(ctx, body)
+	got, err := a.client.ask(ctx, request.Payload)
 	if err != nil {
-		turn.Replied(otelagent.Moment{})
-		turn.End(otelagent.TurnResult{Failed: true, Cancelled: ctx.Err() != nil, Error: err.Error()})
+		turn.End(otelagent.TurnResult{Err: err})
 		return answer{}, err
 	}
 	output := a.add(got.result.Output.Raw, spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(n), Role: "assistant-response"})
@@ -106,9 +95,9 @@ func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int, trigger spa
 	for i, call := range got.answer.ToolCalls {
 		m := a.add(a.call(ctx, turn, call), spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(n), Role: "tool-call-result", MessageIndex: int64(i)})
 		m.ToolCallID = call.ID
-		result.Results = append(result.Results, m)
+		turn.AddMessage(m)
 	}
-	turn.End(result)
+	turn.End(otelagent.TurnResult{}) // with what Reply said
 	return got.answer, nil
 }
 
@@ -118,21 +107,21 @@ func (a *agent) call(ctx context.Context, turn *otelagent.Turn, c toolCall) json
 	if !json.Valid(args) {
 		args, _ = json.Marshal(c.Function.Arguments)
 	}
-	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: c.ID, Name: c.Function.Name, Type: "function", Args: args})
+	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: c.ID, Name: c.Function.Name, Args: args})
 	decided := decide(a.rules, c.Function.Name, target(args))
-	evaluation := otelagent.PermissionEvaluation{Action: decided.Action, Source: decided.Source, Pattern: decided.Pattern}
+	decision := otelagent.Decision{Action: decided.Action, Source: decided.Source, Pattern: decided.Pattern}
 	if !decided.found {
-		evaluation.Reason = decided.why()
+		decision.Reason = decided.why()
 	}
-	call.Permission(ctx, evaluation)
+	turn.StartPermission(ctx, c.Function.Name, c.ID).End(decision)
 	if decided.Action != spans.ActionAllow {
 		text := "refused: " + decided.why()
-		call.End(otelagent.ToolResult{Outcome: spans.OutcomeDenied, Error: text})
+		call.End(otelagent.ToolResult{Outcome: spans.OutcomeDenied, Err: errors.New(text)})
 		return toolMessage(c.ID, text)
 	}
 	text, cut, err := a.runTool(ctx, c.Function.Name, args)
 	if err != nil {
-		call.End(otelagent.ToolResult{Outcome: spans.OutcomeError, Error: err.Error()})
+		call.End(otelagent.ToolResult{Err: err})
 		return toolMessage(c.ID, "error: "+err.Error())
 	}
 	call.End(otelagent.ToolResult{Result: quoted(text), Truncated: &cut})
@@ -151,7 +140,7 @@ func (a *agent) runTool(ctx context.Context, name string, args json.RawMessage) 
 }
 
 // compact replaces all but the last messages by a summary of them. It never parts a tool result from the call that it answers.
-func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
+func (a *agent) compact(ctx context.Context, run *otelagent.Run) {
 	keep := len(a.messages) - a.most/2
 	for keep > 0 && roleOf(a.messages[keep].raw) == "tool" {
 		keep--
@@ -161,14 +150,13 @@ func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
 	}
 	gone := a.messages[:keep]
 	before := int64(len(a.messages))
-	_, compaction := turn.StartCompaction(ctx, otelagent.Compaction{
-		Kind: spans.CompactionKindSummary, Trigger: "message_count", MessagesBefore: new(before),
+	_, compaction := run.StartCompaction(ctx, otelagent.CompactionInfo{
+		Kind: spans.CompactionKindSummary, MessagesBefore: new(before),
 	})
 	summary := message("user", summarise(gone))
 	a.messages = append([]known{{summary, spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary", RecordID: fmt.Sprint(keep)}}}, a.messages[keep:]...)
 	compaction.End(otelagent.CompactionResult{
-		MessagesBefore: new(before), MessagesAfter: new(int64(len(a.messages))), MessagesSummarized: new(int64(keep)),
-		Summary: summary,
+		MessagesAfter: new(int64(len(a.messages))), Summary: summary,
 	})
 }
 

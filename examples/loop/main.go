@@ -73,7 +73,7 @@ func work(ctx context.Context, endpoint, model, dir, question string) (err error
 	}()
 	a := &agent{
 		role:   keeper,
-		tracer: otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDelivery(providers)),
+		tracer: otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent)),
 		client: client{endpoint: endpoint, key: os.Getenv("OPENAI_API_KEY")},
 		model:  model, root: root, rules: defaultRules, most: 8,
 	}

@@ -27,7 +27,7 @@ func chat(ctx context.Context, tracer *otelagent.Tracer, ask model, question str
 	for {
 		again, err := turn(ctx, run, ask, trigger, &messages)
 		if err != nil {
-			run.End(otelagent.RunResult{Status: spans.RunStatusError, Error: err.Error()})
+			run.End(otelagent.RunResult{Err: err})
 			return err
 		}
 		if !again {
@@ -42,13 +42,13 @@ func chat(ctx context.Context, tracer *otelagent.Tracer, ask model, question str
 func turn(ctx context.Context, run *otelagent.Run, ask model, trigger spans.Trigger, messages *[]otelagent.Message) (again bool, err error) {
 	ctx, t := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: trigger})
 	if trigger == spans.TriggerUser {
-		t.AddInput((*messages)[0])
+		t.AddMessage((*messages)[0])
 	}
 	t.Request(otelagent.Request{Payload: body(*messages)}) // the bytes that go to the provider
 
 	r, err := ask(*messages)
 	if err != nil {
-		t.End(otelagent.TurnResult{Failed: true, Error: err.Error()})
+		t.End(otelagent.TurnResult{Err: err})
 		return false, err
 	}
 	answer := message("assistant", r.text)
@@ -57,7 +57,8 @@ func turn(ctx context.Context, run *otelagent.Run, ask model, trigger spans.Trig
 	if r.tool != "" {
 		got := callTool(ctx, t, r)
 		*messages = append(*messages, got)
-		result.StopReason, result.Results = "tool_use", []otelagent.Message{got}
+		t.AddMessage(got)
+		result.StopReason = "tool_use"
 	}
 	t.End(result)
 	return r.tool != "", nil
@@ -80,7 +81,7 @@ func body(messages []otelagent.Message) []byte {
 // callTool asks for permission and runs the tool.
 func callTool(ctx context.Context, t *otelagent.Turn, r reply) otelagent.Message {
 	ctx, call := t.StartTool(ctx, otelagent.ToolCall{ID: "call-1", Name: r.tool, Args: []byte(r.args)})
-	call.Permission(ctx, otelagent.PermissionEvaluation{Tool: r.tool, Action: spans.ActionAllow, Source: spans.PermissionSourceProject})
+	t.StartPermission(ctx, r.tool, "call-1").End(otelagent.Decision{Action: spans.ActionAllow, Source: spans.PermissionSourceProject})
 	result := quote("Saturday")
 	call.End(otelagent.ToolResult{Result: result})
 	return otelagent.Message{Role: "toolResult", ToolCallID: "call-1", Raw: fmt.Appendf(nil, `{"role":"toolResult","content":%s}`, result)}

@@ -38,8 +38,6 @@ func run(ctx context.Context) (err error) {
 	}()
 
 	// Without WithCapture no word of prompts, replies or tool results would leave this process.
-	tracer := otelagent.NewTracer(
-		otelagent.WithCapture(otelagent.CaptureContent), // nothing that anybody wrote leaves without this
-		otelagent.WithDelivery(providers))               // what did not arrive is sent again
+	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent))
 	return chat(ctx, tracer, scriptedModel(), "Which day is it?")
 }

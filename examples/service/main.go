@@ -101,7 +101,7 @@ func traced(ctx context.Context, name string, do func(telemetry) error) (err err
 			err = errors.Join(err, fmt.Errorf("the spans were not delivered, is `otelagent up` running? %w", e))
 		}
 	}()
-	return do(telemetry{tracer: otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDelivery(providers))})
+	return do(telemetry{tracer: otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent))})
 }
 
 // serve serves until ctx is done, and says on standard output where.

@@ -23,7 +23,7 @@ func (s researcher) ask(w http.ResponseWriter, r *http.Request) {
 	ctx, run := s.tracer.StartRun(r.Context(), otelagent.RunInfo{Agent: "researcher", Model: "scripted-2"})
 	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
 	question, reply := message("user", string(asked)), message("assistant", text)
-	turn.AddInput(question)
+	turn.AddMessage(question)
 	turn.Request(request("scripted-2", question))
 	turn.End(otelagent.TurnResult{Output: &reply, StopReason: "stop", Usage: &otelagent.Usage{Input: 12, Output: 7}})
 	run.End(otelagent.RunResult{})

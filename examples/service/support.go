@@ -29,7 +29,7 @@ func (s support) ask(w http.ResponseWriter, r *http.Request) {
 	ctx, run := s.tracer.StartRun(r.Context(), otelagent.RunInfo{Agent: "support", Model: "scripted-1"})
 	answer, err := s.answer(ctx, run, string(asked))
 	if err != nil {
-		run.End(otelagent.RunResult{Status: spans.RunStatusError, Error: err.Error()})
+		run.End(otelagent.RunResult{Err: err})
 		http.Error(w, "no answer", http.StatusBadGateway)
 		return
 	}
@@ -41,7 +41,7 @@ func (s support) ask(w http.ResponseWriter, r *http.Request) {
 func (s support) answer(ctx context.Context, run *otelagent.Run, asked string) (string, error) {
 	question := message("user", asked)
 	turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
-	turn.AddInput(question)
+	turn.AddMessage(question)
 	turn.Request(request("scripted-1", question))
 	calls := message("assistant", "I look up the order and ask what is usual.")
 	status, err := s.tool(turnCtx, turn, "c1", "order_status", `{"number":17}`, func(ctx context.Context) (string, error) {
@@ -74,7 +74,7 @@ func (s support) tool(ctx context.Context, turn *otelagent.Turn, id, name, args 
 	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: id, Name: name, Args: []byte(args)})
 	result, err := do(ctx)
 	if err != nil {
-		call.End(otelagent.ToolResult{Outcome: spans.OutcomeError, Error: err.Error()})
+		call.End(otelagent.ToolResult{Err: err})
 		return "", err
 	}
 	call.End(otelagent.ToolResult{Result: quoted(result)})

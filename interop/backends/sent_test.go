@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
 	"github.com/otelagent/otelagent/agenttest/backends"
+	"github.com/otelagent/otelagent/internal/writer"
 	adapter "github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
@@ -148,8 +149,8 @@ func sendLoop(t *testing.T, endpoint string, opts ...otelsetup.Option) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	backends.Play(t.Context(), adapter.NewTracer(adapter.WithTracerProvider(providers.TracerProvider()),
-		adapter.WithDerivedIDs(), adapter.WithCapture(adapter.CaptureContent)))
+	backends.Play(t.Context(), (*writer.Tracer)(adapter.NewTracer(adapter.WithTracerProvider(providers.TracerProvider()),
+		adapter.WithIDs(adapter.IDsDerived), adapter.WithCapture(adapter.CaptureContent))))
 	if err := providers.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}

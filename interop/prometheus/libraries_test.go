@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/interop/prometheus/play"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -122,10 +123,10 @@ func (l *libraries) play(t *testing.T) map[string]bool {
 	}
 	traces := map[string]bool{}
 	for _, name := range []string{"saturday", "sunday"} {
-		tracer := otelagent.NewTracer(
+		tracer := (*writer.Tracer)(otelagent.NewTracer(
 			otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()),
-			otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxBlockBytes(64<<10),
-		)
+			otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.MaxBlockBytes = 64 << 10 },
+		))
 		play.Afternoon(t.Context(), tracer, name, time.Now().Add(-play.Duration))
 		if err := providers.ForceFlush(t.Context()); err != nil {
 			t.Fatal(err)

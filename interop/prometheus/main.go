@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"time"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/interop/prometheus/play"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -47,11 +48,11 @@ func run(ctx context.Context, endpoint string, afternoons int) error {
 	if err != nil {
 		return err
 	}
-	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxBlockBytes(64<<10))
+	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.MaxBlockBytes = 64 << 10 })
 	now := time.Now()
 	for i := range afternoons {
 		start := now.Add(-time.Duration(afternoons-i) * play.Duration)
-		play.Afternoon(ctx, tracer, start.Format("1504"), start)
+		play.Afternoon(ctx, (*writer.Tracer)(tracer), start.Format("1504"), start)
 	}
 	if err := providers.Shutdown(ctx); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/interop/prometheus/play"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -138,8 +139,8 @@ func playTo(t *testing.T, spansTo, metricsTo string, seen func(runs int)) map[st
 		t.Fatal(err)
 	}
 	providers.TracerProvider().RegisterSpanProcessor(ids)
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()),
-		otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxBlockBytes(64<<10))
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()),
+		otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.MaxBlockBytes = 64 << 10 }))
 	for i, name := range []string{"saturday", "sunday"} {
 		play.Afternoon(t.Context(), tracer, name, time.Now().Add(-play.Duration))
 		if err := providers.ForceFlush(t.Context()); err != nil {

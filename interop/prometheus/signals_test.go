@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/interop/prometheus/play"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -57,7 +58,7 @@ func TestSignalToMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()))
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider())))
 	for _, name := range []string{"saturday", "sunday"} {
 		play.Afternoon(t.Context(), tracer, name, time.Now().Add(-play.Duration))
 		if err := providers.ForceFlush(t.Context()); err != nil { // two batches: what the connector sums up are deltas

@@ -5,7 +5,7 @@
 //	p, err := otelsetup.Setup(ctx, otelsetup.WithServiceName("my-agent"))
 //	if err != nil { … }
 //	defer p.Shutdown(ctx)
-//	tracer := otelagent.NewTracer(otelagent.WithDelivery(p))
+//	tracer := otelagent.NewTracer()
 //
 // The standard OTEL_* environment variables are honored. The package does not use contrib/exporters/autoexport, which
 // links 60 packages more into a program (exporters of logs, of Prometheus and of the console).

@@ -6,16 +6,16 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 )
 
-// idGenerator derives ids where the tracer asks for it (otelagent.WithDerivedIDs, WithSessionTrace) and makes random
+// idGenerator derives ids where the tracer asks for it (otelagent.WithIDs) and makes random
 // ones otherwise.
 type idGenerator struct{ tenant string }
 
 // NewIDs returns the ids of a span without a parent.
 func (g idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	t, s, _ := otelagent.DerivedIDs(ctx, g.tenant)
+	t, s, _ := writer.DerivedIDs(ctx, g.tenant)
 	if !t.IsValid() {
 		_, _ = rand.Read(t[:]) // it never fails
 	}

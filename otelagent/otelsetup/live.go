@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 )
 
 // DefaultHeartbeat is how often a copy of each open span is sent again by default.
@@ -44,11 +44,11 @@ type Live struct {
 	dropped atomic.Int64
 }
 
-var _ otelagent.Live = (*Live)(nil)
+var _ writer.Live = (*Live)(nil)
 
 // openSpan is the entry of an open span.
 type openSpan struct {
-	*otelagent.OpenSpan
+	*writer.OpenSpan
 	span sdktrace.ReadOnlySpan
 	sent time.Time // when the last copy was made
 	next time.Time // when the next one is due
@@ -77,16 +77,12 @@ func NewLive(e sdktrace.SpanExporter, heartbeat time.Duration) *Live {
 	return l
 }
 
-// Live returns the sender of copies, for otelagent.WithLive: nil without WithLive, and where nothing is sent. It is an
-// otelagent.Delivery as well, that of p.
-func (p *Providers) Live() otelagent.Live {
+// Live returns the sender of copies, for otelagent.WithLive: nil without WithLive, and where nothing is sent.
+func (p *Providers) Live() writer.Live {
 	if p.live == nil {
 		return nil
 	}
-	return struct {
-		otelagent.Live
-		otelagent.Delivery
-	}{p.live, p}
+	return p.live
 }
 
 // LiveStats returns the counts of copies so far; zero without WithLive. A copy that failed is no loss: the span follows
@@ -105,11 +101,11 @@ func (l *Live) Stats() Stats {
 	return s
 }
 
-// Heartbeat is as in otelagent.Live.
+// Heartbeat is as in writer.Live.
 func (l *Live) Heartbeat() time.Duration { return l.heartbeat }
 
-// Changed is as in otelagent.Live.
-func (l *Live) Changed(s *otelagent.OpenSpan, apart time.Duration) {
+// Changed is as in writer.Live.
+func (l *Live) Changed(s *writer.OpenSpan, apart time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := slices.IndexFunc(l.open, func(x *openSpan) bool { return x.OpenSpan == s }); i >= 0 {
@@ -133,8 +129,8 @@ func (l *Live) Changed(s *otelagent.OpenSpan, apart time.Duration) {
 	}
 }
 
-// Ended is as in otelagent.Live.
-func (l *Live) Ended(s *otelagent.OpenSpan) {
+// Ended is as in writer.Live.
+func (l *Live) Ended(s *writer.OpenSpan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open = slices.DeleteFunc(l.open, func(x *openSpan) bool { return x.OpenSpan == s })

@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -87,7 +88,7 @@ func (w *watched) take() []string {
 }
 
 // liveHost is a host with a provider of its own, which exports to one place, and a Live that exports to another.
-func liveHost(t *testing.T, heartbeat time.Duration) (copies, finals *watched, _ *otelsetup.Live, _ *otelagent.Tracer) {
+func liveHost(t *testing.T, heartbeat time.Duration) (copies, finals *watched, _ *otelsetup.Live, _ *writer.Tracer) {
 	t.Helper()
 	copies, finals = newWatched(), newWatched()
 	live := otelsetup.NewLive(copies, heartbeat)
@@ -97,37 +98,37 @@ func liveHost(t *testing.T, heartbeat time.Duration) (copies, finals *watched, _
 			t.Error(err)
 		}
 	})
-	return copies, finals, live, otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithLive(live),
-		otelagent.WithCapture(otelagent.CaptureContent))
+	return copies, finals, live, (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithLive(live),
+		otelagent.WithCapture(otelagent.CaptureContent)))
 }
 
 func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		copies, finals, live, tracer := liveHost(t, 0)
 		wait := func(d time.Duration) { synctest.Wait(); time.Sleep(d); synctest.Wait() }
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 		wait(0)
-		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
 		wait(0)
-		turn.Request(otelagent.Request{})
+		turn.Request(writer.Request{})
 		wait(time.Second)
-		turn.Request(otelagent.Request{Attempt: 1})
-		turn.Request(otelagent.Request{Attempt: 2}) // these two within one copy
+		turn.Request(writer.Request{Attempt: 1})
+		turn.Request(writer.Request{Attempt: 2}) // these two within one copy
 		wait(150 * time.Millisecond)
 		turn.AskUser() // too soon after the last copy
 		wait(100 * time.Millisecond)
 		turn.UserAnswered()
 		wait(250 * time.Millisecond)
-		ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c"})
-		asking := call.Ask(ctx, otelagent.PermissionEvaluation{})
+		ctx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c"})
+		asking := call.Ask(ctx, writer.PermissionEvaluation{})
 		wait(300 * time.Millisecond)
-		call.Progress("half", nil, otelagent.Moment{})
+		call.Progress("half", nil, writer.Moment{})
 		wait(0)
-		asking.End(otelagent.PermissionEvaluation{Action: spans.ActionAllow})
+		asking.End(writer.PermissionEvaluation{Action: spans.ActionAllow})
 		wait(29900 * time.Millisecond)
-		call.End(otelagent.ToolResult{})
-		turn.End(otelagent.TurnResult{})
-		run.End(otelagent.RunResult{})
+		call.End(writer.ToolResult{})
+		turn.End(writer.TurnResult{})
+		run.End(writer.RunResult{})
 		wait(time.Minute)
 		if diff := cmp.Diff([]string{
 			"0s session.run live",
@@ -181,32 +182,32 @@ func TestLiveNewestWinsWhileReceiverIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		copies, _, _, tracer := liveHost(t, time.Hour)
 		copies.block = make(chan struct{})
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 		synctest.Wait() // the copy of the run is under way
-		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 		for n := range 16 {
-			turn.Request(otelagent.Request{Attempt: n})
+			turn.Request(writer.Request{Attempt: n})
 		}
-		_, gone := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(1))})
-		gone.End(otelagent.TurnResult{})
+		_, gone := run.StartTurn(ctx, writer.TurnInfo{Index: new(int64(1))})
+		gone.End(writer.TurnResult{})
 		close(copies.block)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"0s session.run live", "0s session.turn live 16"}, copies.take()); diff != "" {
 			t.Errorf("copies (-want +got):\n%s", diff)
 		}
-		turn.End(otelagent.TurnResult{})
-		run.End(otelagent.RunResult{})
+		turn.End(writer.TurnResult{})
+		run.End(writer.RunResult{})
 	})
 }
 
 func TestLiveIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		copies, _, live, tracer := liveHost(t, 0)
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 		const most = 4096
-		var turns []*otelagent.Turn
+		var turns []*writer.Turn
 		for range most + 7 {
-			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+			_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 			turns = append(turns, turn)
 		}
 		synctest.Wait()
@@ -214,15 +215,15 @@ func TestLiveIsBounded(t *testing.T) {
 			t.Errorf("%d copies, want %d; stats %+v", n, most, stats)
 		}
 		for _, turn := range turns {
-			turn.End(otelagent.TurnResult{})
+			turn.End(writer.TurnResult{})
 		}
-		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{}) // there is room again
+		_, turn := run.StartTurn(ctx, writer.TurnInfo{}) // there is room again
 		synctest.Wait()
 		if got := copies.take(); len(got) != 1 {
 			t.Errorf("%q, want one copy", got)
 		}
-		turn.End(otelagent.TurnResult{})
-		run.End(otelagent.RunResult{})
+		turn.End(writer.TurnResult{})
+		run.End(writer.RunResult{})
 	})
 }
 
@@ -233,7 +234,7 @@ func TestLiveReceiverRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		copies, finals, live, tracer := liveHost(t, 0)
 		copies.fail = errors.New("no")
-		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Metadata: []byte(`{"a":1}`)})
+		_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", Metadata: []byte(`{"a":1}`)})
 		time.Sleep(2 * time.Second)
 		if stats := live.Stats(); stats.Failed != 2 {
 			t.Errorf("after two seconds: stats %+v, want two failures", stats)
@@ -249,7 +250,7 @@ func TestLiveReceiverRefuses(t *testing.T) {
 		if got := copies.take(); len(got) == 0 {
 			t.Error("no copy is sent to a receiver that is back")
 		}
-		run.End(otelagent.RunResult{})
+		run.End(writer.RunResult{})
 		if diff := cmp.Diff([]string{"0s session.payload final", "1h0m15s session.run final"}, finals.take()); diff != "" {
 			t.Errorf("spans that go through the provider (-want +got):\n%s", diff)
 		}
@@ -266,7 +267,7 @@ func TestLiveShutdown(t *testing.T) {
 			if hangs {
 				copies.block = make(chan struct{})
 			}
-			_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+			_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 			synctest.Wait()
 			start := time.Now()
 			for range 2 {
@@ -274,9 +275,9 @@ func TestLiveShutdown(t *testing.T) {
 					t.Errorf("%v after %v", err, time.Since(start))
 				}
 			}
-			_, late := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "late"})
-			late.End(otelagent.RunResult{})
-			run.End(otelagent.RunResult{})
+			_, late := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "late"})
+			late.End(writer.RunResult{})
+			run.End(writer.RunResult{})
 			time.Sleep(time.Hour)
 			if got := copies.take(); (len(got) == 1) == hangs || !copies.down {
 				t.Errorf("%q, shut down %t; want one copy, from before, unless it hangs", got, copies.down)
@@ -294,12 +295,12 @@ func TestLiveOfForeignSpansSendsNothing(t *testing.T) {
 	// Not sampled, and no spans of the SDK at all.
 	unsampled := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
 	for _, provider := range []trace.TracerProvider{unsampled, noop.NewTracerProvider()} {
-		tracer := otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithLive(live))
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-		turn.Request(otelagent.Request{Payload: []byte(`{"messages":[]}`)})
-		turn.End(otelagent.TurnResult{})
-		run.End(otelagent.RunResult{})
+		tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithLive(live)))
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+		_, turn := run.StartTurn(ctx, writer.TurnInfo{})
+		turn.Request(writer.Request{Payload: []byte(`{"messages":[]}`)})
+		turn.End(writer.TurnResult{})
+		run.End(writer.RunResult{})
 	}
 	if err := live.Shutdown(t.Context()); err != nil {
 		t.Error(err)
@@ -314,13 +315,13 @@ func TestSetupWithLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatched()
 		p := setup(t, otelsetup.WithExporter(w), otelsetup.WithLive(time.Minute))
-		tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()),
-			otelagent.WithCapture(otelagent.CaptureContent))
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()),
+			otelagent.WithCapture(otelagent.CaptureContent)))
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
 		synctest.Wait() // the copy without the request is made
-		turn.Request(otelagent.Request{Payload: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)})
-		_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c", Args: []byte(`{"x":1}`)})
+		turn.Request(writer.Request{Payload: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)})
+		_, call := turn.StartTool(ctx, writer.ToolCall{ID: "c", Args: []byte(`{"x":1}`)})
 		for _, want := range [][]string{
 			{"0s session.run live", "0s session.turn live", "0s tool.call live"},
 			{"200ms session.payload final", "200ms session.payload final", "200ms session.turn live"},
@@ -331,9 +332,9 @@ func TestSetupWithLive(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if strings.HasPrefix(want[0], "200ms") {
-				call.End(otelagent.ToolResult{})
-				turn.End(otelagent.TurnResult{})
-				run.End(otelagent.RunResult{})
+				call.End(writer.ToolResult{})
+				turn.End(writer.TurnResult{})
+				run.End(writer.RunResult{})
 			}
 			time.Sleep(200 * time.Millisecond)
 		}
@@ -373,9 +374,9 @@ func TestSetupWithoutLive(t *testing.T) {
 	if p.Live() != nil || p.LiveStats() != (otelsetup.Stats{}) {
 		t.Error("there is a Live")
 	}
-	_, run := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live())).
-		StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-	run.End(otelagent.RunResult{})
+	_, run := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()))).
+		StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+	run.End(writer.RunResult{})
 }
 
 // Over OTLP the copies have a connection of their own: a queue that is stuck does not keep them.
@@ -389,13 +390,13 @@ func TestSetupWithLiveOverOTLP(t *testing.T) {
 			r, endpoint := start(t)
 			p := setup(t, otelsetup.WithProtocol(protocol), otelsetup.WithEndpoint(endpoint), otelsetup.WithLive(0),
 				otelsetup.WithoutMetrics())
-			_, run := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live())).
-				StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+			_, run := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()))).
+				StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 			deadline := time.Now().Add(10 * time.Second)
 			for p.LiveStats().Exported == 0 && time.Now().Before(deadline) {
 				time.Sleep(time.Millisecond)
 			}
-			run.End(otelagent.RunResult{})
+			run.End(writer.RunResult{})
 			if err := p.Shutdown(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -415,26 +416,26 @@ func TestSetupWithLiveOverOTLP(t *testing.T) {
 // No copy is made after the end of its span. For the race detector as well.
 func TestLiveConcurrent(t *testing.T) {
 	copies, finals, live, tracer := liveHost(t, 0)
-	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 	var all sync.WaitGroup
 	for g := range 8 {
 		all.Go(func() {
 			for i := range 50 {
-				ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(g*100 + i))})
-				turn.Request(otelagent.Request{Payload: fmt.Appendf(nil, `{"messages":[{"role":"user","content":"%d %d"}]}`, g, i)})
-				_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c", Args: []byte(`{}`)})
+				ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Index: new(int64(g*100 + i))})
+				turn.Request(writer.Request{Payload: fmt.Appendf(nil, `{"messages":[{"role":"user","content":"%d %d"}]}`, g, i)})
+				_, call := turn.StartTool(ctx, writer.ToolCall{ID: "c", Args: []byte(`{}`)})
 				all.Go(func() {
-					turn.AddInput(otelagent.Message{Raw: fmt.Appendf(nil, `{"role":"user","content":"more %d %d"}`, g, i)})
-					call.Progress("p", []byte(`{"a":1}`), otelagent.Moment{})
+					turn.AddInput(writer.Message{Raw: fmt.Appendf(nil, `{"role":"user","content":"more %d %d"}`, g, i)})
+					call.Progress("p", []byte(`{"a":1}`), writer.Moment{})
 					turn.AskUser()
 				})
-				call.End(otelagent.ToolResult{Result: []byte(`1`)})
-				turn.End(otelagent.TurnResult{Output: &otelagent.Message{Raw: []byte(`{"role":"assistant","content":"ok"}`)}})
+				call.End(writer.ToolResult{Result: []byte(`1`)})
+				turn.End(writer.TurnResult{Output: &writer.Message{Raw: []byte(`{"role":"assistant","content":"ok"}`)}})
 			}
 		})
 	}
 	all.Wait()
-	run.End(otelagent.RunResult{})
+	run.End(writer.RunResult{})
 	if err := live.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -460,13 +461,13 @@ func TestSetupWithLiveShutdownLosesNothing(t *testing.T) {
 	w := newWatched()
 	w.block = make(chan struct{})
 	p := setup(t, otelsetup.WithExporter(w), otelsetup.WithLive(0))
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()),
-		otelagent.WithCapture(otelagent.CaptureContent))
-	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-	turn.Request(otelagent.Request{Payload: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)})
-	turn.End(otelagent.TurnResult{})
-	run.End(otelagent.RunResult{})
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()),
+		otelagent.WithCapture(otelagent.CaptureContent)))
+	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+	_, turn := run.StartTurn(ctx, writer.TurnInfo{})
+	turn.Request(writer.Request{Payload: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)})
+	turn.End(writer.TurnResult{})
+	run.End(writer.RunResult{})
 	time.AfterFunc(100*time.Millisecond, func() { close(w.block) })
 	if err := p.Shutdown(t.Context()); err != nil {
 		t.Error(err)

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -179,6 +180,7 @@ func (p *Providers) setupTraces(ctx context.Context, c *config, res *resource.Re
 	}
 	p.queue = newQueue(WrapExporter(exporter), c)
 	p.tracer = sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(p.queue))...)
+	writer.SetDelivery(p.tracer, p)
 	return nil
 }
 
@@ -187,7 +189,8 @@ type borrowed struct{ sdktrace.SpanExporter }
 
 func (borrowed) Shutdown(context.Context) error { return nil }
 
-// TracerProvider returns the provider, for otelagent.WithTracerProvider.
+// TracerProvider returns the provider, for otelagent.WithTracerProvider. A tracer that is made with it before Shutdown
+// sends the next request of a session whole when content was lost.
 func (p *Providers) TracerProvider() *sdktrace.TracerProvider { return p.tracer }
 
 // ForceFlush sends the spans that have ended and the metrics so far. It waits for the network, at most until ctx ends.
@@ -201,6 +204,7 @@ func (p *Providers) ForceFlush(ctx context.Context) error {
 // most until ctx ends, and for metrics 5 s at most. Spans that end later are lost. A second call does nothing.
 func (p *Providers) Shutdown(ctx context.Context) error {
 	defer p.queue.cancel()
+	defer writer.SetDelivery(p.tracer, nil)
 	if p.live != nil {
 		part, cancel := context.WithTimeout(ctx, time.Second) // nobody needs copies any more
 		_ = p.live.Shutdown(part)

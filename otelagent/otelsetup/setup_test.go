@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -151,10 +152,10 @@ func startHTTP(t *testing.T) (*receiver, string) {
 
 func record(t *testing.T, p *otelsetup.Providers, runs int) {
 	t.Helper()
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()))
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider())))
 	for i := range runs {
-		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: fmt.Sprint(i)})
-		run.End(otelagent.RunResult{})
+		_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: fmt.Sprint(i)})
+		run.End(writer.RunResult{})
 	}
 }
 
@@ -279,13 +280,13 @@ func TestLargeBodiesStayWhole(t *testing.T) {
 	t.Setenv("OTEL_SPAN_EVENT_COUNT_LIMIT", "2")
 	w := newWatched()
 	p := setup(t, otelsetup.WithExporter(w))
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()),
-		otelagent.WithCapture(otelagent.CaptureContent))
-	_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Metadata: []byte(strings.Repeat("m", 5000))})
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()),
+		otelagent.WithCapture(otelagent.CaptureContent)))
+	_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", Metadata: []byte(strings.Repeat("m", 5000))})
 	for range 10 {
-		run.Note("n", nil, otelagent.Moment{})
+		run.Note("n", nil, writer.Moment{})
 	}
-	run.End(otelagent.RunResult{})
+	run.End(writer.RunResult{})
 	if err := p.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}

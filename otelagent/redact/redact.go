@@ -16,7 +16,7 @@ import (
 	"slices"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Config is a set of rules.
@@ -33,7 +33,7 @@ type Rules struct {
 	defaults bool
 }
 
-var _ otelagent.Redactor = (*Rules)(nil)
+var _ spans.Redactor = (*Rules)(nil)
 
 // rule is a compiled Rule.
 type rule struct {
@@ -81,7 +81,7 @@ func (r *Rules) Scoped() bool {
 //
 // In JSON, regular expressions see strings and keys, unescaped, and the result is JSON again. A body that is not the
 // JSON it claims to be is text: regular expressions see it as it is, and rules by key find nothing.
-func (r *Rules) Redact(p otelagent.Piece) (body []byte, places int) {
+func (r *Rules) Redact(p spans.Redactable) (body []byte, places int) {
 	if r == nil || len(p.Body) == 0 {
 		return p.Body, 0
 	}
@@ -114,7 +114,7 @@ func (r *Rules) Redact(p otelagent.Piece) (body []byte, places int) {
 	return append(a.out, a.body[a.done:]...), a.places
 }
 
-func (r *rule) applies(p otelagent.Piece) bool {
+func (r *rule) applies(p spans.Redactable) bool {
 	return (len(r.Place) == 0 || slices.Contains(r.Place, p.Place)) &&
 		(len(r.Role) == 0 || slices.Contains(r.Role, p.Role)) &&
 		(len(r.Provenance) == 0 || slices.Contains(r.Provenance, p.Provenance))

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -45,7 +44,7 @@ func rulesOf(t testing.TB, rules string) *Rules {
 }
 
 func apply(r *Rules, place, role string, from spans.ProvenanceKind, isJSON bool, body []byte) (out []byte, places int) {
-	return r.Redact(otelagent.Piece{Body: body, JSON: isJSON, Place: place, Role: role, Provenance: from})
+	return r.Redact(spans.Redactable{Body: body, JSON: isJSON, Place: place, Role: role, Provenance: from})
 }
 
 // marks spells the marks of a test, <NAME>, as they are.
@@ -116,7 +115,7 @@ func TestRedact(t *testing.T) {
 		{`r regexp b place args place result`, "place result", `{"content":"abc"}`, `{"content":"a<r>c"}`},
 		{`r key * place args place result`, "place message", `{"content":"abc"}`, same},
 	} {
-		piece := otelagent.Piece{Body: []byte(tt.in), JSON: !strings.HasSuffix(tt.piece, "text")}
+		piece := spans.Redactable{Body: []byte(tt.in), JSON: !strings.HasSuffix(tt.piece, "text")}
 		kind, value, _ := strings.Cut(strings.TrimSuffix(tt.piece, " text"), " ")
 		switch kind {
 		case "from":
@@ -215,7 +214,7 @@ func TestScoped(t *testing.T) {
 func TestConcurrent(t *testing.T) {
 	r := Defaults()
 	text := []byte("token=" + strings.Repeat("Zm9vYmFyYmF6", 4) + " and mail to a.person@example.com")
-	piece := otelagent.Piece{Body: text, Place: otelagent.PlaceText}
+	piece := spans.Redactable{Body: text, Place: spans.PlaceText}
 	want, places := r.Redact(piece)
 	var all sync.WaitGroup
 	for range 8 {

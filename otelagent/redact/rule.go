@@ -10,7 +10,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -39,9 +38,9 @@ type Rule struct {
 
 // places are the kinds of content that Rule.Place and Redact know.
 var places = []string{
-	otelagent.PlaceMessage, otelagent.PlaceSystem, otelagent.PlaceTools, otelagent.PlaceRest,
-	spans.ListArgs, spans.ListResult, spans.ListMetadata, spans.ListRules, otelagent.PlaceConfig, spans.ListSummary,
-	otelagent.PlaceEvent, otelagent.PlaceText,
+	spans.PlaceMessage, spans.PlaceSystem, spans.PlaceTools, spans.PlaceRest,
+	spans.ListArgs, spans.ListResult, spans.ListMetadata, spans.ListRules, spans.PlaceConfig, spans.ListSummary,
+	spans.PlaceEvent, spans.PlaceText,
 }
 
 // provenances are the kinds that a message can have. The other kinds are of the rest of a request.

@@ -28,7 +28,7 @@ import (
 // recorded records events and returns the sessions.
 func recorded(t *testing.T, events iter.Seq2[event.Event, error], capture otelagent.Capture) []export.Recorded {
 	t.Helper()
-	p := agenttest.New(t, otelagent.WithCapture(capture), otelagent.WithDerivedIDs())
+	p := agenttest.New(t, otelagent.WithCapture(capture), otelagent.WithIDs(otelagent.IDsDerived))
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range events {
 		if err != nil {

@@ -31,7 +31,7 @@ import (
 // replayed plays events of phi-core and returns the sessions.
 func replayed(t *testing.T, events []byte, capture otelagent.Capture) []export.Recorded {
 	t.Helper()
-	p := agenttest.New(t, otelagent.WithCapture(capture), otelagent.WithDerivedIDs())
+	p := agenttest.New(t, otelagent.WithCapture(capture), otelagent.WithIDs(otelagent.IDsDerived))
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
 		if err != nil {
@@ -314,7 +314,7 @@ func TestGuideRowsOfOtherDialects(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+				p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
 				rec := event.NewRecorder(p.Tracer())
 				for ev, err := range d.events(bytes.NewReader(raw)) {
 					if err == nil { // bad lines are the matter of their reader

@@ -27,7 +27,7 @@ func imported(t *testing.T, file []byte) []export.Recorded { return arrived(t, s
 
 func sent(t *testing.T, file []byte) *agenttest.Pipeline {
 	t.Helper()
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(file)) {
 		if err != nil && !timeless.MatchString(err.Error()) {
@@ -117,7 +117,7 @@ func TestFurtherRowsComeBack(t *testing.T) {
 {"type":"system_prompt","data":{"digest":"d","body":"b"}}
 {"type":"later","data":[1]}
 `)
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(file)) {
 		if err != nil {
@@ -154,7 +154,7 @@ func TestProducersRowsThatAreNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := agenttest.New(t, otelagent.WithDerivedIDs())
+	p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived))
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(file)) {
 		if err != nil {

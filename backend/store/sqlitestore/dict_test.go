@@ -26,7 +26,7 @@ var makeDict = flag.String("make-dict", "", "write a dictionary for rows to this
 // recorded returns what a store gets of a recording of phi-core, content captured.
 func recorded(tb testing.TB, f phifixtures.Fixture) session.Batch {
 	tb.Helper()
-	p := agenttest.New(tb, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+	p := agenttest.New(tb, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 		if err != nil {

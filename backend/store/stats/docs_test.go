@@ -25,7 +25,7 @@ import (
 func record(t *testing.T, st store.Store) {
 	t.Helper()
 	for _, f := range phifixtures.All(t, "../../..") {
-		p := agenttest.New(t, otelagent.WithDerivedIDs())
+		p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived))
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -47,10 +47,10 @@ func (s script) conversation() *conversation {
 	return c
 }
 
-func (c *conversation) add(role string) otelagent.Message {
+func (c *conversation) add(role string) writer.Message {
 	raw := fmt.Appendf(nil, `{"role":%q,"content":%q}`, role, noise(c.rng, c.size))
 	c.messages = append(c.messages, raw)
-	return otelagent.Message{Role: role, Raw: raw}
+	return writer.Message{Role: role, Raw: raw}
 }
 
 // request is what the model is sent on the turn at hand.
@@ -77,9 +77,9 @@ func (s script) total() (u session.Usage) {
 }
 
 // play runs the session through a tracer. It waits after each turn, and ends early with ctx.
-func (s script) play(ctx context.Context, tracer *otelagent.Tracer, wait time.Duration) {
+func (s script) play(ctx context.Context, tracer *writer.Tracer, wait time.Duration) {
 	c := s.conversation()
-	runCtx, run := tracer.StartRun(context.WithoutCancel(ctx), otelagent.RunInfo{SessionID: s.ID, ID: "run", Agent: "soak", Model: "scripted-1"})
+	runCtx, run := tracer.StartRun(context.WithoutCancel(ctx), writer.RunInfo{SessionID: s.ID, ID: "run", Agent: "soak", Model: "scripted-1"})
 	for i := range s.Turns {
 		s.turn(runCtx, run, c, int64(i))
 		if wait > 0 {
@@ -89,20 +89,20 @@ func (s script) play(ctx context.Context, tracer *otelagent.Tracer, wait time.Du
 			}
 		}
 	}
-	run.End(otelagent.RunResult{})
+	run.End(writer.RunResult{})
 }
 
-func (s script) turn(ctx context.Context, run *otelagent.Run, c *conversation, i int64) {
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(i), Trigger: spans.TriggerUser})
-	turn.Request(otelagent.Request{Payload: c.request()})
+func (s script) turn(ctx context.Context, run *writer.Run, c *conversation, i int64) {
+	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Index: new(i), Trigger: spans.TriggerUser})
+	turn.Request(writer.Request{Payload: c.request()})
 	answer := c.add("assistant")
-	_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: fmt.Sprint("call-", i), Name: "bash", Args: []byte(`{"command":"true"}`)})
+	_, call := turn.StartTool(ctx, writer.ToolCall{ID: fmt.Sprint("call-", i), Name: "bash", Args: []byte(`{"command":"true"}`)})
 	result := c.add("toolResult")
 	result.ToolCallID = fmt.Sprint("call-", i)
-	call.End(otelagent.ToolResult{Result: []byte(`"ok"`)})
+	call.End(writer.ToolResult{Result: []byte(`"ok"`)})
 	u := usage(i)
-	turn.End(otelagent.TurnResult{
-		StopReason: "tool_use", Output: &answer, Results: []otelagent.Message{result},
-		Usage: &otelagent.Usage{Input: u.Input, Output: u.Output, Reasoning: u.Reasoning, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite},
+	turn.End(writer.TurnResult{
+		StopReason: "tool_use", Output: &answer, Results: []writer.Message{result},
+		Usage: &writer.Usage{Input: u.Input, Output: u.Output, Reasoning: u.Reasoning, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite},
 	})
 }

@@ -29,6 +29,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
@@ -298,7 +299,7 @@ func (l *load) sender(ctx context.Context, number int, own uint64, wires []wire)
 		l.t.Error(err)
 		return
 	}
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDelivery(providers))
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent)))
 	for n := 0; l.stopping.Err() == nil && (l.sessions == 0 || n < l.sessions); n++ {
 		s := script{ID: fmt.Sprintf("%s-%d-%d", l.name, number, n), Turns: 1 + rng.IntN(l.shape.Turns), Bytes: l.shape.Bytes, Seed: rng.Uint64()}
 		if l.exact {
@@ -428,7 +429,7 @@ func runProgram(spec string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDelivery(providers))
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent)))
 	for n := range programScripts {
 		programScript(seed, name, n).play(context.Background(), tracer, 3*time.Millisecond)
 		_ = providers.ForceFlush(context.Background())

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -36,7 +35,7 @@ rules:
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _ := r.Redact(otelagent.Piece{Body: []byte(body), JSON: true, Place: spans.ListArgs})
+			got, _ := r.Redact(spans.Redactable{Body: []byte(body), JSON: true, Place: spans.ListArgs})
 			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -140,7 +139,7 @@ func FuzzLoad(f *testing.F) {
 		if (r == nil) == (err == nil) {
 			t.Fatalf("Load = %v, %v", r, err)
 		}
-		r.Redact(otelagent.Piece{Body: []byte(`{"content":[{"a":"b","k":1.5}],"a":"x"}`), JSON: true, Place: spans.ListArgs, Role: "user"})
+		r.Redact(spans.Redactable{Body: []byte(`{"content":[{"a":"b","k":1.5}],"a":"x"}`), JSON: true, Place: spans.ListArgs, Role: "user"})
 	})
 }
 

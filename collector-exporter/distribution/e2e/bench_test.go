@@ -24,6 +24,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -88,10 +89,10 @@ func makeLoad(b *testing.B, payload bool) load {
 
 func talkOn(b *testing.B, p *agenttest.Pipeline, id string, payload bool) {
 	b.Helper()
-	ctx, r := p.Tracer().StartRun(b.Context(), otelagent.RunInfo{SessionID: id, Agent: "bench", Model: "claude-opus-4-6", Provider: "anthropic"})
+	ctx, r := (*writer.Tracer)(p.Tracer()).StartRun(b.Context(), writer.RunInfo{SessionID: id, Agent: "bench", Model: "claude-opus-4-6", Provider: "anthropic"})
 	var messages []string
 	for turn := range 50 {
-		ctx, tn := r.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(turn)), Trigger: spans.TriggerUser})
+		ctx, tn := r.StartTurn(ctx, writer.TurnInfo{Index: new(int64(turn)), Trigger: spans.TriggerUser})
 		if payload {
 			var text strings.Builder
 			for i := 0; text.Len() < 4000; i++ {
@@ -99,18 +100,18 @@ func talkOn(b *testing.B, p *agenttest.Pipeline, id string, payload bool) {
 				fmt.Fprintf(&text, "line %d of the file says %x and then goes on with plain words. ", i, h[:6])
 			}
 			messages = append(messages, fmt.Sprintf(`{"role":"user","content":%q}`, text.String()))
-			tn.Request(otelagent.Request{Payload: []byte(`{"model":"m","messages":[` + strings.Join(messages, ",") + `]}`)})
+			tn.Request(writer.Request{Payload: []byte(`{"model":"m","messages":[` + strings.Join(messages, ",") + `]}`)})
 		}
 		for i := range 2 {
-			ctx, call := tn.StartTool(ctx, otelagent.ToolCall{ID: fmt.Sprintf("toolu_%d_%d", turn, i), Name: "bash"})
+			ctx, call := tn.StartTool(ctx, writer.ToolCall{ID: fmt.Sprintf("toolu_%d_%d", turn, i), Name: "bash"})
 			if i == 0 {
-				call.Permission(ctx, otelagent.PermissionEvaluation{Tool: "bash", Action: spans.ActionAllow, Source: spans.PermissionSourceProject})
+				call.Permission(ctx, writer.PermissionEvaluation{Tool: "bash", Action: spans.ActionAllow, Source: spans.PermissionSourceProject})
 			}
-			call.End(otelagent.ToolResult{})
+			call.End(writer.ToolResult{})
 		}
-		tn.End(otelagent.TurnResult{StopReason: "tool_use", Usage: &otelagent.Usage{}})
+		tn.End(writer.TurnResult{StopReason: "tool_use", Usage: &writer.Usage{}})
 	}
-	r.End(otelagent.RunResult{})
+	r.End(writer.RunResult{})
 }
 
 // rawCodec sends messages that are marshalled already: the sender is no part of what is measured.

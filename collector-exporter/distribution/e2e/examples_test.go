@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -199,12 +200,12 @@ func testLive(t *testing.T, bin, file string, names ...string) {
 			return nil
 		})
 	}
-	ctx, r := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live())).
-		StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
-	_, tn := r.StartTurn(ctx, otelagent.TurnInfo{})
+	ctx, r := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()))).
+		StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
+	_, tn := r.StartTurn(ctx, writer.TurnInfo{})
 	until(spans.SessionStatusBusy)
-	tn.End(otelagent.TurnResult{})
-	r.End(otelagent.RunResult{})
+	tn.End(writer.TurnResult{})
+	r.End(writer.RunResult{})
 	if err := p.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -227,20 +228,20 @@ const (
 // testRedaction: the store has the sessions without the key, the backend the tree without a word that anybody wrote.
 func testRedaction(t *testing.T, bin string) {
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	ctx, r := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "m",
+	ctx, r := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "m",
 		Config: []byte(`{"note":"` + secret + `"}`), Metadata: []byte(`{"by":"` + secret + `"}`), Rules: []byte(`["` + secret + `"]`)})
-	ctx, tn := r.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
-	question := otelagent.Message{Role: "user", Raw: []byte(`{"role":"user","content":"` + secret + ` ` + key + `"}`)}
+	ctx, tn := r.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerUser})
+	question := writer.Message{Role: "user", Raw: []byte(`{"role":"user","content":"` + secret + ` ` + key + `"}`)}
 	tn.AddInput(question)
-	tn.Request(otelagent.Request{Payload: []byte(`{"model":"m","system":"` + secret + `","messages":[` + string(question.Raw) + `]}`)})
-	ctx, call := tn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"command":"` + secret + `"}`)})
-	call.Permission(ctx, otelagent.PermissionEvaluation{Pattern: secret, Action: spans.ActionAsk, Reason: secret, DecidedBy: secret, Source: spans.PermissionSourceProject})
-	call.Progress("note", []byte(`"`+secret+`"`), otelagent.Moment{})
-	call.End(otelagent.ToolResult{Outcome: spans.OutcomeError, Error: secret, Result: []byte(`"` + secret + `"`)})
-	_, m := tn.StartCompaction(ctx, otelagent.Compaction{Kind: spans.CompactionKindSummary})
-	m.End(otelagent.CompactionResult{Reason: secret, Summary: []byte(`"` + secret + `"`)})
-	tn.End(otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 77}, Failed: true, Error: secret, Output: &otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"` + secret + `"}`)}})
-	r.End(otelagent.RunResult{Status: spans.RunStatusError, Error: secret})
+	tn.Request(writer.Request{Payload: []byte(`{"model":"m","system":"` + secret + `","messages":[` + string(question.Raw) + `]}`)})
+	ctx, call := tn.StartTool(ctx, writer.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"command":"` + secret + `"}`)})
+	call.Permission(ctx, writer.PermissionEvaluation{Pattern: secret, Action: spans.ActionAsk, Reason: secret, DecidedBy: secret, Source: spans.PermissionSourceProject})
+	call.Progress("note", []byte(`"`+secret+`"`), writer.Moment{})
+	call.End(writer.ToolResult{Outcome: spans.OutcomeError, Error: secret, Result: []byte(`"` + secret + `"`)})
+	_, m := tn.StartCompaction(ctx, writer.Compaction{Kind: spans.CompactionKindSummary})
+	m.End(writer.CompactionResult{Reason: secret, Summary: []byte(`"` + secret + `"`)})
+	tn.End(writer.TurnResult{StopReason: "stop", Usage: &writer.Usage{Input: 77}, Failed: true, Error: secret, Output: &writer.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"` + secret + `"}`)}})
+	r.End(writer.RunResult{Status: spans.RunStatusError, Error: secret})
 
 	other := newBackend(t)
 	db := filepath.Join(t.TempDir(), "sessions.db")
@@ -289,55 +290,55 @@ func testRedaction(t *testing.T, bin string) {
 
 // testKeeps: of one session for each reason to keep one, and one for none, tail sampling keeps the former, whole.
 func testKeeps(t *testing.T, bin string) {
-	p := agenttest.New(t, otelagent.WithSessionTrace(), otelagent.WithCapture(otelagent.CaptureContent))
-	two := func(id string, second func(context.Context, *otelagent.Turn) otelagent.TurnResult) {
+	p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsBySession), otelagent.WithCapture(otelagent.CaptureContent))
+	two := func(id string, second func(context.Context, *writer.Turn) writer.TurnResult) {
 		for n := range 2 { // two runs: what speaks for keeping the session is in the second alone
-			ctx, r := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: fmt.Sprint("run-", n), Agent: "sampled", Model: "m"})
-			ctx, tn := r.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
-			res := otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 100}}
+			ctx, r := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: id, ID: fmt.Sprint("run-", n), Agent: "sampled", Model: "m"})
+			ctx, tn := r.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerUser})
+			res := writer.TurnResult{StopReason: "stop", Usage: &writer.Usage{Input: 100}}
 			if n == 1 {
 				res = second(ctx, tn)
 			}
 			tn.End(res)
-			r.End(otelagent.RunResult{})
+			r.End(writer.RunResult{})
 		}
 	}
 	cost := 0.75
-	tool := func(ctx context.Context, tn *otelagent.Turn, end otelagent.ToolResult, asked ...otelagent.PermissionEvaluation) {
-		ctx, call := tn.StartTool(ctx, otelagent.ToolCall{ID: "c", Name: "bash"})
+	tool := func(ctx context.Context, tn *writer.Turn, end writer.ToolResult, asked ...writer.PermissionEvaluation) {
+		ctx, call := tn.StartTool(ctx, writer.ToolCall{ID: "c", Name: "bash"})
 		for _, e := range asked {
 			call.Permission(ctx, e)
 		}
 		call.End(end)
 	}
-	usual := otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 100}}
-	two("fine", func(ctx context.Context, tn *otelagent.Turn) otelagent.TurnResult {
-		tool(ctx, tn, otelagent.ToolResult{}, otelagent.PermissionEvaluation{Action: spans.ActionAllow})
+	usual := writer.TurnResult{StopReason: "stop", Usage: &writer.Usage{Input: 100}}
+	two("fine", func(ctx context.Context, tn *writer.Turn) writer.TurnResult {
+		tool(ctx, tn, writer.ToolResult{}, writer.PermissionEvaluation{Action: spans.ActionAllow})
 		small := 0.01
-		return otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 99_999}, Cost: &small, Currency: "USD"}
+		return writer.TurnResult{StopReason: "stop", Usage: &writer.Usage{Input: 99_999}, Cost: &small, Currency: "USD"}
 	})
-	two("failed tool", func(ctx context.Context, tn *otelagent.Turn) otelagent.TurnResult {
-		tool(ctx, tn, otelagent.ToolResult{Outcome: spans.OutcomeError})
+	two("failed tool", func(ctx context.Context, tn *writer.Turn) writer.TurnResult {
+		tool(ctx, tn, writer.ToolResult{Outcome: spans.OutcomeError})
 		return usual
 	})
-	two("failed turn", func(context.Context, *otelagent.Turn) otelagent.TurnResult { return otelagent.TurnResult{Failed: true} })
-	two("denied", func(ctx context.Context, tn *otelagent.Turn) otelagent.TurnResult {
-		tool(ctx, tn, otelagent.ToolResult{Outcome: spans.OutcomeDenied}, otelagent.PermissionEvaluation{Action: spans.ActionDeny})
+	two("failed turn", func(context.Context, *writer.Turn) writer.TurnResult { return writer.TurnResult{Failed: true} })
+	two("denied", func(ctx context.Context, tn *writer.Turn) writer.TurnResult {
+		tool(ctx, tn, writer.ToolResult{Outcome: spans.OutcomeDenied}, writer.PermissionEvaluation{Action: spans.ActionDeny})
 		return usual
 	})
-	two("denied without evaluation", func(ctx context.Context, tn *otelagent.Turn) otelagent.TurnResult {
-		tool(ctx, tn, otelagent.ToolResult{Outcome: spans.OutcomeDenied})
+	two("denied without evaluation", func(ctx context.Context, tn *writer.Turn) writer.TurnResult {
+		tool(ctx, tn, writer.ToolResult{Outcome: spans.OutcomeDenied})
 		return usual
 	})
-	two("many tokens", func(context.Context, *otelagent.Turn) otelagent.TurnResult {
-		return otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 100_000}}
+	two("many tokens", func(context.Context, *writer.Turn) writer.TurnResult {
+		return writer.TurnResult{StopReason: "stop", Usage: &writer.Usage{Input: 100_000}}
 	})
-	two("cost", func(context.Context, *otelagent.Turn) otelagent.TurnResult {
-		return otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 100}, Cost: &cost, Currency: "USD"}
+	two("cost", func(context.Context, *writer.Turn) writer.TurnResult {
+		return writer.TurnResult{StopReason: "stop", Usage: &writer.Usage{Input: 100}, Cost: &cost, Currency: "USD"}
 	})
-	two("long", func(ctx context.Context, tn *otelagent.Turn) otelagent.TurnResult {
+	two("long", func(ctx context.Context, tn *writer.Turn) writer.TurnResult {
 		for range 200 {
-			tool(ctx, tn, otelagent.ToolResult{})
+			tool(ctx, tn, writer.ToolResult{})
 		}
 		return usual
 	})

@@ -71,7 +71,7 @@ func testLogRecords(t *testing.T, bin string) {
 		if !strings.Contains(f.Name, "parallel") && !strings.Contains(f.Name, "multi-turn") && !strings.Contains(f.Name, "compaction") {
 			continue
 		}
-		p := agenttest.New(t, otelagent.WithDerivedIDs(), otelagent.WithCapture(otelagent.CaptureContent))
+		p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived), otelagent.WithCapture(otelagent.CaptureContent))
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 			if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -99,7 +100,7 @@ func recordings(t *testing.T, opts ...otelagent.Option) (sent []ptrace.Traces, w
 		if !strings.Contains(f.Name, "parallel") && !strings.Contains(f.Name, "multi-turn") && !strings.Contains(f.Name, "compaction") && !strings.Contains(f.Name, "tool") {
 			continue
 		}
-		p := agenttest.New(t, append([]otelagent.Option{otelagent.WithDerivedIDs(), otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
+		p := agenttest.New(t, append([]otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived), otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(strings.NewReader(string(f.Events))) {
 			if err != nil {
@@ -303,18 +304,18 @@ func talk(t *testing.T, p *agenttest.Pipeline, id string, failing int) {
 	system := strings.Repeat("You are careful. ", 40)
 	var messages []string
 	for run := 1; run <= 3; run++ {
-		ctx, r := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: fmt.Sprintf("run-%d", run), Agent: "sampled", Model: "m"})
+		ctx, r := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: id, ID: fmt.Sprintf("run-%d", run), Agent: "sampled", Model: "m"})
 		for turn := range 2 {
 			messages = append(messages, fmt.Sprintf(`{"role":"user","content":"question %d.%d of %s"}`, run, turn, id))
-			_, tn := r.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(turn)), Trigger: spans.TriggerUser})
+			_, tn := r.StartTurn(ctx, writer.TurnInfo{Index: new(int64(turn)), Trigger: spans.TriggerUser})
 			payload := fmt.Sprintf(`{"model":"m","system":%q,"messages":[%s]}`, system, strings.Join(messages, ","))
-			tn.Request(otelagent.Request{Payload: []byte(payload)})
+			tn.Request(writer.Request{Payload: []byte(payload)})
 			answer := fmt.Sprintf(`{"role":"assistant","content":"answer %d.%d"}`, run, turn)
 			messages = append(messages, answer)
-			tn.End(otelagent.TurnResult{StopReason: "stop", Failed: run == failing && turn == 1, Usage: &otelagent.Usage{},
-				Output: &otelagent.Message{Role: "assistant", Raw: []byte(answer)}})
+			tn.End(writer.TurnResult{StopReason: "stop", Failed: run == failing && turn == 1, Usage: &writer.Usage{},
+				Output: &writer.Message{Role: "assistant", Raw: []byte(answer)}})
 		}
-		r.End(otelagent.RunResult{})
+		r.End(writer.RunResult{})
 	}
 }
 
@@ -322,7 +323,7 @@ func talk(t *testing.T, p *agenttest.Pipeline, id string, failing int) {
 func testSampledSessions(t *testing.T, bin string) {
 	db := filepath.Join(t.TempDir(), "sessions.db")
 	c := startPipeline(t, bin, "tail-sampling.yaml", "OTELAGENT_DB="+db, "DECISION_WAIT=2s", "SHARE=0")
-	p := agenttest.New(t, otelagent.WithSessionTrace(), otelagent.WithCapture(otelagent.CaptureContent))
+	p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsBySession), otelagent.WithCapture(otelagent.CaptureContent))
 	talk(t, p, "fine", 0)
 	talk(t, p, "failed", 2)
 	want := map[string]string{}
@@ -351,7 +352,7 @@ func testSampledRuns(t *testing.T, bin string) {
 		opts  []otelagent.Option
 		whole bool
 	}{
-		{"blocks by run", []otelagent.Option{otelagent.WithBlockScope(otelagent.BlockScopeRun)}, true},
+		{"blocks by run", []otelagent.Option{func(c *writer.Config) { c.PerRun = true }}, true},
 		{"blocks by session", nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

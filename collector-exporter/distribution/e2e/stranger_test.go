@@ -40,6 +40,7 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -163,7 +164,7 @@ func strangers(t *testing.T) []ptrace.Traces {
 				t.Fatalf("%s: %v", f, err)
 			}
 			spoken[d.Name] = true
-			p := agenttest.New(t, otelagent.WithDerivedIDs(), otelagent.WithCapture(otelagent.CaptureContent))
+			p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived), otelagent.WithCapture(otelagent.CaptureContent))
 			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range d.New(input.WithSession(filepath.Base(f))).Events(from) {
 				var bad *input.LineError
@@ -198,16 +199,16 @@ func long(t *testing.T, p *agenttest.Pipeline, id string, turns, n int) {
 		return string(b)
 	}
 	var history []string
-	ctx, r := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run", Agent: "reader", Model: "m"})
+	ctx, r := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: id, ID: "run", Agent: "reader", Model: "m"})
 	for turn := range turns {
 		history = append(history, fmt.Sprintf(`{"role":"user","content":%q}`, letters(n)))
-		_, tn := r.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(turn)), Trigger: spans.TriggerUser})
-		tn.Request(otelagent.Request{Payload: []byte(`{"model":"m","messages":[` + strings.Join(history, ",") + `]}`)})
+		_, tn := r.StartTurn(ctx, writer.TurnInfo{Index: new(int64(turn)), Trigger: spans.TriggerUser})
+		tn.Request(writer.Request{Payload: []byte(`{"model":"m","messages":[` + strings.Join(history, ",") + `]}`)})
 		answer := fmt.Sprintf(`{"role":"assistant","content":"answer %d"}`, turn)
 		history = append(history, answer)
-		tn.End(otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: int64(n)}, Output: &otelagent.Message{Role: "assistant", Raw: []byte(answer)}})
+		tn.End(writer.TurnResult{StopReason: "stop", Usage: &writer.Usage{Input: int64(n)}, Output: &writer.Message{Role: "assistant", Raw: []byte(answer)}})
 	}
-	r.End(otelagent.RunResult{})
+	r.End(writer.RunResult{})
 }
 
 // way is one way through the stranger.
@@ -675,15 +676,15 @@ func testMetrics(t *testing.T, between string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider()))
-	ctx, r := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "m"})
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider())))
+	ctx, r := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "m"})
 	for range 3 {
-		ctx, tn := r.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
-		_, call := tn.StartTool(ctx, otelagent.ToolCall{ID: "c", Name: "bash"})
-		call.End(otelagent.ToolResult{})
-		tn.End(otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 100, Output: 10}})
+		ctx, tn := r.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerUser})
+		_, call := tn.StartTool(ctx, writer.ToolCall{ID: "c", Name: "bash"})
+		call.End(writer.ToolResult{})
+		tn.End(writer.TurnResult{StopReason: "stop", Usage: &writer.Usage{Input: 100, Output: 10}})
 	}
-	r.End(otelagent.RunResult{})
+	r.End(writer.RunResult{})
 	if err := p.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}

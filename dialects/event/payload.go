@@ -1,0 +1,41 @@
+package event
+
+import "github.com/otelagent/otelagent/internal/writer"
+
+// The payloads of events are those of the handles, with what only events say: where a time comes from (Moment), the
+// kind of source of a run, and all that is known of its end.
+type (
+	// Moment is a time, where it comes from, and its position in an input.
+	Moment = writer.Moment
+
+	RunInfo              = writer.RunInfo
+	RunResult            = writer.RunResult
+	GroupInfo            = writer.GroupInfo
+	GroupResult          = writer.GroupResult
+	TurnInfo             = writer.TurnInfo
+	TurnResult           = writer.TurnResult
+	Request              = writer.Request
+	Message              = writer.Message
+	Usage                = writer.Usage
+	ToolCall             = writer.ToolCall
+	ToolResult           = writer.ToolResult
+	Compaction           = writer.Compaction
+	CompactionResult     = writer.CompactionResult
+	DiscardedAttempt     = writer.DiscardedAttempt
+	PermissionEvaluation = writer.PermissionEvaluation
+	Fact                 = writer.Fact
+	PartialKind          = writer.PartialKind
+)
+
+// The kinds of pieces of a reply.
+const (
+	PartialText      = writer.PartialText
+	PartialReasoning = writer.PartialReasoning
+	PartialToolInput = writer.PartialToolInput
+)
+
+// ParseRequest reads the request of a model API from its payload: model, parameters, system prompt, tools and messages.
+func ParseRequest(payload []byte) (Request, error) { return writer.ParseRequest(payload) }
+
+// ParseReply is otelagent.ParseReply, with all that the reply says.
+func ParseReply(body []byte) (TurnResult, error) { return writer.ParseReply(body) }

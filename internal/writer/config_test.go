@@ -1,0 +1,69 @@
+package writer
+
+import (
+	"reflect"
+	"testing"
+
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+func TestConfig(t *testing.T) {
+	type d struct{ Delivery }
+	p, m := noop.NewTracerProvider(), metricnoop.NewMeterProvider()
+	defaults := func(c Config) Config {
+		c.TracerProvider, c.MeterProvider = p, m
+		if c.Profile == "" {
+			c.Profile = spans.DefaultProfile
+		}
+		if c.MaxBlockIDs == 0 {
+			c.MaxBlockIDs = 1 << 18
+		}
+		if c.MaxSpanBytes == 0 {
+			c.MaxSpanBytes = 1 << 20
+		}
+		return c
+	}
+	for _, tt := range []struct {
+		name      string
+		got, want Config
+	}{
+		{"none", Config{}, Config{PreviewBytes: 2000}},
+		{"content", Config{Capture: CaptureContent}, Config{Capture: CaptureContent, PreviewBytes: 2000}},
+		{"a level that is not known", Config{Capture: 99}, Config{PreviewBytes: 2000}},
+		{"memory", Config{MaxBlockIDs: 7}, Config{MaxBlockIDs: 7, PreviewBytes: 2000}},
+		{"bounds", Config{MaxTurnBytes: 5, MaxSpanBytes: 1, PreviewBytes: 1}, Config{MaxTurnBytes: 5, PreviewBytes: 320}},
+		{"no previews", Config{PreviewBytes: -1, MaxSpanBytes: 1 << 21}, Config{MaxSpanBytes: 1 << 21}},
+		{"profile", Config{Profile: spans.Profile202610}, Config{Profile: spans.Profile202610, PreviewBytes: 2000}},
+		{"a profile that is not known", Config{Profile: "x"}, Config{PreviewBytes: 2000}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.got.TracerProvider, tt.got.MeterProvider = p, m
+			if tt.got.complete(); !reflect.DeepEqual(tt.got, defaults(tt.want)) {
+				t.Errorf("%+v, want %+v", tt.got, defaults(tt.want))
+			}
+		})
+	}
+	var c Config
+	if c.complete(); c.TracerProvider == nil || c.MeterProvider == nil {
+		t.Error("no global providers")
+	}
+	// The Delivery of a provider: its own, or the one that was set.
+	own := struct {
+		noop.TracerProvider
+		d
+	}{p, d{}}
+	if got := deliveryOf(own); got == nil {
+		t.Error("a provider's own Delivery is not found")
+	}
+	SetDelivery(&p, d{})
+	if deliveryOf(&p) == nil {
+		t.Error("the Delivery that was set is not found")
+	}
+	SetDelivery(&p, nil)
+	if deliveryOf(&p) != nil {
+		t.Error("a Delivery is found after it was taken back")
+	}
+}

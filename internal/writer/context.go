@@ -1,0 +1,54 @@
+package writer
+
+import "context"
+
+// RunFromContext returns the innermost run whose context ctx is, or derives from; nil without one.
+func RunFromContext(ctx context.Context) *Run {
+	if s := scopeOf(ctx); s != nil {
+		return s.run
+	}
+	return nil
+}
+
+// TurnFromContext returns the turn of the innermost run whose context ctx is, or derives from; nil without one. In the
+// context of a tool call or a compaction it is the turn that the context was started in.
+func TurnFromContext(ctx context.Context) *Turn {
+	if s := scopeOf(ctx); s != nil {
+		return s.turn
+	}
+	return nil
+}
+
+// ToolCallFromContext returns the tool call of the innermost run whose context ctx is, or derives from; nil without
+// one.
+func ToolCallFromContext(ctx context.Context) *Tool {
+	if s := scopeOf(ctx); s != nil {
+		return s.tool
+	}
+	return nil
+}
+
+// turnOf returns the turn of r that ctx is in.
+func turnOf(ctx context.Context, r *Run) *Turn {
+	if s := scopeOf(ctx); s != nil && s.run == r {
+		return s.turn
+	}
+	return nil
+}
+
+// SessionID returns the id of the run's session: that of [RunInfo], else that of the enclosing run, else a generated
+// one. Empty for nil.
+func (r *Run) SessionID() string {
+	if r == nil {
+		return ""
+	}
+	return r.session
+}
+
+// ID returns the id of the run: that of [RunInfo], else a generated one. Empty for nil.
+func (r *Run) ID() string {
+	if r == nil {
+		return ""
+	}
+	return r.handle.run
+}

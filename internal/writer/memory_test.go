@@ -1,0 +1,54 @@
+package writer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// What is remembered is bounded, whatever the length of a session and however many there are.
+func TestMemoryIsBounded(t *testing.T) {
+	const limit = 1000
+	tracer := NewTracer(Config{Capture: CaptureContent, MaxBlockIDs: limit, TracerProvider: sdktrace.NewTracerProvider()})
+	var messages []string
+	text := strings.Repeat("some text ", 100)
+	most := int64(0)
+	for i := range 150 {
+		_, run := tracer.StartRun(t.Context(), RunInfo{SessionID: fmt.Sprint("s", i%3), ID: fmt.Sprint(i)})
+		_, turn := run.StartTurn(t.Context(), TurnInfo{})
+		messages = append(messages, fmt.Sprintf(`{"role":"user","content":"%d %s"}`, i, text))
+		turn.Request(Request{Payload: []byte(`{"messages":[` + strings.Join(messages, ",") + `]}`)})
+		turn.End(TurnResult{})
+		run.End(RunResult{})
+		most = max(most, tracer.memories.total)
+		for e := tracer.memories.order.Front(); e != nil; e = e.Next() {
+			m := e.Value.(*memory)
+			if len(m.request.histories) > maxHistories {
+				t.Fatalf("turn %d: %d histories", i, len(m.request.histories))
+			}
+		}
+	}
+	if most > limit || most < limit/2 {
+		t.Errorf("%d entries of %d", most, limit)
+	}
+	// What is counted is what there is.
+	var total int64
+	for e := tracer.memories.order.Front(); e != nil; e = e.Next() {
+		m := e.Value.(*memory)
+		n := int64(len(m.sent))
+		for _, h := range m.request.histories {
+			for _, it := range h.items {
+				n += int64(len(it.raw)+itemEntry)/entryBytes + 1
+			}
+		}
+		if d := m.entries - n; d < -8 || d > 8 {
+			t.Errorf("%d entries counted, %d there", m.entries, n)
+		}
+		total += m.entries
+	}
+	if total != tracer.memories.total {
+		t.Errorf("%d in all, %d counted", total, tracer.memories.total)
+	}
+}

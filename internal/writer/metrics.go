@@ -1,0 +1,112 @@
+package writer
+
+import (
+	"context"
+	"slices"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// metrics are the instruments of a Tracer, by name.
+type metrics struct {
+	values      *labelValues
+	instruments map[string]instrument
+}
+
+// instrument takes the samples of one metric. The zero instrument, that of a metric which the profile does not have,
+// drops them.
+type instrument struct {
+	keys   []attribute.Key // of its labels
+	sample func(context.Context, float64, metric.MeasurementOption)
+	made   any // the instrument of the API
+}
+
+// newMetrics makes the instruments of a profile, as the registry describes them. An SDK that objects to one reports
+// that to OpenTelemetry's error handler; a metric for which a provider returns nil is not measured.
+func newMetrics(c *Config) *metrics {
+	m := &metrics{values: newLabelValues(), instruments: make(map[string]instrument)}
+	meter := c.MeterProvider.Meter(ScopeName)
+	for _, d := range spans.Metrics() {
+		if !d.In(c.Profile) {
+			continue
+		}
+		i, err := newInstrument(meter, d)
+		if err != nil {
+			otel.Handle(err)
+		}
+		if i.made != nil {
+			i.keys = d.Attributes
+			m.instruments[d.Name] = i
+		}
+	}
+	return m
+}
+
+func newInstrument(meter metric.Meter, d spans.Metric) (instrument, error) {
+	unit, brief := metric.WithUnit(d.Unit), metric.WithDescription(d.Brief)
+	switch {
+	case d.Instrument == spans.InstrumentHistogram && d.Integer:
+		h, err := meter.Int64Histogram(d.Name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
+		return instrument{made: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
+			h.Record(ctx, int64(n), l)
+		}}, err
+	case d.Instrument == spans.InstrumentHistogram:
+		h, err := meter.Float64Histogram(d.Name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
+		return instrument{made: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
+			h.Record(ctx, n, l)
+		}}, err
+	case d.Instrument == spans.InstrumentUpdowncounter:
+		c, err := meter.Int64UpDownCounter(d.Name, unit, brief)
+		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
+			c.Add(ctx, int64(n), l)
+		}}, err
+	case d.Integer:
+		c, err := meter.Int64Counter(d.Name, unit, brief)
+		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
+			c.Add(ctx, int64(n), l)
+		}}, err
+	default:
+		c, err := meter.Float64Counter(d.Name, unit, brief)
+		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
+			c.Add(ctx, n, l)
+		}}, err
+	}
+}
+
+// enabled reports whether any instrument is enabled and a run is measured: a recorded or replayed one is not, unless
+// its source says so.
+func (m *metrics) enabled(ctx context.Context, recording string) bool {
+	if from := sourceOf(ctx); !from.Measured && (from.Replayed || recording != "") {
+		return false
+	}
+	for _, i := range m.instruments {
+		// OpenTelemetry before 1.40 cannot say that nobody takes samples: they are taken and dropped.
+		if e, ok := i.made.(interface{ Enabled(context.Context) bool }); !ok || e.Enabled(ctx) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxSample bounds a sample: more tokens or money than that is no real count, and sums must not overflow.
+const maxSample = 1e12
+
+// sample records n under the labels that the metric has, of those given. Empty labels are left out. A negative count
+// that is not of an up-down counter, and one above 1e12, is dropped.
+func (m *metrics) sample(ctx context.Context, name string, n float64, given ...attribute.KeyValue) {
+	i, ok := m.instruments[name]
+	if !ok || n > maxSample || n < 0 && name != spans.MetricRunActive {
+		return
+	}
+	kv := make([]attribute.KeyValue, 0, len(i.keys))
+	for _, g := range given {
+		if g.Value.AsString() != "" && slices.Contains(i.keys, g.Key) {
+			kv = append(kv, g)
+		}
+	}
+	i.sample(ctx, n, metric.WithAttributeSet(attribute.NewSet(kv...)))
+}

@@ -1,0 +1,24 @@
+package writer
+
+import "strings"
+
+// spanName returns the name of a span of that kind. Empty details are left out.
+func (t *Tracer) spanName(kind *spanKind, detail [2]string) string {
+	if !t.config.Detailed || detail == [2]string{} {
+		return kind.name
+	}
+	name := kind.name
+	for _, d := range detail {
+		if d = strings.TrimSpace(cleanName(d)); d != "" {
+			name += " " + d
+		}
+	}
+	return name
+}
+
+// rename names an open span by what is known at its end.
+func (h *handle) rename(kind *spanKind, detail [2]string) {
+	if h.tracer.config.Detailed {
+		h.span.SetName(h.tracer.spanName(kind, detail))
+	}
+}

@@ -1,0 +1,131 @@
+package writer
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/baggage"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// baggageKeys are the members that ContextWithBaggage writes.
+var baggageKeys = [...]string{string(spans.SessionIDKey), string(spans.SessionMadeUpKey), string(spans.RunIDKey),
+	string(spans.ToolCallIDKey)}
+
+// What baggage may have, by the W3C and by OpenTelemetry's library, which loses members, or all of them, of more.
+const (
+	maxBaggageBytes   = 8192
+	maxBaggageMembers = 64
+)
+
+// ContextWithBaggage returns ctx with W3C baggage that names the session, run and tool call that ctx is in, for a call
+// of another process that runs an agent of its own. There [Tracer.StartRun] finds them: the run becomes a child of this
+// run and tool call, in this session unless it names another one. Outside any run ctx comes back as it is.
+//
+//	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "ask_researcher", Args: args})
+//	req, err := http.NewRequestWithContext(writer.ContextWithBaggage(ctx), "POST", url, body)
+//	resp, err := client.Do(req) // with a transport that propagates, such as otelhttp's
+//
+// The members are ids of at most 256 bytes each:
+//   - session.id
+//   - otelagent.run.id
+//   - gen_ai.tool.call.id
+//   - otelagent.session.made_up, where the tracer generated the session id
+//
+// Other members of ctx are kept, and take precedence: where all do not fit into the 8,192 bytes and 64 members that
+// baggage may have, none of these is added. Baggage goes to every service that is called with the context, so give it
+// to calls of your own agents only. The traceparent, which any call needs to be seen under its tool call, is in ctx
+// anyway.
+//
+// A service whose callers are strangers has a Tracer [WithoutBaggage].
+func ContextWithBaggage(ctx context.Context) context.Context {
+	in := scopeOf(orBackground(ctx))
+	if in == nil {
+		return ctx
+	}
+	theirs := baggage.FromContext(ctx)
+	for _, key := range baggageKeys { // those of a run further up
+		theirs = theirs.DeleteMember(key)
+	}
+	return baggage.ContextWithBaggage(ctx, in.addTo(theirs))
+}
+
+// addTo returns bag with the members that name the scope, or without any of them where they do not fit: calls must not
+// fail for them, and a part of them would name another place.
+func (s *scope) addTo(bag baggage.Baggage) baggage.Baggage {
+	var generated, run, call string
+	if s.span.generated {
+		generated = "true"
+	}
+	if s.run != nil {
+		run = s.run.run
+	}
+	if s.tool != nil {
+		call = s.tool.callID
+	}
+	full := bag
+	for i, value := range [...]string{s.span.session, generated, run, call} { // as baggageKeys has them
+		if value == "" {
+			continue
+		}
+		m, err := baggage.NewMemberRaw(baggageKeys[i], value)
+		if err == nil {
+			full, err = full.SetMember(m)
+		}
+		if err != nil {
+			return bag
+		}
+	}
+	if full.Len() > maxBaggageMembers || len(full.String()) > maxBaggageBytes {
+		return bag
+	}
+	return full
+}
+
+// readsBaggage reports whether a new span reads baggage. A span from a recording does not: the sender of a recording is
+// not the caller of its run.
+func (t *Tracer) readsBaggage(ctx context.Context, in *scope, info *RunInfo) bool {
+	inRun := in != nil && in.run != nil // a group alone is no run
+	return !inRun && !t.config.NoBaggage && !sourceOf(ctx).Replayed && recordingName(info.Recording) == ""
+}
+
+// withoutCaller returns ctx without the run and tool call that baggage names: they are the parents of the run that
+// starts, and not of what other processes start for it.
+func withoutCaller(ctx context.Context) context.Context {
+	bag := baggage.FromContext(ctx)
+	n := bag.Len()
+	bag = bag.DeleteMember(string(spans.RunIDKey)).DeleteMember(string(spans.ToolCallIDKey))
+	if bag.Len() == n {
+		return ctx
+	}
+	return baggage.ContextWithBaggage(ctx, bag)
+}
+
+// fillFromBaggage takes from baggage what info does not say of the run's session and parents. It reports whether the
+// process that named the session generated its id.
+func (info *RunInfo) fillFromBaggage(ctx context.Context) (generated bool) {
+	bag := baggage.FromContext(ctx)
+	if bag.Len() == 0 {
+		return false
+	}
+	session, run := bag.Member(string(spans.SessionIDKey)).Value(), bag.Member(string(spans.RunIDKey)).Value()
+	if info.SessionID == "" && session != "" {
+		info.SessionID = session
+		generated = bag.Member(string(spans.SessionMadeUpKey)).Value() == "true"
+	}
+	sameSession := session == "" || cleanID(session) == cleanID(info.SessionID)
+	switch {
+	case run == "", info.ParentID != "" && cleanID(info.ParentID) != cleanID(run):
+		return generated
+	case sameSession && info.ID != "" && cleanID(info.ID) == cleanID(run): // no run is its own parent
+		return generated
+	}
+	info.ParentID = run
+	if info.ParentSessionID == "" && !sameSession {
+		info.ParentSessionID = session
+	}
+	if info.ParentToolCallID == "" {
+		info.ParentToolCallID = bag.Member(string(spans.ToolCallIDKey)).Value()
+	}
+	return generated
+}

@@ -1,0 +1,424 @@
+package writer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Run is one open run: a session.run span. The nil Run does nothing. Safe for concurrent use.
+type Run struct {
+	handle
+	own origin
+	// history is the list of the last request, for its end.
+	history atomic.Pointer[history]
+	// asked is what remembers that it had a request.
+	asked atomic.Pointer[memory]
+	// cause is how the turn failed that ended last; nil or empty where it did not.
+	cause  atomic.Pointer[spans.ErrorType]
+	scope  scope
+	off    bool // no SDK: nothing is started under this run
+	copied bool
+	// inferred says that its start was not seen.
+	inferred bool
+	// shown is what the previews of the run showed.
+	shown  shown
+	model  string
+	vendor string
+	header []attribute.KeyValue // what every turn repeats; never changed once made
+
+	// guarded by handle.mu
+	defects     []string
+	nextTurn    int64
+	usedTurns   map[int64]struct{} // only with derived ids
+	tools       ordinals
+	permissions ordinals
+	compactions ordinals
+}
+
+// StartRun starts a run and returns a context in which its turns, and runs that it spawns, are to be started.
+//
+// The run is a child of the span in ctx (see RunInfo.NewRoot and Config.SessionTrace); without one it is a child of the
+// W3C traceparent that info.Metadata may name. A run that starts in the context of a tool call is that call's child.
+// Its parent run, session and tool call are taken from there where info does not say. Where no run of this process
+// encloses it, they are taken from the baggage that [ContextWithBaggage] writes, unless the run comes from a recording.
+// The returned context has no baggage that names that run and tool call. A run that continues another one of this
+// process is linked to it.
+func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *Run) {
+	if t == nil {
+		return ctx, nil
+	}
+	r := &Run{}
+	ctx = orBackground(ctx)
+	in := scopeOf(ctx)
+	readBaggage := t.readsBaggage(ctx, in, &info)
+	generated := t.placeInSession(ctx, in, &info, readBaggage)
+	if readBaggage {
+		ctx = withoutCaller(ctx)
+	}
+	info.fillFrom(in)
+	if info.ID == "" {
+		info.ID = t.generateID(ctx)
+	}
+	at := info.Start.now()
+
+	r.own.tracer, r.own.session, r.own.run, r.own.startNS = t, cleanID(info.SessionID), cleanID(info.ID),
+		at.Time.UnixNano()
+	r.origin = &r.own
+	r.index = noTurn
+	r.own.capture = t.captureOf(&info)
+	r.own.recording = recordingName(info.Recording)
+	r.copied, r.inferred = info.Copied, info.Inferred
+	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
+	r.own.generated = generated
+	r.own.address = r.addressOf(&info)
+	r.own.measures(ctx, &info)
+	header := runHeader(&info)
+
+	a := startAttrs(&r.own)
+	a.detail[0] = info.Agent
+	a.profileModel(operationRun, info.Provider, info.Model)
+	a.kv = append(a.kv, spans.RunKindKeyKey.String(string(spans.RunKindLoop)))
+	a.add(header...)
+	a.kv = append(a.kv, spans.CaptureLevelKey.String(r.own.capture.value()))
+	a.id(spans.RunConfigIDKey, info.ConfigID)
+	a.name(spans.RunConfigAPIKey, info.API)
+	a.yes(spans.RunInferredKey, info.Inferred)
+	if r.own.capture == CaptureContent && len(info.Config) > 0 {
+		a.piece(spans.RunConfigKey, spans.Redactable{Body: withoutUserinfo(info.Config), JSON: true, Place: spans.PlaceConfig})
+	}
+	parent := t.parentOf(ctx, in, &info, a)
+	above := trace.SpanContextFromContext(ctx)
+	if parent != nil {
+		above = parent.span.SpanContext()
+	}
+	ctx = r.begin(ctx, parent, &kindRun, at, a, seed{})
+
+	// Without an SDK there is no new span: what comes back is the one above, or none.
+	sc := r.span.SpanContext()
+	r.off = (!sc.IsValid() || sc.Equal(above)) && !r.measured
+	if r.sent {
+		n, from := t.sessions.run(r.origin, sc)
+		header = append(header, spans.RunOrdinalKey.Int64(n), spans.RunOrdinalFromKey.Int64(from))
+		r.span.SetAttributes(header[len(header)-2:]...)
+	}
+	r.header = header
+	if r.capturing() {
+		r.keep(&info)
+	}
+	r.scope = scope{Context: ctx, span: &r.handle, run: r}
+	r.measureStart()
+	r.mu.Lock()
+	early, name := r.early("start")
+	r.mu.Unlock()
+	r.sendEarly(&early, name, at)
+	r.opened(nil, nil)
+	return &r.scope, r
+}
+
+// keep takes the content that the run starts with.
+func (r *Run) keep(info *RunInfo) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.content.addBody(r.origin, spans.ListMetadata, info.Metadata)
+	if id := r.content.addBody(r.origin, spans.ListRules, info.Rules); !id.IsZero() {
+		r.span.SetAttributes(spans.RulesDigestKey.String(id.String()))
+	}
+}
+
+// fillFrom takes from the enclosing scope what info does not say of the run's parents and group.
+func (info *RunInfo) fillFrom(in *scope) {
+	if in == nil {
+		return
+	}
+	if in.run != nil && info.ParentID == "" {
+		info.ParentID = in.run.run
+	}
+	if in.run != nil && cleanID(info.ParentID) == in.run.run {
+		if info.ParentSessionID == "" && cleanID(info.SessionID) != in.run.session {
+			info.ParentSessionID = in.run.session
+		}
+		if info.ParentToolCallID == "" && in.tool != nil {
+			info.ParentToolCallID = in.tool.callID
+		}
+	}
+	if in.group != nil && info.GroupStart.IsZero() {
+		info.GroupStart = time.Unix(0, in.group.own.startNS)
+		if info.GroupRole == "" {
+			info.GroupRole = in.group.roleOf(info.ID)
+		}
+	}
+}
+
+// placeInSession fills in the session, and, where baggage is read, what it names above the run. It reports whether it
+// generated the session id.
+func (t *Tracer) placeInSession(ctx context.Context, in *scope, info *RunInfo, readBaggage bool) (generated bool) {
+	if in != nil && info.SessionID == "" {
+		info.SessionID, generated = in.span.session, in.span.generated
+	}
+	if readBaggage {
+		generated = info.fillFromBaggage(ctx) || generated
+	}
+	if info.SessionID == "" {
+		info.SessionID, generated = t.generateID(ctx), true
+	}
+	return generated
+}
+
+// addressOf makes the attributes that place every span of the run.
+func (r *Run) addressOf(info *RunInfo) []attribute.KeyValue {
+	a := attrs{kv: make([]attribute.KeyValue, 0, 8)}
+	a.sessionAddress(&r.own)
+	a.name(spans.RecordingKindKey, r.own.recording)
+	a.kv = append(a.kv, spans.RunIDKey.String(r.own.run), spans.RunStartKey.Int64(r.own.startNS))
+	a.name(spans.AgentNameKey, info.Agent)
+	a.id(spans.AgentIDKey, info.AgentID)
+	return a.kv
+}
+
+// sessionAddress adds what places a span in its session.
+func (a *attrs) sessionAddress(o *origin) {
+	a.kv = append(a.kv, spans.SessionIDKey.String(o.session))
+	if o.generated {
+		a.kv = append(a.kv, spans.SessionMadeUpKey.Bool(true))
+	} else {
+		a.kv = append(a.kv, spans.ConversationIDKey.String(o.session))
+	}
+	a.kv = append(a.kv, spans.SchemaKey.Int64(spans.SchemaVersion))
+}
+
+// recordingName is the recording as the wire has it: empty for events.
+func recordingName(r spans.Recording) string {
+	if r == spans.RecordingEvents {
+		return ""
+	}
+	return cleanName(string(r))
+}
+
+// runHeader makes the attributes of the run that every turn repeats, but for its ordinal, which is not known yet, and
+// what the profile writes.
+func runHeader(info *RunInfo) []attribute.KeyValue {
+	a := attrs{kv: make([]attribute.KeyValue, 0, 10)}
+	a.name(spans.DialectKey, info.Dialect)
+	a.id(spans.RunParentIDKey, info.ParentID)
+	a.id(spans.RunParentSessionIDKey, info.ParentSessionID)
+	a.id(spans.RunParentToolCallIDKey, info.ParentToolCallID)
+	continuation := info.Continuation
+	if continuation == "" {
+		continuation = spans.ContinuationInitial
+	}
+	a.name(spans.RunContinuationKey, string(continuation))
+	a.id(spans.RunContinuationTagKey, info.ContinuationTag)
+	a.id(spans.RunForkParentIDKey, info.ForkParentID)
+	a.time(spans.GroupStartKey, info.GroupStart)
+	a.name(spans.GroupRoleKeyKey, string(info.GroupRole))
+	a.yes(spans.RunCopiedKey, info.Copied)
+	return a.kv
+}
+
+// parentOf decides whose child the run is. It adds links and root options to a, and returns the handle that is the
+// parent, nil to take the span in ctx.
+func (t *Tracer) parentOf(ctx context.Context, in *scope, info *RunInfo, a *attrs) *handle {
+	session := info.ParentSessionID
+	if session == "" {
+		session = info.SessionID
+	}
+	if info.ParentID != "" && info.Continuation != "" && info.Continuation != spans.ContinuationInitial {
+		if sc := t.sessions.contextOf(cleanID(session), cleanID(info.ParentID)); sc.IsValid() {
+			a.opts = append(a.opts, trace.WithLinks(trace.Link{SpanContext: sc}))
+		}
+	}
+	if in != nil { // inside a run or group of this process: a child
+		return in.span
+	}
+	return t.rootOf(ctx, info, a)
+}
+
+// rootOf decides whose child a top-level run is.
+func (t *Tracer) rootOf(ctx context.Context, info *RunInfo, a *attrs) *handle {
+	caller, stated := trace.SpanContextFromContext(ctx), traceparent(info.Metadata)
+	newRoot := info.NewRoot || t.config.SessionTrace
+	if newRoot {
+		a.opts = append(a.opts, trace.WithNewRoot())
+	}
+	for _, sc := range [...]trace.SpanContext{caller, stated} {
+		if sc.IsValid() && (newRoot || (caller.IsValid() && !sc.Equal(caller))) {
+			a.opts = append(a.opts, trace.WithLinks(trace.Link{SpanContext: sc}))
+		}
+	}
+	if stated.IsValid() && !caller.IsValid() && !newRoot {
+		return &handle{span: trace.SpanFromContext(trace.ContextWithRemoteSpanContext(context.Background(), stated))}
+	}
+	return nil
+}
+
+// traceparent returns the span context that the member traceparent of a metadata object names, invalid without a valid
+// one.
+func traceparent(metadata []byte) trace.SpanContext {
+	if !bytes.Contains(metadata, []byte(`"traceparent"`)) {
+		return trace.SpanContext{}
+	}
+	var members map[string]json.RawMessage
+	var value string
+	if json.Unmarshal(metadata, &members) != nil || json.Unmarshal(members["traceparent"], &value) != nil {
+		return trace.SpanContext{}
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": value})
+	return trace.SpanContextFromContext(ctx)
+}
+
+// AddMessage records a message that arrived outside any turn. It is kept only when the run ends without reporting its
+// messages itself. Limit: 4,096 messages; later ones are only counted, and the span has their number.
+func (r *Run) AddMessage(m Message) {
+	if r == nil || !r.capturing() {
+		return
+	}
+	r.addMessage(spans.ListOutside, &m)
+	r.changed(0)
+}
+
+// addMessage appends to a list that grows message by message.
+func (h *handle) addMessage(list string, m *Message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		return
+	}
+	if l := h.content.list(list, 0); len(l.Items) == maxGrowing {
+		l.Count++ // the reader finds the list broken
+		h.drop(spans.DroppedKindMessage)
+		return
+	}
+	mem := h.tracer.memories.open(h.origin)
+	defer mem.close()
+	h.content.addMessage(mem, h.origin, list, m)
+}
+
+// Note records an event of the run that has no field of its own: typ is the producer's name of it (at most 128 bytes),
+// body JSON (content), at when. Limit: 32 a span, the rest is counted.
+func (r *Run) Note(typ string, body []byte, at Moment) {
+	if r != nil {
+		r.note(typ, body, at)
+	}
+}
+
+// maxSourceDefects bounds what a run keeps of them.
+const maxSourceDefects = 64
+
+// Defect records a defect in the source of the run: events lost, lines that cannot be attributed. Detail says which,
+// from ids and numbers only; 256 bytes of it are kept. Limit: 64 a run, later ones are dropped; the same one twice is
+// kept once.
+func (r *Run) Defect(code spans.DefectCode, detail string) {
+	if r == nil || !r.recording {
+		return
+	}
+	text := cleanName(string(code))
+	if detail != "" {
+		text += " " + cleanName(detail)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended && len(r.defects) < maxSourceDefects && !slices.Contains(r.defects, text) {
+		r.defects = append(r.defects, text)
+	}
+}
+
+// End ends the run, once; later calls do nothing.
+func (r *Run) End(res RunResult) {
+	if r == nil {
+		return
+	}
+	r.end(&res, spans.KnownObserved)
+}
+
+// Close ends the run because no end was reported: its status is aborted, and the span says that the tracer closed it.
+// at should be the last time that an event of the run was seen. Later calls do nothing.
+func (r *Run) Close(at Moment) {
+	if r == nil {
+		return
+	}
+	r.end(&RunResult{End: at, Status: spans.RunStatusAborted}, spans.KnownClosed)
+}
+
+func (r *Run) end(res *RunResult, known spans.Known) {
+	a := endAttrs(r.origin, 28)
+	status, failed := res.status()
+	if cause := r.cause.Load(); failed == spans.ErrorTypeOther && cause != nil && *cause != "" {
+		failed = *cause
+	}
+	if r.recording {
+		a.runEnd(res, status)
+	}
+	if res.Messages != nil && r.capturing() {
+		r.mu.Lock()
+		if !r.ended {
+			r.content.drop(spans.ListOutside, 0)
+			r.content.setMessages(r.origin, spans.ListMessages, res.Messages)
+		}
+		r.mu.Unlock()
+	}
+	r.rest()
+	r.mu.Lock()
+	if len(r.defects) > 0 {
+		a.kv = append(a.kv, spans.RunDefectsKey.StringSlice(r.defects))
+	}
+	r.mu.Unlock()
+	if end, measure := r.finish(res.End, known, &a, failed); measure {
+		r.measureEnd(status, failed, end, known)
+	}
+}
+
+// rest takes what is still to be sent when a run ends: the complete list of its last request.
+func (r *Run) rest() {
+	if !r.capturing() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	m := r.tracer.memories.open(r.origin)
+	defer m.close()
+	if l, ok := m.last(r.history.Swap(nil)); ok {
+		l.Name = spans.ListHistory
+		l.pack()
+		r.content.lists = append(r.content.lists, l)
+	}
+}
+
+// status is how the run stands, and the error type if it failed.
+func (res *RunResult) status() (status spans.RunStatus, failed spans.ErrorType) {
+	switch res.Status {
+	case "":
+		return spans.RunStatusCompleted, ""
+	case spans.RunStatusRejected:
+		failed = spans.ErrorTypeRejected
+	case spans.RunStatusAborted:
+		failed = spans.ErrorTypeAborted
+	case spans.RunStatusError:
+		failed = spans.ErrorTypeOther
+	}
+	return res.Status, failed
+}
+
+// runEnd adds what a run ends with.
+func (a *attrs) runEnd(res *RunResult, status spans.RunStatus) {
+	a.name(spans.RunStatusKeyKey, string(status))
+	a.name(spans.RunStatusWordKey, res.Word)
+	a.yes(spans.RunRejectedKey, res.Rejected)
+	a.text(spans.RunRejectionKey, res.Rejection)
+	a.text(spans.ErrorMessageKey, res.Error)
+	if res.Usage != nil {
+		a.usage(res.Usage, &runUsageKeys, spans.RunUsageReportedTotalKey)
+	}
+}

@@ -1,0 +1,145 @@
+package writer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelagent/otelagent/internal/genaijson"
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Previews of what is no message: a decision, a compaction, an error. Views of GenAI spans show nothing of them
+// otherwise.
+
+// added returns the value of a key that was added, empty without one.
+func (a *attrs) added(key attribute.Key) string {
+	for i := len(a.kv) - 1; i >= 0; i-- {
+		if a.kv[i].Key == key {
+			return a.kv[i].Value.AsString()
+		}
+	}
+	return ""
+}
+
+// decisionView adds the preview of a decision as the result of a tool call, made of what was added of it.
+func (a *attrs) decisionView(wait time.Duration) {
+	if a.origin.capture != CaptureContent || a.origin.tracer.config.PreviewBytes == 0 {
+		return
+	}
+	var decision struct {
+		Action  string `json:"action,omitempty"`
+		Pattern string `json:"pattern,omitempty"`
+		Source  string `json:"source,omitempty"`
+		Reason  string `json:"reason,omitempty"`
+		By      string `json:"decided_by,omitempty"`
+		Outcome string `json:"outcome,omitempty"`
+		Wait    string `json:"wait,omitempty"`
+	}
+	decision.Action = a.added(spans.PermissionActionKey)
+	decision.Pattern = a.added(spans.PermissionPatternKey)
+	decision.Source = a.added(spans.PermissionSourceKeyKey)
+	decision.Reason = a.added(spans.PermissionReasonKey)
+	decision.By = a.added(spans.PermissionDecidedByKey)
+	decision.Outcome = a.added(spans.PermissionOutcomeKey)
+	if wait > 0 {
+		decision.Wait = wait.String()
+	}
+	raw, _ := json.Marshal(decision) // never fails for strings
+	a.view(spans.ToolCallResultKey, func(dst []byte) []byte {
+		return genaijson.AppendValue(dst, raw, a.origin.tracer.config.PreviewBytes)
+	})
+}
+
+// said is a message of the assistant with these texts.
+func said(texts ...string) []byte {
+	b := []byte(`{"role":"assistant","content":[`)
+	for i, text := range texts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(rawjson.Quote(append(b, `{"type":"text","text":`...), cleanText(text)), '}')
+	}
+	return append(b, "]}"...)
+}
+
+// compactionView adds the preview of a compaction as a message: how much it left of how much, and what replaced the
+// messages.
+func (c *Compacting) compactionView(res *CompactionResult, a *attrs) {
+	if !c.previews() {
+		return
+	}
+	before, tokens := res.MessagesBefore, res.InputTokens
+	if before == nil {
+		before = c.messagesBefore
+	}
+	if tokens == nil {
+		tokens = c.inputTokens
+	}
+	figures := make([]string, 0, 3)
+	figures = appendChange(figures, "messages", before, res.MessagesAfter)
+	figures = appendChange(figures, "tokens", tokens, res.OutputTokens)
+	if reason := a.added(spans.CompactionReasonKey); reason != "" {
+		figures = append(figures, reason)
+	}
+	texts := []string{c.kind + ": " + strings.Join(figures, ", ")}
+	if res.Summary != nil {
+		body, _ := c.tracer.config.redact(spans.Redactable{Body: res.Summary, JSON: true, Place: spans.ListSummary})
+		text, ok := rawjson.String(bytes.TrimSpace(body))
+		if !ok {
+			text = string(body)
+		}
+		texts = append(texts, text)
+	}
+	a.view(spans.OutputMessagesKey, func(dst []byte) []byte {
+		return genaijson.AppendOutput(dst, said(texts...), "stop", c.tracer.config.PreviewBytes)
+	})
+}
+
+// appendChange appends what became of a count, as far as it is known.
+func appendChange(figures []string, what string, before, after *int64) []string {
+	switch {
+	case before != nil && after != nil:
+		return append(figures, fmt.Sprintf("%s %d → %d", what, *before, *after))
+	case before != nil:
+		return append(figures, fmt.Sprintf("%s before %d", what, *before))
+	case after != nil:
+		return append(figures, fmt.Sprintf("%s after %d", what, *after))
+	}
+	return figures
+}
+
+// errorView adds the error of a failed turn to the preview of its reply, unless that shows it.
+func (t *Turn) errorView(a *attrs) {
+	text := a.added(spans.ErrorMessageKey)
+	if text == "" || !t.previews() {
+		return
+	}
+	preview := a.added(spans.OutputMessagesKey)
+	if quoted := rawjson.Quote(nil, text); strings.Contains(preview, string(quoted[1:len(quoted)-1])) {
+		return
+	}
+	failure := string(genaijson.AppendOutput(nil, said(text), "error", t.tracer.config.PreviewBytes))
+	if rest, ok := strings.CutSuffix(preview, "]"); ok && rest != "[" {
+		failure = rest + "," + failure[1:]
+	}
+	a.kv = append(a.kv, spans.OutputMessagesKey.String(failure))
+}
+
+// maxDescription bounds the description of a status.
+const maxDescription = 256
+
+// description is that of the status of what failed: the error as far as it may be sent, else its class.
+func (a *attrs) description(failed spans.ErrorType) string {
+	for _, key := range [...]attribute.Key{spans.ErrorMessageKey, spans.RunRejectionKey} {
+		if text := a.added(key); text != "" {
+			return cutName(text, maxDescription)
+		}
+	}
+	return string(failed)
+}

@@ -1,0 +1,33 @@
+package writer
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestCleanText(t *testing.T) {
+	for in, want := range map[string]string{
+		"":               "",
+		"né":             "né",
+		"a\xffb\xfe\xfd": "a\uFFFDb\uFFFD\uFFFD", // each bad byte, not each run of them
+		"\xe2\x82":       "\uFFFD\uFFFD",
+	} {
+		if got := cleanText(in); got != want {
+			t.Errorf("cleanText(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestLongIDsAreHashedAndNamesCut(t *testing.T) {
+	long := strings.Repeat("é", 200)
+	if got := cleanID(long); len(got) != len("sha256:")+64 || !strings.HasPrefix(got, "sha256:") {
+		t.Errorf("cleanID of 400 bytes = %q", got)
+	}
+	if got := cleanID(long[:256]); got != long[:256] {
+		t.Errorf("cleanID of 256 bytes = %q", got)
+	}
+	if got := cleanName("x" + long); len(got) != 255 || !utf8.ValidString(got) {
+		t.Errorf("cleanName of 401 bytes = %d bytes, valid %t", len(got), utf8.ValidString(got))
+	}
+}

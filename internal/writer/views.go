@@ -1,0 +1,139 @@
+package writer
+
+import (
+	"hash/maphash"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelagent/otelagent/internal/genaijson"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// What views show that read nothing but the standard keys: bounded previews as attributes, and with the encoding full
+// the whole request and reply as the standard event. The tree is never made of previews.
+
+// previews reports whether previews are wanted.
+func (h *handle) previews() bool {
+	return h.capture == CaptureContent && h.tracer.config.PreviewBytes > 0
+}
+
+// inputViews adds the preview of the messages of q that no earlier request of the run had. A retried attempt shows all
+// messages that are new on its turn.
+func (t *Turn) inputViews(q *asked, a *attrs) {
+	if !t.previews() {
+		return
+	}
+	same := q.before.n
+	if t.previewed {
+		same = min(same, t.before)
+	}
+	t.previewed, t.before = true, same
+	if t.run.shown.newSystem(q.system) {
+		a.view(spans.SystemInstructionsKey, func(dst []byte) []byte {
+			return genaijson.AppendSystem(dst, validBytes(q.system), t.tracer.config.PreviewBytes)
+		})
+	}
+	shown := 0
+	if same < q.count {
+		fresh := make([]Message, 0, q.count-same)
+		for i := same; i < q.count; i++ {
+			fresh = append(fresh, q.message(i))
+		}
+		preview, n := genaijson.AppendNew(nil, t.redacted(fresh), t.tracer.config.PreviewBytes, t.run.shown.hasResult)
+		if shown = n; n > 0 {
+			a.add(spans.InputMessagesKey.String(string(preview)))
+		}
+	}
+	a.count(spans.RequestMessagesOmittedKey, int64(q.count-shown))
+}
+
+// shown is what previews of a run showed, so that no other span of it repeats it. Safe for concurrent use.
+type shown struct {
+	mu      sync.Mutex
+	system  uint64              // hash of the last system prompt, or 0
+	results map[string]struct{} // ids of the tool calls whose spans show their results
+}
+
+// maxShownResults bounds the ids that a run keeps. Beyond it forgets them all: their results are shown again.
+const maxShownResults = 4096
+
+var shownSeed = maphash.MakeSeed()
+
+// newSystem reports whether a system prompt is there and is not that of the last request.
+func (s *shown) newSystem(raw []byte) bool {
+	if len(raw) == 0 {
+		return false
+	}
+	hash := maphash.Bytes(shownSeed, raw)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.system
+	s.system = hash
+	return hash != before
+}
+
+// addResult records that the span of a call shows its result.
+func (s *shown) addResult(callID string) {
+	if callID == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.results == nil || len(s.results) >= maxShownResults {
+		s.results = make(map[string]struct{})
+	}
+	s.results[callID] = struct{}{}
+}
+
+// hasResult reports whether the span of a call shows its result.
+func (s *shown) hasResult(callID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.results[callID]
+	return ok
+}
+
+var viewBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// view adds what write appends.
+func (a *attrs) view(key attribute.Key, write func(dst []byte) []byte) {
+	b := viewBuffers.Get().(*[]byte)
+	*b = write((*b)[:0])
+	a.kv = append(a.kv, key.String(string(*b)))
+	viewBuffers.Put(b)
+}
+
+// replyViews adds the preview of the reply, and completes the standard event with it.
+func (t *Turn) replyViews(res *TurnResult, a *attrs) {
+	if t.capture != CaptureContent {
+		return
+	}
+	raw := t.redacted([]Message{*res.Output})[0]
+	if t.previews() {
+		a.view(spans.OutputMessagesKey, func(dst []byte) []byte {
+			return genaijson.AppendOutput(dst, raw, finishReason(res), t.tracer.config.PreviewBytes)
+		})
+	}
+}
+
+// redacted returns messages as they may be sent. What the redactor changes is counted where they become blocks.
+func (h *handle) redacted(messages []Message) [][]byte {
+	list := make([][]byte, len(messages))
+	for i := range messages {
+		body, _ := h.tracer.config.redact(messages[i].piece())
+		list[i] = validBytes(body)
+	}
+	return list
+}
+
+// valueView adds the preview of a JSON value of a tool call.
+func (h *handle) valueView(key attribute.Key, place string, raw []byte, a *attrs) {
+	if raw == nil || !h.previews() {
+		return
+	}
+	body, _ := h.tracer.config.redact(spans.Redactable{Body: raw, JSON: true, Place: place})
+	a.view(key, func(dst []byte) []byte {
+		return genaijson.AppendValue(dst, validBytes(body), h.tracer.config.PreviewBytes)
+	})
+}

@@ -1,0 +1,66 @@
+package otelagent
+
+import (
+	"github.com/otelagent/otelagent/internal/writer"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Message is one message or tool result.
+type Message struct {
+	// Raw is its JSON as the loop spells it (content).
+	Raw []byte
+	// Role is user, assistant, toolResult, or what the loop says.
+	Role string
+	// ToolCallID is the call that a tool result answers.
+	ToolCallID string
+	// Provenance says where the message came from when it is part of a request.
+	Provenance spans.Provenance
+}
+
+func (m *Message) full() writer.Message {
+	return writer.Message{Raw: m.Raw, Role: m.Role, ToolCallID: m.ToolCallID, Provenance: m.Provenance}
+}
+
+func fullMessages(messages []Message) (full []writer.Message) {
+	for i := range messages {
+		full = append(full, messages[i].full())
+	}
+	return full
+}
+
+// Usage are the counts of tokens as a provider reports them, and the rule that normalises them.
+type Usage struct {
+	Input, Output, Reasoning, CacheRead, CacheWrite, Total int64
+	// Rule says whether Input includes cached tokens; empty means that it does.
+	Rule spans.UsageRule
+}
+
+func (u *Usage) full() *writer.Usage { return (*writer.Usage)(u) }
+
+// ParseReply reads the reply of a model API from the body of the HTTP response, whole or streamed. It recognizes the
+// API by its keys:
+//
+//   - Anthropic messages
+//   - OpenAI chat completions, and servers that are compatible with it
+//   - OpenAI responses
+//   - Gemini generateContent
+//   - phi-core: an assistant message, or AgentEvents of which the last assistant message counts
+//
+// A streamed reply is a sequence of server-sent events, JSON lines, or a JSON array. It gives the result that the
+// whole reply gives.
+//
+// ParseReply sets Model, ResponseID, StopReason (the API's own value), Usage with its Rule, and Output. Output is the message as the next request repeats it; that
+// of OpenAI responses is the array of output items. Of several choices or candidates the first counts. Usage is nil
+// when the reply states no count, and when a count is no integer from 0. A reply that is an error of the API gives
+// Err, and a nil error.
+//
+// The error names the key and what is allowed there; the result then holds what could be read. The error of a body
+// that ends before its reply wraps [io.ErrUnexpectedEOF]. The result may refer to body, and is valid as long as that
+// does not change.
+//
+// Limits: 208 levels of nesting, 1,024 members of an object, 1,024 content blocks or tool calls that come in pieces,
+// 65,536 elements of any other array.
+func ParseReply(body []byte) (TurnResult, error) {
+	res, err := writer.ParseReply(body)
+	return turnResult(&res), err
+}
