@@ -88,8 +88,8 @@ type (
 		Usage                                   *Usage
 		StopReason, Model, Provider, ResponseID string
 	}
-	// ReplyDelta reports that a piece of the reply came in. Deltas are never span events; see
-	// docs/live.md for what may be kept of them.
+	// ReplyDelta reports that a piece of the reply came in. Deltas are never span events; see docs/live.md for what
+	// may be kept of them.
 	ReplyDelta struct {
 		Meta
 		// Bytes is the length of the piece.
