@@ -40,7 +40,8 @@ const unnamed = "no provider"
 
 var began = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
-// sessions are what the stores are filled with: three that show everything, one of them with a hostile id, one without a provider, and what phi-core recorded.
+// sessions are what the stores are filled with: three that show everything, one of them with a hostile id, one
+// without a provider, and what phi-core recorded.
 func sessions(t *testing.T) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
@@ -68,20 +69,24 @@ func sessions(t *testing.T) session.Batch {
 	return p.Batch()
 }
 
-// everything is a session with all that a panel shows: five turns of two runs, the cache missed on one, a model without a cache on another that fails, tools that
+// everything is a session with all that a panel shows: five turns of two runs, the cache missed on one, a model
+// without a cache on another that fails, tools that
 // overlap, fail and are denied, a wait for a person, a compaction, retries, costs.
 func everything(t *testing.T, tracer *otelagent.Tracer, id, provider string, start time.Time) {
 	t.Helper()
 	at := func(seconds float64) otelagent.Moment {
 		return otelagent.Moment{Time: start.Add(time.Duration(seconds * float64(time.Second)))}
 	}
-	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run-1", Agent: "coder", Model: "big-1", Provider: provider, Start: at(0)})
+	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run-1", Agent: "coder",
+		Model: "big-1", Provider: provider, Start: at(0)})
 	cost := 0.25
 	var messages []otelagent.Message
 	failed := false
-	turn := func(ctx context.Context, run *otelagent.Run, from, to float64, u otelagent.Usage, model string, do func(context.Context, *otelagent.Turn)) {
+	turn := func(ctx context.Context, run *otelagent.Run, from, to float64, u otelagent.Usage, model string,
+		do func(context.Context, *otelagent.Turn)) {
 		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Model: model, Start: at(from)})
-		messages = append(messages, otelagent.Message{Raw: fmt.Appendf(nil, `{"role":"user","content":"question %d"}`, len(messages)), Role: "user"})
+		messages = append(messages, otelagent.Message{Raw: fmt.Appendf(nil, `{"role":"user","content":"question %d"}`,
+			len(messages)), Role: "user"})
 		turn.Request(otelagent.Request{At: at(from), Messages: messages, Bytes: int64(1000 * len(messages))})
 		do(ctx, turn)
 		turn.End(otelagent.TurnResult{
@@ -93,23 +98,33 @@ func everything(t *testing.T, tracer *otelagent.Tracer, id, provider string, sta
 		_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: fmt.Sprintf("%s-%v", name, from), Name: name, Start: at(from)})
 		call.End(otelagent.ToolResult{End: at(to), Outcome: outcome})
 	}
-	turn(ctx, run, 0, 4, otelagent.Usage{Input: 1000, Output: 100, Reasoning: 40, CacheWrite: 800}, "big-1", func(ctx context.Context, turn *otelagent.Turn) {
-		tool(ctx, turn, "read", 2, 3, spans.OutcomeOK)
-		tool(ctx, turn, "grep", 2.5, 3.5, spans.OutcomeOK)
-	})
-	turn(ctx, run, 4, 14, otelagent.Usage{Input: 1600, Output: 300, CacheRead: 1000, CacheWrite: 500}, "big-1", func(ctx context.Context, turn *otelagent.Turn) {
-		turn.Permission(ctx, otelagent.PermissionEvaluation{Tool: "bash", CallID: "bash-12", Action: spans.ActionAllow, Source: spans.PermissionSourceSession, Wait: 6 * time.Second, Start: at(6), End: at(12)})
-		tool(ctx, turn, "bash", 12, 13, spans.OutcomeError)
-	})
-	turn(ctx, run, 14, 20, otelagent.Usage{Input: 4000, Output: 200}, "big-1", func(ctx context.Context, turn *otelagent.Turn) {
-		turn.Permission(ctx, otelagent.PermissionEvaluation{Tool: "rm", CallID: "rm-16", Action: spans.ActionDeny, Source: spans.PermissionSourceProject, Start: at(16), End: at(16)})
-		tool(ctx, turn, "rm", 16, 16, spans.OutcomeDenied)
-	})
-	_, compacting := run.StartCompaction(ctx, otelagent.Compaction{Kind: spans.CompactionKindSummary, Trigger: "threshold", Start: at(20)})
-	compacting.End(otelagent.CompactionResult{End: at(23), InputTokens: new(int64(4200)), OutputTokens: new(int64(700)), MessagesBefore: new(int64(9)), MessagesAfter: new(int64(2)), MessagesSummarized: new(int64(7))})
-	turn(ctx, run, 23, 26, otelagent.Usage{Input: 900, Output: 50, CacheRead: 450}, "big-1", func(context.Context, *otelagent.Turn) {})
+	turn(ctx, run, 0, 4, otelagent.Usage{Input: 1000, Output: 100, Reasoning: 40, CacheWrite: 800}, "big-1",
+		func(ctx context.Context, turn *otelagent.Turn) {
+			tool(ctx, turn, "read", 2, 3, spans.OutcomeOK)
+			tool(ctx, turn, "grep", 2.5, 3.5, spans.OutcomeOK)
+		})
+	turn(ctx, run, 4, 14, otelagent.Usage{Input: 1600, Output: 300, CacheRead: 1000, CacheWrite: 500}, "big-1",
+		func(ctx context.Context, turn *otelagent.Turn) {
+			turn.Permission(ctx, otelagent.PermissionEvaluation{Tool: "bash", CallID: "bash-12", Action: spans.ActionAllow,
+				Source: spans.PermissionSourceSession, Wait: 6 * time.Second, Start: at(6), End: at(12)})
+			tool(ctx, turn, "bash", 12, 13, spans.OutcomeError)
+		})
+	turn(ctx, run, 14, 20, otelagent.Usage{Input: 4000, Output: 200}, "big-1",
+		func(ctx context.Context, turn *otelagent.Turn) {
+			turn.Permission(ctx, otelagent.PermissionEvaluation{Tool: "rm", CallID: "rm-16", Action: spans.ActionDeny,
+				Source: spans.PermissionSourceProject, Start: at(16), End: at(16)})
+			tool(ctx, turn, "rm", 16, 16, spans.OutcomeDenied)
+		})
+	_, compacting := run.StartCompaction(ctx, otelagent.Compaction{Kind: spans.CompactionKindSummary,
+		Trigger: "threshold", Start: at(20)})
+	compacting.End(otelagent.CompactionResult{End: at(23), InputTokens: new(int64(4200)),
+		OutputTokens: new(int64(700)), MessagesBefore: new(int64(9)), MessagesAfter: new(int64(2)),
+		MessagesSummarized: new(int64(7))})
+	turn(ctx, run, 23, 26, otelagent.Usage{Input: 900, Output: 50, CacheRead: 450}, "big-1",
+		func(context.Context, *otelagent.Turn) {})
 	run.End(otelagent.RunResult{End: at(26)})
-	ctx, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run-2", Agent: "reviewer", Model: "small-1", Provider: provider, Start: at(30)})
+	ctx, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run-2", Agent: "reviewer",
+		Model: "small-1", Provider: provider, Start: at(30)})
 	failed = true
 	turn(ctx, run, 30, 32, otelagent.Usage{Input: 300, Output: 20}, "small-1", func(context.Context, *otelagent.Turn) {})
 	run.End(otelagent.RunResult{End: at(32)})
@@ -133,7 +148,8 @@ func fill(t *testing.T, st store.Store) {
 	}
 }
 
-// answer is what a statement returned: the names of the columns and the values as text, numbers with at most six decimals, NULL as
+// answer is what a statement returned: the names of the columns and the values as text, numbers with at most six
+// decimals, NULL as
 // it is; kinds are those of the values that came: integer, real, text.
 type answer struct {
 	columns []string
@@ -175,7 +191,8 @@ func (v values) put(t *testing.T, statement string) string {
 func of(id string) values {
 	return values{
 		"tenant": "(default)", "session": id,
-		"__from": strconv.FormatInt(began.AddDate(-1, 0, 0).UnixMilli(), 10), "__to": strconv.FormatInt(began.AddDate(1, 0, 0).UnixMilli(), 10),
+		"__from": strconv.FormatInt(began.AddDate(-1, 0, 0).UnixMilli(), 10), "__to": strconv.FormatInt(began.AddDate(1,
+			0, 0).UnixMilli(), 10),
 	}
 }
 
@@ -333,7 +350,8 @@ func run(t *testing.T, name string, ask database, v values) string {
 					t.Errorf("%s: the time column %s is not among %q", p.Title, c, a.columns)
 				}
 			}
-			// The plugin gives a column the type of its first value, and cuts off what does not fit: 0 and 0.5 come out as 0 and 0.
+			// The plugin gives a column the type of its first value, and cuts off what does not fit: 0 and 0.5 come out as 0
+			// and 0.
 			for i, kinds := range a.kinds {
 				if len(kinds) > 1 {
 					t.Errorf("%s: column %s has values of several types: %v", p.Title, a.columns[i], kinds)
@@ -370,7 +388,8 @@ func (v *variable) sql(t *testing.T) string {
 	return query.RawSQL
 }
 
-// TestSQLite runs every statement on a file that the store wrote, as the plugin does, and compares what comes with a golden file.
+// TestSQLite runs every statement on a file that the store wrote, as the plugin does, and compares what comes with a
+// golden file.
 func TestSQLite(t *testing.T) {
 	db := lite(t)
 	golden(t, "session.golden", run(t, "session.json", db, of("everything")))
@@ -378,7 +397,8 @@ func TestSQLite(t *testing.T) {
 	withoutProvider(t, "session.json", db)
 }
 
-// withoutProvider wants to see cache hits and misses of a session whose provider is not told as those of one that has one.
+// withoutProvider wants to see cache hits and misses of a session whose provider is not told as those of one that
+// has one.
 func withoutProvider(t *testing.T, name string, ask database) {
 	t.Helper()
 	const title = "== How much of each request came from cache?\n"
@@ -411,6 +431,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(want, []byte(got)) {
-		t.Errorf("%s (-update writes it anew):\n%s", path, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")))
+		t.Errorf("%s (-update writes it anew):\n%s", path, cmp.Diff(strings.Split(string(want), "\n"),
+			strings.Split(got, "\n")))
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// testLiveAgent is the variable of the environment that makes this test's program an agent that is watched as it runs: its value is
+// testLiveAgent is the variable of the environment that makes this test's program an agent that is watched as it
+// runs: its value is
 // where spans go. It does what its argument says, says where it is, and waits to be killed.
 const testLiveAgent = "OTELAGENT_TEST_LIVE_AGENT"
 
@@ -26,8 +27,9 @@ const liveRequest = `{"model":"m-1","temperature": 0.5,"system":"You are careful
 // liveReply is what it is answered before it runs a tool.
 func liveReply() otelagent.TurnResult {
 	return otelagent.TurnResult{
-		Output: &otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"First I mark the place."}`)},
-		Usage:  &otelagent.Usage{Input: 1234, Output: 56}, StopReason: "tool_use", Model: "m-1-of-may",
+		Output: &otelagent.Message{Role: "assistant",
+			Raw: []byte(`{"role":"assistant","content":"First I mark the place."}`)},
+		Usage: &otelagent.Usage{Input: 1234, Output: 56}, StopReason: "tool_use", Model: "m-1-of-may",
 	}
 }
 
@@ -39,12 +41,14 @@ func liveAgentMain() {
 }
 
 func liveAgent(ctx context.Context, mode string) error {
-	p, err := otelsetup.Setup(ctx, otelsetup.WithEndpoint("http://"+os.Getenv(testLiveAgent)), otelsetup.WithProtocol(otelsetup.GRPC),
+	p, err := otelsetup.Setup(ctx, otelsetup.WithEndpoint("http://"+os.Getenv(testLiveAgent)),
+		otelsetup.WithProtocol(otelsetup.GRPC),
 		otelsetup.WithLive(liveHeartbeat))
 	if err != nil {
 		return err
 	}
-	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithLive(p.Live()), otelagent.WithPartialOutput(50*time.Millisecond))
+	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithLive(p.Live()),
+		otelagent.WithPartialOutput(50*time.Millisecond))
 	text := func(role, s string) otelagent.Message {
 		raw, err := json.Marshal(map[string]string{"role": role, "content": s})
 		if err != nil {

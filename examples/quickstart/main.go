@@ -1,4 +1,5 @@
-// Command quickstart is a tiny agent loop that is traced with otelagent. Run it beside `otelagent up`, then look at what it
+// Command quickstart is a tiny agent loop that is traced with otelagent. Run it beside `otelagent up`, then look at
+// what it
 // did with `otelagent show last`:
 //
 //	go run ./quickstart

@@ -79,7 +79,8 @@ func (s script) total() (u session.Usage) {
 // play runs the session through a tracer. It waits after each turn, and ends early with ctx.
 func (s script) play(ctx context.Context, tracer *otelagent.Tracer, wait time.Duration) {
 	c := s.conversation()
-	runCtx, run := tracer.StartRun(context.WithoutCancel(ctx), otelagent.RunInfo{SessionID: s.ID, ID: "run", Agent: "soak", Model: "scripted-1"})
+	runCtx, run := tracer.StartRun(context.WithoutCancel(ctx), otelagent.RunInfo{SessionID: s.ID, ID: "run",
+		Agent: "soak", Model: "scripted-1"})
 	for i := range s.Turns {
 		s.turn(runCtx, run, c, int64(i))
 		if wait > 0 {
@@ -96,13 +97,15 @@ func (s script) turn(ctx context.Context, run *otelagent.Run, c *conversation, i
 	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(i), Trigger: spans.TriggerUser})
 	turn.Request(otelagent.Request{Payload: c.request()})
 	answer := c.add("assistant")
-	_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: fmt.Sprint("call-", i), Name: "bash", Args: []byte(`{"command":"true"}`)})
+	_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: fmt.Sprint("call-", i), Name: "bash",
+		Args: []byte(`{"command":"true"}`)})
 	result := c.add("toolResult")
 	result.ToolCallID = fmt.Sprint("call-", i)
 	call.End(otelagent.ToolResult{Result: []byte(`"ok"`)})
 	u := usage(i)
 	turn.End(otelagent.TurnResult{
 		StopReason: "tool_use", Output: &answer, Results: []otelagent.Message{result},
-		Usage: &otelagent.Usage{Input: u.Input, Output: u.Output, Reasoning: u.Reasoning, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite},
+		Usage: &otelagent.Usage{Input: u.Input, Output: u.Output, Reasoning: u.Reasoning, CacheRead: u.CacheRead,
+			CacheWrite: u.CacheWrite},
 	})
 }

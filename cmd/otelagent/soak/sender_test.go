@@ -219,7 +219,8 @@ type grpcWire struct {
 func newGRPCWire(t *testing.T, addr string) *grpcWire {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}, MinConnectTimeout: time.Second}))
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond,
+			Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}, MinConnectTimeout: time.Second}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,8 @@ func (w *grpcWire) send(ctx context.Context, otlp []byte) (string, bool, error) 
 	resp, err := w.client.Export(ctx, r)
 	if err != nil {
 		code := status.Code(err)
-		again := slices.Contains([]codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.Unavailable, codes.DataLoss, codes.ResourceExhausted}, code)
+		again := slices.Contains([]codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange,
+			codes.Unavailable, codes.DataLoss, codes.ResourceExhausted}, code)
 		return "gRPC " + code.String(), !again, err
 	}
 	if n := resp.PartialSuccess().RejectedSpans(); n > 0 {
@@ -292,15 +294,18 @@ func (l *load) sender(ctx context.Context, number int, own uint64, wires []wire)
 		}
 	}()
 	deliver := func(_ context.Context, otlp []byte) error { return l.deliver(ctx, rng, wires, otlp) }
-	providers, err := otelsetup.Setup(ctx, otelsetup.WithoutGlobal(), otelsetup.WithBlocking(), otelsetup.WithServiceName("soak"),
+	providers, err := otelsetup.Setup(ctx, otelsetup.WithoutGlobal(), otelsetup.WithBlocking(),
+		otelsetup.WithServiceName("soak"),
 		otelsetup.WithExporter(otelsetup.NewFuncExporter(deliver)))
 	if err != nil {
 		l.t.Error(err)
 		return
 	}
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDelivery(providers))
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()),
+		otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDelivery(providers))
 	for n := 0; l.stopping.Err() == nil && (l.sessions == 0 || n < l.sessions); n++ {
-		s := script{ID: fmt.Sprintf("%s-%d-%d", l.name, number, n), Turns: 1 + rng.IntN(l.shape.Turns), Bytes: l.shape.Bytes, Seed: rng.Uint64()}
+		s := script{ID: fmt.Sprintf("%s-%d-%d", l.name, number, n), Turns: 1 + rng.IntN(l.shape.Turns),
+			Bytes: l.shape.Bytes, Seed: rng.Uint64()}
 		if l.exact {
 			s.Turns = l.shape.Turns
 		}
@@ -344,7 +349,8 @@ func (l *load) deliver(ctx context.Context, rng *rand.Rand, wires []wire, otlp [
 	}
 }
 
-// finish lets the senders end their sessions and deliver the rest. Whoever does not get rid of it within the time fails the
+// finish lets the senders end their sessions and deliver the rest. Whoever does not get rid of it within the time
+// fails the
 // test. It returns how long the load was on.
 func (l *load) finish(within time.Duration) time.Duration {
 	l.t.Helper()
@@ -410,7 +416,8 @@ func newRelay(t *testing.T, to string) *relay {
 	return r
 }
 
-// programEnv makes this test program an agent with the SDK instead: its value is the seed, the name of its sessions and the
+// programEnv makes this test program an agent with the SDK instead: its value is the seed, the name of its sessions
+// and the
 // URL of a collector.
 const programEnv = "OTELAGENT_SOAK_PROGRAM"
 
@@ -423,7 +430,8 @@ func runProgram(spec string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	providers, err := otelsetup.Setup(context.Background(), otelsetup.WithBlocking(), otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithEndpoint(endpoint))
+	providers, err := otelsetup.Setup(context.Background(), otelsetup.WithBlocking(),
+		otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithEndpoint(endpoint))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
