@@ -260,3 +260,37 @@ func TestUpViewer(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 }
+
+// A configuration of the user's goes with the viewer of the database that it names.
+func TestUpConfigWithViewer(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer http.DefaultClient.CloseIdleConnections()
+	dir := t.TempDir()
+	db, config := filepath.Join(dir, "s.db"), filepath.Join(dir, "collector.yaml")
+	text := builtinConfig(collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db})
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lines, wait := start(ctx, nil, "up", "--config", config, "--db", db, "--viewer", "127.0.0.1:0")
+	base := await(t, lines, "otelagent: the viewer is on ")
+	await(t, lines, "otelagent: ready")
+	if status, text := fetch(t, base, "/api/v1/ls"); status != http.StatusOK || !strings.Contains(text, `"sessions": []`) {
+		t.Errorf("%d %s", status, text)
+	}
+	cancel()
+	if code := wait(); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// A shell completes the ids of sessions.
+func TestCompletion(t *testing.T) {
+	db := sampleDatabase(t)
+	for _, verb := range []string{"show", "request", "export", "rm"} {
+		if _, out, errs := runWith(t, "__complete", verb, "--db", db, "0b5"); !strings.HasPrefix(out, demoSession+"\n") {
+			t.Errorf("%s: %s%s", verb, out, errs)
+		}
+	}
+}
