@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store/dsn"
@@ -106,6 +107,12 @@ type target struct {
 func (o *sendOptions) target(ctx context.Context) (*target, error) {
 	if o.DB == "" {
 		t := &target{end: func(context.Context) error { return nil }}
+		if r := o.into; r != nil {
+			t.name, t.file = r.name, true
+			t.opts = append(t.opts, otelsetup.WithExporter(otelsetup.NewFuncExporter(r.put)),
+				otelsetup.WithSampler(sdktrace.AlwaysSample()))
+			return t, nil
+		}
 		if o.Protocol != "" {
 			t.opts = append(t.opts, otelsetup.WithProtocol(otelsetup.Protocol(o.Protocol)))
 		}
@@ -270,7 +277,7 @@ func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, s
 	if o.Live {
 		opts = append(opts, otelsetup.WithLive(cmp.Or(o.Heartbeat, otelsetup.DefaultHeartbeat)))
 	}
-	if os.Getenv("OTEL_SERVICE_NAME") == "" && !strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
+	if o.into != nil || os.Getenv("OTEL_SERVICE_NAME") == "" && !strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
 		opts = append(opts, otelsetup.WithServiceName(service))
 	}
 	if o.OpenInference {
