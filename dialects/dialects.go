@@ -60,11 +60,12 @@ func Names() []string {
 
 // Named returns the dialect of that name.
 func Named(name string) (Dialect, bool) {
-	i := slices.IndexFunc(all, func(d Dialect) bool { return d.Name == name })
-	if i < 0 {
-		return Dialect{}, false
+	for _, d := range all {
+		if d.Name == name {
+			return d, true
+		}
 	}
-	return all[i], true
+	return Dialect{}, false
 }
 
 // Tried says where an input speaks one dialect.

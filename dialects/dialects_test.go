@@ -23,7 +23,8 @@ import (
 func fixtures(t testing.TB) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
-	for dialect, dir := range map[string]string{"phi-core": "phi", "clark-agent": "clark", "acp": "acp", "guide": "guide", "otelagent": "ndjson"} {
+	for dialect, dir := range map[string]string{"phi-core": "phi", "clark-agent": "clark", "acp": "acp", "guide": "guide",
+		"otelagent": "ndjson"} {
 		err := filepath.WalkDir(filepath.Join(dir, "testdata"), func(path string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
@@ -37,7 +38,8 @@ func fixtures(t testing.TB) map[string][]string {
 			switch {
 			case strings.HasSuffix(path, ".tree.json"), strings.HasSuffix(path, ".saved.json"), strings.Contains(path, "golden"):
 				return nil
-			case strings.HasSuffix(path, ".ndjson"), strings.HasSuffix(path, ".jsonl"), strings.HasSuffix(path, ".json"), strings.HasSuffix(path, ".sse"):
+			case strings.HasSuffix(path, ".ndjson"), strings.HasSuffix(path, ".jsonl"), strings.HasSuffix(path, ".json"),
+				strings.HasSuffix(path, ".sse"):
 			default:
 				return nil
 			}
@@ -57,13 +59,15 @@ func fixtures(t testing.TB) map[string][]string {
 	return found
 }
 
-// odd are fixtures that speak no dialect, or several: a schema, lines of another dialect put between ours, and a list of no sessions.
+// odd are fixtures that speak no dialect, or several: a schema, lines of another dialect put between ours, and a list
+// of no sessions.
 func odd(path string, text []byte) bool {
-	return filepath.Base(path) == "schema.json" || path == "ndjson/testdata/traps.ndjson" || len(bytes.Fields(text)) == 2 && text[0] == '['
+	return filepath.Base(path) == "schema.json" || path == "ndjson/testdata/traps.ndjson" ||
+		len(bytes.Fields(text)) == 2 && text[0] == '['
 }
 
-// Every recording of every dialect is recognised as its own, at once, byte by byte, and from its first bytes alone as far as these say
-// anything; never as another one.
+// Every recording of every dialect is recognised as its own, at once, byte by byte, and from its first bytes alone as
+// far as these say anything; never as another one.
 func TestRecognise(t *testing.T) {
 	for want, paths := range fixtures(t) {
 		for _, path := range paths {
@@ -89,7 +93,8 @@ func TestRecognise(t *testing.T) {
 				continue
 			}
 			for n := 1; n < min(len(text), 2000); n += 211 {
-				if d, _, err := dialects.Recognise(text[:n]); err == nil && d.Name != want && want != "otelagent" && d.Name != "otelagent" {
+				if d, _, err := dialects.Recognise(text[:n]); err == nil && d.Name != want && want != "otelagent" &&
+					d.Name != "otelagent" {
 					t.Errorf("%s: its first %d bytes are %s", path, n, d.Name)
 				}
 			}
@@ -203,7 +208,8 @@ func TestRecogniseTexts(t *testing.T) {
 		`{"ordinal":1,"event":` + phi:  {"phi-core", event},
 		"\xef\xbb\xbf: hello\nretry: 1\n\nevent: agent_event\ndata: " + phi + "\n\n": {"phi-core",
 			"server-sent events with type and loop_id of phi-core's AgentEvent"},
-		`[{"session_id":"s","loops":[`:                 {"phi-core", "an array of objects with the keys of phi-core's Session"},
+		`[{"session_id":"s","loops":[`: {"phi-core",
+			"an array of objects with the keys of phi-core's Session"},
 		`{"session_id":"x","agent_id":"y","loops":[]}`: {"phi-core", "an object with the keys of phi-core's Session"},
 		`[{"role":"user","content":[],"timestamp":5}`:  {"phi-core", "an array of phi-core's messages"},
 
@@ -255,7 +261,8 @@ func TestRecogniseTexts(t *testing.T) {
 // Of a pipe no more is waited for than its first line.
 func TestOpenPipe(t *testing.T) {
 	for _, line := range []string{
-		`{"type":"AgentStart","agent_id":"a","session_id":"s","loop_id":"l","parent_loop_id":null,"continuation_kind":"Initial","timestamp":"2026-11-21T02:15:53Z","metadata":null,"config_snapshot":null}`,
+		`{"type":"AgentStart","agent_id":"a","session_id":"s","loop_id":"l","parent_loop_id":null,` +
+			`"continuation_kind":"Initial","timestamp":"2026-11-21T02:15:53Z","metadata":null,"config_snapshot":null}`,
 		`{"type":"agent_start"}`,
 		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}`,
 		`{"type":"otelagent.run_started"}`,
@@ -276,7 +283,8 @@ func TestOpenPipe(t *testing.T) {
 }
 
 func TestUnknown(t *testing.T) {
-	const phi, clark, own = `{"type":"AgentStart","loop_id":"l"}` + "\n", `{"type":"turn_start"}` + "\n", `{"type":"otelagent.run_started"}` + "\n"
+	const phi, clark, own = `{"type":"AgentStart","loop_id":"l"}` + "\n", `{"type":"turn_start"}` + "\n",
+		`{"type":"otelagent.run_started"}` + "\n"
 	for _, test := range []struct {
 		name, in, want string
 		empty          bool
@@ -287,8 +295,10 @@ func TestUnknown(t *testing.T) {
 		{"other JSON", `{"a":1}` + "\n", "speaks no dialect", false},
 		{"a number", "1\n2\n", "speaks no dialect", false},
 		{"two dialects", phi + own + clark, "several dialects: line 1 is phi-core, line 3 is clark-agent", false},
-		{"two dialects, and lines of none", "\n" + phi + "\nhello\n{\"a\":1}\n" + clark, "several dialects: line 2 is phi-core, line 6 is clark-agent", false},
-		{"two dialects in events of a feed", "event: x\ndata: " + phi + "\ndata: " + clark + "\n", "several dialects: line 2 is phi-core, line 4 is clark-agent", false},
+		{"two dialects, and lines of none", "\n" + phi + "\nhello\n{\"a\":1}\n" + clark,
+			"several dialects: line 2 is phi-core, line 6 is clark-agent", false},
+		{"two dialects in events of a feed", "event: x\ndata: " + phi + "\ndata: " + clark + "\n",
+			"several dialects: line 2 is phi-core, line 4 is clark-agent", false},
 		{"binary", "\x00\x01\x02{}\n", "speaks no dialect", false},
 	} {
 		_, _, _, err := dialects.Open(strings.NewReader(test.in))
@@ -297,7 +307,8 @@ func TestUnknown(t *testing.T) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
-	for in, want := range map[string]string{phi + own: "phi-core", own + phi: "phi-core", own + own: "otelagent", "\n" + clark: "clark-agent"} {
+	for in, want := range map[string]string{phi + own: "phi-core", own + phi: "phi-core", own + own: "otelagent", "\n" +
+		clark: "clark-agent"} {
 		if d, _, _, err := dialects.Open(strings.NewReader(in)); err != nil || d.Name != want {
 			t.Errorf("%q: %s, %v", in, d.Name, err)
 		}

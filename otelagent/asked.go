@@ -33,8 +33,8 @@ type restPart struct {
 	sep  string
 }
 
-// ask takes the content of the request of attempt n, and returns how many messages it has. The caller holds the lock.
-func (t *Turn) ask(n int, req *Request, a *attrs) (count int) {
+// ask takes the content of the request of attempt n. The caller holds the lock.
+func (t *Turn) ask(n int, req *Request, a *attrs) {
 	c, o := &t.content, t.origin
 	again := c.drop(spans.ListRequest, n)
 	c.drop(spans.ListParams, n)
@@ -73,9 +73,8 @@ func (t *Turn) ask(n int, req *Request, a *attrs) (count int) {
 		a.digest(spans.PromptDigestKey, digest)
 	}
 	if q.tools != nil {
-		id, digest := m.request.tools.block(&q, q.tools)
+		id, _ := m.request.tools.block(&q, q.tools)
 		add(spans.ProvenanceTools, id)
-		a.digest(spans.ToolsDigestKey, digest)
 	}
 	add(rest, q.rest())
 	w := q.whole(h, same)
@@ -84,9 +83,7 @@ func (t *Turn) ask(n int, req *Request, a *attrs) (count int) {
 	h.sameParams(&params)
 	params.pack()
 	c.lists = append(c.lists, list, params)
-	a.digest(spans.RequestDigestKey, w.id().String())
-	t.inputViews(&q, a)
-	return q.count
+	t.inputViews(&q, h, a)
 }
 
 // match finds out what the loop said of which message.

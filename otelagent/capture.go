@@ -154,13 +154,13 @@ func WithMaxSpanBytes(n int) Option {
 	})
 }
 
-// DefaultPreviewBytes bounds a preview unless WithPreviewBytes says otherwise: Tempo cuts attributes at 2,048 bytes.
-const DefaultPreviewBytes = 2000
+// DefaultPreviewBytes bounds a preview unless WithPreviewBytes says otherwise. Tempo cuts attributes at 2,048 bytes.
+const DefaultPreviewBytes = 1200
 
 // WithPreviewBytes bounds the previews that spans carry as attributes with CaptureContent, for views that read nothing
-// else: gen_ai.system_instructions (if new in the run), gen_ai.input.messages (the new ones) and gen_ai.output.messages
-// on turns, gen_ai.tool.call.arguments and gen_ai.tool.call.result on tool calls. Each is valid JSON of at most n bytes
-// that says what was cut. Default: DefaultPreviewBytes; 0 or less turns previews off, below 320 is 320.
+// else: gen_ai.system_instructions (where it is not that of the request before), gen_ai.input.messages (the new ones
+// that no other span shows) and gen_ai.output.messages on turns, gen_ai.tool.call.arguments and gen_ai.tool.call.result
+// on tool calls. Each is valid JSON of at most n bytes that says what was cut. Default: DefaultPreviewBytes; 0 or less turns previews off, below 320 is 320.
 func WithPreviewBytes(n int) Option {
 	return optionFunc(func(c config) config {
 		if n > 0 {

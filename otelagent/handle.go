@@ -100,6 +100,9 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 	at = at.sound()
 	a.add(kind.attr)
 	a.add(h.address...)
+	if h.whole {
+		a.int(spans.SchemaKey, spans.SchemaVersion)
+	}
 	a.int(spans.SeqKey, h.next(at))
 	a.source(spans.StartTimeKey, at.Source)
 	h.content.redacted = a.redacted
@@ -276,8 +279,6 @@ func (h *handle) close(at Moment, known spans.Known, a *attrs, failed spans.Erro
 	a.count(spans.CountPermissionsKey, h.counts.permissions)
 	a.count(spans.EventsDroppedKey, h.dropped)
 	c := &h.content
-	a.count(spans.CaptureBytesKey, int64(c.bytes))
-	a.count(spans.CaptureKnownBytesKey, c.known)
 	a.count(spans.CaptureWithheldKey, c.kept)
 	a.count(spans.RedactedKey, c.redacted+a.redacted)
 	if failed != "" {

@@ -80,6 +80,8 @@ type history struct {
 	sep    string
 	summed int
 
+	system spans.BlockID // of the request before; zero where previews are off
+
 	params      string // the whole list of the request before
 	paramsSince int    // requests since it was sent
 }
@@ -138,7 +140,8 @@ func (m *memory) continued(h *history, n int) *history {
 	case h == nil || n == 0 && len(h.items) > 0:
 		h = &history{of: m}
 	case n < len(h.items):
-		f := &history{of: m, items: slices.Clone(h.items[:n]), starts: slices.Clone(h.starts), due: h.due, asked: h.asked}
+		f := &history{of: m, items: slices.Clone(h.items[:n]), starts: slices.Clone(h.starts), due: h.due, asked: h.asked,
+			system: h.system}
 		for i := range f.starts {
 			f.starts[i] = min(f.starts[i], n)
 		}

@@ -82,13 +82,14 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	r.own.generated = generated
 	r.own.address = r.addressOf(&info)
 	r.own.measures(ctx, &info)
-	header := runHeader(&info)
+	r.header = runHeader(&info)
 
 	a := startAttrs(&r.own)
 	a.detail[0] = info.Agent
 	a.profileModel(operationRun, info.Provider, info.Model)
 	a.kv = append(a.kv, spans.RunKindKeyKey.String(string(spans.RunKindLoop)))
-	a.add(header...)
+	a.add(r.header...)
+	a.runConstants(&info)
 	a.kv = append(a.kv, spans.CaptureLevelKey.String(r.own.capture.value()))
 	a.id(spans.RunConfigIDKey, info.ConfigID)
 	a.name(spans.RunConfigAPIKey, info.API)
@@ -108,10 +109,8 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	r.off = (!sc.IsValid() || sc.Equal(above)) && !r.measured
 	if r.sent {
 		n, from := t.sessions.run(r.origin, sc)
-		header = append(header, spans.RunOrdinalKey.Int64(n), spans.RunOrdinalFromKey.Int64(from))
-		r.span.SetAttributes(header[len(header)-2:]...)
+		r.span.SetAttributes(spans.RunOrdinalKey.Int64(n), spans.RunOrdinalFromKey.Int64(from))
 	}
-	r.header = header
 	if r.capturing() {
 		r.keep(&info)
 	}
@@ -181,7 +180,6 @@ func (r *Run) addressOf(info *RunInfo) []attribute.KeyValue {
 	a.name(spans.RecordingKindKey, r.own.recording)
 	a.kv = append(a.kv, spans.RunIDKey.String(r.own.run), spans.RunStartKey.Int64(r.own.startNS))
 	a.name(spans.AgentNameKey, info.Agent)
-	a.id(spans.AgentIDKey, info.AgentID)
 	return a.kv
 }
 
@@ -193,7 +191,6 @@ func (a *attrs) sessionAddress(o *origin) {
 	} else {
 		a.kv = append(a.kv, spans.ConversationIDKey.String(o.session))
 	}
-	a.kv = append(a.kv, spans.SchemaKey.Int64(spans.SchemaVersion))
 }
 
 // recordingName is the recording as the wire has it: empty for events.
@@ -204,20 +201,26 @@ func recordingName(r spans.Recording) string {
 	return cleanName(string(r))
 }
 
-// runHeader makes the attributes of the run that every turn repeats, but for its ordinal, which is not known yet, and
-// what the profile writes.
-func runHeader(info *RunInfo) []attribute.KeyValue {
-	a := attrs{kv: make([]attribute.KeyValue, 0, 10)}
+// runConstants adds the attributes that only the span of the run carries.
+func (a *attrs) runConstants(info *RunInfo) {
 	a.name(spans.DialectKey, info.Dialect)
+	a.id(spans.AgentIDKey, info.AgentID)
+	if info.Continuation == "" || info.Continuation == spans.ContinuationInitial {
+		a.name(spans.RunContinuationKey, string(spans.ContinuationInitial))
+	}
+	a.id(spans.RunContinuationTagKey, info.ContinuationTag)
+}
+
+// runHeader makes the attributes of the run that every turn repeats: its place among other runs, and whether its usage
+// counts. A reader builds the run from them when the span of the run is lost.
+func runHeader(info *RunInfo) []attribute.KeyValue {
+	a := attrs{kv: make([]attribute.KeyValue, 0, 8)}
 	a.id(spans.RunParentIDKey, info.ParentID)
 	a.id(spans.RunParentSessionIDKey, info.ParentSessionID)
 	a.id(spans.RunParentToolCallIDKey, info.ParentToolCallID)
-	continuation := info.Continuation
-	if continuation == "" {
-		continuation = spans.ContinuationInitial
+	if info.Continuation != spans.ContinuationInitial {
+		a.name(spans.RunContinuationKey, string(info.Continuation))
 	}
-	a.name(spans.RunContinuationKey, string(continuation))
-	a.id(spans.RunContinuationTagKey, info.ContinuationTag)
 	a.id(spans.RunForkParentIDKey, info.ForkParentID)
 	a.time(spans.GroupStartKey, info.GroupStart)
 	a.name(spans.GroupRoleKeyKey, string(info.GroupRole))

@@ -55,7 +55,10 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 	a := startAttrs(r.origin)
 	a.profileModel(operationTurn, provider, model)
 	a.add(r.header...)
-	a.kv = append(a.kv, spans.TurnIndexKey.Int64(t.index), spans.CaptureLevelKey.String(r.capture.value()))
+	a.kv = append(a.kv, spans.TurnIndexKey.Int64(t.index))
+	if r.capture != CaptureContent {
+		a.kv = append(a.kv, spans.CaptureLevelKey.String(r.capture.value()))
+	}
 	a.name(spans.TurnTriggerKey, string(info.Trigger))
 	a.name(spans.ModelVariantKey, info.Variant)
 	ctx = t.begin(ctx, &r.handle, &kindTurn, info.Start, a, seed{turn: t.turn, at: t.at})
@@ -124,10 +127,10 @@ func (t *Turn) asks(req *Request, stated string) (early content, name string, at
 	if !t.recording {
 		return
 	}
-	a, n, messages := endAttrs(t.origin, 14), max(req.Attempt, 0), 0
+	a, n := endAttrs(t.origin, 14), max(req.Attempt, 0)
 	switch capturing := t.capturing() && req.known(); {
-	case capturing && n < maxAttempts:
-		messages = t.ask(n, req, &a)
+	case capturing && n < maxAttempts: // the list has the number of messages
+		t.ask(n, req, &a)
 		early, name = t.early(spans.ListRequest + "/" + strconv.Itoa(n))
 	case capturing:
 		t.drop(spans.DroppedKindRequest)
@@ -136,21 +139,20 @@ func (t *Turn) asks(req *Request, stated string) (early content, name string, at
 		if req.Payload != nil && req.Messages == nil {
 			_ = req.parse() // of what cannot be read nothing is said
 		}
-		messages = len(req.Messages)
+		if req.known() {
+			a.int(spans.RequestMessagesKey, int64(len(req.Messages)))
+		}
 	}
-	a.request(req, messages)
+	a.request(req)
 	t.span.SetAttributes(a.kv...)
 	return early, name, t.asked
 }
 
 // request adds what a request asks for.
-func (a *attrs) request(req *Request, messages int) {
+func (a *attrs) request(req *Request) {
 	a.profileRequest(req)
 	if req.Format != "text" && req.Format != "json" { // which are the standard's values too
 		a.name(spans.RequestFormatKey, req.Format)
-	}
-	if req.known() {
-		a.int(spans.RequestMessagesKey, int64(messages))
 	}
 	a.count(spans.RequestBytesKey, req.Bytes)
 }

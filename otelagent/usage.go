@@ -70,9 +70,12 @@ func (a *attrs) usage(u *Usage, keys *usageKeys, total attribute.Key) {
 	a.name(spans.UsageRuleKeyKey, string(rule))
 }
 
+// normalUsage adds input and output, and the other counts where they are not 0.
 func (a *attrs) normalUsage(n normalUsage, keys *usageKeys) {
-	for i, v := range [...]int64{n.input, n.output, n.reasoning, n.cacheRead, n.cacheWrite} {
-		a.int(keys[i], v)
+	a.int(keys[0], n.input)
+	a.int(keys[1], n.output)
+	for i, v := range [...]int64{n.reasoning, n.cacheRead, n.cacheWrite} {
+		a.count(keys[2+i], v)
 	}
 }
 

@@ -1,7 +1,6 @@
 package otelagent
 
 import (
-	"hash/maphash"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -19,8 +18,9 @@ func (h *handle) previews() bool {
 }
 
 // inputViews adds the preview of the messages of q that no earlier request of the run had. A retried attempt shows all
-// messages that are new on its turn.
-func (t *Turn) inputViews(q *asked, a *attrs) {
+// messages that are new on its turn. Where the request goes on with a known history, its new messages of the assistant
+// are replies, which the turns show that received them.
+func (t *Turn) inputViews(q *asked, h *history, a *attrs) {
 	if !t.previews() {
 		return
 	}
@@ -29,16 +29,20 @@ func (t *Turn) inputViews(q *asked, a *attrs) {
 		same = min(same, t.before)
 	}
 	t.previewed, t.before = true, same
-	if t.run.shown.newSystem(q.system) {
-		a.view(spans.SystemInstructionsKey, func(dst []byte) []byte {
-			return genaijson.AppendSystem(dst, validBytes(q.system), t.tracer.config.preview)
-		})
+	if before := h.system; q.system != nil {
+		if h.system = spans.BlockOf(q.system); h.system != before {
+			a.view(spans.SystemInstructionsKey, func(dst []byte) []byte {
+				return genaijson.AppendSystem(dst, validBytes(q.system), t.tracer.config.preview)
+			})
+		}
 	}
 	shown := 0
 	if same < q.count {
 		fresh := make([]Message, 0, q.count-same)
 		for i := same; i < q.count; i++ {
-			fresh = append(fresh, q.message(i))
+			if msg := q.message(i); same == 0 || genaijson.Role(msg.Role) != "assistant" {
+				fresh = append(fresh, msg)
+			}
 		}
 		preview, n := genaijson.AppendNew(nil, t.redacted(fresh), t.tracer.config.preview, t.run.shown.hasResult)
 		if shown = n; n > 0 {
@@ -51,27 +55,11 @@ func (t *Turn) inputViews(q *asked, a *attrs) {
 // shown is what previews of a run showed, so that no other span of it repeats it. Safe for concurrent use.
 type shown struct {
 	mu      sync.Mutex
-	system  uint64              // hash of the last system prompt, or 0
 	results map[string]struct{} // ids of the tool calls whose spans show their results
 }
 
 // maxShownResults bounds the ids that a run keeps. Beyond it forgets them all: their results are shown again.
 const maxShownResults = 4096
-
-var shownSeed = maphash.MakeSeed()
-
-// newSystem reports whether a system prompt is there and is not that of the last request.
-func (s *shown) newSystem(raw []byte) bool {
-	if len(raw) == 0 {
-		return false
-	}
-	hash := maphash.Bytes(shownSeed, raw)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.system
-	s.system = hash
-	return hash != before
-}
 
 // addResult records that the span of a call shows its result.
 func (s *shown) addResult(callID string) {

@@ -96,11 +96,11 @@ const (
 	TurnIndexKey = attribute.Key("otelagent.turn.index")
 	// AgentNameKey (string; name; on all): The agent's name where the loop has one.
 	AgentNameKey = attribute.Key("gen_ai.agent.name")
-	// AgentIDKey (string; id; on all): The agent's id where the loop has one.
+	// AgentIDKey (string; id; on session.run): The agent's id where the loop has one.
 	AgentIDKey = attribute.Key("otelagent.agent.id")
 	// KindKey (string; enum; on all): What the span is, whatever its name says: one of the names above. Readers go by it; where it is absent, by the name of the span.
 	KindKey = attribute.Key("otelagent.kind")
-	// SchemaKey (int; number; on all): Version of these formats; 2.
+	// SchemaKey (int; number; on session.run): Version of these formats; 2.
 	SchemaKey = attribute.Key("otelagent.schema")
 	// SeqKey (int; number; on all): Order of starts among the spans of one run in one process; from a stream or file the position (line) in the input.
 	SeqKey = attribute.Key("otelagent.seq")
@@ -128,12 +128,8 @@ const (
 	ServiceKey = attribute.Key("otelagent.service")
 	// SessionMadeUpKey (bool; enum; on all): The tracer generated the session id because none was given.
 	SessionMadeUpKey = attribute.Key("otelagent.session.made_up")
-	// CaptureLevelKey (string; enum; on session.run, session.turn): How much content this span was allowed to carry.
+	// CaptureLevelKey (string; enum; on session.run, session.turn): How much content this span may carry. A turn states it where it is not content.
 	CaptureLevelKey = attribute.Key("otelagent.capture")
-	// CaptureBytesKey (int, By; number; on all): Bytes of content that this span was the first of its session to carry.
-	CaptureBytesKey = attribute.Key("otelagent.capture.bytes")
-	// CaptureKnownBytesKey (int, By; number; on all): Bytes of content that this span refers to and that were sent before.
-	CaptureKnownBytesKey = attribute.Key("otelagent.capture.known_bytes")
 	// CaptureWithheldKey (int; number; on all): Bodies that a bound on size or on the window of a request cut or left out.
 	CaptureWithheldKey = attribute.Key("otelagent.capture.withheld")
 	// RedactedKey (int; number; on all): Places that the redactor changed in what this span was the first to carry.
@@ -148,13 +144,13 @@ const (
 	ProviderNameKey = attribute.Key("gen_ai.provider.name")
 	// RequestModelKey (string; name; on session.run, session.turn): The model asked for.
 	RequestModelKey = attribute.Key("gen_ai.request.model")
-	// DialectKey (string; name; on session.run, session.turn): The loop or wire this came from: phi-core, ...; absent for the Go API.
+	// DialectKey (string; name; on session.run): The loop or wire this came from: phi-core, ...; absent for the Go API.
 	DialectKey = attribute.Key("otelagent.dialect")
 	// RunKindKeyKey (string; enum; on session.run): loop or parallel.
 	RunKindKeyKey = attribute.Key("otelagent.run.kind")
-	// RunOrdinalKey (int; number; on session.run, session.turn): Number of this run among the runs of its session in one process, from 1. A gap names a run that was lost, or is still open.
+	// RunOrdinalKey (int; number; on session.run): Number of this run among the runs of its session in one process, from 1. A gap names a run that was lost, or is still open.
 	RunOrdinalKey = attribute.Key("otelagent.run.ordinal")
-	// RunOrdinalFromKey (int, ns; number; on session.run, session.turn): Start of the run that has number 1 in that process: it distinguishes the numbers of different processes.
+	// RunOrdinalFromKey (int, ns; number; on session.run): Start of the run that has number 1 in that process: it distinguishes the numbers of different processes.
 	RunOrdinalFromKey = attribute.Key("otelagent.run.ordinal.from")
 	// RunParentIDKey (string; id; on session.run, session.turn): Run that this one continues or was spawned by, as the loop named it.
 	RunParentIDKey = attribute.Key("otelagent.run.parent.id")
@@ -162,9 +158,9 @@ const (
 	RunParentSessionIDKey = attribute.Key("otelagent.run.parent.session.id")
 	// RunParentToolCallIDKey (string; id; on session.run, session.turn): Tool call that spawned this run.
 	RunParentToolCallIDKey = attribute.Key("otelagent.run.parent.tool_call.id")
-	// RunContinuationKey (string; enum; on session.run, session.turn): How this run relates to its parent.
+	// RunContinuationKey (string; enum; on session.run, session.turn): How this run relates to its parent. A turn states it where it is not initial.
 	RunContinuationKey = attribute.Key("otelagent.run.continuation")
-	// RunContinuationTagKey (string; id; on session.run, session.turn): The loop's tag of that continuation.
+	// RunContinuationTagKey (string; id; on session.run): The loop's tag of that continuation.
 	RunContinuationTagKey = attribute.Key("otelagent.run.continuation.tag")
 	// RunForkParentIDKey (string; id; on session.run, session.turn): Session from which this session was forked.
 	RunForkParentIDKey = attribute.Key("otelagent.run.fork.parent.id")
@@ -276,18 +272,14 @@ const (
 	OutputTypeKey = attribute.Key("gen_ai.output.type")
 	// RequestFormatKey (string; name; on session.turn): The response format asked for, in the loop's own value.
 	RequestFormatKey = attribute.Key("otelagent.request.format")
-	// RequestMessagesKey (int; number; on session.turn): Messages in the request.
+	// RequestMessagesKey (int; number; on session.turn): Messages in the request, where its list is not captured.
 	RequestMessagesKey = attribute.Key("otelagent.request.messages")
 	// RequestMessagesOmittedKey (int; number; on session.turn): Messages of the request that gen_ai.input.messages does not show: those of earlier turns, results that tool calls show, and those beyond its bound. Absent when 0, and without previews.
 	RequestMessagesOmittedKey = attribute.Key("otelagent.request.messages_omitted")
 	// RequestBytesKey (int, By; number; on session.turn): Size of the request as the loop emitted it.
 	RequestBytesKey = attribute.Key("otelagent.request.bytes")
-	// RequestDigestKey (string; content; on session.turn): SHA-256 over the chain digests of its params and request lists: equal digests, equal requests.
-	RequestDigestKey = attribute.Key("otelagent.request.digest")
 	// PromptDigestKey (string; content; on session.turn): SHA-256 of the system prompt.
 	PromptDigestKey = attribute.Key("otelagent.prompt.digest")
-	// ToolsDigestKey (string; content; on session.turn): SHA-256 of the tool catalogue.
-	ToolsDigestKey = attribute.Key("otelagent.tools.digest")
 	// UsageInputKey (int, {token}; number; on session.turn): Of a copied turn in place of gen_ai.usage.input_tokens, since its tokens are counted where they came from.
 	UsageInputKey = attribute.Key("otelagent.usage.input_tokens")
 	// UsageOutputKey (int, {token}; number; on session.turn): Of a copied turn in place of gen_ai.usage.output_tokens.
@@ -320,11 +312,11 @@ const (
 	ErrorMessageKey = attribute.Key("otelagent.error.message")
 	// ToolNameKey (string; name; on tool.call, permission.evaluate): The tool.
 	ToolNameKey = attribute.Key("gen_ai.tool.name")
-	// InputMessagesKey (string; content; on session.turn): Preview for eyes: the messages that are new on this turn, without results of tool calls whose spans show them, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`.
+	// InputMessagesKey (string; content; on session.turn): Preview for eyes: the messages that are new on this turn, without replies and results of tool calls that other spans show, as standard JSON, cut to a bound; the whole of it is in the blocks.
 	InputMessagesKey = attribute.Key("gen_ai.input.messages")
 	// OutputMessagesKey (string; content; on session.turn, compaction.run): Preview for eyes: the reply and the error of a failed turn, likewise; messages and tokens before and after a compaction, and its summary.
 	OutputMessagesKey = attribute.Key("gen_ai.output.messages")
-	// SystemInstructionsKey (string; content; on session.turn): Preview for eyes: the system prompt if it is new in the run, likewise. Whole on the event of the encoding `full`.
+	// SystemInstructionsKey (string; content; on session.turn): Preview for eyes: the system prompt if it is not that of the request before, likewise.
 	SystemInstructionsKey = attribute.Key("gen_ai.system_instructions")
 	// ToolDefinitionsKey (string; content; on event): The tool catalogue as standard JSON, on the event of the encoding `full`.
 	ToolDefinitionsKey = attribute.Key("gen_ai.tool.definitions")
@@ -931,9 +923,7 @@ var attributes = []Attribute{
 	{Key: TenantKey, Type: "string", Class: ClassID, Brief: "Owner of the session; empty by default. First part of every store key."},
 	{Key: ServiceKey, Type: "string", Class: ClassName, Brief: "Same as service.name, which the links of Jaeger's UI cannot name. Written by pipelines to Jaeger."},
 	{Key: SessionMadeUpKey, Type: "bool", Class: ClassEnum, Brief: "The tracer generated the session id because none was given."},
-	{Key: CaptureLevelKey, Type: "string", Class: ClassEnum, Brief: "How much content this span was allowed to carry."},
-	{Key: CaptureBytesKey, Type: "int", Class: ClassNumber, Brief: "Bytes of content that this span was the first of its session to carry."},
-	{Key: CaptureKnownBytesKey, Type: "int", Class: ClassNumber, Brief: "Bytes of content that this span refers to and that were sent before."},
+	{Key: CaptureLevelKey, Type: "string", Class: ClassEnum, Brief: "How much content this span may carry. A turn states it where it is not content."},
 	{Key: CaptureWithheldKey, Type: "int", Class: ClassNumber, Brief: "Bodies that a bound on size or on the window of a request cut or left out."},
 	{Key: RedactedKey, Type: "int", Class: ClassNumber, Brief: "Places that the redactor changed in what this span was the first to carry."},
 	{Key: EventsDroppedKey, Type: "int", Class: ClassNumber, Brief: "otelagent.event span events left out because the bound of this span was reached."},
@@ -948,7 +938,7 @@ var attributes = []Attribute{
 	{Key: RunParentIDKey, Type: "string", Class: ClassID, Brief: "Run that this one continues or was spawned by, as the loop named it."},
 	{Key: RunParentSessionIDKey, Type: "string", Class: ClassID, Brief: "Session of the parent run when it is another one."},
 	{Key: RunParentToolCallIDKey, Type: "string", Class: ClassID, Brief: "Tool call that spawned this run."},
-	{Key: RunContinuationKey, Type: "string", Class: ClassEnum, Brief: "How this run relates to its parent."},
+	{Key: RunContinuationKey, Type: "string", Class: ClassEnum, Brief: "How this run relates to its parent. A turn states it where it is not initial."},
 	{Key: RunContinuationTagKey, Type: "string", Class: ClassID, Brief: "The loop's tag of that continuation."},
 	{Key: RunForkParentIDKey, Type: "string", Class: ClassID, Brief: "Session from which this session was forked."},
 	{Key: RunConfigKey, Type: "string", Class: ClassContent, Brief: "The loop's configuration snapshot, verbatim JSON without userinfo in URLs."},
@@ -1005,12 +995,10 @@ var attributes = []Attribute{
 	{Key: RequestReasoningLevelKey, Type: "string", Class: ClassName, Brief: "Reasoning or thinking level as sent."},
 	{Key: OutputTypeKey, Type: "string", Class: ClassEnum, Brief: "text or json, when a format was asked for."},
 	{Key: RequestFormatKey, Type: "string", Class: ClassName, Brief: "The response format asked for, in the loop's own value."},
-	{Key: RequestMessagesKey, Type: "int", Class: ClassNumber, Brief: "Messages in the request."},
+	{Key: RequestMessagesKey, Type: "int", Class: ClassNumber, Brief: "Messages in the request, where its list is not captured."},
 	{Key: RequestMessagesOmittedKey, Type: "int", Class: ClassNumber, Brief: "Messages of the request that gen_ai.input.messages does not show: those of earlier turns, results that tool calls show, and those beyond its bound. Absent when 0, and without previews."},
 	{Key: RequestBytesKey, Type: "int", Class: ClassNumber, Brief: "Size of the request as the loop emitted it."},
-	{Key: RequestDigestKey, Type: "string", Class: ClassContent, Brief: "SHA-256 over the chain digests of its params and request lists: equal digests, equal requests."},
 	{Key: PromptDigestKey, Type: "string", Class: ClassContent, Brief: "SHA-256 of the system prompt."},
-	{Key: ToolsDigestKey, Type: "string", Class: ClassContent, Brief: "SHA-256 of the tool catalogue."},
 	{Key: UsageInputKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.input_tokens, since its tokens are counted where they came from."},
 	{Key: UsageOutputKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.output_tokens."},
 	{Key: UsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.reasoning.output_tokens."},
@@ -1027,9 +1015,9 @@ var attributes = []Attribute{
 	{Key: ErrorTypeKeyKey, Type: "string", Class: ClassEnum, Brief: "Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error. A run that ended in an error has that of its last turn, if it failed."},
 	{Key: ErrorMessageKey, Type: "string", Class: ClassContent, Brief: "What the loop said about the failure."},
 	{Key: ToolNameKey, Type: "string", Class: ClassName, Brief: "The tool."},
-	{Key: InputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the messages that are new on this turn, without results of tool calls whose spans show them, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`."},
+	{Key: InputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the messages that are new on this turn, without replies and results of tool calls that other spans show, as standard JSON, cut to a bound; the whole of it is in the blocks."},
 	{Key: OutputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the reply and the error of a failed turn, likewise; messages and tokens before and after a compaction, and its summary."},
-	{Key: SystemInstructionsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the system prompt if it is new in the run, likewise. Whole on the event of the encoding `full`."},
+	{Key: SystemInstructionsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the system prompt if it is not that of the request before, likewise."},
 	{Key: ToolDefinitionsKey, Type: "string", Class: ClassContent, Brief: "The tool catalogue as standard JSON, on the event of the encoding `full`."},
 	{Key: ToolCallArgumentsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the arguments, cut to a bound."},
 	{Key: ToolCallResultKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the result, cut to a bound; of a permission evaluation the decision: action, pattern, source, reason, who decided, and how long that took."},

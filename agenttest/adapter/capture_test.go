@@ -80,14 +80,14 @@ func TestRequestFromPayload(t *testing.T) {
 	turn := exp.GetSpans()[0]
 	got := map[attribute.Key]string{}
 	for _, key := range []attribute.Key{
-		spans.RequestModelKey, spans.RequestMaxTokensKey, spans.RequestTemperatureKey, spans.RequestMessagesKey, spans.RequestBytesKey,
+		spans.RequestModelKey, spans.RequestMaxTokensKey, spans.RequestTemperatureKey, spans.RequestBytesKey,
 		spans.PromptDigestKey, spans.InputMessagesKey, spans.OutputMessagesKey,
 	} {
 		got[key] = attr(turn, key).String()
 	}
 	if diff := cmp.Diff(map[attribute.Key]string{
 		spans.RequestModelKey: "m", spans.RequestMaxTokensKey: "5", spans.RequestTemperatureKey: "0.5",
-		spans.RequestMessagesKey: "1", spans.RequestBytesKey: "137",
+		spans.RequestBytesKey:   "137",
 		spans.PromptDigestKey:   spans.BlockOfString(`"Be brief."`).String(),
 		spans.InputMessagesKey:  `[{"role":"user","parts":[{"type":"text","content":"hi"}]}]`,
 		spans.OutputMessagesKey: `[{"role":"assistant","parts":[{"type":"text","content":"done"}],"finish_reason":"unknown"}]`,
@@ -117,8 +117,16 @@ func TestDigests(t *testing.T) {
 	if old == now || old.AsString() != spans.BlockOfString(`"the old `+secret+`"`).String() {
 		t.Errorf("prompt digests %s and %s", old.AsString(), now.AsString())
 	}
-	if a, b := attr(all[0], spans.ToolsDigestKey), attr(all[1], spans.ToolsDigestKey); a != b || a.AsString() == "" {
-		t.Errorf("tools digests %s and %s", a.AsString(), b.AsString())
+	var tools []spans.ShortID
+	for _, l := range w.lists {
+		for _, text := range l.Items {
+			if it, err := spans.ParseItem(text); err == nil && it.Provenance == string(spans.ProvenanceTools) {
+				tools = append(tools, it.Block)
+			}
+		}
+	}
+	if len(tools) != 2 || tools[0] != tools[1] {
+		t.Errorf("tool catalogues %v", tools)
 	}
 	// The size and full digest of each message are there, and the list is that of the two messages.
 	for _, text := range []string{user(secret), user("more " + secret)} {
@@ -182,8 +190,9 @@ func TestCaptureFor(t *testing.T) {
 		tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), decide)
 		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: test.session, Agent: test.agent})
 		ask(t, run, payloadOf(`"s"`, user("x")))
-		turn := exp.GetSpans()[0]
-		if got := attr(turn, spans.CaptureLevelKey).AsString(); got != test.want || (len(turn.Events) > 0) != (test.want != "none") {
+		run.End(otelagent.RunResult{})
+		turn, whole := exp.GetSpans()[0], exp.GetSpans()[1]
+		if got := attr(whole, spans.CaptureLevelKey).AsString(); got != test.want || (len(turn.Events) > 0) != (test.want != "none") {
 			t.Errorf("%+v: %s with %d events", test, got, len(turn.Events))
 		}
 	}

@@ -29,6 +29,9 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
+// maxTurnAttributes bounds the attributes of a turn. A turn carries its own facts and its address; its run has the rest.
+const maxTurnAttributes = 30
+
 // TestGolden plays events into a Recorder and compares every byte of what its spans say. Each file of testdata names its
 // input and the capture level in its first line: a fixture of the phi-core dialect, or `here` for events in the file itself.
 func TestGolden(t *testing.T) {
@@ -43,7 +46,13 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			events, opts := goldenInput(t, arc)
-			got := printSpans(play(t, bytes.NewReader(events), opts...))
+			all := play(t, bytes.NewReader(events), opts...)
+			for _, s := range all {
+				if n := len(s.Attributes); n > maxTurnAttributes && attr(s, spans.KindKey).AsString() == spans.SpanTurn {
+					t.Errorf("turn %d has %d attributes, want at most %d", intOf(s, spans.TurnIndexKey), n, maxTurnAttributes)
+				}
+			}
+			got := printSpans(all)
 			i := slices.IndexFunc(arc.Files, func(f txtar.File) bool { return f.Name == "spans" })
 			if i < 0 {
 				arc.Files = append(arc.Files, txtar.File{Name: "spans"})

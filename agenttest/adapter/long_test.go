@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"testing"
 
+	"go.opentelemetry.io/otel/attribute"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
@@ -28,14 +30,14 @@ import (
 func TestLongSessions(t *testing.T) {
 	events := map[string]float64{} // payload events by session, in D of that session
 	for _, test := range []struct {
-		name string
-		most float64 // events / D
+		name             string
+		most, rest, otlp float64 // payload events, OTLP without previews, all OTLP, in D
 	}{
-		{name: "long-200", most: 1.36},
-		{name: "long-20x10", most: 1.36},
-		{name: "long-200x1", most: 1.25},
-		{name: "long-mixed", most: 1.38},
-		{name: "long-400", most: 1.31},
+		{name: "long-200", most: 1.36, rest: 1.70, otlp: 2.3},
+		{name: "long-20x10", most: 1.36, rest: 1.75, otlp: 2.3},
+		{name: "long-200x1", most: 1.25, rest: 1.85, otlp: 2.3},
+		{name: "long-mixed", most: 1.38, rest: 1.75, otlp: 2.3},
+		{name: "long-400", most: 1.31, rest: 1.65, otlp: 2.3},
 	} {
 		name := test.name
 		t.Run(name, func(t *testing.T) {
@@ -45,9 +47,13 @@ func TestLongSessions(t *testing.T) {
 			d, payloads := distinct(t, phifixtures.Long(t, "../..", test.name))
 			s := sizesOf(t, phifixtures.Long(t, "../..", test.name))
 			of := func(n int) float64 { return float64(n) / float64(d) }
-			t.Logf("D %d, payloads %.1f D, payload events %.3f D, OTLP %.2f D, gzip %.2f D", d, of(payloads), of(s.events), of(s.otlp), of(s.gzip))
+			t.Logf("D %d, payloads %.1f D, payload events %.3f D, OTLP %.2f D, without previews %.2f D, gzip %.2f D",
+				d, of(payloads), of(s.events), of(s.otlp), of(s.otlp-s.previews), of(s.gzip))
 			if got := of(s.events); got > test.most || got < 1 {
 				t.Errorf("payload events are %.3f D, want 1 to %.2f", got, test.most)
+			}
+			if all, rest := of(s.otlp), of(s.otlp-s.previews); all > test.otlp || rest > test.rest || rest < test.most {
+				t.Errorf("OTLP is %.3f D, want at most %.2f; without previews %.3f D, want at most %.2f", all, test.otlp, rest, test.rest)
 			}
 			events[name] = of(s.events)
 		})
@@ -72,7 +78,11 @@ func TestLongSessions(t *testing.T) {
 }
 
 // sizes is what a session costs on the wire, in bytes.
-type sizes struct{ events, otlp, gzip int }
+type sizes struct{ events, previews, otlp, gzip int }
+
+// previewKeys are the attributes that are previews.
+var previewKeys = []attribute.Key{spans.SystemInstructionsKey, spans.InputMessagesKey, spans.OutputMessagesKey,
+	spans.ToolCallArgumentsKey, spans.ToolCallResultKey}
 
 // sizesOf plays a stream and adds up what is sent.
 func sizesOf(t testing.TB, events io.Reader, opts ...otelagent.Option) (s sizes) {
@@ -89,6 +99,11 @@ func sizesOf(t testing.TB, events io.Reader, opts ...otelagent.Option) (s sizes)
 		for _, rs := range td.ResourceSpans {
 			for _, ss := range rs.ScopeSpans {
 				for _, span := range ss.Spans {
+					for _, kv := range span.Attributes {
+						if slices.Contains(previewKeys, attribute.Key(kv.Key)) {
+							s.previews += proto.Size(kv) + 3
+						}
+					}
 					for _, e := range span.Events {
 						switch e.Name {
 						case spans.EventBlocks:

@@ -53,57 +53,55 @@ func attemptAt(thrown []moment, at moment) int {
 	return n
 }
 
-// beforeReply parts the events of a turn: early are those that are known to stand before its reply, since a reply was thrown away or one of decisions
-// was made at that time or later. They come with a renderer's bound on how many are shown; more is how many are not.
-func (r *renderer) beforeReply(t *session.Turn, decisions []timed) (early, late []session.Note, more int) {
-	notes := t.Events
-	if r.o.Turn == nil && len(notes) > maxLines {
-		notes, more = notes[:maxLines], len(notes)-maxLines
-	}
+// beforeReply parts the events of a turn: early are those that happened before its reply, since a reply was discarded or
+// one of decisions was made at that time or later.
+func beforeReply(events []EventView, decisions []timed) (early, late []EventView) {
 	var last moment
 	for _, k := range decisions {
 		if m := began(k.span); m.after(last) {
 			last = m
 		}
 	}
-	for _, e := range notes {
-		if m := (moment{e.Time, e.Seq}); e.Type == noteDiscarded && m.after(last) {
+	at := func(e *EventView) moment { return moment{e.At, e.of.Seq} }
+	for i := range events {
+		if m := at(&events[i]); events[i].Type == noteDiscarded && m.after(last) {
 			last = m
 		}
 	}
-	for _, e := range notes {
-		if (moment{e.Time, e.Seq}).after(last) {
-			late = append(late, e)
+	for i := range events {
+		if e := &events[i]; e.of.Type == "" || at(e).after(last) {
+			late = append(late, *e)
 		} else {
-			early = append(early, e)
+			early = append(early, *e)
 		}
 	}
-	return early, late, more
+	return early, late
 }
 
-// decisions are those of a turn that are of no tool call, with the attempt where it is known. What a gate said stands below the decision
-// that settles it.
-func (r *renderer) decisions(t *session.Turn) []timed {
-	thrown := discards(t)
+// decisions draws those of a turn that are of no tool call, with the attempt where it is known. The words of a gate are
+// below the decision that settles it.
+func (r *renderer) decisions(v *TurnView) []timed {
+	thrown := discards(v.of.Turn)
 	var out []timed
-	var of []*session.Permission // of out
-	for _, q := range t.Permissions {
+	var of []*PermissionView // of out
+	for i := range v.Permissions {
+		q := &v.Permissions[i]
 		n := r.permission(q)
-		attempt := attemptAt(thrown, began(q.Span))
+		attempt := attemptAt(thrown, began(q.of.Span))
 		if len(thrown) > 0 {
-			n.segs = append(n.segs, seg{fmt.Sprintf(" · attempt %d", attempt), dim})
+			n.segs = append(n.segs, seg{fmt.Sprintf("%sattempt %d", separator, attempt), dim})
 		}
-		if q.Outcome == outcomeResolved {
+		if q.of.Outcome == outcomeResolved {
 			from := len(of)
-			for from > 0 && gate(of[from-1], q) && attemptAt(thrown, began(of[from-1].Span)) == attempt {
+			for from > 0 && gate(of[from-1].of, q.of) && attemptAt(thrown, began(of[from-1].of.Span)) == attempt {
 				from--
 			}
 			for _, g := range of[from:] {
-				n.wrapped("settled", dim, strings.TrimSuffix(decision(g)+separator+permissionText(g), separator))
+				n.wrapped("settled", dim, strings.TrimSuffix(decision(g.Action)+separator+permissionText(g), separator))
 			}
 			out, of = out[:from], of[:from]
 		}
-		out, of = append(out, timed{span: q.Span, node: n}), append(of, q)
+		out, of = append(out, timed{span: q.of.Span, node: n}), append(of, q)
 	}
 	return out
 }

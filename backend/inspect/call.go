@@ -3,14 +3,13 @@ package inspect
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// callLine is the line of a call with how it ended; its name is to follow.
+// callLine is the line of a call with how it ended, without its name.
 func (r *renderer) callLine(p place, c *session.ToolCall) *node {
 	n := &node{cols: r.cols(c.Span, nil), bar: r.spanBar(barTools, c.Span)}
 	mark, st := "✓", green
@@ -45,124 +44,111 @@ func (r *renderer) callLine(p place, c *session.ToolCall) *node {
 	return n
 }
 
-func orCall(name string) string { return cmp.Or(name, "tool call") }
-
-func (r *renderer) call(p place, c *session.ToolCall) *node {
-	n := r.callLine(p, c)
-	n.segs = append(n.segs, seg{Clean(orCall(c.Name)), bold})
-	if args, ok := r.only(p, c.Args); ok && r.o.Turn != nil {
-		r.content(n, "args", dim, r.clean(argsText(args)))
-	} else if ok {
-		n.segs = append(n.segs, seg{"(" + Clean(argsText(args)) + ")", plainText})
-	} else if c.ID != "" {
-		n.segs = append(n.segs, seg{" " + Clean(c.ID), dim})
+func (r *renderer) call(p place, v *CallView) *node {
+	n := r.callLine(p, v.of)
+	n.segs = append(n.segs, seg{Clean(v.Name), bold})
+	switch _, ok := r.text(v.Input); {
+	case ok && r.o.Turn != nil:
+		r.content(n, "args", dim, r.clean(v.args))
+	case ok:
+		n.segs = append(n.segs, seg{"(" + Clean(v.args) + ")", plainText})
+	case v.ID != "":
+		n.segs = append(n.segs, seg{" " + Clean(v.ID), dim})
 	}
-	if c.Truncated != nil && *c.Truncated {
+	if v.Truncated {
 		n.line("note", yellow, "the result was cut before the model saw it")
 	}
-	for _, q := range c.Permissions {
-		n.wrapped(decision(q), decisionStyle(q), permissionText(q))
+	for i := range v.Permissions {
+		q := &v.Permissions[i]
+		n.wrapped(decision(q.Action), decisionStyle(q.Action), permissionText(q))
 	}
-	if len(c.Permissions) == 0 && r.o.Turn != nil {
-		n.line("decided", dim, "not recorded")
+	if len(v.Permissions) == 0 && r.o.Turn != nil {
+		n.line("decided", dim, v.PermissionState)
 	}
-	r.events(n, p, c.Events)
-	for _, k := range r.kids(p, c) {
+	r.events(n, v.Events)
+	for _, k := range v.kids {
 		if !r.placed[k.run] {
 			n.add(r.run(k, ""))
 		}
 	}
-	label, lst := "result", dim
-	if c.Outcome == spans.OutcomeError {
-		label, lst = "error", red
+	label, st := "result", dim
+	text, ok := r.text(v.Output)
+	if !ok {
+		text = Clean(v.Error)
 	}
-	text := Clean(c.Error)
-	if result, ok := r.only(p, c.Result); ok {
-		text = r.clean(resultText(result))
-	} else {
-		label, lst = "error", red
+	if !ok || v.Outcome == spans.OutcomeError {
+		label, st = "error", red
 	}
-	known := slices.ContainsFunc(c.Permissions, func(q *session.Permission) bool { return Clean(q.Reason) == text })
+	known := slices.ContainsFunc(v.Permissions, func(q PermissionView) bool { return Clean(q.Reason) == text })
 	if text != "" && !known {
-		r.content(n, label, lst, text)
+		r.content(n, label, st, text)
 	}
-	r.defects(n, c.Defects)
+	r.findings(n, v.Findings)
 	return n
 }
 
-func (r *renderer) compaction(p place, c *session.Compaction) *node {
+func (r *renderer) compaction(v *CompactionView) *node {
+	c := v.of
 	n := &node{cols: r.cols(c.Span, nil), bar: r.spanBar(barMark, c.Span)}
-	n.segs = []seg{{"◇ ", magenta}, {"compaction", bold}, {" · " + Clean(string(c.Kind)), plainText}}
+	n.segs = []seg{{"◇ ", magenta}, {"compaction", bold}, {separator + Clean(string(v.Kind)), plainText}}
 	add := func(text string) {
 		if text != "" {
-			n.segs = append(n.segs, seg{" · ", dim}, seg{Clean(text), plainText})
+			n.segs = append(n.segs, seg{separator, dim}, seg{Clean(text), plainText})
 		}
 	}
-	add(fromTo(c.MessagesBefore, c.MessagesAfter, "message"))
-	add(fromTo(c.InputTokens, c.OutputTokens, "token"))
+	add(fromTo(v.MessagesBefore, v.MessagesAfter, "message"))
+	add(fromTo(v.TokensBefore, v.TokensAfter, "token"))
 	if c.RemovedTokens != nil {
 		add(Count(*c.RemovedTokens) + " tokens removed")
 	}
-	if len(c.Removed) > 0 {
-		add(plural(len(c.Removed), "message") + " removed")
-	}
-	if c.Runs != nil && *c.Runs > 0 {
-		add(plural(int(*c.Runs), "run"))
+	add(suffixed(some(len(c.Removed), "message"), " removed"))
+	if c.Runs != nil {
+		add(some(int(*c.Runs), "run"))
 	}
 	add(c.Category)
 	add(c.Target)
 	switch {
-	case c.Applied != nil && !*c.Applied:
+	case v.Applied != nil && !*v.Applied:
 		add("not applied")
 	case c.Known == spans.KnownClosed:
 		add("no end seen")
 	}
-	add(c.Trigger)
-	if c.Reason != "" {
-		n.wrapped("reason", dim, Clean(c.Reason))
+	add(v.Trigger)
+	if v.Reason != "" {
+		n.wrapped("reason", dim, Clean(v.Reason))
 	}
-	if s, ok := r.only(p, c.Summary); ok {
-		text := valueText([]byte(s))
-		if said := sayings(s); len(said) > 0 {
-			text = said[0].text
-		}
-		r.content(n, "summary", dim, r.clean(text))
+	if text, ok := r.text(v.Summary); ok {
+		r.content(n, "summary", dim, text)
 	}
-	r.events(n, p, c.Events)
-	r.defects(n, c.Defects)
+	r.events(n, r.m.events(c.Events, ""))
+	r.findings(n, findings(c.Defects))
 	return n
 }
 
-func (r *renderer) permission(q *session.Permission) *node {
-	n := &node{cols: r.cols(q.Span, nil), bar: r.spanBar(barMark, q.Span)}
-	st := decisionStyle(q)
-	mark := "✓ "
-	switch q.Action {
-	case spans.ActionDeny:
-		mark = "⊘ "
-	case spans.ActionAllow:
-	default:
-		mark = "? "
-	}
-	what := Clean(q.Tool)
-	if q.Target == spans.PermissionTargetInput {
-		what = "input"
-	}
-	n.segs = []seg{{mark, st}, {"permission ", bold}, {decision(q), st}}
-	if what != "" {
-		n.segs = append(n.segs, seg{" " + what, plainText})
-	}
-	if t := permissionText(q); t != "" {
+func (r *renderer) permission(v *PermissionView) *node {
+	n := &node{cols: r.cols(v.of.Span, nil), bar: r.spanBar(barMark, v.of.Span)}
+	st := decisionStyle(v.Action)
+	n.segs = []seg{{decisionMark(v.Action), st}, {"permission ", bold}, {decision(v.Action), st}}
+	n.segs = append(n.segs, seg{prefixed(" ", target(v.of)), plainText})
+	if t := permissionText(v); t != "" {
 		n.wrapped("reason", dim, t)
 	}
-	r.defects(n, q.Defects)
+	r.findings(n, findings(v.of.Defects))
 	return n
 }
 
-func decision(q *session.Permission) string { return cmp.Or(Clean(string(q.Action)), "decided") }
+// target names what a decision is about: a tool, or the input of a user.
+func target(q *session.Permission) string {
+	if q.Target == spans.PermissionTargetInput {
+		return "input"
+	}
+	return Clean(q.Tool)
+}
 
-func decisionStyle(q *session.Permission) style {
-	switch q.Action {
+func decision(a spans.Action) string { return cmp.Or(Clean(string(a)), "decided") }
+
+func decisionStyle(a spans.Action) style {
+	switch a {
 	case spans.ActionDeny:
 		return red
 	case spans.ActionAllow:
@@ -171,28 +157,29 @@ func decisionStyle(q *session.Permission) style {
 	return yellow
 }
 
-func permissionText(q *session.Permission) string {
-	var out []string
-	add := func(s string) {
-		if s != "" {
-			out = append(out, s)
-		}
+func decisionMark(a spans.Action) string {
+	switch a {
+	case spans.ActionDeny:
+		return "⊘ "
+	case spans.ActionAllow:
+		return "✓ "
 	}
-	add(Clean(q.Reason))
-	add(prefixed("rule ", Clean(q.Pattern)))
-	add(prefixed("from ", Clean(string(q.Source))))
-	add(prefixed("by ", Clean(q.DecidedBy)))
-	if q.Outcome != "" || q.Option != "" {
-		add("answer " + strings.TrimSpace(Clean(q.Outcome)+" "+Clean(q.Option)))
-	}
-	switch {
-	case q.WaitNS > 0:
-		add("waited " + Duration(time.Duration(q.WaitNS)))
+	return "? "
+}
+
+// permissionText says why a decision was made, by which rule, by whom, and how long it took.
+func permissionText(v *PermissionView) string {
+	waited := ""
+	switch q := v.of; {
+	case v.WaitNS > 0:
+		waited = "waited " + Duration(time.Duration(v.WaitNS))
 	case q.Known == spans.KnownLive || q.Action == spans.ActionAsk && q.Outcome == "" && q.End.IsZero():
-		add("waiting for an answer")
+		waited = "waiting for an answer"
 	}
-	if q.Derived {
-		add("inferred")
+	inferred := ""
+	if v.Inferred {
+		inferred = "inferred"
 	}
-	return strings.Join(out, " · ")
+	return joined(Clean(v.Reason), prefixed("rule ", Clean(v.Rule)), prefixed("from ", Clean(v.Source)),
+		prefixed("by ", Clean(v.DecidedBy)), prefixed("answer ", Clean(v.Answer)), waited, inferred)
 }

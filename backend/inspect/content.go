@@ -2,17 +2,33 @@ package inspect
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// maxWhole bounds how much of a text is shown where it is shown whole.
-const maxWhole = 1 << 20
+const (
+	// maxWhole bounds the bytes of a text that is shown whole.
+	maxWhole = 1 << 20
+	// maxIndent bounds the indent of a line of content, in columns.
+	maxIndent = 40
+	// maxLines bounds the messages and events of one list.
+	maxLines = 8
+)
 
-// clean is Clean for what content shows. Where a turn alone is looked at the lines of a text stay lines, with their indents.
+// docs returns what makes the documents of a session that is drawn.
+func (r *renderer) docs(t session.Tree) *docs {
+	v := r.view(t)
+	v.findTurns()
+	m := &docs{View: v, text: maxScan + 8, most: maxLines, drawn: true} // enough for Clean to see that it cuts
+	if r.o.Turn != nil {
+		m.text, m.most = maxWhole+8, unbounded
+	}
+	return m
+}
+
+// clean is Clean of content. Where one turn is shown the lines of a text stay lines, with their indents.
 func (r *renderer) clean(text string) string {
 	if r.o.Turn == nil {
 		return Clean(text)
@@ -33,121 +49,81 @@ func (r *renderer) clean(text string) string {
 	return b.String()
 }
 
-// maxIndent bounds how far a line of content stands to the right.
-const maxIndent = 40
-
-// content shows what somebody wrote: in one line, or whole where a turn alone is looked at.
+// content draws clean text in one line, or whole where one turn is shown.
 func (r *renderer) content(n *node, label string, st style, text string) {
 	it := item{label: label, style: st, text: text, lines: 1}
 	if r.o.Turn != nil {
-		it.lines = math.MaxInt // clean bounds it
+		it.lines = unbounded // clean bounds it
 	}
 	n.items = append(n.items, it)
 }
 
-// systemPrompt shows the system prompt of a turn where it differs from the one before.
-func (r *renderer) systemPrompt(n *node, p place, t *session.Turn) {
-	if len(t.Requests) == 0 {
-		return
-	}
-	params := t.Requests[len(t.Requests)-1].Params
-	if params == nil {
-		return
-	}
-	for _, it := range params.Items() {
-		if it.Provenance != string(spans.ProvenanceSystem) {
-			continue
-		}
-		if it.Block == r.system {
-			return
-		}
-		r.system = it.Block
-		if body, ok := r.body(p, it); ok && body != "null" && body != `""` {
-			r.content(n, "system", dim, r.clean(valueText([]byte(body))))
-		}
-	}
-}
-
-// maxLines bounds how many messages or events of one thing are shown.
-const maxLines = 8
-
-// messages shows what was said, without tool results: those stand at their calls.
-func (r *renderer) messages(n *node, p place, capture spans.Capture, refs *session.Refs) {
-	if refs == nil || p.tree.Blocks == nil || capture == spans.CaptureDigests {
-		return // of digests there is nothing to be seen
-	}
-	shown := 0
-	for i, it := range refs.Items() {
-		if shown >= maxLines && r.o.Turn == nil {
-			n.line("", dim, "and "+plural(refs.Len()-i, "more message"))
-			return
-		}
-		body, ok := r.body(p, it)
-		if text, size, cut := p.tree.Blocks.Cut(it); !ok && cut {
-			r.withheld(n, text, size)
-			shown++
-			continue
-		}
-		if !ok {
-			n.line("missing", yellow, "this message did not arrive (block "+Clean(it.Block)+")")
-			shown++
-			continue
-		}
-		for _, s := range sayings(body) {
-			if s.label == session.ByTool {
-				continue
-			}
-			st := dim
-			switch s.label {
-			case session.ByUser:
-				st = cyan
-			case session.ByModel:
-				st = green
-			case string(session.SaidError):
-				st = red
-			}
-			r.content(n, s.short(), st, r.clean(s.text))
-			shown++
-		}
-	}
-}
-
-// withheld shows what is there of a body that was cut or withheld at the source.
-func (r *renderer) withheld(n *node, text string, size int64) {
-	if text == "" {
-		n.line("cut", dim, "all of "+Bytes(size)+", withheld at the source")
-		return
-	}
-	r.content(n, "cut", dim, fmt.Sprintf("%s of %s: %s", Bytes(int64(len(text))), Bytes(size), r.clean(text)))
-}
-
-// body returns what a reference stands for.
-func (r *renderer) body(p place, ref session.Ref) (string, bool) {
-	body, ok := p.tree.Blocks.Body(ref)
-	r.said = r.said || ok
-	return body, ok
-}
-
-// only returns the body of a list's one item.
-func (r *renderer) only(p place, refs *session.Refs) (string, bool) {
-	if refs.Len() == 0 {
+// text returns the clean text of a body. ok is false when the body is not there.
+func (r *renderer) text(b *Body) (text string, ok bool) {
+	if b == nil || b.State != "" {
 		return "", false
 	}
-	return r.body(p, refs.Items()[0])
+	r.said = true
+	return r.clean(b.Text), true
 }
 
-func (r *renderer) events(n *node, p place, notes []session.Note) {
-	for i, e := range notes {
-		if i == maxLines && r.o.Turn == nil {
-			n.line("", dim, "and "+plural(len(notes)-i, "more event"))
-			return
+// saidStyle is the style of a label.
+func saidStyle(label string) style {
+	switch label {
+	case session.ByUser:
+		return cyan
+	case session.ByModel:
+		return green
+	case string(session.SaidError):
+		return red
+	}
+	return dim
+}
+
+// messages draws messages, but for digests, of which there is nothing to see.
+func (r *renderer) messages(n *node, capture spans.Capture, list []Said) {
+	if capture == spans.CaptureDigests {
+		return
+	}
+	for i := range list {
+		s := &list[i]
+		b := &s.Text
+		switch text, ok := r.text(b); {
+		case s.more > 0:
+			n.line("", dim, "and "+plural(s.more, "more message"))
+		case ok:
+			r.content(n, shortLabel(s.Label), saidStyle(s.Label), text)
+		case b.State == StateWithheld:
+			n.line("cut", dim, "all of "+Bytes(b.Bytes)+", withheld at the source")
+		case b.State == StateCut:
+			r.content(n, "cut", dim, fmt.Sprintf("%s of %s: %s", Bytes(b.have), Bytes(b.Bytes), r.clean(b.Text)))
+		default:
+			n.line("missing", yellow, "this message did not arrive (block "+Clean(b.Block)+")")
+		}
+	}
+}
+
+func (r *renderer) events(n *node, list []EventView) {
+	for i := range list {
+		e := &list[i]
+		if e.of.Type == "" {
+			n.line("", dim, e.Type)
+			continue
 		}
 		text := Clean(e.Type)
-		if e.Body != nil {
-			if body, ok := r.body(p, *e.Body); ok {
-				text += "  " + r.clean(eventText(body))
-			}
+		if body, ok := r.text(e.Text); ok {
+			text += "  " + body
 		}
 		r.content(n, "event", dim, text)
+	}
+}
+
+func (r *renderer) findings(n *node, list []Finding) {
+	for _, f := range list {
+		if f.Observation {
+			n.wrapped("note", dim, f.Text)
+		} else {
+			n.wrapped("defect", yellow, f.Text)
+		}
 	}
 }

@@ -7,16 +7,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-func (r *renderer) defects(n *node, list []session.Defect) {
-	for _, def := range list {
-		st := yellow
-		if isNote(def) {
-			st = dim
-		}
-		n.wrapped(defectLabel(def), st, defectText(def))
-	}
-}
-
 // isNote says that nothing need be wrong.
 func isNote(def session.Defect) bool {
 	info, ok := defectInfo(def.Code)

@@ -374,3 +374,29 @@ func TestDiffAmounts(t *testing.T) {
 		}
 	}
 }
+
+// A message of nothing but tool calls shows them, a message of another shape its JSON, a compaction its number.
+func TestDiffNames(t *testing.T) {
+	message := func(body string) diff.Change {
+		return diff.Change{Part: diff.Request, Path: "request", Change: "added",
+			B: &session.Message{Position: 3, Role: "assistant", Body: body}}
+	}
+	d := &diff.Diff{Kind: diff.OfTurns, Runs: []diff.Pair{{State: diff.Changed, A: &diff.Place{}, B: &diff.Place{}, Turns: []diff.Pair{{
+		State: diff.Changed, A: &diff.Place{}, B: &diff.Place{}, Parts: []diff.Part{diff.Request}, Changes: []diff.Change{
+			message(`{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"bash"}}]}`),
+			message(`{"role":"assistant","content":[]}`),
+			{Part: diff.Compaction, Path: "compaction[0].summary.user", Before: `"short"`, After: `"long"`},
+		},
+	}}}}}
+	var b strings.Builder
+	if err := inspect.WriteDiff(&b, d, inspect.Options{Width: 80}, inspect.DiffUnified); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"+   3  reply: [calls bash]\n", `+   3  reply: {"role":"assistant","content":[]}` + "\n", "-1: summary user: short\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}

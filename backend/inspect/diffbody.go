@@ -189,6 +189,9 @@ func (v *diffView) changes(p *diff.Pair, wanted func(*diff.Change) bool) {
 				break
 			}
 		}
+		if c.Part == diff.Compaction {
+			name = compactionName(name)
+		}
 		first := c.Part != last
 		last = c.Part
 		switch {
@@ -217,6 +220,16 @@ func (v *diffView) changes(p *diff.Pair, wanted func(*diff.Change) bool) {
 		v.title("usage", "")
 		v.note(numbers...)
 	}
+}
+
+// compactionName says a path such as [0].summary.user as people read it: "1: summary user".
+func compactionName(path string) string {
+	index, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
+	n, err := strconv.Atoi(index)
+	if !ok || err != nil {
+		return path
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%d: %s", n+1, words(strings.TrimSpace(strings.ReplaceAll(rest, ".", " ")))), ": ")
 }
 
 // change draws one field that differs.
@@ -348,10 +361,14 @@ func messageText(m *session.Message) string {
 	case m.Missing:
 		out = append(out, "did not arrive", Clean(m.Block))
 	case len(said) == 0: // such as a reply of nothing but tool calls
-		out = append(out, cmp.Or(Clean(m.Role), Clean(m.Block)), suffixed(exact(m.Bytes), " bytes"))
+		text := saidText([]byte(m.Body))
+		if text == "" {
+			text = valueText([]byte(m.Body))
+		}
+		out = append(out, suffixed(Clean(session.SaidBy(m.Role)), ": ")+Clean(text))
 	default:
 		for _, s := range said {
-			out = append(out, s.short()+": "+Clean(s.text))
+			out = append(out, shortLabel(s.label)+": "+Clean(s.text))
 		}
 	}
 	return strings.Join(out, separator)

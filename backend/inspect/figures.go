@@ -80,7 +80,7 @@ func (r *renderer) costs() []string {
 const plainFormat = "text"
 
 // settings are the parameters of a turn's request that have a name of their own.
-func settings(t *session.Turn) []string {
+func settings(t *TurnView) []string {
 	var out []string
 	add := func(s string) {
 		if s != "" {
@@ -95,16 +95,16 @@ func settings(t *session.Turn) []string {
 	if t.MaxTokens != nil {
 		add("max output " + Count(*t.MaxTokens))
 	}
-	if t.Format != plainFormat {
-		add(prefixed("format ", Clean(t.Format)))
+	if t.of.Format != plainFormat {
+		add(prefixed("format ", Clean(t.of.Format)))
 	}
 	return out
 }
 
 // settingsLine says them where they are others than on the turn before.
-func (r *renderer) settingsLine(n *node, _ place, t *session.Turn) {
+func (r *renderer) settingsLine(n *node, t *TurnView) {
 	text := strings.Join(settings(t), separator)
-	if text == "" && t.RequestMessages == 0 && len(t.Requests) == 0 {
+	if text == "" && t.Messages == 0 && len(t.Requests) == 0 {
 		return // nobody told of its request
 	}
 	if text == r.settings {
@@ -117,7 +117,8 @@ func (r *renderer) settingsLine(n *node, _ place, t *session.Turn) {
 }
 
 // figures says the numbers of a turn that is looked at alone: none of them is left to a column that the screen has no room for.
-func (r *renderer) figures(n *node, p place, t *session.Turn) {
+func (r *renderer) figures(n *node, p place, v *TurnView) {
+	t := v.of.Turn
 	line := func(label string, parts ...string) {
 		parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
 		if len(parts) > 0 {
@@ -130,7 +131,7 @@ func (r *renderer) figures(n *node, p place, t *session.Turn) {
 	} else if answered == asked {
 		answered = ""
 	}
-	line("model", append([]string{asked, answered, Clean(cmp.Or(t.Provider, p.run.Provider))}, settings(t)...)...)
+	line("model", append([]string{asked, answered, Clean(cmp.Or(t.Provider, p.run.Provider))}, settings(v)...)...)
 	if u := &t.Usage; !t.UsageTold() {
 		line("tokens", "not reported")
 	} else {

@@ -59,9 +59,7 @@ func (r *renderer) header() {
 	r.d.put(dim, padRight("session", labelWidth+1))
 	r.d.put(bold, cut(id, r.o.Width-labelWidth-1))
 	r.d.flush()
-	if title := r.fact("title"); title != "" {
-		r.d.field("title", cut(Clean(title), r.o.Width-labelWidth-1))
-	}
+	r.d.field("title", Clean(s.Title(r.main.Blocks)))
 	if s.Tenant != "" {
 		r.d.field("tenant", Clean(s.Tenant))
 	}
@@ -191,23 +189,6 @@ func ofHistory(f *session.Fact) bool {
 		return false
 	}
 	return f.Key == session.FactHidden || f.Key == session.FactQueued || f.Key == session.FactCanceled
-}
-
-// fact returns what a fact of the session says, a string as it reads; empty when it was not stated, or not captured.
-func (r *renderer) fact(key string) string {
-	f := r.main.Fact("session", key)
-	if f == nil || f.Value == nil {
-		return ""
-	}
-	body, ok := r.main.Blocks.Body(*f.Value)
-	if !ok || body == "null" {
-		return ""
-	}
-	var text string
-	if json.Unmarshal([]byte(body), &text) != nil {
-		return body
-	}
-	return text
 }
 
 // others counts the sessions shown in place, and what they used.

@@ -8,16 +8,6 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// history returns what became of what a session says; it is read once.
-func (r *renderer) history(t session.Tree) *session.History {
-	h, ok := r.histories[t.Session]
-	if !ok {
-		h = session.HistoryOf(t.Session, t.Blocks)
-		r.histories[t.Session] = h
-	}
-	return h
-}
-
 // shownTurn is a turn of a run, or a line in place of turns that are not shown.
 type shownTurn struct {
 	turn *session.Turn

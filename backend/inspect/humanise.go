@@ -130,6 +130,12 @@ func some(n int, one string) string {
 	return plural(n, one)
 }
 
+// joined joins the parts that are not empty.
+func joined(parts ...string) string {
+	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
+	return strings.Join(parts, separator)
+}
+
 // among puts what there is into brackets.
 func among(parts ...string) string {
 	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })

@@ -12,47 +12,57 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// View makes what pages and the API show of one tree. It reads the tree once and is safe for concurrent use; nobody may change the tree
-// meanwhile, and it holds on to it.
+// View makes the documents of one session that pages, the API and the terminal show. It reads the tree once and keeps
+// it: the tree must not change meanwhile. It is safe for concurrent use.
 type View struct {
 	tree    session.Tree
 	history *session.History
-	index   renderer // of runs, and of which call spawned which; its other fields are not used
+	index   *index
 	turns   []viewTurn
 	at      map[*session.Turn]int
 	numbers map[*session.Run]int // of the runs of the tree, from 1
-	// spawners are the tool calls that spawned runs, of all sessions.
-	spawners map[*session.Run]spawner
 }
 
-// spawner is a tool call that spawned a run.
-type spawner struct {
-	place
-	address string
-}
-
-// viewTurn is a turn and where it stands.
+// viewTurn is a turn and its run.
 type viewTurn struct {
 	place
 	*session.Turn
 	prompt, tools, first bool // the prompt changed, the tools changed, it is the first of its run
 }
 
-// NewView returns a view of t. Related are sessions whose runs may have been spawned by t.
+// NewView returns a view of t. Related are sessions whose runs t may have spawned.
 func NewView(t session.Tree, related []session.Tree) *View {
-	v := &View{
-		tree: t, history: session.HistoryOf(t.Session, t.Blocks), at: map[*session.Turn]int{}, numbers: map[*session.Run]int{}, spawners: map[*session.Run]spawner{},
+	v := newIndex(t, related).view(t)
+	v.findTurns()
+	return v
+}
+
+// view returns the view of a session of the index; findTurns completes it.
+func (x *index) view(t session.Tree) *View {
+	v, ok := x.views[t.Session]
+	if !ok {
+		v = &View{tree: t, history: session.HistoryOf(t.Session, t.Blocks), index: x, numbers: map[*session.Run]int{}}
+		for i, run := range t.Runs {
+			v.numbers[run] = i + 1
+		}
+		x.views[t.Session] = v
 	}
-	v.index.o.Related, v.index.main = related, t
-	v.index.index()
-	v.findSpawners()
+	return v
+}
+
+// findTurns compares the prompt and tools of each turn with those of the turn before.
+func (v *View) findTurns() {
+	if v.at != nil {
+		return
+	}
+	v.at = map[*session.Turn]int{}
 	lasts := map[*session.Run]*session.Turn{}
-	var before *session.Turn // the last of the runs that nobody spawned
-	for i, run := range t.Runs {
-		p := place{t, run, i + 1}
-		v.numbers[run] = p.n
+	var before *session.Turn // the last of the runs that are not spawned
+	for i, run := range v.tree.Runs {
+		p := place{v.tree, run, i + 1}
+		_, claimed := v.index.claims[run]
 		last := before
-		if h := v.history.Run(run); v.index.spawned[run] || h.Relation == session.RelationSubAgent {
+		if h := v.history.Run(run); claimed || h.Relation == session.RelationSubAgent {
 			last = nil
 		} else if h.Parent != nil {
 			last = lasts[h.Parent]
@@ -61,39 +71,19 @@ func NewView(t session.Tree, related []session.Tree) *View {
 			x := viewTurn{place: p, Turn: turn, first: j == 0}
 			if last != nil {
 				x.prompt = turn.PromptDigest != "" && last.PromptDigest != "" && turn.PromptDigest != last.PromptDigest
-				x.tools = turn.ToolsDigest != "" && last.ToolsDigest != "" && turn.ToolsDigest != last.ToolsDigest
+				x.tools = turn.ToolsDigest() != "" && last.ToolsDigest() != "" && turn.ToolsDigest() != last.ToolsDigest()
 			}
 			v.at[turn] = len(v.turns)
 			v.turns = append(v.turns, x)
 			last = turn
 		}
-		if lasts[run] = last; !v.index.spawned[run] {
+		if lasts[run] = last; !claimed {
 			before = last
 		}
 	}
-	return v
 }
 
-// findSpawners goes through all tool calls once.
-func (v *View) findSpawners() {
-	for _, p := range v.index.runs {
-		see := func(of string, calls []*session.ToolCall) {
-			for _, c := range calls {
-				for _, k := range v.index.kids(p, c) {
-					if _, ok := v.spawners[k.run]; !ok {
-						v.spawners[k.run] = spawner{p, callAddress(of, c)}
-					}
-				}
-			}
-		}
-		see(p.address(), p.run.ToolCalls)
-		for _, t := range p.run.Turns {
-			see(viewTurn{place: p, Turn: t}.address(), t.ToolCalls)
-		}
-	}
-}
-
-// Tree returns the tree that v is of.
+// Tree returns the tree of the view.
 func (v *View) Tree() session.Tree { return v.tree }
 
 // Len returns the number of turns of all runs.
@@ -107,10 +97,7 @@ func (v *View) Position(t *session.Turn) int {
 	return -1
 }
 
-// address returns the address of a run.
-func (p place) address() string { return session.RunAddress(p.tree.ID, p.n) }
-
-func (t viewTurn) address() string { return session.TurnAddress(t.tree.ID, t.n, t.Index) }
+func (t viewTurn) address() string { return t.turnAddress(t.Turn) }
 
 // outlineText bounds OutlineTurn.Text, in characters.
 const outlineText = 160
@@ -190,6 +177,7 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 	gone := v.gone(now)
 	for i := range v.turns {
 		t := v.turn(i, gone)
+		t.Text = v.line(&v.turns[i])
 		o.Captured = o.Captured || v.turns[i].Capture == spans.CaptureContent
 		o.Turns = append(o.Turns, t)
 		for d := range v.turns[i].defects() {
@@ -252,20 +240,13 @@ func (v *View) run(p place, now time.Time) OutlineRun {
 	}
 	h := v.history.Run(run)
 	o.Relation, o.Parent, o.Hidden = string(h.Relation), v.numbers[h.Parent], !h.Hidden.IsZero()
-	if from, ok := v.spawners[run]; ok {
+	if from, ok := v.index.claims[run]; ok {
 		o.Relation, o.SpawnedBy = string(session.RelationSubAgent), from.address
 		if from.tree.Session == p.tree.Session {
 			o.Parent = from.n
 		}
 	}
 	return o
-}
-
-func callAddress(of string, c *session.ToolCall) string {
-	if c.ID == "" {
-		return of
-	}
-	return of + "#" + c.ID
 }
 
 // gone returns the runs that are open, and whose process is not there any more at that moment.
@@ -286,7 +267,7 @@ func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
 		Run: t.n, Index: t.Index, Address: t.address(), Start: t.Start, End: t.End, State: stateOf(&t.Span), Trigger: t.Trigger,
 		Model: cmp.Or(t.Answered, t.Model), StopReason: t.StopReason, Failed: t.Failed, Attempts: t.Attempts,
 		Usage: t.Usage, UsageTold: t.UsageTold(), Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS, Messages: t.RequestMessages, Bytes: t.RequestBytes,
-		PromptChanged: t.prompt, ToolsChanged: t.tools, Text: v.line(&t), Live: t.Known == spans.KnownLive,
+		PromptChanged: t.prompt, ToolsChanged: t.tools, Live: t.Known == spans.KnownLive,
 		Hidden: !v.history.Hidden(t.Turn).IsZero(),
 	}
 	for range t.defects() {
@@ -345,24 +326,19 @@ func outlineCall(c *session.ToolCall) OutlineCall {
 }
 
 func compactionMark(p place, c *session.Compaction) OutlineMark {
-	parts := []string{Clean(string(c.Kind))}
-	for _, part := range []string{fromTo(c.MessagesBefore, c.MessagesAfter, "message"), fromTo(c.InputTokens, c.OutputTokens, "token"), Clean(c.Trigger)} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
+	applied := ""
 	if c.Applied != nil && !*c.Applied {
-		parts = append(parts, "not applied")
+		applied = "not applied"
 	}
-	return OutlineMark{Kind: "compaction", Run: p.n, At: c.Start, Text: strings.Join(parts, separator)}
+	kind := Clean(string(c.Kind))
+	text := joined(fromTo(c.MessagesBefore, c.MessagesAfter, "message"), fromTo(c.InputTokens, c.OutputTokens, "token"),
+		Clean(c.Trigger), applied)
+	return OutlineMark{Kind: "compaction", Run: p.n, At: c.Start, Text: kind + prefixed(separator, text)}
 }
 
 func permissionMark(p place, q *session.Permission) OutlineMark {
-	what := Clean(q.Tool)
-	if q.Target == spans.PermissionTargetInput {
-		what = "input"
-	}
-	return OutlineMark{Kind: "permission", Run: p.n, At: q.Start, Text: strings.TrimSpace(decision(q) + " " + what), Action: q.Action}
+	text := strings.TrimSpace(decision(q.Action) + " " + target(q))
+	return OutlineMark{Kind: "permission", Run: p.n, At: q.Start, Text: text, Action: q.Action}
 }
 
 // line is the beginning of what the model replied, else of what was new for it.
@@ -394,8 +370,8 @@ func (v *View) line(t *viewTurn) string {
 	return ellipsis(Clean(t.Error), outlineText)
 }
 
-// input returns the messages that were new for the model on a turn: those that its loop told, else those of its request that the request
-// before did not have, else, on the first turn of a run, those that the run was given.
+// input returns the messages that were new for the model on a turn: those that its loop states, else those of its
+// request that the request before lacks, else, on the first turn of a run, those of the run.
 func input(t *viewTurn) []session.Ref {
 	if t.Input.Len() > 0 {
 		return t.Input.Items()
@@ -406,7 +382,7 @@ func input(t *viewTurn) []session.Ref {
 		}
 		fresh := q.Messages.From(q.Messages.Same)
 		before := q.Before()
-		if before == nil || int64(before.Messages.Len()) == q.Messages.Same { // nothing left it
+		if before == nil || int64(before.Messages.Len()) == q.Messages.Same { // the request before is its beginning
 			return fresh
 		}
 		seen := map[string]bool{}
@@ -438,7 +414,7 @@ func (v *View) children(named []session.Summary, now time.Time) []OutlineChild {
 			continue
 		}
 		c := OutlineChild{Session: p.tree.ID, Run: p.address(), Kind: "sub-agent", Agent: cmp.Or(p.run.Agent, p.run.AgentID), Status: p.tree.StatusAt(now)}
-		from, ok := v.spawners[p.run]
+		from, ok := v.index.claims[p.run]
 		switch {
 		case ok && from.tree.Session == v.tree.Session:
 			c.From = from.address

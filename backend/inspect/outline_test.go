@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
@@ -82,6 +83,10 @@ func TestViewsAgreeWithTrees(t *testing.T) {
 	}
 }
 
+// documents compares documents by what they show.
+var documents = cmpopts.IgnoreUnexported(inspect.TurnView{}, inspect.Body{}, inspect.Said{}, inspect.CallView{},
+	inspect.PermissionView{}, inspect.CompactionView{}, inspect.EventView{})
+
 func checkView(t *testing.T, v *inspect.View, tree session.Tree) {
 	t.Helper()
 	o := v.Outline(1, nil, time.Time{})
@@ -114,7 +119,7 @@ func checkView(t *testing.T, v *inspect.View, tree session.Tree) {
 				}
 				alone.Requests[j].Exact, alone.Requests[j].Missing, alone.Requests[j].Bytes = nil, 0, all[i].Requests[j].Bytes
 			}
-			if diff := cmp.Diff(all[i], alone); diff != "" {
+			if diff := cmp.Diff(all[i], alone, documents); diff != "" {
 				t.Errorf("turn %d alone is another one than among others: %s", i, diff)
 			}
 			if diff := cmp.Diff(o.Turns[i], alone.OutlineTurn); diff != "" {
@@ -131,7 +136,7 @@ func checkView(t *testing.T, v *inspect.View, tree session.Tree) {
 	for k := range all {
 		if one := v.Turns(k, 1, 1<<20, time.Time{}); len(one) != 1 || one[0].Address != all[k].Address {
 			t.Errorf("a page of turn %d is another", k)
-		} else if diff := cmp.Diff(all[k], one[0]); diff != "" { // what is new is told the same wherever a page begins
+		} else if diff := cmp.Diff(all[k], one[0], documents); diff != "" { // what is new is told the same wherever a page begins
 			t.Error(diff)
 		}
 	}
@@ -222,13 +227,33 @@ func TestOutlineChildren(t *testing.T) {
 	}
 }
 
-// What somebody named the session stands in its outline: pages head it with that.
+// A session is titled by its name, else by the beginning of its first user message.
 func TestOutlineTitle(t *testing.T) {
-	blocks, name := &session.BlockSet{}, `"Fix range test"`
-	blocks.Add(session.Block{Body: name})
-	s := &session.Session{ID: "s", Facts: []session.Fact{{Subject: session.SubjectSession, Key: session.FactTitle, Value: &session.Ref{Block: spans.BlockOfString(name).Short().String()}}}}
-	if got := inspect.NewView(session.Tree{Session: s, Blocks: blocks}, nil).Outline(1, nil, time.Time{}).Summary.Title; got != "Fix range test" {
-		t.Errorf("the outline is titled %q", got)
+	blocks := &session.BlockSet{}
+	ref := func(body, provenance string) session.Ref {
+		blocks.Add(session.Block{Body: body})
+		return session.Ref{Block: spans.BlockOfString(body).Short().String(), Provenance: provenance}
+	}
+	name := ref(`"Fix range test"`, "")
+	named := []session.Fact{{Subject: session.SubjectSession, Key: session.FactTitle, Value: &name}}
+	long := strings.Repeat("Which  pier\nis free? ", 9)
+	memory := spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "t", RecordID: "r"}.Encode()
+	messages := session.NewRefs(ref(`{"role":"user","content":"remembered"}`, memory), ref(`{"role":"assistant","content":"Hello"}`, ""),
+		ref(fmt.Sprintf(`{"role":"user","content":%q}`, long), ""))
+	asked := []*session.Run{{ID: "r", Turns: []*session.Turn{{Requests: []*session.Request{{Messages: messages}}}}}}
+	for _, c := range []struct {
+		s    session.Session
+		want string
+	}{
+		{session.Session{ID: "s", Facts: named, Runs: asked}, "Fix range test"},
+		{session.Session{ID: "s", Runs: asked}, strings.Repeat("Which pier is free? ", 9)[:120]},
+		{session.Session{ID: "s", Runs: []*session.Run{{ID: "r", Outside: messages}}}, strings.Repeat("Which pier is free? ", 9)[:120]},
+		{session.Session{ID: "s"}, ""},
+	} {
+		o := inspect.NewView(session.Tree{Session: &c.s, Blocks: blocks}, nil).Outline(1, nil, time.Time{})
+		if o.Summary.Title != strings.TrimSpace(c.want) {
+			t.Errorf("the outline is titled %q, want %q", o.Summary.Title, c.want)
+		}
 	}
 }
 

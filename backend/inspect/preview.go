@@ -16,15 +16,15 @@ type saying struct {
 	text  string
 }
 
-// short is the label where there is little room for it.
-func (s *saying) short() string {
-	switch s.label {
+// shortLabel is a label for little room.
+func shortLabel(label string) string {
+	switch label {
 	case string(session.SaidThinking):
 		return "think"
 	case "extension":
 		return "ext"
 	}
-	return cut(Clean(s.label), labelWidth-1)
+	return cut(Clean(label), labelWidth-1)
 }
 
 // sayings returns what a message says. An assistant's tool calls are not among it: they are in the tree.

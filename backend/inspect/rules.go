@@ -62,50 +62,40 @@ func ruleLines(body string) []string {
 	return out
 }
 
-// rulesLine says in one line of a run under which rules its calls ran, where those are others than of the run before.
+// rulesLine draws in one line of a run the rules of its calls, where they differ from those of the run before.
 func (r *renderer) rulesLine(n *node, p place) {
-	text := r.rulesText(p)
-	if text == r.rules {
-		return
-	}
-	r.rules = text
-	n.line("rules", dim, text)
-}
-
-func (r *renderer) rulesText(p place) string {
-	body, state := rulesOf(p.tree, p.run, p.run.Start)
-	digest := prefixed(" · digest ", Clean(prefix(p.run.RulesDigest, 8)))
-	if state != "" {
-		return state + digest
-	}
-	r.said = true
-	lines := ruleLines(body)
-	if len(lines) == 0 {
-		return noRules + digest
-	}
-	text := plural(len(lines), "rule") + digest
-	for i, line := range lines {
-		text += []string{separator, "; "}[min(i, 1)] + Clean(line)
-		if len(text) > maxScan {
-			break
+	body, text := r.m.rules(p.run, p.run.Start)
+	digest := prefixed(separator+"digest ", Clean(prefix(p.run.RulesDigest, 8)))
+	if body != nil {
+		r.said = true
+		lines := ruleLines(body.Text)
+		if text = noRules; len(lines) > 0 {
+			text = plural(len(lines), "rule")
 		}
+		text += digest
+		for i, line := range lines {
+			text += []string{separator, "; "}[min(i, 1)] + Clean(line)
+			if len(text) > maxScan {
+				break
+			}
+		}
+	} else {
+		text += digest
 	}
-	return text
+	if text != r.rules {
+		r.rules = text
+		n.line("rules", dim, text)
+	}
 }
 
-// rulesInForce lists the rules under which the calls of a turn ran.
-func (r *renderer) rulesInForce(n *node, p place) {
-	at := p.run.Start
-	if r.o.Turn != nil && !r.o.Turn.Start.IsZero() {
-		at = r.o.Turn.Start
-	}
-	body, state := rulesOf(p.tree, p.run, at)
-	if state != "" {
-		n.line("rules", dim, state+prefixed(" · digest ", Clean(prefix(p.run.RulesDigest, 8))))
+// rulesInForce draws the rules of a turn.
+func (r *renderer) rulesInForce(n *node, p place, body *Body, state string) {
+	if body == nil {
+		n.line("rules", dim, state+prefixed(separator+"digest ", Clean(prefix(p.run.RulesDigest, 8))))
 		return
 	}
 	r.said = true
-	lines := ruleLines(body)
+	lines := ruleLines(body.Text)
 	if len(lines) == 0 {
 		n.line("rules", dim, noRules)
 	}

@@ -27,7 +27,7 @@ func (r *renderer) group(run *session.Run) *session.Group {
 func (r *renderer) members(g *session.Group) []place {
 	var out []place
 	for i, run := range r.main.Runs {
-		if !r.spawned[run] && r.group(run) == g {
+		if !r.spawned(run) && r.group(run) == g {
 			out = append(out, place{r.main, run, i + 1})
 		}
 	}
@@ -49,7 +49,7 @@ func (r *renderer) groupNode(g *session.Group) *node {
 	if e := g.Evaluation; e != nil {
 		n.line("judge", dim, fmt.Sprintf("%s in, %s out, as reported", Count(e.Input), Count(e.Output)))
 	}
-	r.defects(n, g.Defects)
+	r.findings(n, findings(g.Defects))
 	for _, m := range members {
 		role := ""
 		switch {
@@ -66,13 +66,16 @@ func (r *renderer) groupNode(g *session.Group) *node {
 func (r *renderer) run(p place, role string) *node {
 	run := p.run
 	r.placed[run] = true
-	lead, said, from, to := r.lead, r.shownLast, r.from, r.to
+	lead, said, from, to, m := r.lead, r.shownLast, r.from, r.to, r.m
 	r.lead = run.Model
+	if m == nil || m.tree.Session != p.tree.Session {
+		r.m = r.docs(p.tree)
+	}
 	if p.tree.Session != r.main.Session {
 		r.shownLast = shownLast{}
 		defer func() { r.shownLast = said }()
 	}
-	defer func() { r.lead, r.from, r.to = lead, from, to }()
+	defer func() { r.lead, r.from, r.to, r.m = lead, from, to, m }()
 	if r.from, r.to = run.Start, run.End; r.to.IsZero() {
 		r.to = lastOf(run)
 	}
@@ -87,7 +90,7 @@ func (r *renderer) run(p place, role string) *node {
 		if len(p.tree.Runs) > 1 {
 			title += fmt.Sprintf(" run %d", p.n)
 		}
-	} else if r.spawned[run] && role == "" {
+	} else if r.spawned(run) && role == "" {
 		title = "sub-agent " + title
 	}
 	n.segs = append(n.segs, seg{title, bold})
@@ -156,18 +159,19 @@ func (r *renderer) run(p place, role string) *node {
 	if b := r.branches(p); b != "" {
 		n.wrapped("then", dim, b)
 	}
-	r.messages(n, p, run.Capture, run.Outside)
+	v := r.m.run(p)
+	r.messages(n, run.Capture, v.outside)
 
 	var kids []timed
 	if r.o.Run != run || r.o.Turn == nil {
-		for _, c := range run.ToolCalls {
-			kids = append(kids, timed{span: c.Span, node: r.call(p, c)})
+		for i := range v.calls {
+			kids = append(kids, timed{span: v.calls[i].of.Span, node: r.call(p, &v.calls[i])})
 		}
-		for _, c := range run.Compactions {
-			kids = append(kids, timed{span: c.Span, node: r.compaction(p, c)})
+		for i := range v.compactions {
+			kids = append(kids, timed{span: v.compactions[i].of.Span, node: r.compaction(&v.compactions[i])})
 		}
-		for _, q := range run.Permissions {
-			kids = append(kids, timed{span: q.Span, node: r.permission(q)})
+		for i := range v.permissions {
+			kids = append(kids, timed{span: v.permissions[i].of.Span, node: r.permission(&v.permissions[i])})
 		}
 	}
 	var turns []timed
@@ -178,28 +182,25 @@ func (r *renderer) run(p place, role string) *node {
 		}
 		turns = append(turns, timed{span: t.span, node: r.turn(p, t.turn)})
 	}
-	for _, k := range r.strays(p) {
-		kids = append(kids, timed{span: k.run.Span, node: r.run(k, "")})
-	}
-	r.events(n, p, run.Events)
-	r.defects(n, run.Defects)
+	kids = append(kids, r.strayRuns(p)...)
+	r.events(n, v.events)
+	r.findings(n, findings(run.Defects))
 	for _, k := range merge(turns, kids) {
 		n.add(k.node)
 	}
 	return n
 }
 
-// strays are runs of other sessions that name this one and that no tool call of its session claims. Of a turn that is looked at alone there are none:
-// nothing says which turn spawned them.
-func (r *renderer) strays(p place) []place {
+// strayRuns draws the spawned runs of a run of which no tool call is known. For one turn there are none: nothing says
+// which turn spawned them.
+func (r *renderer) strayRuns(p place) []timed {
 	if r.o.Turn != nil && r.o.Run == p.run {
 		return nil
 	}
-	var out []place
-	for _, k := range r.runs {
-		if k.tree.Session != p.tree.Session && !r.placed[k.run] && r.claimed[k.run] != p.tree.Session && p.run.ID != "" && k.run.ParentID == p.run.ID &&
-			(k.run.ParentSessionID == "" || k.run.ParentSessionID == p.tree.ID) {
-			out = append(out, k)
+	var out []timed
+	for _, k := range r.strays[p.run] {
+		if !r.placed[k.run] {
+			out = append(out, timed{span: k.run.Span, node: r.run(k, "")})
 		}
 	}
 	return out
@@ -268,11 +269,11 @@ func lastOf(run *session.Run) time.Time {
 	return last
 }
 
-// timed is a node, or an event, with the times it is ordered by.
+// timed is a node or an event with its times.
 type timed struct {
-	span session.Span
-	node *node
-	note *session.Note
+	span  session.Span
+	node  *node
+	event *EventView
 }
 
 // merge puts others, by start, between what is ordered already.

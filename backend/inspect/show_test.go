@@ -45,7 +45,7 @@ func live() session.Tree {
 				Discarded: &session.Usage{Input: 10, Output: 1}, Variant: "high", Level: "medium", Temperature: p(0.0), MaxTokens: p(int64(32_000)),
 				Usage:  session.Usage{Input: 1000, CacheRead: 600, CacheWrite: 300, Output: 50, Reasoning: 20},
 				Output: list(blocks, `{"role":"assistant","content":"I run the tests."}`), ModelCallNS: 3e9, FirstChunkNS: 2e8,
-				PromptDigest: digest, ToolsDigest: digest, RequestMessages: 1, Cost: p(0.00004), Currency: "EUR",
+				PromptDigest: digest, RequestMessages: 1, Cost: p(0.00004), Currency: "EUR",
 				Requests: catalogue(blocks, `"Be careful."`, `[{"type":"function","function":{"name":"bash"}},{"type":"web_search"}]`),
 				ToolCalls: []*session.ToolCall{
 					{Span: span(3000, 3900), ID: "c1", Name: "bash", Outcome: spans.OutcomeOK, Args: list(blocks, `{"command":"ls"}`),
@@ -55,7 +55,7 @@ func live() session.Tree {
 				},
 			},
 			{
-				Span: open(4000), Index: 1, Trigger: spans.TriggerContinuation, PromptDigest: "ff" + digest[2:], ToolsDigest: digest, RequestMessages: 4,
+				Span: open(4000), Index: 1, Trigger: spans.TriggerContinuation, PromptDigest: "ff" + digest[2:], RequestMessages: 4,
 				Output: list(blocks, `{"role":"assistant","content":"The tests fa"}`), Partial: true,
 				ToolCalls: []*session.ToolCall{
 					{Span: open(8000), ID: "c3", Name: "bash", Args: list(blocks, `{"command":"rm -r build"}`),

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"io"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -54,119 +53,40 @@ func Text(w io.Writer, t session.Tree, o Options) error {
 	if o.Location == nil {
 		o.Location = time.UTC
 	}
-	r := &renderer{o: o, main: t, placed: map[*session.Run]bool{}, histories: map[*session.Session]*session.History{}}
+	r := &renderer{index: newIndex(t, o.Related), o: o, placed: map[*session.Run]bool{}}
 	r.d = &drawer{w: w, width: o.Width, color: o.Color, cols: columnsFor(o.Width)}
 	if o.Timeline {
 		r.d.cols = timelineColumns(o.Width)
 	}
-	r.index()
-	r.text()
+	if t.StartTold() {
+		r.zero = t.Start
+	}
+	r.draw()
 	return r.d.err
 }
 
-// place is a run and where it lives.
-type place struct {
-	tree session.Tree
-	run  *session.Run
-	n    int // number in its session, from 1
-}
-
 type renderer struct {
+	*index
 	o      Options
-	main   session.Tree
 	d      *drawer
-	runs   []place // of all sessions
-	byID   map[string][]place
-	byCall map[string][]place // by the tool call that spawned them, as they say
+	m      *docs // of the session that is being built
 	placed map[*session.Run]bool
-	// spawned are the runs that some other run's tool call, or a run of another session, claims.
-	spawned map[*session.Run]bool
-	// claimed says of runs in which session a tool call claims them.
-	claimed map[*session.Run]*session.Session
 	// lead is the model of the run that is being built, which its turns need not repeat.
 	lead string
 	shownLast
-	// seen are the messages of the request seenIn.
-	seen   map[string]bool
-	seenIn *session.Request
-
 	zero   time.Time // what "at" counts from
 	from   time.Time // what bars begin and end at: the run that is being built
 	to     time.Time
 	bounds bool // some time shown is only a bound
 	said   bool // some content was shown
 	hid    bool // something that was rewound is not shown
-
-	histories map[*session.Session]*session.History
 }
 
 // shownLast is what was shown last of the session that is being built, and need not be repeated: its system prompt, the digests of prompt
 // and tools, the settings of requests, the permission rules.
 type shownLast struct{ system, prompt, tools, settings, rules string }
 
-func (r *renderer) index() {
-	r.byID, r.byCall = map[string][]place{}, map[string][]place{}
-	for _, t := range append([]session.Tree{r.main}, r.o.Related...) {
-		for i, run := range t.Runs {
-			p := place{t, run, i + 1}
-			r.runs = append(r.runs, p)
-			r.byID[run.ID] = append(r.byID[run.ID], p)
-			if run.ParentToolCallID != "" {
-				r.byCall[run.ParentToolCallID] = append(r.byCall[run.ParentToolCallID], p)
-			}
-		}
-	}
-	r.spawned, r.claimed = map[*session.Run]bool{}, map[*session.Run]*session.Session{}
-	for _, p := range r.runs {
-		for c := range p.run.Calls() {
-			for _, kid := range r.kids(p, c) {
-				r.spawned[kid.run] = true
-				r.claimed[kid.run] = p.tree.Session
-			}
-		}
-		if p.tree.Session != r.main.Session {
-			r.spawned[p.run] = true
-		}
-	}
-	if r.main.StartTold() {
-		r.zero = r.main.Start
-	}
-}
-
-// kids returns the runs that call spawned.
-func (r *renderer) kids(p place, call *session.ToolCall) []place {
-	var out []place
-	add := func(k place) {
-		if k.run != p.run && !slices.ContainsFunc(out, func(o place) bool { return o.run == k.run }) {
-			out = append(out, k)
-		}
-	}
-	if call.ChildRunID != "" {
-		for _, k := range r.byID[call.ChildRunID] {
-			if call.ChildSessionID == "" || call.ChildSessionID == k.tree.ID {
-				add(k)
-			}
-		}
-	}
-	if len(out) > 1 { // loops reuse ids: the one that ran meanwhile is meant
-		during := slices.DeleteFunc(slices.Clone(out), func(k place) bool {
-			return k.run.Start.Before(call.Start) || !call.End.IsZero() && k.run.Start.After(call.End)
-		})
-		if len(during) > 0 {
-			out = during
-		}
-	}
-	if call.ID != "" {
-		for _, k := range r.byCall[call.ID] {
-			if k.run.ParentID == p.run.ID && (k.run.ParentSessionID == "" || k.run.ParentSessionID == p.tree.ID) {
-				add(k)
-			}
-		}
-	}
-	return out
-}
-
-func (r *renderer) text() {
+func (r *renderer) draw() {
 	var roots []*node
 	for i, run := range r.main.Runs {
 		p := place{r.main, run, i + 1}
@@ -175,7 +95,7 @@ func (r *renderer) text() {
 			if run == r.o.Run {
 				roots = append(roots, r.run(p, ""))
 			}
-		case !r.spawned[run] && !r.placed[run]:
+		case !r.spawned(run) && !r.placed[run]:
 			if g := r.group(run); g != nil {
 				roots = append(roots, r.groupNode(g))
 			} else {

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -46,9 +47,7 @@ func (r *renderer) timelineRun(n *node, p place) {
 			others = append(others, timed{span: q.Span, node: r.timelinePermission(q)})
 		}
 	}
-	for _, k := range r.strays(p) {
-		others = append(others, timed{span: k.run.Span, node: r.run(k, "")})
-	}
+	others = append(others, r.strayRuns(p)...)
 	for _, k := range merge(turns, others) {
 		n.add(k.node)
 	}
@@ -85,7 +84,7 @@ func (r *renderer) timelineTurn(p place, t *session.Turn) *node {
 		}
 	}
 	for _, c := range t.ToolCalls {
-		kids := r.kids(p, c)
+		kids := r.kids[c]
 		if c.Outcome != spans.OutcomeOK || len(kids) > 0 || c.End.IsZero() {
 			n.add(r.timelineCall(p, c))
 		}
@@ -96,8 +95,8 @@ func (r *renderer) timelineTurn(p place, t *session.Turn) *node {
 // timelineCall is the line of a call that stands alone, did not end well, or spawned a run.
 func (r *renderer) timelineCall(p place, c *session.ToolCall) *node {
 	n := r.callLine(p, c)
-	n.segs = append(n.segs, seg{Clean(orCall(c.Name)), plainText})
-	for _, k := range r.kids(p, c) {
+	n.segs = append(n.segs, seg{Clean(cmp.Or(c.Name, "tool call")), plainText})
+	for _, k := range r.kids[c] {
 		if !r.placed[k.run] {
 			n.add(r.run(k, ""))
 		}
@@ -113,6 +112,6 @@ func (r *renderer) timelineCompaction(c *session.Compaction) *node {
 
 func (r *renderer) timelinePermission(q *session.Permission) *node {
 	n := &node{cols: r.cols(q.Span, nil), bar: r.spanBar(barMark, q.Span)}
-	n.segs = []seg{{map[bool]string{true: "⊘ ", false: "? "}[q.Action == spans.ActionDeny], decisionStyle(q)}, {decision(q), decisionStyle(q)}}
+	n.segs = []seg{{decisionMark(q.Action), decisionStyle(q.Action)}, {decision(q.Action), decisionStyle(q.Action)}}
 	return n
 }

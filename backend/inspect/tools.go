@@ -92,23 +92,23 @@ func called(turn *session.Turn) []string {
 	return names
 }
 
-// catalogue says which tools a turn was offered, and which of them it called.
-func (r *renderer) catalogue(n *node, p place, t *session.Turn) {
-	if names, ok := offered(p.tree, t); ok {
-		text := Clean(strings.Join(names, ", "))
-		if len(names) == 0 {
+// catalogue draws which tools a turn was offered, and which of them it called.
+func (r *renderer) catalogue(n *node, v *TurnView) {
+	switch text := Clean(strings.Join(v.Offered, ", ")); {
+	case v.Offered != nil:
+		if text == "" {
 			text = "none"
 		}
 		n.items = append(n.items, item{label: "offered", style: dim, text: text, lines: maxRules})
-	} else if t.RequestMessages > 0 || len(t.Requests) > 0 {
+	case v.Messages > 0 || len(v.Requests) > 0:
 		n.line("offered", dim, "not recorded")
 	}
-	if names := called(t); len(names) > 0 {
-		n.wrapped("called", dim, Clean(strings.Join(names, ", ")))
+	if len(v.Called) > 0 {
+		n.wrapped("called", dim, Clean(strings.Join(v.Called, ", ")))
 	}
 }
 
-// promptLine names the system prompt of a turn, and since which turn of the session it is that one.
+// promptLine draws the digest of a turn's system prompt, and since which turn of the session it is that one.
 func (r *renderer) promptLine(n *node, p place, t *session.Turn) {
 	if t.PromptDigest == "" {
 		if t.RequestMessages > 0 || len(t.Requests) > 0 {
@@ -117,26 +117,18 @@ func (r *renderer) promptLine(n *node, p place, t *session.Turn) {
 		return
 	}
 	n.wrapped("prompt", dim, Clean(t.PromptDigest))
-	since, before := "", ""
-	for i, run := range p.tree.Runs {
-		for _, o := range run.Turns {
-			if o == t && since == "" {
-				since = "this turn"
-			}
-			if o == t {
-				if before != "" {
-					since += "; before it " + Clean(prefix(before, 8))
-				}
-				n.wrapped("", dim, "in force since "+since)
-				return
-			}
-			switch {
-			case o.PromptDigest == "":
-			case o.PromptDigest != t.PromptDigest:
-				since, before = "", o.PromptDigest
-			case since == "":
-				since = fmt.Sprintf("turn %d of run %d", o.Index, i+1)
-			}
+	since, before := "this turn", ""
+	for i := r.m.at[t] - 1; i >= 0; i-- {
+		switch o := &r.m.turns[i]; o.PromptDigest {
+		case "":
+			continue
+		case t.PromptDigest:
+			since = fmt.Sprintf("turn %d of run %d", o.Index, o.n)
+			continue
+		default:
+			before = "; before it " + Clean(prefix(o.PromptDigest, 8))
 		}
+		break
 	}
+	n.wrapped("", dim, "in force since "+since+before)
 }

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,50 +11,61 @@ import (
 )
 
 func (r *renderer) turn(p place, t *session.Turn) *node {
-	n := &node{cols: r.cols(t.Span, reported(t.UsageTold(), &t.Usage)), addr: turnAddress(p, t), bar: r.turnBar(t)}
-	if t.Failed {
+	v := r.m.turn(r.m.at[t])
+	n := &node{cols: r.cols(t.Span, reported(v.UsageTold, &t.Usage)), addr: turnAddress(p, t), bar: r.turnBar(t)}
+	if v.Failed {
 		n.segs = append(n.segs, seg{"✗ ", red})
 	}
-	n.segs = append(n.segs, seg{fmt.Sprintf("turn %d", t.Index), plainText})
+	n.segs = append(n.segs, seg{fmt.Sprintf("turn %d", v.Index), plainText})
 	add := func(text string, st style) {
 		if text != "" {
-			n.segs = append(n.segs, seg{" · ", dim}, seg{Clean(text), st})
+			n.segs = append(n.segs, seg{separator, dim}, seg{Clean(text), st})
 		}
 	}
-	add(words(string(t.Trigger)), plainText)
+	add(words(string(v.Trigger)), plainText)
 	add(r.turnState(p, t))
-	if at := r.history(p.tree).Hidden(t); !at.IsZero() && r.history(p.tree).Run(p.run).Hidden.IsZero() {
+	if at := r.m.history.Hidden(t); !at.IsZero() && r.m.history.Run(p.run).Hidden.IsZero() {
 		add("rewound "+r.since(at), yellow)
 	}
-	add(t.StopReason, plainText)
-	if t.Attempts > 1 {
-		add(fmt.Sprintf("%d attempts", t.Attempts), yellow)
+	add(v.StopReason, plainText)
+	if v.Attempts > 1 {
+		add(fmt.Sprintf("%d attempts", v.Attempts), yellow)
 	}
 	if t.DiscardedAttempts > 0 {
 		add(fmt.Sprintf("%d discarded", t.DiscardedAttempts), yellow)
 	}
-	model := cmp.Or(t.Answered, t.Model)
-	if model != r.lead {
-		add(model, dim)
+	if v.Model != r.lead {
+		add(v.Model, dim)
 	}
 	add(r.cost(p.run, t), dim)
 
 	whole := r.o.Turn == t
 	if whole {
-		r.figures(n, p, t)
+		r.figures(n, p, v)
 	} else {
-		r.settingsLine(n, p, t)
+		r.settingsLine(n, v)
 	}
-	r.request(n, p, t)
+	r.request(n, v, whole)
 	if whole {
 		r.promptLine(n, p, t)
-		r.catalogue(n, p, t)
-		r.rulesInForce(n, p)
+		r.catalogue(n, v)
+		r.rulesInForce(n, p, v.Rules, v.RulesState)
 	}
-	r.systemPrompt(n, p, t)
-	r.messages(n, p, t.Capture, told(p, t))
+	if v.System != nil && v.System.Block != r.system {
+		r.system = v.System.Block
+		if text, ok := r.text(v.System); ok {
+			r.content(n, "system", dim, text)
+		}
+	}
+	r.messages(n, v.Capture, slices.DeleteFunc(v.Input, func(s Said) bool { return s.outside }))
+	r.answer(n, p, v)
+	return n
+}
 
-	var before, after []timed
+// answer draws the reply of a turn, its calls, and what else happened, by time.
+func (r *renderer) answer(n *node, p place, v *TurnView) {
+	t := v.of.Turn
+	var before, after, calls []timed
 	var firstCall time.Time
 	for _, c := range t.ToolCalls {
 		if firstCall.IsZero() || c.Start.Before(firstCall) {
@@ -69,113 +79,94 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 			after = append(after, k)
 		}
 	}
-	for _, c := range t.Compactions {
-		put(timed{span: c.Span, node: r.compaction(p, c)})
+	for i := range v.Compactions {
+		put(timed{span: v.Compactions[i].of.Span, node: r.compaction(&v.Compactions[i])})
 	}
-	decisions := len(before)
-	for _, k := range r.decisions(t) {
+	decided := len(before)
+	for _, k := range r.decisions(v) {
 		put(k)
 	}
-	early, late, more := r.beforeReply(t, before[decisions:])
+	early, late := beforeReply(v.Events, before[decided:])
 	for i := range early {
-		before = append(before, timed{span: session.Span{Start: early[i].Time, Seq: early[i].Seq}, note: &early[i]})
+		before = append(before, timed{span: session.Span{Start: early[i].At, Seq: early[i].of.Seq}, event: &early[i]})
 	}
 	for _, k := range merge(nil, before) {
-		if k.note != nil {
-			r.events(n, p, []session.Note{*k.note})
+		if k.event != nil {
+			r.events(n, []EventView{*k.event})
 		} else {
 			n.add(k.node)
 		}
 	}
-	r.messages(n, p, t.Capture, t.Output)
-	if t.Partial && !t.Replied {
-		n.line("partial", yellow, map[bool]string{true: "the reply so far", false: "the reply stops where it was last seen"}[t.End.IsZero() && r.running(p) == wordRunning])
+	r.messages(n, v.Capture, v.Output)
+	if v.Partial {
+		text := "the reply stops where it was last seen"
+		if t.End.IsZero() && r.running(p) == wordRunning {
+			text = "the reply so far"
+		}
+		n.line("partial", yellow, text)
 	}
-	if t.Error != "" {
-		n.wrapped("error", red, Clean(t.Error))
+	if v.Error != "" {
+		n.wrapped("error", red, Clean(v.Error))
 	}
-	var calls []timed
-	for _, c := range t.ToolCalls {
-		calls = append(calls, timed{span: c.Span, node: r.call(p, c)})
+	for i := range v.ToolCalls {
+		calls = append(calls, timed{span: v.ToolCalls[i].of.Span, node: r.call(p, &v.ToolCalls[i])})
 	}
-	r.events(n, p, late)
-	if more > 0 {
-		n.line("", dim, "and "+plural(more, "more event"))
-	}
-	r.defects(n, t.Defects)
+	r.events(n, late)
+	r.findings(n, v.Findings)
 	for _, k := range merge(calls, after) {
 		n.add(k.node)
 	}
-	return n
 }
 
-// told returns what was new for the model on a turn, without what stands elsewhere: replies of the turn before, and what the run was told.
-func told(p place, t *session.Turn) *session.Refs {
-	if t.Input.Len() > 0 || len(t.Requests) == 0 || p.tree.Blocks == nil {
-		return t.Input
-	}
-	outside := map[string]bool{}
-	for _, ref := range p.run.Outside.Items() {
-		outside[p.tree.Blocks.Same(ref)] = true
-	}
-	return session.NewRefs(slices.DeleteFunc(slices.Clone(input(&viewTurn{place: p, Turn: t})), func(ref session.Ref) bool {
-		if outside[p.tree.Blocks.Same(ref)] {
-			return true
-		}
-		body, ok := p.tree.Blocks.Body(ref)
-		return ok && slices.ContainsFunc(sayings(body), func(s saying) bool { return s.label == session.ByModel || s.label == string(session.SaidThinking) })
-	})...)
-}
-
-// request says in one line what the model was sent, how much of it is new, whether prompt and tools changed, and what was kept back.
-func (r *renderer) request(n *node, p place, t *session.Turn) {
+// request draws in one line how large the request was, how much of it was new, whether prompt and tools changed, and
+// what was kept back.
+func (r *renderer) request(n *node, v *TurnView, whole bool) {
 	var out []string
 	add := func(text string) {
 		if text != "" {
 			out = append(out, text)
 		}
 	}
-	if t.RequestMessages > 0 {
-		add(plural(int(t.RequestMessages), "message"))
+	if v.Messages > 0 {
+		add(plural(int(v.Messages), "message"))
 	}
-	if t.RequestBytes > 0 {
-		add(Bytes(t.RequestBytes))
+	if v.Bytes > 0 {
+		add(Bytes(v.Bytes))
 	}
-	if k := len(t.Requests); k > 0 {
-		if m := t.Requests[k-1].Messages; m != nil && m.Complete {
-			add(fmt.Sprintf("%d new", r.news(t, t.Requests[k-1])))
+	if k := len(v.Requests); k > 0 {
+		if m := v.of.Requests[k-1].Messages; m != nil && m.Complete {
+			add(fmt.Sprintf("%d new", v.Requests[k-1].New))
 		}
 	}
-	if t.Capture == spans.CaptureDigests {
+	if v.Capture == spans.CaptureDigests {
 		add("digests")
 	}
-	if t.Redacted > 0 {
-		add(fmt.Sprintf("%d redacted", t.Redacted))
+	if v.of.Redacted > 0 {
+		add(fmt.Sprintf("%d redacted", v.of.Redacted))
 	}
-	if withheld, ok := t.Extra[string(spans.CaptureWithheldKey)].(int64); ok && withheld > 0 {
+	if withheld, ok := v.of.Extra[string(spans.CaptureWithheldKey)].(int64); ok && withheld > 0 {
 		add(fmt.Sprintf("%d withheld", withheld))
 	}
-	if prompt, told := digestNews(t.PromptDigest, &r.prompt); told != "" && r.o.Turn != t {
-		add("prompt " + strings.TrimSuffix(prompt+told, " "))
+	if prompt, change := digestNews(v.PromptDigest, &r.prompt); change != "" && !whole {
+		add("prompt " + strings.TrimSuffix(prompt+change, " "))
 	}
-	if tools, told := digestNews(t.ToolsDigest, &r.tools); told != "" && r.o.Turn != t {
-		names, ok := offered(p.tree, t)
+	if tools, change := digestNews(v.of.ToolsDigest(), &r.tools); change != "" && !whole {
 		switch {
-		case ok && len(names) == 0:
-			tools = "no tools"
-		case ok:
-			tools = plural(len(names), "tool")
-		default:
+		case v.Offered == nil:
 			tools = "tools " + tools
+		case len(v.Offered) == 0:
+			tools = "no tools"
+		default:
+			tools = plural(len(v.Offered), "tool")
 		}
-		add(strings.TrimSuffix(tools+told, " "))
+		add(strings.TrimSuffix(tools+change, " "))
 	}
 	if len(out) > 0 {
 		n.wrapped("request", dim, strings.Join(out, separator))
 	}
 }
 
-// turnState says in a few words what keeps a turn from being whole; nothing of one that ended as its loop says.
+// turnState says why a turn is not whole; empty for one that ended as its loop says.
 func (r *renderer) turnState(p place, t *session.Turn) (string, style) {
 	switch {
 	case t.Missing:
@@ -191,8 +182,8 @@ func (r *renderer) turnState(p place, t *session.Turn) (string, style) {
 	return "", plainText
 }
 
-// digestNews returns the beginning of a digest, and what is to be told of it: a blank when it is the first one, that it changed when it is
-// another than the last one, else nothing.
+// digestNews returns the beginning of a digest, and how it differs from the last one: a blank for the first one, nothing
+// for the same one.
 func digestNews(digest string, last *string) (short, told string) {
 	switch {
 	case digest == "", digest == *last:
@@ -206,7 +197,7 @@ func digestNews(digest string, last *string) (short, told string) {
 	return Clean(prefix(digest, 8)), told
 }
 
-// running says of a thing without an end whether anybody still works on it.
+// running says whether what has no end still runs.
 func (r *renderer) running(p place) string {
 	if p.run.StatusAt(r.asOf(p)) == spans.RunStatusOpen {
 		return wordRunning
@@ -216,7 +207,7 @@ func (r *renderer) running(p place) string {
 
 const wordRunning = "running"
 
-// asOf is the time as of which the status of a run is told.
+// asOf is the time of the statuses of a run.
 func (r *renderer) asOf(p place) time.Time {
 	if r.o.AsOf.IsZero() {
 		return p.tree.Last
@@ -224,45 +215,7 @@ func (r *renderer) asOf(p place) time.Time {
 	return r.o.AsOf
 }
 
-// earlier returns the last complete request before q that is of another turn than t, which is the turn of q: what an attempt that was thrown away
-// asked is no less new on the turn. It is nil where there is none. same is how many first messages both are known to have in common.
-func earlier(t *session.Turn, q *session.Request) (before *session.Request, same int64) {
-	if q.Messages != nil {
-		same = q.Messages.Same
-	}
-	for before = q.Before(); before != nil && slices.Contains(t.Requests, before); before = before.Before() {
-		same = min(same, before.Messages.Same)
-	}
-	return before, same
-}
-
-// news returns how many messages of a request of a turn stand nowhere in the last request of another turn before it.
-func (r *renderer) news(t *session.Turn, q *session.Request) int {
-	before, same := earlier(t, q)
-	if before == nil || r.seenIn != before {
-		r.seen = map[string]bool{}
-		if before != nil {
-			for _, ref := range before.Messages.Items() {
-				r.seen[ref.Block] = true
-			}
-		}
-	}
-	fresh, news := q.Messages.From(same), 0
-	for _, ref := range fresh {
-		if !r.seen[ref.Block] {
-			news++
-		}
-	}
-	if r.seenIn = nil; before == nil || int64(before.Messages.Len()) == same { // nothing left it: a long session costs what is new
-		for _, ref := range fresh {
-			r.seen[ref.Block] = true
-		}
-		r.seenIn = q
-	}
-	return news
-}
-
-// turnAddress returns what `show` shows a turn alone by. An id that nobody can type is left to whoever tries.
+// turnAddress returns the argument of `show` for one turn, with SESSION in place of an id that cannot be typed.
 func turnAddress(p place, t *session.Turn) string {
 	id := p.tree.ID
 	if id == "" || id != Clean(id) {

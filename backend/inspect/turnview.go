@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +12,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Words of Body.State, and of TurnView.RulesState and CallView.PermissionState, besides StateMissing, StateCut and StateWithheld.
+// Values of Body.State, TurnView.RulesState and CallView.PermissionState, besides StateMissing, StateCut and
+// StateWithheld.
 const (
 	// StateNotCaptured: it was there, and was not captured.
 	StateNotCaptured = "not captured"
@@ -19,54 +21,64 @@ const (
 	StateNotRecorded = "not recorded"
 )
 
-// maxSaid bounds how many messages, events and findings of one thing a TurnView holds.
+// maxSaid bounds how many messages and events of one list a TurnView has.
 const maxSaid = 200
 
-// Turns returns views of at most count turns, from a position of Outline.Turns on, with at most text bytes of each body, as of
-// now. It is quicker than as many Turn. Whether their requests are exact is left out.
+// Turns returns at most count turns from a position of Outline.turns on, with at most text bytes of each body, at a
+// time. It leaves out whether their requests are exact.
 func (v *View) Turns(from, count, text int, now time.Time) []*TurnView {
 	out := []*TurnView{}
-	m := viewer{View: v, news: v.index, text: text, gone: v.gone(now)}
+	m := v.docs(text, maxSaid, now)
 	for i := max(from, 0); i < len(v.turns) && len(out) < count; i++ {
-		out = append(out, m.view(i))
+		out = append(out, m.turn(i))
 	}
 	return out
 }
 
-// Turn returns a view of the turn at a position of Outline.Turns, nil where there is none, with at most text bytes of each body, as of
-// now.
+// Turn returns the turn at a position of Outline.turns, nil where there is none, with at most text bytes of each body,
+// at a time.
 func (v *View) Turn(i, text int, now time.Time) *TurnView {
 	if i < 0 || i >= len(v.turns) {
 		return nil
 	}
-	m := viewer{View: v, news: v.index, text: text, alone: true, gone: v.gone(now)}
-	return m.view(i)
+	m := v.docs(text, maxSaid, now)
+	m.alone = true
+	return m.turn(i)
 }
 
-// viewer makes views of turns that follow one another.
-type viewer struct {
+// docs makes documents of turns, and of what belongs to a run.
+type docs struct {
 	*View
-	news  renderer // remembers what the request before had
-	text  int      // bytes of a body
-	alone bool
+	text  int  // bytes of a body
+	most  int  // messages and events of one list
+	alone bool // reads whether requests are exact
+	drawn bool // for a terminal: with the arguments of calls in words, and with each system prompt
 	gone  map[*session.Run]bool
+	fresh freshMessages
 
 	waiting []*session.Permission // those of the run asks
 	asks    *session.Run
 }
 
-func (m *viewer) view(i int) *TurnView {
-	t := m.turns[i]
+func (v *View) docs(text, most int, now time.Time) *docs {
+	return &docs{View: v, text: text, most: most, gone: v.gone(now)}
+}
+
+func (m *docs) turn(i int) *TurnView {
+	t := &m.turns[i]
 	o := &TurnView{
-		Format: session.TreeFormat, OutlineTurn: m.turn(i, m.gone), Variant: t.Variant, Level: t.Level, Temperature: t.Temperature, MaxTokens: t.MaxTokens,
-		Provider: t.Provider, Discarded: t.Discarded, FirstChunk: t.FirstChunkNS, TraceID: t.TraceID, SpanID: t.SpanID,
-		ErrorType: string(t.ErrorType), Error: t.Error, Capture: t.Capture, PromptDigest: t.PromptDigest, Partial: t.Partial && !t.Replied, Findings: findings(t.Defects),
+		Format: session.TreeFormat, OutlineTurn: m.View.turn(i, m.gone),
+		Variant: t.Variant, Level: t.Level, Temperature: t.Temperature, MaxTokens: t.MaxTokens, Provider: t.Provider,
+		Discarded: t.Discarded, FirstChunk: t.FirstChunkNS, TraceID: t.TraceID, SpanID: t.SpanID,
+		ErrorType: string(t.ErrorType), Error: t.Error, Capture: t.Capture, PromptDigest: t.PromptDigest,
+		Partial: t.Partial && !t.Replied, Findings: findings(t.Defects), of: t,
 	}
-	var params []session.Ref
-	from := map[string]string{} // what a message says to where it came from, as the request tells
+	if !m.drawn {
+		o.Text = m.line(t)
+	}
+	from := map[string]string{} // provenance by message, as the last request states it
 	if n := len(t.Requests); n > 0 {
 		last := t.Requests[n-1]
-		params = last.Params.Items()
 		if last.Messages != nil {
 			_, same := earlier(t.Turn, last)
 			for _, ref := range last.Messages.From(same) {
@@ -76,83 +88,131 @@ func (m *viewer) view(i int) *TurnView {
 				}
 			}
 		}
-	}
-	for _, ref := range params {
-		if spans.ProvenanceKind(ref.Provenance) == spans.ProvenanceSystem {
-			if t.first || t.prompt {
-				if b := m.body(ref, t.Capture, func(body string) string { return valueText([]byte(body)) }); b.Text != "null" && (b.Text != "" || b.State != "") {
-					o.System = b
-				}
-			}
+		if t.first || t.prompt || m.drawn {
+			o.System = m.system(last, t.Capture)
 		}
 	}
-	o.Offered, _ = offered(m.tree, t.Turn)
+	if names, ok := offered(m.tree, t.Turn); ok {
+		o.Offered = append([]string{}, names...) // not nil: it is known
+	}
 	o.Called = called(t.Turn)
 	for _, c := range t.ToolCalls {
-		o.ToolCalls = append(o.ToolCalls, m.call(&t, c))
+		o.ToolCalls = append(o.ToolCalls, m.call(t.place, t.address(), t.Capture, c))
 	}
-	m.rules(o, &t)
-	o.Input = m.said(input(&t), t.Capture, from)
-	if t.Input.Len() == 0 { // of a request: what stands at the turn before as its reply is not new
-		o.Input = slices.DeleteFunc(o.Input, func(s Said) bool { return s.Label == session.ByModel || s.Label == string(session.SaidThinking) })
-	}
-	o.Output = m.said(t.Output.Items(), t.Capture, nil)
-	for _, q := range t.Permissions {
-		o.Permissions = append(o.Permissions, m.permission(t.run, q))
-	}
+	o.Rules, o.RulesState = m.rules(t.run, t.Start)
+	o.Input = m.input(t, from)
+	o.Output = m.said(t.Output.Items(), t.Capture, nil, nil)
+	o.Permissions = m.permissions(t.run, t.Permissions)
 	for _, c := range t.Compactions {
-		o.Compactions = append(o.Compactions, m.compaction(&t, c))
+		o.Compactions = append(o.Compactions, m.compaction(t.Capture, c))
 	}
 	o.Events = m.events(t.Events, t.Capture)
 	for _, q := range t.Requests {
-		o.Requests = append(o.Requests, m.request(&t, q))
+		o.Requests = append(o.Requests, m.request(t, q))
 	}
 	return o
 }
 
-// rules says under which permission rules the turn ran.
-func (m *viewer) rules(o *TurnView, t *viewTurn) {
-	at := t.Start
-	if at.IsZero() {
-		at = t.run.Start
+// run returns what belongs to a run outside its turns.
+func (m *docs) run(p place) *runView {
+	o := &runView{
+		outside:     m.said(p.run.Outside.Items(), p.run.Capture, nil, nil),
+		permissions: m.permissions(p.run, p.run.Permissions),
+		events:      m.events(p.run.Events, p.run.Capture),
 	}
-	body, state := rulesOf(m.tree, t.run, at)
-	if o.RulesState = state; state == "" {
-		text, cut := atMost(body, m.text)
-		o.Rules = &Body{Text: text, Cut: cut, Bytes: int64(len(body))}
+	for _, c := range p.run.ToolCalls {
+		o.calls = append(o.calls, m.call(p, p.address(), p.run.Capture, c))
 	}
+	for _, c := range p.run.Compactions {
+		o.compactions = append(o.compactions, m.compaction(p.run.Capture, c))
+	}
+	return o
 }
 
-// said returns what a list of messages says, without tool results: those stand at their calls.
-func (m *viewer) said(refs []session.Ref, capture spans.Capture, from map[string]string) []Said {
-	var out []Said
-	for _, ref := range refs {
-		if len(out) >= maxSaid {
-			out = append(out, Said{Label: "text", Text: Body{State: StateCut}})
+// system returns the system prompt of a request, nil where it has none.
+func (m *docs) system(q *session.Request, capture spans.Capture) *Body {
+	var system *Body
+	for _, ref := range q.Params.Items() {
+		if spans.ProvenanceKind(ref.Provenance) != spans.ProvenanceSystem {
+			continue
+		}
+		b := m.body(ref, capture, func(body string) string { return valueText([]byte(body)) })
+		if b.Text != "null" && (b.Text != "" || b.State != "") {
+			system = b
+		}
+	}
+	return system
+}
+
+// rules returns the permission rules of a run at a time, or why they are not there.
+func (m *docs) rules(run *session.Run, at time.Time) (*Body, string) {
+	if at.IsZero() {
+		at = run.Start
+	}
+	body, state := rulesOf(m.tree, run, at)
+	if state != "" {
+		return nil, state
+	}
+	text, cut := atMost(body, m.text)
+	return &Body{Text: text, Cut: cut, Bytes: int64(len(body))}, ""
+}
+
+// input returns what was new for the model on a turn. Of a request it leaves out what the turn before replied.
+func (m *docs) input(t *viewTurn, from map[string]string) []Said {
+	if t.Input.Len() > 0 {
+		return m.said(t.Input.Items(), t.Capture, from, nil)
+	}
+	outside := map[string]bool{}
+	for _, ref := range t.run.Outside.Items() {
+		outside[m.tree.Blocks.Same(ref)] = true
+	}
+	list := m.said(input(t), t.Capture, from, func(s *saying) bool {
+		return s.label == session.ByModel || s.label == string(session.SaidThinking)
+	})
+	for i := range list {
+		if len(outside) == 0 {
 			break
+		}
+		list[i].outside = outside[m.tree.Blocks.Same(session.Ref{Block: list[i].Text.Block})]
+	}
+	return list
+}
+
+// said returns the texts of a list of messages. It leaves out tool results, which are at their calls, and what skip
+// reports.
+func (m *docs) said(refs []session.Ref, capture spans.Capture, from map[string]string, skip func(*saying) bool) []Said {
+	var out []Said
+	for i, ref := range refs {
+		if len(out) >= m.most {
+			return append(out, Said{Label: "text", Text: Body{State: StateCut}, more: len(refs) - i})
+		}
+		source := ""
+		if len(from) > 0 {
+			source = from[m.tree.Blocks.Same(ref)]
 		}
 		body, ok := m.tree.Blocks.Body(ref)
 		if !ok {
-			out = append(out, Said{Label: "text", Text: *m.body(ref, capture, nil), From: from[m.tree.Blocks.Same(ref)]})
+			out = append(out, Said{Label: "text", Text: *m.body(ref, capture, nil), From: source, message: i})
 			continue
 		}
-		for _, s := range sayings(body) {
-			if s.label != session.ByTool {
-				out = append(out, Said{Label: ellipsis(Clean(s.label), 32), Text: *m.part(s.text, ref), From: from[m.tree.Blocks.Same(ref)]})
+		for j, s := range sayings(body) {
+			if s.label != session.ByTool && (skip == nil || !skip(&s)) {
+				label := ellipsis(Clean(s.label), 32)
+				out = append(out, Said{Label: label, Text: *m.part(s.text, ref), From: source, message: i, part: j})
 			}
 		}
 	}
 	return out
 }
 
-// body returns what a reference stands for, as read makes it for people, or why it is not there.
-func (m *viewer) body(ref session.Ref, capture spans.Capture, read func(string) string) *Body {
+// body returns the content of a reference as read makes it for people, or why it is not there.
+func (m *docs) body(ref session.Ref, capture spans.Capture, read func(string) string) *Body {
 	if body, ok := m.tree.Blocks.Body(ref); ok {
 		return m.part(read(body), ref)
 	}
 	b := &Body{Block: ref.Block, State: StateMissing}
 	if text, size, ok := m.tree.Blocks.Cut(ref); ok {
-		b.State, b.Bytes = StateWithheld, size
+		b.State, b.Bytes, b.have = StateWithheld, size, int64(len(text))
 		if text != "" {
 			b.State, b.Cut = StateCut, true
 			b.Text, _ = atMost(text, m.text)
@@ -163,14 +223,14 @@ func (m *viewer) body(ref session.Ref, capture spans.Capture, read func(string) 
 	return b
 }
 
-// part returns a text of a block, as much of it as is asked for.
-func (m *viewer) part(text string, ref session.Ref) *Body {
+// part returns as much of a text of a block as the document takes.
+func (m *docs) part(text string, ref session.Ref) *Body {
 	b := &Body{Bytes: int64(len(text)), Block: ref.Block}
 	b.Text, b.Cut = atMost(text, m.text)
 	return b
 }
 
-// atMost returns the first n bytes of s and whether it goes on; no character is parted.
+// atMost returns the first n bytes of s, in whole characters, and whether it has more.
 func atMost(s string, n int) (string, bool) {
 	if len(s) <= n {
 		return s, false
@@ -181,53 +241,60 @@ func atMost(s string, n int) (string, bool) {
 	return strings.Clone(s[:n]), true
 }
 
-// only returns the body of a list's one item, nil where there is no list.
-func (m *viewer) only(refs *session.Refs, capture spans.Capture, read func(string) string) *Body {
+// only returns the one body of a list, nil where there is no list.
+func (m *docs) only(refs *session.Refs, capture spans.Capture, read func(string) string) *Body {
 	if refs.Len() == 0 {
 		return nil
 	}
 	return m.body(refs.Items()[0], capture, read)
 }
 
-func (m *viewer) call(t *viewTurn, c *session.ToolCall) CallView {
+// call returns a tool call of a turn or a run, with the address of that.
+func (m *docs) call(p place, of string, capture spans.Capture, c *session.ToolCall) CallView {
 	o := CallView{
-		OutlineCall: outlineCall(c), Address: callAddress(t.address(), c), Error: c.Error,
-		Input:     m.only(c.Args, t.Capture, func(body string) string { return body }),
-		Output:    m.only(c.Result, t.Capture, resultText),
-		Truncated: c.Truncated != nil && *c.Truncated,
-		Events:    m.events(c.Events, t.Capture), Findings: findings(c.Defects),
+		OutlineCall: outlineCall(c), Address: callAddress(of, c), Error: c.Error,
+		Input:     m.only(c.Args, capture, func(body string) string { return body }),
+		Output:    m.only(c.Result, capture, resultText),
+		Truncated: c.Truncated != nil && *c.Truncated, Permissions: m.permissions(p.run, c.Permissions),
+		Events: m.events(c.Events, capture), Findings: findings(c.Defects), of: c, kids: m.index.kids[c],
 	}
-	if m.gone[t.run] {
+	if m.gone[p.run] {
 		freeze(&o.State)
 	}
-	for _, k := range m.index.kids(t.place, c) {
+	for _, k := range o.kids {
 		o.Children = append(o.Children, k.address())
-	}
-	for _, q := range c.Permissions {
-		o.Permissions = append(o.Permissions, m.permission(t.run, q))
 	}
 	if len(o.Permissions) == 0 {
 		o.PermissionState = StateNotRecorded
 	}
+	if m.drawn && o.Input != nil && o.Input.State == "" {
+		body, _ := m.tree.Blocks.Body(c.Args.Items()[0])
+		o.args = argsText(body)
+	}
 	return o
 }
 
-func (m *viewer) permission(run *session.Run, q *session.Permission) PermissionView {
-	if m.asks != run {
-		m.asks, m.waiting = run, run.Waiting()
+func (m *docs) permissions(run *session.Run, list []*session.Permission) []PermissionView {
+	var out []PermissionView
+	for _, q := range list {
+		if m.asks != run {
+			m.asks, m.waiting = run, run.Waiting()
+		}
+		out = append(out, PermissionView{
+			At: q.Start, Action: q.Action, Tool: q.Tool, Rule: q.Pattern, Source: string(q.Source), DecidedBy: q.DecidedBy,
+			Reason: q.Reason, Answer: strings.TrimSpace(q.Outcome + " " + q.Option), WaitNS: q.WaitNS,
+			Waiting: slices.Contains(m.waiting, q), Inferred: q.Derived, of: q,
+		})
 	}
-	return PermissionView{
-		At: q.Start, Action: q.Action, Tool: q.Tool, Rule: q.Pattern, Source: string(q.Source), DecidedBy: q.DecidedBy, Reason: q.Reason,
-		Answer: strings.TrimSpace(q.Outcome + " " + q.Option), WaitNS: q.WaitNS,
-		Waiting: slices.Contains(m.waiting, q), Inferred: q.Derived,
-	}
+	return out
 }
 
-func (m *viewer) compaction(t *viewTurn, c *session.Compaction) CompactionView {
+func (m *docs) compaction(capture spans.Capture, c *session.Compaction) CompactionView {
 	return CompactionView{
-		At: c.Start, Kind: c.Kind, Trigger: c.Trigger, Reason: c.Reason, MessagesBefore: c.MessagesBefore, MessagesAfter: c.MessagesAfter,
-		TokensBefore: c.InputTokens, TokensAfter: c.OutputTokens, Applied: c.Applied,
-		Summary: m.only(c.Summary, t.Capture, func(body string) string {
+		At: c.Start, Kind: c.Kind, Trigger: c.Trigger, Reason: c.Reason,
+		MessagesBefore: c.MessagesBefore, MessagesAfter: c.MessagesAfter,
+		TokensBefore: c.InputTokens, TokensAfter: c.OutputTokens, Applied: c.Applied, of: c,
+		Summary: m.only(c.Summary, capture, func(body string) string {
 			if said := sayings(body); len(said) > 0 {
 				return said[0].text
 			}
@@ -236,14 +303,14 @@ func (m *viewer) compaction(t *viewTurn, c *session.Compaction) CompactionView {
 	}
 }
 
-func (m *viewer) events(notes []session.Note, capture spans.Capture) []EventView {
+func (m *docs) events(notes []session.Note, capture spans.Capture) []EventView {
 	var out []EventView
 	for i, e := range notes {
-		if i == maxSaid {
+		if i == m.most {
 			out = append(out, EventView{Type: "and " + plural(len(notes)-i, "more event")})
 			break
 		}
-		v := EventView{At: e.Time, Type: e.Type}
+		v := EventView{At: e.Time, Type: e.Type, of: e}
 		if e.Body != nil {
 			v.Text = m.body(*e.Body, capture, eventText)
 		}
@@ -252,7 +319,7 @@ func (m *viewer) events(notes []session.Note, capture spans.Capture) []EventView
 	return out
 }
 
-func (m *viewer) request(t *viewTurn, q *session.Request) RequestView {
+func (m *docs) request(t *viewTurn, q *session.Request) RequestView {
 	o := RequestView{Address: t.address(), Attempt: q.Attempt}
 	if len(t.Requests) > 1 {
 		o.Address += "/" + strconv.FormatInt(q.Attempt, 10)
@@ -262,7 +329,7 @@ func (m *viewer) request(t *viewTurn, q *session.Request) RequestView {
 	}
 	if q.Messages != nil {
 		if o.Messages = q.Messages.Count; q.Messages.Complete {
-			o.New = m.news.news(t.Turn, q)
+			o.New = m.fresh.count(t.Turn, q)
 		}
 	}
 	if m.alone && t.Capture == spans.CaptureContent {
@@ -274,3 +341,52 @@ func (m *viewer) request(t *viewTurn, q *session.Request) RequestView {
 	}
 	return o
 }
+
+// earlier returns the last complete request before q of another turn than t, which is the turn of q: messages of a
+// discarded attempt are new on the turn too. It is nil where there is none. same is how many first messages both are
+// known to have in common.
+func earlier(t *session.Turn, q *session.Request) (before *session.Request, same int64) {
+	if q.Messages != nil {
+		same = q.Messages.Same
+	}
+	for before = q.Before(); before != nil && slices.Contains(t.Requests, before); before = before.Before() {
+		same = min(same, before.Messages.Same)
+	}
+	return before, same
+}
+
+// freshMessages counts new messages of requests that follow one another. It remembers the last request, so that a long
+// session costs only what is new.
+type freshMessages struct {
+	seen   map[string]bool
+	seenIn *session.Request
+}
+
+// count returns how many messages of a request of a turn the last request of another turn before it lacks.
+func (f *freshMessages) count(t *session.Turn, q *session.Request) int {
+	before, same := earlier(t, q)
+	if before == nil || f.seenIn != before {
+		f.seen = map[string]bool{}
+		if before != nil {
+			for _, ref := range before.Messages.Items() {
+				f.seen[ref.Block] = true
+			}
+		}
+	}
+	fresh, n := q.Messages.From(same), 0
+	for _, ref := range fresh {
+		if !f.seen[ref.Block] {
+			n++
+		}
+	}
+	if f.seenIn = nil; before == nil || int64(before.Messages.Len()) == same { // the request before is its beginning
+		for _, ref := range fresh {
+			f.seen[ref.Block] = true
+		}
+		f.seenIn = q
+	}
+	return n
+}
+
+// unbounded is docs.most of a turn that is drawn whole.
+const unbounded = math.MaxInt

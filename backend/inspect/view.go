@@ -227,6 +227,8 @@ type TurnView struct {
 	// Requests by attempt.
 	Requests []RequestView `json:"requests,omitempty"`
 	Findings []Finding     `json:"findings,omitempty"`
+
+	of *viewTurn
 }
 
 // Said is one thing that was said.
@@ -236,6 +238,10 @@ type Said struct {
 	Text  Body   `json:"text"`
 	// From says in words where it came from, where the request tells.
 	From string `json:"from,omitempty"`
+
+	message, part int  // positions of the message in its list, and of the text in the message
+	more          int  // in place of so many messages
+	outside       bool // the run has the message too
 }
 
 // Body is content, or why it is not there.
@@ -247,6 +253,8 @@ type Body struct {
 	Block string `json:"block,omitempty"`
 	// State is empty when it is there, else one of the words State….
 	State string `json:"state,omitempty"`
+
+	have int64 // bytes that are there, of one that was cut
 }
 
 // CallView is a tool call with input and output.
@@ -263,6 +271,10 @@ type CallView struct {
 	PermissionState string           `json:"permission_state,omitempty"`
 	Events          []EventView      `json:"events,omitempty"`
 	Findings        []Finding        `json:"findings,omitempty"`
+
+	of   *session.ToolCall
+	args string // Input as it stands between the parentheses of a call
+	kids []place
 }
 
 // PermissionView is one decision.
@@ -278,6 +290,8 @@ type PermissionView struct {
 	WaitNS    int64        `json:"wait_ns,omitempty"`
 	Waiting   bool         `json:"waiting,omitempty"` // somebody was asked and has not answered
 	Inferred  bool         `json:"inferred,omitempty"`
+
+	of *session.Permission
 }
 
 // CompactionView is one compaction. Nil counts are not known.
@@ -292,6 +306,8 @@ type CompactionView struct {
 	TokensAfter    *int64               `json:"tokens_after,omitempty"`
 	Applied        *bool                `json:"applied,omitempty"`
 	Summary        *Body                `json:"summary,omitempty"`
+
+	of *session.Compaction
 }
 
 // EventView is something that the five kinds do not model.
@@ -299,6 +315,17 @@ type EventView struct {
 	At   time.Time `json:"at,omitzero"`
 	Type string    `json:"type"`
 	Text *Body     `json:"text,omitempty"`
+
+	of session.Note
+}
+
+// runView is what belongs to a run outside its turns.
+type runView struct {
+	outside     []Said
+	calls       []CallView
+	permissions []PermissionView
+	compactions []CompactionView
+	events      []EventView
 }
 
 // RequestView tells of one request of a turn; the whole of it is Request.

@@ -498,6 +498,9 @@ func (a *assembler) turn(run *Run, own, rest []entry) {
 		q.redacted = t.Redacted > 0
 		if i == len(t.Requests)-1 {
 			q.stated = t.RequestBytes
+			if q.Messages != nil && t.RequestMessages == 0 {
+				t.RequestMessages = q.Messages.Count
+			}
 		}
 	}
 	c.check(&t.Defects, &got)

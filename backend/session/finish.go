@@ -72,6 +72,21 @@ func (a *assembler) finish() {
 	s.Status = s.status()
 }
 
+// ToolsDigest returns the block of the tool catalogue of the last request; empty when it is not known.
+func (t *Turn) ToolsDigest() (block string) {
+	for _, q := range t.Requests {
+		if q.Params == nil {
+			continue
+		}
+		for _, ref := range q.Params.Items() {
+			if ref.Provenance == string(spans.ProvenanceTools) {
+				block = ref.Block
+			}
+		}
+	}
+	return block
+}
+
 func compareRuns(x, y *Run) int {
 	return cmp.Or(x.Start.Compare(y.Start), strings.Compare(x.ID, y.ID))
 }

@@ -6,7 +6,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/spans"
 )
@@ -434,21 +436,78 @@ func FactTime(value string, at time.Time) time.Time {
 // maxTitle bounds a title, in bytes.
 const maxTitle = 512
 
-// Title returns what the session was last named, where blocks have it: at most 512 bytes, whole characters. Empty: nobody named it.
+// openingMessages bounds how many messages Title looks through for the first one of the user.
+const openingMessages = 16
+
+// TitleRefs returns the blocks that Title reads: the last name of the session, else its first messages.
+func (s *Session) TitleRefs() []Ref {
+	if f := s.Fact(SubjectSession, FactTitle); f != nil && f.Value != nil {
+		return []Ref{*f.Value}
+	}
+	refs := s.opening()
+	refs = slices.DeleteFunc(slices.Clone(refs), func(ref Ref) bool {
+		p, _ := spans.ParseProvenance(ref.Provenance)
+		return p.Kind == spans.ProvenanceMemoryTier || p.Kind == spans.ProvenanceIdentityBlock
+	})
+	return refs[:min(len(refs), openingMessages)]
+}
+
+// opening returns the messages of the first request, which states where they came from, else of the first run or turn.
+func (s *Session) opening() []Ref {
+	for _, r := range s.Runs {
+		refs := r.Outside.Items()
+		for _, t := range r.Turns {
+			if len(t.Requests) > 0 && t.Requests[0].Messages.Len() > 0 {
+				return t.Requests[0].Messages.Items()
+			}
+			if len(refs) == 0 {
+				refs = t.Input.Items()
+			}
+			if len(refs) > 0 {
+				break
+			}
+		}
+		if len(refs) > 0 {
+			return refs
+		}
+	}
+	return nil
+}
+
+// Title returns the last name of the session, else the beginning of its first user message, where blocks have it: at
+// most 512 bytes of a name and 120 of a message, whole characters.
 func (s *Session) Title(blocks *BlockSet) string {
-	v, ok := valueOf(s.Fact(SubjectSession, FactTitle), blocks)
-	var title string
-	if !ok || json.Unmarshal([]byte(v), &title) != nil {
-		return ""
+	if v, ok := valueOf(s.Fact(SubjectSession, FactTitle), blocks); ok {
+		var title string
+		if json.Unmarshal([]byte(v), &title) == nil && title != "" {
+			return beginning(title, maxTitle)
+		}
 	}
-	if len(title) <= maxTitle {
-		return title
+	for _, ref := range s.TitleRefs() {
+		body, _ := blocks.Body(ref)
+		for _, x := range Sayings(body) {
+			if x.By == ByUser && x.Kind == SaidText && strings.TrimSpace(x.Text) != "" {
+				const near = 4 * maxOpening // its blanks become shorter
+				text := strings.Join(strings.Fields(beginning(x.Text, near)), " ")
+				return strings.TrimSpace(beginning(text, maxOpening))
+			}
+		}
 	}
-	end := maxTitle
-	for end > 0 && title[end]&0xc0 == 0x80 {
-		end--
+	return ""
+}
+
+// maxOpening bounds a title that is the beginning of a message, in bytes.
+const maxOpening = 120
+
+// beginning returns at most n bytes of text, in whole characters.
+func beginning(text string, n int) string {
+	if len(text) <= n {
+		return text
 	}
-	return title[:end]
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
 }
 
 // Archived reports whether the session is put away.

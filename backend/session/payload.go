@@ -12,18 +12,19 @@ const maxPayload = 256 << 20
 
 // Payload is a request put together again, or what is missing of it.
 type Payload struct {
-	// Bytes is the request. It is nil when anything of it is missing, or is not what the digests say: never a wrong byte.
+	// Bytes is the request. It is nil when anything of it is missing, or is not what the digests say: never a wrong
+	// byte.
 	Bytes []byte `json:"-"`
-	// Exact says that Bytes is what the loop emitted, byte for byte. Else it is what left after redaction (see Redacted), or was put
-	// together by the tracer because the loop gave no bytes: system, messages, tools.
+	// Exact says that Bytes is what the loop emitted, byte for byte. Else it is what left after redaction (see
+	// Redacted), or was put together by the tracer because the loop gave no bytes: system, messages, tools.
 	Exact bool `json:"exact"`
-	// Redacted says that the span of the turn counts redacted places, or that the request was Stated bytes long when the loop emitted it
-	// and is not now: another span may have carried the redacted block first. It is no damage.
+	// Redacted says that the span of the turn counts redacted places, or that the request was Stated bytes long when
+	// the loop emitted it and is not now: another span may have carried the redacted block first. It is no damage.
 	Redacted bool `json:"redacted,omitempty"`
 	// Stated is how many bytes the loop's request had, 0 when that is not known.
 	Stated int64 `json:"stated_bytes,omitempty"`
-	// Missing is what is not there. Defects say which list is not complete (list_unresolved, list_broken), or not made of the
-	// blocks that it names (list_broken).
+	// Missing is what is not there. Defects say which list is not complete (list_unresolved, list_broken), or not
+	// made of the blocks that it names (list_broken).
 	Missing []MissingPart `json:"missing,omitempty"`
 	Defects []Defect      `json:"defects,omitempty"`
 }
@@ -42,7 +43,8 @@ type MissingPart struct {
 
 const partMessage = "message"
 
-// Payload puts the request together as the loop emitted it. blocks are those of the session. It never fails; the result says what is missing.
+// Payload puts the request together as the loop emitted it. blocks are those of the session. It never fails; the
+// result says what is missing.
 func (r *Request) Payload(blocks *BlockSet) Payload {
 	p := payload{blocks: blocks, out: Payload{Stated: r.stated, Redacted: r.redacted}, parts: map[string]string{}}
 	p.params(r)
@@ -142,20 +144,21 @@ func (p *payload) params(r *Request) {
 	}
 }
 
-// template returns the body of a block as it is; empty where that is not there.
+// template returns the body of a block as it is; empty if it is not there.
 func (s *BlockSet) template(ref *Ref) string {
-	short, err := spans.ParseShortID(ref.Block)
-	if l := s.byShortID(short); err == nil && len(l) == 1 && !l[0].cut {
-		return l[0].body
+	id, err := spans.ParseShortID(ref.Block)
+	if h := s.get(id); err == nil && h != nil && !h.cut {
+		return h.body
 	}
 	return ""
 }
 
-func (s *BlockSet) byShortID(short spans.ShortID) []held {
-	if s == nil {
-		return nil
+// text returns a text, or that of a block that is there; parts of a request are empty.
+func (s *BlockSet) text(p spans.Piece) string {
+	if p.Block == (spans.ShortID{}) {
+		return p.Text
 	}
-	return s.byShort[short]
+	return s.get(p.Block).body
 }
 
 func (p *payload) messages(r *Request) {
@@ -221,8 +224,8 @@ func (p *payload) put(text string) {
 	}
 }
 
-// others returns an object of what a request says beside its parts: the members of the template of rest that hold none. What is no object is given
-// as it is.
+// others returns an object of what a request says beside its parts: the members of the template of rest that hold
+// none. What is no object is given as it is.
 func others(template string, s *BlockSet) string {
 	var text []byte
 	var parts []int                                       // where they stand
@@ -304,15 +307,9 @@ func (r *Request) ReadMessages(blocks *BlockSet) []Message {
 func readMessage(blocks *BlockSet, ref Ref, position int) Message {
 	m := Message{Ref: ref, Position: position}
 	m.Source, _ = spans.ParseProvenance(ref.Provenance)
-	f := blocks.look(&ref, true)
-	switch f.state {
-	case whole:
-		m.Body, m.Bytes, m.Role = f.body, int64(len(f.body)), role(f.body)
-	case withheld:
-		_, m.Bytes, m.Withheld = blocks.Cut(ref)
-	default:
-		m.Missing = true
-	}
+	f := blocks.look(&ref)
+	m.Bytes, m.Body = f.size, f.body()
+	m.Role, m.Missing, m.Withheld = role(m.Body), f.state == missing, f.state == withheld
 	return m
 }
 

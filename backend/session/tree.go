@@ -226,9 +226,7 @@ type Turn struct {
 	ResponseID      string `json:"response_id,omitempty" attr:"gen_ai.response.id"`
 	RequestMessages int64  `json:"request_messages,omitempty" attr:"otelagent.request.messages"`
 	RequestBytes    int64  `json:"request_bytes,omitempty" attr:"otelagent.request.bytes"`
-	RequestDigest   string `json:"request_digest,omitempty" attr:"otelagent.request.digest"`
 	PromptDigest    string `json:"prompt_digest,omitempty" attr:"otelagent.prompt.digest"`
-	ToolsDigest     string `json:"tools_digest,omitempty" attr:"otelagent.tools.digest"`
 
 	Capture spans.Capture `json:"capture,omitempty" attr:"otelagent.capture"`
 	// Requests by attempt.

@@ -213,7 +213,8 @@ func startError(err error) error {
 	return fmt.Errorf("the collector does not start: %s", text)
 }
 
-// watcher is the core of the collector's log. It reads from the log the addresses that the collector listens on, and why
+// watcher is the core of the collector's log. It reads from the log the addresses that the collector listens on, and
+// why
 // it stopped: the collector reports these nowhere else.
 type watcher struct {
 	log io.Writer // for warnings in lines of otelagent; nil: the collector's own core writes

@@ -277,7 +277,8 @@ func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, s
 	if o.Live {
 		opts = append(opts, otelsetup.WithLive(cmp.Or(o.Heartbeat, otelsetup.DefaultHeartbeat)))
 	}
-	if o.into != nil || os.Getenv("OTEL_SERVICE_NAME") == "" && !strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
+	if o.into != nil || os.Getenv("OTEL_SERVICE_NAME") == "" &&
+		!strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
 		opts = append(opts, otelsetup.WithServiceName(service))
 	}
 	if o.OpenInference {

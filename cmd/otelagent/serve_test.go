@@ -174,6 +174,15 @@ func TestServeToken(t *testing.T) {
 			t.Errorf("%s: exit %d: %s", file, code, errs)
 		}
 	}
+	readable := filepath.Join(t.TempDir(), "readable")
+	if err := os.WriteFile(readable, []byte("0123456789abcdef\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// no address of this machine
+	args := []string{"up", "--read-only", "--db", db, "--viewer", "192.0.2.1:0", "--token-file", readable}
+	if _, _, errs := runWith(t, args...); !strings.Contains(errs, "other users can read the token") {
+		t.Errorf("no warning: %s", errs)
+	}
 	for _, args := range [][]string{{"--viewer", "nonsense"}, {"--link-jaeger", "javascript:{trace}"},
 		{"--link-tempo", "http://h/"}} {
 		if code, _, errs := runWith(t, append([]string{"up", "--read-only", "--db", db},

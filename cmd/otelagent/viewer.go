@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"github.com/otelagent/otelagent/backend/viewer"
+	"github.com/otelagent/otelagent/backend/web"
 )
 
 // envToken names the variable that holds the token that readers must show.
@@ -24,7 +25,7 @@ type viewerOptions struct {
 }
 
 func (o *viewerOptions) add(c *cobra.Command) {
-	c.Flags().StringVar(&o.addr, "viewer", viewer.DefaultAddr, "`ADDRESS` of the viewer for a browser, or off")
+	c.Flags().StringVar(&o.addr, "viewer", web.DefaultAddr, "`ADDRESS` of the viewer for a browser, or off")
 	c.Flags().StringVar(&o.jaeger, "link-jaeger", "",
 		"`TEMPLATE` of links to Jaeger: http://127.0.0.1:16686/trace/{trace}")
 	c.Flags().StringVar(&o.tempo, "link-tempo", "",
@@ -42,10 +43,10 @@ func (o *viewerOptions) check(wrong *wrongs) {
 		return
 	}
 	if _, err := net.ResolveTCPAddr("tcp", o.addr); err != nil {
-		wrong.addf("--viewer %s: want HOST:PORT, such as %s (%v)", o.addr, viewer.DefaultAddr, err)
+		wrong.addf("--viewer %s: want HOST:PORT, such as %s (%v)", o.addr, web.DefaultAddr, err)
 	}
 	for _, l := range [][2]string{{"--link-jaeger", o.jaeger}, {"--link-tempo", o.tempo}} {
-		if err := viewer.CheckLink(l[1]); l[1] != "" && err != nil {
+		if err := web.CheckLink(l[1]); l[1] != "" && err != nil {
 			wrong.addf("%s: %v", l[0], err)
 		}
 	}
@@ -78,6 +79,9 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 	if err != nil {
 		return nil, err
 	}
+	if at, err := os.Stat(o.tokenFile); err == nil && at.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		a.say("other users can read the token in %s: 'chmod 600' it", o.tokenFile)
+	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", o.addr)
 	if err != nil {
@@ -87,12 +91,12 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 		}
 		return nil, err
 	}
-	if viewer.NeedsToken(l.Addr()) && token == "" {
+	if web.NeedsToken(l.Addr()) && token == "" {
 		_ = l.Close()
 		return nil, fmt.Errorf("other machines reach %s, and whoever reaches it reads every session: "+
 			"give a token with --token-file or $%s (docs/security.md)", o.addr, envToken)
 	}
-	vo := viewer.Options{
+	vo := web.Options{
 		Store: db.Store, Name: db.at.name, Version: versionText(), Tenant: db.Tenant, Fixed: fixed, Refresh: db.refresh,
 		Token: token, Links: map[string]string{},
 		Log: func(line string) { a.say("viewer: %s", line) },
@@ -105,7 +109,7 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 			vo.Links[name] = link
 		}
 	}
-	h, err := viewer.New(vo)
+	h, err := web.New(vo)
 	if err != nil {
 		_ = l.Close()
 		return nil, err
@@ -116,7 +120,7 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 // viewing is a viewer that listens.
 type viewing struct {
 	listener net.Listener
-	handler  *viewer.Handler
+	handler  *web.Handler
 }
 
 // url is the address for a browser. Where the viewer listens on every address it is the loopback one.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
-	"github.com/otelagent/otelagent/backend/viewer"
+	"github.com/otelagent/otelagent/backend/web"
 )
 
 // manySessions is how many there are besides in the database of BenchmarkShow.
@@ -157,9 +157,9 @@ func copySessions(b *testing.B, path string) {
 func pageFiles(b *testing.B) []string {
 	b.Helper()
 	var out []string
-	err := filepath.WalkDir("../../backend/viewer/page/assets", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../../backend/web/page/assets", func(path string, d fs.DirEntry, err error) error {
 		if ext := filepath.Ext(path); err == nil && (ext == ".js" || ext == ".css" || ext == ".svg") {
-			out = append(out, "/assets/"+filepath.ToSlash(strings.TrimPrefix(path, "../../backend/viewer/page/assets/")))
+			out = append(out, "/assets/"+filepath.ToSlash(strings.TrimPrefix(path, "../../backend/web/page/assets/")))
 		}
 		return err
 	})
@@ -182,8 +182,8 @@ func BenchmarkShow(b *testing.B) {
 	if err := queryOne(b, path, `SELECT id FROM sessions WHERE id NOT LIKE '0194f3c2%' AND id <> 'ten-thousand' LIMIT 1`, &id); err != nil {
 		b.Fatal(err)
 	}
-	handler := func(b *testing.B) *viewer.Handler {
-		h, err := viewer.New(viewer.Options{Store: db.Store, Refresh: db.refresh})
+	handler := func(b *testing.B) *web.Handler {
+		h, err := web.New(web.Options{Store: db.Store, Refresh: db.refresh})
 		if err != nil {
 			b.Fatal(err)
 		}

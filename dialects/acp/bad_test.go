@@ -17,8 +17,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// drained reads text to its end and checks what holds for any input: every event can be written as a line, errors are of lines that are there
-// and are counted.
+// drained reads text to its end and checks what holds for any input: every event can be written as a line, errors are
+// of lines that are there and are counted.
 func drained(t *testing.T, text string, opts ...input.Option) (events, rejected int64) {
 	t.Helper()
 	d := NewDecoder(opts...)
@@ -72,7 +72,8 @@ func FuzzDecoder(f *testing.F) {
 	for _, text := range fixtures(f) {
 		f.Add(text)
 	}
-	f.Add(`{"type":"request","ts":1.5,"protocol":"acp","from":"Client","to":"Agent","id":"a","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`)
+	f.Add(`{"type":"request","ts":1.5,"protocol":"acp","from":"Client","to":"Agent","id":"a","method":"session/prompt",` +
+		`"params":{"sessionId":"s","prompt":[]}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		drained(t, text)
 		Recognise([]byte(text))
@@ -121,19 +122,27 @@ func TestBadLines(t *testing.T) {
 		{`7`, "acp: line 1: want an object, got a number"},
 		{`{"hello":"secret"}`, "acp: line 1: method: missing, and no response with id and result or error"},
 		{`{"direction":"agent_to_client","message":"secret"}`, "acp: line 1: message: want an object, got a string"},
-		{`{"direction":"agent_to_client","message":{"secret":1}}`, "acp: line 1: message.method: missing, and no response with id and result or error"},
-		{`{"type":"secret","ts":1.5,"from":"Client","to":"Agent","method":"m"}`, "acp: line 1: type: want request, response or notification"},
+		{`{"direction":"agent_to_client","message":{"secret":1}}`,
+			"acp: line 1: message.method: missing, and no response with id and result or error"},
+		{`{"type":"secret","ts":1.5,"from":"Client","to":"Agent","method":"m"}`,
+			"acp: line 1: type: want request, response or notification"},
 		{`{"jsonrpc":"2.0"}`, "acp: line 1: method: missing, and no response with id and result or error"},
 		{`{"jsonrpc":"2.0","method":7}`, "acp: line 1: method: want a string, got a number"},
 		{`{"jsonrpc":"2.0","id":1,"error":"secret"}`, "acp: line 1: error: want an object, got a string"},
-		{`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":"secret"}}`, "acp: line 1: session/prompt: params.prompt: want an array, got a string"},
-		{`{"jsonrpc":"2.0","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`, "acp: line 1: session/prompt: id: missing"},
-		{`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"","prompt":[]}}`, "acp: line 1: session/prompt: params.sessionId: want a string that is not empty"},
-		{`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"usage_update","used":-1}}}`,
+		{`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":"secret"}}`,
+			"acp: line 1: session/prompt: params.prompt: want an array, got a string"},
+		{`{"jsonrpc":"2.0","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`,
+			"acp: line 1: session/prompt: id: missing"},
+		{`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"","prompt":[]}}`,
+			"acp: line 1: session/prompt: params.sessionId: want a string that is not empty"},
+		{`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"usage_update",` +
+			`"used":-1}}}`,
 			"acp: line 1: session/update: params.update.used: want an integer from 0 to 9223372036854775807"},
-		{`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"compaction_update","compactionId":"c"}}}`,
+		{`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s",` +
+			`"update":{"sessionUpdate":"compaction_update","compactionId":"c"}}}`,
 			"acp: line 1: session/update: params.update.status: missing"},
-		{`{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file","params":{"sessionId":"s"}}`, "acp: line 1: fs/read_text_file: params.path: missing"},
+		{`{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file","params":{"sessionId":"s"}}`,
+			"acp: line 1: fs/read_text_file: params.path: missing"},
 		{strings.Repeat(`{"a":`, 300) + "1" + strings.Repeat("}", 300), "acp: line 1: JSON nested too deeply at byte 1041"},
 		{`{"jsonrpc":"2.0","x":"` + strings.Repeat("y", 5000) + `"}`, "acp: line 1: longer than 4096 bytes"},
 	} {
@@ -193,7 +202,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestHeld reads captures one after the other. When all has ended a Decoder holds the sessions and the ids of their runs.
+// TestHeld reads captures one after the other. When all has ended a Decoder holds the sessions and the ids of their
+// runs.
 func TestHeld(t *testing.T) {
 	d := NewDecoder()
 	for _, text := range fixtures(t) {
@@ -221,8 +231,11 @@ func TestLargeReply(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: reads 70 MB")
 	}
-	chunk := fmt.Sprintf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":%q}}}}`+"\n", strings.Repeat("x", 1<<20))
-	text := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n" + strings.Repeat(chunk, 70) + `{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}`
+	chunk := fmt.Sprintf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s",`+
+		`"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":%q}}}}`+"\n",
+		strings.Repeat("x", 1<<20))
+	text := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n" +
+		strings.Repeat(chunk, 70) + `{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}`
 	d := NewDecoder()
 	defects, size := 0, 0
 	for ev, err := range d.Events(strings.NewReader(text)) {
@@ -241,7 +254,8 @@ func TestLargeReply(t *testing.T) {
 	}
 }
 
-// Agents that are started anew count from 0 again: each prompt is a run all the same, and none costs more than the one before.
+// Agents that are started anew count from 0 again: each prompt is a run all the same, and none costs more than the one
+// before.
 func TestIDsUsedAgain(t *testing.T) {
 	const prompts = 4096
 	var b strings.Builder

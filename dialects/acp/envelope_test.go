@@ -84,11 +84,14 @@ func TestEnvelopes(t *testing.T) {
 	conductor := func(c captured, from, to string) string {
 		since := c.TS.Sub(start).Seconds()
 		if method := part(c, "method"); method == nil {
-			return fmt.Sprintf(`{"type":"response","ts":%g,"from":%q,"to":%q,"id":%s,"is_error":false,"payload":%s}`, since, from, to, part(c, "id"), part(c, "result"))
+			return fmt.Sprintf(`{"type":"response","ts":%g,"from":%q,"to":%q,"id":%s,"is_error":false,"payload":%s}`, since,
+				from, to, part(c, "id"), part(c, "result"))
 		} else if id := part(c, "id"); id != nil {
-			return fmt.Sprintf(`{"type":"request","ts":%g,"protocol":"acp","from":%q,"to":%q,"id":%s,"method":%s,"session":null,"params":%s}`, since, from, to, id, method, part(c, "params"))
+			return fmt.Sprintf(`{"type":"request","ts":%g,"protocol":"acp","from":%q,"to":%q,"id":%s,"method":%s,`+
+				`"session":null,"params":%s}`, since, from, to, id, method, part(c, "params"))
 		} else {
-			return fmt.Sprintf(`{"type":"notification","ts":%g,"protocol":"acp","from":%q,"to":%q,"method":%s,"params":%s}`, since, from, to, method, part(c, "params"))
+			return fmt.Sprintf(`{"type":"notification","ts":%g,"protocol":"acp","from":%q,"to":%q,"method":%s,"params":%s}`,
+				since, from, to, method, part(c, "params"))
 		}
 	}
 	direct := func(c captured) string {
@@ -120,7 +123,8 @@ func TestEnvelopes(t *testing.T) {
 			return fmt.Sprintf(`{"ts":%q,`, c.TS.Format(time.RFC3339Nano)) + string(c.Message[1:])
 		}, nil},
 		{"server-sent events", list, func(c captured) string {
-			return fmt.Sprintf("data: {\"ts\":%q,\"direction\":%q,\"message\":%s}\n", c.TS.Format(time.RFC3339Nano), c.Direction, c.Message)
+			return fmt.Sprintf("data: {\"ts\":%q,\"direction\":%q,\"message\":%s}\n", c.TS.Format(time.RFC3339Nano),
+				c.Direction, c.Message)
 		}, []*regexp.Regexp{seqOf}},
 	}
 	read := func(text string, drop []*regexp.Regexp) []string {
@@ -159,7 +163,8 @@ func TestConductorTimes(t *testing.T) {
 	got := lines(`{"type":"request","ts":1.5,"protocol":"acp","from":"Client","to":"Agent","id":"a","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}
 {"type":"response","ts":2.25,"from":"Agent","to":"Client","id":"a","is_error":true,"payload":{"code":-32603,"message":"no"}}`)
 	first, last := got[0], got[len(got)-1]
-	if !strings.Contains(first, `"ts":"1970-01-01T00:00:01.500000001Z"`) || !strings.Contains(last, `"ts":"1970-01-01T00:00:02.250000001Z"`) {
+	if !strings.Contains(first, `"ts":"1970-01-01T00:00:01.500000001Z"`) ||
+		!strings.Contains(last, `"ts":"1970-01-01T00:00:02.250000001Z"`) {
 		t.Errorf("times of\n%s\n%s", first, last)
 	}
 	if !strings.Contains(last, `"status":"error","status_word":"-32603"`) {

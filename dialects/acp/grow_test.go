@@ -18,7 +18,8 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// TestSentAgainAfterItGrew sends the beginnings of a capture, and then all of it, twice: the trees are those of sending it once.
+// TestSentAgainAfterItGrew sends the beginnings of a capture, and then all of it, twice: the trees are those of sending
+// it once.
 func TestSentAgainAfterItGrew(t *testing.T) {
 	files, err := filepath.Glob("testdata/sdk/*.ndjson")
 	if err != nil || len(files) == 0 {
@@ -34,7 +35,8 @@ func TestSentAgainAfterItGrew(t *testing.T) {
 			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
 			send := func(n int) []tree.Row {
 				before := len(p.Batch().Rows)
-				rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs(),
+				rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent),
+					otelagent.WithDerivedIDs(),
 					otelagent.WithTracerProvider(p.Provider())))
 				for ev, err := range Events(strings.NewReader(strings.Join(lines[:n], ""))) {
 					if err != nil {
@@ -80,14 +82,16 @@ func TestMessage(t *testing.T) {
 		text string
 	}{
 		{ToAgent, `{"jsonrpc":"2.0","id":0,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`},
-		{ToClient, `{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"c"},"options":[]}}`},
+		{ToClient, `{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s",` +
+			`"toolCall":{"toolCallId":"c"},"options":[]}}`},
 		{ToAgent, `{"jsonrpc":"2.0","id":0,"result":{"outcome":{"outcome":"cancelled"}}}`},
 		{ToClient, `not a message`},
 		{ToClient, `{"jsonrpc":"2.0","id":0,"error":{"code":1,"message":"of the prompt, though both had the id 0"}}`},
 	} {
 		n++
 		ended := false
-		for ev, err := range d.Message(input.Line{Text: []byte(m.text), Number: n, Arrived: start.Add(time.Duration(n) * time.Second)}, m.dir) {
+		for ev, err := range d.Message(input.Line{Text: []byte(m.text), Number: n,
+			Arrived: start.Add(time.Duration(n) * time.Second)}, m.dir) {
 			switch e := ev.(type) {
 			case *event.RunStarted:
 				first = e.Arrived

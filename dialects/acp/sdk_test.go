@@ -21,7 +21,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// recorded sends a capture through the whole pipeline, to its end, and returns the sessions by id and what their blocks hold.
+// recorded sends a capture through the whole pipeline, to its end, and returns the sessions by id and what their blocks
+// hold.
 func recorded(t *testing.T, text string, opts ...input.Option) (map[string]*tree.Session, map[string]*tree.BlockSet) {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
@@ -111,9 +112,12 @@ func list(v any) []any {
 // prompt is a run in the words of the ledger.
 func (v *view) prompt(r *tree.Run) ledger {
 	v.add("", r.Events)
-	out := ledger{"text": "", "blocks": []any{}, "stop_reason": nil, "error": nil, "cancelled": false, "agent_text": "", "thought_text": "",
-		"messages": []any{}, "tool_calls": []any{}, "permissions": []any{}, "fs": []any{}, "terminals": []any{}, "plan": nil, "notices": []any{},
-		"usage": nil, "compactions": []any{}}
+	out := ledger{"text": "", "blocks": []any{}, "stop_reason": nil, "error": nil, "cancelled": false, "agent_text": "",
+		"thought_text": "",
+		"messages":     []any{}, "tool_calls": []any{}, "permissions": []any{}, "fs": []any{}, "terminals": []any{},
+		"plan":    nil,
+		"notices": []any{},
+		"usage":   nil, "compactions": []any{}}
 	switch {
 	case r.Status == spans.RunStatusError, r.StatusWord == "-32800":
 		code, _ := strconv.ParseFloat(r.StatusWord, 64)
@@ -187,7 +191,8 @@ func (v *view) output(turn *tree.Turn, out ledger, titles map[string]ledger) {
 		}
 		out[key] = out[key].(string) + text
 		id := item["messageId"]
-		if of == nil || of["role"] != role || id != nil && of["message_id"] != id || id == nil && item["type"] == "text" && item["annotations"] == nil {
+		if of == nil || of["role"] != role || id != nil && of["message_id"] != id || id == nil && item["type"] == "text" &&
+			item["annotations"] == nil {
 			if id == nil && item["type"] != "text" && item["type"] != "thinking" || of != nil && item["annotations"] != nil {
 				of["text"] = of["text"].(string) + text // a block of another kind has no id of its own
 				continue
@@ -201,15 +206,18 @@ func (v *view) output(turn *tree.Turn, out ledger, titles map[string]ledger) {
 
 func (v *view) call(c *tree.ToolCall, item ledger) ledger {
 	result, _ := v.value(c.Result).(ledger)
-	out := ledger{"id": c.ID, "name": c.Name, "title": item["title"], "kind": cmp.Or(item["kind"], any("other")), "input": v.value(c.Args), "outcome": string(c.Outcome)}
+	out := ledger{"id": c.ID, "name": c.Name, "title": item["title"], "kind": cmp.Or(item["kind"], any("other")),
+		"input": v.value(c.Args), "outcome": string(c.Outcome)}
 	if c.Outcome != "" {
-		out["output"], out["content"], out["locations"] = result["rawOutput"], list(result["content"]), list(result["locations"])
+		out["output"], out["content"], out["locations"] = result["rawOutput"], list(result["content"]),
+			list(result["locations"])
 	}
 	return out
 }
 
 func (v *view) permission(p *tree.Permission) ledger {
-	out := ledger{"tool_call_id": p.CallID, "outcome": p.Outcome, "option_id": nullable(p.Option), "action": string(p.Action), "source": string(p.Source)}
+	out := ledger{"tool_call_id": p.CallID, "outcome": p.Outcome, "option_id": nullable(p.Option),
+		"action": string(p.Action), "source": string(p.Source)}
 	var ids []any
 	for _, o := range list(v.value(p.Options)) {
 		ids = append(ids, o.(ledger)["optionId"])
@@ -255,7 +263,8 @@ func (v *view) unspanned(out ledger) {
 			out["plan"] = n.body["entries"]
 			continue
 		case "notice":
-			out["notices"] = append(list(out["notices"]), ledger{"severity": n.body["severity"], "title": n.body["title"], "description": n.body["description"]})
+			out["notices"] = append(list(out["notices"]), ledger{"severity": n.body["severity"], "title": n.body["title"],
+				"description": n.body["description"]})
 			continue
 		case "usage_update":
 			out["usage"] = ledger{"used": n.body["used"], "size": n.body["size"], "cost": n.body["cost"]}
@@ -267,7 +276,8 @@ func (v *view) unspanned(out ledger) {
 		if !response {
 			a := asked{n, nil}
 			if method == mTermCreate {
-				a.terminal = ledger{"command": params["command"], "args": list(params["args"]), "tool_call_id": nullable(n.call), "output": nil,
+				a.terminal = ledger{"command": params["command"], "args": list(params["args"]), "tool_call_id": nullable(n.call),
+					"output":    nil,
 					"truncated": nil, "exit_code": nil, "signal": nil, "killed": false, "released": false}
 			}
 			pending[n.body["id"]] = a
@@ -287,7 +297,8 @@ func (v *view) unspanned(out ledger) {
 		}
 		switch method {
 		case "fs/read_text_file", "fs/write_text_file":
-			f := ledger{"op": "read", "tool_call_id": nullable(n.call), "path": asking["path"], "content": result["content"], "error": nil}
+			f := ledger{"op": "read", "tool_call_id": nullable(n.call), "path": asking["path"], "content": result["content"],
+				"error": nil}
 			if method == "fs/write_text_file" {
 				f["op"], f["content"] = "write", asking["content"]
 			} else {
@@ -378,7 +389,8 @@ func expect(p ledger) ledger {
 	return p
 }
 
-// TestSDK reads what the official SDK's client and agent said to each other, and compares the tree with what the agent knows that it did.
+// TestSDK reads what the official SDK's client and agent said to each other, and compares the tree with what the agent
+// knows that it did.
 func TestSDK(t *testing.T) {
 	files, err := filepath.Glob("testdata/sdk/*.tree.json")
 	if err != nil || len(files) < 10 {

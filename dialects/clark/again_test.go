@@ -45,8 +45,8 @@ func sentTogether(t *testing.T, texts ...[]byte) string {
 	return string(out)
 }
 
-// TestSentAgain sends recordings twice, and after they grew by some lines: nothing that is there changes. Of lines without times the same is asked
-// only of the whole: docs/fidelity.md says so.
+// TestSentAgain sends recordings twice, and after they grew by some lines: nothing that is there changes. Of lines
+// without times the same is asked only of the whole: docs/fidelity.md says so.
 func TestSentAgain(t *testing.T) {
 	for _, file := range glob(t, "testdata/clark-agent-0.4.0/*.enveloped.ndjson") {
 		name := strings.TrimSuffix(filepath.Base(file), ".enveloped.ndjson")
@@ -80,7 +80,8 @@ func TestSentAgain(t *testing.T) {
 	}
 }
 
-// TestLive reads a pipe: events come as soon as their line ends, times are those of arrival, and the ends of calls side by side are bounds.
+// TestLive reads a pipe: events come as soon as their line ends, times are those of arrival, and the ends of calls side
+// by side are bounds.
 func TestLive(t *testing.T) {
 	lines := slices.Collect(bytes.Lines(readFile(t, "testdata/clark-agent-0.4.0/parallel-tools.events.ndjson")))
 	before := time.Now()

@@ -23,7 +23,8 @@ const (
 	goodEnd   = `{"type":"agent_end","messages":[]}` + "\n"
 )
 
-// TestBadLines puts each bad line into a good run: it is reported with its number and without its content, and the run is whole.
+// TestBadLines puts each bad line into a good run: it is reported with its number and without its content, and the run
+// is whole.
 func TestBadLines(t *testing.T) {
 	for _, test := range []struct {
 		name, line, want string
@@ -33,30 +34,50 @@ func TestBadLines(t *testing.T) {
 		{"malformed", `{"type":"turn_start",SECRET}`, `object key is no JSON string at byte 22`, false},
 		{"two values", `{"type":"turn_start"}{"SECRET":1}`, `text after the JSON value at byte 22`, false},
 		{"not UTF-8", "{\"type\":\"SECRET\xff\"}", `text that is not UTF-8 at byte 16`, false},
-		{"too deep", `{"type":"x","y":` + strings.Repeat("[", 208) + strings.Repeat("]", 208) + "}", "JSON nested too deeply at byte 224", false},
+		{"too deep", `{"type":"x","y":` + strings.Repeat("[", 208) + strings.Repeat("]", 208) + "}",
+			"JSON nested too deeply at byte 224", false},
 		{"no object", `["SECRET"]`, `want an object, got an array`, false},
 		{"no type", `{"SECRET":1}`, `type: missing, want a string, here or in event, payload or data`, false},
 		{"type of another type", `{"type":5}`, `type: want a string, got a number`, false},
-		{"nothing inside", `{"ts":1,"event":{"SECRET":1}}`, `type: missing, want a string, here or in event, payload or data`, false},
-		{"no object inside", `{"ts":1,"event":"SECRET"}`, `type: missing, want a string, here or in event, payload or data`, false},
+		{"nothing inside", `{"ts":1,"event":{"SECRET":1}}`, `type: missing, want a string, here or in event, payload or ` +
+			`data`, false},
+		{"no object inside", `{"ts":1,"event":"SECRET"}`, `type: missing, want a string, here or in event, payload or data`,
+			false},
 		{"key twice", `{"type":"turn_end","message":{},"message":{}}`, `turn_end: message: stands there twice`, false},
 		{"no message", `{"type":"message_end"}`, `message_end: message: missing`, false},
-		{"message of another type", `{"type":"message_end","message":"SECRET"}`, `message_end: message: want an object, got a string`, false},
-		{"no call id", `{"type":"tool_execution_start","tool_name":"SECRET"}`, `tool_execution_start: tool_call_id: missing`, false},
-		{"is_error", `{"type":"tool_execution_end","tool_call_id":"c","is_error":"SECRET"}`, `tool_execution_end: is_error: want a boolean, got a string`, false},
-		{"result", `{"type":"tool_execution_end","tool_call_id":"c","result":"SECRET"}`, `tool_execution_end: result: want an object, got a string`, false},
+		{"message of another type", `{"type":"message_end","message":"SECRET"}`,
+			`message_end: message: want an object, got a string`, false},
+		{"no call id", `{"type":"tool_execution_start","tool_name":"SECRET"}`, `tool_execution_start: tool_call_id: missing`,
+			false},
+		{"is_error", `{"type":"tool_execution_end","tool_call_id":"c","is_error":"SECRET"}`,
+			`tool_execution_end: is_error: want a boolean, got a string`, false},
+		{"result", `{"type":"tool_execution_end","tool_call_id":"c","result":"SECRET"}`,
+			`tool_execution_end: result: want an object, got a string`, false},
 		{"results", `{"type":"turn_end","tool_results":{}}`, `turn_end: tool_results: want an array, got an object`, false},
-		{"iteration", `{"type":"provider_request_prepared","iteration":"SECRET"}`, `provider_request_prepared: iteration: want a number, got a string`, false},
-		{"messages", `{"type":"provider_request_prepared","messages":"SECRET"}`, `provider_request_prepared: messages: want an array, got a string`, false},
-		{"allow", `{"type":"tool_gate_applied","allow":"SECRET"}`, `tool_gate_applied: allow: want an array, got a string`, false},
-		{"identity", `{"type":"run_identified","identity":"SECRET"}`, `run_identified: identity: want an object, got a string`, false},
-		{"identity without id", `{"type":"run_identified","identity":{"run_id":5}}`, `run_identified: identity.run_id: want a string that is not empty; the run is one without identity`, true},
-		{"time", `{"ts":"SECRET","event":{"type":"turn_start"}}`, `turn_start: ts: want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970`, true},
-		{"sequence", `{"seq":-1,"event":{"type":"turn_start"}}`, `turn_start: seq: want an integer from 0 to 9223372036854775807`, true},
-		{"sequence of an unknown type", `{"type":"SECRET","seq":-1}`, `seq: want an integer from 0 to 9223372036854775807`, true},
-		{"usage", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":{"input_tokens":-1,"output_tokens":2}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 to 9223372036854775807`, true},
-		{"usage of another type", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":"SECRET"}}`, `turn_end: message.usage: want an object, got a string`, true},
-		{"usage beyond", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":{"input_tokens":9223372036854775808}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 to 9223372036854775807`, true},
+		{"iteration", `{"type":"provider_request_prepared","iteration":"SECRET"}`,
+			`provider_request_prepared: iteration: want a number, got a string`, false},
+		{"messages", `{"type":"provider_request_prepared","messages":"SECRET"}`,
+			`provider_request_prepared: messages: want an array, got a string`, false},
+		{"allow", `{"type":"tool_gate_applied","allow":"SECRET"}`, `tool_gate_applied: allow: want an array, got a string`,
+			false},
+		{"identity", `{"type":"run_identified","identity":"SECRET"}`,
+			`run_identified: identity: want an object, got a string`, false},
+		{"identity without id", `{"type":"run_identified","identity":{"run_id":5}}`,
+			`run_identified: identity.run_id: want a string that is not empty; the run is one without identity`, true},
+		{"time", `{"ts":"SECRET","event":{"type":"turn_start"}}`,
+			`turn_start: ts: want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since ` +
+				`1970`, true},
+		{"sequence", `{"seq":-1,"event":{"type":"turn_start"}}`,
+			`turn_start: seq: want an integer from 0 to 9223372036854775807`, true},
+		{"sequence of an unknown type", `{"type":"SECRET","seq":-1}`, `seq: want an integer from 0 to 9223372036854775807`,
+			true},
+		{"usage", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":{"input_tokens":-1,` +
+			`"output_tokens":2}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 to 9223372036854775807`, true},
+		{"usage of another type", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":"SECRET"}}`,
+			`turn_end: message.usage: want an object, got a string`, true},
+		{"usage beyond", `{"type":"turn_end","message":{"role":"assistant","content":[],` +
+			`"usage":{"input_tokens":9223372036854775808}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 ` +
+			`to 9223372036854775807`, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := NewDecoder()
@@ -103,12 +124,15 @@ func TestLines(t *testing.T) {
 		events     int64
 		errs       []string
 	}{
-		{"the same number", `{"seq":7,"event":` + good + "}\n" + `{"seq":8,"event":{"type":"turn_end"}}` + "\n" + `{"seq":7,"event":` + good + "}\n", 0, 2,
+		{"the same number", `{"seq":7,"event":` + good + "}\n" + `{"seq":8,"event":{"type":"turn_end"}}` + "\n" +
+			`{"seq":7,"event":` + good + "}\n", 0, 2,
 			[]string{"clark-agent: line 3: turn_start: seq: the same as of a line before; the line is passed over"}},
 		{"a lower number", `{"seq":7,"event":` + good + "}\n" + `{"seq":6,"event":{"type":"turn_end"}}` + "\n", 0, 2,
 			[]string{"clark-agent: line 2: turn_end: seq: lower than that of a line before; the line is read where it stands"}},
-		{"numbers anew", `{"seq":7,"event":` + good + "}\n" + `{"seq":0,"event":{"type":"agent_start"}}` + "\n" + `{"seq":1,"event":` + good + "}\n", 0, 3, nil},
-		{"a record twice", strings.Repeat(`{"schema_version":1,"seq":3,"run_id":"r","depth":0,"recorded_at_unix_ms":1795224897435,"payload":{"kind":"turn_started"}}`+"\n", 2), 0, 1,
+		{"numbers anew", `{"seq":7,"event":` + good + "}\n" + `{"seq":0,"event":{"type":"agent_start"}}` + "\n" +
+			`{"seq":1,"event":` + good + "}\n", 0, 3, nil},
+		{"a record twice", strings.Repeat(`{"schema_version":1,"seq":3,"run_id":"r","depth":0,`+
+			`"recorded_at_unix_ms":1795224897435,"payload":{"kind":"turn_started"}}`+"\n", 2), 0, 1,
 			[]string{"clark-agent: line 2: turn_started: seq: the same as of a line before; the line is passed over"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -128,7 +152,8 @@ func TestLines(t *testing.T) {
 
 func TestTrajectoryThatFails(t *testing.T) {
 	d := NewDecoder()
-	d.WithTrajectory(io.MultiReader(strings.NewReader("{\"SECRET\n"+`{"type":"turn_start"}`+"\n"), iotest.ErrReader(errors.New("broken"))))
+	d.WithTrajectory(io.MultiReader(strings.NewReader("{\"SECRET\n"+`{"type":"turn_start"}`+"\n"),
+		iotest.ErrReader(errors.New("broken"))))
 	want := []string{
 		`error: clark-agent: line 2: trajectory line 1 : JSON ends too early at byte 9`,
 		`error: clark-agent: line 2: trajectory line 2 : no record that is known`,
@@ -161,7 +186,8 @@ func sent(t *testing.T, text []byte) (got *tree, bad int) {
 	return treeOf(t, p), bad
 }
 
-// TestLostLines takes each line off a recording in turn: the runs and their order stay, and so does each turn that the line is not of.
+// TestLostLines takes each line off a recording in turn: the runs and their order stay, and so does each turn that the
+// line is not of.
 func TestLostLines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: sends 200 recordings")
@@ -188,7 +214,8 @@ func TestLostLines(t *testing.T) {
 			other := 0
 			for j, r := range whole.Runs {
 				if len(got.Runs[j].Turns) != len(r.Turns) {
-					t.Errorf("%s without line %d, %s: run %d has %d turns, want %d", name, i+1, l.name, j, len(got.Runs[j].Turns), len(r.Turns))
+					t.Errorf("%s without line %d, %s: run %d has %d turns, want %d", name, i+1, l.name, j, len(got.Runs[j].Turns),
+						len(r.Turns))
 					continue
 				}
 				for k, turn := range r.Turns {

@@ -33,8 +33,8 @@ type rawEvent struct {
 	Tools     json.RawMessage `json:"tools"`
 }
 
-// BenchmarkReader reads the sample 16 times over, as one stream: clark makes events of it, encodingjson only takes lines apart, into a struct of
-// RawMessage fields.
+// BenchmarkReader reads the sample 16 times over, as one stream: clark makes events of it, encodingjson only takes
+// lines apart, into a struct of RawMessage fields.
 func BenchmarkReader(b *testing.B) {
 	in := bytes.Repeat(readFile(b, "testdata/sample.events.ndjson"), 16)
 	b.Run("clark", func(b *testing.B) {

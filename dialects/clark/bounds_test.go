@@ -14,11 +14,13 @@ import (
 func TestRunsThatNeverEnd(t *testing.T) {
 	const runs = 20_000
 	began := func(id, parent string) string {
-		return `{"type":"agent_start"}` + "\n" + fmt.Sprintf(`{"type":"run_identified","identity":{"run_id":%q,"parent_run_id":%q,"depth":1}}`, id, parent) +
+		return `{"type":"agent_start"}` + "\n" + fmt.Sprintf(`{"type":"run_identified","identity":{"run_id":%q,`+
+			`"parent_run_id":%q,"depth":1}}`, id, parent) +
 			"\n" + `{"type":"turn_start"}` + "\n"
 	}
 	recordOf := func(id string) string {
-		return fmt.Sprintf(`{"schema_version":1,"seq":0,"run_id":%q,"depth":0,"recorded_at_unix_ms":1780000000000,"payload":{"kind":"run_started","identity":{"run_id":%[1]q,"depth":0}}}`, id) + "\n"
+		return fmt.Sprintf(`{"schema_version":1,"seq":0,"run_id":%q,"depth":0,"recorded_at_unix_ms":1780000000000,`+
+			`"payload":{"kind":"run_started","identity":{"run_id":%[1]q,"depth":0}}}`, id) + "\n"
 	}
 	var children, records strings.Builder
 	children.WriteString(began("parent", ""))

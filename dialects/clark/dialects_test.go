@@ -27,7 +27,8 @@ func fieldTables(t *testing.T) map[string]map[string]bool {
 
 // recordTables are the headings of records whose kind is also the type of an event.
 var recordTables = map[string]string{
-	"provider_request_prepared": "clark request record", "context_transform_applied": "clark transform record", "tool_gate_applied": "clark gate record",
+	"provider_request_prepared": "clark request record", "context_transform_applied": "clark transform record",
+	"tool_gate_applied":           "clark gate record",
 	"tool_gate_conflict_resolved": "clark conflict record", "output_tokens_escalation": "clark escalation record",
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/otelagent/otelagent/dialects/ndjson"
 )
 
-// FuzzDecoder reads any two inputs, one of them as the trajectory of the other: no panic, errors that say where, counts that agree, events that
-// can be written and recorded, and the same again.
+// FuzzDecoder reads any two inputs, one of them as the trajectory of the other: no panic, errors that say where, counts
+// that agree, events that can be written and recorded, and the same again.
 func FuzzDecoder(f *testing.F) {
 	f.Add([]byte(goodStart+goodEnd), []byte(nil))
 	f.Add(readFile(f, "testdata/traps.ndjson"), []byte(nil))

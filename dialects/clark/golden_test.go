@@ -40,7 +40,8 @@ func TestGolden(t *testing.T) {
 		{"sample", "testdata/sample.events.ndjson", "", nil},
 		{"sample-with-trajectory", "testdata/sample.events.ndjson", "testdata/sample.trajectory.jsonl", nil},
 		{"sample-trajectory", "testdata/sample.trajectory.jsonl", "", nil},
-		{"enveloped", newest + "multi-turn-tools.enveloped.ndjson", "", []input.Option{input.WithAgent("pilot"), input.WithProvider("anthropic")}},
+		{"enveloped", newest + "multi-turn-tools.enveloped.ndjson", "",
+			[]input.Option{input.WithAgent("pilot"), input.WithProvider("anthropic")}},
 		{"tool-errors", newest + "tool-errors.events.ndjson", "", nil},
 		{"tool-errors-0.2.0", old + "tool-errors.events.ndjson", "", nil},
 		{"parallel-tools", newest + "parallel-tools.enveloped.ndjson", "", nil},
@@ -57,9 +58,11 @@ func TestGolden(t *testing.T) {
 		{"abort-during-tool", newest + "abort-during-tool.events.ndjson", "", nil},
 		{"dying-child", newest + "dying-child.events.ndjson", "", nil},
 		{"without-identity", newest + "without-identity.events.ndjson", "", nil},
-		{"without-identity-in-a-session", newest + "without-identity.events.ndjson", "", []input.Option{input.WithSession("s-1")}},
+		{"without-identity-in-a-session", newest + "without-identity.events.ndjson", "",
+			[]input.Option{input.WithSession("s-1")}},
 		{"parallel-children-shared-sink", newest + "parallel-children-shared-sink.events.ndjson", "", nil},
-		{"parallel-children-shared-sink-with-trajectory", newest + "parallel-children-shared-sink.events.ndjson", newest + "parallel-children-shared-sink.trajectory.jsonl", nil},
+		{"parallel-children-shared-sink-with-trajectory", newest + "parallel-children-shared-sink.events.ndjson", newest +
+			"parallel-children-shared-sink.trajectory.jsonl", nil},
 		{"parallel-children-shared-recorder", newest + "parallel-children-shared-recorder.trajectory.jsonl", "", nil},
 		{"traps", "testdata/traps.ndjson", "", nil},
 	} {

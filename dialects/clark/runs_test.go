@@ -16,11 +16,13 @@ import (
 
 // begin is the start of a run with an identity, in an envelope with the given keys.
 func begin(envelope, identity string) string {
-	return fmt.Sprintf("{%[1]s\"event\":{\"type\":\"agent_start\"}}\n{%[1]s\"event\":{\"type\":\"run_identified\",\"identity\":%[2]s}}\n{%[1]s\"event\":{\"type\":\"turn_start\"}}\n", envelope, identity)
+	return fmt.Sprintf("{%[1]s\"event\":{\"type\":\"agent_start\"}}\n{%[1]s\"event\":{\"type\":\"run_identified\","+
+		"\"identity\":%[2]s}}\n{%[1]s\"event\":{\"type\":\"turn_start\"}}\n", envelope, identity)
 }
 
 func nameless(envelope string) string {
-	return fmt.Sprintf("{%[1]s\"event\":{\"type\":\"agent_start\"}}\n{%[1]s\"event\":{\"type\":\"turn_start\"}}\n{%[1]s\"event\":{\"type\":\"agent_end\"}}\n", envelope)
+	return fmt.Sprintf("{%[1]s\"event\":{\"type\":\"agent_start\"}}\n{%[1]s\"event\":{\"type\":\"turn_start\"}}"+
+		"\n{%[1]s\"event\":{\"type\":\"agent_end\"}}\n", envelope)
 }
 
 // TestRuns looks at session, id and parent of runs.
@@ -31,17 +33,26 @@ func TestRuns(t *testing.T) {
 	}{
 		{"a conversation", begin("", `{"run_id":"a","depth":0,"conversation_id":"c"}`), "given", []string{"c/a</@"}},
 		{"no conversation", begin("", `{"run_id":"a","depth":0}`), "given", []string{"a/a</@"}},
-		{"a child without a conversation", begin("", `{"run_id":"a","depth":0}`) + begin("", `{"run_id":"b","depth":1,"parent_run_id":"a"}`), "", []string{"a/a</@", "a/b</a@"}},
-		{"a child in another conversation", begin("", `{"run_id":"a","depth":0,"conversation_id":"c"}`) + begin("", `{"run_id":"b","depth":1,"parent_run_id":"a","conversation_id":"d"}`), "", []string{"c/a</@", "d/b<c/a@"}},
-		{"a child of an unknown root", begin("", `{"run_id":"b","depth":1,"parent_run_id":"a"}`), "given", []string{"a/b</a@"}},
-		{"a grandchild of an unknown root", begin("", `{"run_id":"b","depth":2,"parent_run_id":"a"}`), "given", []string{"given/b</a@"}},
+		{"a child without a conversation", begin("", `{"run_id":"a","depth":0}`) +
+			begin("", `{"run_id":"b","depth":1,"parent_run_id":"a"}`), "", []string{"a/a</@", "a/b</a@"}},
+		{"a child in another conversation", begin("", `{"run_id":"a","depth":0,"conversation_id":"c"}`) +
+			begin("", `{"run_id":"b","depth":1,"parent_run_id":"a","conversation_id":"d"}`), "", []string{"c/a</@", "d/b<c/a@"}},
+		{"a child of an unknown root", begin("", `{"run_id":"b","depth":1,"parent_run_id":"a"}`), "given",
+			[]string{"a/b</a@"}},
+		{"a grandchild of an unknown root", begin("", `{"run_id":"b","depth":2,"parent_run_id":"a"}`), "given",
+			[]string{"given/b</a@"}},
 		{"no identity", nameless("") + nameless(""), "", []string{"/run#1</@", "/run#2</@"}},
 		{"no identity, in a session", nameless(""), "given", []string{"given/given#1</@"}},
-		{"no identity, in a stream", nameless(`"stream":"s",`) + nameless(`"stream":"s",`), "given", []string{"given/s#1</@", "given/s#2</@"}},
-		{"no identity, the envelope names the run", nameless(`"run_id":"r",`) + nameless(`"run":"q",`), "given", []string{"given/r</@", "given/q</@"}},
-		{"streams side by side", begin(`"run":"a",`, `{"run_id":"a","depth":0}`) + begin(`"run":"b",`, `{"run_id":"b","depth":0}`) + `{"run":"a","event":{"type":"tool_execution_start","tool_call_id":"x"}}` + "\n" +
+		{"no identity, in a stream", nameless(`"stream":"s",`) + nameless(`"stream":"s",`), "given",
+			[]string{"given/s#1</@", "given/s#2</@"}},
+		{"no identity, the envelope names the run", nameless(`"run_id":"r",`) + nameless(`"run":"q",`), "given",
+			[]string{"given/r</@", "given/q</@"}},
+		{"streams side by side", begin(`"run":"a",`, `{"run_id":"a","depth":0}`) +
+			begin(`"run":"b",`, `{"run_id":"b","depth":0}`) + `{"run":"a","event":{"type":"tool_execution_start",` +
+			`"tool_call_id":"x"}}` + "\n" +
 			begin(`"run":"c",`, `{"run_id":"c","depth":1,"parent_run_id":"a"}`), "", []string{"a/a</@", "b/b</@", "a/c</a@x"}},
-		{"two calls are open", begin("", `{"run_id":"a","depth":0}`) + `{"type":"tool_execution_start","tool_call_id":"x"}` + "\n" + `{"type":"tool_execution_start","tool_call_id":"y"}` + "\n" +
+		{"two calls are open", begin("", `{"run_id":"a","depth":0}`) + `{"type":"tool_execution_start","tool_call_id":"x"}` +
+			"\n" + `{"type":"tool_execution_start","tool_call_id":"y"}` + "\n" +
 			begin("", `{"run_id":"b","depth":1,"parent_run_id":"a"}`), "", []string{"a/a</@", "a/b</a@"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -65,7 +76,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestSameRunAgain begins runs of one id in an input without any time: their starts differ, and are the same when it is read again.
+// TestSameRunAgain begins runs of one id in an input without any time: their starts differ, and are the same when it is
+// read again.
 func TestSameRunAgain(t *testing.T) {
 	text := strings.Repeat(begin("", `{"run_id":"a","depth":0}`)+`{"type":"agent_end","messages":[]}`+"\n", 3)
 	starts := func() (list []time.Time) {
@@ -79,14 +91,15 @@ func TestSameRunAgain(t *testing.T) {
 		}
 		return list
 	}
-	want := []time.Time{{}, time.Unix(0, 2), time.Unix(0, 3)} // the first is left to the Recorder, which takes the first nanosecond
+	// the first is left to the Recorder, which takes the first nanosecond
+	want := []time.Time{{}, time.Unix(0, 2), time.Unix(0, 3)}
 	if diff := cmp.Diff(want, starts()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// TestTwoInputs reads a recording in two parts with one Decoder: cut anywhere but between a reply and the end of its turn, the
-// events are those of the whole.
+// TestTwoInputs reads a recording in two parts with one Decoder: cut anywhere but between a reply and the end of its
+// turn, the events are those of the whole.
 func TestTwoInputs(t *testing.T) {
 	text := string(readFile(t, "testdata/clark-agent-0.4.0/child-shared-sink.enveloped.ndjson"))
 	lines := strings.SplitAfter(text, "\n")

@@ -19,7 +19,8 @@ func TestTrajectoryGoesOn(t *testing.T) {
 	count := func(events []string) map[string]int {
 		n := map[string]int{}
 		for _, ev := range events {
-			for _, kind := range []string{"run_started", "run_ended", "turn_started", "turn_ended", "tool_started", "tool_ended", "attempt_discarded", "compaction_ended", "error"} {
+			for _, kind := range []string{"run_started", "run_ended", "turn_started", "turn_ended", "tool_started",
+				"tool_ended", "attempt_discarded", "compaction_ended", "error"} {
 				if strings.HasPrefix(ev, `{"type":"otelagent.`+kind+`"`) || strings.HasPrefix(ev, kind+":") {
 					n[kind]++
 				}
@@ -27,7 +28,8 @@ func TestTrajectoryGoesOn(t *testing.T) {
 		}
 		return n
 	}
-	want := map[string]int{"run_started": 2, "run_ended": 2, "turn_started": 4, "turn_ended": 4, "tool_started": 4, "tool_ended": 4, "attempt_discarded": 1, "compaction_ended": 1}
+	want := map[string]int{"run_started": 2, "run_ended": 2, "turn_started": 4, "turn_ended": 4, "tool_started": 4,
+		"tool_ended": 4, "attempt_discarded": 1, "compaction_ended": 1}
 	for i := 2; i <= len(lines); i++ {
 		d := NewDecoder().WithTrajectory(bytes.NewReader(records))
 		if diff := cmp.Diff(want, count(collect(d, strings.Join(lines[:i], "")))); diff != "" {
@@ -89,7 +91,8 @@ func TestSharedRecorderWithEvents(t *testing.T) {
 			got[fmt.Sprint("ends, parent ", e.Run == parent)]++
 		}
 	}
-	want := map[string]int{"turns, parent true": 2, "turns, parent false": 2, "ends, parent true": 1, "ends, parent false": 1}
+	want := map[string]int{"turns, parent true": 2, "turns, parent false": 2, "ends, parent true": 1,
+		"ends, parent false": 1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -80,7 +80,8 @@ type (
 		otelagent.Message
 	}
 	// ReplyReceived reports that the model call is over. The reply comes with TurnEnded. What this event already reports
-	// of it is shown in copies of the open turn until then (see [otelagent.Turn.Reply]). The time in Message is that of the reply.
+	// of it is shown in copies of the open turn until then (see [otelagent.Turn.Reply]). The time in Message is that of
+	// the reply.
 	ReplyReceived struct {
 		Meta
 		otelagent.Message
@@ -88,8 +89,8 @@ type (
 		Usage                                   *otelagent.Usage
 		StopReason, Model, Provider, ResponseID string
 	}
-	// ReplyDelta reports that a piece of the reply came in. Deltas are never span events; see [otelagent.WithPartialOutput] for what
-	// may be kept of them.
+	// ReplyDelta reports that a piece of the reply came in. Deltas are never span events; see
+	// [otelagent.WithPartialOutput] for what may be kept of them.
 	ReplyDelta struct {
 		Meta
 		// Bytes is the length of the piece.

@@ -48,8 +48,8 @@ func NewRecorder(t *otelagent.Tracer) *Recorder {
 	return &Recorder{tracer: t}
 }
 
-// Record takes one event. It keeps nothing of it. A run is started as a child of the span in ctx as [otelagent.Tracer.StartRun]
-// does it; for all other events ctx is not used. After Close it does nothing.
+// Record takes one event. It keeps nothing of it. A run is started as a child of the span in ctx as
+// [otelagent.Tracer.StartRun] does it; for all other events ctx is not used. After Close it does nothing.
 func (r *Recorder) Record(ctx context.Context, ev Event) {
 	if r == nil || r.tracer == nil || ev == nil {
 		return
@@ -317,8 +317,8 @@ func (r *Recorder) inRun(ctx context.Context, ev Event) {
 	r.seen(o)
 }
 
-// unnamed takes an event that names no run, when it is not certain to which run it belongs. It keeps an event that needs
-// no certainty on the last run or group that started.
+// unnamed takes an event that names no run, when it is not certain to which run it belongs. It keeps an event that
+// needs no certainty on the last run or group that started.
 func (r *Recorder) unnamed(ev Event) {
 	m := ev.meta()
 	switch ev := ev.(type) {

@@ -140,7 +140,8 @@ func (o *openRun) take(ev Event, at otelagent.Moment) {
 
 // result is what is known of the reply.
 func (ev *ReplyReceived) result(at otelagent.Moment) otelagent.TurnResult {
-	res := otelagent.TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model, Provider: ev.Provider,
+	res := otelagent.TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model,
+		Provider:   ev.Provider,
 		ResponseID: ev.ResponseID}
 	if ev.Message.Raw != nil {
 		res.Output = &ev.Message

@@ -66,7 +66,8 @@ func insert(t testing.TB, db *sql.DB, text []byte) {
 	t.Helper()
 	exec(t, db, "BEGIN")
 	defer exec(t, db, "COMMIT")
-	tables := map[string]string{"session": "chat_sessions", "message": "chat_messages", "part": "chat_parts", "system_prompt": "system_prompts"}
+	tables := map[string]string{"session": "chat_sessions", "message": "chat_messages", "part": "chat_parts",
+		"system_prompt": "system_prompts"}
 	for line := range bytes.Lines(text) {
 		var row struct {
 			Type string
@@ -89,17 +90,20 @@ func insert(t testing.TB, db *sql.DB, text []byte) {
 			}
 			values = append(values, v)
 		}
-		exec(t, db, fmt.Sprintf("INSERT OR REPLACE INTO %s (%s) VALUES (%s)", tables[row.Type], strings.Join(names, ","), strings.Join(marks, ",")), values...)
+		exec(t, db, fmt.Sprintf("INSERT OR REPLACE INTO %s (%s) VALUES (%s)", tables[row.Type], strings.Join(names, ","),
+			strings.Join(marks, ",")), values...)
 	}
 }
 
 func TestDatabaseAndLinesAgree(t *testing.T) {
 	for _, file := range fixtures(t) {
-		if filepath.Ext(file) != ".jsonl" || strings.Contains(file, "own-") || strings.Contains(file, "hosts") { // of other columns
+		// of other columns
+		if filepath.Ext(file) != ".jsonl" || strings.Contains(file, "own-") || strings.Contains(file, "hosts") {
 			continue
 		}
 		t.Run(file, func(t *testing.T) {
-			text := bytes.ReplaceAll(read(t, file), []byte(`"cost_usd":0.0,`), []byte(`"cost_usd":0,`)) // a REAL is spelled as JavaScript does
+			// a REAL is spelled as JavaScript does
+			text := bytes.ReplaceAll(read(t, file), []byte(`"cost_usd":0.0,`), []byte(`"cost_usd":0,`))
 			want := eventsOf(text)
 			got := printed(guide.ReadDB(context.Background(), database(t, text)))
 			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
@@ -113,15 +117,18 @@ func TestDatabaseAndLinesAgree(t *testing.T) {
 func TestDatabaseOfManyRows(t *testing.T) {
 	var text bytes.Buffer
 	for s := range 70 {
-		fmt.Fprintf(&text, `{"type":"session","data":{"id":"ses_%02d","agent":"a","model_json":"{}","permissions_json":"[]","metadata_json":"{}","created_at":%d,"updated_at":9}}`+"\n", s, 1+s/40)
+		fmt.Fprintf(&text, `{"type":"session","data":{"id":"ses_%02d","agent":"a","model_json":"{}",`+
+			`"permissions_json":"[]","metadata_json":"{}","created_at":%d,"updated_at":9}}`+"\n", s, 1+s/40)
 		for m := range s {
-			fmt.Fprintf(&text, `{"type":"message","data":{"id":"msg_%02d_%02d","session_id":"ses_%02d","role":"user","metadata_json":"{}","created_at":%d,"updated_at":9}}`+"\n", s, m, s, 5+m/50)
+			fmt.Fprintf(&text, `{"type":"message","data":{"id":"msg_%02d_%02d","session_id":"ses_%02d","role":"user",`+
+				`"metadata_json":"{}","created_at":%d,"updated_at":9}}`+"\n", s, m, s, 5+m/50)
 		}
 	}
 	want := eventsOf(text.Bytes())
 	got := printed(guide.ReadDB(context.Background(), database(t, text.Bytes())))
 	// The lines have nothing to say of columns that the tables default.
-	if n, w := bytes.Count(got, []byte(`"otelagent.run_started"`)), bytes.Count(want, []byte(`"otelagent.run_started"`)); n != w || w != 69 {
+	if n, w := bytes.Count(got, []byte(`"otelagent.run_started"`)),
+		bytes.Count(want, []byte(`"otelagent.run_started"`)); n != w || w != 69 {
 		t.Errorf("%d runs from the database, %d from the lines", n, w)
 	}
 	if n := bytes.Count(got, []byte(`"otelagent.message_added"`)); n != 69*70/2 {
@@ -129,7 +136,8 @@ func TestDatabaseOfManyRows(t *testing.T) {
 	}
 }
 
-// TestDatabaseGrows reads a file that its host goes on writing, opened for reading alone: each reading gives what the one before gave, and what is new.
+// TestDatabaseGrows reads a file that its host goes on writing, opened for reading alone: each reading gives what the
+// one before gave, and what is new.
 func TestDatabaseGrows(t *testing.T) {
 	text := read(t, "testdata/ai-sdk/v7.jsonl")
 	dir := filepath.Join(t.TempDir(), "grows.db")
@@ -148,12 +156,14 @@ func TestDatabaseGrows(t *testing.T) {
 	last := ""
 	readings, pending := 0, []byte(nil)
 	for line := range bytes.Lines(text) {
-		if bytes.HasPrefix(line, []byte(`{"type":"message"`)) && bytes.Contains(line, []byte(`"role":"user"`)) && len(pending) > 0 {
+		if bytes.HasPrefix(line, []byte(`{"type":"message"`)) && bytes.Contains(line, []byte(`"role":"user"`)) &&
+			len(pending) > 0 {
 			insert(t, host, pending)
 			pending = nil
 			got := string(printed(guide.ReadDB(context.Background(), reader)))
 			if !strings.HasPrefix(got, last) {
-				t.Fatalf("reading %d does not begin as the one before: %s", readings, cmp.Diff(last, got[:min(len(got), len(last))]))
+				t.Fatalf("reading %d does not begin as the one before: %s", readings,
+					cmp.Diff(last, got[:min(len(got), len(last))]))
 			}
 			if readings > 0 && len(got) == len(last) {
 				t.Errorf("reading %d has nothing new", readings)
@@ -180,8 +190,11 @@ func TestDatabaseWithFurtherColumns(t *testing.T) {
 	for _, want := range []string{
 		`{"subject":"session","key":"title","value":"Ranges"`,
 		`"title":"Ranges","mode":"auto","thumbnail":"//4="}`,
-		`{"subject":"message/msg_1fbd66fe8000ykPTPly5kAA819","key":"hidden_at","value":1795226498000,"at":{"time":"2026-11-21T02:01:38Z"`,
-		`{"subject":"message/msg_1fbd5df60000DdO9eGzMcNU77s","key":"hidden_at","value":1795226495000,"at":{"time":"2026-11-21T02:01:35Z"`, // in metadata_json
+		`{"subject":"message/msg_1fbd66fe8000ykPTPly5kAA819","key":"hidden_at","value":1795226498000,` +
+			`"at":{"time":"2026-11-21T02:01:38Z"`,
+		// in metadata_json
+		`{"subject":"message/msg_1fbd5df60000DdO9eGzMcNU77s","key":"hidden_at","value":1795226495000,` +
+			`"at":{"time":"2026-11-21T02:01:35Z"`,
 		`{"subject":"message/msg_1fbd4f50a000WD25RQ4F5ZR3qa","key":"hidden_at","value":null`,
 	} {
 		if !strings.Contains(got, want) {
@@ -192,9 +205,12 @@ func TestDatabaseWithFurtherColumns(t *testing.T) {
 
 func TestDatabaseGivesBodiesOfPrompts(t *testing.T) {
 	db := database(t, read(t, "testdata/session.jsonl"))
-	exec(t, db, `INSERT INTO system_prompts VALUES ('00756bfe50268a422cc702e2fd44674bf99053248622cdf805f21ecd2ed1ebd1', 'Be brief.'), ('other', 'Of another session.')`)
+	exec(t, db, `INSERT INTO system_prompts VALUES ('00756bfe50268a422cc702e2fd44674bf99053248622cdf805f21ecd2ed1ebd1',`+
+		` 'Be brief.'), ('other', 'Of another session.')`)
 	got := string(printed(guide.ReadDB(context.Background(), db)))
-	want := `{"subject":"system_prompt/00756bfe50268a422cc702e2fd44674bf99053248622cdf805f21ecd2ed1ebd1","key":"guide.line","value":{"digest":"00756bfe50268a422cc702e2fd44674bf99053248622cdf805f21ecd2ed1ebd1","body":"Be brief."}`
+	want := `{"subject":"system_prompt/00756bfe50268a422cc702e2fd44674bf99053248622cdf805f21ecd2ed1ebd1",` +
+		`"key":"guide.line","value":{"digest":"00756bfe50268a422cc702e2fd44674bf99053248622cdf805f21ecd2ed1ebd1",` +
+		`"body":"Be brief."}`
 	if strings.Count(got, want) != 1 || strings.Contains(got, "Of another session.") {
 		t.Errorf("want once %s", want)
 	}
@@ -206,7 +222,8 @@ func TestDatabaseErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if got := string(printed(guide.ReadDB(context.Background(), db))); !strings.HasPrefix(got, "error: guide: read database: ") || !strings.Contains(got, "no such table: chat_sessions") {
+	if got := string(printed(guide.ReadDB(context.Background(), db))); !strings.HasPrefix(got,
+		"error: guide: read database: ") || !strings.Contains(got, "no such table: chat_sessions") {
 		t.Errorf("no tables: %s", got)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -226,7 +243,8 @@ func TestDatabaseErrors(t *testing.T) {
 	exec(t, broken, `UPDATE chat_parts SET data_json = 'SECRET' WHERE "index" = 3`)
 	n = 0
 	for _, err := range guide.ReadDB(context.Background(), broken) {
-		if err != nil && (!errors.As(err, &bad) || err.Error() != "guide: part: messages[1].parts[3].data_json: a string that is no JSON, or nested too deeply") {
+		if err != nil && (!errors.As(err, &bad) || err.Error() != "guide: part: messages[1].parts[3].data_json: a string "+
+			"that is no JSON, or nested too deeply") {
 			t.Error(err)
 		}
 		n++

@@ -74,7 +74,7 @@ func (d *reader) messageRow(text []byte, further []member, stated time.Time) {
 		d.problems(r.typ, r.Object)
 		return
 	}
-	if before == nil && d.session.messages.values[id] {
+	if before == nil && d.session.messages[id] {
 		d.reject(r.typ, "id", "of a message that was there before")
 		return
 	}
@@ -161,7 +161,7 @@ func (d *reader) endMessage() {
 	}
 	d.message, m.partAt = nil, nil
 	s := d.session
-	s.messages.put(m.id, true)
+	remember(s.messages, maxMessages, m.id, true)
 	slices.SortStableFunc(m.parts, func(a, b *part) int { return cmp.Compare(a.index, b.index) })
 	d.stateMessage(m)
 	if m.digest != "" && len(s.digests) < maxDigests && !slices.Contains(s.digests, m.digest) {

@@ -60,7 +60,8 @@ func golden(t *testing.T, path string, got []byte) {
 // fixtures are the inputs of testdata: those of this folder, and those that the real AI SDK wrote.
 func fixtures(t testing.TB) (files []string) {
 	t.Helper()
-	for _, pattern := range []string{"testdata/*.jsonl", "testdata/*.json", "testdata/ai-sdk/*.jsonl", "testdata/ai-sdk/*.json"} {
+	for _, pattern := range []string{"testdata/*.jsonl", "testdata/*.json", "testdata/ai-sdk/*.jsonl",
+		"testdata/ai-sdk/*.json"} {
 		l, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@
 //   - Parts of a message: 16,384.
 //   - Messages of a stretch: 1,024. After them another run begins.
 //   - Remembered: 4,096 child sessions; of a session 4,096 messages, so that one that comes again is not read twice,
-//     and 1,024 system prompts.
+//     and 1,024 system prompts. When there are more sessions or messages, the Decoder forgets those before.
 //
 // A *input.LineError reports a row beyond a limit. The Decoder holds one stretch of messages, and a document whole.
 package guide
@@ -74,8 +74,7 @@ type Decoder struct{ r reader }
 
 // NewDecoder returns a Decoder that has read no session.
 func NewDecoder(opts ...input.Option) *Decoder {
-	return &Decoder{reader{Shell: input.NewShell(Dialect, ndjson.Read, opts...),
-		children: memory[link]{max: maxChildren}}}
+	return &Decoder{reader{Shell: input.NewShell(Dialect, ndjson.Read, opts...), children: map[string]link{}}}
 }
 
 // Stats returns what was read so far. Lines counts lines; of a document and a database, rows.
@@ -121,7 +120,7 @@ type reader struct {
 	stretch  []*message // of user and system, before the assistant's
 	joined   int        // bytes of stretch
 	recent   []recentRun
-	children memory[link]
+	children map[string]link
 }
 
 // line reads {"type":T,"data":ROW}, or a session or message with its parts in one line.
@@ -223,25 +222,12 @@ func elements(array []byte) (list [][]byte) {
 	return list
 }
 
-// memory maps ids to values. When it is full it forgets the oldest.
-type memory[V any] struct {
-	max    int
-	values map[string]V
-	order  []string
-}
-
-func (m *memory[V]) put(id string, v V) {
-	if m.values == nil {
-		m.values = map[string]V{}
+// remember adds to a map that forgets everything when it is full.
+func remember[V any](m map[string]V, most int, id string, v V) {
+	if len(m) >= most {
+		clear(m)
 	}
-	if _, known := m.values[id]; !known {
-		if len(m.order) == m.max {
-			delete(m.values, m.order[0])
-			m.order = m.order[1:]
-		}
-		m.order = append(m.order, id)
-	}
-	m.values[id] = v
+	m[id] = v
 }
 
 // later returns the later of two times.

@@ -3,11 +3,9 @@ package guide_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,7 +13,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -28,11 +25,13 @@ func sessionRow(more string) string {
 }
 
 func messageRow(id, role string, created int, metadata string) string {
-	return line("message", fmt.Sprintf(`{"id":%q,"session_id":"ses_1","role":%q,"metadata":%s,"created_at":%d,"updated_at":%d}`, id, role, metadata, created, created+1))
+	return line("message", fmt.Sprintf(`{"id":%q,"session_id":"ses_1","role":%q,"metadata":%s,"created_at":%d,`+
+		`"updated_at":%d}`, id, role, metadata, created, created+1))
 }
 
 func partRow(id, message string, index, created int, data string) string {
-	return line("part", fmt.Sprintf(`{"id":%q,"message_id":%q,"session_id":"ses_1","index":%d,"data":%s,"created_at":%d,"updated_at":%d}`, id, message, index, data, created, created+1))
+	return line("part", fmt.Sprintf(`{"id":%q,"message_id":%q,"session_id":"ses_1","index":%d,"data":%s,`+
+		`"created_at":%d,"updated_at":%d}`, id, message, index, data, created, created+1))
 }
 
 const (
@@ -79,7 +78,8 @@ func TestDocumentAndLinesAgree(t *testing.T) {
 		"testdata/ai-sdk/v6.json":         "testdata/ai-sdk/v6.jsonl", "testdata/ai-sdk/v7.json": "testdata/ai-sdk/v7.jsonl",
 	} {
 		want := eventsOf(read(t, lines))
-		if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(eventsOf(read(t, document))), "\n")); diff != "" {
+		if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(eventsOf(read(t, document))),
+			"\n")); diff != "" {
 			t.Errorf("%s: %s", document, diff)
 		}
 		n += bytes.Count(want, []byte("\n"))
@@ -117,7 +117,8 @@ func TestParsedValues(t *testing.T) {
 		parsed.Write(append(b, '\n'))
 		strip.Write(l)
 	}
-	all := []string{"start", "end", "agent", "model", "provider", "rules", "message", "output", "usage", "result", "error", "status", "summary"}
+	all := []string{"start", "end", "agent", "model", "provider", "rules", "message", "output", "usage", "result",
+		"error", "status", "summary"}
 	want := summaryOf(t, strip.String(), all...)
 	equal(t, summaryOf(t, parsed.String(), all...), want...)
 	if len(want) < 25 {
@@ -131,125 +132,199 @@ func TestRunsAndTurns(t *testing.T) {
 		keys     []string
 		want     []string
 	}{
-		{"parts before the first step-start belong to the first turn", sessionRow("") + messageRow("a1", "assistant", 1001, `{}`) +
-			partRow("p0", "a1", 0, 1001, text) + partRow("p1", "a1", 1, 1002, stepStart) + partRow("p2", "a1", 2, 1003, stepStart) + partRow("p3", "a1", 3, 1004, text),
+		{"parts before the first step-start belong to the first turn", sessionRow("") +
+			messageRow("a1", "assistant", 1001, `{}`) +
+			partRow("p0", "a1", 0, 1001, text) + partRow("p1", "a1", 1, 1002, stepStart) +
+			partRow("p2", "a1", 2, 1003, stepStart) + partRow("p3", "a1", 3, 1004, text),
 			[]string{"index", "status"},
-			[]string{"run_started a1", "turn_started a1 index=0", "turn_ended a1", "turn_started a1 index=1", "turn_ended a1", `run_ended a1 status="completed"`}},
+			[]string{"run_started a1", "turn_started a1 index=0", "turn_ended a1", "turn_started a1 index=1", "turn_ended a1",
+				`run_ended a1 status="completed"`}},
 		{"order is that of index, the last of an id counts", sessionRow("") + messageRow("a1", "assistant", 1001, `{}`) +
-			partRow("p2", "a1", 2, 1003, `{"type":"text","text":"c"}`) + partRow("p0", "a1", 0, 1001, `{"type":"text","text":"x"}`) + partRow("p1", "a1", 1, 1002, `{"type":"text","text":"b"}`) +
+			partRow("p2", "a1", 2, 1003, `{"type":"text","text":"c"}`) + partRow("p0", "a1", 0, 1001,
+			`{"type":"text","text":"x"}`) + partRow("p1", "a1", 1, 1002, `{"type":"text","text":"b"}`) +
 			partRow("p0", "a1", 0, 1001, `{"type":"text","text":"a"}`), []string{"output"},
 			[]string{"run_started a1", "turn_started a1",
-				`turn_ended a1 output={"raw":{"id":"a1","role":"assistant","createdAt":1001,"parts":[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"text","text":"c"}]},"role":"assistant","time":"1970-01-01T00:00:01.001Z"}`,
+				`turn_ended a1 output={"raw":{"id":"a1","role":"assistant","createdAt":1001,"parts":[{"type":"text","text":"a"},` +
+					`{"type":"text","text":"b"},{"type":"text","text":"c"}]},"role":"assistant","time":"1970-01-01T00:00:01.001Z"}`,
 				"run_ended a1"}},
-		{"a user's message without an answer", sessionRow("") + messageRow("u1", "user", 1001, `{}`) + partRow("p", "u1", 0, 1001, text), []string{"index"},
+		{"a user's message without an answer", sessionRow("") + messageRow("u1", "user", 1001, `{}`) +
+			partRow("p", "u1", 0, 1001, text), []string{"index"},
 			[]string{"run_started u1", "turn_started u1 index=0", "message_added u1"}},
-		{"several messages before an answer are one run", sessionRow("") + messageRow("s1", "system", 1000, `{}`) + messageRow("u1", "user", 1001, `{}`) + messageRow("u2", "user", 1002, `{}`) +
-			messageRow("a1", "assistant", 1003, `{}`) + partRow("p", "a1", 0, 1003, text) + messageRow("a2", "assistant", 1004, `{}`) + partRow("q", "a2", 0, 1004, text), []string{"trigger", "status"},
-			[]string{"run_started s1", "turn_started s1", "message_added s1", "message_added s1", "message_added s1", "turn_ended s1", `run_ended s1 status="completed"`,
+		{"several messages before an answer are one run", sessionRow("") + messageRow("s1", "system", 1000, `{}`) +
+			messageRow("u1", "user", 1001, `{}`) + messageRow("u2", "user", 1002, `{}`) +
+			messageRow("a1", "assistant", 1003, `{}`) + partRow("p", "a1", 0, 1003, text) +
+			messageRow("a2", "assistant", 1004, `{}`) + partRow("q", "a2", 0, 1004, text), []string{"trigger", "status"},
+			[]string{"run_started s1", "turn_started s1", "message_added s1", "message_added s1", "message_added s1",
+				"turn_ended s1", `run_ended s1 status="completed"`,
 				"run_started a2", "turn_started a2", "turn_ended a2", `run_ended a2 status="completed"`}},
-		{"rows that come again", sessionRow("") + messageRow("u", "user", 1001, `{}`) + messageRow("a", "assistant", 1002, `{}`) + partRow("p", "a", 0, 1002, text) +
-			messageRow("a", "assistant", 1002, `{"usage":{"input":3}}`) + partRow("q", "a", 1, 1003, text) + messageRow("u", "user", 1001, `{}`) + partRow("r", "u", 0, 1001, text) + messageRow("u2", "user", 1009, `{}`),
+		{"rows that come again", sessionRow("") + messageRow("u", "user", 1001, `{}`) +
+			messageRow("a", "assistant", 1002, `{}`) + partRow("p", "a", 0, 1002, text) +
+			messageRow("a", "assistant", 1002, `{"usage":{"input":3}}`) + partRow("q", "a", 1, 1003, text) +
+			messageRow("u", "user", 1001, `{}`) + partRow("r", "u", 0, 1001, text) + messageRow("u2", "user", 1009, `{}`),
 			[]string{"usage"},
-			[]string{"run_started u", "turn_started u", "message_added u", `turn_ended u usage={"input":3,"rule":"excludes_cache"}`, "run_ended u",
-				"error: guide: line 7: message: id: of a message that was there before", "error: guide: line 8: part: message_id: of no message: its row has to stand before those of its parts",
+			[]string{"run_started u", "turn_started u", "message_added u",
+				`turn_ended u usage={"input":3,"rule":"excludes_cache"}`, "run_ended u",
+				"error: guide: line 7: message: id: of a message that was there before",
+				"error: guide: line 8: part: message_id: of no message: its row has to stand before those of its parts",
 				"run_started u2", "turn_started u2", "message_added u2"}},
-		{"queued and cancelled messages are no part of the transcript", sessionRow("") + messageRow("q", "user", 1001, `{"queued_at":1001}`) + messageRow("c", "user", 1002, `{"queue_canceled_at":1003,"queued_at":1001}`) +
+		{"queued and cancelled messages are no part of the transcript", sessionRow("") +
+			messageRow("q", "user", 1001, `{"queued_at":1001}`) + messageRow("c", "user", 1002,
+			`{"queue_canceled_at":1003,"queued_at":1001}`) +
 			messageRow("u", "user", 1004, `{"queue_enqueued_at":1001,"queued_at":null}`), nil,
 			[]string{"run_started u", "turn_started u", "message_added u"}},
-		{"a message that was rewound before the next came is a run of its own", sessionRow("") + messageRow("u1", "user", 1001, `{"hidden_at":1005}`) + messageRow("u2", "user", 1006, `{}`) +
-			messageRow("u3", "user", 1007, `{"hidden_at":1020}`) + messageRow("a3", "assistant", 1008, `{"hidden_at":1020}`) + partRow("p", "a3", 0, 1008, text), []string{"status"},
+		{"a message that was rewound before the next came is a run of its own", sessionRow("") +
+			messageRow("u1", "user", 1001, `{"hidden_at":1005}`) + messageRow("u2", "user", 1006, `{}`) +
+			messageRow("u3", "user", 1007, `{"hidden_at":1020}`) + messageRow("a3", "assistant", 1008, `{"hidden_at":1020}`) +
+			partRow("p", "a3", 0, 1008, text), []string{"status"},
 			[]string{"run_started u1", "turn_started u1", "message_added u1", `run_ended u1 status="aborted"`,
-				"run_started u2", "turn_started u2", "message_added u2", "message_added u2", "turn_ended u2", `run_ended u2 status="completed"`}},
-		{"usage of one call is that of the turn", sessionRow("") + messageRow("a1", "assistant", 1001, `{"usage":{"input":5,"output":7,"reasoning":2,"cache_read":3,"cache_write":1}}`) +
+				"run_started u2", "turn_started u2", "message_added u2", "message_added u2", "turn_ended u2",
+				`run_ended u2 status="completed"`}},
+		{"usage of one call is that of the turn", sessionRow("") + messageRow("a1", "assistant", 1001,
+			`{"usage":{"input":5,"output":7,"reasoning":2,"cache_read":3,"cache_write":1}}`) +
 			partRow("p0", "a1", 0, 1001, stepStart) + partRow("p1", "a1", 1, 1002, text), []string{"usage"},
-			[]string{"run_started a1", "turn_started a1", `turn_ended a1 usage={"input":5,"output":7,"reasoning":2,"cache_read":3,"cache_write":1,"rule":"excludes_cache"}`, "run_ended a1"}},
-		{"usage of calls that go on is that of the run", sessionRow("") + messageRow("a1", "assistant", 1001, `{"usage":{"input":5}}`) +
-			partRow("p1", "a1", 1, 1002, `{"type":"tool-x","toolCallId":"c","state":"output-available","input":{},"output":1}`), []string{"usage"},
-			[]string{"run_started a1", "turn_started a1", "tool_started a1", "tool_ended a1", "turn_ended a1", `run_ended a1 usage={"input":5,"rule":"excludes_cache"}`}},
-		{"a marker has no usage, and belongs to the run whose answer it comes before", sessionRow("") + messageRow("u1", "user", 1001, `{}`) +
-			messageRow("k", "assistant", 1002, `{"compaction":true,"usage":{"input":61}}`) + partRow("p", "k", 0, 1002, `{"type":"data-compaction","summary":"s","tail_start_id":null,"auto":false,"summary_tokens":61}`) +
-			messageRow("a1", "assistant", 1003, `{"usage":{"input":9}}`) + partRow("q", "a1", 0, 1003, text), []string{"usage", "summary", "trigger", "output_tokens", "kind"},
-			[]string{"run_started u1", `compaction_ended u1 summary="s" trigger="manual" output_tokens=61 kind="summary"`, `turn_started u1 trigger="user"`, "message_added u1",
+			[]string{"run_started a1", "turn_started a1", `turn_ended a1 usage={"input":5,"output":7,"reasoning":2,` +
+				`"cache_read":3,"cache_write":1,"rule":"excludes_cache"}`, "run_ended a1"}},
+		{"usage of calls that go on is that of the run", sessionRow("") +
+			messageRow("a1", "assistant", 1001, `{"usage":{"input":5}}`) +
+			partRow("p1", "a1", 1, 1002, `{"type":"tool-x","toolCallId":"c","state":"output-available","input":{},"output":1}`),
+			[]string{"usage"},
+			[]string{"run_started a1", "turn_started a1", "tool_started a1", "tool_ended a1", "turn_ended a1",
+				`run_ended a1 usage={"input":5,"rule":"excludes_cache"}`}},
+		{"a marker has no usage, and belongs to the run whose answer it comes before", sessionRow("") +
+			messageRow("u1", "user", 1001, `{}`) +
+			messageRow("k", "assistant", 1002, `{"compaction":true,"usage":{"input":61}}`) +
+			partRow("p", "k", 0, 1002, `{"type":"data-compaction","summary":"s","tail_start_id":null,"auto":false,`+
+				`"summary_tokens":61}`) +
+			messageRow("a1", "assistant", 1003, `{"usage":{"input":9}}`) + partRow("q", "a1", 0, 1003, text),
+			[]string{"usage", "summary", "trigger", "output_tokens", "kind"},
+			[]string{"run_started u1", `compaction_ended u1 summary="s" trigger="manual" output_tokens=61 kind="summary"`,
+				`turn_started u1 trigger="user"`, "message_added u1",
 				`turn_ended u1 usage={"input":9,"rule":"excludes_cache"}`, "run_ended u1"}},
-		{"a compaction after a rewind continues what is not rewound", sessionRow("") + messageRow("u1", "user", 1001, `{}`) + messageRow("a1", "assistant", 1002, `{}`) +
+		{"a compaction after a rewind continues what is not rewound", sessionRow("") + messageRow("u1", "user", 1001, `{}`) +
+			messageRow("a1", "assistant", 1002, `{}`) +
 			messageRow("u2", "user", 1003, `{"hidden_at":1005}`) + messageRow("a2", "assistant", 1004, `{"hidden_at":1005}`) +
-			messageRow("k", "assistant", 1006, `{}`) + partRow("p", "k", 0, 1006, `{"type":"data-compaction","data":{"summary":"s"}}`), []string{"parent_id", "continuation", "status"},
-			[]string{"run_started u1", "turn_started u1", "message_added u1", `run_ended u1 status="aborted"`, "run_started u2", "turn_started u2", "message_added u2", `run_ended u2 status="aborted"`,
+			messageRow("k", "assistant", 1006, `{}`) + partRow("p", "k", 0, 1006,
+			`{"type":"data-compaction","data":{"summary":"s"}}`), []string{"parent_id", "continuation", "status"},
+			[]string{"run_started u1", "turn_started u1", "message_added u1", `run_ended u1 status="aborted"`, "run_started u2",
+				"turn_started u2", "message_added u2", `run_ended u2 status="aborted"`,
 				`run_started k parent_id="u1" continuation="compaction"`, "compaction_ended k", `run_ended k status="completed"`}},
-		{"trigger", sessionRow("") + messageRow("u", "user", 1001, `{"trigger":{"source":"schedule","fired_at":1001,"schedule_id":"s"}}`), []string{"trigger", "metadata"},
-			[]string{`run_started u metadata={"trigger":{"source":"schedule","fired_at":1001,"schedule_id":"s"}}`, `turn_started u trigger="schedule"`, "message_added u"}},
-		{"model and agent of the message go first", sessionRow(`,"model":{"provider_id":"p","model_id":"m","variant":"v"}`) + messageRow("u", "user", 1001, `{}`) + messageRow("u2", "user", 1001, `{"agent":"build","model":{"provider_id":"q","model_id":"n"}}`),
-			[]string{"agent", "model", "provider"}, []string{`run_started u agent="build" model="n" provider="q"`, "turn_started u", "message_added u", "message_added u"}},
-		{"rules that held when the run began", sessionRow(`,"permissions":[{"permission":"a"},{"permission":"b","added_at":1005}]`) + messageRow("u", "user", 1001, `{}`) + messageRow("a", "assistant", 1002, `{}`) + messageRow("u2", "user", 1005, `{}`),
-			[]string{"rules"}, []string{`run_started u rules=[{"permission":"a"}]`, "turn_started u", "message_added u", "run_ended u",
-				`run_started u2 rules=[{"permission":"a"},{"permission":"b","added_at":1005}]`, "turn_started u2", "message_added u2"}},
+		{"trigger", sessionRow("") + messageRow("u", "user", 1001,
+			`{"trigger":{"source":"schedule","fired_at":1001,"schedule_id":"s"}}`), []string{"trigger", "metadata"},
+			[]string{`run_started u metadata={"trigger":{"source":"schedule","fired_at":1001,"schedule_id":"s"}}`,
+				`turn_started u trigger="schedule"`, "message_added u"}},
+		{"model and agent of the message go first", sessionRow(`,"model":{"provider_id":"p","model_id":"m","variant":"v"}`) +
+			messageRow("u", "user", 1001, `{}`) + messageRow("u2", "user", 1001,
+			`{"agent":"build","model":{"provider_id":"q","model_id":"n"}}`),
+			[]string{"agent", "model", "provider"}, []string{`run_started u agent="build" model="n" provider="q"`,
+				"turn_started u", "message_added u", "message_added u"}},
+		{"rules that held when the run began", sessionRow(`,"permissions":[{"permission":"a"},{"permission":"b",`+
+			`"added_at":1005}]`) + messageRow("u", "user", 1001, `{}`) + messageRow("a", "assistant", 1002, `{}`) +
+			messageRow("u2", "user", 1005, `{}`),
+			[]string{"rules"}, []string{`run_started u rules=[{"permission":"a"}]`, "turn_started u", "message_added u",
+				"run_ended u",
+				`run_started u2 rules=[{"permission":"a"},{"permission":"b","added_at":1005}]`, "turn_started u2",
+				"message_added u2"}},
 	} {
 		t.Run(test.name, func(t *testing.T) { equal(t, summaryOf(t, test.in, test.keys...), test.want...) })
 	}
 }
 
 func TestParents(t *testing.T) {
-	keys := []string{"fork_parent_id", "parent_id", "parent_session_id", "parent_tool_call_id", "copied", "trigger", "child_session_id"}
+	keys := []string{"fork_parent_id", "parent_id", "parent_session_id", "parent_tool_call_id", "copied", "trigger",
+		"child_session_id"}
 	parent := `,"parent_id":"ses_0","parent_message_id":"u0"`
 	for _, test := range []struct {
 		name, in string
 		want     []string
 	}{
-		{"a fork holds messages of before its time", sessionRow(parent) + messageRow("u", "user", 900, `{}`) + messageRow("a", "assistant", 901, `{}`) + messageRow("u2", "user", 1001, `{}`),
-			[]string{`run_started u fork_parent_id="ses_0" copied=true`, `turn_started u trigger="user"`, "message_added u", "run_ended u", `run_started u2 fork_parent_id="ses_0"`, `turn_started u2 trigger="user"`, "message_added u2"}},
-		{"a sub-agent by its metadata", sessionRow(parent+`,"metadata":{"agent_mode":"subagent"}`) + messageRow("u", "user", 1001, `{}`),
-			[]string{`run_started u parent_id="u0" parent_session_id="ses_0"`, `turn_started u trigger="sub_agent"`, "message_added u"}},
-		{"one that a task call named", `{"type":"session","data":{"id":"ses_0","created_at":1}}` + "\n" + `{"type":"message","data":{"id":"u0","role":"user","created_at":2}}` + "\n" +
+		{"a fork holds messages of before its time", sessionRow(parent) + messageRow("u", "user", 900, `{}`) +
+			messageRow("a", "assistant", 901, `{}`) + messageRow("u2", "user", 1001, `{}`),
+			[]string{`run_started u fork_parent_id="ses_0" copied=true`, `turn_started u trigger="user"`, "message_added u",
+				"run_ended u", `run_started u2 fork_parent_id="ses_0"`, `turn_started u2 trigger="user"`, "message_added u2"}},
+		{"a sub-agent by its metadata", sessionRow(parent+`,"metadata":{"agent_mode":"subagent"}`) +
+			messageRow("u", "user", 1001, `{}`),
+			[]string{`run_started u parent_id="u0" parent_session_id="ses_0"`, `turn_started u trigger="sub_agent"`,
+				"message_added u"}},
+		{"one that a task call named", `{"type":"session","data":{"id":"ses_0","created_at":1}}` + "\n" +
+			`{"type":"message","data":{"id":"u0","role":"user","created_at":2}}` + "\n" +
 			`{"type":"message","data":{"id":"a0","role":"assistant","created_at":3}}` + "\n" +
-			`{"type":"part","data":{"id":"p","index":0,"data":{"type":"tool-task","toolCallId":"c","state":"output-available","input":{},"output":{"type":"output","data":{"session_id":"ses_1"}}}}}` + "\n" +
+			`{"type":"part","data":{"id":"p","index":0,"data":{"type":"tool-task","toolCallId":"c",` +
+			`"state":"output-available","input":{},"output":{"type":"output","data":{"session_id":"ses_1"}}}}}` + "\n" +
 			sessionRow(parent) + messageRow("u", "user", 1001, `{}`),
-			[]string{"run_started u0", `turn_started u0 trigger="user"`, "message_added u0", "tool_started u0", `tool_ended u0 child_session_id="ses_1"`, "turn_ended u0", "run_ended u0",
-				`run_started u parent_id="u0" parent_session_id="ses_0" parent_tool_call_id="c"`, `turn_started u trigger="sub_agent"`, "message_added u"}},
-		{"sessions that name each other", sessionRow(`,"parent_id":"ses_2"`) + messageRow("u", "user", 1001, `{}`) + messageRow("a", "assistant", 1002, `{}`) +
-			partRow("p", "a", 0, 1002, `{"type":"tool-task","toolCallId":"c","state":"output-available","output":{"session_id":"ses_2"}}`) +
-			`{"type":"session","data":{"id":"ses_2","parent_id":"ses_1","created_at":1}}` + "\n" + `{"type":"message","data":{"id":"v","role":"user","created_at":2}}` + "\n",
-			[]string{`run_started u parent_session_id="ses_2"`, `turn_started u trigger="user"`, "message_added u", "tool_started u", `tool_ended u child_session_id="ses_2"`, "turn_ended u", "run_ended u",
-				`run_started v parent_id="u" parent_session_id="ses_1" parent_tool_call_id="c"`, `turn_started v trigger="sub_agent"`, "message_added v"}},
-		{"of another only the parent is known", sessionRow(parent) + messageRow("u", "user", 1001, `{}`), []string{`run_started u parent_session_id="ses_0"`, `turn_started u trigger="user"`, "message_added u"}},
+			[]string{"run_started u0", `turn_started u0 trigger="user"`, "message_added u0", "tool_started u0",
+				`tool_ended u0 child_session_id="ses_1"`, "turn_ended u0", "run_ended u0",
+				`run_started u parent_id="u0" parent_session_id="ses_0" parent_tool_call_id="c"`,
+				`turn_started u trigger="sub_agent"`, "message_added u"}},
+		{"sessions that name each other", sessionRow(`,"parent_id":"ses_2"`) + messageRow("u", "user", 1001, `{}`) +
+			messageRow("a", "assistant", 1002, `{}`) +
+			partRow("p", "a", 0, 1002, `{"type":"tool-task","toolCallId":"c","state":"output-available",`+
+				`"output":{"session_id":"ses_2"}}`) +
+			`{"type":"session","data":{"id":"ses_2","parent_id":"ses_1","created_at":1}}` + "\n" +
+			`{"type":"message","data":{"id":"v","role":"user","created_at":2}}` + "\n",
+			[]string{`run_started u parent_session_id="ses_2"`, `turn_started u trigger="user"`, "message_added u",
+				"tool_started u", `tool_ended u child_session_id="ses_2"`, "turn_ended u", "run_ended u",
+				`run_started v parent_id="u" parent_session_id="ses_1" parent_tool_call_id="c"`,
+				`turn_started v trigger="sub_agent"`, "message_added v"}},
+		{"of another only the parent is known", sessionRow(parent) + messageRow("u", "user", 1001, `{}`),
+			[]string{`run_started u parent_session_id="ses_0"`, `turn_started u trigger="user"`, "message_added u"}},
 		{"a session that is its own parent", sessionRow(`,"parent_id":"ses_1"`) + messageRow("u", "user", 900, `{}`),
-			[]string{"error: guide: line 1: session: parent_id: names the session itself", "run_started u", `turn_started u trigger="user"`, "message_added u"}},
+			[]string{"error: guide: line 1: session: parent_id: names the session itself", "run_started u",
+				`turn_started u trigger="user"`, "message_added u"}},
 	} {
 		t.Run(test.name, func(t *testing.T) { equal(t, summaryOf(t, test.in, keys...), test.want...) })
 	}
 }
 
 func TestToolParts(t *testing.T) {
-	keys := []string{"name", "outcome", "error", "truncated", "action", "reason", "derived", "decided_by", "event_type", "status", "args", "start", "end"}
+	keys := []string{"name", "outcome", "error", "truncated", "action", "reason", "derived", "decided_by", "event_type",
+		"status", "args", "start", "end"}
 	for _, test := range []struct {
 		name, part, row string
 		want            []string
 	}{
-		{"duration and truncation", `{"type":"tool-a-b","toolCallId":"c","state":"output-available","input":{"x":1.0},"output":{"type":"output","data":1,"metadata":{"duration_ms":0.5,"truncated":true,"output_path":"/x"}}}`, "",
+		{"duration and truncation", `{"type":"tool-a-b","toolCallId":"c","state":"output-available","input":{"x":1.0},` +
+			`"output":{"type":"output","data":1,"metadata":{"duration_ms":0.5,"truncated":true,"output_path":"/x"}}}`, "",
 			[]string{`tool_started a name="a-b" args={"x":1.0} start={"time":"1970-01-01T00:00:01.0025Z","source":"message"}`,
-				`tool_ended a name="a-b" outcome="ok" truncated=true end={"time":"1970-01-01T00:00:01.003Z","source":"message"}`, `status="completed"`}},
-		{"error in the envelope", `{"type":"dynamic-tool","toolName":"x","toolCallId":"c","state":"output-available","output":{"type":"error","error_text":"E","metadata":{"duration_ms":0,"truncated":false}}}`, "",
+				`tool_ended a name="a-b" outcome="ok" truncated=true end={"time":"1970-01-01T00:00:01.003Z","source":"message"}`,
+				`status="completed"`}},
+		{"error in the envelope", `{"type":"dynamic-tool","toolName":"x","toolCallId":"c","state":"output-available",` +
+			`"output":{"type":"error","error_text":"E","metadata":{"duration_ms":0,"truncated":false}}}`, "",
 			[]string{`tool_started a name="x" start={"time":"1970-01-01T00:00:01.002Z","source":"bound"}`,
-				`tool_ended a name="x" outcome="error" error="E" truncated=false end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`, `status="completed"`}},
-		{"no envelope", `{"type":"tool-x","toolCallId":"c","state":"output-available","output":{"type":"chart","error_text":"E","metadata":{"duration_ms":7,"truncated":true}}}`, "",
-			[]string{`tool_started a name="x" start={"time":"1970-01-01T00:00:01.002Z","source":"bound"}`, `tool_ended a name="x" outcome="ok" end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`, `status="completed"`}},
+				`tool_ended a name="x" outcome="error" error="E" truncated=false end={"time":"1970-01-01T00:00:01.003Z",` +
+					`"source":"bound"}`, `status="completed"`}},
+		{"no envelope", `{"type":"tool-x","toolCallId":"c","state":"output-available","output":{"type":"chart",` +
+			`"error_text":"E","metadata":{"duration_ms":7,"truncated":true}}}`, "",
+			[]string{`tool_started a name="x" start={"time":"1970-01-01T00:00:01.002Z","source":"bound"}`,
+				`tool_ended a name="x" outcome="ok" end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`,
+				`status="completed"`}},
 		{"denied without a word", `{"type":"tool-x","toolCallId":"c","state":"output-denied"}`, "",
 			[]string{`tool_started a name="x" start={"time":"1970-01-01T00:00:01.002Z","source":"bound"}`,
-				`permission_evaluated a action="deny" derived=true start={"time":"1970-01-01T00:00:01.002Z","source":"bound"} end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`,
-				`tool_ended a name="x" outcome="denied" end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`, `status="completed"`}},
+				`permission_evaluated a action="deny" derived=true start={"time":"1970-01-01T00:00:01.002Z","source":"bound"} ` +
+					`end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`,
+				`tool_ended a name="x" outcome="denied" end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`,
+				`status="completed"`}},
 		{"not answered yet", `{"type":"tool-x","toolCallId":"c","state":"approval-requested","approval":{"id":"1"}}`, "",
 			[]string{`tool_started a name="x" start={"time":"1970-01-01T00:00:01.002Z","source":"bound"}`,
-				`permission_evaluated a action="ask" start={"time":"1970-01-01T00:00:01.002Z","source":"bound"} end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`, `status="open"`}},
-		{"ran after it was asked for", `{"type":"tool-x","toolCallId":"c","state":"output-error","errorText":"E","approval":{"id":"1"}}`, "",
+				`permission_evaluated a action="ask" start={"time":"1970-01-01T00:00:01.002Z","source":"bound"} ` +
+					`end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`, `status="open"`}},
+		{"ran after it was asked for", `{"type":"tool-x","toolCallId":"c","state":"output-error","errorText":"E",` +
+			`"approval":{"id":"1"}}`, "",
 			[]string{`tool_started a name="x" start={"time":"1970-01-01T00:00:01.002Z","source":"bound"}`,
-				`permission_evaluated a action="allow" derived=true start={"time":"1970-01-01T00:00:01.002Z","source":"bound"} end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`,
-				`tool_ended a name="x" outcome="error" error="E" end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`, `status="completed"`}},
+				`permission_evaluated a action="allow" derived=true start={"time":"1970-01-01T00:00:01.002Z","source":"bound"} ` +
+					`end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`,
+				`tool_ended a name="x" outcome="error" error="E" end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`,
+				`status="completed"`}},
 		{"frozen", `{"type":"tool-x","toolCallId":"c","state":"input-available","input":null}`, "",
-			[]string{`tool_started a name="x" args=null start={"time":"1970-01-01T00:00:01.002Z","source":"bound"}`, `status="aborted"`}},
+			[]string{`tool_started a name="x" args=null start={"time":"1970-01-01T00:00:01.002Z","source":"bound"}`,
+				`status="aborted"`}},
 		{"columns alone", `{"type":"tool-x"}`, `,"tool_call_id":"c","tool_state":"output-error"`,
-			[]string{`tool_started a name="x" start={"time":"1970-01-01T00:00:01.002Z","source":"bound"}`, `tool_ended a name="x" outcome="error" end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`, `status="completed"`}},
+			[]string{`tool_started a name="x" start={"time":"1970-01-01T00:00:01.002Z","source":"bound"}`,
+				`tool_ended a name="x" outcome="error" end={"time":"1970-01-01T00:00:01.003Z","source":"bound"}`,
+				`status="completed"`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			row := line("part", `{"id":"p","index":0,"type":"`+typeOf(t, test.part)+`","data":`+test.part+`,"created_at":1002,"updated_at":1003`+test.row+`}`)
+			row := line("part", `{"id":"p","index":0,"type":"`+typeOf(t,
+				test.part)+`","data":`+test.part+`,"created_at":1002,"updated_at":1003`+test.row+`}`)
 			got := summaryOf(t, sessionRow("")+messageRow("a", "assistant", 1001, `{}`)+row, keys...)
 			got = got[2:]
 			end := got[len(got)-1]
@@ -275,13 +350,17 @@ func typeOf(t *testing.T, part string) string {
 func TestOwnLines(t *testing.T) {
 	allow := `{"type":"otelagent.permission_evaluated","tool":"x","call_id":"c","action":"allow"}` + "\n"
 	cost := `{"type":"otelagent.other","event_type":"cost"}` + "\n"
-	in := allow + sessionRow("") + cost + messageRow("u", "user", 1001, `{}`) + cost + messageRow("a", "assistant", 1002, `{}`) +
-		partRow("p", "a", 0, 1002, `{"type":"tool-x","toolCallId":"c","state":"input-available"}`) + allow + partRow("q", "a", 1, 1003, text) + cost + messageRow("u2", "user", 1004, `{"queued_at":1004}`) + cost
-	equal(t, summaryOf(t, in), "permission_evaluated ", "other ", "run_started u", "turn_started u", "message_added u", "other ", "tool_started u", "permission_evaluated ", "other ", "turn_ended u", "run_ended u", "other ")
+	in := allow + sessionRow("") + cost + messageRow("u", "user", 1001, `{}`) + cost +
+		messageRow("a", "assistant", 1002, `{}`) +
+		partRow("p", "a", 0, 1002, `{"type":"tool-x","toolCallId":"c","state":"input-available"}`) + allow +
+		partRow("q", "a", 1, 1003, text) + cost + messageRow("u2", "user", 1004, `{"queued_at":1004}`) + cost
+	equal(t, summaryOf(t, in), "permission_evaluated ", "other ", "run_started u", "turn_started u", "message_added u",
+		"other ", "tool_started u", "permission_evaluated ", "other ", "turn_ended u", "run_ended u", "other ")
 }
 
 func TestOwnLinesOfABadKind(t *testing.T) {
-	got := summaryOf(t, sessionRow("")+messageRow("u", "user", 1001, `{}`)+`{"type":"otelagent.turn_started","index":"SECRET"}`+"\n"+messageRow("u2", "user", 1002, `{}`))
+	got := summaryOf(t, sessionRow("")+messageRow("u", "user", 1001,
+		`{}`)+`{"type":"otelagent.turn_started","index":"SECRET"}`+"\n"+messageRow("u2", "user", 1002, `{}`))
 	if len(got) != 5 || !strings.HasPrefix(got[3], "error: otelagent: line 3: ") || strings.Contains(got[3], "SECRET") {
 		t.Errorf("%q", got)
 	}
@@ -299,28 +378,44 @@ func TestOwnEvents(t *testing.T) {
 		want     []string
 	}{
 		{"content comes from the rows", sessionRow("") +
-			messageRow("u", "user", 1001, own(`run_started","run":"A","ts":1001000001,"dialect":"phi-core"`, `turn_started","run":"A","index":3`,
-				`request_prepared","run":"A","system":"d","temperature":0.5`, `message_added","run":"A","message":{"raw":{"nodeId":7,"id":"x","role":"y"}}`)) +
-			messageRow("a", "assistant", 1003, own(`attempt_discarded","run":"A","attempt":1`, `tool_started","run":"A","ts":1001000003,"call_id":"c","name":"x","args":0`,
-				`tool_ended","run":"A","call_id":"c","name":"x","result":0,"outcome":"cancelled","truncated":true,"child_run_id":"R"`,
-				`turn_ended","run":"A","stop_reason":"stop","output":{"raw":[0,2]}`)) + partRow("p", "a", 0, 1003, call) + partRow("q", "a", 1, 1003, text) +
-			messageRow("k", "assistant", 1004, own(`compaction_ended","run":"A","kind":"summary","messages_before":9,"summary":0`, `run_ended","run":"A","status":"error","status_word":"w"`)) +
+			messageRow("u", "user", 1001, own(`run_started","run":"A","ts":1001000001,"dialect":"phi-core"`,
+				`turn_started","run":"A","index":3`,
+				`request_prepared","run":"A","system":"d","temperature":0.5`,
+				`message_added","run":"A","message":{"raw":{"nodeId":7,"id":"x","role":"y"}}`)) +
+			messageRow("a", "assistant", 1003, own(`attempt_discarded","run":"A","attempt":1`,
+				`tool_started","run":"A","ts":1001000003,"call_id":"c","name":"x","args":0`,
+				`tool_ended","run":"A","call_id":"c","name":"x","result":0,"outcome":"cancelled","truncated":true,`+
+					`"child_run_id":"R"`,
+				`turn_ended","run":"A","stop_reason":"stop","output":{"raw":[0,2]}`)) + partRow("p", "a", 0, 1003, call) +
+			partRow("q", "a", 1, 1003, text) +
+			messageRow("k", "assistant", 1004, own(`compaction_ended","run":"A","kind":"summary","messages_before":9,`+
+				`"summary":0`, `run_ended","run":"A","status":"error","status_word":"w"`)) +
 			partRow("r", "k", 0, 1004, `{"type":"data-compaction","data":{"summary":"s","tail_start_id":"a"}}`),
-			[]string{"seq", "dialect", "recording", "index", "system", "temperature", "message", "attempt", "args", "result", "outcome", "truncated", "child_run_id",
+			[]string{"seq", "dialect", "recording", "index", "system", "temperature", "message", "attempt", "args", "result",
+				"outcome", "truncated", "child_run_id",
 				"stop_reason", "output", "summary", "target", "messages_before", "status", "status_word"},
-			[]string{`run_started A seq=2 dialect="phi-core" recording="ledger"`, "turn_started A seq=2 index=3", "request_prepared A seq=2 temperature=0.5",
-				`message_added A seq=2 message={"raw":{"id":"u","role":"user","createdAt":1001,"parts":[],"nodeId":7},"role":"user","time":"1970-01-01T00:00:01.001Z"}`,
+			[]string{`run_started A seq=2 dialect="phi-core" recording="ledger"`, "turn_started A seq=2 index=3",
+				"request_prepared A seq=2 temperature=0.5",
+				`message_added A seq=2 message={"raw":{"id":"u","role":"user","createdAt":1001,"parts":[],"nodeId":7},` +
+					`"role":"user","time":"1970-01-01T00:00:01.001Z"}`,
 				"attempt_discarded A seq=3 attempt=1", `tool_started A seq=4 args={"n":1}`,
 				`tool_ended A seq=4 result=1 outcome="cancelled" truncated=true child_run_id="R"`,
-				`turn_ended A seq=5 stop_reason="stop" output={"raw":{"id":"a","role":"assistant","createdAt":1003,"parts":[` + call + `,` + text + `]},"role":"assistant","time":"1970-01-01T00:00:01.003Z"}`,
-				`compaction_ended A seq=7 summary="s" target="a" messages_before=9`, `run_ended A seq=7 status="error" status_word="w"`}},
-		{"parts that are not there", sessionRow("") + messageRow("a", "assistant", 1001, own(`tool_started","run":"A","args":7`, `tool_ended","run":"A","result":-1`,
-			`turn_ended","run":"A","output":{"raw":[7,3]}`, `turn_ended","run":"A","output":{"raw":"x"}`, `compaction_ended","run":"A","summary":{}`)) +
+				`turn_ended A seq=5 stop_reason="stop" output={"raw":{"id":"a","role":"assistant","createdAt":1003,"parts":[` +
+					call + `,` + text + `]},"role":"assistant","time":"1970-01-01T00:00:01.003Z"}`,
+				`compaction_ended A seq=7 summary="s" target="a" messages_before=9`,
+				`run_ended A seq=7 status="error" status_word="w"`}},
+		{"parts that are not there", sessionRow("") + messageRow("a", "assistant", 1001,
+			own(`tool_started","run":"A","args":7`, `tool_ended","run":"A","result":-1`,
+				`turn_ended","run":"A","output":{"raw":[7,3]}`, `turn_ended","run":"A","output":{"raw":"x"}`,
+				`compaction_ended","run":"A","summary":{}`)) +
 			partRow("p", "a", 0, 1001, call), []string{"args", "result", "output", "summary"},
 			[]string{"tool_started A", "tool_ended A", "turn_ended A", "turn_ended A", "compaction_ended A"}},
-		{"an empty summary is none", sessionRow("") + messageRow("k", "assistant", 1001, own(`compaction_ended","run":"A","summary":0`)) +
-			partRow("p", "k", 0, 1001, `{"type":"data-compaction","data":{"summary":"","tail_start_id":null}}`), []string{"summary"}, []string{"compaction_ended A"}},
-		{"no event", sessionRow("") + messageRow("a", "assistant", 1001, `{"otelagent":{"events":[]}}`) + partRow("p", "a", 0, 1001, text), nil, nil},
+		{"an empty summary is none", sessionRow("") + messageRow("k", "assistant", 1001,
+			own(`compaction_ended","run":"A","summary":0`)) +
+			partRow("p", "k", 0, 1001, `{"type":"data-compaction","data":{"summary":"","tail_start_id":null}}`),
+			[]string{"summary"}, []string{"compaction_ended A"}},
+		{"no event", sessionRow("") + messageRow("a", "assistant", 1001, `{"otelagent":{"events":[]}}`) +
+			partRow("p", "a", 0, 1001, text), nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) { equal(t, summaryOf(t, test.in, test.keys...), test.want...) })
 	}
@@ -337,10 +432,12 @@ func TestDocumentsInOtherShapes(t *testing.T) {
 	prompt := `"subject":"system_prompt/d","key":"guide.line","value":{"digest":"d","body":"b"}`
 	element := `{"message":` + u + `,"parts":[` + p + `]}`
 	for name, in := range map[string]string{
-		"as it should be":        `{"session":` + session + `,"messages":[` + element + `],` + further + `}`,
-		"with blanks and a mark": "\xef\xbb\xbf \n" + `{ "session" : ` + session + ` , "messages" : [ ` + element + ` ] , ` + further + ` }` + "\n",
-		"messages first":         `{` + further + `,"messages":[` + element + `],"session":` + session + `}`,
-		"a message a line":       line("session", session) + element + "\n" + line("system_prompt", `{"digest":"d","body":"b"}`) + `{"x":{"y":1},"messages":[]}`,
+		"as it should be": `{"session":` + session + `,"messages":[` + element + `],` + further + `}`,
+		"with blanks and a mark": "\xef\xbb\xbf \n" + `{ "session" : ` + session + ` , "messages" : [ ` + element + ` ] , ` +
+			further + ` }` + "\n",
+		"messages first": `{` + further + `,"messages":[` + element + `],"session":` + session + `}`,
+		"a message a line": line("session", session) + element + "\n" +
+			line("system_prompt", `{"digest":"d","body":"b"}`) + `{"x":{"y":1},"messages":[]}`,
 		"in one line of several": line("session", session) + `{"messages":[` + element + `],` + further + "}\n",
 		"without a session row":  `{"messages":[` + element + `],` + further + `}`,
 	} {
@@ -359,9 +456,12 @@ func TestDocumentsInOtherShapes(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	in := line("message", `{"id":"a","role":"assistant","created_at":5,"metadata":{"usage":{"input":1}}}`) + line("part", `{"id":"p","data":`+text+`}`)
-	got := string(eventsOf([]byte(in), input.WithSession("S"), input.WithAgent("A"), input.WithProvider("P"), input.WithUsageRule(spans.UsageRuleExcludesCacheAndReasoning)))
-	for _, want := range []string{`"session":"S"`, `"agent":"A"`, `"provider":"P"`, `"rule":"excludes_cache_and_reasoning"`} {
+	in := line("message", `{"id":"a","role":"assistant","created_at":5,"metadata":{"usage":{"input":1}}}`) +
+		line("part", `{"id":"p","data":`+text+`}`)
+	got := string(eventsOf([]byte(in), input.WithSession("S"), input.WithAgent("A"), input.WithProvider("P"),
+		input.WithUsageRule(spans.UsageRuleExcludesCacheAndReasoning)))
+	for _, want := range []string{`"session":"S"`, `"agent":"A"`, `"provider":"P"`,
+		`"rule":"excludes_cache_and_reasoning"`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in %s", want, got)
 		}
@@ -370,154 +470,10 @@ func TestSettings(t *testing.T) {
 
 // TestTimesOfLines reads the key ts of lines whose rows have no updated_at.
 func TestTimesOfLines(t *testing.T) {
-	got := string(eventsOf([]byte(`{"type":"message","ts":"2026-01-01T00:00:00Z","data":{"id":"u","session_id":"s","role":"user"}}`)))
+	got := string(eventsOf([]byte(`{"type":"message","ts":"2026-01-01T00:00:00Z","data":{"id":"u","session_id":"s",` +
+		`"role":"user"}}`)))
 	if !strings.Contains(got, `"at":{"time":"2026-01-01T00:00:00Z"`) || strings.Contains(got, "guide.ts") {
 		t.Error(got)
-	}
-}
-
-// TestBadRows puts each bad line between good ones: it is reported with its place, without its content, and the others are read.
-func TestBadRows(t *testing.T) {
-	deep := strings.Repeat("[", 250) + strings.Repeat("]", 250)
-	for _, test := range []struct{ name, line, want string }{
-		{"truncated", `{"type":"part","data":{"id":"SECRET`, "JSON ends too early at byte 36"},
-		{"not UTF-8", "{\"type\":\"SECRET\xff\"}", "text that is not UTF-8 at byte 16"},
-		{"too deep", `{"type":"part","data":` + deep + `}`, "JSON nested too deeply at byte 230"},
-		{"no object", `["SECRET"]`, "want an object, got an array"},
-		{"no type", `{"SECRET":1}`, "type: want a string that is not empty"},
-		{"type of another type", `{"type":5,"data":{}}`, "type: want a string that is not empty"},
-		{"no row", `{"type":"message"}`, "message: data: want an object, got nothing"},
-		{"row of another type", `{"type":"message","data":"SECRET"}`, "message: data: want an object, got a string"},
-		{"message without id", `{"type":"message","data":{"session_id":"ses_1"}}`, "message: id: want a string that is not empty"},
-		{"message with a number as id", `{"type":"message","data":{"id":5}}`, "message: id: want a string, got a number"},
-		{"message with an empty id", `{"type":"message","data":{"id":""}}`, "message: id: want a string that is not empty"},
-		{"message of another session", `{"type":"message","data":{"id":"SECRET","session_id":"SECRET"}}`, "message: session_id: of another session than the rows before"},
-		{"session without id", `{"type":"session","data":{"agent":"SECRET"}}`, "session: id: want a string that is not empty"},
-		{"part without id", `{"type":"part","data":{"message_id":"u1"}}`, "part: id: want a string that is not empty"},
-		{"part of another message", `{"type":"part","data":{"id":"x","message_id":"SECRET"}}`, "part: message_id: of another message than the one before it"},
-		{"created_at as text", `{"type":"part","data":{"id":"x","message_id":"u1","created_at":"SECRET"}}`, "part: created_at: want milliseconds from 1970 to 2262, got a string"},
-		{"created_at too late", `{"type":"part","data":{"id":"x","message_id":"u1","created_at":1e300}}`, "part: created_at: want milliseconds from 1970 to 2262"},
-		{"updated_at negative", `{"type":"part","data":{"id":"x","message_id":"u1","updated_at":-5}}`, "part: updated_at: want milliseconds from 1970 to 2262"},
-		{"index", `{"type":"part","data":{"id":"x","message_id":"u1","index":-1}}`, "part: index: want an integer from 0 to 9223372036854775807"},
-		{"data_json", `{"type":"part","data":{"id":"x","message_id":"u1","data_json":"{SECRET"}}`, "part: data_json: a string that is no JSON, or nested too deeply"},
-		{"deep data_json", `{"type":"part","data":{"id":"x","message_id":"u1","data_json":"` + deep + `"}}`, "part: data_json: a string that is no JSON, or nested too deeply"},
-		{"data as number", `{"type":"part","data":{"id":"x","message_id":"u1","data":5}}`, "part: data: want JSON, got a number"},
-		{"part type", `{"type":"part","data":{"id":"x","message_id":"u1","type":5}}`, "part: type: want a string, got a number"},
-		{"metadata as array", `{"type":"message","data":{"id":"x","metadata_json":"[]"}}`, "message: metadata: want an object, got an array"},
-		{"usage as array", `{"type":"message","data":{"id":"x","metadata":{"usage":[]}}}`, "message: metadata.usage: want an object, got an array"},
-		{"usage count", `{"type":"message","data":{"id":"x","metadata":{"usage":{"input":1,"output":"SECRET"}}}}`, "message: metadata.usage.output: want an integer from 0 to 9223372036854775807, got a string"},
-		{"model", `{"type":"message","data":{"id":"x","metadata":{"model":{"model_id":5}}}}`, "message: metadata.model.model_id: want a string, got a number"},
-		{"hidden_at", `{"type":"message","data":{"id":"x","metadata":{"hidden_at":"SECRET"}}}`, "message: metadata.hidden_at: want milliseconds from 1970 to 2262, got a string"},
-		{"events", `{"type":"message","data":{"id":"x","metadata":{"otelagent":{"events":["SECRET"]}}}}`, "message: metadata.otelagent.events[0]: want an event of otelagent"},
-		{"event", `{"type":"message","data":{"id":"x","metadata":{"otelagent":{"events":[{"type":"otelagent.turn_started","run":["SECRET"]}]}}}}`,
-			"message: metadata.otelagent.events[0].run: want a string, got an array"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			in := sessionRow("") + messageRow("u1", "user", 1001, `{}`) + test.line + "\n" + messageRow("u2", "user", 1002, `{}`)
-			if strings.HasPrefix(test.name, "session") { // what follows belongs to it
-				in += sessionRow("") + messageRow("u2", "user", 1002, `{}`)
-			}
-			d := guide.NewDecoder()
-			var bad *input.LineError
-			good := 0
-			for ev, err := range d.Events(strings.NewReader(in)) {
-				var be *input.LineError
-				switch {
-				case err == nil:
-					if m, ok := ev.(*event.MessageAdded); ok && m.Role == "user" {
-						good++
-					}
-				case ev != nil || !errors.As(err, &be) || bad != nil && test.name != "session without id":
-					t.Fatalf("%v, %v after %v", ev, err, bad)
-				case bad == nil:
-					bad = be
-				}
-			}
-			if bad == nil || good < 2 {
-				t.Fatalf("%d messages, error %v", good, bad)
-			}
-			if got, want := bad.Error(), "guide: line 3: "+test.want; got != want {
-				t.Errorf("got  %s\nwant %s", got, want)
-			}
-			if strings.Contains(bad.Error(), "SECRET") {
-				t.Error("the error holds content")
-			}
-			if bad.Cut != strings.Contains(test.want, "too early") || d.Stats().Rejected < 1 {
-				t.Errorf("Cut %v, %+v", bad.Cut, d.Stats())
-			}
-		})
-	}
-}
-
-func TestBadDocuments(t *testing.T) {
-	whole := `{"session":{"id":"s","created_at":1},"messages":[{"message":{"id":"u","role":"user","created_at":2},"parts":[]},{"message":{"id":"v","role":"user","created_at":3},"parts":[]}]}`
-	for _, test := range []struct {
-		name, in, want string
-		messages       int
-		cut            bool
-	}{
-		{"cut within a message", whole[:150], "guide: messages[1]: JSON ends too early at byte 151", 1, true},
-		{"cut behind a message", whole[:len(whole)-2], "guide: messages: JSON ends too early at byte 175", 2, true},
-		{"broken", strings.Replace(whole, `{"message":{"id":"v"`, `{"message":SECRET`, 1), "guide: messages[1]: no JSON value at byte 124", 1, false},
-		{"messages of another type", `{"session":{"id":"s"},"messages":{"SECRET":[{}]},"x":1}`, "guide: messages: want an array, got an object", 0, false},
-		{"a message of another type", strings.Replace(whole, `[{"message"`, `["SECRET",{"message"`, 1), "guide: messages[0]: want an object, got a string", 2, false},
-		{"parts of another type", strings.Replace(whole, `"parts":[]`, `"parts":"SECRET"`, 1), "guide: messages[0].parts: want an array, got a string", 2, false},
-		{"a part of another type", strings.Replace(whole, `"parts":[]`, `"parts":["SECRET"]`, 1), "guide: part: messages[0].parts[0].data: want an object, got a string", 2, false},
-		{"parts of a bad message", strings.Replace(whole, `{"id":"u","role":"user","created_at":2},"parts":[]`, `{"SECRET":"u"},"parts":[{"id":"p"}]`, 1), "guide: message: messages[0].message.id: want a string that is not empty", 1, false},
-		{"not UTF-8", strings.Replace(whole, `"id":"u"`, "\"id\":\"SECRET\xff\"", 1), "guide: messages[0]: text that is not UTF-8 at byte 25", 1, false},
-		{"something behind it", whole + `[]`, "guide: want an object with session and messages", 2, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var bad *input.LineError
-			n := 0
-			for ev, err := range guide.Events(iotest.HalfReader(strings.NewReader(test.in))) {
-				if err != nil && bad == nil && !errors.As(err, &bad) {
-					t.Fatal(err)
-				}
-				if _, ok := ev.(*event.MessageAdded); ok {
-					n++
-				}
-			}
-			if bad == nil {
-				t.Fatal("no error")
-			}
-			if bad.Error() != test.want || bad.Cut != test.cut || n != test.messages {
-				t.Errorf("%d messages, cut %v: %s\nwant %d, %v: %s", n, bad.Cut, bad, test.messages, test.cut, test.want)
-			}
-		})
-	}
-}
-
-func TestBounds(t *testing.T) {
-	document := `{"session":{"id":"s","created_at":1},"messages":[{"message":{"id":"u","role":"user"},"parts":[]},{"message":{"id":"v","role":"user","x":"` + strings.Repeat("x", 1000) + `"},"parts":[]}]}`
-	equal(t, errorsOf(document, input.WithMaxLine(500)), "guide: longer than 500 bytes")
-	equal(t, errorsOf(document, input.WithMaxLine(len(document))))
-	lines := sessionRow("") + messageRow("u", "user", 1001, `{"x":"`+strings.Repeat("x", 1000)+`"}`) + messageRow("v", "user", 1002, `{}`)
-	equal(t, errorsOf(lines, input.WithMaxLine(500)), "guide: line 2: longer than 500 bytes")
-	var parts strings.Builder
-	parts.WriteString(sessionRow("") + messageRow("u", "user", 1001, `{}`))
-	for i := range 16384 + 2 {
-		parts.WriteString(partRow(fmt.Sprint("p", i), "u", i, 1001, text))
-	}
-	equal(t, errorsOf(parts.String()), "guide: line 16387: part: a message of more than 16384 parts", "guide: line 16388: part: a message of more than 16384 parts")
-	equal(t, errorsOf(sessionRow("")+messageRow("u", "user", 1001, `{}`)+partRow("p", "u", 0, 1001, text)+partRow("q", "u", 1, 1001, `{"type":"text","text":"`+strings.Repeat("x", 300)+`"}`), input.WithMaxLine(500)),
-		"guide: line 4: part: a message with its parts longer than 500 bytes")
-	longRow := strings.Replace(partRow("q", "u", 1, 1001, text), `"type":"part"`, `"type":"part","x":"`+strings.Repeat("x", 300)+`"`, 1)
-	equal(t, errorsOf(sessionRow("")+messageRow("u", "user", 1001, `{}`)+longRow, input.WithMaxLine(500)),
-		"guide: line 3: part: a message with its parts longer than 500 bytes")
-	var users strings.Builder
-	users.WriteString(sessionRow(""))
-	for i := range 1500 {
-		users.WriteString(messageRow(fmt.Sprint("u", i), "user", 1001+i, `{}`))
-	}
-	runs := 0
-	for _, l := range summaryOf(t, users.String()) {
-		if strings.HasPrefix(l, "run_started") {
-			runs++
-		}
-	}
-	if runs != 2 {
-		t.Errorf("1,500 messages make %d runs, want 2", runs)
 	}
 }
 
@@ -527,7 +483,8 @@ func TestBounds(t *testing.T) {
 func TestMessageThatGrows(t *testing.T) {
 	in := func(parts int, updated int) string {
 		b := sessionRow("") + messageRow("u", "user", 1000, `{}`) +
-			strings.Replace(messageRow("a", "assistant", 1001, `{}`), `"updated_at":1002`, fmt.Sprintf(`"updated_at":%d`, updated), 1)
+			strings.Replace(messageRow("a", "assistant", 1001, `{}`), `"updated_at":1002`,
+				fmt.Sprintf(`"updated_at":%d`, updated), 1)
 		for i := range parts {
 			kind := `{"type":"step-start"}`
 			if i%3 > 0 {
@@ -559,124 +516,4 @@ func TestMessageThatGrows(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestErrorsNameNoKeys: keys and types that are not the guide's are content.
-func TestErrorsNameNoKeys(t *testing.T) {
-	deep := strings.Repeat("[", 250) + strings.Repeat("]", 250)
-	equal(t, errorsOf(`{"type":"SECRET","data":{}}`), "guide: line 1: session_id: missing, want a string")
-	equal(t, errorsOf(`{"session":{"id":"s"},"SECRET":`+deep+`}`), "guide: document: JSON nested too deeply at byte 239")
-}
-
-// TestTurnsShareNoParts: what a file says of its turns repeats no content, however often it says so.
-func TestTurnsShareNoParts(t *testing.T) {
-	const turns, parts = 1000, 50
-	var b strings.Builder
-	b.WriteString(sessionRow("") + messageRow("a", "assistant", 1001, `{"otelagent":{"events":[{"type":"otelagent.run_started","run":"r"}`+
-		strings.Repeat(`,{"type":"otelagent.tool_started","run":"r","args":0},{"type":"otelagent.turn_ended","run":"r","output":{"raw":[0,`+fmt.Sprint(parts)+`]}}`, turns)+`]}}`))
-	for i := range parts {
-		b.WriteString(partRow(fmt.Sprint("p", i), "a", i, 1001, fmt.Sprintf(`{"type":"tool-x","toolCallId":"c%d","state":"output-available","input":{},"output":1}`, i)))
-	}
-	args, outputs := 0, 0
-	for ev, err := range guide.Events(strings.NewReader(b.String())) {
-		switch ev := ev.(type) {
-		case *event.ToolStarted:
-			if ev.Args != nil {
-				args++
-			}
-		case *event.TurnEnded:
-			if ev.Output != nil {
-				outputs++
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if args != 1 || outputs != 1 {
-		t.Errorf("%d calls and %d turns have the content of one", args, outputs)
-	}
-}
-
-func errorsOf(in string, opts ...input.Option) (errs []string) {
-	for _, err := range guide.Events(strings.NewReader(in), opts...) {
-		if err != nil {
-			errs = append(errs, err.Error())
-		}
-	}
-	return errs
-}
-
-func TestSQLiteFilesAreNoStream(t *testing.T) {
-	head := "SQLite format 3\x00" + strings.Repeat("\x00", 100)
-	n := 0
-	for ev, err := range guide.Events(iotest.OneByteReader(strings.NewReader(head))) {
-		if n++; ev != nil || !errors.Is(err, guide.ErrSQLite) || !strings.Contains(err.Error(), "ReadDB") {
-			t.Errorf("%v, %v", ev, err)
-		}
-	}
-	if n != 1 {
-		t.Errorf("%d times", n)
-	}
-}
-
-// FuzzDecoder looks for panics, events that are not JSON, and content in errors.
-func FuzzDecoder(f *testing.F) {
-	for _, file := range []string{"testdata/session.jsonl", "testdata/session.canonical.json", "testdata/hosts.jsonl", "testdata/own-compaction-in-turn.jsonl", "testdata/ai-sdk/v7.jsonl"} {
-		in := read(f, file)
-		f.Add(in)
-		for l := range bytes.Lines(in) {
-			if len(l) > 40 {
-				f.Add(l)
-			}
-		}
-	}
-	f.Fuzz(func(t *testing.T, in []byte) {
-		guide.Recognise(in)
-		guide.RecogniseDocument(in)
-		d := guide.NewDecoder(input.WithMaxLine(1 << 20))
-		errs := int64(0)
-		for ev, err := range d.Events(bytes.NewReader(in)) {
-			if err != nil {
-				var bad *input.LineError
-				switch {
-				case errors.Is(err, guide.ErrSQLite):
-				case !errors.As(err, &bad) || bad.Reason == "" || ev != nil:
-					t.Fatalf("%#v, %v", err, ev)
-				default:
-					errs++
-				}
-				continue
-			}
-			check := func(raw []byte) {
-				if raw != nil && rawjson.Valid(raw, rawjson.MaxDepth+8) != nil {
-					t.Fatalf("%T holds %q", ev, raw)
-				}
-			}
-			switch ev := ev.(type) {
-			case *event.FactStated:
-				for _, fact := range ev.Facts {
-					check(fact.Value)
-				}
-			case *event.RunStarted:
-				check(ev.Rules)
-				check(ev.Metadata)
-			case *event.MessageAdded:
-				check(ev.Raw)
-			case *event.TurnEnded:
-				if ev.Output != nil {
-					check(ev.Output.Raw)
-				}
-			case *event.ToolStarted:
-				check(ev.Args)
-			case *event.ToolEnded:
-				check(ev.Result)
-			case *event.CompactionEnded:
-				check(ev.Summary)
-			}
-		}
-		if got := d.Stats(); got.Rejected != errs {
-			t.Fatalf("%+v, %d errors", got, errs)
-		}
-	})
 }

@@ -26,8 +26,11 @@ func long(turns int, document bool) io.Reader {
 		for i := range turns {
 			for k, role := range []string{"user", "assistant"} {
 				at := 2000 + 10*i + k
-				message := fmt.Sprintf(`{"id":"msg_%d_%d","session_id":"ses_1","role":%q,"metadata_json":"{\"usage\":{\"input\":1}}","created_at":%d,"updated_at":%d}`, i, k, role, at, at)
-				part := fmt.Sprintf(`{"id":"prt_%d_%d","message_id":"msg_%d_%d","session_id":"ses_1","index":0,"type":"text","data_json":"{\"type\":\"text\",\"text\":\"%s\"}","created_at":%d,"updated_at":%d}`, i, k, i, k, strings.Repeat("x", 2000), at, at)
+				message := fmt.Sprintf(`{"id":"msg_%d_%d","session_id":"ses_1","role":%q,`+
+					`"metadata_json":"{\"usage\":{\"input\":1}}","created_at":%d,"updated_at":%d}`, i, k, role, at, at)
+				part := fmt.Sprintf(`{"id":"prt_%d_%d","message_id":"msg_%d_%d","session_id":"ses_1","index":0,"type":"text",`+
+					`"data_json":"{\"type\":\"text\",\"text\":\"%s\"}","created_at":%d,"updated_at":%d}`, i, k, i, k,
+					strings.Repeat("x", 2000), at, at)
 				if !document {
 					put(`{"type":"message","data":%s}`+"\n"+`{"type":"part","data":%s}`+"\n", message, part)
 					continue

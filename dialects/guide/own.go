@@ -82,7 +82,8 @@ func (d *reader) play(m *message) {
 	d.emitLines(m)
 }
 
-// partsOf takes the parts that raw refers to, and returns the message that they make, nil without any, and the number of the last one.
+// partsOf takes the parts that raw refers to, and returns the message that they make, nil without any, and the number
+// of the last one.
 func (m *message) partsOf(raw []byte) (said *otelagent.Message, last int64) {
 	if raw == nil {
 		return nil, 0

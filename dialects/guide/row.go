@@ -30,7 +30,7 @@ type session struct {
 	rules    []byte // as they came
 	digests  []string
 	first    time.Time // created_at of its first message
-	messages memory[bool]
+	messages map[string]bool
 	kinds    map[string]int64 // lines of each further type
 }
 
@@ -219,8 +219,7 @@ func (d *reader) newSession(id string) *session {
 		id = d.Settings.Session
 	}
 	return &session{id: id, agent: d.Settings.Agent, model: model{provider: d.Settings.Provider},
-		messages: memory[bool]{max: maxMessages},
-		kinds:    map[string]int64{}}
+		messages: map[string]bool{}, kinds: map[string]int64{}}
 }
 
 // rulesAt returns the rules of the session that held at t, as a JSON array; nil when the session has none.

@@ -79,7 +79,8 @@ func (d *reader) emitRun(a *message, over bool) {
 			d.emitParts(r, m, m.parts)
 		}
 	}
-	d.emitTurnStart(r, of, first.created, first.seq, otelagent.TurnInfo{Index: new(int64(0)), Trigger: triggerOf(first, info)})
+	d.emitTurnStart(r, of, first.created, first.seq, otelagent.TurnInfo{Index: new(int64(0)),
+		Trigger: triggerOf(first, info)})
 	for _, m := range users {
 		if !m.marker() {
 			d.Emit(&event.MessageAdded{Meta: r.meta(m.created, m.seq), Message: m.message(m.parts)})
@@ -165,7 +166,7 @@ func (d *reader) placeUnderParent(info *otelagent.RunInfo) {
 	if s.parent == "" {
 		return
 	}
-	l, named := d.children.values[s.id]
+	l, named := d.children[s.id]
 	switch {
 	case named && l.session == s.parent:
 		info.ParentSessionID, info.ParentID, info.ParentToolCallID = l.session, l.run, l.call

@@ -111,7 +111,7 @@ func (d *reader) emitCall(r *run, p *part) {
 		child := cmp.Or(p.output().String("session_id"), p.output().Object("data").String("session_id"))
 		if child != "" && child != d.session.id {
 			ev.ChildSessionID = child
-			d.children.put(child, link{session: d.session.id, run: r.id, call: id})
+			remember(d.children, maxChildren, child, link{session: d.session.id, run: r.id, call: id})
 		}
 	}
 	d.Emit(ev)

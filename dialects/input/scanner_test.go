@@ -43,15 +43,18 @@ func TestScanner(t *testing.T) {
 	}{
 		{"lines", "{\"a\":1}\n{\"b\":2}\n", []string{`1:{"a":1}`, `2:{"b":2}`}, 2},
 		{"no end", "x\ny", []string{"1:x", "2:y"}, 2},
-		{"blank lines, blanks, carriage returns, byte order mark", "\xef\xbb\xbf x \r\n\r\n \t\n\ty\r\n", []string{"1:x", "4:y"}, 4},
+		{"blank lines, blanks, carriage returns, byte order mark", "\xef\xbb\xbf x \r\n\r\n \t\n\ty\r\n",
+			[]string{"1:x", "4:y"}, 4},
 		{"empty", "", nil, 0},
 		{"only blanks", " \n\r\n", nil, 2},
 		{"too long", "0123456789abcd\nshort\n0123456789abc", []string{"1:TOO LONG", "2:short", "3:TOO LONG"}, 3},
-		{"server-sent events", "event: x\ndata:{\"a\":1}\n\nid: 7\ndata:{\"b\":2}\n\n", []string{`2:@x {"a":1}`, `5:{"b":2}`}, 6},
+		{"server-sent events", "event: x\ndata:{\"a\":1}\n\nid: 7\ndata:{\"b\":2}\n\n",
+			[]string{`2:@x {"a":1}`, `5:{"b":2}`}, 6},
 		{"comments first, data over lines", ": hello\n\ndata: {\"a\":\ndata: 1}\n\n", []string{"3:{\"a\":\n1}"}, 5},
 		{"no blank line at the end", "data: x", []string{"1:x"}, 1},
 		{"an event without data is none", "event: ping\n\ndata: x\n\n", []string{"3:x"}, 4},
-		{"a long event", "data: a\n\ndata: 0123456\n\ndata: 01234\ndata: 56789\ndata: abc\n\ndata: x\n\n", []string{"1:a", "3:TOO LONG", "5:TOO LONG", "9:x"}, 10},
+		{"a long event", "data: a\n\ndata: 0123456\n\ndata: 01234\ndata: 56789\ndata: abc\n\ndata: x\n\n",
+			[]string{"1:a", "3:TOO LONG", "5:TOO LONG", "9:x"}, 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for name, r := range map[string]io.Reader{
@@ -85,7 +88,8 @@ func TestScannerFails(t *testing.T) {
 // An event of which the end never comes holds no more than a line may.
 func TestScannerEndlessEvent(t *testing.T) {
 	var before, after runtime.MemStats
-	in := input.NewScanner(io.MultiReader(strings.NewReader("data: x\n"), io.LimitReader(endless("data:\n"), 12<<20)), input.SettingsOf(input.WithMaxLine(1000)))
+	in := input.NewScanner(io.MultiReader(strings.NewReader("data: x\n"), io.LimitReader(endless("data:\n"), 12<<20)),
+		input.SettingsOf(input.WithMaxLine(1000)))
 	runtime.ReadMemStats(&before)
 	for in.Scan() {
 		if l := in.Line(); !l.TooLong || l.Number != 1 {
@@ -134,7 +138,8 @@ func TestTime(t *testing.T) {
 		`1795253400123.5`:                       "2026-11-21T09:30:00.1235Z",
 		`1.7952534e9`:                           "2026-11-21T09:30:00Z",
 		`0.5`:                                   "1970-01-01T00:00:00.5Z",
-		`"2026-11-21"`:                          "", `"soon"`: "", `-1`: "", `null`: "", `true`: "", `{}`: "", ``: "", `0`: "", `"`: "",
+		`"2026-11-21"`:                          "", `"soon"`: "", `-1`: "", `null`: "", `true`: "", `{}`: "", ``: "",
+		`0`: "", `"`: "",
 		`"0001-01-01T00:00:00Z"`: "", `"2300-01-01T00:00:00Z"`: "", `9e99`: "", `NaN`: "", `17951652005600E0000`: "",
 	} {
 		got, ok := input.Time([]byte(in))
@@ -146,8 +151,10 @@ func TestTime(t *testing.T) {
 
 func TestLineError(t *testing.T) {
 	for want, e := range map[string]*input.LineError{
-		"acp: line 3: session/update: update.sessionUpdate: want a string": {Dialect: "acp", Line: 3, Type: "session/update", Field: "update.sessionUpdate", Reason: "want a string"},
-		"guide: messages[2]: want an object":                               {Dialect: "guide", Field: "messages[2]", Reason: "want an object"},
+		"acp: line 3: session/update: update.sessionUpdate: want a string": {Dialect: "acp", Line: 3, Type: "session/update",
+			Field: "update.sessionUpdate", Reason: "want a string"},
+		"guide: messages[2]: want an object": {Dialect: "guide", Field: "messages[2]",
+			Reason: "want an object"},
 	} {
 		if e.Error() != want {
 			t.Errorf("%q, want %q", e, want)

@@ -17,7 +17,8 @@ func benchLines(b *testing.B) (lines [][]byte, size int64) {
 		b.Fatal(err)
 	}
 	message := `{"role":"user","content":"` + strings.Repeat("some text of a session\\n", 40) + `"},`
-	request := `{"type":"otelagent.request_prepared","run":"r1","payload":{"model":"m","messages":[` + strings.TrimSuffix(strings.Repeat(message, 100), ",") + `]}}`
+	request := `{"type":"otelagent.request_prepared","run":"r1","payload":{"model":"m","messages":[` +
+		strings.TrimSuffix(strings.Repeat(message, 100), ",") + `]}}`
 	for line := range bytes.Lines(append(text, request...)) {
 		line = bytes.TrimSpace(line)
 		lines = append(lines, line)
@@ -26,7 +27,8 @@ func benchLines(b *testing.B) (lines [][]byte, size int64) {
 	return lines, size
 }
 
-// BenchmarkDecoder reads lines. BenchmarkUnmarshal is what it is compared with: encoding/json into a struct of what every line has.
+// BenchmarkDecoder reads lines. BenchmarkUnmarshal is what it is compared with: encoding/json into a struct of what
+// every line has.
 func BenchmarkDecoder(b *testing.B) {
 	lines, size := benchLines(b)
 	b.SetBytes(size)

@@ -16,7 +16,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-var update = flag.Bool("update", false, "write golden files, the schema, and the generated sections of the documentation anew")
+var update = flag.Bool("update", false, "write golden files, the schema, and the generated sections of the "+
+	"documentation anew")
 
 // holds is what the value of a key is, in the words of the documentation.
 type holds string
@@ -137,7 +138,8 @@ func properties(rows []row) ordered {
 	for _, r := range rows {
 		props = append(props, entry{r.key, append(ordered{{"description", plain(r.brief)}}, schemaOf(r.holds)...)})
 		if r.holds == holdsJSON {
-			props = append(props, entry{r.key + asText, ordered{{"description", "in place of " + r.key + ", what is no JSON in one line"}, {"type", []string{"string", "null"}}}})
+			props = append(props, entry{r.key + asText, ordered{{"description", "in place of " + r.key +
+				", what is no JSON in one line"}, {"type", []string{"string", "null"}}}})
 			both = append(both, ordered{{"required", []string{r.key, r.key + asText}}})
 		}
 	}
@@ -172,10 +174,12 @@ func schema() []byte {
 		def := append(ordered{{"description", plain(o.brief)}, {"type", "object"}}, inner...)
 		switch o.name {
 		case "moment":
-			def = ordered{{"description", plain(o.brief)}, {"anyOf", []any{ref("time"), append(ordered{{"type", "object"}}, inner...)}}}
+			def = ordered{{"description", plain(o.brief)}, {"anyOf", []any{ref("time"),
+				append(ordered{{"type", "object"}}, inner...)}}}
 		case "message":
 			def = ordered{{"description", plain(o.brief)},
-				{"if", ordered{{"type", "object"}, {"anyOf", []any{ordered{{"required", []string{"raw"}}}, ordered{{"required", []string{"raw_text"}}}}}}},
+				{"if", ordered{{"type", "object"}, {"anyOf", []any{ordered{{"required", []string{"raw"}}},
+					ordered{{"required", []string{"raw_text"}}}}}}},
 				{"then", inner}}
 		}
 		defs = append(defs, entry{o.name, def})
@@ -184,17 +188,21 @@ func schema() []byte {
 	keys := list(text)
 	defs = append(defs,
 		entry{"time", ordered{
-			{"description", "RFC 3339, or a number of nanoseconds, microseconds, milliseconds or seconds since 1970, told apart by its size; from 1678 to 2261"},
-			{"anyOf", []any{ordered{{"type", "string"}, {"format", "date-time"}}, ordered{{"type", "number"}, {"exclusiveMinimum", 0}, {"maximum", json.Number("9223372036854775807")}}}}}},
+			{"description", "RFC 3339, or a number of nanoseconds, microseconds, milliseconds or seconds since 1970, by " +
+				"its size; from 1678 to 2261"},
+			{"anyOf", []any{ordered{{"type", "string"}, {"format", "date-time"}},
+				ordered{{"type", "number"}, {"exclusiveMinimum", 0}, {"maximum", json.Number("9223372036854775807")}}}}}},
 		entry{"frame", ordered{
 			{"description", "how a request is put together from its parts"},
 			{"type", "object"},
-			{"properties", ordered{{"keys", keys}, {"system", text}, {"messages", text}, {"provenance", text}, {"tools", text}, {"shapes", list(keys)}}}}})
+			{"properties", ordered{{"keys", keys}, {"system", text}, {"messages", text}, {"provenance", text}, {"tools", text},
+				{"shapes", list(keys)}}}}})
 	s := ordered{
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
 		{"$id", "urn:otelagent:ndjson:1"},
 		{"title", "otelagent events"},
-		{"description", "One line of NDJSON: one event. Unknown types and keys are kept. Null is absent, but for arguments, results, bodies and the values of facts."},
+		{"description", "One line of NDJSON: one event. Unknown types and keys are kept. Null is absent, but for " +
+			"arguments, results, bodies and the values of facts."},
 		{"type", "object"},
 		{"required", []string{"type"}},
 		{"properties", ordered{{"type", ordered{{"type", "string"}, {"pattern", `^otelagent\.`}}}}},

@@ -15,7 +15,8 @@ import (
 	"github.com/otelagent/otelagent/dialects/phi"
 )
 
-// TestEventsOfADialectComeBack writes every event of phi-core's recordings as a line and reads it: the same event comes back.
+// TestEventsOfADialectComeBack writes every event of phi-core's recordings as a line and reads it: the same event comes
+// back.
 func TestEventsOfADialectComeBack(t *testing.T) {
 	files, err := filepath.Glob("../phi/testdata/phi-core-*/*.events.ndjson")
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 // generated compares what stands in a document between two comments with text, or writes it with -update.
 func generated(t *testing.T, path, text string) {
 	t.Helper()
-	const begin, end = "<!-- made by dialects/ndjson: go test -update -->\n", "<!-- end of what is made by dialects/ndjson -->\n"
+	const begin, end = "<!-- made by dialects/ndjson: go test -update -->\n",
+		"<!-- end of what is made by dialects/ndjson -->\n"
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +67,8 @@ func TestLinesHasEveryLine(t *testing.T) {
 		}
 	}
 	rows := rowsOf(&kinds[0])
-	b.WriteString("### Every line\n\n| key | holds | |\n|---|---|---|\n| `type` | string | `otelagent.` and the name of the type |\n")
+	b.WriteString("### Every line\n\n| key | holds | |\n|---|---|---|\n| `type` | string | `otelagent.` and the name " +
+		"of the type |\n")
 	common := len(meta)
 	for _, r := range rows[:common] {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, r.holds, r.brief)
@@ -88,51 +90,4 @@ func TestLinesHasEveryLine(t *testing.T) {
 		table(rowsOf(o))
 	}
 	generated(t, "../../docs/lines.md", b.String())
-}
-
-// dialectType returns the type that testdata/fields.md names for a key.
-func dialectType(h holds) string {
-	switch h {
-	case holdsInteger:
-		return "number"
-	case holdsJSON, holdsProvenance:
-		return "free"
-	case holdsMoment, holdsUsage, holdsMessage:
-		return "otelagent " + string(h)
-	case holdsStrings:
-		return "[string]"
-	case holdsMessages:
-		return "[otelagent message]"
-	case holdsFacts:
-		return "[otelagent fact]"
-	case holdsProvenances:
-		return "[free]"
-	default:
-		return string(h)
-	}
-}
-
-// TestFieldsHasARowForEveryKey compares testdata/fields.md with the shapes.
-func TestFieldsHasARowForEveryKey(t *testing.T) {
-	var b strings.Builder
-	table := func(title string, s *shape) {
-		fmt.Fprintf(&b, "\n### %s\n\n| field | holds | lands in |\n|---|---|---|\n", title)
-		if strings.HasPrefix(title, input.OwnPrefix) {
-			fmt.Fprintf(&b, "| `type` | string | %s |\n", s.typ.Name())
-		}
-		for _, r := range rowsOf(s) {
-			lands := r.name
-			if r.holds == holdsProvenances {
-				lands = "Messages[].Provenance; the messages and all else that is not said are read from payload"
-			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, dialectType(r.holds), lands)
-		}
-	}
-	for i := range kinds {
-		table(input.OwnPrefix+kinds[i].name, &kinds[i])
-	}
-	for i := range objects {
-		table("otelagent "+objects[i].name, &objects[i])
-	}
-	generated(t, "testdata/fields.md", strings.TrimPrefix(b.String(), "\n"))
 }

@@ -53,5 +53,11 @@ func ExampleAppendEvent() {
 	})
 	fmt.Println(string(line))
 	// Output:
+	//
+	//
+	//
+	//
+	//
+	//
 	// {"type":"otelagent.turn_ended","ts":"2026-11-20T09:00:00Z","session":"s1","run":"r1","usage":{"input":40,"output":60},"cost":0.0021,"currency":"USD","output":{"role":"assistant","content":"Done."}}
 }

@@ -83,7 +83,8 @@ func TestSettings(t *testing.T) {
 		`{"type":"otelagent.group_started"}`,
 		`{"type":"otelagent.fact_stated"}`,
 	}, "\n")
-	got := decoded(strings.NewReader(text), input.WithSession("S"), input.WithAgent("A"), input.WithProvider("P"), input.WithUsageRule(spans.UsageRuleExcludesCache))
+	got := decoded(strings.NewReader(text), input.WithSession("S"), input.WithAgent("A"), input.WithProvider("P"),
+		input.WithUsageRule(spans.UsageRuleExcludesCache))
 	want := []string{
 		`{"type":"otelagent.run_started","seq":1,"session":"S","agent":"A","provider":"P"}`,
 		`{"type":"otelagent.run_started","seq":2,"session":"own","run":"r","agent_id":"me","provider":"p","dialect":"mine"}`,
@@ -116,7 +117,8 @@ func TestPositions(t *testing.T) {
 	}
 	read("\n" + `{"type":"otelagent.reply_delta"}` + "\n{}\n\n")
 	read(`{"type":"otelagent.reply_delta","seq":70}` + "\n" + `{"type":"otelagent.reply_delta","x":1}` + "\nx")
-	want := []string{"*event.ReplyDelta 2", "line 3, seq 3", "*event.ReplyDelta 70", "*event.ReplyDelta 6", "*event.Other 6", "line 3, seq 7"}
+	want := []string{"*event.ReplyDelta 2", "line 3, seq 3", "*event.ReplyDelta 70", "*event.ReplyDelta 6",
+		"*event.Other 6", "line 3, seq 7"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -133,7 +135,8 @@ func TestInputs(t *testing.T) {
 		want []string
 	}{
 		"deep": {
-			in: strings.NewReader(`{"type":"otelagent.other","body":` + strings.Repeat("[", 207) + strings.Repeat("]", 207) + "}\n" +
+			in: strings.NewReader(`{"type":"otelagent.other","body":` + strings.Repeat("[", 207) + strings.Repeat("]", 207) +
+				"}\n" +
 				`{"type":"otelagent.other","body":` + strings.Repeat("[", 208) + strings.Repeat("]", 208) + "}"),
 			want: []string{
 				// Deeper than content may be anywhere else: it is kept, as text.
@@ -155,11 +158,16 @@ func TestBounds(t *testing.T) {
 	keys := func(n int) string { return strings.TrimSuffix(strings.Repeat(`"":1,`, n), ",") }
 	items := func(n int) string { return strings.TrimSuffix(strings.Repeat(`0,`, n), ",") }
 	for name, c := range map[string]struct{ line, want string }{
-		"keys":            {`{"type":"otelagent.other",` + keys(1024) + `}`, "otelagent: line 1: more than 1024 keys"},
-		"keys inside":     {`{"type":"otelagent.run_ended","usage":{` + keys(1025) + `}}`, "otelagent: line 1: otelagent.run_ended: usage: more than 1024 keys"},
-		"keys of a fact":  {`{"type":"otelagent.fact_stated","facts":[{},{` + keys(1025) + `}]}`, "otelagent: line 1: otelagent.fact_stated: facts[1]: more than 1024 keys"},
-		"messages":        {`{"type":"otelagent.run_ended","messages":[` + items(1<<16+1) + `]}`, "otelagent: line 1: otelagent.run_ended: messages: more than 65536 elements"},
-		"bad words":       {`{"type":"otelagent.group_started","members":[` + items(12) + `]}`, "otelagent: line 1: otelagent.group_started: members[0]: want a string, got a number" + badWords(1, 8) + "; and more"},
+		"keys": {`{"type":"otelagent.other",` + keys(1024) + `}`, "otelagent: line 1: more than 1024 keys"},
+		"keys inside": {`{"type":"otelagent.run_ended","usage":{` + keys(1025) + `}}`,
+			"otelagent: line 1: otelagent.run_ended: usage: more than 1024 keys"},
+		"keys of a fact": {`{"type":"otelagent.fact_stated","facts":[{},{` + keys(1025) + `}]}`,
+			"otelagent: line 1: otelagent.fact_stated: facts[1]: more than 1024 keys"},
+		"messages": {`{"type":"otelagent.run_ended","messages":[` + items(1<<16+1) + `]}`,
+			"otelagent: line 1: otelagent.run_ended: messages: more than 65536 elements"},
+		"bad words": {`{"type":"otelagent.group_started","members":[` + items(12) + `]}`,
+			"otelagent: line 1: otelagent.group_started: members[0]: want a string, got a number" + badWords(1, 8) +
+				"; and more"},
 		"just keys":       {`{"type":"otelagent.other",` + keys(1023) + `}`, ""},
 		"just messages":   {`{"type":"otelagent.run_ended","messages":[` + items(1<<16) + `]}`, ""},
 		"keys of content": {`{"type":"otelagent.other","body":{` + keys(5000) + `}}`, ""},
@@ -192,12 +200,16 @@ func TestWhatALineCannotHold(t *testing.T) {
 		ev   event.Event
 		want string
 	}{
-		{&event.TurnEnded{Meta: m, TurnResult: otelagent.TurnResult{Cost: &nan, Model: "a\xffb"}}, `{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
+		{&event.TurnEnded{Meta: m, TurnResult: otelagent.TurnResult{Cost: &nan, Model: "a\xffb"}},
+			`{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
 		{&event.RequestPrepared{Meta: m, Request: otelagent.Request{Temperature: &inf, Payload: []byte("{}\n")}},
 			`{"type":"otelagent.request_prepared","seq":1,"payload_text":"{}\n"}`},
-		{&event.ToolEnded{Meta: m, ToolResult: otelagent.ToolResult{Result: []byte("\xff")}}, `{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},
-		{&event.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{Args: []byte(" 1")}}, `{"type":"otelagent.tool_started","seq":1,"args_text":" 1"}`},
-		{&event.MessageAdded{Meta: m, Message: otelagent.Message{Raw: []byte("hi"), Role: "user", Provenance: spans.Provenance{Raw: "no JSON"}}},
+		{&event.ToolEnded{Meta: m, ToolResult: otelagent.ToolResult{Result: []byte("\xff")}},
+			`{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},
+		{&event.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{Args: []byte(" 1")}},
+			`{"type":"otelagent.tool_started","seq":1,"args_text":" 1"}`},
+		{&event.MessageAdded{Meta: m, Message: otelagent.Message{Raw: []byte("hi"), Role: "user",
+			Provenance: spans.Provenance{Raw: "no JSON"}}},
 			`{"type":"otelagent.message_added","seq":1,"message":{"raw_text":"hi","role":"user","provenance":"no JSON"}}`},
 	} {
 		line := string(AppendEvent(nil, c.ev))
@@ -217,7 +229,8 @@ func TestErrorsHoldNoContent(t *testing.T) {
 	for i := range kinds {
 		rows := rowsOf(&kinds[i])
 		for _, r := range rows {
-			for _, value := range []string{`"` + secret + `"`, `{"` + secret + `":1}`, `["` + secret + `"]`, `[{"` + secret + `":1,"raw":1,"role":["` + secret + `"]}]`} {
+			for _, value := range []string{`"` + secret + `"`, `{"` + secret + `":1}`, `["` + secret + `"]`, `[{"` + secret +
+				`":1,"raw":1,"role":["` + secret + `"]}]`} {
 				_, problems := readAll(fmt.Sprintf(`{"type":"otelagent.%s",%q:%s}`, kinds[i].name, r.key, value))
 				for _, err := range problems {
 					if n++; strings.Contains(err.Error(), secret) {

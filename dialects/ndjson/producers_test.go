@@ -67,15 +67,15 @@ func payloads(t *testing.T, name string) (all []string) {
 	return all
 }
 
-// TestProducers records what the programs of interop/ndjson wrote and compares the tree with testdata/producers/*.tree, and every request with the
-// bytes that the program sent.
+// TestProducers records what the programs of interop/ndjson wrote and compares the tree with testdata/producers/*.tree,
+// and every request with the bytes that the program sent.
 func TestProducers(t *testing.T) {
 	for _, name := range []string{"python", "rust"} {
 		t.Run(name, func(t *testing.T) {
 			s, blocks := recorded(t, name, input.WithSession("forecast"))
 			for _, run := range s.Runs { // the ids of spans, and of a run without an id, are random
 				if name == "python" {
-					run.ID = "made up"
+					run.ID = "generated"
 				}
 			}
 			var text strings.Builder

@@ -84,7 +84,8 @@ func fill(t *testing.T, path string, v reflect.Value, n int) {
 
 func newEvent(k *shape) event.Event { return reflect.New(k.typ).Interface().(event.Event) }
 
-// filled returns an event of a kind with all fields set, and how many those are. A message has only a provenance that can be.
+// filled returns an event of a kind with all fields set, and how many those are. A message has only a provenance that
+// can be.
 func filled(t *testing.T, k *shape) (event.Event, int) {
 	ev, n := newEvent(k), 0
 	fieldsOf("", reflect.ValueOf(ev).Elem(), func(path string, v reflect.Value) {
@@ -158,8 +159,8 @@ func deep(v reflect.Value) reflect.Value {
 	return out
 }
 
-// TestEveryFieldOfEveryEvent sets each field of each event alone, and all of them, and reads back what it wrote. A field that a line does not
-// carry fails.
+// TestEveryFieldOfEveryEvent sets each field of each event alone, and all of them, and reads back what it wrote. A
+// field that a line does not carry fails.
 func TestEveryFieldOfEveryEvent(t *testing.T) {
 	for i := range kinds {
 		k := &kinds[i]
@@ -199,17 +200,20 @@ func TestEveryFieldOfEveryEvent(t *testing.T) {
 func TestProvenances(t *testing.T) {
 	all := []spans.Provenance{
 		{},
-		{Kind: spans.ProvenanceSystem}, {Kind: spans.ProvenanceTools}, {Kind: spans.ProvenanceRest}, {Kind: spans.ProvenanceComposed},
+		{Kind: spans.ProvenanceSystem}, {Kind: spans.ProvenanceTools}, {Kind: spans.ProvenanceRest},
+		{Kind: spans.ProvenanceComposed},
 		{Kind: spans.ProvenanceSystemPrompt}, {Kind: spans.ProvenanceSteering},
 		{Kind: spans.ProvenanceFollowUp}, {Kind: spans.ProvenanceUnknown},
 		{Kind: spans.ProvenanceIdentityBlock, Name: "me \"x\"", Order: 3},
 		{Kind: spans.ProvenanceMemoryTier, Tier: "long-term", RecordID: "mem-7"},
 		{Kind: spans.ProvenanceLoopTurn, TurnIndex: 4, Role: "tool-call-result", MessageIndex: 2},
-		{Raw: `{"kind":"of another loop"}`}, {Raw: `{"kind":"steering","more":1}`}, {Raw: `{"kind":"memory-tier","tier":"x"}`}, {Raw: `"steering"`}, {Raw: `[1]`},
+		{Raw: `{"kind":"of another loop"}`}, {Raw: `{"kind":"steering","more":1}`},
+		{Raw: `{"kind":"memory-tier","tier":"x"}`}, {Raw: `"steering"`}, {Raw: `[1]`},
 	}
 	ev := &event.RequestPrepared{Meta: event.Meta{Seq: 1}}
 	for _, p := range all {
-		ev.Messages = append(ev.Messages, otelagent.Message{Raw: []byte(`{"role":"user","content":"x"}`), Role: "user", Provenance: p})
+		ev.Messages = append(ev.Messages, otelagent.Message{Raw: []byte(`{"role":"user","content":"x"}`), Role: "user",
+			Provenance: p})
 	}
 	line := string(AppendEvent(nil, ev))
 	if diff := cmp.Diff(event.Event(ev), read(t, line)); diff != "" {

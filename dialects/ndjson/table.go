@@ -71,7 +71,7 @@ func (s *shape) index(name string) (at []int) {
 
 // meta are the keys that every line may have.
 var meta = []field{
-	f("ts", "Meta.Time", "when it happened; absent: not told"),
+	f("ts", "Meta.Time", "when it happened; absent: not known"),
 	f("seq", "Meta.Seq", "its position in the input; absent: the number of the line"),
 	f("session", "Meta.Session", "the session; absent: that of the run"),
 	f("run", "Meta.Run", "the run; absent: the one that is open, the innermost where the open runs spawned each other"),
@@ -104,8 +104,8 @@ var permission = []field{
 
 // kinds are all types of lines, in the order of the documentation.
 var kinds = [...]shape{
-	of[event.RunStarted]("run_started", "A run begins. Everything is optional; without `run` the run gets an "+
-		"id that is made up.",
+	of[event.RunStarted]("run_started", "A run begins. Everything is optional; without `run` the run gets a "+
+		"generated id.",
 		f("session_id", "SessionID", "the session of the run; absent: `session`").sameAs("Session"),
 		f("id", "ID", "the run; absent: `run`").sameAs("Run"),
 		f("agent", "Agent", "the agent's name"),
@@ -127,7 +127,7 @@ var kinds = [...]shape{
 		f("rules", "Rules", "the permission rules in force (content)"),
 		f("group_start", "GroupStart", "the start of the parallel group that the run belongs to"),
 		f("group_role", "GroupRole", "member or judge"),
-		f("recording", "Recording", "what the run is told from: events or ledger; absent: events"),
+		f("recording", "Recording", "where the run was read from: events or ledger; absent: events"),
 		f("copied", "Copied", "the session took the run over from the one it was forked from; it counts in no sum"),
 		f("inferred", "Inferred", "its start was not seen")),
 	of[event.RunEnded]("run_ended", "A run ends.",
@@ -169,8 +169,8 @@ var kinds = [...]shape{
 		f("bytes", "Bytes", "the length of the piece"),
 		f("kind", "Kind", "text, reasoning or tool_input"),
 		f("piece", "Text", "the piece itself, a string; it is kept only where partial output is asked for (content)")),
-	of[event.ReplyReceived]("reply_received", "The model call is over. The reply comes with turn_ended; what "+
-		"is told of it here is shown while the turn goes on.",
+	of[event.ReplyReceived]("reply_received", "The model call is over. The reply comes with turn_ended; until "+
+		"then the open turn shows the keys of this line.",
 		f("message", "Message", "the reply; it is shown while the turn goes on, and only its time is kept when "+
 			"that ends"),
 		f("usage", "Usage", "the usage, as turn_ended will have it"),
@@ -207,7 +207,7 @@ var kinds = [...]shape{
 		f("tool_type", "Type", "function, extension or datastore"),
 		f("args", "Args", "the arguments (content)").orNull(),
 		f("start", "Start", startBrief)),
-	of[event.ToolProgressed]("tool_progressed", "A tool call tells of a partial result or of its progress.",
+	of[event.ToolProgressed]("tool_progressed", "A tool call reports a partial result or its progress.",
 		f("call_id", "CallID", "the call"),
 		f("name", "Name", "the tool"),
 		f("event_type", "Type", "the producer's word for the event"),
@@ -228,7 +228,7 @@ var kinds = [...]shape{
 	of[event.PermissionEvaluated]("permission_evaluated", "It was decided whether something may run.",
 		permission...),
 	of[event.UserAsked]("user_asked", "The loop asked the user something, other than for permission, and "+
-		"waits. Only who looks on while it runs needs it."),
+		"waits. Only a live view needs it."),
 	of[event.UserAnswered]("user_answered", "There is an answer, or there will be none."),
 	of[event.CompactionStarted]("compaction_started", "A compaction begins.",
 		f("kind", "Kind", "summary, prune or revert"),
@@ -247,7 +247,7 @@ var kinds = [...]shape{
 			"them"),
 		f("output_tokens", "OutputTokens", "tokens after, as the loop estimates them"),
 		f("messages_summarized", "MessagesSummarized", "messages that were replaced or removed"),
-		f("removed_tokens", "TokensGone", "tokens removed, where the loop tells only that"),
+		f("removed_tokens", "TokensGone", "tokens removed, where the loop reports only that"),
 		f("runs", "Runs", "runs whose messages were compacted"),
 		f("removed", "Removed", "ids of removed messages"),
 		f("applied", "Applied", "whether it took effect"),
@@ -266,7 +266,7 @@ var kinds = [...]shape{
 		f("dialect", "Dialect", "the loop or wire that the group comes from; absent: `otelagent`").unset(Dialect),
 		f("members", "Members", "the runs among which one will be selected"),
 		f("start", "Start", startBrief),
-		f("recording", "Recording", "what the group is told from: events or ledger; absent: events"),
+		f("recording", "Recording", "where the group was read from: events or ledger; absent: events"),
 		f("inferred", "Inferred", "its start was not seen")),
 	of[event.GroupEnded]("group_ended", "A parallel group ends.",
 		f("end", "End", endBrief),
@@ -274,10 +274,10 @@ var kinds = [...]shape{
 		f("selected_index", "SelectedIndex", "its zero-based number among the members"),
 		f("evaluation_usage", "Evaluation", "the usage of the evaluation as reported; it is the judge's own and "+
 			"never added to it")),
-	of[event.FactStated]("fact_stated", "Facts about the session, or a thing in it, that arise outside any "+
-		"run or later than the thing.",
+	of[event.FactStated]("fact_stated", "Facts about the session, or a part of it, that arise outside any "+
+		"run or later than that part.",
 		f("dialect", "Dialect", "the loop or wire that the facts come from; absent: `otelagent`").unset(Dialect),
-		f("recording", "Recording", "what they are told from: events or ledger; absent: events"),
+		f("recording", "Recording", "where they were read from: events or ledger; absent: events"),
 		f("facts", "Facts", "the facts")),
 	of[event.DefectFound]("defect_found", "The source says, or shows, that something is wrong with its events.",
 		f("code", "Code", "what is wrong: event_lost, runs_mixed or another word"),
@@ -297,7 +297,7 @@ var objects = [...]shape{
 		f("cache_write", "CacheWrite", "tokens written to a cache"),
 		f("total", "Total", "the total"),
 		f("rule", "Rule", "how the counts are to be read: includes_cache, excludes_cache, excludes_reasoning or "+
-			"excludes_cache_and_reasoning; absent: what the reader was told, else includes_cache")),
+			"excludes_cache_and_reasoning; absent: the setting of the reader, else includes_cache")),
 	of[otelagent.Moment]("moment", "A time, or an object of these.",
 		f("time", "Time", "the time"),
 		f("source", "Source", "where it came from: event, arrival, message or bound; absent: event"),
@@ -309,7 +309,7 @@ var objects = [...]shape{
 		f("tool_call_id", "ToolCallID", "the call that a tool result answers"),
 		f("time", "Time", "the time inside the message"),
 		f("provenance", "Provenance", "where the message came from, when it is part of a request")),
-	of[otelagent.Fact]("fact", "One thing that is true from a time on.",
+	of[otelagent.Fact]("fact", "One fact that is true from a time on.",
 		f("subject", "Subject", "what it is about: `session`, or a kind and an id such as `message/msg_1`"),
 		f("key", "Key", "what it says of it: `title`, `archived_at`"),
 		f("value", "Value", "the value; null takes the fact back (content)").orNull(),

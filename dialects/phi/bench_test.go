@@ -68,8 +68,8 @@ func updateLine(tb testing.TB) []byte {
 	return nil
 }
 
-// BenchmarkReader reads the whole sample 16 times, as one stream of 1.5 MB: phi makes events of it, encodingjson only takes lines apart, into a struct of
-// RawMessage fields. The ratio of the two is held by `make bench-check`.
+// BenchmarkReader reads the whole sample 16 times, as one stream of 1.5 MB: phi makes events of it, encodingjson only
+// takes lines apart, into a struct of RawMessage fields. The ratio of the two is held by `make bench-check`.
 func BenchmarkReader(b *testing.B) {
 	in := bytes.Repeat(sample(b), 16)
 	b.Run("phi", func(b *testing.B) {

@@ -28,7 +28,8 @@ func fieldTables(t *testing.T) map[string]map[string]bool {
 	return tables
 }
 
-// TestDialectsHasARowForEveryField compares the tables with the keys that the reader knows: any other key comes back as an unknown one.
+// TestDialectsHasARowForEveryField compares the tables with the keys that the reader knows: any other key comes back as
+// an unknown one.
 func TestDialectsHasARowForEveryField(t *testing.T) {
 	tables := fieldTables(t)
 	keys := map[string]bool{}
@@ -37,7 +38,8 @@ func TestDialectsHasARowForEveryField(t *testing.T) {
 			keys[key] = true
 		}
 	}
-	necessary := map[string]string{"loop_id": `"l"`, "tool_call_id": `"c"`, "payload": "{}", "loop_ids": "[]", "selected_loop_id": `"l"`, "message": `{"role":"user"}`}
+	necessary := map[string]string{"loop_id": `"l"`, "tool_call_id": `"c"`, "payload": "{}", "loop_ids": "[]",
+		"selected_loop_id": `"l"`, "message": `{"role":"user"}`}
 	for name, v := range variants {
 		if !tables[name]["type"] {
 			t.Errorf("testdata/fields.md: no row for %s.type", name)
@@ -78,7 +80,8 @@ func TestDialectsHasARowForEveryField(t *testing.T) {
 func TestDialectsHasARowForEveryLedgerField(t *testing.T) {
 	tables := fieldTables(t)
 	for shape, fields := range map[string][]string{
-		"Session": sessionFields, "LoopRecord": loopFields, "Turn": turnFields, "ChildLoopRef": refFields, "ParallelGroupRecord": groupFields,
+		"Session": sessionFields, "LoopRecord": loopFields, "Turn": turnFields, "ChildLoopRef": refFields,
+		"ParallelGroupRecord": groupFields,
 	} {
 		for _, field := range fields {
 			if !tables[shape][field] {

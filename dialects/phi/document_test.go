@@ -67,9 +67,9 @@ func golden(t *testing.T, file string, got []byte) {
 	t.Fatalf("%s: got %d lines, want %d", file, len(g), len(w))
 }
 
-// TestDocumentGolden reads ledgers and arrays of messages and compares every event with testdata/ledgers/*.golden: ledgers of before April
-// 2026 (no turns, null as continuation, with and without events), of the sample, one on a line with sorted keys, one full of what
-// phi-core would refuse, and what save_messages writes.
+// TestDocumentGolden reads ledgers and arrays of messages and compares every event with testdata/ledgers/*.golden:
+// ledgers of before April 2026 (no turns, null as continuation, with and without events), of the sample, one on a line
+// with sorted keys, one full of what phi-core would refuse, and what save_messages writes.
 func TestDocumentGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/ledgers/*.json")
 	if err != nil || len(files) == 0 {
@@ -221,7 +221,8 @@ func TestLinesBehindADocument(t *testing.T) {
 // TestBadDocuments reads what is wrong with a document, where, and without its content; the valid part still yields
 // events.
 func TestBadDocuments(t *testing.T) {
-	const good = `{"loop_id":"s.a.1","started_at":"2026-05-25T10:00:00Z","ended_at":"2026-05-25T10:00:01Z","status":"Completed","turns":[]}`
+	const good = `{"loop_id":"s.a.1","started_at":"2026-05-25T10:00:00Z","ended_at":"2026-05-25T10:00:01Z",` +
+		`"status":"Completed","turns":[]}`
 	for _, test := range []struct {
 		name, text string
 		max        int
@@ -229,22 +230,33 @@ func TestBadDocuments(t *testing.T) {
 		errs       []string
 	}{
 		{"nothing", "[]", 0, 0, nil},
-		{"no sessions", `[{"SECRET":1},"SECRET",5]`, 0, 0, []string{"[0]: want a session or a message, got an object", "[1]: want a session or a message, got a string", "[2]: want a session or a message, got a number"}},
+		{"no sessions", `[{"SECRET":1},"SECRET",5]`, 0, 0, []string{"[0]: want a session or a message, got an object",
+			"[1]: want a session or a message, got a string", "[2]: want a session or a message, got a number"}},
 		{"an array of others", `["SECRET"]`, 0, 0, []string{"line 1: want an object, got an array"}},
 		{"another object", `[{"SECRET":1}]`, 0, 0, []string{"[0]: want a session or a message, got an object"}},
 		{"no session", `{"formation":null,"loops":[]}`, 0, 0, []string{"session_id: missing"}},
 		{"behind it", `{"loops":[` + good + `],"session_id":"s"} SECRET`, 0, 1, []string{"no JSON value at byte 152"}},
-		{"malformed", `{"session_id":"s","loops":[` + good + `,{"loop_id":SECRET`, 0, 1, []string{"no JSON value at byte 161"}},
-		{"loops", `{"session_id":"s","scope":null,"loops":{"SECRET":1}}`, 0, 0, []string{"loops: want an array, got an object"}},
-		{"session id", `{"scope":null,"session_id":5,"loops":[` + good + `]}`, 0, 1, []string{"session_id: want a string, got a number"}},
+		{"malformed", `{"session_id":"s","loops":[` + good + `,{"loop_id":SECRET`, 0, 1,
+			[]string{"no JSON value at byte 161"}},
+		{"loops", `{"session_id":"s","scope":null,"loops":{"SECRET":1}}`, 0, 0,
+			[]string{"loops: want an array, got an object"}},
+		{"session id", `{"scope":null,"session_id":5,"loops":[` + good + `]}`, 0, 1,
+			[]string{"session_id: want a string, got a number"}},
 		{"too long", `{"session_id":"SECRET","loops":[` + good + `]}`, 100, 0, []string{"longer than 100 bytes"}},
-		{"too deep", `{"session_id":"s","loops":[` + good + `,` + strings.Repeat("[", 300), 0, 1, []string{"JSON nested too deeply at byte 356"}},
-		{"not UTF-8", `{"session_id":"s","loops":[` + good + `,` + strings.ReplaceAll(good, `"turns":[]`, "\"turns\":[{\"turn_id\":{\"turnIndex\":0},\"started_at\":\"2026-05-25T10:00:00Z\",\"input_messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"SECRET\xff\"}]}]}]") + `]}`,
+		{"too deep", `{"session_id":"s","loops":[` + good + `,` + strings.Repeat("[", 300), 0, 1,
+			[]string{"JSON nested too deeply at byte 356"}},
+		{"not UTF-8", `{"session_id":"s","loops":[` + good + `,` + strings.ReplaceAll(good, `"turns":[]`,
+			"\"turns\":[{\"turn_id\":{\"turnIndex\":0},\"started_at\":\"2026-05-25T10:00:00Z\","+
+				"\"input_messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"SECRET\xff\"}]}]}]") + `]}`,
 			0, 2, []string{"text that is not UTF-8 at byte 405"}},
-		{"twice", `{"session_id":"s","session_id":"SECRET","loops":[` + good + `]}`, 0, 1, []string{"session_id: stands there twice"}},
-		{"no id", `{"session_id":"s","loops":[{"started_at":"2026-05-25T10:00:00Z"},` + good + `]}`, 0, 1, []string{"LoopRecord: loops[0].loop_id: missing"}},
-		{"messages without a time", `[{"role":"user","kind":"SECRET","data":1}]`, 0, 0, []string{"no message has a timestamp"}},
-		{"messages and others", `[{"role":"user","content":[],"timestamp":1779703200000},"SECRET"]`, 0, 1, []string{"[1]: want a message, got a string"}},
+		{"twice", `{"session_id":"s","session_id":"SECRET","loops":[` + good + `]}`, 0, 1,
+			[]string{"session_id: stands there twice"}},
+		{"no id", `{"session_id":"s","loops":[{"started_at":"2026-05-25T10:00:00Z"},` + good + `]}`, 0, 1,
+			[]string{"LoopRecord: loops[0].loop_id: missing"}},
+		{"messages without a time", `[{"role":"user","kind":"SECRET","data":1}]`, 0, 0,
+			[]string{"no message has a timestamp"}},
+		{"messages and others", `[{"role":"user","content":[],"timestamp":1779703200000},"SECRET"]`, 0, 1,
+			[]string{"[1]: want a message, got a string"}},
 		{"zero byte", "[]\x00", 0, 0, []string{"text after the JSON value at byte 3"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -302,7 +314,8 @@ func TestWideGroup(t *testing.T) {
 		members.WriteString(`,"s.` + strconv.Itoa(i) + `"`)
 	}
 	text := `{"session_id":"s","loops":[{"loop_id":"s.0","started_at":"2026-05-25T10:00:00Z","status":"Aborted",` +
-		`"parallel_group":{"all_loop_ids":[` + members.String()[1:] + `],"selected_loop_id":"s.0","selected_config_index":0}}]}`
+		`"parallel_group":{"all_loop_ids":[` + members.String()[1:] +
+		`],"selected_loop_id":"s.0","selected_config_index":0}}]}`
 	start, met := time.Now(), 0
 	for ev, err := range Events(strings.NewReader(text)) {
 		if err != nil {
@@ -331,10 +344,12 @@ func TestMessageArray(t *testing.T) {
 		return e
 	}
 	own := first(text)
-	if own.ID == "" || own.SessionID != own.ID || own.Recording != spans.RecordingLedger || own.Start.Source != spans.TimeSourceMessage || !own.Start.Time.Equal(own.Time) {
+	if own.ID == "" || own.SessionID != own.ID || own.Recording != spans.RecordingLedger ||
+		own.Start.Source != spans.TimeSourceMessage || !own.Start.Time.Equal(own.Time) {
 		t.Errorf("%+v", own)
 	}
-	if asking := first(read(t, "testdata/ledgers/messages-asking.json")); asking.ID != own.ID || !asking.Time.Equal(own.Time) {
+	if asking := first(read(t, "testdata/ledgers/messages-asking.json")); asking.ID != own.ID ||
+		!asking.Time.Equal(own.Time) {
 		t.Errorf("%s@%s when it was shorter, %s@%s now", asking.ID, asking.Time, own.ID, own.Time)
 	}
 	set := first(text, input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("p"))

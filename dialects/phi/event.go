@@ -140,7 +140,7 @@ func (d *Decoder) unknown(l *line, stamp time.Time) {
 	if !stamp.IsZero() {
 		l.m.Time = stamp
 	}
-	if l.m.Run != "" && (l.m.Session == "" || d.runs.find(l.m.Run) != nil) {
+	if l.m.Run != "" && (l.m.Session == "" || d.runs.byID[l.m.Run] != nil) {
 		l.m.Session = d.runs.home(l.m.Run)
 	}
 	d.shell.Other(l.m, l.name, l.raw)

@@ -23,7 +23,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestEventLog reads phi-core's own durable event log, as 0.15.2 wrote it, and the same events as they came from the channel.
+// TestEventLog reads phi-core's own durable event log, as 0.15.2 wrote it, and the same events as they came from the
+// channel.
 func TestEventLog(t *testing.T) {
 	read := func(suffix string) []string {
 		in, err := os.ReadFile(filepath.Join("testdata", "phi-core-0.15.2", "durable-event-log."+suffix))

@@ -89,7 +89,7 @@ func (d *Decoder) begin(p *record) { d.record, d.shell.Seq = p, 0 }
 
 // end closes the run of the record at hand.
 func (d *Decoder) end() {
-	if r := d.runs.find(d.record.id); r != nil && r.open {
+	if r := d.runs.byID[d.record.id]; r != nil && r.open {
 		r.close()
 	}
 	d.record = nil
@@ -103,7 +103,7 @@ func (d *Decoder) step(name string, o *object.Object, read func(l *line) []event
 	d.shell.Seq++
 	l := &line{Object: o, name: name, m: d.meta()}
 	l.m.Run = d.record.id
-	if l.run = d.runs.find(l.m.Run); l.run != nil {
+	if l.run = d.runs.byID[l.m.Run]; l.run != nil {
 		l.m.Session = l.run.session
 	}
 	events := read(l)

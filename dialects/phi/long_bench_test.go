@@ -15,8 +15,8 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// BenchmarkLongSession plays 200 turns of the real crate, 110 MB of events of which 105 MB are requests: otelagent reads them and
-// makes spans with every request in them, for a processor that drops them; sha256 hashes the same bytes.
+// BenchmarkLongSession plays 200 turns of the real crate, 110 MB of events of which 105 MB are requests: otelagent
+// reads them and makes spans with every request in them, for a processor that drops them; sha256 hashes the same bytes.
 func BenchmarkLongSession(b *testing.B) {
 	events, err := io.ReadAll(phifixtures.Long(b, "../..", "long-200"))
 	if err != nil {
@@ -27,7 +27,8 @@ func BenchmarkLongSession(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			p := sdktrace.NewTracerProvider()
-			rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p)))
+			rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent),
+				otelagent.WithTracerProvider(p)))
 			for ev, err := range phi.Events(bytes.NewReader(events)) {
 				if err != nil {
 					b.Fatal(err)

@@ -48,7 +48,7 @@ func (d *Decoder) runStarted(l *line, configKey, session, agent string) []event.
 		e.Agent = d.shell.Settings.Agent
 	}
 	e.Provider = cmp.Or(e.Provider, d.shell.Settings.Provider)
-	if s := d.runs.sessionOf(e.ParentID); e.ParentID != "" && s != e.SessionID {
+	if s := d.runs.sessionOf(e.ParentID, ""); e.ParentID != "" && s != e.SessionID {
 		e.ParentSessionID = s
 	}
 	l.m.Session = e.SessionID
@@ -61,7 +61,7 @@ func (d *Decoder) agentEnd(l *line) []event.Event {
 	e := &event.RunEnded{RunResult: otelagent.RunResult{
 		Status: spans.RunStatusCompleted, Rejection: l.String("rejection"), Messages: messagesOf(l.List("messages")),
 	}}
-	r := d.runs.find(l.m.Run)
+	r := d.runs.byID[l.m.Run]
 	rule := d.runs.ruleOf("", "")
 	if r != nil && (r.open || r.fixed) {
 		rule = r.rule

@@ -17,7 +17,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-const goodLine = `{"type":"TurnStart","loop_id":"s.1","turn_index":0,"timestamp":"2026-05-25T10:00:00Z","triggered_by":"User"}`
+const goodLine = `{"type":"TurnStart","loop_id":"s.1","turn_index":0,"timestamp":"2026-05-25T10:00:00Z",` +
+	`"triggered_by":"User"}`
 
 // TestBadLines puts each bad line between two good ones: it is reported with its number, without its content, and the
 // others are read.
@@ -38,30 +39,44 @@ func TestBadLines(t *testing.T) {
 		{"no type", `{"loop_id":"SECRET"}`, `type: missing`},
 		{"type of another type", `{"type":5}`, `type: want a string, got a number`},
 		{"key twice", `{"type":"TurnStart","loop_id":"a","loop_id":"SECRET"}`, `TurnStart: loop_id: stands there twice`},
-		{"payload key twice", `{"type":"TurnRequest","loop_id":"a","payload":{"tools":[],"tools":[]}}`, `TurnRequest: payload.tools: stands there twice`},
+		{"payload key twice", `{"type":"TurnRequest","loop_id":"a","payload":{"tools":[],"tools":[]}}`,
+			`TurnRequest: payload.tools: stands there twice`},
 		{"no loop", `{"type":"TurnStart","turn_index":0}`, `TurnStart: loop_id: missing`},
 		{"empty loop", `{"type":"TurnStart","loop_id":""}`, `TurnStart: loop_id: want a string that is not empty`},
 		{"null loop", `{"type":"TurnStart","loop_id":null}`, `TurnStart: loop_id: missing`},
-		{"number as string", `{"type":"TurnStart","loop_id":"a","turn_index":"SECRET"}`, `TurnStart: turn_index: want an integer from 0 to 9223372036854775807, got a string`},
-		{"negative", `{"type":"TurnStart","loop_id":"a","turn_index":-5}`, `TurnStart: turn_index: want an integer from 0 to 9223372036854775807`},
-		{"float", `{"type":"TurnStart","loop_id":"a","turn_index":5.0}`, `TurnStart: turn_index: want an integer from 0 to 9223372036854775807`},
-		{"time", `{"type":"TurnStart","loop_id":"a","timestamp":"SECRET"}`, `TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262`},
-		{"time without offset", `{"type":"TurnStart","loop_id":"a","timestamp":"2026-05-25T10:00:00"}`, `TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262`},
-		{"far future", `{"type":"TurnStart","loop_id":"a","timestamp":"9999-05-25T10:00:00Z"}`, `TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262`},
-		{"time as number", `{"type":"TurnStart","loop_id":"a","timestamp":5}`, `TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262, got a number`},
+		{"number as string", `{"type":"TurnStart","loop_id":"a","turn_index":"SECRET"}`,
+			`TurnStart: turn_index: want an integer from 0 to 9223372036854775807, got a string`},
+		{"negative", `{"type":"TurnStart","loop_id":"a","turn_index":-5}`,
+			`TurnStart: turn_index: want an integer from 0 to 9223372036854775807`},
+		{"float", `{"type":"TurnStart","loop_id":"a","turn_index":5.0}`,
+			`TurnStart: turn_index: want an integer from 0 to 9223372036854775807`},
+		{"time", `{"type":"TurnStart","loop_id":"a","timestamp":"SECRET"}`,
+			`TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262`},
+		{"time without offset", `{"type":"TurnStart","loop_id":"a","timestamp":"2026-05-25T10:00:00"}`,
+			`TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262`},
+		{"far future", `{"type":"TurnStart","loop_id":"a","timestamp":"9999-05-25T10:00:00Z"}`,
+			`TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262`},
+		{"time as number", `{"type":"TurnStart","loop_id":"a","timestamp":5}`,
+			`TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262, got a number`},
 		{"usage", `{"type":"AgentEnd","loop_id":"a","usage":[5]}`, `AgentEnd: usage: want an object, got an array`},
-		{"usage count", `{"type":"AgentEnd","loop_id":"a","usage":{"input":"SECRET"}}`, `AgentEnd: usage.input: want an integer from 0 to 9223372036854775807, got a string`},
+		{"usage count", `{"type":"AgentEnd","loop_id":"a","usage":{"input":"SECRET"}}`,
+			`AgentEnd: usage.input: want an integer from 0 to 9223372036854775807, got a string`},
 		{"messages", `{"type":"AgentEnd","loop_id":"a","messages":{}}`, `AgentEnd: messages: want an array, got an object`},
 		{"no payload", `{"type":"TurnRequest","loop_id":"a"}`, `TurnRequest: payload: missing`},
-		{"payload messages", `{"type":"TurnRequest","loop_id":"a","payload":{"messages":"SECRET"}}`, `TurnRequest: payload.messages: want an array, got a string`},
+		{"payload messages", `{"type":"TurnRequest","loop_id":"a","payload":{"messages":"SECRET"}}`,
+			`TurnRequest: payload.messages: want an array, got a string`},
 		{"no message", `{"type":"MessageEnd","loop_id":"a"}`, `MessageEnd: message: missing`},
 		{"no role", `{"type":"MessageEnd","loop_id":"a","message":{}}`, `MessageEnd: message.role: missing`},
 		{"no call id", `{"type":"ToolExecutionStart","loop_id":"a"}`, `ToolExecutionStart: tool_call_id: missing`},
-		{"is_error", `{"type":"ToolExecutionEnd","loop_id":"a","tool_call_id":"c","is_error":"SECRET"}`, `ToolExecutionEnd: is_error: want a boolean, got a string`},
-		{"members", `{"type":"ParallelLoopStart","loop_ids":[5]}`, `ParallelLoopStart: loop_ids[0]: want a string, got a number`},
+		{"is_error", `{"type":"ToolExecutionEnd","loop_id":"a","tool_call_id":"c","is_error":"SECRET"}`,
+			`ToolExecutionEnd: is_error: want a boolean, got a string`},
+		{"members", `{"type":"ParallelLoopStart","loop_ids":[5]}`,
+			`ParallelLoopStart: loop_ids[0]: want a string, got a number`},
 		{"selected", `{"type":"ParallelLoopEnd"}`, `ParallelLoopEnd: selected_loop_id: missing`},
-		{"config", `{"type":"AgentStart","loop_id":"a","config_snapshot":"SECRET"}`, `AgentStart: config_snapshot: want an object, got a string`},
-		{"kind", `{"type":"AgentStart","loop_id":"a","continuation_kind":5}`, `AgentStart: continuation_kind: want a string or an object, got a number`},
+		{"config", `{"type":"AgentStart","loop_id":"a","config_snapshot":"SECRET"}`,
+			`AgentStart: config_snapshot: want an object, got a string`},
+		{"kind", `{"type":"AgentStart","loop_id":"a","continuation_kind":5}`,
+			`AgentStart: continuation_kind: want a string or an object, got a number`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := NewDecoder()
@@ -188,7 +203,8 @@ func TestProvenanceComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got, want any
-		if json.Unmarshal(b, &got) != nil || json.Unmarshal([]byte(test.raw), &want) != nil || !reflect.DeepEqual(got, want) || test.kept {
+		if json.Unmarshal(b, &got) != nil || json.Unmarshal([]byte(test.raw), &want) != nil ||
+			!reflect.DeepEqual(got, want) || test.kept {
 			t.Errorf("%s: %+v, gives %s", test.raw, p, b)
 		}
 	}
@@ -201,7 +217,7 @@ func TestRunsAreBounded(t *testing.T) {
 	for i := range 3 * maxRuns {
 		rs.start(fmt.Sprint(i), fmt.Sprint("s", i)).close()
 	}
-	if rs.find("open") == nil {
+	if rs.byID["open"] == nil {
 		t.Error("forgot an open run")
 	}
 	if len(rs.byID) > maxRuns || len(rs.sessions) > maxRuns {
@@ -219,7 +235,8 @@ func FuzzDecoder(f *testing.F) {
 		}
 		f.Add([]byte(text))
 	}
-	for _, pattern := range []string{"testdata/ledgers/[!s]*.json", "testdata/phi-core-0.10.0/[kpt]*.sessions.json", "testdata/phi-core-0.10.0/*.saved.json"} {
+	for _, pattern := range []string{"testdata/ledgers/[!s]*.json", "testdata/phi-core-0.10.0/[kpt]*.sessions.json",
+		"testdata/phi-core-0.10.0/*.saved.json"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			f.Fatal(pattern, err)
@@ -288,7 +305,8 @@ func FuzzDecoder(f *testing.F) {
 			_ = printEvent(ev)
 			lines++
 		}
-		if got := d.Stats(); got.Rejected > errs || (got.Rejected > 0) != (errs > 0) || !isDocument && got.Events+got.Rejected > got.Lines {
+		if got := d.Stats(); got.Rejected > errs || (got.Rejected > 0) != (errs > 0) || !isDocument &&
+			got.Events+got.Rejected > got.Lines {
 			t.Fatalf("%+v, %d errors", got, errs)
 		}
 	})
@@ -312,16 +330,20 @@ func TestMessagesThatAreNone(t *testing.T) {
 	request := `{"type":"TurnRequest","loop_id":"l","turn_index":0,"payload":{"messages":[%s]}}`
 	got := kinds(t, `{"type":"TurnStart","loop_id":"l","turn_index":0}`,
 		fmt.Sprintf(request, `1`), fmt.Sprintf(request, `12`), fmt.Sprintf(request, `"a"`), fmt.Sprintf(request, `"a","b"`))
-	if want := []string{"TurnStarted", "RequestPrepared", "RequestPrepared", "RequestPrepared", "RequestPrepared"}; !reflect.DeepEqual(got, want) {
+	if want := []string{"TurnStarted", "RequestPrepared", "RequestPrepared", "RequestPrepared",
+		"RequestPrepared"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
 const (
-	replyWithCall = `{"type":"MessageEnd","loop_id":"l","message":{"role":"assistant","content":[{"type":"toolCall","id":"c","name":"bash","arguments":{}}]}}`
-	failedResult  = `{"type":"MessageEnd","loop_id":"l","message":{"role":"toolResult","content":[],"toolCallId":"c","isError":true}}`
+	replyWithCall = `{"type":"MessageEnd","loop_id":"l","message":{"role":"assistant","content":[{"type":"toolCall",` +
+		`"id":"c","name":"bash","arguments":{}}]}}`
+	failedResult = `{"type":"MessageEnd","loop_id":"l","message":{"role":"toolResult","content":[],"toolCallId":"c",` +
+		`"isError":true}}`
 	toolStartLine = `{"type":"ToolExecutionStart","loop_id":"l","tool_call_id":"c","tool_name":"bash","args":{}}`
-	toolEndLine   = `{"type":"ToolExecutionEnd","loop_id":"l","tool_call_id":"c","tool_name":"bash","result":{"content":[]},"is_error":true}`
+	toolEndLine   = `{"type":"ToolExecutionEnd","loop_id":"l","tool_call_id":"c","tool_name":"bash",` +
+		`"result":{"content":[]},"is_error":true}`
 )
 
 func TestFailureIsNoDenial(t *testing.T) {
@@ -347,14 +369,15 @@ func TestCallsOfATurnAreBounded(t *testing.T) {
 	d := NewDecoder()
 	lines := goodLine
 	for i := range 3 * maxCalls {
-		lines += fmt.Sprintf("\n"+`{"type":"MessageEnd","loop_id":"s.1","message":{"role":"assistant","content":[{"type":"toolCall","id":"c%d"}]}}`, i)
+		lines += fmt.Sprintf("\n"+`{"type":"MessageEnd","loop_id":"s.1","message":{"role":"assistant",`+
+			`"content":[{"type":"toolCall","id":"c%d"}]}}`, i)
 	}
 	for _, err := range d.Events(strings.NewReader(lines)) {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(d.runs.find("s.1").calls); n != maxCalls {
+	if n := len(d.runs.byID["s.1"].calls); n != maxCalls {
 		t.Errorf("%d calls are remembered", n)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 )
 
-// printEvent returns an event as text that depends on nothing but its fields: its type, and one line for each field that is
-// not zero, in the order of the type.
+// printEvent returns an event as text that depends on nothing but its fields: its type, and one line for each field
+// that is not zero, in the order of the type.
 func printEvent(ev event.Event) string {
 	var b strings.Builder
 	v := reflect.ValueOf(ev).Elem()

@@ -103,13 +103,10 @@ func (rs *runs) meet(session string) {
 	}
 }
 
-// find returns the run of that id that was met last; nil when there is none.
-func (rs *runs) find(id string) *run { return rs.byID[id] }
-
 // in returns the run of m, also when it has ended, and sets the session of m. A run whose start was not read begins
 // here.
 func (rs *runs) in(m *event.Meta) *run {
-	r := rs.find(m.Run)
+	r := rs.byID[m.Run]
 	if r == nil {
 		r = rs.start(m.Run, rs.home(m.Run))
 	}
@@ -127,15 +124,9 @@ func (rs *runs) opened(m *event.Meta) *run {
 }
 
 // sessionOf returns the session of a run that another run names: that of the run of this id, else the longest session
-// met whose id and a dot begin the run's id, else the text before the first dot, if there is one.
-func (rs *runs) sessionOf(id string) string { return rs.sessionOr(id, "") }
-
-// home is sessionOf for a run of the input itself: the session of the settings counts more than the text before the
-// first dot.
-func (rs *runs) home(id string) string { return rs.sessionOr(id, rs.settings.Session) }
-
-func (rs *runs) sessionOr(id, otherwise string) string {
-	if r := rs.find(id); r != nil {
+// met whose id and a dot begin the run's id, else otherwise, else the text before the first dot, if there is one.
+func (rs *runs) sessionOf(id, otherwise string) string {
+	if r := rs.byID[id]; r != nil {
 		return r.session
 	}
 	for i := strings.LastIndexByte(id, '.'); i > 0; i = strings.LastIndexByte(id[:i], '.') {
@@ -152,6 +143,9 @@ func (rs *runs) sessionOr(id, otherwise string) string {
 	}
 	return session
 }
+
+// home is sessionOf for a run of the input itself: the session of the settings counts more than the first dot.
+func (rs *runs) home(id string) string { return rs.sessionOf(id, rs.settings.Session) }
 
 // ruleOf returns the usage rule that follows from the name of a protocol, or of a provider where there is none.
 func (rs *runs) ruleOf(api, provider string) spans.UsageRule {

@@ -143,7 +143,7 @@ func (d *Decoder) toolEnd(l *line) []event.Event {
 func (d *Decoder) toolEnded(l *line, e *event.ToolEnded, failed bool, content *object.Object) []event.Event {
 	e.Meta, e.Outcome = l.m, spans.OutcomeOK
 	if e.ChildRunID != "" {
-		e.ChildSessionID = d.runs.sessionOf(e.ChildRunID)
+		e.ChildSessionID = d.runs.sessionOf(e.ChildRunID, "")
 	}
 	c := l.run.calls[e.CallID]
 	unstarted := c == nil || !c.started || c.null

@@ -85,10 +85,11 @@ var rooms = []room{
 		own: []string{"spans", "backend/session", "backend/session/diff", "backend/session/replay", "backend/store", "backend/store/stats",
 			"backend/store/search"},
 		other: []string{otel + "/attribute", "github.com/mattn/go-runewidth"}},
-	{packages: []string{"backend/viewer"},
+	{packages: []string{"backend/web"},
 		own: []string{"spans", "backend/session/...", "backend/store", "backend/store/reader", "backend/store/search", "backend/store/stats",
 			"backend/inspect"},
-		other: []string{"github.com/klauspost/compress/gzhttp", "golang.org/x/time/rate"}},
+		other: []string{"github.com/hashicorp/golang-lru/v2/simplelru", "github.com/klauspost/compress/gzhttp", "golang.org/x/sync/...",
+			"golang.org/x/time/rate"}},
 
 	{packages: []string{"dashboards/tempo/..."}, own: []string{"dashboards/tempo"}, other: []string{"go.yaml.in/yaml/v3"}},
 	{packages: []string{"agenttest/phifixtures"}, other: []string{"github.com/klauspost/compress/zstd"}},

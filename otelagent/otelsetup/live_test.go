@@ -164,9 +164,9 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 			if v.AsInt64() != int64(15*time.Second) || s.Status().Code != codes.Unset || s.EndTime().Before(s.StartTime()) {
 				t.Errorf("%s: heartbeat %v, status %v, %v", s.Name(), v.String(), s.Status(), s.EndTime().Sub(s.StartTime()))
 			}
-			keys := []attribute.Key{spans.SessionIDKey, spans.RunIDKey, spans.RunStartKey, spans.SchemaKey, spans.SeqKey}
-			if s.Name() == spans.SpanTurn { // its index and the header of its run
-				keys = append(keys, spans.TurnIndexKey, spans.RunOrdinalKey, spans.RunContinuationKey)
+			keys := []attribute.Key{spans.SessionIDKey, spans.RunIDKey, spans.RunStartKey, spans.SeqKey}
+			if s.Name() == spans.SpanTurn {
+				keys = append(keys, spans.TurnIndexKey)
 			}
 			for _, key := range keys {
 				if !set.HasValue(key) {

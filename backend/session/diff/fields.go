@@ -197,7 +197,7 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 
 // request adds system prompt, catalogue of tools and all other parameters. The turn holds digests of the first two.
 func (l *fieldList) request(q *session.Request, t *session.Turn) {
-	digests := map[Part]string{System: t.PromptDigest, Tools: t.ToolsDigest}
+	digests := map[Part]string{System: t.PromptDigest, Tools: t.ToolsDigest()}
 	for part, provenance := range map[Part]spans.ProvenanceKind{
 		System: spans.ProvenanceSystem, Tools: spans.ProvenanceTools, Params: spans.ProvenanceRest,
 	} {

@@ -185,65 +185,28 @@ func (t *trace) compacts(u *unit) bool {
 
 // check looks for the content that only ACP needs, before anything is written.
 func (t *trace) check() error {
-	captured := len(t.s.Runs) == 0
+	without := func(c spans.Capture) bool { return c != "" && c != spans.CaptureContent }
 	t.planned = false
-	for _, r := range t.s.Runs {
-		if c := r.Capture; c != "" && c != spans.CaptureContent {
-			continue
-		}
-		captured = true
-		for _, turn := range t.runs[r].turns {
-			if turn.Capture != "" && turn.Capture != spans.CaptureContent {
-				continue
-			}
-			need := func(ref *session.Ref) {
-				if _, ok := t.body(*ref); !ok {
-					t.miss(whereTurn(r, turn), "block "+ref.Block)
-				}
-			}
-			notes := func(l []session.Note) {
-				for i := range l {
-					if l[i].Body != nil && r.Dialect == acpDialect {
-						need(l[i].Body)
-					}
-				}
-			}
-			options := func(l []*session.Permission) {
-				for _, x := range l {
-					for _, ref := range x.Options.Items() {
-						need(&ref)
-					}
-				}
-			}
-			options(turn.Permissions)
-			notes(turn.Events)
-			for _, c := range turn.ToolCalls {
-				options(c.Permissions)
-				notes(c.Events)
-			}
-			for _, c := range turn.Compactions {
-				notes(c.Events)
-			}
-			if turn == t.runs[r].turns[0] {
-				notes(r.Events)
+	for x := range references(t.s) {
+		if r, turn := x.run, x.turn; x.isExtra && !without(r.Capture) && (turn == nil || !without(turn.Capture)) {
+			if _, ok := t.body(x.ref); !ok {
+				t.miss(whereTurn(r, turn), "block "+x.ref.Block)
 			}
 		}
 	}
+	captured := func(r *session.Run) bool { return !without(r.Capture) }
 	for _, f := range t.facts {
-		if f.Value != nil && captured {
+		if f.Value != nil && (len(t.s.Runs) == 0 || slices.ContainsFunc(t.s.Runs, captured)) {
 			if _, ok := t.body(*f.Value); !ok {
 				t.miss(f.Subject+" "+f.Key, "block "+f.Value.Block)
 			}
 		}
 	}
 	t.planned = true
-	if t.err != nil {
-		return t.err
-	}
-	if len(t.missing) > 0 && !t.opts.Partial {
+	if t.err == nil && len(t.missing) > 0 && !t.opts.Partial {
 		return &MissingError{Session: t.s.ID, Missing: t.missing}
 	}
-	return nil
+	return t.err
 }
 
 // lacks counts content that ACP has no place for.

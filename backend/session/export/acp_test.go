@@ -50,7 +50,8 @@ func asTrace(t *testing.T, s *export.Recorded, opts export.Options) (trace []byt
 	return out.Bytes(), missing
 }
 
-// What sessions of each dialect come to. interop/acp asks the official SDK whether it is valid, and plays it to its client.
+// What sessions of each dialect come to. interop/acp asks the official SDK whether it is valid, and plays it to its
+// client.
 func TestACPGolden(t *testing.T) {
 	golden := func(t *testing.T, name string, sessions []export.Recorded) {
 		t.Helper()
@@ -77,7 +78,8 @@ func TestACPGolden(t *testing.T) {
 			}
 		}
 	}
-	names := []string{"compaction-in-turn", "tool-denied-by-hook", "steering-and-follow-up", "killed", "extension-message-and-image",
+	names := []string{"compaction-in-turn", "tool-denied-by-hook", "steering-and-follow-up", "killed",
+		"extension-message-and-image",
 		"input-rejected-before-run", "parallel-tools-one-error", "sub-agent-host-wired", "revert"}
 	for _, f := range phifixtures.All(t, "../../..") {
 		name, ok := strings.CutPrefix(f.String(), "0.15.2/")
@@ -90,10 +92,12 @@ func TestACPGolden(t *testing.T) {
 		golden(t, "guide", imported(t, readFile(t, "../../../dialects/guide/testdata/session.jsonl")))
 	})
 	t.Run("clark-agent", func(t *testing.T) {
-		golden(t, "clark-agent", recorded(t, clark.Events(bytes.NewReader(readFile(t, "../../../dialects/clark/testdata/sample.events.ndjson"))), otelagent.CaptureContent))
+		golden(t, "clark-agent", recorded(t, clark.Events(bytes.NewReader(readFile(t,
+			"../../../dialects/clark/testdata/sample.events.ndjson"))), otelagent.CaptureContent))
 	})
 	t.Run("acp", func(t *testing.T) {
-		golden(t, "acp", recorded(t, acp.Events(bytes.NewReader(readFile(t, "../../../dialects/acp/testdata/sample.ndjson"))), otelagent.CaptureContent))
+		golden(t, "acp", recorded(t, acp.Events(bytes.NewReader(readFile(t,
+			"../../../dialects/acp/testdata/sample.ndjson"))), otelagent.CaptureContent))
 	})
 }
 
@@ -133,7 +137,8 @@ type traced struct {
 	}
 }
 
-// checkTrace holds what every trace must hold: ids from 0 on each side, responses to requests, the mark, and no call that goes back
+// checkTrace holds what every trace must hold: ids from 0 on each side, responses to requests, the mark, and no call
+// that goes back
 // in its states.
 func checkTrace(t *testing.T, raw []byte) []traced {
 	t.Helper()
@@ -151,7 +156,7 @@ func checkTrace(t *testing.T, raw []byte) []traced {
 		switch id := m.Message.ID; {
 		case m.Message.Method == "":
 			if id == nil || !open[back[m.Direction]][*id] {
-				t.Errorf("line %d: nobody asked", i+1)
+				t.Errorf("line %d: there is no request", i+1)
 				continue
 			}
 			delete(open[back[m.Direction]], *id)
@@ -182,9 +187,9 @@ func checkTrace(t *testing.T, raw []byte) []traced {
 	return l
 }
 
-// told is what a session told from ACP says, a line a thing: in which the two sides of a round trip must agree. Ids that the wire numbers are
-// left out.
-func told(s *export.Recorded) []string {
+// factsOf lists what two sides of a round trip must agree in: the facts of a session that came from ACP, one a line,
+// without the ids that the wire numbers.
+func factsOf(s *export.Recorded) []string {
 	var l []string
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 	bodies := func(refs *session.Refs) string {
@@ -221,7 +226,8 @@ func told(s *export.Recorded) []string {
 	}
 	permissions := func(where string, l []*session.Permission) {
 		for _, p := range l {
-			put(where+" permission", p.CallID, p.Tool, p.Action, p.Source, p.Outcome, p.Option, bodies(p.Options), p.WaitNS, stamp(p.End), p.Reason)
+			put(where+" permission", p.CallID, p.Tool, p.Action, p.Source, p.Outcome, p.Option, bodies(p.Options), p.WaitNS,
+				stamp(p.End), p.Reason)
 		}
 	}
 	compactions := func(where string, l []*session.Compaction) {
@@ -275,7 +281,8 @@ func told(s *export.Recorded) []string {
 	return l
 }
 
-// Every recording gives a trace that is read back: one session, the same calls in the same states, the same texts. What was left out of it is
+// Every recording gives a trace that is read back: one session, the same calls in the same states, the same texts. What
+// was left out of it is
 // named. ACP_TRACES is as in TestACPRoundTrip.
 func TestACPOfEveryRecording(t *testing.T) {
 	check := func(t *testing.T, name string, sessions []export.Recorded) {
@@ -285,7 +292,8 @@ func TestACPOfEveryRecording(t *testing.T) {
 			trace, missing := asTrace(t, s, export.Options{})
 			checkTrace(t, trace)
 			for _, m := range missing {
-				if !strings.HasPrefix(m.What, "ACP has no place for parts of the type data-") && !strings.HasPrefix(m.What, "ACP has no place for messages of the role system") {
+				if !strings.HasPrefix(m.What, "ACP has no place for parts of the type data-") && !strings.HasPrefix(m.What,
+					"ACP has no place for messages of the role system") {
 					t.Error(m)
 				}
 			}
@@ -323,7 +331,8 @@ func TestACPOfEveryRecording(t *testing.T) {
 	for _, f := range phifixtures.All(t, "../../..") {
 		t.Run(f.String(), func(t *testing.T) { check(t, f.String(), replayed(t, f.Events, otelagent.CaptureContent)) })
 	}
-	for _, pattern := range []string{"../../../dialects/guide/testdata/*.json*", "../../../dialects/clark/testdata/clark-agent-*/*.ndjson", "../../../dialects/clark/testdata/clark-agent-*/*.jsonl"} {
+	for _, pattern := range []string{"../../../dialects/guide/testdata/*.json*",
+		"../../../dialects/clark/testdata/clark-agent-*/*.ndjson", "../../../dialects/clark/testdata/clark-agent-*/*.jsonl"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -347,7 +356,8 @@ func TestACPOfEveryRecording(t *testing.T) {
 // What was never captured is not in the trace; what is known without content is.
 func TestACPWithoutContent(t *testing.T) {
 	sample := readFile(t, "../../../dialects/acp/testdata/sample.ndjson")
-	for capture, with := range map[string]otelagent.Capture{"none": otelagent.CaptureNone, "digests": otelagent.CaptureDigests} {
+	for capture, with := range map[string]otelagent.Capture{"none": otelagent.CaptureNone,
+		"digests": otelagent.CaptureDigests} {
 		for _, s := range recorded(t, acp.Events(bytes.NewReader(sample)), with) {
 			trace, missing := asTrace(t, &s, export.Options{})
 			lines := checkTrace(t, trace)
@@ -370,7 +380,8 @@ func TestACPWithoutContent(t *testing.T) {
 				}
 			}
 			if prompts != 2 || calls != 4 || over != 4 || questions != 2 || len(missing) == 0 {
-				t.Errorf("%s: %d prompts, %d calls, %d over, %d questions, missing %v", capture, prompts, calls, over, questions, missing)
+				t.Errorf("%s: %d prompts, %d calls, %d over, %d questions, missing %v", capture, prompts, calls, over, questions,
+					missing)
 			}
 			if dir := os.Getenv("ACP_TRACES"); dir != "" {
 				if err := os.WriteFile(filepath.Join(dir, capture+".ndjson"), trace, 0o644); err != nil {
@@ -381,7 +392,8 @@ func TestACPWithoutContent(t *testing.T) {
 	}
 }
 
-// callsOf returns the tool calls that are part of the conversation as it stands, and how they ended, in the words that ACP has.
+// callsOf returns the tool calls that are part of the conversation as it stands, and how they ended, in the words that
+// ACP has.
 func callsOf(t *testing.T, s *export.Recorded) []string {
 	t.Helper()
 	fromACP := s.Dialect == acp.Dialect
@@ -421,19 +433,23 @@ func callsOf(t *testing.T, s *export.Recorded) []string {
 		for _, turn := range turns {
 			turn, _ := turn.(map[string]any)
 			if parts, ok := turn["parts"].([]any); ok && turn["hidden_at"] != nil {
-				rewound[line.Str("id")] = append(rewound[line.Str("id")], stretch{int64(parts[0].(float64)), int64(parts[1].(float64))})
+				rewound[line.Str("id")] = append(rewound[line.Str("id")], stretch{int64(parts[0].(float64)),
+					int64(parts[1].(float64))})
 			}
 		}
-		if i := line.Num("index"); slices.ContainsFunc(rewound[line.Str("message_id")], func(x stretch) bool { return i >= x.from && i < x.to }) {
+		if i := line.Num("index"); slices.ContainsFunc(rewound[line.Str("message_id")],
+			func(x stretch) bool { return i >= x.from && i < x.to }) {
 			continue
 		}
 		name, isTool := strings.CutPrefix(line.Str("type"), "tool-")
-		if dynamic := line.Str("type") == "dynamic-tool"; line.Type != "part" || !isTool && !dynamic || hidden[line.Str("message_id")] {
+		if dynamic := line.Str("type") == "dynamic-tool"; line.Type != "part" || !isTool && !dynamic ||
+			hidden[line.Str("message_id")] {
 			continue
 		} else if dynamic {
 			name, _ = line.Inner("data_json")["toolName"].(string)
 		}
-		state := map[string]string{"output-available": "completed", "output-error": "failed", "output-denied": "failed"}[line.Str("tool_state")]
+		state := map[string]string{"output-available": "completed", "output-error": "failed",
+			"output-denied": "failed"}[line.Str("tool_state")]
 		if state == "" {
 			state = "open"
 		}
@@ -443,7 +459,8 @@ func callsOf(t *testing.T, s *export.Recorded) []string {
 	return l
 }
 
-// acpExceptions are what a trace says otherwise than the capture, by scenario: lines of told that begin so, and why.
+// acpExceptions are the lines of factsOf, by their beginning and by scenario, in which a trace differs from the capture,
+// with the reason.
 var acpExceptions = map[string][]struct{ line, why string }{
 	"agent-dies": {
 		{"run 0 times", "a reply that broke off is in no tree, so the time of its last piece is not in the trace"},
@@ -452,21 +469,25 @@ var acpExceptions = map[string][]struct{ line, why string }{
 	"errors": {
 		{`run 2 turn 0 note ["$/cancel_request"`, "the request that is taken back has another id"},
 		{"run 0 config", "a session that was never opened had no folder; no trace may speak of one that was not opened"},
-		{`fact ["session","acp.initialize"`, "the same: what opens it in the trace"}, {`fact ["session","acp.session/new"`, "the same"},
+		{`fact ["session","acp.initialize"`, "the same: what opens it in the trace"}, {`fact ["session","acp.session/new"`,
+			"the same"},
 	},
 	"extensions": {
-		{`run 0 turn 0 note ["_example.org/`, "the tree does not say which side sent a message of an extension, nor whether it was a request"},
+		{`run 0 turn 0 note ["_example.org/`,
+			"the tree does not say which side sent a message of an extension, nor whether it was a request"},
 	},
 }
 
-// An ACP trace of a session that came from ACP says the same as the capture did, but for acpExceptions. With ACP_TRACES set to a folder, the
+// An ACP trace of a session that came from ACP says the same as the capture did, but for acpExceptions. With ACP_TRACES
+// set to a folder, the
 // traces are left there, for interop/acp to validate and replay.
 func TestACPRoundTrip(t *testing.T) {
 	files, err := filepath.Glob("../../../dialects/acp/testdata/sdk/*.ndjson")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	files = append(files, "../../../dialects/acp/testdata/sample.ndjson", "../../../dialects/acp/testdata/sample.raw.ndjson")
+	files = append(files, "../../../dialects/acp/testdata/sample.ndjson",
+		"../../../dialects/acp/testdata/sample.raw.ndjson")
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".ndjson")
 		if strings.HasSuffix(name, ".raw") && name != "sample.raw" {
@@ -503,12 +524,13 @@ func TestACPRoundTrip(t *testing.T) {
 					t.Errorf("session %s: %d sessions", before.ID, len(l))
 					continue
 				}
-				if d := gocmp.Diff(without(told(&before)), without(told(&l[0]))); d != "" {
+				if d := gocmp.Diff(without(factsOf(&before)), without(factsOf(&l[0]))); d != "" {
 					t.Errorf("session %s: -capture +trace:\n%s", before.ID, d)
 				}
 				again, _ := asTrace(t, &l[0], export.Options{})
 				if name != "errors" && name != "extensions" && !bytes.Equal(trace, again) { // which lost ids
-					t.Errorf("session %s: the trace of the trace is another:\n%s", before.ID, gocmp.Diff(strings.Split(string(trace), "\n"), strings.Split(string(again), "\n")))
+					t.Errorf("session %s: the trace of the trace is another:\n%s", before.ID,
+						gocmp.Diff(strings.Split(string(trace), "\n"), strings.Split(string(again), "\n")))
 				}
 			}
 			for _, e := range acpExceptions[name] {

@@ -10,7 +10,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// A session that came from ACP keeps more of its wire than rows do: titles and kinds of tool calls, updates, requests of
+// A session that came from ACP keeps more of its wire than rows do: titles and kinds of tool calls, updates, requests
+// of
 // the agent, exchanges about the session (package dialects/acp documents how). This file writes them back as they were,
 // in the order of time.
 
@@ -124,13 +125,13 @@ func (t *trace) keptTurn(r *session.Run, turn *session.Turn) {
 		t.keptNotes(r, c.Events, "")
 	}
 	for _, x := range permissions {
-		q := t.questionOf(r, x)
+		seq := x.Seq
 		for _, c := range turn.ToolCalls {
-			if c.ID == x.CallID && c.Start.Equal(q.asked) {
-				q.seq = c.Seq // that of x is of the answer
+			if c.ID == x.CallID && c.Start.Equal(askedAt(x)) {
+				seq = c.Seq // that of x is of the answer
 			}
 		}
-		t.question(r, x.CallID, q)
+		t.question(r, x.CallID, x, seq)
 	}
 }
 
@@ -205,7 +206,8 @@ func (t *trace) keptCall(r *session.Run, item object, c *session.ToolCall, x *pl
 	t.push(latest(c.Start, c.End), t.seqOf(c.EndSeq), statusUpdate(id, status, more...))
 }
 
-// worked reports whether a call must have been in progress from the first, as far as is known: the agent asked for files
+// worked reports whether a call must have been in progress from the first, as far as is known: the agent asked for
+// files
 // before any update, or for a terminal that no update names. Else such work would not be known to be the call's.
 func (t *trace) worked(r *session.Run, c *session.ToolCall) bool {
 	files, terminals, named, progress := false, false, false, false

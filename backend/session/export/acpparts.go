@@ -154,17 +154,17 @@ func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
 	approval := data.object("approval")
 	questions := t.questions(u.run, p, approval, at, end)
 	for _, q := range questions { // a question comes after its call
-		if q.asked.Before(at) {
-			at = q.asked
+		if first := askedAt(q); first.Before(at) {
+			at = first
 		}
 	}
-	input := valueOf(data.get("input")) // null stands for an unknown one
+	input := valueOf(data.get("input")) // null is an unknown one
 	t.push(at, 0, fields("sessionUpdate", "tool_call", "toolCallId", id, "title", name, "name", name,
 		"kind", cmp.Or(toolKinds[name], "other"), "status", "pending", "rawInput", input))
 	for _, q := range questions {
-		t.question(u.run, id, q)
-		if !q.answered.IsZero() {
-			begun = latest(begun, q.answered)
+		t.question(u.run, id, q, q.Seq)
+		if isAnswered(q) {
+			begun = latest(begun, q.Start, q.End)
 		}
 	}
 	end = latest(end, begun)
@@ -233,25 +233,14 @@ func outputText(output []byte) string {
 	return strings.Join(texts, "\n")
 }
 
-// question is a permission request.
-type question struct {
-	asked, answered time.Time // answered is zero where no answer is known
-	seq, answerSeq  int64
-	options         []byte
-	option, outcome string
-	action          spans.Action
-	always          bool
-	reason          string
-}
-
 // asked reports whether an evaluation asked the client: a client does not see a decision of the loop's own.
 func asked(x *session.Permission) bool {
 	return !x.Derived && (x.Options != nil || x.Outcome != "" || x.Action == spans.ActionAsk)
 }
 
-// questions returns the questions about a call: its evaluations, and those of its turn, and the approval that the guide
+// questions returns the questions about a call: its evaluations, those of its turn, and the approval that the guide
 // keeps in a part.
-func (t *trace) questions(r *session.Run, p *builtPart, approval object, at, end time.Time) (l []question) {
+func (t *trace) questions(r *session.Run, p *builtPart, approval object, at, end time.Time) (l []*session.Permission) {
 	kept := len(approval) > 0 && r.Recording == spans.RecordingLedger || strings.HasPrefix(p.state, "approval-")
 	var all []*session.Permission
 	for _, x := range t.decided {
@@ -264,42 +253,34 @@ func (t *trace) questions(r *session.Run, p *builtPart, approval object, at, end
 	}
 	for _, x := range all {
 		if asked(x) || kept && !x.Derived {
-			l = append(l, t.questionOf(r, x))
+			l = append(l, x)
 		}
 	}
 	if len(l) > 0 || !kept {
 		return l
 	}
-	q := question{asked: at, action: spans.ActionAsk, reason: approval.text("reason")}
+	q := &session.Permission{Span: session.Span{Start: at, End: end}, Action: spans.ActionAsk}
 	switch string(approval.get("approved")) {
 	case "true":
-		q.action, q.answered = spans.ActionAllow, end
+		q.Action = spans.ActionAllow
 	case "false":
-		q.action, q.answered = spans.ActionDeny, end
+		q.Action = spans.ActionDeny
 	}
 	return append(l, q)
 }
 
-// questionOf reads an evaluation.
-func (t *trace) questionOf(r *session.Run, x *session.Permission) question {
-	q := question{
-		asked: x.Start, answered: latest(x.Start, x.End), seq: x.Seq, answerSeq: x.EndSeq, option: x.Option,
-		outcome: x.Outcome, action: x.Action, always: x.Source == spans.PermissionSourceSession, reason: x.Reason,
+// askedAt returns when a question was asked.
+func askedAt(x *session.Permission) time.Time {
+	answered := latest(x.Start, x.End)
+	began := answered.Add(-time.Duration(x.WaitNS))
+	if x.WaitNS > 0 && (began.Before(x.Start) || x.Start.Equal(answered)) {
+		return began
 	}
-	if x.WaitNS > 0 {
-		began := q.answered.Add(-time.Duration(x.WaitNS))
-		if began.Before(q.asked) || q.asked.Equal(q.answered) {
-			q.asked = began
-		}
-	}
-	if x.Action == spans.ActionAsk && x.Outcome == "" {
-		q.answered = time.Time{}
-	}
-	for _, in := range t.read(r, nil, spans.ListOptions, x.Options) {
-		q.options = in.body
-	}
-	return q
+	return x.Start
 }
+
+// isAnswered reports whether the answer to a question is known.
+func isAnswered(x *session.Permission) bool { return x.Action != spans.ActionAsk || x.Outcome != "" }
 
 // standardKinds are the kinds of answers of ACP, and standardOptions one option of each kind.
 var standardKinds = []string{"allow_once", "allow_always", "reject_once", "reject_always"}
@@ -310,16 +291,20 @@ const standardOptions = `[{"optionId":"allow_once","name":"Allow once","kind":"a
 	`{"optionId":"reject_always","name":"Always reject","kind":"reject_always"}]`
 
 // question queues the request and its response. Options that are not known, or not spelled as in ACP, become the
-// standard ones.
-func (t *trace) question(r *session.Run, callID string, q question) {
-	options, option := q.options, q.option
+// standard ones. seq orders the request; that of x orders the response.
+func (t *trace) question(r *session.Run, callID string, x *session.Permission, seq int64) {
+	var options []byte
+	for _, in := range t.read(r, nil, spans.ListOptions, x.Options) {
+		options = in.body
+	}
+	option := x.Option
 	if !offered(options, option) {
 		options, option = []byte(standardOptions), ""
 		how := "_once"
-		if q.always {
+		if x.Source == spans.PermissionSourceSession {
 			how = "_always"
 		}
-		switch q.action {
+		switch x.Action {
 		case spans.ActionAllow:
 			option = "allow" + how
 		case spans.ActionDeny:
@@ -327,16 +312,16 @@ func (t *trace) question(r *session.Run, callID string, q question) {
 		}
 	}
 	name := "permission/" + callID + "/" + strconv.Itoa(len(t.queue))
-	t.queue = append(t.queue, wire{at: q.asked, seq: t.seqOf(q.seq), dir: toClient, reply: name,
+	t.queue = append(t.queue, wire{at: askedAt(x), seq: t.seqOf(seq), dir: toClient, reply: name,
 		method: "session/request_permission",
 		params: fields("sessionId", &t.s.ID, "toolCall", fields("toolCallId", &callID), "options", options)})
-	if q.answered.IsZero() {
+	if !isAnswered(x) {
 		return
 	}
-	m := wire{at: q.answered, seq: t.seqOf(q.answerSeq), dir: toAgent, reply: name}
+	m := wire{at: latest(x.Start, x.End), seq: t.seqOf(x.EndSeq), dir: toAgent, reply: name}
 	switch {
-	case q.outcome == "error" && r.Dialect == acpDialect:
-		m.error = fields("code", -32603, "message", cmp.Or(q.reason, unknownError))
+	case x.Outcome == "error" && r.Dialect == acpDialect:
+		m.error = fields("code", -32603, "message", cmp.Or(x.Reason, unknownError))
 	case option != "":
 		m.result = fields("outcome", fields("outcome", "selected", "optionId", option))
 	default:

@@ -198,7 +198,7 @@ func (t *trace) end(final bool) {
 		m.at, m.seq = latest(p.run.End, p.run.Start), t.seqOf(p.run.EndSeq)
 	}
 	fromACP := p.run.Dialect == acpDialect
-	reason, failed := stopReason(p, final)
+	reason, failed := endOf(p, final)
 	switch {
 	case p.error != nil:
 		m.error = p.error
@@ -217,20 +217,10 @@ func (t *trace) end(final bool) {
 	t.send(m)
 }
 
-// stopReasons are those of ACP by those of loops, in small letters alone.
-var stopReasons = map[string]string{
-	"maxtokens": "max_tokens", "length": "max_tokens", "maxoutputtokens": "max_tokens",
-	"refusal": "refusal", "contentfilter": "refusal", "contentfiltered": "refusal", "safety": "refusal",
-	"guardrail": "refusal", "maxturnrequests": "max_turn_requests", "maxturns": "max_turn_requests",
-	"maxsteps": "max_turn_requests", "steplimit": "max_turn_requests", "executionlimit": "max_turn_requests",
-	"cancelled": "cancelled", "canceled": "cancelled", "aborted": "cancelled", "abort": "cancelled",
-	"userstop": "cancelled",
-}
-
 const unknownError = "internal error"
 
-// stopReason returns ACP's stop reason of a stretch. failed is the error, for which it has none.
-func stopReason(p *prompt, final bool) (reason, failed string) {
+// endOf returns ACP's stop reason of a stretch. failed is the error, for which it has none.
+func endOf(p *prompt, final bool) (reason, failed string) {
 	r, reasons, turnError := p.run, []string{}, ""
 	if p.turn != nil {
 		turnError = p.turn.Error
@@ -250,17 +240,11 @@ func stopReason(p *prompt, final bool) (reason, failed string) {
 		reasons = append(reasons, p.turn.StopReason)
 	}
 	for _, w := range reasons {
-		plain := strings.Map(func(c rune) rune {
-			if c = c | 0x20; c >= 'a' && c <= 'z' {
-				return c
-			}
-			return -1
-		}, w)
-		if plain == "error" {
+		switch known := stopReasonOf(w); {
+		case known.phi == "error":
 			return "", cmp.Or(turnError, r.Error, unknownError)
-		}
-		if known := stopReasons[plain]; known != "" {
-			return known, ""
+		case known.acp != "":
+			return known.acp, ""
 		}
 	}
 	return "end_turn", ""
@@ -398,7 +382,7 @@ func (t *trace) compaction(r *session.Run, turn *session.Turn, c *session.Compac
 	}
 }
 
-// sendFacts writes the facts of the session that became true before m, or with nil all that are left.
+// sendFacts writes the facts of the session that became true before m, or with nil all others.
 func (t *trace) sendFacts(m *wire) {
 	for len(t.facts) > 0 {
 		f := t.facts[0]

@@ -77,20 +77,25 @@ func TestACPStopReasons(t *testing.T) {
 		{status: spans.RunStatusCompleted, stop: "max_tokens", want: []string{`= {"stopReason":"max_tokens"}`}},
 		{status: spans.RunStatusCompleted, stop: "content-filter", want: []string{`= {"stopReason":"refusal"}`}},
 		{status: spans.RunStatusCompleted, stop: "maxTurns", want: []string{`= {"stopReason":"max_turn_requests"}`}},
-		{status: spans.RunStatusCompleted, word: "max_turn_requests", stop: "stop", want: []string{`= {"stopReason":"max_turn_requests"}`}},
-		{status: spans.RunStatusCompleted, stop: "error", err: "overloaded", want: []string{`= {"code":-32603,"message":"overloaded"}`}},
+		{status: spans.RunStatusCompleted, word: "max_turn_requests", stop: "stop",
+			want: []string{`= {"stopReason":"max_turn_requests"}`}},
+		{status: spans.RunStatusCompleted, stop: "error", err: "overloaded",
+			want: []string{`= {"code":-32603,"message":"overloaded"}`}},
 		{status: spans.RunStatusRejected, want: []string{`= {"stopReason":"refusal"}`}},
 		{status: spans.RunStatusAborted, want: []string{`= {"stopReason":"cancelled"}`}},
 		{status: spans.RunStatusCancelled, want: []string{"session/cancel", `= {"stopReason":"cancelled"}`}},
 		{status: spans.RunStatusError, err: "no credit", want: []string{`= {"code":-32603,"message":"no credit"}`}},
 		{status: spans.RunStatusError, want: []string{`= {"code":-32603,"message":"internal error"}`}},
-		{status: spans.RunStatusError, word: "-32002", err: "not found", want: []string{`= {"code":-32603,"message":"not found"}`}},
-		{status: spans.RunStatusError, dialect: acpDialect, word: "-32002", err: "not found", want: []string{`= {"code":-32002,"message":"not found"}`}},
+		{status: spans.RunStatusError, word: "-32002", err: "not found",
+			want: []string{`= {"code":-32603,"message":"not found"}`}},
+		{status: spans.RunStatusError, dialect: acpDialect, word: "-32002", err: "not found",
+			want: []string{`= {"code":-32002,"message":"not found"}`}},
 		{status: spans.RunStatusOpen},
 	} {
 		t.Run(fmt.Sprint(c.status, c.word, c.stop, c.dialect), func(t *testing.T) {
 			m := &made{}
-			r := &session.Run{Span: observed(0, 50), ID: "r", Dialect: c.dialect, Status: c.status, StatusWord: c.word, Capture: spans.CaptureContent}
+			r := &session.Run{Span: observed(0, 50), ID: "r", Dialect: c.dialect, Status: c.status, StatusWord: c.word,
+				Capture: spans.CaptureContent}
 			if c.status == spans.RunStatusOpen {
 				r.Span = session.Span{Known: spans.KnownLive, Start: ms(0)}
 			}
@@ -122,13 +127,16 @@ func TestACPStopReasons(t *testing.T) {
 
 var textFirst = regexp.MustCompile(`\{"type":"text","text":("\w+")`)
 
-// Messages in a row, replies that nothing was said before, calls in all states, who was asked and who was not, usage and cost.
+// Messages in a row, replies that nothing was said before, calls in all states, who was asked and who was not, usage
+// and cost.
 func TestACPOfOneRun(t *testing.T) {
 	m := &made{}
 	float := func(f float64) *float64 { return &f }
-	options := m.refs(part{`[{"optionId":"y","name":"Yes","kind":"allow_always"},{"optionId":"n","name":"No","kind":"reject_once"}]`, "", ""})
+	options := m.refs(part{`[{"optionId":"y","name":"Yes","kind":"allow_always"},{"optionId":"n","name":"No",` +
+		`"kind":"reject_once"}]`, "", ""})
 	foreign := m.refs(part{`["yes","no"]`, "", ""})
-	call := func(from, to int64, id, name string, outcome spans.Outcome, text string, permissions ...*session.Permission) *session.ToolCall {
+	call := func(from, to int64, id, name string, outcome spans.Outcome, text string,
+		permissions ...*session.Permission) *session.ToolCall {
 		c := &session.ToolCall{Span: observed(from, to), ID: id, Name: name, Outcome: outcome, Permissions: permissions}
 		if outcome == spans.OutcomeOK {
 			c.Result = m.refs(part{text, "", ""})
@@ -139,38 +147,52 @@ func TestACPOfOneRun(t *testing.T) {
 	}
 	open := &session.ToolCall{Span: session.Span{Known: spans.KnownLive, Start: ms(31)}, ID: "open", Name: "glob"}
 	first := &session.Run{
-		Span: observed(0, 90), ID: "r1", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent, Config: `{"context_window":1000,"cwd":"/home/dev"}`,
-		Usage: session.Usage{Input: 100, Output: 10, CacheRead: 40},
+		Span: observed(0, 90), ID: "r1", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent,
+		Config: `{"context_window":1000,"cwd":"/home/dev"}`,
+		Usage:  session.Usage{Input: 100, Output: 10, CacheRead: 40},
 		Turns: []*session.Turn{{
-			Span: observed(1, 60), Capture: spans.CaptureContent, Cost: float(0.5), Currency: "USD", FirstChunkNS: 3_000_000, StopReason: "stop",
-			Usage: session.Usage{Input: 100, Output: 10, CacheRead: 40},
-			Input: m.refs(part{`{"role":"user","content":"one"}`, "", ""}, part{`{"role":"user","content":"two"}`, "", ""}),
-			Output: m.refs(part{`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"well"},` +
-				`{"type":"toolCall","id":"a","name":"bash","arguments":{"cmd":"ls"}},{"type":"toolCall","id":"b","name":"edit","arguments":{}},` +
-				`{"type":"toolCall","id":"c","name":"read","arguments":{}},{"type":"toolCall","id":"d","name":"grep","arguments":{}},` +
-				`{"type":"toolCall","id":"open","name":"glob","arguments":{}},{"type":"toolCall","id":"never","name":"todo","arguments":{}}]}`, "", `{"id":"m1"}`}),
+			Span: observed(1, 60), Capture: spans.CaptureContent, Cost: float(0.5), Currency: "USD", FirstChunkNS: 3_000_000,
+			StopReason: "stop",
+			Usage:      session.Usage{Input: 100, Output: 10, CacheRead: 40},
+			Input:      m.refs(part{`{"role":"user","content":"one"}`, "", ""}, part{`{"role":"user","content":"two"}`, "", ""}),
+			Output: m.refs(part{`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text",` +
+				`"text":"well"},` +
+				`{"type":"toolCall","id":"a","name":"bash","arguments":{"cmd":"ls"}},{"type":"toolCall","id":"b",` +
+				`"name":"edit","arguments":{}},` +
+				`{"type":"toolCall","id":"c","name":"read","arguments":{}},{"type":"toolCall","id":"d","name":"grep",` +
+				`"arguments":{}},` +
+				`{"type":"toolCall","id":"open","name":"glob","arguments":{}},{"type":"toolCall","id":"never","name":"todo",` +
+				`"arguments":{}}]}`, "", `{"id":"m1"}`}),
 			ToolCalls: []*session.ToolCall{
 				call(10, 30, "a", "bash", spans.OutcomeOK, `{"content":[{"type":"text","text":"done"}]}`,
-					&session.Permission{Span: observed(11, 20), Action: spans.ActionAllow, Options: options, Option: "y", Outcome: "selected", CallID: "a"}),
+					&session.Permission{Span: observed(11, 20), Action: spans.ActionAllow, Options: options, Option: "y",
+						Outcome: "selected", CallID: "a"}),
 				call(12, 25, "b", "edit", spans.OutcomeDenied, "not there",
-					&session.Permission{Span: observed(24, 24), Action: spans.ActionDeny, Options: foreign, WaitNS: 10_000_000, CallID: "b"}),
-				call(13, 14, "c", "read", spans.OutcomeError, "no such file", &session.Permission{Span: observed(13, 13), Action: spans.ActionAllow, CallID: "c"}),
-				call(32, 40, "d", "grep", spans.OutcomeCancelled, "stopped", &session.Permission{Span: observed(33, 34), Action: spans.ActionAsk, Outcome: "dismissed", CallID: "d"}),
+					&session.Permission{Span: observed(24, 24), Action: spans.ActionDeny, Options: foreign, WaitNS: 10_000_000,
+						CallID: "b"}),
+				call(13, 14, "c", "read", spans.OutcomeError, "no such file", &session.Permission{Span: observed(13, 13),
+					Action: spans.ActionAllow, CallID: "c"}),
+				call(32, 40, "d", "grep", spans.OutcomeCancelled, "stopped", &session.Permission{Span: observed(33, 34),
+					Action: spans.ActionAsk, Outcome: "dismissed", CallID: "d"}),
 				open,
 			},
 		}},
 	}
 	second := &session.Run{
-		Span: observed(100, 190), ID: "r2", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent, ParentID: "r1", Config: `{"context_window":1000}`,
+		Span: observed(100, 190), ID: "r2", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent,
+		ParentID: "r1", Config: `{"context_window":1000}`,
 		Usage: session.Usage{Input: 5},
 		Turns: []*session.Turn{{
-			Span: observed(101, 110), Capture: spans.CaptureContent, Cost: float(0.25), Currency: "USD", Usage: session.Usage{Input: 5},
-			Output: m.refs(part{`{"role":"assistant","content":[{"type":"toolCall","id":"a","name":"bash","arguments":{}}]}`, "", `{"id":"m2"}`}),
+			Span: observed(101, 110), Capture: spans.CaptureContent, Cost: float(0.25), Currency: "USD",
+			Usage: session.Usage{Input: 5},
+			Output: m.refs(part{`{"role":"assistant","content":[{"type":"toolCall","id":"a","name":"bash","arguments":{}}]}`,
+				"", `{"id":"m2"}`}),
 		}},
 	}
 	s := &session.Session{ID: "s", Start: ms(0), Last: ms(190), Runs: []*session.Run{first, second}}
 	failed := func(id, text string) string {
-		return `{"sessionUpdate":"tool_call_update","toolCallId":"` + id + `","status":"failed","content":[{"type":"content","content":{"type":"text","text":"` + text + `"}}]}`
+		return `{"sessionUpdate":"tool_call_update","toolCallId":"` + id + `","status":"failed",` +
+			`"content":[{"type":"content","content":{"type":"text","text":"` + text + `"}}]}`
 	}
 	pending := func(id, name, kind, input string) string {
 		return `{"sessionUpdate":"tool_call","toolCallId":"` + id + `","title":"` + name + `","name":"` + name + `","kind":"` + kind + `","status":"pending","rawInput":` + input + `}`
@@ -193,7 +215,8 @@ func TestACPOfOneRun(t *testing.T) {
 		progress("a"),
 		`= {"outcome":{"outcome":"selected","optionId":"reject_once"}}`,
 		failed("b", "not there"),
-		`{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed","content":[{"type":"content","content":{"type":"text","text":"done"}}],` +
+		`{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed","content":[{"type":"content",` +
+			`"content":{"type":"text","text":"done"}}],` +
 			`"rawOutput":{"content":[{"type":"text","text":"done"}]}}`,
 		pending("open", "glob", "search", `{}`),
 		progress("open"),
@@ -232,27 +255,35 @@ func TestACPOfOneRun(t *testing.T) {
 func TestACPApprovals(t *testing.T) {
 	m := &made{}
 	options := m.refs(part{`["yes","no"]`, "", ""})
-	run := &session.Run{Span: observed(0, 90), ID: "r", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent, Turns: []*session.Turn{{
-		Span: observed(1, 60), Capture: spans.CaptureContent,
-		Output: m.refs(part{`{"role":"assistant","parts":[` +
-			`{"type":"tool-bash","toolCallId":"a","state":"approval-requested","input":{},"approval":{"id":"1"}},` +
-			`{"type":"tool-bash","toolCallId":"b","state":"approval-responded","input":{},"approval":{"id":"2","approved":false,"reason":"no"}},` +
-			`{"type":"tool-bash","toolCallId":"c","state":"approval-responded","input":{},"approval":{"id":"3","approved":true}},` +
-			`{"type":"tool-bash","toolCallId":"d","state":"input-streaming","input":{}},` +
-			`{"type":"source-url","url":"https://example.org/x"},{"type":"file","mediaType":"audio/wav","url":"data:audio/wav;base64,AA=="},` +
-			`{"type":"file","mediaType":"application/pdf","filename":"a.pdf","url":"data:application/pdf;base64,AA=="},{"type":"file","mediaType":"image/png","url":"https://example.org/a.png"}]}`, "", `{"id":"m1"}`}),
-		Permissions: []*session.Permission{
-			{Span: observed(50, 55), Action: spans.ActionDeny, Source: spans.PermissionSourceSession, Options: options, CallID: "d"},
-			{Span: observed(50, 55), Action: spans.ActionAsk, CallID: "elsewhere"},
-		},
-	}}}
+	run := &session.Run{Span: observed(0, 90), ID: "r", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent,
+		Turns: []*session.Turn{{
+			Span: observed(1, 60), Capture: spans.CaptureContent,
+			Output: m.refs(part{`{"role":"assistant","parts":[` +
+				`{"type":"tool-bash","toolCallId":"a","state":"approval-requested","input":{},"approval":{"id":"1"}},` +
+				`{"type":"tool-bash","toolCallId":"b","state":"approval-responded","input":{},"approval":{"id":"2",` +
+				`"approved":false,"reason":"no"}},` +
+				`{"type":"tool-bash","toolCallId":"c","state":"approval-responded","input":{},"approval":{"id":"3",` +
+				`"approved":true}},` +
+				`{"type":"tool-bash","toolCallId":"d","state":"input-streaming","input":{}},` +
+				`{"type":"source-url","url":"https://example.org/x"},{"type":"file","mediaType":"audio/wav",` +
+				`"url":"data:audio/wav;base64,AA=="},` +
+				`{"type":"file","mediaType":"application/pdf","filename":"a.pdf","url":"data:application/pdf;base64,AA=="},` +
+				`{"type":"file","mediaType":"image/png","url":"https://example.org/a.png"}]}`, "", `{"id":"m1"}`}),
+			Permissions: []*session.Permission{
+				{Span: observed(50, 55), Action: spans.ActionDeny, Source: spans.PermissionSourceSession, Options: options,
+					CallID: "d"},
+				{Span: observed(50, 55), Action: spans.ActionAsk, CallID: "elsewhere"},
+			},
+		}}}
 	var out bytes.Buffer
-	missing, err := ACP(t.Context(), &out, &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{run}}, Held(&m.blocks), Options{})
+	missing, err := ACP(t.Context(), &out, &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{run}},
+		Held(&m.blocks), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	pending := func(id string) string {
-		return `{"sessionUpdate":"tool_call","toolCallId":"` + id + `","title":"bash","name":"bash","kind":"execute","status":"pending","rawInput":{}}`
+		return `{"sessionUpdate":"tool_call","toolCallId":"` + id + `","title":"bash","name":"bash","kind":"execute",` +
+			`"status":"pending","rawInput":{}}`
 	}
 	said := func(block string) string {
 		return `{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":` + block + `}`
@@ -264,7 +295,8 @@ func TestACPApprovals(t *testing.T) {
 		`= {"outcome":{"outcome":"selected","optionId":"reject_always"}}`,
 		pending("a"), `permission {"toolCallId":"a"}`,
 		pending("b"), `permission {"toolCallId":"b"}`, `= {"outcome":{"outcome":"selected","optionId":"reject_once"}}`,
-		`{"sessionUpdate":"tool_call_update","toolCallId":"b","status":"failed","content":[{"type":"content","content":{"type":"text","text":"no"}}]}`,
+		`{"sessionUpdate":"tool_call_update","toolCallId":"b","status":"failed","content":[{"type":"content",` +
+			`"content":{"type":"text","text":"no"}}]}`,
 		pending("c"), `permission {"toolCallId":"c"}`, `= {"outcome":{"outcome":"selected","optionId":"allow_once"}}`,
 		said(`{"type":"resource_link","uri":"https://example.org/x","name":"https://example.org/x"}`),
 		said(`{"type":"audio","data":"AA==","mimeType":"audio/wav"}`),
@@ -275,7 +307,8 @@ func TestACPApprovals(t *testing.T) {
 	if d := gocmp.Diff(want, short(t, out.Bytes())); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	if l := []Missing{{Where: "s", What: "ACP has no place for questions that are about no tool call (1)"}}; !slices.Equal(missing, l) {
+	if l := []Missing{{Where: "s",
+		What: "ACP has no place for questions that are about no tool call (1)"}}; !slices.Equal(missing, l) {
 		t.Errorf("missing %v", missing)
 	}
 }
@@ -295,21 +328,26 @@ func TestACPLeavesOut(t *testing.T) {
 		return session.Fact{Subject: subject, Key: key, At: ms(300), Value: &session.Ref{Block: id}}
 	}
 	run := func(from int64, id string) *session.Run {
-		return &session.Run{Span: observed(from, from+9), ID: id, Status: spans.RunStatusCompleted, Capture: spans.CaptureContent, Turns: []*session.Turn{{
-			Span: observed(from+1, from+8), Capture: spans.CaptureContent,
-			Input:  m.refs(part{`{"role":"user","content":"say ` + id + `"}`, "", `{"id":"u-` + id + `"}`}),
-			Output: m.refs(part{`{"role":"assistant","content":"` + id + `"}`, "", `{"id":"a-` + id + `"}`}),
-		}}}
+		return &session.Run{Span: observed(from, from+9), ID: id, Status: spans.RunStatusCompleted,
+			Capture: spans.CaptureContent, Turns: []*session.Turn{{
+				Span: observed(from+1, from+8), Capture: spans.CaptureContent,
+				Input:  m.refs(part{`{"role":"user","content":"say ` + id + `"}`, "", `{"id":"u-` + id + `"}`}),
+				Output: m.refs(part{`{"role":"assistant","content":"` + id + `"}`, "", `{"id":"a-` + id + `"}`}),
+			}}}
 	}
-	waiting := &session.Run{Span: observed(60, 60), ID: "waits", Status: spans.RunStatusOpen, Capture: spans.CaptureContent,
-		Messages: m.refs(part{`{"role":"user","content":"later"}`, "", `{"id":"u-waits"}`}, part{`{"role":"user","content":"never"}`, "", `{"id":"u-never"}`})}
+	waiting := &session.Run{Span: observed(60, 60), ID: "waits", Status: spans.RunStatusOpen,
+		Capture: spans.CaptureContent,
+		Messages: m.refs(part{`{"role":"user","content":"later"}`, "", `{"id":"u-waits"}`},
+			part{`{"role":"user","content":"never"}`, "", `{"id":"u-never"}`})}
 	system := run(30, "kept")
-	system.Turns[0].Input = m.refs(part{`{"role":"system","content":"be short"}`, "", ""}, part{`{"role":"user","content":"say kept"}`, "", ""})
-	s := &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{run(10, "gone"), system, waiting}, Facts: []session.Fact{
-		fact("message/a-gone", "hidden_at", "1780000000300"), fact("message/u-gone", "hidden_at", "1780000000300"),
-		fact("message/u-never", "queue_canceled_at", "1780000000300"), fact("message/u-waits", "queued_at", "1780000000300"),
-		fact("session", "title", `"a title"`),
-	}}
+	system.Turns[0].Input = m.refs(part{`{"role":"system","content":"be short"}`, "", ""},
+		part{`{"role":"user","content":"say kept"}`, "", ""})
+	s := &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{run(10, "gone"), system, waiting},
+		Facts: []session.Fact{
+			fact("message/a-gone", "hidden_at", "1780000000300"), fact("message/u-gone", "hidden_at", "1780000000300"),
+			fact("message/u-never", "queue_canceled_at", "1780000000300"), fact("message/u-waits", "queued_at", "1780000000300"),
+			fact("session", "title", `"a title"`),
+		}}
 	var out bytes.Buffer
 	missing, err := ACP(t.Context(), &out, s, Held(&m.blocks), Options{})
 	if err != nil {
@@ -324,7 +362,8 @@ func TestACPLeavesOut(t *testing.T) {
 	if d := gocmp.Diff(want, short(t, out.Bytes())); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	if l := []Missing{{Where: "s", What: "ACP has no place for messages of the role system (1)"}}; !slices.Equal(missing, l) {
+	if l := []Missing{{Where: "s",
+		What: "ACP has no place for messages of the role system (1)"}}; !slices.Equal(missing, l) {
 		t.Errorf("missing %v", missing)
 	}
 }
@@ -355,14 +394,16 @@ func TestACPNamesWhatIsMissing(t *testing.T) {
 	// What only a trace needs: notes of a session from ACP, and options.
 	lost := &session.Ref{Block: spans.BlockOfString("lost").Short().String()}
 	mine := &made{}
-	run := &session.Run{Span: observed(0, 9), ID: "prompt-1", Dialect: acpDialect, Status: spans.RunStatusCompleted, Capture: spans.CaptureContent, Turns: []*session.Turn{{
-		Span: observed(0, 8), Capture: spans.CaptureContent, Events: []session.Note{{Time: ms(1), Type: "plan", Body: lost}},
-		Input: mine.refs(part{`{"role":"user","content":[{"type":"text","text":"go"}]}`, "", ""}),
-	}}}
+	run := &session.Run{Span: observed(0, 9), ID: "prompt-1", Dialect: acpDialect, Status: spans.RunStatusCompleted,
+		Capture: spans.CaptureContent, Turns: []*session.Turn{{
+			Span: observed(0, 8), Capture: spans.CaptureContent, Events: []session.Note{{Time: ms(1), Type: "plan", Body: lost}},
+			Input: mine.refs(part{`{"role":"user","content":[{"type":"text","text":"go"}]}`, "", ""}),
+		}}}
 	s := &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{run}}
 	want := []Missing{{Where: whereTurn(run, run.Turns[0]), What: "block " + lost.Block}}
 	out.Reset()
-	if missing, err := ACP(t.Context(), &out, s, Held(&mine.blocks), Options{}); !errors.Is(err, ErrContent) || !slices.Equal(missing, want) || out.Len() > 0 {
+	if missing, err := ACP(t.Context(), &out, s, Held(&mine.blocks), Options{}); !errors.Is(err, ErrContent) ||
+		!slices.Equal(missing, want) || out.Len() > 0 {
 		t.Errorf("%d bytes, %v, %v", out.Len(), missing, err)
 	}
 	missing, err = ACP(t.Context(), &out, s, Held(&mine.blocks), Options{Partial: true})
@@ -395,7 +436,8 @@ func TestACPMemory(t *testing.T) {
 		if l.loaded > 5*content {
 			t.Errorf("%d turns: %d bytes loaded in %d stretches, of %d", turns, l.loaded, l.loads, content)
 		}
-		t.Logf("%d turns: %d KB live at most, %d MB written, %d MB loaded in %d stretches", turns, most>>10, size>>20, l.loaded>>20, l.loads)
+		t.Logf("%d turns: %d KB live at most, %d MB written, %d MB loaded in %d stretches", turns, most>>10, size>>20,
+			l.loaded>>20, l.loads)
 		runtime.KeepAlive(l)
 		return most
 	}

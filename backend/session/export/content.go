@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -55,88 +56,89 @@ func newContent(ctx context.Context, s *session.Session, bodies Bodies) *content
 		bodies = Held(nil)
 	}
 	c := &content{ctx: ctx, bodies: bodies, place: map[spans.ShortID]int32{}}
-	for _, r := range s.Runs {
-		c.add(r.Metadata, r.Rules)
-		for _, t := range byStart(r.Turns) {
-			for _, kind := range []spans.ProvenanceKind{spans.ProvenanceSystem, spans.ProvenanceTools} {
-				if ref := requestText(t, kind); ref != nil {
-					c.addRef(*ref)
-				}
-			}
-			c.addMessages(t.Input, t.Output, t.Results)
-			c.addCalls(t.ToolCalls)
-			c.addCompactions(t.Compactions)
-			c.addPermissions(t.Permissions)
-			c.addNotes(t.Events)
+	for x := range references(s) {
+		id, err := spans.ParseShortID(x.ref.Block)
+		if _, ok := c.place[id]; ok || err != nil {
+			continue
 		}
-		c.addMessages(r.Outside, r.Messages)
-		c.addCalls(r.ToolCalls)
-		c.addCompactions(r.Compactions)
-		c.addPermissions(r.Permissions)
-		c.addNotes(r.Events)
-	}
-	for i := range s.Facts {
-		if ref := s.Facts[i].Value; ref != nil {
-			c.addRef(*ref)
+		c.place[id] = int32(len(c.order))
+		c.order = append(c.order, id)
+		if x.isMessage {
+			c.messages = append(c.messages, session.Ref{Block: x.ref.Block})
 		}
 	}
 	return c
 }
 
-func (c *content) addRef(ref session.Ref) (added bool) {
-	id, err := spans.ParseShortID(ref.Block)
-	if _, ok := c.place[id]; ok || err != nil {
-		return false
-	}
-	c.place[id] = int32(len(c.order))
-	c.order = append(c.order, id)
-	return true
+// reference is a reference to a body, with the run and the turn that have it.
+type reference struct {
+	run       *session.Run
+	turn      *session.Turn
+	ref       session.Ref
+	isMessage bool
+	// isExtra: only ACP has a place for it.
+	isExtra bool
 }
 
-func (c *content) add(lists ...*session.Refs) {
-	for _, l := range lists {
-		for _, ref := range l.Items() {
-			c.addRef(ref)
-		}
-	}
-}
-
-func (c *content) addMessages(lists ...*session.Refs) {
-	for _, l := range lists {
-		for _, ref := range l.Items() {
-			if c.addRef(ref) {
-				c.messages = append(c.messages, session.Ref{Block: ref.Block})
+// references yields the references of a session in the order in which the exporters ask for them.
+func references(s *session.Session) iter.Seq[reference] {
+	return func(yield func(reference) bool) {
+		var at reference
+		on := true
+		put := func(isMessage, isExtra bool, refs ...session.Ref) {
+			for _, ref := range refs {
+				on = on && yield(reference{at.run, at.turn, ref, isMessage, isExtra})
 			}
 		}
-	}
-}
-
-func (c *content) addCalls(calls []*session.ToolCall) {
-	for _, x := range calls {
-		c.add(x.Args, x.Result)
-		c.addPermissions(x.Permissions)
-		c.addNotes(x.Events)
-	}
-}
-
-func (c *content) addCompactions(compactions []*session.Compaction) {
-	for _, x := range compactions {
-		c.add(x.Summary)
-		c.addMessages(x.After)
-		c.addNotes(x.Events)
-	}
-}
-
-func (c *content) addPermissions(permissions []*session.Permission) {
-	for _, x := range permissions {
-		c.add(x.Options)
-	}
-}
-
-func (c *content) addNotes(notes []session.Note) {
-	for i := range notes {
-		if notes[i].Body != nil {
-			c.addRef(*notes[i].Body)
+		lists := func(isMessage bool, lists ...*session.Refs) {
+			for _, l := range lists {
+				put(isMessage, false, l.Items()...)
+			}
+		}
+		extra := func(permissions []*session.Permission, notes []session.Note) {
+			for _, x := range permissions {
+				put(false, true, x.Options.Items()...)
+			}
+			for i := range notes {
+				if notes[i].Body != nil {
+					put(false, true, *notes[i].Body)
+				}
+			}
+		}
+		inside := func(calls []*session.ToolCall, compactions []*session.Compaction) {
+			for _, x := range calls {
+				lists(false, x.Args, x.Result)
+				extra(x.Permissions, x.Events)
+			}
+			for _, x := range compactions {
+				lists(false, x.Summary)
+				lists(true, x.After)
+				extra(nil, x.Events)
+			}
+		}
+		for _, r := range s.Runs {
+			at = reference{run: r}
+			lists(false, r.Metadata, r.Rules)
+			for _, t := range byStart(r.Turns) {
+				at.turn = t
+				for _, kind := range []spans.ProvenanceKind{spans.ProvenanceSystem, spans.ProvenanceTools} {
+					if ref := requestText(t, kind); ref != nil {
+						put(false, false, *ref)
+					}
+				}
+				lists(true, t.Input, t.Output, t.Results)
+				inside(t.ToolCalls, t.Compactions)
+				extra(t.Permissions, t.Events)
+			}
+			at.turn = nil
+			lists(true, r.Outside, r.Messages)
+			inside(r.ToolCalls, r.Compactions)
+			extra(r.Permissions, r.Events)
+		}
+		for i := range s.Facts {
+			if at = (reference{}); s.Facts[i].Value != nil {
+				put(false, false, *s.Facts[i].Value)
+			}
 		}
 	}
 }

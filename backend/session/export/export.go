@@ -39,7 +39,7 @@ type Options struct {
 type Missing struct {
 	// Where is an address: RUN@START, RUN@START/TURN. START is the start of the run, because loops reuse run ids.
 	Where string
-	// What names the list and the blocks, or says why there is nothing.
+	// What names the list and the blocks, or the reason.
 	What string
 }
 

@@ -24,7 +24,7 @@ type Guide struct {
 	s    *session.Session
 	opts Options
 
-	firsts   map[string]string // by block: the one that stands for all messages of the same value
+	firsts   map[string]string // by block: the first one of a message of the same value
 	runs     map[*session.Run]*runPlan
 	units    []unit
 	planned  bool
@@ -101,14 +101,6 @@ func (g *Guide) Missing() []Missing {
 		}
 	}
 	return l
-}
-
-// Messages returns the number of message rows.
-func (g *Guide) Messages() int {
-	if g.sources != nil {
-		return len(g.sources.messages)
-	}
-	return len(g.units)
 }
 
 // miss notes missing content while the plan is made.
@@ -250,7 +242,7 @@ func (x *texts) digestOf(t *session.Turn, kind spans.ProvenanceKind) string {
 		return x.digest[ref.Block]
 	}
 	if kind == spans.ProvenanceTools {
-		return t.ToolsDigest
+		return t.ToolsDigest()
 	}
 	return t.PromptDigest
 }

@@ -40,7 +40,8 @@ func TestGuideRecipes(t *testing.T) {
 		}
 		return string(out)
 	}
-	const asLines = `({type:"session",data:.session}), (.messages[] | {type:"message",data:.message}, (.parts[] | {type:"part",data:.}))`
+	const asLines = `({type:"session",data:.session}), (.messages[] | {type:"message",data:.message}, (.parts[] | ` +
+		`{type:"part",data:.}))`
 	for _, recipe := range []string{
 		`select(.type=="part") | .data.tool_state`,
 		`select(.type=="message" and .data.role=="assistant") | .data.metadata_json | fromjson`,
@@ -51,7 +52,8 @@ func TestGuideRecipes(t *testing.T) {
 			t.Errorf("%s: %s of the lines, %s of the document", recipe, a, b)
 		}
 	}
-	if states := run(lines.Bytes(), "-r", `select(.type=="part") | .data.tool_state | select(.)`); !strings.Contains(states, "output-available") {
+	if states := run(lines.Bytes(), "-r",
+		`select(.type=="part") | .data.tool_state | select(.)`); !strings.Contains(states, "output-available") {
 		t.Errorf("tool states: %q", states)
 	}
 }
@@ -85,30 +87,39 @@ func TestGuideNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// Results that come as messages of the next turn, calls that share an id, replies whose turn is not there, usage that only the run has,
+// Results that come as messages of the next turn, calls that share an id, replies whose turn is not there, usage that
+// only the run has,
 // ids that messages have themselves, facts: what phi-core's sessions do not show.
 func TestGuideOfOtherLoops(t *testing.T) {
 	m := &made{}
 	float := func(f float64) *float64 { return &f }
 	now := ms(0)
 	first := &session.Run{
-		Span: observed(0, 90), ID: "r1", Agent: "a", Model: "m", Provider: "p", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent,
-		Usage: session.Usage{Input: 300, Output: 30, Reasoning: 10, CacheRead: 100},
-		Rules: m.refs(part{`[{"permission":"bash","pattern":"*","action":"ask","source":"session"},{"permission":"x","pattern":"*","action":"deny","source":"manifest"}]`, "", ""}),
+		Span: observed(0, 90), ID: "r1", Agent: "a", Model: "m", Provider: "p", Status: spans.RunStatusCompleted,
+		Capture: spans.CaptureContent,
+		Usage:   session.Usage{Input: 300, Output: 30, Reasoning: 10, CacheRead: 100},
+		Rules: m.refs(part{`[{"permission":"bash","pattern":"*","action":"ask","source":"session"},{"permission":"x",` +
+			`"pattern":"*","action":"deny","source":"manifest"}]`, "", ""}),
 		Turns: []*session.Turn{
 			{
-				Span: observed(1, 10), Capture: spans.CaptureContent, Usage: session.Usage{Input: 100, Output: 10}, Cost: float(0.25), Currency: "USD", StopReason: "tool_use",
-				Input:  m.refs(part{`{"role":"user","content":"do it"}`, "", `{"id":"own-1"}`}),
-				Output: m.refs(part{`{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{"n":1}},{"type":"tool_use","id":"d","name":"g","input":{}}]}`, "", ""}),
+				Span: observed(1, 10), Capture: spans.CaptureContent, Usage: session.Usage{Input: 100, Output: 10},
+				Cost: float(0.25), Currency: "USD", StopReason: "tool_use",
+				Input: m.refs(part{`{"role":"user","content":"do it"}`, "", `{"id":"own-1"}`}),
+				Output: m.refs(part{`{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{"n":1}},` +
+					`{"type":"tool_use","id":"d","name":"g","input":{}}]}`, "", ""}),
 			},
 			{
-				Span: observed(11, 20), Index: 1, Capture: spans.CaptureContent, Usage: session.Usage{Input: 200, Output: 20, Reasoning: 10, CacheRead: 100},
-				Input: m.refs(part{`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"one"},{"type":"text","text":"and"}]}`, "", ""},
+				Span: observed(11, 20), Index: 1, Capture: spans.CaptureContent, Usage: session.Usage{Input: 200, Output: 20,
+					Reasoning: 10, CacheRead: 100},
+				Input: m.refs(part{`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"one"},` +
+					`{"type":"text","text":"and"}]}`, "", ""},
 					part{`{"role":"tool","tool_call_id":"gone","content":"nobody asked"}`, "", ""}),
-				Output: m.refs(part{`{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{"n":2}},{"type":"thinking","thinking":"hm","signature":"sig"}]}`, "", ""}),
+				Output: m.refs(part{`{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{"n":2}},` +
+					`{"type":"thinking","thinking":"hm","signature":"sig"}]}`, "", ""}),
 				ToolCalls: []*session.ToolCall{
 					{Span: observed(12, 13), ID: "c", Name: "f", Outcome: spans.OutcomeCancelled, Error: "stopped"},
-					{Span: session.Span{Known: spans.KnownLive, Start: ms(14)}, ID: "late", Name: "h", Args: m.refs(part{`{"q":1}`, "", ""})},
+					{Span: session.Span{Known: spans.KnownLive, Start: ms(14)}, ID: "late", Name: "h", Args: m.refs(part{`{"q":1}`,
+						"", ""})},
 				},
 			},
 		},
@@ -117,23 +128,29 @@ func TestGuideOfOtherLoops(t *testing.T) {
 		Span: observed(100, 190), ID: "r2", Agent: "b", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent,
 		Usage: session.Usage{Input: 7, Output: 3}, Reported: &session.ReportedUsage{Input: 7, Output: 3},
 		Messages: m.refs(part{`{"role":"user","content":"again"}`, "", `{"id":"own-2"}`},
-			part{`{"id":"own-1","role":"assistant","content":null,"tool_calls":[{"id":"x","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]}`, "", ""},
-			part{`{"role":"tool","tool_call_id":"x","content":"done"}`, "", ""}, part{`{"role":"system","content":"stop"}`, "", ""}),
+			part{`{"id":"own-1","role":"assistant","content":null,"tool_calls":[{"id":"x","type":"function",` +
+				`"function":{"name":"f","arguments":"{\"a\":1}"}}]}`, "", ""},
+			part{`{"role":"tool","tool_call_id":"x","content":"done"}`, "", ""}, part{`{"role":"system","content":"stop"}`,
+				"", ""}),
 		Compactions: []*session.Compaction{{
-			Span: observed(150, 151), Kind: spans.CompactionKindSummary, Trigger: "auto", OutputTokens: new(int64), Summary: m.refs(part{`"short"`, "", ""}),
-			After: m.refs(part{`{"role":"user","content":"again"}`, "", `{"id":"own-2"}`}),
+			Span: observed(150, 151), Kind: spans.CompactionKindSummary, Trigger: "auto", OutputTokens: new(int64),
+			Summary: m.refs(part{`"short"`, "", ""}),
+			After:   m.refs(part{`{"role":"user","content":"again"}`, "", `{"id":"own-2"}`}),
 		}},
 	}
-	third := &session.Run{Span: observed(200, 201), ID: "r3", Status: spans.RunStatusError, Copied: true, Usage: session.Usage{Input: 1}}
+	third := &session.Run{Span: observed(200, 201), ID: "r3", Status: spans.RunStatusError, Copied: true,
+		Usage: session.Usage{Input: 1}}
 	fact := func(subject, key, value string) session.Fact {
 		id := spans.BlockOfString(value).Short().String()
 		m.blocks.Add(session.Block{Body: value})
 		return session.Fact{Subject: subject, Key: key, At: ms(300), Value: &session.Ref{Block: id}}
 	}
 	s := &session.Session{
-		ID: "s", Agent: "a", Dialect: "other", Status: spans.SessionStatusIdle, Start: now, Last: ms(201), Runs: []*session.Run{first, second, third},
+		ID: "s", Agent: "a", Dialect: "other", Status: spans.SessionStatusIdle, Start: now, Last: ms(201),
+		Runs:  []*session.Run{first, second, third},
 		Usage: session.Usage{Input: 307, Output: 33, Reasoning: 10, CacheRead: 100},
-		Facts: []session.Fact{fact("message/own-1", "hidden_at", "1780000000300"), fact("session", "archived_at", `"2026-05-28T20:26:41Z"`), fact("session", "title", `"a title"`)},
+		Facts: []session.Fact{fact("message/own-1", "hidden_at", "1780000000300"), fact("session", "archived_at",
+			`"2026-05-28T20:26:41Z"`), fact("session", "title", `"a title"`)},
 	}
 	r := Recorded{s, &m.blocks}
 	Golden(t, "other-loops.jsonl", r.Write(t, AsJSONL, Options{}))
@@ -143,7 +160,10 @@ func TestGuideOfOtherLoops(t *testing.T) {
 	CheckSums(t, s, r.Write(t, AsCSV, Options{}))
 
 	var done []int
-	if _, err := JSON(t.Context(), &bytes.Buffer{}, s, Held(&m.blocks), Options{Progress: func(n, all int) { done = append(done, n*100/all) }}); err != nil {
+	if _, err := JSON(t.Context(), &bytes.Buffer{}, s, Held(&m.blocks), Options{Progress: func(n,
+		all int) {
+		done = append(done, n*100/all)
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.IsSorted(done) || done[len(done)-1] != 100 {
@@ -156,7 +176,8 @@ func TestGuideOfOtherLoops(t *testing.T) {
 	}
 }
 
-// More messages in one millisecond than its digits can order, and an own id that would break the order, move created_at on.
+// More messages in one millisecond than its digits can order, and an own id that would break the order, move created_at
+// on.
 func TestNamer(t *testing.T) {
 	var n namer
 	type key struct {
@@ -199,7 +220,8 @@ func (w *fullDisk) Write(b []byte) (int, error) {
 
 func TestGuideWriterErrors(t *testing.T) {
 	parent, _, m := sessions()
-	for name, write := range map[string]func(context.Context, io.Writer, *session.Session, Bodies, Options) ([]Missing, error){"json": JSON, "jsonl": JSONL, "csv": CSV} {
+	for name, write := range map[string]func(context.Context, io.Writer, *session.Session, Bodies, Options) ([]Missing,
+		error){"json": JSON, "jsonl": JSONL, "csv": CSV} {
 		if _, err := write(t.Context(), &fullDisk{room: 100}, parent, Held(&m.blocks), Options{}); !errors.Is(err, errFull) {
 			t.Errorf("%s: %v", name, err)
 		}

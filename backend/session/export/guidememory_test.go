@@ -29,7 +29,8 @@ func (l *longSession) body(i int32) string {
 	if i%2 == 0 {
 		return fmt.Sprintf(`{"content":[{"text":"%d %s","type":"text"}],"role":"user"}`, i, text)
 	}
-	return fmt.Sprintf(`{"content":[{"text":"%d %s","type":"text"},{"arguments":{"n":%[1]d},"id":"c%[1]d","name":"f","type":"toolCall"}],"role":"assistant"}`, i, text)
+	return fmt.Sprintf(`{"content":[{"text":"%d %s","type":"text"},{"arguments":{"n":%[1]d},"id":"c%[1]d","name":"f",`+
+		`"type":"toolCall"}],"role":"assistant"}`, i, text)
 }
 
 func (l *longSession) Load(_ context.Context, ids []spans.ShortID, least int) (*session.BlockSet, int, error) {
@@ -50,7 +51,8 @@ func (l *longSession) Load(_ context.Context, ids []spans.ShortID, least int) (*
 }
 
 func newLongSession(turns int) *longSession {
-	l := &longSession{Session: &session.Session{ID: "long", Start: ms(0), Last: ms(int64(turns) * 10)}, made: map[spans.ShortID]int32{}}
+	l := &longSession{Session: &session.Session{ID: "long", Start: ms(0), Last: ms(int64(turns) * 10)},
+		made: map[spans.ShortID]int32{}}
 	ref := func(i int) *session.Refs {
 		short := spans.BlockOfString(l.body(int32(i))).Short()
 		l.made[short] = int32(i)
@@ -63,7 +65,8 @@ func newLongSession(turns int) *longSession {
 			run = &session.Run{Span: observed(at, at+1000), ID: fmt.Sprint("r", i), Status: spans.RunStatusCompleted}
 			l.Runs = append(l.Runs, run)
 		}
-		t := &session.Turn{Span: observed(at, at+9), Index: int64(i % 100), Usage: session.Usage{Input: 1}, Output: ref(2*i + 1)}
+		t := &session.Turn{Span: observed(at, at+9), Index: int64(i % 100), Usage: session.Usage{Input: 1},
+			Output: ref(2*i + 1)}
 		if i%10 == 0 {
 			t.Input = ref(2 * i)
 		} else {
@@ -83,7 +86,8 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Memory does not grow with the session but for what its tree takes, and what Guide says a turn takes: ten times the turns, 110 MB more
+// Memory does not grow with the session but for what its tree takes, and what Guide says a turn takes: ten times the
+// turns, 110 MB more
 // content, a few MB more.
 func TestGuideMemory(t *testing.T) {
 	if testing.Short() {
@@ -109,7 +113,8 @@ func TestGuideMemory(t *testing.T) {
 		if l.loaded > 5*content {
 			t.Errorf("%d turns: %d bytes loaded in %d stretches, of %d", turns, l.loaded, l.loads, content)
 		}
-		t.Logf("%d turns: %d KB live at most, %d MB written, %d MB loaded in %d stretches", turns, most>>10, size>>20, l.loaded>>20, l.loads)
+		t.Logf("%d turns: %d KB live at most, %d MB written, %d MB loaded in %d stretches", turns, most>>10, size>>20,
+			l.loaded>>20, l.loads)
 		runtime.KeepAlive(l)
 		return most
 	}

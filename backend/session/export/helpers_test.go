@@ -25,7 +25,8 @@ type Recorded struct {
 	Blocks *session.BlockSet
 }
 
-func (r *Recorded) Write(t *testing.T, write func(context.Context, *bytes.Buffer, *session.Session, Bodies, Options) ([]Missing, error), opts Options) []byte {
+func (r *Recorded) Write(t *testing.T, write func(context.Context, *bytes.Buffer, *session.Session, Bodies,
+	Options) ([]Missing, error), opts Options) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	if missing, err := write(t.Context(), &out, r.Session, Held(r.Blocks), opts); err != nil || len(missing) > 0 {
@@ -117,7 +118,8 @@ func CheckOrder(t *testing.T, l []Line) {
 		}
 		switch x.Type {
 		case "message":
-			if message != nil && cmp.Or(cmp.Compare(message.Num("created_at"), x.Num("created_at")), strings.Compare(message.Str("id"), x.Str("id"))) >= 0 {
+			if message != nil && cmp.Or(cmp.Compare(message.Num("created_at"), x.Num("created_at")),
+				strings.Compare(message.Str("id"), x.Str("id"))) >= 0 {
 				t.Errorf("%s stands before %s", message.Str("id"), x.Str("id"))
 			}
 			message, index = x, 0

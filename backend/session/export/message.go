@@ -9,7 +9,7 @@ import (
 	"github.com/otelagent/otelagent/internal/genaijson"
 )
 
-// A message is what one message says, whatever its dialect. genaijson knows how loops and providers spell messages;
+// A message is the content of one message of any dialect. genaijson knows how loops and providers spell messages;
 // this file knows the parts of the AI SDK, which the guide keeps.
 type message struct {
 	// role is that of the standard: user, assistant, system, tool, and any other as it came. A message that holds

@@ -285,25 +285,22 @@ func usageOf(u *session.ReportedUsage, rule spans.UsageRule) []byte {
 		"cache_write", &u.CacheWrite, "total", &u.Total, "rule", &rule)
 }
 
-// stepCall is a tool part of a step.
-type stepCall struct {
-	index          int               // among the parts of the step
-	call           *session.ToolCall // nil where the span is not there; then the part gives the rest
-	id, name       string
-	outcome        spans.Outcome
-	created, ended int64
-}
-
+// stateOutcomes are the outcomes of calls by the state of their part.
 var stateOutcomes = map[string]spans.Outcome{"output-available": spans.OutcomeOK, "output-error": spans.OutcomeError,
 	"output-denied": spans.OutcomeDenied}
 
+// stepCall is a tool part of a step, with its index there, without its data. Its type is the name of the tool.
+type stepCall struct {
+	builtPart
+	index int
+}
+
 // callsOf returns the tool parts among the parts of a step.
 func callsOf(parts []builtPart) (calls []stepCall) {
-	for i := range parts {
-		p := &parts[i]
+	for i, p := range parts {
 		if name := toolName(p.typ, p.data); p.call != nil || p.callID != "" || p.state != "" && name != "" {
-			calls = append(calls, stepCall{index: i, call: p.call, id: p.callID, name: name,
-				outcome: stateOutcomes[p.state], created: p.created, ended: p.updated})
+			p.typ, p.data = name, nil
+			calls = append(calls, stepCall{p, i})
 		}
 	}
 	return calls
@@ -390,8 +387,8 @@ func (e *events) step(r *session.Run, st *step, from int) {
 			e.hidden = append(e.hidden, hidden)
 		}
 	}
-	for _, c := range st.calls {
-		e.call(r, c, from+c.index)
+	for i := range st.calls {
+		e.call(r, &st.calls[i], from+st.calls[i].index)
 	}
 	if t == nil {
 		return
@@ -414,14 +411,14 @@ func (e *events) step(r *session.Run, st *step, from int) {
 }
 
 // call adds a tool call whose part has an index.
-func (e *events) call(r *session.Run, c stepCall, index int) {
+func (e *events) call(r *session.Run, c *stepCall, index int) {
 	s := c.call
 	if s == nil { // the part is all there is
-		started, ended := time.UnixMilli(c.created), time.UnixMilli(c.ended)
-		e.add("tool_started", started, r, "call_id", c.id, "name", c.name, "start", bound(started), "args", &index)
-		if c.outcome != "" {
-			e.add("tool_ended", ended, r, "call_id", c.id, "name", c.name, "end", bound(ended), "result", &index,
-				"outcome", c.outcome)
+		started, ended := time.UnixMilli(c.created), time.UnixMilli(c.updated)
+		e.add("tool_started", started, r, "call_id", c.callID, "name", c.typ, "start", bound(started), "args", &index)
+		if outcome := stateOutcomes[c.state]; outcome != "" {
+			e.add("tool_ended", ended, r, "call_id", c.callID, "name", c.typ, "end", bound(ended), "result", &index,
+				"outcome", outcome)
 		}
 		return
 	}

@@ -32,6 +32,7 @@ const phiDialect = "phi-core"
 // document.
 func PhiCore(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
 	p := &phiCore{content: newContent(ctx, s, bodies), s: s, opts: opts}
+	p.holdAll()
 	doc, err := p.session()
 	if err = cmp.Or(err, p.err); err != nil {
 		return nil, err
@@ -60,6 +61,32 @@ type phiCore struct {
 	opts       Options
 	missing    []Missing
 	uncaptured spans.Capture
+}
+
+// holdAll loads all blocks of the ledger at once: requests repeat all messages before them.
+func (p *phiCore) holdAll() {
+	var all []session.Ref
+	seen := map[string]bool{}
+	add := func(refs ...session.Ref) {
+		for _, ref := range refs {
+			if !seen[ref.Block] {
+				seen[ref.Block] = true
+				all = append(all, ref)
+			}
+		}
+	}
+	for x := range references(p.s) {
+		add(x.ref)
+	}
+	for _, r := range p.s.Runs {
+		for _, t := range r.Turns {
+			for _, q := range t.Requests[max(0, len(t.Requests)-1):] {
+				add(q.Messages.Items()...)
+				add(q.Params.Items()...)
+			}
+		}
+	}
+	p.set(all...)
 }
 
 func (p *phiCore) miss(where, what string) {
@@ -111,7 +138,8 @@ func (p *phiCore) session() ([]byte, error) {
 		"parent_spawn_ref", spawned, "scope", "ephemeral", "loops", list(l)), nil
 }
 
-// childrenOf returns the children_loop_ids of each loop. The recorder links a run, when it ends, to the first loop of the
+// childrenOf returns the children_loop_ids of each loop. The recorder links a run, when it ends, to the first loop of
+// the
 // parent's id among those that ended before, else to one that is still open then.
 func childrenOf(s *session.Session, loops []*session.Run) [][]string {
 	children := make([][]string, len(loops))

@@ -46,8 +46,9 @@ func observed(from, to int64) session.Span {
 
 const (
 	user      = `{"content":[{"text":"hi <b> é","type":"text"}],"role":"user","timestamp":1}`
-	assistant = `{"content":[{"arguments":{"n":1.0},"id":"c1","name":"sub","type":"toolCall"}],"model":"m","provider":"p","role":"assistant","stopReason":"toolUse","timestamp":2,"usage":{"input":1,"output":2}}`
-	result    = `{"content":[],"isError":false,"role":"toolResult","timestamp":3,"toolCallId":"c1","toolName":"sub"}`
+	assistant = `{"content":[{"arguments":{"n":1.0},"id":"c1","name":"sub","type":"toolCall"}],"model":"m",` +
+		`"provider":"p","role":"assistant","stopReason":"toolUse","timestamp":2,"usage":{"input":1,"output":2}}`
+	result = `{"content":[],"isError":false,"role":"toolResult","timestamp":3,"toolCallId":"c1","toolName":"sub"}`
 )
 
 // sessions returns a parent session that has everything phi-core can say, and the child session that it spawned.
@@ -58,10 +59,11 @@ func sessions() (parent, child *session.Session, m *made) {
 	started.End = started.End.Add(1000)
 	turnID := `{"turnId":{"loopId":"s.cfg.1","turnIndex":0}}`
 	first := &session.Run{
-		Span: started, ID: "s.cfg.1", Dialect: phiDialect, AgentID: "agent", Status: spans.RunStatusCompleted, StatusWord: "Completed",
-		Config:   `{"model":"m","provider":"p","config_id":null,"temperature":0.7}`,
-		Reported: &session.ReportedUsage{Input: 1, Output: 2, Total: 3},
-		Messages: m.refs(part{user, "", ""}, part{assistant, "", turnID}), Capture: spans.CaptureContent,
+		Span: started, ID: "s.cfg.1", Dialect: phiDialect, AgentID: "agent", Status: spans.RunStatusCompleted,
+		StatusWord: "Completed",
+		Config:     `{"model":"m","provider":"p","config_id":null,"temperature":0.7}`,
+		Reported:   &session.ReportedUsage{Input: 1, Output: 2, Total: 3},
+		Messages:   m.refs(part{user, "", ""}, part{assistant, "", turnID}), Capture: spans.CaptureContent,
 		Metadata: m.refs(part{`{"k": [1, 2]}`, "", ""}),
 		Turns: []*session.Turn{
 			{
@@ -72,10 +74,12 @@ func sessions() (parent, child *session.Session, m *made) {
 					{Attempt: 0, Messages: m.refs(part{result, "un", ""})},
 					{
 						Attempt: 1,
-						Messages: m.refs(part{user, "st", ""}, part{user, "t:3:r:1", ""}, part{user, "ib:me:2", ""}, part{user, "mt:long:r%3A1", ""},
+						Messages: m.refs(part{user, "st", ""}, part{user, "t:3:r:1", ""}, part{user, "ib:me:2", ""}, part{user,
+							"mt:long:r%3A1", ""},
 							part{user, "?%7B%22kind%22%3A%22unknown%22%7D", ""}, part{user, "", ""}),
 						Params: m.refs(part{`"sys"`, "system", ""}, part{`[{"name":"sub"}]`, "tools", ""},
-							part{`{"temperature":null,"model_id":"m","max_tokens":5,"response_format":{"kind":"text"},"thinking_level":"off","later":1}`, "rest", ""}),
+							part{`{"temperature":null,"model_id":"m","max_tokens":5,"response_format":{"kind":"text"},` +
+								`"thinking_level":"off","later":1}`, "rest", ""}),
 					},
 				},
 				ToolCalls: []*session.ToolCall{
@@ -90,29 +94,34 @@ func sessions() (parent, child *session.Session, m *made) {
 	group := ms(100)
 	member := func(id string, from, to int64) *session.Run {
 		return &session.Run{
-			Span: observed(from, to), ID: id, Dialect: phiDialect, AgentID: "agent", Status: spans.RunStatusCompleted, ParentID: "s.cfg.1",
+			Span: observed(from, to), ID: id, Dialect: phiDialect, AgentID: "agent", Status: spans.RunStatusCompleted,
+			ParentID:     "s.cfg.1",
 			Continuation: spans.ContinuationBranch, ContinuationTag: "t", GroupStart: group, GroupRole: spans.GroupRoleMember,
 			Usage: session.Usage{Input: 5, Output: 6}, Messages: m.refs(part{assistant, "", ""}),
 		}
 	}
 	parent = &session.Session{ID: "s", Runs: []*session.Run{
 		first,
-		{Span: session.Span{Known: spans.KnownClosed, Start: ms(95), End: ms(96)}, ID: "s.cut.1", Dialect: phiDialect, AgentID: "agent", Status: spans.RunStatusAborted},
+		{Span: session.Span{Known: spans.KnownClosed, Start: ms(95), End: ms(96)}, ID: "s.cut.1", Dialect: phiDialect,
+			AgentID: "agent", Status: spans.RunStatusAborted},
 		member("s.slow.1", 101, 190),
 		member("s.fast.2", 102, 150),
-		{Span: observed(150, 160), ID: "j", GroupStart: group, GroupRole: spans.GroupRoleJudge, Status: spans.RunStatusVetoed, Continuation: spans.ContinuationDefault},
+		{Span: observed(150, 160), ID: "j", GroupStart: group, GroupRole: spans.GroupRoleJudge,
+			Status: spans.RunStatusVetoed, Continuation: spans.ContinuationDefault},
 		{
 			Span: observed(200, 201), ID: "s.cfg.1", ParentID: "s.cfg.1", Continuation: spans.ContinuationCompaction,
 			Status: spans.RunStatusRejected, Rejected: true, Rejection: "PII", Defects: nil,
 		},
-		{Span: observed(300, 301), ID: "end.only", Status: spans.RunStatusVetoed, Defects: []session.Defect{{Code: spans.DefectStartNotSeen}}},
+		{Span: observed(300, 301), ID: "end.only", Status: spans.RunStatusVetoed,
+			Defects: []session.Defect{{Code: spans.DefectStartNotSeen}}},
 	}, Groups: []*session.Group{{
 		Span: observed(100, 195), Members: []string{"s.slow.1", "s.fast.2"}, SelectedID: "s.fast.2", SelectedIndex: 1,
 		Evaluation: &session.ReportedUsage{Input: 7, Output: 8},
 	}}}
 	parent.Groups[0].Start = group
 	child = &session.Session{ID: "kid", Runs: []*session.Run{{
-		Span: observed(15, 19), ID: "kid.sub.1", Dialect: phiDialect, AgentID: "sub", ParentID: "s.cfg.1", ParentSessionID: "s", Status: spans.RunStatusCompleted,
+		Span: observed(15, 19), ID: "kid.sub.1", Dialect: phiDialect, AgentID: "sub", ParentID: "s.cfg.1",
+		ParentSessionID: "s", Status: spans.RunStatusCompleted,
 		Reported: &session.ReportedUsage{}, Messages: m.refs(),
 	}}}
 	return parent, child, m
@@ -128,7 +137,8 @@ func TestPhiCoreGolden(t *testing.T) {
 	}
 	var got bytes.Buffer
 	for _, s := range []*session.Session{parent, child} {
-		if missing, err := PhiCore(t.Context(), &got, s, Held(&m.blocks), Options{Session: lookup}); err != nil || len(missing) > 0 {
+		if missing, err := PhiCore(t.Context(), &got, s, Held(&m.blocks), Options{Session: lookup}); err != nil ||
+			len(missing) > 0 {
 			t.Fatal(missing, err)
 		}
 		got.WriteByte('\n')
@@ -196,10 +206,12 @@ func TestPhiCoreWithoutContent(t *testing.T) {
 	if !errors.Is(err, ErrContent) || !strings.Contains(err.Error(), `captured with "none"`) || out.Len() > 0 {
 		t.Errorf("%d bytes, %v", out.Len(), err)
 	}
-	if left, err := PhiCore(t.Context(), &out, s, nil, Options{Partial: true}); err != nil || len(left) != 2 || !json.Valid(out.Bytes()) {
+	if left, err := PhiCore(t.Context(), &out, s, nil, Options{Partial: true}); err != nil || len(left) != 2 ||
+		!json.Valid(out.Bytes()) {
 		t.Errorf("%v, %v", left, err)
 	}
-	for _, s := range []*session.Session{{ID: "s"}, {ID: "s", Runs: []*session.Run{{Defects: []session.Defect{{Code: spans.DefectStartNotSeen}}}}}} {
+	for _, s := range []*session.Session{{ID: "s"}, {ID: "s",
+		Runs: []*session.Run{{Defects: []session.Defect{{Code: spans.DefectStartNotSeen}}}}}} {
 		if _, err := PhiCore(t.Context(), &out, s, nil, Options{}); !errors.Is(err, ErrEmpty) {
 			t.Error(err)
 		}
@@ -242,7 +254,10 @@ func TestPhiCoreWritesNoForeignWord(t *testing.T) {
 		t.Fatalf("err %v, %d bytes written", err, out.Len())
 	}
 	for _, word := range []string{"weird", "cron", "new_api", "huge"} {
-		if !slices.ContainsFunc(missing, func(m Missing) bool { return strings.Contains(m.What, `"`+word+`" is no word of phi-core`) }) {
+		if !slices.ContainsFunc(missing, func(m Missing) bool {
+			return strings.Contains(m.What,
+				`"`+word+`" is no word of phi-core`)
+		}) {
 			t.Errorf("%s is not named in %v", word, missing)
 		}
 	}
@@ -310,15 +325,20 @@ func TestUnloadable(t *testing.T) {
 	}{
 		{"user", `{"role":"user","content":[{"type":"text","text":"x"}],"timestamp":1}`, ""},
 		{"image", `{"role":"user","content":[{"type":"image","data":"AA","mimeType":"image/png"}],"timestamp":1}`, ""},
-		{"assistant", `{"role":"assistant","content":[],"timestamp":1,"stopReason":"stop","model":"m","provider":"p",` + usage + `}`, ""},
-		{"tool result", `{"role":"toolResult","content":[],"timestamp":1,"toolCallId":"c","toolName":"n","isError":false}`, ""},
+		{"assistant",
+			`{"role":"assistant","content":[],"timestamp":1,"stopReason":"stop","model":"m","provider":"p",` + usage + `}`, ""},
+		{"tool result", `{"role":"toolResult","content":[],"timestamp":1,"toolCallId":"c","toolName":"n","isError":false}`,
+			""},
 		{"extension", `{"role":"extension","kind":"k","data":null}`, ""},
 		{"unknown role", `{"role":"system","content":[],"timestamp":1}`, `"system"`},
 		{"no role", `{"content":[]}`, "without role"},
 		{"no time", `{"role":"user","content":[]}`, "all keys"},
 		{"negative time", `{"role":"user","content":[],"timestamp":-1}`, "other types"},
-		{"no usage", `{"role":"assistant","content":[],"timestamp":1,"stopReason":"stop","model":"m","provider":"p"}`, "all keys"},
-		{"stop reason", `{"role":"assistant","content":[],"timestamp":1,"stopReason":"mind","model":"m","provider":"p",` + usage + `}`, `"mind"`},
+		{"no usage", `{"role":"assistant","content":[],"timestamp":1,"stopReason":"stop","model":"m","provider":"p"}`,
+			"all keys"},
+		{"stop reason",
+			`{"role":"assistant","content":[],"timestamp":1,"stopReason":"mind","model":"m","provider":"p",` + usage + `}`,
+			`"mind"`},
 		{"content type", `{"role":"user","content":[{"type":"video"}],"timestamp":1}`, `"video"`},
 		{"half a content", `{"role":"user","content":[{"type":"text"}],"timestamp":1}`, "content of type text"},
 	} {

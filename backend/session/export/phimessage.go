@@ -182,19 +182,9 @@ func (c *phiConversion) reply(m *message, b body, r *session.Run, t *session.Tur
 		"usage", c.p.usage(c.where, t.Reported, t.Usage))
 }
 
-// phiStops are phi-core's stop reasons by those of other loops, in small letters and without - and _.
-var phiStops = map[string]string{
-	"stop": "stop", "endturn": "stop", "stopsequence": "stop", "completed": "stop", "complete": "stop",
-	"tooluse": "toolUse", "toolcalls": "toolUse", "toolcall": "toolUse",
-	"length": "length", "maxtokens": "length", "maxoutputtokens": "length",
-	"maxturnrequests": "maxTurns", "maxturns": "maxTurns",
-	"aborted": "aborted", "abort": "aborted", "cancelled": "aborted", "canceled": "aborted",
-	"contentfilter": "guardRail", "refusal": "guardRail", "error": "error",
-}
-
 // stopReason returns the turn's stop reason as phi-core names it.
 func (c *phiConversion) stopReason(t *session.Turn) string {
-	if known := phiStops[strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(t.StopReason))]; known != "" {
+	if known := stopReasonOf(t.StopReason).phi; known != "" {
 		return known
 	}
 	if t.StopReason != "" {

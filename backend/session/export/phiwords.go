@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -33,62 +34,63 @@ func (p *phiCore) foreign(where, what, value string) {
 	p.miss(where, fmt.Sprintf("%s %q is no word of phi-core", what, value))
 }
 
-func (p *phiCore) continuation(where string, r *session.Run) []byte {
-	tag := fields("tag", &r.ContinuationTag)
-	switch r.Continuation {
-	case "", spans.ContinuationInitial:
-		return quote("Initial")
-	case spans.ContinuationDefault:
-		return quote("Default")
-	case spans.ContinuationCompaction:
-		return quote("Compaction")
-	case spans.ContinuationRerun:
-		return fields("Rerun", tag)
-	case spans.ContinuationBranch:
-		return fields("Branch", tag)
+// known returns phi-core's name for a value, and reports whether it has one. It notes a value that has none, unless
+// that
+// is empty.
+func known[T ~string](p *phiCore, where, what string, value T, names map[T]string) (string, bool) {
+	name, ok := names[value]
+	if !ok && value != "" {
+		p.foreign(where, what, string(value))
 	}
-	p.foreign(where, "continuation_kind", string(r.Continuation))
-	if r.ParentID == "" {
+	return name, ok
+}
+
+var phiContinuations = map[spans.Continuation]string{
+	"": "Initial", spans.ContinuationInitial: "Initial", spans.ContinuationDefault: "Default",
+	spans.ContinuationCompaction: "Compaction", spans.ContinuationRerun: "Rerun", spans.ContinuationBranch: "Branch",
+}
+
+func (p *phiCore) continuation(where string, r *session.Run) []byte {
+	name, ok := known(p, where, "continuation_kind", r.Continuation, phiContinuations)
+	switch {
+	case name == "Rerun" || name == "Branch":
+		return fields(name, fields("tag", &r.ContinuationTag))
+	case ok:
+		return quote(name)
+	case r.ParentID == "":
 		return quote("Initial")
 	}
 	return quote("Default")
 }
 
+// phiRunStatuses: phi-core's loops end as Completed where it has no other status.
+var phiRunStatuses = map[spans.RunStatus]string{
+	spans.RunStatusRejected: "Rejected", spans.RunStatusAborted: "Aborted", spans.RunStatusCompleted: "Completed",
+	spans.RunStatusError: "Completed", spans.RunStatusCancelled: "Completed", spans.RunStatusVetoed: "Completed",
+}
+
 func (p *phiCore) status(where string, r *session.Run, over bool) string {
 	switch {
-	case !over || r.Status == spans.RunStatusAborted && !slices.Contains(phiStatuses, r.StatusWord):
+	case !over:
 		return "Aborted"
 	case slices.Contains(phiStatuses, r.StatusWord):
 		return r.StatusWord
 	}
-	switch r.Status {
-	case spans.RunStatusRejected:
-		return "Rejected"
-	case spans.RunStatusCompleted, spans.RunStatusError, spans.RunStatusCancelled, spans.RunStatusVetoed:
-	default:
-		p.foreign(where, "status", string(r.Status))
-	}
-	return "Completed" // as phi-core's loops end then, which has no other status for these
+	name, _ := known(p, where, "status", r.Status, phiRunStatuses)
+	return cmp.Or(name, "Completed")
+}
+
+var phiTriggers = map[spans.Trigger]string{
+	spans.TriggerUser: "User", spans.TriggerSubAgent: "SubAgent", spans.TriggerBranch: "Branch",
+	spans.TriggerContinuation: "Continuation",
 }
 
 func (p *phiCore) trigger(where string, t *session.Turn) string {
-	switch t.Trigger {
-	case spans.TriggerUser:
-		return "User"
-	case spans.TriggerSubAgent:
-		return "SubAgent"
-	case spans.TriggerBranch:
-		return "Branch"
-	case spans.TriggerContinuation:
-		return "Continuation"
-	case "":
-	default:
-		p.foreign(where, "triggered_by", string(t.Trigger))
-	}
-	if t.Index == 0 {
+	name, ok := known(p, where, "triggered_by", t.Trigger, phiTriggers)
+	if !ok && t.Index == 0 {
 		return "User"
 	}
-	return "Continuation"
+	return cmp.Or(name, "Continuation")
 }
 
 // escapes are escapes in JSON strings but for those of one half of a surrogate pair, which halfPair finds.

@@ -16,7 +16,8 @@ import (
 // export again.
 
 // Keys of such facts. The session has its row, a message an array of its line and those of its parts, and further
-// lines have facts of their own. factFurther begins the key of a further member, of the session's line or of a document.
+// lines have facts of their own. factFurther begins the key of a further member, of the session's line or of a
+// document.
 const (
 	factRow     = "guide.row"
 	factLine    = "guide.line"

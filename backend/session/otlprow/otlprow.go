@@ -9,10 +9,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/backend/otlpbounds"
 	"github.com/otelagent/otelagent/backend/session"
@@ -263,6 +265,7 @@ func (d *decoder) add(row session.Row, name string, attrs pcommon.Map, decode fu
 	}
 	if reason == "" {
 		d.partialOutput(&row, blocks)
+		stated(&row)
 		d.batch.Rows = append(d.batch.Rows, row)
 		return
 	}
@@ -275,6 +278,29 @@ func (d *decoder) add(row session.Row, name string, attrs pcommon.Map, decode fu
 	}
 	d.report.Rejected[reason]++
 	d.describe(reason, name, trace, span, attrs)
+}
+
+// stated adds to a turn what its lists say and the span does not repeat: that its content was captured, and how many
+// messages the last request has.
+func stated(row *session.Row) {
+	if row.Kind != session.KindTurn || len(row.Lists) == 0 {
+		return
+	}
+	add := func(key attribute.Key, v session.Value) {
+		i, ok := slices.BinarySearchFunc(row.Attrs, string(key), func(a session.Attr, key string) int {
+			return strings.Compare(a.Key, key)
+		})
+		if !ok {
+			row.Attrs = slices.Insert(row.Attrs, i, session.Attr{Key: string(key), Value: v})
+		}
+	}
+	add(spans.CaptureLevelKey, session.StringValue(string(spans.CaptureContent)))
+	for i := len(row.Lists) - 1; i >= 0; i-- {
+		if l := &row.Lists[i]; l.Name == spans.ListRequest {
+			add(spans.RequestMessagesKey, session.IntValue(l.Count))
+			return
+		}
+	}
 }
 
 // hasPlace reports whether the content of the row has a place: a row without a run belongs to the session itself, which

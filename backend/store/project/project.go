@@ -36,10 +36,16 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 	}
 	tree := session.Assemble(rows)
 	summary := session.Summarize(tree)
-	title := tree.Fact(session.SubjectSession, session.FactTitle)
+	refs := tree.TitleRefs()
+	if len(refs) > 0 && tree.Fact(session.SubjectSession, session.FactTitle) == nil {
+		// The first message does not change: a stored title saves the pass over all blocks.
+		if summary.Title, err = storedTitle(ctx, st, k); err != nil {
+			return err
+		}
+	}
 	c, chat := st.(chatTables)
 	chat = chat && c.ChatTables()
-	if chat || title != nil && title.Value != nil {
+	if chat || len(refs) > 0 && summary.Title == "" {
 		bodies, err := store.NewBodies(ctx, st, k)
 		if err != nil {
 			return err
@@ -51,7 +57,7 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 				return err
 			}
 		}
-		if summary.Title, err = titleOf(ctx, tree, title, bodies); err != nil {
+		if summary.Title, err = titleOf(ctx, tree, refs, bodies); err != nil {
 			return err
 		}
 	}
@@ -126,16 +132,28 @@ func readRows(ctx context.Context, st store.Store, k session.Key) (rows []sessio
 	return rows, nil
 }
 
-// titleOf reads the one body that a summary takes.
-func titleOf(ctx context.Context, tree *session.Session, title *session.Fact, bodies *store.Bodies) (string, error) {
-	if title == nil || title.Value == nil {
-		return "", nil
+// storedTitle returns the title of the last summary of a session.
+func storedTitle(ctx context.Context, st store.Store, k session.Key) (string, error) {
+	for s, err := range st.Sessions(ctx, store.Query{Tenant: k.Tenant, Prefix: k.ID}) {
+		if err != nil {
+			return "", err
+		}
+		if s.ID == k.ID {
+			return s.Title, nil
+		}
 	}
-	id, err := spans.ParseShortID(title.Value.Block)
-	if err != nil {
-		return "", nil // what names no block has no body
+	return "", nil
+}
+
+// titleOf reads the bodies of the title.
+func titleOf(ctx context.Context, tree *session.Session, refs []session.Ref, bodies *store.Bodies) (string, error) {
+	var ids []spans.ShortID
+	for _, ref := range refs {
+		if id, err := spans.ParseShortID(ref.Block); err == nil { // no id of a block has no body
+			ids = append(ids, id)
+		}
 	}
-	set, _, err := bodies.Load(ctx, []spans.ShortID{id}, 1)
+	set, _, err := bodies.Load(ctx, ids, len(ids))
 	if err != nil {
 		return "", err
 	}

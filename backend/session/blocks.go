@@ -1,0 +1,247 @@
+package session
+
+import (
+	"cmp"
+	"iter"
+	"strings"
+
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Tree is a session with the blocks of its content. A copy of it shares everything.
+type Tree struct {
+	*Session
+	// Blocks are the session's; nil has no content.
+	Blocks *BlockSet
+}
+
+// BlockSet holds blocks of one session by their short ids, and composes bodies of several blocks. The zero value is
+// empty. It may be read concurrently, but not while something is added.
+type BlockSet struct {
+	byShort map[spans.ShortID][]held
+}
+
+const (
+	// maxBody bounds a body that is composed of blocks: few bytes can refer to many.
+	maxBody = 64 << 20
+	// maxRead bounds the bodies of one list.
+	maxRead = 1 << 30
+)
+
+// held is a block whose id was computed from its body, or one that was cut, whose id only its sender knows.
+type held struct {
+	id   spans.BlockID
+	body string
+	cut  bool
+	size int64 // of the whole body, if it was cut
+}
+
+// NewBlockSet returns a set of blocks, or the first error of the sequence.
+func NewBlockSet(blocks iter.Seq2[Block, error]) (*BlockSet, error) {
+	s := &BlockSet{}
+	for b, err := range blocks {
+		if err != nil {
+			return nil, err
+		}
+		s.Add(b)
+	}
+	return s, nil
+}
+
+// Add adds a block. Of two with one id it keeps a whole one (Size 0), whichever came first, else the one of the greater
+// Size. It computes the id of a whole one, and of one that was cut and has no id, from the body.
+func (s *BlockSet) Add(b Block) {
+	h := held{id: b.ID, body: b.Body, cut: b.Size > 0, size: b.Size}
+	if !h.cut || h.id == (spans.BlockID{}) {
+		h.id = spans.BlockOfString(b.Body)
+	}
+	l := s.byShort[h.id.Short()]
+	for i := range l {
+		if old := &l[i]; old.id == h.id {
+			if old.cut && (!h.cut || cmp.Or(cmp.Compare(h.size, old.size), strings.Compare(h.body, old.body)) > 0) {
+				*old = h
+			}
+			return
+		}
+	}
+	if s.byShort == nil {
+		s.byShort = map[spans.ShortID][]held{}
+	}
+	s.byShort[h.id.Short()] = append(l, h)
+}
+
+// Len returns the number of blocks.
+func (s *BlockSet) Len() int {
+	if s == nil {
+		return 0
+	}
+	n := 0
+	for _, l := range s.byShort {
+		n += len(l)
+	}
+	return n
+}
+
+// get returns the block of a short id; nil if it is missing, or if several ids begin alike.
+func (s *BlockSet) get(id spans.ShortID) *held {
+	if s == nil || len(s.byShort[id]) != 1 {
+		return nil
+	}
+	return &s.byShort[id][0]
+}
+
+// state says what the set has of a body.
+type state uint8
+
+const (
+	missing  state = iota // nothing, or several blocks whose ids begin alike
+	whole                 // the body
+	withheld              // that the source cut or withheld it
+)
+
+// found is what the set has of the body that a reference names.
+type found struct {
+	state state
+	lost  spans.ShortID // of a missing body: the block that is missing
+	texts []string      // that the body is made of; of one that was cut those before the cut
+	size  int64         // of the whole body
+}
+
+func (f *found) body() string {
+	if f.state != whole {
+		return ""
+	}
+	return strings.Join(f.texts, "")
+}
+
+// look finds the body of ref. Parts of a request in it count as empty.
+func (s *BlockSet) look(ref *Ref) found {
+	id, err := spans.ParseShortID(ref.Block)
+	h := s.get(id)
+	switch {
+	case err != nil || s == nil:
+		return found{}
+	case h == nil:
+		return found{lost: id}
+	case h.cut:
+		return found{state: withheld, texts: []string{h.body}, size: h.size}
+	case spans.IsPlain(h.body) && !isRest(ref.Provenance):
+		return found{state: whole, texts: []string{h.body}, size: int64(len(h.body))}
+	}
+	f := found{state: whole}
+	err = spans.Pieces(h.body, func(p spans.Piece) bool {
+		b := &held{body: p.Text}
+		if p.Block != (spans.ShortID{}) {
+			if b = s.get(p.Block); b == nil {
+				f = found{lost: p.Block}
+				return false
+			}
+		}
+		if b.cut {
+			f.state = withheld
+			f.size += b.size
+			return true
+		}
+		f.size += int64(len(b.body))
+		if f.state == whole && f.size <= maxBody {
+			f.texts = append(f.texts, b.body)
+		}
+		return true
+	})
+	switch {
+	case err != nil || f.state == whole && f.size > maxBody:
+		return found{lost: id}
+	case f.state == whole && isRest(ref.Provenance):
+		f.texts = []string{others(h.body, s)}
+	}
+	return f
+}
+
+// isRest reports whether an item with that provenance states how a request is composed.
+func isRest(provenance string) bool {
+	return provenance == string(spans.ProvenanceRest) || provenance == string(spans.ProvenanceComposed)
+}
+
+// Body returns the body of a single reference. It does not return one that was cut, nor that of an ambiguous short id
+// (two blocks that begin alike).
+func (s *BlockSet) Body(ref Ref) (string, bool) {
+	f := s.look(&ref)
+	return f.body(), f.state == whole
+}
+
+// Cut returns what is there of a body that was cut or withheld at the source: its beginning, which may be empty and
+// which nothing confirms, and the size of the whole; ok is false for any other block.
+func (s *BlockSet) Cut(ref Ref) (beginning string, size int64, ok bool) {
+	f := s.look(&ref)
+	if f.state != withheld {
+		return "", 0, false
+	}
+	return strings.Join(f.texts, ""), f.size, true
+}
+
+// Content is what a list refers to.
+type Content struct {
+	// Bodies of the items of the list, in order; empty where the body is not there.
+	Bodies []string
+	// Missing are the positions whose block did not arrive, or arrived with another id. Withheld are those that the
+	// source cut or withheld: see BlockSet.Cut.
+	Missing, Withheld []int
+
+	lost []spans.ShortID // of the items that are missing: the block that is
+}
+
+// Whole reports whether all bodies are there. A list may still be incomplete itself; see Refs.Complete.
+func (c *Content) Whole() bool { return len(c.Missing) == 0 && len(c.Withheld) == 0 }
+
+// Read returns the content of a list, which is empty for nil. Bodies have 1 GiB in total at most; others count as
+// missing.
+func (s *BlockSet) Read(refs *Refs) Content {
+	var c Content
+	if refs == nil {
+		return c
+	}
+	items := refs.Items()
+	c.Bodies, c.lost = make([]string, len(items)), make([]spans.ShortID, len(items))
+	size := 0
+	for i := range items {
+		f := s.look(&items[i])
+		body := f.body()
+		if size += len(body); f.state == whole && size <= maxRead {
+			c.Bodies[i] = body
+		} else if f.state == withheld {
+			c.Withheld = append(c.Withheld, i)
+		} else {
+			c.Missing = append(c.Missing, i)
+			c.lost[i] = f.lost
+		}
+	}
+	return c
+}
+
+// placeKeys are the members of a message that state its position. The last four do in a message with an id.
+var placeKeys = []string{
+	"turnId", "nodeId", "parentId", "tags", "provenanceHint", "messageId", "id", "timestamp", "created_at", "createdAt",
+}
+
+// Same returns equal names for messages of equal value, whatever their spelling and position, as an event and a request
+// have them. For a body that is not there it returns the name of its block.
+func (s *BlockSet) Same(ref Ref) string {
+	if body, ok := s.Body(ref); ok {
+		if id, ok := SameMessage(body); ok {
+			return id.String()
+		}
+	}
+	return ref.Block
+}
+
+// SameMessage returns equal ids for messages of equal value, without the members that state a position. It reports
+// false for a body that is not JSON.
+func SameMessage(body string) (spans.ShortID, bool) {
+	keys := placeKeys
+	if !strings.Contains(body, `"id"`) {
+		keys = keys[:6]
+	}
+	text, _, err := rawjson.AppendCanonical(nil, []byte(body), keys)
+	return spans.BlockOf(text).Short(), err == nil
+}

@@ -1,0 +1,126 @@
+package web_test
+
+import (
+	"net/http"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/web"
+)
+
+func document(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Every path of docs/api.md answers, and every path that TestPaths asks with success stands there.
+func TestDocumentedPaths(t *testing.T) {
+	text := document(t)
+	shapes := regexp.MustCompile("`/api/v1/([^`]*)`").FindAllStringSubmatch(text, -1)
+	named := map[string]bool{}
+	h := serve(t, web.Options{})
+	turn := read[web.Turns](t, h, "/api/v1/turns/"+demoID+"?from=1&count=1").Turns[0]
+	block := turn.ToolCalls[0].Output.Block
+	fill := strings.NewReplacer("SESSION", demoID, "RUN", "@1", "TURN", "2", "ATTEMPT", "0", "BLOCK", block)
+	query := map[string]string{"diff": "?a=0b5c/@1/1&b=0b5c/@1/2", "grep": "?q=add"}
+	for _, s := range shapes {
+		shape := s[1]
+		verb, _, _ := strings.Cut(shape, "/")
+		verb, _, _ = strings.Cut(verb, "?")
+		if strings.HasSuffix(shape, "/") || strings.Contains(shape, "?") { // in words
+			continue
+		}
+		named[verb] = true
+		if verb == "events" {
+			continue // TestEvents
+		}
+		if r := get(t, h, "/api/v1/"+fill.Replace(shape)+query[verb]); r.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s %s", shape, r.Status, body(t, r))
+		}
+	}
+	for path, status := range paths() {
+		verb, _, _ := strings.Cut(path, "/")
+		verb, _, _ = strings.Cut(verb, "?")
+		if status == 200 && !named[verb] {
+			t.Errorf("%s stands not in docs/api.md", verb)
+		}
+	}
+	for _, name := range store.Filters() {
+		if !strings.Contains(text, "`"+name+"`") {
+			t.Errorf("filter %s stands not in docs/api.md", name)
+		}
+	}
+	if len(named) < 14 {
+		t.Errorf("only %v", named)
+	}
+}
+
+// Every field of the shapes stands in docs/api.md.
+func TestDocumentedFields(t *testing.T) {
+	text := document(t)
+	seen := map[reflect.Type]bool{}
+	var walk func(of reflect.Type)
+	walk = func(of reflect.Type) {
+		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+			of = of.Elem()
+		}
+		if of.Kind() != reflect.Struct || seen[of] || !slices.Contains([]string{"github.com/otelagent/otelagent/backend/inspect", "github.com/otelagent/otelagent/backend/web"}, of.PkgPath()) {
+			return
+		}
+		seen[of] = true
+		for i := range of.NumField() {
+			f := of.Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name != "" && !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, "`"+name+"[]`") {
+				t.Errorf("%s.%s (%s) stands not in docs/api.md", of.Name(), f.Name, name)
+			}
+			walk(f.Type)
+		}
+	}
+	for _, v := range []any{inspect.Outline{}, web.Turns{}, web.About{}} {
+		walk(reflect.TypeOf(v))
+	}
+	if len(seen) < 15 {
+		t.Errorf("only %d shapes", len(seen))
+	}
+}
+
+// Statuses that are given stand in docs/api.md.
+func TestDocumentedErrors(t *testing.T) {
+	text := document(t)
+	source := ""
+	for _, name := range []string{"guard.go", "api.go", "sessions.go", "database.go", "events.go", "page.go", "web.go"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source += string(b)
+	}
+	for word, number := range map[string]string{
+		"StatusBadRequest": "400", "StatusUnauthorized": "401", "StatusForbidden": "403", "StatusNotFound": "404", "StatusMethodNotAllowed": "405",
+		"StatusRequestURITooLong": "414", "StatusMisdirectedRequest": "421", "StatusTooManyRequests": "429", "StatusInternalServerError": "500",
+	} {
+		if !strings.Contains(source, word) || !strings.Contains(text, "| "+number+" |") {
+			t.Errorf("%s: in the source %v, in docs/api.md %v", word, strings.Contains(source, word), strings.Contains(text, "| "+number+" |"))
+		}
+	}
+	for _, m := range regexp.MustCompile(`http\.(Status[A-Za-z]+)`).FindAllStringSubmatch(source, -1) {
+		known := []string{
+			"StatusBadRequest", "StatusUnauthorized", "StatusForbidden", "StatusNotFound", "StatusMethodNotAllowed", "StatusRequestURITooLong",
+			"StatusMisdirectedRequest", "StatusTooManyRequests", "StatusInternalServerError", "StatusOK", "StatusNotModified", "StatusSeeOther", "StatusNoContent",
+		}
+		if !slices.Contains(known, m[1]) {
+			t.Errorf("%s is not documented", m[1])
+		}
+	}
+}

@@ -1,0 +1,317 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/diff"
+	"github.com/otelagent/otelagent/backend/session/replay"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/reader"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Format is the version of the JSON of this package's own answers. Later versions add fields and never change one.
+const Format = 1
+
+// maxList bounds the sessions of one answer.
+const maxList = 1000
+
+func (h *Handler) ls(q *query) (any, error) {
+	now := time.Now()
+	list := store.Query{Archived: store.ArchivedNot}
+	for name, values := range q.URL.Query() {
+		if name == "tenant" {
+			continue
+		}
+		switch err := list.Filter(name, values[0], now); {
+		case errors.Is(err, store.ErrFilter):
+			return nil, bad("%v; there are %s", err, strings.Join(store.Filters(), ", "))
+		case err != nil:
+			return nil, bad("%s: %v", name, err)
+		}
+	}
+	if list.Limit == 0 {
+		list.Limit = 100
+	}
+	list.Limit = min(list.Limit, maxList)
+	return q.rd.List(q.Context(), &list, now)
+}
+
+func (h *Handler) status(q *query) (any, error) {
+	key, err := q.session()
+	if err != nil {
+		return nil, err
+	}
+	t, _, err := q.read(q.Context(), key, false)
+	if err != nil {
+		return nil, err
+	}
+	return inspect.StatusOf(t.Session, time.Now()), nil
+}
+
+func (h *Handler) show(q *query) (any, error) {
+	key, err := q.session()
+	if err != nil {
+		return nil, err
+	}
+	t, revision, err := q.tree(key)
+	if err != nil {
+		return nil, err
+	}
+	run, turn, err := reader.Address{Session: key.ID, Run: q.part("run"), Turn: q.part("turn")}.Pick(t.Session)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now() // changes the status while no data arrives
+	if err := q.fresh(key, revision, t.StatusAt(now)); err != nil {
+		return nil, err
+	}
+	return reader.Narrow(t.Session, run, turn, now), nil
+}
+
+func (h *Handler) outline(q *query) (any, error) {
+	v, err := q.view()
+	if err != nil {
+		return nil, err
+	}
+	var children []session.Summary
+	for _, list := range []store.Query{{Parent: v.key.ID}, {ForkedFrom: v.key.ID}} {
+		list.Tenant, list.Limit = q.rd.Tenant, maxList
+		for s, err := range h.o.Store.Sessions(q.Context(), list) {
+			if err != nil {
+				return nil, err
+			}
+			children = append(children, s)
+		}
+	}
+	now := time.Now()
+	state := v.stateAt(now)
+	for _, c := range children {
+		state += fmt.Sprintf(" %q %s", c.ID, c.StatusAt(now))
+	}
+	if err := q.fresh(v.key, state); err != nil {
+		return nil, err
+	}
+	return h.cache.get(q.Context(), cacheKey{v.key, "outline"}, state, func(context.Context) (any, int64, error) {
+		body, err := encoded(compact{v.Outline(int64(v.revision), children, now)})
+		return body, int64(cap(body.body)), err
+	})
+}
+
+// Turns are some turns of a session.
+type Turns struct {
+	Format int   `json:"format"`
+	Mark   int64 `json:"mark"`
+	// From is the position of the first of them among all Total turns.
+	From  int                 `json:"from"`
+	Total int                 `json:"total"`
+	Turns []*inspect.TurnView `json:"turns"`
+}
+
+// Bounds of turns.
+const (
+	maxTurns = 200      // of one answer
+	maxText  = 64 << 10 // bytes of a body
+)
+
+func (h *Handler) turns(q *query) (any, error) {
+	from, err1 := q.number("from", 0, 0, 1<<31-1)
+	count, err2 := q.number("count", 50, 1, maxTurns)
+	text, err3 := q.number("text", 4<<10, 0, maxText)
+	for _, err := range []error{err1, err2, err3} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	v, err := q.view()
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	if err := q.fresh(v.key, v.stateAt(now)); err != nil {
+		return nil, err
+	}
+	return compact{Turns{Format, int64(v.revision), from, v.Len(), v.Turns(from, count, text, now)}}, nil
+}
+
+func (h *Handler) turn(q *query) (any, error) {
+	v, err := q.view()
+	if err != nil {
+		return nil, err
+	}
+	s := v.Tree().Session
+	_, turn, err := reader.Address{Session: s.ID, Run: q.part("run"), Turn: q.part("turn")}.Pick(s)
+	if err != nil {
+		return nil, err
+	}
+	if turn == nil {
+		return nil, bad("want RUN and TURN")
+	}
+	now := time.Now()
+	if err := q.fresh(v.key, v.stateAt(now)); err != nil {
+		return nil, err
+	}
+	return compact{v.Turn(v.Position(turn), maxText, now)}, nil
+}
+
+// request answers a request, its bytes, or its difference from an earlier one. It makes them after fresh, since a
+// request may be as long as a session.
+func (h *Handler) request(q *query) (any, error) {
+	key, err := q.session()
+	if err != nil {
+		return nil, err
+	}
+	t, revision, err := q.tree(key)
+	if err != nil {
+		return nil, err
+	}
+	addr := reader.RequestAddress{
+		Session: key.ID, Run: q.part("run"), Turn: q.part("turn"), Attempt: q.part("attempt"),
+	}
+	if err := addr.Numbers(); err != nil {
+		return nil, err
+	}
+	this := diff.Target{Session: t.Session, Blocks: t.Blocks}
+	if this.Run, this.Turn, this.Request, err = reader.PickRequest(t.Session, addr); err != nil {
+		return nil, err
+	}
+	before := this
+	from := q.param("diff")
+	if q.URL.Query().Has("diff") {
+		if before.Run, before.Turn, before.Request, err = earlierRequest(t.Session, from); err != nil {
+			return nil, err
+		}
+	}
+	if err := q.fresh(key, revision, from); err != nil {
+		return nil, err
+	}
+	switch {
+	case q.URL.Query().Has("diff"):
+		return diff.Compare(before, this)
+	case !q.flag("raw"):
+		return inspect.NewRequest(t, this.Run, this.Turn, this.Request), nil
+	}
+	payload := this.Request.Payload(t.Blocks)
+	switch {
+	case payload.Bytes == nil:
+		return nil, &failure{http.StatusNotFound, "the request is not whole: without raw its JSON says what is missing"}
+	case len(payload.Bytes) > maxBody:
+		return nil, errTooLarge
+	}
+	head := map[string]string{"Content-Disposition": `attachment; filename="request.json"`}
+	return raw{"application/octet-stream", head, payload.Bytes}, nil
+}
+
+// earlierRequest returns the request of a session that RUN/TURN or RUN/TURN/ATTEMPT names. The id of a run may have
+// slashes in it, so it reads the text from the right.
+func earlierRequest(s *session.Session, text string) (*session.Run, *session.Turn, *session.Request, error) {
+	rest, last, ok := cutLast(text)
+	if !ok {
+		return nil, nil, nil, bad("diff: want RUN/TURN or RUN/TURN/ATTEMPT")
+	}
+	run, turn, q, err := reader.PickRequest(s, reader.RequestAddress{Session: s.ID, Run: rest, Turn: last})
+	id, middle, ok := cutLast(rest)
+	if !ok {
+		return run, turn, q, err
+	}
+	addr := reader.RequestAddress{Session: s.ID, Run: id, Turn: middle, Attempt: last}
+	run2, turn2, q2, err2 := reader.PickRequest(s, addr)
+	switch {
+	case err == nil && err2 == nil:
+		n, n2 := 1+slices.Index(s.Runs, run), 1+slices.Index(s.Runs, run2)
+		return nil, nil, nil, bad("diff: that is a turn of run @%d and an attempt of run @%d: say @%d/%s or @%d/%s/%s",
+			n, n2, n, last, n2, middle, last)
+	case err == nil, err2 != nil && slices.ContainsFunc(s.Runs, func(r *session.Run) bool { return r.ID == rest }):
+		return run, turn, q, err
+	}
+	return run2, turn2, q2, err2
+}
+
+// cutLast cuts text at its last slash.
+func cutLast(text string) (before, after string, found bool) {
+	i := strings.LastIndexByte(text, '/')
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+1:], true
+}
+
+func (h *Handler) block(q *query) (any, error) {
+	key, err := q.session()
+	if err != nil {
+		return nil, err
+	}
+	t, _, err := q.tree(key)
+	if err != nil {
+		return nil, err
+	}
+	ref := session.Ref{Block: q.part("block")}
+	if _, err := spans.ParseShortID(ref.Block); err != nil {
+		return nil, bad("that is no id of a block")
+	}
+	state := "whole"
+	body, ok := t.Blocks.Body(ref)
+	if !ok {
+		if body, _, ok = t.Blocks.Cut(ref); !ok {
+			return nil, &failure{http.StatusNotFound, "the session has no such block"}
+		}
+		if state = inspect.StateCut; body == "" {
+			state = inspect.StateWithheld
+		}
+	}
+	if len(body) > maxBody {
+		return nil, errTooLarge
+	}
+	if err := q.fresh(key, ref.Block, state); err != nil {
+		return nil, err
+	}
+	return raw{"text/plain; charset=utf-8", map[string]string{"Otelagent-State": state}, []byte(body)}, nil
+}
+
+// replay checks whether a turn can be sent again, and converts its request. It sends nothing.
+func (h *Handler) replay(q *query) (any, error) {
+	key, err := q.session()
+	if err != nil {
+		return nil, err
+	}
+	var o replay.Options
+	if form := q.param("form"); form != "" {
+		if o.API, err = replay.ParseAPI(form); err != nil {
+			return nil, bad("form: want one of anthropic, openai-chat, openai-responses, as-sent")
+		}
+	}
+	t, revision, err := q.tree(key)
+	if err != nil {
+		return nil, err
+	}
+	addr := reader.RequestAddress{
+		Session: key.ID, Run: q.part("run"), Turn: q.part("turn"), Attempt: q.param("attempt"),
+	}
+	if err := addr.Numbers(); err != nil {
+		return nil, err
+	}
+	run, turn, err := addr.Pick(t.Session)
+	if err != nil {
+		return nil, err
+	}
+	request, err := reader.PickAttempt(run, turn, addr.Attempt)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.fresh(key, revision); err != nil {
+		return nil, err
+	}
+	x, err := inspect.NewReplay(t, run, turn, request, o)
+	if err != nil {
+		return nil, bad("%s", inspect.Clean(err.Error()))
+	}
+	return x, nil
+}

@@ -1,0 +1,231 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+// cache keeps one value of a kind a session, the last used ones, so that paging through a session of ten thousand turns
+// reads it once. Concurrent requests of one value make it once.
+type cache struct {
+	mu     sync.Mutex
+	most   int64 // bytes
+	held   int64
+	values *simplelru.LRU[cacheKey, *cached]
+	making singleflight.Group
+}
+
+type cacheKey struct {
+	session session.Key
+	kind    string
+}
+
+// cached is a value with the state that it is made of.
+type cached struct {
+	state string
+	value any
+	size  int64
+}
+
+func newCache(most int64) *cache {
+	c := &cache{most: most}
+	c.values, _ = simplelru.NewLRU(1<<20, func(_ cacheKey, v *cached) { c.held -= v.size }) // fails for no size only
+	return c
+}
+
+// makeTime bounds how long one value is made.
+const makeTime = time.Minute
+
+// has returns the value of a state where it is kept.
+func (c *cache) has(key cacheKey, state string) (any, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v, ok := c.values.Get(key); ok && v.state == state {
+		return v.value, true
+	}
+	return nil, false
+}
+
+// get returns what build makes of a state of a session. It replaces a value of another state.
+func (c *cache) get(ctx context.Context, key cacheKey, state string,
+	build func(context.Context) (value any, size int64, err error),
+) (any, error) {
+	if v, ok := c.has(key, state); ok {
+		return v, nil
+	}
+	made := c.making.DoChan(fmt.Sprintf("%q %q", key, state), func() (_ any, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("web: panic: %v", p)
+			}
+		}()
+		if v, ok := c.has(key, state); ok {
+			return v, nil
+		}
+		// Other clients may wait for it when the first one is gone.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), makeTime)
+		defer cancel()
+		v := &cached{state: state}
+		if v.value, v.size, err = build(ctx); err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.values.Remove(key)
+		c.values.Add(key, v)
+		for c.held += v.size; c.held > c.most && c.values.Len() > 1; {
+			c.values.RemoveOldest()
+		}
+		return v.value, nil
+	})
+	select {
+	case r := <-made:
+		return r.Val, r.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// tree returns the tree of a session with its blocks, of at least the revision that it returns.
+func (q *query) tree(key session.Key) (session.Tree, store.Revision, error) {
+	return q.read(q.Context(), key, true)
+}
+
+// read returns the tree of a session. Without blocks it may have them, where the whole tree is kept.
+func (q *query) read(ctx context.Context, key session.Key, blocks bool) (session.Tree, store.Revision, error) {
+	revision, err := q.h.o.Store.Revision(ctx, key) // before the rows: they may be newer, never older
+	if err != nil {
+		return session.Tree{}, 0, err
+	}
+	whole := cacheKey{key, "tree"}
+	if t, ok := q.h.cache.has(whole, fmt.Sprint(revision)); ok {
+		return t.(session.Tree), revision, nil
+	}
+	kept := whole
+	if !blocks {
+		kept.kind = "bare tree"
+	}
+	t, err := q.h.cache.get(ctx, kept, fmt.Sprint(revision), func(ctx context.Context) (any, int64, error) {
+		done, err := place(ctx, q.h.heavy)
+		if err != nil {
+			return nil, 0, err
+		}
+		defer done()
+		s, err := q.rd.Tree(ctx, key)
+		if err != nil {
+			return nil, 0, err
+		}
+		t, size := session.Tree{Session: s}, sizeOf(s)
+		if blocks {
+			var more int64
+			if t.Blocks, more, err = q.h.blocks(ctx, key, s); err != nil {
+				return nil, 0, err
+			}
+			s.CheckContent(t.Blocks)
+			size += more
+		}
+		return t, size, nil
+	})
+	if err != nil {
+		return session.Tree{}, 0, err
+	}
+	return t.(session.Tree), revision, nil
+}
+
+// blocks returns the blocks of a session and an estimate of their memory.
+func (h *Handler) blocks(ctx context.Context, key session.Key, s *session.Session) (*session.BlockSet, int64, error) {
+	const each = 96 // bytes of a block besides its body
+	var size int64
+	blocks, err := session.NewBlockSet(func(yield func(session.Block, error) bool) {
+		for b, err := range h.o.Store.Blocks(ctx, key, nil) {
+			size += int64(len(b.Body)) + each
+			if !yield(b, err) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, b := range s.LiveBlocks() {
+		blocks.Add(b)
+		size += int64(len(b.Body)) + each
+	}
+	return blocks, size, nil
+}
+
+// sizeOf estimates the memory of a tree without its blocks.
+func sizeOf(s *session.Session) int64 {
+	const each = 2 << 10 // bytes of a span with its attributes
+	n := 1
+	for _, r := range s.Runs {
+		n += 1 + len(r.ToolCalls) + len(r.Compactions) + len(r.Permissions) + len(r.Events)
+		for _, t := range r.Turns {
+			n += 1 + len(t.ToolCalls) + len(t.Compactions) + len(t.Permissions) + len(t.Events)
+		}
+	}
+	return int64(n) * each
+}
+
+// view is a session with the sessions of its sub-agents.
+type view struct {
+	*inspect.View
+	key      session.Key
+	revision store.Revision
+	state    string // changes with any of them
+}
+
+// stateAt is the state at a time: it also changes when a run counts as aborted.
+func (v *view) stateAt(now time.Time) string {
+	state := v.state + " " + string(v.Tree().StatusAt(now))
+	for i, run := range v.Tree().Runs {
+		if at := run.StatusAt(now); at != run.Status {
+			state += fmt.Sprint(" ", i, at)
+		}
+	}
+	return state
+}
+
+// view returns the session that the path names. It reads the sessions of sub-agents without their blocks.
+func (q *query) view() (*view, error) {
+	key, err := q.session()
+	if err != nil {
+		return nil, err
+	}
+	t, revision, err := q.tree(key)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	fmt.Fprint(&b, revision)
+	load := func(ctx context.Context, other session.Key) (session.Tree, error) {
+		t, revision, err := q.read(ctx, other, false)
+		if err == nil {
+			fmt.Fprintf(&b, " %q %d", other.ID, revision)
+		}
+		return t, err
+	}
+	related, err := q.rd.Related(q.Context(), t.Session, load)
+	if err != nil {
+		return nil, err
+	}
+	state := b.String()
+	v, err := q.h.cache.get(q.Context(), cacheKey{key, "view"}, state, func(context.Context) (any, int64, error) {
+		v := &view{View: inspect.NewView(t, related), key: key, revision: revision, state: state}
+		return v, int64(v.Len()) * 128, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*view), nil
+}

@@ -1,0 +1,318 @@
+package guide_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/guide"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/rawjson"
+)
+
+// TestBadRows puts each bad line between good ones: it is reported with its place, without its content, and the others
+// are read.
+func TestBadRows(t *testing.T) {
+	deep := strings.Repeat("[", 250) + strings.Repeat("]", 250)
+	for _, test := range []struct{ name, line, want string }{
+		{"truncated", `{"type":"part","data":{"id":"SECRET`, "JSON ends too early at byte 36"},
+		{"not UTF-8", "{\"type\":\"SECRET\xff\"}", "text that is not UTF-8 at byte 16"},
+		{"too deep", `{"type":"part","data":` + deep + `}`, "JSON nested too deeply at byte 230"},
+		{"no object", `["SECRET"]`, "want an object, got an array"},
+		{"no type", `{"SECRET":1}`, "type: want a string that is not empty"},
+		{"type of another type", `{"type":5,"data":{}}`, "type: want a string that is not empty"},
+		{"no row", `{"type":"message"}`, "message: data: want an object, got nothing"},
+		{"row of another type", `{"type":"message","data":"SECRET"}`, "message: data: want an object, got a string"},
+		{"message without id", `{"type":"message","data":{"session_id":"ses_1"}}`,
+			"message: id: want a string that is not empty"},
+		{"message with a number as id", `{"type":"message","data":{"id":5}}`, "message: id: want a string, got a number"},
+		{"message with an empty id", `{"type":"message","data":{"id":""}}`, "message: id: want a string that is not empty"},
+		{"message of another session", `{"type":"message","data":{"id":"SECRET","session_id":"SECRET"}}`,
+			"message: session_id: of another session than the rows before"},
+		{"session without id", `{"type":"session","data":{"agent":"SECRET"}}`,
+			"session: id: want a string that is not empty"},
+		{"part without id", `{"type":"part","data":{"message_id":"u1"}}`, "part: id: want a string that is not empty"},
+		{"part of another message", `{"type":"part","data":{"id":"x","message_id":"SECRET"}}`,
+			"part: message_id: of another message than the one before it"},
+		{"created_at as text", `{"type":"part","data":{"id":"x","message_id":"u1","created_at":"SECRET"}}`,
+			"part: created_at: want milliseconds from 1970 to 2262, got a string"},
+		{"created_at too late", `{"type":"part","data":{"id":"x","message_id":"u1","created_at":1e300}}`,
+			"part: created_at: want milliseconds from 1970 to 2262"},
+		{"updated_at negative", `{"type":"part","data":{"id":"x","message_id":"u1","updated_at":-5}}`,
+			"part: updated_at: want milliseconds from 1970 to 2262"},
+		{"index", `{"type":"part","data":{"id":"x","message_id":"u1","index":-1}}`,
+			"part: index: want an integer from 0 to 9223372036854775807"},
+		{"data_json", `{"type":"part","data":{"id":"x","message_id":"u1","data_json":"{SECRET"}}`,
+			"part: data_json: a string that is no JSON, or nested too deeply"},
+		{"deep data_json", `{"type":"part","data":{"id":"x","message_id":"u1","data_json":"` + deep + `"}}`,
+			"part: data_json: a string that is no JSON, or nested too deeply"},
+		{"data as number", `{"type":"part","data":{"id":"x","message_id":"u1","data":5}}`,
+			"part: data: want JSON, got a number"},
+		{"part type", `{"type":"part","data":{"id":"x","message_id":"u1","type":5}}`,
+			"part: type: want a string, got a number"},
+		{"metadata as array", `{"type":"message","data":{"id":"x","metadata_json":"[]"}}`,
+			"message: metadata: want an object, got an array"},
+		{"usage as array", `{"type":"message","data":{"id":"x","metadata":{"usage":[]}}}`,
+			"message: metadata.usage: want an object, got an array"},
+		{"usage count", `{"type":"message","data":{"id":"x","metadata":{"usage":{"input":1,"output":"SECRET"}}}}`,
+			"message: metadata.usage.output: want an integer from 0 to 9223372036854775807, got a string"},
+		{"model", `{"type":"message","data":{"id":"x","metadata":{"model":{"model_id":5}}}}`,
+			"message: metadata.model.model_id: want a string, got a number"},
+		{"hidden_at", `{"type":"message","data":{"id":"x","metadata":{"hidden_at":"SECRET"}}}`,
+			"message: metadata.hidden_at: want milliseconds from 1970 to 2262, got a string"},
+		{"events", `{"type":"message","data":{"id":"x","metadata":{"otelagent":{"events":["SECRET"]}}}}`,
+			"message: metadata.otelagent.events[0]: want an event of otelagent"},
+		{"event", `{"type":"message","data":{"id":"x","metadata":{"otelagent":{"events":[{"type":"otelagent.turn_started",` +
+			`"run":["SECRET"]}]}}}}`,
+			"message: metadata.otelagent.events[0].run: want a string, got an array"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in := sessionRow("") + messageRow("u1", "user", 1001, `{}`) + test.line + "\n" + messageRow("u2", "user", 1002, `{}`)
+			if strings.HasPrefix(test.name, "session") { // what follows belongs to it
+				in += sessionRow("") + messageRow("u2", "user", 1002, `{}`)
+			}
+			d := guide.NewDecoder()
+			var bad *input.LineError
+			good := 0
+			for ev, err := range d.Events(strings.NewReader(in)) {
+				var be *input.LineError
+				switch {
+				case err == nil:
+					if m, ok := ev.(*event.MessageAdded); ok && m.Role == "user" {
+						good++
+					}
+				case ev != nil || !errors.As(err, &be) || bad != nil && test.name != "session without id":
+					t.Fatalf("%v, %v after %v", ev, err, bad)
+				case bad == nil:
+					bad = be
+				}
+			}
+			if bad == nil || good < 2 {
+				t.Fatalf("%d messages, error %v", good, bad)
+			}
+			if got, want := bad.Error(), "guide: line 3: "+test.want; got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+			if strings.Contains(bad.Error(), "SECRET") {
+				t.Error("the error holds content")
+			}
+			if bad.Cut != strings.Contains(test.want, "too early") || d.Stats().Rejected < 1 {
+				t.Errorf("Cut %v, %+v", bad.Cut, d.Stats())
+			}
+		})
+	}
+}
+
+func TestBadDocuments(t *testing.T) {
+	whole := `{"session":{"id":"s","created_at":1},"messages":[{"message":{"id":"u","role":"user","created_at":2},` +
+		`"parts":[]},{"message":{"id":"v","role":"user","created_at":3},"parts":[]}]}`
+	for _, test := range []struct {
+		name, in, want string
+		messages       int
+		cut            bool
+	}{
+		{"cut within a message", whole[:150], "guide: messages[1]: JSON ends too early at byte 151", 1, true},
+		{"cut behind a message", whole[:len(whole)-2], "guide: messages: JSON ends too early at byte 175", 2, true},
+		{"broken", strings.Replace(whole, `{"message":{"id":"v"`, `{"message":SECRET`, 1),
+			"guide: messages[1]: no JSON value at byte 124", 1, false},
+		{"messages of another type", `{"session":{"id":"s"},"messages":{"SECRET":[{}]},"x":1}`,
+			"guide: messages: want an array, got an object", 0, false},
+		{"a message of another type", strings.Replace(whole, `[{"message"`, `["SECRET",{"message"`, 1),
+			"guide: messages[0]: want an object, got a string", 2, false},
+		{"parts of another type", strings.Replace(whole, `"parts":[]`, `"parts":"SECRET"`, 1),
+			"guide: messages[0].parts: want an array, got a string", 2, false},
+		{"a part of another type", strings.Replace(whole, `"parts":[]`, `"parts":["SECRET"]`, 1),
+			"guide: part: messages[0].parts[0].data: want an object, got a string", 2, false},
+		{"parts of a bad message", strings.Replace(whole, `{"id":"u","role":"user","created_at":2},"parts":[]`,
+			`{"SECRET":"u"},"parts":[{"id":"p"}]`, 1), "guide: message: messages[0].message.id: want a string that is not " +
+			"empty", 1, false},
+		{"not UTF-8", strings.Replace(whole, `"id":"u"`, "\"id\":\"SECRET\xff\"", 1),
+			"guide: messages[0]: text that is not UTF-8 at byte 25", 1, false},
+		{"something behind it", whole + `[]`, "guide: want an object with session and messages", 2, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var bad *input.LineError
+			n := 0
+			for ev, err := range guide.Events(iotest.HalfReader(strings.NewReader(test.in))) {
+				if err != nil && bad == nil && !errors.As(err, &bad) {
+					t.Fatal(err)
+				}
+				if _, ok := ev.(*event.MessageAdded); ok {
+					n++
+				}
+			}
+			if bad == nil {
+				t.Fatal("no error")
+			}
+			if bad.Error() != test.want || bad.Cut != test.cut || n != test.messages {
+				t.Errorf("%d messages, cut %v: %s\nwant %d, %v: %s", n, bad.Cut, bad, test.messages, test.cut, test.want)
+			}
+		})
+	}
+}
+
+func TestBounds(t *testing.T) {
+	document := `{"session":{"id":"s","created_at":1},"messages":[{"message":{"id":"u","role":"user"},"parts":[]},` +
+		`{"message":{"id":"v","role":"user","x":"` + strings.Repeat("x", 1000) + `"},"parts":[]}]}`
+	equal(t, errorsOf(document, input.WithMaxLine(500)), "guide: longer than 500 bytes")
+	equal(t, errorsOf(document, input.WithMaxLine(len(document))))
+	lines := sessionRow("") + messageRow("u", "user", 1001, `{"x":"`+strings.Repeat("x", 1000)+`"}`) +
+		messageRow("v", "user", 1002, `{}`)
+	equal(t, errorsOf(lines, input.WithMaxLine(500)), "guide: line 2: longer than 500 bytes")
+	var parts strings.Builder
+	parts.WriteString(sessionRow("") + messageRow("u", "user", 1001, `{}`))
+	for i := range 16384 + 2 {
+		parts.WriteString(partRow(fmt.Sprint("p", i), "u", i, 1001, text))
+	}
+	equal(t, errorsOf(parts.String()), "guide: line 16387: part: a message of more than 16384 parts",
+		"guide: line 16388: part: a message of more than 16384 parts")
+	equal(t, errorsOf(sessionRow("")+messageRow("u", "user", 1001, `{}`)+partRow("p", "u", 0, 1001, text)+partRow("q",
+		"u", 1, 1001, `{"type":"text","text":"`+strings.Repeat("x", 300)+`"}`), input.WithMaxLine(500)),
+		"guide: line 4: part: a message with its parts longer than 500 bytes")
+	longRow := strings.Replace(partRow("q", "u", 1, 1001, text), `"type":"part"`,
+		`"type":"part","x":"`+strings.Repeat("x", 300)+`"`, 1)
+	equal(t, errorsOf(sessionRow("")+messageRow("u", "user", 1001, `{}`)+longRow, input.WithMaxLine(500)),
+		"guide: line 3: part: a message with its parts longer than 500 bytes")
+	var users strings.Builder
+	users.WriteString(sessionRow(""))
+	for i := range 1500 {
+		users.WriteString(messageRow(fmt.Sprint("u", i), "user", 1001+i, `{}`))
+	}
+	runs := 0
+	for _, l := range summaryOf(t, users.String()) {
+		if strings.HasPrefix(l, "run_started") {
+			runs++
+		}
+	}
+	if runs != 2 {
+		t.Errorf("1,500 messages make %d runs, want 2", runs)
+	}
+}
+
+// TestErrorsNameNoKeys: keys and types that are not the guide's are content.
+func TestErrorsNameNoKeys(t *testing.T) {
+	deep := strings.Repeat("[", 250) + strings.Repeat("]", 250)
+	equal(t, errorsOf(`{"type":"SECRET","data":{}}`), "guide: line 1: session_id: missing, want a string")
+	equal(t, errorsOf(`{"session":{"id":"s"},"SECRET":`+deep+`}`), "guide: document: JSON nested too deeply at byte 239")
+}
+
+// TestTurnsShareNoParts: what a file says of its turns repeats no content, however often it says so.
+func TestTurnsShareNoParts(t *testing.T) {
+	const turns, parts = 1000, 50
+	var b strings.Builder
+	b.WriteString(sessionRow("") + messageRow("a", "assistant", 1001,
+		`{"otelagent":{"events":[{"type":"otelagent.run_started","run":"r"}`+
+			strings.Repeat(`,{"type":"otelagent.tool_started","run":"r","args":0},{"type":"otelagent.turn_ended","run":"r",`+
+				`"output":{"raw":[0,`+fmt.Sprint(parts)+`]}}`, turns)+`]}}`))
+	for i := range parts {
+		b.WriteString(partRow(fmt.Sprint("p", i), "a", i, 1001, fmt.Sprintf(`{"type":"tool-x","toolCallId":"c%d",`+
+			`"state":"output-available","input":{},"output":1}`, i)))
+	}
+	args, outputs := 0, 0
+	for ev, err := range guide.Events(strings.NewReader(b.String())) {
+		switch ev := ev.(type) {
+		case *event.ToolStarted:
+			if ev.Args != nil {
+				args++
+			}
+		case *event.TurnEnded:
+			if ev.Output != nil {
+				outputs++
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if args != 1 || outputs != 1 {
+		t.Errorf("%d calls and %d turns have the content of one", args, outputs)
+	}
+}
+
+func errorsOf(in string, opts ...input.Option) (errs []string) {
+	for _, err := range guide.Events(strings.NewReader(in), opts...) {
+		if err != nil {
+			errs = append(errs, err.Error())
+		}
+	}
+	return errs
+}
+
+func TestSQLiteFilesAreNoStream(t *testing.T) {
+	head := "SQLite format 3\x00" + strings.Repeat("\x00", 100)
+	n := 0
+	for ev, err := range guide.Events(iotest.OneByteReader(strings.NewReader(head))) {
+		if n++; ev != nil || !errors.Is(err, guide.ErrSQLite) || !strings.Contains(err.Error(), "ReadDB") {
+			t.Errorf("%v, %v", ev, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d times", n)
+	}
+}
+
+// FuzzDecoder looks for panics, events that are not JSON, and content in errors.
+func FuzzDecoder(f *testing.F) {
+	for _, file := range []string{"testdata/session.jsonl", "testdata/session.canonical.json", "testdata/hosts.jsonl",
+		"testdata/own-compaction-in-turn.jsonl", "testdata/ai-sdk/v7.jsonl"} {
+		in := read(f, file)
+		f.Add(in)
+		for l := range bytes.Lines(in) {
+			if len(l) > 40 {
+				f.Add(l)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		guide.Recognise(in)
+		guide.RecogniseDocument(in)
+		d := guide.NewDecoder(input.WithMaxLine(1 << 20))
+		errs := int64(0)
+		for ev, err := range d.Events(bytes.NewReader(in)) {
+			if err != nil {
+				var bad *input.LineError
+				switch {
+				case errors.Is(err, guide.ErrSQLite):
+				case !errors.As(err, &bad) || bad.Reason == "" || ev != nil:
+					t.Fatalf("%#v, %v", err, ev)
+				default:
+					errs++
+				}
+				continue
+			}
+			check := func(raw []byte) {
+				if raw != nil && rawjson.Valid(raw, rawjson.MaxDepth+8) != nil {
+					t.Fatalf("%T holds %q", ev, raw)
+				}
+			}
+			switch ev := ev.(type) {
+			case *event.FactStated:
+				for _, fact := range ev.Facts {
+					check(fact.Value)
+				}
+			case *event.RunStarted:
+				check(ev.Rules)
+				check(ev.Metadata)
+			case *event.MessageAdded:
+				check(ev.Raw)
+			case *event.TurnEnded:
+				if ev.Output != nil {
+					check(ev.Output.Raw)
+				}
+			case *event.ToolStarted:
+				check(ev.Args)
+			case *event.ToolEnded:
+				check(ev.Result)
+			case *event.CompactionEnded:
+				check(ev.Summary)
+			}
+		}
+		if got := d.Stats(); got.Rejected != errs {
+			t.Fatalf("%+v, %d errors", got, errs)
+		}
+	})
+}
