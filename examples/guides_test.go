@@ -71,7 +71,7 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-// prelude makes of `bin/otelagent up … &` a command that returns when it is ready, and leaves out what is there
+// prelude makes of `bin/otelagent up … &` a command that returns when it is ready, and omits what is there
 // already.
 const prelude = `set -eu
 make() { [ "$*" = build ]; }
@@ -232,9 +232,9 @@ func TestRustOfTheGuide(t *testing.T) {
 	}
 }
 
-// lines does what the guide says of its program that prints lines of ours: the commands build it, send what it
+// lines does what the guide says of its program that prints lines of otelagent: the commands build it, send what it
 // prints, into a file here, and print the
-// request that it told.
+// request that it recorded.
 func lines(t *testing.T, b block, guide []block) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, b.file), []byte(b.text), 0o600); err != nil {

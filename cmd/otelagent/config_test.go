@@ -80,7 +80,7 @@ func TestBuiltinTakesLogRecords(t *testing.T) {
 		t.Errorf("listens on %v", c.listeners)
 	}
 	const ids = `"traceId": "0102030405060708090a0b0c0d0e0f10", "spanId": "0102030405060708"`
-	const address = `{"key": "session.id", "value": {"stringValue": "told-by-records"}},
+	const address = `{"key": "session.id", "value": {"stringValue": "from-records"}},
 		{"key": "otelagent.run.id", "value": {"stringValue": "r1"}},
 		{"key": "otelagent.run.start", "value": {"intValue": "1000"}}`
 	for path, body := range map[string]string{
@@ -110,7 +110,7 @@ func TestBuiltinTakesLogRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.close()
-	key, err := d.Find(t.Context(), "told-by-records")
+	key, err := d.Find(t.Context(), "from-records")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,8 +32,8 @@ func (a *app) demoCommand() *cobra.Command {
 		Long: `Play a recorded session through a real collector and show it.
 
 It starts a collector on free ports of this machine, sends it the recording over
-OTLP, prints the session as rebuilt from the spans, and ends. Nothing leaves the
-machine.`,
+OTLP, prints the session as rebuilt from the spans, and ends. It sends nothing
+to other machines.`,
 		Args:        noArgs,
 		Annotations: refuses("db tenant output"),
 		RunE:        func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) },

@@ -33,7 +33,7 @@ func sentFiles(t *testing.T, commands ...[]string) map[string]string {
 			app:  &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard},
 			name: strings.Join(files, ", "), store: st,
 		}
-		if err := r.read(ctx, files, auto, func() string { made++; return fmt.Sprint("made up ", made) }); err != nil {
+		if err := r.read(ctx, files, auto, func() string { made++; return fmt.Sprint("generated ", made) }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -58,7 +58,7 @@ of it, changes nothing that is there: ids follow from the input.
 An event without a time happened when it arrived; in a file, when that was last
 written. Sending such a file again when it has grown gives another run.
 
-No content leaves without --capture content; --capture digests sends sizes and
+It sends no content without --capture content; --capture digests sends sizes and
 hashes (docs/requests.md). The standard OTEL_* environment variables are
 honored. With --live the session can be watched as it runs (docs/live.md). A
 pipe also sends metrics to a collector that takes them (docs/metrics.md).

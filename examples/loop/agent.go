@@ -84,7 +84,7 @@ func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int, trigger spa
 		a.compact(ctx, turn)
 	}
 
-	// What the provider is sent is what is told: the same bytes, with where each message came from.
+	// The request that is recorded is the one that the provider gets: the same bytes, with where each message came from.
 	body := a.request()
 	request, _ := otelagent.ParseRequest(body) // what cannot be read is recorded as it is spelled
 	for i := range request.Messages {

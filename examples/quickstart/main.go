@@ -1,10 +1,10 @@
-// Command quickstart is a tiny agent loop that is traced with otelagent. Run it beside `otelagent up`, then look at
+// Command quickstart is a tiny agent loop that is traced with otelagent. Run it next to `otelagent up`, then look at
 // what it
 // did with `otelagent show last`:
 //
 //	go run ./quickstart
 //
-// The model and the tool are made up; everything else is what a real agent does.
+// The model and the tool are fake; everything else is what a real agent does.
 package main
 
 import (
@@ -40,7 +40,7 @@ func run(ctx context.Context) (err error) {
 
 	// Without WithCapture no word of prompts, replies or tool results would leave this process.
 	tracer := otelagent.NewTracer(
-		otelagent.WithCapture(otelagent.CaptureContent), // nothing that anybody wrote leaves without this
+		otelagent.WithCapture(otelagent.CaptureContent), // without this no content is sent
 		otelagent.WithDelivery(providers))               // what did not arrive is sent again
 	return chat(ctx, tracer, scriptedModel(), "Which day is it?")
 }

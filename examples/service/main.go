@@ -69,7 +69,7 @@ type telemetry struct {
 	http   []otelhttp.Option
 }
 
-// client returns one that makes a span of each request and tells the other side whose it is.
+// client returns one that makes a span of each request and sends the other side its trace context.
 func (t telemetry) client() *http.Client {
 	return &http.Client{Transport: otelhttp.NewTransport(http.DefaultTransport, t.http...), Timeout: 30 * time.Second}
 }
@@ -145,7 +145,7 @@ func play(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, end()) }()
 		addresses = append(addresses, address)
 	}
-	// The front end names the conversation; nothing further down is told of it but by baggage.
+	// The front end names the conversation; services behind it know it from baggage alone.
 	return traced(ctx, "front", func(t telemetry) error {
 		answer, err := question(ctx, t.client(), addresses[2], "ticket-4711", "Where is order 17, and is that usual?")
 		if err != nil {
