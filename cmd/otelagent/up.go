@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/dsn"
 )
@@ -202,7 +203,7 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 	if f.Config == "" {
 		where := ""
 		if defaulted, _ := chooseDatabase(""); at != defaulted { // that of commands without --db
-			where = " --db " + shellWord(at.name)
+			where = " --db " + inspect.ShellWords(at.name)
 		}
 		a.say("list and show sessions with 'otelagent ls%[1]s' and 'otelagent show last%[1]s'", where)
 	}

@@ -185,16 +185,7 @@ func TestDemoChecks(t *testing.T) {
 	}
 }
 
-func TestShellWord(t *testing.T) {
-	for in, want := range map[string]string{"bin/otelagent": "bin/otelagent", "a b": "'a b'", "it's": `'it'\''s'`,
-		"": "''"} {
-		if got := shellWord(in); got != want {
-			t.Errorf("shellWord(%q) = %s, want %s", in, got, want)
-		}
-	}
-}
-
-// `otelagent version` names the release that is built in.
+// `otelagent --version` names the release that is built in.
 func TestCollectorVersion(t *testing.T) {
 	mod, err := os.ReadFile("go.mod")
 	if err != nil {
