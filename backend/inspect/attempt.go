@@ -9,13 +9,13 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// noteDiscarded is the type of the note about a reply that was thrown away, as the library that records it spells it.
+// noteDiscarded is the type of the event of a discarded reply, as the adapter writes it.
 const noteDiscarded = "attempt.discarded"
 
-// outcomeResolved is the outcome of the decision that settles gates which left no tool in common, in clark-agent's word.
+// outcomeResolved is the outcome of a decision that settles gates without a common tool, in the word of clark-agent.
 const outcomeResolved = "conflict_resolved"
 
-// moment is a point within a turn: what has one time is in the order of its sequence.
+// moment is a point within a turn. Sequence numbers order what has one time.
 type moment struct {
 	at  time.Time
 	seq int64
@@ -27,8 +27,8 @@ func (m moment) after(o moment) bool {
 
 func began(s session.Span) moment { return moment{s.Start, s.Seq} }
 
-// discards are the points at which replies of a turn were thrown away. They are nil where it is not told of every attempt but the last: then nobody
-// can tell of which attempt something is.
+// discards returns when replies of a turn were discarded. It is nil where events are not known of every attempt but
+// the last: then the attempt of a decision is unknown.
 func discards(t *session.Turn) []moment {
 	var out []moment
 	for i := range t.Events {
@@ -42,7 +42,7 @@ func discards(t *session.Turn) []moment {
 	return out
 }
 
-// attemptAt returns the number of the attempt under way at a point, from 0.
+// attemptAt returns the number of the attempt at a point, from 0.
 func attemptAt(thrown []moment, at moment) int {
 	n := 0
 	for _, m := range thrown {
@@ -53,8 +53,8 @@ func attemptAt(thrown []moment, at moment) int {
 	return n
 }
 
-// beforeReply parts the events of a turn: early are those that happened before its reply, since a reply was discarded or
-// one of decisions was made at that time or later.
+// beforeReply parts the events of a turn: early ones happened before its reply, since a reply was discarded or one of
+// decisions was made at that time or later.
 func beforeReply(events []EventView, decisions []timed) (early, late []EventView) {
 	var last moment
 	for _, k := range decisions {
@@ -78,8 +78,8 @@ func beforeReply(events []EventView, decisions []timed) (early, late []EventView
 	return early, late
 }
 
-// decisions draws those of a turn that are of no tool call, with the attempt where it is known. The words of a gate are
-// below the decision that settles it.
+// decisions draws those of a turn that are of no tool call, with the attempt where it is known. The gates that a
+// decision settles are below it.
 func (r *renderer) decisions(v *TurnView) []timed {
 	thrown := discards(v.of.Turn)
 	var out []timed
@@ -106,7 +106,7 @@ func (r *renderer) decisions(v *TurnView) []timed {
 	return out
 }
 
-// gate reports whether g is what one gate said of the tools as a whole, which q may settle.
+// gate reports whether g is the decision of one gate on the tools as a whole, which q may settle.
 func gate(g, q *session.Permission) bool {
 	return g.Source == q.Source && g.Outcome == "" && g.Tool == "" && g.CallID == "" && len(g.Defects) == 0
 }

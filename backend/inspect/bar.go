@@ -23,7 +23,9 @@ const (
 	barMark
 )
 
-var barGlyphs = [...]seg{barNothing: {" ", plainText}, barRest: {"━", dim}, barModel: {"█", cyan}, barTools: {"▒", yellow}, barMark: {"◆", magenta}}
+var barGlyphs = [...]seg{
+	barNothing: {" ", plainText}, barRest: {"━", dim}, barModel: {"█", cyan}, barTools: {"▒", yellow}, barMark: {"◆", magenta},
+}
 
 // bar draws stretches of time onto cells.
 type bar struct {
@@ -31,7 +33,8 @@ type bar struct {
 	cells    []byte
 }
 
-// newBar returns an empty bar of what is being built; nil without room for one, and when nothing tells how long that took.
+// newBar returns an empty bar of the current run; nil where there is no room, and where the duration of the run is
+// unknown.
 func (r *renderer) newBar() *bar {
 	if r.d.cols.bar <= 0 || !r.to.After(r.from) {
 		return nil
@@ -45,7 +48,7 @@ func (b *bar) cell(t time.Time) int {
 	return max(0, min(int(at), len(b.cells)-1))
 }
 
-// add draws one stretch, one cell at least. Nothing is drawn of what has no start.
+// add draws a stretch of time, one cell at least. It draws nothing without a start.
 func (b *bar) add(what byte, from, to time.Time) {
 	if b == nil || from.IsZero() {
 		return
@@ -78,8 +81,8 @@ func (b *bar) segs() []seg {
 	return out
 }
 
-// turnBar shows when in its run a turn was, and which of it the model took and the tools. Where the time of the model call is not known
-// it is part of the rest: nothing is guessed.
+// turnBar shows when in its run a turn was, and the time of its model call and tools. Where the time of the model
+// call is unknown, it is part of the rest.
 func (r *renderer) turnBar(t *session.Turn) []seg {
 	b := r.newBar()
 	end := t.End
@@ -100,7 +103,7 @@ func (r *renderer) turnBar(t *session.Turn) []seg {
 	return b.segs()
 }
 
-// spanBar shows when in its run something else was.
+// spanBar shows when in its run a span was.
 func (r *renderer) spanBar(what byte, s session.Span) []seg {
 	b := r.newBar()
 	end := s.End
@@ -111,7 +114,7 @@ func (r *renderer) spanBar(what byte, s session.Span) []seg {
 	return b.segs()
 }
 
-// scale is what stands above the bars of a run: how long it took, from left to right.
+// scale is the head of the bars of a run: its duration, from left to right.
 func (r *renderer) scale() []seg {
 	if r.d.cols.bar <= 0 || !r.to.After(r.from) {
 		return nil
@@ -124,7 +127,7 @@ func (r *renderer) scale() []seg {
 	return []seg{{"├" + strings.Repeat("┈", room) + took + "┤", dim}}
 }
 
-// inTools returns how long tools ran, those at the same time counted once; 0 when no call tells its times.
+// inTools returns the time in tools, concurrent calls counted once; 0 where no call has times.
 func inTools(calls []*session.ToolCall) time.Duration {
 	type stretch struct{ from, to time.Time }
 	var l []stretch

@@ -19,11 +19,14 @@ const (
 
 // docs returns what makes the documents of a session that is drawn.
 func (r *renderer) docs(t session.Tree) *docs {
-	v := r.view(t)
-	v.findTurns()
-	m := &docs{View: v, text: maxScan + 8, most: maxLines, drawn: true} // enough for Clean to see that it cuts
-	if r.o.Turn != nil {
-		m.text, m.most = maxWhole+8, unbounded
+	m := r.made[t.Session]
+	if m == nil {
+		m = &docs{View: r.view(t), text: maxScan + 8, most: maxLines, drawn: true} // enough for Clean to see that it cuts
+		if r.o.Turn != nil {
+			m.text, m.most, m.whole = maxWhole+8, unbounded, true
+		}
+		m.findTurns()
+		r.made[t.Session] = m
 	}
 	return m
 }

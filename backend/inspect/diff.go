@@ -244,15 +244,12 @@ func (v *diffView) stat() {
 		}
 	}
 	v.blank()
-	address := func(of func(a, b string) string) func(int) (string, style) {
-		return func(i int) (string, style) { return of(rows[i].Addresses()), plainText }
-	}
-	v.table([]field{
-		{value: func(i int) (string, style) { return states[rows[i].State].sign, states[rows[i].State].style }},
-		{name: "A", value: address(func(a, _ string) string { return v.where(a, "") })},
-		{name: "B", value: address(func(_, b string) string { return v.where("", b) })},
-		{name: "WHAT", flex: true, value: func(i int) (string, style) { return v.statText(rows[i]), plainText }},
-	}, len(rows), nil)
+	table(v.drawer, []column[*diff.Pair]{
+		{cell: func(p **diff.Pair) seg { return seg{states[(*p).State].sign, states[(*p).State].style} }},
+		{name: "A", cell: func(p **diff.Pair) seg { a, _ := (*p).Addresses(); return textCell(v.where(a, "")) }},
+		{name: "B", cell: func(p **diff.Pair) seg { _, b := (*p).Addresses(); return textCell(v.where("", b)) }},
+		{name: "WHAT", flex: true, cell: func(p **diff.Pair) seg { return textCell(v.statText(*p)) }},
+	}, rows)
 }
 
 // statText says in a few words how a pair differs.

@@ -229,7 +229,8 @@ func compactionName(path string) string {
 	if !ok || err != nil {
 		return path
 	}
-	return strings.TrimSuffix(fmt.Sprintf("%d: %s", n+1, words(strings.TrimSpace(strings.ReplaceAll(rest, ".", " ")))), ": ")
+	rest = words(strings.TrimSpace(strings.ReplaceAll(rest, ".", " ")))
+	return strconv.Itoa(n+1) + prefixed(": ", rest)
 }
 
 // change draws one field that differs.

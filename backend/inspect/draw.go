@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// style is how a piece of a line looks on a terminal that has colour. Without colour every style is plain, so nothing
-// may be told by style alone.
+// style is the look of a piece of a line on a terminal with colour. Without colour every style is plain, so a style
+// alone carries no information.
 type style uint8
 
 const (
@@ -30,7 +30,7 @@ type seg struct {
 	style style
 }
 
-// node is a line with columns, and what stands below it.
+// node is a line with columns, and the items below it.
 type node struct {
 	segs  []seg
 	cols  []string // from left to right as in columns.names; nil: the line has the whole width
@@ -48,10 +48,10 @@ type item struct {
 	lines  int // over how many lines it may go; it is cut behind the last
 }
 
-// maxWrap bounds over how many lines a text goes that people should be able to read whole.
+// maxWrap bounds the lines of a text that people should read whole.
 const maxWrap = 4
 
-// wrapped is line for what people should be able to read whole.
+// wrapped is line for a text that people should read whole.
 func (n *node) wrapped(label string, st style, text string) {
 	n.items = append(n.items, item{label: label, style: st, text: text, lines: maxWrap})
 }
@@ -70,7 +70,7 @@ type columns struct {
 	bar   int // width of the bar, 0 without any
 }
 
-// columnsFor returns what there is room for: all five counts of tokens from 100 columns on, and a bar from 140 on.
+// columnsFor returns the columns that a width has room for: all counts of tokens from 100 on, a bar from 140 on.
 func columnsFor(width int) columns {
 	all := []string{"at", "took", "in", "cached", "written", "out", "thought"}
 	switch {
@@ -118,10 +118,10 @@ func (d *drawer) put(st style, text string) {
 
 func (d *drawer) blank() { d.flush() }
 
-// separator stands before every further part of a line; where the line is full it is broken there.
+// separator is before every further part of a line; a full line breaks there.
 const separator = " · "
 
-// breakSegs returns what of segs goes on a line of w columns, and what must go on further ones.
+// breakSegs returns the segs of a line of w columns, and those of further lines.
 func breakSegs(segs []seg, w int) (line, rest []seg) {
 	used, at := 0, 0
 	for i, s := range segs {
@@ -151,14 +151,14 @@ func (d *drawer) putSegs(segs []seg, w int) int {
 	return used
 }
 
-// note remembers where something was cut.
+// note remembers the first turn with a cut text.
 func (d *drawer) note(cut bool) {
 	if cut && d.cutAt == "" {
 		d.cutAt = d.addr
 	}
 }
 
-// node draws n and all below it. first goes before its own line, rest before every other.
+// node draws n and all below it. first is before its own line, rest before every other one.
 func (d *drawer) node(n *node, first, rest string) {
 	if n.addr != "" {
 		outer := d.addr
@@ -287,8 +287,8 @@ func wrap(s string, w, most int) []string {
 	return append(lines, cut(line, w))
 }
 
-// beginning returns what of a word can be seen in w columns, and more: 8 bytes a column, of which only combining characters need more. So the time
-// that wrap takes grows with the length of a word and not with its square.
+// beginning returns as much of a word as w columns may need: 8 bytes a column, of which only combining characters
+// take more. So wrap takes time in proportion to a long word.
 func beginning(word string, w int) string {
 	n := 8 * max(w, 1)
 	if n >= len(word) {
@@ -309,7 +309,7 @@ func (d *drawer) heads() {
 	d.flush()
 }
 
-// field draws a named value, broken between its parts, and within a part where that alone is too long.
+// field draws a named value. It breaks a line between parts, and within a part that is longer than a line.
 func (d *drawer) field(name string, parts ...string) {
 	const lead = labelWidth + 1
 	room, used := d.width-lead, 0

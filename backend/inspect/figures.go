@@ -12,7 +12,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/stats"
 )
 
-// computed returns what the catalogue of prices makes of a turn's tokens.
+// computed returns the cost of a turn by the price catalogue.
 func (r *renderer) computed(run *session.Run, t *session.Turn) (float64, bool) {
 	if r.o.Prices == nil || !t.UsageTold() {
 		return 0, false
@@ -25,7 +25,7 @@ func (r *renderer) computed(run *session.Run, t *session.Turn) (float64, bool) {
 	})
 }
 
-// cost says in a few words what a turn cost: as its loop reported, else as computed.
+// cost returns the cost of a turn: as its loop reported it, else as computed.
 func (r *renderer) cost(run *session.Run, t *session.Turn) string {
 	if t.Cost != nil {
 		return money(t.Currency, *t.Cost)
@@ -36,7 +36,7 @@ func (r *renderer) cost(run *session.Run, t *session.Turn) string {
 	return ""
 }
 
-// costs sums up what the turns of the session cost: as reported, by currency, and as computed.
+// costs sums up the costs of the turns: as reported, by currency, and as computed.
 func (r *renderer) costs() []string {
 	reported, times := map[string]float64{}, map[string]int{}
 	var order, missing []string
@@ -57,7 +57,8 @@ func (r *renderer) costs() []string {
 				sum, turns = sum+amount, turns+1
 			} else if r.o.Prices != nil && t.UsageTold() {
 				without++
-				if model := cmp.Or(t.Answered, t.Model, run.Model, "no model"); !slices.Contains(missing, model) && len(missing) < 3 {
+				model := cmp.Or(t.Answered, t.Model, run.Model, "no model")
+				if !slices.Contains(missing, model) && len(missing) < 3 {
 					missing = append(missing, model)
 				}
 			}
@@ -76,7 +77,7 @@ func (r *renderer) costs() []string {
 	return out
 }
 
-// plainFormat is the response format that need not be told.
+// plainFormat is the default response format, which is not shown.
 const plainFormat = "text"
 
 // settings are the parameters of a turn's request that have a name of their own.
@@ -101,7 +102,7 @@ func settings(t *TurnView) []string {
 	return out
 }
 
-// settingsLine says them where they are others than on the turn before.
+// settingsLine draws the settings where they differ from those of the turn before.
 func (r *renderer) settingsLine(n *node, t *TurnView) {
 	text := strings.Join(settings(t), separator)
 	if text == "" && t.Messages == 0 && len(t.Requests) == 0 {
@@ -116,7 +117,7 @@ func (r *renderer) settingsLine(n *node, t *TurnView) {
 	n.wrapped("params", dim, text)
 }
 
-// figures says the numbers of a turn that is looked at alone: none of them is left to a column that the screen has no room for.
+// figures draws the numbers of a turn that is shown alone, since a narrow screen has no columns for them.
 func (r *renderer) figures(n *node, p place, v *TurnView) {
 	t := v.of.Turn
 	line := func(label string, parts ...string) {
@@ -135,7 +136,8 @@ func (r *renderer) figures(n *node, p place, v *TurnView) {
 	if u := &t.Usage; !t.UsageTold() {
 		line("tokens", "not reported")
 	} else {
-		line("tokens", Count(u.Input)+" in", Count(u.CacheRead)+" cache read", Count(u.CacheWrite)+" cache write", Count(u.Output)+" out", Count(u.Reasoning)+" reasoning")
+		line("tokens", Count(u.Input)+" in", Count(u.CacheRead)+" cache read", Count(u.CacheWrite)+" cache write",
+			Count(u.Output)+" out", Count(u.Reasoning)+" reasoning")
 	}
 	if t.DiscardedAttempts > 0 {
 		words := []string{plural(int(t.DiscardedAttempts), "reply") + " thrown away"}

@@ -9,8 +9,8 @@ import (
 	"github.com/otelagent/otelagent/backend/store/search"
 )
 
-// Grep writes hits, two lines each: the address and what stands there, then the text around the first match, which is marked where there is colour. Everything
-// is made safe for a terminal. The error is the writer's.
+// Grep writes hits, two lines each: the address and the place, then the text around the first match, which has a
+// colour. All text is safe for a terminal. The error is that of the writer.
 func Grep(w io.Writer, hits []search.Hit, o Options) error {
 	if o.Width < 40 {
 		o.Width = 80
@@ -55,7 +55,7 @@ func cleanPart(s string) string {
 	return c
 }
 
-// grepNotes is what there is to say of a hit beside its place.
+// grepNotes returns what else is known of a hit.
 func grepNotes(h *search.Hit) []string {
 	var out []string
 	if h.Tool != "" {
@@ -76,7 +76,7 @@ func grepNotes(h *search.Hit) []string {
 	return out
 }
 
-// cutLeft is cut that takes away the beginning.
+// cutLeft is cut from the left.
 func cutLeft(s string, w int) string {
 	if width(s) <= w {
 		return s

@@ -14,7 +14,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// header is what there is to know of the session before its runs.
+// header draws the properties of the session.
 func (r *renderer) header() {
 	s := r.main.Session
 	turns, calls, failed, denied, inputs, compactions := 0, 0, 0, 0, 0, 0
@@ -68,7 +68,8 @@ func (r *renderer) header() {
 		archived = "archived " + r.since(at)
 	}
 	r.d.field("status", words(string(s.StatusAt(r.o.AsOf))), archived, plural(len(s.Runs), "run")+among(unfinished...),
-		plural(turns, "turn"), plural(calls, "tool call")+among(count(int64(failed), "failed"), count(int64(denied), "denied")),
+		plural(turns, "turn"),
+		plural(calls, "tool call")+among(count(int64(failed), "failed"), count(int64(denied), "denied")),
 		suffixed(some(inputs, "input"), " denied"), some(compactions, "compaction"))
 	agent := s.Agent
 	if agent == "" {
@@ -106,10 +107,10 @@ func (r *renderer) header() {
 	}
 }
 
-// mostForks bounds how many forks and messages of the queue are named.
+// mostForks bounds the forks and waiting messages that have a name in the header.
 const mostForks = 8
 
-// historyFields say where the session was forked from, which were forked from it, and what waits in its queue.
+// historyFields draws the source of a fork, the forks, and the queue of the session.
 func (r *renderer) historyFields() {
 	h := r.history(r.main)
 	if f := h.Fork; f != nil {
@@ -139,14 +140,16 @@ const (
 	plainFact = 32
 )
 
-// facts shows those of the session that a word tells, and counts the others: the documents of a protocol, what a producer says of single messages. What
-// has a place of its own is left out (title, archived, history, rules, the rows that exports give back), and so is what was taken back.
+// facts draws the facts of the session that fit into a few words, and counts the others: documents of a protocol,
+// facts about messages. It leaves out facts with a place of their own (title, archived, history, rules, rows of the
+// guide) and withdrawn ones.
 func (r *renderer) facts() {
 	s, more := r.main.Session, 0
 	var out []string
 	for i := range s.Facts {
 		f := &s.Facts[i]
-		if f.Key == session.FactTitle || f.Key == session.FactArchived || f.Key == factRules || ofHistory(f) || strings.HasPrefix(f.Key, "guide.") || s.Fact(f.Subject, f.Key) != f {
+		elsewhere := f.Key == session.FactTitle || f.Key == session.FactArchived || f.Key == factRules || ofHistory(f)
+		if elsewhere || strings.HasPrefix(f.Key, "guide.") || s.Fact(f.Subject, f.Key) != f {
 			continue
 		}
 		body := ""
@@ -155,7 +158,8 @@ func (r *renderer) facts() {
 		}
 		switch word := words(f.Key) + " " + plainWord(body); {
 		case body == "null":
-		case f.Subject == session.SubjectSession && plainWord(body) != "" && !strings.Contains(f.Key, ".") && width(word) <= plainFact && len(out) < mostFacts:
+		case f.Subject == session.SubjectSession && plainWord(body) != "" && !strings.Contains(f.Key, ".") &&
+			width(word) <= plainFact && len(out) < mostFacts:
 			out = append(out, word)
 		default:
 			more++
@@ -171,7 +175,7 @@ func (r *renderer) facts() {
 	r.d.field("facts", out...)
 }
 
-// plainWord returns what a JSON string says, where that is a word or a few; no date.
+// plainWord returns the text of a JSON string that is no date; empty for any other value.
 func plainWord(body string) string {
 	var text string
 	if json.Unmarshal([]byte(body), &text) != nil {
@@ -183,7 +187,7 @@ func plainWord(body string) string {
 	return Clean(text)
 }
 
-// ofHistory tells of facts about messages that were rewound or wait: what they come to is shown.
+// ofHistory reports facts about rewound and waiting messages, which the history has.
 func ofHistory(f *session.Fact) bool {
 	if !strings.HasPrefix(f.Subject, session.SubjectMessage) {
 		return false
@@ -191,7 +195,7 @@ func ofHistory(f *session.Fact) bool {
 	return f.Key == session.FactHidden || f.Key == session.FactQueued || f.Key == session.FactCanceled
 }
 
-// others counts the sessions shown in place, and what they used.
+// others counts the sessions of sub-agents that are shown, and their usage.
 func (r *renderer) others() (n int, told bool, u session.Usage) {
 	seen := map[*session.Session]bool{}
 	for _, p := range r.runs {
@@ -204,7 +208,7 @@ func (r *renderer) others() (n int, told bool, u session.Usage) {
 	return len(seen), told, u
 }
 
-// times says when the session was and how long it took, as far as anybody told.
+// times returns when the session was and how long it took, as far as it is known.
 func (r *renderer) times() []string {
 	s := r.main.Session
 	from, to := s.StartTold(), session.TimeTold(s.Last)
@@ -235,7 +239,7 @@ func (r *renderer) period(from, to time.Time) string {
 	return s + from.Format(" MST")
 }
 
-// cacheIdle points it out when nothing was read from a cache over several turns although their provider has one.
+// cacheIdle points out that several turns read nothing from a cache although their provider has one.
 func cacheIdle(s *session.Session) string {
 	turns, idle := 0, ""
 	for _, run := range s.Runs {
@@ -254,7 +258,7 @@ func cacheIdle(s *session.Session) string {
 	return "nothing read from a cache, though " + idle + " has one"
 }
 
-// toldWords is usageWords where anybody told.
+// toldWords is usageWords where tokens were reported.
 func toldWords(told bool, u session.Usage) []string {
 	if !told {
 		return []string{"not reported"}

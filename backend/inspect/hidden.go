@@ -8,15 +8,14 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// shownTurn is a turn of a run, or a line in place of turns that are not shown.
+// shownTurn is a turn of a run, or a line in place of hidden turns.
 type shownTurn struct {
 	turn *session.Turn
 	span session.Span
 	text string
 }
 
-// shown returns the turns of a run that are to be shown: those that are asked for, and turns that were rewound as one line in their place,
-// unless hidden history is asked for.
+// shown returns the turns of a run that are drawn. Rewound turns are one line, unless Options.Hidden is set.
 func (r *renderer) shown(p place) []shownTurn {
 	var out []shownTurn
 	h := r.history(p.tree)
@@ -30,7 +29,8 @@ func (r *renderer) shown(p place) []shownTurn {
 		if first != last {
 			what = fmt.Sprintf("turns %d to %d", first.Index, last.Index)
 		}
-		out = append(out, shownTurn{span: first.Span, text: "↶ " + what + ": rewound " + r.since(since) + ", shown with --hidden"})
+		text := "↶ " + what + ": rewound " + r.since(since) + ", shown with --hidden"
+		out = append(out, shownTurn{span: first.Span, text: text})
 		r.hid = true
 		first = nil
 	}
@@ -52,5 +52,5 @@ func (r *renderer) shown(p place) []shownTurn {
 	return out
 }
 
-// since says when something was done.
+// since returns when something was done.
 func (r *renderer) since(t time.Time) string { return "at " + strings.TrimPrefix(r.clock(t), "at ") }

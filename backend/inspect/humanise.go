@@ -16,7 +16,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Duration returns d in at most six columns, one more when it is negative: 412µs, 159ms, 4.2s, 3m07s, 2h05m, 3d04h, 400d, 27y.
+// Duration returns d in at most six columns, seven when it is negative: 412µs, 159ms, 4.2s, 3m07s, 2h05m, 3d04h,
+// 400d, 27y.
 func Duration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -80,7 +81,7 @@ func Bytes(n int64) string {
 	return strconv.FormatInt(n, 10) + " B"
 }
 
-// ago says how long before now t was, in words; "" when either is not known.
+// ago returns how long before now t was, in words; empty when either is unknown.
 func ago(t, now time.Time) string {
 	if !session.TimeTold(t) || now.IsZero() {
 		return ""
@@ -136,7 +137,7 @@ func joined(parts ...string) string {
 	return strings.Join(parts, separator)
 }
 
-// among puts what there is into brackets.
+// among puts the parts that are not empty into brackets.
 func among(parts ...string) string {
 	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
 	if len(parts) == 0 {
@@ -171,7 +172,7 @@ func suffixed(s, end string) string {
 	return s + end
 }
 
-// words turns a word of ours into words of everybody's.
+// words turns an identifier into words.
 func words(s string) string {
 	if s == string(spans.TriggerSubAgent) {
 		return "sub-agent"
@@ -179,7 +180,7 @@ func words(s string) string {
 	return strings.ReplaceAll(Clean(s), "_", " ")
 }
 
-// cells measures text. Ambiguous characters count as narrow, whatever the locale says: columns must not depend on it.
+// cells measures text. Ambiguous characters are narrow in every locale, so that columns do not depend on it.
 var cells = func() *runewidth.Condition {
 	c := runewidth.NewCondition()
 	c.EastAsianWidth = false
@@ -188,7 +189,7 @@ var cells = func() *runewidth.Condition {
 
 func width(s string) int { return cells.StringWidth(s) }
 
-// cut shortens s to w columns, with an ellipsis where something was left out.
+// cut shortens s to w columns, and marks that with an ellipsis.
 func cut(s string, w int) string {
 	if w <= 0 {
 		return ""
@@ -210,11 +211,11 @@ func cut(s string, w int) string {
 func padRight(s string, w int) string { return s + strings.Repeat(" ", max(0, w-width(s))) }
 func padLeft(s string, w int) string  { return strings.Repeat(" ", max(0, w-width(s))) + s }
 
-// maxScan bounds how much of a body a preview looks at.
+// maxScan bounds the bytes of a text on one line.
 const maxScan = 4096
 
-// Clean makes text from outside safe for one line of a terminal: runs of white space become one blank, what a terminal
-// would act on (control characters, bidirectional overrides, invisible format characters) is spelled out.
+// Clean makes foreign text safe for one line of a terminal: white space becomes one blank, and characters on which a
+// terminal acts (control characters, bidirectional overrides, invisible format characters) are spelled out.
 func Clean(s string) string { return clean(s, maxScan) }
 
 // clean is Clean of the first limit bytes.
@@ -253,7 +254,7 @@ func clean(s string, limit int) string {
 	return b.String()
 }
 
-// plain says that Clean has nothing to do, which is the usual case.
+// plain reports that Clean changes nothing, the usual case.
 func plain(s string) bool {
 	space := true
 	for i := range len(s) {
@@ -266,8 +267,8 @@ func plain(s string) bool {
 	return !space || s == ""
 }
 
-// hidden tells of characters that change how their neighbours look, or look like nothing. The joiner that emoji are made
-// with stays.
+// hidden reports characters that change the look of their neighbours, or have none. The joiner of emoji is none of
+// them.
 func hidden(r rune) bool {
 	if r == 0x200d {
 		return false

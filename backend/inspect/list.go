@@ -12,125 +12,130 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Columns of List that are there from 120 columns on, and below that where Options.Columns asks for them.
+// Columns of List that a terminal of less than 120 columns has only where Options.Columns has them.
 const (
 	ListErrors = "ERRORS"
 	ListDenied = "DENIED"
-	ListCost   = "COST" // also left out from 120 columns on where no session has any
+	ListCost   = "COST" // on any terminal only where a session has a cost
 )
 
-// unsaid stands where nobody said anything, so that it is not taken for nothing.
-const unsaid = "-"
+// unknown is the cell of an unknown value.
+const unknown = "-"
 
-// titleRoom is how wide an agent or a title may be before numbers stay for it.
+// titleRoom is the width of agents and titles for which numbers give way.
 const titleRoom = 12
 
-// List writes a table of sessions, one a line, in the order given. Ids are cut to what tells them apart among those
-// listed: a shown id is a valid prefix. What is not known of a session is "-", and of one that has no summary yet nothing is written but its
-// id. Of the options Width, Color, Now, Location and Columns count.
+// List writes a table of sessions, one a line, in the order given. It cuts ids to prefixes that are unique among
+// them. An unknown value is "-"; a session without a summary has its id only. It takes Width, Color, Now, Location
+// and Columns of o.
 func List(w io.Writer, list []session.Summary, o Options) error {
-	if o.Width < 40 {
-		o.Width = 80
+	d := newDrawer(w, o)
+	ids := shortIDs(list, d.width >= 120)
+	type row struct {
+		id string
+		*session.Summary
 	}
-	d := &drawer{w: w, width: o.Width, color: o.Color}
-	ids := shortIDs(list, o.Width >= 120)
-	num := func(f func(s session.Summary) int64) func(int) (string, style) {
-		return func(i int) (string, style) {
-			if unsummarised(&list[i]) {
-				return "", plainText
-			}
-			return Count(f(list[i])), plainText
+	var rows []row
+	var times []time.Time
+	for i := range list {
+		rows = append(rows, row{ids[i], &list[i]})
+		if session.TimeTold(list[i].Last) {
+			times = append(times, list[i].Last)
 		}
 	}
-	// told is a value that sessions may lack.
-	told := func(st style, f func(s session.Summary) string) func(int) (string, style) {
-		return func(i int) (string, style) {
-			if unsummarised(&list[i]) {
-				return "", st
+	zone := listZone(times, o)
+	// known makes cells of a value that sessions may lack.
+	known := func(st style, f func(s *session.Summary) string) func(*row) seg {
+		return func(r *row) seg {
+			if unsummarised(r.Summary) {
+				return seg{"", st}
 			}
-			return cmp.Or(f(list[i]), unsaid), st
+			return seg{cmp.Or(f(r.Summary), unknown), st}
 		}
 	}
-	tokens := func(f func(u session.Usage) int64) func(int) (string, style) {
-		return told(plainText, func(s session.Summary) string {
+	var cols []column[row]
+	number := func(name string, f func(s *session.Summary) int64) {
+		cell := known(plainText, func(s *session.Summary) string { return Count(f(s)) })
+		cols = append(cols, column[row]{name: name, right: true, cell: cell})
+	}
+	text := func(name string, most int, st style, f func(s *session.Summary) string) {
+		cols = append(cols, column[row]{name: name, most: most, cell: known(st, f)})
+	}
+	tokens := func(name string, f func(u *session.Usage) int64) {
+		cols = append(cols, column[row]{name: name, right: true, cell: known(plainText, func(s *session.Summary) string {
 			if !s.UsageTold() {
 				return ""
 			}
-			return Count(f(s.Usage))
-		})
+			return Count(f(&s.Usage))
+		})})
 	}
-	zone := listZone(func(yield func(time.Time) bool) {
-		for _, s := range list {
-			if session.TimeTold(s.Last) && !yield(s.Last) {
-				return
-			}
+	wide := d.width >= 120
+	titled := slices.ContainsFunc(list, func(s session.Summary) bool { return s.Title != "" })
+	spare := titled && d.width < 180 // a title takes the room of some numbers
+	cols = append(cols, column[row]{name: "SESSION", cell: func(r *row) seg { return seg{r.id, bold} }})
+	text(strings.TrimSuffix("LAST "+zone, " "), 0, dim, func(s *session.Summary) string {
+		if !session.TimeTold(s.Last) {
+			return ""
 		}
-	}, o)
-	cols := []field{
-		{name: "SESSION", value: func(i int) (string, style) { return ids[i], bold }},
-		{name: strings.TrimSuffix("LAST "+zone, " "), value: told(dim, func(s session.Summary) string {
-			if !session.TimeTold(s.Last) {
-				return ""
-			}
-			return when(s.Last, zone, o)
-		})},
-		{name: "STATUS", value: func(i int) (string, style) { return statusText(&list[i]), sessionStyle(list[i].Status) }},
-		{name: "RUNS", right: true, value: num(func(s session.Summary) int64 { return s.Runs })},
-		{name: "TURNS", right: true, value: num(func(s session.Summary) int64 { return s.Turns })},
-		{name: "TOOLS", right: true, value: num(func(s session.Summary) int64 { return s.ToolCalls })},
-		{name: "IN", right: true, value: tokens(func(u session.Usage) int64 { return u.Input })},
-		{name: "OUT", right: true, value: tokens(func(u session.Usage) int64 { return u.Output })},
+		return when(s.Last, zone, o)
+	})
+	cols = append(cols, column[row]{name: "STATUS", cell: func(r *row) seg {
+		return seg{statusText(r.Summary), sessionStyle(r.Status)}
+	}})
+	if !spare {
+		number("RUNS", func(s *session.Summary) int64 { return s.Runs })
 	}
-	wide := o.Width >= 120
+	number("TURNS", func(s *session.Summary) int64 { return s.Turns })
+	if !spare || wide {
+		number("TOOLS", func(s *session.Summary) int64 { return s.ToolCalls })
+	}
+	tokens("IN", func(u *session.Usage) int64 { return u.Input })
+	tokens("OUT", func(u *session.Usage) int64 { return u.Output })
 	asked := func(name string) bool { return slices.Contains(o.Columns, name) }
 	if wide || asked(ListErrors) {
-		cols = append(cols, field{name: ListErrors, right: true, value: num(func(s session.Summary) int64 { return s.Errors })})
+		number(ListErrors, func(s *session.Summary) int64 { return s.Errors })
 	}
 	if wide || asked(ListDenied) {
-		cols = append(cols, field{name: ListDenied, right: true, value: num(func(s session.Summary) int64 { return s.Denied })})
+		number(ListDenied, func(s *session.Summary) int64 { return s.Denied })
+	}
+	if wide && !spare {
+		number("DEFECTS", func(s *session.Summary) int64 { return s.Defects })
+		text("TOOK", 0, plainText, func(s *session.Summary) string {
+			if !session.TimeTold(s.Start) {
+				return ""
+			}
+			return took(s.Start, s.Last)
+		})
+		cols[len(cols)-1].right = true
 	}
 	if wide {
-		cols = append(cols,
-			field{name: "DEFECTS", right: true, value: num(func(s session.Summary) int64 { return s.Defects })},
-			field{name: "TOOK", right: true, value: told(plainText, func(s session.Summary) string {
-				if !session.TimeTold(s.Start) {
-					return ""
-				}
-				return took(s.Start, s.Last)
-			})},
-			field{name: "MODEL", value: told(plainText, func(s session.Summary) string { return cut(Clean(s.Model), 32) })},
-		)
+		text("MODEL", 32, plainText, func(s *session.Summary) string { return Clean(s.Model) })
 	}
 	if asked(ListCost) || wide && slices.ContainsFunc(list, func(s session.Summary) bool { return s.Cost > 0 }) {
-		cols = append(cols, field{name: ListCost, right: true, value: told(plainText, func(s session.Summary) string { return costCell(s.Cost, s.Currency) })})
+		text(ListCost, 0, plainText, func(s *session.Summary) string { return costCell(s.Cost, s.Currency) })
+		cols[len(cols)-1].right = true
 	}
-	agent := told(dim, func(s session.Summary) string { return Clean(cmp.Or(s.Agent, s.AgentID)) })
-	last := field{name: "AGENT", flex: true, least: titleRoom, value: agent}
-	if slices.ContainsFunc(list, func(s session.Summary) bool { return s.Title != "" }) {
-		spare := []string{"RUNS", "TOOLS"} // that a title has room
+	agent := func(s *session.Summary) string { return Clean(cmp.Or(s.Agent, s.AgentID)) }
+	if titled {
 		if wide {
-			spare = []string{"RUNS", "DEFECTS", "TOOK"}
+			text("AGENT", map[bool]int{true: 16, false: 24}[spare], dim, agent)
 		}
-		cols = slices.DeleteFunc(cols, func(c field) bool { return o.Width < 180 && slices.Contains(spare, c.name) })
-		if wide {
-			agentWidth := 24
-			if o.Width < 180 {
-				agentWidth = 16
-			}
-			cols = append(cols, field{name: "AGENT", value: func(i int) (string, style) { v, st := agent(i); return cut(v, agentWidth), st }})
-		}
-		last = field{name: "TITLE", flex: true, least: titleRoom, value: func(i int) (string, style) { return Clean(list[i].Title), plainText }}
+		title := func(r *row) seg { return textCell(Clean(r.Title)) }
+		cols = append(cols, column[row]{name: "TITLE", cell: title})
+	} else {
+		text("AGENT", 0, dim, agent)
 	}
-	cols = append(cols, last)
-
-	d.table(cols, len(list), []string{"TOOLS", "TURNS", "RUNS", "OUT", "IN", last.name}) // numbers give way first, then agents and titles
+	last := &cols[len(cols)-1]
+	last.flex, last.least = true, titleRoom
+	// Numbers give way first, then agents and titles.
+	table(d, cols, rows, "TOOLS", "TURNS", "RUNS", "OUT", "IN", last.name)
 	return d.err
 }
 
-// unsummarised reports whether a session has just arrived.
+// unsummarised reports whether a session has no summary yet.
 func unsummarised(s *session.Summary) bool { return s.Status == "" && s.Last.IsZero() }
 
-// statusText is what a session is doing, and that it was put away.
+// statusText is the status of a session, and whether it is archived.
 func statusText(s *session.Summary) string {
 	text := words(string(s.Status))
 	if s.Archived {
@@ -149,7 +154,7 @@ func sessionStyle(s spans.SessionStatus) style {
 	return yellow
 }
 
-// shortIDs cuts ids to the shortest prefixes that differ, at least eight characters; whole ones stay whole.
+// shortIDs cuts ids to the shortest prefixes that differ, of at least eight characters.
 func shortIDs(list []session.Summary, whole bool) []string {
 	out := make([]string, len(list))
 	for n := 8; ; n += 4 {
@@ -186,7 +191,7 @@ func prefix(s string, n int) string {
 	return s
 }
 
-// costCell is what a session cost; empty where nobody said.
+// costCell is the cost of a session; empty where it is unknown.
 func costCell(amount float64, currency string) string {
 	if amount == 0 {
 		return ""

@@ -132,9 +132,9 @@ func (t viewTurn) defects() iter.Seq[session.Defect] {
 	}
 }
 
-// Outline returns the session at a glance. Mark is that of the store, children are sessions that name this one as
-// their parent, or as the one they were forked from, and now is
-// what Outline.Status is as of. It reads the beginning of every reply: seconds for a session of very many turns.
+// Outline returns the session at a glance. Mark is the revision in the store, children are sessions that name this
+// one as their parent or as the source of their fork, and now is the time of Outline.Status. It reads the beginning
+// of every reply, which takes seconds for ten thousands of turns.
 func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *Outline {
 	s := v.tree.Session
 	o := &Outline{
@@ -168,7 +168,8 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 			o.Marks = append(o.Marks, permissionMark(p, q))
 		}
 		for _, c := range run.ToolCalls {
-			o.Marks = append(o.Marks, OutlineMark{Kind: "tool_call", Run: p.n, At: c.Start, Text: strings.TrimSpace(Clean(c.Name) + " " + string(c.Outcome))})
+			text := strings.TrimSpace(Clean(c.Name) + " " + string(c.Outcome))
+			o.Marks = append(o.Marks, OutlineMark{Kind: "tool_call", Run: p.n, At: c.Start, Text: text})
 			for _, q := range c.Permissions {
 				o.Marks = append(o.Marks, permissionMark(p, q))
 			}
@@ -191,14 +192,17 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 		o.Tools = append(o.Tools, *t)
 	}
 	o.Summary.Title = s.Title(v.tree.Blocks)
-	slices.SortFunc(o.Tools, func(a, b OutlineTool) int { return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(o.Tools, func(a, b OutlineTool) int {
+		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Name, b.Name))
+	})
 	o.Children = v.children(children, now)
 	if f := v.history.Fork; f != nil {
 		o.Fork = &OutlineFork{Session: f.Session, Message: f.Message, Run: v.numbers[f.Last]}
 	}
 	for _, m := range v.history.Messages {
-		x := OutlineMessage{ID: m.ID, Hidden: m.Hidden, Queued: m.Queued, Canceled: m.Canceled, Waiting: m.Waiting(), Run: v.numbers[m.Run]}
-		o.Messages = append(o.Messages, x)
+		o.Messages = append(o.Messages, OutlineMessage{
+			ID: m.ID, Hidden: m.Hidden, Queued: m.Queued, Canceled: m.Canceled, Waiting: m.Waiting(), Run: v.numbers[m.Run],
+		})
 	}
 	return o
 }
@@ -225,7 +229,8 @@ func (v *View) run(p place, now time.Time) OutlineRun {
 		Number: p.n, ID: run.ID, Address: p.address(), Status: run.StatusAt(now), Word: run.StatusWord,
 		Agent: cmp.Or(run.Agent, run.AgentID), Model: run.Model, Start: run.Start, End: run.End,
 		Estimated: run.StartSource == spans.TimeSourceBound || run.EndSource == spans.TimeSourceBound,
-		Usage:     run.Usage, UsageTold: run.UsageTold(), Turns: len(run.Turns), Copied: run.Copied, Error: run.Error, Defects: findings(run.Defects),
+		Usage:     run.Usage, UsageTold: run.UsageTold(), Turns: len(run.Turns), Copied: run.Copied, Error: run.Error,
+		Defects: findings(run.Defects),
 	}
 	if run.Rejection != "" {
 		o.Error = strings.TrimSpace(o.Error + " " + run.Rejection)
@@ -249,7 +254,7 @@ func (v *View) run(p place, now time.Time) OutlineRun {
 	return o
 }
 
-// gone returns the runs that are open, and whose process is not there any more at that moment.
+// gone returns the open runs whose process no longer exists at that time.
 func (v *View) gone(now time.Time) map[*session.Run]bool {
 	gone := map[*session.Run]bool{}
 	for _, run := range v.tree.Runs {
@@ -264,9 +269,11 @@ func (v *View) gone(now time.Time) map[*session.Run]bool {
 func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
 	t := v.turns[i]
 	o := OutlineTurn{
-		Run: t.n, Index: t.Index, Address: t.address(), Start: t.Start, End: t.End, State: stateOf(&t.Span), Trigger: t.Trigger,
-		Model: cmp.Or(t.Answered, t.Model), StopReason: t.StopReason, Failed: t.Failed, Attempts: t.Attempts,
-		Usage: t.Usage, UsageTold: t.UsageTold(), Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS, Messages: t.RequestMessages, Bytes: t.RequestBytes,
+		Run: t.n, Index: t.Index, Address: t.address(), Start: t.Start, End: t.End, State: stateOf(&t.Span),
+		Trigger: t.Trigger,
+		Model:   cmp.Or(t.Answered, t.Model), StopReason: t.StopReason, Failed: t.Failed, Attempts: t.Attempts,
+		Usage: t.Usage, UsageTold: t.UsageTold(), Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS,
+		Messages: t.RequestMessages, Bytes: t.RequestBytes,
 		PromptChanged: t.prompt, ToolsChanged: t.tools, Live: t.Known == spans.KnownLive,
 		Hidden: !v.history.Hidden(t.Turn).IsZero(),
 	}
@@ -294,7 +301,7 @@ func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
 	return o
 }
 
-// freeze makes the state of what is open that of what no end was seen of.
+// freeze turns the state open into closed: no end was seen.
 func freeze(state *string) {
 	if *state == stateOpen {
 		*state = stateClosed
@@ -308,7 +315,7 @@ const (
 	stateMissing = "missing"
 )
 
-// stateOf says in a word what keeps a thing from being whole; nothing of one that is.
+// stateOf returns why a span is not whole; empty for a whole one.
 func stateOf(s *session.Span) string {
 	switch {
 	case s.Missing:
@@ -322,7 +329,9 @@ func stateOf(s *session.Span) string {
 }
 
 func outlineCall(c *session.ToolCall) OutlineCall {
-	return OutlineCall{ID: c.ID, Name: cmp.Or(c.Name, "tool call"), Outcome: c.Outcome, State: stateOf(&c.Span), Start: c.Start, End: c.End}
+	return OutlineCall{
+		ID: c.ID, Name: cmp.Or(c.Name, "tool call"), Outcome: c.Outcome, State: stateOf(&c.Span), Start: c.Start, End: c.End,
+	}
 }
 
 func compactionMark(p place, c *session.Compaction) OutlineMark {
@@ -341,7 +350,7 @@ func permissionMark(p place, q *session.Permission) OutlineMark {
 	return OutlineMark{Kind: "permission", Run: p.n, At: q.Start, Text: text, Action: q.Action}
 }
 
-// line is the beginning of what the model replied, else of what was new for it.
+// line is the beginning of the reply of a turn, else of its input.
 func (v *View) line(t *viewTurn) string {
 	if t.Capture != spans.CaptureDigests {
 		for k, items := range [][]session.Ref{t.Output.Items(), input(t)} {
@@ -354,7 +363,7 @@ func (v *View) line(t *viewTurn) string {
 				for _, s := range sayings(body) {
 					switch text := Clean(s.text); {
 					case text == "":
-					case k == 1 && t.Input.Len() == 0 && (s.label == session.ByModel || s.label == string(session.SaidThinking)): // of the turn before
+					case k == 1 && t.Input.Len() == 0 && ofModel(&s): // the reply of the turn before
 					case s.label == session.ByModel || s.label == session.ByUser || s.label == "error":
 						return ellipsis(text, outlineText)
 					case second == "":
@@ -413,7 +422,10 @@ func (v *View) children(named []session.Summary, now time.Time) []OutlineChild {
 		if p.tree.Session == v.tree.Session {
 			continue
 		}
-		c := OutlineChild{Session: p.tree.ID, Run: p.address(), Kind: "sub-agent", Agent: cmp.Or(p.run.Agent, p.run.AgentID), Status: p.tree.StatusAt(now)}
+		c := OutlineChild{
+			Session: p.tree.ID, Run: p.address(), Kind: "sub-agent", Agent: cmp.Or(p.run.Agent, p.run.AgentID),
+			Status: p.tree.StatusAt(now),
+		}
 		from, ok := v.index.claims[p.run]
 		switch {
 		case ok && from.tree.Session == v.tree.Session:
@@ -439,7 +451,7 @@ func (v *View) children(named []session.Summary, now time.Time) []OutlineChild {
 	return out
 }
 
-// findings returns defects in plain words.
+// findings returns defects in words.
 func findings(l []session.Defect) []Finding {
 	var out []Finding
 	for _, d := range l {

@@ -63,8 +63,13 @@ func TestOutlines(t *testing.T) {
 	}
 }
 
-// What views tell agrees with the tree, for every recording: nothing is lost, doubled or cut without a word.
-func TestViewsAgreeWithTrees(t *testing.T) {
+// documents compares documents by what they show.
+var documents = cmpopts.IgnoreUnexported(inspect.TurnView{}, inspect.Body{}, inspect.Said{}, inspect.CallView{},
+	inspect.PermissionView{}, inspect.CompactionView{}, inspect.EventView{})
+
+// For every recording, the outline adds up to the summary, and a turn is the same alone, on a page of its own and among
+// others, but for whether its requests are exact.
+func TestTurnsOfPages(t *testing.T) {
 	paths, err := filepath.Glob("../../dialects/phi/testdata/phi-core-*/*.events.ndjson")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no scenarios: %v", err)
@@ -73,75 +78,42 @@ func TestViewsAgreeWithTrees(t *testing.T) {
 		paths = paths[:5]
 	}
 	for _, path := range paths {
-		t.Run(filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path), func(t *testing.T) {
-			trees := recorded(t, path, otelagent.CaptureContent)
-			for i, tree := range trees {
-				v := inspect.NewView(tree, append(trees[:i:i], trees[i+1:]...))
-				checkView(t, v, tree)
+		trees := recorded(t, path, otelagent.CaptureContent)
+		for i, tree := range trees {
+			v := inspect.NewView(tree, append(trees[:i:i], trees[i+1:]...))
+			o, calls := v.Outline(1, nil, time.Time{}), int64(0)
+			for _, c := range o.Tools {
+				calls += int64(c.Calls)
 			}
-		})
-	}
-}
-
-// documents compares documents by what they show.
-var documents = cmpopts.IgnoreUnexported(inspect.TurnView{}, inspect.Body{}, inspect.Said{}, inspect.CallView{},
-	inspect.PermissionView{}, inspect.CompactionView{}, inspect.EventView{})
-
-func checkView(t *testing.T, v *inspect.View, tree session.Tree) {
-	t.Helper()
-	o := v.Outline(1, nil, time.Time{})
-	want := session.Summarize(tree.Session)
-	want.Title = tree.Title(tree.Blocks)
-	if diff := cmp.Diff(want, o.Summary); diff != "" {
-		t.Error(diff)
-	}
-	if len(o.Runs) != len(tree.Runs) || len(o.Turns) != int(o.Summary.Turns) || v.Len() != len(o.Turns) {
-		t.Errorf("%d runs and %d turns, want %d and %d", len(o.Runs), len(o.Turns), len(tree.Runs), o.Summary.Turns)
-	}
-	calls, usage, i := int64(0), session.Usage{}, 0
-	for _, c := range o.Tools {
-		calls += int64(c.Calls)
-	}
-	if calls != o.Summary.ToolCalls {
-		t.Errorf("%d calls, want %d", calls, o.Summary.ToolCalls)
-	}
-	all := v.Turns(0, len(o.Turns)+1, 1<<20, time.Time{})
-	for _, run := range tree.Runs {
-		for _, turn := range run.Turns {
-			usage.Add(o.Turns[i].Usage)
-			alone := v.Turn(i, 1<<20, time.Time{})
-			if v.Position(turn) != i || alone.SpanID != turn.SpanID || len(alone.ToolCalls) != len(turn.ToolCalls) || len(alone.Requests) != len(turn.Requests) {
-				t.Errorf("turn %d is another one: %+v", i, alone)
+			want := session.Summarize(tree.Session)
+			want.Title = tree.Title(tree.Blocks)
+			if diff := cmp.Diff(want, o.Summary); diff != "" || calls != want.ToolCalls || v.Len() != int(want.Turns) {
+				t.Errorf("%s: %d calls, %d turns: %s", path, calls, v.Len(), diff)
 			}
-			for j, q := range turn.Requests {
-				if exact := q.Payload(tree.Blocks).Exact; alone.Requests[j].Exact == nil || *alone.Requests[j].Exact != exact {
-					t.Errorf("turn %d request %d: exact is %v, want %v", i, j, alone.Requests[j].Exact, exact)
+			all := v.Turns(0, v.Len()+1, 1<<20, time.Time{})
+			for k := range all {
+				alone, page := v.Turn(k, 1<<20, time.Time{}), v.Turns(k, 1, 1<<20, time.Time{})
+				turns := tree.Runs[alone.Run-1].Turns
+				at := slices.IndexFunc(turns, func(x *session.Turn) bool { return v.Position(x) == k })
+				for j, q := range turns[at].Requests {
+					r := &alone.Requests[j]
+					if exact := q.Payload(tree.Blocks).Exact; r.Exact == nil || *r.Exact != exact {
+						t.Errorf("%s turn %d request %d: exact is %v, want %v", path, k, j, r.Exact, exact)
+					}
+					r.Exact, r.Missing, r.Bytes = nil, 0, all[k].Requests[j].Bytes
 				}
-				alone.Requests[j].Exact, alone.Requests[j].Missing, alone.Requests[j].Bytes = nil, 0, all[i].Requests[j].Bytes
-			}
-			if diff := cmp.Diff(all[i], alone, documents); diff != "" {
-				t.Errorf("turn %d alone is another one than among others: %s", i, diff)
-			}
-			if diff := cmp.Diff(o.Turns[i], alone.OutlineTurn); diff != "" {
-				t.Error(diff)
-			}
-			for _, said := range append(alone.Input, alone.Output...) {
-				if body, ok := tree.Blocks.Body(session.Ref{Block: said.Text.Block}); !ok || !said.Text.Cut && len(said.Text.Text) != int(said.Text.Bytes) || body == "" {
-					t.Errorf("turn %d: %+v is of no block", i, said)
+				if diff := cmp.Diff([]*inspect.TurnView{all[k], all[k]}, append(page, alone), documents); diff != "" {
+					t.Errorf("%s turn %d: %s", path, k, diff)
+				}
+				if diff := cmp.Diff(o.Turns[k], alone.OutlineTurn); diff != "" {
+					t.Errorf("%s turn %d in the outline: %s", path, k, diff)
 				}
 			}
-			i++
+			if v.Turn(-1, 1, time.Time{}) != nil || v.Turn(len(all), 1, time.Time{}) != nil ||
+				len(v.Turns(len(all), 10, 1, time.Time{})) != 0 || len(v.Turns(-5, 0, 1, time.Time{})) != 0 {
+				t.Errorf("%s: there are turns where none are", path)
+			}
 		}
-	}
-	for k := range all {
-		if one := v.Turns(k, 1, 1<<20, time.Time{}); len(one) != 1 || one[0].Address != all[k].Address {
-			t.Errorf("a page of turn %d is another", k)
-		} else if diff := cmp.Diff(all[k], one[0], documents); diff != "" { // what is new is told the same wherever a page begins
-			t.Error(diff)
-		}
-	}
-	if v.Turn(-1, 1, time.Time{}) != nil || v.Turn(len(all), 1, time.Time{}) != nil || len(v.Turns(len(all), 10, 1, time.Time{})) != 0 || len(v.Turns(-5, 0, 1, time.Time{})) != 0 {
-		t.Error("there are turns where none are")
 	}
 }
 

@@ -16,6 +16,11 @@ type saying struct {
 	text  string
 }
 
+// ofModel reports whether a model said it.
+func ofModel(s *saying) bool {
+	return s.label == session.ByModel || s.label == string(session.SaidThinking)
+}
+
 // shortLabel is a label for little room.
 func shortLabel(label string) string {
 	switch label {

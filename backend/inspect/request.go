@@ -17,7 +17,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Request is one request as people and programs look at it. Its JSON form is told in docs/requests.md.
+// Request is one request as people and programs look at it. docs/requests.md describes its JSON form.
 type Request struct {
 	Format    int    `json:"format"`
 	Address   string `json:"address"`
@@ -33,8 +33,8 @@ type Request struct {
 	Model    string        `json:"model,omitempty"`
 	Provider string        `json:"provider,omitempty"`
 
-	// Bytes and SHA256 are those of the payload as it can be given back; absent when it cannot. Exact, Redacted, Stated, Missing and
-	// Defects are told at session.Payload.
+	// Bytes and SHA256 are those of the payload, absent where it is not whole. session.Payload describes Exact,
+	// Redacted, Stated, Missing and Defects.
 	Bytes    int64  `json:"bytes,omitempty"`
 	SHA256   string `json:"sha256,omitempty"`
 	Exact    bool   `json:"exact"`
@@ -47,8 +47,8 @@ type Request struct {
 	// Count is how many messages the request has, also where fewer are known.
 	Count    int64         `json:"message_count"`
 	Messages []RequestPart `json:"messages,omitempty"`
-	// Misaligned says that the producer gave another number of provenances than messages: no message has one, and what the producer
-	// gave stands among the parameters as it came.
+	// Misaligned says that the producer gave another number of provenances than messages: no message has one, and the
+	// parameters have those of the producer.
 	Misaligned bool `json:"misaligned,omitempty"`
 
 	Missing []MissingPart    `json:"missing,omitempty"`
@@ -97,7 +97,7 @@ const (
 	StateWithheld = "withheld"
 )
 
-// MissingPart is a piece of a request that is not there, and how much of it is.
+// MissingPart is a part of a request that is not there.
 type MissingPart struct {
 	session.MissingPart
 	// Bytes of the whole body, 0 when that is not known; Have are those of its beginning that are there.
@@ -105,7 +105,7 @@ type MissingPart struct {
 	Have  int64 `json:"have,omitempty"`
 }
 
-// String names the piece, and why it is not there.
+// String names the part, and why it is not there.
 func (m MissingPart) String() string {
 	what := Clean(m.Part)
 	switch {
@@ -128,11 +128,12 @@ func (m MissingPart) String() string {
 	return fmt.Sprintf("%s was withheld at the source: %s bytes", what, exact(m.Bytes))
 }
 
-// NewRequest returns a request of a turn of t, for looking at: its payload is put together, and its parts are read.
+// NewRequest returns a request of a turn of t. It puts the payload together and reads its parts.
 func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session.Request) *Request {
 	r := &Request{
-		Format: session.TreeFormat, Tenant: t.Tenant, Session: t.ID, Run: run.ID, Turn: turn.Index, Attempt: q.Attempt, Attempts: len(turn.Requests),
-		Capture: turn.Capture, Model: turn.Model, Provider: turn.Provider, request: q,
+		Format: session.TreeFormat, Tenant: t.Tenant, Session: t.ID, Run: run.ID, Turn: turn.Index, Attempt: q.Attempt,
+		Attempts: len(turn.Requests),
+		Capture:  turn.Capture, Model: turn.Model, Provider: turn.Provider, request: q,
 	}
 	for i, o := range t.Runs {
 		if o == run {
@@ -164,7 +165,7 @@ func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session
 	return r
 }
 
-// missingMessages completes what is missing: where a part beside the messages is, Payload does not come to these.
+// missingMessages completes Missing: Payload stops before the messages where another part is missing.
 func (r *Request) missingMessages() {
 	if len(r.Missing) == 0 || slices.ContainsFunc(r.Missing, func(m MissingPart) bool { return m.Part == "message" }) {
 		return
@@ -179,7 +180,7 @@ func (r *Request) missingMessages() {
 	}
 }
 
-// redacts reports whether a redactor changed something of the session: only then a mark in a text is taken for one.
+// redacts reports whether a redactor changed the session: only then its mark in a text counts.
 func redacts(s *session.Session) bool {
 	for _, run := range s.Runs {
 		if run.Redacted > 0 {
@@ -209,7 +210,7 @@ func redacts(s *session.Session) bool {
 	return false
 }
 
-// read fills in what the blocks tell of a part.
+// read fills in a part from the blocks.
 func (p *RequestPart) read(blocks *session.BlockSet, ref session.Ref, redacts bool) {
 	p.Block = ref.Block
 	if body, ok := blocks.Body(ref); ok {
@@ -320,7 +321,7 @@ func source(m *session.Message) string {
 	return Clean(string(s.Kind))
 }
 
-// state says what is to be known of a part beside its numbers.
+// state says whether a part is new, and what is not there.
 func (p *RequestPart) state(capture spans.Capture) (string, style) {
 	var out []string
 	st := plainText
@@ -331,7 +332,7 @@ func (p *RequestPart) state(capture spans.Capture) (string, style) {
 	default:
 		out, st = append(out, "seen before"), dim
 	}
-	if p.State != "" && (p.State != StateWithheld || capture != spans.CaptureDigests) { // of those nothing else is to be expected
+	if p.State != "" && (p.State != StateWithheld || capture != spans.CaptureDigests) { // digests withhold all
 		out, st = append(out, p.State), yellow
 	}
 	if p.Redacted {
@@ -340,83 +341,48 @@ func (p *RequestPart) state(capture spans.Capture) (string, style) {
 	return strings.Join(out, ", "), st
 }
 
-// Provenance writes a request as a table: one line a message, and before them the system prompt, its sections, the tools and the
-// other parameters. The error is the writer's.
+// Provenance writes a request as a table: the system prompt, the tools, the other parameters, then one line a
+// message. The error is that of the writer.
 func (r *Request) Provenance(w io.Writer, o Options) error {
 	d := newDrawer(w, o)
 	r.header(d)
 	type line struct {
-		cells [6]string // index, what, role, bytes, block, state
-		style style
+		index, from string
+		*RequestPart
 	}
-	lines := []line{{[6]string{"#", "PROVENANCE", "ROLE", "BYTES", "BLOCK", ""}, dim}}
-	add := func(index, what string, p *RequestPart) {
-		size := exact(p.Bytes)
-		if p.State == StateMissing {
-			size = ""
+	var lines []line
+	for _, l := range []line{{"", "system prompt", r.System}, {"", "tools", r.Tools}, {"", "parameters", r.Params}} {
+		if l.RequestPart != nil {
+			lines = append(lines, l)
 		}
-		state, st := p.state(r.Capture)
-		lines = append(lines, line{[6]string{index, what, Clean(p.Role), size, Clean(p.Block), state}, st})
 	}
-	if r.System != nil {
-		add("", "system prompt", r.System)
-	}
-	if r.Tools != nil {
-		add("", "tools", r.Tools)
-	}
-	if r.Params != nil {
-		add("", "parameters", r.Params)
-	}
-	untold := "not told"
-	if r.Misaligned { // it was told, and a note says so
-		untold = ""
+	unstated := "not told"
+	if r.Misaligned { // a note says so
+		unstated = ""
 	}
 	for i := range r.Messages {
-		add(strconv.Itoa(*r.Messages[i].Index), cmp.Or(r.Messages[i].from, untold), &r.Messages[i])
+		p := &r.Messages[i]
+		lines = append(lines, line{strconv.Itoa(*p.Index), cmp.Or(p.from, unstated), p})
 	}
-	const gap = 2
-	var widths [6]int
-	for _, l := range lines {
-		for i, c := range l.cells {
-			widths[i] = max(widths[i], width(c))
-		}
+	cols := []column[line]{
+		{name: "#", right: true, cell: func(l *line) seg { return textCell(l.index) }},
+		{name: "PROVENANCE", flex: true, cell: func(l *line) seg { return textCell(l.from) }},
+		{name: "ROLE", most: 12, cell: func(l *line) seg { return textCell(Clean(l.Role)) }}, // a role may be any word
+		{name: "BYTES", right: true, cell: func(l *line) seg {
+			if l.State == StateMissing {
+				return textCell("")
+			}
+			return textCell(exact(l.Bytes))
+		}},
+		{name: "BLOCK", most: 11, cell: func(l *line) seg { return seg{Clean(l.Block), dim} }},
+		{cell: func(l *line) seg { text, st := l.state(r.Capture); return seg{text, st} }},
 	}
-	widths[2] = min(widths[2], 12) // a role may be any word
-	widths[4] = min(widths[4], 11)
-	room := d.width
-	for i, w := range widths {
-		if i != 1 {
-			room -= w + gap
-		}
-	}
-	widths[1] = min(widths[1], max(room, 10))
 	d.blank()
-	for n, l := range lines {
-		used := 0
-		for i, c := range l.cells {
-			c = cut(c, widths[i])
-			if i == 0 || i == 3 {
-				c = padLeft(c, widths[i])
-			} else {
-				c = padRight(c, widths[i])
-			}
-			st := plainText
-			switch {
-			case n == 0 || i == 4:
-				st = dim
-			case i == 5:
-				st = l.style
-			}
-			d.put(st, cut(c, d.width-used))
-			d.buf.WriteString(strings.Repeat(" ", gap))
-			used += width(c) + gap
-		}
-		d.flush()
-	}
+	table(d, cols, lines)
 	return d.err
 }
 
-// header is what is to be known of a request before its parts.
+// header draws the properties of a request.
 func (r *Request) header(d *drawer) {
 	d.field("session", Clean(r.Session))
 	attempt := ""
@@ -430,7 +396,8 @@ func (r *Request) header(d *drawer) {
 	case r.Payload.Bytes == nil:
 		whole = "not whole"
 	}
-	d.field("request", fmt.Sprintf("run %d", r.RunNumber), fmt.Sprintf("turn %d", r.Turn), attempt, Clean(r.Model), Clean(r.Provider))
+	d.field("request", fmt.Sprintf("run %d", r.RunNumber), fmt.Sprintf("turn %d", r.Turn), attempt, Clean(r.Model),
+		Clean(r.Provider))
 	d.field("size", append(r.size(), whole)...)
 	if r.SHA256 != "" {
 		d.field("sha256", r.SHA256)
@@ -454,7 +421,7 @@ func (r *Request) header(d *drawer) {
 	}
 }
 
-// size says how much a request is.
+// size returns the size of a request.
 func (r *Request) size() []string {
 	out := []string{plural(int(r.Count), "message")}
 	if r.Payload.Bytes != nil {
@@ -465,7 +432,7 @@ func (r *Request) size() []string {
 	return out
 }
 
-// notes say what is special about a request that is nevertheless no damage.
+// notes returns properties of a request that are no damage.
 func (r *Request) notes() []string {
 	var out []string
 	if r.Capture == spans.CaptureDigests {
@@ -475,7 +442,8 @@ func (r *Request) notes() []string {
 		out = append(out, note)
 	}
 	if r.Misaligned {
-		out = append(out, "the producer gave another number of provenances than messages; none is aligned by guess, and what it gave stands in the parameters")
+		out = append(out, "the producer gave another number of provenances than messages; none is aligned by guess, "+
+			"and what it gave stands in the parameters")
 	}
 	if n := int64(len(r.Messages)); r.request.Messages != nil && n < r.Count {
 		out = append(out, fmt.Sprintf("of %d messages the last %d are known", r.Count, n))
@@ -483,7 +451,7 @@ func (r *Request) notes() []string {
 	return out
 }
 
-// Note says how the payload differs from what the loop emitted; empty when it does not, and when there is none.
+// Note says how the payload differs from the bytes of the loop; empty where it does not, and where there is none.
 func (r *Request) Note() string {
 	switch {
 	case r.Payload.Bytes == nil || r.Exact:
@@ -491,13 +459,14 @@ func (r *Request) Note() string {
 	case !r.told():
 		return "the loop gave no bytes of this request: it was put together in a fixed order (system, messages, tools)"
 	case r.Stated > 0 && r.Stated != r.Bytes:
-		return fmt.Sprintf("a redactor changed this request before it left: these are %s bytes, the loop emitted %s", exact(r.Bytes), exact(r.Stated))
+		return fmt.Sprintf("a redactor changed this request before it left: these are %s bytes, the loop emitted %s",
+			exact(r.Bytes), exact(r.Stated))
 	}
 	return "a redactor changed this request before it left"
 }
 
-// Pretty writes the payload indented: keys in their order, numbers and strings as they are spelled, but for characters on which a
-// terminal acts, which are escaped. It is the same JSON. It fails when the payload is no JSON or is not there.
+// Pretty writes the payload indented, with its keys, numbers and strings as they are, but for characters on which a
+// terminal acts, which it escapes: it is the same JSON. It fails when the payload is not there or no JSON.
 func (r *Request) Pretty(w io.Writer) error {
 	var b bytes.Buffer
 	if err := json.Indent(&b, r.Payload.Bytes, "", "  "); err != nil {
@@ -508,7 +477,7 @@ func (r *Request) Pretty(w io.Writer) error {
 	return err
 }
 
-// escaped spells out, in JSON that was indented, the characters inside its strings on which a terminal acts.
+// escaped spells out the characters of indented JSON on which a terminal acts.
 func escaped(b []byte) []byte {
 	harmless := func(r rune, n int) bool {
 		return !(r == utf8.RuneError && n == 1 || r >= 0x7f && r < 0xa0 || hidden(r))

@@ -10,9 +10,8 @@ import (
 // maxRules bounds how many permission rules are shown one by one.
 const maxRules = 200
 
-// rulesOf returns the permission rules in force for a run at a time, as they came: those that the run was started with, else the fact of the
-// session that counted then: what was told only later says nothing of that time. state says why they are not there: "not recorded", or "not
-// captured" where only their digest is.
+// rulesOf returns the permission rules of a run at a time: those of its start, else the fact of the session at that
+// time. state says why they are not there: "not recorded", or "not captured" where only their digest is known.
 func rulesOf(t session.Tree, run *session.Run, at time.Time) (body, state string) {
 	var ref *session.Ref
 	if run.Rules.Len() > 0 {

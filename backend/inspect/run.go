@@ -68,9 +68,7 @@ func (r *renderer) run(p place, role string) *node {
 	r.placed[run] = true
 	lead, said, from, to, m := r.lead, r.shownLast, r.from, r.to, r.m
 	r.lead = run.Model
-	if m == nil || m.tree.Session != p.tree.Session {
-		r.m = r.docs(p.tree)
-	}
+	r.m = r.docs(p.tree)
 	if p.tree.Session != r.main.Session {
 		r.shownLast = shownLast{}
 		defer func() { r.shownLast = said }()
@@ -147,7 +145,8 @@ func (r *renderer) run(p place, role string) *node {
 		}
 		n.wrapped("open", yellow, strings.TrimSuffix(what+"; last seen "+r.clock(last)+", "+ago(last, r.o.Now), ", "))
 	}
-	if run.Rejection != "" && !slices.ContainsFunc(run.Permissions, func(q *session.Permission) bool { return q.Reason == run.Rejection }) {
+	decided := func(q *session.Permission) bool { return q.Reason == run.Rejection }
+	if run.Rejection != "" && !slices.ContainsFunc(run.Permissions, decided) {
 		n.wrapped("reason", red, Clean(run.Rejection))
 	}
 	if run.Error != "" {
@@ -206,12 +205,15 @@ func (r *renderer) strayRuns(p place) []timed {
 	return out
 }
 
-// branches says which runs of the session left the history of this one, or did its work again.
+// branches returns the runs of the session that branch off from this one, or do its work again.
 func (r *renderer) branches(p place) string {
 	var out []string
 	h := r.history(p.tree)
 	for _, b := range h.Branches(p.run) {
-		what := map[bool]string{true: "run %d branches off", false: "run %d runs it again"}[h.Run(b).Relation == session.RelationBranch]
+		what := "run %d runs it again"
+		if h.Run(b).Relation == session.RelationBranch {
+			what = "run %d branches off"
+		}
 		for i, other := range p.tree.Runs {
 			if other == b {
 				out = append(out, fmt.Sprintf(what, i+1))
@@ -221,7 +223,7 @@ func (r *renderer) branches(p place) string {
 	return strings.Join(out, separator)
 }
 
-// continues says how a run relates to an earlier one of its session.
+// continues returns how a run relates to an earlier one of its session.
 func (r *renderer) continues(p place) string {
 	word := ""
 	switch p.run.Continuation {
@@ -250,7 +252,7 @@ func (r *renderer) continues(p place) string {
 	return fmt.Sprintf("%s run %d", word, n)
 }
 
-// lastOf is the time of the last thing seen of a run.
+// lastOf is the time of the last span of a run.
 func lastOf(run *session.Run) time.Time {
 	last := run.Start
 	see := func(s session.Span) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -14,8 +15,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Stats writes statistics: totals, a histogram of each measure, or, where there are groups, a line with a small one for each of their
-// measures; tools, compactions, permission evaluations, and what has no price. Without colour it says the same.
+// Stats writes statistics: totals, a histogram of each measure, or of each group a line a measure; tools, compactions,
+// permission evaluations, and models without a price. Colour adds nothing.
 func Stats(w io.Writer, r *stats.Report, o Options) error {
 	if o.Width < 40 {
 		o.Width = 80
@@ -41,7 +42,7 @@ type statsDrawer struct {
 	total *stats.Group
 }
 
-// A measure is one thing that is told of turns or tool calls.
+// A measure is one property of turns or tool calls.
 type measure struct {
 	name, unit string
 	dist       func(*stats.Group) *stats.Dist
@@ -75,7 +76,8 @@ func (d *statsDrawer) totals(r *stats.Report) {
 		turns += " in " + plural(int(g.Sessions), "session")
 	}
 	d.field("turns", turns, failures(g), count(g.Retries, "retried attempts"), count(g.WithoutUsage, "without usage"))
-	d.field("tokens", sum(g.Input, "input"), sum(g.Output, "output"), sum(g.CacheRead, "cache read"), sum(g.CacheWrite, "cache write"), sum(g.Reasoning, "reasoning"))
+	d.field("tokens", sum(g.Input, "input"), sum(g.Output, "output"), sum(g.CacheRead, "cache read"),
+		sum(g.CacheWrite, "cache write"), sum(g.Reasoning, "reasoning"))
 	if text, st := cacheRate(g); text != "" {
 		d.put(dim, padRight("cache", labelWidth+1))
 		d.put(st, cut(text, d.width-labelWidth-1))
@@ -94,7 +96,7 @@ func failures(g *stats.Group) string {
 	return Count(g.Failed) + " failed (" + percent(float64(g.Failed)/float64(g.Turns)) + ")"
 }
 
-// percent says a part of a whole; what is little and not nothing does not become nothing.
+// percent writes a part of a whole. A small part does not become 0 %, nor a large one 100 %.
 func percent(part float64) string {
 	switch {
 	case part > 0 && part < 0.001:
@@ -123,12 +125,13 @@ func costs(g *stats.Group) []string {
 		out = append(out, money(c.Currency, c.Amount)+" reported for "+plural(int(c.Turns), "turn"))
 	}
 	if g.Computed != nil && g.Computed.Turns > 0 {
-		out = append(out, money(g.Computed.Currency, g.Computed.Amount)+" by the price list for "+plural(int(g.Computed.Turns), "turn"))
+		out = append(out, money(g.Computed.Currency, g.Computed.Amount)+" by the price list for "+
+			plural(int(g.Computed.Turns), "turn"))
 	}
 	return out
 }
 
-// money returns an amount, the more digits the smaller it is: a turn may cost next to nothing.
+// money writes an amount, with more digits the smaller it is: a turn may cost little.
 func money(currency string, amount float64) string {
 	digits := 2
 	switch size := math.Abs(amount); {
@@ -140,29 +143,22 @@ func money(currency string, amount float64) string {
 	return strings.TrimSpace(Clean(currency) + " " + strconv.FormatFloat(amount, 'f', digits, 64))
 }
 
-// outcomes lists how calls ended, as many as there are of each: ok first, then by name.
+// outcomes lists the number of calls by outcome: ok first, then by name.
 func outcomes(m map[string]int64) []string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		first := func(s string) int {
-			if s == string(spans.OutcomeOK) {
-				return 0
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(first(a), first(b)), strings.Compare(a, b))
-	})
 	var out []string
-	for _, name := range names {
-		out = append(out, Count(m[name])+" "+words(name))
+	ok := string(spans.OutcomeOK)
+	if m[ok] > 0 {
+		out = append(out, Count(m[ok])+" "+ok)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if name != ok {
+			out = append(out, Count(m[name])+" "+words(name))
+		}
 	}
 	return out
 }
 
-// maxBuckets is how many bars a histogram has; smaller values stand together in its first, zeros apart.
+// maxBuckets bounds the bars of a histogram. Its first one has all smaller values, but for zeros.
 const maxBuckets = 10
 
 func (d *statsDrawer) histograms(g *stats.Group) {
@@ -199,7 +195,7 @@ func (d *statsDrawer) bars(x *stats.Dist, show func(int64) string) {
 	list := x.Buckets
 	if over := len(list) - maxBuckets; over > 0 {
 		low := 0
-		if list[0].Le == 0 { // nothing is not a little
+		if list[0].Le == 0 {
 			low = 1
 		}
 		first := stats.Bucket{Le: list[low+over].Le}
@@ -216,7 +212,7 @@ func (d *statsDrawer) bars(x *stats.Dist, show func(int64) string) {
 	room := d.width - label - digits - 3
 	for i, b := range list {
 		if b.N == 0 && i > 0 && list[i-1].N == 0 {
-			continue // told already
+			continue // shown already
 		}
 		if b.N == 0 && i+1 < len(list) && list[i+1].N == 0 {
 			d.put(dim, padLeft("⋮", label))
@@ -237,7 +233,7 @@ func (d *statsDrawer) bars(x *stats.Dist, show func(int64) string) {
 
 var eighths = []rune("▏▎▍▌▋▊▉█")
 
-// barOf returns a bar of n of most, which would fill w columns. What is more than nothing is seen.
+// barOf returns a bar of n of most, which fills w columns. Any n above 0 has a bar.
 func barOf(n, most int64, w int) string {
 	if n <= 0 || w <= 0 {
 		return ""
@@ -253,17 +249,10 @@ func barOf(n, most int64, w int) string {
 // maxGroups is how many groups are drawn.
 const maxGroups = 20
 
-// groups draws each group with a line for each of its measures. The small histograms of one measure have the buckets of the total, so that they
-// can be compared.
+// groups draws each group with a line a measure. Their small histograms have the buckets of the total, so that they can
+// be compared.
 func (d *statsDrawer) groups(r *stats.Report) {
 	shown := r.Groups[:min(len(r.Groups), maxGroups)]
-	defer func() {
-		if more := len(r.Groups) - len(shown); more > 0 {
-			d.blank()
-			d.put(dim, fmt.Sprintf("and %s more (in --output json)", plural(more, "group")))
-			d.flush()
-		}
-	}()
 	for i := range shown {
 		g := &r.Groups[i]
 		d.blank()
@@ -272,23 +261,12 @@ func (d *statsDrawer) groups(r *stats.Report) {
 			name = "(unknown)"
 		}
 		segs := []seg{{string(r.By) + " ", dim}, {name, bold}}
-		add := func(st style, parts ...string) {
-			for _, p := range parts {
-				if p != "" {
-					segs = append(segs, seg{separator + p, st})
-				}
-			}
-		}
-		if g.Turns > 0 {
-			add(plainText, plural(int(g.Turns), "turn"))
-		}
+		add := func(st style, texts ...string) { segs = append(segs, parts(st, texts...)...) }
+		add(plainText, some(int(g.Turns), "turn"))
 		add(red, failures(g))
-		add(plainText, count(g.Retries, "retried attempts"))
-		if g.ToolCalls > 0 {
-			add(plainText, plural(int(g.ToolCalls), "tool call"))
-			if r.By == stats.ByTool {
-				add(plainText, outcomes(g.ToolOutcomes)...)
-			}
+		add(plainText, count(g.Retries, "retried attempts"), some(int(g.ToolCalls), "tool call"))
+		if r.By == stats.ByTool {
+			add(plainText, outcomes(g.ToolOutcomes)...)
 		}
 		rate, st := cacheRate(g)
 		add(st, rate)
@@ -305,18 +283,17 @@ func (d *statsDrawer) groups(r *stats.Report) {
 		}
 		d.lines(g)
 	}
+	if n := len(r.Groups) - len(shown); n > 0 {
+		d.blank()
+		d.more(n, "group")
+	}
 }
 
 // allQuantiles are the columns of a group's lines; where there is no room, the first two.
 var allQuantiles = []struct {
 	name string
 	of   func(*stats.Dist) int64
-}{
-	{"p50", func(x *stats.Dist) int64 { return x.P50 }},
-	{"p90", func(x *stats.Dist) int64 { return x.P90 }},
-	{"p99", func(x *stats.Dist) int64 { return x.P99 }},
-	{"max", func(x *stats.Dist) int64 { return x.Max }},
-}
+}{{"p50", p50}, {"p90", p90}, {"p99", p99}, {"max", most}}
 
 // lines draws the measures of a group, one a line.
 func (d *statsDrawer) lines(g *stats.Group) {
@@ -352,7 +329,7 @@ func (d *statsDrawer) lines(g *stats.Group) {
 
 var levels = []rune("▁▂▃▄▅▆▇█")
 
-// sparkline draws x in the last w buckets of all, one a column; empty where there is no room. A bucket with nothing is a blank.
+// sparkline draws x in the last w buckets of all, one a column; empty where there is no room.
 func sparkline(x, all *stats.Dist, w int) string {
 	if all == nil || w < 4 {
 		return ""
@@ -380,45 +357,58 @@ func sparkline(x, all *stats.Dist, w int) string {
 	return strings.TrimRight(string(out), " ")
 }
 
-// nameWidth is how much of a tool's name is shown.
-func (d *statsDrawer) nameWidth() int { return min(28, d.width/3) }
-
 // maxTools is how many tools are listed.
 const maxTools = 20
+
+// textCell is a cell of plain text.
+func textCell(text string) seg { return seg{text, plainText} }
+
+// measured is a cell of a measure; empty where nothing was measured.
+func measured(x *stats.Dist, of func(*stats.Dist) int64, show func(int64) string) seg {
+	if x == nil {
+		return textCell("")
+	}
+	return textCell(show(of(x)))
+}
+
+func p50(x *stats.Dist) int64  { return x.P50 }
+func p90(x *stats.Dist) int64  { return x.P90 }
+func p99(x *stats.Dist) int64  { return x.P99 }
+func most(x *stats.Dist) int64 { return x.Max }
 
 func (d *statsDrawer) tools(l []stats.Tool) {
 	if len(l) == 0 {
 		return
 	}
 	d.blank()
-	shown := l[:min(len(l), maxTools)]
-	quantile := func(f func(*stats.Dist) int64) func(int) (string, style) {
-		return func(i int) (string, style) {
-			if shown[i].Duration == nil {
-				return "", plainText
-			}
-			return showDuration(f(shown[i].Duration)), plainText
-		}
+	took := func(of func(*stats.Dist) int64) func(*stats.Tool) seg {
+		return func(t *stats.Tool) seg { return measured(t.Duration, of, showDuration) }
 	}
-	d.table([]field{
-		{name: "TOOL", value: func(i int) (string, style) {
-			return cmp.Or(cut(Clean(shown[i].Name), d.nameWidth()), "(unknown)"), bold
+	shown := l[:min(len(l), maxTools)]
+	table(&d.drawer, []column[stats.Tool]{
+		{name: "TOOL", most: min(28, d.width/3), cell: func(t *stats.Tool) seg {
+			return seg{cmp.Or(Clean(t.Name), "(unknown)"), bold}
 		}},
-		{name: "CALLS", right: true, value: func(i int) (string, style) { return Count(shown[i].Calls), plainText }},
-		{name: "P50", right: true, value: quantile(func(x *stats.Dist) int64 { return x.P50 })},
-		{name: "P90", right: true, value: quantile(func(x *stats.Dist) int64 { return x.P90 })},
-		{name: "P99", right: true, value: quantile(func(x *stats.Dist) int64 { return x.P99 })},
-		{name: "MAX", right: true, value: quantile(func(x *stats.Dist) int64 { return x.Max })},
-		{name: "OUTCOMES", flex: true, value: func(i int) (string, style) {
+		{name: "CALLS", right: true, cell: func(t *stats.Tool) seg { return textCell(Count(t.Calls)) }},
+		{name: "P50", right: true, cell: took(p50)},
+		{name: "P90", right: true, cell: took(p90)},
+		{name: "P99", right: true, cell: took(p99)},
+		{name: "MAX", right: true, cell: took(most)},
+		{name: "OUTCOMES", flex: true, cell: func(t *stats.Tool) seg {
 			st := plainText
-			if shown[i].Outcomes[string(spans.OutcomeError)] > 0 {
+			if t.Outcomes[string(spans.OutcomeError)] > 0 {
 				st = red
 			}
-			return strings.Join(outcomes(shown[i].Outcomes), ", "), st
+			return seg{strings.Join(outcomes(t.Outcomes), ", "), st}
 		}},
-	}, len(shown), []string{"P90", "MAX", "P50", "P99"})
-	if more := len(l) - len(shown); more > 0 {
-		d.put(dim, fmt.Sprintf("and %s more (in --output json)", plural(more, "tool")))
+	}, shown, "P90", "MAX", "P50", "P99")
+	d.more(len(l)-len(shown), "tool")
+}
+
+// more says how many further groups or tools there are.
+func (d *statsDrawer) more(n int, what string) {
+	if n > 0 {
+		d.put(dim, fmt.Sprintf("and %s more (in --output json)", plural(n, what)))
 		d.flush()
 	}
 }
@@ -428,21 +418,15 @@ func (d *statsDrawer) compactions(l []stats.Compaction) {
 		return
 	}
 	d.blank()
-	tokens := func(f func(stats.Compaction) *stats.Dist) func(int) (string, style) {
-		return func(i int) (string, style) {
-			if x := f(l[i]); x != nil {
-				return Count(x.P50), plainText
-			}
-			return "", plainText
-		}
-	}
-	d.table([]field{
-		{name: "COMPACTION", value: func(i int) (string, style) { return cmp.Or(cut(words(l[i].Kind), 10), "(unknown)"), bold }},
-		{name: "N", right: true, value: func(i int) (string, style) { return Count(l[i].N), plainText }},
-		{name: "TOKENS BEFORE", right: true, value: tokens(func(c stats.Compaction) *stats.Dist { return c.Before })},
-		{name: "AFTER", right: true, value: tokens(func(c stats.Compaction) *stats.Dist { return c.After })},
-		{name: "TRIGGER", flex: true, value: func(i int) (string, style) { return words(l[i].Trigger), plainText }},
-	}, len(l), []string{"AFTER", "TOKENS BEFORE"})
+	table(&d.drawer, []column[stats.Compaction]{
+		{name: "COMPACTION", most: 10, cell: func(c *stats.Compaction) seg {
+			return seg{cmp.Or(words(c.Kind), "(unknown)"), bold}
+		}},
+		{name: "N", right: true, cell: func(c *stats.Compaction) seg { return textCell(Count(c.N)) }},
+		{name: "TOKENS BEFORE", right: true, cell: func(c *stats.Compaction) seg { return measured(c.Before, p50, Count) }},
+		{name: "AFTER", right: true, cell: func(c *stats.Compaction) seg { return measured(c.After, p50, Count) }},
+		{name: "TRIGGER", flex: true, cell: func(c *stats.Compaction) seg { return textCell(words(c.Trigger)) }},
+	}, l, "AFTER", "TOKENS BEFORE")
 }
 
 func (d *statsDrawer) permissions(l []stats.Permission) {
@@ -450,27 +434,19 @@ func (d *statsDrawer) permissions(l []stats.Permission) {
 		return
 	}
 	d.blank()
-	wait := func(f func(*stats.Dist) int64) func(int) (string, style) {
-		return func(i int) (string, style) {
-			if l[i].Wait == nil {
-				return "", plainText
-			}
-			return showDuration(f(l[i].Wait)), plainText
-		}
-	}
-	d.table([]field{
-		{name: "PERMISSION", value: func(i int) (string, style) {
+	table(&d.drawer, []column[stats.Permission]{
+		{name: "PERMISSION", most: 10, cell: func(q *stats.Permission) seg {
 			st := bold
-			if l[i].Action == string(spans.ActionDeny) {
+			if q.Action == string(spans.ActionDeny) {
 				st = red
 			}
-			return cmp.Or(cut(words(l[i].Action), 10), "(unknown)"), st
+			return seg{cmp.Or(words(q.Action), "(unknown)"), st}
 		}},
-		{name: "N", right: true, value: func(i int) (string, style) { return Count(l[i].N), plainText }},
-		{name: "WAITED P50", right: true, value: wait(func(x *stats.Dist) int64 { return x.P50 })},
-		{name: "MAX", right: true, value: wait(func(x *stats.Dist) int64 { return x.Max })},
-		{name: "SOURCE", flex: true, value: func(i int) (string, style) { return words(l[i].Source), plainText }},
-	}, len(l), []string{"MAX", "WAITED P50"})
+		{name: "N", right: true, cell: func(q *stats.Permission) seg { return textCell(Count(q.N)) }},
+		{name: "WAITED P50", right: true, cell: func(q *stats.Permission) seg { return measured(q.Wait, p50, showDuration) }},
+		{name: "MAX", right: true, cell: func(q *stats.Permission) seg { return measured(q.Wait, most, showDuration) }},
+		{name: "SOURCE", flex: true, cell: func(q *stats.Permission) seg { return textCell(words(q.Source)) }},
+	}, l, "MAX", "WAITED P50")
 }
 
 func (d *statsDrawer) noPrice(r *stats.Report) {

@@ -8,25 +8,28 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// StatusView is what a session is doing at a moment. Its JSON form is what `otelagent status --output json` and the API print (docs/live.md).
+// StatusView is the present state of a session. docs/live.md describes its JSON form, which `otelagent status --output json`
+// and the API print.
 type StatusView struct {
 	// Format is session.TreeFormat.
 	Format  int                 `json:"format"`
 	Tenant  string              `json:"tenant,omitempty"`
 	Session string              `json:"session"`
 	Status  spans.SessionStatus `json:"status"`
-	// Last is when something was last heard of the session, HeartbeatNS how often its open runs say that they live; 0 where none says so.
+	// Last is the time of the last data of the session, HeartbeatNS the interval of heartbeats of its open runs; 0
+	// for none.
 	Last        time.Time `json:"last"`
 	HeartbeatNS int64     `json:"heartbeat_ns,omitempty"`
-	// Turn is the address of the turn that is open, the one that started last of several; empty where none is. Attempts is how often
-	// its model was asked; 0 where that is not known.
+	// Turn is the address of the open turn, of several the last one; empty for none. Attempts is the number of its
+	// attempts; 0 where it is unknown.
 	Turn     string `json:"turn,omitempty"`
 	Attempts int64  `json:"attempts,omitempty"`
-	// Open are the tool calls and permission evaluations that are not over, by start. Those of an aborted session stand as they were last seen.
+	// Open are the unfinished tool calls and permission evaluations, by start; those of an aborted session as they
+	// were last seen.
 	Open []StatusOpen `json:"open,omitempty"`
 }
 
-// StatusOpen is one thing that is not over.
+// StatusOpen is an unfinished tool call or permission evaluation.
 type StatusOpen struct {
 	// Kind is tool_call or permission.
 	Kind  string    `json:"kind"`
@@ -36,11 +39,12 @@ type StatusOpen struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// StatusOf says what s is doing at that moment. The zero time is the last row's.
+// StatusOf returns the state of s at a time. The zero time is that of the last row.
 func StatusOf(s *session.Session, now time.Time) StatusView {
 	sum := session.Summarize(s)
 	v := StatusView{
-		Format: session.TreeFormat, Tenant: s.Tenant, Session: s.ID, Status: s.StatusAt(now), Last: s.Last, HeartbeatNS: sum.HeartbeatNS,
+		Format: session.TreeFormat, Tenant: s.Tenant, Session: s.ID, Status: s.StatusAt(now), Last: s.Last,
+		HeartbeatNS: sum.HeartbeatNS,
 	}
 	var latest *session.Turn
 	for i, run := range s.Runs {

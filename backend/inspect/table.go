@@ -2,32 +2,37 @@ package inspect
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"time"
 )
 
-// field is a column of a table.
-type field struct {
+// column is a column of a table of T.
+type column[T any] struct {
 	name  string
-	right bool                        // its values end at one column
-	value func(i int) (string, style) // of row i; clean
-	flex  bool                        // it is cut to the room that the others leave; the last one
-	least int                         // of a flex one: others give way until it has this much of what it needs, if that is more than its name
+	cell  func(*T) seg // clean
+	right bool         // aligned to the right
+	most  int          // width that the column has at most; 0: any
+	flex  bool         // the column takes the room that the others leave
+	least int          // room that others give up for a flex column, as far as its cells need it
 }
 
-// table writes a head and n rows. Where there is no room for all fields, those whose names stand in giveWay are left out, in that order.
-func (d *drawer) table(cols []field, n int, giveWay []string) {
+// table draws a head and rows. It leaves out the columns of giveWay, in that order, until the others have room.
+func table[T any](d *drawer, cols []column[T], rows []T, giveWay ...string) {
+	cells := make([][]seg, len(cols))
 	widths := make([]int, len(cols))
 	for c, col := range cols {
 		widths[c] = width(col.name)
-		for i := range n {
-			v, _ := col.value(i)
-			widths[c] = max(widths[c], width(v))
+		for i := range rows {
+			s := col.cell(&rows[i])
+			if col.most > 0 {
+				s.text = cut(s.text, max(col.most, width(col.name)))
+			}
+			cells[c] = append(cells[c], s)
+			widths[c] = max(widths[c], width(s.text))
 		}
 	}
 	for _, name := range giveWay {
-		used := 0
+		used, at := 0, -1
 		for c, col := range cols {
 			switch {
 			case col.flex && name == col.name:
@@ -37,41 +42,51 @@ func (d *drawer) table(cols []field, n int, giveWay []string) {
 			default:
 				used += widths[c] + 2
 			}
+			if col.name == name {
+				at = c
+			}
 		}
-		c := slices.IndexFunc(cols, func(c field) bool { return c.name == name })
-		if used > d.width && c >= 0 {
-			cols, widths = slices.Delete(cols, c, c+1), slices.Delete(widths, c, c+1)
+		if used > d.width && at >= 0 {
+			cols, cells = slices.Delete(cols, at, at+1), slices.Delete(cells, at, at+1)
+			widths = slices.Delete(widths, at, at+1)
 		}
 	}
-	row := func(cell func(c int) (string, style)) {
+	room := d.width
+	for c, col := range cols {
+		if !col.flex {
+			room -= widths[c] + 2
+		}
+	}
+	row := func(cell func(c int) seg) {
 		used := 0
 		for c, col := range cols {
-			v, st := cell(c)
-			switch {
-			case col.flex:
-				v = cut(v, d.width-used)
-			case col.right:
-				v = padLeft(v, widths[c])
-			default:
-				v = padRight(v, widths[c])
+			s, w := cell(c), widths[c]
+			if col.flex {
+				w = max(room, 10)
 			}
-			d.put(st, v)
+			w = min(w, widths[c], d.width-used)
+			s.text = cut(s.text, w)
+			if col.right {
+				s.text = padLeft(s.text, w)
+			} else {
+				s.text = padRight(s.text, w)
+			}
+			d.put(s.style, s.text)
 			d.buf.WriteString("  ")
-			used += width(v) + 2
+			used += width(s.text) + 2
 		}
 		d.flush()
 	}
-	row(func(c int) (string, style) { return cols[c].name, dim })
-	for i := range n {
-		row(func(c int) (string, style) { return cols[c].value(i) })
+	row(func(c int) seg { return seg{cols[c].name, dim} })
+	for i := range rows {
+		row(func(c int) seg { return cells[c][i] })
 	}
 }
 
-// listZone returns the zone of the times of day in a table; none when they are told as "ago" or are in several, as around
-// the change to summer time.
-func listZone(times iter.Seq[time.Time], o Options) string {
+// listZone returns the zone of the times of day in a table; empty when the table has ages, or several zones.
+func listZone(times []time.Time, o Options) string {
 	zone := ""
-	for t := range times {
+	for _, t := range times {
 		if t.IsZero() || !o.Now.IsZero() {
 			continue
 		}
@@ -84,7 +99,7 @@ func listZone(times iter.Seq[time.Time], o Options) string {
 	return zone
 }
 
-// when returns a time as it stands in a table with that zone in its head.
+// when returns a time in a table with that zone in its head.
 func when(t time.Time, zone string, o Options) string {
 	if !o.Now.IsZero() || t.IsZero() {
 		return ago(t, o.Now)

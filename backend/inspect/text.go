@@ -19,33 +19,33 @@ type Options struct {
 	Color bool
 	// Now is the time that "ago" counts from; zero leaves such words out.
 	Now time.Time
-	// AsOf is the time as of which statuses are told: open runs whose process was not heard of for too long are aborted then. Zero is the
-	// time of the last thing seen of the session.
+	// AsOf is the time of statuses: open runs without a sign of life for too long are aborted then. Zero is the time
+	// of the last data of the session.
 	AsOf time.Time
 	// Location for times of day; nil is UTC.
 	Location *time.Location
-	// Related are other sessions. Runs of theirs that were spawned by what is shown are shown in place.
+	// Related are other sessions. Their runs that the session spawned are below the calls.
 	Related []session.Tree
-	// Run and Turn, when Run is not nil, narrow what is shown to one run, and Turn, when not nil, to one turn of it.
+	// Run and Turn narrow the output to one run, and to one turn of it, where they are not nil.
 	Run  *session.Run
 	Turn *session.Turn
-	// Prices compute what turns cost, beside what their loops reported; nil computes nothing.
+	// Prices compute the costs of turns, in addition to those that loops report; nil computes none.
 	Prices *stats.Prices
-	// Hidden shows history that was rewound, marked; otherwise one line stands in its place.
+	// Hidden shows rewound history, with a mark; otherwise one line is in its place.
 	Hidden bool
-	// Forks are sessions that were forked from the one shown; they are named.
+	// Forks are sessions that were forked from the one shown.
 	Forks []session.Summary
-	// Timeline writes one line a turn, with a bar of when in its run it was and what took its time, instead of what was said.
+	// Timeline writes one line a turn, with a bar of its time in the run, in place of content.
 	Timeline bool
-	// Columns of List are there however narrow it is, in the place of others: ListErrors, ListDenied, ListCost.
+	// Columns are additional columns of List in a narrow terminal: ListErrors, ListDenied, ListCost.
 	Columns []string
-	// Show returns the command line that shows an address, whatever its characters, for people to type; empty where there is none. Nil is that of
-	// `otelagent show` with the address alone. One that a terminal would act on is not written: the address stands in its place.
+	// Show returns the command line that shows an address; empty where there is none. Nil is `otelagent show` with
+	// the address alone. Text writes the address in place of one on which a terminal would act.
 	Show func(address string) string
 }
 
-// Text writes t as a tree: a header, then every run with its turns, tool calls, compactions, permissions and sub-agents
-// in place. The tree must not be changed meanwhile. The error is the writer's.
+// Text writes t as a tree: a header, then every run with its turns, tool calls, compactions, permissions and
+// sub-agents in place. The tree must not change meanwhile. The error is that of the writer.
 func Text(w io.Writer, t session.Tree, o Options) error {
 	if o.Width < 40 {
 		o.Width = 80
@@ -53,7 +53,7 @@ func Text(w io.Writer, t session.Tree, o Options) error {
 	if o.Location == nil {
 		o.Location = time.UTC
 	}
-	r := &renderer{index: newIndex(t, o.Related), o: o, placed: map[*session.Run]bool{}}
+	r := &renderer{index: newIndex(t, o.Related), o: o, placed: map[*session.Run]bool{}, made: map[*session.Session]*docs{}}
 	r.d = &drawer{w: w, width: o.Width, color: o.Color, cols: columnsFor(o.Width)}
 	if o.Timeline {
 		r.d.cols = timelineColumns(o.Width)
@@ -70,6 +70,7 @@ type renderer struct {
 	o      Options
 	d      *drawer
 	m      *docs // of the session that is being built
+	made   map[*session.Session]*docs
 	placed map[*session.Run]bool
 	// lead is the model of the run that is being built, which its turns need not repeat.
 	lead string
@@ -82,8 +83,8 @@ type renderer struct {
 	hid    bool // something that was rewound is not shown
 }
 
-// shownLast is what was shown last of the session that is being built, and need not be repeated: its system prompt, the digests of prompt
-// and tools, the settings of requests, the permission rules.
+// shownLast is what was shown last of the session, and is not repeated: its system prompt, the digests of prompt and
+// tools, the settings of requests, the permission rules.
 type shownLast struct{ system, prompt, tools, settings, rules string }
 
 func (r *renderer) draw() {
@@ -127,7 +128,7 @@ func (r *renderer) draw() {
 	r.footer(roots)
 }
 
-// footer explains what was shown, and says what to do about what was not.
+// footer explains signs of the output, and how to see what is not shown.
 func (r *renderer) footer(roots []*node) {
 	var notes []string
 	var note, command string
@@ -162,7 +163,7 @@ func (r *renderer) footer(roots []*node) {
 	}
 }
 
-// unsaid says why nothing is shown of what was said.
+// unsaid returns why there is no content.
 func (r *renderer) unsaid() string {
 	var captured, left, live bool
 	see := func(c spans.Capture) {
@@ -190,7 +191,8 @@ func (r *renderer) unsaid() string {
 	return ""
 }
 
-// whole says how to see what was cut, and the command for it where that has no room in the same line: it is never broken, nor cut.
+// whole returns how to see cut text, and the command for it where that has no room on the same line. The command is
+// never broken or cut.
 func (r *renderer) whole() (note, command string) {
 	behind := ShellWords(r.d.cutAt)
 	if strings.HasPrefix(r.d.cutAt, "-") {
@@ -209,21 +211,20 @@ func (r *renderer) whole() (note, command string) {
 	return note, command
 }
 
-// printable reports whether a terminal shows s as it stands, so that what people copy is what is there.
+// printable reports whether a terminal shows s as it is, so that people can copy it.
 func printable(s string) bool {
 	s = strings.ReplaceAll(s, " ", "_") // blanks stay as they are
 	return s == clean(s, len(s))
 }
 
-// ShellWords returns words as people type them into a shell, with a blank between; one that a shell would read otherwise is quoted. Control
-// characters stay as they are.
+// ShellWords returns words for a shell, quoted where that needs it. Control characters stay as they are.
 func ShellWords(words ...string) string {
 	special := func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:@+=,%", r)
 	}
 	var out []string
 	for _, w := range words {
-		if w == "" || w[0] == '=' || strings.ContainsFunc(w, special) { // zsh puts the path of a program in the place of =NAME
+		if w == "" || w[0] == '=' || strings.ContainsFunc(w, special) { // zsh expands =NAME to the path of a program
 			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 		}
 		out = append(out, w)
@@ -243,7 +244,8 @@ func (r *renderer) fill(values map[string]string) []string {
 	return out
 }
 
-// values are the numbers of a thing by the names of columns. u is nil of what has no tokens; notReported of what tells none.
+// values returns the numbers of a span by the names of columns. u is nil for a span without tokens, notReported for
+// one of which none are reported.
 func (r *renderer) values(s session.Span, u *session.Usage) map[string]string {
 	value := map[string]string{}
 	if s.StartTold() && !r.zero.IsZero() {
@@ -273,10 +275,10 @@ func (r *renderer) values(s session.Span, u *session.Usage) map[string]string {
 	return value
 }
 
-// notReported stands for the tokens of what reports none.
+// notReported is the usage of a span of which none is reported.
 var notReported = new(session.Usage)
 
-// reported is u where it was told, else notReported.
+// reported is u where it was reported, else notReported.
 func reported(told bool, u *session.Usage) *session.Usage {
 	if told {
 		return u
@@ -284,7 +286,7 @@ func reported(told bool, u *session.Usage) *session.Usage {
 	return notReported
 }
 
-// toldStart is when something began; zero where that is not known.
+// toldStart is the start of a span; zero where it is unknown.
 func toldStart(s session.Span) time.Time {
 	if !s.StartTold() {
 		return time.Time{}
@@ -292,7 +294,7 @@ func toldStart(s session.Span) time.Time {
 	return s.Start
 }
 
-// tookSpan is how long something took; empty where its times are not known.
+// tookSpan is the duration of a span; empty where its times are unknown.
 func tookSpan(s session.Span) string {
 	if !s.StartTold() || !s.EndTold() {
 		return ""

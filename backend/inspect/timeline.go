@@ -10,12 +10,13 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// timelineColumns are those of Options.Timeline: the bar has all the room that a short line and its numbers leave.
+// timelineColumns are those of Options.Timeline: the bar takes the room that a short line and its numbers leave.
 func timelineColumns(width int) columns {
 	c, text := columns{names: []string{"took"}, each: 7}, 14
 	switch {
 	case width >= 140:
-		c, text = columns{names: []string{"at", "took", "model", "tools", "in", "cached", "written", "out", "thought"}, each: 8}, 36
+		all := []string{"at", "took", "model", "tools", "in", "cached", "written", "out", "thought"}
+		c, text = columns{names: all, each: 8}, 36
 	case width >= 100:
 		c, text = columns{names: []string{"at", "took", "model", "tools", "in", "out"}, each: 8}, 26
 	case width >= 60:
@@ -26,7 +27,7 @@ func timelineColumns(width int) columns {
 	return c
 }
 
-// timelineRun adds the turns of a run to its node, one line each, and what else happened between them.
+// timelineRun adds the turns of a run to its node, one line each, and what happened between them.
 func (r *renderer) timelineRun(n *node, p place) {
 	var turns, others []timed
 	for _, t := range r.shown(p) {
@@ -92,7 +93,7 @@ func (r *renderer) timelineTurn(p place, t *session.Turn) *node {
 	return n
 }
 
-// timelineCall is the line of a call that stands alone, did not end well, or spawned a run.
+// timelineCall draws a call that is alone, failed, or spawned a run.
 func (r *renderer) timelineCall(p place, c *session.ToolCall) *node {
 	n := r.callLine(p, c)
 	n.segs = append(n.segs, seg{Clean(cmp.Or(c.Name, "tool call")), plainText})

@@ -7,35 +7,11 @@ import (
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 )
 
-// offered returns the names of the tools in the catalogue of a turn's last request. ok is false when it is not known: not told, not
-// captured or not there.
-func offered(t session.Tree, turn *session.Turn) (names []string, ok bool) {
-	if len(turn.Requests) == 0 || t.Blocks == nil {
-		return nil, false
-	}
-	params := turn.Requests[len(turn.Requests)-1].Params
-	if params == nil {
-		return nil, false
-	}
-	for _, ref := range params.Items() {
-		if spans.ProvenanceKind(ref.Provenance) != spans.ProvenanceTools {
-			continue
-		}
-		body, there := t.Blocks.Body(ref)
-		if !there {
-			return nil, false
-		}
-		return catalogueNames(body)
-	}
-	return nil, false
-}
-
-// catalogueNames reads the names of a catalogue of tools: a list as phi-core, Anthropic (name), OpenAI (function.name, or name), Bedrock
-// (toolSpec.name) and Gemini (functionDeclarations) spell them, those of the provider's own by their type, or an object with a member a tool.
-// ok is false when it is none of these. Names come as they are, at most 1,000.
+// catalogueNames returns the names of a catalogue of tools, at most 1,000: a list as phi-core, Anthropic (name),
+// OpenAI (function.name, or name), Bedrock (toolSpec.name) and Gemini (functionDeclarations) spell it, the tools of a
+// provider by their type, or an object with a member a tool. ok is false for any other value.
 func catalogueNames(raw string) (names []string, ok bool) {
 	const most = 1000
 	type named struct{ Name string }

@@ -182,8 +182,8 @@ func (r *renderer) turnState(p place, t *session.Turn) (string, style) {
 	return "", plainText
 }
 
-// digestNews returns the beginning of a digest, and how it differs from the last one: a blank for the first one, nothing
-// for the same one.
+// digestNews returns the beginning of a digest, and how it differs from the last one: a blank for the first one,
+// empty for the same one.
 func digestNews(digest string, last *string) (short, told string) {
 	switch {
 	case digest == "", digest == *last:

@@ -52,12 +52,16 @@ type docs struct {
 	text  int  // bytes of a body
 	most  int  // messages and events of one list
 	alone bool // reads whether requests are exact
-	drawn bool // for a terminal: with the arguments of calls in words, and with each system prompt
+	drawn bool // for a terminal, which has the arguments of calls in words, and neither provenance nor first words
+	whole bool // one turn is drawn: with its system prompt and rules
 	gone  map[*session.Run]bool
 	fresh freshMessages
 
 	waiting []*session.Permission // those of the run asks
 	asks    *session.Run
+	// prompt and catalogue are the blocks of the last system prompt and tools, offered the names of those tools.
+	prompt, catalogue string
+	offered           []string
 }
 
 func (v *View) docs(text, most int, now time.Time) *docs {
@@ -73,34 +77,23 @@ func (m *docs) turn(i int) *TurnView {
 		ErrorType: string(t.ErrorType), Error: t.Error, Capture: t.Capture, PromptDigest: t.PromptDigest,
 		Partial: t.Partial && !t.Replied, Findings: findings(t.Defects), of: t,
 	}
-	if !m.drawn {
-		o.Text = m.line(t)
-	}
-	from := map[string]string{} // provenance by message, as the last request states it
 	if n := len(t.Requests); n > 0 {
-		last := t.Requests[n-1]
-		if last.Messages != nil {
-			_, same := earlier(t.Turn, last)
-			for _, ref := range last.Messages.From(same) {
-				msg := session.Message{Ref: ref}
-				if msg.Source, _ = spans.ParseProvenance(ref.Provenance); ref.Provenance != "" {
-					from[m.tree.Blocks.Same(ref)] = source(&msg)
-				}
-			}
-		}
-		if t.first || t.prompt || m.drawn {
-			o.System = m.system(last, t.Capture)
-		}
-	}
-	if names, ok := offered(m.tree, t.Turn); ok {
-		o.Offered = append([]string{}, names...) // not nil: it is known
+		o.System = m.system(t, t.Requests[n-1])
+		o.Offered = m.tools(t.Requests[n-1])
 	}
 	o.Called = called(t.Turn)
 	for _, c := range t.ToolCalls {
 		o.ToolCalls = append(o.ToolCalls, m.call(t.place, t.address(), t.Capture, c))
 	}
-	o.Rules, o.RulesState = m.rules(t.run, t.Start)
-	o.Input = m.input(t, from)
+	if !m.drawn || m.whole {
+		o.Rules, o.RulesState = m.rules(t.run, t.Start)
+	}
+	if m.drawn {
+		o.Input = m.input(t, nil)
+	} else {
+		o.Text = m.line(t)
+		o.Input = m.input(t, m.sources(t))
+	}
 	o.Output = m.said(t.Output.Items(), t.Capture, nil, nil)
 	o.Permissions = m.permissions(t.run, t.Permissions)
 	for _, c := range t.Compactions {
@@ -129,19 +122,61 @@ func (m *docs) run(p place) *runView {
 	return o
 }
 
-// system returns the system prompt of a request, nil where it has none.
-func (m *docs) system(q *session.Request, capture spans.Capture) *Body {
-	var system *Body
-	for _, ref := range q.Params.Items() {
-		if spans.ProvenanceKind(ref.Provenance) != spans.ProvenanceSystem {
-			continue
-		}
-		b := m.body(ref, capture, func(body string) string { return valueText([]byte(body)) })
-		if b.Text != "null" && (b.Text != "" || b.State != "") {
-			system = b
+// sources returns where the new messages of a turn came from, as its last request states it.
+func (m *docs) sources(t *viewTurn) map[string]string {
+	out := map[string]string{}
+	if n := len(t.Requests); n > 0 && t.Requests[n-1].Messages != nil {
+		last := t.Requests[n-1]
+		_, same := earlier(t.Turn, last)
+		for _, ref := range last.Messages.From(same) {
+			msg := session.Message{Ref: ref}
+			if msg.Source, _ = spans.ParseProvenance(ref.Provenance); ref.Provenance != "" {
+				out[m.tree.Blocks.Same(ref)] = source(&msg)
+			}
 		}
 	}
-	return system
+	return out
+}
+
+// param returns the last parameter of a kind of a request.
+func param(q *session.Request, kind spans.ProvenanceKind) (session.Ref, bool) {
+	for _, ref := range slices.Backward(q.Params.Items()) {
+		if spans.ProvenanceKind(ref.Provenance) == kind {
+			return ref, true
+		}
+	}
+	return session.Ref{}, false
+}
+
+// system returns the system prompt of a turn where it changed or the turn is the first of its run; for a terminal where
+// the turn before has another one.
+func (m *docs) system(t *viewTurn, q *session.Request) *Body {
+	ref, ok := param(q, spans.ProvenanceSystem)
+	if !ok || !m.drawn && !t.first && !t.prompt || m.drawn && !m.whole && ref.Block == m.prompt {
+		return nil
+	}
+	m.prompt = ref.Block
+	b := m.body(ref, t.Capture, func(body string) string { return valueText([]byte(body)) })
+	if b.Text == "null" || b.Text == "" && b.State == "" {
+		return nil
+	}
+	return b
+}
+
+// tools returns the names of the tools of a request, nil where they are unknown. Requests of one catalogue read it once.
+func (m *docs) tools(q *session.Request) []string {
+	ref, ok := param(q, spans.ProvenanceTools)
+	if !ok {
+		return nil
+	}
+	if ref.Block != m.catalogue {
+		m.catalogue, m.offered = ref.Block, nil
+		body, there := m.tree.Blocks.Body(ref)
+		if names, ok := catalogueNames(body); there && ok {
+			m.offered = append([]string{}, names...) // not nil: they are known
+		}
+	}
+	return m.offered
 }
 
 // rules returns the permission rules of a run at a time, or why they are not there.
@@ -166,9 +201,7 @@ func (m *docs) input(t *viewTurn, from map[string]string) []Said {
 	for _, ref := range t.run.Outside.Items() {
 		outside[m.tree.Blocks.Same(ref)] = true
 	}
-	list := m.said(input(t), t.Capture, from, func(s *saying) bool {
-		return s.label == session.ByModel || s.label == string(session.SaidThinking)
-	})
+	list := m.said(input(t), t.Capture, from, ofModel)
 	for i := range list {
 		if len(outside) == 0 {
 			break

@@ -7,15 +7,15 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Outline is a session at a glance: what a list of turns, a timeline and charts need. Its JSON form is part of the API
-// (docs/api.md); of what was said it holds one short line a turn.
+// Outline is a session at a glance: the data of a list of turns, a timeline and charts, with one short line of
+// content a turn. docs/api.md describes its JSON form.
 type Outline struct {
 	// Format is session.TreeFormat.
 	Format  int             `json:"format"`
 	Summary session.Summary `json:"summary"`
 	// Status is that of Summary as of now: open runs whose process was not heard of for too long are aborted.
 	Status spans.SessionStatus `json:"status"`
-	// Mark grows with everything that arrives of the session.
+	// Mark grows with arriving data.
 	Mark int64 `json:"mark"`
 	// Facts are those that count, as people read them.
 	Facts   []OutlineFact `json:"facts,omitempty"`
@@ -47,7 +47,7 @@ type OutlineDefect struct {
 	Finding
 }
 
-// OutlineFact is one fact: its subject in words, its key, and its value as JSON.
+// OutlineFact is one fact: its subject, its key, and its value as JSON.
 type OutlineFact struct {
 	Subject string          `json:"subject"`
 	Key     string          `json:"key"`
@@ -55,7 +55,7 @@ type OutlineFact struct {
 	At      time.Time       `json:"at"`
 }
 
-// Finding is a defect or an observation in plain words.
+// Finding is a defect or an observation in words.
 type Finding struct {
 	Code spans.DefectCode `json:"code"`
 	Text string           `json:"text"`
@@ -80,13 +80,13 @@ type OutlineRun struct {
 	// UsageTold says that tokens were reported; else the counts of Usage are zero and say nothing.
 	UsageTold bool `json:"usage_told,omitempty"`
 	Turns     int  `json:"turns"`
-	// Parent is the number of the run of this session that it continues, or was spawned by; 0 for none. Relation says which in one word:
-	// continues, rerun, branch, compaction, sub-agent.
+	// Parent is the number of the run of this session that it continues, or that spawned it; 0 for none. Relation is
+	// continues, rerun, branch, compaction or sub-agent.
 	Parent   int    `json:"parent,omitempty"`
 	Relation string `json:"relation,omitempty"`
 	// SpawnedBy is the address of the turn whose tool call spawned it, with the id of the call behind '#'.
 	SpawnedBy string `json:"spawned_by,omitempty"`
-	// Hidden says that it was rewound: hidden history, not deleted. Copied, that the session took it over from the one it was forked from.
+	// Hidden says that it was rewound, Copied that a fork took it over.
 	Hidden bool   `json:"hidden,omitempty"`
 	Copied bool   `json:"copied,omitempty"`
 	Group  string `json:"group,omitempty"` // role in a parallel group: member, selected, judge
@@ -102,7 +102,7 @@ type OutlineTurn struct {
 	Address string    `json:"address"`
 	Start   time.Time `json:"start,omitzero"`
 	End     time.Time `json:"end,omitzero"` // zero while it is open
-	// State is empty for a turn that ended as its loop says, else open, closed (no end was seen) or missing (its span did not arrive).
+	// State is empty for a turn that ended, else open, closed (no end was seen) or missing (its span did not arrive).
 	State       string        `json:"state,omitempty"`
 	Trigger     spans.Trigger `json:"trigger,omitempty"`
 	Model       string        `json:"model,omitempty"`
@@ -163,14 +163,14 @@ type OutlineChild struct {
 	From string `json:"from,omitempty"`
 }
 
-// OutlineFork is where a session was forked from: as session.Fork, Run is the number of the last run that was taken over, 0 for none.
+// OutlineFork is the source of a fork. Run is the number of the last run that the fork took over, 0 for none.
 type OutlineFork struct {
 	Session string `json:"session"`
 	Message string `json:"message,omitempty"`
 	Run     int    `json:"run,omitempty"`
 }
 
-// OutlineMessage is what became of a message: as session.MessageState, Run is the number of the run that holds it, 0 for none.
+// OutlineMessage is the state of a message. Run is the number of its run, 0 for none.
 type OutlineMessage struct {
 	ID       string    `json:"id"`
 	Hidden   time.Time `json:"hidden,omitzero"`
@@ -188,7 +188,7 @@ type OutlineTool struct {
 	Denied int    `json:"denied,omitempty"`
 }
 
-// TurnView is one turn with what was said, as people read it. Its JSON form is part of the API (docs/api.md).
+// TurnView is one turn with its content. docs/api.md describes its JSON form.
 type TurnView struct {
 	Format int `json:"format"`
 	OutlineTurn
@@ -208,14 +208,15 @@ type TurnView struct {
 	// PromptDigest names the system prompt; System is it, where it changed or the turn is the first of its run.
 	PromptDigest string `json:"prompt_digest,omitempty"`
 	System       *Body  `json:"system,omitempty"`
-	// Offered are the tools of the catalogue by name, nil where that is not known. Called are those of them that were called.
+	// Offered are the names of the tools of the catalogue, nil where it is unknown; Called those that the turn
+	// called.
 	Offered []string `json:"offered,omitempty"`
 	Called  []string `json:"called,omitempty"`
 	// Rules are the permission rules in force, and RulesState why they are not there: "not recorded", "not captured".
 	Rules      *Body  `json:"rules,omitempty"`
 	RulesState string `json:"rules_state,omitempty"`
 
-	// Input is what was new for the model on this turn, Output what it replied, Partial says that the reply stops where it was last seen.
+	// Input is the new input of this turn, Output the reply. Partial says that the reply broke off.
 	Input   []Said `json:"input,omitempty"`
 	Output  []Said `json:"output,omitempty"`
 	Partial bool   `json:"partial,omitempty"`
@@ -231,7 +232,7 @@ type TurnView struct {
 	of *viewTurn
 }
 
-// Said is one thing that was said.
+// Said is one text of a message.
 type Said struct {
 	// Label says who, or what it is: session.Saying.Label.
 	Label string `json:"label"`
@@ -310,7 +311,7 @@ type CompactionView struct {
 	of *session.Compaction
 }
 
-// EventView is something that the five kinds do not model.
+// EventView is an event that the five kinds of spans do not model.
 type EventView struct {
 	At   time.Time `json:"at,omitzero"`
 	Type string    `json:"type"`
@@ -328,15 +329,15 @@ type runView struct {
 	events      []EventView
 }
 
-// RequestView tells of one request of a turn; the whole of it is Request.
+// RequestView is one request of a turn in a line; the whole of it is Request.
 type RequestView struct {
 	Address  string `json:"address"`
 	Attempt  int64  `json:"attempt"`
 	Messages int64  `json:"messages"`
 	New      int    `json:"new"` // messages that the last request of another turn before did not have
 	Bytes    int64  `json:"bytes,omitempty"`
-	// Exact says that its bytes are those that the loop emitted, Missing how many pieces of it are not there. Both are told of a turn that is
-	// read alone: Exact is nil elsewhere.
+	// Exact says that the bytes are those of the loop, Missing the number of missing parts. Both are of a turn that
+	// is read alone.
 	Exact   *bool `json:"exact,omitempty"`
 	Missing int   `json:"missing,omitempty"`
 }

@@ -118,7 +118,8 @@ func ReadRequest(payload []byte) (*Request, error) {
 	}
 	for i, raw := range Elements(messages) {
 		for _, m := range read(raw, i) {
-			if n := len(r.Messages); o.Has("input") && n > 0 && m.Role == Assistant && r.Messages[n-1].Role == Assistant {
+			n := len(r.Messages)
+			if o.Has("input") && n > 0 && m.Role == Assistant && r.Messages[n-1].Role == Assistant {
 				last := &r.Messages[n-1] // items of one reply of OpenAI's responses
 				last.Parts, last.Fields = append(last.Parts, m.Parts...), append(last.Fields, m.Fields...)
 				continue
@@ -233,7 +234,8 @@ var native = map[API]struct {
 	},
 	OpenAIChat: {
 		[]string{
-			"", "text", "refusal", "image_url", "input_audio", "file", "function", "custom", "reasoning_content", "reasoning",
+			"", "text", "refusal", "image_url", "input_audio", "file", "function", "custom", "reasoning_content",
+			"reasoning",
 			"reasoning.text", "reasoning.encrypted", "reasoning.summary",
 		},
 		[]string{"name", "audio", "annotations", "cache_control"}, "function",

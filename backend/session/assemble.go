@@ -29,13 +29,13 @@ func AssembleAll(rows []Row) []*Session {
 	return out
 }
 
-// Assemble returns the tree of one session from its rows. It is a pure function of the set of rows: order and duplicates
-// change nothing, and it reads no clock. It only reads the rows; the tree shares their strings.
+// Assemble returns the tree of one session from its rows. It is a pure function of the set of rows: order and
+// duplicates change nothing, and it reads no clock. It only reads the rows; the tree shares their strings.
 //
-// Rows of one key (trace id, span id) count once: the one that Supersedes prefers. Rows of one address (docs/formats.md
-// section 1) describe one part of the tree. The preferred row decides, its missing lists come from the others, and the
-// run gets one defect recorded_twice. Assemble reports missing rows as a Defect where they are missing, and guesses
-// nothing. Without rows the session is empty.
+// Rows of one key (trace id, span id) count once: the one that Supersedes prefers. Rows of one address
+// (docs/formats.md section 1) describe one part of the tree. The preferred row decides, its missing lists come from
+// the others, and the run gets one defect recorded_twice. Assemble reports missing rows as a Defect where they are
+// missing, and guesses nothing. Without rows the session is empty.
 //
 // If the rows belong to several sessions, only those of the least key count; see AssembleAll.
 func Assemble(rows []Row) *Session {
@@ -439,7 +439,8 @@ func (a *assembler) turnsOfIndex(run *Run, l []entry) {
 		a.turn(run, own, rest)
 		return
 	}
-	// A child belongs to the turn of its parent, which may be a tool call, else to the last turn that started before it.
+	// A child belongs to the turn of its parent, which may be a tool call, else to the last turn that started before
+	// it.
 	parents := map[spanKey]*Row{}
 	for i := range l {
 		if r := l[i].row; r.Kind == KindTurn || r.Kind == KindToolCall {

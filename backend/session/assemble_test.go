@@ -216,7 +216,8 @@ func TestAssembleKeepsTheSupersedingRow(t *testing.T) {
 	disturb(t, l, want)
 }
 
-// Dropping any span of a session leaves the rest as it is and is named; the last run, when it has no children, cannot be.
+// Dropping any span of a session leaves the rest as it is and is named; the last run, when it has no children, cannot
+// be.
 func TestAssembleNamesWhatWasDropped(t *testing.T) {
 	s := synthetic()
 	whole := Assemble(s.rows)
@@ -262,7 +263,8 @@ func TestAssembleCountsOnceWhatWasRecordedTwice(t *testing.T) {
 	}
 	for i, r := range got.Runs {
 		n := 1 + 5*len(whole.Runs[i].Turns)
-		want := []Defect{{Code: spans.DefectRecordedTwice, Detail: fmt.Sprintf("%d spans tell what others tell too", n)}}
+		want := []Defect{{Code: spans.DefectRecordedTwice, Detail: fmt.Sprintf("%d spans tell what others tell too",
+			n)}}
 		if !slices.Equal(r.Defects, want) || len(r.Turns) != len(whole.Runs[i].Turns) {
 			t.Errorf("run %d: %+v, %d turns", i, r.Defects, len(r.Turns))
 		}
@@ -271,7 +273,8 @@ func TestAssembleCountsOnceWhatWasRecordedTwice(t *testing.T) {
 }
 
 func TestAssembleEmptyAndSeveral(t *testing.T) {
-	if got := treeJSON(t, Assemble(nil)); !strings.Contains(got, `"format": 1`) || !strings.Contains(got, `"runs": []`) {
+	if got := treeJSON(t, Assemble(nil)); !strings.Contains(got, `"format": 1`) || !strings.Contains(got,
+		`"runs": []`) {
 		t.Error(got)
 	}
 	a, b := synthetic(), synthetic()
@@ -284,7 +287,8 @@ func TestAssembleEmptyAndSeveral(t *testing.T) {
 		t.Errorf("%s with %d runs", got.ID, len(got.Runs))
 	}
 	all := AssembleAll(both)
-	if len(all) != 2 || treeJSON(t, all[0]) != treeJSON(t, Assemble(b.rows)) || treeJSON(t, all[1]) != treeJSON(t, Assemble(a.rows)) {
+	if len(all) != 2 || treeJSON(t, all[0]) != treeJSON(t, Assemble(b.rows)) || treeJSON(t, all[1]) != treeJSON(t,
+		Assemble(a.rows)) {
 		t.Error("AssembleAll differs from Assemble of each")
 	}
 }
@@ -302,8 +306,10 @@ func TestResolvePrefixes(t *testing.T) {
 	}
 	window := List{Name: "request", Attempt: 1, Count: 4, Prefix: prefix(2), Items: full.Items[2:4]}
 	tail := List{Name: "request", Attempt: 2, Count: 5, Prefix: prefix(4), Items: full.Items[4:]}
-	lost := List{Name: "request", Attempt: 3, Count: 9, Prefix: spans.EncodePrefix(8, spans.Mark{9}), Items: full.Items[4:]}
-	self := List{Name: "request", Attempt: 4, Count: 6, Prefix: spans.EncodePrefix(5, spans.Mark{7}), Items: full.Items[4:]}
+	lost := List{Name: "request", Attempt: 3, Count: 9, Prefix: spans.EncodePrefix(8, spans.Mark{9}),
+		Items: full.Items[4:]}
+	self := List{Name: "request", Attempt: 4, Count: 6, Prefix: spans.EncodePrefix(5, spans.Mark{7}),
+		Items: full.Items[4:]}
 	s.add(KindTurn, "r", at(0), 0, at(1), at(2)).Lists = []List{tail, lost, window, self}
 	s.add(KindTurn, "r", at(0), 1, at(2), at(3)).Lists = []List{two}
 	turn := Assemble(s.rows).Runs[0].Turns[0]
@@ -356,7 +362,8 @@ func TestParentsAreOfTheSameTrace(t *testing.T) {
 	}
 	run := Assemble(s.rows).Runs[0]
 	for i, turn := range run.Turns {
-		if len(turn.ToolCalls) != 1 || turn.ToolCalls[0].ID != fmt.Sprint("c", i) || len(turn.ToolCalls[0].Permissions) != 1 {
+		if len(turn.ToolCalls) != 1 || turn.ToolCalls[0].ID != fmt.Sprint("c", i) ||
+			len(turn.ToolCalls[0].Permissions) != 1 {
 			t.Errorf("turn that began as number %d:\n%s", i, treeJSON(t, Assemble(s.rows)))
 		}
 	}
@@ -422,7 +429,8 @@ func TestManySavedGroups(t *testing.T) {
 	var s synth
 	for i := range int64(n) {
 		for j, recording := range []any{"", "ledger"} {
-			kv := []any{"otelagent.run.kind", "parallel", "otelagent.group.members", []string{"a", "b"}, "otelagent.group.selected.id", fmt.Sprint(i)}
+			kv := []any{"otelagent.run.kind", "parallel", "otelagent.group.members", []string{"a", "b"},
+				"otelagent.group.selected.id", fmt.Sprint(i)}
 			if recording != "" {
 				kv = append(kv, "otelagent.recording", recording)
 			}
@@ -431,7 +439,10 @@ func TestManySavedGroups(t *testing.T) {
 	}
 	start := time.Now()
 	groups := Assemble(s.rows).Groups
-	if len(groups) != n || slices.ContainsFunc(groups, func(g *Group) bool { return g.Recording != "" || len(g.Defects) == 0 }) {
+	if len(groups) != n || slices.ContainsFunc(groups, func(g *Group) bool {
+		return g.Recording != "" ||
+			len(g.Defects) == 0
+	}) {
 		t.Errorf("%d groups", len(groups))
 	}
 	if d := time.Since(start); d > 5*time.Second {
@@ -439,13 +450,15 @@ func TestManySavedGroups(t *testing.T) {
 	}
 }
 
-// A ledger has milliseconds: its end of a turn may be before the start in the events. The row that decides has both times.
+// A ledger has milliseconds: its end of a turn may be before the start in the events. The row that decides has both
+// times.
 func TestSavedEndBeforeStart(t *testing.T) {
 	var s synth
 	s.add(KindTurn, "r", at(0), 0, at(1)+900_000, 0).Known = spans.KnownLive
 	s.add(KindTurn, "r", at(0), 0, at(1), at(1), "otelagent.recording", "ledger")
 	turns := Assemble(s.rows).Runs[0].Turns
-	if len(turns) != 1 || turns[0].Defects != nil || !turns[0].Start.Equal(nsTime(at(1))) || !turns[0].End.Equal(turns[0].Start) {
+	if len(turns) != 1 || turns[0].Defects != nil || !turns[0].Start.Equal(nsTime(at(1))) ||
+		!turns[0].End.Equal(turns[0].Start) {
 		t.Errorf("%d turns, the first %+v", len(turns), turns[0])
 	}
 }
@@ -454,7 +467,8 @@ func TestSavedEndBeforeStart(t *testing.T) {
 func TestUsageBeyondAllBounds(t *testing.T) {
 	var s synth
 	for i := range int64(3) {
-		s.add(KindTurn, "r", at(0), i, at(i), at(i), "otelagent.usage.input_tokens", math.MaxInt64-1, "otelagent.usage.output_tokens", 1)
+		s.add(KindTurn, "r", at(0), i, at(i), at(i), "otelagent.usage.input_tokens", math.MaxInt64-1,
+			"otelagent.usage.output_tokens", 1)
 	}
 	tree := Assemble(s.rows)
 	if want := (Usage{Input: math.MaxInt64, Output: 3}); tree.Usage != want || tree.Runs[0].Usage != want {
@@ -471,25 +485,32 @@ func FuzzAssemble(f *testing.F) {
 		for len(b) >= 5 && len(rows) < 200 {
 			k := Kind(b[0] % 7)
 			r := Row{
-				Trace: TraceID{15: b[0] >> 6}, Span: SpanID{7: b[1] % 64}, Parent: SpanID{7: b[2] % 64}, Session: Key{ID: "s"},
-				Run: string('a' + rune(b[1]>>6)), RunStart: at(int64(b[2]>>6) + 1), Turn: int64(b[3]%4) - 1, Kind: k,
+				Trace: TraceID{15: b[0] >> 6}, Span: SpanID{7: b[1] % 64}, Parent: SpanID{7: b[2] % 64},
+				Session: Key{ID: "s"},
+				Run:     string('a' + rune(b[1]>>6)), RunStart: at(int64(b[2]>>6) + 1),
+				Turn: int64(b[3]%4) - 1, Kind: k,
 				Known: knownOfRank[(b[3]>>4)%3], Start: at(int64(b[4] & 15)), End: at(int64(b[4] >> 4)),
 			}
 			words := []string{"", "c1", "c2", "parallel"}
 			r.Attrs = attrs(
-				"gen_ai.tool.call.id", words[b[4]&3], "otelagent.run.kind", words[b[3]&3], "otelagent.compaction.kind", words[b[2]&3],
-				"otelagent.run.parent.id", string('a'+rune(b[4]>>6)), "otelagent.run.ordinal", int(b[2]>>5), "otelagent.count.turns", int(b[1]>>5),
-				"otelagent.group.start", at(int64(b[3]>>6)+1), "otelagent.schema", 1+int(b[4]>>7), "otelagent.tool.child.run.id", string('a'+rune(b[0]>>5)),
+				"gen_ai.tool.call.id", words[b[4]&3], "otelagent.run.kind", words[b[3]&3], "otelagent.compaction.kind",
+				words[b[2]&3],
+				"otelagent.run.parent.id", string('a'+rune(b[4]>>6)), "otelagent.run.ordinal", int(b[2]>>5),
+				"otelagent.count.turns", int(b[1]>>5),
+				"otelagent.group.start", at(int64(b[3]>>6)+1), "otelagent.schema", 1+int(b[4]>>7),
+				"otelagent.tool.child.run.id", string('a'+rune(b[0]>>5)),
 			)
-			r.Lists = []List{{Name: words[b[1]&3], Count: int64(b[3] & 3), Whole: string(rune('0' + b[3]&3)), Prefix: fmt.Sprintf("%d %c", b[4]&3, '0'+b[4]&3), Items: []string{words[b[2]&3]}}}
+			r.Lists = []List{{Name: words[b[1]&3], Count: int64(b[3] & 3), Whole: string(rune('0' + b[3]&3)),
+				Prefix: fmt.Sprintf("%d %c", b[4]&3, '0'+b[4]&3), Items: []string{words[b[2]&3]}}}
 			// Marks of lists of one item over and over, so that prefixes meet.
 			var mark spans.Mark
 			for range b[4] & 3 {
 				mark = mark.Add("AAAAAAAAAAE")
 			}
 			r.Lists = append(r.Lists, List{
-				Name: "request", Attempt: int64(b[1] & 1), Count: int64(b[4]&3 + b[3]&3), Prefix: spans.EncodePrefix(int64(b[4]&3), mark),
-				Items: slices.Repeat([]string{"AAAAAAAAAAE"}, int(b[3]&3)),
+				Name: "request", Attempt: int64(b[1] & 1), Count: int64(b[4]&3 + b[3]&3),
+				Prefix: spans.EncodePrefix(int64(b[4]&3), mark),
+				Items:  slices.Repeat([]string{"AAAAAAAAAAE"}, int(b[3]&3)),
 			})
 			rows = append(rows, r)
 			b = b[5:]

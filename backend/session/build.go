@@ -101,7 +101,8 @@ func special(p part, at *Attr) bool {
 	return false
 }
 
-// isElsewhere reports whether the tree has the attribute elsewhere: in the run, in the kind of the span or in its address.
+// isElsewhere reports whether the tree has the attribute elsewhere: in the run, in the kind of the span or in its
+// address.
 func isElsewhere(p part, at *Attr) bool {
 	switch at.Key {
 	case string(spans.AgentNameKey), string(spans.AgentIDKey), string(spans.OperationNameKey), string(spans.OrdinalKey),

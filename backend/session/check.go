@@ -1,7 +1,6 @@
 package session
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -148,9 +147,9 @@ func (t *Turn) nameMissingCalls(blocks *BlockSet) {
 		}
 		var missing []string
 		for _, body := range blocks.Read(t.Output).Bodies {
-			for _, id := range callIDs(body) {
-				if !have[id] {
-					missing = append(missing, clip(id))
+			for _, part := range Sayings(body) {
+				if part.Kind == SaidCall && part.ID != "" && !have[part.ID] {
+					missing = append(missing, clip(part.ID))
 				}
 			}
 		}
@@ -161,34 +160,4 @@ func (t *Turn) nameMissingCalls(blocks *BlockSet) {
 			d.Detail += naming + strings.Join(missing, ", ")
 		}
 	}
-}
-
-// callIDs returns the ids of the tool calls in a reply, in the spellings of phi-core and Anthropic (content blocks) and
-// of OpenAI (tool_calls).
-func callIDs(message string) []string {
-	type call struct {
-		Type string `json:"type"`
-		ID   string `json:"id"`
-	}
-	var m struct {
-		Content   json.RawMessage `json:"content"`
-		ToolCalls []call          `json:"tool_calls"`
-	}
-	if json.Unmarshal([]byte(message), &m) != nil {
-		return nil
-	}
-	var content []call
-	_ = json.Unmarshal(m.Content, &content) // text alone is no list
-	var ids []string
-	for _, c := range content {
-		if c.ID != "" && (c.Type == "toolCall" || c.Type == "tool_use" || c.Type == "tool_call") {
-			ids = append(ids, c.ID)
-		}
-	}
-	for _, c := range m.ToolCalls {
-		if c.ID != "" {
-			ids = append(ids, c.ID)
-		}
-	}
-	return ids
 }

@@ -28,7 +28,8 @@ func TestBlockSetRead(t *testing.T) {
 	if c := blocksOf(s.blocks).Read(refs); !c.Whole() || !slices.Equal(c.Bodies, []string{"one", "two", "three"}) {
 		t.Errorf("whole: %+v", c)
 	}
-	if c := blocksOf(s.blocks[:1]).Read(refs); !slices.Equal(c.Missing, []int{1, 2}) || c.Bodies[0] != "one" || c.Bodies[1] != "" {
+	if c := blocksOf(s.blocks[:1]).Read(refs); !slices.Equal(c.Missing, []int{1, 2}) || c.Bodies[0] != "one" ||
+		c.Bodies[1] != "" {
 		t.Errorf("two missing: %+v", c)
 	}
 	if c := (*BlockSet)(nil).Read(refs); len(c.Missing) != 3 {
@@ -131,7 +132,10 @@ func TestCheckContent(t *testing.T) {
 func TestCheckContentNamesMissingCalls(t *testing.T) {
 	s := &synth{session: Key{ID: "s1"}}
 	s.add(KindTurn, "r", at(0), 0, at(1), at(9), "otelagent.count.tool_calls", 3).Lists = []List{
-		s.list("output", `{"content":[{"type":"text","text":"x"},{"type":"toolCall","id":"c1"},{"type":"tool_use","id":"c2"}],"tool_calls":[{"id":"c3"}]}`),
+		s.list("output", `{"role":"assistant","content":[{"type":"text","text":"x"},{"type":"toolCall","id":"c1",`+
+			`"name":"ls","arguments":{}},`+
+			`{"type":"tool_use","id":"c2","name":"ls","input":{}}],`+
+			`"tool_calls":[{"id":"c3","type":"function","function":{"name":"ls","arguments":"{}"}}]}`),
 	}
 	s.add(KindToolCall, "r", at(0), 0, at(2), at(3), "gen_ai.tool.call.id", "c2")
 	tree := Assemble(s.rows)
@@ -148,8 +152,9 @@ func TestSummarize(t *testing.T) {
 	_, sections := archive(t, "testdata/assemble/whole.txtar")
 	got := Summarize(Assemble(readRows(t, sections["rows"])))
 	want := Summary{
-		Key: Key{ID: "s1"}, Status: spans.SessionStatusAborted, Agent: "coder", AgentID: "a1", Model: "m-2026", Dialect: "phi-core",
-		Start: nsTime(at(0)), Last: nsTime(at(200)), Runs: 3, Turns: 1, ToolCalls: 2, Denied: 1,
+		Key: Key{ID: "s1"}, Status: spans.SessionStatusAborted, Agent: "coder", AgentID: "a1", Model: "m-2026",
+		Dialect: "phi-core",
+		Start:   nsTime(at(0)), Last: nsTime(at(200)), Runs: 3, Turns: 1, ToolCalls: 2, Denied: 1,
 		Usage: Usage{Input: 110, Output: 10, Reasoning: 4, CacheRead: 10}, Cost: 0.25, Currency: "USD",
 	}
 	if got != want {

@@ -13,16 +13,16 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// A field of the tree that one attribute fills names the attribute in its tag attr; nothing else lists it. The tag holds
-// keys, separated by commas. An attribute fills the field if it has the type of the field; of several, the last by key
-// counts. Options stand between the keys:
+// A field of the tree that one attribute fills names the attribute in its tag attr; nothing else lists it. The tag
+// holds keys, separated by commas. An attribute fills the field if it has the type of the field; of several, the last
+// by key counts. Options stand between the keys:
 //
 //   - header: turns repeat the attribute of their run.
 //   - seconds: the attribute is in seconds, the field in nanoseconds.
-//   - genai: the counts also have the keys in their own tags.
+//   - genai: the counts also have the keys gen_ai.usage. with what their own tags hold.
 //
-// A key with a * is that of a struct of counts: * stands for the JSON name of the count. Fields with a tag list take the
-// list of that name.
+// A key with a * is that of a struct of counts: * stands for the JSON name of the count. Fields with a tag list take
+// the list of that name.
 
 // fieldTable holds the fields of one kind of span.
 type fieldTable struct {
@@ -91,7 +91,7 @@ func (t *fieldTable) counts(typ reflect.Type, path []int, prefix, suffix string,
 		}
 		for key := range strings.SplitSeq(tag.Get("genai"), ",") {
 			if genAI && key != "" {
-				t.attrs[key] = field
+				t.attrs["gen_ai.usage."+key] = field
 			}
 		}
 	}
@@ -102,7 +102,8 @@ func isRegistered(key string) bool {
 	return ok
 }
 
-// set fills the field of dst that an attribute names. It reports false if there is none, or if the value has not its type.
+// set fills the field of dst that an attribute names. It reports false if there is none, or if the value has not its
+// type.
 func (t *fieldTable) set(dst reflect.Value, at *Attr) bool {
 	f, ok := t.attrs[at.Key]
 	if !ok {

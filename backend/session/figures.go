@@ -8,8 +8,9 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Figures are the numbers of a session, one record a turn, tool call, compaction and permission evaluation: what statistics are made of.
-// Stores keep them as tables beside the summary (docs/stats.md). They hold no content. The zero value is that of a session without anything.
+// Figures are the numbers of a session for statistics: one record for each turn, tool call, compaction and permission
+// evaluation. Stores keep them in tables (docs/stats.md). They hold no content. The zero value is that of an empty
+// session.
 type Figures struct {
 	Turns       []TurnFigures
 	ToolCalls   []ToolCallFigures
@@ -17,41 +18,42 @@ type Figures struct {
 	Permissions []PermissionFigures
 }
 
-// Opt is a number that may be not known: the zero value is not.
+// Opt is a number that may be unknown. The zero value is unknown.
 type Opt[T int64 | float64] struct {
 	V  T
 	OK bool
 }
 
-// Some returns an Opt that is known.
+// Some returns a known Opt.
 func Some[T int64 | float64](v T) Opt[T] { return Opt[T]{v, true} }
 
-// TurnFigures are those of one turn. Times are unix nanoseconds, text that is not known is empty.
+// TurnFigures are the numbers of one turn. Times are unix nanoseconds; unknown text is empty.
 type TurnFigures struct {
-	// Session is the id of the session; its tenant is known to whoever asked.
+	// Session is the id of the session, without its tenant.
 	Session  string
 	Run      string
 	RunStart int64
 	Turn     int64
 	Start    int64
-	// End is known when the source told both times of the turn, or when they were read off a clock as its events arrived: End less Start is
-	// how long it took. It is not known while the turn is open, when it was ended for want of an end, and when one of its times
-	// is only bounded by its neighbours.
+	// End is known if both times were stated, or read from a clock when the events arrived: End less Start is the
+	// duration. It is unknown while the turn is open, if the adapter closed it, and if its neighbours only bound one
+	// of its times.
 	End Opt[int64]
-	// ModelCall is how long the model call alone took, FirstChunk how long the first piece of the reply, in nanoseconds.
+	// ModelCall is the duration of the model call alone, FirstChunk the time to the first piece of the reply, in
+	// nanoseconds.
 	ModelCall, FirstChunk Opt[int64]
-	// Agent is the name of the run's agent, its id where it has none.
+	// Agent is the name of the run's agent, or its id if it has no name.
 	Agent    string
 	Provider string
-	// Model is the one that was asked, the run's where the turn does not say, and the one that answered where nobody says which was asked.
+	// Model is the requested one: of the turn, else of the run, else the one that answered.
 	Model         string
 	ResponseModel string
 	StopReason    string
 	Failed        bool
 	ErrorType     string
 	Attempts      Opt[int64]
-	// The five counts in tokens: Input includes both kinds of cached tokens, Output includes Reasoning. All are known or none: a turn
-	// that reports some of them has 0 in the others. Attempts whose replies were thrown away are not in them.
+	// The five counts in tokens: Input includes both kinds of cached tokens, Output includes Reasoning. All are known
+	// or none: a turn that reports some of them has 0 in the others. They do not include discarded attempts.
 	Input, Output, Reasoning, CacheRead, CacheWrite Opt[int64]
 	// Cost is what the loop reported, in Currency.
 	Cost     Opt[float64]
@@ -61,7 +63,8 @@ type TurnFigures struct {
 	ToolCalls                     int64
 }
 
-// ToolCallFigures are those of one tool call. Turn is not known of one outside any turn. See TurnFigures for the rest.
+// ToolCallFigures are the numbers of one tool call. Turn is unknown if it is outside any turn. See TurnFigures for the
+// other fields.
 type ToolCallFigures struct {
 	Session  string
 	Run      string
@@ -73,12 +76,13 @@ type ToolCallFigures struct {
 	Agent    string
 	Model    string
 	Tool     string
-	// Outcome is a word of spans.Outcome, or another as it came; empty while the call is open. Failed says that it is an error.
+	// Outcome is a value of spans.Outcome, or another one of the source; empty while the call is open. Failed reports
+	// an error.
 	Outcome string
 	Failed  bool
 }
 
-// CompactionFigures are those of one compaction. See ToolCallFigures for the rest.
+// CompactionFigures are the numbers of one compaction. See ToolCallFigures for the other fields.
 type CompactionFigures struct {
 	Session                       string
 	Run                           string
@@ -91,8 +95,8 @@ type CompactionFigures struct {
 	MessagesBefore, MessagesAfter Opt[int64]
 }
 
-// PermissionFigures are those of one permission evaluation, at the time at which it began. Wait is how long an answer was waited for, in
-// nanoseconds. See ToolCallFigures for the rest.
+// PermissionFigures are the numbers of one permission evaluation, at the time at which it began. Wait is the time until
+// the answer, in nanoseconds. See ToolCallFigures for the other fields.
 type PermissionFigures struct {
 	Session        string
 	Run            string
@@ -104,9 +108,10 @@ type PermissionFigures struct {
 	Action, Source string
 }
 
-// FiguresOf returns the figures of s, in the order of the tree. It counts each span of the tree once, also one that is
-// missing and inferred, as Summarize does. It leaves out runs that the session took over from the one it was forked from
-// (Run.Copied), which count there. It counts turns that were rewound, since they were paid for. Groups are not runs.
+// FiguresOf returns the figures of s, in the order of the tree. It counts each span of the tree once, also one that
+// is missing and inferred, as Summarize does. It leaves out runs that the session took over from the one it was
+// forked from (Run.Copied), which count there. It counts turns that were rewound, since they were paid for. Groups
+// are not runs.
 func FiguresOf(s *Session) Figures {
 	var f Figures
 	for n := range s.Walk() {
@@ -114,7 +119,8 @@ func FiguresOf(s *Session) Figures {
 		if r.Copied {
 			continue
 		}
-		at := place{session: s.ID, run: r.ID, start: r.Start.UnixNano(), agent: cmp.Or(r.Agent, r.AgentID), model: r.Model}
+		at := place{session: s.ID, run: r.ID, start: r.Start.UnixNano(), model: r.Model}
+		at.agent = cmp.Or(r.Agent, r.AgentID)
 		if t != nil {
 			at.turn, at.model = Some(t.Index), cmp.Or(t.Model, r.Model, t.Answered)
 		}
@@ -145,7 +151,7 @@ func FiguresOf(s *Session) Figures {
 	return f
 }
 
-// place is what figures say of where a span is.
+// place is where a span is: the fields that all figures have.
 type place struct {
 	session, run, agent, model string
 	start                      int64 // of the run
@@ -171,7 +177,7 @@ func (at *place) turnFigures(r *Run, t *Turn) TurnFigures {
 	return x
 }
 
-// measured returns the end where the time from the start to it is one that was measured.
+// measured returns the end, if the duration was measured.
 func (s *Span) measured() Opt[int64] {
 	switch {
 	case s.Missing, s.End.IsZero(), s.Known != spans.KnownObserved, s.End.Before(s.Start),
@@ -188,7 +194,7 @@ func nanoseconds(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// positive is a number whose zero is that it is not known.
+// positive returns a number whose zero is unknown.
 func positive(n int64) Opt[int64] {
 	if n <= 0 {
 		return Opt[int64]{}

@@ -99,7 +99,8 @@ func (a *assembler) service() {
 		if r.Service == "" {
 			continue
 		}
-		if from == nil || cmp.Or(cmp.Compare(r.RunStart, from.RunStart), cmp.Compare(r.Start, from.Start), strings.Compare(r.Service, from.Service)) < 0 {
+		if from == nil || cmp.Or(cmp.Compare(r.RunStart, from.RunStart), cmp.Compare(r.Start, from.Start),
+			strings.Compare(r.Service, from.Service)) < 0 {
 			from = r
 		}
 	}
@@ -110,7 +111,9 @@ func (a *assembler) service() {
 
 // missingRuns names the gaps among the numbers of runs. Each process counts its own from 1.
 func (a *assembler) missingRuns() {
-	slices.SortFunc(a.ordinals, func(x, y ordinal) int { return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.n, y.n)) })
+	slices.SortFunc(a.ordinals, func(x, y ordinal) int {
+		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.n, y.n))
+	})
 	for l := a.ordinals; len(l) > 0; {
 		var gaps ranges
 		from := l[0].from
@@ -118,7 +121,8 @@ func (a *assembler) missingRuns() {
 			gaps.seen(l[0].n)
 		}
 		if gaps.total > 0 {
-			a.s.Defects = append(a.s.Defects, Defect{Code: spans.DefectRunMissing, Detail: "number " + gaps.String() + " of " + strconv.FormatInt(gaps.last, 10)})
+			detail := "number " + string(gaps.text) + " of " + strconv.FormatInt(gaps.last, 10)
+			a.s.Defects = append(a.s.Defects, Defect{Code: spans.DefectRunMissing, Detail: detail})
 		}
 	}
 }
@@ -137,7 +141,8 @@ func (a *assembler) cutCycles() {
 				from := slices.Index(path, at)
 				first := slices.MinFunc(path[from:], compareRuns)
 				first.ParentCut = true
-				first.Defects = append(first.Defects, Defect{Code: spans.DefectParentCycle, Detail: strconv.Itoa(len(path)-from) + " runs"})
+				ring := Defect{Code: spans.DefectParentCycle, Detail: strconv.Itoa(len(path)-from) + " runs"}
+				first.Defects = append(first.Defects, ring)
 				break
 			}
 			state[at] = walking
@@ -175,9 +180,9 @@ func parentOf(sessionID string, r *Run, candidates []*Run) *Run {
 	return nil
 }
 
-// Parent returns the run of this session that r continues or was spawned by: of the runs with the id that r names, the last
-// one that started no later than r, else the first. It returns nil when there is none, when the parent is in another
-// session, and where a ring of parents was cut.
+// Parent returns the run of this session that r continues or was spawned by: of the runs with the id that r names,
+// the last one that started no later than r, else the first. It returns nil when there is none, when the parent is in
+// another session, and where a ring of parents was cut.
 func (s *Session) Parent(r *Run) *Run {
 	var candidates []*Run
 	for _, c := range s.Runs {
@@ -188,9 +193,9 @@ func (s *Session) Parent(r *Run) *Run {
 	return parentOf(s.ID, r, candidates)
 }
 
-// CheckChildren adds the observation child_not_seen to each tool call that names a child run for which seen returns false,
-// once. Assemble does so for children in the session itself; only the caller knows those in other sessions. An empty
-// child session is the session itself.
+// CheckChildren adds the observation child_not_seen to each tool call that names a child run for which seen returns
+// false, once. Assemble does so for children in the session itself; only the caller knows those in other sessions. An
+// empty child session is the session itself.
 func (s *Session) CheckChildren(seen func(sessionID, runID string) bool) {
 	for n := range s.Walk() {
 		t := n.Call
@@ -203,7 +208,7 @@ func (s *Session) CheckChildren(seen func(sessionID, runID string) bool) {
 	}
 }
 
-// ranges says which numbers are missing among those seen, which ascend.
+// ranges lists the numbers that are missing among those seen, which ascend.
 type ranges struct {
 	last  int64 // greatest number seen; at first the one before the first that there should be
 	text  []byte
@@ -236,5 +241,3 @@ func (r *ranges) add(from, to int64) {
 		r.text = strconv.AppendInt(r.text, to, 10)
 	}
 }
-
-func (r *ranges) String() string { return string(r.text) }

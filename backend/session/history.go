@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"encoding/json"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,9 +12,10 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Nothing that was once said leaves a session. What is no part of the conversation as it stands now is there and marked: messages that were
-// rewound (hidden), messages that wait for their turn or were taken off the queue, what a fork took over. Loops tell of it by facts about
-// messages (hidden_at, queued_at, queue_canceled_at) and by compactions of kind revert; this file reads both.
+// A session keeps everything. What is no part of the conversation now is there and marked: messages that were rewound
+// (hidden), messages that wait for their turn or were taken off the queue, and runs that a fork copied. Loops report
+// it by facts about messages (hidden_at, queued_at, queue_canceled_at) and by compactions of kind revert; this file
+// reads both.
 
 // Keys of facts about messages and sessions, as the agent guide names them.
 const (
@@ -27,16 +27,17 @@ const (
 	FactRow      = "guide.row" // the row of the guide as it came
 )
 
-// SubjectSession is the subject of facts about the session itself; those about a message have its id behind SubjectMessage.
+// SubjectSession is the subject of facts about the session itself; SubjectMessage and an id that of facts about a
+// message.
 const (
 	SubjectSession = "session"
 	SubjectMessage = "message/"
 )
 
-// Relation says how a run goes on from another one, in one word.
+// Relation says how a run continues from another one.
 type Relation string
 
-// The relations. The zero value: it begins anew, or nothing says that it does not. A continuation that this version does not know is told by its own word.
+// The relations. The zero value: it begins anew, as far as known. An unknown continuation keeps its own word.
 const (
 	RelationContinues  Relation = "continues"
 	RelationRerun      Relation = "rerun"
@@ -45,58 +46,62 @@ const (
 	RelationSubAgent   Relation = "sub-agent"
 )
 
-// History is what became of what a session says. Make it with HistoryOf. It is read-only and safe for concurrent use; slices and
-// pointers are its own and must not be changed. A nil *History knows of nothing.
+// History says which parts of a session are hidden, wait or were copied. HistoryOf makes it. It is read-only and safe
+// for concurrent use; do not change its slices and pointers. A nil *History is empty.
 type History struct {
-	// Messages are those that facts say something of: hidden, waiting or taken off the queue, by the earliest of these times, then by id.
+	// Messages are those with facts: hidden, waiting or taken off the queue, by the earliest of these times, then by
+	// id.
 	Messages []MessageState
-	// Fork says from where the session was forked; nil: it was not, or nothing says so.
+	// Fork says where the session was forked; nil if it was not, as far as known.
 	Fork *Fork
 
 	runs  map[*Run]*RunState
 	turns map[*Turn]time.Time
 }
 
-// MessageState is what facts say of one message.
+// MessageState holds the facts about one message.
 type MessageState struct {
-	// ID is that of the message, as the source has it.
+	// ID is that of the message in its source.
 	ID string `json:"id"`
-	// Hidden is since when it is rewound, Queued since when it waits for its turn, Canceled when it was taken off the queue. Zero: it is not.
+	// Hidden is the time from which it is rewound, Queued the time from which it waits for its turn, Canceled the
+	// time at which it was taken off the queue; each is zero if it does not apply.
 	Hidden   time.Time `json:"hidden,omitzero"`
 	Queued   time.Time `json:"queued,omitzero"`
 	Canceled time.Time `json:"canceled,omitzero"`
-	// Run is the run that holds it; nil when none does: what waits is in no run.
+	// Run is the run that holds it; nil if none does, as of messages that wait.
 	Run *Run `json:"-"`
 }
 
-// Waiting says that the message waits for its turn.
+// Waiting reports whether the message waits for its turn.
 func (m *MessageState) Waiting() bool { return !m.Queued.IsZero() && m.Canceled.IsZero() }
 
-// Fork is where a session was forked from.
+// Fork is where a session was forked.
 type Fork struct {
-	// Session is the one that it was forked from. The forks of a session are those whose Summary.ForkedFrom it is (store.Query.ForkedFrom).
+	// Session is the one that it was forked from. Summary.ForkedFrom (store.Query.ForkedFrom) finds the forks of a
+	// session.
 	Session string `json:"session"`
-	// Message is the message of that session at which it left, where the source says so and content was captured.
+	// Message is the message of that session at which the fork begins, if the source states it and content was
+	// captured.
 	Message string `json:"message,omitempty"`
-	// Last is the last run that was taken over: what follows it is the fork's own. It has the time of its twin in the session that was
-	// forked, but not its id. Nil when none was, or nothing says so.
+	// Last is the last run that was copied: the runs after it are the fork's own. It has the time of its twin in the
+	// session that was forked, but not its id. It is nil if none was copied, as far as known.
 	Last *Run `json:"-"`
 }
 
-// RunState is how a run stands in its session.
+// RunState is the position of a run in its session.
 type RunState struct {
-	// Relation says how it goes on from Parent, a run of the session; Parent is nil where there is none, or it is of another session, or
-	// did not arrive.
+	// Relation says how it continues from Parent, a run of the session. Parent is nil if there is none, if it belongs
+	// to another session, or if it did not arrive.
 	Relation Relation
 	Parent   *Run
-	// Children are the runs of the session that go on from this one, in the order of the tree: continuations, reruns, branches, compactions
-	// and sub-agents.
+	// Children are the runs of the session that continue from this one, in the order of the tree: continuations,
+	// reruns, branches, compactions and sub-agents.
 	Children []*Run
-	// Hidden is since when all that it says is rewound; zero: it is not, or not all of it.
+	// Hidden is the time from which all content of the run is rewound; zero if some is not.
 	Hidden time.Time
 }
 
-// Run returns how r stands. It is the zero RunState for a run of another session.
+// Run returns the state of r, the zero RunState for a run of another session.
 func (h *History) Run(r *Run) RunState {
 	if h == nil || h.runs[r] == nil {
 		return RunState{}
@@ -104,7 +109,7 @@ func (h *History) Run(r *Run) RunState {
 	return *h.runs[r]
 }
 
-// Hidden returns since when all that the turn says is rewound; zero: it is not.
+// Hidden returns the time from which all content of the turn is rewound; zero if it is not.
 func (h *History) Hidden(t *Turn) time.Time {
 	if h == nil {
 		return time.Time{}
@@ -112,7 +117,7 @@ func (h *History) Hidden(t *Turn) time.Time {
 	return h.turns[t]
 }
 
-// Branches returns the runs of the session that left the history of r at an earlier point, or did its work again.
+// Branches returns the runs of the session that branched from the history of r, or repeated its work.
 func (h *History) Branches(r *Run) []*Run {
 	var out []*Run
 	for _, c := range h.Run(r).Children {
@@ -123,7 +128,7 @@ func (h *History) Branches(r *Run) []*Run {
 	return out
 }
 
-// Waiting returns the messages that wait for their turn, in the order in which they will fire.
+// Waiting returns the messages that wait for their turn, in their order in the queue.
 func (h *History) Waiting() []MessageState {
 	if h == nil {
 		return nil
@@ -138,8 +143,8 @@ func (h *History) Waiting() []MessageState {
 	return out
 }
 
-// HistoryOf reads the history of a session. blocks are those of the session, or nil: then times are those of the facts themselves, and Fork.Message is not
-// known. Without captured content no fact has a value, and nothing is known of what they say.
+// HistoryOf reads the history of a session. blocks are those of the session. If they are nil, times are those of the
+// facts themselves, and Fork.Message is unknown. Without captured content facts have no values and mark nothing.
 func HistoryOf(s *Session, blocks *BlockSet) *History {
 	h := &History{runs: map[*Run]*RunState{}, turns: map[*Turn]time.Time{}}
 	h.relate(s)
@@ -187,11 +192,13 @@ func HistoryOf(s *Session, blocks *BlockSet) *History {
 		}
 		return t
 	}
-	slices.SortFunc(h.Messages, func(a, b MessageState) int { return cmp.Or(first(&a).Compare(first(&b)), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(h.Messages, func(a, b MessageState) int {
+		return cmp.Or(first(&a).Compare(first(&b)), cmp.Compare(a.ID, b.ID))
+	})
 	return h
 }
 
-// relate finds out how runs go on from each other.
+// relate finds out how runs continue from each other.
 func (h *History) relate(s *Session) {
 	byID := map[string][]*Run{}
 	spawned := map[string]bool{}
@@ -255,8 +262,9 @@ func forkedFrom(s *Session) string {
 	return ""
 }
 
-// hide notes what of a run is rewound. of is what facts say of the message that has the id of the run, as in the guide; hidden tells it of a message
-// in a list, and whether that is one of which it could be told.
+// hide marks the rewound content of a run. of holds the facts about the message with the id of the run, as in the
+// guide. hidden returns the time from which a message in a list is rewound, and whether the message could be
+// identified.
 func (h *History) hide(r *Run, of *MessageState, hidden func(*Ref) (time.Time, bool)) {
 	type sum struct {
 		known, rewound int
@@ -322,7 +330,7 @@ type runNode struct {
 	node string
 }
 
-// reverted returns what rewinds by the loop itself took away, and when: nodes of a run, and messages by their ids.
+// reverted returns the nodes and messages that the loop itself rewound, with the time.
 func reverted(s *Session) (nodes map[runNode]time.Time, messages map[string]time.Time) {
 	nodes, messages = map[runNode]time.Time{}, map[string]time.Time{}
 	for n := range s.Walk() {
@@ -338,7 +346,7 @@ func reverted(s *Session) (nodes map[runNode]time.Time, messages map[string]time
 	return nodes, messages
 }
 
-// envelope is what a message says of which one it is.
+// envelope identifies a message.
 type envelope struct{ id, node string }
 
 func envelopeOf(ref *Ref, blocks *BlockSet) envelope {
@@ -354,7 +362,7 @@ func envelopeOf(ref *Ref, blocks *BlockSet) envelope {
 	return envelope{id, string(e.Node)}
 }
 
-// factsOfMessages returns what facts say of messages, by their ids.
+// factsOfMessages returns the facts about messages, by their ids.
 func factsOfMessages(s *Session, blocks *BlockSet) map[string]*MessageState {
 	out := map[string]*MessageState{}
 	for i := range s.Facts {
@@ -385,12 +393,14 @@ func factsOfMessages(s *Session, blocks *BlockSet) map[string]*MessageState {
 
 // The values that take a fact back, known by their ids.
 var takenBack = map[string]bool{
-	spans.BlockOfString("null").Short().String(): true, spans.BlockOfString("false").Short().String(): true, spans.BlockOfString("0").Short().String(): true,
+	spans.BlockOfString("null").Short().String():  true,
+	spans.BlockOfString("false").Short().String(): true,
+	spans.BlockOfString("0").Short().String():     true,
 }
 
-// SinceOf returns since when it is so what a fact of a time says (hidden_at, archived_at and the like), zero when it is not: when its
-// value is null, false or 0, which needs no blocks to see, or there is none, since no content was captured. Where the value is not among
-// blocks it is the time of the fact.
+// SinceOf returns the time from which a fact with a time holds (hidden_at, archived_at and the like). It is zero if
+// the fact does not hold: its value is null, false or 0, which needs no blocks to see, or it has no value, since no
+// content was captured. If the value is not among blocks, it is the time of the fact.
 func SinceOf(f *Fact, blocks *BlockSet) time.Time {
 	if f == nil || f.Value == nil || takenBack[f.Value.Block] {
 		return time.Time{}
@@ -409,8 +419,8 @@ func valueOf(f *Fact, blocks *BlockSet) (string, bool) {
 	return blocks.Body(*f.Value)
 }
 
-// FactTime reads the value of a fact that is a time: milliseconds, a text in RFC 3339, or true for the time of the fact itself, which is at. It is zero
-// for null, false and 0; what it cannot read counts as true.
+// FactTime reads the value of a fact that is a time: milliseconds, a text in RFC 3339, or true for at, the time of
+// the fact itself. It is zero for null, false and 0. Any other value counts as true.
 func FactTime(value string, at time.Time) time.Time {
 	if n, err := strconv.ParseFloat(value, 64); err == nil {
 		if n == 0 {
@@ -513,29 +523,4 @@ func beginning(text string, n int) string {
 // Archived reports whether the session is put away.
 func (s *Session) Archived() bool {
 	return !SinceOf(s.Fact(SubjectSession, FactArchived), nil).IsZero()
-}
-
-// cost sums up what turns cost, in one currency; zero and empty where no turn says so, and where they say so in several. What was taken over
-// from another session is counted there.
-func (s *Session) cost() (sum float64, currency string) {
-	told := false
-	for _, r := range s.Runs {
-		if r.Copied {
-			continue
-		}
-		for _, t := range r.Turns {
-			if t.Cost == nil {
-				continue
-			}
-			if told && t.Currency != currency {
-				return 0, ""
-			}
-			told, currency = true, t.Currency
-			sum += *t.Cost
-		}
-	}
-	if math.IsNaN(sum) { // of infinities
-		return 0, ""
-	}
-	return max(min(sum, math.MaxFloat64), -math.MaxFloat64), currency
 }

@@ -13,8 +13,16 @@ import (
 func TestFactTime(t *testing.T) {
 	at := time.Unix(100, 0).UTC()
 	for value, want := range map[string]time.Time{
-		"1500": time.Unix(1, 5e8).UTC(), "1500.9": time.Unix(1, 5e8).UTC(), "-1": time.Unix(0, -1e6).UTC(), `"2026-11-21T00:00:00+01:00"`: time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC),
-		"null": {}, "false": {}, "0": {}, "true": at, `"soon"`: at, "{": at, "1e300": at, "NaN": at,
+		"1500": time.Unix(1, 5e8).UTC(), "1500.9": time.Unix(1, 5e8).UTC(), "-1": time.Unix(0, -1e6).UTC(),
+		`"2026-11-21T00:00:00+01:00"`: time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC),
+		"null":                        {},
+		"false":                       {},
+		"0":                           {},
+		"true":                        at,
+		`"soon"`:                      at,
+		"{":                           at,
+		"1e300":                       at,
+		"NaN":                         at,
 	} {
 		if got := FactTime(value, at); !got.Equal(want) {
 			t.Errorf("%s: %v, want %v", value, got, want)
@@ -25,7 +33,8 @@ func TestFactTime(t *testing.T) {
 // factOf is a fact with a value among blocks.
 func factOf(blocks *BlockSet, key, value string, at time.Time) Fact {
 	blocks.Add(Block{Body: value})
-	return Fact{Subject: SubjectSession, Key: key, At: at, Value: &Ref{Block: spans.BlockOfString(value).Short().String()}}
+	return Fact{Subject: SubjectSession, Key: key, At: at,
+		Value: &Ref{Block: spans.BlockOfString(value).Short().String()}}
 }
 
 func TestSinceOf(t *testing.T) {
@@ -51,7 +60,8 @@ func TestTitleAndArchived(t *testing.T) {
 	var blocks BlockSet
 	at := time.Unix(1, 0)
 	for value, want := range map[string]string{
-		`"Ranges"`: "Ranges", `""`: "", "null": "", "7": "", `["a"]`: "", `"` + strings.Repeat("é", 300) + `"`: strings.Repeat("é", 256), `"x` + strings.Repeat("é", 300) + `"`: "x" + strings.Repeat("é", 255),
+		`"Ranges"`: "Ranges", `""`: "", "null": "", "7": "", `["a"]`: "", `"` + strings.Repeat("é", 300) +
+			`"`: strings.Repeat("é", 256), `"x` + strings.Repeat("é", 300) + `"`: "x" + strings.Repeat("é", 255),
 	} {
 		s := &Session{Facts: []Fact{factOf(&blocks, FactTitle, value, at)}}
 		if got := s.Title(&blocks); got != want {
@@ -61,7 +71,8 @@ func TestTitleAndArchived(t *testing.T) {
 			t.Errorf("%.20s without blocks: %q", value, got)
 		}
 	}
-	s := &Session{Facts: []Fact{factOf(&blocks, FactArchived, "5", at), factOf(&blocks, FactArchived, "null", at.Add(1))}}
+	s := &Session{Facts: []Fact{factOf(&blocks, FactArchived, "5", at), factOf(&blocks, FactArchived, "null",
+		at.Add(1))}}
 	if s.Archived() {
 		t.Error("archived, although it was taken back")
 	}
@@ -128,7 +139,8 @@ func TestRelations(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"a": "", "b": "continues a >c >d", "c": "branch b", "d": "rerun b", "e": "compaction d", "f": "merge d", "g": "branch", "h": "sub-agent", "i": "sub-agent a",
+		"a": "", "b": "continues a >c >d", "c": "branch b", "d": "rerun b", "e": "compaction d", "f": "merge d",
+		"g": "branch", "h": "sub-agent", "i": "sub-agent a",
 		"ring": "continues", "ring2": "continues ring",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -128,16 +128,16 @@ func parseRef(s string) (Ref, bool) {
 // shortText is the length of a short id as text.
 const shortText = 11
 
-// node is the beginning of a list: one item, and what stands before it. Lists that begin alike share their nodes, so a
-// session takes as many nodes as items came over the wire at most, however long its lists grow.
+// node is the beginning of a list: one item, and the node before it. Lists that begin alike share their nodes, so a
+// session has at most as many nodes as items came over the wire, however long its lists grow.
 type node struct {
-	parent *node // nil: what stands before is not known
+	parent *node // nil: the items before it are unknown
 	item   string
 	pos    int64 // items up to and with this one
 	mark   spans.Mark
 
-	// Of what resolve walked over: whether the walk came to the beginning, the items in bad form on it, and an earlier node
-	// that makes longer steps.
+	// Of what resolve walked over: whether the walk came to the beginning, the items in bad form on it, and an
+	// earlier node that makes longer steps.
 	walked, whole bool
 	bad           int64
 	jump          *node
@@ -181,7 +181,8 @@ func (n *node) upTo(pos int64) *node {
 	return n
 }
 
-// Shared returns how many first items r and o have in common, two complete lists of one session. Of nil and of an empty list it is 0.
+// Shared returns how many first items r and o have in common, two complete lists of one session. Of nil and of an
+// empty list it is 0.
 func (r *Refs) Shared(o *Refs) int64 {
 	a, b := r, o
 	if a.Len() == 0 || b.Len() == 0 || (a.end == nil) != (b.end == nil) { // an empty list has no end to begin from
@@ -220,8 +221,8 @@ type nodeKey struct {
 	mark spans.Mark
 }
 
-// newListIndex makes nodes of all lists, if one of them has a prefix. Which of two items a node has when both come to one
-// mark does not depend on the order of the lists; the digest shows whether it was the right one.
+// newListIndex makes nodes of all lists, if one of them has a prefix. Which of two items a node has when both come to
+// one mark does not depend on the order of the lists; the digest shows whether it was the right one.
 func newListIndex(entries []entry) *listIndex {
 	x := &listIndex{nodes: map[nodeKey]*node{}, ends: map[*List]*node{}}
 	var lists []*List
@@ -275,7 +276,8 @@ func (x *listIndex) at(k nodeKey) *node {
 func (x *listIndex) extend(n *node, l *List) {
 	for _, it := range l.Items {
 		next := x.at(nodeKey{n.pos + 1, n.mark.Add(it)})
-		if next.parent == nil || cmp.Or(strings.Compare(it, next.item), bytes.Compare(n.mark[:], next.parent.mark[:])) < 0 {
+		if next.parent == nil || cmp.Or(strings.Compare(it, next.item),
+			bytes.Compare(n.mark[:], next.parent.mark[:])) < 0 {
 			next.parent, next.item = n, it
 		}
 		n = next

@@ -14,7 +14,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// packer sends lists as the adapter does, cut down: the items since the last request but twelve, 24 at least, behind a mark.
+// packer sends lists as the adapter does, cut down: the items since the last request but twelve, 24 at least, behind
+// a mark.
 type packer struct {
 	last   []string // items sent last
 	starts []int
@@ -98,7 +99,8 @@ func TestListsResolveToTheTruth(t *testing.T) {
 			if random.IntN(20) == 0 {
 				from = 0
 			}
-			s.add(KindTurn, "r", at(0), int64(i), at(int64(2*i)), at(int64(2*i+1))).Lists = []List{p.list("request", 0, bodies, from)}
+			s.add(KindTurn, "r", at(0), int64(i), at(int64(2*i)), at(int64(2*i+1))).Lists = []List{p.list("request", 0,
+				bodies, from)}
 		}
 		rows := s.rows
 		lost := seed%3 != 0
@@ -138,7 +140,8 @@ func TestListsResolveToTheTruth(t *testing.T) {
 			items := m.Items()
 			for i, ref := range items {
 				if want := spans.BlockOfString(want[len(want)-len(items)+i]).Short().String(); ref.Block != want {
-					t.Fatalf("seed %d, turn %d: item %d from the end is %s, want %s", seed, turn.Index, len(items)-i, ref.Block, want)
+					t.Fatalf("seed %d, turn %d: item %d from the end is %s, want %s", seed, turn.Index, len(items)-i,
+						ref.Block, want)
 				}
 			}
 		}
@@ -156,9 +159,11 @@ func TestTreeIsTheSameHoweverListsArePacked(t *testing.T) {
 		s := &synth{session: Key{ID: "s1"}}
 		p := &packer{s: s, bodies: map[string]bool{}}
 		for i, bodies := range truth {
-			s.add(KindTurn, "r", at(0), int64(i), at(int64(2*i)), at(int64(2*i+1))).Lists = []List{p.list("request", 0, bodies, begin(p, i, bodies))}
+			s.add(KindTurn, "r", at(0), int64(i), at(int64(2*i)), at(int64(2*i+1))).Lists = []List{p.list("request", 0,
+				bodies, begin(p, i, bodies))}
 		}
-		s.add(KindRun, "r", at(0), NoTurn, at(0), at(999)).Lists = []List{p.list(spans.ListHistory, 0, truth[len(truth)-1], 0)}
+		s.add(KindRun, "r", at(0), NoTurn, at(0), at(999)).Lists = []List{p.list(spans.ListHistory, 0,
+			truth[len(truth)-1], 0)}
 		return treeJSON(t, Assemble(s.rows))
 	}
 	want := tree(func(*packer, int, []string) int { return 0 })
@@ -191,8 +196,10 @@ func TestListsOfNonsense(t *testing.T) {
 		good, tail, short, bad,
 		{Name: "request", Attempt: 4, Count: 3, Prefix: "0 " + spans.Mark{1}.String(), Items: good.Items},
 		{Name: "request", Attempt: 5, Count: 3, Prefix: "0 " + spans.Mark{}.String(), Items: good.Items},
-		{Name: "request", Attempt: 6, Count: 3, Prefix: strings.Replace(tail.Prefix, "3 ", "2 ", 1), Items: good.Items[2:]},
-		{Name: "request", Attempt: 7, Count: 1, Prefix: "9223372036854775807 " + spans.Mark{2}.String(), Items: good.Items},
+		{Name: "request", Attempt: 6, Count: 3, Prefix: strings.Replace(tail.Prefix, "3 ", "2 ", 1),
+			Items: good.Items[2:]},
+		{Name: "request", Attempt: 7, Count: 1, Prefix: "9223372036854775807 " + spans.Mark{2}.String(),
+			Items: good.Items},
 		{Name: "request", Attempt: 8, Count: 3, Prefix: tail.Prefix},
 		{Name: "request", Attempt: 9, Count: 1, Prefix: "nonsense", Items: good.Items},
 		{Name: "request", Attempt: 10, Count: 0},
@@ -212,7 +219,8 @@ func TestListsOfNonsense(t *testing.T) {
 		}
 	}
 	want := []outcome{
-		{3, true, 0}, {4, true, 3}, {4, false, 0}, {5, false, 0}, {3, false, 0}, {3, true, 3}, {1, false, 0}, {3, false, 0}, {3, true, 3}, {3, false, 0}, {0, true, 0},
+		{3, true, 0}, {4, true, 3}, {4, false, 0}, {5, false, 0}, {3, false, 0}, {3, true, 3}, {1, false, 0}, {3,
+			false, 0}, {3, true, 3}, {3, false, 0}, {0, true, 0},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s\n%+v", diff, turn.Defects)
@@ -270,7 +278,8 @@ func wholeOf(bodies ...string) string {
 	return spans.WholeOf(int64(len(text)), spans.BlockOfString(text)).String()
 }
 
-// longSession returns the rows of one run whose requests grow by two messages a turn, each sent from twelve requests ago.
+// longSession returns the rows of one run whose requests grow by two messages a turn, each sent from twelve requests
+// ago.
 func longSession(turns int) ([]Row, *BlockSet) {
 	s := &synth{session: Key{ID: "s"}}
 	var blocks BlockSet
@@ -299,7 +308,8 @@ func longSession(turns int) ([]Row, *BlockSet) {
 	return s.rows, &blocks
 }
 
-// What a few bytes can multiply is bounded: lists that take turns between two histories repeat nothing of the one before.
+// What a few bytes can multiply is bounded: lists that take turns between two histories repeat nothing of the one
+// before.
 func TestResolvedItemsAreBounded(t *testing.T) {
 	const long, turns = 20_000, 2_000
 	s := &synth{session: Key{ID: "s1"}}

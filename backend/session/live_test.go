@@ -11,16 +11,21 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// liveCopies returns copies of a row as they are sent while its span is open: later ones tell more, none tells of the end.
+// liveCopies returns copies of a row as they are sent while its span is open: later ones tell more, none tells of the
+// end.
 func liveCopies(r Row) []Row {
 	atEnd := map[string]bool{
-		"otelagent.run.status": true, "otelagent.turn.stop_reason": true, "otelagent.tool.outcome": true, "otelagent.tool.truncated": true,
+		"otelagent.run.status": true, "otelagent.turn.stop_reason": true, "otelagent.tool.outcome": true,
+		"otelagent.tool.truncated": true,
 	}
 	var out []Row
 	for i := range 3 {
 		c := r
 		c.Known, c.End, c.EndSeq, c.Failed = spans.KnownLive, r.Start+int64(i), 0, false
-		c.Attrs = slices.DeleteFunc(slices.Clone(r.Attrs), func(a Attr) bool { return atEnd[a.Key] || i == 0 && len(a.Key)%2 == 0 })
+		c.Attrs = slices.DeleteFunc(slices.Clone(r.Attrs), func(a Attr) bool {
+			return atEnd[a.Key] || i == 0 &&
+				len(a.Key)%2 == 0
+		})
 		c.Attrs = append(c.Attrs, attrs("otelagent.live.heartbeat", 15_000_000_000)...)
 		c.Lists = nil
 		if r.Kind == KindTurn {
@@ -37,13 +42,15 @@ func liveCopies(r Row) []Row {
 	return out
 }
 
-// early moves what the turns of a session say of their requests to rows of their own, as it leaves when a session is sent live.
+// early moves what the turns of a session say of their requests to rows of their own, as it leaves when a session is
+// sent live.
 func early(rows []Row) []Row {
 	var out []Row
 	for _, r := range rows {
 		if r.Kind == KindTurn {
 			p := Row{
-				Trace: r.Trace, Span: r.Span, Parent: r.Span, Session: r.Session, Run: r.Run, RunStart: r.RunStart, Turn: r.Turn,
+				Trace: r.Trace, Span: r.Span, Parent: r.Span, Session: r.Session, Run: r.Run, RunStart: r.RunStart,
+				Turn: r.Turn,
 				Kind: KindPayload, Known: spans.KnownObserved, Start: r.Start + 1, End: r.Start + 1,
 			}
 			p.Span[0] = 0xee
@@ -63,7 +70,8 @@ func early(rows []Row) []Row {
 	return out
 }
 
-// TestLiveLeavesNothing: once everything ended the tree is the one without live copies, however many there were and in whatever order they came.
+// TestLiveLeavesNothing: once everything ended the tree is the one without live copies, however many there were and
+// in whatever order they came.
 func TestLiveLeavesNothing(t *testing.T) {
 	s := synthetic()
 	whole := treeJSON(t, Assemble(s.rows))
@@ -91,8 +99,8 @@ func TestLiveLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestLiveReopens: at each moment of a session the copies so far give a tree of which nothing is lost that a later one has: late data
-// reopens a session that counted as dead.
+// TestLiveReopens: at each moment of a session the copies so far give a tree of which nothing is lost that a later
+// one has: late data reopens a session that counted as dead.
 func TestLiveReopens(t *testing.T) {
 	s := synthetic()
 	var rows []Row
@@ -120,13 +128,15 @@ func TestLiveReopens(t *testing.T) {
 		}
 		for j, turn := range run.Turns {
 			full := want.Runs[i].Turns[j]
-			if !turn.Partial || turn.Output.Len() != 1 || turn.Output.Items()[0].Block != "AAAAAAAAAAA" || !turn.End.IsZero() {
+			if !turn.Partial || turn.Output.Len() != 1 || turn.Output.Items()[0].Block != "AAAAAAAAAAA" ||
+				!turn.End.IsZero() {
 				t.Errorf("turn %d: %+v", j, turn)
 			}
 			if len(turn.Requests) != 1 || !turn.Requests[0].Equal(full.Requests[0]) {
 				t.Errorf("turn %d: its request is not that of the turn that ended", j)
 			}
-			if len(turn.ToolCalls) != len(full.ToolCalls) || turn.ToolCalls[0].Outcome != "" || turn.ToolCalls[0].Name != full.ToolCalls[0].Name {
+			if len(turn.ToolCalls) != len(full.ToolCalls) || turn.ToolCalls[0].Outcome != "" ||
+				turn.ToolCalls[0].Name != full.ToolCalls[0].Name {
 				t.Errorf("turn %d: %d tool calls", j, len(turn.ToolCalls))
 			}
 		}
@@ -143,8 +153,8 @@ func TestLiveReopens(t *testing.T) {
 	}
 }
 
-// TestPartialOfTwoTellings: what a live copy has of a reply is not taken for the reply that another telling of the same turn lacks, and
-// gives way to one that has it.
+// TestPartialOfTwoTellings: what a live copy has of a reply is not taken for the reply that another telling of the
+// same turn lacks, and gives way to one that has it.
 func TestPartialOfTwoTellings(t *testing.T) {
 	const partial, whole = "AAAAAAAAAAA", "BBBBBBBBBBA"
 	output := func(block string) []List {
@@ -160,8 +170,10 @@ func TestPartialOfTwoTellings(t *testing.T) {
 	}{
 		{"live, and a ledger without it", spans.KnownLive, nil, spans.KnownObserved, "", false},
 		{"live, and a ledger with it", spans.KnownLive, output(whole), spans.KnownObserved, whole, false},
-		{"closed, and a ledger with it that was closed too", spans.KnownClosed, output(whole), spans.KnownClosed, whole, false},
-		{"closed, and a ledger without it that was closed too", spans.KnownClosed, nil, spans.KnownClosed, partial, true},
+		{"closed, and a ledger with it that was closed too", spans.KnownClosed, output(whole), spans.KnownClosed,
+			whole, false},
+		{"closed, and a ledger without it that was closed too", spans.KnownClosed, nil, spans.KnownClosed, partial,
+			true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &synth{session: Key{ID: "s1"}}
@@ -184,7 +196,8 @@ func TestPartialOfTwoTellings(t *testing.T) {
 	}
 }
 
-// TestRequestToldTwice: of two requests that went ahead for one attempt the later one counts, in whatever order they come.
+// TestRequestToldTwice: of two requests that went ahead for one attempt the later one counts, in whatever order they
+// come.
 func TestRequestToldTwice(t *testing.T) {
 	s := &synth{session: Key{ID: "s1"}}
 	s.add(KindTurn, "r", at(0), 0, at(1), at(9), "otelagent.live.heartbeat", 1).Known = spans.KnownLive

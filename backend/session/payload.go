@@ -131,7 +131,8 @@ func (p *payload) params(r *Request) {
 		p.miss(string(spans.ProvenanceRest))
 		return
 	}
-	items, bodies := p.read(spans.ListParams, r.Attempt, r.Params, func(ref *Ref) string { return clip(ref.Provenance) })
+	kind := func(ref *Ref) string { return clip(ref.Provenance) }
+	items, bodies := p.read(spans.ListParams, r.Attempt, r.Params, kind)
 	for i := range items {
 		kind := items[i].Provenance
 		if _, ok := p.parts[kind]; ok {
@@ -194,7 +195,8 @@ func (p *payload) piece(piece spans.Piece) bool {
 			}
 			from, err := spans.ParseProvenance(p.items[i].Provenance)
 			if err != nil {
-				p.out.Missing = append(p.out.Missing, MissingPart{Part: "provenance", Position: i, Block: clip(p.items[i].Block)})
+				lost := MissingPart{Part: "provenance", Position: i, Block: clip(p.items[i].Block)}
+				p.out.Missing = append(p.out.Missing, lost)
 			}
 			p.put(string(from.AppendJSON(nil)))
 		}
@@ -224,8 +226,8 @@ func (p *payload) put(text string) {
 	}
 }
 
-// others returns an object of what a request says beside its parts: the members of the template of rest that hold
-// none. What is no object is given as it is.
+// others returns an object of the members of a template of rest that hold no part of the request. It returns any other
+// template as it is.
 func others(template string, s *BlockSet) string {
 	var text []byte
 	var parts []int                                       // where they stand
@@ -309,23 +311,7 @@ func readMessage(blocks *BlockSet, ref Ref, position int) Message {
 	m.Source, _ = spans.ParseProvenance(ref.Provenance)
 	f := blocks.look(&ref)
 	m.Bytes, m.Body = f.size, f.body()
-	m.Role, m.Missing, m.Withheld = role(m.Body), f.state == missing, f.state == withheld
+	role, _ := rawjson.String(member([]byte(m.Body), "role"))
+	m.Role, m.Missing, m.Withheld = clip(role), f.state == missing, f.state == withheld
 	return m
-}
-
-// role returns what a message says under role.
-func role(message string) string {
-	c := rawjson.NewCursor([]byte(message), rawjson.MaxDepth)
-	if !c.Open('{') {
-		return ""
-	}
-	found := ""
-	for c.More('}') {
-		key := string(c.Key())
-		value := c.Value()
-		if text, ok := rawjson.String(value); ok && key == "role" && c.Err() == nil {
-			found = clip(text)
-		}
-	}
-	return found
 }

@@ -12,7 +12,8 @@ import (
 func TestPayload(t *testing.T) {
 	text := func(body string) string { return spans.BlockOfString(body).Short().String() }
 	const long = `"a text that is long enough to be a block of its own, and is one"`
-	const framed = `{"model":"m","system":"s","messages":[{"content":` + long + `}, {"content":"y"}],"provenance":[{"kind":"steering"},{"kind":"follow-up"}],"tools":[{"name":"bash"}]}`
+	const framed = `{"model":"m","system":"s","messages":[{"content":` + long +
+		`}, {"content":"y"}],"provenance":[{"kind":"steering"},{"kind":"follow-up"}],"tools":[{"name":"bash"}]}`
 	first, second := "{\"content\":\x01"+text(long)+"}", `{"content":"y"}`
 	const rest = "{\"model\":\"m\",\"system\":\x02s,\"messages\":[\x02m, \x02],\"provenance\":[\x02p],\"tools\":\x02t}"
 	all := []string{long, first, second, rest, `"s"`, `[{"name":"bash"}]`}
@@ -38,7 +39,8 @@ func TestPayload(t *testing.T) {
 			row := s.add(KindTurn, "r", at(0), 0, at(1), at(2), string(spans.RequestBytesKey), int64(len(framed)))
 			row.Lists = []List{
 				{Name: spans.ListRequest, Count: 2, Items: []string{text(first) + " st", text(second) + " fu"}},
-				{Name: spans.ListParams, Count: 3, Whole: wholeOf(framed), Items: []string{text(`"s"`) + " system", text(`[{"name":"bash"}]`) + " tools", text(rest) + " rest"}},
+				{Name: spans.ListParams, Count: 3, Whole: wholeOf(framed), Items: []string{text(`"s"`) + " system",
+					text(`[{"name":"bash"}]`) + " tools", text(rest) + " rest"}},
 			}
 			q := Assemble(s.rows).Runs[0].Turns[0].Requests[0]
 			p := q.Payload(&blocks)

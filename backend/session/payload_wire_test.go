@@ -82,7 +82,8 @@ func read(t *testing.T, batch session.Batch) map[string][]string {
 
 func send(t *testing.T, events io.Reader, opts ...otelagent.Option) *agenttest.Pipeline {
 	t.Helper()
-	p := agenttest.New(t, append([]otelagent.Option{otelagent.WithDerivedIDs(), otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
+	p := agenttest.New(t, append([]otelagent.Option{otelagent.WithDerivedIDs(),
+		otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(events) {
 		if err != nil {
@@ -113,7 +114,8 @@ func TestRequestsComeBack(t *testing.T) {
 	}
 }
 
-// Of a long session likewise. When spans and blocks are lost, what comes back is what the loop emitted, or is named and nothing.
+// Of a long session likewise. When spans and blocks are lost, what comes back is what the loop emitted, or is named
+// and nothing.
 func TestRequestsOfALongSession(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: takes seconds")
@@ -129,7 +131,8 @@ func TestRequestsOfALongSession(t *testing.T) {
 		batch := session.Batch{Rows: slices.Clone(all.Rows), Blocks: slices.Clone(all.Blocks)}
 		if seed > 0 {
 			batch.Rows = slices.DeleteFunc(batch.Rows, func(session.Row) bool { return random.IntN(20) == 0 })
-			batch.Blocks = slices.DeleteFunc(batch.Blocks, func(session.Block) bool { return random.IntN(400*int(seed)) == 0 })
+			batch.Blocks = slices.DeleteFunc(batch.Blocks,
+				func(session.Block) bool { return random.IntN(400*int(seed)) == 0 })
 		}
 		exact, nothing := 0, 0
 		for key, l := range read(t, batch) {
@@ -137,7 +140,8 @@ func TestRequestsOfALongSession(t *testing.T) {
 				switch {
 				case slices.Contains(want[key], text):
 					exact++
-				case strings.HasPrefix(text, "{Bytes:[] Exact:false") && (strings.Contains(text, "Part:") || strings.Contains(text, "list_")):
+				case strings.HasPrefix(text, "{Bytes:[] Exact:false") && (strings.Contains(text, "Part:") ||
+					strings.Contains(text, "list_")):
 					nothing++
 				default:
 					t.Fatalf("%s, attempt %d: %.300s", key, i, text)

@@ -102,8 +102,9 @@ type Row struct {
 	Facts []RowFact
 }
 
-// PartialOutputKey is the attribute of a live row that holds what came of a turn's output by then, a body each: no span has it. Blocks stay
-// as long as their session; a reply that grows sends ever longer ones, which go with the row when the next copy of the span comes.
+// PartialOutputKey is the attribute of a live row that holds the output of its turn so far, a body each. No span has
+// it. Blocks stay as long as their session, and a reply that grows sends ever longer ones; the next copy of the span
+// replaces the row and these with it.
 const PartialOutputKey = "otelagent.partial.output"
 
 // RowFact is one otelagent.fact event.
@@ -138,7 +139,8 @@ type Event struct {
 	Seq  int64
 }
 
-// Block is one content-addressed text or template (package spans). Blocks belong to a session: nobody can name a block of another one.
+// Block is one content-addressed text or template (package spans). Blocks belong to a session: nobody can name a
+// block of another one.
 type Block struct {
 	Session Key
 	// ID is the SHA-256 of the whole body.

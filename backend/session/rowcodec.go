@@ -22,7 +22,9 @@ const (
 	rankObserved
 )
 
-var knownOfRank = [...]spans.Known{rankLive: spans.KnownLive, rankClosed: spans.KnownClosed, rankObserved: spans.KnownObserved}
+var knownOfRank = [...]spans.Known{
+	rankLive: spans.KnownLive, rankClosed: spans.KnownClosed, rankObserved: spans.KnownObserved,
+}
 
 func knownRank(k spans.Known) byte {
 	switch k {
@@ -35,9 +37,10 @@ func knownRank(k spans.Known) byte {
 	}
 }
 
-// Supersedes reports whether a replaces b where both have one key (trace id, span id): observed over closed over live, then
-// the later end, then the greater canonical bytes. It is a strict total order of rows by their canonical bytes, so that
-// replicas agree: of two different rows exactly one supersedes the other, and a row does not supersede itself.
+// Supersedes reports whether a replaces b where both have one key (trace id, span id): observed over closed over
+// live, then the later end, then the greater canonical bytes. It is a strict total order of rows by their canonical
+// bytes, so that replicas agree: of two different rows exactly one supersedes the other, and a row does not supersede
+// itself.
 func Supersedes(a, b *Row) bool {
 	if ra, rb := knownRank(a.Known), knownRank(b.Known); ra != rb {
 		return ra > rb
@@ -48,9 +51,9 @@ func Supersedes(a, b *Row) bool {
 	return string(a.AppendCanonical(nil)) > string(b.AppendCanonical(nil))
 }
 
-// AppendCanonical appends the canonical bytes of the row (docs/formats.md section 3) to dst and returns the result. They
-// are a pure function of the row; ParseRow reads them back. It writes an empty Known as observed, and leaves out attributes
-// without a value.
+// AppendCanonical appends the canonical bytes of the row (docs/formats.md section 3) to dst and returns the result.
+// They are a pure function of the row; ParseRow reads them back. It writes an empty Known as observed, and leaves out
+// attributes without a value.
 func (r *Row) AppendCanonical(dst []byte) []byte {
 	c := codec{out: dst}
 	c.row(r)

@@ -21,7 +21,8 @@ func fullRow() Row {
 		Trace: TraceID{1, 2, 15: 3}, Span: SpanID{4, 7: 5}, Parent: SpanID{6, 7: 7},
 		Session: Key{Tenant: "acme", ID: "sess-ü"}, Run: "sess.cfg.1", RunStart: 1_780_000_000_123_456_789,
 		Turn: 3, Kind: KindTurn, Known: spans.KnownClosed,
-		Start: 1_780_000_000_200_000_000, End: 1_780_000_001_200_000_001, Seq: 12, EndSeq: 40, Failed: true, Service: "coder",
+		Start: 1_780_000_000_200_000_000, End: 1_780_000_001_200_000_001, Seq: 12, EndSeq: 40, Failed: true,
+		Service: "coder",
 		Attrs: []Attr{
 			{"a.bool", BoolValue(true)},
 			{"b.double", DoubleValue(0.7)},
@@ -32,7 +33,8 @@ func fullRow() Row {
 			{"g.none", StringsValue(nil)},
 		},
 		Lists: []List{
-			{Name: "request", Attempt: 1, Count: 3, Whole: "dig", Prefix: "1 dig", Items: []string{"AAAAAAAAAAA st", `BBBBBBBBBBB {"turnId":{}}`}},
+			{Name: "request", Attempt: 1, Count: 3, Whole: "dig", Prefix: "1 dig", Items: []string{"AAAAAAAAAAA st",
+				`BBBBBBBBBBB {"turnId":{}}`}},
 			{Name: "params"},
 		},
 		Events: []Event{{Time: 1_780_000_000_300_000_000, Type: "Mystery", Body: "CCCCCCCCCCC", Seq: 13}, {}},
@@ -42,7 +44,8 @@ func fullRow() Row {
 // factsRow is a row that states facts.
 func factsRow() Row {
 	return Row{
-		Trace: TraceID{1}, Span: SpanID{2}, Session: Key{ID: "s"}, Turn: NoTurn, Kind: KindPayload, Known: spans.KnownObserved,
+		Trace: TraceID{1}, Span: SpanID{2}, Session: Key{ID: "s"}, Turn: NoTurn, Kind: KindPayload,
+		Known: spans.KnownObserved,
 		Start: 5, End: 6,
 		Facts: []RowFact{{Time: 5, Subject: "message/msg_1", Key: "hidden_at", Value: "DDDDDDDDDDD", Seq: 3}, {}},
 	}
@@ -69,7 +72,8 @@ func TestRowGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.String() != string(want) {
-		t.Errorf("canonical bytes changed; stores hold rows in this form (-update rewrites the file):\n%s", got.String())
+		t.Errorf("canonical bytes changed; stores hold rows in this form (-update rewrites the file):\n%s",
+			got.String())
 	}
 	for i := range rows {
 		back, err := ParseRow(rows[i].AppendCanonical(nil))
@@ -149,12 +153,14 @@ func TestValue(t *testing.T) {
 			t.Errorf("%v as double: %v, %t", v, n, ok)
 		}
 	}
-	for _, v := range []Value{{}, DoubleValue(7.5), DoubleValue(math.NaN()), DoubleValue(math.Inf(1)), DoubleValue(1e300), StringValue("7.5"), StringValue(""), BoolValue(true), StringsValue([]string{"7"})} {
+	for _, v := range []Value{{}, DoubleValue(7.5), DoubleValue(math.NaN()), DoubleValue(math.Inf(1)),
+		DoubleValue(1e300), StringValue("7.5"), StringValue(""), BoolValue(true), StringsValue([]string{"7"})} {
 		if n, ok := v.Int(); ok {
 			t.Errorf("%v as int: %d", v, n)
 		}
 	}
-	for v, want := range map[Value]bool{BoolValue(true): true, StringValue("true"): true, BoolValue(false): false, StringValue("false"): false} {
+	for v, want := range map[Value]bool{BoolValue(true): true, StringValue("true"): true, BoolValue(false): false,
+		StringValue("false"): false} {
 		if b, ok := v.Bool(); !ok || b != want {
 			t.Errorf("%v as bool: %t, %t", v, b, ok)
 		}

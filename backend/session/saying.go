@@ -10,10 +10,10 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// SaidKind is what a Saying is.
+// SaidKind is the kind of a Saying.
 type SaidKind string
 
-// Kinds of what is said. Words of them and of who says it are these everywhere: in trees as text and as JSON, in differences, in what is found.
+// The kinds. Trees as text and as JSON, differences and search results all use these words and those for the speaker.
 const (
 	SaidText     SaidKind = "text"
 	SaidThinking SaidKind = "thinking"
@@ -24,7 +24,7 @@ const (
 	SaidOther    SaidKind = "other"
 )
 
-// Words for who says something, besides roles as their sources have them.
+// The speakers, besides roles as their sources spell them.
 const (
 	ByUser   = "user"
 	BySystem = "system"
@@ -33,12 +33,13 @@ const (
 	ByNobody = "text"
 )
 
-// Saying is one thing that a message says.
+// Saying is one part of a message.
 type Saying struct {
 	Kind SaidKind
-	// By is who says it: one of the words By…, or the role as the source has it.
+	// By is the speaker: one of the words By…, or the role as its source spells it.
 	By string
-	// Text is what people read: of a file a few words in brackets, of a result its texts, and nothing of a call. Empty where there is nothing for them.
+	// Text is what people read: of a file a few words in brackets, of a result its texts, and nothing of a call.
+	// Empty where there is nothing for them.
 	Text string
 	// ID and Name of a call, a result or a file.
 	ID, Name string
@@ -50,7 +51,7 @@ type Saying struct {
 	Data string
 }
 
-// Label says in one word what it is to people: who says a text, else what it is.
+// Label returns one word for a reader: the speaker of a text, else the kind.
 func (s *Saying) Label() string {
 	switch s.Kind {
 	case SaidThinking, SaidCall, SaidResult, SaidError:
@@ -59,7 +60,7 @@ func (s *Saying) Label() string {
 	return s.By
 }
 
-// SaidBy returns the word for who speaks in a message of that role, in any spelling.
+// SaidBy returns the word for the speaker of messages of that role, in any spelling.
 func SaidBy(role string) string {
 	switch role := genaijson.Role(role); role {
 	case "assistant":
@@ -73,8 +74,8 @@ func SaidBy(role string) string {
 	}
 }
 
-// Sayings reads what a message says, in its order, whichever of the spellings that genaijson knows it is in. What is no message is a text of
-// nobody. It is linear in the size of the body.
+// Sayings reads the parts of a message in their order, in any spelling that genaijson knows. Any other input is a text
+// without a speaker. It is linear in the size of the body.
 func Sayings(body string) []Saying {
 	var out []Saying
 	for p := range genaijson.Parts([]byte(body)) {
@@ -87,8 +88,8 @@ func Sayings(body string) []Saying {
 	return out
 }
 
-// toolPart reads a part of the AI SDK's messages that is a call and, once there is one, its result: tool-NAME and dynamic-tool
-// (https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message). It returns nil of any other.
+// toolPart reads a part of the AI SDK's messages that is a call and, once there is one, its result: tool-NAME and
+// dynamic-tool (https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message). It returns nil of any other.
 func toolPart(p *genaijson.Part) []Saying {
 	name, ok := strings.CutPrefix(p.Type, "tool-")
 	if !ok && p.Type != "dynamic-tool" {
@@ -170,10 +171,13 @@ func bracketed(words ...string) string {
 	return "[" + strings.Join(strings.Fields(strings.Join(words, " ")), " ") + "]"
 }
 
-// otherText says in a few words what a block of some other type is. Calls of tools stand in the tree, and steps of a user interface say nothing.
+// otherText describes a block of another type in a few words. Calls of tools are in the tree, and steps of a user
+// interface have no content: it returns nothing for them.
 func otherText(kind string, raw []byte) string {
 	lower := strings.ToLower(kind)
-	if strings.HasPrefix(lower, "tool") || lower == "dynamic-tool" || lower == "step-start" || lower == "encrypted_reasoning" {
+	switch {
+	case strings.HasPrefix(lower, "tool"), lower == "dynamic-tool", lower == "step-start",
+		lower == "encrypted_reasoning":
 		return ""
 	}
 	var mime, name string

@@ -29,17 +29,25 @@ func TestSayings(t *testing.T) {
 		{"chat, of parts", `{"role":"user","content":[{"type":"input_text","text":"why?"}]}`, "user text | why?"},
 		{"gen ai", `{"role":"user","parts":[{"type":"text","content":"why?"}]}`, "user text | why?"},
 		{"gemini", `{"role":"user","parts":[{"text":"why?"}]}`, "user text | why?"},
-		{"acp", `{"role":"user","content":[{"type":"content","content":{"type":"text","text":"why?"}}]}`, `user other | content | why? | {"type":"content","content":{"type":"text","text":"why?"}}`},
+		{"acp", `{"role":"user","content":[{"type":"content","content":{"type":"text","text":"why?"}}]}`,
+			`user other | content | why? | {"type":"content","content":{"type":"text","text":"why?"}}`},
 		{"system", `{"role":"system","content":"be kind"}`, "system text | be kind"},
 		{"developer", `{"role":"developer","content":"be kind"}`, "system text | be kind"},
 
-		{"phi-core", `{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"so"},{"type":"toolCall","id":"c","name":"bash","arguments":{"x":1}}],"stopReason":"toolUse"}`, reply},
-		{"clark-agent", `{"role":"assistant","content":[{"type":"reasoning","text":"hm"},{"type":"text","text":"so"},{"type":"tool_call","id":"c","name":"bash","arguments":{"x":1}}]}`, reply},
-		{"anthropic", `{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"text","text":"so"},{"type":"tool_use","id":"c","name":"bash","input":{"x":1}}]}`, reply},
-		{"chat", `{"role":"assistant","reasoning_content":"hm","content":"so","tool_calls":[{"id":"c","type":"function","function":{"name":"bash","arguments":"{\"x\":1}"}}]}`, reply},
-		{"gen ai", `{"role":"assistant","parts":[{"type":"reasoning","content":"hm"},{"type":"text","content":"so"},{"type":"tool_call","id":"c","name":"bash","arguments":{"x":1}}]}`, reply},
-		{"an item of responses", `{"type":"function_call","call_id":"c","name":"bash","arguments":"{\"x\":1}"}`, `reply call | c | bash | {"x":1}`},
-		{"an item of responses", `{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]}`, "reply thinking | hm"},
+		{"phi-core", `{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"so"}` +
+			`,{"type":"toolCall","id":"c","name":"bash","arguments":{"x":1}}],"stopReason":"toolUse"}`, reply},
+		{"clark-agent", `{"role":"assistant","content":[{"type":"reasoning","text":"hm"},{"type":"text","text":"so"}` +
+			`,{"type":"tool_call","id":"c","name":"bash","arguments":{"x":1}}]}`, reply},
+		{"anthropic", `{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},` +
+			`{"type":"text","text":"so"},{"type":"tool_use","id":"c","name":"bash","input":{"x":1}}]}`, reply},
+		{"chat", `{"role":"assistant","reasoning_content":"hm","content":"so","tool_calls":[{"id":"c",` +
+			`"type":"function","function":{"name":"bash","arguments":"{\"x\":1}"}}]}`, reply},
+		{"gen ai", `{"role":"assistant","parts":[{"type":"reasoning","content":"hm"},{"type":"text","content":"so"},` +
+			`{"type":"tool_call","id":"c","name":"bash","arguments":{"x":1}}]}`, reply},
+		{"an item of responses", `{"type":"function_call","call_id":"c","name":"bash","arguments":"{\"x\":1}"}`,
+			`reply call | c | bash | {"x":1}`},
+		{"an item of responses", `{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]}`,
+			"reply thinking | hm"},
 
 		{"phi-core", `{"role":"toolResult","toolCallId":"c","content":[{"type":"text","text":"done"}]}`, result},
 		{"clark-agent", `{"role":"tool_result","tool_call_id":"c","content":[{"type":"text","text":"done"}]}`, result},
@@ -47,23 +55,37 @@ func TestSayings(t *testing.T) {
 		{"chat", `{"role":"tool","tool_call_id":"c","content":"done"}`, result},
 		{"gen ai", `{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"done"}]}`, result},
 		{"an item of responses", `{"type":"function_call_output","call_id":"c","output":"done"}`, result},
-		{"ai sdk, a call", `{"role":"assistant","parts":[{"type":"tool-bash","toolCallId":"c","state":"input-available","input":{"x":1}}]}`, `reply call | c | bash | {"x":1}`},
-		{"ai sdk, its result", `{"role":"assistant","parts":[{"type":"dynamic-tool","toolName":"bash","toolCallId":"c","input":{"x":1},"output":"done"}]}`,
+		{"ai sdk, a call", `{"role":"assistant","parts":[{"type":"tool-bash","toolCallId":"c",` +
+			`"state":"input-available","input":{"x":1}}]}`, `reply call | c | bash | {"x":1}`},
+		{"ai sdk, its result", `{"role":"assistant","parts":[{"type":"dynamic-tool","toolName":"bash",` +
+			`"toolCallId":"c","input":{"x":1},"output":"done"}]}`,
 			"reply call | c | bash | {\"x\":1}\nresult result | c | bash | done | \"done\""},
-		{"ai sdk, its error", `{"role":"assistant","parts":[{"type":"tool-bash","toolCallId":"c","rawInput":"x","errorText":"gone"}]}`,
+		{"ai sdk, its error", `{"role":"assistant","parts":[{"type":"tool-bash","toolCallId":"c","rawInput":"x",` +
+			`"errorText":"gone"}]}`,
 			"reply call | c | bash | \"x\"\nresult result | c | bash | gone | \"gone\""},
-		{"of no id", `{"role":"assistant","parts":[{"type":"tool-bash"}]}`, `reply other | tool-bash | {"type":"tool-bash"}`},
-		{"several texts", `{"role":"toolResult","toolCallId":"c","content":[{"type":"text","text":"a"},{"type":"image","data":"aaaa","mimeType":"image/png"}]}`,
-			"result result | c | a\n[image image/png] | [{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image\",\"data\":\"aaaa\",\"mimeType\":\"image/png\"}]"},
+		{"of no id", `{"role":"assistant","parts":[{"type":"tool-bash"}]}`,
+			`reply other | tool-bash | {"type":"tool-bash"}`},
+		{"several texts", `{"role":"toolResult","toolCallId":"c","content":[{"type":"text","text":"a"},` +
+			`{"type":"image","data":"aaaa","mimeType":"image/png"}]}`,
+			"result result | c | a\n[image image/png] | " +
+				`[{"type":"text","text":"a"},{"type":"image","data":"aaaa","mimeType":"image/png"}]`},
 
-		{"an image", `{"role":"user","content":[{"type":"image","data":"aaaa","mimeType":"image/png"}]}`, "user file | [image image/png] | aaaa"},
-		{"a link", `{"role":"user","content":[{"type":"resource_link","name":"a.go","uri":"file:///a.go"}]}`, "user file | a.go | [document a.go]"},
-		{"an error, of phi-core", `{"role":"assistant","content":[],"errorMessage":"overloaded"}`, "reply error | overloaded"},
-		{"an error, of clark-agent", `{"role":"assistant","content":[],"error_message":"overloaded"}`, "reply error | overloaded"},
-		{"an extension", `{"role":"extension","kind":"notice","data":{"a": 1}}`, `extension text | notice | notice {"a":1}`},
-		{"a part of a user interface", `{"role":"assistant","parts":[{"type":"step-start"}]}`, `reply other | step-start | {"type":"step-start"}`},
-		{"a change of a file", `{"role":"tool","parts":[{"type":"diff","path":"a.go"}]}`, `result other | diff | [diff a.go] | {"type":"diff","path":"a.go"}`},
-		{"hidden reasoning", `{"role":"assistant","content":[{"type":"redacted_thinking","data":"x"}]}`, `reply other | redacted_thinking | [redacted_thinking] | {"type":"redacted_thinking","data":"x"}`},
+		{"an image", `{"role":"user","content":[{"type":"image","data":"aaaa","mimeType":"image/png"}]}`,
+			"user file | [image image/png] | aaaa"},
+		{"a link", `{"role":"user","content":[{"type":"resource_link","name":"a.go","uri":"file:///a.go"}]}`,
+			"user file | a.go | [document a.go]"},
+		{"an error, of phi-core", `{"role":"assistant","content":[],"errorMessage":"overloaded"}`,
+			"reply error | overloaded"},
+		{"an error, of clark-agent", `{"role":"assistant","content":[],"error_message":"overloaded"}`,
+			"reply error | overloaded"},
+		{"an extension", `{"role":"extension","kind":"notice","data":{"a": 1}}`,
+			`extension text | notice | notice {"a":1}`},
+		{"a part of a user interface", `{"role":"assistant","parts":[{"type":"step-start"}]}`,
+			`reply other | step-start | {"type":"step-start"}`},
+		{"a change of a file", `{"role":"tool","parts":[{"type":"diff","path":"a.go"}]}`,
+			`result other | diff | [diff a.go] | {"type":"diff","path":"a.go"}`},
+		{"hidden reasoning", `{"role":"assistant","content":[{"type":"redacted_thinking","data":"x"}]}`,
+			`reply other | redacted_thinking | [redacted_thinking] | {"type":"redacted_thinking","data":"x"}`},
 		{"a reply of nothing", `{"role":"assistant","content":null}`, ""},
 		{"no message", `{"x":1}`, `text text | {"x":1}`},
 		{"no JSON", `not json`, "text text | not json"},
@@ -78,8 +100,8 @@ func TestSayings(t *testing.T) {
 	}
 }
 
-// TestSayingsNested holds that blocks around blocks are read by no more than the outermost, however their type is spelled, so that the work
-// is linear.
+// TestSayingsNested holds that blocks around blocks are read by no more than the outermost, however their type is
+// spelled, so that the work is linear.
 func TestSayingsNested(t *testing.T) {
 	const depth = 150
 	deep := func(typ string, levels int, text string) string {

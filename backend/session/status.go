@@ -11,12 +11,13 @@ import (
 // deadAfter is how many heartbeats a run may miss before it counts as dead: one can be late, one can be lost.
 const deadAfter = 3
 
-// What a session is doing is told twice. Status of a tree or summary is a function of the rows alone: as of its last one. StatusAt puts a
-// clock beside it, since a process that was killed says nothing any more: the difference between the two is nothing but time.
+// Status of a tree or summary is a function of the rows alone, as of its last one. StatusAt also takes the time,
+// since a process that was killed sends nothing more: only the time explains a difference between the two.
 
-// StatusAt returns what the session is doing at that moment. It is Status, but where runs are open that send heartbeats (HeartbeatNS) and
-// nothing was heard of the session for more than three of them: then their process is gone, and the session is aborted; or what a later
-// run that ended left it as. Without heartbeats Status stands, since nothing says that anybody died. A zero now gives Status.
+// StatusAt returns the status of the session at a time. It is Status, unless open runs send heartbeats (HeartbeatNS)
+// and nothing arrived of the session for more than three of them. Then their process is gone, and the session is
+// aborted, or has the status that a later run left. Without heartbeats Status stays, since nothing proves that a
+// process ended. A zero now gives Status.
 func (s Summary) StatusAt(now time.Time) spans.SessionStatus {
 	if !dead(s.Last, s.HeartbeatNS, now) {
 		return s.Status
@@ -27,7 +28,7 @@ func (s Summary) StatusAt(now time.Time) spans.SessionStatus {
 	return spans.SessionStatusAborted
 }
 
-// StatusAt returns what the session is doing at that moment; see Summary.StatusAt, which says the same.
+// StatusAt returns the status of the session at a time, like Summary.StatusAt.
 func (s *Session) StatusAt(now time.Time) spans.SessionStatus {
 	if !dead(s.Last, s.heartbeat(), now) {
 		return s.Status
@@ -38,8 +39,8 @@ func (s *Session) StatusAt(now time.Time) spans.SessionStatus {
 	return spans.SessionStatusAborted
 }
 
-// StatusAt returns the status of the run at that moment: Status, but aborted where the run is open, sends heartbeats, and was not heard of
-// for more than three of them. A zero now gives Status.
+// StatusAt returns the status of the run at a time: Status, but aborted if the run is open, sends heartbeats, and
+// nothing arrived of it for more than three of them. A zero now gives Status.
 func (r *Run) StatusAt(now time.Time) spans.RunStatus {
 	if r.Status == spans.RunStatusOpen {
 		if heartbeat, last := r.alive(); dead(last, heartbeat, now) {
@@ -50,8 +51,9 @@ func (r *Run) StatusAt(now time.Time) spans.RunStatus {
 }
 
 func dead(last time.Time, heartbeatNS int64, now time.Time) bool {
-	// A heartbeat comes from outside, and may be as long as it likes.
-	return heartbeatNS > 0 && heartbeatNS <= math.MaxInt64/deadAfter && !now.IsZero() && now.Sub(last) > time.Duration(deadAfter*heartbeatNS)
+	// A heartbeat comes from outside and may have any length.
+	isValid := heartbeatNS > 0 && heartbeatNS <= math.MaxInt64/deadAfter
+	return isValid && !now.IsZero() && now.Sub(last) > time.Duration(deadAfter*heartbeatNS)
 }
 
 // alive returns the interval in ns at which the process of the run sends heartbeats, 0 if it sends none, and the latest
@@ -67,10 +69,10 @@ func (r *Run) alive() (heartbeatNS int64, last time.Time) {
 	return heartbeatNS, last
 }
 
-// open reports whether the run is, as of the last thing seen of the session: one that had been silent for three heartbeats by then is not.
+// open reports whether the run is open as of the last time seen of the session: not if it then missed three heartbeats.
 func (s *Session) open(r *Run) bool { return r.StatusAt(s.Last) == spans.RunStatusOpen }
 
-// heartbeat returns the longest interval, in ns, at which open runs say that they live; 0 when none does.
+// heartbeat returns the longest interval, in ns, between heartbeats of open runs; 0 if none sends any.
 func (s *Session) heartbeat() int64 {
 	var longest int64
 	for _, r := range s.Runs {
@@ -82,7 +84,7 @@ func (s *Session) heartbeat() int64 {
 	return longest
 }
 
-// status says what the session is doing as of Last.
+// status returns the status of the session as of Last.
 func (s *Session) status() spans.SessionStatus {
 	open, asked := false, false
 	var latest *Run // of those that are open
@@ -109,7 +111,7 @@ func (s *Session) status() spans.SessionStatus {
 	return spans.SessionStatusBusy
 }
 
-// settled is the status that the session has once its open runs are taken for dead; empty when none is open, and when it is aborted.
+// settled is the status of the session once its open runs count as dead; empty if none is open, and if it is aborted.
 func (s *Session) settled() spans.SessionStatus {
 	if !slices.ContainsFunc(s.Runs, func(r *Run) bool { return r.Status == spans.RunStatusOpen }) {
 		return ""
@@ -120,7 +122,7 @@ func (s *Session) settled() spans.SessionStatus {
 	return ""
 }
 
-// after is what the last run left the session as. One that is open counts as dead.
+// after is the status that the last run left. One that is open counts as dead.
 func (s *Session) after() spans.SessionStatus {
 	if len(s.Runs) == 0 {
 		return spans.SessionStatusIdle
@@ -134,8 +136,8 @@ func (s *Session) after() spans.SessionStatus {
 	return spans.SessionStatusIdle
 }
 
-// retrying reports whether the model of the last turn of the run is asked again, or is waited with for that: an attempt was discarded, or
-// another one began, and its reply is not told to be there. What comes of a reply before it is whole is none.
+// retrying reports whether the run asks the model of its last turn again, or waits to do so: it discarded an attempt or
+// began another one, and has no whole reply.
 func (r *Run) retrying() bool {
 	n := len(r.Turns)
 	if n == 0 {
@@ -145,16 +147,17 @@ func (r *Run) retrying() bool {
 	return t.Known == spans.KnownLive && (t.Attempts > 1 || t.DiscardedAttempts > 0) && !t.Replied
 }
 
-// Unanswered reports whether somebody was asked, and the evaluation tells no answer. That of a question which is over may be told elsewhere,
-// or nowhere: [Run.Waiting] says who is still waited for.
+// Unanswered reports whether the evaluation asked for a decision and has no answer. The answer to a question that is
+// over may be elsewhere; see [Run.Waiting].
 func (p *Permission) Unanswered() bool {
-	return p.Known == spans.KnownLive || p.Action == spans.ActionAsk && p.Outcome == "" && p.Option == "" && p.DecidedBy == "" && p.WaitNS == 0
+	hasAnswer := p.Outcome != "" || p.Option != "" || p.DecidedBy != "" || p.WaitNS != 0
+	return p.Known == spans.KnownLive || p.Action == spans.ActionAsk && !hasAnswer
 }
 
-// Waiting returns the permission evaluations of the run for which somebody was asked and has not answered, as far as the rows tell, in no
-// particular order; nil when there are none. A question ends with the tool call, the turn and the run that it belongs to, but for a call without an
-// outcome in the last turn: that ended blocked. One that was told as a moment, not as something open, ends with the next evaluation of
-// the same call too.
+// Waiting returns the permission evaluations of the run that wait for an answer, as far as the rows show, in no
+// particular order; nil if there are none. A question ends with its tool call, turn and run, except for a call
+// without an outcome in the last turn: that ended blocked. One that was recorded as a moment, and not as open, also
+// ends with the next evaluation of the same call.
 func (r *Run) Waiting() []*Permission {
 	if r.Status != spans.RunStatusOpen {
 		return nil
@@ -177,13 +180,15 @@ func (r *Run) Waiting() []*Permission {
 		case last && !t.Failed: // turns of the guide end blocked, and the run waits
 			for _, c := range t.ToolCalls {
 				if c.Outcome == "" && c.Known != spans.KnownLive {
-					waiting = appendWaiting(waiting, slices.DeleteFunc(slices.Clone(c.Permissions), func(p *Permission) bool { return p.Known == spans.KnownLive }))
+					waiting = appendWaiting(waiting, slices.DeleteFunc(slices.Clone(c.Permissions), isLive))
 				}
 			}
 		}
 	}
 	return waiting
 }
+
+func isLive(p *Permission) bool { return p.Known == spans.KnownLive }
 
 // appendWaiting appends those of one turn or call, which are in the order of their starts, that wait.
 func appendWaiting(waiting, l []*Permission) []*Permission {

@@ -20,7 +20,8 @@ func TestStatusAt(t *testing.T) {
 		s.add(KindRun, run, at(start), NoTurn, at(start), at(end), "otelagent.run.status", status)
 	}
 	const (
-		idle, busy, retrying, waiting, failed, aborted = spans.SessionStatusIdle, spans.SessionStatusBusy, spans.SessionStatusRetrying,
+		idle, busy, retrying, waiting, failed, aborted = spans.SessionStatusIdle, spans.SessionStatusBusy,
+			spans.SessionStatusRetrying,
 			spans.SessionStatusWaitingOnApproval, spans.SessionStatusError, spans.SessionStatusAborted
 	)
 	for _, c := range []struct {
@@ -43,33 +44,40 @@ func TestStatusAt(t *testing.T) {
 		}, retrying, aborted},
 		{"killed while it waited", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
-			s.add(KindPermission, "a", at(0), 0, at(1), at(5), beat("otelagent.permission.action", "ask")...).Known = spans.KnownLive
+			s.add(KindPermission, "a", at(0), 0, at(1), at(5), beat("otelagent.permission.action",
+				"ask")...).Known = spans.KnownLive
 		}, waiting, aborted},
 		{"the question was closed", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
 			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
-			s.add(KindPermission, "a", at(0), 0, at(2), at(5), "otelagent.permission.action", "ask").Known = spans.KnownClosed
+			s.add(KindPermission, "a", at(0), 0, at(2), at(5), "otelagent.permission.action",
+				"ask").Known = spans.KnownClosed
 		}, busy, aborted},
 		{"the copy of a question outlived its turn", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
 			s.add(KindTurn, "a", at(0), 0, at(1), at(5))
-			s.add(KindPermission, "a", at(0), 0, at(2), at(4), beat("otelagent.permission.action", "ask")...).Known = spans.KnownLive
+			s.add(KindPermission, "a", at(0), 0, at(2), at(4), beat("otelagent.permission.action",
+				"ask")...).Known = spans.KnownLive
 		}, busy, aborted},
 		{"told to be asked, and no more", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
 			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
-			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask", "gen_ai.tool.call.id", "c")
+			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask",
+				"gen_ai.tool.call.id", "c")
 		}, waiting, aborted},
 		{"told to be asked, and who answered", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
 			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
-			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask", "otelagent.permission.decided_by", "user")
+			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask",
+				"otelagent.permission.decided_by", "user")
 		}, busy, aborted},
 		{"told to be asked, then allowed", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
 			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
-			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask", "gen_ai.tool.call.id", "c")
-			s.add(KindPermission, "a", at(0), 0, at(3), at(3), "otelagent.permission.action", "allow", "gen_ai.tool.call.id", "c", "otelagent.ordinal", 1)
+			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask",
+				"gen_ai.tool.call.id", "c")
+			s.add(KindPermission, "a", at(0), 0, at(3), at(3), "otelagent.permission.action", "allow",
+				"gen_ai.tool.call.id", "c", "otelagent.ordinal", 1)
 		}, busy, aborted},
 		{"told to be asked, in a turn that is over", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
@@ -78,16 +86,19 @@ func TestStatusAt(t *testing.T) {
 		}, busy, aborted},
 		{"an attempt was discarded, and the next has not begun", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.attempts.discarded", 1)...).Known = spans.KnownLive
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.attempts.discarded",
+				1)...).Known = spans.KnownLive
 		}, retrying, aborted},
 		{"the second attempt was answered with a tool call", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.turn.attempts", 2, "otelagent.replied", true)...).Known = spans.KnownLive
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.turn.attempts", 2, "otelagent.replied",
+				true)...).Known = spans.KnownLive
 			s.add(KindToolCall, "a", at(0), 0, at(4), at(5), "gen_ai.tool.call.id", "c").Known = spans.KnownLive
 		}, busy, aborted},
 		{"killed while it waited for its user", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.waiting", "user_input", "otelagent.turn.attempts", 2)...).Known = spans.KnownLive
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.waiting", "user_input",
+				"otelagent.turn.attempts", 2)...).Known = spans.KnownLive
 		}, spans.SessionStatusWaitingOnUserInput, aborted},
 		{"killed, and another run soon after", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
@@ -103,7 +114,8 @@ func TestStatusAt(t *testing.T) {
 		}, idle, idle},
 		{"killed while it waited, and one at work much later", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
-			s.add(KindPermission, "a", at(0), 0, at(1), at(5), beat("otelagent.permission.action", "ask")...).Known = spans.KnownLive
+			s.add(KindPermission, "a", at(0), 0, at(1), at(5), beat("otelagent.permission.action",
+				"ask")...).Known = spans.KnownLive
 			open(s, "b", 60_000, 60_010, beat()...)
 		}, busy, aborted},
 		{"a sub-agent tries again while its parent waits for it", func(s *synth) {
@@ -154,7 +166,8 @@ func TestStatusAt(t *testing.T) {
 
 func TestRunStatusAt(t *testing.T) {
 	s := &synth{session: Key{ID: "s1"}}
-	s.add(KindRun, "a", at(0), NoTurn, at(0), at(10), "otelagent.live.heartbeat", heartbeat.Nanoseconds()).Known = spans.KnownLive
+	s.add(KindRun, "a", at(0), NoTurn, at(0), at(10), "otelagent.live.heartbeat",
+		heartbeat.Nanoseconds()).Known = spans.KnownLive
 	s.add(KindToolCall, "a", at(0), 0, at(5), at(20)) // ended after the last copy of the run left
 	s.add(KindRun, "b", at(90_000), NoTurn, at(90_000), at(90_010), "otelagent.run.status", "completed")
 	runs := Assemble(s.rows).Runs
@@ -172,7 +185,8 @@ func TestRunStatusAt(t *testing.T) {
 			t.Errorf("run %s at %d: %s, want %s", c.run.ID, c.now, got, c.want)
 		}
 	}
-	if runs[0].Status != spans.RunStatusOpen || runs[0].Seen != nsTime(at(10)) || runs[0].HeartbeatNS != heartbeat.Nanoseconds() || !runs[0].End.IsZero() {
+	if runs[0].Status != spans.RunStatusOpen || runs[0].Seen != nsTime(at(10)) ||
+		runs[0].HeartbeatNS != heartbeat.Nanoseconds() || !runs[0].End.IsZero() {
 		t.Errorf("%+v", runs[0].Span)
 	}
 }

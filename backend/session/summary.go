@@ -2,15 +2,17 @@ package session
 
 import (
 	"cmp"
+	"math"
 	"time"
 
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Summary is what a list of sessions shows of one. Stores keep it as a projection: it may lag and can be made anew.
+// Summary describes a session in a list. Stores keep it as a projection: it may lag, and it can be computed again.
 type Summary struct {
 	Key
-	// Parent is the session whose run spawned this one, empty for none: that of the first run that names another session.
+	// Parent is the session whose run spawned this one, empty for none: that of the first run that names another
+	// session.
 	Parent string `json:"parent,omitempty"`
 	// ForkedFrom is the session that this one was forked from, empty for none.
 	ForkedFrom string              `json:"forked_from,omitempty"`
@@ -31,22 +33,24 @@ type Summary struct {
 	Denied  int64 `json:"denied"`
 	Defects int64 `json:"defects"`
 	Usage   Usage `json:"usage"`
-	// Title is what the session was last named, empty when it was not, or content was not captured. Archived says that it was put
-	// away: lists leave it out unless asked.
+	// Title is what the session was last named, empty when it was not, or content was not captured. Archived says
+	// that it was put away: lists leave it out unless asked.
 	Title    string `json:"title,omitempty"`
 	Archived bool   `json:"archived,omitempty"`
-	// Cost is the sum of what the loops reported of its turns, in Currency; zero and empty where none was reported, or in several
-	// currencies.
+	// Cost is the sum of what the loops reported of its turns, in Currency; zero and empty where none was reported,
+	// or in several currencies.
 	Cost     float64 `json:"cost,omitempty"`
 	Currency string  `json:"currency,omitempty"`
-	// HeartbeatNS is how often, in nanoseconds, the process of an open run says that it lives; 0 when none is open, or none says so.
+	// HeartbeatNS is how often, in nanoseconds, the process of an open run says that it lives; 0 when none is open,
+	// or none says so.
 	HeartbeatNS int64 `json:"heartbeat_ns,omitempty"`
-	// Settled is the status that is left once the open runs count as dead; empty where none is open, and where that is aborted.
+	// Settled is the status that is left once the open runs count as dead; empty where none is open, and where that
+	// is aborted.
 	Settled spans.SessionStatus `json:"settled,omitempty"`
 }
 
-// Summarize returns what a list of sessions shows of s, except Title, which takes content (Session.Title). It does not count
-// groups as runs, nor observations as defects.
+// Summarize returns what a list of sessions shows of s, except Title, which takes content (Session.Title). It does
+// not count groups as runs, nor observations as defects.
 func Summarize(s *Session) Summary {
 	sum := Summary{
 		Key:    Key{Tenant: s.Tenant, ID: s.ID},
@@ -55,7 +59,6 @@ func Summarize(s *Session) Summary {
 		ForkedFrom: forkedFrom(s), Archived: s.Archived(),
 		HeartbeatNS: s.heartbeat(), Settled: s.settled(),
 	}
-	sum.Cost, sum.Currency = s.cost()
 	observation := map[spans.DefectCode]bool{}
 	for _, d := range spans.Defects() {
 		observation[d.Code] = d.Observation
@@ -67,6 +70,7 @@ func Summarize(s *Session) Summary {
 			}
 		}
 	}
+	costs := map[string]float64{}
 	var asked time.Time
 	model := func(began time.Time, name string) { // the run of a sub-agent comes after turns that began later
 		if name != "" && !began.Before(asked) {
@@ -91,6 +95,9 @@ func Summarize(s *Session) Summary {
 			if t.Failed {
 				sum.Errors++
 			}
+			if t.Cost != nil && !r.Copied { // copied runs count where they came from
+				costs[t.Currency] += *t.Cost
+			}
 			began := t.Start
 			if began.IsZero() {
 				began = r.Start
@@ -108,6 +115,11 @@ func Summarize(s *Session) Summary {
 			if p := n.Permission; p.Action == spans.ActionDeny && p.Target == spans.PermissionTargetInput {
 				sum.Denied++
 			}
+		}
+	}
+	for currency, cost := range costs {
+		if len(costs) == 1 && !math.IsNaN(cost) {
+			sum.Cost, sum.Currency = max(min(cost, math.MaxFloat64), -math.MaxFloat64), currency
 		}
 	}
 	return sum

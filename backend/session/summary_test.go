@@ -2,7 +2,6 @@ package session
 
 import (
 	"encoding/json"
-	"slices"
 	"testing"
 	"time"
 
@@ -47,7 +46,8 @@ func TestSummaryParent(t *testing.T) {
 	}
 }
 
-// TestSummaryParentOfTurns finds the parent of a session of which only turns came, or only what is still going on, and none in a group.
+// TestSummaryParentOfTurns finds the parent of a session of which only turns came, or only what is still going on,
+// and none in a group.
 func TestSummaryParentOfTurns(t *testing.T) {
 	parent := string(spans.RunParentSessionIDKey)
 	s := &synth{session: Key{ID: "s1"}}
@@ -91,14 +91,19 @@ func TestSummaryModel(t *testing.T) {
 
 func TestSummaryJSON(t *testing.T) {
 	sum := Summary{
-		Key: Key{Tenant: "t", ID: "s1"}, Parent: "p", Status: spans.SessionStatusIdle, Agent: "coder", AgentID: "a1", Model: "m", Dialect: "phi-core",
-		Start: time.Unix(0, 1).UTC(), Last: time.Unix(1, 0).UTC(), Runs: 1, Turns: 2, ToolCalls: 3, Errors: 4, Denied: 5, Defects: 6,
+		Key: Key{Tenant: "t", ID: "s1"}, Parent: "p", Status: spans.SessionStatusIdle, Agent: "coder", AgentID: "a1",
+		Model: "m", Dialect: "phi-core",
+		Start: time.Unix(0, 1).UTC(), Last: time.Unix(1, 0).UTC(), Runs: 1, Turns: 2, ToolCalls: 3, Errors: 4,
+		Denied: 5, Defects: 6,
 		Usage: Usage{Input: 7, Output: 8, Reasoning: 9, CacheRead: 10, CacheWrite: 11},
 	}
-	const full = `{"tenant":"t","id":"s1","parent":"p","status":"idle","agent":"coder","agent_id":"a1","model":"m","dialect":"phi-core",` +
-		`"start":"1970-01-01T00:00:00.000000001Z","last":"1970-01-01T00:00:01Z","runs":1,"turns":2,"tool_calls":3,"errors":4,"denied":5,"defects":6,` +
+	const full = `{"tenant":"t","id":"s1","parent":"p","status":"idle","agent":"coder","agent_id":"a1","model":"m",` +
+		`"dialect":"phi-core",` +
+		`"start":"1970-01-01T00:00:00.000000001Z","last":"1970-01-01T00:00:01Z","runs":1,"turns":2,"tool_calls":3,` +
+		`"errors":4,"denied":5,"defects":6,` +
 		`"usage":{"input":7,"output":8,"reasoning":9,"cache_read":10,"cache_write":11}}`
-	const least = `{"id":"s1","status":"","start":"0001-01-01T00:00:00Z","last":"0001-01-01T00:00:00Z","runs":0,"turns":0,"tool_calls":0,"errors":0,"denied":0,"defects":0,` +
+	const least = `{"id":"s1","status":"","start":"0001-01-01T00:00:00Z","last":"0001-01-01T00:00:00Z","runs":0,` +
+		`"turns":0,"tool_calls":0,"errors":0,"denied":0,"defects":0,` +
 		`"usage":{"input":0,"output":0,"reasoning":0,"cache_read":0,"cache_write":0}}`
 	for want, sum := range map[string]Summary{full: sum, least: {Key: Key{ID: "s1"}}} {
 		got, err := json.Marshal(sum)
@@ -109,16 +114,5 @@ func TestSummaryJSON(t *testing.T) {
 		if err := json.Unmarshal(got, &back); err != nil || back != sum {
 			t.Errorf("%v: read back as %+v", err, back)
 		}
-	}
-}
-
-// TestSummaryOfAnyOrder gives the same summary whatever the order of rows.
-func TestSummaryOfAnyOrder(t *testing.T) {
-	_, sections := archive(t, "testdata/assemble/whole.txtar")
-	rows := readRows(t, sections["rows"])
-	want := Summarize(Assemble(rows))
-	slices.Reverse(rows)
-	if got := Summarize(Assemble(rows)); got != want {
-		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }

@@ -49,7 +49,8 @@ func attrs(kv ...any) []Attr {
 func (s *synth) add(kind Kind, run string, runStart, turn, start, end int64, kv ...any) *Row {
 	s.n++
 	r := Row{
-		Trace: TraceID{15: 1}, Span: SpanID{0, 0, byte(s.n >> 40), byte(s.n >> 32), byte(s.n >> 24), byte(s.n >> 16), byte(s.n >> 8), byte(s.n)},
+		Trace: TraceID{15: 1}, Span: SpanID{0, 0, byte(s.n >> 40), byte(s.n >> 32), byte(s.n >> 24), byte(s.n >> 16),
+			byte(s.n >> 8), byte(s.n)},
 		Session: s.session, Run: run, RunStart: runStart, Turn: turn, Kind: kind, Known: spans.KnownObserved,
 		Start: start, End: end, Seq: int64(2*s.n - 1), EndSeq: int64(2 * s.n), Service: "synth",
 		Attrs: attrs(append(kv, "otelagent.schema", 2, "gen_ai.agent.name", "coder", "otelagent.agent.id", "a1")...),
@@ -78,13 +79,16 @@ func (s *synth) whole(run string, ordinal int, start int64, turns int, content b
 	t := start
 	for i := range int64(turns) {
 		from := t
-		s.add(KindCompaction, run, start, i, t+1e6, t+2e6, "otelagent.compaction.kind", "summary", "otelagent.compaction.messages.before", 20)
+		s.add(KindCompaction, run, start, i, t+1e6, t+2e6, "otelagent.compaction.kind", "summary",
+			"otelagent.compaction.messages.before", 20)
 		call := fmt.Sprintf("c%d", i)
 		s.add(KindPermission, run, start, i, t+2e6, t+3e6, "gen_ai.tool.call.id", call+"a", "gen_ai.tool.name", "bash",
 			"otelagent.permission.action", "allow", "otelagent.permission.source", "session", "otelagent.derived", true)
 		for j, suffix := range []string{"a", "b"} {
-			tool := s.add(KindToolCall, run, start, i, t+3e6, t+int64(5+j)*1e6, "gen_ai.tool.call.id", call+suffix, "gen_ai.tool.name", "bash",
-				"gen_ai.operation.name", "execute_tool", "otelagent.tool.outcome", "ok", "otelagent.tool.truncated", false,
+			tool := s.add(KindToolCall, run, start, i, t+3e6, t+int64(5+j)*1e6, "gen_ai.tool.call.id", call+suffix,
+				"gen_ai.tool.name", "bash",
+				"gen_ai.operation.name", "execute_tool", "otelagent.tool.outcome", "ok", "otelagent.tool.truncated",
+				false,
 				"otelagent.count.permissions", 1-j)
 			if content {
 				tool.Lists = []List{s.list("args", fmt.Sprintf(`{"n":%d}`, i))}
@@ -92,20 +96,24 @@ func (s *synth) whole(run string, ordinal int, start int64, turns int, content b
 		}
 		t += 10e6
 		turn := s.add(KindTurn, run, start, i, from, t, append([]any{
-			"gen_ai.operation.name", "chat", "otelagent.turn.trigger", "continuation", "gen_ai.response.model", "model-1-answered",
+			"gen_ai.operation.name", "chat", "otelagent.turn.trigger", "continuation", "gen_ai.response.model",
+			"model-1-answered",
 			"otelagent.turn.stop_reason", "toolUse", "otelagent.usage.rule", "includes_cache",
-			"otelagent.usage.input_tokens", 100, "otelagent.usage.output_tokens", 10, "otelagent.usage.reasoning_tokens", 0,
+			"otelagent.usage.input_tokens", 100, "otelagent.usage.output_tokens", 10,
+			"otelagent.usage.reasoning_tokens", 0,
 			"otelagent.usage.cache_read_tokens", 50, "otelagent.usage.cache_write_tokens", 0,
 			"otelagent.usage.reported.total", 110,
 			"gen_ai.usage.input_tokens", 100, "gen_ai.usage.output_tokens", 10,
 			"otelagent.count.tool_calls", 2, "otelagent.count.compactions", 1, "otelagent.count.permissions", 0,
 		}, header...)...)
 		if content {
-			turn.Lists = []List{s.list("request", "sys", fmt.Sprintf("m%d", i)), s.list("output", fmt.Sprintf("o%d", i))}
+			turn.Lists = []List{s.list("request", "sys", fmt.Sprintf("m%d", i)), s.list("output", fmt.Sprintf("o%d",
+				i))}
 		}
 	}
 	s.add(KindRun, run, start, NoTurn, start, t, append([]any{
 		"gen_ai.operation.name", "invoke_agent", "otelagent.run.kind", "loop", "otelagent.run.status", "completed",
-		"otelagent.count.turns", turns, "otelagent.count.tool_calls", 0, "otelagent.count.compactions", 0, "otelagent.count.permissions", 0,
+		"otelagent.count.turns", turns, "otelagent.count.tool_calls", 0, "otelagent.count.compactions", 0,
+		"otelagent.count.permissions", 0,
 	}, header...)...)
 }

@@ -6,25 +6,27 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// firstTime is the time, in seconds since 1970, from which on a time can be one that somebody told. Recordings that tell none begin in 1970 (docs/fidelity.md),
-// and captures that count from their own beginning stay near it; no agent ran before 2001.
+// firstTime is the earliest time, in seconds since 1970, that a source may state. Recordings without times begin in
+// 1970 (docs/fidelity.md), and captures that count from their own beginning stay near it; no agent ran before 2001.
 const firstTime = 1e9
 
-// TimeTold reports whether t is a date that somebody told: it is neither the zero time nor one of the first years from 1970 on, at which
-// recordings begin that tell no times. It is for what has no source beside its time, as sessions and summaries; of a Span ask StartTold and EndTold.
+// TimeTold reports whether a source stated t: it is neither the zero time nor one of the first years from 1970 on, in
+// which recordings without times begin. It is for times without a source, as in sessions and summaries; see StartTold
+// and EndTold of a Span.
 func TimeTold(t time.Time) bool { return t.Unix() >= firstTime }
 
-// StartTold reports whether Start is known at all: it was told, or is a bound that follows from times that were told.
-func (s *Span) StartTold() bool { return told(s.Start, s.StartSource) }
+// StartTold reports whether Start is known: a source stated it, or it is a bound that follows from stated times.
+func (s *Span) StartTold() bool { return isStated(s.Start, s.StartSource) }
 
 // EndTold is StartTold of End.
-func (s *Span) EndTold() bool { return told(s.End, s.EndSource) }
+func (s *Span) EndTold() bool { return isStated(s.End, s.EndSource) }
 
-func told(t time.Time, source spans.TimeSource) bool {
-	return !t.IsZero() && (source != spans.TimeSourceBound || t.Unix() != 0) // the second in which a recording that tells no time happens
+func isStated(t time.Time, source spans.TimeSource) bool {
+	// A recording without times happens in the first second of 1970.
+	return !t.IsZero() && (source != spans.TimeSourceBound || t.Unix() != 0)
 }
 
-// StartTold reports whether the session's Start is known at all, as StartTold of the run that began then.
+// StartTold reports whether the session's Start is known, as StartTold of the run that began then.
 func (s *Session) StartTold() bool {
 	if TimeTold(s.Start) {
 		return true
@@ -37,7 +39,8 @@ func (s *Session) StartTold() bool {
 	return false
 }
 
-// UsageTold reports whether the turn's tokens were reported. Where they were not, the counts of Usage are zero and say nothing.
+// UsageTold reports whether the turn's tokens were reported. Where they were not, the counts of Usage are zero and
+// say nothing.
 func (t *Turn) UsageTold() bool { return t.Reported != nil || t.Usage != Usage{} }
 
 // UsageTold reports whether the tokens of any turn of the run, or of the run as a whole, were reported.
@@ -63,6 +66,6 @@ func (s *Session) UsageTold() bool {
 	return false
 }
 
-// UsageTold reports whether any token of the session was reported. A summary does not keep which zeros were: one whose turns all report zeros
-// counts as one that reports none.
+// UsageTold reports whether any token of the session was reported. A summary does not keep which zeros were: one
+// whose turns all report zeros counts as one that reports none.
 func (s *Summary) UsageTold() bool { return s.Usage != Usage{} }

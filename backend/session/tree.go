@@ -25,18 +25,18 @@ type Session struct {
 	Format int    `json:"format"`
 	Tenant string `json:"tenant,omitempty"`
 	ID     string `json:"id"`
-	// MadeUp says that the id was made by us.
+	// MadeUp reports that the adapter generated the id.
 	MadeUp  bool                `json:"made_up,omitempty"`
 	Status  spans.SessionStatus `json:"status"`
 	Agent   string              `json:"agent,omitempty"`
 	AgentID string              `json:"agent_id,omitempty"`
 	Dialect string              `json:"dialect,omitempty"`
 	Service string              `json:"service,omitempty"`
-	// Start is the earliest start of a run, Last the time of the last thing seen.
+	// Start is the earliest start of a run, Last the latest time seen.
 	Start time.Time `json:"start"`
 	Last  time.Time `json:"last"`
-	// Usage is the sum over the runs of this session, but for those that it took over from another one. Discarded is what attempts
-	// cost besides whose replies were thrown away: both together were billed.
+	// Usage is the sum over the runs of this session, but for those that it took over from another one. Discarded is
+	// what attempts cost besides whose replies were thrown away: both together were billed.
 	Usage     Usage  `json:"usage"`
 	Discarded *Usage `json:"discarded_usage,omitempty"`
 	// Runs by start, then id; groups by start.
@@ -47,7 +47,7 @@ type Session struct {
 	Defects []Defect `json:"defects,omitempty"`
 }
 
-// Fact is one thing that is true of the session, or of a thing in it, from a time on, until a later fact of the same subject and key.
+// Fact is a statement about the session, or a part of it, from a time until a later fact of the same subject and key.
 type Fact struct {
 	// Subject is "session", or a kind and an id as the source has them.
 	Subject string    `json:"subject"`
@@ -79,12 +79,12 @@ func (s *Session) Fact(subject, key string) *Fact {
 type Span struct {
 	TraceID string `json:"trace_id,omitempty"`
 	SpanID  string `json:"span_id,omitempty"`
-	// Known is how the end is known. Missing says that the span did not arrive and the thing is inferred.
+	// Known is how the end is known. Missing reports that the span did not arrive and was inferred.
 	Known   spans.Known `json:"known,omitempty"`
 	Missing bool        `json:"missing,omitempty"`
 	Start   time.Time   `json:"start,omitzero"`
-	// End is zero while the thing is open. Seen is when its source last said that it was, and HeartbeatNS how often, in ns, it says so;
-	// both are zero unless Known is live.
+	// End is zero while the span is open. Seen is the time of the source's last sign of that, and HeartbeatNS the
+	// interval of these signs in ns; both are zero unless Known is live.
 	End         time.Time `json:"end,omitzero"`
 	Seen        time.Time `json:"seen,omitzero"`
 	HeartbeatNS int64     `json:"heartbeat_ns,omitempty" attr:"otelagent.live.heartbeat"`
@@ -93,7 +93,7 @@ type Span struct {
 	EndSource   spans.TimeSource `json:"end_source,omitempty" attr:"otelagent.end.time"`
 	Seq         int64            `json:"seq,omitempty"`
 	EndSeq      int64            `json:"end_seq,omitempty"`
-	// Recording is empty where the thing is told from the events of its loop.
+	// Recording is empty for a span from the events of its loop.
 	Recording spans.Recording `json:"recording,omitempty" attr:"otelagent.recording"`
 	// EventsDropped is how many notes the source left out because the bound of the span was reached.
 	EventsDropped int64 `json:"events_dropped,omitempty" attr:"otelagent.events.dropped"`
@@ -147,8 +147,9 @@ type Run struct {
 
 	// Copied says that the session took the run over from the one it was forked from.
 	Copied bool `json:"copied,omitempty" attr:"otelagent.run.copied,header"`
-	// Usage is the sum over the turns that arrived; where none of them reports any, the loop's own sum. Discarded sums up the
-	// attempts whose replies were thrown away and is not part of it. RollUp and Reported are the loop's own sum, normalised and as it came.
+	// Usage is the sum over the turns that arrived; where none of them reports any, the loop's own sum. Discarded
+	// sums up the attempts whose replies were thrown away and is not part of it. RollUp and Reported are the loop's
+	// own sum, normalised and as it came.
 	Usage     Usage           `json:"usage"`
 	Discarded *Usage          `json:"discarded_usage,omitempty"`
 	RollUp    *Usage          `json:"roll_up_usage,omitempty" attr:"otelagent.run.usage.*_tokens"`
@@ -202,7 +203,7 @@ type Turn struct {
 	// Replied says that the model answered the last attempt of an open turn.
 	Replied bool `json:"replied,omitempty" attr:"otelagent.replied"`
 
-	// Waiting is what an open turn waits for beside model, tools and approval.
+	// Waiting is what an open turn waits for, other than model, tools and approval.
 	Waiting    spans.Waiting   `json:"waiting,omitempty" attr:"otelagent.waiting"`
 	StopReason string          `json:"stop_reason,omitempty" attr:"otelagent.turn.stop_reason"`
 	Failed     bool            `json:"failed,omitempty"`
@@ -217,8 +218,8 @@ type Turn struct {
 	Discarded         *Usage   `json:"discarded_usage,omitempty" attr:"otelagent.discarded.usage.*_tokens"`
 	Cost              *float64 `json:"cost,omitempty" attr:"otelagent.turn.cost"`
 	Currency          string   `json:"currency,omitempty" attr:"otelagent.turn.cost.currency"`
-	// ModelCallNS is the time of the model call alone, FirstChunkNS the time to the first piece of the reply, in ns; 0 when
-	// it is not known.
+	// ModelCallNS is the time of the model call alone, FirstChunkNS the time to the first piece of the reply, in ns;
+	// 0 when it is not known.
 	ModelCallNS  int64 `json:"model_call_ns,omitempty" attr:"otelagent.turn.model_call.duration"`
 	FirstChunkNS int64 `json:"first_chunk_ns,omitempty" attr:"gen_ai.response.time_to_first_chunk,seconds"`
 
@@ -232,7 +233,7 @@ type Turn struct {
 	// Requests by attempt.
 	Requests []*Request `json:"requests,omitempty"`
 	Input    *Refs      `json:"input,omitempty" list:"input"`
-	// Output is the reply. Partial says that it is only what had come of it when the source last told.
+	// Output is the reply. Partial reports that the reply was not complete when the source last sent it.
 	Output      *Refs         `json:"output,omitempty" list:"output"`
 	Partial     bool          `json:"partial,omitempty" attr:"otelagent.partial"`
 	Results     *Refs         `json:"results,omitempty" list:"results"`
@@ -263,8 +264,8 @@ func (r *Request) Equal(o *Request) bool {
 	return r.Attempt == o.Attempt && r.Messages.Equal(o.Messages) && r.Params.Equal(o.Params) && r.whole == o.whole
 }
 
-// Before returns the last request before r in the tree whose messages are complete: by runs, turns and attempts in their order. It is
-// nil of the first one, and of one whose messages are not complete.
+// Before returns the last request before r in the tree whose messages are complete: by runs, turns and attempts in
+// their order. It is nil of the first one, and of one whose messages are not complete.
 func (r *Request) Before() *Request { return r.before }
 
 // ToolCall is one execution of one tool.
@@ -290,7 +291,8 @@ type ToolCall struct {
 	Defects     []Defect      `json:"defects,omitempty"`
 }
 
-// Calls yields the tool calls of a run: those that belong to no turn, then those of its turns, in the order of the tree.
+// Calls yields the tool calls of a run: those that belong to no turn, then those of its turns, in the order of the
+// tree.
 func (r *Run) Calls() iter.Seq[*ToolCall] {
 	return func(yield func(*ToolCall) bool) {
 		for n := range r.Walk() {
@@ -304,25 +306,26 @@ func (r *Run) Calls() iter.Seq[*ToolCall] {
 // Compaction replaced messages by fewer. Nil counts are not known.
 type Compaction struct {
 	Span
-	Kind               spans.CompactionKind `json:"kind" attr:"otelagent.compaction.kind"`
-	Trigger            string               `json:"trigger,omitempty" attr:"otelagent.compaction.trigger"`
-	MessagesBefore     *int64               `json:"messages_before,omitempty" attr:"otelagent.compaction.messages.before"`
-	MessagesAfter      *int64               `json:"messages_after,omitempty" attr:"otelagent.compaction.messages.after"`
-	MessagesSummarized *int64               `json:"messages_summarized,omitempty" attr:"otelagent.compaction.messages.summarized"`
-	InputTokens        *int64               `json:"input_tokens,omitempty" attr:"otelagent.compaction.input_tokens"`
-	OutputTokens       *int64               `json:"output_tokens,omitempty" attr:"otelagent.compaction.output_tokens"`
-	RemovedTokens      *int64               `json:"removed_tokens,omitempty" attr:"otelagent.compaction.removed_tokens"`
-	Runs               *int64               `json:"runs,omitempty" attr:"otelagent.compaction.runs"`
-	Removed            []string             `json:"removed,omitempty" attr:"otelagent.compaction.removed"`
-	Applied            *bool                `json:"applied,omitempty" attr:"otelagent.compaction.applied"`
-	Category           string               `json:"category,omitempty" attr:"otelagent.compaction.category"`
-	Target             string               `json:"target,omitempty" attr:"otelagent.compaction.target"`
-	Reason             string               `json:"reason,omitempty" attr:"otelagent.compaction.reason"`
-	Summary            *Refs                `json:"summary,omitempty" list:"summary"`
-	Before             *Refs                `json:"before,omitempty" list:"before"`
-	After              *Refs                `json:"after,omitempty" list:"after"`
-	Events             []Note               `json:"events,omitempty"`
-	Defects            []Defect             `json:"defects,omitempty"`
+	Kind    spans.CompactionKind `json:"kind" attr:"otelagent.compaction.kind"`
+	Trigger string               `json:"trigger,omitempty" attr:"otelagent.compaction.trigger"`
+
+	MessagesBefore     *int64   `json:"messages_before,omitempty" attr:"otelagent.compaction.messages.before"`
+	MessagesAfter      *int64   `json:"messages_after,omitempty" attr:"otelagent.compaction.messages.after"`
+	MessagesSummarized *int64   `json:"messages_summarized,omitempty" attr:"otelagent.compaction.messages.summarized"`
+	InputTokens        *int64   `json:"input_tokens,omitempty" attr:"otelagent.compaction.input_tokens"`
+	OutputTokens       *int64   `json:"output_tokens,omitempty" attr:"otelagent.compaction.output_tokens"`
+	RemovedTokens      *int64   `json:"removed_tokens,omitempty" attr:"otelagent.compaction.removed_tokens"`
+	Runs               *int64   `json:"runs,omitempty" attr:"otelagent.compaction.runs"`
+	Removed            []string `json:"removed,omitempty" attr:"otelagent.compaction.removed"`
+	Applied            *bool    `json:"applied,omitempty" attr:"otelagent.compaction.applied"`
+	Category           string   `json:"category,omitempty" attr:"otelagent.compaction.category"`
+	Target             string   `json:"target,omitempty" attr:"otelagent.compaction.target"`
+	Reason             string   `json:"reason,omitempty" attr:"otelagent.compaction.reason"`
+	Summary            *Refs    `json:"summary,omitempty" list:"summary"`
+	Before             *Refs    `json:"before,omitempty" list:"before"`
+	After              *Refs    `json:"after,omitempty" list:"after"`
+	Events             []Note   `json:"events,omitempty"`
+	Defects            []Defect `json:"defects,omitempty"`
 }
 
 // Permission is one decision whether something may run.
@@ -351,11 +354,11 @@ type Permission struct {
 
 // Usage are the five normalised counts in tokens: input includes cached tokens, output includes reasoning.
 type Usage struct {
-	Input      int64 `json:"input" genai:"gen_ai.usage.input_tokens"`
-	Output     int64 `json:"output" genai:"gen_ai.usage.output_tokens"`
-	Reasoning  int64 `json:"reasoning" genai:"gen_ai.usage.reasoning.output_tokens"`
-	CacheRead  int64 `json:"cache_read" genai:"gen_ai.usage.cache_read.input_tokens"`
-	CacheWrite int64 `json:"cache_write" genai:"gen_ai.usage.cache_creation.input_tokens,gen_ai.usage.cache_write.input_tokens"`
+	Input      int64 `json:"input" genai:"input_tokens"`
+	Output     int64 `json:"output" genai:"output_tokens"`
+	Reasoning  int64 `json:"reasoning" genai:"reasoning.output_tokens"`
+	CacheRead  int64 `json:"cache_read" genai:"cache_read.input_tokens"`
+	CacheWrite int64 `json:"cache_write" genai:"cache_creation.input_tokens,cache_write.input_tokens"`
 }
 
 // Add adds v to u.
@@ -372,7 +375,7 @@ func (u Usage) All() int64 {
 	return plus(plus(plus(plus(u.Input, u.Output), u.Reasoning), u.CacheRead), u.CacheWrite)
 }
 
-// plus adds counts, up to the greatest and down to the least there is: what a source says to be nonsense does not change its sign.
+// plus adds counts within the bounds of an int64: a source may state nonsense.
 func plus(a, b int64) int64 {
 	switch {
 	case b > 0 && a > math.MaxInt64-b:
@@ -395,7 +398,8 @@ type ReportedUsage struct {
 
 // derive sets all counts but the total from the normalised ones: the inverse of what a writer does by the rule.
 func (r *ReportedUsage) derive(u Usage, rule spans.UsageRule) {
-	r.Input, r.Output, r.Reasoning, r.CacheRead, r.CacheWrite = u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite
+	r.Input, r.Output, r.Reasoning = u.Input, u.Output, u.Reasoning
+	r.CacheRead, r.CacheWrite = u.CacheRead, u.CacheWrite
 	if rule == spans.UsageRuleExcludesCache || rule == spans.UsageRuleExcludesCacheAndReasoning {
 		r.Input = plus(plus(u.Input, -u.CacheRead), -u.CacheWrite)
 	}
@@ -421,27 +425,29 @@ type Ref struct {
 	Provenance string `json:"provenance,omitempty"`
 }
 
-// Defect is one thing that the tree could not reconcile.
+// Defect is a contradiction or a gap that the tree could not resolve.
 type Defect struct {
 	Code spans.DefectCode `json:"code"`
 	// Detail says which, in plain words, from ids and numbers only.
 	Detail string `json:"detail,omitempty"`
 }
 
-// Refs is a list as it was resolved: the references of one request, input, output and so on. Lists of one session that begin
-// alike share memory, so a session of long requests holds what came over the wire and not its lists written out.
+// Refs is a list as it was resolved: the references of one request, input, output and so on. Lists of one session
+// that begin alike share memory, so a session of long requests holds what came over the wire and not its lists
+// written out.
 type Refs struct {
 	// Count is the length of the list, as the wire says.
 	Count int64
-	// Complete is false when a prefix could not be resolved (Items are then those that came with the list itself: its end),
-	// and when items are bad or not Count.
+	// Complete is false when a prefix could not be resolved (Items are then those that came with the list itself: its
+	// end), and when items are bad or not Count.
 	Complete bool
-	// Same is how many first items a list of messages of a request has in common with the last complete one before it in the tree
-	// (Request.Before). The JSON form leaves them out.
+	// Same is how many first items a list of messages of a request has in common with the last complete one before it
+	// in the tree (Request.Before). The JSON form leaves them out.
 	Same int64
 
 	items []Ref // where no list of the session has a prefix
-	// Else: the node of the last item, how many items before and with it are known, and how many came with the list itself.
+	// Else: the node of the last item, how many items before and with it are known, and how many came with the list
+	// itself.
 	end        *node
 	known, own int64
 
@@ -453,8 +459,8 @@ func NewRefs(items ...Ref) *Refs {
 	return &Refs{Count: int64(len(items)), Complete: true, items: items}
 }
 
-// LiveBlocks returns the blocks that came with the rows of s and not as blocks: what there is of the output of turns that are open, or whose
-// end was never seen. Whoever reads content adds them to its BlockSet. They share the strings of the rows.
+// LiveBlocks returns the bodies that came within rows and not as blocks: the output so far of turns that are open, or
+// whose end was never seen. Readers of content add them to their BlockSet. They share the strings of the rows.
 func (s *Session) LiveBlocks() []Block {
 	var out []Block
 	for _, r := range s.Runs {
@@ -463,7 +469,8 @@ func (s *Session) LiveBlocks() []Block {
 				continue
 			}
 			for _, body := range t.Output.bodies {
-				out = append(out, Block{Session: Key{Tenant: s.Tenant, ID: s.ID}, ID: spans.BlockOfString(body), Body: body})
+				b := Block{Session: Key{Tenant: s.Tenant, ID: s.ID}, ID: spans.BlockOfString(body), Body: body}
+				out = append(out, b)
 			}
 		}
 	}
@@ -481,8 +488,8 @@ func (r *Refs) Len() int {
 	return len(r.items)
 }
 
-// Items returns the items that are known. It may be the list's own slice, which must not be changed, or one that was made for this
-// call: a caller keeps it while it needs it.
+// Items returns the items that are known. It may be the list's own slice, which must not be changed, or one that was
+// made for this call: a caller keeps it while it needs it.
 func (r *Refs) Items() []Ref { return r.From(0) }
 
 // From returns the items that are known but for the first n, like Items, at the cost of what it returns.
@@ -506,7 +513,8 @@ func (r *Refs) From(n int64) []Ref {
 	return l
 }
 
-// Equal reports whether r and o say the same: what is known of the lists, and not how they came or what another list shares.
+// Equal reports whether r and o say the same: what is known of the lists, and not how they came or what another list
+// shares.
 func (r *Refs) Equal(o *Refs) bool {
 	if r == nil || o == nil {
 		return r == o
@@ -514,7 +522,8 @@ func (r *Refs) Equal(o *Refs) bool {
 	return r.Count == o.Count && r.Complete == o.Complete && slices.Equal(r.Items(), o.Items())
 }
 
-// MarshalJSON writes the list as docs/formats.md section 4 says: of a request, what it repeats of the one before is left out.
+// MarshalJSON writes the list as docs/formats.md section 4 says: of a request, what it repeats of the one before is
+// left out.
 func (r *Refs) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -531,7 +540,8 @@ func (r *Refs) MarshalJSON() ([]byte, error) {
 // RawJSON is JSON text as it came.
 type RawJSON string
 
-// MarshalJSON returns the text itself when it is valid JSON, else the text as a JSON string: bad input never makes bad output.
+// MarshalJSON returns the text itself when it is valid JSON, else the text as a JSON string: bad input never makes
+// bad output.
 func (r RawJSON) MarshalJSON() ([]byte, error) {
 	if json.Valid([]byte(r)) {
 		return []byte(r), nil

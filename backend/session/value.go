@@ -10,8 +10,8 @@ import (
 // ValueType is the type of a Value.
 type ValueType uint8
 
-// The types. Maps, byte slices and mixed lists of OTLP become their JSON text as TypeString. The numbers are those of the
-// canonical bytes of a row.
+// The types. Maps, byte slices and mixed lists of OTLP become their JSON text as TypeString. The numbers are those of
+// the canonical bytes of a row.
 const (
 	TypeNone ValueType = iota
 	TypeString
@@ -23,8 +23,8 @@ const (
 
 // Value is the value of an attribute: small, immutable, comparable with ==. The zero Value stands for an absent one.
 //
-// Pipelines rewrite types, so the readers below are lenient: a whole double or a decimal string counts as an int, an int or
-// a decimal string as a double, the words true and false as a bool.
+// Pipelines rewrite types, so the readers below are lenient: a whole double or a decimal string counts as an int, an
+// int or a decimal string as a double, the words true and false as a bool.
 type Value struct {
 	// str is the text of a string, or the canonical form of a list: varint count, then varint length and bytes of each.
 	str string
@@ -157,8 +157,8 @@ func (v Value) Text() string {
 	return ""
 }
 
-// Any returns the value as JSON shows it: string, int64, float64, bool or []string; a double that JSON cannot hold (not a
-// number, infinite) as its text; nil for an absent value.
+// Any returns the value as JSON shows it: string, int64, float64, bool or []string; a double that JSON cannot hold
+// (not a number, infinite) as its text; nil for an absent value.
 func (v Value) Any() any {
 	switch v.typ {
 	case TypeString:

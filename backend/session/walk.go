@@ -2,9 +2,9 @@ package session
 
 import "iter"
 
-// Node is one span of the tree with its parents. Run is always set, Turn if the span is a turn or belongs to one. Call is
-// the tool call itself, or that of a permission evaluation. The span is the Permission, Compaction, Call, Turn or Run, the
-// first of these that is set.
+// Node is one span of the tree with its parents. Run is always set, Turn if the span is a turn or belongs to one.
+// Call is the tool call itself, or that of a permission evaluation. The span is the Permission, Compaction, Call,
+// Turn or Run, the first of these that is set.
 type Node struct {
 	Run        *Run
 	Turn       *Turn

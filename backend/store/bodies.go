@@ -106,7 +106,10 @@ func (b *Bodies) ask(want []spans.BlockID, asked map[spans.BlockID]struct{}, sho
 
 // named returns the blocks of a short id.
 func (b *Bodies) named(short spans.ShortID) []blockSize {
-	from, _ := slices.BinarySearchFunc(b.ids, short, func(x blockSize, short spans.ShortID) int { return bytes.Compare(x.id[:len(short)], short[:]) })
+	from, _ := slices.BinarySearchFunc(b.ids, short, func(x blockSize,
+		short spans.ShortID) int {
+		return bytes.Compare(x.id[:len(short)], short[:])
+	})
 	to := from
 	for to < len(b.ids) && b.ids[to].id.Short() == short {
 		to++

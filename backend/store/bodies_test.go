@@ -21,8 +21,8 @@ import (
 
 var _ export.Bodies = (*store.Bodies)(nil)
 
-// What is loaded a stretch at a time, templates and what they refer to included, gives the same export as all blocks at once, for every
-// recording.
+// What is loaded a stretch at a time, templates and what they refer to included, gives the same export as all blocks at
+// once, for every recording.
 func TestBodiesGiveTheSameExport(t *testing.T) {
 	for _, f := range phifixtures.All(t, "../..") {
 		t.Run(f.String(), func(t *testing.T) {

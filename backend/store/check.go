@@ -10,7 +10,7 @@ import (
 // message holds and far below what every store can keep.
 const MaxValue = 64 << 20
 
-// CheckBatch tells whether b can be kept: each row has a session id, a trace id, a span id, a known kind, and
+// CheckBatch reports whether b can be kept: each row has a session id, a trace id, a span id, a known kind, and
 // attributes sorted by key without repetition; each block has a session id, an id, a body of at most MaxValue bytes and
 // a size that is not negative. Whether a body is the one that its id names is the decoder's to see to. The error names
 // the first offender by its index and wraps ErrData.

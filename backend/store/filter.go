@@ -27,7 +27,8 @@ const (
 // Filters are the names that Query.Filter knows. Commands spell them with a hyphen in place of an underscore.
 func Filters() []string { return slices.Clone(filterNames) }
 
-var filterNames = []string{"q", "agent", "model", "status", "errors", "denied", "min_cost", "since", "until", "archived",
+var filterNames = []string{"q", "agent", "model", "status", "errors", "denied", "min_cost", "since", "until",
+	"archived",
 	"parent", "forked_from", "limit", "after"}
 
 // ErrFilter is wrapped by errors of Query.Filter about a name that it does not know.
@@ -141,8 +142,8 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-// Matches reports whether the query selects a session by its summary: by the fields from ForkedFrom to Search. projected
-// is false for a session that has no summary yet. storetest holds stores that ask an engine to the same.
+// Matches reports whether the query selects a session by its summary: by the fields from ForkedFrom to Search.
+// projected is false for a session that has no summary yet. storetest holds stores that ask an engine to the same.
 func (q *Query) Matches(m *session.Summary, projected bool) bool {
 	asked := q.Agent != "" || q.Model != "" || len(q.Status) > 0 || q.Errors || q.Denied || q.MinCost > 0 ||
 		!q.Since.IsZero() || !q.Until.IsZero() || q.ForkedFrom != "" || q.Archived == ArchivedOnly
@@ -180,7 +181,7 @@ func lowerASCII(s string) string {
 	return string(b)
 }
 
-// Behind reports whether a session comes behind the cursor, in the order of lists or, where oldest says so, in the
+// Behind reports whether a session comes after the cursor, in the order of lists or, where oldest says so, in the
 // other.
 func (c Cursor) Behind(o Cursor, oldest bool) bool {
 	order := cmp.Or(cmp.Compare(c.Rank(), o.Rank()), strings.Compare(o.ID, c.ID)) // above 0: o comes later in the list

@@ -25,7 +25,8 @@ const maxCandidates = 5
 // candidates.
 func Resolve(ctx context.Context, st Store, tenant, ref string) (session.Key, error) {
 	if ref == "" {
-		return session.Key{}, fmt.Errorf("store: session %q: give an id, the beginning of one, %q, or a trace or span id: %w", ref, Last, ErrNotFound)
+		return session.Key{}, fmt.Errorf("store: session %q: give an id, the beginning of one, %q, or a trace or span id: %w",
+			ref, Last, ErrNotFound)
 	}
 	exact := session.Key{Tenant: tenant, ID: ref}
 	switch _, err := st.Revision(ctx, exact); {

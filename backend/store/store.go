@@ -21,9 +21,9 @@ var (
 	ErrClosed = errors.New("store is closed")
 	// ErrReadOnly is wrapped by errors of methods that write, of a store that was opened for reading.
 	ErrReadOnly = errors.New("store is read-only")
-	// ErrUnusable is wrapped by errors of opening a store that no waiting mends: a DSN that makes no sense, a file that
-	// is not ours, a schema that this program does not know, access that is denied. Every other error of opening may go
-	// away.
+	// ErrUnusable marks permanent errors of opening a store: a DSN that makes no sense, a file that
+	// is not an otelagent database, a schema that this program does not know, access that is denied. Every other error of
+	// opening may go away.
 	ErrUnusable = errors.New("store cannot be used")
 	// ErrFull is wrapped by errors of Put of a store that has reached its limit. It may go away, by deleting.
 	ErrFull = errors.New("store is full")
@@ -61,7 +61,7 @@ type Store interface {
 	// SetSummary replaces what is derived of a session, in one transaction. The session is stale afterwards if it was
 	// Put to after u.Revision was taken. An update that is older than the present one changes nothing. Fails with
 	// ErrNotFound, also when the session was deleted meanwhile, and with ErrData for a revision that the store never
-	// returned.
+	// returned. A store that keeps new data in a quick form first brings the session into its small form here.
 	SetSummary(ctx context.Context, s session.Key, u SummaryUpdate) error
 	// Delete removes sessions with all rows, blocks, summaries and figures, and with what other tables hold that no
 	// other session of the store needs. It returns those that it removed: not those that are not there, and those that
@@ -79,13 +79,6 @@ type Store interface {
 	// Close waits for writes that run. Afterwards every method and the next step of an iterator fail with ErrClosed.
 	// Closing twice is harmless.
 	Close() error
-}
-
-// Maintainer is an optional part of a Store: one that keeps some data in a quick form first and in a small one later.
-type Maintainer interface {
-	// Maintain brings a session into its small form. Readers see no change. It may be called at any time, by several at
-	// once, and left at any moment, and does not block Put for long. A session that is not there is no error.
-	Maintain(ctx context.Context, s session.Key) error
 }
 
 // Counts is what a store counted since it was opened, of blocks in Puts that it committed. Bytes are those of bodies
@@ -162,7 +155,7 @@ type Query struct {
 	// Search selects sessions that have the text in id, title, agent, agent id or model. Letters of ASCII match in
 	// either case, other bytes are compared as they are; empty means any.
 	Search string
-	// After selects what comes behind that place in the order asked for; nil: all.
+	// After selects the sessions after that cursor in the order asked for; nil: all.
 	After *Cursor
 	// Oldest yields the oldest first: by Summary.Last, then by id, both as in Sessions but backwards.
 	Oldest bool

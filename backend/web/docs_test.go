@@ -94,33 +94,3 @@ func TestDocumentedFields(t *testing.T) {
 		t.Errorf("only %d shapes", len(seen))
 	}
 }
-
-// Statuses that are given stand in docs/api.md.
-func TestDocumentedErrors(t *testing.T) {
-	text := document(t)
-	source := ""
-	for _, name := range []string{"guard.go", "api.go", "sessions.go", "database.go", "events.go", "page.go", "web.go"} {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source += string(b)
-	}
-	for word, number := range map[string]string{
-		"StatusBadRequest": "400", "StatusUnauthorized": "401", "StatusForbidden": "403", "StatusNotFound": "404", "StatusMethodNotAllowed": "405",
-		"StatusRequestURITooLong": "414", "StatusMisdirectedRequest": "421", "StatusTooManyRequests": "429", "StatusInternalServerError": "500",
-	} {
-		if !strings.Contains(source, word) || !strings.Contains(text, "| "+number+" |") {
-			t.Errorf("%s: in the source %v, in docs/api.md %v", word, strings.Contains(source, word), strings.Contains(text, "| "+number+" |"))
-		}
-	}
-	for _, m := range regexp.MustCompile(`http\.(Status[A-Za-z]+)`).FindAllStringSubmatch(source, -1) {
-		known := []string{
-			"StatusBadRequest", "StatusUnauthorized", "StatusForbidden", "StatusNotFound", "StatusMethodNotAllowed", "StatusRequestURITooLong",
-			"StatusMisdirectedRequest", "StatusTooManyRequests", "StatusInternalServerError", "StatusOK", "StatusNotModified", "StatusSeeOther", "StatusNoContent",
-		}
-		if !slices.Contains(known, m[1]) {
-			t.Errorf("%s is not documented", m[1])
-		}
-	}
-}

@@ -87,9 +87,9 @@ func isPage(r *http.Request) bool {
 	return !strings.HasPrefix(r.URL.Path, "/api/") && !strings.HasPrefix(r.URL.Path, "/assets/")
 }
 
-// login reports whether r may continue; else it answered r. The page and its assets hold no session and need no token,
-// so that the page can ask for it. A token in the address of a page becomes a cookie, and login redirects to the address
-// without it.
+// login reports whether r may continue; else it answered r. The page and its assets hold no session and need no
+// token, so that the page can ask for it. A token in the address of a page becomes a cookie, and the browser goes to
+// the address without it.
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) bool {
 	if h.o.Token == "" {
 		return true
@@ -122,8 +122,8 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// try returns what is wrong with a token, nil for the right one. It bounds the rate of tries. The last wrong token is no
-// new try: a page sends it with several requests at once.
+// try returns what is wrong with a token, nil for the right one. It bounds the rate of tries. The last wrong token is
+// no new try: a page sends it with several requests.
 func (h *Handler) try(token string) *failure {
 	wrong := &failure{http.StatusUnauthorized, "that is not the token"}
 	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(h.o.Token)) // of one length, for constant time

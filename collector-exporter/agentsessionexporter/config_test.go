@@ -106,8 +106,12 @@ func TestConfig(t *testing.T) {
 			}),
 		}, warnings: []string{"sending_queue with block_on_overflow: true"}},
 		"memory_queue": {
-			want:     with(func(c *Config) { c.QueueConfig = queue(func(q *exporterhelper.QueueBatchConfig) { q.QueueSize = 10 }) }),
-			warnings: []string{"sending_queue is kept in memory only", "sending_queue with retry_on_failure::max_elapsed_time: 5m0s"},
+			want: with(func(c *Config) {
+				c.QueueConfig = queue(
+					func(q *exporterhelper.QueueBatchConfig) { q.QueueSize = 10 })
+			}),
+			warnings: []string{"sending_queue is kept in memory only",
+				"sending_queue with retry_on_failure::max_elapsed_time: 5m0s"},
 		},
 		"memory_queue_no_retry": {
 			want: with(func(c *Config) {
@@ -227,7 +231,8 @@ func TestPasswordIsOpaque(t *testing.T) {
 	require.Equal(t, "swordfish", string(cfg.Password))
 	dump := confmap.New()
 	require.NoError(t, dump.Marshal(cfg))
-	for _, text := range []string{fmt.Sprint(dump.ToStringMap()), fmt.Sprintf("%v %+v %#v %s", cfg, cfg, cfg, cfg.Password)} {
+	for _, text := range []string{fmt.Sprint(dump.ToStringMap()),
+		fmt.Sprintf("%v %+v %#v %s", cfg, cfg, cfg, cfg.Password)} {
 		require.NotContains(t, text, "swordfish")
 		require.Contains(t, text, "[REDACTED]")
 	}

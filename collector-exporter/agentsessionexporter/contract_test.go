@@ -27,10 +27,10 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// The Collector's own check of what an exporter owes its pipeline: everything is delivered, what may go away is tried again, what
-// will not is not. It sends spans and records with a test_id and wants them back from a receiver. Here the wire between exporter and
-// receiver is the store: a write first asks the receiver's consumer, whose errors are then those of the store, and what the receiver
-// took is what the store must hold in the end.
+// The Collector's own check of what an exporter owes its pipeline: everything is delivered, what may go away is tried
+// again, what will not is not. It sends spans and records with a test_id and wants them back from a receiver. Here the
+// wire between exporter and receiver is the store: a write first asks the receiver's consumer, whose errors are then
+// those of the store, and what the receiver took is what the store must hold in the end.
 
 const testID = "test_id"
 
@@ -104,11 +104,13 @@ func (s *wiredStore) Close() error {
 // receiver is where what was stored comes out.
 func (w *wire) receiver() receiver.Factory {
 	return receiver.NewFactory(component.MustNewType("store_reader"), func() component.Config { return &struct{}{} },
-		receiver.WithTraces(func(_ context.Context, _ receiver.Settings, _ component.Config, next consumer.Traces) (receiver.Traces, error) {
+		receiver.WithTraces(func(_ context.Context, _ receiver.Settings, _ component.Config,
+			next consumer.Traces) (receiver.Traces, error) {
 			w.traces = next
 			return nothing{}, nil
 		}, component.StabilityLevelAlpha),
-		receiver.WithLogs(func(_ context.Context, _ receiver.Settings, _ component.Config, next consumer.Logs) (receiver.Logs, error) {
+		receiver.WithLogs(func(_ context.Context, _ receiver.Settings, _ component.Config, next consumer.Logs) (receiver.Logs,
+			error) {
 			w.logs = next
 			return nothing{}, nil
 		}, component.StabilityLevelAlpha))

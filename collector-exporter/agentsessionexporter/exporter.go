@@ -59,7 +59,7 @@ func newSessionExporter(cfg *Config, set exporter.Settings, all *stores) (*sessi
 	}, nil
 }
 
-// start opens the store, unless the exporter of another signal with the same configuration did. What no waiting mends
+// start opens the store, unless the exporter of another signal with the same configuration did. A permanent error
 // stops the collector here, not at the first batch; a store that is away does not.
 func (e *sessionExporter) start(ctx context.Context, host component.Host) error {
 	shared, first, err := e.stores.acquire(ctx, e.cfg, e.set, host)

@@ -181,11 +181,14 @@ func TestPushReturnsAfterCommit(t *testing.T) {
 
 	id := attribute.String("exporter", "agent_session/test")
 	metadatatest.AssertEqualExporterAgentSessionSpansStored(t, b.tel,
-		[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 2}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+		[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 2}}, metricdatatest.IgnoreTimestamp(),
+		metricdatatest.IgnoreExemplars())
 	metadatatest.AssertEqualExporterAgentSessionSpansForeign(t, b.tel,
-		[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 1}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+		[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 1}}, metricdatatest.IgnoreTimestamp(),
+		metricdatatest.IgnoreExemplars())
 	metadatatest.AssertEqualExporterAgentSessionPutDuration(t, b.tel,
-		[]metricdata.HistogramDataPoint[float64]{{Attributes: attribute.NewSet(id, attribute.String("outcome", "ok")), Count: 1}},
+		[]metricdata.HistogramDataPoint[float64]{{Attributes: attribute.NewSet(id, attribute.String("outcome", "ok")),
+			Count: 1}},
 		metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars(), metricdatatest.IgnoreValue())
 	_, err := b.tel.GetMetric("otelcol_exporter_agent_session_spans_rejected")
 	require.Error(t, err, "nothing was rejected")
@@ -216,7 +219,8 @@ func TestStoreErrorIsRetried(t *testing.T) {
 
 	id := attribute.String("exporter", "agent_session/test")
 	metadatatest.AssertEqualExporterAgentSessionSpansStored(t, b.tel,
-		[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 1}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+		[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 1}}, metricdatatest.IgnoreTimestamp(),
+		metricdatatest.IgnoreExemplars())
 }
 
 // A store that stays away is reported to the sender as something to try again, not as bad data.
@@ -256,7 +260,8 @@ func TestRefusedRowLeavesTheGoodOnes(t *testing.T) {
 
 			id := attribute.String("exporter", "agent_session/test")
 			metadatatest.AssertEqualExporterAgentSessionSpansStored(t, b.tel,
-				[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 4}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+				[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 4}}, metricdatatest.IgnoreTimestamp(),
+				metricdatatest.IgnoreExemplars())
 			metadatatest.AssertEqualExporterAgentSessionSpansRejected(t, b.tel,
 				[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id, attribute.String("reason", "store")), Value: 1}},
 				metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())

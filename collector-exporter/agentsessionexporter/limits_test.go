@@ -26,7 +26,8 @@ func heavy(n int, sessions ...string) ptrace.Traces {
 		e := l.At(i).Events().AppendEmpty()
 		e.SetName(spans.EventBlocks)
 		body := sessions[i] + time.Now().String()
-		e.Attributes().PutEmptySlice(string(spans.BlockBodiesKey)).AppendEmpty().SetStr(body + strings.Repeat("x", n-len(body)))
+		e.Attributes().PutEmptySlice(string(spans.BlockBodiesKey)).AppendEmpty().SetStr(body +
+			strings.Repeat("x", n-len(body)))
 	}
 	return td
 }
@@ -76,7 +77,8 @@ func TestStoreLimit(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, store.Delete(t.Context(), b.store, s.Key))
 	}
-	require.Eventually(t, func() bool { return b.exp.ConsumeTraces(t.Context(), randomTraces(n)) == nil }, 20*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return b.exp.ConsumeTraces(t.Context(), randomTraces(n)) == nil }, 20*time.Second,
+		50*time.Millisecond)
 }
 
 // A full store makes retention come soon, however long its interval.
@@ -151,7 +153,8 @@ func TestSizesAreRemembered(t *testing.T) {
 	require.Equal(t, 10, st.lookups, "one for each session")
 
 	// Much that was written since makes it look again, before anything is refused for it.
-	big := session.Batch{Rows: b.Rows[:1], Blocks: []session.Block{{Session: b.Rows[0].Session, Body: strings.Repeat("x", mebi)}}}
+	big := session.Batch{Rows: b.Rows[:1], Blocks: []session.Block{{Session: b.Rows[0].Session,
+		Body: strings.Repeat("x", mebi)}}}
 	z.wrote(big)
 	in, over, err := z.admit(t.Context(), big)
 	require.NoError(t, err)

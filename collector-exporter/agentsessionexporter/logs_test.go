@@ -75,7 +75,8 @@ func TestPushLogsReturnsAfterCommit(t *testing.T) {
 
 	metadatatest.AssertEqualExporterAgentSessionLogRecordsStored(t, b.tel, point(2), ignore...)
 	metadatatest.AssertEqualExporterAgentSessionLogRecordsForeign(t, b.tel, point(1), ignore...)
-	metadatatest.AssertEqualExporterAgentSessionLogRecordsRejected(t, b.tel, point(1, attribute.String("reason", otlprow.ReasonNoSession)), ignore...)
+	metadatatest.AssertEqualExporterAgentSessionLogRecordsRejected(t, b.tel,
+		point(1, attribute.String("reason", otlprow.ReasonNoSession)), ignore...)
 	metadatatest.AssertEqualExporterAgentSessionBlocksStored(t, b.tel, point(2), ignore...)
 	for _, name := range []string{"stored", "foreign", "rejected"} {
 		_, err := b.tel.GetMetric("otelcol_exporter_agent_session_spans_" + name)
@@ -99,7 +100,8 @@ func TestPushLogsErrors(t *testing.T) {
 		require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), records("a", "b", "c")))
 		require.Equal(t, map[string]int{"a": 1, "c": 1}, b.store.committed())
 		metadatatest.AssertEqualExporterAgentSessionLogRecordsRejected(t, b.tel, []metricdata.DataPoint[int64]{{
-			Attributes: attribute.NewSet(attribute.String("exporter", "agent_session/test"), attribute.String("reason", "store")), Value: 1,
+			Attributes: attribute.NewSet(attribute.String("exporter", "agent_session/test"),
+				attribute.String("reason", "store")), Value: 1,
 		}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
 	})
 	t.Run("all refused", func(t *testing.T) {
@@ -142,7 +144,10 @@ func TestBadRecordsAreCounted(t *testing.T) {
 		"deep session":     key(string(spans.ConversationIDKey), deep),
 		"deep bodies":      key(string(spans.BlockBodiesKey), deep),
 		"bodies of no use": key(string(spans.BlockBodiesKey), func(v pcommon.Value) { v.SetEmptyMap().PutStr("a", "b") }),
-		"lists of no use":  key(string(spans.ListsKey), func(v pcommon.Value) { v.SetEmptySlice().AppendEmpty().SetStr("request x\nrubbish \xff") }),
+		"lists of no use": key(string(spans.ListsKey), func(
+			v pcommon.Value) {
+			v.SetEmptySlice().AppendEmpty().SetStr("request x\nrubbish \xff")
+		}),
 		"a turn of no use": key(string(spans.TurnIndexKey), func(v pcommon.Value) { v.SetInt(-7) }),
 		"many attributes": func(r plog.LogRecord) {
 			for i := range 2000 {
@@ -373,7 +378,8 @@ var address = []string{
 
 // previews are the attributes that show content to people. A row omits them when its own span brought lists.
 var previews = []string{
-	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.ToolCallArgumentsKey), string(spans.ToolCallResultKey),
+	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.ToolCallArgumentsKey),
+	string(spans.ToolCallResultKey),
 	string(spans.SystemInstructionsKey), string(spans.RequestMessagesOmittedKey),
 }
 
@@ -436,7 +442,8 @@ func read(t *testing.T, st store.Store) (requests map[string]string, trees strin
 			for _, turn := range run.Turns {
 				for _, q := range turn.Requests {
 					p := q.Payload(blocks)
-					requests[fmt.Sprintf("%s/%s/%d/%d", tree.ID, run.ID, turn.Index, q.Attempt)] = fmt.Sprintf("%v %v %v %s", p.Exact, p.Missing, p.Defects, p.Bytes)
+					requests[fmt.Sprintf("%s/%s/%d/%d", tree.ID, run.ID, turn.Index, q.Attempt)] = fmt.Sprintf("%v %v %v %s", p.Exact,
+						p.Missing, p.Defects, p.Bytes)
 				}
 			}
 		}
@@ -470,8 +477,8 @@ func deliver(t *testing.T, send func(clients)) (requests map[string]string, tree
 	return read(t, b.store)
 }
 
-// A session whose content arrives as log records gives the same requests, byte for byte, and the same tree as one with span
-// events, whatever arrives first.
+// A session whose content arrives as log records gives the same requests, byte for byte, and the same tree as one with
+// span events, whatever arrives first.
 func TestContentAsLogRecords(t *testing.T) {
 	all, requests, moved := phifixtures.All(t, "../.."), 0, 0
 	for i, f := range all {

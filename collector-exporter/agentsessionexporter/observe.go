@@ -14,7 +14,7 @@ import (
 // maxDirty bounds how many unprojected sessions are counted.
 const maxDirty = 10_000
 
-// observe registers the metrics that are read when somebody asks for them. None of them asks the store: its size and
+// observe registers the metrics that are read on demand. None of them asks the store: its size and
 // its unprojected sessions are those that measure saw last.
 func (s *sharedStore) observe() error {
 	attrs := metric.WithAttributes(s.id)

@@ -17,7 +17,8 @@ func batchOf(n int, bad ...int) session.Batch {
 	var b session.Batch
 	for i := range n {
 		b.Rows = append(b.Rows, session.Row{
-			Trace: session.TraceID{1}, Span: session.SpanID{byte(i >> 8), byte(i), 1}, Session: session.Key{ID: fmt.Sprint(i)}, Kind: session.KindRun,
+			Trace: session.TraceID{1}, Span: session.SpanID{byte(i >> 8), byte(i), 1}, Session: session.Key{ID: fmt.Sprint(i)},
+			Kind:  session.KindRun,
 			Known: spans.KnownObserved,
 		})
 	}

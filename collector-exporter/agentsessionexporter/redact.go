@@ -68,7 +68,7 @@ func (r *redactor) batch(b *session.Batch) finds {
 	return run.finds
 }
 
-// name redacts the name of a span that nobody promised to be free of content.
+// name redacts the name of a span that may hold content.
 func (r *redactor) name(s string) string {
 	if r == nil {
 		return s
@@ -321,7 +321,7 @@ func (r *redaction) blockOf(b *session.Block, text string) []use {
 // maxRedacted bounds the text that wholeText returns.
 const maxRedacted = 64 << 20
 
-// wholeText returns the text of a template. An empty string stands for what is not in the batch.
+// wholeText returns the text of a template. An empty string replaces what is not in the batch.
 func wholeText(b *session.Block, here map[blockRef]*session.Block) string {
 	var text strings.Builder
 	_ = spans.Pieces(b.Body, func(p spans.Piece) bool { // a broken template is looked at as far as it can be read

@@ -57,8 +57,9 @@ func everything(t *testing.T, st store.Store) string {
 	return b.String()
 }
 
-// A secret that the producer left in the recordings of the real loop is in no byte of the file, plain or packed, and not in the
-// tables of the agent guide. A request that held it is given back as one that is not whole; every other one byte for byte.
+// A secret that the producer left in the recordings of the real loop is in no byte of the file, plain or packed, and
+// not in the tables of the agent guide. A request that held it is given back as one that is not whole; every other one
+// byte for byte.
 func TestLateFinds(t *testing.T) {
 	held := 0
 	for i, f := range phifixtures.All(t, "../..") {
@@ -155,7 +156,8 @@ func TestEveryPlaceIsRedacted(t *testing.T) {
 		"block": {
 			func(s ptrace.Span) { blocks(s, string(spans.BlockBodiesKey), text) }, "block",
 			func(t *testing.T, b session.Batch) {
-				require.Equal(t, []session.Block{{Session: b.Rows[0].Session, ID: id, Body: left, Size: int64(len(text))}}, b.Blocks)
+				require.Equal(t, []session.Block{{Session: b.Rows[0].Session, ID: id, Body: left, Size: int64(len(text))}},
+					b.Blocks)
 			},
 		},
 		"block of JSON": {
@@ -170,7 +172,8 @@ func TestEveryPlaceIsRedacted(t *testing.T) {
 				blocks(s, string(spans.BlockWithheldKey), w.Encode())
 			}, "block",
 			func(t *testing.T, b session.Batch) {
-				require.Equal(t, []session.Block{{Session: b.Rows[0].Session, ID: id, Body: left, Size: int64(len(text)) + 1}}, b.Blocks)
+				require.Equal(t, []session.Block{{Session: b.Rows[0].Session, ID: id, Body: left, Size: int64(len(text)) + 1}},
+					b.Blocks)
 			},
 		},
 	} {
@@ -194,7 +197,8 @@ func TestEveryPlaceIsRedacted(t *testing.T) {
 	}
 	t.Run("log record", func(t *testing.T) {
 		ld := records("a")
-		ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().PutEmptySlice(string(spans.BlockBodiesKey)).AppendEmpty().SetStr(text)
+		ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().PutEmptySlice(
+			string(spans.BlockBodiesKey)).AppendEmpty().SetStr(text)
 		ex := setup(t, nil, redacting(""))
 		require.NoError(t, ex.logsExp.ConsumeLogs(t.Context(), ld))
 		metadatatest.AssertEqualExporterAgentSessionRedactions(t, ex.tel, point(1, where("block")), ignore...)
@@ -217,7 +221,8 @@ func TestRedactionLeavesTheRest(t *testing.T) {
 	require.Equal(t, finds{}, off.batch(&got))
 }
 
-// Rules that count in some places only: what a block is the lists of its batch say; of one that no list names every rule counts.
+// Rules that count in some places only: what a block is the lists of its batch say; of one that no list names every
+// rule counts.
 func TestNarrowRules(t *testing.T) {
 	r := redactorOf(t, `
 defaults: false
@@ -246,7 +251,8 @@ rules:
 	}}}}
 	want := map[string]string{
 		args: `{"x":"[redacted:pin]"}`, result: result, orphan: `{"x":"[redacted:pin]"}`, said: said,
-		memory: `{"role":"user","content":"[redacted:memory]"}`, toolSaid: `{"role":"toolResult","content":"[redacted:tools]"}`,
+		memory:   `{"role":"user","content":"[redacted:memory]"}`,
+		toolSaid: `{"role":"toolResult","content":"[redacted:tools]"}`,
 	}
 	for body := range want {
 		b.Blocks = append(b.Blocks, session.Block{Session: key, ID: spans.BlockOfString(body), Body: body})
@@ -277,8 +283,9 @@ rules:
 `)
 	reply := func(text string) session.Row {
 		return session.Row{Attrs: []session.Attr{{
-			Key:   session.PartialOutputKey,
-			Value: session.StringsValue([]string{`{"role":"assistant","content":"` + text + `"}`, `{"role":"user","content":"PIN 3"}`}),
+			Key: session.PartialOutputKey,
+			Value: session.StringsValue([]string{`{"role":"assistant","content":"` + text + `"}`,
+				`{"role":"user","content":"PIN 3"}`}),
 		}}}
 	}
 	b := session.Batch{Rows: []session.Row{reply("PIN 1, TAN 2")}}

@@ -47,15 +47,20 @@ func TestRejectedSpansAreLogged(t *testing.T) {
 
 	line := func(reason, signal, name, service, id string, trace session.TraceID, span session.SpanID) map[string]any {
 		return map[string]any{
-			"reason": reason, "count": int64(1), "signal": signal, "first_name": name, "first_service": service, "first_session": id,
-			"first_trace": trace.String(), "first_span": span.String(),
+			"reason": reason, "count": int64(1), "signal": signal, "first_name": name, "first_service": service,
+			"first_session": id,
+			"first_trace":   trace.String(), "first_span": span.String(),
 		}
 	}
 	want := map[string]map[string]any{
-		otlprow.ReasonNoSession: line(otlprow.ReasonNoSession, "span", spans.SpanRun, "coder", "", session.TraceID{15: 2}, session.SpanID{7: 2}),
-		reasonStore:             line(reasonStore, "span", spans.SpanRun, "coder", "refused", session.TraceID{15: 3}, session.SpanID{7: 3}),
-		otlprow.ReasonForeign:   line(otlprow.ReasonForeign, "span", "GET /", "coder", "", session.TraceID{1}, session.SpanID{1}),
-		otlprow.ReasonTimes:     line(otlprow.ReasonTimes, "log", spans.EventBlocks, "", "late", session.TraceID{15: 2}, session.SpanID{7: 2}),
+		otlprow.ReasonNoSession: line(otlprow.ReasonNoSession, "span", spans.SpanRun, "coder", "", session.TraceID{15: 2},
+			session.SpanID{7: 2}),
+		reasonStore: line(reasonStore, "span", spans.SpanRun, "coder", "refused", session.TraceID{15: 3},
+			session.SpanID{7: 3}),
+		otlprow.ReasonForeign: line(otlprow.ReasonForeign, "span", "GET /", "coder", "", session.TraceID{1},
+			session.SpanID{1}),
+		otlprow.ReasonTimes: line(otlprow.ReasonTimes, "log", spans.EventBlocks, "", "late", session.TraceID{15: 2},
+			session.SpanID{7: 2}),
 	}
 	if diff := cmp.Diff(want, logged(b)); diff != "" {
 		t.Error(diff)
@@ -142,5 +147,6 @@ func TestStoreMetrics(t *testing.T) {
 		}
 		return m.Data.(metricdata.Gauge[int64]).DataPoints[0].Value
 	}
-	require.Eventually(t, func() bool { return gauge("store_size") > 1000 && gauge("sessions_unprojected") == 0 }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return gauge("store_size") > 1000 && gauge("sessions_unprojected") == 0 },
+		20*time.Second, 20*time.Millisecond)
 }

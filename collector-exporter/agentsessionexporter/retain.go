@@ -18,11 +18,8 @@ func (s *sharedStore) retain(run context.Context, o *openStore) *retention.Sweep
 	if !some {
 		return nil
 	}
-	return retention.NewSweeper(o.Store, p, retention.WithInterval(s.cfg.Retention.Interval),
-		retention.WithHandler(func(done retention.Result, took time.Duration,
-			err error) {
-			s.swept(run, o, done, took, err)
-		}))
+	return retention.NewSweeper(o.Store, p, s.cfg.Retention.Interval,
+		func(done retention.Result, took time.Duration, err error) { s.swept(run, o, done, took, err) })
 }
 
 // swept counts what one sweep did and logs it.

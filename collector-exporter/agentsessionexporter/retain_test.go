@@ -66,7 +66,8 @@ func TestRetentionFails(t *testing.T) {
 	b := setup(t, nil, func(c *Config) { c.Retention.MaxSessions, c.Retention.Interval = 1, 20*time.Millisecond })
 	b.store.deletes(fails)
 	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("a", "b")))
-	require.Eventually(t, func() bool { return b.logs.FilterMessageSnippet("retention could not").Len() > 0 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.logs.FilterMessageSnippet("retention could not").Len() > 0 },
+		20*time.Second, 10*time.Millisecond)
 	_, err := b.tel.GetMetric("otelcol_exporter_agent_session_retention_failures")
 	require.NoError(t, err)
 	b.store.deletes(nil)

@@ -66,7 +66,7 @@ func newStores(open openFunc) *stores {
 	return &stores{open: open, timing: defaultTiming, all: map[*Config]*sharedStore{}}
 }
 
-// acquire returns the store of cfg; first says that it was made by this call. Only what no waiting mends is an error: a
+// acquire returns the store of cfg; first says that it was made by this call. Only a permanent error is returned: a
 // store that is away is opened later.
 func (s *stores) acquire(ctx context.Context, cfg *Config, set exporter.Settings, host component.Host) (_ *sharedStore,
 	first bool, _ error) {
@@ -175,10 +175,10 @@ func (s *sharedStore) tryOpen(ctx, run context.Context) error {
 		return err
 	}
 	o := &openStore{Store: st, sizes: newSizes(st, s.cfg),
-		worker: project.NewWorker(st, project.WithErrorHandler(func(err error) {
+		worker: project.NewWorker(st, func(err error) {
 			s.telemetry.ExporterAgentSessionProjectionFailures.Add(run, 1, metric.WithAttributes(s.id))
 			s.logger.Warn("a session's summary could not be brought up to date; it is tried again", zap.Error(err))
-		}))}
+		})}
 	o.sweeper = s.retain(run, o)
 	s.opened.Store(o)
 	s.running.Go(func() { s.measure(run, o) })

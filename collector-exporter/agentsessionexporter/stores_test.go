@@ -34,7 +34,8 @@ var ignore = []metricdatatest.Option{metricdatatest.IgnoreTimestamp(), metricdat
 
 // point is one point of a metric of the exporter under test.
 func point(n int64, more ...attribute.KeyValue) []metricdata.DataPoint[int64] {
-	return []metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(append(more, attribute.String("exporter", "agent_session/test"))...), Value: n}}
+	return []metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(append(more,
+		attribute.String("exporter", "agent_session/test"))...), Value: n}}
 }
 
 // statusHost is a host that keeps what components report.
@@ -141,7 +142,8 @@ func TestStoreComesAndGoes(t *testing.T) {
 	// With them it waits, and gets a success once the store came.
 	done := make(chan error, 1)
 	go func() { done <- exp.ConsumeTraces(context.Background(), traces("waits")) }()
-	require.Eventually(t, func() bool { n, _ := d.state(); return n > 3 }, 10*time.Second, time.Millisecond, "it is tried again")
+	require.Eventually(t, func() bool { n, _ := d.state(); return n > 3 }, 10*time.Second, time.Millisecond,
+		"it is tried again")
 	d.set(nil)
 	require.NoError(t, <-done)
 	require.NoError(t, logsExp.ConsumeLogs(t.Context(), records("waits")))
@@ -172,7 +174,8 @@ func TestStoreComesAndGoes(t *testing.T) {
 
 	require.Equal(t, 1, logs.FilterMessageSnippet("the store is away").Len(), "logged once")
 	require.Equal(t, 1, logs.FilterMessageSnippet("the store is open now").Len(), "logged once")
-	want := []string{"StatusRecoverableError: connection refused", "StatusOK", "StatusRecoverableError: disk full", "StatusOK"}
+	want := []string{"StatusRecoverableError: connection refused", "StatusOK", "StatusRecoverableError: disk full",
+		"StatusOK"}
 	require.Equal(t, want, host.seen())
 	require.Equal(t, want, logHost.seen(), "both pipelines are ill when the store is")
 
@@ -218,7 +221,8 @@ func TestUnusableLater(t *testing.T) {
 	require.Eventually(t, func() bool { n, _ := d.state(); return n > before+3 }, 10*time.Second, time.Millisecond)
 	require.Equal(t, 1, logs.FilterMessageSnippet("cannot be used as it is").Len())
 	d.set(nil)
-	require.Eventually(t, func() bool { return e.pushTraces(t.Context(), traces("a")) == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return e.pushTraces(t.Context(), traces("a")) == nil }, 10*time.Second,
+		time.Millisecond)
 	require.NoError(t, e.shutdown(t.Context()))
 }
 
@@ -257,10 +261,15 @@ func TestStartErrors(t *testing.T) {
 		change func(*Config)
 		want   []string
 	}{
-		"a folder":       {func(c *Config) { c.Storage = dir }, []string{"agent_session: storage: ", dir}},
-		"not our file":   {func(c *Config) { c.Storage = file("letter.txt", strings.Repeat("Dear Sir, ", 1000)) }, []string{"agent_session: storage: ", "letter.txt"}},
-		"another scheme": {func(c *Config) { c.Storage = "postgres://me:hunter2@host/db" }, []string{"agent_session: storage: ", "postgres", "sqlite:PATH"}},
-		"no rules":       {func(c *Config) { c.Redaction = RedactionConfig{Enabled: true, Rules: filepath.Join(dir, "none.yaml")} }, []string{"agent_session: redaction::rules: ", "none.yaml"}},
+		"a folder": {func(c *Config) { c.Storage = dir }, []string{"agent_session: storage: ", dir}},
+		"not our file": {func(c *Config) { c.Storage = file("letter.txt", strings.Repeat("Dear Sir, ", 1000)) },
+			[]string{"agent_session: storage: ", "letter.txt"}},
+		"another scheme": {func(c *Config) { c.Storage = "postgres://me:hunter2@host/db" },
+			[]string{"agent_session: storage: ", "postgres", "sqlite:PATH"}},
+		"no rules": {func(c *Config) {
+			c.Redaction = RedactionConfig{Enabled: true,
+				Rules: filepath.Join(dir, "none.yaml")}
+		}, []string{"agent_session: redaction::rules: ", "none.yaml"}},
 		"rules that fail": {func(c *Config) {
 			c.Redaction = RedactionConfig{Enabled: true, Rules: file("rules.yaml", "rules:\n- nam: x\n")}
 		}, []string{"agent_session: redaction::rules: ", "rules.yaml", "line 2", "field nam not found"}},

@@ -18,12 +18,15 @@ func talk(turns int, word string) (t Target, size int) {
 		text := strings.Repeat(fmt.Sprintf("reply %d says %s.\\n", i, word), 50)
 		reply := fmt.Sprintf(`{"role":"assistant","content":[{"type":"text","text":"%s"}]}`, text)
 		size += len(reply)
-		turn := &session.Turn{Index: i, Capture: spans.CaptureContent, Model: "m-1", StopReason: "stop", Usage: session.Usage{Input: 100 + i, Output: 10},
-			Input: store(&t, fmt.Sprintf(`{"role":"user","content":"question %d"}`, i), ""), Output: store(&t, reply, "")}
+		turn := &session.Turn{Index: i, Capture: spans.CaptureContent, Model: "m-1", StopReason: "stop",
+			Usage: session.Usage{Input: 100 + i, Output: 10},
+			Input: store(&t, fmt.Sprintf(`{"role":"user","content":"question %d"}`, i), ""), Output: store(&t, reply,
+				"")}
 		for j := range 2 {
-			turn.ToolCalls = append(turn.ToolCalls, &session.ToolCall{ID: fmt.Sprint(i, " ", j), Name: "bash", Outcome: "ok",
-				Args:   store(&t, fmt.Sprintf(`{"command":"do %d %d %s","timeout":60}`, i, j, word), ""),
-				Result: store(&t, fmt.Sprintf(`"done %d %d"`, i, j), "")})
+			turn.ToolCalls = append(turn.ToolCalls, &session.ToolCall{ID: fmt.Sprint(i, " ", j), Name: "bash",
+				Outcome: "ok",
+				Args:    store(&t, fmt.Sprintf(`{"command":"do %d %d %s","timeout":60}`, i, j, word), ""),
+				Result:  store(&t, fmt.Sprintf(`"done %d %d"`, i, j), "")})
 		}
 		r.Turns = append(r.Turns, turn)
 	}

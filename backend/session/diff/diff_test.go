@@ -40,7 +40,8 @@ func sketch(t *testing.T, runs ...string) Target {
 	for i, text := range runs {
 		start := time.Unix(int64(100+i), 0)
 		observed := session.Span{Start: start, End: start, Known: spans.KnownObserved}
-		r := &session.Run{Span: observed, Capture: spans.CaptureContent, Status: spans.RunStatusCompleted, Agent: "agent"}
+		r := &session.Run{Span: observed, Capture: spans.CaptureContent, Status: spans.RunStatusCompleted,
+			Agent: "agent"}
 		text, indexes, given := strings.Cut(text, "#")
 		if !given {
 			indexes = "0"
@@ -59,7 +60,8 @@ func sketch(t *testing.T, runs ...string) Target {
 			for _, p := range target.Session.Runs {
 				for _, pt := range p.Turns {
 					if p.ID == parent && fmt.Sprint(pt.Index) == turn {
-						pt.ToolCalls = append(pt.ToolCalls, &session.ToolCall{Span: session.Span{End: start}, ID: r.ParentToolCallID, Name: "spawn"})
+						pt.ToolCalls = append(pt.ToolCalls, &session.ToolCall{Span: session.Span{End: start},
+							ID: r.ParentToolCallID, Name: "spawn"})
 					}
 				}
 			}
@@ -86,21 +88,26 @@ func TestAlignment(t *testing.T) {
 		want string // runs beside each other by their names, and turns by their indexes where these are not 0
 	}{
 		{"same", []string{"r1:x", "r2:y"}, []string{"q1:x", "q2:y"}, "r1=q1 r2=q2"},
-		{"one asked otherwise", []string{"r1:x", "r2:y", "r3:z"}, []string{"q1:x", "q2:other", "q3:z"}, "r1=q1 r2=q2 r3=q3"},
+		{"one asked otherwise", []string{"r1:x", "r2:y", "r3:z"}, []string{"q1:x", "q2:other", "q3:z"},
+			"r1=q1 r2=q2 r3=q3"},
 		{"one less", []string{"r1:x", "r2:y", "r3:z"}, []string{"q1:x", "q3:z"}, "r1=q1 r2- r3=q3"},
 		{"one more", []string{"r1:x", "r3:z"}, []string{"q1:x", "q2:y", "q3:z"}, "r1=q1 +q2 r3=q3"},
-		{"another one beside its like", []string{"r1:x", "r2:y", "r3:z", "r4:u"}, []string{"q1:x", "q3:z", "q4:v"}, "r1=q1 r2- r3=q3 r4=q4"},
+		{"another one beside its like", []string{"r1:x", "r2:y", "r3:z", "r4:u"}, []string{"q1:x", "q3:z", "q4:v"},
+			"r1=q1 r2- r3=q3 r4=q4"},
 		{"nothing in common", []string{"r1:x", "r2:y"}, []string{"q1:u"}, "r1=q1 r2-"},
 		{"a branch is no run that goes on", []string{"r1:x", "r2:y~r1"}, []string{"q1:x", "q2:u"}, "r1=q1 r2- +q2"},
-		{"a branch in another place", []string{"r1:x", "r2:y~r1", "r3:z"}, []string{"q1:x", "q3:z", "q2:y~q1"}, "r1=q1 r2=q2 r3=q3"},
+		{"a branch in another place", []string{"r1:x", "r2:y~r1", "r3:z"}, []string{"q1:x", "q3:z", "q2:y~q1"},
+			"r1=q1 r2=q2 r3=q3"},
 		{"sub-agents in another order", []string{"r1:x", "k1:one@r1.0", "k2:two@r1.0"},
 			[]string{"q1:x", "l2:two@q1.0", "l1:one@q1.0"}, "r1=q1 k1=l1 k2=l2"},
 		{"sub-agents of one turn beside those of it", []string{"r1:x#0,1", "k1:one@r1.0", "k2:two@r1.1"},
 			[]string{"q1:x#0,1", "l2:u@q1.1", "l1:v@q1.0"}, "r1=q1(0=0 1=1) k1=l1 k2=l2"},
 		{"a sub-agent below one of its own", []string{"r1:x", "k1:one@r1.0", "m1:three@k1.0"},
 			[]string{"q1:x", "l1:one@q1.0", "n1:three@l1.0"}, "r1=q1 k1=l1 m1=n1"},
-		{"sub-agents of a run that is not there", []string{"r1:x", "r2:y", "k2:one@r2.0"}, []string{"q1:x"}, "r1=q1 r2- k2-"},
-		{"parallel", []string{"r1:x*5", "r2:y*5", "r3:u*9"}, []string{"q2:y*3", "q1:x*3", "q3:v*7"}, "r1=q1 r2=q2 r3=q3"},
+		{"sub-agents of a run that is not there", []string{"r1:x", "r2:y", "k2:one@r2.0"}, []string{"q1:x"},
+			"r1=q1 r2- k2-"},
+		{"parallel", []string{"r1:x*5", "r2:y*5", "r3:u*9"}, []string{"q2:y*3", "q1:x*3", "q3:v*7"},
+			"r1=q1 r2=q2 r3=q3"},
 		{"parallel after another run", []string{"r0:w", "r1:x*5"}, []string{"q1:y*3", "q0:w"}, "r0=q0 r1=q1"},
 		{"turns by index", []string{"r1:x#0,1,2"}, []string{"q1:x#0,2,3"}, "r1=q1(0=0 1- 2=2 +3)"},
 		{"turns of one index", []string{"r1:x#0,1,1"}, []string{"q1:x#0,1,2"}, "r1=q1(0=0 1=1 1- +2)"},
@@ -158,9 +165,11 @@ func TestRequests(t *testing.T) {
 		a, b [][]string
 		want [][]Part
 	}{
-		"the same except ids":     {[][]string{{"x"}, {"x", "y"}}, [][]string{{"x"}, {"x", "y"}}, [][]Part{nil, nil}},
-		"another question":        {[][]string{{"x"}, {"x", "y"}}, [][]string{{"z"}, {"z", "y"}}, [][]Part{{Input}, nil}},
-		"a message that is gone":  {[][]string{{"x"}, {"x", "y"}, {"x", "y"}}, [][]string{{"x"}, {"y"}, {"y"}}, [][]Part{nil, {Request}, nil}},
+		"the same except ids": {[][]string{{"x"}, {"x", "y"}}, [][]string{{"x"}, {"x", "y"}}, [][]Part{nil, nil}},
+		"another question": {[][]string{{"x"}, {"x", "y"}}, [][]string{{"z"}, {"z", "y"}}, [][]Part{{Input},
+			nil}},
+		"a message that is gone": {[][]string{{"x"}, {"x", "y"}, {"x", "y"}}, [][]string{{"x"}, {"y"}, {"y"}},
+			[][]Part{nil, {Request}, nil}},
 		"one more in later turns": {[][]string{{"x"}, {"x"}}, [][]string{{"x"}, {"x", "y"}}, [][]Part{nil, {Input}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +197,8 @@ func TestRequestBesidesInput(t *testing.T) {
 	}
 	d := compare(t, target("likes tea"), target("likes coffee"))
 	turn := d.Runs[0].Turns[0]
-	if diff := cmp.Diff([]Part{Request}, turn.Parts); diff != "" || len(turn.Changes) != 2 || turn.Changes[0].Path != "request[0]" {
+	if diff := cmp.Diff([]Part{Request}, turn.Parts); diff != "" || len(turn.Changes) != 2 ||
+		turn.Changes[0].Path != "request[0]" {
 		t.Error(diff, turn.Changes)
 	}
 	if d := compare(t, target("likes tea"), target("likes tea")); !d.Equal {
@@ -219,7 +229,8 @@ func TestRequestsWithoutContent(t *testing.T) {
 			}
 			turn := compare(t, target("x"), target(c.b)).Runs[0].Turns[0]
 			got := slices.DeleteFunc(turn.NotCompared, func(u Unknown) bool { return u.Part != Request })
-			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" || slices.Contains(turn.Parts, Request) {
+			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" || slices.Contains(turn.Parts,
+				Request) {
 				t.Error(diff, turn.Parts)
 			}
 		})
@@ -235,7 +246,8 @@ func TestSummaries(t *testing.T) {
 		return d
 	}
 	turn := compare(t, compacted("I looked."), compacted("Never touch it. I looked.")).Runs[0].Turns[0]
-	if diff := cmp.Diff([]Part{Compaction}, turn.Parts); diff != "" || turn.Changes[0].Path != "compaction[0].summary.user" {
+	if diff := cmp.Diff([]Part{Compaction}, turn.Parts); diff != "" ||
+		turn.Changes[0].Path != "compaction[0].summary.user" {
 		t.Error(diff, turn.Changes)
 	}
 }
@@ -267,7 +279,8 @@ func TestParseParts(t *testing.T) {
 
 // FuzzCompare compares turns of which a message, an argument, a result, a prompt and a catalogue are anything.
 func FuzzCompare(f *testing.F) {
-	f.Add(`{"role":"assistant","content":[{"type":"text","text":"hi"},{"type":"tool_use","id":"1","name":"bash","input":{"a":1}}]}`,
+	f.Add(`{"role":"assistant","content":[{"type":"text","text":"hi"},{"type":"tool_use","id":"1","name":"bash",`+
+		`"input":{"a":1}}]}`,
 		`{"role":"assistant","content":"ho"}`, uint8(0))
 	f.Add(`[{"name":"bash","description":"a"}]`, `[{"name":"bash","description":"b"},{"name":"c"}]`, uint8(3))
 	f.Add(`{"content":[{"type":"text","text":"x"}],"details":{"n":1}}`, `"x"`, uint8(7))
@@ -285,16 +298,19 @@ func FuzzCompare(f *testing.F) {
 				}
 				return store(keep, body, string(provenance))
 			}
-			params := session.NewRefs(slices.Concat(ref(3, spans.ProvenanceSystem).Items(), ref(4, spans.ProvenanceTools).Items(),
+			params := session.NewRefs(slices.Concat(ref(3, spans.ProvenanceSystem).Items(), ref(4,
+				spans.ProvenanceTools).Items(),
 				ref(5, spans.ProvenanceRest).Items())...)
-			turn := &session.Turn{Capture: spans.CaptureContent, Output: ref(0, ""), Input: ref(6, ""), Requests: []*session.Request{{Params: params}},
+			turn := &session.Turn{Capture: spans.CaptureContent, Output: ref(0, ""), Input: ref(6, ""),
+				Requests:  []*session.Request{{Params: params}},
 				ToolCalls: []*session.ToolCall{{ID: "c", Name: "bash", Args: ref(1, ""), Result: ref(2, "")}}}
 			d.Session = &session.Session{ID: "s", Runs: []*session.Run{{ID: "r", Turns: []*session.Turn{turn}}}}
 			return d
 		}
 		a, b := target(x), target(y)
 		d, back := compare(t, a, b), compare(t, b, a)
-		if d.Equal != back.Equal || d.Counts != back.Counts || !slices.Equal(d.Runs[0].Turns[0].Parts, back.Runs[0].Turns[0].Parts) {
+		if d.Equal != back.Equal || d.Counts != back.Counts || !slices.Equal(d.Runs[0].Turns[0].Parts,
+			back.Runs[0].Turns[0].Parts) {
 			t.Errorf("not symmetric: %+v and %+v", d.Runs[0].Turns[0].Parts, back.Runs[0].Turns[0].Parts)
 		}
 		if x == y && !d.Equal {

@@ -77,17 +77,12 @@ func (d *differ) compactionsBetween(p *Pair) {
 	if s != d.b.Session || !earlier || !slices.ContainsFunc(p.Changes, gone) {
 		return
 	}
-	add := func(l []*session.Compaction) {
-		for _, c := range l {
-			if !c.Start.Before(from) && (to.IsZero() || !c.Start.After(to)) && (c.Applied == nil || *c.Applied) {
+	for _, r := range s.Runs[first : last+1] {
+		for n := range r.Walk() {
+			c := n.Compaction
+			if c != nil && !c.Start.Before(from) && (to.IsZero() || !c.Start.After(to)) && (c.Applied == nil || *c.Applied) {
 				d.out.Compactions = append(d.out.Compactions, c)
 			}
-		}
-	}
-	for _, r := range s.Runs[first : last+1] {
-		add(r.Compactions)
-		for _, t := range r.Turns {
-			add(t.Compactions)
 		}
 	}
 	slices.SortStableFunc(d.out.Compactions, func(x, y *session.Compaction) int { return x.Start.Compare(y.Start) })

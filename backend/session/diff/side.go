@@ -24,7 +24,8 @@ type side struct {
 func newSide(t Target) *side {
 	s := &side{
 		Target: t, history: session.HistoryOf(t.Session, t.Blocks), runs: t.Session.Runs,
-		numbers: map[*session.Run]int{}, groups: map[int64]int{}, asked: map[*session.Run]string{}, known: map[uint64]bool{},
+		numbers: map[*session.Run]int{}, groups: map[int64]int{}, asked: map[*session.Run]string{},
+		known: map[uint64]bool{},
 	}
 	for i, r := range t.Session.Runs {
 		s.numbers[r] = i + 1

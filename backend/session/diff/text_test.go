@@ -76,7 +76,8 @@ func TestTextBounds(t *testing.T) {
 	if !d.Cut || reported > 100 || reported < 90 {
 		t.Errorf("cut %v, %d bytes", d.Cut, reported)
 	}
-	if d := compareTexts(strings.Repeat("a\n", maxText), strings.Repeat("a\n", maxText)+"b", 100); !d.Cut || len(d.Hunks) > 0 {
+	if d := compareTexts(strings.Repeat("a\n", maxText), strings.Repeat("a\n", maxText)+"b", 100); !d.Cut ||
+		len(d.Hunks) > 0 {
 		t.Errorf("compared beyond the first MiB: %+v", d)
 	}
 	if d := compareTexts("a", "b", 0); !d.Cut || len(d.Hunks) > 0 {
@@ -191,11 +192,14 @@ func TestValues(t *testing.T) {
 		{`{"a":1,"b":2}`, `{"b":2.0,"a":1e0}`, nil},
 		{`{"path":"a","n":1}`, `{"path":"b","n":1}`, []Change{{Path: "args.path", Before: `"a"`, After: `"b"`}}},
 		{`{"a":{"b":[1,{"c":true}]}}`, `{"a":{"b":[1,{"c":false}]},"d":null}`,
-			[]Change{{Path: "args.a.b[1].c", Before: `true`, After: `false`}, {Path: "args.d", Change: added, After: `null`}}},
+			[]Change{{Path: "args.a.b[1].c", Before: `true`, After: `false`}, {Path: "args.d", Change: added,
+				After: `null`}}},
 		{`[1,2,3]`, `[1,2,3,0]`, []Change{{Path: "args[3]", Change: added, After: `0`}}},
-		{`{"a":1}`, `[1]`, []Change{{Path: "args.a", Change: removed, Before: `1`}, {Path: "args[0]", Change: added, After: `1`}}},
+		{`{"a":1}`, `[1]`, []Change{{Path: "args.a", Change: removed, Before: `1`}, {Path: "args[0]", Change: added,
+			After: `1`}}},
 		{`"1"`, `1`, []Change{{Path: "args", Before: `"1"`, After: `1`}}},
-		{`[{"name":"a"},{"name":"b","n":1}]`, `[{"name":"b","n":2},{"name":"c"}]`, []Change{{Path: "args.a.name", Change: removed, Before: `"a"`},
+		{`[{"name":"a"},{"name":"b","n":1}]`, `[{"name":"b","n":2},{"name":"c"}]`, []Change{{Path: "args.a.name",
+			Change: removed, Before: `"a"`},
 			{Path: "args.b.n", Before: `1`, After: `2`}, {Path: "args.c.name", Change: added, After: `"c"`}}},
 	} {
 		for i := range c.want {
@@ -208,7 +212,8 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s to %s:\n%s", c.before, c.after, delta)
 		}
 	}
-	if l := changesOf(`{"text":"`+long+`a"}`, `{"text":"`+long+`b"}`); len(l) != 1 || l[0].Path != "args.text" || len(l[0].Text.Hunks) != 1 {
+	if l := changesOf(`{"text":"`+long+`a"}`, `{"text":"`+long+`b"}`); len(l) != 1 || l[0].Path != "args.text" ||
+		len(l[0].Text.Hunks) != 1 {
 		t.Errorf("long text: %+v", l)
 	}
 	if l := changesOf(`{`, `{}`); len(l) != 1 || l[0].Text == nil {
@@ -224,13 +229,15 @@ func TestValues(t *testing.T) {
 	if l := changesOf(many(1), many(2)); len(l) != 1 || l[0].Path != "args" {
 		t.Errorf("%d changes of one value", len(l))
 	}
-	for n, want := range map[string]string{"0": "0", "-0.0": "0", "10": "10", "1.50": "1.5", "-12e-3": "-0.012", "0.001E2": "0.1", "1E3": "1000",
+	for n, want := range map[string]string{"0": "0", "-0.0": "0", "10": "10", "1.50": "1.5", "-12e-3": "-0.012",
+		"0.001E2": "0.1", "1E3": "1000",
 		"9007199254740993": "9007199254740993", "1e400": "1e400"} {
 		if got := plainNumber(n); got != want {
 			t.Errorf("%s: %s, want %s", n, got, want)
 		}
 	}
-	if got, want := canonical(`{ "b" : [1.0, {}, [ ], "x"], "a": {"n": 5} }`), `{"a":{"n":5},"b":[1,{},[],"x"]}`; got != want {
+	if got, want := canonical(`{ "b" : [1.0, {}, [ ], "x"], "a": {"n": 5} }`),
+		`{"a":{"n":5},"b":[1,{},[],"x"]}`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -246,7 +253,8 @@ func TestResults(t *testing.T) {
 	}
 	for raw, want := range map[string]string{
 		`"x"`: `"x"`, `[{"type":"text","text":"x"},{"type":"text","text":"y"}]`: `"x\ny"`,
-		`{"content":"x","id":"1"}`: `"x"`, `{"content":[{"type":"text","text":"x"}],"details":{"n":1},"timestamp":7}`: `{"content":"x","details":{"n":1}}`,
+		`{"content":"x","id":"1"}`: `"x"`, `{"content":[{"type":"text","text":"x"}],"details":{"n":1},"timestamp":7}` +
+			``: `{"content":"x","details":{"n":1}}`,
 		`{"id":7,"rows":[]}`: `{"id":7,"rows":[]}`, `[{"type":"image","data":"AA"}]`: `[{"data":"AA","type":"image"}]`,
 	} {
 		if got := of(raw); got != want {

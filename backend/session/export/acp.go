@@ -36,7 +36,7 @@ func ACP(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, op
 		return missingOf(err), err
 	}
 	t := &trace{
-		Guide: g, w: bufio.NewWriterSize(w, 1<<16), left: map[string]int{}, calls: map[string]bool{},
+		Guide: g, w: bufio.NewWriterSize(w, 1<<16), unplaced: map[string]int{}, calls: map[string]bool{},
 		written: map[*session.Compaction]bool{}, costs: map[string]float64{}, last: map[*session.Run]int{},
 		byID: map[*session.Compaction]int{}, asked: map[factPlace]bool{}, next: map[direction]int64{},
 		waiting: map[direction]map[string]int64{toAgent: {}, toClient: {}},
@@ -106,16 +106,16 @@ type trace struct {
 	replay []byte             // updates that came with a session/load
 	opened []byte             // the latest initialize
 
-	open  *prompt
-	said  [][]byte // content blocks that no prompt has yet
-	of    *unit    // the first of the messages that they are from
-	now   int      // the unit that is written
-	used  int64    // tokens in the model's context
-	costs map[string]float64
+	open      *prompt
+	pending   [][]byte // content blocks that no prompt has yet
+	pendingOf *unit    // the first of the messages that they are from
+	now       int      // the unit that is written
+	used      int64    // tokens in the model's context
+	costs     map[string]float64
 	// costless: a turn has no cost.
 	costless bool
 
-	left map[string]int // what ACP has no place for, and how often
+	unplaced map[string]int // what ACP has no place for, and how often
 }
 
 type factPlace struct{ at, seq int64 }
@@ -212,17 +212,17 @@ func (t *trace) check() error {
 // lacks counts content that ACP has no place for.
 func (t *trace) lacks(what string) {
 	const most = 64
-	if len(t.left) == most && t.left[what] == 0 {
+	if len(t.unplaced) == most && t.unplaced[what] == 0 {
 		what = "others"
 	}
-	t.left[what]++
+	t.unplaced[what]++
 }
 
 // omitted is what Guide.Missing names, and what ACP has no place for.
 func (t *trace) omitted() []Missing {
 	l := t.Missing()
-	for _, what := range slices.Sorted(maps.Keys(t.left)) {
-		l = append(l, Missing{Where: t.s.ID, What: fmt.Sprintf("ACP has no place for %s (%d)", what, t.left[what])})
+	for _, what := range slices.Sorted(maps.Keys(t.unplaced)) {
+		l = append(l, Missing{Where: t.s.ID, What: fmt.Sprintf("ACP has no place for %s (%d)", what, t.unplaced[what])})
 	}
 	return l
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
@@ -51,66 +52,32 @@ func (t *trace) keptTurn(r *session.Run, turn *session.Turn) {
 		x.begun = turn.Start
 	}
 	calls := slices.Clone(turn.ToolCalls)
-	callOf := func(item object) int {
-		return slices.IndexFunc(calls, func(c *session.ToolCall) bool {
-			return item.text("type") == "toolCall" && c.ID == item.text("id")
-		})
-	}
-	var items []object
+	var l []piece
 	for _, in := range t.read(r, turn, spans.ListOutput, turn.Output) {
 		for _, raw := range elements(parse(in.body).get("content")) {
-			items = append(items, parse(raw))
-		}
-	}
-	cuts := t.cuts(turn)
-	var pieces []int // in the queue
-	for i, item := range items {
-		if item.text("type") == "toolCall" {
-			var c *session.ToolCall
-			if at := callOf(item); at >= 0 {
-				c = calls[at]
-				calls = slices.Delete(calls, at, at+1)
+			item := parse(raw)
+			typ, block := item.text("type"), item.get("block")
+			p := piece{kind: messageChunk, messageID: item.text("messageId"), content: item.without("messageId").bytes()}
+			p.joins = (typ == "text" || typ == "thinking") && p.messageID == "" && block == nil
+			switch typ {
+			case "toolCall":
+				if i := slices.IndexFunc(calls, func(c *session.ToolCall) bool { return c.ID == item.text("id") }); i >= 0 {
+					p.span = calls[i]
+					calls = slices.Delete(calls, i, i+1)
+				}
+				p.call = func(at time.Time, seq int64) { t.keptCall(r, item, p.span, at, seq) }
+			case "thinking":
+				if p.kind, p.content = thoughtChunk, block; block == nil {
+					p.content = textBlock(item.text("thinking"))
+				}
 			}
-			t.keptCall(r, item, c, x)
-			continue
-		}
-		var next *session.ToolCall
-		for _, later := range items[i:] {
-			if at := callOf(later); at >= 0 && next == nil {
-				next = calls[at]
-			}
-		}
-		var m wire
-		m.at, m.seq = x.piece(next)
-		if i > 0 && apart(items[i-1], item) && len(cuts) > 0 { // something came between the two
-			if m.compare(&cuts[0]) <= 0 {
-				m.at, m.seq = cuts[0].at, cuts[0].seq+1
-			}
-			cuts = cuts[1:]
-		}
-		if i+1 < len(items) && apart(item, items[i+1]) {
-			cuts = slices.DeleteFunc(cuts, func(cut wire) bool { return cut.at.Before(x.begun) })
-			if len(cuts) > 0 && m.compare(&cuts[0]) > 0 {
-				m.at, m.seq = cuts[0].at, cuts[0].seq
-			}
-		}
-		pieces = append(pieces, len(t.queue))
-		kind, content := messageChunk, item.without("messageId").bytes()
-		if item.text("type") == "thinking" {
-			if kind, content = thoughtChunk, item.get("block"); content == nil {
-				content = textBlock(item.text("thinking"))
-			}
-		}
-		t.chunk(m.at, m.seq, kind, item.text("messageId"), content)
-	}
-	for k := len(pieces) - 2; k >= 0; k-- { // none came after the one that follows it
-		if m, after := &t.queue[pieces[k]], &t.queue[pieces[k+1]]; m.compare(after) > 0 {
-			m.at, m.seq = after.at, after.seq
+			l = append(l, p)
 		}
 	}
 	for _, c := range calls { // of which no content was captured
-		t.keptCall(r, nil, c, x)
+		l = append(l, piece{span: c, call: func(at time.Time, seq int64) { t.keptCall(r, nil, c, at, seq) }})
 	}
+	t.pieces(l, x, t.cuts(turn))
 	t.keptNotes(r, turn.Events, "")
 	permissions := slices.Clone(turn.Permissions)
 	for _, c := range turn.ToolCalls {
@@ -135,13 +102,6 @@ func (t *trace) keptTurn(r *session.Run, turn *session.Turn) {
 	}
 }
 
-// apart reports whether two neighbours of a reply would be one piece, had nothing come between them.
-func apart(a, b object) bool {
-	kind := a.text("type")
-	own := func(o object) bool { return o.text("messageId") != "" || o.get("block") != nil }
-	return kind == b.text("type") && (kind == "text" || kind == "thinking") && !own(a) && !own(b)
-}
-
 // cuts returns when messages came that end a message without an id, in their order.
 func (t *trace) cuts(turn *session.Turn) (l []wire) {
 	add := func(notes []session.Note, all bool) {
@@ -164,14 +124,12 @@ func (t *trace) cuts(turn *session.Turn) (l []wire) {
 	return l
 }
 
-// keptCall queues the messages of a tool call.
-func (t *trace) keptCall(r *session.Run, item object, c *session.ToolCall, x *places) {
+// keptCall queues the messages of a tool call. at and seq are its place where its span c is not there.
+func (t *trace) keptCall(r *session.Run, item object, c *session.ToolCall, at time.Time, seq int64) {
 	id, name, kind, title := item.text("id"), item.text("name"), item.text("kind"), item.text("title")
-	at, seq := x.piece(c)
 	status, input := "pending", item.get("arguments")
 	if c != nil {
 		at, seq, id, name = c.Start, t.seqOf(c.Seq), c.ID, cmp.Or(name, c.Name)
-		x.prev = c
 		if t.worked(r, c) {
 			status = "in_progress"
 		}

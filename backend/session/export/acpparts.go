@@ -86,41 +86,69 @@ const (
 	thoughtChunk = "agent_thought_chunk"
 )
 
-// chunk queues the update of a piece of a reply.
-func (t *trace) chunk(at time.Time, seq int64, kind, messageID string, content []byte) {
-	t.push(at, seq, fields("sessionUpdate", kind, "messageId", messageID, "content", content))
+// piece is a piece of a reply: a chunk or a call.
+type piece struct {
+	kind, messageID string
+	content         []byte
+	joins           bool                          // a chunk that is one piece with a neighbour of its kind
+	call            func(at time.Time, seq int64) // queues the messages of a call; nil: a chunk
+	span            *session.ToolCall             // of a call; nil where it is not there
 }
 
-// parts queues the messages of the parts of a reply.
-func (t *trace) parts(u *unit, parts []builtPart, x *places) {
-	next := func(i int) *session.ToolCall {
-		for _, p := range parts[i:] {
-			if p.call != nil {
-				return p.call
-			}
-		}
-		return nil
-	}
+// partPieces makes the pieces of the parts of a reply.
+func (t *trace) partPieces(u *unit, parts []builtPart) (l []piece) {
 	for i := range parts {
 		p := &parts[i]
 		if strings.HasPrefix(p.typ, "tool-") || p.typ == "dynamic-tool" {
-			at, _ := x.piece(next(i))
-			t.tool(u, p, at)
-			if p.call != nil {
-				x.prev = p.call
+			l = append(l, piece{span: p.call, call: func(at time.Time, _ int64) { t.tool(u, p, at) }})
+		} else if content := t.block(p, false); content != nil {
+			kind := messageChunk
+			if strings.HasPrefix(p.typ, "reasoning") {
+				kind = thoughtChunk
 			}
+			l = append(l, piece{kind: kind, messageID: u.id, content: content})
+		}
+	}
+	return l
+}
+
+// pieces queues the messages of a reply. cuts are the times of messages that end a chunk which has no id, in their order.
+func (t *trace) pieces(l []piece, x *places, cuts []wire) {
+	apart := func(i int) bool { // whether a message came between piece i and the one before it, which would be one
+		return i > 0 && i < len(l) && l[i-1].joins && l[i].joins && l[i-1].kind == l[i].kind
+	}
+	var chunks []int // in the queue
+	for i, p := range l {
+		var next *session.ToolCall
+		for _, later := range l[i:] {
+			next = cmp.Or(next, later.span)
+		}
+		m := wire{}
+		m.at, m.seq = x.piece(next)
+		if p.call != nil {
+			p.call(m.at, m.seq)
+			x.prev = cmp.Or(p.span, x.prev)
 			continue
 		}
-		content := t.block(p, false)
-		if content == nil {
-			continue
+		if apart(i) && len(cuts) > 0 {
+			if m.compare(&cuts[0]) <= 0 {
+				m.at, m.seq = cuts[0].at, cuts[0].seq+1
+			}
+			cuts = cuts[1:]
 		}
-		kind := messageChunk
-		if strings.HasPrefix(p.typ, "reasoning") {
-			kind = thoughtChunk
+		if apart(i + 1) {
+			cuts = slices.DeleteFunc(cuts, func(cut wire) bool { return cut.at.Before(x.begun) })
+			if len(cuts) > 0 && m.compare(&cuts[0]) > 0 {
+				m.at, m.seq = cuts[0].at, cuts[0].seq
+			}
 		}
-		at, seq := x.piece(next(i))
-		t.chunk(at, seq, kind, u.id, content)
+		chunks = append(chunks, len(t.queue))
+		t.push(m.at, m.seq, fields("sessionUpdate", p.kind, "messageId", p.messageID, "content", p.content))
+	}
+	for k := len(chunks) - 2; k >= 0; k-- { // none came after the one that follows it
+		if m, after := &t.queue[chunks[k]], &t.queue[chunks[k+1]]; m.compare(after) > 0 {
+			m.at, m.seq = after.at, after.seq
+		}
 	}
 }
 

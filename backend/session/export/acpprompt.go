@@ -44,7 +44,7 @@ func (t *trace) message(u *unit, last bool) {
 	blocks := t.messageBlocks(u)
 	if len(blocks) == 0 { // nothing of it is sent
 		switch {
-		case last && t.said != nil && t.of.run == u.run:
+		case last && t.pending != nil && t.pendingOf.run == u.run:
 			t.unanswered(true)
 		case last && t.open != nil && t.open.run == u.run:
 			t.end(true)
@@ -52,13 +52,13 @@ func (t *trace) message(u *unit, last bool) {
 		return
 	}
 	t.end(false)
-	if t.said != nil && t.of.run != u.run {
+	if t.pending != nil && t.pendingOf.run != u.run {
 		t.unanswered(false)
 	}
-	if t.said == nil {
-		t.of = u
+	if t.pending == nil {
+		t.pendingOf = u
 	}
-	t.said = append(t.said, blocks...)
+	t.pending = append(t.pending, blocks...)
 	if last {
 		t.unanswered(true)
 	}
@@ -67,8 +67,8 @@ func (t *trace) message(u *unit, last bool) {
 // unanswered makes a prompt of the messages that have none and ends it, since no reply follows; final: its run ends
 // with it.
 func (t *trace) unanswered(final bool) {
-	if t.said != nil {
-		t.ask(t.of.run)
+	if t.pending != nil {
+		t.ask(t.pendingOf.run)
 		t.end(final)
 	}
 }
@@ -96,10 +96,10 @@ func (t *trace) messageBlocks(u *unit) (l [][]byte) {
 // stretch.
 func (t *trace) ask(r *session.Run) {
 	at, seq := r.Start, r.Seq
-	if t.said != nil && t.of.turn != nil && t.of.turn.Index > 0 {
-		at, seq = t.of.turn.Start, t.of.turn.Seq
-	} else if t.said != nil && t.of.turn == nil && t.of.at > r.Start.UnixMilli() {
-		at = time.UnixMilli(t.of.at)
+	if t.pending != nil && t.pendingOf.turn != nil && t.pendingOf.turn.Index > 0 {
+		at, seq = t.pendingOf.turn.Start, t.pendingOf.turn.Seq
+	} else if t.pending != nil && t.pendingOf.turn == nil && t.pendingOf.at > r.Start.UnixMilli() {
+		at = time.UnixMilli(t.pendingOf.at)
 	}
 	t.open = &prompt{run: r, at: at, seq: seq}
 	var meta []byte
@@ -107,11 +107,11 @@ func (t *trace) ask(r *session.Run) {
 		if meta = t.runValue(r, spans.ListMetadata, r.Metadata); parse(meta) == nil {
 			meta = nil
 		}
-	} else if t.said == nil {
+	} else if t.pending == nil {
 		meta = fields(extensionKey, fields("no_message", true))
 	}
-	params := fields("sessionId", &t.s.ID, "prompt", list(t.said), "_meta", meta)
-	t.said = nil
+	params := fields("sessionId", &t.s.ID, "prompt", list(t.pending), "_meta", meta)
+	t.pending = nil
 	t.send(wire{at: at, seq: t.seqOf(seq), dir: toAgent, method: "session/prompt", params: params,
 		reply: "session/prompt"})
 }
@@ -127,7 +127,7 @@ func (t *trace) seqOf(seq int64) int64 {
 
 // reply writes a stretch of turns.
 func (t *trace) reply(u *unit, last bool) {
-	if t.said != nil && t.of.run != u.run {
+	if t.pending != nil && t.pendingOf.run != u.run {
 		t.unanswered(false)
 	}
 	if t.open != nil && t.open.run != u.run {
@@ -258,7 +258,7 @@ func (t *trace) step(u *unit, st *step) {
 		if st.at >= 0 {
 			at = latest(at, t.runs[u.run].turns[st.at].Start)
 		}
-		t.parts(u, t.loneParts(u.run, st), &places{at: at, last: at, seqOf: t.seqOf})
+		t.pieces(t.partPieces(u, t.loneParts(u.run, st)), &places{at: at, last: at, seqOf: t.seqOf}, nil)
 		t.open.at = at
 		t.sendQueue()
 		return
@@ -269,7 +269,7 @@ func (t *trace) step(u *unit, st *step) {
 	} else {
 		made := t.turnParts(u.run, st)
 		t.decided = turn.Permissions
-		t.parts(u, made.parts, placesOf(turn, t.seqOf))
+		t.pieces(t.partPieces(u, made.parts), placesOf(turn, t.seqOf), nil)
 		t.decided = nil
 		for _, x := range turn.Permissions {
 			if asked(x) && !made.calls[x.CallID] {
@@ -358,13 +358,9 @@ func (t *trace) compaction(r *session.Run, turn *session.Turn, c *session.Compac
 	if end.After(c.Start) {
 		update(c.Start, "in_progress", nil)
 	}
-	var texts []string
-	for _, in := range t.read(r, turn, spans.ListSummary, c.Summary) {
-		texts = append(texts, summaryText(in.body))
-	}
 	var summary []byte
-	if texts != nil {
-		summary = list([][]byte{textBlock(strings.Join(texts, "\n"))})
+	if s, ok := t.summary(r, turn, c); ok {
+		summary = list([][]byte{textBlock(s)})
 	}
 	update(end, "completed", summary)
 

@@ -53,6 +53,7 @@ func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Optio
 	g := &Guide{
 		content: newContent(ctx, s, bodies), s: s, opts: opts, firsts: map[string]string{},
 		runs: map[*session.Run]*runPlan{}, uncaptured: map[*session.Run]spans.Capture{},
+		prompts: texts{digest: map[string]string{}}, catalogs: texts{digest: map[string]string{}},
 	}
 	if sources {
 		g.readSources()
@@ -193,19 +194,14 @@ func requestText(t *session.Turn, kind spans.ProvenanceKind) *session.Ref {
 type texts struct {
 	digest map[string]string // by block
 	refs   []session.Ref
-	seen   map[string]bool
 }
 
 // add adds the text of a block.
 func (x *texts) add(ref session.Ref, body string) {
-	if x.digest == nil {
-		x.digest, x.seen = map[string]string{}, map[string]bool{}
-	}
 	sum := sha256.Sum256([]byte(body))
 	digest := hex.EncodeToString(sum[:])
 	x.digest[ref.Block] = digest
-	if !x.seen[digest] {
-		x.seen[digest] = true
+	if !slices.ContainsFunc(x.refs, func(o session.Ref) bool { return x.digest[o.Block] == digest }) {
 		x.refs = append(x.refs, ref)
 	}
 }

@@ -212,10 +212,7 @@ func (g *Guide) outside(r *session.Run, p *runPlan) map[int][]session.Ref {
 			}
 		}
 	}
-	listed := map[string]bool{}
-	for _, ref := range r.Outside.Items() {
-		listed[g.same(ref)] = true
-	}
+	listed := g.names(r.Outside)
 	var earlier map[string]bool
 	out := map[int][]session.Ref{}
 	at := -1
@@ -250,19 +247,14 @@ func (g *Guide) outside(r *session.Run, p *runPlan) map[int][]session.Ref {
 
 // earlier returns the messages of the runs before r.
 func (g *Guide) earlier(r *session.Run) map[string]bool {
-	blocks := map[string]bool{}
+	var lists []*session.Refs
 	for _, o := range g.s.Runs[:slices.Index(g.s.Runs, r)] {
-		lists := []*session.Refs{o.Messages, o.Outside}
+		lists = append(lists, o.Messages, o.Outside)
 		for _, t := range o.Turns {
 			lists = append(lists, t.Input, t.Output, t.Results)
 		}
-		for _, l := range lists {
-			for _, ref := range l.Items() {
-				blocks[g.same(ref)] = true
-			}
-		}
 	}
-	return blocks
+	return g.names(lists...)
 }
 
 // between appends the messages that came outside of turns, after turn i. calls are those of that turn.
@@ -361,11 +353,13 @@ func (b *runUnits) turn(i int, before []string) turnParts {
 	return made
 }
 
-// names returns the names of the messages of a list.
-func (g *Guide) names(refs *session.Refs) map[string]bool {
+// names returns the names of the messages of lists.
+func (g *Guide) names(lists ...*session.Refs) map[string]bool {
 	names := map[string]bool{}
-	for _, ref := range refs.Items() {
-		names[g.same(ref)] = true
+	for _, refs := range lists {
+		for _, ref := range refs.Items() {
+			names[g.same(ref)] = true
+		}
 	}
 	return names
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
@@ -177,13 +178,7 @@ func (w *partWriter) part(p *builtPart, c *cells) {
 // compactionParts makes the one part of a summary.
 func (g *Guide) compactionParts(u *unit) []builtPart {
 	c := u.compaction
-	summary := ""
-	for i, in := range g.read(u.run, nil, spans.ListSummary, c.Summary) {
-		if i > 0 {
-			summary += "\n"
-		}
-		summary += summaryText(in.body)
-	}
+	summary, _ := g.summary(u.run, nil, c)
 	tail := null
 	if id := g.tailStart(c); id != "" {
 		tail = quote(id)
@@ -196,18 +191,22 @@ func (g *Guide) compactionParts(u *unit) []builtPart {
 	return []builtPart{{typ: "data-compaction", data: dataPart("compaction", data), created: u.at, updated: u.at}}
 }
 
-// summaryText returns the text of a summary, which is a JSON string or a message.
-func summaryText(body []byte) string {
-	if s, ok := text(body); ok {
-		return s
-	}
-	out := ""
-	for _, p := range readMessage(body).parts {
-		if p.kind == partText {
-			out += p.text
+// summary returns the text of a summary, and reports whether there is any. Its bodies are JSON strings or messages.
+func (g *Guide) summary(r *session.Run, t *session.Turn, c *session.Compaction) (string, bool) {
+	var texts []string
+	for _, in := range g.read(r, t, spans.ListSummary, c.Summary) {
+		s, ok := text(in.body)
+		if !ok {
+			for _, p := range readMessage(in.body).parts {
+				if p.kind == partText {
+					s += p.text
+				}
+			}
+			s = cmp.Or(s, string(in.body))
 		}
+		texts = append(texts, s)
 	}
-	return cmp.Or(out, string(body))
+	return strings.Join(texts, "\n"), texts != nil
 }
 
 // tailStart returns the id of the first row that a compaction kept in the model's context, empty where that is not

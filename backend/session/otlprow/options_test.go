@@ -60,14 +60,17 @@ func TestRejections(t *testing.T) {
 
 	rejection := func(id string) Rejection {
 		return Rejection{
-			Reason: ReasonTraceID, Name: spans.SpanTurn, Service: "coder", Span: session.SpanID{2}, Session: session.Key{Tenant: "acme", ID: id},
+			Reason: ReasonTraceID, Name: spans.SpanTurn, Service: "coder", Span: session.SpanID{2},
+			Session: session.Key{Tenant: "acme", ID: id},
 		}
 	}
 	want := []Rejection{rejection(""), {
-		Reason: ReasonForeign, Name: strings.Repeat("é", 128), Service: "coder", Span: session.SpanID{7}, Session: session.Key{Tenant: "acme", ID: "web"},
+		Reason: ReasonForeign, Name: strings.Repeat("é", 128), Service: "coder", Span: session.SpanID{7},
+		Session: session.Key{Tenant: "acme", ID: "web"},
 	}, rejection(boundID(strings.Repeat("x", maxID+1)))}
 	_, report := Decode(td, WithForeign())
-	if diff := cmp.Diff(Report{Spans: 3, Foreign: 1, Rejected: map[string]int{ReasonTraceID: 2}, Rejections: want}, report); diff != "" {
+	if diff := cmp.Diff(Report{Spans: 3, Foreign: 1, Rejected: map[string]int{ReasonTraceID: 2}, Rejections: want},
+		report); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if _, report := Decode(td); len(report.Rejections) != 2 || report.Foreign != 1 {
@@ -77,7 +80,8 @@ func TestRejections(t *testing.T) {
 		bad.CopyTo(list.AppendEmpty())
 		foreign.CopyTo(list.AppendEmpty())
 	}
-	if _, report := Decode(td, WithForeign()); len(report.Rejections) != MaxRejections || report.Rejected[ReasonTraceID] != 2+2*MaxRejections {
+	if _, report := Decode(td, WithForeign()); len(report.Rejections) != MaxRejections ||
+		report.Rejected[ReasonTraceID] != 2+2*MaxRejections {
 		t.Errorf("%d rejections, %v", len(report.Rejections), report.Rejected)
 	}
 
@@ -86,7 +90,8 @@ func TestRejections(t *testing.T) {
 	other.SetEventName("login")
 	other.Attributes().PutStr("session.id", "web")
 	_, report = DecodeLogs(ld, WithForeign())
-	want = []Rejection{{Reason: ReasonForeign, Name: "login", Service: "coder", Session: session.Key{Tenant: "acme", ID: "web"}}}
+	want = []Rejection{{Reason: ReasonForeign, Name: "login", Service: "coder", Session: session.Key{Tenant: "acme",
+		ID: "web"}}}
 	if diff := cmp.Diff(Report{Spans: 2, Stored: 1, Foreign: 1, Rejections: want}, report); diff != "" {
 		t.Errorf("log records, -want +got:\n%s", diff)
 	}
@@ -118,7 +123,8 @@ func TestLimitAttribute(t *testing.T) {
 		if got := row.Attr("long").Str(); got != "x"+long[:(limit-1)/2*2] || row.Attr("fits").Str() != fits {
 			t.Errorf("%+v: strings of %d and %d bytes", l, len(got), len(row.Attr("fits").Str()))
 		}
-		if got := row.Attr("list").Strings(); len(got) != 1 || !row.Attr("map").IsZero() || len(row.Session.ID) != maxID {
+		if got := row.Attr("list").Strings(); len(got) != 1 || !row.Attr("map").IsZero() ||
+			len(row.Session.ID) != maxID {
 			t.Errorf("%+v: %d of the list, map %q, session %q", l, len(got), row.Attr("map").Text(), row.Session.ID)
 		}
 	}
@@ -172,7 +178,8 @@ func TestLimitBlockOfLists(t *testing.T) {
 	}
 }
 
-// Turns are bounded each for itself, however many spans bring them and in whatever order; so is what belongs to no turn.
+// Turns are bounded each for itself, however many spans bring them and in whatever order; so is what belongs to no
+// turn.
 func TestLimitTurn(t *testing.T) {
 	const limit = 10
 	spansOf := func() (ptrace.Traces, func(turn int64, bodies ...string)) {

@@ -52,7 +52,8 @@ func TestDecode(t *testing.T) {
 	s.Attributes().PutStr("otelagent.known", "closed")
 	putSlice(s.Attributes(), "list", "a", "b")
 	putSlice(s.Attributes(), "mixed", "a", 1, 2.5, nil, true, []byte("x"))
-	if err := s.Attributes().PutEmptyMap("map").FromRaw(map[string]any{"b": 1, "a": map[string]any{"<": "\"\xff"}}); err != nil {
+	if err := s.Attributes().PutEmptyMap("map").FromRaw(map[string]any{"b": 1,
+		"a": map[string]any{"<": "\"\xff"}}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -90,7 +91,8 @@ func TestDecode(t *testing.T) {
 				{Key: "otelagent.request.messages", Value: session.IntValue(2)},
 				{Key: "otelagent.schema", Value: session.IntValue(1)},
 			},
-			Lists:  []session.List{{Name: "request", Attempt: 1, Count: 2, Prefix: "1 BBBBBBBBBBA", Items: []string{"AAAAAAAAAAA st"}}},
+			Lists: []session.List{{Name: "request", Attempt: 1, Count: 2, Prefix: "1 BBBBBBBBBBA",
+				Items: []string{"AAAAAAAAAAA st"}}},
 			Events: []session.Event{{Time: 1500, Type: "Mystery", Body: "BBBBBBBBBBB", Seq: 8}},
 		}},
 		Blocks: []session.Block{
@@ -152,13 +154,15 @@ func TestDecodeInstant(t *testing.T) {
 		end  uint64
 		attr any
 		want int64
-	}{{2000, true, 1000}, {2000, false, 2000}, {2000, "true", 1000}, {2000, "yes", 2000}, {2001, true, 2001}, {1000, true, 1000}} {
+	}{{2000, true, 1000}, {2000, false, 2000}, {2000, "true", 1000}, {2000, "yes", 2000}, {2001, true, 2001}, {1000,
+		true, 1000}} {
 		td, s := one()
 		s.SetEndTimestamp(pcommon.Timestamp(tt.end))
 		if err := s.Attributes().PutEmpty("otelagent.instant").FromRaw(tt.attr); err != nil {
 			t.Fatal(err)
 		}
-		if batch, _ := Decode(td); len(batch.Rows) != 1 || batch.Rows[0].End != tt.want || len(batch.Rows[0].Attrs) != 2 {
+		if batch, _ := Decode(td); len(batch.Rows) != 1 || batch.Rows[0].End != tt.want ||
+			len(batch.Rows[0].Attrs) != 2 {
 			t.Errorf("%d, %v: %+v, want the end %d and two attributes", tt.end, tt.attr, batch.Rows, tt.want)
 		}
 	}
@@ -174,7 +178,8 @@ func TestDecodeRejects(t *testing.T) {
 		batch, report := Decode(td)
 		id := str(first(s.Attributes(), "session.id"))
 		want := Report{Spans: 2, Stored: 1, Rejected: map[string]int{reason: 1}, Rejections: []Rejection{{
-			Reason: reason, Name: s.Name(), Service: "coder", Trace: session.TraceID(s.TraceID()), Span: session.SpanID(s.SpanID()),
+			Reason: reason, Name: s.Name(), Service: "coder", Trace: session.TraceID(s.TraceID()),
+			Span:    session.SpanID(s.SpanID()),
 			Session: session.Key{Tenant: "acme", ID: id},
 		}}}
 		if !reflect.DeepEqual(report, want) || len(batch.Rows) != 1 || len(batch.Blocks) != 0 {
@@ -237,7 +242,8 @@ func TestDecodeFacts(t *testing.T) {
 		t.Fatalf("%+v, %d blocks", report, len(batch.Blocks))
 	}
 	r := batch.Rows[0]
-	if want := []session.RowFact{{Time: 1500, Subject: "session", Key: "title"}}; !reflect.DeepEqual(r.Facts, want) || r.Lists != nil || r.Events != nil {
+	if want := []session.RowFact{{Time: 1500, Subject: "session", Key: "title"}}; !reflect.DeepEqual(r.Facts, want) ||
+		r.Lists != nil || r.Events != nil {
 		t.Errorf("%+v", r)
 	}
 }
@@ -265,14 +271,16 @@ func TestDecodeIsLenient(t *testing.T) {
 	if !strings.HasPrefix(r.Run, "sha256:") || len(r.Run) != 71 || r.Attr(spans.RunParentIDKey).Str() != r.Run {
 		t.Errorf("long ids: %q, %q", r.Run, r.Attr(spans.RunParentIDKey).Str())
 	}
-	if r.Attr(spans.KnownAsKey).Str() != "guessed" || r.Attr(spans.ConversationIDKey).Str() != "other" || r.Attr("bad").Str() != "\ufffd" {
+	if r.Attr(spans.KnownAsKey).Str() != "guessed" || r.Attr(spans.ConversationIDKey).Str() != "other" ||
+		r.Attr("bad").Str() != "\ufffd" {
 		t.Errorf("attributes: %+v", r.Attrs)
 	}
 
 	td, s = one()
 	s.SetName(spans.SpanRun)
 	s.Attributes().Remove("otelagent.run.start")
-	if batch, _ := Decode(td); len(batch.Rows) != 1 || batch.Rows[0].RunStart != 1000 || batch.Rows[0].Turn != session.NoTurn {
+	if batch, _ := Decode(td); len(batch.Rows) != 1 || batch.Rows[0].RunStart != 1000 ||
+		batch.Rows[0].Turn != session.NoTurn {
 		t.Errorf("run without its start: %+v", batch.Rows)
 	}
 }
@@ -332,7 +340,8 @@ func TestDecodeBounds(t *testing.T) {
 	if len(r.Attrs) > maxAttrs || len(batch.Blocks) != 2 || len(r.Events) != maxEvents-1 {
 		t.Errorf("%d attributes, %d blocks, %d events", len(r.Attrs), len(batch.Blocks), len(r.Events))
 	}
-	if b := batch.Blocks[1]; b.Body != "" || b.Size != maxBody+1 || b.ID != spans.BlockOfString(strings.Repeat("b", maxBody+1)) {
+	if b := batch.Blocks[1]; b.Body != "" || b.Size != maxBody+1 || b.ID != spans.BlockOfString(strings.Repeat("b",
+		maxBody+1)) {
 		t.Errorf("the body that is too long: %d bytes, size %d", len(b.Body), b.Size)
 	}
 	if m := r.Attr(spans.ResponseModelKey).Str(); len(m) != maxValue {
@@ -403,10 +412,13 @@ func FuzzDecode(f *testing.F) {
 
 func BenchmarkDecode(b *testing.B) {
 	td, s := one()
-	for _, k := range []string{"gen_ai.agent.name", "otelagent.agent.id", "gen_ai.operation.name", "gen_ai.provider.name", "otelagent.dialect", "otelagent.turn.stop_reason", "otelagent.turn.trigger"} {
+	for _, k := range []string{"gen_ai.agent.name", "otelagent.agent.id", "gen_ai.operation.name",
+		"gen_ai.provider.name", "otelagent.dialect", "otelagent.turn.stop_reason", "otelagent.turn.trigger"} {
 		s.Attributes().PutStr(k, "some value")
 	}
-	for _, k := range []string{"otelagent.usage.input_tokens", "otelagent.usage.output_tokens", "otelagent.usage.reasoning_tokens", "otelagent.usage.cache_read_tokens", "otelagent.usage.cache_write_tokens", "otelagent.run.ordinal", "otelagent.count.tool_calls"} {
+	for _, k := range []string{"otelagent.usage.input_tokens", "otelagent.usage.output_tokens",
+		"otelagent.usage.reasoning_tokens", "otelagent.usage.cache_read_tokens", "otelagent.usage.cache_write_tokens",
+		"otelagent.run.ordinal", "otelagent.count.tool_calls"} {
 		s.Attributes().PutInt(k, 5)
 	}
 	all := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()

@@ -11,7 +11,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// TestPartialOutput: what came of a reply by now goes with the live row, and comes back as the turn's output; anything else stays a block.
+// TestPartialOutput: what came of a reply by now goes with the live row, and comes back as the turn's output;
+// anything else stays a block.
 func TestPartialOutput(t *testing.T) {
 	const said, other = `{"role":"assistant","content":"as far as it ca`, "another body"
 	for _, c := range []struct {
@@ -20,7 +21,8 @@ func TestPartialOutput(t *testing.T) {
 		inRow bool
 	}{
 		{"of a live turn", func(ptrace.Span) {}, true},
-		{"of one that was closed", func(s ptrace.Span) { s.Attributes().PutStr(string(spans.KnownAsKey), "closed") }, false},
+		{"of one that was closed", func(s ptrace.Span) { s.Attributes().PutStr(string(spans.KnownAsKey), "closed") },
+			false},
 		{"not partial", func(s ptrace.Span) { s.Attributes().PutBool(string(spans.PartialKey), false) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -56,7 +58,8 @@ func TestPartialOutput(t *testing.T) {
 				set.Add(b)
 			}
 			turn := tree.Runs[0].Turns[0]
-			if got := set.Read(turn.Output); len(got.Bodies) != 1 || got.Bodies[0] != said || !got.Whole() || turn.Partial != (c.name != "not partial") {
+			if got := set.Read(turn.Output); len(got.Bodies) != 1 || got.Bodies[0] != said || !got.Whole() ||
+				turn.Partial != (c.name != "not partial") {
 				t.Errorf("output %+v, partial %v", got, turn.Partial)
 			}
 			if _, ok := turn.Extra[session.PartialOutputKey]; ok == c.inRow && c.inRow {
@@ -78,7 +81,8 @@ func TestPartialOutputTooLarge(t *testing.T) {
 	putSlice(a, "otelagent.block.bodies", said)
 	putSlice(a, "otelagent.lists", "output 1\n"+spans.BlockOfString(said).Short().String())
 	batch, _ := Decode(td, WithLimits(Limits{Attribute: 999}))
-	if len(batch.Blocks) != 1 || len(batch.Rows[0].Lists) != 1 || !batch.Rows[0].Attr(session.PartialOutputKey).IsZero() {
+	if len(batch.Blocks) != 1 || len(batch.Rows[0].Lists) != 1 ||
+		!batch.Rows[0].Attr(session.PartialOutputKey).IsZero() {
 		t.Errorf("%d blocks, %d lists", len(batch.Blocks), len(batch.Rows[0].Lists))
 	}
 }

@@ -54,7 +54,8 @@ func TestLogfire(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	s := session.Assemble(batch.Rows)
-	if s.Status != spans.SessionStatusBusy || len(s.Runs) != 1 || len(s.Runs[0].Turns) != 1 || len(s.Runs[0].Turns[0].ToolCalls) != 1 || session.Summarize(s).Defects != 0 {
+	if s.Status != spans.SessionStatusBusy || len(s.Runs) != 1 || len(s.Runs[0].Turns) != 1 ||
+		len(s.Runs[0].Turns[0].ToolCalls) != 1 || session.Summarize(s).Defects != 0 {
 		t.Fatalf("%s, %d runs", s.Status, len(s.Runs))
 	}
 	if c := s.Runs[0].Turns[0].ToolCalls[0]; c.Outcome != spans.OutcomeOK || c.Known != spans.KnownObserved {
@@ -73,11 +74,18 @@ func TestPendingSpan(t *testing.T) {
 		parent session.SpanID
 	}{
 		{"of one of ours", func(ptrace.Span) {}, Report{Spans: 1, Stored: 1}, true, parent},
-		{"of a root", func(s ptrace.Span) { s.Attributes().PutStr(logfirePendingParent, "0000000000000000") }, Report{Spans: 1, Stored: 1}, true, session.SpanID{}},
-		{"does not say its parent", func(s ptrace.Span) { s.Attributes().Remove(logfirePendingParent) }, Report{Spans: 1, Stored: 1}, true, session.SpanID{}},
-		{"says it as nobody can read", func(s ptrace.Span) { s.Attributes().PutStr(logfirePendingParent, "01020304050607080910") }, Report{Spans: 1, Stored: 1, Cut: 1}, true, session.SpanID{}},
-		{"announces nothing", func(s ptrace.Span) { s.SetParentSpanID([8]byte{}) }, Report{Spans: 1, Rejected: map[string]int{ReasonSpanID: 1}}, false, session.SpanID{}},
-		{"of a foreign span", func(s ptrace.Span) { s.SetName("GET /") }, Report{Spans: 1, Foreign: 1}, false, session.SpanID{}},
+		{"of a root", func(s ptrace.Span) { s.Attributes().PutStr(logfirePendingParent, "0000000000000000") },
+			Report{Spans: 1, Stored: 1}, true, session.SpanID{}},
+		{"does not say its parent", func(s ptrace.Span) { s.Attributes().Remove(logfirePendingParent) },
+			Report{Spans: 1, Stored: 1}, true, session.SpanID{}},
+		{"says it as nobody can read", func(s ptrace.Span) {
+			s.Attributes().PutStr(logfirePendingParent,
+				"01020304050607080910")
+		}, Report{Spans: 1, Stored: 1, Cut: 1}, true, session.SpanID{}},
+		{"announces nothing", func(s ptrace.Span) { s.SetParentSpanID([8]byte{}) }, Report{Spans: 1,
+			Rejected: map[string]int{ReasonSpanID: 1}}, false, session.SpanID{}},
+		{"of a foreign span", func(s ptrace.Span) { s.SetName("GET /") }, Report{Spans: 1, Foreign: 1}, false,
+			session.SpanID{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			td, s := one()
@@ -96,7 +104,8 @@ func TestPendingSpan(t *testing.T) {
 			if !c.row {
 				return
 			}
-			if r := batch.Rows[0]; r.Span != session.SpanID(real) || r.Parent != c.parent || r.Known != spans.KnownLive {
+			if r := batch.Rows[0]; r.Span != session.SpanID(real) || r.Parent != c.parent ||
+				r.Known != spans.KnownLive {
 				t.Errorf("span %s, parent %s, %s", r.Span, r.Parent, r.Known)
 			}
 		})

@@ -50,7 +50,8 @@ func TestDecodeBlocks(t *testing.T) {
 	a.PutStr("otelagent.block.bodies", "one alone")
 
 	batch, report := Decode(td)
-	// A body that is a number; what is no withheld block, and a number; an item too long, no list, a long name; a number.
+	// A body that is a number; what is no withheld block, and a number; an item too long, no list, a long name; a
+	// number.
 	if diff := cmp.Diff(Report{Spans: 1, Stored: 1, Cut: 7}, report); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -64,7 +65,8 @@ func TestDecodeBlocks(t *testing.T) {
 		t.Errorf("lists, -want +got:\n%s", diff)
 	}
 	wantBlocks := []session.Block{
-		{Session: sessionKey, ID: long, Body: "with", Size: 8}, bodyBlock("body"), bodyBlock("\x01" + id), bodyBlock("one alone"),
+		{Session: sessionKey, ID: long, Body: "with", Size: 8}, bodyBlock("body"), bodyBlock("\x01" + id),
+		bodyBlock("one alone"),
 	}
 	if diff := cmp.Diff(wantBlocks, batch.Blocks); diff != "" {
 		t.Errorf("blocks, -want +got:\n%s", diff)
@@ -121,7 +123,8 @@ func TestDecodeLogs(t *testing.T) {
 	}
 	want := session.Row{
 		Trace: session.TraceID{1}, Span: session.SpanID{0xf2, 0xfc, 0x0b, 0x69, 0x36, 0xe6, 0x1d, 0xbc},
-		Parent: session.SpanID{2}, Session: sessionKey, Run: "r1", RunStart: 900, Turn: 4, Kind: session.KindPayload, Known: spans.KnownObserved,
+		Parent: session.SpanID{2}, Session: sessionKey, Run: "r1", RunStart: 900, Turn: 4, Kind: session.KindPayload,
+		Known: spans.KnownObserved,
 		Start: 1500, End: 1500, Service: "coder",
 		Attrs: []session.Attr{{Key: "custom", Value: session.StringValue("kept")}},
 		Lists: []session.List{{Name: "input"}},
@@ -132,7 +135,8 @@ func TestDecodeLogs(t *testing.T) {
 	if batch.Rows[1].Span != want.Span || batch.Rows[2].Span == want.Span || batch.Rows[2].Start != 1501 {
 		t.Errorf("ids %v, %v, %v", batch.Rows[0].Span, batch.Rows[1].Span, batch.Rows[2].Span)
 	}
-	if diff := cmp.Diff([]session.Block{bodyBlock("body"), bodyBlock("body"), bodyBlock("body")}, batch.Blocks); diff != "" {
+	if diff := cmp.Diff([]session.Block{bodyBlock("body"), bodyBlock("body"), bodyBlock("body")},
+		batch.Blocks); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if tree := session.Assemble(batch.Rows); tree.Runs[0].Turns[0].Input == nil {
@@ -155,7 +159,8 @@ func TestDecodeLogsRejects(t *testing.T) {
 		c.spoil(r)
 		batch, report := DecodeLogs(ld)
 		want := Report{Spans: 1, Rejected: map[string]int{c.reason: 1}, Rejections: []Rejection{{
-			Reason: c.reason, Name: spans.EventBlocks, Service: "coder", Trace: session.TraceID(r.TraceID()), Span: session.SpanID(r.SpanID()),
+			Reason: c.reason, Name: spans.EventBlocks, Service: "coder", Trace: session.TraceID(r.TraceID()),
+			Span:    session.SpanID(r.SpanID()),
 			Session: session.Key{Tenant: "acme", ID: str(first(r.Attributes(), "session.id"))},
 		}}}
 		if diff := cmp.Diff(want, report); diff != "" || len(batch.Blocks) > 0 {
@@ -164,7 +169,8 @@ func TestDecodeLogsRejects(t *testing.T) {
 	}
 }
 
-// A record of nothing but attributes costs time in proportion to them: 0.2 s here, and half a minute if each looked at all others.
+// A record of nothing but attributes costs time in proportion to them: 0.2 s here, and half a minute if each looked
+// at all others.
 func TestDecodeLogsManyAttributes(t *testing.T) {
 	const n = 100_000
 	ld, r := oneRecord()
@@ -189,7 +195,8 @@ func TestDecodeLogsManyAttributes(t *testing.T) {
 func TestRecordID(t *testing.T) {
 	seen := map[session.SpanID]string{}
 	for _, text := range []string{"", "a", "b"} {
-		for _, raw := range []any{nil, true, false, 1, 2, 1.5, "x", []byte("x"), []any{"x"}, []any{}, map[string]any{"k": "x"}, map[string]any{"k": "y", "l": 1}} {
+		for _, raw := range []any{nil, true, false, 1, 2, 1.5, "x", []byte("x"), []any{"x"}, []any{},
+			map[string]any{"k": "x"}, map[string]any{"k": "y", "l": 1}} {
 			_, r := oneRecord()
 			r.Attributes().PutStr("text", text)
 			if err := r.Attributes().PutEmpty("raw").FromRaw(raw); err != nil {

@@ -22,7 +22,8 @@ func TestParseAnswer(t *testing.T) {
 	withWrite := usage
 	withWrite.CacheWrite = 5
 	want := map[message.API]Answer{
-		message.Anthropic: {API: message.Anthropic, ID: "msg_1", Model: "claude-sonnet-4-5-20250929", Text: "I read it.",
+		message.Anthropic: {API: message.Anthropic, ID: "msg_1", Model: "claude-sonnet-4-5-20250929",
+			Text:      "I read it.",
 			Reasoning: "Look first.", Calls: call("toolu_9", `{"path": "src/lib.rs"}`),
 			Other: []string{"block of type server_tool_use"}, StopReason: "tool_use", Usage: &withWrite},
 		message.OpenAIChat: {API: message.OpenAIChat, ID: "chatcmpl-1", Model: "gpt-5.1", Text: "I read it.",
@@ -53,8 +54,10 @@ func TestParseAnswer(t *testing.T) {
 
 func TestNoAnswer(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"r"}`: "overloaded_error: Overloaded",
-		`{"error":{"message":"Incorrect API key","type":"invalid_request_error","code":"bad_key"}}`:    "invalid_request_error: Incorrect API key",
+		`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"r"}` +
+			``: "overloaded_error: Overloaded",
+		`{"error":{"message":"Incorrect API key","type":"invalid_request_error","code":"bad_key"}}` +
+			``: "invalid_request_error: Incorrect API key",
 		`{"error":"model not found"}`: "model not found",
 		`{"error":{}}`:                "",
 	} {

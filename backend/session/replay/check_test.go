@@ -42,13 +42,16 @@ func TestCheck(t *testing.T) {
 	}{
 		{"whole", content, whole, session.Payload{Bytes: recorded["phi-steering"], Exact: true}, "", message.Anthropic,
 			map[string]string{
-				"messages": "2 assistant, 3 tool, 3 user", "model": "claude-sonnet-4-5", "variant": "thinking, reasoning high",
-				"system": "31 bytes", "tools": "read_file, bash, researcher",
+				"messages": "2 assistant, 3 tool, 3 user", "model": "claude-sonnet-4-5",
+				"variant": "thinking, reasoning high",
+				"system":  "31 bytes", "tools": "read_file, bash, researcher",
 				"params": "provenance, thinking_level, max_tokens, temperature, response_format",
 			}},
-		{"attachments", content, whole, session.Payload{Bytes: recorded["genai"]}, "", message.Anthropic, map[string]string{
-			"messages": "1 assistant, 1 document by reference, 1 image, 1 tool, 1 user, 1 video by reference", "model": "m",
-		}},
+		{"attachments", content, whole, session.Payload{Bytes: recorded["genai"]}, "", message.Anthropic,
+			map[string]string{
+				"messages": "1 assistant, 1 document by reference, 1 image, 1 tool, 1 user, 1 video by reference",
+				"model":    "m",
+			}},
 		{"nothing but messages", content, &session.Request{Messages: ten}, hi,
 			"the loop recorded only messages: system prompt, tools and parameters are missing", message.Anthropic, nil},
 		{"composed", content, &session.Request{Messages: ten, Params: params(spans.ProvenanceSystem,
@@ -58,7 +61,8 @@ func TestCheck(t *testing.T) {
 			map[string]string{"model": "none"}},
 		{"redacted", content, whole, session.Payload{Bytes: recorded["phi-steering"], Redacted: true},
 			"a redactor changed the request", message.Anthropic, nil},
-		{"a message is lost", content, whole, session.Payload{Missing: []session.MissingPart{{Part: "message", Position: 3}}},
+		{"a message is lost", content, whole, session.Payload{Missing: []session.MissingPart{{Part: "message",
+			Position: 3}}},
 			"the request is not whole", message.Anthropic, map[string]string{"model": "claude-sonnet-4-5"}},
 		{"a damaged list", content, whole, session.Payload{Defects: []session.Defect{{Code: spans.DefectListBroken,
 			Detail: "request: digest"}}},
@@ -67,14 +71,16 @@ func TestCheck(t *testing.T) {
 			Withheld: true}}},
 			"captured as digests: only sizes and hashes are recorded", message.Anthropic, nil},
 		{"no request", content, nil, session.Payload{}, "the loop recorded no request", message.Anthropic, nil},
-		{"no content", turn(spans.CaptureNone), nil, session.Payload{}, "content was not captured", message.Anthropic, nil},
+		{"no content", turn(spans.CaptureNone), nil, session.Payload{}, "content was not captured", message.Anthropic,
+			nil},
 		{"no JSON", content, whole, session.Payload{Bytes: []byte("prompt: hi")},
 			"the request is not a JSON object with messages", message.Anthropic, nil},
 	} {
 		c := Check(tt.turn, tt.q, tt.payload)
 		if reasons := strings.Join(c.Reasons, "; "); reasons != tt.reasons || c.Eligible != (reasons == "") ||
 			c.Suggested != tt.api {
-			t.Errorf("%s: eligible %v, %q, as %s; want %q, as %s", tt.name, c.Eligible, reasons, c.Suggested, tt.reasons, tt.api)
+			t.Errorf("%s: eligible %v, %q, as %s; want %q, as %s", tt.name, c.Eligible, reasons, c.Suggested,
+				tt.reasons, tt.api)
 		}
 		got := map[string]string{}
 		for _, in := range c.Inputs {

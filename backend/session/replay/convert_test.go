@@ -22,14 +22,16 @@ import (
 
 var (
 	update = flag.Bool("update", false, "write the goldens in testdata")
-	bodies = flag.String("bodies", "", "write every body that TestConvert makes into this `folder`, NAME.FORM.json, for the official SDKs to judge")
+	bodies = flag.String("bodies", "", "write every body that TestConvert makes into this `folder`, NAME.FORM.json, "+
+		"for the official SDKs to judge")
 )
 
 // wire are the APIs of providers.
 var wire = []message.API{message.Anthropic, message.OpenAIChat, message.OpenAIResponses}
 
-// requests returns the captured requests in testdata by their names. Those of phi-core, clark-agent and the AI SDK are what the real ones
-// emitted (docs/replay.md says how); the others are written by hand after the providers' references.
+// requests returns the captured requests in testdata by their names. Those of phi-core, clark-agent and the AI SDK
+// are what the real ones emitted (docs/replay.md says how); the others are written by hand after the providers'
+// references.
 func requests(t testing.TB) map[string][]byte {
 	t.Helper()
 	files, err := filepath.Glob("testdata/requests/*.json")
@@ -67,8 +69,8 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// Every captured request in every form, with what is said of it. The bodies themselves are judged by the types of the official SDKs:
-// `make interop-replay`.
+// Every captured request in every form, with what is said of it. The bodies themselves are judged by the types of the
+// official SDKs: `make interop-replay`.
 func TestConvert(t *testing.T) {
 	for name, payload := range requests(t) {
 		for _, form := range wire {
@@ -101,7 +103,8 @@ func TestConvert(t *testing.T) {
 			}
 			golden(t, name+"."+string(form)+".txt", text.Bytes())
 			if *bodies != "" {
-				if err := os.WriteFile(filepath.Join(*bodies, name+"."+string(form)+".json"), b.Bytes, 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join(*bodies, name+"."+string(form)+".json"), b.Bytes,
+					0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -136,7 +139,8 @@ func TestRoundTrip(t *testing.T) {
 	body, notes := r.Write(message.Anthropic)
 	want := payload
 	for _, foreign := range []string{
-		"\n  \"stream\": true,", "\n  \"metadata\": {\"user_id\": \"u-1\"},", `, "cache_control": {"type": "ephemeral"}`,
+		"\n  \"stream\": true,", "\n  \"metadata\": {\"user_id\": \"u-1\"},",
+		`, "cache_control": {"type": "ephemeral"}`,
 		"\n  \"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 1024},",
 		",\n  \"tool_choice\": {\"type\": \"auto\", \"disable_parallel_tool_use\": true}",
 		",\n    {\"type\": \"web_search_20250305\", \"name\": \"web_search\", \"max_uses\": 2}",
@@ -209,12 +213,14 @@ func TestReplace(t *testing.T) {
 			}
 			if got := message.JoinText(r.System, true); !strings.HasPrefix(got, system) || r.Model != "other-model" ||
 				r.Stream || b.Unchanged {
-				t.Errorf("%s as %s: system %q, model %q, stream %v, unchanged %v", name, api, got, r.Model, r.Stream, b.Unchanged)
+				t.Errorf("%s as %s: system %q, model %q, stream %v, unchanged %v", name, api, got, r.Model, r.Stream,
+					b.Unchanged)
 			}
 			if was.Native(api) { // no message is touched
 				for _, m := range elements(payload) {
-					if role := object.Of("", m).String("role"); role != "system" && role != "developer" && !bytes.Contains(b.Bytes,
-						m) {
+					if role := object.Of("", m).String("role"); role != "system" && role != "developer" &&
+						!bytes.Contains(b.Bytes,
+							m) {
 						t.Errorf("%s as %s: a message is gone or changed: %s", name, api, m)
 					}
 				}
@@ -223,7 +229,8 @@ func TestReplace(t *testing.T) {
 				t.Fatal(err)
 			}
 			r, err = message.ReadRequest(b.Bytes)
-			if err != nil || message.JoinText(r.System, true) != "" && name != "clark-content" { // it has a system message too
+			// it has a system message too
+			if err != nil || message.JoinText(r.System, true) != "" && name != "clark-content" {
 				t.Errorf("%s as %s: an empty prompt is %q", name, api, message.JoinText(r.System, true))
 			}
 		}
@@ -258,17 +265,20 @@ func TestFallback(t *testing.T) {
 	n, temperature := int64(77), 0.25
 	o := Options{API: message.OpenAIChat, Turn: &session.Turn{Model: "told", Level: "low", MaxTokens: &n,
 		Temperature: &temperature}}
-	b, err := Convert([]byte(`{"system":[{"type":"text","content":"s"}],"messages":[{"role":"user","parts":[{"type":"text","content":"hi"}]}]}`), o)
+	b, err := Convert([]byte(`{"system":[{"type":"text","content":"s"}],"messages":[{"role":"user",`+
+		`"parts":[{"type":"text","content":"hi"}]}]}`), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"model":"told","messages":[{"role":"system","content":"s"},{"role":"user","content":"hi"}],"max_completion_tokens":77,"temperature":0.25,"reasoning_effort":"low"}`
+	want := `{"model":"told","messages":[{"role":"system","content":"s"},{"role":"user","content":"hi"}],` +
+		`"max_completion_tokens":77,"temperature":0.25,"reasoning_effort":"low"}`
 	if string(b.Bytes) != want || len(b.Notes) != 4 {
 		t.Errorf("%s\n%v", b.Bytes, b.Notes)
 	}
 	payload := []byte(`{"model":"m","max_output_tokens":5,"temperature":1,"input":"hi","reasoning":{"effort":"high"}}`)
 	if b, err = Convert(payload, o); err != nil ||
-		string(b.Bytes) != `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":5,"temperature":1,"reasoning_effort":"high"}` || b.Notes != nil {
+		string(b.Bytes) != `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":5,`+
+			`"temperature":1,"reasoning_effort":"high"}` || b.Notes != nil {
 		t.Errorf("%s, %v, %v", b.Bytes, b.Notes, err)
 	}
 }
@@ -278,7 +288,9 @@ func TestMadeUpIDs(t *testing.T) {
 	for _, c := range []struct{ name, messages, want string }{
 		{
 			"results that name no tool that was called",
-			`{"role":"model","parts":[{"functionCall":{"name":"a","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"name":"b","response":{}}},{"functionResponse":{"name":"a","response":{}}}]}`,
+			`{"role":"model","parts":[{"functionCall":{"name":"a","args":{}}}]},{"role":"user",` +
+				`"parts":[{"functionResponse":{"name":"b","response":{}}},{"functionResponse":{"name":"a",` +
+				`"response":{}}}]}`,
 			"call_1 call_2 call_1",
 		},
 		{
@@ -288,7 +300,9 @@ func TestMadeUpIDs(t *testing.T) {
 		},
 		{
 			"an id that looks like one made up",
-			`{"role":"model","parts":[{"functionCall":{"name":"a","args":{}}},{"functionCall":{"id":"call_1","name":"a","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"id":"call_1","name":"a","response":{}}},{"functionResponse":{"name":"a","response":{}}}]}`,
+			`{"role":"model","parts":[{"functionCall":{"name":"a","args":{}}},{"functionCall":{"id":"call_1",` +
+				`"name":"a","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"id":"call_1","name":"a",` +
+				`"response":{}}},{"functionResponse":{"name":"a","response":{}}}]}`,
 			"call_2 call_1 call_1 call_2",
 		},
 	} {

@@ -37,9 +37,9 @@ func benchBatches(n int, bodies bool) session.Batch {
 	return b
 }
 
-// BenchmarkPut writes 10,000 rows at once. clickhouse is Put, encoding included; bare is a plain insert of rows that are encoded
-// already, through the same client, into a table of the same columns that has nothing but its key. With bodies both do the same for
-// 2,000 blocks of 4 KB.
+// BenchmarkPut writes 10,000 rows at once. clickhouse is Put, encoding included; bare is a plain insert of rows that
+// are encoded already, through the same client, into a table of the same columns that has nothing but its key. With
+// bodies both do the same for 2,000 blocks of 4 KB.
 func BenchmarkPut(b *testing.B) {
 	server(b)
 	for _, bodies := range []bool{false, true} {
@@ -63,7 +63,8 @@ func BenchmarkPut(b *testing.B) {
 			s := benchOpen(b)
 			bare := map[*table]string{}
 			for _, t := range []*table{&rowTable, &blockTable} {
-				plain := table{name: "bare_" + t.name, columns: t.columns, order: t.order, granularity: t.granularity, shard: t.shard}
+				plain := table{name: "bare_" + t.name, columns: t.columns, order: t.order, granularity: t.granularity,
+					shard: t.shard}
 				for _, sql := range s.layout.create(&plain) {
 					if err := s.client.exec(b.Context(), sql); err != nil {
 						b.Fatal(err)

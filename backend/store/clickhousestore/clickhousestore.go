@@ -68,10 +68,6 @@ type config struct {
 // network can read it.
 func WithPassword(p string) Option { return func(c *config) { c.password = p } }
 
-// WithTLSConfig sets the TLS configuration of clickhouses://: authorities (default: the system's) and client
-// certificates. c must not be changed afterwards.
-func WithTLSConfig(c *tls.Config) Option { return func(o *config) { o.tls = c } }
-
 // Open opens the database that dsn names (see ParseDSN) for reading and writing, and creates it and its tables where
 // they are missing. Permanent errors wrap store.ErrUnusable; an unreachable server is not permanent.
 //

@@ -10,8 +10,10 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -42,7 +44,8 @@ func server(t testing.TB) string {
 	t.Helper()
 	dsn := os.Getenv("OTELAGENT_TEST_CLICKHOUSE")
 	if dsn == "" {
-		t.Skip("no ClickHouse server: set OTELAGENT_TEST_CLICKHOUSE to a DSN (`make interop-clickhouse` starts servers and does)")
+		t.Skip(
+			"no ClickHouse server: set OTELAGENT_TEST_CLICKHOUSE to a DSN (`make interop-clickhouse` starts servers and does)")
 	}
 	return dsn
 }
@@ -165,5 +168,25 @@ func golden(t *testing.T, path, got string) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s:\n%s", path, diff)
+	}
+}
+
+// TestStatements shows the statements, in testdata/*.sql.
+func TestStatements(t *testing.T) {
+	for name, l := range map[string]layout{"server": {database: "db", ttl: 90 * 24 * time.Hour},
+		"cluster": {database: "db", cluster: "c"}} {
+		var b strings.Builder
+		for _, table := range append([]*table{&schemaTable}, tables...) {
+			for _, sql := range l.create(table) {
+				b.WriteString(strings.NewReplacer(", `", ",\n  `", "(`", "(\n  `", " ENGINE", "\nENGINE", " ORDER BY", "\nORDER BY",
+					" PARTITION BY", "\nPARTITION BY", " TTL", "\nTTL",
+					" SETTINGS", "\nSETTINGS", ", INDEX", ",\n  INDEX").Replace(sql) + ";\n\n")
+			}
+		}
+		for _, f := range store.FigureTables {
+			b.WriteString(strings.NewReplacer(" AS SELECT", "\nAS SELECT", " FROM", "\nFROM", " WHERE", "\nWHERE", " AND",
+				"\n  AND").Replace(l.view(f)) + ";\n\n")
+		}
+		golden(t, "testdata/"+name+".sql", b.String())
 	}
 }

@@ -25,7 +25,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// fake answers as much of ClickHouse's HTTP interface as opening takes, and what a test adds. answer returns true when it has answered.
+// fake answers as much of ClickHouse's HTTP interface as opening takes, and what a test adds. answer returns true when
+// it has answered.
 type fake struct {
 	*httptest.Server
 	version string
@@ -123,7 +124,10 @@ func TestOpenErrors(t *testing.T) {
 		says     string
 	}{
 		{name: "away", url: away.URL, says: "refused"},
-		{name: "wrong password", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool { return code(w, 500, 193) }, unusable: true, says: "193 (WRONG_PASSWORD)"},
+		{name: "wrong password", answer: func(w http.ResponseWriter, _ *http.Request, _ string,
+			_ []byte) bool {
+			return code(w, 500, 193)
+		}, unusable: true, says: "193 (WRONG_PASSWORD)"},
 		{name: "authentication", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool {
 			w.Header().Set("X-ClickHouse-Exception-Code", "516")
 			w.WriteHeader(http.StatusForbidden)
@@ -145,7 +149,10 @@ func TestOpenErrors(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			return true
 		}, says: "status 502"},
-		{name: "too many queries", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool { return code(w, 500, 202) }, says: "202"},
+		{name: "too many queries", answer: func(w http.ResponseWriter, _ *http.Request, _ string,
+			_ []byte) bool {
+			return code(w, 500, 202)
+		}, says: "202"},
 		{name: "a database of others", answer: func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
 			if !strings.Contains(sql, "system.tables") {
 				return false
@@ -222,21 +229,6 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-// TestPutOrder holds a Put to its order: what makes a session show, and its mark grow, comes last.
-func TestPutOrder(t *testing.T) {
-	f := newFake(t)
-	s := f.open(t)
-	f.mu.Lock()
-	f.statements = nil
-	f.mu.Unlock()
-	if err := s.Put(t.Context(), oneRow()); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"blocks", "rows", "touches"}, f.inserts()); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // inserts returns the tables that were inserted into, in order.
 func (f *fake) inserts() []string {
 	f.mu.Lock()
@@ -250,8 +242,8 @@ func (f *fake) inserts() []string {
 	return out
 }
 
-// TestPutErrors fails each insert in turn, in each way. A Put that failed has written nothing behind what failed, and its error says
-// whether to send it again.
+// TestPutErrors fails each insert in turn, in each way. A Put that failed has written nothing behind what failed, and
+// its error says whether to send it again.
 func TestPutErrors(t *testing.T) {
 	hijack := func(w http.ResponseWriter, text string) bool {
 		c, _, err := w.(http.Hijacker).Hijack()
@@ -268,11 +260,16 @@ func TestPutErrors(t *testing.T) {
 		is     []error
 		says   string
 	}{
-		{"too many parts", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 252) }, nil, "252 (TOO_MANY_PARTS)"},
-		{"disk full", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 243) }, []error{store.ErrFull}, "243 (NOT_ENOUGH_SPACE)"},
-		{"unknown table", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 404, 60) }, nil, "60 (UNKNOWN_TABLE)"},
-		{"read-only replica", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 242) }, nil, "242 (TABLE_IS_READ_ONLY)"},
-		{"a value too large", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 131) }, []error{store.ErrData}, "131"},
+		{"too many parts", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 252) }, nil,
+			"252 (TOO_MANY_PARTS)"},
+		{"disk full", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 243) }, []error{store.ErrFull},
+			"243 (NOT_ENOUGH_SPACE)"},
+		{"unknown table", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 404, 60) }, nil,
+			"60 (UNKNOWN_TABLE)"},
+		{"read-only replica", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 242) }, nil,
+			"242 (TABLE_IS_READ_ONLY)"},
+		{"a value too large", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 131) },
+			[]error{store.ErrData}, "131"},
 		{"a proxy", func(w http.ResponseWriter, _ *http.Request) bool {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return true
@@ -281,8 +278,10 @@ func TestPutErrors(t *testing.T) {
 		{"an answer that is cut", func(w http.ResponseWriter, _ *http.Request) bool {
 			return hijack(w, "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nCode")
 		}, nil, "unexpected EOF"},
-		{"no HTTP", func(w http.ResponseWriter, _ *http.Request) bool { return hijack(w, "SSH-2.0-OpenSSH\r\n") }, nil, "malformed"},
-		{"silence", func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }, nil, "silent for 300ms"},
+		{"no HTTP", func(w http.ResponseWriter, _ *http.Request) bool { return hijack(w, "SSH-2.0-OpenSSH\r\n") }, nil,
+			"malformed"},
+		{"silence", func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }, nil,
+			"silent for 300ms"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, table := range []string{"blocks", "rows", "touches"} {
@@ -311,9 +310,11 @@ func TestPutErrors(t *testing.T) {
 	}
 }
 
-// TestResultErrors breaks results of SELECT. No row may come out of what is none, and no result that was cut may look whole.
+// TestResultErrors breaks results of SELECT. No row may come out of what is none, and no result that was cut may look
+// whole.
 func TestResultErrors(t *testing.T) {
-	row := session.Row{Session: session.Key{ID: "s"}, Trace: session.TraceID{1}, Span: session.SpanID{2}, Known: spans.KnownObserved}
+	row := session.Row{Session: session.Key{ID: "s"}, Trace: session.TraceID{1}, Span: session.SpanID{2},
+		Known: spans.KnownObserved}
 	whole := string(appendString(nil, row.AppendCanonical(nil)))
 	cut := func(w http.ResponseWriter) {
 		w.(http.Flusher).Flush()
@@ -334,13 +335,16 @@ func TestResultErrors(t *testing.T) {
 			_, _ = io.WriteString(w, whole)
 			cut(w)
 		}, 1, "unexpected EOF"},
-		{"cut in a row", func(w http.ResponseWriter) { _, _ = io.WriteString(w, whole+whole[:20]); cut(w) }, 1, "unexpected EOF"},
-		{"cut at a row's end, in chunks", func(w http.ResponseWriter) { _, _ = io.WriteString(w, whole); cut(w) }, 1, "unexpected EOF"},
+		{"cut in a row", func(w http.ResponseWriter) { _, _ = io.WriteString(w, whole+whole[:20]); cut(w) }, 1,
+			"unexpected EOF"},
+		{"cut at a row's end, in chunks", func(w http.ResponseWriter) { _, _ = io.WriteString(w, whole); cut(w) }, 1,
+			"unexpected EOF"},
 		{"half a row", func(w http.ResponseWriter) { _, _ = io.WriteString(w, whole+whole[:20]) }, 1, "unexpected EOF"},
 		{"a length above all bounds", func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, "\xff\xff\xff\xff\xff\xff\xff\xff\x7f")
 		}, 0, "damaged"},
-		{"a length that nothing follows", func(w http.ResponseWriter) { _, _ = io.WriteString(w, "\x80\x80\x80\x10") }, 0, "unexpected EOF"},
+		{"a length that nothing follows", func(w http.ResponseWriter) { _, _ = io.WriteString(w, "\x80\x80\x80\x10") }, 0,
+			"unexpected EOF"},
 		{"a row of others", func(w http.ResponseWriter) { _, _ = io.WriteString(w, "\x06no row") }, 0, "damaged"},
 		{"silence after a row", func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, whole)
@@ -383,7 +387,8 @@ func TestResultErrors(t *testing.T) {
 
 // TestSlowCaller takes longer with a row than the server may be silent: that is nobody's fault.
 func TestSlowCaller(t *testing.T) {
-	row := session.Row{Session: session.Key{ID: "s"}, Trace: session.TraceID{1}, Span: session.SpanID{2}, Known: spans.KnownObserved}
+	row := session.Row{Session: session.Key{ID: "s"}, Trace: session.TraceID{1}, Span: session.SpanID{2},
+		Known: spans.KnownObserved}
 	row.Service = strings.Repeat("x", 200_000) // more than any buffer holds
 	f := newFake(t)
 	s := f.open(t)
@@ -483,7 +488,8 @@ func TestReadOnly(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	k := session.Key{ID: "s"}
 	for name, err := range map[string]error{
-		"Put": s.Put(t.Context(), oneRow()), "SetSummary": s.SetSummary(t.Context(), k, store.SummaryUpdate{}), "Delete": store.Delete(t.Context(), s, k),
+		"Put": s.Put(t.Context(), oneRow()), "SetSummary": s.SetSummary(t.Context(), k, store.SummaryUpdate{}),
+		"Delete": store.Delete(t.Context(), s, k),
 	} {
 		if !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: %v, want ErrReadOnly", name, err)
@@ -517,7 +523,8 @@ func TestNoSQL(t *testing.T) {
 	_ = store.Delete(t.Context(), s, k)
 	all(t, s.Rows(t.Context(), k))
 	all(t, s.Blocks(t.Context(), k, []spans.BlockID{{1}}))
-	all(t, s.Sessions(t.Context(), store.Query{Tenant: hostile, Prefix: hostile, Parent: hostile, Span: session.SpanID{1}}))
+	all(t, s.Sessions(t.Context(), store.Query{Tenant: hostile, Prefix: hostile, Parent: hostile,
+		Span: session.SpanID{1}}))
 	_, _ = s.Size(t.Context(), k)
 	for _, sql := range f.sent() {
 		if strings.Contains(sql, "DROP") || strings.Contains(sql, "'1'") {
@@ -526,86 +533,6 @@ func TestNoSQL(t *testing.T) {
 	}
 	if n := len(f.sent()); n < 6 {
 		t.Errorf("%d statements", n)
-	}
-}
-
-func TestParseDSN(t *testing.T) {
-	for _, c := range []struct {
-		dsn  string
-		want DSN
-	}{
-		{"clickhouse://host/db", DSN{Host: "host:8123", Database: "db", Timeout: DefaultTimeout}},
-		{"clickhouses://host/db", DSN{TLS: true, Host: "host:8443", Database: "db", Timeout: DefaultTimeout}},
-		{"clickhouse://me@[::1]:9/db_1?cluster=c1&quorum=2&timeout=5s&ttl=90d", DSN{
-			User: "me", Host: "[::1]:9", Database: "db_1", Cluster: "c1", Quorum: 2, Timeout: 5 * time.Second, TTL: 90 * 24 * time.Hour,
-		}},
-		{"clickhouse://host/db?ttl=720h", DSN{Host: "host:8123", Database: "db", Timeout: DefaultTimeout, TTL: 720 * time.Hour}},
-	} {
-		got, err := ParseDSN(c.dsn)
-		if err != nil {
-			t.Errorf("%s: %v", c.dsn, err)
-		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s:\n%s", c.dsn, diff)
-		}
-	}
-	for dsn, says := range map[string][]string{
-		"clickhouse:///db":                           {"no host"},
-		"clickhouse:host/db":                         {"no host"},
-		"clickhouse://host":                          {"no database"},
-		"clickhouse://host/a-b":                      {`database "a-b"`, "64 letters"},
-		"clickhouse://host/system":                   {`database "system"`},
-		"clickhouse://host/a/b":                      {`database "a/b"`},
-		"clickhouse://host:0/db":                     {`port "0"`, "1 to 65535"},
-		"clickhouse://host/db#x":                     {"fragment"},
-		"http://host/db":                             {`scheme "http"`},
-		"clickhouse://me:geheim@host/db":             {"a password stands in the DSN", "$OTELAGENT_DB_PASSWORD"},
-		"clickhouse://host/db?password=geheim":       {"password stands behind ?"},
-		"clickhouse://host/db?nope=1":                {`unknown key "nope"`, "cluster, quorum, timeout or ttl"},
-		"clickhouse://host/db?quorum=2":              {"quorum without a cluster"},
-		"clickhouse://host/db?cluster=c&quorum=1":    {`quorum "1"`, "2 to 16"},
-		"clickhouse://host/db?cluster=`;":            {"does not parse"},
-		"clickhouse://host/db?cluster=%60":           {"cluster \"`\""},
-		"clickhouse://host/db?timeout=1ms":           {`timeout "1ms"`, "100ms to 1h0m0s"},
-		"clickhouse://host/db?timeout=5s&timeout=6s": {"timeout is given 2 times"},
-		"clickhouse://host/db?ttl=1h":                {`ttl "1h"`, "1d"},
-		"clickhouse://host/db?ttl=99999999d":         {"ttl"},
-		"clickhouse://:0/a-b?x=1&timeout=0":          {"no host", "database", `unknown key "x"`, "timeout"},
-		"clickhouse://me:geheim%@host/db":            {"no URL"},
-		"clickhouse://ho st:geheim/db":               {"no URL"},
-		"clickhouse://me%0a@host/db":                 {"control characters"},
-		"clickhouse://host:geheim/db":                {"no URL"},
-	} {
-		_, err := ParseDSN(dsn)
-		if err == nil {
-			t.Errorf("%s: no error", dsn)
-			continue
-		}
-		for _, s := range append(says, "clickhouse://[USER@]HOST[:8123]/DATABASE") {
-			if !strings.Contains(err.Error(), s) {
-				t.Errorf("%s: error %q, want %q in it", dsn, err, s)
-			}
-		}
-		if strings.Contains(err.Error(), "geheim") {
-			t.Errorf("%s: error %q tells the password", dsn, err)
-		}
-	}
-}
-
-// TestStatements shows the statements, in testdata/*.sql.
-func TestStatements(t *testing.T) {
-	for name, l := range map[string]layout{"server": {database: "db", ttl: 90 * 24 * time.Hour}, "cluster": {database: "db", cluster: "c"}} {
-		var b strings.Builder
-		for _, table := range append([]*table{&schemaTable}, tables...) {
-			for _, sql := range l.create(table) {
-				b.WriteString(strings.NewReplacer(", `", ",\n  `", "(`", "(\n  `", " ENGINE", "\nENGINE", " ORDER BY", "\nORDER BY", " PARTITION BY", "\nPARTITION BY", " TTL", "\nTTL",
-					" SETTINGS", "\nSETTINGS", ", INDEX", ",\n  INDEX").Replace(sql) + ";\n\n")
-			}
-		}
-		for _, f := range store.FigureTables {
-			b.WriteString(strings.NewReplacer(" AS SELECT", "\nAS SELECT", " FROM", "\nFROM", " WHERE", "\nWHERE", " AND", "\n  AND").Replace(l.view(f)) + ";\n\n")
-		}
-		golden(t, "testdata/"+name+".sql", b.String())
 	}
 }
 
@@ -620,10 +547,12 @@ func TestCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	dsn := "clickhouses://" + u.Host + "/db"
-	if _, err := Open(t.Context(), dsn, WithPassword("geheim")); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if _, err := Open(t.Context(), dsn, WithPassword("geheim")); err == nil ||
+		!strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a server that nobody vouches for: %v", err)
 	}
-	s, err := Open(t.Context(), dsn, WithPassword("geheim"), WithTLSConfig(srv.Client().Transport.(*http.Transport).TLSClientConfig))
+	s, err := Open(t.Context(), dsn, WithPassword("geheim"),
+		func(c *config) { c.tls = srv.Client().Transport.(*http.Transport).TLSClientConfig })
 	if err != nil {
 		t.Fatal(err)
 	}

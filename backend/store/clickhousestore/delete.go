@@ -89,7 +89,7 @@ func (s *Store) hide(ctx context.Context, d store.Deletion) (hidden bool, err er
 	return hidden, err
 }
 
-// note writes down that what there is of a session is deleted and the remains of a Put that failed too, and tells
+// note records that all there is of a session is deleted, the remains of a failed Put too, and reports
 // whether the session is there.
 func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
 	deleted := map[uint64]uint64{0: 0} // so that the list is never empty
@@ -98,7 +98,8 @@ func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
 	for _, t := range sessionTables {
 		from = append(from, "SELECT writer, max(n) AS m FROM "+s.layout.of(t)+" WHERE "+of(k)+" GROUP BY writer")
 	}
-	for p, err := range each(ctx, s, "look for what to delete", "writer, max(m) AS n", "FROM ("+strings.Join(from, " UNION ALL ")+") GROUP BY writer",
+	for p, err := range each(ctx, s, "look for what to delete", "writer, max(m) AS n", "FROM ("+
+		strings.Join(from, " UNION ALL ")+") GROUP BY writer",
 		func(r *reader) [2]uint64 { return [2]uint64{r.u64(), r.u64()} }) {
 		if err != nil {
 			return false, err
@@ -126,7 +127,8 @@ func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
 	mark = max(mark, store.Revision(s.clock())) + store.Revision(sum) + store.Revision(time.Second)
 	wctx, stop := writing(ctx)
 	defer stop()
-	return there, s.writeDeletion(wctx, deletion{key: k, state: state{deleted: deleted, dead: mark}, version: 2 * uint64(mark)}, false)
+	return there, s.writeDeletion(wctx, deletion{key: k, state: state{deleted: deleted, dead: mark},
+		version: 2 * uint64(mark)}, false)
 }
 
 func (s *Store) writeDeletion(ctx context.Context, d deletion, done bool) error {
@@ -143,7 +145,8 @@ func (s *Store) writeDeletion(ctx context.Context, d deletion, done bool) error 
 		writers, ns = append(writers, w), append(ns, n)
 	}
 	b = append(appendU64s(appendU64s(b, writers), ns), flag)
-	return s.client.insert(ctx, s.layout.into(&deletionTable), appendU64(b, s.clock()), fmt.Sprintf("delete-%x-%d", key, version))
+	return s.client.insert(ctx, s.layout.into(&deletionTable), appendU64(b, s.clock()),
+		fmt.Sprintf("delete-%x-%d", key, version))
 }
 
 // pending returns the deletions that are noted and not done, for at least age.
@@ -230,7 +233,7 @@ func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 			return err
 		}
 	}
-	// The ids of the sessions go last. This table is small; nobody waits for it.
+	// The ids of the sessions go last. This table is small.
 	wctx, stop := writing(ctx)
 	defer stop()
 	var done []string
@@ -239,7 +242,8 @@ func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 			return err
 		}
 		key := keyOf(d.key)
-		done = append(done, fmt.Sprintf("(tenant = %s AND key = %s AND version <= toUInt64(%d))", literal(d.key.Tenant), fixed(key[:]), d.version))
+		done = append(done, fmt.Sprintf("(tenant = %s AND key = %s AND version <= toUInt64(%d))", literal(d.key.Tenant),
+			fixed(key[:]), d.version))
 	}
 	return s.alter(wctx, map[*table]string{&deletionTable: strings.Join(done, " OR ")})
 }
@@ -253,7 +257,8 @@ func (s *Store) count(ctx context.Context, where map[*table]string) ([]*table, e
 		}
 	}
 	var out []*table
-	for i, err := range each(ctx, s, "count what is left", "i", "FROM ("+strings.Join(from, " UNION ALL ")+") WHERE c > 0", func(r *reader) uint8 { return r.u8() }) {
+	for i, err := range each(ctx, s, "count what is left", "i", "FROM ("+strings.Join(from, " UNION ALL ")+") WHERE c > 0",
+		func(r *reader) uint8 { return r.u8() }) {
 		if err != nil {
 			return nil, err
 		}
@@ -314,7 +319,7 @@ func (s *Store) collect(ctx context.Context) error {
 const (
 	// keepEvery is how often a store that is open for writing looks after what was left.
 	keepEvery = 10 * time.Minute
-	// leftFor is after how long a deletion counts as left by whoever began it.
+	// leftFor is after how long a deletion counts as interrupted.
 	leftFor = 5 * time.Minute
 )
 

@@ -15,7 +15,8 @@ import (
 )
 
 // allowed is what error texts about a DSN end with.
-const allowed = "want clickhouse://[USER@]HOST[:8123]/DATABASE (clickhouses:// for TLS), after it ?cluster=NAME, quorum=N, timeout=30s, ttl=90d"
+const allowed = "want clickhouse://[USER@]HOST[:8123]/DATABASE (clickhouses:// for TLS), after it ?cluster=NAME, " +
+	"quorum=N, timeout=30s, ttl=90d"
 
 const (
 	// DefaultTimeout is how long the server may be silent during one statement.
@@ -51,7 +52,7 @@ type DSN struct {
 // name is what databases and clusters may be called: what needs no quoting in any place where it is used.
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
-// IsDSN tells whether dsn is meant for this package, by its scheme.
+// IsDSN reports whether dsn is meant for this package, by its scheme.
 func IsDSN(dsn string) bool {
 	return strings.HasPrefix(dsn, "clickhouse:") || strings.HasPrefix(dsn, "clickhouses:")
 }
@@ -77,7 +78,8 @@ func ParseDSN(dsn string) (DSN, error) {
 	if u.User != nil {
 		d.User = u.User.Username()
 		if _, has := u.User.Password(); has {
-			bad("a password stands in the DSN, where others may read it: give it as the key password or in $OTELAGENT_DB_PASSWORD")
+			bad(
+				"a password stands in the DSN, where others may read it: give it as the key password or in $OTELAGENT_DB_PASSWORD")
 		}
 		if strings.ContainsFunc(d.User, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			bad("user %q has control characters", d.User)
@@ -100,7 +102,8 @@ func ParseDSN(dsn string) (DSN, error) {
 	case d.Database == "":
 		bad("no database, want /DATABASE behind the host")
 	case !name.MatchString(d.Database) || d.Database == "system":
-		bad("database %q, want at most 64 letters, digits and underscores that begin with no digit, and not system", d.Database)
+		bad("database %q, want at most 64 letters, digits and underscores that begin with no digit, and not system",
+			d.Database)
 	}
 	if u.Fragment != "" {
 		bad("a fragment (#), want none")
@@ -136,7 +139,8 @@ func ParseDSN(dsn string) (DSN, error) {
 				bad("ttl %q, want 1d to 36500d, or hours (720h)", v)
 			}
 		case "user", "password":
-			bad("%s stands behind ?: the user belongs in front of the host, the password in the key password or in $OTELAGENT_DB_PASSWORD", key)
+			bad("%s stands behind ?: the user belongs in front of the host, the password in the key password or in "+
+				"$OTELAGENT_DB_PASSWORD", key)
 		default:
 			bad("unknown key %q, want cluster, quorum, timeout or ttl", key)
 		}

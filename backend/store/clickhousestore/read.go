@@ -77,7 +77,8 @@ func (s *Store) state(ctx context.Context, k session.Key) (state, error) {
 		kind     uint8
 		w, n, at uint64
 	}
-	for l, err := range each(ctx, s, "read the state of a session", "kind, w, m, t", rest, func(r *reader) line { return line{r.u8(), r.u64(), r.u64(), r.u64()} }) {
+	for l, err := range each(ctx, s, "read the state of a session", "kind, w, m, t", rest,
+		func(r *reader) line { return line{r.u8(), r.u64(), r.u64(), r.u64()} }) {
 		if err != nil {
 			return state{}, err
 		}
@@ -129,7 +130,8 @@ func (st state) alive(k session.Key) string {
 }
 
 // found runs read with the condition for a session; a session that is not there has nothing to read.
-func found[T any](ctx context.Context, s *Store, k session.Key, what string, read func(alive string) iter.Seq2[T, error]) iter.Seq2[T, error] {
+func found[T any](ctx context.Context, s *Store, k session.Key, what string,
+	read func(alive string) iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		st, err := s.state(ctx, k)
 		if err != nil {
@@ -199,7 +201,8 @@ func (s *Store) blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 				alive += " AND id IN (" + idList(ids) + ")"
 			}
 			var refs []spans.BlockID
-			for id, err := range each(ctx, s, what, "id", "FROM "+s.layout.of(&refTable)+" WHERE "+alive+" GROUP BY id", blockID) {
+			for id, err := range each(ctx, s, what, "id", "FROM "+s.layout.of(&refTable)+" WHERE "+alive+" GROUP BY id",
+				blockID) {
 				if err != nil {
 					yield(session.Block{}, err)
 					return
@@ -208,7 +211,8 @@ func (s *Store) blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 			}
 			done := map[spans.BlockID]struct{}{}
 			for some := range slices.Chunk(refs, idsAtOnce) {
-				rest := "FROM " + s.layout.of(&sharedTable) + " WHERE tenant = " + literal(k.Tenant) + " AND id IN (" + idList(some) + ") LIMIT 1 BY id"
+				rest := "FROM " + s.layout.of(&sharedTable) + " WHERE tenant = " + literal(k.Tenant) + " AND id IN (" +
+					idList(some) + ") LIMIT 1 BY id"
 				for b, err := range each(ctx, s, what, "id, body", rest, func(r *reader) session.Block {
 					return session.Block{Session: k, ID: blockID(r), Body: r.str()}
 				}) {
@@ -218,7 +222,8 @@ func (s *Store) blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 					}
 				}
 			}
-			rest := "FROM " + s.layout.of(&blockTable) + " WHERE " + alive + " ORDER BY id, size = 0 DESC, size DESC LIMIT 1 BY id"
+			rest := "FROM " + s.layout.of(&blockTable) + " WHERE " + alive +
+				" ORDER BY id, size = 0 DESC, size DESC LIMIT 1 BY id"
 			for b, err := range each(ctx, s, what, "id, size, body", rest, func(r *reader) session.Block {
 				return session.Block{Session: k, ID: blockID(r), Size: r.i64(), Body: r.str()}
 			}) {
@@ -245,7 +250,8 @@ func idList(ids []spans.BlockID) string {
 		all = append(all, id[:]...)
 	}
 	const size = len(spans.BlockID{})
-	return fmt.Sprintf("SELECT toFixedString(substring(%s, i * %d + 1, %d), %d) FROM (SELECT arrayJoin(range(%d)) AS i)", literal(all), size, size, size, len(ids))
+	return fmt.Sprintf("SELECT toFixedString(substring(%s, i * %d + 1, %d), %d) FROM (SELECT arrayJoin(range(%d)) AS i)",
+		literal(all), size, size, size, len(ids))
 }
 
 // deletions selects the last deletion of each session.
@@ -257,9 +263,11 @@ func (s *Store) deletions(where string) string {
 // (mark of the last deletion). touched selects among touches, deleted among deletions; both begin with WHERE or are
 // empty.
 func (s *Store) present(touched, deleted string) string {
-	return fmt.Sprintf(`SELECT t.key AS key, any(t.tenant) AS tenant, any(t.session) AS session, sum(t.n) AS n, max(t.at) AS at, max(d.mark) AS dead
+	return fmt.Sprintf(`SELECT t.key AS key, any(t.tenant) AS tenant, any(t.session) AS session, sum(t.n) AS n, max(t.at)
+		AS at, max(d.mark) AS dead
 		FROM (SELECT * FROM %s FINAL %s) AS t GLOBAL LEFT JOIN (%s) AS d ON d.key = t.key
-		WHERE t.n > d.ns[indexOf(d.writers, t.writer)] GROUP BY t.key`, s.layout.of(&touchTable), touched, s.deletions(deleted))
+		WHERE t.n > d.ns[indexOf(d.writers, t.writer)] GROUP BY t.key`, s.layout.of(&touchTable), touched,
+		s.deletions(deleted))
 }
 
 // unknown is the time that is not known, in columns: the least integer.
@@ -273,7 +281,8 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	}
 	touched := tenant
 	if q.Prefix != "" {
-		touched += " AND startsWith(session, " + literal(q.Prefix) + ") AND session >= " + literal(q.Prefix) // the latter for the index
+		// the latter for the index
+		touched += " AND startsWith(session, " + literal(q.Prefix) + ") AND session >= " + literal(q.Prefix)
 	}
 	var holds []string
 	if q.Trace != (session.TraceID{}) {
@@ -289,9 +298,11 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	}
 	deleted := tenant
 	// Summaries of sessions that were deleted since are none.
-	summaries := fmt.Sprintf(`SELECT s.* FROM (SELECT * FROM %s FINAL %s) AS s GLOBAL LEFT JOIN (%s) AS d ON d.key = s.key WHERE s.mark > d.mark`,
+	summaries := fmt.Sprintf(
+		`SELECT s.* FROM (SELECT * FROM %s FINAL %s) AS s GLOBAL LEFT JOIN (%s) AS d ON d.key = s.key WHERE s.mark > d.mark`,
 		s.layout.of(&summaryTable), tenant, s.deletions(deleted))
-	rest := fmt.Sprintf("FROM (%s) AS p GLOBAL LEFT JOIN (%s) AS m ON m.key = p.key WHERE 1%s", s.present(touched, deleted), summaries, filters(&q))
+	rest := fmt.Sprintf("FROM (%s) AS p GLOBAL LEFT JOIN (%s) AS m ON m.key = p.key WHERE 1%s",
+		s.present(touched, deleted), summaries, filters(&q))
 	if q.Oldest {
 		rest += " ORDER BY m.mark > 0 DESC, m.last_ns, p.session DESC, p.tenant DESC"
 	} else {
@@ -314,7 +325,7 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	})
 }
 
-// filters returns the conditions of q, each behind an AND, of a session p and its summary m.
+// filters returns the conditions of q, each after an AND, of a session p and its summary m.
 func filters(q *store.Query) string {
 	var b strings.Builder
 	and := func(cond string) { b.WriteString(" AND " + cond) }
@@ -337,7 +348,8 @@ func filters(q *store.Query) string {
 	if len(q.Status) > 0 {
 		status := "m.status"
 		if !q.Now.IsZero() { // as session.Summary.StatusAt
-			status = fmt.Sprintf("if(m.heartbeat_ns > 0 AND (m.last_ns = %s OR intDiv(toInt64('%d') - m.last_ns, 3) > m.heartbeat_ns), if(m.settled = '', 'aborted', m.settled), m.status)",
+			status = fmt.Sprintf("if(m.heartbeat_ns > 0 AND (m.last_ns = %s OR intDiv(toInt64('%d') - m.last_ns, 3) > "+
+				"m.heartbeat_ns), if(m.settled = '', 'aborted', m.settled), m.status)",
 				unknown, store.RankOf(q.Now))
 		}
 		var words []string
@@ -396,7 +408,8 @@ func filters(q *store.Query) string {
 
 // Tenants implements store.Store.
 func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
-	return each(ctx, s, "list tenants", "tenant", "FROM ("+s.present("", "")+") GROUP BY tenant ORDER BY tenant", (*reader).str)
+	return each(ctx, s, "list tenants", "tenant", "FROM ("+s.present("", "")+") GROUP BY tenant ORDER BY tenant",
+		(*reader).str)
 }
 
 // Revision implements store.Store.
@@ -466,7 +479,8 @@ func (s *Store) summarize(ctx context.Context, k session.Key, p *store.SummaryUp
 	for _, f := range store.SummaryFields(&p.Summary) {
 		b = appendField(b, f, false)
 	}
-	return s.client.insert(ctx, s.layout.into(&summaryTable), b, fmt.Sprintf("project-%x-%d-%d", key, p.Revision, s.clock()))
+	return s.client.insert(ctx, s.layout.into(&summaryTable), b,
+		fmt.Sprintf("project-%x-%d-%d", key, p.Revision, s.clock()))
 }
 
 // Size implements store.Store: of a cluster one replica of each shard counts. What merges and deletions left, and the
@@ -479,7 +493,8 @@ func (s *Store) Size(ctx context.Context, k session.Key) (int64, error) {
 	if c := s.layout.cluster; c != "" {
 		from = "cluster('" + c + "', system, parts)"
 	}
-	for n, err := range each(ctx, s, "size", "toUInt64(sum(bytes_on_disk))", "FROM "+from+" WHERE active AND database = "+literal(s.layout.database), (*reader).u64) {
+	for n, err := range each(ctx, s, "size", "toUInt64(sum(bytes_on_disk))", "FROM "+from+" WHERE active AND database = "+
+		literal(s.layout.database), (*reader).u64) {
 		return int64(n), err
 	}
 	return 0, nil

@@ -39,7 +39,7 @@ type table struct {
 	granularity int
 	// shard decides on which shard of a cluster a row is.
 	shard string
-	// keep is how long a row stays behind its column at, in nanoseconds; 0: as long as the session, or DSN.TTL.
+	// keep is how long a row stays after its column at, in nanoseconds; 0: as long as the session, or DSN.TTL.
 	keep time.Duration
 	// keepIf is what of a table alone goes after keep; empty: all.
 	keepIf string
@@ -84,7 +84,7 @@ var rowColumns = slices.Concat([]column{
 	{"bytes", "UInt32" + zstd},       // of canonical
 	{"canonical", text}}, putColumns) //
 
-// schemaTable is made first: a database that has tables and not this one is not ours.
+// schemaTable is made first: a database that has tables and not this one is not an otelagent database.
 var schemaTable = table{
 	name: "otelagent_schema", version: "at", order: "version", shard: "cityHash64(version)", granularity: 8192,
 	columns: []column{{"version", "UInt32"}, {"at", "UInt64"}},
@@ -100,29 +100,36 @@ var (
 		},
 	}
 	// Bodies, by session: reading those of one session reads nothing else.
-	blockTable = table{name: "blocks", order: "tenant, session, id, size", granularity: 256, shard: bySession, ttl: true, columns: slices.Concat([]column{
-		{"tenant", words}, {"session", text}, {"id", "FixedString(32)"},
-		{"size", integer}, // original size of a body that was cut or withheld at the source, else 0
-		{"bytes", "UInt32" + zstd}, {"body", "String CODEC(ZSTD(3))"},
-	}, putColumns)}
-	// Blocks of a session whose body stands in shared.
-	refTable = table{name: "refs", order: "tenant, session, id", granularity: 1024, shard: bySession, ttl: true, columns: slices.Concat([]column{
-		{"tenant", words}, {"session", text}, {"id", "FixedString(32)"}, {"bytes", "UInt32" + zstd},
-	}, putColumns)}
+	blockTable = table{name: "blocks", order: "tenant, session, id, size", granularity: 256, shard: bySession, ttl: true,
+		columns: slices.Concat([]column{
+			{"tenant", words}, {"session", text}, {"id", "FixedString(32)"},
+			{"size", integer}, // original size of a body that was cut or withheld at the source, else 0
+			{"bytes", "UInt32" + zstd}, {"body", "String CODEC(ZSTD(3))"},
+		}, putColumns)}
+	// Blocks of a session whose body is in shared.
+	refTable = table{name: "refs", order: "tenant, session, id", granularity: 1024, shard: bySession, ttl: true,
+		columns: slices.Concat([]column{
+			{"tenant", words}, {"session", text}, {"id", "FixedString(32)"}, {"bytes", "UInt32" + zstd},
+		}, putColumns)}
 	// Bodies that many sessions have alike, once per tenant.
-	sharedTable = table{name: "shared", version: "at", order: "tenant, id", granularity: 256, shard: "cityHash64(tenant, id)", columns: []column{
-		{"tenant", words}, {"id", "FixedString(32)"}, {"at", "UInt64"}, {"body", "String CODEC(ZSTD(3))"},
-	}}
+	sharedTable = table{name: "shared", version: "at", order: "tenant, id", granularity: 256,
+		shard: "cityHash64(tenant, id)", columns: []column{
+			{"tenant", words}, {"id", "FixedString(32)"}, {"at", "UInt64"}, {"body", "String CODEC(ZSTD(3))"},
+		}}
 	// Which sessions there are: one row of each writer that Put to one, with the last Put's n. A session's mark is made
 	// of them.
-	touchTable = table{name: "touches", version: "n", order: "tenant, session, writer", granularity: 8192, shard: bySession, ttl: true,
+	touchTable = table{name: "touches", version: "n", order: "tenant, session, writer", granularity: 8192,
+		shard: bySession, ttl: true,
 		columns: slices.Concat([]column{{"tenant", words}, {"session", text}, {"key", "FixedString(16)"}}, putColumns)}
 	// The last projection of each session.
-	summaryTable = table{name: "summaries", version: "mark", order: "tenant, session", granularity: 1024, shard: bySession, ttl: true,
-		columns: slices.Concat([]column{{"tenant", words}, {"session", text}, {"key", "FixedString(16)"}, {"mark", "UInt64"}, {"at", "UInt64"}},
+	summaryTable = table{name: "summaries", version: "mark", order: "tenant, session", granularity: 1024, shard: bySession,
+		ttl: true,
+		columns: slices.Concat([]column{{"tenant", words}, {"session", text}, {"key", "FixedString(16)"}, {"mark", "UInt64"},
+			{"at", "UInt64"}},
 			summaryColumns())}
 	// Which Puts were deleted: of each writer those up to n. session is empty when the deletion is done.
-	deletionTable = table{name: "deletions", version: "version", order: "tenant, key", granularity: 1024, shard: "cityHash64(tenant, key)", keep: deletedFor,
+	deletionTable = table{name: "deletions", version: "version", order: "tenant, key", granularity: 1024,
+		shard: "cityHash64(tenant, key)", keep: deletedFor,
 		keepIf: "done = 1", columns: []column{
 			{"tenant", words}, {"key", "FixedString(16)"}, {"version", "UInt64"}, {"mark", "UInt64"}, {"session", "String"},
 			{"writers", "Array(UInt64)"}, {"ns", "Array(UInt64)"}, {"done", "UInt8"}, {"at", "UInt64"},
@@ -173,7 +180,8 @@ func (l layout) create(t *table) []string {
 	for _, c := range t.columns {
 		cols = append(cols, "`"+c.name+"` "+c.typ)
 	}
-	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (%s) ENGINE = %s", l.local(t), strings.Join(append(cols, t.indexes...), ", "), l.engine(t))
+	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (%s) ENGINE = %s", l.local(t),
+		strings.Join(append(cols, t.indexes...), ", "), l.engine(t))
 	if t.partition != "" {
 		b.WriteString(" PARTITION BY " + t.partition)
 	}
@@ -191,8 +199,9 @@ func (l layout) create(t *table) []string {
 	fmt.Fprintf(&b, " SETTINGS index_granularity = %d", t.granularity)
 	out := []string{b.String()}
 	if l.cluster != "" {
-		out = append(out, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s%s AS `%s`.`%s_local` ENGINE = Distributed(`%s`, `%s`, `%s_local`, %s)",
-			l.of(t), l.onCluster(), l.database, t.name, l.cluster, l.database, t.name, t.shard))
+		out = append(out,
+			fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s%s AS `%s`.`%s_local` ENGINE = Distributed(`%s`, `%s`, `%s_local`, %s)",
+				l.of(t), l.onCluster(), l.database, t.name, l.cluster, l.database, t.name, t.shard))
 	}
 	return out
 }
@@ -252,10 +261,11 @@ func (s *Store) connect(ctx context.Context) error {
 	return nil
 }
 
-// check returns nil when the tables are ours and of the version that we know, and fs.ErrNotExist when there are none.
+// check returns nil when the tables are those of otelagent and of this version, and fs.ErrNotExist when there are none.
 func (s *Store) check(ctx context.Context) error {
 	have := map[string]bool{}
-	for n, err := range each(ctx, s, "list tables", "name", "FROM system.tables WHERE database = "+literal(s.dsn.Database), (*reader).str) {
+	for n, err := range each(ctx, s, "list tables", "name", "FROM system.tables WHERE database = "+literal(s.dsn.Database),
+		(*reader).str) {
 		if err != nil {
 			return err
 		}
@@ -268,7 +278,8 @@ func (s *Store) check(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", store.ErrUnusable, errNotOurs)
 	}
 	version := 0
-	for v, err := range each(ctx, s, "read the schema's version", "toUInt64(max(version))", "FROM "+s.layout.of(&schemaTable), (*reader).u64) {
+	for v, err := range each(ctx, s, "read the schema's version", "toUInt64(max(version))", "FROM "+
+		s.layout.of(&schemaTable), (*reader).u64) {
 		if err != nil {
 			return err
 		}

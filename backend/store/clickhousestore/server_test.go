@@ -37,12 +37,14 @@ func put(t *testing.T, s store.Store, b session.Batch) {
 	}
 }
 
-// left returns how many rows of each table there are, of those that it holds any of. Of a deletion that is done a note stays.
+// left returns how many rows of each table there are, of those that it holds any of. Of a deletion that is done a note
+// stays.
 func left(t *testing.T, s *Store) map[string]uint64 {
 	t.Helper()
 	out := map[string]uint64{}
 	for _, table := range tables {
-		for _, n := range all(t, each(t.Context(), s, "count", "count()", "FROM "+s.layout.of(table), func(r *reader) uint64 { return r.u64() })) {
+		for _, n := range all(t, each(t.Context(), s, "count", "count()", "FROM "+s.layout.of(table),
+			func(r *reader) uint64 { return r.u64() })) {
 			if n > 0 {
 				out[table.name] = n
 			}
@@ -51,8 +53,8 @@ func left(t *testing.T, s *Store) map[string]uint64 {
 	return out
 }
 
-// TestSkewedClocks puts from collectors whose clocks are hours apart: each Put moves the mark, and none is behind a projection that did
-// not see it.
+// TestSkewedClocks puts from collectors whose clocks are hours apart: each Put moves the mark, and none is behind a
+// projection that did not see it.
 func TestSkewedClocks(t *testing.T) {
 	dsn := fresh(t)
 	k := session.Key{ID: "s"}
@@ -99,18 +101,22 @@ func TestErased(t *testing.T) {
 	k := session.Key{Tenant: "t", ID: "the name of the session"}
 	body := strings.Repeat("the prompt; ", 200)
 	row := storetest.Row(k, 1)
-	row.Lists = append(row.Lists, session.List{Name: spans.ListParams, Count: 1, Items: []string{spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: "system"}.Encode()}})
+	row.Lists = append(row.Lists, session.List{Name: spans.ListParams, Count: 1,
+		Items: []string{spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: "system"}.Encode()}})
 	live := storetest.Row(k, 2)
 	live.Known = spans.KnownLive
-	put(t, s, session.Batch{Rows: []session.Row{row, live}, Blocks: []session.Block{storetest.Block(k, body), storetest.Block(k, "own")}})
+	put(t, s, session.Batch{Rows: []session.Row{row, live},
+		Blocks: []session.Block{storetest.Block(k, body), storetest.Block(k, "own")}})
 	m, err := s.Revision(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}); err != nil {
+	if err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Summary: storetest.Summary(k),
+		Figures: storetest.FiguresFor(k, 3)}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"rows", "blocks", "refs", "shared", "touches", "summaries", "turns_raw", "tool_calls_raw", "compactions_raw", "permission_evaluations_raw"} {
+	for _, want := range []string{"rows", "blocks", "refs", "shared", "touches", "summaries", "turns_raw",
+		"tool_calls_raw", "compactions_raw", "permission_evaluations_raw"} {
 		if left(t, s)[want] == 0 {
 			t.Fatalf("nothing in %s: %v", want, left(t, s))
 		}
@@ -120,7 +126,8 @@ func TestErased(t *testing.T) {
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		got := left(t, s)
-		ids := all(t, each(t.Context(), s, "names", "session", "FROM "+s.layout.of(&deletionTable)+" WHERE session != ''", func(r *reader) string { return r.str() }))
+		ids := all(t, each(t.Context(), s, "names", "session", "FROM "+s.layout.of(&deletionTable)+" WHERE session != ''",
+			func(r *reader) string { return r.str() }))
 		// The shared body is younger than an hour.
 		if len(got) == 2 && got["shared"] == 1 && got["deletions"] == 1 && len(ids) == 0 {
 			break
@@ -160,7 +167,8 @@ func TestCollect(t *testing.T) {
 	batch := func(id string) session.Batch {
 		k := session.Key{ID: id}
 		row := storetest.Row(k, 1)
-		row.Lists = append(row.Lists, session.List{Name: spans.ListParams, Count: 1, Items: []string{spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: "system"}.Encode()}})
+		row.Lists = append(row.Lists, session.List{Name: spans.ListParams, Count: 1,
+			Items: []string{spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: "system"}.Encode()}})
 		return session.Batch{Rows: []session.Row{row}, Blocks: []session.Block{storetest.Block(k, body)}}
 	}
 	check := func(what, id string, want uint64) {
@@ -221,7 +229,8 @@ func TestLeftHalfWay(t *testing.T) {
 	}
 	off = 2 * leftFor // so that it counts as left
 	s = openAt(t, dsn, &off)
-	for deadline := time.Now().Add(30 * time.Second); left(t, s)["rows"] != 2 || left(t, s)["touches"] != 2; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); left(t, s)["rows"] != 2 ||
+		left(t, s)["touches"] != 2; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not finished: %v", left(t, s))
 		}
@@ -240,7 +249,8 @@ func TestTwice(t *testing.T) {
 		go func() {
 			s, err := Open(t.Context(), dsn)
 			if err == nil {
-				err = errors.Join(s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(session.Key{ID: "s"}, 1)}}), s.Close())
+				err = errors.Join(s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(session.Key{ID: "s"}, 1)}}),
+					s.Close())
 			}
 			errs <- err
 		}()
@@ -281,7 +291,8 @@ func TestExceptionInResult(t *testing.T) {
 	s := openAt(t, fresh(t), new(time.Duration))
 	n := 0
 	var failed error
-	for v, err := range each(t.Context(), s, "test", "number + toUInt64(throwIf(number = 3000000) AS x)", "FROM system.numbers LIMIT 4000000", func(r *reader) uint64 { return r.u64() }) {
+	for v, err := range each(t.Context(), s, "test", "number + toUInt64(throwIf(number = 3000000) AS x)",
+		"FROM system.numbers LIMIT 4000000", func(r *reader) uint64 { return r.u64() }) {
 		if err != nil {
 			failed = err
 			break
@@ -327,7 +338,9 @@ func TestPrefix(t *testing.T) {
 	for i, id := range ids {
 		put(t, s, session.Batch{Rows: []session.Row{storetest.Row(session.Key{ID: id}, i)}})
 	}
-	for p, want := range map[string][]string{"\x00": {"\x00", "\x00\x00a"}, "\x00\x00": {"\x00\x00a"}, "\x00\x00a": {"\x00\x00a"}, "a": {"a", "a\x00", "a\x00b", "a\x01"}, "a\x00": {"a\x00", "a\x00b"}, "\xff": {"\xff", "\xff\xff\x00"}, "\xff\xff\x00": {"\xff\xff\x00"}, "a\x00\x00": nil} {
+	for p, want := range map[string][]string{"\x00": {"\x00", "\x00\x00a"}, "\x00\x00": {"\x00\x00a"},
+		"\x00\x00a": {"\x00\x00a"}, "a": {"a", "a\x00", "a\x00b", "a\x01"}, "a\x00": {"a\x00", "a\x00b"},
+		"\xff": {"\xff", "\xff\xff\x00"}, "\xff\xff\x00": {"\xff\xff\x00"}, "a\x00\x00": nil} {
 		var got []string
 		for _, m := range all(t, s.Sessions(t.Context(), store.Query{Prefix: p})) {
 			got = append(got, m.ID)
@@ -338,7 +351,8 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestProjectTogether has two collectors project two states of one session in the same moment: the figures of the later one stay.
+// TestProjectTogether has two collectors project two states of one session in the same moment: the figures of the later
+// one stay.
 func TestProjectTogether(t *testing.T) {
 	dsn := fresh(t)
 	a, b := openAt(t, dsn, new(time.Duration)), openAt(t, dsn, new(time.Duration))
@@ -388,7 +402,8 @@ func TestProjectTogether(t *testing.T) {
 	}
 }
 
-// TestProjectDeleted deletes a session between the moment at which a projection looks whether it is there and its inserts.
+// TestProjectDeleted deletes a session between the moment at which a projection looks whether it is there and its
+// inserts.
 func TestProjectDeleted(t *testing.T) {
 	s := openAt(t, fresh(t), new(time.Duration))
 	k := session.Key{ID: "s"}

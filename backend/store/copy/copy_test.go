@@ -65,7 +65,8 @@ func contentOf(k session.Key, rows int) session.Batch {
 	}
 	cut := storetest.Block(k, "a text that was too long")
 	cut.Body, cut.Size = "a text", int64(len("a text that was too long"))
-	b.Blocks = append(b.Blocks, cut, storetest.Block(k, `"one"`), storetest.Block(k, "[\x01"+spans.BlockOfString(`"one"`).Short().String()+"]"))
+	b.Blocks = append(b.Blocks, cut, storetest.Block(k, `"one"`),
+		storetest.Block(k, "[\x01"+spans.BlockOfString(`"one"`).Short().String()+"]"))
 	return b
 }
 
@@ -210,7 +211,8 @@ func TestCopy(t *testing.T) {
 
 				puts := dst.puts
 				res, err = storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
-				if diff := cmp.Diff(storecopy.Result{Sessions: 4, Same: 4, Verified: 4}, res); err != nil || diff != "" || dst.puts != puts {
+				if diff := cmp.Diff(storecopy.Result{Sessions: 4, Same: 4, Verified: 4}, res); err != nil || diff != "" ||
+					dst.puts != puts {
 					t.Errorf("again: %v, %d puts\n%s", err, dst.puts-puts, diff)
 				}
 				equal(t, src, dst)
@@ -277,8 +279,8 @@ func giant(t *testing.T) store.Store {
 	return src
 }
 
-// However often it is interrupted, running it again goes on: nothing is written twice, and nothing is missing. No batch is
-// larger than its bound.
+// However often it is interrupted, running it again goes on: nothing is written twice, and nothing is missing. No batch
+// is larger than its bound.
 func TestInterruptedAndResumed(t *testing.T) {
 	src := giant(t)
 	away := errors.New("away")
@@ -337,8 +339,8 @@ func TestManyPieces(t *testing.T) {
 	}
 }
 
-// What stores share between sessions stays shared: a prompt goes with a row that names it, also where rows and blocks are of several
-// batches and after an interruption.
+// What stores share between sessions stays shared: a prompt goes with a row that names it, also where rows and blocks
+// are of several batches and after an interruption.
 func TestSharedPartsStayShared(t *testing.T) {
 	src := openSQLite(t)
 	prompt := strings.Repeat("You are a careful coding agent. ", 4000)
@@ -426,7 +428,8 @@ func TestChangedSource(t *testing.T) {
 	}
 	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
 	res.Bytes = 0
-	if diff := cmp.Diff(storecopy.Result{Sessions: 5, Copied: 4, Same: 1, Rows: 2, Blocks: 2, Verified: 5}, res); err != nil || diff != "" {
+	if diff := cmp.Diff(storecopy.Result{Sessions: 5, Copied: 4, Same: 1, Rows: 2, Blocks: 2, Verified: 5},
+		res); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	equal(t, src, dst)
@@ -464,7 +467,8 @@ func TestWrittenMeanwhile(t *testing.T) {
 			if len(res.Moving) > 0 || res.Verified != 4 {
 				t.Errorf("%+v", res)
 			}
-		} else if diff := cmp.Diff([]session.Key{small}, res.Moving); diff != "" || res.Verified != 3 || len(res.Different) > 0 {
+		} else if diff := cmp.Diff([]session.Key{small}, res.Moving); diff != "" || res.Verified != 3 ||
+			len(res.Different) > 0 {
 			t.Errorf("%+v\n%s", res, diff)
 		}
 		if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
@@ -486,7 +490,8 @@ func TestBothInUse(t *testing.T) {
 	for st, k := range map[store.Store]session.Key{src: small, dst: own} {
 		wg.Go(func() {
 			for n := range 60 {
-				if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(k, 2000+n)}, Blocks: []session.Block{storetest.Block(k, fmt.Sprint(n))}}); err != nil {
+				if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(k, 2000+n)},
+					Blocks: []session.Block{storetest.Block(k, fmt.Sprint(n))}}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -548,68 +553,6 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// One session that cannot be read, because the source is damaged there, does not keep the others from the destination, and what was
-// read of it comes along.
-func TestUnreadable(t *testing.T) {
-	src, dst := &watched{Store: openMemory(t)}, openMemory(t)
-	fill(t, src)
-	src.unreadable = func(k session.Key) error {
-		if k == small {
-			return fmt.Errorf("damaged: %w", store.ErrData)
-		}
-		return nil
-	}
-	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
-	res.Bytes = 0
-	want := storecopy.Result{Sessions: 4, Copied: 3, Rows: 713, Blocks: 713, Verified: 3,
-		Refused: []storecopy.Difference{{Session: small, What: "damaged: bad data"}}}
-	if diff := cmp.Diff(want, res); err != nil || diff != "" {
-		t.Errorf("%v\n%s", err, diff)
-	}
-	if res, err = storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil || len(res.Refused) != 1 || res.Rows != 0 || res.Same != 3 {
-		t.Errorf("again: %+v, %v", res, err)
-	}
-
-	src.unreadable, src.unmarked = nil, small
-	dst = openMemory(t)
-	res, err = storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
-	res.Bytes = 0
-	want = storecopy.Result{Sessions: 4, Copied: 3, Rows: 708, Blocks: 713, Verified: 3,
-		Refused: []storecopy.Difference{{Session: small, What: "mark: bad data"}}}
-	if diff := cmp.Diff(want, res); err != nil || diff != "" {
-		t.Errorf("%v\n%s", err, diff)
-	}
-}
-
-// Verifying finds what is not the same.
-func TestVerify(t *testing.T) {
-	src, dst := openMemory(t), &watched{Store: openMemory(t)}
-	fill(t, src)
-	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	cut := storetest.Block(big, "another body")
-	cut.ID = spans.BlockOfString("big says 3") // somebody's idea of it
-	if err := store.Delete(t.Context(), dst, big); err != nil {
-		t.Fatal(err)
-	}
-	put(t, dst.Store, session.Batch{Blocks: []session.Block{cut}})
-	put(t, dst.Store, session.Batch{Rows: []session.Row{storetest.Row(other, 555)}}) // it has more
-	put(t, dst.Store, session.Batch{Blocks: []session.Block{storetest.Block(small, "and more")}})
-	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []storecopy.Difference{
-		{Session: big, What: "of 703 blocks 0 are missing, 1 differ, and 0 are not from there"},
-		{Session: small, What: "of 8 blocks 0 are missing, 0 differ, and 1 are not from there"},
-		{Session: other, What: "the trees are not the same"},
-	}
-	if diff := cmp.Diff(want, res.Different); diff != "" || res.Verified != 1 {
-		t.Errorf("%+v\n%s", res, diff)
-	}
-}
-
 func TestProgress(t *testing.T) {
 	src, dst := openMemory(t), openMemory(t)
 	fill(t, src)
@@ -628,7 +571,8 @@ func TestProgress(t *testing.T) {
 	want := storecopy.Progress{Done: 4, Total: 4, Rows: 713, Blocks: 721}
 	wantVerify := want
 	wantVerify.Verifying = true
-	if diff := cmp.Diff([]storecopy.Progress{want, wantVerify}, []storecopy.Progress{last, lastVerify}); err != nil || diff != "" {
+	if diff := cmp.Diff([]storecopy.Progress{want, wantVerify}, []storecopy.Progress{last, lastVerify}); err != nil ||
+		diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
 }

@@ -112,5 +112,6 @@ func (s side) differs(o side) string {
 	if missing+different+more == 0 {
 		return ""
 	}
-	return fmt.Sprintf("of %d blocks %d are missing, %d differ, and %d are not from there", len(s.blocks), missing, different, more)
+	return fmt.Sprintf("of %d blocks %d are missing, %d differ, and %d are not from there", len(s.blocks), missing,
+		different, more)
 }

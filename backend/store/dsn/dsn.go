@@ -25,10 +25,10 @@ func WithReadOnly() Option { return func(c *config) { c.readOnly = true } }
 // WithChatTables makes a SQLite store keep the tables of the agent guide too; see sqlitestore.WithChatTables.
 func WithChatTables() Option { return func(c *config) { c.chatTables = true } }
 
-// WithPassword gives the password for a store that wants one; it never stands in a DSN.
+// WithPassword gives the password for a store that wants one; it is never in a DSN.
 func WithPassword(p string) Option { return func(c *config) { c.password = p } }
 
-// Check tells whether dsn makes sense, without touching what it names. The error names the value, but nothing of it
+// Check reports whether dsn makes sense, without touching what it names. The error names the value, but nothing of it
 // that may be a password, and says what is allowed.
 func Check(dsn string) error {
 	if clickhousestore.IsDSN(dsn) {
@@ -50,7 +50,7 @@ func File(dsn string) (string, bool) {
 	return path, err == nil
 }
 
-// Open opens the store that dsn names. Errors that no waiting mends wrap store.ErrUnusable.
+// Open opens the store that dsn names. Permanent errors wrap store.ErrUnusable.
 func Open(ctx context.Context, dsn string, opts ...Option) (store.Store, error) {
 	var c config
 	for _, o := range opts {

@@ -14,9 +14,9 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Session projects one session now, fills the tables of the agent guide where the store keeps them, and lets a
-// store.Maintainer tidy it up. It reads the revision first, so that a Put that comes meanwhile makes the session stale
-// again. A session that is not there, or no more, is no error. It takes memory for the whole session.
+// Session projects one session now, and fills the tables of the agent guide where the store keeps them. It reads the
+// revision first, so that a Put that comes meanwhile makes the session stale again. A session that is not there, or no
+// more, is no error. It takes memory for the whole session.
 func Session(ctx context.Context, st store.Store, k session.Key) error {
 	err := projectSession(ctx, st, k)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -61,13 +61,9 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 			return err
 		}
 	}
-	if err := st.SetSummary(ctx, k, store.SummaryUpdate{Revision: mark, Summary: summary, Figures: session.FiguresOf(tree)}); err != nil {
-		return err
-	}
-	if m, ok := st.(store.Maintainer); ok {
-		return m.Maintain(ctx, k)
-	}
-	return nil
+	return st.SetSummary(ctx, k, store.SummaryUpdate{
+		Revision: mark, Summary: summary, Figures: session.FiguresOf(tree),
+	})
 }
 
 // chatTables is an optional part of a Store: one that keeps the rows of the agent guide, such as sqlitestore.Store.

@@ -75,7 +75,7 @@ func dirty(t *testing.T, st store.Store) int {
 func bubble(t *testing.T, f func(t *testing.T, st *recorder, w *Worker)) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &recorder{Store: memstore.New()}
-		w := NewWorker(st)
+		w := NewWorker(st, nil)
 		defer func() {
 			if err := w.Close(context.Background()); err != nil {
 				t.Errorf("Close: %v", err)
@@ -155,7 +155,7 @@ func TestStartsWithDirty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &recorder{Store: memstore.New()}
 		put(t, st, row("a", 1, session.KindTurn), row("b", 1, session.KindTurn))
-		w := NewWorker(st)
+		w := NewWorker(st, nil)
 		st.want(t, "at the start", 2)
 		if err := w.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &recorder{Store: memstore.New()}
 		var told atomic.Int64
-		w := NewWorker(st, WithErrorHandler(func(error) { told.Add(1) }))
+		w := NewWorker(st, func(error) { told.Add(1) })
 		locked := errors.New("locked")
 		st.fail.Store(&locked)
 		put(t, st, row("a", 1, session.KindTurn))
@@ -215,12 +215,12 @@ func TestBadData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &rotten{Store: memstore.New(), bad: map[session.Key]error{key("bad"): fmt.Errorf("pack 7: %w", store.ErrData)}}
 		var told atomic.Int64
-		w := NewWorker(st, WithErrorHandler(func(err error) {
+		w := NewWorker(st, func(err error) {
 			told.Add(1)
 			if !errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), `"bad"`) {
 				t.Errorf("told of %v", err)
 			}
-		}))
+		})
 		synctest.Wait()
 		w.TouchBatch(put(t, st, row("bad", 1, session.KindRun), row("good", 1, session.KindRun)))
 		time.Sleep(time.Hour)
@@ -255,7 +255,7 @@ func TestBadData(t *testing.T) {
 func TestBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &rotten{Store: memstore.New(), bad: map[session.Key]error{key("a"): errors.New("disk")}}
-		w := NewWorker(st)
+		w := NewWorker(st, nil)
 		synctest.Wait()
 		w.TouchBatch(put(t, st, row("a", 1, session.KindRun)))
 		// At 0, 10, 30, 70, 150, 310, 630 s, then every 600 s; each a little later.
@@ -320,7 +320,7 @@ func TestBounded(t *testing.T) {
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &recorder{Store: memstore.New()}
-		w := NewWorker(st)
+		w := NewWorker(st, nil)
 		synctest.Wait()
 		w.Touch(put(t, st, row("touched", 1, session.KindTurn)).Rows[0].Session)
 		put(t, st, row("not touched", 1, session.KindTurn))
@@ -339,7 +339,7 @@ func TestClose(t *testing.T) {
 
 func TestCloseGivesUp(t *testing.T) {
 	st := &recorder{Store: memstore.New()}
-	w := NewWorker(st)
+	w := NewWorker(st, nil)
 	put(t, st, row("a", 1, session.KindTurn))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

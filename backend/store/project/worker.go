@@ -21,7 +21,7 @@ const (
 	// retryAfter is when a session that failed is tried again; each time twice as long, up to maxRetryAfter.
 	retryAfter    = 10 * time.Second
 	maxRetryAfter = 10 * time.Minute
-	// badData stands for a time to wait: until the session is touched.
+	// badData is a time to wait: until the session is touched.
 	badData = -1
 	// maxPending bounds the sessions a worker remembers; beyond it the store's own dirty marks are asked instead. A
 	// session takes about 200 bytes: 2 MB.
@@ -31,8 +31,6 @@ const (
 // Worker projects sessions in the background, one at a time. Use NewWorker. All methods are safe for concurrent use.
 type Worker struct {
 	st      store.Store
-	quiet   time.Duration
-	maxLag  time.Duration
 	onError func(error)
 
 	mu      sync.Mutex
@@ -50,50 +48,21 @@ type Worker struct {
 // due says when a session is to be projected: at quiet, which moves, but no later than latest.
 type due struct{ quiet, latest time.Time }
 
-// Option is an option of NewWorker.
-type Option interface{ apply(*Worker) }
-
-type optionFunc func(*Worker)
-
-func (f optionFunc) apply(w *Worker) { f(w) }
-
-// WithQuiet sets how long a session must not be touched before it is projected: DefaultQuiet unless set to more than
-// zero.
-func WithQuiet(d time.Duration) Option {
-	return optionFunc(func(w *Worker) {
-		if d > 0 {
-			w.quiet = d
-		}
-	})
-}
-
-// WithErrorHandler sets what is told of each projection that failed. It is tried again after 10 s, then after twice as
-// long each time, up to 10 min, and whenever the session is touched; one that failed because of its data
-// (store.ErrData) only when it is touched. Called from the worker's goroutine, which waits for it. Nothing is told
-// unless set.
-func WithErrorHandler(f func(error)) Option {
-	return optionFunc(func(w *Worker) {
-		if f != nil {
-			w.onError = f
-		}
-	})
-}
-
-// NewWorker starts a worker. It begins with the sessions that are dirty already, for instance since a crash. Close must
-// be called, before the store is closed.
-func NewWorker(st store.Store, opts ...Option) *Worker {
+// NewWorker starts a worker. It begins with the sessions that are stale already, for instance since a crash. onError,
+// if not nil, gets the error of each projection that failed; the worker's goroutine calls it and waits for it. A
+// projection that failed is tried again after 10 s, then after twice as long each time, up to 10 min, and whenever the
+// session is touched; one that failed because of its data (store.ErrData) only when it is touched. Close must be
+// called, before the store is closed.
+func NewWorker(st store.Store, onError func(error)) *Worker {
+	if onError == nil {
+		onError = func(error) {}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Worker{
-		st: st, quiet: DefaultQuiet, maxLag: DefaultMaxLag, onError: func(error) {},
+		st: st, onError: onError,
 		pending: map[session.Key]due{}, failed: map[session.Key]time.Duration{}, sweepAt: time.Now(),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), cancel: cancel,
 	}
-	for _, o := range opts {
-		if o != nil {
-			o.apply(w)
-		}
-	}
-	w.maxLag = max(w.maxLag, w.quiet)
 	w.wake <- struct{}{}
 	go w.run(ctx)
 	return w
@@ -106,7 +75,7 @@ func (w *Worker) Touch(keys ...session.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range keys {
-		w.touch(k, now, w.quiet)
+		w.touch(k, now, DefaultQuiet)
 	}
 }
 
@@ -120,12 +89,12 @@ func (w *Worker) TouchBatch(b session.Batch) {
 		if r.Kind == session.KindRun && r.Known != spans.KnownLive {
 			w.touch(r.Session, now, 0)
 		} else if i == 0 || r.Session != b.Rows[i-1].Session {
-			w.touch(r.Session, now, w.quiet)
+			w.touch(r.Session, now, DefaultQuiet)
 		}
 	}
 	for i := range b.Blocks {
 		if i == 0 || b.Blocks[i].Session != b.Blocks[i-1].Session {
-			w.touch(b.Blocks[i].Session, now, w.quiet)
+			w.touch(b.Blocks[i].Session, now, DefaultQuiet)
 		}
 	}
 }
@@ -142,11 +111,11 @@ func (w *Worker) touch(k session.Key, now time.Time, wait time.Duration) {
 	switch {
 	case !ok && len(w.pending) >= maxPending:
 		if w.sweepAt.IsZero() {
-			w.sweepAt = now.Add(w.quiet)
+			w.sweepAt = now.Add(DefaultQuiet)
 		}
 		return
 	case !ok:
-		d.latest = now.Add(w.maxLag)
+		d.latest = now.Add(DefaultMaxLag)
 	}
 	d.quiet = now.Add(wait)
 	if wait == 0 {
@@ -166,7 +135,7 @@ func (w *Worker) wakeUp() {
 }
 
 // Close stops the worker and brings every dirty session of the store up to date, so that after it returned nil all
-// projections are current; those that fail keep no other from it, and the error tells of them. When ctx ends before
+// projections are current; those that fail keep no other from it, and the error names them. When ctx ends before
 // that it gives up with an error; what is left stays dirty. Closing twice is harmless.
 func (w *Worker) Close(ctx context.Context) error {
 	w.mu.Lock()
@@ -299,5 +268,5 @@ func (w *Worker) next() (time.Duration, bool) {
 	if first.IsZero() {
 		return 0, false
 	}
-	return max(time.Until(first), w.quiet/16), true
+	return max(time.Until(first), DefaultQuiet/16), true
 }

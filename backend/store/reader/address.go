@@ -14,8 +14,8 @@ import (
 // ErrAddress is wrapped by errors about text that is no address, whatever the store holds.
 var ErrAddress = errors.New("not an address")
 
-// Error says what is wrong with an address, in words for whoever wrote it: ids, names and numbers, and no content. It
-// wraps ErrAddress, store.ErrNotFound or store.ErrAmbiguous.
+// Error says what is wrong with an address, in words for the person who wrote it: ids, names and numbers, and no
+// content. It wraps ErrAddress, store.ErrNotFound or store.ErrAmbiguous.
 type Error struct {
 	kind error
 	text string
@@ -62,10 +62,12 @@ func (a Address) Pick(s *session.Session) (*session.Run, *session.Turn, error) {
 			}
 		}
 		if len(numbers) > 1 {
-			return nil, nil, wrong(store.ErrAmbiguous, "%d runs of session %s have the id %q: name one by its number: %s", len(numbers), s.ID, a.Run, some(numbers))
+			return nil, nil, wrong(store.ErrAmbiguous, "%d runs of session %s have the id %q: name one by its number: %s",
+				len(numbers), s.ID, a.Run, some(numbers))
 		}
 		if run == nil {
-			return nil, nil, wrong(store.ErrNotFound, "no run %q in session %s; @1 is the first of its %s", a.Run, s.ID, count(len(s.Runs), "run"))
+			return nil, nil, wrong(store.ErrNotFound, "no run %q in session %s; @1 is the first of its %s", a.Run, s.ID,
+				count(len(s.Runs), "run"))
 		}
 	}
 	if a.Turn == "" {

@@ -12,13 +12,13 @@ import (
 type List struct {
 	Format   int               `json:"format"`
 	Sessions []session.Summary `json:"sessions"`
-	// Next is the place (store.ParseCursor) behind which the next page begins; empty where there is none.
+	// Next is the cursor (store.ParseCursor) after which the next page begins; empty where there is none.
 	Next string `json:"next,omitempty"`
 }
 
 // List returns the sessions that q selects, at most q.Limit where that is above 0, with current summaries and the
 // status that they have at now. q.Tenant becomes the reader's, and Parent and ForkedFrom, which may name a session as
-// Find takes it, become its id. What names none is an *Error, unless it is the whole id that a session tells of one
+// Find takes it, become its id. A name of none is an *Error, unless it is the whole id that a session has of one
 // that never came.
 func (r *Reader) List(ctx context.Context, q *store.Query, now time.Time) (List, error) {
 	l := List{Format: session.TreeFormat, Sessions: []session.Summary{}}
@@ -29,12 +29,13 @@ func (r *Reader) List(ctx context.Context, q *store.Query, now time.Time) (List,
 	if err := r.relative(ctx, &q.Parent, store.Query{Tenant: r.Tenant, Parent: q.Parent, Limit: 1}); err != nil {
 		return l, err
 	}
-	if err := r.relative(ctx, &q.ForkedFrom, store.Query{Tenant: r.Tenant, ForkedFrom: q.ForkedFrom, Limit: 1}); err != nil {
+	if err := r.relative(ctx, &q.ForkedFrom, store.Query{Tenant: r.Tenant, ForkedFrom: q.ForkedFrom,
+		Limit: 1}); err != nil {
 		return l, err
 	}
 	page := *q
 	if q.Limit > 0 {
-		page.Limit++ // tells whether there is a next one
+		page.Limit++ // shows whether there is a next one
 	}
 	for s, err := range r.Store.Sessions(ctx, page) {
 		if err != nil {
@@ -46,13 +47,13 @@ func (r *Reader) List(ctx context.Context, q *store.Query, now time.Time) (List,
 		}
 		l.Sessions = append(l.Sessions, s)
 	}
-	for i := range l.Sessions { // behind the cursor, which is of what is stored
+	for i := range l.Sessions { // after the cursor, which is of the stored summary
 		l.Sessions[i].Status = l.Sessions[i].StatusAt(now)
 	}
 	return l, nil
 }
 
-// relative makes an id of what names a session, unless named finds one that tells of that very id.
+// relative makes an id of a name of a session, unless named finds a session that refers to that very id.
 func (r *Reader) relative(ctx context.Context, ref *string, named store.Query) error {
 	if *ref == "" {
 		return nil

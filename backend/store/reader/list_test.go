@@ -16,7 +16,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// TestList holds that pages hold every session once, with its status as of now, and that relatives are named as sessions are everywhere.
+// TestList holds that pages hold every session once, with its status as of now, and that relatives are named as
+// sessions are everywhere.
 func TestList(t *testing.T) {
 	ctx := t.Context()
 	st := memstore.New()

@@ -61,8 +61,8 @@ func (r *Reader) Resolve(ctx context.Context, ref string) (session.Key, error) {
 }
 
 // Locate returns the session that SESSION[/RUN[/TURN]] names, and what of it. Ids may have slashes in them: what is the
-// id of a session as it stands is that, before anything is taken for a RUN. Whether there is such a RUN and TURN,
-// Address.Pick tells.
+// whole id of a session is that, before anything is taken for a RUN. Address.Pick checks that there is such a RUN and
+// TURN.
 func (r *Reader) Locate(ctx context.Context, text string) (session.Key, Address, error) {
 	id, rest := text, []string{"", ""}
 	for range 3 {
@@ -149,7 +149,7 @@ func (r *Reader) Read(ctx context.Context, key session.Key) (session.Tree, error
 	return session.Tree{Session: s, Blocks: blocks}, nil
 }
 
-// Load is Read with the defects that only blocks can tell.
+// Load is Read with the defects that only blocks show.
 func (r *Reader) Load(ctx context.Context, key session.Key) (session.Tree, error) {
 	t, err := r.Read(ctx, key)
 	if err == nil {
@@ -158,12 +158,13 @@ func (r *Reader) Load(ctx context.Context, key session.Key) (session.Tree, error
 	return t, err
 }
 
-// maxRelated bounds how many sessions are shown in place; whoever has more looks at them one by one.
+// maxRelated bounds how many sessions are shown in place; more have to be shown one by one.
 const maxRelated = 200
 
 // Related returns the sessions that share a trace with s, and those that share one with them, at most 200 and those of
 // one trace more: sub-agents run in the trace of the run that spawned them. Load reads each.
-func (r *Reader) Related(ctx context.Context, s *session.Session, load func(context.Context, session.Key) (session.Tree, error)) ([]session.Tree, error) {
+func (r *Reader) Related(ctx context.Context, s *session.Session,
+	load func(context.Context, session.Key) (session.Tree, error)) ([]session.Tree, error) {
 	seen := map[string]bool{s.ID: true}
 	traces := map[session.TraceID]bool{}
 	var out []session.Tree

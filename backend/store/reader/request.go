@@ -11,7 +11,7 @@ import (
 )
 
 // RequestAddress is SESSION[/RUN]/TURN[/ATTEMPT] in its parts; empty ones are not given. First and Second are two words
-// behind SESSION that are RUN/TURN or TURN/ATTEMPT: that depends on the runs there are.
+// after SESSION that are RUN/TURN or TURN/ATTEMPT: that depends on the runs there are.
 type RequestAddress struct {
 	Session, Run, Turn, Attempt string
 	First, Second               string
@@ -103,7 +103,8 @@ func PickAttempt(run *session.Run, turn *session.Turn, attempt string) (*session
 	if len(has) == 0 {
 		has = []string{"none"}
 	}
-	return nil, wrong(store.ErrNotFound, "no request of attempt %d in turn %d of run %s: it has %s", n, turn.Index, run.ID, strings.Join(has, ", "))
+	return nil, wrong(store.ErrNotFound, "no request of attempt %d in turn %d of run %s: it has %s", n, turn.Index, run.ID,
+		strings.Join(has, ", "))
 }
 
 // place is a turn and its run.
@@ -168,11 +169,15 @@ func (a *RequestAddress) Pick(s *session.Session) (*session.Run, *session.Turn, 
 	case len(found) == 1:
 		return found[0].run, found[0].turn, nil
 	case len(found) == 0:
-		return nil, nil, wrong(store.ErrNotFound, "no turn %d in any of the %s of session %s", n, count(len(s.Runs), "run"), s.ID)
+		return nil, nil, wrong(store.ErrNotFound, "no turn %d in any of the %s of session %s", n, count(len(s.Runs), "run"),
+			s.ID)
 	case len(names) > 1:
-		return nil, nil, wrong(store.ErrAmbiguous, "%d runs of session %s have a turn %d: name one of %s, such as %s/%s/%d", len(names), s.ID, n, some(names), a.Session, names[0], n)
+		return nil, nil, wrong(store.ErrAmbiguous, "%d runs of session %s have a turn %d: name one of %s, such as %s/%s/%d",
+			len(names), s.ID, n, some(names), a.Session, names[0], n)
 	}
-	return nil, nil, wrong(store.ErrAmbiguous, "run %s of session %s has %d turns of index %d: name one by its span id, %s", names[0], s.ID, len(found), n, some(spanIDs))
+	return nil, nil,
+		wrong(store.ErrAmbiguous, "run %s of session %s has %d turns of index %d: name one by its span id, %s", names[0],
+			s.ID, len(found), n, some(spanIDs))
 }
 
 func hasRun(s *session.Session, id string) bool {

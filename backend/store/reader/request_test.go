@@ -19,9 +19,11 @@ func TestNoRequest(t *testing.T) {
 		"told one, which did not arrive":      {Capture: spans.CaptureDigests, RequestBytes: 10},
 		"content was not captured: send it w": {RequestMessages: 3, RequestBytes: 10},
 	} {
-		s := &session.Session{Runs: []*session.Run{{Span: session.Span{Known: spans.KnownObserved}, ID: "r", Turns: []*session.Turn{&turn}}}}
+		s := &session.Session{Runs: []*session.Run{{Span: session.Span{Known: spans.KnownObserved}, ID: "r",
+			Turns: []*session.Turn{&turn}}}}
 		_, _, _, err := reader.PickRequest(s, reader.RequestAddress{Session: "s", Turn: "0"})
-		if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "turn 0 of run r has no request: ") || !strings.Contains(err.Error(), why) {
+		if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "turn 0 of run r has no request: ") ||
+			!strings.Contains(err.Error(), why) {
 			t.Errorf("want %q, got %v", why, err)
 		}
 	}

@@ -35,7 +35,7 @@ type Policy struct {
 	Families bool
 }
 
-// MaxFamily is how many ids a family may have.
+// MaxFamily is how many sessions a family may have.
 const MaxFamily = 10_000
 
 var maxFamily = MaxFamily // less in tests
@@ -219,30 +219,27 @@ func (a *applier) choose(ctx context.Context, judge func([]*item) []*group) (gro
 
 // groups returns the groups of items, oldest first.
 func (a *applier) groups(items []*item, back bool) []*group {
-	family := map[session.Key]session.Key{} // a tree that leads to the name of the family
-	size := map[session.Key]int{}
+	above := map[session.Key]session.Key{} // leads to the key that names the family
 	find := func(k session.Key) session.Key {
-		if _, ok := family[k]; !ok {
-			family[k], size[k] = k, 1
-		}
-		for family[k] != k {
-			family[k] = family[family[k]]
-			k = family[k]
+		for p, ok := above[k]; ok; p, ok = above[k] {
+			if up, ok := above[p]; ok {
+				above[k] = up // shortens the way of the next one
+			}
+			k = p
 		}
 		return k
 	}
 	for _, x := range items {
-		name := find(x.key)
 		if !a.policy.Families || x.parent == "" {
 			continue
 		}
-		if parent := find(session.Key{Tenant: x.key.Tenant, ID: x.parent}); parent != name {
-			if size[parent] < size[name] {
-				parent, name = name, parent
-			}
-			family[name] = parent
-			size[parent] += size[name]
+		if name, parent := find(x.key), find(session.Key{Tenant: x.key.Tenant, ID: x.parent}); name != parent {
+			above[name] = parent
 		}
+	}
+	size := map[session.Key]int{}
+	for _, x := range items {
+		size[find(x.key)]++
 	}
 	byName := map[session.Key]*group{}
 	var out []*group

@@ -1,12 +1,10 @@
 package retention_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -52,7 +50,8 @@ func hours(n int) time.Time { return now.Add(-time.Duration(n) * time.Hour) }
 // row returns a run of a session that ended at that time, n makes it another one.
 func row(k session.Key, n byte, end time.Time, parent string) session.Row {
 	r := session.Row{
-		Trace: session.TraceID{1}, Span: session.SpanID{1, n}, Session: k, Run: fmt.Sprint("r", n), RunStart: end.UnixNano() - 1000, Turn: session.NoTurn,
+		Trace: session.TraceID{1}, Span: session.SpanID{1, n}, Session: k, Run: fmt.Sprint("r", n),
+		RunStart: end.UnixNano() - 1000, Turn: session.NoTurn,
 		Kind: session.KindRun, Known: spans.KnownObserved, Start: end.UnixNano() - 1000, End: end.UnixNano(),
 	}
 	if parent != "" {
@@ -119,32 +118,13 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 
 func TestNothingToDo(t *testing.T) {
 	each(t, func(t *testing.T, st store.Store) {
-		want(t, "empty store", apply(t, st, retention.Policy{MaxAge: 1, MaxSessions: 1, MaxBytes: 1 << 30, Families: true}), retention.Result{})
+		want(t, "empty store", apply(t, st, retention.Policy{MaxAge: 1, MaxSessions: 1, MaxBytes: 1 << 30, Families: true}),
+			retention.Result{})
 		add(t, st, key("a"), hours(1000), "")
 		want(t, "zero policy", apply(t, st, retention.Policy{}), retention.Result{})
-		want(t, "negative", apply(t, st, retention.Policy{MaxAge: -1, MaxSessions: -1, MaxBytes: -1, Families: true}), retention.Result{})
+		want(t, "negative", apply(t, st, retention.Policy{MaxAge: -1, MaxSessions: -1, MaxBytes: -1, Families: true}),
+			retention.Result{})
 		want(t, "left", left(t, st), "a")
-	})
-}
-
-func TestAge(t *testing.T) {
-	each(t, func(t *testing.T, st store.Store) {
-		for _, tenant := range []string{"", "t"} {
-			for n := range 6 {
-				add(t, st, session.Key{Tenant: tenant, ID: fmt.Sprint("s", n)}, hours(n), "")
-			}
-			add(t, st, session.Key{Tenant: tenant, ID: "future"}, now.Add(1000*time.Hour), "")
-		}
-		add(t, st, key("1970"), time.Unix(0, 1), "")
-		put(t, st, row(key("never"), 1, hours(1000), "")) // not projected: judged next time
-		r := apply(t, st, retention.Policy{MaxAge: 3 * time.Hour})
-		want(t, "result", r, retention.Result{Sessions: 5, ByAge: 5})
-		want(t, "left", left(t, st), "future never s0 s1 s2 s3 t/future t/s0 t/s1 t/s2 t/s3")
-		if err := project.Refresh(t.Context(), st); err != nil {
-			t.Fatal(err)
-		}
-		want(t, "when it is projected", apply(t, st, retention.Policy{MaxAge: 3 * time.Hour}), retention.Result{Sessions: 1, ByAge: 1})
-		want(t, "again", apply(t, st, retention.Policy{MaxAge: 3 * time.Hour}), retention.Result{})
 	})
 }
 
@@ -178,7 +158,8 @@ func TestBytes(t *testing.T) {
 			k := session.Key{Tenant: []string{"", "a", "b"}[n%3], ID: fmt.Sprintf("s%02d", n)}
 			body := make([]byte, 200_000)
 			_, _ = src.Read(body)
-			if err := st.Put(t.Context(), session.Batch{Blocks: []session.Block{{Session: k, ID: spans.BlockOf(body), Body: string(body)}}}); err != nil {
+			if err := st.Put(t.Context(), session.Batch{Blocks: []session.Block{{Session: k, ID: spans.BlockOf(body),
+				Body: string(body)}}}); err != nil {
 				t.Fatal(err)
 			}
 			add(t, st, k, hours(n), "")
@@ -222,7 +203,8 @@ func TestBytesFreedLater(t *testing.T) {
 	for n := range 10 {
 		add(t, st, key(fmt.Sprint("s", n)), hours(n), "")
 	}
-	want(t, "no more than is too much", apply(t, st, retention.Policy{MaxBytes: 700_000}), retention.Result{Sessions: 3, ByBytes: 3})
+	want(t, "no more than is too much", apply(t, st, retention.Policy{MaxBytes: 700_000}),
+		retention.Result{Sessions: 3, ByBytes: 3})
 	want(t, "left", left(t, st), "s0 s1 s2 s3 s4 s5 s6")
 }
 
@@ -237,19 +219,29 @@ func TestFamilies(t *testing.T) {
 		have   []kin
 		left   string
 	}{
-		{"all are old", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"p", "", 30}, {"c", "p", 20}, {"g", "c", 25}, {"x", "", 1}}, "x"},
-		{"a sub-agent is not", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"p", "", 30}, {"c", "p", 20}, {"g", "c", 5}, {"d", "p", 40}, {"x", "", 11}}, "c d g p"},
-		{"the parent is not", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"p", "", 3}, {"c", "p", 20}, {"g", "c", 25}}, "c g p"},
-		{"the parent is not there", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"a", "gone", 3}, {"b", "gone", 20}, {"g", "b", 25}, {"o", "other", 20}}, "a b g"},
-		{"cycle", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"a", "c", 30}, {"b", "a", 20}, {"c", "b", 25}, {"self", "self", 30}}, ""},
-		{"cycle that is young", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"a", "c", 30}, {"b", "a", 2}, {"c", "b", 25}}, "a b c"},
-		{"ids that begin alike", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"p", "", 30}, {"p.1", "p", 20}, {"p.1.1", "p.1", 1}, {"p.", "", 30}, {"p.10", "", 30}}, "p p.1 p.1.1"},
+		{"all are old", retention.Policy{MaxAge: 10 * time.Hour},
+			[]kin{{"p", "", 30}, {"c", "p", 20}, {"g", "c", 25}, {"x", "", 1}}, "x"},
+		{"a sub-agent is not", retention.Policy{MaxAge: 10 * time.Hour},
+			[]kin{{"p", "", 30}, {"c", "p", 20}, {"g", "c", 5}, {"d", "p", 40}, {"x", "", 11}}, "c d g p"},
+		{"the parent is not", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"p", "", 3}, {"c", "p", 20}, {"g", "c", 25}},
+			"c g p"},
+		{"the parent is not there", retention.Policy{MaxAge: 10 * time.Hour},
+			[]kin{{"a", "gone", 3}, {"b", "gone", 20}, {"g", "b", 25}, {"o", "other", 20}}, "a b g"},
+		{"cycle", retention.Policy{MaxAge: 10 * time.Hour},
+			[]kin{{"a", "c", 30}, {"b", "a", 20}, {"c", "b", 25}, {"self", "self", 30}}, ""},
+		{"cycle that is young", retention.Policy{MaxAge: 10 * time.Hour},
+			[]kin{{"a", "c", 30}, {"b", "a", 2}, {"c", "b", 25}}, "a b c"},
+		{"ids that begin alike", retention.Policy{MaxAge: 10 * time.Hour},
+			[]kin{{"p", "", 30}, {"p.1", "p", 20}, {"p.1.1", "p.1", 1}, {"p.", "", 30}, {"p.10", "", 30}}, "p p.1 p.1.1"},
 		{"same time", retention.Policy{MaxAge: 10 * time.Hour}, []kin{{"p", "", 20}, {"c", "p", 20}, {"d", "p", 20}}, ""},
-		{"newest families", retention.Policy{MaxSessions: 3}, []kin{{"p", "", 30}, {"c", "p", 1}, {"x", "", 5}, {"q", "", 7}, {"d", "q", 6}}, "c p x"},
-		{"the family at the bound stays", retention.Policy{MaxSessions: 2}, []kin{{"p", "", 30}, {"c", "p", 20}, {"x", "", 5}, {"q", "", 40}}, "c p x"},
+		{"newest families", retention.Policy{MaxSessions: 3},
+			[]kin{{"p", "", 30}, {"c", "p", 1}, {"x", "", 5}, {"q", "", 7}, {"d", "q", 6}}, "c p x"},
+		{"the family at the bound stays", retention.Policy{MaxSessions: 2},
+			[]kin{{"p", "", 30}, {"c", "p", 20}, {"x", "", 5}, {"q", "", 40}}, "c p x"},
 		{"one family", retention.Policy{MaxSessions: 1}, []kin{{"p", "", 30}, {"c", "p", 20}, {"d", "p", 10}}, "c d p"},
 		{"all bytes", retention.Policy{MaxBytes: 1}, []kin{{"p", "", 30}, {"c", "p", 20}, {"x", "", 5}}, ""},
-		{"a young one of the future ages nobody", retention.Policy{MaxSessions: 1}, []kin{{"p", "", 30}, {"c", "p", -1000}, {"x", "", 5}}, "x"},
+		{"a young one of the future ages nobody", retention.Policy{MaxSessions: 1},
+			[]kin{{"p", "", 30}, {"c", "p", -1000}, {"x", "", 5}}, "x"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			each(t, func(t *testing.T, st store.Store) {
@@ -271,7 +263,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestLargeFamilies keeps a family that is as large as one may be together, and judges each session of a larger one alone.
+// TestLargeFamilies keeps a family that is as large as one may be together, and judges each session of a larger one
+// alone.
 func TestLargeFamilies(t *testing.T) {
 	const most = 60
 	retention.SetMaxFamily(t, most)
@@ -329,7 +322,8 @@ func TestLag(t *testing.T) {
 			add(t, st, key("d"), hours(50), "")
 			add(t, st, key("e"), hours(40), "")
 			put(t, st, row(key("d"), 2, hours(0), ""))
-			want(t, "by number", apply(t, st, retention.Policy{MaxSessions: 2, Families: families}), retention.Result{Sessions: 1, BySessions: 1})
+			want(t, "by number", apply(t, st, retention.Policy{MaxSessions: 2, Families: families}),
+				retention.Result{Sessions: 1, BySessions: 1})
 			want(t, "left", left(t, st), "b d")
 		})
 	}
@@ -368,7 +362,8 @@ func (h *hooked) Delete(ctx context.Context, list ...store.Deletion) (gone []ses
 	return gone, nil
 }
 
-// TestPutMeanwhile puts new rows to an old session at each moment at which Apply looks at it, by its nth Revision: it stays, with its family.
+// TestPutMeanwhile puts new rows to an old session at each moment at which Apply looks at it, by its nth Revision: it
+// stays, with its family.
 func TestPutMeanwhile(t *testing.T) {
 	for _, families := range []bool{false, true} {
 		for nth := 1; ; nth++ {
@@ -426,7 +421,8 @@ func TestCorrupt(t *testing.T) {
 	add(t, st, key("b"), hours(100), "")
 	put(t, st, row(key("a"), 1, hours(100), ""))
 	st.bad = key("a")
-	want(t, "one that cannot be read goes too", apply(t, st, retention.Policy{MaxAge: time.Hour}), retention.Result{Sessions: 2, ByAge: 2})
+	want(t, "one that cannot be read goes too", apply(t, st, retention.Policy{MaxAge: time.Hour}),
+		retention.Result{Sessions: 2, ByAge: 2})
 }
 
 func TestErrors(t *testing.T) {
@@ -492,115 +488,4 @@ func TestErrors(t *testing.T) {
 	if _, err := retention.Apply(t.Context(), st, now, p); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("Apply to a closed store: %v", err)
 	}
-}
-
-// thing is a session of the model.
-type thing struct {
-	key    session.Key
-	parent string
-	last   time.Time
-	age    int64 // that of its family; greater is newer
-}
-
-// model returns what p leaves of l, by the words of Policy and nothing else.
-func model(l []thing, p retention.Policy) []thing {
-	effective := func(ahead func(last int64) int64) {
-		for i := range l {
-			l[i].age = l[i].last.UnixNano()
-			if l[i].last.After(now.Add(24 * time.Hour)) {
-				l[i].age = ahead(l[i].age)
-			}
-		}
-		for again := p.Families; again; {
-			again = false
-			for i := range l {
-				for j := range l {
-					a, b := &l[i], &l[j]
-					kin := a.parent == b.key.ID || a.parent != "" && a.parent == b.parent || b.parent == a.key.ID
-					if a.key.Tenant == b.key.Tenant && kin && a.age > b.age {
-						b.age, again = a.age, true
-					}
-				}
-			}
-		}
-	}
-	if p.MaxAge > 0 {
-		effective(func(last int64) int64 { return last })
-		l = slices.DeleteFunc(l, func(x thing) bool { return x.age < now.Add(-p.MaxAge).UnixNano() })
-	}
-	if p.MaxSessions > 0 {
-		effective(func(last int64) int64 { return math.MinInt64 + math.MaxInt64 - last })
-		slices.SortStableFunc(l, func(a, b thing) int { return cmp.Compare(b.age, a.age) })
-		kept, last := map[string]int64{}, map[string]int64{}
-		l = slices.DeleteFunc(l, func(x thing) bool {
-			t := x.key.Tenant
-			if kept[t]++; kept[t] > p.MaxSessions && x.age != last[t] {
-				return true
-			}
-			last[t] = x.age
-			return false
-		})
-	}
-	return l
-}
-
-// TestModel compares what is left of random sessions and families, some dirty, with what a simple model leaves.
-func TestModel(t *testing.T) {
-	each(t, func(t *testing.T, st store.Store) {
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
-		rnd := rand.New(rand.NewPCG(seed, 1))
-		rounds := 20
-		if _, ok := st.(*memstore.Store); ok {
-			rounds *= 10
-		}
-		if testing.Short() {
-			rounds /= 8
-		}
-		for round := range rounds {
-			var l []thing
-			taken := map[int]bool{}
-			n := rnd.IntN(40)
-			for i := range n {
-				x := thing{key: session.Key{Tenant: []string{"", "t"}[rnd.IntN(2)], ID: fmt.Sprint("s", i)}}
-				hour := rnd.IntN(1000)
-				for taken[hour] { // two of one age, and which of them stays, is a matter of ids
-					hour = rnd.IntN(1000)
-				}
-				taken[hour] = true
-				if x.last = hours(hour); rnd.IntN(10) == 0 {
-					x.last = now.Add(25*time.Hour + time.Duration(hour)*time.Minute)
-				}
-				if rnd.IntN(3) == 0 {
-					x.parent = fmt.Sprint("s", rnd.IntN(n+3))
-				}
-				if x.last.Before(now) && rnd.IntN(6) == 0 { // its summary is of an earlier time
-					add(t, st, x.key, x.last.Add(-500*time.Hour), x.parent)
-					put(t, st, row(x.key, 2, x.last, x.parent))
-				} else {
-					add(t, st, x.key, x.last, x.parent)
-				}
-				l = append(l, x)
-			}
-			p := retention.Policy{MaxAge: time.Duration(rnd.IntN(1200)) * time.Hour, MaxSessions: int64(rnd.IntN(15)), Families: rnd.IntN(2) == 0}
-			r := apply(t, st, p)
-			var out []string
-			for _, x := range model(slices.Clone(l), p) {
-				out = append(out, strings.TrimPrefix(x.key.Tenant+"/"+x.key.ID, "/"))
-			}
-			slices.Sort(out)
-			if got := left(t, st); got != strings.Join(out, " ") {
-				for _, x := range l {
-					t.Logf("%q child of %q, %v before now", x.key, x.parent, now.Sub(x.last))
-				}
-				t.Fatalf("round %d, %+v:\n got %s\nwant %s", round, p, got, strings.Join(out, " "))
-			}
-			want(t, "deleted", r.Sessions, n-len(out))
-			for _, x := range l {
-				if err := store.Delete(t.Context(), st, x.key); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	})
 }

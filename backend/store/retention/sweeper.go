@@ -22,44 +22,21 @@ type Sweeper struct {
 	wake   chan struct{}
 }
 
-// Option is an option of NewSweeper.
-type Option interface{ apply(*Sweeper) }
-
-type optionFunc func(*Sweeper)
-
-func (f optionFunc) apply(s *Sweeper) { f(s) }
-
-// WithInterval sets how long to wait after one Apply before the next: DefaultInterval unless set to more than zero.
-func WithInterval(d time.Duration) Option {
-	return optionFunc(func(s *Sweeper) {
-		if d > 0 {
-			s.interval = d
-		}
-	})
-}
-
-// WithHandler sets what is told of each Apply: what it did, how long it took, and its error, which the next one may not
-// have. Called from the sweeper's goroutine, which waits for it. Nothing is told unless set, nor of an Apply that Close
-// ended before it did anything.
-func WithHandler(f func(Result, time.Duration, error)) Option {
-	return optionFunc(func(s *Sweeper) {
-		if f != nil {
-			s.onSweep = f
-		}
-	})
-}
-
-// NewSweeper starts a sweeper. It does not block. Close must be called, before the store is closed.
-func NewSweeper(st store.Store, p Policy, opts ...Option) *Sweeper {
+// NewSweeper starts a sweeper, which waits that long after one Apply before the next: DefaultInterval for zero or less.
+// It does not block. onSweep, if not nil, gets the result of each Apply, how long it took, and its error, which the
+// next one may not have; the sweeper's goroutine calls it and waits for it, but not for an Apply that Close ended
+// before it did anything. Close must be called, before the store is closed.
+func NewSweeper(st store.Store, p Policy, interval time.Duration, onSweep func(Result, time.Duration, error)) *Sweeper {
+	if interval <= 0 {
+		interval = DefaultInterval
+	}
+	if onSweep == nil {
+		onSweep = func(Result, time.Duration, error) {}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Sweeper{
-		st: st, policy: p, interval: DefaultInterval, onSweep: func(Result, time.Duration, error) {},
+		st: st, policy: p, interval: interval, onSweep: onSweep,
 		cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
-	}
-	for _, o := range opts {
-		if o != nil {
-			o.apply(s)
-		}
 	}
 	go s.run(ctx)
 	return s
@@ -84,7 +61,7 @@ func (s *Sweeper) run(ctx context.Context) {
 			continue
 		case <-s.wake:
 		}
-		// Not at once: whoever wakes may do so with every write.
+		// Not at once: Wake may come with every write.
 		timer.Reset(min(s.interval, max(wakeAfter, 4*took)))
 		select {
 		case <-ctx.Done():

@@ -31,12 +31,10 @@ type told struct {
 	errs    []error
 }
 
-func (x *told) handler() retention.Option {
-	return retention.WithHandler(func(r retention.Result, _ time.Duration, err error) {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.results, x.errs = append(x.results, r), append(x.errs, err)
-	})
+func (x *told) swept(r retention.Result, _ time.Duration, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.results, x.errs = append(x.results, r), append(x.errs, err)
 }
 
 // TestWake: a sweeper that is woken sweeps soon, not at once and not for every call.
@@ -44,7 +42,7 @@ func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var x told
 		st := memstore.New()
-		s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, x.handler(), retention.WithInterval(time.Hour))
+		s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, time.Hour, x.swept)
 		synctest.Wait()
 		add(t, st, key("a"), time.Now().Add(-2*time.Hour), "")
 		for range 100 {
@@ -80,7 +78,7 @@ func TestSweeper(t *testing.T) {
 		}}
 		add(t, st, key("a"), time.Now().Add(-2*time.Hour), "")
 		add(t, st, key("b"), time.Now().Add(-30*time.Minute), "")
-		s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, x.handler(), nil, retention.WithInterval(0), retention.WithHandler(nil))
+		s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, 0, x.swept)
 		synctest.Wait()
 		want(t, "at once", left(t, st), "b")
 		time.Sleep(29 * time.Minute)
@@ -131,7 +129,7 @@ func TestSweeperClose(t *testing.T) {
 		}
 		return nil
 	}
-	s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, x.handler())
+	s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, 0, x.swept)
 	<-inside
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -148,11 +146,12 @@ func TestSweeperClose(t *testing.T) {
 	want(t, "left", len(strings.Fields(left(t, st))), 11)
 }
 
-// maxWait bounds how long a Put may wait while old sessions are deleted. What is promised is 50 ms, which the soak test holds
-// on an idle machine; here other tests and other programs take the processor away for longer than that.
+// maxWait bounds how long a Put may wait while old sessions are deleted. What is promised is 50 ms, which the soak test
+// holds on an idle machine; here other tests and other programs take the processor away for longer than that.
 const maxWait = 2 * time.Second
 
-// TestPutsGoOn puts to a SQLite store while retention deletes from it, large sessions among the rest, and prints how long a Put took.
+// TestPutsGoOn puts to a SQLite store while retention deletes from it, large sessions among the rest, and prints how
+// long a Put took.
 func TestPutsGoOn(t *testing.T) {
 	st, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"))
 	if err != nil {
@@ -182,9 +181,11 @@ func TestPutsGoOn(t *testing.T) {
 			r := row(k, 0, end, "")
 			r.Kind, r.Turn = session.KindTurn, int64(from+i)
 			binary.BigEndian.PutUint64(r.Span[:], uint64(from+i)+1)
-			r.Lists = []session.List{{Name: spans.ListParams, Count: 1, Items: []string{spans.Item{Block: spans.BlockOfString(shared).Short(), Provenance: "tools"}.Encode()}}}
+			r.Lists = []session.List{{Name: spans.ListParams, Count: 1,
+				Items: []string{spans.Item{Block: spans.BlockOfString(shared).Short(), Provenance: "tools"}.Encode()}}}
 			body := text(from+i, 1000)
-			b.Rows, b.Blocks = append(b.Rows, r), append(b.Blocks, session.Block{Session: k, ID: spans.BlockOfString(body), Body: body})
+			b.Rows, b.Blocks = append(b.Rows, r), append(b.Blocks,
+				session.Block{Session: k, ID: spans.BlockOfString(body), Body: body})
 		}
 		return b
 	}
@@ -224,12 +225,13 @@ func TestPutsGoOn(t *testing.T) {
 	say("alone", measure(func() bool { return time.Now().After(stop) }))
 
 	start, done := time.Now(), make(chan retention.Result, 1)
-	s := retention.NewSweeper(st, retention.Policy{MaxAge: 24 * time.Hour}, retention.WithHandler(func(r retention.Result, _ time.Duration, err error) {
-		if err != nil {
-			t.Errorf("Apply: %v", err)
-		}
-		done <- r
-	}))
+	s := retention.NewSweeper(st, retention.Policy{MaxAge: 24 * time.Hour}, 0,
+		func(r retention.Result, _ time.Duration, err error) {
+			if err != nil {
+				t.Errorf("Apply: %v", err)
+			}
+			done <- r
+		})
 	var r retention.Result
 	took := measure(func() bool {
 		select {

@@ -25,7 +25,7 @@ type matcher struct {
 	re   *regexp.Regexp // nil: text
 }
 
-// snippet is what stands around the first match.
+// snippet is the text around the first match.
 type snippet struct {
 	before, match, after string
 	matches              int
@@ -112,11 +112,12 @@ func cutOut(text string, at, end int) snippet {
 		s.after += "…"
 	}
 	// Copies: a snippet must not keep the whole body.
-	s.before, s.match, s.after = strings.Clone(strings.ToValidUTF8(s.before, "\ufffd")), strings.Clone(strings.ToValidUTF8(s.match, "\ufffd")), strings.Clone(strings.ToValidUTF8(s.after, "\ufffd"))
+	s.before, s.match, s.after = strings.Clone(strings.ToValidUTF8(s.before, "\ufffd")),
+		strings.Clone(strings.ToValidUTF8(s.match, "\ufffd")), strings.Clone(strings.ToValidUTF8(s.after, "\ufffd"))
 	return s
 }
 
-// plain makes of a body that is JSON what was said in it: each text and number on a line of its own, behind its key
+// plain returns the text in a body that is JSON: each text and number on a line of its own, after its key
 // where it has one, without the signs between them and without escapes. Any other body stays as it is.
 func plain(body string) string {
 	trimmed := strings.TrimLeft(body, " \t\r\n")
@@ -163,7 +164,7 @@ func skipSpace(s string, i int) int {
 	return i
 }
 
-// textEnd returns where the quote stands that ends the text beginning at i; -1 for none.
+// textEnd returns the position of the quote that ends the text beginning at i; -1 for none.
 func textEnd(s string, i int) int {
 	for i++; i < len(s); i++ {
 		switch s[i] {
@@ -176,7 +177,7 @@ func textEnd(s string, i int) int {
 	return -1
 }
 
-// appendText appends what stands between the quotes of a JSON text, without its escapes; as it stands where one of them
+// appendText appends the text between the quotes of a JSON text, without its escapes; unchanged where one of them
 // is wrong.
 func appendText(b []byte, s string) []byte {
 	var text string
@@ -187,7 +188,7 @@ func appendText(b []byte, s string) []byte {
 }
 
 // about reads who says what a body holds, one of the words session.By…, and which message a row of the guide belongs
-// to; empty where it does not say. What carries results of tools is theirs, unless somebody says something else in it.
+// to; empty where it does not say. A message with results of tools is theirs, unless it also holds text.
 func about(body string) (by, message string) {
 	var m struct {
 		Message string `json:"message_id"`

@@ -15,7 +15,8 @@ func TestPlain(t *testing.T) {
 		{`{"content":[{"type":"text"}],"a" : {"b" : "c"}}`, "type: text\nb: c\n"},
 		{"as it is: \\n \"x\"", "as it is: \\n \"x\""},
 		{`"a\nb"`, "a\nb\n"},
-		{`{"command":"rm -rf \"$X\"","n":[1,-2.5e3],"ok":true,"none":null}`, "command: rm -rf \"$X\"\n1\n-2.5e3\nok: true\nnone: null\n"},
+		{`{"command":"rm -rf \"$X\"","n":[1,-2.5e3],"ok":true,"none":null}`,
+			"command: rm -rf \"$X\"\n1\n-2.5e3\nok: true\nnone: null\n"},
 		{` [ { "text" : "caf\u00e9 \ud83d\ude00 \/ \t" } ] `, "text: café 😀 / \t\n"},
 		{`["\ud83d alone", "\u12", "\x"]`, "\ufffd alone\n\\u12\n\\x\n"},
 		{`{"never ends`, `{"never ends`},
@@ -42,8 +43,10 @@ func TestMatcher(t *testing.T) {
 		{"matches of nothing", "aab", Options{Text: "a*", Regexp: true}, snippet{"", "aa", "b", 1}},
 		{"nothing but matches of nothing", "bbb", Options{Text: "a*", Regexp: true}, snippet{}},
 		{"over lines", "a\nb", Options{Text: "a\nb"}, snippet{"", "a\nb", "", 1}},
-		{"long", strings.Repeat("é", 100) + "x" + strings.Repeat("é", 100), Options{Text: "x"}, snippet{"…" + strings.Repeat("é", 40), "x", strings.Repeat("é", 40) + "…", 1}},
-		{"a long match", strings.Repeat("é", 300), Options{Text: "é+", Regexp: true}, snippet{"", strings.Repeat("é", 100) + "…", "", 1}},
+		{"long", strings.Repeat("é", 100) + "x" + strings.Repeat("é", 100), Options{Text: "x"},
+			snippet{"…" + strings.Repeat("é", 40), "x", strings.Repeat("é", 40) + "…", 1}},
+		{"a long match", strings.Repeat("é", 300), Options{Text: "é+", Regexp: true},
+			snippet{"", strings.Repeat("é", 100) + "…", "", 1}},
 		{"bytes that are no text", "\xff\xfex\xff", Options{Text: "x"}, snippet{"\ufffd", "x", "\ufffd", 1}},
 		{"many", strings.Repeat("x", 5000), Options{Text: "x"}, snippet{"", "x", strings.Repeat("x", 80) + "…", 1000}},
 	} {
@@ -72,7 +75,8 @@ func FuzzFind(f *testing.F) {
 			return
 		}
 		s, ok := m.find(plain(body))
-		if ok != (s.matches > 0) || !utf8.ValidString(s.before+s.match+s.after) || len(s.before)+len(s.after) > 3*2*(around+4) {
+		if ok != (s.matches > 0) || !utf8.ValidString(s.before+s.match+s.after) || len(s.before)+
+			len(s.after) > 3*2*(around+4) {
 			t.Errorf("%q in %q: %+v", text, body, s)
 		}
 	})

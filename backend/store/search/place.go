@@ -24,7 +24,7 @@ const (
 type walker struct {
 	tree    *session.Session
 	history *session.History
-	matcher *matcher // of what stands in no block
+	matcher *matcher // of content that is in no block
 	blocks  map[spans.ShortID]found
 	hits    []Hit
 	at      map[spans.ShortID]int // hits by their block
@@ -88,7 +88,8 @@ func (w *walker) ofTurn(t *session.Turn) {
 	w.aside(t.Compactions, t.Permissions, t.Events, t.Lists)
 }
 
-func (w *walker) aside(compactions []*session.Compaction, permissions []*session.Permission, events []session.Note, further map[string]*session.Refs) {
+func (w *walker) aside(compactions []*session.Compaction, permissions []*session.Permission, events []session.Note,
+	further map[string]*session.Refs) {
 	for _, c := range compactions {
 		w.list(placeSummary, nil, c.Summary)
 		w.list("before a compaction", nil, c.Before)
@@ -161,7 +162,8 @@ func (w *walker) items(place string, c *session.ToolCall, refs []session.Ref) {
 		}
 		n, known := w.at[f.same]
 		further := 0
-		if known && w.hits[n].Hidden && w.hidden().IsZero() && (w.turn != nil || w.hits[n].Turn == nil) { // what is in force names it
+		// what is in force names it
+		if known && w.hits[n].Hidden && w.hidden().IsZero() && (w.turn != nil || w.hits[n].Turn == nil) {
 			if further = w.hits[n].Further; w.hits[n].Turn != nil {
 				further++
 			}
@@ -187,7 +189,7 @@ func (w *walker) items(place string, c *session.ToolCall, refs []session.Ref) {
 	}
 }
 
-// hit notes that a block that was found stands at the place where the walker is.
+// hit notes that a block that was found is at the place where the walker is.
 func (w *walker) hit(id spans.ShortID, h Hit) {
 	h.Block = id.String()
 	f := w.blocks[id]
@@ -231,8 +233,8 @@ func (w *walker) hidden() time.Time {
 }
 
 // fold makes one hit of what a turn holds twice: arguments and the reply that asks for the call, the result of a tool
-// call and the message that carries it, a summary and the message that tells it to the model. What says more of where
-// it stands names the hit. It returns which of the hits that is, and whether there was such a hit.
+// call and the message that carries it, a summary and the message that brings it to the model. The place that says
+// more names the hit. It returns which of the hits that is, and whether there was such a hit.
 func (w *walker) fold(h Hit) (int, bool) {
 	if w.turn == nil {
 		return 0, false
@@ -266,17 +268,18 @@ func sameThing(a, b *Hit) bool {
 	return false
 }
 
-// sameBefore says that what stands before two matches is the same but for a key of JSON.
+// sameBefore reports whether the text before two matches is the same but for a key of JSON.
 func sameBefore(a, b string) bool {
 	a, b = strings.TrimPrefix(a, "…"), strings.TrimPrefix(b, "…")
 	if len(a) < len(b) {
 		a, b = b, a
 	}
 	key, ok := strings.CutSuffix(a, b)
-	return ok && (key == "" || len(b) > around/2 || strings.HasSuffix(key, ": ") && !strings.Contains(strings.TrimSuffix(key, ": "), " "))
+	return ok && (key == "" || len(b) > around/2 || strings.HasSuffix(key, ": ") &&
+		!strings.Contains(strings.TrimSuffix(key, ": "), " "))
 }
 
-// fact looks at what was said of the session or of a thing in it. Rows of the guide hold once more what messages do;
+// fact looks at a fact about the session or about a part of it. Rows of the guide hold once more what messages do;
 // only of those that are in no run, since they wait or were taken off the queue, they are all there is.
 func (w *walker) fact(f *session.Fact) {
 	if f.Value == nil {

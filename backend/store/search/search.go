@@ -1,4 +1,4 @@
-// Package search looks for text in what sessions captured, in any store.Store, and says where it stands: the address of
+// Package search looks for text in what sessions captured, in any store.Store, and reports where it is: the address of
 // the turn that first had it, and whether it is an input, a reply, the arguments or the result of a tool call, a system
 // prompt and so on.
 package search
@@ -25,7 +25,7 @@ type Options struct {
 	// Session is the id of the one session to look into; empty: all of the tenant, newest first.
 	Session string
 	// Text is what to look for, as it was said: of content that is JSON each text and number is a line of its own,
-	// behind the key that it has (command: ls), and escapes are undone. With Regexp it is a regular expression (RE2,
+	// after the key that it has (command: ls), and escapes are undone. With Regexp it is a regular expression (RE2,
 	// https://pkg.go.dev/regexp/syntax). With IgnoreCase letters match in either case. At most 1,000 bytes.
 	Text       string
 	Regexp     bool
@@ -53,7 +53,7 @@ type Hit struct {
 	Tool  string `json:"tool,omitempty"`
 	// At is when the turn or run began; zero where it belongs to neither.
 	At time.Time `json:"at,omitzero"`
-	// Before, Match and After are what stands around the first match, on its line: valid UTF-8, at most about 80 bytes
+	// Before, Match and After are the text around the first match, on its line: valid UTF-8, at most about 80 bytes
 	// each, and Match 200. It is content, as it was said: inspect.Clean makes it safe for a terminal.
 	Before string `json:"before,omitempty"`
 	Match  string `json:"match"`
@@ -158,7 +158,7 @@ func sessions(ctx context.Context, st store.Store, o Options) iter.Seq2[searched
 	}
 }
 
-// live reports whether a session may have runs that are open. One that went on behind them says so in Settled, whatever
+// live reports whether a session may have runs that are open. One that went on after them has Settled, whatever
 // its status; one that was never projected says nothing.
 func live(m *session.Summary) bool {
 	return m.Settled != "" || m.Status != spans.SessionStatusIdle && m.Status != spans.SessionStatusError
@@ -228,7 +228,7 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 	}
 	w := walker{tree: tree, matcher: m, blocks: blocks, at: map[spans.ShortID]int{}}
 	var set *session.BlockSet
-	if rewound(tree) { // which messages are gone stands in them
+	if rewound(tree) { // they name the messages that are gone
 		set, err = session.NewBlockSet(st.Blocks(ctx, k.Key, nil))
 		if err != nil {
 			return nil, false, err
@@ -258,7 +258,8 @@ func rewound(s *session.Session) bool {
 }
 
 // made searches bodies that templates make, a stretch at a time.
-func made(ctx context.Context, st store.Store, k session.Key, ids []spans.ShortID, add func(spans.ShortID, string)) error {
+func made(ctx context.Context, st store.Store, k session.Key, ids []spans.ShortID,
+	add func(spans.ShortID, string)) error {
 	bodies, err := store.NewBodies(ctx, st, k)
 	if err != nil {
 		return err

@@ -2,5 +2,5 @@
 
 package sqlitestore
 
-// writable cannot tell without opening the file, which would take away locks: writing tells.
+// writable checks nothing: opening the file would take away locks. The first write fails.
 func writable(string) error { return nil }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// writable tells why this process cannot write path, or make files beside it. SQLite would open the file for reading
+// writable returns why this process cannot write path, or make files next to it. SQLite would open the file for reading
 // instead. It opens nothing: closing a file would take away the locks that this process has on it.
 func writable(path string) error {
 	const read, write, search = 4, 2, 1

@@ -19,8 +19,8 @@ const (
 	benchSessions = 4 // in a batch
 )
 
-// benchRow returns the n-th row of a session as an agent makes them: of five rows one turn, two tool calls, a permission
-// evaluation and a run or compaction, with 12 attributes and random ids.
+// benchRow returns the n-th row of a session as an agent makes them: of five rows one turn, two tool calls, a
+// permission evaluation and a run or compaction, with 12 attributes and random ids.
 func benchRow(k session.Key, n int) session.Row {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(n))
@@ -30,7 +30,8 @@ func benchRow(k session.Key, n int) session.Row {
 	r := session.Row{
 		Trace: session.TraceID(trace[:16]), Span: session.SpanID(h[:8]), Parent: session.SpanID(h[8:16]), Session: k,
 		Run: "0194f3c2-6a1b-7c3d-9e4f-0123456789ab.cfg.1", RunStart: start - start%500_000_000, Turn: int64(n / 5 % 100),
-		Kind: session.KindTurn, Known: spans.KnownObserved, Start: start, End: start + 900_000, Seq: int64(n), EndSeq: int64(n) + 3, Service: "coder",
+		Kind: session.KindTurn, Known: spans.KnownObserved, Start: start, End: start + 900_000, Seq: int64(n),
+		EndSeq: int64(n) + 3, Service: "coder",
 	}
 	str := func(key, v string) { r.Attrs = append(r.Attrs, session.Attr{Key: key, Value: session.StringValue(v)}) }
 	num := func(key string, v int64) {
@@ -89,8 +90,8 @@ func benchRows(n int) []session.Row {
 	return rows
 }
 
-// BenchmarkPut writes 1,000 rows in a transaction. sqlite is Put, encoding included; bare is a prepared plain insert of rows
-// that are encoded already, into a table of the same columns that has nothing but its primary key.
+// BenchmarkPut writes 1,000 rows in a transaction. sqlite is Put, encoding included; bare is a prepared plain insert of
+// rows that are encoded already, into a table of the same columns that has nothing but its primary key.
 func BenchmarkPut(b *testing.B) {
 	b.Run("sqlite", func(b *testing.B) {
 		s := benchOpen(b)
@@ -143,10 +144,12 @@ func bareRows(b *testing.B, s *Store) *sql.Stmt {
 	b.Helper()
 	from := strings.Index(schema, "CREATE TABLE rows")
 	table := schema[from : from+strings.Index(schema[from:], ";")]
-	if _, err := s.conn.ExecContext(b.Context(), strings.Replace(table, "CREATE TABLE rows", "CREATE TABLE bare", 1)); err != nil {
+	if _, err := s.conn.ExecContext(b.Context(), strings.Replace(table, "CREATE TABLE rows", "CREATE TABLE bare",
+		1)); err != nil {
 		b.Fatal(err)
 	}
-	st, err := s.conn.PrepareContext(b.Context(), "INSERT INTO bare ("+strings.Join(columns, ",")+") VALUES (?"+strings.Repeat(",?", len(columns)-1)+")")
+	st, err := s.conn.PrepareContext(b.Context(), "INSERT INTO bare ("+strings.Join(columns, ",")+") VALUES (?"+
+		strings.Repeat(",?", len(columns)-1)+")")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 // and system_prompts, with plain content. Sessions whose rows there are missing or behind become dirty when the store
 // is opened, so that the next projection fills them. Without it nothing is written there, and what is there stays as it
 // is until its session is deleted.
-func WithChatTables() Option { return optionFunc(func(c *config) { c.chatTables = true }) }
+func WithChatTables() Option { return func(c *config) { c.chatTables = true } }
 
 // ChatTables reports whether the store was opened with WithChatTables.
 func (s *Store) ChatTables() bool { return s.chatTables }
@@ -31,10 +31,13 @@ const chatRoom = 4 << 20
 
 // chatColumns are the columns of each table, the key first.
 var chatColumns = map[export.RowType]struct{ table, columns string }{
-	export.RowSession: {"chat_sessions", `id, agent, workspace_root, model_json, parent_id, parent_message_id, permissions_json, metadata_json,
-		prompt_tokens, completion_tokens, reasoning_tokens, cache_read, cache_write, total_tokens, cost_usd, created_at, updated_at, archived_at`},
+	export.RowSession: {"chat_sessions", `id, agent, workspace_root, model_json, parent_id, parent_message_id,
+		permissions_json, metadata_json,
+		prompt_tokens, completion_tokens, reasoning_tokens, cache_read, cache_write, total_tokens, cost_usd,
+		created_at, updated_at, archived_at`},
 	export.RowMessage: {"chat_messages", `id, session_id, role, metadata_json, created_at, updated_at`},
-	export.RowPart:    {"chat_parts", `id, message_id, session_id, "index", type, data_json, tool_call_id, tool_state, created_at, updated_at`},
+	export.RowPart: {"chat_parts",
+		`id, message_id, session_id, "index", type, data_json, tool_call_id, tool_state, created_at, updated_at`},
 }
 
 // ProjectChat replaces what the tables hold of a session by rows. It writes in transactions of 4 MiB: rows are read
@@ -42,7 +45,8 @@ var chatColumns = map[export.RowType]struct{ table, columns string }{
 // programs may do so at once: the one with the later mark goes on, the other stops. Sessions of a tenant are left out:
 // the tables have no column for it. Fails with store.ErrNotFound when the session is not there, and with what rows fail
 // with; the next ProjectChat then finishes.
-func (s *Store) ProjectChat(ctx context.Context, k session.Key, mark store.Revision, rows iter.Seq2[export.Row, error]) error {
+func (s *Store) ProjectChat(ctx context.Context, k session.Key, mark store.Revision,
+	rows iter.Seq2[export.Row, error]) error {
 	if k.Tenant != "" {
 		return nil
 	}
@@ -135,8 +139,10 @@ func (w *chatWriter) write(ctx context.Context, last bool) error {
 	c := w.s.conn
 	var id, mark int64
 	var erasing bool
-	err := c.QueryRowContext(ctx, `SELECT session, ifnull((SELECT mark FROM chat_projected c WHERE c.session = s.session), 0),
-		EXISTS (SELECT 1 FROM erasing WHERE chat = s.id) FROM sessions s WHERE tenant = '' AND id = ?`, w.id).Scan(&id, &mark, &erasing)
+	err := c.QueryRowContext(ctx, `SELECT session, ifnull((SELECT mark FROM chat_projected c WHERE c.session = s.session),
+		0),
+		EXISTS (SELECT 1 FROM erasing WHERE chat = s.id) FROM sessions s WHERE tenant = '' AND id = ?`, w.id).Scan(&id, &mark,
+		&erasing)
 	switch {
 	case errors.Is(err, sql.ErrNoRows), err == nil && w.session != 0 && id != w.session:
 		return store.ErrNotFound // or deleted and begun again
@@ -148,7 +154,8 @@ func (w *chatWriter) write(ctx context.Context, last bool) error {
 		return errErasing
 	}
 	w.session = id
-	if _, err := c.ExecContext(ctx, `INSERT OR REPLACE INTO chat_projected (session, mark) VALUES (?, ?)`, id, w.mark); err != nil {
+	if _, err := c.ExecContext(ctx, `INSERT OR REPLACE INTO chat_projected (session, mark) VALUES (?, ?)`, id,
+		w.mark); err != nil {
 		return err
 	}
 	for i := range w.batch {
@@ -216,7 +223,8 @@ const chatOrphans = `UPDATE sessions SET projected = mark - 1 WHERE tenant = '' 
 // deletes prompts.
 func (w *chatWriter) sweep(ctx context.Context) error {
 	for _, t := range [][3]string{
-		{"chat_parts", "id", "session_id"}, {"chat_messages", "id", "session_id"}, {"chat_sessions", "id", "id"}, {"chat_prompts", "digest", "session"},
+		{"chat_parts", "id", "session_id"}, {"chat_messages", "id", "session_id"}, {"chat_sessions", "id", "id"},
+		{"chat_prompts", "digest", "session"},
 	} {
 		var owner any = w.id
 		if t[2] == "session" {
@@ -240,7 +248,8 @@ func (w *chatWriter) sweep(ctx context.Context) error {
 			return err
 		}
 		for _, key := range gone {
-			if _, err := w.s.conn.ExecContext(ctx, `DELETE FROM `+t[0]+` WHERE `+t[1]+` = ? AND `+t[2]+` = ?`, key, owner); err != nil {
+			if _, err := w.s.conn.ExecContext(ctx, `DELETE FROM `+t[0]+` WHERE `+t[1]+` = ? AND `+t[2]+` = ?`, key,
+				owner); err != nil {
 				return err
 			}
 		}

@@ -34,14 +34,18 @@ import (
 // chatRows are the rows of a session with a message of each text, and a prompt that every session has.
 func chatRows(id string, texts ...string) iter.Seq2[export.Row, error] {
 	return func(yield func(export.Row, error) bool) {
-		s := export.SessionRow{ID: id, Agent: "coder", ModelJSON: `{"provider_id":"p","model_id":"m"}`, PermissionsJSON: "[]", MetadataJSON: "{}", CostUSD: 0.5, CreatedAt: 1, UpdatedAt: 2}
+		s := export.SessionRow{ID: id, Agent: "coder", ModelJSON: `{"provider_id":"p","model_id":"m"}`, PermissionsJSON: "[]",
+			MetadataJSON: "{}", CostUSD: 0.5, CreatedAt: 1, UpdatedAt: 2}
 		if !yield(export.Row{Type: export.RowSession, Session: &s}, nil) {
 			return
 		}
 		for i, text := range texts {
-			m := export.MessageRow{ID: fmt.Sprint("m", i), SessionID: id, Role: "user", MetadataJSON: "{}", CreatedAt: int64(i), UpdatedAt: int64(i)}
-			p := export.PartRow{ID: fmt.Sprint("p", i), MessageID: m.ID, SessionID: id, Type: "text", DataJSON: text, CreatedAt: int64(i), UpdatedAt: int64(i)}
-			if !yield(export.Row{Type: export.RowMessage, Message: &m}, nil) || !yield(export.Row{Type: export.RowPart, Part: &p}, nil) {
+			m := export.MessageRow{ID: fmt.Sprint("m", i), SessionID: id, Role: "user", MetadataJSON: "{}", CreatedAt: int64(i),
+				UpdatedAt: int64(i)}
+			p := export.PartRow{ID: fmt.Sprint("p", i), MessageID: m.ID, SessionID: id, Type: "text", DataJSON: text,
+				CreatedAt: int64(i), UpdatedAt: int64(i)}
+			if !yield(export.Row{Type: export.RowMessage, Message: &m}, nil) ||
+				!yield(export.Row{Type: export.RowPart, Part: &p}, nil) {
 				return
 			}
 		}
@@ -93,8 +97,8 @@ func markOf(t *testing.T, s *Store, k session.Key) store.Revision {
 	return m
 }
 
-// Rows are replaced as a whole: changed ones, new ones, and those that are no more. What two sessions share stays until the last of them
-// goes, and an id that another session has gets an end.
+// Rows are replaced as a whole: changed ones, new ones, and those that are no more. What two sessions share stays until
+// the last of them goes, and an id that another session has gets an end.
 func TestChatTables(t *testing.T) {
 	s := newStore(t, filepath.Join(t.TempDir(), "s.db"), WithChatTables())
 	putSessions(t, s, "a", "b")
@@ -105,12 +109,14 @@ func TestChatTables(t *testing.T) {
 		}
 	}
 	parts := func() []string {
-		return column(t, s, `SELECT session_id || ' ' || message_id || ' ' || id || ' ' || data_json FROM chat_parts ORDER BY session_id, message_id`)
+		return column(t, s, `SELECT session_id || ' ' || message_id || ' ' || id || ' ' || data_json FROM chat_parts ORDER `+
+			`BY session_id, message_id`)
 	}
 	projectChat("a", "one", "two")
 	projectChat("b", "three")
 	end := func(id string) string { sum := sha256.Sum256([]byte(id)); return "~" + hex.EncodeToString(sum[:4]) }
-	if d := cmp.Diff([]string{"a m0 p0 one", "a m1 p1 two", "b m0" + end("b") + " p0" + end("b") + " three"}, parts()); d != "" {
+	if d := cmp.Diff([]string{"a m0 p0 one", "a m1 p1 two", "b m0" + end("b") + " p0" + end("b") + " three"},
+		parts()); d != "" {
 		t.Error(d)
 	}
 	before := dump(t, s)
@@ -121,7 +127,8 @@ func TestChatTables(t *testing.T) {
 	}
 	projectChat("a", "ONE")
 	projectChat("b", "three", "four")
-	if d := cmp.Diff([]string{"a m0 p0 ONE", "b m0" + end("b") + " p0" + end("b") + " three", "b m1 p1 four"}, parts()); d != "" {
+	if d := cmp.Diff([]string{"a m0 p0 ONE", "b m0" + end("b") + " p0" + end("b") + " three", "b m1 p1 four"},
+		parts()); d != "" {
 		t.Error(d)
 	}
 	if n := column(t, s, `SELECT count(*) FROM system_prompts WHERE body = 'be kind'`); n[0] != "1" {
@@ -130,12 +137,14 @@ func TestChatTables(t *testing.T) {
 	if err := store.Delete(t.Context(), s, key("a")); err != nil {
 		t.Fatal(err)
 	}
-	for table, want := range map[string]string{"chat_sessions": "1", "chat_messages": "2", "chat_parts": "2", "system_prompts": "1", "chat_projected": "1", "chat_prompts": "1"} {
+	for table, want := range map[string]string{"chat_sessions": "1", "chat_messages": "2", "chat_parts": "2",
+		"system_prompts": "1", "chat_projected": "1", "chat_prompts": "1"} {
 		if n := column(t, s, `SELECT count(*) FROM `+table); n[0] != want {
 			t.Errorf("%s rows in %s, want %s", n[0], table, want)
 		}
 	}
-	if err := s.ProjectChat(t.Context(), key("b"), markOf(t, s, key("b")), func(func(export.Row, error) bool) {}); err != nil {
+	if err := s.ProjectChat(t.Context(), key("b"), markOf(t, s, key("b")),
+		func(func(export.Row, error) bool) {}); err != nil {
 		t.Fatal(err)
 	}
 	for _, table := range []string{"chat_sessions", "chat_messages", "chat_parts", "system_prompts", "chat_prompts"} {
@@ -145,7 +154,8 @@ func TestChatTables(t *testing.T) {
 	}
 }
 
-// An older projection, a session that is not there, one of a tenant, rows that fail, and changes that do not fit into memory.
+// An older projection, a session that is not there, one of a tenant, rows that fail, and changes that do not fit into
+// memory.
 func TestChatTablesEdges(t *testing.T) {
 	s := newStore(t, filepath.Join(t.TempDir(), "s.db"), WithChatTables())
 	putSessions(t, s, "a")
@@ -189,7 +199,8 @@ func TestChatTablesEdges(t *testing.T) {
 	if err := s.ProjectChat(t.Context(), k, markOf(t, s, k), chatRows("a", large+"1", large+"2", large+"3")); err != nil {
 		t.Fatal(err)
 	}
-	if got := column(t, s, `SELECT substr(data_json, -1) FROM chat_parts ORDER BY id`); !slices.Equal(got, []string{"1", "2", "3"}) {
+	if got := column(t, s, `SELECT substr(data_json, -1) FROM chat_parts ORDER BY id`); !slices.Equal(got,
+		[]string{"1", "2", "3"}) {
 		t.Errorf("%q", got)
 	}
 }
@@ -229,7 +240,8 @@ func TestChatIndexes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var plan string
-	row := s.conn.QueryRowContext(t.Context(), `EXPLAIN QUERY PLAN SELECT * FROM chat_parts WHERE session_id = ? ORDER BY "index"`, "a")
+	row := s.conn.QueryRowContext(t.Context(),
+		`EXPLAIN QUERY PLAN SELECT * FROM chat_parts WHERE session_id = ? ORDER BY "index"`, "a")
 	var a, b, c any
 	if err := row.Scan(&a, &b, &c, &plan); err != nil {
 		t.Fatal(err)
@@ -242,7 +254,8 @@ func TestChatIndexes(t *testing.T) {
 	}
 }
 
-// Sessions of a file that was written without the tables are filled once it is opened with them, and again what was projected without.
+// Sessions of a file that was written without the tables are filled once it is opened with them, and again what was
+// projected without.
 func TestChatTablesCatchUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	with := func(opts ...Option) (dirty int, s *Store) {
@@ -343,7 +356,8 @@ func TestChatTablesNameTheParentsMessage(t *testing.T) {
 	}
 }
 
-// A bare sqlite3 reads what a running worker keeps, at most ten seconds after the last span, and reads what `export --format json` writes.
+// A bare sqlite3 reads what a running worker keeps, at most ten seconds after the last span, and reads what `export
+// --format json` writes.
 func TestSQLite3ReadsSessions(t *testing.T) {
 	program, err := exec.LookPath("sqlite3")
 	if err != nil {
@@ -351,7 +365,7 @@ func TestSQLite3ReadsSessions(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "s.db")
 	s := newStore(t, path, WithChatTables())
-	w := project.NewWorker(s)
+	w := project.NewWorker(s, nil)
 	closed := false
 	stop := func() {
 		if !closed {
@@ -380,7 +394,8 @@ func TestSQLite3ReadsSessions(t *testing.T) {
 	}
 	id := batch.Rows[0].Session.ID
 	var rows []map[string]any
-	if err := json.Unmarshal([]byte(query(`SELECT * FROM chat_parts WHERE session_id = '`+id+`' ORDER BY "index"`)), &rows); err != nil {
+	if err := json.Unmarshal([]byte(query(`SELECT * FROM chat_parts WHERE session_id = '`+id+`' ORDER BY "index"`)),
+		&rows); err != nil {
 		t.Fatal(err)
 	}
 	var got, want []string
@@ -411,7 +426,8 @@ func TestSQLite3ReadsSessions(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" || len(want) < 5 {
 		t.Errorf("-export +tables:\n%s", d)
 	}
-	if out := query(`SELECT length(body) AS n FROM system_prompts JOIN chat_messages ON metadata_json ->> 'system_prompt_digest' = digest LIMIT 1`); !strings.Contains(out, `"n":`) {
+	if out := query(`SELECT length(body) AS n FROM system_prompts JOIN chat_messages ON metadata_json ->> ` +
+		`'system_prompt_digest' = digest LIMIT 1`); !strings.Contains(out, `"n":`) {
 		t.Errorf("the prompt of a message: %s", out)
 	}
 	stop()
@@ -462,7 +478,8 @@ func TestChatTablesOfALongSession(t *testing.T) {
 		if err := s.ProjectChat(t.Context(), k, markOf(t, s, k), rows(n, &peak)); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%d parts of 10 KB: %v, %d KB live at most", n, time.Since(start).Round(time.Millisecond), (peak-min(peak, before))>>10)
+		t.Logf("%d parts of 10 KB: %v, %d KB live at most", n, time.Since(start).Round(time.Millisecond),
+			(peak-min(peak, before))>>10)
 	}
 	if n := column(t, s, `SELECT count(*) FROM chat_parts`); n[0] != "10001" {
 		t.Errorf("%s parts", n[0])

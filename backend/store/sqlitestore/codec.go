@@ -24,7 +24,7 @@ const (
 // entropy coder makes smaller; for the others S2 does nearly as well in a tenth of the time.
 const rowLarge = 2 << 10
 
-// rowDictID stands in every zstd frame that needs the dictionary.
+// rowDictID is in every zstd frame that needs the dictionary.
 const rowDictID = 2
 
 //go:embed rows.dict2
@@ -94,18 +94,19 @@ func unpackRow(buf, value []byte) ([]byte, error) {
 const canonicalFunc = "otelagent_canonical"
 
 func init() {
-	sqlite.MustRegisterDeterministicScalarFunction(canonicalFunc, 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
-		value, ok := args[0].([]byte)
-		if !ok {
-			return nil, errRow
-		}
-		// A damaged row comes before every other: one that is Put again mends it.
-		canonical, err := unpackRow(nil, value)
-		if err != nil {
-			return []byte{}, nil //nolint:nilerr // see above
-		}
-		return canonical, nil
-	})
+	sqlite.MustRegisterDeterministicScalarFunction(canonicalFunc, 1,
+		func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+			value, ok := args[0].([]byte)
+			if !ok {
+				return nil, errRow
+			}
+			// A damaged row comes before every other: one that is Put again repairs it.
+			canonical, err := unpackRow(nil, value)
+			if err != nil {
+				return []byte{}, nil //nolint:nilerr // see above
+			}
+			return canonical, nil
+		})
 }
 
 // coders is how many compress at once: each keeps some MB, and few writers do.
@@ -124,7 +125,8 @@ var (
 		return e
 	})
 	rowEncoder = sync.OnceValue(func() *zstd.Encoder {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderDictRaw(rowDictID, rowDictBytes), zstd.WithEncoderConcurrency(coders),
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression),
+			zstd.WithEncoderDictRaw(rowDictID, rowDictBytes), zstd.WithEncoderConcurrency(coders),
 			zstd.WithWindowSize(packWindow), zstd.WithSingleSegment(true), zstd.WithEncoderCRC(false))
 		if err != nil {
 			panic(err)

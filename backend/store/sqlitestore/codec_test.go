@@ -26,7 +26,10 @@ func TestRowDictIsFrozen(t *testing.T) {
 		t.Errorf("rows.dict2 has the sum %x, want %s: rows that were written with it cannot be read", sum, want)
 	}
 	// Written by the first program that had it.
-	const packed = "0281026401be94b770ad92e0757ece16f482d65ae358039a0b228cf5ab0011015401610572756e2d308080d0e2c6bfce972f020202d08f0d0c04b8970d092402040005636f6465720456c307000fcdf01c6f7075732d342d36762d0b04a4137a2d0b4070097a2e737472696e677305020161000122203104020616140c0c00010e411901382073740102074d7973746572790b4201011842424242424204"
+	const packed = "0281026401be94b770ad92e0757ece16f482d65ae358039a0b228cf5ab0011015401610572756e2d308080d0e2c6bfce972f" +
+		"020202d08f0d0c04b8970d092402040005636f6465720456c307000fcdf01c6f7075732d342d36762d0b04a4137a2d0b4070" +
+		"097a2e737472696e677305020161000122203104020616140c0c00010e411901382073740102074d7973746572790b420101" +
+		"1842424242424204"
 	value, err := hex.DecodeString(packed)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +48,8 @@ func TestPackRow(t *testing.T) {
 	}
 	random[0] = rowPlain
 	var out []byte
-	for n, canonical := range [][]byte{{rowPlain}, random[:1], random[:50], random, bytes.Repeat(random, 100), append([]byte{rowPlain}, strings.Repeat("x", 1<<20)...)} {
+	for n, canonical := range [][]byte{{rowPlain}, random[:1], random[:50], random, bytes.Repeat(random, 100),
+		append([]byte{rowPlain}, strings.Repeat("x", 1<<20)...)} {
 		packed := packRow([]byte("before"), canonical)
 		if !bytes.HasPrefix(packed, []byte("before")) || len(packed) > len("before")+len(canonical) {
 			t.Errorf("%d: %d bytes became %d", n, len(canonical), len(packed))
@@ -73,7 +77,8 @@ func FuzzUnpackRow(f *testing.F) {
 			}
 			return
 		}
-		if again, err := unpackRow(nil, packRow(nil, canonical)); len(canonical) > 0 && canonical[0] == rowPlain && (err != nil || !bytes.Equal(again, canonical)) {
+		if again, err := unpackRow(nil, packRow(nil, canonical)); len(canonical) > 0 && canonical[0] == rowPlain &&
+			(err != nil || !bytes.Equal(again, canonical)) {
 			t.Errorf("%x came back as %x, %v", canonical, again, err)
 		}
 	})
@@ -92,8 +97,8 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// Which of two rows stays is decided over canonical bytes, not over what they are compressed to: pairs that differ late,
-// in whose compressed form the order is another.
+// Which of two rows stays is decided over canonical bytes, not over what they are compressed to: pairs that differ
+// late, in whose compressed form the order is another.
 func TestSupersedeCompressed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
@@ -172,7 +177,8 @@ func TestDamaged(t *testing.T) {
 			exec1(t, path, tt.damage)
 			n := 0
 			for _, err := range s.Blocks(t.Context(), key("a"), nil) {
-				if n++; err == nil || !strings.Contains(err.Error(), tt.want) || tt.name != "id" && !strings.Contains(err.Error(), b.ID.String()) {
+				if n++; err == nil || !strings.Contains(err.Error(), tt.want) || tt.name != "id" &&
+					!strings.Contains(err.Error(), b.ID.String()) {
 					t.Errorf("%v, want %q and the id of the block in it", err, tt.want)
 				}
 			}
@@ -184,7 +190,8 @@ func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path)
 	put(t, s, key("a"), 1)
-	for _, damage := range []string{"zeroblob(5)", "x'0205'", "x'02ffffffffff'", "x'0328b52ffd'", "x'0328b52ffda0ffffff7f0000'", "substr(canonical, 1, 30)", "x'ff'", "x''"} {
+	for _, damage := range []string{"zeroblob(5)", "x'0205'", "x'02ffffffffff'", "x'0328b52ffd'",
+		"x'0328b52ffda0ffffff7f0000'", "substr(canonical, 1, 30)", "x'ff'", "x''"} {
 		exec1(t, path, "UPDATE rows SET canonical = "+damage)
 		for _, err := range s.Rows(t.Context(), key("a")) {
 			if err == nil {
@@ -228,9 +235,9 @@ func TestRowForms(t *testing.T) {
 	}
 }
 
-// Several programs tidy up, write, read and delete at once: every reader sees whole blocks, and nothing of a deleted session
-// stays.
-func TestMaintainTogether(t *testing.T) {
+// Several programs tidy up, write, read and delete at once: every reader sees whole blocks, and nothing of a deleted
+// session stays.
+func TestTidyTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	stores := []*Store{newStore(t, path), newStore(t, path), newStore(t, path)}
 	k, gone := key("stays"), key("goes")
@@ -243,7 +250,8 @@ func TestMaintainTogether(t *testing.T) {
 			for _, k := range []session.Key{k, gone} {
 				cut := storetest.Block(k, body(n+1))
 				cut.Body, cut.Size = cut.Body[:10], int64(len(cut.Body))
-				if err := stores[0].Put(t.Context(), session.Batch{Blocks: []session.Block{storetest.Block(k, body(n)), cut}}); err != nil {
+				if err := stores[0].Put(t.Context(), session.Batch{Blocks: []session.Block{storetest.Block(k, body(n)),
+					cut}}); err != nil {
 					errs <- err
 					break
 				}
@@ -274,7 +282,7 @@ func TestMaintainTogether(t *testing.T) {
 		}()
 	}
 	for _, s := range stores[:2] {
-		loop(func() error { return errors.Join(s.Maintain(t.Context(), k), s.Maintain(t.Context(), gone)) })
+		loop(func() error { return errors.Join(s.tidy(t.Context(), k), s.tidy(t.Context(), gone)) })
 	}
 	loop(func() error {
 		for b, err := range stores[2].Blocks(t.Context(), k, nil) {
@@ -292,7 +300,7 @@ func TestMaintainTogether(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := stores[1].Maintain(t.Context(), k); err != nil {
+	if err := stores[1].tidy(t.Context(), k); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
@@ -306,8 +314,10 @@ func TestMaintainTogether(t *testing.T) {
 	}
 	for what, query := range map[string]string{
 		"packs of sessions that are gone": "SELECT count(*) FROM packs WHERE session NOT IN (SELECT session FROM sessions)",
-		"blocks without their pack":       "SELECT count(*) FROM blocks WHERE pack <> 0 AND pack NOT IN (SELECT pack FROM packs)",
-		"packs above eight":               "SELECT max(count(*) - 8, 0) FROM packs WHERE session = (SELECT session FROM sessions WHERE id = 'stays')",
+		"blocks without their pack": "SELECT count(*) FROM blocks " +
+			"WHERE pack <> 0 AND pack NOT IN (SELECT pack FROM packs)",
+		"packs above eight": "SELECT max(count(*) - 8, 0) FROM packs " +
+			"WHERE session = (SELECT session FROM sessions WHERE id = 'stays')",
 	} {
 		var n int
 		if err := stores[0].conn.QueryRowContext(t.Context(), query).Scan(&n); err != nil || n != 0 {
@@ -316,15 +326,16 @@ func TestMaintainTogether(t *testing.T) {
 	}
 }
 
-// A step of Maintain that waits for nobody takes the writing connection for a short time only, also in a large session.
-func TestMaintainSteps(t *testing.T) {
+// A step of tidy that waits for nobody takes the writing connection for a short time only, also in a large session.
+func TestTidySteps(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
 	}
 	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
 	k := key("a")
 	for n := range 2000 {
-		if err := s.Put(t.Context(), session.Batch{Blocks: []session.Block{storetest.Block(k, fmt.Sprint("tiny ", n))}}); err != nil {
+		if err := s.Put(t.Context(), session.Batch{Blocks: []session.Block{storetest.Block(k,
+			fmt.Sprint("tiny ", n))}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -38,12 +38,13 @@ func recorded(tb testing.TB, f phifixtures.Fixture) session.Batch {
 	return p.Batch()
 }
 
-// TestMakeDict makes a dictionary of rows of the recordings: those that differ most from what stands in it already, without ids,
-// times and content. What is most usual stands at the end, where it is named with the fewest bytes.
-// blank takes what no two sessions share from a row: ids, times, and everything that was written by anybody. Names and words of
-// a few letters stay, and the configuration of a model: models and tools are called alike everywhere.
+// TestMakeDict makes a dictionary of rows of the recordings: those that differ most from what stands in it already,
+// without ids, times and content. What is most usual stands at the end, where it is named with the fewest bytes. blank
+// takes what no two sessions share from a row: ids, times, and everything that was written by anybody. Names and words
+// of a few letters stay, and the configuration of a model: models and tools are called alike everywhere.
 func blank(r session.Row) *session.Row {
-	r.Trace, r.Span, r.Parent, r.Session, r.Run, r.RunStart = session.TraceID{}, session.SpanID{}, session.SpanID{}, session.Key{}, "", 0
+	r.Trace, r.Span, r.Parent, r.Session, r.Run, r.RunStart = session.TraceID{}, session.SpanID{}, session.SpanID{},
+		session.Key{}, "", 0
 	r.Start, r.End, r.Seq, r.EndSeq, r.Service = 0, 0, 0, 0, "unknown_service:"
 	attrs := make([]session.Attr, 0, len(r.Attrs))
 	for _, a := range r.Attrs {
@@ -89,7 +90,8 @@ func TestMakeDict(t *testing.T) {
 		}
 	}
 	// Names of lists and ways of their items, in the order of a turn.
-	for _, name := range strings.Fields("messages outside metadata rules sections summary before after args request params input output results") {
+	for _, name := range strings.Fields("messages outside metadata rules sections summary before after " +
+		"args request params input output results") {
 		items := []string{"AAAAAAAAAAA t:12:u:0 @12", "AAAAAAAAAAA t:12:a:0 @12", "AAAAAAAAAAA t:12:r:0 @12"}
 		if name == "params" {
 			items = []string{"AAAAAAAAAAA system", "AAAAAAAAAAA tools", "AAAAAAAAAAA rest", "AAAAAAAAAAA frame"}

@@ -11,8 +11,8 @@ import (
 // allowed is what error texts about a DSN end with.
 const allowed = "give the path of a SQLite file or sqlite:PATH"
 
-// dsnError is a store.ErrUnusable whose text ends with what is allowed, so that whoever knows more kinds of stores can
-// go on.
+// dsnError is a store.ErrUnusable whose text ends with what is allowed, so that a caller that knows more kinds of
+// stores can append them.
 type dsnError string
 
 func (e dsnError) Error() string { return string(e) }
@@ -41,7 +41,8 @@ func ParseDSN(dsn string) (path string, err error) {
 	case !ours && s == "file:":
 		return "", dsnError(fmt.Sprintf("sqlitestore: store %q: SQLite URIs are not supported: %s", dsn, allowed))
 	case !ours && s != "":
-		return "", dsnError(fmt.Sprintf("sqlitestore: store %s...: scheme %q is not in this build: %s", s, strings.TrimSuffix(s, ":"), allowed))
+		return "", dsnError(fmt.Sprintf("sqlitestore: store %s...: scheme %q is not in this build: %s", s,
+			strings.TrimSuffix(s, ":"), allowed))
 	}
 	return path, nil
 }

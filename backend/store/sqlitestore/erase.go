@@ -17,7 +17,8 @@ import (
 // ErrReaders is wrapped by the error of a Delete that is done, except that a reader which began before keeps copies in
 // the log. The next Delete after the reader has ended, of whatever session, or the next program that opens the file for
 // writing removes them.
-var ErrReaders = errors.New("deleted, but a reader that began before keeps copies in the log: delete again when it is done")
+var ErrReaders = errors.New(
+	"deleted, but a reader that began before keeps copies in the log: delete again when it is done")
 
 // eraseHold is how long a transaction that erases adds to what it does. Writing the changes comes on top.
 const eraseHold = 2 * time.Millisecond
@@ -25,8 +26,8 @@ const eraseHold = 2 * time.Millisecond
 // Delete implements store.Store. When it returns nil, no query finds anything of the sessions, the log is empty, and
 // rows, bodies and free pages are overwritten (secure_delete). SQLite may keep copies of moved rows in the unused space
 // inside a page: Vacuum removes them. A reader, also one of another process, that began before and goes on keeps copies
-// in the log: Delete waits for it as long as for another writer, and then fails with ErrReaders. An iterator that the
-// caller is inside of is such a reader, unless it is one of Sessions that came to no more than 1,024 sessions.
+// in the log: Delete waits for it as long as for another writer, and then fails with ErrReaders. An iterator of rows,
+// blocks or figures that the caller is inside of is such a reader.
 //
 // Other sessions are written to meanwhile: a step holds the write lock for some 10 ms, longer only where one row or
 // body takes more than a few MiB in the file, and other processes get as much time as the steps take.
@@ -46,12 +47,13 @@ func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []sess
 	return gone, nil
 }
 
-// hide is the transaction after which nobody finds the session. What is left has its number only, which is never used
+// hide is the transaction after which no query finds the session. What is left has its number only, which is never used
 // again.
 func (s *Store) hide(ctx context.Context, d store.Deletion) (hidden bool, err error) {
 	err = s.write(ctx, "delete", func(ctx context.Context) error {
 		var id int64
-		err := s.conn.QueryRowContext(ctx, `DELETE FROM sessions WHERE tenant = ?1 AND id = ?2 AND (?3 = 0 OR mark = ?3) RETURNING session`,
+		err := s.conn.QueryRowContext(ctx,
+			`DELETE FROM sessions WHERE tenant = ?1 AND id = ?2 AND (?3 = 0 OR mark = ?3) RETURNING session`,
 			d.Key.Tenant, d.Key.ID, int64(d.Revision)).Scan(&id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -64,7 +66,8 @@ func (s *Store) hide(ctx context.Context, d store.Deletion) (hidden bool, err er
 		if d.Key.Tenant == "" { // sessions of a tenant are not in the tables of the agent guide
 			chat = d.Key.ID
 		}
-		if _, err = s.conn.ExecContext(ctx, `INSERT INTO erasing (session, chat, erased) VALUES (?, ?, 0)`, id, chat); err != nil {
+		if _, err = s.conn.ExecContext(ctx, `INSERT INTO erasing (session, chat, erased) VALUES (?, ?, 0)`, id,
+			chat); err != nil {
 			return err
 		}
 		if _, err = s.conn.ExecContext(ctx, `DELETE FROM summaries WHERE session = ?`, id); err != nil {
@@ -109,7 +112,8 @@ func (s *Store) erase(ctx context.Context, wait time.Duration) error {
 		return err
 	}
 	return s.transact(ctx, func(ctx context.Context) error {
-		_, err := s.conn.ExecContext(ctx, `DELETE FROM erasing WHERE session IN (SELECT value FROM json_each(?))`, string(list))
+		_, err := s.conn.ExecContext(ctx, `DELETE FROM erasing WHERE session IN (SELECT value FROM json_each(?))`,
+			string(list))
 		return err
 	})
 }
@@ -122,10 +126,11 @@ type erasing struct {
 }
 
 func (s *Store) marks(ctx context.Context) (all []erasing, err error) {
-	for m, err := range fetch(ctx, s, `SELECT session, chat, erased FROM erasing ORDER BY session`, nil, func(rows *sql.Rows) (m erasing, err error) {
-		err = rows.Scan(&m.session, &m.chat, &m.erased)
-		return m, err
-	}) {
+	for m, err := range fetch(ctx, s, `SELECT session, chat, erased FROM erasing ORDER BY session`, nil,
+		func(rows *sql.Rows) (m erasing, err error) {
+			err = rows.Scan(&m.session, &m.chat, &m.erased)
+			return m, err
+		}) {
 		if err != nil {
 			return nil, err
 		}
@@ -139,16 +144,19 @@ func (s *Store) marks(ctx context.Context) (all []erasing, err error) {
 var eraseSteps = []string{
 	`DELETE FROM chat_parts WHERE rowid IN (SELECT rowid FROM chat_parts WHERE session_id = ?2 LIMIT 8)`,
 	`DELETE FROM chat_messages WHERE rowid IN (SELECT rowid FROM chat_messages WHERE session_id = ?2 LIMIT 8)`,
-	`DELETE FROM chat_prompts WHERE session = ?1 AND digest IN (SELECT digest FROM chat_prompts WHERE session = ?1 LIMIT 4)`,
+	`DELETE FROM chat_prompts WHERE session = ?1 AND digest IN (SELECT digest FROM chat_prompts WHERE session = ?1 ` +
+		`LIMIT 4)`,
 	`DELETE FROM rows WHERE rowid IN (SELECT rowid FROM rows WHERE session = ?1 LIMIT 16)`,
 	`DELETE FROM live_rows WHERE rowid IN (SELECT rowid FROM live_rows WHERE session = ?1 LIMIT 16)`,
-	`DELETE FROM session_traces WHERE session = ?1 AND trace IN (SELECT trace FROM session_traces WHERE session = ?1 LIMIT 16)`,
+	`DELETE FROM session_traces WHERE session = ?1 AND trace IN (SELECT trace FROM session_traces WHERE session = ?1 ` +
+		`LIMIT 16)`,
 	`DELETE FROM blocks WHERE session = ?1 AND id IN (SELECT id FROM blocks WHERE session = ?1 LIMIT 16)`,
 	`DELETE FROM packs WHERE pack IN (SELECT pack FROM packs WHERE session = ?1 LIMIT 1)`,
 	`DELETE FROM turns WHERE rowid IN (SELECT rowid FROM turns WHERE session = ?1 LIMIT 16)`,
 	`DELETE FROM tool_calls WHERE rowid IN (SELECT rowid FROM tool_calls WHERE session = ?1 LIMIT 16)`,
 	`DELETE FROM compactions WHERE rowid IN (SELECT rowid FROM compactions WHERE session = ?1 LIMIT 16)`,
-	`DELETE FROM permission_evaluations WHERE rowid IN (SELECT rowid FROM permission_evaluations WHERE session = ?1 LIMIT 16)`,
+	`DELETE FROM permission_evaluations WHERE rowid IN (SELECT rowid FROM permission_evaluations WHERE session = ?1 ` +
+		`LIMIT 16)`,
 	`DELETE FROM chat_projected WHERE session = ?1`,
 }
 
@@ -235,7 +243,8 @@ func (s *Store) emptyLog(ctx context.Context, wait time.Duration) error {
 		}
 		var busy bool
 		var frames, copied int
-		err := s.conn.QueryRowContext(context.WithoutCancel(ctx), "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &copied)
+		err := s.conn.QueryRowContext(context.WithoutCancel(ctx), "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames,
+			&copied)
 		s.unlock()
 		switch {
 		case err == nil && !busy:

@@ -1,9 +1,7 @@
 package sqlitestore
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -30,217 +28,8 @@ func noise(seed string, n int) string {
 	return hex.EncodeToString(b)[:n]
 }
 
-// needles are pieces of 8 bytes of what a session consists of.
-type needles map[uint64]string
-
-// add takes pieces of v, one every four bytes, but those that are mostly zero, as much else is.
-func (n needles) add(what string, v []byte) {
-	for ; len(v) >= 8; v = v[min(4, len(v)):] {
-		if bytes.Count(v[:8], []byte{0}) < 4 {
-			n[binary.LittleEndian.Uint64(v)] = what
-		}
-	}
-}
-
-// forget takes the pieces out that stand in data: others have them as well.
-func (n needles) forget(data []byte) {
-	for ; len(data) >= 8; data = data[1:] {
-		delete(n, binary.LittleEndian.Uint64(data))
-	}
-}
-
-// in counts the pieces that stand in the files of a database, by what they are of.
-func (n needles) in(t *testing.T, path string) map[string]int {
-	t.Helper()
-	found := map[string]int{}
-	for _, suffix := range []string{"", "-wal", "-shm"} {
-		data, err := os.ReadFile(path + suffix)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Fatal(err)
-		}
-		for ; len(data) >= 8; data = data[1:] {
-			if what, ok := n[binary.LittleEndian.Uint64(data)]; ok {
-				found[what+suffix]++
-			}
-		}
-	}
-	return found
-}
-
-// take adds every text and blob of the rows that query yields, as they stand in the file.
-func (n needles) take(t *testing.T, s *Store, what, query string, args ...any) {
-	t.Helper()
-	rows, err := s.readers.QueryContext(t.Context(), query, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	names, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := 0
-	for rows.Next() {
-		v := make([]any, len(names))
-		p := make([]any, len(names))
-		for i := range v {
-			p[i] = &v[i]
-		}
-		if err := rows.Scan(p...); err != nil {
-			t.Fatal(err)
-		}
-		for i, v := range v {
-			switch v := v.(type) {
-			case string:
-				n.add(what+"."+names[i], []byte(v))
-			case []byte:
-				n.add(what+"."+names[i], v)
-			}
-		}
-		count++
-	}
-	if rows.Err() != nil || count == 0 {
-		t.Fatalf("%s: %d rows, %v", what, count, rows.Err())
-	}
-}
-
 // everywhereBatches is how many batches everywhere puts.
 const everywhereBatches = 101
-
-// everywhere puts a session that has something in every table, in batches between those of others, and returns what it consists of.
-// Without gone it puts the others only.
-func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
-	t.Helper()
-	n := needles{}
-	put := func(b session.Batch) {
-		t.Helper()
-		if err := s.Put(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	secret := func(what string, size int) string {
-		v := noise(gone.ID+what, size)
-		n.add(what, []byte(v))
-		return v
-	}
-	var turn session.Batch
-	var last session.Figures
-	for i := range everywhereBatches {
-		var b session.Batch
-		for o := range 7 {
-			k := session.Key{Tenant: gone.Tenant, ID: fmt.Sprint("other ", o)}
-			b.Rows = append(b.Rows, storetest.Row(k, 100_000*(o+1)+i))
-			b.Blocks = append(b.Blocks, storetest.Block(k, noise(fmt.Sprint(o, i), 300)))
-		}
-		if with {
-			turn = session.Batch{}
-			for j := range 4 {
-				r := storetest.Row(gone, 10*i+j)
-				r.Run, r.Service = secret("run", 40), secret("service", 50)
-				r.Trace = session.TraceID([]byte(secret("trace", 16)))
-				r.Attrs = append(r.Attrs, session.Attr{Key: "zz" + secret("attribute key", 30), Value: session.StringValue(secret(fmt.Sprint("attribute ", i, j), 200))})
-				switch {
-				case i%50 == 7 && j == 0: // compressed by entropy coding
-					r.Lists = append(r.Lists, session.List{Name: "input", Items: []string{strings.Repeat(secret("list", 300), 20)}})
-				case i%50 == 8 && j == 0: // on overflow pages
-					r.Events = append(r.Events, session.Event{Type: secret("event", 40_000)})
-				case j == 1 && i%5 == 0:
-					r.Known = spans.KnownLive
-				}
-				turn.Rows = append(turn.Rows, r)
-			}
-			body := secret(fmt.Sprint("body ", i), 500)
-			turn.Blocks = append(turn.Blocks, storetest.Block(gone, body), storetest.Block(gone, strings.Repeat(body, 20)),
-				storetest.Block(gone, "{\x01"+storetest.Block(gone, body).ID.Short().String()))
-			if i%100 == 0 {
-				prompt := storetest.Block(gone, secret("shared body", 60_000))
-				turn.Rows[0] = fixed(turn.Rows[0], prompt)
-				turn.Blocks = append(turn.Blocks, prompt)
-				if i == 0 {
-					turn.Blocks = append(turn.Blocks, storetest.Block(gone, secret("large body", 600_000)))
-				}
-				cut := storetest.Block(gone, secret("cut body", 3000))
-				cut.Body, cut.Size = cut.Body[:1000], 3000
-				turn.Blocks = append(turn.Blocks, cut)
-			}
-			b.Rows, b.Blocks = append(b.Rows, turn.Rows...), append(b.Blocks, turn.Blocks...)
-		}
-		put(b)
-		if with && i%3 == 0 { // rows that others replace, of another size
-			for j := range turn.Rows {
-				turn.Rows[j].End++
-				turn.Rows[j].Service = secret("service that came later", 400)
-			}
-			put(turn)
-		}
-		if i%10 == 9 { // figures that grow and change, of all of them
-			for o := range 7 {
-				k := session.Key{Tenant: gone.Tenant, ID: fmt.Sprint("other ", o)}
-				projectFigures(t, s, k, storetest.FiguresFor(k, i))
-			}
-		}
-		if with && i%10 == 9 {
-			f := storetest.FiguresFor(gone, i)
-			for j := range f.Turns {
-				f.Turns[j].Run, f.Turns[j].Model = secret(fmt.Sprint("run of figures ", j), 40), secret(fmt.Sprint("model of figures ", i, j), 40)
-			}
-			for j := range 2 {
-				f.ToolCalls[j].Call, f.ToolCalls[j].Tool = secret("call of figures", 40), secret(fmt.Sprint("tool of figures ", i), 40)
-				f.Compactions[j].Trigger, f.Permissions[j].Source = secret(fmt.Sprint("trigger of figures ", i), 40), secret("source of figures", 40)
-			}
-			projectFigures(t, s, gone, f)
-			last = f
-		}
-		if with && i%50 == 49 {
-			if err := s.Maintain(t.Context(), gone); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if !with {
-		return n
-	}
-	mark, err := s.Revision(t.Context(), gone)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := storetest.Summary(gone)
-	m.Parent, m.Agent, m.Model = secret("parent", 40), secret("agent", 40), secret("model", 40)
-	if err := s.SetSummary(t.Context(), gone, store.SummaryUpdate{Revision: mark, Summary: m, Figures: last}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.ProjectChat(t.Context(), gone, mark, chatRows(gone.ID, secret("chat text", 30_000), secret("chat text", 300))); err != nil {
-		t.Fatal(err)
-	}
-	n.add("session id", []byte(gone.ID))
-	n.add("tenant", []byte(gone.Tenant))
-	var id int64
-	if err := s.readers.QueryRowContext(t.Context(), `SELECT session FROM sessions WHERE tenant = ? AND id = ?`, gone.Tenant, gone.ID).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
-	for _, table := range []string{"sessions", "rows", "live_rows", "session_traces", "blocks", "packs", "summaries", "turns", "tool_calls", "compactions", "permission_evaluations"} {
-		n.take(t, s, table, "SELECT * FROM "+table+" WHERE session = ?", id)
-	}
-	n.take(t, s, "shared_bodies", `SELECT * FROM shared_bodies WHERE shared IN (SELECT -pack FROM blocks WHERE session = ?)`, id)
-	if gone.Tenant == "" {
-		n.take(t, s, "chat_messages", `SELECT * FROM chat_messages WHERE session_id = ?`, gone.ID)
-		n.take(t, s, "chat_parts", `SELECT * FROM chat_parts WHERE session_id = ?`, gone.ID)
-		n.take(t, s, "system_prompts", `SELECT p.* FROM system_prompts p JOIN chat_prompts c ON c.digest = p.digest WHERE c.session = ?`, id)
-	}
-	// What the same others alone leave in a file is no sign of the session.
-	alone := filepath.Join(t.TempDir(), "others.db")
-	o := newStore(t, alone)
-	everywhere(t, o, gone, false)
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(alone)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.forget(data)
-	return n
-}
 
 func projectFigures(t *testing.T, s *Store, k session.Key, f session.Figures) {
 	t.Helper()
@@ -255,19 +44,21 @@ func projectFigures(t *testing.T, s *Store, k session.Key, f session.Figures) {
 
 func erasedKey() session.Key { return session.Key{ID: noise("the id of a session", 60)} }
 
-// After Delete no piece of the session is in the log or in free pages, and after Vacuum none is in any of the files: not as it came, not
-// as it was compressed. Others write meanwhile.
+// After Delete no piece of the session is in the log or in free pages, and after Vacuum none is in any of the files:
+// not as it came, not as it was compressed. Others write meanwhile.
 func TestDeleteErases(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
 	}
-	for name, gone := range map[string]session.Key{"": erasedKey(), " of a tenant": {Tenant: noise("tenant", 40), ID: noise("id", 60)}} {
+	for name, gone := range map[string]session.Key{"": erasedKey(),
+		" of a tenant": {Tenant: noise("tenant", 40), ID: noise("id", 60)}} {
 		t.Run("session"+name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.db")
 			s := newStore(t, path)
 			n := everywhere(t, s, gone, true)
 			before := n.in(t, path)
-			for _, what := range []string{"rows.canonical", "packs.body", "shared_bodies.body", "rows.span", "blocks.id", "turns.run", "tool_calls.call", "compactions.trigger", "permission_evaluations.source"} {
+			for _, what := range []string{"rows.canonical", "packs.body", "shared_bodies.body", "rows.span", "blocks.id",
+				"turns.run", "tool_calls.call", "compactions.trigger", "permission_evaluations.source"} {
 				if before[what]+before[what+"-wal"] == 0 {
 					t.Errorf("the test does not see %s in the file", what)
 				}
@@ -275,7 +66,8 @@ func TestDeleteErases(t *testing.T) {
 			if err := store.Delete(t.Context(), s, gone); err != nil {
 				t.Fatal(err)
 			}
-			if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 1<<20 { // the marks were removed after it was emptied
+			// the marks were removed after it was emptied
+			if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 1<<20 {
 				t.Errorf("a log of %d bytes", info.Size())
 			}
 			for _, page := range freePages(t, s) {
@@ -313,7 +105,8 @@ func TestDeleteErases(t *testing.T) {
 			}
 			checkWhole(t, s)
 			for o := range 7 {
-				if rows, blocks := count(t, s, session.Key{Tenant: gone.Tenant, ID: fmt.Sprint("other ", o)}); rows != everywhereBatches || blocks != everywhereBatches {
+				if rows, blocks := count(t, s, session.Key{Tenant: gone.Tenant,
+					ID: fmt.Sprint("other ", o)}); rows != everywhereBatches || blocks != everywhereBatches {
 					t.Errorf("another session has %d rows and %d blocks, want %d", rows, blocks, everywhereBatches)
 				}
 			}
@@ -324,7 +117,9 @@ func TestDeleteErases(t *testing.T) {
 // freePages returns the pages that belong to nothing.
 func freePages(t *testing.T, s *Store) (out [][]byte) {
 	t.Helper()
-	rows, err := s.readers.QueryContext(t.Context(), `SELECT data FROM sqlite_dbpage WHERE pgno NOT IN (SELECT pageno FROM dbstat)`)
+	rows,
+		err := s.readers.QueryContext(t.Context(),
+		`SELECT data FROM sqlite_dbpage WHERE pgno NOT IN (SELECT pageno FROM dbstat)`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,22 +146,27 @@ func checkWhole(t *testing.T, s *Store) {
 		t.Errorf("integrity check: %s, %v", check, err)
 	}
 	for what, query := range map[string]string{
-		"rows of no session":        `SELECT count(*) FROM rows WHERE session NOT IN (SELECT session FROM sessions)`,
-		"live rows of no session":   `SELECT count(*) FROM live_rows WHERE session NOT IN (SELECT session FROM sessions)`,
-		"blocks of no session":      `SELECT count(*) FROM blocks WHERE session NOT IN (SELECT session FROM sessions)`,
-		"packs of no session":       `SELECT count(*) FROM packs WHERE session NOT IN (SELECT session FROM sessions)`,
-		"traces of no session":      `SELECT count(*) FROM session_traces WHERE session NOT IN (SELECT session FROM sessions)`,
+		"rows of no session":      `SELECT count(*) FROM rows WHERE session NOT IN (SELECT session FROM sessions)`,
+		"live rows of no session": `SELECT count(*) FROM live_rows WHERE session NOT IN (SELECT session FROM sessions)`,
+		"blocks of no session":    `SELECT count(*) FROM blocks WHERE session NOT IN (SELECT session FROM sessions)`,
+		"packs of no session":     `SELECT count(*) FROM packs WHERE session NOT IN (SELECT session FROM sessions)`,
+		"traces of no session": "SELECT count(*) FROM session_traces " +
+			`WHERE session NOT IN (SELECT session FROM sessions)`,
 		"summaries of no session":   `SELECT count(*) FROM summaries WHERE session NOT IN (SELECT session FROM sessions)`,
 		"turns of no session":       `SELECT count(*) FROM turns WHERE session NOT IN (SELECT session FROM sessions)`,
 		"tool calls of no session":  `SELECT count(*) FROM tool_calls WHERE session NOT IN (SELECT session FROM sessions)`,
 		"compactions of no session": `SELECT count(*) FROM compactions WHERE session NOT IN (SELECT session FROM sessions)`,
-		"evaluations of no session": `SELECT count(*) FROM permission_evaluations WHERE session NOT IN (SELECT session FROM sessions)`,
-		"parts of no session":       `SELECT count(*) FROM chat_parts WHERE session_id NOT IN (SELECT id FROM chat_sessions)`,
-		"messages of no session":    `SELECT count(*) FROM chat_messages WHERE session_id NOT IN (SELECT id FROM chat_sessions)`,
-		"prompts of no session":     `SELECT count(*) FROM system_prompts WHERE digest NOT IN (SELECT digest FROM chat_prompts)`,
-		"shared bodies of nobody":   `SELECT count(*) FROM shared_bodies WHERE shared NOT IN (SELECT -pack FROM blocks)`,
-		"references to nothing":     `SELECT count(*) FROM blocks WHERE pack < 0 AND -pack NOT IN (SELECT shared FROM shared_bodies)`,
-		"marks of the deleted":      `SELECT count(*) FROM erasing`,
+		"evaluations of no session": "SELECT count(*) FROM permission_evaluations " +
+			`WHERE session NOT IN (SELECT session FROM sessions)`,
+		"parts of no session": `SELECT count(*) FROM chat_parts WHERE session_id NOT IN (SELECT id FROM chat_sessions)`,
+		"messages of no session": "SELECT count(*) FROM chat_messages " +
+			`WHERE session_id NOT IN (SELECT id FROM chat_sessions)`,
+		"prompts of no session": "SELECT count(*) FROM system_prompts " +
+			`WHERE digest NOT IN (SELECT digest FROM chat_prompts)`,
+		"shared bodies of nobody": `SELECT count(*) FROM shared_bodies WHERE shared NOT IN (SELECT -pack FROM blocks)`,
+		"references to nothing": "SELECT count(*) FROM blocks " +
+			`WHERE pack < 0 AND -pack NOT IN (SELECT shared FROM shared_bodies)`,
+		"marks of the deleted": `SELECT count(*) FROM erasing`,
 	} {
 		var n int
 		if err := s.conn.QueryRowContext(ctx, query).Scan(&n); err != nil || n != 0 {
@@ -375,7 +175,8 @@ func checkWhole(t *testing.T, s *Store) {
 	}
 }
 
-// A reader that began before keeps its snapshot, and with it copies in the log. Delete says so, and the next one takes them away.
+// A reader that began before keeps its snapshot, and with it copies in the log. Delete says so, and the next one takes
+// them away.
 func TestDeleteWithReader(t *testing.T) {
 	for _, how := range []string{"deleted again", "opened again", "another deleted"} {
 		if testing.Short() && how != "opened again" {
@@ -523,7 +324,8 @@ func TestDeleteAndPutAnew(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	var texts string
-	if err := s.readers.QueryRowContext(t.Context(), `SELECT group_concat(data_json) FROM chat_parts`).Scan(&texts); err != nil || !strings.Contains(texts, "new text") || len(texts) > 1000 {
+	if err := s.readers.QueryRowContext(t.Context(), `SELECT group_concat(data_json) FROM chat_parts`).Scan(
+		&texts); err != nil || !strings.Contains(texts, "new text") || len(texts) > 1000 {
 		t.Errorf("parts %.200q, %v", texts, err)
 	}
 	checkWhole(t, s)

@@ -48,13 +48,14 @@ func atRest(err error) error {
 	return classify(err)
 }
 
-// unusable wraps errors of opening that no waiting mends in store.ErrUnusable. A file system that is read-only as a
+// unusable wraps permanent errors of opening in store.ErrUnusable. A file system that is read-only as a
 // whole, a full disk, a lock, a damaged file, an empty file that a program that writes fills: these may go away.
 func unusable(err error) error {
 	other := (*VersionError)(nil)
 	hopeless := errors.Is(err, errNotOurs) || errors.Is(err, errNotRegular) ||
 		errors.As(err, &other) && other.Have != 0 ||
-		errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENAMETOOLONG)
+		errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) ||
+		errors.Is(err, syscall.ENAMETOOLONG)
 	switch code(err) {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
 		hopeless = true

@@ -15,7 +15,8 @@ import (
 	"github.com/otelagent/otelagent/backend/store/storetest"
 )
 
-// smallDisk mounts a file system of that size, or skips where that is not allowed; TestDiskFull has the same without a mount.
+// smallDisk mounts a file system of that size, or skips where that is not allowed; TestDiskFull has the same without a
+// mount.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,15 +31,16 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-// A real file system that is full: what does not fit is refused wholly, everything else goes on, and so does writing when there is
-// room again, without opening anew.
+// A real file system that is full: what does not fit is refused wholly, everything else goes on, and so does writing
+// when there is room again, without opening anew.
 func TestDiskFullMount(t *testing.T) {
 	dir := smallDisk(t, "6m")
 	path := filepath.Join(dir, "x.db")
 	s := newStore(t, path)
 	batch := func(n int) session.Batch {
 		k := key(fmt.Sprint("s", n))
-		return session.Batch{Rows: []session.Row{storetest.Row(k, n)}, Blocks: []session.Block{storetest.Block(k, noise(fmt.Sprint(n), 400_000))}}
+		return session.Batch{Rows: []session.Row{storetest.Row(k, n)},
+			Blocks: []session.Block{storetest.Block(k, noise(fmt.Sprint(n), 400_000))}}
 	}
 	kept := 0
 	var full error
@@ -87,7 +89,8 @@ func TestDiskFullCreate(t *testing.T) {
 			t.Errorf("Open on a disk of %s: %v, want an error that may go away", size, err)
 		}
 		_, err := OpenReadOnly(t.Context(), path)
-		if v := (*VersionError)(nil); !errors.As(err, &v) || v.Have != 0 || !strings.Contains(err.Error(), "nothing was recorded") {
+		if v := (*VersionError)(nil); !errors.As(err, &v) || v.Have != 0 ||
+			!strings.Contains(err.Error(), "nothing was recorded") {
 			t.Errorf("OpenReadOnly after that: %v", err)
 		}
 		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=64m"); err != nil {
@@ -189,7 +192,8 @@ func TestDenied(t *testing.T) {
 		defer os.Chmod(theirs, 0o700) // so that it can be removed
 	}
 	for _, path := range []string{
-		filepath.Join(theirs, "x.db"), filepath.Join(theirs, "deeper", "x.db"), filepath.Join(mine, "unreadable.db"), filepath.Join(mine, "readable.db"),
+		filepath.Join(theirs, "x.db"), filepath.Join(theirs, "deeper", "x.db"), filepath.Join(mine, "unreadable.db"),
+		filepath.Join(mine, "readable.db"),
 		filepath.Join(mine, "readable.db", "x.db"),
 	} {
 		if got := open(path); !strings.HasPrefix(got, "true ") {

@@ -47,8 +47,8 @@ func openOnce(path string) {
 	os.Exit(0)
 }
 
-// Another process holds the lock for longer than one waits: what writes fails, what reads does not, and when the lock is gone, or the
-// process that had it, writing goes on.
+// Another process holds the lock for longer than one waits: what writes fails, what reads does not, and when the lock
+// is gone, or the process that had it, writing goes on.
 func TestLockedByProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path, WithBusyTimeout(100*time.Millisecond))
@@ -144,8 +144,8 @@ func damaged(t *testing.T, from, which string, damage func(page []byte)) string 
 	return path
 }
 
-// Pages that were damaged are told of, by reading as bad data that no waiting mends, by Put as what may be mended; nothing panics, and
-// sessions that stand elsewhere are read.
+// Pages that were damaged are told of, by reading as bad data that no waiting mends, by Put as what may be mended;
+// nothing panics, and sessions that stand elsewhere are read.
 func TestDamagedFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
@@ -167,7 +167,8 @@ func TestDamagedFile(t *testing.T) {
 		"free for all":       "pageno % 7 = 5",
 		"schema":             "name = 'sqlite_schema' AND path <> '/'",
 	} {
-		for how, damage := range map[string]func([]byte){"junk": junk, "zero": zero, "content": content, "pointers": pointers} {
+		for how, damage := range map[string]func([]byte){"junk": junk, "zero": zero, "content": content,
+			"pointers": pointers} {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				path := damaged(t, from, which, damage)
 				s, err := Open(t.Context(), path, WithBusyTimeout(100*time.Millisecond))
@@ -202,7 +203,8 @@ func TestDamagedFile(t *testing.T) {
 					if good && rows == 50 {
 						whole++
 					}
-					err := s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(k, 100*n)}, Blocks: []session.Block{storetest.Block(k, "x")}})
+					err := s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(k, 100*n)},
+						Blocks: []session.Block{storetest.Block(k, "x")}})
 					if errors.Is(err, store.ErrData) {
 						t.Errorf("Put: %v, but the batch is good", err)
 					}
@@ -216,7 +218,7 @@ func TestDamagedFile(t *testing.T) {
 						if err != nil && !errors.Is(err, store.ErrData) && !errors.Is(err, store.ErrNotFound) {
 							t.Errorf("Project: %v, but trying again gives the same", err)
 						}
-						_ = s.Maintain(t.Context(), k) // may fail, may not panic
+						_ = s.tidy(t.Context(), k) // may fail, may not panic
 					}
 				}
 				for _, err := range s.Sessions(t.Context(), store.Query{}) {
@@ -252,7 +254,8 @@ func TestDamagedRowIsMended(t *testing.T) {
 	}
 }
 
-// A file that was moved away or replaced takes no more: what it acknowledged would be gone. When it is back, all goes on.
+// A file that was moved away or replaced takes no more: what it acknowledged would be gone. When it is back, all goes
+// on.
 func TestFileGone(t *testing.T) {
 	dir := t.TempDir()
 	path, away := filepath.Join(dir, "x.db"), filepath.Join(dir, "away.db")
@@ -312,14 +315,14 @@ func TestReadersDoNotWrite(t *testing.T) {
 		"SetSummary":  r.SetSummary(t.Context(), key("a"), store.SummaryUpdate{}),
 		"ProjectChat": r.ProjectChat(t.Context(), key("a"), 1, chatRows("a", "x")),
 		"Delete":      store.Delete(t.Context(), r, key("a")),
-		"Maintain":    r.Maintain(t.Context(), key("a")),
 	} {
 		if !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, query := range []string{
-		"DELETE FROM rows", "DROP TABLE rows", "CREATE TABLE x (x)", "PRAGMA user_version=1", "UPDATE sqlite_dbpage SET data = zeroblob(8192) WHERE pgno = 2",
+		"DELETE FROM rows", "DROP TABLE rows", "CREATE TABLE x (x)", "PRAGMA user_version=1",
+		"UPDATE sqlite_dbpage SET data = zeroblob(8192) WHERE pgno = 2",
 		"VACUUM", "PRAGMA query_only=0; DELETE FROM rows", "REINDEX",
 	} {
 		if _, err := r.readers.ExecContext(t.Context(), query); err == nil {

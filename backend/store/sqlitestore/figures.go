@@ -24,7 +24,8 @@ func figuresQuery(q *store.FigureQuery) (query string, args []any) {
 	}
 	// All figures, and for each its session: the other way round they would be read in the order of sessions, not of
 	// the file.
-	query = "SELECT " + list + " FROM " + table.Name + " f CROSS JOIN sessions s ON s.session = f.session WHERE s.tenant = ?"
+	query = "SELECT " + list + " FROM " + table.Name +
+		" f CROSS JOIN sessions s ON s.session = f.session WHERE s.tenant = ?"
 	args = []any{q.Tenant}
 	and := func(cond string, values ...any) { query, args = query+" AND "+cond, append(args, values...) }
 	if q.Session != "" {
@@ -205,7 +206,8 @@ func (w *figureWriter) add(id int64, r *store.FigureRecord) error {
 
 func (w *figureWriter) insert(n int) string {
 	one := "(?" + strings.Repeat(",?", len(w.table.Columns)) + ")"
-	return "INSERT INTO " + w.table.Name + ` (session, "` + strings.Join(w.table.Names(), `", "`) + `") VALUES ` + one + strings.Repeat(","+one, n-1)
+	return "INSERT INTO " + w.table.Name + ` (session, "` + strings.Join(w.table.Names(), `", "`) + `") VALUES ` + one +
+		strings.Repeat(","+one, n-1)
 }
 
 // flush inserts the rest.

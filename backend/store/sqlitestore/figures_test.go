@@ -57,7 +57,8 @@ func TestProjectTogether(t *testing.T) {
 		if diff := cmp.Diff(figures[1].Turns, turnsOf(t, stores[0], k.ID)); diff != "" {
 			t.Errorf("round %d (-want +got):\n%.2000s", round, diff)
 		}
-		for table, count := range map[string]int{"tool_calls": len(figures[1].ToolCalls), "permission_evaluations": len(figures[1].Permissions)} {
+		for table, count := range map[string]int{"tool_calls": len(figures[1].ToolCalls),
+			"permission_evaluations": len(figures[1].Permissions)} {
 			if got := tableCount(t, stores[1], table); got != count {
 				t.Errorf("round %d: %d %s, want %d", round, got, table, count)
 			}
@@ -74,7 +75,8 @@ func TestFigureColumns(t *testing.T) {
 			want += " " + c.Name
 		}
 		var have string
-		if err := s.readers.QueryRowContext(t.Context(), `SELECT group_concat(name, ' ') FROM pragma_table_info(?)`, table.Name).Scan(&have); err != nil {
+		if err := s.readers.QueryRowContext(t.Context(), `SELECT group_concat(name, ' ') FROM pragma_table_info(?)`,
+			table.Name).Scan(&have); err != nil {
 			t.Fatal(err)
 		}
 		if have != want {

@@ -8,7 +8,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// BenchmarkFilters lists the newest 50 of 100,000 sessions that a filter selects: many, one of a thousand, or none, for which all are looked at.
+// BenchmarkFilters lists the newest 50 of 100,000 sessions that a filter selects: many, one of a thousand, or none, for
+// which all are looked at.
 func BenchmarkFilters(b *testing.B) {
 	path, err := largeStore()
 	if err != nil {

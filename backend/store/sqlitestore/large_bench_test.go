@@ -59,7 +59,8 @@ var largeStore = sync.OnceValues(func() (string, error) {
 		}
 	}
 	for n := range smallTurns {
-		if err := s.Put(ctx, session.Batch{Blocks: []session.Block{storetest.Block(smallKey, noise(fmt.Sprint(n), 4000))}}); err != nil {
+		if err := s.Put(ctx, session.Batch{Blocks: []session.Block{storetest.Block(smallKey,
+			noise(fmt.Sprint(n), 4000))}}); err != nil {
 			return "", err
 		}
 	}
@@ -67,7 +68,8 @@ var largeStore = sync.OnceValues(func() (string, error) {
 	for _, q := range []string{
 		`UPDATE sessions SET projected = mark, last_ns = session * 1000000`,
 		`INSERT INTO summaries (session, ` + strings.Join(store.SummaryColumns, ", ") + `)
-			SELECT session, '', CASE session % 1000 WHEN 0 THEN 'error' ELSE 'idle' END, CASE session % 1000 WHEN 0 THEN 'reviewer' ELSE 'coder' END, 'coder-1', 'claude-opus-4-6', 'phi-core',
+			SELECT session, '', CASE session % 1000 WHEN 0 THEN 'error' ELSE 'idle' END, CASE session % 1000 WHEN 0 THEN
+				'reviewer' ELSE 'coder' END, 'coder-1', 'claude-opus-4-6', 'phi-core',
 				last_ns - 1000, last_ns, 1, 20, 40, session % 1000 = 0, 2, 0, 12345, 678, 0, 12000, 300,
 				'', 'Fix number ' || session || ' of the parser', session % 10 = 0, 0.25, 'USD', 0, '' FROM sessions`,
 	} {
@@ -192,7 +194,8 @@ func payloadBatch(n int, text string) session.Batch {
 		for j := range 5 {
 			b.Rows = append(b.Rows, benchRow(k, 5*(n*payloadTurns+i)+j))
 		}
-		b.Blocks = append(b.Blocks, storetest.Block(k, fmt.Sprint(n, i)+text[at:at+1024]), storetest.Block(k, fmt.Sprint(i, n)+text[at+1024:at+4096]))
+		b.Blocks = append(b.Blocks, storetest.Block(k, fmt.Sprint(n, i)+text[at:at+1024]),
+			storetest.Block(k, fmt.Sprint(i, n)+text[at+1024:at+4096]))
 	}
 	return b
 }
@@ -202,14 +205,15 @@ func payloadText() string {
 	var b strings.Builder
 	for n := 0; b.Len() < 1<<20; n++ {
 		h := sha256.Sum256(fmt.Append(nil, n))
-		fmt.Fprintf(&b, "%s the %x of %x", strings.Fields("func return if err != nil string int range for type struct")[n%12], h[:2], h[2:3+h[4]%3])
+		fmt.Fprintf(&b, "%s the %x of %x", strings.Fields("func return if err != nil string int range for type struct")[n%12],
+			h[:2], h[2:3+h[4]%3])
 	}
 	return b.String()
 }
 
-// BenchmarkPutPayload writes 50 turns of 4 KiB of text in a transaction. sqlite is Put; bare is what cannot be left out: SHA-256 of the
-// bodies, their compression, and prepared plain inserts of rows that are encoded already, of the compressed bodies, and of where each body
-// is, into tables that have nothing but their primary key.
+// BenchmarkPutPayload writes 50 turns of 4 KiB of text in a transaction. sqlite is Put; bare is what cannot be left
+// out: SHA-256 of the bodies, their compression, and prepared plain inserts of rows that are encoded already, of the
+// compressed bodies, and of where each body is, into tables that have nothing but their primary key.
 func BenchmarkPutPayload(b *testing.B) {
 	text := payloadText()
 	b.Run("sqlite", func(b *testing.B) {
@@ -235,7 +239,8 @@ func BenchmarkPutPayload(b *testing.B) {
 			}
 		}
 		rows := bareRows(b, s)
-		exec(`CREATE TABLE bare_blocks (session INTEGER NOT NULL, id BLOB NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL, PRIMARY KEY (session, id)) STRICT, WITHOUT ROWID;
+		exec(`CREATE TABLE bare_blocks (session INTEGER NOT NULL, id BLOB NOT NULL, start INTEGER NOT NULL, length INTEGER NOT
+			NULL, PRIMARY KEY (session, id)) STRICT, WITHOUT ROWID;
 			CREATE TABLE bare_packs (pack INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT`)
 		blocks, err := s.conn.PrepareContext(ctx, `INSERT INTO bare_blocks VALUES (?, ?, ?, ?)`)
 		if err != nil {

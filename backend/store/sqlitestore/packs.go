@@ -29,7 +29,8 @@ type packStatements struct{ block, newest, pack *sql.Stmt }
 func (s *packStatements) prepare(ctx context.Context, c *sql.Conn) error {
 	return prepareAll(ctx, c, []statementText{
 		{&s.block, `INSERT INTO blocks (session, id, size, pack, start, length) VALUES (?, ?, ?, ?, ?, ?)
-			ON CONFLICT DO UPDATE SET size = excluded.size, pack = excluded.pack, start = excluded.start, length = excluded.length
+			ON CONFLICT DO UPDATE SET size = excluded.size, pack = excluded.pack, start = excluded.start, length =
+				excluded.length
 			WHERE (excluded.size = 0, excluded.size) > (blocks.size = 0, blocks.size)`},
 		{&s.newest, `SELECT ifnull(max(pack), 0) FROM packs`},
 		{&s.pack, `INSERT INTO packs (pack, session, raw, body) VALUES (?, ?, ?, ?)`},
@@ -53,7 +54,7 @@ type openPack struct {
 	raw           []byte
 }
 
-// add keeps a block unless one with its id that is as good is there, and tells whether it did.
+// add keeps a block unless one with its id that is as good is there, and reports whether it did.
 func (p *packer) add(session int64, b *session.Block) (bool, error) {
 	if b.Body == "" {
 		return p.place(session, b, 0, 0)
@@ -93,7 +94,7 @@ func (p *packer) number() (int64, error) {
 	return p.newest, nil
 }
 
-// place notes where the body of a block is going to be, and tells whether it is to be put there.
+// place notes where the body of a block is going to be, and reports whether it is to be put there.
 func (p *packer) place(session int64, b *session.Block, pack int64, start int) (bool, error) {
 	res, err := p.stmts.block.ExecContext(p.ctx, session, b.ID[:], b.Size, pack, start, len(b.Body))
 	if err != nil {
@@ -123,17 +124,15 @@ func (p *packer) flush() error {
 	return nil
 }
 
-var _ store.Maintainer = (*Store)(nil)
-
-// Maintain implements store.Maintainer: it merges packs that became small because few blocks came at a time. Each step
+// tidy merges packs that became small because few blocks came at a time. Each step
 // reads and compresses outside of the writing connection and then takes it for some milliseconds; after a step that did
 // not happen, everything is as before. A pack is rewritten each time that the session grew by half of it, until it is
 // full.
-func (s *Store) Maintain(ctx context.Context, k session.Key) error {
+func (s *Store) tidy(ctx context.Context, k session.Key) error {
 	for {
 		more, err := s.merge(ctx, k)
 		if err != nil {
-			return fmt.Errorf("sqlitestore: maintain: %w", atRest(err))
+			return fmt.Errorf("sqlitestore: merge packs: %w", atRest(err))
 		}
 		if !more {
 			return nil
@@ -144,7 +143,7 @@ func (s *Store) Maintain(ctx context.Context, k session.Key) error {
 // smallPack is one of those that merge makes a larger one of.
 type smallPack struct{ session, pack, raw int64 }
 
-// merge makes one pack of several and tells whether it did.
+// merge makes one pack of several and reports whether it did.
 func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 	if s.turn == nil {
 		return false, store.ErrReadOnly
@@ -171,10 +170,13 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 		// Somebody else may have deleted the session, whose number is not used again, or merged them. Within a session
 		// numbers of packs only grow, so that these are the packs that were read.
 		var there bool
-		if err := s.conn.QueryRowContext(ctx, `SELECT count(*) FROM sessions WHERE session = ?`, session).Scan(&there); err != nil || !there {
+		if err := s.conn.QueryRowContext(ctx, `SELECT count(*) FROM sessions WHERE session = ?`,
+			session).Scan(&there); err != nil || !there {
 			return errors.Join(err, errOthers)
 		}
-		res, err := s.conn.ExecContext(ctx, `DELETE FROM packs WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`, session, string(list))
+		res,
+			err := s.conn.ExecContext(ctx, `DELETE FROM packs WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
+			session, string(list))
 		if err != nil {
 			return err
 		}
@@ -191,13 +193,14 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 				return err
 			}
 		}
-		move, err := s.conn.PrepareContext(ctx, `UPDATE blocks SET pack = ?, start = ? WHERE session = ? AND id = ? AND pack = ?`)
+		move,
+			err := s.conn.PrepareContext(ctx, `UPDATE blocks SET pack = ?, start = ? WHERE session = ? AND id = ? AND pack = ?`)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = move.Close() }()
 		for _, m := range moves {
-			// A block that a better one replaced meanwhile stands in another pack.
+			// A block that a better one replaced meanwhile is in another pack.
 			if _, err := move.ExecContext(ctx, to, m.to, session, m.id[:], m.pack); err != nil {
 				return err
 			}
@@ -216,11 +219,12 @@ type movedBlock struct {
 	pack, to int64
 }
 
-// gather returns the bodies in packs of a session one behind the other, without those that are not used any more. Packs
+// gather returns the bodies in packs of a session one after the other, without those that are not used any more. Packs
 // that went meanwhile are left out: the caller finds out.
 func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []byte, moves []movedBlock, err error) {
 	bodies := map[int64][]byte{}
-	for _, err := range fetch(ctx, s, `SELECT pack, raw, body FROM packs WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
+	for _, err := range fetch(ctx, s, `SELECT pack, raw, body FROM packs
+		WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
 		[]any{session, packs}, func(rows *sql.Rows) (none struct{}, err error) {
 			var pack, size int64
 			var body sql.RawBytes
@@ -237,7 +241,8 @@ func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []
 		}
 	}
 	// After the packs: blocks only ever leave a pack, so that none is missed.
-	for m, err := range fetch(ctx, s, `SELECT id, pack, start, length FROM blocks WHERE session = ? AND pack IN (SELECT value FROM json_each(?)) ORDER BY pack, start`,
+	for m, err := range fetch(ctx, s, `SELECT id, pack, start, length FROM blocks
+		WHERE session = ? AND pack IN (SELECT value FROM json_each(?)) ORDER BY pack, start`,
 		[]any{session, packs}, func(rows *sql.Rows) (m movedBlock, err error) {
 			var id sql.RawBytes
 			var start, length int64
@@ -245,8 +250,10 @@ func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []
 				return m, err
 			}
 			body, ok := bodies[m.pack]
-			if copy(m.id[:], id); !ok || len(id) != len(m.id) || start < 0 || length < 0 || start > int64(len(body)) || length > int64(len(body))-start {
-				return m, fmt.Errorf("block %s: %w: pack %d has %d bytes, the body is said to be %d at %d", m.id, errPack, m.pack, len(body), length, start)
+			if copy(m.id[:], id); !ok || len(id) != len(m.id) || start < 0 || length < 0 || start > int64(len(body)) ||
+				length > int64(len(body))-start {
+				return m, fmt.Errorf("block %s: %w: pack %d has %d bytes, the body is said to be %d at %d", m.id, errPack, m.pack,
+					len(body), length, start)
 			}
 			m.to = int64(len(raw))
 			raw = append(raw, body[start:start+length]...)
@@ -260,14 +267,15 @@ func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []
 	return raw, moves, nil
 }
 
-var errOthers = errors.New("somebody else was faster")
+var errOthers = errors.New("another program was faster")
 
 // smallPacks returns the packs of a session that are worth merging: as many of the smallest as fit into one, the
 // largest of them at most twice all others, so that a byte is not compressed again and again.
 func (s *Store) smallPacks(ctx context.Context, k session.Key) ([]smallPack, error) {
 	var out []smallPack
 	sum, worth := int64(0), 0
-	for p, err := range fetch(ctx, s, `SELECT session, pack, raw FROM packs WHERE session = `+whichSession+` ORDER BY raw, pack LIMIT ?3`,
+	for p, err := range fetch(ctx, s, `SELECT session, pack, raw FROM packs WHERE session = `+whichSession+
+		` ORDER BY raw, pack LIMIT ?3`,
 		[]any{k.Tenant, k.ID, mergePacks}, func(rows *sql.Rows) (p smallPack, err error) {
 			err = rows.Scan(&p.session, &p.pack, &p.raw)
 			return p, err

@@ -17,7 +17,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// usable tells whether a method may begin.
+// usable returns why a method must not begin, nil if it may.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {
 		return store.ErrClosed
@@ -26,7 +26,8 @@ func (s *Store) usable(ctx context.Context) error {
 }
 
 // each is fetch with errors that say what was to be done.
-func each[T any](ctx context.Context, s *Store, what, query string, args []any, scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
+func each[T any](ctx context.Context, s *Store, what, query string, args []any,
+	scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for v, err := range fetch(ctx, s, query, args, scan) {
 			if err != nil {
@@ -40,7 +41,8 @@ func each[T any](ctx context.Context, s *Store, what, query string, args []any, 
 }
 
 // fetch runs a query and yields what scan makes of each of its rows.
-func fetch[T any](ctx context.Context, s *Store, query string, args []any, scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
+func fetch[T any](ctx context.Context, s *Store, query string, args []any,
+	scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
 		fail := func(err error) {
@@ -88,41 +90,28 @@ func fetch[T any](ctx context.Context, s *Store, query string, args []any, scan 
 	}
 }
 
-// listed is how many things an iterator over a list reads before it yields the first.
-const listed = 1024
-
-// list is each for lists, which are usually short: one that is holds no reader, so that whoever is inside of it may
-// Delete.
-func list[T any](ctx context.Context, s *Store, what, query string, args []any, scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
+// list is each for lists: it reads all before it yields the first, and so holds no reader while the caller acts on one
+// of them.
+func list[T any](ctx context.Context, s *Store, what, query string, args []any,
+	scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		var first []T
-		begin := func() bool {
-			for _, v := range first {
-				if err := s.usable(ctx); err != nil {
-					yield(*new(T), fmt.Errorf("sqlitestore: %s: %w", what, err))
-					return false
-				}
-				if !yield(v, nil) {
-					return false
-				}
-			}
-			return true
-		}
-		n := 0
+		var all []T
 		for v, err := range each(ctx, s, what, query, args, scan) {
-			if n++; n <= listed && err == nil {
-				first = append(first, v)
-				continue
-			}
-			if first != nil && !begin() {
+			if err != nil {
+				yield(v, err)
 				return
 			}
-			first = nil
-			if !yield(v, err) {
+			all = append(all, v)
+		}
+		for _, v := range all {
+			if err := s.usable(ctx); err != nil {
+				yield(*new(T), fmt.Errorf("sqlitestore: %s: %w", what, err))
+				return
+			}
+			if !yield(v, nil) {
 				return
 			}
 		}
-		begin()
 	}
 }
 
@@ -171,9 +160,11 @@ func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 	}
 	// Pack after pack, of which the first block brings the body: the inner query sorts nothing but places.
 	query := `SELECT b.id, b.size, b.pack, b.start, b.length,
-			CASE WHEN b.first THEN CASE WHEN b.pack > 0 THEN (SELECT raw FROM packs p WHERE p.pack = b.pack AND p.session = b.session)
+			CASE WHEN b.first THEN CASE WHEN b.pack > 0 THEN (SELECT raw FROM packs p WHERE p.pack = b.pack AND p.session =
+				b.session)
 				ELSE (SELECT raw FROM shared_bodies h WHERE h.shared = -b.pack AND h.id = b.id) END END,
-			CASE WHEN b.first THEN CASE WHEN b.pack > 0 THEN (SELECT body FROM packs p WHERE p.pack = b.pack AND p.session = b.session)
+			CASE WHEN b.first THEN CASE WHEN b.pack > 0 THEN (SELECT body FROM packs p WHERE p.pack = b.pack AND p.session =
+				b.session)
 				ELSE (SELECT body FROM shared_bodies h WHERE h.shared = -b.pack AND h.id = b.id) END END
 		FROM (SELECT *, row_number() OVER (PARTITION BY pack ORDER BY start) = 1 AS first FROM blocks WHERE ` + where + `) b`
 	var id, body sql.RawBytes
@@ -203,7 +194,8 @@ func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 			at, raw = pack, out
 		}
 		if start < 0 || length < 0 || start > int64(len(raw)) || length > int64(len(raw))-start {
-			return session.Block{}, fmt.Errorf("block %s: %w: pack %d has %d bytes, the body is said to be %d at %d", b.ID, errPack, pack, len(raw), length, start)
+			return session.Block{}, fmt.Errorf("block %s: %w: pack %d has %d bytes, the body is said to be %d at %d", b.ID,
+				errPack, pack, len(raw), length, start)
 		}
 		b.Body = string(raw[start : start+length])
 		return b, nil
@@ -251,13 +243,15 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 		if trace {
 			cond, one = cond+" AND x.trace = ?", append(one, q.Trace[:])
 		}
-		and("(EXISTS (SELECT 1 FROM rows x WHERE "+cond+") OR EXISTS (SELECT 1 FROM live_rows x WHERE "+cond+"))", append(one, one...)...)
+		and("(EXISTS (SELECT 1 FROM rows x WHERE "+cond+") OR EXISTS (SELECT 1 FROM live_rows x WHERE "+cond+"))",
+			append(one, one...)...)
 	}
 	order := few + "s.last_ns DESC, s.id"
 	if q.Oldest {
 		order = few + "s.last_ns, s.id DESC"
 	}
-	query = `SELECT s.tenant, s.id, m.` + strings.Join(store.SummaryColumns, ", m.") + ` FROM sessions s LEFT JOIN summaries m ON m.session = s.session
+	query = `SELECT s.tenant, s.id, m.` + strings.Join(store.SummaryColumns, ", m.") + ` FROM sessions s LEFT JOIN
+		summaries m ON m.session = s.session
 		WHERE ` + strings.Join(where, " AND ") + ` ORDER BY ` + order
 	if q.Limit > 0 {
 		query, args = query+" LIMIT ?", append(args, q.Limit)
@@ -279,14 +273,17 @@ func filter(q *store.Query, and func(cond string, values ...any)) {
 	if len(q.Status) > 0 {
 		status, values := "m.status", []any{}
 		if !q.Now.IsZero() { // as session.Summary.StatusAt
-			status = "CASE WHEN m.heartbeat_ns > 0 AND (m.last_ns IS NULL OR (? - m.last_ns) / 3 > m.heartbeat_ns) THEN CASE m.settled WHEN '' THEN 'aborted' ELSE m.settled END ELSE m.status END"
+			status = "CASE WHEN m.heartbeat_ns > 0 AND (m.last_ns IS NULL OR (? - m.last_ns) / 3 > m.heartbeat_ns) THEN CASE " +
+				"m.settled WHEN '' THEN 'aborted' ELSE m.settled END ELSE m.status END"
 			values = append(values, store.RankOf(q.Now))
 		}
 		for _, s := range q.Status {
 			values = append(values, string(s))
 		}
 		if allOpen(q.Status) {
-			and("s.session IN (SELECT session FROM summaries WHERE status IN ('busy', 'retrying', 'waiting_on_approval', 'waiting_on_user_input'))") // as the index has it
+			// as the index has it
+			and("s.session IN (SELECT session FROM summaries WHERE status IN ('busy', 'retrying', 'waiting_on_approval', " +
+				"'waiting_on_user_input'))")
 		}
 		and(status+" IN (?"+strings.Repeat(",?", len(q.Status)-1)+")", values...)
 	}
@@ -316,7 +313,8 @@ func filter(q *store.Query, and func(cond string, values ...any)) {
 		var values []any
 		for _, c := range []string{"s.id", "m.title", "m.agent", "m.agent_id", "m.model"} {
 			// As bytes: of texts it would skip what is no character.
-			fields, values = append(fields, "instr(CAST(lower("+c+") AS BLOB), CAST(lower(?) AS BLOB))"), append(values, q.Search)
+			fields, values = append(fields, "instr(CAST(lower("+c+") AS BLOB), CAST(lower(?) AS BLOB))"),
+				append(values, q.Search)
 		}
 		and("("+strings.Join(fields, " OR ")+")", values...)
 	}
@@ -330,11 +328,12 @@ func filter(q *store.Query, and func(cond string, values ...any)) {
 }
 
 // allOpen reports whether only sessions are asked for of which something is open. One that is dead by now is none of
-// these, so that what was told last selects all that there are.
+// these, so that the stored status selects all that there are.
 func allOpen(l []spans.SessionStatus) bool {
 	return len(l) > 0 && !slices.ContainsFunc(l, func(s spans.SessionStatus) bool {
 		switch s {
-		case spans.SessionStatusBusy, spans.SessionStatusRetrying, spans.SessionStatusWaitingOnApproval, spans.SessionStatusWaitingOnUserInput:
+		case spans.SessionStatusBusy, spans.SessionStatusRetrying, spans.SessionStatusWaitingOnApproval,
+			spans.SessionStatusWaitingOnUserInput:
 			return false
 		}
 		return true
@@ -420,7 +419,8 @@ func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
 
 // Revision implements store.Store.
 func (s *Store) Revision(ctx context.Context, k session.Key) (store.Revision, error) {
-	for mark, err := range each(ctx, s, "mark", `SELECT mark FROM sessions WHERE tenant = ? AND id = ?`, []any{k.Tenant, k.ID},
+	for mark, err := range each(ctx, s, "mark", `SELECT mark FROM sessions WHERE tenant = ? AND id = ?`,
+		[]any{k.Tenant, k.ID},
 		func(rows *sql.Rows) (m store.Revision, err error) {
 			err = rows.Scan(&m)
 			return m, err

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// applicationID stands in the header of every database of ours ("otag"), so that no other one is written to by mistake.
+// applicationID is in the header of every otelagent database ("otag"), so that no other one is written to by mistake.
 const applicationID = 0x6f746167
 
 // Version is the schema version that this code reads and writes: PRAGMA user_version of the file.

@@ -36,7 +36,8 @@ func TestOtherVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := fmt.Sprintf("database has schema version %d, this program wants version %d: ", v, Version)
-		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open, "OpenReadOnly": OpenReadOnly} {
+		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open,
+			"OpenReadOnly": OpenReadOnly} {
 			var other *VersionError
 			_, err := open(t.Context(), path)
 			if !errors.As(err, &other) || other.Have != v || other.Want != Version || !errors.Is(err, store.ErrUnusable) {
@@ -84,7 +85,8 @@ func TestBackup(t *testing.T) {
 						done <- nil
 						return
 					default:
-						err = s.Put(context.Background(), session.Batch{Rows: []session.Row{storetest.Row(key("busy"), n)}, Blocks: []session.Block{storetest.Block(key("busy"), fmt.Sprint(n))}})
+						err = s.Put(context.Background(), session.Batch{Rows: []session.Row{storetest.Row(key("busy"), n)},
+							Blocks: []session.Block{storetest.Block(key("busy"), fmt.Sprint(n))}})
 					}
 				}
 				<-stop

@@ -30,16 +30,16 @@ func nameFixed(fixed map[blockRef]struct{}, r *session.Row) {
 		for _, text := range r.Lists[i].Items {
 			it, err := spans.ParseItem(text)
 			if err != nil {
-				continue // an item that cannot be read, of which readers tell
+				continue // an item that cannot be read, which readers report
 			}
 			fixed[blockRef{r.Session, it.Block}] = struct{}{}
 		}
 	}
 }
 
-// shareable tells whether a block is one that others may have too: a whole body that a row of its batch names, and
-// whose id is its SHA-256. That is computed here, so that nobody can give others a body that is not theirs, or get the
-// body of others by its id.
+// shareable reports whether a block is one that others may have too: a whole body that a row of its batch names, and
+// whose id is its SHA-256. That is computed here, so that no sender can give others a body that is not theirs, or get
+// the body of others by its id.
 func shareable(fixed map[blockRef]struct{}, b *session.Block) bool {
 	if b.Size != 0 || len(b.Body) < sharedMin {
 		return false

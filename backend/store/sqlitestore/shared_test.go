@@ -33,12 +33,16 @@ func TestSharedNot(t *testing.T) {
 	small := storetest.Block(k, large[:sharedMin-1])
 	other := key("other")
 	for name, batch := range map[string]session.Batch{
-		"not named":             {Rows: []session.Row{storetest.Row(other, 1)}, Blocks: []session.Block{storetest.Block(other, large)}},
-		"small":                 {Rows: []session.Row{fixed(storetest.Row(k, 1), small)}, Blocks: []session.Block{small}},
-		"cut":                   {Rows: []session.Row{fixed(storetest.Row(k, 1), cut)}, Blocks: []session.Block{cut}},
-		"named by another":      {Rows: []session.Row{fixed(storetest.Row(key("b"), 1), storetest.Block(other, large))}, Blocks: []session.Block{storetest.Block(other, large)}},
-		"there already":         {Rows: []session.Row{fixed(storetest.Row(other, 1), storetest.Block(other, large))}, Blocks: []session.Block{storetest.Block(other, large)}},
-		"named by another list": {Rows: []session.Row{storetest.Row(other, 1)}, Blocks: []session.Block{storetest.Block(other, large)}},
+		"not named": {Rows: []session.Row{storetest.Row(other, 1)},
+			Blocks: []session.Block{storetest.Block(other, large)}},
+		"small": {Rows: []session.Row{fixed(storetest.Row(k, 1), small)}, Blocks: []session.Block{small}},
+		"cut":   {Rows: []session.Row{fixed(storetest.Row(k, 1), cut)}, Blocks: []session.Block{cut}},
+		"named by another": {Rows: []session.Row{fixed(storetest.Row(key("b"), 1), storetest.Block(other, large))},
+			Blocks: []session.Block{storetest.Block(other, large)}},
+		"there already": {Rows: []session.Row{fixed(storetest.Row(other, 1), storetest.Block(other, large))},
+			Blocks: []session.Block{storetest.Block(other, large)}},
+		"named by another list": {Rows: []session.Row{storetest.Row(other, 1)},
+			Blocks: []session.Block{storetest.Block(other, large)}},
 	} {
 		if name == "there already" {
 			if err := s.Put(t.Context(), session.Batch{Blocks: batch.Blocks}); err != nil {
@@ -53,7 +57,8 @@ func TestSharedNot(t *testing.T) {
 		}
 	}
 	// The whole body takes the place of the one that was cut, and is shared then.
-	if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{fixed(storetest.Row(k, 1), b)}, Blocks: []session.Block{b}}); err != nil {
+	if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{fixed(storetest.Row(k, 1), b)},
+		Blocks: []session.Block{b}}); err != nil {
 		t.Fatal(err)
 	}
 	if n := tableCount(t, s, "shared_bodies"); n != 1 {
@@ -64,7 +69,7 @@ func TestSharedNot(t *testing.T) {
 			t.Errorf("block of %d bytes and size %d, %v", len(got.Body), got.Size, err)
 		}
 	}
-	if err := s.Maintain(t.Context(), k); err != nil {
+	if err := s.tidy(t.Context(), k); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Delete(t.Context(), s, k); err != nil {
@@ -80,7 +85,8 @@ func TestSharedNot(t *testing.T) {
 func TestSharedDamaged(t *testing.T) {
 	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
 	b := storetest.Block(key("a"), strings.Repeat("prompt ", 500))
-	if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{fixed(storetest.Row(key("a"), 1), b)}, Blocks: []session.Block{b}}); err != nil {
+	if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{fixed(storetest.Row(key("a"), 1), b)},
+		Blocks: []session.Block{b}}); err != nil {
 		t.Fatal(err)
 	}
 	put(t, s, key("b"), 1)

@@ -27,7 +27,9 @@ func (s *Store) Size(ctx context.Context, k session.Key) (size int64, err error)
 	query, args := `SELECT ifnull(bytes, 0) FROM sessions WHERE tenant = ? AND id = ?`, []any{k.Tenant, k.ID}
 	whole := k == session.Key{}
 	if whole {
-		query, args = `SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size`, nil
+		query,
+			args = `SELECT (page_count - freelist_count) * page_size 
+			FROM pragma_page_count, pragma_freelist_count, pragma_page_size`, nil
 	}
 	for n, err := range each(ctx, s, "size", query, args, scanInt) {
 		if err != nil {

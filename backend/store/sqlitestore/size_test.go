@@ -21,7 +21,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// used returns how many bytes of pages each table takes with its indexes, after a checkpoint, and under "" what is free.
+// used returns how many bytes of pages each table takes with its indexes, after a checkpoint, and under "" what is
+// free.
 func used(tb testing.TB, path string) map[string]int64 {
 	tb.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -33,7 +34,8 @@ func used(tb testing.TB, path string) map[string]int64 {
 		tb.Fatal(err)
 	}
 	out := map[string]int64{}
-	rows, err := db.Query(`SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name GROUP BY 1
+	rows, err := db.Query(`SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name GROUP BY
+		1
 		UNION ALL SELECT '', freelist_count * page_size FROM pragma_freelist_count, pragma_page_size`)
 	if err != nil {
 		tb.Fatal(err)
@@ -53,7 +55,8 @@ func used(tb testing.TB, path string) map[string]int64 {
 	return out
 }
 
-// goText returns about n bytes of the Go distribution's own sources: text that people wrote, the same with one toolchain.
+// goText returns about n bytes of the Go distribution's own sources: text that people wrote, the same with one
+// toolchain.
 func goText(tb testing.TB, n int) string {
 	tb.Helper()
 	var b strings.Builder
@@ -61,17 +64,18 @@ func goText(tb testing.TB, n int) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	err = filepath.WalkDir(filepath.Join(strings.TrimSpace(string(root)), "src", "net"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+	err = filepath.WalkDir(filepath.Join(strings.TrimSpace(string(root)), "src", "net"),
+		func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			b.Write(text)
+			if b.Len() >= n {
+				return fs.SkipAll
+			}
 			return err
-		}
-		text, err := os.ReadFile(path)
-		b.Write(text)
-		if b.Len() >= n {
-			return fs.SkipAll
-		}
-		return err
-	})
+		})
 	if err != nil || b.Len() < n {
 		tb.Fatalf("%d bytes of text, want %d: %v", b.Len(), n, err)
 	}
@@ -84,8 +88,8 @@ const (
 	fixedText = 56 << 10 // prompt and tools
 )
 
-// longSession returns what a session of 200 turns comes to, turn by turn: 5 rows and 5 bodies a turn. The bytes of its bodies
-// are distinct.
+// longSession returns what a session of 200 turns comes to, turn by turn: 5 rows and 5 bodies a turn. The bytes of its
+// bodies are distinct.
 func longSession(tb testing.TB, k session.Key) (turns []session.Batch, distinct int64) {
 	tb.Helper()
 	text := goText(tb, fixedText+longTurns*newText)
@@ -148,8 +152,10 @@ func TestDisk(t *testing.T) {
 			}
 			after := used(t, path)
 			share := func(u map[string]int64) float64 { return float64(u["packs"]+u["blocks"]) / float64(distinct) }
-			t.Logf("of %d bytes: %.3f before the last projection, %.3f after (packs %.3f, blocks %.3f); free %.3f; longest projection %v",
-				distinct, share(before), share(after), float64(after["packs"])/float64(distinct), float64(after["blocks"])/float64(distinct),
+			t.Logf("of %d bytes: %.3f before the last projection, %.3f after (packs %.3f, blocks %.3f); free %.3f; longest "+
+				"projection %v",
+				distinct, share(before), share(after), float64(after["packs"])/float64(distinct),
+				float64(after["blocks"])/float64(distinct),
 				float64(after[""])/float64(distinct), longest)
 			if share(after) > 0.5 {
 				t.Errorf("blocks take %.3f of their bytes, want 0.5 at most", share(after))
@@ -167,7 +173,8 @@ func TestDisk(t *testing.T) {
 }
 
 // previews are attributes that repeat the beginning of what stands in blocks, for other readers.
-var previews = []string{"gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"}
+var previews = []string{"gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.call.arguments",
+	"gen_ai.tool.call.result"}
 
 // A row of a real session takes 800 bytes at most, columns and indexes included, without what lists and previews add.
 func TestRowSize(t *testing.T) {
@@ -179,7 +186,8 @@ func TestRowSize(t *testing.T) {
 		for _, r := range recorded(t, f).Rows {
 			with.Rows = append(with.Rows, r)
 			r.Lists = nil
-			r.Attrs = slices.DeleteFunc(slices.Clone(r.Attrs), func(a session.Attr) bool { return slices.Contains(previews, a.Key) })
+			r.Attrs = slices.DeleteFunc(slices.Clone(r.Attrs),
+				func(a session.Attr) bool { return slices.Contains(previews, a.Key) })
 			without.Rows = append(without.Rows, r)
 		}
 	}
@@ -231,7 +239,8 @@ func TestSharedSaves(t *testing.T) {
 		}
 		want := store.Counts{BlocksNew: sessions, BytesNew: sessions * fixedText}
 		if share {
-			want = store.Counts{BlocksNew: 1, BytesNew: fixedText, BlocksKnown: sessions - 1, BytesKnown: (sessions - 1) * fixedText}
+			want = store.Counts{BlocksNew: 1, BytesNew: fixedText, BlocksKnown: sessions - 1,
+				BytesKnown: (sessions - 1) * fixedText}
 		}
 		if got := s.Counts(); got != want {
 			t.Errorf("%+v, want %+v", got, want)
@@ -254,7 +263,8 @@ func TestSharedSaves(t *testing.T) {
 		return n
 	}
 	shared, apart := size(true), size(false)
-	t.Logf("%d sessions with the same %d bytes: %d bytes a session when they are shared, %d when not", sessions, fixedText, shared/sessions, apart/sessions)
+	t.Logf("%d sessions with the same %d bytes: %d bytes a session when they are shared, %d when not", sessions, fixedText,
+		shared/sessions, apart/sessions)
 	if shared > sessions*1800 || apart < 8*shared {
 		t.Errorf("%d bytes shared, %d apart", shared, apart)
 	}

@@ -44,7 +44,7 @@ type Store struct {
 	turn   chan struct{}
 	conn   *sql.Conn
 	stmts  statements
-	eraser chan struct{} // holds one value while somebody erases
+	eraser chan struct{} // holds one value while an erasure runs
 
 	counting sync.Mutex
 	counts   store.Counts
@@ -56,7 +56,7 @@ type Store struct {
 var _ store.Store = (*Store)(nil)
 
 // Option is an option of Open and OpenReadOnly.
-type Option interface{ apply(*config) }
+type Option func(*config)
 
 type config struct {
 	busy       time.Duration
@@ -64,28 +64,24 @@ type config struct {
 	chatTables bool
 }
 
-type optionFunc func(*config)
-
-func (f optionFunc) apply(c *config) { f(c) }
-
 // DefaultBusyTimeout is how long a method waits for another process that writes.
 const DefaultBusyTimeout = 5 * time.Second
 
 // WithBusyTimeout sets how long a method waits for another process that writes before it fails, DefaultBusyTimeout
 // unless set. Zero or less means not at all.
 func WithBusyTimeout(d time.Duration) Option {
-	return optionFunc(func(c *config) { c.busy = max(d, 0) })
+	return func(c *config) { c.busy = max(d, 0) }
 }
 
 // WithFullSync makes Put return only after the disk said that it has the data, so that what was acknowledged also
 // survives a loss of power.
-func WithFullSync() Option { return optionFunc(func(c *config) { c.fullSync = true }) }
+func WithFullSync() Option { return func(c *config) { c.fullSync = true } }
 
 func newConfig(opts []Option) config {
 	c := config{busy: DefaultBusyTimeout}
 	for _, o := range opts {
 		if o != nil {
-			o.apply(&c)
+			o(&c)
 		}
 	}
 	return c
@@ -105,9 +101,9 @@ const (
 )
 
 // Open opens the database that dsn names (see ParseDSN) for reading and writing, and makes it when it is not there.
-// What no waiting mends fails with store.ErrUnusable: a DSN that makes no sense, no regular file, a database that is
-// not ours, access that is denied, and with a *VersionError another schema version. Every other error may go away. A
-// session whose deletion was left half way is erased first.
+// Permanent errors wrap store.ErrUnusable: a DSN that makes no sense, no regular file, a database of
+// another program, access that is denied, and with a *VersionError another schema version. Every other error may go
+// away. A session whose deletion was left half way is erased first.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	path, err := ParseDSN(dsn)
 	if err != nil {
@@ -122,7 +118,7 @@ func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 
 // OpenReadOnly opens the database that dsn names for reading, also while another process writes it. It never writes to
 // the database; methods that write fail with store.ErrReadOnly. A file that is not there fails with fs.ErrNotExist, an
-// empty one with a *VersionError, and what no waiting mends with store.ErrUnusable, as of Open.
+// empty one with a *VersionError, and permanent errors wrap store.ErrUnusable, as of Open.
 func OpenReadOnly(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	path, err := ParseDSN(dsn)
 	if err != nil {
@@ -146,7 +142,8 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	if err := writable(path); err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, busy: cfg.busy, chatTables: cfg.chatTables, turn: make(chan struct{}, 1), eraser: make(chan struct{}, 1)}
+	s := &Store{path: path, busy: cfg.busy, chatTables: cfg.chatTables, turn: make(chan struct{}, 1),
+		eraser: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			_ = s.close()
@@ -161,7 +158,7 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Refuse what is not ours before anything is changed in it.
+	// Refuse a database of another program before anything is changed in it.
 	if _, err := empty(ctx, s.conn); err != nil {
 		return nil, err
 	}
@@ -172,7 +169,8 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	if cfg.fullSync {
 		sync = "FULL"
 	}
-	pragmas := fmt.Sprintf("PRAGMA page_size=%d; PRAGMA synchronous=%s; PRAGMA cache_size=-%d; PRAGMA wal_autocheckpoint=%d; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON",
+	pragmas := fmt.Sprintf("PRAGMA page_size=%d; PRAGMA synchronous=%s; PRAGMA cache_size=-%d; PRAGMA "+
+		"wal_autocheckpoint=%d; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON",
 		pageSize, sync, cacheKiB, checkpointPages)
 	if _, err := s.conn.ExecContext(ctx, pragmas); err != nil {
 		return nil, err
@@ -195,12 +193,13 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 		return nil, err
 	}
 	s.readers.SetMaxIdleConns(idleReaders)
-	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout=%d", min(cfg.busy, busyStep).Milliseconds())); err != nil {
+	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout=%d",
+		min(cfg.busy, busyStep).Milliseconds())); err != nil {
 		return nil, err
 	}
 	s.turn <- struct{}{}
-	// What goes wrong here goes wrong for the next Delete as well, which returns it; a full disk or a damaged page must not
-	// keep others out.
+	// What goes wrong here goes wrong for the next Delete as well, which returns it; a full disk or a damaged page must
+	// not keep others out.
 	if err := s.erase(ctx, 0); err != nil && ctx.Err() != nil {
 		return nil, err
 	}
@@ -253,7 +252,7 @@ func openReadOnly(ctx context.Context, path string, cfg config) (_ *Store, err e
 	s.readers.SetMaxIdleConns(idleReaders)
 	none, err := empty(ctx, s.readers)
 	if code(err) == sqlite3.SQLITE_CANTOPEN && !exists(path+"-wal") {
-		// A directory that cannot be written to, and nobody who writes: the file is all there is.
+		// A directory that cannot be written to, and no writer: the file is all there is.
 		_ = s.readers.Close()
 		if s.readers, err = sql.Open("sqlite", uri(path, "ro", cfg)+"&immutable=1"); err != nil {
 			return nil, err
@@ -326,7 +325,8 @@ func (s *Store) there() error {
 	return err
 }
 
-var errReplaced = errors.New("another file stands in the place of the one that was opened: close the store and open it again")
+var errReplaced = errors.New(
+	"another file stands in the place of the one that was opened: close the store and open it again")
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
@@ -336,12 +336,12 @@ func exists(path string) bool {
 // Path returns the absolute path of the database file.
 func (s *Store) Path() string { return s.path }
 
-// Close implements store.Store. The last process to close the file leaves it without -wal and -shm beside it.
+// Close implements store.Store. The last process to close the file removes its -wal and -shm.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)
 		if s.turn != nil {
-			<-s.turn // never given back: whoever waits for it fails with ErrClosed
+			<-s.turn // never given back: those who wait for it fail with ErrClosed
 			close(s.turn)
 		}
 		if err := s.close(); err != nil {
@@ -405,7 +405,7 @@ func (s *Store) transact(ctx context.Context, f func(context.Context) error) (er
 
 // begin waits for other processes in short steps, until ctx ends: the wait inside SQLite does not end with it. The
 // statement itself runs with inner, which does not end: the driver reports a BEGIN that succeeded while its context
-// ended as failed, and a transaction that nobody knows of would stay open.
+// ended as failed, and an unknown transaction would stay open.
 func (s *Store) begin(ctx, inner context.Context) error {
 	return whileBusy(ctx, s.busy, func() error {
 		_, err := s.conn.ExecContext(inner, "BEGIN IMMEDIATE")

@@ -80,7 +80,8 @@ func key(id string) session.Key { return session.Key{ID: id} }
 
 func put(t *testing.T, s *Store, k session.Key, n int) {
 	t.Helper()
-	b := session.Batch{Rows: []session.Row{storetest.Row(k, n)}, Blocks: []session.Block{storetest.Block(k, fmt.Sprint("body ", n))}}
+	b := session.Batch{Rows: []session.Row{storetest.Row(k, n)},
+		Blocks: []session.Block{storetest.Block(k, fmt.Sprint("body ", n))}}
 	if err := s.Put(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,8 @@ func TestFullSync(t *testing.T) {
 
 func TestParseDSN(t *testing.T) {
 	for dsn, want := range map[string]string{
-		"x.db": "x.db", "sqlite:x.db": "x.db", "/a b/x.db": "/a b/x.db", "sqlite:///a/x.db": "///a/x.db", `C:\x.db`: `C:\x.db`,
+		"x.db": "x.db", "sqlite:x.db": "x.db", "/a b/x.db": "/a b/x.db", "sqlite:///a/x.db": "///a/x.db",
+		`C:\x.db`:       `C:\x.db`,
 		"sqlite:a:b.db": "a:b.db", "./what:ever": "./what:ever", "q?a=1#x.db": "q?a=1#x.db",
 	} {
 		if got, err := ParseDSN(dsn); err != nil || got != want {
@@ -140,10 +142,12 @@ func TestParseDSN(t *testing.T) {
 	}
 	for dsn, want := range map[string]string{
 		"": "no path", "sqlite:": "no path", ":memory:": "in memory", "sqlite::memory:": "in memory",
-		"clickhouse://u:secret@h/db": `scheme "clickhouse" is not in this build`, "file:x.db": "URIs", "sqlite://host/x": "not a host", "a\x00b": "zero byte",
+		"clickhouse://u:secret@h/db": `scheme "clickhouse" is not in this build`, "file:x.db": "URIs",
+		"sqlite://host/x": "not a host", "a\x00b": "zero byte",
 	} {
 		_, err := ParseDSN(dsn)
-		if !errors.Is(err, store.ErrUnusable) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), allowed) || strings.Contains(err.Error(), "secret") {
+		if !errors.Is(err, store.ErrUnusable) || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), allowed) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("ParseDSN(%q): %v; want %q and what is allowed in it", dsn, err, want)
 		}
 	}
@@ -173,7 +177,8 @@ func TestModes(t *testing.T) {
 	path := filepath.Join(dir, "x.db")
 	s := newStore(t, path)
 	put(t, s, key("a"), 1)
-	for name, want := range map[string]fs.FileMode{path: 0o600, path + "-wal": 0o600, path + "-shm": 0o600, dir: 0o700, filepath.Dir(dir): 0o700} {
+	for name, want := range map[string]fs.FileMode{path: 0o600, path + "-wal": 0o600, path + "-shm": 0o600, dir: 0o700,
+		filepath.Dir(dir): 0o700} {
 		fi, err := os.Stat(name)
 		if err != nil {
 			t.Fatal(err)
@@ -206,10 +211,12 @@ func TestOpenRefuses(t *testing.T) {
 	exec1(t, newer, "PRAGMA user_version=99")
 	text := write("text", strings.Repeat("this is no database ", 1000))
 	for path, want := range map[string]string{
-		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program wants version 8: use a newer program",
+		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file",
+		newer: "schema version 99, this program wants version 8: use a newer program",
 	} {
 		before, _ := os.ReadFile(path)
-		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open, "OpenReadOnly": OpenReadOnly} {
+		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open,
+			"OpenReadOnly": OpenReadOnly} {
 			_, err := open(t.Context(), path)
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("%s(%s): %v; want %q in it", name, path, err, want)
@@ -230,7 +237,8 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("OpenReadOnly(%s) succeeded", path)
 		}
 	}
-	if _, err := OpenReadOnly(t.Context(), filepath.Join(dir, "none.db")); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrUnusable) {
+	if _, err := OpenReadOnly(t.Context(), filepath.Join(dir, "none.db")); !errors.Is(err, fs.ErrNotExist) ||
+		errors.Is(err, store.ErrUnusable) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	newStore(t, filepath.Join(dir, "empty")) // an empty file is a new database
@@ -289,7 +297,8 @@ func TestLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := session.Batch{Rows: []session.Row{storetest.Row(key("a"), 1)}}
-	if err := s.Put(t.Context(), b); err == nil || errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), "locked") {
+	if err := s.Put(t.Context(), b); err == nil || errors.Is(err, store.ErrData) ||
+		!strings.Contains(err.Error(), "locked") {
 		t.Errorf("Put: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -389,7 +398,8 @@ func TestKill(t *testing.T) {
 		s := newStore(t, path)
 		rows, blocks := count(t, s, key("a"))
 		if rows < acknowledged || rows != blocks {
-			t.Errorf("round %d: %d batches were acknowledged; %d rows and %d blocks are there", round, acknowledged, rows, blocks)
+			t.Errorf("round %d: %d batches were acknowledged; %d rows and %d blocks are there", round, acknowledged, rows,
+				blocks)
 		}
 		var check string
 		if err := s.conn.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&check); err != nil || check != "ok" {
@@ -423,10 +433,13 @@ func fill(t *testing.T, s *Store) {
 	live := storetest.Row(a, 3)
 	live.Known = spans.KnownLive
 	for _, batch := range []session.Batch{
-		{Rows: []session.Row{storetest.Row(a, 1), storetest.Row(a, 2), live}, Blocks: []session.Block{storetest.Block(a, "body"), {Session: a, ID: spans.BlockOfString("cut"), Size: 99}}},
+		{Rows: []session.Row{storetest.Row(a, 1), storetest.Row(a, 2), live},
+			Blocks: []session.Block{storetest.Block(a, "body"), {Session: a, ID: spans.BlockOfString("cut"), Size: 99}}},
 		{Rows: []session.Row{storetest.Row(b, 4)}},
-		{Rows: []session.Row{fixed(storetest.Row(a, 5), storetest.Block(a, goldenShared))}, Blocks: []session.Block{storetest.Block(a, goldenShared)}},
-		{Blocks: []session.Block{storetest.Block(a, "a \x01"+spans.BlockOfString("body").Short().String()), storetest.Block(a, strings.Repeat("long ", 50))}},
+		{Rows: []session.Row{fixed(storetest.Row(a, 5), storetest.Block(a, goldenShared))},
+			Blocks: []session.Block{storetest.Block(a, goldenShared)}},
+		{Blocks: []session.Block{storetest.Block(a, "a \x01"+spans.BlockOfString("body").Short().String()),
+			storetest.Block(a, strings.Repeat("long ", 50))}},
 	} {
 		if err := s.Put(t.Context(), batch); err != nil {
 			t.Fatal(err)
@@ -436,7 +449,8 @@ func fill(t *testing.T, s *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetSummary(t.Context(), a, store.SummaryUpdate{Revision: m, Summary: goldenSummary(), Figures: storetest.FiguresFor(a, 2)}); err != nil {
+	if err := s.SetSummary(t.Context(), a, store.SummaryUpdate{Revision: m, Summary: goldenSummary(),
+		Figures: storetest.FiguresFor(a, 2)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ProjectChat(t.Context(), b, m, chatRows("b", "hi")); err != nil {
@@ -469,10 +483,12 @@ func dump(t *testing.T, s *Store) string {
 		}
 		return all
 	}
-	for _, text := range list("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid") {
+	for _, text := range list("SELECT sql FROM sqlite_schema " +
+		"WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid") {
 		out += text + ";\n"
 	}
-	for _, table := range list("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name") {
+	for _, table := range list("SELECT name FROM sqlite_schema " +
+		"WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name") {
 		var cols []string
 		for _, c := range list("SELECT name FROM pragma_table_info('" + table + "')") {
 			cols = append(cols, `quote("`+c+`")`)
@@ -486,7 +502,10 @@ func dump(t *testing.T, s *Store) string {
 
 // byContent compares batches whatever the order.
 var byContent = cmp.Options{
-	cmpopts.SortSlices(func(a, b session.Row) bool { return string(a.AppendCanonical(nil)) < string(b.AppendCanonical(nil)) }),
+	cmpopts.SortSlices(func(a, b session.Row) bool {
+		return string(a.AppendCanonical(nil)) < string(
+			b.AppendCanonical(nil))
+	}),
 	cmpopts.SortSlices(func(a, b session.Block) bool { return string(a.ID[:]) < string(b.ID[:]) }),
 	cmp.Comparer(func(a, b session.Row) bool { return string(a.AppendCanonical(nil)) == string(b.AppendCanonical(nil)) }),
 }
@@ -532,7 +551,8 @@ func TestMadeAtOnce(t *testing.T) {
 	}
 }
 
-// TestFewAreLookedUp: a query that names few sessions uses the index that has them, and does not look through the whole list.
+// TestFewAreLookedUp: a query that names few sessions uses the index that has them, and does not look through the whole
+// list.
 func TestFewAreLookedUp(t *testing.T) {
 	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
 	for _, c := range []struct {
@@ -545,10 +565,13 @@ func TestFewAreLookedUp(t *testing.T) {
 		{store.Query{Prefix: "0b5c", Oldest: true}, "sqlite_autoindex_sessions_1 (tenant=? AND id>? AND id<?)"},
 		{store.Query{Parent: "p"}, "SEARCH s USING INTEGER PRIMARY KEY"},
 		{store.Query{ForkedFrom: "p"}, "SEARCH s USING INTEGER PRIMARY KEY"},
-		{store.Query{Agent: "coder", Status: []spans.SessionStatus{"idle"}, Now: time.Now(), Limit: 50}, "SEARCH s USING COVERING INDEX sessions_by_last (tenant=?)"},
+		{store.Query{Agent: "coder", Status: []spans.SessionStatus{"idle"}, Now: time.Now(), Limit: 50},
+			"SEARCH s USING COVERING INDEX sessions_by_last (tenant=?)"},
 		{store.Query{Status: []spans.SessionStatus{"busy", "retrying"}, Now: time.Now()}, "summaries_open"},
-		{store.Query{Since: time.Unix(1, 0), Until: time.Unix(9, 0), Errors: true}, "SEARCH s USING COVERING INDEX sessions_by_last (tenant=? AND last_ns>?)"},
-		{store.Query{After: &store.Cursor{Last: time.Unix(1, 0)}, Search: "x"}, "SEARCH s USING COVERING INDEX sessions_by_last (tenant=? AND last_ns<?)"},
+		{store.Query{Since: time.Unix(1, 0), Until: time.Unix(9, 0), Errors: true},
+			"SEARCH s USING COVERING INDEX sessions_by_last (tenant=? AND last_ns>?)"},
+		{store.Query{After: &store.Cursor{Last: time.Unix(1, 0)}, Search: "x"},
+			"SEARCH s USING COVERING INDEX sessions_by_last (tenant=? AND last_ns<?)"},
 		{store.Query{Trace: session.TraceID{1}}, "SEARCH s USING INTEGER PRIMARY KEY"},
 		{store.Query{Trace: session.TraceID{1}, Span: session.SpanID{1}, Prefix: "0"}, "SEARCH s USING INTEGER PRIMARY KEY"},
 	} {

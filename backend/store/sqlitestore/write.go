@@ -38,7 +38,8 @@ func insertRow(table string) string {
 	for _, c := range columns[keyColumns:] {
 		set = append(set, c+"=excluded."+c)
 	}
-	return "INSERT INTO " + table + " (" + strings.Join(columns, ",") + ") VALUES (?" + strings.Repeat(",?", len(columns)-1) + ")" +
+	return "INSERT INTO " + table + " (" + strings.Join(columns, ",") + ") VALUES (?" +
+		strings.Repeat(",?", len(columns)-1) + ")" +
 		" ON CONFLICT DO UPDATE SET " + strings.Join(set, ",") +
 		" WHERE (excluded.known, excluded.end_ns) > (" + table + ".known, " + table + ".end_ns)" +
 		" OR (excluded.known, excluded.end_ns) = (" + table + ".known, " + table + ".end_ns)" +
@@ -50,7 +51,8 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 		{&s.mark, `UPDATE marks SET last = last + 1 RETURNING last`},
 		// A new session counts as projected just before this batch, so that a projection made of a deleted session of
 		// the same name is too old for it.
-		{&s.session, `INSERT INTO sessions (tenant, id, mark, projected, last_ns) VALUES (?1, ?2, ?3, ?3 - 1, 9223372036854775807)
+		{&s.session, `INSERT INTO sessions (tenant, id, mark, projected, last_ns) VALUES (?1, ?2, ?3, ?3 - 1,
+			9223372036854775807)
 			ON CONFLICT DO UPDATE SET mark = excluded.mark RETURNING session`},
 		{&s.grow, `UPDATE sessions SET bytes = ifnull(bytes, 0) + ? WHERE session = ?`},
 		{&s.trace, `INSERT INTO session_traces (trace, session) VALUES (?, ?) ON CONFLICT DO NOTHING`},
@@ -112,8 +114,9 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 	defer p.free()
 	var counts store.Counts
 	err = s.write(ctx, "put", func(inner context.Context) error {
-		w := putter{ctx: inner, stmts: &s.stmts, prepared: &p, sessions: map[session.Key]*touched{}, traces: map[sessionTrace]struct{}{},
-			packs: packer{ctx: inner, stmts: &s.stmts.packs}}
+		w := putter{ctx: inner, stmts: &s.stmts, prepared: &p, sessions: map[session.Key]*touched{},
+			traces: map[sessionTrace]struct{}{},
+			packs:  packer{ctx: inner, stmts: &s.stmts.packs}}
 		if err := s.stmts.mark.QueryRowContext(inner).Scan(&w.mark); err != nil {
 			return err
 		}
@@ -286,7 +289,8 @@ func (w *putter) block(i int, b *session.Block) error {
 	return nil
 }
 
-// SetSummary implements store.Store. It also removes live rows that are superseded. Figures that the session has
+// SetSummary implements store.Store. It also removes live rows that are superseded, and
+// merges small packs. Figures that the session has
 // already are compared before the transaction, which writes only those from the first that differs on.
 func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	same, err := s.sameFigures(ctx, k, &p.Figures)
@@ -295,7 +299,8 @@ func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUp
 	}
 	err = s.transact(ctx, func(ctx context.Context) error {
 		var id, projected, newest int64
-		err := s.conn.QueryRowContext(ctx, `SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`, k.Tenant, k.ID).
+		err := s.conn.QueryRowContext(ctx,
+			`SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`, k.Tenant, k.ID).
 			Scan(&id, &projected, &newest)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
@@ -321,12 +326,13 @@ func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUp
 				WHERE r.session = live_rows.session AND r.span = live_rows.span AND r.trace = live_rows.trace)`, id); err != nil {
 			return err
 		}
-		_, err = s.conn.ExecContext(ctx, "INSERT OR REPLACE INTO summaries (session, "+strings.Join(store.SummaryColumns, ", ")+") VALUES (?"+
+		_, err = s.conn.ExecContext(ctx, "INSERT OR REPLACE INTO summaries (session, "+
+			strings.Join(store.SummaryColumns, ", ")+") VALUES (?"+
 			strings.Repeat(",?", len(store.SummaryColumns))+")", append([]any{id}, summaryValues(&p.Summary)...)...)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("sqlitestore: set summary: %w", atRest(err))
 	}
-	return nil
+	return s.tidy(ctx, k)
 }

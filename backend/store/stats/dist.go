@@ -32,7 +32,8 @@ func newDist(l []int64) *Dist {
 		return nil
 	}
 	slices.Sort(l)
-	d := &Dist{N: int64(len(l)), Min: l[0], Max: l[len(l)-1], P50: quantile(l, 50), P90: quantile(l, 90), P99: quantile(l, 99)}
+	d := &Dist{N: int64(len(l)), Min: l[0], Max: l[len(l)-1], P50: quantile(l, 50), P90: quantile(l, 90),
+		P99: quantile(l, 99)}
 	for _, v := range l {
 		if s := d.Sum + v; (s > d.Sum) == (v > 0) || v == 0 {
 			d.Sum = s

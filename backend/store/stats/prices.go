@@ -68,8 +68,9 @@ func ReadPrices(r io.Reader) (*Prices, error) {
 			continue
 		}
 		p.models[strings.ToLower(name)] = price{
-			Input: *in, Output: *out, CacheRead: number("cache_read_input_token_cost"), CacheWrite: number("cache_creation_input_token_cost"),
-			Reasoning: number("output_cost_per_reasoning_token"),
+			Input: *in, Output: *out, CacheRead: number("cache_read_input_token_cost"),
+			CacheWrite: number("cache_creation_input_token_cost"),
+			Reasoning:  number("output_cost_per_reasoning_token"),
 		}
 	}
 	if len(p.models) == 0 {
@@ -80,7 +81,8 @@ func ReadPrices(r io.Reader) (*Prices, error) {
 
 // litellm are the names that LiteLLM's catalogue has for providers whose gen_ai.provider.name is another.
 var litellm = map[string]string{
-	"x_ai": "xai", "azure.ai.openai": azure, "gcp.gemini": "gemini", "gcp.vertex_ai": "vertex_ai", "mistral_ai": "mistral", "aws.bedrock": "bedrock",
+	"x_ai": "xai", "azure.ai.openai": azure, "gcp.gemini": "gemini", "gcp.vertex_ai": "vertex_ai", "mistral_ai": "mistral",
+	"aws.bedrock": "bedrock",
 }
 
 // azure is the provider whose models have prices of their own: one of a model's maker is not that.
@@ -123,7 +125,8 @@ func (x *price) cost(t *session.TurnFigures) float64 {
 		return *v
 	}
 	tokens := func(n int64) float64 { return float64(max(0, n)) }
-	return tokens(t.Input.V-t.CacheRead.V-t.CacheWrite.V)*x.Input + tokens(t.CacheRead.V)*or(x.CacheRead, x.Input) + tokens(t.CacheWrite.V)*or(x.CacheWrite, x.Input) +
+	return tokens(t.Input.V-t.CacheRead.V-t.CacheWrite.V)*x.Input + tokens(t.CacheRead.V)*or(x.CacheRead, x.Input) +
+		tokens(t.CacheWrite.V)*or(x.CacheWrite, x.Input) +
 		tokens(t.Output.V-t.Reasoning.V)*x.Output + tokens(t.Reasoning.V)*or(x.Reasoning, x.Output)
 }
 

@@ -39,7 +39,7 @@ type Group struct {
 	FirstChunk *Dist `json:"first_chunk_ns,omitempty"`
 	// CacheRate is the part of input tokens that came from a cache; nil where no input, or nothing of caches, is known.
 	// CacheIdle says that it is zero over two turns or more although the provider caches: one that is known for it, or
-	// whose other turns tell of it.
+	// whose other turns show it.
 	CacheRate *float64 `json:"cache_rate,omitempty"`
 	CacheIdle bool     `json:"cache_idle,omitempty"`
 	// Cost is what loops reported, by currency.

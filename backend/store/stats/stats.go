@@ -65,7 +65,8 @@ type Options struct {
 // each number that a quantile is of, with groups 16: some 80 MB for a million turns.
 func Collect(ctx context.Context, st store.Store, o Options) (*Report, error) {
 	if o.By != "" && !slices.Contains(Bys, o.By) {
-		return nil, fmt.Errorf("stats: by %q, want %s", o.By, strings.Trim(strings.ReplaceAll(fmt.Sprint(Bys), " ", ", "), "[]"))
+		return nil, fmt.Errorf("stats: by %q, want %s", o.By,
+			strings.Trim(strings.ReplaceAll(fmt.Sprint(Bys), " ", ", "), "[]"))
 	}
 	c := &collector{
 		o: o, total: newGroup(""), groups: map[string]*group{}, tools: map[string]*group{},
@@ -425,7 +426,7 @@ var cachingProviders = map[string]bool{
 // all its models.
 func Caches(provider string) bool { return cachingProviders[provider] }
 
-// caching tells whether a provider of the group caches.
+// caching reports whether a provider of the group caches.
 func (c *collector) caching(g *group) bool {
 	for p := range g.providers {
 		if c.caches[p] || cachingProviders[p] {

@@ -31,17 +31,23 @@ func filled(t *testing.T) store.Store {
 	}
 	a := session.Figures{
 		Turns: []session.TurnFigures{
-			usage(session.TurnFigures{Run: "r", RunStart: 1, Turn: 0, Start: 1e9, End: num(3e9), FirstChunk: num(5e8), Agent: "coder", Provider: "anthropic", Model: "opus", ResponseModel: "opus-1", Attempts: num(3), Cost: session.Some(0.5), Currency: "USD"}, 1000, 100, 40, 800, 100),
-			usage(session.TurnFigures{Run: "r", RunStart: 1, Turn: 1, Start: 4e9, Agent: "coder", Provider: "anthropic", Model: "opus", Failed: true, Cost: session.Some(2.0), Currency: "EUR"}, 3000, 0, 0, 0, 0),
+			usage(session.TurnFigures{Run: "r", RunStart: 1, Turn: 0, Start: 1e9, End: num(3e9), FirstChunk: num(5e8),
+				Agent: "coder", Provider: "anthropic", Model: "opus", ResponseModel: "opus-1", Attempts: num(3),
+				Cost: session.Some(0.5), Currency: "USD"}, 1000, 100, 40, 800, 100),
+			usage(session.TurnFigures{Run: "r", RunStart: 1, Turn: 1, Start: 4e9, Agent: "coder", Provider: "anthropic",
+				Model: "opus", Failed: true, Cost: session.Some(2.0), Currency: "EUR"}, 3000, 0, 0, 0, 0),
 			{Run: "r", RunStart: 1, Turn: 2, Start: 5e9, Agent: "coder", Provider: "anthropic", Model: "opus"},
 		},
 		ToolCalls: []session.ToolCallFigures{
-			{Run: "r", RunStart: 1, Turn: num(0), Call: "1", Start: 1e9, End: num(1e9 + 1000), Agent: "coder", Model: "opus", Tool: "bash", Outcome: "ok"},
-			{Run: "r", RunStart: 1, Turn: num(0), Call: "2", Start: 2e9, End: num(2e9 + 3000), Agent: "coder", Model: "opus", Tool: "bash", Outcome: "error", Failed: true},
+			{Run: "r", RunStart: 1, Turn: num(0), Call: "1", Start: 1e9, End: num(1e9 + 1000), Agent: "coder", Model: "opus",
+				Tool: "bash", Outcome: "ok"},
+			{Run: "r", RunStart: 1, Turn: num(0), Call: "2", Start: 2e9, End: num(2e9 + 3000), Agent: "coder", Model: "opus",
+				Tool: "bash", Outcome: "error", Failed: true},
 			{Run: "r", RunStart: 1, Turn: num(1), Call: "3", Start: 2e9, Agent: "coder", Model: "opus"},
 		},
 		Compactions: []session.CompactionFigures{
-			{Run: "r", RunStart: 1, Start: 2e9, Kind: "summary", Trigger: "limit", InputTokens: num(9000), OutputTokens: num(400)},
+			{Run: "r", RunStart: 1, Start: 2e9, Kind: "summary", Trigger: "limit", InputTokens: num(9000),
+				OutputTokens: num(400)},
 			{Run: "r", RunStart: 1, Start: 3e9, Kind: "summary", Trigger: "limit", InputTokens: num(8000)},
 			{Run: "r", RunStart: 1, Start: 3e9, Kind: "prune"},
 		},
@@ -53,8 +59,10 @@ func filled(t *testing.T) store.Store {
 	}
 	b := session.Figures{
 		Turns: []session.TurnFigures{
-			usage(session.TurnFigures{Run: "q", RunStart: 2, Turn: 0, Start: 9e9, Agent: "reviewer", Provider: "openai", Model: "gpt"}, 10, 1, 0, 0, 0),
-			usage(session.TurnFigures{Run: "q", RunStart: 2, Turn: 1, Start: 9e9, Agent: "reviewer", Provider: "openai", Model: "gpt"}, 20, 2, 0, 0, 0),
+			usage(session.TurnFigures{Run: "q", RunStart: 2, Turn: 0, Start: 9e9, Agent: "reviewer", Provider: "openai",
+				Model: "gpt"}, 10, 1, 0, 0, 0),
+			usage(session.TurnFigures{Run: "q", RunStart: 2, Turn: 1, Start: 9e9, Agent: "reviewer", Provider: "openai",
+				Model: "gpt"}, 20, 2, 0, 0, 0),
 		},
 		Permissions: []session.PermissionFigures{{Run: "q", RunStart: 2, At: 9e9, Action: "ask"}},
 	}
@@ -62,7 +70,8 @@ func filled(t *testing.T) store.Store {
 		k session.Key
 		f session.Figures
 	}{{session.Key{ID: "a"}, a}, {session.Key{ID: "b"}, b}, {session.Key{Tenant: "t", ID: "c"}, b}} {
-		row := session.Row{Session: s.k, Trace: session.TraceID{1}, Span: session.SpanID{byte(i + 1)}, Kind: session.KindRun, Known: spans.KnownObserved}
+		row := session.Row{Session: s.k, Trace: session.TraceID{1}, Span: session.SpanID{byte(i + 1)}, Kind: session.KindRun,
+			Known: spans.KnownObserved}
 		if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{row}}); err != nil {
 			t.Fatal(err)
 		}
@@ -77,10 +86,13 @@ func filled(t *testing.T) store.Store {
 	return st
 }
 
-const catalogue = `{"sample_spec": {"input_cost_per_token": 9, "output_cost_per_token": 9, "mode": "one of: chat, embedding"},
-	"anthropic/OPUS-1": {"input_cost_per_token": 1e-2, "output_cost_per_token": 0.1, "cache_read_input_token_cost": 0.001, "cache_creation_input_token_cost": 0.0125, "output_cost_per_reasoning_token": 0.2, "x": [{}]},
+const catalogue = `{"sample_spec": {"input_cost_per_token": 9, "output_cost_per_token": 9, "mode":
+	"one of: chat, embedding"},
+	"anthropic/OPUS-1": {"input_cost_per_token": 1e-2, "output_cost_per_token": 0.1, "cache_read_input_token_cost": 0.001,
+		"cache_creation_input_token_cost": 0.0125, "output_cost_per_reasoning_token": 0.2, "x": [{}]},
 	"opus": {"input_cost_per_token": 0.02, "output_cost_per_token": 0.1},
-	"gpt": {"input_cost_per_token": "a lot", "output_cost_per_token": 0.1}, "image": {"output_cost_per_image": 1}, "odd": []}`
+	"gpt": {"input_cost_per_token": "a lot", "output_cost_per_token": 0.1}, "image":
+		{"output_cost_per_image": 1}, "odd": []}`
 
 func collect(t *testing.T, st store.Store, o Options) *Report {
 	t.Helper()
@@ -103,7 +115,8 @@ func TestCollect(t *testing.T) {
 		Format: 1, By: ByModel,
 		Total: Group{
 			Sessions: 2, Turns: 5, Failed: 1, Retries: 2, WithoutUsage: 1,
-			Input: dist(1000, 3000, 10, 20), Output: dist(100, 0, 1, 2), CacheRead: dist(800, 0, 0, 0), CacheWrite: dist(100, 0, 0, 0), Reasoning: dist(40, 0, 0, 0),
+			Input: dist(1000, 3000, 10, 20), Output: dist(100, 0, 1, 2), CacheRead: dist(800, 0, 0, 0),
+			CacheWrite: dist(100, 0, 0, 0), Reasoning: dist(40, 0, 0, 0),
 			Duration: dist(2e9), FirstChunk: dist(5e8), CacheRate: rate(800.0 / 4030),
 			Cost:      []Cost{{"EUR", 2, 1}, {"USD", 0.5, 1}},
 			Computed:  &Cost{"USD", 100*0.01 + 800*0.001 + 100*0.0125 + 60*0.1 + 40*0.2 + 3000*0.02, 2},
@@ -112,14 +125,16 @@ func TestCollect(t *testing.T) {
 		Groups: []Group{
 			{
 				Name: "opus", Sessions: 1, Turns: 3, Failed: 1, Retries: 2, WithoutUsage: 1,
-				Input: dist(1000, 3000), Output: dist(100, 0), CacheRead: dist(800, 0), CacheWrite: dist(100, 0), Reasoning: dist(40, 0),
-				Duration: dist(2e9), FirstChunk: dist(5e8), CacheRate: rate(0.2),
+				Input: dist(1000, 3000), Output: dist(100, 0), CacheRead: dist(800, 0), CacheWrite: dist(100, 0),
+				Reasoning: dist(40, 0),
+				Duration:  dist(2e9), FirstChunk: dist(5e8), CacheRate: rate(0.2),
 				Cost:      []Cost{{"EUR", 2, 1}, {"USD", 0.5, 1}},
 				Computed:  &Cost{"USD", 77.05, 2},
 				ToolCalls: 3, ToolOutcomes: map[string]int64{"ok": 1, "error": 1, "open": 1}, ToolDuration: dist(1000, 3000),
 			},
 			{
-				Name: "gpt", Sessions: 1, Turns: 2, Input: dist(10, 20), Output: dist(1, 2), CacheRead: dist(0, 0), CacheWrite: dist(0, 0), Reasoning: dist(0, 0),
+				Name: "gpt", Sessions: 1, Turns: 2, Input: dist(10, 20), Output: dist(1, 2), CacheRead: dist(0, 0),
+				CacheWrite: dist(0, 0), Reasoning: dist(0, 0),
 				CacheRate: rate(0), CacheIdle: true, Computed: &Cost{Currency: "USD"},
 			},
 		},
@@ -127,9 +142,11 @@ func TestCollect(t *testing.T) {
 			{Name: "bash", Calls: 2, Outcomes: map[string]int64{"ok": 1, "error": 1}, Duration: dist(1000, 3000)},
 			{Name: "", Calls: 1, Outcomes: map[string]int64{"open": 1}},
 		},
-		Compactions: []Compaction{{Kind: "summary", Trigger: "limit", N: 2, Before: dist(8000, 9000), After: dist(400)}, {Kind: "prune", N: 1}},
-		Permissions: []Permission{{Action: "allow", Source: "project", N: 2}, {Action: "ask", N: 1}, {Action: "deny", Source: "project", N: 1, Wait: dist(7)}},
-		NoPrice:     []NoPrice{{"openai", "gpt", 2}},
+		Compactions: []Compaction{{Kind: "summary", Trigger: "limit", N: 2, Before: dist(8000, 9000), After: dist(400)},
+			{Kind: "prune", N: 1}},
+		Permissions: []Permission{{Action: "allow", Source: "project", N: 2}, {Action: "ask", N: 1},
+			{Action: "deny", Source: "project", N: 1, Wait: dist(7)}},
+		NoPrice: []NoPrice{{"openai", "gpt", 2}},
 	}
 	near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })
 	if diff := cmp.Diff(want, got, near); diff != "" {
@@ -140,7 +157,8 @@ func TestCollect(t *testing.T) {
 func TestGroups(t *testing.T) {
 	st := filled(t)
 	for by, want := range map[By]string{
-		"": "", ByModel: "opus 3/3 gpt 2/0", ByAgent: "coder 3/3 reviewer 2/0", BySession: "a 3/3 b 2/0", ByProvider: "anthropic 3/0 openai 2/0", ByTool: "bash 0/2  0/1",
+		"": "", ByModel: "opus 3/3 gpt 2/0", ByAgent: "coder 3/3 reviewer 2/0", BySession: "a 3/3 b 2/0",
+		ByProvider: "anthropic 3/0 openai 2/0", ByTool: "bash 0/2  0/1",
 	} {
 		r := collect(t, st, Options{By: by})
 		var got []string
@@ -154,7 +172,8 @@ func TestGroups(t *testing.T) {
 			t.Errorf("by %s: total %+v", by, r.Total)
 		}
 	}
-	if _, err := Collect(t.Context(), st, Options{By: "colour"}); err == nil || !strings.Contains(err.Error(), "want model, agent") {
+	if _, err := Collect(t.Context(), st, Options{By: "colour"}); err == nil ||
+		!strings.Contains(err.Error(), "want model, agent") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -191,8 +210,10 @@ func TestFilters(t *testing.T) {
 		for _, x := range r.Permissions {
 			permissions += x.N
 		}
-		if r.Total.Turns != c.turns || r.Total.ToolCalls != c.tools || compactions != c.compactions || permissions != c.permissions {
-			t.Errorf("%+v: %d turns, %d tool calls, %d compactions, %d permission evaluations", c.q, r.Total.Turns, r.Total.ToolCalls, compactions, permissions)
+		if r.Total.Turns != c.turns || r.Total.ToolCalls != c.tools || compactions != c.compactions ||
+			permissions != c.permissions {
+			t.Errorf("%+v: %d turns, %d tool calls, %d compactions, %d permission evaluations", c.q, r.Total.Turns,
+				r.Total.ToolCalls, compactions, permissions)
 		}
 	}
 }
@@ -231,7 +252,8 @@ func TestDist(t *testing.T) {
 			}
 			before, n = b.Le, n+b.N
 		}
-		if d.Sum != sum || d.N != n || d.N != int64(len(l)) || d.Min != sorted[0] || d.Buckets[0].N == 0 || d.Buckets[len(d.Buckets)-1].N == 0 {
+		if d.Sum != sum || d.N != n || d.N != int64(len(l)) || d.Min != sorted[0] || d.Buckets[0].N == 0 ||
+			d.Buckets[len(d.Buckets)-1].N == 0 {
 			t.Errorf("%+v of %v", d, l)
 		}
 	}
@@ -239,7 +261,8 @@ func TestDist(t *testing.T) {
 	if far.Sum < 0 || far.Max != math.MaxInt64 || far.Min != math.MinInt64 {
 		t.Errorf("%+v", far)
 	}
-	if d := newDist([]int64{math.MaxInt64, 1}); d.Sum != math.MaxInt64 || d.Buckets[len(d.Buckets)-1] != (Bucket{math.MaxInt64, 1}) {
+	if d := newDist([]int64{math.MaxInt64, 1}); d.Sum != math.MaxInt64 ||
+		d.Buckets[len(d.Buckets)-1] != (Bucket{math.MaxInt64, 1}) {
 		t.Errorf("%+v", d)
 	}
 }
@@ -253,7 +276,8 @@ func TestReadPrices(t *testing.T) {
 		`{"a": {"input_cost_per_token": -1, "output_cost_per_token": 1}}`: "no model has",
 		strings.Repeat(" ", maxPrices+1):                                  "more than",
 	} {
-		if _, err := ReadPrices(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		if _, err := ReadPrices(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%.40q: %v, want %q", text, err, want)
 		}
 	}
@@ -267,7 +291,8 @@ func TestReadPrices(t *testing.T) {
 		ok   bool
 	}{
 		{session.TurnFigures{Model: "opus", Input: num(10), Output: num(1)}, 0.3, true},
-		{session.TurnFigures{Model: "Opus", Input: num(10), Output: num(1), CacheRead: num(4), Reasoning: num(1)}, 0.3, true}, // no prices of their own
+		// no prices of their own
+		{session.TurnFigures{Model: "Opus", Input: num(10), Output: num(1), CacheRead: num(4), Reasoning: num(1)}, 0.3, true},
 		{session.TurnFigures{Provider: "anthropic", Model: "opus", ResponseModel: "opus-1", Input: num(10)}, 0.1, true},
 		{session.TurnFigures{Provider: "other", Model: "opus", ResponseModel: "unknown", Input: num(10)}, 0.2, true},
 		{session.TurnFigures{Model: "opus", Input: num(-5), Output: num(-7)}, 0, true},
@@ -289,7 +314,8 @@ func TestReadPrices(t *testing.T) {
 func TestPriceProviders(t *testing.T) {
 	var entries []string
 	for i, name := range []string{
-		"m", "xai/m", "azure/m", "gemini/m", "vertex_ai/m", "mistral/m", "bedrock/m", "gcp.vertex_ai/v", "vertex_ai/v", "only",
+		"m", "xai/m", "azure/m", "gemini/m", "vertex_ai/m", "mistral/m", "bedrock/m", "gcp.vertex_ai/v", "vertex_ai/v",
+		"only",
 	} {
 		entries = append(entries, fmt.Sprintf(`"%s": {"input_cost_per_token": %d, "output_cost_per_token": 1}`, name, i))
 	}
@@ -298,7 +324,8 @@ func TestPriceProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for turn, want := range map[[2]string]float64{
-		{"x_ai", "m"}: 1, {"X_AI", "M"}: 1, {"xai", "m"}: 1, {"azure.ai.openai", "m"}: 2, {"azure", "m"}: 2, {"gcp.gemini", "m"}: 3, {"gcp.vertex_ai", "m"}: 4,
+		{"x_ai", "m"}: 1, {"X_AI", "M"}: 1, {"xai", "m"}: 1, {"azure.ai.openai", "m"}: 2, {"azure", "m"}: 2,
+		{"gcp.gemini", "m"}: 3, {"gcp.vertex_ai", "m"}: 4,
 		{"mistral_ai", "m"}: 5, {"aws.bedrock", "m"}: 6, {"gcp.vertex_ai", "v"}: 7, {"openai", "m"}: 0, {"", "m"}: 0,
 		{"aws.bedrock", "only"}: 9, {"azure.ai.openai", "only"}: -1, {"Azure", "only"}: -1,
 	} {

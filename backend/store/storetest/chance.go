@@ -74,7 +74,7 @@ func (m model) check(t *testing.T, s store.Store, k session.Key, rnd *rand.Rand,
 	equal(t, "figures of "+k.ID, figures, join(want.figures))
 }
 
-// byChance puts, summarizes, tidies up, deletes and makes anew at random, in sessions of two tenants whose keys are
+// byChance puts, summarizes, deletes and makes anew at random, in sessions of two tenants whose keys are
 // almost alike. Bodies are shared, whole, cut, named as prompts or not, and lied about by one session. Each session
 // gives back what it was given and nothing else.
 func (u suite) byChance(t *testing.T, s store.Store) {
@@ -151,8 +151,6 @@ func (u suite) byChance(t *testing.T, s store.Store) {
 		case n < 15:
 			remove(t, s, k)
 			delete(m, k)
-		case n < 17:
-			maintain(t, s, k) // also one that is not there
 		case m[k] != nil:
 			want := m[k]
 			want.figures, want.summary = session.Figures{}, session.Summary{Key: k, Agent: fmt.Sprint("agent ", round)}

@@ -78,7 +78,8 @@ func deleteUnchanged(t *testing.T, s store.Store) {
 	equal(t, "rows of the new session", len(rows(t, s, quiet)), 1)
 	equal(t, "blocks of the new session", len(blocks(t, s, quiet, nil)), 0)
 	gone(t, s, whatever)
-	got, err := s.Delete(t.Context(), store.Deletion{Key: busy}, store.Deletion{Key: whatever}, store.Deletion{Key: quiet, Revision: mark(t, s, quiet)})
+	got, err := s.Delete(t.Context(), store.Deletion{Key: busy}, store.Deletion{Key: whatever},
+		store.Deletion{Key: quiet, Revision: mark(t, s, quiet)})
 	if err != nil || len(got) != 2 {
 		t.Errorf("Delete of three, one of which is not there: %v, %v", got, err)
 	}
@@ -98,7 +99,8 @@ func (u suite) deleteCancelled(t *testing.T, s store.Store) {
 	}
 	list[0] = withParams(list[0], Block(k, shared))
 	bl = append(bl, Block(k, shared))
-	put(t, s, []session.Row{withParams(Row(other, 1), Block(other, shared))}, Block(other, shared), Block(other, noise(1, 500)))
+	put(t, s, []session.Row{withParams(Row(other, 1), Block(other, shared))}, Block(other, shared),
+		Block(other, noise(1, 500)))
 
 	stopped := 0
 	times := u.times(12, 4)
@@ -116,7 +118,8 @@ func (u suite) deleteCancelled(t *testing.T, s store.Store) {
 		case err == nil && nr+nb != 0:
 			t.Errorf("%d rows and %d blocks after Delete", nr, nb)
 		case err != nil && (nr != 0 || nb != 0) && (nr != len(list) || nb != len(bl)):
-			t.Errorf("%d rows of %d and %d blocks of %d after a Delete that was cancelled: want all or none", nr, len(list), nb, len(bl))
+			t.Errorf("%d rows of %d and %d blocks of %d after a Delete that was cancelled: want all or none", nr, len(list), nb,
+				len(bl))
 		}
 		if err != nil {
 			stopped++
@@ -134,7 +137,8 @@ func (u suite) deleteCancelled(t *testing.T, s store.Store) {
 		}
 		remove(t, s, k)
 		gone(t, s, k)
-		equal(t, "rows of the other", rows(t, s, other), canonical([]session.Row{withParams(Row(other, 1), Block(other, shared))}))
+		equal(t, "rows of the other", rows(t, s, other), canonical([]session.Row{withParams(Row(other, 1),
+			Block(other, shared))}))
 		got := blocks(t, s, other, nil)
 		if len(got) != 2 || got[spans.BlockOfString(shared)].Body != shared || got[bl[1].ID].Body != bl[1].Body {
 			t.Fatalf("the other session has %d blocks, want its 2", len(got))

@@ -19,26 +19,34 @@ func FiguresFor(k session.Key, n int) session.Figures {
 	num := session.Some[int64]
 	full := session.Figures{
 		Turns: []session.TurnFigures{{
-			Session: k.ID, Run: "r", RunStart: figureStart, Turn: 0, Start: figureStart + 1, End: num(figureStart + 5_000_000_000), ModelCall: num(4_000_000_000), FirstChunk: num(700_000_000),
-			Agent: "coder", Provider: "anthropic", Model: "claude-opus-4-6", ResponseModel: "claude-opus-4-6-20260101", StopReason: "tool_use", Failed: true, ErrorType: "rate_limit", Attempts: num(2),
-			Input: num(1000), Output: num(200), Reasoning: num(0), CacheRead: num(900), CacheWrite: num(50), Cost: session.Some(0.0125), Currency: "USD",
+			Session: k.ID, Run: "r", RunStart: figureStart, Turn: 0, Start: figureStart + 1,
+			End: num(figureStart + 5_000_000_000), ModelCall: num(4_000_000_000), FirstChunk: num(700_000_000),
+			Agent: "coder", Provider: "anthropic", Model: "claude-opus-4-6", ResponseModel: "claude-opus-4-6-20260101",
+			StopReason: "tool_use", Failed: true, ErrorType: "rate_limit", Attempts: num(2),
+			Input: num(1000), Output: num(200), Reasoning: num(0), CacheRead: num(900), CacheWrite: num(50),
+			Cost: session.Some(0.0125), Currency: "USD",
 			RequestMessages: num(3), RequestBytes: num(1 << 40), ToolCalls: 2,
 		}},
 		ToolCalls: []session.ToolCallFigures{
-			{Session: k.ID, Run: "r", RunStart: figureStart, Turn: num(0), Call: "c1", Start: figureStart + 2, End: num(figureStart + 9), Agent: "coder", Model: "claude-opus-4-6", Tool: "bash", Outcome: "error", Failed: true},
+			{Session: k.ID, Run: "r", RunStart: figureStart, Turn: num(0), Call: "c1", Start: figureStart + 2,
+				End: num(figureStart + 9), Agent: "coder", Model: "claude-opus-4-6", Tool: "bash", Outcome: "error", Failed: true},
 			{Session: k.ID, Run: "r", RunStart: figureStart, Call: "", Start: figureStart + 3},
 		},
 		Compactions: []session.CompactionFigures{
-			{Session: k.ID, Run: "r", RunStart: figureStart, Turn: num(0), Start: figureStart + 4, End: num(figureStart + 6), Kind: "summary", Trigger: "limit", InputTokens: num(9000), OutputTokens: num(0), MessagesBefore: num(40), MessagesAfter: num(4)},
+			{Session: k.ID, Run: "r", RunStart: figureStart, Turn: num(0), Start: figureStart + 4, End: num(figureStart + 6),
+				Kind: "summary", Trigger: "limit", InputTokens: num(9000), OutputTokens: num(0), MessagesBefore: num(40),
+				MessagesAfter: num(4)},
 			{Session: k.ID, Run: "r", RunStart: figureStart, Start: figureStart + 7},
 		},
 		Permissions: []session.PermissionFigures{
-			{Session: k.ID, Run: "r", RunStart: figureStart, Turn: num(0), At: figureStart + 5, Wait: num(12), Tool: "bash", Action: "deny", Source: "project"},
+			{Session: k.ID, Run: "r", RunStart: figureStart, Turn: num(0), At: figureStart + 5, Wait: num(12), Tool: "bash",
+				Action: "deny", Source: "project"},
 			{Session: k.ID, Run: "r", RunStart: figureStart, At: figureStart + 6},
 		},
 	}
 	for i := 1; i < n; i++ {
-		full.Turns = append(full.Turns, session.TurnFigures{Session: k.ID, Run: "r", RunStart: figureStart, Turn: int64(i), Start: figureStart + int64(i)*1e9, Model: "gpt"})
+		full.Turns = append(full.Turns, session.TurnFigures{Session: k.ID, Run: "r", RunStart: figureStart, Turn: int64(i),
+			Start: figureStart + int64(i)*1e9, Model: "gpt"})
 	}
 	return full
 }
@@ -58,8 +66,10 @@ func turnsOf(t *testing.T, s store.Store, q store.FigureQuery) []session.TurnFig
 func allFigures(t *testing.T, s store.Store, q store.FigureQuery) session.Figures {
 	t.Helper()
 	return sortFigures(session.Figures{
-		Turns: of[session.TurnFigures](t, s, store.TurnTable, q), ToolCalls: of[session.ToolCallFigures](t, s, store.ToolCallTable, q),
-		Compactions: of[session.CompactionFigures](t, s, store.CompactionTable, q), Permissions: of[session.PermissionFigures](t, s, store.PermissionTable, q),
+		Turns:       of[session.TurnFigures](t, s, store.TurnTable, q),
+		ToolCalls:   of[session.ToolCallFigures](t, s, store.ToolCallTable, q),
+		Compactions: of[session.CompactionFigures](t, s, store.CompactionTable, q),
+		Permissions: of[session.PermissionFigures](t, s, store.PermissionTable, q),
 	})
 }
 
@@ -131,7 +141,8 @@ func figures(t *testing.T, s store.Store) {
 		f := allFigures(t, s, c.q)
 		equal(t, fmt.Sprintf("%+v", c.q), fmt.Sprint(len(f.ToolCalls), len(f.Compactions), len(f.Permissions)), c.want)
 	}
-	q := store.FigureQuery{Session: "b", Columns: []string{"input", "cost", "failed", "model", "session", "no such column"}}
+	q := store.FigureQuery{Session: "b", Columns: []string{"input", "cost", "failed", "model", "session",
+		"no such column"}}
 	equal(t, "some columns", turnsOf(t, s, q), []session.TurnFigures{
 		{Session: "b", Input: session.Some[int64](1000), Cost: session.Some(0.0125), Failed: true, Model: "claude-opus-4-6"},
 	})
@@ -141,7 +152,8 @@ func figures(t *testing.T, s store.Store) {
 
 func figuresHostile(t *testing.T, s store.Store) {
 	var want session.Figures
-	for i, text := range []string{"\x00", "'; DROP TABLE turns; --", "\xff\xfe", "ünï", strings.Repeat("long ", 2000), "NULL", `\N`, "\t\n"} {
+	for i, text := range []string{"\x00", "'; DROP TABLE turns; --", "\xff\xfe", "ünï", strings.Repeat("long ", 2000),
+		"NULL", `\N`, "\t\n"} {
 		k := key("a" + text)
 		put(t, s, []session.Row{Row(k, i)})
 		f := FiguresFor(k, 2)

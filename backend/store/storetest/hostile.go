@@ -16,15 +16,19 @@ import (
 // else.
 func (u suite) hostileIDs(t *testing.T, s store.Store) {
 	hostile := []string{
-		"'; DROP TABLE sessions; --", `") OR 1=1 --`, "a' UNION SELECT id FROM sessions --", "{p:String}", "$1", "?1", ":name", "@x", `\'`, `\x00`, `\N`, "NULL",
-		"\x00", "\x00\x00a", "\xff", "\xc3\x28", "\xed\xa0\x80", "\xf4\x90\x80\x80", "new\nline", "tab\there", "\r", "\x1b[2J", "\u202eback", "e\u0301", "é",
-		"%", "_", "*", "[a]", strings.Repeat("x", 256), strings.Repeat("\xff", 256), strings.Repeat("漢", 85), "../../etc/passwd", "0", "1e9", "true", "-0", " a ",
+		"'; DROP TABLE sessions; --", `") OR 1=1 --`, "a' UNION SELECT id FROM sessions --", "{p:String}", "$1", "?1",
+		":name", "@x", `\'`, `\x00`, `\N`, "NULL",
+		"\x00", "\x00\x00a", "\xff", "\xc3\x28", "\xed\xa0\x80", "\xf4\x90\x80\x80", "new\nline", "tab\there", "\r",
+		"\x1b[2J", "\u202eback", "e\u0301", "é",
+		"%", "_", "*", "[a]", strings.Repeat("x", 256), strings.Repeat("\xff", 256), strings.Repeat("漢", 85),
+		"../../etc/passwd", "0", "1e9", "true", "-0", " a ",
 	}
 	full := func(tenant, id string) session.Row {
 		k := session.Key{Tenant: tenant, ID: id}
 		r := Row(k, 1)
 		r.Run, r.Service = id, id
-		r.Attrs = []session.Attr{{Key: id, Value: session.StringValue(id)}, {Key: id + "\xff", Value: session.StringsValue([]string{id, ""})}}
+		r.Attrs = []session.Attr{{Key: id, Value: session.StringValue(id)},
+			{Key: id + "\xff", Value: session.StringsValue([]string{id, ""})}}
 		r.Lists = []session.List{{Name: id, Whole: id, Prefix: id, Items: []string{id}}}
 		r.Events = []session.Event{{Type: id, Body: id}}
 		return r
@@ -52,14 +56,16 @@ func (u suite) hostileIDs(t *testing.T, s store.Store) {
 	for _, k := range keys {
 		equal(t, "rows of "+k.ID, rows(t, s, k), canonical([]session.Row{full(k.Tenant, k.ID)}))
 		equal(t, "block of "+k.ID, blocks(t, s, k, nil)[spans.BlockOfString(k.ID)], Block(k, k.ID))
-		for _, q := range []store.Query{{Tenant: k.Tenant, Prefix: k.ID}, {Tenant: k.Tenant, Parent: k.ID}, {Tenant: k.Tenant, ForkedFrom: k.ID},
+		for _, q := range []store.Query{{Tenant: k.Tenant, Prefix: k.ID}, {Tenant: k.Tenant, Parent: k.ID},
+			{Tenant: k.Tenant, ForkedFrom: k.ID},
 			{Tenant: k.Tenant, Agent: k.ID}, {Tenant: k.Tenant, Model: k.ID}, {Tenant: k.Tenant, Search: k.ID}} {
 			found := 0
 			for _, m := range collect(t, s.Sessions(t.Context(), q)) {
 				if m.Key == k {
 					equal(t, "summary of "+k.ID, m, summary(k))
 					found++
-				} else if q.Parent+q.ForkedFrom+q.Agent+q.Model != "" || q.Search == "" && !strings.HasPrefix(m.ID, k.ID) || !q.Matches(&m, true) || m.Tenant != k.Tenant {
+				} else if q.Parent+q.ForkedFrom+q.Agent+q.Model != "" || q.Search == "" && !strings.HasPrefix(m.ID, k.ID) ||
+					!q.Matches(&m, true) || m.Tenant != k.Tenant {
 					t.Errorf("a query for %q gave %q", k, m.Key)
 				}
 			}
@@ -104,7 +110,8 @@ func sameIDTwice(t *testing.T, s store.Store) {
 	equal(t, "blocks of the other tenant", len(blocks(t, s, b, nil)), 1)
 	equal(t, "one session", ids(t, s, store.Query{Tenant: "a"}), "s")
 	project(t, s, b, store.SummaryUpdate{Revision: mark(t, s, b), Summary: Summary(b)})
-	equal(t, "a projection of the other tenant", collect(t, s.Sessions(t.Context(), store.Query{Tenant: "a"})), []session.Summary{{Key: a}})
+	equal(t, "a projection of the other tenant", collect(t, s.Sessions(t.Context(), store.Query{Tenant: "a"})),
+		[]session.Summary{{Key: a}})
 	remove(t, s, a)
 	gone(t, s, a)
 	equal(t, "rows of the other tenant", rows(t, s, b), canonical(other))
@@ -114,7 +121,8 @@ func sameIDTwice(t *testing.T, s store.Store) {
 // farTimes keeps rows with every time that a row can name, and which of two wins.
 func (u suite) farTimes(t *testing.T, s store.Store) {
 	k := key("a")
-	times := []int64{0, 1, -1, math.MaxInt64, math.MaxInt64 - 1, math.MinInt64, math.MinInt64 + 1, 1_700_000_000_000_000_000, math.MaxInt32, math.MaxUint32}
+	times := []int64{0, 1, -1, math.MaxInt64, math.MaxInt64 - 1, math.MinInt64, math.MinInt64 + 1,
+		1_700_000_000_000_000_000, math.MaxInt32, math.MaxUint32}
 	var list []session.Row
 	for i, start := range times {
 		for j, end := range times { // also such that end before they start
@@ -175,13 +183,16 @@ func hugeRows(t *testing.T, s store.Store) {
 	long := Row(k, 3)
 	long.Lists, long.Events = nil, nil
 	for i := range n / 10 {
-		long.Lists = append(long.Lists, session.List{Name: "request", Attempt: int64(i), Items: []string{"AAAAAAAAAAA st", "", "\xff"}})
+		long.Lists = append(long.Lists, session.List{Name: "request", Attempt: int64(i),
+			Items: []string{"AAAAAAAAAAA st", "", "\xff"}})
 		long.Events = append(long.Events, session.Event{Time: int64(i), Type: "t", Seq: int64(i)})
 	}
 	wrong := Row(k, 4) // of types that no program would expect
 	wrong.Attrs = nil
-	for i, name := range []string{string(spans.RequestModelKey), string(spans.TurnStopReasonKey), string(spans.UsageInputKey), string(spans.UsageOutputKey)} {
-		v := []session.Value{session.IntValue(1), session.StringsValue([]string{"a"}), session.StringValue("many"), session.DoubleValue(1e300)}[i]
+	for i, name := range []string{string(spans.RequestModelKey), string(spans.TurnStopReasonKey),
+		string(spans.UsageInputKey), string(spans.UsageOutputKey)} {
+		v := []session.Value{session.IntValue(1), session.StringsValue([]string{"a"}), session.StringValue("many"),
+			session.DoubleValue(1e300)}[i]
 		wrong.Attrs = append(wrong.Attrs, session.Attr{Key: name, Value: v})
 	}
 	sortAttrs(wrong.Attrs)
@@ -199,6 +210,7 @@ func hugeRows(t *testing.T, s store.Store) {
 
 	big := Row(k, 6)
 	big.Attrs = []session.Attr{{Key: "a", Value: session.StringValue(strings.Repeat("v", store.MaxValue+1))}}
-	wantErr(t, "a row above MaxValue", s.Put(t.Context(), session.Batch{Rows: []session.Row{Row(k, 7), big}}), store.ErrData)
+	wantErr(t, "a row above MaxValue", s.Put(t.Context(), session.Batch{Rows: []session.Row{Row(k, 7), big}}),
+		store.ErrData)
 	equal(t, "rows after it", len(rows(t, s, k)), len(list))
 }

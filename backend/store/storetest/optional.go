@@ -53,14 +53,15 @@ func counts(t *testing.T, s store.Store) {
 	before := c.Counts()
 	bad := Block(other, "x")
 	bad.Size = -1
-	wantErr(t, "Put", s.Put(t.Context(), session.Batch{Blocks: []session.Block{Block(other, "never kept"), bad}}), store.ErrData)
+	wantErr(t, "Put", s.Put(t.Context(), session.Batch{Blocks: []session.Block{Block(other, "never kept"), bad}}),
+		store.ErrData)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantErr(t, "Put", s.Put(ctx, session.Batch{Blocks: []session.Block{Block(other, "never kept")}}), context.Canceled)
 	equal(t, "Puts that failed count nothing", c.Counts(), before)
-	maintain(t, s, k)
+	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k)})
 	remove(t, s, k)
-	equal(t, "neither tidying nor deleting counts", c.Counts(), before)
+	equal(t, "neither summaries nor deleting counts", c.Counts(), before)
 	give(Block(k, "one"))
 	if got := c.Counts().BlocksNew; got != before.BlocksNew+1 {
 		t.Errorf("%d new ones after a deleted one came again, want %d", got, before.BlocksNew+1)
@@ -126,8 +127,8 @@ func sizes(t *testing.T, s store.Store) {
 	put(t, s, nil, whole)
 	replaced = large * 3 / 4
 	about("which is whole now", size(k), want+large)
-	maintain(t, s, k)
-	about("tidied up", size(k), want+large)
+	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k)})
+	about("with a summary", size(k), want+large)
 	remove(t, s, k)
 	equal(t, "deleted", size(k), 0)
 	if n := all(); n > full-want/2 {

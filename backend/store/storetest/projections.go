@@ -64,7 +64,8 @@ func projectAnew(t *testing.T, s store.Store) {
 	if err := store.Delete(t.Context(), s, k); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, "SetSummary of a deleted session", s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: old}), store.ErrNotFound)
+	wantErr(t, "SetSummary of a deleted session", s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: old}),
+		store.ErrNotFound)
 	put(t, s, []session.Row{Row(k, 2)})
 	if m := mark(t, s, k); m <= old {
 		t.Errorf("mark %d of a session made anew, was %d before: must not be used again", m, old)
@@ -77,7 +78,8 @@ func projectAnew(t *testing.T, s store.Store) {
 func projectUnknownMark(t *testing.T, s store.Store) {
 	k := key("a")
 	put(t, s, []session.Row{Row(k, 1)})
-	wantErr(t, "SetSummary", s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark(t, s, k) + 1000}), store.ErrData)
+	wantErr(t, "SetSummary", s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark(t, s, k) + 1000}),
+		store.ErrData)
 	equal(t, "dirty", dirtyKeys(t, s), "a")
 }
 
@@ -85,7 +87,8 @@ func sessionsPrefix(t *testing.T, s store.Store) {
 	for i, id := range []string{"ab", "abc", "abd", "ac", "AB", "b"} {
 		put(t, s, []session.Row{Row(key(id), i)})
 	}
-	for prefix, want := range map[string]string{"ab": "ab abc abd", "abc": "abc", "a": "ab abc abd ac", "x": "", "": "AB ab abc abd ac b"} {
+	for prefix, want := range map[string]string{"ab": "ab abc abd", "abc": "abc", "a": "ab abc abd ac", "x": "",
+		"": "AB ab abc abd ac b"} {
 		equal(t, "prefix "+prefix, ids(t, s, store.Query{Prefix: prefix}), want)
 	}
 	equal(t, "prefix and limit", ids(t, s, store.Query{Prefix: "ab", Limit: 2}), "ab abc")

@@ -27,13 +27,16 @@ func tenants(t *testing.T, s store.Store) {
 	}
 	put(t, s, nil, Block(session.Key{Tenant: "blocks only", ID: "s"}, "x"))
 	long := strings.Repeat("t", 256)
-	equal(t, "in order, each once", list(), fmt.Sprintf("%q", []string{"", "a", "a\x00", "a'; --", "b", "blocks only", long, "\xff"}))
-	for _, k := range []session.Key{{Tenant: "b", ID: "s0"}, {Tenant: "\xff", ID: "s5"}, {Tenant: "a", ID: "s1"}, {Tenant: "", ID: "s2"}} {
+	equal(t, "in order, each once", list(), fmt.Sprintf("%q",
+		[]string{"", "a", "a\x00", "a'; --", "b", "blocks only", long, "\xff"}))
+	for _, k := range []session.Key{{Tenant: "b", ID: "s0"}, {Tenant: "\xff", ID: "s5"}, {Tenant: "a", ID: "s1"},
+		{Tenant: "", ID: "s2"}} {
 		if err := store.Delete(t.Context(), s, k); err != nil {
 			t.Fatal(err)
 		}
 	}
-	equal(t, "those that have a session left", list(), fmt.Sprintf("%q", []string{"a\x00", "a'; --", "b", "blocks only", long}))
+	equal(t, "those that have a session left", list(),
+		fmt.Sprintf("%q", []string{"a\x00", "a'; --", "b", "blocks only", long}))
 }
 
 func sessionsParent(t *testing.T, s store.Store) {
@@ -68,7 +71,8 @@ func sessionsParent(t *testing.T, s store.Store) {
 	// The latest projection counts.
 	put(t, s, []session.Row{Row(key("c1"), 2)})
 	equal(t, "a Put changes no parent", ids(t, s, store.Query{Parent: "p"}), "c2 c1")
-	project(t, s, key("c1"), store.SummaryUpdate{Revision: mark(t, s, key("c1")), Summary: session.Summary{Parent: "other", Last: at(1)}})
+	project(t, s, key("c1"), store.SummaryUpdate{Revision: mark(t, s, key("c1")),
+		Summary: session.Summary{Parent: "other", Last: at(1)}})
 	equal(t, "projected anew", ids(t, s, store.Query{Parent: "p"}), "c2")
 	equal(t, "projected anew, the other", ids(t, s, store.Query{Parent: "other"}), "c1")
 	if err := store.Delete(t.Context(), s, key("c2")); err != nil {
@@ -132,16 +136,22 @@ func sessionsFilters(t *testing.T, s store.Store) {
 	at := func(n int64) time.Time { return time.Unix(n, 0).UTC() }
 	beat := int64(15 * time.Second)
 	for i, m := range []session.Summary{
-		{Key: key("a"), Agent: "coder", AgentID: "c1", Model: "opus", Status: "idle", Title: "Fix the Parser", Errors: 2, Cost: 0.5, Currency: "USD", Start: at(10), Last: at(100)},
-		{Key: key("b"), Agent: "coder", Model: "haiku", Status: "busy", Denied: 1, Cost: 0.25, Start: at(20), Last: at(90), HeartbeatNS: beat},
-		{Key: key("c"), Agent: "Reviewer", AgentID: "coder", Model: "opus", Status: "error", Start: at(30), Last: at(80), Archived: true, Title: "parser, again"},
-		{Key: key("d"), Agent: "x' OR '1'='1", Model: "100%_", Status: "waiting_on_approval", Start: at(95), Last: at(96), HeartbeatNS: beat, Settled: "error"},
+		{Key: key("a"), Agent: "coder", AgentID: "c1", Model: "opus", Status: "idle", Title: "Fix the Parser", Errors: 2,
+			Cost: 0.5, Currency: "USD", Start: at(10), Last: at(100)},
+		{Key: key("b"), Agent: "coder", Model: "haiku", Status: "busy", Denied: 1, Cost: 0.25, Start: at(20), Last: at(90),
+			HeartbeatNS: beat},
+		{Key: key("c"), Agent: "Reviewer", AgentID: "coder", Model: "opus", Status: "error", Start: at(30), Last: at(80),
+			Archived: true, Title: "parser, again"},
+		{Key: key("d"), Agent: "x' OR '1'='1", Model: "100%_", Status: "waiting_on_approval", Start: at(95), Last: at(96),
+			HeartbeatNS: beat, Settled: "error"},
 		{Key: key("e"), Status: "aborted", ForkedFrom: "a", Title: "\xff\x00caf\u00e9"},
 		{Key: key("f"), Status: "busy", ForkedFrom: "a", Archived: true, Cost: 100, Start: at(-5), Last: at(-1)},
-		{Key: session.Key{Tenant: "t", ID: "other"}, Agent: "coder", Model: "opus", Status: "idle", Errors: 1, Denied: 1, Cost: 9, ForkedFrom: "a", Start: at(1), Last: at(2), Archived: true},
+		{Key: session.Key{Tenant: "t", ID: "other"}, Agent: "coder", Model: "opus", Status: "idle", Errors: 1, Denied: 1,
+			Cost: 9, ForkedFrom: "a", Start: at(1), Last: at(2), Archived: true},
 	} {
 		projected(t, s, m.Key, m)
-		equal(t, fmt.Sprint("summary ", i), collect(t, s.Sessions(t.Context(), store.Query{Tenant: m.Tenant, Prefix: m.ID})), []session.Summary{m})
+		equal(t, fmt.Sprint("summary ", i), collect(t, s.Sessions(t.Context(), store.Query{Tenant: m.Tenant, Prefix: m.ID})),
+			[]session.Summary{m})
 	}
 	put(t, s, []session.Row{Row(key("never coder"), 1)})
 	const never = "never coder "
@@ -188,19 +198,23 @@ func sessionsFilters(t *testing.T, s store.Store) {
 		{"forks of another tenant", store.Query{Tenant: "t", ForkedFrom: "a", MinCost: 1}, "other"},
 		{"forks of none", store.Query{ForkedFrom: "b"}, ""},
 		{"limit counts what matched", store.Query{Model: "opus", Limit: 2}, "a c"},
-		{"all at once", store.Query{Agent: "coder", Model: "opus", Status: []spans.SessionStatus{"idle"}, Now: at(5000), Errors: true, MinCost: 0.1, Since: at(1), Until: at(2000), Archived: store.ArchivedNot, Search: "fix", Prefix: "a", Limit: 5}, "a"},
+		{"all at once", store.Query{Agent: "coder", Model: "opus", Status: []spans.SessionStatus{"idle"}, Now: at(5000),
+			Errors: true, MinCost: 0.1, Since: at(1), Until: at(2000), Archived: store.ArchivedNot, Search: "fix", Prefix: "a",
+			Limit: 5}, "a"},
 		{"oldest first", store.Query{Agent: "coder", Oldest: true}, "c b a"},
 		{"trace", store.Query{Trace: Row(key("a"), 1).Trace, Errors: true}, "a"},
 	} {
 		equal(t, c.name, ids(t, s, c.q), c.want)
 		for _, m := range collect(t, s.Sessions(t.Context(), store.Query{Tenant: c.q.Tenant, Prefix: c.q.Prefix})) {
-			if got, want := c.q.Matches(&m, m.Status != ""), strings.Contains(" "+c.want+" ", " "+m.ID+" "); got != want && c.q.Limit == 0 {
+			if got, want := c.q.Matches(&m, m.Status != ""), strings.Contains(" "+c.want+" ", " "+m.ID+" "); got != want &&
+				c.q.Limit == 0 {
 				t.Errorf("%s: Matches says %v of %s", c.name, got, m.ID)
 			}
 		}
 	}
 	put(t, s, []session.Row{Row(key("c"), 2)})
-	project(t, s, key("c"), store.SummaryUpdate{Revision: mark(t, s, key("c")), Summary: session.Summary{Status: "idle", Last: at(80)}})
+	project(t, s, key("c"), store.SummaryUpdate{Revision: mark(t, s, key("c")),
+		Summary: session.Summary{Status: "idle", Last: at(80)}})
 	equal(t, "no longer archived, nor its title", ids(t, s, store.Query{Archived: store.ArchivedOnly}), "f")
 	if err := store.Delete(t.Context(), s, key("f")); err != nil {
 		t.Fatal(err)

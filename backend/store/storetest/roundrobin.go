@@ -68,10 +68,3 @@ func (r *roundRobin) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-func (r *roundRobin) Maintain(ctx context.Context, k session.Key) error {
-	if m, ok := r.next().(store.Maintainer); ok {
-		return m.Maintain(ctx, k)
-	}
-	return nil
-}

@@ -55,7 +55,7 @@ func poisoned(t *testing.T, s store.Store) {
 	}
 	check("at first")
 	for _, k := range append(slices.Clone(liars), honest...) {
-		maintain(t, s, k)
+		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k)})
 	}
 	check("tidied up")
 
@@ -67,7 +67,7 @@ func poisoned(t *testing.T, s store.Store) {
 		} else {
 			put(t, s, row(k), cut)
 		}
-		maintain(t, s, k)
+		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k)})
 		equal(t, "of "+k.ID, blocks(t, s, k, nil)[id], cut)
 	}
 	check("with two that were cut")

@@ -101,8 +101,10 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opts ...Option) {
 // Row returns a full row of a session; n makes it unique.
 func Row(s session.Key, n int) session.Row {
 	r := session.Row{
-		Session: s, Run: "run-" + strconv.Itoa(n/10), RunStart: 1_700_000_000_000_000_000, Turn: int64(n % 10), Kind: session.KindTurn,
-		Known: spans.KnownObserved, Start: 1_700_000_000_000_000_000 + int64(n)*1000, End: 1_700_000_000_000_000_500 + int64(n)*1000,
+		Session: s, Run: "run-" + strconv.Itoa(n/10), RunStart: 1_700_000_000_000_000_000, Turn: int64(n % 10),
+		Kind:  session.KindTurn,
+		Known: spans.KnownObserved, Start: 1_700_000_000_000_000_000 + int64(n)*1000, End: 1_700_000_000_000_000_500 +
+			int64(n)*1000,
 		Seq: int64(n), EndSeq: int64(n) + 1, Failed: n%7 == 0, Service: "coder",
 		Attrs: []session.Attr{
 			{Key: string(spans.RequestModelKey), Value: session.StringValue("claude-opus-4-6")},
@@ -214,16 +216,6 @@ func project(t *testing.T, s store.Store, k session.Key, p store.SummaryUpdate) 
 	t.Helper()
 	if err := s.SetSummary(t.Context(), k, p); err != nil {
 		t.Fatalf("SetSummary: %v", err)
-	}
-}
-
-// maintain tidies a session up, in stores that do; readers see no change.
-func maintain(t *testing.T, s store.Store, k session.Key) {
-	t.Helper()
-	if m, ok := s.(store.Maintainer); ok {
-		if err := m.Maintain(t.Context(), k); err != nil {
-			t.Fatalf("Maintain: %v", err)
-		}
 	}
 }
 
@@ -367,7 +359,6 @@ func killed(t *testing.T, s store.Store) {
 	}
 	last := canonical([]session.Row{live(1, 45), live(2, 45)})
 	equal(t, "killed", rows(t, s, k), last)
-	maintain(t, s, k)
 	for range 2 {
 		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: summary})
 	}
@@ -443,7 +434,8 @@ func bigBatch(t *testing.T, s store.Store) {
 		bl = append(bl, Block(k, fmt.Sprint("block ", n)))
 	}
 	big := Row(k, 5000)
-	big.Attrs = append(slices.Clone(big.Attrs), session.Attr{Key: "zz", Value: session.StringValue(strings.Repeat("v", 2<<20))})
+	big.Attrs = append(slices.Clone(big.Attrs), session.Attr{Key: "zz",
+		Value: session.StringValue(strings.Repeat("v", 2<<20))})
 	list = append(list, big)
 	bl = append(bl, Block(k, strings.Repeat("w", 5<<20)))
 	put(t, s, list, bl...)

@@ -26,10 +26,12 @@ rules:
   - name: passwords
     key: password
 `, `{"a":"[redacted:customer numbers] [redacted:email]","password":"[redacted:passwords]"}`},
-		{"JSON", `{"defaults": false, "rules": [{"name": "c", "regexp": "CUST-\\d{6}"}]}`, `{"a":"[redacted:c] a@b.example","password":5}`},
+		{"JSON", `{"defaults": false, "rules": [{"name": "c", "regexp": "CUST-\\d{6}"}]}`,
+			`{"a":"[redacted:c] a@b.example","password":5}`},
 		{"defaults alone", "defaults: true", `{"a":"CUST-123456 [redacted:email]","password":5}`},
 		{"for a role", "defaults: false\nrules: [{name: r, role: [user]}]", body},
-		{"all keys", "defaults: false\nrules: [{name: r, regexp: a, role: [user], provenance: [memory-tier], place: [message]}]", body},
+		{"all keys",
+			"defaults: false\nrules: [{name: r, regexp: a, role: [user], provenance: [memory-tier], place: [message]}]", body},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := Load(strings.NewReader(tt.file))
@@ -61,11 +63,13 @@ rules:
   - name: [a]
     jsonpath: $..password
 `, []string{
-			"line 2: cannot unmarshal !!str `maybe` into bool", "line 3: field extra not found", "line 7: field colour not found",
+			"line 2: cannot unmarshal !!str `maybe` into bool", "line 3: field extra not found",
+			"line 7: field colour not found",
 			"line 8: cannot unmarshal !!str `user` into []string", "line 9: cannot unmarshal !!str `word`",
 			"line 10: cannot unmarshal !!seq into string", "line 11: field jsonpath not found",
 		}},
-		{"a key twice", "defaults: true\ndefaults: true", []string{`line 2: mapping key "defaults" already defined at line 1`}},
+		{"a key twice", "defaults: true\ndefaults: true",
+			[]string{`line 2: mapping key "defaults" already defined at line 1`}},
 		{"all rules at once", `
 rules:
   - {name: a, regexp: '('}
@@ -73,7 +77,8 @@ rules:
   - {regexp: ''}
 `, []string{
 			`redact: rules[0].regexp: "(": missing closing )`, `redact: rules[1].place: "argument": want one of`,
-			`redact: rules[1].place: "results": want one of`, "redact: rules[2].name: missing", "redact: rules[2]: looks for nothing",
+			`redact: rules[1].place: "results": want one of`, "redact: rules[2].name: missing",
+			"redact: rules[2]: looks for nothing",
 		}},
 		{"nothing", "", []string{"redact: no rules: want a mapping with defaults and rules"}},
 		{"nothing to do", "defaults: false", []string{"defaults is false and there are no rules"}},
@@ -103,8 +108,10 @@ rules:
 
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{
-		"defaults: true\nrules:\n  - name: a\n    regexp: 'a+'\n    place: [args]\n", `{"rules":[{"name":"p","key":"*.a.b*"}]}`,
-		"rules: &a [*a]", "? [a]\n: b", "a: !!binary x", "<<: {defaults: true}", "- \x00", "rules:\n- name: p\n  key: [a, *b]",
+		"defaults: true\nrules:\n  - name: a\n    regexp: 'a+'\n    place: [args]\n",
+		`{"rules":[{"name":"p","key":"*.a.b*"}]}`,
+		"rules: &a [*a]", "? [a]\n: b", "a: !!binary x", "<<: {defaults: true}", "- \x00",
+		"rules:\n- name: p\n  key: [a, *b]",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -113,7 +120,8 @@ func FuzzLoad(f *testing.F) {
 		if (r == nil) == (err == nil) {
 			t.Fatalf("Load = %v, %v", r, err)
 		}
-		r.Redact(otelagent.Piece{Body: []byte(`{"content":[{"a":"b","k":1.5}],"a":"x"}`), JSON: true, Place: spans.ListArgs, Role: "user"})
+		r.Redact(otelagent.Piece{Body: []byte(`{"content":[{"a":"b","k":1.5}],"a":"x"}`), JSON: true, Place: spans.ListArgs,
+			Role: "user"})
 	})
 }
 
