@@ -160,6 +160,8 @@ func parseMiB(s string) (int64, error) {
 
 // up runs a collector and the viewer until ctx ends.
 func (a *app) up(ctx context.Context, f *upFlags) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	at, err := chooseDatabase(f.Database)
 	if err != nil {
 		return err
@@ -209,11 +211,12 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 	}
 	select {
 	case <-ctx.Done():
-		a.say("stopping")
 	case <-c.done:
-		// it failed: the viewer ends with it
-		return firstError(c.stop(), errors.New("the collector stopped"))
 	}
+	if ctx.Err() != nil { // the collector ends with ctx, too
+		a.say("stopping")
+	}
+	cancel() // of the viewer
 	return firstError(c.stop(), <-viewed)
 }
 
