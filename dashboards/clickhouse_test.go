@@ -18,14 +18,16 @@ import (
 	"github.com/otelagent/otelagent/backend/store/clickhousestore"
 )
 
-// TestClickHouse runs every statement of the ClickHouse dashboard on a server, and wants the answers that SQLite gave. It needs an engine of
+// TestClickHouse runs every statement of the ClickHouse dashboard on a server, and wants the answers that SQLite
+// gave. It needs an engine of
 // these years, as the plugin of Grafana does:
 //
 //	interop/clickhouse/run.sh chdb go -C dashboards test . -run TestClickHouse
 func TestClickHouse(t *testing.T) {
 	server := os.Getenv("OTELAGENT_TEST_CLICKHOUSE")
 	if server == "" {
-		t.Skip("no ClickHouse server: set OTELAGENT_TEST_CLICKHOUSE to a DSN (interop/clickhouse/run.sh chdb COMMAND does, and make interop-clickhouse in CI)")
+		t.Skip("no ClickHouse server: set OTELAGENT_TEST_CLICKHOUSE to a DSN (interop/clickhouse/run.sh chdb COMMAND " +
+			"does, and make interop-clickhouse in CI)")
 	}
 	if ring := os.Getenv("OTELAGENT_TEST_CLICKHOUSE_RING"); ring == "single" || ring == "cluster" {
 		t.Skip("servers of 2018 have no window functions: the ring chdb runs this in CI")
@@ -47,8 +49,10 @@ func TestClickHouse(t *testing.T) {
 	base := &url.URL{Scheme: "http", Host: u.Host}
 	send := func(t *testing.T, statement string) []byte {
 		t.Helper()
-		q := url.Values{"database": {database}, "default_format": {"JSONCompact"}, "output_format_json_quote_64bit_integers": {"0"}}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base.String()+"/?"+q.Encode(), strings.NewReader(statement))
+		q := url.Values{"database": {database}, "default_format": {"JSONCompact"},
+			"output_format_json_quote_64bit_integers": {"0"}}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base.String()+"/?"+q.Encode(),
+			strings.NewReader(statement))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +137,8 @@ func blocks(text string) []string {
 	return out
 }
 
-// The columns of the ClickHouse tables are those of SQLite's, so that statements for one are good for the other also where no server is
+// The columns of the ClickHouse tables are those of SQLite's, so that statements for one are good for the other also
+// where no server is
 // at hand.
 func TestStatementsDifferOnlyInTheirDialect(t *testing.T) {
 	all := read(t)
@@ -143,7 +148,8 @@ func TestStatementsDifferOnlyInTheirDialect(t *testing.T) {
 	}
 	for i, p := range lite.Panels {
 		other := house.Panels[i]
-		if p.Title != other.Title || p.Description != other.Description || p.GridPos != other.GridPos || len(p.Targets) != len(other.Targets) {
+		if p.Title != other.Title || p.Description != other.Description || p.GridPos != other.GridPos ||
+			len(p.Targets) != len(other.Targets) {
 			t.Errorf("%s is not %s", p.Title, other.Title)
 			continue
 		}

@@ -1,4 +1,5 @@
-// Package dashboards holds Grafana dashboards to what they ask: that the metrics, keys and columns they name exist, that their SQL runs on real
+// Package dashboards holds Grafana dashboards to what they ask: that the metrics, keys and columns they name exist,
+// that their SQL runs on real
 // stores, and that each panel says what it means. They are written by interop/dashboards.
 package dashboards
 
@@ -21,7 +22,8 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// dashboard is what the tests read of one. Unknown fields are left to Grafana's own types (interop/dashboards/validate.mjs).
+// dashboard is what the tests read of one. Unknown fields are left to Grafana's own types
+// (interop/dashboards/validate.mjs).
 type dashboard struct {
 	UID, Title, Description string
 	Panels                  []panel
@@ -89,7 +91,8 @@ type link struct{ Title, Type, URL string }
 
 // plugins are the data sources, by the variable that names them.
 var plugins = map[string][]string{
-	"prometheus": {"prometheus"}, "tempo": {"tempo"}, "store": {"frser-sqlite-datasource", "grafana-clickhouse-datasource"},
+	"prometheus": {"prometheus"}, "tempo": {"tempo"}, "store": {"frser-sqlite-datasource",
+		"grafana-clickhouse-datasource"},
 }
 
 // read returns all dashboards by file name.
@@ -287,7 +290,8 @@ func (p *panel) allLinks(t *testing.T) []link {
 // inLink is a value as it stands in addresses, and as Grafana encodes it.
 const inLink, inLinkEncoded = "it's 50% & #1", "it%27s%2050%25%20%26%20%231"
 
-// exploreQuery returns the TraceQL in a link to Grafana's Explore, after Grafana put values in: 1 where a number or an id stands, inLink for those
+// exploreQuery returns the TraceQL in a link to Grafana's Explore, after Grafana put values in: 1 where a number or
+// an id stands, inLink for those
 // that are encoded.
 func exploreQuery(link string) (string, error) {
 	_, query, _ := strings.Cut(link, "?")
@@ -318,7 +322,8 @@ func exploreQuery(link string) (string, error) {
 		return "", fmt.Errorf("%d panes", len(panes))
 	}
 	for _, pane := range panes {
-		if pane.Datasource != "the-tempo" || len(pane.Queries) != 1 || pane.Queries[0].Query == "" || pane.Range.From == "" || pane.Range.To == "" {
+		if pane.Datasource != "the-tempo" || len(pane.Queries) != 1 || pane.Queries[0].Query == "" ||
+			pane.Range.From == "" || pane.Range.To == "" {
 			return "", fmt.Errorf("asks %+v", pane)
 		}
 		return pane.Queries[0].Query, nil
@@ -329,7 +334,8 @@ func exploreQuery(link string) (string, error) {
 // A thing has one colour wherever it stands: classes of tokens, outcomes, decisions.
 func TestColours(t *testing.T) {
 	words := []string{
-		"new input", "cache write", "cache read", "reply", "reasoning", "input", "output", "ok", "error", "denied", "skipped", "cancelled", "allow", "deny", "ask",
+		"new input", "cache write", "cache read", "reply", "reasoning", "input", "output", "ok", "error", "denied",
+		"skipped", "cancelled", "allow", "deny", "ask",
 		"turn", "turns", "tool calls", "p50", "p90", "p95", "p99", "accepted", "refused", "stored", "foreign", "rejected",
 	}
 	type use struct{ colour, where string }

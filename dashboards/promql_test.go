@@ -90,10 +90,12 @@ var (
 	word       = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
 	inLegend   = regexp.MustCompile(`\{\{\s*([^}]+?)\s*\}\}`)
 	// functions are the words of PromQL that the dashboards use.
-	functions = []string{"sum", "min", "max", "topk", "rate", "increase", "histogram_quantile", "clamp_min", "or", "vector"}
+	functions = []string{"sum", "min", "max", "topk", "rate", "increase", "histogram_quantile", "clamp_min", "or",
+		"vector"}
 )
 
-// problems says what is wrong with the names in a PromQL expression. It is no parser: interop/prometheus runs every one on the real engine.
+// problems says what is wrong with the names in a PromQL expression. It is no parser: interop/prometheus runs every
+// one on the real engine.
 func problems(expr string, known map[string][]string) (wrong []string, groups []string) {
 	bare := quotedText.ReplaceAllString(expr, `""`)
 	labels := map[string]bool{}
@@ -172,8 +174,10 @@ func TestPromQL(t *testing.T) {
 		t.Errorf("only %d expressions", asked)
 	}
 
-	// The other way round: what the adapter and the exporter emit is to be seen somewhere, but for metrics that tell the same.
-	elsewhere := regexp.MustCompile(`^gen_ai_client_(token_usage|inference_(usage|operation)_)`) // otelagent_turn_tokens, by class
+	// The other way round: what the adapter and the exporter emit is to be seen somewhere, but for metrics that tell
+	// the same.
+	// otelagent_turn_tokens, by class
+	elsewhere := regexp.MustCompile(`^gen_ai_client_(token_usage|inference_(usage|operation)_)`)
 	for name := range known {
 		base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
 		if used[base] || used[base+"_bucket"] || used[base+"_sum"] || used[base+"_count"] || elsewhere.MatchString(name) {
@@ -187,10 +191,13 @@ func TestPromQL(t *testing.T) {
 func TestPromQLProblems(t *testing.T) {
 	known := metrics(t)
 	for expr, want := range map[string]string{
-		`sum(rate(otelagent_turn_token_sum{}[5m]))`:                           "there is no metric otelagent_turn_token_sum",
-		`sum(rate(otelagent_turn_tokens_sum{session_id="x"}[5m]))`:            "otelagent_turn_tokens_sum has no label session_id",
-		`sum by (gen_ai_tool_name) (otelagent_turn_tokens_sum{})`:             "nothing that is asked has a label gen_ai_tool_name",
-		`sum(otelagent_run_active)`:                                           "otelagent_run_active is neither a function nor a metric with a selector",
+		`sum(rate(otelagent_turn_token_sum{}[5m]))`: "there is no metric otelagent_turn_token_sum",
+		`sum(rate(otelagent_turn_tokens_sum{session_id="x"}[5m]))`: "otelagent_turn_tokens_sum has no label " +
+			"session_id",
+		`sum by (gen_ai_tool_name) (otelagent_turn_tokens_sum{})`: "nothing that is asked has a label " +
+			"gen_ai_tool_name",
+		`sum(otelagent_run_active)`: "otelagent_run_active is neither a " +
+			"function nor a metric with a selector",
 		`otelcol_exporter_agent_session_spans_rejected{reason="a", span="b"}`: "otelcol_exporter_agent_session_spans_rejected has no label span",
 	} {
 		if got, _ := problems(expr, known); len(got) != 1 || got[0] != want {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What the data sources of provisioning say of each other holds, and every type that a dashboard asks for is among them. Addresses, paths and
+// What the data sources of provisioning say of each other holds, and every type that a dashboard asks for is among
+// them. Addresses, paths and
 // passwords are held to docker-compose.yaml by interop/compose.
 func TestProvisioning(t *testing.T) {
 	files, err := filepath.Glob("provisioning/datasources/*.yaml")
@@ -54,7 +55,8 @@ func TestProvisioning(t *testing.T) {
 		m := s.JSONData.TracesToMetrics
 		for _, q := range m.Queries {
 			queries++
-			if types[m.DatasourceUID] != "prometheus" || !strings.HasSuffix(q.Name, "?") || !strings.Contains(q.Query, "{$$__tags}") {
+			if types[m.DatasourceUID] != "prometheus" || !strings.HasSuffix(q.Name, "?") ||
+				!strings.Contains(q.Query, "{$$__tags}") {
 				t.Errorf("%s: %q asks %s of %s", s.UID, q.Name, q.Query, m.DatasourceUID)
 			}
 			var matchers []string

@@ -30,7 +30,8 @@ func blocks(t *testing.T, document string) (out []block) {
 	return out
 }
 
-// TestGuides does what the five-minute guides say, command by command, in a folder that looks like a clone: `make build` is left out, since the binary is
+// TestGuides does what the five-minute guides say, command by command, in a folder that looks like a clone: `make
+// build` is left out, since the binary is
 // there, and ports are free ones. What stands in text blocks must be part of what the commands print.
 func TestGuides(t *testing.T) {
 	if testing.Short() {
@@ -70,7 +71,8 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-// prelude makes of `bin/otelagent up … &` a command that returns when it is ready, and leaves out what is there already.
+// prelude makes of `bin/otelagent up … &` a command that returns when it is ready, and omits what is there
+// already.
 const prelude = `set -eu
 make() { [ "$*" = build ]; }
 ups=
@@ -101,7 +103,8 @@ up() {
 // rust finds the commands that need Rust: TestRustOfTheGuide and TestRun run them where EXAMPLES asks for that.
 var rust = regexp.MustCompile(`(?m)^(rustc|examples/run\.sh) `)
 
-// follow runs the sh blocks of a guide in one shell, in which the files of the others are written where they are named, and returns all that is printed.
+// follow runs the sh blocks of a guide in one shell, in which the files of the others are written where they are
+// named, and returns all that is printed.
 func follow(t *testing.T, bin string, guide []block, commands int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -129,7 +132,8 @@ func follow(t *testing.T, bin string, guide []block, commands int) string {
 		}
 	}
 	// The agent of the reader: here it says what a phi-core agent said once.
-	agent := "#!/bin/sh\nexec cat " + filepath.Join(repository, "dialects/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson") + "\n"
+	agent := "#!/bin/sh\nexec cat " + filepath.Join(repository,
+		"dialects/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson") + "\n"
 	path := filepath.Join(dir, "path")
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatal(err)
@@ -162,7 +166,8 @@ func follow(t *testing.T, bin string, guide []block, commands int) string {
 	}
 	sh := exec.CommandContext(t.Context(), "sh", "-c", text)
 	sh.Dir = clone
-	sh.Env = append(os.Environ(), "OTELAGENT="+bin, "OTELAGENT_DB="+filepath.Join(dir, "my.db"), "PATH="+path+":"+os.Getenv("PATH"), "GOFLAGS=-mod=mod")
+	sh.Env = append(os.Environ(), "OTELAGENT="+bin, "OTELAGENT_DB="+filepath.Join(dir, "my.db"),
+		"PATH="+path+":"+os.Getenv("PATH"), "GOFLAGS=-mod=mod")
 	out, err := sh.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -180,7 +185,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// The Rust of the guide is that of the examples, which the interop steps build; what stands in no example is built here, where those steps ask for it.
+// The Rust of the guide is that of the examples, which the interop steps build; what stands in no example is built
+// here, where those steps ask for it.
 func TestRustOfTheGuide(t *testing.T) {
 	var sources, dependencies string
 	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
@@ -226,15 +232,17 @@ func TestRustOfTheGuide(t *testing.T) {
 	}
 }
 
-// lines does what the guide says of its program that prints lines of ours: the commands build it, send what it prints, into a file here, and print the
-// request that it told.
+// lines does what the guide says of its program that prints lines of otelagent: the commands build it, send what it
+// prints, into a file here, and print the
+// request that it recorded.
 func lines(t *testing.T, b block, guide []block) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, b.file), []byte(b.text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	commands := guide[slices.IndexFunc(guide, func(b block) bool { return strings.HasPrefix(b.text, "rustc ") })].text
-	commands = strings.NewReplacer("bin/otelagent send", `"$OTELAGENT" send --db s.db`, "bin/otelagent", `"$OTELAGENT"`).Replace(commands)
+	commands = strings.NewReplacer("bin/otelagent send", `"$OTELAGENT" send --db s.db`, "bin/otelagent",
+		`"$OTELAGENT"`).Replace(commands)
 	sh := exec.Command("sh", "-euc", commands+`"$OTELAGENT" show chat-1`)
 	sh.Dir = dir
 	sh.Env = append(os.Environ(), "OTELAGENT="+otelagent(t), "OTELAGENT_DB=s.db")
@@ -242,7 +250,8 @@ func lines(t *testing.T, b block, guide []block) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	for _, want := range []string{`{"model":"m-1","messages":[{"role":"user","content":"How warm is it?"}]}`, "21 degrees.", "9 in · 4 out"} {
+	for _, want := range []string{`{"model":"m-1","messages":[{"role":"user","content":"How warm is it?"}]}`,
+		"21 degrees.", "9 in · 4 out"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the commands do not print %q:\n%s", want, out)
 		}

@@ -51,7 +51,8 @@ func TestRedactionDeletesAllContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got, want []string
-	for _, m := range regexp.MustCompile(`\{key: ([a-z0-9_.]+), action: delete\}`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`\{key: ([a-z0-9_.]+), action: delete\}`).FindAllStringSubmatch(string(text),
+		-1) {
 		got = append(got, m[1])
 	}
 	for _, a := range spans.Attributes() {

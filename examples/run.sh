@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh NAME [ARG...] runs an example and shows what came of it. It starts a collector of its own on free loopback ports; the sessions stay
+# run.sh NAME [ARG...] runs an example and shows the resulting session. It starts a collector of its own on free loopback ports; the sessions stay
 # in bin/examples/NAME.db. OTELAGENT names the binary, by default the one that `make build` makes, which is built if need be.
 set -eu
 names='quickstart loop service debugging phi-core-pipe clark-agent-pipe acp-proxy'

@@ -29,7 +29,8 @@ func otelagent(t *testing.T) string {
 	return bin
 }
 
-// TestRun runs each example by the one command that the README names, and compares what a stranger sees. Those that need another toolchain run
+// TestRun runs each example by the one command that the README names, and compares what a stranger sees. Those that
+// need another toolchain run
 // where EXAMPLES names them, which the interop steps of CI do (`make interop-phi-core` and others).
 func TestRun(t *testing.T) {
 	if testing.Short() {

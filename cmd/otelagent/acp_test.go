@@ -19,9 +19,11 @@ import (
 	"github.com/otelagent/otelagent/dialects/acp"
 )
 
-// between runs `otelagent acp` with this test's program as the agent, and returns what the editor writes to, what it reads from, and the
+// between runs `otelagent acp` with this test's program as the agent, and returns what the editor writes to, what it
+// reads from, and the
 // exit code when it is over.
-func between(t *testing.T, flags []string, agent ...string) (toAgent io.WriteCloser, fromAgent io.ReadCloser, stderr *bytes.Buffer, code chan int) {
+func between(t *testing.T, flags []string, agent ...string) (toAgent io.WriteCloser, fromAgent io.ReadCloser,
+	stderr *bytes.Buffer, code chan int) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -146,11 +148,13 @@ func TestWireTapCountsPieces(t *testing.T) {
 	}
 }
 
-// TestLastWords reads on behind the end of an agent: what it left behind, whenever that is asked for, and what its children write, for a
+// TestLastWords reads on behind the end of an agent: what it left behind, whenever that is asked for, and what its
+// children write, for a
 // while.
 func TestLastWords(t *testing.T) {
 	const rest = 300 * time.Millisecond
-	for name, every := range map[string]time.Duration{"children that write now and then": 20 * time.Millisecond, "without a break": 0} {
+	for name, every := range map[string]time.Duration{"children that write now and then": 20 * time.Millisecond,
+		"without a break": 0} {
 		t.Run(name, func(t *testing.T) {
 			r, w, err := os.Pipe()
 			if err != nil {

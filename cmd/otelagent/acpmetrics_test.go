@@ -10,7 +10,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// An agent behind the wire tap gives metrics to a collector that takes them, none when they are off, and a receiver that takes none is
+// An agent behind the wire tap gives metrics to a collector that takes them, none when they are off, and a receiver
+// that takes none is
 // not worth a word.
 func TestACPMetrics(t *testing.T) {
 	for _, tt := range []struct {

@@ -19,8 +19,10 @@ import (
 
 // said is content of every kind in the recording of the demo; nothing of it is a name, an id or a number.
 var said = []string{
-	"careful coding agent", "user prefers short answers", "Why does the add test fail", "I should look at the file", "Let me look at the code",
-	"cargo test -p missing", "no such target", "pub fn add", "Run a shell command", "Find out when add() broke", "evidence line", "one-character bug",
+	"careful coding agent", "user prefers short answers", "Why does the add test fail", "I should look at the file",
+	"Let me look at the code",
+	"cargo test -p missing", "no such target", "pub fn add", "Run a shell command", "Find out when add() broke",
+	"evidence line", "one-character bug",
 	"payment card", "running: cargo",
 }
 
@@ -38,7 +40,8 @@ func tuned(t testing.TB, settings string) []string {
 func sendAll(t *testing.T, events io.Reader, args ...string) {
 	t.Helper()
 	var errs bytes.Buffer
-	if code := run(t.Context(), append([]string{"send", "-", "--replay"}, args...), events, io.Discard, &errs); code != exitOK {
+	if code := run(t.Context(), append([]string{"send", "-", "--replay"}, args...), events, io.Discard,
+		&errs); code != exitOK {
 		t.Fatalf("send %v: exit %d: %s", args, code, &errs)
 	}
 }
@@ -65,7 +68,8 @@ func wire(t *testing.T, events io.Reader, args ...string) string {
 	return b.String()
 }
 
-// kept is everything that a send brought somewhere: into the file of a database as it lies there, out of it by its own reading, and
+// kept is everything that a send brought somewhere: into the file of a database as it lies there, out of it by its
+// own reading, and
 // over the wire.
 func kept(t *testing.T, events []byte, args ...string) string {
 	t.Helper()
@@ -103,7 +107,8 @@ func kept(t *testing.T, events []byte, args ...string) string {
 	return b.String()
 }
 
-// Without --capture content nothing that anybody wrote goes anywhere; with it everything does, so the search finds what is there.
+// Without --capture content nothing that anybody wrote goes anywhere; with it everything does, so the search finds
+// what is there.
 func TestCaptureLevels(t *testing.T) {
 	for level, want := range map[string]bool{"none": false, "digests": false, "content": true} {
 		all := kept(t, demoEvents, "--capture", level)
@@ -124,7 +129,8 @@ func TestCaptureFor(t *testing.T) {
 			t.Errorf("%s: main %v, other %v", rule, strings.Contains(all, inMain), strings.Contains(all, inOther))
 		}
 	}
-	all := kept(t, demoEvents, append(tuned(t, "capture_for: [{session: "+demoSession+", capture: none}]"), "--capture", "content")...)
+	all := kept(t, demoEvents, append(tuned(t, "capture_for: [{session: "+demoSession+", capture: none}]"),
+		"--capture", "content")...)
 	if strings.Contains(all, inMain) {
 		t.Error("a session that is to be left out is there")
 	}
@@ -133,7 +139,8 @@ func TestCaptureFor(t *testing.T) {
 // secrets go nowhere: neither what the default set knows, nor what a file of rules says.
 func TestRedact(t *testing.T) {
 	const key, customer = "sk-ant-api03-Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA", "CUST-123456"
-	events := bytes.ReplaceAll(demoEvents, []byte("Why does the add test fail?"), []byte("Why does "+key+" of "+customer+" fail?"))
+	events := bytes.ReplaceAll(demoEvents, []byte("Why does the add test fail?"),
+		[]byte("Why does "+key+" of "+customer+" fail?"))
 	if !bytes.Contains(events, []byte(key)) {
 		t.Fatal("the recording has changed")
 	}
@@ -151,8 +158,10 @@ func TestRedact(t *testing.T) {
 	} {
 		all := kept(t, events, append(test.args, "--capture", "content")...)
 		if strings.Contains(all, key) != test.key || strings.Contains(all, customer) != test.customer ||
-			strings.Contains(all, "[redacted:api-key]") != test.mark || strings.Contains(all, "[redacted:customer]") != test.tagged {
-			t.Errorf("%v: key %v, customer %v, marks %v and %v", test.args, strings.Contains(all, key), strings.Contains(all, customer),
+			strings.Contains(all, "[redacted:api-key]") != test.mark || strings.Contains(all,
+			"[redacted:customer]") != test.tagged {
+			t.Errorf("%v: key %v, customer %v, marks %v and %v", test.args, strings.Contains(all, key),
+				strings.Contains(all, customer),
 				strings.Contains(all, "[redacted:api-key]"), strings.Contains(all, "[redacted:customer]"))
 		}
 	}
@@ -160,12 +169,14 @@ func TestRedact(t *testing.T) {
 
 // openinference sends more, and changes nothing of what is kept.
 func TestSendOpenInference(t *testing.T) {
-	events, err := os.ReadFile(filepath.FromSlash(repository + "/dialects/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson"))
+	events, err := os.ReadFile(filepath.FromSlash(repository +
+		"/dialects/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var shown, wires [2]string
-	for i, args := range [][]string{{"--capture", "content"}, append(tuned(t, "openinference: true"), "--capture", "content")} {
+	for i, args := range [][]string{{"--capture", "content"}, append(tuned(t, "openinference: true"), "--capture",
+		"content")} {
 		wires[i] = wire(t, bytes.NewReader(events), args...)
 		db := filepath.Join(t.TempDir(), "s.db")
 		sendAll(t, bytes.NewReader(events), append(args, "--db", db)...)
@@ -177,7 +188,8 @@ func TestSendOpenInference(t *testing.T) {
 	}
 	for _, key := range []string{"openinference.span.kind", "llm.token_count.prompt", "output.value"} {
 		if strings.Contains(wires[0], key) || !strings.Contains(wires[1], key) {
-			t.Errorf("%s: %t without the setting, %t with it", key, strings.Contains(wires[0], key), strings.Contains(wires[1], key))
+			t.Errorf("%s: %t without the setting, %t with it", key, strings.Contains(wires[0], key),
+				strings.Contains(wires[1], key))
 		}
 	}
 	if shown[0] != shown[1] {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The guide's tables are current after every clean stop of up, and after send --db; a collector with a configuration of its own
+// The guide's tables are current after every clean stop of up, and after send --db; a collector with a configuration
+// of its own
 // does not fill them.
 func TestChatTables(t *testing.T) {
 	count := func(db string) (sessions, parts int) {
@@ -19,7 +20,9 @@ func TestChatTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if err := c.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM chat_sessions), (SELECT count(*) FROM chat_parts)`).Scan(&sessions, &parts); err != nil {
+		if err := c.QueryRowContext(t.Context(),
+			`SELECT (SELECT count(*) FROM chat_sessions), (SELECT count(*) FROM chat_parts)`).Scan(&sessions,
+			&parts); err != nil {
 			t.Fatal(err)
 		}
 		return sessions, parts
@@ -61,7 +64,8 @@ func TestChatTables(t *testing.T) {
 			endpoint = "http://" + await(t, lines, "otelagent: OTLP over gRPC on ")
 		}
 		await(t, lines, "otelagent: ready")
-		if code, _, errs := runWith(t, "send", "--endpoint", endpoint, "--protocol", "grpc", "--capture", "content", file); code != 0 {
+		if code, _, errs := runWith(t, "send", "--endpoint", endpoint, "--protocol", "grpc", "--capture", "content",
+			file); code != 0 {
 			t.Errorf("send: exit %d: %s", code, errs)
 		}
 		cancel()

@@ -177,16 +177,11 @@ func startCollector(ctx context.Context, o collectorOptions) (*collector, error)
 	return c, nil
 }
 
-// wait blocks until the collector has stopped.
-func (c *collector) wait() error {
-	<-c.done
-	return c.err
-}
-
 // stop ends the collector and waits until everything it took is stored.
 func (c *collector) stop() error {
 	c.cancel()
-	return c.wait()
+	<-c.done
+	return c.err
 }
 
 // addr returns where the collector listens for a protocol.
@@ -218,27 +213,28 @@ func startError(err error) error {
 	return fmt.Errorf("the collector does not start: %s", text)
 }
 
-// watcher reads from the collector's log what it reports nowhere else: the addresses it really listens on, and why it
-// stopped.
+// watcher is the core of the collector's log. It reads from the log the addresses that the collector listens on, and
+// why
+// it stopped: the collector reports these nowhere else.
 type watcher struct {
-	log io.Writer // nil: the collector's own core writes
+	log io.Writer // for warnings in lines of otelagent; nil: the collector's own core writes
 
 	mu        sync.Mutex
 	listeners []listener
 	cause     error
 	up        bool
-	held      []string // lines of before it was up: when it never is, its error says it all
+	held      []string // warnings before it was up: when it never is, its error has the reason
 }
 
-func (w *watcher) wrap(core zapcore.Core) zapcore.Core { return &watchCore{Core: core, w: w} }
+func (w *watcher) wrap(core zapcore.Core) zapcore.Core { return &watchCore{core, w} }
 
-// running is called once the collector is up. It returns what it listens on.
+// running is called once the collector is up. It returns the addresses that it listens on.
 func (w *watcher) running() []listener {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.up = true
 	for _, line := range w.held {
-		_, _ = io.WriteString(w.log, line+"\n")
+		_, _ = io.WriteString(w.log, line)
 	}
 	w.held = nil
 	return slices.Clone(w.listeners)
@@ -250,42 +246,7 @@ func (w *watcher) fatal() error {
 	return w.cause
 }
 
-// see takes note of one entry.
-func (w *watcher) see(e zapcore.Entry, fields []zapcore.Field) {
-	text, cause := map[string]string{}, error(nil)
-	for _, f := range fields {
-		switch f.Type {
-		case zapcore.StringType:
-			text[f.Key] = f.String
-		case zapcore.ErrorType:
-			cause, _ = f.Interface.(error)
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch e.Message {
-	case "Starting GRPC server":
-		w.listeners = append(w.listeners, listener{"grpc", text["endpoint"]})
-	case "Starting HTTP server":
-		w.listeners = append(w.listeners, listener{"http", text["endpoint"]})
-	case "Asynchronous error received, terminating process":
-		w.cause = cause
-	}
-	if w.log != nil && e.Level >= zapcore.WarnLevel {
-		line := fmt.Sprintf("otelagent: %s: %s", strings.ToLower(e.Level.CapitalString()), e.Message)
-		if cause != nil {
-			line += ": " + cause.Error()
-		}
-		line = inspect.Clean(line)
-		if !w.up {
-			w.held = append(w.held, line)
-			return
-		}
-		_, _ = io.WriteString(w.log, line+"\n")
-	}
-}
-
-// watchCore shows every entry to the watcher and passes on what the core would have written.
+// watchCore shows every entry to the watcher, and passes it on to the core of the collector.
 type watchCore struct {
 	zapcore.Core
 	w *watcher
@@ -293,9 +254,7 @@ type watchCore struct {
 
 func (c *watchCore) Enabled(l zapcore.Level) bool { return l >= zapcore.InfoLevel || c.Core.Enabled(l) }
 
-func (c *watchCore) With(f []zapcore.Field) zapcore.Core {
-	return &watchCore{Core: c.Core.With(f), w: c.w}
-}
+func (c *watchCore) With(f []zapcore.Field) zapcore.Core { return &watchCore{c.Core.With(f), c.w} }
 
 func (c *watchCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.Enabled(e.Level) {
@@ -305,9 +264,40 @@ func (c *watchCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Ch
 }
 
 func (c *watchCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	c.w.see(e, fields)
-	if c.w.log == nil && c.Core.Enabled(e.Level) {
+	endpoint, cause := "", error(nil)
+	for _, f := range fields {
+		if err, ok := f.Interface.(error); ok {
+			cause = err
+		} else if f.Key == "endpoint" {
+			endpoint = f.String
+		}
+	}
+	w := c.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch e.Message {
+	case "Starting GRPC server":
+		w.listeners = append(w.listeners, listener{"grpc", endpoint})
+	case "Starting HTTP server":
+		w.listeners = append(w.listeners, listener{"http", endpoint})
+	case "Asynchronous error received, terminating process":
+		w.cause = cause
+	}
+	if w.log == nil && c.Core.Enabled(e.Level) {
 		return c.Core.Write(e, fields)
 	}
-	return nil
+	if w.log == nil || e.Level < zapcore.WarnLevel {
+		return nil
+	}
+	line := fmt.Sprintf("otelagent: %s: %s", strings.ToLower(e.Level.CapitalString()), e.Message)
+	if cause != nil {
+		line += ": " + cause.Error()
+	}
+	line = inspect.Clean(line) + "\n"
+	if !w.up {
+		w.held = append(w.held, line)
+		return nil
+	}
+	_, err := io.WriteString(w.log, line)
+	return err
 }

@@ -57,7 +57,8 @@ service:
 		resp.Body.Close()
 	}
 	var stderr bytes.Buffer
-	if code := run(t.Context(), []string{"send", "--endpoint", c.addr("grpc"), "-"}, bytes.NewReader(demoEvents), io.Discard, &stderr); code != exitOK {
+	if code := run(t.Context(), []string{"send", "--endpoint", c.addr("grpc"), "-"}, bytes.NewReader(demoEvents),
+		io.Discard, &stderr); code != exitOK {
 		t.Errorf("send: exit %d: %s", code, &stderr)
 	}
 	if err := c.stop(); err != nil {
@@ -79,7 +80,7 @@ func TestBuiltinTakesLogRecords(t *testing.T) {
 		t.Errorf("listens on %v", c.listeners)
 	}
 	const ids = `"traceId": "0102030405060708090a0b0c0d0e0f10", "spanId": "0102030405060708"`
-	const address = `{"key": "session.id", "value": {"stringValue": "told-by-records"}},
+	const address = `{"key": "session.id", "value": {"stringValue": "from-records"}},
 		{"key": "otelagent.run.id", "value": {"stringValue": "r1"}},
 		{"key": "otelagent.run.start", "value": {"intValue": "1000"}}`
 	for path, body := range map[string]string{
@@ -109,7 +110,7 @@ func TestBuiltinTakesLogRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.close()
-	key, err := d.Find(t.Context(), "told-by-records")
+	key, err := d.Find(t.Context(), "from-records")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,8 @@ func TestBackendsDocument(t *testing.T) {
 				t.Setenv(v[1], "key")
 			}
 			config := filepath.Join(t.TempDir(), "c.yaml")
-			text := block + "receivers: {otlp: {protocols: {grpc: {endpoint: \"127.0.0.1:0\"}}}}\nservice: {pipelines: {traces: {receivers: [otlp], exporters: [" + name + "]}}}\n"
+			text := block + "receivers: {otlp: {protocols: {grpc: {endpoint: \"127.0.0.1:0\"}}}}\nservice: {pipelines: " +
+				"{traces: {receivers: [otlp], exporters: [" + name + "]}}}\n"
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +175,8 @@ func TestBackendsDocument(t *testing.T) {
 			}
 		})
 	}
-	want := []string{"otlp_http/phoenix", "otlp_http/langfuse", "otlp_http/logfire", "otlp_http/signoz", "otlp_http/datadog", "otlp_http/mlflow"}
+	want := []string{"otlp_http/phoenix", "otlp_http/langfuse", "otlp_http/logfire", "otlp_http/signoz",
+		"otlp_http/datadog", "otlp_http/mlflow"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("blocks (-want +got):\n%s", diff)
 	}
@@ -202,7 +205,8 @@ func TestQueueOfThePlatformGuide(t *testing.T) {
 	}
 }
 
-// dryRun loads configurations laid over each other as this collector does, and builds what they name without starting it.
+// dryRun loads configurations laid over each other as this collector does, and builds what they name without
+// starting it.
 func dryRun(t *testing.T, uris ...string) error {
 	t.Helper()
 	col, err := otelcol.NewCollector(otelcol.CollectorSettings{

@@ -24,7 +24,8 @@ func TestCopyInterrupted(t *testing.T) {
 	}
 	for i := range sessions {
 		events := strings.ReplaceAll(string(manyTurns(400)), "many", fmt.Sprintf("many%d", i))
-		if code := run(t.Context(), []string{"send", "--db", src, "-", "--replay"}, strings.NewReader(events), io.Discard, io.Discard); code != exitOK {
+		if code := run(t.Context(), []string{"send", "--db", src, "-", "--replay"}, strings.NewReader(events), io.Discard,
+			io.Discard); code != exitOK {
 			t.Fatalf("send: exit %d", code)
 		}
 	}
@@ -38,14 +39,16 @@ func TestCopyInterrupted(t *testing.T) {
 		code := run(ctx, []string{"copy", src, dst}, strings.NewReader(""), io.Discard, &errs)
 		timer.Stop()
 		cancel()
-		interrupted := code == exitFailed && strings.HasPrefix(errs.String(), "otelagent: interrupted") && strings.Contains(errs.String(), "run it again to go on")
+		interrupted := code == exitFailed && strings.HasPrefix(errs.String(), "otelagent: interrupted") &&
+			strings.Contains(errs.String(), "run it again to go on")
 		if !interrupted && (code != exitOK || after == 0) {
 			t.Errorf("after %v: exit %d: %s", after, code, &errs)
 		}
 	}
 
 	code, _, text := runWith(t, "copy", src, dst, "--verify")
-	if code != exitOK || !strings.Contains(text, fmt.Sprintf("compared %[1]d sessions: %[1]d the same on both sides", sessions)) {
+	if code != exitOK || !strings.Contains(text, fmt.Sprintf("compared %[1]d sessions: %[1]d the same on both sides",
+		sessions)) {
 		t.Errorf("exit %d: %s", code, text)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -191,6 +192,7 @@ func (a *app) showCommandLine(names []string) func(address string) string {
 
 // completeSession completes the ids of sessions in a shell.
 func (a *app) completeSession(c *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	a.dbs = slices.Compact(a.dbs) // cobra parses the flags twice
 	db, err := a.open(c.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -262,31 +264,30 @@ func isRegular(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// noFile adds to err, about a single argument that names no session, that it is no file either, where it looks like
-// one.
-func (a *app) noFile(args []string, err error) error {
-	if len(args) != 1 || len(a.dbs) > 0 || isFile(args[0]) {
+// hintAddress is hint for a verb whose first argument may be a FILE, which it has read then.
+func (a *app) hintAddress(args []string, err error) error {
+	if len(args) > 0 && isFile(args[0]) {
 		return err
 	}
-	arg := args[0]
-	if info, statErr := os.Stat(arg); statErr == nil && info.IsDir() {
-		return fmt.Errorf("%w\n%s is a directory", err, arg)
-	}
-	if filepath.Ext(arg) != "" || filepath.IsAbs(arg) || strings.HasPrefix(arg, ".") {
-		return fmt.Errorf("%w\nAnd there is no file %s", err, arg)
-	}
-	return err
+	return a.hint(args, err)
 }
 
-// orFile adds to err that an argument, which the verb takes as another kind of value, is a file.
-func (a *app) orFile(args []string, err error) error {
+// hint adds to err, about arguments that name no session, whether one of them is a file, or looks like one.
+func (a *app) hint(args []string, err error) error {
 	var e *exitError
 	if err == nil || len(a.dbs) > 0 || errors.As(err, &e) && e.Err == nil {
 		return err
 	}
 	for _, arg := range args {
-		if arg != "-" && isFile(arg) {
+		info, statErr := os.Stat(arg)
+		looksLike := filepath.Ext(arg) != "" || filepath.IsAbs(arg) || strings.HasPrefix(arg, ".")
+		switch {
+		case statErr == nil && info.IsDir():
+			return fmt.Errorf("%w\n%s is a directory", err, arg)
+		case statErr == nil:
 			return fmt.Errorf("%w\n%s is a file: --db reads it", err, arg)
+		case looksLike:
+			return fmt.Errorf("%w\nAnd there is no file %s", err, arg)
 		}
 	}
 	return err

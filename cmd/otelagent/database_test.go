@@ -22,7 +22,8 @@ func execute(t *testing.T, path, text string) {
 	}
 }
 
-var readVerbs = [][]string{{"ls"}, {"show", "last"}, {"request", "last/0"}, {"export", "last", "--format", "json"}, {"stats"}, {"rm", "last", "--dry-run"}}
+var readVerbs = [][]string{{"ls"}, {"show", "last"}, {"request", "last/0"}, {"export", "last", "--format", "json"},
+	{"stats"}, {"rm", "last", "--dry-run"}}
 
 // A database of another schema version is refused and not changed; the error says which version it has,
 // which one is wanted, and what to do.
@@ -47,7 +48,8 @@ func TestOlderAndNewerSchema(t *testing.T) {
 			t.Helper()
 			code, _, errs := runWith(t, args...)
 			want := fmt.Sprintf("database has schema version %d, this program wants version ", version)
-			if code != exitFailed || !strings.Contains(errs, want) || !strings.Contains(errs, do) || !strings.Contains(errs, db) {
+			if code != exitFailed || !strings.Contains(errs, want) || !strings.Contains(errs, do) ||
+				!strings.Contains(errs, db) {
 				t.Errorf("%v: exit %d: %s", args, code, errs)
 			}
 		}
@@ -100,7 +102,8 @@ func TestLookingWritesNothing(t *testing.T) {
 	}
 	look("ls")
 
-	execute(t, db, "UPDATE marks SET last = last + 1; UPDATE sessions SET mark = (SELECT last FROM marks) WHERE id LIKE 'c41d%'")
+	execute(t, db, "UPDATE marks SET last = last + 1; UPDATE sessions SET mark = (SELECT last FROM marks) WHERE id "+
+		"LIKE 'c41d%'")
 	if code, _, errs := runWith(t, "ls", "--db", db); code != exitOK {
 		t.Fatalf("ls: exit %d: %s", code, errs)
 	}
@@ -113,9 +116,12 @@ func TestLookingWritesNothing(t *testing.T) {
 func TestPasswordIsNotEchoed(t *testing.T) {
 	t.Setenv(envPassword, "s3cr3t")
 	for _, args := range [][]string{
-		{"ls", "--db", "clickhouse://u:s3cr3t@127.0.0.1:1/d"}, {"rm", "x", "-y", "--db", "clickhouse://u:s3cr3t@127.0.0.1:1/d"},
-		{"copy", "clickhouse://u:s3cr3t@127.0.0.1:1/d", "postgres://u:s3cr3t@h/d"}, {"send", "--db", "postgres://u:s3cr3t@h/d", "x"},
-		{"up", "--db", "clickhouse://u:s3cr3t@127.0.0.1:1/d"}, {"up", "--db", t.TempDir(), "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0"},
+		{"ls", "--db", "clickhouse://u:s3cr3t@127.0.0.1:1/d"}, {"rm", "x", "-y", "--db",
+			"clickhouse://u:s3cr3t@127.0.0.1:1/d"},
+		{"copy", "clickhouse://u:s3cr3t@127.0.0.1:1/d", "postgres://u:s3cr3t@h/d"},
+		{"send", "--db", "postgres://u:s3cr3t@h/d", "x"},
+		{"up", "--db", "clickhouse://u:s3cr3t@127.0.0.1:1/d"}, {"up", "--db", t.TempDir(), "--otlp-grpc", "127.0.0.1:0",
+			"--otlp-http", "127.0.0.1:0"},
 	} {
 		if code, out, errs := runWith(t, args...); code == exitOK || strings.Contains(out+errs, "s3cr3t") {
 			t.Errorf("%v: exit %d: %s%s", args, code, out, errs)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,8 +31,8 @@ func (a *app) demoCommand() *cobra.Command {
 		Long: `Play a recorded session through a real collector and show it.
 
 It starts a collector on free ports of this machine, sends it the recording over
-OTLP, prints the session as rebuilt from the spans, and ends. Nothing leaves the
-machine.`,
+OTLP, prints the session as rebuilt from the spans, and ends. It sends nothing
+to other machines.`,
 		Args:        noArgs,
 		Annotations: refuses("db tenant output"),
 		RunE:        func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) },
@@ -108,7 +107,7 @@ The database is %[2]s (SQLite). Look at it with
 and keep sessions of your own with
 
   %[1]s up
-`, shellWord(os.Args[0]), shellWord(path), demoSession[:8])
+`, inspect.ShellWords(os.Args[0]), inspect.ShellWords(path), demoSession[:8])
 	return nil
 }
 
@@ -145,13 +144,4 @@ func checkDemo(trees []session.Tree, s *sent) error {
 	check("compactions", compactions, want("CompactionStarted"))
 	check("defects", defects, 0)
 	return errors.Join(errs...)
-}
-
-// shellWord quotes s where a shell would take it apart.
-func shellWord(s string) string {
-	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:@%,"
-	if s != "" && strings.Trim(s, safe) == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

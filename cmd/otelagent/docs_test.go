@@ -21,7 +21,8 @@ func files(t *testing.T, suffix string, see func(path, text string)) {
 		switch {
 		case err != nil:
 			return err
-		case e.IsDir() && (e.Name() == ".git" || e.Name() == "bin" || e.Name() == "testdata" || e.Name() == "target" || e.Name() == "node_modules" || e.Name() == "venv"):
+		case e.IsDir() && (e.Name() == ".git" || e.Name() == "bin" || e.Name() == "testdata" || e.Name() == "target" ||
+			e.Name() == "node_modules" || e.Name() == "venv"):
 			return filepath.SkipDir
 		case e.IsDir() || !strings.HasSuffix(path, suffix):
 			return nil
@@ -110,16 +111,20 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestGuideConformance reads docs/guide-conformance.md: every requirement of the guide stands there once, with one of three statuses, and what is
+// TestGuideConformance reads docs/guide-conformance.md: every requirement of the guide stands there once, with one
+// of three statuses, and what is
 // named as its proof is there.
 func TestGuideConformance(t *testing.T) {
 	const requirements = 82
 	tests := knownTests(t)
 	others := []string{ // commands, flags and keys
-		"otelagent export", "otelagent show", "otelagent ls", "otelagent request", "otelagent request --diff", "otelagent acp", "max_block_bytes", "--strict-guide",
+		"otelagent export", "otelagent show", "otelagent ls", "otelagent request", "otelagent request --diff",
+		"otelagent acp", "max_block_bytes", "--strict-guide",
 		"--redact default", "archived_at", "updated_at", "type", "data", "task", "truncated", "<client>_<tool>",
-		"otelagent status", "otelagent diff", "otelagent grep", "otelagent stats", "otelagent stats --by provider", "otelagent ls --forked-from", "ls", "show", "stats", "show --follow",
-		"--archived", "--archived only", "--capture none", "--send", "--system", "--model", "--tool CALL --run", "--prices", "--hidden", "--live",
+		"otelagent status", "otelagent diff", "otelagent grep", "otelagent stats", "otelagent stats --by provider",
+		"otelagent ls --forked-from", "ls", "show", "stats", "show --follow",
+		"--archived", "--archived only", "--capture none", "--send", "--system", "--model", "--tool CALL --run",
+		"--prices", "--hidden", "--live",
 	}
 	doc, err := os.ReadFile(filepath.Join(repository, "docs", "guide-conformance.md"))
 	if err != nil {
@@ -221,7 +226,8 @@ func TestReadmeLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := filepath.Join(t.TempDir(), "sessions.db")
-	if code, _, errs := runWith(t, "send", "--capture", "content", "--db", db, file); code != exitOK || !strings.Contains(errs, "otelagent (lines with a type") {
+	if code, _, errs := runWith(t, "send", "--capture", "content", "--db", db, file); code != exitOK ||
+		!strings.Contains(errs, "otelagent (lines with a type") {
 		t.Fatalf("send: exit %d: %s", code, errs)
 	}
 	code, out, errs := runWith(t, "show", "s1", "--db", db)

@@ -78,7 +78,8 @@ func onDisk(t *testing.T, path string) []byte {
 	return all
 }
 
-// What rm erased is nowhere in the file, nor in its log, also while a collector is writing to it; what else is there stays as it is.
+// What rm erased is nowhere in the file, nor in its log, also while a collector is writing to it; what else is there
+// stays as it is.
 func TestErasedIsGoneFromTheDisk(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	db := filepath.Join(t.TempDir(), "s.db")
@@ -92,19 +93,22 @@ func TestErasedIsGoneFromTheDisk(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code, _, errs := runWith(t, "send", "--endpoint", endpoint, "--protocol", "grpc", "--capture", "content", file); code != exitOK {
+		if code, _, errs := runWith(t, "send", "--endpoint", endpoint, "--protocol", "grpc", "--capture", "content",
+			file); code != exitOK {
 			t.Fatalf("send: exit %d: %s", code, errs)
 		}
 	}
 	// The same session under another id, with its prompts and tools, and other replies: what both have alike stays.
-	stays := strings.NewReplacer("0b5cf0a5", "11111111", "c41d7b1e", "22222222", "careful", "careless", "subtracts", "divides").Replace(string(demoEvents))
+	stays := strings.NewReplacer("0b5cf0a5", "11111111", "c41d7b1e", "22222222", "careful", "careless", "subtracts",
+		"divides").Replace(string(demoEvents))
 	send(stays)
 	if code, _, errs := runWith(t, "ls", "--db", db); code != exitOK { // brings the guide's tables up to date too
 		t.Fatalf("ls: exit %d: %s", code, errs)
 	}
 	shown := func() (out string) {
 		t.Helper()
-		for _, args := range [][]string{{"show", "1111", "--output", "json"}, {"show", "1111"}, {"export", "1111", "--format", "jsonl", "--partial"}, {"show", "2222", "--output", "json"}} {
+		for _, args := range [][]string{{"show", "1111", "--output", "json"}, {"show", "1111"},
+			{"export", "1111", "--format", "jsonl", "--partial"}, {"show", "2222", "--output", "json"}} {
 			code, text, errs := runWith(t, append(args, "--db", db)...)
 			if code != exitOK {
 				t.Fatalf("%v: exit %d: %s", args, code, errs)
@@ -142,7 +146,8 @@ func TestErasedIsGoneFromTheDisk(t *testing.T) {
 				t.Errorf("%s: %q is still there", when, v)
 			}
 		}
-		for _, v := range []string{"0b5cf0a5-6d0e", "c41d7b1e-93a2", "You are a careful coding agent", "add() subtracts instead"} {
+		for _, v := range []string{"0b5cf0a5-6d0e", "c41d7b1e-93a2", "You are a careful coding agent",
+			"add() subtracts instead"} {
 			if bytes.Contains(disk, []byte(v)) {
 				t.Errorf("%s: %q is still there", when, v)
 			}

@@ -25,7 +25,8 @@ import (
 // exportFormat is a format that sessions are written in.
 type exportFormat struct {
 	name, ending string
-	write        func(context.Context, io.Writer, *session.Session, export.Bodies, export.Options) ([]export.Missing, error)
+	write        func(context.Context, io.Writer, *session.Session, export.Bodies, export.Options) ([]export.Missing,
+		error)
 }
 
 var exportFormats = []exportFormat{

@@ -12,7 +12,8 @@ import (
 func TestParseSince(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for in, want := range map[string]time.Time{
-		"90m": now.Add(-90 * time.Minute), "24h": now.Add(-24 * time.Hour), "7d": now.Add(-7 * 24 * time.Hour), "1.5d": now.Add(-36 * time.Hour),
+		"90m": now.Add(-90 * time.Minute), "24h": now.Add(-24 * time.Hour), "7d": now.Add(-7 * 24 * time.Hour),
+		"1.5d":                 now.Add(-36 * time.Hour),
 		"2026-11-20T09:00:00Z": time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC),
 		"2026-11-20":           time.Date(2026, 11, 20, 0, 0, 0, 0, time.Local),
 		"soon":                 {}, "": {}, "-3h": {}, "d": {}, "2026-13-01": {},
@@ -28,10 +29,13 @@ func TestParseSince(t *testing.T) {
 func TestFileName(t *testing.T) {
 	names := map[string]session.Key{}
 	for _, key := range []session.Key{
-		{ID: "plain-1.x"}, {ID: "../../etc/passwd"}, {ID: "..-..-etc-passwd"}, {ID: "a/b"}, {ID: "a_b"}, {ID: "a b"}, {ID: ".hidden"}, {ID: "."}, {ID: ".."}, {ID: ""},
-		{ID: strings.Repeat("x", 300)}, {ID: strings.Repeat("x", 299)}, {ID: "ünï"}, {ID: "unï"}, {ID: "b", Tenant: "a"}, {ID: "a.b"}, {ID: "con\x00trol\n"},
+		{ID: "plain-1.x"}, {ID: "../../etc/passwd"}, {ID: "..-..-etc-passwd"}, {ID: "a/b"}, {ID: "a_b"}, {ID: "a b"},
+		{ID: ".hidden"}, {ID: "."}, {ID: ".."}, {ID: ""},
+		{ID: strings.Repeat("x", 300)}, {ID: strings.Repeat("x", 299)}, {ID: "ünï"}, {ID: "unï"}, {ID: "b", Tenant: "a"},
+		{ID: "a.b"}, {ID: "con\x00trol\n"},
 		{ID: "-rf"}, {ID: "rf"}, {ID: "--"}, {ID: "-."},
-		{ID: "Plain-1.x"}, {ID: "PLAIN-1.X"}, {ID: "A", Tenant: "t"}, {ID: "a", Tenant: "t"}, {ID: "a", Tenant: "T"}, {ID: "con"}, {ID: "nul.x"},
+		{ID: "Plain-1.x"}, {ID: "PLAIN-1.X"}, {ID: "A", Tenant: "t"}, {ID: "a", Tenant: "t"}, {ID: "a", Tenant: "T"},
+		{ID: "con"}, {ID: "nul.x"},
 	} {
 		name := fileName(key, "json")
 		if device.MatchString(name) {
@@ -41,7 +45,8 @@ func TestFileName(t *testing.T) {
 			t.Errorf("%q and %q are both %s", key, other, name)
 		}
 		names[strings.ToLower(name)] = key
-		if strings.ContainsAny(name, "/\\\x00\n ") || strings.Contains(".-", name[:1]) || len(name) > 120 || !strings.HasSuffix(name, ".json") {
+		if strings.ContainsAny(name, "/\\\x00\n ") || strings.Contains(".-", name[:1]) || len(name) > 120 ||
+			!strings.HasSuffix(name, ".json") {
 			t.Errorf("%q becomes %q", key, name)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 )
 
-// TestLedgersOverTheWire sends every recording of the real phi-core crate over OTLP into a collector with our exporter, and
+// TestLedgersOverTheWire sends every recording of the real phi-core crate over OTLP into a collector with our
+// exporter, and
 // compares what `otelagent export` then writes with what phi-core's own recorder saved. Every other recording goes over
 // HTTP, and every third is sent to two collectors that share one database.
 func TestLedgersOverTheWire(t *testing.T) {
@@ -33,7 +34,8 @@ func TestLedgersOverTheWire(t *testing.T) {
 			events := filepath.Join(root, "dialects", "phi", "testdata", "phi-core-"+f.Release, f.Name+".events.ndjson")
 			var running []*collector
 			for range collectors {
-				c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db, Log: io.Discard})
+				c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db,
+					Log: io.Discard})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -85,7 +87,8 @@ func exported(t *testing.T, db string) (map[string][]byte, error) {
 	out := make(map[string][]byte)
 	for _, s := range ls.Sessions {
 		var ledger bytes.Buffer
-		if code := run(t.Context(), []string{"export", s.ID, "--format", "phi-core", "--db", db}, nil, &ledger, &stderr); code != exitOK {
+		if code := run(t.Context(), []string{"export", s.ID, "--format", "phi-core", "--db", db}, nil, &ledger,
+			&stderr); code != exitOK {
 			return nil, errors.New(stderr.String())
 		}
 		out[s.ID] = ledger.Bytes()

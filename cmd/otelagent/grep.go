@@ -36,14 +36,14 @@ Exit codes: 0 found, 1 not found or not read, 2 wrong usage.`,
   otelagent grep --regexp 'rm -rf? /' --output json | jq -r '.hits[].address'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
-				return a.orFile(args, fmt.Errorf("grep wants one TEXT and at most one SESSION, %d arguments given; put quotes "+
+				return a.hint(args, fmt.Errorf("grep wants one TEXT and at most one SESSION, %d arguments given; put quotes "+
 					"around what has spaces", len(args)))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Text, o.Session = args[0], strings.Join(args[1:], "")
-			return a.orFile(args[1:], a.grep(cmd.Context(), o))
+			return a.hint(args[1:], a.grep(cmd.Context(), o))
 		},
 	}
 	c.Flags().BoolVarP(&o.Regexp, "regexp", "E", false, "TEXT is a regular expression (RE2, as of Go)")

@@ -34,7 +34,8 @@ func TestFastPipeLosesNothing(t *testing.T) {
 	}
 	events := manyTurns(turns)
 	db := filepath.Join(t.TempDir(), "c.db")
-	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db, Log: io.Discard})
+	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db,
+		Log: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,8 @@ func TestEndpointVariableWithoutScheme(t *testing.T) {
 	os.Stderr = stderr
 	w.Close()
 	raw, _ := io.ReadAll(r)
-	if code != exitUsage || !strings.Contains(errs.String(), "OTEL_EXPORTER_OTLP_ENDPOINT=127.0.0.1:4317: want http://HOST:PORT") || len(raw) > 0 {
+	if code != exitUsage || !strings.Contains(errs.String(),
+		"OTEL_EXPORTER_OTLP_ENDPOINT=127.0.0.1:4317: want http://HOST:PORT") || len(raw) > 0 {
 		t.Errorf("exit %d: %s\nraw: %s", code, &errs, raw)
 	}
 }
@@ -97,7 +99,8 @@ func TestNoEventStream(t *testing.T) {
 	var errs bytes.Buffer
 	code := run(t.Context(), []string{"send", "--from", "phi-core", "--db", filepath.Join(t.TempDir(), "s.db"), "-"},
 		strings.NewReader(strings.Repeat("no event\n", 50)), io.Discard, &errs)
-	if code != exitFailed || strings.Count(errs.String(), "\n") != 2 || !strings.Contains(errs.String(), "nothing in the input could be read as phi-core") ||
+	if code != exitFailed || strings.Count(errs.String(), "\n") != 2 || !strings.Contains(errs.String(),
+		"nothing in the input could be read as phi-core") ||
 		!strings.Contains(errs.String(), "standard input:1:") {
 		t.Errorf("exit %d: %s", code, &errs)
 	}

@@ -39,7 +39,8 @@ func startProcess(t *testing.T, env []string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{Cmd: &exec.Cmd{Path: self, Args: args, Env: append(os.Environ(), env...), Stdout: w, Stderr: w}, lines: make(chan string, 1000)}
+	p := &process{Cmd: &exec.Cmd{Path: self, Args: args, Env: append(os.Environ(), env...), Stdout: w, Stderr: w},
+		lines: make(chan string, 1000)}
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -71,17 +72,20 @@ func cli(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// keeps starts `otelagent up` as anybody does, but for its addresses, and returns its database and where it listens for gRPC.
+// keeps starts `otelagent up` as anybody does, but for its addresses, and returns its database and where it listens
+// for gRPC.
 func keeps(t *testing.T) (db, addr string) {
 	t.Helper()
 	db = filepath.Join(t.TempDir(), "sessions.db")
-	up := startProcess(t, nil, "otelagent", "up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0", "--viewer", "off")
+	up := startProcess(t, nil, "otelagent", "up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http",
+		"127.0.0.1:0", "--viewer", "off")
 	addr = await(t, up.lines, "otelagent: OTLP over gRPC on ")
 	await(t, up.lines, "otelagent: ready")
 	return db, addr
 }
 
-// TestKilled: agents of their own are killed by kill -9 at every point where they can wait, and everything up to then is there.
+// TestKilled: agents of their own are killed by kill -9 at every point where they can wait, and everything up to
+// then is there.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: kills real processes, and waits for what does not come")
@@ -95,8 +99,10 @@ func TestKilled(t *testing.T) {
 		open  []inspect.StatusOpen
 	}{
 		{"model", spans.SessionStatusBusy, []string{"I will look at the file first, bec"}, nil},
-		{"tool", spans.SessionStatusBusy, []string{"First I mark the place.", "edit", "a.txt", "half of it", "tool_use", "m-1-of-may", "1234"}, []inspect.StatusOpen{{Kind: "tool_call", Tool: "edit", Call: "c1"}}},
-		{"ask", spans.SessionStatusWaitingOnApproval, []string{"edit", "ask"}, []inspect.StatusOpen{{Kind: "tool_call", Tool: "edit", Call: "c1"}, {Kind: "permission", Tool: "edit", Call: "c1"}}},
+		{"tool", spans.SessionStatusBusy, []string{"First I mark the place.", "edit", "a.txt", "half of it", "tool_use",
+			"m-1-of-may", "1234"}, []inspect.StatusOpen{{Kind: "tool_call", Tool: "edit", Call: "c1"}}},
+		{"ask", spans.SessionStatusWaitingOnApproval, []string{"edit", "ask"}, []inspect.StatusOpen{{Kind: "tool_call",
+			Tool: "edit", Call: "c1"}, {Kind: "permission", Tool: "edit", Call: "c1"}}},
 		{"input", spans.SessionStatusWaitingOnUserInput, nil, nil},
 		{"retry", spans.SessionStatusRetrying, []string{"2 attempts"}, nil},
 	} {
@@ -113,7 +119,8 @@ func TestKilled(t *testing.T) {
 				{liveRequest, []string{"request", id + "/r1/1"}},
 				{string(c.status), []string{"status", id}},
 			} {
-				if got := cliUntil(t, func(out string) bool { return out == want.want }, append(want.args, "--db", db)...); got != "" {
+				if got := cliUntil(t, func(out string) bool { return out == want.want },
+					append(want.args, "--db", db)...); got != "" {
 					t.Fatalf("%s, want %s", got, want.want)
 				}
 			}
@@ -126,7 +133,8 @@ func TestKilled(t *testing.T) {
 			}
 			agent.kill()
 
-			if got := strings.TrimSpace(cli(t, "status", id, "--db", db, "--wait", "aborted", "--timeout", "20s")); got != string(spans.SessionStatusAborted) {
+			if got := strings.TrimSpace(cli(t, "status", id, "--db", db, "--wait", "aborted", "--timeout",
+				"20s")); got != string(spans.SessionStatusAborted) {
 				t.Errorf("status %q", got)
 			}
 			if got := cli(t, "request", id+"/r1/1", "--db", db); got != liveRequest {
@@ -145,7 +153,8 @@ func TestKilled(t *testing.T) {
 				}
 				v.Open[i].Since, v.Open[i].Turn = time.Time{}, ""
 			}
-			if diff := cmp.Diff(c.open, v.Open); diff != "" || v.Status != spans.SessionStatusAborted || v.Turn != id+"/@1/1" || v.HeartbeatNS != liveHeartbeat.Nanoseconds() {
+			if diff := cmp.Diff(c.open, v.Open); diff != "" || v.Status != spans.SessionStatusAborted ||
+				v.Turn != id+"/@1/1" || v.HeartbeatNS != liveHeartbeat.Nanoseconds() {
 				t.Errorf("%+v\n%s", v, diff)
 			}
 			var tree session.Session
@@ -153,17 +162,23 @@ func TestKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			turns := tree.Runs[0].Turns
-			if len(tree.Runs) != 1 || len(turns) != 2 || turns[0].StopReason != "stop" || turns[1].Partial != (c.mode == "model") || tree.Runs[0].Status != spans.RunStatusOpen {
+			if len(tree.Runs) != 1 || len(turns) != 2 || turns[0].StopReason != "stop" ||
+				turns[1].Partial != (c.mode == "model") || tree.Runs[0].Status != spans.RunStatusOpen {
 				t.Errorf("%d runs, %d turns, partial %v", len(tree.Runs), len(turns), turns[1].Partial)
 			}
-			if last := turns[1]; c.mode == "tool" && (last.StopReason != "tool_use" || last.Answered != "m-1-of-may" || last.Usage.Input != 1234 || last.Usage.Output != 56) {
+			if last := turns[1]; c.mode == "tool" && (last.StopReason != "tool_use" || last.Answered != "m-1-of-may" ||
+				last.Usage.Input != 1234 || last.Usage.Output != 56) {
 				t.Errorf("of the reply there is %+v", last)
 			}
 			var list struct{ Sessions []session.Summary }
-			if err := json.Unmarshal([]byte(cli(t, "ls", "--db", db, "--status", "aborted", "--output", "json")), &list); err != nil {
+			if err := json.Unmarshal([]byte(cli(t, "ls", "--db", db, "--status", "aborted", "--output", "json")),
+				&list); err != nil {
 				t.Fatal(err)
 			}
-			if !slices.ContainsFunc(list.Sessions, func(s session.Summary) bool { return s.ID == id && s.Status == spans.SessionStatusAborted }) {
+			if !slices.ContainsFunc(list.Sessions, func(s session.Summary) bool {
+				return s.ID == id &&
+					s.Status == spans.SessionStatusAborted
+			}) {
 				t.Errorf("not in the list: %+v", list)
 			}
 		})
@@ -178,7 +193,8 @@ func TestShowFollows(t *testing.T) {
 	db, addr := keeps(t)
 	agent := startProcess(t, []string{testLiveAgent + "=" + addr}, "agent", "done")
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if run(t.Context(), []string{"status", "live-done", "--db", db}, strings.NewReader(""), io.Discard, io.Discard) == exitOK {
+		if run(t.Context(), []string{"status", "live-done", "--db", db}, strings.NewReader(""), io.Discard,
+			io.Discard) == exitOK {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -198,7 +214,8 @@ func TestShowFollows(t *testing.T) {
 		got = append(got, strings.Join(words[:min(len(words), 4)], " "))
 	}
 	want := []string{
-		"run 1 · coder", "user read it", "reply I read it.", "turn 0 · ", "user and now édit", "reply I edited it.", "turn 1 · ", "run 1 · completed",
+		"run 1 · coder", "user read it", "reply I read it.", "turn 0 · ", "user and now édit", "reply I edited it.",
+		"turn 1 · ", "run 1 · completed",
 	}
 	for i := range want {
 		if i >= len(got) || !strings.HasPrefix(got[i]+" ", want[i]) {

@@ -44,7 +44,7 @@ usage.`,
 			if err != nil {
 				return err
 			}
-			return a.orFile(args, a.ls(cmd.Context(), q, args, filtered))
+			return a.hint(args, a.ls(cmd.Context(), q, args, filtered))
 		},
 	}
 	f := c.Flags()
@@ -120,7 +120,7 @@ func (a *app) ls(ctx context.Context, q store.Query, args []string, filtered boo
 		}
 		err = inspect.List(a.stdout, res.Sessions, look)
 	case hidden == 0 && filtered:
-		a.say("%v", a.orFile(args, fmt.Errorf("no sessions like that in %s", db.at.name)))
+		a.say("%v", a.hint(args, fmt.Errorf("no sessions like that in %s", db.at.name)))
 	case hidden == 0:
 		err = a.sayNone(ctx, db)
 	}

@@ -46,7 +46,8 @@ func TestMetricsToPrometheus(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", url+"/v1/metrics")
 	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/protobuf")
 	var said bytes.Buffer
-	if exit := run(t.Context(), []string{"send", "--endpoint", "http://" + c.addr("grpc"), "-"}, bytes.NewReader(demoEvents), io.Discard, &said); exit != exitOK {
+	if exit := run(t.Context(), []string{"send", "--endpoint", "http://" + c.addr("grpc"), "-"},
+		bytes.NewReader(demoEvents), io.Discard, &said); exit != exitOK {
 		t.Errorf("exit %d: %s", exit, said.String())
 	}
 	if got := bytes.Join(received(), nil); !bytes.Contains(got, []byte(spans.MetricTurnTokens)) {
@@ -60,7 +61,8 @@ func TestMetricsToPrometheus(t *testing.T) {
 	}
 }
 
-// A pipe gives metrics where they are taken, a file where they are asked for, and a receiver that takes none spoils nothing unless they
+// A pipe gives metrics where they are taken, a file where they are asked for, and a receiver that takes none spoils
+// nothing unless they
 // were asked for.
 func TestSendMetrics(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "events.ndjson")
@@ -79,18 +81,24 @@ func TestSendMetrics(t *testing.T) {
 		says     string
 	}{
 		{name: "pipe", args: []string{"-"}, requests: true, has: spans.MetricTokenUsage},
-		{name: "pipe, later profile", config: "profile: genai-2026-10", args: []string{"-"}, requests: true, has: spans.MetricInferenceUsageInput},
+		{name: "pipe, later profile", config: "profile: genai-2026-10", args: []string{"-"}, requests: true,
+			has: spans.MetricInferenceUsageInput},
 		{name: "pipe, off", config: "metrics: off", args: []string{"-"}},
 		{name: "pipe, refused", args: []string{"-"}, refuse: true, requests: true},
 		{name: "recording through a pipe", args: []string{"--replay", "-"}},
 		{name: "file", args: []string{file}},
 		{name: "file, on", config: "metrics: on", args: []string{file}, requests: true, has: spans.MetricTurnTokens},
-		{name: "file, on, refused", config: "metrics: on", args: []string{file}, refuse: true, requests: true, exit: exitFailed, says: "the receiver takes no metrics"},
-		{name: "file, on, switched off", config: "metrics: on", args: []string{file}, env: "none", exit: exitFailed, says: "metrics on: there are none"},
-		{name: "file, on, by somebody else", config: "metrics: on", args: []string{file}, env: "prometheus", exit: exitFailed, says: "metrics on: there are none"},
+		{name: "file, on, refused", config: "metrics: on", args: []string{file}, refuse: true, requests: true,
+			exit: exitFailed, says: "the receiver takes no metrics"},
+		{name: "file, on, switched off", config: "metrics: on", args: []string{file}, env: "none", exit: exitFailed,
+			says: "metrics on: there are none"},
+		{name: "file, on, by somebody else", config: "metrics: on", args: []string{file}, env: "prometheus",
+			exit: exitFailed, says: "metrics on: there are none"},
 		{name: "pipe, switched off", args: []string{"-"}, env: "none"},
-		{name: "database", config: "metrics: on", args: []string{"--db", "x.db", file}, exit: exitUsage, says: "a database takes no metrics"},
-		{name: "what is that", config: "metrics: yes\nprofile: new", args: []string{file}, exit: exitUsage, says: "metrics yes: want auto, on or off\nprofile new: want genai-2026-08 or genai-2026-10"},
+		{name: "database", config: "metrics: on", args: []string{"--db", "x.db", file}, exit: exitUsage,
+			says: "a database takes no metrics"},
+		{name: "what is that", config: "metrics: yes\nprofile: new", args: []string{file}, exit: exitUsage,
+			says: "metrics yes: want auto, on or off\nprofile new: want genai-2026-08 or genai-2026-10"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("OTEL_METRICS_EXPORTER", tt.env)
@@ -103,7 +111,8 @@ func TestSendMetrics(t *testing.T) {
 				args = append(args, "--endpoint", url, "--protocol", "http/protobuf")
 			}
 			var said bytes.Buffer
-			if exit := run(t.Context(), args, bytes.NewReader(demoEvents), io.Discard, &said); exit != tt.exit || !strings.Contains(said.String(), tt.says) {
+			if exit := run(t.Context(), args, bytes.NewReader(demoEvents), io.Discard, &said); exit != tt.exit ||
+				!strings.Contains(said.String(), tt.says) {
 				t.Errorf("exit %d, want %d; says %q, want %q", exit, tt.exit, said.String(), tt.says)
 			}
 			got := received()

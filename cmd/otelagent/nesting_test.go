@@ -57,12 +57,14 @@ func nestedSpan(n int) []byte {
 	return b[at:]
 }
 
-// A message of nothing but nesting, which would end the process, is refused by whatever way it comes, and who sends at the same time is
+// A message of nothing but nesting, which would end the process, is refused by whatever way it comes, and who sends
+// at the same time is
 // not harmed.
 func TestNestingBomb(t *testing.T) {
 	const levels = 1_400_000 // more than a stack has room for
 	db := filepath.Join(t.TempDir(), "s.db")
-	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db, Log: io.Discard})
+	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db,
+		Log: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +74,8 @@ func TestNestingBomb(t *testing.T) {
 	go func() {
 		var out bytes.Buffer
 		for range 3 {
-			if code := run(t.Context(), []string{"send", "--endpoint", "http://" + c.addr("grpc"), "-"}, bytes.NewReader(demoEvents), &out, &out); code != exitOK {
+			if code := run(t.Context(), []string{"send", "--endpoint", "http://" + c.addr("grpc"), "-"},
+				bytes.NewReader(demoEvents), &out, &out); code != exitOK {
 				honest <- out.String()
 				return
 			}
@@ -81,7 +84,8 @@ func TestNestingBomb(t *testing.T) {
 	}()
 
 	bomb := nestedSpan(levels)
-	json := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"attributes":[{"key":"k","value":` + strings.Repeat(`{"arrayValue":{"values":[`, 100_000)
+	json := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"attributes":[{"key":"k","value":` +
+		strings.Repeat(`{"arrayValue":{"values":[`, 100_000)
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	_, _ = z.Write(bomb)
@@ -101,12 +105,14 @@ func TestNestingBomb(t *testing.T) {
 			t.Errorf("gRPC, %s: %v", service, err)
 		}
 	}
-	if err := conn.Invoke(t.Context(), "/opentelemetry.proto.collector.trace.v1.TraceService/Export", nestedSpan(50), &[]byte{}); err != nil {
+	if err := conn.Invoke(t.Context(), "/opentelemetry.proto.collector.trace.v1.TraceService/Export", nestedSpan(50),
+		&[]byte{}); err != nil {
 		t.Errorf("gRPC, 50 lists in each other: %v", err)
 	}
 	post := func(path, kind, packing string, body []byte) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+c.addr("http")+path, bytes.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+c.addr("http")+path,
+			bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +157,8 @@ func TestNestingBomb(t *testing.T) {
 		t.Errorf("the collector is gone: %v", err)
 	}
 	var out bytes.Buffer
-	if code := run(t.Context(), []string{"ls", "--db", db, "--output", "json"}, nil, &out, &out); code != exitOK || !strings.Contains(out.String(), `"id"`) {
+	if code := run(t.Context(), []string{"ls", "--db", db, "--output", "json"}, nil, &out, &out); code != exitOK ||
+		!strings.Contains(out.String(), `"id"`) {
 		t.Errorf("ls: exit %d: %s", code, &out)
 	}
 }

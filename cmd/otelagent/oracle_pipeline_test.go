@@ -31,13 +31,15 @@ type oracleSession struct {
 	Parts map[string]string
 }
 
-// Parts of a session. Those of exports are export.FORMAT, and partial.FORMAT where the format refuses what is incomplete.
+// Parts of a session. Those of exports are export.FORMAT, and partial.FORMAT where the format refuses what is
+// incomplete.
 const (
 	oracleTree     = "tree"
 	oracleRequests = "requests"
 )
 
-// oracleRead sends one recording through the pipeline: decoder, spans, OTLP, rows, tree, output. said holds the places of
+// oracleRead sends one recording through the pipeline: decoder, spans, OTLP, rows, tree, output. said holds the
+// places of
 // the input that the reader complains about.
 func oracleRead(t *testing.T, r oracleRecording) (said string, sessions []oracleSession) {
 	t.Helper()
@@ -126,7 +128,8 @@ func oracleExport(ctx context.Context, db *database, key session.Key, f exportFo
 	return out.String(), 0
 }
 
-// oracleRequestBytes bounds the requests of a session that are stored; of more the size and the SHA-256 of each are stored.
+// oracleRequestBytes bounds the requests of a session that are stored; of more the size and the SHA-256 of each are
+// stored.
 const oracleRequestBytes = 1 << 20
 
 // oracleRequestsText lists the requests of a session: a line about each, then its exact bytes as a line.
@@ -173,7 +176,8 @@ func oracleRequestLine(r *inspect.Request) string {
 	return b.String()
 }
 
-// oracleTreeText is the tree as `show --output json` prints it, without what depends on the wire, and with the content in place of
+// oracleTreeText is the tree as `show --output json` prints it, without what depends on the wire, and with the
+// content in place of
 // the names of blocks.
 func oracleTreeText(t *testing.T, tree session.Tree) string {
 	t.Helper()
@@ -362,7 +366,8 @@ func oracleContent(v any) any {
 // oracleLong is the size from which a text stays as it is: the long recordings have ids and times of their own.
 const oracleLong = 1 << 20
 
-// oracleNames replaces what is different each time, or with another wire, by numbers in the order in which they are seen.
+// oracleNames replaces what is different each time, or with another wire, by numbers in the order in which they are
+// seen.
 type oracleNames struct {
 	began  time.Time
 	ids    map[string]string

@@ -33,7 +33,8 @@ var oracleRoots = map[string]string{
 // oracleTables are the recordings of the guide whose lines are rows of its tables: they are read as a database too.
 var oracleTables = []string{"session.jsonl", "ai-sdk/v6.jsonl", "ai-sdk/v7.jsonl"}
 
-// oracleData holds for each group of recordings, which are those of one name, an index as plain text and the bodies that it
+// oracleData holds for each group of recordings, which are those of one name, an index as plain text and the bodies
+// that it
 // names.
 const oracleData = "testdata/oracle"
 
@@ -164,8 +165,10 @@ CREATE TABLE system_prompts(digest TEXT PRIMARY KEY, body TEXT NOT NULL);`)
 	return path
 }
 
-// TestOracle sends each recording of each dialect through the whole pipeline, with all its content, and compares with what
-// came out when it was frozen: the tree of each session, the exact bytes of each request, and each export. `-update` freezes
+// TestOracle sends each recording of each dialect through the whole pipeline, with all its content, and compares
+// with what
+// came out when it was frozen: the tree of each session, the exact bytes of each request, and each export. `-update`
+// freezes
 // it again; do that only for a change that users are meant to see.
 //
 // The data knows nothing of the wire, of spans, of blocks or of packages. So it omits from the tree: the ids of traces
@@ -230,7 +233,8 @@ func oracleGroup(t *testing.T, path string, recordings []oracleRecording) {
 		case !ok:
 			t.Errorf("%s: %s is new:\n%s", e.where, e.part, oracleClip(now.bodies[e.hash]))
 		case hash != e.hash:
-			t.Errorf("%s: %s differs:\n%s", e.where, e.part, oracleDiff(then.bodies[hash], now.bodies[e.hash], now.whole[e.hash]))
+			t.Errorf("%s: %s differs:\n%s", e.where, e.part, oracleDiff(then.bodies[hash], now.bodies[e.hash],
+				now.whole[e.hash]))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(old)) {
@@ -291,7 +295,8 @@ func oracleSplit(body string) []string {
 	var out []string
 	for line := range strings.Lines(body) {
 		var indented bytes.Buffer
-		if text := strings.TrimSpace(line); strings.HasPrefix(text, "{") && json.Indent(&indented, []byte(text), "", "  ") == nil {
+		if text := strings.TrimSpace(line); strings.HasPrefix(text, "{") && json.Indent(&indented, []byte(text), "",
+			"  ") == nil {
 			indented.WriteByte('\n')
 			line = indented.String()
 		}
@@ -302,7 +307,8 @@ func oracleSplit(body string) []string {
 
 // oracleDiff shows where two bodies differ, by lines. whole is the new one where an outline is stored.
 func oracleDiff(then, now, whole string) string {
-	d := string(diff.Diff("frozen", []byte(strings.Join(oracleSplit(then), "")), "now", []byte(strings.Join(oracleSplit(now), ""))))
+	d := string(diff.Diff("frozen", []byte(strings.Join(oracleSplit(then), "")), "now",
+		[]byte(strings.Join(oracleSplit(now), ""))))
 	if d == "" {
 		d = fmt.Sprintf("the spacing of JSON differs: %q, now %q", oracleClip(then), oracleClip(now))
 	}
@@ -313,7 +319,8 @@ func oracleDiff(then, now, whole string) string {
 	for i, line := range strings.Split(now, "\n") {
 		if from := (i - 1) * oracleLines; i > 0 && from < len(lines) && (i >= len(old) || old[i] != line) {
 			stretch := strings.Join(lines[from:min(from+oracleLines, len(lines))], "")
-			return fmt.Sprintf("%s\nthe first stretch that differs, from line %d, is now:\n%s", oracleClip(d), from+1, oracleClip(stretch))
+			return fmt.Sprintf("%s\nthe first stretch that differs, from line %d, is now:\n%s", oracleClip(d), from+1,
+				oracleClip(stretch))
 		}
 	}
 	return oracleClip(d)

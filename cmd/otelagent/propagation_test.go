@@ -46,7 +46,8 @@ func TestSendHearsTraceparent(t *testing.T) {
 		{"clark-agent", clark(`,"traceparent":"00-` + trace + `-` + span + `-01"`), trace, span},
 		{"clark-agent without", clark(""), "", strings.Repeat("0", 16)},
 		{"no traceparent", own(`{"ticket":"T-1"}`), "", strings.Repeat("0", 16)},
-		{"no valid one", own(`{"traceparent":"00-` + strings.Repeat("0", 32) + `-` + span + `-01"}`), "", strings.Repeat("0", 16)},
+		{"no valid one", own(`{"traceparent":"00-` + strings.Repeat("0", 32) + `-` + span + `-01"}`), "",
+			strings.Repeat("0", 16)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file, db := filepath.Join(t.TempDir(), "in.ndjson"), filepath.Join(t.TempDir(), "sessions.db")
@@ -80,7 +81,8 @@ func TestSendHearsTraceparent(t *testing.T) {
 			if tt.trace == "" {
 				tt.trace = got[0].Trace.String()
 			}
-			if diff := cmp.Diff([]string{tt.trace, tt.parent}, []string{got[0].Trace.String(), got[0].Parent.String()}); diff != "" {
+			if diff := cmp.Diff([]string{tt.trace, tt.parent}, []string{got[0].Trace.String(),
+				got[0].Parent.String()}); diff != "" {
 				t.Errorf("trace and parent (-want +got):\n%s", diff)
 			}
 		})

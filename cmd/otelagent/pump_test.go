@@ -22,7 +22,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// sentFiles returns what a store holds after commands that each send some files, with all content: the tree of each session as JSON, each line
+// sentFiles returns what a store holds after commands that each send some files, with all content: the tree of each
+// session as JSON, each line
 // of it a value, and behind it each request, or what is missing of it.
 func sentFiles(t *testing.T, commands ...[]string) map[string]string {
 	t.Helper()
@@ -32,7 +33,7 @@ func sentFiles(t *testing.T, commands ...[]string) map[string]string {
 			app:  &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard},
 			name: strings.Join(files, ", "), store: st,
 		}
-		if err := r.read(ctx, files, auto, func() string { made++; return fmt.Sprint("made up ", made) }); err != nil {
+		if err := r.read(ctx, files, auto, func() string { made++; return fmt.Sprint("generated ", made) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +76,9 @@ func requests(b *strings.Builder, tree session.Tree, runs []*session.Run) {
 // recordings are the inputs in the testdata of all dialects.
 func recordings(t *testing.T) (list []string) {
 	t.Helper()
-	for _, pattern := range []string{"clark/testdata/*.ndjson", "clark/testdata/clark-agent-*/*.ndjson", "phi/testdata/*.ndjson", "phi/testdata/phi-core-*/*", "acp/testdata/*.ndjson", "acp/testdata/sdk/*.ndjson", "guide/testdata/*.json*", "ndjson/testdata/*.ndjson", "ndjson/testdata/producers/*"} {
+	for _, pattern := range []string{"clark/testdata/*.ndjson", "clark/testdata/clark-agent-*/*.ndjson",
+		"phi/testdata/*.ndjson", "phi/testdata/phi-core-*/*", "acp/testdata/*.ndjson", "acp/testdata/sdk/*.ndjson",
+		"guide/testdata/*.json*", "ndjson/testdata/*.ndjson", "ndjson/testdata/producers/*"} {
 		found, err := filepath.Glob(filepath.Join("..", "..", "dialects", pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatal(pattern, found, err)
@@ -95,7 +98,8 @@ func recordings(t *testing.T) (list []string) {
 	return list
 }
 
-// Every request that is whole when a file is sent alone is the same, and whole, when a copy of it is sent in the same command: no list
+// Every request that is whole when a file is sent alone is the same, and whole, when a copy of it is sent in the
+// same command: no list
 // refers to one whose place it takes.
 func TestFileAndItsCopy(t *testing.T) {
 	if testing.Short() {
@@ -224,7 +228,8 @@ func TestNow(t *testing.T) {
 
 // The times of one file have no effect on another one, which has none.
 func TestTimesStayInTheirFile(t *testing.T) {
-	timed, untimed := filepath.Join("..", "..", "dialects", "phi", "testdata", "sample-session.ndjson"), filepath.Join(t.TempDir(), "untimed.ndjson")
+	timed, untimed := filepath.Join("..", "..", "dialects", "phi", "testdata", "sample-session.ndjson"),
+		filepath.Join(t.TempDir(), "untimed.ndjson")
 	const lines = `{"type":"otelagent.run_started","session":"untimed","run":"r"}
 {"type":"otelagent.turn_started","session":"untimed","run":"r"}
 {"type":"otelagent.turn_ended","session":"untimed","run":"r"}

@@ -25,7 +25,8 @@ func shipped(t *testing.T, f func(path string, text []byte)) {
 			return err
 		}
 		if name := d.Name(); d.IsDir() {
-			if path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"bin", "_build", "node_modules", "target"}, name)) {
+			if path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"bin", "_build", "node_modules",
+				"target"}, name)) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -109,7 +110,8 @@ func TestCheckReceivers(t *testing.T) {
 	}
 }
 
-// checkReceivers returns how many OTLP receivers the documents of a YAML text hold, and what is wrong with the first that is not bounded.
+// checkReceivers returns how many OTLP receivers the documents of a YAML text hold, and what is wrong with the first
+// that is not bounded.
 func checkReceivers(text []byte) (n int, err error) {
 	type protocol map[string]any
 	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {

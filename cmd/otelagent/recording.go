@@ -19,11 +19,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/go-logr/logr"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/metric/noop"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/backend/otlpbounds"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
@@ -31,7 +27,6 @@ import (
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
 // maxRecording bounds a recording as OTLP, in bytes: all of it is in memory.
@@ -137,45 +132,40 @@ func (r *recording) put(ctx context.Context, otlp []byte) error {
 	return r.store.Put(ctx, batch)
 }
 
+// read sends files as `send` does, into the store.
 func (r *recording) read(ctx context.Context, files []string, from string, ids func() string) error {
-	o := sendOptions{From: from, Files: files, Replay: true, Capture: captureOf("content")}
+	o := sendOptions{From: from, Files: files, Tenant: r.app.tenant, Replay: true, Capture: captureOf("content"),
+		into: r}
 	// the dialect of the file is not reported
 	in, err := o.open(ctx, &app{stdin: bytes.NewReader(r.stdin), stderr: io.Discard})
 	if err != nil {
 		return err
 	}
 	defer in.close()
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // reported once, at the end
-	otel.SetLogger(logr.Discard())
-	providers, err := otelsetup.Setup(ctx, otelsetup.WithExporter(otelsetup.NewFuncExporter(r.put)),
-		otelsetup.WithSampler(sdktrace.AlwaysSample()), otelsetup.WithServiceName(in.serviceOf()),
-		otelsetup.WithTenant(r.app.tenant), otelsetup.WithoutMetrics(), otelsetup.WithoutGlobal(), otelsetup.WithBlocking())
-	if err != nil {
-		return err
-	}
 	tracer, err := o.tracerOptions()
 	if err != nil {
 		return err
 	}
-	rec := event.NewRecorder(otelagent.NewTracer(append(tracer, otelagent.WithMeterProvider(noop.NewMeterProvider()),
-		otelagent.WithTracerProvider(providers.TracerProvider()))...), event.WithIDs(ids))
-	p := &pump{app: r.app, rec: rec, undated: true, options: o.inputOptions(false), quit: make(chan struct{}),
-		failed: func() bool { return ctx.Err() != nil || providers.Stats().Failed > 0 }}
+	d, err := o.delivery(ctx, tracer, in.serviceOf(), false, event.WithIDs(ids))
+	if err != nil {
+		return err
+	}
+	p := &pump{app: r.app, rec: d.rec, undated: true, options: o.inputOptions(false), quit: make(chan struct{}),
+		failed: func() bool { return ctx.Err() != nil || d.providers.Stats().Failed > 0 }}
 	readErr := p.run(in.list)
-	rec.Close(ctx)
-	shutErr := providers.Shutdown(context.WithoutCancel(ctx))
-	s, stats := p.sum(), providers.Stats()
+	endErr := d.end(context.WithoutCancel(ctx))
+	s, stats := p.sum(), d.providers.Stats()
 	switch {
 	case stats.LastError != nil:
 		return stats.LastError
-	case readErr != nil || shutErr != nil || ctx.Err() != nil:
-		return firstError(readErr, shutErr, ctx.Err())
+	case readErr != nil || endErr != nil || ctx.Err() != nil:
+		return firstError(readErr, endErr, ctx.Err())
 	case s.Events == 0 && s.Rejected > 0:
 		return fmt.Errorf("nothing in %s could be read as %s\n%s", r.name, in.list[0].dialect.Name, s.FirstRejected)
 	case stats.Ended == 0 && len(s.Sessions) > 0:
 		return errors.New("nothing can be shown: the environment switches it off (OTEL_SDK_DISABLED)")
 	}
-	if n := rec.Lost(); n > 0 {
+	if n := d.rec.Lost(); n > 0 {
 		r.app.say("%s belong to no run that was open; they are left out", count(int(n), "event"))
 	}
 	if n := s.Rejected - maxRejected; n > 0 {

@@ -45,7 +45,8 @@ func otlpJSON(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent)))
+	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()),
+		otelagent.WithCapture(otelagent.CaptureContent)))
 	for ev, err := range phi.Events(bytes.NewReader(demoEvents)) {
 		if err != nil {
 			t.Fatal(err)
@@ -81,7 +82,8 @@ func TestShowOTLPFile(t *testing.T) {
 	if code, got, said := command(t, nil, "show", traces); code != exitOK || tree(got) != want || said != "" {
 		t.Errorf("exit %d, %s\n%s", code, said, got)
 	}
-	if code, got, said := command(t, strings.NewReader(text), "show", "-"); code != exitOK || tree(got) != want || said != "" {
+	if code, got, said := command(t, strings.NewReader(text), "show", "-"); code != exitOK || tree(got) != want ||
+		said != "" {
 		t.Errorf("a pipe: exit %d, %s\n%s", code, said, got)
 	}
 
@@ -90,15 +92,19 @@ func TestShowOTLPFile(t *testing.T) {
 	odd := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"GET /"},` +
 		`{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060709","name":"session.run"}]}]}]}` + "\n" + text
 	code, got, said := command(t, strings.NewReader(odd), "show", "-")
-	if code != exitOK || tree(got) != want || said != "otelagent: standard input: 1 span rejected: bad_times\notelagent: standard input: 1 span of other instrumentation left out\n" {
+	if code != exitOK || tree(got) != want ||
+		said != "otelagent: standard input: 1 span rejected: bad_times\notelagent: standard input: 1 span of other "+
+			"instrumentation left out\n" {
 		t.Errorf("exit %d, %s", code, said)
 	}
 	code, _, said = command(t, strings.NewReader(text+`{"resourceSpans":"secret"}`), "show", "-")
 	if code != exitFailed || !strings.Contains(said, "is no OTLP of spans") || strings.Contains(said, "secret") {
 		t.Errorf("exit %d, %s", code, said)
 	}
-	deep := `{"resourceSpans":[{"resource":{"attributes":[{"key":"a","value":` + strings.Repeat(`{"arrayValue":{"values":[`, 5000) + strings.Repeat(`]}}`, 5000) + `}]}}]}`
-	if code, _, said := command(t, strings.NewReader(deep), "show", "-"); code != exitFailed || !strings.Contains(said, "is no OTLP of spans") {
+	deep := `{"resourceSpans":[{"resource":{"attributes":[{"key":"a","value":` +
+		strings.Repeat(`{"arrayValue":{"values":[`, 5000) + strings.Repeat(`]}}`, 5000) + `}]}}]}`
+	if code, _, said := command(t, strings.NewReader(deep), "show", "-"); code != exitFailed ||
+		!strings.Contains(said, "is no OTLP of spans") {
 		t.Errorf("exit %d, %s", code, said)
 	}
 }
@@ -136,7 +142,8 @@ func TestShowMadeUpIDs(t *testing.T) {
 			t.Errorf("%s and %s are both %s", name, other, one)
 		}
 		ids[one] = name
-		if code, shown, said := command(t, nil, "show", path, one+"/@1/0"); code != exitOK || said != "" || !strings.Contains(shown, "session  "+one) {
+		if code, shown, said := command(t, nil, "show", path, one+"/@1/0"); code != exitOK || said != "" ||
+			!strings.Contains(shown, "session  "+one) {
 			t.Errorf("%s: exit %d, %s\n%s", name, code, said, shown)
 		}
 		if piped := id(strings.NewReader(text(said)), "-"); piped != one {
@@ -179,15 +186,18 @@ func TestShowFileWhateverTheEnvironment(t *testing.T) {
 	}
 	_, want, _ := command(t, nil, "show", path)
 	for name, value := range map[string]string{
-		"OTEL_TRACES_SAMPLER": "always_off", "OTEL_TRACES_EXPORTER": "none", "OTEL_SERVICE_NAME": "shop", "OTEL_RESOURCE_ATTRIBUTES": "otelagent.tenant=acme",
-		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_BSP_MAX_QUEUE_SIZE": "1", "OTEL_SPAN_EVENT_COUNT_LIMIT": "1",
+		"OTEL_TRACES_SAMPLER": "always_off", "OTEL_TRACES_EXPORTER": "none", "OTEL_SERVICE_NAME": "shop",
+		"OTEL_RESOURCE_ATTRIBUTES":    "otelagent.tenant=acme",
+		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_BSP_MAX_QUEUE_SIZE": "1",
+		"OTEL_SPAN_EVENT_COUNT_LIMIT": "1",
 	} {
 		t.Setenv(name, value)
 	}
 	if code, got, said := command(t, nil, "show", path); code != exitOK || said != "" || got != want {
 		t.Errorf("exit %d, %s\n%s", code, said, got)
 	}
-	if code, got, said := command(t, nil, "show", path, "--tenant", "other"); code != exitOK || said != "" || !strings.Contains(got, "tenant   other") {
+	if code, got, said := command(t, nil, "show", path, "--tenant", "other"); code != exitOK || said != "" ||
+		!strings.Contains(got, "tenant   other") {
 		t.Errorf("exit %d, %s\n%s", code, said, got)
 	}
 	t.Setenv("OTEL_SDK_DISABLED", "true")

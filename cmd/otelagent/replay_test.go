@@ -73,7 +73,8 @@ func replayDatabase(t testing.TB) string {
 	return db
 }
 
-// In each form the body that --form prints is what is sent, with the key and where it belongs, and the answer is read and compared.
+// In each form the body that --form prints is what is sent, with the key and where it belongs, and the answer is
+// read and compared.
 func TestReplaySend(t *testing.T) {
 	db := replayDatabase(t)
 	for _, tt := range []struct {
@@ -88,7 +89,8 @@ func TestReplaySend(t *testing.T) {
 			t.Setenv("ANTHROPIC_API_KEY", secret)
 			t.Setenv("OPENAI_API_KEY", secret)
 			_, body, _ := runWith(t, "request", "0b5c/@1/0", "--db", db, "--as", tt.form)
-			code, out, errs := runWith(t, "request", "0b5c/@1/0", "--db", db, "--as", tt.form, "--send", p.URL, "--output", "json")
+			code, out, errs := runWith(t, "request", "0b5c/@1/0", "--db", db, "--as", tt.form, "--send", p.URL, "--output",
+				"json")
 			if code != exitOK {
 				t.Fatalf("exit %d: %s", code, errs)
 			}
@@ -115,7 +117,8 @@ func TestReplaySend(t *testing.T) {
 				!got.Whole || got.Status != 200 {
 				t.Errorf("answer: %s", out)
 			}
-			if want := "\n-Let me look at the code.\n-call bash {\n-  \"command\": \"cargo test -p missing\"\n-}\n+I read it.\n call read_file {\n"; !strings.Contains(got.Diff, want) {
+			if want := "\n-Let me look at the code.\n-call bash {\n-  \"command\": \"cargo test -p missing\"\n-}\n+I read " +
+				"it.\n call read_file {\n"; !strings.Contains(got.Diff, want) {
 				t.Errorf("diff: %s\nwant %s", got.Diff, want)
 			}
 			if want := fmt.Sprintf("sending %d bytes as %s to %s%s, with the key in", len(body), tt.form, p.URL,
@@ -151,7 +154,8 @@ func TestReplaySame(t *testing.T) {
 	}
 }
 
-// What goes wrong is said, with exit code 1, in time, within bounds, and without the key: also where a provider repeats it.
+// What goes wrong is said, with exit code 1, in time, within bounds, and without the key: also where a provider
+// repeats it.
 func TestReplayNotAnswered(t *testing.T) {
 	db := replayDatabase(t)
 	elsewhere := newProvider(t, nil)
@@ -297,7 +301,8 @@ func TestReplaySwap(t *testing.T) {
 	if err := os.WriteFile(file, []byte("Be <brief>.\nNow.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs := runWith(t, "request", "0b5c/@1/0", "--db", db, "--send", p.URL, "--system", file, "--model", "other")
+	code, out, errs := runWith(t, "request", "0b5c/@1/0", "--db", db, "--send", p.URL, "--system", file, "--model",
+		"other")
 	if code != exitOK || !strings.Contains(out, "I read it.") || !strings.Contains(errs, "bytes as anthropic to") {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}
@@ -336,10 +341,12 @@ func TestReplayDialects(t *testing.T) {
 	for file, reason := range map[string]string{
 		"dialects/phi/testdata/phi-core-0.15.2/extension-message-and-image.events.ndjson": "",
 		"dialects/clark/testdata/clark-agent-0.4.0/content-of-every-kind.events.ndjson":   "",
-		"dialects/acp/testdata/sample.ndjson":                                             "the loop recorded no request; no model is named",
-		"dialects/guide/testdata/ai-sdk/v7.jsonl":                                         "the loop recorded no request",
+		"dialects/acp/testdata/sample.ndjson": "the loop recorded no " +
+			"request; no model is named",
+		"dialects/guide/testdata/ai-sdk/v7.jsonl": "the loop recorded no request",
 	} {
-		code, out, errs := runWith(t, "request", "--db", filepath.Join(repository, file), "last/@1/0", "--check", "--output", "json")
+		code, out, errs := runWith(t, "request", "--db", filepath.Join(repository, file), "last/@1/0", "--check",
+			"--output", "json")
 		var got struct {
 			Eligible bool
 			Reasons  []string

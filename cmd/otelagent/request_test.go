@@ -42,7 +42,8 @@ func TestRequestBytes(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "s.db")
 	sendAll(t, bytes.NewReader(demoEvents), "--capture", "content", "--db", db)
 	var got []string
-	for _, s := range []string{"0b5c/@1/0", "0b5c/@1/1", "c41d/0", "0b5c/@1/2", "0b5c/@1/3", "0b5c/@3/0", "0b5c/@3/1", "0b5c/@4/0", "0b5c/@4/1"} {
+	for _, s := range []string{"0b5c/@1/0", "0b5c/@1/1", "c41d/0", "0b5c/@1/2", "0b5c/@1/3", "0b5c/@3/0", "0b5c/@3/1",
+		"0b5c/@4/0", "0b5c/@4/1"} {
 		code, out, errs := runWith(t, "request", s, "--db", db)
 		if code != exitOK || errs != "" {
 			t.Fatalf("%s: exit %d: %s", s, code, errs)
@@ -77,12 +78,14 @@ func TestRequestBySpan(t *testing.T) {
 	}
 }
 
-// bigTurns are three turns of a session: one that begins with 500 messages, one with an image of 20 MB behind them, one more message.
+// bigTurns are three turns of a session: one that begins with 500 messages, one with an image of 20 MB behind them,
+// one more message.
 // Each is what a pipe says of the turn.
 func bigTurns() (start string, turns [3]string) {
 	loop := "big.a.1"
 	usage := `{"input":1,"output":1,"reasoning":0,"cache_read":0,"cache_write":0,"total_tokens":2}`
-	start = `{"type":"AgentStart","agent_id":"a","session_id":"big","loop_id":"` + loop + `","timestamp":"2026-01-02T03:04:05Z"}` + "\n"
+	start = `{"type":"AgentStart","agent_id":"a","session_id":"big","loop_id":"` + loop +
+		`","timestamp":"2026-01-02T03:04:05Z"}` + "\n"
 	var messages []string
 	for i := range 500 {
 		messages = append(messages, fmt.Sprintf(`{"role":"user","content":[{"type":"text","text":"message %d: %s"}],"timestamp":%d}`, i, randomText(1500), i))
@@ -96,7 +99,9 @@ func bigTurns() (start string, turns [3]string) {
 		}
 		turns[i] = fmt.Sprintf(`{"type":"TurnStart","loop_id":"%s","turn_index":%d,"timestamp":"2026-01-02T03:04:0%dZ","triggered_by":"User"}`+"\n", loop, i, 5+i) +
 			fmt.Sprintf(`{"type":"TurnRequest","loop_id":"%s","turn_index":%d,"payload":{"system_prompt":"s","messages":[%s],"model_id":"m"},"timestamp":"2026-01-02T03:04:0%dZ"}`+"\n", loop, i, strings.Join(messages, ","), 5+i) +
-			`{"type":"TurnEnd","loop_id":"` + loop + `","message":{"role":"assistant","content":[],"stopReason":"stop","model":"m","provider":"p","usage":` + usage + `,"timestamp":1},"tool_results":[]}` + "\n"
+			`{"type":"TurnEnd","loop_id":"` + loop +
+			`","message":{"role":"assistant","content":[],"stopReason":"stop","model":"m","provider":"p","usage":` + usage +
+			`,"timestamp":1},"tool_results":[]}` + "\n"
 	}
 	return start, turns
 }
@@ -132,7 +137,8 @@ func TestBigRequests(t *testing.T) {
 						o.HTTP = addr
 					}
 					if limits == "defaults" {
-						o.Config = "yaml:" + strings.NewReplacer(", max_recv_msg_size_mib: 64", "", ", max_request_body_size: 67108864", "").Replace(builtinConfig(o))
+						o.Config = "yaml:" + strings.NewReplacer(", max_recv_msg_size_mib: 64", "",
+							", max_request_body_size: 67108864", "").Replace(builtinConfig(o))
 						if strings.Contains(o.Config, "max_re") {
 							t.Fatal("the configuration of up has changed")
 						}
@@ -202,7 +208,8 @@ func longDatabase(tb testing.TB) string {
 	stream := phifixtures.Long(tb, repository, "long-200")
 	defer stream.Close()
 	var errs bytes.Buffer
-	if code := run(tb.Context(), []string{"send", "-", "--replay", "--capture", "content", "--db", db}, stream, io.Discard, &errs); code != exitOK {
+	if code := run(tb.Context(), []string{"send", "-", "--replay", "--capture", "content", "--db", db}, stream,
+		io.Discard, &errs); code != exitOK {
 		tb.Fatalf("exit %d: %s", code, &errs)
 	}
 	return db
@@ -213,7 +220,8 @@ func BenchmarkRequest(b *testing.B) {
 	db := longDatabase(b)
 	b.Run("command", func(b *testing.B) { // all of it but the process
 		for b.Loop() {
-			if code := run(b.Context(), []string{"request", "last/199", "--db", db}, nil, io.Discard, io.Discard); code != exitOK {
+			if code := run(b.Context(), []string{"request", "last/199", "--db", db}, nil, io.Discard,
+				io.Discard); code != exitOK {
 				b.Fatal(code)
 			}
 		}

@@ -310,16 +310,18 @@ func howMany(list []doomed) string {
 
 // listDoomed writes a table of the first sessions of each owner, and how many more there are.
 func listDoomed(w io.Writer, list []doomed, most int) error {
-	for rest := list[:min(most, len(list))]; len(rest) > 0; {
-		var part []session.Summary
-		owner := rest[0].Tenant
-		for len(rest) > 0 && rest[0].Tenant == owner {
-			part, rest = append(part, rest[0].Summary), rest[1:]
+	owners, parts := []string{}, map[string][]session.Summary{}
+	for _, s := range list[:min(most, len(list))] {
+		if parts[s.Tenant] == nil {
+			owners = append(owners, s.Tenant)
 		}
+		parts[s.Tenant] = append(parts[s.Tenant], s.Summary)
+	}
+	for _, owner := range owners {
 		if owner != "" {
 			fmt.Fprintf(w, "of %s:\n", inspect.Clean(owner))
 		}
-		if err := inspect.List(w, part, look(w)); err != nil {
+		if err := inspect.List(w, parts[owner], look(w)); err != nil {
 			return err
 		}
 	}

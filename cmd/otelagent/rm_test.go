@@ -65,11 +65,13 @@ func TestErase(t *testing.T) {
 	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}
 	db := a.databaseOf(location{name: "s.db"}, st)
 	err := a.erase(t.Context(), db, list)
-	want := "the disk went away\n254 sessions of 300 were erased from s.db; run it again for the rest\n1 session more cannot be seen any more, but may be on the disk still"
+	want := "the disk went away\n254 sessions of 300 were erased from s.db; run it again for the rest\n1 session " +
+		"more cannot be seen any more, but may be on the disk still"
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
-	if strings.Count(out.String(), "erased s") != 254 || strings.Contains(out.String(), "s005") || strings.Contains(out.String(), "s256") {
+	if strings.Count(out.String(), "erased s") != 254 || strings.Contains(out.String(), "s005") ||
+		strings.Contains(out.String(), "s256") {
 		t.Errorf("%s", &out)
 	}
 	if got := fmt.Sprint(st.erased); got != "[254]" {
@@ -79,11 +81,13 @@ func TestErase(t *testing.T) {
 	st.erased = nil
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	if err := a.erase(stopped, db, list[256:]); err == nil || !strings.HasPrefix(err.Error(), "interrupted\n0 sessions of 44 were erased from s.db; run it again for the rest") {
+	if err := a.erase(stopped, db, list[256:]); err == nil || !strings.HasPrefix(err.Error(),
+		"interrupted\n0 sessions of 44 were erased from s.db; run it again for the rest") {
 		t.Errorf("stopped: %v", err)
 	}
 	out.Reset()
-	if err := a.erase(t.Context(), db, list[250:]); err != nil || !strings.Contains(errs.String(), "7 sessions stayed: written to, or erased, meanwhile") {
+	if err := a.erase(t.Context(), db, list[250:]); err != nil || !strings.Contains(errs.String(),
+		"7 sessions stayed: written to, or erased, meanwhile") {
 		t.Errorf("%v, %s", err, &errs)
 	}
 	if _, err := st.Revision(t.Context(), list[5].Key); err != nil {

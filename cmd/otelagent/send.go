@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store/dsn"
@@ -57,7 +58,7 @@ of it, changes nothing that is there: ids follow from the input.
 An event without a time happened when it arrived; in a file, when that was last
 written. Sending such a file again when it has grown gives another run.
 
-No content leaves without --capture content; --capture digests sends sizes and
+It sends no content without --capture content; --capture digests sends sizes and
 hashes (docs/requests.md). The standard OTEL_* environment variables are
 honored. With --live the session can be watched as it runs (docs/live.md). A
 pipe also sends metrics to a collector that takes them (docs/metrics.md).
@@ -106,6 +107,12 @@ type target struct {
 func (o *sendOptions) target(ctx context.Context) (*target, error) {
 	if o.DB == "" {
 		t := &target{end: func(context.Context) error { return nil }}
+		if r := o.into; r != nil {
+			t.name, t.file = r.name, true
+			t.opts = append(t.opts, otelsetup.WithExporter(otelsetup.NewFuncExporter(r.put)),
+				otelsetup.WithSampler(sdktrace.AlwaysSample()))
+			return t, nil
+		}
 		if o.Protocol != "" {
 			t.opts = append(t.opts, otelsetup.WithProtocol(otelsetup.Protocol(o.Protocol)))
 		}
@@ -256,22 +263,22 @@ type delivery struct {
 
 // delivery sets up a recorder and its exporters. Live says that an agent at work must not wait.
 func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, service string,
-	live bool) (*delivery, error) {
+	live bool, recorder ...event.Option) (*delivery, error) {
 	t, err := o.target(ctx)
 	if err != nil {
 		return nil, err
 	}
 	opts := append(t.opts, otelsetup.WithTenant(o.Tenant), otelsetup.WithoutGlobal())
-	var measuring []event.Option
 	if o.Metrics == metricsOn {
-		measuring = append(measuring, event.WithReplayMetrics())
+		recorder = append(recorder, event.WithReplayMetrics())
 	} else if o.Metrics == metricsOff || !live || o.DB != "" {
 		opts = append(opts, otelsetup.WithoutMetrics())
 	}
 	if o.Live {
 		opts = append(opts, otelsetup.WithLive(cmp.Or(o.Heartbeat, otelsetup.DefaultHeartbeat)))
 	}
-	if os.Getenv("OTEL_SERVICE_NAME") == "" && !strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
+	if o.into != nil || os.Getenv("OTEL_SERVICE_NAME") == "" &&
+		!strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
 		opts = append(opts, otelsetup.WithServiceName(service))
 	}
 	if o.OpenInference {
@@ -290,7 +297,7 @@ func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, s
 		return nil, usagef("%w", err)
 	}
 	rec := event.NewRecorder(otelagent.NewTracer(append(tracer, otelagent.WithLive(p.Live()),
-		otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider()))...), measuring...)
+		otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider()))...), recorder...)
 	return &delivery{t, p, rec, o.Metrics == metricsOn}, nil
 }
 

@@ -35,6 +35,8 @@ type sendOptions struct {
 	Capture                               captureOptions
 	Config                                string // the path of a file with the tuning
 	tuning
+
+	into *recording // in place of a collector or a database
 }
 
 // captureOptions say which content is sent.

@@ -30,7 +30,10 @@ func fetch(t testing.TB, base, path string, edit ...func(*http.Request)) (int, s
 	for _, f := range edit {
 		f(r)
 	}
-	resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(r)
+	resp, err := (&http.Client{CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	}}).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +55,8 @@ func sampleDatabase(t testing.TB) string {
 	}
 	for _, f := range []string{file, "../../dialects/guide/testdata/session.jsonl"} {
 		var errs bytes.Buffer
-		if code := run(t.Context(), []string{"send", "--db", path, "--capture", "content", f}, strings.NewReader(""), io.Discard, &errs); code != exitOK {
+		if code := run(t.Context(), []string{"send", "--db", path, "--capture", "content", f}, strings.NewReader(""),
+			io.Discard, &errs); code != exitOK {
 			t.Fatalf("send: exit %d: %s", code, errs.String())
 		}
 	}
@@ -69,8 +73,10 @@ func addDead(t testing.TB, path, id string) {
 	defer st.Close()
 	const start = 1_760_000_000_000_000_000
 	row := session.Row{
-		Trace: session.TraceID{1}, Span: session.SpanID{1}, Session: session.Key{ID: id}, Run: "r1", RunStart: start, Turn: session.NoTurn, Kind: session.KindRun,
-		Known: spans.KnownLive, Start: start, End: start + 1e9, Attrs: []session.Attr{{Key: string(spans.LiveHeartbeatKey), Value: session.IntValue(15e9)}},
+		Trace: session.TraceID{1}, Span: session.SpanID{1}, Session: session.Key{ID: id}, Run: "r1", RunStart: start,
+		Turn: session.NoTurn, Kind: session.KindRun,
+		Known: spans.KnownLive, Start: start, End: start + 1e9,
+		Attrs: []session.Attr{{Key: string(spans.LiveHeartbeatKey), Value: session.IntValue(15e9)}},
 	}
 	turn := row
 	turn.Span, turn.Parent, turn.Turn, turn.Kind = session.SpanID{2}, row.Span, 0, session.KindTurn
@@ -90,7 +96,8 @@ func TestServeSaysWhatTheCommandsSay(t *testing.T) {
 	const dead = "dead1"
 	addDead(t, db, dead)
 	ctx, cancel := context.WithCancel(t.Context())
-	lines, wait := start(ctx, nil, "up", "--read-only", "--db", db, "--viewer", "127.0.0.1:0", "--link-jaeger", "http://127.0.0.1:16686/trace/{trace}")
+	lines, wait := start(ctx, nil, "up", "--read-only", "--db", db, "--viewer", "127.0.0.1:0", "--link-jaeger",
+		"http://127.0.0.1:16686/trace/{trace}")
 	base := await(t, lines, "otelagent: the viewer of "+db+" is on ")
 	await(t, lines, "otelagent: ready")
 
@@ -119,7 +126,8 @@ func TestServeSaysWhatTheCommandsSay(t *testing.T) {
 		"replay/" + demoSession + "/@1/2":          {"request", demoSession + "/@1/2", "--check"},
 		"replay/0b5c/@1/2?form=openai-chat":        {"request", "0b5c/@1/2", "--as", "openai-chat"},
 		"grep?q=refactor":                          {"grep", "refactor"},
-		"grep?q=REFACTOR&ignore_case=1&session=" + demoSession + "&limit=3": {"grep", "REFACTOR", demoSession, "-i", "--limit", "3"},
+		"grep?q=REFACTOR&ignore_case=1&session=" + demoSession + "&limit=3": {"grep", "REFACTOR", demoSession, "-i",
+			"--limit", "3"},
 	} {
 		status, got := fetch(t, base, "/api/v1/"+path)
 		code, want, errs := runWith(t, append(args, "--db", db, "--output", "json")...)
@@ -134,10 +142,12 @@ func TestServeSaysWhatTheCommandsSay(t *testing.T) {
 	if _, want, _ := runWith(t, "request", demoSession+"/@1/2", "--db", db); raw != want {
 		t.Errorf("raw: %.300s, want %.300s", raw, want)
 	}
-	if status, page := fetch(t, base, "/s/"+url.PathEscape(demoSession)+"/@1/1"); status != 200 || !strings.Contains(page, "<script") {
+	if status, page := fetch(t, base, "/s/"+url.PathEscape(demoSession)+"/@1/1"); status != 200 ||
+		!strings.Contains(page, "<script") {
 		t.Errorf("page: %d %.200s", status, page)
 	}
-	if status, about := fetch(t, base, "/api/v1/about"); status != 200 || !strings.Contains(about, `"jaeger": "http://127.0.0.1:16686/trace/{trace}"`) {
+	if status, about := fetch(t, base, "/api/v1/about"); status != 200 || !strings.Contains(about,
+		`"jaeger": "http://127.0.0.1:16686/trace/{trace}"`) {
 		t.Errorf("about: %d %s", status, about)
 	}
 	cancel()
@@ -159,7 +169,8 @@ func TestServeToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range []string{short, filepath.Join(t.TempDir(), "none"), os.DevNull} {
-		if code, _, errs := runWith(t, "up", "--read-only", "--db", db, "--viewer", "127.0.0.1:0", "--token-file", file); code != exitFailed || strings.Contains(errs, "secret") {
+		if code, _, errs := runWith(t, "up", "--read-only", "--db", db, "--viewer", "127.0.0.1:0", "--token-file",
+			file); code != exitFailed || strings.Contains(errs, "secret") {
 			t.Errorf("%s: exit %d: %s", file, code, errs)
 		}
 	}
@@ -167,12 +178,15 @@ func TestServeToken(t *testing.T) {
 	if err := os.WriteFile(readable, []byte("0123456789abcdef\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"up", "--read-only", "--db", db, "--viewer", "192.0.2.1:0", "--token-file", readable} // no address of this machine
+	// no address of this machine
+	args := []string{"up", "--read-only", "--db", db, "--viewer", "192.0.2.1:0", "--token-file", readable}
 	if _, _, errs := runWith(t, args...); !strings.Contains(errs, "other users can read the token") {
 		t.Errorf("no warning: %s", errs)
 	}
-	for _, args := range [][]string{{"--viewer", "nonsense"}, {"--link-jaeger", "javascript:{trace}"}, {"--link-tempo", "http://h/"}} {
-		if code, _, errs := runWith(t, append([]string{"up", "--read-only", "--db", db}, args...)...); code != exitUsage || !strings.Contains(errs, args[0]) {
+	for _, args := range [][]string{{"--viewer", "nonsense"}, {"--link-jaeger", "javascript:{trace}"},
+		{"--link-tempo", "http://h/"}} {
+		if code, _, errs := runWith(t, append([]string{"up", "--read-only", "--db", db},
+			args...)...); code != exitUsage || !strings.Contains(errs, args[0]) {
 			t.Errorf("%v: exit %d: %s", args, code, errs)
 		}
 	}
@@ -182,19 +196,25 @@ func TestServeToken(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	lines, wait := start(ctx, nil, "up", "--read-only", "--db", db, "--viewer", "0.0.0.0:0")
 	base := await(t, lines, "otelagent: the viewer of "+db+" is on ")
-	if status, text := fetch(t, base, "/api/v1/ls"); status != http.StatusUnauthorized || strings.Contains(text, demoSession) {
+	if status, text := fetch(t, base, "/api/v1/ls"); status != http.StatusUnauthorized ||
+		strings.Contains(text, demoSession) {
 		t.Errorf("without: %d %s", status, text)
 	}
 	if status, _ := fetch(t, base, "/?token="+token); status != http.StatusSeeOther {
 		t.Errorf("login: %d", status)
 	}
-	if status, _ := fetch(t, base, "/api/v1/ls", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }); status != 200 {
+	if status, _ := fetch(t, base, "/api/v1/ls", func(r *http.Request) {
+		r.Header.Set("Authorization",
+			"Bearer "+token)
+	}); status != 200 {
 		t.Errorf("with: %d", status)
 	}
-	if status, _ := fetch(t, base, "/api/v1/ls", func(r *http.Request) { r.Host = "devbox"; r.Header.Set("Authorization", "Bearer "+token) }); status != 200 {
+	if status, _ := fetch(t, base, "/api/v1/ls",
+		func(r *http.Request) { r.Host = "devbox"; r.Header.Set("Authorization", "Bearer "+token) }); status != 200 {
 		t.Errorf("by name: %d", status)
 	}
-	if status, _ := fetch(t, base, "/api/v1/ls", func(r *http.Request) { r.Host = "evil.example" }); status != http.StatusUnauthorized {
+	if status, _ := fetch(t, base, "/api/v1/ls",
+		func(r *http.Request) { r.Host = "evil.example" }); status != http.StatusUnauthorized {
 		t.Errorf("another name, without: %d", status)
 	}
 	cancel()
@@ -219,7 +239,8 @@ func TestUpViewer(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	var errs bytes.Buffer
-	if code := run(t.Context(), []string{"send", "--capture", "content", "--endpoint", "http://" + grpc}, bytes.NewReader(demoEvents), io.Discard, &errs); code != exitOK {
+	if code := run(t.Context(), []string{"send", "--capture", "content", "--endpoint", "http://" + grpc},
+		bytes.NewReader(demoEvents), io.Discard, &errs); code != exitOK {
 		t.Fatalf("send: exit %d: %s", code, errs.String())
 	}
 	if status, text := fetch(t, base, "/api/v1/ls"); status != 200 || !strings.Contains(text, demoSession) {
@@ -246,5 +267,39 @@ func TestUpViewer(t *testing.T) {
 	cancel()
 	if code := wait(); code != exitOK {
 		t.Errorf("exit %d", code)
+	}
+}
+
+// A configuration of the user's goes with the viewer of the database that it names.
+func TestUpConfigWithViewer(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer http.DefaultClient.CloseIdleConnections()
+	dir := t.TempDir()
+	db, config := filepath.Join(dir, "s.db"), filepath.Join(dir, "collector.yaml")
+	text := builtinConfig(collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db})
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lines, wait := start(ctx, nil, "up", "--config", config, "--db", db, "--viewer", "127.0.0.1:0")
+	base := await(t, lines, "otelagent: the viewer is on ")
+	await(t, lines, "otelagent: ready")
+	if status, text := fetch(t, base, "/api/v1/ls"); status != http.StatusOK || !strings.Contains(text, `"sessions": []`) {
+		t.Errorf("%d %s", status, text)
+	}
+	cancel()
+	if code := wait(); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// A shell completes the ids of sessions.
+func TestCompletion(t *testing.T) {
+	db := sampleDatabase(t)
+	for _, verb := range []string{"show", "request", "export", "rm"} {
+		if _, out, errs := runWith(t, "__complete", verb, "--db", db, "0b5"); !strings.HasPrefix(out, demoSession+"\n") {
+			t.Errorf("%s: %s%s", verb, out, errs)
+		}
 	}
 }

@@ -89,7 +89,7 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	}
 	db, ref, err := a.openArguments(ctx, args)
 	if err != nil {
-		return a.noFile(args, err)
+		return a.hintAddress(args, err)
 	}
 	defer db.close()
 	if ref == "" {
@@ -104,7 +104,7 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	}
 	key, addr, err := db.Locate(ctx, ref)
 	if err != nil {
-		return a.noFile(args, err)
+		return a.hintAddress(args, err)
 	}
 	if o.follow != "" {
 		return a.follow(ctx, db, key, addr, o.follow)

@@ -11,13 +11,16 @@ import (
 	"testing"
 )
 
-// Every command that show prints for a file works as it stands there, whatever its name, and nothing is cut from it on a narrow screen.
+// Every command that show prints for a file works as it stands there, whatever its name, and nothing is cut from it
+// on a narrow screen.
 func TestShowPrintsCommandsThatWork(t *testing.T) {
 	t.Setenv("COLUMNS", "80")
 	dir := t.TempDir()
 	samples := []string{
-		"acp/testdata/sample.ndjson", "clark/testdata/sample.events.ndjson", "clark/testdata/sample.trajectory.jsonl", "phi/testdata/sample-session.ndjson",
-		"phi/testdata/sample-variants.ndjson", "guide/testdata/session.jsonl", "guide/testdata/session.canonical.json", "ndjson/testdata/examples.ndjson",
+		"acp/testdata/sample.ndjson", "clark/testdata/sample.events.ndjson", "clark/testdata/sample.trajectory.jsonl",
+		"phi/testdata/sample-session.ndjson",
+		"phi/testdata/sample-variants.ndjson", "guide/testdata/session.jsonl", "guide/testdata/session.canonical.json",
+		"ndjson/testdata/examples.ndjson",
 	}
 	var bodies [][]byte
 	for _, sample := range samples {
@@ -27,7 +30,8 @@ func TestShowPrintsCommandsThatWork(t *testing.T) {
 		}
 		bodies = append(bodies, body)
 	}
-	for _, id := range []string{"-x", "--db=elsewhere.db", "--", "=ls", "~/a b", "$(id)", "it's `id`", "a/@1/0", "ä ö", "!!", "*", "#"} {
+	for _, id := range []string{"-x", "--db=elsewhere.db", "--", "=ls", "~/a b", "$(id)", "it's `id`", "a/@1/0", "ä ö",
+		"!!", "*", "#"} {
 		samples, bodies = append(samples, "session "+id), append(bodies, cutRecording(id))
 	}
 	ran := 0
@@ -46,7 +50,8 @@ func TestShowPrintsCommandsThatWork(t *testing.T) {
 			if !found {
 				continue
 			}
-			words, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\n' `+typed).Output() // #nosec G204 -- it is what is tested
+			// #nosec G204 -- it is what is tested
+			words, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\n' `+typed).Output()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,17 +80,20 @@ func cutRecording(id string) []byte {
 // safe to type too.
 func TestShowPrintsNoCommandThatCannotBeTyped(t *testing.T) {
 	_, shown, _ := command(t, bytes.NewReader(demoEvents), "show", "-")
-	if strings.Contains(shown, "otelagent show") || !strings.Contains(shown, "cut here, whole behind the same input:\nc41d7b1e") {
+	if strings.Contains(shown, "otelagent show") || !strings.Contains(shown,
+		"cut here, whole behind the same input:\nc41d7b1e") {
 		t.Errorf("a pipe cannot be shown again:\n%s", shown)
 	}
 	for id, want := range map[string]string{"-x": "-- -x/@1/0", "--db=x": "-- --db=x/@1/0", "a; id": "'a; id/@1/0'"} {
-		if _, shown, _ := command(t, bytes.NewReader(cutRecording(id)), "show", "-"); !strings.Contains(shown, "whole behind the same input: "+want+"\n") {
+		if _, shown, _ := command(t, bytes.NewReader(cutRecording(id)), "show", "-"); !strings.Contains(shown,
+			"whole behind the same input: "+want+"\n") {
 			t.Errorf("%s: want %s\n%s", id, want, shown)
 		}
 	}
 
 	dir := t.TempDir()
-	for _, name := range []string{"esc\x1b[31mRED\a.ndjson", "two\nlines.ndjson", "tab\t.ndjson", "a\u202egnp.ndjson", "c1\u009b.ndjson"} {
+	for _, name := range []string{"esc\x1b[31mRED\a.ndjson", "two\nlines.ndjson", "tab\t.ndjson", "a\u202egnp.ndjson",
+		"c1\u009b.ndjson"} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, demoEvents, 0o600); err != nil {
 			if runtime.GOOS == "linux" { // where every name without NUL and slash is one
@@ -93,7 +101,8 @@ func TestShowPrintsNoCommandThatCannotBeTyped(t *testing.T) {
 			}
 			continue
 		}
-		for _, args := range [][]string{{"show", path}, {"show", "--db", path}, {"show", "--tenant", name, filepath.Join(dir, "plain")}} {
+		for _, args := range [][]string{{"show", path}, {"show", "--db", path}, {"show", "--tenant", name,
+			filepath.Join(dir, "plain")}} {
 			if err := os.WriteFile(filepath.Join(dir, "plain"), demoEvents, 0o600); err != nil {
 				t.Fatal(err)
 			}

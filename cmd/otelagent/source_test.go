@@ -15,10 +15,12 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 )
 
-// A file is followed as it grows: what comes later is sent, half lines wait for their rest, and the whole file sent at once gives the same.
+// A file is followed as it grows: what comes later is sent, half lines wait for their rest, and the whole file sent
+// at once gives the same.
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
-	path, followed, whole := filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "followed.db"), filepath.Join(dir, "whole.db")
+	path, followed, whole := filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "followed.db"),
+		filepath.Join(dir, "whole.db")
 	lines := bytes.SplitAfter(demoEvents, []byte("\n"))
 	first := bytes.Join(lines[:40], nil)
 	if err := os.WriteFile(path, append(first, lines[40][:20]...), 0o600); err != nil {
@@ -29,7 +31,8 @@ func TestFollow(t *testing.T) {
 	var said bytes.Buffer
 	a := &app{stdin: strings.NewReader(""), stdout: &said, stderr: &said}
 	go func() {
-		_, err := a.deliver(ctx, sendOptions{From: auto, Files: []string{path}, Follow: true, DB: followed, Capture: captureOf("content")})
+		_, err := a.deliver(ctx, sendOptions{From: auto, Files: []string{path}, Follow: true, DB: followed,
+			Capture: captureOf("content")})
 		done <- err
 	}()
 	time.Sleep(2 * pollTime)
@@ -48,7 +51,8 @@ func TestFollow(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatalf("%v\n%s", err, said.String())
 	}
-	if _, err := a.deliver(t.Context(), sendOptions{Files: []string{path}, DB: whole, Capture: captureOf("content")}); err != nil {
+	if _, err := a.deliver(t.Context(), sendOptions{Files: []string{path}, DB: whole,
+		Capture: captureOf("content")}); err != nil {
 		t.Fatal(err)
 	}
 	got, want := shown(t, followed), shown(t, whole)
@@ -57,7 +61,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Whoever stops following while a line is being written has missed nothing: that line is not there yet. One that was written wrong is.
+// Whoever stops following while a line is being written has missed nothing: that line is not there yet. One that was
+// written wrong is.
 func TestFollowEndsInsideALine(t *testing.T) {
 	lines := bytes.SplitAfter(demoEvents, []byte("\n"))
 	whole, half := bytes.Join(lines[:40], nil), lines[40][:20]
@@ -80,8 +85,10 @@ func TestFollowEndsInsideALine(t *testing.T) {
 			defer stop()
 			var errs lockedBuffer
 			time.AfterFunc(3*pollTime, stop)
-			code := run(ctx, []string{"send", "-F", path, "--db", filepath.Join(dir, "s.db")}, strings.NewReader(""), io.Discard, &errs)
-			if code != test.want || !strings.Contains(errs.String(), test.says) || !strings.Contains(errs.String(), "sent 40 events") {
+			code := run(ctx, []string{"send", "-F", path, "--db", filepath.Join(dir, "s.db")}, strings.NewReader(""),
+				io.Discard, &errs)
+			if code != test.want || !strings.Contains(errs.String(), test.says) || !strings.Contains(errs.String(),
+				"sent 40 events") {
 				t.Errorf("exit %d: %s", code, &errs)
 			}
 		})
@@ -177,7 +184,8 @@ func TestSendDatabase(t *testing.T) {
 		_, err := a.deliver(ctx, o)
 		return err
 	}
-	if err := send(t.Context(), sendOptions{From: "acp", DB: to}); err == nil || !strings.Contains(err.Error(), "is an SQLite file; of those guide is read, not acp") {
+	if err := send(t.Context(), sendOptions{From: "acp", DB: to}); err == nil ||
+		!strings.Contains(err.Error(), "is an SQLite file; of those guide is read, not acp") {
 		t.Errorf("%v", err)
 	}
 	if err := send(t.Context(), sendOptions{DB: to}); err != nil {
@@ -205,7 +213,8 @@ func TestSendDatabase(t *testing.T) {
 	}
 }
 
-// A database that changes all the time is read again from time to time, not without a break, and after the end of following once more.
+// A database that changes all the time is read again from time to time, not without a break, and after the end of
+// following once more.
 func TestFollowBusyDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "chat.sqlite")
 	db, err := sql.Open("sqlite", path)

@@ -39,7 +39,7 @@ Exit codes: 0 printed, 1 not found or not read, 2 wrong usage.`,
   otelagent stats --by model --since 7d
   otelagent stats --by tool --agent coder
   otelagent stats --prices model_prices_and_context_window.json --output json | jq .total.computed_cost`,
-		Args: func(cmd *cobra.Command, args []string) error { return a.orFile(args, noArgs(cmd, args)) },
+		Args: func(cmd *cobra.Command, args []string) error { return a.hint(args, noArgs(cmd, args)) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.By = stats.By(by)
 			if by != "" && !slices.Contains(stats.Bys, o.By) {

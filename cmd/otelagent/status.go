@@ -56,7 +56,7 @@ Exit codes: 0 printed, 1 not found or not read, or none of --wait within
 		},
 		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.orFile(args, a.status(cmd.Context(), &o, strings.Join(args, "")))
+			return a.hint(args, a.status(cmd.Context(), &o, strings.Join(args, "")))
 		},
 	}
 	c.Flags().StringSliceVar(&o.wait, "wait", nil,

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/dsn"
 )
@@ -159,6 +160,8 @@ func parseMiB(s string) (int64, error) {
 
 // up runs a collector and the viewer until ctx ends.
 func (a *app) up(ctx context.Context, f *upFlags) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	at, err := chooseDatabase(f.Database)
 	if err != nil {
 		return err
@@ -202,17 +205,18 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 	if f.Config == "" {
 		where := ""
 		if defaulted, _ := chooseDatabase(""); at != defaulted { // that of commands without --db
-			where = " --db " + shellWord(at.name)
+			where = " --db " + inspect.ShellWords(at.name)
 		}
 		a.say("list and show sessions with 'otelagent ls%[1]s' and 'otelagent show last%[1]s'", where)
 	}
 	select {
 	case <-ctx.Done():
-		a.say("stopping")
 	case <-c.done:
-		// it failed: the viewer ends with it
-		return firstError(c.stop(), errors.New("the collector stopped"))
 	}
+	if ctx.Err() != nil { // the collector ends with ctx, too
+		a.say("stopping")
+	}
+	cancel() // of the viewer
 	return firstError(c.stop(), <-viewed)
 }
 

@@ -16,7 +16,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// start runs the program in this process. The lines it writes to stderr come over the channel; wait returns its exit code.
+// start runs the program in this process. The lines it writes to stderr come over the channel; wait returns its exit
+// code.
 func start(ctx context.Context, stdin io.Reader, args ...string) (lines <-chan string, wait func() int) {
 	r, w := io.Pipe()
 	out := make(chan string, 1000)
@@ -78,10 +79,12 @@ func TestUpLeavesNothing(t *testing.T) {
 
 		// Two senders at once, over both protocols.
 		var wg sync.WaitGroup
-		for _, args := range [][]string{{"--protocol", "grpc", "--endpoint", "http://" + grpc}, {"--protocol", "http/protobuf", "--endpoint", http}} {
+		for _, args := range [][]string{{"--protocol", "grpc", "--endpoint", "http://" + grpc},
+			{"--protocol", "http/protobuf", "--endpoint", http}} {
 			wg.Go(func() {
 				var errs bytes.Buffer
-				if code := run(t.Context(), append([]string{"send", "--capture", "content"}, args...), bytes.NewReader(demoEvents), io.Discard, &errs); code != 0 {
+				if code := run(t.Context(), append([]string{"send", "--capture", "content"}, args...),
+					bytes.NewReader(demoEvents), io.Discard, &errs); code != 0 {
 					t.Errorf("send %v: exit %d: %s", args, code, errs.String())
 				}
 			})
@@ -155,7 +158,8 @@ func TestDemoChecks(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "s.db")
 	cut := whole[:bytes.LastIndexByte(whole[:len(whole)/2], '\n')+1]
 	player := &app{stdin: bytes.NewReader(cut), stdout: io.Discard, stderr: io.Discard}
-	s, err := player.deliver(t.Context(), sendOptions{From: "phi-core", DB: db, Capture: captureOf("content"), Replay: true})
+	s, err := player.deliver(t.Context(), sendOptions{From: "phi-core", DB: db, Capture: captureOf("content"),
+		Replay: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,15 +185,7 @@ func TestDemoChecks(t *testing.T) {
 	}
 }
 
-func TestShellWord(t *testing.T) {
-	for in, want := range map[string]string{"bin/otelagent": "bin/otelagent", "a b": "'a b'", "it's": `'it'\''s'`, "": "''"} {
-		if got := shellWord(in); got != want {
-			t.Errorf("shellWord(%q) = %s, want %s", in, got, want)
-		}
-	}
-}
-
-// `otelagent version` names the release that is built in.
+// `otelagent --version` names the release that is built in.
 func TestCollectorVersion(t *testing.T) {
 	mod, err := os.ReadFile("go.mod")
 	if err != nil {
@@ -214,7 +210,8 @@ func TestBuiltinConfiguration(t *testing.T) {
 	if !strings.Contains(got, want) {
 		t.Errorf("no\n%s in\n%s", want, got)
 	}
-	if got := builtinConfig(collectorOptions{Database: "s.db", Redact: redactDefault}); !strings.Contains(got, `{"chat_tables":true,"redaction":{"enabled":true},"storage":"s.db"}`) {
+	if got := builtinConfig(collectorOptions{Database: "s.db", Redact: redactDefault}); !strings.Contains(got,
+		`{"chat_tables":true,"redaction":{"enabled":true},"storage":"s.db"}`) {
 		t.Errorf("with defaults:\n%s", got)
 	}
 }
@@ -229,12 +226,14 @@ func TestUpFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	lines, wait := start(ctx, nil, "up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0", "--tenant", "acme", "--redact", rules,
+	lines, wait := start(ctx, nil, "up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0",
+		"--tenant", "acme", "--redact", rules,
 		"--max-age", "36500d", "--max-sessions", "1000", "--max-size", "1GiB")
 	endpoint := "http://" + await(t, lines, "otelagent: OTLP over gRPC on ")
 	await(t, lines, "otelagent: ready")
 	var errs bytes.Buffer
-	args := []string{"send", "--endpoint", endpoint, "--protocol", "grpc", "--capture", "content", "--tenant", "somebody", "-"}
+	args := []string{"send", "--endpoint", endpoint, "--protocol", "grpc", "--capture", "content", "--tenant",
+		"somebody", "-"}
 	if code := run(t.Context(), args, bytes.NewReader(demoEvents), io.Discard, &errs); code != exitOK {
 		t.Errorf("send: exit %d: %s", code, &errs)
 	}
@@ -243,7 +242,9 @@ func TestUpFlags(t *testing.T) {
 		t.Errorf("up: exit %d", code)
 	}
 	code, out, text := runWith(t, "show", "0b5c", "--tenant", "acme", "--db", db)
-	if code != exitOK || strings.Contains(out, "careful") || !strings.Contains(strings.Join(strings.Fields(out), " "), "a rule of the collector; its size and digest are kept: params: 1 of 3") || bytes.Contains(onDisk(t, db), []byte("careful")) {
+	if code != exitOK || strings.Contains(out, "careful") || !strings.Contains(strings.Join(strings.Fields(out), " "),
+		"a rule of the collector; its size and digest are kept: params: 1 of 3") ||
+		bytes.Contains(onDisk(t, db), []byte("careful")) {
 		t.Errorf("show: exit %d: %s%s", code, out, text)
 	}
 }

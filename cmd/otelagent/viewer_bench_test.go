@@ -35,7 +35,8 @@ var (
 	manyPath string
 )
 
-// manyDatabase holds the recording of 200 turns with requests of up to 1 MB, a session of 10,000 turns, and 100,000 small ones that are
+// manyDatabase holds the recording of 200 turns with requests of up to 1 MB, a session of 10,000 turns, and 100,000
+// small ones that are
 // copies of one another, projected.
 func manyDatabase(b *testing.B) string {
 	b.Helper()
@@ -52,7 +53,8 @@ func manyDatabase(b *testing.B) string {
 		var lines bytes.Buffer
 		tenThousandLines(&lines)
 		var errs bytes.Buffer
-		if code := run(b.Context(), []string{"send", "-", "--replay", "--capture", "content", "--db", path}, &lines, io.Discard, &errs); code != exitOK {
+		if code := run(b.Context(), []string{"send", "-", "--replay", "--capture", "content", "--db", path}, &lines,
+			io.Discard, &errs); code != exitOK {
 			b.Fatalf("exit %d: %s", code, &errs)
 		}
 		copySessions(b, path)
@@ -74,14 +76,17 @@ func tenThousandLines(w io.Writer) {
 	line(`"type":"otelagent.run_started","session":"ten-thousand","agent":"coder","model":"m-1","provider":"anthropic"`)
 	for n := range tenThousand {
 		line(`"type":"otelagent.turn_started","trigger":"continuation"`)
-		line(`"type":"otelagent.tool_started","call_id":"c%d","name":"bash","args":{"command":"go test ./module%d/..."}`, n, n)
-		line(`"type":"otelagent.tool_ended","call_id":"c%d","name":"bash","outcome":"ok","result":"ok module%d\n%s"`, n, n, strings.Repeat("a line\\n", n%20))
+		line(`"type":"otelagent.tool_started","call_id":"c%d","name":"bash","args":{"command":"go test ./module%d/..."}`,
+			n, n)
+		line(`"type":"otelagent.tool_ended","call_id":"c%d","name":"bash","outcome":"ok","result":"ok module%d\n%s"`, n,
+			n, strings.Repeat("a line\\n", n%20))
 		line(`"type":"otelagent.turn_ended","stop_reason":"tool_use","usage":{"input":%d,"output":60,"rule":"excludes_cache"},"output":{"role":"assistant","content":[{"type":"text","text":"Turn %d: I run the tests of module %d."}]}`, 40+n, n, n)
 	}
 	line(`"type":"otelagent.run_ended","status":"completed"`)
 }
 
-// copySessions puts very many copies of the demo's sub-agent into a database, and gives them summaries as projections would.
+// copySessions puts very many copies of the demo's sub-agent into a database, and gives them summaries as
+// projections would.
 func copySessions(b *testing.B, path string) {
 	b.Helper()
 	file := filepath.Join(b.TempDir(), "demo.ndjson")
@@ -132,7 +137,8 @@ func copySessions(b *testing.B, path string) {
 	}
 	defer raw.Close()
 	var columns, same string
-	if err := raw.QueryRowContext(b.Context(), `SELECT group_concat(name), group_concat('m.' || name) FROM pragma_table_info('summaries') WHERE name <> 'session'`).Scan(&columns, &same); err != nil {
+	if err := raw.QueryRowContext(b.Context(),
+		`SELECT group_concat(name), group_concat('m.' || name) FROM pragma_table_info('summaries') WHERE name <> 'session'`).Scan(&columns, &same); err != nil {
 		b.Fatal(err)
 	}
 	for _, q := range []string{
@@ -163,7 +169,8 @@ func pageFiles(b *testing.B) []string {
 	return out
 }
 
-// BenchmarkShow looks at one session of 200 turns among 100,000: with a browser that comes for the first time, and on the command line.
+// BenchmarkShow looks at one session of 200 turns among 100,000: with a browser that comes for the first time, and
+// on the command line.
 func BenchmarkShow(b *testing.B) {
 	path := manyDatabase(b)
 	db, err := quiet.open(b.Context(), path)

@@ -19,7 +19,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// watching is an agent with live copies, a collector as `otelagent up` runs it, and a page that is open on the agent's session.
+// watching is an agent with live copies, a collector as `otelagent up` runs it, and a page that is open on the
+// agent's session.
 type watching struct {
 	base   string
 	run    *writer.Run
@@ -52,11 +53,13 @@ func startWatching(tb testing.TB) *watching {
 	served := make(chan error, 1)
 	go func() { served <- v.handler.Serve(ctx, v.listener) }()
 
-	p, err := otelsetup.Setup(ctx, otelsetup.WithEndpoint("http://"+c.addr("grpc")), otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
+	p, err := otelsetup.Setup(ctx, otelsetup.WithEndpoint("http://"+c.addr("grpc")),
+		otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()), otelagent.WithCapture(otelagent.CaptureContent)))
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()),
+		otelagent.WithCapture(otelagent.CaptureContent)))
 	w := &watching{base: strings.TrimSuffix(v.url(), "/")}
 	w.ctx, w.run = tracer.StartRun(ctx, writer.RunInfo{SessionID: watchedSession, Agent: "coder", Model: "m"})
 	var resp *http.Response
@@ -120,7 +123,8 @@ func (w *watching) turn(tb testing.TB, index int64) time.Duration {
 	return 0
 }
 
-// A turn stands on the page that is open soon after it began, through a real collector with the queues as they are by default.
+// A turn stands on the page that is open soon after it began, through a real collector with the queues as they are
+// by default.
 func TestLiveOnThePage(t *testing.T) {
 	w := startWatching(t)
 	for n := range int64(5) {

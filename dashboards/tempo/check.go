@@ -23,7 +23,8 @@ type key struct {
 
 // letters of the spans in "on", as the head of registry.yaml has them.
 var letters = map[string]string{
-	"session.run": "R", "session.turn": "T", "tool.call": "C", "compaction.run": "M", "permission.evaluate": "P", "session.payload": "L",
+	"session.run": "R", "session.turn": "T", "tool.call": "C", "compaction.run": "M", "permission.evaluate": "P",
+	"session.payload": "L",
 }
 
 // ReadVocabulary reads the text of spans/registry.yaml.
@@ -39,7 +40,8 @@ func ReadVocabulary(registry []byte) (*Vocabulary, error) {
 	if err := yaml.Unmarshal(registry, &r); err != nil {
 		return nil, err
 	}
-	v := &Vocabulary{spans: map[string]bool{}, events: map[string]bool{}, keys: map[string]key{}, enums: map[string][]string{}}
+	v := &Vocabulary{spans: map[string]bool{}, events: map[string]bool{}, keys: map[string]key{},
+		enums: map[string][]string{}}
 	for _, s := range r.Spans {
 		v.spans[s.Name] = true
 		if letters[s.Name] == "" {
@@ -68,14 +70,17 @@ var (
 	// compared is a key or name and the literal that it is compared with.
 	compared = regexp.MustCompile(`((?:span|resource|event)\.[A-Za-z_][A-Za-z0-9_.]*|(?:span:|event:)?\bname)\s*(=~|!~|!=|>=|<=|=|>|<)\s*("(?:[^"\\]|\\.)*"|[^\s})&|]+)`)
 	// standard are keys of resources that are not ours.
-	standard = []string{"service.name", "service.namespace", "service.version", "service.instance.id", "deployment.environment.name"}
+	standard = []string{"service.name", "service.namespace", "service.version", "service.instance.id",
+		"deployment.environment.name"}
 )
 
 // kindKey is the attribute that holds the kind of a span, whose name may say more.
 const kindKey = "span.otelagent.kind"
 
-// Check says what is wrong with a TraceQL query as far as the vocabulary tells: names of spans and events, keys in their scope and on
-// spans that carry them, words of closed lists, and numbers for text. It is no parser: Tempo is. Variables of Grafana are let through.
+// Check says what is wrong with a TraceQL query as far as the vocabulary tells: names of spans and events, keys in
+// their scope and on
+// spans that carry them, words of closed lists, and numbers for text. It is no parser: Tempo is. Variables of
+// Grafana are let through.
 func (v *Vocabulary) Check(query string) []string {
 	var wrong []string
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
@@ -104,9 +109,13 @@ func (v *Vocabulary) Check(query string) []string {
 		case scope == "resource" && slices.Contains(standard, name):
 		case !known:
 			add("the registry has no key %s", name)
-		case (scope == "resource") != (k.On == "resource"), scope == "event" && k.On != "event", scope == "span" && (k.On == "event" || k.On == "metric"):
+		case (scope == "resource") != (k.On == "resource"), scope == "event" && k.On != "event", scope == "span" &&
+			(k.On == "event" || k.On == "metric"):
 			add("%s is no key of the scope %s", name, scope)
-		case scope == "span" && len(named) > 0 && !slices.ContainsFunc(named, func(on string) bool { return v.carries(on, name) }):
+		case scope == "span" && len(named) > 0 && !slices.ContainsFunc(named, func(on string) bool {
+			return v.carries(on,
+				name)
+		}):
 			add("%s never stands on %s", name, strings.Join(named, " or "))
 		}
 	}

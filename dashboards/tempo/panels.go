@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Panels returns what the dashboards in a folder ask Tempo, as queries named by file and panel. LastRun is that of runs.yaml.
+// Panels returns what the dashboards in a folder ask Tempo, as queries named by file and panel. LastRun is that of
+// runs.yaml.
 func Panels(folder string) ([]Query, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package tempo is what people ask of agent sessions, as TraceQL, and what is needed to hold such queries to the vocabulary.
+// Package tempo is what people ask of agent sessions, as TraceQL, and what is needed to hold such queries to the
+// vocabulary.
 package tempo
 
 import (
@@ -47,7 +48,8 @@ var queriesYAML []byte
 //go:embed runs.yaml
 var runsYAML []byte
 
-// Queries returns all queries in the order of queries.yaml. The slice is shared and must not be changed. Safe for concurrent use.
+// Queries returns all queries in the order of queries.yaml. The slice is shared and must not be changed. Safe for
+// concurrent use.
 var Queries = sync.OnceValue(func() []Query {
 	var queries []Query
 	if err := yaml.Unmarshal(queriesYAML, &queries); err != nil {

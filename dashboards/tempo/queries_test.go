@@ -89,17 +89,22 @@ func TestCheck(t *testing.T) {
 			want:  []string{"the name of a span may hold more than its kind: want span.otelagent.kind"},
 		},
 		{query: `{ event:name = "otelagent.evnt" }`, want: []string{"the registry has no span event otelagent.evnt"}},
-		{query: `{ span.otelagent.kind = "session.turn" } | rate() by (span.gen_ai.model)`, want: []string{"the registry has no key gen_ai.model"}},
-		{query: `{ span.otelagent.kind = "session.turn" } | rate() by (span.gen_ai.tool.name)`, want: []string{"gen_ai.tool.name never stands on session.turn"}},
+		{query: `{ span.otelagent.kind = "session.turn" } | rate() by (span.gen_ai.model)`,
+			want: []string{"the registry has no key gen_ai.model"}},
+		{query: `{ span.otelagent.kind = "session.turn" } | rate() by (span.gen_ai.tool.name)`,
+			want: []string{"gen_ai.tool.name never stands on session.turn"}},
 		{
 			query: `{ span.otelagent.kind = "tool.call" && span.gen_ai.usage.input_tokens > 1 } >> { span.otelagent.kind = "session.turn" }`,
 			want:  []string{"gen_ai.usage.input_tokens never stands on tool.call"},
 		},
 		{query: `{ span.otelagent.tool.outcome = "failed" }`, want: []string{`otelagent.tool.outcome is never "failed"`}},
-		{query: `{ span.otelagent.tool.outcome =~ "denied|refused" }`, want: []string{`otelagent.tool.outcome is never "refused"`}},
-		{query: `{ span.gen_ai.usage.input_tokens = "12" }`, want: []string{`gen_ai.usage.input_tokens is a number and never "12"`}},
+		{query: `{ span.otelagent.tool.outcome =~ "denied|refused" }`,
+			want: []string{`otelagent.tool.outcome is never "refused"`}},
+		{query: `{ span.gen_ai.usage.input_tokens = "12" }`,
+			want: []string{`gen_ai.usage.input_tokens is a number and never "12"`}},
 		{query: `{ span.gen_ai.request.model = 5 }`, want: []string{"gen_ai.request.model is text and never 5"}},
-		{query: `{ span.otelagent.tool.truncated = yes }`, want: []string{"otelagent.tool.truncated is true or false and never yes"}},
+		{query: `{ span.otelagent.tool.truncated = yes }`,
+			want: []string{"otelagent.tool.truncated is true or false and never yes"}},
 		{query: `{ resource.session.id = "x" }`, want: []string{"session.id is no key of the scope resource"}},
 		{query: `{ span.otelagent.tenant = "x" }`, want: []string{"otelagent.tenant is no key of the scope span"}},
 		{query: `{ event.gen_ai.request.model = "x" }`, want: []string{"gen_ai.request.model is no key of the scope event"}},
@@ -117,7 +122,8 @@ func document() string {
 	var b strings.Builder
 	var last Run
 	for _, k := range []Kind{KindSearch, KindMetrics} {
-		fmt.Fprintf(&b, "\n### %s\n", map[Kind]string{KindSearch: "Traces and spans", KindMetrics: "Series (TraceQL metrics)"}[k])
+		fmt.Fprintf(&b, "\n### %s\n", map[Kind]string{KindSearch: "Traces and spans",
+			KindMetrics: "Series (TraceQL metrics)"}[k])
 		for _, q := range Queries() {
 			if q.Kind != k {
 				continue
@@ -130,7 +136,8 @@ func document() string {
 			last = q.LastRun
 		}
 	}
-	return fmt.Sprintf("\nThe date and what was found then stand behind each; it was Tempo %s, commit %.10s.\n", last.Version, last.Commit) + b.String() + "\n"
+	return fmt.Sprintf("\nThe date and what was found then stand behind each; it was Tempo %s, commit %.10s.\n",
+		last.Version, last.Commit) + b.String() + "\n"
 }
 
 func TestDocument(t *testing.T) {

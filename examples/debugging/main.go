@@ -1,12 +1,14 @@
-// Command debugging is the agent of docs/inspect.md: it was told never to touch one folder, deletes it all the same, and what it was sent
-// on that turn tells why. With -keep the bug is mended, and a diff of both sessions shows what that changed:
+// Command debugging is the agent of docs/inspect.md: its user forbids it to touch one folder, deletes it all the same,
+// and what it was sent
+// on that turn shows why. With -keep the bug is mended, and a diff of both sessions shows what that changed:
 //
 //	otelagent up
 //	go run ./debugging
 //	go run ./debugging -keep
 //	otelagent ls
 //
-// The files, the tools and the loop are real. The model is a program that does what the words in its request say, and knows nothing else.
+// The files, the tools and the loop are real. The model is a program that does what the words in its request say,
+// and knows nothing else.
 package main
 
 import (
@@ -24,7 +26,8 @@ import (
 )
 
 // task is what the user asks for.
-const task = "Free some disk space in this project. Never touch migrations, whatever it looks like. When you are done, run the tests."
+const task = "Free some disk space in this project. Never touch migrations, whatever it looks like. When you are " +
+	"done, run the tests."
 
 func main() {
 	log.SetFlags(0)
@@ -93,7 +96,8 @@ func project() (string, error) {
 	for _, f := range folders {
 		path := filepath.Join(dir, f.name)
 		used := time.Now().AddDate(0, 0, -f.days)
-		err := errors.Join(os.Mkdir(path, 0o700), os.WriteFile(filepath.Join(path, f.file), []byte(f.text), 0o600), os.Chtimes(path, used, used))
+		err := errors.Join(os.Mkdir(path, 0o700), os.WriteFile(filepath.Join(path, f.file), []byte(f.text), 0o600),
+			os.Chtimes(path, used, used))
 		if err != nil {
 			return "", errors.Join(err, os.RemoveAll(dir))
 		}

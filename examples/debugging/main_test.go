@@ -69,7 +69,7 @@ func TestOddity(t *testing.T) {
 	if !strings.Contains(answer, "12 of 12 tests failed") {
 		t.Errorf("answer %q", answer)
 	}
-	// The request of the turn that did it tells why: what the user said is not in it.
+	// The request of the turn that did it shows why: what the user said is not in it.
 	got := deletions(t, s, blocks)
 	if known, deleted := got[`{"folder":"migrations"}`]; !deleted || known {
 		t.Errorf("deletions, and whether the rule was known: %v", got)

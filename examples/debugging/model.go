@@ -60,10 +60,12 @@ func ask(request []byte) (reply []block, usage otelagent.Usage) {
 		if folder != "" {
 			input = json.RawMessage(fmt.Sprintf(`{"folder":%q}`, folder))
 		}
-		return []block{{Type: "text", Text: text}, {Type: "tool_use", ID: fmt.Sprintf("toolu_%02d", calls+1), Name: name, Input: input}}, usage
+		return []block{{Type: "text", Text: text}, {Type: "tool_use", ID: fmt.Sprintf("toolu_%02d", calls+1), Name: name,
+			Input: input}}, usage
 	}
 	if tests != "" {
-		return []block{{Type: "text", Text: "I deleted what nobody used for 90 days. The tests: " + strings.TrimPrefix(tests, "error: ") + "."}}, usage
+		return []block{{Type: "text", Text: "I deleted what nobody used for 90 days. The tests: " +
+			strings.TrimPrefix(tests, "error: ") + "."}}, usage
 	}
 	if listed == "" {
 		return call("Let me see which folders there are.", "list_folders", "")
@@ -71,7 +73,8 @@ func ask(request []byte) (reply []block, usage otelagent.Usage) {
 	for _, m := range unusedFor.FindAllStringSubmatch(listed, -1) {
 		folder := m[1]
 		days, _ := strconv.Atoi(m[2])
-		forbidden := slices.ContainsFunc(never.FindAllStringSubmatch(said.String(), -1), func(n []string) bool { return n[1] == folder })
+		forbidden := slices.ContainsFunc(never.FindAllStringSubmatch(said.String(), -1),
+			func(n []string) bool { return n[1] == folder })
 		arg := fmt.Sprintf(`{"folder":%q}`, folder)
 		switch {
 		case days < 90 || forbidden || did["delete_folder "+arg]:

@@ -42,7 +42,8 @@ type completion struct {
 const maxReply = 16 << 20
 
 func (c *client) ask(ctx context.Context, body []byte) (completion, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.endpoint, "/")+"/chat/completions", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.endpoint,
+		"/")+"/chat/completions", bytes.NewReader(body))
 	if err != nil {
 		return completion{}, err
 	}

@@ -1,5 +1,7 @@
-// Command loop is an agent that works on the files of a folder: a real loop with real tools, permission rules, compaction and a sub-agent, traced
-// with otelagent by its handles alone. The model is any endpoint that speaks OpenAI's chat completions; without one a script plays it:
+// Command loop is an agent that works on the files of a folder: a real loop with real tools, permission rules,
+// compaction and a sub-agent, traced
+// with otelagent by its handles alone. The model is any endpoint that speaks OpenAI's chat completions; without one
+// a script plays it:
 //
 //	otelagent up
 //	go run ./loop
@@ -26,7 +28,8 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	endpoint := flag.String("endpoint", "", "`URL` of an endpoint for chat completions, up to /v1; empty: a script plays the model")
+	endpoint := flag.String("endpoint", "", "`URL` of an endpoint for chat completions, up to /v1; empty: a script "+
+		"plays the model")
 	model := flag.String("model", "scripted-1", "`name` of the model")
 	dir := flag.String("dir", "", "`folder` to work on; empty: a new one with a note in it")
 	flag.Parse()

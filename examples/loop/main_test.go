@@ -20,7 +20,8 @@ import (
 )
 
 // played runs the agent against an endpoint and returns its session.
-func played(t *testing.T, endpoint http.Handler, rules []rule) (s *session.Session, blocks *session.BlockSet, answer string, err error) {
+func played(t *testing.T, endpoint http.Handler, rules []rule) (s *session.Session, blocks *session.BlockSet,
+	answer string, err error) {
 	t.Helper()
 	dir, err := sampleFolder()
 	if err != nil {
@@ -35,7 +36,8 @@ func played(t *testing.T, endpoint http.Handler, rules []rule) (s *session.Sessi
 	server := httptest.NewServer(endpoint)
 	t.Cleanup(server.Close)
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	a := &agent{role: keeper, tracer: p.Tracer(), client: client{endpoint: server.URL + "/v1"}, model: "scripted-1", root: root, rules: rules, most: 8}
+	a := &agent{role: keeper, tracer: p.Tracer(), client: client{endpoint: server.URL + "/v1"}, model: "scripted-1",
+		root: root, rules: rules, most: 8}
 	answer, err = a.run(t.Context(), "Which of my notes need work?")
 	blocks = &session.BlockSet{}
 	for _, b := range p.Batch().Blocks {
@@ -80,7 +82,8 @@ func TestLoop(t *testing.T) {
 		}
 	}
 	want := []string{
-		"list_files allow * ok", "read_file allow * ok", "read_file deny .* denied", "read_file allow * error", "review allow *.md ok",
+		"list_files allow * ok", "read_file allow * ok", "read_file deny .* denied", "read_file allow * error",
+		"review allow *.md ok",
 		"compaction summary", "write_file allow *.md ok", "compaction summary",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -90,8 +93,10 @@ func TestLoop(t *testing.T) {
 	if len(s.Runs) != 2 {
 		t.Fatalf("%d runs, want the keeper's and the reviewer's", len(s.Runs))
 	}
-	if sub := s.Runs[1]; sub.Agent != "reviewer" || sub.ParentID != run.ID || sub.ParentToolCallID != "call_5" || len(sub.Turns) != len(reviewerScript) {
-		t.Errorf("sub-agent %s under run %s and call %s, %d turns", sub.Agent, sub.ParentID, sub.ParentToolCallID, len(sub.Turns))
+	if sub := s.Runs[1]; sub.Agent != "reviewer" || sub.ParentID != run.ID || sub.ParentToolCallID != "call_5" ||
+		len(sub.Turns) != len(reviewerScript) {
+		t.Errorf("sub-agent %s under run %s and call %s, %d turns", sub.Agent, sub.ParentID, sub.ParentToolCallID,
+			len(sub.Turns))
 	}
 	// What the models were sent comes back byte for byte, with where each message came from.
 	turns := slices.Concat(run.Turns, s.Runs[1].Turns)
@@ -113,7 +118,8 @@ func TestLoop(t *testing.T) {
 		t.Errorf("provenance after the compaction (-want +got):\n%s\n%v", diff, from)
 	}
 	// Tokens: input includes what was read from cache.
-	if u := run.Turns[1].Usage; u.CacheRead == 0 || u.Input <= u.CacheRead || run.Turns[1].Rule != spans.UsageRuleIncludesCache {
+	if u := run.Turns[1].Usage; u.CacheRead == 0 || u.Input <= u.CacheRead ||
+		run.Turns[1].Rule != spans.UsageRuleIncludesCache {
 		t.Errorf("usage %+v by %s", u, run.Turns[1].Rule)
 	}
 }
@@ -146,7 +152,8 @@ func TestDecide(t *testing.T) {
 		{"read_file", "a*", spans.ActionAllow, spans.PermissionSourceSession},
 		{"read_file", "a[", spans.ActionAllow, spans.PermissionSourceSession}, // no pattern
 	}
-	for target, want := range map[string]spans.Action{"b": spans.ActionAllow, "ab": spans.ActionDeny, "x/y": spans.ActionDeny} {
+	for target, want := range map[string]spans.Action{"b": spans.ActionAllow, "ab": spans.ActionDeny,
+		"x/y": spans.ActionDeny} {
 		if got := decide(rules, "read_file", target); got.Action != want {
 			t.Errorf("%s: %s by %+v, want %s", target, got.Action, got, want)
 		}

@@ -36,7 +36,8 @@ func decide(rules []rule, tool, target string) decision {
 		if ok, err := path.Match(r.Pattern, target); r.Permission != tool || err != nil || !ok {
 			continue
 		}
-		if !best.found || len(r.Pattern) > len(best.Pattern) || len(r.Pattern) == len(best.Pattern) && r.Action == spans.ActionDeny {
+		if !best.found || len(r.Pattern) > len(best.Pattern) || len(r.Pattern) == len(best.Pattern) &&
+			r.Action == spans.ActionDeny {
 			best = decision{r, true}
 		}
 	}

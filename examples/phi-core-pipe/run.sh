@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the agent and pipes what it tells into `otelagent send` (OTELAGENT, else the one on the PATH).
+# Builds the agent and pipes its events into `otelagent send` (OTELAGENT, else the one on the PATH).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cargo build --quiet --locked --manifest-path "$here/Cargo.toml"

@@ -24,7 +24,8 @@ func services(t *testing.T, p *agenttest.Pipeline) (url string, of telemetry) {
 	t.Helper()
 	of = telemetry{tracer: p.Tracer(), http: []otelhttp.Option{
 		otelhttp.WithTracerProvider(p.Provider()),
-		otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})),
+		otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{},
+			propagation.Baggage{})),
 	}}
 	start := func(name, orders, research string) string {
 		h, err := of.service(name, orders, research)
@@ -38,11 +39,13 @@ func services(t *testing.T, p *agenttest.Pipeline) (url string, of telemetry) {
 	return start("support", start("orders", "", ""), start("research", "", "")), of
 }
 
-// The spans, of HTTP and of ours, are one tree: the request is the parent of the run, and what tools call is under their calls.
+// The spans of HTTP and of otelagent are one tree: the request is the parent of the run, and what tools call is under
+// their calls.
 func TestSpans(t *testing.T) {
 	p := agenttest.New(t)
 	url, of := services(t, p)
-	if answer, err := question(t.Context(), of.client(), url, "ticket-1", "Where is order 17?"); err != nil || !strings.Contains(answer, "on its way") {
+	if answer, err := question(t.Context(), of.client(), url, "ticket-1", "Where is order 17?"); err != nil ||
+		!strings.Contains(answer, "on its way") {
 		t.Fatalf("%q, %v", answer, err)
 	}
 	children := map[pcommon.SpanID][]string{}
@@ -105,7 +108,8 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// The tree is of the agents alone: the spans of HTTP are skipped, and the sub-agent that another service ran stands under the call that asked it.
+// The tree is of the agents alone: the spans of HTTP are skipped, and the sub-agent that another service ran stands
+// under the call that asked it.
 func TestTree(t *testing.T) {
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
 	url, of := services(t, p)
@@ -114,18 +118,18 @@ func TestTree(t *testing.T) {
 	}
 	s := p.Session() // one session: the sub-agent's is that of the baggage
 	if s.ID != "ticket-1" || s.MadeUp || len(s.Defects) != 0 {
-		t.Errorf("session %q, made up %v, defects %v", s.ID, s.MadeUp, s.Defects)
+		t.Errorf("session %q, generated id %v, defects %v", s.ID, s.MadeUp, s.Defects)
 	}
-	type told struct{ agent, parent, call string }
-	var got []told
+	type placed struct{ agent, parent, call string }
+	var got []placed
 	for _, r := range s.Runs {
 		if len(r.Defects) != 0 {
 			t.Errorf("%s: defects %v", r.Agent, r.Defects)
 		}
-		got = append(got, told{r.Agent, r.ParentID, r.ParentToolCallID})
+		got = append(got, placed{r.Agent, r.ParentID, r.ParentToolCallID})
 	}
-	want := []told{{"support", "", ""}, {"researcher", s.Runs[0].ID, "c2"}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(told{})); diff != "" {
+	want := []placed{{"support", "", ""}, {"researcher", s.Runs[0].ID, "c2"}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(placed{})); diff != "" {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
 	if s.Usage != (session.Usage{Input: 113, Output: 49, CacheRead: 30}) {
@@ -136,7 +140,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// A tool that fails fails its call, and the caller is told.
+// A tool that fails fails its call, and the caller gets the error.
 func TestOrdersAway(t *testing.T) {
 	p := agenttest.New(t)
 	_, of := services(t, p)
@@ -146,7 +150,8 @@ func TestOrdersAway(t *testing.T) {
 	}
 	s := httptest.NewServer(h)
 	defer s.Close()
-	if _, err := question(t.Context(), of.client(), s.URL, "ticket-1", "Where is order 17?"); err == nil || !strings.Contains(err.Error(), fmt.Sprint(http.StatusBadGateway)) {
+	if _, err := question(t.Context(), of.client(), s.URL, "ticket-1", "Where is order 17?"); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprint(http.StatusBadGateway)) {
 		t.Errorf("%v", err)
 	}
 	r := p.Session().Runs[0]

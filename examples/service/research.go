@@ -12,7 +12,8 @@ import (
 // researcher is an agent in a process of its own.
 type researcher struct{ tracer *otelagent.Tracer }
 
-// ask is the handler of one question. Session, parent run and tool call are in the baggage of the request; the run finds them itself.
+// ask is the handler of one question. Session, parent run and tool call are in the baggage of the request; the run
+// finds them itself.
 func (s researcher) ask(w http.ResponseWriter, r *http.Request) {
 	asked, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	if err != nil {

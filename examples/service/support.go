@@ -18,7 +18,8 @@ type support struct {
 	orders, research string // URLs
 }
 
-// ask is the handler of one question. The context of the request has the span that otelhttp made and the baggage of the caller, and that is all
+// ask is the handler of one question. The context of the request has the span that otelhttp made and the baggage of
+// the caller, and that is all
 // that the run needs: the span becomes its parent, and the session is the one that the baggage names.
 func (s support) ask(w http.ResponseWriter, r *http.Request) {
 	asked, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
@@ -52,10 +53,12 @@ func (s support) answer(ctx context.Context, run *otelagent.Run, asked string) (
 		turn.End(otelagent.TurnResult{Output: &calls, StopReason: "tool_use"})
 		return "", err
 	}
-	usual, err := s.tool(turnCtx, turn, "c2", "ask_researcher", `{"question":"How long do parcels take?"}`, func(ctx context.Context) (string, error) {
-		// An agent: with session, run and call in the baggage its run is a child of this call.
-		return send(otelagent.ContextWithBaggage(ctx), s.client, http.MethodPost, s.research+"/ask", "How long do parcels take?")
-	})
+	usual, err := s.tool(turnCtx, turn, "c2", "ask_researcher", `{"question":"How long do parcels take?"}`,
+		func(ctx context.Context) (string, error) {
+			// An agent: with session, run and call in the baggage its run is a child of this call.
+			return send(otelagent.ContextWithBaggage(ctx), s.client, http.MethodPost, s.research+"/ask",
+				"How long do parcels take?")
+		})
 	turn.End(otelagent.TurnResult{Output: &calls, StopReason: "tool_use", Usage: &otelagent.Usage{Input: 30, Output: 24}})
 	if err != nil {
 		return "", err
@@ -65,12 +68,14 @@ func (s support) answer(ctx context.Context, run *otelagent.Run, asked string) (
 	turn.Request(request("scripted-1", question, calls, message("tool", status), message("tool", usual)))
 	text := fmt.Sprintf("Order 17 is %s. %s", status, usual)
 	reply := message("assistant", text)
-	turn.End(otelagent.TurnResult{Output: &reply, StopReason: "stop", Usage: &otelagent.Usage{Input: 71, Output: 18, CacheRead: 30}})
+	turn.End(otelagent.TurnResult{Output: &reply, StopReason: "stop", Usage: &otelagent.Usage{Input: 71, Output: 18,
+		CacheRead: 30}})
 	return text, nil
 }
 
 // tool calls a tool in the context of its call.
-func (s support) tool(ctx context.Context, turn *otelagent.Turn, id, name, args string, do func(context.Context) (string, error)) (string, error) {
+func (s support) tool(ctx context.Context, turn *otelagent.Turn, id, name, args string,
+	do func(context.Context) (string, error)) (string, error) {
 	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: id, Name: name, Args: []byte(args)})
 	result, err := do(ctx)
 	if err != nil {

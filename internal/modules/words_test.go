@@ -42,12 +42,10 @@ var unclean = map[string]int{
 	"backend/store/sqlitestore/":     24,
 	"backend/store/stats/":           3,
 	"backend/store/storetest/":       1,
-	"backend/web/":                21,
-	"cmd/otelagent/":                 23,
+	"backend/web/":                   21,
 	"compose/":                       4,
 	"dashboards/":                    9,
 	"docs/":                          28,
-	"examples/":                      32,
 	"interop/":                       82,
 }
 

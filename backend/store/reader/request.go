@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -67,7 +68,7 @@ func PickRequest(s *session.Session, a RequestAddress) (*session.Run, *session.T
 	}
 	if len(turn.Requests) == 0 {
 		why := "its loop told none (docs/requests.md)"
-		if turn.Capture != spans.CaptureContent && turn.Capture != spans.CaptureDigests {
+		if c := cmp.Or(turn.Capture, run.Capture); c != spans.CaptureContent && c != spans.CaptureDigests {
 			why = "content was not captured: send it with --capture content"
 		} else if turn.RequestMessages > 0 || turn.RequestBytes > 0 {
 			why = "its loop told one, which did not arrive (docs/requests.md)"

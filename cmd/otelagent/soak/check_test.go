@@ -25,7 +25,8 @@ type found struct {
 
 // String is the figures of a check.
 func (f found) String() string {
-	return fmt.Sprintf("acked %d, stored %d, lost %d, counted twice %d, %d sessions, %d requests byte-exact, %d naming what is missing",
+	return fmt.Sprintf("acked %d, stored %d, lost %d, counted twice %d, %d sessions, %d requests byte-exact, %d "+
+		"naming what is missing",
 		f.acked, f.stored, f.lost, f.twice, f.sessions, f.requests, f.missing)
 }
 
@@ -125,7 +126,8 @@ func inspectDatabase(t *testing.T, db string, l *ledger, unfinished partly) (f f
 }
 
 // checkTree holds one session to its script. Of an unfinished one turns and requests may be missing, never be wrong.
-func checkTree(s script, tree *session.Session, blocks *session.BlockSet, part bool, f *found, wrong func(string, ...any)) {
+func checkTree(s script, tree *session.Session, blocks *session.BlockSet, part bool, f *found,
+	wrong func(string, ...any)) {
 	var sum session.Usage
 	turns := map[int64]*session.Turn{}
 	for _, run := range tree.Runs {
@@ -205,8 +207,10 @@ func integrity(t *testing.T, path string) string {
 	return strings.Join(out, "\n")
 }
 
-// readRequests reads what can be read of a database that may be damaged: how many requests are byte for byte what was sent,
-// how many are anything else (which must never be), and how many say that something is missing or cannot be read at all.
+// readRequests reads what can be read of a database that may be damaged: how many requests are byte for byte what
+// was sent,
+// how many are anything else (which must never be), and how many say that something is missing or cannot be read at
+// all.
 func readRequests(t *testing.T, db string, l *ledger) (whole, wrong, unreadable int) {
 	t.Helper()
 	st, err := sqlitestore.OpenReadOnly(t.Context(), db)
@@ -252,14 +256,16 @@ func readRequests(t *testing.T, db string, l *ledger) (whole, wrong, unreadable 
 	return whole, wrong, unreadable
 }
 
-// The check sees what it is for: spans that were acknowledged and are not there, turns that are missing, sessions that nobody
+// The check sees what it is for: spans that were acknowledged and are not there, turns that are missing, sessions
+// that nobody
 // sent, and requests that cannot be read.
 func TestCheckSees(t *testing.T) {
 	begin(t)
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "sessions.db")
 	l := seedDatabase(t, path)
-	if f, bad := inspectDatabase(t, path, l, nil); len(bad) > 0 || f.acked != f.stored || f.requests != f.turns || f.turns == 0 {
+	if f, bad := inspectDatabase(t, path, l, nil); len(bad) > 0 || f.acked != f.stored || f.requests != f.turns ||
+		f.turns == 0 {
 		t.Fatalf("%v: %q", f, bad)
 	}
 	db := look(t, path)

@@ -53,10 +53,12 @@ func TestReliabilityDocument(t *testing.T) {
 	}
 }
 
-// The queues that the exporter's README shows are part of those that are tested: what it says of a key, the tested file says too.
+// The queues that the exporter's README shows are part of those that are tested: what it says of a key, the tested
+// file says too.
 func TestShownQueues(t *testing.T) {
 	readme := string(readFile(t, repository+"/collector-exporter/agentsessionexporter/README.md"))
-	tested := map[bool]map[string]any{false: queueOf(t, readFile(t, queueWait)), true: queueOf(t, readFile(t, queuePersistent))}
+	tested := map[bool]map[string]any{false: queueOf(t, readFile(t, queueWait)),
+		true: queueOf(t, readFile(t, queuePersistent))}
 	n := 0
 	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(readme, -1) {
 		q := queueOf(t, []byte(m[1]))

@@ -24,7 +24,8 @@ import (
 // lockBound is for how long deleting may keep a writer waiting, by docs/reliability.md.
 const lockBound = 50 * time.Millisecond
 
-// waits measures, until it is stopped, how long somebody who wants to write has to wait for the database's lock: it is what a
+// waits measures, until it is stopped, how long somebody who wants to write has to wait for the database's lock: it
+// is what a
 // batch of any other process waits, without the batch's own work.
 func waits(t *testing.T, path string) (stop func() []time.Duration) {
 	t.Helper()
@@ -151,8 +152,10 @@ func TestEraseDuringLoad(t *testing.T) {
 			t.Errorf("session %s was erased and is there", id)
 		}
 	}
-	figure(t, "seed %d: %d sessions of %d turns erased in %v, one after the other; %s; OTLP p50 %v, p99 %v, longest %v (before: %v); %v",
-		seed, len(gone), turns, took.Round(time.Millisecond), report, p50.Round(time.Microsecond), p99.Round(time.Microsecond), longest.Round(time.Microsecond), quietest.Round(time.Microsecond), f)
+	figure(t, "seed %d: %d sessions of %d turns erased in %v, one after the other; %s; OTLP p50 %v, p99 %v, longest "+
+		"%v (before: %v); %v",
+		seed, len(gone), turns, took.Round(time.Millisecond), report, p50.Round(time.Microsecond),
+		p99.Round(time.Microsecond), longest.Round(time.Microsecond), quietest.Round(time.Microsecond), f)
 }
 
 // lockReport holds waits to the bound and says what they were. Without -strict a busy machine may take much longer.
@@ -178,7 +181,8 @@ func lockReport(t *testing.T, before, during []time.Duration) string {
 		round(p99), round(longest), lockBound, over, len(during), round(calm99), round(calmest))
 }
 
-// Retention at work under load: it keeps as many sessions as it should, no writer waits long for it, and what is kept is whole.
+// Retention at work under load: it keeps as many sessions as it should, no writer waits long for it, and what is
+// kept is whole.
 func TestRetentionDuringLoad(t *testing.T) {
 	rng := begin(t)
 	const keep = 40
@@ -200,7 +204,8 @@ func TestRetentionDuringLoad(t *testing.T) {
 	}
 	_, p, _, before := under()
 	p.stop()
-	c, p, l, during := under("    storage: ", fmt.Sprintf("    retention: {max_sessions: %d, interval: 1s}\n    storage: ", keep))
+	c, p, l, during := under("    storage: ",
+		fmt.Sprintf("    retention: {max_sessions: %d, interval: 1s}\n    storage: ", keep))
 	until(t, "the last sweep", time.Minute, func() bool { return len(ids(t, c.db)) <= keep })
 	p.stop()
 
@@ -213,7 +218,8 @@ func TestRetentionDuringLoad(t *testing.T) {
 	kept.without(func(id string) bool { return !slices.Contains(have, id) })
 	f := check(t, c.db, kept, nil)
 	figure(t, "seed %d: %d sessions sent, %d kept; %s; OTLP p50 %v, p99 %v, longest %v; %v",
-		seed, sent, len(have), report, p50.Round(time.Microsecond), p99.Round(time.Microsecond), longest.Round(time.Microsecond), f)
+		seed, sent, len(have), report, p50.Round(time.Microsecond), p99.Round(time.Microsecond),
+		longest.Round(time.Microsecond), f)
 	if sent <= keep || len(have) != keep {
 		t.Errorf("%d sessions sent, %d kept, want %d", sent, len(have), keep)
 	}
@@ -231,7 +237,8 @@ func TestRetentionDuringLoad(t *testing.T) {
 	}
 }
 
-// kill -9 of `otelagent rm` at random moments, while others are written. What was begun is finished by the next one: nothing of
+// kill -9 of `otelagent rm` at random moments, while others are written. What was begun is finished by the next one:
+// nothing of
 // the erased sessions is left in the file or the log, and all others are whole.
 func TestKillErase(t *testing.T) {
 	rng := begin(t)
@@ -262,7 +269,8 @@ func TestKillErase(t *testing.T) {
 	}
 	l.finish(time.Minute)
 	for i := range begun { // those of which every rm was killed before it had begun
-		if out, err := exec.Command(bin, "rm", fmt.Sprintf("vanishing%d-0-0", i), "--yes", "--db", c.db).CombinedOutput(); err != nil && !strings.Contains(string(out), "no session") {
+		if out, err := exec.Command(bin, "rm", fmt.Sprintf("vanishing%d-0-0", i), "--yes", "--db",
+			c.db).CombinedOutput(); err != nil && !strings.Contains(string(out), "no session") {
 			t.Errorf("rm: %v\n%s", err, out)
 		}
 	}

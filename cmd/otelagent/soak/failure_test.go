@@ -36,7 +36,8 @@ func until(t *testing.T, what string, within time.Duration, f func() bool) {
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("only root can mount a file system: see TestStoreFails/files_cannot_grow (RLIMIT_FSIZE) and sqlitestore.TestDiskFull")
+		t.Skip("only root can mount a file system: see TestStoreFails/files_cannot_grow (RLIMIT_FSIZE) and " +
+			"sqlitestore.TestDiskFull")
 	}
 }
 
@@ -45,7 +46,8 @@ func smallDisk(t *testing.T, mib int) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=700", mib)); err != nil {
-		t.Skipf("no file system can be mounted here (%v): see TestStoreFails/files_cannot_grow (RLIMIT_FSIZE) and sqlitestore.TestDiskFull", err)
+		t.Skipf("no file system can be mounted here (%v): see TestStoreFails/files_cannot_grow (RLIMIT_FSIZE) and "+
+			"sqlitestore.TestDiskFull", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
@@ -105,7 +107,10 @@ func TestStoreFails(t *testing.T) {
 			limitFiles(t, p, 64<<10)
 			return func() { limitFiles(t, p, -1) }
 		}},
-		{name: "locked by another program", fails: func(t *testing.T, c *collector, _ *process) func() { return lock(t, c.db) }},
+		{name: "locked by another program", fails: func(t *testing.T, c *collector,
+			_ *process) func() {
+			return lock(t, c.db)
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			rng := begin(t)
@@ -138,7 +143,8 @@ func TestStoreFails(t *testing.T) {
 			_, peak := p.memory()
 			p.stop()
 			f := check(t, c.db, l.ledger, nil)
-			figure(t, "seed %d: %v, %d while it failed, %.0f spans/s, memory %d MiB while it failed, peak %d MiB; answers to senders: %s",
+			figure(t, "seed %d: %v, %d while it failed, %.0f spans/s, memory %d MiB while it failed, peak %d MiB; answers "+
+				"to senders: %s",
 				seed, f, during, float64(f.acked)/took.Seconds(), now, peak, l.ledger.answers())
 			if during > 0 && tt.name != "disk full" { // what fits into the room that a log has already may still be written
 				t.Errorf("%d spans were acknowledged while the store could not be written", during)
@@ -176,7 +182,10 @@ func TestStoreFull(t *testing.T) {
 
 	l := newLoad(t, script{Turns: 5, Bytes: 200})
 	l.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)})
-	until(t, "others get a retryable answer too", time.Minute, func() bool { return l.ledger.countOf("HTTP 503") > 1 && l.ledger.countOf("gRPC Unavailable") > 1 })
+	until(t, "others get a retryable answer too", time.Minute, func() bool {
+		return l.ledger.countOf("HTTP 503") > 1 &&
+			l.ledger.countOf("gRPC Unavailable") > 1
+	})
 	if n := l.ledger.spans(); n > 0 {
 		t.Errorf("%d spans were acknowledged by a store that is full", n)
 	}
@@ -204,7 +213,8 @@ func TestStoreAwayForLongerThanTheQueue(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t, queuePersistent)
 	const room = 3 << 20
-	c.edits = []string{"queue_size: 268435456", fmt.Sprint("queue_size: ", room), "max_size: 8388608", "max_size: 1048576", "min_size: 1048576", "min_size: 262144"}
+	c.edits = []string{"queue_size: 268435456", fmt.Sprint("queue_size: ", room), "max_size: 8388608",
+		"max_size: 1048576", "min_size: 1048576", "min_size: 262144"}
 	p := c.up()
 	l := newLoad(t, script{Turns: 12, Bytes: 4000})
 	l.patient = time.Second
@@ -237,7 +247,8 @@ func TestStoreAwayForLongerThanTheQueue(t *testing.T) {
 	_, peak := p.memory()
 	p.stop()
 	f := check(t, c.db, l.ledger, nil)
-	figure(t, "seed %d: a queue of %d MiB held %d spans, then %d more, in a file of %.1f MiB; %v; memory %d MiB while it was full, peak %d MiB; answers to senders: %s",
+	figure(t, "seed %d: a queue of %d MiB held %d spans, then %d more, in a file of %.1f MiB; %v; memory %d MiB "+
+		"while it was full, peak %d MiB; answers to senders: %s",
 		seed, room>>20, held, more, float64(onDisk)/(1<<20), f, now, peak, l.ledger.answers())
 	if held == 0 {
 		t.Error("the queue took nothing")
@@ -316,12 +327,14 @@ func TestStoreAwayAtStart(t *testing.T) {
 			l.finish(time.Minute)
 			p.stop()
 			f := check(t, c.db, l.ledger, nil)
-			figure(t, "seed %d: served %v after the store was back; %v; answers to senders: %s", seed, took.Round(10*time.Millisecond), f, l.ledger.answers())
+			figure(t, "seed %d: served %v after the store was back; %v; answers to senders: %s", seed,
+				took.Round(10*time.Millisecond), f, l.ledger.answers())
 		})
 	}
 }
 
-// A file that may not be written, and one that is no database: the collector says so and does not start, and the file is as it
+// A file that may not be written, and one that is no database: the collector says so and does not start, and the
+// file is as it
 // was.
 func TestUnusableAtStart(t *testing.T) {
 	for _, tt := range []struct {
@@ -362,7 +375,8 @@ func TestUnusableAtStart(t *testing.T) {
 			if code := p.exit(); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
-			if !strings.Contains(p.log(), "the collector does not start") && !strings.Contains(p.log(), "may not be") && !strings.Contains(p.log(), tt.says) {
+			if !strings.Contains(p.log(), "the collector does not start") && !strings.Contains(p.log(), "may not be") &&
+				!strings.Contains(p.log(), tt.says) {
 				t.Errorf("it does not say why: %s", p.log())
 			}
 			if !bytes.Equal(before, readFile(t, c.db)) {
@@ -388,7 +402,8 @@ func seedDatabase(t *testing.T, path string) *ledger {
 	return l.ledger
 }
 
-// Bytes of the file change, before a collector starts and while it runs. It neither dies nor panics, and whatever can still be
+// Bytes of the file change, before a collector starts and while it runs. It neither dies nor panics, and whatever
+// can still be
 // read of any session, no request comes back with a wrong byte.
 func TestDamagedFile(t *testing.T) {
 	for _, tt := range []struct {
@@ -456,9 +471,11 @@ func TestDamagedFile(t *testing.T) {
 			rescued := filepath.Join(filepath.Dir(c.db), "rescued.db")
 			out, err := exec.Command(bin, "copy", c.db, rescued).CombinedOutput()
 			kept, wrong, _ := readRequests(t, rescued, all)
-			listed := err == nil || strings.Contains(string(out), "not copied whole") // else not even the list of sessions can be read
+			// else not even the list of sessions can be read
+			listed := err == nil || strings.Contains(string(out), "not copied whole")
 			if wrong > 0 || kept > whole || listed && kept < whole/2 {
-				t.Errorf("the copy gives %d requests with wrong bytes, and %d whole ones of %d: %v\n%s", wrong, kept, whole, err, out)
+				t.Errorf("the copy gives %d requests with wrong bytes, and %d whole ones of %d: %v\n%s", wrong, kept, whole,
+					err, out)
 			}
 			if unreadable > 0 && err == nil {
 				t.Errorf("the copy does not say that something is missing:\n%s", out)
@@ -466,7 +483,8 @@ func TestDamagedFile(t *testing.T) {
 			if got := integrity(t, rescued); got != "ok" && kept > 0 {
 				t.Errorf("integrity_check of the copy: %.300s", got)
 			}
-			figure(t, "seed %d: integrity_check says %.50q; of the requests %d whole, %d wrong, %d not readable; a copy has %d; answers to senders: %s",
+			figure(t, "seed %d: integrity_check says %.50q; of the requests %d whole, %d wrong, %d not readable; a copy "+
+				"has %d; answers to senders: %s",
 				seed, check, whole, wrong, unreadable, kept, l.ledger.answers())
 		})
 	}

@@ -47,9 +47,11 @@ func spansOf(t *testing.T, rng *rand.Rand, n int, shape func(i int, s ptrace.Spa
 	return b
 }
 
-// pour sends requests that request makes as fast as they are taken, from several senders at once, for a while, but until a few
+// pour sends requests that request makes as fast as they are taken, from several senders at once, for a while, but
+// until a few
 // were answered, and returns how many were taken and how many not.
-func pour(t *testing.T, rng *rand.Rand, c *collector, senders int, d time.Duration, request func(rng *rand.Rand) []byte) (taken, retryable, bytes int64) {
+func pour(t *testing.T, rng *rand.Rand, c *collector, senders int, d time.Duration,
+	request func(rng *rand.Rand) []byte) (taken, retryable, bytes int64) {
 	t.Helper()
 	const few = 10
 	ctx, cancel := context.WithTimeout(t.Context(), d+time.Minute)
@@ -128,7 +130,8 @@ func TestFloodOfContent(t *testing.T) {
 				})
 			}
 			start := time.Now()
-			taken, retryable, size := pour(t, rng, c, senders, lasting(1500*time.Millisecond, 4), func(rng *rand.Rand) []byte { return ready[rng.IntN(len(ready))] })
+			taken, retryable, size := pour(t, rng, c, senders, lasting(1500*time.Millisecond, 4),
+				func(rng *rand.Rand) []byte { return ready[rng.IntN(len(ready))] })
 			took := time.Since(start)
 			p.alive()
 			now, peak := p.memory()
@@ -143,8 +146,10 @@ func TestFloodOfContent(t *testing.T) {
 			} else {
 				p.stop()
 			}
-			figure(t, "seed %d: %d senders, requests of %d MiB, %d taken, %d with a retryable answer, %.0f MiB/s; memory %d MiB, peak %d MiB; database %d MiB",
-				seed, senders, turns*each>>20, taken, retryable, float64(size)/(1<<20)/took.Seconds(), now, peak, sizeOf(t, c.db)>>20)
+			figure(t, "seed %d: %d senders, requests of %d MiB, %d taken, %d with a retryable answer, %.0f MiB/s; memory "+
+				"%d MiB, peak %d MiB; database %d MiB",
+				seed, senders, turns*each>>20, taken, retryable, float64(size)/(1<<20)/took.Seconds(), now, peak,
+				sizeOf(t, c.db)>>20)
 			if taken+retryable == 0 {
 				t.Error("nobody was answered: the test tests nothing")
 			}
@@ -155,7 +160,8 @@ func TestFloodOfContent(t *testing.T) {
 	}
 }
 
-// Floods of what costs little to send: sessions of one span, spans of others, spans that cannot be stored. What is kept in
+// Floods of what costs little to send: sessions of one span, spans of others, spans that cannot be stored. What is
+// kept in
 // memory for each, and what is kept on disk of what is not stored, has a bound.
 func TestFloodOfSpans(t *testing.T) {
 	for _, tt := range []struct {
@@ -197,7 +203,8 @@ func TestFloodOfSpans(t *testing.T) {
 			if got := integrity(t, c.db); got != "ok" {
 				t.Errorf("integrity_check: %.300s", got)
 			}
-			figure(t, "seed %d: %d spans taken, %d requests with a retryable answer, %.0f spans/s; %d stored; memory %d MiB, peak %d MiB; database %d MiB",
+			figure(t, "seed %d: %d spans taken, %d requests with a retryable answer, %.0f spans/s; %d stored; memory %d "+
+				"MiB, peak %d MiB; database %d MiB",
 				seed, taken*batch, retryable, float64(taken*batch)/took.Seconds(), stored, now, peak, sizeOf(t, c.db)>>20)
 			if taken == 0 || tt.rows && stored < taken*batch || !tt.rows && stored != 0 {
 				t.Errorf("%d spans taken, %d stored", taken*batch, stored)

@@ -40,7 +40,8 @@ func settle(t *testing.T, db string, l *ledger, within time.Duration) {
 	t.Errorf("after %v only %d of %d acknowledged spans are in the database", within, storedSpans(t, db), l.spans())
 }
 
-// kill -9 of a collector at random moments, and now and then a clean stop, under load of several senders over both protocols, in
+// kill -9 of a collector at random moments, and now and then a clean stop, under load of several senders over both
+// protocols, in
 // each configuration that is recommended.
 func TestKillCollector(t *testing.T) {
 	for _, tt := range []struct {
@@ -84,7 +85,8 @@ func TestKillCollector(t *testing.T) {
 			}
 			p.stop()
 			f := check(t, c.db, l.ledger, nil)
-			figure(t, "seed %d: %d kills, %d stops, %v, %.0f spans/s; answers to senders: %s", seed, kills, stops, f, float64(f.acked)/took.Seconds(), l.ledger.answers())
+			figure(t, "seed %d: %d kills, %d stops, %v, %.0f spans/s; answers to senders: %s", seed, kills, stops, f,
+				float64(f.acked)/took.Seconds(), l.ledger.answers())
 			if kills < 2 || f.acked == 0 || l.ledger.countOf("no connection")+l.ledger.countOf("connection cut")+l.ledger.countOf("gRPC Unavailable") == 0 {
 				t.Errorf("%d kills of which senders saw nothing: the test tests nothing", kills)
 			}
@@ -102,7 +104,8 @@ func TestKillOneOfTwoCollectors(t *testing.T) {
 	both := []*collector{a, &b}
 	running := []*process{a.up(), b.up()}
 	l := newLoad(t, script{Turns: 12, Bytes: 400})
-	l.start(rng, []wire{newHTTPWire(a.addr.http), newHTTPWire(b.addr.http)}, []wire{newHTTPWire(b.addr.http), newHTTPWire(a.addr.http)}, []wire{newGRPCWire(t, b.addr.grpc), newGRPCWire(t, a.addr.grpc)})
+	l.start(rng, []wire{newHTTPWire(a.addr.http), newHTTPWire(b.addr.http)}, []wire{newHTTPWire(b.addr.http),
+		newHTTPWire(a.addr.http)}, []wire{newGRPCWire(t, b.addr.grpc), newGRPCWire(t, a.addr.grpc)})
 	kills := 0
 	for end := time.Now().Add(lasting(4*time.Second, 8)); time.Now().Before(end); kills++ {
 		time.Sleep(between(rng, 20, 700))
@@ -115,7 +118,8 @@ func TestKillOneOfTwoCollectors(t *testing.T) {
 	running[0].stop()
 	running[1].stop()
 	f := check(t, a.db, l.ledger, nil)
-	figure(t, "seed %d: %d kills, %v, %.0f spans/s; answers to senders: %s", seed, kills, f, float64(f.acked)/took.Seconds(), l.ledger.answers())
+	figure(t, "seed %d: %d kills, %v, %.0f spans/s; answers to senders: %s", seed, kills, f,
+		float64(f.acked)/took.Seconds(), l.ledger.answers())
 }
 
 // recording is an input of `otelagent send`: sessions of the recorded demo, each under ids of its own.
@@ -127,11 +131,13 @@ func recording(t *testing.T, sessions int) (lines, ids []string) {
 	}
 	const one, sub = "0b5cf0a5-", "c41d7b1e-" // how the ids of the two recorded sessions begin
 	for i := range sessions {
-		copied := strings.NewReplacer(one, fmt.Sprintf("%08x-", i), sub, fmt.Sprintf("%08x-", 0xa0000000+i)).Replace(string(text))
+		copied := strings.NewReplacer(one, fmt.Sprintf("%08x-", i), sub, fmt.Sprintf("%08x-",
+			0xa0000000+i)).Replace(string(text))
 		for line := range strings.Lines(copied) {
 			lines = append(lines, line)
 		}
-		ids = append(ids, fmt.Sprintf("%08x-6d0e-4f6f-9a51-2f7d8f0f7e11", i), fmt.Sprintf("%08x-93a2-4a0e-8f55-6b7a1f0d2c90", 0xa0000000+i))
+		ids = append(ids, fmt.Sprintf("%08x-6d0e-4f6f-9a51-2f7d8f0f7e11", i),
+			fmt.Sprintf("%08x-93a2-4a0e-8f55-6b7a1f0d2c90", 0xa0000000+i))
 	}
 	return lines, ids
 }
@@ -175,7 +181,8 @@ func shown(t *testing.T, db string, ids []string) map[string]string {
 	return out
 }
 
-// kill -9 of `send -f` while its file grows, started again each time: over OTLP, and with the store in its own process. The
+// kill -9 of `send -f` while its file grows, started again each time: over OTLP, and with the store in its own
+// process. The
 // sessions are those that one `send` of the finished file gives, to the byte.
 func TestKillSend(t *testing.T) {
 	for _, tt := range []struct {
@@ -221,7 +228,8 @@ func TestKillSend(t *testing.T) {
 			if collecting != nil {
 				collecting.stop()
 			}
-			if code := (launch{}).run(t, "send", "--from", "phi-core", "--capture", "content", "--db", want, file).exit(); code != 0 {
+			if code := (launch{}).run(t, "send", "--from", "phi-core", "--capture", "content", "--db", want,
+				file).exit(); code != 0 {
 				t.Errorf("send at once: exit %d", code)
 			}
 			f := check(t, c.db, acked, nil)
@@ -231,7 +239,8 @@ func TestKillSend(t *testing.T) {
 			if have, whole := storedSpans(t, c.db), storedSpans(t, want); have != whole || whole == 0 {
 				t.Errorf("%d spans, want %d", have, whole)
 			}
-			figure(t, "seed %d: %d kills, %d events, %d spans in %d sessions equal to those of one send, acked %d, of them more than once %d, lost %d",
+			figure(t, "seed %d: %d kills, %d events, %d spans in %d sessions equal to those of one send, acked %d, of them "+
+				"more than once %d, lost %d",
 				seed, kills, len(lines), storedSpans(t, c.db), len(ids), f.acked, acked.again, f.lost)
 			if kills < 2 || !tt.store && f.acked == 0 {
 				t.Errorf("%d kills, %d acked: the test tests nothing", kills, f.acked)
@@ -259,7 +268,8 @@ func TestKillSDKProgram(t *testing.T) {
 		for n := range programScripts {
 			r.ledger.begin(programScript(own, name, n))
 		}
-		p := launch{env: []string{fmt.Sprintf("%s=%d %s %s", programEnv, own, name, r.URL), "OTEL_BSP_SCHEDULE_DELAY=10"}}.start(t, exec.Command(self), name)
+		p := launch{env: []string{fmt.Sprintf("%s=%d %s %s", programEnv, own, name, r.URL),
+			"OTEL_BSP_SCHEDULE_DELAY=10"}}.start(t, exec.Command(self), name)
 		time.Sleep(between(rng, 50, 900))
 		p.alive()
 		p.kill()

@@ -17,7 +17,8 @@ var (
 	soakTime = flag.Duration("for", 0, "how long all tests take together, about; 0 is the short form")
 	seedFlag = flag.Uint64("seed", 0, "seed of everything random; 0 takes one from the clock. It is printed")
 	binFlag  = flag.String("bin", "", "the otelagent to test, instead of one that is built")
-	strict   = flag.Bool("strict", false, "hold times to what docs/reliability.md says, not to what a busy machine reaches")
+	strict   = flag.Bool("strict", false, "hold times to what docs/reliability.md says, not to what a busy machine "+
+		"reaches")
 )
 
 // bin is the program under test, seed what every test's randomness begins with.

@@ -49,7 +49,8 @@ func TestKillWhileStoreIsAway(t *testing.T) {
 			var f found
 			if tt.loses {
 				if f, _ = inspectDatabase(t, c.db, l.ledger, nil); f.lost == 0 {
-					t.Errorf("nothing of %d acknowledged spans was lost in %d kills: what the documents say of this pipeline is wrong, or the test is blind", f.acked, kills)
+					t.Errorf("nothing of %d acknowledged spans was lost in %d kills: what the documents say of this pipeline is "+
+						"wrong, or the test is blind", f.acked, kills)
 				}
 			} else {
 				f = check(t, c.db, l.ledger, nil)
@@ -60,7 +61,8 @@ func TestKillWhileStoreIsAway(t *testing.T) {
 	}
 }
 
-// A persistent queue with retries that end loses what it acknowledged without any accident but a store that is away for longer
+// A persistent queue with retries that end loses what it acknowledged without any accident but a store that is away
+// for longer
 // than the retries go on: why the recommended one says max_elapsed_time: 0s.
 func TestQueueThatGivesUp(t *testing.T) {
 	for _, tt := range []struct {
@@ -69,7 +71,8 @@ func TestQueueThatGivesUp(t *testing.T) {
 		loses bool
 	}{
 		{"never", []string{"timeout: 30s", "timeout: 300ms", "initial_interval: 1s", "initial_interval: 200ms"}, false},
-		{"after a second", []string{"timeout: 30s", "timeout: 300ms", "initial_interval: 1s", "initial_interval: 200ms", "max_elapsed_time: 0s", "max_interval: 500ms\n      max_elapsed_time: 1s"}, true},
+		{"after a second", []string{"timeout: 30s", "timeout: 300ms", "initial_interval: 1s", "initial_interval: 200ms",
+			"max_elapsed_time: 0s", "max_interval: 500ms\n      max_elapsed_time: 1s"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			rng := begin(t)
@@ -93,12 +96,14 @@ func TestQueueThatGivesUp(t *testing.T) {
 			var f found
 			if tt.loses {
 				if f, _ = inspectDatabase(t, c.db, l.ledger, nil); f.lost == 0 {
-					t.Errorf("nothing of %d acknowledged spans was lost: what the documents say of this queue is wrong, or the test is blind", f.acked)
+					t.Errorf("nothing of %d acknowledged spans was lost: what the documents say of this queue is wrong, or the "+
+						"test is blind", f.acked)
 				}
 			} else {
 				f = check(t, c.db, l.ledger, nil)
 			}
-			figure(t, "seed %d: acked %d, lost %d, counted twice %d; answers to senders: %s", seed, f.acked, f.lost, f.twice, l.ledger.answers())
+			figure(t, "seed %d: acked %d, lost %d, counted twice %d; answers to senders: %s", seed, f.acked, f.lost, f.twice,
+				l.ledger.answers())
 		})
 	}
 }

@@ -34,7 +34,8 @@ func freeAddresses(t *testing.T) addresses {
 	return a
 }
 
-// freePort listens on a port that the system gives to nobody who does not ask for it: a collector that was killed finds it free again, where
+// freePort listens on a port that the system gives to nobody who does not ask for it: a collector that was killed
+// finds it free again, where
 // of those that it gives away somebody's connection may have it by then. No port is given out twice.
 func freePort(t *testing.T) net.Listener {
 	t.Helper()
@@ -248,7 +249,8 @@ func (c *collector) run() *process {
 	c.t.Helper()
 	l := c.launch
 	if c.config == "" {
-		return l.run(c.t, append([]string{"up", "--db", c.db, "--otlp-grpc", c.addr.grpc, "--otlp-http", c.addr.http}, c.flags...)...)
+		return l.run(c.t, append([]string{"up", "--db", c.db, "--otlp-grpc", c.addr.grpc, "--otlp-http", c.addr.http},
+			c.flags...)...)
 	}
 	l.env = append(l.env, "OTELAGENT_DB="+c.db, "OTELAGENT_QUEUE="+c.queue())
 	return l.run(c.t, append([]string{"up", "--config", c.placed()}, c.flags...)...)
@@ -257,10 +259,12 @@ func (c *collector) run() *process {
 // queue is the folder of a persistent queue.
 func (c *collector) queue() string { return filepath.Join(filepath.Dir(c.db), "queue") }
 
-// metricsPage matches the exporter and the pipeline of metrics that the configuration of the distribution has and this binary cannot run.
+// metricsPage matches the exporter and the pipeline of metrics that the configuration of the distribution has and
+// this binary cannot run.
 var metricsPage = regexp.MustCompile(`(?m)^  prometheus:\n(    .*\n)+|^    metrics:\n(      .*\n)*      exporters: \[prometheus\]\n`)
 
-// placed writes the configuration with the addresses of this collector in place of those it has, and nothing else changed but
+// placed writes the configuration with the addresses of this collector in place of those it has, and nothing else
+// changed but
 // edits and the metrics page.
 func (c *collector) placed() string {
 	c.t.Helper()
@@ -274,7 +278,8 @@ func (c *collector) placed() string {
 			c.t.Fatalf("%s does not say %q", c.config, c.edits[i])
 		}
 	}
-	out := strings.NewReplacer(append(c.edits, "127.0.0.1:4317", c.addr.grpc, "127.0.0.1:4318", c.addr.http, "127.0.0.1:13133", c.addr.health,
+	out := strings.NewReplacer(append(c.edits, "127.0.0.1:4317", c.addr.grpc, "127.0.0.1:4318", c.addr.http,
+		"127.0.0.1:13133", c.addr.health,
 		"port: 8888", "port: "+port)...).Replace(metricsPage.ReplaceAllString(string(text), ""))
 	path := filepath.Join(c.t.TempDir(), filepath.Base(c.config))
 	if err := os.WriteFile(path, []byte(out), 0o600); err != nil {
@@ -285,5 +290,6 @@ func (c *collector) placed() string {
 
 func newCollector(t *testing.T, config string, flags ...string) *collector {
 	t.Helper()
-	return &collector{t: t, addr: freeAddresses(t), db: filepath.Join(t.TempDir(), "sessions.db"), config: config, flags: flags}
+	return &collector{t: t, addr: freeAddresses(t), db: filepath.Join(t.TempDir(), "sessions.db"), config: config,
+		flags: flags}
 }

@@ -1,4 +1,5 @@
-// Command ask asks a real Tempo every query, those of the dashboards too, and writes what it answered to runs.yaml. docs/queries.md says how to come by a Tempo and
+// Command ask asks a real Tempo every query, those of the dashboards too, and writes what it answered to runs.yaml.
+// docs/queries.md says how to come by a Tempo and
 // what to send it.
 //
 //	go -C dashboards run ./tempo/ask -tempo http://127.0.0.1:3200 -since 1h
@@ -96,7 +97,8 @@ func (a *asker) session(ctx context.Context) (string, error) {
 			}
 		}
 	}
-	err := a.get(ctx, "/api/search", a.times(url.Values{"q": {`{ name = "session.run" } | select(span.session.id)`}, "limit": {"1"}}), &answer)
+	err := a.get(ctx, "/api/search", a.times(url.Values{"q": {`{ name = "session.run" } | select(span.session.id)`},
+		"limit": {"1"}}), &answer)
 	if err != nil {
 		return "", err
 	}
@@ -124,7 +126,8 @@ func (a *asker) search(ctx context.Context, query string) (string, error) {
 			SpanSets []struct{ Matched int }
 		}
 	}
-	if err := a.get(ctx, "/api/search", a.times(url.Values{"q": {query}, "limit": {"1000"}, "spss": {"100"}}), &answer); err != nil {
+	if err := a.get(ctx, "/api/search", a.times(url.Values{"q": {query}, "limit": {"1000"}, "spss": {"100"}}),
+		&answer); err != nil {
 		return "", err
 	}
 	spans := 0 // Tempo shows some of each trace, and says how many match
@@ -151,7 +154,8 @@ func (a *asker) metrics(ctx context.Context, query string) (string, error) {
 			Exemplars []json.RawMessage
 		}
 	}
-	if err := a.get(ctx, "/api/metrics/query_range", a.times(url.Values{"q": {query}, "step": {"60s"}}), &answer); err != nil {
+	if err := a.get(ctx, "/api/metrics/query_range", a.times(url.Values{"q": {query}, "step": {"60s"}}),
+		&answer); err != nil {
 		return "", err
 	}
 	if len(answer.Series) == 0 {
@@ -174,7 +178,8 @@ func (a *asker) metrics(ctx context.Context, query string) (string, error) {
 			largest, of = sample.Value, "{"+strings.Join(labels, ", ")+"}"
 		}
 	}
-	return fmt.Sprintf("%d series, %d exemplars; the largest value is %s of %s", len(answer.Series), exemplars, strconv.FormatFloat(largest, 'g', 6, 64), cmp.Or(of, "none")), nil
+	return fmt.Sprintf("%d series, %d exemplars; the largest value is %s of %s", len(answer.Series), exemplars,
+		strconv.FormatFloat(largest, 'g', 6, 64), cmp.Or(of, "none")), nil
 }
 
 func (a *asker) times(v url.Values) url.Values {
