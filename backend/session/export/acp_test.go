@@ -459,7 +459,7 @@ func callsOf(t *testing.T, s *export.Recorded) []string {
 	return l
 }
 
-// acpExceptions are the lines of factsOf, by their beginning and by scenario, in which a trace differs from the capture,
+// acpExceptions are the lines of factsOf in which a trace differs from the capture, by their beginning and by scenario,
 // with the reason.
 var acpExceptions = map[string][]struct{ line, why string }{
 	"agent-dies": {

@@ -112,7 +112,7 @@ func (t *trace) partPieces(u *unit, parts []builtPart) (l []piece) {
 	return l
 }
 
-// pieces queues the messages of a reply. cuts are the times of messages that end a chunk which has no id, in their order.
+// pieces queues the messages of a reply. cuts are the times of messages that end a chunk without an id, in their order.
 func (t *trace) pieces(l []piece, x *places, cuts []wire) {
 	apart := func(i int) bool { // whether a message came between piece i and the one before it, which would be one
 		return i > 0 && i < len(l) && l[i-1].joins && l[i].joins && l[i-1].kind == l[i].kind

@@ -106,7 +106,8 @@ func TestACPStopReasons(t *testing.T) {
 			}}
 			if c.dialect == acpDialect { // whose messages are those of its wire
 				r.Turns[0].Input = m.refs(part{`{"role":"user","content":[{"type":"text","text":"go"}]}`, "", ""})
-				r.Turns[0].Output = m.refs(part{`{"role":"assistant","content":[{"type":"text","text":"gone","messageId":"m1"}]}`, "", ""})
+				r.Turns[0].Output = m.refs(part{`{"role":"assistant","content":[{"type":"text","text":"gone",` +
+					`"messageId":"m1"}]}`, "", ""})
 			}
 			got := traceOf(t, &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{r}}, m, Options{})
 			want := append([]string{
@@ -195,7 +196,8 @@ func TestACPOfOneRun(t *testing.T) {
 			`"content":[{"type":"content","content":{"type":"text","text":"` + text + `"}}]}`
 	}
 	pending := func(id, name, kind, input string) string {
-		return `{"sessionUpdate":"tool_call","toolCallId":"` + id + `","title":"` + name + `","name":"` + name + `","kind":"` + kind + `","status":"pending","rawInput":` + input + `}`
+		return `{"sessionUpdate":"tool_call","toolCallId":"` + id + `","title":"` + name + `","name":"` + name + `",` +
+			`"kind":"` + kind + `","status":"pending","rawInput":` + input + `}`
 	}
 	progress := func(id string) string {
 		return `{"sessionUpdate":"tool_call_update","toolCallId":"` + id + `","status":"in_progress"}`

@@ -75,9 +75,12 @@ func TestProducersRowsComeBack(t *testing.T) {
 
 // Further members of lines, and lines of further types, come back as well.
 func TestFurtherRowsComeBack(t *testing.T) {
-	file := []byte(`{"type":"session","data":{"id":"s","agent":"a","model":{"provider_id":"p","model_id":"m"},"permissions":[],"metadata":{},"created_at":1,"updated_at":2,"title":"x"},"more":1}
-{"type":"message","data":{"id":"m1","session_id":"s","role":"user","metadata_json":"{\"otelagent\":7,\"k\":1}","created_at":1,"updated_at":1,"hidden_at":null}}
-{"type":"part","data":{"id":"p1","message_id":"m1","session_id":"s","index":0,"type":"text","data":{"type":"text","text":"hi"},"created_at":1,"updated_at":1}}
+	file := []byte(`{"type":"session","data":{"id":"s","agent":"a","model":{"provider_id":"p","model_id":"m"},` +
+		`"permissions":[],"metadata":{},"created_at":1,"updated_at":2,"title":"x"},"more":1}
+{"type":"message","data":{"id":"m1","session_id":"s","role":"user","metadata_json":"{\"otelagent\":7,\"k\":1}",` +
+		`"created_at":1,"updated_at":1,"hidden_at":null}}
+{"type":"part","data":{"id":"p1","message_id":"m1","session_id":"s","index":0,"type":"text",` +
+		`"data":{"type":"text","text":"hi"},"created_at":1,"updated_at":1}}
 {"type":"system_prompt","data":{"digest":"d","body":"b"}}
 {"type":"later","data":[1]}
 `)
