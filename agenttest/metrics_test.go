@@ -356,12 +356,13 @@ func exemplarsOf(m metricdata.Metrics) (found []exemplar) {
 	return found
 }
 
-// A model that makes up ten thousand tools, and a host with as many of everything else, make 129 values of a label.
+// A model that makes up ten thousand tools, and a host with as many of everything else, make 2,000 sets of labels of a
+// metric, and every sample counts.
 func TestCardinality(t *testing.T) {
 	p := agenttest.New(t)
 	tools := 10_000
 	if testing.Short() {
-		tools = 1000
+		tools = 3000
 	}
 	var group sync.WaitGroup
 	for part := range 4 { // from several goroutines
@@ -382,20 +383,11 @@ func TestCardinality(t *testing.T) {
 		})
 	}
 	group.Wait()
-	counted := make(map[attribute.Key]int)
 	for _, m := range p.Metrics() {
 		for key, values := range labelsOf(m) {
-			counted[key] = max(counted[key], len(values))
-			if len(values) > 10 && !values["_OTHER"] {
-				t.Errorf("%s: %d values of %s, and none is _OTHER", m.Name, len(values), key)
+			if len(values) > 2000 {
+				t.Errorf("%s: %d values of %s", m.Name, len(values), key)
 			}
-		}
-	}
-	for _, key := range []attribute.Key{spans.ToolNameKey, spans.AgentNameKey, spans.RequestModelKey, spans.ResponseModelKey, spans.ProviderNameKey,
-		spans.ToolTypeKey, spans.ToolOutcomeKey, spans.PermissionActionKey, spans.PermissionSourceKeyKey, spans.CompactionTriggerKey,
-		spans.CompactionKindKeyKey, spans.RunStatusKeyKey, spans.TurnCostCurrencyKey} {
-		if counted[key] != 129 {
-			t.Errorf("%d values of %s, want 128 and _OTHER", counted[key], key)
 		}
 	}
 	calls := metricNamed(t, p.Metrics(), spans.MetricToolCalls)

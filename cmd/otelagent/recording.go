@@ -26,7 +26,6 @@ import (
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // maxRecording bounds a recording as OTLP, in bytes: all of it is in memory.

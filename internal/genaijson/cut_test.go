@@ -47,13 +47,6 @@ func TestCut(t *testing.T) {
 	value := func(raw string) func(max int) []byte {
 		return func(max int) []byte { return AppendValue(nil, []byte(raw), max) }
 	}
-	tools := func(n int) func(max int) []byte {
-		var all []string
-		for i := range n {
-			all = append(all, fmt.Sprintf(`{"name":"tool%d","description":%s,"parameters":{"type":"object"}}`, i, quoted(long[:500])))
-		}
-		return func(max int) []byte { return AppendTools(nil, []byte("["+strings.Join(all, ",")+"]"), max) }
-	}
 	var got []byte
 	for _, tt := range []struct {
 		name string
@@ -83,10 +76,6 @@ func TestCut(t *testing.T) {
 		{"value: deep", 1000, value(strings.Repeat(`{"k":`, 199) + quoted(long) + strings.Repeat(`}`, 199))},
 		{"value: a very long number", 320, value(strings.Repeat("7", 1000))},
 		{"value: no JSON", 320, value(`{` + long)},
-		{"tools: one", 320, tools(1)},
-		{"tools: two", 700, tools(2)},
-		{"tools: names only", 700, tools(8)},
-		{"tools: more than fit", 400, tools(20)},
 	} {
 		out := tt.f(tt.max)
 		if !json.Valid(out) || len(out) > tt.max {
@@ -95,8 +84,8 @@ func TestCut(t *testing.T) {
 		got = fmt.Appendf(got, "%s (%d of %d)\n%s\n\n", tt.name, len(out), tt.max, out)
 		// A max that is just enough cuts nothing, and one byte less does.
 		whole := tt.f(0)
-		if exact := tt.f(len(whole)); !bytes.Equal(exact, whole) && !strings.Contains(tt.name, "long role") && !strings.Contains(tt.name, "not one") &&
-			!strings.HasPrefix(tt.name, "tools") {
+		if exact := tt.f(len(whole)); !bytes.Equal(exact, whole) && !strings.Contains(tt.name, "long role") &&
+			!strings.Contains(tt.name, "not one") {
 			t.Errorf("%s: %d bytes fit, but were cut: %s", tt.name, len(whole), exact)
 		}
 		if less := tt.f(len(whole) - 1); len(less) >= len(whole) {
@@ -129,7 +118,6 @@ func check(t *testing.T, raw []byte, max int) {
 		"AppendMessages": func(dst []byte, max int) []byte { return AppendMessages(dst, messages, max) },
 		"AppendOutput":   func(dst []byte, max int) []byte { return AppendOutput(dst, raw, string(raw), max) },
 		"AppendSystem":   func(dst []byte, max int) []byte { return AppendSystem(dst, raw, max) },
-		"AppendTools":    func(dst []byte, max int) []byte { return AppendTools(dst, raw, max) },
 		"AppendValue":    func(dst []byte, max int) []byte { return AppendValue(dst, raw, max) },
 	} {
 		whole := f([]byte("x"), 0)
@@ -247,7 +235,6 @@ func TestRecordings(t *testing.T) {
 				Payload struct {
 					SystemPrompt json.RawMessage `json:"system_prompt"`
 					Messages     []json.RawMessage
-					Tools        json.RawMessage
 				}
 			}
 			if json.Unmarshal(line, &event) != nil || event.Type != "TurnRequest" {
@@ -267,10 +254,8 @@ func TestRecordings(t *testing.T) {
 				if max == 0 {
 					checkSource(t, got, messages)
 				}
-				for _, raw := range [][]byte{AppendSystem(nil, event.Payload.SystemPrompt, max), AppendTools(nil, event.Payload.Tools, max)} {
-					if !json.Valid(raw) || max > 0 && len(raw) > max {
-						t.Fatalf("%s: max %d: %s", file, max, raw)
-					}
+				if raw := AppendSystem(nil, event.Payload.SystemPrompt, max); !json.Valid(raw) || max > 0 && len(raw) > max {
+					t.Fatalf("%s: max %d: %s", file, max, raw)
 				}
 			}
 		}
@@ -337,7 +322,6 @@ func TestHostile(t *testing.T) {
 			start := time.Now()
 			AppendMessages(nil, [][]byte{[]byte(raw), []byte(raw)}, max)
 			AppendValue(nil, []byte(raw), max)
-			AppendTools(nil, []byte(raw), max)
 			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("%s, max %d: %v for %d bytes", name, max, took, len(raw))
 			}

@@ -1,6 +1,6 @@
 // Package genaijson turns messages, as agent loops and providers spell them, into the JSON that the GenAI conventions
-// of OpenTelemetry define for gen_ai.input.messages, gen_ai.output.messages, gen_ai.system_instructions and
-// gen_ai.tool.definitions, whole or as a preview of a bounded size.
+// of OpenTelemetry define for gen_ai.input.messages, gen_ai.output.messages and gen_ai.system_instructions, whole or as
+// a preview of a bounded size.
 //
 // It reads the spellings of phi-core, clark-agent, Anthropic, OpenAI (chat messages and items of the responses API),
 // content blocks of ACP, and the standard itself, each recognized by its keys alone:

@@ -197,27 +197,6 @@ func TestAppendSystem(t *testing.T) {
 	}
 }
 
-func TestAppendTools(t *testing.T) {
-	for _, tt := range []struct{ in, want string }{
-		{`[]`, `[]`},
-		{`null`, `[]`},
-		{``, `[]`},
-		{`[{"name":"f","description":"d","parameters":{"type":"object"}}]`,
-			`[{"type":"function","name":"f","description":"d","parameters":{"type":"object"}}]`},
-		{`[{"name":"f","description":"d","input_schema":{"type":"object"}},{"type":"custom","name":"g","input_schema":{}},{"type":"web_search_20250305","name":"web_search","max_uses":5}]`,
-			`[{"type":"function","name":"f","description":"d","parameters":{"type":"object"}},{"type":"function","name":"g","parameters":{}},{"type":"web_search_20250305","name":"web_search","max_uses":5}]`},
-		{`[{"type":"function","function":{"name":"f","description":"d","parameters":{}}},{"type":"function","name":"g","strict":true,"parameters":{}}]`,
-			`[{"type":"function","name":"f","description":"d","parameters":{}},{"type":"function","name":"g","parameters":{}}]`},
-		{`{"name":"f"}`, `[{"type":"function","name":"f"}]`},
-		{`[{"type":"mcp","server_label":"x"},7]`,
-			`[{"type":"unknown","name":"unknown","definition":{"type":"mcp","server_label":"x"}},{"type":"unknown","name":"unknown","definition":7}]`},
-		{`[{"name"`, `[{"type":"unknown","name":"unknown","definition":"[{\"name\""}]`},
-	} {
-		diff(t, tt.want, AppendTools(nil, []byte(tt.in), 0))
-		diff(t, tt.want, AppendTools(nil, []byte(tt.in), 1000))
-	}
-}
-
 func TestHeading(t *testing.T) {
 	for _, tt := range []struct{ in, role, id string }{
 		{`{"role":"user","content":"hi"}`, "user", ""},

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 
@@ -20,20 +21,11 @@ type tally struct {
 
 // measures decides whether metrics are taken of o, and keeps the labels that all its samples share.
 func (o *origin) measures(ctx context.Context, info *RunInfo) {
-	m := o.tracer.metrics
-	if info.Copied || !m.enabled(ctx, o.recording) {
+	if info.Copied || !o.tracer.metrics.enabled(ctx, o.recording) {
 		return
 	}
-	f := &o.tally
-	f.measured = true
-	f.agent = m.values.bound(spans.AgentNameKey, info.Agent)
-	f.provider = m.values.bound(spans.ProviderNameKey, info.Provider)
-	f.model = m.values.bound(spans.RequestModelKey, info.Model)
-}
-
-// label returns a label of a sample, with the value that is recorded for it.
-func (m *metrics) label(key attribute.Key, value string) attribute.KeyValue {
-	return key.String(m.values.bound(key, value))
+	o.measured = true
+	o.agent, o.provider, o.model = info.Agent, info.Provider, info.Model
 }
 
 // maxAttemptNumber is the highest number of an attempt that is counted.
@@ -96,7 +88,7 @@ func (r *Run) measureEnd(status spans.RunStatus, failed spans.ErrorType, end Mom
 	m := r.tracer.metrics
 	labels := []attribute.KeyValue{
 		spans.AgentNameKey.String(r.agent), spans.RequestModelKey.String(r.tally.model),
-		m.label(spans.RunStatusKeyKey, string(status)), spans.ErrorTypeKeyKey.String(string(failed)),
+		spans.RunStatusKeyKey.String(string(status)), spans.ErrorTypeKeyKey.String(string(failed)),
 	}
 	sample := func(name string, n float64) { m.sample(&r.scope, name, n, labels...) }
 	r.measureActive(-1)
@@ -118,14 +110,7 @@ func (t *Turn) measureStart(info *TurnInfo) {
 	}
 	t.tally.turns.Add(1)
 	t.tally.calls.Add(1)
-	m := t.tracer.metrics
-	t.provider, t.model = t.tally.provider, t.tally.model
-	if info.Provider != "" {
-		t.provider = m.values.bound(spans.ProviderNameKey, info.Provider)
-	}
-	if info.Model != "" {
-		t.model = m.values.bound(spans.RequestModelKey, info.Model)
-	}
+	t.provider, t.model = cmp.Or(info.Provider, t.tally.provider), cmp.Or(info.Model, t.tally.model)
 }
 
 // tokenClasses are in the order of normalUsage.
@@ -140,14 +125,11 @@ var usageMetrics = [5]string{spans.MetricInferenceUsageInput, spans.MetricInfere
 
 // measureEnd takes the samples of a turn that ended.
 func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, known spans.Known) {
-	m, provider := t.tracer.metrics, t.provider
-	if res.Provider != "" {
-		provider = m.values.bound(spans.ProviderNameKey, res.Provider)
-	}
+	m := t.tracer.metrics
 	labels := []attribute.KeyValue{
-		spans.OperationNameKey.String(operationTurn), spans.ProviderNameKey.String(provider),
+		spans.OperationNameKey.String(operationTurn), spans.ProviderNameKey.String(cmp.Or(res.Provider, t.provider)),
 		spans.RequestModelKey.String(t.model),
-		m.label(spans.ResponseModelKey, res.Model), spans.AgentNameKey.String(t.agent),
+		spans.ResponseModelKey.String(res.Model), spans.AgentNameKey.String(t.agent),
 		spans.ErrorTypeKeyKey.String(string(failed)),
 		spans.TokenModalityKeyKey.String(string(spans.TokenModalityUnknown)),
 	}
@@ -183,7 +165,7 @@ func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, k
 		sample(spans.MetricInferenceOutput, 0)
 	}
 	if res.Cost != nil {
-		sample(spans.MetricTurnCost, *res.Cost, m.label(spans.TurnCostCurrencyKey, res.Currency))
+		sample(spans.MetricTurnCost, *res.Cost, spans.TurnCostCurrencyKey.String(res.Currency))
 	}
 }
 
@@ -192,8 +174,8 @@ func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, k
 func (t *Tool) measureEnd(outcome spans.Outcome, failed spans.ErrorType, end Moment, known spans.Known) {
 	m := t.tracer.metrics
 	labels := []attribute.KeyValue{
-		m.label(spans.ToolNameKey, t.name), m.label(spans.ToolTypeKey, t.kind), spans.AgentNameKey.String(t.agent),
-		m.label(spans.ToolOutcomeKey, string(outcome)), spans.ErrorTypeKeyKey.String(string(failed)),
+		spans.ToolNameKey.String(t.name), spans.ToolTypeKey.String(t.kind), spans.AgentNameKey.String(t.agent),
+		spans.ToolOutcomeKey.String(string(outcome)), spans.ErrorTypeKeyKey.String(string(failed)),
 	}
 	m.sample(&t.scope, spans.MetricToolCalls, 1, labels...)
 	if s, ok := t.lasted(end, known); ok && outcome != spans.OutcomeDenied && outcome != spans.OutcomeSkipped {
@@ -208,8 +190,8 @@ func (c *Compacting) measureEnd(res *CompactionResult) {
 	}
 	m := c.tracer.metrics
 	labels := []attribute.KeyValue{
-		m.label(spans.CompactionKindKeyKey, c.kind),
-		m.label(spans.CompactionTriggerKey, c.trigger), spans.AgentNameKey.String(c.agent),
+		spans.CompactionKindKeyKey.String(c.kind),
+		spans.CompactionTriggerKey.String(c.trigger), spans.AgentNameKey.String(c.agent),
 	}
 	m.sample(&c.scope, spans.MetricCompactions, 1, labels...)
 	input := res.InputTokens
@@ -227,8 +209,8 @@ func (c *Compacting) measureEnd(res *CompactionResult) {
 // permission takes the samples of an evaluation.
 func (m *metrics) permission(ctx context.Context, e *PermissionEvaluation) {
 	labels := []attribute.KeyValue{
-		m.label(spans.PermissionActionKey, string(e.Action)),
-		m.label(spans.PermissionSourceKeyKey, string(e.Source)), m.label(spans.ToolNameKey, e.Tool),
+		spans.PermissionActionKey.String(string(e.Action)),
+		spans.PermissionSourceKeyKey.String(string(e.Source)), spans.ToolNameKey.String(e.Tool),
 	}
 	m.sample(ctx, spans.MetricPermissionEvaluations, 1, labels...)
 	if e.Wait > 0 {

@@ -3,6 +3,7 @@ package writer
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -13,7 +14,6 @@ import (
 
 // metrics are the instruments of a Tracer, by name.
 type metrics struct {
-	values      *labelValues
 	instruments map[string]instrument
 }
 
@@ -28,7 +28,7 @@ type instrument struct {
 // newMetrics makes the instruments of a profile, as the registry describes them. An SDK that objects to one reports
 // that to OpenTelemetry's error handler; a metric for which a provider returns nil is not measured.
 func newMetrics(c *Config) *metrics {
-	m := &metrics{values: newLabelValues(), instruments: make(map[string]instrument)}
+	m := &metrics{instruments: make(map[string]instrument)}
 	meter := c.MeterProvider.Meter(ScopeName)
 	for _, d := range spans.Metrics() {
 		if !d.In(c.Profile) {
@@ -95,6 +95,23 @@ func (m *metrics) enabled(ctx context.Context, recording string) bool {
 // maxSample bounds a sample: more tokens or money than that is no real count, and sums must not overflow.
 const maxSample = 1e12
 
+const (
+	// maxToolName is the most bytes of a tool name that is a label.
+	maxToolName = 128
+	// otherLabel replaces a name that does not look like one of a tool.
+	otherLabel = "_OTHER"
+	toolName   = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/-"
+)
+
+// label returns a value as a label. Models write the names of tools and may write anything. How many values there are
+// is the SDK's to bound: it keeps 2,000 sets of labels of a metric.
+func label(key attribute.Key, value string) string {
+	if key == spans.ToolNameKey && (len(value) > maxToolName || strings.Trim(value, toolName) != "") {
+		return otherLabel
+	}
+	return cleanName(value)
+}
+
 // sample records n under the labels that the metric has, of those given. Empty labels are left out. A negative count
 // that is not of an up-down counter, and one above 1e12, is dropped.
 func (m *metrics) sample(ctx context.Context, name string, n float64, given ...attribute.KeyValue) {
@@ -104,8 +121,8 @@ func (m *metrics) sample(ctx context.Context, name string, n float64, given ...a
 	}
 	kv := make([]attribute.KeyValue, 0, len(i.keys))
 	for _, g := range given {
-		if g.Value.AsString() != "" && slices.Contains(i.keys, g.Key) {
-			kv = append(kv, g)
+		if value := g.Value.AsString(); value != "" && slices.Contains(i.keys, g.Key) {
+			kv = append(kv, g.Key.String(label(g.Key, value)))
 		}
 	}
 	i.sample(ctx, n, metric.WithAttributeSet(attribute.NewSet(kv...)))

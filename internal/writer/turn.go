@@ -122,7 +122,7 @@ func (t *Turn) asks(req *Request, stated string) (early content, name string, at
 	t.attempted(req.Attempt)
 	t.asked = req.At.now()
 	if t.measured && stated != "" {
-		t.model = t.tracer.metrics.values.bound(spans.RequestModelKey, stated)
+		t.model = stated
 	}
 	if !t.recording {
 		return

@@ -9,8 +9,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// What views show that read nothing but the standard keys: bounded previews as attributes, and with the encoding full
-// the whole request and reply as the standard event. The tree is never made of previews.
+// Previews are bounded attributes for views that read nothing but the standard keys. The tree is never made of them.
 
 // previews reports whether previews are wanted.
 func (h *handle) previews() bool {
