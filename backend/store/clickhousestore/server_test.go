@@ -331,26 +331,6 @@ func TestManyIDs(t *testing.T) {
 	}
 }
 
-// TestPrefix asks for prefixes with zero bytes.
-func TestPrefix(t *testing.T) {
-	s := openAt(t, fresh(t), new(time.Duration))
-	ids := []string{"\x00", "\x00\x00a", "a", "a\x00", "a\x00b", "a\x01", "b", "\xff", "\xff\xff\x00"}
-	for i, id := range ids {
-		put(t, s, session.Batch{Rows: []session.Row{storetest.Row(session.Key{ID: id}, i)}})
-	}
-	for p, want := range map[string][]string{"\x00": {"\x00", "\x00\x00a"}, "\x00\x00": {"\x00\x00a"},
-		"\x00\x00a": {"\x00\x00a"}, "a": {"a", "a\x00", "a\x00b", "a\x01"}, "a\x00": {"a\x00", "a\x00b"},
-		"\xff": {"\xff", "\xff\xff\x00"}, "\xff\xff\x00": {"\xff\xff\x00"}, "a\x00\x00": nil} {
-		var got []string
-		for _, m := range all(t, s.Sessions(t.Context(), store.Query{Prefix: p})) {
-			got = append(got, m.ID)
-		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("prefix %q: %s", p, d)
-		}
-	}
-}
-
 // TestProjectTogether has two collectors project two states of one session in the same moment: the figures of the later
 // one stay.
 func TestProjectTogether(t *testing.T) {

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
@@ -198,40 +196,6 @@ func TestDamaged(t *testing.T) {
 				t.Errorf("a row that became %s was read", damage)
 			}
 		}
-	}
-}
-
-// Rows that are compressed and rows that are not are read alike, and supersede each other.
-func TestRowForms(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	s := newStore(t, path)
-	k := key("c")
-	var rows []session.Row
-	for n := range 500 {
-		rows = append(rows, storetest.Row(k, n))
-	}
-	if err := s.Put(t.Context(), session.Batch{Rows: rows}); err != nil {
-		t.Fatal(err)
-	}
-	exec1(t, path, "UPDATE rows SET canonical = "+canonicalFunc+"(canonical)")
-	if diff := cmp.Diff(session.Batch{Rows: rows}, content(t, s, k), byContent); diff != "" {
-		t.Errorf("(-want +got):\n%.2000s", diff)
-	}
-	later := storetest.Row(k, 7)
-	later.Service = "z" + later.Service
-	for _, r := range []session.Row{later, storetest.Row(k, 7)} {
-		if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{r, storetest.Row(k, 8)}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got := content(t, s, k)
-	for _, r := range got.Rows {
-		if r.Span == later.Span && r.Service != later.Service {
-			t.Errorf("service %q, want %q", r.Service, later.Service)
-		}
-	}
-	if len(got.Rows) != 500 {
-		t.Errorf("%d rows, want 500", len(got.Rows))
 	}
 }
 

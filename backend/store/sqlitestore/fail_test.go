@@ -121,7 +121,7 @@ func damaged(t *testing.T, from, which string, damage func(page []byte)) string 
 	t.Helper()
 	var pages []int64
 	s := newReader(t, from)
-	for n, err := range each(t.Context(), s, "find pages", `SELECT pageno FROM dbstat WHERE `+which, nil, scanInt) {
+	for n, err := range each(t.Context(), s, "find pages", `SELECT pageno FROM dbstat WHERE `+which, nil, scanOne[int64]) {
 		if err != nil {
 			t.Fatal(err)
 		}

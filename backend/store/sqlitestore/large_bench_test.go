@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -250,7 +251,11 @@ func BenchmarkPutPayload(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer closeAll(rows, blocks, packs)
+		defer func() {
+			for _, stmt := range []*sql.Stmt{rows, blocks, packs} {
+				_ = stmt.Close()
+			}
+		}()
 		n := 0
 		for b.Loop() {
 			b.StopTimer()

@@ -23,26 +23,10 @@ const (
 	mergePacks = 256
 )
 
-// packStatements are those that a packer needs.
-type packStatements struct{ block, newest, pack *sql.Stmt }
-
-func (s *packStatements) prepare(ctx context.Context, c *sql.Conn) error {
-	return prepareAll(ctx, c, []statementText{
-		{&s.block, `INSERT INTO blocks (session, id, size, pack, start, length) VALUES (?, ?, ?, ?, ?, ?)
-			ON CONFLICT DO UPDATE SET size = excluded.size, pack = excluded.pack, start = excluded.start, length =
-				excluded.length
-			WHERE (excluded.size = 0, excluded.size) > (blocks.size = 0, blocks.size)`},
-		{&s.newest, `SELECT ifnull(max(pack), 0) FROM packs`},
-		{&s.pack, `INSERT INTO packs (pack, session, raw, body) VALUES (?, ?, ?, ?)`},
-	})
-}
-
-func (s *packStatements) close() { closeAll(s.block, s.newest, s.pack) }
-
 // packer writes blocks of one batch, inside a transaction.
 type packer struct {
 	ctx    context.Context
-	stmts  *packStatements
+	stmts  *statements
 	newest int64 // pack number, 0: not asked for yet
 	open   map[int64]*openPack
 	body   []byte
@@ -184,12 +168,12 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 			return errors.Join(err, errOthers)
 		}
 		var newest int64
-		if err := s.stmts.packs.newest.QueryRowContext(ctx).Scan(&newest); err != nil {
+		if err := s.stmts.newest.QueryRowContext(ctx).Scan(&newest); err != nil {
 			return err
 		}
 		to := max(newest, from[len(from)-1].pack) + 1
 		if len(raw) > 0 { // else nothing of them is used any more
-			if _, err := s.stmts.packs.pack.ExecContext(ctx, to, session, len(raw), body); err != nil {
+			if _, err := s.stmts.pack.ExecContext(ctx, to, session, len(raw), body); err != nil {
 				return err
 			}
 		}

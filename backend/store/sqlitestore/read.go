@@ -411,21 +411,20 @@ const listTenants = `WITH RECURSIVE t (tenant) AS (SELECT min(tenant) FROM sessi
 
 // Tenants implements store.Store.
 func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
-	return list(ctx, s, "list tenants", listTenants, nil, func(rows *sql.Rows) (t string, err error) {
-		err = rows.Scan(&t)
-		return t, err
-	})
+	return list(ctx, s, "list tenants", listTenants, nil, scanOne[string])
 }
 
 // Revision implements store.Store.
 func (s *Store) Revision(ctx context.Context, k session.Key) (store.Revision, error) {
 	for mark, err := range each(ctx, s, "mark", `SELECT mark FROM sessions WHERE tenant = ? AND id = ?`,
-		[]any{k.Tenant, k.ID},
-		func(rows *sql.Rows) (m store.Revision, err error) {
-			err = rows.Scan(&m)
-			return m, err
-		}) {
+		[]any{k.Tenant, k.ID}, scanOne[store.Revision]) {
 		return mark, err
 	}
 	return 0, fmt.Errorf("sqlitestore: mark: %w", store.ErrNotFound)
+}
+
+// scanOne reads the one column of a row.
+func scanOne[T any](rows *sql.Rows) (v T, err error) {
+	err = rows.Scan(&v)
+	return v, err
 }

@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,7 +30,7 @@ func (s *Store) Size(ctx context.Context, k session.Key) (size int64, err error)
 			args = `SELECT (page_count - freelist_count) * page_size 
 			FROM pragma_page_count, pragma_freelist_count, pragma_page_size`, nil
 	}
-	for n, err := range each(ctx, s, "size", query, args, scanInt) {
+	for n, err := range each(ctx, s, "size", query, args, scanOne[int64]) {
 		if err != nil {
 			return 0, err
 		}
@@ -49,9 +48,4 @@ func (s *Store) Size(ctx context.Context, k session.Key) (size int64, err error)
 		}
 	}
 	return size, nil
-}
-
-func scanInt(rows *sql.Rows) (n int64, err error) {
-	err = rows.Scan(&n)
-	return n, err
 }

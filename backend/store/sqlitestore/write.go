@@ -17,10 +17,11 @@ const checkEvery = 256
 
 // statements are those of the writing connection, prepared once.
 type statements struct {
-	mark, session, grow, trace, row, live *sql.Stmt
+	all []*sql.Stmt
 
-	has, shared, share *sql.Stmt
-	packs              packStatements
+	mark, session, grow, trace, row, live *sql.Stmt
+	has, shared, share                    *sql.Stmt
+	block, newest, pack                   *sql.Stmt
 }
 
 // columns of rows and live_rows, in the order in which writer.args gives them.
@@ -47,7 +48,10 @@ func insertRow(table string) string {
 }
 
 func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
-	err := prepareAll(ctx, c, []statementText{
+	for _, p := range []struct {
+		stmt **sql.Stmt
+		text string
+	}{
 		{&s.mark, `UPDATE marks SET last = last + 1 RETURNING last`},
 		// A new session counts as projected just before this batch, so that a projection made of a deleted session of
 		// the same name is too old for it.
@@ -61,38 +65,25 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 		{&s.has, `SELECT size = 0 FROM blocks WHERE session = ? AND id = ?`},
 		{&s.shared, `SELECT shared FROM shared_bodies WHERE tenant = ? AND id = ?`},
 		{&s.share, `INSERT INTO shared_bodies (tenant, id, raw, body) VALUES (?, ?, ?, ?) RETURNING shared`},
-	})
-	if err != nil {
-		return err
-	}
-	return s.packs.prepare(ctx, c)
-}
-
-type statementText struct {
-	stmt **sql.Stmt
-	text string
-}
-
-func prepareAll(ctx context.Context, c *sql.Conn, list []statementText) error {
-	for _, p := range list {
-		var err error
-		if *p.stmt, err = c.PrepareContext(ctx, p.text); err != nil {
+		{&s.block, `INSERT INTO blocks (session, id, size, pack, start, length) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE
+			SET size = excluded.size, pack = excluded.pack, start = excluded.start, length = excluded.length
+			WHERE (excluded.size = 0, excluded.size) > (blocks.size = 0, blocks.size)`},
+		{&s.newest, `SELECT ifnull(max(pack), 0) FROM packs`},
+		{&s.pack, `INSERT INTO packs (pack, session, raw, body) VALUES (?, ?, ?, ?)`},
+	} {
+		stmt, err := c.PrepareContext(ctx, p.text)
+		if err != nil {
 			return err
 		}
+		*p.stmt, s.all = stmt, append(s.all, stmt)
 	}
 	return nil
 }
 
 func (s *statements) close() {
-	closeAll(s.mark, s.session, s.grow, s.trace, s.row, s.live, s.has, s.shared, s.share)
-	s.packs.close()
-}
-
-func closeAll(list ...*sql.Stmt) {
-	for _, st := range list {
-		if st != nil {
-			_ = st.Close() // the connection is closed next
-		}
+	for _, stmt := range s.all {
+		_ = stmt.Close() // the connection is closed next
 	}
 }
 
@@ -111,12 +102,11 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 	if err != nil {
 		return fmt.Errorf("sqlitestore: put: %w", err)
 	}
-	defer p.free()
 	var counts store.Counts
 	err = s.write(ctx, "put", func(inner context.Context) error {
 		w := putter{ctx: inner, stmts: &s.stmts, prepared: &p, sessions: map[session.Key]*touched{},
 			traces: map[sessionTrace]struct{}{},
-			packs:  packer{ctx: inner, stmts: &s.stmts.packs}}
+			packs:  packer{ctx: inner, stmts: &s.stmts}}
 		if err := s.stmts.mark.QueryRowContext(inner).Scan(&w.mark); err != nil {
 			return err
 		}
@@ -232,7 +222,7 @@ func (w *putter) row(i int, r *session.Row) error {
 	if err := w.trace(sessionTrace{r.Trace, t.id}); err != nil {
 		return err
 	}
-	w.args = appendArgs(w.args[:0], r, t.id, w.prepared.row(i))
+	w.args = appendArgs(w.args[:0], r, t.id, w.prepared.rows[i].packed)
 	st := w.stmts.row
 	if r.Known == spans.KnownLive {
 		st = w.stmts.live
