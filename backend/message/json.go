@@ -65,7 +65,7 @@ func is(raw []byte, first byte) bool { return len(raw) > 0 && raw[0] == first }
 // Quote returns s as a JSON string.
 func Quote(s string) []byte { return rawjson.Quote(nil, s) }
 
-// Build returns the JSON object of pairs of a key and a value: a string, or JSON as []byte. It leaves out empty strings
+// Build returns the JSON object of pairs of a key and a value: a string, or JSON as []byte. It omits empty strings
 // and nil.
 func Build(pairs ...any) []byte {
 	out := []byte{'{'}

@@ -216,7 +216,7 @@ func TestAssembleKeepsTheSupersedingRow(t *testing.T) {
 	disturb(t, l, want)
 }
 
-// Dropping any span of a session leaves the rest as it is and is named; the last run, when it has no children, cannot
+// Dropping any span of a session does not change the rest and is named; the last run, when it has no children, cannot
 // be.
 func TestAssembleNamesWhatWasDropped(t *testing.T) {
 	s := synthetic()
@@ -423,7 +423,7 @@ func TestManyRowsOfOneAddress(t *testing.T) {
 	}
 }
 
-// The same of parallel groups that are told from events and from a ledger.
+// The same of parallel groups that events and a ledger describe.
 func TestManySavedGroups(t *testing.T) {
 	const n = 20_000
 	var s synth

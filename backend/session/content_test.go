@@ -40,7 +40,7 @@ func TestBlockSetRead(t *testing.T) {
 	}
 	cut := slices.Clone(s.blocks)
 	cut[1].Size = 1 << 30
-	// With no bytes left too, when the id that it is kept by is the only thing that tells which one it is.
+	// With no bytes left too, when only the id identifies it.
 	for _, body := range []string{"two", "tw", ""} {
 		cut[1].ID, cut[1].Body = spans.BlockOfString("two"), body
 		set := blocksOf(cut)
@@ -70,7 +70,7 @@ func TestBlockSetRead(t *testing.T) {
 	}
 	delete(twins.byShort, spans.BlockOfString("one").Short())
 	if c := twins.Read(refs); c.Bodies[1] != "" || c.Whole() {
-		t.Errorf("twins that nothing can tell apart: %+v", c)
+		t.Errorf("twins without a difference: %+v", c)
 	}
 }
 

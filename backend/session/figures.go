@@ -109,7 +109,7 @@ type PermissionFigures struct {
 }
 
 // FiguresOf returns the figures of s, in the order of the tree. It counts each span of the tree once, also one that
-// is missing and inferred, as Summarize does. It leaves out runs that the session took over from the one it was
+// is missing and inferred, as Summarize does. It omits runs that the session took over from the one it was
 // forked from (Run.Copied), which count there. It counts turns that were rewound, since they were paid for. Groups
 // are not runs.
 func FiguresOf(s *Session) Figures {

@@ -28,7 +28,7 @@ func figured() *synth {
 		"bash", string(spans.PermissionActionKey), "allow", string(spans.PermissionSourceKeyKey), "project")
 	s.add(KindCompaction, "r1", at(0), 0, at(6), at(7), string(spans.CompactionKindKeyKey), "summary",
 		string(spans.CompactionInputTokensKey), 900)
-	// A turn whose start is a bound, one that has no end, one that was ended for want of an end, and one that reports
+	// A turn whose start is a bound, one that has no end, one that was closed without an end, and one that reports
 	// nothing but zeros.
 	s.add(KindTurn, "r1", at(0), 1, at(10), at(12), string(spans.StartTimeKey), "bound", string(spans.UsageOutputKey),
 		5)

@@ -107,7 +107,7 @@ func TestSummaryCost(t *testing.T) {
 	f(0, "", 0.5, "USD", 0.25, nil)
 }
 
-// TestRelations tells how runs go on from each other, rings and strangers among them.
+// TestRelations checks how runs continue from each other, rings and strangers among them.
 func TestRelations(t *testing.T) {
 	s := &synth{session: Key{ID: "s"}}
 	run := func(id string, start int64, kv ...any) {

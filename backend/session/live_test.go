@@ -11,7 +11,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// liveCopies returns copies of a row as they are sent while its span is open: later ones tell more, none tells of the
+// liveCopies returns copies of a row as they are sent while its span is open: later ones say more, none has the
 // end.
 func liveCopies(r Row) []Row {
 	atEnd := map[string]bool{
@@ -42,8 +42,7 @@ func liveCopies(r Row) []Row {
 	return out
 }
 
-// early moves what the turns of a session say of their requests to rows of their own, as it leaves when a session is
-// sent live.
+// early moves the requests of turns to rows of their own, as a live session sends them.
 func early(rows []Row) []Row {
 	var out []Row
 	for _, r := range rows {
@@ -153,7 +152,7 @@ func TestLiveReopens(t *testing.T) {
 	}
 }
 
-// TestPartialOfTwoTellings: what a live copy has of a reply is not taken for the reply that another telling of the
+// TestPartialOfTwoTellings: what a live copy has of a reply is not taken for the reply that another recording of the
 // same turn lacks, and gives way to one that has it.
 func TestPartialOfTwoTellings(t *testing.T) {
 	const partial, whole = "AAAAAAAAAAA", "BBBBBBBBBBA"

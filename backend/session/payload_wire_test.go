@@ -22,8 +22,8 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// told is what an event stream says of its requests: the payload of each turn, by run and index.
-func told(t *testing.T, events io.Reader) map[string][]string {
+// emitted returns the requests in an event stream: the payload of each turn, by run and index.
+func emitted(t *testing.T, events io.Reader) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
 	lines := bufio.NewScanner(events)
@@ -100,17 +100,17 @@ func TestRequestsComeBack(t *testing.T) {
 	requests := 0
 	for _, f := range phifixtures.All(t, "../..") {
 		t.Run(f.String(), func(t *testing.T) {
-			want := told(t, bytes.NewReader(f.Events))
+			want := emitted(t, bytes.NewReader(f.Events))
 			for _, l := range want {
 				requests += len(l)
 			}
 			if diff := cmp.Diff(want, read(t, send(t, bytes.NewReader(f.Events)).Batch())); diff != "" {
-				t.Errorf("-told +read:\n%s", diff)
+				t.Errorf("-emitted +read:\n%s", diff)
 			}
 		})
 	}
 	if requests == 0 {
-		t.Error("no recording tells a request")
+		t.Error("no recording has a request")
 	}
 }
 
@@ -121,7 +121,7 @@ func TestRequestsOfALongSession(t *testing.T) {
 		t.Skip("-short: takes seconds")
 	}
 	events := phifixtures.Long(t, "../..", "long-mixed")
-	want := told(t, events)
+	want := emitted(t, events)
 	_ = events.Close()
 	events = phifixtures.Long(t, "../..", "long-mixed")
 	all := send(t, events).Batch()

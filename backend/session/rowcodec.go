@@ -52,7 +52,7 @@ func Supersedes(a, b *Row) bool {
 }
 
 // AppendCanonical appends the canonical bytes of the row (docs/formats.md section 3) to dst and returns the result.
-// They are a pure function of the row; ParseRow reads them back. It writes an empty Known as observed, and leaves out
+// They are a pure function of the row; ParseRow reads them back. It writes an empty Known as observed, and omits
 // attributes without a value.
 func (r *Row) AppendCanonical(dst []byte) []byte {
 	c := codec{out: dst}

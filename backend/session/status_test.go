@@ -59,19 +59,19 @@ func TestStatusAt(t *testing.T) {
 			s.add(KindPermission, "a", at(0), 0, at(2), at(4), beat("otelagent.permission.action",
 				"ask")...).Known = spans.KnownLive
 		}, busy, aborted},
-		{"told to be asked, and no more", func(s *synth) {
+		{"asked, and no more", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
 			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
 			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask",
 				"gen_ai.tool.call.id", "c")
 		}, waiting, aborted},
-		{"told to be asked, and who answered", func(s *synth) {
+		{"asked, and who answered", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
 			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
 			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask",
 				"otelagent.permission.decided_by", "user")
 		}, busy, aborted},
-		{"told to be asked, then allowed", func(s *synth) {
+		{"asked, then allowed", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
 			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
 			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask",
@@ -79,7 +79,7 @@ func TestStatusAt(t *testing.T) {
 			s.add(KindPermission, "a", at(0), 0, at(3), at(3), "otelagent.permission.action", "allow",
 				"gen_ai.tool.call.id", "c", "otelagent.ordinal", 1)
 		}, busy, aborted},
-		{"told to be asked, in a turn that is over", func(s *synth) {
+		{"asked, in a turn that is over", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
 			s.add(KindTurn, "a", at(0), 0, at(1), at(5))
 			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask")

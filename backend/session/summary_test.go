@@ -66,7 +66,7 @@ func TestSummaryParentOfTurns(t *testing.T) {
 		t.Errorf("of one that spawns others: %q, want none", got)
 	}
 	if got := Summarize(Assemble(nil)); got.Parent != "" || got.Status == "" || !got.Last.IsZero() {
-		// Package retention tells a session that was never projected by having no status.
+		// For package retention a session without a status was never projected.
 		t.Errorf("of nothing: %+v, want a status and no more", got)
 	}
 }
@@ -83,9 +83,9 @@ func TestSummaryModel(t *testing.T) {
 	if got := Summarize(Assemble(s.rows)).Model; got != "largest" {
 		t.Errorf("%q, want largest", got)
 	}
-	s.add(KindTurn, "main", at(0), 2, at(8), at(9)) // one that tells none
+	s.add(KindTurn, "main", at(0), 2, at(8), at(9)) // without a model
 	if got := Summarize(Assemble(s.rows)).Model; got != "largest" {
-		t.Errorf("%q after a turn that tells none, want largest", got)
+		t.Errorf("%q after a turn without a model, want largest", got)
 	}
 }
 

@@ -442,7 +442,7 @@ type Refs struct {
 	// end), and when items are bad or not Count.
 	Complete bool
 	// Same is how many first items a list of messages of a request has in common with the last complete one before it
-	// in the tree (Request.Before). The JSON form leaves them out.
+	// in the tree (Request.Before). The JSON form omits them.
 	Same int64
 
 	items []Ref // where no list of the session has a prefix

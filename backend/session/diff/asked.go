@@ -57,7 +57,7 @@ type extra struct {
 }
 
 // extras returns what the request of a turn holds besides what this turn and earlier ones report, how many messages it
-// leaves out of the request before, and why that is not known. The calls of it follow the order of the turns.
+// omits from the request before, and why that is not known. The calls of it follow the order of the turns.
 func (s *side) extras(r *session.Run, t *session.Turn) (list []extra, gone int, why Why) {
 	if t.Missing {
 		return nil, 0, NotReported

@@ -26,7 +26,7 @@ type differ struct {
 	repeats map[Part]string
 }
 
-// Compare compares two targets of one kind. It leaves out the parts to ignore. The result is symmetric: Compare(b, a)
+// Compare compares two targets of one kind. It omits the parts to ignore. The result is symmetric: Compare(b, a)
 // mirrors Compare(a, b). It is safe for concurrent use while nobody changes the targets. The error is ErrKinds.
 func Compare(a, b Target, ignore ...Part) (*Diff, error) {
 	if a.Kind() != b.Kind() {

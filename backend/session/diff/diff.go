@@ -136,7 +136,7 @@ type Pair struct {
 	A *Place `json:"a,omitempty"`
 	B *Place `json:"b,omitempty"`
 	// Parts differ, in the order of Parts; those of turns are not among the parts of their run. Repeats are those of
-	// system, tools and params that differ in the same way on the turn before: Changes leaves them out.
+	// system, tools and params that differ in the same way on the turn before: Changes omits them.
 	Parts       []Part    `json:"parts,omitempty"`
 	Repeats     []Part    `json:"repeats,omitempty"`
 	Changes     []Change  `json:"changes,omitempty"`

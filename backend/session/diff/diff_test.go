@@ -85,14 +85,14 @@ func TestAlignment(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		a, b []string
-		want string // runs beside each other by their names, and turns by their indexes where these are not 0
+		want string // pairs of runs by their names, and turns by their indexes where these are not 0
 	}{
 		{"same", []string{"r1:x", "r2:y"}, []string{"q1:x", "q2:y"}, "r1=q1 r2=q2"},
 		{"one asked otherwise", []string{"r1:x", "r2:y", "r3:z"}, []string{"q1:x", "q2:other", "q3:z"},
 			"r1=q1 r2=q2 r3=q3"},
 		{"one less", []string{"r1:x", "r2:y", "r3:z"}, []string{"q1:x", "q3:z"}, "r1=q1 r2- r3=q3"},
 		{"one more", []string{"r1:x", "r3:z"}, []string{"q1:x", "q2:y", "q3:z"}, "r1=q1 +q2 r3=q3"},
-		{"another one beside its like", []string{"r1:x", "r2:y", "r3:z", "r4:u"}, []string{"q1:x", "q3:z", "q4:v"},
+		{"another one next to its like", []string{"r1:x", "r2:y", "r3:z", "r4:u"}, []string{"q1:x", "q3:z", "q4:v"},
 			"r1=q1 r2- r3=q3 r4=q4"},
 		{"nothing in common", []string{"r1:x", "r2:y"}, []string{"q1:u"}, "r1=q1 r2-"},
 		{"a branch is no run that goes on", []string{"r1:x", "r2:y~r1"}, []string{"q1:x", "q2:u"}, "r1=q1 r2- +q2"},
@@ -100,7 +100,7 @@ func TestAlignment(t *testing.T) {
 			"r1=q1 r2=q2 r3=q3"},
 		{"sub-agents in another order", []string{"r1:x", "k1:one@r1.0", "k2:two@r1.0"},
 			[]string{"q1:x", "l2:two@q1.0", "l1:one@q1.0"}, "r1=q1 k1=l1 k2=l2"},
-		{"sub-agents of one turn beside those of it", []string{"r1:x#0,1", "k1:one@r1.0", "k2:two@r1.1"},
+		{"sub-agents of one turn next to those of it", []string{"r1:x#0,1", "k1:one@r1.0", "k2:two@r1.1"},
 			[]string{"q1:x#0,1", "l2:u@q1.1", "l1:v@q1.0"}, "r1=q1(0=0 1=1) k1=l1 k2=l2"},
 		{"a sub-agent below one of its own", []string{"r1:x", "k1:one@r1.0", "m1:three@k1.0"},
 			[]string{"q1:x", "l1:one@q1.0", "n1:three@l1.0"}, "r1=q1 k1=l1 m1=n1"},
@@ -115,7 +115,7 @@ func TestAlignment(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := compare(t, sketch(t, c.a...), sketch(t, c.b...))
-			beside := func(p *Pair, name func(*Place) string) string {
+			inPairs := func(p *Pair, name func(*Place) string) string {
 				switch {
 				case p.B == nil:
 					return name(p.A) + "-"
@@ -126,10 +126,10 @@ func TestAlignment(t *testing.T) {
 			}
 			var got []string
 			for _, r := range d.Runs {
-				text := beside(&r, func(p *Place) string { return p.ID })
+				text := inPairs(&r, func(p *Place) string { return p.ID })
 				var turns []string
 				for _, x := range r.Turns {
-					turns = append(turns, beside(&x, func(p *Place) string { return fmt.Sprint(*p.Index) }))
+					turns = append(turns, inPairs(&x, func(p *Place) string { return fmt.Sprint(*p.Index) }))
 				}
 				if len(turns) > 1 {
 					text += "(" + strings.Join(turns, " ") + ")"

@@ -32,7 +32,7 @@ type field struct {
 
 	of      *side
 	capture spans.Capture
-	noReply bool // leaves out what the model said
+	noReply bool // without what the model said
 }
 
 // kind selects how two fields are compared.
@@ -329,7 +329,7 @@ func (s *side) callFields(c *call) []field {
 	case c.Missing:
 		result.why = Missing
 	case c.Result == nil && c.capture == spans.CaptureDigests:
-		result.why = NotReported // a message may tell it, which cannot be read
+		result.why = NotReported // a message may hold it, which cannot be read
 	}
 	failure := c.Error
 	if text, _, _ := result.text(); strings.Contains(text, strings.Trim(marshal(failure), `"`)) {

@@ -80,7 +80,10 @@ func (d *differ) compactionsBetween(p *Pair) {
 	for _, r := range s.Runs[first : last+1] {
 		for n := range r.Walk() {
 			c := n.Compaction
-			if c != nil && !c.Start.Before(from) && (to.IsZero() || !c.Start.After(to)) && (c.Applied == nil || *c.Applied) {
+			if c == nil || c.Applied != nil && !*c.Applied {
+				continue
+			}
+			if !c.Start.Before(from) && (to.IsZero() || !c.Start.After(to)) {
 				d.out.Compactions = append(d.out.Compactions, c)
 			}
 		}

@@ -94,7 +94,7 @@ func TestTextBounds(t *testing.T) {
 	}
 }
 
-// applied returns both texts from a difference that leaves nothing out, and the lines of a between its hunks.
+// applied returns both texts from a difference that is complete, and the lines of a between its hunks.
 func applied(t *testing.T, d *Text, before string) (string, string) {
 	a := strings.Split(before, "\n")
 	var outA, outB []string

@@ -21,7 +21,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Bounds. The decoder leaves out what exceeds them and counts it as Cut; it does not reject the span.
+// Bounds. The decoder omits what exceeds them and counts it as Cut; it does not reject the span.
 const (
 	// maxAttrs bounds the attributes that a row keeps in addition to those of the registry.
 	maxAttrs = 256
@@ -102,8 +102,8 @@ func DecodeProto(b []byte, opts ...Option) (session.Batch, Report, error) {
 }
 
 // Decode makes one row of each span of the five kinds and of session.payload, in the order of td, and one block of
-// each body on them; it may return the same block more than once. It leaves previews of content out of a span that
-// has lists. It skips foreign spans, leaves malformed ones out, and counts all. It only reads td; the result shares
+// each body on them; it may return the same block more than once. It removes previews of content from a span that
+// has lists. It skips foreign spans, rejects malformed ones, and counts all. It only reads td; the result shares
 // its strings.
 //
 // It reads types leniently: see session.Value. Of an attribute that occurs twice the last one counts. It replaces

@@ -73,7 +73,7 @@ func TestPendingSpan(t *testing.T) {
 		// parent of the row
 		parent session.SpanID
 	}{
-		{"of one of ours", func(ptrace.Span) {}, Report{Spans: 1, Stored: 1}, true, parent},
+		{"of a known span", func(ptrace.Span) {}, Report{Spans: 1, Stored: 1}, true, parent},
 		{"of a root", func(s ptrace.Span) { s.Attributes().PutStr(logfirePendingParent, "0000000000000000") },
 			Report{Spans: 1, Stored: 1}, true, session.SpanID{}},
 		{"does not say its parent", func(s ptrace.Span) { s.Attributes().Remove(logfirePendingParent) },
