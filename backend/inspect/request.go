@@ -135,11 +135,7 @@ func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session
 		Attempts: len(turn.Requests),
 		Capture:  turn.Capture, Model: turn.Model, Provider: turn.Provider, request: q,
 	}
-	for i, o := range t.Runs {
-		if o == run {
-			r.RunNumber = i + 1
-		}
-	}
+	r.RunNumber = runNumber(t, run)
 	r.Address = session.TurnAddress(t.ID, r.RunNumber, turn.Index)
 	if len(turn.Requests) > 1 {
 		r.Address += "/" + strconv.FormatInt(q.Attempt, 10)
@@ -182,32 +178,22 @@ func (r *Request) missingMessages() {
 
 // redacts reports whether a redactor changed the session: only then its mark in a text counts.
 func redacts(s *session.Session) bool {
+	n := int64(0)
 	for _, run := range s.Runs {
-		if run.Redacted > 0 {
-			return true
+		compactions := slices.Clone(run.Compactions)
+		for _, t := range run.Turns {
+			n = max(n, t.Redacted)
+			compactions = append(compactions, t.Compactions...)
+		}
+		for _, c := range compactions {
+			n = max(n, c.Redacted)
 		}
 		for c := range run.Calls() {
-			if c.Redacted > 0 {
-				return true
-			}
+			n = max(n, c.Redacted)
 		}
-		for _, c := range run.Compactions {
-			if c.Redacted > 0 {
-				return true
-			}
-		}
-		for _, t := range run.Turns {
-			if t.Redacted > 0 {
-				return true
-			}
-			for _, c := range t.Compactions {
-				if c.Redacted > 0 {
-					return true
-				}
-			}
-		}
+		n = max(n, run.Redacted)
 	}
-	return false
+	return n > 0
 }
 
 // read fills in a part from the blocks.
