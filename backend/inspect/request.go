@@ -442,7 +442,7 @@ func (r *Request) Note() string {
 	switch {
 	case r.Payload.Bytes == nil || r.Exact:
 		return ""
-	case !r.told():
+	case !r.stated():
 		return "the loop gave no bytes of this request: it was put together in a fixed order (system, messages, tools)"
 	case r.Stated > 0 && r.Stated != r.Bytes:
 		return fmt.Sprintf("a redactor changed this request before it left: these are %s bytes, the loop emitted %s",
@@ -509,8 +509,8 @@ func newDrawer(w io.Writer, o Options) *drawer {
 	return &drawer{w: w, width: o.Width, color: o.Color}
 }
 
-// told reports whether the loop gave the bytes of the request.
-func (r *Request) told() bool {
+// stated reports whether the loop gave the bytes of the request.
+func (r *Request) stated() bool {
 	return r.request.Params != nil && slices.ContainsFunc(r.request.Params.Items(), func(ref session.Ref) bool {
 		return spans.ProvenanceKind(ref.Provenance) == spans.ProvenanceRest
 	})
