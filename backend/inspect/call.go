@@ -9,44 +9,43 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// callLine is the line of a call with how it ended, without its name.
-func (r *renderer) callLine(p place, c *session.ToolCall) *node {
-	n := &node{cols: r.cols(c.Span, nil), bar: r.spanBar(barTools, c.Span)}
-	mark, st := "✓", green
-	word := ""
-	switch c.Outcome {
-	case spans.OutcomeOK:
-	case spans.OutcomeError:
-		mark, st, word = "✗", red, "failed"
-	case spans.OutcomeDenied:
-		mark, st, word = "⊘", red, "denied"
-	case spans.OutcomeSkipped:
-		mark, st, word = "»", yellow, "skipped"
-	case spans.OutcomeCancelled:
-		mark, st, word = "■", yellow, "cancelled"
-	case "":
-		mark, st = "·", dim
-	default:
-		mark, st, word = "?", yellow, Clean(string(c.Outcome))
-	}
+// callMark returns the sign and the word of how a call ended. running is the word of one that has no end.
+func callMark(c *session.ToolCall, running string) seg {
 	switch {
 	case c.Missing:
-		mark, st, word = "?", yellow, "did not arrive"
+		return seg{"? did not arrive ", yellow}
 	case c.Known == spans.KnownClosed:
-		mark, st, word = "■", red, "no end seen"
+		return seg{"■ no end seen ", red}
 	case c.Known == spans.KnownLive || c.End.IsZero():
-		mark, st, word = "…", yellow, r.running(p)
+		return seg{"… " + running + " ", yellow}
 	}
-	n.segs = []seg{{mark + " ", st}}
-	if word != "" {
-		n.segs = append(n.segs, seg{word + " ", st})
+	switch c.Outcome {
+	case spans.OutcomeOK:
+		return seg{"✓ ", green}
+	case spans.OutcomeError:
+		return seg{"✗ failed ", red}
+	case spans.OutcomeDenied:
+		return seg{"⊘ denied ", red}
+	case spans.OutcomeSkipped:
+		return seg{"» skipped ", yellow}
+	case spans.OutcomeCancelled:
+		return seg{"■ cancelled ", yellow}
+	case "":
+		return seg{"· ", dim}
 	}
-	return n
+	return seg{"? " + Clean(string(c.Outcome)) + " ", yellow}
+}
+
+// callLine is the line of a call with how it ended and its name.
+func (r *renderer) callLine(p place, c *session.ToolCall, st style) *node {
+	name := seg{Clean(cmp.Or(c.Name, "tool call")), st}
+	return &node{
+		cols: r.cols(c.Span, nil), bar: r.spanBar(barTools, c.Span), segs: []seg{callMark(c, r.running(p)), name},
+	}
 }
 
 func (r *renderer) call(p place, v *CallView) *node {
-	n := r.callLine(p, v.of)
-	n.segs = append(n.segs, seg{Clean(v.Name), bold})
+	n := r.callLine(p, v.of, bold)
 	switch _, ok := r.text(v.Input); {
 	case ok && r.o.Turn != nil:
 		r.content(n, "args", dim, r.clean(v.args))

@@ -165,7 +165,7 @@ func TestDiffOfAnotherTime(t *testing.T) {
 	}
 }
 
-// What was edited in a copy is what is told, and nothing else.
+// The differences of an edited copy are its edits.
 func TestDiffOfEditedCopies(t *testing.T) {
 	a := recorded(t, demo, otelagent.CaptureContent)[0]
 	for name, c := range map[string]struct {

@@ -106,7 +106,7 @@ func settings(t *TurnView) []string {
 func (r *renderer) settingsLine(n *node, t *TurnView) {
 	text := strings.Join(settings(t), separator)
 	if text == "" && t.Messages == 0 && len(t.Requests) == 0 {
-		return // nobody told of its request
+		return // its request is unknown
 	}
 	if text == r.settings {
 		return

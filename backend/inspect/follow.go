@@ -274,19 +274,8 @@ const callTextArgs = 40
 func (f *Follower) call(p place, key followKey, v *CallView) {
 	c := v.of
 	key.call, key.ordinal = c.ID, c.Ordinal
-	mark, st, word := "✓ ", green, ""
-	switch {
-	case c.End.IsZero():
-		mark, st, word = "… ", yellow, "running "
-	case c.Known == spans.KnownClosed:
-		mark, st, word = "■ ", red, "no end seen "
-	case c.Outcome == spans.OutcomeOK || c.Outcome == "":
-	case c.Outcome == spans.OutcomeError:
-		mark, st, word = "✗ ", red, "failed "
-	default:
-		mark, st, word = "⊘ ", yellow, Clean(string(c.Outcome))+" "
-	}
-	segs := []seg{{"  " + mark + word, st}, {Clean(v.Name), bold}}
+	mark := callMark(c, wordRunning)
+	segs := []seg{{"  " + mark.text, mark.style}, {Clean(v.Name), bold}}
 	if v.Input != nil && v.Input.State == "" {
 		segs = append(segs, seg{"(" + Clean(v.args) + ")", plainText})
 	}

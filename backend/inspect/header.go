@@ -84,12 +84,12 @@ func (r *renderer) header() {
 	}
 	r.d.field("agent", cmp.Or(Clean(agent), "not named"), Clean(s.Dialect), Clean(service))
 	r.d.field("time", r.times()...)
-	r.d.field("tokens", append(toldWords(s.UsageTold(), s.Usage), cacheIdle(s))...)
+	r.d.field("tokens", append(knownUsage(s.UsageTold(), s.Usage), cacheIdle(s))...)
 	if s.Discarded != nil {
 		r.d.field("", append([]string{"and in discarded attempts"}, usageWords(*s.Discarded)...)...)
 	}
-	if n, told, u := r.others(); n > 0 {
-		r.d.field("", append([]string{"and in " + plural(n, "sub-agent session")}, toldWords(told, u)...)...)
+	if n, known, u := r.others(); n > 0 {
+		r.d.field("", append([]string{"and in " + plural(n, "sub-agent session")}, knownUsage(known, u)...)...)
 	}
 	r.d.field("cost", r.costs()...)
 	for _, run := range s.Runs {
@@ -141,7 +141,7 @@ const (
 )
 
 // facts draws the facts of the session that fit into a few words, and counts the others: documents of a protocol,
-// facts about messages. It leaves out facts with a place of their own (title, archived, history, rules, rows of the
+// facts about messages. It omits facts with a place of their own (title, archived, history, rules, rows of the
 // guide) and withdrawn ones.
 func (r *renderer) facts() {
 	s, more := r.main.Session, 0
@@ -196,16 +196,16 @@ func ofHistory(f *session.Fact) bool {
 }
 
 // others counts the sessions of sub-agents that are shown, and their usage.
-func (r *renderer) others() (n int, told bool, u session.Usage) {
+func (r *renderer) others() (n int, known bool, u session.Usage) {
 	seen := map[*session.Session]bool{}
 	for _, p := range r.runs {
 		if p.tree.Session != r.main.Session && r.placed[p.run] {
 			seen[p.tree.Session] = true
-			told = told || p.run.UsageTold()
+			known = known || p.run.UsageTold()
 			u.Add(p.run.Usage)
 		}
 	}
-	return len(seen), told, u
+	return len(seen), known, u
 }
 
 // times returns when the session was and how long it took, as far as it is known.
@@ -258,9 +258,9 @@ func cacheIdle(s *session.Session) string {
 	return "nothing read from a cache, though " + idle + " has one"
 }
 
-// toldWords is usageWords where tokens were reported.
-func toldWords(told bool, u session.Usage) []string {
-	if !told {
+// knownUsage is usageWords where tokens were reported.
+func knownUsage(known bool, u session.Usage) []string {
+	if !known {
 		return []string{"not reported"}
 	}
 	return usageWords(u)

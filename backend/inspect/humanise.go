@@ -47,39 +47,33 @@ func Duration(d time.Duration) string {
 	}
 }
 
+// unit is a multiple of ten to count in.
+type unit struct {
+	size int64
+	name string
+}
+
+// inUnits returns n in the largest unit, with two or three digits; exact below ten thousand.
+func inUnits(n int64, units []unit, one string) string {
+	for _, u := range units {
+		switch {
+		case n < u.size || n < 1e4:
+		case n/u.size < 100:
+			return fmt.Sprintf("%d.%d%s", n/u.size, n%u.size/(u.size/10), u.name)
+		default:
+			return strconv.FormatInt(n/u.size, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10) + one
+}
+
 // Count returns n in at most five columns: exact below ten thousand, then 12.3k, 123k, 1.2M.
 func Count(n int64) string {
-	for _, u := range []struct {
-		from, unit int64
-		name       string
-	}{{1e18, 1e18, "E"}, {1e15, 1e15, "P"}, {1e12, 1e12, "T"}, {1e9, 1e9, "G"}, {1e6, 1e6, "M"}, {1e4, 1e3, "k"}} {
-		if n < u.from {
-			continue
-		}
-		if n/u.unit < 100 {
-			return fmt.Sprintf("%d.%d%s", n/u.unit, n%u.unit/(u.unit/10), u.name)
-		}
-		return strconv.FormatInt(n/u.unit, 10) + u.name
-	}
-	return strconv.FormatInt(n, 10)
+	return inUnits(n, []unit{{1e18, "E"}, {1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}}, "")
 }
 
 // Bytes returns n bytes in at most seven columns: exact below ten thousand, then 12.3 kB, 123 kB, 1.2 MB.
-func Bytes(n int64) string {
-	for _, u := range []struct {
-		unit int64
-		name string
-	}{{1e9, " GB"}, {1e6, " MB"}, {1e3, " kB"}} {
-		if n < u.unit || n < 1e4 {
-			continue
-		}
-		if n < 100*u.unit {
-			return fmt.Sprintf("%d.%d%s", n/u.unit, n%u.unit/(u.unit/10), u.name)
-		}
-		return strconv.FormatInt(n/u.unit, 10) + u.name
-	}
-	return strconv.FormatInt(n, 10) + " B"
-}
+func Bytes(n int64) string { return inUnits(n, []unit{{1e9, " GB"}, {1e6, " MB"}, {1e3, " kB"}}, " B") }
 
 // ago returns how long before now t was, in words; empty when either is unknown.
 func ago(t, now time.Time) string {

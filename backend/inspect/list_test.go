@@ -29,7 +29,7 @@ func TestListTitles(t *testing.T) {
 	}
 }
 
-// What is asked for by its errors, denials or cost is listed with them where there is little room as well, and what nobody said is not told as nothing.
+// Columns that a filter asks for are in narrow lists too, and an unknown value is no zero.
 func TestListColumns(t *testing.T) {
 	list := []session.Summary{
 		{

@@ -21,7 +21,7 @@ func TestObservationsAreNotes(t *testing.T) {
 	}
 }
 
-// The header counts what was denied as the summary does: tool calls, and inputs beside them.
+// The header counts what was denied as the summary does: tool calls and inputs.
 func TestDeniedInputsAreCounted(t *testing.T) {
 	run := &session.Run{ID: "r", Status: spans.RunStatusRejected, Turns: []*session.Turn{},
 		Permissions: []*session.Permission{{Action: spans.ActionDeny, Target: spans.PermissionTargetInput}}}

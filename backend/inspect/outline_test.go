@@ -68,7 +68,7 @@ var documents = cmpopts.IgnoreUnexported(inspect.TurnView{}, inspect.Body{}, ins
 	inspect.PermissionView{}, inspect.CompactionView{}, inspect.EventView{})
 
 // For every recording, the outline adds up to the summary, and a turn is the same alone, on a page of its own and among
-// others, but for whether its requests are exact.
+// others, but for whether its requests are exact. A terminal of any width has room for it.
 func TestTurnsOfPages(t *testing.T) {
 	paths, err := filepath.Glob("../../dialects/phi/testdata/phi-core-*/*.events.ndjson")
 	if err != nil || len(paths) == 0 {
@@ -80,7 +80,11 @@ func TestTurnsOfPages(t *testing.T) {
 	for _, path := range paths {
 		trees := recorded(t, path, otelagent.CaptureContent)
 		for i, tree := range trees {
-			v := inspect.NewView(tree, append(trees[:i:i], trees[i+1:]...))
+			related := append(trees[:i:i], trees[i+1:]...)
+			for _, width := range []int{40, 80, 200} {
+				render(t, tree, inspect.Options{Width: width, Related: related})
+			}
+			v := inspect.NewView(tree, related)
 			o, calls := v.Outline(1, nil, time.Time{}), int64(0)
 			for _, c := range o.Tools {
 				calls += int64(c.Calls)

@@ -81,7 +81,7 @@ func argsText(body string) string {
 	return strings.Join(out, ", ")
 }
 
-// eventText returns what an event says beside where it belongs, which its place in the tree tells.
+// eventText returns an event in words, without its address.
 func eventText(body string) string {
 	fields, ok := members(body)
 	if !ok {
@@ -128,7 +128,7 @@ func saidText(value []byte) string {
 	return strings.Join(out, " ")
 }
 
-// usageText returns the tokens that a member of an event tells; empty of any other.
+// usageText returns a member of an event that has tokens in words; empty for any other.
 func usageText(f member) string {
 	var u struct {
 		session.Usage

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -154,25 +153,5 @@ func TestAskedTwice(t *testing.T) {
 		if news != 5 {
 			t.Errorf("attempt %d: %d messages are new, want 5", q.Attempt, news)
 		}
-	}
-}
-
-// Every scenario of the real crate can be shown: in its bounds, and with nothing that a terminal acts on.
-func TestScenarios(t *testing.T) {
-	paths, err := filepath.Glob("../../dialects/phi/testdata/phi-core-*/*.events.ndjson")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, path := range paths {
-		name := filepath.Base(filepath.Dir(path)) + "/" + strings.TrimSuffix(filepath.Base(path), ".events.ndjson")
-		t.Run(name, func(t *testing.T) {
-			trees := recorded(t, path, otelagent.CaptureContent)
-			for _, width := range []int{40, 80, 200} {
-				got := render(t, trees[0], inspect.Options{Width: width, Related: trees[1:]})
-				if width == 80 {
-					t.Log("\n" + got)
-				}
-			}
-		})
 	}
 }

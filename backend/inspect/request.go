@@ -135,11 +135,7 @@ func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session
 		Attempts: len(turn.Requests),
 		Capture:  turn.Capture, Model: turn.Model, Provider: turn.Provider, request: q,
 	}
-	for i, o := range t.Runs {
-		if o == run {
-			r.RunNumber = i + 1
-		}
-	}
+	r.RunNumber = runNumber(t, run)
 	r.Address = session.TurnAddress(t.ID, r.RunNumber, turn.Index)
 	if len(turn.Requests) > 1 {
 		r.Address += "/" + strconv.FormatInt(q.Attempt, 10)
@@ -182,32 +178,22 @@ func (r *Request) missingMessages() {
 
 // redacts reports whether a redactor changed the session: only then its mark in a text counts.
 func redacts(s *session.Session) bool {
+	n := int64(0)
 	for _, run := range s.Runs {
-		if run.Redacted > 0 {
-			return true
+		compactions := slices.Clone(run.Compactions)
+		for _, t := range run.Turns {
+			n = max(n, t.Redacted)
+			compactions = append(compactions, t.Compactions...)
+		}
+		for _, c := range compactions {
+			n = max(n, c.Redacted)
 		}
 		for c := range run.Calls() {
-			if c.Redacted > 0 {
-				return true
-			}
+			n = max(n, c.Redacted)
 		}
-		for _, c := range run.Compactions {
-			if c.Redacted > 0 {
-				return true
-			}
-		}
-		for _, t := range run.Turns {
-			if t.Redacted > 0 {
-				return true
-			}
-			for _, c := range t.Compactions {
-				if c.Redacted > 0 {
-					return true
-				}
-			}
-		}
+		n = max(n, run.Redacted)
 	}
-	return false
+	return n > 0
 }
 
 // read fills in a part from the blocks.
@@ -456,7 +442,7 @@ func (r *Request) Note() string {
 	switch {
 	case r.Payload.Bytes == nil || r.Exact:
 		return ""
-	case !r.told():
+	case !r.stated():
 		return "the loop gave no bytes of this request: it was put together in a fixed order (system, messages, tools)"
 	case r.Stated > 0 && r.Stated != r.Bytes:
 		return fmt.Sprintf("a redactor changed this request before it left: these are %s bytes, the loop emitted %s",
@@ -523,8 +509,8 @@ func newDrawer(w io.Writer, o Options) *drawer {
 	return &drawer{w: w, width: o.Width, color: o.Color}
 }
 
-// told reports whether the loop gave the bytes of the request.
-func (r *Request) told() bool {
+// stated reports whether the loop gave the bytes of the request.
+func (r *Request) stated() bool {
 	return r.request.Params != nil && slices.ContainsFunc(r.request.Params.Items(), func(ref session.Ref) bool {
 		return spans.ProvenanceKind(ref.Provenance) == spans.ProvenanceRest
 	})

@@ -104,7 +104,7 @@ func TestLive(t *testing.T) {
 	}
 	tree.Runs[0].Turns[1].Waiting = "user_input"
 	if got := render(t, tree, inspect.Options{Width: 80}); !strings.Contains(got, "turn 1 · continuation · waiting for user input") {
-		t.Errorf("what it waits for is not told:\n%s", got)
+		t.Errorf("its wait is not shown:\n%s", got)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestHidden(t *testing.T) {
 	}
 	o.Timeline = true
 	if got := render(t, tree, o); !strings.Contains(got, "↶ turns 1 to 2") || strings.Contains(got, "turn 1 ") {
-		t.Errorf("a timeline leaves out as much:\n%s", got)
+		t.Errorf("a timeline omits as much:\n%s", got)
 	}
 	o.Timeline, o.Hidden = false, true
 	got = render(t, tree, o)
@@ -188,7 +188,7 @@ func TestRulesInForce(t *testing.T) {
 	}
 	run.RulesDigest = ""
 	if got := render(t, tree, inspect.Options{Width: 80}); !strings.Contains(got, "rules   not recorded\n") {
-		t.Errorf("rules that nobody told:\n%s", got)
+		t.Errorf("rules that are not recorded:\n%s", got)
 	}
 }
 

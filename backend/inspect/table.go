@@ -16,7 +16,7 @@ type column[T any] struct {
 	least int          // room that others give up for a flex column, as far as its cells need it
 }
 
-// table draws a head and rows. It leaves out the columns of giveWay, in that order, until the others have room.
+// table draws a head and rows. It omits the columns of giveWay, in that order, until the others have room.
 func table[T any](d *drawer, cols []column[T], rows []T, giveWay ...string) {
 	cells := make([][]seg, len(cols))
 	widths := make([]int, len(cols))

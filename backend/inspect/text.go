@@ -17,7 +17,7 @@ type Options struct {
 	Width int
 	// Color switches colour on.
 	Color bool
-	// Now is the time that "ago" counts from; zero leaves such words out.
+	// Now is the time that "ago" counts from; zero omits it.
 	Now time.Time
 	// AsOf is the time of statuses: open runs without a sign of life for too long are aborted then. Zero is the time
 	// of the last data of the session.
@@ -279,8 +279,8 @@ func (r *renderer) values(s session.Span, u *session.Usage) map[string]string {
 var notReported = new(session.Usage)
 
 // reported is u where it was reported, else notReported.
-func reported(told bool, u *session.Usage) *session.Usage {
-	if told {
+func reported(known bool, u *session.Usage) *session.Usage {
+	if known {
 		return u
 	}
 	return notReported

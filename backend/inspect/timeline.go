@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -95,8 +94,7 @@ func (r *renderer) timelineTurn(p place, t *session.Turn) *node {
 
 // timelineCall draws a call that is alone, failed, or spawned a run.
 func (r *renderer) timelineCall(p place, c *session.ToolCall) *node {
-	n := r.callLine(p, c)
-	n.segs = append(n.segs, seg{Clean(cmp.Or(c.Name, "tool call")), plainText})
+	n := r.callLine(p, c, plainText)
 	for _, k := range r.kids[c] {
 		if !r.placed[k.run] {
 			n.add(r.run(k, ""))

@@ -13,7 +13,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// What the user said is shown where the loop tells only its request; the reply before it, which the request repeats, is not.
+// The user message is shown where the loop states only its request; the reply before it in the request is not.
 func TestToldByRequest(t *testing.T) {
 	blocks := &session.BlockSet{}
 	messages := list(blocks, `{"role":"assistant","content":"an earlier reply"}`, `{"role":"user","content":"what is in the file?"}`)
@@ -32,7 +32,7 @@ func TestToldByRequest(t *testing.T) {
 	}
 }
 
-// untold is a span of a recording that tells no times.
+// untold is a span of a recording without times.
 func untold(ns int64) session.Span {
 	return session.Span{
 		Known: spans.KnownObserved, Start: time.Unix(0, ns).UTC(), End: time.Unix(0, ns+1).UTC(),
@@ -40,7 +40,7 @@ func untold(ns int64) session.Span {
 	}
 }
 
-// Nothing is said of times, tokens and the agent that nobody told; zeros that were reported are zeros.
+// Unknown times, tokens and agents are not zeros; reported zeros are.
 func TestNotTold(t *testing.T) {
 	turn := &session.Turn{Span: untold(1), Index: 0, ToolCalls: []*session.ToolCall{{Span: untold(2), ID: "c", Name: "bash", Outcome: spans.OutcomeOK}}}
 	zero := &session.Turn{Span: untold(3), Index: 1, Reported: &session.ReportedUsage{}}
@@ -107,7 +107,7 @@ func TestFactsInTheHead(t *testing.T) {
 	}
 }
 
-// Rules that a session's fact tells are in force from then on, not before.
+// Rules of a fact of the session are in force from its time on.
 func TestRulesFromThenOn(t *testing.T) {
 	blocks := &session.BlockSet{}
 	fact := func(from int, rules string) session.Fact {

@@ -184,17 +184,17 @@ func (r *renderer) turnState(p place, t *session.Turn) (string, style) {
 
 // digestNews returns the beginning of a digest, and how it differs from the last one: a blank for the first one,
 // empty for the same one.
-func digestNews(digest string, last *string) (short, told string) {
+func digestNews(digest string, last *string) (short, change string) {
 	switch {
 	case digest == "", digest == *last:
 		return "", ""
 	case *last != "":
-		told = " (changed)"
+		change = " (changed)"
 	default:
-		told = " "
+		change = " "
 	}
 	*last = digest
-	return Clean(prefix(digest, 8)), told
+	return Clean(prefix(digest, 8)), change
 }
 
 // running says whether what has no end still runs.

@@ -25,7 +25,7 @@ const (
 const maxSaid = 200
 
 // Turns returns at most count turns from a position of Outline.turns on, with at most text bytes of each body, at a
-// time. It leaves out whether their requests are exact.
+// time. It omits whether their requests are exact.
 func (v *View) Turns(from, count, text int, now time.Time) []*TurnView {
 	out := []*TurnView{}
 	m := v.docs(text, maxSaid, now)
@@ -192,7 +192,7 @@ func (m *docs) rules(run *session.Run, at time.Time) (*Body, string) {
 	return &Body{Text: text, Cut: cut, Bytes: int64(len(body))}, ""
 }
 
-// input returns what was new for the model on a turn. Of a request it leaves out what the turn before replied.
+// input returns what was new for the model on a turn. Of a request it omits the reply of the turn before.
 func (m *docs) input(t *viewTurn, from map[string]string) []Said {
 	if t.Input.Len() > 0 {
 		return m.said(t.Input.Items(), t.Capture, from, nil)
@@ -211,7 +211,7 @@ func (m *docs) input(t *viewTurn, from map[string]string) []Said {
 	return list
 }
 
-// said returns the texts of a list of messages. It leaves out tool results, which are at their calls, and what skip
+// said returns the texts of a list of messages. It omits tool results, which are at their calls, and what skip
 // reports.
 func (m *docs) said(refs []session.Ref, capture spans.Capture, from map[string]string, skip func(*saying) bool) []Said {
 	var out []Said

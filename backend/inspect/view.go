@@ -237,7 +237,7 @@ type Said struct {
 	// Label says who, or what it is: session.Saying.Label.
 	Label string `json:"label"`
 	Text  Body   `json:"text"`
-	// From says in words where it came from, where the request tells.
+	// From says in words where it came from, where the request states it.
 	From string `json:"from,omitempty"`
 
 	message, part int  // positions of the message in its list, and of the text in the message

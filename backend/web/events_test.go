@@ -92,12 +92,12 @@ func TestEvents(t *testing.T) {
 	if err := json.Unmarshal([]byte(data), &second); err != nil || name != "mark" || second.Mark <= first.Mark {
 		t.Error(name, data, err)
 	}
-	t.Logf("told after %s", time.Since(from))
+	t.Logf("event after %s", time.Since(from))
 	if name, data = next(t, all); name != "list" || data != "{}" {
 		t.Error(name, data)
 	}
 	if o := read[struct{ Mark int64 }](t, h, "/api/v1/outline/"+demoID); o.Mark < second.Mark {
-		t.Errorf("the outline is of mark %d, older than what was told, %d", o.Mark, second.Mark)
+		t.Errorf("the outline is of mark %d, older than that of the event, %d", o.Mark, second.Mark)
 	}
 	if err := store.Delete(t.Context(), st, session.Key{ID: demoID}); err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// What a session is doing is told without its content: no block is read, and nothing where the whole session was read already.
+// The status of a session is read without its blocks, and from memory after the whole session was read.
 func TestStatusReadsNoBlocks(t *testing.T) {
 	st := &counting{Store: sample(t)}
 	h := serve(t, web.Options{Store: st})

@@ -67,7 +67,7 @@ func taken() int64 {
 	return int64(of[0].Value.Uint64() - of[1].Value.Uint64())
 }
 
-// Clients that ask for much and read none of it cost a bounded amount of memory: those that the bound has no room for are told to come again.
+// Clients that request much and read none of it cost a bounded amount of memory: those beyond the bound get a 429.
 func TestMemoryOfClientsThatDoNotRead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: makes a session of 10,000 turns, which takes some seconds")
@@ -119,7 +119,7 @@ func TestMemoryOfClientsThatDoNotRead(t *testing.T) {
 	if n := given[http.StatusOK]; n < 1 || n > held/size || n+given[http.StatusTooManyRequests] != clients || n == clients {
 		t.Errorf("answers of %d bytes: %v by status", size, given)
 	}
-	// What is held, four that are being put together, and what the collector of garbage leaves lying.
+	// Answers that are held, four that are encoded, and garbage that is not collected yet.
 	if took, bound := most-before, 2*(held+4*size); took > bound {
 		t.Errorf("took %d MiB for answers of %d MiB, want at most %d", took>>20, size>>20, bound>>20)
 	} else {

@@ -62,7 +62,7 @@ func TestCrossSite(t *testing.T) {
 		path, site, mode, dest string
 		want                   int
 	}{
-		{"/api/v1/ls", "", "", "", 403}, // a browser that leaves the others out, over plain HTTP
+		{"/api/v1/ls", "", "", "", 403}, // a browser that omits the others, over plain HTTP
 		{"/api/v1/events", "", "", "", 403}, {"/assets/none.js", "", "", "", 403},
 		{"/api/v1/ls", "same-origin", "cors", "empty", 200},
 		{"/api/v1/ls", "none", "navigate", "document", 200},

@@ -246,7 +246,7 @@ func TestRawRequest(t *testing.T) {
 	}
 }
 
-// A client that has the state is told so, and a state that changed is given.
+// A client that has the state gets a 304, and the document after a change.
 func TestETag(t *testing.T) {
 	st := sample(t)
 	h := serve(t, web.Options{Store: st})

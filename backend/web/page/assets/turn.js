@@ -132,7 +132,7 @@ function Line({ session, s, open, stops, live }) {
   const [shown, set] = useState(false);
   const is = shown || open || !folded;
   const known = Object.hasOwn(labels, s.label);
-  const label = known ? labels[s.label] : words(s.label);
+  const label = (known && labels[s.label]) || words(s.label);
   const size = s.text.bytes ?? s.text.text?.length;
   const gist = clean((s.text.text ?? '').slice(0, 240));
   return html`<div class=${'line l-' + (known ? s.label : 'other')} data-testid=${'said-' + clean(s.label)}>
