@@ -71,8 +71,8 @@ func (r *Run) ID() string { return (*writer.Run)(r).ID() }
 // one. Empty for nil.
 func (r *Run) SessionID() string { return (*writer.Run)(r).SessionID() }
 
-// StartTurn starts the next turn and returns a context in which its tool calls are to be started. The turn is a child of the
-// run, whatever span ctx holds.
+// StartTurn starts the next turn and returns a context in which its tool calls are to be started. The turn is a child
+// of the run, whatever span ctx holds.
 func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *Turn) {
 	ctx, turn := (*writer.Run)(r).StartTurn(ctx, writer.TurnInfo{Trigger: info.Trigger, Model: info.Model,
 		Start: moment(info.Start)})
