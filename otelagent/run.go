@@ -41,15 +41,13 @@ type RunInfo struct {
 
 func (i *RunInfo) full() writer.RunInfo {
 	return writer.RunInfo{SessionID: i.SessionID, ID: i.ID, Agent: i.Agent, Model: i.Model, Provider: i.Provider,
-		ParentID: i.ParentID, Continuation: i.Continuation, Config: i.Config, Rules: i.Rules, Start: moment(i.Start),
-		NewRoot: i.NewRoot}
+		ParentID: i.ParentID, Continuation: i.Continuation, Config: i.Config, Rules: i.Rules, Start: moment(i.Start)}
 }
 
 // runInfo returns what a caller may see of i.
 func runInfo(i *writer.RunInfo) RunInfo {
 	return RunInfo{SessionID: i.SessionID, ID: i.ID, Agent: i.Agent, Model: i.Model, Provider: i.Provider,
-		ParentID: i.ParentID, Continuation: i.Continuation, Config: i.Config, Rules: i.Rules, Start: i.Start.Time,
-		NewRoot: i.NewRoot}
+		ParentID: i.ParentID, Continuation: i.Continuation, Config: i.Config, Rules: i.Rules, Start: i.Start.Time}
 }
 
 func moment(t time.Time) writer.Moment { return writer.Moment{Time: t} }

@@ -79,7 +79,7 @@ type (
 		Message
 	}
 	// ReplyReceived reports that the model call is over. The reply comes with TurnEnded. What this event already reports
-	// of it is shown in copies of the open turn until then (see [writer.Turn.Reply]). The time in Message is that of the reply.
+	// of it is shown in copies of the open turn until then. The time in Message is that of the reply.
 	ReplyReceived struct {
 		Meta
 		Message

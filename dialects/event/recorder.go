@@ -81,8 +81,8 @@ func (r *Recorder) in(ctx context.Context, m *Meta) context.Context {
 	return writer.WithSource(ctx, &r.live)
 }
 
-// Record takes one event. It keeps nothing of it. A run is started as a child of the span in ctx as [otelagent.Tracer.StartRun]
-// does it; for all other events ctx is not used. After Close it does nothing.
+// Record takes one event. It keeps nothing of it. A run is started as a child of the span in ctx as
+// [otelagent.Tracer.StartRun] does it; for all other events ctx is not used. After Close it does nothing.
 func (r *Recorder) Record(ctx context.Context, ev Event) {
 	if r == nil || r.tracer == nil || ev == nil {
 		return

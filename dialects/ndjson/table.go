@@ -182,6 +182,7 @@ var kinds = [...]shape{
 		f("at", "At", "when, where that is not the time of the line"),
 		f("attempt", "Attempt", "the attempt, from 0"),
 		f("reason", "Reason", "the loop's own word for why, such as max_tokens"),
+		f("error", "Error", "what was said about a failure (content)"),
 		f("usage", "Usage", "its usage as reported"),
 		f("reply", "Reply", "the message thrown away")),
 	of[event.TurnEnded]("turn_ended", "The open turn ends, with the reply.",
