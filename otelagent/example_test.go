@@ -56,7 +56,8 @@ func ExampleTurn() {
 	turn.Discard(0, otelagent.TurnResult{Err: errors.New("529 overloaded")})
 	turn.Request(otelagent.Request{Payload: payload, Attempt: 1})
 	reply, err := otelagent.ParseReply([]byte(`{"object":"chat.completion","model":"gpt-5","choices":[` +
-		`{"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":8,"completion_tokens":1}}`))
+		`{"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],` +
+		`"usage":{"prompt_tokens":8,"completion_tokens":1}}`))
 	if err != nil {
 		reply.Err = err
 	}

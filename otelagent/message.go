@@ -49,10 +49,10 @@ func (u *Usage) full() *writer.Usage { return (*writer.Usage)(u) }
 // A streamed reply is a sequence of server-sent events, JSON lines, or a JSON array. It gives the result that the
 // whole reply gives.
 //
-// ParseReply sets Model, ResponseID, StopReason (the API's own value), Usage with its Rule, and Output. Output is the message as the next request repeats it; that
-// of OpenAI responses is the array of output items. Of several choices or candidates the first counts. Usage is nil
-// when the reply states no count, and when a count is no integer from 0. A reply that is an error of the API gives
-// Err, and a nil error.
+// ParseReply sets Model, ResponseID, StopReason (the API's own value), Usage with its Rule, and Output: the message as
+// the next request repeats it; that of OpenAI responses is the array of output items. Of several choices or candidates
+// the first counts. Usage is nil when the reply states no count, and when a count is no integer from 0. A reply that is
+// an error of the API gives Err, and a nil error.
 //
 // The error names the key and what is allowed there; the result then holds what could be read. The error of a body
 // that ends before its reply wraps [io.ErrUnexpectedEOF]. The result may refer to body, and is valid as long as that

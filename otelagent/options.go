@@ -129,8 +129,8 @@ func WithSpanNames(detailed bool) Option {
 }
 
 // WithoutBaggage makes runs ignore the baggage of their callers (see [ContextWithBaggage]). Use it in a service whose
-// callers are strangers: baggage names the session of a run, and WithCaptureFor sees that session. The baggage is passed
-// on as it is. Default: baggage is believed.
+// callers are strangers: baggage names the session of a run, and WithCaptureFor sees that session. The baggage is
+// passed on as it is. Default: baggage is believed.
 func WithoutBaggage() Option {
 	return func(c *writer.Config) { c.NoBaggage = true }
 }

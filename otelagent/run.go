@@ -41,15 +41,13 @@ type RunInfo struct {
 
 func (i *RunInfo) full() writer.RunInfo {
 	return writer.RunInfo{SessionID: i.SessionID, ID: i.ID, Agent: i.Agent, Model: i.Model, Provider: i.Provider,
-		ParentID: i.ParentID, Continuation: i.Continuation, Config: i.Config, Rules: i.Rules, Start: moment(i.Start),
-		NewRoot: i.NewRoot}
+		ParentID: i.ParentID, Continuation: i.Continuation, Config: i.Config, Rules: i.Rules, Start: moment(i.Start)}
 }
 
 // runInfo returns what a caller may see of i.
 func runInfo(i *writer.RunInfo) RunInfo {
 	return RunInfo{SessionID: i.SessionID, ID: i.ID, Agent: i.Agent, Model: i.Model, Provider: i.Provider,
-		ParentID: i.ParentID, Continuation: i.Continuation, Config: i.Config, Rules: i.Rules, Start: i.Start.Time,
-		NewRoot: i.NewRoot}
+		ParentID: i.ParentID, Continuation: i.Continuation, Config: i.Config, Rules: i.Rules, Start: i.Start.Time}
 }
 
 func moment(t time.Time) writer.Moment { return writer.Moment{Time: t} }
@@ -71,8 +69,8 @@ func (r *Run) ID() string { return (*writer.Run)(r).ID() }
 // one. Empty for nil.
 func (r *Run) SessionID() string { return (*writer.Run)(r).SessionID() }
 
-// StartTurn starts the next turn and returns a context in which its tool calls are to be started. The turn is a child of the
-// run, whatever span ctx holds.
+// StartTurn starts the next turn and returns a context in which its tool calls are to be started. The turn is a child
+// of the run, whatever span ctx holds.
 func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *Turn) {
 	ctx, turn := (*writer.Run)(r).StartTurn(ctx, writer.TurnInfo{Trigger: info.Trigger, Model: info.Model,
 		Start: moment(info.Start)})

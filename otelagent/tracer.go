@@ -28,6 +28,9 @@ func NewTracer(opts ...Option) *Tracer {
 // [ContextWithBaggage] writes. The returned context has no baggage that names that run and tool call. A run that
 // continues another one of this process is linked to it.
 func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *Run) {
+	if info.NewRoot {
+		ctx = writer.WithSource(ctx, &writer.Source{NewRoot: true})
+	}
 	ctx, run := (*writer.Tracer)(t).StartRun(ctx, info.full())
 	return ctx, (*Run)(run)
 }

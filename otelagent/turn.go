@@ -73,8 +73,8 @@ func (t *Turn) StartTool(ctx context.Context, call ToolCall) (context.Context, *
 }
 
 // StartPermission starts the evaluation whether a tool may run, which lasts until its End; somebody may be asked
-// meanwhile. Call is the id of the tool call, empty where there is none. In the context of a tool call the evaluation is
-// a child of that call, else of the turn.
+// meanwhile. Call is the id of the tool call, empty where there is none. In the context of a tool call the evaluation
+// is a child of that call, else of the turn.
 func (t *Turn) StartPermission(ctx context.Context, tool, call string) *Permission {
 	e := writer.PermissionEvaluation{Tool: tool, CallID: call}
 	if in := writer.ToolCallFromContext(ctx); in != nil && writer.TurnFromContext(ctx) == (*writer.Turn)(t) {
@@ -103,9 +103,9 @@ func (t *Turn) Request(req Request) {
 		Messages: fullMessages(req.Messages)})
 }
 
-// Partial records a piece of the reply as it comes in, without the pieces before: kind is text, reasoning or tool_input.
-// It is content: nothing is kept unless the level is CaptureContent. The last 64 KiB are kept, for turns that end
-// without a reply; with [WithLive] the copies of an open turn show them. A later attempt begins anew.
+// Partial records a piece of the reply as it comes in, without the pieces before: kind is text, reasoning or
+// tool_input. It is content: nothing is kept unless the level is CaptureContent. The last 64 KiB are kept, for turns
+// that end without a reply; with [WithLive] the copies of an open turn show them. A later attempt begins anew.
 //
 // A redactor sees the whole of what is kept, as a message of the assistant. With a redactor copies show less, since no
 // rule finds half of a secret:

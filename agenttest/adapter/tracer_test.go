@@ -84,14 +84,14 @@ func TestRoots(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			names := map[string]string{"b7ad6b7169203331": "stated", "0000000000000000": "none"}
 			got := traced(t, tt.opts, func(tracer *writer.Tracer, caller api.Tracer) {
-				ctx := t.Context()
+				ctx := writer.WithSource(t.Context(), &writer.Source{NewRoot: tt.newRoot})
 				if tt.caller {
 					var span api.Span
 					ctx, span = caller.Start(ctx, "caller")
 					defer span.End()
 					names[span.SpanContext().SpanID().String()] = "caller"
 				}
-				_, run := tracer.StartRun(ctx, writer.RunInfo{SessionID: "s", Metadata: tt.metadata, NewRoot: tt.newRoot})
+				_, run := tracer.StartRun(ctx, writer.RunInfo{SessionID: "s", Metadata: tt.metadata})
 				run.End(writer.RunResult{})
 			})
 			run := got[spans.SpanRun][0]
@@ -148,10 +148,10 @@ func TestSessionIsFoundInContext(t *testing.T) {
 
 func TestSubAgentIsChildOfItsToolCall(t *testing.T) {
 	got := traced(t, nil, func(tracer *writer.Tracer, _ api.Tracer) {
-		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", NewRoot: true})
+		ctx, run := tracer.StartRun(writer.WithSource(t.Context(), &writer.Source{NewRoot: true}), writer.RunInfo{SessionID: "s", ID: "r"})
 		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
 		ctx, tool := turn.StartTool(ctx, writer.ToolCall{ID: "call", Name: "researcher"})
-		_, sub := tracer.StartRun(ctx, writer.RunInfo{SessionID: "other", ID: "sub", NewRoot: true})
+		_, sub := tracer.StartRun(ctx, writer.RunInfo{SessionID: "other", ID: "sub"})
 		sub.End(writer.RunResult{})
 		tool.End(writer.ToolResult{ChildRunID: "sub"})
 		turn.End(writer.TurnResult{})

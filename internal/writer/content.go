@@ -154,7 +154,8 @@ func (c *content) redact(o *origin, p spans.Redactable) []byte {
 
 // piece is a message as a redactor sees it.
 func (msg *Message) piece() spans.Redactable {
-	return spans.Redactable{Body: msg.Raw, JSON: true, Place: spans.PlaceMessage, Role: msg.Role, Provenance: msg.Provenance.Kind}
+	return spans.Redactable{Body: msg.Raw, JSON: true, Place: spans.PlaceMessage, Role: msg.Role,
+		Provenance: msg.Provenance.Kind}
 }
 
 // list returns the list of that name and attempt, which is made when it is not there.
@@ -279,8 +280,13 @@ func (c *content) carriers(most int) []carrier {
 	return list
 }
 
+<<<<<<< HEAD
 // attributes are those of the event. Lists come first: a pipeline that keeps only the first attributes keeps the names of
 // the blocks that it dropped.
+=======
+// attributes are those of the event. Lists come first: a pipeline that keeps only the first attributes keeps the names
+// of what it dropped.
+>>>>>>> h-api
 func (k *carrier) attributes() []attribute.KeyValue {
 	kv := make([]attribute.KeyValue, 0, 3)
 	if len(k.lists) > 0 {

@@ -317,37 +317,18 @@ func (at Moment) sound() Moment {
 	return at
 }
 
-// ordinals numbers uses of the same key. The first few keys need no map, so that a usual turn allocates none.
-type ordinals struct {
-	first [4]struct {
-		key string
-		n   int64
-	}
-	used int
-	rest map[string]int64
-}
+// ordinals numbers uses of the same key.
+type ordinals map[string]int64
 
 // maxOrdinals bounds the keys that are remembered; beyond it they are forgotten and count from 0 again.
 const maxOrdinals = 1 << 14
 
 // next returns how often key was used before. The caller holds the lock.
 func (o *ordinals) next(key string) int64 {
-	for i := range o.first[:o.used] {
-		if o.first[i].key == key {
-			n := o.first[i].n
-			o.first[i].n++
-			return n
-		}
+	if *o == nil || len(*o) == maxOrdinals {
+		*o = make(ordinals)
 	}
-	if o.used < len(o.first) {
-		o.first[o.used].key, o.first[o.used].n = key, 1
-		o.used++
-		return 0
-	}
-	if o.rest == nil || len(o.rest) == maxOrdinals {
-		o.rest = make(map[string]int64)
-	}
-	n := o.rest[key]
-	o.rest[key] = n + 1
+	n := (*o)[key]
+	(*o)[key] = n + 1
 	return n
 }

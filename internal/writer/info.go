@@ -68,8 +68,6 @@ type RunInfo struct {
 	Copied bool
 	// Inferred marks a run of which the start was not seen.
 	Inferred bool
-	// NewRoot starts a top-level run in a trace of its own, linked to the span in the caller's context.
-	NewRoot bool
 }
 
 // RunResult says how a run ended. The zero value is a completed run of which nothing more is known.

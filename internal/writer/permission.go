@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/otelagent/otelagent/spans"
@@ -25,16 +26,15 @@ func (r *Run) Permission(ctx context.Context, p PermissionEvaluation) {
 
 // Permission records one decision about the call. Empty Tool and CallID are those of the call.
 func (t *Tool) Permission(ctx context.Context, p PermissionEvaluation) {
-	if t == nil {
-		return
+	if t != nil {
+		t.names(&p)
+		t.place.permission(ctx, &t.handle, &p)
 	}
-	if p.CallID == "" {
-		p.CallID = t.callID
-	}
-	if p.Tool == "" {
-		p.Tool = t.name
-	}
-	t.place.permission(ctx, &t.handle, &p)
+}
+
+// names sets the tool and the call that p omits.
+func (t *Tool) names(p *PermissionEvaluation) {
+	p.CallID, p.Tool = cmp.Or(p.CallID, t.callID), cmp.Or(p.Tool, t.name)
 }
 
 // permission starts and ends the span of one evaluation under parent, which is the place or a tool call in it.
@@ -123,12 +123,7 @@ func (t *Tool) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
 	if t == nil {
 		return nil
 	}
-	if p.CallID == "" {
-		p.CallID = t.callID
-	}
-	if p.Tool == "" {
-		p.Tool = t.name
-	}
+	t.names(&p)
 	return t.place.ask(ctx, &t.handle, p)
 }
 

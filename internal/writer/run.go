@@ -47,7 +47,7 @@ type Run struct {
 
 // StartRun starts a run and returns a context in which its turns, and runs that it spawns, are to be started.
 //
-// The run is a child of the span in ctx (see RunInfo.NewRoot and Config.SessionTrace); without one it is a child of the
+// The run is a child of the span in ctx (see Source.NewRoot and Config.SessionTrace); without one it is a child of the
 // W3C traceparent that info.Metadata may name. A run that starts in the context of a tool call is that call's child.
 // Its parent run, session and tool call are taken from there where info does not say. Where no run of this process
 // encloses it, they are taken from the baggage that [ContextWithBaggage] writes, unless the run comes from a recording.
@@ -95,7 +95,8 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	a.name(spans.RunConfigAPIKey, info.API)
 	a.yes(spans.RunInferredKey, info.Inferred)
 	if r.own.capture == CaptureContent && len(info.Config) > 0 {
-		a.piece(spans.RunConfigKey, spans.Redactable{Body: withoutUserinfo(info.Config), JSON: true, Place: spans.PlaceConfig})
+		a.piece(spans.RunConfigKey,
+			spans.Redactable{Body: withoutUserinfo(info.Config), JSON: true, Place: spans.PlaceConfig})
 	}
 	parent := t.parentOf(ctx, in, &info, a)
 	above := trace.SpanContextFromContext(ctx)
@@ -249,7 +250,7 @@ func (t *Tracer) parentOf(ctx context.Context, in *scope, info *RunInfo, a *attr
 // rootOf decides whose child a top-level run is.
 func (t *Tracer) rootOf(ctx context.Context, info *RunInfo, a *attrs) *handle {
 	caller, stated := trace.SpanContextFromContext(ctx), traceparent(info.Metadata)
-	newRoot := info.NewRoot || t.config.SessionTrace
+	newRoot := sourceOf(ctx).NewRoot || t.config.SessionTrace
 	if newRoot {
 		a.opts = append(a.opts, trace.WithNewRoot())
 	}

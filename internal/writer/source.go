@@ -10,6 +10,8 @@ type Source struct {
 	Measured bool
 	// NewID makes the ids of sessions and runs that come without one; nil: 128 random bits.
 	NewID func() string
+	// NewRoot starts top-level runs in traces of their own, linked to the span in the caller's context.
+	NewRoot bool
 }
 
 type sourceKey struct{}
