@@ -1,9 +1,9 @@
-// Command quickstart is a tiny agent loop that is traced with otelagent. Run it beside `otelagent up`, then look at what it
+// Command quickstart is a tiny agent loop that is traced with otelagent. Run it while `otelagent up` runs, then look at what it
 // did with `otelagent show last`:
 //
 //	go run ./quickstart
 //
-// The model and the tool are made up; everything else is what a real agent does.
+// The model and the tool are scripted; everything else is as in a real agent.
 package main
 
 import (

@@ -65,7 +65,7 @@ type telemetry struct {
 	http   []otelhttp.Option
 }
 
-// client returns one that makes a span of each request and tells the other side whose it is.
+// client returns one that makes a span of each request and sends the trace context with it.
 func (t telemetry) client() *http.Client {
 	return &http.Client{Transport: otelhttp.NewTransport(http.DefaultTransport, t.http...), Timeout: 30 * time.Second}
 }
@@ -139,7 +139,7 @@ func play(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, end()) }()
 		addresses = append(addresses, address)
 	}
-	// The front end names the conversation; nothing further down is told of it but by baggage.
+	// The front end names the conversation; the services below know it from baggage only.
 	return traced(ctx, "front", func(t telemetry) error {
 		answer, err := question(ctx, t.client(), addresses[2], "ticket-4711", "Where is order 17, and is that usual?")
 		if err != nil {

@@ -280,13 +280,8 @@ func (c *content) carriers(most int) []carrier {
 	return list
 }
 
-<<<<<<< HEAD
 // attributes are those of the event. Lists come first: a pipeline that keeps only the first attributes keeps the names of
 // the blocks that it dropped.
-=======
-// attributes are those of the event. Lists come first: a pipeline that keeps only the first attributes keeps the names
-// of what it dropped.
->>>>>>> h-api
 func (k *carrier) attributes() []attribute.KeyValue {
 	kv := make([]attribute.KeyValue, 0, 3)
 	if len(k.lists) > 0 {
