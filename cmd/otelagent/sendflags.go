@@ -239,7 +239,7 @@ func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
 		if n := o.MaxSpanBytes; n != nil {
 			c.MaxSpanBytes = *n
 		}
-		if o.PartialOutput {
+		if c.PartialEvery = 0; o.PartialOutput {
 			c.PartialEvery = time.Second
 		}
 		if len(o.CaptureFor) > 0 {
