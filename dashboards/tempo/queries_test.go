@@ -120,7 +120,6 @@ const begin, end = "<!-- TraceQL: written by go -C dashboards test ./tempo -upda
 // document is what docs/queries.md says of the queries.
 func document() string {
 	var b strings.Builder
-	var last Run
 	for _, k := range []Kind{KindSearch, KindMetrics} {
 		fmt.Fprintf(&b, "\n### %s\n", map[Kind]string{KindSearch: "Traces and spans",
 			KindMetrics: "Series (TraceQL metrics)"}[k])
@@ -128,16 +127,14 @@ func document() string {
 			if q.Kind != k {
 				continue
 			}
-			fmt.Fprintf(&b, "\n**%s** ", q.Question)
+			fmt.Fprintf(&b, "\n**%s**", q.Question)
 			if q.Note != "" {
-				fmt.Fprintf(&b, "%s ", q.Note)
+				fmt.Fprintf(&b, " %s", q.Note)
 			}
-			fmt.Fprintf(&b, "(%s: %s)\n\n```traceql\n%s\n```\n", q.LastRun.Date, q.LastRun.Result, q.Query)
-			last = q.LastRun
+			fmt.Fprintf(&b, "\n\n```traceql\n%s\n```\n", q.Query)
 		}
 	}
-	return fmt.Sprintf("\nThe date and what was found then stand behind each; it was Tempo %s, commit %.10s.\n",
-		last.Version, last.Commit) + b.String() + "\n"
+	return b.String() + "\n"
 }
 
 func TestDocument(t *testing.T) {
