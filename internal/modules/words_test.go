@@ -38,9 +38,9 @@ var unclean = map[string]int{
 	"backend/store/sqlitestore/":     24,
 	"backend/store/stats/":           3,
 	"backend/store/storetest/":       1,
-	"compose/":                       4,
-	"dashboards/":                    9,
-	"docs/":                          28,
+	"compose/":                       3,
+	"dashboards/":                    6,
+	"docs/":                          2,
 	"interop/":                       82,
 }
 
