@@ -13,13 +13,13 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 )
 
 // recordedFile plays a file of any dialect, found out by its beginning, as `otelagent send` does.
 func recordedFile(t *testing.T, path string, opts ...input.Option) session.Batch {
 	t.Helper()
-	p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived), content)
+	p := agenttest.New(t, writer.WithDerivedIDs, content)
 	playFile(t, p, path, opts...)
 	return p.Batch()
 }

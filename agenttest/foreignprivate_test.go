@@ -12,6 +12,7 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -71,7 +72,7 @@ func TestNothingOfOtherDialectsLeaves(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived), otelagent.WithCapture(level))
+			p := agenttest.New(t, writer.WithDerivedIDs, otelagent.WithCapture(level))
 			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range d.New(input.WithSession("given")).Events(whole) {
 				if err == nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 )
 
 // Sessions in the form of the agent guide go through the whole pipeline in memory, and come back as they were written.
@@ -42,7 +42,7 @@ func guideFile(t *testing.T, name string) []byte {
 // importGuide plays rows as `otelagent send` does with a file, and returns what arrived.
 func importGuide(t *testing.T, text []byte) session.Batch {
 	t.Helper()
-	p := agenttest.New(t, content, otelagent.WithIDs(otelagent.IDsDerived))
+	p := agenttest.New(t, content, writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(text)) {
 		if err != nil {
@@ -158,7 +158,7 @@ func TestGuideFormsGiveOneTree(t *testing.T) {
 			if diff := gocmp.Diff(want, trees(t, importGuide(t, plain(guideFile(t, forms[i+1]))))); diff != "" {
 				t.Errorf("document: %s", diff)
 			}
-			p := agenttest.New(t, content, otelagent.WithIDs(otelagent.IDsDerived))
+			p := agenttest.New(t, content, writer.WithDerivedIDs)
 			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range guide.ReadDB(t.Context(), guideDatabase(t, lines)) {
 				if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 )
 
 // What the agent guide demands of exports that no golden file shows by itself: docs/guide-conformance.md.
@@ -195,7 +195,7 @@ func TestExportTellsWhatATurnRanWith(t *testing.T) {
 			`{"type":"otelagent.turn_ended","ts":"2026-11-21T09:00:` + second + `.5Z","run":"r","output":{"role":"assistant","content":"ho"}}`
 	}
 	c := usageCase{dialect: "otelagent"}
-	b := playAs(t, c, own(turn("01", "small", "0.25", "Be kind.", "read"), turn("02", "large", "1", "Be kind.", "read"), turn("03", "large", "1", "Be brief.", "write")), content, otelagent.WithIDs(otelagent.IDsDerived))
+	b := playAs(t, c, own(turn("01", "small", "0.25", "Be kind.", "read"), turn("02", "large", "1", "Be kind.", "read"), turn("03", "large", "1", "Be brief.", "write")), content, writer.WithDerivedIDs)
 	var got []string
 	digests := map[string]string{}
 	l := guideLines(t, exported(t, b, true))
@@ -232,7 +232,7 @@ func TestForkNamesItsParent(t *testing.T) {
 {"type":"otelagent.turn_ended","ts":"2026-11-21T08:00:03Z","run":"c","output":{"role":"assistant","content":"before"},"usage":{"input":1000,"output":500,"cache_read":300}}
 {"type":"otelagent.run_ended","ts":"2026-11-21T08:00:04Z","run":"c","status":"completed"}
 `
-	b := playAs(t, c, fork+strings.Replace(own(reply("01", `{"input":7,"output":2}`)), `"run":"r"}`, `"run":"r","fork_parent_id":"t"}`, 1), content, otelagent.WithIDs(otelagent.IDsDerived))
+	b := playAs(t, c, fork+strings.Replace(own(reply("01", `{"input":7,"output":2}`)), `"run":"r"}`, `"run":"r","fork_parent_id":"t"}`, 1), content, writer.WithDerivedIDs)
 	d := guideLines(t, exported(t, b, true))[0].Data
 	if d.ParentID != "t" || d.Prompt != 1000-300+7 || d.Completion != 500+2 || d.CacheRead != 300 {
 		t.Errorf("%+v", d)

@@ -186,7 +186,7 @@ func hasBlock(b session.Batch, ref *session.Ref, body string) bool {
 // playLive plays events live and ends nothing, as a process that is killed.
 func playLive(t *testing.T, events []byte, opts ...otelagent.Option) (*agenttest.Pipeline, *event.Recorder, []byte) {
 	t.Helper()
-	p := agenttest.NewLive(t, append(opts, otelagent.WithIDs(otelagent.IDsDerived))...)
+	p := agenttest.NewLive(t, append(opts, writer.WithDerivedIDs)...)
 	rec := event.NewRecorder(p.Tracer())
 	var request []byte // the last
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
@@ -270,7 +270,7 @@ func TestLiveEndsAlike(t *testing.T) {
 				}
 				return strings.Join(all, "\n")
 			}
-			without := play(t, f.Events, nil, content, otelagent.WithIDs(otelagent.IDsDerived)).Batch()
+			without := play(t, f.Events, nil, content, writer.WithDerivedIDs).Batch()
 			p, rec, _ := playLive(t, f.Events, content, partly)
 			rec.Close(t.Context())
 			with := p.Batch()
@@ -388,7 +388,7 @@ func TestLiveRepliesStay(t *testing.T) {
 		}
 		recordings++
 		t.Run(f.String(), func(t *testing.T) {
-			p := agenttest.NewLive(t, content, partly, otelagent.WithIDs(otelagent.IDsDerived))
+			p := agenttest.NewLive(t, content, partly, writer.WithDerivedIDs)
 			rec := event.NewRecorder(p.Tracer())
 			var recorded *event.ReplyReceived // in the turn that is open
 			open := false

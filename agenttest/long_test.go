@@ -76,7 +76,7 @@ func playLong(t testing.TB, name string, opts ...otelagent.Option) *agenttest.Pi
 	t.Helper()
 	events := phifixtures.Long(t, repository, name)
 	defer events.Close()
-	p := agenttest.New(t, append([]otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived), content}, opts...)...)
+	p := agenttest.New(t, append([]otelagent.Option{writer.WithDerivedIDs, content}, opts...)...)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(events) {
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 // The keys of OpenInference and detailed names are for others: what is rebuilt is the same with them and without.
 func TestOpenInferenceIsNotKept(t *testing.T) {
 	tree := func(pipeline func(testing.TB, ...otelagent.Option) *agenttest.Pipeline, opts ...otelagent.Option) string {
-		p := pipeline(t, append(opts, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))...)
+		p := pipeline(t, append(opts, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)...)
 		backends.Play(t.Context(), (*writer.Tracer)(p.Tracer()))
 		b, err := json.MarshalIndent(p.Session(), "", " ")
 		if err != nil {

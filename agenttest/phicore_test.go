@@ -20,6 +20,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -34,7 +35,7 @@ var exportDir = flag.String("export-dir", "", "write the ledger of every recorde
 // replay plays an event stream as `otelagent send` does with a file, and returns what arrived.
 func replay(t *testing.T, events []byte, opts ...otelagent.Option) session.Batch {
 	t.Helper()
-	return play(t, events, nil, append([]otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived)}, opts...)...).Batch()
+	return play(t, events, nil, append([]otelagent.Option{writer.WithDerivedIDs}, opts...)...).Batch()
 }
 
 // play plays an event stream.
@@ -164,7 +165,7 @@ func TestForeignWordsAreRefusedOrLeftOut(t *testing.T) {
 // playLenient plays a stream of which some lines are bad.
 func playLenient(t *testing.T, events []byte) session.Batch {
 	t.Helper()
-	p := agenttest.New(t, content, otelagent.WithIDs(otelagent.IDsDerived))
+	p := agenttest.New(t, content, writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
 		var bad *input.LineError

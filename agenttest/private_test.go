@@ -10,7 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -65,10 +65,10 @@ func TestNothingLeavesWithoutCapture(t *testing.T) {
 				contentOf(ev, secret, public, false)
 			}
 			sent := bytes.Join(append(
-				play(t, f.Events, nil, otelagent.WithIDs(otelagent.IDsDerived)).OTLP(),
+				play(t, f.Events, nil, writer.WithDerivedIDs).OTLP(),
 				play(t, f.Events, []input.Option{input.WithLive()}).OTLP()...), nil)
 			hashed := bytes.Join(append(
-				play(t, f.Events, nil, otelagent.WithIDs(otelagent.IDsDerived), digests).OTLP(),
+				play(t, f.Events, nil, writer.WithDerivedIDs, digests).OTLP(),
 				play(t, f.Events, nil, digests).OTLP()...), nil)
 			captured := bytes.Join(play(t, f.Events, nil, content).OTLP(), nil)
 			for s := range secret {

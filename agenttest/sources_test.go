@@ -15,7 +15,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -35,7 +35,7 @@ func ownLines(t *testing.T, events []byte) []byte {
 // replayOwn plays our own lines as a file.
 func replayOwn(t *testing.T, lines []byte) session.Batch {
 	t.Helper()
-	p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived), content)
+	p := agenttest.New(t, writer.WithDerivedIDs, content)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range ndjson.Events(bytes.NewReader(lines)) {
 		if err != nil {

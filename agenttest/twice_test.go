@@ -14,7 +14,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 )
 
 // How often an input that lacks ids or times counts when it is sent twice: docs/fidelity.md, "What cannot hold when
@@ -36,7 +36,7 @@ func sendOne(t *testing.T, x sending) session.Batch {
 	if x.live {
 		opts = append(opts, input.WithLive())
 	}
-	return playAs(t, usageCase{dialect: x.dialect, opts: opts}, x.text, otelagent.WithIDs(otelagent.IDsDerived))
+	return playAs(t, usageCase{dialect: x.dialect, opts: opts}, x.text, writer.WithDerivedIDs)
 }
 
 const clarkReply = `{"role":"assistant","content":[],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":2,"cache_creation_input_tokens":0,"cache_read_input_tokens":0}}`

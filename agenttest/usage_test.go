@@ -15,6 +15,7 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -195,11 +196,11 @@ func TestUsageIsCountedOnce(t *testing.T) {
 				}
 				text = append(text, more...)
 			}
-			once := playAs(t, c, string(text), otelagent.WithIDs(otelagent.IDsDerived))
+			once := playAs(t, c, string(text), writer.WithDerivedIDs)
 			if diff := cmp.Diff(c.want, sumsOf(once)); diff != "" {
 				t.Fatalf("(-by hand +tree):\n%s", diff)
 			}
-			again := join(once, playAs(t, c, string(text), otelagent.WithIDs(otelagent.IDsDerived)))
+			again := join(once, playAs(t, c, string(text), writer.WithDerivedIDs))
 			if diff := cmp.Diff(c.want, sumsOf(again)); diff != "" {
 				t.Errorf("sent again (-by hand +tree):\n%s", diff)
 			}

@@ -39,7 +39,6 @@ func ExampleTracer() {
 func ExampleRun() {
 	tracer, print := newTracer()
 	_, run := tracer.StartRun(context.Background(), otelagent.RunInfo{Agent: "nightly", NewRoot: true})
-	run.Note("queue.waited", []byte(`{"seconds":3}`))
 	run.End(otelagent.RunResult{Err: errors.New("no quota left")})
 	print()
 	// Output:

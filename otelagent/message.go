@@ -21,6 +21,10 @@ func (m *Message) full() writer.Message {
 	return writer.Message{Raw: m.Raw, Role: m.Role, ToolCallID: m.ToolCallID, Provenance: m.Provenance}
 }
 
+func publicMessage(m *writer.Message) Message {
+	return Message{Raw: m.Raw, Role: m.Role, ToolCallID: m.ToolCallID, Provenance: m.Provenance}
+}
+
 func fullMessages(messages []Message) (full []writer.Message) {
 	for i := range messages {
 		full = append(full, messages[i].full())

@@ -102,24 +102,10 @@ func WithLive(l writer.Live) Option {
 	return func(c *writer.Config) { c.Live = l }
 }
 
-// IDs says how the ids of traces and spans are made. The zero value is random ids.
-type IDs uint8
-
-// The ways to make ids. They need a provider whose IDGenerator makes them, as that of otelsetup does; others ignore
-// them.
-const (
-	// IDsDerived makes the ids of spans follow from their address, so that the same input sent again gives the same spans.
-	IDsDerived IDs = 1 << iota
-	// IDsBySession puts all top-level runs of a session into one trace whose id follows from the session, linked to the
-	// span in the caller's context; where the generator does not make it, each into a trace of its own. Mind that backends
-	// bound the size of a trace.
-	IDsBySession
-)
-
-// WithIDs sets how ids are made; several ways are combined with |. Default: random ids.
-func WithIDs(ids IDs) Option {
-	return func(c *writer.Config) { c.DerivedIDs, c.SessionTrace = ids&IDsDerived != 0, ids&IDsBySession != 0 }
-}
+// WithSessionTrace puts all top-level runs of a session into one trace whose id follows from the session, linked to the
+// span in the caller's context; where the generator of the provider does not make such ids, each into a trace of its own.
+// Mind that backends bound the size of a trace. Default: a run is in the trace of the caller's context, else in its own.
+func WithSessionTrace() Option { return writer.WithSessionTrace }
 
 // WithSpanNames sets whether the names of spans have details, such as tool.call bash or session.run coder: names of
 // tools and agents and values of the registry, never numbers, ids or content. Default: the kind alone, tool.call. The

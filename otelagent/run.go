@@ -94,10 +94,6 @@ func (r *Run) StartCompaction(ctx context.Context, info CompactionInfo) (context
 // AddMessage records a message that arrived outside any turn. Limit: 4,096 messages; later ones are only counted.
 func (r *Run) AddMessage(m Message) { (*writer.Run)(r).AddMessage(m.full()) }
 
-// Note records an event of the run that has no field of its own: typ is the producer's name of it (at most 128 bytes),
-// body JSON (content). Limit: 32 a span, the rest is counted.
-func (r *Run) Note(typ string, body []byte) { (*writer.Run)(r).Note(typ, body, writer.Moment{}) }
-
 // End ends the run, once; later calls do nothing.
 func (r *Run) End(res RunResult) {
 	if r == nil {

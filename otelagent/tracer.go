@@ -42,6 +42,10 @@ func RunFromContext(ctx context.Context) *Run { return (*Run)(writer.RunFromCont
 // context of a tool call or a compaction it is the turn that the context was started in.
 func TurnFromContext(ctx context.Context) *Turn { return (*Turn)(writer.TurnFromContext(ctx)) }
 
+// ToolCallFromContext returns the tool call that encloses ctx, so that a tool can report its progress; nil without one,
+// and nil does nothing.
+func ToolCallFromContext(ctx context.Context) *Tool { return (*Tool)(writer.ToolCallFromContext(ctx)) }
+
 // ContextWithBaggage returns ctx with W3C baggage that names the session, run and tool call that ctx is in, for a call
 // of another process that runs an agent of its own. There [Tracer.StartRun] finds them: the run becomes a child of this
 // run and tool call, in this session unless it names another one. Outside any run ctx comes back as it is.

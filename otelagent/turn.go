@@ -62,6 +62,24 @@ type Request struct {
 	Payload []byte
 	// Messages say where the messages of Payload came from, in its order. Without Payload they are the request.
 	Messages []Message
+	// Parameters are what the request asks for in addition. Those of Payload count before these.
+	Parameters Parameters
+}
+
+// Parameters are the system prompt, the tools, the model, the reasoning effort (Level), the format of the output, the
+// limit of output tokens, and the temperature that a request asks for. A zero field is not stated.
+type Parameters = writer.Parameters
+
+// ParseRequest reads the body of a request: Anthropic messages, OpenAI chat and responses, Gemini, phi-core. Each message
+// has its role and the tool call that it answers, so that the caller has to add provenance only. The result shares memory
+// with payload. Limits: 131,072 messages, 200 levels of nesting. It returns an error for what is no JSON object.
+func ParseRequest(payload []byte) (Request, error) {
+	r, err := writer.ParseRequest(payload)
+	req := Request{Attempt: r.Attempt, Payload: r.Payload, Parameters: r.Parameters}
+	for _, m := range r.Messages {
+		req.Messages = append(req.Messages, publicMessage(&m))
+	}
+	return req, err
 }
 
 // StartTool starts a tool call of the turn and returns a context in which runs that it spawns are to be started. It is
@@ -100,7 +118,7 @@ func (t *Turn) Request(req Request) {
 		return
 	}
 	(*writer.Turn)(t).Request(writer.Request{Attempt: req.Attempt, Payload: req.Payload,
-		Messages: fullMessages(req.Messages)})
+		Messages: fullMessages(req.Messages), Parameters: req.Parameters})
 }
 
 // Partial records a piece of the reply as it comes in, without the pieces before: kind is text, reasoning or
@@ -156,7 +174,7 @@ func turnResult(r *writer.TurnResult) TurnResult {
 		res.Err = errors.New(r.Error)
 	}
 	if m := r.Output; m != nil {
-		res.Output = &Message{Raw: m.Raw, Role: m.Role, ToolCallID: m.ToolCallID, Provenance: m.Provenance}
+		res.Output = new(publicMessage(m))
 	}
 	return res
 }

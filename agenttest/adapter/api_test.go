@@ -82,25 +82,26 @@ func TestReplyStaysAtTheEnd(t *testing.T) {
 
 // The handles are in the contexts that they start.
 func TestHandlesFromContext(t *testing.T) {
-	check := func(name string, ctx context.Context, run *otelagent.Run, turn *otelagent.Turn) {
+	check := func(name string, ctx context.Context, run *otelagent.Run, turn *otelagent.Turn, tool *otelagent.Tool) {
 		t.Helper()
-		if otelagent.RunFromContext(ctx) != run || otelagent.TurnFromContext(ctx) != turn {
+		if otelagent.RunFromContext(ctx) != run || otelagent.TurnFromContext(ctx) != turn ||
+			otelagent.ToolCallFromContext(ctx) != tool {
 			t.Errorf("%s: other handles", name)
 		}
 	}
 	p := agenttest.New(t)
-	check("outside", t.Context(), nil, nil)
+	check("outside", t.Context(), nil, nil, nil)
 	runCtx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
 	if run.SessionID() != "s" || run.ID() != "r" {
 		t.Errorf("session %q, run %q", run.SessionID(), run.ID())
 	}
-	check("run", runCtx, run, nil)
+	check("run", runCtx, run, nil, nil)
 	turnCtx, turn := run.StartTurn(runCtx, otelagent.TurnInfo{})
-	check("turn", turnCtx, run, turn)
-	toolCtx, _ := turn.StartTool(turnCtx, otelagent.ToolCall{ID: "c"})
-	check("tool call", toolCtx, run, turn)
+	check("turn", turnCtx, run, turn, nil)
+	toolCtx, tool := turn.StartTool(turnCtx, otelagent.ToolCall{ID: "c"})
+	check("tool call", toolCtx, run, turn, tool)
 	childCtx, child := p.Tracer().StartRun(toolCtx, otelagent.RunInfo{})
-	check("sub-agent", childCtx, child, nil)
+	check("sub-agent", childCtx, child, nil, nil)
 	if child.SessionID() != "s" || child.ID() == "" {
 		t.Errorf("session %q, run %q of the sub-agent", child.SessionID(), child.ID())
 	}
@@ -225,7 +226,6 @@ func TestNilHandles(t *testing.T) {
 	compaction.End(otelagent.CompactionResult{})
 	turn.End(otelagent.TurnResult{})
 	run.AddMessage(otelagent.Message{})
-	run.Note("x", nil)
 	run.End(otelagent.RunResult{})
 
 	p := agenttest.New(t)
@@ -251,5 +251,33 @@ func TestMessagesOfATurn(t *testing.T) {
 	tn := p.Session().Runs[0].Turns[0]
 	if in, res := len(tn.Input.Items()), len(tn.Results.Items()); in != 1 || res != 2 {
 		t.Errorf("%d messages of input and %d results, want 1 and 2", in, res)
+	}
+}
+
+// A parsed request has the roles, the answered calls and the parameters; a caller adds provenance and records it.
+func TestParseRequest(t *testing.T) {
+	body := `{"model":"m","system":"Be brief.","max_tokens":9,"tools":[{"name":"bash"}],"thinking":{"budget_tokens":1},` +
+		`"messages":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"bash",` +
+		`"input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"y"}]}]}`
+	req, err := otelagent.ParseRequest([]byte(body))
+	if err != nil || len(req.Messages) != 3 || req.Messages[2].ToolCallID != "c1" {
+		t.Fatalf("%v, %+v", err, req)
+	}
+	if p := req.Parameters; p.Model != "m" || *p.MaxTokens != 9 || string(p.System) != `"Be brief."` ||
+		string(p.Tools) != `[{"name":"bash"}]` {
+		t.Errorf("parameters %+v", p)
+	}
+	req.Messages[0].Provenance = spans.Provenance{Kind: spans.ProvenanceSteering}
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	turn.Request(req)
+	turn.End(otelagent.TurnResult{})
+	run.End(otelagent.RunResult{})
+	if got := p.Session().Runs[0].Turns[0].Requests[0]; got.Messages.Count != 3 {
+		t.Errorf("%+v", got)
+	}
+	if _, err := otelagent.ParseRequest([]byte("[]")); err == nil {
+		t.Error("no error for a list")
 	}
 }

@@ -229,7 +229,7 @@ func BenchmarkCapture(b *testing.B) {
 		ask := func() {
 			_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 			turn.Request(writer.Request{
-				Payload: h.payload, Messages: h.messages, Model: "m",
+				Payload: h.payload, Messages: h.messages, Parameters: writer.Parameters{Model: "m"},
 			})
 			turn.End(writer.TurnResult{})
 		}

@@ -255,7 +255,7 @@ func TestLargeBodies(t *testing.T) {
 	_, _ = rand.Read(raw)
 	image := base64.StdEncoding.EncodeToString(raw) // 4 MiB
 	payload := payloadOf(`"s"`, `{"role":"user","content":[{"type":"image","data":"`+image+`"}]}`, user(strings.Repeat("\u20ac", 400_000)))
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 	_, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
 	ask(t, run, payload)
 	run.End(writer.RunResult{})

@@ -320,7 +320,7 @@ func TestManyKeys(t *testing.T) {
 
 // A call without an id and its turn may both overflow: what carries the rest of each has an id of its own, also when ids are derived.
 func TestPayloadsOfACallAndItsTurn(t *testing.T) {
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
 	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
 	_, call := turn.StartTool(ctx, writer.ToolCall{Name: "read"})

@@ -24,6 +24,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -81,7 +82,7 @@ func goldenInput(t *testing.T, arc *txtar.Archive) ([]byte, []otelagent.Option) 
 	if _, err := fmt.Sscanf(line, "capture %s events %s", &level, &name); err != nil {
 		t.Fatalf("first line %q: %v", line, err)
 	}
-	opts := []otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived)}
+	opts := []otelagent.Option{writer.WithDerivedIDs}
 	if level == "content" {
 		opts = append(opts, otelagent.WithCapture(otelagent.CaptureContent))
 	}

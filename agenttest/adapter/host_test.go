@@ -48,7 +48,8 @@ func TestNilDoesNothing(t *testing.T) {
 func useEverything(ctx context.Context, run *writer.Run, group *writer.Group) {
 	m := writer.Message{Raw: []byte(`{"role":"user"}`)}
 	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
-	turn.Request(writer.Request{Messages: []writer.Message{m}, System: []byte(`"s"`)})
+	turn.Request(writer.Request{Messages: []writer.Message{m},
+		Parameters: writer.Parameters{System: []byte(`"s"`)}})
 	turn.Replied(writer.Moment{})
 	turn.AddInput(m)
 	turn.Note("n", []byte(`1`), writer.Moment{})
@@ -129,7 +130,7 @@ func TestCallerMayOverwriteItsBuffers(t *testing.T) {
 		done()
 		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Start: at(1)})
 		turn.Request(writer.Request{At: at(2), Messages: []writer.Message{{Raw: buf(`{"role":"user","turnId":1}`)}},
-			System: buf(`"sys"`), Tools: buf(`[{}]`)})
+			Parameters: writer.Parameters{System: buf(`"sys"`), Tools: buf(`[{}]`)}})
 		done()
 		turn.AddInput(writer.Message{Raw: buf(`{"in":1}`)})
 		done()
@@ -294,7 +295,7 @@ func (f samplerFunc) ShouldSample(trace.SamplingParameters) trace.SamplingResult
 func (samplerFunc) Description() string { return "test" }
 
 func TestNilContext(t *testing.T) {
-	p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived))
+	p := agenttest.New(t, writer.WithDerivedIDs)
 	var none context.Context
 	_, group := (*writer.Tracer)(p.Tracer()).StartGroup(none, writer.GroupInfo{SessionID: "s"})
 	_, run := (*writer.Tracer)(p.Tracer()).StartRun(none, writer.RunInfo{SessionID: "s"})

@@ -54,7 +54,7 @@ func TestSpanNames(t *testing.T) {
 		{"default", nil, exact},
 		{"exact", []otelagent.Option{otelagent.WithSpanNames(false)}, exact},
 		{"detailed", []otelagent.Option{otelagent.WithSpanNames(true)}, detailed},
-		{"derived ids", []otelagent.Option{otelagent.WithSpanNames(true), otelagent.WithIDs(otelagent.IDsDerived)}, detailed},
+		{"derived ids", []otelagent.Option{otelagent.WithSpanNames(true), writer.WithDerivedIDs}, detailed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var names, kinds []string

@@ -30,7 +30,7 @@ func played(t *testing.T, wrap func(sdktrace.SpanExporter) sdktrace.SpanExporter
 	if err != nil {
 		t.Fatal(err)
 	}
-	backends.Play(t.Context(), (*writer.Tracer)(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithIDs(otelagent.IDsDerived))...)))
+	backends.Play(t.Context(), (*writer.Tracer)(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p.TracerProvider()), writer.WithDerivedIDs)...)))
 	if err := p.ForceFlush(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func TestRoots(t *testing.T) {
 		{name: "caller before metadata", caller: true, metadata: metadata, parent: "caller", links: []string{"stated"}},
 		{name: "new root", newRoot: true, caller: true, metadata: metadata,
 			parent: "none", links: []string{"caller", "stated"}},
-		{name: "session trace", opts: []otelagent.Option{otelagent.WithIDs(otelagent.IDsBySession)}, caller: true,
+		{name: "session trace", opts: []otelagent.Option{writer.WithSessionTrace}, caller: true,
 			parent: "none", links: []string{"caller"}},
 		{name: "metadata that is no JSON", metadata: []byte(`{"traceparent"`), parent: "none"},
 		{name: "a traceparent that is none", metadata: []byte(`{"traceparent":"00-0-0-0"}`), parent: "none"},
@@ -199,7 +199,7 @@ func TestDerivedIDsOfNames(t *testing.T) {
 	}
 	met := map[ids]bool{}
 	for _, name := range [][2]string{{"a\x00b", "c"}, {"a", "b\x00c"}, {"a\x00", "b\x00c"}, {"a", "\x00b\x00c"}} {
-		all := traced(t, []otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived)}, func(tracer *writer.Tracer, _ api.Tracer) {
+		all := traced(t, []otelagent.Option{writer.WithDerivedIDs}, func(tracer *writer.Tracer, _ api.Tracer) {
 			_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: name[0], ID: name[1], Start: writer.Moment{Time: stamp(0)}})
 			run.End(writer.RunResult{End: writer.Moment{Time: stamp(1)}})
 		})
@@ -218,7 +218,7 @@ func TestDerivedIDsOfNames(t *testing.T) {
 
 func TestDerivedIDsAreTheSameEachTime(t *testing.T) {
 	record := func(opts ...otelagent.Option) (ids []string, trace string) {
-		all := traced(t, append([]otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived)}, opts...), func(tracer *writer.Tracer, caller api.Tracer) {
+		all := traced(t, append([]otelagent.Option{writer.WithDerivedIDs}, opts...), func(tracer *writer.Tracer, caller api.Tracer) {
 			at := func(ms int) writer.Moment { return writer.Moment{Time: stamp(ms)} }
 			ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Start: at(0)})
 			for i := range 3 { // the same index twice
@@ -253,7 +253,7 @@ func TestDerivedIDsAreTheSameEachTime(t *testing.T) {
 	}
 	a, ta := record()
 	b, tb := record()
-	_, whole := record(otelagent.WithIDs(otelagent.IDsDerived | otelagent.IDsBySession))
+	_, whole := record(writer.WithDerivedIDs, writer.WithSessionTrace)
 	if len(a) != 19 || ta != tb {
 		t.Errorf("%d spans in trace %s, then trace %s", len(a), ta, tb)
 	}

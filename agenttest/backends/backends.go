@@ -58,11 +58,14 @@ var (
 		Keys: []attribute.Key{spans.ToolNameKey, spans.ToolCallIDKey}}
 	tokens = Read{Column: Tokens, On: spans.SpanTurn,
 		Keys: []attribute.Key{spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey}}
-	cacheTokens = Read{Column: Tokens, On: spans.SpanTurn,
+	// A count of 0 is not sent.
+	cacheTokens = Read{Column: Tokens, On: spans.SpanTurn, Any: true, Some: true,
 		Keys: []attribute.Key{spans.GenAIUsageCacheReadKey, spans.GenAIUsageCacheCreationKey}}
-	reasoning = Read{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.GenAIUsageReasoningKey}}
-	asked     = Read{Column: Messages, On: spans.SpanTurn, Keys: []attribute.Key{spans.InputMessagesKey}, Content: true}
-	replied   = Read{Column: Messages, On: spans.SpanTurn, Keys: []attribute.Key{spans.OutputMessagesKey},
+	reasoning = Read{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.GenAIUsageReasoningKey}, Some: true}
+	// Results of tool calls are on the spans of those: a turn without other new messages has no input.
+	asked = Read{Column: Messages, On: spans.SpanTurn, Keys: []attribute.Key{spans.InputMessagesKey}, Content: true,
+		Some: true}
+	replied = Read{Column: Messages, On: spans.SpanTurn, Keys: []attribute.Key{spans.OutputMessagesKey},
 		Content: true}
 	arguments = Read{Column: Messages, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolCallArgumentsKey},
 		Content: true}
@@ -84,7 +87,8 @@ var Backends = []Backend{
 		openInferenceKind(Permission, spans.SpanPermission, "GUARDRAIL"),
 		openInferenceKind(Permission, spans.SpanCompaction, "CHAIN"),
 		tokens, cacheTokens,
-		{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.OpenInferenceReasoningKey}, Switch: true},
+		{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.OpenInferenceReasoningKey}, Switch: true,
+			Some: true},
 		asked, replied, arguments, result,
 		{Column: Messages, On: spans.SpanRun, Keys: []attribute.Key{spans.OpenInferenceInputKey,
 			spans.OpenInferenceOutputKey}, Content: true, Switch: true},

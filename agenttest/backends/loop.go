@@ -66,11 +66,10 @@ func quote(text string) []byte {
 func (l *loop) ask(turn *writer.Turn, attempt int) {
 	temperature, most := 0.2, int64(4096)
 	turn.Request(writer.Request{
-		At: l.at(10 * time.Millisecond), Attempt: attempt, Model: "claude-opus-4-6", Temperature: &temperature,
-		MaxTokens: &most, Level: "high",
-		System:   quote("You are the master of a harbour."),
-		Tools:    []byte(`[{"name":"tides"},{"name":"log_book"},{"name":"radio"}]`),
-		Messages: l.messages,
+		At: l.at(10 * time.Millisecond), Attempt: attempt, Messages: l.messages,
+		Parameters: writer.Parameters{Model: "claude-opus-4-6", Temperature: &temperature, MaxTokens: &most, Level: "high",
+			System: quote("You are the master of a harbour."),
+			Tools:  []byte(`[{"name":"tides"},{"name":"log_book"},{"name":"radio"}]`)},
 	})
 }
 
@@ -154,7 +153,7 @@ func (l *loop) pilot(ctx context.Context, call *writer.Tool) {
 		Start: l.at(time.Millisecond)})
 	asked := writer.Message{Role: "user", Raw: []byte(`{"role":"user","content":"May the Petrel leave?"}`)}
 	turn.AddInput(asked)
-	turn.Request(writer.Request{At: l.at(time.Millisecond), Model: "claude-haiku-4-6",
+	turn.Request(writer.Request{At: l.at(time.Millisecond), Parameters: writer.Parameters{Model: "claude-haiku-4-6"},
 		Messages: []writer.Message{asked}})
 	turn.Replied(l.at(500 * time.Millisecond))
 	turn.End(writer.TurnResult{End: l.at(time.Millisecond), Model: "claude-haiku-4-6", StopReason: "end_turn",

@@ -95,7 +95,8 @@ type assembler struct {
 	runByID  map[string][]*Run
 	groups   map[int64]*Group
 	ordinals []ordinal
-	twice    int // rows of one address beyond the first, of the run at hand
+	twice    int     // rows of one address beyond the first, of the run at hand
+	trace    TraceID // of the preferred row of the run
 	madeUp   bool
 }
 
@@ -289,6 +290,7 @@ func take(l []entry, k Kind) (head, rest []entry) {
 
 // run builds the run, the group or both that l describes: all rows of one run id and start.
 func (a *assembler) run(l []entry) {
+	a.trace = l[0].row.Trace
 	a.twice = 0
 	own, rest := take(l, KindRun) // first, since they have no turn
 	var run *Run
@@ -501,6 +503,9 @@ func (a *assembler) turn(run *Run, own, rest []entry) {
 			q.stated = t.RequestBytes
 			if q.Messages != nil && t.RequestMessages == 0 {
 				t.RequestMessages = q.Messages.Count
+			}
+			if t.Capture == "" && (q.Messages != nil || q.Params != nil) {
+				t.Capture = spans.CaptureContent
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"strings"
+	"sync"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
@@ -20,11 +21,20 @@ type Tree struct {
 // empty. It may be read concurrently, but not while something is added.
 type BlockSet struct {
 	byShort map[spans.ShortID][]held
+	bytes   int64 // of all blocks
+
+	mu       sync.Mutex
+	composed map[spans.ShortID]struct{}
+	work     int64 // bytes of the bodies in composed
 }
 
 const (
 	// maxBody bounds a body that is composed of blocks: few bytes can refer to many.
 	maxBody = 64 << 20
+	// maxWork bounds the bytes of all bodies that a set composes, and workRatio adds that many times the bytes of its
+	// blocks. Bodies beyond count as missing.
+	maxWork   = 128 << 20
+	workRatio = 8
 	// maxRead bounds the bodies of one list.
 	maxRead = 1 << 30
 )
@@ -56,6 +66,7 @@ func (s *BlockSet) Add(b Block) {
 	if !h.cut || h.id == (spans.BlockID{}) {
 		h.id = spans.BlockOfString(b.Body)
 	}
+	s.bytes += int64(len(b.Body))
 	l := s.byShort[h.id.Short()]
 	for i := range l {
 		if old := &l[i]; old.id == h.id {
@@ -150,12 +161,30 @@ func (s *BlockSet) look(ref *Ref) found {
 		return true
 	})
 	switch {
-	case err != nil || f.state == whole && f.size > maxBody:
+	case err != nil || f.state == whole && (f.size > maxBody || !s.mayCompose(id, f.size)):
 		return found{lost: id}
 	case f.state == whole && isRest(ref.Provenance):
 		f.texts = []string{others(h.body, s)}
 	}
 	return f
+}
+
+// mayCompose reports whether the set may compose that body, in view of the others.
+func (s *BlockSet) mayCompose(id spans.ShortID, size int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.composed[id]; ok {
+		return true
+	}
+	if s.work+size > maxWork+workRatio*s.bytes {
+		return false
+	}
+	if s.composed == nil {
+		s.composed = map[spans.ShortID]struct{}{}
+	}
+	s.composed[id] = struct{}{}
+	s.work += size
+	return true
 }
 
 // isRest reports whether an item with that provenance states how a request is composed.

@@ -61,13 +61,27 @@ func (a *assembler) mergeAll(l []entry) []entry {
 	return out
 }
 
-// merge returns the entry of one address from all of its rows, the preferred one first.
+// merge returns the entry of one address from all of its rows, the preferred one first. Of rows that are equally good
+// the one from the trace of the run's row decides: two recordings have two clocks, and parts from both would be in the
+// order of neither.
 func (a *assembler) merge(same []entry) entry {
-	e := same[0]
-	if len(same) > 1 {
-		e.others = slices.Clone(same[1:])
-		a.twice += len(e.others)
+	if len(same) == 1 {
+		return same[0]
 	}
+	first, best := same[0].row, 0
+	for i := range same {
+		r := same[i].row
+		if knownRank(r.Known) != knownRank(first.Known) || isSaved(r) != isSaved(first) {
+			break
+		}
+		if r.Trace == a.trace {
+			best = i
+			break
+		}
+	}
+	e := same[best]
+	e.others = slices.Concat(same[:best], same[best+1:])
+	a.twice += len(e.others)
 	return e
 }
 

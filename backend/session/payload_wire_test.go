@@ -19,6 +19,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -82,7 +83,7 @@ func read(t *testing.T, batch session.Batch) map[string][]string {
 
 func send(t *testing.T, events io.Reader, opts ...otelagent.Option) *agenttest.Pipeline {
 	t.Helper()
-	p := agenttest.New(t, append([]otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived),
+	p := agenttest.New(t, append([]otelagent.Option{writer.WithDerivedIDs,
 		otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(events) {

@@ -15,6 +15,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -26,7 +27,7 @@ var _ export.Bodies = (*store.Bodies)(nil)
 func TestBodiesGiveTheSameExport(t *testing.T) {
 	for _, f := range phifixtures.All(t, "../..") {
 		t.Run(f.String(), func(t *testing.T) {
-			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
+			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 				if err != nil {

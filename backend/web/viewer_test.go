@@ -35,6 +35,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -82,7 +83,7 @@ func record(t testing.TB, st store.Store, path, rename string) {
 		t.Fatal(err)
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived)))
+	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs))
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)

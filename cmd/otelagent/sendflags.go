@@ -229,7 +229,7 @@ func (o *sendOptions) inputOptions(live bool) []input.Option {
 
 // tracerOptions are the options of a tracer. The flags must have been checked; reading the rules of --redact may fail.
 func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
-	opts := []otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived), func(c *writer.Config) {
+	opts := []otelagent.Option{writer.WithDerivedIDs, func(c *writer.Config) {
 		c.Capture, c.PerRun = captureLevels[o.Capture.Level], o.BlockScope == "run"
 		c.MaxBlockBytes, c.MaxTurnBytes = o.MaxBlockBytes, o.MaxTurnBytes
 		c.Detailed, c.Profile = o.SpanNames == namesDetailed, spans.Profile(o.Profile)

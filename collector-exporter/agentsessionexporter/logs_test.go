@@ -40,6 +40,7 @@ import (
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -321,7 +322,7 @@ func recorded(t testing.TB, events []byte, opts ...otelagent.Option) ptrace.Trac
 	ended := tracetest.NewSpanRecorder()
 	p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended))
 	rec := event.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p),
-		otelagent.WithIDs(otelagent.IDsDerived), otelagent.WithCapture(otelagent.CaptureContent))...))
+		writer.WithDerivedIDs, otelagent.WithCapture(otelagent.CaptureContent))...))
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
 		require.NoError(t, err)
 		rec.Record(t.Context(), ev)

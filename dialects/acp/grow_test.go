@@ -15,6 +15,7 @@ import (
 	tree "github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -32,11 +33,11 @@ func TestSentAgainAfterItGrew(t *testing.T) {
 				t.Fatal(err)
 			}
 			lines := strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
-			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
+			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 			send := func(n int) []tree.Row {
 				before := len(p.Batch().Rows)
 				rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent),
-					otelagent.WithIDs(otelagent.IDsDerived),
+					writer.WithDerivedIDs,
 					otelagent.WithTracerProvider(p.Provider())))
 				for ev, err := range Events(strings.NewReader(strings.Join(lines[:n], ""))) {
 					if err != nil {

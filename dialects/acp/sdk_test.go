@@ -17,6 +17,7 @@ import (
 	tree "github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -25,7 +26,7 @@ import (
 // hold.
 func recorded(t *testing.T, text string, opts ...input.Option) (map[string]*tree.Session, map[string]*tree.BlockSet) {
 	t.Helper()
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())
 	d := NewDecoder(opts...)
 	for _, events := range []func(func(event.Event, error) bool){d.Events(strings.NewReader(text)), d.Rest()} {

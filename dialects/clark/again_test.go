@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -26,7 +27,7 @@ func sentTogether(t *testing.T, texts ...[]byte) string {
 	t.Helper()
 	var rows []session.Row
 	for _, text := range texts {
-		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
+		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range Events(bytes.NewReader(text), input.WithSession("given")) {
 			if err != nil {

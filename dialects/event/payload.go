@@ -15,6 +15,7 @@ type (
 	TurnInfo             = writer.TurnInfo
 	TurnResult           = writer.TurnResult
 	Request              = writer.Request
+	Parameters           = writer.Parameters
 	Message              = writer.Message
 	Usage                = writer.Usage
 	ToolCall             = writer.ToolCall

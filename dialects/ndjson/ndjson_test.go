@@ -201,7 +201,8 @@ func TestWhatALineCannotHold(t *testing.T) {
 	}{
 		{&event.TurnEnded{Meta: m, TurnResult: event.TurnResult{Cost: &nan, Model: "a\xffb"}},
 			`{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
-		{&event.RequestPrepared{Meta: m, Request: event.Request{Temperature: &inf, Payload: []byte("{}\n")}},
+		{&event.RequestPrepared{Meta: m, Request: event.Request{Parameters: event.Parameters{Temperature: &inf},
+			Payload: []byte("{}\n")}},
 			`{"type":"otelagent.request_prepared","seq":1,"payload_text":"{}\n"}`},
 		{&event.ToolEnded{Meta: m, ToolResult: event.ToolResult{Result: []byte("\xff")}},
 			`{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},

@@ -181,15 +181,20 @@ type Request struct {
 	// Messages in the order of the request, with provenance. Where Payload has as many messages, those of Payload count,
 	// and Messages add what is known of each in addition to its JSON.
 	Messages []Message
-	// System and Tools are the raw JSON of system prompt and tool catalogue. Where Payload has them, those of Payload
-	// count.
+	Parameters
+	// Bytes is the size of the request as the loop emitted it; zero takes that of Payload.
+	Bytes int64
+}
+
+// Parameters are what a request asks for in addition to its messages. A zero field is not stated. Where a payload has
+// system prompt and tools, those count.
+type Parameters struct {
+	// System and Tools are the raw JSON of system prompt and tool catalogue (content).
 	System, Tools []byte
-	// Model asked for, Level of reasoning, Format asked for; zero when not stated.
+	// Model is the one asked for, Level the reasoning effort, Format the format of the output, as the provider spells them.
 	Model, Level, Format string
 	MaxTokens            *int64
 	Temperature          *float64
-	// Bytes is the size of the request as the loop emitted it; zero takes that of Payload.
-	Bytes int64
 }
 
 // DiscardedAttempt is an attempt of a turn whose reply was thrown away. Its tokens were billed, so they are kept, apart

@@ -347,8 +347,8 @@ func TestParseRequest(t *testing.T) {
 		{
 			name: "anthropic",
 			want: writer.Request{
-				Model: "claude-sonnet-4-5", Level: "medium",
-				MaxTokens: ptr[int64](2048), Temperature: ptr(1.0),
+				Parameters: writer.Parameters{Model: "claude-sonnet-4-5", Level: "medium",
+					MaxTokens: ptr[int64](2048), Temperature: ptr(1.0)},
 			},
 			messages: []writer.Message{
 				{Role: "user"}, {Role: "assistant"}, {Role: "user", ToolCallID: "toolu_1"}, {Role: "assistant"}, {Role: "user"},
@@ -358,8 +358,8 @@ func TestParseRequest(t *testing.T) {
 		{
 			name: "openai-chat",
 			want: writer.Request{
-				Model: "gpt-5-mini", Level: "low", Format: "json_schema",
-				MaxTokens: ptr[int64](300), Temperature: ptr(0.5),
+				Parameters: writer.Parameters{Model: "gpt-5-mini", Level: "low", Format: "json_schema",
+					MaxTokens: ptr[int64](300), Temperature: ptr(0.5)},
 			},
 			messages: []writer.Message{
 				{Role: "developer"}, {Role: "user"}, {Role: "assistant"}, {Role: "tool", ToolCallID: "call_1"},
@@ -368,8 +368,8 @@ func TestParseRequest(t *testing.T) {
 		{
 			name: "openai-responses",
 			want: writer.Request{
-				Model: "gpt-5.1", Level: "high", Format: "text",
-				MaxTokens: ptr[int64](500), Temperature: ptr(0.0),
+				Parameters: writer.Parameters{Model: "gpt-5.1", Level: "high", Format: "text",
+					MaxTokens: ptr[int64](500), Temperature: ptr(0.0)},
 			},
 			messages: []writer.Message{
 				{Role: "user"}, {Role: "assistant"}, {Role: "assistant"}, {Role: "tool", ToolCallID: "call_1"},
@@ -379,16 +379,16 @@ func TestParseRequest(t *testing.T) {
 		{
 			name: "gemini",
 			want: writer.Request{
-				Level: "LOW", Format: "application/json",
-				MaxTokens: ptr[int64](800), Temperature: ptr(0.25),
+				Parameters: writer.Parameters{Level: "LOW", Format: "application/json",
+					MaxTokens: ptr[int64](800), Temperature: ptr(0.25)},
 			},
 			messages: []writer.Message{{Role: "user"}, {Role: "model"}, {Role: "user", ToolCallID: "fc_1"}},
 			system:   "systemInstruction",
 		},
 		{
 			name: "phi-core",
-			want: writer.Request{Model: "claude-sonnet-4-5", Level: "high", Format: "json-object",
-				MaxTokens: ptr[int64](4096), Temperature: ptr(0.7)},
+			want: writer.Request{Parameters: writer.Parameters{Model: "claude-sonnet-4-5", Level: "high",
+				Format: "json-object", MaxTokens: ptr[int64](4096), Temperature: ptr(0.7)}},
 			messages: []writer.Message{{Role: "user"}, {Role: "assistant"}, {Role: "toolResult", ToolCallID: "c1"}},
 			system:   "system_prompt",
 		},

@@ -150,7 +150,7 @@ func sendLoop(t *testing.T, endpoint string, opts ...otelsetup.Option) {
 		t.Fatal(err)
 	}
 	backends.Play(t.Context(), (*writer.Tracer)(adapter.NewTracer(adapter.WithTracerProvider(providers.TracerProvider()),
-		adapter.WithIDs(adapter.IDsDerived), adapter.WithCapture(adapter.CaptureContent))))
+		writer.WithDerivedIDs, adapter.WithCapture(adapter.CaptureContent))))
 	if err := providers.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}

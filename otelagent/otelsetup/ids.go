@@ -9,7 +9,7 @@ import (
 	"github.com/otelagent/otelagent/internal/writer"
 )
 
-// idGenerator derives ids where the tracer asks for it (otelagent.WithIDs) and makes random
+// idGenerator derives ids where the tracer asks for it (writer.WithDerivedIDs) and makes random
 // ones otherwise.
 type idGenerator struct{ tenant string }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/acp"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -28,7 +29,7 @@ import (
 // recorded records events and returns the sessions.
 func recorded(t *testing.T, events iter.Seq2[event.Event, error], capture otelagent.Capture) []export.Recorded {
 	t.Helper()
-	p := agenttest.New(t, otelagent.WithCapture(capture), otelagent.WithIDs(otelagent.IDsDerived))
+	p := agenttest.New(t, otelagent.WithCapture(capture), writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range events {
 		if err != nil {

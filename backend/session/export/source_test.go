@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -25,7 +26,7 @@ func imported(t *testing.T, file []byte) []export.Recorded { return arrived(t, s
 
 func sent(t *testing.T, file []byte) *agenttest.Pipeline {
 	t.Helper()
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(file)) {
 		if err != nil && !timeless.MatchString(err.Error()) {
@@ -84,7 +85,7 @@ func TestFurtherRowsComeBack(t *testing.T) {
 {"type":"system_prompt","data":{"digest":"d","body":"b"}}
 {"type":"later","data":[1]}
 `)
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(file)) {
 		if err != nil {
@@ -123,7 +124,7 @@ func TestProducersRowsThatAreNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived))
+	p := agenttest.New(t, writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range guide.Events(bytes.NewReader(file)) {
 		if err != nil {

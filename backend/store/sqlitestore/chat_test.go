@@ -28,6 +28,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/storetest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -304,7 +305,7 @@ func recordInto(t *testing.T, s *Store, scenario string) session.Batch {
 		if f.String() != scenario {
 			continue
 		}
-		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
+		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 			if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -26,7 +27,7 @@ var makeDict = flag.String("make-dict", "", "write a dictionary for rows to this
 // recorded returns what a store gets of a recording of phi-core, content captured.
 func recorded(tb testing.TB, f phifixtures.Fixture) session.Batch {
 	tb.Helper()
-	p := agenttest.New(tb, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithIDs(otelagent.IDsDerived))
+	p := agenttest.New(tb, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 		if err != nil {

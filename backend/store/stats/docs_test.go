@@ -18,14 +18,14 @@ import (
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/internal/writer"
 )
 
 // record puts every recording of phi-core into a store.
 func record(t *testing.T, st store.Store) {
 	t.Helper()
 	for _, f := range phifixtures.All(t, "../../..") {
-		p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived))
+		p := agenttest.New(t, writer.WithDerivedIDs)
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 			if err != nil {

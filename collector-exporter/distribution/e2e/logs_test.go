@@ -25,6 +25,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -71,7 +72,7 @@ func testLogRecords(t *testing.T, bin string) {
 		if !strings.Contains(f.Name, "parallel") && !strings.Contains(f.Name, "multi-turn") && !strings.Contains(f.Name, "compaction") {
 			continue
 		}
-		p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived), otelagent.WithCapture(otelagent.CaptureContent))
+		p := agenttest.New(t, writer.WithDerivedIDs, otelagent.WithCapture(otelagent.CaptureContent))
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 			if err != nil {

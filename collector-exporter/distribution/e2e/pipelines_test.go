@@ -100,7 +100,7 @@ func recordings(t *testing.T, opts ...otelagent.Option) (sent []ptrace.Traces, w
 		if !strings.Contains(f.Name, "parallel") && !strings.Contains(f.Name, "multi-turn") && !strings.Contains(f.Name, "compaction") && !strings.Contains(f.Name, "tool") {
 			continue
 		}
-		p := agenttest.New(t, append([]otelagent.Option{otelagent.WithIDs(otelagent.IDsDerived), otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
+		p := agenttest.New(t, append([]otelagent.Option{writer.WithDerivedIDs, otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(strings.NewReader(string(f.Events))) {
 			if err != nil {
@@ -323,7 +323,7 @@ func talk(t *testing.T, p *agenttest.Pipeline, id string, failing int) {
 func testSampledSessions(t *testing.T, bin string) {
 	db := filepath.Join(t.TempDir(), "sessions.db")
 	c := startPipeline(t, bin, "tail-sampling.yaml", "OTELAGENT_DB="+db, "DECISION_WAIT=2s", "SHARE=0")
-	p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsBySession), otelagent.WithCapture(otelagent.CaptureContent))
+	p := agenttest.New(t, writer.WithSessionTrace, otelagent.WithCapture(otelagent.CaptureContent))
 	talk(t, p, "fine", 0)
 	talk(t, p, "failed", 2)
 	want := map[string]string{}

@@ -164,7 +164,7 @@ func strangers(t *testing.T) []ptrace.Traces {
 				t.Fatalf("%s: %v", f, err)
 			}
 			spoken[d.Name] = true
-			p := agenttest.New(t, otelagent.WithIDs(otelagent.IDsDerived), otelagent.WithCapture(otelagent.CaptureContent))
+			p := agenttest.New(t, writer.WithDerivedIDs, otelagent.WithCapture(otelagent.CaptureContent))
 			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range d.New(input.WithSession(filepath.Base(f))).Events(from) {
 				var bad *input.LineError

@@ -45,7 +45,8 @@ func (p *player) say(role, text string) {
 func (p *player) request(turn *writer.Turn, attempt int) {
 	turn.Request(writer.Request{
 		At: p.moment(), Attempt: attempt, Messages: p.messages,
-		System: []byte(`"You keep the berths of the harbour."`), Tools: []byte(`[{"name":"bash"},{"name":"read_file"},{"name":"edit"},{"name":"task"}]`),
+		Parameters: writer.Parameters{System: []byte(`"You keep the berths of the harbour."`),
+			Tools: []byte(`[{"name":"bash"},{"name":"read_file"},{"name":"edit"},{"name":"task"}]`)},
 	})
 }
 
