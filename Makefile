@@ -119,7 +119,7 @@ newest: ## test adapter and exporter against the newest OpenTelemetry and Collec
 	cp newest.mod $$dir/newest.mod; cp go.sum $$dir/newest.sum; \
 	go test -mod=mod -modfile=$$dir/newest.mod $(TESTFLAGS) ./...
 
-ocb-test: ## build the README's manifest with the Collector builder and send spans through it (minutes)
+ocb-test: ## build collector-exporter/manifest.yaml with the Collector builder and send spans through it (minutes)
 	@go -C collector-exporter/distribution/e2e test -count=1 -v -timeout 20m ./...
 
 ocb-build: ## build the whole distribution (collector-exporter/distribution/builder.yaml)

@@ -116,7 +116,7 @@ func TestForeignLedgers(t *testing.T) {
 }
 
 // phi-core's recordings as the guide's JSON, that taken in by another store, and from there a ledger again: it holds what the first ledger
-// holds but for what docs/fidelity.md lists, with reasons.
+// holds but for what dialects/phi/README.md lists, with reasons.
 func TestPhiCoreThroughJSON(t *testing.T) {
 	known := phifixtures.KnownIn(t, repository, "phi-core through json")
 	for _, f := range phifixtures.All(t, repository) {
@@ -152,7 +152,7 @@ func TestPhiCoreThroughJSON(t *testing.T) {
 	}
 	for _, k := range known {
 		if !k.Used {
-			t.Errorf("docs/fidelity.md lists a difference that no recording has: %s %s", k.Scenario, k.Path)
+			t.Errorf("dialects/phi/README.md lists a difference that no recording has: %s %s", k.Scenario, k.Path)
 		}
 	}
 }

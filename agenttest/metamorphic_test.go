@@ -237,7 +237,7 @@ var namedBy = map[session.Kind][]spans.DefectCode{
 // for what docs/fidelity.md lists.
 func TestDropAnySpan(t *testing.T) {
 	unnamed := make(map[string]bool)
-	for _, cells := range phifixtures.Table(t, repository, "unnamed") {
+	for _, cells := range phifixtures.Table(t, filepath.Join(repository, "docs", "fidelity.md"), "unnamed") {
 		unnamed[strings.Trim(cells[0], "`")] = false
 	}
 	eachCapture(t, func(t *testing.T, f phifixtures.Fixture, capture otelagent.Option) {

@@ -120,7 +120,7 @@ func TestLedgersEqualThoseOfPhiCore(t *testing.T) {
 	}
 	for _, k := range known {
 		if !k.Used {
-			t.Errorf("docs/fidelity.md lists a difference that no recording has: %s %s", k.Scenario, k.Path)
+			t.Errorf("dialects/phi/README.md lists a difference that no recording has: %s %s", k.Scenario, k.Path)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func TestLedgerTreesEqualThoseOfEvents(t *testing.T) {
 			}
 			for _, k := range known {
 				if !k.Used {
-					t.Errorf("docs/fidelity.md lists a difference that no recording has: %s %s", k.Scenario, k.Path)
+					t.Errorf("dialects/phi/README.md lists a difference that no recording has: %s %s", k.Scenario, k.Path)
 				}
 			}
 		})
@@ -192,7 +192,7 @@ func TestLedgerComesBack(t *testing.T) {
 	}
 	for _, k := range known {
 		if !k.Used {
-			t.Errorf("docs/fidelity.md lists a difference that no recording has: %s %s", k.Scenario, k.Path)
+			t.Errorf("dialects/phi/README.md lists a difference that no recording has: %s %s", k.Scenario, k.Path)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestGuides(t *testing.T) {
 		}},
 		{name: "start-rust", commands: 12, finds: []string{"read_manifest", `"messages":[{"role":"user"`, "1 run"}},
 		{name: "inspect", commands: 14},
-		{name: "start-platform", commands: 8, finds: []string{"sub-agent", "sent "}},
+		{name: "start-platform", commands: 9, finds: []string{"sub-agent", "sent "}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			guide := blocks(t, filepath.Join("..", "docs", tt.name+".md"))

@@ -14,7 +14,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// wire reads what spans carry by the letter of docs/formats.md, slowly and without the code of package session: what the
+// wire reads what spans carry by the letter of spans/README.md, slowly and without the code of package session: what the
 // adapter writes is checked against the format, not against the reader that comes with it.
 type wire struct {
 	bodies   map[spans.ShortID]string

@@ -266,7 +266,7 @@ func TestDerivedIDsAreTheSameEachTime(t *testing.T) {
 			t.Errorf("%s is new the second time", id)
 		}
 	}
-	// docs/formats.md: SHA-256("trace" 0 tenant 0 session 0 run id 0 run start), computed with sha256sum.
+	// spans/README.md: SHA-256("trace" 0 tenant 0 session 0 run id 0 run start), computed with sha256sum.
 	if want := "85e64c63e5ba63145b30b98753d3e230"; ta != want {
 		t.Errorf("trace id %s, want %s", ta, want)
 	}

@@ -1,10 +1,6 @@
 package backends
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/spans"
@@ -32,10 +28,10 @@ type Read struct {
 	Content, Switch bool
 }
 
-// Column is one of the things that people look for.
+// Column is one of the facts that people look for.
 type Column string
 
-// The columns of the table in docs/backends.md, in their order.
+// What people look for.
 const (
 	Session    Column = "session"
 	Run        Column = "run"
@@ -45,8 +41,6 @@ const (
 	Tokens     Column = "tokens"
 	Messages   Column = "messages, arguments, results"
 )
-
-var columns = []Column{Session, Run, Turn, Tool, Permission, Tokens, Messages}
 
 // What several backends read alike.
 var (
@@ -118,53 +112,4 @@ var Backends = []Backend{
 	{"Datadog", []Read{conversation, isRun, isTurn, isTool, tokens, asked, replied}},
 	{"Aspire", []Read{isTurn, models, tokens, asked, replied}},
 	{"MLflow", []Read{isRun, isTurn, isTool, tokens, asked, replied}},
-}
-
-// Table is the table of what each backend reads, as Markdown.
-func Table() string {
-	var b strings.Builder
-	b.WriteString("| backend |")
-	for _, c := range columns {
-		fmt.Fprintf(&b, " %s |", c)
-	}
-	b.WriteString("\n|" + strings.Repeat("---|", len(columns)+1) + "\n")
-	for _, backend := range Backends {
-		fmt.Fprintf(&b, "| %s |", backend.Name)
-		for _, c := range columns {
-			var cell []string
-			for _, r := range backend.Reads {
-				if text := r.text(); r.Column == c && !slices.Contains(cell, text) {
-					cell = append(cell, text)
-				}
-			}
-			if len(cell) == 0 {
-				cell = []string{"–"}
-			}
-			fmt.Fprintf(&b, " %s |", strings.Join(cell, "; "))
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
-// text is what the table says of a read.
-func (r *Read) text() string {
-	keys := make([]string, len(r.Keys))
-	for i, k := range r.Keys {
-		keys[i] = "`" + string(k) + "`"
-	}
-	text := strings.Join(keys, ", ")
-	if r.Any {
-		text = strings.Join(keys, ", else ")
-	}
-	if r.Value != "" {
-		text += " = " + r.Value
-	}
-	if r.Column == Permission {
-		text = "`" + r.On + "`: " + text
-	}
-	if r.Switch {
-		text += " ²"
-	}
-	return text
 }

@@ -1,3 +1,3 @@
 // Package backends says what trace backends read of our spans, and holds it against what they carry. It is used by
-// tests only: docs/backends.md is compared with it, and interop/backends asks the real servers.
+// tests only. docs/backends.md says what each backend shows; interop/backends asks the real servers.
 package backends

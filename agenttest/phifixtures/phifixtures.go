@@ -1,5 +1,5 @@
 // Package phifixtures gives tests the recordings of the real phi-core crate (interop/phi-core wrote them) and compares
-// ledgers with what phi-core's own recorder saved, but for the differences that docs/fidelity.md lists.
+// ledgers with what phi-core's own recorder saved, but for the differences that dialects/phi/README.md lists.
 package phifixtures
 
 import (
@@ -201,7 +201,7 @@ func walk(id, at string, got, want any) []Difference {
 	return []Difference{{Session: id, Path: at, Got: got, Want: want}}
 }
 
-// Known is one row of the table of differences in docs/fidelity.md.
+// Known is one row of a table of differences in dialects/phi/README.md.
 type Known struct {
 	// Scenario and Path are patterns as in path.Match; brackets of paths stand for themselves.
 	Scenario, Path, Reason string
@@ -209,33 +209,33 @@ type Known struct {
 	Used bool
 }
 
-// KnownDifferences reads the table behind the marker "differences" in docs/fidelity.md.
+// KnownDifferences reads the table behind the marker "differences" in dialects/phi/README.md.
 func KnownDifferences(tb testing.TB, root string) []*Known {
 	tb.Helper()
 	return KnownIn(tb, root, "differences")
 }
 
-// KnownIn reads the table of differences behind the marker of that name in docs/fidelity.md.
+// KnownIn reads the table of differences behind the marker of that name in dialects/phi/README.md.
 func KnownIn(tb testing.TB, root, name string) []*Known {
 	tb.Helper()
 	var known []*Known
-	for _, cells := range Table(tb, root, name) {
+	for _, cells := range Table(tb, filepath.Join(root, "dialects", "phi", "README.md"), name) {
 		known = append(known, &Known{Scenario: code(cells[0]), Path: code(cells[1]), Reason: cells[2]})
 	}
 	return known
 }
 
-// Table returns the cells of the table that follows the HTML comment `<!-- table: NAME -->` in docs/fidelity.md. It
+// Table returns the cells of the table that follows the HTML comment `<!-- table: NAME -->` in the document path. It
 // fails the test when there is none, or when a row lacks a reason.
-func Table(tb testing.TB, root, name string) [][]string {
+func Table(tb testing.TB, path, name string) [][]string {
 	tb.Helper()
-	raw, err := os.ReadFile(filepath.Join(root, "docs", "fidelity.md"))
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	_, rest, found := strings.Cut(string(raw), "<!-- table: "+name+" -->\n")
 	if !found {
-		tb.Fatalf("docs/fidelity.md has no table %q", name)
+		tb.Fatalf("%s has no table %q", path, name)
 	}
 	var rows [][]string
 	for i, line := range strings.Split(rest, "\n") {
@@ -250,7 +250,7 @@ func Table(tb testing.TB, root, name string) [][]string {
 			cells[j] = strings.TrimSpace(cells[j])
 		}
 		if cells[len(cells)-1] == "" {
-			tb.Fatalf("docs/fidelity.md, table %q: row %q has no reason", name, line)
+			tb.Fatalf("%s, table %q: row %q has no reason", path, name, line)
 		}
 		rows = append(rows, cells)
 	}

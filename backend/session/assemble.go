@@ -33,7 +33,7 @@ func AssembleAll(rows []Row) []*Session {
 // duplicates change nothing, and it reads no clock. It only reads the rows; the tree shares their strings.
 //
 // Rows of one key (trace id, span id) count once: the one that Supersedes prefers. Rows of one address
-// (docs/formats.md section 1) describe one part of the tree. The preferred row decides, its missing lists come from
+// (spans/README.md) describe one part of the tree. The preferred row decides, its missing lists come from
 // the others, and the run gets one defect recorded_twice. Assemble reports missing rows as a Defect where they are
 // missing, and guesses nothing. Without rows the session is empty.
 //

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// Every field of the tree's JSON is in docs/formats.md, section 4.
+// Every field of the tree's JSON is in README.md.
 func TestTreeIsDocumented(t *testing.T) {
-	raw, err := os.ReadFile("../../docs/formats.md")
+	raw, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(raw), "## 4. The tree")
-	text, _, _ = strings.Cut(text, "\n## 5")
+	_, text, _ := strings.Cut(string(raw), "## JSON, format 1")
+	text, _, _ = strings.Cut(text, "\n## Requests")
 	seen := map[reflect.Type]bool{}
 	var walk func(reflect.Type)
 	walk = func(typ reflect.Type) {
@@ -29,7 +29,7 @@ func TestTreeIsDocumented(t *testing.T) {
 			f := typ.Field(i)
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if name != "" && !strings.Contains(text, "`"+name+"`") {
-				t.Errorf("%s.%s: `%s` is not in docs/formats.md", typ.Name(), f.Name, name)
+				t.Errorf("%s.%s: `%s` is not in README.md", typ.Name(), f.Name, name)
 			}
 			walk(f.Type)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // Figures are the numbers of a session for statistics: one record for each turn, tool call, compaction and permission
-// evaluation. Stores keep them in tables (docs/stats.md). They hold no content. The zero value is that of an empty
+// evaluation. Stores keep them in tables (backend/store/stats/README.md). They hold no content. The zero value is that of an empty
 // session.
 type Figures struct {
 	Turns       []TurnFigures

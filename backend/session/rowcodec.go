@@ -51,7 +51,7 @@ func Supersedes(a, b *Row) bool {
 	return string(a.AppendCanonical(nil)) > string(b.AppendCanonical(nil))
 }
 
-// AppendCanonical appends the canonical bytes of the row (docs/formats.md section 3) to dst and returns the result.
+// AppendCanonical appends the canonical bytes of the row (README.md) to dst and returns the result.
 // They are a pure function of the row; ParseRow reads them back. It writes an empty Known as observed, and omits
 // attributes without a value.
 func (r *Row) AppendCanonical(dst []byte) []byte {

@@ -14,7 +14,7 @@ import (
 )
 
 // The tree. It is what Assemble makes of a set of rows, what exports are written from, and, as JSON, what
-// `otelagent show --output json` prints (docs/formats.md). Order of slices is part of the shape; a nil slice is empty.
+// `otelagent show --output json` prints (README.md). Order of slices is part of the shape; a nil slice is empty.
 
 // TreeFormat is the version of the tree's JSON form: Session.Format. Later versions add fields and never change one.
 const TreeFormat = 1
@@ -522,7 +522,7 @@ func (r *Refs) Equal(o *Refs) bool {
 	return r.Count == o.Count && r.Complete == o.Complete && slices.Equal(r.Items(), o.Items())
 }
 
-// MarshalJSON writes the list as docs/formats.md section 4 says: of a request, what it repeats of the one before is
+// MarshalJSON writes the list as README.md says: of a request, what it repeats of the one before is
 // left out.
 func (r *Refs) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer

@@ -28,7 +28,7 @@ type FigureQuery struct {
 	Columns []string
 }
 
-// FigureTable describes a table of figures. docs/stats.md documents the tables for users.
+// FigureTable describes a table of figures. backend/store/stats/README.md documents the tables for users.
 type FigureTable struct {
 	Name string
 	// Start is the column with the time at which a record begins.

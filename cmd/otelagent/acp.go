@@ -46,7 +46,7 @@ and the editor. In the editor's settings it stands before the agent's command.
 Every byte passes through unchanged and at once, in both directions. Neither
 side waits for tracing: bytes that come faster than a missing or slow receiver
 takes them are not traced, and the session counts them. Prompts become runs; a
-traceparent in the _meta of a prompt is honored (docs/dialects.md). The flags
+traceparent in the _meta of a prompt is honored (dialects/README.md). The flags
 are those of 'otelagent send'.
 
 Standard output has the agent's output and nothing else. Standard error is the

@@ -53,7 +53,7 @@ func (a *app) exportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export [SESSION | --all | --since TIME] --format FORMAT",
 		Short: "Write sessions in formats of others",
-		Long: `Write sessions in formats of others (docs/formats.md):
+		Long: `Write sessions in formats of others (backend/session/export/README.md):
 
   json, jsonl  sessions, messages and parts of the agent guide
   csv          one row a part; sums of its columns are those of the session

@@ -47,8 +47,8 @@ func (a *app) sendCommand() *cobra.Command {
 
 The input is the events of phi-core or clark-agent, a capture of ACP messages,
 a saved session of phi-core or of the agent guide, or lines of otelagent
-(docs/dialects.md). The command recognises the dialect from the beginning of the
-input and logs it; --from names it instead.
+(dialects/README.md). The command recognises the dialect from the beginning of
+the input and logs it; --from names it instead.
 
 A pipe is sent as it comes, and the agent never waits for the network: spans
 that wait too long for a collector are dropped and counted. Files are read as

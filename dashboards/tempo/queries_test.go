@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-var update = flag.Bool("update", false, "write docs/queries.md again")
+var update = flag.Bool("update", false, "write README.md again")
 
 const root = "../.."
 
@@ -60,7 +60,7 @@ func TestQueries(t *testing.T) {
 		}
 		r := q.LastRun
 		if r.Query != q.Query {
-			t.Errorf("%s was not asked of a real Tempo as it stands: see docs/queries.md", q.ID)
+			t.Errorf("%s was not asked of a real Tempo as it stands: see README.md", q.ID)
 			continue
 		}
 		if _, err := time.Parse(time.DateOnly, r.Date); err != nil || r.Version == "" || r.Commit == "" || r.Result == "" {
@@ -117,31 +117,28 @@ func TestCheck(t *testing.T) {
 
 const begin, end = "<!-- TraceQL: written by go -C dashboards test ./tempo -update -->\n", "<!-- end of TraceQL -->\n"
 
-// document is what docs/queries.md says of the queries.
+// document is what README.md says of the queries.
 func document() string {
 	var b strings.Builder
-	var last Run
 	for _, k := range []Kind{KindSearch, KindMetrics} {
-		fmt.Fprintf(&b, "\n### %s\n", map[Kind]string{KindSearch: "Traces and spans",
+		fmt.Fprintf(&b, "\n## %s\n", map[Kind]string{KindSearch: "Traces and spans",
 			KindMetrics: "Series (TraceQL metrics)"}[k])
 		for _, q := range Queries() {
 			if q.Kind != k {
 				continue
 			}
-			fmt.Fprintf(&b, "\n**%s** ", q.Question)
+			fmt.Fprintf(&b, "\n**%s**", q.Question)
 			if q.Note != "" {
-				fmt.Fprintf(&b, "%s ", q.Note)
+				fmt.Fprintf(&b, " %s", q.Note)
 			}
-			fmt.Fprintf(&b, "(%s: %s)\n\n```traceql\n%s\n```\n", q.LastRun.Date, q.LastRun.Result, q.Query)
-			last = q.LastRun
+			fmt.Fprintf(&b, "\n\n```traceql\n%s\n```\n", q.Query)
 		}
 	}
-	return fmt.Sprintf("\nThe date and what was found then stand behind each; it was Tempo %s, commit %.10s.\n",
-		last.Version, last.Commit) + b.String() + "\n"
+	return b.String() + "\n"
 }
 
 func TestDocument(t *testing.T) {
-	file := filepath.Join(root, "docs", "queries.md")
+	const file = "README.md"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +146,7 @@ func TestDocument(t *testing.T) {
 	head, rest, found := strings.Cut(string(text), begin)
 	got, tail, foundEnd := strings.Cut(rest, end)
 	if !found || !foundEnd {
-		t.Fatalf("docs/queries.md has no place for TraceQL: %q to %q", begin, end)
+		t.Fatalf("README.md has no place for TraceQL: %q to %q", begin, end)
 	}
 	want := document()
 	if *update {
@@ -159,6 +156,6 @@ func TestDocument(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("docs/queries.md and queries.yaml disagree; with -update it is written again (-want +got):\n%s", diff)
+		t.Errorf("README.md and queries.yaml disagree; with -update it is written again (-want +got):\n%s", diff)
 	}
 }

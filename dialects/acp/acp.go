@@ -7,7 +7,7 @@
 //   - the trace of the official conductor
 //   - a wire whose directions are known ([Decoder.Message])
 //
-// A session is an ACP session. A run is one prompt of it, from the request to its response. docs/dialects.md lists
+// A session is an ACP session. A run is one prompt of it, from the request to its response. dialects/README.md lists
 // what the package infers. Package input shows how to read events and errors.
 package acp
 

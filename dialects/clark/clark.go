@@ -2,7 +2,7 @@
 // the records of its trajectory, and turns them into the events of package otelagent.
 //
 // It reads all 16 variants of clark-agent 0.2.0 and later and TrajectoryRecords of schema 1. testdata/fields.md
-// lists what it makes of each field, docs/dialects.md what it infers and loses.
+// lists what it makes of each field, dialects/README.md what it infers and loses.
 //
 // The event stream has the payloads but no times and nearly no ids; the trajectory has times and run ids but no
 // payloads. Both together are one recording: give the trajectory with [WithTrajectory], or let one Decoder read both.

@@ -230,7 +230,7 @@ func readFile(t testing.TB, file string) []byte {
 // byID orders calls; ends may come in another order than the calls.
 func byID(a, b treeCall) int { return stdcmp.Compare(a.ID, b.ID) }
 
-// expect changes truth and tree where the wire lacks a fact, or has another one. docs/dialects.md lists what it
+// expect changes truth and tree where the wire lacks a fact, or has another one. dialects/README.md lists what it
 // changes.
 func expect(name string, old bool, f form, want *tree) {
 	for i := range want.Runs {

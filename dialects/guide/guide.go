@@ -2,7 +2,7 @@
 // package otelagent. It reads the JSON document, the JSON lines, and a live SQLite database with the three tables.
 //
 // JSON columns may be strings of JSON (metadata_json, data_json, model_json, permissions_json) or, as grida's API
-// returns them, parsed values under the same names without _json. docs/dialects.md says how each column is read.
+// returns them, parsed values under the same names without _json. dialects/README.md says how each column is read.
 //
 //	for ev, err := range guide.Events(file) { ... }
 //	for ev, err := range guide.ReadDB(ctx, db) { ... }

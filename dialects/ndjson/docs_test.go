@@ -57,7 +57,7 @@ func examples(t *testing.T) map[string]string {
 	return byName
 }
 
-// TestLinesHasEveryLine compares docs/lines.md with the shapes.
+// TestLinesHasEveryLine compares README.md with the shapes.
 func TestLinesHasEveryLine(t *testing.T) {
 	var b strings.Builder
 	table := func(rows []row) {
@@ -89,5 +89,5 @@ func TestLinesHasEveryLine(t *testing.T) {
 		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n", strings.ToUpper(o.name[:1])+o.name[1:], o.brief)
 		table(rowsOf(o))
 	}
-	generated(t, "../../docs/lines.md", b.String())
+	generated(t, "README.md", b.String())
 }

@@ -2,7 +2,7 @@
 // `{"type":"otelagent.tool_started","ts":…,"session":…,"run":…,"call_id":…}`. A producer in any language that has no
 // dialect of its own writes them. They may stand between the lines of any dialect, for what that dialect cannot say.
 //
-// docs/formats.md ("NDJSON events") has the rules, docs/lines.md and [Schema] have the keys.
+// README.md has the rules and the keys, [Schema] the keys.
 package ndjson
 
 import (

@@ -21,7 +21,6 @@ var ruledOut = regexp.MustCompile(`(?i)\b(?:told|tells?|telling|hears|made[\s/#]
 // unclean are the path prefixes that still use such words, and how often they may. The longest prefix of a file
 // counts. Lower a number when you reword a comment; never raise one.
 var unclean = map[string]int{
-	"README.md":                      1,
 	"agenttest/twice_test.go":        1,
 	"agenttest/usage_test.go":        1,
 	"backend/inspect/":               20,
@@ -39,9 +38,9 @@ var unclean = map[string]int{
 	"backend/store/sqlitestore/":     24,
 	"backend/store/stats/":           3,
 	"backend/store/storetest/":       1,
-	"compose/":                       4,
-	"dashboards/":                    9,
-	"docs/":                          28,
+	"compose/":                       3,
+	"dashboards/":                    6,
+	"docs/":                          2,
 	"interop/":                       82,
 }
 

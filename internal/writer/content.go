@@ -14,7 +14,7 @@ import (
 )
 
 // content is what a span carries in span events until it ends: blocks that its session has not sent before, and lists
-// of references. See docs/formats.md, section 2.
+// of references. See spans/README.md.
 type content struct {
 	bodies, withheld []string
 	lists            []contentList

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// seed is what the ids of one span are derived from: its address. See docs/formats.md, Derived ids.
+// seed is what the ids of one span are derived from: its address. See spans/README.md, Derived ids.
 type seed struct {
 	span         string // span name
 	session, run string

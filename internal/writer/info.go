@@ -61,7 +61,7 @@ type RunInfo struct {
 	GroupRole  spans.GroupRole
 
 	// Recording is the kind of source of the run; empty means the events of its loop. A run from a ledger has ids of its
-	// own. Where the same run is known from events, those are preferred (docs/formats.md, section 4).
+	// own. Where the same run is known from events, those are preferred (backend/session/README.md).
 	Recording spans.Recording
 	// Copied marks a run that this session took over from the one it was forked from. It is shown, and its usage is part
 	// of no sum.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// event is a line of the NDJSON events of docs/formats.md.
+// event is a line of dialects/ndjson.
 type event = map[string]any
 
 // began is when the made-up sessions begin.

@@ -22,7 +22,7 @@ import (
 const acpDialect = "acp"
 
 // ACP writes s as a trace of version 1 of the Agent Client Protocol: a line a message,
-// {"ts":...,"direction":...,"message":{...}} (docs/formats.md has the mapping). No such messages were exchanged, unless
+// {"ts":...,"direction":...,"message":{...}} (README.md has the mapping). No such messages were exchanged, unless
 // s came from ACP itself: the trace is a reconstruction, which the _meta of its first message states, and its times are
 // those of the tree.
 //

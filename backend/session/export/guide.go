@@ -14,7 +14,7 @@ import (
 )
 
 // Guide makes the rows of one session in the form of the agent guide: chat_sessions, chat_messages and chat_parts, and
-// further rows for content that these cannot hold. docs/formats.md describes them; JSON, JSONL, CSV and the tables of
+// further rows for content that these cannot hold. README.md describes them; JSON, JSONL, CSV and the tables of
 // package sqlitestore consist of them.
 //
 // Guide makes one row at a time from the tree and from bodies that it loads a stretch at a time, so that their memory

@@ -20,7 +20,7 @@ type rowWriter interface {
 	end()
 }
 
-// JSON writes s as one document in the canonical form of the agent guide (docs/formats.md): the session row, and the
+// JSON writes s as one document in the canonical form of the agent guide (README.md): the session row, and the
 // messages by created_at, each with its parts by index; unless opts.Strict, after them the rows of further types. Each
 // row has a line of its own.
 //

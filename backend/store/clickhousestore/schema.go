@@ -68,7 +68,7 @@ const rowPartition = "if(start_ns < 1577836800000000000 OR start_ns >= 284014080
 var putColumns = []column{{"writer", unsigned}, {"n", unsigned}, {"at", unsigned}}
 
 // rowColumns are those of rows. kind, run and run_start_ns are there for SQL; canonical holds everything
-// (docs/formats.md section 3).
+// (backend/session/README.md).
 var rowColumns = slices.Concat([]column{
 	{"tenant", words},
 	{"session", text},

@@ -413,7 +413,7 @@ func TestProjectDeleted(t *testing.T) {
 
 var clickhouseBlock = regexp.MustCompile("(?s)```sql clickhouse\n(.*?)```")
 
-// TestDocs runs every statement of docs/stats.md for ClickHouse.
+// TestDocs runs every statement of stats/README.md for ClickHouse.
 func TestDocs(t *testing.T) {
 	dsn := fresh(t)
 	s := openAt(t, dsn, new(time.Duration))
@@ -426,14 +426,14 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../../docs/stats.md")
+	page, err := os.ReadFile("../stats/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.client.settings.Set("database", s.dsn.Database)
 	blocks := clickhouseBlock.FindAllSubmatch(page, -1)
 	if len(blocks) < 7 {
-		t.Errorf("%d statements in docs/stats.md, want 7 or more", len(blocks))
+		t.Errorf("%d statements in stats/README.md, want 7 or more", len(blocks))
 	}
 	for _, b := range blocks {
 		if text, err := s.client.text(t.Context(), string(b[1])+" FORMAT TabSeparated", nil, nil); err != nil || text == "" {

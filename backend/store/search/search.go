@@ -36,7 +36,7 @@ type Options struct {
 
 // Hit is one block of content that holds what was looked for, or the reason of a permission. These are looked into
 // where something was denied, where a run is open, where a block was found, and in the one session that is named. Its
-// JSON form is part of `otelagent grep --output json` and the API (docs/formats.md).
+// JSON form is part of `otelagent grep --output json` and the API (backend/store/README.md).
 type Hit struct {
 	Session string `json:"session"`
 	// Address is that of the turn that first has it, SESSION/@RUN/TURN, and was not rewound where there is one; of what

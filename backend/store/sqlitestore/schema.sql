@@ -19,7 +19,7 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_by_last ON sessions (tenant, last_ns DESC, id);
 CREATE INDEX sessions_dirty ON sessions (mark) WHERE mark > projected;
 
--- One row per span. The columns kind, run and run_start_ns are there for SQL; canonical holds everything (docs/formats.md section 3):
+-- One row per span. The columns kind, run and run_start_ns are there for SQL; canonical holds everything (backend/session/README.md):
 -- canonical bytes as they are (the first byte is 1) or compressed with the dictionary rows.dict2: behind a byte 2 as an S2 block, behind a
 -- byte 3 as a zstd frame.
 CREATE TABLE rows (
@@ -220,7 +220,7 @@ CREATE TABLE permission_evaluations (
 CREATE INDEX permission_evaluations_by_session ON permission_evaluations (session);
 CREATE INDEX permission_evaluations_by_at ON permission_evaluations (at_ns);
 
--- The tables of the agent guide, with plain content, so that a bare sqlite3 reads sessions (docs/formats.md, "Guide exports").
+-- The tables of the agent guide, with plain content, so that a bare sqlite3 reads sessions (backend/session/export/README.md).
 -- The worker that makes summaries fills them, where the store was opened with WithChatTables, with the rows that
 -- `otelagent export --format json` writes. No program of otelagent reads them. Times are unix milliseconds. Sessions of a tenant are not in them: they have no column for it.
 

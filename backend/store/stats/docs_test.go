@@ -45,7 +45,7 @@ func record(t *testing.T, st store.Store) {
 
 var sqliteBlock = regexp.MustCompile("(?s)```sql sqlite\n(.*?)```")
 
-// Every statement of docs/stats.md for SQLite runs, and all but the one about cost find something in the recordings.
+// Every statement of README.md for SQLite runs, and all but the one about cost find something in the recordings.
 func TestDocs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	st, err := sqlitestore.Open(t.Context(), path)
@@ -54,7 +54,7 @@ func TestDocs(t *testing.T) {
 	}
 	defer st.Close()
 	record(t, st)
-	page, err := os.ReadFile("../../../docs/stats.md")
+	page, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestDocs(t *testing.T) {
 	defer db.Close()
 	blocks := sqliteBlock.FindAllSubmatch(page, -1)
 	if len(blocks) < 10 {
-		t.Errorf("%d statements in docs/stats.md, want 10 or more", len(blocks))
+		t.Errorf("%d statements in README.md, want 10 or more", len(blocks))
 	}
 	for _, b := range blocks {
 		rows, err := db.QueryContext(t.Context(), string(b[1]))
@@ -89,7 +89,7 @@ func TestDocs(t *testing.T) {
 	for _, table := range store.FigureTables {
 		for _, c := range table.Columns {
 			if !bytes.Contains(page, []byte("`"+c.Name+"`")) {
-				t.Errorf("docs/stats.md does not name the column %s", c.Name)
+				t.Errorf("README.md does not name the column %s", c.Name)
 			}
 		}
 	}

@@ -34,30 +34,14 @@ var repo = func() string {
 	return dir
 }()
 
-const (
-	manifestStart = "<!-- ocb-manifest:start -->"
-	manifestEnd   = "<!-- ocb-manifest:end -->"
-)
-
-// manifest returns the builder manifest that the README shows, letter by letter.
+// manifest returns the builder manifest that users copy.
 func manifest(t *testing.T) string {
 	t.Helper()
-	file := filepath.Join(repo, "README.md")
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(filepath.Join(repo, "collector-exporter", "manifest.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(string(text), manifestStart)
-	block, _, ended := strings.Cut(rest, manifestEnd)
-	if !ok || !ended {
-		t.Fatalf("%s has no manifest between %s and %s", file, manifestStart, manifestEnd)
-	}
-	_, rest, ok = strings.Cut(block, "```yaml\n")
-	code, _, ended := strings.Cut(rest, "```")
-	if !ok || !ended {
-		t.Fatalf("%s: the manifest is not a yaml code block", file)
-	}
-	return code
+	return string(text)
 }
 
 // step logs how long a part of the test took.
@@ -120,7 +104,7 @@ func build(t *testing.T, dir, config string) {
 	done()
 }
 
-// TestManifestOfTheReadme builds what the README shows and uses it: a stock collector with our exporter.
+// TestManifestOfTheReadme builds the manifest that users copy and uses it: a stock collector with our exporter.
 func TestManifestOfTheReadme(t *testing.T) {
 	dir := t.TempDir()
 	text := manifest(t)

@@ -1,7 +1,10 @@
 // Command ask asks a real Tempo every query, those of the dashboards too, and writes what it answered to runs.yaml.
-// docs/queries.md says how to come by a Tempo and
-// what to send it.
+// The last run had three afternoons of interop/prometheus and recordings of phi-core and clark-agent:
 //
+//	tempo -config.file=compose/tempo.yaml -config.expand-env=true # with ingestion_time_range_slack: 24h
+//	OTEL_METRICS_EXPORTER=none go -C interop/prometheus run . -endpoint http://127.0.0.1:4317 -afternoons 3
+//	go -C interop/prometheus run . -move /tmp/moved RECORDING...
+//	OTEL_METRICS_EXPORTER=none otelagent send --capture content /tmp/moved/*
 //	go -C dashboards run ./tempo/ask -tempo http://127.0.0.1:3200 -since 1h
 package main
 

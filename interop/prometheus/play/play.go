@@ -1,5 +1,5 @@
 // Package play is an afternoon of two agents, told to a tracer: whatever a query may ask for happens in it at least once. Tests of
-// queries, and the runs of queries by hand that docs/queries.md tells of, have it as their data.
+// queries, and the runs by hand of dashboards/tempo/ask, have it as their data.
 package play
 
 import (
