@@ -173,43 +173,18 @@ func (c *Cursor) Plain() bool { return c.plain }
 
 // RawKey returns the next object key as it is spelled, quotes included, and steps over its colon.
 func (c *Cursor) RawKey() []byte {
-	switch b := c.Peek(); {
-	case b == '"':
-	case c.reason != "":
-		return nil
-	case c.i == len(c.b):
-		c.fail(c.i, cut)
-		return nil
-	default:
-		c.fail(c.i, badKey)
+	c.Peek()
+	if c.reason != "" {
 		return nil
 	}
 	start := c.i
-	end := start + 1
-	for end < len(c.b) && c.b[end] != '"' && c.b[end] != '\\' && c.b[end] >= 0x20 {
-		end++
-	}
-	if c.plain = end < len(c.b) && c.b[end] == '"'; c.plain {
-		end++
-	} else {
-		var reason string
-		if end, reason = skipString(c.b, start); reason != "" {
-			c.fail(end, reason)
-			return nil
-		}
-	}
-	c.i = end
-	switch {
-	case end < len(c.b) && c.b[end] == ':':
-	case c.Peek() == ':':
-	case c.i == len(c.b):
-		c.fail(c.i, cut)
-		return nil
-	default:
-		c.fail(c.i, badColon)
+	end, next, reason := skipKey(c.b, start)
+	if reason != "" {
+		c.fail(next, reason)
 		return nil
 	}
-	c.i++
+	c.i = next
+	c.plain = !hasEscape(c.b[start:end])
 	return c.b[start:end:end]
 }
 

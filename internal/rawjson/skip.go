@@ -13,10 +13,8 @@ func skip(b []byte, i, depth int) (int, string) {
 	switch b[i] {
 	case '"':
 		return skipString(b, i)
-	case '{':
-		return skipObject(b, i, depth)
-	case '[':
-		return skipArray(b, i, depth)
+	case '{', '[':
+		return skipNested(b, i, depth)
 	case 't':
 		return skipLiteral(b, i, "true")
 	case 'f':
@@ -30,62 +28,23 @@ func skip(b []byte, i, depth int) (int, string) {
 	}
 }
 
-func skipObject(b []byte, i, depth int) (int, string) {
+// skipNested is skip of an object or array.
+func skipNested(b []byte, i, depth int) (int, string) {
 	if depth == 0 {
 		return i, tooDeep
 	}
-	if i = blank(b, i+1); i < len(b) && b[i] == '}' {
+	object, bracket := b[i] == '{', b[i]+2
+	if i = blank(b, i+1); i < len(b) && b[i] == bracket {
 		return i + 1, ""
 	}
 	var reason string
 	for {
-		if i >= len(b) {
-			return i, cut
+		if object {
+			if _, i, reason = skipKey(b, i); reason != "" {
+				return i, reason
+			}
+			i = blank(b, i)
 		}
-		if b[i] != '"' {
-			return i, badKey
-		}
-		if i, reason = skipString(b, i); reason != "" {
-			return i, reason
-		}
-		if i = blank(b, i); i >= len(b) {
-			return i, cut
-		}
-		if b[i] != ':' {
-			return i, badColon
-		}
-		i = blank(b, i+1)
-		if i < len(b) && b[i] == '"' {
-			i, reason = skipString(b, i)
-		} else {
-			i, reason = skip(b, i, depth-1)
-		}
-		if reason != "" {
-			return i, reason
-		}
-		if i = blank(b, i); i >= len(b) {
-			return i, cut
-		}
-		switch b[i] {
-		case ',':
-			i = blank(b, i+1)
-		case '}':
-			return i + 1, ""
-		default:
-			return i, badComma
-		}
-	}
-}
-
-func skipArray(b []byte, i, depth int) (int, string) {
-	if depth == 0 {
-		return i, tooDeep
-	}
-	if i = blank(b, i+1); i < len(b) && b[i] == ']' {
-		return i + 1, ""
-	}
-	var reason string
-	for {
 		if i, reason = skip(b, i, depth-1); reason != "" {
 			return i, reason
 		}
@@ -95,12 +54,33 @@ func skipArray(b []byte, i, depth int) (int, string) {
 		switch b[i] {
 		case ',':
 			i = blank(b, i+1)
-		case ']':
+		case bracket:
 			return i + 1, ""
 		default:
 			return i, badComma
 		}
 	}
+}
+
+// skipKey returns the positions behind the object key at i and behind its colon, and "", or in next the position of
+// what is wrong and the reason.
+func skipKey(b []byte, i int) (end, next int, reason string) {
+	switch {
+	case i >= len(b):
+		return i, i, cut
+	case b[i] != '"':
+		return i, i, badKey
+	}
+	if end, reason = skipString(b, i); reason != "" {
+		return end, end, reason
+	}
+	switch next = blank(b, end); {
+	case next >= len(b):
+		return end, next, cut
+	case b[next] != ':':
+		return end, next, badColon
+	}
+	return end, next + 1, ""
 }
 
 const (
