@@ -3,6 +3,7 @@ package writer
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"slices"
 	"strconv"
@@ -43,10 +44,8 @@ func (t *Tracer) factSpan(ctx context.Context, info SessionInfo, facts []Fact) {
 	asRun := RunInfo{SessionID: info.SessionID, Dialect: info.Dialect, Recording: info.Recording}
 	generated := t.placeInSession(ctx, in, &asRun, t.readsBaggage(ctx, in, &asRun))
 
-	own := &origin{tracer: t, session: cleanID(asRun.SessionID), generated: generated,
-		recording: recordingName(info.Recording)}
-	own.capture = t.captureOf(&asRun)
-	own.measures(ctx, &asRun)
+	own := &origin{}
+	own.init(ctx, t, &asRun, generated)
 	address := attrs{}
 	address.sessionAddress(own)
 	address.name(spans.RecordingKindKey, own.recording)
@@ -90,14 +89,7 @@ func (h *handle) factsID(facts []Fact) string {
 			fields = append(fields, string(f.Value))
 		}
 	}
-	return "facts/" + strconv.FormatUint(firstEight(hashed(fields...)), 16)
-}
-
-func firstEight(sum []byte) (n uint64) {
-	for _, b := range sum[:8] {
-		n = n<<8 | uint64(b)
-	}
-	return n
+	return "facts/" + strconv.FormatUint(binary.BigEndian.Uint64(hashed(fields...)), 16)
 }
 
 // subject is what a fact is about, as far as that may be sent: where no content does, the digest that names a text does

@@ -28,14 +28,11 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 	generated := t.placeInSession(ctx, in, &asRun, t.readsBaggage(ctx, in, &asRun))
 	at := info.Start.now()
 	g := &Group{members: slices.Clone(info.Members)}
-	g.own.tracer, g.own.session, g.own.startNS = t, cleanID(asRun.SessionID), at.Time.UnixNano()
+	g.own.init(ctx, t, &asRun, generated)
+	g.own.startNS = at.Time.UnixNano()
 	g.origin = &g.own
 	g.index = noTurn
-	g.own.capture = t.captureOf(&asRun)
 	address := attrs{}
-	g.own.generated = generated
-	g.own.recording = recordingName(info.Recording)
-	g.own.measures(ctx, &asRun)
 	address.sessionAddress(&g.own)
 	address.name(spans.RecordingKindKey, g.own.recording)
 	address.add(spans.RunIDKey.String(""), spans.RunStartKey.Int64(g.own.startNS))

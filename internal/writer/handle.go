@@ -28,6 +28,14 @@ type origin struct {
 	tally
 }
 
+// init sets what info says of the run, or of the session alone; the start and the address are the caller's.
+func (o *origin) init(ctx context.Context, t *Tracer, info *RunInfo, generated bool) {
+	o.tracer, o.session, o.run, o.generated = t, cleanID(info.SessionID), cleanID(info.ID), generated
+	o.recording = recordingName(info.Recording)
+	o.capture = t.captureOf(info)
+	o.measures(ctx, info)
+}
+
 // next returns the position of something in the order of the run.
 func (o *origin) next(at Moment) int64 {
 	if at.Seq != 0 {

@@ -236,8 +236,7 @@ func (t *Turn) liveState(a *attrs) {
 type turnReply struct {
 	result  TurnResult // without content
 	figures []attribute.KeyValue
-	output  *Message      // a copy
-	block   spans.ShortID // of the output where that is content of the turn already, for copies; else zero
+	output  *Message // a copy
 }
 
 // answer keeps the reply for live copies and for the end of the turn.
@@ -268,7 +267,6 @@ func (t *Turn) answer(res *TurnResult) {
 	r.output.Raw = bytes.Clone(res.Output.Raw)
 	if t.live != nil {
 		t.content.setMessages(t.origin, spans.ListOutput, []Message{*r.output})
-		r.block = t.content.outputBlock()
 	}
 }
 
@@ -305,19 +303,8 @@ func (t *Turn) unanswer() {
 	}
 }
 
-// output keeps the reply as the turn ends with it. A reply that was reported before is not counted a second time. The
-// caller holds the lock.
+// output keeps the reply as the turn ends with it. The caller holds the lock.
 func (t *Turn) output(reply *Message) {
-	known := t.content.known
 	t.content.setMessages(t.origin, spans.ListOutput, []Message{*reply})
-	if t.reply != nil && t.reply.block == t.content.outputBlock() {
-		t.content.known = known
-	}
 	t.reply = nil
-}
-
-// outputBlock is the block of the reply, which stands in the list.
-func (c *content) outputBlock() spans.ShortID {
-	it, _ := spans.ParseItem(c.list(spans.ListOutput, 0).Items[0])
-	return it.Block
 }

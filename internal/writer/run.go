@@ -71,17 +71,13 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	}
 	at := info.Start.now()
 
-	r.own.tracer, r.own.session, r.own.run, r.own.startNS = t, cleanID(info.SessionID), cleanID(info.ID),
-		at.Time.UnixNano()
+	r.own.init(ctx, t, &info, generated)
+	r.own.startNS = at.Time.UnixNano()
 	r.origin = &r.own
 	r.index = noTurn
-	r.own.capture = t.captureOf(&info)
-	r.own.recording = recordingName(info.Recording)
 	r.copied, r.inferred = info.Copied, info.Inferred
 	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
-	r.own.generated = generated
 	r.own.address = r.addressOf(&info)
-	r.own.measures(ctx, &info)
 	r.header = runHeader(&info)
 
 	a := startAttrs(&r.own)
