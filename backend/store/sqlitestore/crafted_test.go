@@ -3,12 +3,14 @@ package sqlitestore
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/otelagent/otelagent/backend/store"
 )
@@ -26,18 +28,18 @@ func TestCrafted(t *testing.T) {
 		fmt.Fprintf(&views, "CREATE VIEW v%d AS SELECT 1;", i)
 	}
 	for name, statements := range map[string]string{
-		"view for sessions":  "DROP TABLE sessions; CREATE VIEW sessions " + endless,
-		"view for rows":      "DROP TABLE rows; CREATE VIEW rows " + endless,
-		"trigger":            "CREATE TRIGGER own AFTER INSERT ON sessions BEGIN DELETE FROM rows; END",
-		"sqlite_stat":        "CREATE TRIGGER \"own\" AFTER INSERT ON \"SESSIONS\" BEGIN DELETE FROM rows; END",
+		"view for sessions": "DROP TABLE sessions; CREATE VIEW sessions " + endless,
+		"view for rows":     "DROP TABLE rows; CREATE VIEW rows " + endless,
+		"trigger":           "CREATE TRIGGER own AFTER INSERT ON sessions BEGIN DELETE FROM rows; END",
+		"sqlite_stat":       "CREATE TRIGGER \"own\" AFTER INSERT ON \"SESSIONS\" BEGIN DELETE FROM rows; END",
 		"trigger is another": `DROP TRIGGER blocks_deleted;
 			CREATE TRIGGER blocks_deleted AFTER DELETE ON blocks BEGIN SELECT 1; END`,
-		"index computes":     "CREATE INDEX own ON sessions (length(id || zeroblob(1000000)))",
-		"computed column":    "ALTER TABLE rows ADD COLUMN x BLOB AS (zeroblob(1000000000))",
-		"no table":           "DROP TABLE blocks",
-		"no index":           "DROP INDEX sessions_by_last",
-		"virtual table":      "DROP TABLE sessions; CREATE VIRTUAL TABLE sessions USING fts5(session, tenant, id)",
-		"check":              edit("id        TEXT NOT NULL,", "id TEXT NOT NULL CHECK (length(id) < 9),"),
+		"index computes":  "CREATE INDEX own ON sessions (length(id || zeroblob(1000000)))",
+		"computed column": "ALTER TABLE rows ADD COLUMN x BLOB AS (zeroblob(1000000000))",
+		"no table":        "DROP TABLE blocks",
+		"no index":        "DROP INDEX sessions_by_last",
+		"virtual table":   "DROP TABLE sessions; CREATE VIRTUAL TABLE sessions USING fts5(session, tenant, id)",
+		"check":           edit("id        TEXT NOT NULL,", "id TEXT NOT NULL CHECK (length(id) < 9),"),
 		"behind a comment": edit("title        TEXT NOT NULL DEFAULT '''',",
 			"title TEXT NOT NULL DEFAULT ''--'' CHECK (1), y TEXT DEFAULT ''\n'',"),
 		"many objects": views.String(),
@@ -85,5 +87,62 @@ func TestUsersOwnObjects(t *testing.T) {
 	s = newStore(t, path)
 	if _, err := s.Revision(t.Context(), goldenKey); err != nil {
 		t.Error(err)
+	}
+}
+
+// A list ends where an index repeats a page without end.
+func TestEndlessIndex(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := newStore(t, path)
+	put(t, s, goldenKey, 1)
+	var root, size int
+	err := s.readers.QueryRow(`SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size
+		WHERE name = 'sessions_by_last'`).Scan(&root, &size)
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := file[(root-1)*size : root*size]
+	entry := leaf[binary.BigEndian.Uint16(leaf[8:]):]
+	entry = bytes.Clone(entry[:1+entry[0]])
+	file = append(file, leaf...)
+	const levels, children = 5, 1000
+	for level := range levels {
+		below := uint32(len(file) / size)
+		cell := append(binary.BigEndian.AppendUint32(nil, below), entry...)
+		page := make([]byte, size)
+		page[0] = 2 // inside of an index
+		binary.BigEndian.PutUint16(page[3:], children)
+		binary.BigEndian.PutUint16(page[5:], uint16(size-len(cell)))
+		binary.BigEndian.PutUint32(page[8:], below)
+		for i := range children { // all are one cell
+			binary.BigEndian.PutUint16(page[12+2*i:], uint16(size-len(cell)))
+		}
+		copy(page[size-len(cell):], cell)
+		if level < levels-1 {
+			file = append(file, page...)
+		} else {
+			copy(file[(root-1)*size:], page)
+		}
+	}
+	binary.BigEndian.PutUint32(file[28:], uint32(len(file)/size))
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err = OpenReadOnly(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, e := range s.Sessions(ctx, store.Query{Tenant: goldenKey.Tenant}) {
+		err = e
+	}
+	if !errors.Is(err, errManyRows) {
+		t.Errorf("%v, want %v", err, errManyRows)
 	}
 }

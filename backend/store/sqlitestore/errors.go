@@ -14,7 +14,7 @@ import (
 
 var (
 	errNotOurs = errors.New("not an otelagent database")
-	errSchema  = errors.New("not as otelagent makes it: the database was changed by another program, or is damaged")
+	errSchema  = errors.New("another program changed the database, or it is damaged")
 )
 
 // code returns the primary result code of an error of SQLite, else 0.

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	_ "embed"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -73,9 +75,9 @@ func checkSchema(ctx context.Context, q querier) error {
 	if err != nil {
 		return err
 	}
-	for name, o := range want {
-		if have[name] != o {
-			return fmt.Errorf("%s %q is missing or changed: %w", o.kind, name, errSchema)
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if have[name] != want[name] {
+			return fmt.Errorf("%s %q is missing or changed: %w", want[name].kind, name, errSchema)
 		}
 	}
 	for name, o := range have {
