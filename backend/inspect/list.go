@@ -25,6 +25,9 @@ const unknown = "-"
 // titleRoom is the width of agents and titles for which numbers give way.
 const titleRoom = 12
 
+// idRoom is the width that ids have in a narrow list. One long id must not take the room of all other columns.
+const idRoom = 40
+
 // List writes a table of sessions, one a line, in the order given. It cuts ids to prefixes that are unique among
 // them. An unknown value is "-"; a session without a summary has its id only. It takes Width, Color, Now, Location
 // and Columns of o.
@@ -72,7 +75,8 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 	wide := d.width >= 120
 	titled := slices.ContainsFunc(list, func(s session.Summary) bool { return s.Title != "" })
 	spare := titled && d.width < 180 // a title takes the room of some numbers
-	cols = append(cols, column[row]{name: "SESSION", cell: func(r *row) seg { return seg{r.id, bold} }})
+	cols = append(cols, column[row]{name: "SESSION", most: max(idRoom, d.width/3),
+		cell: func(r *row) seg { return seg{r.id, bold} }})
 	text(strings.TrimSuffix("LAST "+zone, " "), 0, dim, func(s *session.Summary) string {
 		if !session.TimeTold(s.Last) {
 			return ""

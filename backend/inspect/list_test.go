@@ -49,3 +49,22 @@ func TestListColumns(t *testing.T) {
 	}
 	golden(t, "list-columns-80.txt", b.String())
 }
+
+// One long id does not hide the columns of all sessions.
+func TestListLongID(t *testing.T) {
+	list := []session.Summary{
+		{Key: session.Key{ID: strings.Repeat("x", 256)}, Status: spans.SessionStatusIdle, Last: at(400), Turns: 1},
+		{Key: session.Key{ID: "ses_2"}, Status: spans.SessionStatusBusy, Last: at(577), Turns: 8},
+	}
+	for _, width := range []int{80, 160} {
+		var b strings.Builder
+		if err := inspect.List(&b, list, inspect.Options{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"LAST", "STATUS", "idle", "busy"} {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("width %d, no %s:\n%s", width, want, b.String())
+			}
+		}
+	}
+}

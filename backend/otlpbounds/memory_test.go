@@ -2,6 +2,7 @@ package otlpbounds_test
 
 import (
 	"bytes"
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -123,7 +124,7 @@ func TestMeterStopsAtTheLimit(t *testing.T) {
 				for i := 0; i < len(c.b) && err == nil; i += piece {
 					_, err = m.Write(c.b[i:min(i+piece, len(c.b))])
 				}
-				if err != want {
+				if !errors.Is(err, want) {
 					t.Errorf("%s in pieces of %d, limit %d: %v", name, piece, limit, err)
 				}
 			}

@@ -68,6 +68,9 @@ func (a *assembler) fill(p part, e *entry) counters {
 		})
 	}
 	a.otherLists(p, e.others)
+	if t, ok := p.(*ToolCall); ok && t.ChildRunID == "" {
+		t.childFrom(e.others)
+	}
 	if c.Inferred {
 		*defects = append(*defects, Defect{Code: spans.DefectStartNotSeen})
 	}
@@ -78,6 +81,18 @@ func (a *assembler) fill(p part, e *entry) counters {
 		*defects = append(*defects, Defect{Code: spans.DefectTimeBackwards, Detail: s.Start.Sub(s.End).String()})
 	}
 	return c
+}
+
+// childFrom takes the run that the call started from the rows of other recordings: a trajectory names it, where the events
+// of a child with a sink of its own do not.
+func (t *ToolCall) childFrom(others []entry) {
+	for i := range others {
+		r := others[i].row
+		if v := r.Attr(spans.ToolChildRunIDKey); !v.IsZero() {
+			t.ChildRunID, t.ChildSessionID = v.Text(), r.Attr(spans.ToolChildSessionIDKey).Text()
+			return
+		}
+	}
 }
 
 // special takes the attributes that fill no field as they are.

@@ -264,12 +264,20 @@ func (c *watchCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Ch
 }
 
 func (c *watchCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	endpoint, cause := "", error(nil)
+	endpoint, cause, details := "", error(nil), ""
 	for _, f := range fields {
 		if err, ok := f.Interface.(error); ok {
 			cause = err
-		} else if f.Key == "endpoint" {
+			continue
+		}
+		if f.Key == "endpoint" {
 			endpoint = f.String
+		}
+		switch {
+		case f.Type == zapcore.StringType && f.String != "":
+			details += fmt.Sprintf(" %s=%s", f.Key, inspect.ShellWords(f.String))
+		case f.Type == zapcore.Int64Type:
+			details += fmt.Sprintf(" %s=%d", f.Key, f.Integer)
 		}
 	}
 	w := c.w
@@ -289,7 +297,7 @@ func (c *watchCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if w.log == nil || e.Level < zapcore.WarnLevel {
 		return nil
 	}
-	line := fmt.Sprintf("otelagent: %s: %s", strings.ToLower(e.Level.CapitalString()), e.Message)
+	line := fmt.Sprintf("otelagent: %s: %s", strings.ToLower(e.Level.CapitalString()), e.Message) + details
 	if cause != nil {
 		line += ": " + cause.Error()
 	}

@@ -246,10 +246,11 @@ func isSQLite(path string) bool {
 	return string(head[:n]) == magic
 }
 
-// openSQLite opens an SQLite file to read it.
+// openSQLite opens an SQLite file of another program to read it. Its schema may not call functions that act.
 func openSQLite(path string) (*sql.DB, error) {
 	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(),
-		RawQuery: "mode=ro&_pragma=busy_timeout(5000)"}
+		RawQuery: "mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)&_pragma=trusted_schema(0)&" +
+			"_pragma=cell_size_check(1)"}
 	return sql.Open("sqlite", u.String())
 }
 

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -36,10 +41,35 @@ func isTerminal(stream any) bool {
 }
 
 func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(escaper{w})
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// escaper writes JSON with \u escapes in place of the characters on which a terminal acts and that JSON permits: DEL, C1
+// controls, and format characters, which hide or reverse text. One Write has whole characters.
+type escaper struct{ w io.Writer }
+
+func (e escaper) Write(b []byte) (int, error) {
+	acts := func(r rune) bool { return r >= 0x7f && r < 0xa0 || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) }
+	var out []byte
+	from := 0
+	for i := bytes.IndexFunc(b, acts); i >= 0; i = bytes.IndexFunc(b[from:], acts) {
+		r, n := utf8.DecodeRune(b[from+i:])
+		out = append(out, b[from:from+i]...)
+		for _, u := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, "\\u%04x", u)
+		}
+		from += i + n
+	}
+	if from == 0 {
+		return e.w.Write(b)
+	}
+	if _, err := e.w.Write(append(out, b[from:]...)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // footer is the last line of a terminal, which is replaced. On anything else it does nothing.

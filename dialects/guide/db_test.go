@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	_ "modernc.org/sqlite" // the driver of the tests; the package has none
@@ -254,23 +257,109 @@ func TestDatabaseErrors(t *testing.T) {
 	}
 }
 
-// A view in place of a table may compute for ever: it is not read.
+// What may compute for ever is not read.
 func TestReadDBReadsTablesOnly(t *testing.T) {
+	const view = `CREATE VIEW %s AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n)
+		SELECT id, id AS created_at, id AS session_id, id AS message_id, id AS "index", id AS digest FROM n`
+	const computed = `CREATE TABLE %s (id, created_at, session_id, message_id, digest, "index",
+		x AS (zeroblob(1000000000)))`
 	for _, name := range []string{"chat_sessions", "chat_messages", "chat_parts", "system_prompts"} {
-		db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "evil.db"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		view := "DROP TABLE " + name + "; CREATE VIEW " + name + ` AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n)
-			SELECT id, id AS created_at, id AS session_id, id AS message_id, id AS "index", id AS digest FROM n`
-		if _, err := db.Exec(ddl + view); err != nil {
-			t.Fatal(err)
-		}
-		for ev, err := range guide.ReadDB(t.Context(), db) {
-			if ev != nil || err == nil || !strings.Contains(err.Error(), name+" is a view, want a table") {
-				t.Errorf("%s: %v, %v", name, ev, err)
+		for _, crafted := range []string{view, computed} {
+			db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "evil.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if _, err := db.Exec(ddl + "DROP TABLE " + name + ";" + fmt.Sprintf(crafted, name)); err != nil {
+				t.Fatal(err)
+			}
+			for ev, err := range guide.ReadDB(t.Context(), db) {
+				want := name + " is a view, or has computed columns: want a plain table"
+				if ev != nil || err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %v, %v", name, ev, err)
+				}
 			}
 		}
 	}
+}
+
+// A file of some pages that stand in a tree again and again has more rows than anybody can read.
+func TestReadDBIsBounded(t *testing.T) {
+	db := endless(t, "chat_parts")
+	var last error
+	events := 0
+	for ev, err := range guide.ReadDB(t.Context(), db) {
+		if last = err; ev != nil {
+			events++
+		}
+	}
+	if last == nil || !strings.Contains(last.Error(), "more rows than a file of ") {
+		t.Errorf("%d events, %v", events, last)
+	}
+
+	// No row of chat_messages is one of this session: one query that looks at them all.
+	db = endless(t, "chat_messages")
+	exec(t, db, "UPDATE chat_sessions SET id = 'another'")
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	for _, err := range guide.ReadDB(ctx, db) {
+		last = err
+	}
+	if !errors.Is(last, context.DeadlineExceeded) || time.Since(start) > 10*time.Second {
+		t.Errorf("after %v: %v", time.Since(start), last)
+	}
+}
+
+// endless returns a database with one session in whose table, which has no index, 600^6 entries name the one page.
+func endless(t *testing.T, table string) *sql.DB {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "endless.db")
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, db, `CREATE TABLE chat_sessions (id, created_at); INSERT INTO chat_sessions VALUES ('s', 1);
+		CREATE TABLE chat_messages (id, session_id, role, created_at);
+		INSERT INTO chat_messages VALUES ('m', 's', 'assistant', 1);
+		CREATE TABLE chat_parts (id, message_id, "index", type, data_json);
+		INSERT INTO chat_parts VALUES ('p', 'm', 0, 'text', '{"text":"hello"}')`)
+	var root, size int
+	err = db.QueryRow(`SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = ?`, table).
+		Scan(&root, &size)
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file := read(t, path)
+	leaf := (root - 1) * size
+	file = append(file, file[leaf:leaf+size]...)
+	const levels, children = 6, 600
+	for level := range levels {
+		below := uint32(len(file) / size)
+		page := make([]byte, size)
+		page[0] = 5 // inside of a table
+		binary.BigEndian.PutUint16(page[3:], children)
+		binary.BigEndian.PutUint16(page[5:], uint16(size-5))
+		binary.BigEndian.PutUint32(page[8:], below)
+		for i := range children { // all are one cell
+			binary.BigEndian.PutUint16(page[12+2*i:], uint16(size-5))
+		}
+		binary.BigEndian.PutUint32(page[size-5:], below)
+		page[size-1] = 1
+		if level < levels-1 {
+			file = append(file, page...)
+		} else {
+			copy(file[leaf:], page)
+		}
+	}
+	binary.BigEndian.PutUint32(file[28:], uint32(len(file)/size))
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err = sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
 }

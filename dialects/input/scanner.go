@@ -3,6 +3,7 @@ package input
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -22,7 +23,7 @@ func Head(r io.Reader, known func(head []byte) bool) (all io.Reader, head []byte
 		}
 		_, err = in.Peek(in.Buffered() + 1)
 	}
-	if err == io.EOF || err == bufio.ErrBufferFull {
+	if errors.Is(err, io.EOF) || errors.Is(err, bufio.ErrBufferFull) {
 		err = nil
 	}
 	return in, head, err
@@ -88,18 +89,19 @@ func (s *Scanner) next() (line []byte, tooLong, more bool) {
 		if tooLong = tooLong || len(s.long)+len(piece) > s.max; tooLong {
 			piece, s.long = nil, s.long[:0]
 		}
-		if err == bufio.ErrBufferFull || len(s.long) > 0 {
+		full := errors.Is(err, bufio.ErrBufferFull)
+		if full || len(s.long) > 0 {
 			s.long = append(s.long, piece...)
 			piece = s.long
 		}
-		switch err {
-		case bufio.ErrBufferFull:
+		switch {
+		case full:
 			continue
-		case nil:
+		case err == nil:
 			return piece, tooLong, true
 		}
 		s.err = err
-		return piece, tooLong, err == io.EOF && (tooLong || len(piece) > 0)
+		return piece, tooLong, errors.Is(err, io.EOF) && (tooLong || len(piece) > 0)
 	}
 	return nil, false, false
 }
@@ -109,7 +111,7 @@ func (s *Scanner) Scan() bool {
 	for {
 		text, long, more := s.next()
 		if !more {
-			if s.mode == serverSent && s.err == io.EOF && s.first > 0 {
+			if s.mode == serverSent && errors.Is(s.err, io.EOF) && s.first > 0 {
 				return s.dispatch()
 			}
 			return false
@@ -152,7 +154,7 @@ func (s *Scanner) Lines() int64 { return s.number }
 
 // Err returns the error of r that ended the scan, wrapped; nil at its end.
 func (s *Scanner) Err() error {
-	if s.err == nil || s.err == io.EOF {
+	if s.err == nil || errors.Is(s.err, io.EOF) {
 		return nil
 	}
 	return fmt.Errorf("read: %w", s.err)

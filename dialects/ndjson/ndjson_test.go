@@ -127,7 +127,6 @@ func TestPositions(t *testing.T) {
 }
 
 func TestInputs(t *testing.T) {
-	const line = `{"type":"otelagent.run_ended","run":"r"}`
 	for name, c := range map[string]struct {
 		in   io.Reader
 		opts []input.Option

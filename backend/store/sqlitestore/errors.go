@@ -12,7 +12,10 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-var errNotOurs = errors.New("not an otelagent database")
+var (
+	errNotOurs = errors.New("not an otelagent database")
+	errSchema  = errors.New("another program changed the database, or it is damaged")
+)
 
 // code returns the primary result code of an error of SQLite, else 0.
 func code(err error) int {
@@ -52,7 +55,7 @@ func atRest(err error) error {
 // whole, a full disk, a lock, a damaged file, an empty file that a program that writes fills: these may go away.
 func unusable(err error) error {
 	other := (*VersionError)(nil)
-	hopeless := errors.Is(err, errNotOurs) || errors.Is(err, errNotRegular) ||
+	hopeless := errors.Is(err, errNotOurs) || errors.Is(err, errSchema) || errors.Is(err, errNotRegular) ||
 		errors.As(err, &other) && other.Have != 0 ||
 		errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) ||
 		errors.Is(err, syscall.ENAMETOOLONG)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -70,8 +71,12 @@ func fetch[T any](ctx context.Context, s *Store, query string, args []any,
 			return
 		}
 		defer func() { _ = rows.Close() }() // what matters is in rows.Err
-		for rows.Next() {
-			if err := s.usable(ctx); err != nil {
+		for n := int64(1); rows.Next(); n++ {
+			err := s.usable(ctx)
+			if err == nil && n%4096 == 0 && n > s.mostRows() {
+				err = errManyRows
+			}
+			if err != nil {
 				fail(err)
 				return
 			}
@@ -88,6 +93,21 @@ func fetch[T any](ctx context.Context, s *Store, query string, args []any,
 			fail(err)
 		}
 	}
+}
+
+// errManyRows is about a damaged or crafted file in whose trees pages stand many times.
+var errManyRows = fmt.Errorf("more rows than the file can hold: %w", store.ErrData)
+
+// mostRows returns more rows than any table or index of the file, with its log, can hold.
+func (s *Store) mostRows() int64 {
+	const rowBytes = 8
+	var size int64
+	for _, suffix := range []string{"", "-wal"} {
+		if fi, err := os.Stat(s.path + suffix); err == nil {
+			size += fi.Size()
+		}
+	}
+	return size / rowBytes
 }
 
 // list is each for lists: it reads all before it yields the first, and so holds no reader while the caller acts on one

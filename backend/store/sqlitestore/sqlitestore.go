@@ -274,7 +274,7 @@ func uri(path, mode string, cfg config) string {
 	if u.Path[0] != '/' {
 		u.Path = "/" + u.Path // C:/...
 	}
-	q := fmt.Sprintf("?mode=%s&_pragma=busy_timeout(%d)", mode, cfg.busy.Milliseconds())
+	q := fmt.Sprintf("?mode=%s&_pragma=busy_timeout(%d)&_pragma=trusted_schema(0)&_pragma=cell_size_check(1)", mode, cfg.busy.Milliseconds())
 	if mode == "ro" {
 		q += "&_pragma=query_only(1)"
 	}

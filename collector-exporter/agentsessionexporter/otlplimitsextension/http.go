@@ -26,7 +26,17 @@ func (l *limits) GetHTTPHandler(context.Context) (extensionmiddleware.WrapHTTPHa
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			a := &admission{l: l}
 			defer a.release()
-			body, err := l.read(w, r, a)
+			conn := http.NewResponseController(w)
+			body, err := l.read(conn, r, a)
+			if err != nil {
+				// The server reads some of what is left of the body before it answers: give it little time, and hold
+				// no memory meanwhile.
+				a.release()
+				_ = conn.SetReadDeadline(time.Now().Add(lingerTime))
+				w.Header().Set("Connection", "close")
+			} else {
+				_ = conn.SetReadDeadline(time.Time{})
+			}
 			_ = r.Body.Close()
 			var tooLong *http.MaxBytesError
 			switch {
@@ -49,7 +59,7 @@ func (l *limits) GetHTTPHandler(context.Context) (extensionmiddleware.WrapHTTPHa
 
 // read returns the body, if it may be decoded. It holds the memory of the bytes as they come, and refuses a bad body
 // after little of it.
-func (l *limits) read(w http.ResponseWriter, r *http.Request, a *admission) ([]byte, error) {
+func (l *limits) read(conn *http.ResponseController, r *http.Request, a *admission) ([]byte, error) {
 	if r.ContentLength < 0 { // compressed, or sent in chunks
 		wait, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
@@ -57,10 +67,7 @@ func (l *limits) read(w http.ResponseWriter, r *http.Request, a *admission) ([]b
 			return nil, errBusy
 		}
 		defer l.http.Release(1)
-		c := http.NewResponseController(w)
-		if c.SetReadDeadline(time.Now().Add(readTime)) == nil {
-			defer func() { _ = c.SetReadDeadline(time.Time{}) }()
-		}
+		_ = conn.SetReadDeadline(time.Now().Add(readTime))
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	meter, check := otlpbounds.NewMeter(signalOf(r.URL.Path), l.max), otlpbounds.Check
@@ -69,6 +76,9 @@ func (l *limits) read(w http.ResponseWriter, r *http.Request, a *admission) ([]b
 	}
 	body := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+max(min(r.ContentLength, step), 0)))
 	for {
+		if r.ContentLength >= 0 {
+			_ = conn.SetReadDeadline(time.Now().Add(l.stepTime))
+		}
 		n, err := io.CopyN(io.MultiWriter(body, meter), r.Body, step)
 		switch {
 		case errors.Is(err, otlpbounds.ErrTooLarge):

@@ -19,6 +19,10 @@ const (
 	unpacking = 4
 	// readTime is how long a sender may take for a compressed body: it keeps others from unpacking theirs.
 	readTime = 10 * time.Second
+	// stepTime is how long a sender may take for a MiB of a body that is not compressed: it holds memory meanwhile.
+	stepTime = 30 * time.Second
+	// lingerTime is how long the rest of a refused body is read, so that its sender reads the answer.
+	lingerTime = time.Second
 )
 
 var (
@@ -35,6 +39,7 @@ type limits struct {
 	inFlight *semaphore.Weighted
 	capacity int64
 	http     *semaphore.Weighted // compressed bodies that are read
+	stepTime time.Duration
 }
 
 var (
@@ -46,7 +51,7 @@ func newLimits(c *Config) *limits {
 	capacity := c.MaxInFlightMiB << 20
 	gate.max.Store(max(gate.max.Load(), c.MaxRequestMiB<<20))
 	return &limits{max: c.MaxRequestMiB << 20, capacity: capacity,
-		inFlight: semaphore.NewWeighted(capacity), http: semaphore.NewWeighted(unpacking)}
+		inFlight: semaphore.NewWeighted(capacity), http: semaphore.NewWeighted(unpacking), stepTime: stepTime}
 }
 
 // admission is the memory that one request holds.
