@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -68,8 +70,13 @@ func (a *assembler) fill(p part, e *entry) counters {
 		})
 	}
 	a.otherLists(p, e.others)
-	if t, ok := p.(*ToolCall); ok && t.ChildRunID == "" {
-		t.childFrom(e.others)
+	for i := len(e.others) - 1; i >= 0; i-- { // the preferred one last
+		for j := range e.others[i].row.Attrs {
+			at := &e.others[i].row.Attrs[j]
+			if fields.attrs[at.Key].relative && r.Attr(attribute.Key(at.Key)).IsZero() {
+				fields.set(dst, at)
+			}
+		}
 	}
 	if c.Inferred {
 		*defects = append(*defects, Defect{Code: spans.DefectStartNotSeen})
@@ -81,18 +88,6 @@ func (a *assembler) fill(p part, e *entry) counters {
 		*defects = append(*defects, Defect{Code: spans.DefectTimeBackwards, Detail: s.Start.Sub(s.End).String()})
 	}
 	return c
-}
-
-// childFrom takes the run that the call started from the rows of other recordings: a trajectory names it, where the events
-// of a child with a sink of its own do not.
-func (t *ToolCall) childFrom(others []entry) {
-	for i := range others {
-		r := others[i].row
-		if v := r.Attr(spans.ToolChildRunIDKey); !v.IsZero() {
-			t.ChildRunID, t.ChildSessionID = v.Text(), r.Attr(spans.ToolChildSessionIDKey).Text()
-			return
-		}
-	}
 }
 
 // special takes the attributes that fill no field as they are.

@@ -19,6 +19,7 @@ import (
 //
 //   - header: turns repeat the attribute of their run.
 //   - seconds: the attribute is in seconds, the field in nanoseconds.
+//   - relative: the field names a run or call that belongs to this one. Another recording may fill it; see merge.go.
 //   - genai: the counts also have the keys gen_ai.usage. with what their own tags hold.
 //
 // A key with a * is that of a struct of counts: * stands for the JSON name of the count. Fields with a tag list take
@@ -32,9 +33,10 @@ type fieldTable struct {
 
 // attrField is a field that an attribute fills. Path is its path from the struct; pointers on it are set when needed.
 type attrField struct {
-	path    []int
-	header  bool
-	seconds bool
+	path     []int
+	header   bool
+	seconds  bool
+	relative bool
 }
 
 var (
@@ -67,11 +69,12 @@ func (t *fieldTable) read(typ reflect.Type, path []int) {
 			continue
 		}
 		keys := strings.Split(f.Tag.Get("attr"), ",")
-		field := attrField{path: at, header: slices.Contains(keys, "header"), seconds: slices.Contains(keys, "seconds")}
+		field := attrField{path: at, header: slices.Contains(keys, "header"), seconds: slices.Contains(keys, "seconds"),
+			relative: slices.Contains(keys, "relative")}
 		for _, key := range keys {
 			if prefix, suffix, counts := strings.Cut(key, "*"); counts {
 				t.counts(f.Type, at, prefix, suffix, slices.Contains(keys, "genai"))
-			} else if key != "header" && key != "seconds" && key != "genai" {
+			} else if !slices.Contains([]string{"header", "seconds", "genai", "relative"}, key) {
 				t.attrs[key] = field
 			}
 		}

@@ -8,8 +8,8 @@ import (
 )
 
 // Several recordings may describe one run: two tracers, or the events of a loop and the session that it saved. The row
-// that knows the end best decides; see comparePreferred. Lists that it lacks come from the other rows: a saved session
-// has no requests, and the events of a run that was killed have no end.
+// that knows the end best decides; see comparePreferred. Lists and names of relatives that it lacks come from the other
+// rows: a saved session has no requests, and events do not always name the call that started a run.
 
 // comparePreferred orders rows of one address, the row first that decides: the one that Supersedes prefers, but of two
 // that know their ends equally well the one from events.

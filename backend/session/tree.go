@@ -120,9 +120,9 @@ type Run struct {
 	Dialect  string `json:"dialect,omitempty" attr:"otelagent.dialect,header"`
 
 	// ParentID is the run that this one continues or was spawned by, as the loop named it; Session.Parent resolves it.
-	ParentID         string `json:"parent_id,omitempty" attr:"otelagent.run.parent.id,header"`
-	ParentSessionID  string `json:"parent_session_id,omitempty" attr:"otelagent.run.parent.session.id,header"`
-	ParentToolCallID string `json:"parent_tool_call_id,omitempty" attr:"otelagent.run.parent.tool_call.id,header"`
+	ParentID         string `json:"parent_id,omitempty" attr:"otelagent.run.parent.id,header,relative"`
+	ParentSessionID  string `json:"parent_session_id,omitempty" attr:"otelagent.run.parent.session.id,header,relative"`
+	ParentToolCallID string `json:"parent_tool_call_id,omitempty" attr:"otelagent.run.parent.tool_call.id,header,relative"`
 	// ParentCut says that runs name each other as parents and that the link of this one is not followed.
 	ParentCut       bool               `json:"parent_cut,omitempty"`
 	Continuation    spans.Continuation `json:"continuation,omitempty" attr:"otelagent.run.continuation,header"`
@@ -280,8 +280,8 @@ type ToolCall struct {
 	Error     string          `json:"error,omitempty" attr:"otelagent.error.message"`
 	Truncated *bool           `json:"truncated,omitempty" attr:"otelagent.tool.truncated"`
 
-	ChildRunID     string `json:"child_run_id,omitempty" attr:"otelagent.tool.child.run.id"`
-	ChildSessionID string `json:"child_session_id,omitempty" attr:"otelagent.tool.child.session.id"`
+	ChildRunID     string `json:"child_run_id,omitempty" attr:"otelagent.tool.child.run.id,relative"`
+	ChildSessionID string `json:"child_session_id,omitempty" attr:"otelagent.tool.child.session.id,relative"`
 
 	Args        *Refs         `json:"args,omitempty" list:"args"`
 	Result      *Refs         `json:"result,omitempty" list:"result"`
