@@ -113,7 +113,7 @@ OTEL_NEWEST := v1.47.0
 newest: ## test adapter and exporter against the newest OpenTelemetry and Collector that resolve; their go.mod files are floors
 	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; cp go.sum $$dir/newest.sum; \
 	sed -E 's#^(\tgo\.opentelemetry\.io/otel[a-z/]*) v[0-9.]+#\1 $(OTEL_NEWEST)#' go.mod >$$dir/newest.mod; \
-	go test -mod=mod -modfile=$$dir/newest.mod $(TESTFLAGS) ./spans ./otelagent/...
+	go test -mod=mod -modfile=$$dir/newest.mod $(TESTFLAGS) ./spans ./otelagent/... ./internal/writer
 	@go test ./internal/modules -run '^TestAdapterFitsTheADK$$' -frameworks
 	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; cd collector-exporter/agentsessionexporter; \
 	cp newest.mod $$dir/newest.mod; cp go.sum $$dir/newest.sum; \

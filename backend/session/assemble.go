@@ -504,9 +504,12 @@ func (a *assembler) turn(run *Run, own, rest []entry) {
 			if q.Messages != nil && t.RequestMessages == 0 {
 				t.RequestMessages = q.Messages.Count
 			}
-			if t.Capture == "" && (q.Messages != nil || q.Params != nil) {
-				t.Capture = spans.CaptureContent
-			}
+		}
+	}
+	if t.Capture == "" { // a turn states only what differs from content
+		t.Capture = run.Capture
+		if t.Output != nil || len(t.Requests) > 0 && (t.Requests[0].Messages != nil || t.Requests[0].Params != nil) {
+			t.Capture = spans.CaptureContent
 		}
 	}
 	c.check(&t.Defects, &got)

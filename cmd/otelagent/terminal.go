@@ -52,7 +52,11 @@ func writeJSON(w io.Writer, v any) error {
 type escaper struct{ w io.Writer }
 
 func (e escaper) Write(b []byte) (int, error) {
-	acts := func(r rune) bool { return r >= 0x7f && r < 0xa0 || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) }
+	acts := func(r rune) bool {
+		const joiner, byteOrder = 0x200d, 0xfeff // part of emoji and of files, and harmless
+		return r != joiner && r != byteOrder &&
+			(r >= 0x7f && r < 0xa0 || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
+	}
 	var out []byte
 	from := 0
 	for i := bytes.IndexFunc(b, acts); i >= 0; i = bytes.IndexFunc(b[from:], acts) {

@@ -16,7 +16,7 @@ const (
 	// retryAfter is when the sender is asked to come back.
 	retryAfter = time.Second
 	// unpacking is how many compressed bodies are unpacked at the same time. A zstd frame may demand a window of 64 MiB.
-	unpacking = 4
+	unpacking = 3
 	// readTime is how long a sender may take for a compressed body: it keeps others from unpacking theirs.
 	readTime = 10 * time.Second
 	// stepTime is how long a sender may take for a MiB of a body that is not compressed: it holds memory meanwhile.
