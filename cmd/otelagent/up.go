@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -158,6 +159,10 @@ func parseMiB(s string) (int64, error) {
 	return int64(n >> 20), nil
 }
 
+// memoryGoal is where the garbage collector begins to work more often: less than memory_limiter refuses at. GOMEMLIMIT
+// replaces it.
+const memoryGoal = 640 << 20
+
 // up runs a collector and the viewer until ctx ends.
 func (a *app) up(ctx context.Context, f *upFlags) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -168,6 +173,9 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 	}
 	view := f.viewer.addr != viewerOff
 	if f.Config == "" {
+		if os.Getenv("GOMEMLIMIT") == "" {
+			debug.SetMemoryLimit(memoryGoal)
+		}
 		f.Database, f.Password, f.Log = at.dsn, os.Getenv(envPassword), a.stderr
 	} else {
 		view = view && (f.viewerWanted || f.Database != "")
