@@ -23,15 +23,16 @@
 // # Previews
 //
 // Every function appends one valid JSON value to dst. A bound of 0 or less cuts nothing. Else the value has at most
-// bound bytes (a bound below [Min] counts as Min), and each string in it that is too long ends with …[+N bytes], N as
-// the JSON spells them:
+// bound bytes (a bound below [Min] counts as Min), and each text in it that is too long ends with …[+N bytes], N as the
+// JSON spells them:
 //
 //   - the newest messages are kept while they fit; if not all do, each takes an equal share of the room that is left,
-//     but no less than a quarter of the bound;
-//   - all long strings of a message, or of a value, are cut to the same length, and a blob becomes a text that states
-//     its media type and size;
-//   - a value that is too large with short strings becomes a string; of a message that still is too large the last parts
-//     are kept, behind a text of one character: …
+//     but no less than a quarter of the bound, and each of its parts an equal share of that; of very many parts the
+//     last ones are kept;
+//   - in arguments, results and other values the long strings are cut; a value that is too large without them becomes
+//     a string;
+//   - a blob becomes a text that states its media type and size;
+//   - roles, types, ids, names and media types take at most a tenth of the bound each.
 package genaijson
 
 import (
@@ -59,26 +60,34 @@ func AppendMessages(dst []byte, messages [][]byte, bound int) []byte {
 // AppendNew is AppendMessages without the results of those calls of tools that elsewhere reports by their ids. It
 // returns as well how many of messages the array shows, in whole or in part.
 func AppendNew(dst []byte, messages [][]byte, bound int, elsewhere func(callID string) bool) (b []byte, shown int) {
-	texts, all := list(messages, limit(bound), elsewhere, false)
+	w := newWriter(bound)
+	w.frame = true
+	texts, all := w.list(messages, elsewhere, false)
 	if !all {
-		texts, _ = list(messages, limit(bound), elsewhere, true)
+		texts, _ = w.list(messages, elsewhere, true)
 	}
-	slices.Reverse(texts)
-	dst = append(append(dst, '['), bytes.Join(texts, []byte(`,`))...)
+	dst = append(dst, '[')
+	for i, text := range slices.Backward(texts) {
+		dst = append(dst, text...)
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+	}
 	return append(dst, ']'), len(texts)
 }
 
 // AppendOutput appends the array of one message of gen_ai.output.messages. The standard requires a finish reason: an
 // empty one becomes "unknown".
 func AppendOutput(dst, message []byte, finishReason string, bound int) []byte {
-	s := style{frame: true, finish: cmp.Or(finishReason, "unknown")}
-	return s.one(dst, message, reader{role: "assistant", oneRole: true}, bound)
+	w := newWriter(bound)
+	w.frame, w.finish = true, cmp.Or(finishReason, "unknown")
+	return w.one(dst, message, reader{role: "assistant", oneRole: true})
 }
 
 // AppendSystem appends the array of parts of gen_ai.system_instructions. Raw is a string, an array of content blocks,
 // or a message.
 func AppendSystem(dst, raw []byte, bound int) []byte {
-	return style{}.one(dst, raw, reader{oneRole: true}, bound)
+	return newWriter(bound).one(dst, raw, reader{oneRole: true})
 }
 
 // AppendValue appends any JSON value, such as the arguments of a tool. Raw that is not JSON becomes a string; nothing
@@ -91,11 +100,7 @@ func AppendValue(dst, raw []byte, bound int) []byte {
 	case rawjson.Valid(raw, rawjson.MaxDepth) != nil:
 		raw = rawjson.Quote(nil, string(raw))
 	}
-	text, ok := shorten(raw, limit(bound))
-	if !ok {
-		text, _ = shorten(rawjson.Quote(nil, string(raw)), limit(bound))
-	}
-	return append(dst, text...)
+	return appendValue(dst, raw, limit(bound))
 }
 
 // limit returns bound as the number of bytes that may be written.
@@ -106,27 +111,43 @@ func limit(bound int) int {
 	return max(bound, Min)
 }
 
-// list writes messages, newest first, until one does not fit in bound, and reports whether all did. If fair is set
-// none takes the room of others, and they are cut.
-func list(messages [][]byte, bound int, elsewhere func(callID string) bool, fair bool) (texts [][]byte, all bool) {
-	left := bound - len(`[]`)
+// A writer writes the parts of messages.
+type writer struct {
+	frame  bool   // parts stand in messages with a role
+	finish string // finish reason of these, or empty
+	room   int    // for all
+	name   int    // for a name
+}
+
+func newWriter(bound int) *writer { return &writer{room: limit(bound), name: limit(bound) / 10} }
+
+// minContent is the room that the content of a part gets at least.
+const minContent = 48
+
+// read returns the parts of a message, the last ones if they cannot all fit.
+func (w *writer) read(raw []byte, r reader) []Part {
+	r.most = w.room / len(`{"type":"x"}`)
+	return r.read(raw)
+}
+
+// list writes messages, newest first, until one does not fit, and reports whether all did. If fair is set none takes
+// the room of others.
+func (w *writer) list(messages [][]byte, elsewhere func(callID string) bool, fair bool) (texts [][]byte, all bool) {
+	left := w.room - len(`[]`)
 	for i, raw := range slices.Backward(messages) {
-		r := reader{role: roleUnknown}
-		parts := r.read(raw, bound)
+		parts := w.read(raw, reader{role: roleUnknown})
 		if elsewhere != nil {
 			parts = slices.DeleteFunc(parts, func(p Part) bool { return p.Type == "tool_call_response" && elsewhere(p.ID) })
 		}
 		if len(parts) == 0 {
 			continue
 		}
-		s := style{frame: true}
-		text := s.render(parts, whole, false)
+		room := left
 		if fair {
-			if text = s.message(parts, min(left, max(left/(i+1), bound/4))); text == nil {
-				text = s.message(parts, left)
-			}
+			room = min(left, max(left/(i+1), w.room/4))
 		}
-		if text == nil || len(text) > left {
+		text := w.message(parts, room)
+		if len(text) > left {
 			return texts, false
 		}
 		left -= len(text) + len(`,`)
@@ -135,133 +156,122 @@ func list(messages [][]byte, bound int, elsewhere func(callID string) bool, fair
 	return texts, true
 }
 
-// style is how the parts of a message are written.
-type style struct {
-	frame  bool   // they stand in messages with a role
-	finish string // finish reason of these, or empty
-}
-
 // one appends an array of one message, or of its parts.
-func (s style) one(dst, raw []byte, r reader, bound int) []byte {
-	room := limit(bound) - len(`[]`)
-	text := s.message(r.read(raw, room), room)
-	if text == nil {
-		text = s.message([]Part{{Role: r.role}}, room)
+func (w *writer) one(dst, raw []byte, r reader) []byte {
+	room := w.room - len(`[]`)
+	text := w.message(w.read(raw, r), room)
+	if len(text) > room {
+		text = w.message([]Part{{Role: r.role}}, room)
 	}
 	return append(append(append(dst, '['), text...), ']')
 }
 
-// message writes a message in room bytes; nil if even its last part does not fit.
-func (s style) message(parts []Part, room int) []byte {
-	if text := s.render(parts, whole, false); len(text) <= room {
-		return text
+// message writes a message in room bytes, or in more if it needs them.
+func (w *writer) message(parts []Part, room int) []byte {
+	text := w.parts(parts, false, room)
+	kept := parts[max(0, len(parts)-max(1, room/2/minContent)):]
+	for share := room / len(kept); len(text) > room && share > minContent/2; share -= share / 8 {
+		text = w.parts(kept, len(kept) < len(parts), share)
 	}
-	for cut := false; len(parts) > 0; parts, cut = parts[(len(parts)+1)/2:], true {
-		for _, f := range []form{short, flat} {
-			if text, ok := shorten(s.render(parts, f, cut), room); ok {
-				return text
-			}
-		}
-	}
-	return nil
+	return text
 }
-
-// form is how the content of parts is written.
-type form int
-
-const (
-	whole form = iota
-	short      // a blob is a text that states its media type and size
-	flat       // and other values that are long are strings
-)
 
 // omitted stands for parts of a message that are left out.
 const omitted = `{"type":"text","content":"…"},`
 
-// render writes a message of parts; if cut is set, they are the last ones of it.
-func (s style) render(parts []Part, f form, cut bool) (dst []byte) {
-	end := ""
-	if s.frame {
-		if end = "]}"; s.finish != "" {
-			end = string(append(rawjson.Quote([]byte(`],"finish_reason":`), s.finish), '}'))
-		}
-	}
+// parts writes a message of parts, each in share bytes.
+func (w *writer) parts(parts []Part, cut bool, share int) (dst []byte) {
 	for i := range parts {
 		p := &parts[i]
-		opens := s.frame && (i == 0 || p.Role != parts[i-1].Role)
+		opens := w.frame && (i == 0 || p.Role != parts[i-1].Role)
 		if i > 0 && opens {
-			dst = append(dst, end...)
+			dst = w.close(dst)
 		}
 		if i > 0 {
 			dst = append(dst, ',')
 		}
 		if opens {
-			dst = append(rawjson.Quote(append(dst, `{"role":`...), p.Role), `,"parts":[`...)
+			dst = w.open(dst, p)
 		}
 		if i == 0 && cut {
 			dst = append(dst, omitted...)
 		}
-		dst = p.append(dst, f)
+		dst = w.part(dst, p, share)
 	}
-	return append(dst, end...)
+	if w.frame {
+		dst = w.close(dst)
+	}
+	return dst
 }
 
-// append writes p.
-func (p *Part) append(dst []byte, f form) []byte {
-	content, key := p.Content, p.key
-	switch {
-	case f == whole || len(content) <= minString:
-	case p.Type == "blob":
-		note := fmt.Sprintf("[%s, %d bytes]", cmp.Or(p.MIME, p.Modality), len(content)/4*3)
-		p = &Part{Type: "text"}
-		content, key = rawjson.Quote(nil, note), "content"
-	case f == flat && !isString(content):
-		content, key = rawjson.Quote(nil, string(content)), cmp.Or(key, "value")
+func (w *writer) open(dst []byte, p *Part) []byte {
+	return append(w.bounded(append(dst, `{"role":`...), p.Role), `,"parts":[`...)
+}
+
+func (w *writer) close(dst []byte) []byte {
+	dst = append(dst, ']')
+	if w.finish != "" {
+		dst = w.bounded(append(dst, `,"finish_reason":`...), w.finish)
 	}
-	if key == "" {
-		return append(dst, content...)
+	return append(dst, '}')
+}
+
+func (w *writer) bounded(dst []byte, text string) []byte {
+	return appendCut(dst, rawjson.Quote(nil, text), w.name)
+}
+
+// part writes p in room bytes, or in more if it needs them.
+func (w *writer) part(dst []byte, p *Part, room int) []byte {
+	if p.Type == "" {
+		return dst
 	}
-	dst = rawjson.Quote(append(dst, `{"type":`...), p.Type)
+	if p.key == "" && len(p.Content) <= room {
+		return append(dst, p.Content...)
+	}
+	if p.Type == "blob" && len(p.Content) > room {
+		note := fmt.Sprintf("[%s, %d bytes]", cmp.Or(p.MIME, p.Modality), len(p.Content)/4*3)
+		p = &Part{Type: "text", key: "content", Content: rawjson.Quote(nil, note)}
+	}
+	start := len(dst)
+	dst = w.bounded(append(dst, `{"type":`...), p.Type)
 	for _, m := range [...][2]string{{"modality", p.Modality}, {"id", p.ID}, {"name", p.Name}, {"mime_type", p.MIME}} {
 		if m[1] != "" {
-			dst = rawjson.Quote(append(append(append(dst, `,"`...), m[0]...), `":`...), m[1])
+			dst = w.bounded(append(append(append(dst, `,"`...), m[0]...), `":`...), m[1])
 		}
 	}
 	if p.IsError {
 		dst = append(dst, `,"is_error":true`...)
 	}
-	dst = append(append(append(dst, `,"`...), key...), `":`...)
-	return append(append(dst, content...), '}')
+	dst = append(append(append(dst, `,"`...), cmp.Or(p.key, "value")...), `":`...)
+	return append(appendValue(dst, p.Content, max(room-(len(dst)-start)-len(`}`), minContent)), '}')
 }
 
-// minString is the length up to which strings are not cut.
-const minString = 40
-
-// shorten returns the JSON value raw in at most room bytes, all its long strings cut to one length. It reports false if
-// that is not enough.
-func shorten(raw []byte, room int) ([]byte, bool) {
+// appendValue writes the JSON value raw, or what room, minContent or more, has place for.
+func appendValue(dst, raw []byte, room int) []byte {
 	if len(raw) <= room {
-		return raw, true
+		return append(dst, raw...)
+	}
+	if isString(raw) {
+		return appendCut(dst, raw, room)
 	}
 	long, fixed := 0, len(raw)
 	for start, end := range stringsOf(raw) {
-		if end-start > minString {
+		if end-start > minContent {
 			long++
 			fixed -= end - start
 		}
 	}
-	if long == 0 || (room-fixed)/long < minString {
-		return nil, false
+	if long == 0 || (room-fixed)/long < minContent {
+		return appendCut(dst, rawjson.Quote(nil, string(raw)), room)
 	}
-	var dst []byte
 	done := 0
 	for start, end := range stringsOf(raw) {
-		if end-start > minString {
+		if end-start > minContent {
 			dst = appendCut(append(dst, raw[done:start]...), raw[start:end], (room-fixed)/long)
 			done = end
 		}
 	}
-	return append(dst, raw[done:]...), true
+	return append(dst, raw[done:]...)
 }
 
 // stringsOf yields the start and the end of every string in the JSON value raw, keys included.

@@ -176,7 +176,7 @@ func TestAppendOutput(t *testing.T) {
 	diff(t, want, AppendOutput(nil, in, "stop", 0))
 	diff(t, want, AppendOutput(nil, in, "stop", 500))
 	diff(t, `[{"role":"assistant","parts":[{"type":"text","content":"hi"}],"finish_reason":"unknown"}]`, AppendOutput(nil, []byte(`"hi"`), "", 500))
-	diff(t, `[{"role":"assistant","parts":[],"finish_reason":"`+strings.Repeat("é", 215)+`…[+9570 bytes]"}]`,
+	diff(t, `[{"role":"assistant","parts":[],"finish_reason":"`+strings.Repeat("é", 15)+`…[+9970 bytes]"}]`,
 		AppendOutput(nil, []byte(`{"role":"assistant","content":[]}`), strings.Repeat("é", 5000), 500))
 }
 

@@ -2,10 +2,9 @@ package genaijson
 
 import (
 	"bytes"
-	"cmp"
 	"iter"
+	"slices"
 
-	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
@@ -36,7 +35,7 @@ func (p *Part) Text() (string, bool) { return rawjson.String(p.Content) }
 func Parts(message []byte) iter.Seq[Part] {
 	return func(yield func(Part) bool) {
 		r := reader{role: roleUnknown}
-		for _, p := range r.read(message, 0) {
+		for _, p := range r.read(message) {
 			if p.Type != "" && !yield(p) { // a message without parts has one without a type
 				return
 			}
@@ -62,67 +61,144 @@ func Role(role string) string {
 // answers. An item of OpenAI's responses that states no role has that of its type: assistant or tool. Either is empty
 // where there is none; the id also where the message answers several calls.
 func Heading(message []byte) (role, callID string) {
-	o := object.Of("", bytes.TrimSpace(message))
-	role = cmp.Or(textOf(o, "role"), itemRole(textOf(o, "type")))
-	callID = textOf(o, "tool_call_id", "toolCallId", "tool_use_id")
+	var typ, itemID string
+	c := rawjson.NewCursor(message, rawjson.MaxDepth)
+	if !c.Open('{') {
+		return "", ""
+	}
+	var ids answered
+	for c.More('}') {
+		switch key, value := c.Key(), c.Value(); string(key) {
+		case "role":
+			role = roleOf(value)
+		case "type":
+			typ, _ = rawjson.String(value)
+		case "tool_call_id", "toolCallId", "tool_use_id":
+			callID, _ = rawjson.String(value)
+		case "call_id":
+			itemID, _ = rawjson.String(value)
+		case "content", "parts":
+			if role == "" || role == "user" || role == "function" { // others name the call themselves
+				ids.read(value)
+			}
+		}
+	}
+	if role == "" {
+		role = itemRole(typ)
+	}
 	switch {
 	case callID != "":
-	case role == "tool":
-		callID = textOf(o, "call_id")
-	case role == "" || role == "user" || role == "function": // others name the call themselves
-		callID = answered(o)
+	case role == "tool" && itemID != "":
+		callID = itemID
+	case ids.n == 1 && Role(role) != "assistant":
+		callID = ids.id
 	}
 	return role, callID
 }
 
-// answered returns the id of the call that the blocks of a message answer; empty where they are several.
-func answered(o *object.Object) (id string) {
-	for _, key := range []string{"content", "parts"} {
-		for block := range elements(o.Raw(key)) {
-			in := object.Of("", block)
-			this := cmp.Or(textOf(in, "tool_use_id"), textOf(object.Of("", in.Raw("functionResponse")), "id"))
-			if this != "" && id != "" {
-				return ""
-			}
-			id = cmp.Or(this, id)
-		}
+// roleOf returns the role that a JSON string names, without an allocation where it is a usual one.
+func roleOf(value []byte) string {
+	switch string(value) {
+	case `"user"`:
+		return "user"
+	case `"assistant"`:
+		return "assistant"
+	case `"tool"`:
+		return "tool"
 	}
-	return id
+	role, _ := rawjson.String(value)
+	return role
 }
 
-// get returns the value of the first of keys that o has and that is not null, or nil.
-func get(o *object.Object, keys ...string) []byte {
+// answered is what a list of blocks says about the calls that it answers: how many, and the id of the last one.
+type answered struct {
+	n  int
+	id string
+}
+
+func (a *answered) read(blocks []byte) {
+	c := rawjson.NewCursor(blocks, rawjson.MaxDepth)
+	for ok := c.Open('['); ok && c.More(']'); {
+		if c.Peek() != '{' {
+			c.Value()
+			continue
+		}
+		for c.Open('{'); c.More('}'); {
+			switch key, value := c.Key(), c.Value(); string(key) {
+			case "tool_use_id":
+				a.take(value)
+			case "functionResponse":
+				o, _ := readObject(value)
+				a.take(o.quoted("id"))
+			}
+		}
+	}
+}
+
+func (a *answered) take(id []byte) {
+	if text, ok := rawjson.String(id); ok {
+		a.n, a.id = a.n+1, text
+	}
+}
+
+// object is a JSON object: its members in their order.
+type object []member
+
+type member struct{ key, value []byte }
+
+// readObject returns the members of raw and reports whether raw is a JSON object.
+func readObject(raw []byte) (o object, ok bool) {
+	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
+	if !c.Open('{') {
+		return nil, false
+	}
+	o = make(object, 0, 8)
+	for c.More('}') {
+		key := c.Key()
+		if !c.Plain() {
+			key = bytes.Clone(key) // the cursor uses its memory again
+		}
+		if v := c.Value(); v != nil {
+			o = append(o, member{key, v})
+		}
+	}
+	return o, c.End() == nil
+}
+
+// get returns the value of the first of keys that o has and that is not null, or nil. The last of several equal keys
+// counts.
+func (o object) get(keys ...string) []byte {
 	for _, key := range keys {
-		if v := o.Raw(key); v != nil {
-			return v
+		for _, m := range slices.Backward(o) {
+			if string(m.key) == key && len(m.value) > 0 && m.value[0] != 'n' {
+				return m.value
+			}
 		}
 	}
 	return nil
 }
 
-// literal is get of a JSON string; nil if the value is none.
-func literal(o *object.Object, keys ...string) []byte {
-	if v := get(o, keys...); isString(v) {
+// quoted is get of a JSON string; nil if the value is none.
+func (o object) quoted(keys ...string) []byte {
+	if v := o.get(keys...); isString(v) {
 		return v
 	}
 	return nil
 }
 
-// textOf is the text of literal; it is empty if there is none.
-func textOf(o *object.Object, keys ...string) string {
-	text, _ := rawjson.String(literal(o, keys...))
+// text is the text of quoted; it is empty if there is none.
+func (o object) text(keys ...string) string {
+	text, _ := rawjson.String(o.quoted(keys...))
 	return text
 }
 
-// elements yields the elements of the JSON array raw; none of another value.
-func elements(raw []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		c := rawjson.NewCursor(raw, object.MaxDepth)
-		for ok := c.Open('['); ok && c.More(']'); {
-			if v := c.Value(); v == nil || !yield(v) {
-				return
-			}
-		}
+// each calls f with every element of the JSON array raw, and its members if it is an object.
+func each(raw []byte, f func(o object, raw []byte)) {
+	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
+	for ok := c.Open('['); ok && c.More(']'); {
+		v := c.Value()
+		o, _ := readObject(v)
+		f(o, v)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
@@ -24,14 +23,12 @@ type reader struct {
 	parts   []Part
 }
 
-// read returns the parts of a message, the last ones if they cannot all fit into room bytes; 0: all. There is at least
-// one: that of a message without parts has no type.
-func (r *reader) read(raw []byte, room int) []Part {
-	r.most = room / len(`{"type":"x"}`)
+// read returns the parts of a message. There is at least one: that of a message without parts has no type.
+func (r *reader) read(raw []byte) []Part {
 	raw = validUTF8(raw)
-	o, err := object.Parse(raw)
+	o, ok := readObject(raw)
 	switch {
-	case err == nil:
+	case ok:
 		r.message(o, raw)
 	case rawjson.Valid(raw, rawjson.MaxDepth) != nil:
 		r.plain(raw)
@@ -79,51 +76,50 @@ var (
 )
 
 // message reads a message that is an object, raw.
-func (r *reader) message(o *object.Object, raw []byte) {
+func (r *reader) message(o object, raw []byte) {
 	switch {
 	case !r.takeRole(o):
 		r.block(o, raw) // a block that stands for a message, as items of OpenAI's responses do
 		return
-	case r.role == "tool" && get(o, "parts") == nil:
+	case r.role == "tool" && o.get("parts") == nil:
 		r.response(o)
 		return
-	case get(o, keysContent...) != nil:
-	case literal(o, "kind") != nil && get(o, "data", "payload") != nil:
-		r.add(Part{Type: "extension", Name: textOf(o, "kind"), key: "data", Content: get(o, "data", "payload")})
-	case o.Spelled("content") == nil: // OpenAI's is null if there is none
+	case o.get(keysContent...) != nil:
+	case o.quoted("kind") != nil && o.get("data", "payload") != nil:
+		r.add(Part{Type: "extension", Name: o.text("kind"), key: "data", Content: o.get("data", "payload")})
+	case !slices.ContainsFunc(o, func(m member) bool { return string(m.key) == "content" }):
+		// OpenAI's are null if there is none
 		r.plain(raw)
 	}
-	r.text("reasoning", literal(o, keysThinking...))
-	r.contents(get(o, "content"))
-	r.contents(get(o, "parts"))
-	r.text("text", literal(o, "refusal"))
-	if audio := get(o, "audio"); audio != nil {
+	r.text("reasoning", o.quoted(keysThinking...))
+	r.contents(o.get("content"))
+	r.contents(o.get("parts"))
+	r.text("text", o.quoted("refusal"))
+	if audio := o.get("audio"); audio != nil {
 		r.add(Part{Type: "audio", key: "value", Content: audio})
 	}
-	if call := get(o, "function_call"); isObject(call) {
-		r.call(object.Of("", call), call)
+	if call := o.get("function_call"); isObject(call) {
+		r.call(object{{[]byte("function"), call}}, call)
 	}
-	if calls := get(o, "tool_calls"); isArray(calls) {
-		for call := range elements(calls) {
-			r.call(object.Of("", call), call)
-		}
+	if calls := o.get("tool_calls"); isArray(calls) {
+		each(calls, r.call)
 	} else if calls != nil {
 		r.plain(calls)
 	}
-	r.text("error", literal(o, keysError...))
+	r.text("error", o.quoted(keysError...))
 }
 
 // takeRole sets the role to that of o, and reports whether o is a message and not a block that stands for one.
-func (r *reader) takeRole(o *object.Object) bool {
-	typ := textOf(o, "type")
+func (r *reader) takeRole(o object) bool {
+	typ := o.text("type")
 	switch {
-	case literal(o, "role") != nil:
-		r.role = textOf(o, "role")
+	case o.quoted("role") != nil:
+		r.role = o.text("role")
 		if standard := Role(r.role); standard == "tool" || standard == "assistant" {
 			r.role = standard
 		}
 		return true
-	case literal(o, "type") == nil || typ == "message":
+	case o.quoted("type") == nil || typ == "message":
 		return true
 	}
 	r.role = cmp.Or(itemRole(typ), r.role)
@@ -146,26 +142,25 @@ func (r *reader) contents(raw []byte) {
 	switch {
 	case len(raw) == 0 || string(raw) == `""` || string(raw) == "null":
 	case isArray(raw):
-		for block := range elements(raw) {
-			r.block(object.Of("", block), block)
-		}
+		each(raw, r.block)
 	default:
-		r.block(object.Of("", raw), raw)
+		o, _ := readObject(raw)
+		r.block(o, raw)
 	}
 }
 
 // block reads one block of content, raw. One that has not what its type needs is added as it is.
-func (r *reader) block(o *object.Object, raw []byte) {
+func (r *reader) block(o object, raw []byte) {
 	if isString(raw) {
 		r.text("text", raw)
 		return
 	}
 	done := false
-	switch typ := textOf(o, "type"); typ {
+	switch typ := o.text("type"); typ {
 	case "text", "input_text", "output_text", "summary_text":
-		done = r.text("text", literal(o, "text", "content"))
+		done = r.text("text", o.quoted("text", "content"))
 	case "refusal":
-		done = r.text("text", literal(o, "refusal"))
+		done = r.text("text", o.quoted("refusal"))
 	case "thinking", "reasoning", "reasoning_text":
 		done = r.reasoning(o)
 	case "toolCall", "tool_call", "tool_use", "function_call":
@@ -180,16 +175,18 @@ func (r *reader) block(o *object.Object, raw []byte) {
 		done = r.media(o, "audio")
 	case "video":
 		done = r.media(o, "video")
-	case "blob", "document", "file", "input_file", "resource_link", "uri":
+	case "blob":
+		done = r.media(append(slices.Clip(o), member{[]byte("data"), o.get("content")}), "")
+	case "document", "file", "input_file", "resource_link", "uri":
 		done = r.media(o, "")
 	case "message": // an item of OpenAI's responses
-		if done = !r.inItem && get(o, "content") != nil; done {
+		if done = !r.inItem && o.get("content") != nil; done {
 			r.inItem = true
-			r.contents(get(o, "content"))
+			r.contents(o.get("content"))
 			r.inItem = false
 		}
 	case "":
-		done = r.gemini(o) || r.text("text", literal(o, "text"))
+		done = r.gemini(o) || r.text("text", o.quoted("text"))
 	}
 	if !done {
 		r.other(o, raw)
@@ -197,32 +194,35 @@ func (r *reader) block(o *object.Object, raw []byte) {
 }
 
 // gemini reads a part of a Gemini message that is not merely a text, and reports whether it is one.
-func (r *reader) gemini(o *object.Object) bool {
-	if string(get(o, "thought")) == "true" {
-		return r.text("reasoning", literal(o, "text"))
+func (r *reader) gemini(o object) bool {
+	if string(o.get("thought")) == "true" {
+		return r.text("reasoning", o.quoted("text"))
 	}
 	for _, key := range []string{"functionCall", "functionResponse", "inlineData", "fileData"} {
-		value := get(o, key)
-		in := object.Of("", value)
-		switch {
-		case in == nil:
+		value := o.get(key)
+		in, ok := readObject(value)
+		if !ok {
 			continue
-		case key == "functionCall":
-			r.call(in, value)
-		case key == "functionResponse":
-			r.response(in)
-		default:
-			return r.media(in, "")
 		}
-		return true
+		switch key {
+		case "functionCall":
+			r.call(in, value)
+			return true
+		case "functionResponse":
+			r.response(in)
+			return true
+		case "fileData":
+			in = append(in, member{[]byte("uri"), in.get("fileUri")})
+		}
+		return r.media(in, "")
 	}
 	return false
 }
 
 // other adds a block as it is. One without a type, or with a type of the standard whose rules it breaks, becomes a
 // text.
-func (r *reader) other(o *object.Object, raw []byte) {
-	switch typ := textOf(o, "type"); typ {
+func (r *reader) other(o object, raw []byte) {
+	switch typ := o.text("type"); typ {
 	case "reasoning":
 		r.add(Part{Type: "encrypted_reasoning", key: "value", Content: raw})
 	case "", "text", "tool_call", "blob", "uri", "file":
@@ -233,14 +233,14 @@ func (r *reader) other(o *object.Object, raw []byte) {
 }
 
 // reasoning reads a block of reasoning and reports whether it holds any text.
-func (r *reader) reasoning(o *object.Object) bool {
-	if r.text("reasoning", literal(o, "thinking", "reasoning", "reasoning_content", "text", "content")) {
+func (r *reader) reasoning(o object) bool {
+	if r.text("reasoning", o.quoted("thinking", "reasoning", "reasoning_content", "text", "content")) {
 		return true
 	}
 	before := len(r.parts)
 	for _, key := range []string{"summary", "content"} {
-		for block := range elements(get(o, key)) {
-			r.text("reasoning", literal(object.Of("", block), "text"))
+		if list := o.get(key); isArray(list) {
+			each(list, func(o object, _ []byte) { r.text("reasoning", o.quoted("text")) })
 		}
 	}
 	return len(r.parts) > before
@@ -249,17 +249,17 @@ func (r *reader) reasoning(o *object.Object) bool {
 var keysCallID = []string{"tool_call_id", "toolCallId", "tool_use_id", "call_id", "id"}
 
 // call reads a call of a tool, raw.
-func (r *reader) call(o *object.Object, raw []byte) {
-	p, outer := Part{Type: "tool_call", ID: textOf(o, keysCallID...), key: "arguments"}, o
-	if f := get(o, "function"); isObject(f) {
-		o = object.Of("", f)
+func (r *reader) call(o object, raw []byte) {
+	p, outer := Part{Type: "tool_call", ID: o.text(keysCallID...), key: "arguments"}, o
+	if f := o.get("function"); isObject(f) {
+		o, _ = readObject(f)
 	}
-	if literal(o, "name", "tool_name", "toolName") == nil {
+	if o.quoted("name", "tool_name", "toolName") == nil {
 		r.other(outer, raw)
 		return
 	}
-	p.Name = textOf(o, "name", "tool_name", "toolName")
-	p.Content = arguments(get(o, "arguments", "input", "args"))
+	p.Name = o.text("name", "tool_name", "toolName")
+	p.Content = arguments(o.get("arguments", "input", "args"))
 	r.add(p)
 }
 
@@ -277,16 +277,16 @@ func arguments(raw []byte) []byte {
 }
 
 // response reads the result of a call.
-func (r *reader) response(o *object.Object) {
+func (r *reader) response(o object) {
 	p := Part{
-		Type: "tool_call_response", ID: textOf(o, keysCallID...), Name: textOf(o, "tool_name", "toolName", "name"),
-		IsError: string(get(o, "is_error", "isError")) == "true",
+		Type: "tool_call_response", ID: o.text(keysCallID...), Name: o.text("tool_name", "toolName", "name"),
+		IsError: string(o.get("is_error", "isError")) == "true",
 		key:     "response", Content: null,
 	}
 	if !r.oneRole {
 		p.Role = "tool"
 	}
-	if result := get(o, "content", "output", "response", "result"); result != nil {
+	if result := o.get("content", "output", "response", "result"); result != nil {
 		p.Content = loneText(result)
 	}
 	r.add(p)
@@ -295,11 +295,12 @@ func (r *reader) response(o *object.Object) {
 // loneText returns the text of a result that is one block of text, else the result.
 func loneText(result []byte) []byte {
 	n, text := 0, []byte(nil)
-	for block := range elements(result) {
-		o := object.Of("", block)
-		if n++; slices.Contains([]string{"text", "input_text", "output_text"}, textOf(o, "type")) {
-			text = literal(o, "text")
-		}
+	if isArray(result) {
+		each(result, func(o object, _ []byte) {
+			if n++; slices.Contains([]string{"text", "input_text", "output_text"}, o.text("type")) {
+				text = o.quoted("text")
+			}
+		})
 	}
 	if n == 1 && text != nil {
 		return text
@@ -308,41 +309,29 @@ func loneText(result []byte) []byte {
 }
 
 // media reads an image, a sound or a file, and reports whether it found the content, or where it is.
-func (r *reader) media(o *object.Object, modality string) bool {
-	inner := get(o, "source", "image_url", "input_audio", "file")
-	in := object.Of("", inner)
-	find := func(keys ...string) []byte { // of equal keys those further inside count
-		for _, key := range keys {
-			if v := cmp.Or(string(literal(in, key)), string(literal(o, key))); v != "" {
-				return []byte(v)
-			}
-		}
-		return nil
-	}
-	text := func(keys ...string) string {
-		s, _ := rawjson.String(find(keys...))
-		return s
+func (r *reader) media(o object, modality string) bool {
+	switch inner := o.get("source", "image_url", "input_audio", "file"); {
+	case isString(inner):
+		o = append(slices.Clip(o), member{[]byte("url"), inner})
+	case isObject(inner):
+		in, _ := readObject(inner)
+		o = append(slices.Clip(o), in...) // of equal keys those further inside count
 	}
 	p := Part{
-		Name: text("name", "filename"), MIME: text("mime_type", "mimeType", "media_type"),
-		Modality: cmp.Or(text("modality"), modality), Content: find("data", "payload", "file_data"),
+		Name: o.text("name", "filename"), MIME: o.text("mime_type", "mimeType", "media_type"),
+		Modality: cmp.Or(o.text("modality"), modality), Content: o.quoted("data", "payload", "file_data"),
 	}
-	if textOf(o, "type") == "blob" {
-		p.Content = find("content", "data")
-	}
-	if format := text("format"); p.MIME == "" && format != "" {
+	if format := o.text("format"); p.MIME == "" && format != "" {
 		p.MIME = "audio/" + format
 	}
 	switch p.Type, p.key = "blob", "content"; {
-	case p.Content != nil && text("type") == "text":
+	case p.Content != nil && o.text("type") == "text":
 		return r.text("text", p.Content)
-	case p.Content == nil && isString(inner):
-		p.Type, p.key, p.Content = "uri", "uri", inner
 	case p.Content == nil:
-		p.Type, p.key, p.Content = "uri", "uri", find("url", "uri", "file_url", "fileUri")
+		p.Type, p.key, p.Content = "uri", "uri", o.quoted("url", "uri", "file_url")
 	}
 	if p.Content == nil {
-		p.Type, p.key, p.Content = "file", "file_id", find("file_id")
+		p.Type, p.key, p.Content = "file", "file_id", o.quoted("file_id")
 	}
 	if rest, ok := bytes.CutPrefix(p.Content, []byte(`"data:`)); ok {
 		head, content, _ := bytes.Cut(rest, []byte(`,`))
