@@ -632,16 +632,17 @@ func TestUntold(t *testing.T) {
 func TestDots(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "dots.db")
 	ids := []string{".", "..", "~..", "~~.", "..."}
-	for _, id := range ids {
-		lines(t, db, long(id, 2))
+	for _, id := range ids { // the title of each says which it is
+		lines(t, db, append(long(id, 2), event{"type": "otelagent.fact_stated", "ts": at(9), "session": id,
+			"facts": []event{{"subject": "session", "key": "title", "value": "session " + id}}}))
 	}
 	server := serve(t, db)
 	for _, id := range ids {
 		b := open(t, server, "/", desk)
 		b.until("the list", fmt.Sprintf("document.querySelectorAll('%s').length === %d", testid("session-link"), len(ids)))
-		js[bool](b, fmt.Sprintf("[...document.querySelectorAll('%s')].find((a) => a.innerText === %q).click(), true", testid("session-link"), id))
+		js[bool](b, fmt.Sprintf("[...document.querySelectorAll('%s')].find((a) => a.innerText === %q).click(), true", testid("session-link"), "session "+id))
 		b.shows("1 squared is 1.")
-		if got := js[string](b, "document.querySelector('"+testid("session-title")+"').innerText"); got != id {
+		if got := js[string](b, "document.querySelector('"+testid("session-title")+"').innerText"); got != "session "+id {
 			t.Errorf("%q opened %q", id, got)
 		}
 		b.click(testid("open-request"))
