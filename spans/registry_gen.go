@@ -478,7 +478,7 @@ const (
 	MetricAgentInferenceCalls = "gen_ai.invoke_agent.inference_calls"
 	// MetricAgentToolCalls ({tool_call} histogram; profiles: all): Tool calls of one run.
 	MetricAgentToolCalls = "gen_ai.invoke_agent.tool_calls"
-	// MetricTurnTokens ({token} histogram; profiles: all): Tokens of one turn by class. A sample is one turn and class; input includes both cache classes and output includes reasoning, so only input and output may be added. A turn that reports no usage gives none.
+	// MetricTurnTokens ({token} histogram; profiles: all): Tokens of one turn by class. A sample is one turn and class; input includes both cache classes and output includes reasoning, so only input and output may be added. A turn that reports no usage gives none; a class of 0 but input and output gives none either.
 	MetricTurnTokens = "otelagent.turn.tokens"
 	// MetricTurnDuration (s histogram; profiles: all): Time of one turn, its tools included. No sample where its start or end is not known.
 	MetricTurnDuration = "otelagent.turn.duration"
@@ -1247,7 +1247,7 @@ var metrics = []Metric{
 		Boundaries: []float64{1, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 65536, 98304, 131072, 196608, 262144, 393216, 524288, 786432, 1.048576e+06, 2.097152e+06, 4.194304e+06},
 		Attributes: []attribute.Key{TokenClassKeyKey, ProviderNameKey, RequestModelKey, AgentNameKey},
 		Prometheus: "otelagent_turn_tokens",
-		Brief:      "Tokens of one turn by class. A sample is one turn and class; input includes both cache classes and output includes reasoning, so only input and output may be added. A turn that reports no usage gives none.",
+		Brief:      "Tokens of one turn by class. A sample is one turn and class; input includes both cache classes and output includes reasoning, so only input and output may be added. A turn that reports no usage gives none; a class of 0 but input and output gives none either.",
 		Question:   "How many tokens does a turn take, and how many of them come from cache?",
 	},
 	{

@@ -75,8 +75,8 @@ func samplesOf(tb testing.TB) []rawSample {
 			}
 		}
 	}
-	if len(samples) != 13 {
-		tb.Fatalf("%d samples of a turn, want 13", len(samples))
+	if len(samples) != 12 {
+		tb.Fatalf("%d samples of a turn, want 12", len(samples))
 	}
 	return samples
 }
@@ -87,7 +87,7 @@ func measuredRun() (context.Context, *writer.Run) {
 	return startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), otelagent.WithMeterProvider(meters))
 }
 
-// BenchmarkMetrics compares a turn with metrics with the same turn without them and its 13 samples taken by hand. docs/hotpaths.md names
+// BenchmarkMetrics compares a turn with metrics with the same turn without them and its 12 samples taken by hand. docs/hotpaths.md names
 // the bound of the ratio.
 func BenchmarkMetrics(b *testing.B) {
 	b.Run("adapter", func(b *testing.B) {

@@ -153,7 +153,9 @@ func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, k
 	if res.Usage != nil {
 		u := res.Usage.normal()
 		for i, n := range [...]int64{u.input, u.output, u.reasoning, u.cacheRead, u.cacheWrite} {
-			sample(spans.MetricTurnTokens, float64(n), spans.TokenClassKeyKey.String(string(tokenClasses[i])))
+			if i < 2 || n > 0 { // as on the span: a count of 0 of the other classes is not there
+				sample(spans.MetricTurnTokens, float64(n), spans.TokenClassKeyKey.String(string(tokenClasses[i])))
+			}
 			sample(usageMetrics[i], float64(n))
 		}
 		sample(spans.MetricTokenUsage, float64(u.input), spans.TokenTypeKeyKey.String(string(spans.TokenTypeInput)))

@@ -213,6 +213,9 @@ func (p *phoenix) testPlain(t *testing.T) {
 			spans.SpanTurn:     {"llm.model_name", "llm.input_messages.0.message.role", "llm.output_messages.0.message.content", "llm.token_count.prompt"},
 			spans.SpanToolCall: {"tool.name", "tool.id", "output.value"},
 		}[s.Name()] {
+			if _, asked := s.Attributes().Get(string(spans.InputMessagesKey)); !asked && strings.HasPrefix(key, "llm.input_messages") {
+				continue // only results of tool calls were new, and those are on the spans of the calls
+			}
 			if attrs[key] == nil {
 				t.Errorf("%s: Phoenix made no %s", s.Name(), key)
 			}
