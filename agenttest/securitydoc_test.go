@@ -58,7 +58,7 @@ func TestSecurityDocument(t *testing.T) {
 			}
 		}
 	}
-	if len(named) < 30 || len(cases) < 3 {
+	if len(named) < 30 || len(cases) < 5 {
 		t.Errorf("%d tests and %d cases are named: the search is blind", len(named), len(cases))
 	}
 }
