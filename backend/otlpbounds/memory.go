@@ -113,13 +113,6 @@ func (m *Meter) Write(p []byte) (int, error) {
 // Used returns the estimate for what was written.
 func (m *Meter) Used() int64 { return m.used }
 
-// Memory returns the estimate for a request in protobuf that is there as a whole.
-func Memory(b []byte, s Signal) int64 {
-	m := NewMeter(s, math.MaxInt64)
-	_, _ = m.Write(b)
-	return m.used
-}
-
 // openMessage is a message that begins before the next byte and ends after it.
 type openMessage struct {
 	*message

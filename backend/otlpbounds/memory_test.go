@@ -3,6 +3,7 @@ package otlpbounds_test
 import (
 	"bytes"
 	"errors"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -86,16 +87,23 @@ func decode(t *testing.T, b []byte, s otlpbounds.Signal) int64 {
 	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
 }
 
+// memory returns the estimate for a whole request.
+func memory(b []byte, s otlpbounds.Signal) int64 {
+	m := otlpbounds.NewMeter(s, math.MaxInt64)
+	_, _ = m.Write(b)
+	return m.Used()
+}
+
 func TestMemoryEstimatesTheDecoder(t *testing.T) {
 	const n = 100_000
 	for name, c := range hollow {
 		b := in(bytes.Repeat(in(nil, c.inner), n), c.outer...)
-		got := otlpbounds.Memory(b, c.signal)
+		got := memory(b, c.signal)
 		took := decode(t, b, c.signal)
 		if got < took*9/10 || got > 2*took {
 			t.Errorf("%s: estimated %d bytes each, pdata takes %d", name, got/n, took/n)
 		}
-		if other := otlpbounds.Memory(b, otlpbounds.AnySignal); c.signal != otlpbounds.Metrics && other < got {
+		if other := memory(b, otlpbounds.AnySignal); c.signal != otlpbounds.Metrics && other < got {
 			t.Errorf("%s: of any signal %d, of its own %d", name, other, got)
 		}
 	}
@@ -136,7 +144,7 @@ func TestMeterStopsAtTheLimit(t *testing.T) {
 func TestMemoryOfText(t *testing.T) {
 	text := strings.Repeat("\n\x00{}", 1<<20)
 	b := traces(t, 1, 1, text)
-	if got := otlpbounds.Memory(b, otlpbounds.Traces); got > int64(len(b))+4<<10 {
+	if got := memory(b, otlpbounds.Traces); got > int64(len(b))+4<<10 {
 		t.Errorf("%d for %d bytes", got, len(b))
 	}
 }
@@ -145,7 +153,7 @@ func FuzzMeter(f *testing.F) {
 	f.Add(in(bytes.Repeat(in(nil, 2), 10), 1, 2), 3)
 	f.Add(traces(f, 3, 3, "text"), 1)
 	f.Fuzz(func(t *testing.T, b []byte, piece int) {
-		m, whole := otlpbounds.NewMeter(otlpbounds.Traces, 4096), otlpbounds.Memory(b, otlpbounds.Traces)
+		m, whole := otlpbounds.NewMeter(otlpbounds.Traces, 4096), memory(b, otlpbounds.Traces)
 		var err error
 		piece = max(piece&63, 1)
 		for i := 0; i < len(b) && err == nil; i += piece {

@@ -162,25 +162,35 @@ func (h *Handler) turn(q *query) (any, error) {
 	return compact{v.Turn(v.Position(turn), maxText, now)}, nil
 }
 
+// target is the attempt of a turn that a path names.
+type target struct {
+	session.Tree
+	key      session.Key
+	revision store.Revision
+	addr     reader.RequestAddress
+}
+
+// target reads the session. The attempt may be empty.
+func (q *query) target(attempt string) (t target, err error) {
+	if t.key, err = q.session(); err != nil {
+		return t, err
+	}
+	if t.Tree, t.revision, err = q.tree(t.key); err != nil {
+		return t, err
+	}
+	t.addr = reader.RequestAddress{Session: t.key.ID, Run: q.part("run"), Turn: q.part("turn"), Attempt: attempt}
+	return t, t.addr.Numbers()
+}
+
 // request answers a request, its bytes, or its difference from an earlier one. It makes them after fresh, since a
 // request may be as long as a session.
 func (h *Handler) request(q *query) (any, error) {
-	key, err := q.session()
+	t, err := q.target(q.part("attempt"))
 	if err != nil {
-		return nil, err
-	}
-	t, revision, err := q.tree(key)
-	if err != nil {
-		return nil, err
-	}
-	addr := reader.RequestAddress{
-		Session: key.ID, Run: q.part("run"), Turn: q.part("turn"), Attempt: q.part("attempt"),
-	}
-	if err := addr.Numbers(); err != nil {
 		return nil, err
 	}
 	this := diff.Target{Session: t.Session, Blocks: t.Blocks}
-	if this.Run, this.Turn, this.Request, err = reader.PickRequest(t.Session, addr); err != nil {
+	if this.Run, this.Turn, this.Request, err = reader.PickRequest(t.Session, t.addr); err != nil {
 		return nil, err
 	}
 	before := this
@@ -190,14 +200,14 @@ func (h *Handler) request(q *query) (any, error) {
 			return nil, err
 		}
 	}
-	if err := q.fresh(key, revision, from); err != nil {
+	if err := q.fresh(t.key, t.revision, from); err != nil {
 		return nil, err
 	}
 	switch {
 	case q.URL.Query().Has("diff"):
 		return diff.Compare(before, this)
 	case !q.flag("raw"):
-		return inspect.NewRequest(t, this.Run, this.Turn, this.Request), nil
+		return inspect.NewRequest(t.Tree, this.Run, this.Turn, this.Request), nil
 	}
 	payload := this.Request.Payload(t.Blocks)
 	switch {
@@ -278,38 +288,29 @@ func (h *Handler) block(q *query) (any, error) {
 
 // replay checks whether a turn can be sent again, and converts its request. It sends nothing.
 func (h *Handler) replay(q *query) (any, error) {
-	key, err := q.session()
-	if err != nil {
-		return nil, err
-	}
 	var o replay.Options
 	if form := q.param("form"); form != "" {
+		var err error
 		if o.API, err = replay.ParseAPI(form); err != nil {
 			return nil, bad("form: want one of anthropic, openai-chat, openai-responses, as-sent")
 		}
 	}
-	t, revision, err := q.tree(key)
+	t, err := q.target(q.param("attempt"))
 	if err != nil {
 		return nil, err
 	}
-	addr := reader.RequestAddress{
-		Session: key.ID, Run: q.part("run"), Turn: q.part("turn"), Attempt: q.param("attempt"),
-	}
-	if err := addr.Numbers(); err != nil {
-		return nil, err
-	}
-	run, turn, err := addr.Pick(t.Session)
+	run, turn, err := t.addr.Pick(t.Session)
 	if err != nil {
 		return nil, err
 	}
-	request, err := reader.PickAttempt(run, turn, addr.Attempt)
+	request, err := reader.PickAttempt(run, turn, t.addr.Attempt)
 	if err != nil {
 		return nil, err
 	}
-	if err := q.fresh(key, revision); err != nil {
+	if err := q.fresh(t.key, t.revision); err != nil {
 		return nil, err
 	}
-	x, err := inspect.NewReplay(t, run, turn, request, o)
+	x, err := inspect.NewReplay(t.Tree, run, turn, request, o)
 	if err != nil {
 		return nil, bad("%s", inspect.Clean(err.Error()))
 	}

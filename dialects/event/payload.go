@@ -37,6 +37,3 @@ const (
 
 // ParseRequest reads the request of a model API from its payload: model, parameters, system prompt, tools and messages.
 func ParseRequest(payload []byte) (Request, error) { return writer.ParseRequest(payload) }
-
-// ParseReply is otelagent.ParseReply, with all that the reply says.
-func ParseReply(body []byte) (TurnResult, error) { return writer.ParseReply(body) }
