@@ -13,8 +13,17 @@ const Key = "ts"
 // Time reads a JSON value that says when something happened: a string in RFC 3339, or a number of nanoseconds,
 // microseconds, milliseconds or seconds since 1970. The size of the number decides its unit (a time from 1973 to 2262
 // in one unit is before 1973 in the next larger one). Seconds and milliseconds may have a fraction. Time reports
-// whether value is such a time.
+// whether value is such a time, and one that nanoseconds since 1970 can hold; the zero time stands for any other value.
 func Time(value []byte) (time.Time, bool) {
+	t, ok := anyTime(value)
+	if !ok || t.Year() < 1678 || t.Year() >= 2262 {
+		return time.Time{}, false
+	}
+	return t.UTC(), true
+}
+
+// anyTime reads a time of any year.
+func anyTime(value []byte) (time.Time, bool) {
 	if len(value) == 0 {
 		return time.Time{}, false
 	}
@@ -24,23 +33,18 @@ func Time(value []byte) (time.Time, bool) {
 			return time.Time{}, false
 		}
 		t, err := time.Parse(time.RFC3339Nano, s)
-		return t.UTC(), err == nil && inNanoseconds(t)
+		return t, err == nil
 	}
 	if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
-		var t time.Time
 		switch {
-		case n <= 0:
-			return time.Time{}, false
 		case n >= 1e17:
-			t = time.Unix(0, n)
+			return time.Unix(0, n), true
 		case n >= 1e14:
-			t = time.UnixMicro(n)
+			return time.UnixMicro(n), true
 		case n >= 1e11:
-			t = time.UnixMilli(n)
-		default:
-			t = time.Unix(n, 0)
+			return time.UnixMilli(n), true
 		}
-		return t.UTC(), inNanoseconds(t)
+		return time.Unix(n, 0), n > 0
 	}
 	f, err := strconv.ParseFloat(string(value), 64)
 	if err != nil || !(f > 0 && f < 1e14) {
@@ -50,11 +54,5 @@ func Time(value []byte) (time.Time, bool) {
 	if f >= 1e11 {
 		micros = 1e3
 	}
-	t := time.UnixMicro(int64(f * micros)).UTC()
-	return t, inNanoseconds(t)
-}
-
-// inNanoseconds reports whether unix nanoseconds can hold t.
-func inNanoseconds(t time.Time) bool {
-	return t.Year() >= 1678 && t.Year() < 2262
+	return time.UnixMicro(int64(f * micros)), true
 }
