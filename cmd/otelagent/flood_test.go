@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
+	"encoding/binary"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +22,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -234,5 +238,74 @@ func TestManyPackedRequests(t *testing.T) {
 	}
 	if code, _, text, err := s.post("/v1/traces", "application/x-protobuf", "", nestedSpan(50)); code != http.StatusOK {
 		t.Errorf("an honest request afterwards: %d %s %v", code, text, err)
+	}
+}
+
+// TestStalledMessages sends most of many large gRPC messages and no more. The server holds a few of them for a while and
+// ends the others, and honest senders are served.
+func TestStalledMessages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: sends gigabytes")
+	}
+	s := startServer(t)
+	idle := s.memory(t, "VmRSS")
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	client := &http2.Transport{AllowHTTP: true,
+		DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}}
+	defer client.CloseIdleConnections()
+	const size = 20 << 20
+	ended := make(chan string, 100)
+	for range cap(ended) {
+		all.Go(func() {
+			rest, w := io.Pipe()
+			defer w.Close()
+			req, _ := http.NewRequestWithContext(ctx, http.MethodPost,
+				"http://"+s.grpc+"/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+				io.MultiReader(strings.NewReader("\x00"+string(binary.BigEndian.AppendUint32(nil, size+1))),
+					bytes.NewReader(make([]byte, size)), rest))
+			req.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}}
+			resp, err := client.RoundTrip(req)
+			if err != nil {
+				ended <- err.Error()
+				return
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			ended <- "status " + resp.Header.Get("Grpc-Status") + resp.Trailer.Get("Grpc-Status")
+		})
+	}
+	answers := map[string]int{}
+	for range cap(ended) - 8 {
+		select {
+		case answer := <-ended:
+			answers[answer]++
+		case <-time.After(20 * time.Second):
+			t.Fatalf("the others are held; answers %v, memory %d MiB", answers, s.memory(t, "VmHWM"))
+		}
+	}
+	t.Logf("idle %d MiB, peak %d MiB; answers %v", idle, s.memory(t, "VmHWM"), answers)
+	if answers["status 1"] != cap(ended)-8 { // CANCELLED, after which OTLP senders send again
+		t.Errorf("answers: %v", answers)
+	}
+	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for try := 0; ; try++ { // memory_limiter may refuse data until the memory of the others is free
+		err := conn.Invoke(ctx, "/opentelemetry.proto.collector.trace.v1.TraceService/Export", nestedSpan(50), &[]byte{})
+		if err == nil {
+			break
+		}
+		if status.Code(err) != codes.Unavailable || try == 60 {
+			t.Fatalf("an honest request: %v", err)
+		}
+		time.Sleep(500 * time.Millisecond)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/otelagent/otelagent/backend/otlpbounds"
@@ -22,7 +24,43 @@ import (
 // answers for the requests that the codec did not decode, since gRPC makes INTERNAL of every error of a codec.
 func (l *limits) GetGRPCServerOptions(context.Context) ([]grpc.ServerOption, error) {
 	c := &codec{CodecV2: encoding.GetCodecV2("proto"), limits: l}
-	return []grpc.ServerOption{grpc.ForceServerCodecV2(c), grpc.ChainUnaryInterceptor(c.intercept)}, nil
+	return []grpc.ServerOption{grpc.InTapHandle(l.tap), grpc.ForceServerCodecV2(c),
+		grpc.ChainUnaryInterceptor(c.intercept)}, nil
+}
+
+// receivedKey is the key in a stream's context of the function that says that its message is there.
+type receivedKey struct{}
+
+// tap is a tap.ServerInHandle: it ends streams whose message does not come. gRPC holds all that came of a message before
+// a codec sees any of it.
+func (l *limits) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
+	if !strings.HasSuffix(call.FullMethodName, "/Export") {
+		return ctx, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	received := make(chan struct{})
+	slow := time.AfterFunc(l.promptTime, func() {
+		if !l.comes(ctx, received) {
+			cancel()
+		}
+	})
+	return context.WithValue(ctx, receivedKey{}, func() { slow.Stop(); close(received) }), nil
+}
+
+// comes waits for a message that is slow, and reports whether it came or its sender gave up. It does not wait for more
+// than slowMessages at the same time.
+func (l *limits) comes(ctx context.Context, received <-chan struct{}) bool {
+	if !l.slow.TryAcquire(1) {
+		return false
+	}
+	defer l.slow.Release(1)
+	select {
+	case <-received:
+	case <-ctx.Done():
+	case <-time.After(l.stepTime):
+		return false
+	}
+	return true
 }
 
 // codec examines messages before it decodes them.
@@ -76,6 +114,9 @@ func (c *codec) decode(data mem.BufferSlice, v any, a *admission) error {
 
 // intercept refuses what the codec did not decode, and gives back the memory of a request when it was handled.
 func (c *codec) intercept(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if received, ok := ctx.Value(receivedKey{}).(func()); ok {
+		received()
+	}
 	found, _ := c.handled.LoadAndDelete(req)
 	switch found := found.(type) {
 	case *admission:

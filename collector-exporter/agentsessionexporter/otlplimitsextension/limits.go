@@ -19,8 +19,12 @@ const (
 	unpacking = 3
 	// readTime is how long a sender may take for a compressed body: it keeps others from unpacking theirs.
 	readTime = 10 * time.Second
-	// stepTime is how long a sender may take for a MiB of a body that is not compressed: it holds memory meanwhile.
+	// stepTime is how long a sender may take for a MiB of a body that is not compressed, and for a gRPC message: it holds
+	// memory meanwhile.
 	stepTime = 30 * time.Second
+	// promptTime is how long any number of gRPC messages may take to come, slowMessages how many may take longer.
+	promptTime   = 2 * time.Second
+	slowMessages = 8
 	// lingerTime is how long the rest of a refused body is read, so that its sender reads the answer.
 	lingerTime = time.Second
 )
@@ -39,7 +43,9 @@ type limits struct {
 	inFlight *semaphore.Weighted
 	capacity int64
 	http     *semaphore.Weighted // compressed bodies that are read
-	stepTime time.Duration
+	slow     *semaphore.Weighted // gRPC messages that take longer than promptTime
+
+	stepTime, promptTime time.Duration
 }
 
 var (
@@ -51,7 +57,8 @@ func newLimits(c *Config) *limits {
 	capacity := c.MaxInFlightMiB << 20
 	gate.max.Store(max(gate.max.Load(), c.MaxRequestMiB<<20))
 	return &limits{max: c.MaxRequestMiB << 20, capacity: capacity,
-		inFlight: semaphore.NewWeighted(capacity), http: semaphore.NewWeighted(unpacking), stepTime: stepTime}
+		inFlight: semaphore.NewWeighted(capacity), http: semaphore.NewWeighted(unpacking),
+		slow: semaphore.NewWeighted(slowMessages), stepTime: stepTime, promptTime: promptTime}
 }
 
 // admission is the memory that one request holds.
