@@ -5,12 +5,10 @@ package soak
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -22,7 +20,6 @@ import (
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"golang.org/x/net/http2"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -98,21 +95,18 @@ func damaged(rng *rand.Rand, b []byte) []byte {
 
 // attacker sends what senders should not, over connections of its own.
 type attacker struct {
-	rng    *rand.Rand
-	addr   addresses
-	bodies map[string][][]byte
-	good   []byte // a request that is stored
-	client *http.Client
-	http2  *http2.Transport
+	rng          *rand.Rand
+	addr         addresses
+	bodies       map[string][][]byte
+	good         []byte // a request that is stored
+	http1, http2 *http.Transport
 }
 
 func newAttacker(rng *rand.Rand, addr addresses, bodies map[string][][]byte, good []byte) *attacker {
-	return &attacker{rng: rng, addr: addr, bodies: bodies, good: good, client: &http.Client{Transport: &http.Transport{}},
-		http2: &http2.Transport{AllowHTTP: true, DialTLSContext: clearText}}
-}
-
-func clearText(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
-	return new(net.Dialer).DialContext(ctx, network, addr)
+	protocols := &http.Protocols{}
+	protocols.SetUnencryptedHTTP2(true)
+	return &attacker{rng: rng, addr: addr, bodies: bodies, good: good, http1: &http.Transport{},
+		http2: &http.Transport{Protocols: protocols}}
 }
 
 // attack sends one request, and gives up at the end of ctx. It returns its name and the status of the answer.
@@ -124,7 +118,7 @@ func (a *attacker) attack(ctx context.Context) (name, answer string) {
 	}
 	body := packed(encoding, a.good)
 	var rest io.Reader = eof{}
-	announced := len(body)
+	var announced int
 	switch a.rng.IntN(4) {
 	case 0:
 		name = "small that unpacks to much"
@@ -170,12 +164,11 @@ func (a *attacker) attack(ctx context.Context) (name, answer string) {
 	if err != nil {
 		return name, err.Error()
 	}
-	var resp *http.Response
+	client := a.http1
 	if overGRPC {
-		resp, err = a.http2.RoundTrip(req)
-	} else {
-		resp, err = a.client.Do(req)
+		client = a.http2
 	}
+	resp, err := client.RoundTrip(req)
 	if err != nil {
 		return name, "no answer"
 	}
@@ -218,7 +211,7 @@ func TestAttack(t *testing.T) {
 	for i := range 40 {
 		a := newAttacker(rand.New(rand.NewPCG(rng.Uint64(), uint64(i))), c.addr, bodies, good)
 		wg.Go(func() {
-			defer a.client.CloseIdleConnections()
+			defer a.http1.CloseIdleConnections()
 			defer a.http2.CloseIdleConnections()
 			for ctx.Err() == nil {
 				one, stop := context.WithTimeout(ctx, between(a.rng, 100, 20_000))
