@@ -27,9 +27,8 @@ const acpDialect = "acp"
 // those of the tree.
 //
 // ACP makes it of the rows of Guide, always from the tree, and takes from the tree itself what they lack. It treats
-// missing content, ctx and w as JSON does; the list that it returns counts as well what ACP has no place for. Memory
-// holds one turn at a time, what Guide states, and the ids of tool calls. A session that came from ACP gives back its
-// messages; ACP does not correct what was not valid there.
+// missing content, ctx and w as JSON does; the list that it returns counts as well what ACP has no place for. A session
+// that came from ACP gives back its messages; ACP does not correct what was not valid there.
 func ACP(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
 	g, err := newGuide(ctx, s, bodies, opts, false)
 	if err != nil {
@@ -43,13 +42,10 @@ func ACP(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, op
 	}
 	t.fromACP = slices.ContainsFunc(s.Runs, func(r *session.Run) bool { return r.Dialect == acpDialect })
 	t.planTrace()
-	if err := t.check(); err != nil {
-		return missingOf(err), err
+	if t.check(); t.missed() != nil {
+		return t.missing, t.missed()
 	}
 	t.all()
-	if t.err != nil {
-		return t.omitted(), t.err
-	}
 	return t.omitted(), flushed(t.w, s)
 }
 
@@ -184,17 +180,16 @@ func (t *trace) compacts(u *unit) bool {
 }
 
 // check looks for the content that only ACP needs, before anything is written.
-func (t *trace) check() error {
-	without := func(c spans.Capture) bool { return c != "" && c != spans.CaptureContent }
-	t.planned = false
+func (t *trace) check() {
+	t.noted = false
 	for x := range references(t.s) {
-		if r, turn := x.run, x.turn; x.isExtra && !without(r.Capture) && (turn == nil || !without(turn.Capture)) {
+		if r, turn := x.Run, x.Turn; x.isExtra && isCaptured(r.Capture) && (turn == nil || isCaptured(turn.Capture)) {
 			if _, ok := t.body(x.ref); !ok {
 				t.miss(whereTurn(r, turn), "block "+x.ref.Block)
 			}
 		}
 	}
-	captured := func(r *session.Run) bool { return !without(r.Capture) }
+	captured := func(r *session.Run) bool { return isCaptured(r.Capture) }
 	for _, f := range t.facts {
 		if f.Value != nil && (len(t.s.Runs) == 0 || slices.ContainsFunc(t.s.Runs, captured)) {
 			if _, ok := t.body(*f.Value); !ok {
@@ -202,11 +197,7 @@ func (t *trace) check() error {
 			}
 		}
 	}
-	t.planned = true
-	if t.err == nil && len(t.missing) > 0 && !t.opts.Partial {
-		return &MissingError{Session: t.s.ID, Missing: t.missing}
-	}
-	return t.err
+	t.noted = true
 }
 
 // lacks counts content that ACP has no place for.
@@ -230,17 +221,10 @@ func (t *trace) omitted() []Missing {
 func (t *trace) all() {
 	t.begin()
 	for i := range t.units {
-		if !t.going() {
-			return
-		}
 		t.now = i
 		t.unit(i)
 		if _, err := t.w.Write(nil); err != nil { // one that sticks
-			t.err = fmt.Errorf("export: write session %s: %w", t.s.ID, err)
 			return
-		}
-		if f := t.opts.Progress; f != nil {
-			f(i+1, len(t.units))
 		}
 	}
 	t.unanswered(false)

@@ -3,6 +3,7 @@ package export
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,17 +76,16 @@ func (t *trace) unanswered(final bool) {
 
 // messageBlocks makes the content blocks of a message.
 func (t *trace) messageBlocks(u *unit) (l [][]byte) {
-	if body, ok := t.Guide.content.message(u.ref); ok && u.run.Dialect == acpDialect {
-		if content := parse([]byte(body)).get("content"); len(content) > 0 && content[0] == '[' {
+	if u.run.Dialect == acpDialect {
+		if content := parse(t.Guide.content.message(u.ref)).get("content"); len(content) > 0 && content[0] == '[' {
 			for _, block := range elements(content) {
 				l = append(l, block)
 			}
 			return l
 		}
 	}
-	parts := t.messageParts(u)
-	for k := range parts {
-		if b := t.block(&parts[k], true); b != nil {
+	for k := range u.parts {
+		if b := t.block(&u.parts[k], true); b != nil {
 			l = append(l, b)
 		}
 	}
@@ -254,11 +254,8 @@ func endOf(p *prompt, final bool) (reason, failed string) {
 func (t *trace) step(u *unit, st *step) {
 	turn := st.turn
 	if turn == nil {
-		at := t.open.at
-		if st.at >= 0 {
-			at = latest(at, t.runs[u.run].turns[st.at].Start)
-		}
-		t.pieces(t.partPieces(u, t.loneParts(u.run, st)), &places{at: at, last: at, seqOf: t.seqOf}, nil)
+		at := latest(t.open.at, st.at)
+		t.pieces(t.partPieces(u, st.parts), &places{at: at, last: at, seqOf: t.seqOf}, nil)
 		t.open.at = at
 		t.sendQueue()
 		return
@@ -267,12 +264,12 @@ func (t *trace) step(u *unit, st *step) {
 	if u.run.Dialect == acpDialect {
 		t.keptTurn(u.run, turn)
 	} else {
-		made := t.turnParts(u.run, st)
 		t.decided = turn.Permissions
-		t.pieces(t.partPieces(u, made.parts), placesOf(turn, t.seqOf), nil)
+		t.pieces(t.partPieces(u, st.parts), placesOf(turn, t.seqOf), nil)
 		t.decided = nil
 		for _, x := range turn.Permissions {
-			if asked(x) && !made.calls[x.CallID] {
+			isOf := func(p builtPart) bool { return p.callID == x.CallID && p.callID != "" }
+			if asked(x) && !slices.ContainsFunc(st.parts, isOf) {
 				t.lacks(noCall)
 			}
 		}

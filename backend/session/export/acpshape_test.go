@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -238,11 +237,6 @@ func TestACPOfOneRun(t *testing.T) {
 	if d := gocmp.Diff(want, traceOf(t, s, m, Options{})); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	var done []int
-	traceOf(t, s, m, Options{Progress: func(n, all int) { done = append(done, n*100/all) }})
-	if !slices.IsSorted(done) || done[len(done)-1] != 100 {
-		t.Errorf("progress %v", done)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := ACP(ctx, io.Discard, s, Held(&m.blocks), Options{}); !errors.Is(err, context.Canceled) {
@@ -411,40 +405,5 @@ func TestACPNamesWhatIsMissing(t *testing.T) {
 	missing, err = ACP(t.Context(), &out, s, Held(&mine.blocks), Options{Partial: true})
 	if err != nil || !slices.Contains(missing, want[0]) || !strings.Contains(out.String(), "session/prompt") {
 		t.Errorf("%v, %v: %s", missing, err, out.String())
-	}
-}
-
-// Memory does not grow with the session but for what Guide says, and the ids of tool calls.
-func TestACPMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it writes tens of megabytes")
-	}
-	peak := func(turns int) int64 {
-		l := newLongSession(turns)
-		before := liveHeap()
-		most := int64(0)
-		var size countingWriter
-		if _, err := ACP(t.Context(), &size, l.Session, l, Options{Progress: func(done, all int) {
-			if done%(all/20) == 0 {
-				most = max(most, liveHeap()-before)
-			}
-		}}); err != nil {
-			t.Fatal(err)
-		}
-		content := int64(turns) * longBody
-		if int64(size) < content {
-			t.Errorf("%d turns: %d bytes written, want more than %d", turns, size, content)
-		}
-		if l.loaded > 5*content {
-			t.Errorf("%d turns: %d bytes loaded in %d stretches, of %d", turns, l.loaded, l.loads, content)
-		}
-		t.Logf("%d turns: %d KB live at most, %d MB written, %d MB loaded in %d stretches", turns, most>>10, size>>20,
-			l.loaded>>20, l.loads)
-		runtime.KeepAlive(l)
-		return most
-	}
-	small, large := peak(400), peak(2000)
-	if large > 24<<20 || large-small > 8<<20 {
-		t.Errorf("live heap: %d KB with 400 turns, %d KB with 2,000", small>>10, large>>10)
 	}
 }

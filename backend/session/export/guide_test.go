@@ -159,16 +159,6 @@ func TestGuideOfOtherLoops(t *testing.T) {
 	CheckOrder(t, LinesOf(t, r.Write(t, AsJSONL, Options{})))
 	CheckSums(t, s, r.Write(t, AsCSV, Options{}))
 
-	var done []int
-	if _, err := JSON(t.Context(), &bytes.Buffer{}, s, Held(&m.blocks), Options{Progress: func(n,
-		all int) {
-		done = append(done, n*100/all)
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.IsSorted(done) || done[len(done)-1] != 100 {
-		t.Errorf("progress %v", done)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := JSON(ctx, &bytes.Buffer{}, s, Held(&m.blocks), Options{}); !errors.Is(err, context.Canceled) {
