@@ -418,10 +418,15 @@ func (p *phiCore) payload(where string, t *session.Turn) []byte {
 		system = quote("")
 	}
 	if own := rest.get("provenance"); own != nil && !anyKnown {
-		if !p.knownRest(where, "provenance", own) {
+		for _, raw := range elements(own) {
+			if !p.knownProvenance(where, raw) {
+				return nil
+			}
+		}
+		if provenance = own; own[0] != '[' {
+			p.miss(where, "request provenance is no list")
 			return nil
 		}
-		provenance = own
 	}
 	if tools == nil {
 		tools = []byte("[]")
@@ -430,7 +435,7 @@ func (p *phiCore) payload(where string, t *session.Turn) []byte {
 	known := []string{"model_id", "thinking_level", "max_tokens", "temperature", "response_format"}
 	for _, key := range known {
 		if v := rest.get(key); v != nil {
-			if !p.knownRest(where, key, v) {
+			if phiWords[key] != "" && !p.knownWord(where, "request ", key, v) {
 				return nil
 			}
 			o = append(o, member{key, v})
