@@ -36,8 +36,8 @@ func ACP(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, op
 	}
 	t := &trace{
 		Guide: g, w: bufio.NewWriterSize(w, 1<<16), unplaced: map[string]int{}, calls: map[string]bool{},
-		written: map[*session.Compaction]bool{}, costs: map[string]float64{}, last: map[*session.Run]int{},
-		byID: map[*session.Compaction]int{}, asked: map[factPlace]bool{}, next: map[direction]int64{},
+		written: map[*session.Compaction]bool{}, costs: map[string]float64{}, byRun: map[*session.Run][]*unit{},
+		summaries: map[*session.Compaction]*unit{}, asked: map[factPlace]bool{}, next: map[direction]int64{},
 		waiting: map[direction]map[string]int64{toAgent: {}, toClient: {}},
 	}
 	t.fromACP = slices.ContainsFunc(s.Runs, func(r *session.Run) bool { return r.Dialect == acpDialect })
@@ -45,7 +45,11 @@ func ACP(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, op
 	if t.check(); t.missed() != nil {
 		return t.missing, t.missed()
 	}
-	t.all()
+	t.begin()
+	for _, r := range s.Runs {
+		t.run(r)
+	}
+	t.sendFacts(nil)
 	return t.omitted(), flushed(t.w, s)
 }
 
@@ -92,10 +96,10 @@ type trace struct {
 	calls   map[string]bool                // ids of tool calls that are in use
 	decided []*session.Permission          // those of the turn of the step, that no call has
 
-	skip    []bool               // by unit: it is not part of the conversation as it is now
-	last    map[*session.Run]int // the last unit of each run
-	byID    map[*session.Compaction]int
-	written map[*session.Compaction]bool
+	byRun     map[*session.Run][]*unit
+	done      []*unit // that were passed
+	summaries map[*session.Compaction]*unit
+	written   map[*session.Compaction]bool
 
 	facts  []*session.Fact
 	asked  map[factPlace]bool // places of facts about a request, which states what it changed
@@ -105,7 +109,6 @@ type trace struct {
 	open      *prompt
 	pending   [][]byte // content blocks that no prompt has yet
 	pendingOf *unit    // the first of the messages that they are from
-	now       int      // the unit that is written
 	used      int64    // tokens in the model's context
 	costs     map[string]float64
 	// costless: a turn has no cost.
@@ -121,18 +124,14 @@ func placeOfFact(f *session.Fact) factPlace { return factPlace{f.At.UnixNano(), 
 // sessionFacts are the keys of facts about a session that have an update in ACP.
 var sessionFacts = []string{"title", "updated_at", "mode", "config_options", "available_commands"}
 
-// planTrace finds out what is part of the conversation, what is last of each run, and which facts there are to write.
+// planTrace finds the units of each run, and the facts to write.
 func (t *trace) planTrace() {
-	t.skip = make([]bool, len(t.units))
 	for i := range t.units {
 		u := &t.units[i]
-		t.skip[i] = t.skips(u)
-		switch {
-		case u.kind == unitCompaction:
-			t.byID[u.compaction] = i
-		case !t.skip[i]:
-			t.last[u.run] = i
-		case u.role == "system" && u.hidden == 0:
+		t.byRun[u.run] = append(t.byRun[u.run], u)
+		if u.kind == unitCompaction {
+			t.summaries[u.compaction] = u
+		} else if u.role == "system" && u.hidden == 0 {
 			t.lacks("messages of the role system")
 		}
 	}
@@ -216,20 +215,6 @@ func (t *trace) omitted() []Missing {
 		l = append(l, Missing{Where: t.s.ID, What: fmt.Sprintf("ACP has no place for %s (%d)", what, t.unplaced[what])})
 	}
 	return l
-}
-
-func (t *trace) all() {
-	t.begin()
-	for i := range t.units {
-		t.now = i
-		t.unit(i)
-		if _, err := t.w.Write(nil); err != nil { // one that sticks
-			return
-		}
-	}
-	t.unanswered(false)
-	t.end(false)
-	t.sendFacts(nil)
 }
 
 // send writes a message, after the facts that were true before it.
@@ -348,7 +333,7 @@ func (t *trace) capabilities() (params, result []byte) {
 	switch {
 	case t.fromACP:
 		own = []byte(`{"compaction":{},"notices":{}}`)
-	case len(t.byID) > 0:
+	case len(t.summaries) > 0:
 		own = []byte(`{"compaction":{}}`)
 	}
 	agentInfo := fields("name", cmp.Or(sessionAgent(t.s), "unknown"), "version", "0")
