@@ -27,9 +27,8 @@ const acpDialect = "acp"
 // those of the tree.
 //
 // ACP makes it of the rows of Guide, always from the tree, and takes from the tree itself what they lack. It treats
-// missing content, ctx and w as JSON does; the list that it returns counts as well what ACP has no place for. Memory
-// holds one turn at a time, what Guide states, and the ids of tool calls. A session that came from ACP gives back its
-// messages; ACP does not correct what was not valid there.
+// missing content, ctx and w as JSON does; the list that it returns counts as well what ACP has no place for. A session
+// that came from ACP gives back its messages; ACP does not correct what was not valid there.
 func ACP(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
 	g, err := newGuide(ctx, s, bodies, opts, false)
 	if err != nil {
@@ -37,19 +36,20 @@ func ACP(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, op
 	}
 	t := &trace{
 		Guide: g, w: bufio.NewWriterSize(w, 1<<16), unplaced: map[string]int{}, calls: map[string]bool{},
-		written: map[*session.Compaction]bool{}, costs: map[string]float64{}, last: map[*session.Run]int{},
-		byID: map[*session.Compaction]int{}, asked: map[factPlace]bool{}, next: map[direction]int64{},
+		written: map[*session.Compaction]bool{}, costs: map[string]float64{}, byRun: map[*session.Run][]*unit{},
+		summaries: map[*session.Compaction]*unit{}, asked: map[factPlace]bool{}, next: map[direction]int64{},
 		waiting: map[direction]map[string]int64{toAgent: {}, toClient: {}},
 	}
 	t.fromACP = slices.ContainsFunc(s.Runs, func(r *session.Run) bool { return r.Dialect == acpDialect })
 	t.planTrace()
-	if err := t.check(); err != nil {
-		return missingOf(err), err
+	if t.check(); t.missed() != nil {
+		return t.missing, t.missed()
 	}
-	t.all()
-	if t.err != nil {
-		return t.omitted(), t.err
+	t.begin()
+	for _, r := range s.Runs {
+		t.run(r)
 	}
+	t.sendFacts(nil)
 	return t.omitted(), flushed(t.w, s)
 }
 
@@ -96,10 +96,10 @@ type trace struct {
 	calls   map[string]bool                // ids of tool calls that are in use
 	decided []*session.Permission          // those of the turn of the step, that no call has
 
-	skip    []bool               // by unit: it is not part of the conversation as it is now
-	last    map[*session.Run]int // the last unit of each run
-	byID    map[*session.Compaction]int
-	written map[*session.Compaction]bool
+	byRun     map[*session.Run][]*unit
+	done      []*unit // that were passed
+	summaries map[*session.Compaction]*unit
+	written   map[*session.Compaction]bool
 
 	facts  []*session.Fact
 	asked  map[factPlace]bool // places of facts about a request, which states what it changed
@@ -109,7 +109,6 @@ type trace struct {
 	open      *prompt
 	pending   [][]byte // content blocks that no prompt has yet
 	pendingOf *unit    // the first of the messages that they are from
-	now       int      // the unit that is written
 	used      int64    // tokens in the model's context
 	costs     map[string]float64
 	// costless: a turn has no cost.
@@ -125,18 +124,14 @@ func placeOfFact(f *session.Fact) factPlace { return factPlace{f.At.UnixNano(), 
 // sessionFacts are the keys of facts about a session that have an update in ACP.
 var sessionFacts = []string{"title", "updated_at", "mode", "config_options", "available_commands"}
 
-// planTrace finds out what is part of the conversation, what is last of each run, and which facts there are to write.
+// planTrace finds the units of each run, and the facts to write.
 func (t *trace) planTrace() {
-	t.skip = make([]bool, len(t.units))
 	for i := range t.units {
 		u := &t.units[i]
-		t.skip[i] = t.skips(u)
-		switch {
-		case u.kind == unitCompaction:
-			t.byID[u.compaction] = i
-		case !t.skip[i]:
-			t.last[u.run] = i
-		case u.role == "system" && u.hidden == 0:
+		t.byRun[u.run] = append(t.byRun[u.run], u)
+		if u.kind == unitCompaction {
+			t.summaries[u.compaction] = u
+		} else if u.role == "system" && u.hidden == 0 {
 			t.lacks("messages of the role system")
 		}
 	}
@@ -184,17 +179,16 @@ func (t *trace) compacts(u *unit) bool {
 }
 
 // check looks for the content that only ACP needs, before anything is written.
-func (t *trace) check() error {
-	without := func(c spans.Capture) bool { return c != "" && c != spans.CaptureContent }
-	t.planned = false
+func (t *trace) check() {
+	t.noted = false
 	for x := range references(t.s) {
-		if r, turn := x.run, x.turn; x.isExtra && !without(r.Capture) && (turn == nil || !without(turn.Capture)) {
+		if r, turn := x.Run, x.Turn; x.isExtra && isCaptured(r.Capture) && (turn == nil || isCaptured(turn.Capture)) {
 			if _, ok := t.body(x.ref); !ok {
 				t.miss(whereTurn(r, turn), "block "+x.ref.Block)
 			}
 		}
 	}
-	captured := func(r *session.Run) bool { return !without(r.Capture) }
+	captured := func(r *session.Run) bool { return isCaptured(r.Capture) }
 	for _, f := range t.facts {
 		if f.Value != nil && (len(t.s.Runs) == 0 || slices.ContainsFunc(t.s.Runs, captured)) {
 			if _, ok := t.body(*f.Value); !ok {
@@ -202,11 +196,7 @@ func (t *trace) check() error {
 			}
 		}
 	}
-	t.planned = true
-	if t.err == nil && len(t.missing) > 0 && !t.opts.Partial {
-		return &MissingError{Session: t.s.ID, Missing: t.missing}
-	}
-	return t.err
+	t.noted = true
 }
 
 // lacks counts content that ACP has no place for.
@@ -225,27 +215,6 @@ func (t *trace) omitted() []Missing {
 		l = append(l, Missing{Where: t.s.ID, What: fmt.Sprintf("ACP has no place for %s (%d)", what, t.unplaced[what])})
 	}
 	return l
-}
-
-func (t *trace) all() {
-	t.begin()
-	for i := range t.units {
-		if !t.going() {
-			return
-		}
-		t.now = i
-		t.unit(i)
-		if _, err := t.w.Write(nil); err != nil { // one that sticks
-			t.err = fmt.Errorf("export: write session %s: %w", t.s.ID, err)
-			return
-		}
-		if f := t.opts.Progress; f != nil {
-			f(i+1, len(t.units))
-		}
-	}
-	t.unanswered(false)
-	t.end(false)
-	t.sendFacts(nil)
 }
 
 // send writes a message, after the facts that were true before it.
@@ -364,7 +333,7 @@ func (t *trace) capabilities() (params, result []byte) {
 	switch {
 	case t.fromACP:
 		own = []byte(`{"compaction":{},"notices":{}}`)
-	case len(t.byID) > 0:
+	case len(t.summaries) > 0:
 		own = []byte(`{"compaction":{}}`)
 	}
 	agentInfo := fields("name", cmp.Or(sessionAgent(t.s), "unknown"), "version", "0")

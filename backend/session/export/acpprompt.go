@@ -3,6 +3,7 @@ package export
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,69 +24,58 @@ type prompt struct {
 	meta  []byte // of its response, likewise
 }
 
-// unit writes the messages of a row.
-func (t *trace) unit(i int) {
-	switch u := &t.units[i]; {
-	case u.kind == unitCompaction && u.hidden == 0:
-		t.compactions(u.run, []*session.Compaction{u.compaction}, time.Time{})
-	case u.kind == unitCompaction:
-	case t.compacts(u) && u.hidden == 0:
-		t.compactions(u.run, u.run.Compactions, time.Time{})
-	case t.skip[i]:
-	case u.kind == unitMessage:
-		t.message(u, t.last[u.run] == i)
-	default:
-		t.reply(u, t.last[u.run] == i)
+// run writes the messages of a run. Messages that are not the model's become one prompt with those that follow them
+// before a reply.
+func (t *trace) run(r *session.Run) {
+	last := 0
+	for i, u := range t.byRun[r] {
+		if u.kind != unitCompaction && !t.skips(u) {
+			last = i
+		}
 	}
-}
-
-// message takes a message that is not the model's. With those that follow it before a reply it becomes one prompt.
-func (t *trace) message(u *unit, last bool) {
-	blocks := t.messageBlocks(u)
-	if len(blocks) == 0 { // nothing of it is sent
+	for i, u := range t.byRun[r] {
+		t.done = append(t.done, u)
 		switch {
-		case last && t.pending != nil && t.pendingOf.run == u.run:
-			t.unanswered(true)
-		case last && t.open != nil && t.open.run == u.run:
+		case u.kind == unitCompaction && u.hidden == 0:
+			t.compactions(r, []*session.Compaction{u.compaction}, time.Time{})
+		case t.compacts(u) && u.hidden == 0:
+			t.compactions(r, r.Compactions, time.Time{})
+		case u.kind == unitCompaction || t.skips(u):
+		case u.kind == unitReply:
+			t.reply(u)
+		default:
+			if blocks := t.messageBlocks(u); len(blocks) > 0 {
+				t.end(false)
+				if t.pending == nil {
+					t.pendingOf = u
+				}
+				t.pending = append(t.pending, blocks...)
+			}
+		}
+		if i == last {
+			if t.pending != nil {
+				t.ask(r)
+			}
+			if u.kind == unitReply && t.open != nil {
+				t.compactions(r, r.Compactions, t.open.at)
+			}
 			t.end(true)
 		}
-		return
-	}
-	t.end(false)
-	if t.pending != nil && t.pendingOf.run != u.run {
-		t.unanswered(false)
-	}
-	if t.pending == nil {
-		t.pendingOf = u
-	}
-	t.pending = append(t.pending, blocks...)
-	if last {
-		t.unanswered(true)
-	}
-}
-
-// unanswered makes a prompt of the messages that have none and ends it, since no reply follows; final: its run ends
-// with it.
-func (t *trace) unanswered(final bool) {
-	if t.pending != nil {
-		t.ask(t.pendingOf.run)
-		t.end(final)
 	}
 }
 
 // messageBlocks makes the content blocks of a message.
 func (t *trace) messageBlocks(u *unit) (l [][]byte) {
-	if body, ok := t.Guide.content.message(u.ref); ok && u.run.Dialect == acpDialect {
-		if content := parse([]byte(body)).get("content"); len(content) > 0 && content[0] == '[' {
+	if u.run.Dialect == acpDialect {
+		if content := parse(t.Guide.content.message(u.ref)).get("content"); len(content) > 0 && content[0] == '[' {
 			for _, block := range elements(content) {
 				l = append(l, block)
 			}
 			return l
 		}
 	}
-	parts := t.messageParts(u)
-	for k := range parts {
-		if b := t.block(&parts[k], true); b != nil {
+	for k := range u.parts {
+		if b := t.block(&u.parts[k], true); b != nil {
 			l = append(l, b)
 		}
 	}
@@ -126,13 +116,7 @@ func (t *trace) seqOf(seq int64) int64 {
 }
 
 // reply writes a stretch of turns.
-func (t *trace) reply(u *unit, last bool) {
-	if t.pending != nil && t.pendingOf.run != u.run {
-		t.unanswered(false)
-	}
-	if t.open != nil && t.open.run != u.run {
-		t.end(false)
-	}
+func (t *trace) reply(u *unit) {
 	if t.open == nil {
 		t.ask(u.run)
 	}
@@ -142,10 +126,6 @@ func (t *trace) reply(u *unit, last bool) {
 		}
 	}
 	t.usageUpdate(u)
-	if last {
-		t.compactions(u.run, u.run.Compactions, t.open.at)
-		t.end(true)
-	}
 }
 
 // usageUpdate writes the tokens in the model's context after a reply, where the size of its window is known.
@@ -254,11 +234,8 @@ func endOf(p *prompt, final bool) (reason, failed string) {
 func (t *trace) step(u *unit, st *step) {
 	turn := st.turn
 	if turn == nil {
-		at := t.open.at
-		if st.at >= 0 {
-			at = latest(at, t.runs[u.run].turns[st.at].Start)
-		}
-		t.pieces(t.partPieces(u, t.loneParts(u.run, st)), &places{at: at, last: at, seqOf: t.seqOf}, nil)
+		at := latest(t.open.at, st.at)
+		t.pieces(t.partPieces(u, st.parts), &places{at: at, last: at, seqOf: t.seqOf}, nil)
 		t.open.at = at
 		t.sendQueue()
 		return
@@ -267,12 +244,12 @@ func (t *trace) step(u *unit, st *step) {
 	if u.run.Dialect == acpDialect {
 		t.keptTurn(u.run, turn)
 	} else {
-		made := t.turnParts(u.run, st)
 		t.decided = turn.Permissions
-		t.pieces(t.partPieces(u, made.parts), placesOf(turn, t.seqOf), nil)
+		t.pieces(t.partPieces(u, st.parts), placesOf(turn, t.seqOf), nil)
 		t.decided = nil
 		for _, x := range turn.Permissions {
-			if asked(x) && !made.calls[x.CallID] {
+			isOf := func(p builtPart) bool { return p.callID == x.CallID && p.callID != "" }
+			if asked(x) && !slices.ContainsFunc(st.parts, isOf) {
 				t.lacks(noCall)
 			}
 		}
@@ -345,13 +322,13 @@ func (t *trace) compaction(r *session.Run, turn *session.Turn, c *session.Compac
 		t.keptCompaction(r, turn, c)
 		return
 	}
-	i, ok := t.byID[c]
-	if !ok || t.units[i].hidden > 0 {
+	u := t.summaries[c]
+	if u == nil || u.hidden > 0 {
 		return
 	}
 	t.written[c] = true
 	update := func(at time.Time, status string, summary []byte) {
-		t.push(at, 0, fields("sessionUpdate", "compaction_update", "compactionId", t.units[i].id, "status", status,
+		t.push(at, 0, fields("sessionUpdate", "compaction_update", "compactionId", u.id, "status", status,
 			"summary", summary))
 	}
 	end := latest(c.Start, c.End)
@@ -370,9 +347,8 @@ func (t *trace) compaction(r *session.Run, turn *session.Turn, c *session.Compac
 		t.used = *c.OutputTokens
 	}
 	tail, in := t.tailStart(c), false
-	for j := range t.units[:t.now] {
-		u := &t.units[j]
-		if in = in || u.id == tail; in && u.kind == unitReply && !t.skip[j] {
+	for _, u := range t.done[:len(t.done)-1] {
+		if in = in || u.id == tail; in && u.kind == unitReply && !t.skips(u) {
 			t.use(u)
 		}
 	}

@@ -2,13 +2,10 @@ package export
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -128,131 +125,6 @@ func TestACPStopReasons(t *testing.T) {
 
 var textFirst = regexp.MustCompile(`\{"type":"text","text":("\w+")`)
 
-// Messages in a row, replies that nothing was said before, calls in all states, who was asked and who was not, usage
-// and cost.
-func TestACPOfOneRun(t *testing.T) {
-	m := &made{}
-	float := func(f float64) *float64 { return &f }
-	options := m.refs(part{`[{"optionId":"y","name":"Yes","kind":"allow_always"},{"optionId":"n","name":"No",` +
-		`"kind":"reject_once"}]`, "", ""})
-	foreign := m.refs(part{`["yes","no"]`, "", ""})
-	call := func(from, to int64, id, name string, outcome spans.Outcome, text string,
-		permissions ...*session.Permission) *session.ToolCall {
-		c := &session.ToolCall{Span: observed(from, to), ID: id, Name: name, Outcome: outcome, Permissions: permissions}
-		if outcome == spans.OutcomeOK {
-			c.Result = m.refs(part{text, "", ""})
-		} else {
-			c.Error = text
-		}
-		return c
-	}
-	open := &session.ToolCall{Span: session.Span{Known: spans.KnownLive, Start: ms(31)}, ID: "open", Name: "glob"}
-	first := &session.Run{
-		Span: observed(0, 90), ID: "r1", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent,
-		Config: `{"context_window":1000,"cwd":"/home/dev"}`,
-		Usage:  session.Usage{Input: 100, Output: 10, CacheRead: 40},
-		Turns: []*session.Turn{{
-			Span: observed(1, 60), Capture: spans.CaptureContent, Cost: float(0.5), Currency: "USD", FirstChunkNS: 3_000_000,
-			StopReason: "stop",
-			Usage:      session.Usage{Input: 100, Output: 10, CacheRead: 40},
-			Input:      m.refs(part{`{"role":"user","content":"one"}`, "", ""}, part{`{"role":"user","content":"two"}`, "", ""}),
-			Output: m.refs(part{`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text",` +
-				`"text":"well"},` +
-				`{"type":"toolCall","id":"a","name":"bash","arguments":{"cmd":"ls"}},{"type":"toolCall","id":"b",` +
-				`"name":"edit","arguments":{}},` +
-				`{"type":"toolCall","id":"c","name":"read","arguments":{}},{"type":"toolCall","id":"d","name":"grep",` +
-				`"arguments":{}},` +
-				`{"type":"toolCall","id":"open","name":"glob","arguments":{}},{"type":"toolCall","id":"never","name":"todo",` +
-				`"arguments":{}}]}`, "", `{"id":"m1"}`}),
-			ToolCalls: []*session.ToolCall{
-				call(10, 30, "a", "bash", spans.OutcomeOK, `{"content":[{"type":"text","text":"done"}]}`,
-					&session.Permission{Span: observed(11, 20), Action: spans.ActionAllow, Options: options, Option: "y",
-						Outcome: "selected", CallID: "a"}),
-				call(12, 25, "b", "edit", spans.OutcomeDenied, "not there",
-					&session.Permission{Span: observed(24, 24), Action: spans.ActionDeny, Options: foreign, WaitNS: 10_000_000,
-						CallID: "b"}),
-				call(13, 14, "c", "read", spans.OutcomeError, "no such file", &session.Permission{Span: observed(13, 13),
-					Action: spans.ActionAllow, CallID: "c"}),
-				call(32, 40, "d", "grep", spans.OutcomeCancelled, "stopped", &session.Permission{Span: observed(33, 34),
-					Action: spans.ActionAsk, Outcome: "dismissed", CallID: "d"}),
-				open,
-			},
-		}},
-	}
-	second := &session.Run{
-		Span: observed(100, 190), ID: "r2", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent,
-		ParentID: "r1", Config: `{"context_window":1000}`,
-		Usage: session.Usage{Input: 5},
-		Turns: []*session.Turn{{
-			Span: observed(101, 110), Capture: spans.CaptureContent, Cost: float(0.25), Currency: "USD",
-			Usage: session.Usage{Input: 5},
-			Output: m.refs(part{`{"role":"assistant","content":[{"type":"toolCall","id":"a","name":"bash","arguments":{}}]}`,
-				"", `{"id":"m2"}`}),
-		}},
-	}
-	s := &session.Session{ID: "s", Start: ms(0), Last: ms(190), Runs: []*session.Run{first, second}}
-	failed := func(id, text string) string {
-		return `{"sessionUpdate":"tool_call_update","toolCallId":"` + id + `","status":"failed",` +
-			`"content":[{"type":"content","content":{"type":"text","text":"` + text + `"}}]}`
-	}
-	pending := func(id, name, kind, input string) string {
-		return `{"sessionUpdate":"tool_call","toolCallId":"` + id + `","title":"` + name + `","name":"` + name + `",` +
-			`"kind":"` + kind + `","status":"pending","rawInput":` + input + `}`
-	}
-	progress := func(id string) string {
-		return `{"sessionUpdate":"tool_call_update","toolCallId":"` + id + `","status":"in_progress"}`
-	}
-	want := []string{
-		`prompt [{"type":"text","text":"one"},{"type":"text","text":"two"}]`,
-		`{"sessionUpdate":"agent_thought_chunk","messageId":"m1","content":{"type":"text","text":"hm"}}`,
-		`{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"well"}}`,
-		pending("a", "bash", "execute", `{"cmd":"ls"}`),
-		`permission {"toolCallId":"a"}`,
-		pending("b", "edit", "edit", `{}`),
-		pending("c", "read", "read", `{}`),
-		progress("c"),
-		`permission {"toolCallId":"b"}`,
-		failed("c", "no such file"),
-		`= {"outcome":{"outcome":"selected","optionId":"y"}}`,
-		progress("a"),
-		`= {"outcome":{"outcome":"selected","optionId":"reject_once"}}`,
-		failed("b", "not there"),
-		`{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed","content":[{"type":"content",` +
-			`"content":{"type":"text","text":"done"}}],` +
-			`"rawOutput":{"content":[{"type":"text","text":"done"}]}}`,
-		pending("open", "glob", "search", `{}`),
-		progress("open"),
-		pending("never", "todo", "other", `{}`),
-		pending("d", "grep", "search", `{}`),
-		`permission {"toolCallId":"d"}`,
-		`= {"outcome":{"outcome":"cancelled"}}`,
-		progress("d"),
-		failed("d", "stopped"),
-		`{"sessionUpdate":"usage_update","used":110,"size":1000,"cost":{"amount":0.5,"currency":"USD"}}`,
-		`= {"stopReason":"end_turn"}`,
-		`prompt []{"otelagent":{"no_message":true}}`,
-		pending("a.2", "bash", "execute", `{}`),
-		`{"sessionUpdate":"usage_update","used":115,"size":1000,"cost":{"amount":0.75,"currency":"USD"}}`,
-		`= {"stopReason":"end_turn"}`,
-	}
-	if d := gocmp.Diff(want, traceOf(t, s, m, Options{})); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
-	var done []int
-	traceOf(t, s, m, Options{Progress: func(n, all int) { done = append(done, n*100/all) }})
-	if !slices.IsSorted(done) || done[len(done)-1] != 100 {
-		t.Errorf("progress %v", done)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := ACP(ctx, io.Discard, s, Held(&m.blocks), Options{}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if _, err := ACP(t.Context(), failingWriter{}, s, Held(&m.blocks), Options{}); !errors.Is(err, errNoSpace) {
-		t.Error(err)
-	}
-}
-
 // The states of approval that the guide keeps in parts, and questions that stand in the turn and not in the call.
 func TestACPApprovals(t *testing.T) {
 	m := &made{}
@@ -315,12 +187,6 @@ func TestACPApprovals(t *testing.T) {
 	}
 }
 
-var errNoSpace = errors.New("no space")
-
-type failingWriter struct{}
-
-func (failingWriter) Write([]byte) (int, error) { return 0, errNoSpace }
-
 // Rows that are rewound or wait in a queue are not part of the conversation.
 func TestACPLeavesOut(t *testing.T) {
 	m := &made{}
@@ -370,30 +236,9 @@ func TestACPLeavesOut(t *testing.T) {
 	}
 }
 
+// A trace names what only it needs: notes of a session from ACP, and options.
 func TestACPNamesWhatIsMissing(t *testing.T) {
-	parent, _, m := sessions()
-	var some session.BlockSet
-	for _, body := range []string{user, result, `{"k": [1, 2]}`, `"sys"`} {
-		some.Add(session.Block{Body: body})
-	}
 	var out bytes.Buffer
-	_, err := ACP(t.Context(), &out, parent, Held(&some), Options{})
-	var named *MissingError
-	if !errors.As(err, &named) || !errors.Is(err, ErrContent) || out.Len() > 0 {
-		t.Fatalf("%d bytes, %v", out.Len(), err)
-	}
-	missing, err := ACP(t.Context(), &out, parent, Held(&some), Options{Partial: true})
-	if err != nil || len(missing) < len(named.Missing) || out.Len() == 0 {
-		t.Errorf("%v, %v", missing, err)
-	}
-	if _, err := ACP(t.Context(), &out, parent, Held(&m.blocks), Options{}); err != nil {
-		t.Error(err)
-	}
-	if _, err := ACP(t.Context(), &out, &session.Session{ID: "s"}, nil, Options{}); !errors.Is(err, ErrEmpty) {
-		t.Error(err)
-	}
-
-	// What only a trace needs: notes of a session from ACP, and options.
 	lost := &session.Ref{Block: spans.BlockOfString("lost").Short().String()}
 	mine := &made{}
 	run := &session.Run{Span: observed(0, 9), ID: "prompt-1", Dialect: acpDialect, Status: spans.RunStatusCompleted,
@@ -408,43 +253,8 @@ func TestACPNamesWhatIsMissing(t *testing.T) {
 		!slices.Equal(missing, want) || out.Len() > 0 {
 		t.Errorf("%d bytes, %v, %v", out.Len(), missing, err)
 	}
-	missing, err = ACP(t.Context(), &out, s, Held(&mine.blocks), Options{Partial: true})
+	missing, err := ACP(t.Context(), &out, s, Held(&mine.blocks), Options{Partial: true})
 	if err != nil || !slices.Contains(missing, want[0]) || !strings.Contains(out.String(), "session/prompt") {
 		t.Errorf("%v, %v: %s", missing, err, out.String())
-	}
-}
-
-// Memory does not grow with the session but for what Guide says, and the ids of tool calls.
-func TestACPMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it writes tens of megabytes")
-	}
-	peak := func(turns int) int64 {
-		l := newLongSession(turns)
-		before := liveHeap()
-		most := int64(0)
-		var size countingWriter
-		if _, err := ACP(t.Context(), &size, l.Session, l, Options{Progress: func(done, all int) {
-			if done%(all/20) == 0 {
-				most = max(most, liveHeap()-before)
-			}
-		}}); err != nil {
-			t.Fatal(err)
-		}
-		content := int64(turns) * longBody
-		if int64(size) < content {
-			t.Errorf("%d turns: %d bytes written, want more than %d", turns, size, content)
-		}
-		if l.loaded > 5*content {
-			t.Errorf("%d turns: %d bytes loaded in %d stretches, of %d", turns, l.loaded, l.loads, content)
-		}
-		t.Logf("%d turns: %d KB live at most, %d MB written, %d MB loaded in %d stretches", turns, most>>10, size>>20,
-			l.loaded>>20, l.loads)
-		runtime.KeepAlive(l)
-		return most
-	}
-	small, large := peak(400), peak(2000)
-	if large > 24<<20 || large-small > 8<<20 {
-		t.Errorf("live heap: %d KB with 400 turns, %d KB with 2,000", small>>10, large>>10)
 	}
 }

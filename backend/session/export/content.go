@@ -12,13 +12,11 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Bodies gives the blocks of one session a stretch at a time, so that a session need not be held whole. store.Bodies is
-// one; Held makes one of a set that is held anyway. An exporter calls Load from one goroutine at a time.
+// Bodies gives the blocks of one session. store.Bodies is one; Held makes one of a set that is held anyway.
 type Bodies interface {
-	// Load returns a set with what is there of the blocks ids: their bodies, and templates with all that they refer to.
-	// The set holds all of the first least ids, and of those after them as many in their order as there is room for: n
-	// is the number of both. least is at most len(ids). The set is the caller's to read until the next Load but one. A
-	// block that is not there is no error.
+	// Load returns a set with those of the blocks ids that are there: their bodies, and templates with all that they
+	// refer to. The set holds at least the first least ids; n is the number of ids that it covers. A block that is not
+	// there is no error.
 	Load(ctx context.Context, ids []spans.ShortID, least int) (set *session.BlockSet, n int, err error)
 }
 
@@ -31,187 +29,132 @@ func (h held) Load(_ context.Context, ids []spans.ShortID, _ int) (*session.Bloc
 	return h.blocks, len(ids), nil
 }
 
-// content reads bodies of one session. It loads the blocks that are asked for together with those that follow them in
-// the session, and keeps the last two stretches. The first error stays: from then on there are no bodies.
+// content is a session with its blocks, and the list of those that an export misses.
 type content struct {
-	ctx       context.Context //nolint:containedctx // of the one call of NewGuide or Rows that is going on
-	bodies    Bodies
-	order     []spans.ShortID         // blocks in the order in which the exporters ask for them
-	place     map[spans.ShortID]int32 // in order
-	messages  []session.Ref           // blocks that are messages, once each
-	stretches [2]stretch              // the newest first
-	err       error
+	s       *session.Session
+	blocks  *session.BlockSet
+	opts    Options
+	missing []Missing
+	// noted is set once everything was read: no more missing content is listed.
+	noted bool
 }
 
-type stretch struct {
-	set  *session.BlockSet
-	have map[spans.ShortID]struct{}
-}
-
-// ahead bounds how many blocks content asks for beyond those that are needed.
-const ahead = 2048
-
-func newContent(ctx context.Context, s *session.Session, bodies Bodies) *content {
-	if bodies == nil {
-		bodies = Held(nil)
-	}
-	c := &content{ctx: ctx, bodies: bodies, place: map[spans.ShortID]int32{}}
+// newContent loads the blocks that exports of s read. bodies may be nil.
+func newContent(ctx context.Context, s *session.Session, bodies Bodies, opts Options) (*content, error) {
+	c := &content{s: s, opts: opts}
+	var ids []spans.ShortID
 	for x := range references(s) {
-		id, err := spans.ParseShortID(x.ref.Block)
-		if _, ok := c.place[id]; ok || err != nil {
-			continue
-		}
-		c.place[id] = int32(len(c.order))
-		c.order = append(c.order, id)
-		if x.isMessage {
-			c.messages = append(c.messages, session.Ref{Block: x.ref.Block})
+		if id, err := spans.ParseShortID(x.ref.Block); err == nil {
+			ids = append(ids, id)
 		}
 	}
-	return c
+	slices.SortFunc(ids, func(a, b spans.ShortID) int { return slices.Compare(a[:], b[:]) })
+	ids = slices.Compact(ids)
+	err := ctx.Err()
+	if bodies != nil && err == nil {
+		c.blocks, _, err = bodies.Load(ctx, ids, len(ids))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("export: read content: %w", err)
+	}
+	return c, nil
 }
 
 // reference is a reference to a body, with the run and the turn that have it.
 type reference struct {
-	run       *session.Run
-	turn      *session.Turn
-	ref       session.Ref
-	isMessage bool
+	session.Node
+	ref session.Ref
 	// isExtra: only ACP has a place for it.
 	isExtra bool
 }
 
-// references yields the references of a session in the order in which the exporters ask for them.
+// references yields the references of a session that exports read. Of the requests of a turn it yields the last.
 func references(s *session.Session) iter.Seq[reference] {
 	return func(yield func(reference) bool) {
-		var at reference
 		on := true
-		put := func(isMessage, isExtra bool, refs ...session.Ref) {
+		put := func(n session.Node, isExtra bool, refs ...session.Ref) {
 			for _, ref := range refs {
-				on = on && yield(reference{at.run, at.turn, ref, isMessage, isExtra})
+				on = on && yield(reference{n, ref, isExtra})
 			}
 		}
-		lists := func(isMessage bool, lists ...*session.Refs) {
+		lists := func(n session.Node, notes []session.Note, lists ...*session.Refs) {
 			for _, l := range lists {
-				put(isMessage, false, l.Items()...)
-			}
-		}
-		extra := func(permissions []*session.Permission, notes []session.Note) {
-			for _, x := range permissions {
-				put(false, true, x.Options.Items()...)
+				put(n, false, l.Items()...)
 			}
 			for i := range notes {
 				if notes[i].Body != nil {
-					put(false, true, *notes[i].Body)
+					put(n, true, *notes[i].Body)
 				}
 			}
 		}
-		inside := func(calls []*session.ToolCall, compactions []*session.Compaction) {
-			for _, x := range calls {
-				lists(false, x.Args, x.Result)
-				extra(x.Permissions, x.Events)
-			}
-			for _, x := range compactions {
-				lists(false, x.Summary)
-				lists(true, x.After)
-				extra(nil, x.Events)
-			}
-		}
-		for _, r := range s.Runs {
-			at = reference{run: r}
-			lists(false, r.Metadata, r.Rules)
-			for _, t := range byStart(r.Turns) {
-				at.turn = t
-				for _, kind := range []spans.ProvenanceKind{spans.ProvenanceSystem, spans.ProvenanceTools} {
-					if ref := requestText(t, kind); ref != nil {
-						put(false, false, *ref)
-					}
+		for n := range s.Walk() {
+			switch r, t := n.Run, n.Turn; n.Kind() {
+			case session.KindRun:
+				lists(n, r.Events, r.Metadata, r.Rules, r.Outside, r.Messages)
+			case session.KindTurn:
+				lists(n, t.Events, t.Input, t.Output, t.Results)
+				if q := lastRequest(t); q != nil {
+					lists(n, nil, q.Messages, q.Params)
 				}
-				lists(true, t.Input, t.Output, t.Results)
-				inside(t.ToolCalls, t.Compactions)
-				extra(t.Permissions, t.Events)
+			case session.KindToolCall:
+				lists(n, n.Call.Events, n.Call.Args, n.Call.Result)
+			case session.KindCompaction:
+				lists(n, n.Compaction.Events, n.Compaction.Summary, n.Compaction.After)
+			case session.KindPermission:
+				put(n, true, n.Permission.Options.Items()...)
 			}
-			at.turn = nil
-			lists(true, r.Outside, r.Messages)
-			inside(r.ToolCalls, r.Compactions)
-			extra(r.Permissions, r.Events)
 		}
 		for i := range s.Facts {
-			if at = (reference{}); s.Facts[i].Value != nil {
-				put(false, false, *s.Facts[i].Value)
+			if v := s.Facts[i].Value; v != nil {
+				put(session.Node{}, false, *v)
 			}
 		}
 	}
 }
 
-// going reports whether no error occurred and ctx goes on.
-func (c *content) going() bool {
-	if err := c.ctx.Err(); err != nil && c.err == nil {
-		c.err = fmt.Errorf("export: %w", err)
+// lastRequest returns the request of the last attempt of a turn; nil where none is known.
+func lastRequest(t *session.Turn) *session.Request {
+	if len(t.Requests) == 0 {
+		return nil
 	}
-	return c.err == nil
+	return t.Requests[len(t.Requests)-1]
 }
 
-// set returns a set that holds what is there of the blocks of refs.
-func (c *content) set(refs ...session.Ref) *session.BlockSet {
-	ids := make([]spans.ShortID, 0, len(refs))
-	for _, ref := range refs {
-		if id, err := spans.ParseShortID(ref.Block); err == nil {
-			ids = append(ids, id)
-		}
+// miss notes missing content.
+func (c *content) miss(where, what string) {
+	if !c.noted {
+		c.missing = append(c.missing, Missing{Where: where, What: what})
 	}
-	for _, x := range c.stretches {
-		if x.have != nil && !slices.ContainsFunc(ids, func(id spans.ShortID) bool { _, ok := x.have[id]; return !ok }) {
-			return x.set
-		}
-	}
-	if len(ids) == 0 || !c.going() {
-		return nil
-	}
-	ask := ids
-	if at, ok := c.place[ids[len(ids)-1]]; ok {
-		next := c.order[at+1:]
-		ask = append(slices.Clip(ids), next[:min(len(next), ahead)]...)
-	}
-	c.stretches[1] = stretch{} // before the next is made
-	set, n, err := c.bodies.Load(c.ctx, ask, len(ids))
-	if err != nil {
-		c.err = fmt.Errorf("export: read content: %w", err)
-		return nil
-	}
-	have := make(map[spans.ShortID]struct{}, n)
-	for _, id := range ask[:n] {
-		have[id] = struct{}{}
-	}
-	c.stretches[0], c.stretches[1] = stretch{set, have}, c.stretches[0]
-	return set
 }
+
+// missed returns a *MissingError that names the missing content; nil where there is none, and with Options.Partial.
+func (c *content) missed() error {
+	if len(c.missing) == 0 || c.opts.Partial {
+		return nil
+	}
+	return &MissingError{Session: c.s.ID, Missing: c.missing}
+}
+
+// isCaptured reports whether the content of a run, or of a turn, was captured, as far as is known.
+func isCaptured(c spans.Capture) bool { return c == "" || c == spans.CaptureContent }
 
 // body returns the body of a block.
-func (c *content) body(ref session.Ref) (string, bool) { return c.set(ref).Body(ref) }
+func (c *content) body(ref session.Ref) (string, bool) { return c.blocks.Body(ref) }
 
 // message returns the body of a message with sorted keys.
-func (c *content) message(ref session.Ref) (string, bool) {
-	body, ok := c.body(ref)
-	return string(sorted([]byte(body))), ok
+func (c *content) message(ref session.Ref) []byte {
+	body, _ := c.body(ref)
+	return sorted([]byte(body))
 }
 
-// value returns a body that is JSON; nil where it is not there or is anything else.
-func (c *content) value(ref *session.Ref) json.RawMessage {
-	if ref == nil {
-		return nil
-	}
-	if v, ok := c.body(*ref); ok && json.Valid([]byte(v)) {
-		return json.RawMessage(v)
+// fact returns the value of a fact, nil where it is not there or no JSON.
+func (c *content) fact(f *session.Fact) json.RawMessage {
+	if f != nil && f.Value != nil {
+		if v, ok := c.body(*f.Value); ok && json.Valid([]byte(v)) {
+			return json.RawMessage(v)
+		}
 	}
 	return nil
-}
-
-// fact returns the value of a fact, nil where it is not there.
-func (c *content) fact(f *session.Fact) json.RawMessage {
-	if f == nil {
-		return nil
-	}
-	return c.value(f.Value)
 }
 
 // body is one body of a list. Messages have sorted keys.
@@ -230,28 +173,32 @@ func (c *content) list(name string, refs *session.Refs, note func(what string)) 
 		return nil
 	}
 	if !refs.Complete {
-		note(fmt.Sprintf("%d of %d items", refs.Len(), refs.Count))
+		note(fmt.Sprintf("%s: %d of %d items", name, refs.Len(), refs.Count))
 	}
-	items := refs.Items()
-	read := c.set(items...).Read(refs)
-	l := make([]body, 0, len(items))
-	var lost, withheld []string
+	items, read := refs.Items(), c.blocks.Read(refs)
+	blocks := func(at []int) string {
+		var names []string
+		for _, i := range at {
+			names = append(names, items[i].Block)
+		}
+		return "blocks " + strings.Join(names, " ")
+	}
+	var l []body
 	for i, ref := range items {
-		if _, ok := slices.BinarySearch(read.Missing, i); ok {
-			lost = append(lost, ref.Block)
-		} else if _, ok := slices.BinarySearch(read.Withheld, i); ok {
-			withheld = append(withheld, ref.Block)
-		} else if b := []byte(read.Bodies[i]); slices.Contains(messageLists, name) {
-			l = append(l, body{ref, sorted(b)})
-		} else {
+		b := []byte(read.Bodies[i])
+		if slices.Contains(messageLists, name) {
+			b = sorted(b)
+		}
+		_, isMissing := slices.BinarySearch(read.Missing, i)
+		if _, isWithheld := slices.BinarySearch(read.Withheld, i); !isMissing && !isWithheld {
 			l = append(l, body{ref, b})
 		}
 	}
-	if len(lost) > 0 {
-		note("blocks " + strings.Join(lost, " "))
+	if len(read.Missing) > 0 {
+		note(name + ": " + blocks(read.Missing))
 	}
-	if len(withheld) > 0 {
-		note("withheld at the source: blocks " + strings.Join(withheld, " "))
+	if len(read.Withheld) > 0 {
+		note(name + ": withheld at the source: " + blocks(read.Withheld))
 	}
 	return l
 }

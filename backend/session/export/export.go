@@ -25,8 +25,6 @@ type Options struct {
 	// Strict writes the guide's rows alone: no key of otelagent in metadata_json and no further lines. Other formats
 	// ignore it.
 	Strict bool
-	// Progress, if set, is called after each message with how many of all are written, from the goroutine that writes.
-	Progress func(done, total int)
 	// Session, if set, returns the tree of another session of the same tenant, or nil. The writers ask it for the
 	// parent of a session, to find the tool call that spawned it.
 	Session func(id string) *session.Session

@@ -17,26 +17,20 @@ import (
 // further rows for content that these cannot hold. README.md describes them; JSON, JSONL, CSV and the tables of
 // package sqlitestore consist of them.
 //
-// Guide makes one row at a time from the tree and from bodies that it loads a stretch at a time, so that their memory
-// does not grow with the session, but for some hundred bytes a turn. Not safe for concurrent use.
+// It holds the content of the session. Not safe for concurrent use.
 type Guide struct {
 	*content
-	s    *session.Session
-	opts Options
-
-	firsts   map[string]string // by block: the first one of a message of the same value
 	runs     map[*session.Run]*runPlan
 	units    []unit
-	planned  bool
+	names    map[string]string // by block: see same
 	prompts  texts
 	catalogs texts
 	sources  *sources // of a session that came in the guide's form; then there are no units
 
-	missing    []Missing
 	uncaptured map[*session.Run]spans.Capture
 }
 
-// NewGuide reads all content of s once and plans its rows. Missing content is an error of type *MissingError unless
+// NewGuide reads the content of s and plans its rows. Missing content is an error of type *MissingError unless
 // opts.Partial is set; content that was never captured is no error. Guide.Missing names both. A session without runs
 // and facts gives ErrEmpty. bodies are those of the session; nil has none.
 //
@@ -50,30 +44,23 @@ func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Optio
 	if len(s.Runs) == 0 && len(s.Facts) == 0 {
 		return nil, fmt.Errorf("export: session %s: no run: %w", s.ID, ErrEmpty)
 	}
+	c, err := newContent(ctx, s, bodies, opts)
+	if err != nil {
+		return nil, err
+	}
 	g := &Guide{
-		content: newContent(ctx, s, bodies), s: s, opts: opts, firsts: map[string]string{},
-		runs: map[*session.Run]*runPlan{}, uncaptured: map[*session.Run]spans.Capture{},
-		prompts: texts{digest: map[string]string{}}, catalogs: texts{digest: map[string]string{}},
+		content: c, names: map[string]string{}, runs: map[*session.Run]*runPlan{},
+		uncaptured: map[*session.Run]spans.Capture{},
+		prompts:    texts{digest: map[string]string{}}, catalogs: texts{digest: map[string]string{}},
 	}
 	if sources {
 		g.readSources()
 	}
 	if g.sources == nil {
-		for _, ref := range g.messages {
-			if first := g.set(ref).Same(ref); first != ref.Block {
-				g.firsts[ref.Block] = first
-			}
-		}
 		g.plan()
 	}
-	g.planned = true
-	if g.err != nil {
-		return nil, g.err
-	}
-	if len(g.missing) > 0 && !opts.Partial {
-		return nil, &MissingError{Session: s.ID, Missing: g.missing}
-	}
-	return g, nil
+	g.noted = true
+	return g, g.missed()
 }
 
 // CallMessage returns the id of the message row of s that holds a tool call, "" where there is none.
@@ -82,10 +69,7 @@ func CallMessage(ctx context.Context, s *session.Session, bodies Bodies, callID 
 	if err != nil {
 		return "", err
 	}
-	for row, err := range g.Rows(ctx) {
-		if err != nil {
-			return "", err
-		}
+	for row := range g.Rows() {
 		if row.Type == RowPart && deref(row.Part.ToolCallID) == callID {
 			return row.Part.MessageID, nil
 		}
@@ -104,13 +88,6 @@ func (g *Guide) Missing() []Missing {
 	return l
 }
 
-// miss notes missing content while the plan is made.
-func (g *Guide) miss(where, what string) {
-	if !g.planned {
-		g.missing = append(g.missing, Missing{Where: where, What: what})
-	}
-}
-
 // read returns the bodies of a list of a run, or of a turn, that are there. It notes the others.
 func (g *Guide) read(r *session.Run, t *session.Turn, name string, refs *session.Refs) []body {
 	capture := r.Capture
@@ -119,9 +96,9 @@ func (g *Guide) read(r *session.Run, t *session.Turn, name string, refs *session
 	}
 	return g.list(name, refs, func(what string) {
 		switch {
-		case capture == spans.CaptureContent || capture == "":
-			g.miss(whereTurn(r, t), name+": "+what)
-		case !g.planned:
+		case isCaptured(capture):
+			g.miss(whereTurn(r, t), what)
+		case !g.noted:
 			g.uncaptured[r] = capture
 		}
 	})
@@ -129,7 +106,7 @@ func (g *Guide) read(r *session.Run, t *session.Turn, name string, refs *session
 
 // runValue returns the one body of a list of a run; nil where it is not there or no JSON.
 func (g *Guide) runValue(r *session.Run, name string, refs *session.Refs) json.RawMessage {
-	if refs.Len() != 1 || r.Capture != "" && r.Capture != spans.CaptureContent {
+	if refs.Len() != 1 || !isCaptured(r.Capture) {
 		return nil
 	}
 	if l := g.read(r, nil, name, refs); len(l) > 0 && json.Valid(l[0].body) {
@@ -140,10 +117,23 @@ func (g *Guide) runValue(r *session.Run, name string, refs *session.Refs) json.R
 
 // same returns equal names for messages of equal value.
 func (g *Guide) same(ref session.Ref) string {
-	if first, ok := g.firsts[ref.Block]; ok {
-		return first
+	name, ok := g.names[ref.Block]
+	if !ok {
+		name = g.blocks.Same(ref)
+		g.names[ref.Block] = name
 	}
-	return ref.Block
+	return name
+}
+
+// among returns the names of the messages of lists.
+func (g *Guide) among(lists ...*session.Refs) map[string]bool {
+	names := map[string]bool{}
+	for _, refs := range lists {
+		for _, ref := range refs.Items() {
+			names[g.same(ref)] = true
+		}
+	}
+	return names
 }
 
 // timeFact returns the time, in milliseconds, that a fact about a message states: 0 for one that takes an earlier one
@@ -179,12 +169,11 @@ func factTime(v json.RawMessage, at time.Time) int64 {
 
 // requestText returns the system prompt or the tool catalogue of the last request of a turn.
 func requestText(t *session.Turn, kind spans.ProvenanceKind) *session.Ref {
-	if len(t.Requests) == 0 {
-		return nil
-	}
-	for _, ref := range t.Requests[len(t.Requests)-1].Params.Items() {
-		if ref.Provenance == string(kind) {
-			return &ref
+	if q := lastRequest(t); q != nil {
+		for _, ref := range q.Params.Items() {
+			if ref.Provenance == string(kind) {
+				return &ref
+			}
 		}
 	}
 	return nil
@@ -223,7 +212,7 @@ func (g *Guide) requestTexts(r *session.Run, t *session.Turn) {
 		}
 		if body, ok := g.body(*ref); ok {
 			x.add(*ref, read(body))
-		} else if t.Capture == spans.CaptureContent || t.Capture == "" {
+		} else if isCaptured(t.Capture) {
 			g.miss(whereTurn(r, t), spans.ListParams+": "+string(kind)+": block "+ref.Block)
 		}
 	}

@@ -23,7 +23,7 @@ func TestGuideRecipes(t *testing.T) {
 	if err != nil {
 		t.Skip("jq is not installed; CI installs it")
 	}
-	parent, _, m := sessions()
+	parent, m := recordedRun()
 	var lines, document bytes.Buffer
 	if _, err := JSONL(t.Context(), &lines, parent, Held(&m.blocks), Options{}); err != nil {
 		t.Fatal(err)
@@ -55,35 +55,6 @@ func TestGuideRecipes(t *testing.T) {
 	if states := run(lines.Bytes(), "-r",
 		`select(.type=="part") | .data.tool_state | select(.)`); !strings.Contains(states, "output-available") {
 		t.Errorf("tool states: %q", states)
-	}
-}
-
-func TestGuideNamesWhatIsMissing(t *testing.T) {
-	parent, _, m := sessions()
-	var some session.BlockSet
-	for _, body := range []string{user, result, `{"k": [1, 2]}`, `"sys"`} {
-		some.Add(session.Block{Body: body})
-	}
-	var out bytes.Buffer
-	_, err := JSONL(t.Context(), &out, parent, Held(&some), Options{})
-	var named *MissingError
-	if !errors.As(err, &named) || !errors.Is(err, ErrContent) || out.Len() > 0 {
-		t.Fatalf("%d bytes, %v", out.Len(), err)
-	}
-	id := spans.BlockOfString(`{"turnId":{"loopId":"s.cfg.1","turnIndex":0},` + assistant[1:]).Short().String()
-	want := "s.cfg.1@2026-05-28T20:26:40.123456789Z/0: output: blocks " + id
-	if !slices.ContainsFunc(named.Missing, func(m Missing) bool { return m.String() == want }) {
-		t.Errorf("%q is not among %v", want, named.Missing)
-	}
-	missing, err := JSONL(t.Context(), &out, parent, Held(&some), Options{Partial: true})
-	if err != nil || len(missing) != len(named.Missing) || len(LinesOf(t, out.Bytes())) < 5 {
-		t.Errorf("%v, %v", missing, err)
-	}
-	if _, err := JSON(t.Context(), &out, parent, Held(&m.blocks), Options{}); err != nil {
-		t.Error(err)
-	}
-	if _, err := JSON(t.Context(), &out, &session.Session{ID: "s"}, nil, Options{}); !errors.Is(err, ErrEmpty) {
-		t.Error(err)
 	}
 }
 
@@ -158,22 +129,6 @@ func TestGuideOfOtherLoops(t *testing.T) {
 	Golden(t, "other-loops.json", r.Write(t, AsJSON, Options{}))
 	CheckOrder(t, LinesOf(t, r.Write(t, AsJSONL, Options{})))
 	CheckSums(t, s, r.Write(t, AsCSV, Options{}))
-
-	var done []int
-	if _, err := JSON(t.Context(), &bytes.Buffer{}, s, Held(&m.blocks), Options{Progress: func(n,
-		all int) {
-		done = append(done, n*100/all)
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.IsSorted(done) || done[len(done)-1] != 100 {
-		t.Errorf("progress %v", done)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := JSON(ctx, &bytes.Buffer{}, s, Held(&m.blocks), Options{}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
 }
 
 // More messages in one millisecond than its digits can order, and an own id that would break the order, move created_at
@@ -218,16 +173,51 @@ func (w *fullDisk) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestGuideWriterErrors(t *testing.T) {
-	parent, _, m := sessions()
+func TestWriterErrors(t *testing.T) {
+	s, m := recordedRun()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
 	for name, write := range map[string]func(context.Context, io.Writer, *session.Session, Bodies, Options) ([]Missing,
-		error){"json": JSON, "jsonl": JSONL, "csv": CSV} {
-		if _, err := write(t.Context(), &fullDisk{room: 100}, parent, Held(&m.blocks), Options{}); !errors.Is(err, errFull) {
+		error){"json": JSON, "jsonl": JSONL, "csv": CSV, "acp": ACP, "phi-core": PhiCore} {
+		if _, err := write(t.Context(), &fullDisk{room: 100}, s, Held(&m.blocks), Options{}); !errors.Is(err, errFull) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := write(t.Context(), io.Discard, parent, lostBodies{}, Options{}); !errors.Is(err, errFull) {
+		if _, err := write(t.Context(), io.Discard, s, lostBodies{}, Options{}); !errors.Is(err, errFull) {
 			t.Errorf("%s, content that cannot be read: %v", name, err)
 		}
+		if _, err := write(cancelled, io.Discard, s, Held(&m.blocks), Options{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := write(t.Context(), io.Discard, &session.Session{ID: "s"}, nil, Options{}); !errors.Is(err, ErrEmpty) {
+			t.Errorf("%s: %v", name, err)
+		}
+		checkMissing(t, name, write)
+	}
+}
+
+// checkMissing checks that a reply that did not arrive stops an export, and that Options.Partial writes the rest.
+func checkMissing(t *testing.T, name string, write func(context.Context, io.Writer, *session.Session, Bodies,
+	Options) ([]Missing, error)) {
+	t.Helper()
+	s, _ := recordedRun()
+	var some session.BlockSet
+	for _, body := range []string{user, result, `{"k": [1, 2]}`, `"sys"`} {
+		some.Add(session.Block{Body: body})
+	}
+	var out bytes.Buffer
+	missing, err := write(t.Context(), &out, s, Held(&some), Options{})
+	var named *MissingError
+	if !errors.As(err, &named) || !errors.Is(err, ErrContent) || out.Len() > 0 || len(missing) == 0 {
+		t.Fatalf("%s: %d bytes, %v", name, out.Len(), err)
+	}
+	id := spans.BlockOfString(`{"turnId":{"loopId":"s.cfg.1","turnIndex":0},` + assistant[1:]).Short().String()
+	want := "s.cfg.1@2026-05-28T20:26:40.123456789Z/0: output: blocks " + id
+	if !slices.ContainsFunc(named.Missing, func(m Missing) bool { return m.String() == want }) {
+		t.Errorf("%s: %q is not among %v", name, want, named.Missing)
+	}
+	left, err := write(t.Context(), &out, s, Held(&some), Options{Partial: true})
+	if err != nil || len(left) < len(missing) || out.Len() == 0 {
+		t.Errorf("%s: %v, %v", name, left, err)
 	}
 }
 

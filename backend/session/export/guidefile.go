@@ -25,8 +25,7 @@ type rowWriter interface {
 // row has a line of its own.
 //
 // Without opts.Partial it writes nothing where content is missing, and returns a *MissingError that names it. It
-// returns the same list as Guide.Missing. bodies are those of the session. Memory holds one message at a time, and what
-// Guide states. It does not close w; an error of w ends it.
+// returns the same list as Guide.Missing. bodies are those of the session. It does not close w; an error of w ends it.
 func JSON(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
 	return write(ctx, w, s, bodies, opts, true, func(w *bufio.Writer) rowWriter { return &document{w: w} })
 }
@@ -58,10 +57,7 @@ func write(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, 
 	}
 	out := bufio.NewWriterSize(w, 1<<16)
 	rows := format(out)
-	for row, err := range g.Rows(ctx) {
-		if err != nil {
-			return g.Missing(), err
-		}
+	for row := range g.Rows() {
 		rows.put(&row)
 		if _, err := out.Write(nil); err != nil {
 			break

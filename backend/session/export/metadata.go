@@ -82,16 +82,13 @@ func (u *unit) turns() (turns []*session.Turn) {
 	return turns
 }
 
-// hasUsage reports whether the loop reported the usage of a turn.
-func hasUsage(t *session.Turn) bool { return t.Reported != nil || t.Usage != session.Usage{} }
-
 // usage sums up the usage of a reply, with or without turns that a rewind abandoned; known is false when the loop
 // reported none.
 func (g *Guide) usage(u *unit, abandoned bool) (sum session.Usage, known bool) {
 	for k := range u.steps {
 		if st := &u.steps[k]; st.turn != nil && (abandoned || st.hidden == 0) {
 			sum.Add(st.turn.Usage)
-			known = known || hasUsage(st.turn)
+			known = known || st.turn.UsageTold()
 		}
 	}
 	if rest := g.runs[u.run].rest; u.full {
@@ -289,23 +286,6 @@ func usageOf(u *session.ReportedUsage, rule spans.UsageRule) []byte {
 var stateOutcomes = map[string]spans.Outcome{"output-available": spans.OutcomeOK, "output-error": spans.OutcomeError,
 	"output-denied": spans.OutcomeDenied}
 
-// stepCall is a tool part of a step, with its index there, without its data. Its type is the name of the tool.
-type stepCall struct {
-	builtPart
-	index int
-}
-
-// callsOf returns the tool parts among the parts of a step.
-func callsOf(parts []builtPart) (calls []stepCall) {
-	for i, p := range parts {
-		if name := toolName(p.typ, p.data); p.call != nil || p.callID != "" || p.state != "" && name != "" {
-			p.typ, p.data = name, nil
-			calls = append(calls, stepCall{p, i})
-		}
-	}
-	return calls
-}
-
 // events returns the value of extensionKey in the metadata of a message row.
 func (g *Guide) events(u *unit) []byte {
 	e := events{g: g, list: [][]byte{}}
@@ -322,7 +302,7 @@ func (g *Guide) events(u *unit) []byte {
 		from := 0
 		for k := range u.steps {
 			e.step(u.run, &u.steps[k], from)
-			from += u.steps[k].parts
+			from += len(u.steps[k].parts)
 		}
 	case unitCompaction:
 		e.compaction(u.run, u.compaction)
@@ -369,7 +349,7 @@ func (e *events) turnStarted(r *session.Run, t *session.Turn) {
 // step adds the events of a step whose first part has the index from.
 func (e *events) step(r *session.Run, st *step, from int) {
 	t := st.turn
-	parts := []int{from, from + st.parts}
+	parts := []int{from, from + len(st.parts)}
 	if t != nil {
 		if st.begins {
 			e.turnStarted(r, t)
@@ -387,14 +367,17 @@ func (e *events) step(r *session.Run, st *step, from int) {
 			e.hidden = append(e.hidden, hidden)
 		}
 	}
-	for i := range st.calls {
-		e.call(r, &st.calls[i], from+st.calls[i].index)
+	for i := range st.parts {
+		p := &st.parts[i]
+		if name := toolName(p.typ, p.data); p.call != nil || p.callID != "" || p.state != "" && name != "" {
+			e.call(r, p, name, from+i)
+		}
 	}
 	if t == nil {
 		return
 	}
 	var output []byte
-	if st.parts > 0 {
+	if len(st.parts) > 0 {
 		output = fields("raw", parts)
 	}
 	if t.Known == spans.KnownClosed {
@@ -411,13 +394,13 @@ func (e *events) step(r *session.Run, st *step, from int) {
 }
 
 // call adds a tool call whose part has an index.
-func (e *events) call(r *session.Run, c *stepCall, index int) {
-	s := c.call
+func (e *events) call(r *session.Run, p *builtPart, name string, index int) {
+	s := p.call
 	if s == nil { // the part is all there is
-		started, ended := time.UnixMilli(c.created), time.UnixMilli(c.updated)
-		e.add("tool_started", started, r, "call_id", c.callID, "name", c.typ, "start", bound(started), "args", &index)
-		if outcome := stateOutcomes[c.state]; outcome != "" {
-			e.add("tool_ended", ended, r, "call_id", c.callID, "name", c.typ, "end", bound(ended), "result", &index,
+		started, ended := time.UnixMilli(p.created), time.UnixMilli(p.updated)
+		e.add("tool_started", started, r, "call_id", p.callID, "name", name, "start", bound(started), "args", &index)
+		if outcome := stateOutcomes[p.state]; outcome != "" {
+			e.add("tool_ended", ended, r, "call_id", p.callID, "name", name, "end", bound(ended), "result", &index,
 				"outcome", outcome)
 		}
 		return
@@ -476,6 +459,5 @@ func (g *Guide) envelope(u *unit) []byte {
 	if slices.Contains([]string{"phi-core", "clark-agent", acpDialect}, u.run.Dialect) {
 		keys = keys[:6] // their messages have a time of their own
 	}
-	body, _ := g.message(u.ref)
-	return slices.DeleteFunc(parse([]byte(body)), func(m member) bool { return !slices.Contains(keys, m.key) }).bytes()
+	return slices.DeleteFunc(parse(g.message(u.ref)), func(m member) bool { return !slices.Contains(keys, m.key) }).bytes()
 }

@@ -65,12 +65,12 @@ func (r *toolResults) take(id string) *toolResult {
 	return nil
 }
 
-// turnParts makes the parts of a turn.
-func (g *Guide) turnParts(r *session.Run, st *step) turnParts {
-	t, p := st.turn, g.runs[r]
+// turnParts makes the parts of the turn i of a run. Results of the calls claims in its input are parts of other replies.
+func (g *Guide) turnParts(r *session.Run, i int, claims []string) turnParts {
+	p := g.runs[r]
+	t := p.turns[i]
 	var out turnParts
 	var results toolResults
-	claims := slices.Clone(st.claimed)
 	known := map[string]bool{}
 	for _, b := range g.read(r, t, spans.ListResults, t.Results) {
 		known[g.same(b.ref)] = true
@@ -79,10 +79,10 @@ func (g *Guide) turnParts(r *session.Run, st *step) turnParts {
 	}
 	g.addResults(&results, t.Input.Items(), known, true, &claims)
 	own := len(results)
-	g.addResults(&results, p.outside[st.at], known, false, nil)
-	if st.at+1 < len(p.turns) {
-		next := p.turns[st.at+1]
-		g.addResults(&results, next.Input.Items(), g.names(next.Results), false, nil) // not those of its own calls
+	g.addResults(&results, p.outside[i], known, false, nil)
+	if i+1 < len(p.turns) {
+		next := p.turns[i+1]
+		g.addResults(&results, next.Input.Items(), g.among(next.Results), false, nil) // not those of its own calls
 	}
 
 	b := partBuilder{g: g, run: r, turn: t, at: t.Start.UnixMilli(), state: "streaming", results: &results,
@@ -139,31 +139,22 @@ func (g *Guide) addResults(results *toolResults, refs []session.Ref, known map[s
 		if known[g.same(ref)] {
 			continue
 		}
-		if body, ok := g.message(ref); ok {
-			m := readMessage([]byte(body))
+		if body := g.message(ref); len(body) > 0 {
+			m := readMessage(body)
 			results.add(&m, own, claims)
 		}
 	}
 }
 
-// loneParts makes the parts of a reply whose turn is not there.
-func (g *Guide) loneParts(r *session.Run, st *step) []builtPart {
-	body, ok := g.message(*st.lone)
-	if !ok {
-		return nil
-	}
-	m := readMessage([]byte(body))
+// loneParts makes the parts of a reply whose turn is not there. pool holds messages that may have its results.
+func (g *Guide) loneParts(r *session.Run, m *message, at time.Time, pool []session.Ref) []builtPart {
 	var results toolResults
-	g.addResults(&results, st.pool, nil, false, nil)
-	at := r.Start
-	if st.at >= 0 {
-		at = g.runs[r].turns[st.at].Start
-	}
+	g.addResults(&results, pool, nil, false, nil)
 	b := partBuilder{g: g, run: r, at: at.UnixMilli(), updated: at.UnixMilli(), state: "done", results: &results}
 	if len(m.parts) == 0 || !m.stepStart() && m.role == "assistant" {
 		b.stepStart()
 	}
-	b.message(&m)
+	b.message(m)
 	if m.role == "tool" { // whose call is not there
 		for i := range m.parts {
 			if m.parts[i].kind == partResult {
@@ -171,18 +162,6 @@ func (g *Guide) loneParts(r *session.Run, st *step) []builtPart {
 			}
 		}
 	}
-	return b.parts
-}
-
-// messageParts makes the parts of a message that is not the model's.
-func (g *Guide) messageParts(u *unit) []builtPart {
-	body, ok := g.message(u.ref)
-	if !ok {
-		return nil // it was there a moment ago; the session is being deleted
-	}
-	m := readMessage([]byte(body))
-	b := partBuilder{g: g, run: u.run, turn: u.turn, at: u.at, updated: u.at, results: &toolResults{}}
-	b.message(&m)
 	return b.parts
 }
 

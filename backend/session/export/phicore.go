@@ -31,14 +31,16 @@ const phiDialect = "phi-core"
 // writes the file and returns the same list. A session without any run to write gives ErrEmpty. Memory holds the whole
 // document.
 func PhiCore(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
-	p := &phiCore{content: newContent(ctx, s, bodies), s: s, opts: opts}
-	p.holdAll()
-	doc, err := p.session()
-	if err = cmp.Or(err, p.err); err != nil {
+	c, err := newContent(ctx, s, bodies, opts)
+	if err != nil {
 		return nil, err
 	}
-	if len(p.missing) > 0 && !opts.Partial {
-		err := error(&MissingError{Session: s.ID, Missing: p.missing})
+	p := &phiCore{content: c}
+	doc, err := p.session()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.missed(); err != nil {
 		if p.uncaptured != "" {
 			err = fmt.Errorf("export: session %s was captured with %q, and the phi-core ledger needs its content "+
 				"(capture content): %w", s.ID, p.uncaptured, err)
@@ -57,45 +59,12 @@ func PhiCore(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies
 
 type phiCore struct {
 	*content
-	s          *session.Session
-	opts       Options
-	missing    []Missing
 	uncaptured spans.Capture
-}
-
-// holdAll loads all blocks of the ledger at once: requests repeat all messages before them.
-func (p *phiCore) holdAll() {
-	var all []session.Ref
-	seen := map[string]bool{}
-	add := func(refs ...session.Ref) {
-		for _, ref := range refs {
-			if !seen[ref.Block] {
-				seen[ref.Block] = true
-				all = append(all, ref)
-			}
-		}
-	}
-	for x := range references(p.s) {
-		add(x.ref)
-	}
-	for _, r := range p.s.Runs {
-		for _, t := range r.Turns {
-			for _, q := range t.Requests[max(0, len(t.Requests)-1):] {
-				add(q.Messages.Items()...)
-				add(q.Params.Items()...)
-			}
-		}
-	}
-	p.set(all...)
-}
-
-func (p *phiCore) miss(where, what string) {
-	p.missing = append(p.missing, Missing{Where: where, What: what})
 }
 
 // captured notes what a run or a turn with an end was captured with.
 func (p *phiCore) captured(c spans.Capture) {
-	if c != "" && c != spans.CaptureContent {
+	if !isCaptured(c) {
 		p.uncaptured = c
 	}
 }
@@ -421,11 +390,8 @@ func (p *phiCore) turn(r *session.Run, t *session.Turn) (turn, reply []byte, all
 
 // payload returns the request of the last attempt, as the recorder keeps it.
 func (p *phiCore) payload(where string, t *session.Turn) []byte {
-	if len(t.Requests) == 0 {
-		return nil
-	}
-	q := t.Requests[len(t.Requests)-1]
-	if q.Messages == nil && q.Params == nil {
+	q := lastRequest(t)
+	if q == nil || q.Messages == nil && q.Params == nil {
 		return nil
 	}
 	parts := map[spans.ProvenanceKind][]byte{}
@@ -452,10 +418,15 @@ func (p *phiCore) payload(where string, t *session.Turn) []byte {
 		system = quote("")
 	}
 	if own := rest.get("provenance"); own != nil && !anyKnown {
-		if !p.knownRest(where, "provenance", own) {
+		for _, raw := range elements(own) {
+			if !p.knownProvenance(where, raw) {
+				return nil
+			}
+		}
+		if provenance = own; own[0] != '[' {
+			p.miss(where, "request provenance is no list")
 			return nil
 		}
-		provenance = own
 	}
 	if tools == nil {
 		tools = []byte("[]")
@@ -464,7 +435,7 @@ func (p *phiCore) payload(where string, t *session.Turn) []byte {
 	known := []string{"model_id", "thinking_level", "max_tokens", "temperature", "response_format"}
 	for _, key := range known {
 		if v := rest.get(key); v != nil {
-			if !p.knownRest(where, key, v) {
+			if phiWords[key] != "" && !p.knownWord(where, "request ", key, v) {
 				return nil
 			}
 			o = append(o, member{key, v})
@@ -497,7 +468,7 @@ func blockProvenance(short string) ([]byte, bool) {
 
 // listOf returns the bodies of a list, as JSON; it notes and omits those that are missing.
 func (p *phiCore) listOf(where, name string, refs *session.Refs) []body {
-	l := p.list(name, refs, func(what string) { p.miss(where, name+": "+what) })
+	l := p.list(name, refs, func(what string) { p.miss(where, what) })
 	return slices.DeleteFunc(l, func(b body) bool {
 		if !loadable(b.body) {
 			p.miss(where, fmt.Sprintf("%s: block %s is no JSON that phi-core reads", name, b.ref.Block))

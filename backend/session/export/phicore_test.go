@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -51,149 +50,30 @@ const (
 	result = `{"content":[],"isError":false,"role":"toolResult","timestamp":3,"toolCallId":"c1","toolName":"sub"}`
 )
 
-// sessions returns a parent session that has everything phi-core can say, and the child session that it spawned.
-func sessions() (parent, child *session.Session, m *made) {
-	m = &made{}
+// recordedRun returns a session of one run of phi-core.
+func recordedRun() (*session.Session, *made) {
+	m := &made{}
 	started := observed(0, 90)
 	started.Start = started.Start.Add(123456789)
-	started.End = started.End.Add(1000)
 	turnID := `{"turnId":{"loopId":"s.cfg.1","turnIndex":0}}`
-	first := &session.Run{
+	return &session.Session{ID: "s", Runs: []*session.Run{{
 		Span: started, ID: "s.cfg.1", Dialect: phiDialect, AgentID: "agent", Status: spans.RunStatusCompleted,
-		StatusWord: "Completed",
-		Config:     `{"model":"m","provider":"p","config_id":null,"temperature":0.7}`,
-		Reported:   &session.ReportedUsage{Input: 1, Output: 2, Total: 3},
-		Messages:   m.refs(part{user, "", ""}, part{assistant, "", turnID}), Capture: spans.CaptureContent,
+		Config:   `{"model":"m","provider":"p","config_id":null,"temperature":0.7}`,
+		Reported: &session.ReportedUsage{Input: 1, Output: 2, Total: 3}, Capture: spans.CaptureContent,
+		Messages: m.refs(part{user, "", ""}, part{assistant, "", turnID}),
 		Metadata: m.refs(part{`{"k": [1, 2]}`, "", ""}),
-		Turns: []*session.Turn{
-			{
-				Span: observed(1, 80), Trigger: spans.TriggerUser, Capture: spans.CaptureContent,
-				Usage: session.Usage{Input: 1, Output: 2}, Input: m.refs(part{user, "", ""}, part{result, "", ""}),
-				Output: m.refs(part{assistant, "", turnID}), Results: m.refs(part{result, "", ""}),
-				Requests: []*session.Request{
-					{Attempt: 0, Messages: m.refs(part{result, "un", ""})},
-					{
-						Attempt: 1,
-						Messages: m.refs(part{user, "st", ""}, part{user, "t:3:r:1", ""}, part{user, "ib:me:2", ""}, part{user,
-							"mt:long:r%3A1", ""},
-							part{user, "?%7B%22kind%22%3A%22unknown%22%7D", ""}, part{user, "", ""}),
-						Params: m.refs(part{`"sys"`, "system", ""}, part{`[{"name":"sub"}]`, "tools", ""},
-							part{`{"temperature":null,"model_id":"m","max_tokens":5,"response_format":{"kind":"text"},` +
-								`"thinking_level":"off","later":1}`, "rest", ""}),
-					},
-				},
-				ToolCalls: []*session.ToolCall{
-					{Span: observed(10, 30), ID: "c2", Name: "sub", ChildRunID: "gone.sub.1"},
-					{Span: observed(11, 20), ID: "c1", Name: "sub", ChildRunID: "kid.sub.1", ChildSessionID: "kid"},
-					{Span: observed(12, 21), ID: "c3", Name: "bash"},
-				},
-			},
-			{Span: session.Span{Known: spans.KnownClosed, Start: ms(81), End: ms(90)}, Index: 1},
-		},
-	}
-	group := ms(100)
-	member := func(id string, from, to int64) *session.Run {
-		return &session.Run{
-			Span: observed(from, to), ID: id, Dialect: phiDialect, AgentID: "agent", Status: spans.RunStatusCompleted,
-			ParentID:     "s.cfg.1",
-			Continuation: spans.ContinuationBranch, ContinuationTag: "t", GroupStart: group, GroupRole: spans.GroupRoleMember,
-			Usage: session.Usage{Input: 5, Output: 6}, Messages: m.refs(part{assistant, "", ""}),
-		}
-	}
-	parent = &session.Session{ID: "s", Runs: []*session.Run{
-		first,
-		{Span: session.Span{Known: spans.KnownClosed, Start: ms(95), End: ms(96)}, ID: "s.cut.1", Dialect: phiDialect,
-			AgentID: "agent", Status: spans.RunStatusAborted},
-		member("s.slow.1", 101, 190),
-		member("s.fast.2", 102, 150),
-		{Span: observed(150, 160), ID: "j", GroupStart: group, GroupRole: spans.GroupRoleJudge,
-			Status: spans.RunStatusVetoed, Continuation: spans.ContinuationDefault},
-		{
-			Span: observed(200, 201), ID: "s.cfg.1", ParentID: "s.cfg.1", Continuation: spans.ContinuationCompaction,
-			Status: spans.RunStatusRejected, Rejected: true, Rejection: "PII", Defects: nil,
-		},
-		{Span: observed(300, 301), ID: "end.only", Status: spans.RunStatusVetoed,
-			Defects: []session.Defect{{Code: spans.DefectStartNotSeen}}},
-	}, Groups: []*session.Group{{
-		Span: observed(100, 195), Members: []string{"s.slow.1", "s.fast.2"}, SelectedID: "s.fast.2", SelectedIndex: 1,
-		Evaluation: &session.ReportedUsage{Input: 7, Output: 8},
-	}}}
-	parent.Groups[0].Start = group
-	child = &session.Session{ID: "kid", Runs: []*session.Run{{
-		Span: observed(15, 19), ID: "kid.sub.1", Dialect: phiDialect, AgentID: "sub", ParentID: "s.cfg.1",
-		ParentSessionID: "s", Status: spans.RunStatusCompleted,
-		Reported: &session.ReportedUsage{}, Messages: m.refs(),
-	}}}
-	return parent, child, m
-}
-
-func TestPhiCoreGolden(t *testing.T) {
-	parent, child, m := sessions()
-	lookup := func(id string) *session.Session {
-		if id == "s" {
-			return parent
-		}
-		return nil
-	}
-	var got bytes.Buffer
-	for _, s := range []*session.Session{parent, child} {
-		if missing, err := PhiCore(t.Context(), &got, s, Held(&m.blocks), Options{Session: lookup}); err != nil ||
-			len(missing) > 0 {
-			t.Fatal(missing, err)
-		}
-		got.WriteByte('\n')
-	}
-	const name = "testdata/phi-core.golden"
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("got\n%s", got.String())
-	}
-}
-
-func TestPhiCoreNamesWhatIsMissing(t *testing.T) {
-	parent, _, _ := sessions()
-	var some session.BlockSet
-	for _, body := range []string{user, result, `{"k": [1, 2]}`, `"sys"`} {
-		some.Add(session.Block{Body: body})
-	}
-	var out bytes.Buffer
-	missing, err := PhiCore(t.Context(), &out, parent, Held(&some), Options{})
-	var named *MissingError
-	if !errors.As(err, &named) || !errors.Is(err, ErrContent) || out.Len() > 0 || len(missing) == 0 {
-		t.Fatalf("%d bytes, %v", out.Len(), err)
-	}
-	id := spans.BlockOfString(`{"turnId":{"loopId":"s.cfg.1","turnIndex":0},` + assistant[1:]).Short().String()
-	if want := "s.cfg.1@2026-05-28T20:26:40.123456789Z/0: output: blocks " + id; missing[0].String() != want {
-		t.Errorf("%q, want %q", missing[0], want)
-	}
-
-	left, err := PhiCore(t.Context(), &out, parent, Held(&some), Options{Partial: true})
-	if err != nil || len(left) != len(missing) {
-		t.Fatalf("%d pieces, want %d: %v", len(left), len(missing), err)
-	}
-	var doc struct {
-		Loops []struct {
-			Messages []json.RawMessage
-			Turns    []json.RawMessage
-		}
-	}
-	if err := json.Unmarshal(out.Bytes(), &doc); err != nil {
-		t.Fatal(err)
-	}
-	if l := doc.Loops[0]; len(l.Messages) != 1 || len(l.Turns) != 0 {
-		t.Errorf("%d messages, %d turns", len(l.Messages), len(l.Turns))
-	}
+		Turns: []*session.Turn{{
+			Span: observed(1, 80), Trigger: spans.TriggerUser, Capture: spans.CaptureContent,
+			Usage: session.Usage{Input: 1, Output: 2}, Input: m.refs(part{user, "", ""}, part{result, "", ""}),
+			Output: m.refs(part{assistant, "", turnID}), Results: m.refs(part{result, "", ""}),
+			Requests: []*session.Request{{
+				Messages: m.refs(part{user, "st", ""}, part{user, "ib:me:2", ""}, part{user, "mt:long:r%3A1", ""},
+					part{user, "?%7B%22kind%22%3A%22unknown%22%7D", ""}, part{user, "", ""}),
+				Params: m.refs(part{`"sys"`, "system", ""}, part{`{"model_id":"m","later":1}`, "rest", ""}),
+			}},
+			ToolCalls: []*session.ToolCall{{Span: observed(11, 20), ID: "c1", Name: "sub"}},
+		}},
+	}}}, m
 }
 
 func TestPhiCoreWithoutContent(t *testing.T) {
@@ -243,7 +123,7 @@ func TestQuote(t *testing.T) {
 
 // phi-core refuses a file for one foreign word: none is written. They are named, and with Partial replaced or left out.
 func TestPhiCoreWritesNoForeignWord(t *testing.T) {
-	parent, _, m := sessions()
+	parent, m := recordedRun()
 	parent.Runs[0].Continuation = "weird"
 	parent.Runs[0].Turns[0].Trigger = "cron"
 	parent.Runs[0].Config = `{"model":"m","provider":"p","api":"new_api","thinking_level":"huge","context_window":1}`
@@ -273,7 +153,7 @@ func TestPhiCoreWritesNoForeignWord(t *testing.T) {
 
 // Numbers and texts that phi-core's types do not hold are named, and never written.
 func TestPhiCoreWritesNoForeignNumber(t *testing.T) {
-	parent, _, m := sessions()
+	parent, m := recordedRun()
 	run := parent.Runs[0]
 	run.Turns[0].Index = 1 << 32
 	run.Reported.Input = -1

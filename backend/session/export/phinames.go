@@ -2,40 +2,26 @@ package export
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// phi-core refuses a whole file for one name that it does not know, so PhiCore writes none. The lists are those of
-// src/types and src/session/model.rs, the same in 0.10.0 and 0.15.2.
-var (
-	phiStopReasons = []string{"stop", "length", "toolUse", "error", "aborted", "maxTurns", "userStop", "handoff",
-		"guardRail", "contextCompacted", "paused"}
-	phiThinkingLevels = []string{"off", "minimal", "low", "medium", "high"}
-	phiProtocols      = []string{"anthropic_messages", "open_ai_completions", "open_ai_responses",
-		"azure_open_ai_responses", "google_generative_ai", "google_vertex", "bedrock_converse_stream"}
-	phiFormats         = []string{"text", "json-object", "json-schema"}
-	phiProvenanceRoles = []string{"user-message", "assistant-response", "tool-call-request", "tool-call-result"}
-	phiStatuses        = []string{"Pending", "Running", "Completed", "Rejected", "Aborted"}
-)
+// phi-core refuses a whole file for one name or shape that it does not know, so PhiCore writes none. The names are those
+// of src/types and src/session/model.rs, the same in 0.10.0 and 0.15.2.
 
 // foreign notes a value that phi-core does not know; where and what name it, value is bounded.
 func (p *phiCore) foreign(where, what, value string) {
-	const most = 64
-	if len(value) > most {
-		value = value[:most] + "…"
-	}
-	p.miss(where, fmt.Sprintf("%s %q is no word of phi-core", what, value))
+	p.miss(where, fmt.Sprintf("%s %.64q is no word of phi-core", what, value))
 }
 
-// known returns phi-core's name for a value, and reports whether it has one. It notes a value that has none, unless
-// that
+// known returns phi-core's name for a value, and reports whether it has one. It notes a value that has none, unless that
 // is empty.
 func known[T ~string](p *phiCore, where, what string, value T, names map[T]string) (string, bool) {
 	name, ok := names[value]
@@ -73,7 +59,7 @@ func (p *phiCore) status(where string, r *session.Run, over bool) string {
 	switch {
 	case !over:
 		return "Aborted"
-	case slices.Contains(phiStatuses, r.StatusWord):
+	case slices.Contains([]string{"Pending", "Running", "Completed", "Rejected", "Aborted"}, r.StatusWord):
 		return r.StatusWord
 	}
 	name, _ := known(p, where, "status", r.Status, phiRunStatuses)
@@ -107,138 +93,125 @@ func loadable(raw []byte) bool {
 		(!halfPair.Match(raw) || !halfPair.Match(escapes.ReplaceAll(raw, nil)))
 }
 
-// phiMessage holds the keys that phi-core demands of a message, an AgentMessage or a bare Message.
-type phiMessage struct {
-	Role, StopReason, Model, Provider, ToolCallID, ToolName, Kind *string
-	Content                                                       *[]phiContent
-	Timestamp                                                     *uint64
-	Usage                                                         *struct{ Input, Output *uint64 }
-	IsError                                                       *bool
+// phiWords are the values of members of a configuration, or a request, that phi-core knows.
+var phiWords = map[string]string{
+	"thinking_level": "off minimal low medium high", "response_format": "text json-object json-schema",
+	"api": "anthropic_messages open_ai_completions open_ai_responses azure_open_ai_responses google_generative_ai " +
+		"google_vertex bedrock_converse_stream",
 }
 
-type phiContent struct{ Type, Text, Data, MimeType, Thinking, ID, Name *string }
+// phiMessages, phiContents and phiProvenances are the members that phi-core demands, each with its type, by the role of
+// a message, the type of its content and the kind of a provenance.
+var (
+	phiMessages = map[string]string{
+		"user":       "content:contents timestamp:count",
+		"assistant":  "content:contents timestamp:count stopReason:stop model:string provider:string usage:usage",
+		"toolResult": "content:contents timestamp:count toolCallId:string toolName:string isError:bool",
+	}
+	phiContents = map[string]string{"text": "text:string", "image": "data:string mimeType:string",
+		"thinking": "thinking:string", "toolCall": "id:string name:string"}
+	phiProvenances = map[string]string{
+		"system-prompt": "", "steering": "", "follow-up": "", "unknown": "", "identity-block": "name:string order:count",
+		"memory-tier": "tier:string record_id:string", "loop-turn": "turn_index:count message_index:count role:source",
+	}
+	// phiTypes are these types; other names are those of phiStrings.
+	phiTypes = map[string]func(raw []byte) bool{
+		"string": func(raw []byte) bool { return len(raw) > 0 && raw[0] == '"' },
+		"bool":   func(raw []byte) bool { return string(raw) == "true" || string(raw) == "false" },
+		"count": func(raw []byte) bool {
+			_, err := strconv.ParseUint(string(raw), 10, 64)
+			return err == nil
+		},
+	}
+	phiStrings = map[string]string{
+		"stop":   "stop length toolUse error aborted maxTurns userStop handoff guardRail contextCompacted paused",
+		"source": "user-message assistant-response tool-call-request tool-call-result",
+	}
+)
 
-// unloadable returns why phi-core would refuse the message, "" when it would not. An AgentMessage may be an extension
-// message.
-func unloadable(raw []byte, extensions bool) string {
-	var m phiMessage
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return "a message whose fields have other types than phi-core's"
+// refusal returns why phi-core refuses an object of which a member, its tag, states the shape; "" when it does not.
+func refusal(raw []byte, tag string, shapes map[string]string) string {
+	o := parse(raw)
+	name, isText := text(o.get(tag))
+	shape, isKnown := shapes[name]
+	switch {
+	case !isText:
+		return "without " + tag
+	case !isKnown:
+		return fmt.Sprintf("%s %.64q is no word of phi-core", tag, name)
 	}
-	why := m.unloadable()
-	if why != "" && extensions && m.Role != nil && m.Kind != nil && parse(raw).get("data") != nil {
-		return ""
-	}
-	return why
-}
-
-func (m *phiMessage) unloadable() string {
-	if m.Role == nil {
-		return "a message without role"
-	}
-	complete := m.Content != nil && m.Timestamp != nil
-	switch *m.Role {
-	case "user":
-	case "assistant":
-		complete = complete && m.StopReason != nil && m.Model != nil && m.Provider != nil &&
-			m.Usage != nil && m.Usage.Input != nil && m.Usage.Output != nil
-	case "toolResult":
-		complete = complete && m.ToolCallID != nil && m.ToolName != nil && m.IsError != nil
-	default:
-		return fmt.Sprintf("a message of role %.64q, which is no word of phi-core", *m.Role)
-	}
-	if !complete {
-		return fmt.Sprintf("a message of role %s without all keys that phi-core demands", *m.Role)
-	}
-	if *m.Role == "assistant" && !slices.Contains(phiStopReasons, *m.StopReason) {
-		return fmt.Sprintf("stopReason %.64q is no word of phi-core", *m.StopReason)
-	}
-	for _, c := range *m.Content {
-		complete, known := map[string]bool{
-			"text": c.Text != nil, "image": c.Data != nil && c.MimeType != nil, "thinking": c.Thinking != nil,
-			"toolCall": c.ID != nil && c.Name != nil, // arguments may be null, which reads as absent here
-		}[deref(c.Type)], slices.Contains([]string{"text", "image", "thinking", "toolCall"}, deref(c.Type))
-		switch {
-		case c.Type == nil:
-			return "content without type"
-		case !known:
-			return fmt.Sprintf("content type %.64q is no word of phi-core", *c.Type)
-		case !complete:
-			return fmt.Sprintf("content of type %s without all keys that phi-core demands", *c.Type)
+	for _, demand := range strings.Fields(shape) {
+		key, typ, _ := strings.Cut(demand, ":")
+		value := o.get(key)
+		complete := true
+		switch typ {
+		case "contents":
+			complete = len(value) > 0 && value[0] == '['
+			for _, c := range elements(value) {
+				if why := refusal(c, "type", phiContents); why != "" {
+					return "content " + why
+				}
+			}
+		case "usage":
+			u := parse(value)
+			complete = phiTypes["count"](u.get("input")) && phiTypes["count"](u.get("output"))
+		case "stop", "source":
+			word, ok := text(value)
+			if complete = ok; ok && !slices.Contains(strings.Fields(phiStrings[typ]), word) {
+				return fmt.Sprintf("%s %.64q is no word of phi-core", key, word)
+			}
+		default:
+			complete = phiTypes[typ](value)
+		}
+		if !complete {
+			return fmt.Sprintf("of %s %s without all keys that phi-core demands, or with other types", tag, name)
 		}
 	}
 	return ""
 }
 
+// unloadable returns why phi-core would refuse the message, "" when it would not. An AgentMessage may be an extension
+// message.
+func unloadable(raw []byte, extensions bool) string {
+	why := refusal(raw, "role", phiMessages)
+	if o := parse(raw); why == "" || extensions && phiTypes["string"](o.get("role")) && phiTypes["string"](o.get("kind")) &&
+		o.get("data") != nil {
+		return ""
+	}
+	return "a message " + why
+}
+
 // knownConfig returns the configuration without the names that phi-core does not know.
 func (p *phiCore) knownConfig(where string, raw []byte) []byte {
 	c := parse(raw)
-	_, hasModel := text(c.get("model"))
-	if _, hasProvider := text(c.get("provider")); !hasModel || !hasProvider {
+	if !phiTypes["string"](c.get("model")) || !phiTypes["string"](c.get("provider")) {
 		p.miss(where, "config without model and provider")
 		return null
 	}
-	known := map[string][]string{"api": phiProtocols, "thinking_level": phiThinkingLevels}
 	return slices.DeleteFunc(c, func(m member) bool {
-		word, isText := text(m.value)
-		if known[m.key] == nil || !isText && string(m.value) == "null" || isText && slices.Contains(known[m.key], word) {
-			return false
-		}
-		p.foreign(where, "config."+m.key, word)
-		return true
+		isWord := m.key == "api" || m.key == "thinking_level"
+		return isWord && string(m.value) != "null" && !p.knownWord(where, "config.", m.key, m.value)
 	}).bytes()
 }
 
-// knownRest reports whether phi-core reads a member of a request other than the messages.
-func (p *phiCore) knownRest(where, key string, value []byte) bool {
-	word, known := "", phiThinkingLevels
-	switch key {
-	case "thinking_level":
-		word, _ = text(value)
-	case "response_format":
-		word, known = parse(value).text("kind"), phiFormats
-	case "provenance":
-		if len(value) == 0 || value[0] != '[' {
-			p.miss(where, "request provenance is no list")
-			return false
-		}
-		return !slices.ContainsFunc(elements(value), func(raw json.RawMessage) bool { return !p.knownProvenance(where, raw) })
-	default:
+// knownWord reports whether phi-core knows the value of a member that is one of phiWords, and notes one that it does not.
+func (p *phiCore) knownWord(where, what, key string, value []byte) bool {
+	word, isText := text(value)
+	if key == "response_format" {
+		word, isText = text(parse(value).get("kind"))
+	}
+	if isText && slices.Contains(strings.Fields(phiWords[key]), word) {
 		return true
 	}
-	if !slices.Contains(known, word) {
-		p.foreign(where, "request "+key, word)
-		return false
-	}
-	return true
+	p.foreign(where, what+key, word)
+	return false
 }
 
-// knownProvenance reports whether phi-core reads the provenance.
+// knownProvenance reports whether phi-core reads the provenance, and notes one that it does not.
 func (p *phiCore) knownProvenance(where string, raw []byte) bool {
-	var v struct {
-		Kind     string
-		Name     *string
-		Order    *uint32
-		Tier     *string
-		RecordID *string `json:"record_id"`
-		Turn     *uint32 `json:"turn_index"`
-		Role     *string
-		Message  *uint32 `json:"message_index"`
+	why := refusal(raw, "kind", phiProvenances)
+	if why != "" {
+		p.miss(where, "request provenance "+why)
 	}
-	ok := json.Unmarshal(raw, &v) == nil
-	switch spans.ProvenanceKind(v.Kind) {
-	case spans.ProvenanceSystemPrompt, spans.ProvenanceSteering, spans.ProvenanceFollowUp, spans.ProvenanceUnknown:
-	case spans.ProvenanceIdentityBlock:
-		ok = ok && v.Name != nil && v.Order != nil
-	case spans.ProvenanceMemoryTier:
-		ok = ok && v.Tier != nil && v.RecordID != nil
-	case spans.ProvenanceLoopTurn:
-		ok = ok && v.Turn != nil && v.Message != nil && slices.Contains(phiProvenanceRoles, deref(v.Role))
-	default:
-		ok = false
-	}
-	if !ok {
-		p.foreign(where, "request provenance", v.Kind)
-	}
-	return ok
+	return why == ""
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // This file plans the message rows: each message that is not the model's, each stretch of turns between two of
-// these, and each summary that replaced messages. Roles are part of the content, so the plan takes one walk over it.
+// these, and each summary that replaced messages. Roles are part of the content, so the plan makes the parts as well.
 
 // runPlan holds the facts about a run that the plan found.
 type runPlan struct {
@@ -47,7 +47,6 @@ type unit struct {
 	address string
 	hidden  int64 // since when it is rewound; 0: it is not
 	full    bool  // has the usage of its run outside of the turns: the first reply, else the first row
-	parts   int   // of a reply
 	// starts: the run starts with this row. begins: the turn of this message does. ends: the runs that end with it.
 	starts, begins bool
 	ends           []*session.Run
@@ -55,24 +54,21 @@ type unit struct {
 	ref        session.Ref // of a message
 	node       string
 	turn       *session.Turn // in which it came; nil: in none
+	parts      []builtPart   // of a message
 	steps      []step        // of a reply
 	compaction *session.Compaction
 }
 
 // step is a turn, or a reply whose turn is not there.
 type step struct {
-	at    int           // position in runPlan.turns, or of the turn that a lone reply came with
+	at    time.Time     // of a lone reply: the start of the turn that it came with; zero: it came with none
 	turn  *session.Turn // nil: lone is set
 	lone  *session.Ref  // the reply whose turn is not there
-	pool  []session.Ref // of such a reply: messages that may hold its results
-	parts int
-	calls []stepCall // those that have a part
+	parts []builtPart
 	// begins: the turn begins with this row.
 	begins bool
-	// claimed are ids of calls of the turn before, whose results came with this one.
-	claimed []string
-	node    string
-	hidden  int64
+	node   string
+	hidden int64
 }
 
 // plan finds out which message rows there are.
@@ -158,19 +154,16 @@ func (g *Guide) planRun(r *session.Run) {
 	p.outside = g.outside(r, p)
 	g.runs[r] = p
 	b := &runUnits{g: g, r: r, p: p, stretch: -1}
-	if c := r.Capture; len(r.Turns) == 0 && c != "" && c != spans.CaptureContent {
-		g.uncaptured[r] = c
+	if len(r.Turns) == 0 && !isCaptured(r.Capture) {
+		g.uncaptured[r] = r.Capture
 	}
 	g.runValue(r, spans.ListMetadata, r.Metadata) // notes whether it is missing
 	g.runValue(r, spans.ListRules, r.Rules)
 	b.between(-1, r.Start, nil)
 	var before []string
 	for i, t := range p.turns {
-		if !g.going() {
-			return
-		}
-		if c := t.Capture; c != "" && c != spans.CaptureContent {
-			g.uncaptured[r] = c
+		if !isCaptured(t.Capture) {
+			g.uncaptured[r] = t.Capture
 		}
 		g.requestTexts(r, t)
 		made := b.turn(i, before)
@@ -212,7 +205,7 @@ func (g *Guide) outside(r *session.Run, p *runPlan) map[int][]session.Ref {
 			}
 		}
 	}
-	listed := g.names(r.Outside)
+	listed := g.among(r.Outside)
 	var earlier map[string]bool
 	out := map[int][]session.Ref{}
 	at := -1
@@ -254,7 +247,7 @@ func (g *Guide) earlier(r *session.Run) map[string]bool {
 			lists = append(lists, t.Input, t.Output, t.Results)
 		}
 	}
-	return g.names(lists...)
+	return g.among(lists...)
 }
 
 // between appends the messages that came outside of turns, after turn i. calls are those of that turn.
@@ -281,7 +274,7 @@ func (b *runUnits) between(i int, at time.Time, calls map[string]bool) {
 				calls[p.id] = true
 			}
 		}
-		b.lone(i, at, in.ref, refs, m.id)
+		b.lone(i, at, in.ref, refs, &m)
 	}
 }
 
@@ -292,16 +285,19 @@ func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *me
 	if m.role == "system" || m.role == "developer" {
 		role = "system"
 	}
-	b.units = append(b.units, unit{
+	u := unit{
 		kind: unitMessage, run: b.r, at: b.place(at), role: role, own: m.id, ref: ref, node: b.g.nodeOf(ref), turn: t,
 		address: "message " + strconv.Itoa(b.n) + " " + b.g.same(ref),
-	})
+	}
+	parts := partBuilder{g: b.g, run: b.r, turn: t, at: u.at, updated: u.at, results: &toolResults{}}
+	parts.message(m)
+	u.parts = parts.parts
+	b.units = append(b.units, u)
 	b.n++
 }
 
 // step appends a step to the reply that goes on, or begins one.
-func (b *runUnits) step(at time.Time, st step, parts []builtPart, own, address string) {
-	st.parts, st.calls = len(parts), callsOf(parts)
+func (b *runUnits) step(at time.Time, st step, own, address string) {
 	if b.stretch < 0 {
 		b.stretch = len(b.units)
 		b.units = append(b.units, unit{kind: unitReply, run: b.r, at: b.place(at), role: "assistant", own: own,
@@ -309,21 +305,26 @@ func (b *runUnits) step(at time.Time, st step, parts []builtPart, own, address s
 	}
 	u := &b.units[b.stretch]
 	u.steps = append(u.steps, st)
-	u.parts += st.parts
 }
 
-// lone appends a reply whose turn is not there.
-func (b *runUnits) lone(i int, at time.Time, ref session.Ref, pool []session.Ref, own string) {
-	st := step{at: i, lone: &ref, pool: pool, node: b.g.nodeOf(ref)}
-	b.step(at, st, b.g.loneParts(b.r, &st), own, "reply "+b.g.same(ref))
+// lone appends a reply whose turn is not there. pool holds messages that may have its results, i is the turn that it
+// came with.
+func (b *runUnits) lone(i int, at time.Time, ref session.Ref, pool []session.Ref, m *message) {
+	st := step{lone: &ref, node: b.g.nodeOf(ref)}
+	if i >= 0 {
+		st.at = b.p.turns[i].Start
+	}
+	st.parts = b.g.loneParts(b.r, m, cmp.Or(st.at, b.r.Start), pool)
+	b.step(at, st, m.id, "reply "+b.g.same(ref))
 }
 
-// turn appends the messages that came with a turn, and the turn.
+// turn appends the messages that came with a turn, and the turn. before are the calls of the turn before it that have
+// no result there.
 func (b *runUnits) turn(i int, before []string) turnParts {
 	g, t := b.g, b.p.turns[i]
-	st := step{at: i, turn: t}
 	before = slices.Clone(before)
-	results := g.names(t.Results)
+	var claimed []string // calls whose results came with this turn, and are parts of another reply
+	results := g.among(t.Results)
 	for _, in := range g.read(b.r, t, spans.ListInput, t.Input) {
 		m := readMessage(in.body)
 		for _, p := range m.parts {
@@ -332,36 +333,25 @@ func (b *runUnits) turn(i int, before []string) turnParts {
 			}
 			if at := slices.Index(before, p.id); at >= 0 {
 				before = slices.Delete(before, at, at+1)
-				st.claimed = append(st.claimed, p.id)
+				claimed = append(claimed, p.id)
 			}
 		}
 		switch {
 		case m.userSide():
 			b.message(t, t.Start, in.ref, &m)
 		case m.role == "assistant": // an input of the run, or of a turn that is not there
-			b.lone(i, t.Start, in.ref, t.Input.Items(), m.id)
+			b.lone(i, t.Start, in.ref, t.Input.Items(), &m)
 			for _, p := range m.parts {
 				if p.kind == partCall {
-					st.claimed = append(st.claimed, p.id)
+					claimed = append(claimed, p.id)
 				}
 			}
 		}
 	}
-	made := g.turnParts(b.r, &st)
-	st.node = made.node
-	b.step(t.Start, st, made.parts, made.own, fmt.Sprintf("turn %d %d", t.Index, t.Start.UnixNano()))
+	made := g.turnParts(b.r, i, claimed)
+	st := step{turn: t, parts: made.parts, node: made.node}
+	b.step(t.Start, st, made.own, fmt.Sprintf("turn %d %d", t.Index, t.Start.UnixNano()))
 	return made
-}
-
-// names returns the names of the messages of lists.
-func (g *Guide) names(lists ...*session.Refs) map[string]bool {
-	names := map[string]bool{}
-	for _, refs := range lists {
-		for _, ref := range refs.Items() {
-			names[g.same(ref)] = true
-		}
-	}
-	return names
 }
 
 func (b *runUnits) compactions(l []*session.Compaction) {

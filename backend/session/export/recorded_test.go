@@ -3,7 +3,6 @@ package export_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"iter"
 	"maps"
@@ -57,7 +56,7 @@ func TestGuideRowsOfEveryRecording(t *testing.T) {
 		t.Run(f.String(), func(t *testing.T) {
 			for _, s := range replayed(t, f.Events, otelagent.CaptureContent) {
 				l := checkRows(t, &s)
-				checkTexts(t, &s, l)
+				checkCalls(t, &s, l)
 				checkStrict(t, l, export.LinesOf(t, s.Write(t, export.AsJSONL, export.Options{Strict: true})))
 				if filepath.Dir(f.String()) == "0.15.2" {
 					checkImport(t, &s, export.Options{})
@@ -148,97 +147,6 @@ func checkCalls(t *testing.T, s *export.Recorded, l []export.Line) {
 			}
 		}
 	}
-}
-
-// checkTexts compares the texts and calls of the rows with those that stand in the blocks of the tree, read by other
-// means.
-func checkTexts(t *testing.T, s *export.Recorded, l []export.Line) {
-	t.Helper()
-	want, got := map[string]int{}, map[string]int{}
-	for _, r := range s.Runs {
-		blocks := map[string]string{}
-		add := func(refs *session.Refs) {
-			for _, ref := range refs.Items() {
-				blocks[s.Blocks.Same(ref)], _ = s.Blocks.Body(ref)
-			}
-		}
-		add(r.Messages)
-		add(r.Outside)
-		for _, turn := range r.Turns {
-			add(turn.Input)
-			add(turn.Output)
-			add(turn.Results)
-			if turn.Output == nil { // a call is known from its span alone
-				for _, c := range turn.ToolCalls {
-					want["call "+c.ID]++
-				}
-			}
-		}
-		for _, body := range blocks {
-			var m struct {
-				Role, ToolCallID string
-				Content          []struct{ Type, Text, Thinking, ID string }
-			}
-			if err := json.Unmarshal([]byte(body), &m); err != nil {
-				continue
-			}
-			for _, c := range m.Content {
-				switch {
-				case c.Type == "text" && m.Role == "toolResult":
-					want["result "+c.Text]++
-				case c.Type == "text":
-					want["text "+c.Text]++
-				case c.Type == "thinking":
-					want["reasoning "+c.Thinking]++
-				case c.Type == "toolCall":
-					want["call "+c.ID]++
-				}
-			}
-		}
-	}
-	for i := range l {
-		if l[i].Type != "part" {
-			continue
-		}
-		data := l[i].Inner("data_json")
-		switch typ := l[i].Str("type"); {
-		case typ == "text" || typ == "reasoning":
-			got[fmt.Sprint(typ, " ", data["text"])]++
-		case strings.HasPrefix(typ, "tool-"):
-			got["call "+l[i].Str("tool_call_id")]++
-			var result any
-			switch data["state"] {
-			case "output-available":
-				result = data["output"].(map[string]any)["data"]
-			case "output-error":
-				result = data["errorText"]
-			case "output-denied":
-				result = data["approval"].(map[string]any)["reason"]
-			}
-			for _, text := range resultTexts(result) {
-				got["result "+text]++
-			}
-		}
-	}
-	if d := gocmp.Diff(want, got); d != "" {
-		t.Errorf("session %s: -tree +rows:\n%s", s.ID, d)
-	}
-}
-
-func resultTexts(v any) []string {
-	switch v := v.(type) {
-	case string:
-		return []string{v}
-	case []any:
-		var l []string
-		for _, e := range v {
-			if m, ok := e.(map[string]any); ok && m["type"] == "text" {
-				l = append(l, m["text"].(string))
-			}
-		}
-		return l
-	}
-	return nil
 }
 
 // checkDocument compares the document with the lines.

@@ -2,7 +2,6 @@ package export
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"iter"
 	"slices"
@@ -24,19 +23,24 @@ type cells struct {
 }
 
 // Rows yields the rows: the session, then each message followed by its parts, then, unless Options.Strict, the rows of
-// further types. It may be called several times, one after the other. A row is valid until the next one. An error is
-// the last: of bodies, or of ctx.
-func (g *Guide) Rows(ctx context.Context) iter.Seq2[Row, error] {
-	return func(yield func(Row, error) bool) {
-		g.ctx, g.err = ctx, nil
+// further types. It may be called several times. A row is valid until the next one.
+func (g *Guide) Rows() iter.Seq[Row] {
+	return func(yield func(Row) bool) {
 		e := emitter{Guide: g, yield: yield}
 		if g.sources != nil {
 			e.sourceRows()
-		} else {
-			e.all()
+			return
 		}
-		if g.err != nil && !e.stopped {
-			yield(Row{}, g.err)
+		row := e.sessionRow()
+		e.put(Row{Type: RowSession, Session: row, JSON: encode(row)})
+		for i := range e.units {
+			if e.stopped {
+				return
+			}
+			e.unit(&e.units[i])
+		}
+		if !e.opts.Strict {
+			e.further()
 		}
 	}
 }
@@ -44,64 +48,35 @@ func (g *Guide) Rows(ctx context.Context) iter.Seq2[Row, error] {
 // emitter is one walk over the rows.
 type emitter struct {
 	*Guide
-	yield   func(Row, error) bool
+	yield   func(Row) bool
 	stopped bool
 }
 
-func (e *emitter) put(r Row) {
-	if e.goes() && !e.yield(r, nil) {
-		e.stopped = true
-	}
-}
-
-func (e *emitter) goes() bool { return !e.stopped && e.err == nil }
-
-func (e *emitter) progress(done, total int) {
-	if f := e.opts.Progress; f != nil && e.goes() {
-		f(done, total)
-	}
-}
-
-func (e *emitter) all() {
-	row := e.sessionRow()
-	e.put(Row{Type: RowSession, Session: row, JSON: encode(row)})
-	for i := range e.units {
-		if !e.going() || e.stopped {
-			return
-		}
-		e.unit(&e.units[i])
-		e.progress(i+1, len(e.units))
-	}
-	if !e.opts.Strict {
-		e.further()
-	}
-}
+func (e *emitter) put(r Row) { e.stopped = e.stopped || !e.yield(r) }
 
 // unit puts a message row and its parts.
 func (e *emitter) unit(u *unit) {
-	m := &MessageRow{ID: u.id, SessionID: e.s.ID, Role: u.role, CreatedAt: u.at, UpdatedAt: u.at}
-	m.MetadataJSON = e.metadata(u)
-	var parts []builtPart // of anything but a reply, which puts them turn by turn
+	w := partWriter{emitter: e, u: u, at: -1}
+	w.m = &MessageRow{ID: u.id, SessionID: e.s.ID, Role: u.role, CreatedAt: u.at, UpdatedAt: u.at}
+	w.m.MetadataJSON = e.metadata(u)
 	rest := &cells{}
+	parts := u.parts
 	switch u.kind {
-	case unitMessage:
-		parts = e.messageParts(u)
 	case unitCompaction:
 		parts = e.compactionParts(u)
 	case unitReply:
 		for _, t := range u.turns() {
-			m.UpdatedAt = max(m.UpdatedAt, latest(t.Start, t.End).UnixMilli())
+			w.m.UpdatedAt = max(w.m.UpdatedAt, latest(t.Start, t.End).UnixMilli())
 		}
 		if sum := &e.runs[u.run].rest; u.full && *sum != (session.Usage{}) && !u.run.Copied {
 			rest.usage = sum
 		}
 	}
-	row := Row{Type: RowMessage, Message: m, JSON: encode(m)}
-	if len(parts)+u.parts == 0 {
+	row := Row{Type: RowMessage, Message: w.m, JSON: encode(w.m)}
+	if !slices.ContainsFunc(u.steps, func(st step) bool { return len(st.parts) > 0 }) && len(parts) == 0 {
 		row.cells = rest
 	}
 	e.put(row)
-	w := partWriter{emitter: e, u: u, m: m, at: -1}
 	for k := range parts {
 		w.part(&parts[k], &cells{})
 	}
@@ -121,19 +96,15 @@ type partWriter struct {
 }
 
 // step puts the parts of a step of a reply. rest is the usage of its run outside of its turns; it goes to the first
-// part that has no usage of its own, so that nothing is added up before it is written.
+// part.
 func (w *partWriter) step(st *step, rest *cells) {
 	r := w.u.run
 	c := &cells{model: r.Model}
-	var parts []builtPart
-	if t := st.turn; t == nil {
-		parts = w.loneParts(r, st)
-	} else {
-		parts = w.turnParts(r, st).parts
+	if t := st.turn; t != nil {
 		c.model = cmp.Or(t.Answered, t.Model, r.Model)
 		if !r.Copied {
 			c.cost, c.currency = t.Cost, t.Currency
-			if hasUsage(t) {
+			if t.UsageTold() {
 				c.usage = &t.Usage
 			}
 		}
@@ -145,24 +116,21 @@ func (w *partWriter) step(st *step, rest *cells) {
 		}
 		c.usage, rest.usage = &sum, nil
 	}
-	for j := range parts {
-		w.part(&parts[j], c)
+	for j := range st.parts {
+		w.part(&st.parts[j], c)
 		c = &cells{model: c.model}
 	}
 }
 
 func (w *partWriter) part(p *builtPart, c *cells) {
-	p.created = max(p.created, w.m.CreatedAt) // no part before its message
-	p.updated = max(p.updated, p.created)
-	if p.created != w.at {
-		w.at, w.counter = p.created, 0
-	} else {
-		w.counter = min(w.counter+1, stampsPerMS-1)
+	created := max(p.created, w.m.CreatedAt) // no part before its message
+	if w.counter = min(w.counter+1, stampsPerMS-1); created != w.at {
+		w.at, w.counter = created, 0
 	}
-	address := addressOf(w.s, w.u.run, w.u.address) + "\x00" + fmt.Sprint(w.index)
 	row := &PartRow{
-		ID: newID("prt", w.at, w.counter, address), MessageID: w.m.ID, SessionID: w.s.ID, Index: w.index, Type: p.typ,
-		DataJSON: string(p.data), CreatedAt: p.created, UpdatedAt: p.updated,
+		ID:        newID("prt", w.at, w.counter, addressOf(w.s, w.u.run, w.u.address)+"\x00"+fmt.Sprint(w.index)),
+		MessageID: w.m.ID, SessionID: w.s.ID, Index: w.index, Type: p.typ, DataJSON: string(p.data),
+		CreatedAt: created, UpdatedAt: max(p.updated, created),
 	}
 	if p.callID != "" {
 		row.ToolCallID = &p.callID

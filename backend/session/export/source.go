@@ -99,18 +99,14 @@ func (e *emitter) sourceRows() {
 		}
 	}
 	e.line(RowSession, e.factLine(src.session), further)
-	for i, f := range src.messages {
-		if !e.going() || e.stopped {
-			return
-		}
+	for _, f := range src.messages {
 		for _, raw := range elements(e.factLine(f)) {
 			line := parse(raw)
 			e.line(RowType(line.text("type")), line.get("data"), line.without("type", "data"))
 		}
-		e.progress(i+1, len(src.messages))
 	}
 	for _, f := range src.further {
-		if e.opts.Strict || !e.goes() {
+		if e.opts.Strict || e.stopped {
 			return
 		}
 		r := Row{Type: rowDocument, Digest: strings.TrimPrefix(f.Key, factFurther), JSON: e.factLine(f)}

@@ -77,8 +77,7 @@ type chatTables interface {
 	CallMessage(ctx context.Context, sessionID, callID string) (string, error)
 }
 
-// projectChat writes what an export of the session would write, with what is there. Content is read a stretch at a
-// time.
+// projectChat writes what an export of the session would write, with what is there.
 func projectChat(ctx context.Context, st store.Store, c chatTables, k session.Key, mark store.Revision,
 	tree *session.Session, bodies *store.Bodies,
 ) error {
@@ -107,11 +106,8 @@ func projectChat(ctx context.Context, st store.Store, c chatTables, k session.Ke
 		return err
 	}
 	return c.ProjectChat(ctx, k, mark, func(yield func(export.Row, error) bool) {
-		for row, err := range g.Rows(ctx) {
-			if err == nil {
-				err = failed
-			}
-			if !yield(row, err) || err != nil {
+		for row := range g.Rows() {
+			if !yield(row, failed) || failed != nil {
 				return
 			}
 		}
