@@ -508,7 +508,7 @@ func (a *assembler) turn(run *Run, own, rest []entry) {
 	}
 	if t.Capture == "" { // a turn states only what differs from content
 		t.Capture = run.Capture
-		if t.Output != nil || len(t.Requests) > 0 && (t.Requests[0].Messages != nil || t.Requests[0].Params != nil) {
+		if t.Input != nil || t.Output != nil || t.Results != nil || len(t.Requests) > 0 {
 			t.Capture = spans.CaptureContent
 		}
 	}

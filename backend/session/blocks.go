@@ -119,6 +119,14 @@ type found struct {
 	size  int64         // of the whole body
 }
 
+// name returns the name of the block that is missing of ref.
+func (f *found) name(ref *Ref) string {
+	if f.lost != (spans.ShortID{}) {
+		return f.lost.String()
+	}
+	return clip(ref.Block)
+}
+
 func (f *found) body() string {
 	if f.state != whole {
 		return ""
@@ -217,7 +225,7 @@ type Content struct {
 	// source cut or withheld: see BlockSet.Cut.
 	Missing, Withheld []int
 
-	lost []spans.ShortID // of the items that are missing: the block that is
+	names []string // of the items that are not there: the block that is missing or withheld
 }
 
 // Whole reports whether all bodies are there. A list may still be incomplete itself; see Refs.Complete.
@@ -231,18 +239,19 @@ func (s *BlockSet) Read(refs *Refs) Content {
 		return c
 	}
 	items := refs.Items()
-	c.Bodies, c.lost = make([]string, len(items)), make([]spans.ShortID, len(items))
+	c.Bodies, c.names = make([]string, len(items)), make([]string, len(items))
 	size := 0
 	for i := range items {
 		f := s.look(&items[i])
 		body := f.body()
 		if size += len(body); f.state == whole && size <= maxRead {
 			c.Bodies[i] = body
-		} else if f.state == withheld {
+			continue
+		}
+		if c.names[i] = f.name(&items[i]); f.state == withheld {
 			c.Withheld = append(c.Withheld, i)
 		} else {
 			c.Missing = append(c.Missing, i)
-			c.lost[i] = f.lost
 		}
 	}
 	return c

@@ -2,132 +2,87 @@ package session
 
 import (
 	"fmt"
+	"iter"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/spans"
 )
 
-// checker is one call of CheckContent. Lists share their beginnings, so a tally up to one node holds for all.
-type checker struct {
-	blocks *BlockSet
-	nodes  map[*node]*tally
-}
-
-// tally counts the items of a list up to one of them.
-type tally struct {
-	missing, withheld int
-	names             []string
-}
-
-func (t *tally) add(blocks *BlockSet, ref *Ref) {
+// checkList adds a defect for bodies of a list that are missing, and one for those that were withheld. Of a request it
+// looks at the items that the one before does not have.
+func checkList(blocks *BlockSet, d *[]Defect, name string, refs *Refs) {
 	const most = 4 // names
-	switch f := blocks.look(ref); f.state {
-	case missing:
-		t.missing++
-		if t.missing <= most {
-			name := clip(ref.Block)
-			if f.lost != (spans.ShortID{}) {
-				name = f.lost.String()
-			}
-			t.names = append(slices.Clip(t.names), name)
-		}
-	case withheld:
-		t.withheld++
-	}
-}
-
-// upTo returns the tally of n, which is resolved.
-func (c *checker) upTo(n *node) *tally {
-	var path []*node
-	for c.nodes[n] == nil && n.pos > 0 {
-		path = append(path, n)
-		n = n.parent
-	}
-	t := c.nodes[n]
-	if t == nil {
-		t = &tally{}
-	}
-	for _, n := range slices.Backward(path) {
-		next := *t
-		ref, _ := parseRef(n.item)
-		next.add(c.blocks, &ref)
-		t = &next
-		c.nodes[n] = t
-	}
-	return t
-}
-
-func (c *checker) check(d *[]Defect, capture spans.Capture, name string, refs *Refs) {
-	if refs == nil || capture == spans.CaptureDigests {
+	if refs == nil {
 		return
 	}
-	t := &tally{}
-	if refs.end != nil && refs.known == refs.end.pos {
-		t = c.upTo(refs.end)
-	} else {
-		for _, ref := range refs.Items() {
-			t.add(c.blocks, &ref)
+	lost, cut, names := 0, 0, ""
+	for _, ref := range refs.From(refs.Same) {
+		switch f := blocks.look(&ref); f.state {
+		case missing:
+			if lost++; lost <= most {
+				names += " " + f.name(&ref)
+			}
+		case withheld:
+			cut++
 		}
 	}
-	names := ", " + strings.Join(t.names, " ")
-	if t.missing > len(t.names) {
+	if lost > most {
 		names += " ..."
 	}
-	add := func(code spans.DefectCode, n int, names string) {
-		if n > 0 {
-			*d = append(*d, Defect{Code: code, Detail: fmt.Sprintf("%s: %d of %d%s", name, n, refs.Len(), names)})
-		}
+	if lost > 0 {
+		*d = append(*d, Defect{spans.DefectBlockMissing, fmt.Sprintf("%s: %d of %d,%s", name, lost, refs.Len(), names)})
 	}
-	add(spans.DefectBlockMissing, t.missing, names)
-	add(spans.DefectBlockWithheld, t.withheld, "")
+	if cut > 0 {
+		*d = append(*d, Defect{spans.DefectBlockWithheld, fmt.Sprintf("%s: %d of %d", name, cut, refs.Len())})
+	}
 }
 
 // CheckContent adds to s what needs the blocks of the session: block_missing where a list names blocks that are not
 // in the set, block_withheld where its blocks were cut or withheld at the source, and the missing tool calls of a
-// reply. It skips lists of spans that were captured without bodies. It first removes what an earlier check found.
+// reply. A request has these only for items that the request before (Request.Before) does not have. CheckContent skips
+// lists of spans that were captured without bodies. It first removes what an earlier check found.
 //
 // Its time grows with what came over the wire, not with the length of all lists.
 func (s *Session) CheckContent(blocks *BlockSet) {
-	c := checker{blocks: blocks, nodes: map[*node]*tally{}}
 	for n := range s.Walk() {
 		capture := n.Run.Capture
 		if n.Turn != nil {
 			capture = n.Turn.Capture
 		}
 		d := n.Defects()
-		forgetContent(d)
-		switch n.Kind() {
-		case KindRun:
-			c.check(d, capture, spans.ListMetadata, n.Run.Metadata)
-			c.check(d, capture, spans.ListRules, n.Run.Rules)
-			c.check(d, capture, spans.ListMessages, n.Run.Messages)
-			c.check(d, capture, spans.ListOutside, n.Run.Outside)
-		case KindTurn:
-			for _, q := range n.Turn.Requests {
-				c.check(d, capture, requestName(spans.ListRequest, q.Attempt), q.Messages)
-				c.check(d, capture, requestName(spans.ListParams, q.Attempt), q.Params)
+		*d = slices.DeleteFunc(*d, func(x Defect) bool {
+			return x.Code == spans.DefectBlockMissing || x.Code == spans.DefectBlockWithheld
+		})
+		if capture != spans.CaptureDigests {
+			for name, refs := range n.lists() {
+				checkList(blocks, d, name, refs)
 			}
-			c.check(d, capture, spans.ListInput, n.Turn.Input)
-			c.check(d, capture, spans.ListOutput, n.Turn.Output)
-			c.check(d, capture, spans.ListResults, n.Turn.Results)
+		}
+		if n.Kind() == KindTurn {
 			n.Turn.nameMissingCalls(blocks)
-		case KindToolCall:
-			c.check(d, capture, spans.ListArgs, n.Call.Args)
-			c.check(d, capture, spans.ListResult, n.Call.Result)
-		case KindCompaction:
-			c.check(d, capture, spans.ListSummary, n.Compaction.Summary)
-			c.check(d, capture, spans.ListBefore, n.Compaction.Before)
-			c.check(d, capture, spans.ListAfter, n.Compaction.After)
 		}
 	}
 }
 
-// forgetContent removes what CheckContent adds.
-func forgetContent(d *[]Defect) {
-	*d = slices.DeleteFunc(*d, func(x Defect) bool {
-		return x.Code == spans.DefectBlockMissing || x.Code == spans.DefectBlockWithheld
-	})
+// lists yields the lists of the node with their names, but those of permission evaluations.
+func (n *Node) lists() iter.Seq2[string, *Refs] {
+	return func(yield func(string, *Refs) bool) {
+		if n.Kind() == KindTurn {
+			for _, q := range n.Turn.Requests {
+				if !yield(requestName(spans.ListRequest, q.Attempt), q.Messages) ||
+					!yield(requestName(spans.ListParams, q.Attempt), q.Params) {
+					return
+				}
+			}
+		}
+		for _, l := range n.part().table().lists {
+			if !yield(l.name, *l.of(reflect.ValueOf(n.part()).Elem())) {
+				return
+			}
+		}
+	}
 }
 
 // nameMissingCalls completes the defect tool_call_missing of a turn with the ids of calls that the reply asked for.

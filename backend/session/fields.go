@@ -28,7 +28,18 @@ import (
 // fieldTable holds the fields of one kind of span.
 type fieldTable struct {
 	attrs map[string]attrField
-	lists map[string][]int // paths of fields of type *Refs
+	lists []listField
+}
+
+// listField is a field of type *Refs that a list fills.
+type listField struct {
+	name string
+	path []int
+}
+
+// of returns the field of a struct.
+func (f *listField) of(dst reflect.Value) **Refs {
+	return dst.FieldByIndex(f.path).Addr().Interface().(**Refs)
 }
 
 // attrField is a field that an attribute fills. Path is its path from the struct; pointers on it are set when needed.
@@ -50,7 +61,7 @@ var (
 )
 
 func fieldsOf[T any]() fieldTable {
-	t := fieldTable{attrs: map[string]attrField{}, lists: map[string][]int{}}
+	t := fieldTable{attrs: map[string]attrField{}}
 	t.read(reflect.TypeFor[T](), nil)
 	return t
 }
@@ -63,7 +74,7 @@ func (t *fieldTable) read(typ reflect.Type, path []int) {
 			t.read(f.Type, at)
 		}
 		if name := f.Tag.Get("list"); name != "" {
-			t.lists[name] = at
+			t.lists = append(t.lists, listField{name, at})
 		}
 		if f.Tag.Get("attr") == "" {
 			continue
@@ -186,11 +197,12 @@ func setStrings(dst *[]string, v Value) bool {
 
 // list returns the field of dst for lists of a name, nil if there is none.
 func (t *fieldTable) list(dst reflect.Value, name string) **Refs {
-	path, ok := t.lists[name]
-	if !ok {
-		return nil
+	for i := range t.lists {
+		if t.lists[i].name == name {
+			return t.lists[i].of(dst)
+		}
 	}
-	return dst.FieldByIndex(path).Addr().Interface().(**Refs)
+	return nil
 }
 
 // counters are attributes that Assemble uses and the tree does not show.

@@ -57,9 +57,13 @@ func (a *assembler) finish() {
 	a.service()
 	a.missingRuns()
 	a.cutCycles()
-	s.CheckChildren(func(sessionID, runID string) bool {
-		return sessionID != s.ID || len(a.runByID[runID]) > 0
-	})
+	for _, r := range s.Runs {
+		for c := range r.Calls() {
+			if c.ChildRunID != "" && cmp.Or(c.ChildSessionID, s.ID) == s.ID && len(a.runByID[c.ChildRunID]) == 0 {
+				c.Defects = append(c.Defects, Defect{Code: spans.DefectChildNotSeen, Detail: c.ChildRunID})
+			}
+		}
+	}
 	switch {
 	case len(s.Runs) > 0:
 		s.Start = s.Runs[0].Start
@@ -191,21 +195,6 @@ func (s *Session) Parent(r *Run) *Run {
 		}
 	}
 	return parentOf(s.ID, r, candidates)
-}
-
-// CheckChildren adds the observation child_not_seen to each tool call that names a child run for which seen returns
-// false, once. Assemble does so for children in the session itself; only the caller knows those in other sessions. An
-// empty child session is the session itself.
-func (s *Session) CheckChildren(seen func(sessionID, runID string) bool) {
-	for n := range s.Walk() {
-		t := n.Call
-		if n.Kind() != KindToolCall || t.ChildRunID == "" || hasDefect(t.Defects, spans.DefectChildNotSeen) {
-			continue
-		}
-		if !seen(cmp.Or(t.ChildSessionID, s.ID), t.ChildRunID) {
-			t.Defects = append(t.Defects, Defect{Code: spans.DefectChildNotSeen, Detail: t.ChildRunID})
-		}
-	}
 }
 
 // ranges lists the numbers that are missing among those seen, which ascend.

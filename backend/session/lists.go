@@ -92,9 +92,10 @@ func (a *assembler) repeated() {
 					continue
 				}
 				if m.Complete && before != nil {
-					q.before, m.Same = before, before.Messages.Shared(m)
+					q.before, m.Same = before, before.Messages.shared(m, m.own+maxResolved-a.resolved)
 				}
 				if m.end != nil && m.known > m.own && !a.affords(max(0, m.known-m.Same-m.own)) {
+					a.resolved = maxResolved // the next ones are not looked through
 					m.known, m.Same = m.own, 0
 					a.unresolved(m, requestName(spans.ListRequest, q.Attempt), &t.Defects)
 				}
@@ -136,11 +137,9 @@ type node struct {
 	pos    int64 // items up to and with this one
 	mark   spans.Mark
 
-	// Of what resolve walked over: whether the walk came to the beginning, the items in bad form on it, and an
-	// earlier node that makes longer steps.
+	// Of what resolve walked over: whether the walk came to the beginning, and the items in bad form on it.
 	walked, whole bool
 	bad           int64
-	jump          *node
 }
 
 // resolve reports whether everything up to n is known.
@@ -157,52 +156,39 @@ func (n *node) resolve() bool {
 		if _, ok := parseRef(p.item); !ok {
 			p.bad++
 		}
-		if !p.whole {
-			continue
-		}
-		// The steps of a skew-binary list: any earlier position is a logarithmic number of jumps and steps away.
-		p.jump = q
-		if q.pos-q.jump.pos == q.jump.pos-q.jump.jump.pos {
-			p.jump = q.jump.jump
-		}
 	}
 	return n.whole
 }
 
-// upTo returns the node at position pos before n, which is resolved.
-func (n *node) upTo(pos int64) *node {
-	for n.pos > pos {
-		if n.jump.pos >= pos {
-			n = n.jump
-		} else {
-			n = n.parent
-		}
-	}
-	return n
-}
-
 // Shared returns how many first items r and o have in common, two complete lists of one session. Of nil and of an
 // empty list it is 0.
-func (r *Refs) Shared(o *Refs) int64 {
-	a, b := r, o
-	if a.Len() == 0 || b.Len() == 0 || (a.end == nil) != (b.end == nil) { // an empty list has no end to begin from
+func (r *Refs) Shared(o *Refs) int64 { return r.shared(o, math.MaxInt64) }
+
+// shared is Shared, or 0 where more than most of the last items of o are not in r.
+func (r *Refs) shared(o *Refs, most int64) int64 {
+	if r.Len() == 0 || o.Len() == 0 || (r.end == nil) != (o.end == nil) { // an empty list has no end to begin from
 		return 0
 	}
-	if a.end == nil {
+	if r.end == nil {
 		n := 0
-		for n < min(len(a.items), len(b.items)) && a.items[n] == b.items[n] {
+		for n < min(len(r.items), len(o.items)) && r.items[n] == o.items[n] {
 			n++
 		}
 		return int64(n)
 	}
-	pos := min(a.end.pos, b.end.pos)
-	x, y := a.end.upTo(pos), b.end.upTo(pos)
-	for x != y { // they stand at one position, and so do their jumps
-		if x.jump != y.jump {
-			x, y = x.jump, y.jump
-		} else {
+	x, y := r.end, o.end
+	for x != y && o.end.pos-y.pos <= most {
+		switch {
+		case x.pos > y.pos:
+			x = x.parent
+		case y.pos > x.pos:
+			y = y.parent
+		default:
 			x, y = x.parent, y.parent
 		}
+	}
+	if x != y {
+		return 0
 	}
 	return x.pos
 }
@@ -243,7 +229,7 @@ func newListIndex(entries []entry) *listIndex {
 		return nil
 	}
 	root := x.at(nodeKey{})
-	root.whole, root.jump = true, root
+	root.whole = true
 	for _, l := range lists {
 		if l.Prefix == "" {
 			x.extend(root, l)

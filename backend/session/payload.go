@@ -109,12 +109,9 @@ func (p *payload) read(name string, attempt int64, refs *Refs, part func(*Ref) s
 	items := refs.Items()
 	lost := func(at []int, withheld bool) {
 		for _, i := range at {
-			m := MissingPart{Part: part(&items[i]), Block: clip(items[i].Block), Withheld: withheld}
+			m := MissingPart{Part: part(&items[i]), Block: c.names[i], Withheld: withheld}
 			if m.Part == partMessage {
 				m.Position = i
-			}
-			if c.lost[i] != (spans.ShortID{}) {
-				m.Block = c.lost[i].String()
 			}
 			p.out.Missing = append(p.out.Missing, m)
 		}

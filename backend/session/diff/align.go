@@ -195,7 +195,7 @@ func question(s *side, r *session.Run) string {
 		body, _ := s.Blocks.Body(ref)
 		texts, _ := read(body)
 		for _, t := range texts {
-			all = append(all, t.name, t.text)
+			all = append(all, t.path, t.text)
 		}
 	}
 	if s.asked[r] = ""; len(all) > 2 {

@@ -2,11 +2,10 @@ package diff
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // Bounds of what Compare reports. It reports that a text differs in any case.
@@ -14,6 +13,12 @@ const (
 	// textBound bounds the lines of one text in bytes, totalBound those of all.
 	textBound  = 64 << 10
 	totalBound = 16 << 20
+	// maxChanges bounds the changes reported of one value; a value with more is reported as one change.
+	maxChanges = 64
+	// maxValue is the length in bytes up to which a value is reported as such.
+	maxValue = 1 << 10
+	// longValue is the length in bytes from which a string is compared as a text.
+	longValue = 60
 )
 
 // differ is one comparison.
@@ -22,8 +27,9 @@ type differ struct {
 	out     *Diff
 	room    int // bytes of lines that may still be reported
 	ignored map[Part]bool
-	// repeats holds how system, tools and params differed last.
-	repeats map[Part]string
+	// repeats holds how fields of system, tools and params differed on the turn before, by their paths.
+	repeats map[string]string
+	differs bool // the field at hand
 }
 
 // Compare compares two targets of one kind. It omits the parts to ignore. The result is symmetric: Compare(b, a)
@@ -44,8 +50,8 @@ func Compare(a, b Target, ignore ...Part) (*Diff, error) {
 }
 
 func newDiffer(a, b Target) *differ {
-	return &differ{a: newSide(a), b: newSide(b), room: totalBound, ignored: map[Part]bool{}, repeats: map[Part]string{},
-		out: &Diff{Format: Format, Kind: a.Kind(), Runs: []Pair{}}}
+	return &differ{a: newSide(a), b: newSide(b), room: totalBound, ignored: map[Part]bool{},
+		repeats: map[string]string{}, out: &Diff{Format: Format, Kind: a.Kind(), Runs: []Pair{}}}
 }
 
 func (d *differ) compare() {
@@ -57,7 +63,7 @@ func (d *differ) compare() {
 	for _, p := range pairs {
 		d.out.Runs = append(d.out.Runs, d.run(at(d.a.runs, p.a), at(d.b.runs, p.b)))
 	}
-	d.sumUp()
+	d.out.sumUp()
 }
 
 // run compares two runs; either may be nil.
@@ -86,7 +92,6 @@ func (d *differ) turn(runA, runB *session.Run, a, b *session.Turn) Pair {
 		d.messages(&p)
 		d.compactionsBetween(&p)
 	} else {
-		d.asked(&p, runA, runB, a, b)
 		d.calls(&p, d.a.calls(runA, a), d.b.calls(runB, b))
 	}
 	p.finish()
@@ -111,13 +116,13 @@ func (d *differ) calls(p *Pair, a, b []*call) {
 	for n, s := range []*side{d.a, d.b} {
 		for _, c := range sides[n] {
 			l := s.callFields(c)
-			text, there, _ := l[0].text()
+			input, there, _ := l[0].text()
 			if !there {
-				text = l[0].name()
+				input = l[0].name()
 			} else if len(a)+len(b) > 2 { // else it says nothing
-				text = canonical(text)
+				input = canonical(input)
 			}
-			fields[n], inputs[n] = append(fields[n], l), append(inputs[n], text)
+			fields[n], inputs[n] = append(fields[n], l), append(inputs[n], input)
 		}
 	}
 	name := func(n, i int) string { return sides[n][i].Name + "\x00" }
@@ -162,93 +167,109 @@ func (d *differ) unknown(p *Pair, part Part, a, b Why) {
 
 // fields compares the fields of a and b by path. Where the pair has one side only, it reports what that side says.
 func (d *differ) fields(p *Pair, a, b []field) {
-	byPath := make(map[string]*[2]*field, len(a))
-	list := make([]*[2]*field, 0, len(a))
-	for n, l := range [2][]field{a, b} {
-		for i := range l {
-			both := byPath[l[i].path]
-			if both == nil {
-				both = &[2]*field{}
-				byPath[l[i].path] = both
-				list = append(list, both)
-			}
-			both[n] = &l[i]
+	only := make(map[string]*field, len(b))
+	for i := range b {
+		only[b[i].path] = &b[i]
+	}
+	for i := range a {
+		d.field(p, &a[i], only[a[i].path])
+		delete(only, a[i].path)
+	}
+	for i := range b {
+		if f := only[b[i].path]; f != nil {
+			d.field(p, nil, f)
 		}
 	}
-	how := map[Part]string{} // in which way a part differs that may differ so on many turns
-	for n, f := range list {
-		x, y, one := f[0], f[1], cmp.Or(f[0], f[1])
-		switch {
-		case d.ignored[one.part], one.optional && (x == nil || y == nil), (p.A == nil || p.B == nil) && !one.shown:
-			list[n] = nil
-			continue
-		case x == nil:
-			f[0] = &field{part: y.part, path: y.path, kind: y.kind, of: d.a}
-		case y == nil:
-			f[1] = &field{part: x.part, path: x.path, kind: x.kind, of: d.b}
-		}
-		if one.repeats && f[0].why+f[1].why == "" && !f[0].same(f[1]) {
-			how[one.part] += one.path + "\x00" + f[0].key() + "\x00" + f[1].key() + "\x00"
-		}
+	said := func(part Part) bool {
+		return slices.ContainsFunc(p.Changes, func(c Change) bool { return c.Part == part })
 	}
-	for _, f := range list {
-		switch {
-		case f == nil:
-		case f[0].repeats && f[0].why+f[1].why == "" && how[f[0].part] != "" && how[f[0].part] == d.repeats[f[0].part]:
-			p.Repeats = append(p.Repeats, f[0].part)
-		default:
-			d.field(p, f[0], f[1])
-		}
-	}
-	p.Repeats = slices.Compact(p.Repeats)
-	for _, c := range p.Changes {
-		d.repeats[c.Part] = cmp.Or(how[c.Part], d.repeats[c.Part])
-	}
+	slices.SortFunc(p.Repeats, byPart)
+	p.Repeats = slices.DeleteFunc(slices.Compact(p.Repeats), said)
 }
 
-// field compares two fields of one path.
+// field compares two fields of one path; either may be nil.
 func (d *differ) field(p *Pair, x, y *field) {
-	before, isA, whyA := x.json, x.json != "", x.why
-	after, isB, whyB := y.json, y.json != "", y.why
+	one := cmp.Or(x, y)
 	switch {
-	case whyA == "" && whyB == "" && x.same(y):
+	case d.ignored[one.part], one.optional && (x == nil || y == nil), (p.A == nil || p.B == nil) && !one.shown():
 		return
-	case whyA == NotReported && whyB == NotReported && (x.digest == "" || y.digest == ""):
+	case x == nil:
+		x = &field{part: y.part, path: y.path, kind: y.kind, of: d.a}
+	case y == nil:
+		y = &field{part: x.part, path: x.path, kind: x.kind, of: d.b}
+	}
+	isThere := x.why+y.why == ""
+	if one.part == System || one.part == Tools || one.part == Params {
+		how := x.key() + "\x00" + y.key()
+		if isThere && how == d.repeats[one.path] {
+			p.Repeats = append(p.Repeats, one.part)
+			return
+		}
+		delete(d.repeats, one.path)
+		d.differs = false
+		defer func() {
+			if isThere && d.differs {
+				d.repeats[one.path] = how
+			}
+		}()
+	}
+	switch {
+	case isThere && x.same(y), x.why == NotReported && y.why == NotReported && (x.digest == "" || y.digest == ""):
 		return
-	case x.kind == ofMessages && whyA == "" && whyB == "":
-		d.saidBy(p, x, y)
-		return
-	case x.refs != nil || y.refs != nil:
-		before, isA, whyA = x.text()
-		after, isB, whyB = y.text()
+	case isThere && x.kind == ofMessages:
+		x, y = x.unlike(y)
+	}
+	before, a, whyA := x.leaves()
+	after, b, whyB := y.leaves()
+	if whyA+whyB == "" && x.unit != y.unit {
+		whyA, whyB = OtherUnit, OtherUnit
 	}
 	switch nameA, nameB := x.name(), y.name(); {
-	case whyA == "" && whyB == "":
-	case whyA != "" && nameA == "" || whyB != "" && nameB == "":
-		d.unknown(p, x.part, whyIf(nameA == "", whyA), whyIf(nameB == "", whyB))
-		return
+	case whyA+whyB == "":
+		d.leaves(p, x, before, after, a, b)
+	case x.kind == ofMessages, whyA != "" && nameA == "" || whyB != "" && nameB == "":
+		d.unknown(p, x.part, whyIf(nameA == "" || isThere, whyA), whyIf(nameB == "" || isThere, whyB))
 	case nameA != nameB && p.A != nil && p.B != nil:
 		d.change(p, x, Change{DigestA: nameA, DigestB: nameB})
 		if whyA == Missing || whyA == Withheld || whyB == Missing || whyB == Withheld { // it differs, and how was lost
 			d.unknown(p, x.part, whyA, whyB)
 		}
-		return
-	default:
+	}
+}
+
+// leaves compares what two fields hold: messages by what they say, and values by their paths. a and b are the values.
+func (d *differ) leaves(p *Pair, f *field, before, after []leaf, a, b any) {
+	lists := [2][]leaf{before, after}
+	path := func(n, i int) string { return lists[n][i].path }
+	whole := func(n, i int) string { return path(n, i) + "\x00" + lists[n][i].raw }
+	pairs := ordered(match(nil, len(before), len(after), whole, path), len(before), len(after))
+	pairs = slices.DeleteFunc(pairs, func(m pair) bool {
+		return m.a >= 0 && m.b >= 0 && before[m.a].raw == after[m.b].raw
+	})
+	if f.kind != ofMessages && (len(pairs) > maxChanges || len(pairs) == 0 && marshal(a) != marshal(b)) {
+		d.change(p, f, Change{Path: f.path, Text: d.text(indented(a), indented(b))})
 		return
 	}
-	if x.unit != y.unit {
-		d.unknown(p, x.part, OtherUnit, OtherUnit)
-		return
-	}
-	a, okA := decode(before, isA)
-	b, okB := decode(after, isB)
-	if x.kind == ofResult {
-		a, b = result(a), result(b)
-	}
-	if okA && okB {
-		d.values(p, x, a, b)
-	} else if before != after {
-		d.change(p, x, Change{Text: d.text(before, after)})
+	for _, m := range pairs {
+		x, y := at(before, m.a), at(after, m.b)
+		c := Change{Path: cmp.Or(x.path, y.path), Part: f.part}
+		if f.path == "output" {
+			if c.Part = Reply; c.Path == "output."+string(session.SaidThinking) {
+				c.Part = Thinking
+			}
+		}
+		if d.ignored[c.Part] {
+			continue
+		}
+		isText := (x.isText || m.a < 0) && (y.isText || m.b < 0)
+		n := max(len(x.raw), len(y.raw))
+		if isText && (n >= longValue || f.kind != ofJSON || strings.Contains(x.text+y.text, "\n")) || n > maxValue ||
+			x.isText && x.raw == x.text || y.isText && y.raw == y.text { // which is no JSON
+			c.Text = d.text(x.text, y.text)
+		} else {
+			c.Before, c.After, c.Unit = session.RawJSON(x.raw), session.RawJSON(y.raw), f.unit
+		}
+		d.change(p, f, c)
 	}
 }
 
@@ -256,7 +277,8 @@ func (d *differ) field(p *Pair, x, y *field) {
 func (d *differ) change(p *Pair, f *field, c Change) {
 	c.Part, c.Path, c.Change = cmp.Or(c.Part, f.part), cmp.Or(c.Path, f.path), changed
 	same := func(o Change) bool { return o.Path == c.Path }
-	if d.ignored[c.Part] || f.kind != ofMessages && slices.ContainsFunc(p.Changes, same) {
+	d.differs = true
+	if f.kind != ofMessages && slices.ContainsFunc(p.Changes, same) {
 		return // a member of the request may say what the turn says
 	}
 	switch {
@@ -266,83 +288,4 @@ func (d *differ) change(p *Pair, f *field, c Change) {
 		c.Change = removed
 	}
 	p.Changes = append(p.Changes, c)
-}
-
-// text is a text with a name.
-type text struct{ name, text string }
-
-// read returns the texts that a message holds, by who says them, and its tool calls and results.
-func read(body string) (texts []text, tools []session.Saying) {
-	for _, s := range session.Sayings(body) {
-		switch {
-		case s.Kind == session.SaidCall || s.Kind == session.SaidResult:
-			tools = append(tools, s)
-		case s.Kind == session.SaidThinking && s.Text == "":
-		case s.Kind == session.SaidFile && s.Data != "":
-			name := spans.BlockOfString(s.Data).Short().String()
-			texts = append(texts, text{"file", fmt.Sprintf("[%d characters of base64, %s]", len(s.Data), name)})
-		case s.Kind == session.SaidFile:
-			texts = append(texts, text{"file", s.Text})
-		case s.Kind == session.SaidOther:
-			texts = append(texts, text{cmp.Or(s.Type, s.By), canonical(s.JSON)})
-		default:
-			texts = append(texts, text{s.Label(), s.Text})
-		}
-	}
-	return texts, tools
-}
-
-// saidBy compares two lists of messages by what they say: ids and times in them do not count.
-func (d *differ) saidBy(p *Pair, x, y *field) {
-	a, b := *x, *y
-	for len(a.refs) > 0 && len(b.refs) > 0 && a.refs[0].Block == b.refs[0].Block {
-		a.refs, b.refs = a.refs[1:], b.refs[1:]
-	}
-	for i, j := len(a.refs), len(b.refs); i > 0 && j > 0 && a.refs[i-1].Block == b.refs[j-1].Block; i, j = i-1, j-1 {
-		a.refs, b.refs = a.refs[:i-1], b.refs[:j-1]
-	}
-	was, whyA := a.texts()
-	is, whyB := b.texts()
-	if whyA != "" || whyB != "" {
-		d.unknown(p, x.part, whyA, whyB)
-		return
-	}
-	lists := [2][]text{was, is}
-	name := func(n, i int) string { return lists[n][i].name }
-	whole := func(n, i int) string { return name(n, i) + "\x00" + lists[n][i].text }
-	for _, m := range ordered(match(nil, len(was), len(is), whole, name), len(was), len(is)) {
-		before, after := at(was, m.a), at(is, m.b)
-		if before.text == after.text && m.a >= 0 && m.b >= 0 {
-			continue
-		}
-		name := cmp.Or(before.name, after.name)
-		part := x.part
-		if x.path == "output" {
-			if part = Reply; name == string(session.SaidThinking) {
-				part = Thinking
-			}
-		}
-		if !d.ignored[part] {
-			d.change(p, x, Change{Part: part, Path: x.path + "." + name, Text: d.text(before.text, after.text)})
-		}
-	}
-}
-
-// texts returns what the messages of a field say, or why that is not known.
-func (f *field) texts() (out []text, why Why) {
-	bodies, why := f.read()
-	for _, body := range bodies {
-		texts, _ := read(body)
-		for _, t := range texts {
-			if f.noReply && (t.name == session.ByModel || t.name == string(session.SaidThinking)) {
-				continue
-			}
-			if n := len(out); n > 0 && out[n-1].name == t.name && t.name != session.ByUser {
-				out[n-1].text += "\n" + t.text // a reply in several blocks
-				continue
-			}
-			out = append(out, t)
-		}
-	}
-	return out, why
 }

@@ -197,8 +197,8 @@ func TestRequestBesidesInput(t *testing.T) {
 	}
 	d := compare(t, target("likes tea"), target("likes coffee"))
 	turn := d.Runs[0].Turns[0]
-	if diff := cmp.Diff([]Part{Request}, turn.Parts); diff != "" || len(turn.Changes) != 2 ||
-		turn.Changes[0].Path != "request[0]" {
+	if diff := cmp.Diff([]Part{Request}, turn.Parts); diff != "" || len(turn.Changes) != 1 ||
+		turn.Changes[0].Path != "request.user" {
 		t.Error(diff, turn.Changes)
 	}
 	if d := compare(t, target("likes tea"), target("likes tea")); !d.Equal {

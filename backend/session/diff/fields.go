@@ -26,13 +26,12 @@ type field struct {
 	// digest is the SHA-256 of the content, where the turn says it.
 	digest   string
 	optional bool   // it is compared only where both sides have it
-	shown    bool   // it is shown also where only one side has the run, turn or call
-	repeats  bool   // it may differ in the same way on many turns
 	unit     string // of a cost
 
 	of      *side
 	capture spans.Capture
-	noReply bool // without what the model said
+	noReply bool          // without what the model said
+	except  []session.Ref // without what these messages say
 }
 
 // kind selects how two fields are compared.
@@ -44,6 +43,9 @@ const (
 	ofMessages             // by what they say
 )
 
+// shown reports whether the field is shown also where only one side has the run, turn or call.
+func (f *field) shown() bool { return f.path == "input" || f.path == "output" || f.path == "args" }
+
 // fieldList collects the fields of one pair's side.
 type fieldList struct {
 	of      *side
@@ -53,7 +55,6 @@ type fieldList struct {
 
 func (l *fieldList) add(f field) *field {
 	f.of, f.capture = l.of, l.capture
-	f.shown = f.path == "input" || f.path == "output" || f.path == "args"
 	l.list = append(l.list, f)
 	return &l.list[len(l.list)-1]
 }
@@ -91,15 +92,15 @@ func (l *fieldList) content(part Part, path string, k kind, refs *session.Refs) 
 		f.refs = refs.Items()
 	case refs != nil:
 		f.why = Missing
-	case l.untold() == NotCaptured:
+	case untold(l.capture) == NotCaptured:
 		f.why = NotCaptured
 	}
 	return l.add(f)
 }
 
-// untold returns why the side has nothing to compare where the loop reports nothing.
-func (l *fieldList) untold() Why {
-	if l.capture == spans.CaptureNone || l.capture == "" {
+// untold returns why there is nothing to compare where the loop reports nothing.
+func untold(capture spans.Capture) Why {
+	if capture == spans.CaptureNone || capture == "" {
 		return NotCaptured
 	}
 	return NotReported
@@ -144,6 +145,7 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	}
 	news, reported := s.news(r, t)
 	l.content(Input, "input", ofMessages, news).noReply = !reported
+	l.others(r, t, news.Items())
 	output := Reply
 	if d.ignored[Reply] {
 		output = Thinking
@@ -175,24 +177,33 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	l.value(Outcome, "outcome.attempts", max(1, t.Attempts))
 	l.value(Outcome, "outcome.discarded_attempts", t.DiscardedAttempts)
 
-	l.value(Usage, "usage.input", t.Usage.Input)
-	l.value(Usage, "usage.output", t.Usage.Output)
-	l.value(Usage, "usage.reasoning", t.Usage.Reasoning)
-	l.value(Usage, "usage.cache_read", t.Usage.CacheRead)
-	l.value(Usage, "usage.cache_write", t.Usage.CacheWrite)
+	if f := l.value(Usage, "usage", t.Usage); !t.UsageTold() {
+		f.why = NotReported
+	}
 	if f := l.value(Cost, "cost", t.Cost); t.Cost == nil {
 		f.why = NotReported
 	} else {
 		f.unit = t.Currency
 	}
-	for i := range l.list {
-		f := &l.list[i]
-		f.repeats = f.part == System || f.part == Tools || f.part == Params
-		if f.part == Usage && t.Reported == nil && t.Usage == (session.Usage{}) {
-			f.why = NotReported
-		}
-	}
 	return l.list
+}
+
+// others adds the messages of the request that are neither input nor said by turns before.
+func (l *fieldList) others(r *session.Run, t *session.Turn, input []session.Ref) {
+	f := field{part: Request, path: "request", kind: ofMessages, except: input, noReply: l.of.Turn == nil}
+	switch q := messagesOf(t); {
+	case q == nil:
+		f.why = untold(l.capture)
+	case !q.Complete:
+		f.why = Missing
+	case l.of.Turn != nil: // two turns are compared with all that stands before
+		f.refs = q.Items()
+	default:
+		before := l.of.before(r, t)
+		f.refs = without(q, before)
+		l.optional(Request, "request.left_out", len(without(before, q)), true)
+	}
+	l.add(f)
 }
 
 // request adds system prompt, catalogue of tools and all other parameters. The turn holds digests of the first two.
@@ -203,7 +214,7 @@ func (l *fieldList) request(q *session.Request, t *session.Turn) {
 	} {
 		f := l.add(field{part: part, path: string(part), digest: digests[part]})
 		if q == nil || q.Params == nil || !q.Params.Complete {
-			f.why = l.untold()
+			f.why = untold(l.capture)
 			continue
 		}
 		for _, ref := range q.Params.Items() {
@@ -380,6 +391,68 @@ func (f *field) text() (text string, there bool, why Why) {
 	}
 	bodies, why := f.read()
 	return strings.Join(bodies, "\n"), why == "", why
+}
+
+// leaves returns what the field holds, and as a value where it is JSON, or why that is not here.
+func (f *field) leaves() (list []leaf, v any, why Why) {
+	if f.kind == ofMessages {
+		list, why = f.texts()
+		return list, nil, cmp.Or(f.why, why)
+	}
+	text, there, why := f.text()
+	if !there {
+		return nil, nil, why
+	}
+	v, ok := decode(text)
+	if !ok {
+		return []leaf{{f.path, text, text, true}}, nil, ""
+	}
+	if f.kind == ofResult {
+		v = result(v)
+	}
+	return flatten(nil, f.path, v), v, ""
+}
+
+// texts returns what the messages of a field say, or why that is not known.
+func (f *field) texts() (out []leaf, why Why) {
+	said := map[leaf]bool{}
+	for _, ref := range f.except {
+		body, _ := f.of.Blocks.Body(ref)
+		texts, _ := read(body)
+		for _, t := range texts {
+			said[t] = true
+		}
+	}
+	bodies, why := f.read()
+	for _, body := range bodies {
+		texts, _ := read(body)
+		for _, t := range texts {
+			isUser := t.path == session.ByUser
+			if said[t] || f.noReply && (t.path == session.ByModel || t.path == string(session.SaidThinking)) {
+				continue
+			}
+			t.path = f.path + "." + t.path
+			if n := len(out) - 1; n >= 0 && out[n].path == t.path && !isUser {
+				t.text = out[n].text + "\n" + t.text // a reply in several blocks
+				out = out[:n]
+			}
+			t.raw = t.text
+			out = append(out, t)
+		}
+	}
+	return out, why
+}
+
+// unlike returns both fields without the messages at the beginning and the end that they share.
+func (f *field) unlike(o *field) (*field, *field) {
+	a, b := *f, *o
+	for len(a.refs) > 0 && len(b.refs) > 0 && a.refs[0].Block == b.refs[0].Block {
+		a.refs, b.refs = a.refs[1:], b.refs[1:]
+	}
+	for i, j := len(a.refs), len(b.refs); i > 0 && j > 0 && a.refs[i-1].Block == b.refs[j-1].Block; i, j = i-1, j-1 {
+		a.refs, b.refs = a.refs[:i-1], b.refs[:j-1]
+	}
+	return &a, &b
 }
 
 // name returns the digest of what the field holds, as a side names it that captured only digests; nothing where that is

@@ -17,15 +17,12 @@ type side struct {
 	numbers map[*session.Run]int
 	groups  map[int64]int           // numbers of parallel groups by their start
 	asked   map[*session.Run]string // question caches its result
-	said    []*session.Refs         // what turns say so far; reported moves the pieces of it to known
-	known   map[uint64]bool
 }
 
 func newSide(t Target) *side {
 	s := &side{
 		Target: t, history: session.HistoryOf(t.Session, t.Blocks), runs: t.Session.Runs,
 		numbers: map[*session.Run]int{}, groups: map[int64]int{}, asked: map[*session.Run]string{},
-		known: map[uint64]bool{},
 	}
 	for i, r := range t.Session.Runs {
 		s.numbers[r] = i + 1
@@ -188,23 +185,17 @@ func (s *side) news(r *session.Run, t *session.Turn) (refs *session.Refs, report
 	case !q.Complete:
 		return q, true
 	}
-	fresh, _ := without(q, s.before(r, t))
-	return session.NewRefs(fresh...), false
+	return session.NewRefs(without(q, s.before(r, t))...), false
 }
 
-// without returns the messages of a request that another one of the session does not have, and the position of each.
-func without(q, other *session.Refs) (refs []session.Ref, positions []int) {
+// without returns the messages of a request that another one of the session does not have.
+func without(q, other *session.Refs) []session.Ref {
 	same := q.Shared(other)
 	has := map[string]bool{}
 	for _, ref := range other.From(same) {
 		has[ref.Block] = true
 	}
-	for i, ref := range q.From(same) {
-		if !has[ref.Block] {
-			refs, positions = append(refs, ref), append(positions, int(same)+i)
-		}
-	}
-	return refs, positions
+	return slices.DeleteFunc(slices.Clone(q.From(same)), func(ref session.Ref) bool { return has[ref.Block] })
 }
 
 // position returns the index of a turn in its run.

@@ -58,8 +58,7 @@ func (p *Pair) Addresses() (a, b string) {
 }
 
 // sumUp fills in what Diff says of the whole.
-func (d *differ) sumUp() {
-	out := d.out
+func (out *Diff) sumUp() {
 	unknown := map[Unknown]int{}
 	sameA, sameB, unbroken := "", "", true
 	found := func(p *Pair, parts []Part) {

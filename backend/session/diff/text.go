@@ -60,7 +60,7 @@ const (
 
 const (
 	maxText   = 1 << 20 // bytes of a text that are compared
-	maxAlike  = 64      // pairs of lines that are tried to find similar ones
+	maxAlike  = 8       // lines that are tried to find a similar one
 	coarse    = 100     // changes for which lcs finds the shortest difference; it approximates for more
 	contextOf = 3       // lines around a change
 )
@@ -104,31 +104,15 @@ func compareTexts(before, after string, room int) *Text {
 
 // edits returns what to replace in a to make b. It is symmetric: edits(b, a) mirrors edits(a, b).
 func edits(a, b []string) []lcs.Diff {
-	n := 0 // common beginning
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	end := 0 // common end
-	for end < len(a)-n && end < len(b)-n && a[len(a)-1-end] == b[len(b)-1-end] {
-		end++
-	}
-	a, b = a[n:len(a)-end], b[n:len(b)-end]
 	mirror := slices.Compare(a, b) > 0
 	if mirror {
 		a, b = b, a
 	}
-	list := []lcs.Diff{{End: len(a), ReplEnd: len(b)}}
-	switch {
-	case len(a)+len(b) == 0:
-		return nil
-	case len(a) > 0 && len(b) > 0 && len(a)+len(b) > 2:
-		list = lcs.DiffLines(a, b)
-	}
+	list := lcs.DiffLines(a, b)
 	for i, e := range list {
 		if mirror {
-			e.Start, e.End, e.ReplStart, e.ReplEnd = e.ReplStart, e.ReplEnd, e.Start, e.End
+			list[i] = lcs.Diff{Start: e.ReplStart, End: e.ReplEnd, ReplStart: e.Start, ReplEnd: e.End}
 		}
-		list[i] = lcs.Diff{Start: e.Start + n, End: e.End + n, ReplStart: e.ReplStart + n, ReplEnd: e.ReplEnd + n}
 	}
 	return list
 }
@@ -188,27 +172,13 @@ func (t *Text) hunk(a, b []string, list []lcs.Diff, room int) int {
 	return room
 }
 
-// alike finds lines that replace similar ones, in their order, and returns their words. In a long stretch it only
-// tries the first line with the first, and so on.
+// alike finds lines that replace similar ones, in their order, and returns their words.
 func alike(removed, added []string) (a, b [][]Word) {
 	a, b = make([][]Word, len(removed)), make([][]Word, len(added))
-	mirror := slices.Compare(removed, added) > 0
-	x, y := removed, added
-	if mirror {
-		x, y = added, removed
-	}
 	next := 0
-	for i := range x {
-		last := len(y)
-		if len(x)*len(y) > maxAlike {
-			next, last = i, min(i+1, len(y))
-		}
-		for j := next; j < last; j++ {
-			at, to := i, j
-			if mirror {
-				at, to = j, i
-			}
-			if a[at], b[to] = words(removed[at], added[to]); a[at] != nil {
+	for i := range removed {
+		for j := next; j < min(next+maxAlike, len(added)); j++ {
+			if a[i], b[j] = words(removed[i], added[j]); a[i] != nil {
 				next = j + 1
 				break
 			}

@@ -245,7 +245,7 @@ func TestValues(t *testing.T) {
 // What a tool returned is its text, however it is spelled, and members besides it. Ids make no difference.
 func TestResults(t *testing.T) {
 	of := func(raw string) string {
-		v, ok := decode(raw, true)
+		v, ok := decode(raw)
 		if !ok {
 			t.Fatal(raw)
 		}

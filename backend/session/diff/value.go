@@ -1,7 +1,9 @@
 package diff
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -10,37 +12,35 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
 )
 
-const (
-	// maxChanges bounds the changes reported of one value; a value with more is reported as one change.
-	maxChanges = 64
-	// maxDepth bounds how deep members have paths of their own.
-	maxDepth = 16
-	// maxValue is the length in bytes up to which a value is reported as such.
-	maxValue = 1 << 10
-	// longValue is the length in bytes from which a string is compared as a text.
-	longValue = 60
-)
+// maxDepth bounds how deep members have paths of their own.
+const maxDepth = 16
 
-// decode reads a JSON value. Numbers keep their spelling, and null is null; nil stands for a value that is not there.
-func decode(raw string, there bool) (v any, ok bool) {
-	if !there || rawjson.Valid([]byte(raw), rawjson.MaxDepth) != nil {
-		return nil, !there
+// leaf is one value that a field holds.
+type leaf struct {
+	path string
+	// raw is the canonical JSON of the value, or a text that is no JSON.
+	raw string
+	// text is the text of a string, else raw.
+	text   string
+	isText bool
+}
+
+// decode reads a JSON value. Of each number it keeps one spelling.
+func decode(raw string) (v any, ok bool) {
+	if rawjson.Valid([]byte(raw), rawjson.MaxDepth) != nil {
+		return nil, false
 	}
 	d := json.NewDecoder(strings.NewReader(raw))
 	d.UseNumber()
 	err := d.Decode(&v)
-	return orNull(v), err == nil
+	return plain(v), err == nil
 }
 
-var null = any(json.RawMessage("null"))
-
-// marshal returns a decoded value as JSON, its members sorted; nothing for nil.
+// marshal returns a decoded value as JSON, its members sorted.
 func marshal(v any) string {
-	if v == nil {
-		return ""
-	}
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -50,11 +50,11 @@ func marshal(v any) string {
 
 // canonical returns one spelling of a JSON value, and any other text as it is.
 func canonical(raw string) string {
-	v, ok := decode(raw, true)
+	v, ok := decode(raw)
 	if !ok {
 		return raw
 	}
-	return marshal(plain(v))
+	return marshal(v)
 }
 
 // plain replaces the numbers in a decoded value by one spelling of each.
@@ -97,106 +97,59 @@ var resultIDs = []string{
 
 // result returns what a tool returned without ids: its text where it is nothing else, however it is spelled.
 func result(v any) any {
-	members, _ := v.(map[string]any)
-	blocks, isList := v.([]any)
-	if content, ok := members["content"]; ok {
-		for _, name := range resultIDs {
-			delete(members, name)
-		}
-		if blocks, isList = content.([]any); !isList {
-			blocks, isList = []any{content}, true
-		}
-	}
-	var lines []string
-	for _, e := range blocks {
-		block, _ := e.(map[string]any)
-		text, ok := block["text"].(string)
-		if block == nil {
-			text, ok = e.(string)
-		}
+	switch v := v.(type) {
+	case map[string]any:
+		content, ok := v["content"]
 		if !ok {
 			return v
 		}
-		lines = append(lines, text)
-	}
-	switch text := strings.Join(lines, "\n"); {
-	case !isList:
-		return v
-	case len(members) <= 1:
-		return text
-	default:
-		members["content"] = text
-		return members
-	}
-}
-
-// values compares two decoded values by the paths of what they hold. Neither the order of members nor the spelling of
-// numbers is a difference.
-func (d *differ) values(p *Pair, f *field, a, b any) {
-	x, y := map[string]any{}, map[string]any{}
-	flatten(x, f.path, a)
-	flatten(y, f.path, b)
-	paths := slices.Concat(slices.Collect(maps.Keys(x)), slices.Collect(maps.Keys(y)))
-	slices.Sort(paths)
-	var changes []Change
-	for _, path := range slices.Compact(paths) {
-		if c, differs := d.leaf(f, path, x[path], y[path]); differs && len(changes) <= maxChanges {
-			changes = append(changes, c)
+		for _, name := range resultIDs {
+			delete(v, name)
 		}
+		if v["content"] = result(content); len(v) == 1 {
+			return v["content"]
+		}
+	case []any:
+		var lines []string
+		for _, e := range v {
+			text, ok := e.(string)
+			if block, isBlock := e.(map[string]any); isBlock {
+				text, ok = block["text"].(string)
+			}
+			if !ok {
+				return v
+			}
+			lines = append(lines, text)
+		}
+		return strings.Join(lines, "\n")
 	}
-	if len(changes) > maxChanges || len(changes) == 0 && marshal(plain(a)) != marshal(plain(b)) {
-		changes = []Change{{Path: f.path, Text: d.text(indented(a), indented(b))}}
-	}
-	for _, c := range changes {
-		d.change(p, f, c)
-	}
+	return v
 }
 
-// leaf compares two values of one path; nil is none.
-func (d *differ) leaf(f *field, path string, a, b any) (c Change, differs bool) {
-	before, after := marshal(a), marshal(b)
-	if before == after || marshal(plain(a)) == marshal(plain(b)) {
-		return c, false
-	}
-	x, isTextA := a.(string)
-	y, isTextB := b.(string)
-	isText := (isTextA || a == nil) && (isTextB || b == nil)
-	long := max(len(before), len(after)) >= longValue || strings.Contains(x+y, "\n")
-	if isText && (long || f.kind == ofResult) {
-		return Change{Path: path, Text: d.text(x, y)}, true
-	}
-	if max(len(before), len(after)) > maxValue { // such as a deep one
-		return Change{Path: path, Text: d.text(before, after)}, true
-	}
-	return Change{Path: path, Before: session.RawJSON(before), After: session.RawJSON(after), Unit: f.unit}, true
-}
-
-// flatten adds what a decoded value holds: strings, numbers, bools, nulls, and arrays and objects that are empty or
-// deep. Elements that have names, as tools have, stand under these.
-func flatten(out map[string]any, path string, v any) {
+// flatten appends what a decoded value holds, by path: strings, numbers, bools, nulls, and arrays and objects that are
+// empty or deep. Elements that have names, as tools have, stand under these.
+func flatten(out []leaf, path string, v any) []leaf {
 	members, _ := v.(map[string]any)
 	list, _ := v.([]any)
 	if named := byName(list); len(named) > 0 {
 		members, list = named, nil
 	}
 	switch {
-	case len(members)+len(list) > 0 && strings.Count(path, ".")+strings.Count(path, "[") < maxDepth:
-		for name, e := range members {
-			flatten(out, path+"."+name, orNull(e))
+	case len(members)+len(list) == 0 || strings.Count(path, ".")+strings.Count(path, "[") >= maxDepth:
+		l := leaf{path: path, raw: marshal(v)}
+		if l.text, l.isText = v.(string); !l.isText {
+			l.text = l.raw
 		}
-		for i, e := range list {
-			flatten(out, path+"["+strconv.Itoa(i)+"]", orNull(e))
+		return append(out, l)
+	case len(members) > 0:
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			out = flatten(out, path+"."+name, members[name])
 		}
-	case v != nil:
-		out[path] = v
 	}
-}
-
-func orNull(v any) any {
-	if v == nil {
-		return null
+	for i, e := range list {
+		out = flatten(out, path+"["+strconv.Itoa(i)+"]", e)
 	}
-	return v
+	return out
 }
 
 // byName returns elements by their names, as catalogues of tools have them: name, or function.name in the spelling of
@@ -219,9 +172,28 @@ func byName(list []any) map[string]any {
 
 // indented returns a value over several lines.
 func indented(v any) string {
-	if v == nil {
-		return ""
-	}
 	b, _ := json.MarshalIndent(v, "", "  ")
 	return string(b)
+}
+
+// read returns the texts that a message holds, by who says them, and its tool calls and results.
+func read(body string) (texts []leaf, tools []session.Saying) {
+	add := func(name, text string) { texts = append(texts, leaf{name, text, text, true}) }
+	for _, s := range session.Sayings(body) {
+		switch {
+		case s.Kind == session.SaidCall || s.Kind == session.SaidResult:
+			tools = append(tools, s)
+		case s.Kind == session.SaidThinking && s.Text == "":
+		case s.Kind == session.SaidFile && s.Data != "":
+			name := spans.BlockOfString(s.Data).Short().String()
+			add("file", fmt.Sprintf("[%d characters of base64, %s]", len(s.Data), name))
+		case s.Kind == session.SaidFile:
+			add("file", s.Text)
+		case s.Kind == session.SaidOther:
+			add(cmp.Or(s.Type, s.By), canonical(s.JSON))
+		default:
+			add(s.Label(), s.Text)
+		}
+	}
+	return texts, tools
 }

@@ -1,6 +1,7 @@
 package otlprow
 
 import (
+	"encoding/json"
 	"math"
 	"slices"
 	"strings"
@@ -12,8 +13,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// fill sets what follows from times and attributes except those without, or returns the reason to reject the row.
-func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, start, end pcommon.Timestamp) string {
+// fill sets what follows from times and attributes, or returns the reason to reject the row.
+func (d *decoder) fill(row *session.Row, attrs pcommon.Map, start, end pcommon.Timestamp) string {
 	switch {
 	case row.Trace == session.TraceID{}:
 		return ReasonTraceID
@@ -30,9 +31,6 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, st
 	for key, pv := range attrs.All() {
 		if len(key) > maxKey {
 			d.report.Cut++
-			continue
-		}
-		if slices.Contains(without, key) {
 			continue
 		}
 		v := d.value(pv, key)
@@ -56,7 +54,7 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, st
 			conversation = v
 		case string(spans.InstantKey):
 			instant, _ = v.Bool()
-		case string(spans.KindKey): // of the row, or copied to a log record
+		case string(spans.KindKey): // of the row
 		case session.PartialOutputKey: // only the decoder sets it
 			d.report.Cut++
 		case string(spans.KnownAsKey):
@@ -69,9 +67,6 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, st
 			}
 		default:
 			d.attrs = append(d.attrs, session.Attr{Key: valid(key), Value: v})
-		}
-		if len(d.attrs) >= 4*maxAttrs { // hostile
-			d.settle()
 		}
 	}
 
@@ -108,55 +103,34 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, st
 	return ""
 }
 
-// settle sorts d.attrs by key. It keeps the last one of equal keys, none without a value, and at most maxAttrs, except
-// those of the registry.
+// openInference are the keys that repeat another one in the words of OpenInference.
+var openInference = []attribute.Key{
+	spans.OpenInferenceKindKey, spans.OpenInferenceAgentKey, spans.OpenInferenceModelKey, spans.OpenInferenceToolKey,
+	spans.OpenInferencePromptKey, spans.OpenInferenceCompletionKey, spans.OpenInferenceTotalKey,
+	spans.OpenInferenceReasoningKey, spans.OpenInferenceCacheReadKey, spans.OpenInferenceCacheWriteKey,
+	spans.OpenInferenceInputKey, spans.OpenInferenceInputTypeKey, spans.OpenInferenceOutputKey,
+	spans.OpenInferenceOutputTypeKey,
+}
+
+// settle sorts d.attrs by key. It keeps the last one of equal keys, none without a value, and of those that are not in
+// the registry at most maxAttrs. It drops those of OpenInference.
 func (d *decoder) settle() {
 	slices.SortStableFunc(d.attrs, func(a, b session.Attr) int { return strings.Compare(a.Key, b.Key) })
 	kept := d.attrs[:0]
-	known := 0
+	unknown := 0
 	for i, a := range d.attrs {
-		if i+1 < len(d.attrs) && d.attrs[i+1].Key == a.Key || a.Value.IsZero() || openInference(a.Key) {
+		if i+1 < len(d.attrs) && d.attrs[i+1].Key == a.Key || a.Value.IsZero() || slices.Contains(openInference, attribute.Key(a.Key)) {
 			continue
 		}
-		if isRegistered(a.Key) {
-			known++
+		if _, ok := spans.Lookup(attribute.Key(a.Key)); !ok {
+			if unknown++; unknown > maxAttrs {
+				d.report.Cut++
+				continue
+			}
 		}
 		kept = append(kept, a)
 	}
-	if d.attrs = kept; len(kept) <= maxAttrs {
-		return
-	}
-	room := max(0, maxAttrs-known)
-	d.attrs = slices.DeleteFunc(kept, func(a session.Attr) bool {
-		if isRegistered(a.Key) {
-			return false
-		}
-		if room--; room < 0 {
-			d.report.Cut++
-		}
-		return room < 0
-	})
-}
-
-func isRegistered(key string) bool {
-	_, ok := spans.Lookup(attribute.Key(key))
-	return ok
-}
-
-// openInference reports whether key repeats another key in the words of OpenInference.
-func openInference(key string) bool {
-	switch key {
-	case string(spans.OpenInferenceKindKey), string(spans.OpenInferenceAgentKey), string(spans.OpenInferenceModelKey),
-		string(spans.OpenInferenceToolKey),
-		string(spans.OpenInferencePromptKey), string(spans.OpenInferenceCompletionKey),
-		string(spans.OpenInferenceTotalKey),
-		string(spans.OpenInferenceReasoningKey), string(spans.OpenInferenceCacheReadKey),
-		string(spans.OpenInferenceCacheWriteKey),
-		string(spans.OpenInferenceInputKey), string(spans.OpenInferenceInputTypeKey),
-		string(spans.OpenInferenceOutputKey), string(spans.OpenInferenceOutputTypeKey):
-		return true
-	}
-	return false
+	d.attrs = kept
 }
 
 func (d *decoder) value(v pcommon.Value, key string) session.Value {
@@ -181,8 +155,11 @@ func (d *decoder) value(v pcommon.Value, key string) session.Value {
 			return session.StringsValue(l)
 		}
 	}
-	text, ok := appendJSON(nil, v, 0, d.limits.Attribute)
-	if !ok {
+	var text []byte
+	if !deep(v, maxDepth) {
+		text, _ = json.Marshal(v.AsRaw()) // it fails for a number that JSON cannot hold
+	}
+	if len(text) == 0 || len(text) > d.limits.Attribute {
 		d.report.Cut++
 		return session.Value{}
 	}

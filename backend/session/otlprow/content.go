@@ -2,10 +2,10 @@ package otlprow
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"iter"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -20,9 +20,9 @@ import (
 // eventName is the attribute that names the event of a log record whose field for it is empty.
 const eventName = "event.name"
 
-// contentKeys are the attributes of events, which a row does not keep as attributes.
+// contentKeys are the attributes of a log record that the row does not keep as attributes: those of its event.
 var contentKeys = []string{
-	eventName,
+	eventName, string(spans.KindKey),
 	string(spans.BlockBodiesKey), string(spans.BlockWithheldKey), string(spans.ListsKey),
 	string(spans.EventTypeKey), string(spans.EventBodyKey), string(spans.EventSeqKey),
 	string(spans.FactSubjectKey), string(spans.FactKeyKey), string(spans.FactValueKey),
@@ -161,23 +161,10 @@ func (d *decoder) block(row *session.Row, v pcommon.Value) {
 }
 
 func (d *decoder) other(row *session.Row, at pcommon.Timestamp, attrs pcommon.Map) {
-	var o session.Event
+	o := session.Event{Type: cut(text(attrs, spans.EventTypeKey), maxKey), Body: d.short(attrs, spans.EventBodyKey),
+		Seq: number(attrs, spans.EventSeqKey)}
 	if at <= math.MaxInt64 {
 		o.Time = int64(at)
-	}
-	for key, v := range attrs.All() {
-		switch key {
-		case string(spans.EventTypeKey):
-			o.Type = cut(str(v), maxKey)
-		case string(spans.EventBodyKey):
-			o.Body = str(v)
-		case string(spans.EventSeqKey):
-			o.Seq, _ = scalar(v).Int()
-		}
-	}
-	if len(o.Body) > maxKey {
-		d.report.Cut++
-		o.Body = ""
 	}
 	row.Events = append(row.Events, o)
 }
@@ -188,24 +175,21 @@ func (d *decoder) fact(row *session.Row, at pcommon.Timestamp, attrs pcommon.Map
 		d.report.Cut++
 		return
 	}
-	f := session.RowFact{Time: int64(at)}
-	for key, v := range attrs.All() {
-		switch key {
-		case string(spans.FactSubjectKey):
-			f.Subject = boundID(str(v))
-		case string(spans.FactKeyKey):
-			f.Key = cut(str(v), maxKey)
-		case string(spans.FactValueKey):
-			f.Value = str(v)
-		case string(spans.EventSeqKey):
-			f.Seq, _ = scalar(v).Int()
-		}
-	}
-	if len(f.Value) > maxKey {
+	row.Facts = append(row.Facts, session.RowFact{
+		Time: int64(at), Subject: boundID(text(attrs, spans.FactSubjectKey)),
+		Key: cut(text(attrs, spans.FactKeyKey), maxKey), Value: d.short(attrs, spans.FactValueKey),
+		Seq: number(attrs, spans.EventSeqKey),
+	})
+}
+
+// short returns the name of a block. It counts one that is too long as Cut.
+func (d *decoder) short(attrs pcommon.Map, key attribute.Key) string {
+	id := text(attrs, key)
+	if len(id) > maxKey {
 		d.report.Cut++
-		f.Value = ""
+		return ""
 	}
-	row.Facts = append(row.Facts, f)
+	return id
 }
 
 // partialOutput moves the bodies of the output of an open turn from the blocks of its span, which begin at from, into
@@ -249,17 +233,14 @@ func (d *decoder) partialOutput(row *session.Row, from int) {
 }
 
 // recordID returns an id for a log record: the first 8 bytes of SHA-256 over its ids, time, event and attributes.
-func recordID(r plog.LogRecord, name string, at pcommon.Timestamp) session.SpanID {
-	attrs := pcommon.NewMap()
-	r.Attributes().CopyTo(attrs)
-	attrs.Remove(eventName)
-	h := sha256.New()
-	h.Write([]byte("log" + r.TraceID().String() + r.SpanID().String() + strconv.FormatUint(uint64(at), 10) + name))
-	text, _ := appendMap(nil, attrs, 0, math.MaxInt/4)
-	h.Write(text)
-	id := session.SpanID(h.Sum(nil)[:8])
-	if id == (session.SpanID{}) {
-		id[7] = 1
+func recordID(r plog.LogRecord, name string, at pcommon.Timestamp) pcommon.SpanID {
+	attrs := map[string]any{}
+	for key, v := range r.Attributes().All() {
+		if key != eventName && !deep(v, maxDepth) {
+			attrs[key] = v.AsRaw()
+		}
 	}
-	return id
+	h := sha256.New()
+	fmt.Fprintf(h, "log%s%s%d%s%#v", r.TraceID(), r.SpanID(), at, name, attrs) // keys in order
+	return pcommon.SpanID(h.Sum(nil)[:8])
 }

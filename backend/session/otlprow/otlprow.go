@@ -9,12 +9,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/backend/otlpbounds"
 	"github.com/otelagent/otelagent/backend/session"
@@ -168,20 +166,18 @@ func newDecoder(n int, opts []Option) decoder {
 func (d *decoder) foreign(name string, trace pcommon.TraceID, span pcommon.SpanID, attrs pcommon.Map) {
 	d.report.Foreign++
 	if d.listForeign {
-		d.describe(ReasonForeign, name, session.TraceID(trace), session.SpanID(span), attrs)
+		d.describe(ReasonForeign, name, trace, span, attrs)
 	}
 }
 
-func (d *decoder) describe(reason, name string, trace session.TraceID, span session.SpanID, attrs pcommon.Map) {
-	if len(d.report.Rejections) == MaxRejections {
-		return
+func (d *decoder) describe(reason, name string, trace pcommon.TraceID, span pcommon.SpanID, attrs pcommon.Map) {
+	if len(d.report.Rejections) < MaxRejections {
+		id := boundID(text(attrs, spans.SessionIDKey))
+		d.report.Rejections = append(d.report.Rejections, Rejection{
+			Reason: reason, Name: cut(name, maxKey), Service: d.service, Trace: session.TraceID(trace),
+			Span: session.SpanID(span), Session: session.Key{Tenant: d.tenant, ID: id},
+		})
 	}
-	r := Rejection{Reason: reason, Name: cut(name, maxKey), Service: d.service, Trace: trace, Span: span,
-		Session: session.Key{Tenant: d.tenant}}
-	if v, ok := get(attrs, string(spans.SessionIDKey)); ok {
-		r.Session.ID = boundID(str(v))
-	}
-	d.report.Rejections = append(d.report.Rejections, r)
 }
 
 func (d *decoder) resource(attrs pcommon.Map) {
@@ -201,6 +197,7 @@ func (d *decoder) resource(attrs pcommon.Map) {
 	}
 }
 
+// span stores the row of a span, or rejects it.
 func (d *decoder) span(span ptrace.Span) {
 	kind, attrs := session.KindOf(span.Name()), span.Attributes()
 	if v, ok := get(attrs, string(spans.KindKey)); ok && v.Type() == pcommon.ValueTypeStr {
@@ -213,25 +210,41 @@ func (d *decoder) span(span ptrace.Span) {
 	row := session.Row{
 		Trace: session.TraceID(span.TraceID()), Span: session.SpanID(span.SpanID()),
 		Parent: session.SpanID(span.ParentSpanID()), Kind: kind, Failed: span.Status().Code() == ptrace.StatusCodeError,
+		Session: session.Key{Tenant: d.tenant}, Service: d.service, Turn: session.NoTurn, Known: spans.KnownObserved,
 	}
-	d.add(row, span.Name(), attrs, func(row *session.Row) string {
-		reason := d.fill(row, attrs, nil, span.StartTimestamp(), span.EndTimestamp())
-		if reason == "" && isPending(attrs) {
-			if d.announce(row); row.Span == (session.SpanID{}) {
-				reason = ReasonSpanID
-			}
+	cutBefore, blocks := d.report.Cut, len(d.batch.Blocks)
+	reason := d.fill(&row, attrs, span.StartTimestamp(), span.EndTimestamp())
+	if reason == "" && isPending(attrs) {
+		if d.announce(&row); row.Span == (session.SpanID{}) {
+			reason = ReasonSpanID
 		}
-		if reason == "" {
-			d.events(row, span.Events())
+	}
+	if reason == "" {
+		if d.events(&row, span.Events()); !d.hasPlace(&row) {
+			reason = ReasonRunStart
 		}
-		return reason
-	})
+	}
+	if reason == "" {
+		d.partialOutput(&row, blocks)
+		d.batch.Rows = append(d.batch.Rows, row)
+		return
+	}
+	for _, b := range d.batch.Blocks[blocks:] {
+		d.turns[turnOf(&row)] -= len(b.Body)
+	}
+	d.report.Cut, d.batch.Blocks = cutBefore, d.batch.Blocks[:blocks]
+	if d.report.Rejected == nil {
+		d.report.Rejected = map[string]int{}
+	}
+	d.report.Rejected[reason]++
+	d.describe(reason, span.Name(), span.TraceID(), span.SpanID(), attrs)
 }
 
+// record reads a log record as a session.payload span with one event.
 func (d *decoder) record(r plog.LogRecord) {
 	name, attrs, at := r.EventName(), r.Attributes(), r.Timestamp()
-	if v, ok := get(attrs, eventName); ok && name == "" {
-		name = str(v)
+	if name == "" {
+		name = text(attrs, eventName)
 	}
 	if name != spans.EventBlocks && name != spans.EventOther && name != spans.EventFact {
 		d.foreign(name, r.TraceID(), r.SpanID(), attrs)
@@ -240,66 +253,26 @@ func (d *decoder) record(r plog.LogRecord) {
 	if at == 0 {
 		at = r.ObservedTimestamp()
 	}
-	row := session.Row{
-		Trace: session.TraceID(r.TraceID()), Span: session.SpanID(r.SpanID()), Parent: session.SpanID(r.SpanID()),
-		Kind: session.KindPayload,
+	span := ptrace.NewSpan()
+	span.SetName(spans.SpanPayload)
+	span.SetTraceID(r.TraceID())
+	span.SetParentSpanID(r.SpanID())
+	if !r.SpanID().IsEmpty() {
+		span.SetSpanID(recordID(r, name, at))
 	}
-	d.add(row, name, attrs, func(row *session.Row) string {
-		reason := d.fill(row, attrs, contentKeys, at, at)
-		if reason == "" {
-			d.event(row, name, at, attrs)
-			row.Span = recordID(r, name, at)
-		}
-		return reason
-	})
-}
-
-// add stores a row that decode completes, or rejects it for the reason that decode returns.
-func (d *decoder) add(row session.Row, name string, attrs pcommon.Map, decode func(*session.Row) string) {
-	row.Session.Tenant, row.Service, row.Turn, row.Known = d.tenant, d.service, session.NoTurn, spans.KnownObserved
-	trace, span := row.Trace, row.Span
-	before, blocks := d.report.Cut, len(d.batch.Blocks)
-	reason := decode(&row)
-	if reason == "" && !d.hasPlace(&row) {
-		reason = ReasonRunStart
-	}
-	if reason == "" {
-		d.partialOutput(&row, blocks)
-		stated(&row)
-		d.batch.Rows = append(d.batch.Rows, row)
-		return
-	}
-	for _, b := range d.batch.Blocks[blocks:] {
-		d.turns[turnOf(&row)] -= len(b.Body)
-	}
-	d.report.Cut, d.batch.Blocks = before, d.batch.Blocks[:blocks]
-	if d.report.Rejected == nil {
-		d.report.Rejected = map[string]int{}
-	}
-	d.report.Rejected[reason]++
-	d.describe(reason, name, trace, span, attrs)
-}
-
-// stated adds to a turn what its lists say and the span does not repeat: that its content was captured, and how many
-// messages the last request has.
-func stated(row *session.Row) {
-	if row.Kind != session.KindTurn || len(row.Lists) == 0 {
-		return
-	}
-	add := func(key attribute.Key, v session.Value) {
-		i, ok := slices.BinarySearchFunc(row.Attrs, string(key), func(a session.Attr, key string) int {
-			return strings.Compare(a.Key, key)
-		})
-		if !ok {
-			row.Attrs = slices.Insert(row.Attrs, i, session.Attr{Key: string(key), Value: v})
-		}
-	}
-	add(spans.CaptureLevelKey, session.StringValue(string(spans.CaptureContent)))
-	for i := len(row.Lists) - 1; i >= 0; i-- {
-		if l := &row.Lists[i]; l.Name == spans.ListRequest {
-			add(spans.RequestMessagesKey, session.IntValue(l.Count))
-			return
-		}
+	span.SetStartTimestamp(at)
+	span.SetEndTimestamp(at)
+	e := span.Events().AppendEmpty()
+	e.SetName(name)
+	e.SetTimestamp(at)
+	attrs.CopyTo(e.Attributes())
+	attrs.CopyTo(span.Attributes())
+	span.Attributes().RemoveIf(func(key string, _ pcommon.Value) bool { return slices.Contains(contentKeys, key) })
+	known := len(d.report.Rejections)
+	d.span(span)
+	for i := range d.report.Rejections[known:] {
+		lost := &d.report.Rejections[known+i]
+		lost.Name, lost.Span = name, session.SpanID(r.SpanID())
 	}
 }
 
@@ -327,10 +300,7 @@ const (
 	logfirePending       = "pending_span"
 )
 
-func isPending(attrs pcommon.Map) bool {
-	v, ok := get(attrs, logfireSpanType)
-	return ok && v.Type() == pcommon.ValueTypeStr && v.Str() == logfirePending
-}
+func isPending(attrs pcommon.Map) bool { return text(attrs, logfireSpanType) == logfirePending }
 
 // announce makes the row of a pending span the live row of its parent. Without a parent it has no id then.
 func (d *decoder) announce(row *session.Row) {

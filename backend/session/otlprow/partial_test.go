@@ -14,16 +14,19 @@ import (
 // TestPartialOutput: what came of a reply by now goes with the live row, and comes back as the turn's output;
 // anything else stays a block.
 func TestPartialOutput(t *testing.T) {
-	const said, other = `{"role":"assistant","content":"as far as it ca`, "another body"
+	const other = "another body"
+	said := `{"role":"assistant","content":"` + strings.Repeat("as far as it ca", 20)
 	for _, c := range []struct {
 		name  string
 		edit  func(ptrace.Span)
 		inRow bool
+		limit int
 	}{
-		{"of a live turn", func(ptrace.Span) {}, true},
+		{"of a live turn", func(ptrace.Span) {}, true, 0},
+		{"longer than an attribute may be", func(ptrace.Span) {}, false, maxID},
 		{"of one that was closed", func(s ptrace.Span) { s.Attributes().PutStr(string(spans.KnownAsKey), "closed") },
-			false},
-		{"not partial", func(s ptrace.Span) { s.Attributes().PutBool(string(spans.PartialKey), false) }, false},
+			false, 0},
+		{"not partial", func(s ptrace.Span) { s.Attributes().PutBool(string(spans.PartialKey), false) }, false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			td, s := one()
@@ -36,7 +39,7 @@ func TestPartialOutput(t *testing.T) {
 			putSlice(a, "otelagent.block.bodies", other, said)
 			putSlice(a, "otelagent.lists", "output 1\n"+spans.BlockOfString(said).Short().String())
 			c.edit(s)
-			batch, report := Decode(td)
+			batch, report := Decode(td, WithLimits(Limits{Attribute: c.limit}))
 			if report.Stored != 1 || report.Cut != 1 /* what is not to come from outside */ {
 				t.Fatalf("%+v", report)
 			}
@@ -66,23 +69,5 @@ func TestPartialOutput(t *testing.T) {
 				t.Error("the bodies stand in the tree's attributes too")
 			}
 		})
-	}
-}
-
-// TestPartialOutputTooLarge: a body that no attribute may hold stays a block.
-func TestPartialOutputTooLarge(t *testing.T) {
-	said := strings.Repeat("x", 1000)
-	td, s := one()
-	s.SetName(spans.SpanTurn)
-	s.Attributes().PutStr(string(spans.KnownAsKey), "live")
-	s.Attributes().PutBool(string(spans.PartialKey), true)
-	s.Attributes().PutInt(string(spans.TurnIndexKey), 0)
-	a := event(s, spans.EventBlocks)
-	putSlice(a, "otelagent.block.bodies", said)
-	putSlice(a, "otelagent.lists", "output 1\n"+spans.BlockOfString(said).Short().String())
-	batch, _ := Decode(td, WithLimits(Limits{Attribute: 999}))
-	if len(batch.Blocks) != 1 || len(batch.Rows[0].Lists) != 1 ||
-		!batch.Rows[0].Attr(session.PartialOutputKey).IsZero() {
-		t.Errorf("%d blocks, %d lists", len(batch.Blocks), len(batch.Rows[0].Lists))
 	}
 }

@@ -2,17 +2,12 @@ package otlprow
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
-	"maps"
-	"math"
-	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/backend/session"
 )
@@ -45,11 +40,21 @@ func cut(s string, n int) string {
 	return valid(strings.Clone(s[:n]))
 }
 
-func str(v pcommon.Value) string {
-	if v.Type() != pcommon.ValueTypeStr {
-		return ""
+// text returns a string attribute; empty if there is none.
+func text(m pcommon.Map, key attribute.Key) string {
+	if v, ok := get(m, string(key)); ok && v.Type() == pcommon.ValueTypeStr {
+		return valid(v.Str())
 	}
-	return valid(v.Str())
+	return ""
+}
+
+// number returns an int attribute, in any spelling; 0 if there is none.
+func number(m pcommon.Map, key attribute.Key) int64 {
+	v, ok := get(m, string(key))
+	if !ok {
+		return 0
+	}
+	return scalar(v).IntOr(0)
 }
 
 // scalar returns a string, number or bool; absent for any other type.
@@ -77,80 +82,21 @@ func get(m pcommon.Map, key string) (found pcommon.Value, ok bool) {
 	return found, ok
 }
 
-// appendJSON appends a structured value as JSON with sorted keys. It fails if the value is nested deeper than
-// maxDepth or its text is longer than most.
-func appendJSON(dst []byte, v pcommon.Value, depth, most int) ([]byte, bool) {
-	if depth > maxDepth || len(dst) > most {
-		return nil, false
-	}
+// deep reports whether a structured value is nested deeper than left.
+func deep(v pcommon.Value, left int) bool {
 	switch v.Type() {
-	case pcommon.ValueTypeStr:
-		dst = appendQuoted(dst, v.Str(), most)
-	case pcommon.ValueTypeInt:
-		dst = strconv.AppendInt(dst, v.Int(), 10)
-	case pcommon.ValueTypeDouble:
-		if f := v.Double(); math.IsNaN(f) || math.IsInf(f, 0) {
-			dst = appendQuoted(dst, strconv.FormatFloat(f, 'g', -1, 64), most)
-		} else {
-			dst = strconv.AppendFloat(dst, f, 'g', -1, 64)
-		}
-	case pcommon.ValueTypeBool:
-		dst = strconv.AppendBool(dst, v.Bool())
-	case pcommon.ValueTypeBytes:
-		if v.Bytes().Len() > most {
-			return nil, false
-		}
-		dst = appendQuoted(dst, base64.StdEncoding.EncodeToString(v.Bytes().AsRaw()), 2*most)
 	case pcommon.ValueTypeSlice:
-		dst = append(dst, '[')
-		for i, e := range v.Slice().All() {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			var ok bool
-			if dst, ok = appendJSON(dst, e, depth+1, most); !ok {
-				return nil, false
+		for _, e := range v.Slice().All() {
+			if left == 0 || deep(e, left-1) {
+				return true
 			}
 		}
-		dst = append(dst, ']')
 	case pcommon.ValueTypeMap:
-		return appendMap(dst, v.Map(), depth, most)
-	default:
-		dst = append(dst, "null"...)
-	}
-	return dst, len(dst) <= most
-}
-
-// appendMap appends a map as appendJSON does. Of equal keys the last counts.
-func appendMap(dst []byte, m pcommon.Map, depth, most int) ([]byte, bool) {
-	values := map[string]pcommon.Value{}
-	for k, v := range m.All() {
-		values[k] = v
-	}
-	dst = append(dst, '{')
-	for i, k := range slices.Sorted(maps.Keys(values)) {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		if dst = appendQuoted(dst, k, most); len(dst) > most {
-			return nil, false
-		}
-		var ok bool
-		if dst, ok = appendJSON(append(dst, ':'), values[k], depth+1, most); !ok {
-			return nil, false
+		for _, e := range v.Map().All() {
+			if left == 0 || deep(e, left-1) {
+				return true
+			}
 		}
 	}
-	dst = append(dst, '}')
-	return dst, len(dst) <= most
-}
-
-func appendQuoted(dst []byte, s string, most int) []byte {
-	if len(s) > most {
-		return append(dst, make([]byte, most+1)...) // the caller sees that it is too long
-	}
-	b, err := json.Marshal(valid(s))
-	if err != nil { // cannot happen: s is a string
-		return append(dst, `""`...)
-	}
-	return append(dst, b...)
+	return false
 }
