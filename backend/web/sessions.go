@@ -167,7 +167,7 @@ type target struct {
 	session.Tree
 	key      session.Key
 	revision store.Revision
-	addr     reader.RequestAddress
+	addr     reader.Address
 }
 
 // target reads the session. The attempt may be empty.
@@ -178,8 +178,8 @@ func (q *query) target(attempt string) (t target, err error) {
 	if t.Tree, t.revision, err = q.tree(t.key); err != nil {
 		return t, err
 	}
-	t.addr = reader.RequestAddress{Session: t.key.ID, Run: q.part("run"), Turn: q.part("turn"), Attempt: attempt}
-	return t, t.addr.Numbers()
+	t.addr = reader.Address{Session: t.key.ID, Run: q.part("run"), Turn: q.part("turn"), Attempt: attempt}
+	return t, nil
 }
 
 // request answers a request, its bytes, or its difference from an earlier one. It makes them after fresh, since a
@@ -227,12 +227,12 @@ func earlierRequest(s *session.Session, text string) (*session.Run, *session.Tur
 	if !ok {
 		return nil, nil, nil, bad("diff: want RUN/TURN or RUN/TURN/ATTEMPT")
 	}
-	run, turn, q, err := reader.PickRequest(s, reader.RequestAddress{Session: s.ID, Run: rest, Turn: last})
+	run, turn, q, err := reader.PickRequest(s, reader.Address{Session: s.ID, Run: rest, Turn: last})
 	id, middle, ok := cutLast(rest)
 	if !ok {
 		return run, turn, q, err
 	}
-	addr := reader.RequestAddress{Session: s.ID, Run: id, Turn: middle, Attempt: last}
+	addr := reader.Address{Session: s.ID, Run: id, Turn: middle, Attempt: last}
 	run2, turn2, q2, err2 := reader.PickRequest(s, addr)
 	switch {
 	case err == nil && err2 == nil:
@@ -299,7 +299,7 @@ func (h *Handler) replay(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, turn, err := t.addr.Pick(t.Session)
+	run, turn, err := t.addr.PickTurn(t.Session)
 	if err != nil {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ there, and exit 0.`,
 }
 
 // read names everything that is wrong with the flags, and reads the addresses.
-func (f *requestFlags) read(arg string, asJSON bool) (addr, other reader.RequestAddress, err error) {
+func (f *requestFlags) read(arg string, asJSON bool) (addr, other reader.Address, err error) {
 	var wrong wrongs
 	addr, err = reader.ParseRequestAddress(arg)
 	wrong.note(err)
@@ -116,7 +116,7 @@ func (f *requestFlags) read(arg string, asJSON bool) (addr, other reader.Request
 	return addr, other, wrong.err()
 }
 
-func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.RequestAddress) error {
+func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.Address) error {
 	db, err := a.open(ctx)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.R
 	if err != nil {
 		return err
 	}
-	run, turn, err := addr.Pick(t.Session)
+	run, turn, err := addr.PickTurn(t.Session)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.R
 	return w.Flush()
 }
 
-func (a *app) diffRequests(ctx context.Context, db *database, f *requestFlags, addr reader.RequestAddress,
+func (a *app) diffRequests(ctx context.Context, db *database, f *requestFlags, addr reader.Address,
 	now diff.Target) error {
 	key, err := db.Find(ctx, addr.Session)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,7 +38,7 @@ type Options struct {
 	// Since leaves out sessions of which nothing was seen since then, by their summaries; those whose summaries are
 	// behind are copied. Zero: none is left out.
 	Since time.Time
-	// Verify compares both sides at the end: trees byte for byte, and every block.
+	// Verify compares both sides at the end: every row and every block, byte for byte.
 	Verify bool
 	// Progress is called now and then, from the goroutine of Run, which waits for it; nil: not.
 	Progress func(Progress)
@@ -201,7 +202,12 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 	if err != nil {
 		return err
 	}
-	have, err := c.index(ctx, k)
+	_, err = c.dst.Revision(ctx, k)
+	fresh := errors.Is(err, store.ErrNotFound)
+	if err != nil && !fresh {
+		return err
+	}
+	have, err := c.index(ctx, c.dst, k)
 	if err != nil {
 		return err
 	}
@@ -212,7 +218,7 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 		}
 		c.buf = row.AppendCanonical(c.buf[:0])
 		w.names.note(row)
-		if have != nil && have.rows[rowKey{row.Trace, row.Span}] == sha256.Sum256(c.buf) {
+		if have.rows[rowKey{row.Trace, row.Span}] == sha256.Sum256(c.buf) {
 			continue
 		}
 		w.batch.Rows = append(w.batch.Rows, row)
@@ -224,10 +230,8 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 		if err != nil {
 			return cmp.Or(w.flush(ctx), err)
 		}
-		if have != nil {
-			if size, ok := have.blocks[b.ID]; ok && (size == 0 || b.Size != 0 && b.Size <= size) {
-				continue
-			}
+		if has, ok := have.blocks[b.ID]; ok && (has.size == 0 || b.Size != 0 && b.Size <= has.size) {
+			continue
 		}
 		if row, ok := w.names[b.ID.Short()]; ok {
 			w.batch.Rows = append(w.batch.Rows, *row)
@@ -241,7 +245,7 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 	if err := w.flush(ctx); err != nil {
 		return err
 	}
-	return c.finish(ctx, k, mark, have == nil, w.wrote)
+	return c.finish(ctx, k, mark, fresh, w.wrote)
 }
 
 // writer writes one session to the destination.
@@ -312,32 +316,32 @@ type rowKey struct {
 	span  session.SpanID
 }
 
-// contents is what a store has of a session: the hashes of rows, and the sizes of blocks, 0 of whole ones.
-type contents struct {
-	rows   map[rowKey][sha256.Size]byte
-	blocks map[spans.BlockID]int64
+type block struct {
+	size int64
+	body [sha256.Size]byte
 }
 
-// index returns what the destination has of a session; nil when it does not have it.
-func (c *copier) index(ctx context.Context, k session.Key) (*contents, error) {
-	if _, err := c.dst.Revision(ctx, k); errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	have := &contents{map[rowKey][sha256.Size]byte{}, map[spans.BlockID]int64{}}
-	for row, err := range c.dst.Rows(ctx, k) {
+// contents is what a store has of a session: the hashes of rows and of bodies.
+type contents struct {
+	rows   map[rowKey][sha256.Size]byte
+	blocks map[spans.BlockID]block
+}
+
+// index returns what a store has of a session.
+func (c *copier) index(ctx context.Context, st store.Store, k session.Key) (contents, error) {
+	have := contents{map[rowKey][sha256.Size]byte{}, map[spans.BlockID]block{}}
+	for row, err := range st.Rows(ctx, k) {
 		if err != nil {
-			return nil, err
+			return have, err
 		}
 		c.buf = row.AppendCanonical(c.buf[:0])
 		have.rows[rowKey{row.Trace, row.Span}] = sha256.Sum256(c.buf)
 	}
-	for b, err := range c.dst.Blocks(ctx, k, nil) {
+	for b, err := range st.Blocks(ctx, k, nil) {
 		if err != nil {
-			return nil, err
+			return have, err
 		}
-		have.blocks[b.ID] = b.Size
+		have.blocks[b.ID] = block{b.Size, sha256.Sum256([]byte(b.Body))}
 	}
 	return have, nil
 }
@@ -370,6 +374,66 @@ func (c *copier) progress(verifying bool) {
 	}
 }
 
-func compareKeys(a, b session.Key) int {
-	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.ID, b.ID))
+// verify compares what was copied.
+func (c *copier) verify(ctx context.Context) error {
+	c.done, c.total = 0, len(c.marks)
+	for _, k := range slices.SortedFunc(maps.Keys(c.marks), func(a, b session.Key) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.ID, b.ID))
+	}) {
+		if !slices.Contains(c.res.Moving, k) && !c.refused[k] {
+			if err := c.compare(ctx, k); err != nil {
+				return fmt.Errorf("session %q: %w", k.ID, err)
+			}
+		}
+		c.done++
+		c.progress(true)
+	}
+	return nil
+}
+
+// compare compares a session as both sides have it. One that moves meanwhile on the source is no difference.
+func (c *copier) compare(ctx context.Context, k session.Key) error {
+	a, err := c.index(ctx, c.src, k)
+	if err != nil {
+		return err
+	}
+	b, err := c.index(ctx, c.dst, k)
+	if err != nil {
+		return err
+	}
+	rows, blocks := differ("rows", a.rows, b.rows), differ("blocks", a.blocks, b.blocks)
+	if rows+blocks == "" {
+		c.res.Verified++
+		return nil
+	}
+	switch mark, err := c.src.Revision(ctx, k); {
+	case errors.Is(err, store.ErrNotFound):
+		c.res.Gone++
+	case err != nil:
+		return err
+	case mark != c.marks[k]:
+		c.res.Moving = append(c.res.Moving, k)
+	default:
+		c.res.Different = append(c.res.Different, Difference{k, cmp.Or(rows, blocks)})
+	}
+	return nil
+}
+
+// differ says how many rows or blocks are not the same; empty when all are.
+func differ[K, V comparable](what string, a, b map[K]V) string {
+	missing, different := 0, 0
+	for k, v := range a {
+		switch other, ok := b[k]; {
+		case !ok:
+			missing++
+		case other != v:
+			different++
+		}
+	}
+	more := len(b) + missing - len(a)
+	if missing+different+more == 0 {
+		return ""
+	}
+	return fmt.Sprintf("of %d %s %d are missing, %d differ, and %d are not from there", len(a), what, missing, different,
+		more)
 }

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -250,20 +249,6 @@ func TestSelected(t *testing.T) {
 	}
 }
 
-// A session whose summary is behind may have what is asked for.
-func TestSinceOfDirtySessions(t *testing.T) {
-	src, dst := openMemory(t), openMemory(t)
-	fill(t, src)
-	late := storetest.Row(small, 900)
-	put(t, src, session.Batch{Rows: []session.Row{late}})
-	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Since: time.Unix(0, late.Start)}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := dst.Revision(t.Context(), small); err != nil {
-		t.Error(err)
-	}
-}
-
 // giant has a session of several batches.
 func giant(t *testing.T) store.Store {
 	src := openMemory(t)
@@ -324,18 +309,6 @@ func TestInterruptedAndResumed(t *testing.T) {
 			}
 			equal(t, src, dst)
 		})
-	}
-}
-
-// Small pieces are bounded by how many they are.
-func TestManyPieces(t *testing.T) {
-	src, dst := openMemory(t), &watched{Store: openMemory(t)}
-	put(t, src, contentOf(big, 6000))
-	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if dst.puts != 3 || dst.mostParts != 5000 {
-		t.Errorf("%d batches, of %d pieces at most", dst.puts, dst.mostParts)
 	}
 }
 
@@ -481,37 +454,6 @@ func TestWrittenMeanwhile(t *testing.T) {
 	}
 }
 
-// Writers at both sides, while it runs.
-func TestBothInUse(t *testing.T) {
-	src, dst := openSQLite(t), openSQLite(t)
-	fill(t, src)
-	own := session.Key{Tenant: "elsewhere", ID: "s"}
-	var wg sync.WaitGroup
-	for st, k := range map[store.Store]session.Key{src: small, dst: own} {
-		wg.Go(func() {
-			for n := range 60 {
-				if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(k, 2000+n)},
-					Blocks: []session.Block{storetest.Block(k, fmt.Sprint(n))}}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	for range 3 {
-		if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wg.Wait()
-	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
-	if err != nil || res.Verified != 4 || len(res.Moving)+len(res.Different) > 0 {
-		t.Errorf("%+v, %v", res, err)
-	}
-	if got := contents(t, dst); len(got.Rows) != 713+60+60 {
-		t.Errorf("%d rows", len(got.Rows))
-	}
-}
-
 // A session that is erased from the source while it is copied does not live on in the destination.
 func TestErasedMeanwhile(t *testing.T) {
 	src, dst := &watched{Store: openMemory(t)}, openMemory(t)
@@ -529,50 +471,5 @@ func TestErasedMeanwhile(t *testing.T) {
 	}
 	if _, err := dst.Revision(t.Context(), other); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("it is there: %v", err)
-	}
-}
-
-// One session that the destination refuses does not keep the others from it.
-func TestRefused(t *testing.T) {
-	src, dst := openMemory(t), &watched{Store: openMemory(t)}
-	fill(t, src)
-	dst.put = func(b session.Batch) error {
-		for _, r := range b.Rows {
-			if r.Session == small {
-				return fmt.Errorf("no room: %w", store.ErrData)
-			}
-		}
-		return nil
-	}
-	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
-	res.Bytes = 0
-	want := storecopy.Result{Sessions: 4, Copied: 3, Rows: 708, Blocks: 713, Verified: 3,
-		Refused: []storecopy.Difference{{Session: small, What: "no room: bad data"}}}
-	if diff := cmp.Diff(want, res); err != nil || diff != "" {
-		t.Errorf("%v\n%s", err, diff)
-	}
-}
-
-func TestProgress(t *testing.T) {
-	src, dst := openMemory(t), openMemory(t)
-	fill(t, src)
-	var last, lastVerify storecopy.Progress
-	_, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true, Progress: func(p storecopy.Progress) {
-		if p.Done > p.Total {
-			t.Errorf("%+v", p)
-		}
-		if p.Verifying {
-			lastVerify = p
-		} else {
-			last = p
-		}
-	}})
-	last.Bytes, lastVerify.Bytes = 0, 0
-	want := storecopy.Progress{Done: 4, Total: 4, Rows: 713, Blocks: 721}
-	wantVerify := want
-	wantVerify.Verifying = true
-	if diff := cmp.Diff([]storecopy.Progress{want, wantVerify}, []storecopy.Progress{last, lastVerify}); err != nil ||
-		diff != "" {
-		t.Errorf("%v\n%s", err, diff)
 	}
 }

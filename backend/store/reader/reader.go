@@ -69,7 +69,7 @@ func (r *Reader) Locate(ctx context.Context, text string) (session.Key, Address,
 		key := session.Key{Tenant: r.Tenant, ID: id}
 		switch _, err := r.Store.Revision(ctx, key); {
 		case err == nil:
-			return key, Address{id, rest[0], rest[1]}, r.refresh(ctx)
+			return key, Address{Session: id, Run: rest[0], Turn: rest[1]}, r.refresh(ctx)
 		case !errors.Is(err, store.ErrNotFound):
 			return key, Address{}, err
 		}

@@ -21,7 +21,7 @@ func TestNoRequest(t *testing.T) {
 	} {
 		s := &session.Session{Runs: []*session.Run{{Span: session.Span{Known: spans.KnownObserved}, ID: "r",
 			Turns: []*session.Turn{&turn}}}}
-		_, _, _, err := reader.PickRequest(s, reader.RequestAddress{Session: "s", Turn: "0"})
+		_, _, _, err := reader.PickRequest(s, reader.Address{Session: "s", Turn: "0"})
 		if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "turn 0 of run r has no request: ") ||
 			!strings.Contains(err.Error(), why) {
 			t.Errorf("want %q, got %v", why, err)

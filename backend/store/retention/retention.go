@@ -17,8 +17,9 @@ import (
 
 // Policy says what is kept. Fields of zero or less do not bound; the zero Policy keeps everything.
 //
-// A session is as old as its Summary.Last. One that was never projected is the newest. With MaxSessions and MaxBytes a
-// session that claims to be from the future, by more than a day, is the oldest: nothing else would ever delete it.
+// A session is as old as its Summary.Last. One without a summary, since its rows cannot be read, is the newest. With
+// MaxSessions and MaxBytes a session that claims to be from the future, by more than a day, is the oldest: nothing else
+// would ever delete it.
 type Policy struct {
 	// Tenants are those whose sessions are judged by MaxAge and MaxSessions; nil: all.
 	Tenants []string
@@ -31,14 +32,9 @@ type Policy struct {
 	MaxBytes int64
 	// Families makes a session as old as the newest of its family, and deletes the family together: the sessions of a
 	// tenant that Summary.Parent joins, parents and sub-agents, also where the parent is not there. MaxSessions may
-	// then keep more, by less than a family. Each member of a family of more than MaxFamily sessions is judged alone.
+	// then keep more, by less than a family.
 	Families bool
 }
-
-// MaxFamily is how many sessions a family may have.
-const MaxFamily = 10_000
-
-var maxFamily = MaxFamily // less in tests
 
 // Result is what one Apply did.
 type Result struct {
@@ -53,17 +49,14 @@ const (
 	future = 24 * time.Hour
 	// maxErrors bounds how many errors Apply returns.
 	maxErrors = 8
-	// maxRounds bounds how often sessions are judged anew because some were Put to.
-	maxRounds = 32
 )
 
 // Apply deletes what p does not keep, the oldest first, and returns what it did, also with an error. now is what ages
 // count from. It may be left at any moment, by ctx, and be called from several processes at once. It holds some 200
 // bytes for each session of the store.
 //
-// Summaries lag, and sessions are Put to meanwhile. So a session that is about to go is first brought up to date where
-// it is stale (project.Session) and judged anew, and one that is Put to after that is spared. One whose rows cannot be
-// read (store.ErrData) is judged by the summary that it has.
+// Apply first brings summaries up to date (project.Session). It spares a session that is Put to meanwhile. It judges one
+// whose rows cannot be read (store.ErrData) by the summary that it has.
 //
 // A session that cannot be deleted because of its data keeps no other one from it; the error joins the first few. Any
 // other error ends Apply. Sessions that no query finds any more and that could not be erased yet count as deleted.
@@ -82,7 +75,7 @@ func Apply(ctx context.Context, st store.Store, now time.Time, p Policy) (Result
 // Choose returns what Apply would delete by MaxAge and MaxSessions, oldest first. With readOnly it brings no summary up
 // to date.
 func Choose(ctx context.Context, st store.Store, now time.Time, p Policy, readOnly bool) ([]store.Deletion, error) {
-	a := &applier{st: st, policy: p, now: now, readOnly: readOnly}
+	a := &applier{st: st, policy: p, now: now, readOnly: readOnly, gone: map[session.Key]bool{}}
 	var out []store.Deletion
 	for _, judge := range []func([]*item) []*group{a.byAge, a.bySessions} {
 		groups, err := a.choose(ctx, judge)
@@ -90,11 +83,10 @@ func Choose(ctx context.Context, st store.Store, now time.Time, p Policy, readOn
 			return nil, fmt.Errorf("retention: %w", err)
 		}
 		for _, g := range groups {
-			out = append(out, a.deletions(g)...)
-		}
-		a.gone = map[session.Key]bool{}
-		for _, d := range out {
-			a.gone[d.Key] = true
+			for _, d := range g {
+				out = append(out, d)
+				a.gone[d.Key] = true
+			}
 		}
 	}
 	return out, nil
@@ -107,8 +99,6 @@ type applier struct {
 	now      time.Time
 	readOnly bool
 	gone     map[session.Key]bool // counts as deleted
-	marks    map[session.Key]store.Revision
-	watched  map[session.Key]bool // of the group that ended a rule, which may be newer than it seems
 	result   Result
 	errs     []error
 	failed   int // sessions
@@ -155,8 +145,9 @@ func (a *applier) apply(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// load reads the sessions that there are.
-func (a *applier) load(ctx context.Context) (items []*item, err error) {
+// judged reads the sessions that there are, and returns the groups that a rule names.
+func (a *applier) judged(ctx context.Context, judge func([]*item) []*group) ([]*group, error) {
+	var items []*item
 	for s, err := range a.st.Sessions(ctx, store.Query{AllTenants: true}) {
 		if err != nil {
 			return nil, err
@@ -165,56 +156,65 @@ func (a *applier) load(ctx context.Context) (items []*item, err error) {
 			items = append(items, &item{s.Key, s.Parent, store.CursorOf(&s).Rank(), s.Last.After(a.now.Add(future))})
 		}
 	}
-	return items, nil
+	return judge(items), nil
 }
 
-// choose returns the groups that a rule names, and takes the marks of their members. It judges until the summaries of
-// all of them are known to be as new as their marks.
-func (a *applier) choose(ctx context.Context, judge func([]*item) []*group) (groups []*group, err error) {
-	a.marks = map[session.Key]store.Revision{}
-	tried := map[session.Key]bool{}
-	for range maxRounds {
-		a.watched = map[session.Key]bool{}
-		items, err := a.load(ctx)
-		if err != nil {
-			return nil, err
-		}
-		groups = judge(items)
-		sure := true
-		for _, g := range groups {
-			for _, x := range g.items {
-				if _, ok := a.marks[x.key]; ok {
-					continue
-				}
-				mark, err := a.st.Revision(ctx, x.key)
-				if err != nil && !errors.Is(err, store.ErrNotFound) {
-					return nil, err
-				}
-				a.marks[x.key], sure = mark, false
-			}
-		}
-		if a.readOnly {
-			return groups, nil
-		}
+// choose returns what deletes the groups that a rule names. A group is spared of which a session was Put to meanwhile:
+// one that was neither stale when its revision was known, nor Put to since, has the summary by which it is judged last.
+func (a *applier) choose(ctx context.Context, judge func([]*item) []*group) (out [][]store.Deletion, err error) {
+	behind, damaged := map[session.Key]bool{}, map[session.Key]bool{}
+	if !a.readOnly {
 		stale, err := store.Stale(ctx, a.st)
 		if err != nil {
 			return nil, err
 		}
 		for _, k := range stale {
-			if _, ok := a.marks[k]; !ok && !a.watched[k] || tried[k] {
-				continue
-			}
-			tried[k], sure = true, false
-			// One whose data is bad is judged by the summary that it has: else nothing would ever delete it.
-			if err := project.Session(ctx, a.st, k); err != nil && !errors.Is(err, store.ErrData) {
+			if err := project.Session(ctx, a.st, k); errors.Is(err, store.ErrData) {
+				damaged[k] = true // else nothing would ever delete it
+			} else if err != nil {
 				return nil, err
 			}
 		}
-		if sure {
-			return groups, nil
+	}
+	groups, err := a.judged(ctx, judge)
+	if err != nil || len(groups) == 0 {
+		return nil, err
+	}
+	revisions := map[session.Key]store.Revision{}
+	for _, g := range groups {
+		for _, x := range g.items {
+			revision, err := a.st.Revision(ctx, x.key)
+			if err == nil {
+				revisions[x.key] = revision
+			} else if !errors.Is(err, store.ErrNotFound) {
+				return nil, err
+			}
 		}
 	}
-	return nil, nil // sessions are Put to all the time: the next Apply looks again
+	if !a.readOnly {
+		stale, err := store.Stale(ctx, a.st)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range stale {
+			behind[k] = !damaged[k]
+		}
+	}
+	if groups, err = a.judged(ctx, judge); err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		var some []store.Deletion
+		for _, x := range g.items {
+			if revision, ok := revisions[x.key]; ok && !behind[x.key] {
+				some = append(some, store.Deletion{Key: x.key, Revision: revision})
+			}
+		}
+		if len(some) == len(g.items) {
+			out = append(out, some)
+		}
+	}
+	return out, nil
 }
 
 // groups returns the groups of items, oldest first.
@@ -237,10 +237,6 @@ func (a *applier) groups(items []*item, back bool) []*group {
 			above[name] = parent
 		}
 	}
-	size := map[session.Key]int{}
-	for _, x := range items {
-		size[find(x.key)]++
-	}
 	byName := map[session.Key]*group{}
 	var out []*group
 	slices.SortFunc(items, func(x, y *item) int {
@@ -249,9 +245,6 @@ func (a *applier) groups(items []*item, back bool) []*group {
 	})
 	for _, x := range items {
 		name := find(x.key)
-		if size[name] > maxFamily {
-			name = x.key // which names no other group: the name of a family this large is not used
-		}
 		g := byName[name]
 		if g == nil {
 			g = &group{}
@@ -293,9 +286,6 @@ func (a *applier) bySessions(items []*item) (out []*group) {
 	for _, g := range a.groups(items, true) {
 		tenant, n := g.items[0].key.Tenant, int64(len(g.items))
 		if over[tenant]-n < a.policy.MaxSessions {
-			for _, x := range g.items {
-				a.watched[x.key] = over[tenant] > a.policy.MaxSessions
-			}
 			over[tenant] = 0 // what comes is newer
 			continue
 		}
@@ -310,18 +300,21 @@ func (a *applier) bySessions(items []*item) (out []*group) {
 // byBytes deletes the oldest until the store is small enough, or as much as is too much was deleted and the store frees
 // it later.
 func (a *applier) byBytes(ctx context.Context) error {
-	begin, err := a.st.Size(ctx, session.Key{})
-	if err != nil {
-		return fmt.Errorf("MaxBytes: %w", err)
-	}
-	deleted := int64(0) // of one size of the store
-	for size := begin; size > a.policy.MaxBytes; {
-		var want int64 // 0: one group, since the first deletion may also free what is not of sessions, such as a log
-		if deleted > 0 || size < begin {
-			want = size - a.policy.MaxBytes - deleted
+	last, deleted := int64(math.MaxInt64), int64(0) // deleted of one size of the store
+	for first := true; ; first = false {
+		size, err := a.st.Size(ctx, session.Key{})
+		if err != nil {
+			return fmt.Errorf("MaxBytes: %w", err)
 		}
-		if deleted > 0 && want <= 0 {
-			return nil // it is freed later
+		if size < last {
+			last, deleted = size, 0
+		}
+		want := size - a.policy.MaxBytes - deleted
+		if want <= 0 {
+			return ctx.Err()
+		}
+		if first { // one group: deleting also frees what is not of sessions, such as a log
+			want = 0
 		}
 		freed := int64(0)
 		groups, err := a.choose(ctx, func(items []*item) []*group {
@@ -345,32 +338,14 @@ func (a *applier) byBytes(ctx context.Context) error {
 		if err := a.delete(ctx, groups, &a.result.ByBytes); err != nil || a.result.ByBytes == before {
 			return err
 		}
-		now, err := a.st.Size(ctx, session.Key{})
-		if err != nil {
-			return err
-		}
-		if deleted += freed; now < size {
-			size, deleted = now, 0
-		}
+		deleted += freed
 	}
-	return ctx.Err()
-}
-
-// deletions returns what deletes a group; nothing when one of it was Put to since it was judged.
-func (a *applier) deletions(g *group) (list []store.Deletion) {
-	for _, x := range g.items {
-		if mark := a.marks[x.key]; mark != 0 { // else it went meanwhile
-			list = append(list, store.Deletion{Key: x.key, Revision: mark})
-		}
-	}
-	return list
 }
 
 // delete deletes groups, and counts sessions. A group of which one was Put to since it was judged stays.
-func (a *applier) delete(ctx context.Context, groups []*group, count *int) error {
+func (a *applier) delete(ctx context.Context, groups [][]store.Deletion, count *int) error {
 	var list []store.Deletion
-	for i, g := range groups {
-		some := a.deletions(g)
+	for i, some := range groups {
 		for _, d := range some {
 			if now, err := a.st.Revision(ctx, d.Key); err != nil || now != d.Revision {
 				some = nil

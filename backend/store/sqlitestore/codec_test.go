@@ -289,39 +289,3 @@ func TestTidyTogether(t *testing.T) {
 		}
 	}
 }
-
-// A step of tidy that waits for nobody takes the writing connection for a short time only, also in a large session.
-func TestTidySteps(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
-	}
-	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
-	k := key("a")
-	for n := range 2000 {
-		if err := s.Put(t.Context(), session.Batch{Blocks: []session.Block{storetest.Block(k,
-			fmt.Sprint("tiny ", n))}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	steps := 0
-	for {
-		more, err := s.merge(t.Context(), k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !more {
-			break
-		}
-		steps++
-	}
-	var packs int
-	if err := s.conn.QueryRowContext(t.Context(), "SELECT count(*) FROM packs").Scan(&packs); err != nil || packs > 2 {
-		t.Errorf("%d packs, %v", packs, err)
-	}
-	if steps < 2000/mergePacks || steps > 20 {
-		t.Errorf("%d steps", steps)
-	}
-	if _, blocks := count(t, s, k); blocks != 2000 {
-		t.Errorf("%d blocks, want 2000", blocks)
-	}
-}

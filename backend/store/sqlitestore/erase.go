@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -35,7 +34,7 @@ func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []sess
 	for _, d := range list {
 		hidden, err := s.hide(ctx, d)
 		if err != nil {
-			return gone, err
+			return gone, fmt.Errorf("sqlitestore: delete: %w", classify(err))
 		}
 		if hidden {
 			gone = append(gone, d.Key)
@@ -47,40 +46,44 @@ func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []sess
 	return gone, nil
 }
 
-// hide is the transaction after which no query finds the session. What is left has its number only, which is never used
-// again.
+// hide ends with the transaction after which no query finds the session. What is left has its number only, which is
+// never used again. The tables of the agent guide have no number: they lose the session before, in steps. One that is
+// spared after all was Put to, and its next summary fills them again.
 func (s *Store) hide(ctx context.Context, d store.Deletion) (hidden bool, err error) {
-	err = s.write(ctx, "delete", func(ctx context.Context) error {
+	const which = ` FROM sessions WHERE tenant = ?1 AND id = ?2 AND (?3 = 0 OR mark = ?3)`
+	args := []any{d.Key.Tenant, d.Key.ID, int64(d.Revision)}
+	inChat := d.Key.Tenant == ""
+	if inChat {
+		for id, err := range list(ctx, s, "delete", `SELECT session`+which, args, scanOne[int64]) {
+			if err == nil {
+				err = s.inSteps(ctx, chatSteps, id, d.Key.ID)
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+	}
+	err = s.transact(ctx, func(ctx context.Context) error {
 		var id int64
-		err := s.conn.QueryRowContext(ctx,
-			`DELETE FROM sessions WHERE tenant = ?1 AND id = ?2 AND (?3 = 0 OR mark = ?3) RETURNING session`,
-			d.Key.Tenant, d.Key.ID, int64(d.Revision)).Scan(&id)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
+		err := s.conn.QueryRowContext(ctx, `DELETE`+which+` RETURNING session`, args...).Scan(&id)
+		if err == nil {
+			err = run(ctx, s.conn, `INSERT INTO erasing (session) VALUES (?)`, id)
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = run(ctx, s.conn, `DELETE FROM summaries WHERE session = ?`, id)
 		}
-		hidden = true
-		var chat any
-		if d.Key.Tenant == "" { // sessions of a tenant are not in the tables of the agent guide
-			chat = d.Key.ID
+		for i := 0; inChat && err == nil && i < len(chatTables); i++ { // those that came since
+			err = run(ctx, s.conn, `DELETE FROM `+chatTables[i][0]+` WHERE `+chatTables[i][1], id, d.Key.ID)
 		}
-		if _, err = s.conn.ExecContext(ctx, `INSERT INTO erasing (session, chat, erased) VALUES (?, ?, 0)`, id,
-			chat); err != nil {
-			return err
-		}
-		if _, err = s.conn.ExecContext(ctx, `DELETE FROM summaries WHERE session = ?`, id); err != nil {
-			return err
-		}
-		_, err = s.conn.ExecContext(ctx, `DELETE FROM chat_sessions WHERE id = ?`, chat)
 		return err
 	})
-	return hidden && err == nil, err
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
-// erase erases all sessions that were hidden, by whatever program, empties the log, waiting for readers, and removes
-// their marks.
+// erase erases all sessions that were hidden, by whatever program, and empties the log, waiting for readers.
 func (s *Store) erase(ctx context.Context, wait time.Duration) error {
 	if s.turn == nil {
 		return store.ErrReadOnly
@@ -91,105 +94,78 @@ func (s *Store) erase(ctx context.Context, wait time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	var done []int64
-	marks, err := s.marks(ctx)
-	if err != nil || len(marks) == 0 {
-		return err
-	}
-	for _, m := range marks {
-		if !m.erased {
-			if err := s.eraseSession(ctx, m); err != nil {
-				return err
-			}
+	for id, err := range list(ctx, s, "erase", `SELECT session FROM erasing ORDER BY session`, nil, scanOne[int64]) {
+		if err == nil {
+			err = s.inSteps(ctx, eraseSteps, id, "")
 		}
-		done = append(done, m.session)
-	}
-	if err := s.emptyLog(ctx, wait); err != nil {
-		return err
-	}
-	list, err := json.Marshal(done)
-	if err != nil {
-		return err
-	}
-	return s.transact(ctx, func(ctx context.Context) error {
-		_, err := s.conn.ExecContext(ctx, `DELETE FROM erasing WHERE session IN (SELECT value FROM json_each(?))`,
-			string(list))
-		return err
-	})
-}
-
-// erasing is the mark of a session that was deleted.
-type erasing struct {
-	session int64
-	chat    sql.Null[string]
-	erased  bool
-}
-
-func (s *Store) marks(ctx context.Context) (all []erasing, err error) {
-	for m, err := range fetch(ctx, s, `SELECT session, chat, erased FROM erasing ORDER BY session`, nil,
-		func(rows *sql.Rows) (m erasing, err error) {
-			err = rows.Scan(&m.session, &m.chat, &m.erased)
-			return m, err
-		}) {
 		if err != nil {
-			return nil, err
+			return err
 		}
-		all = append(all, m)
 	}
-	return all, nil
+	return s.emptyLog(ctx, wait)
 }
 
-// eraseSteps delete some rows of the session ?1, whose id in the tables of the agent guide is ?2, until none is left.
-// Triggers delete what other tables have of them.
-var eraseSteps = []string{
-	`DELETE FROM chat_parts WHERE rowid IN (SELECT rowid FROM chat_parts WHERE session_id = ?2 LIMIT 8)`,
-	`DELETE FROM chat_messages WHERE rowid IN (SELECT rowid FROM chat_messages WHERE session_id = ?2 LIMIT 8)`,
-	`DELETE FROM chat_prompts WHERE session = ?1 AND digest IN (SELECT digest FROM chat_prompts WHERE session = ?1 ` +
-		`LIMIT 4)`,
-	`DELETE FROM rows WHERE rowid IN (SELECT rowid FROM rows WHERE session = ?1 LIMIT 16)`,
-	`DELETE FROM live_rows WHERE rowid IN (SELECT rowid FROM live_rows WHERE session = ?1 LIMIT 16)`,
-	`DELETE FROM session_traces WHERE session = ?1 AND trace IN (SELECT trace FROM session_traces WHERE session = ?1 ` +
-		`LIMIT 16)`,
-	`DELETE FROM blocks WHERE session = ?1 AND id IN (SELECT id FROM blocks WHERE session = ?1 LIMIT 16)`,
-	`DELETE FROM packs WHERE pack IN (SELECT pack FROM packs WHERE session = ?1 LIMIT 1)`,
-	`DELETE FROM turns WHERE rowid IN (SELECT rowid FROM turns WHERE session = ?1 LIMIT 16)`,
-	`DELETE FROM tool_calls WHERE rowid IN (SELECT rowid FROM tool_calls WHERE session = ?1 LIMIT 16)`,
-	`DELETE FROM compactions WHERE rowid IN (SELECT rowid FROM compactions WHERE session = ?1 LIMIT 16)`,
-	`DELETE FROM permission_evaluations WHERE rowid IN (SELECT rowid FROM permission_evaluations WHERE session = ?1 ` +
-		`LIMIT 16)`,
-	`DELETE FROM chat_projected WHERE session = ?1`,
+// chatTables are the tables of the agent guide, with the condition that selects a session, by number or id. Triggers
+// delete what other tables have of it.
+var chatTables = [][2]string{
+	{"chat_projected", "session = ?1"}, {"chat_parts", "session_id = ?2"}, {"chat_messages", "session_id = ?2"},
+	{"chat_prompts", "session = ?1"}, {"chat_sessions", "id = ?2"},
 }
 
-// eraseSession erases a session in short transactions, and rests as long between two of them. Its number is never used
-// again.
-func (s *Store) eraseSession(ctx context.Context, m erasing) error {
+// chatSteps and eraseSteps delete some rows of the session with number ?1 and id ?2 each time, until none is left.
+var (
+	chatSteps = []string{
+		`DELETE FROM chat_projected WHERE session = ?1`, // first, so that the next summary fills the others again
+		someOf("chat_parts", "session_id = ?2", "", 8), someOf("chat_messages", "session_id = ?2", "", 8),
+		someOf("chat_prompts", "session = ?1", "digest", 4),
+	}
+	eraseSteps = []string{
+		someOf("rows", "session = ?1", "", 16), someOf("live_rows", "session = ?1", "", 16),
+		someOf("session_traces", "session = ?1", "trace", 16), someOf("blocks", "session = ?1", "id", 16),
+		someOf("packs", "session = ?1", "", 1), someOf("turns", "session = ?1", "", 16),
+		someOf("tool_calls", "session = ?1", "", 16), someOf("compactions", "session = ?1", "", 16),
+		someOf("permission_evaluations", "session = ?1", "", 16),
+		`DELETE FROM erasing WHERE session = ?1`,
+	}
+)
+
+// someOf deletes by rowid, and from a table without rowid by key.
+func someOf(table, where, key string, n int) string {
+	if key == "" {
+		return fmt.Sprintf("DELETE FROM %[1]s WHERE rowid IN (SELECT rowid FROM %[1]s WHERE %[2]s LIMIT %[3]d)", table,
+			where, n)
+	}
+	return fmt.Sprintf("DELETE FROM %[1]s WHERE %[2]s AND %[3]s IN (SELECT %[3]s FROM %[1]s WHERE %[2]s LIMIT %[4]d)",
+		table, where, key, n)
+}
+
+// inSteps runs steps for a session in short transactions, and rests as long between two of them.
+func (s *Store) inSteps(ctx context.Context, steps []string, number int64, id string) error {
 	// The log is copied into the file by a connection of its own, while others write; the writing one would do it while
 	// it holds them up.
-	db, err := sql.Open("sqlite", uri(s.path, "rw", config{}))
+	db, err := sql.Open("sqlite", s.uri("rw"))
 	if err != nil {
 		return err
 	}
 	db.SetMaxOpenConns(1)
 	defer func() { _ = db.Close() }()
-	for steps := eraseSteps; len(steps) > 0; {
+	for len(steps) > 0 {
 		var began time.Time
 		err := s.transact(ctx, func(ctx context.Context) error {
 			for began = time.Now(); len(steps) > 0 && time.Since(began) < eraseHold; {
-				res, err := s.conn.ExecContext(ctx, steps[0], m.session, m.chat)
+				res, err := s.conn.ExecContext(ctx, steps[0], number, id)
 				if err != nil {
 					return err
 				}
-				n, err := res.RowsAffected()
-				if err != nil {
+				if n, err := res.RowsAffected(); err != nil {
 					return err
-				}
-				if n == 0 {
+				} else if n == 0 {
 					steps = steps[1:]
 				}
 			}
 			return nil
 		})
-		if err != nil {
+		if err != nil || len(steps) == 0 {
 			return err
 		}
 		held, free := time.Since(began), time.Now()
@@ -200,10 +176,7 @@ func (s *Store) eraseSession(ctx context.Context, m erasing) error {
 			return err
 		}
 	}
-	return s.transact(ctx, func(ctx context.Context) error {
-		_, err := s.conn.ExecContext(ctx, `UPDATE erasing SET erased = 1, chat = NULL WHERE session = ?`, m.session)
-		return err
-	})
+	return nil
 }
 
 // Vacuum erases what was hidden and writes the file anew, so that no byte of a deleted session is left in it. Nobody

@@ -184,7 +184,7 @@ func TestDeleteWithReader(t *testing.T) {
 		}
 		t.Run(how, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.db")
-			s := newStore(t, path, WithBusyTimeout(50*time.Millisecond))
+			s := newStore(t, path, withBusy(50*time.Millisecond))
 			gone := erasedKey()
 			n := everywhere(t, s, gone, true)
 			rows, _ := count(t, s, gone)

@@ -51,7 +51,7 @@ func openOnce(path string) {
 // is gone, or the process that had it, writing goes on.
 func TestLockedByProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
-	s := newStore(t, path, WithBusyTimeout(100*time.Millisecond))
+	s := newStore(t, path, withBusy(100*time.Millisecond))
 	put(t, s, key("a"), 1)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), holdEnv+"="+path)
@@ -81,7 +81,7 @@ func TestLockedByProcess(t *testing.T) {
 	if rows, blocks := count(t, s, key("a")); rows != 1 || blocks != 1 {
 		t.Errorf("%d rows and %d blocks are read", rows, blocks)
 	}
-	newStore(t, path, WithBusyTimeout(50*time.Millisecond)) // a file that is up to date is opened beside it
+	newStore(t, path, withBusy(50*time.Millisecond)) // a file that is up to date is opened beside it
 	if err := in.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestDamagedFile(t *testing.T) {
 			"pointers": pointers} {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				path := damaged(t, from, which, damage)
-				s, err := Open(t.Context(), path, WithBusyTimeout(100*time.Millisecond))
+				s, err := Open(t.Context(), path, withBusy(100*time.Millisecond))
 				if err != nil {
 					if errors.Is(err, store.ErrUnusable) {
 						t.Errorf("Open: %v, but the file may be restored", err)

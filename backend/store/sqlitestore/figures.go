@@ -6,9 +6,11 @@ import (
 	"errors"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // figuresQuery returns what Figures asks.
@@ -50,7 +52,11 @@ func (s *Store) Figures(ctx context.Context, q store.FigureQuery) iter.Seq2[any,
 		if err := rows.Scan(to...); err != nil {
 			return nil, err
 		}
-		fillFigures(record, columns, values)
+		record.Clear()
+		*record.Session, _ = values[0].(string)
+		for n, i := range columns {
+			fromColumn(record.Fields[i], values[n+1])
+		}
 		return record.Pointer, nil
 	})
 }
@@ -64,159 +70,87 @@ func scanned(n int) (values, to []any) {
 	return values, to
 }
 
-// fillFigures sets the session and the given columns of a record. STRICT tables have no values of another type than the
-// column.
-func fillFigures(record *store.FigureRecord, columns []int, values []any) {
-	record.Clear()
-	*record.Session, _ = values[0].(string)
-	for n, i := range columns {
-		switch f := record.Fields[i].(type) {
-		case *string:
-			*f, _ = values[n+1].(string)
-		case *int64:
-			*f, _ = values[n+1].(int64)
-		case *bool:
-			*f = values[n+1] == int64(1)
-		case *session.Opt[int64]:
-			f.V, f.OK = values[n+1].(int64)
-		case *session.Opt[float64]:
-			f.V, f.OK = values[n+1].(float64)
+// fromColumn sets a field of a summary or of figures. STRICT tables have no values of another type than the column.
+func fromColumn(field, value any) {
+	n, isInt := value.(int64)
+	switch f := field.(type) {
+	case *string:
+		*f, _ = value.(string)
+	case *spans.SessionStatus:
+		text, _ := value.(string)
+		*f = spans.SessionStatus(text)
+	case *int64:
+		*f = n
+	case *float64:
+		*f, _ = value.(float64)
+	case *bool:
+		*f = n == 1
+	case *time.Time:
+		if isInt {
+			*f = time.Unix(0, n).UTC()
 		}
+	case *session.Opt[int64]:
+		f.V, f.OK = n, isInt
+	case *session.Opt[float64]:
+		f.V, f.OK = value.(float64)
 	}
 }
 
-// sameFigures is how many of the first records of each table a session has already, as of one summary.
-type sameFigures struct {
-	projected int64
-	leading   map[*store.FigureTable]int
-}
-
-func (s *Store) sameFigures(ctx context.Context, k session.Key, f *session.Figures) (sameFigures, error) {
-	same := sameFigures{leading: map[*store.FigureTable]int{}}
-	var id int64
-	for n, err := range fetch(ctx, s, `SELECT session, projected FROM sessions WHERE tenant = ? AND id = ?`,
-		[]any{k.Tenant, k.ID}, func(rows *sql.Rows) (n [2]int64, err error) {
-			err = rows.Scan(&n[0], &n[1])
-			return n, err
-		}) {
-		if err != nil {
-			return same, err
+// toColumn returns what fromColumn takes: NULL for what is not known, and with nullable for empty text.
+func toColumn(field any, nullable bool) any {
+	switch f := field.(type) {
+	case *string:
+		if *f != "" || !nullable {
+			return *f
 		}
-		id, same.projected = n[0], n[1]
-	}
-	for _, table := range store.FigureTables {
-		columns, _ := table.Chosen(&store.FigureQuery{})
-		record := table.New()
-		values, to := scanned(1 + len(columns))
-		next, stop := iter.Pull(table.Of(f))
-		query := `SELECT NULL, "` + strings.Join(table.Names(), `", "`) + `" FROM ` + table.Name +
-			` WHERE session = ? ORDER BY rowid`
-		for _, err := range fetch(ctx, s, query, []any{id}, func(rows *sql.Rows) (none struct{}, err error) {
-			return none, rows.Scan(to...)
-		}) {
-			if err != nil {
-				stop()
-				return same, err
-			}
-			fillFigures(record, columns, values)
-			if r, ok := next(); !ok || !record.Equal(r) {
-				break
-			}
-			same.leading[table]++
+	case *spans.SessionStatus:
+		return string(*f)
+	case *int64:
+		return *f
+	case *float64:
+		return *f
+	case *bool:
+		return *f
+	case *time.Time:
+		if !f.IsZero() {
+			return f.UnixNano()
 		}
-		stop()
-	}
-	return same, nil
-}
-
-// insertFigures is how many records one statement inserts.
-const insertFigures = 16
-
-// replaceFigures replaces the figures of a session but the leading ones of each table, inside a transaction.
-func replaceFigures(ctx context.Context, c *sql.Conn, id int64, f *session.Figures,
-	leading map[*store.FigureTable]int) error {
-	for _, table := range store.FigureTables {
-		if _, err := c.ExecContext(ctx, "DELETE FROM "+table.Name+" WHERE rowid IN (SELECT rowid FROM "+table.Name+
-			" WHERE session = ? ORDER BY rowid LIMIT -1 OFFSET ?)", id, leading[table]); err != nil {
-			return err
+	case *session.Opt[int64]:
+		if f.OK {
+			return f.V
 		}
-		w, n := figureWriter{ctx: ctx, conn: c, table: table}, 0
-		for r := range table.Of(f) {
-			if n++; n <= leading[table] {
-				continue
-			}
-			if err := w.add(id, r); err != nil {
-				return err
-			}
-		}
-		if err := w.flush(); err != nil {
-			return err
+	case *session.Opt[float64]:
+		if f.OK {
+			return f.V
 		}
 	}
 	return nil
 }
 
-// figureWriter inserts records of one table, insertFigures at a time.
-type figureWriter struct {
-	ctx   context.Context //nolint:containedctx // of one transaction
-	conn  *sql.Conn
-	table *store.FigureTable
-	many  *sql.Stmt
-	args  []any
-	n     int
-}
-
-func (w *figureWriter) add(id int64, r *store.FigureRecord) error {
-	w.args = append(w.args, id)
-	for i, f := range r.Fields {
-		var arg any // NULL
-		switch f := f.(type) {
-		case *string:
-			if *f != "" || w.table.Columns[i].Key {
-				arg = *f
+// replaceFigures replaces the figures of a session, inside a transaction.
+func replaceFigures(ctx context.Context, c *sql.Conn, id int64, f *session.Figures) error {
+	for _, table := range store.FigureTables {
+		if err := run(ctx, c, "DELETE FROM "+table.Name+" WHERE session = ?", id); err != nil {
+			return err
+		}
+		insert, err := c.PrepareContext(ctx, "INSERT INTO "+table.Name+` (session, "`+
+			strings.Join(table.Names(), `", "`)+`") VALUES (?`+strings.Repeat(",?", len(table.Columns))+")")
+		if err != nil {
+			return err
+		}
+		args := make([]any, 1+len(table.Columns))
+		for r := range table.Of(f) {
+			args[0] = id
+			for i, field := range r.Fields {
+				args[i+1] = toColumn(field, !table.Columns[i].Key)
 			}
-		case *int64:
-			arg = *f
-		case *bool:
-			arg = *f
-		case *session.Opt[int64]:
-			if f.OK {
-				arg = f.V
-			}
-		case *session.Opt[float64]:
-			if f.OK {
-				arg = f.V
+			if _, err = insert.ExecContext(ctx, args...); err != nil {
+				break
 			}
 		}
-		w.args = append(w.args, arg)
+		if err := errors.Join(err, insert.Close()); err != nil {
+			return err
+		}
 	}
-	if w.n++; w.n < insertFigures {
-		return nil
-	}
-	var err error
-	if w.many == nil {
-		w.many, err = w.conn.PrepareContext(w.ctx, w.insert(insertFigures))
-	}
-	if err == nil {
-		_, err = w.many.ExecContext(w.ctx, w.args...)
-	}
-	w.args, w.n = w.args[:0], 0
-	return err
-}
-
-func (w *figureWriter) insert(n int) string {
-	one := "(?" + strings.Repeat(",?", len(w.table.Columns)) + ")"
-	return "INSERT INTO " + w.table.Name + ` (session, "` + strings.Join(w.table.Names(), `", "`) + `") VALUES ` + one +
-		strings.Repeat(","+one, n-1)
-}
-
-// flush inserts the rest.
-func (w *figureWriter) flush() (err error) {
-	if w.n > 0 {
-		_, err = w.conn.ExecContext(w.ctx, w.insert(w.n), w.args...)
-	}
-	if w.many != nil {
-		err = errors.Join(err, w.many.Close())
-	}
-	return err
+	return nil
 }

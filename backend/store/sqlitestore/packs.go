@@ -4,12 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -108,108 +106,43 @@ func (p *packer) flush() error {
 	return nil
 }
 
-// tidy merges packs that became small because few blocks came at a time. Each step
-// reads and compresses outside of the writing connection and then takes it for some milliseconds; after a step that did
-// not happen, everything is as before. A pack is rewritten each time that the session grew by half of it, until it is
-// full.
+// tidy merges packs that became small because few blocks came at a time, one in each transaction. A pack is rewritten
+// each time that the session grew by half of it, until it is full.
 func (s *Store) tidy(ctx context.Context, k session.Key) error {
-	for {
-		more, err := s.merge(ctx, k)
+	for merged := true; merged; {
+		err := s.transact(ctx, func(ctx context.Context) (err error) {
+			merged, err = s.merge(ctx, k)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("sqlitestore: merge packs: %w", atRest(err))
 		}
-		if !more {
-			return nil
-		}
 	}
+	return nil
 }
 
-// smallPack is one of those that merge makes a larger one of.
-type smallPack struct{ session, pack, raw int64 }
+// movedBlock is one that goes to another place in another pack.
+type movedBlock struct {
+	id            spans.BlockID
+	from          int64
+	start, length int64
+}
 
-// merge makes one pack of several and reports whether it did.
+// merge makes one pack of several, inside a transaction, and reports whether it did.
 func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
-	if s.turn == nil {
-		return false, store.ErrReadOnly
-	}
-	from, err := s.smallPacks(ctx, k)
-	if err != nil || len(from) < 2 {
+	numbers, session, err := s.smallPacks(ctx, k)
+	if err != nil || len(numbers) < 2 {
 		return false, err
-	}
-	var numbers []int64
-	for _, p := range from {
-		numbers = append(numbers, p.pack)
 	}
 	list, err := json.Marshal(numbers)
 	if err != nil {
 		return false, err
 	}
-	session := from[0].session
-	raw, moves, err := s.gather(ctx, session, string(list))
-	if err != nil {
-		return false, err
-	}
-	body := packEncoder().EncodeAll(raw, nil)
-	err = s.transact(ctx, func(ctx context.Context) error {
-		// Somebody else may have deleted the session, whose number is not used again, or merged them. Within a session
-		// numbers of packs only grow, so that these are the packs that were read.
-		var there bool
-		if err := s.conn.QueryRowContext(ctx, `SELECT count(*) FROM sessions WHERE session = ?`,
-			session).Scan(&there); err != nil || !there {
-			return errors.Join(err, errOthers)
-		}
-		res,
-			err := s.conn.ExecContext(ctx, `DELETE FROM packs WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
-			session, string(list))
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n != int64(len(from)) {
-			return errors.Join(err, errOthers)
-		}
-		var newest int64
-		if err := s.stmts.newest.QueryRowContext(ctx).Scan(&newest); err != nil {
-			return err
-		}
-		to := max(newest, from[len(from)-1].pack) + 1
-		if len(raw) > 0 { // else nothing of them is used any more
-			if _, err := s.stmts.pack.ExecContext(ctx, to, session, len(raw), body); err != nil {
-				return err
-			}
-		}
-		move,
-			err := s.conn.PrepareContext(ctx, `UPDATE blocks SET pack = ?, start = ? WHERE session = ? AND id = ? AND pack = ?`)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = move.Close() }()
-		for _, m := range moves {
-			// A block that a better one replaced meanwhile is in another pack.
-			if _, err := move.ExecContext(ctx, to, m.to, session, m.id[:], m.pack); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if errors.Is(err, errOthers) {
-		return false, nil // they go on
-	}
-	return err == nil, err
-}
-
-// movedBlock is one that goes to another place in another pack.
-type movedBlock struct {
-	id       spans.BlockID
-	pack, to int64
-}
-
-// gather returns the bodies in packs of a session one after the other, without those that are not used any more. Packs
-// that went meanwhile are left out: the caller finds out.
-func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []byte, moves []movedBlock, err error) {
+	args := []any{session, string(list)}
 	bodies := map[int64][]byte{}
-	for _, err := range fetch(ctx, s, `SELECT pack, raw, body FROM packs
-		WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
-		[]any{session, packs}, func(rows *sql.Rows) (none struct{}, err error) {
+	const packs = `WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`
+	if _, err := all(ctx, s.conn, `SELECT pack, raw, body FROM packs `+packs, args,
+		func(rows *sql.Rows) (none struct{}, err error) {
 			var pack, size int64
 			var body sql.RawBytes
 			if err := rows.Scan(&pack, &size, &body); err != nil {
@@ -219,62 +152,78 @@ func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []
 				err = fmt.Errorf("pack %d: %w", pack, err)
 			}
 			return none, err
-		}) {
-		if err != nil {
-			return nil, nil, err
-		}
+		}); err != nil {
+		return false, err
 	}
-	// After the packs: blocks only ever leave a pack, so that none is missed.
-	for m, err := range fetch(ctx, s, `SELECT id, pack, start, length FROM blocks
-		WHERE session = ? AND pack IN (SELECT value FROM json_each(?)) ORDER BY pack, start`,
-		[]any{session, packs}, func(rows *sql.Rows) (m movedBlock, err error) {
+	moves, err := all(ctx, s.conn, `SELECT id, pack, start, length FROM blocks `+packs+` ORDER BY pack, start`, args,
+		func(rows *sql.Rows) (m movedBlock, err error) {
 			var id sql.RawBytes
-			var start, length int64
-			if err := rows.Scan(&id, &m.pack, &start, &length); err != nil {
+			if err := rows.Scan(&id, &m.from, &m.start, &m.length); err != nil {
 				return m, err
 			}
-			body, ok := bodies[m.pack]
-			if copy(m.id[:], id); !ok || len(id) != len(m.id) || start < 0 || length < 0 || start > int64(len(body)) ||
-				length > int64(len(body))-start {
-				return m, fmt.Errorf("block %s: %w: pack %d has %d bytes, the body is said to be %d at %d", m.id, errPack, m.pack,
-					len(body), length, start)
+			if copy(m.id[:], id); len(id) != len(m.id) {
+				return m, fmt.Errorf("%w: block id of %d bytes, want %d", errPack, len(id), len(m.id))
 			}
-			m.to = int64(len(raw))
-			raw = append(raw, body[start:start+length]...)
-			return m, nil
-		}) {
-		if err != nil {
-			return nil, nil, err
-		}
-		moves = append(moves, m)
+			_, err = cut(bodies[m.from], m.id, m.from, m.start, m.length)
+			return m, err
+		})
+	if err != nil {
+		return false, err
 	}
-	return raw, moves, nil
+	if err := run(ctx, s.conn, `DELETE FROM packs `+packs, args...); err != nil {
+		return false, err
+	}
+	var to int64
+	if err := s.stmts.newest.QueryRowContext(ctx).Scan(&to); err != nil {
+		return false, err
+	}
+	to = max(to, numbers[len(numbers)-1]) + 1 // within a session numbers of packs only grow
+	move, err := s.conn.PrepareContext(ctx, `UPDATE blocks SET pack = ?, start = ? WHERE session = ? AND id = ?`)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = move.Close() }()
+	var raw []byte
+	for _, m := range moves { // bodies that nothing uses any more stay behind
+		if _, err := move.ExecContext(ctx, to, len(raw), session, m.id[:]); err != nil {
+			return false, err
+		}
+		raw = append(raw, bodies[m.from][m.start:m.start+m.length]...)
+	}
+	if len(raw) > 0 {
+		_, err = s.stmts.pack.ExecContext(ctx, to, session, len(raw), packEncoder().EncodeAll(raw, nil))
+	}
+	return err == nil, err
 }
 
-var errOthers = errors.New("another program was faster")
+// cut returns the body of a block in the decompressed bytes of its pack.
+func cut(raw []byte, id spans.BlockID, pack, start, length int64) ([]byte, error) {
+	if start < 0 || length < 0 || start > int64(len(raw)) || length > int64(len(raw))-start {
+		return nil, fmt.Errorf("block %s: %w: pack %d has %d bytes, the body is said to be %d at %d", id, errPack, pack,
+			len(raw), length, start)
+	}
+	return raw[start : start+length], nil
+}
 
-// smallPacks returns the packs of a session that are worth merging: as many of the smallest as fit into one, the
-// largest of them at most twice all others, so that a byte is not compressed again and again.
-func (s *Store) smallPacks(ctx context.Context, k session.Key) ([]smallPack, error) {
-	var out []smallPack
+// smallPacks returns the packs of a session that are worth merging, in the order of arrival: as many of the smallest as
+// fit into one, the largest of them at most twice all others, so that a byte is not compressed again and again.
+func (s *Store) smallPacks(ctx context.Context, k session.Key) (numbers []int64, session int64, err error) {
+	type small struct{ pack, raw int64 }
+	packs, err := all(ctx, s.conn, `SELECT session, pack, raw FROM packs WHERE session = `+whichSession+
+		` ORDER BY raw, pack LIMIT ?3`, []any{k.Tenant, k.ID, mergePacks}, func(rows *sql.Rows) (p small, err error) {
+		err = rows.Scan(&session, &p.pack, &p.raw)
+		return p, err
+	})
 	sum, worth := int64(0), 0
-	for p, err := range fetch(ctx, s, `SELECT session, pack, raw FROM packs WHERE session = `+whichSession+
-		` ORDER BY raw, pack LIMIT ?3`,
-		[]any{k.Tenant, k.ID, mergePacks}, func(rows *sql.Rows) (p smallPack, err error) {
-			err = rows.Scan(&p.session, &p.pack, &p.raw)
-			return p, err
-		}) {
-		if err != nil {
-			return nil, err
-		}
+	for i, p := range packs {
 		if sum += p.raw; sum > packSize {
 			break
 		}
-		if out = append(out, p); p.raw <= 2*(sum-p.raw) {
-			worth = len(out)
+		if numbers = append(numbers, p.pack); p.raw <= 2*(sum-p.raw) {
+			worth = i + 1
 		}
 	}
-	out = out[:worth]
-	slices.SortFunc(out, func(a, b smallPack) int { return int(a.pack - b.pack) }) // in the order of arrival
-	return out, nil
+	numbers = numbers[:worth]
+	slices.Sort(numbers)
+	return numbers, session, err
 }

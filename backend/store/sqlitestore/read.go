@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
@@ -213,12 +211,9 @@ func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 			}
 			at, raw = pack, out
 		}
-		if start < 0 || length < 0 || start > int64(len(raw)) || length > int64(len(raw))-start {
-			return session.Block{}, fmt.Errorf("block %s: %w: pack %d has %d bytes, the body is said to be %d at %d", b.ID,
-				errPack, pack, len(raw), length, start)
-		}
-		b.Body = string(raw[start : start+length])
-		return b, nil
+		text, err := cut(raw, b.ID, pack, start, length)
+		b.Body = string(text)
+		return b, err
 	})
 }
 
@@ -371,45 +366,10 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 		m.Tenant, _ = values[0].(string)
 		m.ID, _ = values[1].(string)
 		for i, f := range store.SummaryFields(&m) { // NULL where there is no summary, or a time is not known
-			switch f := f.(type) {
-			case *string:
-				*f, _ = values[i+2].(string)
-			case *spans.SessionStatus:
-				text, _ := values[i+2].(string)
-				*f = spans.SessionStatus(text)
-			case *int64:
-				*f, _ = values[i+2].(int64)
-			case *float64:
-				*f, _ = values[i+2].(float64)
-			case *bool:
-				*f = values[i+2] == int64(1)
-			case *time.Time:
-				if n, ok := values[i+2].(int64); ok {
-					*f = time.Unix(0, n).UTC()
-				}
-			}
+			fromColumn(f, values[i+2])
 		}
 		return m, nil
 	})
-}
-
-// summaryValues returns the columns of a summary.
-func summaryValues(m *session.Summary) (args []any) {
-	for _, f := range store.SummaryFields(m) {
-		var arg any
-		switch f := f.(type) {
-		case *spans.SessionStatus:
-			arg = string(*f)
-		case *time.Time:
-			if !f.IsZero() {
-				arg = f.UnixNano()
-			}
-		default:
-			arg = reflect.ValueOf(f).Elem().Interface()
-		}
-		args = append(args, arg)
-	}
-	return args
 }
 
 // after returns the least text that is greater than every text with that prefix, empty when there is none.
@@ -436,8 +396,8 @@ func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
 
 // Revision implements store.Store.
 func (s *Store) Revision(ctx context.Context, k session.Key) (store.Revision, error) {
-	for mark, err := range each(ctx, s, "mark", `SELECT mark FROM sessions WHERE tenant = ? AND id = ?`,
-		[]any{k.Tenant, k.ID}, scanOne[store.Revision]) {
+	const query = `SELECT mark FROM sessions WHERE tenant = ? AND id = ?`
+	for mark, err := range each(ctx, s, "mark", query, []any{k.Tenant, k.ID}, scanOne[store.Revision]) {
 		return mark, err
 	}
 	return 0, fmt.Errorf("sqlitestore: mark: %w", store.ErrNotFound)

@@ -131,9 +131,7 @@ END;
 
 -- Sessions that were deleted and are being erased, by their number. Whoever opens the file for writing, or deletes, goes on with it.
 CREATE TABLE erasing (
-  session INTEGER PRIMARY KEY,
-  chat    TEXT,            -- its id while the tables of the agent guide may hold rows of it, else NULL
-  erased  INTEGER NOT NULL -- 1: nothing is left but copies in the log
+  session INTEGER PRIMARY KEY
 ) STRICT;
 
 -- Figures of turns, tool calls, compactions and permission evaluations, for statistics in plain SQL (docs/stats.md). They are a

@@ -2,8 +2,7 @@
 //
 // Several processes may have the file open, one of them or all for writing: the file must be on a local disk, because
 // write-ahead logging needs shared memory. What Put acknowledged survives the death of the process at any moment.
-// Should the machine lose power, the last transactions may be missing, never parts of one, and the file stays whole;
-// WithFullSync closes that gap at the price of one disk flush per Put.
+// Should the machine lose power, the last transactions may be missing, never parts of one, and the file stays whole.
 //
 // Files are made with mode 0600, directories that are missing with 0700; what exists keeps its mode. What was deleted
 // is overwritten in the file. A bare sqlite3 reads the tables; schema.sql in this package describes them.
@@ -30,8 +29,8 @@ import (
 // Store is a store.Store in a SQLite file. Use Open or OpenReadOnly.
 type Store struct {
 	path       string
-	file       os.FileInfo // what path named when it was opened
-	busy       time.Duration
+	file       os.FileInfo   // what path named when it was opened
+	busy       time.Duration // how long a method waits for another process that writes
 	chatTables bool
 	closed     atomic.Bool
 
@@ -56,38 +55,11 @@ type Store struct {
 var _ store.Store = (*Store)(nil)
 
 // Option is an option of Open and OpenReadOnly.
-type Option func(*config)
-
-type config struct {
-	busy       time.Duration
-	fullSync   bool
-	chatTables bool
-}
-
-// DefaultBusyTimeout is how long a method waits for another process that writes.
-const DefaultBusyTimeout = 5 * time.Second
-
-// WithBusyTimeout sets how long a method waits for another process that writes before it fails, DefaultBusyTimeout
-// unless set. Zero or less means not at all.
-func WithBusyTimeout(d time.Duration) Option {
-	return func(c *config) { c.busy = max(d, 0) }
-}
-
-// WithFullSync makes Put return only after the disk said that it has the data, so that what was acknowledged also
-// survives a loss of power.
-func WithFullSync() Option { return func(c *config) { c.fullSync = true } }
-
-func newConfig(opts []Option) config {
-	c := config{busy: DefaultBusyTimeout}
-	for _, o := range opts {
-		if o != nil {
-			o(&c)
-		}
-	}
-	return c
-}
+type Option func(*Store)
 
 const (
+	// busyTimeout is how long a method waits for another process that writes before it fails.
+	busyTimeout = 5 * time.Second
 	// pageSize of new files: rows of 600 bytes and blocks of some KB waste less of it than of 4,096 bytes.
 	pageSize = 8192
 	// cacheKiB is the page cache of a connection: index leaves of the sessions being written stay in it.
@@ -105,111 +77,99 @@ const (
 // another program, access that is denied, and with a *VersionError another schema version. Every other error may go
 // away. A session whose deletion was left half way is erased first.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
-	path, err := ParseDSN(dsn)
-	if err != nil {
-		return nil, err
-	}
-	s, err := open(ctx, path, newConfig(opts))
-	if err != nil {
-		return nil, fmt.Errorf("sqlitestore: open %q: %w", path, unusable(err))
-	}
-	return s, nil
+	return open(dsn, "open %q", opts, func(s *Store) error { return s.openWriter(ctx) })
 }
 
 // OpenReadOnly opens the database that dsn names for reading, also while another process writes it. It never writes to
 // the database; methods that write fail with store.ErrReadOnly. A file that is not there fails with fs.ErrNotExist, an
 // empty one with a *VersionError, and permanent errors wrap store.ErrUnusable, as of Open.
 func OpenReadOnly(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
+	return open(dsn, "open %q for reading", opts, func(s *Store) error { return s.openReader(ctx) })
+}
+
+func open(dsn, what string, opts []Option, connect func(*Store) error) (*Store, error) {
 	path, err := ParseDSN(dsn)
 	if err != nil {
 		return nil, err
 	}
-	s, err := openReadOnly(ctx, path, newConfig(opts))
+	s := &Store{busy: busyTimeout}
+	for _, o := range opts {
+		if o != nil {
+			o(s)
+		}
+	}
+	if s.path, err = filepath.Abs(path); err == nil {
+		err = connect(s)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("sqlitestore: open %q for reading: %w", path, unusable(err))
+		_ = s.close()
+		return nil, fmt.Errorf("sqlitestore: "+what+": %w", path, unusable(err))
 	}
 	return s, nil
 }
 
-func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
-	path, err = filepath.Abs(path)
-	if err != nil {
-		return nil, err
+func (s *Store) openWriter(ctx context.Context) (err error) {
+	if err := create(s.path); err != nil {
+		return err
 	}
-	if err := create(path); err != nil {
-		return nil, err
+	if err := writable(s.path); err != nil {
+		return err
 	}
-	if err := writable(path); err != nil {
-		return nil, err
-	}
-	s := &Store{path: path, busy: cfg.busy, chatTables: cfg.chatTables, turn: make(chan struct{}, 1),
-		eraser: make(chan struct{}, 1)}
-	defer func() {
-		if err != nil {
-			_ = s.close()
-		}
-	}()
-	s.writer, err = sql.Open("sqlite", uri(path, "rw", cfg))
-	if err != nil {
-		return nil, err
+	s.turn, s.eraser = make(chan struct{}, 1), make(chan struct{}, 1)
+	if s.writer, err = sql.Open("sqlite", s.uri("rw")); err != nil {
+		return err
 	}
 	s.writer.SetMaxOpenConns(1)
-	s.conn, err = s.writer.Conn(ctx)
-	if err != nil {
-		return nil, err
+	if s.conn, err = s.writer.Conn(ctx); err != nil {
+		return err
 	}
 	// Refuse a database of another program before anything is changed in it.
 	if _, err := empty(ctx, s.conn); err != nil {
-		return nil, err
+		return err
 	}
-	if s.file, err = os.Stat(path); err != nil {
-		return nil, err
+	if s.file, err = os.Stat(s.path); err != nil {
+		return err
 	}
-	sync := "NORMAL"
-	if cfg.fullSync {
-		sync = "FULL"
+	pragmas := fmt.Sprintf("PRAGMA page_size=%d; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-%d; PRAGMA "+
+		"wal_autocheckpoint=%d; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON", pageSize, cacheKiB, checkpointPages)
+	if err := run(ctx, s.conn, pragmas); err != nil {
+		return err
 	}
-	pragmas := fmt.Sprintf("PRAGMA page_size=%d; PRAGMA synchronous=%s; PRAGMA cache_size=-%d; PRAGMA "+
-		"wal_autocheckpoint=%d; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON",
-		pageSize, sync, cacheKiB, checkpointPages)
-	if _, err := s.conn.ExecContext(ctx, pragmas); err != nil {
-		return nil, err
-	}
-	if err := s.walMode(ctx, cfg.busy); err != nil {
-		return nil, err
+	if err := s.walMode(ctx); err != nil {
+		return err
 	}
 	if err := makeTables(ctx, s.conn); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.stmts.prepare(ctx, s.conn); err != nil {
-		return nil, err
+		return err
 	}
-	if cfg.chatTables {
-		if _, err := s.conn.ExecContext(ctx, chatBehind); err != nil {
-			return nil, err
+	if s.chatTables {
+		if err := run(ctx, s.conn, chatBehind); err != nil {
+			return err
 		}
 	}
-	if s.readers, err = sql.Open("sqlite", uri(path, "ro", cfg)); err != nil {
-		return nil, err
+	if s.readers, err = sql.Open("sqlite", s.uri("ro")); err != nil {
+		return err
 	}
 	s.readers.SetMaxIdleConns(idleReaders)
-	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout=%d",
-		min(cfg.busy, busyStep).Milliseconds())); err != nil {
-		return nil, err
+	step := fmt.Sprintf("PRAGMA busy_timeout=%d", min(s.busy, busyStep).Milliseconds())
+	if err := run(ctx, s.conn, step); err != nil {
+		return err
 	}
 	s.turn <- struct{}{}
 	// What goes wrong here goes wrong for the next Delete as well, which returns it; a full disk or a damaged page must
 	// not keep others out.
-	if err := s.erase(ctx, 0); err != nil && ctx.Err() != nil {
-		return nil, err
+	if err := s.erase(ctx, 0); err != nil {
+		return ctx.Err()
 	}
-	return s, nil
+	return nil
 }
 
 // walMode switches to write-ahead logging. SQLite does not wait for a lock here.
-func (s *Store) walMode(ctx context.Context, busy time.Duration) error {
+func (s *Store) walMode(ctx context.Context) error {
 	var mode string
-	err := whileBusy(ctx, busy, func() error { return s.conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode) })
+	err := whileBusy(ctx, s.busy, func() error { return s.conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode) })
 	if err == nil && mode != "wal" {
 		err = fmt.Errorf("journal mode is %q, want \"wal\": the file system may not support it", mode)
 	}
@@ -229,52 +189,41 @@ func whileBusy(ctx context.Context, busy time.Duration, f func() error) error {
 	}
 }
 
-func openReadOnly(ctx context.Context, path string, cfg config) (_ *Store, err error) {
-	path, err = filepath.Abs(path)
+func (s *Store) openReader(ctx context.Context) error {
+	err := isFile(s.path)
+	if err == nil {
+		s.file, err = os.Stat(s.path)
+	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := isFile(path); err != nil {
-		return nil, err
-	}
-	s := &Store{path: path}
-	if s.file, err = os.Stat(path); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			_ = s.close()
-		}
-	}()
-	if s.readers, err = sql.Open("sqlite", uri(path, "ro", cfg)); err != nil {
-		return nil, err
+	if s.readers, err = sql.Open("sqlite", s.uri("ro")); err != nil {
+		return err
 	}
 	s.readers.SetMaxIdleConns(idleReaders)
 	none, err := empty(ctx, s.readers)
-	if code(err) == sqlite3.SQLITE_CANTOPEN && !exists(path+"-wal") {
+	if _, noLog := os.Stat(s.path + "-wal"); code(err) == sqlite3.SQLITE_CANTOPEN && noLog != nil {
 		// A directory that cannot be written to, and no writer: the file is all there is.
 		_ = s.readers.Close()
-		if s.readers, err = sql.Open("sqlite", uri(path, "ro", cfg)+"&immutable=1"); err != nil {
-			return nil, err
+		if s.readers, err = sql.Open("sqlite", s.uri("ro")+"&immutable=1"); err != nil {
+			return err
 		}
 		none, err = empty(ctx, s.readers)
 	}
-	switch {
-	case err != nil:
-		return nil, err
-	case none:
-		return nil, &VersionError{Have: 0, Want: Version}
+	if err == nil && none {
+		err = &VersionError{Have: 0, Want: Version}
 	}
-	return s, nil
+	return err
 }
 
 // uri returns what the driver opens. mode is that of SQLite URIs.
-func uri(path, mode string, cfg config) string {
-	u := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}
+func (s *Store) uri(mode string) string {
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(s.path)}
 	if u.Path[0] != '/' {
 		u.Path = "/" + u.Path // C:/...
 	}
-	q := fmt.Sprintf("?mode=%s&_pragma=busy_timeout(%d)&_pragma=trusted_schema(0)&_pragma=cell_size_check(1)", mode, cfg.busy.Milliseconds())
+	q := fmt.Sprintf("?mode=%s&_pragma=busy_timeout(%d)&_pragma=trusted_schema(0)&_pragma=cell_size_check(1)", mode,
+		s.busy.Milliseconds())
 	if mode == "ro" {
 		q += "&_pragma=query_only(1)"
 	}
@@ -328,11 +277,6 @@ func (s *Store) there() error {
 var errReplaced = errors.New(
 	"another file stands in the place of the one that was opened: close the store and open it again")
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 // Path returns the absolute path of the database file.
 func (s *Store) Path() string { return s.path }
 
@@ -385,8 +329,11 @@ func (s *Store) transact(ctx context.Context, f func(context.Context) error) (er
 	if err := s.there(); err != nil {
 		return err
 	}
+	// The wait inside SQLite does not end with ctx, so it is one of short steps. The statement runs with a context that
+	// does not end: the driver reports a BEGIN that succeeded while its context ended as failed.
 	inner := context.WithoutCancel(ctx)
-	if err := s.begin(ctx, inner); err != nil {
+	begin := func() error { return run(inner, s.conn, "BEGIN IMMEDIATE") }
+	if err := whileBusy(ctx, s.busy, begin); err != nil {
 		return err
 	}
 	err = f(inner)
@@ -394,23 +341,35 @@ func (s *Store) transact(ctx context.Context, f func(context.Context) error) (er
 		err = ctx.Err()
 	}
 	if err == nil {
-		_, err = s.conn.ExecContext(inner, "COMMIT")
+		err = run(inner, s.conn, "COMMIT")
 	}
 	if err != nil {
-		// Fails when SQLite rolled back by itself.
-		_, _ = s.conn.ExecContext(inner, "ROLLBACK")
+		_ = run(inner, s.conn, "ROLLBACK") // fails when SQLite rolled back by itself
 	}
 	return err
 }
 
-// begin waits for other processes in short steps, until ctx ends: the wait inside SQLite does not end with it. The
-// statement itself runs with inner, which does not end: the driver reports a BEGIN that succeeded while its context
-// ended as failed, and an unknown transaction would stay open.
-func (s *Store) begin(ctx, inner context.Context) error {
-	return whileBusy(ctx, s.busy, func() error {
-		_, err := s.conn.ExecContext(inner, "BEGIN IMMEDIATE")
-		return err
-	})
+func run(ctx context.Context, c *sql.Conn, query string, args ...any) error {
+	_, err := c.ExecContext(ctx, query, args...)
+	return err
+}
+
+// all runs a query of the writing connection and returns what scan makes of each of its rows.
+func all[T any](ctx context.Context, c *sql.Conn, query string, args []any,
+	scan func(*sql.Rows) (T, error)) (out []T, err error) {
+	rows, err := c.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Err(), rows.Close()) }()
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
 }
 
 func (s *Store) lock(ctx context.Context) error {

@@ -279,15 +279,9 @@ func (w *putter) block(i int, b *session.Block) error {
 	return nil
 }
 
-// SetSummary implements store.Store. It also removes live rows that are superseded, and
-// merges small packs. Figures that the session has
-// already are compared before the transaction, which writes only those from the first that differs on.
+// SetSummary implements store.Store. It also removes live rows that are superseded, and merges small packs.
 func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
-	same, err := s.sameFigures(ctx, k, &p.Figures)
-	if err != nil {
-		same.leading = nil // all are written
-	}
-	err = s.transact(ctx, func(ctx context.Context) error {
+	err := s.transact(ctx, func(ctx context.Context) error {
 		var id, projected, newest int64
 		err := s.conn.QueryRowContext(ctx,
 			`SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`, k.Tenant, k.ID).
@@ -302,24 +296,23 @@ func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUp
 		case int64(p.Revision) < projected:
 			return nil // a later state is projected
 		}
-		if same.projected != projected { // another summary came in between
-			same.leading = nil
-		}
-		if err := replaceFigures(ctx, s.conn, id, &p.Figures, same.leading); err != nil {
+		if err := replaceFigures(ctx, s.conn, id, &p.Figures); err != nil {
 			return err
 		}
-		if _, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`,
+		if err := run(ctx, s.conn, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`,
 			int64(p.Revision), store.RankOf(p.Summary.Last), id); err != nil {
 			return err
 		}
-		if _, err := s.conn.ExecContext(ctx, `DELETE FROM live_rows WHERE session = ? AND EXISTS (SELECT 1 FROM rows r
+		if err := run(ctx, s.conn, `DELETE FROM live_rows WHERE session = ? AND EXISTS (SELECT 1 FROM rows r
 				WHERE r.session = live_rows.session AND r.span = live_rows.span AND r.trace = live_rows.trace)`, id); err != nil {
 			return err
 		}
-		_, err = s.conn.ExecContext(ctx, "INSERT OR REPLACE INTO summaries (session, "+
-			strings.Join(store.SummaryColumns, ", ")+") VALUES (?"+
-			strings.Repeat(",?", len(store.SummaryColumns))+")", append([]any{id}, summaryValues(&p.Summary)...)...)
-		return err
+		args := []any{id}
+		for _, f := range store.SummaryFields(&p.Summary) {
+			args = append(args, toColumn(f, false))
+		}
+		return run(ctx, s.conn, "INSERT OR REPLACE INTO summaries (session, "+strings.Join(store.SummaryColumns, ", ")+
+			") VALUES (?"+strings.Repeat(",?", len(store.SummaryColumns))+")", args...)
 	})
 	if err != nil {
 		return fmt.Errorf("sqlitestore: set summary: %w", atRest(err))
