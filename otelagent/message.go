@@ -62,8 +62,7 @@ func (u *Usage) full() *writer.Usage { return (*writer.Usage)(u) }
 // that ends before its reply wraps [io.ErrUnexpectedEOF]. The result may refer to body, and is valid as long as that
 // does not change.
 //
-// Limits: 208 levels of nesting, 1,024 members of an object, 1,024 content blocks or tool calls that come in pieces,
-// 65,536 elements of any other array.
+// Limits: 208 levels of nesting, 1,024 members of an object, 65,536 elements of an array.
 func ParseReply(body []byte) (TurnResult, error) {
 	res, err := writer.ParseReply(body)
 	return turnResult(&res), err

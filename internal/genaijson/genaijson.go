@@ -27,8 +27,8 @@
 // JSON spells them:
 //
 //   - the newest messages are kept while they fit; if not all do, each takes an equal share of the room that is left,
-//     but no less than a quarter of the bound, and each of its parts an equal share of that; of very many parts the
-//     last ones are kept;
+//     but no less than a quarter of the bound, and each of its parts an equal share of that; of parts that do not fit
+//     at their least length the last half is kept, and so on;
 //   - in arguments, results and other values the long strings are cut; a value that is too large without them becomes
 //     a string;
 //   - a blob becomes a text that states its media type and size;
@@ -124,18 +124,12 @@ func newWriter(bound int) *writer { return &writer{room: limit(bound), name: lim
 // minContent is the room that the content of a part gets at least.
 const minContent = 48
 
-// read returns the parts of a message, the last ones if they cannot all fit.
-func (w *writer) read(raw []byte, r reader) []Part {
-	r.most = w.room / len(`{"type":"x"}`)
-	return r.read(raw)
-}
-
 // list writes messages, newest first, until one does not fit, and reports whether all did. If fair is set none takes
 // the room of others.
 func (w *writer) list(messages [][]byte, elsewhere func(callID string) bool, fair bool) (texts [][]byte, all bool) {
 	left := w.room - len(`[]`)
 	for i, raw := range slices.Backward(messages) {
-		parts := w.read(raw, reader{role: roleUnknown})
+		parts := read(raw, reader{role: roleUnknown})
 		if elsewhere != nil {
 			parts = slices.DeleteFunc(parts, func(p Part) bool { return p.Type == "tool_call_response" && elsewhere(p.ID) })
 		}
@@ -159,9 +153,9 @@ func (w *writer) list(messages [][]byte, elsewhere func(callID string) bool, fai
 // one appends an array of one message, or of its parts.
 func (w *writer) one(dst, raw []byte, r reader) []byte {
 	room := w.room - len(`[]`)
-	text := w.message(w.read(raw, r), room)
+	text := w.message(read(raw, r), room)
 	if len(text) > room {
-		text = w.message([]Part{{Role: r.role}}, room)
+		text = w.parts([]Part{{Role: r.role}}, false, 0)
 	}
 	return append(append(append(dst, '['), text...), ']')
 }
@@ -169,9 +163,10 @@ func (w *writer) one(dst, raw []byte, r reader) []byte {
 // message writes a message in room bytes, or in more if it needs them.
 func (w *writer) message(parts []Part, room int) []byte {
 	text := w.parts(parts, false, room)
-	kept := parts[max(0, len(parts)-max(1, room/2/minContent)):]
-	for share := room / len(kept); len(text) > room && share > minContent/2; share -= share / 8 {
-		text = w.parts(kept, len(kept) < len(parts), share)
+	for n := len(parts); len(text) > room && n > 0; n /= 2 {
+		cut := n < len(parts)
+		around := len(w.parts([]Part{{Role: parts[0].Role}}, cut, 0))
+		text = w.parts(parts[len(parts)-n:], cut, (room-around)*7/8/n) // the rest is for other roles and commas
 	}
 	return text
 }
@@ -310,15 +305,11 @@ func appendCut(dst, raw []byte, room int) []byte {
 }
 
 // charLen returns the length of the first character of b, which is from inside a JSON string, or of its escape.
-func charLen(b []byte) int {
-	switch {
-	case b[0] != '\\':
-		_, n := utf8.DecodeRune(b)
-		return n
-	case b[1] != 'u':
-		return 2
-	case len(b) >= 12 && b[2]|0x20 == 'd' && b[6] == '\\' && b[7] == 'u':
-		return 12 // mostly a pair that makes one character
+func charLen(b []byte) (n int) {
+	if b[0] == '\\' {
+		_, n = rawjson.Unescape(b)
+	} else {
+		_, n = utf8.DecodeRune(b)
 	}
-	return 6
+	return n
 }

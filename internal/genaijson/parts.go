@@ -1,10 +1,9 @@
 package genaijson
 
 import (
-	"bytes"
 	"iter"
-	"slices"
 
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
@@ -34,8 +33,7 @@ func (p *Part) Text() (string, bool) { return rawjson.String(p.Content) }
 // Parts reads a message in any spelling that this package knows. A message that is none of them is a part of text.
 func Parts(message []byte) iter.Seq[Part] {
 	return func(yield func(Part) bool) {
-		r := reader{role: roleUnknown}
-		for _, p := range r.read(message) {
+		for _, p := range read(message, reader{role: roleUnknown}) {
 			if p.Type != "" && !yield(p) { // a message without parts has one without a type
 				return
 			}
@@ -61,144 +59,66 @@ func Role(role string) string {
 // answers. An item of OpenAI's responses that states no role has that of its type: assistant or tool. Either is empty
 // where there is none; the id also where the message answers several calls.
 func Heading(message []byte) (role, callID string) {
-	var typ, itemID string
-	c := rawjson.NewCursor(message, rawjson.MaxDepth)
-	if !c.Open('{') {
-		return "", ""
+	o := object.Of("", message)
+	if role = text(o, "role"); role == "" {
+		role = itemRole(text(o, "type"))
 	}
-	var ids answered
-	for c.More('}') {
-		switch key, value := c.Key(), c.Value(); string(key) {
-		case "role":
-			role = roleOf(value)
-		case "type":
-			typ, _ = rawjson.String(value)
-		case "tool_call_id", "toolCallId", "tool_use_id":
-			callID, _ = rawjson.String(value)
-		case "call_id":
-			itemID, _ = rawjson.String(value)
-		case "content", "parts":
-			if role == "" || role == "user" || role == "function" { // others name the call themselves
-				ids.read(value)
-			}
-		}
-	}
-	if role == "" {
-		role = itemRole(typ)
-	}
+	callID = text(o, "tool_call_id", "toolCallId", "tool_use_id")
 	switch {
-	case callID != "":
-	case role == "tool" && itemID != "":
-		callID = itemID
-	case ids.n == 1 && Role(role) != "assistant":
-		callID = ids.id
+	case callID != "", Role(role) == "assistant":
+	case role == "tool" && literal(o, "call_id") != nil:
+		callID = text(o, "call_id")
+	case role == "" || role == "user" || role == "function": // others name the call themselves
+		answers := 0
+		for _, key := range []string{"content", "parts"} {
+			each(get(o, key), func(block *object.Object, _ []byte) {
+				for _, id := range [][]byte{
+					literal(block, "tool_use_id"), literal(object.Of("", get(block, "functionResponse")), "id"),
+				} {
+					if id != nil {
+						answers++
+						callID, _ = rawjson.String(id)
+					}
+				}
+			})
+		}
+		if answers > 1 {
+			callID = ""
+		}
 	}
 	return role, callID
 }
 
-// roleOf returns the role that a JSON string names, without an allocation where it is a usual one.
-func roleOf(value []byte) string {
-	switch string(value) {
-	case `"user"`:
-		return "user"
-	case `"assistant"`:
-		return "assistant"
-	case `"tool"`:
-		return "tool"
-	}
-	role, _ := rawjson.String(value)
-	return role
-}
-
-// answered is what a list of blocks says about the calls that it answers: how many, and the id of the last one.
-type answered struct {
-	n  int
-	id string
-}
-
-func (a *answered) read(blocks []byte) {
-	c := rawjson.NewCursor(blocks, rawjson.MaxDepth)
-	for ok := c.Open('['); ok && c.More(']'); {
-		if c.Peek() != '{' {
-			c.Value()
-			continue
-		}
-		for c.Open('{'); c.More('}'); {
-			switch key, value := c.Key(), c.Value(); string(key) {
-			case "tool_use_id":
-				a.take(value)
-			case "functionResponse":
-				o, _ := readObject(value)
-				a.take(o.quoted("id"))
-			}
-		}
-	}
-}
-
-func (a *answered) take(id []byte) {
-	if text, ok := rawjson.String(id); ok {
-		a.n, a.id = a.n+1, text
-	}
-}
-
-// object is a JSON object: its members in their order.
-type object []member
-
-type member struct{ key, value []byte }
-
-// readObject returns the members of raw and reports whether raw is a JSON object.
-func readObject(raw []byte) (o object, ok bool) {
-	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
-	if !c.Open('{') {
-		return nil, false
-	}
-	o = make(object, 0, 8)
-	for c.More('}') {
-		key := c.Key()
-		if !c.Plain() {
-			key = bytes.Clone(key) // the cursor uses its memory again
-		}
-		if v := c.Value(); v != nil {
-			o = append(o, member{key, v})
-		}
-	}
-	return o, c.End() == nil
-}
-
-// get returns the value of the first of keys that o has and that is not null, or nil. The last of several equal keys
-// counts.
-func (o object) get(keys ...string) []byte {
+// get returns the value of the first of keys that o has and that is not null; nil when there is none.
+func get(o *object.Object, keys ...string) []byte {
 	for _, key := range keys {
-		for _, m := range slices.Backward(o) {
-			if string(m.key) == key && len(m.value) > 0 && m.value[0] != 'n' {
-				return m.value
-			}
+		if v := o.Raw(key); v != nil {
+			return v
 		}
 	}
 	return nil
 }
 
-// quoted is get of a JSON string; nil if the value is none.
-func (o object) quoted(keys ...string) []byte {
-	if v := o.get(keys...); isString(v) {
+// literal is get of a JSON string; nil if the value is none.
+func literal(o *object.Object, keys ...string) []byte {
+	if v := get(o, keys...); isString(v) {
 		return v
 	}
 	return nil
 }
 
-// text is the text of quoted; it is empty if there is none.
-func (o object) text(keys ...string) string {
-	text, _ := rawjson.String(o.quoted(keys...))
+// text is the text of literal; empty when there is none.
+func text(o *object.Object, keys ...string) string {
+	text, _ := rawjson.String(literal(o, keys...))
 	return text
 }
 
-// each calls f with every element of the JSON array raw, and its members if it is an object.
-func each(raw []byte, f func(o object, raw []byte)) {
+// each calls f with every element of the JSON array raw, and as an object if it is one.
+func each(raw []byte, f func(o *object.Object, raw []byte)) {
 	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
 	for ok := c.Open('['); ok && c.More(']'); {
 		v := c.Value()
-		o, _ := readObject(v)
-		f(o, v)
+		f(object.Of("", v), v)
 	}
 }
 

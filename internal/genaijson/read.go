@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
@@ -19,21 +20,19 @@ type reader struct {
 	role    string // of the message
 	inItem  bool   // reads the content of an item of OpenAI's responses
 	oneRole bool   // results of tools stay in the message that carries them
-	most    int    // parts that are kept, about: the last ones; 0: all
 	parts   []Part
 }
 
 // read returns the parts of a message. There is at least one: that of a message without parts has no type.
-func (r *reader) read(raw []byte) []Part {
+func read(raw []byte, r reader) []Part {
 	raw = validUTF8(raw)
-	o, ok := readObject(raw)
-	switch {
-	case ok:
-		r.message(o, raw)
+	switch raw = bytes.TrimSpace(raw); {
 	case rawjson.Valid(raw, rawjson.MaxDepth) != nil:
 		r.plain(raw)
+	case isObject(raw):
+		r.message(object.Of("", raw), raw)
 	default:
-		r.contents(bytes.TrimSpace(raw))
+		r.contents(raw)
 	}
 	if len(r.parts) == 0 {
 		r.parts = append(r.parts, Part{Role: r.role})
@@ -50,9 +49,6 @@ func validUTF8(raw []byte) []byte {
 
 func (r *reader) add(p Part) {
 	p.Role = cmp.Or(p.Role, r.role)
-	if r.most > 0 && len(r.parts) >= 2*r.most {
-		r.parts = append(r.parts[:0], r.parts[r.most:]...)
-	}
 	r.parts = append(r.parts, p)
 }
 
@@ -76,50 +72,49 @@ var (
 )
 
 // message reads a message that is an object, raw.
-func (r *reader) message(o object, raw []byte) {
+func (r *reader) message(o *object.Object, raw []byte) {
 	switch {
 	case !r.takeRole(o):
 		r.block(o, raw) // a block that stands for a message, as items of OpenAI's responses do
 		return
-	case r.role == "tool" && o.get("parts") == nil:
+	case r.role == "tool" && get(o, "parts") == nil:
 		r.response(o)
 		return
-	case o.get(keysContent...) != nil:
-	case o.quoted("kind") != nil && o.get("data", "payload") != nil:
-		r.add(Part{Type: "extension", Name: o.text("kind"), key: "data", Content: o.get("data", "payload")})
-	case !slices.ContainsFunc(o, func(m member) bool { return string(m.key) == "content" }):
-		// OpenAI's are null if there is none
+	case get(o, keysContent...) != nil:
+	case literal(o, "kind") != nil && get(o, "data", "payload") != nil:
+		r.add(Part{Type: "extension", Name: text(o, "kind"), key: "data", Content: get(o, "data", "payload")})
+	case o.Spelled("content") == nil: // OpenAI's are null if there is none
 		r.plain(raw)
 	}
-	r.text("reasoning", o.quoted(keysThinking...))
-	r.contents(o.get("content"))
-	r.contents(o.get("parts"))
-	r.text("text", o.quoted("refusal"))
-	if audio := o.get("audio"); audio != nil {
+	r.text("reasoning", literal(o, keysThinking...))
+	r.contents(get(o, "content"))
+	r.contents(get(o, "parts"))
+	r.text("text", literal(o, "refusal"))
+	if audio := get(o, "audio"); audio != nil {
 		r.add(Part{Type: "audio", key: "value", Content: audio})
 	}
-	if call := o.get("function_call"); isObject(call) {
-		r.call(object{{[]byte("function"), call}}, call)
+	if call := get(o, "function_call"); isObject(call) {
+		r.call(object.Of("", append(append([]byte(`{"function":`), call...), '}')), call)
 	}
-	if calls := o.get("tool_calls"); isArray(calls) {
+	if calls := get(o, "tool_calls"); isArray(calls) {
 		each(calls, r.call)
 	} else if calls != nil {
 		r.plain(calls)
 	}
-	r.text("error", o.quoted(keysError...))
+	r.text("error", literal(o, keysError...))
 }
 
 // takeRole sets the role to that of o, and reports whether o is a message and not a block that stands for one.
-func (r *reader) takeRole(o object) bool {
-	typ := o.text("type")
+func (r *reader) takeRole(o *object.Object) bool {
+	typ := text(o, "type")
 	switch {
-	case o.quoted("role") != nil:
-		r.role = o.text("role")
+	case literal(o, "role") != nil:
+		r.role = text(o, "role")
 		if standard := Role(r.role); standard == "tool" || standard == "assistant" {
 			r.role = standard
 		}
 		return true
-	case o.quoted("type") == nil || typ == "message":
+	case literal(o, "type") == nil || typ == "message":
 		return true
 	}
 	r.role = cmp.Or(itemRole(typ), r.role)
@@ -144,23 +139,22 @@ func (r *reader) contents(raw []byte) {
 	case isArray(raw):
 		each(raw, r.block)
 	default:
-		o, _ := readObject(raw)
-		r.block(o, raw)
+		r.block(object.Of("", raw), raw)
 	}
 }
 
 // block reads one block of content, raw. One that has not what its type needs is added as it is.
-func (r *reader) block(o object, raw []byte) {
+func (r *reader) block(o *object.Object, raw []byte) {
 	if isString(raw) {
 		r.text("text", raw)
 		return
 	}
 	done := false
-	switch typ := o.text("type"); typ {
+	switch typ := text(o, "type"); typ {
 	case "text", "input_text", "output_text", "summary_text":
-		done = r.text("text", o.quoted("text", "content"))
+		done = r.text("text", literal(o, "text", "content"))
 	case "refusal":
-		done = r.text("text", o.quoted("refusal"))
+		done = r.text("text", literal(o, "refusal"))
 	case "thinking", "reasoning", "reasoning_text":
 		done = r.reasoning(o)
 	case "toolCall", "tool_call", "tool_use", "function_call":
@@ -175,18 +169,16 @@ func (r *reader) block(o object, raw []byte) {
 		done = r.media(o, "audio")
 	case "video":
 		done = r.media(o, "video")
-	case "blob":
-		done = r.media(append(slices.Clip(o), member{[]byte("data"), o.get("content")}), "")
-	case "document", "file", "input_file", "resource_link", "uri":
+	case "blob", "document", "file", "input_file", "resource_link", "uri":
 		done = r.media(o, "")
 	case "message": // an item of OpenAI's responses
-		if done = !r.inItem && o.get("content") != nil; done {
+		if done = !r.inItem && get(o, "content") != nil; done {
 			r.inItem = true
-			r.contents(o.get("content"))
+			r.contents(get(o, "content"))
 			r.inItem = false
 		}
 	case "":
-		done = r.gemini(o) || r.text("text", o.quoted("text"))
+		done = r.gemini(o) || r.text("text", literal(o, "text"))
 	}
 	if !done {
 		r.other(o, raw)
@@ -194,35 +186,32 @@ func (r *reader) block(o object, raw []byte) {
 }
 
 // gemini reads a part of a Gemini message that is not merely a text, and reports whether it is one.
-func (r *reader) gemini(o object) bool {
-	if string(o.get("thought")) == "true" {
-		return r.text("reasoning", o.quoted("text"))
+func (r *reader) gemini(o *object.Object) bool {
+	if string(get(o, "thought")) == "true" {
+		return r.text("reasoning", literal(o, "text"))
 	}
 	for _, key := range []string{"functionCall", "functionResponse", "inlineData", "fileData"} {
-		value := o.get(key)
-		in, ok := readObject(value)
-		if !ok {
+		value := get(o, key)
+		in := object.Of("", value)
+		switch {
+		case in == nil:
 			continue
-		}
-		switch key {
-		case "functionCall":
+		case key == "functionCall":
 			r.call(in, value)
-			return true
-		case "functionResponse":
+		case key == "functionResponse":
 			r.response(in)
-			return true
-		case "fileData":
-			in = append(in, member{[]byte("uri"), in.get("fileUri")})
+		default:
+			return r.media(in, "")
 		}
-		return r.media(in, "")
+		return true
 	}
 	return false
 }
 
 // other adds a block as it is. One without a type, or with a type of the standard whose rules it breaks, becomes a
 // text.
-func (r *reader) other(o object, raw []byte) {
-	switch typ := o.text("type"); typ {
+func (r *reader) other(o *object.Object, raw []byte) {
+	switch typ := text(o, "type"); typ {
 	case "reasoning":
 		r.add(Part{Type: "encrypted_reasoning", key: "value", Content: raw})
 	case "", "text", "tool_call", "blob", "uri", "file":
@@ -233,14 +222,14 @@ func (r *reader) other(o object, raw []byte) {
 }
 
 // reasoning reads a block of reasoning and reports whether it holds any text.
-func (r *reader) reasoning(o object) bool {
-	if r.text("reasoning", o.quoted("thinking", "reasoning", "reasoning_content", "text", "content")) {
+func (r *reader) reasoning(o *object.Object) bool {
+	if r.text("reasoning", literal(o, "thinking", "reasoning", "reasoning_content", "text", "content")) {
 		return true
 	}
 	before := len(r.parts)
 	for _, key := range []string{"summary", "content"} {
-		if list := o.get(key); isArray(list) {
-			each(list, func(o object, _ []byte) { r.text("reasoning", o.quoted("text")) })
+		if list := get(o, key); isArray(list) {
+			each(list, func(o *object.Object, _ []byte) { r.text("reasoning", literal(o, "text")) })
 		}
 	}
 	return len(r.parts) > before
@@ -249,17 +238,17 @@ func (r *reader) reasoning(o object) bool {
 var keysCallID = []string{"tool_call_id", "toolCallId", "tool_use_id", "call_id", "id"}
 
 // call reads a call of a tool, raw.
-func (r *reader) call(o object, raw []byte) {
-	p, outer := Part{Type: "tool_call", ID: o.text(keysCallID...), key: "arguments"}, o
-	if f := o.get("function"); isObject(f) {
-		o, _ = readObject(f)
+func (r *reader) call(o *object.Object, raw []byte) {
+	p, outer := Part{Type: "tool_call", ID: text(o, keysCallID...), key: "arguments"}, o
+	if f := get(o, "function"); isObject(f) {
+		o = object.Of("", f)
 	}
-	if o.quoted("name", "tool_name", "toolName") == nil {
+	if literal(o, "name", "tool_name", "toolName") == nil {
 		r.other(outer, raw)
 		return
 	}
-	p.Name = o.text("name", "tool_name", "toolName")
-	p.Content = arguments(o.get("arguments", "input", "args"))
+	p.Name = text(o, "name", "tool_name", "toolName")
+	p.Content = arguments(get(o, "arguments", "input", "args"))
 	r.add(p)
 }
 
@@ -277,16 +266,16 @@ func arguments(raw []byte) []byte {
 }
 
 // response reads the result of a call.
-func (r *reader) response(o object) {
+func (r *reader) response(o *object.Object) {
 	p := Part{
-		Type: "tool_call_response", ID: o.text(keysCallID...), Name: o.text("tool_name", "toolName", "name"),
-		IsError: string(o.get("is_error", "isError")) == "true",
+		Type: "tool_call_response", ID: text(o, keysCallID...), Name: text(o, "tool_name", "toolName", "name"),
+		IsError: string(get(o, "is_error", "isError")) == "true",
 		key:     "response", Content: null,
 	}
 	if !r.oneRole {
 		p.Role = "tool"
 	}
-	if result := o.get("content", "output", "response", "result"); result != nil {
+	if result := get(o, "content", "output", "response", "result"); result != nil {
 		p.Content = loneText(result)
 	}
 	r.add(p)
@@ -294,44 +283,54 @@ func (r *reader) response(o object) {
 
 // loneText returns the text of a result that is one block of text, else the result.
 func loneText(result []byte) []byte {
-	n, text := 0, []byte(nil)
+	n, lone := 0, []byte(nil)
 	if isArray(result) {
-		each(result, func(o object, _ []byte) {
-			if n++; slices.Contains([]string{"text", "input_text", "output_text"}, o.text("type")) {
-				text = o.quoted("text")
+		each(result, func(o *object.Object, _ []byte) {
+			if n++; slices.Contains([]string{"text", "input_text", "output_text"}, text(o, "type")) {
+				lone = literal(o, "text")
 			}
 		})
 	}
-	if n == 1 && text != nil {
-		return text
+	if n == 1 && lone != nil {
+		return lone
 	}
 	return result
 }
 
 // media reads an image, a sound or a file, and reports whether it found the content, or where it is.
-func (r *reader) media(o object, modality string) bool {
-	switch inner := o.get("source", "image_url", "input_audio", "file"); {
-	case isString(inner):
-		o = append(slices.Clip(o), member{[]byte("url"), inner})
-	case isObject(inner):
-		in, _ := readObject(inner)
-		o = append(slices.Clip(o), in...) // of equal keys those further inside count
+func (r *reader) media(o *object.Object, modality string) bool {
+	inner := get(o, "source", "image_url", "input_audio", "file")
+	in := object.Of("", inner)
+	literal := func(keys ...string) []byte { // those further inside count before those around them
+		if v := literal(in, keys...); v != nil {
+			return v
+		}
+		return literal(o, keys...)
 	}
-	p := Part{
-		Name: o.text("name", "filename"), MIME: o.text("mime_type", "mimeType", "media_type"),
-		Modality: cmp.Or(o.text("modality"), modality), Content: o.quoted("data", "payload", "file_data"),
+	text := func(keys ...string) string {
+		s, _ := rawjson.String(literal(keys...))
+		return s
 	}
-	if format := o.text("format"); p.MIME == "" && format != "" {
+	p := Part{Type: "blob", key: "content", Name: text("name", "filename"),
+		MIME: text("mime_type", "mimeType", "media_type"), Modality: cmp.Or(text("modality"), modality),
+		Content: literal("data", "payload", "file_data")}
+	if text("type") == "blob" {
+		p.Content = literal("content")
+	}
+	if format := text("format"); p.MIME == "" && format != "" {
 		p.MIME = "audio/" + format
 	}
-	switch p.Type, p.key = "blob", "content"; {
-	case p.Content != nil && o.text("type") == "text":
+	switch {
+	case p.Content != nil && text("type") == "text":
 		return r.text("text", p.Content)
-	case p.Content == nil:
-		p.Type, p.key, p.Content = "uri", "uri", o.quoted("url", "uri", "file_url")
+	case p.Content != nil:
+	case isString(inner):
+		p.Type, p.key, p.Content = "uri", "uri", inner
+	default:
+		p.Type, p.key, p.Content = "uri", "uri", literal("url", "uri", "file_url", "fileUri")
 	}
 	if p.Content == nil {
-		p.Type, p.key, p.Content = "file", "file_id", o.quoted("file_id")
+		p.Type, p.key, p.Content = "file", "file_id", literal("file_id")
 	}
 	if rest, ok := bytes.CutPrefix(p.Content, []byte(`"data:`)); ok {
 		head, content, _ := bytes.Cut(rest, []byte(`,`))

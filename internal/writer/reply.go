@@ -81,27 +81,18 @@ func errorText(o *object.Object) string {
 	if text, ok := rawjson.String(o.Raw("error")); ok {
 		return text
 	}
-	e := object.Of("", o.Raw("error"))
-	text := func(key string) string {
-		s, _ := rawjson.String(e.Raw(key))
-		return s
-	}
-	typ := text("type")
+	e := object.Of("", o.Raw("error")) // problems in it are none of the reply
+	typ := e.String("type")
 	if typ == "" || typ == "error" { // the type of an event of OpenAI's responses
-		typ = cmp.Or(text("status"), text("code"))
+		typ = cmp.Or(e.String("status"), e.String("code"))
 	}
-	return strings.TrimSuffix(strings.TrimPrefix(typ+": "+text("message"), ": "), ": ")
+	return strings.TrimSuffix(strings.TrimPrefix(typ+": "+e.String("message"), ": "), ": ")
 }
 
 func (res *TurnResult) anthropic(o *object.Object) {
 	res.Model, res.ResponseID, res.StopReason = o.String("model"), o.String("id"), o.String("stop_reason")
-	u := usageCountsOf(o, "usage")
-	res.Usage = u.usage(Usage{
-		Input: u.of("input_tokens"), Output: u.of("output_tokens"),
-		CacheRead: u.of("cache_read_input_tokens"), CacheWrite: u.of("cache_creation_input_tokens"),
-		Reasoning: u.in("output_tokens_details", "thinking_tokens"),
-		Rule:      spans.UsageRuleExcludesCache,
-	})
+	res.Usage = usageOf(o.Object("usage"), spans.UsageRuleExcludesCache, [...]string{"input_tokens", "output_tokens",
+		"output_tokens_details.thinking_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", ""})
 	raw := append([]byte(`{"role":`), cmp.Or(string(o.Raw("role")), `"assistant"`)...)
 	raw = append(append(raw, `,"content":`...), o.Raw("content")...)
 	res.output(append(raw, '}'))
@@ -109,13 +100,8 @@ func (res *TurnResult) anthropic(o *object.Object) {
 
 func (res *TurnResult) openAIChat(o *object.Object) {
 	res.Model, res.ResponseID = o.String("model"), o.String("id")
-	u := usageCountsOf(o, "usage")
-	res.Usage = u.usage(Usage{
-		Input: u.of("prompt_tokens"), Output: u.of("completion_tokens"), Total: u.of("total_tokens"),
-		CacheRead: u.in("prompt_tokens_details", "cached_tokens"),
-		Reasoning: u.in("completion_tokens_details", "reasoning_tokens"),
-		Rule:      spans.UsageRuleIncludesCache,
-	})
+	res.Usage = usageOf(o.Object("usage"), spans.UsageRuleIncludesCache, [...]string{"prompt_tokens", "completion_tokens",
+		"completion_tokens_details.reasoning_tokens", "prompt_tokens_details.cached_tokens", "", "total_tokens"})
 	if choice := first(o, "choices"); choice != nil {
 		res.StopReason = choice.String("finish_reason")
 		choice.Object("message")
@@ -133,13 +119,8 @@ func (res *TurnResult) openAIResponse(o *object.Object) {
 	case "cancelled":
 		res.Failed, res.Cancelled = true, true
 	}
-	u := usageCountsOf(o, "usage")
-	res.Usage = u.usage(Usage{
-		Input: u.of("input_tokens"), Output: u.of("output_tokens"), Total: u.of("total_tokens"),
-		CacheRead: u.in("input_tokens_details", "cached_tokens"),
-		Reasoning: u.in("output_tokens_details", "reasoning_tokens"),
-		Rule:      spans.UsageRuleIncludesCache,
-	})
+	res.Usage = usageOf(o.Object("usage"), spans.UsageRuleIncludesCache, [...]string{"input_tokens", "output_tokens",
+		"output_tokens_details.reasoning_tokens", "input_tokens_details.cached_tokens", "", "total_tokens"})
 	if len(o.List("output")) > 0 {
 		res.output(o.Raw("output"))
 		res.Output.Role = "assistant"
@@ -148,14 +129,13 @@ func (res *TurnResult) openAIResponse(o *object.Object) {
 
 func (res *TurnResult) gemini(o *object.Object) {
 	res.Model, res.ResponseID = o.String("modelVersion"), o.String("responseId")
-	u := usageCountsOf(o, "usageMetadata")
-	res.Usage = u.usage(Usage{
-		// Tokens of the prompt that tools of the API wrote stand apart from those of the request.
-		Input:  plus(u.of("promptTokenCount"), u.of("toolUsePromptTokenCount")),
-		Output: u.of("candidatesTokenCount"), Total: u.of("totalTokenCount"),
-		CacheRead: u.of("cachedContentTokenCount"), Reasoning: u.of("thoughtsTokenCount"),
-		Rule: spans.UsageRuleExcludesReasoning,
-	})
+	u := o.Object("usageMetadata")
+	res.Usage = usageOf(u, spans.UsageRuleExcludesReasoning, [...]string{"promptTokenCount", "candidatesTokenCount",
+		"thoughtsTokenCount", "cachedContentTokenCount", "", "totalTokenCount"})
+	// Tokens of the prompt that tools of the API wrote stand apart from those of the request.
+	if n := u.Count("toolUsePromptTokenCount"); n != nil && res.Usage != nil {
+		res.Usage.Input = plus(res.Usage.Input, *n)
+	}
 	res.StopReason = o.Object("promptFeedback").String("blockReason")
 	if candidate := first(o, "candidates"); candidate != nil {
 		res.StopReason = cmp.Or(candidate.String("finishReason"), res.StopReason)
@@ -175,11 +155,8 @@ func (res *TurnResult) phi(o *object.Object, raw []byte) {
 	if res.Provider == "anthropic" {
 		rule = spans.UsageRuleExcludesCache
 	}
-	u := usageCountsOf(o, "usage")
-	res.Usage = u.usage(Usage{
-		Input: u.of("input"), Output: u.of("output"), Reasoning: u.of("reasoning"), CacheRead: u.of("cache_read"),
-		CacheWrite: u.of("cache_write"), Total: u.of("total_tokens"), Rule: rule,
-	})
+	res.Usage = usageOf(o.Object("usage"), rule,
+		[...]string{"input", "output", "reasoning", "cache_read", "cache_write", "total_tokens"})
 	res.output(raw)
 	if ms := o.Count("timestamp"); ms != nil {
 		if t := time.UnixMilli(*ms).UTC(); t.Year() >= 1678 && t.Year() < 2262 {
@@ -212,37 +189,22 @@ func first(o *object.Object, key string) *object.Object {
 	return nil
 }
 
-// usageCounts reads the counts of a usage.
-type usageCounts struct {
-	o      *object.Object // nil when there is none
-	before int            // problems of the reply before its usage was read
-	found  bool
-}
-
-func usageCountsOf(o *object.Object, key string) *usageCounts {
-	before := o.Failed()
-	return &usageCounts{o: o.Object(key), before: before}
-}
-
-// of returns a count; 0 when it is not stated.
-func (c *usageCounts) of(key string) int64 { return c.count(c.o, key) }
-
-// in returns a count of an object in the usage; 0 when it is not stated.
-func (c *usageCounts) in(object, key string) int64 { return c.count(c.o.Object(object), key) }
-
-func (c *usageCounts) count(o *object.Object, key string) int64 {
-	n := o.Count(key)
-	if n == nil {
-		return 0
+// usageOf returns the counts of a usage, whose keys are in the order of Usage. OBJECT.KEY is a count of an object in it,
+// an empty key none. It is nil when none of the counts is stated, or one of them is no count.
+func usageOf(o *object.Object, rule spans.UsageRule, keys [6]string) *Usage {
+	var n [len(keys)]int64
+	failed, found := o.Failed(), false
+	for i, key := range keys {
+		in := o
+		if outer, inner, ok := strings.Cut(key, "."); ok {
+			in, key = o.Object(outer), inner
+		}
+		if count := in.Count(key); count != nil {
+			n[i], found = *count, true
+		}
 	}
-	c.found = true
-	return *n
-}
-
-// usage returns u; nil when none of its counts is stated, or one of them is none.
-func (c *usageCounts) usage(u Usage) *Usage {
-	if !c.found || c.o.Failed() > c.before {
+	if !found || o.Failed() > failed {
 		return nil
 	}
-	return &u
+	return &Usage{n[0], n[1], n[2], n[3], n[4], n[5], rule}
 }

@@ -2,10 +2,12 @@ package writer
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/internal/object"
@@ -25,22 +27,16 @@ func wholeReply(body []byte) (o *object.Object, text []byte, err error) {
 		}
 	}
 	var f fold
-	if err = f.read(body); f.root.kind == nodeNone {
-		if err == nil {
-			err = errNoReply
-		}
-		return nil, nil, err
+	err = f.read(body)
+	if text = f.root.append(nil); string(text) == "null" {
+		return nil, nil, cmp.Or(err, errNoReply)
 	}
-	if err == nil && !f.done {
-		err = fmt.Errorf("the stream ends before the reply: %w", io.ErrUnexpectedEOF)
+	if !f.done {
+		err = cmp.Or(err, fmt.Errorf("the stream ends before the reply: %w", io.ErrUnexpectedEOF))
 	}
-	text = f.root.append(nil)
 	o, bad := object.Parse(text)
-	if err == nil {
-		err = bad
-	}
 	if bad != nil {
-		return nil, nil, err
+		return nil, nil, cmp.Or(err, bad)
 	}
 	return o, text, err
 }
@@ -59,62 +55,53 @@ var errNoStream = errors.New("want a JSON object, an array or lines of these, or
 
 // events returns the JSON texts that a streamed body holds, in their order; of server-sent events the data.
 func events(body []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		switch {
-		case bytes.HasPrefix(body, []byte("[")):
-			c := rawjson.NewCursor(body, object.MaxDepth+1)
-			for c.Open('['); c.More(']'); {
-				at := c.Pos()
-				if value := c.Value(); value != nil {
-					if !yield(value) {
-						return
-					}
-				} else {
-					yield(bytes.TrimSpace(body[at:]))
-				}
-			}
-		case bytes.HasPrefix(body, []byte("{")):
+	switch {
+	case bytes.HasPrefix(body, []byte("[")):
+		return array(body)
+	case bytes.HasPrefix(body, []byte("{")):
+		return func(yield func([]byte) bool) {
 			for line := range bytes.Lines(body) {
 				if line = bytes.TrimSpace(line); len(line) > 0 && !yield(line) {
 					return
 				}
 			}
-		default:
-			serverSent(body, yield)
+		}
+	}
+	return serverSent(body)
+}
+
+// array yields the elements of an array, and the rest of one that breaks off as it is.
+func array(body []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		c := rawjson.NewCursor(body, object.MaxDepth+1)
+		for c.Open('['); c.More(']'); {
+			at := c.Pos()
+			value := c.Value()
+			if value == nil {
+				value = bytes.TrimSpace(body[at:])
+			}
+			if !yield(value) {
+				return
+			}
 		}
 	}
 }
 
 // serverSent yields the data of server-sent events.
-func serverSent(body []byte, yield func([]byte) bool) {
-	var data []byte
-	lines := 0 // of data
-	for line := range bytes.Lines(body) {
-		line = bytes.TrimRight(line, "\r\n")
-		if len(line) == 0 {
-			if lines > 0 && !yield(data) {
+func serverSent(body []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		body = bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n"))
+		for event := range bytes.SplitSeq(body, []byte("\n\n")) {
+			var data []byte
+			for line := range bytes.SplitSeq(event, []byte("\n")) {
+				if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+					data = append(append(data, bytes.TrimPrefix(value, []byte(" "))...), '\n')
+				}
+			}
+			if data != nil && !yield(data[:len(data)-1]) {
 				return
 			}
-			lines = 0
-			continue
 		}
-		value, ok := bytes.CutPrefix(line, []byte("data:"))
-		if !ok {
-			continue
-		}
-		value = bytes.TrimPrefix(value, []byte(" "))
-		switch lines++; lines {
-		case 1:
-			data = value
-		case 2:
-			data = bytes.Clone(data)
-			fallthrough
-		default:
-			data = append(append(data, '\n'), value...)
-		}
-	}
-	if lines > 0 {
-		yield(data)
 	}
 }
 
@@ -122,11 +109,10 @@ func serverSent(body []byte, yield func([]byte) bool) {
 type fold struct {
 	root node
 	done bool // the reply has its end
-	err  error
 }
 
 // read takes all events of a body. The first error counts; later events are read all the same.
-func (f *fold) read(body []byte) error {
+func (f *fold) read(body []byte) (first error) {
 	if len(body) == 0 {
 		return fmt.Errorf("the body is empty: %w", io.ErrUnexpectedEOF)
 	}
@@ -142,17 +128,14 @@ func (f *fold) read(body []byte) error {
 			f.event(o, event)
 			err = firstProblem(o)
 		}
-		if err != nil && f.err == nil {
-			f.err = fmt.Errorf("event %d: %w", n, err)
+		if err != nil && first == nil {
+			first = fmt.Errorf("event %d: %w", n, err)
 		}
 	}
 	if n == 0 {
 		return errNoStream
 	}
-	if place, full := f.root.full(""); full && f.err == nil {
-		f.err = fmt.Errorf("%s: more than %d members or pieces, or %d elements", place, object.MaxMembers, object.MaxElements)
-	}
-	return f.err
+	return first
 }
 
 // event takes one event. One of a type that is not known says nothing about the reply.
@@ -164,73 +147,74 @@ func (f *fold) event(o *object.Object, raw []byte) {
 		f.gemini(o)
 	case strings.HasPrefix(typ, "response."):
 		f.response(o, typ)
-	case typ == "error" && !o.Has("error"): // of OpenAI's responses: its members are those of the error
+	case typ == "error", o.Has("error"):
+		if e := o.Raw("error"); e != nil {
+			raw = e
+		} // else of OpenAI's responses: its members are those of the error
 		f.root.member("error").set(raw)
-		f.done = true
-	case o.Has("error"):
-		f.root.member("error").set(o.Raw("error"))
 		f.done = true
 	case typ == "MessageEnd", typ == "TurnEnd":
 		if m := o.Object("message"); isText(m, "role", "assistant") {
-			f.root.set(o.Raw("message"))
-			f.done = true
+			f.end(o, "message")
 		}
 	default:
 		f.anthropic(o, typ)
 	}
 }
 
+// end takes a member that is the whole reply.
+func (f *fold) end(o *object.Object, key string) {
+	if o.Object(key) != nil {
+		f.root.set(o.Raw(key))
+		f.done = true
+	}
+}
+
+// setAll sets the members of n to those of o, but for the ones that are null and those under other.
+func (n *node) setAll(o *object.Object, other ...string) {
+	for key, value := range o.All() {
+		if value[0] != 'n' && !slices.Contains(other, key) {
+			n.member(key).set(value)
+		}
+	}
+}
+
 func (f *fold) anthropic(o *object.Object, typ string) {
 	switch typ {
 	case "message_start":
-		if o.Object("message") != nil {
-			f.root.set(o.Raw("message"))
+		f.end(o, "message")
+		f.done = false
+	case "content_block_start", "content_block_delta":
+		at := o.Count("index")
+		if at == nil {
+			o.Require("index")
+			return
 		}
-	case "content_block_start":
-		if o.Object("content_block") != nil {
-			f.block(o).set(o.Raw("content_block"))
+		block := f.root.member("content").item(*at)
+		if typ == "content_block_start" && o.Object("content_block") != nil {
+			block.set(o.Raw("content_block"))
 		}
-	case "content_block_delta":
-		block := f.block(o)
 		for key, value := range o.Object("delta").All() {
-			switch {
-			case key == "type":
-			case key == "partial_json":
-				block.member("input").join(value, nodeJSON)
-			case key == "citation":
+			switch key {
+			case "type":
+			case "partial_json":
+				block.member("input").join(value, growsJSON)
+			case "citation":
 				block.member("citations").push(value)
 			default:
 				block.member(key).merge(key, value)
 			}
 		}
 	case "message_delta":
-		for key, value := range o.Object("delta").All() {
-			f.root.member(key).set(value)
-		}
-		for key, value := range o.Object("usage").All() { // sums so far
-			f.root.member("usage").member(key).set(value)
-		}
+		f.root.setAll(o.Object("delta"))
+		f.root.member("usage").setAll(o.Object("usage")) // sums so far
 	case "message_stop":
 		f.done = true
 	}
 }
 
-// block returns the content block that an event of Anthropic is about.
-func (f *fold) block(o *object.Object) *node {
-	at := o.Count("index")
-	if at == nil {
-		o.Require("index")
-		return nil
-	}
-	return f.root.member("content").item(*at)
-}
-
 func (f *fold) chat(o *object.Object) {
-	for key, value := range o.All() {
-		if key != "choices" && value[0] != 'n' {
-			f.root.member(key).set(value)
-		}
-	}
+	f.root.setAll(o, "choices")
 	choice := first(o, "choices")
 	if choice == nil {
 		return
@@ -253,14 +237,10 @@ func (f *fold) chat(o *object.Object) {
 func (f *fold) response(o *object.Object, typ string) {
 	switch typ {
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
-		if o.Object("response") != nil {
-			f.root.set(o.Raw("response"))
-			f.done = true
-		}
+		f.end(o, "response")
 	case "response.created":
-		if o.Object("response") != nil {
-			f.root.set(o.Raw("response"))
-		}
+		f.end(o, "response")
+		f.done = false
 	case "response.output_item.done":
 		if at := o.Count("output_index"); at != nil && o.Object("item") != nil {
 			f.root.member("output").item(*at).set(o.Raw("item"))
@@ -269,50 +249,30 @@ func (f *fold) response(o *object.Object, typ string) {
 }
 
 func (f *fold) gemini(o *object.Object) {
-	for key, value := range o.All() {
-		if key != "candidates" {
-			f.root.member(key).set(value)
-		}
-	}
+	f.root.setAll(o, "candidates")
 	f.done = f.done || o.Has("promptFeedback")
 	candidate := first(o, "candidates")
 	if candidate == nil {
 		return
 	}
 	to := f.root.member("candidates").item(0)
-	for key, value := range candidate.All() {
-		if key != "content" {
-			to.member(key).set(value)
-		}
-	}
+	to.setAll(candidate, "content")
 	f.done = f.done || candidate.Has("finishReason")
 	content := candidate.Object("content")
-	for key, value := range content.All() {
-		if key != "parts" {
-			to.member("content").member(key).set(value)
-		}
-	}
+	to.member("content").setAll(content, "parts")
 	for _, raw := range content.List("parts") {
-		f.part(to.member("content").member("parts"), raw)
+		to.member("content").member("parts").part(raw)
 	}
 }
 
 // part adds a part to those of a Gemini reply. A text continues the text before it.
-func (f *fold) part(parts *node, raw []byte) {
+func (n *node) part(raw []byte) {
 	o := object.Of("", raw)
-	if last := parts.last(); o.Has("text") && last.find("text") != nil && last.find("thoughtSignature") == nil &&
-		(last.find("thought") != nil) == o.Has("thought") {
-		for key, value := range o.All() {
-			if key == "text" {
-				last.member(key).join(value, nodeString)
-			} else {
-				last.member(key).set(value)
-			}
-		}
-		return
+	if last := n.last(); last != nil && o.Has("text") && last.has("text") && !last.has("thoughtSignature") &&
+		last.has("thought") == o.Has("thought") {
+		last.setAll(o, "text")
+		last.member("text").join(o.Raw("text"), growsString)
+	} else if !isText(o, "text", "") || o.Has("thoughtSignature") {
+		n.push(raw)
 	}
-	if isText(o, "text", "") && !o.Has("thoughtSignature") {
-		return
-	}
-	parts.push(raw)
 }
