@@ -26,8 +26,8 @@ type Dialect struct {
 	// New returns a Decoder that has met nothing.
 	New func(...input.Option) input.Decoder
 
-	line     func(text []byte) (why string) // of a line, which may be cut
-	document func(head []byte) (why string) // of an input that has no lines; nil where there is none
+	line     func(input.Outline) (why string) // of a line, which may be cut
+	document func(input.Outline) (why string) // of an input that has no lines; nil where there is none
 }
 
 var all = []Dialect{
@@ -127,11 +127,12 @@ func Open(r io.Reader) (d Dialect, why string, whole io.Reader, err error) {
 // Recognise returns the dialect that an input speaks, from its beginning, which may be cut anywhere, and why that one.
 // It looks for a document, then at the first 64 lines that are not blank. The error is an *UnknownError.
 func Recognise(head []byte) (d Dialect, why string, err error) {
+	whole := input.OutlineOf(head)
 	for _, d := range all {
 		if d.document == nil {
 			continue
 		}
-		if why := d.document(head); why != "" {
+		if why := d.document(whole); why != "" {
 			return d, why, nil
 		}
 	}
@@ -145,8 +146,9 @@ func Recognise(head []byte) (d Dialect, why string, err error) {
 		if n > 0 && rawjson.Valid(line.Text, rawjson.MaxDepth) != nil { // the first one may be cut
 			continue
 		}
+		o := input.OutlineOf(line.Text)
 		for i, d := range all {
-			if why := d.line(line.Text); why != "" {
+			if why := d.line(o); why != "" {
 				if line.Event != "" {
 					why = strings.Replace(why, "lines", "server-sent events", 1)
 				}

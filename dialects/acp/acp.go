@@ -64,7 +64,7 @@ func (d *Decoder) Stats() input.Stats { return d.sh.Stats }
 // Events reads a capture from r until its end, as [input.Decoder] describes. Events of a tool call, a turn or a
 // terminal may come later than they happened, with the time at which they did: when it is known what they belong to.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	return d.sh.Lines(r, input.Reader{Line: func(line input.Line) { d.line(line, Unknown) }})
+	return d.sh.Events(r, input.Reader{Line: func(line input.Line) { d.line(line, Unknown) }})
 }
 
 // Message reads one line of a wire whose direction is known, and the time from line.Arrived: a proxy on the wire

@@ -76,7 +76,7 @@ func FuzzDecoder(f *testing.F) {
 		`"params":{"sessionId":"s","prompt":[]}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		drained(t, text)
-		Recognise([]byte(text))
+		Recognise(input.OutlineOf([]byte(text)))
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/dialects/input"
 )
 
 // captured is a line of the sample: when it went which way.
@@ -151,7 +153,7 @@ func TestEnvelopes(t *testing.T) {
 				t.Errorf("other events (-want +got):\n%s", diff)
 			}
 			first := strings.TrimPrefix(b.String(), "data: ")
-			if why := Recognise([]byte(first[:min(len(first), 300)])); why == "" || strings.Contains(why, "sample") {
+			if why := Recognise(input.OutlineOf([]byte(first[:min(len(first), 300)]))); why == "" || strings.Contains(why, "sample") {
 				t.Errorf("not recognised from its beginning: %q", why)
 			}
 		})

@@ -1,7 +1,6 @@
 package acp
 
 import (
-	"bytes"
 	"strings"
 	"time"
 
@@ -155,18 +154,13 @@ func (d *Decoder) sinceStart(seconds *float64, arrived time.Time) time.Time {
 }
 
 // Recognise returns why a line, which may be cut, is a message of ACP, without content of it; empty when it is none.
-func Recognise(text []byte) (why string) {
-	keys := map[string]bool{}
-	c := rawjson.NewCursor(text, object.MaxDepth)
-	for c.Open('{'); c.More('}'); c.Value() {
-		keys[string(c.Key())] = true
-	}
+func Recognise(o input.Outline) (why string) {
 	switch {
-	case keys["jsonrpc"]:
+	case o.Has("", "jsonrpc"):
 		return "lines with jsonrpc"
-	case keys["message"] && bytes.Contains(text, []byte(`"jsonrpc"`)):
+	case o.Has("message", "jsonrpc"):
 		return "lines with a message of jsonrpc"
-	case keys["from"] && keys["to"] && keys[input.Key] && (keys["method"] || keys["payload"]):
+	case o.Has("", "from") && o.Has("", "to") && o.Has("", input.Key) && o.Has("", "method", "payload"):
 		return "lines with from, to and a method or payload, as a conductor traces"
 	}
 	return ""

@@ -80,7 +80,7 @@ func (d *Decoder) Stats() input.Stats {
 // open. An agent_start at the end waits for what the next input says of its run: alone it would be a run without a
 // name, and another one when r has grown. The iterator may be used once.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	return d.Lines(r, input.Reader{Line: d.read, Holds: d.announceAll, End: d.end})
+	return d.Shell.Events(r, input.Reader{Line: d.read, Holds: d.announceAll, End: d.end})
 }
 
 // read reads one line of the input.

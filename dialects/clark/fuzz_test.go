@@ -60,6 +60,6 @@ func FuzzDecoder(f *testing.F) {
 		if one := read(); !bytes.Equal(one, read()) {
 			t.Error("read again, the events are other ones")
 		}
-		Recognise(events)
+		Recognise(input.OutlineOf(events))
 	})
 }

@@ -4,12 +4,11 @@ import (
 	"bytes"
 
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // Recognise returns why a line, which may be cut, is an event or a record of clark-agent; empty when it is neither.
-func Recognise(line []byte) (why string) {
-	why, _ = recognise(line)
+func Recognise(o input.Outline) (why string) {
+	why, _ = recognise(o)
 	return why
 }
 
@@ -18,39 +17,26 @@ func Recognise(line []byte) (why string) {
 func IsTrajectory(head []byte) bool {
 	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf())
 	for n := 0; n < 16 && in.Scan(); n++ {
-		if why, record := recognise(in.Line().Text); why != "" {
+		if why, record := recognise(input.OutlineOf(in.Line().Text)); why != "" {
 			return record
 		}
 	}
 	return false
 }
 
-func recognise(line []byte) (why string, record bool) {
-	found := map[string]string{}
-	members(rawjson.NewCursor(line, rawjson.MaxDepth), "", found)
-	if _, timed := found["recorded_at_unix_ms"]; timed && variantOf(found["payload.kind"]) != "" {
+func recognise(o input.Outline) (why string, record bool) {
+	if o.Has("", "recorded_at_unix_ms") && variantOf(o.Text("payload", "kind")) != "" {
 		return "lines with payload.kind and recorded_at_unix_ms", true
 	}
-	for _, place := range []string{"", "event.", "payload.", "data."} {
-		typ := found[place+"type"]
+	for _, place := range []string{"", "event", "payload", "data"} {
+		typ := o.Text(place, "type")
 		switch _, known := shapes[typ]; {
 		case !known:
 		case place == "":
 			return "lines with type " + typ, false
-		case found["type"] == "":
+		case o.Text("", "type") == "":
 			return "lines with a clark-agent event inside", false
 		}
 	}
 	return "", false
-}
-
-// members finds the strings of the object at c, which may be cut, and in those inside, by their path.
-func members(c rawjson.Cursor, path string, found map[string]string) {
-	for c.Open('{'); c.More('}'); {
-		key := path + string(c.Key())
-		if c.Peek() == '{' && path == "" {
-			members(c, key+".", found)
-		}
-		found[key], _ = rawjson.String(c.Value())
-	}
 }

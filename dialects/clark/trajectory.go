@@ -196,7 +196,7 @@ func (d *Decoder) load() {
 			sh.RejectProblems(l.name, l.Object)
 		}
 	}
-	for ev, err := range sh.Lines(source, input.Reader{Line: read}) {
+	for ev, err := range sh.Events(source, input.Reader{Line: read}) {
 		var bad *input.LineError
 		switch {
 		case err == nil:

@@ -34,7 +34,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"slices"
@@ -92,21 +91,13 @@ func (d *Decoder) Stats() input.Stats { return d.r.Stats }
 // once.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		form := formUnknown
-		in, head, err := input.Head(r, func(head []byte) bool {
-			form = formOf(head)
-			return form != formUnknown
-		})
-		switch {
-		case form == formUnknown && err != nil:
-			yield(nil, fmt.Errorf("guide: read: %w", err))
-		case form == formSQLite:
+		in, head, _ := input.Head(r, func(head []byte) bool { return len(head) >= len(sqliteMagic) })
+		if isSQLite(head) {
 			yield(nil, ErrSQLite)
-		case form == formDocument, form == formUnknown && len(head) == input.HeadSize: // a line would be known by now
-			d.r.Document(in, d.r.documents)(yield)
-		default:
-			d.r.Lines(in, input.Reader{Line: d.r.line, Holds: d.r.holds, End: d.r.endSession})(yield)
+			return
 		}
+		d.r.Shell.Events(in, input.Reader{Line: d.r.line, Holds: d.r.holds, End: d.r.endSession,
+			IsDocument: isDocument, Document: d.r.document})(yield)
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 // HeadSize is how much of the beginning of an input Head reads at most.
 const HeadSize = 64 << 10
 
+// byteOrderMark is that of UTF-8.
+const byteOrderMark = "\xef\xbb\xbf"
+
 // Head reads the beginning of r until known reports true of it, r ends or fails, or HeadSize bytes are there: of a pipe
 // no more than known needs. It returns a reader of all of r, and the error of r, which that reader returns, too.
 func Head(r io.Reader, known func(head []byte) bool) (all io.Reader, head []byte, err error) {
@@ -118,7 +121,7 @@ func (s *Scanner) Scan() bool {
 		}
 		s.number++
 		if s.number == 1 {
-			text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+			text = bytes.TrimPrefix(text, []byte(byteOrderMark))
 		}
 		if s.mode == serverSent {
 			if s.field(bytes.TrimSuffix(text, []byte("\r")), long) {

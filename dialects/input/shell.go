@@ -45,6 +45,10 @@ type Reader struct {
 	Holds func(Line) bool
 	// End, if set, is called when an input has ended or failed, unless the caller stopped.
 	End func()
+	// IsDocument, if set, reports whether the shell reads an input that begins so whole, and calls Document with each of
+	// its JSON values.
+	IsDocument func(Outline) bool
+	Document   func(value []byte)
 }
 
 // ReadOwn reads a line of package ndjson, whose number among all inputs is seq.
@@ -89,43 +93,71 @@ func (s *Shell) Read(read func() error) iter.Seq2[event.Event, error] {
 	}
 }
 
-// Lines reads r until its end, line by line, as Decoder.Events describes.
-func (s *Shell) Lines(r io.Reader, d Reader) iter.Seq2[event.Event, error] {
+// Events reads r until its end, as Decoder.Events describes.
+func (s *Shell) Events(r io.Reader, d Reader) iter.Seq2[event.Event, error] {
 	return s.Read(func() error {
-		in := NewScanner(r, s.Settings)
-		before := s.Stats.Lines
-		for !s.stopped && in.Scan() {
-			line := in.Line()
-			s.Stats.Lines = before + line.Number
-			s.Number, s.Seq, s.Arrived = line.Number, s.Stats.Lines, line.Arrived
-			s.Line(line, d)
+		isDocument := false
+		if d.IsDocument != nil {
+			r, _, _ = Head(r, func(head []byte) bool {
+				o := OutlineOf(head)
+				isDocument = d.IsDocument(o)
+				return isDocument || !o.Cut
+			})
 		}
-		if s.stopped {
-			return nil
+		read := s.lines
+		if isDocument {
+			read = s.documents
 		}
-		s.Stats.Lines = before + in.Lines()
-		if d.End != nil {
+		err := read(r, d)
+		if d.End != nil && !s.stopped {
 			d.End()
 		}
-		return in.Err()
+		return err
 	})
 }
 
-// Document reads r whole and calls read with it, for an input that is one text. It may be as long as a line; the
-// shell rejects a longer one.
-func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[event.Event, error] {
-	return s.Read(func() error {
-		text, err := io.ReadAll(io.LimitReader(r, int64(s.Settings.MaxLine)+1))
-		switch {
-		case err != nil:
-			return fmt.Errorf("read: %w", err)
-		case len(text) > s.Settings.MaxLine:
-			s.TooLong()
-		default:
-			read(text)
-		}
+// lines reads r line by line.
+func (s *Shell) lines(r io.Reader, d Reader) error {
+	in := NewScanner(r, s.Settings)
+	before := s.Stats.Lines
+	for !s.stopped && in.Scan() {
+		line := in.Line()
+		s.Stats.Lines = before + line.Number
+		s.Number, s.Seq, s.Arrived = line.Number, s.Stats.Lines, line.Arrived
+		s.Line(line, d)
+	}
+	if !s.stopped {
+		s.Stats.Lines = before + in.Lines()
+	}
+	return in.Err()
+}
+
+// documents reads r whole: JSON values that stand one behind the other. Together they may be as long as a line. Nothing
+// is read of a value that is cut or malformed, nor of what follows it.
+func (s *Shell) documents(r io.Reader, d Reader) error {
+	text, err := io.ReadAll(io.LimitReader(r, int64(s.Settings.MaxLine)+1))
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	if len(text) > s.Settings.MaxLine {
+		s.TooLong()
 		return nil
-	})
+	}
+	text, s.Seq = bytes.TrimPrefix(text, []byte(byteOrderMark)), s.Stats.Lines
+	if err := rawjson.ValidUTF8(text); err != nil {
+		s.RejectSyntax(err)
+		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
+	}
+	c := rawjson.NewCursor(text, object.MaxDepth)
+	for !s.stopped && c.Peek() != 0 {
+		if value := c.Value(); value != nil {
+			d.Document(value)
+		}
+	}
+	if err := c.End(); err != nil && !s.stopped {
+		s.RejectSyntax(err)
+	}
+	return nil
 }
 
 // Line reads one line, which Number and Seq name.

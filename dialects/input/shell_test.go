@@ -67,7 +67,7 @@ func (r *reader) reader() input.Reader { return input.Reader{Line: r.line, Holds
 
 // read reads in with r, and returns its events and errors, one a line.
 func read(r *reader, in io.Reader) (out []string) {
-	for ev, err := range r.Lines(in, r.reader()) {
+	for ev, err := range r.Events(in, r.reader()) {
 		if err != nil {
 			out = append(out, "error: "+err.Error())
 			continue
@@ -151,7 +151,7 @@ func TestRejectProblems(t *testing.T) {
 	}
 	var got []input.LineError
 	for range 2 {
-		for _, err := range p.Lines(strings.NewReader("\n"+`{"a":"SECRET","b":{"c":1}}`), input.Reader{Line: line}) {
+		for _, err := range p.Events(strings.NewReader("\n"+`{"a":"SECRET","b":{"c":1}}`), input.Reader{Line: line}) {
 			var bad *input.LineError
 			if !errors.As(err, &bad) {
 				t.Fatal(err)
@@ -196,7 +196,7 @@ func TestStop(t *testing.T) {
 	for stop := 1; stop <= all; stop++ {
 		r := newReader()
 		n := 0
-		for _, _ = range r.Lines(strings.NewReader(in), r.reader()) {
+		for _, _ = range r.Events(strings.NewReader(in), r.reader()) {
 			if n++; n == stop {
 				break
 			}
@@ -214,7 +214,7 @@ func TestReadError(t *testing.T) {
 	r := newReader()
 	var last error
 	n := 0
-	for _, err := range r.Lines(io.MultiReader(strings.NewReader("{\"name\":\"a\"}\n{\"na"), iotest.ErrReader(broken)),
+	for _, err := range r.Events(io.MultiReader(strings.NewReader("{\"name\":\"a\"}\n{\"na"), iotest.ErrReader(broken)),
 		r.reader()) {
 		n, last = n+1, err
 	}
@@ -236,7 +236,7 @@ func TestArrived(t *testing.T) {
 			opts = append(opts, input.WithLive())
 		}
 		r := newReader(opts...)
-		for ev, _ := range r.Lines(strings.NewReader(`{"name":"a"}`), r.reader()) {
+		for ev, _ := range r.Events(strings.NewReader(`{"name":"a"}`), r.reader()) {
 			if e := ev.(*event.Other); e.Type == "a" && (live && e.Arrived.Before(before) || !live &&
 				!e.Arrived.IsZero()) {
 				t.Errorf("live %v: arrived at %v", live, e.Arrived)

@@ -34,8 +34,8 @@ var Schema []byte
 const unknownKeys = ".unknown_keys"
 
 // Recognise returns why a line, which may be cut, is of this dialect, without content; empty when it is not.
-func Recognise(line []byte) (why string) {
-	if input.Own(line) {
+func Recognise(o input.Outline) (why string) {
+	if strings.HasPrefix(o.Text("", "type"), input.OwnPrefix) {
 		why = "lines with a type that begins with " + input.OwnPrefix
 	}
 	return why
@@ -68,7 +68,7 @@ func (d *Decoder) Stats() input.Stats { return d.sh.Stats }
 // An error that is a *input.LineError is about one line and names the first eight problems of it, and reading goes on
 // behind it; its event is nil. Any other error is one of r, wrapped, and the last. The iterator may be used once.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	return d.sh.Lines(r, input.Reader{Line: func(line input.Line) { d.sh.Own(line, d.sh.Seq) }})
+	return d.sh.Events(r, input.Reader{Line: func(line input.Line) { d.sh.Own(line, d.sh.Seq) }})
 }
 
 // Read reads one line, which becomes the events of Meta.Seq seq unless it says another. The events point into line.

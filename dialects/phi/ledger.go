@@ -40,14 +40,14 @@ type session struct {
 type spawnRef struct{ session, loop, call string }
 
 // session reads a ledger. Its runs come in the order of their starts.
-func (d *Decoder) session(path string, raw []byte, m *mender) {
+func (d *Decoder) session(path string, raw []byte) {
 	d.shell.Stats.Lines++
 	s := &session{Object: object.Of(path, raw), groups: make(map[string][]*record)}
 	once(s.Object)
 	s.id = s.String("session_id")
 	d.runs.meet(s.id)
-	s.readRuns(path, m)
-	if len(s.runs) == 0 && !m.broken {
+	s.readRuns(path)
+	if len(s.runs) == 0 {
 		s.Require("session_id")
 	}
 	if !d.shell.RejectProblems("", s.Object) {
@@ -65,7 +65,7 @@ func (d *Decoder) session(path string, raw []byte, m *mender) {
 }
 
 // readRuns finds the runs of the session.
-func (s *session) readRuns(path string, m *mender) {
+func (s *session) readRuns(path string) {
 	for i, raw := range s.List("loops") {
 		if raw[0] != '{' {
 			s.Fail(elementAt("loops", i), "want an object, got "+rawjson.KindOf(raw))
@@ -73,7 +73,7 @@ func (s *session) readRuns(path string, m *mender) {
 		}
 		at := elementAt(member(path, "loops"), i)
 		o := object.Of("", raw) // problems are those of its reader
-		p := &record{path: at, raw: raw, id: stringOf(o.Raw("loop_id")), cut: at == m.cut}
+		p := &record{path: at, raw: raw, id: stringOf(o.Raw("loop_id"))}
 		p.start.Time = timeOf(o.Raw("started_at"))
 		s.runs = append(s.runs, p)
 		if group := o.Raw("parallel_group"); group != nil && group[0] == '{' {

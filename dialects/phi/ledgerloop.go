@@ -25,7 +25,6 @@ type record struct {
 	refs       []*childRef
 	unused     map[string][]*childRef // of a call, that no tool call took yet
 
-	cut     bool // it is not complete
 	running bool // it has no end
 	done    bool // it was read
 	grouped bool // its group was read, and all of it
@@ -130,11 +129,7 @@ func (d *Decoder) loop(s *session, p *record) {
 	p.readRefs(o)
 	d.begin(p)
 	d.shell.RejectProblems(loopRecord, o)
-	p.running = p.cut || !o.Has("ended_at") && p.status != "Completed" && p.status != "Rejected"
-	if p.cut && (p.id == "" || !o.Has("started_at")) {
-		d.record = nil // cut before anything is known of it
-		return
-	}
+	p.running = !o.Has("ended_at") && p.status != "Completed" && p.status != "Rejected"
 	var messages []message
 	if raw := o.Raw("messages"); raw != nil && raw[0] == '[' && !(o.Has("started_at") && o.Has("turns")) {
 		messages = conversationOf(o.List("messages"))
@@ -146,17 +141,17 @@ func (d *Decoder) loop(s *session, p *record) {
 	if begin.Use(loopFields...); begin.Has("parallel_group") && !p.grouped {
 		begin.Keep("parallel_group")
 	}
-	if !p.cut && p.running && p.status != "" && p.status != "Aborted" {
+	if p.running && p.status != "" && p.status != "Aborted" {
 		begin.Keep("status")
 	}
 	if p.stored(turns, events) {
 		d.shell.Stats.Events++
 		d.storedEvents(events, begin.Rest())
-	} else if d.loopStarted(s, begin, len(events) > 0 && !p.cut) {
+	} else if d.loopStarted(s, begin, len(events) > 0) {
 		d.shell.Stats.Events++
 		if o.Has("turns") {
 			d.turns(p.path, turns)
-		} else if !p.cut { // from before there were turns
+		} else { // from before there were turns
 			d.conversation(messages, true)
 		}
 		d.beforeEnd()

@@ -64,23 +64,11 @@ func (d *Decoder) Stats() input.Stats { return d.shell.Stats }
 //
 // A document (ledgers, an array of messages) is read whole and is at most as long as a line may be. Its runs have
 // RunInfo.Recording [spans.RecordingLedger] and the addresses that the events of the same session give; Meta.Seq
-// counts within each run. An error in it names its place by LineError.Field. Of a document that is cut or broken, all
-// that is complete before that place is read; a run that is not complete has no end then. Of one document at most
-// 65,536 runs a session, and as many turns, events or messages of a run, are read.
+// counts within each run. An error in it names its place by LineError.Field. Nothing is read of a session or array that is
+// cut or malformed. Of one document at most 65,536 runs a session, and as many turns, events or messages of a run, are
+// read.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	return func(yield func(event.Event, error) bool) {
-		isDocument := false
-		r, _, _ = input.Head(r, func(head []byte) (known bool) {
-			var unclear bool
-			isDocument, _, unclear = shapeOf(head)
-			return isDocument || !unclear
-		})
-		if isDocument {
-			d.shell.Document(r, d.document)(yield)
-		} else {
-			d.shell.Lines(r, input.Reader{Line: d.line})(yield)
-		}
-	}
+	return d.shell.Events(r, input.Reader{Line: d.line, IsDocument: isDocument, Document: d.document})
 }
 
 // line reads one line: an AgentEvent, a line of phi-core's event log, or a server-sent event.

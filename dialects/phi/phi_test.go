@@ -248,8 +248,9 @@ func FuzzDecoder(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		lines, errs := int64(0), int64(0)
-		isDocument, _, _ := shapeOf(in[:min(len(in), input.HeadSize)])
-		Recognise(in)
+		outline := input.OutlineOf(in[:min(len(in), input.HeadSize)])
+		isDocument := isDocument(outline)
+		Recognise(outline)
 		if isDocument && !bytes.Equal(lined(in), lined(in)) {
 			t.Fatal("read twice it is another")
 		}
