@@ -183,7 +183,7 @@ func TestHollowRequests(t *testing.T) {
 		}
 	}
 	t.Logf("idle %d MiB, peak %d MiB", idle, s.memory(t, "VmHWM"))
-	if code, _, text, err := s.post("/v1/traces", protobuf, "", nestedSpan(50)); code != http.StatusOK {
+	if code, _, text, err := s.post("/v1/traces", protobuf, "", nested(50, 9)); code != http.StatusOK {
 		t.Errorf("an honest request: %d %s %v", code, text, err)
 	}
 }
@@ -232,7 +232,7 @@ func TestManyPackedRequests(t *testing.T) {
 	if answers[http.StatusOK]+answers[http.StatusServiceUnavailable] != 80 || answers[http.StatusOK] == 0 {
 		t.Errorf("answers: %v", answers)
 	}
-	if code, _, text, err := s.post("/v1/traces", "application/x-protobuf", "", nestedSpan(50)); code != http.StatusOK {
+	if code, _, text, err := s.post("/v1/traces", "application/x-protobuf", "", nested(50, 9)); code != http.StatusOK {
 		t.Errorf("an honest request afterwards: %d %s %v", code, text, err)
 	}
 }

@@ -58,20 +58,16 @@ func (c *codec) decode(data mem.BufferSlice, v any, a *admission) error {
 	}
 	meter := otlpbounds.NewMeter(signal, c.limits.max)
 	for _, piece := range data {
-		if _, err := meter.Write(piece.ReadOnlyData()); err != nil {
+		if _, err := meter.Write(piece.ReadOnlyData()); errors.Is(err, otlpbounds.ErrTooLarge) {
 			return errTooLarge
+		} else if err != nil {
+			return err
 		}
 	}
 	if err := a.grow(ctx, int64(data.Len())+meter.Used()); err != nil {
 		return err
 	}
-	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer whole.Free()
-	b := whole.ReadOnlyData()
-	if err := otlpbounds.Check(b); err != nil {
-		return err
-	}
-	return c.CodecV2.Unmarshal(mem.BufferSlice{whole}, v)
+	return c.CodecV2.Unmarshal(data, v)
 }
 
 // intercept refuses what the codec did not decode, and gives back the memory of a request when it was handled.

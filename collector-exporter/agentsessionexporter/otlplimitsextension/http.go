@@ -70,9 +70,9 @@ func (l *limits) read(conn *http.ResponseController, r *http.Request, a *admissi
 		_ = conn.SetReadDeadline(time.Now().Add(readTime))
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	meter, check := otlpbounds.NewMeter(signalOf(r.URL.Path), l.max), otlpbounds.Check
+	meter := otlpbounds.NewMeter(signalOf(r.URL.Path), l.max)
 	if kind == "application/json" {
-		meter, check = otlpbounds.NewJSONMeter(l.max), otlpbounds.CheckJSON
+		meter = otlpbounds.NewJSONMeter(l.max)
 	}
 	body := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+max(min(r.ContentLength, step), 0)))
 	for {
@@ -90,9 +90,6 @@ func (l *limits) read(conn *http.ResponseController, r *http.Request, a *admissi
 				return nil, err
 			}
 			continue
-		}
-		if err := check(body.Bytes()); err != nil {
-			return nil, err
 		}
 		return body.Bytes(), a.grow(r.Context(), int64(body.Cap())+meter.Used())
 	}

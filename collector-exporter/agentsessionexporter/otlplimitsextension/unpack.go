@@ -3,6 +3,7 @@ package otlplimitsextension
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"math"
 	"sync"
@@ -97,8 +98,8 @@ type unpacked struct {
 // Read implements io.Reader. It waits while too much is unpacked, and ends a message that is too large already.
 func (u *unpacked) Read(p []byte) (int, error) {
 	n, err := u.Reader.Read(p)
-	if _, large := u.meter.Write(p[:n]); large != nil {
-		return 0, errTooLarge
+	if _, bad := u.meter.Write(p[:n]); errors.Is(bad, otlpbounds.ErrTooLarge) {
+		return 0, errTooLarge // the codec refuses what is nested too deep
 	}
 	u.read += int64(n)
 	for u.held < u.read {
