@@ -86,12 +86,12 @@ func (l *limits) read(conn *http.ResponseController, r *http.Request, a *admissi
 		case err != nil && !errors.Is(err, io.EOF):
 			return nil, err
 		case n == step:
-			if err := a.grow(r.Context(), int64(body.Cap())+step); err != nil {
+			if err := a.growWaiting(r.Context(), int64(body.Cap())+step); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		return body.Bytes(), a.grow(r.Context(), int64(body.Cap())+meter.Used())
+		return body.Bytes(), a.growWaiting(r.Context(), int64(body.Cap())+meter.Used())
 	}
 }
 
