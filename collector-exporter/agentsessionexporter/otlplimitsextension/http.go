@@ -19,7 +19,8 @@ import (
 // step is how much of a body is read before its memory is held.
 const step = 1 << 20
 
-// GetHTTPHandler reads and examines bodies before the receiver does. The receiver's own bound of size holds already, and
+// GetHTTPHandler reads and examines bodies before the receiver does. The receiver's own bound of size holds already,
+// and
 // compressed bodies are unpacked as they are read.
 func (l *limits) GetHTTPHandler(context.Context) (extensionmiddleware.WrapHTTPHandlerFunc, error) {
 	return func(_ context.Context, next http.Handler) (http.Handler, error) {

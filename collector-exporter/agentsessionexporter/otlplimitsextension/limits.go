@@ -26,8 +26,10 @@ const (
 )
 
 var (
-	errTooLarge = errors.New("the request takes more memory when decoded than otlp_limits allows (max_request_mib): send " +
-		"smaller batches")
+	errTooLarge = errors.New(
+		"the request takes more memory when decoded than otlp_limits allows (max_request_mib): send " +
+			"smaller batches",
+	)
 	errBusy = errors.New("too many requests at once (max_in_flight_mib of otlp_limits): send again later")
 )
 
@@ -60,7 +62,8 @@ type admission struct {
 	held int64
 }
 
-// grow makes the request hold n bytes, if it holds less. It returns errBusy where acquire has no memory, and errTooLarge
+// grow makes the request hold n bytes, if it holds less. It returns errBusy where acquire has no memory, and
+// errTooLarge
 // for more than can ever be held.
 func (a *admission) grow(n int64, acquire func(more int64) bool) error {
 	switch {
