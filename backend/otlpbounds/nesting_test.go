@@ -2,7 +2,8 @@ package otlpbounds_test
 
 import (
 	"errors"
-	"math/rand/v2"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,50 +35,32 @@ func traces(t testing.TB, lists, maps int, other string) []byte {
 	return b
 }
 
-// nest puts b into n fields, each written as field does.
-func nest(b []byte, n int, field func(inner []byte) []byte) []byte {
-	for range n {
-		b = field(b)
-	}
-	return b
-}
-
-func plain(inner []byte) []byte { return protowire.AppendBytes([]byte{1<<3 | 2}, inner) }
-
+// TestCheck nests lists and maps in attributes: what stands in text is no message.
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		b    []byte
 		deep bool
 	}{
-		"nothing":            {nil, false},
-		"a span":             {traces(t, 1, 1, "x"), false},
-		"80 lists":           {traces(t, 80, 0, "x"), false},
-		"80 maps":            {traces(t, 0, 80, "x"), false},
-		"150 lists":          {traces(t, 150, 0, "x"), true},
-		"100 maps":           {traces(t, 0, 100, "x"), true},
-		"long text":          {traces(t, 1, 1, strings.Repeat("\n\x02", 1<<20)), false},
-		"the most":           {nest(nil, otlpbounds.Max-1, plain), false},
-		"one more":           {nest(nil, otlpbounds.Max, plain), true},
-		"rubbish in it":      {nest([]byte{0xff}, otlpbounds.Max, plain), true},
-		"rubbish everywhere": {nest(nil, otlpbounds.Max, func(b []byte) []byte { return append(plain(b), 7) }), true},
-		"behind other fields": {nest(nil, otlpbounds.Max, func(b []byte) []byte {
-			return append([]byte{1 << 3, 0x80, 1, 2<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8, 3<<3 | 5, 1, 2, 3, 4, 4<<3 | 3, 4<<3 | 4, 5<<3 | 2, 1, 'x'}, plain(b)...)
-		}), true},
-		"lengths of ten bytes": {nest(nil, otlpbounds.Max, func(b []byte) []byte {
-			head := protowire.AppendVarint([]byte{1<<3 | 2}, uint64(len(b)))
-			for last := len(head) - 1; len(head) < 11; last = len(head) - 1 {
-				head[last] |= 0x80
-				head = append(head, 0)
-			}
-			head[10] = 0x7e // bits that have no place
-			return append(head, b...)
-		}), true},
-		"field numbers that have no place": {nest(nil, otlpbounds.Max, func(b []byte) []byte {
-			return protowire.AppendBytes(protowire.AppendVarint(nil, (1<<32+5)<<3|2), b)
-		}), true},
+		"nothing":       {nil, false},
+		"a span":        {traces(t, 1, 1, "x"), false},
+		"80 lists":      {traces(t, 80, 0, "x"), false},
+		"80 maps":       {traces(t, 0, 80, "x"), false},
+		"150 lists":     {traces(t, 150, 0, "x"), true},
+		"100 maps":      {traces(t, 0, 100, "x"), true},
+		"rubbish":       {append(traces(t, 150, 0, "x"), 7), true},
+		"long text":     {traces(t, 1, 1, strings.Repeat("\n\x02", 1<<20)), false},
+		"spans in text": {traces(t, 1, 1, string(traces(t, 150, 0, "x"))), false},
 	} {
 		if err := otlpbounds.Check(c.b); errors.Is(err, otlpbounds.ErrTooDeep) != c.deep {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Of metrics, also where the signal is not known.
+	value := in(nil, slices.Repeat([]protowire.Number{5, 1}, 150)...)
+	for _, s := range []otlpbounds.Signal{otlpbounds.Metrics, otlpbounds.AnySignal} {
+		m := otlpbounds.NewMeter(s, math.MaxInt64)
+		if _, err := m.Write(in(value, 1, 2, 2, 5, 1, 7, 2)); !errors.Is(err, otlpbounds.ErrTooDeep) {
+			t.Errorf("signal %d: %v", s, err)
 		}
 	}
 }
@@ -114,7 +97,6 @@ func TestCheckJSON(t *testing.T) {
 func FuzzCheck(f *testing.F) {
 	f.Add(traces(f, 3, 3, "x"))
 	f.Add(traces(f, 130, 0, "x"))
-	f.Add(nest(nil, 300, plain))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if otlpbounds.Check(b) != nil || len(b) > 1<<16 {
 			return
@@ -150,30 +132,4 @@ func depth(v pcommon.Value) int {
 		}
 	}
 	return d + 1
-}
-
-func BenchmarkCheck(b *testing.B) {
-	random := make([]byte, 4096)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
-	td := ptrace.NewTraces()
-	list := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
-	for range 100 {
-		s := list.AppendEmpty()
-		for i := range 30 {
-			s.Attributes().PutInt("otelagent.attribute."+string(rune('a'+i)), int64(i))
-		}
-		bodies := s.Events().AppendEmpty().Attributes().PutEmptySlice("bodies")
-		bodies.AppendEmpty().SetStr(strings.Repeat("words of a message ", 4096/19))
-		bodies.AppendEmpty().SetEmptyBytes().FromRaw(random)
-	}
-	raw, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.SetBytes(int64(len(raw)))
-	for b.Loop() {
-		if otlpbounds.Check(raw) != nil {
-			b.Fatal("too deep")
-		}
-	}
 }

@@ -8,8 +8,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,12 +18,8 @@ import (
 const (
 	// acpFlushTime bounds how long the end waits for the receiver: an editor waits for the end of its agent.
 	acpFlushTime = 3 * time.Second
-	// acpIdleTime is how long after the agent's end something is waited for that a child of it may still write,
-	// acpRestTime how long in all.
-	acpIdleTime = 200 * time.Millisecond
+	// acpRestTime is how long after the agent's end its output is passed on, which children of it may hold open.
 	acpRestTime = 5 * time.Second
-	// acpRestBytes is more than what an agent can leave behind in its pipe.
-	acpRestBytes = 1 << 20
 )
 
 // Exit codes for an agent that cannot be started, as shells have them.
@@ -84,75 +78,62 @@ command passes signals on to the agent.`,
 
 // acp runs the agent and passes bytes between it and the editor. Its error carries the agent's exit code.
 func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose bool) error {
-	inR, inW, err := os.Pipe()
+	tr := newWireTap()
+	cmd := exec.Command(command[0], command[1:]...)
+	toAgent, err := cmd.StdinPipe()
 	if err != nil {
 		return err
 	}
 	outR, outW, err := os.Pipe()
 	if err != nil {
-		return errors.Join(err, inR.Close(), inW.Close())
+		return err
 	}
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, a.stderr
+	defer outR.Close()
+	cmd.Stdout, cmd.Stderr = outW, a.stderr
 	signals := make(chan os.Signal, 16)
 	// The parent process may have had signals ignored, as nohup does: they stay so, for the agent too.
 	signal.Notify(signals, slices.DeleteFunc(slices.Clone(passedOn), signal.Ignored)...)
 	defer signal.Stop(signals)
 	err = cmd.Start()
-	_, _ = inR.Close(), outW.Close()
+	_ = outW.Close()
 	if err != nil {
-		_, _ = inW.Close(), outR.Close()
 		code := exitCannotRun
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 			code = exitNotFound
 		}
 		return &exitError{Code: code, Err: err}
 	}
-
-	tr := &wireTap{arrived: make(chan struct{}, 1), done: make(chan struct{})}
 	go tr.trace(ctx, a, o)
-	go func() { // from the editor
-		_ = passOn(inW, a.stdin, func(b []byte) { tr.take(acp.ToAgent, b) })
-		_ = inW.Close()
+	go func() {
+		_, _ = io.Copy(&tapped{toAgent, tr, acp.ToAgent}, struct{ io.Reader }{a.stdin})
+		_ = toAgent.Close()
 		if f, ok := a.stdin.(*os.File); ok {
 			_ = f.Close() // the agent reads no more; the editor is to know
 		}
 	}()
-	ended, stop := make(chan struct{}), make(chan struct{}) // stop: closed when the command is to end
+	read := make(chan struct{})
 	go func() {
-		stopOnce := sync.OnceFunc(func() { close(stop) })
+		defer close(read)
+		_, _ = io.Copy(&tapped{a.stdout, tr, acp.ToClient}, struct{ io.Reader }{outR})
+		_ = outR.Close() // the editor reads no more; the agent is to know
+	}()
+	ended := make(chan struct{})
+	go func() {
 		for {
 			select {
 			case s := <-signals:
 				if forwards(s) {
 					_ = cmd.Process.Signal(s)
 				}
-				if ends(s) {
-					stopOnce()
-				}
 			case <-ended:
 				return
 			}
 		}
 	}()
-	var exited atomic.Bool
-	out := make(chan struct{})
-	go func() { // from the agent
-		defer close(out)
-		_ = passOn(a.stdout, &lastWords{f: outR, exited: &exited, rest: acpRestTime},
-			func(b []byte) { tr.take(acp.ToClient, b) })
-		_ = outR.Close()
-	}()
 	waitErr := cmd.Wait()
-	exited.Store(true)
-	_ = outR.SetReadDeadline(time.Now().Add(acpIdleTime))
 	select {
-	case <-out:
-	case <-stop: // the editor may not read any more, and wait for this process to end
-		select {
-		case <-out:
-		case <-time.After(acpRestTime):
-		}
+	case <-read:
+	case <-time.After(acpRestTime): // the editor does not read, or a child of the agent does not end
 	}
 	close(ended)
 	signal.Stop(signals) // from now on Ctrl-C ends this process
@@ -160,75 +141,23 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 		_ = f.Close() // the editor need not wait for what we have still to send
 	}
 	tr.end(a, verbose)
-
-	var exit *exec.ExitError
 	switch {
-	case errors.As(waitErr, &exit):
-		return &exitError{Code: codeOf(exit.ProcessState)}
-	case waitErr != nil:
+	case cmd.ProcessState == nil:
 		return waitErr
+	case !cmd.ProcessState.Success():
+		return &exitError{Code: codeOf(cmd.ProcessState)}
 	}
 	return nil
 }
 
-// passOn copies from r to w as it comes, until one of them ends, and shows every piece to tap before it is written: so
-// that nothing is seen before what it answers.
-func passOn(w io.Writer, r io.Reader, tap func([]byte)) error {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := r.Read(buf)
-		if n > 0 {
-			tap(buf[:n])
-			if _, err := w.Write(buf[:n]); err != nil {
-				return err
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+// tapped shows every piece to a tap before it writes it, so that the tap sees nothing before what it answers.
+type tapped struct {
+	w   io.Writer
+	tap *wireTap
+	dir acp.Direction
 }
 
-// lastWords reads the output of an agent. When that has ended, children of it may still hold its output open: it is
-// read until nothing comes for a while, or they do not stop. What the agent left behind is read whole, however long the
-// editor takes for it.
-type lastWords struct {
-	f      *os.File
-	exited *atomic.Bool
-	rest   time.Duration // how long children are heard
-
-	// Since the end was noticed:
-	until  time.Time
-	waited time.Duration // for something to come
-	bytes  int
-}
-
-func (l *lastWords) Read(p []byte) (int, error) {
-	for {
-		exited := l.exited.Load()
-		start := time.Now()
-		if exited {
-			if l.until.IsZero() {
-				l.until = start.Add(l.rest)
-			}
-			if l.waited > l.rest || l.bytes > acpRestBytes && start.After(l.until) {
-				return 0, io.EOF
-			}
-			_ = l.f.SetReadDeadline(start.Add(acpIdleTime))
-		}
-		n, err := l.f.Read(p)
-		if exited {
-			l.waited += time.Since(start)
-			l.bytes += n
-		}
-		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return n, err
-		}
-		if exited {
-			return 0, io.EOF
-		}
-	}
+func (t *tapped) Write(p []byte) (int, error) {
+	t.tap.take(t.dir, p)
+	return t.w.Write(p)
 }

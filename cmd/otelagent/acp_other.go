@@ -10,8 +10,5 @@ var passedOn = []os.Signal{os.Interrupt}
 // forwards reports whether a signal is to be passed on. The console sends Ctrl-C to all its processes.
 func forwards(os.Signal) bool { return false }
 
-// ends reports whether a signal asks for an end.
-func ends(os.Signal) bool { return true }
-
 // codeOf is the exit code that reports how a process ended.
 func codeOf(p *os.ProcessState) int { return p.ExitCode() }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -133,71 +132,6 @@ func TestACPAgentIsKilled(t *testing.T) {
 	}
 }
 
-// TestWireTapCountsPieces: bytes that come one by one cost more than bytes.
-func TestWireTapCountsPieces(t *testing.T) {
-	tap := &wireTap{arrived: make(chan struct{}, 1), done: make(chan struct{})}
-	const sent = tapQueue / tapPiece * 2
-	for range sent {
-		tap.take(acp.ToClient, []byte("x"))
-	}
-	pieces, _ := tap.next()
-	tap.take(acp.ToClient, []byte("x"))
-	rest, _ := tap.next()
-	if held, lost := len(pieces), rest[0].lost; held > tapQueue/tapPiece || int64(held)+lost != sent {
-		t.Errorf("%d pieces are held and %d were lost, of %d", held, lost, sent)
-	}
-}
-
-// TestLastWords reads on behind the end of an agent: what it left behind, whenever that is asked for, and what its
-// children write, for a
-// while.
-func TestLastWords(t *testing.T) {
-	const rest = 300 * time.Millisecond
-	for name, every := range map[string]time.Duration{"children that write now and then": 20 * time.Millisecond,
-		"without a break": 0} {
-		t.Run(name, func(t *testing.T) {
-			r, w, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			if _, err := io.WriteString(w, "left behind"); err != nil {
-				t.Fatal(err)
-			}
-			var exited atomic.Bool
-			exited.Store(true)
-			l := &lastWords{f: r, exited: &exited, rest: rest}
-			first := make([]byte, 4)
-			if _, err := io.ReadFull(l, first); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(rest * 2) // the editor is slow
-			left := make([]byte, 7)
-			if _, err := io.ReadFull(l, left); err != nil || string(first)+string(left) != "left behind" {
-				t.Fatalf("%q%q, %v", first, left, err)
-			}
-			written := make(chan struct{})
-			go func() {
-				defer close(written)
-				for piece := bytes.Repeat([]byte("x"), 4096); ; time.Sleep(every) {
-					if _, err := w.Write(piece); err != nil {
-						return
-					}
-				}
-			}()
-			start := time.Now()
-			if _, err := io.Copy(io.Discard, l); err != nil {
-				t.Error(err)
-			}
-			if took := time.Since(start); took > 10*time.Second {
-				t.Errorf("children were heard for %v", took)
-			}
-			_ = r.Close()
-			<-written
-		})
-	}
-}
-
 // TestACPEndsWhenTold ends although nobody reads what the agent said.
 func TestACPEndsWhenTold(t *testing.T) {
 	if testing.Short() {
@@ -221,45 +155,42 @@ func TestACPEndsWhenTold(t *testing.T) {
 	}
 }
 
-// TestWireTapNeverWaits fills the queue while nobody reads it, and finds out how much did not fit.
+// TestWireTapNeverWaits fills the queue while nobody reads it, with long lines and with short ones, and finds out how
+// much did not fit.
 func TestWireTapNeverWaits(t *testing.T) {
-	tap := &wireTap{arrived: make(chan struct{}, 1), done: make(chan struct{})}
-	big := make([]byte, 1<<20)
-	const more = 5
-	fit := tapQueue / (len(big) + tapPiece)
-	for range fit + more {
-		tap.take(acp.ToAgent, big)
-	}
-	if pieces, _ := tap.next(); len(pieces) != fit {
-		t.Errorf("%d pieces are held, want %d", len(pieces), fit)
-	}
-	tap.take(acp.ToAgent, []byte("\n{}\n"))
-	pieces, _ := tap.next()
-	if len(pieces) != 1 || pieces[0].lost != more<<20 {
-		t.Errorf("lost %d bytes, want %d", pieces[0].lost, more<<20)
-	}
-	var c cutter
-	var lines []string
-	c.take(pieces[0], func(line []byte, _ bool) { lines = append(lines, string(line)) })
-	if len(lines) != 1 || lines[0] != "{}" {
-		t.Errorf("after a gap the lines are %q, want those that are whole", lines)
+	for _, n := range []int{1 << 20, 1} {
+		tap := newWireTap()
+		line := append(bytes.Repeat([]byte("x"), n), '\n')
+		fit, more := tapQueue/(n+tapCost), 5
+		for range fit + more {
+			tap.take(acp.ToAgent, line)
+		}
+		if lines, lost, _ := tap.next(); len(lines) != fit || lost[acp.ToAgent] != int64(more*n) {
+			t.Errorf("%d lines of %d bytes are held and %d bytes lost, want %d and %d", len(lines), n, lost, fit, more*n)
+		}
+		tap.take(acp.ToAgent, []byte("{}\n"))
+		if lines, lost, _ := tap.next(); len(lines) != 1 || lost[acp.ToAgent] != 0 {
+			t.Errorf("then %d lines, %d bytes lost", len(lines), lost)
+		}
 	}
 }
 
-func TestCutter(t *testing.T) {
+func TestWireTapCutsLines(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	text := []byte("one\r\n\n  two  \n" + strings.Repeat("x", tapLine+1) + "\nthree\nrest")
-	var c cutter
-	var got []string
+	tap := newWireTap()
 	for len(text) > 0 {
 		n := min(len(text), 1+random.IntN(100_000))
-		c.take(piece{b: text[:n]}, func(line []byte, long bool) {
-			if long {
-				line = []byte("(long)")
-			}
-			got = append(got, string(line))
-		})
+		tap.take(acp.ToAgent, text[:n])
 		text = text[n:]
+	}
+	var got []string
+	lines, _, _ := tap.next()
+	for _, l := range lines {
+		if l.long {
+			l.text = []byte("(long)")
+		}
+		got = append(got, string(l.text))
 	}
 	if want := "one two (long) three"; strings.Join(got, " ") != want {
 		t.Errorf("lines %q, want %s", got, want)

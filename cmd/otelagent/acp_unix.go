@@ -26,15 +26,6 @@ func forwards(s os.Signal) bool {
 	return true
 }
 
-// ends reports whether a signal asks for an end.
-func ends(s os.Signal) bool {
-	switch s {
-	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-		return true
-	}
-	return false
-}
-
 // foreground reports whether we are in the foreground of a terminal.
 func foreground() bool {
 	tty, err := os.Open("/dev/tty")

@@ -18,32 +18,33 @@ import (
 )
 
 const (
-	// tapQueue is how many bytes of the wire wait at most to be read by the tap; what does not fit is not traced.
+	// tapQueue is how many bytes of the wire wait at most to be traced; lines that do not fit are not traced.
 	tapQueue = 32 << 20
-	// tapPiece is the cost of a piece in addition to its bytes: an agent may write them one by one.
-	tapPiece = 128
+	// tapCost is the cost of a line in addition to its bytes.
+	tapCost = 128
 	// tapLine is the longest line that is traced.
 	tapLine = 16 << 20
 )
 
-// piece is what went one way at one time.
-type piece struct {
+// wireLine is a line that went one way at one time.
+type wireLine struct {
 	dir  acp.Direction
-	b    []byte
+	text []byte
 	at   time.Time
-	lost int64 // bytes before it that did not fit
+	long bool // longer than tapLine; without text
 }
 
 // wireTap takes what goes over a wire, without ever letting it wait, and traces it.
 type wireTap struct {
-	arrived chan struct{} // has one when there is something to take up
-	done    chan struct{} // closed when everything was traced
+	done  chan struct{} // closed when everything was traced
+	begun [3]wireLine   // by direction: the line that has not ended
 
-	mu     sync.Mutex
-	queue  []piece
-	queued int
-	lost   [3]int64 // by direction, since the last piece that fitted
-	ended  bool
+	mu      sync.Mutex
+	arrived *sync.Cond
+	queue   []wireLine
+	queued  int
+	lost    [3]int64 // bytes by direction that did not fit behind the queue
+	ended   bool
 
 	// Of trace, to be read when done is closed.
 	to       *delivery
@@ -53,44 +54,57 @@ type wireTap struct {
 	dropped  int64 // bytes
 }
 
-// take copies b. It blocks for no longer than that takes.
+func newWireTap() *wireTap {
+	t := &wireTap{done: make(chan struct{}), sessions: map[string]bool{}}
+	t.arrived = sync.NewCond(&t.mu)
+	return t
+}
+
+// take copies the lines of b into the queue. Each direction has one caller. It blocks for no longer than that takes.
 func (t *wireTap) take(dir acp.Direction, b []byte) {
+	line := &t.begun[dir]
+	for len(b) > 0 {
+		text, more, ends := bytes.Cut(b, []byte{'\n'})
+		if len(line.text)+len(text) > tapLine {
+			line.text, line.long = nil, true
+		}
+		if !line.long {
+			line.text = append(line.text, text...)
+		}
+		if !ends {
+			return
+		}
+		if line.text = bytes.TrimSpace(line.text); line.long || len(line.text) > 0 {
+			t.put(wireLine{dir, line.text, time.Now(), line.long})
+		}
+		*line, b = wireLine{}, more
+	}
+}
+
+func (t *wireTap) put(l wireLine) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
 	case t.ended:
-	case t.queued+len(b)+tapPiece > tapQueue:
-		t.lost[dir] += int64(len(b))
+	case t.queued+len(l.text)+tapCost > tapQueue:
+		t.lost[l.dir] += int64(len(l.text))
 	default:
-		t.queue = append(t.queue, piece{dir, bytes.Clone(b), time.Now(), t.lost[dir]})
-		t.queued += len(b) + tapPiece
-		t.lost[dir] = 0
-	}
-	t.mu.Unlock()
-	t.wake()
-}
-
-func (t *wireTap) wake() {
-	select {
-	case t.arrived <- struct{}{}:
-	default:
+		t.queue = append(t.queue, l)
+		t.queued += len(l.text) + tapCost
+		t.arrived.Signal()
 	}
 }
 
-// next waits for pieces. None are left when more is false.
-func (t *wireTap) next() (pieces []piece, more bool) {
-	for {
-		t.mu.Lock()
-		pieces, t.queue, t.queued = t.queue, nil, 0
-		ended := t.ended
-		t.mu.Unlock()
-		if len(pieces) > 0 {
-			return pieces, true
-		}
-		if ended {
-			return nil, false
-		}
-		<-t.arrived
+// next waits for lines, and returns them with what was lost behind them. These are the last ones when more is false.
+func (t *wireTap) next() (lines []wireLine, lost [3]int64, more bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.queue) == 0 && !t.ended {
+		t.arrived.Wait()
 	}
+	lines, lost = t.queue, t.lost
+	t.queue, t.queued, t.lost = nil, 0, [3]int64{}
+	return lines, lost, !t.ended
 }
 
 // trace traces what is taken until end.
@@ -109,38 +123,30 @@ func (t *wireTap) trace(ctx context.Context, a *app, o *sendOptions) {
 	if err != nil {
 		t.err = err
 		a.say("the agent is not traced: %v", t.err)
-		for more := true; more; _, more = t.next() { // so that the queue stays empty
+		for more := true; more; { // so that the queue stays empty
+			_, _, more = t.next()
 		}
 		return
 	}
 	t.dec = acp.NewDecoder(o.inputOptions(true)...)
-	t.sessions = map[string]bool{}
-	var wires [3]cutter
 	var number int64
-	for {
-		pieces, more := t.next()
-		if !more {
-			break
+	for more := true; more; {
+		var lines []wireLine
+		var lost [3]int64
+		lines, lost, more = t.next()
+		for _, l := range lines {
+			number++
+			t.record(t.dec.Message(input.Line{Text: l.text, Number: number, Arrived: l.at, TooLong: l.long}, l.dir))
 		}
-		for _, p := range pieces {
-			t.missed(p.dir, p.lost, p.at)
-			wires[p.dir].take(p, func(line []byte, long bool) {
-				number++
-				t.record(t.dec.Message(input.Line{Text: line, Number: number, Arrived: p.at, TooLong: long}, p.dir))
-			})
+		for dir, n := range lost {
+			t.missed(acp.Direction(dir), n)
 		}
-	}
-	t.mu.Lock()
-	lost := t.lost // after the last piece
-	t.mu.Unlock()
-	for dir, n := range lost {
-		t.missed(acp.Direction(dir), n, time.Now())
 	}
 	t.record(t.dec.Rest()) // the agent has ended
 }
 
 // missed records in the session what was dropped.
-func (t *wireTap) missed(dir acp.Direction, n int64, at time.Time) {
+func (t *wireTap) missed(dir acp.Direction, n int64) {
 	if n == 0 {
 		return
 	}
@@ -149,7 +155,7 @@ func (t *wireTap) missed(dir acp.Direction, n int64, at time.Time) {
 	if dir == acp.ToAgent {
 		from = "client"
 	}
-	t.to.rec.Record(context.Background(), &event.DefectFound{Meta: event.Meta{Arrived: at},
+	t.to.rec.Record(context.Background(), &event.DefectFound{Meta: event.Meta{Arrived: time.Now()},
 		Code:   spans.DefectEventLost,
 		Detail: strconv.FormatInt(n, 10) + " bytes from the " + from + " came faster than they were traced"})
 }
@@ -166,49 +172,12 @@ func (t *wireTap) record(events iter.Seq2[event.Event, error]) {
 	}
 }
 
-// cutter cuts one direction into lines.
-type cutter struct {
-	rest []byte // the beginning of a line
-	skip bool   // that line is not whole, or too long
-	long bool
-}
-
-// take yields the lines that a piece completes, without their ends and blanks around them. They are valid until the
-// next take.
-func (c *cutter) take(p piece, yield func(line []byte, long bool)) {
-	if p.lost > 0 {
-		c.rest, c.skip, c.long = c.rest[:0], true, false
-	}
-	for b := p.b; len(b) > 0; {
-		line, more, ends := bytes.Cut(b, []byte{'\n'})
-		switch {
-		case c.skip:
-		case len(c.rest)+len(line) > tapLine:
-			c.rest, c.skip, c.long = nil, true, true
-		case !ends || len(c.rest) > 0:
-			c.rest = append(c.rest, line...)
-			line = c.rest
-		}
-		if !ends {
-			return
-		}
-		switch line = bytes.TrimSpace(line); {
-		case c.long:
-			yield(nil, true)
-		case !c.skip && len(line) > 0:
-			yield(line, false)
-		}
-		c.rest, c.skip, c.long = c.rest[:0], false, false
-		b = more
-	}
-}
-
 // end waits for what was taken to be delivered, for a short time, and says what was not.
 func (t *wireTap) end(a *app, verbose bool) {
 	t.mu.Lock()
 	t.ended = true
+	t.arrived.Signal()
 	t.mu.Unlock()
-	t.wake()
 	ctx, cancel := context.WithTimeout(context.Background(), acpFlushTime)
 	defer cancel()
 	select {

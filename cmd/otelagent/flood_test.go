@@ -184,7 +184,7 @@ func TestHollowRequests(t *testing.T) {
 		}
 	}
 	t.Logf("idle %d MiB, peak %d MiB", idle, s.memory(t, "VmHWM"))
-	if code, _, text, err := s.post("/v1/traces", protobuf, "", nestedSpan(50)); code != http.StatusOK {
+	if code, _, text, err := s.post("/v1/traces", protobuf, "", nested(50, 9)); code != http.StatusOK {
 		t.Errorf("an honest request: %d %s %v", code, text, err)
 	}
 }
@@ -233,7 +233,7 @@ func TestManyPackedRequests(t *testing.T) {
 	if answers[http.StatusOK]+answers[http.StatusServiceUnavailable] != 80 || answers[http.StatusOK] == 0 {
 		t.Errorf("answers: %v", answers)
 	}
-	if code, _, text, err := s.post("/v1/traces", "application/x-protobuf", "", nestedSpan(50)); code != http.StatusOK {
+	if code, _, text, err := s.post("/v1/traces", "application/x-protobuf", "", nested(50, 9)); code != http.StatusOK {
 		t.Errorf("an honest request afterwards: %d %s %v", code, text, err)
 	}
 }
@@ -295,7 +295,7 @@ func TestStalledMessages(t *testing.T) {
 	}
 	defer conn.Close()
 	for try := 0; ; try++ { // memory_limiter may refuse data until the memory of the others is free
-		err := conn.Invoke(ctx, "/opentelemetry.proto.collector.trace.v1.TraceService/Export", nestedSpan(50), &[]byte{})
+		err := conn.Invoke(ctx, "/opentelemetry.proto.collector.trace.v1.TraceService/Export", nested(50, 9), &[]byte{})
 		if err == nil {
 			break
 		}

@@ -37,8 +37,9 @@ func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
 }
 func (bytesCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-// nestedSpan is a message with a span of one attribute of n lists in each other, in protobuf.
-func nestedSpan(n int) []byte {
+// nested is a message with a record of one attribute of n lists in each other, in protobuf. A span has its attributes in
+// field 9, a log record in field 6.
+func nested(n int, attributes protowire.Number) []byte {
 	const levels = 12 // bytes that a level takes at most
 	b := make([]byte, levels*n+100)
 	at := len(b)
@@ -51,15 +52,14 @@ func nestedSpan(n int) []byte {
 		put(1) // ArrayValue.values
 		put(5) // AnyValue.array_value
 	}
-	for _, field := range []protowire.Number{2, 9, 2, 2, 1} { // value of an attribute of a span of a scope of a resource
+	for _, field := range []protowire.Number{2, attributes, 2, 2, 1} { // value of an attribute of a record of a scope of a resource
 		put(field)
 	}
 	return b[at:]
 }
 
 // A message of nothing but nesting, which would end the process, is refused by whatever way it comes, and who sends
-// at the same time is
-// not harmed.
+// at the same time is not harmed.
 func TestNestingBomb(t *testing.T) {
 	const levels = 1_400_000 // more than a stack has room for
 	db := filepath.Join(t.TempDir(), "s.db")
@@ -83,13 +83,16 @@ func TestNestingBomb(t *testing.T) {
 		honest <- ""
 	}()
 
-	bomb := nestedSpan(levels)
+	bombs := map[string][]byte{"trace": nested(levels, 9), "logs": nested(levels, 6)}
 	json := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"attributes":[{"key":"k","value":` +
 		strings.Repeat(`{"arrayValue":{"values":[`, 100_000)
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, _ = z.Write(bomb)
-	_ = z.Close()
+	packed := func(b []byte) []byte {
+		var out bytes.Buffer
+		z := gzip.NewWriter(&out)
+		_, _ = z.Write(b)
+		_ = z.Close()
+		return out.Bytes()
+	}
 
 	conn, err := grpc.NewClient(c.addr("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallSendMsgSize(64<<20)))
@@ -99,13 +102,13 @@ func TestNestingBomb(t *testing.T) {
 	defer conn.Close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	for _, service := range []string{"trace.v1.TraceService", "logs.v1.LogsService"} {
-		err := conn.Invoke(t.Context(), "/opentelemetry.proto.collector."+service+"/Export", bomb, &[]byte{})
+	for signal, service := range map[string]string{"trace": "trace.v1.TraceService", "logs": "logs.v1.LogsService"} {
+		err := conn.Invoke(t.Context(), "/opentelemetry.proto.collector."+service+"/Export", bombs[signal], &[]byte{})
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "nested deeper") {
 			t.Errorf("gRPC, %s: %v", service, err)
 		}
 	}
-	if err := conn.Invoke(t.Context(), "/opentelemetry.proto.collector.trace.v1.TraceService/Export", nestedSpan(50),
+	if err := conn.Invoke(t.Context(), "/opentelemetry.proto.collector.trace.v1.TraceService/Export", nested(50, 9),
 		&[]byte{}); err != nil {
 		t.Errorf("gRPC, 50 lists in each other: %v", err)
 	}
@@ -128,10 +131,11 @@ func TestNestingBomb(t *testing.T) {
 		text, _ := io.ReadAll(res.Body)
 		return res.StatusCode, string(text)
 	}
-	for _, path := range []string{"/v1/traces", "/v1/logs"} {
+	for signal, path := range map[string]string{"trace": "/v1/traces", "logs": "/v1/logs"} {
+		bomb := bombs[signal]
 		for name, got := range map[string]func() (int, string){
 			"protobuf":         func() (int, string) { return post(path, "application/x-protobuf", "", bomb) },
-			"protobuf, packed": func() (int, string) { return post(path, "application/x-protobuf", "gzip", packed.Bytes()) },
+			"protobuf, packed": func() (int, string) { return post(path, "application/x-protobuf", "gzip", packed(bomb)) },
 			"JSON":             func() (int, string) { return post(path, "application/json; charset=utf-8", "", []byte(json)) },
 		} {
 			if code, text := got(); code != http.StatusBadRequest || !strings.Contains(text, "nested deeper") {
@@ -139,7 +143,7 @@ func TestNestingBomb(t *testing.T) {
 			}
 		}
 	}
-	if code, text := post("/v1/traces", "application/x-protobuf", "", nestedSpan(50)); code != http.StatusOK {
+	if code, text := post("/v1/traces", "application/x-protobuf", "", nested(50, 9)); code != http.StatusOK {
 		t.Errorf("HTTP, 50 lists in each other: %d %s", code, text)
 	}
 	if code, text := post("/v1/traces", "application/json", "", []byte(`{"resourceSpans":[]}`)); code != http.StatusOK {

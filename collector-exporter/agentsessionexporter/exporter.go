@@ -61,17 +61,11 @@ func newSessionExporter(cfg *Config, set exporter.Settings, all *stores) (*sessi
 
 // start opens the store, unless the exporter of another signal with the same configuration did. A permanent error
 // stops the collector here, not at the first batch; a store that is away does not.
-func (e *sessionExporter) start(ctx context.Context, host component.Host) error {
-	shared, first, err := e.stores.acquire(ctx, e.cfg, e.set, host)
-	if err != nil {
+func (e *sessionExporter) start(ctx context.Context, host component.Host) (err error) {
+	if e.shared, err = e.stores.acquire(ctx, e.cfg, e.set, host); err != nil {
 		return fmt.Errorf("agent_session: %w", err)
 	}
-	e.shared, e.released = shared, false
-	if first {
-		for _, w := range e.cfg.warnings() {
-			e.set.Logger.Warn(w)
-		}
-	}
+	e.released = false
 	return nil
 }
 
@@ -113,8 +107,8 @@ func (e *sessionExporter) push(ctx context.Context, sig signal, batch session.Ba
 		}
 	}
 	e.count(ctx, sig, &d)
-	if d.rows+d.blocks > 0 && len(d.refused.rows) == d.rows && d.refused.blockCount() == d.blocks {
-		return consumererror.NewPermanent(fmt.Errorf("agent_session: write %d rows: %w", d.rows, d.refused.err))
+	if len(d.refused) > 0 && len(d.stored.Rows)+len(d.stored.Blocks) == 0 {
+		return consumererror.NewPermanent(fmt.Errorf("agent_session: write %d rows: %w", len(batch.Rows), d.refused[0].err))
 	}
 	return nil
 }
@@ -126,7 +120,6 @@ func (e *sessionExporter) write(ctx context.Context, d *delivery, batch session.
 		return err
 	}
 	d.finds = e.shared.redact.batch(&batch)
-	d.rows, d.blocks = len(batch.Rows), len(batch.Blocks)
 	err = e.put(ctx, st, d, batch)
 	if err == nil || !errors.Is(ctx.Err(), context.Canceled) { // a write that was cancelled says nothing of the store
 		e.shared.health(err)
@@ -134,6 +127,8 @@ func (e *sessionExporter) write(ctx context.Context, d *delivery, batch session.
 	return err
 }
 
+// put writes what the limits admit. When the store refuses it, each session is written by itself, so that the data of
+// one keeps no other from the store.
 func (e *sessionExporter) put(ctx context.Context, st *openStore, d *delivery, batch session.Batch) error {
 	if err := st.sizes.full(ctx); err != nil {
 		if st.sweeper != nil && errors.Is(err, store.ErrFull) {
@@ -141,32 +136,27 @@ func (e *sessionExporter) put(ctx context.Context, st *openStore, d *delivery, b
 		}
 		return err
 	}
-	in, over, err := st.sizes.admit(ctx, batch)
-	if err != nil {
+	batch, err := st.sizes.admit(ctx, d, batch)
+	if err != nil || len(batch.Rows)+len(batch.Blocks) == 0 {
 		return err
 	}
-	d.refused.add(reasonSession, over, fmt.Errorf("%w, which is %d", errSessionLimit, e.cfg.Limits.SessionMiB))
-	good := check(in, &d.refused)
-	if len(good.Rows)+len(good.Blocks) == 0 {
-		return nil
-	}
-	var parts []session.Batch
-	if err := e.putOnce(ctx, st, good); err == nil {
-		d.stored = good
-	} else if !errors.Is(err, store.ErrData) {
-		return err
-	} else if parts = bySession(good); len(parts) == 1 {
-		d.refused.add(reasonStore, good, err)
-		return nil
+	parts := []session.Batch{batch}
+	if err = e.putOnce(ctx, st, batch); errors.Is(err, store.ErrData) {
+		if p := bySession(batch); len(p) <= maxParts {
+			parts = p
+		}
 	}
 	for _, part := range parts {
-		switch err := e.putOnce(ctx, st, part); {
+		if len(parts) > 1 {
+			err = e.putOnce(ctx, st, part)
+		}
+		switch {
 		case errors.Is(err, store.ErrData): // the store would refuse it again
-			d.refused.add(reasonStore, part, err)
+			d.refuse(reasonStore, part, err)
 		case err != nil:
 			return err
 		default:
-			d.stored.Rows, d.stored.Blocks = append(d.stored.Rows, part.Rows...), append(d.stored.Blocks, part.Blocks...)
+			join(&d.stored, part)
 		}
 	}
 	st.sizes.wrote(d.stored)
@@ -184,11 +174,10 @@ func (e *sessionExporter) putOnce(ctx context.Context, st store.Store, b session
 
 // delivery is one batch and what became of it.
 type delivery struct {
-	report       otlprow.Report
-	finds        finds
-	rows, blocks int // that were to be written
-	refused      refused
-	stored       session.Batch
+	report  otlprow.Report
+	finds   finds
+	refused []refusal
+	stored  session.Batch
 }
 
 // signal is what each signal has of its own.
@@ -225,11 +214,9 @@ func (e *sessionExporter) count(ctx context.Context, sig signal, d *delivery) {
 	for reason, n := range d.report.Rejected {
 		add(sig.rejected, n, attribute.String("reason", reason))
 	}
-	for reason, n := range d.refused.rowCounts() {
-		add(sig.rejected, n, attribute.String("reason", reason))
-	}
-	for reason, n := range d.refused.blocks {
-		add(t.ExporterAgentSessionBlocksRejected, n, attribute.String("reason", reason))
+	for _, r := range d.refused {
+		add(sig.rejected, r.rows, attribute.String("reason", r.reason))
+		add(t.ExporterAgentSessionBlocksRejected, r.blocks, attribute.String("reason", r.reason))
 	}
 	add(t.ExporterAgentSessionRedactions, d.finds.attribute, attribute.String("where", "attribute"))
 	add(t.ExporterAgentSessionRedactions, d.finds.block, attribute.String("where", "block"))
@@ -241,7 +228,8 @@ func (e *sessionExporter) count(ctx context.Context, sig signal, d *delivery) {
 // it. The line holds no content. Foreign spans are logged with foreign_spans: log.
 func (e *sessionExporter) logRejected(sig signal, d *delivery) {
 	logged := map[string]bool{}
-	log := func(reason string, n int, name, service string, k session.Key, trace session.TraceID, span session.SpanID) {
+	log := func(reason string, n int, name, service string, k session.Key, trace session.TraceID, span session.SpanID,
+		cause error) {
 		if logged[reason] {
 			return
 		}
@@ -249,7 +237,7 @@ func (e *sessionExporter) logRejected(sig signal, d *delivery) {
 		e.set.Logger.Warn("not stored", zap.String("reason", reason), zap.Int("count", n), zap.String("signal", sig.name),
 			zap.String("first_name", e.shared.redact.name(name)), zap.String("first_service", service),
 			zap.String("first_session", k.ID),
-			zap.Stringer("first_trace", trace), zap.Stringer("first_span", span), zap.NamedError("refused", d.refused.err))
+			zap.Stringer("first_trace", trace), zap.Stringer("first_span", span), zap.NamedError("refused", cause))
 	}
 	for i := range d.report.Rejections {
 		r := &d.report.Rejections[i]
@@ -257,15 +245,14 @@ func (e *sessionExporter) logRejected(sig signal, d *delivery) {
 		if r.Reason == otlprow.ReasonForeign {
 			n = d.report.Foreign
 		}
-		log(r.Reason, n, r.Name, r.Service, r.Session, r.Trace, r.Span)
+		log(r.Reason, n, r.Name, r.Service, r.Session, r.Trace, r.Span, nil)
 	}
-	counts := d.refused.rowCounts()
-	for i := range d.refused.rows {
-		r := &d.refused.rows[i]
-		log(r.reason, counts[r.reason], r.Kind.String(), r.Service, r.Session, r.Trace, r.Span)
-	}
-	if len(d.refused.rows) == 0 && d.refused.err != nil {
-		e.set.Logger.Warn("not stored", zap.Int("blocks", d.refused.blockCount()), zap.Error(d.refused.err))
+	for _, r := range d.refused {
+		if row := r.first; row != nil {
+			log(r.reason, r.rows, row.Kind.String(), row.Service, row.Session, row.Trace, row.Span, r.err)
+		} else {
+			e.set.Logger.Warn("not stored", zap.Int("blocks", r.blocks), zap.Error(r.err))
+		}
 	}
 }
 
@@ -273,14 +260,10 @@ func (e *sessionExporter) logRejected(sig signal, d *delivery) {
 func touched(b session.Batch) int {
 	seen := map[session.Key]struct{}{}
 	for i := range b.Rows {
-		if i == 0 || b.Rows[i].Session != b.Rows[i-1].Session {
-			seen[b.Rows[i].Session] = struct{}{}
-		}
+		seen[b.Rows[i].Session] = struct{}{}
 	}
 	for i := range b.Blocks {
-		if i == 0 || b.Blocks[i].Session != b.Blocks[i-1].Session {
-			seen[b.Blocks[i].Session] = struct{}{}
-		}
+		seen[b.Blocks[i].Session] = struct{}{}
 	}
 	return len(seen)
 }

@@ -135,7 +135,7 @@ func setup(t *testing.T, before func(session.Batch) error, change ...func(*Confi
 // quickTiming lets nothing wait.
 var quickTiming = timing{
 	openTimeout: 10 * time.Second, openRetry: time.Millisecond, openRetryMax: 10 * time.Millisecond,
-	measure: 10 * time.Millisecond, measureDirty: 10 * time.Millisecond,
+	measure: 10 * time.Millisecond,
 }
 
 func noRetry(c *Config)   { c.RetryConfig.Enabled = false }

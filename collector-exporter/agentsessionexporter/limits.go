@@ -13,7 +13,7 @@ import (
 
 const (
 	// sizeAge is after how long a size is looked up again.
-	sizeAge = 30 * time.Second
+	sizeAge = 5 * time.Second
 	// lookTimeout bounds one look-up: a write may wait for it.
 	lookTimeout = 5 * time.Second
 	// maxSizes bounds how many sizes are remembered.
@@ -23,8 +23,8 @@ const (
 // errSessionLimit is why rows and blocks of sessions above their limit are refused.
 var errSessionLimit = errors.New("the session is above limits::session_mib")
 
-// sizes holds a store to limits::session_mib and limits::store_mib. It asks the store for a size every 30 seconds, and
-// before each write while the size is unknown, above half of its limit, or may have grown by a quarter of it since.
+// sizes holds a store to limits::session_mib and limits::store_mib. It asks the store for a size every few seconds, and
+// before each write while the size is above half of its limit.
 type sizes struct {
 	st                   store.Store
 	maxSession, maxStore int64 // 0: no bound
@@ -33,10 +33,10 @@ type sizes struct {
 	known map[session.Key]size // the zero key is the whole store
 }
 
-// size is a size as the store gave it, and how much was written since.
+// size is a size as the store gave it, with the blocks that were written since.
 type size struct {
-	bytes, since int64
-	at           time.Time
+	bytes int64
+	at    time.Time
 }
 
 func newSizes(st store.Store, cfg *Config) *sizes {
@@ -56,12 +56,12 @@ func (z *sizes) full(ctx context.Context) error {
 	return err
 }
 
-// of returns about how large a session, or the store, is: never less than half of the limit too little.
+// of returns about how large a session, or the store, is.
 func (z *sizes) of(ctx context.Context, k session.Key, limit int64) (int64, error) {
 	z.mu.Lock()
 	s, ok := z.known[k]
 	z.mu.Unlock()
-	if ok && time.Since(s.at) < sizeAge && s.bytes < limit/2 && s.since < limit/4 {
+	if ok && time.Since(s.at) < sizeAge && s.bytes < limit/2 {
 		return s.bytes, nil
 	}
 	return z.look(ctx, k)
@@ -80,90 +80,39 @@ func (z *sizes) look(ctx context.Context, k session.Key) (int64, error) {
 	if len(z.known) >= maxSizes {
 		clear(z.known)
 	}
-	z.known[k] = size{bytes: n, at: time.Now()}
+	z.known[k] = size{n, time.Now()}
 	return n, nil
 }
 
-// admit splits b: in may be written, over belongs to sessions that are above their limit.
-func (z *sizes) admit(ctx context.Context, b session.Batch) (in, over session.Batch, _ error) {
+// admit returns what of b may be written, and refuses sessions that are above their limit.
+func (z *sizes) admit(ctx context.Context, d *delivery, b session.Batch) (in session.Batch, _ error) {
 	if z.maxSession == 0 {
-		return b, over, nil
+		return b, nil
 	}
-	above := map[session.Key]bool{}
-	some := false
-	look := func(k session.Key) error {
-		if _, known := above[k]; known {
-			return nil
-		}
-		n, err := z.of(ctx, k, z.maxSession)
-		above[k] = n >= z.maxSession
-		some = some || above[k]
-		return err
-	}
-	for i := range b.Rows {
-		if err := look(b.Rows[i].Session); err != nil {
-			return in, over, err
+	for _, part := range bySession(b) {
+		n, err := z.of(ctx, keyOf(part), z.maxSession)
+		switch {
+		case err != nil:
+			return in, err
+		case n >= z.maxSession:
+			d.refuse(reasonSession, part, fmt.Errorf("%w, which is %d", errSessionLimit, z.maxSession/mebi))
+		default:
+			join(&in, part)
 		}
 	}
-	for i := range b.Blocks {
-		if err := look(b.Blocks[i].Session); err != nil {
-			return in, over, err
-		}
-	}
-	if !some {
-		return b, over, nil
-	}
-	for _, r := range b.Rows {
-		if above[r.Session] {
-			over.Rows = append(over.Rows, r)
-		} else {
-			in.Rows = append(in.Rows, r)
-		}
-	}
-	for _, k := range b.Blocks {
-		if above[k.Session] {
-			over.Blocks = append(over.Blocks, k)
-		} else {
-			in.Blocks = append(in.Blocks, k)
-		}
-	}
-	return in, over, nil
+	return in, nil
 }
 
-// wrote adds what was written.
+// wrote adds the blocks that were written.
 func (z *sizes) wrote(b session.Batch) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	add := func(k session.Key, n int) {
-		for _, k := range []session.Key{k, {}} {
+	for i := range b.Blocks {
+		for _, k := range []session.Key{b.Blocks[i].Session, {}} {
 			if s, ok := z.known[k]; ok {
-				s.since += int64(n)
+				s.bytes += int64(len(b.Blocks[i].Body))
 				z.known[k] = s
 			}
 		}
 	}
-	for i := range b.Rows {
-		add(b.Rows[i].Session, rowBytes(&b.Rows[i]))
-	}
-	for i := range b.Blocks {
-		add(b.Blocks[i].Session, len(b.Blocks[i].Body))
-	}
-}
-
-// rowBytes returns about how many bytes a row takes.
-func rowBytes(r *session.Row) int {
-	n := 128 + len(r.Session.Tenant) + len(r.Session.ID) + len(r.Run) + len(r.Service)
-	for _, a := range r.Attrs {
-		n += 8 + len(a.Key) + len(a.Value.Str())
-		for _, s := range a.Value.Strings() {
-			n += len(s)
-		}
-	}
-	for i := range r.Lists {
-		n += 64
-		for _, it := range r.Lists[i].Items {
-			n += len(it)
-		}
-	}
-	return n + 64*(len(r.Events)+len(r.Facts))
 }

@@ -18,47 +18,49 @@ const maxDirty = 10_000
 // its unprojected sessions are those that measure saw last.
 func (s *sharedStore) observe() error {
 	attrs := metric.WithAttributes(s.id)
-	counter := func(of func(store.Counts) int64) metric.Int64Callback {
+	gauge := func(read func() (n int64, known bool)) metric.Int64Callback {
 		return func(_ context.Context, o metric.Int64Observer) error {
-			if open := s.opened.Load(); open != nil {
-				if c, ok := open.Store.(store.Counter); ok {
-					o.Observe(of(c.Counts()), attrs)
-				}
+			if n, known := read(); known {
+				o.Observe(n, attrs)
 			}
 			return nil
 		}
 	}
+	counter := func(of func(store.Counts) int64) metric.Int64Callback {
+		return gauge(func() (int64, bool) {
+			open := s.opened.Load()
+			if open == nil {
+				return 0, false
+			}
+			c, ok := open.Store.(store.Counter)
+			if !ok {
+				return 0, false
+			}
+			return of(c.Counts()), true
+		})
+	}
+	well := func() (int64, bool) {
+		if s.well() {
+			return 1, true
+		}
+		return 0, true
+	}
+	t := s.telemetry
 	for _, r := range []struct {
 		register func(metric.Int64Callback) error
 		observe  metric.Int64Callback
 	}{
-		{s.telemetry.RegisterExporterAgentSessionBlocksDeduplicatedCallback,
+		{t.RegisterExporterAgentSessionBlocksDeduplicatedCallback,
 			counter(func(c store.Counts) int64 { return c.BlocksKnown })},
-		{s.telemetry.RegisterExporterAgentSessionBlockBytesDeduplicatedCallback,
+		{t.RegisterExporterAgentSessionBlockBytesDeduplicatedCallback,
 			counter(func(c store.Counts) int64 { return c.BytesKnown })},
-		{s.telemetry.RegisterExporterAgentSessionBlockBytesStoredCallback,
+		{t.RegisterExporterAgentSessionBlockBytesStoredCallback,
 			counter(func(c store.Counts) int64 { return c.BytesNew })},
-		{s.telemetry.RegisterExporterAgentSessionStoreOpenCallback, func(_ context.Context, o metric.Int64Observer) error {
-			n := int64(0)
-			if s.well() {
-				n = 1
-			}
-			o.Observe(n, attrs)
-			return nil
-		}},
-		{s.telemetry.RegisterExporterAgentSessionStoreSizeCallback, func(_ context.Context, o metric.Int64Observer) error {
-			if n := s.seenSize.Load(); n > 0 {
-				o.Observe(n, attrs)
-			}
-			return nil
-		}},
-		{s.telemetry.RegisterExporterAgentSessionSessionsUnprojectedCallback,
-			func(_ context.Context, o metric.Int64Observer) error {
-				if n := s.seenDirty.Load(); n >= 0 {
-					o.Observe(n, attrs)
-				}
-				return nil
-			}},
+		{t.RegisterExporterAgentSessionStoreOpenCallback, gauge(well)},
+		{t.RegisterExporterAgentSessionStoreSizeCallback,
+			gauge(func() (int64, bool) { n := s.seenSize.Load(); return n, n > 0 })},
+		{t.RegisterExporterAgentSessionSessionsUnprojectedCallback,
+			gauge(func() (int64, bool) { n := s.seenDirty.Load(); return n, n >= 0 })},
 	} {
 		if err := r.register(r.observe); err != nil {
 			return err
@@ -69,19 +71,15 @@ func (s *sharedStore) observe() error {
 
 // measure keeps the figures of observe current until ctx ends.
 func (s *sharedStore) measure(ctx context.Context, o *openStore) {
-	size, dirty := time.NewTicker(s.timing.measure), time.NewTicker(s.timing.measureDirty)
-	defer size.Stop()
-	defer dirty.Stop()
-	s.measureSize(ctx, o)
-	s.measureDirty(ctx, o)
+	tick := time.NewTicker(s.timing.measure)
+	defer tick.Stop()
 	for {
+		s.measureSize(ctx, o)
+		s.measureDirty(ctx, o)
 		select {
 		case <-ctx.Done():
 			return
-		case <-size.C:
-			s.measureSize(ctx, o)
-		case <-dirty.C:
-			s.measureDirty(ctx, o)
+		case <-tick.C:
 		}
 	}
 }

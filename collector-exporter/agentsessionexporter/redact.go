@@ -1,7 +1,6 @@
 package agentsessionexporter
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -95,12 +94,15 @@ type blockRef struct {
 }
 
 // anywhere is how a block is looked at of which the batch does not say what it is: as everything that it may be.
-var anywhere = []use{
-	{place: spans.PlaceMessage}, {place: spans.PlaceSystem}, {place: spans.PlaceTools},
-	{place: spans.PlaceRest},
-	{place: spans.ListArgs}, {place: spans.ListResult}, {place: spans.ListMetadata}, {place: spans.ListRules},
-	{place: spans.ListSummary},
-	{place: spans.PlaceConfig}, {place: spans.PlaceEvent}, {place: spans.PlaceText},
+var anywhere = usesAs(spans.PlaceMessage, spans.PlaceSystem, spans.PlaceTools, spans.PlaceRest, spans.ListArgs,
+	spans.ListResult, spans.ListMetadata, spans.ListRules, spans.ListSummary, spans.PlaceConfig, spans.PlaceEvent,
+	spans.PlaceText)
+
+func usesAs(places ...string) (all []use) {
+	for _, p := range places {
+		all = append(all, use{place: p})
+	}
+	return all
 }
 
 // usesOf returns what the rows say about blocks.
@@ -137,23 +139,20 @@ func usesOf(rows []session.Row) map[blockRef][]use {
 
 // useOf says what an item of a list is.
 func useOf(list, provenance string) use {
-	from, err := spans.ParseProvenance(provenance)
-	if err != nil {
-		from = spans.Provenance{}
-	}
+	from, _ := spans.ParseProvenance(provenance)
 	switch list {
 	case spans.ListRequest, spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListHistory,
-		spans.ListOutside,
-		spans.ListBefore, spans.ListAfter:
+		spans.ListOutside, spans.ListBefore, spans.ListAfter:
 		return use{spans.PlaceMessage, from.Kind}
 	case spans.ListParams:
 		switch from.Kind {
 		case spans.ProvenanceSystem:
-			return use{place: spans.PlaceSystem}
+			list = spans.PlaceSystem
 		case spans.ProvenanceTools:
-			return use{place: spans.PlaceTools}
+			list = spans.PlaceTools
+		default:
+			list = spans.PlaceRest
 		}
-		return use{place: spans.PlaceRest}
 	}
 	return use{place: list}
 }
@@ -174,10 +173,8 @@ func (r *redaction) apply(uses []use, role string, isJSON bool, text string) (st
 }
 
 var (
-	asText   = []use{{place: spans.PlaceText}}
-	asConfig = []use{{place: spans.PlaceConfig}}
-	// asOutput is the part of a reply that came in by then.
-	asOutput = []use{{place: spans.PlaceMessage}}
+	asText, asConfig = usesAs(spans.PlaceText), usesAs(spans.PlaceConfig)
+	asOutput         = usesAs(spans.PlaceMessage) // the part of a reply that came in by then
 )
 
 // attrs redacts the attributes that may hold content: those of that class, and those that the vocabulary does not know.
@@ -187,30 +184,28 @@ func (r *redaction) attrs(row *session.Row) {
 		if known, ok := spans.Lookup(attribute.Key(a.Key)); ok && known.Class != spans.ClassContent {
 			continue
 		}
-		uses, role := asText, func(string) string { return "" }
-		switch a.Key {
-		case string(spans.RunConfigKey):
-			uses = asConfig
-		case session.PartialOutputKey:
-			uses, role = asOutput, roleOf
+		found := 0
+		text := func(s string) string {
+			uses, role := asText, ""
+			switch a.Key {
+			case string(spans.RunConfigKey):
+				uses = asConfig
+			case session.PartialOutputKey:
+				uses, role = asOutput, roleOf(s)
+			}
+			s, n := r.apply(uses, role, looksLikeJSON(s), s)
+			found += n
+			return s
 		}
-		value, found := a.Value, 0
-		switch a.Value.Type() {
+		switch value := a.Value; value.Type() {
 		case session.TypeString:
-			var s string
-			if s, found = r.apply(uses, role(a.Value.Str()), looksLikeJSON(a.Value.Str()), a.Value.Str()); found > 0 {
-				value = session.StringValue(s)
-			}
+			a.Value = session.StringValue(text(value.Str()))
 		case session.TypeStrings:
-			l := a.Value.Strings()
+			l := value.Strings()
 			for j, s := range l {
-				var n int
-				l[j], n = r.apply(uses, role(s), looksLikeJSON(s), s)
-				found += n
+				l[j] = text(s)
 			}
-			if found > 0 {
-				value = session.StringsValue(l)
-			}
+			a.Value = session.StringsValue(l)
 		}
 		if found == 0 {
 			continue
@@ -218,7 +213,7 @@ func (r *redaction) attrs(row *session.Row) {
 		if !copied {
 			row.Attrs, copied = slices.Clone(row.Attrs), true
 		}
-		row.Attrs[i].Value = value
+		row.Attrs[i] = a
 		r.attribute += found
 	}
 }
@@ -228,36 +223,35 @@ func (r *redaction) attrs(row *session.Row) {
 func (r *redaction) items(row *session.Row) {
 	copied := false
 	for i, l := range row.Lists {
-		items := l.Items
-		for j, text := range items {
+		var changed []string // the items, once one of them has a find
+		for j, text := range l.Items {
 			if len(text) <= len("AAAAAAAAAAA") { // an id alone
 				continue
 			}
-			left, found := "", 0
-			if it, err := spans.ParseItem(text); err != nil {
-				_, found = r.apply(asText, "", false, text)
-			} else {
-				left = it.Block.String()
-				var in int
-				if from, err := spans.ParseProvenance(it.Provenance); err != nil {
-					_, in = r.apply(asText, "", false, it.Provenance)
-				} else {
-					_, in = r.apply(asText, "", true, string(from.AppendJSON(nil)))
+			left, isJSON := "", false
+			if it, err := spans.ParseItem(text); err == nil {
+				left, text = it.Block.String(), it.Provenance
+				if from, err := spans.ParseProvenance(text); err == nil {
+					text, isJSON = string(from.AppendJSON(nil)), true
 				}
-				found += in
 			}
+			_, found := r.apply(asText, "", isJSON, text)
 			if found == 0 {
 				continue
 			}
-			if !copied {
-				row.Lists, copied = slices.Clone(row.Lists), true
+			if changed == nil {
+				changed = slices.Clone(l.Items)
 			}
-			if &row.Lists[i].Items[0] == &l.Items[0] {
-				row.Lists[i].Items = slices.Clone(l.Items)
-			}
-			row.Lists[i].Items[j] = left
+			changed[j] = left
 			r.item += found
 		}
+		if changed == nil {
+			continue
+		}
+		if !copied {
+			row.Lists, copied = slices.Clone(row.Lists), true
+		}
+		row.Lists[i].Items = changed
 	}
 }
 
@@ -343,28 +337,15 @@ func wholeText(b *session.Block, here map[blockRef]*session.Block) string {
 // looksLikeJSON finds out what the producer knew and did not say. Numbers and literals count as text, which rules see
 // more of.
 func looksLikeJSON(s string) bool {
-	for i := range len(s) {
-		switch s[i] {
-		case ' ', '\t', '\n', '\r':
-		case '{', '[', '"':
-			return true
-		default:
-			return false
-		}
-	}
-	return false
+	s = strings.TrimLeft(s, " \t\n\r")
+	return s != "" && strings.IndexByte(`{["`, s[0]) >= 0
 }
 
 // roleOf returns the role of a body that is a message.
 func roleOf(body string) string {
-	if !looksLikeJSON(body) {
-		return ""
-	}
 	var m struct {
 		Role string `json:"role"`
 	}
-	if json.NewDecoder(bytes.NewReader([]byte(body))).Decode(&m) != nil {
-		return ""
-	}
+	_ = json.NewDecoder(strings.NewReader(body)).Decode(&m) // a part of a message may follow
 	return m.Role
 }

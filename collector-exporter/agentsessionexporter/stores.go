@@ -42,13 +42,13 @@ type timing struct {
 	// openTimeout bounds one attempt to open the store; openRetry and openRetryMax are the first and the longest wait
 	// between two.
 	openTimeout, openRetry, openRetryMax time.Duration
-	// measure is the time between two looks at the store's size, measureDirty between two at its unprojected sessions.
-	measure, measureDirty time.Duration
+	// measure is the time between two looks at the store's size and its unprojected sessions.
+	measure time.Duration
 }
 
 var defaultTiming = timing{
 	openTimeout: 10 * time.Second, openRetry: time.Second, openRetryMax: 30 * time.Second,
-	measure: 5 * time.Second, measureDirty: 30 * time.Second,
+	measure: 30 * time.Second,
 }
 
 // stores are the stores of one factory. The Collector makes an exporter for each signal of a configured one and gives
@@ -66,24 +66,21 @@ func newStores(open openFunc) *stores {
 	return &stores{open: open, timing: defaultTiming, all: map[*Config]*sharedStore{}}
 }
 
-// acquire returns the store of cfg; first says that it was made by this call. Only a permanent error is returned: a
-// store that is away is opened later.
-func (s *stores) acquire(ctx context.Context, cfg *Config, set exporter.Settings, host component.Host) (_ *sharedStore,
-	first bool, _ error) {
+// acquire returns the store of cfg. It returns permanent errors only: a store that is away is opened later.
+func (s *stores) acquire(ctx context.Context, cfg *Config, set exporter.Settings,
+	host component.Host) (_ *sharedStore, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	shared := s.all[cfg]
 	if shared == nil {
-		var err error
-		if shared, err = startStore(ctx, s.open, s.timing, cfg, set, host); err != nil {
-			return nil, false, err
+		if shared, err = startStore(ctx, s.open, s.timing, cfg, set); err != nil {
+			return nil, err
 		}
 		s.all[cfg] = shared
-	} else {
-		shared.addHost(host)
 	}
+	shared.addHost(host)
 	shared.users++
-	return shared, shared.users == 1, nil
+	return shared, nil
 }
 
 // release closes the store when its last user lets go of it. Each acquire is released once.
@@ -131,15 +128,15 @@ type openStore struct {
 // errAway is wrapped by errors of writes while the store was never open.
 var errAway = errors.New("the store is away; it is opened in the background")
 
-func startStore(ctx context.Context, open openFunc, t timing, cfg *Config, set exporter.Settings,
-	host component.Host) (*sharedStore, error) {
+func startStore(ctx context.Context, open openFunc, t timing, cfg *Config,
+	set exporter.Settings) (*sharedStore, error) {
 	red, err := newRedactor(&cfg.Redaction)
 	if err != nil {
 		return nil, err
 	}
 	s := &sharedStore{
 		cfg: cfg, open: open, timing: t, logger: set.Logger, redact: red,
-		id: attribute.String("exporter", set.ID.String()), hosts: []component.Host{host},
+		id: attribute.String("exporter", set.ID.String()),
 	}
 	s.seenDirty.Store(-1)
 	if s.telemetry, err = metadata.NewTelemetryBuilder(set.TelemetrySettings); err != nil {
@@ -162,6 +159,9 @@ func startStore(ctx context.Context, open openFunc, t timing, cfg *Config, set e
 		s.logger.Warn("the store is away; senders get a retryable error, and it is opened in the background", zap.Error(err))
 		s.health(err)
 		s.running.Go(func() { s.openLater(run) })
+	}
+	for _, w := range cfg.warnings() {
+		s.logger.Warn(w)
 	}
 	return s, nil
 }
@@ -232,8 +232,7 @@ func (s *sharedStore) addHost(h component.Host) {
 	defer s.mu.Unlock()
 	s.hosts = append(s.hosts, h)
 	if s.failing != nil {
-		componentstatus.ReportStatus(h, componentstatus.NewEvent(componentstatus.StatusRecoverableError,
-			componentstatus.WithError(s.failing)))
+		report(h, s.failing)
 	}
 }
 
@@ -245,20 +244,21 @@ func (s *sharedStore) health(err error) {
 	if s.closed {
 		return
 	}
-	was := s.failing
+	changed := (err == nil) != (s.failing == nil)
 	s.failing = err
-	var event *componentstatus.Event
-	switch {
-	case err != nil && was == nil:
-		event = componentstatus.NewEvent(componentstatus.StatusRecoverableError, componentstatus.WithError(err))
-	case err == nil && was != nil:
-		event = componentstatus.NewEvent(componentstatus.StatusOK)
-	default:
-		return
-	}
 	for _, h := range s.hosts {
-		componentstatus.ReportStatus(h, event)
+		if changed {
+			report(h, err)
+		}
 	}
+}
+
+func report(h component.Host, err error) {
+	event := componentstatus.NewEvent(componentstatus.StatusOK)
+	if err != nil {
+		event = componentstatus.NewEvent(componentstatus.StatusRecoverableError, componentstatus.WithError(err))
+	}
+	componentstatus.ReportStatus(h, event)
 }
 
 // well reports whether the store is open and took what was last written.
@@ -280,17 +280,15 @@ func (s *sharedStore) close(ctx context.Context) error {
 	if o == nil {
 		return nil
 	}
-	var errs []error
-	if o.sweeper != nil {
-		if err := o.sweeper.Close(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("agent_session: stop retention: %w", err))
+	failed := func(what string, err error) error {
+		if err != nil {
+			err = fmt.Errorf("agent_session: %s: %w", what, err)
 		}
+		return err
 	}
-	if err := o.worker.Close(ctx); err != nil {
-		errs = append(errs, fmt.Errorf("agent_session: finish projections: %w", err))
+	var swept error
+	if o.sweeper != nil {
+		swept = failed("stop retention", o.sweeper.Close(ctx))
 	}
-	if err := o.Close(); err != nil {
-		errs = append(errs, fmt.Errorf("agent_session: close storage: %w", err))
-	}
-	return errors.Join(errs...)
+	return errors.Join(swept, failed("finish projections", o.worker.Close(ctx)), failed("close storage", o.Close()))
 }

@@ -35,7 +35,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewFactory returns the factory of the extension. The first call also bounds how many gRPC messages are decompressed at
+// NewFactory returns the factory of the extension. The first call also bounds how many gRPC messages are decompressed
+// at
 // the same time in the process, so call it before a gRPC server or client works.
 func NewFactory() extension.Factory {
 	limitDecompression()

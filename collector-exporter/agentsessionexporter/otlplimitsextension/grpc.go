@@ -63,7 +63,7 @@ func (l *limits) comes(ctx context.Context, received <-chan struct{}) bool {
 	return true
 }
 
-// codec examines messages before it decodes them.
+// codec examines messages before it decodes them. It refuses at once a message that there is no memory for.
 type codec struct {
 	encoding.CodecV2
 	limits *limits
@@ -75,41 +75,35 @@ type codec struct {
 func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
 	a := &admission{l: c.limits}
 	err := c.decode(data, v, a)
-	gate.forget(int64(data.Len()))
-	switch {
-	case err == nil:
+	if err == nil {
 		c.handled.Store(v, a)
-		return nil
-	case errors.Is(err, errBusy), errors.Is(err, errTooLarge), errors.Is(err, otlpbounds.ErrTooDeep):
-		a.release()
-		c.handled.Store(v, err)
 		return nil
 	}
 	a.release()
+	if errors.Is(err, errBusy) || errors.Is(err, errTooLarge) || errors.Is(err, otlpbounds.ErrTooDeep) {
+		c.handled.Store(v, err)
+		return nil
+	}
 	return err
 }
 
 func (c *codec) decode(data mem.BufferSlice, v any, a *admission) error {
-	ctx, signal := context.Background(), signalOfType(v)
-	if err := a.grow(ctx, int64(data.Len())); err != nil {
+	try := c.limits.inFlight.TryAcquire
+	if err := a.grow(int64(data.Len()), try); err != nil {
 		return err
 	}
-	meter := otlpbounds.NewMeter(signal, c.limits.max)
+	meter := otlpbounds.NewMeter(signalOfType(v), c.limits.max)
 	for _, piece := range data {
-		if _, err := meter.Write(piece.ReadOnlyData()); err != nil {
+		if _, err := meter.Write(piece.ReadOnlyData()); errors.Is(err, otlpbounds.ErrTooLarge) {
 			return errTooLarge
+		} else if err != nil {
+			return err
 		}
 	}
-	if err := a.grow(ctx, int64(data.Len())+meter.Used()); err != nil {
+	if err := a.grow(int64(data.Len())+meter.Used(), try); err != nil {
 		return err
 	}
-	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer whole.Free()
-	b := whole.ReadOnlyData()
-	if err := otlpbounds.Check(b); err != nil {
-		return err
-	}
-	return c.CodecV2.Unmarshal(mem.BufferSlice{whole}, v)
+	return c.CodecV2.Unmarshal(data, v)
 }
 
 // intercept refuses what the codec did not decode, and gives back the memory of a request when it was handled.

@@ -19,7 +19,8 @@ import (
 // step is how much of a body is read before its memory is held.
 const step = 1 << 20
 
-// GetHTTPHandler reads and examines bodies before the receiver does. The receiver's own bound of size holds already, and
+// GetHTTPHandler reads and examines bodies before the receiver does. The receiver's own bound of size holds already,
+// and
 // compressed bodies are unpacked as they are read.
 func (l *limits) GetHTTPHandler(context.Context) (extensionmiddleware.WrapHTTPHandlerFunc, error) {
 	return func(_ context.Context, next http.Handler) (http.Handler, error) {
@@ -70,9 +71,9 @@ func (l *limits) read(conn *http.ResponseController, r *http.Request, a *admissi
 		_ = conn.SetReadDeadline(time.Now().Add(readTime))
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	meter, check := otlpbounds.NewMeter(signalOf(r.URL.Path), l.max), otlpbounds.Check
+	meter := otlpbounds.NewMeter(signalOf(r.URL.Path), l.max)
 	if kind == "application/json" {
-		meter, check = otlpbounds.NewJSONMeter(l.max), otlpbounds.CheckJSON
+		meter = otlpbounds.NewJSONMeter(l.max)
 	}
 	body := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+max(min(r.ContentLength, step), 0)))
 	for {
@@ -86,15 +87,12 @@ func (l *limits) read(conn *http.ResponseController, r *http.Request, a *admissi
 		case err != nil && !errors.Is(err, io.EOF):
 			return nil, err
 		case n == step:
-			if err := a.grow(r.Context(), int64(body.Cap())+step); err != nil {
+			if err := a.growWaiting(r.Context(), int64(body.Cap())+step); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if err := check(body.Bytes()); err != nil {
-			return nil, err
-		}
-		return body.Bytes(), a.grow(r.Context(), int64(body.Cap())+meter.Used())
+		return body.Bytes(), a.growWaiting(r.Context(), int64(body.Cap())+meter.Used())
 	}
 }
 

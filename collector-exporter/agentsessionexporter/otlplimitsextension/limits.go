@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// patience is how long a request waits for memory before its sender is asked to come back.
+	// patience is how long an HTTP request waits for memory before its sender is asked to come back.
 	patience = 5 * time.Second
 	// retryAfter is when the sender is asked to come back.
 	retryAfter = time.Second
@@ -30,8 +30,10 @@ const (
 )
 
 var (
-	errTooLarge = errors.New("the request takes more memory when decoded than otlp_limits allows (max_request_mib): send " +
-		"smaller batches")
+	errTooLarge = errors.New(
+		"the request takes more memory when decoded than otlp_limits allows (max_request_mib): send " +
+			"smaller batches",
+	)
 	errBusy = errors.New("too many requests at once (max_in_flight_mib of otlp_limits): send again later")
 )
 
@@ -55,7 +57,7 @@ var (
 
 func newLimits(c *Config) *limits {
 	capacity := c.MaxInFlightMiB << 20
-	gate.max.Store(max(gate.max.Load(), c.MaxRequestMiB<<20))
+	maxUnpacked.Store(max(maxUnpacked.Load(), c.MaxRequestMiB<<20))
 	return &limits{max: c.MaxRequestMiB << 20, capacity: capacity,
 		inFlight: semaphore.NewWeighted(capacity), http: semaphore.NewWeighted(unpacking),
 		slow: semaphore.NewWeighted(slowMessages), stepTime: stepTime, promptTime: promptTime}
@@ -67,22 +69,27 @@ type admission struct {
 	held int64
 }
 
-// grow makes the request hold n bytes, if it holds less. It waits for other requests to end. It returns errBusy if that
-// takes too long, and errTooLarge for more than can ever be held.
-func (a *admission) grow(ctx context.Context, n int64) error {
-	if n > a.l.capacity {
+// grow makes the request hold n bytes, if it holds less. It returns errBusy where acquire has no memory, and
+// errTooLarge
+// for more than can ever be held.
+func (a *admission) grow(n int64, acquire func(more int64) bool) error {
+	switch {
+	case n > a.l.capacity:
 		return errTooLarge
-	}
-	if n <= a.held {
+	case n <= a.held:
 		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if a.l.inFlight.Acquire(ctx, n-a.held) != nil {
+	case !acquire(n - a.held):
 		return errBusy
 	}
 	a.held = n
 	return nil
+}
+
+// growWaiting is grow, and waits for other requests to end.
+func (a *admission) growWaiting(ctx context.Context, n int64) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return a.grow(n, func(more int64) bool { return a.l.inFlight.Acquire(ctx, more) == nil })
 }
 
 // release gives back what the request holds. Releasing twice does nothing.

@@ -304,7 +304,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterAgentSessionStoreSize, err = builder.meter.Int64ObservableGauge(
 		"otelcol_exporter_agent_session_store_size",
-		metric.WithDescription("Size of the store, all that belongs to it included. Measured every 5 seconds. [Alpha]"),
+		metric.WithDescription("Size of the store, all that belongs to it included. Measured every 30 seconds. [Alpha]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)

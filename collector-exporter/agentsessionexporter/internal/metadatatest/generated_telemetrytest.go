@@ -339,7 +339,7 @@ func AssertEqualExporterAgentSessionStoreOpen(t *testing.T, tt *componenttest.Te
 func AssertEqualExporterAgentSessionStoreSize(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_agent_session_store_size",
-		Description: "Size of the store, all that belongs to it included. Measured every 5 seconds. [Alpha]",
+		Description: "Size of the store, all that belongs to it included. Measured every 30 seconds. [Alpha]",
 		Unit:        "By",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,

@@ -1,9 +1,41 @@
+// Package otlpbounds examines OTLP messages before they are decoded: how deep they are nested, and how much memory
+// their
+// decoded form takes. The decoder of the Collector, pdata, bounds neither.
 package otlpbounds
 
 import (
 	"errors"
 	"math"
 )
+
+// Max is the depth of nesting that a Meter accepts. A span's attribute is the sixth message; each list in it takes two
+// more and each map three. So Max admits more than 80 of them in one another; OpenTelemetry requires 64 of nobody.
+//
+// pdata decodes attribute values by recursion without a bound. In protobuf each MiB of nothing but nesting takes
+// 120 MiB of memory, and between 11 and 12 MiB the stack overflows, which ends the process and cannot be recovered
+// from.
+// JSON takes a fifth of that.
+const Max = 256
+
+var (
+	// ErrTooDeep reports that a message is nested deeper than Max.
+	ErrTooDeep = errors.New("nested deeper than 256 messages")
+	// ErrTooLarge reports that the decoded form of a request takes more memory than a Meter allows.
+	ErrTooLarge = errors.New("the decoded form takes too much memory")
+)
+
+// Check returns ErrTooDeep for spans in protobuf that are nested deeper than Max, else nil, also for bytes that are no
+// message: their decoder reports that.
+func Check(b []byte) error {
+	_, err := NewMeter(Traces, math.MaxInt64).Write(b)
+	return err
+}
+
+// CheckJSON is Check for JSON of any signal.
+func CheckJSON(b []byte) error {
+	_, err := NewJSONMeter(math.MaxInt64).Write(b)
+	return err
+}
 
 // Signal is the kind of an OTLP request.
 type Signal int
@@ -32,11 +64,16 @@ var (
 	traces    = request(200, 120, span())
 	logs      = request(200, 120, &message{bytes: 240, fields: [16]*message{5: value, 6: keyValue}})
 	metrics   = request(200, 120, metric())
-	bySignals = map[Signal][]*message{AnySignal: {traces, logs}, Traces: {traces}, Logs: {logs}, Metrics: {metrics}}
+	bySignals = map[Signal][]*message{
+		AnySignal: {traces, logs, metrics}, Traces: {traces}, Logs: {logs}, Metrics: {metrics},
+	}
 )
 
 func init() {
-	value.fields = [16]*message{5: {bytes: 48, fields: [16]*message{1: value}}, 6: {bytes: 48, fields: [16]*message{1: keyValue}}}
+	value.fields = [16]*message{
+		5: {bytes: 48, fields: [16]*message{1: value}},
+		6: {bytes: 48, fields: [16]*message{1: keyValue}},
+	}
 	keyValue.fields = [16]*message{2: value}
 	resource.fields = [16]*message{1: keyValue}
 	scope.fields = [16]*message{3: keyValue}
@@ -68,28 +105,27 @@ func metric() *message {
 	}}
 }
 
-// ErrTooLarge reports that the decoded form of a request takes more memory than a Meter allows.
-var ErrTooLarge = errors.New("the decoded form takes too much memory")
-
-// Meter estimates, as the bytes of an export request are written to it, how much memory the decoded form takes: the bytes
-// themselves and a fixed number for each message in them. A request of nothing but empty spans takes 200 times its size.
+// Meter estimates, as the bytes of an export request are written to it, how much memory the decoded form takes: the
+// bytes themselves and a fixed number for each message in them. A request of nothing but empty spans takes 200 times
+// its size.
 // The pieces may be cut anywhere. Not safe for concurrent use.
 type Meter struct {
 	limit, read, used int64
 	walks             []walk
 }
 
+// walk examines the next bytes. It returns the memory of all messages so far, without their bytes, and ErrTooDeep.
 type walk interface {
-	// write examines the next bytes and returns the memory of all messages so far, without their bytes.
-	write(p []byte) int64
+	write(p []byte) (int64, error)
 }
 
-// NewMeter returns a Meter for a request in protobuf. For AnySignal it is the greater of traces and logs: it counts no
-// metrics, because the text of a log record can look like many data points.
+// NewMeter returns a Meter for a request in protobuf. For AnySignal it is the greater of traces and logs, and the depth
+// of all: it counts no memory of metrics, because the text of a log record can look like many data points.
 func NewMeter(s Signal, limit int64) *Meter {
 	m := &Meter{limit: limit}
 	for _, root := range bySignals[s] {
-		m.walks = append(m.walks, &protoWalk{open: []openMessage{{root, math.MaxInt64}}})
+		m.walks = append(m.walks, &protoWalk{open: []openMessage{{root, math.MaxInt64}},
+			free: s == AnySignal && root == metrics})
 	}
 	return m
 }
@@ -98,11 +134,16 @@ func NewMeter(s Signal, limit int64) *Meter {
 // levels, which are resources, scopes and spans, as the largest of these.
 func NewJSONMeter(limit int64) *Meter { return &Meter{limit: limit, walks: []walk{&jsonWalk{}}} }
 
-// Write implements io.Writer. It returns ErrTooLarge once the memory exceeds the limit.
+// Write implements io.Writer. It returns ErrTooLarge once the memory exceeds the limit, and ErrTooDeep once messages
+// are
+// nested deeper than Max.
 func (m *Meter) Write(p []byte) (int, error) {
 	m.read += int64(len(p))
 	for _, w := range m.walks {
-		m.used = max(m.used, m.read+w.write(p))
+		used, err := w.write(p)
+		if m.used = max(m.used, m.read+used); err != nil {
+			return len(p), err
+		}
 	}
 	if m.used > m.limit {
 		return len(p), ErrTooLarge
@@ -122,6 +163,8 @@ type openMessage struct {
 // protoWalk reads fields as decoders do, and bytes that are no message as the rest of their message.
 type protoWalk struct {
 	used, at int64
+	free     bool          // its messages count no memory
+	deep     bool          // a message is nested too deep
 	open     []openMessage // outermost first
 	skip     int64         // bytes until the next field
 	state    byte          // what the varint that is being read is
@@ -136,8 +179,8 @@ const (
 	inLength
 )
 
-func (w *protoWalk) write(p []byte) int64 {
-	for len(p) > 0 {
+func (w *protoWalk) write(p []byte) (int64, error) {
+	for len(p) > 0 && !w.deep {
 		top := w.open[len(w.open)-1]
 		if w.at >= top.end {
 			w.open = w.open[:len(w.open)-1]
@@ -166,7 +209,10 @@ func (w *protoWalk) write(p []byte) int64 {
 		}
 		w.field(top, v)
 	}
-	return w.used
+	if w.deep {
+		return w.used, ErrTooDeep
+	}
+	return w.used, nil
 }
 
 // field takes the varint v of a field of top.
@@ -185,11 +231,14 @@ func (w *protoWalk) field(top openMessage, v uint64) {
 		if w.number < uint64(len(top.fields)) {
 			child = top.fields[w.number]
 		}
-		if child == nil || len(w.open) == Max {
+		if child == nil {
 			w.skip = length
 			return
 		}
-		w.used += child.bytes
+		if !w.free {
+			w.used += child.bytes
+		}
+		w.deep = len(w.open) == Max
 		w.open = append(w.open, openMessage{child, w.at + length})
 	default:
 		w.number = v >> 3
@@ -210,12 +259,12 @@ func (w *protoWalk) field(top openMessage, v uint64) {
 }
 
 type jsonWalk struct {
-	used          int64
-	level         int
-	text, escaped bool
+	used           int64
+	objects, level int // that are open: objects, and both objects and arrays
+	text, escaped  bool
 }
 
-func (w *jsonWalk) write(p []byte) int64 {
+func (w *jsonWalk) write(p []byte) (int64, error) {
 	for _, c := range p {
 		switch {
 		case w.escaped:
@@ -224,15 +273,24 @@ func (w *jsonWalk) write(p []byte) int64 {
 			w.text = !w.text
 		case w.text:
 			w.escaped = c == '\\'
+		case c == '[':
+			w.level++
+		case c == ']':
+			w.level--
 		case c == '{':
-			if w.level++; w.level <= 4 {
+			w.level++
+			if w.objects++; w.objects <= 4 {
 				w.used += 420
 			} else {
 				w.used += 160
 			}
 		case c == '}':
 			w.level--
+			w.objects--
+		}
+		if w.level > Max {
+			return w.used, ErrTooDeep
 		}
 	}
-	return w.used
+	return w.used, nil
 }
