@@ -301,7 +301,7 @@ func TestNilContext(t *testing.T) {
 	_, run := (*writer.Tracer)(p.Tracer()).StartRun(none, writer.RunInfo{SessionID: "s"})
 	useEverything(none, run, group)
 	rec := event.NewRecorder(p.Tracer())
-	rec.Record(none, &event.RunStarted{Meta: meta(0)})
+	rec.Record(none, &event.RunStarted{Meta: event.Meta{Session: "s", Run: "r", Time: stamp(0)}})
 	rec.Close(none)
 	if n := len(p.Session().Runs); n != 2 {
 		t.Errorf("%d runs, want 2", n)

@@ -14,8 +14,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	api "go.opentelemetry.io/otel/trace"
 
-	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -422,19 +420,5 @@ func TestGroupInsideAToolCall(t *testing.T) {
 			strOf(s, spans.RunParentToolCallIDKey) != call || strOf(s, spans.RunParentSessionIDKey) != from {
 			t.Errorf("%s: %v", strOf(s, spans.RunIDKey), s.Attributes)
 		}
-	}
-}
-
-// Ids that nobody named are those that the option makes, in its order; the tree marks them as generated.
-func TestMadeUpIDs(t *testing.T) {
-	n := 0
-	next := func() string { n++; return fmt.Sprint("made-", n) }
-	p := agenttest.New(t)
-	rec := event.NewRecorder(p.Tracer(), event.WithIDs(next))
-	rec.Record(t.Context(), &event.RunStarted{})
-	rec.Close(t.Context())
-	s := p.Session()
-	if s.ID != "made-1" || !s.MadeUp || len(s.Runs) != 1 || s.Runs[0].ID != "made-2" || n != 2 {
-		t.Errorf("session %q generated %v, %d runs of %d ids", s.ID, s.MadeUp, len(s.Runs), n)
 	}
 }
