@@ -17,7 +17,6 @@ import (
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
@@ -283,62 +282,6 @@ func TestLiveEndsAlike(t *testing.T) {
 				t.Errorf("sent both ways (-live +both):\n%s", diff)
 			}
 		})
-	}
-}
-
-// With capture none and with digests no content of any recording is sent live: not in copies, not in what is sent
-// early.
-func TestNothingLeavesLiveWithoutCapture(t *testing.T) {
-	searched, found, watched := 0, 0, 0
-	for _, f := range phifixtures.All(t, repository) {
-		secret, public := map[string]bool{}, map[string]bool{}
-		for _, line := range f.Lines() {
-			var ev any
-			if err := json.Unmarshal(line, &ev); err != nil {
-				t.Fatal(err)
-			}
-			contentOf(ev, secret, public, false)
-		}
-		sent := func(opts ...otelagent.Option) []byte {
-			p := agenttest.NewLive(t, append(opts, partly)...)
-			rec := event.NewRecorder(p.Tracer())
-			for ev, err := range phi.Events(bytes.NewReader(f.Events), input.WithLive()) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				rec.Record(t.Context(), ev)
-				if _, ok := ev.(*event.RequestPrepared); ok {
-					time.Sleep(time.Millisecond) // so that copies are made in between
-				}
-			}
-			rec.Close(t.Context())
-			return bytes.Join(p.OTLP(), nil)
-		}
-		none, hashed, captured := sent(), sent(digests), sent(content)
-		if bytes.Contains(none, []byte(spans.LiveHeartbeatKey)) {
-			watched++
-		}
-		for s := range secret {
-			if len(s) < 6 || public[s] || partOfAKey(s) {
-				continue
-			}
-			searched++
-			if bytes.Contains(captured, []byte(s)) {
-				found++
-			}
-			if bytes.Contains(none, []byte(s)) {
-				t.Errorf("%s: is sent: %q", f, s)
-			}
-			if bytes.Contains(hashed, []byte(s)) && !bytes.Contains(f.Events, fmt.Appendf(nil, `"record_id":%q`, s)) && !bytes.Contains(f.Events, fmt.Appendf(nil, `"tier":%q`, s)) {
-				t.Errorf("%s: is sent with digests: %q", f, s)
-			}
-		}
-	}
-	if searched < 500 || found < searched*3/4 {
-		t.Errorf("of %d values %d are found with capture: the search is blind", searched, found)
-	}
-	if watched < 20 {
-		t.Errorf("copies left of only %d recordings", watched)
 	}
 }
 

@@ -3,39 +3,26 @@ package agenttest_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"maps"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
-	"go.opentelemetry.io/otel/sdk/instrumentation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
-	coltracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
-	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	"golang.org/x/tools/txtar"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -111,24 +98,24 @@ func goLoop(ctx context.Context, tracer *writer.Tracer) {
 // playFile plays a recording of any dialect, and measures it.
 func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Option) {
 	t.Helper()
-	record(t, event.NewRecorder(p.Tracer(), event.WithReplayMetrics()), path, opts...)
-}
-
-// record plays a recording of any dialect with rec.
-func record(t *testing.T, rec *event.Recorder, path string, opts ...input.Option) {
-	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	record(t, event.NewRecorder(p.Tracer(), event.WithReplayMetrics()), text, opts...)
+}
+
+// record plays an input of any dialect with rec, and leaves out lines that are none.
+func record(t *testing.T, rec *event.Recorder, text []byte, opts ...input.Option) {
+	t.Helper()
 	d, _, whole, err := dialects.Open(bytes.NewReader(text))
 	if err != nil {
-		t.Fatalf("%s: %v", path, err)
+		t.Fatal(err)
 	}
 	for ev, err := range d.New(opts...).Events(whole) {
 		var bad *input.LineError
 		if err != nil && !errors.As(err, &bad) {
-			t.Fatalf("%s: %v", path, err)
+			t.Fatal(err)
 		}
 		if err == nil {
 			rec.Record(context.Background(), ev)
@@ -141,6 +128,17 @@ func record(t *testing.T, rec *event.Recorder, path string, opts ...input.Option
 func TestMetrics(t *testing.T) {
 	cases := map[string]func(*testing.T, *agenttest.Pipeline){
 		"go": func(t *testing.T, p *agenttest.Pipeline) { goLoop(t.Context(), (*writer.Tracer)(p.Tracer())) },
+		// A run that nobody ends is aborted once, however often its recorder is closed, and is active no more.
+		"aborted": func(t *testing.T, p *agenttest.Pipeline) {
+			rec := event.NewRecorder(p.Tracer(), event.WithReplayMetrics())
+			meta := event.Meta{Session: "s", Run: "r", Time: morning}
+			rec.Record(t.Context(), &event.RunStarted{Meta: meta, RunInfo: writer.RunInfo{Agent: "coder"}})
+			rec.Record(t.Context(), &event.TurnStarted{Meta: meta})
+			rec.Record(t.Context(), &event.ToolStarted{Meta: meta, ToolCall: writer.ToolCall{ID: "c", Name: "bash"}})
+			rec.Record(t.Context(), &event.ToolEnded{Meta: event.Meta{Session: "another", Time: morning}})
+			rec.Close(t.Context())
+			rec.Close(t.Context())
+		},
 	}
 	for name, path := range map[string]string{
 		"phi-core":    "phi/testdata/sample-session.ndjson",
@@ -167,9 +165,11 @@ func TestMetrics(t *testing.T) {
 						t.Errorf("profile %s has metric %s (%s): %+v", profile, m.Name, m.Unit, known)
 					}
 					seen[m.Name] = true
-					for key := range labelsOf(m) {
-						if !slices.Contains(known.Attributes, key) {
-							t.Errorf("metric %s has a label %s that the registry does not give it", m.Name, key)
+					for _, p := range pointsOf(m) {
+						for _, kv := range p.labels.ToSlice() {
+							if !slices.Contains(known.Attributes, kv.Key) {
+								t.Errorf("metric %s has a label %s that the registry does not give it", m.Name, kv.Key)
+							}
 						}
 					}
 				}
@@ -196,42 +196,6 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// labelsOf returns the labels of a metric with their values.
-func labelsOf(m metricdata.Metrics) map[attribute.Key]map[string]bool {
-	all := make(map[attribute.Key]map[string]bool)
-	for _, set := range setsOf(m) {
-		for _, kv := range set.ToSlice() {
-			if all[kv.Key] == nil {
-				all[kv.Key] = make(map[string]bool)
-			}
-			all[kv.Key][kv.Value.AsString()] = true
-		}
-	}
-	return all
-}
-
-func setsOf(m metricdata.Metrics) (sets []attribute.Set) {
-	switch d := m.Data.(type) {
-	case metricdata.Sum[int64]:
-		for _, p := range d.DataPoints {
-			sets = append(sets, p.Attributes)
-		}
-	case metricdata.Sum[float64]:
-		for _, p := range d.DataPoints {
-			sets = append(sets, p.Attributes)
-		}
-	case metricdata.Histogram[int64]:
-		for _, p := range d.DataPoints {
-			sets = append(sets, p.Attributes)
-		}
-	case metricdata.Histogram[float64]:
-		for _, p := range d.DataPoints {
-			sets = append(sets, p.Attributes)
-		}
-	}
-	return sets
-}
-
 // metricNamed returns a metric, and ends the test where there is none.
 func metricNamed(t *testing.T, all []metricdata.Metrics, name string) metricdata.Metrics {
 	t.Helper()
@@ -240,120 +204,6 @@ func metricNamed(t *testing.T, all []metricdata.Metrics, name string) metricdata
 		t.Fatalf("no metric %s", name)
 	}
 	return all[i]
-}
-
-// Sampling of the spans changes nothing of the metrics, and neither does it that there are no spans at all. Captured
-// bytes are those that are sent.
-func TestMetricsWhateverIsSampled(t *testing.T) {
-	measured := func(tracers trace.TracerProvider) string {
-		reader := sdkmetric.NewManualReader()
-		meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
-		goLoop(t.Context(), (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(tracers), otelagent.WithMeterProvider(meters))))
-		var all metricdata.ResourceMetrics
-		if err := reader.Collect(t.Context(), &all); err != nil {
-			t.Fatal(err)
-		}
-		var b strings.Builder
-		for _, s := range all.ScopeMetrics {
-			for _, m := range s.Metrics {
-				if m.Name != spans.MetricDropped { // of notes on spans
-					fmt.Fprintln(&b, m.Name, len(setsOf(m)), sumOf(m))
-				}
-			}
-		}
-		return b.String()
-	}
-	want := measured(sdktrace.NewTracerProvider())
-	if n := strings.Count(want, "\n"); n < 15 {
-		t.Fatalf("%d metrics:\n%s", n, want)
-	}
-	for name, p := range map[string]trace.TracerProvider{
-		"unsampled": sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())), "no SDK for spans": noop.NewTracerProvider(),
-	} {
-		if diff := cmp.Diff(want, measured(p)); diff != "" {
-			t.Errorf("%s (-sampled +this):\n%s", name, diff)
-		}
-	}
-}
-
-// sumOf is the sum of all numbers of a metric.
-func sumOf(m metricdata.Metrics) (sum float64) {
-	switch d := m.Data.(type) {
-	case metricdata.Sum[int64]:
-		for _, p := range d.DataPoints {
-			sum += float64(p.Value)
-		}
-	case metricdata.Sum[float64]:
-		for _, p := range d.DataPoints {
-			sum += p.Value
-		}
-	case metricdata.Histogram[int64]:
-		for _, p := range d.DataPoints {
-			sum += float64(p.Sum)
-		}
-	case metricdata.Histogram[float64]:
-		for _, p := range d.DataPoints {
-			sum += p.Sum
-		}
-	}
-	return sum
-}
-
-// An exemplar of each sample leads to the span that it came from.
-func TestExemplars(t *testing.T) {
-	p := agenttest.New(t)
-	tracer := (*writer.Tracer)(p.Tracer())
-	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Start: at(0)})
-	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Start: at(0)})
-	callCtx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c", Name: "bash", Start: at(1)})
-	call.End(writer.ToolResult{End: at(2)})
-	turn.End(writer.TurnResult{End: at(3), Usage: &writer.Usage{Input: 5}})
-	run.End(writer.RunResult{End: at(4)})
-
-	ids := map[string]string{
-		spans.MetricTurnTokens: trace.SpanContextFromContext(ctx).SpanID().String(), spans.MetricTokenUsage: trace.SpanContextFromContext(ctx).SpanID().String(),
-		spans.MetricTurnDuration: trace.SpanContextFromContext(ctx).SpanID().String(),
-		spans.MetricToolDuration: trace.SpanContextFromContext(callCtx).SpanID().String(),
-		spans.MetricToolCalls:    trace.SpanContextFromContext(callCtx).SpanID().String(),
-		spans.MetricRunTurns:     "", spans.MetricAgentDuration: "",
-	}
-	for name, span := range ids {
-		found := exemplarsOf(metricNamed(t, p.Metrics(), name))
-		if len(found) == 0 {
-			t.Errorf("%s has no exemplar", name)
-		}
-		for _, e := range found {
-			if e.trace != trace.SpanContextFromContext(ctx).TraceID().String() || span != "" && e.span != span {
-				t.Errorf("%s: exemplar of trace %s, span %s; want span %q of trace %s", name, e.trace, e.span, span, trace.SpanContextFromContext(ctx).TraceID())
-			}
-		}
-	}
-}
-
-type exemplar struct{ trace, span string }
-
-func exemplarsOf(m metricdata.Metrics) (found []exemplar) {
-	switch d := m.Data.(type) {
-	case metricdata.Sum[int64]:
-		for _, p := range d.DataPoints {
-			for _, e := range p.Exemplars {
-				found = append(found, exemplar{fmt.Sprintf("%x", e.TraceID), fmt.Sprintf("%x", e.SpanID)})
-			}
-		}
-	case metricdata.Histogram[int64]:
-		for _, p := range d.DataPoints {
-			for _, e := range p.Exemplars {
-				found = append(found, exemplar{fmt.Sprintf("%x", e.TraceID), fmt.Sprintf("%x", e.SpanID)})
-			}
-		}
-	case metricdata.Histogram[float64]:
-		for _, p := range d.DataPoints {
-			for _, e := range p.Exemplars {
-				found = append(found, exemplar{fmt.Sprintf("%x", e.TraceID), fmt.Sprintf("%x", e.SpanID)})
-			}
-		}
-	}
-	return found
 }
 
 // A model that makes up ten thousand tools, and a host with as many of everything else, make 2,000 sets of labels of a
@@ -384,234 +234,192 @@ func TestCardinality(t *testing.T) {
 	}
 	group.Wait()
 	for _, m := range p.Metrics() {
-		for key, values := range labelsOf(m) {
-			if len(values) > 2000 {
-				t.Errorf("%s: %d values of %s", m.Name, len(values), key)
+		values := map[attribute.KeyValue]bool{}
+		perKey := map[attribute.Key]int{}
+		for _, p := range pointsOf(m) {
+			for _, kv := range p.labels.ToSlice() {
+				if !values[kv] {
+					values[kv] = true
+					perKey[kv.Key]++
+				}
+			}
+		}
+		for key, n := range perKey {
+			if n > 2000 {
+				t.Errorf("%s: %d values of %s", m.Name, n, key)
 			}
 		}
 	}
 	calls := metricNamed(t, p.Metrics(), spans.MetricToolCalls)
-	if got := sumOf(calls); got != float64(tools) {
+	if got := sum(calls); got != float64(tools) {
 		t.Errorf("%v tool calls counted of %d", got, tools)
 	}
 }
 
-// A file gives no metrics unless asked, a session that was saved does not either, and a run that a fork copied never does.
-func TestMetricsOfRecordings(t *testing.T) {
-	lines := func(run string) string {
-		return `{"type":"otelagent.run_started","ts":"2026-11-21T09:00:00Z","session":"s","run":"r"` + run + `}` + "\n" + reply("01", `{"input":5,"output":1}`) + "\n" +
-			`{"type":"otelagent.run_ended","ts":"2026-11-21T09:01:00Z","run":"r","status":"completed"}` + "\n"
+// point is one number of a metric, or the sum of a histogram, with its labels and the spans of its exemplars.
+type point struct {
+	labels    attribute.Set
+	value     float64
+	exemplars []exemplar
+}
+
+type exemplar struct{ trace, span string }
+
+// pointsOf returns the points of a metric.
+func pointsOf(m metricdata.Metrics) []point {
+	switch d := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		return numbers(d.DataPoints)
+	case metricdata.Sum[float64]:
+		return numbers(d.DataPoints)
+	case metricdata.Histogram[int64]:
+		return histogram(d.DataPoints)
+	case metricdata.Histogram[float64]:
+		return histogram(d.DataPoints)
 	}
+	return nil
+}
+
+func numbers[N int64 | float64](points []metricdata.DataPoint[N]) (all []point) {
+	for _, p := range points {
+		all = append(all, point{p.Attributes, float64(p.Value), exemplarsOf(p.Exemplars)})
+	}
+	return all
+}
+
+func histogram[N int64 | float64](points []metricdata.HistogramDataPoint[N]) (all []point) {
+	for _, p := range points {
+		all = append(all, point{p.Attributes, float64(p.Sum), exemplarsOf(p.Exemplars)})
+	}
+	return all
+}
+
+func exemplarsOf[N int64 | float64](list []metricdata.Exemplar[N]) (all []exemplar) {
+	for _, e := range list {
+		all = append(all, exemplar{fmt.Sprintf("%x", e.TraceID), fmt.Sprintf("%x", e.SpanID)})
+	}
+	return all
+}
+
+// sum is the sum of all numbers of a metric.
+func sum(m metricdata.Metrics) (sum float64) {
+	for _, p := range pointsOf(m) {
+		sum += p.value
+	}
+	return sum
+}
+
+// Sampling of the spans changes nothing of the metrics, and neither does it that there are no spans at all.
+func TestMetricsWhateverIsSampled(t *testing.T) {
+	measured := func(tracers trace.TracerProvider) (lines []string) {
+		reader := sdkmetric.NewManualReader()
+		goLoop(t.Context(), (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(tracers),
+			otelagent.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))))
+		var all metricdata.ResourceMetrics
+		if err := reader.Collect(t.Context(), &all); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range all.ScopeMetrics[0].Metrics {
+			if m.Name != spans.MetricDropped { // of notes on spans
+				lines = append(lines, fmt.Sprint(m.Name, len(pointsOf(m)), sum(m)))
+			}
+		}
+		return lines
+	}
+	want := measured(sdktrace.NewTracerProvider())
+	if len(want) < 15 {
+		t.Fatalf("%d metrics: %q", len(want), want)
+	}
+	never := sdktrace.WithSampler(sdktrace.NeverSample())
+	for _, p := range []trace.TracerProvider{sdktrace.NewTracerProvider(never), noop.NewTracerProvider()} {
+		if diff := cmp.Diff(want, measured(p)); diff != "" {
+			t.Errorf("%T (-sampled +this):\n%s", p, diff)
+		}
+	}
+}
+
+// An exemplar of each sample leads to the span that it came from.
+func TestExemplars(t *testing.T) {
+	p := agenttest.New(t)
+	tracer := (*writer.Tracer)(p.Tracer())
+	runCtx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Start: at(0)})
+	turnCtx, turn := run.StartTurn(runCtx, writer.TurnInfo{Start: at(0)})
+	callCtx, call := turn.StartTool(turnCtx, writer.ToolCall{ID: "c", Name: "bash", Start: at(1)})
+	call.End(writer.ToolResult{End: at(2)})
+	turn.End(writer.TurnResult{End: at(3), Usage: &writer.Usage{Input: 5}})
+	run.End(writer.RunResult{End: at(4)})
+	for name, ctx := range map[string]context.Context{
+		spans.MetricTurnTokens: turnCtx, spans.MetricTokenUsage: turnCtx, spans.MetricTurnDuration: turnCtx,
+		spans.MetricToolDuration: callCtx, spans.MetricToolCalls: callCtx,
+		spans.MetricRunTurns: runCtx, spans.MetricAgentDuration: runCtx,
+	} {
+		sc := trace.SpanContextFromContext(ctx)
+		want := exemplar{sc.TraceID().String(), sc.SpanID().String()}
+		for _, p := range pointsOf(metricNamed(t, p.Metrics(), name)) {
+			if len(p.exemplars) == 0 || slices.ContainsFunc(p.exemplars, func(e exemplar) bool { return e != want }) {
+				t.Errorf("%s: exemplars %v, want %v", name, p.exemplars, want)
+			}
+		}
+	}
+}
+
+// A file gives no metrics unless asked, a session that was saved does not either, and a run that a fork copied never
+// does.
+func TestMetricsOfRecordings(t *testing.T) {
+	live, asked := []input.Option{input.WithLive()}, []event.Option{event.WithReplayMetrics()}
 	for _, tt := range []struct {
-		name    string
-		run     string
-		input   []input.Option
-		options []event.Option
-		want    bool
+		name, run string
+		input     []input.Option
+		options   []event.Option
+		want      bool
 	}{
 		{name: "file"},
-		{name: "file, asked", options: []event.Option{event.WithReplayMetrics()}, want: true},
-		{name: "pipe", input: []input.Option{input.WithLive()}, want: true},
-		{name: "ledger through a pipe", run: `,"recording":"ledger"`, input: []input.Option{input.WithLive()}},
-		{name: "ledger, asked", run: `,"recording":"ledger"`, options: []event.Option{event.WithReplayMetrics()}, want: true},
-		{name: "copied", run: `,"copied":true`, input: []input.Option{input.WithLive()}},
-		{name: "copied, asked", run: `,"copied":true`, options: []event.Option{event.WithReplayMetrics()}},
+		{name: "file, asked", options: asked, want: true},
+		{name: "pipe", input: live, want: true},
+		{name: "ledger through a pipe", run: `,"recording":"ledger"`, input: live},
+		{name: "ledger, asked", run: `,"recording":"ledger"`, options: asked, want: true},
+		{name: "copied", run: `,"copied":true`, input: live},
+		{name: "copied, asked", run: `,"copied":true`, options: asked},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "events.ndjson")
-			if err := os.WriteFile(path, []byte(lines(tt.run)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			p := agenttest.New(t)
-			record(t, event.NewRecorder(p.Tracer(), tt.options...), path, tt.input...)
-			if turns := p.Session().Runs[0].Turns; len(turns) != 1 || turns[0].Usage.Input != 5 {
-				t.Fatalf("turns: %+v", turns)
-			}
-			if got := p.MetricsText(); (got != "") != tt.want {
-				t.Errorf("metrics:\n%s", got)
-			}
-		})
-	}
-}
-
-// A run that nobody ends counts as aborted, once, however often its recorder is closed, and is active no more.
-func TestMetricsOfWhatNobodyEnds(t *testing.T) {
-	p := agenttest.New(t)
-	rec := event.NewRecorder(p.Tracer(), event.WithReplayMetrics())
-	rec.Record(t.Context(), &event.RunStarted{Meta: event.Meta{Session: "s", Run: "r", Time: morning}, RunInfo: writer.RunInfo{Agent: "coder"}})
-	rec.Record(t.Context(), &event.TurnStarted{Meta: event.Meta{Run: "r", Time: morning}})
-	rec.Record(t.Context(), &event.ToolStarted{Meta: event.Meta{Run: "r", Time: morning}, ToolCall: writer.ToolCall{ID: "c", Name: "bash"}})
-	rec.Record(t.Context(), &event.ToolEnded{Meta: event.Meta{Session: "another", Run: "", Time: morning}})
-	rec.Close(t.Context())
-	rec.Close(t.Context())
-	const want = `gen_ai.invoke_agent.inference_calls, histogram of {inference_call}
-  {gen_ai.agent.name="coder"} 1 samples, sum 1: 1 ≤1
-gen_ai.invoke_agent.tool_calls, histogram of {tool_call}
-  {gen_ai.agent.name="coder"} 1 samples, sum 1: 1 ≤1
-otelagent.run.active, up-down counter of {run}
-  {gen_ai.agent.name="coder"} 0
-otelagent.run.turns, histogram of {turn}
-  {gen_ai.agent.name="coder" otelagent.run.status="aborted"} 1 samples, sum 1: 1 ≤1
-otelagent.tool.calls, counter of {tool_call}
-  {gen_ai.agent.name="coder" gen_ai.tool.name="bash"} 1
-otelagent.dropped, counter of {thing}
-  {otelagent.dropped.kind="late"} 1
-`
-	if diff := cmp.Diff(want, p.MetricsText()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// The key of tokens written to cache follows the profile, and both spellings are read.
-func TestProfileOfSpans(t *testing.T) {
-	for profile, key := range map[spans.Profile]attribute.Key{
-		spans.Profile202608: spans.GenAIUsageCacheCreationKey, spans.Profile202610: spans.GenAIUsageCacheWriteKey, "unheard of": spans.GenAIUsageCacheCreationKey,
-	} {
-		p := agenttest.New(t, func(c *writer.Config) { c.Profile = profile })
-		ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
-		_, turn := run.StartTurn(ctx, writer.TurnInfo{})
-		turn.End(writer.TurnResult{Usage: &writer.Usage{Input: 10, CacheWrite: 3}})
-		run.End(writer.RunResult{})
-		sent := bytes.Join(p.OTLP(), nil)
-		for _, k := range []attribute.Key{spans.GenAIUsageCacheCreationKey, spans.GenAIUsageCacheWriteKey} {
-			if bytes.Contains(sent, []byte(k)) != (k == key) {
-				t.Errorf("profile %s: %s is there: %t", profile, k, k != key)
-			}
-		}
-		if got := p.Session().Runs[0].Turns[0].Usage.CacheWrite; got != 3 {
-			t.Errorf("profile %s: %d tokens written to cache are read, want 3", profile, got)
-		}
-	}
-	// Spans of others have the standard key alone.
-	for _, key := range []attribute.Key{spans.GenAIUsageCacheCreationKey, spans.GenAIUsageCacheWriteKey} {
+		text := `{"type":"otelagent.run_started","ts":"2026-11-21T09:00:00Z","session":"s","run":"r"` + tt.run + "}\n" +
+			reply("01", `{"input":5,"output":1}`) + "\n" +
+			`{"type":"otelagent.run_ended","ts":"2026-11-21T09:01:00Z","run":"r","status":"completed"}` + "\n"
 		p := agenttest.New(t)
+		record(t, event.NewRecorder(p.Tracer(), tt.options...), []byte(text), tt.input...)
+		if turns := p.Session().Runs[0].Turns; len(turns) != 1 || turns[0].Usage.Input != 5 {
+			t.Errorf("%s: turns: %+v", tt.name, turns)
+		}
+		if got := p.MetricsText(); (got != "") != tt.want {
+			t.Errorf("%s: metrics:\n%s", tt.name, got)
+		}
+	}
+}
+
+// The key of tokens written to cache follows the profile, and both spellings are read, also on a span of another tracer.
+func TestProfileOfSpans(t *testing.T) {
+	keys := []attribute.Key{spans.GenAIUsageCacheCreationKey, spans.GenAIUsageCacheWriteKey}
+	read := func(p *agenttest.Pipeline, usage *writer.Usage, more ...attribute.KeyValue) int64 {
 		ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
 		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
-		trace.SpanFromContext(ctx).SetAttributes(key.Int64(4))
-		turn.End(writer.TurnResult{})
+		trace.SpanFromContext(ctx).SetAttributes(more...)
+		turn.End(writer.TurnResult{Usage: usage})
 		run.End(writer.RunResult{})
-		if got := p.Session().Runs[0].Turns[0].Usage.CacheWrite; got != 4 {
+		return p.Session().Runs[0].Turns[0].Usage.CacheWrite
+	}
+	for profile, key := range map[spans.Profile]attribute.Key{
+		spans.Profile202608: keys[0], spans.Profile202610: keys[1], "unheard of": keys[0],
+	} {
+		p := agenttest.New(t, func(c *writer.Config) { c.Profile = profile })
+		got := read(p, &writer.Usage{Input: 10, CacheWrite: 3})
+		for _, k := range keys {
+			if there := bytes.Contains(bytes.Join(p.OTLP(), nil), []byte(k)); there != (k == key) || got != 3 {
+				t.Errorf("profile %s: %s is there: %t; %d tokens are read, want 3", profile, k, there, got)
+			}
+		}
+	}
+	for _, key := range keys {
+		if got := read(agenttest.New(t), nil, key.Int64(4)); got != 4 {
 			t.Errorf("%s: %d is read, want 4", key, got)
 		}
 	}
-}
-
-// No id and no content of any fixture is in any byte of metrics that is sent, with everything captured: not in a label,
-// not in an exemplar.
-func TestNoIDOrContentInMetrics(t *testing.T) {
-	searched, spelled := 0, 0
-	check := func(t *testing.T, path string, opts ...input.Option) {
-		p := agenttest.New(t, content)
-		playFile(t, p, path, opts...)
-		sent := exportedMetrics(t, p)
-		secret, public := wordsOf(t, p.OTLP())
-		for word := range public {
-			if bytes.Contains(sent, []byte(word)) {
-				spelled++
-			}
-		}
-		known := strings.Join(slices.Collect(maps.Keys(public)), "\n") + registryText()
-		for word := range secret {
-			if len(word) < 6 || strings.Contains(known, word) {
-				continue
-			}
-			searched++
-			if bytes.Contains(sent, []byte(word)) {
-				t.Errorf("is sent: %q", word)
-			}
-		}
-	}
-	for _, f := range phifixtures.All(t, repository) {
-		t.Run(f.String(), func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "events.ndjson")
-			if err := os.WriteFile(path, f.Events, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			check(t, path)
-		})
-	}
-	for _, path := range foreignFiles(t) {
-		t.Run(filepath.Base(path), func(t *testing.T) { check(t, path, input.WithSession("given-session")) })
-	}
-	t.Logf("%d values were searched for; %d names were found", searched, spelled)
-	if searched < 2000 || spelled < 100 {
-		t.Errorf("%d values were searched for and %d names found: the test is blind", searched, spelled)
-	}
-}
-
-// registryText is everything that stands in metrics whatever happens.
-func registryText() string {
-	var b strings.Builder
-	for _, m := range spans.Metrics() {
-		fmt.Fprintln(&b, m.Name, m.Unit, m.Brief, m.Attributes)
-	}
-	return b.String() + writer.ScopeName
-}
-
-// exportedMetrics returns the metrics of p as they go over OTLP.
-func exportedMetrics(t *testing.T, p *agenttest.Pipeline) (sent []byte) {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		sent, _ = io.ReadAll(r.Body)
-	}))
-	defer server.Close()
-	exporter, err := otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpointURL(server.URL+"/v1/metrics"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = errors.Join(exporter.Export(t.Context(), &metricdata.ResourceMetrics{
-		Resource:     resource.Empty(),
-		ScopeMetrics: []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: writer.ScopeName}, Metrics: p.Metrics()}},
-	}), exporter.Shutdown(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sent
-}
-
-// wordsOf returns the strings on spans that are ids or content, with those inside of content that is JSON, and those that are names.
-func wordsOf(t *testing.T, otlp [][]byte) (secret, public map[string]bool) {
-	t.Helper()
-	secret, public = make(map[string]bool), make(map[string]bool)
-	take := func(kv *commonpb.KeyValue) {
-		known, ok := spans.Lookup(attribute.Key(kv.Key))
-		if !ok {
-			return
-		}
-		for _, v := range append([]*commonpb.AnyValue{kv.Value}, kv.Value.GetArrayValue().GetValues()...) {
-			text := v.GetStringValue()
-			switch known.Class {
-			case spans.ClassName, spans.ClassEnum:
-				public[text] = true
-			case spans.ClassID, spans.ClassContent:
-				secret[text] = true
-				var body any
-				if json.Unmarshal([]byte(text), &body) == nil {
-					contentOf(body, secret, make(map[string]bool), false)
-				}
-			}
-		}
-	}
-	for _, request := range otlp {
-		var got coltracepb.ExportTraceServiceRequest
-		if err := proto.Unmarshal(request, &got); err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range got.ResourceSpans {
-			for _, s := range r.ScopeSpans {
-				for _, span := range s.Spans {
-					for _, kv := range span.Attributes {
-						take(kv)
-					}
-					for _, e := range span.Events {
-						for _, kv := range e.Attributes {
-							take(kv)
-						}
-					}
-				}
-			}
-		}
-	}
-	delete(public, "")
-	return secret, public
 }

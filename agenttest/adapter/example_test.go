@@ -11,32 +11,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 )
-
-// A loop written in Go holds the handles itself.
-func ExampleTracer() {
-	exporter := tracetest.NewInMemoryExporter()
-	provider := trace.NewTracerProvider(trace.WithSyncer(exporter))
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(provider))
-
-	ctx, run := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "s1", Agent: "coder", Model: "claude-opus-4-6"})
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
-	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"command":"ls"}`)})
-	turn.StartPermission(ctx, "bash", "c1").End(otelagent.Decision{Action: spans.ActionAllow, Source: spans.PermissionSourceProject})
-	call.End(otelagent.ToolResult{Result: []byte(`"main.go"`)})
-	turn.End(otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 90, Output: 10, Total: 100}})
-	run.End(otelagent.RunResult{})
-
-	for _, s := range exporter.GetSpans() {
-		fmt.Println(s.Name)
-	}
-	// Output:
-	// permission.evaluate
-	// tool.call
-	// session.turn
-	// session.run
-}
 
 // The events of another loop go through a Recorder.
 func ExampleRecorder() {

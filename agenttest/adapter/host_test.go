@@ -13,10 +13,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	api "go.opentelemetry.io/otel/trace"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
@@ -86,7 +84,7 @@ func useEverything(ctx context.Context, run *writer.Run, group *writer.Group) {
 }
 
 func TestEndingTwiceEndsOnce(t *testing.T) {
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	p := agenttest.New(t, capturing)
 	ctx, group := (*writer.Tracer)(p.Tracer()).StartGroup(t.Context(), writer.GroupInfo{SessionID: "s"})
 	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(ctx, writer.RunInfo{ID: "r"})
 	useEverything(ctx, run, group)
@@ -109,8 +107,8 @@ func TestEndingTwiceEndsOnce(t *testing.T) {
 func TestCallerMayOverwriteItsBuffers(t *testing.T) {
 	record := func(overwrite bool) string {
 		exp := tracetest.NewInMemoryExporter()
-		tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(exp),
-			trace.WithIDGenerator(&counter{}))), otelagent.WithCapture(otelagent.CaptureContent)))
+		tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(exp))),
+			capturing))
 		var used [][]byte
 		buf := func(s string) []byte { b := []byte(s); used = append(used, b); return b }
 		done := func() {
@@ -150,32 +148,15 @@ func TestCallerMayOverwriteItsBuffers(t *testing.T) {
 		run.AddMessage(writer.Message{Raw: buf(`{"outside":1}`)})
 		done()
 		run.End(writer.RunResult{End: at(10)})
-		return printSpans(exp.GetSpans())
+		return sketch(exp.GetSpans())
 	}
 	if diff := gocmp.Diff(record(false), record(true)); diff != "" {
 		t.Errorf("overwriting buffers after each call changed what was sent:\n%s", diff)
 	}
 }
 
-// counter makes ids that are the same in every run of a test.
-type counter struct {
-	mu sync.Mutex
-	n  byte
-}
-
-func (c *counter) NewIDs(ctx context.Context) (api.TraceID, api.SpanID) {
-	return api.TraceID{1}, c.NewSpanID(ctx, api.TraceID{})
-}
-
-func (c *counter) NewSpanID(context.Context, api.TraceID) api.SpanID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n++
-	return api.SpanID{c.n}
-}
-
 func TestConcurrentSafe(t *testing.T) {
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.MaxBlockIDs = 64 })
+	p := agenttest.New(t, capturing, func(c *writer.Config) { c.MaxBlockIDs = 64 })
 	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
 	rec := event.NewRecorder(p.Tracer())
 	tctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
@@ -233,7 +214,7 @@ func TestHangingCollectorBlocksNoCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent)))
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), capturing))
 	start := time.Now()
 	body := bytes.Repeat([]byte("x"), 1000)
 	for i := range 5000 { // more than any queue holds
@@ -260,40 +241,6 @@ func TestHangingCollectorBlocksNoCall(t *testing.T) {
 	}
 }
 
-func TestUnsampledTakesNoContent(t *testing.T) {
-	exp := tracetest.NewInMemoryExporter()
-	var sample bool
-	p := trace.NewTracerProvider(trace.WithSyncer(exp), trace.WithSampler(samplerFunc(func() bool { return sample })))
-	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent)))
-	run := func() {
-		_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", Metadata: []byte(`{"k":"v"}`)})
-		run.End(writer.RunResult{})
-	}
-	run()
-	sample = true
-	run()
-	got := exp.GetSpans()
-	if len(got) != 1 {
-		t.Fatalf("%d spans, want 1", len(got))
-	}
-	if e := got[0].Events; len(e) == 0 || e[0].Name != spans.EventBlocks {
-		t.Errorf("the block was taken as sent by a span that was not recorded: events %v", e)
-	}
-	if n := intOf(got[0], spans.RunOrdinalKey); n != 1 {
-		t.Errorf("ordinal %d, want 1: a run that is not recorded must not leave a gap", n)
-	}
-}
-
-type samplerFunc func() bool
-
-func (f samplerFunc) ShouldSample(trace.SamplingParameters) trace.SamplingResult {
-	if f() {
-		return trace.SamplingResult{Decision: trace.RecordAndSample}
-	}
-	return trace.SamplingResult{Decision: trace.Drop}
-}
-func (samplerFunc) Description() string { return "test" }
-
 func TestNilContext(t *testing.T) {
 	p := agenttest.New(t, writer.WithDerivedIDs)
 	var none context.Context
@@ -301,86 +248,45 @@ func TestNilContext(t *testing.T) {
 	_, run := (*writer.Tracer)(p.Tracer()).StartRun(none, writer.RunInfo{SessionID: "s"})
 	useEverything(none, run, group)
 	rec := event.NewRecorder(p.Tracer())
-	rec.Record(none, &event.RunStarted{Meta: meta(0)})
+	rec.Record(none, &event.RunStarted{Meta: event.Meta{Session: "s", Run: "r", Time: stamp(0)}})
 	rec.Close(none)
 	if n := len(p.Session().Runs); n != 2 {
 		t.Errorf("%d runs, want 2", n)
 	}
 }
 
-// recordOnly records the spans that it is asked to, and sends none of them.
-type recordOnly struct{ send func() bool }
+// sampler decides by a function.
+type sampler func() trace.SamplingDecision
 
-func (s recordOnly) ShouldSample(trace.SamplingParameters) trace.SamplingResult {
-	if s.send() {
-		return trace.SamplingResult{Decision: trace.RecordAndSample}
-	}
-	return trace.SamplingResult{Decision: trace.RecordOnly}
+func (s sampler) ShouldSample(trace.SamplingParameters) trace.SamplingResult {
+	return trace.SamplingResult{Decision: s()}
 }
-func (recordOnly) Description() string { return "test" }
+func (sampler) Description() string { return "test" }
 
-func TestRecordedButNotSentTakesNoContent(t *testing.T) {
-	exp := tracetest.NewInMemoryExporter()
-	var send bool
-	p := trace.NewTracerProvider(trace.WithSyncer(exp), trace.WithSampler(recordOnly{func() bool { return send }}))
-	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent)))
-	for _, send = range []bool{false, true} {
-		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", Metadata: []byte(`{"k":"v"}`)})
-		kept := send
-		send = false
-		_, tool := run.StartTool(ctx, writer.ToolCall{ID: "c"})
-		tool.End(writer.ToolResult{})
-		send = kept
-		run.End(writer.RunResult{})
-	}
-	got := exp.GetSpans()
-	if len(got) != 1 {
-		t.Fatalf("%d spans, want 1", len(got))
-	}
-	if e := got[0].Events; len(e) == 0 || e[0].Name != spans.EventBlocks {
-		t.Errorf("the block was taken as sent by a span that never left: events %v", e)
-	}
-	if n := intOf(got[0], spans.RunOrdinalKey); n != 1 {
-		t.Errorf("ordinal %d, want 1", n)
-	}
-	if n := intOf(got[0], spans.CountToolCallsKey); n != 0 {
-		t.Errorf("%d tool calls are counted that never left", n)
-	}
-}
-
-func TestEndIsNeverBeforeStart(t *testing.T) {
-	p := agenttest.New(t)
-	future := writer.Moment{Time: time.Now().Add(time.Hour)}
-	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", Start: future})
-	_, turn := run.StartTurn(ctx, writer.TurnInfo{Start: future})
-	turn.End(writer.TurnResult{})
-	run.End(writer.RunResult{})
-	r := p.Session().Runs[0]
-	for name, s := range map[string]session.Span{"run": r.Span, "turn": r.Turns[0].Span} {
-		if s.End.Before(s.Start) || s.EndSource != spans.TimeSourceBound {
-			t.Errorf("the %s lasts from %v to %v (%s)", name, s.Start, s.End, s.EndSource)
+// A span that is not recorded, or recorded and not sent, takes no content with it, no ordinal and no count.
+func TestUnsampledTakesNoContent(t *testing.T) {
+	for _, unsent := range []trace.SamplingDecision{trace.Drop, trace.RecordOnly} {
+		exp := tracetest.NewInMemoryExporter()
+		var decision trace.SamplingDecision
+		sampled := trace.WithSampler(sampler(func() trace.SamplingDecision { return decision }))
+		p := trace.NewTracerProvider(trace.WithSyncer(exp), sampled)
+		tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p), capturing))
+		for _, decision = range []trace.SamplingDecision{unsent, trace.RecordAndSample} {
+			ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", Metadata: []byte(`{"k":"v"}`)})
+			decision = unsent
+			_, tool := run.StartTool(ctx, writer.ToolCall{ID: "c"})
+			tool.End(writer.ToolResult{})
+			run.End(writer.RunResult{})
 		}
-	}
-}
-
-// listener uses a handle while its span ends.
-type listener struct {
-	trace.SpanProcessor
-	heard func()
-}
-
-func (l listener) OnEnd(trace.ReadOnlySpan) { l.heard() }
-
-func TestHandleIsUsedWhileItEnds(t *testing.T) {
-	var run *writer.Run
-	l := listener{trace.NewSimpleSpanProcessor(tracetest.NewInMemoryExporter()), func() { run.Note("late", nil, writer.Moment{}) }}
-	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(l)))))
-	_, run = tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
-	ended := make(chan struct{})
-	go func() { run.End(writer.RunResult{}); close(ended) }()
-	select {
-	case <-ended:
-	case <-time.After(5 * time.Second):
-		t.Fatal("a processor that uses the handle in OnEnd hangs")
+		got := exp.GetSpans()
+		if len(got) != 1 {
+			t.Fatalf("%d spans, want 1", len(got))
+		}
+		if e := got[0].Events; len(e) == 0 || e[0].Name != spans.EventBlocks {
+			t.Errorf("%v: the block was taken as sent by a span that was not: events %v", unsent, e)
+		}
+		if n, calls := intOf(got[0], spans.RunOrdinalKey), intOf(got[0], spans.CountToolCallsKey); n != 1 || calls != 0 {
+			t.Errorf("%v: ordinal %d, %d tool calls are counted, want 1 and none", unsent, n, calls)
+		}
 	}
 }

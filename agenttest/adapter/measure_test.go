@@ -1,14 +1,11 @@
 package adapter_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.opentelemetry.io/otel/metric"
-	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -17,18 +14,6 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
-
-// slowTurns is a processor of spans that takes its time with turns.
-type slowTurns struct{ time.Duration }
-
-func (slowTurns) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
-func (slowTurns) Shutdown(context.Context) error                  { return nil }
-func (slowTurns) ForceFlush(context.Context) error                { return nil }
-func (p slowTurns) OnEnd(s sdktrace.ReadOnlySpan) {
-	if s.Name() == spans.SpanTurn {
-		time.Sleep(p.Duration)
-	}
-}
 
 // measure returns what is measured of the calls of record, by name of the metric.
 func measure(t *testing.T, record func(*writer.Tracer), opts ...sdktrace.TracerProviderOption) map[string]metricdata.Aggregation {
@@ -57,7 +42,7 @@ func TestDurationIsNotThatOfProcessors(t *testing.T) {
 		_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 		turn.End(writer.TurnResult{})
 		run.End(writer.RunResult{})
-	}, sdktrace.WithSpanProcessor(slowTurns{slow}))
+	}, sdktrace.WithSpanProcessor(onEnd{dropped{}, func(sdktrace.ReadOnlySpan) { time.Sleep(slow) }}))
 	h, _ := got[spans.MetricTurnDuration].(metricdata.Histogram[float64])
 	if len(h.DataPoints) != 1 || h.DataPoints[0].Count != 1 || h.DataPoints[0].Sum >= slow.Seconds() {
 		t.Errorf("%+v, want one sample below %s", h.DataPoints, slow)
@@ -121,52 +106,5 @@ func TestToolNamesAsLabels(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int64{"read_file": 1, "mcp:git/log-1.2": 1, "_OTHER": 5}, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// emptyMeters is a provider that gives no instruments.
-type emptyMeters struct{ metricnoop.MeterProvider }
-
-type emptyMeter struct{ metricnoop.Meter }
-
-func (emptyMeters) Meter(string, ...metric.MeterOption) metric.Meter { return emptyMeter{} }
-
-func (emptyMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
-	return nil, nil
-}
-
-func (emptyMeter) Int64UpDownCounter(string, ...metric.Int64UpDownCounterOption) (metric.Int64UpDownCounter, error) {
-	return nil, nil
-}
-
-func (emptyMeter) Int64Histogram(string, ...metric.Int64HistogramOption) (metric.Int64Histogram, error) {
-	return nil, nil
-}
-
-func (emptyMeter) Float64Counter(string, ...metric.Float64CounterOption) (metric.Float64Counter, error) {
-	return nil, nil
-}
-
-// Float64Histogram gives one that wants samples, so that all are taken.
-func (emptyMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
-	return eager{}, nil
-}
-
-type eager struct{ metricnoop.Float64Histogram }
-
-func (eager) Enabled(context.Context) bool { return true }
-
-// A provider that gives no instruments does no harm.
-func TestProviderWithoutInstruments(t *testing.T) {
-	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithMeterProvider(emptyMeters{}), otelagent.WithTracerProvider(sdktrace.NewTracerProvider())))
-	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{ID: "r"})
-	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
-	_, call := turn.StartTool(ctx, writer.ToolCall{Name: "read"})
-	call.End(writer.ToolResult{})
-	cost := 1.0
-	turn.End(writer.TurnResult{Usage: &writer.Usage{Input: 1}, Cost: &cost})
-	run.End(writer.RunResult{})
-	if run == nil || turn == nil {
-		t.Error("nothing was started")
 	}
 }

@@ -23,21 +23,21 @@ import (
 )
 
 // played returns the spans of the loop of package backends, in the order of their starts. They go through wrap.
-func played(t *testing.T, wrap func(sdktrace.SpanExporter) sdktrace.SpanExporter, opts ...otelagent.Option) tracetest.SpanStubs {
+func played(t *testing.T, wrap func(sdktrace.SpanExporter) sdktrace.SpanExporter,
+	opts ...otelagent.Option) tracetest.SpanStubs {
 	t.Helper()
 	keep := tracetest.NewInMemoryExporter()
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(wrap(keep)), otelsetup.WithBlocking(), otelsetup.WithoutGlobal())
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(wrap(&keptExporter{keep})), otelsetup.WithBlocking(),
+		otelsetup.WithoutGlobal())
 	if err != nil {
 		t.Fatal(err)
 	}
-	backends.Play(t.Context(), (*writer.Tracer)(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p.TracerProvider()), writer.WithDerivedIDs)...)))
-	if err := p.ForceFlush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	list := keep.GetSpans()
+	opts = append(opts, otelagent.WithTracerProvider(p.TracerProvider()), writer.WithDerivedIDs)
+	backends.Play(t.Context(), (*writer.Tracer)(otelagent.NewTracer(opts...)))
 	if err := p.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	list := keep.GetSpans()
 	slices.SortStableFunc(list, func(a, b tracetest.SpanStub) int {
 		return cmp.Or(a.StartTime.Compare(b.StartTime), strings.Compare(a.Name, b.Name))
 	})
@@ -48,20 +48,19 @@ func unchanged(e sdktrace.SpanExporter) sdktrace.SpanExporter { return e }
 
 // ofOpenInference reports whether a key is one of OpenInference.
 func ofOpenInference(kv attribute.KeyValue) bool {
-	switch kv.Key {
-	case spans.OpenInferenceKindKey, spans.OpenInferenceAgentKey, spans.OpenInferenceToolKey,
-		spans.OpenInferenceInputKey, spans.OpenInferenceInputTypeKey, spans.OpenInferenceOutputKey, spans.OpenInferenceOutputTypeKey:
-		return true
-	}
-	return strings.HasPrefix(string(kv.Key), "llm.")
+	return strings.HasPrefix(string(kv.Key), "llm.") || slices.Contains([]attribute.Key{spans.OpenInferenceKindKey,
+		spans.OpenInferenceAgentKey, spans.OpenInferenceToolKey, spans.OpenInferenceInputKey, spans.OpenInferenceInputTypeKey,
+		spans.OpenInferenceOutputKey, spans.OpenInferenceOutputTypeKey}, kv.Key)
 }
 
-// The keys of OpenInference on every span of a session, with content and without.
+// The keys of OpenInference on every span of a session, with content and without. The exporter adds them and changes
+// nothing that is there without it.
 func TestOpenInference(t *testing.T) {
 	var b bytes.Buffer
 	for _, level := range []otelagent.Capture{otelagent.CaptureContent, otelagent.CaptureDigests, otelagent.CaptureNone} {
 		fmt.Fprintf(&b, "-- %s --\n", []string{"none", "content", "digests"}[level])
-		for _, s := range played(t, otelsetup.OpenInference, otelagent.WithCapture(level)) {
+		with := played(t, otelsetup.OpenInference, otelagent.WithCapture(level))
+		for i, s := range with {
 			fmt.Fprintln(&b, s.Name)
 			for _, kv := range s.Attributes {
 				if ofOpenInference(kv) {
@@ -72,6 +71,11 @@ func TestOpenInference(t *testing.T) {
 					fmt.Fprintf(&b, "    %s %s\n", kv.Key, strings.ReplaceAll(text, "\n", `\n`))
 				}
 			}
+			with[i].Attributes = slices.DeleteFunc(s.Attributes, ofOpenInference)
+		}
+		without := played(t, unchanged, otelagent.WithCapture(level))
+		if diff := gocmp.Diff(printSpans(without), printSpans(with)); diff != "" {
+			t.Errorf("(-without +with):\n%s", diff)
 		}
 	}
 	file := filepath.Join("testdata", "openinference.golden")
@@ -89,46 +93,21 @@ func TestOpenInference(t *testing.T) {
 	}
 }
 
-// The exporter adds, and changes nothing that is there without it.
-func TestOpenInferenceOnlyAdds(t *testing.T) {
-	for _, level := range []otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureContent} {
-		without := played(t, unchanged, otelagent.WithCapture(level))
-		with := played(t, otelsetup.OpenInference, otelagent.WithCapture(level))
-		added := 0
-		for i := range with {
-			n := len(with[i].Attributes)
-			with[i].Attributes = slices.DeleteFunc(with[i].Attributes, ofOpenInference)
-			added += n - len(with[i].Attributes)
-		}
-		for i := range without {
-			if diff := gocmp.Diff(fmt.Sprint(without[i].Name, without[i].Attributes), fmt.Sprint(with[i].Name, with[i].Attributes)); diff != "" {
-				t.Errorf("(-without +with):\n%s", diff)
-			}
-		}
-		if added == 0 {
-			t.Error("nothing was added")
-		}
-	}
-}
-
-// Previews that are turned off, or cut, are so in the words of OpenInference too.
+// Previews that are turned off, or cut, are so in the values of OpenInference too.
 func TestOpenInferencePreviews(t *testing.T) {
-	for _, s := range played(t, otelsetup.OpenInference, otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.PreviewBytes = -1 }) {
-		for _, kv := range s.Attributes {
-			if kv.Key == spans.OpenInferenceInputKey || kv.Key == spans.OpenInferenceOutputKey {
-				t.Errorf("%s has %s", s.Name, kv.Key)
+	for bytes, least := range map[int]int{-1: 0, 400: 300} {
+		longest := 0
+		preview := func(c *writer.Config) { c.PreviewBytes = bytes }
+		for _, s := range played(t, otelsetup.OpenInference, capturing, preview) {
+			for _, kv := range s.Attributes {
+				content := kv.Key == spans.OpenInferenceInputKey || kv.Key == spans.OpenInferenceOutputKey
+				if content || bytes > 0 && ofOpenInference(kv) {
+					longest = max(longest, len(kv.Value.String()))
+				}
 			}
 		}
-	}
-	longest := 0
-	for _, s := range played(t, otelsetup.OpenInference, otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.PreviewBytes = 400 }) {
-		for _, kv := range s.Attributes {
-			if ofOpenInference(kv) {
-				longest = max(longest, len(kv.Value.String()))
-			}
+		if longest < least || longest > max(bytes, 0) {
+			t.Errorf("previews of %d bytes: the longest value has %d bytes", bytes, longest)
 		}
-	}
-	if longest < 300 || longest > 400 {
-		t.Errorf("the longest value has %d bytes of 400", longest)
 	}
 }

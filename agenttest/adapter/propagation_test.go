@@ -3,6 +3,7 @@ package adapter_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,88 +30,89 @@ func across(ctx context.Context) context.Context {
 	return w3c.Extract(context.Background(), propagation.HeaderCarrier(headers))
 }
 
+// bag parses members of baggage.
+func bag(t *testing.T, members string) baggage.Baggage {
+	t.Helper()
+	b, err := baggage.Parse(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// members are those of baggage by name.
+func members(b baggage.Baggage) map[string]string {
+	all := map[string]string{}
+	for _, m := range b.Members() {
+		all[m.Key()] = m.Value()
+	}
+	return all
+}
+
+// placed returns the runs, each with its session and what it is under. An id that was generated is ID.
+func placed(p *agenttest.Pipeline) (all []string) {
+	for _, s := range p.Sessions() {
+		for _, r := range s.Runs {
+			all = append(all, strings.TrimRight(fmt.Sprintf("%s/%s under %s/%s %s",
+				s.ID, r.ID, r.ParentSessionID, r.ParentID, r.ParentToolCallID), " "))
+			if s.MadeUp {
+				all[len(all)-1] = "generated" + strings.TrimPrefix(all[len(all)-1], s.ID)
+			}
+			if madeUp.MatchString(r.ID) {
+				all[len(all)-1] = strings.Replace(all[len(all)-1], r.ID, "ID", 1)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // A sub-agent in another process is the child of the tool call that called it, in its session or in one of its own.
 func TestContextWithBaggage(t *testing.T) {
-	long := strings.Repeat("x", 300)
-	for _, tt := range []struct {
-		name    string
-		session string // of the caller; empty: generated
-		call    string
-		child   writer.RunInfo
-		// what the child is to be recorded with
-		childSession, parent, parentSession, parentCall string
+	for name, tt := range map[string]struct {
+		session, call string // of the caller; without a session it is generated
+		child         writer.RunInfo
+		want          string
 	}{
-		{name: "same session", session: "caller", call: "c1", childSession: "caller", parent: "boss", parentCall: "c1"},
-		{name: "own session", session: "caller", call: "c1", child: writer.RunInfo{SessionID: "own"},
-			childSession: "own", parent: "boss", parentSession: "caller", parentCall: "c1"},
-		{name: "another parent stated", session: "caller", call: "c1", child: writer.RunInfo{ParentID: "earlier"},
-			childSession: "caller", parent: "earlier"},
-		{name: "awkward ids", session: `a b,c;d="é"%20`, call: "läuft\t", childSession: `a b,c;d="é"%20`, parent: "boss", parentCall: "läuft\t"},
-		{name: "long call id", session: "caller", call: long, childSession: "caller", parent: "boss",
-			parentCall: "sha256:0d4e2ca9e9cbced7a7a5380eb29e1a3783b9b6d0db72de36a1051038e1c1fbc7"},
-		{name: "call without id", session: "caller", childSession: "caller", parent: "boss"},
-		{name: "generated", call: "c1", parent: "boss", parentCall: "c1"},
+		"same session":          {"caller", "c1", writer.RunInfo{}, "caller/ID under /boss c1"},
+		"own session":           {"caller", "c1", writer.RunInfo{SessionID: "own"}, "own/ID under caller/boss c1"},
+		"another parent stated": {"caller", "c1", writer.RunInfo{ParentID: "earlier"}, "caller/ID under /earlier"},
+		"awkward ids":           {`a b,c;d="é"%20`, "läuft\t!", writer.RunInfo{}, "a b,c;d=\"é\"%20/ID under /boss läuft\t!"},
+		"long call id": {"caller", strings.Repeat("x", 300), writer.RunInfo{},
+			"caller/ID under /boss sha256:0d4e2ca9e9cbced7a7a5380eb29e1a3783b9b6d0db72de36a1051038e1c1fbc7"},
+		"call without id": {"caller", "", writer.RunInfo{}, "caller/ID under /boss"},
+		"generated":       {"", "c1", writer.RunInfo{}, "generated/ID under /boss c1"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			p := agenttest.New(t)
-			// A call further up names what must not come through.
-			above, err := baggage.Parse("session.id=above,otelagent.run.id=above,gen_ai.tool.call.id=above,theirs=1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			tracer := (*writer.Tracer)(p.Tracer())
 			ctx := t.Context()
-			if tt.session != "" {
-				ctx = baggage.ContextWithBaggage(ctx, above)
+			if tt.session != "" { // a call further up names what must not come through
+				above := "session.id=above,otelagent.run.id=above,gen_ai.tool.call.id=above,theirs=1"
+				ctx = baggage.ContextWithBaggage(ctx, bag(t, above))
 			}
-			ctx, boss := (*writer.Tracer)(p.Tracer()).StartRun(ctx, writer.RunInfo{SessionID: tt.session, ID: "boss", ParentID: "none"})
+			ctx, boss := tracer.StartRun(ctx, writer.RunInfo{SessionID: tt.session, ID: "boss", ParentID: "none"})
 			ctx, turn := boss.StartTurn(ctx, writer.TurnInfo{})
 			ctx, call := turn.StartTool(ctx, writer.ToolCall{ID: tt.call, Name: "ask"})
 			there := across(writer.ContextWithBaggage(ctx))
 			if tt.session != "" && baggage.FromContext(there).Member("theirs").Value() != "1" {
 				t.Error("a member of others was lost")
 			}
-			_, child := (*writer.Tracer)(p.Tracer()).StartRun(there, tt.child)
+			_, child := tracer.StartRun(there, tt.child)
 			child.End(writer.RunResult{})
 			call.End(writer.ToolResult{})
 			turn.End(writer.TurnResult{})
 			boss.End(writer.RunResult{})
-
-			byID := map[string]*session.Run{}
-			of := map[*session.Run]*session.Session{}
-			for _, s := range p.Sessions() {
-				for _, r := range s.Runs {
-					name := "child"
-					if r.ID == "boss" {
-						name = "boss"
-					}
-					byID[name], of[r] = r, s
-				}
+			if got := placed(p); !slices.Contains(got, tt.want) {
+				t.Errorf("runs %q, want %q", got, tt.want)
 			}
-			got := byID["child"]
-			if got == nil || byID["boss"] == nil {
-				t.Fatalf("runs %v", byID)
-			}
-			wantSession := tt.childSession
-			if tt.session == "" {
-				wantSession = of[byID["boss"]].ID
-				if !of[got].MadeUp {
-					t.Error("the session that the caller generated is not marked")
-				}
-			}
-			type place struct{ session, parent, parentSession, parentCall string }
-			if diff := cmp.Diff(place{wantSession, tt.parent, tt.parentSession, tt.parentCall},
-				place{of[got].ID, got.ParentID, got.ParentSessionID, got.ParentToolCallID}, cmp.AllowUnexported(place{})); diff != "" {
-				t.Errorf("child (-want +got):\n%s", diff)
-			}
-			var tool, under session.Row
+			byKind := map[session.Kind]session.Row{}
 			for _, row := range p.Batch().Rows {
-				switch {
-				case row.Kind == session.KindToolCall:
-					tool = row
-				case row.Kind == session.KindRun && row.Run != "boss":
-					under = row
+				if row.Run != "boss" || row.Kind != session.KindRun {
+					byKind[row.Kind] = row
 				}
 			}
+			under, tool := byKind[session.KindRun], byKind[session.KindToolCall]
 			if under.Parent != tool.Span || under.Trace != tool.Trace || tool.Span == (session.SpanID{}) {
 				t.Errorf("the child's span is under %s, want the tool call's %s", under.Parent, tool.Span)
 			}
@@ -118,116 +120,87 @@ func TestContextWithBaggage(t *testing.T) {
 	}
 }
 
-// What baggage cannot hold stays out, and a context outside any run comes back as it is.
+// What baggage cannot hold stays out, and a context outside any run comes back as it is. Members of an earlier run make
+// room for those of this one.
 func TestContextWithBaggageOutsideAndFull(t *testing.T) {
 	if ctx := writer.ContextWithBaggage(t.Context()); ctx != t.Context() {
 		t.Error("a context outside any run came back as another one")
 	}
-	ours := len(",session.id=s,otelagent.run.id=boss")
-	members := func(n int) string { // one member of few bytes n times
+	long := func(n int) string { return "theirs=" + strings.Repeat("x", n-len("theirs=")) }
+	many := func(n int) string { // one member of few bytes n times
 		var all []string
 		for i := range n {
 			all = append(all, fmt.Sprintf("m%d=1", i))
 		}
 		return strings.Join(all, ",")
 	}
+	own := len(",session.id=s,otelagent.run.id=boss")
 	for _, tt := range []struct {
 		name, theirs string
-		ours         bool
+		own          bool
 	}{
-		{"just room", "theirs=" + strings.Repeat("x", 8192-ours-len("theirs=")), true},
-		{"a byte too much", "theirs=" + strings.Repeat("x", 8193-ours-len("theirs=")), false},
-		{"full", "theirs=" + strings.Repeat("x", 8192-len("theirs=")), false},
-		{"many members", members(62), true},
-		{"too many members", members(63), false},
+		{"just room", long(8192 - own), true}, {"a byte too much", long(8193 - own), false}, {"full", long(8192), false},
+		{"many members", many(62), true}, {"too many members", many(63), false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			theirs, err := baggage.Parse(tt.theirs)
-			if err != nil {
+		want := members(bag(t, tt.theirs))
+		all := bag(t, tt.theirs)
+		above := bag(t, "session.id=s,otelagent.run.id=above,gen_ai.tool.call.id=c0,otelagent.session.made_up=true")
+		for _, m := range above.Members() {
+			var err error
+			if all, err = all.SetMember(m); err != nil {
 				t.Fatal(err)
 			}
-			// An earlier run's members make room for this one's.
-			above, err := baggage.Parse("session.id=s,otelagent.run.id=above,gen_ai.tool.call.id=c0,otelagent.session.made_up=true")
-			if err != nil {
-				t.Fatal(err)
-			}
-			bag := theirs
-			for _, m := range above.Members() {
-				if bag, err = bag.SetMember(m); err != nil {
-					t.Fatal(err)
-				}
-			}
-			p := agenttest.New(t)
-			ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "boss"})
-			there := baggage.FromContext(across(writer.ContextWithBaggage(baggage.ContextWithBaggage(ctx, bag))))
-			run.End(writer.RunResult{})
-			got := map[string]string{}
-			for _, m := range there.Members() {
-				got[m.Key()] = m.Value()
-			}
-			want := map[string]string{}
-			for _, m := range theirs.Members() {
-				want[m.Key()] = m.Value()
-			}
-			if tt.ours {
-				want["session.id"], want["otelagent.run.id"] = "s", "boss"
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
+		}
+		p := agenttest.New(t)
+		ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "boss"})
+		got := members(baggage.FromContext(across(writer.ContextWithBaggage(baggage.ContextWithBaggage(ctx, all)))))
+		run.End(writer.RunResult{})
+		if tt.own {
+			maps.Copy(want, map[string]string{"session.id": "s", "otelagent.run.id": "boss"})
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }
 
-// Who is called from the middle of three processes without ContextWithBaggage is in the session, and no child of the first one's call.
+// Whoever is called from the middle of three processes without ContextWithBaggage is in the session, and no child of
+// the first one's call.
 func TestBaggageIsConsumed(t *testing.T) {
 	p := agenttest.New(t)
-	ctx, first := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{ID: "first"})
+	tracer := (*writer.Tracer)(p.Tracer())
+	ctx, first := tracer.StartRun(t.Context(), writer.RunInfo{ID: "first"})
 	ctx, turn := first.StartTurn(ctx, writer.TurnInfo{})
 	ctx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c1", Name: "ask"})
-	theirs, err := baggage.Parse("theirs=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	there, second := (*writer.Tracer)(p.Tracer()).StartRun(across(writer.ContextWithBaggage(baggage.ContextWithBaggage(ctx, theirs))), writer.RunInfo{ID: "second"})
+	ctx = baggage.ContextWithBaggage(ctx, bag(t, "theirs=1"))
+	there, second := tracer.StartRun(across(writer.ContextWithBaggage(ctx)), writer.RunInfo{ID: "second"})
 	beyond := across(there)
-	if bag := baggage.FromContext(beyond); bag.Len() != 3 || bag.Member("theirs").Value() != "1" || bag.Member("session.id").Value() == "" ||
-		bag.Member("otelagent.session.made_up").Value() != "true" {
-		t.Errorf("baggage passed on: %s", bag)
+	passed := members(baggage.FromContext(beyond))
+	if len(passed) != 3 || passed["theirs"] != "1" || passed["session.id"] == "" || passed["otelagent.session.made_up"] != "true" {
+		t.Errorf("baggage passed on: %s", passed)
 	}
-	_, third := (*writer.Tracer)(p.Tracer()).StartRun(beyond, writer.RunInfo{ID: "third"})
+	_, third := tracer.StartRun(beyond, writer.RunInfo{ID: "third"})
 	third.End(writer.RunResult{})
 	second.End(writer.RunResult{})
 	call.End(writer.ToolResult{})
 	turn.End(writer.TurnResult{})
 	first.End(writer.RunResult{})
-	if s := p.Session(); !s.MadeUp {
-		t.Error("the session is not marked as generated")
-	}
-	if diff := cmp.Diff([]string{"first under  ", "second under first c1", "third under  "}, parents(p)); diff != "" {
+	want := []string{"generated/first under /", "generated/second under /first c1", "generated/third under /"}
+	if diff := cmp.Diff(want, placed(p)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// parents returns the runs of the one session, each with what it is under.
-func parents(p *agenttest.Pipeline) (all []string) {
-	for _, r := range p.Session().Runs {
-		all = append(all, r.ID+" under "+r.ParentID+" "+r.ParentToolCallID)
-	}
-	slices.Sort(all)
-	return all
-}
-
-// Baggage has no effect on a run from a recording, nor where WithoutBaggage is set, and makes no run its own parent.
-func TestBaggageIsNotBelieved(t *testing.T) {
-	bag, err := baggage.Parse("session.id=s,otelagent.run.id=far,gen_ai.tool.call.id=c9")
-	if err != nil {
-		t.Fatal(err)
-	}
-	start := func(info writer.RunInfo) func(context.Context, *writer.Tracer) {
+// Baggage has no effect on a run from a recording, nor where WithoutBaggage is set, and makes no run its own parent. It
+// is for the outermost run: a run inside that is placed by the run that it is in.
+func TestBaggageIsForTheOutermostRun(t *testing.T) {
+	start := func(infos ...writer.RunInfo) func(context.Context, *writer.Tracer) {
 		return func(ctx context.Context, tracer *writer.Tracer) {
-			_, run := tracer.StartRun(ctx, info)
-			run.End(writer.RunResult{})
+			for _, info := range infos {
+				var run *writer.Run
+				ctx, run = tracer.StartRun(ctx, info)
+				defer run.End(writer.RunResult{})
+			}
 		}
 	}
 	record := func(arrived time.Time) func(context.Context, *writer.Tracer) {
@@ -235,47 +208,34 @@ func TestBaggageIsNotBelieved(t *testing.T) {
 			rec := event.NewRecorder((*otelagent.Tracer)(tracer))
 			meta := event.Meta{Run: "r", Session: "own", Time: time.Unix(1e9, 0), Arrived: arrived}
 			rec.Record(ctx, &event.RunStarted{Meta: meta})
-			rec.Record(ctx, &event.RunEnded{Meta: meta})
 			rec.Close(ctx)
 		}
 	}
+	own := writer.RunInfo{SessionID: "own", ID: "r"}
+	events, ledger := own, own
+	events.Recording, ledger.Recording = spans.RecordingEvents, spans.RecordingLedger
 	for _, tt := range []struct {
 		name   string
 		opts   []otelagent.Option
 		record func(context.Context, *writer.Tracer)
-		want   string
+		want   []string
 	}{
-		{name: "believed", record: start(writer.RunInfo{SessionID: "own", ID: "r"}), want: "r under far c9"},
-		{name: "events named", record: start(writer.RunInfo{SessionID: "own", ID: "r", Recording: spans.RecordingEvents}), want: "r under far c9"},
-		{name: "recording", record: start(writer.RunInfo{SessionID: "own", ID: "r", Recording: spans.RecordingLedger}), want: "r under  "},
-		{name: "stranger", opts: []otelagent.Option{otelagent.WithoutBaggage()}, record: start(writer.RunInfo{SessionID: "own", ID: "r"}), want: "r under  "},
-		{name: "own parent", record: start(writer.RunInfo{ID: "far"}), want: "far under  "},
-		{name: "same id in another session", record: start(writer.RunInfo{SessionID: "own", ID: "far"}), want: "far under far c9"},
-		{name: "events arriving", record: record(time.Now()), want: "r under far c9"},
-		{name: "events replayed", record: record(time.Time{}), want: "r under  "},
+		{"believed", nil, start(own), []string{"own/r under s/far c9"}},
+		{"events named", nil, start(events), []string{"own/r under s/far c9"}},
+		{"recording", nil, start(ledger), []string{"own/r under /"}},
+		{"stranger", []otelagent.Option{otelagent.WithoutBaggage()}, start(own), []string{"own/r under /"}},
+		{"own parent", nil, start(writer.RunInfo{ID: "far"}), []string{"s/far under /"}},
+		{"same id in another session", nil, start(writer.RunInfo{SessionID: "own", ID: "far"}), []string{"own/far under s/far c9"}},
+		{"events arriving", nil, record(time.Now()), []string{"own/r under s/far c9"}},
+		{"events replayed", nil, record(time.Time{}), []string{"own/r under /"}},
+		{"a run inside", nil, start(writer.RunInfo{ID: "outer"}, writer.RunInfo{ID: "inner"}),
+			[]string{"s/inner under /outer", "s/outer under /far c9"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := agenttest.New(t, tt.opts...)
-			tt.record(baggage.ContextWithBaggage(t.Context(), bag), (*writer.Tracer)(p.Tracer()))
-			if diff := cmp.Diff([]string{tt.want}, parents(p)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// Baggage of a caller is for the outermost run: runs inside it are placed by the run that they are in.
-func TestBaggageIsForTheOutermostRun(t *testing.T) {
-	p := agenttest.New(t)
-	bag, err := baggage.Parse("session.id=s,otelagent.run.id=far,gen_ai.tool.call.id=c9")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, outer := (*writer.Tracer)(p.Tracer()).StartRun(baggage.ContextWithBaggage(t.Context(), bag), writer.RunInfo{ID: "outer"})
-	_, inner := (*writer.Tracer)(p.Tracer()).StartRun(ctx, writer.RunInfo{ID: "inner"})
-	inner.End(writer.RunResult{})
-	outer.End(writer.RunResult{})
-	if diff := cmp.Diff([]string{"inner under outer ", "outer under far c9"}, parents(p)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		p := agenttest.New(t, tt.opts...)
+		tt.record(baggage.ContextWithBaggage(t.Context(), bag(t, "session.id=s,otelagent.run.id=far,gen_ai.tool.call.id=c9")),
+			(*writer.Tracer)(p.Tracer()))
+		if diff := cmp.Diff(tt.want, placed(p)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }
