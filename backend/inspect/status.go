@@ -27,6 +27,9 @@ type StatusView struct {
 	// Open are the unfinished tool calls and permission evaluations, by start; those of an aborted session as they
 	// were last seen.
 	Open []StatusOpen `json:"open,omitempty"`
+
+	run  *session.Run // of the open turn
+	turn *session.Turn
 }
 
 // StatusOpen is an unfinished tool call or permission evaluation.
@@ -46,7 +49,6 @@ func StatusOf(s *session.Session, now time.Time) StatusView {
 		Format: session.TreeFormat, Tenant: s.Tenant, Session: s.ID, Status: s.StatusAt(now), Last: s.Last,
 		HeartbeatNS: sum.HeartbeatNS,
 	}
-	var latest *session.Turn
 	for i, run := range s.Runs {
 		if run.Status != spans.RunStatusOpen {
 			continue
@@ -55,8 +57,8 @@ func StatusOf(s *session.Session, now time.Time) StatusView {
 		v.open("", run.ToolCalls, run.Permissions, waiting)
 		for _, t := range run.Turns {
 			v.open(session.TurnAddress(s.ID, i+1, t.Index), t.ToolCalls, t.Permissions, waiting)
-			if t.Known == spans.KnownLive && (latest == nil || t.Start.After(latest.Start)) {
-				latest = t
+			if t.Known == spans.KnownLive && (v.turn == nil || t.Start.After(v.turn.Start)) {
+				v.run, v.turn = run, t
 				v.Turn, v.Attempts = session.TurnAddress(s.ID, i+1, t.Index), t.Attempts
 			}
 		}
