@@ -118,17 +118,15 @@ func (r *renderer) findings(n *node, list []Finding) {
 // rulesLine draws in one line of a run the rules of its calls, where they differ from those of the run before.
 func (r *renderer) rulesLine(n *node, p place) {
 	body, text := r.m.rules(p.run, p.run.Start)
+	lines := ""
 	if body != nil {
-		r.said = true
-		lines := ruleLines(body.Text)
-		if text = noRules; len(lines) > 0 {
-			text = plural(len(lines), "rule")
+		list := ruleLines(body.Text)
+		text, lines = plural(len(list), "rule"), prefixed(separator, Clean(strings.Join(list, "; ")))
+		if r.said = true; len(list) == 0 {
+			text = noRules
 		}
-		text += ruleDigest(p.run) + prefixed(separator, Clean(strings.Join(lines, "; ")))
-	} else {
-		text += ruleDigest(p.run)
 	}
-	if text != r.rules {
+	if text += ruleDigest(p.run) + lines; text != r.rules {
 		r.rules = text
 		n.line("rules", dim, text)
 	}

@@ -31,21 +31,20 @@ func (r *renderer) costOf(run *session.Run, t *session.Turn) (out []string) {
 	if amount, ok := r.computed(run, t); ok {
 		out = append(out, money(stats.Currency, amount)+" computed")
 	} else if r.o.Prices != nil {
-		out = append(out, "no price of this model")
+		out = append(out, noPrice)
 	}
 	return out
 }
 
 // cost returns the cost of a turn: as its loop reported it, else as computed.
 func (r *renderer) cost(run *session.Run, t *session.Turn) string {
-	if t.Cost != nil {
-		return money(t.Currency, *t.Cost)
-	}
-	if amount, ok := r.computed(run, t); ok {
-		return money(stats.Currency, amount) + " computed"
+	if all := r.costOf(run, t); len(all) > 0 && all[0] != noPrice {
+		return strings.TrimSuffix(all[0], " reported")
 	}
 	return ""
 }
+
+const noPrice = "no price of this model"
 
 // costs sums up the costs of the turns: as reported, by currency, and as computed.
 func (r *renderer) costs() []string {

@@ -70,27 +70,23 @@ func (r *renderer) header() {
 // counts returns the status of the session, and how much there is of it.
 func (r *renderer) counts() []string {
 	s := r.main.Session
-	turns, inputs, compactions := 0, 0, 0
-	permissions := func(l []*session.Permission) {
-		for _, q := range l {
-			if q.Action == spans.ActionDeny && q.Target == spans.PermissionTargetInput {
+	turns, inputs, compactions, calls := 0, 0, 0, OutlineTool{}
+	for n := range s.Walk() {
+		switch n.Kind() {
+		case session.KindTurn:
+			turns++
+		case session.KindToolCall:
+			calls.count(n.Call)
+		case session.KindCompaction:
+			compactions++
+		case session.KindPermission:
+			if n.Permission.Action == spans.ActionDeny && n.Permission.Target == spans.PermissionTargetInput {
 				inputs++
 			}
 		}
 	}
-	statuses, calls := map[spans.RunStatus]int64{}, OutlineTool{}
+	statuses := map[spans.RunStatus]int64{}
 	for _, run := range s.Runs {
-		turns += len(run.Turns)
-		permissions(run.Permissions)
-		compactions += len(run.Compactions)
-		for _, t := range run.Turns {
-			compactions += len(t.Compactions)
-			permissions(t.Permissions)
-		}
-		for c := range run.Calls() {
-			calls.count(c)
-			permissions(c.Permissions)
-		}
 		statuses[run.StatusAt(cmp.Or(r.o.AsOf, r.main.Last))]++
 	}
 	var unfinished []string

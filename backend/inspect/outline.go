@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +27,8 @@ type viewTurn struct {
 	*session.Turn
 	before *session.Turn // the turn that it follows; nil where there is none
 	first  bool          // it is the first of its run
+	// defects are those of the turn, and of what belongs to it, as session.Summarize counts them.
+	defects []session.Defect
 }
 
 // promptChanged and toolsChanged report that the turn before is known to have another system prompt or catalogue.
@@ -68,6 +69,14 @@ func (v *View) findTurns() {
 	}
 	v.at = map[*session.Turn]int{}
 	lasts := map[*session.Run]*session.Turn{}
+	defects := map[*session.Turn][]session.Defect{}
+	for n := range v.tree.Walk() {
+		for _, d := range *n.Defects() {
+			if n.Turn != nil && !isNote(d) {
+				defects[n.Turn] = append(defects[n.Turn], d)
+			}
+		}
+	}
 	var before *session.Turn // the last of the runs that are not spawned
 	for i, run := range v.tree.Runs {
 		p := place{v.tree, run, i + 1}
@@ -80,7 +89,7 @@ func (v *View) findTurns() {
 		}
 		for j, turn := range run.Turns {
 			v.at[turn] = len(v.turns)
-			v.turns = append(v.turns, viewTurn{place: p, Turn: turn, before: last, first: j == 0})
+			v.turns = append(v.turns, viewTurn{p, turn, last, j == 0, defects[turn]})
 			last = turn
 		}
 		if lasts[run] = last; !claimed {
@@ -110,33 +119,6 @@ const outlineText = 160
 
 // outlineDefects bounds Outline.TurnDefects.
 const outlineDefects = 100
-
-// defects are those of the turn, and of what belongs to it, as session.Summarize counts them.
-func (t viewTurn) defects() iter.Seq[session.Defect] {
-	return func(yield func(session.Defect) bool) {
-		lists := [][]session.Defect{t.Defects}
-		permissions := func(l []*session.Permission) {
-			for _, q := range l {
-				lists = append(lists, q.Defects)
-			}
-		}
-		for _, c := range t.ToolCalls {
-			lists = append(lists, c.Defects)
-			permissions(c.Permissions)
-		}
-		for _, c := range t.Compactions {
-			lists = append(lists, c.Defects)
-		}
-		permissions(t.Permissions)
-		for _, l := range lists {
-			for _, d := range l {
-				if !isNote(d) && !yield(d) {
-					return
-				}
-			}
-		}
-	}
-}
 
 // Outline returns the session at a glance. Mark is the revision in the store, children are sessions that name this
 // one as their parent or as the source of their fork, and now is the time of Outline.Status. It reads the beginning
@@ -190,11 +172,10 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 		t.Text = v.line(&v.turns[i])
 		o.Captured = o.Captured || v.turns[i].Capture == spans.CaptureContent
 		o.Turns = append(o.Turns, t)
-		for d := range v.turns[i].defects() {
-			if len(o.TurnDefects) == outlineDefects {
-				break
+		for _, f := range findings(v.turns[i].defects) {
+			if len(o.TurnDefects) < outlineDefects {
+				o.TurnDefects = append(o.TurnDefects, OutlineDefect{i, f})
 			}
-			o.TurnDefects = append(o.TurnDefects, OutlineDefect{Turn: i, Finding: Finding{Code: d.Code, Text: defectText(d)}})
 		}
 	}
 	for _, t := range tools {
@@ -280,10 +261,7 @@ func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
 		Usage: t.Usage, UsageTold: t.UsageTold(), Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS,
 		Messages: t.RequestMessages, Bytes: t.RequestBytes,
 		PromptChanged: t.promptChanged(), ToolsChanged: t.toolsChanged(), Live: t.Known == spans.KnownLive,
-		Hidden: !v.history.Hidden(t.Turn).IsZero(),
-	}
-	for range t.defects() {
-		o.Defects++
+		Hidden: !v.history.Hidden(t.Turn).IsZero(), Defects: len(t.defects),
 	}
 	for _, c := range t.Compactions {
 		o.Marks = append(o.Marks, compactionMark(t.place, c))

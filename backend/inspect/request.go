@@ -181,22 +181,12 @@ func (r *Request) missingMessages() {
 
 // redacts reports whether a redactor changed the session: only then its mark in a text counts.
 func redacts(s *session.Session) bool {
-	n := int64(0)
-	for _, run := range s.Runs {
-		compactions := slices.Clone(run.Compactions)
-		for _, t := range run.Turns {
-			n = max(n, t.Redacted)
-			compactions = append(compactions, t.Compactions...)
+	for n := range s.Walk() {
+		if n.Span().Redacted > 0 {
+			return true
 		}
-		for _, c := range compactions {
-			n = max(n, c.Redacted)
-		}
-		for c := range run.Calls() {
-			n = max(n, c.Redacted)
-		}
-		n = max(n, run.Redacted)
 	}
-	return n > 0
+	return false
 }
 
 // read fills in a part from the blocks.

@@ -237,18 +237,12 @@ func continues(v *runView) string {
 // lastOf is the time of the last span of a run.
 func lastOf(run *session.Run) time.Time {
 	last := run.Start
-	see := func(s session.Span) {
-		for _, t := range []time.Time{s.Start, s.End, s.Seen} {
-			if t.After(last) {
+	for n := range run.Walk() {
+		for _, t := range []time.Time{n.Span().Start, n.Span().End, n.Span().Seen} {
+			if n.Kind() != session.KindRun && t.After(last) {
 				last = t
 			}
 		}
-	}
-	for _, t := range run.Turns {
-		see(t.Span)
-	}
-	for c := range run.Calls() {
-		see(c.Span)
 	}
 	return last
 }
