@@ -9,51 +9,58 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// callMark returns the sign and the word of how a call ended. running is the word of one that has no end.
-func callMark(c *session.ToolCall, running string) seg {
-	switch {
-	case c.Missing:
-		return seg{"? did not arrive ", yellow}
-	case c.Known == spans.KnownClosed:
-		return seg{"■ no end seen ", red}
-	case c.Known == spans.KnownLive || c.End.IsZero():
-		return seg{"… " + running + " ", yellow}
+// callLine is a call in a line: how it ended, its name, and its arguments if they are wanted.
+func callLine(v *CallView, name style, args bool) string {
+	line := callMark(v) + name.of(Clean(v.Name))
+	if args && v.Input != nil && v.Input.State == "" {
+		line += "(" + Clean(argsText(v.Input.Text)) + ")"
 	}
-	switch c.Outcome {
+	return line
+}
+
+// callMark returns the sign and the word of how a call ended.
+func callMark(v *CallView) string {
+	switch word, st := unfinished(v.State, &v.of.Span); {
+	case v.State == stateMissing:
+		return st.of("? " + word + " ")
+	case v.of.Known == spans.KnownClosed:
+		return st.of("■ " + word + " ")
+	case word != "":
+		return st.of("… " + word + " ")
+	}
+	switch v.Outcome {
 	case spans.OutcomeOK:
-		return seg{"✓ ", green}
+		return green.of("✓ ")
 	case spans.OutcomeError:
-		return seg{"✗ failed ", red}
+		return red.of("✗ failed ")
 	case spans.OutcomeDenied:
-		return seg{"⊘ denied ", red}
+		return red.of("⊘ denied ")
 	case spans.OutcomeSkipped:
-		return seg{"» skipped ", yellow}
+		return yellow.of("» skipped ")
 	case spans.OutcomeCancelled:
-		return seg{"■ cancelled ", yellow}
+		return yellow.of("■ cancelled ")
 	case "":
-		return seg{"· ", dim}
+		return dim.of("· ")
 	}
-	return seg{"? " + Clean(string(c.Outcome)) + " ", yellow}
+	return yellow.of("? " + Clean(string(v.Outcome)) + " ")
 }
 
-// callLine is the line of a call with how it ended and its name.
-func (r *renderer) callLine(p place, c *session.ToolCall, st style) *node {
-	name := seg{Clean(cmp.Or(c.Name, "tool call")), st}
-	return &node{
-		cols: r.cols(c.Span, nil), bar: r.spanBar(barTools, c.Span), segs: []seg{callMark(c, r.running(p)), name},
+func (r *renderer) call(v *CallView) *node {
+	alone := r.o.Turn != nil
+	n := &node{cols: r.cols(v.of.Span), bar: r.spanBar(barTools, v.of.Span)}
+	if r.o.Timeline {
+		n.head = []string{callLine(v, plainText, false)}
+		r.below(n, v)
+		return n
 	}
-}
-
-func (r *renderer) call(p place, v *CallView) *node {
-	n := r.callLine(p, v.of, bold)
+	line := callLine(v, bold, !alone)
 	switch _, ok := r.text(v.Input); {
-	case ok && r.o.Turn != nil:
-		r.content(n, "args", dim, r.clean(v.args))
-	case ok:
-		n.segs = append(n.segs, seg{"(" + Clean(v.args) + ")", plainText})
-	case v.ID != "":
-		n.segs = append(n.segs, seg{" " + Clean(v.ID), dim})
+	case ok && alone:
+		r.content(n, "args", dim, r.clean(argsText(v.Input.Text)))
+	case !ok && v.ID != "":
+		line += dim.of(" " + Clean(v.ID))
 	}
+	n.head = []string{line}
 	if v.Truncated {
 		n.line("note", yellow, "the result was cut before the model saw it")
 	}
@@ -61,15 +68,11 @@ func (r *renderer) call(p place, v *CallView) *node {
 		q := &v.Permissions[i]
 		n.wrapped(decision(q.Action), decisionStyle(q.Action), permissionText(q))
 	}
-	if len(v.Permissions) == 0 && r.o.Turn != nil {
+	if len(v.Permissions) == 0 && alone {
 		n.line("decided", dim, v.PermissionState)
 	}
 	r.events(n, v.Events)
-	for _, k := range v.kids {
-		if !r.placed[k.run] {
-			n.add(r.run(k, ""))
-		}
-	}
+	r.below(n, v)
 	label, st := "result", dim
 	text, ok := r.text(v.Output)
 	if !ok {
@@ -86,33 +89,44 @@ func (r *renderer) call(p place, v *CallView) *node {
 	return n
 }
 
-func (r *renderer) compaction(v *CompactionView) *node {
-	c := v.of
-	n := &node{cols: r.cols(c.Span, nil), bar: r.spanBar(barMark, c.Span)}
-	n.segs = []seg{{"◇ ", magenta}, {"compaction", bold}, {separator + Clean(string(v.Kind)), plainText}}
-	add := func(text string) {
-		if text != "" {
-			n.segs = append(n.segs, seg{separator, dim}, seg{Clean(text), plainText})
+// below draws the runs that a call spawned.
+func (r *renderer) below(n *node, v *CallView) {
+	for _, k := range v.kids {
+		if !r.placed[k.run] {
+			n.add(r.run(k))
 		}
 	}
-	add(fromTo(v.MessagesBefore, v.MessagesAfter, "message"))
-	add(fromTo(v.TokensBefore, v.TokensAfter, "token"))
+}
+
+// compactionParts is a compaction in a line.
+func compactionParts(v *CompactionView) []string {
+	c := v.of
+	out := []string{magenta.of("◇ ") + bold.of("compaction"), Clean(string(v.Kind)),
+		fromTo(v.MessagesBefore, v.MessagesAfter, "message"), fromTo(v.TokensBefore, v.TokensAfter, "token")}
 	if c.RemovedTokens != nil {
-		add(Count(*c.RemovedTokens) + " tokens removed")
+		out = append(out, Count(*c.RemovedTokens)+" tokens removed")
 	}
-	add(suffixed(some(len(c.Removed), "message"), " removed"))
+	out = append(out, suffixed(some(len(c.Removed), "message"), " removed"))
 	if c.Runs != nil {
-		add(some(int(*c.Runs), "run"))
+		out = append(out, some(int(*c.Runs), "run"))
 	}
-	add(c.Category)
-	add(c.Target)
+	out = append(out, Clean(c.Category), Clean(c.Target))
 	switch {
 	case v.Applied != nil && !*v.Applied:
-		add("not applied")
+		out = append(out, "not applied")
 	case c.Known == spans.KnownClosed:
-		add("no end seen")
+		out = append(out, "no end seen")
 	}
-	add(v.Trigger)
+	return append(out, Clean(v.Trigger))
+}
+
+func (r *renderer) compaction(v *CompactionView) *node {
+	c := v.of
+	n := &node{cols: r.cols(c.Span), bar: r.spanBar(barMark, c.Span), head: compactionParts(v)}
+	if r.o.Timeline {
+		n.head = []string{magenta.of("◇ ") + Clean(string(v.Kind))}
+		return n
+	}
 	if v.Reason != "" {
 		n.wrapped("reason", dim, Clean(v.Reason))
 	}
@@ -124,16 +138,33 @@ func (r *renderer) compaction(v *CompactionView) *node {
 	return n
 }
 
-func (r *renderer) permission(v *PermissionView) *node {
-	n := &node{cols: r.cols(v.of.Span, nil), bar: r.spanBar(barMark, v.of.Span)}
-	st := decisionStyle(v.Action)
-	n.segs = []seg{{decisionMark(v.Action), st}, {"permission ", bold}, {decision(v.Action), st}}
-	n.segs = append(n.segs, seg{prefixed(" ", target(v.of)), plainText})
-	if t := permissionText(v); t != "" {
-		n.wrapped("reason", dim, t)
+// decisions draws those that are of no tool call. A timeline omits permissions that were given.
+func (r *renderer) decisions(list []PermissionView) []timed {
+	var out []timed
+	for i := range list {
+		v := &list[i]
+		st := decisionStyle(v.Action)
+		n := &node{cols: r.cols(v.of.Span), bar: r.spanBar(barMark, v.of.Span)}
+		n.head = []string{st.of(decisionMark(v.Action)) + permissionLine(v)}
+		switch text := permissionText(v); {
+		case r.o.Timeline && v.Action == spans.ActionAllow:
+			continue
+		case r.o.Timeline:
+			n.head = []string{st.of(decisionMark(v.Action) + decision(v.Action))}
+		default:
+			if text != "" {
+				n.wrapped("reason", dim, text)
+			}
+			r.findings(n, findings(v.of.Defects))
+		}
+		out = append(out, timed{v.of.Span, n})
 	}
-	r.findings(n, findings(v.of.Defects))
-	return n
+	return out
+}
+
+// permissionLine is a decision in a few words.
+func permissionLine(v *PermissionView) string {
+	return bold.of("permission ") + decisionStyle(v.Action).of(decision(v.Action)) + prefixed(" ", target(v.of))
 }
 
 // target names what a decision is about: a tool, or the input of a user.
@@ -168,17 +199,16 @@ func decisionMark(a spans.Action) string {
 
 // permissionText says why a decision was made, by which rule, by whom, and how long it took.
 func permissionText(v *PermissionView) string {
-	waited := ""
+	waited, inferred := "", ""
 	switch q := v.of; {
 	case v.WaitNS > 0:
 		waited = "waited " + Duration(time.Duration(v.WaitNS))
 	case q.Known == spans.KnownLive || q.Action == spans.ActionAsk && q.Outcome == "" && q.End.IsZero():
 		waited = "waiting for an answer"
 	}
-	inferred := ""
 	if v.Inferred {
 		inferred = "inferred"
 	}
-	return joined(Clean(v.Reason), prefixed("rule ", Clean(v.Rule)), prefixed("from ", Clean(v.Source)),
+	return joined(separator, Clean(v.Reason), prefixed("rule ", Clean(v.Rule)), prefixed("from ", Clean(v.Source)),
 		prefixed("by ", Clean(v.DecidedBy)), prefixed("answer ", Clean(v.Answer)), waited, inferred)
 }

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -13,43 +14,26 @@ const (
 	maxWhole = 1 << 20
 	// maxIndent bounds the indent of a line of content, in columns.
 	maxIndent = 40
-	// maxLines bounds the messages and events of one list.
-	maxLines = 8
+	// maxLines bounds the messages and events of one list; there is no bound for a turn that is drawn alone.
+	maxLines  = 8
+	unbounded = math.MaxInt
 )
-
-// docs returns what makes the documents of a session that is drawn.
-func (r *renderer) docs(t session.Tree) *docs {
-	m := r.made[t.Session]
-	if m == nil {
-		m = &docs{View: r.view(t), text: maxScan + 8, most: maxLines, drawn: true} // enough for Clean to see that it cuts
-		if r.o.Turn != nil {
-			m.text, m.most, m.whole = maxWhole+8, unbounded, true
-		}
-		m.findTurns()
-		r.made[t.Session] = m
-	}
-	return m
-}
 
 // clean is Clean of content. Where one turn is shown the lines of a text stay lines, with their indents.
 func (r *renderer) clean(text string) string {
 	if r.o.Turn == nil {
 		return Clean(text)
 	}
-	if len(text) > maxWhole {
-		text = strings.ToValidUTF8(text[:maxWhole], "") + "…"
+	if head, more := atMost(text, maxWhole); more {
+		text = head + "…"
 	}
-	var b strings.Builder
+	var lines []string
 	for line := range strings.Lines(strings.TrimRight(text, " \t\r\n")) {
-		if b.Len() > 0 {
-			b.WriteByte('\n')
-		}
 		rest := strings.TrimLeft(line, " \t")
 		indent := strings.ReplaceAll(line[:len(line)-len(rest)], "\t", "    ")
-		b.WriteString(indent[:min(len(indent), maxIndent)])
-		b.WriteString(strings.TrimRight(clean(rest, maxWhole), " "))
+		lines = append(lines, indent[:min(len(indent), maxIndent)]+strings.TrimRight(clean(rest, maxWhole), " "))
 	}
-	return b.String()
+	return strings.Join(lines, "\n")
 }
 
 // content draws clean text in one line, or whole where one turn is shown.
@@ -128,5 +112,51 @@ func (r *renderer) findings(n *node, list []Finding) {
 		} else {
 			n.wrapped("defect", yellow, f.Text)
 		}
+	}
+}
+
+// rulesLine draws in one line of a run the rules of its calls, where they differ from those of the run before.
+func (r *renderer) rulesLine(n *node, p place) {
+	body, text := r.m.rules(p.run, p.run.Start)
+	lines := ""
+	if body != nil {
+		list := ruleLines(body.Text)
+		text, lines = plural(len(list), "rule"), prefixed(separator, Clean(strings.Join(list, "; ")))
+		if r.said = true; len(list) == 0 {
+			text = noRules
+		}
+	}
+	if text += ruleDigest(p.run) + lines; text != r.rules {
+		r.rules = text
+		n.line("rules", dim, text)
+	}
+}
+
+// noRules says that the rules are known, and there are none.
+const noRules = "none in force"
+
+func ruleDigest(run *session.Run) string {
+	return prefixed(separator+"digest ", Clean(prefix(run.RulesDigest, 8)))
+}
+
+// rulesInForce draws the rules of a turn.
+func (r *renderer) rulesInForce(n *node, v *TurnView) {
+	if v.Rules == nil {
+		n.line("rules", dim, v.RulesState+ruleDigest(v.of.run))
+		return
+	}
+	r.said = true
+	lines := ruleLines(v.Rules.Text)
+	if len(lines) == 0 {
+		n.line("rules", dim, noRules)
+	}
+	label := "rules"
+	for i, line := range lines {
+		if i == maxRules {
+			n.line("", dim, "and "+plural(len(lines)-i, "more rule"))
+			break
+		}
+		n.wrapped(label, dim, Clean(line))
+		label = ""
 	}
 }

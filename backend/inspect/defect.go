@@ -13,13 +13,6 @@ func isNote(def session.Defect) bool {
 	return ok && info.Observation
 }
 
-func defectLabel(def session.Defect) string {
-	if isNote(def) {
-		return "note"
-	}
-	return "defect"
-}
-
 func defectInfo(code spans.DefectCode) (spans.Defect, bool) {
 	for _, d := range spans.Defects() {
 		if d.Code == code {

@@ -41,9 +41,8 @@ func WriteDiff(w io.Writer, d *diff.Diff, o Options, form DiffForm) error {
 		}
 	}
 	if v.cut {
-		v.blank()
-		v.put(dim, "… cut here: the turn alone shows it whole, and so does --output json")
-		v.flush()
+		v.line()
+		v.line(dim.of("… cut here: the turn alone shows it whole, and so does --output json"))
 	}
 	return v.err
 }
@@ -96,22 +95,20 @@ func (v *diffView) where(a, b string) string {
 func (v *diffView) header() {
 	for i, d := range []*diff.Side{&v.A, &v.B} {
 		parts := []string{Clean(d.Address), prefixed("in ", Clean(d.Source))}
-		if v.Kind != diff.OfRequests {
-			parts = append(parts, Clean(d.Agent), Clean(d.Model), words(d.Status))
+		if v.Kind == diff.OfRequests {
+			v.field(string("ab"[i]), append(parts, plural(int(d.Messages), "message"), exact(d.Bytes)+" bytes")...)
+			continue
 		}
+		parts = append(parts, Clean(d.Agent), Clean(d.Model), words(d.Status))
 		switch v.Kind {
 		case diff.OfSessions:
 			parts = append(parts, plural(d.Runs, "run"), plural(d.Turns, "turn"))
 		case diff.OfRuns:
 			parts = append(parts, plural(d.Turns, "turn"))
-		case diff.OfRequests:
-			parts = append(parts, plural(int(d.Messages), "message"), suffixed(exact(d.Bytes), " bytes"))
 		}
-		if v.Kind != diff.OfRequests {
-			parts = append(parts, some(d.Calls, "tool call"), took(d.Start, d.Start.Add(time.Duration(d.TookNS))))
-			for _, c := range slices.Sorted(maps.Keys(d.Cost)) {
-				parts = append(parts, money(c, d.Cost[c]))
-			}
+		parts = append(parts, some(d.Calls, "tool call"), took(d.Start, d.Start.Add(time.Duration(d.TookNS))))
+		for _, c := range slices.Sorted(maps.Keys(d.Cost)) {
+			parts = append(parts, money(c, d.Cost[c]))
 		}
 		v.field(string("ab"[i]), parts...)
 	}
@@ -154,7 +151,7 @@ func counted(n int, what string) string {
 	if n == 0 {
 		return ""
 	}
-	return strconv.Itoa(n) + " " + what
+	return strings.TrimSuffix(strconv.Itoa(n)+" "+what, " ")
 }
 
 // first says where the two part.
@@ -198,7 +195,7 @@ func (v *diffView) unknown(u diff.Unknown) string {
 func delta(name, unit string, a, b float64) string {
 	was, is := exact(int64(a)), exact(int64(b))
 	if unit != "" {
-		was, is = glued(money(unit, a)), glued(money(unit, b))
+		was, is = money(unit, a), money(unit, b)
 	}
 	return fmt.Sprintf("%s %s → %s (%s)", name, was, is, signed(b-a))
 }
@@ -233,23 +230,23 @@ var states = map[diff.State]state{
 
 // stat writes one line a turn.
 func (v *diffView) stat() {
-	var rows []*diff.Pair
+	var rows [][]string
+	add := func(p *diff.Pair) {
+		a, b := p.Addresses()
+		st := states[p.State]
+		rows = append(rows, []string{st.style.of(st.sign), v.where(a, ""), v.where("", b), v.statText(p)})
+	}
 	for i := range v.Runs {
 		r := &v.Runs[i]
 		if len(r.Parts) > 0 || len(r.Turns) == 0 {
-			rows = append(rows, r)
+			add(r)
 		}
 		for j := range r.Turns {
-			rows = append(rows, &r.Turns[j])
+			add(&r.Turns[j])
 		}
 	}
-	v.blank()
-	table(v.drawer, []column[*diff.Pair]{
-		{cell: func(p **diff.Pair) seg { return seg{states[(*p).State].sign, states[(*p).State].style} }},
-		{name: "A", cell: func(p **diff.Pair) seg { a, _ := (*p).Addresses(); return textCell(v.where(a, "")) }},
-		{name: "B", cell: func(p **diff.Pair) seg { _, b := (*p).Addresses(); return textCell(v.where("", b)) }},
-		{name: "WHAT", flex: true, cell: func(p **diff.Pair) seg { return textCell(v.statText(*p)) }},
-	}, rows)
+	v.line()
+	v.table([]column{{}, {name: "A"}, {name: "B"}, {name: "WHAT", flex: true}}, rows)
 }
 
 // statText says in a few words how a pair differs.
@@ -260,7 +257,7 @@ func (v *diffView) statText(p *diff.Pair) string {
 	var out []string
 	for _, part := range p.Parts {
 		var numbers []string
-		lines := map[string]int{}
+		added, removed := 0, 0
 		for i := range p.Changes {
 			c := &p.Changes[i]
 			switch {
@@ -269,8 +266,7 @@ func (v *diffView) statText(p *diff.Pair) string {
 				name := words(strings.TrimPrefix(c.Path, "usage."))
 				numbers = append(numbers, strings.TrimSuffix(name, "put")+" "+signed(after(c)-before(c)))
 			case c.Text != nil:
-				lines["+"] += c.Text.Added
-				lines["−"] += c.Text.Removed
+				added, removed = added+c.Text.Added, removed+c.Text.Removed
 			}
 		}
 		text := v.part(part)
@@ -287,11 +283,7 @@ func (v *diffView) statText(p *diff.Pair) string {
 		case part == diff.Request:
 			text += among(messageCounts(p)...)
 		default:
-			for _, sign := range []string{"+", "−"} {
-				if lines[sign] > 0 {
-					text += " " + sign + strconv.Itoa(lines[sign])
-				}
-			}
+			text = joined(" ", text, prefixed("+", counted(added, "")), prefixed("−", counted(removed, "")))
 		}
 		if slices.Contains(p.Repeats, part) {
 			text += " as before"

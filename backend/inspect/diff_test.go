@@ -369,7 +369,7 @@ func TestDiffAmounts(t *testing.T) {
 				t.Errorf("no %q at %d columns:\n%s", amount, width, b.String())
 			}
 		}
-		if width == 80 && !strings.Contains(b.String(), "· cost USD 0.0315 → USD 12.25 (+12.2185)\n") {
+		if width == 80 && !strings.Contains(b.String(), "\n  cost USD 0.0315 → USD 12.25 (+12.2185)\n") {
 			t.Errorf("a part that has room on a line is in two:\n%s", b.String())
 		}
 	}

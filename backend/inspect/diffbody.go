@@ -8,29 +8,40 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/diff"
 )
 
+// write draws a line behind the indent.
+func (v *diffView) write(parts ...string) { v.line(v.indent, strings.Join(parts, "")) }
+
+// note draws lines that belong to both sides.
+func (v *diffView) note(parts ...string) {
+	for _, l := range flow(parts, v.width-len(v.indent), v.width-len(v.indent), maxWrap) {
+		v.write(dim.of(l))
+	}
+}
+
+func (v *diffView) title(text, more string) {
+	v.write(cut(cyan.of(text)+dim.of(more), v.width-len(v.indent)))
+}
+
 // run draws a run and its turns.
 func (v *diffView) run(r *diff.Pair) {
 	if v.Kind == diff.OfSessions {
-		v.blank()
-		st := states[r.State]
-		one := cmp.Or(r.A, r.B)
-		turns := ""
+		v.line()
+		st, one, turns := states[r.State], cmp.Or(r.A, r.B), ""
 		if r.State == diff.Same {
 			turns = suffixed(some(len(r.Turns), "turn"), " the same")
 		}
-		head := []seg{{st.sign + " ", st.style}, {"run " + v.where(r.Addresses()), bold}}
-		more := []string{st.only, turns, Clean(one.Relation), words(one.Status), Clean(one.Agent), Clean(one.Model)}
-		for _, text := range more {
-			if text != "" && text != Clean(v.A.Agent) && text != Clean(v.A.Model) {
-				head = append(head, seg{separator + text, dim})
-			}
-		}
-		v.putSegs(head, v.width)
-		v.flush()
+		more := slices.DeleteFunc([]string{Clean(one.Agent), Clean(one.Model)}, func(s string) bool {
+			return s == Clean(v.A.Agent) || s == Clean(v.A.Model)
+		})
+		more = append([]string{"", st.only, turns, Clean(one.Relation), words(one.Status)}, more...)
+		head := st.style.of(st.sign+" ") + bold.of("run "+v.where(r.Addresses()))
+		v.line(cut(head+dim.of(prefixed(separator, joined(separator, more...))), v.width))
 		if r.State == diff.Same {
 			return
 		}
@@ -38,22 +49,20 @@ func (v *diffView) run(r *diff.Pair) {
 	}
 	v.indent += "  "
 	defer func() { v.indent = "" }()
-	late := func(c *diff.Change) bool { return c.Part == diff.Outcome } // a run ends after its turns
-	v.changes(r, func(c *diff.Change) bool { return !late(c) })
+	v.changes(r, func(p diff.Part) bool { return p != diff.Outcome })
 	v.calls(r.Calls)
 	for i := 0; i < len(r.Turns); {
-		n := 1
-		why := v.quiet(&r.Turns[i])
+		n, why := 1, v.quiet(&r.Turns[i])
 		for why != "" && i+n < len(r.Turns) && v.quiet(&r.Turns[i+n]) == why {
 			n++
 		}
 		v.turn(r.Turns[i:i+n], why)
 		i += n
 	}
-	if slices.Contains(r.Parts, diff.Outcome) {
-		v.blank()
+	if slices.Contains(r.Parts, diff.Outcome) { // a run ends after its turns
+		v.line()
+		v.changes(r, func(p diff.Part) bool { return p == diff.Outcome })
 	}
-	v.changes(r, late)
 }
 
 // quiet returns the reason that there is nothing to draw of a turn; empty where there is something.
@@ -71,48 +80,28 @@ func (v *diffView) quiet(t *diff.Pair) string {
 
 // turn draws a turn, or one line for several of which there is nothing to draw.
 func (v *diffView) turn(l []diff.Pair, quiet string) {
-	t := &l[0]
-	st := states[t.State]
+	t, st := &l[0], states[l[0].State]
 	at := v.where(t.Addresses())
 	if len(l) > 1 {
 		at += " to " + v.where(l[len(l)-1].Addresses())
 		quiet = plural(len(l), "turn") + ", " + quiet
 	}
-	lead := v.indent[2:] + st.sign + " "
-	head := []seg{{lead, st.style}, {at, bold}}
-	add := func(text string) {
-		if text != "" {
-			head = append(head, seg{separator + text, dim})
-		}
-	}
-	long := quiet != "" && width(lead+at+separator+quiet) > v.width
-	switch {
-	case quiet == "":
-		add(st.only)
+	head := []string{bold.of(at), dim.of(quiet)}
+	if quiet == "" {
+		head[1] = dim.of(st.only)
 		if t.A != nil && t.A.Hidden || t.B != nil && t.B.Hidden {
-			add("rewound")
+			head = append(head, dim.of("rewound"))
 		}
 		for _, p := range t.Parts {
-			add(v.part(p))
+			head = append(head, dim.of(v.part(p)))
 		}
-		add(duration(t))
-	case !long:
-		add(quiet)
+		head = append(head, dim.of(duration(t)))
 	}
-	v.blank()
-	for first := true; len(head) > 0; first = false {
-		line, rest := breakSegs(head, v.width-len(v.indent))
-		if !first {
-			v.buf.WriteString(v.indent)
-			line = slices.Clone(line)
-			line[0].text = strings.TrimPrefix(line[0].text, " ")
-		}
-		v.putSegs(line, v.width)
-		v.flush()
-		head = rest
-	}
-	if long {
-		v.note(quiet)
+	v.line()
+	lead := v.indent[2:] + st.style.of(st.sign+" ")
+	for _, line := range flow(head, v.width-len(v.indent), v.width-len(v.indent), maxWrap) {
+		v.line(lead, line)
+		lead = v.indent
 	}
 	if quiet != "" {
 		return
@@ -120,13 +109,10 @@ func (v *diffView) turn(l []diff.Pair, quiet string) {
 	if len(t.Repeats) > 0 {
 		v.note("as on the turn before: " + v.parts(t.Repeats))
 	}
-	v.changes(t, func(c *diff.Change) bool {
-		return slices.Index(diff.Parts, c.Part) <= slices.Index(diff.Parts, diff.Reply)
-	})
+	said := func(p diff.Part) bool { return slices.Index(diff.Parts, p) <= slices.Index(diff.Parts, diff.Reply) }
+	v.changes(t, said)
 	v.calls(t.Calls)
-	v.changes(t, func(c *diff.Change) bool {
-		return slices.Index(diff.Parts, c.Part) > slices.Index(diff.Parts, diff.Reply)
-	})
+	v.changes(t, func(p diff.Part) bool { return !said(p) })
 	for _, u := range t.NotCompared {
 		v.note(v.unknown(u))
 	}
@@ -143,94 +129,65 @@ func duration(t *diff.Pair) string {
 	return strings.Join(slices.Compact(out), " → ")
 }
 
-// glue is a blank at which note breaks no line.
-const glue = "\u00a0"
-
-func glued(text string) string { return strings.ReplaceAll(text, " ", glue) }
-
-// note draws a line that belongs to both sides. It breaks the line between its parts, and within a part that has no
-// room on a line.
-func (v *diffView) note(parts ...string) {
-	room := v.width - len(v.indent)
-	for i, part := range parts {
-		if len(parts) > 1 && width(glued("· ")+part) <= room {
-			parts[i] = glued(part)
-		}
-	}
-	for _, l := range wrap(strings.Join(parts, " "+glued("· ")), room, maxWrap) {
-		v.buf.WriteString(v.indent)
-		v.put(dim, strings.ReplaceAll(l, glue, " "))
-		v.flush()
-	}
-}
-
-func (v *diffView) title(text, more string) {
-	v.putSegs([]seg{{v.indent + text, cyan}, {more, dim}}, v.width)
-	v.flush()
-}
-
 // titled are the parts that have one title for all their changes, roots the first names of paths that titles say.
 var titled = []diff.Part{diff.Tools, diff.Params, diff.Outcome, diff.Compaction, diff.Request}
 var roots = []string{"params", "outcome", "compaction", "args", "result", "input", "output", "usage", "tools", "system"}
 
-// changes draws the changes of a pair that are wanted.
-func (v *diffView) changes(p *diff.Pair, wanted func(*diff.Change) bool) {
+// name says the path of a field as people read it, without the root that a title says: of a compaction
+// [0].summary.user is "1: summary user".
+func (v *diffView) name(c *diff.Change) string {
+	name := Clean(c.Path)
+	for _, root := range roots {
+		if rest, ok := strings.CutPrefix(name, root); ok {
+			name = strings.TrimPrefix(rest, ".")
+			break
+		}
+	}
+	switch {
+	case c.Part == diff.System:
+		return v.part(c.Part)
+	case c.Part == diff.Results:
+		return strings.TrimSuffix(strings.TrimSpace("result "+name), " content")
+	case c.Path == "args":
+		return "input"
+	case c.Part == diff.Compaction:
+		index, rest, ok := strings.Cut(strings.TrimPrefix(name, "["), "]")
+		if n, err := strconv.Atoi(index); ok && err == nil {
+			return strconv.Itoa(n+1) + prefixed(": ", words(strings.TrimSpace(strings.ReplaceAll(rest, ".", " "))))
+		}
+	}
+	return name
+}
+
+// changes draws the changes of the wanted parts of a pair.
+func (v *diffView) changes(p *diff.Pair, wanted func(diff.Part) bool) {
 	var numbers []string
 	last := diff.Part("")
 	for i := range p.Changes {
 		c := &p.Changes[i]
-		if !wanted(c) {
+		if !wanted(c.Part) {
 			continue
 		}
-		name := Clean(c.Path)
-		for _, root := range roots {
-			if rest, ok := strings.CutPrefix(name, root); ok {
-				name = strings.TrimPrefix(rest, ".")
-				break
+		if c.Part != last && slices.Contains(titled, c.Part) {
+			v.title(map[bool]string{true: "messages", false: v.part(c.Part)}[c.A != nil || c.B != nil], "")
+			if c.A != nil || c.B != nil {
+				v.note(messageCounts(p)...)
 			}
 		}
-		if c.Part == diff.Compaction {
-			name = compactionName(name)
-		}
-		first := c.Part != last
 		last = c.Part
 		switch {
 		case c.Part == diff.Usage || c.Part == diff.Cost:
-			numbers = append(numbers, delta(words(name), c.Unit, before(c), after(c)))
-			continue
+			numbers = append(numbers, delta(words(v.name(c)), c.Unit, before(c), after(c)))
 		case c.A != nil || c.B != nil:
-			if first {
-				v.title("messages", "")
-				v.note(slices.DeleteFunc(messageCounts(p), func(s string) bool { return s == "" })...)
-			}
 			v.message(c)
-			continue
-		case c.Part == diff.System:
-			name = v.part(c.Part)
-		case c.Path == "args":
-			name = "input"
-		case c.Part == diff.Results:
-			name = strings.TrimSuffix(strings.TrimSpace("result "+name), " content")
-		case first && slices.Contains(titled, c.Part):
-			v.title(v.part(c.Part), "")
+		default:
+			v.change(v.name(c), c)
 		}
-		v.change(name, c)
 	}
 	if len(numbers) > 0 {
 		v.title("usage", "")
 		v.note(numbers...)
 	}
-}
-
-// compactionName says a path such as [0].summary.user as people read it: "1: summary user".
-func compactionName(path string) string {
-	index, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
-	n, err := strconv.Atoi(index)
-	if !ok || err != nil {
-		return path
-	}
-	rest = words(strings.TrimSpace(strings.ReplaceAll(rest, ".", " ")))
-	return strconv.Itoa(n+1) + prefixed(": ", rest)
 }
 
 // change draws one field that differs.
@@ -251,12 +208,12 @@ func (v *diffView) change(name string, c *diff.Change) {
 		v.text(c)
 	default:
 		var l []diff.Line
-		for op, raw := range map[string]session.RawJSON{diff.Removed: c.Before, diff.Added: c.After} {
+		for i, raw := range []session.RawJSON{c.Before, c.After} {
 			if raw != "" {
+				op := []string{diff.Removed, diff.Added}[i]
 				l = append(l, diff.Line{Op: op, Text: prefixed(name, prefixed(": ", valueText([]byte(raw))))})
 			}
 		}
-		slices.SortFunc(l, func(x, y diff.Line) int { return strings.Compare(y.Op, x.Op) })
 		v.lines(l)
 	}
 }
@@ -270,23 +227,18 @@ func (v *diffView) text(c *diff.Change) {
 	if t.Coarse {
 		v.note("more than a hundred lines differ: compared coarsely")
 	}
-	left := len(t.Hunks) * (1 << 20)
+	left := unbounded
 	if c.Part == diff.Results && !v.one() {
 		left = resultLines
 	}
 	for i, h := range t.Hunks {
-		if left <= 0 {
-			cutOff = true
-			break
-		}
-		if h.A > 1 || h.B > 1 || i > 0 {
-			v.buf.WriteString(v.indent)
-			v.put(cyan, fmt.Sprintf("@@ line %d | %d @@", h.A, h.B))
-			v.flush()
+		if left > 0 && (h.A > 1 || h.B > 1 || i > 0) {
+			v.write(cyan.of(fmt.Sprintf("@@ line %d | %d @@", h.A, h.B)))
 		}
 		cutOff = cutOff || len(h.Lines) > left
-		v.lines(h.Lines[:min(left, len(h.Lines))])
-		left -= len(h.Lines)
+		n := min(left, len(h.Lines))
+		v.lines(h.Lines[:n])
+		left -= n
 	}
 	if cutOff {
 		v.note(fmt.Sprintf("… of %s | %s", Bytes(t.Before), Bytes(t.After)))
@@ -311,7 +263,7 @@ func (v *diffView) calls(l []diff.Pair) {
 			ended = ""
 		}
 		v.title("call "+Clean(c.Name), prefixed(separator, states[c.State].only)+prefixed(separator, ended))
-		v.changes(c, func(*diff.Change) bool { return true })
+		v.changes(c, func(diff.Part) bool { return true })
 		for _, u := range c.NotCompared {
 			v.note(v.unknown(u))
 		}
@@ -329,48 +281,171 @@ func (v *diffView) calls(l []diff.Pair) {
 
 // message draws a message of a request that differs, in one line a side.
 func (v *diffView) message(c *diff.Change) {
-	line := func(sign string, st style, m *session.Message, text string) {
-		v.put(st, cut(v.indent+sign+" "+padLeft(strconv.Itoa(m.Position), 3)+"  "+text, v.width))
-		v.flush()
+	line := func(st style, sign string, m *session.Message, text string) {
+		v.write(st.of(cut(sign+" "+padLeft(strconv.Itoa(m.Position), 3)+"  "+text, v.width-len(v.indent))))
 	}
+	text := messageText
 	switch {
 	case c.Change == "moved":
-		line("~", yellow, c.B, fmt.Sprintf("was %d · %s", c.A.Position, messageText(c.B)))
+		line(yellow, "~", c.B, fmt.Sprintf("was %d · %s", c.A.Position, messageText(c.B)))
 		return
 	case c.A != nil && c.B != nil && c.A.Block == c.B.Block: // what the loop says about the message changed
-		line("-", red, c.A, cmp.Or(source(c.A), "no provenance"))
-		line("+", green, c.B, cmp.Or(source(c.B), "no provenance"))
-		return
+		text = func(m *session.Message) string { return cmp.Or(source(m), "no provenance") }
 	}
 	if c.A != nil {
-		line("-", red, c.A, messageText(c.A))
+		line(red, "-", c.A, text(c.A))
 	}
 	if c.B != nil {
-		line("+", green, c.B, messageText(c.B))
+		line(green, "+", c.B, text(c.B))
 	}
 }
 
 // messageText is a message in one line: where it came from, who speaks, and what is said.
 func messageText(m *session.Message) string {
-	var out []string
-	if s := source(m); s != "" {
-		out = append(out, s)
-	}
+	out := []string{source(m)}
 	switch said := sayings(m.Body); {
 	case m.Withheld:
 		out = append(out, exact(m.Bytes)+" bytes, not here", Clean(m.Block))
 	case m.Missing:
 		out = append(out, "did not arrive", Clean(m.Block))
 	case len(said) == 0: // such as a reply of nothing but tool calls
-		text := saidText([]byte(m.Body))
-		if text == "" {
-			text = valueText([]byte(m.Body))
-		}
+		text := cmp.Or(saidText([]byte(m.Body)), valueText([]byte(m.Body)))
 		out = append(out, suffixed(Clean(session.SaidBy(m.Role)), ": ")+Clean(text))
 	default:
 		for _, s := range said {
 			out = append(out, shortLabel(s.label)+": "+Clean(s.text))
 		}
 	}
-	return strings.Join(out, separator)
+	return joined(separator, out...)
+}
+
+// lines draws lines of a hunk. Side by side, a removed line stands next to the one that was added in its place: lines
+// with words belong together, and so do those without.
+func (v *diffView) lines(l []diff.Line) {
+	if v.form == DiffUnified {
+		for i := range l {
+			v.unified(&l[i])
+		}
+		return
+	}
+	for len(l) > 0 {
+		if l[0].Op == diff.Equal {
+			v.columns(&l[0], &l[0])
+			l = l[1:]
+			continue
+		}
+		k := 0
+		for k < len(l) && l[k].Op == diff.Removed {
+			k++
+		}
+		end := k
+		for end < len(l) && l[end].Op == diff.Added {
+			end++
+		}
+		removed, added := l[:k], l[k:end]
+		for len(removed)+len(added) > 0 {
+			var x, y *diff.Line
+			if len(removed) > 0 && (len(added) == 0 || len(added[0].Words) > 0 || len(removed[0].Words) == 0) {
+				x = &removed[0]
+			}
+			if len(added) > 0 && (len(removed) == 0 || len(removed[0].Words) > 0 || len(added[0].Words) == 0) {
+				y = &added[0]
+			}
+			if x != nil {
+				removed = removed[1:]
+			}
+			if y != nil {
+				added = added[1:]
+			}
+			v.columns(x, y)
+		}
+		l = l[end:]
+	}
+}
+
+// lineStyle is the sign and the style of a line.
+func lineStyle(l *diff.Line) (string, style) {
+	switch l.Op {
+	case diff.Removed:
+		return "-", red
+	case diff.Added:
+		return "+", green
+	}
+	return " ", plainText
+}
+
+// maxDrawn bounds over how many lines one line of a text goes.
+const maxDrawn = 40
+
+// broken breaks a line into lines of w columns. It shortens long stretches that both sides have.
+func broken(l *diff.Line, w int) []string {
+	_, st := lineStyle(l)
+	if len(l.Words) == 0 {
+		return wrap(st.of(cleanLine(l.Text)), w, maxDrawn)
+	}
+	line := ""
+	for i, p := range l.Words {
+		text := cleanLine(p.Text)
+		const keep = 32 // columns next to what differs
+		switch n := width(text); {
+		case p.Op != diff.Equal && strings.TrimSpace(text) == "": // blanks have no colour
+			text = st.of(strings.Repeat("␣", max(1, len(text))))
+		case p.Op != diff.Equal:
+			text = st.of(text)
+		case len(l.Text) <= 2*w || n <= 3*keep:
+		case i == 0:
+			text = ansi.TruncateLeft(text, n-keep, "…")
+		default:
+			text = ansi.Truncate(text, keep+1, "…")
+		}
+		line += text
+	}
+	return wrap(line, w, maxDrawn)
+}
+
+func (v *diffView) unified(l *diff.Line) {
+	sign, st := lineStyle(l)
+	for _, line := range broken(l, v.width-len(v.indent)-1) {
+		v.write(st.of(sign), line)
+		sign = " "
+	}
+}
+
+// columns draws a line of A and a line of B next to each other; either may be nil.
+func (v *diffView) columns(x, y *diff.Line) {
+	column := (v.width - len(v.indent) - 3) / 2
+	var left, right []string
+	between := " | "
+	switch {
+	case x == y:
+		between = "   "
+	case x == nil:
+		between = " > "
+	case y == nil:
+		between = " < "
+	}
+	if x != nil {
+		left = broken(x, column)
+	}
+	if y != nil {
+		right = broken(y, column)
+	}
+	for i := range max(len(left), len(right)) {
+		sides := [2]string{}
+		for n, l := range [][]string{left, right} {
+			if i < len(l) {
+				sides[n] = l[i]
+			}
+		}
+		v.write(padRight(sides[0], column), dim.of(between), sides[1])
+	}
+}
+
+// cleanLine is Clean of a whole line whose blanks matter.
+func cleanLine(s string) string {
+	fields := strings.Split(strings.ReplaceAll(s, "\t", "    "), " ")
+	for i, f := range fields {
+		fields[i] = clean(f, maxWhole)
+	}
+	return strings.Join(fields, " ")
 }

@@ -61,7 +61,7 @@ func TestFollowKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	const rest = "03:04:06   reply   I will look at the file first, bec…\n" +
-		"03:04:09   … running edit(path: a.txt) · 2.0s\n" +
+		"03:04:09   … stopped edit(path: a.txt) · 2.0s\n" +
 		"03:04:09 turn 0 · stopped · 4.0s · 2 attempts\n" +
 		"03:04:09 run 1 · aborted · 1 turn · 4.0s · its end was not seen\n"
 	if diff := cmp.Diff(first+rest, b.String()); diff != "" {

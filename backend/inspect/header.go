@@ -16,123 +16,97 @@ import (
 
 // header draws the properties of the session.
 func (r *renderer) header() {
+	s, d, h := r.main.Session, r.d, r.view(r.main).history
+	id := Clean(s.ID)
+	if s.MadeUp {
+		id += " (made up: the producer named none)"
+	}
+	d.field("session", bold.of(cut(id, d.width-labelWidth-1)))
+	d.field("title", Clean(s.Title(r.main.Blocks)))
+	d.field("tenant", Clean(s.Tenant))
+	d.field("status", r.counts()...)
+	agent := cmp.Or(s.Agent, s.AgentID)
+	service := s.Service
+	if strings.HasPrefix(service, "unknown_service") || service == s.Dialect || service == agent {
+		service = "" // an SDK says the first when nobody named it
+	}
+	d.field("agent", cmp.Or(Clean(agent), "not named"), Clean(s.Dialect), Clean(service))
+	d.field("time", r.times()...)
+	d.field("tokens", append(knownUsage(s.UsageTold(), s.Usage), cacheIdle(s))...)
+	if s.Discarded != nil {
+		d.field("", append([]string{"and in discarded attempts"}, usageWords(*s.Discarded)...)...)
+	}
+	if n, known, u := r.others(); n > 0 {
+		d.field("", append([]string{"and in " + plural(n, "sub-agent session")}, knownUsage(known, u)...)...)
+	}
+	d.field("cost", r.costs()...)
+	for _, run := range s.Runs {
+		if run.ParentSessionID != "" && run.ParentSessionID != s.ID {
+			d.field("parent", "session "+Clean(run.ParentSessionID), prefixed("run ", Clean(run.ParentID)))
+			break
+		}
+	}
+	if f := h.Fork; f != nil {
+		d.field("forked", "from session "+Clean(f.Session), prefixed("at message ", Clean(f.Message)))
+	}
+	for i, f := range r.o.Forks {
+		if i == mostNamed {
+			d.field("", "and "+plural(len(r.o.Forks)-i, "more fork"))
+			break
+		}
+		d.field("fork", "session "+Clean(f.ID), plural(int(f.Turns), "turn"), words(string(f.StatusAt(r.o.AsOf))))
+	}
+	if waiting := h.Waiting(); len(waiting) > 0 {
+		parts := []string{plural(len(waiting), "message") + " waiting"}
+		for _, m := range waiting[:min(len(waiting), mostNamed)] {
+			parts = append(parts, Clean(m.ID)+" since "+r.clock(m.Queued))
+		}
+		d.field("queue", parts...)
+	}
+	d.field("facts", r.facts()...)
+	d.defects(s.Defects)
+}
+
+// counts returns the status of the session, and how much there is of it.
+func (r *renderer) counts() []string {
 	s := r.main.Session
-	turns, calls, failed, denied, inputs, compactions := 0, 0, 0, 0, 0, 0
-	permissions := func(l []*session.Permission) {
-		for _, q := range l {
-			if q.Action == spans.ActionDeny && q.Target == spans.PermissionTargetInput {
+	turns, inputs, compactions, calls := 0, 0, 0, OutlineTool{}
+	for n := range s.Walk() {
+		switch n.Kind() {
+		case session.KindTurn:
+			turns++
+		case session.KindToolCall:
+			calls.count(n.Call)
+		case session.KindCompaction:
+			compactions++
+		case session.KindPermission:
+			if n.Permission.Action == spans.ActionDeny && n.Permission.Target == spans.PermissionTargetInput {
 				inputs++
 			}
 		}
 	}
 	statuses := map[spans.RunStatus]int64{}
 	for _, run := range s.Runs {
-		turns += len(run.Turns)
-		permissions(run.Permissions)
-		compactions += len(run.Compactions)
-		for _, t := range run.Turns {
-			compactions += len(t.Compactions)
-			permissions(t.Permissions)
-		}
-		for c := range run.Calls() {
-			calls++
-			permissions(c.Permissions)
-			switch c.Outcome {
-			case spans.OutcomeError:
-				failed++
-			case spans.OutcomeDenied:
-				denied++
-			}
-		}
-		if st := run.StatusAt(r.asOf(place{tree: r.main, run: run})); st != spans.RunStatusCompleted && st != "" {
-			statuses[st]++
-		}
+		statuses[run.StatusAt(cmp.Or(r.o.AsOf, r.main.Last))]++
 	}
 	var unfinished []string
 	for _, st := range slices.Sorted(maps.Keys(statuses)) {
-		unfinished = append(unfinished, count(statuses[st], Clean(string(st))))
-	}
-	id := Clean(s.ID)
-	if s.MadeUp {
-		id += " (made up: the producer named none)"
-	}
-	r.d.put(dim, padRight("session", labelWidth+1))
-	r.d.put(bold, cut(id, r.o.Width-labelWidth-1))
-	r.d.flush()
-	r.d.field("title", Clean(s.Title(r.main.Blocks)))
-	if s.Tenant != "" {
-		r.d.field("tenant", Clean(s.Tenant))
+		if st != spans.RunStatusCompleted && st != "" {
+			unfinished = append(unfinished, count(statuses[st], Clean(string(st))))
+		}
 	}
 	archived := ""
 	if at := session.SinceOf(s.Fact(session.SubjectSession, session.FactArchived), r.main.Blocks); !at.IsZero() {
 		archived = "archived " + r.since(at)
 	}
-	r.d.field("status", words(string(s.StatusAt(r.o.AsOf))), archived, plural(len(s.Runs), "run")+among(unfinished...),
+	return []string{words(string(s.StatusAt(r.o.AsOf))), archived, plural(len(s.Runs), "run") + among(unfinished...),
 		plural(turns, "turn"),
-		plural(calls, "tool call")+among(count(int64(failed), "failed"), count(int64(denied), "denied")),
-		suffixed(some(inputs, "input"), " denied"), some(compactions, "compaction"))
-	agent := s.Agent
-	if agent == "" {
-		agent = s.AgentID
-	}
-	service := s.Service
-	if strings.HasPrefix(service, "unknown_service") { // what an SDK says when nobody named it
-		service = ""
-	}
-	if service == s.Dialect || service == agent {
-		service = ""
-	}
-	r.d.field("agent", cmp.Or(Clean(agent), "not named"), Clean(s.Dialect), Clean(service))
-	r.d.field("time", r.times()...)
-	r.d.field("tokens", append(knownUsage(s.UsageTold(), s.Usage), cacheIdle(s))...)
-	if s.Discarded != nil {
-		r.d.field("", append([]string{"and in discarded attempts"}, usageWords(*s.Discarded)...)...)
-	}
-	if n, known, u := r.others(); n > 0 {
-		r.d.field("", append([]string{"and in " + plural(n, "sub-agent session")}, knownUsage(known, u)...)...)
-	}
-	r.d.field("cost", r.costs()...)
-	for _, run := range s.Runs {
-		if run.ParentSessionID != "" && run.ParentSessionID != s.ID {
-			r.d.field("parent", "session "+Clean(run.ParentSessionID), prefixed("run ", Clean(run.ParentID)))
-			break
-		}
-	}
-	r.historyFields()
-	r.facts()
-	for _, def := range s.Defects {
-		for i, line := range wrap(defectText(def), r.o.Width-labelWidth-1, maxWrap) {
-			r.d.field([]string{defectLabel(def), " "}[min(i, 1)], line)
-		}
-	}
+		plural(calls.Calls, "tool call") + among(count(int64(calls.Failed), "failed"), count(int64(calls.Denied), "denied")),
+		suffixed(some(inputs, "input"), " denied"), some(compactions, "compaction")}
 }
 
-// mostForks bounds the forks and waiting messages that have a name in the header.
-const mostForks = 8
-
-// historyFields draws the source of a fork, the forks, and the queue of the session.
-func (r *renderer) historyFields() {
-	h := r.history(r.main)
-	if f := h.Fork; f != nil {
-		r.d.field("forked", "from session "+Clean(f.Session), prefixed("at message ", Clean(f.Message)))
-	}
-	for i, f := range r.o.Forks {
-		if i == mostForks {
-			r.d.field("", "and "+plural(len(r.o.Forks)-i, "more fork"))
-			break
-		}
-		r.d.field("fork", "session "+Clean(f.ID), plural(int(f.Turns), "turn"), words(string(f.StatusAt(r.o.AsOf))))
-	}
-	var waiting []string
-	for i, m := range h.Waiting() {
-		if i == mostForks {
-			waiting = append(waiting, "…")
-			break
-		}
-		waiting = append(waiting, Clean(m.ID)+" since "+r.clock(m.Queued))
-	}
-	r.d.field("queue", append([]string{suffixed(some(len(waiting), "message"), " waiting")}, waiting...)...)
-}
+// mostNamed bounds the forks and waiting messages that have a name in the header.
+const mostNamed = 8
 
 // mostFacts bounds the facts that are shown, plainFact how many columns one of them has.
 const (
@@ -140,10 +114,10 @@ const (
 	plainFact = 32
 )
 
-// facts draws the facts of the session that fit into a few words, and counts the others: documents of a protocol,
+// facts returns the facts of the session that fit into a few words, and counts the others: documents of a protocol,
 // facts about messages. It omits facts with a place of their own (title, archived, history, rules, rows of the
 // guide) and withdrawn ones.
-func (r *renderer) facts() {
+func (r *renderer) facts() []string {
 	s, more := r.main.Session, 0
 	var out []string
 	for i := range s.Facts {
@@ -166,13 +140,13 @@ func (r *renderer) facts() {
 		}
 	}
 	if more > 0 {
-		count := strconv.Itoa(more)
+		text := strconv.Itoa(more)
 		if len(out) > 0 {
-			count += " more"
+			text += " more"
 		}
-		out = append(out, count+", --output json has them")
+		out = append(out, text+", --output json has them")
 	}
-	r.d.field("facts", out...)
+	return out
 }
 
 // plainWord returns the text of a JSON string that is no date; empty for any other value.
@@ -198,7 +172,7 @@ func ofHistory(f *session.Fact) bool {
 // others counts the sessions of sub-agents that are shown, and their usage.
 func (r *renderer) others() (n int, known bool, u session.Usage) {
 	seen := map[*session.Session]bool{}
-	for _, p := range r.runs {
+	for _, p := range r.index.runs {
 		if p.tree.Session != r.main.Session && r.placed[p.run] {
 			seen[p.tree.Session] = true
 			known = known || p.run.UsageTold()

@@ -10,8 +10,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/mattn/go-runewidth"
-
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -19,6 +17,7 @@ import (
 // Duration returns d in at most six columns, seven when it is negative: 412µs, 159ms, 4.2s, 3m07s, 2h05m, 3d04h,
 // 400d, 27y.
 func Duration(d time.Duration) string {
+	const day = 24 * time.Hour
 	switch {
 	case d < 0:
 		return "-" + Duration(-max(d, -math.MaxInt64))
@@ -36,52 +35,44 @@ func Duration(d time.Duration) string {
 		return fmt.Sprintf("%ds", d/time.Second)
 	case d < time.Hour:
 		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < 24*time.Hour:
+	case d < day:
 		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d < 100*24*time.Hour:
-		return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
-	case d < 10_000*24*time.Hour:
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	case d < 100*day:
+		return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+	case d < 10_000*day:
+		return fmt.Sprintf("%dd", d/day)
 	default:
-		return fmt.Sprintf("%dy", d/(365*24*time.Hour))
+		return fmt.Sprintf("%dy", d/(365*day))
 	}
 }
 
-// unit is a multiple of ten to count in.
-type unit struct {
-	size int64
-	name string
-}
-
-// inUnits returns n in the largest unit, with two or three digits; exact below ten thousand.
-func inUnits(n int64, units []unit, one string) string {
-	for _, u := range units {
-		switch {
-		case n < u.size || n < 1e4:
-		case n/u.size < 100:
-			return fmt.Sprintf("%d.%d%s", n/u.size, n%u.size/(u.size/10), u.name)
-		default:
-			return strconv.FormatInt(n/u.size, 10) + u.name
+// inUnits returns n in the largest of units of a thousand, with two or three digits; exact below ten thousand.
+func inUnits(n int64, units ...string) string {
+	size, name := int64(1), units[0]
+	for _, u := range units[1:] {
+		if n < 1e4 || n/1000 < size {
+			break
 		}
+		size, name = 1000*size, u
 	}
-	return strconv.FormatInt(n, 10) + one
+	if size > 1 && n/size < 100 {
+		return fmt.Sprintf("%d.%d%s", n/size, n%size/(size/10), name)
+	}
+	return strconv.FormatInt(n/size, 10) + name
 }
 
 // Count returns n in at most five columns: exact below ten thousand, then 12.3k, 123k, 1.2M.
-func Count(n int64) string {
-	return inUnits(n, []unit{{1e18, "E"}, {1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}}, "")
-}
+func Count(n int64) string { return inUnits(n, "", "k", "M", "G", "T", "P", "E") }
 
 // Bytes returns n bytes in at most seven columns: exact below ten thousand, then 12.3 kB, 123 kB, 1.2 MB.
-func Bytes(n int64) string { return inUnits(n, []unit{{1e9, " GB"}, {1e6, " MB"}, {1e3, " kB"}}, " B") }
+func Bytes(n int64) string { return inUnits(n, " B", " kB", " MB", " GB") }
 
 // ago returns how long before now t was, in words; empty when either is unknown.
 func ago(t, now time.Time) string {
 	if !session.TimeTold(t) || now.IsZero() {
 		return ""
 	}
-	d := now.Sub(t)
-	switch {
+	switch d := now.Sub(t); {
 	case d < 0:
 		return "in the future"
 	case d < time.Second:
@@ -126,19 +117,12 @@ func some(n int, one string) string {
 }
 
 // joined joins the parts that are not empty.
-func joined(parts ...string) string {
-	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
-	return strings.Join(parts, separator)
+func joined(sep string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
 }
 
 // among puts the parts that are not empty into brackets.
-func among(parts ...string) string {
-	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
-	if len(parts) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(parts, ", ") + ")"
-}
+func among(parts ...string) string { return suffixed(prefixed(" (", joined(", ", parts...)), ")") }
 
 func fromTo(a, b *int64, one string) string {
 	switch {
@@ -166,6 +150,18 @@ func suffixed(s, end string) string {
 	return s + end
 }
 
+// money writes an amount, with more digits the smaller it is: a turn may cost little.
+func money(currency string, amount float64) string {
+	digits := 2
+	switch size := math.Abs(amount); {
+	case size < 0.01 && size > 0:
+		digits = 6
+	case size < 1:
+		digits = 4
+	}
+	return strings.TrimSpace(Clean(currency) + " " + strconv.FormatFloat(amount, 'f', digits, 64))
+}
+
 // words turns an identifier into words.
 func words(s string) string {
 	if s == string(spans.TriggerSubAgent) {
@@ -174,36 +170,35 @@ func words(s string) string {
 	return strings.ReplaceAll(Clean(s), "_", " ")
 }
 
-// cells measures text. Ambiguous characters are narrow in every locale, so that columns do not depend on it.
-var cells = func() *runewidth.Condition {
-	c := runewidth.NewCondition()
-	c.EastAsianWidth = false
-	return c
-}()
-
-func width(s string) int { return cells.StringWidth(s) }
-
-// cut shortens s to w columns, and marks that with an ellipsis.
-func cut(s string, w int) string {
-	if w <= 0 {
-		return ""
-	}
-	if near := 8*w + 64; len(s) > near { // of a long text measure its beginning only, if that is wide enough
-		for near > 0 && !utf8.RuneStart(s[near]) {
-			near--
+// prefix returns the first n runes of s.
+func prefix(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i]
 		}
-		if width(s[:near]) > w+2 {
-			s = s[:near]
-		}
+		n--
 	}
-	if width(s) <= w {
-		return s
-	}
-	return cells.Truncate(s, w, "…")
+	return s
 }
 
-func padRight(s string, w int) string { return s + strings.Repeat(" ", max(0, w-width(s))) }
-func padLeft(s string, w int) string  { return strings.Repeat(" ", max(0, w-width(s))) + s }
+// ellipsis returns the first n characters of s.
+func ellipsis(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return prefix(s, n-1) + "…"
+}
+
+// atMost returns the first n bytes of s, in whole characters, and whether it has more.
+func atMost(s string, n int) (string, bool) {
+	if len(s) <= n {
+		return s, false
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.Clone(s[:n]), true
+}
 
 // maxScan bounds the bytes of a text on one line.
 const maxScan = 4096
@@ -214,12 +209,8 @@ func Clean(s string) string { return clean(s, maxScan) }
 
 // clean is Clean of the first limit bytes.
 func clean(s string, limit int) string {
-	if len(s) > limit {
-		n := limit
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n] + "…"
+	if text, more := atMost(s, limit); more {
+		s = text + "…"
 	}
 	if plain(s) {
 		return s

@@ -56,22 +56,20 @@ func newIndex(main session.Tree, related []session.Tree) *index {
 		}
 	}
 	for _, p := range x.runs {
-		find := func(of string, calls []*session.ToolCall) {
-			for _, c := range calls {
-				kids := x.spawnedBy(p, c, byCall[c.ID])
-				if len(kids) > 0 {
-					x.kids[c] = kids
-				}
-				for _, k := range kids {
-					if _, ok := x.claims[k.run]; !ok {
-						x.claims[k.run] = claim{p, callAddress(of, c)}
-					}
+		for n := range p.run.Walk() {
+			if n.Kind() != session.KindToolCall {
+				continue
+			}
+			of := p.address()
+			if n.Turn != nil {
+				of = p.turnAddress(n.Turn)
+			}
+			for _, k := range x.spawnedBy(p, n.Call, byCall[n.Call.ID]) {
+				x.kids[n.Call] = append(x.kids[n.Call], k)
+				if _, ok := x.claims[k.run]; !ok {
+					x.claims[k.run] = claim{p, callAddress(of, n.Call)}
 				}
 			}
-		}
-		find(p.address(), p.run.ToolCalls)
-		for _, t := range p.run.Turns {
-			find(p.turnAddress(t), t.ToolCalls)
 		}
 	}
 	for _, p := range x.runs {
@@ -147,9 +145,6 @@ func (x *index) spawned(run *session.Run) bool {
 	_, claimed := x.claims[run]
 	return claimed || x.isStray[run]
 }
-
-// history returns the history of a session of the index.
-func (x *index) history(t session.Tree) *session.History { return x.view(t).history }
 
 func callAddress(of string, c *session.ToolCall) string {
 	if c.ID == "" {

@@ -19,133 +19,107 @@ const (
 	ListCost   = "COST" // on any terminal only where a session has a cost
 )
 
-// unknown is the cell of an unknown value.
-const unknown = "-"
-
-// titleRoom is the width of agents and titles for which numbers give way.
-const titleRoom = 12
-
 // idRoom is the width that ids have in a narrow list. One long id must not take the room of all other columns.
 const idRoom = 40
+
+// listColumn is a column of List. Cells of sessions without a summary are empty, those without a value "-".
+type listColumn struct {
+	column
+	shown bool
+	style style
+	cell  func(s *session.Summary) string
+}
 
 // List writes a table of sessions, one a line, in the order given. It cuts ids to prefixes that are unique among
 // them. An unknown value is "-"; a session without a summary has its id only. It takes Width, Color, Now, Location
 // and Columns of o.
 func List(w io.Writer, list []session.Summary, o Options) error {
 	d := newDrawer(w, o)
-	ids := shortIDs(list, d.width >= 120)
-	type row struct {
-		id string
-		*session.Summary
+	wide := d.width >= 120
+	titled := slices.ContainsFunc(list, func(s session.Summary) bool { return s.Title != "" })
+	cost := wide && slices.ContainsFunc(list, func(s session.Summary) bool { return s.Cost > 0 })
+	spare := titled && d.width < 180 // a title takes the room of some numbers
+	asked := func(name string) bool { return slices.Contains(o.Columns, name) }
+	number := func(name string, shown bool, n func(s *session.Summary) int64) listColumn {
+		cell := func(s *session.Summary) string { return Count(n(s)) }
+		return listColumn{column{name: name, right: true}, shown, plainText, cell}
 	}
-	var rows []row
-	var times []time.Time
-	for i := range list {
-		rows = append(rows, row{ids[i], &list[i]})
-		if session.TimeTold(list[i].Last) {
-			times = append(times, list[i].Last)
-		}
-	}
-	zone := listZone(times, o)
-	// known makes cells of a value that sessions may lack.
-	known := func(st style, f func(s *session.Summary) string) func(*row) seg {
-		return func(r *row) seg {
-			if unsummarised(r.Summary) {
-				return seg{"", st}
-			}
-			return seg{cmp.Or(f(r.Summary), unknown), st}
-		}
-	}
-	var cols []column[row]
-	number := func(name string, f func(s *session.Summary) int64) {
-		cell := known(plainText, func(s *session.Summary) string { return Count(f(s)) })
-		cols = append(cols, column[row]{name: name, right: true, cell: cell})
-	}
-	text := func(name string, most int, st style, f func(s *session.Summary) string) {
-		cols = append(cols, column[row]{name: name, most: most, cell: known(st, f)})
-	}
-	tokens := func(name string, f func(u *session.Usage) int64) {
-		cols = append(cols, column[row]{name: name, right: true, cell: known(plainText, func(s *session.Summary) string {
+	tokens := func(name string, n func(u *session.Usage) int64) listColumn {
+		return listColumn{column{name: name, right: true}, true, plainText, func(s *session.Summary) string {
 			if !s.UsageTold() {
 				return ""
 			}
-			return Count(f(&s.Usage))
-		})})
+			return Count(n(&s.Usage))
+		}}
 	}
-	wide := d.width >= 120
-	titled := slices.ContainsFunc(list, func(s session.Summary) bool { return s.Title != "" })
-	spare := titled && d.width < 180 // a title takes the room of some numbers
-	cols = append(cols, column[row]{name: "SESSION", most: max(idRoom, d.width/3),
-		cell: func(r *row) seg { return seg{r.id, bold} }})
-	text(strings.TrimSuffix("LAST "+zone, " "), 0, dim, func(s *session.Summary) string {
-		if !session.TimeTold(s.Last) {
-			return ""
-		}
-		return when(s.Last, zone, o)
-	})
-	cols = append(cols, column[row]{name: "STATUS", cell: func(r *row) seg {
-		return seg{statusText(r.Summary), sessionStyle(r.Status)}
-	}})
-	if !spare {
-		number("RUNS", func(s *session.Summary) int64 { return s.Runs })
+	agentRoom := 24
+	if spare {
+		agentRoom = 16
 	}
-	number("TURNS", func(s *session.Summary) int64 { return s.Turns })
-	if !spare || wide {
-		number("TOOLS", func(s *session.Summary) int64 { return s.ToolCalls })
-	}
-	tokens("IN", func(u *session.Usage) int64 { return u.Input })
-	tokens("OUT", func(u *session.Usage) int64 { return u.Output })
-	asked := func(name string) bool { return slices.Contains(o.Columns, name) }
-	if wide || asked(ListErrors) {
-		number(ListErrors, func(s *session.Summary) int64 { return s.Errors })
-	}
-	if wide || asked(ListDenied) {
-		number(ListDenied, func(s *session.Summary) int64 { return s.Denied })
-	}
-	if wide && !spare {
-		number("DEFECTS", func(s *session.Summary) int64 { return s.Defects })
-		text("TOOK", 0, plainText, func(s *session.Summary) string {
+	zone := listZone(list, o)
+	all := []listColumn{
+		{column{name: strings.TrimSuffix("LAST "+zone, " ")}, true, dim, func(s *session.Summary) string {
+			return when(s.Last, zone, o)
+		}},
+		{column{name: "STATUS"}, true, plainText, func(s *session.Summary) string {
+			text := words(string(s.Status))
+			if s.Archived {
+				text += ", archived"
+			}
+			return sessionStyle(s.Status).of(text)
+		}},
+		number("RUNS", !spare, func(s *session.Summary) int64 { return s.Runs }),
+		number("TURNS", true, func(s *session.Summary) int64 { return s.Turns }),
+		number("TOOLS", !spare || wide, func(s *session.Summary) int64 { return s.ToolCalls }),
+		tokens("IN", func(u *session.Usage) int64 { return u.Input }),
+		tokens("OUT", func(u *session.Usage) int64 { return u.Output }),
+		number(ListErrors, wide || asked(ListErrors), func(s *session.Summary) int64 { return s.Errors }),
+		number(ListDenied, wide || asked(ListDenied), func(s *session.Summary) int64 { return s.Denied }),
+		number("DEFECTS", wide && !spare, func(s *session.Summary) int64 { return s.Defects }),
+		{column{name: "TOOK", right: true}, wide && !spare, plainText, func(s *session.Summary) string {
 			if !session.TimeTold(s.Start) {
 				return ""
 			}
 			return took(s.Start, s.Last)
-		})
-		cols[len(cols)-1].right = true
+		}},
+		{column{name: "MODEL", most: 32}, wide, plainText, func(s *session.Summary) string { return Clean(s.Model) }},
+		{column{name: ListCost, right: true}, cost || asked(ListCost), plainText, func(s *session.Summary) string {
+			if s.Cost == 0 {
+				return ""
+			}
+			return money(s.Currency, s.Cost)
+		}},
+		{column{name: "AGENT", most: agentRoom, flex: !titled}, wide || !titled, dim, func(s *session.Summary) string {
+			return Clean(cmp.Or(s.Agent, s.AgentID))
+		}},
+		{column{name: "TITLE", flex: true}, titled, plainText, func(s *session.Summary) string {
+			return cmp.Or(Clean(s.Title), " ")
+		}},
 	}
-	if wide {
-		text("MODEL", 32, plainText, func(s *session.Summary) string { return Clean(s.Model) })
+	if !titled {
+		all[len(all)-2].most = 0
 	}
-	if asked(ListCost) || wide && slices.ContainsFunc(list, func(s session.Summary) bool { return s.Cost > 0 }) {
-		text(ListCost, 0, plainText, func(s *session.Summary) string { return costCell(s.Cost, s.Currency) })
-		cols[len(cols)-1].right = true
+	all = slices.DeleteFunc(all, func(c listColumn) bool { return !c.shown })
+	cols := []column{{name: "SESSION", most: max(idRoom, d.width/3)}}
+	for _, c := range all {
+		cols = append(cols, c.column)
 	}
-	agent := func(s *session.Summary) string { return Clean(cmp.Or(s.Agent, s.AgentID)) }
-	if titled {
-		if wide {
-			text("AGENT", map[bool]int{true: 16, false: 24}[spare], dim, agent)
+	ids := shortIDs(list, wide)
+	var rows [][]string
+	for i := range list {
+		s, row := &list[i], []string{bold.of(ids[i])}
+		for _, c := range all {
+			text := ""
+			if s.Status != "" || !s.Last.IsZero() {
+				text = c.style.of(cmp.Or(c.cell(s), "-"))
+			}
+			row = append(row, text)
 		}
-		title := func(r *row) seg { return textCell(Clean(r.Title)) }
-		cols = append(cols, column[row]{name: "TITLE", cell: title})
-	} else {
-		text("AGENT", 0, dim, agent)
+		rows = append(rows, row)
 	}
-	last := &cols[len(cols)-1]
-	last.flex, last.least = true, titleRoom
 	// Numbers give way first, then agents and titles.
-	table(d, cols, rows, "TOOLS", "TURNS", "RUNS", "OUT", "IN", last.name)
+	d.table(cols, rows, "TOOLS", "TURNS", "RUNS", "OUT", "IN", cols[len(cols)-1].name)
 	return d.err
-}
-
-// unsummarised reports whether a session has no summary yet.
-func unsummarised(s *session.Summary) bool { return s.Status == "" && s.Last.IsZero() }
-
-// statusText is the status of a session, and whether it is archived.
-func statusText(s *session.Summary) string {
-	text := words(string(s.Status))
-	if s.Archived {
-		text += ", archived"
-	}
-	return text
 }
 
 func sessionStyle(s spans.SessionStatus) style {
@@ -166,15 +140,13 @@ func shortIDs(list []session.Summary, whole bool) []string {
 		clash := false
 		for i, s := range list {
 			id := Clean(s.ID)
-			if !whole && len(id) > n && id == s.ID {
+			if !whole && id == s.ID {
 				id = prefix(id, n)
 			}
-			if other, ok := seen[id]; ok && other != s.ID {
-				clash = true
-			}
+			other, ok := seen[id]
+			clash = clash || ok && other != s.ID
 			seen[id] = s.ID
-			out[i] = id
-			if s.ID == "" {
+			if out[i] = id; s.ID == "" {
 				out[i] = strconv.Quote("")
 			}
 		}
@@ -184,21 +156,30 @@ func shortIDs(list []session.Summary, whole bool) []string {
 	}
 }
 
-// prefix returns the first n runes of s.
-func prefix(s string, n int) string {
-	for i := range s {
-		if n == 0 {
-			return s[:i]
+// listZone returns the zone of the times of day in a table; empty when the table has ages, or several zones.
+func listZone(list []session.Summary, o Options) string {
+	zone := ""
+	for _, s := range list {
+		if !session.TimeTold(s.Last) || !o.Now.IsZero() {
+			continue
 		}
-		n--
+		name, _ := s.Last.In(cmp.Or(o.Location, time.UTC)).Zone()
+		if zone != "" && zone != name {
+			return ""
+		}
+		zone = name
 	}
-	return s
+	return zone
 }
 
-// costCell is the cost of a session; empty where it is unknown.
-func costCell(amount float64, currency string) string {
-	if amount == 0 {
-		return ""
+// when returns a time in a table with that zone in its head; empty for an unknown one.
+func when(t time.Time, zone string, o Options) string {
+	if !o.Now.IsZero() || !session.TimeTold(t) {
+		return ago(t, o.Now)
 	}
-	return money(currency, amount)
+	layout := "2006-01-02 15:04"
+	if zone == "" {
+		layout += " MST"
+	}
+	return t.In(cmp.Or(o.Location, time.UTC)).Format(layout)
 }

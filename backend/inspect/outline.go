@@ -2,11 +2,9 @@ package inspect
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
@@ -27,8 +25,22 @@ type View struct {
 type viewTurn struct {
 	place
 	*session.Turn
-	prompt, tools, first bool // the prompt changed, the tools changed, it is the first of its run
+	before *session.Turn // the turn that it follows; nil where there is none
+	first  bool          // it is the first of its run
+	// defects are those of the turn, and of what belongs to it, as session.Summarize counts them.
+	defects []session.Defect
 }
+
+// promptChanged and toolsChanged report that the turn before is known to have another system prompt or catalogue.
+func (t *viewTurn) promptChanged() bool {
+	return t.before != nil && differ(t.PromptDigest, t.before.PromptDigest)
+}
+
+func (t *viewTurn) toolsChanged() bool {
+	return t.before != nil && differ(t.ToolsDigest(), t.before.ToolsDigest())
+}
+
+func differ(a, b string) bool { return a != "" && b != "" && a != b }
 
 // NewView returns a view of t. Related are sessions whose runs t may have spawned.
 func NewView(t session.Tree, related []session.Tree) *View {
@@ -50,13 +62,21 @@ func (x *index) view(t session.Tree) *View {
 	return v
 }
 
-// findTurns compares the prompt and tools of each turn with those of the turn before.
+// findTurns finds the turns, and of each the one that it follows.
 func (v *View) findTurns() {
 	if v.at != nil {
 		return
 	}
 	v.at = map[*session.Turn]int{}
 	lasts := map[*session.Run]*session.Turn{}
+	defects := map[*session.Turn][]session.Defect{}
+	for n := range v.tree.Walk() {
+		for _, d := range *n.Defects() {
+			if n.Turn != nil && !isNote(d) {
+				defects[n.Turn] = append(defects[n.Turn], d)
+			}
+		}
+	}
 	var before *session.Turn // the last of the runs that are not spawned
 	for i, run := range v.tree.Runs {
 		p := place{v.tree, run, i + 1}
@@ -68,13 +88,8 @@ func (v *View) findTurns() {
 			last = lasts[h.Parent]
 		}
 		for j, turn := range run.Turns {
-			x := viewTurn{place: p, Turn: turn, first: j == 0}
-			if last != nil {
-				x.prompt = turn.PromptDigest != "" && last.PromptDigest != "" && turn.PromptDigest != last.PromptDigest
-				x.tools = turn.ToolsDigest() != "" && last.ToolsDigest() != "" && turn.ToolsDigest() != last.ToolsDigest()
-			}
 			v.at[turn] = len(v.turns)
-			v.turns = append(v.turns, x)
+			v.turns = append(v.turns, viewTurn{p, turn, last, j == 0, defects[turn]})
 			last = turn
 		}
 		if lasts[run] = last; !claimed {
@@ -105,33 +120,6 @@ const outlineText = 160
 // outlineDefects bounds Outline.TurnDefects.
 const outlineDefects = 100
 
-// defects are those of the turn, and of what belongs to it, as session.Summarize counts them.
-func (t viewTurn) defects() iter.Seq[session.Defect] {
-	return func(yield func(session.Defect) bool) {
-		lists := [][]session.Defect{t.Defects}
-		permissions := func(l []*session.Permission) {
-			for _, q := range l {
-				lists = append(lists, q.Defects)
-			}
-		}
-		for _, c := range t.ToolCalls {
-			lists = append(lists, c.Defects)
-			permissions(c.Permissions)
-		}
-		for _, c := range t.Compactions {
-			lists = append(lists, c.Defects)
-		}
-		permissions(t.Permissions)
-		for _, l := range lists {
-			for _, d := range l {
-				if !isNote(d) && !yield(d) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // Outline returns the session at a glance. Mark is the revision in the store, children are sessions that name this
 // one as their parent or as the source of their fork, and now is the time of Outline.Status. It reads the beginning
 // of every reply, which takes seconds for ten thousands of turns.
@@ -159,7 +147,10 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 		p := place{v.tree, run, i + 1}
 		o.Runs = append(o.Runs, v.run(p, now))
 		for c := range run.Calls() {
-			countTool(tools, c)
+			if tools[c.Name] == nil {
+				tools[c.Name] = &OutlineTool{Name: c.Name}
+			}
+			tools[c.Name].count(c)
 		}
 		for _, c := range run.Compactions {
 			o.Marks = append(o.Marks, compactionMark(p, c))
@@ -181,11 +172,10 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 		t.Text = v.line(&v.turns[i])
 		o.Captured = o.Captured || v.turns[i].Capture == spans.CaptureContent
 		o.Turns = append(o.Turns, t)
-		for d := range v.turns[i].defects() {
-			if len(o.TurnDefects) == outlineDefects {
-				break
+		for _, f := range findings(v.turns[i].defects) {
+			if len(o.TurnDefects) < outlineDefects {
+				o.TurnDefects = append(o.TurnDefects, OutlineDefect{i, f})
 			}
-			o.TurnDefects = append(o.TurnDefects, OutlineDefect{Turn: i, Finding: Finding{Code: d.Code, Text: defectText(d)}})
 		}
 	}
 	for _, t := range tools {
@@ -207,12 +197,8 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 	return o
 }
 
-func countTool(tools map[string]*OutlineTool, c *session.ToolCall) {
-	t := tools[c.Name]
-	if t == nil {
-		t = &OutlineTool{Name: c.Name}
-		tools[c.Name] = t
-	}
+// count adds a call.
+func (t *OutlineTool) count(c *session.ToolCall) {
 	t.Calls++
 	switch c.Outcome {
 	case spans.OutcomeError:
@@ -267,18 +253,15 @@ func (v *View) gone(now time.Time) map[*session.Run]bool {
 
 // turn returns a turn in a line, by its position. Nothing of a run that is gone is open.
 func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
-	t := v.turns[i]
+	t := &v.turns[i]
 	o := OutlineTurn{
 		Run: t.n, Index: t.Index, Address: t.address(), Start: t.Start, End: t.End, State: stateOf(&t.Span),
 		Trigger: t.Trigger,
 		Model:   cmp.Or(t.Answered, t.Model), StopReason: t.StopReason, Failed: t.Failed, Attempts: t.Attempts,
 		Usage: t.Usage, UsageTold: t.UsageTold(), Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS,
 		Messages: t.RequestMessages, Bytes: t.RequestBytes,
-		PromptChanged: t.prompt, ToolsChanged: t.tools, Live: t.Known == spans.KnownLive,
-		Hidden: !v.history.Hidden(t.Turn).IsZero(),
-	}
-	for range t.defects() {
-		o.Defects++
+		PromptChanged: t.promptChanged(), ToolsChanged: t.toolsChanged(), Live: t.Known == spans.KnownLive,
+		Hidden: !v.history.Hidden(t.Turn).IsZero(), Defects: len(t.defects),
 	}
 	for _, c := range t.Compactions {
 		o.Marks = append(o.Marks, compactionMark(t.place, c))
@@ -340,7 +323,7 @@ func compactionMark(p place, c *session.Compaction) OutlineMark {
 		applied = "not applied"
 	}
 	kind := Clean(string(c.Kind))
-	text := joined(fromTo(c.MessagesBefore, c.MessagesAfter, "message"), fromTo(c.InputTokens, c.OutputTokens, "token"),
+	text := joined(separator, fromTo(c.MessagesBefore, c.MessagesAfter, "message"), fromTo(c.InputTokens, c.OutputTokens, "token"),
 		Clean(c.Trigger), applied)
 	return OutlineMark{Kind: "compaction", Run: p.n, At: c.Start, Text: kind + prefixed(separator, text)}
 }
@@ -386,32 +369,14 @@ func input(t *viewTurn) []session.Ref {
 		return t.Input.Items()
 	}
 	for _, q := range t.Requests {
-		if q.Messages.Len() == 0 || !q.Messages.Complete {
-			continue
+		if q.Messages.Len() > 0 && q.Messages.Complete {
+			return fresh(t.Turn, q)
 		}
-		fresh := q.Messages.From(q.Messages.Same)
-		before := q.Before()
-		if before == nil || int64(before.Messages.Len()) == q.Messages.Same { // the request before is its beginning
-			return fresh
-		}
-		seen := map[string]bool{}
-		for _, ref := range before.Messages.Items() {
-			seen[ref.Block] = true
-		}
-		return slices.DeleteFunc(slices.Clone(fresh), func(ref session.Ref) bool { return seen[ref.Block] })
 	}
 	if t.first {
 		return t.run.Outside.Items()
 	}
 	return nil
-}
-
-// ellipsis returns the first n characters of s.
-func ellipsis(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return prefix(s, n-1) + "…"
 }
 
 // children returns runs of other sessions that this one spawned, then sessions that name it and are not among them.

@@ -99,17 +99,9 @@ func (r *Replay) Text(w io.Writer, o Options) error {
 	for _, s := range r.Reasons {
 		d.field("reason", Clean(s))
 	}
-	const most = 8
-	for _, m := range r.Missing[:min(most, len(r.Missing))] {
-		d.field("missing", m.String())
-	}
-	if n := len(r.Missing) - most; n > 0 {
-		d.field("missing", fmt.Sprintf("and %d more", n))
-	}
-	for _, def := range r.Defects {
-		d.field(defectLabel(def), defectText(def))
-	}
-	d.blank()
+	d.missing(r.Missing)
+	d.defects(r.Defects)
+	d.line()
 	for _, in := range r.Inputs {
 		d.field(in.Input, Clean(in.Detail))
 	}
@@ -178,7 +170,9 @@ func outcome(d *drawer, name string, a *replay.Answer) {
 // lines draws a text as its lines, with the blanks in them.
 func lines(d *drawer, st style, text string) {
 	for line := range strings.Lines(text) {
-		d.diffLine(st, cleanLine(strings.TrimRight(line, "\r\n")))
+		for i, l := range wrap(cleanLine(strings.TrimRight(line, "\r\n")), d.width-2, unbounded) {
+			d.line(strings.Repeat("  ", min(i, 1)), st.of(l)) // what goes on is indented
+		}
 	}
 }
 

@@ -11,7 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
@@ -178,22 +181,12 @@ func (r *Request) missingMessages() {
 
 // redacts reports whether a redactor changed the session: only then its mark in a text counts.
 func redacts(s *session.Session) bool {
-	n := int64(0)
-	for _, run := range s.Runs {
-		compactions := slices.Clone(run.Compactions)
-		for _, t := range run.Turns {
-			n = max(n, t.Redacted)
-			compactions = append(compactions, t.Compactions...)
+	for n := range s.Walk() {
+		if n.Span().Redacted > 0 {
+			return true
 		}
-		for _, c := range compactions {
-			n = max(n, c.Redacted)
-		}
-		for c := range run.Calls() {
-			n = max(n, c.Redacted)
-		}
-		n = max(n, run.Redacted)
 	}
-	return n > 0
+	return false
 }
 
 // read fills in a part from the blocks.
@@ -308,7 +301,7 @@ func source(m *session.Message) string {
 }
 
 // state says whether a part is new, and what is not there.
-func (p *RequestPart) state(capture spans.Capture) (string, style) {
+func (p *RequestPart) state(capture spans.Capture) string {
 	var out []string
 	st := plainText
 	switch {
@@ -324,7 +317,7 @@ func (p *RequestPart) state(capture spans.Capture) (string, style) {
 	if p.Redacted {
 		out, st = append(out, "redacted"), yellow
 	}
-	return strings.Join(out, ", "), st
+	return st.of(strings.Join(out, ", "))
 }
 
 // Provenance writes a request as a table: the system prompt, the tools, the other parameters, then one line a
@@ -332,39 +325,32 @@ func (p *RequestPart) state(capture spans.Capture) (string, style) {
 func (r *Request) Provenance(w io.Writer, o Options) error {
 	d := newDrawer(w, o)
 	r.header(d)
-	type line struct {
-		index, from string
-		*RequestPart
-	}
-	var lines []line
-	for _, l := range []line{{"", "system prompt", r.System}, {"", "tools", r.Tools}, {"", "parameters", r.Params}} {
-		if l.RequestPart != nil {
-			lines = append(lines, l)
+	var rows [][]string
+	add := func(index, from string, p *RequestPart) {
+		if p == nil {
+			return
 		}
+		size := ""
+		if p.State != StateMissing {
+			size = exact(p.Bytes)
+		}
+		// A role may be any word.
+		rows = append(rows, []string{index, from, Clean(p.Role), size, dim.of(Clean(p.Block)), p.state(r.Capture)})
 	}
+	add("", "system prompt", r.System)
+	add("", "tools", r.Tools)
+	add("", "parameters", r.Params)
 	unstated := "not told"
 	if r.Misaligned { // a note says so
 		unstated = ""
 	}
 	for i := range r.Messages {
 		p := &r.Messages[i]
-		lines = append(lines, line{strconv.Itoa(*p.Index), cmp.Or(p.from, unstated), p})
+		add(strconv.Itoa(*p.Index), cmp.Or(p.from, unstated), p)
 	}
-	cols := []column[line]{
-		{name: "#", right: true, cell: func(l *line) seg { return textCell(l.index) }},
-		{name: "PROVENANCE", flex: true, cell: func(l *line) seg { return textCell(l.from) }},
-		{name: "ROLE", most: 12, cell: func(l *line) seg { return textCell(Clean(l.Role)) }}, // a role may be any word
-		{name: "BYTES", right: true, cell: func(l *line) seg {
-			if l.State == StateMissing {
-				return textCell("")
-			}
-			return textCell(exact(l.Bytes))
-		}},
-		{name: "BLOCK", most: 11, cell: func(l *line) seg { return seg{Clean(l.Block), dim} }},
-		{cell: func(l *line) seg { text, st := l.state(r.Capture); return seg{text, st} }},
-	}
-	d.blank()
-	table(d, cols, lines)
+	d.line()
+	d.table([]column{{name: "#", right: true}, {name: "PROVENANCE", flex: true}, {name: "ROLE", most: 12},
+		{name: "BYTES", right: true}, {name: "BLOCK", most: 11}, {}}, rows)
 	return d.err
 }
 
@@ -384,38 +370,40 @@ func (r *Request) header(d *drawer) {
 	}
 	d.field("request", fmt.Sprintf("run %d", r.RunNumber), fmt.Sprintf("turn %d", r.Turn), attempt, Clean(r.Model),
 		Clean(r.Provider))
-	d.field("size", append(r.size(), whole)...)
-	if r.SHA256 != "" {
-		d.field("sha256", r.SHA256)
+	size := ""
+	if r.Payload.Bytes != nil {
+		size = exact(r.Bytes) + " bytes"
+	} else if r.Stated > 0 {
+		size = exact(r.Stated) + " bytes when the loop emitted it"
 	}
+	d.field("size", plural(int(r.Count), "message"), size, whole)
+	d.field("sha256", r.SHA256)
 	for _, note := range r.notes() {
 		d.field("note", note)
 	}
-	const most = 8
-	for i, m := range r.Missing {
-		if r.Capture == spans.CaptureDigests {
-			break
-		}
-		if i == most {
-			d.field("missing", fmt.Sprintf("and %d more", len(r.Missing)-i))
-			break
-		}
+	if r.Capture != spans.CaptureDigests {
+		d.missing(r.Missing)
+	}
+	d.defects(r.Defects)
+}
+
+// mostMissing bounds the missing parts that have a name.
+const mostMissing = 8
+
+// missing draws the missing parts of a request.
+func (d *drawer) missing(list []MissingPart) {
+	for _, m := range list[:min(mostMissing, len(list))] {
 		d.field("missing", m.String())
 	}
-	for _, def := range r.Defects {
-		d.field(defectLabel(def), defectText(def))
+	if n := len(list) - mostMissing; n > 0 {
+		d.field("missing", fmt.Sprintf("and %d more", n))
 	}
 }
 
-// size returns the size of a request.
-func (r *Request) size() []string {
-	out := []string{plural(int(r.Count), "message")}
-	if r.Payload.Bytes != nil {
-		out = append(out, exact(r.Bytes)+" bytes")
-	} else if r.Stated > 0 {
-		out = append(out, exact(r.Stated)+" bytes when the loop emitted it")
+func (d *drawer) defects(list []session.Defect) {
+	for _, f := range findings(list) {
+		d.field(map[bool]string{true: "note", false: "defect"}[f.Observation], f.Text)
 	}
-	return out
 }
 
 // notes returns properties of a request that are no damage.
@@ -458,56 +446,26 @@ func (r *Request) Pretty(w io.Writer) error {
 	if err := json.Indent(&b, r.Payload.Bytes, "", "  "); err != nil {
 		return fmt.Errorf("the payload is no JSON: %w", err)
 	}
-	b.WriteByte('\n')
-	_, err := w.Write(escaped(b.Bytes()))
+	out := make([]byte, 0, b.Len()+1)
+	for text := b.Bytes(); len(text) > 0; {
+		r, n := utf8.DecodeRune(text)
+		switch {
+		case !(r == utf8.RuneError && n == 1 || r >= 0x7f && r < 0xa0 || hidden(r)):
+			out = append(out, text[:n]...)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		text = text[n:]
+	}
+	_, err := w.Write(append(out, '\n'))
 	return err
 }
 
-// escaped spells out the characters of indented JSON on which a terminal acts.
-func escaped(b []byte) []byte {
-	harmless := func(r rune, n int) bool {
-		return !(r == utf8.RuneError && n == 1 || r >= 0x7f && r < 0xa0 || hidden(r))
-	}
-	out, from := []byte(nil), 0
-	for i := 0; i < len(b); {
-		if b[i] < 0x7f {
-			i++
-			continue
-		}
-		r, n := utf8.DecodeRune(b[i:])
-		if !harmless(r, n) {
-			out = append(out, b[from:i]...)
-			if r > 0xffff {
-				out = fmt.Appendf(out, `\u%04x\u%04x`, 0xd800+(r-0x10000)>>10, 0xdc00+(r-0x10000)&0x3ff)
-			} else {
-				out = fmt.Appendf(out, `\u%04x`, r)
-			}
-			from = i + n
-		}
-		i += n
-	}
-	if from == 0 {
-		return b
-	}
-	return append(out, b[from:]...)
-}
-
 // exact returns n with its digits in groups of three.
-func exact(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// newDrawer returns what draws lines on w.
-func newDrawer(w io.Writer, o Options) *drawer {
-	if o.Width < 40 {
-		o.Width = 80
-	}
-	return &drawer{w: w, width: o.Width, color: o.Color}
-}
+func exact(n int64) string { return humanize.Comma(n) }
 
 // stated reports whether the loop gave the bytes of the request.
 func (r *Request) stated() bool {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mattn/go-runewidth"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
@@ -52,11 +52,9 @@ func drawn(t *testing.T, columns int, write func(io.Writer) error) string {
 	if err := write(&b); err != nil {
 		t.Fatal(err)
 	}
-	cond := runewidth.NewCondition()
-	cond.EastAsianWidth = false
 	for line := range strings.Lines(b.String()) {
 		line = strings.TrimSuffix(line, "\n")
-		if w := cond.StringWidth(line); w > columns {
+		if w := ansi.StringWidth(line); w > columns {
 			t.Errorf("%d columns in a line of %d: %s", w, columns, line)
 		}
 		if strings.ContainsFunc(line, func(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 }) {

@@ -42,9 +42,6 @@ func rulesOf(t session.Tree, run *session.Run, at time.Time) (body, state string
 	return "", state
 }
 
-// noRules says that the rules are known, and there are none.
-const noRules = "none in force"
-
 // factRules is the key of the fact that holds a session's rules.
 const factRules = "rules"
 
@@ -59,50 +56,4 @@ func ruleLines(body string) []string {
 		out = append(out, argsText(string(raw)))
 	}
 	return out
-}
-
-// rulesLine draws in one line of a run the rules of its calls, where they differ from those of the run before.
-func (r *renderer) rulesLine(n *node, p place) {
-	body, text := r.m.rules(p.run, p.run.Start)
-	digest := prefixed(separator+"digest ", Clean(prefix(p.run.RulesDigest, 8)))
-	if body != nil {
-		r.said = true
-		lines := ruleLines(body.Text)
-		if text = noRules; len(lines) > 0 {
-			text = plural(len(lines), "rule")
-		}
-		text += digest
-		for i, line := range lines {
-			text += []string{separator, "; "}[min(i, 1)] + Clean(line)
-			if len(text) > maxScan {
-				break
-			}
-		}
-	} else {
-		text += digest
-	}
-	if text != r.rules {
-		r.rules = text
-		n.line("rules", dim, text)
-	}
-}
-
-// rulesInForce draws the rules of a turn.
-func (r *renderer) rulesInForce(n *node, p place, body *Body, state string) {
-	if body == nil {
-		n.line("rules", dim, state+prefixed(separator+"digest ", Clean(prefix(p.run.RulesDigest, 8))))
-		return
-	}
-	r.said = true
-	lines := ruleLines(body.Text)
-	if len(lines) == 0 {
-		n.line("rules", dim, noRules)
-	}
-	for i, line := range lines {
-		if i == maxRules {
-			n.line("", dim, "and "+plural(len(lines)-i, "more rule"))
-			break
-		}
-		n.wrapped([]string{"rules", ""}[min(i, 1)], dim, Clean(line))
-	}
 }

@@ -13,13 +13,10 @@ import (
 
 // group returns the parallel group that a run belongs to.
 func (r *renderer) group(run *session.Run) *session.Group {
-	if run.GroupStart.IsZero() {
-		return nil
-	}
-	for _, g := range r.main.Groups {
-		if g.Start.Equal(run.GroupStart) {
-			return g
-		}
+	if i := slices.IndexFunc(r.main.Groups, func(g *session.Group) bool {
+		return !run.GroupStart.IsZero() && g.Start.Equal(run.GroupStart)
+	}); i >= 0 {
+		return r.main.Groups[i]
 	}
 	return nil
 }
@@ -40,9 +37,7 @@ func (r *renderer) groupNode(g *session.Group) *node {
 	if named := len(g.Members); named > 0 && len(members) == 0 {
 		what = plural(named, "run") + ", of which none is here"
 	}
-	n := &node{segs: []seg{{"∥ parallel", bold}, {" · " + what, plainText}}}
-	n.segs = append(n.segs, statusSeg(g.Status, "")...)
-	n.cols = r.cols(g.Span, nil)
+	n := &node{head: []string{bold.of("∥ parallel"), what, runStatus(g.Status, "")}, cols: r.cols(g.Span)}
 	if g.Missing {
 		n.line("defect", yellow, "what was said of the group as a whole did not arrive")
 	}
@@ -51,91 +46,109 @@ func (r *renderer) groupNode(g *session.Group) *node {
 	}
 	r.findings(n, findings(g.Defects))
 	for _, m := range members {
-		role := ""
-		switch {
-		case m.run.GroupRole == spans.GroupRoleJudge:
-			role = "judge"
-		case g.SelectedID != "" && m.run.ID == g.SelectedID:
-			role = "selected"
-		}
-		n.add(r.run(m, role))
+		n.add(r.run(m))
 	}
 	return n
 }
 
-func (r *renderer) run(p place, role string) *node {
+// docs returns what makes the documents of a session that is drawn.
+func (r *renderer) docs(t session.Tree) *docs {
+	m := r.view(t).docs(cmp.Or(r.o.AsOf, t.Last))
+	m.drawn, m.bare, m.text, m.most = true, r.o.Timeline, maxScan+8, maxLines // enough for Clean to see that it cuts
+	if r.o.Turn != nil {
+		m.alone, m.text, m.most = true, maxWhole+8, unbounded
+	}
+	return m
+}
+
+// run draws a run and all below it.
+func (r *renderer) run(p place) *node {
 	run := p.run
 	r.placed[run] = true
-	lead, said, from, to, m := r.lead, r.shownLast, r.from, r.to, r.m
-	r.lead = run.Model
-	r.m = r.docs(p.tree)
+	from, to, m, model := r.from, r.to, r.m, r.model
+	defer func() { r.from, r.to, r.m, r.model = from, to, m, model }()
 	if p.tree.Session != r.main.Session {
-		r.shownLast = shownLast{}
-		defer func() { r.shownLast = said }()
+		system := r.system
+		defer func() { r.system = system }()
 	}
-	defer func() { r.lead, r.from, r.to, r.m = lead, from, to, m }()
+	r.m, r.model = r.docs(p.tree), run.Model
+	v := r.m.run(p)
 	if r.from, r.to = run.Start, run.End; r.to.IsZero() {
 		r.to = lastOf(run)
 	}
 	if !run.StartTold() {
 		r.to = r.from // no bars
 	}
-
-	n := &node{cols: r.cols(run.Span, reported(run.UsageTold(), &run.Usage)), bar: r.scale()}
+	n := &node{cols: tokens(r.cols(run.Span), v.UsageTold, &v.Usage), bar: r.scale()}
 	title := fmt.Sprintf("run %d", p.n)
 	if p.tree.Session != r.main.Session {
-		title = "sub-agent"
-		if len(p.tree.Runs) > 1 {
-			title += fmt.Sprintf(" run %d", p.n)
+		if title = "sub-agent " + title; len(p.tree.Runs) == 1 {
+			title = "sub-agent"
 		}
-	} else if r.spawned(run) && role == "" {
+	} else if r.spawned(run) && r.group(run) == nil {
 		title = "sub-agent " + title
 	}
-	n.segs = append(n.segs, seg{title, bold})
-	if role != "" {
-		n.segs = append(n.segs, seg{" · " + role, cyan})
+	n.part(bold, title)
+	if v.Group != string(spans.GroupRoleMember) {
+		n.part(cyan, Clean(v.Group))
 	}
-	n.segs = append(n.segs, statusSeg(run.StatusAt(r.asOf(p)), run.StatusWord)...)
-	if run.Copied {
-		n.segs = append(n.segs, seg{" · taken over by the fork, counted where it came from", dim})
+	n.part(plainText, runStatus(v.Status, v.Word))
+	if v.Copied {
+		n.part(dim, "taken over by the fork, counted where it came from")
 	}
-	if run.Recording != "" {
-		n.segs = append(n.segs, seg{" · from a " + Clean(string(run.Recording)), dim})
-	}
-	if c := r.continues(p); c != "" {
-		n.segs = append(n.segs, seg{" · " + c, plainText})
-	}
-	if run.Model != "" {
-		n.segs = append(n.segs, seg{" · " + Clean(run.Model), dim})
-	}
-	if at := r.history(p.tree).Run(run).Hidden; !at.IsZero() {
-		n.segs = append(n.segs, seg{" · rewound " + r.since(at), yellow})
+	n.part(dim, prefixed("from a ", Clean(string(run.Recording))))
+	n.part(plainText, continues(v))
+	n.part(dim, Clean(v.Model))
+	if at := r.m.history.Run(run).Hidden; v.Hidden {
+		n.part(yellow, "rewound "+r.since(at))
 		if !r.o.Hidden && r.o.Run == nil {
-			n.line("", dim, plural(len(run.Turns), "turn")+" not shown; --hidden shows what was rewound")
+			n.line("", dim, plural(v.Turns, "turn")+" not shown; --hidden shows what was rewound")
 			r.hid = true
 			return n
 		}
 	}
-	if r.o.Timeline {
-		r.timelineRun(n, p)
-		return n
+	if !r.o.Timeline {
+		r.runLines(n, p, v)
 	}
+	var kids []timed
+	if r.o.Run != run || r.o.Turn == nil {
+		for i := range v.calls {
+			kids = append(kids, timed{v.calls[i].of.Span, r.call(&v.calls[i])})
+		}
+		for i := range v.compactions {
+			kids = append(kids, timed{v.compactions[i].of.Span, r.compaction(&v.compactions[i])})
+		}
+		kids = append(kids, r.decisions(v.permissions)...)
+		for _, k := range r.strays[run] { // nothing says which turn spawned them
+			if !r.placed[k.run] {
+				kids = append(kids, timed{k.run.Span, r.run(k)})
+			}
+		}
+	}
+	for _, k := range merge(r.turns(p), kids) {
+		n.add(k.node)
+	}
+	return n
+}
 
+// runLines draws properties and messages of a run.
+func (r *renderer) runLines(n *node, p place, v *runView) {
+	run := p.run
 	if p.tree.Session != r.main.Session {
 		n.line("session", dim, Clean(p.tree.ID))
 	}
+	id := Clean(run.ID)
 	if short, ok := strings.CutPrefix(run.ID, p.tree.ID); ok && strings.HasPrefix(short, ".") {
-		n.line("id", dim, "…"+Clean(short))
-	} else {
-		n.line("id", dim, Clean(run.ID))
+		id = "…" + Clean(short)
 	}
-	if agent := cmp.Or(run.Agent, run.AgentID); agent != "" && agent != cmp.Or(r.main.Agent, r.main.AgentID) {
-		n.line("agent", dim, Clean(agent))
+	n.line("id", dim, id)
+	if v.Agent != "" && v.Agent != cmp.Or(r.main.Agent, r.main.AgentID) {
+		n.line("agent", dim, Clean(v.Agent))
 	}
 	switch {
 	case run.Known == spans.KnownClosed:
 		n.wrapped("aborted", red, "its end was never seen; last seen "+r.clock(run.End))
-	case run.Status == spans.RunStatusOpen && run.StatusAt(r.asOf(p)) != spans.RunStatusOpen:
+	case v.Status != run.Status:
 		n.wrapped("aborted", red, "its process was not heard of any more; last seen "+r.clock(lastOf(run)))
 	case run.Status == spans.RunStatusOpen:
 		last := lastOf(run)
@@ -143,7 +156,7 @@ func (r *renderer) run(p place, role string) *node {
 		if run.Missing { // it may be over, and its span lost
 			what = "its end was not seen yet"
 		}
-		n.wrapped("open", yellow, strings.TrimSuffix(what+"; last seen "+r.clock(last)+", "+ago(last, r.o.Now), ", "))
+		n.wrapped("open", yellow, joined(", ", what+"; last seen "+r.clock(last), ago(last, r.o.Now)))
 	}
 	decided := func(q *session.Permission) bool { return q.Reason == run.Rejection }
 	if run.Rejection != "" && !slices.ContainsFunc(run.Permissions, decided) {
@@ -155,127 +168,89 @@ func (r *renderer) run(p place, role string) *node {
 	if r.o.Turn == nil && len(slices.Collect(run.Calls())) > 0 {
 		r.rulesLine(n, p)
 	}
-	if b := r.branches(p); b != "" {
-		n.wrapped("then", dim, b)
+	var branches []string
+	for _, b := range r.m.history.Branches(run) {
+		what := " runs it again"
+		if r.m.history.Run(b).Relation == session.RelationBranch {
+			what = " branches off"
+		}
+		branches = append(branches, fmt.Sprint("run ", r.m.numbers[b], what))
 	}
-	v := r.m.run(p)
+	if len(branches) > 0 {
+		n.wrapped("then", dim, strings.Join(branches, separator))
+	}
 	r.messages(n, run.Capture, v.outside)
-
-	var kids []timed
-	if r.o.Run != run || r.o.Turn == nil {
-		for i := range v.calls {
-			kids = append(kids, timed{span: v.calls[i].of.Span, node: r.call(p, &v.calls[i])})
-		}
-		for i := range v.compactions {
-			kids = append(kids, timed{span: v.compactions[i].of.Span, node: r.compaction(&v.compactions[i])})
-		}
-		for i := range v.permissions {
-			kids = append(kids, timed{span: v.permissions[i].of.Span, node: r.permission(&v.permissions[i])})
-		}
-	}
-	var turns []timed
-	for _, t := range r.shown(p) {
-		if t.turn == nil {
-			turns = append(turns, timed{span: t.span, node: &node{segs: []seg{{t.text, yellow}}}})
-			continue
-		}
-		turns = append(turns, timed{span: t.span, node: r.turn(p, t.turn)})
-	}
-	kids = append(kids, r.strayRuns(p)...)
 	r.events(n, v.events)
-	r.findings(n, findings(run.Defects))
-	for _, k := range merge(turns, kids) {
-		n.add(k.node)
-	}
-	return n
+	r.findings(n, v.Defects)
 }
 
-// strayRuns draws the spawned runs of a run of which no tool call is known. For one turn there are none: nothing says
-// which turn spawned them.
-func (r *renderer) strayRuns(p place) []timed {
-	if r.o.Turn != nil && r.o.Run == p.run {
-		return nil
-	}
+// turns draws the turns of a run. Rewound ones are one line, unless Options.Hidden is set.
+func (r *renderer) turns(p place) []timed {
 	var out []timed
-	for _, k := range r.strays[p.run] {
-		if !r.placed[k.run] {
-			out = append(out, timed{span: k.run.Span, node: r.run(k, "")})
+	var since time.Time
+	var first, last *session.Turn
+	flush := func() {
+		if first == nil {
+			return
+		}
+		what := fmt.Sprintf("turn %d", first.Index)
+		if first != last {
+			what = fmt.Sprintf("turns %d to %d", first.Index, last.Index)
+		}
+		text := "↶ " + what + ": rewound " + r.since(since) + ", shown with --hidden"
+		out = append(out, timed{first.Span, &node{head: []string{yellow.of(text)}}})
+		r.hid, first = true, nil
+	}
+	for _, t := range p.run.Turns {
+		at := r.m.history.Hidden(t)
+		switch {
+		case r.o.Run == p.run && r.o.Turn != nil && r.o.Turn != t:
+		case !at.IsZero() && !r.o.Hidden && r.o.Run == nil:
+			if first == nil {
+				first, since = t, at
+			}
+			last = t
+		default:
+			flush()
+			out = append(out, timed{t.Span, r.turn(r.m.turn(r.m.at[t]))})
 		}
 	}
+	flush()
 	return out
 }
 
-// branches returns the runs of the session that branch off from this one, or do its work again.
-func (r *renderer) branches(p place) string {
-	var out []string
-	h := r.history(p.tree)
-	for _, b := range h.Branches(p.run) {
-		what := "run %d runs it again"
-		if h.Run(b).Relation == session.RelationBranch {
-			what = "run %d branches off"
-		}
-		for i, other := range p.tree.Runs {
-			if other == b {
-				out = append(out, fmt.Sprintf(what, i+1))
-			}
-		}
-	}
-	return strings.Join(out, separator)
-}
-
 // continues returns how a run relates to an earlier one of its session.
-func (r *renderer) continues(p place) string {
-	word := ""
-	switch p.run.Continuation {
-	case "", spans.ContinuationInitial:
+func continues(v *runView) string {
+	word := Clean(v.Relation) + " of"
+	switch session.Relation(v.Relation) {
+	case "", session.RelationSubAgent:
 		return ""
-	case spans.ContinuationDefault:
+	case session.RelationContinues:
 		word = "continues"
-	case spans.ContinuationRerun:
-		word = "rerun of"
-	case spans.ContinuationBranch:
-		word = "branch of"
-	case spans.ContinuationCompaction:
-		word = "compaction of"
-	default:
-		word = Clean(string(p.run.Continuation)) + " of"
 	}
-	n := 0
-	for i, other := range p.tree.Runs {
-		if other != p.run && other.ID == p.run.ParentID && !other.Start.After(p.run.Start) {
-			n = i + 1 // the last one of that id before
-		}
-	}
-	if n == 0 {
+	if v.Parent == 0 {
 		return word + " another run"
 	}
-	return fmt.Sprintf("%s run %d", word, n)
+	return fmt.Sprintf("%s run %d", word, v.Parent)
 }
 
 // lastOf is the time of the last span of a run.
 func lastOf(run *session.Run) time.Time {
 	last := run.Start
-	see := func(s session.Span) {
-		for _, t := range []time.Time{s.Start, s.End, s.Seen} {
-			if t.After(last) {
+	for n := range run.Walk() {
+		for _, t := range []time.Time{n.Span().Start, n.Span().End, n.Span().Seen} {
+			if n.Kind() != session.KindRun && t.After(last) {
 				last = t
 			}
 		}
 	}
-	for _, t := range run.Turns {
-		see(t.Span)
-	}
-	for c := range run.Calls() {
-		see(c.Span)
-	}
 	return last
 }
 
-// timed is a node or an event with its times.
+// timed is a node with its times.
 type timed struct {
-	span  session.Span
-	node  *node
-	event *EventView
+	span session.Span
+	node *node
 }
 
 // merge puts others, by start, between what is ordered already.
@@ -294,10 +269,8 @@ func merge(ordered, others []timed) []timed {
 	return append(out, others...)
 }
 
-func statusSeg(s spans.RunStatus, word string) []seg {
-	if s == "" {
-		return nil
-	}
+// runStatus is the status of a run in words, with the word of its loop where that is another one.
+func runStatus(s spans.RunStatus, word string) string {
 	st := red
 	switch s {
 	case spans.RunStatusCompleted:
@@ -305,9 +278,9 @@ func statusSeg(s spans.RunStatus, word string) []seg {
 	case spans.RunStatusOpen:
 		st = yellow
 	}
-	segs := []seg{{" · ", dim}, {Clean(string(s)), st}}
-	if word != "" && !strings.EqualFold(word, string(s)) {
-		segs = append(segs, seg{" (" + Clean(word) + ")", dim})
+	text := st.of(Clean(string(s)))
+	if text != "" && word != "" && !strings.EqualFold(word, string(s)) {
+		text += dim.of(" (" + Clean(word) + ")")
 	}
-	return segs
+	return text
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mattn/go-runewidth"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/store/stats"
@@ -47,7 +47,7 @@ func TestStats(t *testing.T) {
 				t.Errorf("by %q, %d columns: a terminal would act on %q", by, width, b.String())
 			}
 			for line := range strings.SplitSeq(b.String(), "\n") {
-				if n := runewidth.StringWidth(line); n > most {
+				if n := ansi.StringWidth(line); n > most {
 					t.Errorf("by %q: a line of %d columns on %d: %s", by, n, width, line)
 				}
 			}

@@ -27,6 +27,9 @@ type StatusView struct {
 	// Open are the unfinished tool calls and permission evaluations, by start; those of an aborted session as they
 	// were last seen.
 	Open []StatusOpen `json:"open,omitempty"`
+
+	run  *session.Run // of the open turn
+	turn *session.Turn
 }
 
 // StatusOpen is an unfinished tool call or permission evaluation.
@@ -46,37 +49,32 @@ func StatusOf(s *session.Session, now time.Time) StatusView {
 		Format: session.TreeFormat, Tenant: s.Tenant, Session: s.ID, Status: s.StatusAt(now), Last: s.Last,
 		HeartbeatNS: sum.HeartbeatNS,
 	}
-	var latest *session.Turn
 	for i, run := range s.Runs {
 		if run.Status != spans.RunStatusOpen {
 			continue
 		}
 		waiting := run.Waiting()
-		v.open("", run.ToolCalls, run.Permissions, waiting)
-		for _, t := range run.Turns {
-			v.open(session.TurnAddress(s.ID, i+1, t.Index), t.ToolCalls, t.Permissions, waiting)
-			if t.Known == spans.KnownLive && (latest == nil || t.Start.After(latest.Start)) {
-				latest = t
-				v.Turn, v.Attempts = session.TurnAddress(s.ID, i+1, t.Index), t.Attempts
+		for n := range run.Walk() {
+			address := ""
+			if n.Turn != nil {
+				address = session.TurnAddress(s.ID, i+1, n.Turn.Index)
+			}
+			switch n.Kind() {
+			case session.KindTurn:
+				if n.Turn.Known == spans.KnownLive && (v.turn == nil || n.Turn.Start.After(v.turn.Start)) {
+					v.run, v.turn, v.Turn, v.Attempts = run, n.Turn, address, n.Turn.Attempts
+				}
+			case session.KindToolCall:
+				if c := n.Call; c.Known == spans.KnownLive {
+					v.Open = append(v.Open, StatusOpen{"tool_call", address, c.Name, c.ID, c.Start})
+				}
+			case session.KindPermission:
+				if p := n.Permission; slices.Contains(waiting, p) {
+					v.Open = append(v.Open, StatusOpen{"permission", address, p.Tool, p.CallID, p.Start})
+				}
 			}
 		}
 	}
+	slices.SortStableFunc(v.Open, func(a, b StatusOpen) int { return a.Since.Compare(b.Since) })
 	return v
-}
-
-func (v *StatusView) open(turn string, calls []*session.ToolCall, permissions, waiting []*session.Permission) {
-	asked := func(l []*session.Permission) {
-		for _, p := range l {
-			if slices.Contains(waiting, p) {
-				v.Open = append(v.Open, StatusOpen{"permission", turn, p.Tool, p.CallID, p.Start})
-			}
-		}
-	}
-	asked(permissions)
-	for _, c := range calls {
-		if c.Known == spans.KnownLive {
-			v.Open = append(v.Open, StatusOpen{"tool_call", turn, c.Name, c.ID, c.Start})
-		}
-		asked(c.Permissions)
-	}
 }

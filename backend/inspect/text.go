@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"io"
 	"strings"
 	"time"
@@ -47,61 +48,46 @@ type Options struct {
 // Text writes t as a tree: a header, then every run with its turns, tool calls, compactions, permissions and
 // sub-agents in place. The tree must not change meanwhile. The error is that of the writer.
 func Text(w io.Writer, t session.Tree, o Options) error {
-	if o.Width < 40 {
-		o.Width = 80
-	}
-	if o.Location == nil {
-		o.Location = time.UTC
-	}
-	r := &renderer{index: newIndex(t, o.Related), o: o, placed: map[*session.Run]bool{}, made: map[*session.Session]*docs{}}
-	r.d = &drawer{w: w, width: o.Width, color: o.Color, cols: columnsFor(o.Width)}
+	o.Location = cmp.Or(o.Location, time.UTC)
+	d := &treeDrawer{drawer: newDrawer(w, o)}
+	d.cols = columnsFor(d.width)
 	if o.Timeline {
-		r.d.cols = timelineColumns(o.Width)
+		d.cols = timelineColumns(d.width)
 	}
+	r := &renderer{index: newIndex(t, o.Related), o: o, d: d, placed: map[*session.Run]bool{}}
 	if t.StartTold() {
 		r.zero = t.Start
 	}
 	r.draw()
-	return r.d.err
+	return d.err
 }
 
 type renderer struct {
 	*index
 	o      Options
-	d      *drawer
+	d      *treeDrawer
 	m      *docs // of the session that is being built
-	made   map[*session.Session]*docs
 	placed map[*session.Run]bool
-	// lead is the model of the run that is being built, which its turns need not repeat.
-	lead string
-	shownLast
-	zero   time.Time // what "at" counts from
-	from   time.Time // what bars begin and end at: the run that is being built
-	to     time.Time
-	bounds bool // some time shown is only a bound
-	said   bool // some content was shown
-	hid    bool // something that was rewound is not shown
+	model  string // of the run that is being built, which its turns need not repeat
+	// system and rules were shown last and are not repeated.
+	system, rules string
+	zero          time.Time // time 0 of the column "at"
+	from, to      time.Time // times of the ends of bars: the run that is being built
+	bounds        bool      // some time shown is only a bound
+	said          bool      // some content was shown
+	hid           bool      // something that was rewound is not shown
 }
-
-// shownLast is what was shown last of the session, and is not repeated: its system prompt, the digests of prompt and
-// tools, the settings of requests, the permission rules.
-type shownLast struct{ system, prompt, tools, settings, rules string }
 
 func (r *renderer) draw() {
 	var roots []*node
 	for i, run := range r.main.Runs {
-		p := place{r.main, run, i + 1}
-		switch {
-		case r.o.Run != nil:
-			if run == r.o.Run {
-				roots = append(roots, r.run(p, ""))
-			}
-		case !r.spawned(run) && !r.placed[run]:
-			if g := r.group(run); g != nil {
-				roots = append(roots, r.groupNode(g))
-			} else {
-				roots = append(roots, r.run(p, ""))
-			}
+		switch g := r.group(run); {
+		case r.o.Run != nil && run != r.o.Run, r.placed[run]:
+		case r.o.Run == nil && r.spawned(run):
+		case r.o.Run == nil && g != nil:
+			roots = append(roots, r.groupNode(g))
+		default:
+			roots = append(roots, r.run(place{r.main, run, i + 1}))
 		}
 	}
 	if r.o.Run == nil {
@@ -112,34 +98,35 @@ func (r *renderer) draw() {
 		}
 		for i, run := range r.main.Runs { // whatever claims each other
 			if !r.placed[run] {
-				roots = append(roots, r.run(place{r.main, run, i + 1}, ""))
+				roots = append(roots, r.run(place{r.main, run, i + 1}))
 			}
 		}
 	}
 	r.header()
-	r.d.blank()
+	r.d.line()
 	r.d.heads()
 	for i, n := range roots {
 		if i > 0 {
-			r.d.blank()
+			r.d.line()
 		}
 		r.d.node(n, "", "")
 	}
-	r.footer(roots)
+	r.footer(len(roots) > 0)
 }
 
 // footer explains signs of the output, and how to see what is not shown.
-func (r *renderer) footer(roots []*node) {
+func (r *renderer) footer(shown bool) {
 	var notes []string
-	var note, command string
-	if r.d.cols.bar > 0 && r.d.barred {
+	command := ""
+	if r.d.barred {
 		notes = append(notes, barLegend)
 	}
 	if r.bounds {
 		notes = append(notes, "~ estimated from the times around it: the loop states none for this")
 	}
+	note := ""
 	switch {
-	case len(roots) == 0 || r.main.Blocks == nil || r.o.Timeline: // nothing to say, or not wanted
+	case !shown || r.main.Blocks == nil || r.o.Timeline: // nothing to say, or not wanted
 	case !r.said:
 		note = r.unsaid()
 	case r.d.cutAt != "" && r.o.Turn == nil:
@@ -149,17 +136,15 @@ func (r *renderer) footer(roots []*node) {
 		notes = append(notes, note)
 	}
 	if len(notes) > 0 {
-		r.d.blank()
+		r.d.line()
 	}
 	for _, note := range notes {
-		for _, line := range wrap(note, r.o.Width, maxWrap) {
-			r.d.put(dim, line)
-			r.d.flush()
+		for _, line := range wrap(note, r.d.width, maxWrap) {
+			r.d.line(dim.of(line))
 		}
 	}
 	if command != "" {
-		r.d.buf.WriteString(command)
-		r.d.flush()
+		r.d.line(command)
 	}
 }
 
@@ -177,7 +162,7 @@ func (r *renderer) unsaid() string {
 		see(p.run.Capture)
 		for _, t := range p.run.Turns {
 			see(t.Capture)
-			live = live || t.Known == spans.KnownLive && r.running(p) == wordRunning
+			live = live || t.Known == spans.KnownLive && p.run.StatusAt(r.o.AsOf) == spans.RunStatusOpen
 		}
 	}
 	switch {
@@ -205,7 +190,7 @@ func (r *renderer) whole() (note, command string) {
 	if command == "" || !printable(command) {
 		note, command = "… cut here, whole behind the same input:", behind
 	}
-	if line := note + " " + command; width(line) <= r.o.Width {
+	if line := note + " " + command; width(line) <= r.d.width {
 		return line, ""
 	}
 	return note, command
@@ -232,21 +217,8 @@ func ShellWords(words ...string) string {
 	return strings.Join(out, " ")
 }
 
-// cols are the numbers of one line.
-func (r *renderer) cols(s session.Span, u *session.Usage) []string { return r.fill(r.values(s, u)) }
-
-// fill puts values into the columns that there are.
-func (r *renderer) fill(values map[string]string) []string {
-	out := make([]string, len(r.d.cols.names))
-	for i, name := range r.d.cols.names {
-		out[i] = values[name]
-	}
-	return out
-}
-
-// values returns the numbers of a span by the names of columns. u is nil for a span without tokens, notReported for
-// one of which none are reported.
-func (r *renderer) values(s session.Span, u *session.Usage) map[string]string {
+// cols returns the times of a span by the names of columns.
+func (r *renderer) cols(s session.Span) map[string]string {
 	value := map[string]string{}
 	if s.StartTold() && !r.zero.IsZero() {
 		value["at"] = Duration(s.Start.Sub(r.zero))
@@ -254,16 +226,10 @@ func (r *renderer) values(s session.Span, u *session.Usage) map[string]string {
 			value["at"] = "+" + value["at"]
 		}
 	}
-	switch {
-	case u == notReported:
-		for _, name := range []string{"in", "out", "cached", "written", "thought"} {
-			value[name] = "-"
-		}
-	case u != nil:
-		value["in"], value["out"] = Count(u.Input), Count(u.Output)
-		value["cached"], value["written"], value["thought"] = Count(u.CacheRead), Count(u.CacheWrite), Count(u.Reasoning)
+	t := ""
+	if s.EndTold() {
+		t = took(knownStart(s), s.End)
 	}
-	t := tookSpan(s)
 	if s.StartSource == spans.TimeSourceBound || s.EndSource == spans.TimeSourceBound {
 		if longer := r.to.After(r.from) && s.End.Sub(s.Start) > r.to.Sub(r.from); longer {
 			t = "" // the bounds are so wide that they say nothing
@@ -275,31 +241,24 @@ func (r *renderer) values(s session.Span, u *session.Usage) map[string]string {
 	return value
 }
 
-// notReported is the usage of a span of which none is reported.
-var notReported = new(session.Usage)
-
-// reported is u where it was reported, else notReported.
-func reported(known bool, u *session.Usage) *session.Usage {
-	if known {
-		return u
+// tokens adds the tokens of a span to its columns.
+func tokens(cols map[string]string, reported bool, u *session.Usage) map[string]string {
+	for name, n := range map[string]int64{
+		"in": u.Input, "out": u.Output, "cached": u.CacheRead, "written": u.CacheWrite, "thought": u.Reasoning,
+	} {
+		if cols[name] = "-"; reported {
+			cols[name] = Count(n)
+		}
 	}
-	return notReported
+	return cols
 }
 
-// toldStart is the start of a span; zero where it is unknown.
-func toldStart(s session.Span) time.Time {
+// knownStart is the start of a span; zero where it is unknown.
+func knownStart(s session.Span) time.Time {
 	if !s.StartTold() {
 		return time.Time{}
 	}
 	return s.Start
-}
-
-// tookSpan is the duration of a span; empty where its times are unknown.
-func tookSpan(s session.Span) string {
-	if !s.StartTold() || !s.EndTold() {
-		return ""
-	}
-	return took(s.Start, s.End)
 }
 
 func (r *renderer) clock(t time.Time) string {
@@ -312,3 +271,6 @@ func (r *renderer) clock(t time.Time) string {
 	}
 	return t.In(r.o.Location).Format(layout)
 }
+
+// since returns when something was done.
+func (r *renderer) since(t time.Time) string { return "at " + strings.TrimPrefix(r.clock(t), "at ") }

@@ -10,7 +10,7 @@ import (
 	"time"
 	_ "time/tzdata" // for machines without one
 
-	"github.com/mattn/go-runewidth"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
@@ -44,11 +44,9 @@ func render(t *testing.T, tree session.Tree, o inspect.Options) string {
 	if err := inspect.Text(&b, tree, o); err != nil {
 		t.Fatal(err)
 	}
-	cond := runewidth.NewCondition()
-	cond.EastAsianWidth = false
 	for line := range strings.Lines(b.String()) {
 		line = strings.TrimSuffix(line, "\n")
-		if w := cond.StringWidth(line); w > o.Width && !strings.HasPrefix(line, "otelagent show ") { // a command is never broken
+		if w := ansi.StringWidth(line); w > o.Width && !strings.HasPrefix(line, "otelagent show ") { // a command is never broken
 			t.Errorf("%d columns in a line of %d: %s", w, o.Width, line)
 		}
 		if strings.ContainsFunc(line, func(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 }) {

@@ -2,9 +2,7 @@ package inspect
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
 )
@@ -66,45 +64,4 @@ func called(turn *session.Turn) []string {
 		}
 	}
 	return names
-}
-
-// catalogue draws which tools a turn was offered, and which of them it called.
-func (r *renderer) catalogue(n *node, v *TurnView) {
-	switch text := Clean(strings.Join(v.Offered, ", ")); {
-	case v.Offered != nil:
-		if text == "" {
-			text = "none"
-		}
-		n.items = append(n.items, item{label: "offered", style: dim, text: text, lines: maxRules})
-	case v.Messages > 0 || len(v.Requests) > 0:
-		n.line("offered", dim, "not recorded")
-	}
-	if len(v.Called) > 0 {
-		n.wrapped("called", dim, Clean(strings.Join(v.Called, ", ")))
-	}
-}
-
-// promptLine draws the digest of a turn's system prompt, and since which turn of the session it is that one.
-func (r *renderer) promptLine(n *node, p place, t *session.Turn) {
-	if t.PromptDigest == "" {
-		if t.RequestMessages > 0 || len(t.Requests) > 0 {
-			n.line("prompt", dim, "digest not recorded")
-		}
-		return
-	}
-	n.wrapped("prompt", dim, Clean(t.PromptDigest))
-	since, before := "this turn", ""
-	for i := r.m.at[t] - 1; i >= 0; i-- {
-		switch o := &r.m.turns[i]; o.PromptDigest {
-		case "":
-			continue
-		case t.PromptDigest:
-			since = fmt.Sprintf("turn %d of run %d", o.Index, o.n)
-			continue
-		default:
-			before = "; before it " + Clean(prefix(o.PromptDigest, 8))
-		}
-		break
-	}
-	n.wrapped("", dim, "in force since "+since+before)
 }

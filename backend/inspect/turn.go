@@ -1,8 +1,10 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,47 +12,35 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-func (r *renderer) turn(p place, t *session.Turn) *node {
-	v := r.m.turn(r.m.at[t])
-	n := &node{cols: r.cols(t.Span, reported(v.UsageTold, &t.Usage)), addr: turnAddress(p, t), bar: r.turnBar(t)}
+func (r *renderer) turn(v *TurnView) *node {
+	t := v.of
+	n := &node{cols: tokens(r.cols(t.Span), v.UsageTold, &v.Usage), addr: typed(t), bar: r.turnBar(t.Turn)}
+	title := fmt.Sprintf("turn %d", v.Index)
 	if v.Failed {
-		n.segs = append(n.segs, seg{"✗ ", red})
+		title = red.of("✗ ") + title
 	}
-	n.segs = append(n.segs, seg{fmt.Sprintf("turn %d", v.Index), plainText})
-	add := func(text string, st style) {
-		if text != "" {
-			n.segs = append(n.segs, seg{separator, dim}, seg{Clean(text), st})
-		}
+	state, st := turnState(v)
+	if r.o.Timeline {
+		r.timelineTurn(n, v, title)
+		return n
 	}
-	add(words(string(v.Trigger)), plainText)
-	add(r.turnState(p, t))
-	if at := r.m.history.Hidden(t); !at.IsZero() && r.m.history.Run(p.run).Hidden.IsZero() {
-		add("rewound "+r.since(at), yellow)
+	n.part(plainText, title)
+	n.part(plainText, words(string(v.Trigger)))
+	n.part(st, state)
+	if at := r.m.history.Hidden(t.Turn); v.Hidden && r.m.history.Run(t.run).Hidden.IsZero() {
+		n.part(yellow, "rewound "+r.since(at))
 	}
-	add(v.StopReason, plainText)
+	n.part(plainText, Clean(v.StopReason))
 	if v.Attempts > 1 {
-		add(fmt.Sprintf("%d attempts", v.Attempts), yellow)
+		n.part(yellow, fmt.Sprintf("%d attempts", v.Attempts))
 	}
-	if t.DiscardedAttempts > 0 {
-		add(fmt.Sprintf("%d discarded", t.DiscardedAttempts), yellow)
+	n.part(yellow, count(t.DiscardedAttempts, "discarded"))
+	if v.Model != r.model {
+		n.part(dim, Clean(v.Model))
 	}
-	if v.Model != r.lead {
-		add(v.Model, dim)
-	}
-	add(r.cost(p.run, t), dim)
+	n.part(dim, r.cost(t.run, t.Turn))
 
-	whole := r.o.Turn == t
-	if whole {
-		r.figures(n, p, v)
-	} else {
-		r.settingsLine(n, v)
-	}
-	r.request(n, v, whole)
-	if whole {
-		r.promptLine(n, p, t)
-		r.catalogue(n, v)
-		r.rulesInForce(n, p, v.Rules, v.RulesState)
-	}
+	r.asked(n, v)
 	if v.System != nil && v.System.Block != r.system {
 		r.system = v.System.Block
 		if text, ok := r.text(v.System); ok {
@@ -58,20 +48,143 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 		}
 	}
 	r.messages(n, v.Capture, slices.DeleteFunc(v.Input, func(s Said) bool { return s.outside }))
-	r.answer(n, p, v)
+	r.answer(n, v)
 	return n
 }
 
-// answer draws the reply of a turn, its calls, and what else happened, by time.
-func (r *renderer) answer(n *node, p place, v *TurnView) {
-	t := v.of.Turn
-	var before, after, calls []timed
-	var firstCall time.Time
-	for _, c := range t.ToolCalls {
-		if firstCall.IsZero() || c.Start.Before(firstCall) {
-			firstCall = c.Start
+// timelineTurn draws a turn in one line, and below it what was special.
+func (r *renderer) timelineTurn(n *node, v *TurnView, title string) {
+	if v.ModelCallNS > 0 {
+		n.cols["model"] = Duration(time.Duration(v.ModelCallNS))
+	}
+	if d := inTools(v.of.ToolCalls); d > 0 {
+		n.cols["tools"] = Duration(d)
+	}
+	state, st := turnState(v)
+	times := ""
+	if v.Attempts > 1 {
+		times = fmt.Sprintf("×%d", v.Attempts)
+	}
+	called := dim.of(Clean(strings.Join(v.Called, ", ")))
+	n.head = []string{joined(" ", bold.of(title), st.of(state), yellow.of(times), called)}
+	for i := range v.Compactions {
+		n.add(r.compaction(&v.Compactions[i]))
+	}
+	for _, k := range r.decisions(v.Permissions) {
+		n.add(k.node)
+	}
+	for i := range v.ToolCalls {
+		if c := &v.ToolCalls[i]; c.Outcome != spans.OutcomeOK || len(c.kids) > 0 || c.End.IsZero() {
+			n.add(r.call(c))
 		}
 	}
+}
+
+// asked draws what the model was asked: in a few lines, or with all numbers where the turn is shown alone.
+func (r *renderer) asked(n *node, v *TurnView) {
+	t := v.of
+	alone := r.o.Turn == t.Turn
+	sent := v.Messages > 0 || len(v.Requests) > 0
+	if alone {
+		r.figures(n, v)
+	} else if before := (*session.Turn)(nil); sent || len(settings(t.Turn)) > 0 {
+		if before = t.before; before == nil {
+			before = &session.Turn{}
+		}
+		text := strings.Join(settings(t.Turn), separator)
+		if text != strings.Join(settings(before), separator) {
+			n.wrapped("params", dim, cmp.Or(text, "none stated"))
+		}
+	}
+	r.request(n, v, alone)
+	if !alone {
+		return
+	}
+	if v.PromptDigest != "" {
+		n.wrapped("prompt", dim, Clean(v.PromptDigest))
+		n.wrapped("", dim, r.promptSince(t.Turn))
+	} else if sent {
+		n.line("prompt", dim, "digest not recorded")
+	}
+	if v.Offered != nil {
+		text := cmp.Or(Clean(strings.Join(v.Offered, ", ")), "none")
+		n.items = append(n.items, item{label: "offered", style: dim, text: text, lines: maxRules})
+	} else if sent {
+		n.line("offered", dim, StateNotRecorded)
+	}
+	if len(v.Called) > 0 {
+		n.wrapped("called", dim, Clean(strings.Join(v.Called, ", ")))
+	}
+	r.rulesInForce(n, v)
+}
+
+// promptSince says since which turn of the session the system prompt of a turn is in force.
+func (r *renderer) promptSince(t *session.Turn) string {
+	since := "this turn"
+	for i := r.m.at[t] - 1; i >= 0; i-- {
+		switch o := &r.m.turns[i]; o.PromptDigest {
+		case "":
+		case t.PromptDigest:
+			since = fmt.Sprintf("turn %d of run %d", o.Index, o.n)
+		default:
+			return "in force since " + since + "; before it " + Clean(prefix(o.PromptDigest, 8))
+		}
+	}
+	return "in force since " + since
+}
+
+// request draws in one line how large the request was, how much of it was new, whether prompt and tools changed, and
+// what was kept back.
+func (r *renderer) request(n *node, v *TurnView, alone bool) {
+	t := v.of
+	out := []string{some(int(v.Messages), "message")}
+	if v.Bytes > 0 {
+		out = append(out, Bytes(v.Bytes))
+	}
+	if k := len(v.Requests); k > 0 {
+		if m := t.Requests[k-1].Messages; m != nil && m.Complete {
+			out = append(out, fmt.Sprintf("%d new", v.Requests[k-1].New))
+		}
+	}
+	if v.Capture == spans.CaptureDigests {
+		out = append(out, "digests")
+	}
+	out = append(out, count(t.Redacted, "redacted"))
+	if withheld, ok := t.Extra[string(spans.CaptureWithheldKey)].(int64); ok {
+		out = append(out, count(withheld, "withheld"))
+	}
+	before := &session.Turn{}
+	if t.before != nil {
+		before = t.before
+	}
+	change := map[bool]string{true: " (changed)"}
+	if v.PromptDigest != "" && v.PromptDigest != before.PromptDigest && !alone {
+		out = append(out, "prompt "+Clean(prefix(v.PromptDigest, 8))+change[v.PromptChanged])
+	}
+	if digest := t.ToolsDigest(); digest != "" && digest != before.ToolsDigest() && !alone {
+		tools := "tools " + Clean(prefix(digest, 8))
+		switch {
+		case len(v.Offered) > 0:
+			tools = plural(len(v.Offered), "tool")
+		case v.Offered != nil:
+			tools = "no tools"
+		}
+		out = append(out, tools+change[v.ToolsChanged])
+	}
+	if text := joined(separator, out...); text != "" {
+		n.wrapped("request", dim, text)
+	}
+}
+
+// answer draws the reply of a turn, its calls, and what else happened, by time.
+func (r *renderer) answer(n *node, v *TurnView) {
+	var firstCall, decided time.Time
+	for i := range v.ToolCalls {
+		if at := v.ToolCalls[i].Start; firstCall.IsZero() || at.Before(firstCall) {
+			firstCall = at
+		}
+	}
+	var before, after, calls []timed
 	put := func(k timed) {
 		if firstCall.IsZero() || k.span.Start.Before(firstCall) {
 			before = append(before, k)
@@ -80,19 +193,30 @@ func (r *renderer) answer(n *node, p place, v *TurnView) {
 		}
 	}
 	for i := range v.Compactions {
-		put(timed{span: v.Compactions[i].of.Span, node: r.compaction(&v.Compactions[i])})
+		put(timed{v.Compactions[i].of.Span, r.compaction(&v.Compactions[i])})
 	}
-	decided := len(before)
-	for _, k := range r.decisions(v) {
-		put(k)
+	for _, k := range r.decisions(v.Permissions) {
+		if put(k); len(after) == 0 {
+			decided = k.span.Start
+		}
 	}
-	early, late := beforeReply(v.Events, before[decided:])
-	for i := range early {
-		before = append(before, timed{span: session.Span{Start: early[i].At, Seq: early[i].of.Seq}, event: &early[i]})
+	// Events until the last decision and the last discarded reply happened before the reply.
+	early := len(v.Events)
+	for early > 0 {
+		e := &v.Events[early-1]
+		if e.Type == noteDiscarded || e.of.Type != "" && !e.At.After(decided) {
+			break
+		}
+		early--
+	}
+	for i := range v.Events[:early] {
+		k := &node{}
+		r.events(k, v.Events[i:i+1])
+		before = append(before, timed{session.Span{Start: v.Events[i].At, Seq: v.Events[i].of.Seq}, k})
 	}
 	for _, k := range merge(nil, before) {
-		if k.event != nil {
-			r.events(n, []EventView{*k.event})
+		if k.node.head == nil { // an event
+			n.items = append(n.items, k.node.items...)
 		} else {
 			n.add(k.node)
 		}
@@ -100,7 +224,7 @@ func (r *renderer) answer(n *node, p place, v *TurnView) {
 	r.messages(n, v.Capture, v.Output)
 	if v.Partial {
 		text := "the reply stops where it was last seen"
-		if t.End.IsZero() && r.running(p) == wordRunning {
+		if v.State == stateOpen {
 			text = "the reply so far"
 		}
 		n.line("partial", yellow, text)
@@ -109,117 +233,115 @@ func (r *renderer) answer(n *node, p place, v *TurnView) {
 		n.wrapped("error", red, Clean(v.Error))
 	}
 	for i := range v.ToolCalls {
-		calls = append(calls, timed{span: v.ToolCalls[i].of.Span, node: r.call(p, &v.ToolCalls[i])})
+		calls = append(calls, timed{v.ToolCalls[i].of.Span, r.call(&v.ToolCalls[i])})
 	}
-	r.events(n, late)
+	r.events(n, v.Events[early:])
 	r.findings(n, v.Findings)
 	for _, k := range merge(calls, after) {
 		n.add(k.node)
 	}
 }
 
-// request draws in one line how large the request was, how much of it was new, whether prompt and tools changed, and
-// what was kept back.
-func (r *renderer) request(n *node, v *TurnView, whole bool) {
-	var out []string
-	add := func(text string) {
-		if text != "" {
-			out = append(out, text)
-		}
-	}
-	if v.Messages > 0 {
-		add(plural(int(v.Messages), "message"))
-	}
-	if v.Bytes > 0 {
-		add(Bytes(v.Bytes))
-	}
-	if k := len(v.Requests); k > 0 {
-		if m := v.of.Requests[k-1].Messages; m != nil && m.Complete {
-			add(fmt.Sprintf("%d new", v.Requests[k-1].New))
-		}
-	}
-	if v.Capture == spans.CaptureDigests {
-		add("digests")
-	}
-	if v.of.Redacted > 0 {
-		add(fmt.Sprintf("%d redacted", v.of.Redacted))
-	}
-	if withheld, ok := v.of.Extra[string(spans.CaptureWithheldKey)].(int64); ok && withheld > 0 {
-		add(fmt.Sprintf("%d withheld", withheld))
-	}
-	if prompt, change := digestNews(v.PromptDigest, &r.prompt); change != "" && !whole {
-		add("prompt " + strings.TrimSuffix(prompt+change, " "))
-	}
-	if tools, change := digestNews(v.of.ToolsDigest(), &r.tools); change != "" && !whole {
-		switch {
-		case v.Offered == nil:
-			tools = "tools " + tools
-		case len(v.Offered) == 0:
-			tools = "no tools"
-		default:
-			tools = plural(len(v.Offered), "tool")
-		}
-		add(strings.TrimSuffix(tools+change, " "))
-	}
-	if len(out) > 0 {
-		n.wrapped("request", dim, strings.Join(out, separator))
-	}
-}
+// noteDiscarded is the type of the event of a discarded reply, as the adapter writes it.
+const noteDiscarded = "attempt.discarded"
 
-// turnState says why a turn is not whole; empty for one that ended as its loop says.
-func (r *renderer) turnState(p place, t *session.Turn) (string, style) {
+// unfinished says why a turn or a call is not whole; empty for one that ended as its loop says.
+func unfinished(state string, s *session.Span) (string, style) {
 	switch {
-	case t.Missing:
+	case state == stateMissing:
 		return "did not arrive", yellow
-	case t.Known == spans.KnownClosed:
+	case state == stateOpen:
+		return "running", yellow
+	case s.Known == spans.KnownClosed:
 		return "no end seen", red
-	case t.Known == spans.KnownLive || t.End.IsZero():
-		if word := r.running(p); t.Waiting == "" || word != wordRunning {
-			return word, yellow
-		}
-		return "waiting for " + words(string(t.Waiting)), yellow
+	case state == stateClosed: // its process is gone
+		return "stopped", yellow
 	}
 	return "", plainText
 }
 
-// digestNews returns the beginning of a digest, and how it differs from the last one: a blank for the first one,
-// empty for the same one.
-func digestNews(digest string, last *string) (short, change string) {
-	switch {
-	case digest == "", digest == *last:
-		return "", ""
-	case *last != "":
-		change = " (changed)"
-	default:
-		change = " "
+func turnState(v *TurnView) (string, style) {
+	if v.State == stateOpen && v.of.Waiting != "" {
+		return "waiting for " + words(string(v.of.Waiting)), yellow
 	}
-	*last = digest
-	return Clean(prefix(digest, 8)), change
+	return unfinished(v.State, &v.of.Span)
 }
 
-// running says whether what has no end still runs.
-func (r *renderer) running(p place) string {
-	if p.run.StatusAt(r.asOf(p)) == spans.RunStatusOpen {
-		return wordRunning
-	}
-	return "stopped"
-}
-
-const wordRunning = "running"
-
-// asOf is the time of the statuses of a run.
-func (r *renderer) asOf(p place) time.Time {
-	if r.o.AsOf.IsZero() {
-		return p.tree.Last
-	}
-	return r.o.AsOf
-}
-
-// turnAddress returns the argument of `show` for one turn, with SESSION in place of an id that cannot be typed.
-func turnAddress(p place, t *session.Turn) string {
-	id := p.tree.ID
+// typed returns the argument of `show` for one turn, with SESSION in place of an id that cannot be typed.
+func typed(t *viewTurn) string {
+	id := t.tree.ID
 	if id == "" || id != Clean(id) {
 		id = "SESSION"
 	}
-	return session.TurnAddress(id, p.n, t.Index)
+	return session.TurnAddress(id, t.n, t.Index)
+}
+
+// plainFormat is the default response format, which is not shown.
+const plainFormat = "text"
+
+// settings are the parameters of a turn's request that have a name of their own.
+func settings(t *session.Turn) []string {
+	out := []string{prefixed("variant ", Clean(t.Variant))}
+	if t.Temperature != nil {
+		out = append(out, "temperature "+strconv.FormatFloat(*t.Temperature, 'g', -1, 64))
+	}
+	out = append(out, prefixed("reasoning ", Clean(t.Level)))
+	if t.MaxTokens != nil {
+		out = append(out, "max output "+Count(*t.MaxTokens))
+	}
+	if t.Format != plainFormat {
+		out = append(out, prefixed("format ", Clean(t.Format)))
+	}
+	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
+}
+
+// figures draws the numbers of a turn that is shown alone, since a narrow screen has no columns for them.
+func (r *renderer) figures(n *node, v *TurnView) {
+	t, run := v.of.Turn, v.of.run
+	line := func(label string, parts ...string) {
+		if text := joined(separator, parts...); text != "" {
+			n.wrapped(label, dim, text)
+		}
+	}
+	asked, answered := Clean(cmp.Or(t.Model, run.Model)), Clean(t.Answered)
+	switch {
+	case answered == asked:
+		answered = ""
+	case answered != "" && asked != "":
+		asked, answered = asked+" asked", answered+" answered"
+	}
+	line("model", append([]string{asked, answered, Clean(cmp.Or(t.Provider, run.Provider))}, settings(t)...)...)
+	u := &t.Usage
+	if !v.UsageTold {
+		line("tokens", "not reported")
+	} else {
+		line("tokens", Count(u.Input)+" in", Count(u.CacheRead)+" cache read", Count(u.CacheWrite)+" cache write",
+			Count(u.Output)+" out", Count(u.Reasoning)+" reasoning")
+	}
+	if t.DiscardedAttempts > 0 {
+		words := []string{plural(int(t.DiscardedAttempts), "reply") + " thrown away"}
+		if d := t.Discarded; d != nil {
+			words = append(words, usageWords(*d)...)
+		}
+		line("besides", words...)
+	}
+	line("cost", r.costOf(run, t)...)
+	var times []string
+	for _, d := range []struct {
+		what string
+		took time.Duration
+	}{
+		{"model ", time.Duration(t.ModelCallNS)}, {"first chunk after ", time.Duration(t.FirstChunkNS)},
+		{"tools ", inTools(t.ToolCalls)},
+	} {
+		if d.took > 0 {
+			times = append(times, d.what+Duration(d.took))
+		}
+	}
+	line("time", times...)
+	failure := words(v.ErrorType)
+	if failure == Clean(t.StopReason) {
+		failure = ""
+	}
+	line("stop", Clean(t.StopReason), some(int(t.Attempts), "attempt"), failure)
 }

@@ -1,12 +1,10 @@
 package inspect
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
@@ -28,7 +26,8 @@ const maxSaid = 200
 // time. It omits whether their requests are exact.
 func (v *View) Turns(from, count, text int, now time.Time) []*TurnView {
 	out := []*TurnView{}
-	m := v.docs(text, maxSaid, now)
+	m := v.docs(now)
+	m.text = text
 	for i := max(from, 0); i < len(v.turns) && len(out) < count; i++ {
 		out = append(out, m.turn(i))
 	}
@@ -41,31 +40,32 @@ func (v *View) Turn(i, text int, now time.Time) *TurnView {
 	if i < 0 || i >= len(v.turns) {
 		return nil
 	}
-	m := v.docs(text, maxSaid, now)
-	m.alone = true
+	m := v.docs(now)
+	m.text, m.alone = text, true
 	return m.turn(i)
 }
 
 // docs makes documents of turns, and of what belongs to a run.
 type docs struct {
 	*View
+	now   time.Time
 	text  int  // bytes of a body
 	most  int  // messages and events of one list
-	alone bool // reads whether requests are exact
-	drawn bool // for a terminal, which has the arguments of calls in words, and neither provenance nor first words
-	whole bool // one turn is drawn: with its system prompt and rules
+	bare  bool // omits content
+	alone bool // the turn is the only one
+	drawn bool // for a terminal, which has neither provenance nor first words
 	gone  map[*session.Run]bool
-	fresh freshMessages
 
 	waiting []*session.Permission // those of the run asks
 	asks    *session.Run
-	// prompt and catalogue are the blocks of the last system prompt and tools, offered the names of those tools.
-	prompt, catalogue string
-	offered           []string
+	// catalogue is the block of the last tools, offered their names.
+	catalogue string
+	offered   []string
 }
 
-func (v *View) docs(text, most int, now time.Time) *docs {
-	return &docs{View: v, text: text, most: most, gone: v.gone(now)}
+func (v *View) docs(now time.Time) *docs {
+	v.findTurns()
+	return &docs{View: v, now: now, most: maxSaid, gone: v.gone(now)}
 }
 
 func (m *docs) turn(i int) *TurnView {
@@ -75,30 +75,31 @@ func (m *docs) turn(i int) *TurnView {
 		Variant: t.Variant, Level: t.Level, Temperature: t.Temperature, MaxTokens: t.MaxTokens, Provider: t.Provider,
 		Discarded: t.Discarded, FirstChunk: t.FirstChunkNS, TraceID: t.TraceID, SpanID: t.SpanID,
 		ErrorType: string(t.ErrorType), Error: t.Error, Capture: t.Capture, PromptDigest: t.PromptDigest,
-		Partial: t.Partial && !t.Replied, Findings: findings(t.Defects), of: t,
+		Called: called(t.Turn), Partial: t.Partial && !t.Replied, Findings: findings(t.Defects), of: t,
+	}
+	for _, c := range t.ToolCalls {
+		o.ToolCalls = append(o.ToolCalls, m.call(t.place, t.address(), t.Capture, c))
+	}
+	o.Permissions = m.permissions(t.run, t.Permissions)
+	for _, c := range t.Compactions {
+		o.Compactions = append(o.Compactions, m.compaction(t.Capture, c))
+	}
+	if m.bare {
+		return o
 	}
 	if n := len(t.Requests); n > 0 {
 		o.System = m.system(t, t.Requests[n-1])
 		o.Offered = m.tools(t.Requests[n-1])
 	}
-	o.Called = called(t.Turn)
-	for _, c := range t.ToolCalls {
-		o.ToolCalls = append(o.ToolCalls, m.call(t.place, t.address(), t.Capture, c))
+	var from map[string]string
+	if !m.drawn {
+		o.Text, from = m.line(t), m.sources(t)
 	}
-	if !m.drawn || m.whole {
+	if !m.drawn || m.alone {
 		o.Rules, o.RulesState = m.rules(t.run, t.Start)
 	}
-	if m.drawn {
-		o.Input = m.input(t, nil)
-	} else {
-		o.Text = m.line(t)
-		o.Input = m.input(t, m.sources(t))
-	}
+	o.Input = m.input(t, from)
 	o.Output = m.said(t.Output.Items(), t.Capture, nil, nil)
-	o.Permissions = m.permissions(t.run, t.Permissions)
-	for _, c := range t.Compactions {
-		o.Compactions = append(o.Compactions, m.compaction(t.Capture, c))
-	}
 	o.Events = m.events(t.Events, t.Capture)
 	for _, q := range t.Requests {
 		o.Requests = append(o.Requests, m.request(t, q))
@@ -106,18 +107,18 @@ func (m *docs) turn(i int) *TurnView {
 	return o
 }
 
-// run returns what belongs to a run outside its turns.
+// run returns a run, and what belongs to it outside its turns.
 func (m *docs) run(p place) *runView {
-	o := &runView{
-		outside:     m.said(p.run.Outside.Items(), p.run.Capture, nil, nil),
-		permissions: m.permissions(p.run, p.run.Permissions),
-		events:      m.events(p.run.Events, p.run.Capture),
-	}
+	o := &runView{OutlineRun: m.View.run(p, m.now), permissions: m.permissions(p.run, p.run.Permissions)}
 	for _, c := range p.run.ToolCalls {
 		o.calls = append(o.calls, m.call(p, p.address(), p.run.Capture, c))
 	}
 	for _, c := range p.run.Compactions {
 		o.compactions = append(o.compactions, m.compaction(p.run.Capture, c))
+	}
+	if !m.bare {
+		o.outside = m.said(p.run.Outside.Items(), p.run.Capture, nil, nil)
+		o.events = m.events(p.run.Events, p.run.Capture)
 	}
 	return o
 }
@@ -126,9 +127,8 @@ func (m *docs) run(p place) *runView {
 func (m *docs) sources(t *viewTurn) map[string]string {
 	out := map[string]string{}
 	if n := len(t.Requests); n > 0 && t.Requests[n-1].Messages != nil {
-		last := t.Requests[n-1]
-		_, same := earlier(t.Turn, last)
-		for _, ref := range last.Messages.From(same) {
+		_, same := earlier(t.Turn, t.Requests[n-1])
+		for _, ref := range t.Requests[n-1].Messages.From(same) {
 			msg := session.Message{Ref: ref}
 			if msg.Source, _ = spans.ParseProvenance(ref.Provenance); ref.Provenance != "" {
 				out[m.tree.Blocks.Same(ref)] = source(&msg)
@@ -148,14 +148,13 @@ func param(q *session.Request, kind spans.ProvenanceKind) (session.Ref, bool) {
 	return session.Ref{}, false
 }
 
-// system returns the system prompt of a turn where it changed or the turn is the first of its run; for a terminal where
-// the turn before has another one.
+// system returns the system prompt of a turn where it changed, where the turn is the first of its run, and where a turn
+// is drawn alone.
 func (m *docs) system(t *viewTurn, q *session.Request) *Body {
 	ref, ok := param(q, spans.ProvenanceSystem)
-	if !ok || !m.drawn && !t.first && !t.prompt || m.drawn && !m.whole && ref.Block == m.prompt {
+	if !ok || !t.first && !t.promptChanged() && !(m.drawn && m.alone) {
 		return nil
 	}
-	m.prompt = ref.Block
 	b := m.body(ref, t.Capture, func(body string) string { return valueText([]byte(body)) })
 	if b.Text == "null" || b.Text == "" && b.State == "" {
 		return nil
@@ -263,20 +262,9 @@ func (m *docs) part(text string, ref session.Ref) *Body {
 	return b
 }
 
-// atMost returns the first n bytes of s, in whole characters, and whether it has more.
-func atMost(s string, n int) (string, bool) {
-	if len(s) <= n {
-		return s, false
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return strings.Clone(s[:n]), true
-}
-
 // only returns the one body of a list, nil where there is no list.
 func (m *docs) only(refs *session.Refs, capture spans.Capture, read func(string) string) *Body {
-	if refs.Len() == 0 {
+	if refs.Len() == 0 || m.bare {
 		return nil
 	}
 	return m.body(refs.Items()[0], capture, read)
@@ -299,10 +287,6 @@ func (m *docs) call(p place, of string, capture spans.Capture, c *session.ToolCa
 	}
 	if len(o.Permissions) == 0 {
 		o.PermissionState = StateNotRecorded
-	}
-	if m.drawn && o.Input != nil && o.Input.State == "" {
-		body, _ := m.tree.Blocks.Body(c.Args.Items()[0])
-		o.args = argsText(body)
 	}
 	return o
 }
@@ -362,10 +346,10 @@ func (m *docs) request(t *viewTurn, q *session.Request) RequestView {
 	}
 	if q.Messages != nil {
 		if o.Messages = q.Messages.Count; q.Messages.Complete {
-			o.New = m.fresh.count(t.Turn, q)
+			o.New = len(fresh(t.Turn, q))
 		}
 	}
-	if m.alone && t.Capture == spans.CaptureContent {
+	if m.alone && !m.drawn && t.Capture == spans.CaptureContent {
 		p := q.Payload(m.tree.Blocks)
 		o.Exact, o.Missing = &p.Exact, len(p.Missing)
 		if p.Bytes != nil {
@@ -388,38 +372,16 @@ func earlier(t *session.Turn, q *session.Request) (before *session.Request, same
 	return before, same
 }
 
-// freshMessages counts new messages of requests that follow one another. It remembers the last request, so that a long
-// session costs only what is new.
-type freshMessages struct {
-	seen   map[string]bool
-	seenIn *session.Request
-}
-
-// count returns how many messages of a request of a turn the last request of another turn before it lacks.
-func (f *freshMessages) count(t *session.Turn, q *session.Request) int {
+// fresh returns the messages of a complete request of a turn that the last request of another turn before it lacks.
+func fresh(t *session.Turn, q *session.Request) []session.Ref {
 	before, same := earlier(t, q)
-	if before == nil || f.seenIn != before {
-		f.seen = map[string]bool{}
-		if before != nil {
-			for _, ref := range before.Messages.Items() {
-				f.seen[ref.Block] = true
-			}
-		}
+	out := q.Messages.From(same)
+	if before == nil || int64(before.Messages.Len()) == same { // the request before is its beginning
+		return out
 	}
-	fresh, n := q.Messages.From(same), 0
-	for _, ref := range fresh {
-		if !f.seen[ref.Block] {
-			n++
-		}
+	seen := map[string]bool{}
+	for _, ref := range before.Messages.Items() {
+		seen[ref.Block] = true
 	}
-	if f.seenIn = nil; before == nil || int64(before.Messages.Len()) == same { // the request before is its beginning
-		for _, ref := range fresh {
-			f.seen[ref.Block] = true
-		}
-		f.seenIn = q
-	}
-	return n
+	return slices.DeleteFunc(slices.Clone(out), func(ref session.Ref) bool { return seen[ref.Block] })
 }
-
-// unbounded is docs.most of a turn that is drawn whole.
-const unbounded = math.MaxInt

@@ -274,7 +274,6 @@ type CallView struct {
 	Findings        []Finding        `json:"findings,omitempty"`
 
 	of   *session.ToolCall
-	args string // Input as it stands between the parentheses of a call
 	kids []place
 }
 
@@ -320,8 +319,9 @@ type EventView struct {
 	of session.Note
 }
 
-// runView is what belongs to a run outside its turns.
+// runView is a run, and what belongs to it outside its turns.
 type runView struct {
+	OutlineRun
 	outside     []Said
 	calls       []CallView
 	permissions []PermissionView

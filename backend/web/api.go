@@ -49,7 +49,6 @@ type query struct {
 	h    *Handler
 	rd   *reader.Reader
 	etag string
-	done func() // gives back the place among the encodings
 }
 
 // raw is an answer that is no document.
@@ -118,22 +117,16 @@ func (h *Handler) query(r *http.Request) (*query, error) {
 	return q, nil
 }
 
-// answer calls f and encodes the document.
+// answer calls f and encodes the document. It waits for a place among the answers that are made.
 func (q *query) answer(f func(*query) (any, error)) (raw, error) {
-	defer func() {
-		if q.done != nil {
-			q.done()
-		}
-	}()
-	doc, err := f(q)
+	done, err := place(q.Context(), q.h.making)
 	if err != nil {
 		return raw{}, err
 	}
-	if body, ok := doc.(raw); ok {
-		return body, nil
-	}
-	if err := q.place(); err != nil {
-		return raw{}, err
+	defer done()
+	doc, err := f(q)
+	if body, ok := doc.(raw); ok || err != nil {
+		return body, err
 	}
 	return encoded(doc)
 }
@@ -157,16 +150,8 @@ func encoded(doc any) (raw, error) {
 	return raw{kind: "application/json", body: b.Bytes()}, nil
 }
 
-// place waits for a place among the encodings, which answer gives back.
-func (q *query) place() (err error) {
-	if q.done == nil {
-		q.done, err = place(q.Context(), q.h.making)
-	}
-	return err
-}
-
-// fresh sets the ETag of a state of a session, fails with errNotModified when the client has it, and waits for a place
-// among the encodings. Another version of the program may write the same state differently.
+// fresh sets the ETag of a state of a session, and fails with errNotModified when the client has it. Another version of
+// the program may write the same state differently.
 func (q *query) fresh(key session.Key, state ...any) error {
 	of := fmt.Appendf(nil, "%q %q %q %s", q.h.o.Version, key.Tenant, key.ID, fmt.Sprint(state...))
 	sum := sha256.Sum256(of)
@@ -176,7 +161,7 @@ func (q *query) fresh(key session.Key, state ...any) error {
 			return errNotModified
 		}
 	}
-	return q.place()
+	return nil
 }
 
 // part returns a part of the path. Browsers take "." and ".." for folders, also when they are escaped, so such a part

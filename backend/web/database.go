@@ -80,11 +80,6 @@ func (h *Handler) diff(q *query) (any, error) {
 	if err := q.fresh(session.Key{Tenant: q.rd.Tenant}, state...); err != nil {
 		return nil, err
 	}
-	done, err := place(q.Context(), h.heavy)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	return diff.Compare(sides[0], sides[1], ignore...)
 }
 
@@ -113,11 +108,6 @@ func (h *Handler) grep(q *query) (any, error) {
 	} else if err := h.refresh(q.Context()); err != nil {
 		return nil, err
 	}
-	done, err := place(q.Context(), h.heavy)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	ctx, cancel := context.WithTimeout(q.Context(), grepTime)
 	defer cancel()
 	found, err := search.Run(ctx, h.o.Store, o)
@@ -156,10 +146,5 @@ func (h *Handler) stats(q *query) (any, error) {
 		}
 		o.Query.Session = key.ID
 	}
-	done, err := place(q.Context(), h.heavy)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	return stats.Collect(q.Context(), h.o.Store, o)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -193,10 +192,14 @@ func (h *Handler) request(q *query) (any, error) {
 	if this.Run, this.Turn, this.Request, err = reader.PickRequest(t.Session, t.addr); err != nil {
 		return nil, err
 	}
-	before := this
-	from := q.param("diff")
+	before, from := this, q.param("diff")
 	if q.URL.Query().Has("diff") {
-		if before.Run, before.Turn, before.Request, err = earlierRequest(t.Session, from); err != nil {
+		addr, err := reader.ParseRequestAddress("SESSION/" + from)
+		if err != nil {
+			return nil, err
+		}
+		addr.Session = t.ID
+		if before.Run, before.Turn, before.Request, err = reader.PickRequest(t.Session, addr); err != nil {
 			return nil, err
 		}
 	}
@@ -218,40 +221,6 @@ func (h *Handler) request(q *query) (any, error) {
 	}
 	head := map[string]string{"Content-Disposition": `attachment; filename="request.json"`}
 	return raw{"application/octet-stream", head, payload.Bytes}, nil
-}
-
-// earlierRequest returns the request of a session that RUN/TURN or RUN/TURN/ATTEMPT names. The id of a run may have
-// slashes in it, so it reads the text from the right.
-func earlierRequest(s *session.Session, text string) (*session.Run, *session.Turn, *session.Request, error) {
-	rest, last, ok := cutLast(text)
-	if !ok {
-		return nil, nil, nil, bad("diff: want RUN/TURN or RUN/TURN/ATTEMPT")
-	}
-	run, turn, q, err := reader.PickRequest(s, reader.Address{Session: s.ID, Run: rest, Turn: last})
-	id, middle, ok := cutLast(rest)
-	if !ok {
-		return run, turn, q, err
-	}
-	addr := reader.Address{Session: s.ID, Run: id, Turn: middle, Attempt: last}
-	run2, turn2, q2, err2 := reader.PickRequest(s, addr)
-	switch {
-	case err == nil && err2 == nil:
-		n, n2 := 1+slices.Index(s.Runs, run), 1+slices.Index(s.Runs, run2)
-		return nil, nil, nil, bad("diff: that is a turn of run @%d and an attempt of run @%d: say @%d/%s or @%d/%s/%s",
-			n, n2, n, last, n2, middle, last)
-	case err == nil, err2 != nil && slices.ContainsFunc(s.Runs, func(r *session.Run) bool { return r.ID == rest }):
-		return run, turn, q, err
-	}
-	return run2, turn2, q2, err2
-}
-
-// cutLast cuts text at its last slash.
-func cutLast(text string) (before, after string, found bool) {
-	i := strings.LastIndexByte(text, '/')
-	if i < 0 {
-		return text, "", false
-	}
-	return text[:i], text[i+1:], true
 }
 
 func (h *Handler) block(q *query) (any, error) {

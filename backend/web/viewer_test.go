@@ -320,32 +320,6 @@ func TestRequestIsMadeLate(t *testing.T) {
 	}
 }
 
-// Ids of runs have slashes in them as they like: a request is that of the run that is meant, and what may be two is said to be.
-func TestDiffOfRunsWithSlashes(t *testing.T) {
-	h := serve(t, web.Options{Store: eventsOf(t, requestRun("s", "a", "one", "two")+requestRun("s", "a/1", "three", "four")+requestRun("s", "b/c/d", "five"))})
-	for from, want := range map[string]string{
-		"a/1/1":   "s/@2/1", // `a` has no attempt 1 of its turn 1
-		"a/1/0":   `{"error":"diff: that is a turn of run @2 and an attempt of run @1: say @2/0 or @1/1/0"}`,
-		"a/0/0":   "s/@1/0",
-		"a/1":     "s/@1/1",
-		"@1/0":    "s/@1/0",
-		"@2/1/0":  "s/@2/1",
-		"b/c/d/0": "s/@3/0", "b/c/d/0/0": "s/@3/0",
-		"b/c/d/7":   `{"error":"no turn 7 in run b/c/d of session s: it has 1 turn, from 0 to 0"}`,
-		"b/c/0":     `{"error":"turn \"c\": want a number"}`,
-		"b/c/d/0/9": `{"error":"no request of attempt 9 in turn 0 of run b/c/d: it has 0"}`,
-	} {
-		r := get(t, h, "/api/v1/request/s/@2/0?diff="+url.QueryEscape(from))
-		var got struct{ A struct{ Address string } }
-		if err := json.Unmarshal([]byte(r.text), &got); err != nil {
-			t.Fatal(err)
-		}
-		if strings.TrimSpace(r.text) != want && got.A.Address != want {
-			t.Errorf("%s: %s %.300s, want %s", from, r.Status, r.text, want)
-		}
-	}
-}
-
 func TestGzip(t *testing.T) {
 	h := serve(t, web.Options{})
 	plain := body(t, get(t, h, "/api/v1/show/"+demoID))

@@ -1,0 +1,94 @@
+package inspect
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store/stats"
+)
+
+// computed returns the cost of a turn by the price catalogue.
+func (r *renderer) computed(run *session.Run, t *session.Turn) (float64, bool) {
+	if r.o.Prices == nil || !t.UsageTold() {
+		return 0, false
+	}
+	u := &t.Usage
+	return r.o.Prices.Cost(&session.TurnFigures{
+		Provider: cmp.Or(t.Provider, run.Provider), Model: cmp.Or(t.Model, run.Model, t.Answered), ResponseModel: t.Answered,
+		Input: session.Some(u.Input), Output: session.Some(u.Output), Reasoning: session.Some(u.Reasoning),
+		CacheRead: session.Some(u.CacheRead), CacheWrite: session.Some(u.CacheWrite),
+	})
+}
+
+// costOf returns the costs of a turn: as its loop reported it, and as computed.
+func (r *renderer) costOf(run *session.Run, t *session.Turn) (out []string) {
+	if t.Cost != nil {
+		out = append(out, money(t.Currency, *t.Cost)+" reported")
+	}
+	if amount, ok := r.computed(run, t); ok {
+		out = append(out, money(stats.Currency, amount)+" computed")
+	} else if r.o.Prices != nil {
+		out = append(out, noPrice)
+	}
+	return out
+}
+
+// cost returns the cost of a turn: as its loop reported it, else as computed.
+func (r *renderer) cost(run *session.Run, t *session.Turn) string {
+	if all := r.costOf(run, t); len(all) > 0 && all[0] != noPrice {
+		return strings.TrimSuffix(all[0], " reported")
+	}
+	return ""
+}
+
+const noPrice = "no price of this model"
+
+// costs sums up the costs of the turns: as reported, by currency, and as computed.
+func (r *renderer) costs() []string {
+	type total struct {
+		currency, of string
+		sum          float64
+		turns        int
+	}
+	var totals []*total
+	add := func(currency, of string, amount float64) {
+		i := slices.IndexFunc(totals, func(t *total) bool { return t.currency == currency && t.of == of })
+		if i < 0 {
+			i, totals = len(totals), append(totals, &total{currency: currency, of: of})
+		}
+		totals[i].sum, totals[i].turns = totals[i].sum+amount, totals[i].turns+1
+	}
+	var missing []string
+	without := 0
+	for _, run := range r.main.Runs {
+		if run.Copied {
+			continue
+		}
+		for _, t := range run.Turns {
+			if t.Cost != nil && !math.IsNaN(*t.Cost) && !math.IsInf(*t.Cost, 0) {
+				add(t.Currency, "reported", *t.Cost)
+			}
+			if amount, ok := r.computed(run, t); ok {
+				add(stats.Currency, "computed", amount)
+			} else if r.o.Prices != nil && t.UsageTold() {
+				without++
+				model := cmp.Or(t.Answered, t.Model, run.Model, "no model")
+				if !slices.Contains(missing, model) && len(missing) < 3 {
+					missing = append(missing, model)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(totals, func(a, b *total) int { return cmp.Compare(b.of, a.of) })
+	var out []string
+	for _, t := range totals {
+		out = append(out, money(t.currency, t.sum)+" "+t.of+" for "+plural(t.turns, "turn"))
+	}
+	if without > 0 {
+		out = append(out, "no price for "+plural(without, "turn")+" of "+Clean(strings.Join(missing, ", ")))
+	}
+	return out
+}
