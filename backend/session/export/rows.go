@@ -28,7 +28,7 @@ func (g *Guide) Rows() iter.Seq[Row] {
 	return func(yield func(Row) bool) {
 		e := emitter{Guide: g, yield: yield}
 		if g.sources != nil {
-			e.sourceRows()
+			slices.Values(g.sources)(yield)
 			return
 		}
 		row := e.sessionRow()
