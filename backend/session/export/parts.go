@@ -39,7 +39,7 @@ type toolResult struct {
 }
 
 // add adds the results of a message, without those of claims, which it removes there.
-func (r *toolResults) add(m *message, own bool, claims *[]string) {
+func (r *toolResults) add(m *chatMessage, own bool, claims *[]string) {
 	for _, p := range m.parts {
 		if p.kind != partResult || p.embedded {
 			continue
@@ -91,7 +91,7 @@ func (g *Guide) turnParts(r *session.Run, i int, claims []string) turnParts {
 		b.state = "done"
 	}
 	b.updated = max(b.at, t.End.UnixMilli())
-	var replies []message
+	var replies []chatMessage
 	for i, in := range g.read(r, t, spans.ListOutput, t.Output) {
 		m := readMessage(in.body)
 		if i == 0 {
@@ -147,7 +147,7 @@ func (g *Guide) addResults(results *toolResults, refs []session.Ref, known map[s
 }
 
 // loneParts makes the parts of a reply whose turn is not there. pool holds messages that may have its results.
-func (g *Guide) loneParts(r *session.Run, m *message, at time.Time, pool []session.Ref) []builtPart {
+func (g *Guide) loneParts(r *session.Run, m *chatMessage, at time.Time, pool []session.Ref) []builtPart {
 	var results toolResults
 	g.addResults(&results, pool, nil, false, nil)
 	b := partBuilder{g: g, run: r, at: at.UnixMilli(), updated: at.UnixMilli(), state: "done", results: &results}
@@ -166,7 +166,7 @@ func (g *Guide) loneParts(r *session.Run, m *message, at time.Time, pool []sessi
 }
 
 // stepStart reports whether the message begins with the AI SDK's mark of a step.
-func (m *message) stepStart() bool {
+func (m *chatMessage) stepStart() bool {
 	return len(m.parts) > 0 && m.parts[0].verbatim && m.parts[0].name == "step-start"
 }
 
@@ -192,7 +192,7 @@ func (b *partBuilder) stepStart() {
 }
 
 // message adds the parts of a message. Results of tools are parts of their calls.
-func (b *partBuilder) message(m *message) {
+func (b *partBuilder) message(m *chatMessage) {
 	for i := range m.parts {
 		p := &m.parts[i]
 		switch {

@@ -279,7 +279,7 @@ func (b *runUnits) between(i int, at time.Time, calls map[string]bool) {
 }
 
 // message appends the row of a message.
-func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *message) {
+func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *chatMessage) {
 	b.stretch = -1
 	role := "user"
 	if m.role == "system" || m.role == "developer" {
@@ -309,7 +309,7 @@ func (b *runUnits) step(at time.Time, st step, own, address string) {
 
 // lone appends a reply whose turn is not there. pool holds messages that may have its results, i is the turn that it
 // came with.
-func (b *runUnits) lone(i int, at time.Time, ref session.Ref, pool []session.Ref, m *message) {
+func (b *runUnits) lone(i int, at time.Time, ref session.Ref, pool []session.Ref, m *chatMessage) {
 	st := step{lone: &ref, node: b.g.nodeOf(ref)}
 	if i >= 0 {
 		st.at = b.p.turns[i].Start
