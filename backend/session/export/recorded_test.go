@@ -97,7 +97,7 @@ func TestGuideRowsOfEveryRecording(t *testing.T) {
 				checkCalls(t, &s, l)
 			}
 			if strings.HasPrefix(name, "0.15.2/") {
-				checkStrict(t, l, export.LinesOf(t, s.Write(t, export.AsJSONL, export.Options{Strict: true})))
+				checkStrict(t, l, export.LinesOf(t, s.Write(t, export.JSONL, export.Options{Strict: true})))
 				checkImport(t, &s, export.Options{Strict: true})
 			}
 			if strings.HasPrefix(name, "0.15.2/") || strings.Contains(name, "testdata/") {
@@ -109,21 +109,21 @@ func TestGuideRowsOfEveryRecording(t *testing.T) {
 
 func checkRows(t *testing.T, s *export.Recorded) []export.Line {
 	t.Helper()
-	raw := s.Write(t, export.AsJSONL, export.Options{})
+	raw := s.Write(t, export.JSONL, export.Options{})
 	l := export.LinesOf(t, raw)
 	export.CheckOrder(t, l)
-	export.CheckSums(t, s.Session, s.Write(t, export.AsCSV, export.Options{}))
-	if again := s.Write(t, export.AsJSONL, export.Options{}); !bytes.Equal(raw, again) {
+	export.CheckSums(t, s.Session, s.Write(t, export.CSV, export.Options{}))
+	if again := s.Write(t, export.JSONL, export.Options{}); !bytes.Equal(raw, again) {
 		t.Error("a second export differs")
 	}
-	checkDocument(t, s.Write(t, export.AsJSON, export.Options{}), l)
+	checkDocument(t, s.Write(t, export.JSON, export.Options{}), l)
 	return l
 }
 
 // checkImport imports both forms of an export and exports the session again.
 func checkImport(t *testing.T, s *export.Recorded, opts export.Options) {
 	t.Helper()
-	lines, document := s.Write(t, export.AsJSONL, opts), s.Write(t, export.AsJSON, opts)
+	lines, document := s.Write(t, export.JSONL, opts), s.Write(t, export.JSON, opts)
 	for _, file := range [][]byte{lines, document} {
 		back := imported(t, file)
 		if len(back) != 1 {
@@ -134,10 +134,10 @@ func checkImport(t *testing.T, s *export.Recorded, opts export.Options) {
 				t.Errorf("session %s, strict %t: %s: -want +got:\n%s", s.ID, opts.Strict, what, d)
 			}
 		}
-		same("lines", lines, back[0].Write(t, export.AsJSONL, opts))
-		same("document", document, back[0].Write(t, export.AsJSON, opts))
+		same("lines", lines, back[0].Write(t, export.JSONL, opts))
+		same("document", document, back[0].Write(t, export.JSON, opts))
 		strict := export.Options{Strict: true}
-		same("strict lines", s.Write(t, export.AsJSONL, strict), back[0].Write(t, export.AsJSONL, strict))
+		same("strict lines", s.Write(t, export.JSONL, strict), back[0].Write(t, export.JSONL, strict))
 	}
 }
 
@@ -243,8 +243,8 @@ func TestGuideNamesTheParentsMessage(t *testing.T) {
 				return id
 			},
 		}
-		row := export.LinesOf(t, child.Write(t, export.AsJSONL, opts))[0]
-		lines := export.LinesOf(t, parent.Write(t, export.AsJSONL, opts))
+		row := export.LinesOf(t, child.Write(t, export.JSONL, opts))[0]
+		lines := export.LinesOf(t, parent.Write(t, export.JSONL, opts))
 		calls := func(l export.Line) bool {
 			return l.Type == "part" && l.Str("tool_call_id") != "" && l.Str("message_id") == row.Str("parent_message_id")
 		}
