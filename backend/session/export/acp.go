@@ -136,8 +136,7 @@ func placeOfFact(f *session.Fact) factPlace { return factPlace{f.At.UnixNano(), 
 
 // planTrace finds the units of each run, and the facts to write.
 func (t *trace) planTrace() {
-	for i := range t.units {
-		u := &t.units[i]
+	for _, u := range t.units {
 		t.byRun[u.run] = append(t.byRun[u.run], u)
 		if u.kind == unitCompaction {
 			t.summaries[u.compaction] = u

@@ -111,8 +111,8 @@ func (t *trace) reply(u *unit) {
 	if t.open == nil {
 		t.ask(u.run)
 	}
-	for k := range u.steps {
-		if st := &u.steps[k]; st.hidden == 0 {
+	for _, st := range u.steps {
+		if st.hidden == 0 {
 			t.step(u, st)
 		}
 	}

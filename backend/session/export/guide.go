@@ -21,7 +21,7 @@ import (
 type Guide struct {
 	*content
 	runs     map[*session.Run]*runPlan
-	units    []unit
+	units    []*unit
 	names    map[string]string // by block: see same
 	prompts  texts
 	catalogs texts

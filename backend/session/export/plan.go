@@ -55,7 +55,7 @@ type unit struct {
 	node       string
 	turn       *session.Turn // in which it came; nil: in none
 	parts      []builtPart   // of a message
-	steps      []step        // of a reply
+	steps      []*step       // of a reply
 	compaction *session.Compaction
 }
 
@@ -76,11 +76,10 @@ func (g *Guide) plan() {
 	for _, r := range g.s.Runs {
 		g.planRun(r)
 	}
-	slices.SortStableFunc(g.units, func(a, b unit) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(g.units, func(a, b *unit) int { return cmp.Compare(a.at, b.at) })
 	var names namer
 	full := map[*session.Run]bool{}
-	for i := range g.units {
-		u := &g.units[i]
+	for _, u := range g.units {
 		u.id, u.at = names.name(u.at, u.own, addressOf(g.s, u.run, u.address))
 		if u.id != u.own {
 			u.own = "" // that of an earlier message
@@ -89,8 +88,7 @@ func (g *Guide) plan() {
 			full[u.run], u.full = true, true
 		}
 	}
-	for i := range g.units {
-		u := &g.units[i]
+	for _, u := range g.units {
 		if !full[u.run] {
 			full[u.run], u.full = true, true
 		}
@@ -109,8 +107,7 @@ func (g *Guide) hide(u *unit) {
 		}
 	}
 	last, all := int64(0), true
-	for i := range u.steps {
-		st := &u.steps[i]
+	for _, st := range u.steps {
 		st.hidden = own[st.node]
 		last, all = max(last, st.hidden), all && st.hidden > 0
 	}
@@ -127,8 +124,8 @@ type runUnits struct {
 	g       *Guide
 	r       *session.Run
 	p       *runPlan
-	units   []unit
-	stretch int // the reply that goes on; -1: none
+	units   []*unit
+	stretch *unit // the reply that goes on; nil: none
 	last    int64
 	n       int
 }
@@ -153,7 +150,7 @@ func (g *Guide) planRun(r *session.Run) {
 	}
 	p.outside = g.outside(r, p)
 	g.runs[r] = p
-	b := &runUnits{g: g, r: r, p: p, stretch: -1}
+	b := &runUnits{g: g, r: r, p: p}
 	if len(r.Turns) == 0 && !isCaptured(r.Capture) {
 		g.uncaptured[r] = r.Capture
 	}
@@ -172,10 +169,10 @@ func (g *Guide) planRun(r *session.Run) {
 		b.between(i, latest(t.Start, t.End), made.calls)
 	}
 	b.compactions(r.Compactions)
-	replies := slices.ContainsFunc(b.units, func(u unit) bool { return u.kind == unitReply })
+	replies := slices.ContainsFunc(b.units, func(u *unit) bool { return u.kind == unitReply })
 	if len(b.units) == 0 || !replies && p.rest != (session.Usage{}) {
 		// A run of which nothing else is known, or whose usage has no other place.
-		b.units = append(b.units, unit{kind: unitReply, run: r, at: b.place(r.Start), role: "assistant", address: "run"})
+		b.units = append(b.units, &unit{kind: unitReply, run: r, at: b.place(r.Start), role: "assistant", address: "run"})
 	}
 	g.units = append(g.units, b.units...)
 }
@@ -280,12 +277,12 @@ func (b *runUnits) between(i int, at time.Time, calls map[string]bool) {
 
 // message appends the row of a message.
 func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *chatMessage) {
-	b.stretch = -1
+	b.stretch = nil
 	role := "user"
 	if m.role == "system" || m.role == "developer" {
 		role = "system"
 	}
-	u := unit{
+	u := &unit{
 		kind: unitMessage, run: b.r, at: b.place(at), role: role, own: m.id, ref: ref, node: b.g.nodeOf(ref), turn: t,
 		address: "message " + strconv.Itoa(b.n) + " " + b.g.same(ref),
 	}
@@ -297,20 +294,18 @@ func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *ch
 }
 
 // step appends a step to the reply that goes on, or begins one.
-func (b *runUnits) step(at time.Time, st step, own, address string) {
-	if b.stretch < 0 {
-		b.stretch = len(b.units)
-		b.units = append(b.units, unit{kind: unitReply, run: b.r, at: b.place(at), role: "assistant", own: own,
-			address: address})
+func (b *runUnits) step(at time.Time, st *step, own, address string) {
+	if b.stretch == nil {
+		b.stretch = &unit{kind: unitReply, run: b.r, at: b.place(at), role: "assistant", own: own, address: address}
+		b.units = append(b.units, b.stretch)
 	}
-	u := &b.units[b.stretch]
-	u.steps = append(u.steps, st)
+	b.stretch.steps = append(b.stretch.steps, st)
 }
 
 // lone appends a reply whose turn is not there. pool holds messages that may have its results, i is the turn that it
 // came with.
 func (b *runUnits) lone(i int, at time.Time, ref session.Ref, pool []session.Ref, m *chatMessage) {
-	st := step{lone: &ref, node: b.g.nodeOf(ref)}
+	st := &step{lone: &ref, node: b.g.nodeOf(ref)}
 	if i >= 0 {
 		st.at = b.p.turns[i].Start
 	}
@@ -349,7 +344,7 @@ func (b *runUnits) turn(i int, before []string) turnParts {
 		}
 	}
 	made := g.turnParts(b.r, i, claimed)
-	st := step{turn: t, parts: made.parts, node: made.node}
+	st := &step{turn: t, parts: made.parts, node: made.node}
 	b.step(t.Start, st, made.own, fmt.Sprintf("turn %d %d", t.Index, t.Start.UnixNano()))
 	return made
 }
@@ -361,7 +356,7 @@ func (b *runUnits) compactions(l []*session.Compaction) {
 		case c.Applied != nil && !*c.Applied:
 		case c.Kind == spans.CompactionKindSummary: // it does not end a reply that goes on after it
 			b.g.read(b.r, nil, spans.ListSummary, c.Summary) // notes whether it is missing
-			b.units = append(b.units, unit{
+			b.units = append(b.units, &unit{
 				kind: unitCompaction, run: b.r, at: b.place(at), role: "assistant", compaction: c,
 				address: fmt.Sprintf("compaction %s %d %d", c.Kind, c.Start.UnixNano(), c.Seq),
 			})
