@@ -1,6 +1,13 @@
 package message
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
@@ -50,11 +57,18 @@ func unread(o *object.Object) (keys []string) {
 	return keys
 }
 
-// Elements returns the elements of an array, nil for other JSON. Raw must be valid JSON.
-func Elements(raw []byte) (out [][]byte) {
+// Elements returns the elements of an array, nil for anything else.
+func Elements(raw []byte) []json.RawMessage {
 	c := rawjson.NewCursor(raw, object.MaxDepth)
-	for c.Open('['); c.More(']'); {
+	if !c.Open('[') {
+		return nil
+	}
+	out := []json.RawMessage{}
+	for c.More(']') {
 		out = append(out, c.Value())
+	}
+	if c.End() != nil {
+		return nil
 	}
 	return out
 }
@@ -62,32 +76,26 @@ func Elements(raw []byte) (out [][]byte) {
 // is reports whether raw begins as a JSON object {, array [ or string ".
 func is(raw []byte, first byte) bool { return len(raw) > 0 && raw[0] == first }
 
-// Quote returns s as a JSON string.
-func Quote(s string) []byte { return rawjson.Quote(nil, s) }
-
-// Build returns the JSON object of pairs of a key and a value: a string, or JSON as []byte. It omits empty strings
-// and nil.
-func Build(pairs ...any) []byte {
+// Build returns the JSON object of pairs of a key and a value, in their order. It omits a value that is zero: pass its
+// address to keep it. Bytes are JSON already.
+func Build(keysAndValues ...any) []byte {
 	out := []byte{'{'}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		value, ok := pairs[i+1].([]byte)
-		if s, _ := pairs[i+1].(string); !ok && s != "" {
-			value = Quote(s)
-		}
-		if value == nil {
+	for i := 0; i < len(keysAndValues); i += 2 {
+		value := keysAndValues[i+1]
+		if v := reflect.ValueOf(value); !v.IsValid() || v.IsZero() {
 			continue
 		}
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
-		out = append(rawjson.Quote(out, pairs[i].(string)), ':')
-		out = append(out, value...)
+		key, _ := keysAndValues[i].(string)
+		out = append(append(append(out, Quote(key)...), ':'), Encode(value)...)
 	}
 	return append(out, '}')
 }
 
 // Array returns the JSON array of elements.
-func Array(elements [][]byte) []byte {
+func Array[T ~[]byte](elements []T) []byte {
 	out := []byte{'['}
 	for i, e := range elements {
 		if i > 0 {
@@ -96,4 +104,42 @@ func Array(elements [][]byte) []byte {
 		out = append(out, e...)
 	}
 	return append(out, ']')
+}
+
+// Encode writes v as encoding/json does, without escapes for HTML; bytes are JSON already. A value that JSON cannot
+// have is null.
+func Encode(v any) []byte {
+	switch v := v.(type) {
+	case []byte:
+		return v
+	case string:
+		return Quote(v)
+	case *string:
+		return Quote(*v)
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return []byte("null")
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+}
+
+// Quote writes a JSON string as serde does: it escapes only what must be.
+func Quote(s string) []byte {
+	b := append(make([]byte, 0, len(s)+2), '"')
+	for _, r := range s {
+		switch i := strings.IndexRune("\n\r\t\b\f", r); {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r >= ' ':
+			b = utf8.AppendRune(b, r)
+		case i >= 0:
+			b = append(b, '\\', "nrtbf"[i])
+		default:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		}
+	}
+	return append(b, '"')
 }

@@ -2,6 +2,7 @@ package message
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -269,7 +270,7 @@ func (r *Request) Native(api API) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(Elements(r.top.Raw("tools")), func(raw []byte) bool {
+	return !slices.ContainsFunc(Elements(r.top.Raw("tools")), func(raw json.RawMessage) bool {
 		o := object.Of("", raw)
 		return !o.Has(rules.tool) && (!o.Has("type") || has(o, "input_schema", "function"))
 	})

@@ -68,11 +68,27 @@ func (d direction) back() direction {
 	return toAgent
 }
 
+// moment is when a message came. seq orders messages of one time, but only in sessions that came from ACP: the numbers
+// of others may be of several inputs.
+type moment struct {
+	at  time.Time
+	seq int64
+}
+
+func startOf(s *session.Span) moment { return moment{s.Start, s.Seq} }
+
+func endOf(s *session.Span) moment { return moment{latest(s.Start, s.End), s.EndSeq} }
+
+func (t *trace) compare(a, b moment) int {
+	if c := a.at.Compare(b.at); c != 0 || !t.fromACP {
+		return c
+	}
+	return cmp.Compare(a.seq, b.seq)
+}
+
 // wire is one message.
 type wire struct {
-	at time.Time
-	// seq orders messages of one time; only those of sessions that came from ACP have one.
-	seq    int64
+	moment
 	dir    direction
 	method string // empty: a response
 	params []byte
@@ -80,8 +96,6 @@ type wire struct {
 	reply         string
 	result, error []byte
 }
-
-func (m *wire) compare(o *wire) int { return cmp.Or(m.at.Compare(o.at), cmp.Compare(m.seq, o.seq)) }
 
 // trace is one walk over the units of a guide.
 type trace struct {
@@ -94,7 +108,6 @@ type trace struct {
 	waiting map[direction]map[string]int64 // requests without a response, by their name
 	queue   []wire                         // of the step at hand
 	calls   map[string]bool                // ids of tool calls that are in use
-	decided []*session.Permission          // those of the turn of the step, that no call has
 
 	byRun     map[*session.Run][]*unit
 	done      []*unit // that were passed
@@ -121,13 +134,9 @@ type factPlace struct{ at, seq int64 }
 
 func placeOfFact(f *session.Fact) factPlace { return factPlace{f.At.UnixNano(), f.Seq} }
 
-// sessionFacts are the keys of facts about a session that have an update in ACP.
-var sessionFacts = []string{"title", "updated_at", "mode", "config_options", "available_commands"}
-
 // planTrace finds the units of each run, and the facts to write.
 func (t *trace) planTrace() {
-	for i := range t.units {
-		u := &t.units[i]
+	for _, u := range t.units {
 		t.byRun[u.run] = append(t.byRun[u.run], u)
 		if u.kind == unitCompaction {
 			t.summaries[u.compaction] = u
@@ -145,7 +154,7 @@ func (t *trace) planTrace() {
 	for i := range t.s.Facts {
 		f := &t.s.Facts[i]
 		key, fromACP := strings.CutPrefix(f.Key, "acp.")
-		if f.Subject != "session" || !fromACP && !slices.Contains(sessionFacts, key) {
+		if _, isUpdate := factUpdates[key]; f.Subject != "session" || !fromACP && !isUpdate {
 			continue
 		}
 		t.fromACP = t.fromACP || fromACP
@@ -217,24 +226,23 @@ func (t *trace) omitted() []Missing {
 	return l
 }
 
-// send writes a message, after the facts that were true before it.
-func (t *trace) send(m wire) {
-	t.sendFacts(&m)
-	t.write(&m)
+// send writes messages, each after the facts that were true before it.
+func (t *trace) send(l ...wire) {
+	for i := range l {
+		t.sendFacts(&l[i].moment)
+		t.write(l[i])
+	}
 }
 
 // sendQueue writes the messages of the queue in the order of time.
 func (t *trace) sendQueue() {
-	slices.SortStableFunc(t.queue, func(a, b wire) int { return a.compare(&b) })
-	for i := range t.queue {
-		t.send(t.queue[i])
-	}
-	clear(t.queue)
-	t.queue = t.queue[:0]
+	slices.SortStableFunc(t.queue, func(a, b wire) int { return t.compare(a.moment, b.moment) })
+	t.send(t.queue...)
+	t.queue = nil
 }
 
 // write writes a message and numbers requests. It omits a response whose request is not there.
-func (t *trace) write(m *wire) {
+func (t *trace) write(m wire) {
 	for _, v := range [][]byte{m.params, m.result, m.error} {
 		if v != nil && !json.Valid(v) { // a body that is not what its place demands
 			t.lacks("a message that is no JSON")
@@ -268,27 +276,28 @@ func (t *trace) write(m *wire) {
 }
 
 // update makes a session/update.
-func (t *trace) update(at time.Time, seq int64, update []byte) wire {
-	return wire{at: at, seq: seq, dir: toClient, method: "session/update",
+func (t *trace) update(m moment, update []byte) wire {
+	return wire{moment: m, dir: toClient, method: "session/update",
 		params: fields("sessionId", &t.s.ID, "update", update)}
 }
 
-// push queues a session/update.
-func (t *trace) push(at time.Time, seq int64, update []byte) {
-	t.queue = append(t.queue, t.update(at, seq, update))
+// push queues a session/update with those keys and values.
+func (t *trace) push(m moment, kind string, keysAndValues ...any) {
+	update := fields(append([]any{"sessionUpdate", kind}, keysAndValues...)...)
+	t.queue = append(t.queue, t.update(m, update))
 }
 
 // exchange writes a request of the client and its response.
 func (t *trace) exchange(at time.Time, method string, params, result, failed []byte) {
-	t.write(&wire{at: at, dir: toAgent, method: method, params: params, reply: method})
+	m := moment{at: at}
+	t.write(wire{moment: m, dir: toAgent, method: method, params: params, reply: method})
 	if method == "session/load" {
 		for _, u := range elements(t.replay) {
-			m := t.update(at, 0, u)
-			t.write(&m)
+			t.write(t.update(m, u))
 		}
 		t.replay = nil
 	}
-	t.write(&wire{at: at, dir: toClient, result: result, error: failed, reply: method})
+	t.write(wire{moment: m, dir: toClient, result: result, error: failed, reply: method})
 }
 
 // begin writes the messages that open a connection.

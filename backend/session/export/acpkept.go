@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
@@ -44,11 +43,11 @@ func isWork(method string) bool {
 
 // keptTurn queues the messages of a turn of ACP.
 func (t *trace) keptTurn(r *session.Run, turn *session.Turn) {
-	x := placesOf(turn, t.seqOf)
+	x := placesOf(turn)
 	if turn.Index > 0 {
-		x.at, x.atSeq = turn.Start, turn.Seq // it begins with its first piece
+		x.first = startOf(&turn.Span) // it begins with its first piece
 	}
-	if x.begun = x.at; x.begun.IsZero() {
+	if x.begun = x.first.at; x.begun.IsZero() {
 		x.begun = turn.Start
 	}
 	calls := slices.Clone(turn.ToolCalls)
@@ -65,7 +64,7 @@ func (t *trace) keptTurn(r *session.Run, turn *session.Turn) {
 					p.span = calls[i]
 					calls = slices.Delete(calls, i, i+1)
 				}
-				p.call = func(at time.Time, seq int64) { t.keptCall(r, item, p.span, at, seq) }
+				p.call = func(m moment) { t.keptCall(r, item, p.span, m) }
 			case "thinking":
 				if p.kind, p.content = thoughtChunk, block; block == nil {
 					p.content = textBlock(item.text("thinking"))
@@ -75,7 +74,7 @@ func (t *trace) keptTurn(r *session.Run, turn *session.Turn) {
 		}
 	}
 	for _, c := range calls { // of which no content was captured
-		l = append(l, piece{span: c, call: func(at time.Time, seq int64) { t.keptCall(r, nil, c, at, seq) }})
+		l = append(l, piece{span: c, call: func(m moment) { t.keptCall(r, nil, c, m) }})
 	}
 	t.pieces(l, x, t.cuts(turn))
 	t.keptNotes(r, turn.Events, "")
@@ -103,13 +102,13 @@ func (t *trace) keptTurn(r *session.Run, turn *session.Turn) {
 }
 
 // cuts returns when messages came that end a message without an id, in their order.
-func (t *trace) cuts(turn *session.Turn) (l []wire) {
+func (t *trace) cuts(turn *session.Turn) (l []moment) {
 	add := func(notes []session.Note, all bool) {
 		for i := range notes {
 			n := &notes[i]
 			method := strings.TrimSuffix(n.Type, ".response")
 			if !strings.HasPrefix(n.Type, "acp.") && (all || isWork(method)) {
-				l = append(l, wire{at: n.Time, seq: t.seqOf(n.Seq)})
+				l = append(l, moment{n.Time, n.Seq})
 			}
 		}
 	}
@@ -120,16 +119,16 @@ func (t *trace) cuts(turn *session.Turn) (l []wire) {
 	for _, c := range turn.ToolCalls {
 		add(c.Events, false)
 	}
-	slices.SortStableFunc(l, func(a, b wire) int { return a.compare(&b) })
+	slices.SortStableFunc(l, t.compare)
 	return l
 }
 
-// keptCall queues the messages of a tool call. at and seq are its place where its span c is not there.
-func (t *trace) keptCall(r *session.Run, item object, c *session.ToolCall, at time.Time, seq int64) {
+// keptCall queues the messages of a tool call. m is its place where its span c is not there.
+func (t *trace) keptCall(r *session.Run, item object, c *session.ToolCall, m moment) {
 	id, name, kind, title := item.text("id"), item.text("name"), item.text("kind"), item.text("title")
 	status, input := "pending", item.get("arguments")
 	if c != nil {
-		at, seq, id, name = c.Start, t.seqOf(c.Seq), c.ID, cmp.Or(name, c.Name)
+		m, id, name = startOf(&c.Span), c.ID, cmp.Or(name, c.Name)
 		if t.worked(r, c) {
 			status = "in_progress"
 		}
@@ -144,8 +143,8 @@ func (t *trace) keptCall(r *session.Run, item object, c *session.ToolCall, at ti
 	if name == kind || kind == "" && name == "other" { // which is the kind in its place
 		name = ""
 	}
-	t.push(at, seq, fields("sessionUpdate", update, "toolCallId", &id, "title", title, "name", name, "kind", kind,
-		"status", status, "rawInput", input))
+	t.push(m, update, "toolCallId", &id, "title", title, "name", name, "kind", kind, "status", status,
+		"rawInput", input)
 	if c == nil || c.End.IsZero() || c.Known != spans.KnownObserved || c.Outcome == "" {
 		return
 	}
@@ -161,7 +160,7 @@ func (t *trace) keptCall(r *session.Run, item object, c *session.ToolCall, at ti
 	if status = "failed"; c.Outcome == spans.OutcomeOK {
 		status = "completed"
 	}
-	t.push(latest(c.Start, c.End), t.seqOf(c.EndSeq), statusUpdate(id, status, more...))
+	t.status(endOf(&c.Span), id, status, more...)
 }
 
 // worked reports whether a call must have been in progress from the first, as far as is known: the agent asked for
@@ -211,7 +210,7 @@ func (t *trace) keptNotes(r *session.Run, notes []session.Note, callID string) {
 		n := &notes[i]
 		body := t.noteBody(n)
 		o := parse(body)
-		at, seq := n.Time, t.seqOf(n.Seq)
+		m := moment{n.Time, n.Seq}
 		progress, ofCall := strings.CutPrefix(n.Type, "tool_call_update.")
 		switch {
 		case n.Type == "session/prompt.error":
@@ -223,12 +222,12 @@ func (t *trace) keptNotes(r *session.Run, notes []session.Note, callID string) {
 				t.open.meta = meta
 			}
 		case n.Type == "$/cancel_request" && r.ID == "prompt-"+strings.Trim(string(o.get("requestId")), `"`):
-			t.queue = append(t.queue, wire{at: at, seq: seq, dir: toAgent, method: n.Type,
+			t.queue = append(t.queue, wire{moment: m, dir: toAgent, method: n.Type,
 				params: fields("requestId", new(t.waiting[toAgent]["session/prompt"]))})
 		case body == nil && callID != "" && ofCall && (progress == "pending" || progress == "in_progress"):
-			t.push(at, seq, statusUpdate(callID, progress))
+			t.status(m, callID, progress)
 		default:
-			t.queue = append(t.queue, t.kept(wire{at: at, seq: seq}, n.Type, body)...)
+			t.queue = append(t.queue, t.kept(wire{moment: m}, n.Type, body)...)
 		}
 	}
 }
@@ -246,7 +245,7 @@ func (t *trace) kept(m wire, typ string, body []byte) []wire {
 		t.lacks(typ + ", of which no content is there")
 		return nil
 	case slices.Contains(keptUpdates, kind) && o.get("sessionUpdate") != nil:
-		return []wire{t.update(m.at, m.seq, body)}
+		return []wire{t.update(m.moment, body)}
 	case isWork(method) && isResponse:
 		m.dir, m.result, m.error = toAgent, o.get("result"), o.get("error")
 	case isWork(method):
@@ -278,24 +277,24 @@ func (t *trace) keptCompaction(r *session.Run, turn *session.Turn, c *session.Co
 		t.keptNotes(r, r.Events, "")
 		notes = append(notes, r.Events...)
 	}
-	end := latest(c.Start, c.End)
+	end := endOf(&c.Span)
 	for i := range notes {
 		n := &notes[i]
-		if !strings.HasPrefix(n.Type, "compaction_update.") || !n.Time.Equal(end) || c.EndSeq != n.Seq {
+		if !strings.HasPrefix(n.Type, "compaction_update.") || !n.Time.Equal(end.at) || c.EndSeq != n.Seq {
 			continue
 		}
 		body := t.noteBody(n)
 		if body == nil {
 			continue
 		}
-		o := append(object{{"sessionUpdate", quote("compaction_update")}}, parse(body)...)
+		var more []any
+		for _, m := range parse(body) {
+			more = append(more, m.key, m.value)
+		}
 		for _, in := range t.read(r, turn, spans.ListSummary, c.Summary) {
-			o = append(o, member{"summary", in.body})
+			more = append(more, "summary", in.body)
 		}
-		if c.Reason != "" {
-			o = append(o, member{"error", quote(c.Reason)})
-		}
-		t.push(end, t.seqOf(c.EndSeq), o.bytes())
+		t.push(end, "compaction_update", append(more, "error", c.Reason)...)
 		return
 	}
 }
@@ -319,8 +318,8 @@ func (t *trace) keptFact(f *session.Fact, typ string, v []byte) {
 		}
 		t.exchange(f.At, typ, params, result, failed)
 	default:
-		for _, m := range t.kept(wire{at: f.At}, typ, v) {
-			t.write(&m)
+		for _, m := range t.kept(wire{moment: moment{at: f.At}}, typ, v) {
+			t.write(m)
 		}
 	}
 }

@@ -90,17 +90,17 @@ const (
 type piece struct {
 	kind, messageID string
 	content         []byte
-	joins           bool                          // a chunk that is one piece with a neighbour of its kind
-	call            func(at time.Time, seq int64) // queues the messages of a call; nil: a chunk
-	span            *session.ToolCall             // of a call; nil where it is not there
+	joins           bool              // a chunk that is one piece with a neighbour of its kind
+	call            func(moment)      // queues the messages of a call; nil: a chunk
+	span            *session.ToolCall // of a call; nil where it is not there
 }
 
-// partPieces makes the pieces of the parts of a reply.
-func (t *trace) partPieces(u *unit, parts []builtPart) (l []piece) {
+// partPieces makes the pieces of the parts of a reply. decided are permission evaluations of its turn.
+func (t *trace) partPieces(u *unit, parts []builtPart, decided []*session.Permission) (l []piece) {
 	for i := range parts {
 		p := &parts[i]
 		if strings.HasPrefix(p.typ, "tool-") || p.typ == "dynamic-tool" {
-			l = append(l, piece{span: p.call, call: func(at time.Time, _ int64) { t.tool(u, p, at) }})
+			l = append(l, piece{span: p.call, call: func(m moment) { t.tool(u, p, decided, m) }})
 		} else if content := t.block(p, false); content != nil {
 			kind := messageChunk
 			if strings.HasPrefix(p.typ, "reasoning") {
@@ -113,7 +113,7 @@ func (t *trace) partPieces(u *unit, parts []builtPart) (l []piece) {
 }
 
 // pieces queues the messages of a reply. cuts are the times of messages that end a chunk without an id, in their order.
-func (t *trace) pieces(l []piece, x *places, cuts []wire) {
+func (t *trace) pieces(l []piece, x *places, cuts []moment) {
 	apart := func(i int) bool { // whether a message came between piece i and the one before it, which would be one
 		return i > 0 && i < len(l) && l[i-1].joins && l[i].joins && l[i-1].kind == l[i].kind
 	}
@@ -123,31 +123,30 @@ func (t *trace) pieces(l []piece, x *places, cuts []wire) {
 		for _, later := range l[i:] {
 			next = cmp.Or(next, later.span)
 		}
-		m := wire{}
-		m.at, m.seq = x.piece(next)
+		m := x.piece(next)
 		if p.call != nil {
-			p.call(m.at, m.seq)
+			p.call(m)
 			x.prev = cmp.Or(p.span, x.prev)
 			continue
 		}
 		if apart(i) && len(cuts) > 0 {
-			if m.compare(&cuts[0]) <= 0 {
-				m.at, m.seq = cuts[0].at, cuts[0].seq+1
+			if t.compare(m, cuts[0]) <= 0 {
+				m = moment{cuts[0].at, cuts[0].seq + 1}
 			}
 			cuts = cuts[1:]
 		}
 		if apart(i + 1) {
-			cuts = slices.DeleteFunc(cuts, func(cut wire) bool { return cut.at.Before(x.begun) })
-			if len(cuts) > 0 && m.compare(&cuts[0]) > 0 {
-				m.at, m.seq = cuts[0].at, cuts[0].seq
+			cuts = slices.DeleteFunc(cuts, func(cut moment) bool { return cut.at.Before(x.begun) })
+			if len(cuts) > 0 && t.compare(m, cuts[0]) > 0 {
+				m = cuts[0]
 			}
 		}
 		chunks = append(chunks, len(t.queue))
-		t.push(m.at, m.seq, fields("sessionUpdate", p.kind, "messageId", p.messageID, "content", p.content))
+		t.push(m, p.kind, "messageId", p.messageID, "content", p.content)
 	}
 	for k := len(chunks) - 2; k >= 0; k-- { // none came after the one that follows it
-		if m, after := &t.queue[chunks[k]], &t.queue[chunks[k+1]]; m.compare(after) > 0 {
-			m.at, m.seq = after.at, after.seq
+		if m, after := &t.queue[chunks[k]], &t.queue[chunks[k+1]]; t.compare(m.moment, after.moment) > 0 {
+			m.moment = after.moment
 		}
 	}
 }
@@ -158,14 +157,13 @@ var toolKinds = map[string]string{
 	"bash": "execute", "web_search": "fetch", "web_fetch": "fetch", "skill": "think",
 }
 
-// statusUpdate makes a tool_call_update that sets a status, with further members.
-func statusUpdate(id, status string, keysAndValues ...any) []byte {
-	head := []any{"sessionUpdate", "tool_call_update", "toolCallId", &id, "status", status}
-	return fields(append(head, keysAndValues...)...)
+// status queues a tool_call_update that sets a status, with further members.
+func (t *trace) status(m moment, id, status string, keysAndValues ...any) {
+	t.push(m, "tool_call_update", append([]any{"toolCallId", &id, "status", status}, keysAndValues...)...)
 }
 
-// tool queues the messages of a call. at is when the model asked for it, where its span is not there.
-func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
+// tool queues the messages of a call. m is when the model asked for it, where its span is not there.
+func (t *trace) tool(u *unit, p *builtPart, decided []*session.Permission, m moment) {
 	data := parse(p.data)
 	name := cmp.Or(toolName(p.typ, p.data), "unknown")
 	own := cmp.Or(p.callID, "call_"+u.id)
@@ -174,32 +172,31 @@ func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
 		id = own + "." + strconv.Itoa(n)
 	}
 	t.calls[id] = true
-	end, c := at, p.call
+	end, c := m, p.call
 	if c != nil {
-		at, end = c.Start, latest(c.Start, c.End)
+		m, end = startOf(&c.Span), endOf(&c.Span)
 	}
-	begun := at
+	begun := m
 	approval := data.object("approval")
-	questions := t.questions(u.run, p, approval, at, end)
+	questions := t.questions(u.run, p, approval, decided, m.at, end.at)
 	for _, q := range questions { // a question comes after its call
-		if first := askedAt(q); first.Before(at) {
-			at = first
+		if first := askedAt(q); first.Before(m.at) {
+			m.at = first
 		}
 	}
 	input := valueOf(data.get("input")) // null is an unknown one
-	t.push(at, 0, fields("sessionUpdate", "tool_call", "toolCallId", id, "title", name, "name", name,
-		"kind", cmp.Or(toolKinds[name], "other"), "status", "pending", "rawInput", input))
+	t.push(m, "tool_call", "toolCallId", id, "title", name, "name", name, "kind", cmp.Or(toolKinds[name], "other"),
+		"status", "pending", "rawInput", input)
 	for _, q := range questions {
 		t.question(u.run, id, q, q.Seq)
 		if isAnswered(q) {
-			begun = latest(begun, q.Start, q.End)
+			begun.at = latest(begun.at, q.Start, q.End)
 		}
 	}
-	end = latest(end, begun)
+	end.at = latest(end.at, begun.at)
 	if p.state == "output-available" || p.state == "output-error" || p.state == "input-available" && c != nil {
-		t.push(begun, 0, statusUpdate(id, "in_progress"))
+		t.status(begun, id, "in_progress")
 	}
-	failed := func(why string) { t.push(end, 0, statusUpdate(id, "failed", "content", toolContent(why))) }
 	switch p.state {
 	case "output-available":
 		output := unwrapped(data.get("output"))
@@ -207,12 +204,10 @@ func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
 		if output != nil {
 			content = list([][]byte{fields("type", "content", "content", textBlock(outputText(output)))})
 		}
-		t.push(end, 0, statusUpdate(id, "completed", "content", content, "rawOutput", output))
-	case "output-error", "output-denied":
-		failed(cmp.Or(data.text("errorText"), approval.text("reason")))
-	case "approval-responded":
-		if string(approval.get("approved")) == "false" {
-			failed(approval.text("reason"))
+		t.status(end, id, "completed", "content", content, "rawOutput", output)
+	case "output-error", "output-denied", "approval-responded":
+		if p.state != "approval-responded" || string(approval.get("approved")) == "false" {
+			t.status(end, id, "failed", "content", toolContent(cmp.Or(data.text("errorText"), approval.text("reason"))))
 		}
 	}
 }
@@ -268,10 +263,12 @@ func asked(x *session.Permission) bool {
 
 // questions returns the questions about a call: its evaluations, those of its turn, and the approval that the guide
 // keeps in a part.
-func (t *trace) questions(r *session.Run, p *builtPart, approval object, at, end time.Time) (l []*session.Permission) {
+func (t *trace) questions(r *session.Run, p *builtPart, approval object, decided []*session.Permission,
+	at, end time.Time,
+) (l []*session.Permission) {
 	kept := len(approval) > 0 && r.Recording == spans.RecordingLedger || strings.HasPrefix(p.state, "approval-")
 	var all []*session.Permission
-	for _, x := range t.decided {
+	for _, x := range decided {
 		if x.CallID == p.callID && p.callID != "" {
 			all = append(all, x)
 		}
@@ -340,13 +337,13 @@ func (t *trace) question(r *session.Run, callID string, x *session.Permission, s
 		}
 	}
 	name := "permission/" + callID + "/" + strconv.Itoa(len(t.queue))
-	t.queue = append(t.queue, wire{at: askedAt(x), seq: t.seqOf(seq), dir: toClient, reply: name,
+	t.queue = append(t.queue, wire{moment: moment{askedAt(x), seq}, dir: toClient, reply: name,
 		method: "session/request_permission",
 		params: fields("sessionId", &t.s.ID, "toolCall", fields("toolCallId", &callID), "options", options)})
 	if !isAnswered(x) {
 		return
 	}
-	m := wire{at: latest(x.Start, x.End), seq: t.seqOf(x.EndSeq), dir: toAgent, reply: name}
+	m := wire{moment: endOf(&x.Span), dir: toAgent, reply: name}
 	switch {
 	case x.Outcome == "error" && r.Dialect == acpDialect:
 		m.error = fields("code", -32603, "message", cmp.Or(x.Reason, unknownError))

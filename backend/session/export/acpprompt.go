@@ -16,12 +16,11 @@ import (
 
 // prompt is the request that a stretch of a run answers.
 type prompt struct {
-	run   *session.Run
-	turn  *session.Turn // the last one that was written
-	at    time.Time     // of the last message
-	seq   int64
-	error []byte // the JSON-RPC error that ended it, where the session came from ACP
-	meta  []byte // of its response, likewise
+	moment // of the last message
+	run    *session.Run
+	turn   *session.Turn // the last one that was written
+	error  []byte        // the JSON-RPC error that ended it, where the session came from ACP
+	meta   []byte        // of its response, likewise
 }
 
 // run writes the messages of a run. Messages that are not the model's become one prompt with those that follow them
@@ -85,13 +84,15 @@ func (t *trace) messageBlocks(u *unit) (l [][]byte) {
 // ask writes the request of a prompt of r with the messages that have none. Without any, something else began the
 // stretch.
 func (t *trace) ask(r *session.Run) {
-	at, seq := r.Start, r.Seq
-	if t.pending != nil && t.pendingOf.turn != nil && t.pendingOf.turn.Index > 0 {
-		at, seq = t.pendingOf.turn.Start, t.pendingOf.turn.Seq
-	} else if t.pending != nil && t.pendingOf.turn == nil && t.pendingOf.at > r.Start.UnixMilli() {
-		at = time.UnixMilli(t.pendingOf.at)
+	m := startOf(&r.Span)
+	switch u := t.pendingOf; {
+	case t.pending == nil:
+	case u.turn != nil && u.turn.Index > 0:
+		m = startOf(&u.turn.Span)
+	case u.turn == nil && u.at > r.Start.UnixMilli():
+		m.at = time.UnixMilli(u.at)
 	}
-	t.open = &prompt{run: r, at: at, seq: seq}
+	t.open = &prompt{run: r, moment: m}
 	var meta []byte
 	if r.Dialect == acpDialect {
 		if meta = t.runValue(r, spans.ListMetadata, r.Metadata); parse(meta) == nil {
@@ -102,17 +103,7 @@ func (t *trace) ask(r *session.Run) {
 	}
 	params := fields("sessionId", &t.s.ID, "prompt", list(t.pending), "_meta", meta)
 	t.pending = nil
-	t.send(wire{at: at, seq: t.seqOf(seq), dir: toAgent, method: "session/prompt", params: params,
-		reply: "session/prompt"})
-}
-
-// seqOf returns 0 for numbers that order nothing: those of sessions that did not come from ACP may be of several
-// inputs.
-func (t *trace) seqOf(seq int64) int64 {
-	if t.fromACP {
-		return seq
-	}
-	return 0
+	t.send(wire{moment: m, dir: toAgent, method: "session/prompt", params: params, reply: "session/prompt"})
 }
 
 // reply writes a stretch of turns.
@@ -120,8 +111,8 @@ func (t *trace) reply(u *unit) {
 	if t.open == nil {
 		t.ask(u.run)
 	}
-	for k := range u.steps {
-		if st := &u.steps[k]; st.hidden == 0 {
+	for _, st := range u.steps {
+		if st.hidden == 0 {
 			t.step(u, st)
 		}
 	}
@@ -153,8 +144,8 @@ func (t *trace) usageUpdate(u *unit) {
 			cost = fields("amount", number(amount), "currency", currency)
 		}
 	}
-	t.send(t.update(t.open.at, 0, fields("sessionUpdate", "usage_update", "used", new(max(t.used, 0)), "size", window,
-		"cost", cost)))
+	t.push(t.open.moment, "usage_update", "used", new(max(t.used, 0)), "size", window, "cost", cost)
+	t.sendQueue()
 }
 
 // use adds the usage of a reply to the tokens in the model's context.
@@ -169,16 +160,16 @@ func (t *trace) end(final bool) {
 		return
 	}
 	t.open = nil
-	m := wire{at: p.at, seq: t.seqOf(p.seq), dir: toClient, reply: "session/prompt"}
+	m := wire{moment: p.moment, dir: toClient, reply: "session/prompt"}
 	if final {
 		if p.run.End.IsZero() || p.run.Known != spans.KnownObserved {
 			delete(t.waiting[toAgent], m.reply)
 			return
 		}
-		m.at, m.seq = latest(p.run.End, p.run.Start), t.seqOf(p.run.EndSeq)
+		m.moment = endOf(&p.run.Span)
 	}
 	fromACP := p.run.Dialect == acpDialect
-	reason, failed := endOf(p, final)
+	reason, failed := stopOf(p, final)
 	switch {
 	case p.error != nil:
 		m.error = p.error
@@ -192,15 +183,15 @@ func (t *trace) end(final bool) {
 		m.result = fields("stopReason", reason, "_meta", p.meta)
 	}
 	if final && p.run.Status == spans.RunStatusCancelled && !fromACP {
-		t.send(wire{at: m.at, dir: toAgent, method: "session/cancel", params: fields("sessionId", &t.s.ID)})
+		t.send(wire{moment: m.moment, dir: toAgent, method: "session/cancel", params: fields("sessionId", &t.s.ID)})
 	}
 	t.send(m)
 }
 
 const unknownError = "internal error"
 
-// endOf returns ACP's stop reason of a stretch. failed is the error, for which it has none.
-func endOf(p *prompt, final bool) (reason, failed string) {
+// stopOf returns ACP's stop reason of a stretch. failed is the error, for which it has none.
+func stopOf(p *prompt, final bool) (reason, failed string) {
 	r, reasons, turnError := p.run, []string{}, ""
 	if p.turn != nil {
 		turnError = p.turn.Error
@@ -234,9 +225,8 @@ func endOf(p *prompt, final bool) (reason, failed string) {
 func (t *trace) step(u *unit, st *step) {
 	turn := st.turn
 	if turn == nil {
-		at := latest(t.open.at, st.at)
-		t.pieces(t.partPieces(u, st.parts), &places{at: at, last: at, seqOf: t.seqOf}, nil)
-		t.open.at = at
+		t.open.at = latest(t.open.at, st.at)
+		t.pieces(t.partPieces(u, st.parts, nil), &places{first: t.open.moment, last: t.open.moment}, nil)
 		t.sendQueue()
 		return
 	}
@@ -244,9 +234,7 @@ func (t *trace) step(u *unit, st *step) {
 	if u.run.Dialect == acpDialect {
 		t.keptTurn(u.run, turn)
 	} else {
-		t.decided = turn.Permissions
-		t.pieces(t.partPieces(u, st.parts), placesOf(turn, t.seqOf), nil)
-		t.decided = nil
+		t.pieces(t.partPieces(u, st.parts, turn.Permissions), placesOf(turn), nil)
 		for _, x := range turn.Permissions {
 			isOf := func(p builtPart) bool { return p.callID == x.CallID && p.callID != "" }
 			if asked(x) && !slices.ContainsFunc(st.parts, isOf) {
@@ -258,48 +246,44 @@ func (t *trace) step(u *unit, st *step) {
 		t.compaction(u.run, turn, c)
 	}
 	t.sendQueue()
-	t.open.turn, t.open.at, t.open.seq = turn, latest(t.open.at, turn.Start, turn.End), turn.EndSeq
+	t.open.turn, t.open.moment = turn, moment{latest(t.open.at, turn.Start, turn.End), turn.EndSeq}
 }
 
 // places gives times to the pieces of a reply. The tree has the times of a turn, of its tool calls, of the model's
 // answer and of its first piece: a piece came before the call that follows it, and before the model was done.
 type places struct {
-	at    time.Time // of the first piece; zero: not known
-	begun time.Time // no piece came before it
-	atSeq int64
-	last  time.Time // of those after which no call comes
-	seq   int64
+	first moment            // of the first piece; zero: not known
+	begun time.Time         // no piece came before it
+	last  moment            // of those after which no call comes
 	prev  *session.ToolCall // the last one before the piece
-	seqOf func(int64) int64
 }
 
-func placesOf(turn *session.Turn, seqOf func(int64) int64) *places {
-	x := &places{last: latest(turn.Start, turn.End), seq: seqOf(turn.EndSeq), seqOf: seqOf, atSeq: seqOf(turn.Seq)}
-	done := turn.Start.Add(time.Duration(turn.ModelCallNS))
-	if turn.ModelCallNS > 0 && done.Before(x.last) {
-		x.last, x.seq = done, seqOf(turn.Seq)
+func placesOf(turn *session.Turn) *places {
+	x := &places{last: endOf(&turn.Span)}
+	done := moment{turn.Start.Add(time.Duration(turn.ModelCallNS)), turn.Seq}
+	if turn.ModelCallNS > 0 && done.at.Before(x.last.at) {
+		x.last = done
 	}
 	if turn.FirstChunkNS > 0 {
-		x.at = turn.Start.Add(time.Duration(turn.FirstChunkNS))
+		x.first = moment{turn.Start.Add(time.Duration(turn.FirstChunkNS)), turn.Seq}
 	}
 	return x
 }
 
 // piece returns when the next piece came; next is the call after it, nil if there is none.
-func (x *places) piece(next *session.ToolCall) (time.Time, int64) {
-	first := x.at
-	x.at = time.Time{}
-	at, seq := x.last, x.seq
-	switch {
-	case x.prev != nil:
-		return x.prev.Start, x.seqOf(x.prev.Seq)
-	case next != nil && !next.Start.After(at):
-		at, seq = next.Start, x.seqOf(next.Seq)
+func (x *places) piece(next *session.ToolCall) moment {
+	first, m := x.first, x.last
+	x.first = moment{}
+	if x.prev != nil {
+		return startOf(&x.prev.Span)
 	}
-	if !first.IsZero() && first.Before(at) {
-		return first, x.atSeq
+	if next != nil && !next.Start.After(m.at) {
+		m = startOf(&next.Span)
 	}
-	return at, seq
+	if !first.at.IsZero() && first.at.Before(m.at) {
+		return first
+	}
+	return m
 }
 
 // compactions writes those of a run that were over by then, or all without a time, that were not written yet.
@@ -327,19 +311,15 @@ func (t *trace) compaction(r *session.Run, turn *session.Turn, c *session.Compac
 		return
 	}
 	t.written[c] = true
-	update := func(at time.Time, status string, summary []byte) {
-		t.push(at, 0, fields("sessionUpdate", "compaction_update", "compactionId", u.id, "status", status,
-			"summary", summary))
-	}
-	end := latest(c.Start, c.End)
-	if end.After(c.Start) {
-		update(c.Start, "in_progress", nil)
+	end := endOf(&c.Span)
+	if end.at.After(c.Start) {
+		t.push(startOf(&c.Span), "compaction_update", "compactionId", u.id, "status", "in_progress")
 	}
 	var summary []byte
 	if s, ok := t.summary(r, turn, c); ok {
 		summary = list([][]byte{textBlock(s)})
 	}
-	update(end, "completed", summary)
+	t.push(end, "compaction_update", "compactionId", u.id, "status", "completed", "summary", summary)
 
 	// From now on the model has the summary, and the replies that it kept.
 	t.used = 0
@@ -355,10 +335,10 @@ func (t *trace) compaction(r *session.Run, turn *session.Turn, c *session.Compac
 }
 
 // sendFacts writes the facts of the session that became true before m, or with nil all others.
-func (t *trace) sendFacts(m *wire) {
+func (t *trace) sendFacts(m *moment) {
 	for len(t.facts) > 0 {
 		f := t.facts[0]
-		if m != nil && (&wire{at: f.At, seq: t.seqOf(f.Seq)}).compare(m) > 0 {
+		if m != nil && t.compare(moment{f.At, f.Seq}, *m) > 0 {
 			return
 		}
 		t.facts = t.facts[1:]
@@ -392,6 +372,5 @@ func (t *trace) sendFact(f *session.Fact, v json.RawMessage) {
 		updated = t.Guide.fact(t.facts[0])
 		t.facts = t.facts[1:]
 	}
-	m := t.update(f.At, 0, fields("sessionUpdate", kind[0], kind[1], []byte(v), "updatedAt", updated))
-	t.write(&m)
+	t.write(t.update(moment{at: f.At}, fields("sessionUpdate", kind[0], kind[1], []byte(v), "updatedAt", updated)))
 }

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,80 +48,31 @@ func short(t *testing.T, trace []byte) []string {
 	return l[4:] // initialize, session/new
 }
 
-func traceOf(t *testing.T, s *session.Session, m *made, opts Options) []string {
-	t.Helper()
-	var out bytes.Buffer
-	if _, err := ACP(t.Context(), &out, s, Held(&m.blocks), opts); err != nil {
-		t.Fatal(err)
-	}
-	return short(t, out.Bytes())
-}
-
 // How runs end, in the words of ACP.
 func TestACPStopReasons(t *testing.T) {
+	completed := spans.RunStatusCompleted
 	for _, c := range []struct {
-		status     spans.RunStatus
-		word, stop string
-		dialect    string
-		err        string
-		want       []string
+		status          spans.RunStatus
+		word, stop, err string
+		want            string // the stop reason, or the error behind a colon
 	}{
-		{status: spans.RunStatusCompleted, stop: "stop", want: []string{`= {"stopReason":"end_turn"}`}},
-		{status: spans.RunStatusCompleted, stop: "toolUse", want: []string{`= {"stopReason":"end_turn"}`}},
-		{status: spans.RunStatusCompleted, stop: "length", want: []string{`= {"stopReason":"max_tokens"}`}},
-		{status: spans.RunStatusCompleted, stop: "max_tokens", want: []string{`= {"stopReason":"max_tokens"}`}},
-		{status: spans.RunStatusCompleted, stop: "content-filter", want: []string{`= {"stopReason":"refusal"}`}},
-		{status: spans.RunStatusCompleted, stop: "maxTurns", want: []string{`= {"stopReason":"max_turn_requests"}`}},
-		{status: spans.RunStatusCompleted, word: "max_turn_requests", stop: "stop",
-			want: []string{`= {"stopReason":"max_turn_requests"}`}},
-		{status: spans.RunStatusCompleted, stop: "error", err: "overloaded",
-			want: []string{`= {"code":-32603,"message":"overloaded"}`}},
-		{status: spans.RunStatusRejected, want: []string{`= {"stopReason":"refusal"}`}},
-		{status: spans.RunStatusAborted, want: []string{`= {"stopReason":"cancelled"}`}},
-		{status: spans.RunStatusCancelled, want: []string{"session/cancel", `= {"stopReason":"cancelled"}`}},
-		{status: spans.RunStatusError, err: "no credit", want: []string{`= {"code":-32603,"message":"no credit"}`}},
-		{status: spans.RunStatusError, want: []string{`= {"code":-32603,"message":"internal error"}`}},
-		{status: spans.RunStatusError, word: "-32002", err: "not found",
-			want: []string{`= {"code":-32603,"message":"not found"}`}},
-		{status: spans.RunStatusError, dialect: acpDialect, word: "-32002", err: "not found",
-			want: []string{`= {"code":-32002,"message":"not found"}`}},
-		{status: spans.RunStatusOpen},
+		{completed, "", "stop", "", "end_turn"}, {completed, "", "toolUse", "", "end_turn"},
+		{completed, "", "length", "", "max_tokens"}, {completed, "", "max_tokens", "", "max_tokens"},
+		{completed, "", "content-filter", "", "refusal"}, {completed, "", "maxTurns", "", "max_turn_requests"},
+		{completed, "max_turn_requests", "stop", "", "max_turn_requests"},
+		{completed, "", "error", "overloaded", ":overloaded"},
+		{spans.RunStatusRejected, "", "", "", "refusal"}, {spans.RunStatusAborted, "", "", "", "cancelled"},
+		{spans.RunStatusCancelled, "", "", "", "cancelled"},
+		{spans.RunStatusError, "", "", "no credit", ":no credit"}, {spans.RunStatusError, "", "", "", ":internal error"},
 	} {
-		t.Run(fmt.Sprint(c.status, c.word, c.stop, c.dialect), func(t *testing.T) {
-			m := &made{}
-			r := &session.Run{Span: observed(0, 50), ID: "r", Dialect: c.dialect, Status: c.status, StatusWord: c.word,
-				Capture: spans.CaptureContent}
-			if c.status == spans.RunStatusOpen {
-				r.Span = session.Span{Known: spans.KnownLive, Start: ms(0)}
-			}
-			r.Turns = []*session.Turn{{
-				Span: observed(1, 40), Capture: spans.CaptureContent, StopReason: c.stop, Error: c.err, Failed: c.err != "",
-				Input:  m.refs(part{`{"role":"user","content":"go"}`, "", ""}),
-				Output: m.refs(part{`{"role":"assistant","content":"gone"}`, "", `{"id":"m1"}`}),
-			}}
-			if c.dialect == acpDialect { // whose messages are those of its wire
-				r.Turns[0].Input = m.refs(part{`{"role":"user","content":[{"type":"text","text":"go"}]}`, "", ""})
-				r.Turns[0].Output = m.refs(part{`{"role":"assistant","content":[{"type":"text","text":"gone",` +
-					`"messageId":"m1"}]}`, "", ""})
-			}
-			got := traceOf(t, &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{r}}, m, Options{})
-			want := append([]string{
-				`prompt [{"type":"text","text":"go"}]`,
-				`{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"gone"}}`,
-			}, c.want...)
-			if c.dialect == acpDialect { // members of its own messages come sorted
-				for i := range want {
-					want[i] = textFirst.ReplaceAllString(want[i], `{"text":$1,"type":"text"`)
-				}
-			}
-			if d := gocmp.Diff(want, got); d != "" {
-				t.Errorf("-want +got:\n%s", d)
-			}
-		})
+		p := &prompt{run: &session.Run{Status: c.status, StatusWord: c.word},
+			turn: &session.Turn{StopReason: c.stop, Error: c.err}}
+		reason, failed := stopOf(p, true)
+		if got := strings.TrimSuffix(reason+":"+failed, ":"); got != c.want {
+			t.Errorf("%v: %q", c, got)
+		}
 	}
 }
-
-var textFirst = regexp.MustCompile(`\{"type":"text","text":("\w+")`)
 
 // The states of approval that the guide keeps in parts, and questions that stand in the turn and not in the call.
 func TestACPApprovals(t *testing.T) {

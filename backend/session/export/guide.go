@@ -21,11 +21,11 @@ import (
 type Guide struct {
 	*content
 	runs     map[*session.Run]*runPlan
-	units    []unit
+	units    []*unit
 	names    map[string]string // by block: see same
 	prompts  texts
 	catalogs texts
-	sources  *sources // of a session that came in the guide's form; then there are no units
+	sources  []Row // of a session that came in the guide's form; then there are no units
 
 	uncaptured map[*session.Run]spans.Capture
 }
@@ -54,7 +54,7 @@ func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Optio
 		prompts:    texts{digest: map[string]string{}}, catalogs: texts{digest: map[string]string{}},
 	}
 	if sources {
-		g.readSources()
+		g.sources = g.sourceRows()
 	}
 	if g.sources == nil {
 		g.plan()

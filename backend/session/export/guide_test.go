@@ -124,11 +124,11 @@ func TestGuideOfOtherLoops(t *testing.T) {
 			`"2026-05-28T20:26:41Z"`), fact("session", "title", `"a title"`)},
 	}
 	r := Recorded{s, &m.blocks}
-	Golden(t, "other-loops.jsonl", r.Write(t, AsJSONL, Options{}))
-	Golden(t, "other-loops.csv", r.Write(t, AsCSV, Options{}))
-	Golden(t, "other-loops.json", r.Write(t, AsJSON, Options{}))
-	CheckOrder(t, LinesOf(t, r.Write(t, AsJSONL, Options{})))
-	CheckSums(t, s, r.Write(t, AsCSV, Options{}))
+	Golden(t, "other-loops.jsonl", r.Write(t, JSONL, Options{}))
+	Golden(t, "other-loops.csv", r.Write(t, CSV, Options{}))
+	Golden(t, "other-loops.json", r.Write(t, JSON, Options{}))
+	CheckOrder(t, LinesOf(t, r.Write(t, JSONL, Options{})))
+	CheckSums(t, s, r.Write(t, CSV, Options{}))
 }
 
 // More messages in one millisecond than its digits can order, and an own id that would break the order, move created_at

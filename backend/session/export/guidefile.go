@@ -2,6 +2,7 @@ package export
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"fmt"
@@ -76,20 +77,18 @@ func flushed(w *bufio.Writer, s *session.Session) error {
 }
 
 // put writes texts.
-func put[T string | []byte](w *bufio.Writer, texts ...T) {
+func put(w *bufio.Writer, texts ...string) {
 	for _, text := range texts {
-		_, _ = w.WriteString(string(text))
+		_, _ = w.WriteString(text)
 	}
 }
 
 // document writes rows as one object.
 type document struct {
 	w       *bufio.Writer
-	rows    int     // of the array that is open
-	further []byte  // of the message that is open
-	message bool    // one is open
-	list    RowType // of further rows that is open
-	closed  bool    // the messages are
+	message string  // what ends the message that is open
+	part    string  // what stands before its next part
+	list    RowType // of further rows that is open; empty: the messages are
 }
 
 // lists names the lists of rows of further types.
@@ -102,58 +101,43 @@ func (d *document) put(r *Row) {
 	case RowSession:
 		put(d.w, `{"session":`, row, ",\n\"messages\":[")
 	case RowMessage:
-		if d.message {
-			d.endMessage()
-			put(d.w, ",")
+		if d.message != "" {
+			put(d.w, d.message, ",")
 		}
 		put(d.w, "\n{\"message\":", row, `,"parts":[`)
-		d.message, d.rows, d.further = true, 0, r.Further
+		d.message, d.part = "]"+furtherMembers(r)+"}", "\n"
 	case RowPart:
-		if d.rows++; d.rows > 1 {
-			put(d.w, ",")
-		}
-		put(d.w, "\n", row)
+		put(d.w, d.part, row)
+		d.part = ",\n"
 	case rowDocument:
 		d.endList()
 		put(d.w, ",\n", string(quote(r.Digest)), ":", row)
+		d.list = rowDocument
 	case d.list:
 		put(d.w, ",\n", row)
 	default:
 		d.endList()
+		put(d.w, ",\n", string(quote(cmp.Or(lists[r.Type], string(r.Type)))), ":[\n", row)
 		d.list = r.Type
-		name := lists[r.Type]
-		if name == "" {
-			name = string(r.Type)
-		}
-		put(d.w, ",\n", string(quote(name)), ":[\n", row)
 	}
 }
 
-func (d *document) endMessage() {
-	put(d.w, "]")
-	putFurther(d.w, d.further)
-	put(d.w, "}")
-}
-
-// putFurther writes the members of an object behind those of an object that is open.
-func putFurther(w *bufio.Writer, further []byte) {
-	if len(further) > 0 {
-		put(w, ",", string(further[1:len(further)-1]))
+// furtherMembers returns the further members of the line of a row, as they stand behind others.
+func furtherMembers(r *Row) string {
+	if len(r.Further) == 0 {
+		return ""
 	}
+	return "," + string(r.Further[1:len(r.Further)-1])
 }
 
 // endList ends the list of messages, or that of further rows.
 func (d *document) endList() {
-	if !d.closed {
-		if d.message {
-			d.endMessage()
-		}
+	switch d.list {
+	case "":
+		put(d.w, d.message, "]")
+	case rowDocument:
+	default:
 		put(d.w, "]")
-		d.closed = true
-	}
-	if d.list != "" {
-		put(d.w, "]")
-		d.list = ""
 	}
 }
 
@@ -170,9 +154,7 @@ func (l lines) put(r *Row) {
 	if r.Type == rowDocument {
 		typ = r.Digest
 	}
-	put(l.w, []byte(`{"type":`), quote(typ), []byte(`,"data":`), r.JSON)
-	putFurther(l.w, r.Further)
-	put(l.w, "}\n")
+	put(l.w, `{"type":`, string(quote(typ)), `,"data":`, string(r.JSON), furtherMembers(r), "}\n")
 }
 
 func (l lines) end() {}

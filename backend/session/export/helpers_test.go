@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,7 +26,7 @@ type Recorded struct {
 	Blocks *session.BlockSet
 }
 
-func (r *Recorded) Write(t *testing.T, write func(context.Context, *bytes.Buffer, *session.Session, Bodies,
+func (r *Recorded) Write(t *testing.T, write func(context.Context, io.Writer, *session.Session, Bodies,
 	Options) ([]Missing, error), opts Options) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -33,18 +34,6 @@ func (r *Recorded) Write(t *testing.T, write func(context.Context, *bytes.Buffer
 		t.Fatalf("session %s: %v, %v", r.ID, missing, err)
 	}
 	return out.Bytes()
-}
-
-func AsJSON(ctx context.Context, w *bytes.Buffer, s *session.Session, b Bodies, o Options) ([]Missing, error) {
-	return JSON(ctx, w, s, b, o)
-}
-
-func AsJSONL(ctx context.Context, w *bytes.Buffer, s *session.Session, b Bodies, o Options) ([]Missing, error) {
-	return JSONL(ctx, w, s, b, o)
-}
-
-func AsCSV(ctx context.Context, w *bytes.Buffer, s *session.Session, b Bodies, o Options) ([]Missing, error) {
-	return CSV(ctx, w, s, b, o)
 }
 
 func Golden(t *testing.T, name string, got []byte) {
@@ -164,11 +153,4 @@ func CheckSums(t *testing.T, s *session.Session, raw []byte) {
 	if got != s.Usage {
 		t.Errorf("session %s: sums %+v, want %+v", s.ID, got, s.Usage)
 	}
-}
-
-// OneLine returns JSON without blanks between its tokens.
-func OneLine(raw []byte) ([]byte, error) {
-	var out bytes.Buffer
-	err := json.Compact(&out, raw)
-	return out.Bytes(), err
 }

@@ -1,19 +1,26 @@
 package export
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 var null = []byte("null")
+
+// How JSON is written. fields omits a value that is zero: its address keeps it.
+var (
+	fields   = message.Build
+	encode   = message.Encode
+	quote    = message.Quote
+	elements = message.Elements
+)
+
+func list[T ~[]byte](l []T) []byte { return message.Array(l) }
 
 type member struct {
 	key   string
@@ -90,79 +97,6 @@ func (o object) bytes() []byte {
 		pairs = append(pairs, m.key, m.value)
 	}
 	return fields(pairs...)
-}
-
-// fields returns an object of keys and values, in their order. It omits a value that is zero: pass its address to keep
-// it. Bytes are JSON already.
-func fields(keysAndValues ...any) []byte {
-	out := []byte{'{'}
-	for i := 0; i < len(keysAndValues); i += 2 {
-		value := keysAndValues[i+1]
-		if v := reflect.ValueOf(value); !v.IsValid() || v.IsZero() {
-			continue
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		key, _ := keysAndValues[i].(string)
-		out = append(append(append(out, quote(key)...), ':'), encode(value)...)
-	}
-	return append(out, '}')
-}
-
-// list returns the array of values.
-func list[T ~[]byte](l []T) []byte {
-	out := []byte{'['}
-	for i, v := range l {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, v...)
-	}
-	return append(out, ']')
-}
-
-// elements returns the elements of an array, nil for anything else.
-func elements(raw []byte) (l []json.RawMessage) {
-	_ = json.Unmarshal(raw, &l)
-	return l
-}
-
-// encode writes v as encoding/json does, without escapes for HTML; bytes are JSON already.
-func encode(v any) []byte {
-	switch v := v.(type) {
-	case []byte:
-		return v
-	case string:
-		return quote(v)
-	case *string:
-		return quote(*v)
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return null // the structs of this package have nothing that cannot be encoded
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
-}
-
-// quote writes a JSON string as serde does: it escapes only what must be.
-func quote(s string) []byte {
-	b := append(make([]byte, 0, len(s)+2), '"')
-	for _, r := range s {
-		switch i := strings.IndexRune("\n\r\t\b\f", r); {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case r >= ' ':
-			b = utf8.AppendRune(b, r)
-		case i >= 0:
-			b = append(b, '\\', "nrtbf"[i])
-		default:
-			b = fmt.Appendf(b, `\u%04x`, r)
-		}
-	}
-	return append(b, '"')
 }
 
 // text returns the string that raw is, and reports whether it is one.

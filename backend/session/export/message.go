@@ -9,9 +9,9 @@ import (
 	"github.com/otelagent/otelagent/internal/genaijson"
 )
 
-// A message is the content of one message of any dialect. genaijson knows how loops and providers spell messages;
+// A chatMessage is the content of one message of any dialect. genaijson knows how loops and providers spell messages;
 // this file knows the parts of the AI SDK, which the guide keeps.
-type message struct {
+type chatMessage struct {
 	// role is that of the standard: user, assistant, system, tool, and any other as it came. A message that holds
 	// nothing but results of tools has the role tool, whatever it states. Empty where the message states none.
 	role string
@@ -62,8 +62,8 @@ type messagePart struct {
 }
 
 // readMessage reads a message. It never fails: anything that is no message is a text.
-func readMessage(raw []byte) message {
-	var m message
+func readMessage(raw []byte) chatMessage {
+	var m chatMessage
 	top := parse(raw)
 	role := top.text("role")
 	if typ := top.text("type"); typ == "" || typ == "message" { // else it is a block, such as a call of a tool
@@ -114,10 +114,10 @@ func readMessage(raw []byte) message {
 }
 
 // userSide reports whether the message went to the model and is no result of a tool.
-func (m *message) userSide() bool { return m.role != "assistant" && m.role != "tool" }
+func (m *chatMessage) userSide() bool { return m.role != "assistant" && m.role != "tool" }
 
 // sign sets the signatures of parts of reasoning, where there are as many of both: else nothing states which is whose.
-func (m *message) sign(top object) {
+func (m *chatMessage) sign(top object) {
 	var signatures []string
 	for _, block := range elements(top.get("content")) {
 		if o := parse(block); o.text("type") == "thinking" || o.text("type") == "reasoning" {

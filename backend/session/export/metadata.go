@@ -74,9 +74,9 @@ func (g *Guide) metadata(u *unit) string {
 
 // turns returns the turns of a reply that are there.
 func (u *unit) turns() (turns []*session.Turn) {
-	for k := range u.steps {
-		if t := u.steps[k].turn; t != nil {
-			turns = append(turns, t)
+	for _, st := range u.steps {
+		if st.turn != nil {
+			turns = append(turns, st.turn)
 		}
 	}
 	return turns
@@ -85,8 +85,8 @@ func (u *unit) turns() (turns []*session.Turn) {
 // usage sums up the usage of a reply, with or without turns that a rewind abandoned; known is false when the loop
 // reported none.
 func (g *Guide) usage(u *unit, abandoned bool) (sum session.Usage, known bool) {
-	for k := range u.steps {
-		if st := &u.steps[k]; st.turn != nil && (abandoned || st.hidden == 0) {
+	for _, st := range u.steps {
+		if st.turn != nil && (abandoned || st.hidden == 0) {
 			sum.Add(st.turn.Usage)
 			known = known || st.turn.UsageTold()
 		}
@@ -207,8 +207,8 @@ func spawner(parent *session.Session, child string) (run *session.Run, call *ses
 // summary ends, and that summary.
 func (g *Guide) context() session.Usage {
 	var summary *unit
-	for i := range g.units {
-		if u := &g.units[i]; u.kind == unitCompaction && u.hidden == 0 {
+	for _, u := range g.units {
+		if u.kind == unitCompaction && u.hidden == 0 {
 			summary = u
 		}
 	}
@@ -218,8 +218,7 @@ func (g *Guide) context() session.Usage {
 		tail = g.tailStart(summary.compaction)
 	}
 	wentOn := func(t *session.Turn) bool { return latest(t.Start, t.End).UnixMilli() >= summary.at }
-	for i := range g.units {
-		u := &g.units[i]
+	for _, u := range g.units {
 		in = in || u.id == tail
 		switch {
 		case u == summary && u.compaction.OutputTokens != nil:
@@ -300,9 +299,9 @@ func (g *Guide) events(u *unit) []byte {
 		e.add("message_added", time.Time{}, u.run, "message", fields("raw", g.envelope(u)))
 	case unitReply:
 		from := 0
-		for k := range u.steps {
-			e.step(u.run, &u.steps[k], from)
-			from += len(u.steps[k].parts)
+		for _, st := range u.steps {
+			e.step(u.run, st, from)
+			from += len(st.parts)
 		}
 	case unitCompaction:
 		e.compaction(u.run, u.compaction)
@@ -424,15 +423,14 @@ func (e *events) compaction(r *session.Run, c *session.Compaction) {
 func (g *Guide) placeEvents() {
 	begun := map[*session.Turn]bool{}
 	last := map[*session.Run]int{}
-	for i := range g.units {
-		u := &g.units[i]
+	for i, u := range g.units {
 		_, started := last[u.run]
 		u.starts, last[u.run] = !started, i
 		if t := u.turn; u.kind == unitMessage && t != nil && !begun[t] {
 			begun[t], u.begins = true, true
 		}
-		for k := range u.steps {
-			if st := &u.steps[k]; st.turn != nil {
+		for _, st := range u.steps {
+			if st.turn != nil {
 				st.begins, begun[st.turn] = !begun[st.turn], true
 			}
 		}

@@ -18,46 +18,56 @@ type builtPart struct {
 	call               *session.ToolCall // that it is about; nil where its span is not there
 }
 
-// turnParts are the parts of a turn.
-type turnParts struct {
-	parts []builtPart
-	// calls are the ids of its calls, open those without a result in the messages of the turn itself, one by one.
-	calls map[string]bool
-	open  []string
-	// own is the id of the reply, node that of phi-core.
-	own, node string
-}
-
-// toolResults are results of tools that wait for their calls.
-type toolResults []toolResult
-
+// toolResult is the result of a tool call in a message of a run.
 type toolResult struct {
 	messagePart
+	turn int // that its message came with; -1: before the first
+	from resultList
+	// taken: a call has it.
 	taken bool
-	// own: it has no other place if no call takes it.
-	own bool
 }
 
-// add adds the results of a message, without those of claims, which it removes there.
-func (r *toolResults) add(m *message, own bool, claims *[]string) {
-	for _, p := range m.parts {
-		if p.kind != partResult || p.embedded {
-			continue
-		}
-		if claims != nil {
-			if i := slices.Index(*claims, p.id); i >= 0 {
-				*claims = slices.Delete(*claims, i, i+1)
-				continue
+// resultList is the list that a message with a result is from.
+type resultList uint8
+
+const (
+	fromResults resultList = iota // of the turn's own calls
+	fromInput
+	fromOutput
+	fromOutside
+)
+
+// collect finds the results in the messages of the run, each message once.
+func (b *runUnits) collect() {
+	seen := map[string]bool{}
+	add := func(turn int, from resultList, refs []session.Ref) {
+		for _, ref := range refs {
+			if name := b.g.same(ref); !seen[name] {
+				seen[name] = true
+				for _, p := range readMessage(b.g.message(ref)).parts {
+					if p.kind == partResult && !p.embedded {
+						x := &toolResult{messagePart: p, turn: turn, from: from}
+						b.results[p.id], b.arrived[turn] = append(b.results[p.id], x), append(b.arrived[turn], x)
+					}
+				}
 			}
 		}
-		*r = append(*r, toolResult{messagePart: p, own: own})
+	}
+	add(-1, fromOutside, b.p.outside[-1])
+	for i, t := range b.p.turns {
+		add(i, fromResults, t.Results.Items())
+		add(i, fromInput, t.Input.Items())
+		add(i, fromOutput, t.Output.Items())
+		add(i, fromOutside, b.p.outside[i])
 	}
 }
 
-// take returns the first result of a call that was not taken.
-func (r *toolResults) take(id string) *toolResult {
-	for i := range *r {
-		if x := &(*r)[i]; x.id == id && !x.taken {
+// take returns the first result of a call that no call has. It came with the turn of the call, or is an input of the
+// next one. ofTurn: the reply is that of the turn.
+func (b *runUnits) take(id string, turn int, ofTurn bool) *toolResult {
+	for _, x := range b.results[id] {
+		isHere := x.turn == turn && (ofTurn || x.from != fromResults)
+		if !x.taken && (isHere || x.turn == turn+1 && x.from == fromInput) {
 			x.taken = true
 			return x
 		}
@@ -65,119 +75,71 @@ func (r *toolResults) take(id string) *toolResult {
 	return nil
 }
 
-// turnParts makes the parts of the turn i of a run. Results of the calls claims in its input are parts of other replies.
-func (g *Guide) turnParts(r *session.Run, i int, claims []string) turnParts {
-	p := g.runs[r]
-	t := p.turns[i]
-	var out turnParts
-	var results toolResults
-	known := map[string]bool{}
-	for _, b := range g.read(r, t, spans.ListResults, t.Results) {
-		known[g.same(b.ref)] = true
-		m := readMessage(b.body)
-		results.add(&m, true, nil)
-	}
-	g.addResults(&results, t.Input.Items(), known, true, &claims)
-	own := len(results)
-	g.addResults(&results, p.outside[i], known, false, nil)
-	if i+1 < len(p.turns) {
-		next := p.turns[i+1]
-		g.addResults(&results, next.Input.Items(), g.among(next.Results), false, nil) // not those of its own calls
-	}
-
-	b := partBuilder{g: g, run: r, turn: t, at: t.Start.UnixMilli(), state: "streaming", results: &results,
+// turnParts makes the parts of the turn i. It returns as well the id of the reply, and its node of phi-core.
+func (b *runUnits) turnParts(i int) (parts []builtPart, id, node string) {
+	g, r, t := b.g, b.r, b.p.turns[i]
+	g.read(r, t, spans.ListResults, t.Results) // notes what is missing
+	p := partBuilder{runUnits: b, turn: t, index: i, at: t.Start.UnixMilli(), state: "streaming",
 		calls: slices.Clone(t.ToolCalls)}
 	if t.Known == spans.KnownObserved {
-		b.state = "done"
+		p.state = "done"
 	}
-	b.updated = max(b.at, t.End.UnixMilli())
-	var replies []message
-	for i, in := range g.read(r, t, spans.ListOutput, t.Output) {
+	p.updated = max(p.at, t.End.UnixMilli())
+	output := g.read(r, t, spans.ListOutput, t.Output)
+	if len(output) == 0 {
+		p.stepStart()
+	}
+	for k, in := range output {
 		m := readMessage(in.body)
-		if i == 0 {
-			out.own, out.node = m.id, g.nodeOf(in.ref)
-		}
-		results.add(&m, true, nil)
-		replies = append(replies, m)
-	}
-	if len(replies) == 0 || !replies[0].stepStart() {
-		b.stepStart()
-	}
-	for i := range replies {
-		b.message(&replies[i])
-	}
-	for len(b.calls) > 0 { // that the reply does not have
-		b.tool(nil, b.calls[0])
-	}
-	for i := range results { // that no call took and that have no other place
-		if results[i].own && !results[i].taken {
-			b.result(&results[i].messagePart)
-		}
-	}
-	out.parts, out.calls = b.parts, map[string]bool{}
-	for _, part := range b.parts {
-		if part.callID != "" {
-			out.calls[part.callID] = true
-		}
-	}
-	for i := range replies {
-		for _, part := range replies[i].parts {
-			answers := func(x toolResult) bool { return x.id == part.id }
-			if part.kind == partCall && !slices.ContainsFunc(results[:own], answers) {
-				out.open = append(out.open, part.id)
+		if k == 0 {
+			id, node = m.id, g.nodeOf(in.ref)
+			if !m.stepStart() {
+				p.stepStart()
 			}
 		}
+		p.message(&m)
 	}
-	return out
-}
-
-// addResults adds results of messages that are not among those known.
-func (g *Guide) addResults(results *toolResults, refs []session.Ref, known map[string]bool, own bool,
-	claims *[]string,
-) {
-	for _, ref := range refs {
-		if known[g.same(ref)] {
-			continue
-		}
-		if body := g.message(ref); len(body) > 0 {
-			m := readMessage(body)
-			results.add(&m, own, claims)
+	for len(p.calls) > 0 { // that the reply does not have
+		p.tool(nil, p.calls[0])
+	}
+	for _, x := range b.arrived[i] { // that no call took and that have no other place
+		if x.from != fromOutside && !x.taken {
+			p.result(&x.messagePart)
 		}
 	}
+	return p.parts, id, node
 }
 
-// loneParts makes the parts of a reply whose turn is not there. pool holds messages that may have its results.
-func (g *Guide) loneParts(r *session.Run, m *message, at time.Time, pool []session.Ref) []builtPart {
-	var results toolResults
-	g.addResults(&results, pool, nil, false, nil)
-	b := partBuilder{g: g, run: r, at: at.UnixMilli(), updated: at.UnixMilli(), state: "done", results: &results}
+// loneParts makes the parts of a reply whose turn is not there. It came with the turn i.
+func (b *runUnits) loneParts(i int, at time.Time, m *chatMessage) []builtPart {
+	p := partBuilder{runUnits: b, index: i, isLone: true, at: at.UnixMilli(), updated: at.UnixMilli(), state: "done"}
 	if len(m.parts) == 0 || !m.stepStart() && m.role == "assistant" {
-		b.stepStart()
+		p.stepStart()
 	}
-	b.message(m)
+	p.message(m)
 	if m.role == "tool" { // whose call is not there
 		for i := range m.parts {
 			if m.parts[i].kind == partResult {
-				b.result(&m.parts[i])
+				p.result(&m.parts[i])
 			}
 		}
 	}
-	return b.parts
+	return p.parts
 }
 
 // stepStart reports whether the message begins with the AI SDK's mark of a step.
-func (m *message) stepStart() bool {
+func (m *chatMessage) stepStart() bool {
 	return len(m.parts) > 0 && m.parts[0].verbatim && m.parts[0].name == "step-start"
 }
 
 // partBuilder makes part rows of messages and tool calls.
 type partBuilder struct {
-	g           *Guide
-	run         *session.Run
+	*runUnits
 	turn        *session.Turn // nil: not there
+	index       int           // of the turn, or of that which a lone reply came with
+	isLone      bool
 	at, updated int64
-	state       string // of texts, as the AI SDK has it; empty: they have none
-	results     *toolResults
+	state       string              // of texts, as the AI SDK has it; empty: they have none
 	calls       []*session.ToolCall // without a part yet
 	parts       []builtPart
 }
@@ -192,7 +154,7 @@ func (b *partBuilder) stepStart() {
 }
 
 // message adds the parts of a message. Results of tools are parts of their calls.
-func (b *partBuilder) message(m *message) {
+func (b *partBuilder) message(m *chatMessage) {
 	for i := range m.parts {
 		p := &m.parts[i]
 		switch {
@@ -231,7 +193,7 @@ func (b *partBuilder) part(p *messagePart) (string, []byte) {
 		}
 		var metadata []byte
 		if p.signature != "" {
-			provider := b.run.Provider
+			provider := b.r.Provider
 			if b.turn != nil {
 				provider = cmp.Or(b.turn.Provider, provider)
 			}
@@ -268,7 +230,7 @@ func (b *partBuilder) tool(p *messagePart, c *session.ToolCall) {
 			t.input = b.value(spans.ListArgs, c.Args)
 		}
 	}
-	result := b.results.take(t.id)
+	result := b.take(t.id, b.index, !b.isLone)
 	if p != nil && p.verbatim {
 		a := parse(p.raw)
 		b.timed(builtPart{typ: a.text("type"), callID: t.id, state: a.text("state"), data: p.raw, call: c})
@@ -304,7 +266,7 @@ func (b *partBuilder) timed(p builtPart) {
 
 // value returns the one body of a list as JSON; nil where it is not there.
 func (b *partBuilder) value(name string, refs *session.Refs) json.RawMessage {
-	l := b.g.read(b.run, b.turn, name, refs)
+	l := b.g.read(b.r, b.turn, name, refs)
 	switch {
 	case len(l) == 0:
 		return nil

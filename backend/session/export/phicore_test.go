@@ -121,56 +121,37 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// phi-core refuses a file for one foreign word: none is written. They are named, and with Partial replaced or left out.
-func TestPhiCoreWritesNoForeignWord(t *testing.T) {
-	parent, m := recordedRun()
-	parent.Runs[0].Continuation = "weird"
-	parent.Runs[0].Turns[0].Trigger = "cron"
-	parent.Runs[0].Config = `{"model":"m","provider":"p","api":"new_api","thinking_level":"huge","context_window":1}`
+// phi-core refuses a file for one foreign word, number or text: none is written. They are named, and with Partial
+// replaced or left out.
+func TestPhiCoreWritesNothingForeign(t *testing.T) {
+	s, m := recordedRun()
+	run := s.Runs[0]
+	run.Continuation, run.Turns[0].Trigger = "weird", "cron"
+	run.Config = `{"model":"m","provider":"p","api":"new_api","thinking_level":"huge","context_window":1}`
+	other := *run.Turns[0]
+	other.Index = 1 << 32
+	run.Turns = append(run.Turns, &other)
+	run.Reported.Input = -1
+	run.Metadata = m.refs(part{`"\ud800"`, "", ""})
 	var out bytes.Buffer
-	missing, err := PhiCore(t.Context(), &out, parent, Held(&m.blocks), Options{})
+	missing, err := PhiCore(t.Context(), &out, s, Held(&m.blocks), Options{})
 	var refused *MissingError
 	if !errors.As(err, &refused) || out.Len() > 0 {
 		t.Fatalf("err %v, %d bytes written", err, out.Len())
 	}
-	for _, word := range []string{"weird", "cron", "new_api", "huge"} {
-		if !slices.ContainsFunc(missing, func(m Missing) bool {
-			return strings.Contains(m.What,
-				`"`+word+`" is no word of phi-core`)
-		}) {
-			t.Errorf("%s is not named in %v", word, missing)
-		}
-	}
-	if _, err := PhiCore(t.Context(), &out, parent, Held(&m.blocks), Options{Partial: true}); err != nil {
+	if _, err := PhiCore(t.Context(), &out, s, Held(&m.blocks), Options{Partial: true}); err != nil {
 		t.Fatal(err)
 	}
-	for _, word := range []string{"weird", "cron", "new_api", "huge"} {
-		if strings.Contains(out.String(), word) {
-			t.Errorf("%s is written", word)
+	for written, named := range map[string]string{
+		"weird": `"weird" is no word of phi-core`, "cron": `"cron" is no word of phi-core`,
+		"new_api": `"new_api" is no word of phi-core`, "huge": `"huge" is no word of phi-core`,
+		"4294967296": "turn_index", ": -1": "negative", "ud800": "metadata: block",
+	} {
+		if !slices.ContainsFunc(missing, func(m Missing) bool { return strings.Contains(m.What, named) }) {
+			t.Errorf("%s is not named in %v", named, missing)
 		}
-	}
-}
-
-// Numbers and texts that phi-core's types do not hold are named, and never written.
-func TestPhiCoreWritesNoForeignNumber(t *testing.T) {
-	parent, m := recordedRun()
-	run := parent.Runs[0]
-	run.Turns[0].Index = 1 << 32
-	run.Reported.Input = -1
-	run.Metadata = m.refs(part{`"\ud800"`, "", ""})
-	var out bytes.Buffer
-	missing, err := PhiCore(t.Context(), &out, parent, Held(&m.blocks), Options{Partial: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"turn_index", "negative", "metadata: block"} {
-		if !slices.ContainsFunc(missing, func(m Missing) bool { return strings.Contains(m.What, want) }) {
-			t.Errorf("%s is not named in %v", want, missing)
-		}
-	}
-	for _, bad := range []string{"4294967296", ": -1", "ud800"} {
-		if strings.Contains(out.String(), bad) {
-			t.Errorf("%s is written", bad)
+		if strings.Contains(out.String(), written) {
+			t.Errorf("%s is written", written)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (c *phiConversion) stamp(b body) int64 {
 func phiText(text string) []byte { return fields("text", &text, "type", "text") }
 
 // content returns the parts of a message that are not results, as phi-core's content, and the text of an error.
-func (c *phiConversion) content(m *message) (content []byte, failure string) {
+func (c *phiConversion) content(m *chatMessage) (content []byte, failure string) {
 	var l [][]byte
 	for i := range m.parts {
 		switch part := &m.parts[i]; part.kind {
@@ -159,7 +159,7 @@ func (c *phiConversion) content(m *message) (content []byte, failure string) {
 
 // prompt converts an input of the model: a user's message, or one that phi-core only knows as an extension. A host that
 // writes phi-core's messages has them as they are.
-func (c *phiConversion) prompt(m *message, b body) []byte {
+func (c *phiConversion) prompt(m *chatMessage, b body) []byte {
 	if unloadable(b.body, false) == "" {
 		return b.body
 	}
@@ -171,7 +171,7 @@ func (c *phiConversion) prompt(m *message, b body) []byte {
 }
 
 // reply converts the reply of a turn.
-func (c *phiConversion) reply(m *message, b body, r *session.Run, t *session.Turn) []byte {
+func (c *phiConversion) reply(m *chatMessage, b body, r *session.Run, t *session.Turn) []byte {
 	if unloadable(b.body, false) == "" {
 		return b.body
 	}
@@ -202,7 +202,7 @@ func (c *phiConversion) stopReason(t *session.Turn) string {
 }
 
 // results converts the results in a message.
-func (c *phiConversion) results(m *message, b body) (l [][]byte) {
+func (c *phiConversion) results(m *chatMessage, b body) (l [][]byte) {
 	for i := range m.parts {
 		if m.parts[i].kind == partResult {
 			l = append(l, c.result(&m.parts[i], c.stamp(b)))

@@ -3,7 +3,6 @@ package export
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,7 +54,7 @@ type unit struct {
 	node       string
 	turn       *session.Turn // in which it came; nil: in none
 	parts      []builtPart   // of a message
-	steps      []step        // of a reply
+	steps      []*step       // of a reply
 	compaction *session.Compaction
 }
 
@@ -76,11 +75,10 @@ func (g *Guide) plan() {
 	for _, r := range g.s.Runs {
 		g.planRun(r)
 	}
-	slices.SortStableFunc(g.units, func(a, b unit) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(g.units, func(a, b *unit) int { return cmp.Compare(a.at, b.at) })
 	var names namer
 	full := map[*session.Run]bool{}
-	for i := range g.units {
-		u := &g.units[i]
+	for _, u := range g.units {
 		u.id, u.at = names.name(u.at, u.own, addressOf(g.s, u.run, u.address))
 		if u.id != u.own {
 			u.own = "" // that of an earlier message
@@ -89,8 +87,7 @@ func (g *Guide) plan() {
 			full[u.run], u.full = true, true
 		}
 	}
-	for i := range g.units {
-		u := &g.units[i]
+	for _, u := range g.units {
 		if !full[u.run] {
 			full[u.run], u.full = true, true
 		}
@@ -109,8 +106,7 @@ func (g *Guide) hide(u *unit) {
 		}
 	}
 	last, all := int64(0), true
-	for i := range u.steps {
-		st := &u.steps[i]
+	for _, st := range u.steps {
 		st.hidden = own[st.node]
 		last, all = max(last, st.hidden), all && st.hidden > 0
 	}
@@ -127,8 +123,11 @@ type runUnits struct {
 	g       *Guide
 	r       *session.Run
 	p       *runPlan
-	units   []unit
-	stretch int // the reply that goes on; -1: none
+	units   []*unit
+	stretch *unit                    // the reply that goes on; nil: none
+	results map[string][]*toolResult // by the id of the call
+	arrived map[int][]*toolResult    // by turn
+	called  map[string]bool          // ids of calls that have a part
 	last    int64
 	n       int
 }
@@ -153,29 +152,29 @@ func (g *Guide) planRun(r *session.Run) {
 	}
 	p.outside = g.outside(r, p)
 	g.runs[r] = p
-	b := &runUnits{g: g, r: r, p: p, stretch: -1}
+	b := &runUnits{g: g, r: r, p: p, called: map[string]bool{}, results: map[string][]*toolResult{},
+		arrived: map[int][]*toolResult{}}
+	b.collect()
 	if len(r.Turns) == 0 && !isCaptured(r.Capture) {
 		g.uncaptured[r] = r.Capture
 	}
 	g.runValue(r, spans.ListMetadata, r.Metadata) // notes whether it is missing
 	g.runValue(r, spans.ListRules, r.Rules)
-	b.between(-1, r.Start, nil)
-	var before []string
+	b.between(-1, r.Start)
 	for i, t := range p.turns {
 		if !isCaptured(t.Capture) {
 			g.uncaptured[r] = t.Capture
 		}
 		g.requestTexts(r, t)
-		made := b.turn(i, before)
-		before = made.open
+		b.turn(i)
 		b.compactions(t.Compactions)
-		b.between(i, latest(t.Start, t.End), made.calls)
+		b.between(i, latest(t.Start, t.End))
 	}
 	b.compactions(r.Compactions)
-	replies := slices.ContainsFunc(b.units, func(u unit) bool { return u.kind == unitReply })
+	replies := slices.ContainsFunc(b.units, func(u *unit) bool { return u.kind == unitReply })
 	if len(b.units) == 0 || !replies && p.rest != (session.Usage{}) {
 		// A run of which nothing else is known, or whose usage has no other place.
-		b.units = append(b.units, unit{kind: unitReply, run: r, at: b.place(r.Start), role: "assistant", address: "run"})
+		b.units = append(b.units, &unit{kind: unitReply, run: r, at: b.place(r.Start), role: "assistant", address: "run"})
 	}
 	g.units = append(g.units, b.units...)
 }
@@ -250,46 +249,32 @@ func (g *Guide) earlier(r *session.Run) map[string]bool {
 	return g.among(lists...)
 }
 
-// between appends the messages that came outside of turns, after turn i. calls are those of that turn.
-func (b *runUnits) between(i int, at time.Time, calls map[string]bool) {
-	refs := b.p.outside[i]
-	if len(refs) == 0 {
-		return
-	}
-	if calls = maps.Clone(calls); calls == nil {
-		calls = map[string]bool{}
-	}
-	for _, in := range b.g.read(b.r, nil, spans.ListMessages, session.NewRefs(refs...)) {
+// between appends the messages that came outside of turns, after turn i.
+func (b *runUnits) between(i int, at time.Time) {
+	for _, in := range b.g.read(b.r, nil, spans.ListMessages, session.NewRefs(b.p.outside[i]...)) {
 		m := readMessage(in.body)
-		elsewhere := func(p messagePart) bool { return p.kind != partResult || !calls[p.id] }
+		elsewhere := func(p messagePart) bool { return p.kind != partResult || !b.called[p.id] }
 		switch {
 		case m.userSide():
 			b.message(nil, at, in.ref, &m)
-			continue
-		case m.role == "tool" && !slices.ContainsFunc(m.parts, elsewhere):
-			continue // the part of their call has them
+		case m.role != "tool" || slices.ContainsFunc(m.parts, elsewhere): // else the part of their call has them
+			b.lone(i, at, in.ref, &m)
 		}
-		for _, p := range m.parts {
-			if p.kind == partCall {
-				calls[p.id] = true
-			}
-		}
-		b.lone(i, at, in.ref, refs, &m)
 	}
 }
 
 // message appends the row of a message.
-func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *message) {
-	b.stretch = -1
+func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *chatMessage) {
+	b.stretch = nil
 	role := "user"
 	if m.role == "system" || m.role == "developer" {
 		role = "system"
 	}
-	u := unit{
+	u := &unit{
 		kind: unitMessage, run: b.r, at: b.place(at), role: role, own: m.id, ref: ref, node: b.g.nodeOf(ref), turn: t,
 		address: "message " + strconv.Itoa(b.n) + " " + b.g.same(ref),
 	}
-	parts := partBuilder{g: b.g, run: b.r, turn: t, at: u.at, updated: u.at, results: &toolResults{}}
+	parts := partBuilder{runUnits: b, turn: t, index: len(b.p.turns), at: u.at, updated: u.at} // no results
 	parts.message(m)
 	u.parts = parts.parts
 	b.units = append(b.units, u)
@@ -297,61 +282,43 @@ func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *me
 }
 
 // step appends a step to the reply that goes on, or begins one.
-func (b *runUnits) step(at time.Time, st step, own, address string) {
-	if b.stretch < 0 {
-		b.stretch = len(b.units)
-		b.units = append(b.units, unit{kind: unitReply, run: b.r, at: b.place(at), role: "assistant", own: own,
-			address: address})
+func (b *runUnits) step(at time.Time, st *step, own, address string) {
+	if b.stretch == nil {
+		b.stretch = &unit{kind: unitReply, run: b.r, at: b.place(at), role: "assistant", own: own, address: address}
+		b.units = append(b.units, b.stretch)
 	}
-	u := &b.units[b.stretch]
-	u.steps = append(u.steps, st)
+	b.stretch.steps = append(b.stretch.steps, st)
+	for _, p := range st.parts {
+		b.called[p.callID] = p.callID != ""
+	}
 }
 
-// lone appends a reply whose turn is not there. pool holds messages that may have its results, i is the turn that it
-// came with.
-func (b *runUnits) lone(i int, at time.Time, ref session.Ref, pool []session.Ref, m *message) {
-	st := step{lone: &ref, node: b.g.nodeOf(ref)}
+// lone appends a reply whose turn is not there. i is the turn that it came with.
+func (b *runUnits) lone(i int, at time.Time, ref session.Ref, m *chatMessage) {
+	st := &step{lone: &ref, node: b.g.nodeOf(ref)}
 	if i >= 0 {
 		st.at = b.p.turns[i].Start
 	}
-	st.parts = b.g.loneParts(b.r, m, cmp.Or(st.at, b.r.Start), pool)
+	st.parts = b.loneParts(i, cmp.Or(st.at, b.r.Start), m)
 	b.step(at, st, m.id, "reply "+b.g.same(ref))
 }
 
-// turn appends the messages that came with a turn, and the turn. before are the calls of the turn before it that have
-// no result there.
-func (b *runUnits) turn(i int, before []string) turnParts {
-	g, t := b.g, b.p.turns[i]
-	before = slices.Clone(before)
-	var claimed []string // calls whose results came with this turn, and are parts of another reply
-	results := g.among(t.Results)
-	for _, in := range g.read(b.r, t, spans.ListInput, t.Input) {
+// turn appends the messages that came with a turn, and the turn.
+func (b *runUnits) turn(i int) {
+	t := b.p.turns[i]
+	for _, in := range b.g.read(b.r, t, spans.ListInput, t.Input) {
 		m := readMessage(in.body)
-		for _, p := range m.parts {
-			if results[g.same(in.ref)] || p.kind != partResult || p.embedded {
-				continue
-			}
-			if at := slices.Index(before, p.id); at >= 0 {
-				before = slices.Delete(before, at, at+1)
-				claimed = append(claimed, p.id)
-			}
-		}
 		switch {
 		case m.userSide():
 			b.message(t, t.Start, in.ref, &m)
 		case m.role == "assistant": // an input of the run, or of a turn that is not there
-			b.lone(i, t.Start, in.ref, t.Input.Items(), &m)
-			for _, p := range m.parts {
-				if p.kind == partCall {
-					claimed = append(claimed, p.id)
-				}
-			}
+			b.lone(i, t.Start, in.ref, &m)
 		}
 	}
-	made := g.turnParts(b.r, i, claimed)
-	st := step{turn: t, parts: made.parts, node: made.node}
-	b.step(t.Start, st, made.own, fmt.Sprintf("turn %d %d", t.Index, t.Start.UnixNano()))
-	return made
+	st := &step{turn: t}
+	var own string
+	st.parts, own, st.node = b.turnParts(i)
+	b.step(t.Start, st, own, fmt.Sprintf("turn %d %d", t.Index, t.Start.UnixNano()))
 }
 
 func (b *runUnits) compactions(l []*session.Compaction) {
@@ -361,7 +328,7 @@ func (b *runUnits) compactions(l []*session.Compaction) {
 		case c.Applied != nil && !*c.Applied:
 		case c.Kind == spans.CompactionKindSummary: // it does not end a reply that goes on after it
 			b.g.read(b.r, nil, spans.ListSummary, c.Summary) // notes whether it is missing
-			b.units = append(b.units, unit{
+			b.units = append(b.units, &unit{
 				kind: unitCompaction, run: b.r, at: b.place(at), role: "assistant", compaction: c,
 				address: fmt.Sprintf("compaction %s %d %d", c.Kind, c.Start.UnixNano(), c.Seq),
 			})

@@ -18,7 +18,9 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects/acp"
+	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
@@ -47,73 +49,81 @@ func arrived(t *testing.T, p *agenttest.Pipeline) []export.Recorded {
 	return l
 }
 
-// TestGuideRowsOfEveryRecording checks the rules that hold for every session of every dialect: the order of the guide,
-// ids, contiguous indexes, hoisted columns, JSON and JSONL alike, the sums of CSV, a part for each tool call, and that
-// an
-// export which is imported gives the same export.
-func TestGuideRowsOfEveryRecording(t *testing.T) {
+// everyRecording calls check with the sessions of each recording of each dialect.
+func everyRecording(t *testing.T, check func(t *testing.T, name string, sessions []export.Recorded)) {
+	t.Helper()
 	for _, f := range phifixtures.All(t, "../../..") {
-		t.Run(f.String(), func(t *testing.T) {
-			for _, s := range replayed(t, f.Events, otelagent.CaptureContent) {
-				l := checkRows(t, &s)
-				checkCalls(t, &s, l)
-				checkStrict(t, l, export.LinesOf(t, s.Write(t, export.AsJSONL, export.Options{Strict: true})))
-				if filepath.Dir(f.String()) == "0.15.2" {
-					checkImport(t, &s, export.Options{})
-					checkImport(t, &s, export.Options{Strict: true})
-				}
-			}
-		})
+		t.Run(f.String(), func(t *testing.T) { check(t, f.String(), replayed(t, f.Events, otelagent.CaptureContent)) })
 	}
-	files := 0
 	for pattern, events := range map[string]func(io.Reader, ...input.Option) iter.Seq2[event.Event, error]{
-		"../../../dialects/acp/testdata/*.ndjson":          acp.Events,
-		"../../../dialects/acp/testdata/sdk/*.ndjson":      acp.Events,
-		"../../../dialects/clark/testdata/golden/*.ndjson": ndjson.Events,
+		"acp/testdata/*.ndjson": acp.Events, "acp/testdata/sdk/*.ndjson": acp.Events,
+		"clark/testdata/golden/*.ndjson": ndjson.Events, "clark/testdata/sample.events.ndjson": clark.Events,
+		"clark/testdata/clark-agent-*/*.ndjson": clark.Events, "guide/testdata/*.json*": guide.Events,
 	} {
-		names, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
+		files, err := filepath.Glob("../../../dialects/" + pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
 		}
-		for _, name := range names {
-			files++
-			t.Run(filepath.ToSlash(strings.TrimPrefix(name, "../../../dialects/")), func(t *testing.T) {
+		for _, file := range files {
+			name := filepath.ToSlash(strings.TrimPrefix(file, "../../../dialects/"))
+			if strings.Contains(name, "trajectory") || strings.HasSuffix(name, ".golden") {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
 				good := func(yield func(event.Event, error) bool) {
-					for ev, err := range events(bytes.NewReader(readFile(t, name))) {
+					for ev, err := range events(bytes.NewReader(readFile(t, file))) {
 						if err == nil && !yield(ev, nil) { // the reader's own tests have the bad lines
 							return
 						}
 					}
 				}
-				for _, s := range recorded(t, good, otelagent.CaptureContent) {
-					checkCalls(t, &s, checkRows(t, &s))
-					checkImport(t, &s, export.Options{})
-				}
+				check(t, name, recorded(t, good, otelagent.CaptureContent))
 			})
 		}
 	}
-	if files < 40 {
-		t.Errorf("%d files", files)
-	}
+}
+
+// TestGuideRowsOfEveryRecording checks the rules that hold for every session of every dialect: the order of the guide,
+// ids, contiguous indexes, hoisted columns, JSON and JSONL alike, the sums of CSV, a part for each tool call, and that
+// an export which is imported gives the same export.
+func TestGuideRowsOfEveryRecording(t *testing.T) {
+	everyRecording(t, func(t *testing.T, name string, sessions []export.Recorded) {
+		for _, s := range sessions {
+			if strings.HasPrefix(name, "guide/") {
+				continue // TestProducersRowsComeBack
+			}
+			l := checkRows(t, &s)
+			if !strings.Contains(name, "strangers") { // which share a sink and an id
+				checkCalls(t, &s, l)
+			}
+			if strings.HasPrefix(name, "0.15.2/") {
+				checkStrict(t, l, export.LinesOf(t, s.Write(t, export.JSONL, export.Options{Strict: true})))
+				checkImport(t, &s, export.Options{Strict: true})
+			}
+			if strings.HasPrefix(name, "0.15.2/") || strings.Contains(name, "testdata/") {
+				checkImport(t, &s, export.Options{})
+			}
+		}
+	})
 }
 
 func checkRows(t *testing.T, s *export.Recorded) []export.Line {
 	t.Helper()
-	raw := s.Write(t, export.AsJSONL, export.Options{})
+	raw := s.Write(t, export.JSONL, export.Options{})
 	l := export.LinesOf(t, raw)
 	export.CheckOrder(t, l)
-	export.CheckSums(t, s.Session, s.Write(t, export.AsCSV, export.Options{}))
-	if again := s.Write(t, export.AsJSONL, export.Options{}); !bytes.Equal(raw, again) {
+	export.CheckSums(t, s.Session, s.Write(t, export.CSV, export.Options{}))
+	if again := s.Write(t, export.JSONL, export.Options{}); !bytes.Equal(raw, again) {
 		t.Error("a second export differs")
 	}
-	checkDocument(t, s.Write(t, export.AsJSON, export.Options{}), l)
+	checkDocument(t, s.Write(t, export.JSON, export.Options{}), l)
 	return l
 }
 
 // checkImport imports both forms of an export and exports the session again.
 func checkImport(t *testing.T, s *export.Recorded, opts export.Options) {
 	t.Helper()
-	lines, document := s.Write(t, export.AsJSONL, opts), s.Write(t, export.AsJSON, opts)
+	lines, document := s.Write(t, export.JSONL, opts), s.Write(t, export.JSON, opts)
 	for _, file := range [][]byte{lines, document} {
 		back := imported(t, file)
 		if len(back) != 1 {
@@ -124,10 +134,10 @@ func checkImport(t *testing.T, s *export.Recorded, opts export.Options) {
 				t.Errorf("session %s, strict %t: %s: -want +got:\n%s", s.ID, opts.Strict, what, d)
 			}
 		}
-		same("lines", lines, back[0].Write(t, export.AsJSONL, opts))
-		same("document", document, back[0].Write(t, export.AsJSON, opts))
+		same("lines", lines, back[0].Write(t, export.JSONL, opts))
+		same("document", document, back[0].Write(t, export.JSON, opts))
 		strict := export.Options{Strict: true}
-		same("strict lines", s.Write(t, export.AsJSONL, strict), back[0].Write(t, export.AsJSONL, strict))
+		same("strict lines", s.Write(t, export.JSONL, strict), back[0].Write(t, export.JSONL, strict))
 	}
 }
 
@@ -233,8 +243,8 @@ func TestGuideNamesTheParentsMessage(t *testing.T) {
 				return id
 			},
 		}
-		row := export.LinesOf(t, child.Write(t, export.AsJSONL, opts))[0]
-		lines := export.LinesOf(t, parent.Write(t, export.AsJSONL, opts))
+		row := export.LinesOf(t, child.Write(t, export.JSONL, opts))[0]
+		lines := export.LinesOf(t, parent.Write(t, export.JSONL, opts))
 		calls := func(l export.Line) bool {
 			return l.Type == "part" && l.Str("tool_call_id") != "" && l.Str("message_id") == row.Str("parent_message_id")
 		}

@@ -28,16 +28,16 @@ func (g *Guide) Rows() iter.Seq[Row] {
 	return func(yield func(Row) bool) {
 		e := emitter{Guide: g, yield: yield}
 		if g.sources != nil {
-			e.sourceRows()
+			slices.Values(g.sources)(yield)
 			return
 		}
 		row := e.sessionRow()
 		e.put(Row{Type: RowSession, Session: row, JSON: encode(row)})
-		for i := range e.units {
+		for _, u := range e.units {
 			if e.stopped {
 				return
 			}
-			e.unit(&e.units[i])
+			e.unit(u)
 		}
 		if !e.opts.Strict {
 			e.further()
@@ -73,15 +73,15 @@ func (e *emitter) unit(u *unit) {
 		}
 	}
 	row := Row{Type: RowMessage, Message: w.m, JSON: encode(w.m)}
-	if !slices.ContainsFunc(u.steps, func(st step) bool { return len(st.parts) > 0 }) && len(parts) == 0 {
+	if !slices.ContainsFunc(u.steps, func(st *step) bool { return len(st.parts) > 0 }) && len(parts) == 0 {
 		row.cells = rest
 	}
 	e.put(row)
 	for k := range parts {
 		w.part(&parts[k], &cells{})
 	}
-	for k := range u.steps {
-		w.step(&u.steps[k], rest)
+	for _, st := range u.steps {
+		w.step(st, rest)
 	}
 }
 
@@ -182,14 +182,13 @@ func (g *Guide) summary(r *session.Run, t *session.Turn, c *session.Compaction) 
 func (g *Guide) tailStart(c *session.Compaction) string {
 	for _, ref := range c.After.Items() {
 		same := func(o session.Ref) bool { return g.same(o) == g.same(ref) }
-		has := func(st step) bool {
+		has := func(st *step) bool {
 			if st.turn == nil {
 				return same(*st.lone)
 			}
 			return slices.ContainsFunc(st.turn.Output.Items(), same)
 		}
-		for i := range g.units {
-			u := &g.units[i]
+		for _, u := range g.units {
 			if u.kind == unitMessage && same(u.ref) || slices.ContainsFunc(u.steps, has) {
 				return u.id
 			}

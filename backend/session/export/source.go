@@ -24,55 +24,60 @@ const (
 	factFurther = "guide."
 )
 
-// sources are those facts, in the order of the guide.
-type sources struct {
-	session  *session.Fact
-	members  []*session.Fact // further members of the session's line
-	messages []*session.Fact
-	further  []*session.Fact // lines of further types, then members of a document
-}
-
-// readSources finds the lines of the source. A session of which a run comes from events too is made from the tree.
-func (g *Guide) readSources() {
+// sourceRows returns the rows of the source, in the order of the guide; nil for a session of which a run comes from
+// events too: its rows are made from the tree.
+func (g *Guide) sourceRows() []Row {
 	row := g.s.Fact("session", factRow)
 	ofEvents := func(r *session.Run) bool { return r.Recording != spans.RecordingLedger }
 	if row == nil || row.Value == nil || slices.ContainsFunc(g.s.Runs, ofEvents) {
-		return
+		return nil
 	}
-	src := &sources{session: row}
-	created := map[*session.Fact]float64{}
-	var facts, document []*session.Fact // the latest of each subject and key
+	var facts []*session.Fact // the latest of each subject and key
 	for i := range g.s.Facts {
 		if f := &g.s.Facts[i]; strings.HasPrefix(f.Key, factFurther) && g.s.Fact(f.Subject, f.Key) == f {
 			facts = append(facts, f)
 		}
 	}
+	var members object // further members of the session's line
+	var messages, lines, document []Row
 	for _, f := range facts {
-		if f.Subject == "session" && f != row {
-			src.members = append(src.members, f)
+		if v := g.fact(f); f.Subject == "session" && f != row && v != nil {
+			members = append(members, member{strings.TrimPrefix(f.Key, factFurther), v})
 		}
 	}
 	slices.SortStableFunc(facts, func(a, b *session.Fact) int { return cmp.Compare(a.Seq, b.Seq) })
+	var ofMessages []*session.Fact
 	for _, f := range facts {
 		body := g.factLine(f)
-		switch {
+		kind, _, _ := strings.Cut(f.Subject, "/")
+		switch o := parse(body); {
 		case body == nil:
 		case f.Key == factLine:
-			src.further = append(src.further, f)
+			lines = append(lines, Row{Type: RowType(kind), JSON: body, Digest: o.text("digest"), Body: o.text("body")})
 		case f.Subject == "document":
-			document = append(document, f)
+			document = append(document, Row{Type: rowDocument, Digest: strings.TrimPrefix(f.Key, factFurther), JSON: body})
 		case f.Key == factRow && f != row:
-			src.messages = append(src.messages, f)
-			if lines := elements(body); len(lines) > 0 {
-				created[f] = parse(lines[0]).object("data").number("created_at")
-			}
+			ofMessages = append(ofMessages, f)
 		}
 	}
-	src.further = append(src.further, document...)
-	slices.SortStableFunc(src.messages, func(a, b *session.Fact) int {
-		return cmp.Or(cmp.Compare(created[a], created[b]), strings.Compare(a.Subject, b.Subject))
+	created := func(f *session.Fact) float64 {
+		lines := append(elements(g.factLine(f)), nil)
+		return parse(lines[0]).object("data").number("created_at")
+	}
+	slices.SortStableFunc(ofMessages, func(a, b *session.Fact) int {
+		return cmp.Or(cmp.Compare(created(a), created(b)), strings.Compare(a.Subject, b.Subject))
 	})
-	g.sources = src
+	for _, f := range ofMessages {
+		for _, raw := range elements(g.factLine(f)) {
+			line := parse(raw)
+			messages = append(messages, g.sourceRow(RowType(line.text("type")), line.get("data"), line.without("type", "data")))
+		}
+	}
+	rows := append([]Row{g.sourceRow(RowSession, g.factLine(row), members)}, messages...)
+	if !g.opts.Strict {
+		rows = slices.Concat(rows, lines, document)
+	}
+	return slices.DeleteFunc(rows, func(r Row) bool { return r.JSON == nil })
 }
 
 // factLine returns the value of a fact on one line, nil where it is not there.
@@ -85,76 +90,42 @@ func (g *Guide) factLine(f *session.Fact) []byte {
 		}
 		what = "block " + f.Value.Block
 	}
-	g.miss(f.Subject, what)
+	if m := (Missing{Where: f.Subject, What: what}); !slices.Contains(g.missing, m) {
+		g.miss(m.Where, m.What)
+	}
 	return nil
 }
 
-// sourceRows puts the lines of the source.
-func (e *emitter) sourceRows() {
-	src := e.sources
-	var further object
-	for _, f := range src.members {
-		if value := e.fact(f); value != nil {
-			further = append(further, member{strings.TrimPrefix(f.Key, factFurther), value})
-		}
-	}
-	e.line(RowSession, e.factLine(src.session), further)
-	for _, f := range src.messages {
-		for _, raw := range elements(e.factLine(f)) {
-			line := parse(raw)
-			e.line(RowType(line.text("type")), line.get("data"), line.without("type", "data"))
-		}
-	}
-	for _, f := range src.further {
-		if e.opts.Strict || e.stopped {
-			return
-		}
-		r := Row{Type: rowDocument, Digest: strings.TrimPrefix(f.Key, factFurther), JSON: e.factLine(f)}
-		if f.Key == factLine {
-			kind, _, _ := strings.Cut(f.Subject, "/")
-			o := parse(r.JSON)
-			r.Type, r.Digest, r.Body = RowType(kind), o.text("digest"), o.text("body")
-		}
-		if r.JSON != nil {
-			e.put(r)
-		}
-	}
-}
-
-// line puts a row of the source with the further members of its line.
-func (e *emitter) line(typ RowType, raw []byte, further object) {
+// sourceRow makes a row of the source with the further members of its line; without JSON where it is no object.
+func (g *Guide) sourceRow(typ RowType, raw []byte, further object) Row {
 	r := Row{Type: typ, JSON: raw}
-	if e.opts.Strict {
+	if g.opts.Strict {
 		r.JSON = withoutExtension(raw)
 	} else if len(further) > 0 {
 		r.Further = further.bytes()
 	}
-	if r.JSON != nil && r.parse() {
-		e.put(r)
+	if !r.parse() {
+		r.JSON = nil
 	}
+	return r
 }
 
 // withoutExtension returns a row without the key of otelagent in its metadata.
 func withoutExtension(row []byte) []byte {
 	o := parse(row)
+	if o == nil {
+		return nil
+	}
 	for i, m := range o {
-		if m.key != "metadata_json" && m.key != "metadata" {
-			continue
-		}
 		inner, isText := text(m.value)
 		if !isText {
 			inner = string(m.value)
 		}
-		meta := parse([]byte(inner))
-		if meta.get(extensionKey) == nil {
-			continue
+		if meta := parse([]byte(inner)); strings.TrimSuffix(m.key, "_json") == "metadata" && meta.get(extensionKey) != nil {
+			if o[i].value = meta.without(extensionKey).bytes(); isText {
+				o[i].value = quote(string(o[i].value))
+			}
 		}
-		if o[i].value = meta.without(extensionKey).bytes(); isText {
-			o[i].value = quote(string(o[i].value))
-		}
-	}
-	if o == nil {
-		return nil
 	}
 	return o.bytes()
 }

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"math"
 	"strconv"
@@ -133,5 +134,5 @@ func (b *Body) system(prompt []byte) {
 		return
 	}
 	first := message.Build("role", cmp.Or(role, "system"), "content", prompt)
-	b.set(list, message.Array(append([][]byte{first}, rest...)))
+	b.set(list, message.Array(append([]json.RawMessage{first}, rest...)))
 }
