@@ -44,11 +44,10 @@ func TestSinceOf(t *testing.T) {
 		"1500": {time.Unix(1, 5e8), at}, "null": {}, "false": {}, "0": {}, "true": {at, at},
 	} {
 		f := factOf(&blocks, FactArchived, value, at)
-		if got := SinceOf(&f, &blocks); !got.Equal(want[0]) {
-			t.Errorf("%s: %v, want %v", value, got, want[0])
-		}
-		if got := SinceOf(&f, nil); !got.Equal(want[1]) {
-			t.Errorf("%s without blocks: %v, want %v", value, got, want[1])
+		for i, set := range []*BlockSet{&blocks, nil} {
+			if got := SinceOf(&f, set); !got.Equal(want[i]) {
+				t.Errorf("%s: %v, want %v", value, got, want[i])
+			}
 		}
 	}
 	if got := SinceOf(&Fact{At: at}, &blocks); !got.IsZero() {

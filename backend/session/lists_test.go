@@ -3,7 +3,6 @@ package session
 import (
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -245,27 +244,16 @@ func TestLongSession(t *testing.T) {
 		t.Skip("-short: takes a second")
 	}
 	rows, blocks := longSession(10_000)
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
 	start := time.Now()
 	tree := Assemble(rows)
-	took := time.Since(start)
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	last := tree.Runs[0].Turns[9_999].Requests[0].Messages
-	if last.Len() != 20_000 || !last.Complete || last.Same != 19_998 || len(tree.Runs[0].Turns[9_999].Defects) > 0 {
-		t.Fatalf("%d messages, same %d, %+v", last.Len(), last.Same, tree.Runs[0].Turns[9_999].Defects)
-	}
-	kept := int64(after.HeapAlloc) - int64(before.HeapAlloc)
-	t.Logf("Assemble took %v and keeps %d MB", took, kept>>20)
-	if kept > 200<<20 || took > 20*time.Second {
-		t.Errorf("Assemble took %v and keeps %d MB", took, kept>>20)
-	}
-	start = time.Now()
 	tree.CheckContent(blocks)
-	if d := tree.Runs[0].Turns[9_999].Defects; len(d) > 0 || time.Since(start) > 20*time.Second {
-		t.Errorf("CheckContent took %v: %+v", time.Since(start), d)
+	turn := tree.Runs[0].Turns[9_999]
+	last := turn.Requests[0].Messages
+	if last.Len() != 20_000 || !last.Complete || last.Same != 19_998 || len(turn.Defects) > 0 {
+		t.Fatalf("%d messages, same %d, %+v", last.Len(), last.Same, turn.Defects)
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("took %v", took)
 	}
 	if out := treeJSON(t, tree); len(out) > 100<<20 || !strings.Contains(out, `"same": 19998`) {
 		t.Errorf("%d bytes of JSON", len(out))
