@@ -212,38 +212,6 @@ func TestAssembleIsAFunctionOfTheSet(t *testing.T) {
 	disturb(t, s.rows, treeJSON(t, tree))
 }
 
-// Dropping any span of a session does not change the rest and is named; the last run, when it has no children, cannot
-// be.
-func TestAssembleNamesWhatWasDropped(t *testing.T) {
-	s := synthetic()
-	whole := Assemble(s.rows)
-	for i := range s.rows {
-		got := Assemble(slices.Delete(slices.Clone(s.rows), i, i+1))
-		r := &s.rows[i]
-		named := strings.Count(treeJSON(t, got), `"code":`)
-		if named != 1 {
-			t.Errorf("without %s of turn %d of run %s: %d defects", r.Kind, r.Turn, r.Run, named)
-		}
-		if damage := Summarize(got).Defects; (damage == 0) != (r.Kind == KindRun) {
-			t.Errorf("without %s: %d defects that are no observation; only a run may still be open", r.Kind, damage)
-		}
-		if len(got.Runs) != len(whole.Runs) {
-			t.Errorf("without %s: %d runs", r.Kind, len(got.Runs))
-		}
-		for j := range got.Runs {
-			if len(got.Runs[j].Turns) != len(whole.Runs[j].Turns) {
-				t.Errorf("without %s: %d turns", r.Kind, len(got.Runs[j].Turns))
-			}
-		}
-	}
-	// A whole run, between two others.
-	l := slices.DeleteFunc(slices.Clone(s.rows), func(r Row) bool { return r.RunStart == at(1000) })
-	got := Assemble(l)
-	if len(got.Defects) != 1 || got.Defects[0] != (Defect{Code: spans.DefectRunMissing, Detail: "number 2 of 3"}) {
-		t.Errorf("without a run: %+v", got.Defects)
-	}
-}
-
 func TestAssembleEmptyAndSeveral(t *testing.T) {
 	if got := treeJSON(t, Assemble(nil)); !strings.Contains(got, `"format": 1`) || !strings.Contains(got,
 		`"runs": []`) {
@@ -263,27 +231,6 @@ func TestAssembleEmptyAndSeveral(t *testing.T) {
 		Assemble(a.rows)) {
 		t.Error("AssembleAll differs from Assemble of each")
 	}
-}
-
-// A parent is one of the same trace: the same span id in another trace is another span.
-func TestParentsAreOfTheSameTrace(t *testing.T) {
-	s := &synth{session: Key{ID: "s1"}}
-	for i := range int64(2) {
-		turn := s.add(KindTurn, "r", at(0), 0, at(10*i), at(10*i+5))
-		turn.Trace, turn.Span = TraceID{15: byte(i + 1)}, SpanID{7: 99}
-		tool := s.add(KindToolCall, "r", at(0), 0, at(10*i+1), at(10*i+2), "gen_ai.tool.call.id", fmt.Sprint("c", i))
-		tool.Trace, tool.Span, tool.Parent = turn.Trace, SpanID{7: 98}, turn.Span
-		p := s.add(KindPermission, "r", at(0), 0, at(30), at(31), "gen_ai.tool.call.id", fmt.Sprint("c", i))
-		p.Trace, p.Parent = tool.Trace, tool.Span
-	}
-	run := Assemble(s.rows).Runs[0]
-	for i, turn := range run.Turns {
-		if len(turn.ToolCalls) != 1 || turn.ToolCalls[0].ID != fmt.Sprint("c", i) ||
-			len(turn.ToolCalls[0].Permissions) != 1 {
-			t.Errorf("turn that began as number %d:\n%s", i, treeJSON(t, Assemble(s.rows)))
-		}
-	}
-	disturb(t, s.rows, treeJSON(t, Assemble(s.rows)))
 }
 
 // Numbers at the ends of their range give ranges that are true.

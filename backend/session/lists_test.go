@@ -151,36 +151,6 @@ func TestListsResolveToTheTruth(t *testing.T) {
 	}
 }
 
-// The tree depends on what the lists hold, not on how they were cut.
-func TestTreeIsTheSameHoweverListsArePacked(t *testing.T) {
-	truth := history(rand.New(rand.NewPCG(5, 5)), 80)
-	tree := func(begin func(p *packer, i int, bodies []string) int) string {
-		s := &synth{session: Key{ID: "s1"}}
-		p := &packer{s: s, bodies: map[string]bool{}}
-		for i, bodies := range truth {
-			s.add(KindTurn, "r", at(0), int64(i), at(int64(2*i)), at(int64(2*i+1))).Lists = []List{p.list("request", 0,
-				bodies, begin(p, i, bodies))}
-		}
-		s.add(KindRun, "r", at(0), NoTurn, at(0), at(999)).Lists = []List{p.list(spans.ListHistory, 0,
-			truth[len(truth)-1], 0)}
-		return treeJSON(t, Assemble(s.rows))
-	}
-	want := tree(func(*packer, int, []string) int { return 0 })
-	if got := tree((*packer).begin1); got != want {
-		t.Errorf("windows (-complete +windows):\n%s", cmp.Diff(want, got))
-	}
-	if strings.Contains(want, "unresolved") || strings.Contains(want, "history") {
-		t.Errorf("complete lists:\n%s", want)
-	}
-	// Of each list only the end: the history at the end of the run resolves what it holds.
-	got := tree(func(p *packer, i int, bodies []string) int { return len(bodies) - 1 })
-	if !strings.Contains(got, "unresolved") || !strings.Contains(got, `"complete": true`) {
-		t.Errorf("ends only:\n%s", got)
-	}
-}
-
-func (p *packer) begin1(_ int, bodies []string) int { return p.begin(bodies) }
-
 // What cannot be true of a list is reported, and never goes around in circles.
 func TestListsOfNonsense(t *testing.T) {
 	s := &synth{session: Key{ID: "s1"}}

@@ -7,37 +7,18 @@ import (
 )
 
 func TestSummaryParent(t *testing.T) {
-	type run struct {
-		start  int64
-		parent string
-	}
-	for _, c := range []struct {
-		name string
-		runs []run
-		want string
-	}{
-		{"none", []run{{0, ""}}, ""},
-		{"another session", []run{{0, "p"}}, "p"},
-		{"a run of its own", []run{{0, "s1"}}, ""},
-		{"a later run", []run{{0, ""}, {5, "s1"}, {9, "p"}}, "p"},
-		{"the first of two", []run{{0, ""}, {5, "p"}, {9, "q"}}, "p"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := &synth{session: Key{Tenant: "t", ID: "s1"}}
-			for i, r := range c.runs {
-				kv := []any{"otelagent.run.kind", "loop"}
-				if r.parent != "" {
-					kv = append(kv, string(spans.RunParentSessionIDKey), r.parent)
-				}
-				s.add(KindRun, string(rune('a'+i)), at(r.start), NoTurn, at(r.start), at(r.start+1), kv...)
+	for want, parents := range map[string][]string{"": {"", "s1"}, "p": {"", "s1", "p", "q"}} {
+		s := &synth{session: Key{Tenant: "t", ID: "s1"}}
+		for i, parent := range parents {
+			start := at(int64(i))
+			r := s.add(KindRun, string(rune('a'+i)), start, NoTurn, start, start+1, "otelagent.run.kind", "loop")
+			if parent != "" {
+				r.Attrs = attrs(string(spans.RunParentSessionIDKey), parent)
 			}
-			for range len(s.rows) {
-				if got := Summarize(Assemble(s.rows)).Parent; got != c.want {
-					t.Errorf("%q, want %q", got, c.want)
-				}
-				s.rows = append(s.rows[1:], s.rows[0]) // the order in which they came does not matter
-			}
-		})
+		}
+		if got := Summarize(Assemble(s.rows)).Parent; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 
