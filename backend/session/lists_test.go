@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -206,28 +205,6 @@ func TestListsOfNonsense(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	disturb(t, s.rows, treeJSON(t, Assemble(s.rows)))
-}
-
-// A session of 10,000 turns whose requests grow to 20,000 messages comes to what was sent, not to 10^8 items.
-func TestLongSession(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: takes a second")
-	}
-	rows, blocks := longSession(10_000)
-	start := time.Now()
-	tree := Assemble(rows)
-	tree.CheckContent(blocks)
-	turn := tree.Runs[0].Turns[9_999]
-	last := turn.Requests[0].Messages
-	if last.Len() != 20_000 || !last.Complete || last.Same != 19_998 || len(turn.Defects) > 0 {
-		t.Fatalf("%d messages, same %d, %+v", last.Len(), last.Same, turn.Defects)
-	}
-	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("took %v", took)
-	}
-	if out := treeJSON(t, tree); len(out) > 100<<20 || !strings.Contains(out, `"same": 19998`) {
-		t.Errorf("%d bytes of JSON", len(out))
-	}
 }
 
 // wholeOf is what a list of bodies says that they come to.
