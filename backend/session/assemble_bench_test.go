@@ -3,7 +3,6 @@ package session
 import (
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 )
 
@@ -30,15 +29,6 @@ func BenchmarkAssemble(b *testing.B) {
 			for b.Loop() {
 				benchAssemble(b, rows)
 			}
-			b.StopTimer()
-			var before, after runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			tree := benchAssemble(b, rows)
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(len(rows)), "kept-B/row")
-			runtime.KeepAlive(tree)
 		})
 	}
 	rows := benchRows(10_000, true)

@@ -124,7 +124,7 @@ func readRows(tb testing.TB, text string) []Row {
 	return rows
 }
 
-func treeJSON(tb testing.TB, s *Session) string {
+func treeJSON(tb testing.TB, s any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -144,18 +144,27 @@ func TestAssembleGolden(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			comment, sections := archive(t, file)
 			rows := readRows(t, sections["rows"])
-			got := treeJSON(t, Assemble(rows))
+			tree := Assemble(rows)
+			out := comment + "-- rows --\n" + sections["rows"]
+			for _, x := range []struct {
+				name string
+				of   any
+			}{{"tree", tree}, {"figures", FiguresOf(tree)}, {"summary", Summarize(tree)}} {
+				want, ok := sections[x.name]
+				if !ok {
+					continue
+				}
+				got := treeJSON(t, x.of)
+				if out += "-- " + x.name + " --\n" + got; got != want && !*update {
+					t.Errorf("%s: got\n%s\nwant\n%s", x.name, got, want)
+				}
+			}
 			if *update {
-				out := comment + "-- rows --\n" + sections["rows"] + "-- tree --\n" + got
 				if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
 					t.Fatal(err)
 				}
-				return
 			}
-			if got != sections["tree"] {
-				t.Errorf("got\n%s\nwant\n%s", got, sections["tree"])
-			}
-			disturb(t, rows, got)
+			disturb(t, rows, treeJSON(t, tree))
 		})
 	}
 }
@@ -203,75 +212,6 @@ func TestAssembleIsAFunctionOfTheSet(t *testing.T) {
 	disturb(t, s.rows, treeJSON(t, tree))
 }
 
-func TestAssembleKeepsTheSupersedingRow(t *testing.T) {
-	s := synthetic()
-	want := treeJSON(t, Assemble(s.rows))
-	l := slices.Clone(s.rows)
-	for i := range s.rows {
-		live := s.rows[i]
-		live.Known, live.End, live.EndSeq = spans.KnownLive, live.Start+1, 0
-		live.Attrs = live.Attrs[:len(live.Attrs)/2]
-		l = append(l, live)
-	}
-	disturb(t, l, want)
-}
-
-// Dropping any span of a session does not change the rest and is named; the last run, when it has no children, cannot
-// be.
-func TestAssembleNamesWhatWasDropped(t *testing.T) {
-	s := synthetic()
-	whole := Assemble(s.rows)
-	for i := range s.rows {
-		got := Assemble(slices.Delete(slices.Clone(s.rows), i, i+1))
-		r := &s.rows[i]
-		named := strings.Count(treeJSON(t, got), `"code":`)
-		if named != 1 {
-			t.Errorf("without %s of turn %d of run %s: %d defects", r.Kind, r.Turn, r.Run, named)
-		}
-		if damage := Summarize(got).Defects; (damage == 0) != (r.Kind == KindRun) {
-			t.Errorf("without %s: %d defects that are no observation; only a run may still be open", r.Kind, damage)
-		}
-		if len(got.Runs) != len(whole.Runs) {
-			t.Errorf("without %s: %d runs", r.Kind, len(got.Runs))
-		}
-		for j := range got.Runs {
-			if len(got.Runs[j].Turns) != len(whole.Runs[j].Turns) {
-				t.Errorf("without %s: %d turns", r.Kind, len(got.Runs[j].Turns))
-			}
-		}
-	}
-	// A whole run, between two others.
-	l := slices.DeleteFunc(slices.Clone(s.rows), func(r Row) bool { return r.RunStart == at(1000) })
-	got := Assemble(l)
-	if len(got.Defects) != 1 || got.Defects[0] != (Defect{Code: spans.DefectRunMissing, Detail: "number 2 of 3"}) {
-		t.Errorf("without a run: %+v", got.Defects)
-	}
-}
-
-func TestAssembleCountsOnceWhatWasRecordedTwice(t *testing.T) {
-	s := synthetic()
-	whole := Assemble(s.rows)
-	l := slices.Clone(s.rows)
-	for _, r := range s.rows {
-		r.Trace[0] = 9 // the same spans under other ids: live and from a file
-		r.Service = "file"
-		l = append(l, r)
-	}
-	got := Assemble(l)
-	if got.Usage != whole.Usage || len(got.Runs) != len(whole.Runs) {
-		t.Errorf("usage %+v in %d runs, want %+v in %d", got.Usage, len(got.Runs), whole.Usage, len(whole.Runs))
-	}
-	for i, r := range got.Runs {
-		n := 1 + 5*len(whole.Runs[i].Turns)
-		want := []Defect{{Code: spans.DefectRecordedTwice, Detail: fmt.Sprintf("%d spans tell what others tell too",
-			n)}}
-		if !slices.Equal(r.Defects, want) || len(r.Turns) != len(whole.Runs[i].Turns) {
-			t.Errorf("run %d: %+v, %d turns", i, r.Defects, len(r.Turns))
-		}
-	}
-	disturb(t, l, treeJSON(t, got))
-}
-
 func TestAssembleEmptyAndSeveral(t *testing.T) {
 	if got := treeJSON(t, Assemble(nil)); !strings.Contains(got, `"format": 1`) || !strings.Contains(got,
 		`"runs": []`) {
@@ -293,83 +233,6 @@ func TestAssembleEmptyAndSeveral(t *testing.T) {
 	}
 }
 
-func TestResolvePrefixes(t *testing.T) {
-	s := synth{session: Key{ID: "s1"}}
-	full := s.list("request", "a", "b", "c", "d", "e")
-	two := s.list("input", "a", "b")
-	prefix := func(n int) string {
-		var mark spans.Mark
-		for _, it := range full.Items[:n] {
-			mark = mark.Add(it)
-		}
-		return spans.EncodePrefix(int64(n), mark)
-	}
-	window := List{Name: "request", Attempt: 1, Count: 4, Prefix: prefix(2), Items: full.Items[2:4]}
-	tail := List{Name: "request", Attempt: 2, Count: 5, Prefix: prefix(4), Items: full.Items[4:]}
-	lost := List{Name: "request", Attempt: 3, Count: 9, Prefix: spans.EncodePrefix(8, spans.Mark{9}),
-		Items: full.Items[4:]}
-	self := List{Name: "request", Attempt: 4, Count: 6, Prefix: spans.EncodePrefix(5, spans.Mark{7}),
-		Items: full.Items[4:]}
-	s.add(KindTurn, "r", at(0), 0, at(1), at(2)).Lists = []List{tail, lost, window, self}
-	s.add(KindTurn, "r", at(0), 1, at(2), at(3)).Lists = []List{two}
-	turn := Assemble(s.rows).Runs[0].Turns[0]
-	text := func(attempt int64) string {
-		out := ""
-		for _, q := range turn.Requests {
-			if q.Attempt != attempt {
-				continue
-			}
-			for _, r := range q.Messages.Items() {
-				for _, b := range s.blocks {
-					if b.ID.Short().String() == r.Block {
-						out += b.Body
-						break
-					}
-				}
-			}
-			if !q.Messages.Complete {
-				out += "?"
-			}
-		}
-		return out
-	}
-	for attempt, want := range map[int64]string{1: "abcd", 2: "abcde", 3: "e?", 4: "e?"} {
-		if got := text(attempt); got != want {
-			t.Errorf("attempt %d: %q, want %q", attempt, got, want)
-		}
-	}
-	var blocks BlockSet
-	for _, b := range s.blocks {
-		blocks.Add(b)
-	}
-	for _, q := range turn.Requests[:2] {
-		if c := blocks.Read(q.Messages); !c.Whole() {
-			t.Errorf("attempt %d: %+v", q.Attempt, c)
-		}
-	}
-}
-
-// A parent is one of the same trace: the same span id in another trace is another span.
-func TestParentsAreOfTheSameTrace(t *testing.T) {
-	s := &synth{session: Key{ID: "s1"}}
-	for i := range int64(2) {
-		turn := s.add(KindTurn, "r", at(0), 0, at(10*i), at(10*i+5))
-		turn.Trace, turn.Span = TraceID{15: byte(i + 1)}, SpanID{7: 99}
-		tool := s.add(KindToolCall, "r", at(0), 0, at(10*i+1), at(10*i+2), "gen_ai.tool.call.id", fmt.Sprint("c", i))
-		tool.Trace, tool.Span, tool.Parent = turn.Trace, SpanID{7: 98}, turn.Span
-		p := s.add(KindPermission, "r", at(0), 0, at(30), at(31), "gen_ai.tool.call.id", fmt.Sprint("c", i))
-		p.Trace, p.Parent = tool.Trace, tool.Span
-	}
-	run := Assemble(s.rows).Runs[0]
-	for i, turn := range run.Turns {
-		if len(turn.ToolCalls) != 1 || turn.ToolCalls[0].ID != fmt.Sprint("c", i) ||
-			len(turn.ToolCalls[0].Permissions) != 1 {
-			t.Errorf("turn that began as number %d:\n%s", i, treeJSON(t, Assemble(s.rows)))
-		}
-	}
-	disturb(t, s.rows, treeJSON(t, Assemble(s.rows)))
-}
-
 // Numbers at the ends of their range give ranges that are true.
 func TestGapsOfGreatNumbers(t *testing.T) {
 	const most = math.MaxInt64
@@ -387,79 +250,39 @@ func TestGapsOfGreatNumbers(t *testing.T) {
 	}
 }
 
-// A turn may carry any number of attempts without costing their square.
-func TestManyAttempts(t *testing.T) {
-	const n = 200_000
-	s := &synth{session: Key{ID: "s1"}}
-	turn := s.add(KindTurn, "r", at(0), 0, at(1), at(2))
-	for i := range int64(n) {
-		turn.Lists = append(turn.Lists, List{Name: "request", Attempt: n - i}, List{Name: "params", Attempt: n - i})
-	}
-	start := time.Now()
-	l := Assemble(s.rows).Runs[0].Turns[0].Requests
-	if len(l) != n || l[0].Attempt != 1 || l[n-1].Attempt != n || l[5].Messages == nil || l[5].Params == nil {
-		t.Errorf("%d requests", len(l))
-	}
-	if d := time.Since(start); d > 5*time.Second {
-		t.Errorf("took %v", d)
-	}
-}
-
-// The time for many rows of one address, each with a list of its own, grows with their number, not with its square.
-func TestManyRowsOfOneAddress(t *testing.T) {
-	const n = 20_000
-	var s synth
-	for i := range n {
-		call := s.add(KindToolCall, "r", at(0), 0, at(1), at(2), "gen_ai.tool.call.id", "c")
-		call.Lists = []List{{Name: fmt.Sprint("list ", i)}}
-	}
-	start := time.Now()
-	call := Assemble(s.rows).Runs[0].Turns[0].ToolCalls
-	if len(call) != 1 || len(call[0].Lists) != n {
-		t.Errorf("%d calls, the first with %d lists", len(call), len(call[0].Lists))
-	}
-	if d := time.Since(start); d > 5*time.Second {
-		t.Errorf("took %v", d)
-	}
-}
-
-// The same of parallel groups that events and a ledger describe.
-func TestManySavedGroups(t *testing.T) {
-	const n = 20_000
-	var s synth
-	for i := range int64(n) {
-		for j, recording := range []any{"", "ledger"} {
-			kv := []any{"otelagent.run.kind", "parallel", "otelagent.group.members", []string{"a", "b"},
-				"otelagent.group.selected.id", fmt.Sprint(i)}
-			if recording != "" {
-				kv = append(kv, "otelagent.recording", recording)
+// The time for what a hostile sender can multiply grows with its number, not with its square.
+func TestTimeIsLinear(t *testing.T) {
+	for name, c := range map[string]struct {
+		n    int
+		make func(s *synth, n int)
+		got  func(s *Session) int
+	}{
+		"attempts of a turn": {200_000, func(s *synth, n int) {
+			turn := s.add(KindTurn, "r", at(0), 0, at(1), at(2))
+			for i := range int64(n) {
+				turn.Lists = append(turn.Lists, List{Name: "request", Attempt: int64(n) - i})
 			}
-			s.add(KindRun, "", at(10*i+int64(j)), NoTurn, at(1), at(2), kv...)
+		}, func(s *Session) int { return len(s.Runs[0].Turns[0].Requests) }},
+		"rows of one address, each with a list": {20_000, func(s *synth, n int) {
+			for i := range n {
+				call := s.add(KindToolCall, "r", at(0), 0, at(1), at(2), "gen_ai.tool.call.id", "c")
+				call.Lists = []List{{Name: fmt.Sprint("list ", i)}}
+			}
+		}, func(s *Session) int { return len(s.Runs[0].Turns[0].ToolCalls[0].Lists) }},
+		"groups that events and a ledger describe": {20_000, func(s *synth, n int) {
+			for i := range int64(n) {
+				kv := []any{"otelagent.run.kind", "parallel", "otelagent.group.selected.id", fmt.Sprint(i)}
+				s.add(KindRun, "", at(10*i), NoTurn, at(1), at(2), kv...)
+				s.add(KindRun, "", at(10*i+1), NoTurn, at(1), at(2), append(kv, "otelagent.recording", "ledger")...)
+			}
+		}, func(s *Session) int { return len(s.Groups) }},
+	} {
+		var s synth
+		c.make(&s, c.n)
+		start := time.Now()
+		if n := c.got(Assemble(s.rows)); n != c.n || time.Since(start) > 5*time.Second {
+			t.Errorf("%s: %d of %d, took %v", name, n, c.n, time.Since(start))
 		}
-	}
-	start := time.Now()
-	groups := Assemble(s.rows).Groups
-	if len(groups) != n || slices.ContainsFunc(groups, func(g *Group) bool {
-		return g.Recording != "" ||
-			len(g.Defects) == 0
-	}) {
-		t.Errorf("%d groups", len(groups))
-	}
-	if d := time.Since(start); d > 5*time.Second {
-		t.Errorf("took %v", d)
-	}
-}
-
-// A ledger has milliseconds: its end of a turn may be before the start in the events. The row that decides has both
-// times.
-func TestSavedEndBeforeStart(t *testing.T) {
-	var s synth
-	s.add(KindTurn, "r", at(0), 0, at(1)+900_000, 0).Known = spans.KnownLive
-	s.add(KindTurn, "r", at(0), 0, at(1), at(1), "otelagent.recording", "ledger")
-	turns := Assemble(s.rows).Runs[0].Turns
-	if len(turns) != 1 || turns[0].Defects != nil || !turns[0].Start.Equal(nsTime(at(1))) ||
-		!turns[0].End.Equal(turns[0].Start) {
-		t.Errorf("%d turns, the first %+v", len(turns), turns[0])
 	}
 }
 

@@ -1,10 +1,7 @@
 package session
 
 import (
-	"errors"
-	"iter"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/otelagent/otelagent/spans"
@@ -53,24 +50,15 @@ func TestBlockSetRead(t *testing.T) {
 	}
 
 	// Two blocks whose ids begin alike: neither is given.
-	twins := blocksOf(s.blocks)
 	id := spans.BlockOfString("two")
 	other := id
 	other[31]++
-	twins.byShort[id.Short()] = []held{{id: other, body: "wrong"}, {id: id, body: "two"}}
-	if c := twins.Read(refs); !slices.Equal(c.Missing, []int{1}) || c.Bodies[1] != "" {
-		t.Errorf("twins: %+v", c)
-	}
-	if _, ok := twins.Body(refs.Items()[1]); ok {
-		t.Error("an ambiguous id gave a body")
-	}
-	twins.byShort[id.Short()] = []held{{id: other, body: "wrong"}, {id: id, cut: true, size: 3}}
-	if c := twins.Read(refs); !slices.Equal(c.Missing, []int{1}) || c.Bodies[1] != "" {
-		t.Errorf("twins, and the one that is meant was cut: %+v", c)
-	}
-	delete(twins.byShort, spans.BlockOfString("one").Short())
-	if c := twins.Read(refs); c.Bodies[1] != "" || c.Whole() {
-		t.Errorf("twins without a difference: %+v", c)
+	for _, second := range []held{{id: id, body: "two"}, {id: id, cut: true, size: 3}} {
+		twins := blocksOf(s.blocks)
+		twins.byShort[id.Short()] = []held{{id: other, body: "wrong"}, second}
+		if c := twins.Read(refs); !slices.Equal(c.Missing, []int{1}) || c.Bodies[1] != "" {
+			t.Errorf("twins: %+v", c)
+		}
 	}
 }
 
@@ -83,19 +71,6 @@ func TestBlockSetKeepsTheWhole(t *testing.T) {
 		if body, ok := s.Body(ref); !ok || body != "x" || s.Len() != 1 {
 			t.Errorf("%+v: %q, %v, %d blocks", l, body, ok, s.Len())
 		}
-	}
-}
-
-func TestNewBlockSet(t *testing.T) {
-	failure := errors.New("disk")
-	seq := func(err error) iter.Seq2[Block, error] {
-		return func(yield func(Block, error) bool) { _ = yield(Block{Body: "a"}, nil) && yield(Block{Body: "a"}, err) }
-	}
-	if s, err := NewBlockSet(seq(nil)); err != nil || s.Len() != 1 {
-		t.Errorf("%d blocks, %v", s.Len(), err)
-	}
-	if _, err := NewBlockSet(seq(failure)); !errors.Is(err, failure) {
-		t.Error(err)
 	}
 }
 
@@ -146,45 +121,4 @@ func TestCheckContentNamesMissingCalls(t *testing.T) {
 	if len(d) != 1 || d[0].Detail != "1 of 3 arrived; missing: c1, c3" {
 		t.Errorf("%+v", d)
 	}
-}
-
-func TestSummarize(t *testing.T) {
-	_, sections := archive(t, "testdata/assemble/whole.txtar")
-	got := Summarize(Assemble(readRows(t, sections["rows"])))
-	want := Summary{
-		Key: Key{ID: "s1"}, Status: spans.SessionStatusAborted, Agent: "coder", AgentID: "a1", Model: "m-2026",
-		Dialect: "phi-core",
-		Start:   nsTime(at(0)), Last: nsTime(at(200)), Runs: 3, Turns: 1, ToolCalls: 2, Denied: 1,
-		Usage: Usage{Input: 110, Output: 10, Reasoning: 4, CacheRead: 10}, Cost: 0.25, Currency: "USD",
-	}
-	if got != want {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	_, sections = archive(t, "testdata/assemble/missing.txtar")
-	if got := Summarize(Assemble(readRows(t, sections["rows"]))); got.Defects != 7 {
-		t.Errorf("%d defects, want 7: observations do not count", got.Defects)
-	}
-}
-
-func TestStatus(t *testing.T) {
-	f := func(want spans.SessionStatus, words ...string) {
-		t.Helper()
-		s := &synth{session: Key{ID: "s1"}}
-		for i, w := range words {
-			r := s.add(KindRun, "r", at(int64(i)), NoTurn, at(int64(i)), at(9), "otelagent.run.status", w)
-			if w == "open" {
-				r.Known = spans.KnownLive
-			}
-		}
-		if got := Assemble(s.rows).Status; got != want {
-			t.Errorf("%s: %s, want %s", strings.Join(words, ", "), got, want)
-		}
-	}
-	f(spans.SessionStatusIdle, "completed")
-	f(spans.SessionStatusIdle, "error", "rejected")
-	f(spans.SessionStatusIdle, "cancelled")
-	f(spans.SessionStatusError, "completed", "error")
-	f(spans.SessionStatusAborted, "error", "aborted")
-	f(spans.SessionStatusBusy, "open", "completed")
-	f(spans.SessionStatusIdle)
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // Figures are the numbers of a session for statistics: one record for each turn, tool call, compaction and permission
-// evaluation. Stores keep them in tables (backend/store/stats/README.md). They hold no content. The zero value is that of an empty
-// session.
+// evaluation. Stores keep them in tables (backend/store/stats/README.md). They hold no content. The zero value is that
+// of an empty session.
 type Figures struct {
 	Turns       []TurnFigures
 	ToolCalls   []ToolCallFigures

@@ -25,15 +25,7 @@ func (a *assembler) finish() {
 				need(&s.Discarded).Add(*r.Discarded)
 			}
 		}
-		if s.Agent == "" {
-			s.Agent = r.Agent
-		}
-		if s.AgentID == "" {
-			s.AgentID = r.AgentID
-		}
-		if s.Dialect == "" {
-			s.Dialect = r.Dialect
-		}
+		s.Agent, s.AgentID, s.Dialect = cmp.Or(s.Agent, r.Agent), cmp.Or(s.AgentID, r.AgentID), cmp.Or(s.Dialect, r.Dialect)
 		if r.GroupStart.IsZero() {
 			continue
 		}
@@ -99,17 +91,11 @@ func compareRuns(x, y *Run) int {
 func (a *assembler) service() {
 	var from *Row
 	for i := range a.entries {
-		r := a.entries[i].row
-		if r.Service == "" {
-			continue
-		}
-		if from == nil || cmp.Or(cmp.Compare(r.RunStart, from.RunStart), cmp.Compare(r.Start, from.Start),
-			strings.Compare(r.Service, from.Service)) < 0 {
+		if r := a.entries[i].row; r.Service != "" && (from == nil || cmp.Or(cmp.Compare(r.RunStart, from.RunStart),
+			cmp.Compare(r.Start, from.Start), strings.Compare(r.Service, from.Service)) < 0) {
 			from = r
+			a.s.Service = r.Service
 		}
-	}
-	if from != nil {
-		a.s.Service = from.Service
 	}
 }
 

@@ -149,9 +149,8 @@ func HistoryOf(s *Session, blocks *BlockSet) *History {
 	h := &History{runs: map[*Run]*RunState{}, turns: map[*Turn]time.Time{}}
 	h.relate(s)
 	h.fork(s, blocks)
-	messages := factsOfMessages(s, blocks)
-	nodes, said := reverted(s)
-	rewound := len(nodes) > 0
+	messages, reverted := factsOfMessages(s, blocks), reverted(s)
+	rewound := len(reverted) > 0
 	for _, m := range messages {
 		rewound = rewound || !m.Hidden.IsZero()
 	}
@@ -159,41 +158,34 @@ func HistoryOf(s *Session, blocks *BlockSet) *History {
 		if !rewound {
 			break // which is nearly always so, and spares a look at every message
 		}
-		hidden := func(ref *Ref) (since time.Time, known bool) {
-			e := envelopeOf(ref, blocks)
-			at, rewound := nodes[runNode{r, e.node}]
-			switch {
-			case e.node != "" && rewound:
+		h.hide(r, messages[r.ID], func(ref *Ref) (since time.Time, known bool) {
+			id, node := envelopeOf(ref, blocks)
+			if at, ok := reverted[runNode{r, node}]; ok && node != "" {
 				return at, true
-			case e.id == "":
-				return time.Time{}, e.node != ""
 			}
-			m := messages[e.id]
-			if m != nil && m.Run == nil {
+			m := messages[id]
+			if m == nil || id == "" {
+				return reverted[runNode{nil, id}], id+node != ""
+			}
+			if m.Run == nil {
 				m.Run = r
 			}
-			if m == nil || m.Hidden.IsZero() {
-				return said[e.id], true
+			if m.Hidden.IsZero() {
+				return reverted[runNode{nil, id}], true
 			}
 			return m.Hidden, true
-		}
-		h.hide(r, messages[r.ID], hidden)
+		})
 	}
-	for _, m := range messages {
-		if !m.Hidden.IsZero() || !m.Queued.IsZero() || !m.Canceled.IsZero() {
+	first := map[string]time.Time{} // of the times of a message
+	for id, m := range messages {
+		times := slices.DeleteFunc([]time.Time{m.Hidden, m.Queued, m.Canceled}, time.Time.IsZero)
+		if len(times) > 0 {
+			first[id] = slices.MinFunc(times, time.Time.Compare)
 			h.Messages = append(h.Messages, *m)
 		}
 	}
-	first := func(m *MessageState) (t time.Time) {
-		for _, at := range []time.Time{m.Hidden, m.Queued, m.Canceled} {
-			if !at.IsZero() && (t.IsZero() || at.Before(t)) {
-				t = at
-			}
-		}
-		return t
-	}
 	slices.SortFunc(h.Messages, func(a, b MessageState) int {
-		return cmp.Or(first(&a).Compare(first(&b)), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(first[a.ID].Compare(first[b.ID]), cmp.Compare(a.ID, b.ID))
 	})
 	return h
 }
@@ -262,45 +254,44 @@ func forkedFrom(s *Session) string {
 	return ""
 }
 
+// hidings sums up which messages are rewound.
+type hidings struct {
+	known, rewound int // messages
+	since          time.Time
+}
+
+func (h *hidings) add(o hidings) {
+	h.known, h.rewound, h.since = h.known+o.known, h.rewound+o.rewound, later(h.since, o.since)
+}
+
+// all reports whether all messages that are known are rewound.
+func (h *hidings) all() bool { return h.rewound > 0 && h.rewound == h.known }
+
 // hide marks the rewound content of a run. of holds the facts about the message with the id of the run, as in the
 // guide. hidden returns the time from which a message in a list is rewound, and whether the message could be
 // identified.
 func (h *History) hide(r *Run, of *MessageState, hidden func(*Ref) (time.Time, bool)) {
-	type sum struct {
-		known, rewound int
-		since          time.Time
-	}
-	add := func(sums []*sum, lists ...*Refs) {
-		for _, l := range lists {
-			for _, ref := range l.Items() {
-				since, known := hidden(&ref)
-				for _, s := range sums {
-					if known {
-						s.known++
-					}
-					if !since.IsZero() {
-						s.rewound++
-						s.since = later(s.since, since)
-					}
-				}
-			}
+	sum := func(l *Refs) (out hidings) {
+		for _, ref := range l.Items() {
+			since, known := hidden(&ref)
+			out.add(hidings{int(boolByte(known)), int(boolByte(!since.IsZero())), since})
 		}
+		return out
 	}
-	all := &sum{}
-	add([]*sum{all}, r.Outside)
+	all := sum(r.Outside)
 	for _, t := range r.Turns {
-		out, in := &sum{}, &sum{}
-		add([]*sum{all, out}, t.Output)
-		add([]*sum{all, in}, t.Input)
+		out, in := sum(t.Output), sum(t.Input)
+		all.add(out)
+		all.add(in)
 		if out.known == 0 {
 			out = in
 		}
-		if out.rewound > 0 && out.rewound == out.known {
+		if out.all() {
 			h.turns[t] = out.since
 		}
 	}
 	switch {
-	case all.rewound > 0 && all.rewound == all.known:
+	case all.all():
 		h.runs[r].Hidden = all.since
 	case all.known == 0 && of != nil:
 		h.runs[r].Hidden = of.Hidden
@@ -324,42 +315,39 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// runNode names a node: loops count them by run.
+// runNode names a node, since loops count them by run, or without a run a message.
 type runNode struct {
-	run  *Run
-	node string
+	run *Run
+	id  string
 }
 
 // reverted returns the nodes and messages that the loop itself rewound, with the time.
-func reverted(s *Session) (nodes map[runNode]time.Time, messages map[string]time.Time) {
-	nodes, messages = map[runNode]time.Time{}, map[string]time.Time{}
+func reverted(s *Session) map[runNode]time.Time {
+	out := map[runNode]time.Time{}
 	for n := range s.Walk() {
 		c := n.Compaction
 		if c == nil || c.Kind != spans.CompactionKindRevert || c.Applied != nil && !*c.Applied {
 			continue
 		}
 		for _, id := range c.Removed {
-			nodes[runNode{n.Run, id}] = later(c.Start, c.End)
-			messages[id] = later(c.Start, c.End)
+			out[runNode{n.Run, id}] = later(c.Start, c.End)
+			out[runNode{nil, id}] = later(c.Start, c.End)
 		}
 	}
-	return nodes, messages
+	return out
 }
 
-// envelope identifies a message.
-type envelope struct{ id, node string }
-
-func envelopeOf(ref *Ref, blocks *BlockSet) envelope {
+// envelopeOf identifies a message by its id and its node.
+func envelopeOf(ref *Ref, blocks *BlockSet) (id, node string) {
 	var e struct {
-		ID   json.RawMessage `json:"id"`
+		ID   any             `json:"id"`
 		Node json.RawMessage `json:"nodeId"`
 	}
-	if body, ok := blocks.Body(*ref); !ok || json.Unmarshal([]byte(body), &e) != nil {
-		return envelope{}
+	if body, ok := blocks.Body(*ref); ok && json.Unmarshal([]byte(body), &e) == nil {
+		id, _ = e.ID.(string)
+		return id, string(e.Node)
 	}
-	var id string
-	_ = json.Unmarshal(e.ID, &id) // an id is a text
-	return envelope{id, string(e.Node)}
+	return "", ""
 }
 
 // factsOfMessages returns the facts about messages, by their ids.
@@ -367,13 +355,13 @@ func factsOfMessages(s *Session, blocks *BlockSet) map[string]*MessageState {
 	out := map[string]*MessageState{}
 	for i := range s.Facts {
 		f := &s.Facts[i]
-		if len(f.Subject) <= len(SubjectMessage) || f.Subject[:len(SubjectMessage)] != SubjectMessage {
+		id, ok := strings.CutPrefix(f.Subject, SubjectMessage)
+		if !ok || id == "" {
 			continue
 		}
 		if i+1 < len(s.Facts) && s.Facts[i+1].Subject == f.Subject && s.Facts[i+1].Key == f.Key {
 			continue // a later one counts
 		}
-		id := f.Subject[len(SubjectMessage):]
 		m := out[id]
 		if m == nil {
 			m = &MessageState{ID: id}
@@ -474,7 +462,7 @@ func (s *Session) opening() []Ref {
 				refs = t.Input.Items()
 			}
 			if len(refs) > 0 {
-				break
+				return refs
 			}
 		}
 		if len(refs) > 0 {

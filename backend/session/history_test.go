@@ -44,11 +44,10 @@ func TestSinceOf(t *testing.T) {
 		"1500": {time.Unix(1, 5e8), at}, "null": {}, "false": {}, "0": {}, "true": {at, at},
 	} {
 		f := factOf(&blocks, FactArchived, value, at)
-		if got := SinceOf(&f, &blocks); !got.Equal(want[0]) {
-			t.Errorf("%s: %v, want %v", value, got, want[0])
-		}
-		if got := SinceOf(&f, nil); !got.Equal(want[1]) {
-			t.Errorf("%s without blocks: %v, want %v", value, got, want[1])
+		for i, set := range []*BlockSet{&blocks, nil} {
+			if got := SinceOf(&f, set); !got.Equal(want[i]) {
+				t.Errorf("%s: %v, want %v", value, got, want[i])
+			}
 		}
 	}
 	if got := SinceOf(&Fact{At: at}, &blocks); !got.IsZero() {
@@ -59,52 +58,39 @@ func TestSinceOf(t *testing.T) {
 func TestTitleAndArchived(t *testing.T) {
 	var blocks BlockSet
 	at := time.Unix(1, 0)
-	for value, want := range map[string]string{
-		`"Ranges"`: "Ranges", `""`: "", "null": "", "7": "", `["a"]`: "", `"` + strings.Repeat("é", 300) +
-			`"`: strings.Repeat("é", 256), `"x` + strings.Repeat("é", 300) + `"`: "x" + strings.Repeat("é", 255),
-	} {
+	for value, want := range map[string]string{`"Ranges"`: "Ranges", `""`: "", "null": "", `["a"]`: "",
+		`"x` + strings.Repeat("é", 300) + `"`: "x" + strings.Repeat("é", 255)} {
 		s := &Session{Facts: []Fact{factOf(&blocks, FactTitle, value, at)}}
-		if got := s.Title(&blocks); got != want {
-			t.Errorf("%.20s: %q", value, got)
-		}
-		if got := s.Title(nil); got != "" {
-			t.Errorf("%.20s without blocks: %q", value, got)
+		if got, without := s.Title(&blocks), s.Title(nil); got != want || without != "" {
+			t.Errorf("%.20s: %q, without blocks %q", value, got, without)
 		}
 	}
-	s := &Session{Facts: []Fact{factOf(&blocks, FactArchived, "5", at), factOf(&blocks, FactArchived, "null",
-		at.Add(1))}}
-	if s.Archived() {
-		t.Error("archived, although it was taken back")
-	}
-	if s.Facts = s.Facts[:1]; !s.Archived() {
-		t.Error("not archived")
+	s := &Session{Facts: []Fact{factOf(&blocks, FactArchived, "5", at), factOf(&blocks, FactArchived, "null", at)}}
+	takenBack := s.Archived()
+	if s.Facts = s.Facts[:1]; takenBack || !s.Archived() {
+		t.Errorf("archived %t, and not %t", takenBack, s.Archived())
 	}
 }
 
+// The costs of a session add up where all are in one currency.
 func TestSummaryCost(t *testing.T) {
-	f := func(want float64, currency string, kv ...any) {
-		t.Helper()
+	for _, c := range []struct {
+		want       float64
+		currency   string
+		currencies []string
+	}{
+		{0, "", nil}, {1, "USD", []string{"USD", "USD"}}, {0, "", []string{"USD", "EUR"}}, {0, "", []string{"USD", ""}},
+	} {
 		s := &synth{session: Key{ID: "s"}}
-		for i := 0; i < len(kv); i += 2 {
-			l := []any{}
-			if kv[i] != nil {
-				l = append(l, string(spans.TurnCostKey), kv[i])
-			}
-			if kv[i+1] != nil {
-				l = append(l, string(spans.TurnCostCurrencyKey), kv[i+1])
-			}
-			s.add(KindTurn, "r", at(0), int64(i), at(int64(i)), at(int64(i)+1), l...)
+		s.add(KindTurn, "r", at(0), 9, at(9), at(9))
+		for i, currency := range c.currencies {
+			s.add(KindTurn, "r", at(0), int64(i), at(1), at(2), string(spans.TurnCostKey), 0.5,
+				string(spans.TurnCostCurrencyKey), currency)
 		}
-		if m := Summarize(Assemble(s.rows)); m.Cost != want || m.Currency != currency {
-			t.Errorf("%v: %v %q, want %v %q", kv, m.Cost, m.Currency, want, currency)
+		if m := Summarize(Assemble(s.rows)); m.Cost != c.want || m.Currency != c.currency {
+			t.Errorf("%+v: %v %q", c, m.Cost, m.Currency)
 		}
 	}
-	f(0, "")
-	f(0, "", nil, nil)
-	f(0.75, "USD", 0.5, "USD", nil, nil, 0.25, "USD")
-	f(0.75, "", 0.5, nil, 0.25, nil)
-	f(0, "", 0.5, "USD", 0.25, "EUR")
-	f(0, "", 0.5, "USD", 0.25, nil)
 }
 
 // TestRelations checks how runs continue from each other, rings and strangers among them.

@@ -3,11 +3,9 @@ package session
 import (
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -152,36 +150,6 @@ func TestListsResolveToTheTruth(t *testing.T) {
 	}
 }
 
-// The tree depends on what the lists hold, not on how they were cut.
-func TestTreeIsTheSameHoweverListsArePacked(t *testing.T) {
-	truth := history(rand.New(rand.NewPCG(5, 5)), 80)
-	tree := func(begin func(p *packer, i int, bodies []string) int) string {
-		s := &synth{session: Key{ID: "s1"}}
-		p := &packer{s: s, bodies: map[string]bool{}}
-		for i, bodies := range truth {
-			s.add(KindTurn, "r", at(0), int64(i), at(int64(2*i)), at(int64(2*i+1))).Lists = []List{p.list("request", 0,
-				bodies, begin(p, i, bodies))}
-		}
-		s.add(KindRun, "r", at(0), NoTurn, at(0), at(999)).Lists = []List{p.list(spans.ListHistory, 0,
-			truth[len(truth)-1], 0)}
-		return treeJSON(t, Assemble(s.rows))
-	}
-	want := tree(func(*packer, int, []string) int { return 0 })
-	if got := tree((*packer).begin1); got != want {
-		t.Errorf("windows (-complete +windows):\n%s", cmp.Diff(want, got))
-	}
-	if strings.Contains(want, "unresolved") || strings.Contains(want, "history") {
-		t.Errorf("complete lists:\n%s", want)
-	}
-	// Of each list only the end: the history at the end of the run resolves what it holds.
-	got := tree(func(p *packer, i int, bodies []string) int { return len(bodies) - 1 })
-	if !strings.Contains(got, "unresolved") || !strings.Contains(got, `"complete": true`) {
-		t.Errorf("ends only:\n%s", got)
-	}
-}
-
-func (p *packer) begin1(_ int, bodies []string) int { return p.begin(bodies) }
-
 // What cannot be true of a list is reported, and never goes around in circles.
 func TestListsOfNonsense(t *testing.T) {
 	s := &synth{session: Key{ID: "s1"}}
@@ -237,39 +205,6 @@ func TestListsOfNonsense(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	disturb(t, s.rows, treeJSON(t, Assemble(s.rows)))
-}
-
-// A session of 10,000 turns whose requests grow to 20,000 messages comes to what was sent, not to 10^8 items.
-func TestLongSession(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: takes a second")
-	}
-	rows, blocks := longSession(10_000)
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	start := time.Now()
-	tree := Assemble(rows)
-	took := time.Since(start)
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	last := tree.Runs[0].Turns[9_999].Requests[0].Messages
-	if last.Len() != 20_000 || !last.Complete || last.Same != 19_998 || len(tree.Runs[0].Turns[9_999].Defects) > 0 {
-		t.Fatalf("%d messages, same %d, %+v", last.Len(), last.Same, tree.Runs[0].Turns[9_999].Defects)
-	}
-	kept := int64(after.HeapAlloc) - int64(before.HeapAlloc)
-	t.Logf("Assemble took %v and keeps %d MB", took, kept>>20)
-	if kept > 200<<20 || took > 20*time.Second {
-		t.Errorf("Assemble took %v and keeps %d MB", took, kept>>20)
-	}
-	start = time.Now()
-	tree.CheckContent(blocks)
-	if d := tree.Runs[0].Turns[9_999].Defects; len(d) > 0 || time.Since(start) > 20*time.Second {
-		t.Errorf("CheckContent took %v: %+v", time.Since(start), d)
-	}
-	if out := treeJSON(t, tree); len(out) > 100<<20 || !strings.Contains(out, `"same": 19998`) {
-		t.Errorf("%d bytes of JSON", len(out))
-	}
 }
 
 // wholeOf is what a list of bodies says that they come to.

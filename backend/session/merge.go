@@ -1,6 +1,8 @@
 package session
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -14,16 +16,13 @@ import (
 // comparePreferred orders rows of one address, the row first that decides: the one that Supersedes prefers, but of two
 // that know their ends equally well the one from events.
 func comparePreferred(x, y *Row) int {
-	better := func(x, y *Row) bool {
-		if knownRank(x.Known) == knownRank(y.Known) && isSaved(x) != isSaved(y) {
-			return isSaved(y)
-		}
-		return Supersedes(x, y)
-	}
+	saved := cmp.Compare(boolByte(isSaved(x)), boolByte(isSaved(y)))
 	switch {
-	case better(x, y):
+	case knownRank(x.Known) == knownRank(y.Known) && saved != 0:
+		return saved
+	case Supersedes(x, y):
 		return -1
-	case better(y, x):
+	case Supersedes(y, x):
 		return 1
 	}
 	return 0
@@ -92,13 +91,7 @@ func twiceDefect(n int) Defect {
 // mergeGroups removes each group of a saved session that events describe too. A saved session does not say when a group
 // began, so the two have different addresses, but the same members and the same selected one.
 func (a *assembler) mergeGroups() {
-	content := func(g *Group) string {
-		b := strconv.AppendQuote(nil, g.SelectedID)
-		for _, m := range g.Members {
-			b = strconv.AppendQuote(b, m)
-		}
-		return string(b)
-	}
+	content := func(g *Group) string { return fmt.Sprintf("%q %q", g.SelectedID, g.Members) }
 	fromEvents := map[string]*Group{}
 	for _, g := range slices.Backward(a.s.Groups) {
 		if g.Recording == "" && !g.Missing {

@@ -47,18 +47,27 @@ const partMessage = "message"
 // result says what is missing.
 func (r *Request) Payload(blocks *BlockSet) Payload {
 	p := payload{blocks: blocks, out: Payload{Stated: r.stated, Redacted: r.redacted}, parts: map[string]string{}}
-	p.params(r)
-	template, kind := p.parts[string(spans.ProvenanceRest)], spans.ProvenanceRest
-	if body, ok := p.parts[string(spans.ProvenanceComposed)]; ok {
-		template, kind = body, spans.ProvenanceComposed
+	kind := spans.ProvenanceRest
+	params, bodies := p.read(requestName(spans.ListParams, r.Attempt), r.Params, MissingPart{Part: string(kind)})
+	for i := range params { // of two of one kind the first counts
+		if k := params[i].Provenance; p.parts[k] == "" {
+			p.parts[k] = bodies[i]
+			if isRest(k) {
+				p.parts[k] = blocks.template(&params[i])
+			}
+		}
 	}
-	p.messages(r)
+	lost := MissingPart{Part: partMessage, Position: -1}
+	p.items, p.bodies = p.read(requestName(spans.ListRequest, r.Attempt), r.Messages, lost)
 	if p.failed() {
 		return p.out
 	}
+	if p.parts[string(spans.ProvenanceComposed)] != "" {
+		kind = spans.ProvenanceComposed
+	}
 	p.buf = make([]byte, 0, min(max(p.out.Stated, 0), 4<<20)) // as stated, within reason
-	if err := spans.Pieces(template, p.piece); err != nil {
-		p.miss(string(kind))
+	if err := spans.Pieces(p.parts[string(kind)], p.piece); err != nil {
+		p.miss(MissingPart{Part: string(kind)})
 	}
 	if p.failed() {
 		return p.out
@@ -90,15 +99,18 @@ type payload struct {
 
 func (p *payload) failed() bool { return len(p.out.Missing) > 0 || len(p.out.Defects) > 0 }
 
-func (p *payload) miss(part string) { p.out.Missing = append(p.out.Missing, MissingPart{Part: part}) }
+func (p *payload) miss(part MissingPart) { p.out.Missing = append(p.out.Missing, part) }
 
 func (p *payload) broken(detail string) {
 	p.out.Defects = append(p.out.Defects, Defect{Code: spans.DefectListBroken, Detail: detail})
 }
 
-// read returns the bodies of a list, and says what is missing of it. part names the items.
-func (p *payload) read(name string, attempt int64, refs *Refs, part func(*Ref) string) ([]Ref, []string) {
-	name = requestName(name, attempt)
+// read returns the bodies of a list, and says what is missing of it. Without the list lost is missing.
+func (p *payload) read(name string, refs *Refs, lost MissingPart) ([]Ref, []string) {
+	if refs == nil {
+		p.miss(lost)
+		return nil, nil
+	}
 	c := p.blocks.Read(refs)
 	switch {
 	case refs.end != nil && (!refs.end.whole || refs.known < refs.end.pos):
@@ -107,39 +119,19 @@ func (p *payload) read(name string, attempt int64, refs *Refs, part func(*Ref) s
 		p.broken(name)
 	}
 	items := refs.Items()
-	lost := func(at []int, withheld bool) {
-		for _, i := range at {
-			m := MissingPart{Part: part(&items[i]), Block: c.names[i], Withheld: withheld}
-			if m.Part == partMessage {
-				m.Position = i
-			}
-			p.out.Missing = append(p.out.Missing, m)
-		}
-	}
-	lost(c.Missing, false)
-	lost(c.Withheld, true)
-	slices.SortStableFunc(p.out.Missing, func(a, b MissingPart) int { return a.Position - b.Position })
-	return items, c.Bodies
-}
-
-// params reads the params list. Of two of one kind the first counts.
-func (p *payload) params(r *Request) {
-	if r.Params == nil {
-		p.miss(string(spans.ProvenanceRest))
-		return
-	}
-	kind := func(ref *Ref) string { return clip(ref.Provenance) }
-	items, bodies := p.read(spans.ListParams, r.Attempt, r.Params, kind)
 	for i := range items {
-		kind := items[i].Provenance
-		if _, ok := p.parts[kind]; ok {
+		_, isMissing := slices.BinarySearch(c.Missing, i)
+		_, isWithheld := slices.BinarySearch(c.Withheld, i)
+		if !isMissing && !isWithheld {
 			continue
 		}
-		p.parts[kind] = bodies[i]
-		if isRest(kind) {
-			p.parts[kind] = p.blocks.template(&items[i])
+		m := MissingPart{Part: partMessage, Position: i, Block: c.names[i], Withheld: isWithheld}
+		if lost.Part != partMessage {
+			m.Part, m.Position = clip(items[i].Provenance), 0
 		}
+		p.miss(m)
 	}
+	return items, c.Bodies
 }
 
 // template returns the body of a block as it is; empty if it is not there.
@@ -159,14 +151,6 @@ func (s *BlockSet) text(p spans.Piece) string {
 	return s.get(p.Block).body
 }
 
-func (p *payload) messages(r *Request) {
-	if r.Messages == nil {
-		p.out.Missing = append(p.out.Missing, MissingPart{Part: partMessage, Position: -1})
-		return
-	}
-	p.items, p.bodies = p.read(spans.ListRequest, r.Attempt, r.Messages, func(*Ref) string { return partMessage })
-}
-
 // piece appends one piece of the template.
 func (p *payload) piece(piece spans.Piece) bool {
 	switch piece.Part {
@@ -177,13 +161,16 @@ func (p *payload) piece(piece spans.Piece) bool {
 	case spans.PartTools:
 		p.part(spans.ProvenanceTools)
 	case spans.PartMessage:
-		p.message()
+		if p.next < len(p.bodies) {
+			p.put(p.bodies[p.next])
+		}
+		p.next++
 	case spans.PartMessages:
-		for i := p.next; p.next < len(p.bodies) && !p.failed(); {
+		for i := p.next; p.next < len(p.bodies) && !p.failed(); p.next++ {
 			if p.next > i {
 				p.put(piece.Sep)
 			}
-			p.message()
+			p.put(p.bodies[p.next])
 		}
 	case spans.PartProvenance:
 		for i := range p.items {
@@ -192,8 +179,7 @@ func (p *payload) piece(piece spans.Piece) bool {
 			}
 			from, err := spans.ParseProvenance(p.items[i].Provenance)
 			if err != nil {
-				lost := MissingPart{Part: "provenance", Position: i, Block: clip(p.items[i].Block)}
-				p.out.Missing = append(p.out.Missing, lost)
+				p.miss(MissingPart{Part: "provenance", Position: i, Block: clip(p.items[i].Block)})
 			}
 			p.put(string(from.AppendJSON(nil)))
 		}
@@ -201,17 +187,10 @@ func (p *payload) piece(piece spans.Piece) bool {
 	return !p.failed()
 }
 
-func (p *payload) message() {
-	if p.next < len(p.bodies) {
-		p.put(p.bodies[p.next])
-	}
-	p.next++
-}
-
 func (p *payload) part(kind spans.ProvenanceKind) {
 	body, ok := p.parts[string(kind)]
 	if !ok {
-		p.miss(string(kind))
+		p.miss(MissingPart{Part: string(kind)})
 	}
 	p.put(body)
 }

@@ -2,6 +2,8 @@ package session
 
 import (
 	"encoding/hex"
+	"slices"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -158,19 +160,13 @@ type Batch struct {
 
 // Attr returns the value of key, or the zero Value.
 func (r *Row) Attr(key attribute.Key) Value {
-	lo, hi := 0, len(r.Attrs)
-	for lo < hi {
-		mid := int(uint(lo+hi) >> 1)
-		if r.Attrs[mid].Key < string(key) {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
+	i, ok := slices.BinarySearchFunc(r.Attrs, key, func(a Attr, key attribute.Key) int {
+		return strings.Compare(a.Key, string(key))
+	})
+	if !ok {
+		return Value{}
 	}
-	if lo < len(r.Attrs) && r.Attrs[lo].Key == string(key) {
-		return r.Attrs[lo].Value
-	}
-	return Value{}
+	return r.Attrs[i].Value
 }
 
 // RunKey returns the run that the row belongs to.

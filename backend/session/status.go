@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -22,21 +23,13 @@ func (s Summary) StatusAt(now time.Time) spans.SessionStatus {
 	if !dead(s.Last, s.HeartbeatNS, now) {
 		return s.Status
 	}
-	if s.Settled != "" {
-		return s.Settled
-	}
-	return spans.SessionStatusAborted
+	return cmp.Or(s.Settled, spans.SessionStatusAborted)
 }
 
 // StatusAt returns the status of the session at a time, like Summary.StatusAt.
 func (s *Session) StatusAt(now time.Time) spans.SessionStatus {
-	if !dead(s.Last, s.heartbeat(), now) {
-		return s.Status
-	}
-	if settled := s.settled(); settled != "" {
-		return settled
-	}
-	return spans.SessionStatusAborted
+	sum := Summary{Status: s.Status, Last: s.Last, HeartbeatNS: s.heartbeat(), Settled: s.settled()}
+	return sum.StatusAt(now)
 }
 
 // StatusAt returns the status of the run at a time: Status, but aborted if the run is open, sends heartbeats, and

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,152 +11,90 @@ import (
 
 const heartbeat = 15 * time.Second
 
+// sketch adds rows that a text describes, with semicolons between them: KIND RUN START END, and attributes KEY=VALUE
+// without the prefix otelagent. A row without an end has the time after "…" as its last sign; "live" gives heartbeats.
+// The turn is 0.
+func (s *synth) sketch(text string) {
+	kinds := map[string]Kind{"run": KindRun, "turn": KindTurn, "call": KindToolCall, "permission": KindPermission}
+	starts := map[string]int64{}
+	for _, row := range strings.Split(text, "; ") {
+		f := strings.Fields(row)
+		start, _ := strconv.ParseInt(f[2], 10, 64)
+		end, isOpen := strings.CutPrefix(f[3], "…")
+		last, _ := strconv.ParseInt(end, 10, 64)
+		turn := int64(0)
+		if f[0] == "run" {
+			turn, starts[f[1]] = NoTurn, start
+		}
+		var kv []any
+		for _, attr := range f[4:] {
+			key, value, _ := strings.Cut(attr, "=")
+			switch n, err := strconv.Atoi(value); {
+			case key == "live":
+				kv = append(kv, "otelagent.live.heartbeat", heartbeat.Nanoseconds())
+			case key == "call":
+				kv = append(kv, "gen_ai.tool.call.id", value)
+			case err == nil:
+				kv = append(kv, "otelagent."+key, n)
+			default:
+				kv = append(kv, "otelagent."+key, value)
+			}
+		}
+		r := s.add(kinds[f[0]], f[1], at(starts[f[1]]), turn, at(start), at(last), kv...)
+		if isOpen {
+			r.Known = spans.KnownLive
+		}
+	}
+}
+
 func TestStatusAt(t *testing.T) {
-	beat := func(kv ...any) []any { return append(kv, "otelagent.live.heartbeat", heartbeat.Nanoseconds()) }
-	open := func(s *synth, run string, start, seen int64, kv ...any) *Row {
-		r := s.add(KindRun, run, at(start), NoTurn, at(start), at(seen), kv...)
-		r.Known = spans.KnownLive
-		return r
-	}
-	over := func(s *synth, run string, start, end int64, status string) {
-		s.add(KindRun, run, at(start), NoTurn, at(start), at(end), "otelagent.run.status", status)
-	}
 	const (
-		idle, busy, retrying, waiting, failed, aborted = spans.SessionStatusIdle, spans.SessionStatusBusy,
-			spans.SessionStatusRetrying,
-			spans.SessionStatusWaitingOnApproval, spans.SessionStatusError, spans.SessionStatusAborted
+		idle, busy, retrying = spans.SessionStatusIdle, spans.SessionStatusBusy, spans.SessionStatusRetrying
+		waiting, aborted     = spans.SessionStatusWaitingOnApproval, spans.SessionStatusAborted
+		killed               = "run a 0 …10 live; "
 	)
 	for _, c := range []struct {
-		name string
-		add  func(*synth)
+		name, rows string
 		// then is the status as of the last row, after that of three heartbeats and 1 ns later.
 		then, after spans.SessionStatus
 	}{
-		{"nothing", func(*synth) {}, idle, idle},
-		{"over", func(s *synth) { over(s, "a", 0, 10, "completed") }, idle, idle},
-		{"failed", func(s *synth) { over(s, "a", 0, 10, "error") }, failed, failed},
-		{"gives no heartbeats", func(s *synth) { open(s, "a", 0, 10) }, busy, busy},
-		{"killed", func(s *synth) { open(s, "a", 0, 10, beat()...) }, busy, aborted},
-		{"killed, its own span never came", func(s *synth) {
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat()...).Known = spans.KnownLive
-		}, busy, aborted},
-		{"killed in its second attempt", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.turn.attempts", 2)...).Known = spans.KnownLive
-		}, retrying, aborted},
-		{"killed while it waited", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			s.add(KindPermission, "a", at(0), 0, at(1), at(5), beat("otelagent.permission.action",
-				"ask")...).Known = spans.KnownLive
-		}, waiting, aborted},
-		{"the question was closed", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
-			s.add(KindPermission, "a", at(0), 0, at(2), at(5), "otelagent.permission.action",
-				"ask").Known = spans.KnownClosed
-		}, busy, aborted},
-		{"the copy of a question outlived its turn", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5))
-			s.add(KindPermission, "a", at(0), 0, at(2), at(4), beat("otelagent.permission.action",
-				"ask")...).Known = spans.KnownLive
-		}, busy, aborted},
-		{"asked, and no more", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
-			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask",
-				"gen_ai.tool.call.id", "c")
-		}, waiting, aborted},
-		{"asked, and who answered", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
-			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask",
-				"otelagent.permission.decided_by", "user")
-		}, busy, aborted},
-		{"asked, then allowed", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
-			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask",
-				"gen_ai.tool.call.id", "c")
-			s.add(KindPermission, "a", at(0), 0, at(3), at(3), "otelagent.permission.action", "allow",
-				"gen_ai.tool.call.id", "c", "otelagent.ordinal", 1)
-		}, busy, aborted},
-		{"asked, in a turn that is over", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5))
-			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask")
-		}, busy, aborted},
-		{"an attempt was discarded, and the next has not begun", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.attempts.discarded",
-				1)...).Known = spans.KnownLive
-		}, retrying, aborted},
-		{"the second attempt was answered with a tool call", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.turn.attempts", 2, "otelagent.replied",
-				true)...).Known = spans.KnownLive
-			s.add(KindToolCall, "a", at(0), 0, at(4), at(5), "gen_ai.tool.call.id", "c").Known = spans.KnownLive
-		}, busy, aborted},
-		{"killed while it waited for its user", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.waiting", "user_input",
-				"otelagent.turn.attempts", 2)...).Known = spans.KnownLive
-		}, spans.SessionStatusWaitingOnUserInput, aborted},
-		{"killed, and another run soon after", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			over(s, "b", 20, 30, "completed")
-		}, busy, idle},
-		{"killed, and one that failed soon after", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			over(s, "b", 20, 30, "error")
-		}, busy, failed},
-		{"killed, and another run much later", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			over(s, "b", 20, 60_000, "completed")
-		}, idle, idle},
-		{"killed while it waited, and one at work much later", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			s.add(KindPermission, "a", at(0), 0, at(1), at(5), beat("otelagent.permission.action",
-				"ask")...).Known = spans.KnownLive
-			open(s, "b", 60_000, 60_010, beat()...)
-		}, busy, aborted},
-		{"a sub-agent tries again while its parent waits for it", func(s *synth) {
-			open(s, "a", 0, 10, beat()...)
-			open(s, "b", 5, 10, beat()...)
-			s.add(KindTurn, "b", at(5), 0, at(6), at(9), beat("otelagent.turn.attempts", 3)...).Known = spans.KnownLive
-		}, retrying, aborted},
-		{"heartbeats of what is over mean nothing", func(s *synth) {
-			open(s, "a", 0, 10)
-			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat()...)
-		}, busy, busy},
-		{"a heartbeat beyond all bounds", func(s *synth) {
-			open(s, "a", 0, 10, "otelagent.live.heartbeat", int64(1)<<62)
-		}, busy, busy},
-		{"one that makes no sense", func(s *synth) { open(s, "a", 0, 10, "otelagent.live.heartbeat", -1) }, busy, busy},
+		{"gives no heartbeats", "run a 0 …10", busy, busy},
+		{"killed", "run a 0 …10 live", busy, aborted},
+		{"in its second attempt", killed + "turn a 1 …5 live turn.attempts=2", retrying, aborted},
+		{"waits", killed + "permission a 1 …5 live permission.action=ask", waiting, aborted},
+		{"the copy of a question outlived its turn",
+			killed + "turn a 1 5; permission a 2 …4 live permission.action=ask", busy, aborted},
+		{"asked, and no more", killed + "turn a 1 …5; permission a 2 2 permission.action=ask call=c", waiting, aborted},
+		{"asked, then allowed", killed + "turn a 1 …5; permission a 2 2 permission.action=ask call=c; " +
+			"permission a 3 3 permission.action=allow call=c ordinal=1", busy, aborted},
+		{"asked, in a turn that is over", killed + "turn a 1 5; permission a 2 2 permission.action=ask", busy, aborted},
+		{"an attempt was discarded, and the next has not begun", killed + "turn a 1 …5 live attempts.discarded=1",
+			retrying, aborted},
+		{"the second attempt was answered with a tool call",
+			killed + "turn a 1 …5 live turn.attempts=2 replied=true; call a 4 …5 call=c", busy, aborted},
+		{"waits for its user", killed + "turn a 1 …5 live waiting=user_input turn.attempts=2",
+			spans.SessionStatusWaitingOnUserInput, aborted},
+		{"another run soon after", killed + "run b 20 30 run.status=completed", busy, idle},
+		{"another run much later", killed + "run b 20 60000 run.status=completed", idle, idle},
+		{"waited, and one at work much later",
+			killed + "permission a 1 …5 live permission.action=ask; run b 60000 …60010 live", busy, aborted},
+		{"a sub-agent tries again while its parent waits for it",
+			killed + "run b 5 …10 live; turn b 6 …9 live turn.attempts=3", retrying, aborted},
+		{"heartbeats of what is over mean nothing", "run a 0 …10; turn a 1 5 live", busy, busy},
+		{"a heartbeat beyond all bounds", "run a 0 …10 live.heartbeat=4611686018427387904", busy, busy},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &synth{session: Key{ID: "s1"}}
-			c.add(s)
+			s.sketch(c.rows)
 			tree := Assemble(s.rows)
 			sum := Summarize(tree)
 			const bound = deadAfter * heartbeat
-			for _, x := range []struct {
-				name string
-				now  time.Time
-				want spans.SessionStatus
-			}{
-				{"no time", time.Time{}, c.then},
-				{"the last row", tree.Last, c.then},
-				{"before it", tree.Last.Add(-time.Hour), c.then},
-				{"the bound", tree.Last.Add(bound), c.then},
-				{"beyond the bound", tree.Last.Add(bound + 1), c.after},
-				{"years later", tree.Last.AddDate(90, 0, 0), c.after},
+			for now, want := range map[time.Time]spans.SessionStatus{
+				{}: c.then, tree.Last: c.then, tree.Last.Add(-time.Hour): c.then, tree.Last.Add(bound): c.then,
+				tree.Last.Add(bound + 1): c.after, tree.Last.AddDate(90, 0, 0): c.after,
 			} {
-				if got := tree.StatusAt(x.now); got != x.want {
-					t.Errorf("%s: %s, want %s", x.name, got, x.want)
-				}
-				if got := sum.StatusAt(x.now); got != x.want {
-					t.Errorf("%s: the summary says %s, want %s: %+v", x.name, got, x.want, sum)
+				if got, of := tree.StatusAt(now), sum.StatusAt(now); got != want || of != want {
+					t.Errorf("%v: %s, of the summary %s, want %s: %+v", now, got, of, want, sum)
 				}
 			}
 			if tree.Status != c.then || sum.Status != c.then {
@@ -166,27 +106,11 @@ func TestStatusAt(t *testing.T) {
 
 func TestRunStatusAt(t *testing.T) {
 	s := &synth{session: Key{ID: "s1"}}
-	s.add(KindRun, "a", at(0), NoTurn, at(0), at(10), "otelagent.live.heartbeat",
-		heartbeat.Nanoseconds()).Known = spans.KnownLive
-	s.add(KindToolCall, "a", at(0), 0, at(5), at(20)) // ended after the last copy of the run left
-	s.add(KindRun, "b", at(90_000), NoTurn, at(90_000), at(90_010), "otelagent.run.status", "completed")
-	runs := Assemble(s.rows).Runs
-	for _, c := range []struct {
-		run  *Run
-		now  int64
-		want spans.RunStatus
-	}{
-		{runs[0], at(20), spans.RunStatusOpen},
-		{runs[0], at(20) + 3*heartbeat.Nanoseconds(), spans.RunStatusOpen},
-		{runs[0], at(21) + 3*heartbeat.Nanoseconds(), spans.RunStatusAborted},
-		{runs[1], at(1e9), spans.RunStatusCompleted},
-	} {
-		if got := c.run.StatusAt(nsTime(c.now)); got != c.want {
-			t.Errorf("run %s at %d: %s, want %s", c.run.ID, c.now, got, c.want)
+	s.sketch("run a 0 …10 live; call a 5 20") // a call that ended after the last copy of the run left
+	run := Assemble(s.rows).Runs[0]
+	for after, want := range map[int64]spans.RunStatus{0: spans.RunStatusOpen, 1: spans.RunStatusAborted} {
+		if got := run.StatusAt(nsTime(at(20) + 3*heartbeat.Nanoseconds() + after)); got != want {
+			t.Errorf("%d ns after three heartbeats: %s, want %s", after, got, want)
 		}
-	}
-	if runs[0].Status != spans.RunStatusOpen || runs[0].Seen != nsTime(at(10)) ||
-		runs[0].HeartbeatNS != heartbeat.Nanoseconds() || !runs[0].End.IsZero() {
-		t.Errorf("%+v", runs[0].Span)
 	}
 }

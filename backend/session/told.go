@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"github.com/otelagent/otelagent/spans"
@@ -28,15 +29,9 @@ func isStated(t time.Time, source spans.TimeSource) bool {
 
 // StartTold reports whether the session's Start is known, as StartTold of the run that began then.
 func (s *Session) StartTold() bool {
-	if TimeTold(s.Start) {
-		return true
-	}
-	for _, r := range s.Runs {
-		if r.Start.Equal(s.Start) && r.StartTold() {
-			return true
-		}
-	}
-	return false
+	return TimeTold(s.Start) || slices.ContainsFunc(s.Runs, func(r *Run) bool {
+		return r.Start.Equal(s.Start) && r.StartTold()
+	})
 }
 
 // UsageTold reports whether the turn's tokens were reported. Where they were not, the counts of Usage are zero and
@@ -45,26 +40,12 @@ func (t *Turn) UsageTold() bool { return t.Reported != nil || t.Usage != Usage{}
 
 // UsageTold reports whether the tokens of any turn of the run, or of the run as a whole, were reported.
 func (r *Run) UsageTold() bool {
-	if r.RollUp != nil || r.Reported != nil || r.Usage != (Usage{}) {
-		return true
-	}
-	for _, t := range r.Turns {
-		if t.UsageTold() {
-			return true
-		}
-	}
-	return false
+	return r.RollUp != nil || r.Reported != nil || r.Usage != (Usage{}) ||
+		slices.ContainsFunc(r.Turns, (*Turn).UsageTold)
 }
 
 // UsageTold reports whether the tokens of any run of the session were reported. Usage is the sum of what was.
-func (s *Session) UsageTold() bool {
-	for _, r := range s.Runs {
-		if r.UsageTold() {
-			return true
-		}
-	}
-	return false
-}
+func (s *Session) UsageTold() bool { return slices.ContainsFunc(s.Runs, (*Run).UsageTold) }
 
 // UsageTold reports whether any token of the session was reported. A summary does not keep which zeros were: one
 // whose turns all report zeros counts as one that reports none.

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -60,17 +61,11 @@ type Fact struct {
 
 // Fact returns the fact of that subject and key that counts, the latest; nil when there is none.
 func (s *Session) Fact(subject, key string) *Fact {
-	after, _ := slices.BinarySearchFunc(s.Facts, Fact{Subject: subject, Key: key}, func(f, want Fact) int {
-		if c := cmp.Or(strings.Compare(f.Subject, want.Subject), strings.Compare(f.Key, want.Key)); c != 0 {
-			return c
-		}
-		return -1
+	after := sort.Search(len(s.Facts), func(i int) bool {
+		return cmp.Or(strings.Compare(s.Facts[i].Subject, subject), strings.Compare(s.Facts[i].Key, key)) > 0
 	})
-	if after == 0 {
-		return nil
-	}
-	if f := &s.Facts[after-1]; f.Subject == subject && f.Key == key {
-		return f
+	if after > 0 && s.Facts[after-1].Subject == subject && s.Facts[after-1].Key == key {
+		return &s.Facts[after-1]
 	}
 	return nil
 }

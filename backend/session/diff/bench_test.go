@@ -2,7 +2,6 @@ package diff
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -69,46 +68,4 @@ func BenchmarkCompare(b *testing.B) {
 			}
 		})
 	}
-}
-
-// All lines of a comparison together stay within its room, texts that have no room are marked as cut, and a turn holds
-// little besides.
-func TestMemory(t *testing.T) {
-	const turns, room = 1000, 256 << 10
-	x, _ := talk(turns, "one thing")
-	y, _ := talk(turns, "another thing")
-	heap := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	before := heap()
-	d := newDiffer(x, y)
-	d.room = room
-	d.compare()
-	out := d.out
-	if kept := heap() - before; kept > 2*room+turns*6<<10 {
-		t.Errorf("%d bytes kept for %d turns", kept, turns)
-	}
-	reported, cut := 0, 0
-	for _, turn := range out.Runs[0].Turns {
-		if turn.State != Changed {
-			t.Fatalf("turn %d is %s", *turn.A.Index, turn.State)
-		}
-		for _, c := range turn.Changes {
-			if c.Text.Cut {
-				cut++
-			}
-			for _, h := range c.Text.Hunks {
-				for _, l := range h.Lines {
-					reported += len(l.Text)
-				}
-			}
-		}
-	}
-	if reported > room || cut == 0 || cut == turns {
-		t.Errorf("%d bytes are reported, %d texts are cut", reported, cut)
-	}
-	runtime.KeepAlive(out)
 }

@@ -252,20 +252,6 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// Events of a run have no word for how it ended, and a saved session has one: that is no difference.
-func TestStatusWords(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		same bool
-	}{{"", "Completed", true}, {"Completed", "Completed", true}, {"Completed", "Stopped", false}} {
-		a, b := asking("s", []string{"x"}), asking("s", []string{"x"})
-		a.Session.Runs[0].StatusWord, b.Session.Runs[0].StatusWord = c.a, c.b
-		if d := compare(t, a, b); d.Equal != c.same {
-			t.Errorf("%q and %q: %+v", c.a, c.b, d.Runs[0].Changes)
-		}
-	}
-}
-
 func TestParseParts(t *testing.T) {
 	got, err := ParseParts(" usage,, cost ")
 	if diff := cmp.Diff([]Part{Usage, Cost}, got); diff != "" || err != nil {

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -62,17 +60,8 @@ func (l *fieldList) add(f field) *field {
 // value adds a string, number or bool. An empty string or nil pointer is the same as none.
 func (l *fieldList) value(part Part, path string, v any) *field {
 	f := field{part: part, path: path}
-	switch v := v.(type) {
-	case string:
-		if v != "" {
-			f.json = string(rawjson.Quote(nil, v))
-		}
-	case int64:
-		f.json = strconv.FormatInt(v, 10)
-	default:
-		if b, err := json.Marshal(v); err == nil && string(b) != "null" {
-			f.json = string(b)
-		}
+	if b, err := json.Marshal(v); err == nil && string(b) != "null" && string(b) != `""` {
+		f.json = string(b)
 	}
 	return l.add(f)
 }

@@ -119,7 +119,8 @@ func (d *decoder) settle() {
 	kept := d.attrs[:0]
 	unknown := 0
 	for i, a := range d.attrs {
-		if i+1 < len(d.attrs) && d.attrs[i+1].Key == a.Key || a.Value.IsZero() || slices.Contains(openInference, attribute.Key(a.Key)) {
+		if i+1 < len(d.attrs) && d.attrs[i+1].Key == a.Key || a.Value.IsZero() ||
+			slices.Contains(openInference, attribute.Key(a.Key)) {
 			continue
 		}
 		if _, ok := spans.Lookup(attribute.Key(a.Key)); !ok {

@@ -99,33 +99,22 @@ func TestRejections(t *testing.T) {
 
 func TestLimitAttribute(t *testing.T) {
 	td, s := one()
-	const limit = 300
-	long := strings.Repeat("é", limit)
+	long := strings.Repeat("é", 300)
 	s.Attributes().PutStr("long", "x"+long)
-	s.Attributes().PutStr("fits", strings.Repeat("x", limit))
 	putSlice(s.Attributes(), "list", long[:200], long[:200])
 	if err := s.Attributes().PutEmptyMap("map").FromRaw(map[string]any{"k": long}); err != nil {
 		t.Fatal(err)
 	}
 	s.Attributes().PutStr("session.id", strings.Repeat("i", maxID))
-	for _, l := range []Limits{{Attribute: limit}, {Attribute: 1}} {
-		batch, report := Decode(td, WithLimits(l))
-		row, limit := batch.Rows[0], max(l.Attribute, maxID)
-		want := Report{Spans: 1, Stored: 1, Cut: 3}
-		fits := strings.Repeat("x", 300)
-		if limit < 300 {
-			want.Cut++
-			fits = fits[:limit]
-		}
-		if diff := cmp.Diff(want, report); diff != "" {
-			t.Errorf("%+v: -want +got:\n%s", l, diff)
-		}
-		if got := row.Attr("long").Str(); got != "x"+long[:(limit-1)/2*2] || row.Attr("fits").Str() != fits {
-			t.Errorf("%+v: strings of %d and %d bytes", l, len(got), len(row.Attr("fits").Str()))
+	for _, n := range []int{300, 1} { // up to 256 bytes always stay
+		batch, report := Decode(td, WithLimits(Limits{Attribute: n}))
+		row := batch.Rows[0]
+		if got := row.Attr("long").Str(); report.Cut != 3 || got != "x"+long[:(max(n, maxID)-1)/2*2] {
+			t.Errorf("%d: a string of %d bytes, %+v", n, len(got), report)
 		}
 		if got := row.Attr("list").Strings(); len(got) != 1 || !row.Attr("map").IsZero() ||
 			len(row.Session.ID) != maxID {
-			t.Errorf("%+v: %d of the list, map %q, session %q", l, len(got), row.Attr("map").Text(), row.Session.ID)
+			t.Errorf("%d: %d of the list, map %q, session %q", n, len(got), row.Attr("map").Text(), row.Session.ID)
 		}
 	}
 	if _, report := Decode(td); report.Cut != 0 {
@@ -133,45 +122,27 @@ func TestLimitAttribute(t *testing.T) {
 	}
 }
 
+// A list that is too long keeps its head, so that it is known to be broken; one of up to 1 MiB is never too long.
 func TestLimitBlock(t *testing.T) {
+	const item, n = "AAAAAAAAAAA", maxValue/12 + 1
 	td, s := one()
-	putSlice(event(s, spans.EventBlocks), "otelagent.block.bodies", "short", "too long")
-	ev := event(s, spans.EventBlocks)
-	ev.PutStr("otelagent.block.bodies", "one alone")
-
-	withheld := func(body string, size int64) session.Block {
+	a := event(s, spans.EventBlocks)
+	putSlice(a, "otelagent.block.bodies", "short", "too long")
+	putSlice(a, "otelagent.lists", "history 999999"+strings.Repeat("\n"+item, n),
+		"request "+strconv.Itoa(n)+strings.Repeat("\n"+item, n-200))
+	event(s, spans.EventBlocks).PutStr("otelagent.block.bodies", "one alone")
+	withheld := func(body string) session.Block {
 		b := bodyBlock(body)
-		b.Body, b.Size = "", size
+		b.Body, b.Size = "", int64(len(body))
 		return b
 	}
 	batch, report := Decode(td, WithLimits(Limits{Block: 6}))
-	want := []session.Block{
-		bodyBlock("short"), withheld("too long", 8), withheld("one alone", 9),
+	want := []session.Block{bodyBlock("short"), withheld("too long"), withheld("one alone")}
+	if diff := cmp.Diff(want, batch.Blocks); diff != "" || report.Cut != 3 {
+		t.Errorf("%+v, -want +got:\n%s", report, diff)
 	}
-	if diff := cmp.Diff(want, batch.Blocks); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if diff := cmp.Diff(Report{Spans: 1, Stored: 1, Cut: 2}, report); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
-// A list that is too long keeps its head, so that it is known to be broken; one of up to 1 MiB is never too long.
-func TestLimitBlockOfLists(t *testing.T) {
-	item := strings.Repeat("A", 11)
-	n := maxValue/12 + 1
-	packed := "history " + strings.Repeat("9", 6) + "" + strings.Repeat("\n"+item, n)
-	td, s := one()
-	putSlice(event(s, spans.EventBlocks), "otelagent.lists", packed, "input 1\n"+item,
-		"request "+strconv.Itoa(n)+strings.Repeat("\n"+item, n-200))
-	batch, report := Decode(td, WithLimits(Limits{Block: 1}))
-	lists := batch.Rows[0].Lists
-	want := []session.List{{Name: "history", Count: 999999}, {Name: "input", Count: 1, Items: []string{item}}}
-	if diff := cmp.Diff(want, lists[:2]); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if n := len(lists[2].Items); n != maxValue/12+1-200 || report.Cut != 1 {
-		t.Errorf("%d items, cut %d", n, report.Cut)
+	if l := batch.Rows[0].Lists; l[0].Count != 999999 || l[0].Items != nil || len(l[1].Items) != n-200 {
+		t.Errorf("lists of %d and %d items", len(l[0].Items), len(l[1].Items))
 	}
 	if _, report := Decode(td); report.Cut != 0 {
 		t.Errorf("by default: %+v", report)
@@ -179,75 +150,35 @@ func TestLimitBlockOfLists(t *testing.T) {
 }
 
 // Turns are bounded each for itself, however many spans bring them and in whatever order; so is what belongs to no
-// turn.
+// turn. A span that is rejected uses nothing up.
 func TestLimitTurn(t *testing.T) {
-	const limit = 10
-	spansOf := func() (ptrace.Traces, func(turn int64, bodies ...string)) {
-		td, s := one()
-		first := true
-		return td, func(turn int64, bodies ...string) {
-			to := s
-			if !first {
-				to = td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty()
-				s.CopyTo(to)
-				to.Events().RemoveIf(func(ptrace.SpanEvent) bool { return true })
-			}
-			first = false
-			if turn < 0 {
-				to.SetName(spans.SpanCompaction)
-				to.Attributes().Remove("otelagent.turn.index")
-			} else {
-				to.SetName(spans.SpanTurn)
-				to.Attributes().PutInt("otelagent.turn.index", turn)
-			}
-			list := event(to, spans.EventBlocks).PutEmptySlice("otelagent.block.bodies")
-			for _, b := range bodies {
-				list.AppendEmpty().SetStr(b)
-			}
+	td, s := one()
+	add := func(turn int64, bodies ...any) ptrace.Span {
+		to := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty()
+		s.CopyTo(to)
+		if to.Attributes().PutInt("otelagent.turn.index", turn); turn < 0 {
+			to.SetName(spans.SpanCompaction)
+			to.Attributes().Remove("otelagent.turn.index")
 		}
+		putSlice(event(to, spans.EventBlocks), "otelagent.block.bodies", bodies...)
+		return to
 	}
-	bodies := func(b session.Batch) (l []string) {
-		for _, x := range b.Blocks {
-			switch {
-			case x.Size == 0:
-				l = append(l, x.Body)
-			case x.Body == "":
-				l = append(l, "withheld")
-			}
-		}
-		return l
-	}
-	td, add := spansOf()
+	add(0, "12345", "12345").SetTraceID(pcommon.TraceID{}) // rejected
 	add(0, "12345", "1234")
 	add(1, "12345", "1234")
 	add(-1, "12345", "1234")
 	add(0, "x", "y", "")
-	add(1, "12", "z")
 	add(-1, "12345678901", "p", "q")
-	batch, report := Decode(td, WithLimits(Limits{Turn: limit}))
-	want := []string{
-		"12345", "1234", "12345", "1234", "12345", "1234",
-		"x", "withheld", "", "withheld", "z", "withheld", "p", "withheld",
+	batch, report := Decode(td, WithLimits(Limits{Turn: 10}))
+	var got []string
+	for _, b := range batch.Blocks {
+		if b.Size > 0 {
+			b.Body += "withheld"
+		}
+		got = append(got, b.Body)
 	}
-	if diff := cmp.Diff(want, bodies(batch)); diff != "" || report.Cut != 4 {
+	want := []string{"12345", "1234", "12345", "1234", "12345", "1234", "x", "withheld", "", "withheld", "p", "withheld"}
+	if diff := cmp.Diff(want, got); diff != "" || report.Cut != 3 {
 		t.Errorf("cut %d, -want +got:\n%s", report.Cut, diff)
-	}
-
-	// A span that is rejected has not used anything up.
-	td, add = spansOf()
-	add(0, "1234567890")
-	spoiled := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
-	spoiled.SetName(spans.SpanPayload)
-	spoiled.Attributes().Remove("otelagent.run.start")
-	spoiled.Attributes().Remove("otelagent.run.id")
-	event(spoiled, spans.EventBlocks).PutStr("otelagent.lists", "input 0")
-	good := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty()
-	fresh, s := one()
-	s.CopyTo(good)
-	_ = fresh
-	event(good, spans.EventBlocks).PutStr("otelagent.block.bodies", "1234567890")
-	batch, report = Decode(td, WithLimits(Limits{Turn: limit}))
-	if diff := cmp.Diff([]string{"1234567890"}, bodies(batch)); diff != "" || report.Stored != 1 {
-		t.Errorf("%+v, -want +got:\n%s", report, diff)
 	}
 }
