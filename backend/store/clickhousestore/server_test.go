@@ -7,7 +7,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -99,14 +98,10 @@ func TestSkewedClocks(t *testing.T) {
 func TestErased(t *testing.T) {
 	s := openAt(t, fresh(t), new(time.Duration))
 	k := session.Key{Tenant: "t", ID: "the name of the session"}
-	body := strings.Repeat("the prompt; ", 200)
-	row := storetest.Row(k, 1)
-	row.Lists = append(row.Lists, session.List{Name: spans.ListParams, Count: 1,
-		Items: []string{spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: "system"}.Encode()}})
 	live := storetest.Row(k, 2)
 	live.Known = spans.KnownLive
-	put(t, s, session.Batch{Rows: []session.Row{row, live},
-		Blocks: []session.Block{storetest.Block(k, body), storetest.Block(k, "own")}})
+	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1), live},
+		Blocks: []session.Block{storetest.Block(k, "own")}})
 	m, err := s.Revision(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +110,7 @@ func TestErased(t *testing.T) {
 		Figures: storetest.FiguresFor(k, 3)}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"rows", "blocks", "refs", "shared", "touches", "summaries", "turns_raw",
+	for _, want := range []string{"rows", "blocks", "touches", "summaries", "turns_raw",
 		"tool_calls_raw", "compactions_raw", "permission_evaluations_raw"} {
 		if left(t, s)[want] == 0 {
 			t.Fatalf("nothing in %s: %v", want, left(t, s))
@@ -128,8 +123,7 @@ func TestErased(t *testing.T) {
 		got := left(t, s)
 		ids := all(t, each(t.Context(), s, "names", "session", "FROM "+s.layout.of(&deletionTable)+" WHERE session != ''",
 			func(r *reader) string { return r.str() }))
-		// The shared body is younger than an hour.
-		if len(got) == 2 && got["shared"] == 1 && got["deletions"] == 1 && len(ids) == 0 {
+		if len(got) == 1 && got["deletions"] == 1 && len(ids) == 0 {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -156,58 +150,6 @@ func TestLiveRowsCollapse(t *testing.T) {
 	if got := all(t, s.Rows(t.Context(), k)); len(got) != 1 || got[0].End != got[0].Start+50 {
 		t.Errorf("%d rows, want the one that ends last", len(got))
 	}
-}
-
-// TestCollect lets shared bodies go an hour after they were last put, and not while a session has them.
-func TestCollect(t *testing.T) {
-	var off time.Duration
-	dsn := fresh(t)
-	s := openAt(t, dsn, &off)
-	body := strings.Repeat("the prompt of all; ", 100)
-	batch := func(id string) session.Batch {
-		k := session.Key{ID: id}
-		row := storetest.Row(k, 1)
-		row.Lists = append(row.Lists, session.List{Name: spans.ListParams, Count: 1,
-			Items: []string{spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: "system"}.Encode()}})
-		return session.Batch{Rows: []session.Row{row}, Blocks: []session.Block{storetest.Block(k, body)}}
-	}
-	check := func(what, id string, want uint64) {
-		t.Helper()
-		if err := s.keepOnce(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got := left(t, s)["shared"]; (got > 0) != (want > 0) {
-			t.Errorf("%s: %d shared bodies, want %d", what, got, want)
-		}
-		if want > 0 && id != "" {
-			if got := all(t, s.Blocks(t.Context(), session.Key{ID: id}, nil)); len(got) != 1 || got[0].Body != body {
-				t.Errorf("%s: session %s has %d blocks", what, id, len(got))
-			}
-		}
-	}
-	put(t, s, batch("a"))
-	put(t, s, batch("b"))
-	if got := left(t, s)["shared"]; got != 1 {
-		t.Errorf("%d bodies, want 1", got)
-	}
-	check("at first", "a", 1)
-	off = 2 * time.Hour
-	check("old and needed", "b", 1)
-	if err := store.Delete(t.Context(), s, session.Key{ID: "a"}); err != nil {
-		t.Fatal(err)
-	}
-	check("old and needed by one", "b", 1)
-	put(t, s, batch("c"))
-	for _, id := range []string{"b", "c"} {
-		if err := store.Delete(t.Context(), s, session.Key{ID: id}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	check("young and not needed", "", 1)
-	off = 4 * time.Hour
-	check("old and not needed", "", 0)
-	put(t, s, batch("d"))
-	check("put again", "d", 1)
 }
 
 // TestLeftHalfWay notes a deletion and does not do it: nobody sees the session, and the next program finishes it.
