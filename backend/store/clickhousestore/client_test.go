@@ -442,30 +442,6 @@ func TestPutIsNotCut(t *testing.T) {
 	}
 }
 
-// TestConnections holds Puts one after the other to one connection.
-func TestConnections(t *testing.T) {
-	f := newFake(t)
-	s := f.open(t)
-	from := map[string]bool{}
-	var mu sync.Mutex
-	f.set(func(_ http.ResponseWriter, r *http.Request, sql string, _ []byte) bool {
-		if insertOf.MatchString(sql) {
-			mu.Lock()
-			from[r.RemoteAddr] = true
-			mu.Unlock()
-		}
-		return false
-	})
-	for range 20 {
-		if err := s.Put(t.Context(), oneRow()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(from) > 3 { // what runs beside may hold one for a moment
-		t.Errorf("20 Puts took %d connections", len(from))
-	}
-}
-
 // TestReadOnly holds a store that is open for reading to SELECT.
 func TestReadOnly(t *testing.T) {
 	f := newFake(t)

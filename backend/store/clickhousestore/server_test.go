@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
@@ -228,28 +225,6 @@ func TestWildTimes(t *testing.T) {
 	}
 }
 
-// TestExceptionInResult makes the server fail in the middle of a result.
-func TestExceptionInResult(t *testing.T) {
-	s := openAt(t, fresh(t), new(time.Duration))
-	n := 0
-	var failed error
-	for v, err := range each(t.Context(), s, "test", "number + toUInt64(throwIf(number = 3000000) AS x)",
-		"FROM system.numbers LIMIT 4000000", func(r *reader) uint64 { return r.u64() }) {
-		if err != nil {
-			failed = err
-			break
-		}
-		if v != uint64(n) {
-			t.Fatalf("row %d is %d", n, v)
-		}
-		n++
-	}
-	if e := (*ServerError)(nil); !errors.As(failed, &e) || e.Code == 0 {
-		t.Errorf("after %d rows: %v, want the server's code", n, failed)
-	}
-	t.Logf("%d rows came before", n)
-}
-
 // TestManyIDs asks for more blocks than one statement takes.
 func TestManyIDs(t *testing.T) {
 	s := openAt(t, fresh(t), new(time.Duration))
@@ -269,57 +244,6 @@ func TestManyIDs(t *testing.T) {
 	for _, err := range s.Blocks(ctx, k, []spans.BlockID{}) {
 		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
-		}
-	}
-}
-
-// TestProjectTogether has two collectors project two states of one session in the same moment: the figures of the later
-// one stay.
-func TestProjectTogether(t *testing.T) {
-	dsn := fresh(t)
-	a, b := openAt(t, dsn, new(time.Duration)), openAt(t, dsn, new(time.Duration))
-	k := session.Key{ID: "s"}
-	mark := func(n int) store.Revision {
-		t.Helper()
-		put(t, a, session.Batch{Rows: []session.Row{storetest.Row(k, n)}})
-		m, err := a.Revision(t.Context(), k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
-	rounds := 60
-	if testing.Short() {
-		rounds = 15
-	}
-	for i := range rounds {
-		older, newer := storetest.FiguresFor(k, 4), storetest.FiguresFor(k, 4)
-		older.Turns = append(older.Turns[1:], session.TurnFigures{Session: k.ID, Run: "older", Turn: int64(i), Start: 1})
-		older.Permissions = nil
-		switch i % 3 {
-		case 1:
-			newer.Turns[2].Failed = true
-		case 2: // what there is
-			newer.Turns[1].Model = "other"
-			if err := a.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark(3 * i), Figures: newer}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		first, second := mark(3*i+1), mark(3*i+2)
-		errs := make(chan error)
-		go func() { errs <- a.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: first, Figures: older}) }()
-		go func() { errs <- b.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: second, Figures: newer}) }()
-		if err := errors.Join(<-errs, <-errs); err != nil {
-			t.Fatal(err)
-		}
-		turns, permissions := all(t, store.Figures[session.TurnFigures](t.Context(), a, store.FigureQuery{})),
-			all(t, store.Figures[session.PermissionFigures](t.Context(), a, store.FigureQuery{Table: store.PermissionTable}))
-		slices.SortFunc(turns, func(a, b session.TurnFigures) int { return int(a.Turn - b.Turn) })
-		if diff := cmp.Diff(newer.Turns, turns); diff != "" {
-			t.Errorf("round %d: turns (-want +got):\n%s", i, diff)
-		}
-		if len(permissions) != len(newer.Permissions) {
-			t.Errorf("round %d: %d permission evaluations, want %d", i, len(permissions), len(newer.Permissions))
 		}
 	}
 }

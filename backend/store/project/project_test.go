@@ -94,25 +94,6 @@ func (r *recorder) want(t *testing.T, when string, n int64) {
 	}
 }
 
-func TestSession(t *testing.T) {
-	st := memstore.New()
-	put(t, st, row("a", 1, session.KindRun), row("a", 2, session.KindTurn))
-	if err := Session(t.Context(), st, key("a")); err != nil {
-		t.Fatal(err)
-	}
-	for m, err := range st.Sessions(t.Context(), store.Query{}) {
-		if err != nil || m.ID != "a" || m.Runs != 1 || m.Turns != 1 || m.Last.IsZero() {
-			t.Errorf("summary %+v, %v", m, err)
-		}
-	}
-	if n := dirty(t, st); n != 0 {
-		t.Errorf("%d dirty", n)
-	}
-	if err := Session(t.Context(), st, key("none")); err != nil {
-		t.Errorf("a session that is not there: %v", err)
-	}
-}
-
 func TestQuiet(t *testing.T) {
 	bubble(t, func(t *testing.T, st *recorder, w *Worker) {
 		put(t, st, row("a", 1, session.KindTurn))
@@ -148,18 +129,6 @@ func TestRunEnd(t *testing.T) {
 		w.TouchBatch(put(t, st, row("a", 1, session.KindRun), row("a", 3, session.KindTurn)))
 		time.Sleep(DefaultQuiet / 4)
 		st.want(t, "at the end of a run", 1)
-	})
-}
-
-func TestStartsWithDirty(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := &recorder{Store: memstore.New()}
-		put(t, st, row("a", 1, session.KindTurn), row("b", 1, session.KindTurn))
-		w := NewWorker(st, nil)
-		st.want(t, "at the start", 2)
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
 	})
 }
 
@@ -335,36 +304,4 @@ func TestClose(t *testing.T) {
 		w.Touch(key("x"))
 		w.TouchBatch(session.Batch{Rows: []session.Row{row("x", 1, session.KindRun)}})
 	})
-}
-
-func TestCloseGivesUp(t *testing.T) {
-	st := &recorder{Store: memstore.New()}
-	w := NewWorker(st, nil)
-	put(t, st, row("a", 1, session.KindTurn))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	// The worker may have been faster than the Put, so the session may be projected already or not.
-	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Close with a context that ended: %v", err)
-	}
-}
-
-func TestRefreshGoesOn(t *testing.T) {
-	st := &recorder{Store: memstore.New()}
-	bad := errors.New("bad")
-	st.fail.Store(&bad)
-	for n := range 20 {
-		put(t, st, row(fmt.Sprint(n), 1, session.KindTurn))
-	}
-	err := Refresh(t.Context(), st)
-	if !errors.Is(err, bad) {
-		t.Fatalf("Refresh: %v", err)
-	}
-	if want := "and 12 more"; !strings.Contains(err.Error(), want) {
-		t.Errorf("error %q, want %q in it", err, want)
-	}
-	st.fail.Store(nil)
-	if err := Refresh(t.Context(), st); err != nil || dirty(t, st) != 0 {
-		t.Errorf("Refresh: %v, %d dirty", err, dirty(t, st))
-	}
 }
