@@ -98,7 +98,7 @@ func TestQuiet(t *testing.T) {
 	bubble(t, func(t *testing.T, st *recorder, w *Worker) {
 		put(t, st, row("a", 1, session.KindTurn))
 		for range 5 {
-			w.Touch(key("a"))
+			w.TouchBatch(session.Batch{Rows: []session.Row{row("a", 1, session.KindTurn)}})
 			time.Sleep(DefaultQuiet / 2)
 		}
 		st.want(t, "while touched", 0)
@@ -113,7 +113,7 @@ func TestMaxLag(t *testing.T) {
 	bubble(t, func(t *testing.T, st *recorder, w *Worker) {
 		put(t, st, row("a", 1, session.KindTurn))
 		for range 65 {
-			w.Touch(key("a"))
+			w.TouchBatch(session.Batch{Rows: []session.Row{row("a", 1, session.KindTurn)}})
 			time.Sleep(time.Second)
 		}
 		st.want(t, "touched for 65 s", 2)
@@ -140,7 +140,7 @@ func TestRetry(t *testing.T) {
 		locked := errors.New("locked")
 		st.fail.Store(&locked)
 		put(t, st, row("a", 1, session.KindTurn))
-		w.Touch(key("a"))
+		w.TouchBatch(session.Batch{Rows: []session.Row{row("a", 1, session.KindTurn)}})
 		time.Sleep(DefaultQuiet * 2)
 		st.fail.Store(nil)
 		time.Sleep(retryAfter * 2)
@@ -178,8 +178,7 @@ func (r *rotten) want(t *testing.T, when string, n int64) {
 	}
 }
 
-// TestBadData tries a session whose data is bad once, and again when it is touched, and not while the worker asks for
-// all that are dirty.
+// TestBadData tries a session whose data is bad once, and again when it is touched.
 func TestBadData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &rotten{Store: memstore.New(), bad: map[session.Key]error{key("bad"): fmt.Errorf("pack 7: %w", store.ErrData)}}
@@ -197,13 +196,7 @@ func TestBadData(t *testing.T) {
 		if n := dirty(t, st); n != 1 {
 			t.Errorf("%d dirty, want the bad one", n)
 		}
-		w.mu.Lock()
-		w.sweepAt = time.Now() // as after more sessions than it remembers
-		w.mu.Unlock()
-		w.Touch(put(t, st, row("good", 2, session.KindRun)).Rows[0].Session)
-		time.Sleep(time.Hour)
-		st.want(t, "after it asked for all", 1)
-		w.Touch(put(t, st, row("bad", 2, session.KindTurn)).Rows[0].Session)
+		w.TouchBatch(put(t, st, row("bad", 2, session.KindTurn)))
 		time.Sleep(time.Hour)
 		st.want(t, "touched", 2)
 		if told.Load() != 2 {
@@ -291,7 +284,7 @@ func TestClose(t *testing.T) {
 		st := &recorder{Store: memstore.New()}
 		w := NewWorker(st, nil)
 		synctest.Wait()
-		w.Touch(put(t, st, row("touched", 1, session.KindTurn)).Rows[0].Session)
+		w.TouchBatch(put(t, st, row("touched", 1, session.KindTurn)))
 		put(t, st, row("not touched", 1, session.KindTurn))
 		for range 2 {
 			if err := w.Close(t.Context()); err != nil {
@@ -301,7 +294,6 @@ func TestClose(t *testing.T) {
 		if n := dirty(t, st); n != 0 {
 			t.Errorf("%d dirty after Close", n)
 		}
-		w.Touch(key("x"))
 		w.TouchBatch(session.Batch{Rows: []session.Row{row("x", 1, session.KindRun)}})
 	})
 }
