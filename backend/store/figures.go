@@ -33,18 +33,11 @@ type FigureTable struct {
 	Name string
 	// Start is the column with the time at which a record begins.
 	Start string
-	// Columns are all columns but that of the session, in the order of the fields of the record type.
-	Columns []FigureColumn
+	// Columns are those of the fields of the record type, in their order: session first.
+	Columns []string
 
-	record reflect.Type // of session.TurnFigures and the like: Session, then a field for each column
+	record reflect.Type // of session.TurnFigures and the like
 	list   int          // field of session.Figures with the records
-}
-
-// FigureColumn is a column of a FigureTable. Text that is empty is NULL, unless Key is set.
-type FigureColumn struct {
-	Name string
-	// Key marks text that names a record and is never NULL.
-	Key bool
 }
 
 // The tables of figures.
@@ -65,116 +58,65 @@ var (
 
 func newFigureTable(name, field, columns string) *FigureTable {
 	f, _ := reflect.TypeFor[session.Figures]().FieldByName(field)
-	t := &FigureTable{Name: name, Start: "start_ns", record: f.Type.Elem(), list: f.Index[0]}
-	for _, c := range strings.Fields(columns) {
-		t.Columns = append(t.Columns, FigureColumn{Name: c, Key: c == "run" || c == "call"})
-		if c == "at_ns" {
-			t.Start = c
-		}
+	t := &FigureTable{Name: name, Start: "start_ns", Columns: strings.Fields("session " + columns),
+		record: f.Type.Elem(), list: f.Index[0]}
+	if slices.Contains(t.Columns, "at_ns") {
+		t.Start = "at_ns"
 	}
-	if len(t.Columns)+1 != t.record.NumField() {
+	if len(t.Columns) != t.record.NumField() {
 		panic("store: columns of " + name)
 	}
 	return t
 }
 
-// A FigureRecord is one record of a table, by its fields: *string, *int64, *bool, *session.Opt[int64] or
-// *session.Opt[float64]. An Opt that is not known is NULL.
-type FigureRecord struct {
-	// Pointer is a *session.TurnFigures or the like.
-	Pointer any
-	Session *string
-	// Fields are those of the columns, in their order.
-	Fields []any
-	value  reflect.Value
+// Nullable reports whether empty text of a column is NULL: that of all but the names of records.
+func (t *FigureTable) Nullable(column int) bool {
+	return !slices.Contains([]string{"session", "run", "call"}, t.Columns[column])
 }
 
-// Clear sets all fields to zero.
-func (r *FigureRecord) Clear() { r.value.SetZero() }
-
-func (r *FigureRecord) set(v reflect.Value) {
-	r.value, r.Pointer, r.Fields = v, v.Addr().Interface(), r.Fields[:0]
-	r.Session = v.Field(0).Addr().Interface().(*string)
-	for i := 1; i < v.NumField(); i++ {
-		r.Fields = append(r.Fields, v.Field(i).Addr().Interface())
-	}
+// New returns an empty record, a *session.TurnFigures or the like, and its fields as columns: *string, *int64, *bool,
+// *session.Opt[int64] or *session.Opt[float64]. An Opt that is not known is NULL.
+func (t *FigureTable) New() (record any, fields []any) {
+	v := reflect.New(t.record)
+	return v.Interface(), fieldsOf(v.Elem())
 }
 
-// Equal reports whether two records of one table are equal but for their session.
-func (r *FigureRecord) Equal(o *FigureRecord) bool {
-	for i := 1; i < r.value.NumField(); i++ {
-		if !r.value.Field(i).Equal(o.value.Field(i)) {
-			return false
-		}
-	}
-	return true
-}
-
-// Names returns the names of the columns.
-func (t *FigureTable) Names() (names []string) {
-	for _, c := range t.Columns {
-		names = append(names, c.Name)
-	}
-	return names
-}
-
-// New returns an empty record.
-func (t *FigureTable) New() *FigureRecord {
-	r := &FigureRecord{}
-	r.set(reflect.New(t.record).Elem())
-	return r
-}
-
-// Of yields the records that f has for the table. A record is valid until the next step.
-func (t *FigureTable) Of(f *session.Figures) iter.Seq[*FigureRecord] {
+// Of yields the fields of the records that f has for the table.
+func (t *FigureTable) Of(f *session.Figures) iter.Seq[[]any] {
 	list := reflect.ValueOf(f).Elem().Field(t.list)
-	return func(yield func(*FigureRecord) bool) {
-		var r FigureRecord
+	return func(yield func([]any) bool) {
 		for i := range list.Len() {
-			if r.set(list.Index(i)); !yield(&r) {
+			if !yield(fieldsOf(list.Index(i))) {
 				return
 			}
 		}
 	}
 }
 
-// Len returns how many records f has for the table.
-func (t *FigureTable) Len(f *session.Figures) int {
-	return reflect.ValueOf(f).Elem().Field(t.list).Len()
+func fieldsOf(record reflect.Value) (fields []any) {
+	for i := range record.NumField() {
+		fields = append(fields, record.Field(i).Addr().Interface())
+	}
+	return fields
 }
 
-// Chosen returns the indexes of the columns that q reads, and whether it reads the session.
-func (t *FigureTable) Chosen(q *FigureQuery) (columns []int, id bool) {
+// Chosen returns the indexes of the columns that q reads.
+func (t *FigureTable) Chosen(q *FigureQuery) (columns []int) {
 	for i, c := range t.Columns {
-		if q.Columns == nil || slices.Contains(q.Columns, c.Name) {
+		if q.Columns == nil || slices.Contains(q.Columns, c) {
 			columns = append(columns, i)
 		}
 	}
-	return columns, q.Columns == nil || slices.Contains(q.Columns, "session")
+	return columns
 }
 
-// A FigureCondition is text that a column must be equal to.
-type FigureCondition struct {
-	Column int
-	Text   string
-}
-
-// Conditions returns the text that q selects by.
-func (t *FigureTable) Conditions(q *FigureQuery) (out []FigureCondition) {
-	for i, c := range t.Columns {
-		text := ""
-		switch c.Name {
-		case "agent":
-			text = q.Agent
-		case "provider":
-			text = q.Provider
-		case "model":
-			text = q.Model
-		case "tool":
-			text = q.Tool
-		}
-		if text != "" {
-			out = append(out, FigureCondition{i, text})
+// Conditions returns the text that q selects by, by column.
+func (t *FigureTable) Conditions(q *FigureQuery) map[int]string {
+	out := map[int]string{}
+	for name, text := range map[string]string{"session": q.Session, "agent": q.Agent, "provider": q.Provider,
+		"model": q.Model, "tool": q.Tool} {
+		if i := slices.Index(t.Columns, name); i >= 0 && text != "" {
+			out[i] = text
 		}
 	}
 	return out

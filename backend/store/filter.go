@@ -170,6 +170,94 @@ func (q *Query) Matches(m *session.Summary, projected bool) bool {
 	})
 }
 
+// SQLNames are the expressions by which an engine of SQL names a session and its summary m, whose columns are
+// SummaryColumns.
+type SQLNames struct {
+	ID string
+	// Last is Cursor.Rank.
+	Last string
+	// Summarized says that there is a summary. Where there is none, columns of m are NULL, zero or empty.
+	Summarized string
+	// Contains, a format, says that a column has the text ? in it, as Query.Search wants.
+	Contains string
+}
+
+// SQL returns the conditions of Matches, Stale excepted, and of Parent and After, for an engine of SQL: each ? stands
+// for one of args, a string, int64 or float64. order is the list to order by.
+func (q *Query) SQL(n SQLNames) (conditions []string, args []any, order string) {
+	and := func(cond string, values ...any) { conditions, args = append(conditions, cond), append(args, values...) }
+	for i, text := range []string{q.Parent, q.ForkedFrom, q.Model} {
+		if text != "" {
+			column := []string{"m.parent", "m.forked_from", "m.model"}[i]
+			and(column+" = ? AND "+column+" <> ''", text) // the latter for an index
+		}
+	}
+	if q.Agent != "" {
+		and("(m.agent = ? OR m.agent_id = ?)", q.Agent, q.Agent)
+	}
+	const unknown = int64(math.MinInt64)
+	if len(q.Status) > 0 {
+		if q.OnlyOpen() { // as an index has it: one that is dead by now is none of these
+			and("m.status IN ('busy', 'retrying', 'waiting_on_approval', 'waiting_on_user_input')")
+		}
+		status := "m.status"
+		if !q.Now.IsZero() { // as session.Summary.StatusAt
+			status = "CASE WHEN m.heartbeat_ns > 0 AND (coalesce(m.last_ns, ?) = ? OR (? - m.last_ns) / 3 >= m.heartbeat_ns + 1)" +
+				" THEN CASE m.settled WHEN '' THEN 'aborted' ELSE m.settled END ELSE m.status END"
+			args = append(args, unknown, unknown, RankOf(q.Now))
+		}
+		var values []any
+		for _, s := range q.Status {
+			values = append(values, string(s))
+		}
+		and(status+" IN (?"+strings.Repeat(", ?", len(values)-1)+")", values...)
+	}
+	if q.Errors {
+		and("m.errors > 0")
+	}
+	if q.Denied {
+		and("m.denied > 0")
+	}
+	if q.MinCost > 0 {
+		and("m.cost >= ?", q.MinCost)
+	}
+	if !q.Since.IsZero() {
+		and(n.Summarized+" AND "+n.Last+" >= ?", RankOf(q.Since))
+	}
+	if !q.Until.IsZero() {
+		and(n.Summarized+" AND coalesce(m.start_ns, ?) < ?", unknown, RankOf(q.Until))
+	}
+	switch q.Archived {
+	case ArchivedNot:
+		and("coalesce(m.archived, 0) = 0")
+	case ArchivedOnly:
+		and("m.archived = 1")
+	}
+	if q.Search != "" {
+		var in []string
+		for _, c := range []string{n.ID, "m.title", "m.agent", "m.agent_id", "m.model"} {
+			in, args = append(in, fmt.Sprintf(n.Contains, c)), append(args, q.Search)
+		}
+		and("(" + strings.Join(in, " OR ") + ")")
+	}
+	before, after, order := "<", ">", n.Last+" DESC, "+n.ID
+	if q.Oldest {
+		before, after, order = ">", "<", n.Last+", "+n.ID+" DESC"
+	}
+	if c := q.After; c != nil && !q.AllTenants {
+		and(n.Last+" "+before+"= ? AND ("+n.Last+" "+before+" ? OR "+n.ID+" "+after+" ?)", c.Rank(), c.Rank(), c.ID)
+	}
+	return conditions, args, order
+}
+
+// OnlyOpen reports whether Status selects only sessions of which something is open.
+func (q *Query) OnlyOpen() bool {
+	open := []spans.SessionStatus{spans.SessionStatusBusy, spans.SessionStatusRetrying,
+		spans.SessionStatusWaitingOnApproval, spans.SessionStatusWaitingOnUserInput}
+	return len(q.Status) > 0 &&
+		!slices.ContainsFunc(q.Status, func(s spans.SessionStatus) bool { return !slices.Contains(open, s) })
+}
+
 // lowerASCII leaves all bytes alone but the letters A to Z.
 func lowerASCII(s string) string {
 	b := []byte(s)

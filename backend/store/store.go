@@ -17,6 +17,8 @@ var (
 	ErrData = errors.New("bad data")
 	// ErrNotFound is wrapped by errors about a session that is not there.
 	ErrNotFound = errors.New("not found")
+	// ErrAmbiguous is wrapped by errors about a reference that several sessions answer to.
+	ErrAmbiguous = errors.New("ambiguous")
 	// ErrClosed is wrapped by errors of every method of a store after its Close.
 	ErrClosed = errors.New("store is closed")
 	// ErrReadOnly is wrapped by errors of methods that write, of a store that was opened for reading.
@@ -28,6 +30,9 @@ var (
 	// ErrFull is wrapped by errors of Put of a store that has reached its limit. It may go away, by deleting.
 	ErrFull = errors.New("store is full")
 )
+
+// Last is the reference that names the newest session.
+const Last = "last"
 
 // Store keeps rows and blocks by session, and what is derived of sessions. All methods are safe for concurrent use,
 // also from several processes where the implementation documents it. An iterator is single-use, ends at the first

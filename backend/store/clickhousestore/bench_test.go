@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -75,14 +74,11 @@ func BenchmarkPut(b *testing.B) {
 			w := &putter{writer: 1 << 62}
 			for n := 0; b.Loop(); n++ {
 				b.StopTimer()
-				e := encoder{s: s, w: w, at: s.clock(), b: &w.bodies}
-				batch := benchBatches(n, bodies)
-				e.encodeBlocks(batch)
-				if err := e.encodeRows(batch.Rows); err != nil {
+				if err := w.encode(benchBatches(n, bodies), s.clock()); err != nil {
 					b.Fatal(err)
 				}
 				b.StartTimer()
-				for t, rows := range map[*table][]byte{&blockTable: e.b.blocks, &rowTable: e.b.rows} {
+				for t, rows := range map[*table][]byte{&blockTable: w.blocks, &rowTable: w.rows} {
 					if len(rows) == 0 {
 						continue
 					}
@@ -110,64 +106,15 @@ func benchOpen(b *testing.B) *Store {
 	return s
 }
 
-// BenchmarkRead reads one session of 50,000 rows from among 1,000 others, and lists the newest 50 of 20,000 sessions.
-func BenchmarkRead(b *testing.B) {
-	server(b)
-	s := benchOpen(b)
-	big := session.Key{ID: "big"}
-	for n := range 5 {
-		var batch session.Batch
-		for i := range benchBatch {
-			r := storetest.Row(big, n*benchBatch+i)
-			batch.Rows = append(batch.Rows, r, storetest.Row(session.Key{ID: fmt.Sprintf("s%05d", (n*benchBatch+i)%20_000)}, i))
-		}
-		if err := s.Put(b.Context(), batch); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.Run("50000rows", func(b *testing.B) {
-		for b.Loop() {
-			n := 0
-			for _, err := range s.Rows(b.Context(), big) {
-				if err != nil {
-					b.Fatal(err)
-				}
-				n++
-			}
-			if n != 5*benchBatch {
-				b.Fatalf("%d rows", n)
-			}
-		}
-	})
-	b.Run("newest50", func(b *testing.B) {
-		for b.Loop() {
-			n := 0
-			for _, err := range s.Sessions(b.Context(), newest) {
-				if err != nil {
-					b.Fatal(err)
-				}
-				n++
-			}
-			if n != newest.Limit {
-				b.Fatalf("%d sessions", n)
-			}
-		}
-	})
-}
-
-var newest = store.Query{Limit: 50}
-
 // BenchmarkEncode is what Put does before the first byte leaves. It needs no server.
 func BenchmarkEncode(b *testing.B) {
-	s, w := &Store{}, &putter{writer: 1 << 62}
+	w := &putter{writer: 1 << 62}
 	batch := benchBatches(0, false)
 	for b.Loop() {
-		e := encoder{s: s, w: w, at: 1, b: &w.bodies}
-		e.encodeBlocks(batch)
-		if err := e.encodeRows(batch.Rows); err != nil {
+		if err := w.encode(batch, 1); err != nil {
 			b.Fatal(err)
 		}
 	}
-	b.SetBytes(int64(len(w.bodies.rows)))
+	b.SetBytes(int64(len(w.rows)))
 	report(b)
 }

@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // Store is a store.Store in ClickHouse. Use Open or OpenReadOnly.
@@ -43,14 +42,6 @@ type Store struct {
 	last    atomic.Uint64 // of clock
 	putters chan *putter  // those that are free
 	deletes chan struct{} // holds one value while a deletion runs
-
-	mu     sync.Mutex
-	shared map[sharedBody]time.Time // bodies that this program wrote, and when
-}
-
-type sharedBody struct {
-	tenant string
-	id     spans.BlockID
 }
 
 var _ store.Store = (*Store)(nil)
@@ -71,8 +62,7 @@ func WithPassword(p string) Option { return func(c *config) { c.password = p } }
 // Open opens the database that dsn names (see ParseDSN) for reading and writing, and creates it and its tables where
 // they are missing. Permanent errors wrap store.ErrUnusable; an unreachable server is not permanent.
 //
-// While a store is open for writing it also finishes interrupted deletions, and removes shared bodies that no session
-// refers to, every ten minutes.
+// While a store is open for writing it also finishes interrupted deletions, every ten minutes.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	return open(ctx, dsn, false, opts)
 }
@@ -97,7 +87,7 @@ func open(ctx context.Context, dsn string, readOnly bool, opts []Option) (*Store
 	s := &Store{
 		dsn: d, client: newClient(d, cfg.password, cfg.tls), readOnly: readOnly, now: cfg.now,
 		layout:  layout{database: d.Database, cluster: d.Cluster, ttl: d.TTL},
-		putters: make(chan *putter, maxPuts), deletes: make(chan struct{}, 1), shared: map[sharedBody]time.Time{},
+		putters: make(chan *putter, maxPuts), deletes: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for range maxPuts {

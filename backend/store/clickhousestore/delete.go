@@ -15,9 +15,6 @@ import (
 )
 
 const (
-	// collectAfter is how old a shared body must be before it goes for want of references: one that a Put wrote has its
-	// reference long before.
-	collectAfter = time.Hour
 	// eraseAtOnce is how many deletions one statement does: a mutation rewrites whole parts however little of them
 	// goes.
 	eraseAtOnce = 64
@@ -39,7 +36,6 @@ type deletion struct {
 //   - Then the engine rewrites the parts that hold any of it, and Delete waits for that. The old parts are inactive at
 //     once, and the server unlinks them after its old_parts_lifetime, by default 8 minutes.
 //   - In a cluster all replicas have done so when Delete returns; it fails while one is away.
-//   - A shared body without references stays for up to an hour after it was last put.
 func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []session.Key, err error) {
 	for _, d := range list {
 		hidden, err := s.hide(ctx, d)
@@ -210,13 +206,11 @@ func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 	for t, l := range conditions {
 		where[t] = "(" + strings.Join(l, ") OR (") + ")"
 	}
-	shares := false
 	for range rounds {
 		left, err := s.count(ctx, where)
 		if err != nil {
 			return err
 		}
-		shares = shares || slices.Contains(left, &refTable)
 		if len(left) == 0 {
 			break
 		}
@@ -225,11 +219,6 @@ func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 			some[t] = where[t]
 		}
 		if err := s.alter(ctx, some); err != nil {
-			return err
-		}
-	}
-	if shares {
-		if err := s.collect(ctx); err != nil {
 			return err
 		}
 	}
@@ -294,28 +283,6 @@ func (s *Store) alter(ctx context.Context, where map[*table]string) error {
 	return first
 }
 
-// collect removes shared bodies that no session refers to and that were not put for an hour.
-func (s *Store) collect(ctx context.Context) error {
-	old := fmt.Sprintf("at < toUInt64(%d)", s.now().Add(-collectAfter).UnixNano())
-	rest := fmt.Sprintf("FROM %s WHERE %s AND (tenant, id) GLOBAL NOT IN (SELECT tenant, id FROM %s) "+
-		"GROUP BY tenant, id LIMIT %d", s.layout.of(&sharedTable), old, s.layout.of(&refTable), idsAtOnce/10)
-	var list []string
-	for one, err := range each(ctx, s, "look for bodies without sessions", "tenant, id", rest, func(r *reader) string {
-		tenant, id := r.str(), blockID(r)
-		return "(tenant = " + literal(tenant) + " AND id = " + fixed(id[:]) + ")"
-	}) {
-		if err != nil {
-			return err
-		}
-		list = append(list, one)
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	where := old + " AND (" + strings.Join(list, " OR ") + ")"
-	return s.alter(ctx, map[*table]string{&sharedTable: where})
-}
-
 const (
 	// keepEvery is how often a store that is open for writing looks after what was left.
 	keepEvery = 10 * time.Minute
@@ -327,21 +294,11 @@ const (
 // collector: it is all idempotent.
 func (s *Store) keep() {
 	for {
-		_ = s.keepOnce(s.ctx)
+		_ = s.alone(s.ctx, func() error { return s.finish(s.ctx, leftFor) })
 		select {
 		case <-time.After(keepEvery + rand.N(keepEvery/10)): // collectors that started together drift apart
 		case <-s.ctx.Done():
 			return
 		}
 	}
-}
-
-// keepOnce finishes interrupted deletions and collects shared bodies.
-func (s *Store) keepOnce(ctx context.Context) error {
-	return s.alone(ctx, func() error {
-		if err := s.finish(ctx, leftFor); err != nil {
-			return err
-		}
-		return s.collect(ctx)
-	})
 }

@@ -27,12 +27,13 @@ func figureTables() (out []*table) {
 				{"tenant", words}, {"session", text}, {"number", "UInt32" + zstd}, {"mark", unsigned}, {"at", unsigned},
 			},
 		}
-		for i, field := range f.New().Fields {
-			typ := text // of a key
-			if _, isText := field.(*string); !isText || !f.Columns[i].Key {
-				typ = fieldType(field, true)
+		_, fields := f.New()
+		for i := 1; i < len(fields); i++ {
+			typ := fieldType(fields[i], true)
+			if _, isText := fields[i].(*string); isText && !f.Nullable(i) {
+				typ = text // of a key
 			}
-			t.columns = append(t.columns, column{f.Columns[i].Name, typ})
+			t.columns = append(t.columns, column{f.Columns[i], typ})
 		}
 		out = append(out, t)
 	}
@@ -42,8 +43,8 @@ func figureTables() (out []*table) {
 // view returns the statement that makes the view.
 func (l layout) view(f *store.FigureTable) string {
 	names := "tenant, session"
-	for _, c := range f.Columns {
-		names += ", f.`" + c.Name + "` AS `" + c.Name + "`"
+	for _, c := range f.Columns[1:] {
+		names += ", f.`" + c + "` AS `" + c + "`"
 	}
 	return fmt.Sprintf("CREATE VIEW IF NOT EXISTS `%[1]s`.`%[2]s`%[3]s AS SELECT %[4]s "+
 		"FROM (SELECT * FROM `%[1]s`.`%[2]s_raw` FINAL) AS f "+
@@ -55,32 +56,24 @@ func (l layout) view(f *store.FigureTable) string {
 // Figures implements store.Store.
 func (s *Store) Figures(ctx context.Context, q store.FigureQuery) iter.Seq2[any, error] {
 	f := q.From()
-	columns, id := f.Chosen(&q)
-	names := []string{"''"}
-	if id {
-		names[0] = "session"
-	}
+	columns, names := f.Chosen(&q), []string{"''"}
 	for _, i := range columns {
-		names = append(names, "`"+f.Columns[i].Name+"`")
+		names = append(names, "`"+f.Columns[i]+"`")
 	}
 	rest := "FROM `" + s.layout.database + "`.`" + f.Name + "` WHERE tenant = " + literal(q.Tenant)
-	if q.Session != "" {
-		rest += " AND session = " + literal(q.Session)
-	}
 	if !q.Since.IsZero() {
 		rest += fmt.Sprintf(" AND %s >= toInt64('%d')", f.Start, q.Since.UnixNano())
 	}
-	for _, c := range f.Conditions(&q) {
-		rest += " AND `" + f.Columns[c.Column].Name + "` = " + literal(c.Text)
+	for i, text := range f.Conditions(&q) {
+		rest += " AND `" + f.Columns[i] + "` = " + literal(text)
 	}
-	record := f.New()
 	return each(ctx, s, "read "+f.Name, strings.Join(names, ", "), rest, func(r *reader) any {
-		record.Clear()
-		*record.Session = r.str()
+		record, fields := f.New()
+		_ = r.str()
 		for _, i := range columns {
-			r.field(record.Fields[i], !f.Columns[i].Key)
+			r.field(fields[i], f.Nullable(i))
 		}
-		return record.Pointer
+		return record
 	})
 }
 
@@ -90,11 +83,11 @@ func (s *Store) insertFigures(ctx context.Context, k session.Key, p *store.Summa
 	for i, f := range store.FigureTables {
 		var b []byte
 		number := uint32(0)
-		for r := range f.Of(&p.Figures) {
+		for fields := range f.Of(&p.Figures) {
 			b = binary.LittleEndian.AppendUint32(appendString(appendString(b, k.Tenant), k.ID), number)
 			b = appendU64(appendU64(b, uint64(p.Revision)), at)
-			for c, field := range r.Fields {
-				b = appendField(b, field, !f.Columns[c].Key)
+			for c := 1; c < len(fields); c++ {
+				b = appendField(b, fields[c], f.Nullable(c))
 			}
 			number++
 		}

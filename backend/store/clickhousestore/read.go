@@ -196,45 +196,14 @@ func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 func (s *Store) blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
 	const what = "read blocks"
 	return found(ctx, s, k, what, func(alive string) iter.Seq2[session.Block, error] {
-		return func(yield func(session.Block, error) bool) {
-			if ids != nil {
-				alive += " AND id IN (" + idList(ids) + ")"
-			}
-			var refs []spans.BlockID
-			for id, err := range each(ctx, s, what, "id", "FROM "+s.layout.of(&refTable)+" WHERE "+alive+" GROUP BY id",
-				blockID) {
-				if err != nil {
-					yield(session.Block{}, err)
-					return
-				}
-				refs = append(refs, id)
-			}
-			done := map[spans.BlockID]struct{}{}
-			for some := range slices.Chunk(refs, idsAtOnce) {
-				rest := "FROM " + s.layout.of(&sharedTable) + " WHERE tenant = " + literal(k.Tenant) + " AND id IN (" +
-					idList(some) + ") LIMIT 1 BY id"
-				for b, err := range each(ctx, s, what, "id, body", rest, func(r *reader) session.Block {
-					return session.Block{Session: k, ID: blockID(r), Body: r.str()}
-				}) {
-					done[b.ID] = struct{}{}
-					if !yield(b, err) || err != nil {
-						return
-					}
-				}
-			}
-			rest := "FROM " + s.layout.of(&blockTable) + " WHERE " + alive +
-				" ORDER BY id, size = 0 DESC, size DESC LIMIT 1 BY id"
-			for b, err := range each(ctx, s, what, "id, size, body", rest, func(r *reader) session.Block {
-				return session.Block{Session: k, ID: blockID(r), Size: r.i64(), Body: r.str()}
-			}) {
-				if _, ok := done[b.ID]; ok && err == nil {
-					continue
-				}
-				if !yield(b, err) || err != nil {
-					return
-				}
-			}
+		if ids != nil {
+			alive += " AND id IN (" + idList(ids) + ")"
 		}
+		rest := "FROM " + s.layout.of(&blockTable) + " WHERE " + alive +
+			" ORDER BY id, size = 0 DESC, size DESC LIMIT 1 BY id"
+		return each(ctx, s, what, "id, size, body", rest, func(r *reader) session.Block {
+			return session.Block{Session: k, ID: blockID(r), Size: r.i64(), Body: r.str()}
+		})
 	})
 }
 
@@ -259,19 +228,16 @@ func (s *Store) deletions(where string) string {
 	return "SELECT * FROM " + s.layout.of(&deletionTable) + " FINAL " + where
 }
 
-// present selects the sessions that are there: key, tenant, session, n (sum of n), at (time of the last Put) and dead
+// present selects the sessions that are there: key, tenant, id, n (sum of n), at (time of the last Put) and dead
 // (mark of the last deletion). touched selects among touches, deleted among deletions; both begin with WHERE or are
 // empty.
 func (s *Store) present(touched, deleted string) string {
-	return fmt.Sprintf(`SELECT t.key AS key, any(t.tenant) AS tenant, any(t.session) AS session, sum(t.n) AS n, max(t.at)
+	return fmt.Sprintf(`SELECT t.key AS key, any(t.tenant) AS tenant, any(t.session) AS id, sum(t.n) AS n, max(t.at)
 		AS at, max(d.mark) AS dead
 		FROM (SELECT * FROM %s FINAL %s) AS t GLOBAL LEFT JOIN (%s) AS d ON d.key = t.key
 		WHERE t.n > d.ns[indexOf(d.writers, t.writer)] GROUP BY t.key`, s.layout.of(&touchTable), touched,
 		s.deletions(deleted))
 }
-
-// unknown is the time that is not known, in columns: the least integer.
-const unknown = "toInt64('-9223372036854775808')"
 
 // Sessions implements store.Store.
 func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.Summary, error] {
@@ -301,17 +267,19 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	summaries := fmt.Sprintf(
 		`SELECT s.* FROM (SELECT * FROM %s FINAL %s) AS s GLOBAL LEFT JOIN (%s) AS d ON d.key = s.key WHERE s.mark > d.mark`,
 		s.layout.of(&summaryTable), tenant, s.deletions(deleted))
-	rest := fmt.Sprintf("FROM (%s) AS p GLOBAL LEFT JOIN (%s) AS m ON m.key = p.key WHERE 1%s",
-		s.present(touched, deleted), summaries, filters(&q))
-	if q.Oldest {
-		rest += " ORDER BY m.mark > 0 DESC, m.last_ns, p.session DESC, p.tenant DESC"
-	} else {
-		rest += " ORDER BY m.mark > 0, m.last_ns DESC, p.session, p.tenant"
+	conditions, args, order := q.SQL(store.SQLNames{
+		ID: "p.id", Last: "if(m.mark > 0, m.last_ns, toInt64('9223372036854775807'))", Summarized: "m.mark > 0",
+		Contains: "position(lower(%s), lower(?)) > 0", // of ASCII alone
+	})
+	if q.Stale {
+		conditions = append(conditions, "greatest(p.at, p.dead) + p.n > m.mark")
 	}
+	rest := fmt.Sprintf("FROM (%s) AS p GLOBAL LEFT JOIN (%s) AS m ON m.key = p.key WHERE %s ORDER BY %s, p.tenant",
+		s.present(touched, deleted), summaries, bind(strings.Join(append(conditions, "1"), " AND "), args), order)
 	if q.Limit > 0 {
 		rest += fmt.Sprintf(" LIMIT %d", q.Limit)
 	}
-	columns := "p.tenant, p.session, toUInt8(m.mark > 0), m.`" + strings.Join(store.SummaryColumns, "`, m.`") + "`"
+	columns := "p.tenant, p.id, toUInt8(m.mark > 0), m.`" + strings.Join(store.SummaryColumns, "`, m.`") + "`"
 	return each(ctx, s, "list sessions", columns, rest, func(r *reader) (m session.Summary) {
 		m.Tenant, m.ID = r.str(), r.str()
 		known := r.u8() == 1
@@ -325,85 +293,20 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	})
 }
 
-// filters returns the conditions of q, each after an AND, of a session p and its summary m.
-func filters(q *store.Query) string {
-	var b strings.Builder
-	and := func(cond string) { b.WriteString(" AND " + cond) }
-	summary := func(cond string) { and("m.mark > 0 AND " + cond) }
-	if q.Stale {
-		and("greatest(p.at, p.dead) + p.n > m.mark")
-	}
-	if q.Parent != "" {
-		summary("m.parent = " + literal(q.Parent))
-	}
-	if q.ForkedFrom != "" {
-		summary("m.forked_from = " + literal(q.ForkedFrom))
-	}
-	if q.Agent != "" {
-		summary("(m.agent = " + literal(q.Agent) + " OR m.agent_id = " + literal(q.Agent) + ")")
-	}
-	if q.Model != "" {
-		summary("m.model = " + literal(q.Model))
-	}
-	if len(q.Status) > 0 {
-		status := "m.status"
-		if !q.Now.IsZero() { // as session.Summary.StatusAt
-			status = fmt.Sprintf("if(m.heartbeat_ns > 0 AND (m.last_ns = %s OR intDiv(toInt64('%d') - m.last_ns, 3) > "+
-				"m.heartbeat_ns), if(m.settled = '', 'aborted', m.settled), m.status)",
-				unknown, store.RankOf(q.Now))
-		}
-		var words []string
-		for _, s := range q.Status {
-			words = append(words, status+" = "+literal(s))
-		}
-		summary("(" + strings.Join(words, " OR ") + ")")
-	}
-	if q.Errors {
-		summary("m.errors > 0")
-	}
-	if q.Denied {
-		summary("m.denied > 0")
-	}
-	if q.MinCost > 0 {
-		summary("m.cost >= toFloat64('" + strconv.FormatFloat(q.MinCost, 'g', -1, 64) + "')")
-	}
-	if !q.Since.IsZero() {
-		summary(fmt.Sprintf("m.last_ns >= toInt64('%d')", store.RankOf(q.Since)))
-	}
-	if !q.Until.IsZero() {
-		summary(fmt.Sprintf("m.start_ns < toInt64('%d')", store.RankOf(q.Until)))
-	}
-	switch q.Archived {
-	case store.ArchivedNot:
-		and("m.archived = 0")
-	case store.ArchivedOnly:
-		and("m.archived = 1")
-	}
-	if q.Search != "" {
-		var in []string
-		for _, c := range []string{"p.session", "m.title", "m.agent", "m.agent_id", "m.model"} {
-			in = append(in, "position(lower("+c+"), lower("+literal(q.Search)+")) > 0") // of ASCII alone
-		}
-		and("(" + strings.Join(in, " OR ") + ")")
-	}
-	if c := q.After; c != nil && !q.AllTenants {
-		last, id, later := fmt.Sprintf("toInt64('%d')", c.Rank()), literal(c.ID), "<"
-		behind := "p.session > " + id
-		if q.Oldest {
-			behind, later = "p.session < "+id, ">"
-		}
-		switch {
-		case c.New && q.Oldest:
-			and("m.mark = 0 AND " + behind)
-		case c.New:
-			and("(m.mark > 0 OR " + behind + ")")
-		case q.Oldest:
-			and("(m.mark = 0 OR m.last_ns " + later + " " + last + " OR m.last_ns = " + last + " AND " + behind + ")")
-		default:
-			and("m.mark > 0 AND (m.last_ns " + later + " " + last + " OR m.last_ns = " + last + " AND " + behind + ")")
+// bind returns SQL with literals in place of each ?.
+func bind(sql string, args []any) string {
+	parts := strings.Split(sql, "?")
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case string:
+			parts[i] += literal(v)
+		case int64:
+			parts[i] += fmt.Sprintf("toInt64('%d')", v)
+		case float64:
+			parts[i] += "toFloat64('" + strconv.FormatFloat(v, 'g', -1, 64) + "')"
 		}
 	}
-	return b.String()
+	return strings.Join(parts, "")
 }
 
 // Tenants implements store.Store.
@@ -503,11 +406,10 @@ func (s *Store) Size(ctx context.Context, k session.Key) (int64, error) {
 func (s *Store) sessionSize(ctx context.Context, k session.Key) (int64, error) {
 	for n, err := range found(ctx, s, k, "size of a session", func(alive string) iter.Seq2[uint64, error] {
 		rest := fmt.Sprintf(`FROM (
-			SELECT max(bytes) AS b FROM %[1]s WHERE %[4]s GROUP BY span, trace
+			SELECT max(bytes) AS b FROM %[1]s WHERE %[3]s GROUP BY span, trace
 			UNION ALL
-			SELECT max(bytes) AS b FROM (SELECT id, bytes FROM %[2]s WHERE %[4]s
-				UNION ALL SELECT id, bytes FROM %[3]s WHERE %[4]s) GROUP BY id)`,
-			s.layout.of(&rowTable), s.layout.of(&blockTable), s.layout.of(&refTable), alive)
+			SELECT max(bytes) AS b FROM %[2]s WHERE %[3]s GROUP BY id)`,
+			s.layout.of(&rowTable), s.layout.of(&blockTable), alive)
 		return each(ctx, s, "size of a session", "toUInt64(sum(b))", rest, (*reader).u64)
 	}) {
 		return int64(n), err

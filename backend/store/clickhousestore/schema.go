@@ -17,7 +17,7 @@ import (
 )
 
 // Version is the schema that this package writes.
-const Version = 5
+const Version = 6
 
 // oldest is the first major version of servers that the statements of this package are for.
 const oldest = 24
@@ -106,16 +106,6 @@ var (
 			{"size", integer}, // original size of a body that was cut or withheld at the source, else 0
 			{"bytes", "UInt32" + zstd}, {"body", "String CODEC(ZSTD(3))"},
 		}, putColumns)}
-	// Blocks of a session whose body is in shared.
-	refTable = table{name: "refs", order: "tenant, session, id", granularity: 1024, shard: bySession, ttl: true,
-		columns: slices.Concat([]column{
-			{"tenant", words}, {"session", text}, {"id", "FixedString(32)"}, {"bytes", "UInt32" + zstd},
-		}, putColumns)}
-	// Bodies that many sessions have alike, once per tenant.
-	sharedTable = table{name: "shared", version: "at", order: "tenant, id", granularity: 256,
-		shard: "cityHash64(tenant, id)", columns: []column{
-			{"tenant", words}, {"id", "FixedString(32)"}, {"at", "UInt64"}, {"body", "String CODEC(ZSTD(3))"},
-		}}
 	// Which sessions there are: one row of each writer that Put to one, with the last Put's n. A session's mark is made
 	// of them.
 	touchTable = table{name: "touches", version: "n", order: "tenant, session, writer", granularity: 8192,
@@ -136,9 +126,9 @@ var (
 		}}
 
 	// sessionTables hold rows of Puts, derivedTables what projections made of them.
-	sessionTables = []*table{&rowTable, &blockTable, &refTable, &touchTable}
+	sessionTables = []*table{&rowTable, &blockTable, &touchTable}
 	derivedTables = append([]*table{&summaryTable}, figureTables()...)
-	tables        = slices.Concat(sessionTables, []*table{&sharedTable, &deletionTable}, derivedTables)
+	tables        = slices.Concat(sessionTables, []*table{&deletionTable}, derivedTables)
 )
 
 // summaryColumns are those of store.SummaryColumns.

@@ -6,12 +6,8 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
@@ -99,14 +95,10 @@ func TestSkewedClocks(t *testing.T) {
 func TestErased(t *testing.T) {
 	s := openAt(t, fresh(t), new(time.Duration))
 	k := session.Key{Tenant: "t", ID: "the name of the session"}
-	body := strings.Repeat("the prompt; ", 200)
-	row := storetest.Row(k, 1)
-	row.Lists = append(row.Lists, session.List{Name: spans.ListParams, Count: 1,
-		Items: []string{spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: "system"}.Encode()}})
 	live := storetest.Row(k, 2)
 	live.Known = spans.KnownLive
-	put(t, s, session.Batch{Rows: []session.Row{row, live},
-		Blocks: []session.Block{storetest.Block(k, body), storetest.Block(k, "own")}})
+	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1), live},
+		Blocks: []session.Block{storetest.Block(k, "own")}})
 	m, err := s.Revision(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +107,7 @@ func TestErased(t *testing.T) {
 		Figures: storetest.FiguresFor(k, 3)}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"rows", "blocks", "refs", "shared", "touches", "summaries", "turns_raw",
+	for _, want := range []string{"rows", "blocks", "touches", "summaries", "turns_raw",
 		"tool_calls_raw", "compactions_raw", "permission_evaluations_raw"} {
 		if left(t, s)[want] == 0 {
 			t.Fatalf("nothing in %s: %v", want, left(t, s))
@@ -128,8 +120,7 @@ func TestErased(t *testing.T) {
 		got := left(t, s)
 		ids := all(t, each(t.Context(), s, "names", "session", "FROM "+s.layout.of(&deletionTable)+" WHERE session != ''",
 			func(r *reader) string { return r.str() }))
-		// The shared body is younger than an hour.
-		if len(got) == 2 && got["shared"] == 1 && got["deletions"] == 1 && len(ids) == 0 {
+		if len(got) == 1 && got["deletions"] == 1 && len(ids) == 0 {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -156,58 +147,6 @@ func TestLiveRowsCollapse(t *testing.T) {
 	if got := all(t, s.Rows(t.Context(), k)); len(got) != 1 || got[0].End != got[0].Start+50 {
 		t.Errorf("%d rows, want the one that ends last", len(got))
 	}
-}
-
-// TestCollect lets shared bodies go an hour after they were last put, and not while a session has them.
-func TestCollect(t *testing.T) {
-	var off time.Duration
-	dsn := fresh(t)
-	s := openAt(t, dsn, &off)
-	body := strings.Repeat("the prompt of all; ", 100)
-	batch := func(id string) session.Batch {
-		k := session.Key{ID: id}
-		row := storetest.Row(k, 1)
-		row.Lists = append(row.Lists, session.List{Name: spans.ListParams, Count: 1,
-			Items: []string{spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: "system"}.Encode()}})
-		return session.Batch{Rows: []session.Row{row}, Blocks: []session.Block{storetest.Block(k, body)}}
-	}
-	check := func(what, id string, want uint64) {
-		t.Helper()
-		if err := s.keepOnce(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got := left(t, s)["shared"]; (got > 0) != (want > 0) {
-			t.Errorf("%s: %d shared bodies, want %d", what, got, want)
-		}
-		if want > 0 && id != "" {
-			if got := all(t, s.Blocks(t.Context(), session.Key{ID: id}, nil)); len(got) != 1 || got[0].Body != body {
-				t.Errorf("%s: session %s has %d blocks", what, id, len(got))
-			}
-		}
-	}
-	put(t, s, batch("a"))
-	put(t, s, batch("b"))
-	if got := left(t, s)["shared"]; got != 1 {
-		t.Errorf("%d bodies, want 1", got)
-	}
-	check("at first", "a", 1)
-	off = 2 * time.Hour
-	check("old and needed", "b", 1)
-	if err := store.Delete(t.Context(), s, session.Key{ID: "a"}); err != nil {
-		t.Fatal(err)
-	}
-	check("old and needed by one", "b", 1)
-	put(t, s, batch("c"))
-	for _, id := range []string{"b", "c"} {
-		if err := store.Delete(t.Context(), s, session.Key{ID: id}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	check("young and not needed", "", 1)
-	off = 4 * time.Hour
-	check("old and not needed", "", 0)
-	put(t, s, batch("d"))
-	check("put again", "d", 1)
 }
 
 // TestLeftHalfWay notes a deletion and does not do it: nobody sees the session, and the next program finishes it.
@@ -286,28 +225,6 @@ func TestWildTimes(t *testing.T) {
 	}
 }
 
-// TestExceptionInResult makes the server fail in the middle of a result.
-func TestExceptionInResult(t *testing.T) {
-	s := openAt(t, fresh(t), new(time.Duration))
-	n := 0
-	var failed error
-	for v, err := range each(t.Context(), s, "test", "number + toUInt64(throwIf(number = 3000000) AS x)",
-		"FROM system.numbers LIMIT 4000000", func(r *reader) uint64 { return r.u64() }) {
-		if err != nil {
-			failed = err
-			break
-		}
-		if v != uint64(n) {
-			t.Fatalf("row %d is %d", n, v)
-		}
-		n++
-	}
-	if e := (*ServerError)(nil); !errors.As(failed, &e) || e.Code == 0 {
-		t.Errorf("after %d rows: %v, want the server's code", n, failed)
-	}
-	t.Logf("%d rows came before", n)
-}
-
 // TestManyIDs asks for more blocks than one statement takes.
 func TestManyIDs(t *testing.T) {
 	s := openAt(t, fresh(t), new(time.Duration))
@@ -327,57 +244,6 @@ func TestManyIDs(t *testing.T) {
 	for _, err := range s.Blocks(ctx, k, []spans.BlockID{}) {
 		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
-		}
-	}
-}
-
-// TestProjectTogether has two collectors project two states of one session in the same moment: the figures of the later
-// one stay.
-func TestProjectTogether(t *testing.T) {
-	dsn := fresh(t)
-	a, b := openAt(t, dsn, new(time.Duration)), openAt(t, dsn, new(time.Duration))
-	k := session.Key{ID: "s"}
-	mark := func(n int) store.Revision {
-		t.Helper()
-		put(t, a, session.Batch{Rows: []session.Row{storetest.Row(k, n)}})
-		m, err := a.Revision(t.Context(), k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
-	rounds := 60
-	if testing.Short() {
-		rounds = 15
-	}
-	for i := range rounds {
-		older, newer := storetest.FiguresFor(k, 4), storetest.FiguresFor(k, 4)
-		older.Turns = append(older.Turns[1:], session.TurnFigures{Session: k.ID, Run: "older", Turn: int64(i), Start: 1})
-		older.Permissions = nil
-		switch i % 3 {
-		case 1:
-			newer.Turns[2].Failed = true
-		case 2: // what there is
-			newer.Turns[1].Model = "other"
-			if err := a.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark(3 * i), Figures: newer}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		first, second := mark(3*i+1), mark(3*i+2)
-		errs := make(chan error)
-		go func() { errs <- a.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: first, Figures: older}) }()
-		go func() { errs <- b.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: second, Figures: newer}) }()
-		if err := errors.Join(<-errs, <-errs); err != nil {
-			t.Fatal(err)
-		}
-		turns, permissions := all(t, store.Figures[session.TurnFigures](t.Context(), a, store.FigureQuery{})),
-			all(t, store.Figures[session.PermissionFigures](t.Context(), a, store.FigureQuery{Table: store.PermissionTable}))
-		slices.SortFunc(turns, func(a, b session.TurnFigures) int { return int(a.Turn - b.Turn) })
-		if diff := cmp.Diff(newer.Turns, turns); diff != "" {
-			t.Errorf("round %d: turns (-want +got):\n%s", i, diff)
-		}
-		if len(permissions) != len(newer.Permissions) {
-			t.Errorf("round %d: %d permission evaluations, want %d", i, len(permissions), len(newer.Permissions))
 		}
 	}
 }

@@ -18,48 +18,42 @@ func (s *Store) Figures(ctx context.Context, q store.FigureQuery) iter.Seq2[any,
 	if !q.Since.IsZero() {
 		since = q.Since.UnixNano()
 	}
-	columns, id := table.Chosen(&q)
-	conditions := table.Conditions(&q)
-	selects := func(r *store.FigureRecord) bool {
-		for i, c := range table.Columns {
-			if at, _ := r.Fields[i].(*int64); c.Name == table.Start && *at < since {
-				return false
-			}
-		}
-		for _, c := range conditions {
-			if *r.Fields[c.Column].(*string) != c.Text {
-				return false
-			}
-		}
-		return true
-	}
+	columns, conditions := table.Chosen(&q), table.Conditions(&q)
+	start := slices.Index(table.Columns, table.Start)
 	return each(ctx, s, "read "+table.Name, func() (out []any) {
 		for k, e := range s.sessions {
-			if k.Tenant != q.Tenant || q.Session != "" && k.ID != q.Session {
+			if k.Tenant != q.Tenant {
 				continue
 			}
-			for r := range table.Of(&e.figures) {
-				if !selects(r) {
+			for fields := range table.Of(&e.figures) {
+				selected := *fields[start].(*int64) >= since
+				for column, text := range conditions {
+					selected = selected && *fields[column].(*string) == text
+				}
+				if !selected {
 					continue
 				}
-				to := table.New()
+				record, to := table.New()
 				for _, i := range columns {
-					reflect.ValueOf(to.Fields[i]).Elem().Set(reflect.ValueOf(r.Fields[i]).Elem())
+					reflect.ValueOf(to[i]).Elem().Set(reflect.ValueOf(fields[i]).Elem())
 				}
-				if id {
-					*to.Session = k.ID
-				}
-				out = append(out, to.Pointer)
+				out = append(out, record)
 			}
 		}
 		return out
 	})
 }
 
-// clone returns a copy of f.
-func clone(f session.Figures) session.Figures {
-	return session.Figures{
+// clone returns a copy of f, with the session that the store sets.
+func clone(f session.Figures, id string) session.Figures {
+	f = session.Figures{
 		Turns: slices.Clone(f.Turns), ToolCalls: slices.Clone(f.ToolCalls),
 		Compactions: slices.Clone(f.Compactions), Permissions: slices.Clone(f.Permissions),
 	}
+	for _, table := range store.FigureTables {
+		for fields := range table.Of(&f) {
+			*fields[0].(*string) = id
+		}
+	}
+	return f
 }

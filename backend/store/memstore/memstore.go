@@ -274,7 +274,7 @@ func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUp
 		sum.Key = k
 		sum.Start, sum.Last = utc(sum.Start), utc(sum.Last)
 		e.summary, e.projected = &sum, p.Revision
-		e.figures = clone(p.Figures)
+		e.figures = clone(p.Figures, k.ID)
 		return nil
 	})
 }

@@ -94,30 +94,11 @@ func (r *recorder) want(t *testing.T, when string, n int64) {
 	}
 }
 
-func TestSession(t *testing.T) {
-	st := memstore.New()
-	put(t, st, row("a", 1, session.KindRun), row("a", 2, session.KindTurn))
-	if err := Session(t.Context(), st, key("a")); err != nil {
-		t.Fatal(err)
-	}
-	for m, err := range st.Sessions(t.Context(), store.Query{}) {
-		if err != nil || m.ID != "a" || m.Runs != 1 || m.Turns != 1 || m.Last.IsZero() {
-			t.Errorf("summary %+v, %v", m, err)
-		}
-	}
-	if n := dirty(t, st); n != 0 {
-		t.Errorf("%d dirty", n)
-	}
-	if err := Session(t.Context(), st, key("none")); err != nil {
-		t.Errorf("a session that is not there: %v", err)
-	}
-}
-
 func TestQuiet(t *testing.T) {
 	bubble(t, func(t *testing.T, st *recorder, w *Worker) {
 		put(t, st, row("a", 1, session.KindTurn))
 		for range 5 {
-			w.Touch(key("a"))
+			w.TouchBatch(session.Batch{Rows: []session.Row{row("a", 1, session.KindTurn)}})
 			time.Sleep(DefaultQuiet / 2)
 		}
 		st.want(t, "while touched", 0)
@@ -132,7 +113,7 @@ func TestMaxLag(t *testing.T) {
 	bubble(t, func(t *testing.T, st *recorder, w *Worker) {
 		put(t, st, row("a", 1, session.KindTurn))
 		for range 65 {
-			w.Touch(key("a"))
+			w.TouchBatch(session.Batch{Rows: []session.Row{row("a", 1, session.KindTurn)}})
 			time.Sleep(time.Second)
 		}
 		st.want(t, "touched for 65 s", 2)
@@ -151,18 +132,6 @@ func TestRunEnd(t *testing.T) {
 	})
 }
 
-func TestStartsWithDirty(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := &recorder{Store: memstore.New()}
-		put(t, st, row("a", 1, session.KindTurn), row("b", 1, session.KindTurn))
-		w := NewWorker(st, nil)
-		st.want(t, "at the start", 2)
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &recorder{Store: memstore.New()}
@@ -171,7 +140,7 @@ func TestRetry(t *testing.T) {
 		locked := errors.New("locked")
 		st.fail.Store(&locked)
 		put(t, st, row("a", 1, session.KindTurn))
-		w.Touch(key("a"))
+		w.TouchBatch(session.Batch{Rows: []session.Row{row("a", 1, session.KindTurn)}})
 		time.Sleep(DefaultQuiet * 2)
 		st.fail.Store(nil)
 		time.Sleep(retryAfter * 2)
@@ -209,8 +178,7 @@ func (r *rotten) want(t *testing.T, when string, n int64) {
 	}
 }
 
-// TestBadData tries a session whose data is bad once, and again when it is touched, and not while the worker asks for
-// all that are dirty.
+// TestBadData tries a session whose data is bad once, and again when it is touched.
 func TestBadData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &rotten{Store: memstore.New(), bad: map[session.Key]error{key("bad"): fmt.Errorf("pack 7: %w", store.ErrData)}}
@@ -228,13 +196,7 @@ func TestBadData(t *testing.T) {
 		if n := dirty(t, st); n != 1 {
 			t.Errorf("%d dirty, want the bad one", n)
 		}
-		w.mu.Lock()
-		w.sweepAt = time.Now() // as after more sessions than it remembers
-		w.mu.Unlock()
-		w.Touch(put(t, st, row("good", 2, session.KindRun)).Rows[0].Session)
-		time.Sleep(time.Hour)
-		st.want(t, "after it asked for all", 1)
-		w.Touch(put(t, st, row("bad", 2, session.KindTurn)).Rows[0].Session)
+		w.TouchBatch(put(t, st, row("bad", 2, session.KindTurn)))
 		time.Sleep(time.Hour)
 		st.want(t, "touched", 2)
 		if told.Load() != 2 {
@@ -322,7 +284,7 @@ func TestClose(t *testing.T) {
 		st := &recorder{Store: memstore.New()}
 		w := NewWorker(st, nil)
 		synctest.Wait()
-		w.Touch(put(t, st, row("touched", 1, session.KindTurn)).Rows[0].Session)
+		w.TouchBatch(put(t, st, row("touched", 1, session.KindTurn)))
 		put(t, st, row("not touched", 1, session.KindTurn))
 		for range 2 {
 			if err := w.Close(t.Context()); err != nil {
@@ -332,39 +294,6 @@ func TestClose(t *testing.T) {
 		if n := dirty(t, st); n != 0 {
 			t.Errorf("%d dirty after Close", n)
 		}
-		w.Touch(key("x"))
 		w.TouchBatch(session.Batch{Rows: []session.Row{row("x", 1, session.KindRun)}})
 	})
-}
-
-func TestCloseGivesUp(t *testing.T) {
-	st := &recorder{Store: memstore.New()}
-	w := NewWorker(st, nil)
-	put(t, st, row("a", 1, session.KindTurn))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	// The worker may have been faster than the Put, so the session may be projected already or not.
-	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Close with a context that ended: %v", err)
-	}
-}
-
-func TestRefreshGoesOn(t *testing.T) {
-	st := &recorder{Store: memstore.New()}
-	bad := errors.New("bad")
-	st.fail.Store(&bad)
-	for n := range 20 {
-		put(t, st, row(fmt.Sprint(n), 1, session.KindTurn))
-	}
-	err := Refresh(t.Context(), st)
-	if !errors.Is(err, bad) {
-		t.Fatalf("Refresh: %v", err)
-	}
-	if want := "and 12 more"; !strings.Contains(err.Error(), want) {
-		t.Errorf("error %q, want %q in it", err, want)
-	}
-	st.fail.Store(nil)
-	if err := Refresh(t.Context(), st); err != nil || dirty(t, st) != 0 {
-		t.Errorf("Refresh: %v, %d dirty", err, dirty(t, st))
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +20,6 @@ const (
 	// retryAfter is when a session that failed is tried again; each time twice as long, up to maxRetryAfter.
 	retryAfter    = 10 * time.Second
 	maxRetryAfter = 10 * time.Minute
-	// badData is a time to wait: until the session is touched.
-	badData = -1
 	// maxPending bounds the sessions a worker remembers; beyond it the store's own dirty marks are asked instead. A
 	// session takes about 200 bytes: 2 MB.
 	maxPending = 10_000
@@ -35,8 +32,7 @@ type Worker struct {
 
 	mu      sync.Mutex
 	pending map[session.Key]due
-	failed  map[session.Key]time.Duration // how long those that failed last wait; at most maxPending
-	sweepAt time.Time                     // when to ask the store for all dirty sessions; zero: not
+	sweepAt time.Time // when to ask the store for all dirty sessions; zero: not
 	closed  bool
 
 	wake   chan struct{} // holds one
@@ -45,8 +41,19 @@ type Worker struct {
 	cancel context.CancelFunc
 }
 
-// due says when a session is to be projected: at quiet, which moves, but no later than latest.
-type due struct{ quiet, latest time.Time }
+// due says when a session is to be projected: at the time at, which moves, but no later than latest. wait is how long it
+// waited after it failed.
+type due struct {
+	at, latest time.Time
+	wait       time.Duration
+}
+
+func (d due) next() time.Time {
+	if d.latest.Before(d.at) {
+		return d.latest
+	}
+	return d.at
+}
 
 // NewWorker starts a worker. It begins with the sessions that are stale already, for instance since a crash. onError,
 // if not nil, gets the error of each projection that failed; the worker's goroutine calls it and waits for it. A
@@ -60,7 +67,7 @@ func NewWorker(st store.Store, onError func(error)) *Worker {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Worker{
 		st: st, onError: onError,
-		pending: map[session.Key]due{}, failed: map[session.Key]time.Duration{}, sweepAt: time.Now(),
+		pending: map[session.Key]due{}, sweepAt: time.Now(),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), cancel: cancel,
 	}
 	w.wake <- struct{}{}
@@ -68,18 +75,8 @@ func NewWorker(st store.Store, onError func(error)) *Worker {
 	return w
 }
 
-// Touch informs the worker that sessions were Put to. It does not block and keeps nothing of keys. After Close it does
-// nothing.
-func (w *Worker) Touch(keys ...session.Key) {
-	now := time.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, k := range keys {
-		w.touch(k, now, DefaultQuiet)
-	}
-}
-
-// TouchBatch is Touch for the sessions of a batch; those of which it ends a run are projected at once.
+// TouchBatch informs the worker that a batch was Put. It projects the sessions of which it ends a run at once. It does
+// not block and keeps nothing of the batch. After Close it does nothing.
 func (w *Worker) TouchBatch(b session.Batch) {
 	now := time.Now()
 	w.mu.Lock()
@@ -101,26 +98,24 @@ func (w *Worker) TouchBatch(b session.Batch) {
 
 // touch is called under the lock. With no wait the session stays due at once, whatever touches it afterwards.
 func (w *Worker) touch(k session.Key, now time.Time, wait time.Duration) {
-	if w.closed {
-		return
-	}
-	if w.failed[k] == badData {
-		delete(w.failed, k) // what came may mend it
-	}
 	d, ok := w.pending[k]
 	switch {
+	case w.closed:
+		return
 	case !ok && len(w.pending) >= maxPending:
 		if w.sweepAt.IsZero() {
 			w.sweepAt = now.Add(DefaultQuiet)
 		}
 		return
-	case !ok:
-		d.latest = now.Add(DefaultMaxLag)
 	}
-	d.quiet = now.Add(wait)
+	latest := now.Add(DefaultMaxLag)
 	if wait == 0 {
-		d.latest = now
+		latest = now
 	}
+	if !ok || latest.Before(d.latest) {
+		d.latest = latest
+	}
+	d.at = now.Add(wait)
 	w.pending[k] = d
 	if !ok || wait == 0 {
 		w.wakeUp()
@@ -184,70 +179,58 @@ func (w *Worker) round(ctx context.Context) {
 	if sweep {
 		w.sweepAt = time.Time{}
 	}
-	var keys []session.Key
+	ready := map[session.Key]due{}
 	for k, d := range w.pending {
-		if !d.quiet.After(now) || !d.latest.After(now) {
-			keys = append(keys, k)
+		if !d.next().After(now) {
+			ready[k] = d
 			delete(w.pending, k)
 		}
 	}
 	w.mu.Unlock()
-
-	w.project(ctx, keys)
+	for k, d := range ready {
+		w.project(ctx, k, d.wait)
+	}
 	if !sweep {
 		return
 	}
 	stale, err := store.Stale(ctx, w.st)
 	if err != nil {
 		w.onError(fmt.Errorf("project: %w", err))
-	}
-	w.mu.Lock()
-	if err != nil {
+		w.mu.Lock()
 		w.sweepAt = time.Now().Add(retryAfter)
+		w.mu.Unlock()
 	}
-	keys = slices.DeleteFunc(stale, func(k session.Key) bool { // of those that wait the time will come
+	for _, k := range stale {
+		w.mu.Lock()
 		_, waits := w.pending[k]
-		return waits || w.failed[k] == badData
-	})
-	w.mu.Unlock()
-	w.project(ctx, keys)
-}
-
-// project projects sessions until Close is called, which does the rest.
-func (w *Worker) project(ctx context.Context, keys []session.Key) {
-	for _, k := range keys {
-		select {
-		case <-w.stop:
-			return
-		default:
+		w.mu.Unlock()
+		if !waits { // else its time will come
+			w.project(ctx, k, 0)
 		}
-		w.settle(k, Session(ctx, w.st, k))
 	}
 }
 
-// settle reports an error and decides when the session is tried again.
-func (w *Worker) settle(k session.Key, err error) {
-	if err != nil {
-		w.onError(err)
+// project projects a session unless Close was called, which does the rest. wait is how long it waited after it failed.
+func (w *Worker) project(ctx context.Context, k session.Key, wait time.Duration) {
+	select {
+	case <-w.stop:
+		return
+	default:
+	}
+	err := Session(ctx, w.st, k)
+	if err == nil {
+		return
+	}
+	w.onError(err)
+	if errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrData) {
+		return // trying again would not help
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, touched := w.pending[k] // meanwhile
-	wait := min(max(retryAfter, 2*w.failed[k]), maxRetryAfter)
-	switch {
-	case err == nil, errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrReadOnly): // trying again would not help
-		delete(w.failed, k)
-		return
-	case errors.Is(err, store.ErrData) && touched:
-		return
-	case errors.Is(err, store.ErrData):
-		wait = badData
-	case !touched && len(w.pending) < maxPending:
+	if _, touched := w.pending[k]; !touched && len(w.pending) < maxPending {
+		wait = min(max(retryAfter, 2*wait), maxRetryAfter)
 		again := time.Now().Add(wait)
-		w.pending[k] = due{again, again}
-	}
-	if _, ok := w.failed[k]; ok || len(w.failed) < maxPending {
-		w.failed[k] = wait
+		w.pending[k] = due{again, again, wait}
 	}
 }
 
@@ -257,16 +240,9 @@ func (w *Worker) next() (time.Duration, bool) {
 	defer w.mu.Unlock()
 	first := w.sweepAt
 	for _, d := range w.pending {
-		t := d.quiet
-		if d.latest.Before(t) {
-			t = d.latest
-		}
-		if first.IsZero() || t.Before(first) {
+		if t := d.next(); first.IsZero() || t.Before(first) {
 			first = t
 		}
 	}
-	if first.IsZero() {
-		return 0, false
-	}
-	return max(time.Until(first), DefaultQuiet/16), true
+	return max(time.Until(first), DefaultQuiet/16), !first.IsZero()
 }

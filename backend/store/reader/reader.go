@@ -3,10 +3,13 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -31,8 +34,7 @@ func (r *Reader) refresh(ctx context.Context) error {
 	return r.Refresh(ctx)
 }
 
-// Find returns the session that ref names, as store.Resolve does, with current summaries. What is wrong with ref is an
-// *Error.
+// Find is Resolve with current summaries.
 func (r *Reader) Find(ctx context.Context, ref string) (session.Key, error) {
 	if err := r.refresh(ctx); err != nil {
 		return session.Key{}, err
@@ -40,24 +42,60 @@ func (r *Reader) Find(ctx context.Context, ref string) (session.Key, error) {
 	return r.Resolve(ctx, ref)
 }
 
-// Resolve is Find where summaries are current.
+// maxCandidates bounds how many sessions an error about an ambiguous reference names.
+const maxCandidates = 5
+
+// Resolve returns the session that ref names: its id; `last`, the newest by its summary; the beginning of an id that no
+// other session shares; or a trace id or span id in hexadecimal of a span that it holds. The first of these wins. An
+// *Error says what is wrong with ref.
 func (r *Reader) Resolve(ctx context.Context, ref string) (session.Key, error) {
-	key, err := store.Resolve(ctx, r.Store, r.Tenant, ref)
-	if errors.Is(err, store.ErrNotFound) {
-		whole := ""
-		if strings.Contains(ref, "/") { // which ids may have too
-			whole = ", and whole sessions are wanted here, without RUN and TURN"
-		}
-		name := r.Name
-		if name == "" {
-			name = "the store"
-		}
-		return key, wrong(store.ErrNotFound, "no session %q in %s%s; 'otelagent ls' lists what is there", ref, name, whole)
+	key := session.Key{Tenant: r.Tenant, ID: ref}
+	if _, err := r.Store.Revision(ctx, key); !errors.Is(err, store.ErrNotFound) {
+		return key, err
 	}
-	if errors.Is(err, store.ErrAmbiguous) {
-		return key, wrong(store.ErrAmbiguous, "%s", strings.TrimPrefix(err.Error(), "store: "))
+	queries := []store.Query{{Prefix: ref}}
+	if ref == store.Last {
+		queries = []store.Query{{}, queries[0]}
 	}
-	return key, err
+	var trace session.TraceID
+	var span session.SpanID
+	switch b, err := hex.DecodeString(ref); {
+	case err != nil, strings.Trim(ref, "0") == "": // the latter is the id of no span, and any in a Query
+	case len(b) == len(trace):
+		queries = append(queries, store.Query{Trace: session.TraceID(b)})
+	case len(b) == len(span):
+		queries = append(queries, store.Query{Span: session.SpanID(b)})
+	}
+	for i, q := range queries {
+		if q.Tenant, q.Limit = r.Tenant, maxCandidates+1; ref == store.Last && i == 0 {
+			q.Limit = 1
+		}
+		var found []string
+		for s, err := range r.Store.Sessions(ctx, q) {
+			if err != nil {
+				return key, fmt.Errorf("session %q: %w", ref, err)
+			}
+			key, found = s.Key, append(found, strconv.Quote(s.ID))
+		}
+		if ref == "" {
+			break
+		}
+		switch {
+		case len(found) == 1:
+			return key, nil
+		case len(found) > maxCandidates:
+			found = append(found[:maxCandidates-1], found[maxCandidates-1]+" and more")
+			fallthrough
+		case len(found) > 1:
+			return key, wrong(store.ErrAmbiguous, "session %q: ambiguous: could be %s", ref, strings.Join(found, ", "))
+		}
+	}
+	whole := ""
+	if strings.Contains(ref, "/") { // which ids may have too
+		whole = ", and whole sessions are wanted here, without RUN and TURN"
+	}
+	return key, wrong(store.ErrNotFound, "no session %q in %s%s; 'otelagent ls' lists what is there", ref,
+		cmp.Or(r.Name, "the store"), whole)
 }
 
 // Locate returns the session that SESSION[/RUN[/TURN]] names, and what of it. Ids may have slashes in them: what is the

@@ -11,7 +11,6 @@ import (
 	"iter"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -203,33 +202,6 @@ func TestChatTablesEdges(t *testing.T) {
 	if got := column(t, s, `SELECT substr(data_json, -1) FROM chat_parts ORDER BY id`); !slices.Equal(got,
 		[]string{"1", "2", "3"}) {
 		t.Errorf("%q", got)
-	}
-}
-
-// Another process that projects meanwhile: of two states the later one stays.
-func TestChatTablesOfTwoProcesses(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s.db")
-	s, other := newStore(t, path, WithChatTables()), newStore(t, path, WithChatTables())
-	putSessions(t, s, "a")
-	k := key("a")
-	old := markOf(t, s, k)
-	putSessions(t, s, "a")
-	for _, tt := range []struct {
-		ours, theirs store.Revision
-		want         string
-	}{{markOf(t, s, k), old, "ours"}, {markOf(t, s, k), markOf(t, s, k), "ours"}, {old, markOf(t, s, k), "theirs"}} {
-		err := s.ProjectChat(t.Context(), k, tt.ours, func(yield func(export.Row, error) bool) {
-			if err := other.ProjectChat(t.Context(), k, tt.theirs, chatRows("a", "theirs")); err != nil {
-				t.Fatal(err)
-			}
-			chatRows("a", "ours")(yield)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := column(t, s, `SELECT data_json FROM chat_parts`); !slices.Equal(got, []string{tt.want}) {
-			t.Errorf("ours %d, theirs %d: %q", tt.ours, tt.theirs, got)
-		}
 	}
 }
 
@@ -438,54 +410,5 @@ func TestSQLite3ReadsSessions(t *testing.T) {
 	}
 	if d := cmp.Diff(before, dump(t, s)); d != "" {
 		t.Errorf("projected again: %s", d)
-	}
-}
-
-// A long session is projected in bounded memory, and what is new of it costs what is new.
-func TestChatTablesOfALongSession(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it writes a hundred megabytes")
-	}
-	s := newStore(t, filepath.Join(t.TempDir(), "s.db"), WithChatTables())
-	putSessions(t, s, "a")
-	body := strings.Repeat("0123456789", 1024)
-	rows := func(n int, peak *uint64) iter.Seq2[export.Row, error] {
-		return func(yield func(export.Row, error) bool) {
-			i := 0
-			for r, err := range chatRows("a", make([]string, n)...) {
-				if r.Part != nil {
-					r.Part.DataJSON = fmt.Sprint(i, body)
-					if i++; i%1000 == 0 {
-						runtime.GC()
-						var m runtime.MemStats
-						runtime.ReadMemStats(&m)
-						*peak = max(*peak, m.HeapAlloc)
-					}
-				}
-				if !yield(r, err) {
-					return
-				}
-			}
-		}
-	}
-	var before, peak uint64
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	before = m.HeapAlloc
-	k := key("a")
-	for _, n := range []int{10_000, 10_001} {
-		start := time.Now()
-		if err := s.ProjectChat(t.Context(), k, markOf(t, s, k), rows(n, &peak)); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%d parts of 10 KB: %v, %d KB live at most", n, time.Since(start).Round(time.Millisecond),
-			(peak-min(peak, before))>>10)
-	}
-	if n := column(t, s, `SELECT count(*) FROM chat_parts`); n[0] != "10001" {
-		t.Errorf("%s parts", n[0])
-	}
-	if peak > before+32<<20 {
-		t.Errorf("%d KB live", (peak-before)>>10)
 	}
 }

@@ -331,48 +331,6 @@ func TestDeleteAndPutAnew(t *testing.T) {
 	checkWhole(t, s)
 }
 
-// Several programs delete the same sessions while others write.
-func TestDeleteTogether(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	stores := []*Store{newStore(t, path), newStore(t, path), newStore(t, path)}
-	errs := make(chan error)
-	for w, s := range stores {
-		go func() {
-			var err error
-			for i := 0; i < 40 && err == nil; i++ {
-				k := key(fmt.Sprint("s", i%5))
-				prompt := storetest.Block(k, strings.Repeat("prompt ", 1000))
-				err = s.Put(t.Context(), session.Batch{
-					Rows:   []session.Row{fixed(storetest.Row(k, 100*w+i), prompt)},
-					Blocks: []session.Block{prompt, storetest.Block(k, fmt.Sprint("body ", w, i))},
-				})
-				if err == nil && i%4 == 3 {
-					if err = store.Delete(t.Context(), s, k); errors.Is(err, ErrReaders) {
-						err = nil // another one was looking for what to delete
-					}
-				}
-			}
-			errs <- err
-		}()
-	}
-	for range stores {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
-	if err := store.Delete(t.Context(), stores[0], key("s0")); err != nil {
-		t.Fatal(err)
-	}
-	checkWhole(t, stores[0])
-	for i := 1; i < 5; i++ {
-		for b, err := range stores[0].Blocks(t.Context(), key(fmt.Sprint("s", i)), nil) {
-			if err != nil || spans.BlockOfString(b.Body) != b.ID {
-				t.Errorf("block %s of %d bytes, %v", b.ID, len(b.Body), err)
-			}
-		}
-	}
-}
-
 // longWait is what no Put may take while a session is deleted: twice the 50 ms that are promised, for noise.
 const longWait = 100 * time.Millisecond
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,23 +17,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// holdEnv names the database that the test binary locks for writing until its standard input ends.
-const holdEnv = "SQLITESTORE_TEST_HOLD"
-
-func holdLock(path string) {
-	s, err := Open(context.Background(), path)
-	if err == nil {
-		_, err = s.conn.ExecContext(context.Background(), "BEGIN IMMEDIATE")
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	fmt.Println("locked")
-	_, _ = os.Stdin.Read(make([]byte, 1))
-	os.Exit(0)
-}
-
 // openEnv names a path that the test binary opens, to write its error.
 const openEnv = "SQLITESTORE_TEST_OPEN"
 
@@ -45,53 +27,6 @@ func openOnce(path string) {
 	}
 	fmt.Println(errors.Is(err, store.ErrUnusable), err)
 	os.Exit(0)
-}
-
-// Another process holds the lock for longer than one waits: what writes fails, what reads does not, and when the lock
-// is gone, or the process that had it, writing goes on.
-func TestLockedByProcess(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	s := newStore(t, path, withBusy(100*time.Millisecond))
-	put(t, s, key("a"), 1)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), holdEnv+"="+path)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 10)); err != nil {
-		t.Fatal(err)
-	}
-	for name, err := range map[string]error{
-		"Put":    s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
-		"Delete": store.Delete(t.Context(), s, key("a")),
-	} {
-		if err == nil || errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), "locked") {
-			t.Errorf("%s: %v, want one that may go away", name, err)
-		}
-	}
-	if rows, blocks := count(t, s, key("a")); rows != 1 || blocks != 1 {
-		t.Errorf("%d rows and %d blocks are read", rows, blocks)
-	}
-	newStore(t, path, withBusy(50*time.Millisecond)) // a file that is up to date is opened beside it
-	if err := in.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	put(t, s, key("a"), 2)
-	if rows, _ := count(t, s, key("a")); rows != 2 {
-		t.Errorf("%d rows, want 2", rows)
-	}
 }
 
 // sound makes a database of 20 sessions.

@@ -16,28 +16,31 @@ import (
 // figuresQuery returns what Figures asks.
 func figuresQuery(q *store.FigureQuery) (query string, args []any) {
 	table := q.From()
-	columns, id := table.Chosen(q)
-	list := "NULL"
-	if id {
-		list = "s.id"
+	column := func(i int) string {
+		if i == 0 {
+			return "s.id"
+		}
+		return `f."` + table.Columns[i] + `"`
 	}
-	for _, i := range columns {
-		list += `, f."` + table.Columns[i].Name + `"`
+	list := []string{"NULL"}
+	for _, i := range table.Chosen(q) {
+		list = append(list, column(i))
 	}
 	// All figures, and for each its session: the other way round they would be read in the order of sessions, not of
 	// the file.
-	query = "SELECT " + list + " FROM " + table.Name +
+	query = "SELECT " + strings.Join(list, ", ") + " FROM " + table.Name +
 		" f CROSS JOIN sessions s ON s.session = f.session WHERE s.tenant = ?"
 	args = []any{q.Tenant}
 	and := func(cond string, values ...any) { query, args = query+" AND "+cond, append(args, values...) }
-	if q.Session != "" {
-		and("f.session = (SELECT session FROM sessions WHERE tenant = ? AND id = ?)", q.Tenant, q.Session)
-	}
 	if !q.Since.IsZero() {
 		and("f."+table.Start+" >= ?", q.Since.UnixNano())
 	}
-	for _, c := range table.Conditions(q) {
-		and(`f."`+table.Columns[c.Column].Name+`" = ?`, c.Text)
+	for i, text := range table.Conditions(q) {
+		if i == 0 {
+			and("f.session = (SELECT session FROM sessions WHERE tenant = ? AND id = ?)", q.Tenant, text)
+		} else {
+			and(column(i)+" = ?", text)
+		}
 	}
 	return query, args
 }
@@ -45,19 +48,18 @@ func figuresQuery(q *store.FigureQuery) (query string, args []any) {
 // Figures implements store.Store.
 func (s *Store) Figures(ctx context.Context, q store.FigureQuery) iter.Seq2[any, error] {
 	query, args := figuresQuery(&q)
-	record := q.From().New()
-	columns, _ := q.From().Chosen(&q)
+	table := q.From()
+	columns := table.Chosen(&q)
+	record, fields := table.New()
 	values, to := scanned(1 + len(columns))
-	return each(ctx, s, "read "+q.From().Name, query, args, func(rows *sql.Rows) (any, error) {
+	return each(ctx, s, "read "+table.Name, query, args, func(rows *sql.Rows) (any, error) {
 		if err := rows.Scan(to...); err != nil {
 			return nil, err
 		}
-		record.Clear()
-		*record.Session, _ = values[0].(string)
 		for n, i := range columns {
-			fromColumn(record.Fields[i], values[n+1])
+			fromColumn(fields[i], values[n+1])
 		}
-		return record.Pointer, nil
+		return record, nil
 	})
 }
 
@@ -133,16 +135,16 @@ func replaceFigures(ctx context.Context, c *sql.Conn, id int64, f *session.Figur
 		if err := run(ctx, c, "DELETE FROM "+table.Name+" WHERE session = ?", id); err != nil {
 			return err
 		}
-		insert, err := c.PrepareContext(ctx, "INSERT INTO "+table.Name+` (session, "`+
-			strings.Join(table.Names(), `", "`)+`") VALUES (?`+strings.Repeat(",?", len(table.Columns))+")")
+		insert, err := c.PrepareContext(ctx, "INSERT INTO "+table.Name+` ("`+
+			strings.Join(table.Columns, `", "`)+`") VALUES (?`+strings.Repeat(",?", len(table.Columns)-1)+")")
 		if err != nil {
 			return err
 		}
-		args := make([]any, 1+len(table.Columns))
-		for r := range table.Of(f) {
+		args := make([]any, len(table.Columns))
+		for fields := range table.Of(f) {
 			args[0] = id
-			for i, field := range r.Fields {
-				args[i+1] = toColumn(field, !table.Columns[i].Key)
+			for i, field := range fields[1:] {
+				args[i+1] = toColumn(field, table.Nullable(i+1))
 			}
 			if _, err = insert.ExecContext(ctx, args...); err != nil {
 				break

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -230,19 +229,20 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 			and("s.id < ?", end)
 		}
 	}
-	if q.Parent != "" {
-		and("s.session IN (SELECT session FROM summaries WHERE parent = ? AND parent <> '')", q.Parent)
-	}
 	if q.Stale {
 		and("s.mark > s.projected")
 	}
-	filter(&q, and)
+	const contains = "instr(CAST(lower(%s) AS BLOB), CAST(lower(?) AS BLOB))" // of texts it would skip what is no character
+	conditions, values, order := q.SQL(store.SQLNames{
+		ID: "s.id", Last: "s.last_ns", Summarized: "m.session IS NOT NULL", Contains: contains,
+	})
+	where, args = append(where, conditions...), append(args, values...)
 	// What selects few sessions is looked up by its own index, in place of looking through all of the tenant's in the
 	// order of the list: a plus keeps a column from the index of another.
 	few := ""
 	switch {
 	case q.AllTenants:
-	case q.Stale || q.Parent != "" || q.ForkedFrom != "" || allOpen(q.Status) || q.Trace != (session.TraceID{}):
+	case q.Stale || q.Parent != "" || q.ForkedFrom != "" || q.OnlyOpen() || q.Trace != (session.TraceID{}):
 		where[0] = "+s.tenant = ?"
 	case q.Prefix != "":
 		few = "+"
@@ -261,98 +261,13 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 		and("(EXISTS (SELECT 1 FROM rows x WHERE "+cond+") OR EXISTS (SELECT 1 FROM live_rows x WHERE "+cond+"))",
 			append(one, one...)...)
 	}
-	order := few + "s.last_ns DESC, s.id"
-	if q.Oldest {
-		order = few + "s.last_ns, s.id DESC"
-	}
 	query = `SELECT s.tenant, s.id, m.` + strings.Join(store.SummaryColumns, ", m.") + ` FROM sessions s LEFT JOIN
 		summaries m ON m.session = s.session
-		WHERE ` + strings.Join(where, " AND ") + ` ORDER BY ` + order
+		WHERE ` + strings.Join(where, " AND ") + ` ORDER BY ` + few + order
 	if q.Limit > 0 {
 		query, args = query+" LIMIT ?", append(args, q.Limit)
 	}
 	return query, args
-}
-
-// filter adds the conditions of store.Query.Matches and of After.
-func filter(q *store.Query, and func(cond string, values ...any)) {
-	if q.ForkedFrom != "" {
-		and("s.session IN (SELECT session FROM summaries WHERE forked_from = ? AND forked_from <> '')", q.ForkedFrom)
-	}
-	if q.Agent != "" {
-		and("(m.agent = ? OR m.agent_id = ?)", q.Agent, q.Agent)
-	}
-	if q.Model != "" {
-		and("m.model = ?", q.Model)
-	}
-	if len(q.Status) > 0 {
-		status, values := "m.status", []any{}
-		if !q.Now.IsZero() { // as session.Summary.StatusAt
-			status = "CASE WHEN m.heartbeat_ns > 0 AND (m.last_ns IS NULL OR (? - m.last_ns) / 3 > m.heartbeat_ns) THEN CASE " +
-				"m.settled WHEN '' THEN 'aborted' ELSE m.settled END ELSE m.status END"
-			values = append(values, store.RankOf(q.Now))
-		}
-		for _, s := range q.Status {
-			values = append(values, string(s))
-		}
-		if allOpen(q.Status) {
-			// as the index has it
-			and("s.session IN (SELECT session FROM summaries WHERE status IN ('busy', 'retrying', 'waiting_on_approval', " +
-				"'waiting_on_user_input'))")
-		}
-		and(status+" IN (?"+strings.Repeat(",?", len(q.Status)-1)+")", values...)
-	}
-	if q.Errors {
-		and("m.errors > 0")
-	}
-	if q.Denied {
-		and("m.denied > 0")
-	}
-	if q.MinCost > 0 {
-		and("m.cost >= ?", q.MinCost)
-	}
-	if !q.Since.IsZero() {
-		and("s.last_ns >= ? AND m.session IS NOT NULL", store.RankOf(q.Since))
-	}
-	if !q.Until.IsZero() {
-		and("(m.start_ns < ? OR m.start_ns IS NULL) AND m.session IS NOT NULL", store.RankOf(q.Until))
-	}
-	switch q.Archived {
-	case store.ArchivedNot:
-		and("ifnull(m.archived, 0) = 0")
-	case store.ArchivedOnly:
-		and("m.archived <> 0")
-	}
-	if q.Search != "" {
-		var fields []string
-		var values []any
-		for _, c := range []string{"s.id", "m.title", "m.agent", "m.agent_id", "m.model"} {
-			// As bytes: of texts it would skip what is no character.
-			fields, values = append(fields, "instr(CAST(lower("+c+") AS BLOB), CAST(lower(?) AS BLOB))"),
-				append(values, q.Search)
-		}
-		and("("+strings.Join(fields, " OR ")+")", values...)
-	}
-	if c := q.After; c != nil && !q.AllTenants {
-		if q.Oldest {
-			and("s.last_ns >= ? AND (s.last_ns > ? OR s.id < ?)", c.Rank(), c.Rank(), c.ID)
-		} else {
-			and("s.last_ns <= ? AND (s.last_ns < ? OR s.id > ?)", c.Rank(), c.Rank(), c.ID)
-		}
-	}
-}
-
-// allOpen reports whether only sessions are asked for of which something is open. One that is dead by now is none of
-// these, so that the stored status selects all that there are.
-func allOpen(l []spans.SessionStatus) bool {
-	return len(l) > 0 && !slices.ContainsFunc(l, func(s spans.SessionStatus) bool {
-		switch s {
-		case spans.SessionStatusBusy, spans.SessionStatusRetrying, spans.SessionStatusWaitingOnApproval,
-			spans.SessionStatusWaitingOnUserInput:
-			return false
-		}
-		return true
-	})
 }
 
 // Sessions implements store.Store.

@@ -7,12 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
@@ -169,50 +167,6 @@ func TestDisk(t *testing.T) {
 			}
 			t.Logf("%d blocks read in %v", n, time.Since(start))
 		})
-	}
-}
-
-// previews are attributes that repeat the beginning of what stands in blocks, for other readers.
-var previews = []string{"gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.call.arguments",
-	"gen_ai.tool.call.result"}
-
-// A row of a real session takes 800 bytes at most, columns and indexes included, without what lists and previews add.
-func TestRowSize(t *testing.T) {
-	var with, without session.Batch
-	for _, f := range phifixtures.All(t, "../../..") {
-		if f.Release != "0.15.2" {
-			continue
-		}
-		for _, r := range recorded(t, f).Rows {
-			with.Rows = append(with.Rows, r)
-			r.Lists = nil
-			r.Attrs = slices.DeleteFunc(slices.Clone(r.Attrs),
-				func(a session.Attr) bool { return slices.Contains(previews, a.Key) })
-			without.Rows = append(without.Rows, r)
-		}
-	}
-	var size [2]float64
-	for i, b := range []session.Batch{without, with} {
-		path := filepath.Join(t.TempDir(), fmt.Sprint(i, ".db"))
-		s, err := sqlitestore.Open(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Put(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-		raw := 0
-		for j := range b.Rows {
-			raw += len(b.Rows[j].AppendCanonical(nil))
-		}
-		size[i] = float64(used(t, path)["rows"]) / float64(len(b.Rows))
-		t.Logf("%d rows of %d canonical bytes take %.0f bytes each", len(b.Rows), raw/len(b.Rows), size[i])
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if size[0] > 800 {
-		t.Errorf("a row takes %.0f bytes, want 800 at most", size[0])
 	}
 }
 

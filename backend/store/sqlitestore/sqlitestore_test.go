@@ -34,9 +34,6 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(killEnv); path != "" {
 		writeForever(path)
 	}
-	if path := os.Getenv(holdEnv); path != "" {
-		holdLock(path)
-	}
 	if path := os.Getenv(openEnv); path != "" {
 		openOnce(path)
 	}
@@ -330,14 +327,6 @@ func TestDiskFull(t *testing.T) {
 	limit(1 << 20)
 	if err := s.Put(t.Context(), b); err != nil {
 		t.Errorf("Put when there is room again: %v", err)
-	}
-}
-
-func TestConstraintIsData(t *testing.T) {
-	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
-	_, err := s.conn.ExecContext(t.Context(), "INSERT INTO sessions (tenant) VALUES (NULL)")
-	if err := classify(err); !errors.Is(err, store.ErrData) {
-		t.Errorf("%v is no ErrData", err)
 	}
 }
 

@@ -88,8 +88,8 @@ func TestDocs(t *testing.T) {
 	// The columns that the page names are those of the tables.
 	for _, table := range store.FigureTables {
 		for _, c := range table.Columns {
-			if !bytes.Contains(page, []byte("`"+c.Name+"`")) {
-				t.Errorf("README.md does not name the column %s", c.Name)
+			if !bytes.Contains(page, []byte("`"+c+"`")) {
+				t.Errorf("README.md does not name the column %s", c)
 			}
 		}
 	}

@@ -176,7 +176,7 @@ func (c *collector) query(table *store.FigureTable, columns ...string) store.Fig
 	if c.runs != nil {
 		columns = append(columns, "session", "run", "run_start_ns")
 	}
-	if by := string(c.o.By); slices.Contains(table.Names(), by) || c.o.By == BySession {
+	if by := string(c.o.By); slices.Contains(table.Columns, by) {
 		columns = append(columns, by)
 	}
 	q.Columns = columns

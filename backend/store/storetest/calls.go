@@ -197,6 +197,8 @@ func closed(t *testing.T, s store.Store) {
 	wantErr(t, "Revision", err, store.ErrClosed)
 	wantErr(t, "SetSummary", s.SetSummary(t.Context(), k, store.SummaryUpdate{}), store.ErrClosed)
 	wantErr(t, "Delete", store.Delete(t.Context(), s, k), store.ErrClosed)
+	_, err = s.Size(t.Context(), k)
+	wantErr(t, "Size", err, store.ErrClosed)
 	errs := map[string]int{}
 	note := func(name string, err error) { errs[name]++; wantErr(t, name, err, store.ErrClosed) }
 	for _, err := range s.Rows(t.Context(), k) {

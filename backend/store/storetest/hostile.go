@@ -3,7 +3,6 @@ package storetest
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
@@ -87,37 +86,6 @@ func (u suite) hostileIDs(t *testing.T, s store.Store) {
 	equal(t, "left", fmt.Sprint(collect(t, s.Tenants(t.Context()))), "[]")
 }
 
-// sameIDTwice lets two services, and two tenants, use one session id: services share the session, each row as it came;
-// tenants do not.
-func sameIDTwice(t *testing.T, s store.Store) {
-	a, b := session.Key{Tenant: "a", ID: "s"}, session.Key{Tenant: "b", ID: "s"}
-	of := func(k session.Key, n int, service string, end int64) session.Row {
-		r := Row(k, n)
-		r.Service, r.End = service, r.End+end
-		return r
-	}
-	// Span 3 is in both services, with the same ids: the later end stays, whichever comes first.
-	one := []session.Row{of(a, 1, "one", 0), of(a, 3, "one", 9)}
-	two := []session.Row{of(a, 2, "two", 0), of(a, 3, "two", 5)}
-	other := []session.Row{of(b, 1, "two", 0), of(b, 3, "two", 5)}
-	want := []session.Row{one[0], two[0], one[1]}
-	put(t, s, one, Block(a, "of one"))
-	put(t, s, slices.Concat(two, other), Block(a, "of two"), Block(b, "of two"))
-	put(t, s, one)
-	equal(t, "rows of both services", rows(t, s, a), canonical(want))
-	equal(t, "rows of the other tenant", rows(t, s, b), canonical(other))
-	equal(t, "blocks of both services", len(blocks(t, s, a, nil)), 2)
-	equal(t, "blocks of the other tenant", len(blocks(t, s, b, nil)), 1)
-	equal(t, "one session", ids(t, s, store.Query{Tenant: "a"}), "s")
-	project(t, s, b, store.SummaryUpdate{Revision: mark(t, s, b), Summary: Summary(b)})
-	equal(t, "a projection of the other tenant", collect(t, s.Sessions(t.Context(), store.Query{Tenant: "a"})),
-		[]session.Summary{{Key: a}})
-	remove(t, s, a)
-	gone(t, s, a)
-	equal(t, "rows of the other tenant", rows(t, s, b), canonical(other))
-	equal(t, "blocks of the other tenant", len(blocks(t, s, b, nil)), 1)
-}
-
 // farTimes keeps rows with every time that a row can name, and which of two wins.
 func (u suite) farTimes(t *testing.T, s store.Store) {
 	k := key("a")
@@ -187,16 +155,7 @@ func hugeRows(t *testing.T, s store.Store) {
 			Items: []string{"AAAAAAAAAAA st", "", "\xff"}})
 		long.Events = append(long.Events, session.Event{Time: int64(i), Type: "t", Seq: int64(i)})
 	}
-	wrong := Row(k, 4) // of types that no program would expect
-	wrong.Attrs = nil
-	for i, name := range []string{string(spans.RequestModelKey), string(spans.TurnStopReasonKey),
-		string(spans.UsageInputKey), string(spans.UsageOutputKey)} {
-		v := []session.Value{session.IntValue(1), session.StringsValue([]string{"a"}), session.StringValue("many"),
-			session.DoubleValue(1e300)}[i]
-		wrong.Attrs = append(wrong.Attrs, session.Attr{Key: name, Value: v})
-	}
-	sortAttrs(wrong.Attrs)
-	list := []session.Row{many, odd, long, wrong, Row(k, 5)}
+	list := []session.Row{many, odd, long, Row(k, 5)}
 	put(t, s, list)
 	if got := rows(t, s, k); fmt.Sprint(got) != fmt.Sprint(canonical(list)) {
 		t.Errorf("%d rows came back as %d, or one is not the same", len(list), len(got))

@@ -53,6 +53,8 @@ func projectStale(t *testing.T, s store.Store) {
 	equal(t, "the newer figures stay", allFigures(t, s, store.FigureQuery{}), join(figures))
 	equal(t, "the newer stays", collect(t, s.Sessions(t.Context(), store.Query{})), []session.Summary{{Key: k, Runs: 2}})
 	equal(t, "dirty", dirtyKeys(t, s), "")
+	wantErr(t, "SetSummary", s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark(t, s, k) + 1000}),
+		store.ErrData)
 }
 
 func projectAnew(t *testing.T, s store.Store) {
@@ -73,14 +75,6 @@ func projectAnew(t *testing.T, s store.Store) {
 	project(t, s, k, store.SummaryUpdate{Revision: old, Summary: session.Summary{Runs: 9}})
 	equal(t, "summary", collect(t, s.Sessions(t.Context(), store.Query{Prefix: "a"})), []session.Summary{{Key: k}})
 	equal(t, "dirty", dirtyKeys(t, s), "a other")
-}
-
-func projectUnknownMark(t *testing.T, s store.Store) {
-	k := key("a")
-	put(t, s, []session.Row{Row(k, 1)})
-	wantErr(t, "SetSummary", s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark(t, s, k) + 1000}),
-		store.ErrData)
-	equal(t, "dirty", dirtyKeys(t, s), "a")
 }
 
 func sessionsPrefix(t *testing.T, s store.Store) {

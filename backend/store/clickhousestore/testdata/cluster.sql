@@ -61,24 +61,6 @@ ENGINE = Distributed(
   `db`,
   `blocks_local`, cityHash64(tenant, session));
 
-CREATE TABLE IF NOT EXISTS `db`.`refs_local` ON CLUSTER `c` (
-  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
-  `session` String CODEC(ZSTD(1)),
-  `id` FixedString(32),
-  `bytes` UInt32 CODEC(ZSTD(1)),
-  `writer` UInt64 CODEC(ZSTD(1)),
-  `n` UInt64 CODEC(ZSTD(1)),
-  `at` UInt64 CODEC(ZSTD(1)))
-ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/refs/{shard}', '{replica}')
-ORDER BY (tenant, session, id)
-SETTINGS index_granularity = 1024;
-
-CREATE TABLE IF NOT EXISTS `db`.`refs` ON CLUSTER `c` AS `db`.`refs_local`
-ENGINE = Distributed(
-  `c`,
-  `db`,
-  `refs_local`, cityHash64(tenant, session));
-
 CREATE TABLE IF NOT EXISTS `db`.`touches_local` ON CLUSTER `c` (
   `tenant` LowCardinality(String) CODEC(ZSTD(1)),
   `session` String CODEC(ZSTD(1)),
@@ -95,21 +77,6 @@ ENGINE = Distributed(
   `c`,
   `db`,
   `touches_local`, cityHash64(tenant, session));
-
-CREATE TABLE IF NOT EXISTS `db`.`shared_local` ON CLUSTER `c` (
-  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
-  `id` FixedString(32),
-  `at` UInt64,
-  `body` String CODEC(ZSTD(3)))
-ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/shared/{shard}', '{replica}', at)
-ORDER BY (tenant, id)
-SETTINGS index_granularity = 256;
-
-CREATE TABLE IF NOT EXISTS `db`.`shared` ON CLUSTER `c` AS `db`.`shared_local`
-ENGINE = Distributed(
-  `c`,
-  `db`,
-  `shared_local`, cityHash64(tenant, id));
 
 CREATE TABLE IF NOT EXISTS `db`.`deletions_local` ON CLUSTER `c` (
   `tenant` LowCardinality(String) CODEC(ZSTD(1)),

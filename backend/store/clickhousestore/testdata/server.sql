@@ -45,19 +45,6 @@ ORDER BY (tenant, session, id, size)
 TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
 SETTINGS index_granularity = 256;
 
-CREATE TABLE IF NOT EXISTS `db`.`refs` (
-  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
-  `session` String CODEC(ZSTD(1)),
-  `id` FixedString(32),
-  `bytes` UInt32 CODEC(ZSTD(1)),
-  `writer` UInt64 CODEC(ZSTD(1)),
-  `n` UInt64 CODEC(ZSTD(1)),
-  `at` UInt64 CODEC(ZSTD(1)))
-ENGINE = ReplacingMergeTree()
-ORDER BY (tenant, session, id)
-TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
-SETTINGS index_granularity = 1024;
-
 CREATE TABLE IF NOT EXISTS `db`.`touches` (
   `tenant` LowCardinality(String) CODEC(ZSTD(1)),
   `session` String CODEC(ZSTD(1)),
@@ -69,15 +56,6 @@ ENGINE = ReplacingMergeTree(n)
 ORDER BY (tenant, session, writer)
 TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
 SETTINGS index_granularity = 8192;
-
-CREATE TABLE IF NOT EXISTS `db`.`shared` (
-  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
-  `id` FixedString(32),
-  `at` UInt64,
-  `body` String CODEC(ZSTD(3)))
-ENGINE = ReplacingMergeTree(at)
-ORDER BY (tenant, id)
-SETTINGS index_granularity = 256;
 
 CREATE TABLE IF NOT EXISTS `db`.`deletions` (
   `tenant` LowCardinality(String) CODEC(ZSTD(1)),

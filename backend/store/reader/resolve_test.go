@@ -1,4 +1,4 @@
-package store_test
+package reader_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/backend/store/storetest"
 )
 
@@ -36,7 +37,7 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, err, want)
 		}
 	}
-	_, err := store.Resolve(t.Context(), s, "", "last")
+	_, err := (&reader.Reader{Store: s}).Resolve(t.Context(), "last")
 	wantErr("last of none", err, store.ErrNotFound)
 	hexID := storetest.Row(key(""), 200).Trace.String()
 	for i, id := range []string{"abc-1", "abc-2", "abd", "abc", hexID[:16]} {
@@ -47,20 +48,20 @@ func TestResolve(t *testing.T) {
 		"abc": "abc", "abc-1": "abc-1", "abd": "abd", "last": "abc-1", hexID[:3]: hexID[:16], hexID[:16]: hexID[:16],
 		hexID: "abc-2", strings.ToUpper(hexID): "abc-2", storetest.Row(key(""), 300).Span.String(): "abd",
 	} {
-		if got, err := store.Resolve(t.Context(), s, "", ref); err != nil || got != key(want) {
+		if got, err := (&reader.Reader{Store: s}).Resolve(t.Context(), ref); err != nil || got != key(want) {
 			t.Errorf("Resolve %q: %v, %v; want %q", ref, got, err, want)
 		}
 	}
-	if got, err := store.Resolve(t.Context(), s, "t", "a"); err != nil || got != (session.Key{Tenant: "t", ID: "abc"}) {
+	if got, err := (&reader.Reader{Store: s, Tenant: "t"}).Resolve(t.Context(), "a"); err != nil || got != (session.Key{Tenant: "t", ID: "abc"}) {
 		t.Errorf("Resolve in a tenant: %v, %v", got, err)
 	}
-	_, err = store.Resolve(t.Context(), s, "", "abc-")
+	_, err = (&reader.Reader{Store: s}).Resolve(t.Context(), "abc-")
 	wantErr("abc-", err, store.ErrAmbiguous)
 	if err == nil || !strings.Contains(err.Error(), `"abc-1", "abc-2"`) || !strings.Contains(err.Error(), `"abc-"`) {
 		t.Errorf("error %v must name the reference and the candidates", err)
 	}
 	for _, ref := range []string{"", "nope", strings.Repeat("0", 32), strings.Repeat("0", 16)} {
-		_, err := store.Resolve(t.Context(), s, "", ref)
+		_, err := (&reader.Reader{Store: s}).Resolve(t.Context(), ref)
 		wantErr(ref, err, store.ErrNotFound)
 		if err != nil && !strings.Contains(err.Error(), strconv.Quote(ref)) {
 			t.Errorf("error %v must name the reference %q", err, ref)
