@@ -158,17 +158,6 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%d withheld", n)
 		}
 	})
-	t.Run("turn", func(t *testing.T) {
-		run, exp := start(t, func(c *writer.Config) { c.MaxTurnBytes = 300 })
-		ask(t, run, payloadOf(`"s"`, user("short"), big))
-		w := readWire(t, exp.GetSpans())
-		if b := w.withheld[id.Short()]; b != (spans.Withheld{Block: id, Size: int64(len(big))}) {
-			t.Errorf("%+v", b)
-		}
-		if attr(exp.GetSpans()[0], spans.CaptureWithheldKey).AsInt64() == 0 {
-			t.Error("nobody counts it")
-		}
-	})
 }
 
 // Another level for some agents and sessions.

@@ -67,11 +67,6 @@ type Cursor struct {
 // NewCursor returns a cursor at the start of raw that accepts maxDepth levels of arrays and objects.
 func NewCursor(raw []byte, maxDepth int) Cursor { return Cursor{b: raw, depth: maxDepth} }
 
-// Reset makes c what NewCursor returns, keeping its memory.
-func (c *Cursor) Reset(raw []byte, maxDepth int) {
-	*c = Cursor{b: raw, depth: maxDepth, key: c.key[:0]}
-}
-
 // Err returns the first error, a *SyntaxError, or nil.
 func (c *Cursor) Err() error {
 	if c.reason == "" {
@@ -92,12 +87,6 @@ func (c *Cursor) End() error {
 
 // Pos returns the number of bytes passed.
 func (c *Cursor) Pos() int { return c.i }
-
-// Since returns what was passed since Pos was i, without blanks before it.
-func (c *Cursor) Since(i int) []byte {
-	i = min(blank(c.b, i), c.i)
-	return c.b[i:c.i:c.i]
-}
 
 // Peek returns the first byte of the next value or token, or 0 at the end or after an error.
 func (c *Cursor) Peek() byte {
@@ -201,16 +190,6 @@ func (c *Cursor) Value() []byte {
 	}
 	c.i = end
 	return c.b[start:end:end]
-}
-
-// Known steps over the next value if it is an array or object spelled like value, and reports whether it did. A cursor
-// must have passed value before at this depth: it is only compared, not validated again.
-func (c *Cursor) Known(value string) bool {
-	if b := c.Peek(); b != '{' && b != '[' || len(c.b)-c.i < len(value) || string(c.b[c.i:c.i+len(value)]) != value {
-		return false
-	}
-	c.i += len(value)
-	return true
 }
 
 // ValidUTF8 returns nil, or a *SyntaxError that says where raw is not UTF-8.

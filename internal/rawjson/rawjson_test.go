@@ -221,21 +221,6 @@ func TestCursor(t *testing.T) {
 	}
 }
 
-func TestKnown(t *testing.T) {
-	for _, test := range []struct {
-		raw, value string
-		want       bool
-	}{
-		{` {"a":1},2`, `{"a":1}`, true}, {`[1]`, `[1]`, true}, {`{"a":12}`, `{"a":1}`, false},
-		{`12`, `1`, false}, {`"ab"`, `"ab"`, false}, {``, ``, false}, // only brackets say where a value ends
-	} {
-		c := NewCursor([]byte(test.raw), MaxDepth)
-		if got := c.Known(test.value); got != test.want {
-			t.Errorf("Known(%s) at %s is %t", test.value, test.raw, got)
-		}
-	}
-}
-
 func FuzzRawJSON(f *testing.F) {
 	for _, text := range texts {
 		f.Add([]byte(text))

@@ -41,27 +41,16 @@ type memory struct {
 	gone    bool // forgotten: what is still done with it counts no more
 	entries int64
 
-	mu       sync.Mutex
-	grown    int64 // entries since it was opened
-	sent     map[spans.BlockID]form
-	withheld int // how many of sent
+	mu    sync.Mutex
+	grown int64 // entries since it was opened
+	sent  map[spans.BlockID]struct{}
 
 	request requests
 
 	scratch []byte // for templates
 	extents []extent
-	parts   []restPart
-	cut     []cutPiece
+	pieces  []piece
 }
-
-// form is how a block was sent.
-type form uint8
-
-const (
-	notSent form = iota
-	asBody
-	asWithheld // at most its beginning left, and so it stays
-)
 
 func newMemories(most int) *memories {
 	return &memories{max: int64(most), byKey: make(map[memoryKey]*list.Element), order: list.New()}
@@ -95,8 +84,7 @@ const maxScratch = 64 << 10
 
 // close unlocks m and keeps the number of entries in its bound.
 func (m *memory) close() {
-	clear(m.cut[:cap(m.cut)])
-	clear(m.parts[:cap(m.parts)])
+	clear(m.pieces[:cap(m.pieces)])
 	if cap(m.scratch) > maxScratch {
 		m.scratch = nil
 	}
@@ -146,18 +134,15 @@ func (s *memories) lost(session string) {
 // count adds n entries.
 func (m *memory) count(n int64) { m.grown += n }
 
-// claim reports whether the block has yet to be sent, and marks it as sent in that form.
-func (m *memory) claim(id spans.BlockID, as form) bool {
-	if m.sent[id] != notSent {
+// claim reports whether the block has yet to be sent, and marks it as sent.
+func (m *memory) claim(id spans.BlockID) bool {
+	if _, sent := m.sent[id]; sent {
 		return false
 	}
 	if m.sent == nil {
-		m.sent = make(map[spans.BlockID]form)
+		m.sent = make(map[spans.BlockID]struct{})
 	}
-	m.sent[id] = as
-	if as == asWithheld {
-		m.withheld++
-	}
+	m.sent[id] = struct{}{}
 	m.count(1)
 	return true
 }

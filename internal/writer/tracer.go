@@ -44,9 +44,8 @@ type Config struct {
 	Capture    Capture
 	CaptureFor func(RunInfo) Capture
 	Redactor   spans.Redactor
-	// MaxBlockBytes cuts longer bodies. MaxTurnBytes bounds the new content of one span: bodies beyond it are sent as size
-	// and SHA-256. Below 1: no bound.
-	MaxBlockBytes, MaxTurnBytes int
+	// MaxBlockBytes cuts longer bodies. Below 1: no bound.
+	MaxBlockBytes int
 	// MaxSpanBytes bounds the content that one span carries; the rest goes on in children. Below 64 KiB: 1 MiB.
 	MaxSpanBytes int
 	// PreviewBytes bounds each preview; 0 is 1,200, negative is none, below 320 is 320.

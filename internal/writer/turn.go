@@ -130,7 +130,7 @@ func (t *Turn) asks(req *Request, stated string) (early content, name string, at
 	a, n := endAttrs(t.origin, 14), max(req.Attempt, 0)
 	switch capturing := t.capturing() && req.known(); {
 	case capturing && n < maxAttempts: // the list has the number of messages
-		t.ask(n, req, &a)
+		t.record(n, req, &a)
 		early, name = t.early(spans.ListRequest + "/" + strconv.Itoa(n))
 	case capturing:
 		t.drop(spans.DroppedKindRequest)

@@ -19,11 +19,11 @@ func (h *handle) previews() bool {
 // inputViews adds the preview of the messages of q that no earlier request of the run had. A retried attempt shows all
 // messages that are new on its turn. Where the request goes on with a known history, its new messages of the assistant
 // are replies, which the turns show that received them.
-func (t *Turn) inputViews(q *asked, h *history, a *attrs) {
+func (t *Turn) inputViews(q *outgoing, h *history, a *attrs) {
 	if !t.previews() {
 		return
 	}
-	same := q.before.n
+	same := q.begun
 	if t.previewed {
 		same = min(same, t.before)
 	}
