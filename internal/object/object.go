@@ -175,17 +175,6 @@ func (o *Object) Twice() string {
 	if o == nil {
 		return ""
 	}
-	if len(o.members) > 4*usual {
-		seen := make(map[string]bool, len(o.members))
-		for i := range o.members {
-			key := string(o.members[i].key)
-			if seen[key] {
-				return key
-			}
-			seen[key] = true
-		}
-		return ""
-	}
 	for i := range o.members {
 		for k := range i {
 			if bytes.Equal(o.members[k].key, o.members[i].key) {

@@ -163,7 +163,7 @@ func (c *content) drop(name string, attempt int) bool {
 func (c *content) setMessages(o *origin, name string, messages []Message) {
 	c.drop(name, 0)
 	c.list(name, 0)
-	m := o.tracer.memories.open(o)
+	m := o.tracer.sessions.open(o)
 	defer m.close()
 	for i := range messages {
 		c.addMessage(m, o, name, &messages[i])
@@ -201,7 +201,7 @@ func (c *content) addBody(o *origin, name string, body []byte) (id spans.BlockID
 		return id
 	}
 	text := c.redact(o, spans.Redactable{Body: body, JSON: true, Place: name})
-	m := o.tracer.memories.open(o)
+	m := o.tracer.sessions.open(o)
 	defer m.close()
 	c.list(name, 0).add(spans.Item{Block: c.block(m, o, string(text))})
 	return spans.BlockOf(text)
@@ -210,7 +210,7 @@ func (c *content) addBody(o *origin, name string, body []byte) (id spans.BlockID
 // reference keeps p to be sent, and returns the name of its block as text.
 func (c *content) reference(o *origin, p spans.Redactable) string {
 	text := c.redact(o, p)
-	m := o.tracer.memories.open(o)
+	m := o.tracer.sessions.open(o)
 	defer m.close()
 	return c.block(m, o, string(text)).String()
 }

@@ -37,7 +37,7 @@ func (t *Turn) record(n int, req *Request, a *attrs) {
 	c, o := &t.content, t.origin
 	again := c.drop(spans.ListRequest, n)
 	c.drop(spans.ListParams, n)
-	m := o.tracer.memories.open(o)
+	m := o.tracer.sessions.open(o)
 	defer m.close()
 	if again { // what was dropped is not there to be referred to
 		m.request.complete()

@@ -22,7 +22,6 @@ type Tracer struct {
 	metrics  *metrics
 	config   Config
 	sessions *sessions
-	memories *memories
 }
 
 // Config configures a Tracer. The zero value sends no content, to the global providers.
@@ -115,11 +114,10 @@ func NewTracer(c Config) *Tracer {
 		otel:     c.TracerProvider.Tracer(ScopeName),
 		metrics:  newMetrics(&c),
 		config:   c,
-		sessions: newSessions(),
-		memories: newMemories(c.MaxBlockIDs),
+		sessions: newSessions(c.MaxBlockIDs),
 	}
 	if c.Delivery != nil {
-		c.Delivery.OnLost(t.memories.lost)
+		c.Delivery.OnLost(t.sessions.lost)
 	}
 	return t
 }
