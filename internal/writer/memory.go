@@ -8,7 +8,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// memoryKey tells the memories of a session apart: by run with Config.PerRun, and by level, since with digests no
+// memoryKey distinguishes the memories of a session: by run with Config.PerRun, and by level, since with digests no
 // bodies are sent.
 type memoryKey struct {
 	run   string
