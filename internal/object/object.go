@@ -117,9 +117,6 @@ func (o *Object) read(c *rawjson.Cursor) {
 	}
 	for c.Open('{'); c.More('}'); {
 		key := c.Key()
-		if !c.Plain() {
-			key = bytes.Clone(key)
-		}
 		switch value := c.Value(); {
 		case value == nil:
 		case len(o.members) < MaxMembers:

@@ -59,9 +59,7 @@ type Cursor struct {
 	i      int
 	depth  int // how many more levels may be opened
 	first  bool
-	plain  bool // the last key had no escape
 	reason string
-	key    []byte // memory for keys with escapes
 }
 
 // NewCursor returns a cursor at the start of raw that accepts maxDepth levels of arrays and objects.
@@ -143,22 +141,14 @@ func (c *Cursor) fail(i int, reason string) bool {
 	return false
 }
 
-// Key returns the next object key, unescaped, and steps over its colon. It is valid until the next call of Key.
+// Key returns the next object key, unescaped, and steps over its colon.
 func (c *Cursor) Key() []byte {
 	raw := c.RawKey()
-	if raw == nil {
-		return nil
+	if raw == nil || !hasEscape(raw) {
+		return raw[min(1, len(raw)):max(0, len(raw)-1)]
 	}
-	raw = raw[1 : len(raw)-1]
-	if c.plain {
-		return raw
-	}
-	c.key = appendUnescaped(c.key[:0], raw)
-	return c.key
+	return appendUnescaped(nil, raw[1:len(raw)-1])
 }
-
-// Plain reports whether the last key was spelled without escapes, and so says what stands between its quotes.
-func (c *Cursor) Plain() bool { return c.plain }
 
 // RawKey returns the next object key as it is spelled, quotes included, and steps over its colon.
 func (c *Cursor) RawKey() []byte {
@@ -173,7 +163,6 @@ func (c *Cursor) RawKey() []byte {
 		return nil
 	}
 	c.i = next
-	c.plain = !hasEscape(c.b[start:end])
 	return c.b[start:end:end]
 }
 
