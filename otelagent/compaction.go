@@ -30,9 +30,6 @@ type CompactionResult struct {
 
 // End ends the compaction, once; later calls do nothing.
 func (c *Compaction) End(res CompactionResult) {
-	if c == nil {
-		return
-	}
 	full := writer.CompactionResult{MessagesAfter: res.MessagesAfter, MessagesSummarized: res.MessagesSummarized,
 		OutputTokens: res.OutputTokens, Summary: res.Summary, Reason: text(res.Err)}
 	if res.Err != nil {

@@ -1,45 +1,15 @@
 package otelagent
 
-import (
-	"github.com/otelagent/otelagent/internal/writer"
-	"github.com/otelagent/otelagent/spans"
-)
+import "github.com/otelagent/otelagent/internal/writer"
 
-// Message is one message or tool result.
-type Message struct {
-	// Raw is its JSON as the loop spells it (content).
-	Raw []byte
-	// Role is user, assistant, toolResult, or what the loop says.
-	Role string
-	// ToolCallID is the call that a tool result answers.
-	ToolCallID string
-	// Provenance says where the message came from when it is part of a request.
-	Provenance spans.Provenance
-}
+// Message is one message or tool result: its JSON as the loop spells it (Raw, content), its Role (user, assistant,
+// toolResult, or the loop's own), the call that a tool result answers (ToolCallID), the time inside the message (Time),
+// and in a request where it came from (Provenance). Only Raw is required.
+type Message = writer.Message
 
-func (m *Message) full() writer.Message {
-	return writer.Message{Raw: m.Raw, Role: m.Role, ToolCallID: m.ToolCallID, Provenance: m.Provenance}
-}
-
-func publicMessage(m *writer.Message) Message {
-	return Message{Raw: m.Raw, Role: m.Role, ToolCallID: m.ToolCallID, Provenance: m.Provenance}
-}
-
-func fullMessages(messages []Message) (full []writer.Message) {
-	for i := range messages {
-		full = append(full, messages[i].full())
-	}
-	return full
-}
-
-// Usage are the counts of tokens as a provider reports them, and the rule that normalises them.
-type Usage struct {
-	Input, Output, Reasoning, CacheRead, CacheWrite, Total int64
-	// Rule says whether Input includes cached tokens; empty means that it does.
-	Rule spans.UsageRule
-}
-
-func (u *Usage) full() *writer.Usage { return (*writer.Usage)(u) }
+// Usage are the counts of tokens as a provider reports them (Input, Output, Reasoning, CacheRead, CacheWrite, Total), and
+// the Rule that normalises them: whether Input includes cached tokens. An empty Rule means that it does.
+type Usage = writer.Usage
 
 // ParseReply reads the reply of a model API from the body of the HTTP response, whole or streamed. It recognizes the
 // API by its keys:

@@ -26,9 +26,6 @@ type Decision struct {
 
 // End records the decision; later calls do nothing.
 func (p *Permission) End(d Decision) {
-	if p == nil {
-		return
-	}
 	full := writer.PermissionEvaluation{Action: d.Action, Pattern: d.Pattern, Source: d.Source, Reason: d.Reason}
 	if d.Err != nil {
 		full.Action = cmp.Or(full.Action, spans.ActionDeny)

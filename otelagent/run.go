@@ -92,13 +92,10 @@ func (r *Run) StartCompaction(ctx context.Context, info CompactionInfo) (context
 }
 
 // AddMessage records a message that arrived outside any turn. Limit: 4,096 messages; later ones are only counted.
-func (r *Run) AddMessage(m Message) { (*writer.Run)(r).AddMessage(m.full()) }
+func (r *Run) AddMessage(m Message) { (*writer.Run)(r).AddMessage(m) }
 
 // End ends the run, once; later calls do nothing.
 func (r *Run) End(res RunResult) {
-	if r == nil {
-		return
-	}
 	full := writer.RunResult{Status: res.Status, End: moment(res.End), Error: text(res.Err)}
 	switch {
 	case res.Status == spans.RunStatusRejected:

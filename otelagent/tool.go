@@ -43,9 +43,6 @@ func (t *Tool) Progress(typ string, body []byte) {
 
 // End ends the call, once; later calls do nothing.
 func (t *Tool) End(res ToolResult) {
-	if t == nil {
-		return
-	}
 	full := writer.ToolResult{End: moment(res.End), Outcome: res.Outcome, Error: text(res.Err), Result: res.Result,
 		Truncated: res.Truncated}
 	switch {

@@ -44,13 +44,9 @@ type TurnResult struct {
 }
 
 func (r *TurnResult) full() writer.TurnResult {
-	full := writer.TurnResult{End: moment(r.End), Model: r.Model, ResponseID: r.ResponseID, StopReason: r.StopReason,
-		Usage: r.Usage.full(), Cost: r.Cost, Currency: r.Currency, FirstChunk: r.FirstChunk,
+	return writer.TurnResult{End: moment(r.End), Model: r.Model, ResponseID: r.ResponseID, StopReason: r.StopReason,
+		Usage: r.Usage, Cost: r.Cost, Currency: r.Currency, FirstChunk: r.FirstChunk, Output: r.Output,
 		Failed: r.Err != nil, Cancelled: errors.Is(r.Err, context.Canceled), Error: text(r.Err)}
-	if r.Output != nil {
-		full.Output = new(r.Output.full())
-	}
-	return full
 }
 
 // Request is what the model received in one attempt of a turn. The tracer finds system prompt, tools, messages and
@@ -75,11 +71,7 @@ type Parameters = writer.Parameters
 // with payload. Limits: 131,072 messages, 200 levels of nesting. It returns an error for what is no JSON object.
 func ParseRequest(payload []byte) (Request, error) {
 	r, err := writer.ParseRequest(payload)
-	req := Request{Attempt: r.Attempt, Payload: r.Payload, Parameters: r.Parameters}
-	for _, m := range r.Messages {
-		req.Messages = append(req.Messages, publicMessage(&m))
-	}
-	return req, err
+	return Request{r.Attempt, r.Payload, r.Messages, r.Parameters}, err
 }
 
 // StartTool starts a tool call of the turn and returns a context in which runs that it spawns are to be started. It is
@@ -105,20 +97,17 @@ func (t *Turn) StartPermission(ctx context.Context, tool, call string) *Permissi
 // with ToolCallID, the result of a tool call. Limit: 4,096 messages of each; later ones are only counted.
 func (t *Turn) AddMessage(m Message) {
 	if m.ToolCallID != "" {
-		(*writer.Turn)(t).AddResult(m.full())
+		(*writer.Turn)(t).AddResult(m)
 	} else {
-		(*writer.Turn)(t).AddInput(m.full())
+		(*writer.Turn)(t).AddInput(m)
 	}
 }
 
 // Request records what the model receives, once per attempt; the last request of an attempt counts. The standard keys
 // of the turn are those of the last call. Limit: the content of the first 16 attempts is kept.
 func (t *Turn) Request(req Request) {
-	if t == nil {
-		return
-	}
-	(*writer.Turn)(t).Request(writer.Request{Attempt: req.Attempt, Payload: req.Payload,
-		Messages: fullMessages(req.Messages), Parameters: req.Parameters})
+	(*writer.Turn)(t).Request(writer.Request{Attempt: req.Attempt, Payload: req.Payload, Messages: req.Messages,
+		Parameters: req.Parameters})
 }
 
 // Partial records a piece of the reply as it comes in, without the pieces before: kind is text, reasoning or
@@ -138,18 +127,13 @@ func (t *Turn) Partial(kind string, text []byte) {
 // never ended keeps the reply too, and with [WithLive] copies show it from now on. Content that is the same is sent
 // once. Calling Reply again replaces the reply; a later attempt and Discard remove it.
 func (t *Turn) Reply(res TurnResult) {
-	if t != nil {
-		(*writer.Turn)(t).Reply(res.full())
-	}
+	(*writer.Turn)(t).Reply(res.full())
 }
 
 // Discard records an attempt whose reply the loop threw away, or whose call failed, to ask again: Err and StopReason
 // say why. Its usage is summed up apart from that of the turn, and its reply and error are kept as a note. Attempt
 // counts from 0.
 func (t *Turn) Discard(attempt int, res TurnResult) {
-	if t == nil {
-		return
-	}
 	full := res.full()
 	(*writer.Turn)(t).Discard(writer.DiscardedAttempt{At: full.End, Attempt: attempt, Reason: full.StopReason,
 		Error: full.Error, Usage: full.Usage, Reply: full.Output})
@@ -161,20 +145,15 @@ func (t *Turn) AskUser() (answered func()) { return (*writer.Turn)(t).Waiting() 
 
 // End ends the turn, once; later calls do nothing.
 func (t *Turn) End(res TurnResult) {
-	if t != nil {
-		(*writer.Turn)(t).End(res.full())
-	}
+	(*writer.Turn)(t).End(res.full())
 }
 
 // turnResult returns what a caller needs of r.
 func turnResult(r *writer.TurnResult) TurnResult {
-	res := TurnResult{Model: r.Model, ResponseID: r.ResponseID, StopReason: r.StopReason, Usage: (*Usage)(r.Usage),
-		Cost: r.Cost, Currency: r.Currency, FirstChunk: r.FirstChunk, End: r.End.Time}
+	res := TurnResult{Model: r.Model, ResponseID: r.ResponseID, StopReason: r.StopReason, Usage: r.Usage, Cost: r.Cost,
+		Currency: r.Currency, FirstChunk: r.FirstChunk, Output: r.Output, End: r.End.Time}
 	if r.Failed {
 		res.Err = errors.New(r.Error)
-	}
-	if m := r.Output; m != nil {
-		res.Output = new(publicMessage(m))
 	}
 	return res
 }

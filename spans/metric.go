@@ -2,7 +2,6 @@ package spans
 
 import (
 	"slices"
-	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 )
@@ -53,17 +52,13 @@ func (m Metric) In(p Profile) bool { return m.Profiles == nil || slices.Contains
 // Metrics returns a copy of all metrics in the order of registry.yaml.
 func Metrics() []Metric { return slices.Clone(metrics) }
 
-var metricByName = sync.OnceValue(func() map[string]Metric {
-	byName := make(map[string]Metric, len(metrics))
-	for _, m := range metrics {
-		byName[m.Name] = m
-	}
-	return byName
-})
-
 // LookupMetric returns what the registry says of the metric with that name, and whether it knows it. Safe for
 // concurrent use.
 func LookupMetric(name string) (Metric, bool) {
-	m, ok := metricByName()[name]
-	return m, ok
+	for _, m := range metrics {
+		if m.Name == name {
+			return m, true
+		}
+	}
+	return Metric{}, false
 }

@@ -272,7 +272,6 @@ func TestBounds(t *testing.T) {
 	}{
 		"block": {func(c *writer.Config) { c.MaxBlockBytes = 100 }, payloadOf(`"s"`, big, user("short")),
 			strings.ToValidUTF8(big[:100], "")},
-		"turn": {func(c *writer.Config) { c.MaxTurnBytes = 300 }, payloadOf(`"s"`, user("short"), big), ""},
 	} {
 		run, exp := start(t, c.bound)
 		ask(t, run, c.payload)

@@ -55,7 +55,6 @@ type tuning struct {
 	CaptureFor    []captureRule `yaml:"capture_for"`
 	BlockScope    string        `yaml:"block_scope"`
 	MaxBlockBytes int           `yaml:"max_block_bytes"`
-	MaxTurnBytes  int           `yaml:"max_turn_bytes"`
 	MaxSpanBytes  *int          `yaml:"max_span_bytes"`
 	PreviewBytes  *int          `yaml:"preview_bytes"`
 }
@@ -190,8 +189,8 @@ func (o *sendOptions) check() error {
 	if o.Heartbeat != 0 && o.Heartbeat < time.Second {
 		wrong.addf("heartbeat %v: want 1s or more", o.Heartbeat)
 	}
-	if o.MaxBlockBytes < 0 || o.MaxTurnBytes < 0 {
-		wrong.addf("max_block_bytes %d, max_turn_bytes %d: want 0 or more", o.MaxBlockBytes, o.MaxTurnBytes)
+	if o.MaxBlockBytes < 0 {
+		wrong.addf("max_block_bytes %d: want 0 or more", o.MaxBlockBytes)
 	}
 	if n := o.MaxSpanBytes; n != nil && (*n < 64<<10 || *n > 3<<20) {
 		wrong.addf("max_span_bytes %d: want 65536 to 3145728", *n)
@@ -231,7 +230,7 @@ func (o *sendOptions) inputOptions(live bool) []input.Option {
 func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
 	opts := []otelagent.Option{writer.WithDerivedIDs, func(c *writer.Config) {
 		c.Capture, c.PerRun = captureLevels[o.Capture.Level], o.BlockScope == "run"
-		c.MaxBlockBytes, c.MaxTurnBytes = o.MaxBlockBytes, o.MaxTurnBytes
+		c.MaxBlockBytes = o.MaxBlockBytes
 		c.Detailed, c.Profile = o.SpanNames == namesDetailed, spans.Profile(o.Profile)
 		if n := o.PreviewBytes; n != nil {
 			c.PreviewBytes = cmp.Or(*n, -1)

@@ -105,27 +105,21 @@ func run(count int, benchtime string) error {
 	var errs []error
 	for _, b := range bounds {
 		got, err := median(measured, b.pkg, b.bench)
+		limit, unit, format := float64(b.most), float64(time.Millisecond), "ms"
+		if b.floor != "" {
+			var bad error
+			unit, bad = median(measured, b.pkg, b.floor)
+			err = errors.Join(err, bad)
+			limit, format = b.ratio*unit, "x"
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if b.floor == "" {
-			limit := float64(b.most)
-			fmt.Printf("%-60s %10s  bound %s\n", b.what, time.Duration(got).Round(time.Microsecond), b.most)
-			if got > 2*limit {
-				errs = append(errs, fmt.Errorf("%s: %s, more than twice the bound of %s", b.what, time.Duration(got), b.most))
-			}
-			continue
-		}
-		floor, err := median(measured, b.pkg, b.floor)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		ratio := got / floor
-		fmt.Printf("%-60s %9.2fx  bound %.2fx\n", b.what, ratio, b.ratio)
-		if ratio > 2*b.ratio {
-			errs = append(errs, fmt.Errorf("%s: %.2fx, more than twice the bound of %.2fx", b.what, ratio, b.ratio))
+		fmt.Printf("%-60s %9.2f%-2s  bound %.2f%s\n", b.what, got/unit, format, limit/unit, format)
+		if got > 2*limit {
+			errs = append(errs, fmt.Errorf("%s: %.2f%s, more than twice the bound of %.2f%[3]s", b.what, got/unit, format,
+				limit/unit))
 		}
 	}
 	return errors.Join(errs...)

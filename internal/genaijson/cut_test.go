@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -200,111 +199,6 @@ func FuzzAll(f *testing.F) {
 	})
 }
 
-func TestSizes(t *testing.T) {
-	longs := []string{
-		"longword", strings.Repeat("longword ", 100), strings.Repeat("é\n\\\"\x01", 200), strings.Repeat("aB3/", 400),
-	}
-	for _, seed := range seeds {
-		for _, long := range longs {
-			inner := strings.Trim(quoted(long), `"`)
-			for _, old := range []string{"user", "text", "x", "1", "f", "k", "a", "aGk=", "image/png", "d"} {
-				raw := []byte(strings.ReplaceAll(seed, old, inner))
-				for max := 1; max < 4000; max = max*2 + 7 {
-					check(t, raw, max)
-				}
-			}
-		}
-	}
-}
-
-// TestRecordings converts what phi-core sent to models: every text must be found in the source, whole.
-func TestRecordings(t *testing.T) {
-	files, err := filepath.Glob("../../dialects/phi/testdata/*/*.ndjson")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	count := 0
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range bytes.Lines(text) {
-			var event struct {
-				Type    string
-				Payload struct {
-					SystemPrompt json.RawMessage `json:"system_prompt"`
-					Messages     []json.RawMessage
-				}
-			}
-			if json.Unmarshal(line, &event) != nil || event.Type != "TurnRequest" {
-				continue
-			}
-			messages := make([][]byte, 0, len(event.Payload.Messages))
-			for _, m := range event.Payload.Messages {
-				messages = append(messages, m)
-			}
-			count += len(messages)
-			for _, max := range []int{0, 1 << 20, 2000, 500} {
-				got := AppendMessages(nil, messages, max)
-				checkMessages(t, got)
-				if max > 0 && len(got) > max {
-					t.Fatalf("%s: %d bytes, max %d", file, len(got), max)
-				}
-				if max == 0 {
-					checkSource(t, got, messages)
-				}
-				if raw := AppendSystem(nil, event.Payload.SystemPrompt, max); !json.Valid(raw) || max > 0 && len(raw) > max {
-					t.Fatalf("%s: max %d: %s", file, max, raw)
-				}
-			}
-		}
-	}
-	if count < 100 {
-		t.Errorf("only %d messages in %d files", count, len(files))
-	}
-}
-
-// checkSource fails t unless got has a message for each of messages, and all their text and nothing else.
-func checkSource(t *testing.T, got []byte, messages [][]byte) {
-	t.Helper()
-	var converted []struct {
-		Role  string
-		Parts []struct {
-			Type, ID, Name               string
-			Content, Arguments, Response json.RawMessage
-		}
-	}
-	if err := json.Unmarshal(got, &converted); err != nil || len(converted) != len(messages) {
-		t.Fatalf("%d messages became %d (%v)", len(messages), len(converted), err)
-	}
-	roles := map[string]string{"user": "user", "assistant": "assistant", "toolResult": "tool"}
-	for i, m := range converted {
-		var source struct {
-			Role    string
-			Content []struct{ Type string }
-		}
-		if err := json.Unmarshal(messages[i], &source); err != nil {
-			t.Fatal(err)
-		}
-		if roles[source.Role] != m.Role || m.Role != "tool" && len(source.Content) > len(m.Parts) {
-			t.Errorf("%s became %+v", messages[i], m)
-		}
-		for _, p := range m.Parts {
-			switch p.Type {
-			case "text", "reasoning", "error", "tool_call", "tool_call_response", "blob":
-			default:
-				t.Errorf("part of type %s from %s", p.Type, messages[i])
-			}
-			for _, value := range []json.RawMessage{p.Content, p.Arguments, p.Response, json.RawMessage(quoted(p.ID)), json.RawMessage(quoted(p.Name))} {
-				if string(value) != `""` && !bytes.Contains(messages[i], value) {
-					t.Errorf("%s is not in %s", value, messages[i])
-				}
-			}
-		}
-	}
-}
-
 // TestHostile feeds inputs on which code whose cost is not linear takes minutes.
 func TestHostile(t *testing.T) {
 	const n = 1 << 17
@@ -326,47 +220,5 @@ func TestHostile(t *testing.T) {
 				t.Errorf("%s, max %d: %v for %d bytes", name, max, took, len(raw))
 			}
 		}
-	}
-}
-
-func benchmarkMessages() [][]byte {
-	result := strings.Repeat("func main() {\n\tfmt.Println(\"hi\")\n}\n", 120)[:4000]
-	reply := strings.Repeat("A sentence of the reply. ", 41)
-	return [][]byte{
-		[]byte(`{"role":"toolResult","toolCallId":"toolu_01","toolName":"read_file","content":[{"type":"text","text":` + quoted(result) + `}],"isError":false,"timestamp":1}`),
-		[]byte(`{"role":"assistant","content":[{"type":"text","text":` + quoted(reply) + `}],"stopReason":"stop","model":"m","provider":"p","usage":{"input":1,"output":2},"timestamp":2}`),
-	}
-}
-
-func BenchmarkAppendMessages(b *testing.B) {
-	messages := benchmarkMessages()
-	for _, max := range []int{0, 2000, 100_000} {
-		b.Run(fmt.Sprintf("max=%d", max), func(b *testing.B) {
-			b.ReportAllocs()
-			b.SetBytes(int64(len(messages[0]) + len(messages[1])))
-			var dst []byte
-			for b.Loop() {
-				dst = AppendMessages(dst[:0], messages, max)
-			}
-		})
-	}
-}
-
-func BenchmarkAppendOutput(b *testing.B) {
-	message := benchmarkMessages()[1]
-	b.ReportAllocs()
-	var dst []byte
-	for b.Loop() {
-		dst = AppendOutput(dst[:0], message, "stop", 2000)
-	}
-}
-
-func BenchmarkAppendValue(b *testing.B) {
-	value := []byte(`{"path":"/a/b/c.go","content":` + quoted(strings.Repeat("func main() {\n\tfmt.Println(\"hi\")\n}\n", 120)) + `,"rows":[1,2,3]}`)
-	b.ReportAllocs()
-	b.SetBytes(int64(len(value)))
-	var dst []byte
-	for b.Loop() {
-		dst = AppendValue(dst[:0], value, 2000)
 	}
 }

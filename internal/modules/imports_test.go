@@ -219,21 +219,3 @@ func TestApart(t *testing.T) {
 		}
 	})
 }
-
-func TestMatch(t *testing.T) {
-	for _, tt := range []struct {
-		pattern, path string
-		want          bool
-	}{
-		{"spans", "spans", true},
-		{"spans", "spans/x", false},
-		{"session/...", "session", true},
-		{"session/...", "session/export", true},
-		{"session/...", "sessions", false},
-		{"...", "anything/at/all", true},
-	} {
-		if got := match(tt.pattern, tt.path); got != tt.want {
-			t.Errorf("match(%q, %q) = %v", tt.pattern, tt.path, got)
-		}
-	}
-}

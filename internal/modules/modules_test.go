@@ -2,7 +2,6 @@ package modules
 
 import (
 	"encoding/json"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -118,25 +117,6 @@ func readMod(t *testing.T, dir string) goMod {
 	return m
 }
 
-// TestRootModule: whoever imports the adapter gets no replace (such a module cannot be installed by version), nothing of the
-// Collector, no exporter, and no module of this repository.
-func TestRootModule(t *testing.T) {
-	m := readMod(t, ".")
-	if len(m.Replace) > 0 {
-		t.Errorf("the root go.mod replaces %v; replace belongs in nested modules", m.Replace)
-	}
-	for _, r := range m.Require {
-		for _, refused := range []string{
-			"go.opentelemetry.io/collector", "go.opentelemetry.io/otel/exporters", "google.golang.org/grpc", "google.golang.org/protobuf",
-			"modernc.org", module,
-		} {
-			if strings.HasPrefix(r.Path, refused) {
-				t.Errorf("the root go.mod requires %s", r.Path)
-			}
-		}
-	}
-}
-
 // TestNestedModules: their paths are where they are, and they replace nothing but modules of this repository by their
 // folders.
 func TestNestedModules(t *testing.T) {
@@ -161,28 +141,6 @@ func TestNestedModules(t *testing.T) {
 			}
 			if !own && r.New.Version == "" {
 				t.Errorf("%s/go.mod replaces %s by a folder", dir, r.Old.Path)
-			}
-		}
-	}
-}
-
-// TestOneVersionOfEachCollectorModule: modules built into one program resolve to one version anyway; different ones in
-// the files only hide which.
-func TestOneVersionOfEachCollectorModule(t *testing.T) {
-	first := map[string]string{}
-	for _, dir := range slices.Concat(makeVar(t, "MODULES"), makeVar(t, "E2E_MODULES")) {
-		if _, err := os.Stat(filepath.Join(root, dir, "go.mod")); err != nil {
-			continue // the other test says so
-		}
-		for _, r := range readMod(t, dir).Require {
-			if !strings.HasPrefix(r.Path, "go.opentelemetry.io/collector") {
-				continue
-			}
-			here := fmt.Sprintf("%s in %s", r.Version, dir)
-			if before, ok := first[r.Path]; !ok {
-				first[r.Path] = here
-			} else if v, _, _ := strings.Cut(before, " "); v != r.Version {
-				t.Errorf("%s: %s, %s", r.Path, before, here)
 			}
 		}
 	}

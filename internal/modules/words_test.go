@@ -85,15 +85,3 @@ func TestWords(t *testing.T) {
 		}
 	}
 }
-
-// TestRuledOut shows what the words match.
-func TestRuledOut(t *testing.T) {
-	for text, want := range map[string]bool{
-		"// it Tells what it was": true, "an id that is made\n\t// up here": true, "# a file of\n# ours": true,
-		"what is retold": false, "Word besides": false, "tellers": false, "of yours": false,
-	} {
-		if got := ruledOut.MatchString(text); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
-		}
-	}
-}

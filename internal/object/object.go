@@ -117,9 +117,6 @@ func (o *Object) read(c *rawjson.Cursor) {
 	}
 	for c.Open('{'); c.More('}'); {
 		key := c.Key()
-		if !c.Plain() {
-			key = bytes.Clone(key)
-		}
 		switch value := c.Value(); {
 		case value == nil:
 		case len(o.members) < MaxMembers:
@@ -173,17 +170,6 @@ func (o *Object) All() iter.Seq2[string, []byte] {
 // Twice returns the first key that is there more than once; empty when none is.
 func (o *Object) Twice() string {
 	if o == nil {
-		return ""
-	}
-	if len(o.members) > 4*usual {
-		seen := make(map[string]bool, len(o.members))
-		for i := range o.members {
-			key := string(o.members[i].key)
-			if seen[key] {
-				return key
-			}
-			seen[key] = true
-		}
 		return ""
 	}
 	for i := range o.members {

@@ -1,7 +1,6 @@
 package object_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -227,96 +226,5 @@ func TestNil(t *testing.T) {
 	}
 	if object.Of("a", []byte("[]")) != nil || object.Of("a", nil) != nil {
 		t.Error("no object is one")
-	}
-}
-
-func TestOf(t *testing.T) {
-	o := object.Of("payload.x", []byte(`{"a":1}`))
-	o.String("a")
-	if want := []object.Problem{{Path: "payload.x.a",
-		Reason: "want a string, got a number"}}; !reflect.DeepEqual(o.Problems(), want) {
-		t.Errorf("%v, want %v", o.Problems(), want)
-	}
-}
-
-// FuzzObject compares what Parse takes with encoding/json: which lines are objects, the values of getters, and the
-// unread members.
-func FuzzObject(f *testing.F) {
-	for _, line := range []string{`{}`, `{"a":1,"b":"x","a":{"b":[null,{"c":true}]}}`, `[1]`, `{"\u0061":"\ud800"}`,
-		` {"n":-0.5e3 } `, "{\"a\":\"\xff\"}"} {
-		f.Add([]byte(line))
-	}
-	f.Fuzz(func(t *testing.T, line []byte) {
-		o, err := object.Parse(line)
-		var want map[string]json.RawMessage
-		if bad := json.Unmarshal(line, &want); err == nil && bad != nil {
-			t.Fatalf("read, and encoding/json does not: %v", bad)
-		}
-		if err != nil || o.Failed() > 0 {
-			return // deeper, longer or in another encoding than encoding/json minds; TestParseRejects has those
-		}
-		agrees(t, o, want)
-	})
-}
-
-func agrees(t *testing.T, o *object.Object, want map[string]json.RawMessage) {
-	var all map[string]json.RawMessage
-	if rest := o.Rest(); rest != nil {
-		if err := json.Unmarshal(rest, &all); err != nil {
-			t.Fatalf("the rest is no JSON: %v", err)
-		}
-	}
-	if len(all) != len(want) {
-		t.Fatalf("%d members unread, want %d", len(all), len(want))
-	}
-	for key, raw := range want {
-		if string(all[key]) != string(raw) {
-			t.Fatalf("rest has %q, want %q", all[key], raw)
-		}
-		var v any
-		if err := json.Unmarshal(raw, &v); err != nil {
-			continue // a number that no float holds
-		}
-		failed := o.Failed()
-		switch v := v.(type) {
-		case nil:
-			if o.Has(key) || o.Raw(key) != nil {
-				t.Fatalf("null is %q", o.Raw(key))
-			}
-		case string:
-			if got := o.String(key); got != v {
-				t.Fatalf("%q, want %q", got, v)
-			}
-		case float64:
-			if got := o.Float(key); got == nil || *got != v {
-				t.Fatalf("%v, want %v", got, v)
-			}
-		case bool:
-			if got := o.Bool(key); got == nil || *got != v {
-				t.Fatalf("%v, want %v", got, v)
-			}
-		case []any:
-			if got := o.List(key); len(got) != len(v) {
-				t.Fatalf("%d elements, want %d", len(got), len(v))
-			}
-		case map[string]any:
-			var inner map[string]json.RawMessage
-			if err := json.Unmarshal(raw, &inner); err != nil {
-				t.Fatal(err)
-			}
-			if in := o.Object(key); in.Failed() == 0 {
-				agrees(t, in, inner)
-			}
-			continue
-		}
-		if o.Failed() != failed {
-			t.Fatalf("problems %v", o.Problems())
-		}
-	}
-	if len(o.Keys()) == len(want) && o.Failed() == 0 {
-		o.Use(o.Keys()...)
-		if rest := o.Rest(); rest != nil {
-			t.Fatalf("all is read, and the rest is %s", rest)
-		}
 	}
 }

@@ -59,18 +59,11 @@ type Cursor struct {
 	i      int
 	depth  int // how many more levels may be opened
 	first  bool
-	plain  bool // the last key had no escape
 	reason string
-	key    []byte // memory for keys with escapes
 }
 
 // NewCursor returns a cursor at the start of raw that accepts maxDepth levels of arrays and objects.
 func NewCursor(raw []byte, maxDepth int) Cursor { return Cursor{b: raw, depth: maxDepth} }
-
-// Reset makes c what NewCursor returns, keeping its memory.
-func (c *Cursor) Reset(raw []byte, maxDepth int) {
-	*c = Cursor{b: raw, depth: maxDepth, key: c.key[:0]}
-}
 
 // Err returns the first error, a *SyntaxError, or nil.
 func (c *Cursor) Err() error {
@@ -92,12 +85,6 @@ func (c *Cursor) End() error {
 
 // Pos returns the number of bytes passed.
 func (c *Cursor) Pos() int { return c.i }
-
-// Since returns what was passed since Pos was i, without blanks before it.
-func (c *Cursor) Since(i int) []byte {
-	i = min(blank(c.b, i), c.i)
-	return c.b[i:c.i:c.i]
-}
 
 // Peek returns the first byte of the next value or token, or 0 at the end or after an error.
 func (c *Cursor) Peek() byte {
@@ -154,22 +141,14 @@ func (c *Cursor) fail(i int, reason string) bool {
 	return false
 }
 
-// Key returns the next object key, unescaped, and steps over its colon. It is valid until the next call of Key.
+// Key returns the next object key, unescaped, and steps over its colon.
 func (c *Cursor) Key() []byte {
 	raw := c.RawKey()
-	if raw == nil {
-		return nil
+	if raw == nil || !hasEscape(raw) {
+		return raw[min(1, len(raw)):max(0, len(raw)-1)]
 	}
-	raw = raw[1 : len(raw)-1]
-	if c.plain {
-		return raw
-	}
-	c.key = appendUnescaped(c.key[:0], raw)
-	return c.key
+	return appendUnescaped(nil, raw[1:len(raw)-1])
 }
-
-// Plain reports whether the last key was spelled without escapes, and so says what stands between its quotes.
-func (c *Cursor) Plain() bool { return c.plain }
 
 // RawKey returns the next object key as it is spelled, quotes included, and steps over its colon.
 func (c *Cursor) RawKey() []byte {
@@ -184,7 +163,6 @@ func (c *Cursor) RawKey() []byte {
 		return nil
 	}
 	c.i = next
-	c.plain = !hasEscape(c.b[start:end])
 	return c.b[start:end:end]
 }
 
@@ -201,16 +179,6 @@ func (c *Cursor) Value() []byte {
 	}
 	c.i = end
 	return c.b[start:end:end]
-}
-
-// Known steps over the next value if it is an array or object spelled like value, and reports whether it did. A cursor
-// must have passed value before at this depth: it is only compared, not validated again.
-func (c *Cursor) Known(value string) bool {
-	if b := c.Peek(); b != '{' && b != '[' || len(c.b)-c.i < len(value) || string(c.b[c.i:c.i+len(value)]) != value {
-		return false
-	}
-	c.i += len(value)
-	return true
 }
 
 // ValidUTF8 returns nil, or a *SyntaxError that says where raw is not UTF-8.

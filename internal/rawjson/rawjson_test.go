@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -221,57 +220,10 @@ func TestCursor(t *testing.T) {
 	}
 }
 
-func TestKnown(t *testing.T) {
-	for _, test := range []struct {
-		raw, value string
-		want       bool
-	}{
-		{` {"a":1},2`, `{"a":1}`, true}, {`[1]`, `[1]`, true}, {`{"a":12}`, `{"a":1}`, false},
-		{`12`, `1`, false}, {`"ab"`, `"ab"`, false}, {``, ``, false}, // only brackets say where a value ends
-	} {
-		c := NewCursor([]byte(test.raw), MaxDepth)
-		if got := c.Known(test.value); got != test.want {
-			t.Errorf("Known(%s) at %s is %t", test.value, test.raw, got)
-		}
-	}
-}
-
 func FuzzRawJSON(f *testing.F) {
 	for _, text := range texts {
 		f.Add([]byte(text))
 		f.Add([]byte(`{"b":` + text + `,"a":[` + text + `]}`))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) { same(t, raw) })
-}
-
-func BenchmarkValid(b *testing.B) {
-	raw := fmt.Appendf(nil, `{"role":"user","content":[{"type":"text","text":%q}],"timestamp":1,"usage":{"input":12,"output":3}}`,
-		strings.Repeat("The quick brown fox\n", 20))
-	for _, bench := range []struct {
-		name string
-		fn   func() bool
-	}{
-		{"rawjson", func() bool { return Valid(raw, MaxDepth) == nil }},
-		{"encodingjson", func() bool { return json.Valid(raw) }},
-	} {
-		b.Run(bench.name, func(b *testing.B) {
-			b.SetBytes(int64(len(raw)))
-			b.ReportAllocs()
-			for b.Loop() {
-				if !bench.fn() {
-					b.Fatal("not valid")
-				}
-			}
-		})
-	}
-}
-
-func TestKindOf(t *testing.T) {
-	for in, want := range map[string]string{
-		"": "nothing", "{}": "an object", "[1]": "an array", `"x"`: "a string", "true": "a boolean", "false": "a boolean", "null": "null", "-1": "a number",
-	} {
-		if got := KindOf([]byte(in)); got != want {
-			t.Errorf("%q is %s, want %s", in, got, want)
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"regexp"
 	"sync"
 	"time"
 
@@ -133,3 +134,11 @@ func (a *attrs) source(k attribute.Key, s spans.TimeSource) {
 		a.kv = append(a.kv, k.String(cleanName(string(s))))
 	}
 }
+
+// userinfo matches a user and a password before the host of a URL, also where JSON spells it with escapes, and where
+// the value of base_url has no scheme.
+var userinfo = regexp.MustCompile(
+	`(:(?:\\?/){2}|"base_url"\s*:\s*")(?:[^/?#\\\s"'<>]|\\u[0-9a-fA-F]{4})*(?:@|\\u0040)`)
+
+// withoutUserinfo returns a configuration as it came, but for users and passwords in its URLs.
+func withoutUserinfo(raw []byte) []byte { return userinfo.ReplaceAll(raw, []byte("$1")) }

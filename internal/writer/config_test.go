@@ -34,7 +34,7 @@ func TestConfig(t *testing.T) {
 		{"content", Config{Capture: CaptureContent}, Config{Capture: CaptureContent, PreviewBytes: 1200}},
 		{"a level that is not known", Config{Capture: 99}, Config{PreviewBytes: 1200}},
 		{"memory", Config{MaxBlockIDs: 7}, Config{MaxBlockIDs: 7, PreviewBytes: 1200}},
-		{"bounds", Config{MaxTurnBytes: 5, MaxSpanBytes: 1, PreviewBytes: 1}, Config{MaxTurnBytes: 5, PreviewBytes: 320}},
+		{"bounds", Config{MaxSpanBytes: 1, PreviewBytes: 1}, Config{PreviewBytes: 320}},
 		{"no previews", Config{PreviewBytes: -1, MaxSpanBytes: 1 << 21}, Config{MaxSpanBytes: 1 << 21}},
 		{"profile", Config{Profile: spans.Profile202610}, Config{Profile: spans.Profile202610, PreviewBytes: 1200}},
 		{"a profile that is not known", Config{Profile: "x"}, Config{PreviewBytes: 1200}},

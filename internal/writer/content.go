@@ -61,51 +61,28 @@ func (c *content) template(m *memory, o *origin, text string,
 	if most := o.tracer.config.MaxBlockBytes; o.capture == CaptureDigests || most > 0 && len(text) > most {
 		return c.withhold(m, o, text, most)
 	}
-	if m.withheld > 0 { // what was withheld once stays so
-		if id := spans.BlockOfString(text); m.sent[id] == asWithheld {
-			c.known += int64(len(text))
-			return id.Short()
-		}
-	}
-	m.cut = m.cut[:0]
 	size, fresh := len(text), 0
-	take := func(id spans.BlockID, text string) spans.ShortID {
+	send := func(text string) {
+		c.bodies = append(c.bodies, text)
+		c.carried(m, len(text))
 		fresh += len(text)
-		m.cut = append(m.cut, cutPiece{id, text})
-		return id.Short()
 	}
 	m.scratch = make(func(text string) spans.ShortID {
 		id := spans.BlockOfString(text)
-		if m.sent[id] == notSent {
-			return take(id, text)
+		if m.claim(id) {
+			send(text)
 		}
 		return id.Short()
 	})
-	whole := spans.BlockOf(m.scratch)
-	if m.sent[whole] == notSent {
-		template := text
+	id := spans.BlockOf(m.scratch)
+	if m.claim(id) {
 		if string(m.scratch) != text {
-			template = string(m.scratch)
+			text = string(m.scratch)
 		}
-		take(whole, template)
-	}
-	if most := o.tracer.config.MaxTurnBytes; fresh > 0 && most > 0 && c.bytes+fresh > most {
-		return c.withhold(m, o, text, 0)
-	}
-	for _, p := range m.cut {
-		if m.claim(p.id, asBody) {
-			c.bodies = append(c.bodies, p.text)
-			c.carried(m, len(p.text))
-		}
+		send(text)
 	}
 	c.known += int64(max(0, size-fresh))
-	return whole.Short()
-}
-
-// cutPiece is a block that was not sent before.
-type cutPiece struct {
-	id   spans.BlockID
-	text string
+	return id.Short()
 }
 
 // carried counts what is sent for the first time.
@@ -117,7 +94,7 @@ func (c *content) carried(m *memory, n int) {
 // withhold sends size and SHA-256 of a text, and its first n bytes.
 func (c *content) withhold(m *memory, o *origin, text string, n int) spans.ShortID {
 	id := spans.BlockOfString(text)
-	if !m.claim(id, asWithheld) || len(text) == 0 {
+	if !m.claim(id) || len(text) == 0 {
 		c.known += int64(len(text))
 		return id.Short()
 	}
@@ -186,7 +163,7 @@ func (c *content) drop(name string, attempt int) bool {
 func (c *content) setMessages(o *origin, name string, messages []Message) {
 	c.drop(name, 0)
 	c.list(name, 0)
-	m := o.tracer.memories.open(o)
+	m := o.tracer.sessions.open(o)
 	defer m.close()
 	for i := range messages {
 		c.addMessage(m, o, name, &messages[i])
@@ -224,7 +201,7 @@ func (c *content) addBody(o *origin, name string, body []byte) (id spans.BlockID
 		return id
 	}
 	text := c.redact(o, spans.Redactable{Body: body, JSON: true, Place: name})
-	m := o.tracer.memories.open(o)
+	m := o.tracer.sessions.open(o)
 	defer m.close()
 	c.list(name, 0).add(spans.Item{Block: c.block(m, o, string(text))})
 	return spans.BlockOf(text)
@@ -233,7 +210,7 @@ func (c *content) addBody(o *origin, name string, body []byte) (id spans.BlockID
 // reference keeps p to be sent, and returns the name of its block as text.
 func (c *content) reference(o *origin, p spans.Redactable) string {
 	text := c.redact(o, p)
-	m := o.tracer.memories.open(o)
+	m := o.tracer.sessions.open(o)
 	defer m.close()
 	return c.block(m, o, string(text)).String()
 }

@@ -40,17 +40,13 @@ func (t *Tracer) StateFacts(ctx context.Context, info SessionInfo, facts ...Fact
 
 func (t *Tracer) factSpan(ctx context.Context, info SessionInfo, facts []Fact) {
 	ctx = orBackground(ctx)
-	in := scopeOf(ctx)
-	asRun := RunInfo{SessionID: info.SessionID, Dialect: info.Dialect, Recording: info.Recording}
-	generated := t.placeInSession(ctx, in, &asRun, t.readsBaggage(ctx, in, &asRun))
-
 	own := &origin{}
-	own.init(ctx, t, &asRun, generated)
-	address := attrs{}
-	address.sessionAddress(own)
-	address.name(spans.RecordingKindKey, own.recording)
-	address.name(spans.DialectKey, info.Dialect)
-	own.address = address.kv
+	asRun := RunInfo{SessionID: info.SessionID, Dialect: info.Dialect, Recording: info.Recording}
+	in, address := own.outsideRun(ctx, t, &asRun)
+	own.address = address
+	if info.Dialect != "" {
+		own.address = append(address, spans.DialectKey.String(cleanName(info.Dialect)))
+	}
 
 	h := &handle{origin: own, index: noTurn}
 	var parent *handle

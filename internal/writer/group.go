@@ -23,20 +23,13 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 		return ctx, nil
 	}
 	ctx = orBackground(ctx)
-	in := scopeOf(ctx)
-	asRun := RunInfo{SessionID: info.SessionID, Recording: info.Recording}
-	generated := t.placeInSession(ctx, in, &asRun, t.readsBaggage(ctx, in, &asRun))
 	at := info.Start.now()
 	g := &Group{members: slices.Clone(info.Members)}
-	g.own.init(ctx, t, &asRun, generated)
+	asRun := RunInfo{SessionID: info.SessionID, Recording: info.Recording}
+	in, address := g.own.outsideRun(ctx, t, &asRun)
 	g.own.startNS = at.Time.UnixNano()
-	g.origin = &g.own
-	g.index = noTurn
-	address := attrs{}
-	address.sessionAddress(&g.own)
-	address.name(spans.RecordingKindKey, g.own.recording)
-	address.add(spans.RunIDKey.String(""), spans.RunStartKey.Int64(g.own.startNS))
-	g.own.address = address.kv
+	g.origin, g.index = &g.own, noTurn
+	g.own.address = append(address, spans.RunIDKey.String(""), spans.RunStartKey.Int64(g.own.startNS))
 
 	a := startAttrs(&g.own)
 	a.kv = append(a.kv, spans.RunKindKeyKey.String(string(spans.RunKindParallel)))

@@ -36,6 +36,16 @@ func (o *origin) init(ctx context.Context, t *Tracer, info *RunInfo, generated b
 	o.measures(ctx, info)
 }
 
+// outsideRun is init of what is no run. It returns the scope that it is in, and its address in the session.
+func (o *origin) outsideRun(ctx context.Context, t *Tracer, info *RunInfo) (*scope, []attribute.KeyValue) {
+	in := scopeOf(ctx)
+	o.init(ctx, t, info, t.placeInSession(ctx, in, info, t.readsBaggage(ctx, in, info)))
+	a := attrs{}
+	a.sessionAddress(o)
+	a.name(spans.RecordingKindKey, o.recording)
+	return in, a.kv
+}
+
 // next returns the position of something in the order of the run.
 func (o *origin) next(at Moment) int64 {
 	if at.Seq != 0 {

@@ -225,48 +225,35 @@ func (t *Turn) liveState(a *attrs) {
 		a.yes(spans.RepliedKey, true)
 	}
 	if t.reply != nil {
-		a.kv = append(a.kv, t.reply.figures...)
+		t.figures(t.reply, a)
 	}
 	if t.questions > 0 {
 		a.kv = append(a.kv, spans.WaitingForKey.String(string(spans.WaitingUserInput)))
 	}
 }
 
-// turnReply is a reply that is whole while its turn goes on. Its content stands in the list of the turn's output.
-type turnReply struct {
-	result  TurnResult // without content
-	figures []attribute.KeyValue
-	output  *Message // a copy
-}
-
 // answer keeps the reply for live copies and for the end of the turn.
-func (t *Turn) answer(res *TurnResult) {
+func (t *Turn) answer(res TurnResult) {
 	if !t.recording && !t.measured {
 		return
 	}
-	r := &turnReply{result: *res}
-	r.result.Output, r.result.Results = nil, nil
-	r.result.Usage, r.result.Cost = clone(res.Usage), clone(res.Cost)
-	if t.recording {
-		a := endAttrs(t.origin, 20)
-		t.figures(res, &a)
-		r.figures = a.kv
-	}
+	res.Usage, res.Cost, res.Results = clone(res.Usage), clone(res.Cost), nil
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
 		return
 	}
 	t.unanswer()
-	t.reply = r
+	t.reply = &res
 	if res.Output == nil || !t.recording || !t.capturing() {
+		res.Output = nil
 		return
 	}
 	t.partial = nil
-	r.output = clone(res.Output)
-	r.output.Raw = bytes.Clone(res.Output.Raw)
+	res.Output = clone(res.Output)
+	res.Output.Raw = bytes.Clone(res.Output.Raw)
 	if t.live != nil {
-		t.content.setMessages(t.origin, spans.ListOutput, []Message{*r.output})
+		t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
 	}
 }
 
@@ -285,7 +272,7 @@ func (t *Turn) completed(res *TurnResult) {
 	if t.reply == nil || t.ended {
 		return
 	}
-	r := &t.reply.result
+	r := t.reply
 	res.Model, res.Provider = cmp.Or(res.Model, r.Model), cmp.Or(res.Provider, r.Provider)
 	res.ResponseID, res.StopReason = cmp.Or(res.ResponseID, r.ResponseID), cmp.Or(res.StopReason, r.StopReason)
 	res.Usage = cmp.Or(res.Usage, r.Usage)

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -146,40 +144,6 @@ func TestCopiesOfOpenSpans(t *testing.T) {
 	}
 }
 
-// An answered question says how long it took, and is one evaluation, like one that is reported at once.
-func TestAsk(t *testing.T) {
-	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	_, rec, tracer := liveTracer(func(c *writer.Config) { c.Capture = writer.CaptureContent })
-	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
-	q := run.Ask(ctx, writer.PermissionEvaluation{Tool: "bash", CallID: "c", Options: []byte(`["y"]`), Start: writer.Moment{Time: at}})
-	q.End(writer.PermissionEvaluation{Action: spans.ActionDeny, Source: "once", Reason: "no", Option: "n", End: writer.Moment{Time: at.Add(7 * time.Second)}})
-	q.End(writer.PermissionEvaluation{Action: spans.ActionAllow})
-	run.End(writer.RunResult{})
-	var got map[string]string
-	for _, s := range rec.Ended() {
-		if s.Name() == spans.SpanPermission {
-			got = map[string]string{}
-			for _, kv := range s.Attributes() {
-				got[string(kv.Key)] = kv.Value.Emit()
-			}
-			if s.StartTime() != at || s.EndTime() != at.Add(7*time.Second) {
-				t.Errorf("from %v to %v", s.StartTime(), s.EndTime())
-			}
-		}
-	}
-	for key, want := range map[attribute.Key]string{
-		spans.PermissionActionKey: "deny", spans.PermissionSourceKeyKey: "once", spans.PermissionReasonKey: "no", spans.PermissionOptionKey: "n",
-		spans.PermissionWaitKey: fmt.Sprint(int64(7 * time.Second)), spans.ToolNameKey: "bash", spans.ToolCallIDKey: "c", spans.KnownAsKey: "",
-	} {
-		if got[string(key)] != want {
-			t.Errorf("%s is %q, want %q", key, got[string(key)], want)
-		}
-	}
-	var none *writer.Asking
-	none.End(writer.PermissionEvaluation{})
-	none.Close(writer.Moment{})
-}
-
 // Of a long reply the end is kept, in whole runes, and the copy says how much was dropped.
 func TestPartialOutputIsBounded(t *testing.T) {
 	for _, size := range []int{1, 7, 1000, writer.MaxPartialBytes + 3, 3*writer.MaxPartialBytes + 1} {
@@ -307,54 +271,6 @@ func TestPartialOutputIsRedacted(t *testing.T) {
 	}
 }
 
-// The rule for private keys looks 32 KiB far: of a longer one what is behind is shown, on copies as of a reply that is over. Once the head
-// of it is out of what is kept nothing is.
-func TestPartialOutputOfLongKey(t *testing.T) {
-	const window = 32 << 10
-	live, _, tracer := liveTracer(func(c *writer.Config) { c.Capture = writer.CaptureContent }, func(c *writer.Config) { c.PartialEvery = time.Second }, func(c *writer.Config) { c.Redactor = redact.Defaults() })
-	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
-	_, turn := run.StartTurn(ctx, writer.TurnInfo{})
-	defer run.Close(writer.Moment{})
-	defer turn.Close(writer.Moment{})
-	sent := 0
-	send := func(text string) { sent += len(text); turn.Partial(writer.PartialText, []byte(text)) }
-	// shown returns the numbers of the first and the last line of the key that a copy shows, and the rest of the copy.
-	shown := func() (first, last int, rest string) {
-		_, bodies := said(t, live.open[1])
-		if len(bodies) != 1 {
-			t.Fatalf("bodies %q", bodies)
-		}
-		first, last = -1, -1
-		for _, m := range regexp.MustCompile(`L(\d{6})x{57}`).FindAllStringSubmatch(bodies[0], -1) {
-			if last, _ = strconv.Atoi(m[1]); first < 0 {
-				first = last
-			}
-		}
-		return first, last, regexp.MustCompile(`(L\d{6}x{57}\\n)+`).ReplaceAllString(bodies[0], "<lines>")
-	}
-	const begin = "-----BEGIN PRIVATE KEY-----\n"
-	send(begin)
-	line := 0
-	more := func(until int) {
-		for ; sent+65 <= until; line++ {
-			send(fmt.Sprintf("L%06d%s\n", line, strings.Repeat("x", 57)))
-		}
-	}
-	more(window)
-	if first, _, rest := shown(); first >= 0 {
-		t.Errorf("of a key within the bound of the rule line %d is shown: %s", first, rest)
-	}
-	more(40 << 10)
-	first, last, rest := shown()
-	if want := (window - len(begin)) / 65; first != want && first != want+1 || last != line-1 {
-		t.Errorf("of a key of %d lines %d to %d are shown, want those from %d on: %s", line, first, last, want, rest)
-	}
-	more(writer.MaxPartialBytes + 4096)
-	if first, _, rest := shown(); first >= 0 || rest != fmt.Sprintf(`{"content":[],"omitted_bytes":%d,"role":"assistant"}`, sent) {
-		t.Errorf("of a key without its head line %d is shown: %s", first, rest)
-	}
-}
-
 // withheld removes every message.
 type withheld struct{}
 
@@ -381,51 +297,5 @@ func TestPartialOutputIsAskedFor(t *testing.T) {
 				t.Errorf("%s: %v %v", s.Name(), s.Attributes(), s.Events())
 			}
 		}
-	}
-}
-
-// Content that was sent early is not sent again. Content that is sent without a copy has its proper name.
-func TestRequestLeavesOnce(t *testing.T) {
-	_, rec, tracer := liveTracer(func(c *writer.Config) { c.Capture = writer.CaptureContent }, func(c *writer.Config) { c.MaxSpanBytes = 64 << 10 })
-	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
-	_, turn := run.StartTurn(ctx, writer.TurnInfo{})
-	payload := []byte(`{"messages":[{"role":"user","content":"` + strings.Repeat("more than a span takes ", 10_000) + `"}]}`)
-	turn.Request(writer.Request{Payload: payload})
-	early := len(rec.Ended())
-	if early < 3 {
-		t.Errorf("%d spans left with the request", early)
-	}
-	turn.End(writer.TurnResult{})
-	run.End(writer.RunResult{})
-	seen := map[string]int{}
-	lists := 0
-	for _, s := range rec.Ended() {
-		for _, e := range s.Events() {
-			for _, kv := range e.Attributes {
-				switch kv.Key {
-				case spans.BlockBodiesKey:
-					for _, body := range kv.Value.AsStringSlice() {
-						seen[body]++
-					}
-				case spans.ListsKey:
-					lists += len(kv.Value.AsStringSlice())
-				}
-			}
-		}
-	}
-	for body, n := range seen {
-		if n > 1 {
-			t.Errorf("%.40q left %d times", body, n)
-		}
-	}
-	if len(seen) == 0 || lists < 2 || lists > 3 { // request and params, and the list that ends a run
-		t.Errorf("%d bodies, %d lists", len(seen), lists)
-	}
-	sum := 0
-	for body := range seen {
-		sum += len(body)
-	}
-	if sum < len(payload)-1000 {
-		t.Errorf("%d bytes of %d left", sum, len(payload))
 	}
 }

@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"hash"
 	"sync"
@@ -9,81 +8,48 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// defaultBlockIDs bounds what is remembered of content, in entries.
-const defaultBlockIDs = 1 << 18
-
-// memories holds what was sent of each session (or run), so that it is not sent again. It is bounded; what was unused
-// for longest is forgotten first, whole.
-type memories struct {
-	max int64
-
-	// mu is held for moments only, and never while a memory is waited for: that may be in the hands of a slow redactor.
-	mu    sync.Mutex
-	byKey map[memoryKey]*list.Element // of *memory
-	order *list.List                  // most recently used first
-	total int64                       // entries over all memories
-}
-
-// memoryKey is a session, and the run with Config.PerRun. What left with digests has no bodies, so that runs of each
-// level have their own.
+// memoryKey distinguishes the memories of a session: by run with Config.PerRun, and by level, since with digests no
+// bodies are sent.
 type memoryKey struct {
-	session, run string
-	start        int64
-	level        Capture
+	run   string
+	start int64
+	level Capture
 }
 
-// memory is what was sent of one session.
+// memory is what was sent of one session or run, so that it is not sent again.
 type memory struct {
-	of  *memories
-	key memoryKey
+	of *sessions
 
-	// guarded by memories.mu
+	// guarded by sessions.mu
 	gone    bool // forgotten: what is still done with it counts no more
 	entries int64
 
-	mu       sync.Mutex
-	grown    int64 // entries since it was opened
-	sent     map[spans.BlockID]form
-	withheld int // how many of sent
+	// mu is held while a redactor works, which may be slow. sessions.mu is held for moments only.
+	mu    sync.Mutex
+	grown int64 // entries since it was opened
+	sent  map[spans.BlockID]struct{}
 
 	request requests
 
 	scratch []byte // for templates
 	extents []extent
-	parts   []restPart
-	cut     []cutPiece
-}
-
-// form is how a block was sent.
-type form uint8
-
-const (
-	notSent form = iota
-	asBody
-	asWithheld // at most its beginning left, and so it stays
-)
-
-func newMemories(most int) *memories {
-	return &memories{max: int64(most), byKey: make(map[memoryKey]*list.Element), order: list.New()}
+	pieces  []piece
 }
 
 // open returns what is remembered for o, locked. The caller ends with close.
-func (s *memories) open(o *origin) *memory {
-	key := memoryKey{session: o.session, level: o.capture}
+func (s *sessions) open(o *origin) *memory {
+	key := memoryKey{level: o.capture}
 	if o.tracer.config.PerRun {
 		key.run, key.start = o.run, o.startNS
 	}
 	s.mu.Lock()
-	var m *memory
-	if e, ok := s.byKey[key]; ok {
-		s.order.MoveToFront(e)
-		m = e.Value.(*memory)
-	} else {
-		m = &memory{of: s, key: key}
-		s.byKey[key] = s.order.PushFront(m)
-		if len(s.byKey) > maxSessions {
-			s.forget(s.order.Back())
+	session := s.use(o.session)
+	m := session.memories[key]
+	if m == nil {
+		if m = (&memory{of: s}); session.memories == nil {
+			session.memories = make(map[memoryKey]*memory)
 		}
+		session.memories[key] = m
 	}
 	s.mu.Unlock()
 	m.mu.Lock()
@@ -93,10 +59,9 @@ func (s *memories) open(o *origin) *memory {
 // maxScratch bounds what is kept between calls.
 const maxScratch = 64 << 10
 
-// close unlocks m and keeps the number of entries in its bound.
+// close unlocks m. Beyond the bound of entries it forgets what the sessions sent that were unused for longest.
 func (m *memory) close() {
-	clear(m.cut[:cap(m.cut)])
-	clear(m.parts[:cap(m.parts)])
+	clear(m.pieces[:cap(m.pieces)])
 	if cap(m.scratch) > maxScratch {
 		m.scratch = nil
 	}
@@ -106,9 +71,6 @@ func (m *memory) close() {
 	n := m.grown
 	m.grown = 0
 	m.mu.Unlock()
-	if n == 0 {
-		return
-	}
 	s := m.of
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,48 +78,42 @@ func (m *memory) close() {
 		return
 	}
 	m.entries += n
-	s.total += n
-	for s.total > s.max && s.order.Len() > 0 {
-		s.forget(s.order.Back())
+	s.entries += n
+	for e := s.order.Back(); s.entries > s.maxEntries && e != nil; e = e.Prev() {
+		s.forget(e.Value.(*session))
 	}
 }
 
-// forget drops a memory. The caller holds the lock of s.
-func (s *memories) forget(e *list.Element) {
-	m := s.order.Remove(e).(*memory)
-	delete(s.byKey, m.key)
-	m.gone = true
-	s.total -= m.entries
+// forget drops what a session sent. The caller holds the lock.
+func (s *sessions) forget(of *session) {
+	for _, m := range of.memories {
+		m.gone = true
+		s.entries -= m.entries
+	}
+	of.memories = nil
 }
 
-// lost forgets a session of which something did not arrive: what it says next is sent whole.
-func (s *memories) lost(session string) {
+// lost forgets what a session sent, of which something did not arrive: it is sent again.
+func (s *sessions) lost(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for e := s.order.Front(); e != nil; {
-		next := e.Next()
-		if e.Value.(*memory).key.session == session {
-			s.forget(e)
-		}
-		e = next
+	if e, ok := s.byID[id]; ok {
+		s.forget(e.Value.(*session))
 	}
 }
 
 // count adds n entries.
 func (m *memory) count(n int64) { m.grown += n }
 
-// claim reports whether the block has yet to be sent, and marks it as sent in that form.
-func (m *memory) claim(id spans.BlockID, as form) bool {
-	if m.sent[id] != notSent {
+// claim reports whether the block has yet to be sent, and marks it as sent.
+func (m *memory) claim(id spans.BlockID) bool {
+	if _, sent := m.sent[id]; sent {
 		return false
 	}
 	if m.sent == nil {
-		m.sent = make(map[spans.BlockID]form)
+		m.sent = make(map[spans.BlockID]struct{})
 	}
-	m.sent[id] = as
-	if as == asWithheld {
-		m.withheld++
-	}
+	m.sent[id] = struct{}{}
 	m.count(1)
 	return true
 }

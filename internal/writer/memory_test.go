@@ -2,6 +2,8 @@ package writer
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +14,12 @@ import (
 func TestMemoryIsBounded(t *testing.T) {
 	const limit = 1000
 	tracer := NewTracer(Config{Capture: CaptureContent, MaxBlockIDs: limit, TracerProvider: sdktrace.NewTracerProvider()})
+	all := func() (list []*memory) {
+		for e := tracer.sessions.order.Front(); e != nil; e = e.Next() {
+			list = slices.AppendSeq(list, maps.Values(e.Value.(*session).memories))
+		}
+		return list
+	}
 	var messages []string
 	text := strings.Repeat("some text ", 100)
 	most := int64(0)
@@ -22,9 +30,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		turn.Request(Request{Payload: []byte(`{"messages":[` + strings.Join(messages, ",") + `]}`)})
 		turn.End(TurnResult{})
 		run.End(RunResult{})
-		most = max(most, tracer.memories.total)
-		for e := tracer.memories.order.Front(); e != nil; e = e.Next() {
-			m := e.Value.(*memory)
+		most = max(most, tracer.sessions.entries)
+		for _, m := range all() {
 			if len(m.request.histories) > maxHistories {
 				t.Fatalf("turn %d: %d histories", i, len(m.request.histories))
 			}
@@ -35,8 +42,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	// What is counted is what there is.
 	var total int64
-	for e := tracer.memories.order.Front(); e != nil; e = e.Next() {
-		m := e.Value.(*memory)
+	for _, m := range all() {
 		n := int64(len(m.sent))
 		for _, h := range m.request.histories {
 			for _, it := range h.items {
@@ -48,7 +54,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 		total += m.entries
 	}
-	if total != tracer.memories.total {
-		t.Errorf("%d in all, %d counted", total, tracer.memories.total)
+	if total != tracer.sessions.entries {
+		t.Errorf("%d in all, %d counted", total, tracer.sessions.entries)
 	}
 }

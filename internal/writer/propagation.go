@@ -18,26 +18,8 @@ const (
 	maxBaggageMembers = 64
 )
 
-// ContextWithBaggage returns ctx with W3C baggage that names the session, run and tool call that ctx is in, for a call
-// of another process that runs an agent of its own. There [Tracer.StartRun] finds them: the run becomes a child of this
-// run and tool call, in this session unless it names another one. Outside any run ctx comes back as it is.
-//
-//	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "ask_researcher", Args: args})
-//	req, err := http.NewRequestWithContext(writer.ContextWithBaggage(ctx), "POST", url, body)
-//	resp, err := client.Do(req) // with a transport that propagates, such as otelhttp's
-//
-// The members are ids of at most 256 bytes each:
-//   - session.id
-//   - otelagent.run.id
-//   - gen_ai.tool.call.id
-//   - otelagent.session.made_up, where the tracer generated the session id
-//
-// Other members of ctx are kept, and take precedence: where all do not fit into the 8,192 bytes and 64 members that
-// baggage may have, none of these is added. Baggage goes to every service that is called with the context, so give it
-// to calls of your own agents only. The traceparent, which any call needs to be seen under its tool call, is in ctx
-// anyway.
-//
-// A service whose callers are strangers has a Tracer [WithoutBaggage].
+// ContextWithBaggage returns ctx with W3C baggage that names the session, run and tool call that ctx is in; see
+// otelagent.ContextWithBaggage. Outside any run ctx comes back as it is.
 func ContextWithBaggage(ctx context.Context) context.Context {
 	in := scopeOf(orBackground(ctx))
 	if in == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // ParseRequest reads the request of a model API from the body of the HTTP request: Anthropic messages, OpenAI chat
@@ -39,8 +40,8 @@ func ParseRequest(payload []byte) (Request, error) {
 
 // parse reads the payload into the fields that are not set.
 func (r *Request) parse() error {
-	l := readLayout(r.Payload, nil, nil)
-	if !l.messages.empty() {
+	l := readLayout(r.Payload, nil)
+	if !l.find(spans.PartMessages).empty() {
 		r.Messages = make([]Message, len(l.texts))
 		for i, at := range l.texts {
 			r.Messages[i].Raw = at.of(r.Payload)
@@ -50,25 +51,23 @@ func (r *Request) parse() error {
 	return l.fill(r)
 }
 
-// layout says where the parts of a request stand in its payload. Extents are empty for what is not there.
+// layout says where the parts of a request stand in its payload.
 type layout struct {
-	payload  []byte
-	object   bool // the payload is a JSON object; else nothing else is known
-	members  []member
-	system   extent
-	tools    extent
-	messages extent // the array
-	origins  extent // the array of provenances
-	texts    []extent
+	payload []byte
+	object  bool // the payload is a JSON object; else nothing else is known
+	members []member
+	texts   []extent // the messages
 }
 
-// member is one member of the payload: its key as it is spelled, with its quotes.
+// member is one member of the payload.
 type member struct {
-	key   []byte
-	value extent
+	key    []byte         // as it is spelled, with its quotes
+	start  int            // of the key
+	part   spans.PartKind // 0 for other parameters
+	extent                // of the value
 }
 
-// extent is where a text stands.
+// extent is where a text stands. It is empty for what is not there.
 type extent struct{ from, to int }
 
 func (e extent) of(b []byte) []byte { return b[e.from:e.to:e.to] }
@@ -78,76 +77,78 @@ func (e extent) empty() bool { return e.to == 0 }
 // maxRequestMessages bounds the messages of a request that are recorded separately.
 const maxRequestMessages = 1 << 17
 
-// readLayout reads a payload. Messages that began requests before are compared and not read again. texts is memory.
-func readLayout(payload []byte, before *resumed, texts []extent) layout {
-	l := layout{payload: payload, texts: texts[:0]}
-	none := layout{payload: payload}
-	if rawjson.ValidUTF8(payload) != nil {
-		return none
-	}
+// readLayout reads a payload. texts is memory.
+func readLayout(payload []byte, texts []extent) layout {
+	l, none := layout{payload: payload, texts: texts[:0]}, layout{payload: payload}
 	c := rawjson.NewCursor(payload, rawjson.MaxDepth)
-	if !c.Open('{') {
+	if rawjson.ValidUTF8(payload) != nil || !c.Open('{') {
 		return none
 	}
 	for c.More('}') {
-		key := c.RawKey()
-		if key == nil {
+		m := member{key: c.RawKey()}
+		if m.key == nil {
 			return none
 		}
-		name := string(key[1 : len(key)-1])
-		if messagesKey(name) && l.messages.empty() && c.Peek() == '[' {
-			at := c.Pos()
+		c.Peek()
+		m.from = c.Pos()
+		m.part = l.partOf(string(m.key[1:len(m.key)-1]), c.Peek())
+		if m.part == spans.PartMessages {
 			for c.Open('['); c.More(']'); {
-				l.readMessage(&c, before)
+				value := c.Value()
+				l.texts = append(l.texts, extent{c.Pos() - len(value), c.Pos()})
 			}
-			l.messages = extent{at, c.Pos()}
-			l.members = append(l.members, member{key, l.messages})
-			continue
+		} else {
+			c.Value()
 		}
-		value := c.Value()
-		where := extent{c.Pos() - len(value), c.Pos()}
-		l.members = append(l.members, member{key, where})
-		switch {
-		case systemKey(name) && l.system.empty() && value[0] != 'n':
-			l.system = where
-		case name == "tools" && l.tools.empty():
-			l.tools = where
-		case name == "provenance" && l.origins.empty():
-			l.origins = where
-		}
+		m.to = c.Pos()
+		m.start = bytes.LastIndex(payload[:m.from], m.key)
+		l.members = append(l.members, m)
 	}
 	if c.End() != nil {
 		return none
 	}
 	if len(l.texts) > maxRequestMessages {
-		l.messages, l.texts = extent{}, nil
+		l.texts = nil
+		for i := range l.members {
+			if m := &l.members[i]; m.part == spans.PartMessages {
+				m.part = 0
+			}
+		}
 	}
 	l.object = true
 	return l
 }
 
-// messagesKey and systemKey say what a member of a request is.
-func messagesKey(name string) bool {
-	return name == "messages" || name == "input" || name == "contents"
+// find returns where a part stands.
+func (l *layout) find(part spans.PartKind) extent {
+	for i := range l.members {
+		if l.members[i].part == part {
+			return l.members[i].extent
+		}
+	}
+	return extent{}
 }
 
-func systemKey(name string) bool {
+// partOf returns which part a member is whose value begins with first; 0 where it is none, or the part is there.
+func (l *layout) partOf(name string, first byte) (part spans.PartKind) {
 	switch name {
+	case "messages", "input", "contents":
+		if part = spans.PartMessages; first != '[' {
+			return 0
+		}
 	case "system", "system_prompt", "instructions", "systemInstruction", "system_instruction":
-		return true
+		if part = spans.PartSystem; first == 'n' {
+			return 0
+		}
+	case "tools":
+		part = spans.PartTools
+	case "provenance":
+		part = spans.PartProvenance
 	}
-	return false
-}
-
-// readMessage takes the next element of the array at c.
-func (l *layout) readMessage(c *rawjson.Cursor, before *resumed) {
-	if before != nil && before.n == len(l.texts) && before.next(c.Known) {
-		l.texts = append(l.texts, extent{c.Pos() - len(before.of.items[before.n-1].raw), c.Pos()})
-		return
+	if !l.find(part).empty() {
+		return 0
 	}
-	if value := c.Value(); len(l.texts) <= maxRequestMessages {
-		l.texts = append(l.texts, extent{c.Pos() - len(value), c.Pos()})
-	}
+	return part
 }
 
 // fill sets the fields of r that are not set. Messages are set only where the payload has a text in their place. The
@@ -157,30 +158,24 @@ func (l *layout) fill(r *Request) error {
 		return nil
 	}
 	r.System, r.Tools = nil, nil
-	if !l.system.empty() {
-		r.System = l.system.of(l.payload)
+	if at := l.find(spans.PartSystem); !at.empty() {
+		r.System = at.of(l.payload)
 	}
-	if !l.tools.empty() {
-		r.Tools = l.tools.of(l.payload)
+	if at := l.find(spans.PartTools); !at.empty() {
+		r.Tools = at.of(l.payload)
 	}
-	return r.parameters(object.Of("", l.only(func(value extent) bool {
-		return value != l.system && value != l.tools && value != l.messages && value != l.origins
-	})))
+	return r.parameters(object.Of("", l.others()))
 }
 
-// only returns an object of the members that keep selects.
-func (l *layout) only(keep func(value extent) bool) []byte {
+// others returns an object of the members that are no part of their own.
+func (l *layout) others() []byte {
 	b := []byte{'{'}
 	for _, m := range l.members {
-		if !keep(m.value) {
-			continue
+		if m.part == 0 {
+			b = append(append(append(append(b, m.key...), ':'), m.of(l.payload)...), ',')
 		}
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, m.key...), ':'), m.value.of(l.payload)...)
 	}
-	return append(b, '}')
+	return append(bytes.TrimSuffix(b, []byte{','}), '}')
 }
 
 // read takes role and tool call id from the message.

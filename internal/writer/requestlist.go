@@ -29,8 +29,25 @@ type requests struct {
 	runs      map[runAddress]struct{} // that had requests; only with derived ids
 	credit    int64                   // bytes that complete lists may take
 
-	system, tools, rest namedBlock
+	system, tools string // of the last request
+
+	redacted map[string]redactedPart // what a redactor returned for parts that mostly stay the same
 }
+
+// redactedPart is a part of a request as it came, and as it may be sent.
+type redactedPart struct{ raw, text []byte }
+
+// kept returns text as a string, which is the one of the request before where that is the same.
+func (m *memory) kept(before *string, text []byte) string {
+	if string(text) != *before {
+		m.count(int64(len(text)-len(*before)) / entryBytes)
+		*before = string(text)
+	}
+	return *before
+}
+
+// maxRedacted bounds the parts whose redacted form is kept.
+const maxRedacted = 64
 
 // runAddress is a run by its address within the session.
 type runAddress struct {
@@ -39,10 +56,10 @@ type runAddress struct {
 	recording string
 }
 
-// asks is called for a run before each of its requests. A run that is recorded again, as by a file that is sent twice,
+// begin is called for a run before each of its requests. A run that is recorded again, as by a file that is sent twice,
 // has the same derived ids and replaces what was sent of it. Its lists must not refer to those: they begin anew. Blocks
 // stay, because nothing replaces them.
-func (m *memory) asks(r *Run) {
+func (m *memory) begin(r *Run) {
 	if !r.tracer.config.DerivedIDs || r.asked.Swap(m) == m {
 		return
 	}
@@ -95,36 +112,22 @@ type sentItem struct {
 	text string
 }
 
-// resumed finds the history that begins with the most messages of a request.
-type resumed struct {
-	all []*history
-	of  *history
-	n   int // messages
-}
-
-func (r *requests) resume() resumed { return resumed{all: r.histories} }
-
-// next reports whether known says that the next message is the one that follows in a history which began as the request
-// so far.
-func (r *resumed) next(known func(raw string) bool) bool {
-	follows := func(h *history) bool { return len(h.items) > r.n && known(h.items[r.n].raw) }
-	ok := r.of != nil && follows(r.of)
-	for i := 0; i < len(r.all) && !ok; i++ {
-		if h := r.all[i]; h != r.of && (r.n == 0 || h.begins(r.of, r.n)) && follows(h) {
-			r.of, ok = h, true
+// longest returns the history that begins with the most messages of a request, and how many those are.
+func (r *requests) longest(q *outgoing) (best *history, n int) {
+	for _, h := range r.histories {
+		same, most := 0, min(len(h.items), q.count)
+		// The texts of two histories share memory as far as one was continued from the other, which makes this fast.
+		for same < min(n, most) && h.items[same].raw == best.items[same].raw {
+			same++
+		}
+		for same >= n && same < most && h.items[same].raw == string(q.raw(same)) {
+			same++
+		}
+		if same > n {
+			best, n = h, same
 		}
 	}
-	if ok {
-		r.n++
-	}
-	return ok
-}
-
-// begins reports whether h begins with the first n messages of other.
-func (h *history) begins(other *history, n int) bool {
-	return len(h.items) >= n && slices.EqualFunc(h.items[:n], other.items[:n], func(a, b sentItem) bool {
-		return a.raw == b.raw
-	})
+	return best, n
 }
 
 // continued returns the history of a request whose first n messages are those of h, which may be nil: h itself where it

@@ -298,7 +298,7 @@ func (h *handle) addMessage(list string, m *Message) {
 		h.drop(spans.DroppedKindMessage)
 		return
 	}
-	mem := h.tracer.memories.open(h.origin)
+	mem := h.tracer.sessions.open(h.origin)
 	defer mem.close()
 	h.content.addMessage(mem, h.origin, list, m)
 }
@@ -387,7 +387,7 @@ func (r *Run) rest() {
 	if r.ended {
 		return
 	}
-	m := r.tracer.memories.open(r.origin)
+	m := r.tracer.sessions.open(r.origin)
 	defer m.close()
 	if l, ok := m.last(r.history.Swap(nil)); ok {
 		l.Name = spans.ListHistory

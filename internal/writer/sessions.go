@@ -11,22 +11,28 @@ import (
 const (
 	maxSessions       = 4096
 	maxRunsPerSession = 64
+	// defaultBlockIDs bounds what is remembered of content, in entries.
+	defaultBlockIDs = 1 << 18
 )
 
-// sessions is what a Tracer remembers between the runs of a session: how many there were, and their span contexts. It
-// is bounded; the session unused for longest is forgotten first.
+// sessions is what a Tracer remembers between the runs of a session: how many there were, their span contexts, and what
+// they sent. It is bounded; the session unused for longest is forgotten first.
 type sessions struct {
-	mu    sync.Mutex
-	byID  map[string]*list.Element // of *sessionMemory
-	order *list.List               // most recently used first
+	mu         sync.Mutex
+	byID       map[string]*list.Element // of *session
+	order      *list.List               // most recently used first
+	entries    int64                    // of all memories
+	maxEntries int64
 }
 
-type sessionMemory struct {
+type session struct {
 	id      string
 	ordinal int64
 	from    int64                        // start of the run that has number 1, unix ns
 	numbers map[runStart]int64           // of runs
 	runs    map[string]trace.SpanContext // by id, the last of each
+
+	memories map[memoryKey]*memory
 }
 
 // runStart distinguishes the runs of a session.
@@ -35,20 +41,22 @@ type runStart struct {
 	ns int64
 }
 
-func newSessions() *sessions {
-	return &sessions{byID: make(map[string]*list.Element), order: list.New()}
+func newSessions(maxEntries int) *sessions {
+	return &sessions{byID: make(map[string]*list.Element), order: list.New(), maxEntries: int64(maxEntries)}
 }
 
-// use returns what is remembered of session and marks it as used. The caller holds the lock.
-func (s *sessions) use(session string) *sessionMemory {
-	if e, ok := s.byID[session]; ok {
+// use returns what is remembered of a session and marks it as used. The caller holds the lock.
+func (s *sessions) use(id string) *session {
+	if e, ok := s.byID[id]; ok {
 		s.order.MoveToFront(e)
-		return e.Value.(*sessionMemory)
+		return e.Value.(*session)
 	}
-	m := &sessionMemory{id: session}
-	s.byID[session] = s.order.PushFront(m)
+	m := &session{id: id}
+	s.byID[id] = s.order.PushFront(m)
 	if len(s.byID) > maxSessions {
-		delete(s.byID, s.order.Remove(s.order.Back()).(*sessionMemory).id)
+		old := s.order.Remove(s.order.Back()).(*session)
+		s.forget(old)
+		delete(s.byID, old.id)
 	}
 	return m
 }
@@ -77,11 +85,11 @@ func (s *sessions) run(o *origin, sc trace.SpanContext) (n, from int64) {
 }
 
 // contextOf returns the span context of the last run of that id, invalid when it is not remembered.
-func (s *sessions) contextOf(session, run string) trace.SpanContext {
+func (s *sessions) contextOf(id, run string) trace.SpanContext {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e, ok := s.byID[session]; ok {
-		return e.Value.(*sessionMemory).runs[run]
+	if e, ok := s.byID[id]; ok {
+		return e.Value.(*session).runs[run]
 	}
 	return trace.SpanContext{}
 }

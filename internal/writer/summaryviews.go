@@ -2,7 +2,6 @@ package writer
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -32,28 +31,23 @@ func (a *attrs) decisionView(wait time.Duration) {
 	if a.origin.capture != CaptureContent || a.origin.tracer.config.PreviewBytes == 0 {
 		return
 	}
-	var decision struct {
-		Action  string `json:"action,omitempty"`
-		Pattern string `json:"pattern,omitempty"`
-		Source  string `json:"source,omitempty"`
-		Reason  string `json:"reason,omitempty"`
-		By      string `json:"decided_by,omitempty"`
-		Outcome string `json:"outcome,omitempty"`
-		Wait    string `json:"wait,omitempty"`
+	raw := []byte{'{'}
+	add := func(name, value string) {
+		if value != "" {
+			raw = append(rawjson.Quote(append(rawjson.Quote(raw, name), ':'), value), ',')
+		}
 	}
-	decision.Action = a.added(spans.PermissionActionKey)
-	decision.Pattern = a.added(spans.PermissionPatternKey)
-	decision.Source = a.added(spans.PermissionSourceKeyKey)
-	decision.Reason = a.added(spans.PermissionReasonKey)
-	decision.By = a.added(spans.PermissionDecidedByKey)
-	decision.Outcome = a.added(spans.PermissionOutcomeKey)
+	add("action", a.added(spans.PermissionActionKey))
+	add("pattern", a.added(spans.PermissionPatternKey))
+	add("source", a.added(spans.PermissionSourceKeyKey))
+	add("reason", a.added(spans.PermissionReasonKey))
+	add("decided_by", a.added(spans.PermissionDecidedByKey))
+	add("outcome", a.added(spans.PermissionOutcomeKey))
 	if wait > 0 {
-		decision.Wait = wait.String()
+		add("wait", wait.String())
 	}
-	raw, _ := json.Marshal(decision) // never fails for strings
-	a.view(spans.ToolCallResultKey, func(dst []byte) []byte {
-		return genaijson.AppendValue(dst, raw, a.origin.tracer.config.PreviewBytes)
-	})
+	raw = append(bytes.TrimSuffix(raw, []byte{','}), '}')
+	a.view(spans.ToolCallResultKey, genaijson.AppendValue(nil, raw, a.origin.tracer.config.PreviewBytes))
 }
 
 // said is a message of the assistant with these texts.
@@ -96,9 +90,8 @@ func (c *Compacting) compactionView(res *CompactionResult, a *attrs) {
 		}
 		texts = append(texts, text)
 	}
-	a.view(spans.OutputMessagesKey, func(dst []byte) []byte {
-		return genaijson.AppendOutput(dst, said(texts...), "stop", c.tracer.config.PreviewBytes)
-	})
+	a.view(spans.OutputMessagesKey,
+		genaijson.AppendOutput(nil, said(texts...), "stop", c.tracer.config.PreviewBytes))
 }
 
 // appendChange appends what became of a count, as far as it is known.

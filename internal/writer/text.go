@@ -25,13 +25,7 @@ func cleanName(s string) string { return cutName(s, maxName) }
 // cutName is cleanName with another bound.
 func cutName(s string, most int) string {
 	s = cleanText(s)
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most]
+	return s[:runeStart(s, most)]
 }
 
 // cleanText replaces each byte of s that is not UTF-8 by U+FFFD: one bad string would make the whole batch of spans

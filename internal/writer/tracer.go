@@ -22,7 +22,6 @@ type Tracer struct {
 	metrics  *metrics
 	config   Config
 	sessions *sessions
-	memories *memories
 }
 
 // Config configures a Tracer. The zero value sends no content, to the global providers.
@@ -44,9 +43,8 @@ type Config struct {
 	Capture    Capture
 	CaptureFor func(RunInfo) Capture
 	Redactor   spans.Redactor
-	// MaxBlockBytes cuts longer bodies. MaxTurnBytes bounds the new content of one span: bodies beyond it are sent as size
-	// and SHA-256. Below 1: no bound.
-	MaxBlockBytes, MaxTurnBytes int
+	// MaxBlockBytes cuts longer bodies. Below 1: no bound.
+	MaxBlockBytes int
 	// MaxSpanBytes bounds the content that one span carries; the rest goes on in children. Below 64 KiB: 1 MiB.
 	MaxSpanBytes int
 	// PreviewBytes bounds each preview; 0 is 1,200, negative is none, below 320 is 320.
@@ -116,11 +114,10 @@ func NewTracer(c Config) *Tracer {
 		otel:     c.TracerProvider.Tracer(ScopeName),
 		metrics:  newMetrics(&c),
 		config:   c,
-		sessions: newSessions(),
-		memories: newMemories(c.MaxBlockIDs),
+		sessions: newSessions(c.MaxBlockIDs),
 	}
 	if c.Delivery != nil {
-		c.Delivery.OnLost(t.memories.lost)
+		c.Delivery.OnLost(t.sessions.lost)
 	}
 	return t
 }

@@ -30,7 +30,7 @@ type Turn struct {
 	answered    bool          // the last attempt
 	called      time.Duration // of the model call; zero where it is not known
 	partial     *partial      // of the reply
-	reply       *turnReply    // of the last attempt; nil before it
+	reply       *TurnResult   // of the last attempt; nil before it
 	questions   int           // to the user, without an answer
 	previewed   bool          // a request was
 	before      int           // messages of it that are not new on the turn
@@ -130,7 +130,7 @@ func (t *Turn) asks(req *Request, stated string) (early content, name string, at
 	a, n := endAttrs(t.origin, 14), max(req.Attempt, 0)
 	switch capturing := t.capturing() && req.known(); {
 	case capturing && n < maxAttempts: // the list has the number of messages
-		t.ask(n, req, &a)
+		t.record(n, req, &a)
 		early, name = t.early(spans.ListRequest + "/" + strconv.Itoa(n))
 	case capturing:
 		t.drop(spans.DroppedKindRequest)
@@ -186,7 +186,7 @@ func (t *Turn) Reply(res TurnResult) {
 	if t == nil {
 		return
 	}
-	t.answer(&res)
+	t.answer(res)
 	t.Replied(res.End)
 }
 
@@ -339,7 +339,7 @@ func (t *Turn) result(res *TurnResult, a *attrs) {
 		return
 	}
 	if res.Output == nil && t.reply != nil {
-		res.Output = t.reply.output
+		res.Output = t.reply.Output
 	}
 	if res.Output != nil {
 		t.output(res.Output)
@@ -394,12 +394,10 @@ func (t *Turn) Close(at Moment) {
 	t.modelCall(&a)
 	t.thrownAway(&a)
 	if r := t.reply; r != nil {
-		a.kv = append(a.kv, r.figures...)
-		if r.output != nil && !t.ended {
-			res := r.result
-			res.Output = r.output
-			t.output(res.Output)
-			t.replyViews(&res, &a)
+		t.figures(r, &a)
+		if r.Output != nil && !t.ended {
+			t.output(r.Output)
+			t.replyViews(r, &a)
 		}
 	}
 	t.keepPartial(&a)

@@ -19,20 +19,19 @@ func (h *handle) previews() bool {
 // inputViews adds the preview of the messages of q that no earlier request of the run had. A retried attempt shows all
 // messages that are new on its turn. Where the request goes on with a known history, its new messages of the assistant
 // are replies, which the turns show that received them.
-func (t *Turn) inputViews(q *asked, h *history, a *attrs) {
+func (t *Turn) inputViews(q *outgoing, h *history, a *attrs) {
 	if !t.previews() {
 		return
 	}
-	same := q.before.n
+	same := q.begun
 	if t.previewed {
 		same = min(same, t.before)
 	}
 	t.previewed, t.before = true, same
 	if before := h.system; q.system != nil {
 		if h.system = spans.BlockOf(q.system); h.system != before {
-			a.view(spans.SystemInstructionsKey, func(dst []byte) []byte {
-				return genaijson.AppendSystem(dst, validBytes(q.system), t.tracer.config.PreviewBytes)
-			})
+			a.view(spans.SystemInstructionsKey,
+				genaijson.AppendSystem(nil, validBytes(q.system), t.tracer.config.PreviewBytes))
 		}
 	}
 	shown := 0
@@ -45,7 +44,7 @@ func (t *Turn) inputViews(q *asked, h *history, a *attrs) {
 		}
 		preview, n := genaijson.AppendNew(nil, t.redacted(fresh), t.tracer.config.PreviewBytes, t.run.shown.hasResult)
 		if shown = n; n > 0 {
-			a.add(spans.InputMessagesKey.String(string(preview)))
+			a.view(spans.InputMessagesKey, preview)
 		}
 	}
 	a.count(spans.RequestMessagesOmittedKey, int64(q.count-shown))
@@ -81,26 +80,15 @@ func (s *shown) hasResult(callID string) bool {
 	return ok
 }
 
-var viewBuffers = sync.Pool{New: func() any { return new([]byte) }}
+// view adds a preview.
+func (a *attrs) view(key attribute.Key, preview []byte) { a.add(key.String(string(preview))) }
 
-// view adds what write appends.
-func (a *attrs) view(key attribute.Key, write func(dst []byte) []byte) {
-	b := viewBuffers.Get().(*[]byte)
-	*b = write((*b)[:0])
-	a.kv = append(a.kv, key.String(string(*b)))
-	viewBuffers.Put(b)
-}
-
-// replyViews adds the preview of the reply, and completes the standard event with it.
+// replyViews adds the preview of the reply.
 func (t *Turn) replyViews(res *TurnResult, a *attrs) {
-	if t.capture != CaptureContent {
-		return
-	}
-	raw := t.redacted([]Message{*res.Output})[0]
 	if t.previews() {
-		a.view(spans.OutputMessagesKey, func(dst []byte) []byte {
-			return genaijson.AppendOutput(dst, raw, finishReason(res), t.tracer.config.PreviewBytes)
-		})
+		raw := t.redacted([]Message{*res.Output})[0]
+		a.view(spans.OutputMessagesKey,
+			genaijson.AppendOutput(nil, raw, finishReason(res), t.tracer.config.PreviewBytes))
 	}
 }
 
@@ -120,7 +108,5 @@ func (h *handle) valueView(key attribute.Key, place string, raw []byte, a *attrs
 		return
 	}
 	body, _ := h.tracer.config.redact(spans.Redactable{Body: raw, JSON: true, Place: place})
-	a.view(key, func(dst []byte) []byte {
-		return genaijson.AppendValue(dst, validBytes(body), h.tracer.config.PreviewBytes)
-	})
+	a.view(key, genaijson.AppendValue(nil, validBytes(body), h.tracer.config.PreviewBytes))
 }

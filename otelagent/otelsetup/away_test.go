@@ -9,12 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.opentelemetry.io/otel"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
@@ -93,52 +90,6 @@ func drops(calls []string) []string {
 	return slices.DeleteFunc(calls, func(m string) bool { return !strings.HasPrefix(m, "otelsetup: the queue is full") })
 }
 
-// failing fails as an exporter of OTLP over gRPC does whose receiver is away: after its timeout of 10 s.
-type failing struct{}
-
-func (failing) ExportSpans(ctx context.Context, _ []sdktrace.ReadOnlySpan) error {
-	select {
-	case <-time.After(10 * time.Second):
-		return errAway
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-func (failing) Shutdown(context.Context) error { return nil }
-
-// An hour without a receiver, with ten spans a second: the error handler is called once a minute about drops, and for
-// each batch that failed. Every span is counted.
-func TestReceiverAwayForAnHour(t *testing.T) {
-	handled := handledErrors(t)
-	synctest.Test(t, func(t *testing.T) {
-		p := setup(t, otelsetup.WithExporter(failing{}))
-		var lost lostSessions
-		p.OnLost(lost.add)
-		text := []string{body(0, 1<<10)}
-		for i := range 60 * 60 * 10 {
-			end(p.TracerProvider(), fmt.Sprint("s", i), text)
-			time.Sleep(100 * time.Millisecond)
-		}
-		if err := p.Shutdown(t.Context()); err != nil {
-			t.Error(err)
-		}
-		lost.waitFor(t, 36000)
-		s := p.Stats()
-		if s.Ended != 36000 || s.Lost() != 36000 || s.Dropped+s.Failed != 36000 {
-			t.Errorf("stats %+v", s)
-		}
-		calls := handled()
-		if len(calls) > 62+60*60/10+64 {
-			t.Errorf("the error handler was called %d times", len(calls))
-		}
-		calls = drops(calls)
-		last := calls[len(calls)-1]
-		if len(calls) < 30 || len(calls) > 62 || !strings.HasSuffix(last, fmt.Sprintf(", %d so far", s.Dropped)) {
-			t.Errorf("%d times about drops, the last: %s", len(calls), last)
-		}
-	})
-}
-
 // The newest spans are dropped when the queue is full: their sessions are reported although no exporter saw them.
 func TestOnLostReportsDroppedSpans(t *testing.T) {
 	handled := handledErrors(t)
@@ -161,24 +112,6 @@ func TestOnLostReportsDroppedSpans(t *testing.T) {
 	m := drops(handled())
 	if len(m) != 2 || !strings.HasSuffix(m[0], ", 1 so far") || !strings.HasSuffix(m[1], ", 3 so far") {
 		t.Errorf("the error handler was called with %q", m)
-	}
-}
-
-// An error handler may shut the providers down, as one that ends the program does.
-func TestErrorHandlerMayShutDown(t *testing.T) {
-	var p *otelsetup.Providers
-	result := make(chan error, 2)
-	defer silence()
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { result <- p.Shutdown(context.Background()) }))
-	p = setup(t, otelsetup.WithExporter(newWatched()), otelsetup.WithMaxQueue(2, 0))
-	for i := range 3 {
-		end(p.TracerProvider(), fmt.Sprint("s", i), []string{body(i, 10)})
-	}
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
-	if s := p.Stats(); s.Exported != 2 || s.Dropped != 1 {
-		t.Errorf("stats %+v", s)
 	}
 }
 

@@ -160,45 +160,6 @@ var errAway = errors.New("away")
 
 func away(context.Context, []byte) error { return errAway }
 
-// A loss is reported before the export returns, so that the next request of the session can be whole.
-func TestOnLostIsCalledAtOnce(t *testing.T) {
-	w := otelsetup.WrapExporter(otelsetup.NewFuncExporter(away))
-	p := sdktrace.NewTracerProvider(sdktrace.WithSyncer(w))
-	var got []string
-	w.OnLost(func(session string) {
-		got = append(got, session)
-		w.OnLost(nil)
-	})
-	end(p, "s", []string{"a"})
-	if s := w.Stats(); len(got) != 1 || got[0] != "s" || s.Failed != 1 || !errors.Is(s.LastError, errAway) {
-		t.Errorf("reported %q, stats %+v", got, s)
-	}
-}
-
-// One exporter may serve several providers at the same time.
-func TestExporterServesSeveralProviders(t *testing.T) {
-	const providers, spansEach = 4, 20
-	r, e := connect(t)
-	w := otelsetup.WrapExporter(e)
-	var wg sync.WaitGroup
-	for i := range providers {
-		p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(w))
-		defer p.Shutdown(context.Background()) // the first one shuts the exporter down
-		wg.Go(func() {
-			for j := range spansEach {
-				end(p, "s", []string{body(i*spansEach+j, 300_000)})
-			}
-			if err := p.ForceFlush(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if s := w.Stats(); len(r.bodies()) != providers*spansEach || s.Exported != providers*spansEach || s.Lost() != 0 {
-		t.Errorf("%d bodies arrived, stats %+v", len(r.bodies()), s)
-	}
-}
-
 // A span that is larger than a request goes alone, and takes nothing else with it.
 func TestSpanLargerThanARequestGoesAlone(t *testing.T) {
 	r, e := connect(t)
@@ -243,16 +204,4 @@ func TestExportEndsWithItsContext(t *testing.T) {
 		t.Error(err)
 	}
 	got.waitFor(t, 10)
-}
-
-func TestWrapExporterOfNothing(t *testing.T) {
-	w := otelsetup.WrapExporter(nil)
-	p := sdktrace.NewTracerProvider(sdktrace.WithSyncer(w))
-	end(p, "s", []string{"a"})
-	if err := p.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if s := w.Stats(); s.Failed != 1 || s.LastError == nil {
-		t.Errorf("stats %+v", s)
-	}
 }

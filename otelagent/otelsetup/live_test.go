@@ -15,9 +15,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
-	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
@@ -289,27 +286,6 @@ func TestLiveShutdown(t *testing.T) {
 	}
 }
 
-func TestLiveOfForeignSpansSendsNothing(t *testing.T) {
-	copies := newWatched()
-	live := otelsetup.NewLive(copies, 0)
-	// Not sampled, and no spans of the SDK at all.
-	unsampled := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
-	for _, provider := range []trace.TracerProvider{unsampled, noop.NewTracerProvider()} {
-		tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithLive(live)))
-		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
-		_, turn := run.StartTurn(ctx, writer.TurnInfo{})
-		turn.Request(writer.Request{Payload: []byte(`{"messages":[]}`)})
-		turn.End(writer.TurnResult{})
-		run.End(writer.RunResult{})
-	}
-	if err := live.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if got := copies.take(); len(got) > 0 || live.Stats() != (otelsetup.Stats{}) {
-		t.Errorf("%q, %+v", got, live.Stats())
-	}
-}
-
 // With Setup the spans that carry a request are sent within 200 ms, through its own queue and once.
 func TestSetupWithLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -368,51 +344,6 @@ func TestSetupWithLive(t *testing.T) {
 	})
 }
 
-// Without WithLive Setup has no Live, and a tracer accepts that.
-func TestSetupWithoutLive(t *testing.T) {
-	p := setup(t, otelsetup.WithExporter(newWatched()))
-	if p.Live() != nil || p.LiveStats() != (otelsetup.Stats{}) {
-		t.Error("there is a Live")
-	}
-	_, run := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()))).
-		StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
-	run.End(writer.RunResult{})
-}
-
-// Over OTLP the copies have a connection of their own: a queue that is stuck does not keep them.
-func TestSetupWithLiveOverOTLP(t *testing.T) {
-	for _, protocol := range []otelsetup.Protocol{otelsetup.GRPC, otelsetup.HTTP} {
-		t.Run(string(protocol), func(t *testing.T) {
-			start := startGRPC
-			if protocol == otelsetup.HTTP {
-				start = startHTTP
-			}
-			r, endpoint := start(t)
-			p := setup(t, otelsetup.WithProtocol(protocol), otelsetup.WithEndpoint(endpoint), otelsetup.WithLive(0),
-				otelsetup.WithoutMetrics())
-			_, run := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()))).
-				StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
-			deadline := time.Now().Add(10 * time.Second)
-			for p.LiveStats().Exported == 0 && time.Now().Before(deadline) {
-				time.Sleep(time.Millisecond)
-			}
-			run.End(writer.RunResult{})
-			if err := p.Shutdown(t.Context()); err != nil {
-				t.Error(err)
-			}
-			var live []bool
-			for _, req := range r.requests {
-				live = append(live, slices.ContainsFunc(spansOf(req)[0].Attributes, func(kv *commonpb.KeyValue) bool {
-					return kv.Key == string(spans.KnownAsKey) && kv.Value.GetStringValue() == string(spans.KnownLive)
-				}))
-			}
-			if !slices.Equal(live, []bool{true, false}) {
-				t.Errorf("live copies: %v, want true and false; %+v", live, p.Stats())
-			}
-		})
-	}
-}
-
 // No copy is made after the end of its span. For the race detector as well.
 func TestLiveConcurrent(t *testing.T) {
 	copies, finals, live, tracer := liveHost(t, 0)
@@ -453,26 +384,5 @@ func TestLiveConcurrent(t *testing.T) {
 		if set.HasValue(spans.EndSeqKey) {
 			t.Fatalf("a copy of %s was made after its end", s.Name())
 		}
-	}
-}
-
-// A request that is under way is not lost by Shutdown.
-func TestSetupWithLiveShutdownLosesNothing(t *testing.T) {
-	w := newWatched()
-	w.block = make(chan struct{})
-	p := setup(t, otelsetup.WithExporter(w), otelsetup.WithLive(0))
-	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()),
-		otelagent.WithCapture(otelagent.CaptureContent)))
-	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
-	_, turn := run.StartTurn(ctx, writer.TurnInfo{})
-	turn.Request(writer.Request{Payload: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)})
-	turn.End(writer.TurnResult{})
-	run.End(writer.RunResult{})
-	time.AfterFunc(100*time.Millisecond, func() { close(w.block) })
-	if err := p.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if stats := p.Stats(); stats.Ended != 3 || stats.Exported != 3 {
-		t.Errorf("stats %+v", stats)
 	}
 }

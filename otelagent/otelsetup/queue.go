@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -23,8 +22,7 @@ const (
 	// queueSlack is how much longer the batcher's own queue is, into which it puts a mark for each flush. So the
 	// batcher itself, which does not count, never drops a span.
 	queueSlack = 64
-	batchSize  = 64          // spans that the batcher takes from the queue at once
-	dropNotice = time.Minute // between two calls of the error handler about dropped spans
+	batchSize  = 64 // spans that the batcher takes from the queue at once
 )
 
 // queue bounds the spans in the batcher, in bytes and number, until they were exported or failed.
@@ -38,7 +36,6 @@ type queue struct {
 	bytes, spans   atomic.Int64
 	ended, dropped atomic.Int64
 	reported       atomic.Int64 // the value of dropped that the error handler was called with
-	reportedAt     atomic.Int64 // in Unix nanoseconds
 	stopped        atomic.Bool
 
 	ctx    context.Context // ends exports under way: the SDK's own Shutdown lets them run on when its context ends
@@ -89,12 +86,12 @@ func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(m)
 }
 
-// drop counts and reports a span that is not queued. A goroutine of its own calls the error handler, which may be slow.
+// drop counts a span that is not queued, and reports the first one. A goroutine of its own calls the error handler,
+// which may be slow.
 func (q *queue) drop(s sdktrace.ReadOnlySpan) {
 	n := q.dropped.Add(1)
 	q.exporter.lose([]sdktrace.ReadOnlySpan{s})
-	now, last := time.Now().UnixNano(), q.reportedAt.Load()
-	if now-last >= int64(dropNotice) && q.reportedAt.CompareAndSwap(last, now) {
+	if n == 1 {
 		go q.report(n)
 	}
 }

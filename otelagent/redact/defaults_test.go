@@ -2,7 +2,6 @@ package redact
 
 import (
 	"encoding/base64"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -192,32 +191,5 @@ func TestDefaultsBounded(t *testing.T) {
 		if took := time.Since(start); took > 20*time.Second {
 			t.Errorf("%q: %v", piece, took)
 		}
-	}
-}
-
-func BenchmarkApply(b *testing.B) {
-	prose := strings.Repeat("The crew of the dredger reports 212 crates of cinnamon; see "+
-		"https://example.com/a?b=c for the manifest, or ask the harbour master, who has a token of thanks: 9 barrels. "+
-		"for i := range tokens { total += count[i] } ", 400)
-	message := fmt.Appendf(nil, `{"content":[{"text":%q,"type":"text"}],"role":"user","timestamp":1795233649352}`,
-		prose+"OPENAI_API_KEY="+spell("sk-", "proj-", alnum))
-	small := []byte(`{"content":[` +
-		strings.Repeat(`{"id":"call_1","name":"read","arguments":{"path":"/a/b.go","offset":10,"limit":20}},`, 700) + `{}]}`)
-	for _, bench := range []struct {
-		name   string
-		isJSON bool
-		body   []byte
-	}{
-		{"text", false, []byte(prose)},
-		{"message", true, message},
-		{"short-strings", true, small},
-	} {
-		b.Run(bench.name, func(b *testing.B) {
-			b.SetBytes(int64(len(bench.body)))
-			b.ReportAllocs()
-			for b.Loop() {
-				apply(Defaults(), "message", "user", "", bench.isJSON, bench.body)
-			}
-		})
 	}
 }

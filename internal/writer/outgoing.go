@@ -1,0 +1,316 @@
+package writer
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// outgoing is one request on its way out.
+type outgoing struct {
+	*content
+	*origin
+	m *memory
+	layout
+
+	stated []Message // what the loop reports of each message; nil: nothing
+	count  int       // messages
+	begun  int       // the first of them that a history has
+
+	texts  [][]byte // the new messages, as they may be sent
+	pieces []piece
+	system []byte // these two as they may be sent
+	tools  []byte
+}
+
+// piece is a stretch of the request: a text as it may be sent, or one of its parts.
+type piece struct {
+	text []byte
+	part spans.PartKind
+	sep  string
+}
+
+// record takes the content of the request of attempt n. The caller holds the lock.
+func (t *Turn) record(n int, req *Request, a *attrs) {
+	c, o := &t.content, t.origin
+	again := c.drop(spans.ListRequest, n)
+	c.drop(spans.ListParams, n)
+	m := o.tracer.sessions.open(o)
+	defer m.close()
+	if again { // what was dropped is not there to be referred to
+		m.request.complete()
+	}
+	m.begin(t.run)
+
+	rest, payload := spans.ProvenanceRest, req.Payload
+	if payload == nil {
+		rest, payload = spans.ProvenanceComposed, req.compose()
+	}
+	q := outgoing{content: c, origin: o, m: m, pieces: m.pieces[:0]}
+	q.layout = readLayout(validBytes(payload), m.extents)
+	m.extents = q.layout.texts
+	_ = q.fill(req) // what cannot be read is kept as it is spelled
+	q.stated, q.count = req.Messages, len(req.Messages)
+	if !q.find(spans.PartMessages).empty() {
+		if q.count = len(q.layout.texts); len(q.stated) != q.count {
+			q.stated = nil
+		}
+	}
+	h, same := q.items()
+	list := m.requestList(h, same)
+	list.Name, list.Attempt = spans.ListRequest, int64(n)
+	list.pack()
+	t.run.history.Store(h)
+
+	q.split(req, h)
+	params := contentList{List: spans.List{Name: spans.ListParams, Attempt: int64(n)}}
+	add := func(kind spans.ProvenanceKind, id spans.ShortID) {
+		params.add(spans.Item{Block: id, Provenance: string(kind)})
+	}
+	if q.system != nil {
+		add(spans.ProvenanceSystem, q.block(m, o, m.kept(&m.request.system, q.system)))
+		a.digest(spans.PromptDigestKey, spans.BlockOf(q.system).String())
+	}
+	if q.tools != nil {
+		add(spans.ProvenanceTools, q.block(m, o, m.kept(&m.request.tools, q.tools)))
+	}
+	add(rest, q.rest())
+	w := q.whole(h, same)
+	params.Whole = w.String()
+	m.pieces = q.pieces
+	h.sameParams(&params)
+	params.pack()
+	c.lists = append(c.lists, list, params)
+	t.inputViews(&q, h, a)
+}
+
+// raw returns the i-th message.
+func (q *outgoing) raw(i int) []byte {
+	if i < len(q.layout.texts) {
+		return q.layout.texts[i].of(q.payload)
+	}
+	return q.stated[i].Raw
+}
+
+// message returns the i-th message with all that is known of it.
+func (q *outgoing) message(i int) (msg Message) {
+	if q.stated != nil {
+		msg = q.stated[i]
+	}
+	if msg.Raw = q.raw(i); msg.Role == "" {
+		msg.read()
+	}
+	return msg
+}
+
+func (q *outgoing) from(i int) (p spans.Provenance) {
+	if q.stated != nil {
+		p = q.stated[i].Provenance
+	}
+	return p
+}
+
+// items takes the messages into the history that the request goes on with, and returns how many of them that had
+// before.
+func (q *outgoing) items() (h *history, same int) {
+	h, q.begun = q.m.request.longest(q)
+	for same < q.begun && q.from(same) == h.items[same].from {
+		q.known += int64(len(q.raw(same)))
+		same++
+	}
+	h = q.m.continued(h, same)
+	q.texts = make([][]byte, q.count-same)
+	for i := range q.texts {
+		msg := q.message(same + i)
+		q.texts[i] = q.redact(q.origin, msg.piece())
+		raw := string(msg.Raw)
+		text := raw
+		if string(q.texts[i]) != raw {
+			text = string(q.texts[i])
+		}
+		it := spans.Item{Block: q.block(q.m, q.origin, text), Provenance: q.provenance(q.origin, &msg.Provenance)}
+		h.add(q.m, raw, msg.Provenance, it)
+	}
+	return h, same
+}
+
+// split cuts the request into its pieces, as they may be sent.
+func (q *outgoing) split(req *Request, h *history) {
+	if req.System != nil {
+		q.system = q.part(`system`, req.System, spans.PlaceSystem)
+	}
+	if req.Tools != nil {
+		q.tools = q.part(`tools`, req.Tools, spans.PlaceTools)
+	}
+	if !q.object {
+		q.text(q.part(`payload`, q.payload, spans.PlaceRest))
+		return
+	}
+	at := 0
+	for _, m := range q.members {
+		switch {
+		case m.part == spans.PartMessages:
+			at = q.messages(at)
+		case m.part == spans.PartProvenance && q.aligned(h, m.of(q.payload)):
+			q.text(q.payload[at : m.from+1])
+			q.pieces = append(q.pieces, piece{part: m.part})
+			at = m.to - 1
+		case m.part == spans.PartSystem || m.part == spans.PartTools:
+			q.text(q.payload[at:m.from])
+			q.pieces = append(q.pieces, piece{part: m.part})
+			at = m.to
+		case q.tracer.config.Redactor != nil:
+			spelled := append(append(append([]byte{'{'}, m.key...), ':'), m.of(q.payload)...)
+			spelled = append(spelled, '}')
+			if text := q.part(string(m.key), spelled, spans.PlaceRest); !bytes.Equal(text, spelled) {
+				q.text(q.payload[at:m.start])
+				q.text(inObject(text))
+				at = m.to
+			}
+		}
+	}
+	q.text(q.payload[at:])
+}
+
+// inObject returns the members of an object, or a text of another kind as a member.
+func inObject(text []byte) []byte {
+	if o := bytes.TrimSpace(text); rawjson.Valid(o, rawjson.MaxDepth) == nil && o[0] == '{' {
+		return o[1 : len(o)-1]
+	}
+	return rawjson.Quote([]byte(`"rest":`), string(text))
+}
+
+func (q *outgoing) text(text []byte) {
+	if len(text) > 0 {
+		q.pieces = append(q.pieces, piece{text: text})
+	}
+}
+
+// messages adds what stands between at and the messages, and these: as one piece where the same text separates all of
+// them. It returns the end of what it added.
+func (q *outgoing) messages(at int) int {
+	texts := q.layout.texts
+	if len(texts) == 0 {
+		return at
+	}
+	gap := func(i int) []byte { return q.payload[texts[i-1].to:texts[i].from] }
+	sep, uniform := []byte{','}, true
+	for i := 1; i < len(texts) && uniform; i++ {
+		if i == 1 {
+			sep = gap(i)
+		}
+		uniform = bytes.Equal(gap(i), sep)
+	}
+	q.text(q.payload[at:texts[0].from])
+	if uniform {
+		q.pieces = append(q.pieces, piece{part: spans.PartMessages, sep: string(sep)})
+	}
+	for i := 0; i < len(texts) && !uniform; i++ {
+		if i > 0 {
+			q.text(gap(i))
+		}
+		q.pieces = append(q.pieces, piece{part: spans.PartMessage})
+	}
+	return texts[len(texts)-1].to
+}
+
+// aligned reports whether origins are the provenances of the messages, and all of them may be sent.
+func (q *outgoing) aligned(h *history, origins []byte) bool {
+	if q.count == 0 || q.stated == nil {
+		return false
+	}
+	b := append(q.m.scratch[:0], '[')
+	for i := range q.stated {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = q.stated[i].Provenance.AppendJSON(b)
+		if !strings.Contains(h.items[i].text, " ") {
+			return false
+		}
+	}
+	q.m.scratch = append(b, ']')
+	return bytes.Equal(q.m.scratch, origins)
+}
+
+// part returns what may be sent of a part of a request. The redactor does not see one again that stays the same.
+func (q *outgoing) part(key string, raw []byte, place string) []byte {
+	if q.tracer.config.Redactor == nil {
+		return raw
+	}
+	r := &q.m.request
+	if p, ok := r.redacted[key]; ok && bytes.Equal(p.raw, raw) {
+		return p.text
+	}
+	text := q.redact(q.origin, spans.Redactable{Body: raw, JSON: true, Place: place})
+	if r.redacted == nil || len(r.redacted) == maxRedacted {
+		r.redacted = make(map[string]redactedPart)
+	}
+	q.m.count(int64(len(raw)+len(text)-len(r.redacted[key].raw)-len(r.redacted[key].text)) / entryBytes)
+	r.redacted[key] = redactedPart{bytes.Clone(raw), bytes.Clone(text)}
+	return text
+}
+
+// rest returns the block that says how the request is put together.
+func (q *outgoing) rest() spans.ShortID {
+	plain := make([]byte, 0, 256)
+	for _, p := range q.pieces {
+		plain = append(plain, p.text...)
+	}
+	return q.template(q.m, q.origin, string(plain), func(cut func(string) spans.ShortID) []byte {
+		dst := q.m.scratch[:0]
+		for _, p := range q.pieces {
+			if p.part != 0 {
+				dst = spans.AppendPart(dst, p.part, p.sep)
+			} else {
+				dst = spans.Cut(dst, string(p.text), cut)
+			}
+		}
+		return dst
+	})
+}
+
+// whole adds up the request, from where that of the history ended if the request goes on with that.
+func (q *outgoing) whole(h *history, same int) (w whole) {
+	next := 0
+	message := func() {
+		if next >= same {
+			w.write(q.texts[next-same])
+		} else {
+			msg := q.message(next)
+			body, _ := q.tracer.config.redact(msg.piece())
+			w.write(validBytes(body))
+		}
+		next++
+	}
+	for _, p := range q.pieces {
+		switch p.part {
+		case 0:
+			w.write(p.text)
+		case spans.PartSystem:
+			w.write(q.system)
+		case spans.PartTools:
+			w.write(q.tools)
+		case spans.PartProvenance:
+			at := q.find(p.part)
+			w.write(q.payload[at.from+1 : at.to-1])
+		case spans.PartMessage:
+			message()
+		case spans.PartMessages:
+			head := w.id()
+			if h.summed == same && same > 0 && h.head == head && h.sep == p.sep {
+				w, next = h.sum.clone(), same
+			}
+			for next < q.count {
+				if next > 0 {
+					w.write([]byte(p.sep))
+				}
+				message()
+			}
+			h.head, h.sep, h.sum, h.summed = head, p.sep, w.clone(), q.count
+		}
+	}
+	return w
+}
