@@ -68,18 +68,6 @@ func fixtures(t testing.TB) (texts []string) {
 	return texts
 }
 
-func FuzzDecoder(f *testing.F) {
-	for _, text := range fixtures(f) {
-		f.Add(text)
-	}
-	f.Add(`{"type":"request","ts":1.5,"protocol":"acp","from":"Client","to":"Agent","id":"a","method":"session/prompt",` +
-		`"params":{"sessionId":"s","prompt":[]}}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		drained(t, text)
-		Recognise(input.OutlineOf([]byte(text)))
-	})
-}
-
 // TestCutAnywhere reads the sample cut after any number of bytes. At most the last line is lost.
 func TestCutAnywhere(t *testing.T) {
 	text, err := os.ReadFile("testdata/sample.ndjson")

@@ -1,19 +1,15 @@
 package phi
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -223,94 +219,6 @@ func TestRunsAreBounded(t *testing.T) {
 	if len(rs.byID) > maxRuns || len(rs.sessions) > maxRuns {
 		t.Errorf("%d runs, %d sessions", len(rs.byID), len(rs.sessions))
 	}
-}
-
-// FuzzDecoder looks for panics, events that are not JSON, errors without a place, and documents that yield other events
-// when read again.
-func FuzzDecoder(f *testing.F) {
-	for _, file := range []string{"testdata/sample-variants.ndjson", "testdata/traps.ndjson"} {
-		text := string(read(f, file))
-		for line := range strings.Lines(text) {
-			f.Add([]byte(line))
-		}
-		f.Add([]byte(text))
-	}
-	for _, pattern := range []string{"testdata/ledgers/[!s]*.json", "testdata/phi-core-0.10.0/[kpt]*.sessions.json",
-		"testdata/phi-core-0.10.0/*.saved.json"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			f.Fatal(pattern, err)
-		}
-		for _, file := range files {
-			f.Add(read(f, file))
-			f.Add(compacted(f, read(f, file)))
-		}
-	}
-	f.Fuzz(func(t *testing.T, in []byte) {
-		lines, errs := int64(0), int64(0)
-		outline := input.OutlineOf(in[:min(len(in), input.HeadSize)])
-		isDocument := isDocument(outline)
-		Recognise(outline)
-		if isDocument && !bytes.Equal(lined(in), lined(in)) {
-			t.Fatal("read twice it is another")
-		}
-		d := NewDecoder(input.WithMaxLine(1 << 20))
-		for ev, err := range d.Events(strings.NewReader(string(in))) {
-			if err != nil {
-				var bad *input.LineError
-				if !errors.As(err, &bad) || (bad.Line == 0) != isDocument || bad.Reason == "" || ev != nil {
-					t.Fatalf("%#v, %v", err, ev)
-				}
-				errs++
-				continue
-			}
-			raws := [][]byte{}
-			switch ev := ev.(type) {
-			case *event.RunStarted:
-				raws = append(raws, ev.Config, ev.Metadata)
-			case *event.RequestPrepared:
-				raws = append(raws, ev.System, ev.Tools)
-				for _, m := range ev.Messages {
-					raws = append(raws, m.Raw)
-				}
-			case *event.TurnEnded:
-				if ev.Output != nil {
-					raws = append(raws, ev.Output.Raw)
-				}
-			case *event.MessageAdded:
-				raws = append(raws, ev.Raw)
-			case *event.ToolStarted:
-				raws = append(raws, ev.Args)
-			case *event.ToolEnded:
-				raws = append(raws, ev.Result)
-			case *event.ToolProgressed:
-				raws = append(raws, ev.Body)
-			case *event.CompactionEnded:
-				raws = append(raws, ev.Summary)
-			case *event.Other:
-				raws = append(raws, ev.Body)
-			case *event.RunEnded:
-				for _, m := range ev.Messages {
-					raws = append(raws, m.Raw)
-				}
-			case *event.FactStated:
-				for _, fact := range ev.Facts {
-					raws = append(raws, fact.Value)
-				}
-			}
-			for _, raw := range raws {
-				if raw != nil && rawjson.Valid(raw, object.MaxDepth+1) != nil {
-					t.Fatalf("%T holds %.200q", ev, raw)
-				}
-			}
-			_ = printEvent(ev)
-			lines++
-		}
-		if got := d.Stats(); got.Rejected > errs || (got.Rejected > 0) != (errs > 0) || !isDocument &&
-			got.Events+got.Rejected > got.Lines {
-			t.Fatalf("%+v, %d errors", got, errs)
-		}
-	})
 }
 
 // kinds returns the types of the events that lines give, as Go spells them.
