@@ -244,21 +244,6 @@ func TestErrorsHoldNoContent(t *testing.T) {
 	}
 }
 
-// TestEventsAreNotKept reads lines one behind the other: nothing of one is in the next of its type.
-func TestEventsAreNotKept(t *testing.T) {
-	text, err := os.ReadFile("testdata/examples.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		name := line[len(`{"type":"`):strings.Index(line, `",`)]
-		got := decoded(strings.NewReader(line + fmt.Sprintf(`{"type":%q}`, name)))
-		if want := fmt.Sprintf(`{"type":%q,"seq":2}`, name); len(got) != 2 || got[1] != want {
-			t.Errorf("got %q, want %s", got, want)
-		}
-	}
-}
-
 // metaOf returns what every event has.
 func metaOf(ev event.Event) *event.Meta {
 	return reflect.ValueOf(ev).Elem().FieldByName("Meta").Addr().Interface().(*event.Meta)

@@ -33,6 +33,11 @@ func lined(text []byte, opts ...input.Option) []byte {
 	return out
 }
 
+// collect returns the lines that lined returns.
+func collect(text string, opts ...input.Option) []string {
+	return strings.Split(strings.TrimSuffix(string(lined([]byte(text), opts...)), "\n"), "\n")
+}
+
 // compacted returns JSON without the blanks between its tokens.
 func compacted(t testing.TB, text []byte) []byte {
 	t.Helper()
