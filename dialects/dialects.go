@@ -68,40 +68,25 @@ func Named(name string) (Dialect, bool) {
 	return Dialect{}, false
 }
 
-// Tried says where an input speaks one dialect.
-type Tried struct {
-	Dialect string
-	// Line is the first line that speaks it, from 1; 0 when none does.
-	Line int
-	// Reads is what it reads.
-	Reads string
-
-	why string
-}
-
 // UnknownError says that an input speaks none of the dialects, or more than one.
 type UnknownError struct {
-	// Tried has an entry for every dialect; more than one Line is set in a mixed input, none in an unknown one.
-	Tried []Tried
 	// Empty says that there was nothing to go by.
 	Empty bool
+	met   []string // which line speaks which dialect
 }
 
 // Error lists what was tried, without any piece of the input.
 func (e *UnknownError) Error() string {
-	if e.Empty {
+	switch {
+	case e.Empty:
 		return "the input is empty"
-	}
-	var met, tried []string
-	for _, t := range e.Tried {
-		if t.Line > 0 {
-			met = append(met, fmt.Sprintf("line %d is %s", t.Line, t.Dialect))
-		}
-		tried = append(tried, fmt.Sprintf("%s (%s)", t.Dialect, t.Reads))
-	}
-	if len(met) > 0 {
-		return "the input speaks several dialects: " + strings.Join(met, ", ") + "; lines of " + ndjson.Dialect +
+	case len(e.met) > 0:
+		return "the input speaks several dialects: " + strings.Join(e.met, ", ") + "; lines of " + ndjson.Dialect +
 			" alone may stand between those of another"
+	}
+	var tried []string
+	for _, d := range all {
+		tried = append(tried, fmt.Sprintf("%s (%s)", d.Name, d.Reads))
 	}
 	return "the input speaks no dialect that is known; tried: " + strings.Join(tried, ", ")
 }
@@ -136,11 +121,13 @@ func Recognise(head []byte) (d Dialect, why string, err error) {
 			return d, why, nil
 		}
 	}
-	tried := make([]Tried, len(all))
-	for i, d := range all {
-		tried[i] = Tried{Dialect: d.Name, Reads: d.Reads}
+	type meeting struct {
+		dialect Dialect
+		why     string
+		line    int64
 	}
 	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf())
+	met := make([]meeting, len(all)) // with each dialect first
 	for n := 0; n < headLines && in.Scan(); n++ {
 		line := in.Line()
 		if n > 0 && rawjson.Valid(line.Text, rawjson.MaxDepth) != nil { // the first one may be cut
@@ -148,29 +135,29 @@ func Recognise(head []byte) (d Dialect, why string, err error) {
 		}
 		o := input.OutlineOf(line.Text)
 		for i, d := range all {
-			if why := d.line(o); why != "" {
-				if line.Event != "" {
-					why = strings.Replace(why, "lines", "server-sent events", 1)
-				}
-				if tried[i].Line == 0 {
-					tried[i].Line, tried[i].why = int(line.Number), why
-				}
-				break
+			why := d.line(o)
+			if why == "" {
+				continue
 			}
+			if line.Event != "" {
+				why = strings.Replace(why, "lines", "server-sent events", 1)
+			}
+			if met[i].line == 0 {
+				met[i] = meeting{d, why, line.Number}
+			}
+			break
 		}
 	}
-	var found []int
-	for i := range tried {
-		if tried[i].Line > 0 {
-			found = append(found, i)
-		}
+	met = slices.DeleteFunc(met, func(m meeting) bool { return m.line == 0 })
+	if len(met) > 1 && met[0].dialect.Name == ndjson.Dialect { // its lines stand between those of another
+		met = met[1:]
 	}
-	if len(found) > 1 && found[0] == 0 { // lines of package ndjson stand between those of another
-		found, tried = found[1:], tried[1:]
+	if len(met) == 1 {
+		return met[0].dialect, met[0].why, nil
 	}
-	if len(found) != 1 {
-		return Dialect{}, "", &UnknownError{Tried: tried, Empty: len(bytes.TrimSpace(head)) == 0}
+	unknown := &UnknownError{Empty: len(bytes.TrimSpace(head)) == 0}
+	for _, m := range met {
+		unknown.met = append(unknown.met, fmt.Sprintf("line %d is %s", m.line, m.dialect.Name))
 	}
-	i := slices.IndexFunc(tried, func(t Tried) bool { return t.Line > 0 })
-	return all[found[0]], tried[i].why, nil
+	return Dialect{}, "", unknown
 }

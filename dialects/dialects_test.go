@@ -2,9 +2,11 @@ package dialects_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,9 +16,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/internal/writer"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // fixtures are recorded inputs by their dialect.
@@ -127,6 +134,49 @@ func eventsOf(t *testing.T, d input.Decoder, r io.Reader, stop int) (events []st
 		}
 	}
 	return events, last
+}
+
+// TestSentAgain sends an input of each form, and then its beginnings and all of it again: nothing that is there changes.
+func TestSentAgain(t *testing.T) {
+	again := map[string]string{"clark/testdata/clark-agent-0.4.0/child-shared-sink.enveloped.ndjson": "clark-agent",
+		"acp/testdata/sdk/tools.ndjson": "acp", "acp/testdata/sdk/two-sessions.ndjson": "acp"}
+	maps.Copy(again, samples)
+	for path, name := range again {
+		if path == "clark/testdata/sample.events.ndjson" || path == "guide/testdata/session.jsonl" { // no times; messages that are cut
+			continue
+		}
+		t.Run(path, func(t *testing.T) {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var rows []session.Row
+			send := func(text []byte) string {
+				p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
+				rec := event.NewRecorder(p.Tracer())
+				d, _ := dialects.Named(name)
+				for ev, err := range d.New(input.WithSession("given")).Events(bytes.NewReader(text)) {
+					if err == nil {
+						rec.Record(t.Context(), ev)
+					}
+				}
+				rec.Close(t.Context())
+				rows = append(rows, p.Batch().Rows...)
+				out, err := json.MarshalIndent(session.AssembleAll(rows), "", " ")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(out)
+			}
+			want, lines := send(text), bytes.SplitAfter(text, []byte("\n"))
+			for i := range 4 {
+				cut := bytes.Join(lines[:len(lines)*(i+1)/4], nil)
+				if got := send(cut); got != want {
+					t.Fatalf("sent again up to line %d (-once +again):\n%s", len(lines)*(i+1)/4, cmp.Diff(want, got))
+				}
+			}
+		})
+	}
 }
 
 var seqs = regexp.MustCompile(`"seq":\d+,?`)
@@ -335,41 +385,4 @@ func TestNamed(t *testing.T) {
 	if _, ok := dialects.Named("nobody"); ok {
 		t.Error("nobody is known")
 	}
-}
-
-// Any dialect reads any bytes without a panic.
-func FuzzAll(f *testing.F) {
-	f.Add([]byte(`{"type":"AgentStart"}` + "\n" + `{"jsonrpc":"2.0"}` + "\n"))
-	f.Add([]byte(`{"session":{},"messages":[]}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, d := range dialects.All() {
-			n := 0
-			for ev, err := range d.New(input.WithMaxLine(1 << 16)).Events(bytes.NewReader(b)) {
-				if ev == nil && err == nil {
-					t.Fatalf("%s yields nothing", d.Name)
-				}
-				if n++; n > 1<<20 {
-					t.Fatalf("%s does not end", d.Name)
-				}
-			}
-		}
-	})
-}
-
-// The beginning of any bytes, cut anywhere, is looked at without a panic.
-func FuzzRecognise(f *testing.F) {
-	for _, paths := range fixtures(f) {
-		for _, path := range paths[:min(len(paths), 8)] {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				f.Fatal(err)
-			}
-			f.Add(text[:min(len(text), 1000)])
-		}
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if d, why, err := dialects.Recognise(b); err == nil && (d.Name == "" || why == "") {
-			t.Fatalf("%q, %q", d.Name, why)
-		}
-	})
 }

@@ -1,118 +1,15 @@
 package acp
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/spans"
 )
-
-// drained reads text to its end and checks what holds for any input: every event can be written as a line, errors are
-// of lines that are there and are counted.
-func drained(t *testing.T, text string, opts ...input.Option) (events, rejected int64) {
-	t.Helper()
-	d := NewDecoder(opts...)
-	var buf []byte
-	lines := map[int64]bool{} // by Seq
-	for _, all := range []func(func(event.Event, error) bool){d.Events(strings.NewReader(text)), d.Rest()} {
-		for ev, err := range all {
-			var bad *input.LineError
-			switch {
-			case errors.As(err, &bad):
-				if !lines[bad.Seq] {
-					rejected++
-				}
-				lines[bad.Seq] = true
-				if bad.Line < 1 || bad.Line > int64(strings.Count(text, "\n"))+1 || bad.Reason == "" {
-					t.Fatalf("line error %+v", bad)
-				}
-			case err != nil:
-				t.Fatal(err)
-			default:
-				events++
-				buf = ndjson.AppendEvent(buf[:0], ev)
-			}
-		}
-	}
-	if s := d.Stats(); s.Rejected != rejected {
-		t.Fatalf("%d lines rejected, %d counted", rejected, s.Rejected)
-	}
-	return events, rejected
-}
-
-func fixtures(t testing.TB) (texts []string) {
-	t.Helper()
-	for _, pattern := range []string{"testdata/*.ndjson", "testdata/sdk/*.ndjson"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatal(pattern, err)
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			texts = append(texts, string(text))
-		}
-	}
-	return texts
-}
-
-func FuzzDecoder(f *testing.F) {
-	for _, text := range fixtures(f) {
-		f.Add(text)
-	}
-	f.Add(`{"type":"request","ts":1.5,"protocol":"acp","from":"Client","to":"Agent","id":"a","method":"session/prompt",` +
-		`"params":{"sessionId":"s","prompt":[]}}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		drained(t, text)
-		Recognise(input.OutlineOf([]byte(text)))
-	})
-}
-
-// TestCutAnywhere reads the sample cut after any number of bytes. At most the last line is lost.
-func TestCutAnywhere(t *testing.T) {
-	text, err := os.ReadFile("testdata/sample.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
-	step := 1
-	if testing.Short() {
-		step = 37
-	}
-	for n := 0; n <= len(text); n += step {
-		if _, rejected := drained(t, string(text[:n])); rejected > 1 {
-			t.Fatalf("cut after %d bytes %d lines are rejected", n, rejected)
-		}
-	}
-}
-
-// TestDisorder reads captures whose lines are shuffled, doubled and missing.
-func TestDisorder(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 6))
-	for _, text := range fixtures(t) {
-		lines := slices.Collect(strings.Lines(text))
-		for range 20 {
-			var b strings.Builder
-			for _, i := range random.Perm(len(lines)) {
-				for range random.IntN(3) {
-					b.WriteString(strings.TrimSuffix(lines[i], "\n") + "\n")
-				}
-			}
-			drained(t, b.String())
-		}
-	}
-}
 
 func TestBadLines(t *testing.T) {
 	good := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`
@@ -199,30 +96,6 @@ func TestBounds(t *testing.T) {
 				t.Error("no defect")
 			}
 		})
-	}
-}
-
-// TestHeld reads captures one after the other. When all has ended a Decoder holds the sessions and the ids of their
-// runs.
-func TestHeld(t *testing.T) {
-	d := NewDecoder()
-	for _, text := range fixtures(t) {
-		for _, err := range d.Events(strings.NewReader(text + `{"jsonrpc":"2.0","id":"last","method":"initialize"}` + "\n")) {
-			_ = err // some fixtures are bad
-			if d.held < 0 {
-				t.Fatalf("%d bytes are held", d.held)
-			}
-		}
-		want := entry + len(`"last"initialize`)
-		for _, s := range d.sessions {
-			want += entry + len(s.id) + len(s.history)
-			for id := range s.taken {
-				want += len(id) + 64
-			}
-		}
-		if d.held != want {
-			t.Fatalf("%d bytes are held, want %d", d.held, want)
-		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
@@ -114,7 +115,7 @@ func (d *Decoder) response(f *frame) {
 			d.keep(p.s, f.meta, p.method+".response.unknown_keys", f.more)
 		}
 		if p.then == nil || p.run != nil && p.run.over {
-			d.keep(p.s, f.meta, p.method+".response", joined("result", f.result, "error", f.err))
+			d.keep(p.s, f.meta, p.method+".response", input.Members("result", f.result, "error", f.err))
 		} else {
 			p.then(f)
 		}
@@ -143,7 +144,7 @@ func (d *Decoder) elicit(f *frame, p *pending) {
 	}
 	d.sh.Emit(&event.UserAsked{Meta: r.at(f.meta)})
 	p.run, p.then = r, func(f *frame) {
-		d.keep(p.s, f.meta, p.method+".response", joined("result", f.result, "error", f.err))
+		d.keep(p.s, f.meta, p.method+".response", input.Members("result", f.result, "error", f.err))
 		d.sh.Emit(&event.UserAnswered{Meta: r.at(f.meta)})
 	}
 }
@@ -189,7 +190,7 @@ func (d *Decoder) change(f *frame, p *pending) {
 			s.forkOf = params.String("sessionId")
 			s.cost = money{zero: p.method == mNew}
 		}
-		exchange := joined("params", raw, "result", f.result, "error", f.err)
+		exchange := input.Members("params", raw, "result", f.result, "error", f.err)
 		if s == nil {
 			d.sh.Other(f.meta, p.method, exchange)
 			return
@@ -212,7 +213,7 @@ func (d *Decoder) change(f *frame, p *pending) {
 			s.cwd = cmp.Or(params.String("cwd"), s.cwd)
 			s.model = cmp.Or(result.Object("models").String("currentModelId"), s.model) // before models became an option
 			s.options(f.result)
-			about = fact("acp."+mInitialize, joined("params", d.conn.initParams, "result", d.conn.initResult))
+			about = fact("acp."+mInitialize, input.Members("params", d.conn.initParams, "result", d.conn.initResult))
 		}
 		if text, ok := rawjson.String(mode); ok {
 			s.mode = text

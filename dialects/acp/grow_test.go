@@ -1,75 +1,12 @@
 package acp
 
 import (
-	"context"
-	"encoding/json"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
-	"github.com/otelagent/otelagent/agenttest"
-	tree "github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/internal/writer"
-	"github.com/otelagent/otelagent/otelagent"
 )
-
-// TestSentAgainAfterItGrew sends the beginnings of a capture, and then all of it, twice: the trees are those of sending
-// it once.
-func TestSentAgainAfterItGrew(t *testing.T) {
-	files, err := filepath.Glob("testdata/sdk/*.ndjson")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, file := range append(files, "testdata/sample.ndjson", "testdata/sample.raw.ndjson") {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines := strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
-			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
-			send := func(n int) []tree.Row {
-				before := len(p.Batch().Rows)
-				rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent),
-					writer.WithDerivedIDs,
-					otelagent.WithTracerProvider(p.Provider())))
-				for ev, err := range Events(strings.NewReader(strings.Join(lines[:n], ""))) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					rec.Record(context.Background(), ev)
-				}
-				rec.Close(context.Background())
-				return p.Batch().Rows[before:]
-			}
-			once := send(len(lines))
-			want := trees(t, once)
-			rows := once
-			steps := 6
-			for i := range steps {
-				rows = append(rows, send(len(lines)*(i+1)/steps)...)
-			}
-			if diff := gocmp.Diff(want, trees(t, rows)); diff != "" {
-				t.Errorf("(-once +again and again):\n%s", diff)
-			}
-		})
-	}
-}
-
-func trees(t *testing.T, rows []tree.Row) string {
-	t.Helper()
-	b, err := json.MarshalIndent(tree.AssembleAll(rows), "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
 
 // TestMessage reads a wire of which direction and times are known, as a proxy on it does.
 func TestMessage(t *testing.T) {

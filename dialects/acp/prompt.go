@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -72,7 +73,7 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 		info.Continuation = spans.ContinuationDefault
 	}
 	initParams, initResult := loose(d.conn.initParams), loose(d.conn.initResult)
-	info.Config = joined("protocolVersion", initResult.Raw("protocolVersion"), "clientInfo", initParams.Raw("clientInfo"),
+	info.Config = input.Members("protocolVersion", initResult.Raw("protocolVersion"), "clientInfo", initParams.Raw("clientInfo"),
 		"agentInfo", initResult.Raw("agentInfo"), "cwd", s.cwd, "mode", s.mode, "model", s.model)
 	d.begin(r, f.meta, info)
 	at := r.last
@@ -92,7 +93,7 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 
 // message is a message of a role.
 func message(role string, content []byte, id string) event.Message {
-	return event.Message{Role: role, Raw: joined("role", role, "content", content, "messageId", id)}
+	return event.Message{Role: role, Raw: input.Members("role", role, "content", content, "messageId", id)}
 }
 
 // chunk takes a piece of the reply.
@@ -135,7 +136,7 @@ func (d *Decoder) chunk(r *run, at event.Meta, v voice, raw []byte) {
 	case plain:
 		it.text = rawjson.AppendString(it.text, text)
 	case v.kind == kindThought:
-		it.raw = joined("type", "thinking", "block", raw, "messageId", v.messageID)
+		it.raw = input.Members("type", "thinking", "block", raw, "messageId", v.messageID)
 	default:
 		it.raw = bytes.Clone(raw)
 	}
@@ -169,25 +170,25 @@ func (d *Decoder) nextTurn(r *run, at event.Meta, messageID string) {
 // endTurn ends the open turn. It forgets the content of the turn and of its calls.
 func (d *Decoder) endTurn(r *run, at event.Meta, res event.TurnResult) {
 	t := &r.turn
-	var pieces []byte
+	var pieces [][]byte
 	for _, it := range t.items {
 		piece, text := it.raw, rawjson.Quote(nil, string(it.text))
 		switch c := it.call; {
 		case c != nil:
 			d.start(c)
-			piece = joined("type", "toolCall", "id", c.id, "name", c.name, "arguments", c.members["rawInput"],
+			piece = input.Members("type", "toolCall", "id", c.id, "name", c.name, "arguments", c.members["rawInput"],
 				"title", c.members["title"], "kind", c.members["kind"])
 			clear(c.members)
 		case piece == nil && it.kind == kindThought:
-			piece = joined("type", "thinking", "thinking", text, "messageId", it.messageID)
+			piece = input.Members("type", "thinking", "thinking", text, "messageId", it.messageID)
 		case piece == nil:
-			piece = joined("type", "text", "text", text, "messageId", it.messageID)
+			piece = input.Members("type", "text", "text", text, "messageId", it.messageID)
 		}
-		pieces = append(append(pieces, ','), piece...)
+		pieces = append(pieces, piece)
 	}
 	d.flush(r, true)
 	if pieces != nil {
-		out := message("assistant", asArray(pieces), t.messageID)
+		out := message("assistant", input.Array(pieces), t.messageID)
 		res.Output = &out
 	}
 	res.Cost, res.Currency = t.spent, t.currency

@@ -22,9 +22,8 @@ type session struct {
 	last        string         // the id of the run that started last
 	taken       map[string]int // ids of runs, and of each the highest number behind it
 
-	loading bool   // session/load has no response: updates are history
-	updates int64  // that were replayed
-	history []byte // these, each after a comma
+	loading bool     // session/load has no response: updates are history
+	history [][]byte // the updates that were replayed
 
 	forkOf, cwd, mode, model string
 	used                     *int64 // tokens in the context by the last update, nil before
@@ -139,12 +138,14 @@ func (s *session) options(raw []byte) {
 // loaded ends the loading of a session. It states what was replayed as one fact: how many updates there were, and
 // these.
 func (d *Decoder) loaded(s *session, at event.Meta) {
-	if s.updates > 0 {
-		updates := strconv.AppendInt(nil, s.updates, 10)
-		d.state(s, at, fact("acp.history", joined("updates", updates, "items", asArray(s.history))))
+	if n := len(s.history); n > 0 {
+		updates := strconv.AppendInt(nil, int64(n), 10)
+		d.state(s, at, fact("acp.history", input.Members("updates", updates, "items", input.Array(s.history))))
 	}
-	d.held -= len(s.history)
-	s.loading, s.updates, s.history = false, 0, nil
+	for _, update := range s.history {
+		d.held -= len(update)
+	}
+	s.loading, s.history = false, nil
 }
 
 // spent takes the cost in an update, which counts from the beginning of the session, and returns what was spent since

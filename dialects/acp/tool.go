@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
@@ -139,7 +140,7 @@ func (d *Decoder) end(c *call, m event.Meta) {
 	c.ended = true
 	c.run.turn.open--
 	c.run.turn.ended++
-	res := event.ToolResult{Outcome: spans.OutcomeOK, Result: joined("content", c.members["content"],
+	res := event.ToolResult{Outcome: spans.OutcomeOK, Result: input.Members("content", c.members["content"],
 		"rawOutput", c.members["rawOutput"], "locations", c.members["locations"])}
 	if c.status == "failed" {
 		var texts []string // of the content, else the raw output if that is a text
@@ -275,7 +276,7 @@ func (d *Decoder) work(f *frame, p *pending) {
 		}
 	}
 	record := func(f *frame, typ string) {
-		body := joined("id", []byte(f.id), "params", f.params, "result", f.result, "error", f.err)
+		body := input.Members("id", []byte(f.id), "params", f.params, "result", f.result, "error", f.err)
 		if r == nil || r.over {
 			d.keep(p.s, f.meta, typ, body)
 			return

@@ -1,9 +1,11 @@
 package acp
 
 import (
+	"bytes"
 	"cmp"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -56,9 +58,8 @@ func (d *Decoder) update(f *frame, p *pending) {
 		if typ == "usage_update" && s.cost == (money{}) { // what was spent before
 			s.spent(o)
 		}
-		s.updates++
-		s.history = append(append(s.history, ','), raw...)
-		d.held += len(raw) + 1
+		s.history = append(s.history, bytes.Clone(raw))
+		d.held += len(raw)
 		return
 	}
 	r, taken := s.prompt(), false
@@ -103,8 +104,8 @@ func (d *Decoder) between(f *frame, s *session, typ string, o *object.Object, ra
 	case "compaction_summary_chunk":
 		content, c := o.Raw("content"), s.compactions[o.String("compactionId")]
 		if c != nil && !c.over {
-			d.hold(&c.run.turn.held, len(content)+1)
-			c.summary = append(append(c.summary, ','), content...)
+			d.hold(&c.run.turn.held, len(content))
+			c.summary = append(c.summary, bytes.Clone(content))
 			return true
 		}
 	}
@@ -114,7 +115,7 @@ func (d *Decoder) between(f *frame, s *session, typ string, o *object.Object, ra
 // compaction is a compaction of a run.
 type compaction struct {
 	run     *run
-	summary []byte // its chunks, each after a comma
+	summary [][]byte // its chunks
 	started bool
 	over    bool
 }
@@ -142,8 +143,8 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 		d.sh.Other(m, "compaction_update", raw)
 		return true
 	}
-	if summary == nil {
-		summary = asArray(c.summary)
+	if summary == nil && c.summary != nil {
+		summary = input.Array(c.summary)
 	}
 	applied := status == "completed"
 	res := event.CompactionResult{Applied: &applied, Reason: reason, Summary: summary}

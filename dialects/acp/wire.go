@@ -196,32 +196,4 @@ func check(o *object.Object, shape string) {
 func loose(raw []byte) *object.Object { return object.Of("", raw) }
 
 // elements reads an array of objects whose problems are no problems of the line.
-func elements(raw []byte) []*object.Object { return loose(joined("list", raw)).Objects("list") }
-
-// joined returns keys and values, in turn, as an object: a value of []byte as it is, one of string as JSON. It omits
-// empty values and is nil without any other.
-func joined(members ...any) (b []byte) {
-	for i := 0; i < len(members); i += 2 {
-		value, _ := members[i+1].([]byte)
-		if text, _ := members[i+1].(string); text != "" {
-			value = rawjson.Quote(nil, text)
-		}
-		if len(value) > 0 {
-			b = append(rawjson.Quote(append(b, ','), members[i].(string)), ':')
-			b = append(b, value...)
-		}
-	}
-	if b == nil {
-		return nil
-	}
-	b[0] = '{'
-	return append(b, '}')
-}
-
-// asArray returns elements, each after a comma, as an array; nil without any.
-func asArray(elements []byte) []byte {
-	if elements == nil {
-		return nil
-	}
-	return append(append([]byte{'['}, elements[1:]...), ']')
-}
+func elements(raw []byte) []*object.Object { return loose(input.Members("list", raw)).Objects("list") }

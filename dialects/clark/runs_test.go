@@ -1,7 +1,6 @@
 package clark
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -125,14 +124,5 @@ func TestTwoInputs(t *testing.T) {
 	}
 	if same < 20 {
 		t.Errorf("only %d cuts could be compared", same)
-	}
-}
-
-// TestStatsWithTrajectory counts the lines of both.
-func TestStatsWithTrajectory(t *testing.T) {
-	d := NewDecoder().WithTrajectory(bytes.NewReader(readFile(t, "testdata/sample.trajectory.jsonl")))
-	collect(d, string(readFile(t, "testdata/sample.events.ndjson")))
-	if want := (input.Stats{Lines: 69 + 48, Events: 69 + 48}); d.Stats() != want {
-		t.Errorf("%+v, want %+v", d.Stats(), want)
 	}
 }

@@ -52,11 +52,10 @@ func (c *clock) decide(m *Meta, inside time.Time) Moment {
 	}
 }
 
-// began sets when the run began, where its start is known from elsewhere than its event. No event of the run was before
-// it.
-func (c *clock) began(start time.Time) {
-	if start.After(c.last) {
-		c.last = start
+// seen moves the clock to the time of something that belongs to the run or group.
+func (c *clock) seen(t time.Time) {
+	if t.After(c.last) {
+		c.last = t
 	}
 }
 

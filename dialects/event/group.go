@@ -21,46 +21,41 @@ type openGroup struct {
 	clock   clock
 }
 
-// seen moves the clock to the time of something that belongs to the group.
-func (c *clock) seen(t time.Time) {
-	if t.After(c.last) {
-		c.last = t
-	}
-}
-
 func (r *Recorder) groupStarted(ctx context.Context, ev *GroupStarted) {
-	info := ev.GroupInfo
-	info.SessionID = cmp.Or(info.SessionID, ev.Session)
-	g := &openGroup{session: info.SessionID, members: slices.Clone(info.Members)}
-	g.clock.last, g.clock.assumed = r.floor(&ev.Meta)
-	info.Start = stated(info.Start, g.clock.at(&ev.Meta, time.Time{}))
 	if len(r.groups) == maxOpenGroups {
 		r.groups[0].close()
 		r.groups = slices.Delete(r.groups, 0, 1)
 	}
-	g.ctx, g.group = r.tracer.StartGroup(r.in(ctx, &ev.Meta), info)
+	info := ev.GroupInfo
+	info.SessionID = cmp.Or(info.SessionID, ev.Session)
+	g, _ := r.startGroup(ctx, &ev.Meta, info)
 	r.groups = append(r.groups, g)
+}
+
+func (r *Recorder) startGroup(ctx context.Context, m *Meta, info GroupInfo) (*openGroup, Moment) {
+	g := &openGroup{session: info.SessionID, members: slices.Clone(info.Members)}
+	g.clock.last, g.clock.assumed = r.floor(m)
+	at := g.clock.at(m, time.Time{})
+	info.Start = stated(info.Start, at)
+	g.ctx, g.group = r.tracer.StartGroup(r.in(ctx, m), info)
+	return g, at
 }
 
 // groupEnded ends the group that holds the selected run, the latest of several. Without one the group is inferred.
 func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
 	var g *openGroup
+	var at Moment
 	for _, x := range slices.Backward(r.groups) {
 		if (ev.Session == "" || x.session == ev.Session) && slices.Contains(x.members, ev.SelectedID) {
-			g = x
+			g, at = x, x.clock.at(&ev.Meta, time.Time{})
 			break
 		}
 	}
 	if g == nil {
-		g = &openGroup{session: ev.Session}
-		g.clock.last, g.clock.assumed = r.floor(&ev.Meta)
-		c := g.clock
-		g.ctx, g.group = r.tracer.StartGroup(r.in(ctx, &ev.Meta), GroupInfo{
-			SessionID: ev.Session, Start: c.at(&ev.Meta, time.Time{}), Inferred: true,
-		})
+		g, at = r.startGroup(ctx, &ev.Meta, GroupInfo{SessionID: ev.Session, Inferred: true})
 	}
 	res := ev.GroupResult
-	res.End = stated(res.End, g.clock.at(&ev.Meta, time.Time{}))
+	res.End = stated(res.End, at)
 	g.group.End(res)
 	r.groups = slices.DeleteFunc(r.groups, func(x *openGroup) bool { return x == g })
 }

@@ -160,31 +160,42 @@ func (r *Recorder) lose(m *Meta) {
 func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
 	info := ev.RunInfo
 	info.ID, info.SessionID = cmp.Or(info.ID, ev.Run), cmp.Or(info.SessionID, ev.Session)
-	o := &openRun{runName: runName{info.SessionID, info.ID}, parent: info.ParentID, parentSession: info.ParentSessionID}
-	if old := r.find(o.runName); old != nil {
+	if old := r.find(runName{info.SessionID, info.ID}); old != nil {
 		r.close(old)
 	}
-	o.clock.last, o.clock.assumed = r.floor(&ev.Meta)
-	at := o.clock.at(&ev.Meta, time.Time{})
-	info.Start = stated(info.Start, at)
-	o.clock.began(info.Start.Time)
-	if o.group = r.groupOf(&info); o.group != nil {
-		ctx = o.group.ctx
-	} else if parent := r.spawner(&info); parent != nil {
+	group := r.groupOf(&info)
+	if parent := r.spawner(&info); parent != nil && group == nil {
 		ctx = parent.ctx
 	}
-	r.start(r.in(ctx, &ev.Meta), o, info)
+	o, _ := r.start(ctx, &ev.Meta, info, group, time.Time{})
 	r.seen(o)
 }
 
-// start starts the run and remembers it as open.
-func (r *Recorder) start(ctx context.Context, o *openRun, info RunInfo) {
+// infer starts a run of which the start was not seen, or which never began, and returns when the event with m happened.
+func (r *Recorder) infer(ctx context.Context, m *Meta, inside time.Time, inferred bool) (*openRun, Moment) {
+	info := RunInfo{SessionID: m.Session, ID: m.Run, Inferred: inferred}
+	group := r.memberOf(&info)
+	return r.start(ctx, m, info, group, inside)
+}
+
+// start starts the run and remembers it as open. It returns when the event with m happened.
+func (r *Recorder) start(ctx context.Context, m *Meta, info RunInfo, g *openGroup, inside time.Time) (*openRun, Moment) {
+	o := &openRun{runName: runName{info.SessionID, info.ID}, parent: info.ParentID, parentSession: info.ParentSessionID,
+		group: g}
+	o.clock.last, o.clock.assumed = r.floor(m)
+	at := o.clock.at(m, inside)
+	info.Start = stated(info.Start, at)
+	o.clock.seen(info.Start.Time)
+	if g != nil {
+		ctx = g.ctx
+	}
 	if len(r.open) == maxOpenRuns {
 		r.close(r.open[0])
 	}
-	o.ctx, o.run = r.tracer.StartRun(ctx, info)
+	o.ctx, o.run = r.tracer.StartRun(r.in(ctx, m), info)
 	r.open = append(r.open, o)
 	r.ended = slices.DeleteFunc(r.ended, o.is)
+	return o, at
 }
 
 // find returns the open run of that name, the last to start of several, or nil.
@@ -206,10 +217,6 @@ func (r *Recorder) newest(session string) *openRun {
 	}
 	return nil
 }
-
-// late reports whether the run of that name has ended, as its loop reported. It is only asked where no such run is
-// open.
-func (r *Recorder) late(n runName) bool { return slices.ContainsFunc(r.ended, n.is) }
 
 // floor is the time that an untimed first event of a run is known not to precede: the last time in the input before it.
 // Where the input has none, it is assumed to be when the input was written.
@@ -247,24 +254,11 @@ func (r *Recorder) spawner(info *RunInfo) *openTool {
 
 func (r *Recorder) runEnded(ctx context.Context, ev *RunEnded) {
 	res := ev.RunResult
-	var o *openRun
-	if ev.Run == "" {
-		if o = r.innermost(ev.Session, ""); o == nil {
-			r.lose(&ev.Meta)
-			return
-		}
-	} else {
-		o = r.find(ev.name())
-	}
+	vetoed := res.Status == spans.RunStatusVetoed // an end is all that there is of such a run
+	o, at := r.runOf(ctx, ev, vetoed, !vetoed)
 	if o == nil {
-		vetoed := res.Status == spans.RunStatusVetoed // an end is all that there is of such a run
-		if !vetoed && r.late(ev.name()) {
-			r.lose(&ev.Meta)
-			return
-		}
-		o = r.infer(ctx, &ev.Meta, time.Time{}, !vetoed)
+		return
 	}
-	at := o.clock.at(&ev.Meta, time.Time{})
 	o.endInside()
 	if res.Status == "" && res.Rejected {
 		res.Status = spans.RunStatusRejected
@@ -277,19 +271,6 @@ func (r *Recorder) runEnded(ctx context.Context, ev *RunEnded) {
 		r.ended = slices.Delete(r.ended, 0, 1)
 	}
 	r.ended = append(r.ended, o.runName)
-}
-
-// infer starts a run of which the start was not seen, or which never began.
-func (r *Recorder) infer(ctx context.Context, m *Meta, inside time.Time, inferred bool) *openRun {
-	o := &openRun{runName: m.name()}
-	o.clock.last, o.clock.assumed = r.floor(m)
-	c := o.clock
-	info := RunInfo{SessionID: m.Session, ID: m.Run, Start: c.at(m, inside), Inferred: inferred}
-	if o.group = r.memberOf(&info); o.group != nil {
-		ctx = o.group.ctx
-	}
-	r.start(r.in(ctx, m), o, info)
-	return o
 }
 
 // about returns what the Recorder needs to place an event: the tool call that it names, the time in its message, and
@@ -314,51 +295,66 @@ func about(ev Event) (call string, inside time.Time, begins bool) {
 	return "", time.Time{}, false
 }
 
-// inRun takes an event that belongs to an open run. An event that names no run belongs to the innermost one, where the
-// open runs of its session spawned each other. Where the run that an event names is not open, the Recorder infers it,
-// unless the event is late.
+// inRun takes an event that belongs to an open run.
 func (r *Recorder) inRun(ctx context.Context, ev Event) {
+	_, _, begins := about(ev)
+	if o, at := r.runOf(ctx, ev, begins, true); o != nil {
+		o.take(ev, at)
+		r.seen(o)
+	}
+}
+
+// runOf returns the open run of an event, and when that happened. An event that names no run belongs to the innermost
+// one, where the open runs of its session spawned each other; one that needs no certainty to the last run or group that
+// started. Where the run that an event names is not open, the Recorder infers it, unless the event is late: of a run
+// that has ended, and none with which another one begins. RunOf returns nil when it counted the event as lost or kept it
+// on a group.
+func (r *Recorder) runOf(ctx context.Context, ev Event, begins, inferred bool) (o *openRun, at Moment) {
 	m := ev.meta()
-	call, inside, begins := about(ev)
-	var o *openRun
-	if m.Run == "" {
-		o = r.innermost(m.Session, call)
-	} else {
+	call, inside, _ := about(ev)
+	switch {
+	case m.Run != "":
 		o = r.find(m.name())
+	default:
+		o = r.innermost(m.Session, call)
 	}
 	switch {
 	case o != nil:
-	case m.Run == "":
-		r.unnamed(ev)
-		return
-	case !begins && r.late(m.name()):
+		return o, o.clock.at(m, inside)
+	case m.Run != "" && (begins || !slices.ContainsFunc(r.ended, m.name().is)):
+		return r.infer(ctx, m, inside, inferred)
+	case m.Run != "":
 		r.lose(m)
-		return
-	default:
-		o = r.infer(ctx, m, inside, true)
+		return nil, at
 	}
-	o.take(ev, o.clock.at(m, inside))
-	r.seen(o)
-}
-
-// unnamed takes an event that names no run, when it is not certain to which run it belongs. It keeps an event that
-// needs no certainty on the last run or group that started.
-func (r *Recorder) unnamed(ev Event) {
-	m := ev.meta()
+	var typ string
+	var body []byte
+	isDefect := false
 	switch ev := ev.(type) {
 	case *Other:
-		r.homeless(m, ev.Type, ev.Body)
+		typ, body = ev.Type, ev.Body
 	case *ToolProgressed:
-		r.homeless(m, ev.Type, ev.Body)
+		typ, body = ev.Type, ev.Body
 	case *DefectFound:
-		if o := r.newest(m.Session); o != nil {
-			o.run.Defect(ev.Code, ev.Detail)
-			return
-		}
-		r.lose(m)
+		isDefect = true
 	default:
 		r.lose(m)
+		return nil, at
 	}
+	switch o = r.newest(m.Session); {
+	case o != nil && isDefect: // it happened at no time of the run
+		return o, at
+	case o != nil:
+		return o, o.clock.at(m, inside)
+	}
+	for _, g := range slices.Backward(r.groups) {
+		if !isDefect && (m.Session == "" || m.Session == g.session) {
+			g.group.Note(typ, body, g.clock.at(m, time.Time{}))
+			return nil, at
+		}
+	}
+	r.lose(m)
+	return nil, at
 }
 
 // innermost returns the open run that an event belongs to which names none: the only one with that call open; else, if
@@ -439,23 +435,6 @@ func (r *Recorder) seen(o *openRun) {
 	if o.group != nil {
 		o.group.clock.seen(o.clock.last)
 	}
-}
-
-// homeless keeps an event that names no run: on the run that started last, else on the group that did, of those that
-// are open in its session when it names one.
-func (r *Recorder) homeless(m *Meta, typ string, body []byte) {
-	if o := r.newest(m.Session); o != nil {
-		o.note(typ, body, o.clock.at(m, time.Time{}))
-		r.seen(o)
-		return
-	}
-	for _, g := range slices.Backward(r.groups) {
-		if m.Session == "" || m.Session == g.session {
-			g.group.Note(typ, body, g.clock.at(m, time.Time{}))
-			return
-		}
-	}
-	r.lose(m)
 }
 
 // close ends a run because no end was reported.

@@ -1,7 +1,6 @@
 package guide_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // TestBadRows puts each bad line between good ones: it is reported with its place, without its content, and the others
@@ -253,66 +251,4 @@ func TestSQLiteFilesAreNoStream(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d times", n)
 	}
-}
-
-// FuzzDecoder looks for panics, events that are not JSON, and content in errors.
-func FuzzDecoder(f *testing.F) {
-	for _, file := range []string{"testdata/session.jsonl", "testdata/session.canonical.json", "testdata/hosts.jsonl",
-		"testdata/own-compaction-in-turn.jsonl", "testdata/ai-sdk/v7.jsonl"} {
-		in := read(f, file)
-		f.Add(in)
-		for l := range bytes.Lines(in) {
-			if len(l) > 40 {
-				f.Add(l)
-			}
-		}
-	}
-	f.Fuzz(func(t *testing.T, in []byte) {
-		guide.Recognise(input.OutlineOf(in))
-		guide.RecogniseDocument(input.OutlineOf(in))
-		d := guide.NewDecoder(input.WithMaxLine(1 << 20))
-		errs := int64(0)
-		for ev, err := range d.Events(bytes.NewReader(in)) {
-			if err != nil {
-				var bad *input.LineError
-				switch {
-				case errors.Is(err, guide.ErrSQLite):
-				case !errors.As(err, &bad) || bad.Reason == "" || ev != nil:
-					t.Fatalf("%#v, %v", err, ev)
-				default:
-					errs++
-				}
-				continue
-			}
-			check := func(raw []byte) {
-				if raw != nil && rawjson.Valid(raw, rawjson.MaxDepth+8) != nil {
-					t.Fatalf("%T holds %q", ev, raw)
-				}
-			}
-			switch ev := ev.(type) {
-			case *event.FactStated:
-				for _, fact := range ev.Facts {
-					check(fact.Value)
-				}
-			case *event.RunStarted:
-				check(ev.Rules)
-				check(ev.Metadata)
-			case *event.MessageAdded:
-				check(ev.Raw)
-			case *event.TurnEnded:
-				if ev.Output != nil {
-					check(ev.Output.Raw)
-				}
-			case *event.ToolStarted:
-				check(ev.Args)
-			case *event.ToolEnded:
-				check(ev.Result)
-			case *event.CompactionEnded:
-				check(ev.Summary)
-			}
-		}
-		if got := d.Stats(); got.Rejected != errs {
-			t.Fatalf("%+v, %d errors", got, errs)
-		}
-	})
 }

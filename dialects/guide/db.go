@@ -159,11 +159,11 @@ func (db *database) ids(query string, args ...any) (ids []any, err error) {
 // each calls fn with each row as a JSON object, its columns in their order.
 func (db *database) each(query string, arg any, fn func(row []byte)) error {
 	return db.scan(query, []any{arg}, func(names []string, values []any) {
-		row := []byte("{}")
+		row := make([]any, 0, 2*len(names))
 		for i, name := range names {
-			row = appendMembers(row, member{name, jsonOf(values[i])})
+			row = append(row, name, jsonOf(values[i]))
 		}
-		fn(row)
+		fn(input.Members(row...))
 	})
 }
 

@@ -116,29 +116,6 @@ func TestDatabaseAndLinesAgree(t *testing.T) {
 	}
 }
 
-// TestDatabaseOfManyRows reads more than one batch of sessions and messages, some of one millisecond.
-func TestDatabaseOfManyRows(t *testing.T) {
-	var text bytes.Buffer
-	for s := range 70 {
-		fmt.Fprintf(&text, `{"type":"session","data":{"id":"ses_%02d","agent":"a","model_json":"{}",`+
-			`"permissions_json":"[]","metadata_json":"{}","created_at":%d,"updated_at":9}}`+"\n", s, 1+s/40)
-		for m := range s {
-			fmt.Fprintf(&text, `{"type":"message","data":{"id":"msg_%02d_%02d","session_id":"ses_%02d","role":"user",`+
-				`"metadata_json":"{}","created_at":%d,"updated_at":9}}`+"\n", s, m, s, 5+m/50)
-		}
-	}
-	want := eventsOf(text.Bytes())
-	got := printed(guide.ReadDB(context.Background(), database(t, text.Bytes())))
-	// The lines have nothing to say of columns that the tables default.
-	if n, w := bytes.Count(got, []byte(`"otelagent.run_started"`)),
-		bytes.Count(want, []byte(`"otelagent.run_started"`)); n != w || w != 69 {
-		t.Errorf("%d runs from the database, %d from the lines", n, w)
-	}
-	if n := bytes.Count(got, []byte(`"otelagent.message_added"`)); n != 69*70/2 {
-		t.Errorf("%d messages", n)
-	}
-}
-
 // TestDatabaseGrows reads a file that its host goes on writing, opened for reading alone: each reading gives what the
 // one before gave, and what is new.
 func TestDatabaseGrows(t *testing.T) {

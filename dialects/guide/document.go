@@ -43,8 +43,10 @@ func (d *reader) whole(o *object.Object) {
 		}
 	}
 	d.problems("", o)
-	for _, m := range membersOf(o, "session", "messages") {
-		d.furtherKey(m)
+	for key, value := range o.All() {
+		if key != "session" && key != "messages" {
+			d.furtherKey(key, compact(value))
+		}
 	}
 }
 
@@ -53,7 +55,7 @@ func (d *reader) rowsOf(o *object.Object) {
 	path := d.path
 	before := d.message
 	d.nextRow(join(path, "message"))
-	d.messageRow(o.Spelled("message"), membersOf(o, "session", "message", "parts"), time.Time{})
+	d.messageRow(o.Spelled("message"), restOf(o, "session", "message", "parts"), time.Time{})
 	read := d.message != nil && d.message != before
 	for i, value := range o.List("parts") {
 		d.nextRow(join(path, "parts["+strconv.Itoa(i)+"]"))

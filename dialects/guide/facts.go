@@ -1,11 +1,11 @@
 package guide
 
 import (
-	"bytes"
 	"strconv"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
@@ -57,12 +57,12 @@ func (d *reader) state(f facts, at time.Time, seq int64) {
 }
 
 // stateSession states the row of the session at hand.
-func (d *reader) stateSession(text []byte, further []member) {
+func (d *reader) stateSession(text, further []byte) {
 	s := d.session
 	var f facts
 	f.add("session", factRow, text, s.updated, d.Seq)
-	for _, m := range further {
-		f.add("session", factFurther+m.key, m.value, s.updated, d.Seq)
+	for key, value := range object.Of("", further).All() {
+		f.add("session", factFurther+key, value, s.updated, d.Seq)
 	}
 	f.add("session", factTitle, s.title, s.updated, d.Seq)
 	f.since("session", factArchived, s.archived, s.updated, d.Seq)
@@ -78,7 +78,7 @@ func (d *reader) stateMessage(m *message) {
 	for _, p := range m.parts {
 		lines, changed = append(lines, p.line), later(changed, p.latest)
 	}
-	f.add(subject, factRow, array(lines), changed, m.seq)
+	f.add(subject, factRow, input.Array(lines), changed, m.seq)
 	f.since(subject, factHidden, m.hiddenAt, m.latest, m.seq)
 	f.since(subject, factQueued, m.queuedAt, m.latest, m.seq)
 	f.since(subject, factCanceled, m.canceledAt, m.latest, m.seq)
@@ -88,27 +88,9 @@ func (d *reader) stateMessage(m *message) {
 	d.state(f, m.latest, m.seq)
 }
 
-// array returns a JSON array.
-func array(elements [][]byte) []byte {
-	return append(append([]byte{'['}, bytes.Join(elements, []byte{','})...), ']')
-}
-
 // lineOf returns a line with a row and its further members.
-func lineOf(typ string, text []byte, further []member) []byte {
-	line := append(append([]byte(`{"type":"`+typ+`","data":`), text...), '}')
-	return appendMembers(line, further...)
-}
-
-// appendMembers appends members to the JSON object o.
-func appendMembers(o []byte, members ...member) []byte {
-	o = o[:len(o)-1]
-	for _, m := range members {
-		if len(o) > 1 {
-			o = append(o, ',')
-		}
-		o = append(append(rawjson.Quote(o, m.key), ':'), m.value...)
-	}
-	return append(o, '}')
+func lineOf(typ string, text, further []byte) []byte {
+	return input.Merge(input.Members("type", typ, "data", text), further)
 }
 
 // furtherLine states a line that is no row: a system prompt, a tool catalogue, a permission, a defect, or one of a
@@ -136,10 +118,10 @@ func (d *reader) furtherLine(kind string, value []byte) {
 }
 
 // furtherKey states a further member of a document.
-func (d *reader) furtherKey(m member) {
-	if kind, list := listsOfDocument[m.key]; list && m.value[0] == '[' {
-		for i, value := range elements(m.value) {
-			d.nextRow(m.key + "[" + strconv.Itoa(i) + "]")
+func (d *reader) furtherKey(key string, value []byte) {
+	if kind, list := listsOfDocument[key]; list && value[0] == '[' {
+		for i, value := range elements(value) {
+			d.nextRow(key + "[" + strconv.Itoa(i) + "]")
 			d.furtherLine(kind, value)
 		}
 		return
@@ -148,20 +130,15 @@ func (d *reader) furtherKey(m member) {
 	if !d.of("document", "") {
 		return
 	}
-	d.nextRow(pathOf(m.key))
+	if _, list := listsOfDocument[key]; list {
+		d.nextRow(key)
+	} else { // any other key is content, and no part of an error
+		d.nextRow("document")
+	}
 	d.Stats.Events++
 	var f facts
-	f.add("document", factFurther+m.key, m.value, d.session.updated, d.Seq)
+	f.add("document", factFurther+key, value, d.session.updated, d.Seq)
 	d.state(f, d.session.updated, d.Seq)
-}
-
-// pathOf is the place of a member of a document: its key where that is one of the guide's or of otelagent's. Any
-// other is no part of an error.
-func pathOf(key string) string {
-	if _, list := listsOfDocument[key]; list || key == "session" || key == "messages" {
-		return key
-	}
-	return "document"
 }
 
 // listsOfDocument are the keys whose elements are lines in the other form, with their type there.

@@ -20,7 +20,7 @@ type ownLine struct {
 
 // sessionRow reads a row of chat_sessions. Further are the other members of its line, stated the time that the line
 // states.
-func (d *reader) sessionRow(text []byte, further []member, stated time.Time) {
+func (d *reader) sessionRow(text, further []byte, stated time.Time) {
 	d.endSession()
 	r, ok := d.row("session", text)
 	if !ok {
@@ -59,7 +59,7 @@ func (d *reader) of(typ, id string) bool {
 }
 
 // messageRow reads a row of chat_messages.
-func (d *reader) messageRow(text []byte, further []member, stated time.Time) {
+func (d *reader) messageRow(text, further []byte, stated time.Time) {
 	r, ok := d.row("message", text)
 	id := ""
 	if ok {
@@ -93,7 +93,7 @@ func (d *reader) messageRow(text []byte, further []member, stated time.Time) {
 }
 
 // partRow reads a row of chat_parts.
-func (d *reader) partRow(text []byte, further []member, stated time.Time) {
+func (d *reader) partRow(text, further []byte, stated time.Time) {
 	r, ok := d.row("part", text)
 	if !ok {
 		return

@@ -36,7 +36,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -133,7 +132,7 @@ func (d *reader) line(line input.Line) {
 	}
 	data := o.Spelled("data")
 	stated, _ := input.Time(o.Raw(input.Key))
-	further := membersOf(o, "type", "data", input.Key)
+	further := restOf(o, "type", "data", input.Key)
 	switch kind {
 	case "session":
 		d.sessionRow(data, further, stated)
@@ -178,24 +177,18 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// member is a key and its value, compact.
-type member struct {
-	key   string
-	value []byte
-}
-
-// membersOf returns the members of o but those with the given keys.
-func membersOf(o *object.Object, but ...string) (list []member) {
-	for _, key := range o.Keys() {
-		if !slices.Contains(but, key) {
-			list = append(list, member{key, compact(o.Spelled(key))})
-		}
-	}
-	return list
+// restOf returns the members of o but those with the given keys, as a compact object; nil without any.
+func restOf(o *object.Object, but ...string) []byte {
+	o.Keep(o.Keys()...)
+	o.Use(but...)
+	return compact(o.Rest())
 }
 
 // compact returns a copy of the JSON value raw without blanks between its tokens.
 func compact(raw []byte) []byte {
+	if raw == nil {
+		return nil
+	}
 	var b bytes.Buffer
 	b.Grow(len(raw))
 	if json.Compact(&b, raw) != nil {

@@ -106,9 +106,9 @@ func (d *reader) emitOwn(r *run, m *message, ev event.Event) (seq int64) {
 			return 0 // nothing but digests is known of it
 		}
 	case *event.MessageAdded:
-		envelope := membersOf(object.Of("", ev.Message.Raw), "id", "createdAt", "role", "parts") // the row has these
+		envelope := restOf(object.Of("", ev.Message.Raw), "id", "createdAt", "role", "parts") // the row has these
 		ev.Message, ev.Meta.Time = m.message(m.takeAll(0, len(m.parts))), m.created
-		ev.Message.Raw = appendMembers(ev.Message.Raw, envelope...)
+		ev.Message.Raw = input.Merge(ev.Message.Raw, envelope)
 	case *event.ToolStarted:
 		p := m.take(ev.Args, useCall)
 		if ev.Args = nil; p != nil {

@@ -233,7 +233,7 @@ func (s *session) rulesAt(t time.Time) []byte {
 	if held == nil {
 		return nil
 	}
-	return array(held)
+	return input.Array(held)
 }
 
 // messageOf reads a row of chat_messages, but for its session.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
@@ -149,7 +150,7 @@ func (d *reader) runInfo(messages []*message) event.RunInfo {
 			m = of.model
 		}
 		if of.trigger != nil && info.Metadata == nil {
-			info.Metadata = append(append([]byte(`{"trigger":`), of.trigger...), '}')
+			info.Metadata = input.Members("trigger", of.trigger)
 		}
 	}
 	info.Model, info.Provider = m.id, m.provider
@@ -222,11 +223,11 @@ func (m *message) message(parts []*part) event.Message {
 			data = append(data, p.data)
 		}
 	}
-	raw := appendMembers([]byte("{}"), member{"id", rawjson.Quote(nil, m.id)}, member{"role", rawjson.Quote(nil, m.role)})
+	var created []byte
 	if !m.created.IsZero() {
-		raw = appendMembers(raw, member{"createdAt", strconv.AppendInt(nil, m.created.UnixMilli(), 10)})
+		created = strconv.AppendInt(nil, m.created.UnixMilli(), 10)
 	}
-	raw = appendMembers(raw, member{"parts", array(data)})
+	raw := input.Members("id", m.id, "role", rawjson.Quote(nil, m.role), "createdAt", created, "parts", input.Array(data))
 	return event.Message{Raw: raw, Role: m.role, Time: m.created}
 }
 

@@ -176,57 +176,6 @@ func TestRejectProblems(t *testing.T) {
 	}
 }
 
-// TestTwoInputs numbers events on, and lines anew.
-func TestTwoInputs(t *testing.T) {
-	r := newReader()
-	got := append(read(r, strings.NewReader("{\"name\":\"a\"}\n")), read(r,
-		strings.NewReader("{}\n{\"name\":\"b\"}\n"))...)
-	want := []string{other("a", "1"), other("a+", "1"), other("end", "1"), "error: test: line 1: named: name: missing",
-		other("b", "3"), other("b+", "3"),
-		other("end", "3")}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// TestStop stops after each number of events and errors: nothing more is handed out, and End is not called then.
-func TestStop(t *testing.T) {
-	in := `{"name":"a"}` + "\n" + own + "bad\nevent\n" + `{"name":"b"}` + "\n"
-	all := len(read(newReader(), strings.NewReader(in)))
-	for stop := 1; stop <= all; stop++ {
-		r := newReader()
-		n := 0
-		for _, _ = range r.Events(strings.NewReader(in), r.reader()) {
-			if n++; n == stop {
-				break
-			}
-		}
-		ended := r.calls[len(r.calls)-1] == "end"
-		if n != stop || !r.Stopped() || ended != (stop == all) {
-			t.Errorf("%d handed out after a stop at %d; stopped %v, ended %v", n, stop, r.Stopped(), ended)
-		}
-	}
-}
-
-// TestReadError is the last error, wrapped, and no LineError; End is called before.
-func TestReadError(t *testing.T) {
-	broken := errors.New("broken")
-	r := newReader()
-	var last error
-	n := 0
-	for _, err := range r.Events(io.MultiReader(strings.NewReader("{\"name\":\"a\"}\n{\"na"), iotest.ErrReader(broken)),
-		r.reader()) {
-		n, last = n+1, err
-	}
-	if n != 4 || !errors.Is(last, broken) || errors.As(last, new(*input.LineError)) ||
-		last.Error() != "test: read: broken" {
-		t.Errorf("%d handed out, the last %v", n, last)
-	}
-	if want := (input.Stats{Lines: 1, Events: 1}); r.Stats != want || strings.Join(r.calls, " ") != "line end" {
-		t.Errorf("%+v, want %+v; calls %v", r.Stats, want, r.calls)
-	}
-}
-
 // TestArrived is the time of reading for a pipe, and zero for a recording.
 func TestArrived(t *testing.T) {
 	before := time.Now()

@@ -244,50 +244,6 @@ func TestErrorsHoldNoContent(t *testing.T) {
 	}
 }
 
-// TestEventsAreNotKept reads lines one behind the other: nothing of one is in the next of its type.
-func TestEventsAreNotKept(t *testing.T) {
-	text, err := os.ReadFile("testdata/examples.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		name := line[len(`{"type":"`):strings.Index(line, `",`)]
-		got := decoded(strings.NewReader(line + fmt.Sprintf(`{"type":%q}`, name)))
-		if want := fmt.Sprintf(`{"type":%q,"seq":2}`, name); len(got) != 2 || got[1] != want {
-			t.Errorf("got %q, want %s", got, want)
-		}
-	}
-}
-
-// FuzzDecoder reads anything; what it reads as events is written and read again as the same.
-func FuzzDecoder(f *testing.F) {
-	for _, file := range append(fixtures(f), "testdata/traps.ndjson") {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		for line := range bytes.Lines(text) {
-			f.Add(line)
-		}
-	}
-	f.Fuzz(func(t *testing.T, in []byte) {
-		evs, _ := readAll(string(in))
-		for _, ev := range evs {
-			line := AppendEvent(nil, ev)
-			if !input.Own(line) || bytes.ContainsAny(line, "\r\n") {
-				t.Fatalf("no line: %q", line)
-			}
-			again, problems := readAll(string(line))
-			if len(again) != 1 || len(problems) > 0 {
-				t.Fatalf("%s\n%d events, %v", line, len(again), problems)
-			}
-			if diff := cmp.Diff(ev, again[0]); diff != "" {
-				t.Fatalf("%s\n%s", line, diff)
-			}
-		}
-	})
-}
-
 // metaOf returns what every event has.
 func metaOf(ev event.Event) *event.Meta {
 	return reflect.ValueOf(ev).Elem().FieldByName("Meta").Addr().Interface().(*event.Meta)

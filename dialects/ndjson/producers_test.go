@@ -102,21 +102,3 @@ func TestProducers(t *testing.T) {
 		})
 	}
 }
-
-// TestThePythonProducerIsSmall holds interop/ndjson/agent.py to thirty lines and to Python's own json.
-func TestThePythonProducerIsSmall(t *testing.T) {
-	text, err := os.ReadFile("../../interop/ndjson/agent.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, imports := 0, []string(nil)
-	for line := range strings.Lines(string(text)) {
-		n++
-		if word, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); word == "import" || word == "from" {
-			imports = append(imports, rest)
-		}
-	}
-	if n > 30 || !slices.Equal(imports, []string{"json"}) {
-		t.Errorf("%d lines, imports %q", n, imports)
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"time"
 
@@ -51,18 +50,17 @@ func member(path, key string) string {
 
 // array reads an array of sessions or messages. Its first element decides which it is.
 func (d *Decoder) array(raw []byte) {
-	list := object.Of("", slices.Concat([]byte(`{"":`), raw, []byte("}")))
-	var messages [][]byte
+	list, first := object.Of("", input.Members("", raw)), input.OutlineOf(raw)
 	want := "a session or a message"
+	if isSession(first, "[]") {
+		want = "a session"
+	} else if isMessage(first, "[]") {
+		want = "a message"
+	}
+	var messages [][]byte
 	for i, value := range list.List("") {
-		o := input.OutlineOf(value)
-		if i == 0 && isSession(o, "") {
-			want = "a session"
-		} else if i == 0 && isMessage(o, "") {
-			want = "a message"
-		}
 		switch isObject := value[0] == '{'; {
-		case isObject && want == "a session" && !isMessage(o, ""):
+		case isObject && want == "a session" && !isMessage(input.OutlineOf(value), ""):
 			d.session(elementAt("", i), value)
 		case isObject && want == "a message":
 			messages = append(messages, value)
@@ -102,45 +100,15 @@ func (d *Decoder) messageArray(raws [][]byte, raw []byte) {
 	sum := sha256.Sum256(body)
 	p.id = "messages-" + hex.EncodeToString(sum[:8])
 	d.begin(p)
-	d.step("messages", nil, func(l *line) []event.Event {
-		events := d.runStarted(l, "", cmp.Or(d.shell.Settings.Session, p.id), "")
-		events[0].(*event.RunStarted).Continuation = "" // an array does not say how it continues
-		return events
-	})
-	asks := d.conversation(list, false)
+	defer d.end()
+	parts, asks := p.conversation(list, false)
+	parts = append([]part{p.part("", "AgentStart", "session_id", cmp.Or(d.shell.Settings.Session, p.id))}, parts...)
 	if tail := &list[len(list)-1]; tail.reply() && !asks {
-		d.step("messages", object.Of("", slices.Concat([]byte(`{"messages":`), raw, []byte("}"))), d.agentEnd)
+		parts = append(parts, p.part("", "AgentEnd", "messages", raw))
 	}
-	d.end()
-}
-
-// conversation reads the turns of a list of messages: the messages before a reply are its turn's input, the tool
-// results behind it its turn's results. Messages behind the last of them belong to no turn. Turns have the numbers
-// that the replies name, if numbered, else they are counted. It reports whether the last reply asks for a tool.
-func (d *Decoder) conversation(list []message, numbered bool) (asks bool) {
-	for n := int64(0); !d.shell.Stopped(); n++ {
-		reply := slices.IndexFunc(list, func(msg message) bool { return msg.reply() })
-		if reply < 0 {
-			break
-		}
-		end := reply + 1
-		for end < len(list) && list[end].Role == "toolResult" && list[end].llm() {
-			end++
-		}
-		t := turn{index: n, reply: list[reply], results: list[reply+1 : end]}
-		t.inputs = slices.Concat(list[:reply], t.results)
-		if numbered {
-			if named := object.Of("", t.reply.o.Raw("turnId")).Count("turnIndex"); named != nil {
-				t.index = *named
-			}
-		}
-		asks = d.turn(&t)
-		list = list[end:]
-	}
-	for i := range list {
-		d.added(list[i])
-	}
-	return asks
+	counted := d.shell.Stats.Events
+	d.play(parts...)
+	d.shell.Stats.Events = counted
 }
 
 // timeOf returns the time that a JSON string says; zero when it says none.

@@ -33,6 +33,11 @@ func lined(text []byte, opts ...input.Option) []byte {
 	return out
 }
 
+// collect returns the lines that lined returns.
+func collect(text string, opts ...input.Option) []string {
+	return strings.Split(strings.TrimSuffix(string(lined([]byte(text), opts...)), "\n"), "\n")
+}
+
 // compacted returns JSON without the blanks between its tokens.
 func compacted(t testing.TB, text []byte) []byte {
 	t.Helper()
@@ -161,7 +166,7 @@ func TestBadDocuments(t *testing.T) {
 		{"twice", `{"session_id":"s","session_id":"SECRET","loops":[` + good + `]}`, 0, 1,
 			[]string{"session_id: stands there twice"}},
 		{"no id", `{"session_id":"s","loops":[{"started_at":"2026-05-25T10:00:00Z"},` + good + `]}`, 0, 1,
-			[]string{"LoopRecord: loops[0].loop_id: missing"}},
+			[]string{"AgentStart: loops[0].loop_id: missing"}},
 		{"messages without a time", `[{"role":"user","kind":"SECRET","data":1}]`, 0, 0,
 			[]string{"no message has a timestamp"}},
 		{"messages and others", `[{"role":"user","content":[],"timestamp":1779703200000},"SECRET"]`, 0, 1,

@@ -13,7 +13,7 @@ import (
 // unknownKeys follows the variant in Other.Type where an event has keys that are not phi-core's.
 const unknownKeys = ".unknown_keys"
 
-// line is one AgentEvent, or a part of a saved session that is read like one.
+// line is one AgentEvent.
 type line struct {
 	*object.Object
 	name string // its variant
@@ -44,16 +44,10 @@ const (
 )
 
 var variants = map[string]variant{
-	"AgentStart": {read: func(d *Decoder, l *line) []event.Event {
-		return d.runStarted(l, "config_snapshot", "", "")
-	}, place: byRead},
-	"AgentEnd": {read: (*Decoder).agentEnd, place: byRead, ends: true},
-	"TurnStart": {read: func(d *Decoder, l *line) []event.Event {
-		return d.turnStarted(l, count(l.Object, "turn_index"))
-	}, place: inOpen},
-	"TurnRequest": {read: func(d *Decoder, l *line) []event.Event {
-		return request(l, count(l.Object, "turn_index"), "payload")
-	}, place: inOpen},
+	"AgentStart":          {read: (*Decoder).agentStart, place: byRead},
+	"AgentEnd":            {read: (*Decoder).agentEnd, place: byRead, ends: true},
+	"TurnStart":           {read: (*Decoder).turnStart, place: inOpen},
+	"TurnRequest":         {read: (*Decoder).turnRequest, place: inOpen},
 	"TurnEnd":             {read: (*Decoder).turnEnd, ends: true},
 	"MessageStart":        {read: (*Decoder).messageStart, untimed: true},
 	"MessageUpdate":       {read: (*Decoder).messageUpdate, untimed: true},
@@ -62,19 +56,13 @@ var variants = map[string]variant{
 	"ToolExecutionUpdate": {read: (*Decoder).toolProgress, untimed: true},
 	"ProgressMessage":     {read: (*Decoder).progressMessage, place: byRead, untimed: true},
 	"ToolExecutionEnd":    {read: (*Decoder).toolEnd, ends: true, untimed: true},
-	"InputRejected": {read: func(d *Decoder, l *line) []event.Event {
-		return refused(l, "reason")
-	}, untimed: true},
-	"ParallelLoopStart": {read: func(d *Decoder, l *line) []event.Event {
-		return d.groupStarted(l, l.String("session_id"), "loop_ids")
-	}, place: noLoop},
-	"ParallelLoopEnd": {read: func(d *Decoder, l *line) []event.Event {
-		return d.groupEnded(l, l.String("session_id"))
-	}, place: noLoop, ends: true},
-	"CompactionStarted": {read: (*Decoder).compactionStarted, place: inOpen},
-	"CompactionEnded":   {read: (*Decoder).compactionEnded, ends: true},
-	"PrunApplied":       {read: (*Decoder).prunApplied, ends: true},
-	"RevertApplied":     {read: (*Decoder).revertApplied, ends: true},
+	"InputRejected":       {read: (*Decoder).inputRejected, untimed: true},
+	"ParallelLoopStart":   {read: (*Decoder).groupStart, place: noLoop},
+	"ParallelLoopEnd":     {read: (*Decoder).groupEnd, place: noLoop, ends: true},
+	"CompactionStarted":   {read: (*Decoder).compactionStarted, place: inOpen},
+	"CompactionEnded":     {read: (*Decoder).compactionEnded, ends: true},
+	"PrunApplied":         {read: (*Decoder).prunApplied, ends: true},
+	"RevertApplied":       {read: (*Decoder).revertApplied, ends: true},
 }
 
 // event reads one AgentEvent, which is spelled raw. Stamp is the time that is stated around it.
@@ -115,6 +103,9 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 		l.run = d.runs.opened(&l.m)
 	}
 	events := v.read(d, l)
+	if d.part != nil && d.part.made {
+		d.part.locate(l.name, o.Problems())
+	}
 	if d.shell.RejectProblems(l.name, o) {
 		return
 	}

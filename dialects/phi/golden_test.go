@@ -18,7 +18,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, filepath.Join("testdata", name+".golden"), []byte(strings.Join(collect(string(in)), "\n")))
+			golden(t, filepath.Join("testdata", name+".golden"), lined(in))
 		})
 	}
 }

@@ -146,19 +146,20 @@ func groupOf(record []byte) string {
 // group reads the parallel group of which first is the first run, with all its runs, and reports whether there is one.
 // A ledger does not say when it started: not later than its first run.
 func (d *Decoder) group(s *session, first *record) bool {
-	const groupRecord = "ParallelGroupRecord"
-	o := object.Of(member(first.path, "parallel_group"), first.group)
+	at := member(first.path, "parallel_group")
+	o := object.Of(at, first.group)
 	ids, selected := o.Raw("all_loop_ids"), o.Raw("selected_loop_id")
 	if first.start.Time.IsZero() || ids == nil || ids[0] != '[' || stringOf(selected) == "" {
 		return false
 	}
-	members := texts(o, "all_loop_ids", false)
-	d.begin(&record{start: event.Moment{Time: first.start.Time, Source: spans.TimeSourceBound}})
-	started := d.step(groupRecord, o, func(l *line) []event.Event { return d.groupStarted(l, s.id, "all_loop_ids") })
+	start := record{start: event.Moment{Time: first.start.Time, Source: spans.TimeSourceBound}}
+	d.begin(&start)
+	ok := d.play(groupPart(at, "ParallelLoopStart", "session_id", s.id, "loop_ids", ids))
 	d.record = nil
-	if started == nil {
+	if !ok {
 		return false
 	}
+	members := texts(o, "all_loop_ids", false)
 	o.Use(groupFields...)
 	missing := make(map[string]bool, len(members))
 	for _, id := range members {
@@ -173,10 +174,18 @@ func (d *Decoder) group(s *session, first *record) bool {
 	}
 	d.begin(&record{})
 	d.shell.Seq = 1
-	end := func(l *line) []event.Event { return d.groupEnded(l, s.id) }
-	if d.step(groupRecord, o, end) == nil { // it ends all the same: else later runs would be taken for its judge
-		d.step(groupRecord, object.Of("", slices.Concat([]byte(`{"selected_loop_id":`), selected, []byte("}"))), end)
+	if !d.play(groupPart(at, "ParallelLoopEnd", "session_id", s.id, "selected_loop_id", selected,
+		"selected_config_index", o.Raw("selected_config_index"), "evaluation_usage", o.Raw("evaluation_usage"))) {
+		// It ends all the same: else later runs would be taken for its judge.
+		d.play(groupPart(at, "ParallelLoopEnd", "session_id", s.id, "selected_loop_id", selected))
 	}
 	d.record = nil
 	return true
+}
+
+// groupPart returns an event of the group that the record at path describes.
+func groupPart(path, typ string, members ...any) part {
+	p := new(record).part(path, typ, members...)
+	p.begins = true
+	return p
 }

@@ -1,11 +1,12 @@
 package phi
 
 import (
-	"bytes"
-	"slices"
+	"cmp"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
@@ -24,6 +25,7 @@ type record struct {
 	spawn      spawnRef
 	refs       []*childRef
 	unused     map[string][]*childRef // of a call, that no tool call took yet
+	named      map[string]int         // how many references of a call a part names
 
 	running bool // it has no end
 	done    bool // it was read
@@ -38,12 +40,13 @@ type childRef struct {
 	more         bool // it has keys that we do not know
 }
 
-// child returns the first reference of a call that was not used yet; nil when there is none.
-func (p *record) child(call string) *childRef {
-	if unused := p.unused[call]; len(unused) > 0 {
-		return unused[0]
+// nextChild returns the run that the next end of a call names: that of its first reference that no part names yet.
+func (p *record) nextChild(call string) string {
+	if n := p.named[call]; n < len(p.unused[call]) {
+		p.named[call]++
+		return p.unused[call][n].run
 	}
-	return nil
+	return ""
 }
 
 var statuses = map[string]spans.RunStatus{
@@ -57,6 +60,9 @@ func (p *record) amend(ev event.Event) {
 		e.Recording = spans.RecordingLedger
 		if p.start.Source != "" {
 			e.Start, e.Meta.Time = p.start, p.start.Time
+		}
+		if p.raw == nil { // an array of messages does not say how it continues
+			e.Continuation = ""
 		}
 		if p.spawn.loop != "" && e.ParentID == p.spawn.loop {
 			e.ParentSessionID, e.ParentToolCallID = p.spawn.session, p.spawn.call
@@ -73,11 +79,9 @@ func (p *record) amend(ev event.Event) {
 		e.Recording = spans.RecordingLedger
 		e.Start, e.Meta.Time = p.start, p.start.Time
 	case *event.ToolEnded:
-		if ref := p.child(e.CallID); ref != nil && ref.run == e.ChildRunID {
-			ref.used, p.unused[e.CallID] = true, p.unused[e.CallID][1:]
-			if ref.session != "" {
-				e.ChildSessionID = ref.session
-			}
+		if unused := p.unused[e.CallID]; len(unused) > 0 && unused[0].run == e.ChildRunID {
+			unused[0].used, p.unused[e.CallID] = true, unused[1:]
+			e.ChildSessionID = cmp.Or(unused[0].session, e.ChildSessionID)
 		}
 	}
 }
@@ -93,23 +97,68 @@ func (d *Decoder) end() {
 	d.record = nil
 }
 
-// step hands out the events of one part of a record. It returns nil when the part has problems, which it reports.
-func (d *Decoder) step(name string, o *object.Object, read func(l *line) []event.Event) *line {
-	if d.shell.Stopped() {
-		return nil
+// part is one AgentEvent of a record: stored with it, or as the loop emitted it.
+type part struct {
+	path  string // of the record that says it
+	event []byte // nil where the record has problems
+	made  bool   // it was not stored
+	// begins says that the parts behind it, up to the next one that begins, mean nothing without it.
+	begins bool
+	// rest are the unknown members of the record of that name, which are kept behind the event.
+	rest []byte
+	name string
+}
+
+// part returns the part that is an event of a type and has these members.
+func (p *record) part(path, typ string, members ...any) part {
+	return part{path: path, made: true, event: input.Members(append([]any{"type", typ, "loop_id", p.id}, members...)...)}
+}
+
+// recordKeys are the keys of a record that its events have under another name.
+var recordKeys = map[string]string{
+	"AgentStart.timestamp": "started_at", "AgentStart.config_snapshot": "config", "AgentEnd.timestamp": "ended_at",
+	"TurnStart.timestamp": "started_at", "TurnRequest.payload": "request_payload", "TurnEnd.timestamp": "ended_at",
+	"TurnEnd.message": "output_message", "InputRejected.reason": "rejection", "ParallelLoopStart.loop_ids": "all_loop_ids",
+}
+
+// locate makes the problems of an event of p say where the record has what is wrong.
+func (p *part) locate(variant string, problems []object.Problem) {
+	for i := range problems {
+		key := strings.TrimPrefix(strings.TrimPrefix(problems[i].Path, p.path), ".")
+		first := strings.FieldsFunc(key, func(r rune) bool { return r == '.' || r == '[' })
+		if len(first) == 0 || recordKeys[variant+"."+first[0]] == "" {
+			continue
+		}
+		problems[i].Path = member(p.path, recordKeys[variant+"."+first[0]]+strings.TrimPrefix(key, first[0]))
 	}
-	d.shell.Seq++
-	l := &line{Object: o, name: name, m: d.meta()}
-	l.m.Run = d.record.id
-	if l.run = d.runs.byID[l.m.Run]; l.run != nil {
-		l.m.Session = l.run.session
+}
+
+// play hands out the events of parts. It reports whether the last one that begins could be read.
+func (d *Decoder) play(parts ...part) (ok bool) {
+	ok = true
+	for _, p := range parts {
+		if ok = ok || p.begins; !ok || d.shell.Stopped() {
+			continue
+		}
+		before := d.shell.Stats.Rejected
+		if d.shell.Seq++; p.event == nil {
+			ok = false
+			continue
+		}
+		d.part = &p
+		d.event(object.Of(p.path, p.event), p.event, time.Time{})
+		d.part = nil
+		if d.shell.Stats.Rejected > before {
+			ok = !p.begins
+		} else if p.rest != nil {
+			m := d.runMeta()
+			if p.made {
+				m.Time = timeOf(object.Of("", p.event).Raw("timestamp"))
+			}
+			d.shell.Other(m, p.name+unknownKeys, p.rest)
+		}
 	}
-	events := read(l)
-	if d.shell.RejectProblems(name, o) {
-		return nil
-	}
-	d.emit(events...)
-	return l
+	return ok
 }
 
 const loopRecord = "LoopRecord"
@@ -128,73 +177,83 @@ func (d *Decoder) loop(s *session, p *record) {
 	}
 	p.readRefs(o)
 	d.begin(p)
-	d.shell.RejectProblems(loopRecord, o)
+	defer d.end()
 	p.running = !o.Has("ended_at") && p.status != "Completed" && p.status != "Rejected"
 	var messages []message
 	if raw := o.Raw("messages"); raw != nil && raw[0] == '[' && !(o.Has("started_at") && o.Has("turns")) {
 		messages = conversationOf(o.List("messages"))
 	}
 	if !o.Has("started_at") {
-		p.startedWith(messages)
+		if p.startedWith(messages); p.start.Time.IsZero() {
+			o.Fail("started_at", "missing")
+		}
 	}
-	begin := object.Of(p.path, p.raw)
-	if begin.Use(loopFields...); begin.Has("parallel_group") && !p.grouped {
-		begin.Keep("parallel_group")
+	d.shell.RejectProblems(loopRecord, o)
+	if p.start == (event.Moment{}) && !o.Has("started_at") {
+		return
+	}
+	if o.Use(loopFields...); o.Has("parallel_group") && !p.grouped {
+		o.Keep("parallel_group")
 	}
 	if p.running && p.status != "" && p.status != "Aborted" {
-		begin.Keep("status")
+		o.Keep("status")
 	}
-	if p.stored(turns, events) {
-		d.shell.Stats.Events++
-		d.storedEvents(events, begin.Rest())
-	} else if d.loopStarted(s, begin, len(events) > 0) {
-		d.shell.Stats.Events++
-		if o.Has("turns") {
-			d.turns(p.path, turns)
-		} else { // from before there were turns
-			d.conversation(messages, true)
-		}
-		d.beforeEnd()
-		if !p.running {
-			d.loopEnded(len(turns) == 0)
-		}
-	}
-	d.end()
-}
-
-// loopStarted reads the start of a run without events, or with events that say less than its turns, and reports
-// whether it could.
-func (d *Decoder) loopStarted(s *session, o *object.Object, keepEvents bool) bool {
-	l := d.step(loopRecord, o, func(l *line) []event.Event {
-		if o.Require("loop_id") && o.String("loop_id") == "" {
-			o.Fail("loop_id", "want a string that is not empty")
-		}
-		if l.m.Time = d.record.start.Time; d.record.start.Source == "" {
-			o.Require("started_at")
-			l.m.Time = o.Time("started_at")
-		}
-		return d.runStarted(l, "config", s.id, s.String("agent_id"))
-	})
-	if l == nil {
-		return false
-	}
-	if keepEvents { // they have no other place
+	stored := p.stored(turns, events)
+	if !stored && len(events) > 0 { // they have no other place
 		o.Keep("events")
 	}
-	d.shell.Other(l.m, loopRecord+unknownKeys, o.Rest())
-	return true
+	counted := d.shell.Stats.Events + 1
+	var parts []part
+	switch {
+	case stored:
+		for i, raw := range events {
+			at := member(elementAt(member(p.path, "events"), i), "event")
+			parts = append(parts, part{path: at, event: object.Of("", raw).Raw("event")})
+		}
+		counted += int64(len(events))
+	default:
+		parts = []part{p.started(o, s)}
+		if o.Has("turns") {
+			counted -= d.shell.Stats.Events
+			parts = append(parts, d.turns(p, turns)...)
+			counted += d.shell.Stats.Events
+		} else { // from before there were turns
+			more, _ := p.conversation(messages, true)
+			parts = append(parts, more...)
+		}
+	}
+	parts[0].begins, parts[0].rest, parts[0].name = true, o.Rest(), loopRecord
+	if d.play(parts[0]) {
+		d.play(parts[1:]...)
+		d.beforeEnd()
+		if !stored && !p.running {
+			d.play(p.ended(o, len(turns) == 0)...)
+		}
+	}
+	d.shell.Stats.Events = counted
 }
 
-// loopEnded reads the end of a run without events. Of a run that was refused there is nothing else: its input was.
-func (d *Decoder) loopEnded(empty bool) {
-	p := d.record
-	if o := object.Of(p.path, p.raw); o.Has("rejection") && empty {
-		d.step(loopRecord, o, func(l *line) []event.Event { return refused(l, "rejection") })
+// started returns the start of a run without events, or with events that say less than its turns.
+func (p *record) started(o *object.Object, s *session) part {
+	of := func(key string, otherwise string) any {
+		if raw := o.Raw(key); raw != nil {
+			return raw
+		}
+		return otherwise
 	}
-	d.step(loopRecord, object.Of(p.path, p.raw), func(l *line) []event.Event {
-		l.m.Time = l.Time("ended_at")
-		return d.agentEnd(l)
-	})
+	return p.part(p.path, "AgentStart", "session_id", of("session_id", s.id),
+		"agent_id", of("agent_id", stringOf(s.Raw("agent_id"))), "parent_loop_id", o.Raw("parent_loop_id"),
+		"continuation_kind", o.Raw("continuation_kind"), "timestamp", o.Raw("started_at"),
+		"metadata", o.Raw("metadata"), "config_snapshot", o.Raw("config"))
+}
+
+// ended returns the end of a run without events. Of a run that was refused there is nothing else: its input was.
+func (p *record) ended(o *object.Object, empty bool) (parts []part) {
+	if rejection := o.Raw("rejection"); rejection != nil && empty {
+		parts = append(parts, p.part(p.path, "InputRejected", "reason", rejection))
+	}
+	return append(parts, p.part(p.path, "AgentEnd", "timestamp", o.Raw("ended_at"), "messages", o.Raw("messages"),
+		"usage", o.Raw("usage"), "rejection", o.Raw("rejection")))
 }
 
 // startedWith makes the start of a run whose record does not say it that of its first message with a time.
@@ -209,7 +268,7 @@ func (p *record) startedWith(messages []message) {
 
 // readRefs reads which tool calls of the run spawned which runs.
 func (p *record) readRefs(o *object.Object) {
-	p.unused = make(map[string][]*childRef)
+	p.unused, p.named = make(map[string][]*childRef), make(map[string]int)
 	for i, raw := range o.List("child_loop_refs") {
 		in := object.Of("", raw)
 		if in == nil {
@@ -244,27 +303,6 @@ func (p *record) stored(turns, events [][]byte) bool {
 	return len(events) > 0 && p.id != "" && ends >= len(turns)
 }
 
-// storedEvents reads the events that were stored with a run. Rest are the unknown members of its record.
-func (d *Decoder) storedEvents(events [][]byte, rest []byte) {
-	for i, stored := range events {
-		if d.shell.Stopped() {
-			return
-		}
-		raw := object.Of("", stored).Raw("event")
-		before := d.shell.Stats.Rejected
-		d.shell.Seq++
-		at := member(elementAt(member(d.record.path, "events"), i), "event")
-		d.event(object.Of(at, raw), raw, time.Time{})
-		if i == 0 {
-			if d.shell.Stats.Rejected > before {
-				return
-			}
-			d.shell.Other(d.runMeta(), loopRecord+unknownKeys, rest)
-		}
-	}
-	d.beforeEnd()
-}
-
 // runMeta returns where an untimed event of the run stands.
 func (d *Decoder) runMeta() event.Meta {
 	m := d.meta()
@@ -281,7 +319,7 @@ func (d *Decoder) beforeEnd() {
 		e.Compaction.Start, e.End, e.Summary = event.Moment{Time: at}, event.Moment{Time: at}, block
 		d.emit(e)
 	} else if block != nil {
-		d.shell.Other(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"compaction_block":`), block, []byte("}")))
+		d.shell.Other(d.runMeta(), loopRecord+unknownKeys, input.Members("compaction_block", block))
 	}
 	var refs [][]byte
 	for _, ref := range d.record.refs {
@@ -291,7 +329,6 @@ func (d *Decoder) beforeEnd() {
 	}
 	d.record.block, d.record.refs = nil, nil
 	if refs != nil {
-		list := bytes.Join(refs, []byte(","))
-		d.shell.Other(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"child_loop_refs":[`), list, []byte("]}")))
+		d.shell.Other(d.runMeta(), loopRecord+unknownKeys, input.Members("child_loop_refs", input.Array(refs)))
 	}
 }

@@ -3,75 +3,58 @@ package phi
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
-	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // turn is a turn as a ledger or a conversation has it.
 type turn struct {
-	path            string
-	raw             []byte // of the record of a ledger; nil in a conversation
+	path string
+	// index is its number, -1 where it is not known.
 	index           int64
+	record          *object.Object // of a ledger; nil in a conversation
+	rest            []byte         // the unknown members of the record
 	inputs, results []message
 	reply           message
 }
 
-const turnRecord = "Turn"
-
-// turns reads the turns of a record without events.
-func (d *Decoder) turns(path string, raws [][]byte) {
+// turns returns the parts of the turns of a record without events.
+func (d *Decoder) turns(p *record, raws [][]byte) (parts []part) {
 	for i, raw := range raws {
-		if d.shell.Stopped() {
-			return
-		}
 		d.shell.Stats.Lines++
-		t := turn{path: elementAt(member(path, "turns"), i), raw: raw}
+		t := turn{path: elementAt(member(p.path, "turns"), i)}
 		if raw[0] != '{' {
 			d.problem(t.path, "want an object, got "+rawjson.KindOf(raw))
 			continue
 		}
+		d.shell.Stats.Events++
 		o := object.Of(t.path, raw)
 		once(o)
 		t.inputs, t.results = conversationOf(o.List("input_messages")), conversationOf(o.List("tool_results"))
 		if o.Object("output_message") != nil {
 			t.reply = messageOf(o.Raw("output_message"))
 		}
-		d.shell.RejectProblems(turnRecord, o)
-		d.shell.Stats.Events++
-		d.turn(&t)
-	}
-}
-
-// turnBegan reads the start of a turn, and reports whether it could.
-func (d *Decoder) turnBegan(t *turn) bool {
-	o := object.Of(t.path, t.raw)
-	o.Use(turnFields...)
-	l := d.step(turnRecord, o, func(l *line) []event.Event {
-		if o != nil {
-			id := o.Object("turn_id")
-			t.index = count(id, "turnIndex")
-			if id != nil && stringOf(id.Raw("loopId")) != d.record.id {
-				o.Keep("turn_id")
-			}
+		failed, id := o.Failed(), o.Object("turn_id")
+		t.record, t.index = o, count(id, "turnIndex")
+		if o.Use(turnFields...); id != nil && stringOf(id.Raw("loopId")) != p.id {
+			o.Keep("turn_id")
 		}
-		l.m.Time = o.Time("started_at")
-		return d.turnStarted(l, t.index)
-	})
-	if l == nil {
-		return false
+		t.rest = o.Rest()
+		if d.shell.RejectProblems("Turn", o); o.Failed() == failed {
+			more, _ := p.turn(&t)
+			parts = append(parts, more...)
+		} else {
+			parts = append(parts, part{begins: true})
+		}
 	}
-	d.shell.Other(l.m, turnRecord+unknownKeys, o.Rest())
-	return true
+	return parts
 }
 
-// turn hands out the events of one turn, and reports whether its reply asks for a tool.
-func (d *Decoder) turn(t *turn) (asks bool) {
-	if !d.turnBegan(t) {
-		return false
-	}
-	record := object.Of(t.path, t.raw)
+// turn returns the parts of one turn, and whether its reply asks for a tool.
+func (p *record) turn(t *turn) (parts []part, asks bool) {
 	calls := map[string]*object.Object{}
 	var order []string
 	for _, asked := range blocks(t.reply.o, "toolCall") {
@@ -85,75 +68,105 @@ func (d *Decoder) turn(t *turn) (asks bool) {
 	for i, msg := range slices.Concat(t.inputs, t.results) {
 		if id := msg.ToolCallID; calls[id] != nil && result[id] == nil {
 			result[id] = &msg
-			if before = min(before, i); i < len(t.inputs) && msg.failedWith(textHookDenied) { // messageAdded has the call
+			if before = min(before, i); i < len(t.inputs) && msg.failedWith(textHookDenied) { // messageEnd has the call
 				delete(calls, id)
 			}
 		}
 	}
 
-	for _, msg := range t.inputs[:before] {
-		d.added(msg)
+	index := ""
+	if t.index >= 0 {
+		index = strconv.FormatInt(t.index, 10)
 	}
-	if record.Has("request_payload") {
-		d.step(turnRecord, record, func(l *line) []event.Event { return request(l, t.index, "request_payload") })
+	add := func(typ string, members ...any) { parts = append(parts, p.part(t.path, typ, members...)) }
+	add("TurnStart", "timestamp", t.record.Raw("started_at"), "turn_index", []byte(index),
+		"triggered_by", t.record.Raw("triggered_by"))
+	parts[0].begins, parts[0].rest, parts[0].name = true, t.rest, "Turn"
+	for _, msg := range t.inputs[:before] {
+		add("MessageEnd", "message", msg.Raw)
+	}
+	if payload := t.record.Raw("request_payload"); payload != nil {
+		add("TurnRequest", "turn_index", []byte(index), "payload", payload)
 	}
 	if t.reply.reply() {
-		d.added(t.reply)
+		add("MessageEnd", "message", t.reply.Raw)
 	}
-	for _, id := range order {
-		if result[id] != nil && calls[id] != nil {
-			d.began(calls[id], result[id])
+	for _, id := range order { // calls start after the reply that asks for them
+		if result[id] == nil || calls[id] == nil {
+			continue
 		}
+		args := calls[id].Spelled("arguments")
+		if result[id].failedWith(textSkipped) {
+			args = []byte("null") // as in the events of a call that phi-core skipped
+		}
+		add("ToolExecutionStart", "tool_call_id", id, "tool_name", calls[id].Raw("name"), "args", args)
 	}
 	end := func(id string) {
-		if result[id] != nil && calls[id] != nil {
-			d.ended(calls[id], result[id])
-			delete(calls, id)
+		msg, call := result[id], calls[id]
+		if msg == nil || call == nil {
+			return
 		}
+		delete(calls, id)
+		add("ToolExecutionEnd", "tool_call_id", id, "child_loop_id", p.nextChild(id),
+			"tool_name", cmp.Or(stringOf(call.Raw("name")), stringOf(msg.o.Raw("toolName"))),
+			"is_error", strconv.AppendBool(nil, msg.failed()), "result", input.Members("content", msg.o.Raw("content")))
 	}
 	for _, msg := range t.inputs[before:] {
 		end(msg.ToolCallID)
-		d.added(msg)
+		add("MessageEnd", "message", msg.Raw)
 	}
 	for _, id := range order {
 		end(id)
 	}
-	if t.reply.Raw == nil && !record.Has("ended_at") {
-		return len(order) > 0
+	if t.reply.Raw != nil || t.record.Has("ended_at") {
+		var results []byte
+		if t.results != nil {
+			results = input.Array(raws(t.results))
+		}
+		add("TurnEnd", "timestamp", t.record.Raw("ended_at"), "message", t.reply.Raw, "usage", t.record.Raw("usage"),
+			"tool_results", results)
 	}
-	d.step(turnRecord, object.Of(t.path, t.raw), func(l *line) []event.Event {
-		l.m.Time = l.Time("ended_at")
-		return d.turnEnded(l, t.reply, t.results)
-	})
-	return len(order) > 0
+	return parts, len(order) > 0
 }
 
 // failedWith reports whether msg is the result of a tool that failed with just that text.
 func (msg *message) failedWith(said string) bool { return msg.failed() && text(msg.o) == said }
 
-// added hands out a message.
-func (d *Decoder) added(msg message) {
-	d.step(turnRecord, nil, func(l *line) []event.Event { return d.messageAdded(l, msg) })
+// raws returns messages as they are spelled.
+func raws(list []message) [][]byte {
+	raws := make([][]byte, len(list))
+	for i := range list {
+		raws[i] = list[i].Raw
+	}
+	return raws
 }
 
-// began hands out the start of a call that has a result: it started after the reply that asks for it. One that
-// phi-core skipped has no arguments in its events either.
-func (d *Decoder) began(asked *object.Object, result *message) {
-	call := event.ToolCall{ID: result.ToolCallID, Name: stringOf(asked.Raw("name")), Args: asked.Spelled("arguments")}
-	if result.failedWith(textSkipped) {
-		call.Args = []byte("null")
+// conversation returns the parts of the turns of a list of messages: the messages before a reply are its turn's input,
+// the tool results behind it its turn's results. Messages behind the last of them belong to no turn. Turns have the
+// numbers that the replies name, if numbered, else they are counted. It reports whether the last reply asks for a tool.
+func (p *record) conversation(list []message, numbered bool) (parts []part, asks bool) {
+	for n := int64(0); ; n++ {
+		reply := slices.IndexFunc(list, func(msg message) bool { return msg.reply() })
+		if reply < 0 {
+			break
+		}
+		end := reply + 1
+		for end < len(list) && list[end].Role == "toolResult" && list[end].llm() {
+			end++
+		}
+		t := turn{path: p.path, index: n, reply: list[reply], results: list[reply+1 : end]}
+		t.inputs = slices.Concat(list[:reply], t.results)
+		if numbered {
+			if named := object.Of("", t.reply.o.Raw("turnId")).Count("turnIndex"); named != nil {
+				t.index = *named
+			}
+		}
+		var more []part
+		more, asks = p.turn(&t)
+		parts, list = append(parts, more...), list[end:]
 	}
-	d.step(turnRecord, nil, func(l *line) []event.Event { return d.toolStarted(l, call) })
-}
-
-// ended hands out the end of a call, which its result message says: the result as phi-core's events have it, but for
-// what a message does not hold.
-func (d *Decoder) ended(asked *object.Object, msg *message) {
-	name := cmp.Or(stringOf(asked.Raw("name")), stringOf(msg.o.Raw("toolName")))
-	e := &event.ToolEnded{CallID: msg.ToolCallID, Name: name}
-	e.Result = append(append([]byte(`{"content":`), msg.o.Raw("content")...), '}')
-	if ref := d.record.child(e.CallID); ref != nil {
-		e.ChildRunID = ref.run
+	for i := range list {
+		parts = append(parts, p.part(p.path, "MessageEnd", "message", list[i].Raw))
 	}
-	d.step(turnRecord, nil, func(l *line) []event.Event { return d.toolEnded(l, e, msg.failed(), msg.o) })
+	return parts, asks
 }

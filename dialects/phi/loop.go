@@ -13,14 +13,12 @@ var continuations = map[string]spans.Continuation{
 	"Rerun": spans.ContinuationRerun, "Branch": spans.ContinuationBranch, "Compaction": spans.ContinuationCompaction,
 }
 
-// runStarted reads the start of a run, whose configuration has the given key, from an AgentStart or a LoopRecord.
-// Session and agent count where it names none.
-func (d *Decoder) runStarted(l *line, configKey, session, agent string) []event.Event {
+func (d *Decoder) agentStart(l *line) []event.Event {
 	e := &event.RunStarted{RunInfo: event.RunInfo{
 		ID: l.m.Run, Dialect: Dialect, AgentID: l.String("agent_id"), SessionID: l.String("session_id"),
-		ParentID: l.String("parent_loop_id"), Metadata: l.Raw("metadata"), Config: l.Raw(configKey),
+		ParentID: l.String("parent_loop_id"), Metadata: l.Raw("metadata"), Config: l.Raw("config_snapshot"),
 	}}
-	config := l.Object.Object(configKey)
+	config := l.Object.Object("config_snapshot")
 	e.Model, e.Provider = config.String("model"), config.String("provider")
 	e.ConfigID, e.API = config.String("config_id"), config.String("api")
 	kind, fields := enum(l.Object, "continuation_kind")
@@ -30,12 +28,6 @@ func (d *Decoder) runStarted(l *line, configKey, session, agent string) []event.
 	}
 	if l.Failed() > 0 { // an open run of this id goes on
 		return nil
-	}
-	if !l.Has("session_id") {
-		e.SessionID = session
-	}
-	if !l.Has("agent_id") {
-		e.AgentID = agent
 	}
 	e.SessionID = cmp.Or(e.SessionID, d.runs.home(l.m.Run))
 	r := d.runs.start(l.m.Run, e.SessionID)
@@ -55,7 +47,6 @@ func (d *Decoder) runStarted(l *line, configKey, session, agent string) []event.
 	return []event.Event{e}
 }
 
-// agentEnd reads the end of a run, from an AgentEnd or a LoopRecord.
 func (d *Decoder) agentEnd(l *line) []event.Event {
 	e := &event.RunEnded{RunResult: event.RunResult{
 		Status: spans.RunStatusCompleted, Rejection: l.String("rejection"), Messages: messagesOf(l.List("messages")),
@@ -82,11 +73,9 @@ func (d *Decoder) agentEnd(l *line) []event.Event {
 	return []event.Event{e}
 }
 
-// groupStarted reads the start of a parallel group, whose members have the given key, from a ParallelLoopStart or a
-// ParallelGroupRecord.
-func (d *Decoder) groupStarted(l *line, session, key string) []event.Event {
-	l.Require(key)
-	members := texts(l.Object, key, false)
+func (d *Decoder) groupStart(l *line) []event.Event {
+	l.Require("loop_ids")
+	members, session := texts(l.Object, "loop_ids", false), l.String("session_id")
 	if session == "" && len(members) > 0 {
 		session = d.runs.home(members[0])
 	}
@@ -97,13 +86,12 @@ func (d *Decoder) groupStarted(l *line, session, key string) []event.Event {
 	}}
 }
 
-// groupEnded reads the end of a parallel group, from a ParallelLoopEnd or a ParallelGroupRecord.
-func (d *Decoder) groupEnded(l *line, session string) []event.Event {
+func (d *Decoder) groupEnd(l *line) []event.Event {
 	l.Require("selected_loop_id")
 	e := &event.GroupEnded{GroupResult: event.GroupResult{
 		SelectedID: l.String("selected_loop_id"), SelectedIndex: l.Count("selected_config_index"),
 	}}
-	if l.m.Session = session; session == "" {
+	if l.m.Session = l.String("session_id"); l.m.Session == "" {
 		l.m.Session = d.runs.home(e.SelectedID)
 	}
 	rule := d.runs.ruleOf("", "")
@@ -115,10 +103,10 @@ func (d *Decoder) groupEnded(l *line, session string) []event.Event {
 	return []event.Event{e}
 }
 
-// refused returns the decision that refuses the input of a run, for the reason of that key.
-func refused(l *line, key string) []event.Event {
+// inputRejected reads the decision that refuses the input of a run.
+func (d *Decoder) inputRejected(l *line) []event.Event {
 	return []event.Event{denial(l.m, event.PermissionEvaluation{
-		Target: spans.PermissionTargetInput, Source: "input_filter", Reason: l.String(key),
+		Target: spans.PermissionTargetInput, Source: "input_filter", Reason: l.String("reason"),
 	})}
 }
 

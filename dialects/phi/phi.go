@@ -37,7 +37,7 @@ type Decoder struct {
 	shell  input.Shell
 	runs   runs
 	record *record // of a document, at hand; nil while lines are read
-
+	part   *part   // of the record
 }
 
 // NewDecoder returns a Decoder that has met no runs.

@@ -55,12 +55,7 @@ func (d *Decoder) messageEnd(l *line) []event.Event {
 	if l.Failed() > 0 {
 		return nil
 	}
-	return d.messageAdded(l, messageOf(l.Raw("message")))
-}
-
-// messageAdded returns the events of a message that is complete.
-func (d *Decoder) messageAdded(l *line, msg message) []event.Event {
-	r := l.run
+	r, msg := l.run, messageOf(l.Raw("message"))
 	if msg.reply() {
 		for _, asked := range blocks(msg.o, "toolCall") {
 			if id := stringOf(asked.Raw("id")); r.inTurn && id != "" {
@@ -93,12 +88,7 @@ func (d *Decoder) messageAdded(l *line, msg message) []event.Event {
 
 func (d *Decoder) toolStart(l *line) []event.Event {
 	l.Require("tool_call_id")
-	return d.toolStarted(l, event.ToolCall{
-		ID: l.String("tool_call_id"), Name: l.String("tool_name"), Args: l.Spelled("args"),
-	})
-}
-
-func (d *Decoder) toolStarted(l *line, call event.ToolCall) []event.Event {
+	call := event.ToolCall{ID: l.String("tool_call_id"), Name: l.String("tool_name"), Args: l.Spelled("args")}
 	if l.run.inTurn && call.ID != "" {
 		c := l.run.call(call.ID)
 		c.started, c.null = true, len(call.Args) > 0 && call.Args[0] == 'n'
@@ -135,11 +125,6 @@ func (d *Decoder) toolEnd(l *line) []event.Event {
 		}
 		e.ChildRunID = inner
 	}
-	return d.toolEnded(l, e, failed != nil && *failed, result)
-}
-
-// toolEnded returns the events of the end of a tool call, whose result has its text in content.
-func (d *Decoder) toolEnded(l *line, e *event.ToolEnded, failed bool, content *object.Object) []event.Event {
 	e.Meta, e.Outcome = l.m, spans.OutcomeOK
 	if e.ChildRunID != "" {
 		e.ChildSessionID = d.runs.sessionOf(e.ChildRunID, "")
@@ -149,10 +134,10 @@ func (d *Decoder) toolEnded(l *line, e *event.ToolEnded, failed bool, content *o
 	if c != nil {
 		c.started = true // its start may be on a line that could not be read
 	}
-	if !failed {
+	if failed == nil || !*failed {
 		return []event.Event{e}
 	}
-	e.Outcome, e.Error = spans.OutcomeError, text(content)
+	e.Outcome, e.Error = spans.OutcomeError, text(result)
 	denied := func(source spans.PermissionSource, pattern string) []event.Event {
 		e.Outcome = spans.OutcomeDenied
 		return []event.Event{denial(l.m, event.PermissionEvaluation{

@@ -122,9 +122,8 @@ var triggers = map[string]spans.Trigger{
 	"Branch":   spans.TriggerBranch,
 }
 
-// turnStarted reads the start of a turn, from a TurnStart or a Turn.
-func (d *Decoder) turnStarted(l *line, index int64) []event.Event {
-	kind := plainEnum(l.Object, "triggered_by")
+func (d *Decoder) turnStart(l *line) []event.Event {
+	kind, index := plainEnum(l.Object, "triggered_by"), count(l.Object, "turn_index")
 	e := &event.TurnStarted{Meta: l.m}
 	if index >= 0 {
 		e.Index = &index
@@ -141,21 +140,11 @@ func (d *Decoder) turnStarted(l *line, index int64) []event.Event {
 
 func (d *Decoder) turnEnd(l *line) []event.Event {
 	l.Object.Object("message")
-	return d.turnEnded(l, messageOf(l.Raw("message")), conversationOf(l.List("tool_results")))
-}
-
-// turnEnded reads the end of a turn with the given reply and results, from a TurnEnd or a Turn.
-func (d *Decoder) turnEnded(l *line, reply message, results []message) []event.Event {
+	reply := messageOf(l.Raw("message"))
 	e := &event.TurnEnded{Meta: l.m, TurnResult: event.TurnResult{
 		Model: stringOf(reply.o.Raw("model")), Provider: reply.provider(), StopReason: stringOf(reply.o.Raw("stopReason")),
-		Error: stringOf(reply.o.Raw("error_message")),
+		Error: stringOf(reply.o.Raw("error_message")), Results: messagesOf(l.List("tool_results")),
 	}}
-	if results != nil {
-		e.Results = make([]event.Message, len(results))
-		for i := range results {
-			e.Results[i] = results[i].Message
-		}
-	}
 	rule := d.runs.replyRule(l.run, e.Provider)
 	if e.Usage = usageKeys.Read(l.Object.Object("usage"), rule); !l.Has("usage") {
 		e.Usage = reply.usage(rule)
@@ -176,10 +165,11 @@ func (d *Decoder) turnEnded(l *line, reply message, results []message) []event.E
 	return []event.Event{e}
 }
 
-// request reads what the model received, from the member of that key of a TurnRequest or a Turn.
-func request(l *line, index int64, key string) (events []event.Event) {
-	l.Require(key)
-	e := &event.RequestPrepared{Meta: l.m, Request: payload(l.Object, key)}
+// turnRequest reads what the model received.
+func (d *Decoder) turnRequest(l *line) (events []event.Event) {
+	index := count(l.Object, "turn_index")
+	l.Require("payload")
+	e := &event.RequestPrepared{Meta: l.m, Request: payload(l.Object)}
 	switch {
 	case l.Failed() > 0:
 	case !l.run.inTurn && index >= 0: // a turn whose start was not read: it started before
@@ -196,9 +186,9 @@ func request(l *line, index int64, key string) (events []event.Event) {
 }
 
 // payload reads a request.
-func payload(o *object.Object, key string) event.Request {
-	p := o.Object(key)
-	req, _ := event.ParseRequest(o.Raw(key)) // what cannot be read is kept as it is spelled
+func payload(o *object.Object) event.Request {
+	p := o.Object("payload")
+	req, _ := event.ParseRequest(o.Raw("payload")) // what cannot be read is kept as it is spelled
 	once(p)
 	req.Messages = messagesOf(p.List("messages"))
 	if raw := p.Raw("provenance"); raw != nil && raw[0] == '[' {
