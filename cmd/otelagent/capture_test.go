@@ -166,33 +166,3 @@ func TestRedact(t *testing.T) {
 		}
 	}
 }
-
-// openinference sends more, and changes nothing of what is kept.
-func TestSendOpenInference(t *testing.T) {
-	events, err := os.ReadFile(filepath.FromSlash(repository +
-		"/dialects/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var shown, wires [2]string
-	for i, args := range [][]string{{"--capture", "content"}, append(tuned(t, "openinference: true"), "--capture",
-		"content")} {
-		wires[i] = wire(t, bytes.NewReader(events), args...)
-		db := filepath.Join(t.TempDir(), "s.db")
-		sendAll(t, bytes.NewReader(events), append(args, "--db", db)...)
-		code, stdout, stderr := runWith(t, "show", "last", "--db", db, "--output", "json")
-		if code != exitOK || stderr != "" {
-			t.Fatalf("exit %d: %s", code, stderr)
-		}
-		shown[i] = stdout
-	}
-	for _, key := range []string{"openinference.span.kind", "llm.token_count.prompt", "output.value"} {
-		if strings.Contains(wires[0], key) || !strings.Contains(wires[1], key) {
-			t.Errorf("%s: %t without the setting, %t with it", key, strings.Contains(wires[0], key),
-				strings.Contains(wires[1], key))
-		}
-	}
-	if shown[0] != shown[1] {
-		t.Error("the session is another one with openinference")
-	}
-}

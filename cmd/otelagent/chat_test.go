@@ -5,13 +5,10 @@ import (
 	"database/sql"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
-// The guide's tables are current after every clean stop of up, and after send --db; a collector with a configuration
-// of its own
-// does not fill them.
+// The guide's tables are current after every clean stop of up, and after send --db.
 func TestChatTables(t *testing.T) {
 	count := func(db string) (sessions, parts int) {
 		t.Helper()
@@ -41,44 +38,20 @@ func TestChatTables(t *testing.T) {
 		t.Errorf("after send: %d sessions, %d parts", wantSessions, wantParts)
 	}
 
-	for _, own := range []bool{false, true} {
-		db := filepath.Join(t.TempDir(), "up.db")
-		args := []string{"up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0"}
-		endpoint := ""
-		if own {
-			grpc, err := freeAddr()
-			if err != nil {
-				t.Fatal(err)
-			}
-			config := builtinConfig(collectorOptions{Database: db, GRPC: grpc, HTTP: "127.0.0.1:0"})
-			bare := strings.Replace(config, `"chat_tables":true,`, "", 1)
-			if bare == config {
-				t.Fatalf("nothing to take away in %s", config)
-			}
-			args = []string{"up", "--config", "yaml:" + bare}
-			endpoint = "http://" + grpc
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		lines, wait := start(ctx, nil, args...)
-		if !own {
-			endpoint = "http://" + await(t, lines, "otelagent: OTLP over gRPC on ")
-		}
-		await(t, lines, "otelagent: ready")
-		if code, _, errs := runWith(t, "send", "--endpoint", endpoint, "--protocol", "grpc", "--capture", "content",
-			file); code != 0 {
-			t.Errorf("send: exit %d: %s", code, errs)
-		}
-		cancel()
-		if code := wait(); code != 0 {
-			t.Fatalf("up: exit %d", code)
-		}
-		sessions, parts := count(db)
-		if want := [2]int{wantSessions, wantParts}; own {
-			if sessions+parts != 0 {
-				t.Errorf("with a configuration: %d sessions, %d parts", sessions, parts)
-			}
-		} else if got := [2]int{sessions, parts}; got != want {
-			t.Errorf("after up: %v, want %v", got, want)
-		}
+	db := filepath.Join(t.TempDir(), "up.db")
+	ctx, cancel := context.WithCancel(t.Context())
+	lines, wait := start(ctx, nil, "up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0")
+	endpoint := "http://" + await(t, lines, "otelagent: OTLP over gRPC on ")
+	await(t, lines, "otelagent: ready")
+	if code, _, errs := runWith(t, "send", "--endpoint", endpoint, "--protocol", "grpc", "--capture", "content",
+		file); code != 0 {
+		t.Errorf("send: exit %d: %s", code, errs)
+	}
+	cancel()
+	if code := wait(); code != 0 {
+		t.Fatalf("up: exit %d", code)
+	}
+	if sessions, parts := count(db); sessions != wantSessions || parts != wantParts {
+		t.Errorf("after up: %d sessions, %d parts, want %d and %d", sessions, parts, wantSessions, wantParts)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -19,109 +18,6 @@ import (
 	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
 	"go.opentelemetry.io/collector/otelcol"
 )
-
-// What users of a persistent queue write starts, and takes spans.
-func TestConfigWithPersistentQueue(t *testing.T) {
-	dir := t.TempDir()
-	health, err := freeAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(dir, "c.yaml")
-	if err := os.WriteFile(config, []byte(`
-extensions:
-  file_storage: {directory: `+dir+`}
-  health_check: {endpoint: "`+health+`"}
-receivers:
-  otlp: {protocols: {grpc: {endpoint: "127.0.0.1:0"}}}
-exporters:
-  agent_session:
-    storage: `+filepath.Join(dir, "s.db")+`
-    sending_queue: {enabled: true, storage: file_storage}
-service:
-  extensions: [file_storage, health_check]
-  telemetry: {logs: {level: error}, metrics: {level: none}}
-  pipelines:
-    traces: {receivers: [otlp], exporters: [agent_session]}
-    logs: {receivers: [otlp], exporters: [agent_session]}
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := startCollector(t.Context(), collectorOptions{Config: config})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if resp, err := http.Get("http://" + health); err != nil || resp.StatusCode != http.StatusOK {
-		t.Errorf("health check: %v %v", resp, err)
-	} else {
-		resp.Body.Close()
-	}
-	var stderr bytes.Buffer
-	if code := run(t.Context(), []string{"send", "--endpoint", c.addr("grpc"), "-"}, bytes.NewReader(demoEvents),
-		io.Discard, &stderr); code != exitOK {
-		t.Errorf("send: exit %d: %s", code, &stderr)
-	}
-	if err := c.stop(); err != nil {
-		t.Fatal(err)
-	}
-	if code, out, errs := runWith(t, "show", demoSession, "--db", filepath.Join(dir, "s.db")); code != exitOK {
-		t.Errorf("show: exit %d, %s\n%s", code, errs, out)
-	}
-}
-
-// The built-in configuration takes log records in addition to spans, and both are kept in one place.
-func TestBuiltinTakesLogRecords(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "s.db")
-	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(c.listeners) != 2 {
-		t.Errorf("listens on %v", c.listeners)
-	}
-	const ids = `"traceId": "0102030405060708090a0b0c0d0e0f10", "spanId": "0102030405060708"`
-	const address = `{"key": "session.id", "value": {"stringValue": "from-records"}},
-		{"key": "otelagent.run.id", "value": {"stringValue": "r1"}},
-		{"key": "otelagent.run.start", "value": {"intValue": "1000"}}`
-	for path, body := range map[string]string{
-		"/v1/traces": `{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "session.run", ` + ids + `,
-			"startTimeUnixNano": "1000", "endTimeUnixNano": "2000", "attributes": [` + address + `]}]}]}]}`,
-		"/v1/logs": `{"resourceLogs": [{"scopeLogs": [{"logRecords": [
-			{"eventName": "otelagent.event", ` + ids + `, "timeUnixNano": "1500", "attributes": [` + address + `,
-				{"key": "otelagent.event.type", "value": {"stringValue": "Tide"}}]},
-			{"eventName": "otelagent.event", "timeUnixNano": "1500"},
-			{"timeUnixNano": "1500", "body": {"stringValue": "a line"}}]}]}]}`,
-	} {
-		resp, err := http.Post("http://"+c.addr("http")+path, "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: %s: %s", path, resp.Status, answer)
-		}
-	}
-	if err := c.stop(); err != nil {
-		t.Fatal(err)
-	}
-	d, err := quiet.open(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.close()
-	key, err := d.Find(t.Context(), "from-records")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := d.Load(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if runs := tree.Session.Runs; len(runs) != 1 || len(runs[0].Events) != 1 || runs[0].Events[0].Type != "Tide" {
-		t.Errorf("%d runs: %+v", len(runs), runs)
-	}
-}
 
 // The help of up names every component that there is.
 func TestHelpListsComponents(t *testing.T) {

@@ -107,7 +107,7 @@ func (a *app) copy(ctx context.Context, o *copyOptions) (err error) {
 	if err := wrong.err(); err != nil {
 		return err
 	}
-	src, err := a.openDatabase(ctx, from, dsn.WithReadOnly())
+	src, err := a.openDatabase(ctx, from, true)
 	if err != nil {
 		return err
 	}
@@ -120,9 +120,9 @@ func (a *app) copy(ctx context.Context, o *copyOptions) (err error) {
 			return err
 		}
 	}
-	dst, err := to.open(ctx, dsn.WithChatTables())
+	dst, err := to.open(ctx, false, dsn.WithChatTables())
 	if err != nil {
-		return to.plainly(os.O_RDWR, err)
+		return err
 	}
 	defer func() { err = firstError(err, dst.Close()) }()
 	res, err := storecopy.Run(ctx, src.Store, dst, opts)

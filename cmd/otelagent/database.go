@@ -16,7 +16,6 @@ import (
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/backend/store/dsn"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/reader"
 )
@@ -44,37 +43,21 @@ func (a *app) open(ctx context.Context, names ...string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := a.openDatabase(ctx, at, dsn.WithReadOnly())
+	db, err := a.openDatabase(ctx, at, true)
 	if err == nil && (len(names) > 0 || a.tenant != "") {
 		db.show = a.showCommandLine(names)
 	}
 	return db, err
 }
 
-// openToErase opens the database that --db names for writing. It makes none.
-func (a *app) openToErase(ctx context.Context) (*database, error) {
-	name, err := a.oneDatabase()
-	if err != nil {
-		return nil, err
-	}
-	at, err := chooseDatabase(name)
-	if err != nil {
-		return nil, err
-	}
-	return a.openDatabase(ctx, at)
-}
-
-func (a *app) openDatabase(ctx context.Context, at location, opts ...dsn.Option) (*database, error) {
+// openDatabase opens a database that is there.
+func (a *app) openDatabase(ctx context.Context, at location, readOnly bool) (*database, error) {
 	if err := at.there(); err != nil {
 		return nil, err
 	}
-	st, err := at.open(ctx, opts...)
+	st, err := at.open(ctx, readOnly)
 	if err != nil {
-		flag := os.O_RDONLY
-		if len(opts) == 0 {
-			flag = os.O_RDWR
-		}
-		return nil, at.plainly(flag, err)
+		return nil, err
 	}
 	return a.databaseOf(at, st), nil
 }
@@ -126,7 +109,7 @@ func (db *database) refresh(ctx context.Context) error {
 	if !behind || db.recording {
 		return nil
 	}
-	st, err := db.at.open(ctx)
+	st, err := db.at.open(ctx, false)
 	if err != nil {
 		return ctx.Err() // another user's file, or a full disk
 	}
@@ -166,23 +149,21 @@ func (db *database) only(ctx context.Context) (*session.Summary, error) {
 	return &tops[0], nil
 }
 
-// showCommandLine returns the command lines that show addresses of what names name, as people type them. The text
-// stays empty where the input cannot be read a second time. inspect prints no line that a terminal would act on.
+// showCommandLine returns the command lines that show addresses of what names name, as people type them, empty
+// where the input cannot be read a second time. inspect prints no line that a terminal would act on.
 func (a *app) showCommandLine(names []string) func(address string) string {
 	words := []string{"otelagent", "show"}
-	again := true
 	for _, name := range names {
+		if isFile(name) && !isRegular(name) {
+			return func(string) string { return "" }
+		}
 		words = append(words, "--db="+name)
-		again = again && (!isFile(name) || isRegular(name))
 	}
 	if a.tenant != "" {
 		words = append(words, "--tenant="+a.tenant)
 	}
 	return func(address string) string {
-		if !again {
-			return ""
-		}
-		line := words[:len(words):len(words)]
+		line := slices.Clone(words)
 		if strings.HasPrefix(address, "-") {
 			line = append(line, "--") // the address is no flag
 		}
@@ -263,14 +244,6 @@ func isFile(arg string) bool {
 func isRegular(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && info.Mode().IsRegular()
-}
-
-// hintAddress is hint for a verb whose first argument may be a FILE, which it has read then.
-func (a *app) hintAddress(args []string, err error) error {
-	if len(args) > 0 && isFile(args[0]) {
-		return err
-	}
-	return a.hint(args, err)
 }
 
 // hint adds to err, about arguments that name no session, whether one of them is a file, or looks like one.

@@ -140,7 +140,7 @@ func (a *app) diffTarget(ctx context.Context, arg string) (t diff.Target, err er
 	}
 	db, ref, err := a.openArguments(ctx, args)
 	if err != nil {
-		return t, a.hintAddress(args, err)
+		return t, a.hint([]string{ref}, err)
 	}
 	defer db.close()
 	if ref == "" || len(args) == 2 {
@@ -165,7 +165,7 @@ func (a *app) diffTarget(ctx context.Context, arg string) (t diff.Target, err er
 	}
 	key, addr, err := db.Locate(ctx, ref)
 	if err != nil {
-		return t, a.hintAddress(args, err)
+		return t, a.hint([]string{ref}, err)
 	}
 	tree, err := db.Load(ctx, key)
 	if err != nil {

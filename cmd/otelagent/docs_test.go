@@ -50,31 +50,6 @@ func knownTests(t *testing.T) map[string]bool {
 	return known
 }
 
-// TestDocumentsNameRealTests holds docs/architecture.md to naming checks that are there.
-func TestDocumentsNameRealTests(t *testing.T) {
-	known := knownTests(t)
-	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := os.ReadFile(filepath.Join(repository, "docs", "architecture.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := regexp.MustCompile("`(make )?((?:Test|Fuzz)\\w+|[a-z][a-z-]+)`").FindAllStringSubmatch(string(doc), -1)
-	for _, m := range named {
-		switch {
-		case m[1] != "" && !regexp.MustCompile(`(?m)^`+m[2]+`:`).Match(makefile):
-			t.Errorf("docs/architecture.md names %s, which the Makefile does not have", m[0])
-		case m[1] == "" && (strings.HasPrefix(m[2], "Test") || strings.HasPrefix(m[2], "Fuzz")) && !known[m[2]]:
-			t.Errorf("docs/architecture.md names %s, which is no test", m[0])
-		}
-	}
-	if len(named) < 20 {
-		t.Errorf("only %d names found in docs/architecture.md", len(named))
-	}
-}
-
 // TestLinks follows every link from one document of the repository to another, or to a heading of one.
 func TestLinks(t *testing.T) {
 	links := regexp.MustCompile(`\]\(([^)\s]+)\)`)
@@ -168,45 +143,6 @@ func TestGuideConformance(t *testing.T) {
 	}
 	if next != requirements+1 {
 		t.Errorf("%d requirements, want %d", next-1, requirements)
-	}
-}
-
-// TestUsageDocument holds docs/usage.md to naming cases of TestUsageIsCountedOnce, and tests, that are there.
-func TestUsageDocument(t *testing.T) {
-	tests := knownTests(t)
-	doc, err := os.ReadFile(filepath.Join(repository, "docs", "usage.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile(filepath.Join(repository, "agenttest", "usage_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := map[string]bool{}
-	prose := regexp.MustCompile("`[^`]*`").ReplaceAllString(string(doc), "")
-	for _, m := range regexp.MustCompile(`"([a-z][^"]*)"`).FindAllStringSubmatch(prose, -1) {
-		start, open := strings.CutSuffix(m[1], "…")
-		quote := `"`
-		if open {
-			quote = ""
-		}
-		cases := regexp.MustCompile(`\{name: "(`+regexp.QuoteMeta(start)+`[^"]*)`+quote).FindAllStringSubmatch(string(source), -1)
-		if !open && (len(cases) == 0 || cases[0][1] != start) || len(cases) == 0 {
-			t.Errorf("docs/usage.md names the case %q, which is not there", m[1])
-		}
-		for _, c := range cases {
-			named[c[1]] = true
-		}
-	}
-	for _, m := range regexp.MustCompile(`\{name: "([^"]*)"`).FindAllStringSubmatch(string(source), -1) {
-		if !named[m[1]] {
-			t.Errorf("docs/usage.md does not name the case %q", m[1])
-		}
-	}
-	for _, m := range regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(doc), -1) {
-		if !tests[m[1]] {
-			t.Errorf("docs/usage.md names %s, which is no test", m[1])
-		}
 	}
 }
 

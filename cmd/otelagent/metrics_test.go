@@ -35,32 +35,6 @@ func TestPrometheusNames(t *testing.T) {
 	}
 }
 
-// send delivers spans to the collector that keeps sessions, and metrics where the variables of docs/metrics.md say.
-func TestMetricsToPrometheus(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "s.db")
-	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db})
-	if err != nil {
-		t.Fatal(err)
-	}
-	url, received := takesMetrics(t, false)
-	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", url+"/v1/metrics")
-	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/protobuf")
-	var said bytes.Buffer
-	if exit := run(t.Context(), []string{"send", "--endpoint", "http://" + c.addr("grpc"), "-"},
-		bytes.NewReader(demoEvents), io.Discard, &said); exit != exitOK {
-		t.Errorf("exit %d: %s", exit, said.String())
-	}
-	if got := bytes.Join(received(), nil); !bytes.Contains(got, []byte(spans.MetricTurnTokens)) {
-		t.Errorf("%d bytes of metrics without %s", len(got), spans.MetricTurnTokens)
-	}
-	if err := c.stop(); err != nil {
-		t.Error(err)
-	}
-	if code, _, errs := runWith(t, "show", demoSession, "--db", db); code != exitOK {
-		t.Errorf("show: exit %d: %s", code, errs)
-	}
-}
-
 // A pipe gives metrics where they are taken, a file where they are asked for, and a receiver that takes none spoils
 // nothing unless they
 // were asked for.

@@ -44,9 +44,22 @@ func locate(from, text string) (location, error) {
 	return location{text, text, false}, nil
 }
 
-// open opens the database. One that is a file is made when it is not there, unless opts say that it is for reading.
-func (l location) open(ctx context.Context, opts ...dsn.Option) (store.Store, error) {
-	return dsn.Open(ctx, l.dsn, append(opts, dsn.WithPassword(os.Getenv(envPassword)))...)
+// open opens the database. One that is a file is made when it is not there, unless it is opened to read. Where it cannot
+// be opened, the error says what the system says of the file, which is plainer than what SQLite makes of it.
+func (l location) open(ctx context.Context, readOnly bool, opts ...dsn.Option) (store.Store, error) {
+	flag := os.O_RDWR
+	if readOnly {
+		flag, opts = os.O_RDONLY, append(opts, dsn.WithReadOnly())
+	}
+	st, err := dsn.Open(ctx, l.dsn, append(opts, dsn.WithPassword(os.Getenv(envPassword)))...)
+	if err != nil && l.file {
+		f, openErr := os.OpenFile(l.name, flag, 0)
+		if openErr != nil {
+			return nil, openErr
+		}
+		_ = f.Close()
+	}
+	return st, err
 }
 
 // there fails when the database is a file that does not exist, or that cannot be a database of otelagent.
@@ -67,20 +80,6 @@ func (l location) there() error {
 		return fmt.Errorf("%s is empty, want the file of a database", l.name)
 	}
 	return nil
-}
-
-// plainly returns what the system says of a file, which is plainer than what SQLite makes of it; err if it says
-// nothing. flag is how the file was to be opened.
-func (l location) plainly(flag int, err error) error {
-	if !l.file {
-		return err
-	}
-	f, openErr := os.OpenFile(l.name, flag, 0)
-	if openErr != nil {
-		return openErr
-	}
-	_ = f.Close()
-	return err
 }
 
 // defaultPath is where sessions are kept by default: one file a user.

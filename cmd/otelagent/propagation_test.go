@@ -44,7 +44,6 @@ func TestSendHearsTraceparent(t *testing.T) {
 		{"own lines", own(`{"traceparent":"00-` + trace + `-` + span + `-01"}`), trace, span},
 		{"phi-core", phi(`{"traceparent":"00-` + trace + `-` + span + `-01"}`), trace, span},
 		{"clark-agent", clark(`,"traceparent":"00-` + trace + `-` + span + `-01"`), trace, span},
-		{"clark-agent without", clark(""), "", strings.Repeat("0", 16)},
 		{"no traceparent", own(`{"ticket":"T-1"}`), "", strings.Repeat("0", 16)},
 		{"no valid one", own(`{"traceparent":"00-` + strings.Repeat("0", 32) + `-` + span + `-01"}`), "",
 			strings.Repeat("0", 16)},

@@ -1,52 +1,113 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // pump moves events from sources into a Recorder.
 type pump struct {
 	app     *app
-	rec     *event.Recorder
-	live    bool
-	follow  bool
+	o       *sendOptions
+	in      *sources
 	options []input.Option
 	shift   time.Duration // times are moved by it
-	undated bool          // what states no time has none: it is shown, and not kept
-	failed  func() bool   // whether delivery failed already
 	quit    chan struct{} // closed to stop after the event at hand
+	waiting atomic.Bool   // for the receiver, with nothing else to do
+	to      atomic.Pointer[delivery]
 
 	decoders map[string]input.Decoder // by dialect: one reads all files of a recording
-	first    *sourceEvents            // those of the first source, of which some were read ahead
+	first    events                   // those of the first source, of which some were read ahead
 
 	mu       sync.Mutex // an interrupted pump may still run while it is summed up
 	sessions map[string]bool
+	read     int64 // events
 	rejected int64
 	held     []string // lines about what was rejected, until an event is seen: when there is none, the verdict says it all
-	stats    map[string]input.Stats
+}
+
+// deliver opens the sources and records all their events. It sets p.to once something can be sent.
+func (p *pump) deliver(ctx context.Context, tracer []otelagent.Option) (err error) {
+	o := p.o
+	if p.in, err = o.open(p.app, p.quit); err != nil {
+		return err
+	}
+	defer p.in.close()
+	if o.Live && !p.in.live && !o.Follow {
+		return usagef("%s", notLive)
+	}
+	if o.Now {
+		if p.shift, err = o.shiftToNow(p.app); err != nil {
+			return err
+		}
+	}
+	p.options = o.inputOptions(p.in.live)
+	service := p.in.serviceOf()
+	if o.into == nil {
+		service = cmp.Or(p.agent(), o.Agent, service)
+	}
+	d, err := o.delivery(ctx, tracer, service, p.in.live)
+	if err != nil {
+		return err
+	}
+	p.waiting.Store(!p.in.live)
+	p.to.Store(d)
+	if !d.target.file { // a file answers, or fails at once
+		go p.app.notice(ctx, d.target.name, d.providers.Stats, &p.waiting)
+	}
+	for _, s := range p.in.list {
+		switch {
+		case o.into != nil: // events without a time have none: they are shown, and not kept
+			s.written = time.Time{}
+		case p.shift != 0:
+			s.written = time.Now()
+		}
+		d.rec.NextInput(s.written)
+		from := p.first
+		if p.first = nil; from == nil {
+			from = p.eventsOf(s)
+		}
+		if err := p.record(d, s, from); err != nil {
+			return err
+		}
+	}
+	for _, dec := range p.decoders {
+		unfinished, ok := dec.(interface{ Rest() events })
+		if ok && p.in.live { // a pipe that ended will not grow, as a file may
+			if err := p.record(d, p.in.list[0], unfinished.Rest()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // maxAhead bounds the events that are read ahead for the name of the agent.
 const maxAhead = 16
 
+// events are the events of a source, or why a piece of it is none.
+type events = iter.Seq2[event.Event, error]
+
 // agent reads the first source up to the start of a run and returns the name of its agent, empty without one. Only
 // facts and groups may stand before that run, so that nothing is held back which could be shown.
-func (p *pump) agent(s source) (name string) {
+func (p *pump) agent() (name string) {
 	type result struct {
 		ev  event.Event
 		err error
 	}
-	first := p.eventsOf(s)
-	next, stop := iter.Pull2(first.events)
+	next, stop := iter.Pull2(p.eventsOf(p.in.list[0]))
 	var ahead []result
 	for more := true; more && len(ahead) < maxAhead; {
 		var r result
@@ -61,104 +122,50 @@ func (p *pump) agent(s source) (name string) {
 			more = more && r.err != nil
 		}
 	}
-	first.events = func(yield func(event.Event, error) bool) {
+	p.first = func(yield func(event.Event, error) bool) {
 		defer stop()
 		for _, r := range ahead {
 			if !yield(r.ev, r.err) {
 				return
 			}
 		}
-		for ev, err, more := next(); more; ev, err, more = next() {
-			if !yield(ev, err) {
-				return
-			}
+		for ev, err, more := next(); more && yield(ev, err); ev, err, more = next() {
 		}
 	}
-	p.first = &first
 	return name
 }
 
-func (p *pump) run(list []source) error {
-	for _, s := range list {
-		if p.undated {
-			s.written = time.Time{}
-		}
-		if p.shift != 0 {
-			s.written = time.Now()
-		}
-		p.rec.NextInput(s.written)
-		if err := p.read(s); err != nil {
-			return err
-		}
-	}
-	if p.live { // a pipe that ended will not grow, as a file may
-		for _, dec := range p.decoders {
-			if d, ok := dec.(interface {
-				Rest() iter.Seq2[event.Event, error]
-			}); ok {
-				for ev, err := range d.Rest() {
-					var bad *input.LineError
-					switch {
-					case errors.As(err, &bad):
-						p.reject(list[len(list)-1].name, bad)
-					case err != nil:
-						return err
-					default:
-						p.rec.Record(context.Background(), ev)
-					}
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// sourceEvents are the events of a source, and a count of what was read of it.
-type sourceEvents struct {
-	events iter.Seq2[event.Event, error]
-	stats  func() input.Stats
-}
-
-func (p *pump) eventsOf(s source) sourceEvents {
-	if s.database != "" {
-		n := input.Stats{}
-		counted := func(yield func(event.Event, error) bool) {
-			for ev, err := range readDatabase(s.database, p.follow, p.quit, p.options) {
-				if err == nil {
-					n.Events++
-				}
-				if !yield(ev, err) {
-					return
-				}
-			}
-		}
-		return sourceEvents{counted, func() input.Stats { return n }}
-	}
+// eventsOf returns the events of a source.
+func (p *pump) eventsOf(s source) events {
 	dec := p.decoders[s.dialect.Name]
-	if p.decoders == nil {
-		p.decoders = map[string]input.Decoder{}
-	}
 	if dec == nil {
 		dec = s.dialect.New(p.options...)
 		if d, ok := dec.(*clark.Decoder); ok && s.records != nil {
 			d.WithTrajectory(s.records)
 		}
+		if p.decoders == nil {
+			p.decoders = map[string]input.Decoder{}
+		}
 		p.decoders[s.dialect.Name] = dec
 	}
-	return sourceEvents{dec.Events(s.r), dec.Stats}
+	if !s.database {
+		return dec.Events(s.r)
+	}
+	return func(yield func(event.Event, error) bool) {
+		db, err := openSQLite(s.name)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer db.Close()
+		dec.(*guide.Decoder).ReadDB(context.Background(), db)(yield)
+	}
 }
 
-func (p *pump) read(s source) error {
-	key := s.dialect.Name
-	if s.database != "" {
-		key = s.database
-	}
-	from := p.first
-	if p.first = nil; from == nil {
-		from = new(p.eventsOf(s))
-	}
+// record records the events of a source.
+func (p *pump) record(d *delivery, s source, from events) error {
 	var half *input.LineError // a line that ended too early, until it is known whether it is the last one
-	for ev, err := range from.events {
+	for ev, err := range from {
 		if half != nil {
 			p.reject(s.name, half)
 			half = nil
@@ -175,17 +182,17 @@ func (p *pump) read(s source) error {
 			if p.shift != 0 {
 				ev = shifted(ev, p.shift)
 			}
-			p.rec.Record(context.Background(), ev)
+			d.rec.Record(context.Background(), ev)
 		}
-		p.note(ev, key, from.stats())
+		p.note(ev)
 		select {
 		case <-p.quit:
-			if !p.follow {
+			if !p.o.Follow {
 				return fmt.Errorf("interrupted before the end of %s", s.name)
 			}
 		default:
 		}
-		if !p.live && p.failed() {
+		if !p.in.live && d.providers.Stats().Failed > 0 {
 			return nil // nobody waits for the rest, and its failure is already reported
 		}
 	}
@@ -194,7 +201,7 @@ func (p *pump) read(s source) error {
 	} else if half != nil { // it comes when the file is sent again
 		p.app.say("%s ends inside a line that is still being written; it was left out", s.name)
 	}
-	p.note(nil, key, from.stats())
+	p.note(nil)
 	return nil
 }
 
@@ -208,24 +215,23 @@ func (p *pump) reject(name string, bad *input.LineError) {
 	if bad.Line > 0 {
 		name = fmt.Sprintf("%s:%d", name, bad.Line)
 	}
-	where := ""
-	if bad.Type != "" {
-		where += bad.Type + ": "
+	for _, where := range []string{bad.Type, bad.Field} {
+		if where != "" {
+			name += ": " + where
+		}
 	}
-	if bad.Field != "" {
-		where += bad.Field + ": "
-	}
-	p.held = append(p.held, fmt.Sprintf("%s: %s%s", name, where, bad.Reason))
+	p.held = append(p.held, fmt.Sprintf("%s: %s", name, bad.Reason))
 }
 
-func (p *pump) note(ev event.Event, key string, stats input.Stats) {
+// note counts what was read so far, and the session of an event.
+func (p *pump) note(ev event.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stats == nil {
-		p.stats = map[string]input.Stats{}
+	p.read = 0
+	for _, dec := range p.decoders {
+		p.read += dec.Stats().Events
 	}
-	p.stats[key] = stats
-	if stats.Events > 0 {
+	if p.read > 0 {
 		for _, line := range p.held {
 			p.app.say("%s", line)
 		}
@@ -234,10 +240,7 @@ func (p *pump) note(ev event.Event, key string, stats input.Stats) {
 	id := ""
 	switch e := ev.(type) {
 	case *event.RunStarted:
-		id = e.SessionID
-		if id == "" {
-			id = e.Session
-		}
+		id = cmp.Or(e.SessionID, e.Session)
 	case *event.GroupStarted:
 		id = e.SessionID
 	case *event.FactStated:
@@ -253,13 +256,12 @@ func (p *pump) note(ev event.Event, key string, stats input.Stats) {
 	}
 }
 
-func (p *pump) sum() *sent {
+// sum says what became of the input.
+func (p *pump) sum(d *delivery) *sent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := &sent{Rejected: p.rejected, Sessions: p.sessions}
-	for _, n := range p.stats {
-		s.Events += n.Events
-	}
+	s := &sent{Events: p.read, Rejected: p.rejected, Sessions: p.sessions, Spans: d.providers.Stats().Exported,
+		Lost: d.rec.Lost(), Target: d.target.name, Dialect: p.in.list[0].dialect.Name}
 	if len(p.held) > 0 {
 		s.FirstRejected = p.held[0]
 	}

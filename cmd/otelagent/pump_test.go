@@ -18,8 +18,6 @@ import (
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/reader"
-	"github.com/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // sentFiles returns what a store holds after commands that each send some files, with all content: the tree of each
@@ -32,8 +30,9 @@ func sentFiles(t *testing.T, commands ...[]string) map[string]string {
 		r := recording{
 			app:  &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard},
 			name: strings.Join(files, ", "), store: st,
+			ids: func() string { made++; return fmt.Sprint("generated ", made) },
 		}
-		if err := r.read(ctx, files, auto, func() string { made++; return fmt.Sprint("generated ", made) }); err != nil {
+		if err := r.read(ctx, files, auto); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,62 +67,6 @@ func requests(b *strings.Builder, tree session.Tree, runs []*session.Run) {
 			for _, q := range turn.Requests {
 				p := q.Payload(tree.Blocks)
 				fmt.Fprintf(b, "\n%s/%d/%d %s %v %v", run.ID, turn.Index, q.Attempt, p.Bytes, p.Missing, p.Defects)
-			}
-		}
-	}
-}
-
-// recordings are the inputs in the testdata of all dialects.
-func recordings(t *testing.T) (list []string) {
-	t.Helper()
-	for _, pattern := range []string{"clark/testdata/*.ndjson", "clark/testdata/clark-agent-*/*.ndjson",
-		"phi/testdata/*.ndjson", "phi/testdata/phi-core-*/*", "acp/testdata/*.ndjson", "acp/testdata/sdk/*.ndjson",
-		"guide/testdata/*.json*", "ndjson/testdata/*.ndjson", "ndjson/testdata/producers/*"} {
-		found, err := filepath.Glob(filepath.Join("..", "..", "dialects", pattern))
-		if err != nil || len(found) == 0 {
-			t.Fatal(pattern, found, err)
-		}
-		for _, file := range found {
-			f, err := os.Open(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _, _, err = dialects.Open(f)
-			_ = f.Close()
-			if err == nil {
-				list = append(list, file)
-			}
-		}
-	}
-	return list
-}
-
-// Every request that is whole when a file is sent alone is the same, and whole, when a copy of it is sent in the
-// same command: no list
-// refers to one whose place it takes.
-func TestFileAndItsCopy(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: sends every recording twice")
-	}
-	for _, file := range recordings(t) {
-		wholeAsAlone(t, file, file)
-	}
-}
-
-// wholeAsAlone sends both files in one command, and looks for the requests of the last one in the result.
-func wholeAsAlone(t *testing.T, first, last string) {
-	t.Helper()
-	alone, both := sentFiles(t, []string{last}), sentFiles(t, []string{first, last})
-	unresolved := string(spans.DefectListUnresolved)
-	for id, was := range alone {
-		is := both[id]
-		if n := strings.Count(is, unresolved); n > strings.Count(was, unresolved) {
-			t.Errorf("%s after %s: %d lists of %s are unresolved", last, first, n, id)
-		}
-		_, was, _ = strings.Cut(was, "\n}\n")
-		for _, line := range strings.Split(was, "\n") {
-			if !strings.Contains(is, line) {
-				t.Errorf("%s after %s: %s lacks the request %.80s", last, first, id, line)
 			}
 		}
 	}

@@ -25,7 +25,6 @@ import (
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
-	"github.com/otelagent/otelagent/dialects/event"
 )
 
 // maxRecording bounds a recording as OTLP, in bytes: all of it is in memory.
@@ -38,6 +37,7 @@ type recording struct {
 	store *memstore.Store
 	stdin []byte
 	size  int64
+	ids   func() string // of sessions and runs without one
 }
 
 // openRecording reads files that `send` takes, or spans as OTLP JSON, through the adapter into a store in memory, with
@@ -56,7 +56,8 @@ func (a *app) openRecording(ctx context.Context, files []string, from string) (*
 	}
 	rest, err := r.readOTLP(ctx, files)
 	if err == nil && len(rest) > 0 {
-		err = r.read(ctx, rest, from, r.generatedIDs(rest))
+		r.ids = r.generatedIDs(rest)
+		err = r.read(ctx, rest, from)
 	}
 	if err == nil {
 		err = project.Refresh(ctx, r.store)
@@ -132,45 +133,15 @@ func (r *recording) put(ctx context.Context, otlp []byte) error {
 }
 
 // read sends files as `send` does, into the store.
-func (r *recording) read(ctx context.Context, files []string, from string, ids func() string) error {
-	o := sendOptions{From: from, Files: files, Tenant: r.app.tenant, Replay: true, Capture: captureOf("content"),
-		into: r}
-	// the dialect of the file is not reported
-	in, err := o.open(ctx, &app{stdin: bytes.NewReader(r.stdin), stderr: io.Discard})
-	if err != nil {
-		return err
+func (r *recording) read(ctx context.Context, files []string, from string) error {
+	a := *r.app
+	a.stdin = bytes.NewReader(r.stdin)
+	s, err := a.deliver(ctx, sendOptions{From: from, Files: files, Tenant: a.tenant, Replay: true,
+		Capture: captureOf("content"), into: r})
+	if err == nil && s.Events == 0 && s.Rejected > 0 {
+		err = fmt.Errorf("nothing in %s could be read as %s\n%s", r.name, s.Dialect, s.FirstRejected)
 	}
-	defer in.close()
-	tracer, err := o.tracerOptions()
-	if err != nil {
-		return err
-	}
-	d, err := o.delivery(ctx, tracer, in.serviceOf(), false, event.WithIDs(ids))
-	if err != nil {
-		return err
-	}
-	p := &pump{app: r.app, rec: d.rec, undated: true, options: o.inputOptions(false), quit: make(chan struct{}),
-		failed: func() bool { return ctx.Err() != nil || d.providers.Stats().Failed > 0 }}
-	readErr := p.run(in.list)
-	endErr := d.end(context.WithoutCancel(ctx))
-	s, stats := p.sum(), d.providers.Stats()
-	switch {
-	case stats.LastError != nil:
-		return stats.LastError
-	case readErr != nil || endErr != nil || ctx.Err() != nil:
-		return firstError(readErr, endErr, ctx.Err())
-	case s.Events == 0 && s.Rejected > 0:
-		return fmt.Errorf("nothing in %s could be read as %s\n%s", r.name, in.list[0].dialect.Name, s.FirstRejected)
-	case stats.Ended == 0 && len(s.Sessions) > 0:
-		return errors.New("nothing can be shown: the environment switches it off (OTEL_SDK_DISABLED)")
-	}
-	if n := d.rec.Lost(); n > 0 {
-		r.app.say("%s belong to no run that was open; they are left out", count(int(n), "event"))
-	}
-	if n := s.Rejected - maxRejected; n > 0 {
-		r.app.say("and %s", count(int(n), "more rejected line"))
-	}
-	return nil
+	return err
 }
 
 // otlpHead is how the JSON of spans as OTLP begins, as a collector's file exporter writes it.

@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/otelagent/otelagent/backend/message"
 )
 
@@ -321,41 +319,5 @@ func TestReplaySwap(t *testing.T) {
 	if code != exitFailed || out != "" || !strings.Contains(errs,
 		"a request as it was sent has its own model and system prompt") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
-	}
-}
-
-// as-sent is what the loop emitted, for every request of the demo.
-func TestReplayAsSent(t *testing.T) {
-	db := replayDatabase(t)
-	for _, turn := range []string{"0b5c/@1/0", "0b5c/@1/3", "c41d/0", "0b5c/@4/1"} {
-		_, want, _ := runWith(t, "request", turn, "--db", db)
-		code, got, errs := runWith(t, "request", turn, "--db", db, "--as", "as-sent")
-		if code != exitOK || errs != "" || got != want || got == "" {
-			t.Errorf("%s: exit %d: %s\n%s", turn, code, errs, cmp.Diff(want, got))
-		}
-	}
-}
-
-// Turns of loops that record their requests can be asked again; the others say why not.
-func TestReplayDialects(t *testing.T) {
-	for file, reason := range map[string]string{
-		"dialects/phi/testdata/phi-core-0.15.2/extension-message-and-image.events.ndjson": "",
-		"dialects/clark/testdata/clark-agent-0.4.0/content-of-every-kind.events.ndjson":   "",
-		"dialects/acp/testdata/sample.ndjson": "the loop recorded no " +
-			"request; no model is named",
-		"dialects/guide/testdata/ai-sdk/v7.jsonl": "the loop recorded no request",
-	} {
-		code, out, errs := runWith(t, "request", "--db", filepath.Join(repository, file), "last/@1/0", "--check",
-			"--output", "json")
-		var got struct {
-			Eligible bool
-			Reasons  []string
-		}
-		if err := json.Unmarshal([]byte(out), &got); err != nil {
-			t.Fatalf("%s: exit %d: %v: %s%s", file, code, err, out, errs)
-		}
-		if strings.Join(got.Reasons, "; ") != reason || got.Eligible != (reason == "") || got.Eligible != (code == exitOK) {
-			t.Errorf("%s: exit %d: %s", file, code, out)
-		}
 	}
 }

@@ -250,39 +250,4 @@ func BenchmarkRequest(b *testing.B) {
 			}
 		}
 	})
-	var rows []session.Row
-	b.Run("rows", func(b *testing.B) {
-		for b.Loop() {
-			rows = rows[:0]
-			for row, err := range d.Store.Rows(b.Context(), key) {
-				if err != nil {
-					b.Fatal(err)
-				}
-				rows = append(rows, row)
-			}
-		}
-	})
-	b.Run("blocks", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := session.NewBlockSet(d.Store.Blocks(b.Context(), key, nil)); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("assemble", func(b *testing.B) {
-		for b.Loop() {
-			session.Assemble(rows)
-		}
-	})
-	t, err := d.Read(b.Context(), key)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Run("payload", func(b *testing.B) { // of a set whose bodies were made before
-		for b.Loop() {
-			if p := last(t).Payload(t.Blocks); !p.Exact {
-				b.Fatal(p)
-			}
-		}
-	})
 }

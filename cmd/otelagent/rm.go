@@ -154,11 +154,15 @@ type doomed struct {
 
 // rm erases the sessions that choose returns, after it asked.
 func (a *app) rm(ctx context.Context, f *eraseFlags, choose func(context.Context, *database) ([]doomed, error)) error {
-	open := a.openToErase
-	if f.dry {
-		open = func(ctx context.Context) (*database, error) { return a.open(ctx) }
+	name, err := a.oneDatabase()
+	if err != nil {
+		return err
 	}
-	db, err := open(ctx)
+	at, err := chooseDatabase(name)
+	if err != nil {
+		return err
+	}
+	db, err := a.openDatabase(ctx, at, f.dry)
 	if err != nil {
 		return err
 	}

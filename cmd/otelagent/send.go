@@ -142,9 +142,9 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := at.open(ctx, dsn.WithChatTables())
+	st, err := at.open(ctx, false, dsn.WithChatTables())
 	if err != nil {
-		return nil, at.plainly(os.O_RDWR, err)
+		return nil, err
 	}
 	put := func(ctx context.Context, otlp []byte) error {
 		batch, report, err := otlprow.DecodeProto(otlp)
@@ -263,12 +263,16 @@ type delivery struct {
 
 // delivery sets up a recorder and its exporters. Live says that an agent at work must not wait.
 func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, service string,
-	live bool, recorder ...event.Option) (*delivery, error) {
+	live bool) (*delivery, error) {
 	t, err := o.target(ctx)
 	if err != nil {
 		return nil, err
 	}
 	opts := append(t.opts, otelsetup.WithTenant(o.Tenant), otelsetup.WithoutGlobal())
+	var recorder []event.Option
+	if o.into != nil {
+		recorder = append(recorder, event.WithIDs(o.into.ids))
+	}
 	if o.Metrics == metricsOn {
 		recorder = append(recorder, event.WithReplayMetrics())
 	} else if o.Metrics == metricsOff || !live || o.DB != "" {
@@ -326,48 +330,16 @@ func (d *delivery) end(ctx context.Context) error {
 
 // deliver reads, sends and waits until everything arrived. Its result is nil when it sent nothing. Its error says that
 // something was not read or not delivered; rejected lines are none.
-func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
+func (a *app) deliver(ctx context.Context, o sendOptions) (*sent, error) {
 	tracer, err := o.tracerOptions()
 	if err != nil {
 		return nil, err
 	}
-	in, err := o.open(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	defer in.close()
-	live := in.live
-	if o.Live && !live && !o.Follow {
-		return nil, usagef("%s", notLive)
-	}
-	var shift time.Duration
-	if o.Now {
-		if shift, err = o.shiftToNow(ctx, a); err != nil {
-			return nil, err
-		}
-	}
-	p := &pump{app: a, shift: shift, live: live, follow: o.Follow, options: o.inputOptions(live),
-		quit: make(chan struct{})}
-	agent, ok := waitFor(ctx, headTime, func() string { return p.agent(in.list[0]) })
-	if !ok {
-		return nil, fmt.Errorf("interrupted before the first run of %s", in.list[0].name)
-	}
-	d, err := o.delivery(context.WithoutCancel(ctx), tracer, cmp.Or(agent, o.Agent, in.serviceOf()), live)
-	if err != nil {
-		return nil, err
-	}
-	p.rec, p.failed = d.rec, func() bool { return d.providers.Stats().Failed > 0 }
-
-	var waiting atomic.Bool // for the receiver, with nothing else to do
-	waiting.Store(!live)
-	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
-	defer unwatch()
-	if !d.target.file { // a file answers, or fails at once
-		go a.notice(watching, d.target.name, d.providers.Stats, &waiting)
-	}
-
+	sending, ended := context.WithCancel(context.WithoutCancel(ctx))
+	defer ended()
+	p := &pump{app: a, o: &o, quit: make(chan struct{})}
 	result := make(chan error, 1)
-	go func() { result <- p.run(in.list) }()
+	go func() { result <- p.deliver(sending, tracer) }()
 	var readErr error
 	select {
 	case readErr = <-result:
@@ -380,25 +352,27 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 			readErr = errors.New("interrupted before the end of the input")
 		}
 	}
-	waiting.Store(true)
+	d := p.to.Load()
+	if d == nil {
+		return nil, readErr
+	}
+	p.waiting.Store(true)
 
 	// The rest is delivered also after Ctrl-C; a second one ends the process.
 	if ctx.Err() == nil {
 		defer context.AfterFunc(ctx, func() { a.say("stopping; Ctrl-C again gives up the rest") })()
 	}
-	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+	flush, cancel := context.WithTimeout(sending, flushTime)
 	defer cancel()
 	endErr := d.end(flush)
-	stats := d.providers.Stats()
-	s := p.sum()
-	s.Spans, s.Target, s.Dialect = stats.Exported, d.target.name, in.list[0].dialect.Name
-	if s.Lost = d.rec.Lost(); s.Lost > 0 && (s.Spans > 0 || s.Lost < s.Events) {
-		a.say("%s belong to no run that was open; nothing of them was sent", count(int(s.Lost), "event"))
+	s := p.sum(d)
+	if s.Lost > 0 && (s.Spans > 0 || s.Lost < s.Events) {
+		a.say("%s belong to no run that was open; they are left out", count(int(s.Lost), "event"))
 	}
 	if n := s.Rejected - maxRejected; n > 0 && s.Events > 0 {
 		a.say("and %s", count(int(n), "more rejected line"))
 	}
-	if stats.Ended == 0 && len(s.Sessions) > 0 && readErr == nil {
+	if d.providers.Stats().Ended == 0 && len(s.Sessions) > 0 && readErr == nil {
 		readErr = errors.New("nothing was to be sent: the environment switches it off (OTEL_SDK_DISABLED, " +
 			"OTEL_TRACES_EXPORTER or OTEL_TRACES_SAMPLER), or the traceparents of all runs are not sampled")
 	}

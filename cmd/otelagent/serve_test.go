@@ -156,24 +156,10 @@ func TestServeSaysWhatTheCommandsSay(t *testing.T) {
 	}
 }
 
-// Where others than this machine reach it nothing is served without a token.
+// Where others than this machine reach it nothing is served without a token. viewer.txtar has what hinders its start.
 func TestServeToken(t *testing.T) {
 	db := sampleDatabase(t)
 	t.Setenv(envToken, "")
-	code, _, errs := runWith(t, "up", "--read-only", "--db", db, "--viewer", "0.0.0.0:0")
-	if code != exitFailed || !strings.Contains(errs, "give a token with --token-file or $OTELAGENT_TOKEN") {
-		t.Errorf("exit %d: %s", code, errs)
-	}
-	short := filepath.Join(t.TempDir(), "short")
-	if err := os.WriteFile(short, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{short, filepath.Join(t.TempDir(), "none"), os.DevNull} {
-		if code, _, errs := runWith(t, "up", "--read-only", "--db", db, "--viewer", "127.0.0.1:0", "--token-file",
-			file); code != exitFailed || strings.Contains(errs, "secret") {
-			t.Errorf("%s: exit %d: %s", file, code, errs)
-		}
-	}
 	readable := filepath.Join(t.TempDir(), "readable")
 	if err := os.WriteFile(readable, []byte("0123456789abcdef\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -183,14 +169,6 @@ func TestServeToken(t *testing.T) {
 	if _, _, errs := runWith(t, args...); !strings.Contains(errs, "other users can read the token") {
 		t.Errorf("no warning: %s", errs)
 	}
-	for _, args := range [][]string{{"--viewer", "nonsense"}, {"--link-jaeger", "javascript:{trace}"},
-		{"--link-tempo", "http://h/"}} {
-		if code, _, errs := runWith(t, append([]string{"up", "--read-only", "--db", db},
-			args...)...); code != exitUsage || !strings.Contains(errs, args[0]) {
-			t.Errorf("%v: exit %d: %s", args, code, errs)
-		}
-	}
-
 	const token = "0123456789abcdef"
 	t.Setenv(envToken, token)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"reflect"
 	"time"
@@ -10,8 +9,8 @@ import (
 )
 
 // shiftToNow returns by how much the times of the files are moved for the last of them to be now. It reads them all.
-func (o *sendOptions) shiftToNow(ctx context.Context, a *app) (by time.Duration, err error) {
-	in, err := o.open(ctx, &app{stdin: a.stdin, stdout: a.stdout, stderr: io.Discard})
+func (o *sendOptions) shiftToNow(a *app) (by time.Duration, err error) {
+	in, err := o.open(&app{stdin: a.stdin, stderr: io.Discard}, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -19,7 +18,7 @@ func (o *sendOptions) shiftToNow(ctx context.Context, a *app) (by time.Duration,
 	p := &pump{options: o.inputOptions(false)}
 	var last time.Time
 	for _, s := range in.list {
-		for ev, err := range p.eventsOf(s).events {
+		for ev, err := range p.eventsOf(s) {
 			if ev == nil || err != nil {
 				continue // it is named when it is sent
 			}

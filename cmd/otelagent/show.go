@@ -89,7 +89,7 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	}
 	db, ref, err := a.openArguments(ctx, args)
 	if err != nil {
-		return a.hintAddress(args, err)
+		return a.hint([]string{ref}, err)
 	}
 	defer db.close()
 	if ref == "" {
@@ -104,7 +104,7 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	}
 	key, addr, err := db.Locate(ctx, ref)
 	if err != nil {
-		return a.hintAddress(args, err)
+		return a.hint([]string{ref}, err)
 	}
 	if o.follow != "" {
 		return a.follow(ctx, db, key, addr, o.follow)

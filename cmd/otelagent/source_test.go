@@ -11,8 +11,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/otelagent/otelagent/dialects/event"
 )
 
 // A file is followed as it grows: what comes later is sent, half lines wait for their rest, and the whole file sent
@@ -165,7 +163,7 @@ INSERT INTO chat_sessions VALUES('ses_1','code',NULL,'{"provider_id":"p","model_
 INSERT INTO chat_messages VALUES('msg_1','ses_1','user','{}',1795255200000,1795255200000);
 INSERT INTO chat_parts VALUES('prt_1','msg_1','ses_1',0,'text','{"type":"text","text":"hi"}',NULL,NULL,1795255200000,1795255200000);`
 
-// A database of the guide's tables is read, and with -f again when it has changed.
+// A database of the guide's tables is read, and not followed.
 func TestSendDatabase(t *testing.T) {
 	dir := t.TempDir()
 	path, to := filepath.Join(dir, "chat.sqlite"), filepath.Join(dir, "to.db")
@@ -191,59 +189,12 @@ func TestSendDatabase(t *testing.T) {
 	if err := send(t.Context(), sendOptions{DB: to}); err != nil {
 		t.Fatal(err)
 	}
-	before := shown(t, to)
-	if !strings.Contains(before, "ses_1") || !strings.Contains(said.String(), "guide (an SQLite file)") {
+	if before := shown(t, to); !strings.Contains(before, "ses_1") || !strings.Contains(said.String(),
+		"guide (an SQLite file)") {
 		t.Errorf("%s\n%s", before, said.String())
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- send(ctx, sendOptions{DB: to, Follow: true}) }()
-	time.Sleep(rereadTime / 4)
-	if _, err := db.Exec(`INSERT INTO chat_messages VALUES('msg_2','ses_1','assistant','{"usage":{"input":3,"output":4,"reasoning":0,"cache_read":0,"cache_write":0}}',1795255201000,1795255201000);
-		INSERT INTO chat_parts VALUES('prt_2','msg_2','ses_1',0,'text','{"type":"text","text":"ho"}',NULL,NULL,1795255201000,1795255201000)`); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(2 * rereadTime)
-	stop()
-	if err := <-done; err != nil {
-		t.Fatalf("%v\n%s", err, said.String())
-	}
-	if after := shown(t, to); !strings.Contains(after, `"output": 4`) {
-		t.Errorf("what came later is not there:\n%s", after)
-	}
-}
-
-// A database that changes all the time is read again from time to time, not without a break, and after the end of
-// following once more.
-func TestFollowBusyDatabase(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "chat.sqlite")
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.Exec(chatTables); err != nil {
-		t.Fatal(err)
-	}
-	passes, quit := 0, make(chan struct{})
-	change := func() {
-		if _, err := db.Exec(`UPDATE chat_sessions SET updated_at = updated_at + 1`); err != nil {
-			t.Error(err)
-		}
-	}
-	for ev, err := range readDatabase(path, true, quit, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, ok := ev.(*event.RunStarted); !ok {
-			continue
-		}
-		if passes++; passes == 1 {
-			time.AfterFunc(rereadTime/4, func() { close(quit) })
-		}
-		change()
-	}
-	if passes != 2 {
-		t.Errorf("read %d times, want twice: at the beginning and at the end", passes)
+	if err := send(t.Context(), sendOptions{DB: to, Follow: true}); err == nil ||
+		!strings.Contains(err.Error(), "--follow is for a file of lines") {
+		t.Errorf("%v", err)
 	}
 }

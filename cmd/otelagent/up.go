@@ -17,7 +17,6 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/backend/store/dsn"
 )
 
 // upFlags are the flags of up.
@@ -231,7 +230,7 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 // startViewer starts a viewer of the database that a collector writes to. It ends with ctx, and then sends its error to
 // done. Where another program has the default address, the collector runs without a viewer.
 func (a *app) startViewer(ctx context.Context, at location, f *upFlags, done chan<- error) error {
-	db, err := a.openDatabase(ctx, at, dsn.WithReadOnly())
+	db, err := a.openDatabase(ctx, at, true)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/inspect"
-	"github.com/otelagent/otelagent/backend/store/dsn"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -42,7 +41,7 @@ func startWatching(tb testing.TB) *watching {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	db, err := quiet.openDatabase(ctx, at, dsn.WithReadOnly())
+	db, err := quiet.openDatabase(ctx, at, true)
 	if err != nil {
 		tb.Fatal(err)
 	}

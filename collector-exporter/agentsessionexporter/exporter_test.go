@@ -179,27 +179,16 @@ func TestPushReturnsAfterCommit(t *testing.T) {
 	require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
 	require.Equal(t, map[string]int{"a": 1, "b": 1}, b.store.committed())
 
-	id := attribute.String("exporter", "agent_session/test")
 	metadatatest.AssertEqualExporterAgentSessionSpansStored(t, b.tel,
-		[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 2}}, metricdatatest.IgnoreTimestamp(),
-		metricdatatest.IgnoreExemplars())
+		point(2), ignore...)
 	metadatatest.AssertEqualExporterAgentSessionSpansForeign(t, b.tel,
-		[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 1}}, metricdatatest.IgnoreTimestamp(),
-		metricdatatest.IgnoreExemplars())
+		point(1), ignore...)
 	metadatatest.AssertEqualExporterAgentSessionPutDuration(t, b.tel,
-		[]metricdata.HistogramDataPoint[float64]{{Attributes: attribute.NewSet(id, attribute.String("outcome", "ok")),
+		[]metricdata.HistogramDataPoint[float64]{{Attributes: attribute.NewSet(attribute.String("exporter", "agent_session/test"), attribute.String("outcome", "ok")),
 			Count: 1}},
 		metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars(), metricdatatest.IgnoreValue())
 	_, err := b.tel.GetMetric("otelcol_exporter_agent_session_spans_rejected")
 	require.Error(t, err, "nothing was rejected")
-}
-
-func TestForeignOnlyDoesNotTouchTheStore(t *testing.T) {
-	b := setup(t, nil)
-	td := traces()
-	appendForeign(td)
-	require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
-	require.Zero(t, b.store.puts)
 }
 
 func TestStoreErrorIsRetried(t *testing.T) {
@@ -217,21 +206,8 @@ func TestStoreErrorIsRetried(t *testing.T) {
 	require.Equal(t, 3, b.store.puts)
 	require.Equal(t, map[string]int{"a": 1}, b.store.committed())
 
-	id := attribute.String("exporter", "agent_session/test")
 	metadatatest.AssertEqualExporterAgentSessionSpansStored(t, b.tel,
-		[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 1}}, metricdatatest.IgnoreTimestamp(),
-		metricdatatest.IgnoreExemplars())
-}
-
-// A store that stays away is reported to the sender as something to try again, not as bad data.
-func TestStoreErrorIsNotPermanent(t *testing.T) {
-	cause := errors.New("disk full")
-	b := setup(t, func(session.Batch) error { return cause }, noRetry)
-	err := b.exp.ConsumeTraces(t.Context(), traces("a"))
-	require.ErrorIs(t, err, cause)
-	require.False(t, consumererror.IsPermanent(err))
-	_, err = b.tel.GetMetric("otelcol_exporter_agent_session_spans_stored")
-	require.Error(t, err, "what comes again is not counted yet")
+		point(1), ignore...)
 }
 
 func refuse(ids ...string) func(session.Batch) error {
@@ -258,13 +234,10 @@ func TestRefusedRowLeavesTheGoodOnes(t *testing.T) {
 			delete(want, bad)
 			require.Equal(t, want, b.store.committed())
 
-			id := attribute.String("exporter", "agent_session/test")
 			metadatatest.AssertEqualExporterAgentSessionSpansStored(t, b.tel,
-				[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 4}}, metricdatatest.IgnoreTimestamp(),
-				metricdatatest.IgnoreExemplars())
+				point(4), ignore...)
 			metadatatest.AssertEqualExporterAgentSessionSpansRejected(t, b.tel,
-				[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id, attribute.String("reason", "store")), Value: 1}},
-				metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+				point(1, reason("store")), ignore...)
 			require.Equal(t, 1, b.logs.FilterLevelExact(zapcore.WarnLevel).Len())
 		})
 	}
@@ -314,20 +287,6 @@ func TestMalformedSpanIsRejectedAlone(t *testing.T) {
 	require.NotEmpty(t, reason.AsString())
 }
 
-func TestConcurrentPush(t *testing.T) {
-	b := setup(t, nil)
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			for j := range 5 {
-				require.NoError(t, b.exp.ConsumeTraces(context.Background(), traces(fmt.Sprintf("s%d.%d", i, j))))
-			}
-		})
-	}
-	wg.Wait()
-	require.Len(t, b.store.committed(), 40)
-}
-
 func TestTimeoutReachesTheStore(t *testing.T) {
 	b := setup(t, nil, noRetry, func(c *Config) { c.TimeoutConfig.Timeout = time.Nanosecond })
 	err := b.exp.ConsumeTraces(t.Context(), traces("a"))
@@ -345,18 +304,6 @@ func TestMemoryQueueWarnsOnce(t *testing.T) {
 		require.Equal(t, 1, b.logs.FilterMessageSnippet(w).Len(), w)
 	}
 	require.Eventually(t, func() bool { return len(b.store.committed()) == 2 }, 10*time.Second, time.Millisecond)
-}
-
-// The queue's rest is written before the store closes.
-func TestShutdownDrainsTheQueue(t *testing.T) {
-	b := setup(t, nil, func(c *Config) {
-		c.QueueConfig = configoptional.Some(exporterhelper.NewDefaultQueueConfig())
-	})
-	for i := range 20 {
-		require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces(fmt.Sprint("s", i))))
-	}
-	require.NoError(t, b.shutdown())
-	require.Len(t, b.store.committed(), 20)
 }
 
 func TestShutdownTwiceAndWithoutStart(t *testing.T) {

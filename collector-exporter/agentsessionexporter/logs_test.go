@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/config/configoptional"
-	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -25,8 +23,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"google.golang.org/grpc"
@@ -83,96 +79,6 @@ func TestPushLogsReturnsAfterCommit(t *testing.T) {
 		_, err := b.tel.GetMetric("otelcol_exporter_agent_session_spans_" + name)
 		require.Error(t, err, "log records are no spans")
 	}
-}
-
-// Errors mean the same for log records as for spans.
-func TestPushLogsErrors(t *testing.T) {
-	t.Run("store", func(t *testing.T) {
-		cause := errors.New("disk full")
-		b := setup(t, func(session.Batch) error { return cause }, noRetry)
-		err := b.logsExp.ConsumeLogs(t.Context(), records("a"))
-		require.ErrorIs(t, err, cause)
-		require.False(t, consumererror.IsPermanent(err))
-		_, err = b.tel.GetMetric("otelcol_exporter_agent_session_log_records_stored")
-		require.Error(t, err, "what comes again is not counted yet")
-	})
-	t.Run("some refused", func(t *testing.T) {
-		b := setup(t, refuse("b"))
-		require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), records("a", "b", "c")))
-		require.Equal(t, map[string]int{"a": 1, "c": 1}, b.store.committed())
-		metadatatest.AssertEqualExporterAgentSessionLogRecordsRejected(t, b.tel, []metricdata.DataPoint[int64]{{
-			Attributes: attribute.NewSet(attribute.String("exporter", "agent_session/test"),
-				attribute.String("reason", "store")), Value: 1,
-		}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
-	})
-	t.Run("all refused", func(t *testing.T) {
-		b := setup(t, func(session.Batch) error { return store.ErrData })
-		err := b.logsExp.ConsumeLogs(t.Context(), records("a", "b"))
-		require.ErrorIs(t, err, store.ErrData)
-		require.True(t, consumererror.IsPermanent(err))
-	})
-	t.Run("foreign only", func(t *testing.T) {
-		b := setup(t, nil)
-		ld := plog.NewLogs()
-		ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty().SetEventName("foreign")
-		require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), ld))
-		require.Zero(t, b.store.puts)
-	})
-}
-
-// Whatever stands in a record, it is counted and its neighbours are stored.
-func TestBadRecordsAreCounted(t *testing.T) {
-	deep := func(v pcommon.Value) {
-		for range 100 {
-			v = v.SetEmptySlice().AppendEmpty()
-		}
-	}
-	key := func(k string, set func(pcommon.Value)) func(plog.LogRecord) {
-		return func(r plog.LogRecord) { set(r.Attributes().PutEmpty(k)) }
-	}
-	rejected := map[string]func(plog.LogRecord){
-		"zero trace id":   func(r plog.LogRecord) { r.SetTraceID(pcommon.TraceID{}) },
-		"zero span id":    func(r plog.LogRecord) { r.SetSpanID(pcommon.SpanID{}) },
-		"no session":      func(r plog.LogRecord) { r.Attributes().Remove(string(spans.SessionIDKey)) },
-		"no run start":    func(r plog.LogRecord) { r.Attributes().Remove(string(spans.RunStartKey)) },
-		"run start words": key(string(spans.RunStartKey), func(v pcommon.Value) { v.SetStr("soon") }),
-		"no time":         func(r plog.LogRecord) { r.SetTimestamp(0) },
-		"far away":        func(r plog.LogRecord) { r.SetTimestamp(1 << 63) },
-		"no attributes":   func(r plog.LogRecord) { r.Attributes().Clear() },
-	}
-	stored := map[string]func(plog.LogRecord){
-		"deep attribute":   key("x", deep),
-		"deep session":     key(string(spans.ConversationIDKey), deep),
-		"deep bodies":      key(string(spans.BlockBodiesKey), deep),
-		"bodies of no use": key(string(spans.BlockBodiesKey), func(v pcommon.Value) { v.SetEmptyMap().PutStr("a", "b") }),
-		"lists of no use": key(string(spans.ListsKey), func(
-			v pcommon.Value) {
-			v.SetEmptySlice().AppendEmpty().SetStr("request x\nrubbish \xff")
-		}),
-		"a turn of no use": key(string(spans.TurnIndexKey), func(v pcommon.Value) { v.SetInt(-7) }),
-		"many attributes": func(r plog.LogRecord) {
-			for i := range 2000 {
-				r.Attributes().PutInt(fmt.Sprint("k", i), int64(i))
-			}
-		},
-	}
-	run := func(cases map[string]func(plog.LogRecord), want map[string]int) {
-		for name, spoil := range cases {
-			t.Run(name, func(t *testing.T) {
-				b := setup(t, nil)
-				ld := records("a", "spoilt", "c")
-				spoil(ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(1))
-				require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), ld))
-				require.Equal(t, want, b.store.committed())
-				_, err := b.tel.GetMetric("otelcol_exporter_agent_session_log_records_rejected")
-				require.Equal(t, len(want) == 2, err == nil)
-				_, tree := read(t, b.store)
-				require.NotEmpty(t, tree)
-			})
-		}
-	}
-	run(rejected, map[string]int{"a": 1, "c": 1})
-	run(stored, map[string]int{"a": 1, "spoilt": 1, "c": 1})
 }
 
 // Both signals of one configured exporter open its file once, and the last one that stops closes it.
@@ -258,7 +164,7 @@ func TestSignalsStartApart(t *testing.T) {
 }
 
 // Each signal has a queue of its own. The store stays open until the last of them is empty.
-func TestShutdownDrainsTheQueueOfBothSignals(t *testing.T) {
+func TestShutdownDrainsTheQueue(t *testing.T) {
 	b := setup(t, nil, func(c *Config) {
 		c.QueueConfig = configoptional.Some(exporterhelper.NewDefaultQueueConfig())
 	})

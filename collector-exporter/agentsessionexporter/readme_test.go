@@ -3,7 +3,6 @@ package agentsessionexporter
 import (
 	"os"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,18 +31,4 @@ func TestReadmeConfigurations(t *testing.T) {
 		n++
 	}
 	require.Equal(t, 4, n)
-}
-
-// Every metric that README.md names is one.
-func TestReadmeMetrics(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	documentation, err := os.ReadFile("documentation.md")
-	require.NoError(t, err)
-	named := regexp.MustCompile(`otelcol_exporter_agent_session_\w+`).FindAllString(string(readme), -1)
-	require.Greater(t, len(named), 5)
-	for _, name := range named {
-		name = strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count")
-		require.Contains(t, string(documentation), "### "+name+"\n")
-	}
 }

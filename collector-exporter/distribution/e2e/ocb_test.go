@@ -2,8 +2,8 @@ package e2e
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,12 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
-	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -52,20 +51,14 @@ func step(t *testing.T, name string) func() {
 
 func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
-	out, err := try(t, dir, name, args...)
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
-	}
-	return out
-}
-
-func try(t *testing.T, dir, name string, args ...string) (string, error) {
-	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
-	return string(out), err
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
+	}
+	return string(out)
 }
 
 // ocb builds the Collector builder at the version that internal/tools/ocb pins.
@@ -121,10 +114,8 @@ func TestManifestOfTheReadme(t *testing.T) {
 		t.Fatalf("the collector does not know agent_session:\n%s", out)
 	}
 
-	t.Run("validate", func(t *testing.T) { testValidate(t, bin) })
 	t.Run("acknowledged is stored", func(t *testing.T) { testAcknowledged(t, bin, false) })
 	t.Run("acknowledged survives kill -9", func(t *testing.T) { testAcknowledged(t, bin, true) })
-	t.Run("log records", func(t *testing.T) { testLogRecords(t, bin) })
 }
 
 // distribution builds the whole distribution.
@@ -163,16 +154,14 @@ const configText = `
 receivers:
   otlp:
     protocols:
-      grpc: {endpoint: %q}
-      http: {endpoint: %q}
+      grpc: {endpoint: "${env:OTLP_GRPC}"}
+      http: {endpoint: "${env:OTLP_HTTP}"}
 exporters:
-  agent_session:
-    storage: %q
+  agent_session: {storage: "${env:OTELAGENT_DB}"}
   debug:
 service:
   pipelines:
     traces: {receivers: [otlp], exporters: [agent_session, debug]}
-    logs: {receivers: [otlp], exporters: [agent_session]}
   telemetry:
     metrics: {level: none}
 `
@@ -184,42 +173,6 @@ func writeConfig(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return file
-}
-
-// testValidate: a wrong configuration is refused with its key and the allowed values, before anything starts.
-func testValidate(t *testing.T, bin string) {
-	good := fmt.Sprintf(configText, "127.0.0.1:1", "127.0.0.1:2", "sessions.db")
-	for _, tt := range []struct {
-		name, config string
-		want         []string // none: it is valid
-	}{
-		{name: "good", config: good},
-		{name: "no storage", config: strings.Replace(good, `storage: "sessions.db"`, "timeout: 5s", 1),
-			want: []string{"exporters::agent_session", "storage", "required"}},
-		{name: "wrong key", config: strings.Replace(good, "storage:", "storages:", 1),
-			want: []string{"agent_session", "storages"}},
-		{name: "unknown scheme", config: strings.Replace(good, "sessions.db", "postgres://localhost/x", 1),
-			want: []string{"exporters::agent_session", "storage", "postgres"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			out, err := try(t, t.TempDir(), bin, "validate", "--config", writeConfig(t, tt.config))
-			if len(tt.want) == 0 {
-				if err != nil {
-					t.Fatalf("refused: %v\n%s", err, out)
-				}
-				return
-			}
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) {
-				t.Fatalf("accepted (%v):\n%s", err, out)
-			}
-			for _, want := range tt.want {
-				if !strings.Contains(out, want) {
-					t.Errorf("says nothing of %q:\n%s", want, out)
-				}
-			}
-		})
-	}
 }
 
 // collector is a running one.
@@ -258,48 +211,43 @@ func freePort(t testing.TB) string {
 	return l.Addr().String()
 }
 
-func start(t *testing.T, bin, db string) *collector {
-	t.Helper()
-	c := &collector{grpc: freePort(t), http: freePort(t), log: &lockedBuffer{}, done: make(chan error, 1)}
-	config := writeConfig(t, fmt.Sprintf(configText, c.grpc, c.http, db))
-	c.cmd = exec.Command(bin, "--config", config)
-	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { c.done <- c.cmd.Wait() }()
-	t.Cleanup(func() { _ = c.cmd.Process.Kill() })
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := net.DialTimeout("tcp", c.http, time.Second)
-		if err == nil {
-			_ = conn.Close()
-			return c
-		}
-		select {
-		case err := <-c.done:
-			t.Fatalf("the collector ended: %v\n%s", err, c.log)
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the collector does not listen on %s: %v\n%s", c.http, err, c.log)
-		}
-	}
-}
-
 // send posts the spans as OTLP; it returns after the collector has said that it has them.
 func (c *collector) send(t *testing.T, td ptrace.Traces) {
+	t.Helper()
+	c.post(t, "", td)
+}
+
+func (c *collector) post(t *testing.T, packed string, td ptrace.Traces) {
 	t.Helper()
 	body, err := ptraceotlp.NewExportRequestFromTraces(td).MarshalProto()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	var b bytes.Buffer
+	z := io.WriteCloser(struct {
+		io.Writer
+		io.Closer
+	}{&b, io.NopCloser(nil)})
+	switch packed {
+	case "gzip":
+		z = gzip.NewWriter(&b)
+	case "zstd":
+		if z, err = zstd.NewWriter(&b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _ = z.Write(body)
+	_ = z.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.http+"/v1/traces", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.http+"/v1/traces", &b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/x-protobuf")
+	if packed != "" {
+		req.Header.Set("Content-Encoding", packed)
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatalf("send: %v\n%s", err, c.log)
@@ -365,36 +313,15 @@ func sessionSpans(id string) ptrace.Traces {
 	return td
 }
 
-// rows counts what the store has of a session, by kind, while the collector may be writing to the same file.
-func rows(t *testing.T, db, id string) map[session.Kind]int {
-	t.Helper()
-	s, err := sqlitestore.OpenReadOnly(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	got := map[session.Kind]int{}
-	for row, err := range s.Rows(t.Context(), session.Key{ID: id}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got[row.Kind]++
-	}
-	return got
-}
-
 func testAcknowledged(t *testing.T, bin string, kill bool) {
 	defer step(t, "start, send, stop, read")()
 	db := filepath.Join(t.TempDir(), "sessions.db")
-	c := start(t, bin, db)
+	c := startConfig(t, bin, []string{writeConfig(t, configText)}, "OTELAGENT_DB="+db)
 	check := func(id string) {
 		t.Helper()
-		if got := rows(t, db, id); got[session.KindRun] != 1 || got[session.KindTurn] != 2 || len(got) != 2 {
-			t.Fatalf("session %s has rows %v, want one run and two turns\n%s", id, got, c.log)
+		got, ok := readAll(t, db)[id]
+		if !ok || len(got.tree.Runs) != 1 || len(got.tree.Runs[0].Turns) != 2 {
+			t.Fatalf("session %s is %s, want one run and two turns\n%s", id, got.json, c.log)
 		}
 	}
 	c.send(t, sessionSpans("one"))

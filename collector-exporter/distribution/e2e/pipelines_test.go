@@ -36,7 +36,6 @@ func testPipelines(t *testing.T, bin string) {
 	t.Run("gateway", func(t *testing.T) { testGateways(t, bin) })
 	t.Run("load balancing", func(t *testing.T) { testLoadBalancing(t, bin) })
 	t.Run("group by trace", func(t *testing.T) { testGroupByTrace(t, bin) })
-	t.Run("tail sampling of sessions", func(t *testing.T) { testSampledSessions(t, bin) })
 	t.Run("tail sampling of runs", func(t *testing.T) { testSampledRuns(t, bin) })
 	t.Run("kafka", func(t *testing.T) { testKafka(t, bin) })
 }
@@ -222,6 +221,28 @@ func setOf(blocks []session.Block) *session.BlockSet {
 	return set
 }
 
+// requests returns what the model was sent, by session, run, turn and attempt.
+func requests(rows []session.Row, blocks []session.Block) map[string]string {
+	out := map[string]string{}
+	for _, s := range session.AssembleAll(rows) {
+		var set session.BlockSet
+		for _, b := range blocks {
+			if b.Session.ID == s.ID {
+				set.Add(b)
+			}
+		}
+		for _, run := range s.Runs {
+			for _, turn := range run.Turns {
+				for _, q := range turn.Requests {
+					p := q.Payload(&set)
+					out[fmt.Sprintf("%s/%s/%d/%d", s.ID, run.ID, turn.Index, q.Attempt)] = fmt.Sprintf("%v %v %v %s", p.Exact, p.Missing, p.Defects, p.Bytes)
+				}
+			}
+		}
+	}
+	return out
+}
+
 // sameTrees compares what is stored with what should be.
 func sameTrees(got map[string]stored, want map[string]string) error {
 	trees := map[string]string{}
@@ -317,31 +338,6 @@ func talk(t *testing.T, p *agenttest.Pipeline, id string, failing int) {
 		}
 		r.End(writer.RunResult{})
 	}
-}
-
-// testSampledSessions: with one trace a session, a session is kept whole or not at all.
-func testSampledSessions(t *testing.T, bin string) {
-	db := filepath.Join(t.TempDir(), "sessions.db")
-	c := startPipeline(t, bin, "tail-sampling.yaml", "OTELAGENT_DB="+db, "DECISION_WAIT=2s", "SHARE=0")
-	p := agenttest.New(t, writer.WithSessionTrace, otelagent.WithCapture(otelagent.CaptureContent))
-	talk(t, p, "fine", 0)
-	talk(t, p, "failed", 2)
-	want := map[string]string{}
-	for _, s := range p.Sessions() {
-		if s.ID == "failed" {
-			want[s.ID] = treeJSON(t, s)
-		}
-	}
-	for _, td := range messages(t, p) {
-		c.send(t, td)
-	}
-	eventually(t, "the session that failed is stored", func() error { return sameTrees(readAll(t, db), want) })
-	c.stop(t, false)
-	got := readAll(t, db)
-	if err := sameTrees(got, want); err != nil {
-		t.Fatal(err)
-	}
-	checkExact(t, got["failed"], 6)
 }
 
 // testSampledRuns: with one trace a run, the run that failed is kept alone. It brings its blocks when the tracer has

@@ -2,16 +2,12 @@ package e2e
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,9 +20,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/klauspost/compress/zstd"
-	"go.opentelemetry.io/collector/pdata/pmetric"
-	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"google.golang.org/grpc"
@@ -36,13 +29,11 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
-	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -104,7 +95,7 @@ func TestStranger(t *testing.T) {
 	t.Run("nobody between", func(t *testing.T) {
 		db := filepath.Join(t.TempDir(), "sessions.db")
 		c := startPipeline(t, ours, "gateway.yaml", "OTELAGENT_DB="+db)
-		post(t, c, "", sent)
+		way{in: "http"}.send(t, c, sent)
 		c.stop(t, false)
 		want = readWhole(t, db)
 		exact := 0
@@ -127,8 +118,6 @@ func TestStranger(t *testing.T) {
 	}
 	t.Run("harmless", func(t *testing.T) { testHarmless(t, ours, between, sent, want) })
 	t.Run("harmful", func(t *testing.T) { testHarmful(t, ours, between, sent, want) })
-	t.Run("metrics", func(t *testing.T) { testMetrics(t, between) })
-	t.Run("batches that are too large", func(t *testing.T) { testTooLarge(t, ours, between) })
 }
 
 func spanCount(all []ptrace.Traces) (n int) {
@@ -229,80 +218,29 @@ func startBetween(t *testing.T, bin string, next *collector, w way, more ...stri
 		"OUT=otlp_"+w.out, "COMPRESSION="+packed, fmt.Sprint("BATCH=", w.batch))
 }
 
-// post sends messages over HTTP.
-func post(t *testing.T, c *collector, packed string, all []ptrace.Traces) {
-	t.Helper()
-	for _, td := range all {
-		body, err := ptraceotlp.NewExportRequestFromTraces(td).MarshalProto()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var b bytes.Buffer
-		switch packed {
-		case "gzip":
-			z := gzip.NewWriter(&b)
-			_, _ = z.Write(body)
-			_ = z.Close()
-		case "zstd":
-			z, err := zstd.NewWriter(&b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _ = z.Write(body)
-			_ = z.Close()
-		default:
-			b.Write(body)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.http+"/v1/traces", &b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", "application/x-protobuf")
-		if packed != "" {
-			req.Header.Set("Content-Encoding", packed)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatalf("send: %v\n%s", err, c.log)
-		}
-		_ = resp.Body.Close()
-		cancel()
-		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("send: %s\n%s", resp.Status, c.log)
-		}
-	}
-}
-
-// call sends messages over gRPC.
-func call(t *testing.T, c *collector, packed string, all []ptrace.Traces) {
-	t.Helper()
-	conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	var opts []grpc.CallOption
-	if packed != "" {
-		opts = append(opts, grpc.UseCompressor(grpcgzip.Name))
-	}
-	client := ptraceotlp.NewGRPCClient(conn)
-	for _, td := range all {
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-		if _, err := client.Export(ctx, ptraceotlp.NewExportRequestFromTraces(td), opts...); err != nil {
-			t.Fatalf("send: %v\n%s", err, c.log)
-		}
-		cancel()
-	}
-}
-
+// send sends messages the way that w says.
 func (w way) send(t *testing.T, c *collector, all []ptrace.Traces) {
 	t.Helper()
-	if w.in == "grpc" {
-		call(t, c, w.inPacked, all)
-		return
+	for _, td := range all {
+		if w.in != "grpc" {
+			c.post(t, w.inPacked, td)
+			continue
+		}
+		conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var opts []grpc.CallOption
+		if w.inPacked != "" {
+			opts = append(opts, grpc.UseCompressor(grpcgzip.Name))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		if _, err := ptraceotlp.NewGRPCClient(conn).Export(ctx, ptraceotlp.NewExportRequestFromTraces(td), opts...); err != nil {
+			t.Fatalf("send: %v\n%s", err, c.log)
+		}
+		cancel()
+		_ = conn.Close()
 	}
-	post(t, c, w.inPacked, all)
 }
 
 // whole is all that a database has of a session.
@@ -520,195 +458,4 @@ func reasons(log string) []string {
 		all[m[1]] = true
 	}
 	return slices.Sorted(maps.Keys(all))
-}
-
-// testTooLarge: the batch processor bounds a batch in spans. One of large turns is more than a receiver takes. The
-// stranger drops it, after its sender got a success. The tree says what is not there. An exporter that parts what it
-// sends by bytes loses nothing.
-func testTooLarge(t *testing.T, ours, between string) {
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	const turns = 9
-	long(t, p, "book", turns, 700<<10)
-	sent, parts := pieces(messages(t, p)), [3][]ptrace.Traces{} // the first turn, those between, and the last with what is of the run
-	for _, td := range sent {
-		part := 2
-		if n, ok := spansOf(td)[0].Attributes().Get(string(spans.TurnIndexKey)); ok && n.Int() < turns-1 {
-			part = min(int(n.Int()), 1)
-		}
-		parts[part] = append(parts[part], td)
-	}
-	var rows []session.Row
-	var blocks []session.Block
-	for _, td := range sent {
-		b, _ := otlprow.Decode(td)
-		rows, blocks = append(rows, b.Rows...), append(blocks, b.Blocks...)
-	}
-	want := map[string]whole{"book": {Requests: requests(rows, blocks)}}
-	patient := writeConfig(t, "processors: {batch: {timeout: 60s}}\n") // so that a batch is all that is sent until the end
-	stock4MiB := writeConfig(t, "receivers: {otlp: {protocols: {grpc: {max_recv_msg_size_mib: 4}}}}\n")
-	parting := writeConfig(t, `exporters: {otlp_grpc: {sending_queue: {batch: {sizer: bytes, min_size: 1, max_size: 3145728, flush_timeout: 200ms}}}}`)
-	for _, tt := range []struct {
-		name  string
-		more  []string
-		whole bool
-	}{
-		{"by spans", []string{patient}, false},
-		{"by bytes", []string{patient, parting}, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			db := filepath.Join(t.TempDir(), "sessions.db")
-			next := startConfig(t, ours, []string{gateway, stock4MiB}, "OTELAGENT_DB="+db)
-			var log string
-			for _, part := range parts {
-				c := startBetween(t, between, next, way{"grpc", "", "grpc", "gzip", 8192}, tt.more...)
-				call(t, c, "", part)
-				c.stop(t, false)
-				log += c.log.String()
-			}
-			next.stop(t, false)
-			got := readWhole(t, db)
-			noneWrong(t, want, got)
-			more := moreDefects(nil, got)
-			if tt.whole {
-				if d := cmp.Diff(want["book"].Requests, got["book"].Requests); d != "" || len(more) > 0 {
-					t.Errorf("defects %q, requests (-sent +stored): %.2000s", more, d)
-				}
-				return
-			}
-			if len(more) == 0 || !strings.Contains(log, "larger than max") {
-				t.Errorf("nothing was lost, or nobody says so: defects %q\n%s", more, log)
-			}
-			if q := got["book"].Requests[fmt.Sprintf("book/run/%d/0", turns-1)]; !strings.HasPrefix(q, "false [") {
-				t.Errorf("the last request is not said to lack what was dropped: %.200s", q)
-			}
-			t.Logf("defects %q", more)
-		})
-	}
-}
-
-// metricsBackend takes metrics over gRPC and keeps them.
-type metricsBackend struct {
-	pmetricotlp.UnimplementedGRPCServer
-	addr string
-
-	mu  sync.Mutex
-	got []pmetric.Metrics
-}
-
-func newMetricsBackend(t *testing.T) *metricsBackend {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &metricsBackend{addr: l.Addr().String()}
-	s := grpc.NewServer()
-	pmetricotlp.RegisterGRPCServer(s, b)
-	go func() { _ = s.Serve(l) }()
-	t.Cleanup(s.Stop)
-	return b
-}
-
-func (b *metricsBackend) Export(_ context.Context, r pmetricotlp.ExportRequest) (pmetricotlp.ExportResponse, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	md := pmetric.NewMetrics()
-	r.Metrics().CopyTo(md)
-	b.got = append(b.got, md)
-	return pmetricotlp.NewExportResponse(), nil
-}
-
-// points returns every data point that came as a line, sorted, without what the stranger added, and how many carry that.
-func (b *metricsBackend) points(t *testing.T) (lines []string, with int) {
-	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, md := range b.got {
-		raw, err := (&pmetric.JSONMarshaler{}).MarshalMetrics(md)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var doc struct {
-			ResourceMetrics []struct {
-				ScopeMetrics []struct{ Metrics []map[string]any }
-			}
-		}
-		if err := json.Unmarshal(raw, &doc); err != nil {
-			t.Fatal(err)
-		}
-		for _, rm := range doc.ResourceMetrics {
-			for _, sm := range rm.ScopeMetrics {
-				for _, m := range sm.Metrics {
-					for _, kind := range []string{"sum", "gauge", "histogram", "exponentialHistogram"} {
-						data, _ := m[kind].(map[string]any)
-						points, _ := data["dataPoints"].([]any)
-						for _, point := range points {
-							p := point.(map[string]any)
-							attrs, _ := p["attributes"].([]any)
-							own := slices.DeleteFunc(slices.Clone(attrs), func(a any) bool { return slices.Contains(added, fmt.Sprint(a.(map[string]any)["key"])) })
-							if len(attrs) == len(own)+len(added) {
-								with++
-							}
-							if delete(p, "attributes"); len(own) > 0 {
-								p["attributes"] = own
-							}
-							line, err := json.Marshal([]any{m["name"], m["unit"], kind, data["aggregationTemporality"], data["isMonotonic"], p})
-							if err != nil {
-								t.Fatal(err)
-							}
-							lines = append(lines, string(line))
-						}
-					}
-				}
-			}
-		}
-	}
-	slices.Sort(lines)
-	return lines, with
-}
-
-// testMetrics: every data point of the adapter's metrics, with its exemplars, comes out of the stranger as it went in, and with the labels
-// that the stranger adds.
-func testMetrics(t *testing.T, between string) {
-	direct, behind := newMetricsBackend(t), newMetricsBackend(t)
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(otelsetup.NewFuncExporter(func(context.Context, []byte) error { return nil })),
-		otelsetup.WithMetricsEndpoint("http://"+direct.addr), otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithBlocking(), otelsetup.WithoutGlobal())
-	if err != nil {
-		t.Fatal(err)
-	}
-	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider())))
-	ctx, r := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "m"})
-	for range 3 {
-		ctx, tn := r.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerUser})
-		_, call := tn.StartTool(ctx, writer.ToolCall{ID: "c", Name: "bash"})
-		call.End(writer.ToolResult{})
-		tn.End(writer.TurnResult{StopReason: "stop", Usage: &writer.Usage{Input: 100, Output: 10}})
-	}
-	r.End(writer.RunResult{})
-	if err := p.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	want, _ := direct.points(t)
-	if len(want) < 5 || !strings.Contains(strings.Join(want, "\n"), "otelagent.turn.tokens") {
-		t.Fatalf("%d data points, too few: %.1000s", len(want), want)
-	}
-	c := startConfig(t, between, []string{filepath.Join("testdata", "stranger.yaml")}, "NEXT_GRPC="+behind.addr, "NEXT_HTTP=127.0.0.1:1", "OUT=otlp_grpc", "COMPRESSION=gzip", "BATCH=4")
-	conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	for _, md := range direct.got {
-		if _, err := pmetricotlp.NewGRPCClient(conn).Export(t.Context(), pmetricotlp.NewExportRequestFromMetrics(md)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.stop(t, false)
-	got, with := behind.points(t)
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("(-sent +came): %.3000s\n%s", d, c.log)
-	}
-	if with != len(got) {
-		t.Errorf("%d of %d data points have the stranger's labels", with, len(got))
-	}
 }
