@@ -50,7 +50,7 @@ func knownTests(t *testing.T) map[string]bool {
 	return known
 }
 
-// TestDocumentsNameRealTests holds docs/architecture.md to naming checks that are there.
+// TestDocumentsNameRealTests holds docs/architecture.md and docs/security.md to naming checks that are there.
 func TestDocumentsNameRealTests(t *testing.T) {
 	known := knownTests(t)
 	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
@@ -70,8 +70,18 @@ func TestDocumentsNameRealTests(t *testing.T) {
 			t.Errorf("docs/architecture.md names %s, which is no test", m[0])
 		}
 	}
-	if len(named) < 20 {
-		t.Errorf("only %d names found in docs/architecture.md", len(named))
+	security, err := os.ReadFile(filepath.Join(repository, "docs", "security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(string(security), -1)
+	for _, name := range tests {
+		if !known[name] {
+			t.Errorf("docs/security.md names %s, which is no test", name)
+		}
+	}
+	if len(named) < 20 || len(tests) < 30 {
+		t.Errorf("only %d names found in docs/architecture.md, %d in docs/security.md", len(named), len(tests))
 	}
 }
 
