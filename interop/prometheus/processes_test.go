@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
 )
 
 // collector is the one that collector.yaml builds; otelagent is the program of this project.
