@@ -2,13 +2,10 @@ package agenttest_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/backend/session"
 )
@@ -70,13 +67,6 @@ func histories(b session.Batch, blocks *session.BlockSet) string {
 // TestHistory checks what is rewound, queued, forked and branched of sessions of the agent guide and of phi-core, as
 // far as content goes and without it.
 func TestHistory(t *testing.T) {
-	blocksOf := func(b session.Batch) *session.BlockSet {
-		set := &session.BlockSet{}
-		for _, k := range b.Blocks {
-			set.Add(k)
-		}
-		return set
-	}
 	phi := func(name string) session.Batch {
 		return recordedFile(t, filepath.Join(repository, "dialects", "phi", "testdata", "phi-core-0.15.2", name+".events.ndjson"))
 	}
@@ -93,25 +83,13 @@ func TestHistory(t *testing.T) {
 		{"phi-core sub-agent-built-in", phi("sub-agent-built-in")},
 		{"phi-core compaction-standalone", phi("compaction-standalone")},
 	} {
-		with, without := histories(c.batch, blocksOf(c.batch)), histories(c.batch, nil)
+		with, without := histories(c.batch, blocksOfAll(c.batch)), histories(c.batch, nil)
 		fmt.Fprintf(&got, "-- %s --\n%s", c.name, with)
 		if with != without {
 			fmt.Fprintf(&got, "-- %s, without content --\n%s", c.name, without)
 		}
 	}
-	golden := filepath.Join("testdata", "guide", "history.txt")
-	if *updateGuide {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := gocmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); diff != "" {
-		t.Errorf("%s (-want +got, -update-guide writes it anew):\n%s", golden, diff)
-	}
+	compareGuide(t, "history.txt", got.String())
 	var none *session.History
 	if st := none.Run(nil); st.Relation != "" || len(none.Waiting()) > 0 {
 		t.Error("a nil history knows something")

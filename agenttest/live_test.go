@@ -2,12 +2,9 @@ package agenttest_test
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,8 +16,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/internal/writer"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/redact"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -171,6 +166,11 @@ func blocksOfAll(b session.Batch) *session.BlockSet {
 	return blocks
 }
 
+// blocksNamed are the blocks of one session of a batch.
+func blocksNamed(b session.Batch, id string) []session.Block {
+	return slices.DeleteFunc(slices.Clone(b.Blocks), func(block session.Block) bool { return block.Session.ID != id })
+}
+
 func bodiesOf(b session.Batch, refs *session.Refs) []string {
 	if refs == nil {
 		return nil
@@ -182,192 +182,57 @@ func hasBlock(b session.Batch, ref *session.Ref, body string) bool {
 	return slices.ContainsFunc(b.Blocks, func(x session.Block) bool { return x.ID.Short().String() == ref.Block && x.Body == body })
 }
 
-// playLive plays events live and ends nothing, as a process that is killed.
-func playLive(t *testing.T, events []byte, opts ...otelagent.Option) (*agenttest.Pipeline, *event.Recorder, []byte) {
-	t.Helper()
-	p := agenttest.NewLive(t, append(opts, writer.WithDerivedIDs)...)
-	rec := event.NewRecorder(p.Tracer())
-	var request []byte // the last
-	for ev, err := range phi.Events(bytes.NewReader(events)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if q, ok := ev.(*event.RequestPrepared); ok {
-			request = bytes.Clone(q.Payload)
-		}
-		rec.Record(t.Context(), ev)
-	}
-	return p, rec, request
-}
-
-// Killed while the model answers, the request of that turn is there byte for byte, from what had left by then.
+// Killed at any moment after the loop reported a request or a reply, the tree of the spans that left by then has the
+// request byte for byte, or the reply with its usage and why the model stopped.
 func TestLiveRequestIsExact(t *testing.T) {
-	tried := 0
-	for _, f := range phifixtures.All(t, repository) {
-		at := bytes.LastIndex(f.Events, []byte(`"type":"TurnRequest"`))
-		if at < 0 || testing.Short() && tried > 3 {
-			continue
-		}
-		tried++
-		t.Run(f.String(), func(t *testing.T) {
-			end := at + bytes.IndexByte(f.Events[at:], '\n') + 1
-			p, rec, want := playLive(t, f.Events[:end], content)
-			t.Cleanup(func() { rec.Close(context.Background()) })
-			p.When(func(all []*session.Session, b session.Batch) bool {
-				for _, s := range all {
-					blocks := &session.BlockSet{}
-					for _, block := range b.Blocks {
-						if block.Session.ID == s.ID {
-							blocks.Add(block)
-						}
-					}
-					for _, r := range s.Runs {
-						for _, turn := range r.Turns {
-							for _, q := range turn.Requests {
-								if got := q.Payload(blocks); turn.Known == spans.KnownLive && got.Exact && bytes.Equal(got.Bytes, want) {
-									return true
-								}
-							}
-						}
-					}
-				}
-				return false
-			})
-		})
-	}
-	if tried < 3 {
-		t.Errorf("only %d recordings have requests", tried)
-	}
-}
-
-// carried are the counts of what the spans themselves carried. With live copies they carry a reply before its turn ends, in the spelling of its
-// event, and the reply of the end in its own.
-var carried = regexp.MustCompile(`(?m)^ *"otelagent\.capture\.(known_)?bytes": \d+,?\n`)
-
-// Once everything has ended the tree is what it is without copies; also where the same events were sent both ways.
-func TestLiveEndsAlike(t *testing.T) {
+	requests, replies := 0, 0
 	for i, f := range phifixtures.All(t, repository) {
 		if testing.Short() && i%8 != 0 {
 			continue
 		}
 		t.Run(f.String(), func(t *testing.T) {
-			text := func(b session.Batch) string {
-				var all []string
-				for _, s := range session.AssembleAll(b.Rows) {
-					blocks := &session.BlockSet{}
-					for _, block := range b.Blocks {
-						if block.Session.ID == s.ID {
-							blocks.Add(block)
-						}
-					}
-					s.CheckContent(blocks)
-					j, err := json.MarshalIndent(s, "", " ")
-					if err != nil {
-						t.Fatal(err)
-					}
-					all = append(all, carried.ReplaceAllString(string(j), ""))
-				}
-				return strings.Join(all, "\n")
-			}
-			without := play(t, f.Events, nil, content, writer.WithDerivedIDs).Batch()
-			p, rec, _ := playLive(t, f.Events, content, partly)
-			rec.Close(t.Context())
-			with := p.Batch()
-			// The spans of both are the same but for what they carry themselves, and when a killed run was heard of last.
-			if diff := cmp.Diff(text(without), text(with)); diff != "" && !strings.Contains(string(f.Events), "MessageUpdate") {
-				t.Errorf("live (-without +with):\n%s", diff)
-			}
-			both := session.Batch{Rows: append(slices.Clone(with.Rows), without.Rows...), Blocks: append(slices.Clone(with.Blocks), without.Blocks...)}
-			if diff := cmp.Diff(text(with), text(both)); diff != "" && text(without) != text(both) {
-				t.Errorf("sent both ways (-live +both):\n%s", diff)
-			}
-		})
-	}
-}
-
-// A secret that comes in piece by piece does not leave in pieces: neither on copies nor on a turn that breaks off.
-func TestLivePartialOutputIsRedacted(t *testing.T) {
-	const secret = "sk-ant-api03-" + "Zq7Rr2Kx9Lm4Np8Tv3Wb6Yc1Df5Gh0JsQaUeXoBiMnPz"
-	p := agenttest.NewLive(t, content, partly, otelagent.WithRedactor(redact.Defaults()))
-	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
-	_, turn := run.StartTurn(ctx, writer.TurnInfo{})
-	seen := 0
-	for i := range len(secret) {
-		if i == 0 {
-			turn.Partial(writer.PartialText, []byte("Here it comes:\nThe key is "))
-		}
-		turn.Partial(writer.PartialText, []byte(secret[i:i+1]))
-		if i%8 == 0 {
-			whenOnly(p, func(s *session.Session, _ session.Batch) bool { t := lastTurn(s); return t != nil && t.Partial })
-			time.Sleep(20 * time.Millisecond)
-		}
-		seen++
-	}
-	turn.Partial(writer.PartialText, []byte(" and that is\nall"))
-	whenOnly(p, func(s *session.Session, b session.Batch) bool {
-		bodies := bodiesOf(b, lastTurn(s).Output)
-		return len(bodies) == 1 && strings.Contains(bodies[0], `that is\n`)
-	})
-	turn.Close(writer.Moment{})
-	run.Close(writer.Moment{})
-	all := bytes.Join(p.OTLP(), nil)
-	if at := bytes.Index(all, []byte(secret[:16])); at >= 0 {
-		t.Errorf("is sent: %q", all[at:at+40])
-	}
-	last := lastTurn(p.Session())
-	got := bodiesOf(p.Batch(), last.Output)
-	if !last.Partial || last.Known != spans.KnownClosed || len(got) != 1 || !strings.Contains(got[0], `comes:\nThe key is [redacted:api-key] and that is\n"`) {
-		t.Errorf("the turn keeps %q, %+v", got, last)
-	}
-}
-
-// Killed at any moment after the loop reported a reply, the tree has the reply with its usage and why the model
-// stopped.
-func TestLiveRepliesStay(t *testing.T) {
-	recordings, replies := 0, 0
-	for _, f := range phifixtures.All(t, repository) {
-		if testing.Short() && recordings > 3 || !bytes.Contains(f.Events, []byte(`"type":"MessageEnd"`)) {
-			continue
-		}
-		recordings++
-		t.Run(f.String(), func(t *testing.T) {
 			p := agenttest.NewLive(t, content, partly, writer.WithDerivedIDs)
 			rec := event.NewRecorder(p.Tracer())
-			var recorded *event.ReplyReceived // in the turn that is open
 			open := false
 			for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
 				if err != nil {
 					t.Fatal(err)
 				}
 				rec.Record(t.Context(), ev)
+				var want func(turn *session.Turn, b session.Batch) bool
 				switch ev := ev.(type) {
 				case *event.TurnStarted:
-					open, recorded = true, nil
+					open = true
 				case *event.TurnEnded, *event.RunStarted, *event.RunEnded:
-					open, recorded = false, nil
-				case *event.RequestPrepared, *event.AttemptDiscarded:
-					recorded = nil
+					open = false
+				case *event.RequestPrepared:
+					requests++
+					want = func(turn *session.Turn, b session.Batch) bool {
+						return slices.ContainsFunc(turn.Requests, func(q *session.Request) bool {
+							got := q.Payload(blocksOfAll(b))
+							return got.Exact && bytes.Equal(got.Bytes, ev.Payload)
+						})
+					}
 				case *event.ReplyReceived:
-					if open {
-						reply := *ev
-						if ev.Usage != nil { // which the decoder uses again
-							reply.Usage = new(*ev.Usage)
-						}
-						recorded = &reply
-						replies++
+					if !open {
+						continue
+					}
+					replies++
+					want = func(turn *session.Turn, b session.Batch) bool {
+						return !turn.Partial && turn.StopReason == ev.StopReason && turn.Output.Len() == 1 &&
+							(ev.Usage == nil || turn.Reported != nil && turn.Reported.Output == ev.Usage.Output) &&
+							len(bodiesOf(b, turn.Output)) == 1
 					}
 				}
-				if recorded == nil {
+				if want == nil {
 					continue
 				}
 				p.When(func(all []*session.Session, b session.Batch) bool {
 					for _, s := range all {
-						for _, r := range s.Runs {
-							for _, turn := range r.Turns {
-								if turn.Known == spans.KnownLive && !turn.Partial && turn.StopReason == recorded.StopReason && turn.Output.Len() == 1 &&
-									(recorded.Usage == nil || turn.Reported != nil && turn.Reported.Output == recorded.Usage.Output) {
-									return len(bodiesOf(b, turn.Output)) == 1
-								}
+						of := session.Batch{Blocks: blocksNamed(b, s.ID)}
+						for n := range s.Walk() {
+							if n.Kind() == session.KindTurn && n.Turn.Known == spans.KnownLive && want(n.Turn, of) {
+								return true
 							}
 						}
 					}
@@ -377,7 +242,35 @@ func TestLiveRepliesStay(t *testing.T) {
 			rec.Close(t.Context())
 		})
 	}
-	if recordings < 3 || replies < recordings {
-		t.Errorf("only %d replies of %d recordings", replies, recordings)
+	if requests < 3 || replies < 3 {
+		t.Errorf("only %d requests and %d replies", requests, replies)
+	}
+}
+
+// carried are the counts of the bytes that spans themselves carried. With live copies they carry a reply before its turn
+// ends, in the spelling of its event, and the reply of the end in its own.
+var carried = regexp.MustCompile(`(?m)^ *"otelagent\.capture\.(known_)?bytes": \d+,?\n`)
+
+// Once everything has ended the tree is the same as without copies; also where the same events were sent both ways.
+func TestLiveEndsAlike(t *testing.T) {
+	text := func(b session.Batch) string { return carried.ReplaceAllString(trees(t, b), "") }
+	for i, f := range phifixtures.All(t, repository) {
+		if testing.Short() && i%8 != 0 {
+			continue
+		}
+		t.Run(f.String(), func(t *testing.T) {
+			without := play(t, f.Events, nil, content, writer.WithDerivedIDs).Batch()
+			p := agenttest.NewLive(t, content, partly, writer.WithDerivedIDs)
+			record(t, event.NewRecorder(p.Tracer()), f.Events)
+			with := p.Batch()
+			// The spans of both are the same but for the bytes that they carry, and for the last sign of a killed run.
+			if diff := cmp.Diff(text(without), text(with)); diff != "" && !bytes.Contains(f.Events, []byte("MessageUpdate")) {
+				t.Errorf("live (-without +with):\n%s", diff)
+			}
+			both := join(with, without)
+			if diff := cmp.Diff(text(with), text(both)); diff != "" && text(without) != text(both) {
+				t.Errorf("sent both ways (-live +both):\n%s", diff)
+			}
+		})
 	}
 }

@@ -13,6 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
@@ -22,18 +25,10 @@ import (
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/internal/writer"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
-
-// notShort skips tests that play hundreds of megabytes of events.
-func notShort(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: hundreds of megabytes of events")
-	}
-}
 
 // turnKey names a turn of a long session; run ids are used once there.
 type turnKey struct {
@@ -41,42 +36,88 @@ type turnKey struct {
 	index int64
 }
 
-// asked reads the requests of a long session from its stream: their digests, and the distinct bytes of all of them.
-func asked(t testing.TB, name string) (requests map[turnKey]spans.BlockID) {
+// stream is the content of a long session's stream: the digests of its requests, the bytes of all of them, and D, its
+// distinct bytes: each message once whatever its spelling, prompt, tools and parameters once, each provenance entry once.
+type stream struct {
+	requests    map[turnKey]spans.BlockID
+	payloads, d int
+}
+
+// scan reads a long session's stream.
+func scan(t testing.TB, name string) (s stream) {
 	t.Helper()
 	events := phifixtures.Long(t, repository, name)
 	defer events.Close()
-	requests = map[turnKey]spans.BlockID{}
-	in := bufio.NewReaderSize(events, 1<<20)
-	var line []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		if line = append(line, part...); errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if bytes.HasPrefix(line, []byte(`{"type":"TurnRequest"`)) {
-			var r struct {
-				Run     string          `json:"loop_id"`
-				Turn    int64           `json:"turn_index"`
-				Payload json.RawMessage `json:"payload"`
-			}
-			if err := json.Unmarshal(line, &r); err != nil {
-				t.Fatal(err)
-			}
-			requests[turnKey{r.Run, r.Turn}] = spans.BlockOf(r.Payload)
-		}
-		if line = line[:0]; err != nil {
-			return requests
+	s.requests = map[turnKey]spans.BlockID{}
+	seen := map[spans.BlockID]bool{}
+	add := func(b []byte) {
+		if id := spans.BlockOf(b); !seen[id] {
+			seen[id] = true
+			s.d += len(b)
 		}
 	}
+	message := func(raw []byte) {
+		body, _, err := rawjson.AppendCanonical(nil, raw, []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(body)
+	}
+	lines := bufio.NewScanner(events)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		line := lines.Bytes()
+		if !bytes.HasPrefix(line, []byte(`{"type":"MessageEnd"`)) && !bytes.HasPrefix(line, []byte(`{"type":"TurnRequest"`)) {
+			continue
+		}
+		var ev struct {
+			Run              string `json:"loop_id"`
+			Turn             int64  `json:"turn_index"`
+			Payload, Message json.RawMessage
+		}
+		if err := json.Unmarshal(line, &ev); err != nil {
+			t.Fatal(err)
+		}
+		if ev.Message != nil {
+			message(ev.Message)
+		}
+		if ev.Payload == nil {
+			continue
+		}
+		s.requests[turnKey{ev.Run, ev.Turn}] = spans.BlockOf(ev.Payload)
+		s.payloads += len(ev.Payload)
+		var members map[string]json.RawMessage
+		var messages, provenance []json.RawMessage
+		if err := json.Unmarshal(ev.Payload, &members); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(json.Unmarshal(members["messages"], &messages), json.Unmarshal(members["provenance"], &provenance)); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range messages {
+			message(m)
+		}
+		for key, value := range members {
+			if key != "messages" && key != "provenance" {
+				add(value)
+			}
+		}
+		for _, entry := range provenance {
+			add(entry)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // playLong plays a long session.
-func playLong(t testing.TB, name string, opts ...otelagent.Option) *agenttest.Pipeline {
+func playLong(t testing.TB, name string) *agenttest.Pipeline {
 	t.Helper()
 	events := phifixtures.Long(t, repository, name)
 	defer events.Close()
-	p := agenttest.New(t, append([]otelagent.Option{writer.WithDerivedIDs, content}, opts...)...)
+	p := agenttest.New(t, writer.WithDerivedIDs, content)
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(events) {
 		if err != nil {
@@ -95,36 +136,147 @@ func onlySession(t testing.TB, b session.Batch) (*session.Session, *session.Bloc
 	if len(all) != 1 {
 		t.Fatalf("%d sessions", len(all))
 	}
-	blocks := &session.BlockSet{}
-	for _, block := range b.Blocks {
-		blocks.Add(block)
-	}
-	return all[0], blocks
+	return all[0], blocksOfAll(b)
 }
 
-// Every request of the long sessions of the real crate comes back byte for byte.
-func TestRequestsOfLongSessions(t *testing.T) {
-	for _, name := range phifixtures.LongNames() {
-		t.Run(name, func(t *testing.T) {
-			notShort(t)
-			want := asked(t, name)
-			s, blocks := onlySession(t, playLong(t, name).Batch())
+// Every request of the long sessions of the real crate comes back byte for byte. On the wire and on disk they take a
+// multiple of D, which does not grow with the history, nor with the number of runs: docs/hotpaths.md has the table,
+// docs/adr/0018-content-schema-2.md the reasons. These are sizes, not times: the same on every machine.
+func TestLongSessions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: hundreds of megabytes of events")
+	}
+	events := map[string]float64{} // bytes of payload events by session
+	for _, test := range []struct {
+		name             string
+		most, rest, otlp float64 // payload events, OTLP without previews, all OTLP
+	}{
+		{name: "long-200", most: 1.36, rest: 1.70, otlp: 2.3},
+		{name: "long-20x10", most: 1.36, rest: 1.75, otlp: 2.3},
+		{name: "long-200x1", most: 1.25, rest: 1.85, otlp: 2.3},
+		{name: "long-mixed", most: 1.38, rest: 1.75, otlp: 2.3},
+		{name: "long-400", most: 1.31, rest: 1.65, otlp: 2.3},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			want, p := scan(t, test.name), playLong(t, test.name)
+			s, blocks := onlySession(t, p.Batch())
 			read := 0
-			for _, r := range s.Runs {
-				for _, turn := range r.Turns {
-					for _, q := range turn.Requests {
-						p := q.Payload(blocks)
-						if !p.Exact || spans.BlockOf(p.Bytes) != want[turnKey{r.ID, turn.Index}] {
-							t.Fatalf("turn %d of %s: exact %t, missing %v, %v", turn.Index, r.ID, p.Exact, p.Missing, p.Defects)
+			for n := range s.Walk() {
+				if n.Kind() != session.KindTurn {
+					continue
+				}
+				for _, q := range n.Turn.Requests {
+					got := q.Payload(blocks)
+					if !got.Exact || spans.BlockOf(got.Bytes) != want.requests[turnKey{n.Run.ID, n.Turn.Index}] {
+						t.Fatalf("turn %d of %s: exact %t, missing %v, %v", n.Turn.Index, n.Run.ID, got.Exact, got.Missing, got.Defects)
+					}
+					read++
+				}
+			}
+			if read != len(want.requests) || read < 200 {
+				t.Errorf("%d requests of %d", read, len(want.requests))
+			}
+			of := func(n int) float64 { return float64(n) / float64(want.d) }
+			carried, previews, otlp := sizesOf(t, p)
+			t.Logf("D %d, payloads %.1f D, payload events %.3f D, OTLP %.2f D, without previews %.2f D",
+				want.d, of(want.payloads), of(carried), of(otlp), of(otlp-previews))
+			if got := of(carried); got > test.most || got < 1 {
+				t.Errorf("payload events are %.3f D, want 1 to %.2f", got, test.most)
+			}
+			if all, rest := of(otlp), of(otlp-previews); all > test.otlp || rest > test.rest || rest < test.most {
+				t.Errorf("OTLP is %.3f D, want at most %.2f; without previews %.3f D, want at most %.2f", all, test.otlp, rest, test.rest)
+			}
+			events[test.name] = of(carried)
+			if test.name != "long-400" {
+				onDisk(t, p, want.d)
+			}
+		})
+	}
+	// The session of 400 turns has longer ones, so D is taken out; of equal turns, D of 400 is 1.93 times that of 200 (the
+	// prompt is there once), and this is 2.0 then.
+	for name, most := range map[string]float64{"long-400": 2.0 / 1.93, "long-20x10": 1.1, "long-200x1": 1.1} {
+		if got := events[name] / events["long-200"]; got > most {
+			t.Errorf("%s costs %.3f times long-200, want at most %.3f", name, got, most)
+		}
+	}
+}
+
+// previewKeys are the attributes that are previews.
+var previewKeys = []attribute.Key{spans.SystemInstructionsKey, spans.InputMessagesKey, spans.OutputMessagesKey,
+	spans.ToolCallArgumentsKey, spans.ToolCallResultKey}
+
+// sizesOf returns the bytes of payload events, of previews, and of all that was sent.
+func sizesOf(t testing.TB, p *agenttest.Pipeline) (events, previews, all int) {
+	t.Helper()
+	for _, otlp := range p.OTLP() {
+		all += len(otlp)
+		var td tracepb.TracesData
+		if err := proto.Unmarshal(otlp, &td); err != nil {
+			t.Fatal(err)
+		}
+		for _, rs := range td.ResourceSpans {
+			for _, ss := range rs.ScopeSpans {
+				for _, span := range ss.Spans {
+					for _, kv := range span.Attributes {
+						if slices.Contains(previewKeys, attribute.Key(kv.Key)) {
+							previews += proto.Size(kv) + 3
 						}
-						read++
+					}
+					for _, e := range span.Events {
+						if e.Name == spans.EventBlocks {
+							events += proto.Size(e) + 4 // and its tag and length
+						}
 					}
 				}
 			}
-			if read != len(want) || read < 200 {
-				t.Errorf("%d requests of %d", read, len(want))
+		}
+	}
+	return events, previews, all
+}
+
+// onDisk holds blocks and lists on disk to at most 0.55 D, and rows without their lists to 800 bytes each.
+func onDisk(t *testing.T, p *agenttest.Pipeline, d int) {
+	t.Helper()
+	var whole, bare []session.Batch
+	rows := 0
+	for _, otlp := range p.OTLP() {
+		b, _, err := otlprow.DecodeProto(otlp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole = append(whole, b)
+		rows += len(b.Rows)
+		without := session.Batch{Rows: slices.Clone(b.Rows)}
+		for i := range without.Rows {
+			without.Rows[i].Lists = nil
+		}
+		bare = append(bare, without)
+	}
+	put := func(batches []session.Batch) map[string]int64 {
+		path := filepath.Join(t.TempDir(), "s.db")
+		st, err := sqlitestore.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range batches {
+			if err := st.Put(t.Context(), b); err != nil {
+				t.Fatal(err)
 			}
-		})
+		}
+		if err := errors.Join(project.Refresh(t.Context(), st), st.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return tableBytes(t, path)
+	}
+	all, rest := put(whole), put(bare)
+	content := float64(all["packs"]+all["blocks"]+all["rows"]-rest["rows"]) / float64(d)
+	row := float64(rest["rows"]) / float64(rows)
+	t.Logf("on disk: blocks and lists %.3f D, %d rows of %.0f bytes", content, rows, row)
+	if content > 0.55 || content < 0.1 {
+		t.Errorf("blocks and lists are %.3f D, want at most 0.55", content)
+	}
+	if row > 800 || row < 100 {
+		t.Errorf("a row takes %.0f bytes, want at most 800", row)
 	}
 }
 
@@ -177,8 +329,10 @@ var bursts = [][2]int64{{0, 0}, {0, 10}, {1, 1}, {40, 40}, {95, 105}, {150, 156}
 // Exactly the lost blocks are missing, each named by its position in every request that holds it, and every list is
 // whole again.
 func TestLoss(t *testing.T) {
-	notShort(t)
-	want := asked(t, "long-200")
+	if testing.Short() {
+		t.Skip("-short: hundreds of megabytes of events")
+	}
+	want := scan(t, "long-200").requests
 	all := pieces(t, playLong(t, "long-200"))
 	for _, lost := range bursts {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {
@@ -232,90 +386,6 @@ func TestLoss(t *testing.T) {
 			}
 		})
 	}
-}
-
-// On disk blocks and lists take at most 0.55 of the distinct bytes, and rows without their lists 800 bytes each.
-func TestLongSessionsOnDisk(t *testing.T) {
-	for _, name := range []string{"long-200", "long-20x10", "long-200x1", "long-mixed"} {
-		t.Run(name, func(t *testing.T) {
-			notShort(t)
-			p := playLong(t, name)
-			d := distinctBytes(t, name)
-			path := filepath.Join(t.TempDir(), "s.db")
-			put := func(batches []session.Batch) map[string]int64 {
-				st, err := sqlitestore.Open(t.Context(), path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, b := range batches {
-					if err := st.Put(t.Context(), b); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if err := project.Refresh(t.Context(), st); err != nil {
-					t.Fatal(err)
-				}
-				if err := st.Close(); err != nil {
-					t.Fatal(err)
-				}
-				return tableBytes(t, path)
-			}
-			var whole, bare []session.Batch
-			rows := 0
-			for _, otlp := range p.OTLP() {
-				b, _, err := otlprow.DecodeProto(otlp)
-				if err != nil {
-					t.Fatal(err)
-				}
-				whole = append(whole, b)
-				rows += len(b.Rows)
-				without := session.Batch{Rows: slices.Clone(b.Rows)}
-				for i := range without.Rows {
-					without.Rows[i].Lists = nil
-				}
-				bare = append(bare, without)
-			}
-			all := put(whole)
-			path = filepath.Join(t.TempDir(), "bare.db")
-			rest := put(bare)
-			content := float64(all["packs"]+all["blocks"]+all["rows"]-rest["rows"]) / float64(d)
-			row := float64(rest["rows"]) / float64(rows)
-			t.Logf("D %d, blocks and lists %.3f D, %d rows of %.0f bytes", d, content, rows, row)
-			if content > 0.55 || content < 0.1 {
-				t.Errorf("blocks and lists are %.3f D, want at most 0.55", content)
-			}
-			if row > 800 || row < 100 {
-				t.Errorf("a row takes %.0f bytes, want at most 800", row)
-			}
-		})
-	}
-}
-
-// distinctBytes is D: each message once whatever its spelling, prompt and tools.
-func distinctBytes(t *testing.T, name string) (d int64) {
-	t.Helper()
-	s, blocks := onlySession(t, playLong(t, name, func(c *writer.Config) { c.PreviewBytes = -1 }).Batch())
-	seen := map[string]bool{}
-	add := func(ref session.Ref, size int64) {
-		if !seen[ref.Block] {
-			seen[ref.Block] = true
-			d += size
-		}
-	}
-	for _, r := range s.Runs {
-		for _, turn := range r.Turns {
-			for _, q := range turn.Requests {
-				for _, m := range q.ReadMessages(blocks) {
-					add(m.Ref, m.Bytes)
-					add(session.Ref{Block: "provenance " + m.Provenance}, int64(len(m.Source.AppendJSON(nil))))
-				}
-				for i, ref := range q.Params.Items() {
-					add(ref, int64(len(blocks.Read(q.Params).Bodies[i])))
-				}
-			}
-		}
-	}
-	return d
 }
 
 // tableBytes is what the pages of each table take, with its indexes.

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,7 +16,6 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -75,10 +73,10 @@ func TestOrderBlind(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, uint64(len(f.Events))))
 		once := replay(t, f.Events, capture)
 		want := trees(t, once)
-
 		twice := join(once, once)
-		random.Shuffle(len(twice.Rows), func(i, j int) { twice.Rows[i], twice.Rows[j] = twice.Rows[j], twice.Rows[i] })
-		random.Shuffle(len(twice.Blocks), func(i, j int) { twice.Blocks[i], twice.Blocks[j] = twice.Blocks[j], twice.Blocks[i] })
+		rows, blocks := twice.Rows, twice.Blocks
+		random.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+		random.Shuffle(len(blocks), func(i, j int) { blocks[i], blocks[j] = blocks[j], blocks[i] })
 		if diff := cmp.Diff(want, trees(t, twice)); diff != "" {
 			t.Errorf("without a store (-in order +shuffled):\n%s", diff)
 		}
@@ -94,29 +92,16 @@ func TestOrderBlind(t *testing.T) {
 			defer st.Close()
 			exporters[i] = st
 		}
-		for rest := twice; len(rest.Rows)+len(rest.Blocks) > 0; {
-			n, m := random.IntN(min(7, len(rest.Rows)+1)), random.IntN(min(7, len(rest.Blocks)+1))
-			part := session.Batch{Rows: rest.Rows[:n], Blocks: rest.Blocks[:m]}
-			rest = session.Batch{Rows: rest.Rows[n:], Blocks: rest.Blocks[m:]}
-			if err := exporters[random.IntN(2)].Put(t.Context(), part); err != nil {
+		for len(rows)+len(blocks) > 0 {
+			n, m := random.IntN(min(7, len(rows)+1)), random.IntN(min(7, len(blocks)+1))
+			if err := exporters[random.IntN(2)].Put(t.Context(), session.Batch{Rows: rows[:n], Blocks: blocks[:m]}); err != nil {
 				t.Fatal(err)
 			}
+			rows, blocks = rows[n:], blocks[m:]
 		}
 		var kept session.Batch
 		for _, s := range session.AssembleAll(once.Rows) {
-			key := session.Key{Tenant: s.Tenant, ID: s.ID}
-			for row, err := range exporters[0].Rows(t.Context(), key) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				kept.Rows = append(kept.Rows, row)
-			}
-			for block, err := range exporters[1].Blocks(t.Context(), key, nil) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				kept.Blocks = append(kept.Blocks, block)
-			}
+			kept = join(kept, stored(t, exporters[0], session.Key{Tenant: s.Tenant, ID: s.ID}))
 		}
 		if diff := cmp.Diff(want, trees(t, kept)); diff != "" {
 			t.Errorf("from the store (-in order +shuffled):\n%s", diff)
@@ -124,69 +109,81 @@ func TestOrderBlind(t *testing.T) {
 	})
 }
 
-// things flattens a tree into its things by address, each without its children, sums and defects.
-func things(all []*session.Session) map[string]any {
-	out := make(map[string]any)
-	put := func(addr string, thing any) {
-		for n := 1; ; n++ {
-			key := fmt.Sprintf("%s #%d", addr, n)
-			if _, taken := out[key]; !taken {
-				out[key] = thing
-				return
-			}
+// stored reads what a store has of a session.
+func stored(t testing.TB, st store.Store, key session.Key) (b session.Batch) {
+	t.Helper()
+	for row, err := range st.Rows(t.Context(), key) {
+		if err != nil {
+			t.Fatal(err)
 		}
+		b.Rows = append(b.Rows, row)
+	}
+	for block, err := range st.Blocks(t.Context(), key, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Blocks = append(b.Blocks, block)
+	}
+	return b
+}
+
+// part is one span of a tree without its children, sums and defects.
+type part struct {
+	session.Span
+	itself any
+}
+
+// parts returns the spans of trees by address.
+func parts(all []*session.Session) map[string]part {
+	out := make(map[string]part)
+	put := func(addr string, span session.Span, itself any) {
+		n := 1
+		for ; out[fmt.Sprint(addr, " #", n)].itself != nil; n++ {
+		}
+		out[fmt.Sprint(addr, " #", n)] = part{span, itself}
 	}
 	for _, s := range all {
 		for _, g := range s.Groups {
-			c := *g
-			c.Defects = nil
-			put(fmt.Sprintf("%s group %d", s.ID, g.Start.UnixNano()), c)
+			flat := *g
+			flat.Defects = nil
+			put(fmt.Sprintf("%s group %d", s.ID, g.Start.UnixNano()), g.Span, flat)
 		}
-		for _, r := range s.Runs {
-			run := fmt.Sprintf("%s run %s@%d", s.ID, r.ID, r.Start.UnixNano())
-			tools := func(at string, calls []*session.ToolCall, perms []*session.Permission, comps []*session.Compaction) {
-				for _, c := range calls {
-					flat := *c
-					flat.Permissions, flat.Defects = nil, nil
-					addr := fmt.Sprintf("%s tool %s.%d", at, c.ID, c.Ordinal)
-					put(addr, flat)
-					for _, p := range c.Permissions {
-						flat := *p
-						flat.Defects = nil
-						// A permission stands with its tool call, or with its turn when the call did not arrive.
-						put(fmt.Sprintf("%s permission %s.%d %s", at, p.CallID, p.Ordinal, p.SpanID), flat)
-					}
-				}
-				for _, p := range perms {
-					flat := *p
-					flat.Defects = nil
-					put(fmt.Sprintf("%s permission %s.%d %s", at, p.CallID, p.Ordinal, p.SpanID), flat)
-				}
-				for _, c := range comps {
-					flat := *c
-					flat.Defects = nil
-					put(fmt.Sprintf("%s compaction %s@%d", at, c.Kind, c.Start.UnixNano()), flat)
-				}
+		for n := range s.Walk() {
+			at := fmt.Sprintf("%s run %s@%d", s.ID, n.Run.ID, n.Run.Start.UnixNano())
+			if n.Turn != nil {
+				at += fmt.Sprint(" turn ", n.Turn.Index)
 			}
-			tools(run, r.ToolCalls, r.Permissions, r.Compactions)
-			for _, turn := range r.Turns {
-				at := fmt.Sprintf("%s turn %d", run, turn.Index)
-				tools(at, turn.ToolCalls, turn.Permissions, turn.Compactions)
-				flat := *turn
+			switch n.Kind() {
+			case session.KindRun:
+				flat := *n.Run
+				flat.Turns, flat.ToolCalls, flat.Permissions, flat.Compactions, flat.Defects = nil, nil, nil, nil, nil
+				flat.Usage = session.Usage{}
+				put(at, flat.Span, flat)
+			case session.KindTurn:
+				flat := *n.Turn
 				flat.ToolCalls, flat.Permissions, flat.Compactions, flat.Defects = nil, nil, nil, nil
-				put(at, flat)
+				put(at, flat.Span, flat)
+			case session.KindToolCall:
+				flat := *n.Call
+				flat.Permissions, flat.Defects = nil, nil
+				put(fmt.Sprintf("%s tool %s.%d", at, flat.ID, flat.Ordinal), flat.Span, flat)
+			case session.KindPermission:
+				// A permission stands with its tool call, or with its turn when the call did not arrive.
+				flat := *n.Permission
+				flat.Defects = nil
+				put(fmt.Sprintf("%s permission %s.%d %s", at, flat.CallID, flat.Ordinal, flat.SpanID), flat.Span, flat)
+			case session.KindCompaction:
+				flat := *n.Compaction
+				flat.Defects = nil
+				put(fmt.Sprintf("%s compaction %s@%d", at, flat.Kind, flat.Start.UnixNano()), flat.Span, flat)
 			}
-			flat := *r
-			flat.Turns, flat.ToolCalls, flat.Permissions, flat.Compactions, flat.Defects = nil, nil, nil, nil, nil
-			flat.Usage = session.Usage{}
-			put(run, flat)
 		}
 	}
 	return out
 }
 
 // defects counts all defects of the trees, by code.
-func defects(all []*session.Session) map[spans.DefectCode]int {
+func defects(all ...*session.Session) map[spans.DefectCode]int {
 	n := make(map[spans.DefectCode]int)
 	add := func(ds []session.Defect) {
 		for _, d := range ds {
@@ -198,27 +195,8 @@ func defects(all []*session.Session) map[spans.DefectCode]int {
 		for _, g := range s.Groups {
 			add(g.Defects)
 		}
-		for _, r := range s.Runs {
-			add(r.Defects)
-			visit := func(calls []*session.ToolCall, perms []*session.Permission, comps []*session.Compaction) {
-				for _, c := range calls {
-					add(c.Defects)
-					for _, p := range c.Permissions {
-						add(p.Defects)
-					}
-				}
-				for _, p := range perms {
-					add(p.Defects)
-				}
-				for _, c := range comps {
-					add(c.Defects)
-				}
-			}
-			visit(r.ToolCalls, r.Permissions, r.Compactions)
-			for _, turn := range r.Turns {
-				add(turn.Defects)
-				visit(turn.ToolCalls, turn.Permissions, turn.Compactions)
-			}
+		for node := range s.Walk() {
+			add(*node.Defects())
 		}
 	}
 	return n
@@ -233,128 +211,77 @@ var namedBy = map[session.Kind][]spans.DefectCode{
 	session.KindPermission: {spans.DefectPermissionMissing},
 }
 
-// A span that is lost, with the blocks that it alone carried, never breaks the rest, and is named by a defect of its kind, but
-// for what docs/fidelity.md lists.
+// A span that is lost, with the blocks that it alone carried, never breaks the rest, and is named by a defect of its
+// kind. The last run of a session is not named when it has no children.
 func TestDropAnySpan(t *testing.T) {
-	unnamed := make(map[string]bool)
-	for _, cells := range phifixtures.Table(t, filepath.Join(repository, "docs", "fidelity.md"), "unnamed") {
-		unnamed[strings.Trim(cells[0], "`")] = false
-	}
-	eachCapture(t, func(t *testing.T, f phifixtures.Fixture, capture otelagent.Option) {
-		rows := replay(t, f.Events, capture).Rows
-		whole := session.AssembleAll(rows)
-		for i := range rows {
-			lost := &rows[i]
-			rest := session.AssembleAll(slices.Delete(slices.Clone(rows), i, i+1))
-			name := fmt.Sprintf("without %s of run %q, turn %d, span %s", lost.Kind, lost.Run, lost.Turn, lost.Span)
-
-			wholeThings, restThings := things(whole), things(rest)
-			for addr, want := range wholeThings {
-				if spanOf(want).SpanID == lost.Span.String() {
-					continue // the lost one itself: absent, or inferred and so another
-				}
-				if diff := cmp.Diff(want, restThings[addr], cmp.Comparer(sameOrUnresolved)); diff != "" {
-					t.Errorf("%s: %s is another (-whole +rest):\n%s", name, addr, diff)
-				}
-			}
-			before, after := defects(whole), defects(rest)
-			named := slices.ContainsFunc(namedBy[lost.Kind], func(code spans.DefectCode) bool { return after[code] > before[code] })
-			if named {
-				continue
-			}
-			reason := whyUnnamed(rows, lost)
-			if _, listed := unnamed[reason]; !listed {
-				t.Errorf("%s: nothing names it, and docs/fidelity.md does not list %q; defects %v", name, reason, after)
-			}
-			unnamed[reason] = true
-		}
-	})
-	for reason, used := range unnamed {
-		if !used {
-			t.Errorf("docs/fidelity.md says that %q cannot be named, and no recording shows it", reason)
-		}
-	}
-}
-
-// sameOrUnresolved reports whether requests say the same, but for lists that refer to one that only the lost span had and are said to be
-// unresolved.
-func sameOrUnresolved(a, b *session.Request) bool {
+	// Requests may say that a list is unresolved, which only the lost span had.
 	list := func(a, b *session.Refs) bool {
 		return a.Equal(b) || a != nil && b != nil && a.Count == b.Count && a.Complete != b.Complete
 	}
-	return a.Attempt == b.Attempt && list(a.Messages, b.Messages) && list(a.Params, b.Params)
+	same := cmp.Comparer(func(a, b *session.Request) bool {
+		return a.Attempt == b.Attempt && list(a.Messages, b.Messages) && list(a.Params, b.Params)
+	})
+	eachCapture(t, func(t *testing.T, f phifixtures.Fixture, capture otelagent.Option) {
+		rows := replay(t, f.Events, capture).Rows
+		all := session.AssembleAll(rows)
+		whole, before := parts(all), defects(all...)
+		for i := range rows {
+			lost := &rows[i]
+			rest := slices.Delete(slices.Clone(rows), i, i+1)
+			trees := session.AssembleAll(rest)
+			name := fmt.Sprintf("without %s of run %q, turn %d, span %s", lost.Kind, lost.Run, lost.Turn, lost.Span)
+			left := parts(trees)
+			for addr, want := range whole {
+				if want.SpanID == lost.Span.String() {
+					continue // the lost one itself: absent, or inferred and so another
+				}
+				if diff := cmp.Diff(want.itself, left[addr].itself, same); diff != "" {
+					t.Errorf("%s: %s is another (-whole +rest):\n%s", name, addr, diff)
+				}
+			}
+			after := defects(trees...)
+			named := slices.ContainsFunc(namedBy[lost.Kind], func(c spans.DefectCode) bool { return after[c] > before[c] })
+			lastAlone := lost.Kind == session.KindRun && !slices.ContainsFunc(rest, func(r session.Row) bool {
+				return r.Session == lost.Session && (r.RunKey() == lost.RunKey() || r.Kind == session.KindRun &&
+					r.Attr(spans.RunOrdinalKey).IntOr(0) > lost.Attr(spans.RunOrdinalKey).IntOr(0))
+			})
+			if !named && !lastAlone {
+				t.Errorf("%s: nothing names it; defects %v", name, after)
+			}
+		}
+	})
 }
 
-// whyUnnamed says which rule of docs/fidelity.md a lost span falls under.
-func whyUnnamed(rows []session.Row, lost *session.Row) string {
-	if lost.Kind != session.KindRun {
-		return "none"
-	}
-	alone, last := true, true
-	for i := range rows {
-		r := &rows[i]
-		if r.Span == lost.Span || r.Session != lost.Session {
-			continue
-		}
-		if r.RunKey() == lost.RunKey() {
-			alone = false
-		}
-		if r.Kind == session.KindRun && r.Attr(spans.RunOrdinalKey).IntOr(0) > lost.Attr(spans.RunOrdinalKey).IntOr(0) {
-			last = false
-		}
-	}
-	if alone && last {
-		return "last run without children"
-	}
-	return "none"
-}
-
-// spanOf returns what all things of a tree share: which span it came from, and how its end is known.
-func spanOf(thing any) session.Span {
-	switch x := thing.(type) {
-	case session.Group:
-		return x.Span
-	case session.Run:
-		return x.Span
-	case session.Turn:
-		return x.Span
-	case session.ToolCall:
-		return x.Span
-	case session.Compaction:
-		return x.Span
-	case session.Permission:
-		return x.Span
-	}
-	panic(fmt.Sprintf("%T is no thing of a tree", thing))
-}
-
-// A stream that is cut after any line gives a tree whose finished parts are those of the whole, none of them lost, and whose
-// unfinished parts are open or aborted.
+// A stream that is cut after any line gives a tree whose finished parts are those of the whole, none of them lost, and
+// whose unfinished parts are open or aborted.
 func TestCutAnywhere(t *testing.T) {
 	eachCapture(t, func(t *testing.T, f phifixtures.Fixture, capture otelagent.Option) {
-		whole := things(session.AssembleAll(replay(t, f.Events, capture).Rows))
+		whole := parts(session.AssembleAll(replay(t, f.Events, capture).Rows))
 		lines := f.Lines()
 		finished := endings{}
 		for n := range lines {
-			cut := things(session.AssembleAll(replay(t, bytes.Join(lines[:n], []byte("\n")), capture).Rows))
+			cut := parts(session.AssembleAll(replay(t, bytes.Join(lines[:n], []byte("\n")), capture).Rows))
 			got := endings{}
-			for addr, part := range cut {
+			for addr, p := range cut {
 				want, ok := whole[addr]
 				if !ok {
 					t.Errorf("cut after line %d: %s is not in the whole", n, addr)
 					continue
 				}
-				if r, ok := part.(session.Run); ok && r.Known != spans.KnownObserved {
-					if r.Status != spans.RunStatusOpen && r.Status != spans.RunStatusAborted {
+				if p.Known != spans.KnownObserved {
+					if r, ok := p.itself.(session.Run); ok && r.Status != spans.RunStatusOpen && r.Status != spans.RunStatusAborted {
 						t.Errorf("cut after line %d: %s has no end and is %s", n, addr, r.Status)
 					}
 					continue
 				}
-				if spanOf(part).Known != spans.KnownObserved {
-					continue
+				got.count(p.itself)
+				// The end of a tool call is only bounded by the line that was cut off, the tool's message.
+				if c, ok := p.itself.(session.ToolCall); ok && c.EndSource == spans.TimeSourceBound {
+					w := want.itself.(session.ToolCall)
+					c.End, c.EndSource, w.End, w.EndSource = c.Start, "", w.Start, ""
+					p.itself, want.itself = c, w
 				}
-				got.count(part)
-				if diff := cmp.Diff(settled(want, part), settled(part, part)); diff != "" {
+				if diff := cmp.Diff(want.itself, p.itself); diff != "" {
 					t.Errorf("cut after line %d: %s is finished and another (-whole +cut):\n%s", n, addr, diff)
 				}
 			}
@@ -366,15 +293,13 @@ func TestCutAnywhere(t *testing.T) {
 	})
 }
 
-// endings counts what is over: as the lines of a stream report it, and as a tree shows it. Denied and skipped calls and
-// permission evaluations have no line of their own and are not counted.
+// endings counts what is over: as the lines of a stream report it, and as a tree shows it. Denied calls and permission
+// evaluations have no line of their own and are not counted.
 type endings struct{ runs, turns, tools int }
 
 func (e *endings) line(t *testing.T, line []byte) {
 	t.Helper()
-	var ev struct {
-		Type string `json:"type"`
-	}
+	var ev struct{ Type string }
 	if err := json.Unmarshal(line, &ev); err != nil {
 		t.Fatal(err)
 	}
@@ -388,8 +313,8 @@ func (e *endings) line(t *testing.T, line []byte) {
 	}
 }
 
-func (e *endings) count(thing any) {
-	switch x := thing.(type) {
+func (e *endings) count(itself any) {
+	switch x := itself.(type) {
 	case session.Run:
 		e.runs++
 	case session.Turn:
@@ -399,17 +324,6 @@ func (e *endings) count(thing any) {
 			e.tools++
 		}
 	}
-}
-
-// settled takes off a tool call's end where the cut stream only bounds it: the next line, the tool's message, has a
-// better one.
-func settled(thing, cut any) any {
-	c, ok := thing.(session.ToolCall)
-	if ok && cut.(session.ToolCall).EndSource == spans.TimeSourceBound {
-		c.End, c.EndSource = c.Start, ""
-		return c
-	}
-	return thing
 }
 
 // The same stream sent from a growing file again and again is one run each, usage once, and nothing else.
@@ -427,118 +341,16 @@ func TestSentAgainAfterItGrew(t *testing.T) {
 	})
 }
 
-// The same stream sent live under the SDK's own ids, and again from a file, is one run each, usage once, and one defect a run.
-func TestLiveAndFromFileIsOnce(t *testing.T) {
-	for _, f := range phifixtures.All(t, repository) {
-		t.Run(f.String(), func(t *testing.T) {
-			file := replay(t, f.Events).Rows
-			live := play(t, f.Events, []input.Option{input.WithLive()}).Batch().Rows
-			once := session.AssembleAll(file)
-			both := session.AssembleAll(append(slices.Clone(file), live...))
-			if len(once) != len(both) {
-				t.Fatalf("%d sessions from the file, %d from both", len(once), len(both))
-			}
-			for i, s := range both {
-				o := once[i]
-				if diff := cmp.Diff(shape(o), shape(s)); diff != "" {
-					t.Errorf("session %s (-file +both):\n%s", s.ID, diff)
-				}
-				if s.Usage != o.Usage {
-					t.Errorf("session %s: usage %+v, want %+v", s.ID, s.Usage, o.Usage)
-				}
-				for _, r := range s.Runs {
-					twice := 0
-					for _, d := range r.Defects {
-						if d.Code == spans.DefectRecordedTwice {
-							twice++
-						}
-					}
-					if twice != 1 {
-						t.Errorf("run %s: %d defects recorded_twice, want 1", r.ID, twice)
-					}
-				}
-			}
-		})
-	}
-}
-
-// However slow the machine was that the loop ran on: what was sent live, with times of arrival for the tools, and again from a file, with
-// those inside their messages, has its tools in their order.
-func TestLiveAndFromFileInOrder(t *testing.T) {
-	for _, f := range phifixtures.All(t, repository) {
-		t.Run(f.String(), func(t *testing.T) {
-			file := replay(t, f.Events).Rows
-			live := play(t, f.Events, []input.Option{input.WithLive()}).Batch().Rows
-			var want [][]string
-			for _, s := range session.AssembleAll(file) {
-				want = append(want, shape(s))
-			}
-			var late []int64 // what makes a live tool end with one of the file, where it is open whose end is later
-			for i := range file {
-				for j := range live {
-					if file[i].Kind == session.KindToolCall && live[j].Kind == session.KindToolCall && file[i].Run == live[j].Run && file[i].Turn == live[j].Turn {
-						late = append(late, file[i].End-live[j].End)
-					}
-				}
-			}
-			slices.Sort(late)
-			for _, by := range slices.Compact(late) {
-				for _, more := range []int64{-1, 0, 1} {
-					moved := slices.Clone(live)
-					for i := range moved {
-						if r := &moved[i]; r.Kind == session.KindToolCall || r.Kind == session.KindPermission {
-							r.Start, r.End = r.Start+by+more, r.End+by+more
-						}
-					}
-					var got [][]string
-					for _, s := range session.AssembleAll(append(slices.Clone(file), moved...)) {
-						got = append(got, shape(s))
-					}
-					if diff := cmp.Diff(want, got); diff != "" {
-						t.Fatalf("tools %d ns later (-file +both):\n%s", by+more, diff)
-					}
-				}
-			}
-		})
-	}
-}
-
-// shape names every thing of a tree by its address.
-func shape(s *session.Session) []string {
-	var out []string
-	for _, r := range s.Runs {
-		out = append(out, fmt.Sprintf("run %s@%d", r.ID, r.Start.UnixNano()))
-		leaf := func(calls []*session.ToolCall, perms []*session.Permission, comps []*session.Compaction) {
-			for _, c := range calls {
-				out = append(out, fmt.Sprintf("  tool %s.%d %s, %d permissions", c.ID, c.Ordinal, c.Outcome, len(c.Permissions)))
-			}
-			for _, p := range perms {
-				out = append(out, "  permission "+p.CallID+string(p.Action))
-			}
-			for _, c := range comps {
-				out = append(out, "  compaction "+string(c.Kind))
-			}
-		}
-		leaf(r.ToolCalls, r.Permissions, r.Compactions)
-		for _, turn := range r.Turns {
-			out = append(out, fmt.Sprintf(" turn %d", turn.Index))
-			leaf(turn.ToolCalls, turn.Permissions, turn.Compactions)
-		}
-	}
-	return out
-}
-
-// Sent without content first and with it later, in either order, is what was sent with content.
+// Sent without content first and with it later, in either order, is the same as sent with content.
 func TestContentLater(t *testing.T) {
 	for _, f := range phifixtures.All(t, repository) {
 		t.Run(f.String(), func(t *testing.T) {
 			without, with := replay(t, f.Events), replay(t, f.Events, content)
 			want := trees(t, with)
-			if diff := cmp.Diff(want, trees(t, join(without, with))); diff != "" {
-				t.Errorf("(-with +without, then with):\n%s", diff)
-			}
-			if diff := cmp.Diff(want, trees(t, join(with, without))); diff != "" {
-				t.Errorf("(-with +with, then without):\n%s", diff)
+			for _, both := range []session.Batch{join(without, with), join(with, without)} {
+				if diff := cmp.Diff(want, trees(t, both)); diff != "" {
+					t.Errorf("(-with +both):\n%s", diff)
+				}
 			}
 		})
 	}
@@ -555,13 +367,13 @@ func TestLostRunOfOneOfTwoProcesses(t *testing.T) {
 		}
 		rows = append(rows, p.Batch().Rows...)
 	}
-	if n := defects(session.AssembleAll(rows)); len(n) != 0 {
+	if n := defects(session.AssembleAll(rows)...); len(n) != 0 {
 		t.Fatalf("nothing is lost, and yet: %v", n)
 	}
 	for i := range rows {
 		n := rows[i].Attr(spans.RunOrdinalKey).IntOr(0)
 		rest := slices.Delete(slices.Clone(rows), i, i+1)
-		if got := defects(session.AssembleAll(rest))[spans.DefectRunMissing]; (got == 1) != (n < 3) {
+		if got := defects(session.AssembleAll(rest)...)[spans.DefectRunMissing]; (got == 1) != (n < 3) {
 			t.Errorf("without run %s, the %dth of its process: %d defects run_missing", rows[i].Run, n, got)
 		}
 	}

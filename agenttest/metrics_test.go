@@ -105,7 +105,7 @@ func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Op
 	record(t, event.NewRecorder(p.Tracer(), event.WithReplayMetrics()), text, opts...)
 }
 
-// record plays an input of any dialect with rec, and leaves out lines that are none.
+// record plays an input of any dialect with rec, without its bad lines.
 func record(t *testing.T, rec *event.Recorder, text []byte, opts ...input.Option) {
 	t.Helper()
 	d, _, whole, err := dialects.Open(bytes.NewReader(text))

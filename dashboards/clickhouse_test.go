@@ -8,12 +8,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/backend/store/clickhousestore"
 )
@@ -113,50 +110,6 @@ func TestClickHouse(t *testing.T) {
 		}
 		return a
 	}
-	want, err := os.ReadFile("testdata/session.golden")
-	if err != nil {
-		t.Fatal(err)
-	}
 	got := run(t, "session-clickhouse.json", ask, of("everything"))
-	if diff := cmp.Diff(blocks(string(want)), blocks(got)); diff != "" {
-		t.Errorf("answers are not those of SQLite (-) but (+):\n%s", diff)
-	}
-	run(t, "session-clickhouse.json", ask, of(hostile))
-	withoutProvider(t, "session-clickhouse.json", ask)
-}
-
-// blocks are the answers, in any order of rows that are equal in what they are ordered by.
-func blocks(text string) []string {
-	out := strings.Split(text, "\n\n")
-	for i, b := range out {
-		head, rows, _ := strings.Cut(b, "\n")
-		lines := strings.Split(rows, "\n")
-		slices.Sort(lines)
-		out[i] = head + "\n" + strings.Join(lines, "\n")
-	}
-	return out
-}
-
-// The columns of the ClickHouse tables are those of SQLite's, so that statements for one are good for the other also
-// where no server is
-// at hand.
-func TestStatementsDifferOnlyInTheirDialect(t *testing.T) {
-	all := read(t)
-	lite, house := all["session.json"], all["session-clickhouse.json"]
-	if len(lite.Panels) != len(house.Panels) {
-		t.Fatalf("%d panels and %d", len(lite.Panels), len(house.Panels))
-	}
-	for i, p := range lite.Panels {
-		other := house.Panels[i]
-		if p.Title != other.Title || p.Description != other.Description || p.GridPos != other.GridPos ||
-			len(p.Targets) != len(other.Targets) {
-			t.Errorf("%s is not %s", p.Title, other.Title)
-			continue
-		}
-		for j := range p.Targets {
-			if (p.Targets[j].RawQueryText == "") != (other.Targets[j].RawSQL == "") {
-				t.Errorf("%s: asks one store only", p.Title)
-			}
-		}
-	}
+	compare(t, "session-clickhouse.json", got, ask)
 }

@@ -129,144 +129,13 @@ func questions(t *testing.T, f func(t *testing.T, d *dashboard, p *panel)) {
 	}
 }
 
-func TestEachPanelSaysWhatItMeans(t *testing.T) {
-	questions(t, func(t *testing.T, d *dashboard, p *panel) {
-		if !strings.HasSuffix(p.Title, "?") || len(p.Title) > 60 {
-			t.Errorf("the title is no question, or too long: %q", p.Title)
-		}
-		if p.FieldConfig.Defaults.Unit == "" {
-			t.Error("no unit")
-		}
-		means, bad, ok := strings.Cut(p.Description, "\n\n**When it looks bad:** ")
-		if !ok || len(means) < 20 || len(bad) < 10 {
-			t.Errorf("the description does not say what it means and what to do: %q", p.Description)
-		}
-		if len(p.Targets) == 0 {
-			t.Error("it asks nothing")
-		}
-		if len(p.Links) == 0 {
-			t.Error("no link")
-		}
-		titles := 0
-		for _, other := range d.Panels {
-			if other.Title == p.Title {
-				titles++
-			}
-		}
-		if titles != 1 {
-			t.Errorf("%d panels of this title", titles)
-		}
-	})
-}
-
-// The grid is 24 wide. Nothing overlaps, no line has a hole, ids are unique.
-func TestGrid(t *testing.T) {
-	for name, d := range read(t) {
-		taken := map[[2]int]int{}
-		ids := map[int]bool{}
-		bottom := 0
-		for _, p := range d.Panels {
-			if ids[p.ID] || p.ID == 0 {
-				t.Errorf("%s: %s: id %d is none or another's", name, p.Title, p.ID)
-			}
-			ids[p.ID] = true
-			g := p.GridPos
-			if g.W < 3 || g.H < 1 || g.X < 0 || g.X+g.W > 24 || p.Type != "row" && g.H < 4 {
-				t.Errorf("%s: %s: stands at %+v", name, p.Title, g)
-			}
-			for x := g.X; x < g.X+g.W; x++ {
-				for y := g.Y; y < g.Y+g.H; y++ {
-					if other := taken[[2]int{x, y}]; other != 0 {
-						t.Fatalf("%s: %s lies on panel %d", name, p.Title, other)
-					}
-					taken[[2]int{x, y}] = p.ID
-				}
-			}
-			bottom = max(bottom, g.Y+g.H)
-		}
-		if len(taken) != 24*bottom {
-			t.Errorf("%s: %d of %d cells are taken", name, len(taken), 24*bottom)
-		}
-	}
-}
-
 var (
 	reference = regexp.MustCompile(`\$\{([^}:]+)(?::[a-z]+)?\}|\$([A-Za-z_][A-Za-z0-9_]*)`)
 	// builtin are variables of Grafana itself.
-	builtin = regexp.MustCompile(`^(__all|__from|__to|__interval|__rate_interval|__range|__url_time_range|__value\.raw|__data\.fields\.[a-z]+)$`)
+	builtin = regexp.MustCompile(
+		`^(__all|__from|__to|__interval|__rate_interval|__range|__url_time_range|__value\.raw|__data\.fields\.[a-z]+)$`,
+	)
 )
-
-// What a dashboard refers to is there: variables, data sources, columns of a row, other dashboards.
-func TestReferences(t *testing.T) {
-	all := read(t)
-	uids := map[string]bool{}
-	for name, d := range all {
-		if uids[d.UID] || len(d.UID) < 8 || len(d.UID) > 40 {
-			t.Errorf("%s: uid %q", name, d.UID)
-		}
-		uids[d.UID] = true
-	}
-	for name, d := range all {
-		variables := map[string]bool{}
-		for _, v := range d.Templating.List {
-			variables[v.Name] = true
-			if v.Label == "" || v.Description == "" {
-				t.Errorf("%s: variable %s has no label or description", name, v.Name)
-			}
-		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range reference.FindAllStringSubmatch(string(text), -1) {
-			if v := m[1] + m[2]; !variables[v] && !builtin.MatchString(v) {
-				t.Errorf("%s: refers to %q, which is no variable", name, m[0])
-			}
-		}
-		for _, p := range d.Panels {
-			if p.Type == "row" {
-				continue
-			}
-			for _, ds := range append([]datasource{p.Datasource}, sources(p.Targets)...) {
-				variable := strings.Trim(ds.UID, "${}")
-				if ds != p.Datasource || !slices.Contains(plugins[variable], ds.Type) || !variables[variable] {
-					t.Errorf("%s: %s: asks %+v", name, p.Title, ds)
-				}
-			}
-		}
-		if len(d.Links) == 0 || d.Links[0].Type != "dashboards" || !slices.Contains(d.Tags, "otelagent") {
-			t.Errorf("%s: does not lead to the others", name)
-		}
-	}
-	questions(t, func(t *testing.T, d *dashboard, p *panel) {
-		for _, l := range p.allLinks(t) {
-			where, query, _ := strings.Cut(l.URL, "?")
-			switch {
-			case where == "/explore":
-				if _, err := exploreQuery(l.URL); err != nil {
-					t.Errorf("%s: %v", l.Title, err)
-				}
-			case strings.HasPrefix(where, "/d/"):
-				if !uids[where[3:]] || query == "" {
-					t.Errorf("%s: leads to %s", l.Title, l.URL)
-				}
-			case !strings.HasPrefix(where, "${jaeger}/trace/"):
-				t.Errorf("%s: leads to %s", l.Title, l.URL)
-			}
-			if l.Title == "" {
-				t.Errorf("a link to %s has no title", l.URL)
-			}
-		}
-	})
-}
-
-func sources(targets []target) []datasource {
-	var out []datasource
-	for _, t := range targets {
-		out = append(out, t.Datasource)
-	}
-	return out
-}
 
 // allLinks are those of the panel and those of its cells.
 func (p *panel) allLinks(t *testing.T) []link {
@@ -290,9 +159,68 @@ func (p *panel) allLinks(t *testing.T) []link {
 // inLink is a value as it stands in addresses, and as Grafana encodes it.
 const inLink, inLinkEncoded = "it's 50% & #1", "it%27s%2050%25%20%26%20%231"
 
-// exploreQuery returns the TraceQL in a link to Grafana's Explore, after Grafana put values in: 1 where a number or
-// an id stands, inLink for those
-// that are encoded.
+// TestPanels checks that a panel names its question, its meaning and its unit, and that the variables, data sources,
+// dashboards and columns that a dashboard refers to exist.
+func TestPanels(t *testing.T) {
+	all := read(t)
+	uids := map[string]bool{}
+	for _, d := range all {
+		uids[d.UID] = true
+	}
+	if len(uids) != len(all) {
+		t.Errorf("%d uids of %d dashboards", len(uids), len(all))
+	}
+	for name, d := range all {
+		variables := map[string]bool{}
+		for _, v := range d.Templating.List {
+			variables[v.Name] = v.Label != "" && v.Description != ""
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range reference.FindAllStringSubmatch(string(text), -1) {
+			if v := m[1] + m[2]; !variables[v] && !builtin.MatchString(v) {
+				t.Errorf("%s: refers to %q, which is no variable with a label and a description", name, m[0])
+			}
+		}
+		if len(d.Links) == 0 || d.Links[0].Type != "dashboards" || !slices.Contains(d.Tags, "otelagent") {
+			t.Errorf("%s: does not lead to the others", name)
+		}
+	}
+	titles := map[string]bool{}
+	questions(t, func(t *testing.T, d *dashboard, p *panel) {
+		means, bad, ok := strings.Cut(p.Description, "\n\n**When it looks bad:** ")
+		switch title := d.UID + p.Title; {
+		case !strings.HasSuffix(p.Title, "?") || len(p.Title) > 60 || titles[title]:
+			t.Errorf("the title is no question, too long or not unique: %q", p.Title)
+		case !ok || len(means) < 20 || len(bad) < 10:
+			t.Errorf("the description does not say the meaning and the action: %q", p.Description)
+		case p.FieldConfig.Defaults.Unit == "" || len(p.Targets) == 0 || len(p.Links) == 0:
+			t.Error("no unit, query or link")
+		default:
+			titles[title] = true
+		}
+		for _, target := range append(p.Targets, target{Datasource: p.Datasource}) {
+			variable := strings.Trim(target.Datasource.UID, "${}")
+			if target.Datasource != p.Datasource || !slices.Contains(plugins[variable], p.Datasource.Type) {
+				t.Errorf("asks %+v", target.Datasource)
+			}
+		}
+		for _, l := range p.allLinks(t) {
+			where, query, _ := strings.Cut(l.URL, "?")
+			_, err := exploreQuery(l.URL)
+			known := where == "/explore" && err == nil || strings.HasPrefix(where, "${jaeger}/trace/") ||
+				strings.HasPrefix(where, "/d/") && uids[where[3:]] && query != ""
+			if !known || l.Title == "" {
+				t.Errorf("%q leads to %s: %v", l.Title, l.URL, err)
+			}
+		}
+	})
+}
+
+// exploreQuery returns the TraceQL in a link to Grafana's Explore with values in place of variables: 1 for a number or
+// an id, inLink for an encoded value.
 func exploreQuery(link string) (string, error) {
 	_, query, _ := strings.Cut(link, "?")
 	query = reference.ReplaceAllStringFunc(query, func(v string) string {
@@ -318,53 +246,11 @@ func exploreQuery(link string) (string, error) {
 	if err := json.Unmarshal([]byte(values.Get("panes")), &panes); err != nil {
 		return "", err
 	}
-	if len(panes) != 1 || values.Get("schemaVersion") != "1" {
-		return "", fmt.Errorf("%d panes", len(panes))
-	}
 	for _, pane := range panes {
-		if pane.Datasource != "the-tempo" || len(pane.Queries) != 1 || pane.Queries[0].Query == "" ||
-			pane.Range.From == "" || pane.Range.To == "" {
-			return "", fmt.Errorf("asks %+v", pane)
-		}
-		return pane.Queries[0].Query, nil
-	}
-	panic("unreachable")
-}
-
-// A thing has one colour wherever it stands: classes of tokens, outcomes, decisions.
-func TestColours(t *testing.T) {
-	words := []string{
-		"new input", "cache write", "cache read", "reply", "reasoning", "input", "output", "ok", "error", "denied",
-		"skipped", "cancelled", "allow", "deny", "ask",
-		"turn", "turns", "tool calls", "p50", "p90", "p95", "p99", "accepted", "refused", "stored", "foreign", "rejected",
-	}
-	type use struct{ colour, where string }
-	seen := map[string]use{}
-	note := func(word, colour, where string) {
-		if !slices.Contains(words, word) || colour == "" {
-			return
-		}
-		if first, ok := seen[word]; ok && first.colour != colour {
-			t.Errorf("%s is %s in %s and %s in %s", word, first.colour, first.where, colour, where)
-		}
-		seen[word] = use{colour, where}
-	}
-	for name, d := range read(t) {
-		for _, p := range d.Panels {
-			for _, o := range p.FieldConfig.Overrides {
-				for _, property := range o.Properties {
-					if property.ID == "color" && o.Matcher.ID == "byName" {
-						var c struct{ FixedColor string }
-						if err := json.Unmarshal(property.Value, &c); err != nil {
-							t.Fatal(err)
-						}
-						note(o.Matcher.Options, c.FixedColor, name+": "+p.Title)
-					}
-				}
-			}
+		if len(panes) == 1 && values.Get("schemaVersion") == "1" && pane.Datasource == "the-tempo" &&
+			len(pane.Queries) == 1 && pane.Queries[0].Query != "" && pane.Range.From != "" && pane.Range.To != "" {
+			return pane.Queries[0].Query, nil
 		}
 	}
-	if len(seen) < 20 {
-		t.Errorf("only %d of the words have a colour", len(seen))
-	}
+	return "", fmt.Errorf("asks %+v", panes)
 }

@@ -186,22 +186,3 @@ func TestPromQL(t *testing.T) {
 		t.Errorf("no panel shows %s", name)
 	}
 }
-
-// The check finds what is wrong.
-func TestPromQLProblems(t *testing.T) {
-	known := metrics(t)
-	for expr, want := range map[string]string{
-		`sum(rate(otelagent_turn_token_sum{}[5m]))`: "there is no metric otelagent_turn_token_sum",
-		`sum(rate(otelagent_turn_tokens_sum{session_id="x"}[5m]))`: "otelagent_turn_tokens_sum has no label " +
-			"session_id",
-		`sum by (gen_ai_tool_name) (otelagent_turn_tokens_sum{})`: "nothing that is asked has a label " +
-			"gen_ai_tool_name",
-		`sum(otelagent_run_active)`: "otelagent_run_active is neither a " +
-			"function nor a metric with a selector",
-		`otelcol_exporter_agent_session_spans_rejected{reason="a", span="b"}`: "otelcol_exporter_agent_session_spans_rejected has no label span",
-	} {
-		if got, _ := problems(expr, known); len(got) != 1 || got[0] != want {
-			t.Errorf("%s: %q, want %q", expr, got, want)
-		}
-	}
-}

@@ -215,8 +215,6 @@ func (h *history) emit(prompt, tools []byte) {
 	}
 }
 
-var phiEnvelope = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint"}
-
 // BenchmarkCapture records requests of 1.0 to 1.2 MB of which 4 KB are new, with their exact bytes; sha256 hashes the
 // same requests whole. docs/hotpaths.md names the bound of the ratio.
 func BenchmarkCapture(b *testing.B) {

@@ -50,6 +50,32 @@ func knownTests(t *testing.T) map[string]bool {
 	return known
 }
 
+// TestDocumentsNameRealTests holds every document to naming tests and targets of the Makefile that are there.
+func TestDocumentsNameRealTests(t *testing.T) {
+	known := knownTests(t)
+	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	files(t, ".md", func(path, text string) {
+		text = regexp.MustCompile("(?s)\n```.*?\n```").ReplaceAllString(text, "")
+		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(text, -1) {
+			if n++; !known[name] {
+				t.Errorf("%s names %s, which is no test", path, name)
+			}
+		}
+		for _, m := range regexp.MustCompile("`make ([a-z][a-z-]+)").FindAllStringSubmatch(text, -1) {
+			if n++; !regexp.MustCompile(`(?m)^` + m[1] + `:`).Match(makefile) {
+				t.Errorf("%s names make %s, which the Makefile does not have", path, m[1])
+			}
+		}
+	})
+	if n < 300 {
+		t.Errorf("only %d names found", n)
+	}
+}
+
 // TestLinks follows every link from one document of the repository to another, or to a heading of one.
 func TestLinks(t *testing.T) {
 	links := regexp.MustCompile(`\]\(([^)\s]+)\)`)

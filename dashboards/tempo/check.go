@@ -68,7 +68,9 @@ var (
 	// scoped is a key with its scope.
 	scoped = regexp.MustCompile(`\b(span|resource|event|link|instrumentation)\.([A-Za-z_][A-Za-z0-9_.]*)`)
 	// compared is a key or name and the literal that it is compared with.
-	compared = regexp.MustCompile(`((?:span|resource|event)\.[A-Za-z_][A-Za-z0-9_.]*|(?:span:|event:)?\bname)\s*(=~|!~|!=|>=|<=|=|>|<)\s*("(?:[^"\\]|\\.)*"|[^\s})&|]+)`)
+	compared = regexp.MustCompile(
+		`((?:span|resource|event)\.[A-Za-z_][A-Za-z0-9_.]*|(?:span:|event:)?\bname)\s*(=~|!~|!=|>=|<=|=|>|<)\s*("(?:[^"\\]|\\.)*"|[^\s})&|]+)`,
+	)
 	// standard are keys of resources that are not ours.
 	standard = []string{"service.name", "service.namespace", "service.version", "service.instance.id",
 		"deployment.environment.name"}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -20,8 +19,6 @@ import (
 
 // repository is the whole project.
 const repository = "../.."
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // otelagent is the built program: $OTELAGENT, else bin/otelagent of the project.
 func otelagent(t *testing.T) string {

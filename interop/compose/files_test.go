@@ -4,6 +4,7 @@ package compose
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -87,79 +88,68 @@ func validateCollector(t *testing.T, s types.ServiceConfig, _ string) {
 	}
 }
 
-// What Grafana documents of its provisioning files, version 13: no Grafana runs here, so that a key which is not in these types is
-// all that a test can find.
-type (
-	datasources struct {
-		APIVersion        int `yaml:"apiVersion"`
-		Prune             bool
-		DeleteDatasources []struct {
-			Name  string
-			OrgID int `yaml:"orgId"`
-		} `yaml:"deleteDatasources"`
-		Datasources []struct {
-			Name            string
-			Type            string
-			Access          string
-			UID             string `yaml:"uid"`
-			URL             string `yaml:"url"`
-			User            string
-			Database        string
-			OrgID           int               `yaml:"orgId"`
-			BasicAuth       bool              `yaml:"basicAuth"`
-			BasicAuthUser   string            `yaml:"basicAuthUser"`
-			WithCredentials bool              `yaml:"withCredentials"`
-			IsDefault       bool              `yaml:"isDefault"`
-			JSONData        map[string]any    `yaml:"jsonData"`
-			SecureJSONData  map[string]string `yaml:"secureJsonData"`
-			Editable        bool
-			Version         int
-		}
+// provisioning is the part of Grafana's provisioning files that tests read.
+type provisioning struct {
+	APIVersion  int `yaml:"apiVersion"`
+	Datasources []struct {
+		Name, Type     string
+		UID            string            `yaml:"uid"`
+		URL            string            `yaml:"url"`
+		JSONData       map[string]any    `yaml:"jsonData"`
+		SecureJSONData map[string]string `yaml:"secureJsonData"`
 	}
-	providers struct {
-		APIVersion int `yaml:"apiVersion"`
-		Providers  []struct {
-			Name                  string
-			OrgID                 int `yaml:"orgId"`
-			Type                  string
-			Folder                string
-			FolderUID             string `yaml:"folderUid"`
-			DisableDeletion       bool   `yaml:"disableDeletion"`
-			UpdateIntervalSeconds int    `yaml:"updateIntervalSeconds"`
-			AllowUIUpdates        bool   `yaml:"allowUiUpdates"`
-			Editable              bool
-			Options               struct {
-				Path                      string
-				FoldersFromFilesStructure bool `yaml:"foldersFromFilesStructure"`
-			}
-		}
+	Providers []struct {
+		AllowUIUpdates bool `yaml:"allowUiUpdates"`
+		Options        struct{ Path string }
 	}
-)
+}
 
-func decode(t *testing.T, file string, into any) {
+// grafanaKeys are the keys of these files that Grafana 13 documents: no Grafana runs here, so another key is all that a
+// test can find.
+var grafanaKeys = strings.Fields(`apiVersion prune deleteDatasources datasources name type access uid url user database
+	orgId basicAuth basicAuthUser withCredentials isDefault jsonData secureJsonData editable version providers folder
+	folderUid disableDeletion updateIntervalSeconds allowUiUpdates options path foldersFromFilesStructure`)
+
+// provisioned reads a provisioning file.
+func provisioned(t *testing.T, file string) (p provisioning) {
 	t.Helper()
-	f, err := os.Open(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	d := yaml.NewDecoder(f)
-	d.KnownFields(true)
-	if err := d.Decode(into); err != nil {
+	var all any
+	if err := errors.Join(yaml.Unmarshal(text, &p), yaml.Unmarshal(text, &all)); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, x := range v {
+				walk(x)
+			}
+		case map[string]any:
+			for k, x := range v {
+				if !slices.Contains(grafanaKeys, k) {
+					t.Errorf("%s: Grafana knows no key %s", file, k)
+				}
+				if k != "jsonData" && k != "secureJsonData" { // of the plugin
+					walk(x)
+				}
+			}
+		}
+	}
+	if walk(all); p.APIVersion != 1 || len(p.Datasources)+len(p.Providers) == 0 {
+		t.Errorf("%s: version %d, and nothing in it", file, p.APIVersion)
+	}
+	return p
 }
 
 // checkSources: what a data source names exists among the services: addresses, the file, the plugin, the password's variable.
 func checkSources(t *testing.T, grafana types.ServiceConfig, file string) {
-	var d datasources
-	decode(t, file, &d)
-	if d.APIVersion != 1 || len(d.Datasources) == 0 {
-		t.Fatalf("%s: version %d, %d data sources", file, d.APIVersion, len(d.Datasources))
-	}
 	plugins := *grafana.Environment["GF_PLUGINS_PREINSTALL_SYNC"]
 	urls := map[string]string{"prometheus": "http://prometheus:9090", "tempo": "http://tempo:3200", "jaeger": "http://jaeger:16686"}
-	for _, s := range d.Datasources {
+	for _, s := range provisioned(t, file).Datasources {
 		if s.UID == "" || s.Name == "" {
 			t.Errorf("%s: a data source has uid %q and name %q", file, s.UID, s.Name)
 		}
@@ -200,12 +190,7 @@ func checkProviders(t *testing.T, grafana types.ServiceConfig, dir string) {
 		t.Fatalf("%d files in %s, %v", len(files), dir, err)
 	}
 	for _, file := range files {
-		var p providers
-		decode(t, file, &p)
-		if p.APIVersion != 1 || len(p.Providers) == 0 {
-			t.Errorf("%s: version %d, %d providers", file, p.APIVersion, len(p.Providers))
-		}
-		for _, p := range p.Providers {
+		for _, p := range provisioned(t, file).Providers {
 			i := slices.IndexFunc(grafana.Volumes, func(v types.ServiceVolumeConfig) bool { return v.Target == p.Options.Path })
 			if i < 0 {
 				t.Errorf("%s: nothing is mounted at %s", file, p.Options.Path)

@@ -4,8 +4,8 @@ package compose
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -173,7 +173,7 @@ func buildImage(t *testing.T) *image {
 	return im
 }
 
-// copyContext copies what Docker would be sent: what is there, without what .gitignore and .dockerignore name.
+// copyContext copies the files that Docker would be sent: those that neither .gitignore nor .dockerignore names.
 func copyContext(t *testing.T, to string) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(root, ".dockerignore"))
@@ -193,80 +193,44 @@ func copyContext(t *testing.T, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var sent []string
 	for name := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") {
-		if skip, err := ignored.MatchesOrParentMatches(name); err != nil {
+		skip, err := ignored.MatchesOrParentMatches(name)
+		if err != nil {
 			t.Fatal(err)
-		} else if skip {
-			continue
 		}
-		info, err := os.Lstat(filepath.Join(root, name))
-		if err != nil || !info.Mode().IsRegular() {
-			continue // deleted and not committed
+		if info, err := os.Lstat(filepath.Join(root, name)); !skip && err == nil && info.Mode().IsRegular() {
+			sent = append(sent, name)
 		}
-		copyFile(t, filepath.Join(root, name), filepath.Join(to, name), info.Mode().Perm())
+	}
+	cmd := exec.Command("sh", "-c", `mkdir "$2" && tar -C "$1" --null -T - -cf - | tar -C "$2" -xf -`, "sh", root, to)
+	cmd.Stdin = strings.NewReader(strings.Join(sent, "\x00"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }
 
-func copyFile(t *testing.T, from, to string, mode fs.FileMode) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// copy is one COPY: of files, or of what is in a folder.
+// copy is one COPY of the Dockerfile: of a file, or of an empty folder.
 func (im *image) copy(t *testing.T, from string, c *instructions.CopyCommand) {
 	t.Helper()
-	to := filepath.Join(im.root, c.DestPath)
 	info, err := os.Stat(from)
 	if err != nil {
 		t.Fatal(err)
 	}
+	to := filepath.Join(im.root, c.DestPath)
+	mode := cmp.Or(c.Chmod, fmt.Sprintf("%o", info.Mode().Perm()))
+	uid, gid, _ := strings.Cut(cmp.Or(c.Chown, "0:0"), ":")
+	args := []string{"-D", "-m", mode, "-o", uid, "-g", gid, "-T", from, to}
 	if info.IsDir() {
 		if entries, err := os.ReadDir(from); err != nil || len(entries) > 0 {
 			t.Fatalf("the test copies empty folders only: %s has %d files, %v", from, len(entries), err)
 		}
-		if err := os.MkdirAll(to, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	} else {
-		if strings.HasSuffix(c.DestPath, "/") {
-			to = filepath.Join(to, filepath.Base(from))
-		}
-		copyFile(t, from, to, info.Mode().Perm())
+		args = []string{"-d", "-m", mode, "-o", uid, "-g", gid, to}
+	} else if strings.HasSuffix(c.DestPath, "/") {
+		args[len(args)-1] = filepath.Join(to, filepath.Base(from))
 	}
-	if c.Chmod != "" {
-		mode, err := strconv.ParseUint(c.Chmod, 8, 32)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(to, fs.FileMode(mode)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if c.Chown != "" {
-		var uid, gid int
-		if _, err := fmt.Sscanf(c.Chown, "%d:%d", &uid, &gid); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(to, uid, gid); err != nil {
-			t.Fatal(err)
-		}
+	if out, err := exec.Command("install", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }
 

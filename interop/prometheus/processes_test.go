@@ -10,12 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
 // collector is the one that collector.yaml builds; otelagent is the program of this project.
@@ -108,18 +105,3 @@ func get(ctx context.Context, url string) ([]byte, error) {
 	}
 	return body, err
 }
-
-// traceIDs hears of every span.
-type traceIDs struct {
-	mu   sync.Mutex
-	seen map[string]bool
-}
-
-func (i *traceIDs) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.seen[s.SpanContext().TraceID().String()] = true
-}
-func (*traceIDs) OnEnd(sdktrace.ReadOnlySpan)      {}
-func (*traceIDs) Shutdown(context.Context) error   { return nil }
-func (*traceIDs) ForceFlush(context.Context) error { return nil }

