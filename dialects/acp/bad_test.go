@@ -8,6 +8,7 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -207,4 +208,17 @@ func TestCodeOfAnErrorIsANumber(t *testing.T) {
 			t.Errorf("code %s: the run did not end", code)
 		}
 	}
+}
+
+// lines reads all of text and returns its events as otelagent's own lines, and its errors.
+func lines(text string, opts ...input.Option) []string {
+	var out []string
+	for ev, err := range Events(strings.NewReader(text), opts...) {
+		if err != nil {
+			out = append(out, "error: "+err.Error())
+			continue
+		}
+		out = append(out, string(ndjson.AppendEvent(nil, ev)))
+	}
+	return out
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -255,4 +256,19 @@ func unlink(t *tree) {
 			}
 		}
 	}
+}
+
+// collect reads inputs with one Decoder and returns its events and errors, one a line.
+func collect(d *Decoder, inputs ...string) []string {
+	var out []string
+	for _, in := range inputs {
+		for ev, err := range d.Events(strings.NewReader(in)) {
+			if err != nil {
+				out = append(out, "error: "+err.Error())
+				continue
+			}
+			out = append(out, string(ndjson.AppendEvent(nil, ev)))
+		}
+	}
+	return out
 }

@@ -1,13 +1,10 @@
 package ndjson
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -34,18 +31,6 @@ func decoded(r io.Reader, opts ...input.Option) []string {
 		}
 	}
 	return out
-}
-
-func TestGolden(t *testing.T) {
-	for _, name := range []string{"examples", "traps"} {
-		t.Run(name, func(t *testing.T) {
-			in, err := os.ReadFile(filepath.Join("testdata", name+".ndjson"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, filepath.Join("testdata", name+".golden"), []byte(strings.Join(decoded(bytes.NewReader(in)), "\n")+"\n"))
-		})
-	}
 }
 
 func TestOwn(t *testing.T) {
