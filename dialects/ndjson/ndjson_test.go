@@ -111,31 +111,6 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-func TestInputs(t *testing.T) {
-	for name, c := range map[string]struct {
-		in   io.Reader
-		opts []input.Option
-		want []string
-	}{
-		"deep": {
-			in: strings.NewReader(`{"type":"otelagent.other","body":` + strings.Repeat("[", 207) + strings.Repeat("]", 207) +
-				"}\n" +
-				`{"type":"otelagent.other","body":` + strings.Repeat("[", 208) + strings.Repeat("]", 208) + "}"),
-			want: []string{
-				// Deeper than content may be anywhere else: it is kept, as text.
-				`{"type":"otelagent.other","seq":1,"body_text":"` + strings.Repeat("[", 207) + strings.Repeat("]", 207) + `"}`,
-				"! otelagent: line 2: JSON nested too deeply at byte 241",
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, decoded(c.in, c.opts...)); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
 // TestBounds reads lines that are small and would take much memory.
 func TestBounds(t *testing.T) {
 	keys := func(n int) string { return strings.TrimSuffix(strings.Repeat(`"":1,`, n), ",") }
