@@ -84,8 +84,9 @@ func (d *Decoder) unwrap(f *frame) bool {
 	m := f.o
 	m.Use("jsonrpc")
 	if f.response = m.Spelled("method") == nil; !f.response {
-		input.Check(m, "method!")
-		f.method = m.String("method")
+		if input.Check(m, "method!"); !f.bad() {
+			f.method = m.String("method")
+		}
 	}
 	f.id = string(m.Spelled("id"))
 	if f.id != "" && strings.IndexByte("{[tf", f.id[0]) >= 0 {
