@@ -8,50 +8,9 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/spans"
 )
-
-func TestBadLines(t *testing.T) {
-	good := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`
-	for _, c := range []struct{ line, want string }{
-		{`{"jsonrpc":"2.0","method":"session/update"`, "acp: line 1: JSON ends too early at byte 43"},
-		{"{\"jsonrpc\":\"\xff\"}", "acp: line 1: text that is not UTF-8 at byte 13"},
-		{`7`, "acp: line 1: want an object, got a number"},
-		{`{"hello":"secret"}`, "acp: line 1: method: missing, and no response with id and result or error"},
-		{`{"direction":"agent_to_client","message":"secret"}`, "acp: line 1: message: want an object, got a string"},
-		{`{"direction":"agent_to_client","message":{"secret":1}}`,
-			"acp: line 1: message.method: missing, and no response with id and result or error"},
-		{`{"type":"secret","ts":1.5,"from":"Client","to":"Agent","method":"m"}`,
-			"acp: line 1: type: want request, response or notification"},
-		{`{"jsonrpc":"2.0"}`, "acp: line 1: method: missing, and no response with id and result or error"},
-		{`{"jsonrpc":"2.0","method":7}`, "acp: line 1: method: want a string, got a number"},
-		{`{"jsonrpc":"2.0","id":1,"error":"secret"}`, "acp: line 1: error: want an object, got a string"},
-		{`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":"secret"}}`,
-			"acp: line 1: session/prompt: params.prompt: want an array, got a string"},
-		{`{"jsonrpc":"2.0","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`,
-			"acp: line 1: session/prompt: id: missing"},
-		{`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"","prompt":[]}}`,
-			"acp: line 1: session/prompt: params.sessionId: want a string that is not empty"},
-		{`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"usage_update",` +
-			`"used":-1}}}`,
-			"acp: line 1: session/update: params.update.used: want an integer from 0 to 9223372036854775807"},
-		{`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s",` +
-			`"update":{"sessionUpdate":"compaction_update","compactionId":"c"}}}`,
-			"acp: line 1: session/update: params.update.status: missing"},
-		{`{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file","params":{"sessionId":"s"}}`,
-			"acp: line 1: fs/read_text_file: params.path: missing"},
-		{strings.Repeat(`{"a":`, 300) + "1" + strings.Repeat("}", 300), "acp: line 1: JSON nested too deeply at byte 1041"},
-		{`{"jsonrpc":"2.0","x":"` + strings.Repeat("y", 5000) + `"}`, "acp: line 1: longer than 4096 bytes"},
-	} {
-		got := lines(c.line+"\n"+good+"\n", input.WithMaxLine(4096))
-		if len(got) < 3 || got[0] != "error: "+c.want {
-			t.Errorf("%.80s\n got %q\nwant %q, and the next line", c.line, got[:min(1, len(got))], c.want)
-		}
-		if strings.Contains(got[0], "secret") {
-			t.Errorf("an error holds content: %s", got[0])
-		}
-	}
-}
 
 // TestBounds opens more of everything than a Decoder holds. It reports that, and what is held stays below the bound.
 func TestBounds(t *testing.T) {
@@ -207,4 +166,17 @@ func TestCodeOfAnErrorIsANumber(t *testing.T) {
 			t.Errorf("code %s: the run did not end", code)
 		}
 	}
+}
+
+// lines reads all of text and returns its events as otelagent's own lines, and its errors.
+func lines(text string, opts ...input.Option) []string {
+	var out []string
+	for ev, err := range Events(strings.NewReader(text), opts...) {
+		if err != nil {
+			out = append(out, "error: "+err.Error())
+			continue
+		}
+		out = append(out, string(ndjson.AppendEvent(nil, ev)))
+	}
+	return out
 }

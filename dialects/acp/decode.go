@@ -83,7 +83,7 @@ func (d *Decoder) request(f *frame) {
 		f.o.Require("id")
 	}
 	if !f.bad() {
-		check(f.in, m.shape)
+		input.Check(f.in, m.shape)
 	}
 	if f.bad() {
 		return

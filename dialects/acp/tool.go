@@ -186,7 +186,7 @@ var decisions = map[string]event.PermissionEvaluation{
 // permission takes session/request_permission.
 func (d *Decoder) permission(f *frame, p *pending) {
 	options, toolCall := f.in.Raw("options"), f.in.Object("toolCall")
-	if check(toolCall, callShape); f.bad() {
+	if input.Check(toolCall, callShape); f.bad() {
 		return
 	}
 	r := p.s.prompt()
@@ -216,8 +216,8 @@ func (d *Decoder) permission(f *frame, p *pending) {
 		} else {
 			result = f.answer("outcome:object!")
 			o := result.Object("outcome")
-			if check(o, "outcome!"); string(o.Raw("outcome")) == `"selected"` {
-				check(o, "optionId!")
+			if input.Check(o, "outcome!"); string(o.Raw("outcome")) == `"selected"` {
+				input.Check(o, "optionId!")
 			}
 			if f.bad() {
 				return

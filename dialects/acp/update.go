@@ -30,9 +30,9 @@ var updates = map[string]string{
 // update takes session/update.
 func (d *Decoder) update(f *frame, p *pending) {
 	s, raw, o := p.s, f.in.Raw("update"), f.in.Object("update")
-	check(o, "sessionUpdate!")
+	input.Check(o, "sessionUpdate!")
 	typ := o.String("sessionUpdate")
-	if check(o, updates[typ]); f.bad() {
+	if input.Check(o, updates[typ]); f.bad() {
 		return
 	}
 	d.keep(s, f.meta, mUpdate+".unknown_keys", f.in.Rest())

@@ -58,7 +58,7 @@ func (f *frame) bad() bool { return f.o.Failed() > 0 }
 func (f *frame) answer(shape string) *object.Object {
 	f.o.Require(f.payload)
 	result := f.o.Object(f.payload)
-	if check(result, shape); f.bad() {
+	if input.Check(result, shape); f.bad() {
 		return nil
 	}
 	return result
@@ -84,8 +84,9 @@ func (d *Decoder) unwrap(f *frame) bool {
 	m := f.o
 	m.Use("jsonrpc")
 	if f.response = m.Spelled("method") == nil; !f.response {
-		check(m, "method!")
-		f.method = m.String("method")
+		if input.Check(m, "method!"); !f.bad() {
+			f.method = m.String("method")
+		}
 	}
 	f.id = string(m.Spelled("id"))
 	if f.id != "" && strings.IndexByte("{[tf", f.id[0]) >= 0 {
@@ -164,32 +165,6 @@ func Recognise(o input.Outline) (why string) {
 		return "lines with from, to and a method or payload, as a conductor traces"
 	}
 	return ""
-}
-
-// check notes a problem with each member of an object that does not fit a shape: keys, each with its type after a colon
-// if it is no string, and with "!" behind it if it must be there. A string that must be there must not be empty.
-func check(o *object.Object, shape string) {
-	for field := range strings.FieldsSeq(shape) {
-		field, required := strings.CutSuffix(field, "!")
-		key, typ, _ := strings.Cut(field, ":")
-		if required {
-			o.Require(key)
-		}
-		value := o.Raw(key)
-		switch {
-		case value == nil, typ == "any", typ == "object" && value[0] == '{', typ == "array" && value[0] == '[':
-		case typ == "object":
-			o.Object(key) // notes the problem
-		case typ == "array":
-			o.List(key)
-		case typ == "count":
-			o.Count(key)
-		case required && string(value) == `""`:
-			o.Fail(key, "want a string that is not empty")
-		case value[0] != '"':
-			o.String(key)
-		}
-	}
 }
 
 // loose reads an object whose problems are no problems of the line.

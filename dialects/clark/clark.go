@@ -67,18 +67,14 @@ func (d *Decoder) Stats() input.Stats {
 	return s
 }
 
-// Events reads r until its end. Line numbers in errors begin at 1; Meta.Seq goes on from earlier inputs.
-//
-// An event is valid until the next iteration. One line gives no event, one, or several. The start of a run comes with
-// the line behind it; in a recording, where it has no time, with the first line that has one, at most 16 lines later.
-//
-// An error that is a *input.LineError is about one line, and reading goes on behind it; its event is nil. Events of
-// that line may come before it, where only a part of the line is wrong (a negative count of tokens, a time that is
-// none). Any other error is one of r, wrapped, and the last.
+// Events reads r until its end, as [input.Decoder] describes. One line gives no event, one, or several. The start of a
+// run comes with the line behind it; in a recording, where it has no time, with the first line that has one, at most 16
+// lines later. Where only a part of a line is wrong (a negative count of tokens, a time that is none), its error comes
+// behind its events.
 //
 // At the end of r a turn whose reply is known ends, and so does a run whose last reply failed; all other open runs stay
 // open. An agent_start at the end waits for what the next input says of its run: alone it would be a run without a
-// name, and another one when r has grown. The iterator may be used once.
+// name, and another one when r has grown.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return d.Shell.Events(r, input.Reader{Line: d.read, Holds: d.announceAll, End: d.end})
 }

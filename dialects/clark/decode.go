@@ -111,7 +111,7 @@ func (d *Decoder) within(r *run, m event.Meta, l *line) {
 		return
 	}
 	d.beginTurn(r, intOf(l.Raw("iteration"), 0), &event.TurnStarted{Meta: m,
-		TurnInfo: event.TurnInfo{Start: bound(m.Time)}})
+		TurnInfo: event.TurnInfo{Start: event.Bound(m.Time)}})
 }
 
 func (d *Decoder) turnEnded(r *run, m event.Meta, l *line) {

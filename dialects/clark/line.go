@@ -15,33 +15,32 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// A shape lists the keys of an event of one variant: NAME, or NAME:T where T is how a value of the allowed type begins
-// ('0' for a number, 't' for a boolean), followed by "!" where the event means nothing without the key. Record is the
-// kind of its TrajectoryRecord, which has the keys of more as well.
+// A shape lists the keys of an event of one variant as input.Check takes them. Record is the kind of its
+// TrajectoryRecord, which has the keys of more as well.
 type shape struct{ keys, record, more string }
 
 // shapes are the variants by the type of their event.
 var shapes = map[string]shape{
 	"agent_start":              {},
-	"run_identified":           {`identity:{!`, "run_started", ""},
-	"agent_end":                {`messages:[`, "run_ended", `new_messages:[ outcome:"`},
+	"run_identified":           {`identity:object!`, "run_started", ""},
+	"agent_end":                {`messages:array`, "run_ended", `new_messages:array outcome`},
 	"turn_start":               {"", "turn_started", ""},
-	"turn_end":                 {`message:{ tool_results:[`, "turn_ended", `assistant:{`},
-	"message_start":            {`message:{`, "", ""},
-	"message_update":           {`partial chunk:{`, "", ""},
-	"message_end":              {`message:{!`, "message_appended", ""},
-	"tool_execution_start":     {`tool_call_id:"! tool_name:" args`, "tool_started", ""},
-	"tool_execution_update":    {`tool_call_id:"! tool_name:" partial`, "", ""},
-	"tool_execution_end":       {`tool_call_id:"! tool_name:" result:{ is_error:t`, "tool_ended", ""},
-	"output_tokens_escalation": {`attempt:0 prev_cap:0 new_cap:0`, "output_tokens_escalation", ""},
-	"tool_gate_applied":        {`iteration:0 plugin:" allow:[`, "tool_gate_applied", ""},
-	"context_transform_applied": {`iteration:0 plugin:" before:[ after:[`, "context_transform_applied",
-		`before_count:0 after_count:0`},
-	"tool_gate_conflict_resolved": {`iteration:0 plugins:[ chosen_plugin:" allow:[ reason:"`,
+	"turn_end":                 {`message:object tool_results:array`, "turn_ended", `assistant:object`},
+	"message_start":            {`message:object`, "", ""},
+	"message_update":           {`partial:any chunk:object`, "", ""},
+	"message_end":              {`message:object!`, "message_appended", ""},
+	"tool_execution_start":     {`tool_call_id! tool_name args:any`, "tool_started", ""},
+	"tool_execution_update":    {`tool_call_id! tool_name partial:any`, "", ""},
+	"tool_execution_end":       {`tool_call_id! tool_name result:object is_error:boolean`, "tool_ended", ""},
+	"output_tokens_escalation": {`attempt:number prev_cap:number new_cap:number`, "output_tokens_escalation", ""},
+	"tool_gate_applied":        {`iteration:number plugin allow:array`, "tool_gate_applied", ""},
+	"context_transform_applied": {`iteration:number plugin before:array after:array`, "context_transform_applied",
+		`before_count:number after_count:number`},
+	"tool_gate_conflict_resolved": {`iteration:number plugins:array chosen_plugin allow:array reason`,
 		"tool_gate_conflict_resolved", ""},
 	"provider_request_prepared": {
-		`iteration:0 model_id:" system_prompt:" messages:[ tools:[ temperature:0 max_output_tokens:0`,
-		"provider_request_prepared", `system_prompt_chars:0 message_count:0 tool_count:0`},
+		`iteration:number model_id system_prompt messages:array tools:array temperature:number max_output_tokens:number`,
+		"provider_request_prepared", `system_prompt_chars:number message_count:number tool_count:number`},
 }
 
 // variantOf returns the type of the event that a record of a kind stands for; empty for an unknown kind.
@@ -172,10 +171,10 @@ func (l *line) readTime(o *object.Object, key string) {
 	}
 }
 
-// check reads all members that the variant has, so that the rest are those it does not have. It reports whether their
-// types are right.
+// check reads all members that the variant has, so that the rest are those it does not have. It reports whether they fit
+// its shape.
 func (l *line) check() bool {
-	s, ok, twice := shapes[l.variant], true, l.Twice()
+	s, failed := shapes[l.variant], l.Failed()
 	keys := s.keys
 	if l.record {
 		keys += " " + s.more
@@ -188,24 +187,8 @@ func (l *line) check() bool {
 			l.payload = []byte("{}")
 		}
 	}
-	for _, key := range strings.Fields(keys) {
-		key, begins, _ := strings.Cut(key, ":")
-		want, needed := strings.CutSuffix(begins, "!")
-		value, problem := l.Raw(key), ""
-		switch want, got := rawjson.KindOf([]byte(want)), rawjson.KindOf(value); {
-		case key == twice:
-			problem = "stands there twice"
-		case value == nil && needed:
-			problem = "missing"
-		case value != nil && begins != "" && got != want:
-			problem = "want " + want + ", got " + got
-		}
-		if problem != "" {
-			l.Fail(key, problem)
-			ok = false
-		}
-	}
-	return ok
+	input.Check(l.Object, keys)
+	return l.Failed() == failed
 }
 
 // hint is when the run of l, its first line that can say so, began: at the time of its first message, else when the
@@ -222,7 +205,7 @@ func (l *line) hint() event.Moment {
 			}
 		}
 	}
-	return bound(at)
+	return event.Bound(at)
 }
 
 // message is an AgentMessage; without raw there is none.

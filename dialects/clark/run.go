@@ -70,14 +70,6 @@ func when(m event.Meta) time.Time {
 	return m.Time
 }
 
-// bound says that something happened at a time at the latest; zero where the time is.
-func bound(at time.Time) (m event.Moment) {
-	if !at.IsZero() {
-		m = event.Moment{Time: at, Source: spans.TimeSourceBound}
-	}
-	return m
-}
-
 // replied reports whether l has the last reply of r.
 func (r *run) replied(l *line) bool { return l.msg.raw != nil && bytes.Equal(r.reply.raw, l.msg.raw) }
 
@@ -168,7 +160,7 @@ func (d *Decoder) announce(r *run, hint event.Moment) {
 	switch {
 	case !when(r.Meta).IsZero():
 	case !r.repeats.IsZero() && !hint.Time.After(r.repeats): // both would be one run
-		r.Start = bound(r.repeats.Add(1))
+		r.Start = event.Bound(r.repeats.Add(1))
 	default:
 		r.Start = hint
 	}

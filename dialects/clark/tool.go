@@ -109,7 +109,7 @@ func (d *Decoder) toolEnd(r *run, m event.Meta, l *line) {
 	if !c.started {
 		call := event.ToolCall{ID: id, Name: name, Args: c.args}
 		if !failed { // its start was not seen
-			call.Start = bound(m.Time)
+			call.Start = event.Bound(m.Time)
 		}
 		d.Emit(&event.ToolStarted{Meta: m, ToolCall: call})
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	stdcmp "cmp"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -63,35 +63,6 @@ func then(one, other func(t *testing.T, base string) [][]byte) func(t *testing.T
 	return func(t *testing.T, base string) [][]byte { return append(one(t, base), other(t, base)...) }
 }
 
-// together are the lines of both in one input: each event without its envelope and its record, in the order of time.
-func together(recordFirst bool) func(t *testing.T, base string) [][]byte {
-	return func(t *testing.T, base string) [][]byte {
-		records := bytes.SplitAfter(trajectory(t, base)[0], []byte("\n"))
-		var out []byte
-		for text := range bytes.Lines(enveloped(t, base)[0]) {
-			l := lineOf(t, text)
-			event := append(bytes.Clone(l.raw), '\n')
-			if l.stream != "" { // one of several
-				event = fmt.Appendf(nil, "{\"run_id\":%q,\"event\":%s}\n", l.stream, l.raw)
-			}
-			if shapes[l.variant].record == "" {
-				out = append(out, event...)
-				continue
-			}
-			if recordFirst {
-				out = append(append(out, records[0]...), event...)
-			} else {
-				out = append(append(out, event...), records[0]...)
-			}
-			records = records[1:]
-		}
-		if len(bytes.Join(records, nil)) > 0 {
-			t.Fatalf("%d records have no event", len(records))
-		}
-		return [][]byte{out}
-	}
-}
-
 var forms = []form{
 	{"bare", bare, false},
 	{"enveloped", enveloped, false},
@@ -101,11 +72,11 @@ var forms = []form{
 	{"enveloped,trajectory", then(enveloped, trajectory), false},
 	{"trajectory,bare", then(trajectory, bare), false},
 	{"trajectory,enveloped", then(trajectory, enveloped), false},
-	{"trajectory in bare", together(true), false},
-	{"bare in trajectory", together(false), false},
+	{"trajectory", trajectory, false},
 }
 
-// TestTree compares what becomes of every recording, in every form, with what those say who did it.
+// TestTree compares what becomes of every recording, in every form, with what those say who did it. Of a trajectory alone
+// that is the truth without requests and what takes a whole list of messages to know.
 func TestTree(t *testing.T) {
 	files := glob(t, "testdata/clark-agent-*/*.tree.json")
 	if len(files) < 100 {
@@ -120,9 +91,9 @@ func TestTree(t *testing.T) {
 			t.Run(filepath.Base(filepath.Dir(base))+"/"+filepath.Base(base)+"/"+f.name, func(t *testing.T) {
 				want := readTree(t, file)
 				got, p := recorded(t, base, f)
-				name := filepath.Base(base)
+				name, alone := filepath.Base(base), f.name == "trajectory"
 				expect(name, strings.HasSuffix(filepath.Dir(base), "0.2.0"), f, want)
-				if mixes(name) {
+				if mixes(name) && (!alone || name == "parallel-children-shared-recorder") {
 					// Of runs of other producers that were recorded before, the tree keeps the records.
 					whole := name == "strangers-shared-sink" && strings.HasPrefix(f.name, "trajectory,")
 					if !whole && !mixedDefect(p) {
@@ -133,52 +104,20 @@ func TestTree(t *testing.T) {
 				} else if mixedDefect(p) {
 					t.Error("a defect says that the lines are mixed")
 				}
+				for i := range want.Runs {
+					for j := range want.Runs[i].Turns {
+						if turn := &want.Runs[i].Turns[j]; alone {
+							turn.Attempts = nil
+							turn.Compactions = slices.DeleteFunc(turn.Compactions,
+								func(c treeCompaction) bool { return c.Before == c.After })
+						}
+					}
+				}
 				if diff := cmp.Diff(want.Runs, got.Runs, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("(-truth +tree):\n%s", diff)
 				}
 			})
 		}
-	}
-}
-
-// TestTrajectoryAlone compares what becomes of the trajectory alone: the runs, turns, calls and usage of the truth,
-// without requests and what takes a whole list of messages to know.
-func TestTrajectoryAlone(t *testing.T) {
-	for _, file := range glob(t, "testdata/clark-agent-*/*.tree.json") {
-		base := strings.TrimSuffix(file, ".tree.json")
-		t.Run(filepath.Base(filepath.Dir(base))+"/"+filepath.Base(base), func(t *testing.T) {
-			f := form{"trajectory", trajectory, false}
-			want := readTree(t, file)
-			got, p := recorded(t, base, f)
-			name := filepath.Base(base)
-			expect(name, strings.HasSuffix(filepath.Dir(base), "0.2.0"), f, want)
-			if name == "parallel-children-shared-recorder" {
-				if !mixedDefect(p) {
-					t.Error("no defect says that the records are mixed")
-				}
-				certain(name, want)
-				certain(name, got)
-			}
-			for _, s := range p.Sessions() {
-				for _, r := range s.Runs {
-					for _, turn := range r.Turns {
-						if len(turn.Requests) > 0 {
-							t.Errorf("run %s, turn %d: a record has no request", r.ID, turn.Index)
-						}
-					}
-				}
-			}
-			for i := range want.Runs {
-				for j := range want.Runs[i].Turns {
-					turn := &want.Runs[i].Turns[j]
-					turn.Attempts = nil
-					turn.Compactions = slices.DeleteFunc(turn.Compactions, func(c treeCompaction) bool { return c.Before == c.After })
-				}
-			}
-			if diff := cmp.Diff(want.Runs, got.Runs, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("(-truth +tree):\n%s", diff)
-			}
-		})
 	}
 }
 
@@ -238,7 +177,7 @@ func expect(name string, old bool, f form, want *tree) {
 	}
 	switch name {
 	case "child-own-sink":
-		if strings.HasPrefix(f.name, "bare") && !strings.Contains(f.name, " in ") {
+		if strings.HasPrefix(f.name, "bare") {
 			unlink(want) // the stream of the child is read behind that of its parent, and nothing says when it ran
 		}
 	case "parallel-children-own-sinks":
@@ -317,4 +256,19 @@ func unlink(t *tree) {
 			}
 		}
 	}
+}
+
+// collect reads inputs with one Decoder and returns its events and errors, one a line.
+func collect(d *Decoder, inputs ...string) []string {
+	var out []string
+	for _, in := range inputs {
+		for ev, err := range d.Events(strings.NewReader(in)) {
+			if err != nil {
+				out = append(out, "error: "+err.Error())
+				continue
+			}
+			out = append(out, string(ndjson.AppendEvent(nil, ev)))
+		}
+	}
+	return out
 }

@@ -1,6 +1,11 @@
 package event
 
-import "github.com/otelagent/otelagent/internal/writer"
+import (
+	"time"
+
+	"github.com/otelagent/otelagent/internal/writer"
+	"github.com/otelagent/otelagent/spans"
+)
 
 // The payloads of events are those of the handles, with what only events say: where a time comes from (Moment), the
 // kind of source of a run, and all that is known of its end.
@@ -34,6 +39,14 @@ const (
 	PartialReasoning = writer.PartialReasoning
 	PartialToolInput = writer.PartialToolInput
 )
+
+// Bound returns the moment of an event that is only known not to be later, or not to be earlier, than t: zero where t is.
+func Bound(t time.Time) (m Moment) {
+	if !t.IsZero() {
+		m = Moment{Time: t, Source: spans.TimeSourceBound}
+	}
+	return m
+}
 
 // ParseRequest reads the request of a model API from its payload: model, parameters, system prompt, tools and messages.
 func ParseRequest(payload []byte) (Request, error) { return writer.ParseRequest(payload) }

@@ -18,74 +18,71 @@ const (
 	factLine = "guide.line"
 	// factFurther begins the key of a further member: of a session's line, or of a document.
 	factFurther = "guide."
-
-	factTitle    = "title"
-	factArchived = "archived_at"
-	factRules    = "rules"
-	factHidden   = "hidden_at"
-	factQueued   = "queued_at"
-	factCanceled = "queue_canceled_at"
-	factPrompt   = "system_prompt_digest"
 )
 
 // facts are the facts of one row and of those that belong to it.
-type facts []event.Fact
-
-func (f *facts) add(subject, key string, value []byte, at time.Time, seq int64) {
-	if value == nil {
-		return
-	}
-	*f = append(*f, event.Fact{Subject: subject, Key: key, Value: value, At: event.Moment{Time: at, Seq: seq}})
+type facts struct {
+	subject string
+	at      time.Time // of the row
+	seq     int64
+	list    []event.Fact
 }
 
-// since adds a fact whose value, milliseconds, is also since when it is true; null takes it back at the time of the
-// row.
-func (f *facts) since(subject, key string, value []byte, row time.Time, seq int64) {
+// add adds a fact that is true since the time of the row.
+func (f *facts) add(key string, value []byte) { f.addAt(key, value, f.at) }
+
+// since adds a fact whose value, milliseconds, is also since when it is true; null takes it back.
+func (f *facts) since(key string, value []byte) {
 	at, ok := millis(value)
 	if !ok {
-		at = row
+		at = f.at
 	}
-	f.add(subject, key, value, at, seq)
+	f.addAt(key, value, at)
 }
 
-func (d *reader) state(f facts, at time.Time, seq int64) {
-	if len(f) == 0 {
-		return
+func (f *facts) addAt(key string, value []byte, at time.Time) {
+	if value != nil {
+		f.list = append(f.list, event.Fact{Subject: f.subject, Key: key, Value: value,
+			At: event.Moment{Time: at, Seq: f.seq}})
 	}
-	d.Emit(&event.FactStated{Meta: event.Meta{Session: d.session.id, Time: at, Seq: seq}, Dialect: Dialect,
-		Recording: spans.RecordingLedger, Facts: f})
+}
+
+func (d *reader) state(f *facts) {
+	if len(f.list) > 0 {
+		d.Emit(&event.FactStated{Meta: event.Meta{Session: d.session.id, Time: f.at, Seq: f.seq}, Dialect: Dialect,
+			Recording: spans.RecordingLedger, Facts: f.list})
+	}
 }
 
 // stateSession states the row of the session at hand.
 func (d *reader) stateSession(text, further []byte) {
 	s := d.session
-	var f facts
-	f.add("session", factRow, text, s.updated, d.Seq)
+	f := &facts{subject: "session", at: s.updated, seq: d.Seq}
+	f.add(factRow, text)
 	for key, value := range object.Of("", further).All() {
-		f.add("session", factFurther+key, value, s.updated, d.Seq)
+		f.add(factFurther+key, value)
 	}
-	f.add("session", factTitle, s.title, s.updated, d.Seq)
-	f.since("session", factArchived, s.archived, s.updated, d.Seq)
-	f.add("session", factRules, s.rules, s.updated, d.Seq)
-	d.state(f, s.updated, d.Seq)
+	f.add("title", s.title)
+	f.since("archived_at", s.archived)
+	f.add("rules", s.rules)
+	d.state(f)
 }
 
 // stateMessage states the rows of a message and its parts.
 func (d *reader) stateMessage(m *message) {
-	subject := "message/" + m.id
-	var f facts
 	lines, changed := [][]byte{m.line}, m.latest
 	for _, p := range m.parts {
 		lines, changed = append(lines, p.line), later(changed, p.latest)
 	}
-	f.add(subject, factRow, input.Array(lines), changed, m.seq)
-	f.since(subject, factHidden, m.hiddenAt, m.latest, m.seq)
-	f.since(subject, factQueued, m.queuedAt, m.latest, m.seq)
-	f.since(subject, factCanceled, m.canceledAt, m.latest, m.seq)
+	f := &facts{subject: "message/" + m.id, at: m.latest, seq: m.seq}
+	f.addAt(factRow, input.Array(lines), changed)
+	f.since("hidden_at", m.hiddenAt)
+	f.since("queued_at", m.queuedAt)
+	f.since("queue_canceled_at", m.canceledAt)
 	if m.digest != "" {
-		f.add(subject, factPrompt, rawjson.Quote(nil, m.digest), m.latest, m.seq)
+		f.add("system_prompt_digest", rawjson.Quote(nil, m.digest))
 	}
-	d.state(f, m.latest, m.seq)
+	d.state(f)
 }
 
 // lineOf returns a line with a row and its further members.
@@ -112,9 +109,9 @@ func (d *reader) furtherLine(kind string, value []byte) {
 			subject = kind + "/" + digest
 		}
 	}
-	var f facts
-	f.add(subject, factLine, compact(value), s.updated, d.Seq)
-	d.state(f, s.updated, d.Seq)
+	f := &facts{subject: subject, at: s.updated, seq: d.Seq}
+	f.add(factLine, compact(value))
+	d.state(f)
 }
 
 // furtherKey states a further member of a document.
@@ -136,9 +133,9 @@ func (d *reader) furtherKey(key string, value []byte) {
 		d.nextRow("document")
 	}
 	d.Stats.Events++
-	var f facts
-	f.add("document", factFurther+key, value, d.session.updated, d.Seq)
-	d.state(f, d.session.updated, d.Seq)
+	f := &facts{subject: "document", at: d.session.updated, seq: d.Seq}
+	f.add(factFurther+key, value)
+	d.state(f)
 }
 
 // listsOfDocument are the keys whose elements are lines in the other form, with their type there.

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -516,4 +520,47 @@ func TestMessageThatGrows(t *testing.T) {
 			}
 		}
 	}
+}
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// printed returns events as lines of package ndjson, and errors as text.
+func printed(events iter.Seq2[event.Event, error]) []byte {
+	var b []byte
+	for ev, err := range events {
+		if err != nil {
+			b = append(append(append(b, "error: "...), err.Error()...), '\n')
+			continue
+		}
+		b = append(ndjson.AppendEvent(b, ev), '\n')
+	}
+	return b
+}
+
+func eventsOf(text []byte, opts ...input.Option) []byte {
+	return printed(guide.Events(bytes.NewReader(text), opts...))
+}
+
+// fixtures are the inputs of testdata: those of this folder, and those that the real AI SDK wrote.
+func fixtures(t testing.TB) (files []string) {
+	t.Helper()
+	for _, pattern := range []string{"testdata/*.jsonl", "testdata/*.json", "testdata/ai-sdk/*.jsonl",
+		"testdata/ai-sdk/*.json"} {
+		l, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, l...)
+	}
+	if len(files) < 2 {
+		t.Fatalf("only %d fixtures", len(files))
+	}
+	return files
 }

@@ -24,14 +24,6 @@ func (r *run) meta(t time.Time, seq int64) event.Meta {
 	return event.Meta{Session: r.session, Run: r.id, Time: t, Seq: seq}
 }
 
-// bound is a moment that is only known not to be earlier, or later, than t.
-func bound(t time.Time) event.Moment {
-	if t.IsZero() {
-		return event.Moment{}
-	}
-	return event.Moment{Time: t, Source: spans.TimeSourceBound}
-}
-
 // stamped is a moment that a row states as its own.
 func stamped(t time.Time) event.Moment {
 	if t.IsZero() {
@@ -90,7 +82,7 @@ func (d *reader) emitRun(a *message, over bool) {
 	if a == nil {
 		if over {
 			d.Emit(&event.RunEnded{Meta: r.meta(r.last, first.seq), RunResult: event.RunResult{
-				End: bound(r.last), Status: spans.RunStatusAborted}})
+				End: event.Bound(r.last), Status: spans.RunStatusAborted}})
 		}
 		return
 	}
@@ -109,20 +101,20 @@ func (d *reader) emitRun(a *message, over bool) {
 		if at.IsZero() { // else not: that of a message which grows is later than a turn of it that is not the last any more
 			at = a.updated
 		}
-		end := event.TurnResult{End: bound(at), Output: new(a.message(s))}
+		end := event.TurnResult{End: event.Bound(at), Output: new(a.message(s))}
 		if len(steps) == 1 && !calls { // nothing makes the loop go on: usage of the message is that of this one call
 			end.Usage, usage = usage, nil
 		}
 		d.Emit(&event.TurnEnded{Meta: r.meta(at, a.endSeq(s)), TurnResult: end})
 	}
 	at := later(r.last, a.updated)
-	d.Emit(&event.RunEnded{Meta: r.meta(at, a.endSeq(a.parts)), RunResult: event.RunResult{End: bound(at),
+	d.Emit(&event.RunEnded{Meta: r.meta(at, a.endSeq(a.parts)), RunResult: event.RunResult{End: event.Bound(at),
 		Status: a.status(), Usage: usage}})
 }
 
 // emitTurnStart emits the start of a turn in which the model of m is asked.
 func (d *reader) emitTurnStart(r *run, m *message, at time.Time, seq int64, info event.TurnInfo) {
-	info.Model, info.Provider, info.Variant, info.Start = m.model.id, m.model.provider, m.model.variant, bound(at)
+	info.Model, info.Provider, info.Variant, info.Start = m.model.id, m.model.provider, m.model.variant, event.Bound(at)
 	d.Emit(&event.TurnStarted{Meta: r.meta(at, seq), TurnInfo: info})
 }
 
@@ -268,7 +260,7 @@ func (d *reader) emitCompactionRun(m *message) {
 	d.emitHeld(m.lines)
 	d.emitParts(r, m, m.parts)
 	at := later(r.last, m.updated)
-	d.Emit(&event.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: event.RunResult{End: bound(at),
+	d.Emit(&event.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: event.RunResult{End: event.Bound(at),
 		Status: spans.RunStatusCompleted}})
 }
 
@@ -287,7 +279,7 @@ func (d *reader) emitCompaction(r *run, m *message, p *part) {
 	}
 	ev := &event.CompactionEnded{Meta: r.meta(at, p.seq),
 		Compaction:       event.Compaction{Kind: spans.CompactionKindSummary, Start: stamped(at)},
-		CompactionResult: event.CompactionResult{End: bound(later(at, p.latest))},
+		CompactionResult: event.CompactionResult{End: event.Bound(later(at, p.latest))},
 	}
 	o := p.compaction()
 	ev.Summary, ev.Target = o.Raw("summary"), o.String("tail_start_id")

@@ -85,7 +85,7 @@ func (p *part) result() (spans.Outcome, string) {
 func (d *reader) emitCall(r *run, p *part) {
 	id, name := cmp.Or(p.ai.String("toolCallId"), p.callID), p.name()
 	res := resultOf(p.output())
-	start, end := bound(p.created), bound(p.latest)
+	start, end := event.Bound(p.created), event.Bound(p.latest)
 	if p.over() && res.took > 0 && !p.latest.IsZero() {
 		// The duration is stated, so it counts; the row was written when the call was over.
 		start, end = stamped(p.latest.Add(-res.took)), stamped(p.latest)
@@ -124,7 +124,7 @@ func (d *reader) emitDecision(r *run, p *part, call string) {
 		return
 	}
 	e := event.PermissionEvaluation{Tool: p.name(), CallID: call, Action: spans.ActionAsk, Derived: approval == nil,
-		Reason: approval.String("reason"), Start: bound(p.created), End: bound(p.latest)}
+		Reason: approval.String("reason"), Start: event.Bound(p.created), End: event.Bound(p.latest)}
 	if string(approval.Raw("isAutomatic")) == "true" {
 		e.DecidedBy = "automatic"
 	}

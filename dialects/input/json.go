@@ -2,9 +2,45 @@ package input
 
 import (
 	"bytes"
+	"strings"
 
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
+
+// Check reads the members of an object that a shape has, and notes a problem with each that does not fit it, or stands
+// there twice. A shape is keys, each with its type after a colon if it is no string (any, object, array, number, count,
+// boolean), and with "!" behind it if it must be there. A string that must be there must not be empty.
+func Check(o *object.Object, shape string) {
+	twice := o.Twice()
+	for field := range strings.FieldsSeq(shape) {
+		field, required := strings.CutSuffix(field, "!")
+		key, typ, _ := strings.Cut(field, ":")
+		if required {
+			o.Require(key)
+		}
+		value := o.Raw(key)
+		switch {
+		case key == twice:
+			o.Fail(key, "stands there twice")
+		case value == nil, typ == "any", typ == "object" && value[0] == '{', typ == "array" && value[0] == '[':
+		case typ == "object": // these note the problem
+			o.Object(key)
+		case typ == "array":
+			o.List(key)
+		case typ == "number":
+			o.Float(key)
+		case typ == "count":
+			o.Count(key)
+		case typ == "boolean":
+			o.Bool(key)
+		case required && string(value) == `""`:
+			o.Fail(key, "want a string that is not empty")
+		case value[0] != '"':
+			o.String(key)
+		}
+	}
+}
 
 // Members returns keys and values, in turn, as a JSON object: a value of []byte as it is spelled, one of string as JSON.
 // It omits empty values, and is nil without any other.

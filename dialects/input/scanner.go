@@ -59,23 +59,12 @@ type Scanner struct {
 	long []byte // a line longer than the buffer of in
 	err  error  // of in, its end included
 
-	line   Line
-	number int64
-	mode   mode
-
-	data    []byte // of the event at hand
-	event   string
-	first   int64 // number of its first data line, 0 without one
-	tooLong bool
+	line            Line
+	number          int64
+	decided, served bool   // whether the stream is one of server-sent events
+	event           Line   // the one at hand; its number is 0 without data
+	data            []byte // of it
 }
-
-type mode uint8
-
-const (
-	undecided mode = iota
-	plainLines
-	serverSent
-)
 
 // NewScanner returns a Scanner of r. It uses MaxLine and Live of the settings.
 func NewScanner(r io.Reader, s Settings) *Scanner {
@@ -114,39 +103,40 @@ func (s *Scanner) Scan() bool {
 	for {
 		text, long, more := s.next()
 		if !more {
-			if s.mode == serverSent && errors.Is(s.err, io.EOF) && s.first > 0 {
-				return s.dispatch()
-			}
-			return false
+			return s.served && errors.Is(s.err, io.EOF) && s.dispatch()
 		}
 		s.number++
 		if s.number == 1 {
 			text = bytes.TrimPrefix(text, []byte(byteOrderMark))
 		}
-		if s.mode == serverSent {
-			if s.field(bytes.TrimSuffix(text, []byte("\r")), long) {
+		text = bytes.Trim(text, " \t\r")
+		blank := len(text) == 0 && !long
+		if !s.decided && !long && !blank {
+			s.decided, s.served = true, looksServerSent(text)
+		}
+		switch {
+		case s.served && blank:
+			if s.dispatch() {
 				return true
 			}
-			continue
+		case s.served:
+			s.field(text, long)
+		case !blank:
+			return s.give(Line{Text: text, Number: s.number, TooLong: long})
 		}
-		if text = trimmed(text); len(text) == 0 && !long {
-			continue
-		}
-		if s.mode == undecided && !long {
-			s.mode = plainLines
-			if looksServerSent(text) {
-				s.mode = serverSent
-				s.field(text, false)
-				continue
-			}
-		}
-		s.line = Line{Text: text, Number: s.number, TooLong: long}
-		if long {
-			s.line.Text = nil
-		}
-		s.stamp()
-		return true
 	}
+}
+
+// give makes a line the one at hand.
+func (s *Scanner) give(line Line) bool {
+	if line.TooLong {
+		line.Text = nil
+	}
+	if s.live {
+		line.Arrived = time.Now()
+	}
+	s.line = line
+	return true
 }
 
 // Line returns the line that Scan went on to.
@@ -163,15 +153,6 @@ func (s *Scanner) Err() error {
 	return fmt.Errorf("read: %w", s.err)
 }
 
-func (s *Scanner) stamp() {
-	if s.live {
-		s.line.Arrived = time.Now()
-	}
-}
-
-// trimmed returns line without blanks around it.
-func trimmed(line []byte) []byte { return bytes.Trim(line, " \t\r") }
-
 func looksServerSent(text []byte) bool {
 	for _, p := range []string{"data:", "event:", "id:", "retry:", ":"} {
 		if bytes.HasPrefix(text, []byte(p)) {
@@ -181,45 +162,31 @@ func looksServerSent(text []byte) bool {
 	return false
 }
 
-// field takes one line of server-sent events, and reports whether an event is complete.
-func (s *Scanner) field(text []byte, long bool) bool {
-	if len(text) == 0 && !long {
-		return s.dispatch()
-	}
+// field takes one line of the server-sent event at hand.
+func (s *Scanner) field(text []byte, long bool) {
 	name, value, _ := bytes.Cut(text, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
-	switch {
-	case long:
-		s.tooLong = true
-		if s.first == 0 {
-			s.first = s.number
-		}
-	case string(name) == "data":
-		if s.first == 0 {
-			s.first = s.number
-		} else if !s.tooLong {
-			s.data = append(s.data, '\n')
-		}
-		if s.tooLong = s.tooLong || len(s.data)+len(value) > s.max; !s.tooLong {
-			s.data = append(s.data, value...)
-		}
-	case string(name) == "event":
-		s.event = string(value[:min(len(value), 128)])
+	if string(name) == "event" {
+		s.event.Event = string(value[:min(len(value), 128)])
 	}
-	return false
+	if string(name) != "data" && !long {
+		return
+	}
+	if s.event.Number == 0 {
+		s.event.Number = s.number
+	} else {
+		s.data = append(s.data, '\n')
+	}
+	if s.event.TooLong = s.event.TooLong || long || len(s.data)+len(value) > s.max; s.event.TooLong {
+		value, s.data = nil, s.data[:0]
+	}
+	s.data = append(s.data, value...)
 }
 
-// dispatch hands out the event at hand; one without data is none.
+// dispatch hands out the server-sent event at hand, and reports whether there is one: without data it is none.
 func (s *Scanner) dispatch() bool {
-	line := Line{Text: trimmed(s.data), Number: s.first, Event: s.event, TooLong: s.tooLong}
-	s.data, s.event, s.first, s.tooLong = s.data[:0], "", 0, false
-	if line.Number == 0 || len(line.Text) == 0 && !line.TooLong {
-		return false
-	}
-	if line.TooLong {
-		line.Text = nil
-	}
-	s.line = line
-	s.stamp()
-	return true
+	e := s.event
+	e.Text = bytes.Trim(s.data, " \t\r")
+	s.data, s.event = s.data[:0], Line{}
+	return e.Number > 0 && (len(e.Text) > 0 || e.TooLong) && s.give(e)
 }

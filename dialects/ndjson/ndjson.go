@@ -59,14 +59,9 @@ func NewDecoder(opts ...input.Option) *Decoder {
 // Stats returns what was read so far.
 func (d *Decoder) Stats() input.Stats { return d.sh.Stats }
 
-// Events reads lines from r until its end. Line numbers in errors begin at 1. Meta.Seq is what a line says it is,
-// else the number of the line, which goes on from earlier inputs.
-//
-// An event is valid until the next iteration: its byte slices alias the input. Strings may be kept. A line gives one
-// event, or two when it has unknown keys.
-//
-// An error that is a *input.LineError is about one line and names the first eight problems of it, and reading goes on
-// behind it; its event is nil. Any other error is one of r, wrapped, and the last. The iterator may be used once.
+// Events reads lines from r until its end, as [input.Decoder] describes. Meta.Seq is what a line says it is, else the
+// number of the line, which goes on from earlier inputs. Byte slices of an event alias the input. A line gives one event,
+// or two when it has unknown keys; its error names the first eight problems of it.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return d.sh.Events(r, input.Reader{Line: func(line input.Line) { d.sh.Own(line, d.sh.Seq) }})
 }

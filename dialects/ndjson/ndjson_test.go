@@ -1,13 +1,10 @@
 package ndjson
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -34,18 +31,6 @@ func decoded(r io.Reader, opts ...input.Option) []string {
 		}
 	}
 	return out
-}
-
-func TestGolden(t *testing.T) {
-	for _, name := range []string{"examples", "traps"} {
-		t.Run(name, func(t *testing.T) {
-			in, err := os.ReadFile(filepath.Join("testdata", name+".ndjson"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, filepath.Join("testdata", name+".golden"), []byte(strings.Join(decoded(bytes.NewReader(in)), "\n")+"\n"))
-		})
-	}
 }
 
 func TestOwn(t *testing.T) {
@@ -123,31 +108,6 @@ func TestPositions(t *testing.T) {
 	}
 	if diff := cmp.Diff(input.Stats{Lines: 7, Rejected: 2, Events: 3}, d.Stats()); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestInputs(t *testing.T) {
-	for name, c := range map[string]struct {
-		in   io.Reader
-		opts []input.Option
-		want []string
-	}{
-		"deep": {
-			in: strings.NewReader(`{"type":"otelagent.other","body":` + strings.Repeat("[", 207) + strings.Repeat("]", 207) +
-				"}\n" +
-				`{"type":"otelagent.other","body":` + strings.Repeat("[", 208) + strings.Repeat("]", 208) + "}"),
-			want: []string{
-				// Deeper than content may be anywhere else: it is kept, as text.
-				`{"type":"otelagent.other","seq":1,"body_text":"` + strings.Repeat("[", 207) + strings.Repeat("]", 207) + `"}`,
-				"! otelagent: line 2: JSON nested too deeply at byte 241",
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, decoded(c.in, c.opts...)); diff != "" {
-				t.Error(diff)
-			}
-		})
 	}
 }
 

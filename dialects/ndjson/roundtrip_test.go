@@ -2,11 +2,7 @@ package ndjson
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -218,44 +214,5 @@ func TestProvenances(t *testing.T) {
 	line := string(AppendEvent(nil, ev))
 	if diff := cmp.Diff(event.Event(ev), read(t, line)); diff != "" {
 		t.Errorf("%s\n%s", line, diff)
-	}
-}
-
-// TestEveryEventHasAKind compares kinds with the events of the package event.
-func TestEveryEventHasAKind(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../event/event.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var events, own []string
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.TypeSpec)
-		if !ok {
-			return true
-		}
-		if s, ok := spec.Type.(*ast.StructType); ok && len(s.Fields.List) > 0 {
-			if id, ok := s.Fields.List[0].Type.(*ast.Ident); ok && id.Name == "Meta" && len(s.Fields.List[0].Names) == 0 {
-				events = append(events, spec.Name.Name)
-			}
-		}
-		return false
-	})
-	for i := range kinds {
-		name := ""
-		for word := range strings.SplitSeq(kinds[i].name, "_") {
-			name += strings.ToUpper(word[:1]) + word[1:]
-		}
-		if got := reflect.TypeOf(newEvent(&kinds[i])).Elem().Name(); got != name {
-			t.Errorf("%s makes a %s", kinds[i].name, got)
-		}
-		own = append(own, name)
-	}
-	slices.Sort(events)
-	slices.Sort(own)
-	if diff := cmp.Diff(events, own); diff != "" || len(events) == 0 {
-		t.Errorf("events and kinds differ:\n%s", diff)
-	}
-	if got := AppendEvent([]byte("x"), nil); string(got) != "x" {
-		t.Errorf("nil: %s", got)
 	}
 }

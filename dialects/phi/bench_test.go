@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/otelagent/otelagent/dialects/input"
@@ -56,18 +55,6 @@ func read(tb testing.TB, file string) []byte {
 	return in
 }
 
-// update returns a MessageUpdate line of the sample.
-func updateLine(tb testing.TB) []byte {
-	tb.Helper()
-	for line := range bytes.Lines(sample(tb)) {
-		if bytes.Contains(line, []byte(`"type":"MessageUpdate"`)) {
-			return line
-		}
-	}
-	tb.Fatal("the sample has no MessageUpdate")
-	return nil
-}
-
 // BenchmarkReader reads the whole sample 16 times, as one stream of 1.5 MB: phi makes events of it, encodingjson only
 // takes lines apart, into a struct of RawMessage fields. The ratio of the two is held by `make bench-check`.
 func BenchmarkReader(b *testing.B) {
@@ -94,42 +81,6 @@ func BenchmarkReader(b *testing.B) {
 				if err := json.Unmarshal(lines.Bytes(), &ev); err != nil {
 					b.Fatal(err)
 				}
-			}
-		}
-	})
-}
-
-// BenchmarkMessageUpdate reads one MessageUpdate line, by far the most common one: phi from a reader into an event,
-// encodingjson from memory into a struct of RawMessage fields.
-func BenchmarkMessageUpdate(b *testing.B) {
-	line := updateLine(b)
-	b.Run("phi", func(b *testing.B) {
-		b.ReportAllocs()
-		const lines = 1000
-		b.SetBytes(int64(len(line)))
-		many := strings.Repeat(string(line), lines)
-		d := NewDecoder()
-		left := 0
-		for b.Loop() { // one iteration is one line
-			if left > 0 {
-				left--
-				continue
-			}
-			for _, err := range d.Events(strings.NewReader(many)) {
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-			left = lines - 1
-		}
-	})
-	b.Run("encodingjson", func(b *testing.B) {
-		b.SetBytes(int64(len(line)))
-		b.ReportAllocs()
-		for b.Loop() {
-			var ev rawEvent
-			if err := json.Unmarshal(line, &ev); err != nil {
-				b.Fatal(err)
 			}
 		}
 	})

@@ -48,45 +48,6 @@ func compacted(t testing.TB, text []byte) []byte {
 	return b.Bytes()
 }
 
-// golden compares got with a file, or writes it with -update.
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if bytes.Equal(got, want) {
-		return
-	}
-	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
-	for i := range min(len(g), len(w)) {
-		if g[i] != w[i] {
-			t.Fatalf("%s:%d: got\n%s\nwant\n%s\n(-update writes it anew)", file, i+1, g[i], w[i])
-		}
-	}
-	t.Fatalf("%s: got %d lines, want %d", file, len(g), len(w))
-}
-
-// TestDocumentGolden reads ledgers and arrays of messages and compares every event with testdata/ledgers/*.golden:
-// ledgers of before April 2026 (no turns, null as continuation, with and without events), of the sample, one on a line
-// with sorted keys, one full of what phi-core would refuse, and what save_messages writes.
-func TestDocumentGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/ledgers/*.json")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			golden(t, strings.TrimSuffix(file, ".json")+".golden", lined(read(t, file)))
-		})
-	}
-}
-
 // TestDocumentForms reads one ledger in every form in which it may come: each yields the same events.
 func TestDocumentForms(t *testing.T) {
 	array := read(t, "testdata/phi-core-0.15.2/two-loops.sessions.json")
@@ -269,5 +230,21 @@ func TestMessageArray(t *testing.T) {
 	set := first(text, input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("p"))
 	if set.SessionID != "mine" || set.ID != own.ID || set.Agent != "clerk" || set.Provider != "p" {
 		t.Errorf("%+v", set)
+	}
+}
+
+// TestEventLog reads phi-core's own durable event log, as 0.15.2 wrote it, and the same events as they came from the
+// channel.
+func TestEventLog(t *testing.T) {
+	read := func(suffix string) []string {
+		in, err := os.ReadFile(filepath.Join("testdata", "phi-core-0.15.2", "durable-event-log."+suffix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return collect(string(in))
+	}
+	channel, log := read("events.ndjson"), read("saved.events.jsonl")
+	if len(channel) == 0 || strings.Join(log, "\n") != strings.Join(channel, "\n") {
+		t.Errorf("%d events from the log, %d from the channel, or others", len(log), len(channel))
 	}
 }

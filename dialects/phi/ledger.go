@@ -152,7 +152,7 @@ func (d *Decoder) group(s *session, first *record) bool {
 	if first.start.Time.IsZero() || ids == nil || ids[0] != '[' || stringOf(selected) == "" {
 		return false
 	}
-	start := record{start: event.Moment{Time: first.start.Time, Source: spans.TimeSourceBound}}
+	start := record{start: event.Bound(first.start.Time)}
 	d.begin(&start)
 	ok := d.play(groupPart(at, "ParallelLoopStart", "session_id", s.id, "loop_ids", ids))
 	d.record = nil

@@ -50,17 +50,8 @@ func NewDecoder(opts ...input.Option) *Decoder {
 // Stats returns what was read so far.
 func (d *Decoder) Stats() input.Stats { return d.shell.Stats }
 
-// Events reads r until its end. Line numbers in errors begin at 1; Meta.Seq goes on from earlier inputs.
-//
-// An event is valid until the next iteration: its byte slices alias the input. Strings may be kept. One line gives no
+// Events reads r until its end, as [input.Decoder] describes. Byte slices of an event alias the input. One line gives no
 // event (MessageStart), one, or several.
-//
-// An error that is a *input.LineError is about one line, and reading goes on behind it; its event is nil. Any other
-// error is one of r, wrapped, and the last. Blank lines, a byte order mark and carriage returns before line ends are
-// passed over.
-//
-// It reads from r only when all complete lines it holds were handed out, so events of a pipe come as soon as their
-// line ends. The iterator may be used once.
 //
 // A document (ledgers, an array of messages) is read whole and is at most as long as a line may be. Its runs have
 // RunInfo.Recording [spans.RecordingLedger] and the addresses that the events of the same session give; Meta.Seq

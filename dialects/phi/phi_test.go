@@ -2,7 +2,6 @@ package phi
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -15,96 +14,6 @@ import (
 
 const goodLine = `{"type":"TurnStart","loop_id":"s.1","turn_index":0,"timestamp":"2026-05-25T10:00:00Z",` +
 	`"triggered_by":"User"}`
-
-// TestBadLines puts each bad line between two good ones: it is reported with its number, without its content, and the
-// others are read.
-func TestBadLines(t *testing.T) {
-	nest := func(n int) string {
-		return `{"type":"Brand","loop_id":"s.1","x":` + strings.Repeat("[", n) + strings.Repeat("]", n) + "}"
-	}
-	for _, test := range []struct{ name, line, want string }{
-		{"truncated", `{"type":"TurnStart","loop_id":"SECRET`, `JSON ends too early at byte 38`},
-		{"malformed", `{"type":"TurnStart",SECRET}`, `object key is no JSON string at byte 21`},
-		{"two values", goodLine + goodLine, fmt.Sprintf("text after the JSON value at byte %d", len(goodLine)+1)},
-		{"not UTF-8", "{\"type\":\"SECRET\xff\"}", `text that is not UTF-8 at byte 16`},
-		{"zero byte", "{\"type\":\"SECRET\x00\"}", `control character in a JSON string at byte 16`},
-		{"too deep", nest(208), "JSON nested too deeply at byte 244"},
-		{"log line cut", `{"ordinal":1,"event":{"type":"TurnStart","loop_id":"SECRET"}`, `JSON ends too early at byte 61`},
-		{"no object", `["SECRET"]`, `want an object, got an array`},
-		{"string", `"SECRET"`, `want an object, got a string`},
-		{"no type", `{"loop_id":"SECRET"}`, `type: missing`},
-		{"type of another type", `{"type":5}`, `type: want a string, got a number`},
-		{"key twice", `{"type":"TurnStart","loop_id":"a","loop_id":"SECRET"}`, `TurnStart: loop_id: stands there twice`},
-		{"payload key twice", `{"type":"TurnRequest","loop_id":"a","payload":{"tools":[],"tools":[]}}`,
-			`TurnRequest: payload.tools: stands there twice`},
-		{"no loop", `{"type":"TurnStart","turn_index":0}`, `TurnStart: loop_id: missing`},
-		{"empty loop", `{"type":"TurnStart","loop_id":""}`, `TurnStart: loop_id: want a string that is not empty`},
-		{"null loop", `{"type":"TurnStart","loop_id":null}`, `TurnStart: loop_id: missing`},
-		{"number as string", `{"type":"TurnStart","loop_id":"a","turn_index":"SECRET"}`,
-			`TurnStart: turn_index: want an integer from 0 to 9223372036854775807, got a string`},
-		{"negative", `{"type":"TurnStart","loop_id":"a","turn_index":-5}`,
-			`TurnStart: turn_index: want an integer from 0 to 9223372036854775807`},
-		{"float", `{"type":"TurnStart","loop_id":"a","turn_index":5.0}`,
-			`TurnStart: turn_index: want an integer from 0 to 9223372036854775807`},
-		{"time", `{"type":"TurnStart","loop_id":"a","timestamp":"SECRET"}`,
-			`TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262`},
-		{"time without offset", `{"type":"TurnStart","loop_id":"a","timestamp":"2026-05-25T10:00:00"}`,
-			`TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262`},
-		{"far future", `{"type":"TurnStart","loop_id":"a","timestamp":"9999-05-25T10:00:00Z"}`,
-			`TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262`},
-		{"time as number", `{"type":"TurnStart","loop_id":"a","timestamp":5}`,
-			`TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262, got a number`},
-		{"usage", `{"type":"AgentEnd","loop_id":"a","usage":[5]}`, `AgentEnd: usage: want an object, got an array`},
-		{"usage count", `{"type":"AgentEnd","loop_id":"a","usage":{"input":"SECRET"}}`,
-			`AgentEnd: usage.input: want an integer from 0 to 9223372036854775807, got a string`},
-		{"messages", `{"type":"AgentEnd","loop_id":"a","messages":{}}`, `AgentEnd: messages: want an array, got an object`},
-		{"no payload", `{"type":"TurnRequest","loop_id":"a"}`, `TurnRequest: payload: missing`},
-		{"payload messages", `{"type":"TurnRequest","loop_id":"a","payload":{"messages":"SECRET"}}`,
-			`TurnRequest: payload.messages: want an array, got a string`},
-		{"no message", `{"type":"MessageEnd","loop_id":"a"}`, `MessageEnd: message: missing`},
-		{"no role", `{"type":"MessageEnd","loop_id":"a","message":{}}`, `MessageEnd: message.role: missing`},
-		{"no call id", `{"type":"ToolExecutionStart","loop_id":"a"}`, `ToolExecutionStart: tool_call_id: missing`},
-		{"is_error", `{"type":"ToolExecutionEnd","loop_id":"a","tool_call_id":"c","is_error":"SECRET"}`,
-			`ToolExecutionEnd: is_error: want a boolean, got a string`},
-		{"members", `{"type":"ParallelLoopStart","loop_ids":[5]}`,
-			`ParallelLoopStart: loop_ids[0]: want a string, got a number`},
-		{"selected", `{"type":"ParallelLoopEnd"}`, `ParallelLoopEnd: selected_loop_id: missing`},
-		{"config", `{"type":"AgentStart","loop_id":"a","config_snapshot":"SECRET"}`,
-			`AgentStart: config_snapshot: want an object, got a string`},
-		{"kind", `{"type":"AgentStart","loop_id":"a","continuation_kind":5}`,
-			`AgentStart: continuation_kind: want a string or an object, got a number`},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			d := NewDecoder()
-			var seqs []int64
-			var bad *input.LineError
-			for ev, err := range d.Events(strings.NewReader(goodLine + "\n" + test.line + "\n" + goodLine + "\n")) {
-				if err == nil {
-					seqs = append(seqs, ev.(*event.TurnStarted).Seq)
-					continue
-				}
-				if ev != nil || bad != nil || !errors.As(err, &bad) {
-					t.Fatalf("event %v, error %v after %v", ev, err, bad)
-				}
-			}
-			if !reflect.DeepEqual(seqs, []int64{1, 3}) || bad == nil {
-				t.Fatalf("good lines %v, error %v", seqs, bad)
-			}
-			if got, want := bad.Error(), "phi-core: line 2: "+test.want; got != want {
-				t.Errorf("got  %s\nwant %s", got, want)
-			}
-			if strings.Contains(bad.Error(), "SECRET") {
-				t.Error("the error holds content")
-			}
-			if bad.Cut != strings.Contains(test.want, "too early") {
-				t.Errorf("Cut = %v", bad.Cut)
-			}
-			if got, want := d.Stats(), (input.Stats{Lines: 3, Rejected: 1, Events: 2}); got != want {
-				t.Errorf("Stats = %+v, want %+v", got, want)
-			}
-		})
-	}
-}
 
 // TestMissingFields takes each key off each variant of the sample: it must be read, but for those that
 // testdata/fields.md calls necessary.

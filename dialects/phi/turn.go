@@ -174,11 +174,8 @@ func (d *Decoder) turnRequest(l *line) (events []event.Event) {
 	case l.Failed() > 0:
 	case !l.run.inTurn && index >= 0: // a turn whose start was not read: it started before
 		l.run.beginTurn(index)
-		start := &event.TurnStarted{Meta: l.m, TurnInfo: event.TurnInfo{Index: &index}}
-		if !l.m.Time.IsZero() {
-			start.Start = event.Moment{Time: l.m.Time, Source: spans.TimeSourceBound}
-		}
-		events = append(events, start)
+		events = append(events, &event.TurnStarted{Meta: l.m,
+			TurnInfo: event.TurnInfo{Index: &index, Start: event.Bound(l.m.Time)}})
 	case index >= 0 && index != l.run.turn:
 		l.Keep("turn_index")
 	}
