@@ -375,7 +375,7 @@ func TestDiffAmounts(t *testing.T) {
 	}
 }
 
-// A message of nothing but tool calls shows them, a message of another shape its JSON, a compaction its number.
+// A message of nothing but tool calls shows them, a message of another shape its JSON, a field its path.
 func TestDiffNames(t *testing.T) {
 	message := func(body string) diff.Change {
 		return diff.Change{Part: diff.Request, Path: "request", Change: "added",
@@ -393,7 +393,7 @@ func TestDiffNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"+   3  reply: [calls bash]\n", `+   3  reply: {"role":"assistant","content":[]}` + "\n", "-1: summary user: short\n",
+		"+   3  reply: [calls bash]\n", `+   3  reply: {"role":"assistant","content":[]}` + "\n", "-compaction[0].summary.user: short\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
