@@ -335,28 +335,20 @@ func permissionMark(p place, q *session.Permission) OutlineMark {
 
 // line is the beginning of the reply of a turn, else of its input.
 func (v *View) line(t *viewTurn) string {
-	if t.Capture != spans.CaptureDigests {
-		for k, items := range [][]session.Ref{t.Output.Items(), input(t)} {
-			second := ""
-			for i, ref := range items {
-				body, ok := v.tree.Blocks.Body(ref)
-				if !ok || i == maxLines {
-					break
-				}
-				for _, s := range sayings(body) {
-					switch text := Clean(s.text); {
-					case text == "":
-					case k == 1 && t.Input.Len() == 0 && ofModel(&s): // the reply of the turn before
-					case s.label == session.ByModel || s.label == session.ByUser || s.label == "error":
-						return ellipsis(text, outlineText)
-					case second == "":
-						second = text
-					}
-				}
+	m := &docs{View: v, text: 4 * outlineText, most: maxLines, results: true}
+	for _, list := range [][]Said{m.said(t.Output.Items(), t.Capture, nil, nil), m.input(t, nil)} {
+		second := ""
+		for _, s := range list {
+			switch text := Clean(s.Text.Text); {
+			case s.Text.State != "" || text == "" || t.Capture == spans.CaptureDigests:
+			case s.Label == session.ByModel || s.Label == session.ByUser || s.Label == "error":
+				return ellipsis(text, outlineText)
+			default:
+				second = cmp.Or(second, text)
 			}
-			if second != "" {
-				return ellipsis(second, outlineText)
-			}
+		}
+		if second != "" {
+			return ellipsis(second, outlineText)
 		}
 	}
 	return ellipsis(Clean(t.Error), outlineText)

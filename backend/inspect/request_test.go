@@ -158,11 +158,3 @@ func TestPretty(t *testing.T) {
 		t.Error("what is no JSON is indented")
 	}
 }
-
-func TestBytes(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 9999: "9999 B", 10_000: "10.0 kB", 987_654: "987 kB", 1_100_000: "1.1 MB", 20 << 20: "20.9 MB", 3e9: "3.0 GB"} {
-		if got := inspect.Bytes(n); got != want {
-			t.Errorf("Bytes(%d) = %q, want %q", n, got, want)
-		}
-	}
-}

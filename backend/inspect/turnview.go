@@ -55,6 +55,8 @@ type docs struct {
 	alone bool // the turn is the only one
 	drawn bool // for a terminal, which has neither provenance nor first words
 	gone  map[*session.Run]bool
+	// results says that results of tools are messages too, though they are at their calls.
+	results bool
 
 	waiting []*session.Permission // those of the run asks
 	asks    *session.Run
@@ -228,7 +230,7 @@ func (m *docs) said(refs []session.Ref, capture spans.Capture, from map[string]s
 			continue
 		}
 		for j, s := range sayings(body) {
-			if s.label != session.ByTool && (skip == nil || !skip(&s)) {
+			if (m.results || s.label != session.ByTool) && (skip == nil || !skip(&s)) {
 				label := ellipsis(Clean(s.label), 32)
 				out = append(out, Said{Label: label, Text: *m.part(s.text, ref), From: source, message: i, part: j})
 			}
