@@ -198,19 +198,12 @@ func (r *renderer) times() []string {
 }
 
 func (r *renderer) period(from, to time.Time) string {
-	if from.IsZero() {
-		return ""
-	}
 	from, to = from.In(r.o.Location), to.In(r.o.Location)
-	s := from.Format("2006-01-02 15:04:05")
-	switch {
-	case to.IsZero() || from.Format(time.DateTime) == to.Format(time.DateTime):
-	case from.Format(time.DateOnly) == to.Format(time.DateOnly):
-		s += to.Format(" – 15:04:05")
-	default:
-		s += to.Format(" – 2006-01-02 15:04:05")
+	begin, end := from.Format(time.DateTime), to.Format(time.DateTime)
+	if begin == end {
+		return begin + from.Format(" MST")
 	}
-	return s + from.Format(" MST")
+	return begin + " – " + strings.TrimPrefix(end, from.Format(time.DateOnly+" ")) + from.Format(" MST")
 }
 
 // cacheIdle points out that several turns read nothing from a cache although their provider has one.

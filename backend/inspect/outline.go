@@ -25,20 +25,15 @@ type View struct {
 type viewTurn struct {
 	place
 	*session.Turn
-	before *session.Turn // the turn that it follows; nil where there is none
+	before *session.Turn // the turn that it follows; an empty one where there is none
 	first  bool          // it is the first of its run
 	// defects are those of the turn, and of what belongs to it, as session.Summarize counts them.
 	defects []session.Defect
 }
 
 // promptChanged and toolsChanged report that the turn before is known to have another system prompt or catalogue.
-func (t *viewTurn) promptChanged() bool {
-	return t.before != nil && differ(t.PromptDigest, t.before.PromptDigest)
-}
-
-func (t *viewTurn) toolsChanged() bool {
-	return t.before != nil && differ(t.ToolsDigest(), t.before.ToolsDigest())
-}
+func (t *viewTurn) promptChanged() bool { return differ(t.PromptDigest, t.before.PromptDigest) }
+func (t *viewTurn) toolsChanged() bool  { return differ(t.ToolsDigest(), t.before.ToolsDigest()) }
 
 func differ(a, b string) bool { return a != "" && b != "" && a != b }
 
@@ -77,15 +72,15 @@ func (v *View) findTurns() {
 			}
 		}
 	}
-	var before *session.Turn // the last of the runs that are not spawned
+	before := new(session.Turn) // the last of the runs that are not spawned
 	for i, run := range v.tree.Runs {
 		p := place{v.tree, run, i + 1}
 		_, claimed := v.index.claims[run]
 		last := before
 		if h := v.history.Run(run); claimed || h.Relation == session.RelationSubAgent {
-			last = nil
+			last = new(session.Turn)
 		} else if h.Parent != nil {
-			last = lasts[h.Parent]
+			last = cmp.Or(lasts[h.Parent], new(session.Turn))
 		}
 		for j, turn := range run.Turns {
 			v.at[turn] = len(v.turns)
