@@ -177,7 +177,8 @@ func (f *Follower) turn(p place, key string, v *TurnView, over, stopped bool) {
 	if v.UsageTold {
 		parts = append(parts, Count(t.Usage.Input)+" in", Count(t.Usage.Output)+" out")
 	}
-	f.line(key+" end", cmp.Or(t.End, t.Seen, t.Start), append(parts, dim.of(Clean(t.StopReason)), red.of(Clean(t.Error)))...)
+	parts = append(parts, dim.of(Clean(t.StopReason)), red.of(Clean(t.Error)))
+	f.line(key+" end", cmp.Or(t.End, t.Seen, t.Start), parts...)
 }
 
 // children writes what belongs to a turn, or to a run outside its turns, by its end.

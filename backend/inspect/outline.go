@@ -318,7 +318,8 @@ func compactionMark(p place, c *session.Compaction) OutlineMark {
 		applied = "not applied"
 	}
 	kind := Clean(string(c.Kind))
-	text := joined(separator, fromTo(c.MessagesBefore, c.MessagesAfter, "message"), fromTo(c.InputTokens, c.OutputTokens, "token"),
+	text := joined(separator, fromTo(c.MessagesBefore, c.MessagesAfter, "message"),
+		fromTo(c.InputTokens, c.OutputTokens, "token"),
 		Clean(c.Trigger), applied)
 	return OutlineMark{Kind: "compaction", Run: p.n, At: c.Start, Text: kind + prefixed(separator, text)}
 }

@@ -164,7 +164,7 @@ func (m *docs) system(t *viewTurn, q *session.Request) *Body {
 	return b
 }
 
-// tools returns the names of the tools of a request, nil where they are unknown. Requests of one catalogue read it once.
+// tools returns the names of the tools of a request, nil where they are unknown. It reads a catalogue once.
 func (m *docs) tools(q *session.Request) []string {
 	ref, ok := param(q, spans.ProvenanceTools)
 	if !ok {
