@@ -107,27 +107,6 @@ func TestFactsInTheHead(t *testing.T) {
 	}
 }
 
-// Rules of a fact of the session are in force from its time on.
-func TestRulesFromThenOn(t *testing.T) {
-	blocks := &session.BlockSet{}
-	fact := func(from int, rules string) session.Fact {
-		return session.Fact{Subject: "session", Key: "rules", At: at(from), Value: &list(blocks, rules).Items()[0]}
-	}
-	run := &session.Run{Span: span(0, 5000), ID: "r", Status: spans.RunStatusCompleted, Turns: []*session.Turn{
-		{Span: span(1000, 1500), Index: 0}, {Span: span(2000, 2500), Index: 1}, {Span: span(4000, 4500), Index: 2}}}
-	tree := session.Tree{Session: &session.Session{ID: "s", Start: at(0), Last: at(5000), Runs: []*session.Run{run},
-		Facts: []session.Fact{fact(2000, `["first"]`), fact(3000, `["second"]`)}}, Blocks: blocks}
-	v := inspect.NewView(tree, nil)
-	for i, want := range []string{"rules   not recorded\n", "rules   first\n", "rules   second\n"} {
-		if got := render(t, tree, inspect.Options{Width: 80, Run: run, Turn: run.Turns[i]}); !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-		if got := v.Turn(i, 100, at(5000)); (got.RulesState == inspect.StateNotRecorded) != (i == 0) {
-			t.Errorf("turn %d: %+v, %q", i, got.Rules, got.RulesState)
-		}
-	}
-}
-
 // Where no word is shown it is said why.
 func TestNothingSaid(t *testing.T) {
 	blocks := &session.BlockSet{}
