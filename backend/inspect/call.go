@@ -28,21 +28,15 @@ func callMark(v *CallView) string {
 	case word != "":
 		return st.of("… " + word + " ")
 	}
-	switch v.Outcome {
-	case spans.OutcomeOK:
-		return green.of("✓ ")
-	case spans.OutcomeError:
-		return red.of("✗ failed ")
-	case spans.OutcomeDenied:
-		return red.of("⊘ denied ")
-	case spans.OutcomeSkipped:
-		return yellow.of("» skipped ")
-	case spans.OutcomeCancelled:
-		return yellow.of("■ cancelled ")
-	case "":
-		return dim.of("· ")
+	if mark, ok := outcomeMarks[v.Outcome]; ok {
+		return mark
 	}
 	return yellow.of("? " + Clean(string(v.Outcome)) + " ")
+}
+
+var outcomeMarks = map[spans.Outcome]string{
+	spans.OutcomeOK: green.of("✓ "), spans.OutcomeError: red.of("✗ failed "), spans.OutcomeDenied: red.of("⊘ denied "),
+	spans.OutcomeSkipped: yellow.of("» skipped "), spans.OutcomeCancelled: yellow.of("■ cancelled "), "": dim.of("· "),
 }
 
 func (r *renderer) call(v *CallView) *node {
@@ -177,24 +171,13 @@ func target(q *session.Permission) string {
 
 func decision(a spans.Action) string { return cmp.Or(Clean(string(a)), "decided") }
 
+// decisionStyle and decisionMark are the look of a decision.
 func decisionStyle(a spans.Action) style {
-	switch a {
-	case spans.ActionDeny:
-		return red
-	case spans.ActionAllow:
-		return green
-	}
-	return yellow
+	return cmp.Or(map[spans.Action]style{spans.ActionDeny: red, spans.ActionAllow: green}[a], yellow)
 }
 
 func decisionMark(a spans.Action) string {
-	switch a {
-	case spans.ActionDeny:
-		return "⊘ "
-	case spans.ActionAllow:
-		return "✓ "
-	}
-	return "? "
+	return cmp.Or(map[spans.Action]string{spans.ActionDeny: "⊘ ", spans.ActionAllow: "✓ "}[a], "? ")
 }
 
 // permissionText says why a decision was made, by which rule, by whom, and how long it took.

@@ -347,35 +347,7 @@ func TestDiffDrawn(t *testing.T) {
 	golden(t, "diff.json", b2.String())
 }
 
-// TestDiffAmounts holds that no line is broken between an amount and its unit, whatever the width.
-func TestDiffAmounts(t *testing.T) {
-	side := &diff.Place{Address: "s/@1/0"}
-	d := &diff.Diff{
-		Kind: diff.OfTurns, A: diff.Side{Address: "s/@1/0", Cost: map[string]float64{"EUR": 0.5, "USD": 12.25}}, B: diff.Side{Address: "t/@1/0"},
-		Runs: []diff.Pair{{State: diff.Changed, A: &diff.Place{}, B: &diff.Place{}, Turns: []diff.Pair{{
-			State: diff.Changed, A: side, B: side, Parts: []diff.Part{diff.Usage, diff.Cost}, Changes: []diff.Change{
-				{Part: diff.Usage, Path: "usage.input", Before: "10500", After: "12250"}, {Part: diff.Usage, Path: "usage.output", Before: "98", After: "150"},
-				{Part: diff.Cost, Path: "cost", Before: "0.0315", After: "12.25", Unit: "USD"},
-			},
-		}}}},
-	}
-	for width := 40; width <= 160; width++ {
-		var b strings.Builder
-		if err := inspect.WriteDiff(&b, d, inspect.Options{Width: width}, inspect.DiffUnified); err != nil {
-			t.Fatal(err)
-		}
-		for _, amount := range []string{"USD 12.25", "EUR 0.5000", "USD 0.0315 →", "10,500"} {
-			if !strings.Contains(b.String(), amount) {
-				t.Errorf("no %q at %d columns:\n%s", amount, width, b.String())
-			}
-		}
-		if width == 80 && !strings.Contains(b.String(), "\n  cost USD 0.0315 → USD 12.25 (+12.2185)\n") {
-			t.Errorf("a part that has room on a line is in two:\n%s", b.String())
-		}
-	}
-}
-
-// A message of nothing but tool calls shows them, a message of another shape its JSON, a compaction its number.
+// A message of nothing but tool calls shows them, a message of another shape its JSON, a field its path.
 func TestDiffNames(t *testing.T) {
 	message := func(body string) diff.Change {
 		return diff.Change{Part: diff.Request, Path: "request", Change: "added",
@@ -393,7 +365,7 @@ func TestDiffNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"+   3  reply: [calls bash]\n", `+   3  reply: {"role":"assistant","content":[]}` + "\n", "-1: summary user: short\n",
+		"+   3  reply: [calls bash]\n", `+   3  reply: {"role":"assistant","content":[]}` + "\n", "-compaction[0].summary.user: short\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())

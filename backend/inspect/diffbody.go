@@ -129,59 +129,25 @@ func duration(t *diff.Pair) string {
 	return strings.Join(slices.Compact(out), " → ")
 }
 
-// titled are the parts that have one title for all their changes, roots the first names of paths that titles say.
-var titled = []diff.Part{diff.Tools, diff.Params, diff.Outcome, diff.Compaction, diff.Request}
-var roots = []string{"params", "outcome", "compaction", "args", "result", "input", "output", "usage", "tools", "system"}
-
-// name says the path of a field as people read it, without the root that a title says: of a compaction
-// [0].summary.user is "1: summary user".
-func (v *diffView) name(c *diff.Change) string {
-	name := Clean(c.Path)
-	for _, root := range roots {
-		if rest, ok := strings.CutPrefix(name, root); ok {
-			name = strings.TrimPrefix(rest, ".")
-			break
-		}
-	}
-	switch {
-	case c.Part == diff.System:
-		return v.part(c.Part)
-	case c.Part == diff.Results:
-		return strings.TrimSuffix(strings.TrimSpace("result "+name), " content")
-	case c.Path == "args":
-		return "input"
-	case c.Part == diff.Compaction:
-		index, rest, ok := strings.Cut(strings.TrimPrefix(name, "["), "]")
-		if n, err := strconv.Atoi(index); ok && err == nil {
-			return strconv.Itoa(n+1) + prefixed(": ", words(strings.TrimSpace(strings.ReplaceAll(rest, ".", " "))))
-		}
-	}
-	return name
-}
-
-// changes draws the changes of the wanted parts of a pair.
+// changes draws the changes of the wanted parts of a pair, each by the path of its field.
 func (v *diffView) changes(p *diff.Pair, wanted func(diff.Part) bool) {
 	var numbers []string
-	last := diff.Part("")
+	messages := false
 	for i := range p.Changes {
 		c := &p.Changes[i]
-		if !wanted(c.Part) {
-			continue
-		}
-		if c.Part != last && slices.Contains(titled, c.Part) {
-			v.title(map[bool]string{true: "messages", false: v.part(c.Part)}[c.A != nil || c.B != nil], "")
-			if c.A != nil || c.B != nil {
-				v.note(messageCounts(p)...)
-			}
-		}
-		last = c.Part
 		switch {
+		case !wanted(c.Part):
 		case c.Part == diff.Usage || c.Part == diff.Cost:
-			numbers = append(numbers, delta(words(v.name(c)), c.Unit, before(c), after(c)))
+			numbers = append(numbers, delta(words(strings.TrimPrefix(c.Path, "usage.")), c.Unit, before(c), after(c)))
 		case c.A != nil || c.B != nil:
+			if !messages {
+				v.title("messages", "")
+				v.note(messageCounts(p)...)
+				messages = true
+			}
 			v.message(c)
 		default:
-			v.change(v.name(c), c)
+			v.change(c)
 		}
 	}
 	if len(numbers) > 0 {
@@ -191,27 +157,25 @@ func (v *diffView) changes(p *diff.Pair, wanted func(diff.Part) bool) {
 }
 
 // change draws one field that differs.
-func (v *diffView) change(name string, c *diff.Change) {
-	more := ""
+func (v *diffView) change(c *diff.Change) {
+	name, more := cmp.Or(Clean(c.Path), "the whole"), ""
 	if c.Change != "changed" {
 		more = " " + Clean(c.Change)
 	}
 	switch {
 	case c.DigestA != "" || c.DigestB != "":
-		if name != "" {
-			v.title(name, more)
-		}
+		v.title(name, more)
 		was, is := cmp.Or(cut(Clean(c.DigestA), 16), "none"), cmp.Or(cut(Clean(c.DigestB), 16), "none")
 		v.note("the text is not here; its digest changed: " + was + " → " + is)
 	case c.Text != nil:
-		v.title(cmp.Or(name, "the whole"), more)
+		v.title(name, more)
 		v.text(c)
 	default:
 		var l []diff.Line
 		for i, raw := range []session.RawJSON{c.Before, c.After} {
 			if raw != "" {
 				op := []string{diff.Removed, diff.Added}[i]
-				l = append(l, diff.Line{Op: op, Text: prefixed(name, prefixed(": ", valueText([]byte(raw))))})
+				l = append(l, diff.Line{Op: op, Text: name + prefixed(": ", valueText([]byte(raw)))})
 			}
 		}
 		v.lines(l)

@@ -166,25 +166,19 @@ func (f *Follower) turn(p place, key string, v *TurnView, over, stopped bool) {
 	if !ended && !over {
 		return
 	}
-	parts := []string{fmt.Sprintf("turn %d", t.Index)}
-	switch {
-	case !ended && stopped:
-		parts = append(parts, yellow.of("stopped"))
-	case !ended:
-		parts = append(parts, yellow.of("open"))
-	case t.Known == spans.KnownClosed:
-		parts = append(parts, red.of("no end seen"))
-	case t.Failed:
-		parts = append(parts, red.of("failed"))
+	state, st := turnState(v)
+	if state == "" && t.Failed {
+		state, st = "failed", red
 	}
-	parts = append(parts, took(knownStart(t.Span), cmp.Or(t.End, t.Seen)))
+	parts := []string{fmt.Sprintf("turn %d", t.Index), st.of(state), took(knownStart(t.Span), cmp.Or(t.End, t.Seen))}
 	if t.Attempts > 1 {
 		parts = append(parts, yellow.of(fmt.Sprintf("%d attempts", t.Attempts)))
 	}
 	if v.UsageTold {
 		parts = append(parts, Count(t.Usage.Input)+" in", Count(t.Usage.Output)+" out")
 	}
-	f.line(key+" end", cmp.Or(t.End, t.Seen, t.Start), append(parts, dim.of(Clean(t.StopReason)), red.of(Clean(t.Error)))...)
+	parts = append(parts, dim.of(Clean(t.StopReason)), red.of(Clean(t.Error)))
+	f.line(key+" end", cmp.Or(t.End, t.Seen, t.Start), parts...)
 }
 
 // children writes what belongs to a turn, or to a run outside its turns, by its end.

@@ -3,41 +3,21 @@ package inspect_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
-
-// oneByOne lets the copies of open spans and the spans that ended into one exporter, which is not for several at once.
-type oneByOne struct {
-	mu sync.Mutex
-	to sdktrace.SpanExporter
-}
-
-func (e *oneByOne) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.to.ExportSpans(ctx, batch)
-}
-
-func (e *oneByOne) Shutdown(context.Context) error { return nil }
 
 // newest are the rows that a store would keep.
 func newest(rows []session.Row) []session.Row {
@@ -94,72 +74,32 @@ func TestFollowSubAgents(t *testing.T) {
 const clarkChildLine = 52
 
 func followed(t *testing.T, events []byte, live bool, end int) string {
-	w := &wire{t: t, blocks: map[string]*session.BlockSet{}}
-	exporter, err := otlptrace.New(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to := &oneByOne{to: exporter}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(to))
-	opts := []otelagent.Option{otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent)}
-	var copies *otelsetup.Live
+	isClark := bytes.Contains(events, []byte("conv-42"))
+	isMain := func(s *session.Session) bool { return s.ID == "conv-42" || strings.HasPrefix(s.ID, "0b5cf0a5") }
+	p, opts := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent)), []input.Option{}
 	if live {
-		copies = otelsetup.NewLive(to, 0)
-		defer copies.Shutdown(context.WithoutCancel(t.Context()))
-		opts = append(opts, otelagent.WithLive(copies))
+		p, opts = agenttest.NewLive(t, otelagent.WithCapture(otelagent.CaptureContent)), []input.Option{input.WithLive()}
 	}
-	rec := event.NewRecorder(otelagent.NewTracer(opts...))
-
+	rec := event.NewRecorder(p.Tracer())
 	var out bytes.Buffer
 	f := inspect.NewFollower(&out, inspect.Options{Width: 80})
+	var batch session.Batch
 	look := func(over bool) {
-		synctest.Wait()
-		to.mu.Lock()
-		defer to.mu.Unlock()
-		var main session.Tree
-		var related []session.Tree
-		for _, s := range session.AssembleAll(newest(w.rows)) {
-			blocks := w.blocks[s.ID]
-			if blocks == nil {
-				blocks = &session.BlockSet{}
-			}
-			tree := session.Tree{Session: s, Blocks: blocks}
-			if s.ID == "conv-42" || strings.HasPrefix(s.ID, "0b5cf0a5") {
-				main = tree
-			} else {
-				related = append(related, tree)
-			}
-		}
-		if main.Session == nil {
+		batch.Rows = newest(batch.Rows)
+		trees := treesOf(batch)
+		i := slices.IndexFunc(trees, func(t session.Tree) bool { return isMain(t.Session) })
+		if i < 0 {
 			return
 		}
-		if err := f.Write(main, related, nil, time.Now(), over); err != nil {
+		if err := f.Write(trees[i], slices.Delete(slices.Clone(trees), i, i+1), nil, time.Now(), over); err != nil {
 			t.Fatal(err)
 		}
 	}
-
 	pipe, feed := io.Pipe()
-	told := make(chan error, 1)
+	done := make(chan bool)
 	go func() {
-		all := phi.Events
-		if bytes.Contains(events, []byte("conv-42")) {
-			all = clark.Events
-		}
-		var opts []input.Option
-		if live {
-			opts = append(opts, input.WithLive())
-		}
-		for ev, err := range all(pipe, opts...) {
-			var bad *input.LineError
-			if err != nil && !errors.As(err, &bad) {
-				told <- err
-				return
-			}
-			if err == nil {
-				rec.Record(context.Background(), ev)
-			}
-		}
-		told <- nil
+		play(t, rec, pipe, isClark, opts...)
+		close(done)
 	}()
 	for i, line := range bytes.SplitAfter(events, []byte("\n")) {
 		if end > 0 && i == end {
@@ -169,23 +109,21 @@ func followed(t *testing.T, events []byte, live bool, end int) string {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
+		batch = p.Batch()
 		look(false)
 	}
 	if end > 0 { // nothing comes any more
-		if err := copies.Shutdown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
 		time.Sleep(time.Minute)
 		look(false)
 		look(true)
 	}
 	_ = feed.Close()
-	if err := <-told; err != nil {
-		t.Fatal(err)
-	}
+	<-done
 	rec.Close(context.Background())
 	if end == 0 {
 		time.Sleep(time.Second)
+		batch = p.Batch()
 		look(false)
 		look(true)
 	}

@@ -27,7 +27,8 @@ func Grep(w io.Writer, hits []search.Hit, o Options) error {
 		if h.Hidden {
 			notes = append(notes, "rewound")
 		}
-		d.line(bold.of(Clean(h.Address)), cyan.of("  "+Clean(h.Place)), dim.of(prefixed(separator, joined(separator, notes...))))
+		more := prefixed(separator, joined(separator, notes...))
+		d.line(bold.of(Clean(h.Address)), cyan.of("  "+Clean(h.Place)), dim.of(more))
 
 		const indent = "    "
 		match := cut(cleanPart(h.Match), d.width-len(indent))

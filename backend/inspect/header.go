@@ -114,28 +114,33 @@ const (
 	plainFact = 32
 )
 
-// facts returns the facts of the session that fit into a few words, and counts the others: documents of a protocol,
-// facts about messages. It omits facts with a place of their own (title, archived, history, rules, rows of the
-// guide) and withdrawn ones.
+// facts returns the facts of the session that are a few words, and counts the others: documents of a protocol, times,
+// facts about messages. It omits facts with a place of their own (title, archived, history, rules, rows of the guide)
+// and withdrawn ones.
 func (r *renderer) facts() []string {
 	s, more := r.main.Session, 0
 	var out []string
+	elsewhere := []string{session.FactTitle, session.FactArchived, session.FactHidden, session.FactQueued,
+		session.FactCanceled, factRules}
 	for i := range s.Facts {
 		f := &s.Facts[i]
-		elsewhere := f.Key == session.FactTitle || f.Key == session.FactArchived || f.Key == factRules || ofHistory(f)
-		if elsewhere || strings.HasPrefix(f.Key, "guide.") || s.Fact(f.Subject, f.Key) != f {
-			continue
-		}
 		body := ""
 		if f.Value != nil {
 			body, _ = r.main.Blocks.Body(*f.Value)
 		}
-		switch word := words(f.Key) + " " + plainWord(body); {
-		case body == "null":
-		case f.Subject == session.SubjectSession && plainWord(body) != "" && !strings.Contains(f.Key, ".") &&
-			width(word) <= plainFact && len(out) < mostFacts:
-			out = append(out, word)
-		default:
+		if slices.Contains(elsewhere, f.Key) || strings.HasPrefix(f.Key, "guide.") || s.Fact(f.Subject, f.Key) != f ||
+			body == "null" {
+			continue
+		}
+		var word string
+		text := words(f.Key) + " "
+		if json.Unmarshal([]byte(body), &word) == nil {
+			text += Clean(word)
+		}
+		isWords := word != "" && f.Subject == session.SubjectSession && session.FactTime(body, time.Time{}).IsZero()
+		if isWords && width(text) <= plainFact && len(out) < mostFacts {
+			out = append(out, text)
+		} else {
 			more++
 		}
 	}
@@ -147,26 +152,6 @@ func (r *renderer) facts() []string {
 		out = append(out, text+", --output json has them")
 	}
 	return out
-}
-
-// plainWord returns the text of a JSON string that is no date; empty for any other value.
-func plainWord(body string) string {
-	var text string
-	if json.Unmarshal([]byte(body), &text) != nil {
-		return ""
-	}
-	if _, err := time.Parse(time.RFC3339, text); err == nil {
-		return ""
-	}
-	return Clean(text)
-}
-
-// ofHistory reports facts about rewound and waiting messages, which the history has.
-func ofHistory(f *session.Fact) bool {
-	if !strings.HasPrefix(f.Subject, session.SubjectMessage) {
-		return false
-	}
-	return f.Key == session.FactHidden || f.Key == session.FactQueued || f.Key == session.FactCanceled
 }
 
 // others counts the sessions of sub-agents that are shown, and their usage.
@@ -198,19 +183,12 @@ func (r *renderer) times() []string {
 }
 
 func (r *renderer) period(from, to time.Time) string {
-	if from.IsZero() {
-		return ""
-	}
 	from, to = from.In(r.o.Location), to.In(r.o.Location)
-	s := from.Format("2006-01-02 15:04:05")
-	switch {
-	case to.IsZero() || from.Format(time.DateTime) == to.Format(time.DateTime):
-	case from.Format(time.DateOnly) == to.Format(time.DateOnly):
-		s += to.Format(" – 15:04:05")
-	default:
-		s += to.Format(" – 2006-01-02 15:04:05")
+	begin, end := from.Format(time.DateTime), to.Format(time.DateTime)
+	if begin == end {
+		return begin + from.Format(" MST")
 	}
-	return s + from.Format(" MST")
+	return begin + " – " + strings.TrimPrefix(end, from.Format(time.DateOnly+" ")) + from.Format(" MST")
 }
 
 // cacheIdle points out that several turns read nothing from a cache although their provider has one.

@@ -46,6 +46,13 @@ func TestCount(t *testing.T) {
 			t.Errorf("Count(%d) = %q, want %q", n, got, want)
 		}
 	}
+	for n, want := range map[int64]string{
+		0: "0 B", 9999: "9999 B", 10_000: "10.0 kB", 987_654: "987 kB", 1_100_000: "1.1 MB", 3e9: "3.0 GB",
+	} {
+		if got := Bytes(n); got != want {
+			t.Errorf("Bytes(%d) = %q, want %q", n, got, want)
+		}
+	}
 }
 
 func TestClean(t *testing.T) {
@@ -85,45 +92,6 @@ func FuzzClean(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestArgsText(t *testing.T) {
-	for in, want := range map[string]string{
-		`{"path":"src/lib.rs"}`:               "path: src/lib.rs",
-		`{"b":1,"a":{"x":[1, 2]},"c":"two"}`:  `b: 1, a: {"x":[1,2]}, c: two`,
-		`{}`:                                  "",
-		`"text"`:                              "text",
-		`[1, 2]`:                              "[1,2]",
-		`null`:                                "null",
-		`{"a":`:                               `{"a":`,
-		`not json`:                            "not json",
-		`{"big":12345678901234567890,"n":-0}`: "big: 12345678901234567890, n: -0",
-	} {
-		if got := argsText(in); got != want {
-			t.Errorf("argsText(%s) = %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestSayings(t *testing.T) {
-	for in, want := range map[string]string{
-		`{"role":"user","content":[{"type":"text","text":"why?"}]}`: "user:why?",
-		`{"role":"user","content":"why?"}`:                          "user:why?",
-		`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"so"},` + `{"type":"toolCall","id":"c","name":"bash","arguments":{}}]}`: "thinking:hm|reply:so",
-		`{"role":"user","content":[{"type":"text","text":"see"},{"type":"image","data":"aaaa","mimeType":"image/png"}]}`:                                                  "user:see [image image/png]",
-		`{"role":"extension","kind":"notice","data":{"a": 1}}`:                                                                                                            `extension:notice {"a":1}`,
-		`{"role":"assistant","content":[],"errorMessage":"overloaded"}`:                                                                                                   "error:overloaded",
-		`not json`: "text:not json",
-		`{"x":1}`:  `text:{"x":1}`,
-	} {
-		var got []string
-		for _, s := range sayings(in) {
-			got = append(got, s.label+":"+s.text)
-		}
-		if g := strings.Join(got, "|"); g != want {
-			t.Errorf("sayings(%s) = %q, want %q", in, g, want)
-		}
-	}
 }
 
 func TestShortIDs(t *testing.T) {

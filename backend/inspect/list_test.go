@@ -1,69 +1,99 @@
 package inspect_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
+	_ "time/tzdata" // for machines without one
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Titles stand where agents do where there is no room for both, and what is archived says so.
-func TestListTitles(t *testing.T) {
+// Lists have the columns that there is room for, and those that a filter asks for. Titles stand where agents do where
+// there is no room for both, what is archived says so, an unknown value is no zero, and one long id does not hide the
+// columns of all sessions.
+func TestList(t *testing.T) {
+	key := func(id string) session.Key { return session.Key{ID: id} }
 	list := []session.Summary{
+		{Key: key("just-arrived")},
 		{
-			Key: session.Key{ID: "ses_1"}, Status: spans.SessionStatusBusy, Agent: "coder", Title: "Fix the parser\x1b[31m for ranges that go backwards and a title that goes on",
-			Model: "claude-sonnet-4-5", Start: at(0), Last: at(577), Runs: 4, Turns: 8, ToolCalls: 6, Cost: 0.125, Currency: "USD",
+			Key: key("0b5cf0a5-6d0e-4f6f-9a51-2f7d8f0f7e11"), Status: spans.SessionStatusAborted, Agent: "coder",
+			Model: "claude-sonnet-4-5", Start: at(0), Last: at(577), Runs: 4, Turns: 8, ToolCalls: 6, Errors: 1, Denied: 1,
+			Usage: session.Usage{Input: 12_345, Output: 678},
 		},
-		{Key: session.Key{ID: "ses_2"}, Status: spans.SessionStatusIdle, Agent: "reviewer", Start: at(0), Last: at(400), Runs: 1, Archived: true, ForkedFrom: "ses_1"},
+		{
+			Key: key("evil\x1b[2J"), Status: spans.SessionStatusIdle, Agent: "日本語のエージェント\x07",
+			Start: at(-90_000_000), Last: at(-80_000_000), Runs: 1, Usage: session.Usage{Input: 1_234_567_890},
+		},
 	}
-	for _, width := range []int{80, 160} {
+	titles := []session.Summary{
+		{
+			Key: key("ses_1"), Status: spans.SessionStatusBusy, Agent: "coder", Model: "claude-sonnet-4-5",
+			Title: "Fix the parser\x1b[31m for ranges that go backwards and a title that goes on",
+			Start: at(0), Last: at(577), Runs: 4, Turns: 8, ToolCalls: 6, Cost: 0.125, Currency: "USD",
+		},
+		{
+			Key: key("ses_2"), Status: spans.SessionStatusIdle, Agent: "reviewer", Start: at(0), Last: at(400), Runs: 1,
+			Archived: true, ForkedFrom: "ses_1",
+		},
+	}
+	odd := []session.Summary{
+		{
+			Key: key("ses_1"), Status: spans.SessionStatusBusy, Agent: "an agent with a long name", Start: at(0),
+			Last: at(577), Runs: 4, Turns: 8, ToolCalls: 6, Errors: 3, Denied: 2, Cost: 0.125, Currency: "USD",
+			Usage: session.Usage{Input: 12_345, Output: 678},
+		},
+		{Key: key("no time, no tokens, no agent"), Status: spans.SessionStatusIdle, Runs: 1, Turns: 2},
+		{
+			Key: key("1970"), Status: spans.SessionStatusIdle, Start: time.Unix(0, 1).UTC(), Last: time.Unix(1, 0).UTC(),
+			Runs: 1,
+		},
+		{Key: key(strings.Repeat("x", 256)), Status: spans.SessionStatusIdle, Last: at(400), Turns: 1},
+	}
+	now := at(90_000)
+	for _, c := range []struct {
+		golden string
+		list   []session.Summary
+		o      inspect.Options
+	}{
+		{"list-40.txt", list, inspect.Options{Width: 40, Now: now}}, {"list-80.txt", list, inspect.Options{Width: 80, Now: now}},
+		{"list-160.txt", list, inspect.Options{Width: 160, Now: now}}, {"list-titles-80.txt", titles, inspect.Options{Width: 80}},
+		{"list-titles-160.txt", titles, inspect.Options{Width: 160}}, {"list-odd-160.txt", odd, inspect.Options{Width: 160}},
+		{"list-cost-80.txt", odd, inspect.Options{Width: 80, Columns: []string{inspect.ListCost}}},
+		{"list-errors-80.txt", odd, inspect.Options{Width: 80, Columns: []string{inspect.ListErrors, inspect.ListDenied}}},
+	} {
 		var b strings.Builder
-		if err := inspect.List(&b, list, inspect.Options{Width: width}); err != nil {
+		if err := inspect.List(&b, c.list, c.o); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, fmt.Sprintf("list-titles-%d.txt", width), b.String())
+		golden(t, c.golden, b.String())
 	}
 }
 
-// Columns that a filter asks for are in narrow lists too, and an unknown value is no zero.
-func TestListColumns(t *testing.T) {
-	list := []session.Summary{
-		{
-			Key: session.Key{ID: "ses_1"}, Status: spans.SessionStatusBusy, Agent: "an agent with a long name", Start: at(0), Last: at(577), Runs: 4, Turns: 8, ToolCalls: 6,
-			Errors: 3, Denied: 2, Cost: 0.125, Currency: "USD", Usage: session.Usage{Input: 12_345, Output: 678},
-		},
-		{Key: session.Key{ID: "no time, no tokens, no agent"}, Status: spans.SessionStatusIdle, Runs: 1, Turns: 2},
-		{Key: session.Key{ID: "1970"}, Status: spans.SessionStatusIdle, Start: time.Unix(0, 1).UTC(), Last: time.Unix(1, 0).UTC(), Runs: 1},
-		{Key: session.Key{ID: "just-arrived"}},
+// Times of day say in which zone they are.
+func TestListZone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
 	}
-	var b strings.Builder
-	for _, columns := range [][]string{{inspect.ListCost}, {inspect.ListErrors, inspect.ListDenied}, {inspect.ListErrors, inspect.ListDenied, inspect.ListCost}} {
-		fmt.Fprintln(&b, strings.Join(columns, " "))
-		if err := inspect.List(&b, list, inspect.Options{Width: 80, Columns: columns}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	golden(t, "list-columns-80.txt", b.String())
-}
-
-// One long id does not hide the columns of all sessions.
-func TestListLongID(t *testing.T) {
-	list := []session.Summary{
-		{Key: session.Key{ID: strings.Repeat("x", 256)}, Status: spans.SessionStatusIdle, Last: at(400), Turns: 1},
-		{Key: session.Key{ID: "ses_2"}, Status: spans.SessionStatusBusy, Last: at(577), Turns: 8},
-	}
-	for _, width := range []int{80, 160} {
+	summer := session.Summary{Key: session.Key{ID: "a"}, Last: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)}
+	winter := session.Summary{Key: session.Key{ID: "b"}, Last: at(0)}
+	for _, test := range []struct {
+		list []session.Summary
+		want []string
+	}{
+		{[]session.Summary{summer}, []string{"LAST CEST  ", "2026-07-01 14:00  "}},
+		{[]session.Summary{summer, winter}, []string{"LAST   ", "2026-07-01 14:00 CEST  ", "2026-11-21 03:15 CET   "}},
+	} {
 		var b strings.Builder
-		if err := inspect.List(&b, list, inspect.Options{Width: width}); err != nil {
+		if err := inspect.List(&b, test.list, inspect.Options{Width: 80, Location: berlin}); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"LAST", "STATUS", "idle", "busy"} {
+		for _, want := range test.want {
 			if !strings.Contains(b.String(), want) {
-				t.Errorf("width %d, no %s:\n%s", width, want, b.String())
+				t.Errorf("no %q in\n%s", want, b.String())
 			}
 		}
 	}

@@ -25,20 +25,15 @@ type View struct {
 type viewTurn struct {
 	place
 	*session.Turn
-	before *session.Turn // the turn that it follows; nil where there is none
+	before *session.Turn // the turn that it follows; an empty one where there is none
 	first  bool          // it is the first of its run
 	// defects are those of the turn, and of what belongs to it, as session.Summarize counts them.
 	defects []session.Defect
 }
 
 // promptChanged and toolsChanged report that the turn before is known to have another system prompt or catalogue.
-func (t *viewTurn) promptChanged() bool {
-	return t.before != nil && differ(t.PromptDigest, t.before.PromptDigest)
-}
-
-func (t *viewTurn) toolsChanged() bool {
-	return t.before != nil && differ(t.ToolsDigest(), t.before.ToolsDigest())
-}
+func (t *viewTurn) promptChanged() bool { return differ(t.PromptDigest, t.before.PromptDigest) }
+func (t *viewTurn) toolsChanged() bool  { return differ(t.ToolsDigest(), t.before.ToolsDigest()) }
 
 func differ(a, b string) bool { return a != "" && b != "" && a != b }
 
@@ -77,15 +72,15 @@ func (v *View) findTurns() {
 			}
 		}
 	}
-	var before *session.Turn // the last of the runs that are not spawned
+	before := new(session.Turn) // the last of the runs that are not spawned
 	for i, run := range v.tree.Runs {
 		p := place{v.tree, run, i + 1}
 		_, claimed := v.index.claims[run]
 		last := before
 		if h := v.history.Run(run); claimed || h.Relation == session.RelationSubAgent {
-			last = nil
+			last = new(session.Turn)
 		} else if h.Parent != nil {
-			last = lasts[h.Parent]
+			last = cmp.Or(lasts[h.Parent], new(session.Turn))
 		}
 		for j, turn := range run.Turns {
 			v.at[turn] = len(v.turns)
@@ -323,7 +318,8 @@ func compactionMark(p place, c *session.Compaction) OutlineMark {
 		applied = "not applied"
 	}
 	kind := Clean(string(c.Kind))
-	text := joined(separator, fromTo(c.MessagesBefore, c.MessagesAfter, "message"), fromTo(c.InputTokens, c.OutputTokens, "token"),
+	text := joined(separator, fromTo(c.MessagesBefore, c.MessagesAfter, "message"),
+		fromTo(c.InputTokens, c.OutputTokens, "token"),
 		Clean(c.Trigger), applied)
 	return OutlineMark{Kind: "compaction", Run: p.n, At: c.Start, Text: kind + prefixed(separator, text)}
 }
@@ -335,28 +331,20 @@ func permissionMark(p place, q *session.Permission) OutlineMark {
 
 // line is the beginning of the reply of a turn, else of its input.
 func (v *View) line(t *viewTurn) string {
-	if t.Capture != spans.CaptureDigests {
-		for k, items := range [][]session.Ref{t.Output.Items(), input(t)} {
-			second := ""
-			for i, ref := range items {
-				body, ok := v.tree.Blocks.Body(ref)
-				if !ok || i == maxLines {
-					break
-				}
-				for _, s := range sayings(body) {
-					switch text := Clean(s.text); {
-					case text == "":
-					case k == 1 && t.Input.Len() == 0 && ofModel(&s): // the reply of the turn before
-					case s.label == session.ByModel || s.label == session.ByUser || s.label == "error":
-						return ellipsis(text, outlineText)
-					case second == "":
-						second = text
-					}
-				}
+	m := &docs{View: v, text: 4 * outlineText, most: maxLines, results: true}
+	for _, list := range [][]Said{m.said(t.Output.Items(), t.Capture, nil, nil), m.input(t, nil)} {
+		second := ""
+		for _, s := range list {
+			switch text := Clean(s.Text.Text); {
+			case s.Text.State != "" || text == "" || t.Capture == spans.CaptureDigests:
+			case s.Label == session.ByModel || s.Label == session.ByUser || s.Label == "error":
+				return ellipsis(text, outlineText)
+			default:
+				second = cmp.Or(second, text)
 			}
-			if second != "" {
-				return ellipsis(second, outlineText)
-			}
+		}
+		if second != "" {
+			return ellipsis(second, outlineText)
 		}
 	}
 	return ellipsis(Clean(t.Error), outlineText)

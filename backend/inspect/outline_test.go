@@ -203,36 +203,6 @@ func TestOutlineChildren(t *testing.T) {
 	}
 }
 
-// A session is titled by its name, else by the beginning of its first user message.
-func TestOutlineTitle(t *testing.T) {
-	blocks := &session.BlockSet{}
-	ref := func(body, provenance string) session.Ref {
-		blocks.Add(session.Block{Body: body})
-		return session.Ref{Block: spans.BlockOfString(body).Short().String(), Provenance: provenance}
-	}
-	name := ref(`"Fix range test"`, "")
-	named := []session.Fact{{Subject: session.SubjectSession, Key: session.FactTitle, Value: &name}}
-	long := strings.Repeat("Which  pier\nis free? ", 9)
-	memory := spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "t", RecordID: "r"}.Encode()
-	messages := session.NewRefs(ref(`{"role":"user","content":"remembered"}`, memory), ref(`{"role":"assistant","content":"Hello"}`, ""),
-		ref(fmt.Sprintf(`{"role":"user","content":%q}`, long), ""))
-	asked := []*session.Run{{ID: "r", Turns: []*session.Turn{{Requests: []*session.Request{{Messages: messages}}}}}}
-	for _, c := range []struct {
-		s    session.Session
-		want string
-	}{
-		{session.Session{ID: "s", Facts: named, Runs: asked}, "Fix range test"},
-		{session.Session{ID: "s", Runs: asked}, strings.Repeat("Which pier is free? ", 9)[:120]},
-		{session.Session{ID: "s", Runs: []*session.Run{{ID: "r", Outside: messages}}}, strings.Repeat("Which pier is free? ", 9)[:120]},
-		{session.Session{ID: "s"}, ""},
-	} {
-		o := inspect.NewView(session.Tree{Session: &c.s, Blocks: blocks}, nil).Outline(1, nil, time.Time{})
-		if o.Summary.Title != strings.TrimSpace(c.want) {
-			t.Errorf("the outline is titled %q, want %q", o.Summary.Title, c.want)
-		}
-	}
-}
-
 // A defect within a turn is counted where the summary counts it, and led to.
 func TestOutlineDefects(t *testing.T) {
 	defect := func(detail string) []session.Defect {

@@ -9,14 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/proto"
-
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -24,88 +19,56 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// wire takes what would go over OTLP and decodes it.
-type wire struct {
-	t      *testing.T
-	rows   []session.Row
-	blocks map[string]*session.BlockSet // by session
-}
-
-func (*wire) Start(context.Context) error { return nil }
-func (*wire) Stop(context.Context) error  { return nil }
-
-func (w *wire) UploadTraces(_ context.Context, rs []*tracepb.ResourceSpans) error {
-	b, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: rs})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	batch, _, err := otlprow.DecodeProto(b)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.rows = append(w.rows, batch.Rows...)
-	for _, block := range batch.Blocks {
-		if w.blocks[block.Session.ID] == nil {
-			w.blocks[block.Session.ID] = &session.BlockSet{}
-		}
-		w.blocks[block.Session.ID].Add(block)
-	}
-	return nil
-}
-
 // recorded returns the trees of a recording, the main session first.
 func recorded(t *testing.T, path string, capture otelagent.Capture) []session.Tree {
 	t.Helper()
-	w := &wire{t: t, blocks: map[string]*session.BlockSet{}}
-	exporter, err := otlptrace.New(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithCapture(capture)))
+	p := agenttest.New(t, otelagent.WithCapture(capture))
+	rec := event.NewRecorder(p.Tracer())
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	events := phi.Events(f)
-	if strings.Contains(path, "/clark/") {
-		events = clark.Events(f)
+	play(t, rec, f, strings.Contains(path, "/clark/"))
+	rec.Close(t.Context())
+	trees := treesOf(p.Batch())
+	for i, tree := range trees {
+		if tree.CheckContent(tree.Blocks); len(tree.Runs) > 0 && tree.Runs[0].ParentID == "" {
+			trees[0], trees[i] = trees[i], trees[0]
+		}
+	}
+	return trees
+}
+
+// play records the events of a stream; it skips lines that are none.
+func play(t *testing.T, rec *event.Recorder, r io.Reader, isClark bool, opts ...input.Option) {
+	events := phi.Events(r, opts...)
+	if isClark {
+		events = clark.Events(r, opts...)
 	}
 	for ev, err := range events {
 		var bad *input.LineError
 		switch {
-		case errors.As(err, &bad):
-			t.Logf("%s: %v", path, bad)
-		case err != nil:
-			t.Fatal(err)
-		default:
-			rec.Record(t.Context(), ev)
+		case err == nil:
+			rec.Record(context.WithoutCancel(t.Context()), ev)
+		case !errors.As(err, &bad):
+			t.Error(err)
+			return
 		}
 	}
-	rec.Close(t.Context())
-	if err := provider.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var trees []session.Tree
-	for _, s := range session.AssembleAll(w.rows) {
-		s.CheckContent(w.blocks[s.ID])
-		blocks := w.blocks[s.ID]
-		if blocks == nil {
-			blocks = &session.BlockSet{}
+}
+
+// treesOf returns the sessions of a batch with their blocks.
+func treesOf(batch session.Batch) (trees []session.Tree) {
+	for _, s := range session.AssembleAll(batch.Rows) {
+		blocks := &session.BlockSet{}
+		for _, b := range batch.Blocks {
+			if b.Session.ID == s.ID {
+				blocks.Add(b)
+			}
 		}
 		trees = append(trees, session.Tree{Session: s, Blocks: blocks})
 	}
-	if len(trees) == 0 {
-		t.Fatalf("%s has no session", path)
-	}
-	main := 0
-	for i, tree := range trees {
-		if len(tree.Runs) > 0 && tree.Runs[0].ParentID == "" {
-			main = i
-		}
-	}
-	trees[0], trees[main] = trees[main], trees[0]
 	return trees
 }
 

@@ -1,15 +1,10 @@
 package inspect_test
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
+	"io"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
@@ -40,46 +35,19 @@ func TestReplayText(t *testing.T) {
 		Run:      &inspect.ToolResult{Text: "exit 101\nno such package\n", Error: true},
 	}
 	tool.Compare()
-	var got bytes.Buffer
-	for _, tt := range []struct {
+	o := inspect.Options{Width: 80}
+	got := ""
+	for _, c := range []struct {
 		name string
-		text func(*bytes.Buffer) error
+		text func(io.Writer, inspect.Options) error
 	}{
-		{"another answer", func(b *bytes.Buffer) error {
-			return sent(recorded, &answered).Text(b,
-				inspect.Options{Width: 80})
-		}},
-		{"the same answer", func(b *bytes.Buffer) error {
-			return sent(recorded, recorded).Text(b,
-				inspect.Options{Width: 80})
-		}},
-		{"nothing recorded", func(b *bytes.Buffer) error { return sent(nil, recorded).Text(b, inspect.Options{Width: 80}) }},
-		{"a tool", func(b *bytes.Buffer) error { return tool.Text(b, inspect.Options{Width: 80}) }},
-		{"a tool whose input is not there", func(b *bytes.Buffer) error {
-			return (&inspect.ToolReplay{Address: "s/@1/0", ID: "x"}).Text(b, inspect.Options{Width: 80})
-		}},
+		{"another answer", sent(recorded, &answered).Text},
+		{"the same answer", sent(recorded, recorded).Text},
+		{"nothing recorded", sent(nil, recorded).Text},
+		{"a tool", tool.Text},
+		{"a tool whose input is not there", (&inspect.ToolReplay{Address: "s/@1/0", ID: "x"}).Text},
 	} {
-		got.WriteString("== " + tt.name + "\n")
-		if err := tt.text(&got); err != nil {
-			t.Fatal(err)
-		}
+		got += "== " + c.name + "\n" + drawn(t, 80, func(w io.Writer) error { return c.text(w, o) })
 	}
-	for line := range strings.Lines(got.String()) {
-		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 || strings.Contains(line, "\x1b") {
-			t.Errorf("a line that is too wide, or acts: %q", line)
-		}
-	}
-	file := filepath.Join("testdata", "replay.txt")
-	if *update {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got.String()); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
+	golden(t, "replay.txt", got)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -158,7 +159,9 @@ func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session
 		r.Missing = append(r.Missing, part)
 	}
 	redacts := redacts(t.Session)
-	r.params(t.Blocks, redacts)
+	r.System = r.param(spans.ProvenanceSystem, t.Blocks, redacts)
+	r.Tools = r.param(spans.ProvenanceTools, t.Blocks, redacts)
+	r.Params = r.param(spans.ProvenanceRest, t.Blocks, redacts)
 	r.messages(t.Blocks, redacts)
 	r.missingMessages()
 	return r
@@ -197,7 +200,7 @@ func (p *RequestPart) read(blocks *session.BlockSet, ref session.Ref, redacts bo
 	} else if text, size, ok := blocks.Cut(ref); ok {
 		p.State, p.Bytes, p.text = StateWithheld, size, text
 		if text != "" {
-			p.State, p.Body = StateCut, asString(text)
+			p.State, p.Body = StateCut, session.RawJSON(rawjson.Quote(nil, text))
 		}
 	} else {
 		p.State = StateMissing
@@ -205,41 +208,19 @@ func (p *RequestPart) read(blocks *session.BlockSet, ref session.Ref, redacts bo
 	p.Redacted = redacts && strings.Contains(p.text, "[redacted:")
 }
 
-// asString returns text as a JSON string.
-func asString(text string) session.RawJSON {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(text) // never fails for a string
-	return session.RawJSON(bytes.TrimSuffix(b.Bytes(), []byte{'\n'}))
-}
-
-func (r *Request) params(blocks *session.BlockSet, redacts bool) {
-	if r.request.Params == nil {
-		return
+// param returns the system prompt, the tools or the other parameters; nil where there are none.
+func (r *Request) param(kind spans.ProvenanceKind, blocks *session.BlockSet, redacts bool) *RequestPart {
+	ref, ok := param(r.request, kind)
+	if !ok {
+		return nil
 	}
-	seen := map[session.Ref]bool{}
-	if r.before != nil && r.before.Params != nil {
-		for _, ref := range r.before.Params.Items() {
-			seen[ref] = true
-		}
+	var before session.Ref
+	if r.before != nil {
+		before, _ = param(r.before, kind)
 	}
-	for _, ref := range r.request.Params.Items() {
-		var to **RequestPart
-		switch spans.ProvenanceKind(ref.Provenance) {
-		case spans.ProvenanceSystem:
-			to = &r.System
-		case spans.ProvenanceTools:
-			to = &r.Tools
-		case spans.ProvenanceRest:
-			to = &r.Params
-		}
-		if to == nil || *to != nil {
-			continue
-		}
-		*to = &RequestPart{New: r.isNew(!seen[ref])}
-		(*to).read(blocks, ref, redacts)
-	}
+	p := &RequestPart{New: r.isNew(ref != before)}
+	p.read(blocks, ref, redacts)
+	return p
 }
 
 // isNew returns whether something is new, or nil when the request before is not known.
@@ -268,7 +249,7 @@ func (r *Request) messages(blocks *session.BlockSet, redacts bool) {
 		case m.Source != (spans.Provenance{}):
 			p.Provenance = session.RawJSON(m.Source.AppendJSON(nil))
 		case m.Provenance != "":
-			p.Provenance = asString(m.Provenance)
+			p.Provenance = session.RawJSON(rawjson.Quote(nil, m.Provenance))
 		}
 		placed = placed || m.Provenance != ""
 		p.read(blocks, m.Ref, redacts)
@@ -430,7 +411,7 @@ func (r *Request) Note() string {
 	switch {
 	case r.Payload.Bytes == nil || r.Exact:
 		return ""
-	case !r.stated():
+	case r.Params == nil: // the loop gave no bytes
 		return "the loop gave no bytes of this request: it was put together in a fixed order (system, messages, tools)"
 	case r.Stated > 0 && r.Stated != r.Bytes:
 		return fmt.Sprintf("a redactor changed this request before it left: these are %s bytes, the loop emitted %s",
@@ -466,10 +447,3 @@ func (r *Request) Pretty(w io.Writer) error {
 
 // exact returns n with its digits in groups of three.
 func exact(n int64) string { return humanize.Comma(n) }
-
-// stated reports whether the loop gave the bytes of the request.
-func (r *Request) stated() bool {
-	return r.request.Params != nil && slices.ContainsFunc(r.request.Params.Items(), func(ref session.Ref) bool {
-		return spans.ProvenanceKind(ref.Provenance) == spans.ProvenanceRest
-	})
-}

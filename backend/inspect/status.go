@@ -8,8 +8,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// StatusView is the present state of a session. docs/live.md describes its JSON form, which `otelagent status --output json`
-// and the API print.
+// StatusView is the present state of a session. docs/live.md describes its JSON form, which
+// `otelagent status --output json` and the API print.
 type StatusView struct {
 	// Format is session.TreeFormat.
 	Format  int                 `json:"format"`

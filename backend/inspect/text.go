@@ -150,23 +150,19 @@ func (r *renderer) footer(shown bool) {
 
 // unsaid returns why there is no content.
 func (r *renderer) unsaid() string {
-	var captured, left, live bool
-	see := func(c spans.Capture) {
-		captured = captured || c == spans.CaptureContent
-		left = left || c == spans.CaptureNone || c == spans.CaptureDigests
-	}
+	captures, live := map[spans.Capture]bool{}, false
 	for _, p := range r.runs {
 		if r.o.Run != nil && p.run != r.o.Run {
 			continue
 		}
-		see(p.run.Capture)
+		captures[p.run.Capture] = true
 		for _, t := range p.run.Turns {
-			see(t.Capture)
+			captures[t.Capture] = true
 			live = live || t.Known == spans.KnownLive && p.run.StatusAt(r.o.AsOf) == spans.RunStatusOpen
 		}
 	}
 	switch {
-	case left && !captured:
+	case !captures[spans.CaptureContent] && (captures[spans.CaptureNone] || captures[spans.CaptureDigests]):
 		return "No word of what was said is here: it was not captured. `send --capture content` and WithCapture do."
 	case r.hid:
 		return "What was said was rewound: --hidden shows it."

@@ -3,14 +3,12 @@ package inspect_test
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // for machines without one
-
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
@@ -37,23 +35,10 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// render also holds the output to the width and to being free of control characters.
+// render draws a tree, as drawn does. A command is never broken.
 func render(t *testing.T, tree session.Tree, o inspect.Options) string {
 	t.Helper()
-	var b strings.Builder
-	if err := inspect.Text(&b, tree, o); err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(b.String()) {
-		line = strings.TrimSuffix(line, "\n")
-		if w := ansi.StringWidth(line); w > o.Width && !strings.HasPrefix(line, "otelagent show ") { // a command is never broken
-			t.Errorf("%d columns in a line of %d: %s", w, o.Width, line)
-		}
-		if strings.ContainsFunc(line, func(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 }) {
-			t.Errorf("control character in %q", line)
-		}
-	}
-	return b.String()
+	return drawn(t, o.Width, func(w io.Writer) error { return inspect.Text(w, tree, o) })
 }
 
 func at(ms int) time.Time {
@@ -235,28 +220,6 @@ func TestReusedChildID(t *testing.T) {
 	}
 }
 
-// A session of ten thousand turns is shown in the time that it takes to look at the first page.
-func TestLarge(t *testing.T) {
-	run := &session.Run{Span: span(0, 1_000_000), ID: "main", Usage: session.Usage{Input: 1}}
-	for i := range 10_000 {
-		turn := &session.Turn{Span: span(i*10, i*10+9), Index: int64(i), StopReason: "tool_use"}
-		for range 2 {
-			turn.ToolCalls = append(turn.ToolCalls, &session.ToolCall{Span: span(i*10+1, i*10+2), ID: "c", Name: "bash", Outcome: spans.OutcomeOK})
-		}
-		run.Turns = append(run.Turns, turn)
-	}
-	start := time.Now()
-	var b strings.Builder
-	if err := inspect.Text(&b, session.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}}, inspect.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if d := time.Since(start); d > 5*time.Second {
-		t.Errorf("took %v", d)
-	} else {
-		t.Logf("%d lines in %v", strings.Count(b.String(), "\n"), d)
-	}
-}
-
 func TestColor(t *testing.T) {
 	tree, related := odd()
 	var plain, colored strings.Builder
@@ -277,57 +240,5 @@ func TestColor(t *testing.T) {
 	}
 	if colored.Len() == plain.Len() {
 		t.Error("no colour")
-	}
-}
-
-func TestList(t *testing.T) {
-	list := []session.Summary{
-		{Key: session.Key{ID: "just-arrived"}},
-		{
-			Key: session.Key{ID: "0b5cf0a5-6d0e-4f6f-9a51-2f7d8f0f7e11"}, Status: spans.SessionStatusAborted, Agent: "coder",
-			Model: "claude-sonnet-4-5", Start: at(0), Last: at(577), Runs: 4, Turns: 8, ToolCalls: 6, Errors: 1, Denied: 1,
-			Usage: session.Usage{Input: 12_345, Output: 678},
-		},
-		{
-			Key: session.Key{ID: "evil\x1b[2J"}, Status: spans.SessionStatusIdle, Agent: "日本語のエージェント\x07",
-			Start: at(-90_000_000), Last: at(-80_000_000), Runs: 1, Usage: session.Usage{Input: 1_234_567_890},
-		},
-	}
-	for _, w := range []struct {
-		width int
-		name  string
-	}{{40, "list-40.txt"}, {80, "list-80.txt"}, {160, "list-160.txt"}} {
-		var b strings.Builder
-		if err := inspect.List(&b, list, inspect.Options{Width: w.width, Now: at(90_000)}); err != nil {
-			t.Fatal(err)
-		}
-		golden(t, w.name, b.String())
-	}
-}
-
-// Times of day say in which zone they are.
-func TestListZone(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	summer := session.Summary{Key: session.Key{ID: "a"}, Last: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)}
-	winter := session.Summary{Key: session.Key{ID: "b"}, Last: at(0)}
-	for _, test := range []struct {
-		list []session.Summary
-		want []string
-	}{
-		{[]session.Summary{summer}, []string{"LAST CEST  ", "2026-07-01 14:00  "}},
-		{[]session.Summary{summer, winter}, []string{"LAST   ", "2026-07-01 14:00 CEST  ", "2026-11-21 03:15 CET   "}},
-	} {
-		var b strings.Builder
-		if err := inspect.List(&b, test.list, inspect.Options{Width: 80, Location: berlin}); err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range test.want {
-			if !strings.Contains(b.String(), want) {
-				t.Errorf("no %q in\n%s", want, b.String())
-			}
-		}
 	}
 }

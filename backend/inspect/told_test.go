@@ -107,27 +107,6 @@ func TestFactsInTheHead(t *testing.T) {
 	}
 }
 
-// Rules of a fact of the session are in force from its time on.
-func TestRulesFromThenOn(t *testing.T) {
-	blocks := &session.BlockSet{}
-	fact := func(from int, rules string) session.Fact {
-		return session.Fact{Subject: "session", Key: "rules", At: at(from), Value: &list(blocks, rules).Items()[0]}
-	}
-	run := &session.Run{Span: span(0, 5000), ID: "r", Status: spans.RunStatusCompleted, Turns: []*session.Turn{
-		{Span: span(1000, 1500), Index: 0}, {Span: span(2000, 2500), Index: 1}, {Span: span(4000, 4500), Index: 2}}}
-	tree := session.Tree{Session: &session.Session{ID: "s", Start: at(0), Last: at(5000), Runs: []*session.Run{run},
-		Facts: []session.Fact{fact(2000, `["first"]`), fact(3000, `["second"]`)}}, Blocks: blocks}
-	v := inspect.NewView(tree, nil)
-	for i, want := range []string{"rules   not recorded\n", "rules   first\n", "rules   second\n"} {
-		if got := render(t, tree, inspect.Options{Width: 80, Run: run, Turn: run.Turns[i]}); !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-		if got := v.Turn(i, 100, at(5000)); (got.RulesState == inspect.StateNotRecorded) != (i == 0) {
-			t.Errorf("turn %d: %+v, %q", i, got.Rules, got.RulesState)
-		}
-	}
-}
-
 // Where no word is shown it is said why.
 func TestNothingSaid(t *testing.T) {
 	blocks := &session.BlockSet{}
@@ -157,5 +136,27 @@ func TestNothingSaid(t *testing.T) {
 	tree.Facts = all
 	if got := last(); got != "What was said was rewound: --hidden shows it.\n" {
 		t.Errorf("rewound: %q", got)
+	}
+}
+
+// What need not be wrong is a note, and a run known from its children only is open in plain words.
+func TestObservationsAreNotes(t *testing.T) {
+	run := &session.Run{ID: "r", Status: spans.RunStatusOpen, Turns: []*session.Turn{}}
+	run.Missing, run.Start = true, at(0)
+	run.Defects = []session.Defect{{Code: spans.DefectChildNotSeen}}
+	s := &session.Session{ID: "s", Runs: []*session.Run{run}, Defects: []session.Defect{{Code: spans.DefectChildNotSeen}}}
+	out := render(t, session.Tree{Session: s}, inspect.Options{Width: 80})
+	if strings.Contains(out, "defect") || strings.Count(out, "note") != 2 || !strings.Contains(out, "its end was not seen yet") {
+		t.Error(out)
+	}
+}
+
+// The header counts what was denied as the summary does: tool calls and inputs.
+func TestDeniedInputsAreCounted(t *testing.T) {
+	run := &session.Run{ID: "r", Status: spans.RunStatusRejected, Turns: []*session.Turn{},
+		Permissions: []*session.Permission{{Action: spans.ActionDeny, Target: spans.PermissionTargetInput}}}
+	out := render(t, session.Tree{Session: &session.Session{ID: "s", Runs: []*session.Run{run}}}, inspect.Options{Width: 80})
+	if !strings.Contains(out, "1 input denied") {
+		t.Error(out)
 	}
 }

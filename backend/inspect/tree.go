@@ -290,7 +290,8 @@ func (r *renderer) scale() string {
 
 // inTools returns the time in tools, concurrent calls counted once; 0 where no call has times.
 func inTools(calls []*session.ToolCall) time.Duration {
-	calls = slices.DeleteFunc(slices.Clone(calls), func(c *session.ToolCall) bool { return !c.StartTold() || !c.EndTold() })
+	unknown := func(c *session.ToolCall) bool { return !c.StartTold() || !c.EndTold() }
+	calls = slices.DeleteFunc(slices.Clone(calls), unknown)
 	slices.SortFunc(calls, func(a, b *session.ToolCall) int { return a.Start.Compare(b.Start) })
 	var sum time.Duration
 	var until time.Time

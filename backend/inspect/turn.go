@@ -87,12 +87,8 @@ func (r *renderer) asked(n *node, v *TurnView) {
 	sent := v.Messages > 0 || len(v.Requests) > 0
 	if alone {
 		r.figures(n, v)
-	} else if before := (*session.Turn)(nil); sent || len(settings(t.Turn)) > 0 {
-		if before = t.before; before == nil {
-			before = &session.Turn{}
-		}
-		text := strings.Join(settings(t.Turn), separator)
-		if text != strings.Join(settings(before), separator) {
+	} else if text := joined(separator, settings(t.Turn)...); text != joined(separator, settings(t.before)...) {
+		if text != "" || sent {
 			n.wrapped("params", dim, cmp.Or(text, "none stated"))
 		}
 	}
@@ -153,15 +149,11 @@ func (r *renderer) request(n *node, v *TurnView, alone bool) {
 	if withheld, ok := t.Extra[string(spans.CaptureWithheldKey)].(int64); ok {
 		out = append(out, count(withheld, "withheld"))
 	}
-	before := &session.Turn{}
-	if t.before != nil {
-		before = t.before
-	}
 	change := map[bool]string{true: " (changed)"}
-	if v.PromptDigest != "" && v.PromptDigest != before.PromptDigest && !alone {
+	if v.PromptDigest != "" && v.PromptDigest != t.before.PromptDigest && !alone {
 		out = append(out, "prompt "+Clean(prefix(v.PromptDigest, 8))+change[v.PromptChanged])
 	}
-	if digest := t.ToolsDigest(); digest != "" && digest != before.ToolsDigest() && !alone {
+	if digest := t.ToolsDigest(); digest != "" && digest != t.before.ToolsDigest() && !alone {
 		tools := "tools " + Clean(prefix(digest, 8))
 		switch {
 		case len(v.Offered) > 0:

@@ -55,6 +55,8 @@ type docs struct {
 	alone bool // the turn is the only one
 	drawn bool // for a terminal, which has neither provenance nor first words
 	gone  map[*session.Run]bool
+	// results says that results of tools are messages too, though they are at their calls.
+	results bool
 
 	waiting []*session.Permission // those of the run asks
 	asks    *session.Run
@@ -162,7 +164,7 @@ func (m *docs) system(t *viewTurn, q *session.Request) *Body {
 	return b
 }
 
-// tools returns the names of the tools of a request, nil where they are unknown. Requests of one catalogue read it once.
+// tools returns the names of the tools of a request, nil where they are unknown. It reads a catalogue once.
 func (m *docs) tools(q *session.Request) []string {
 	ref, ok := param(q, spans.ProvenanceTools)
 	if !ok {
@@ -228,7 +230,7 @@ func (m *docs) said(refs []session.Ref, capture spans.Capture, from map[string]s
 			continue
 		}
 		for j, s := range sayings(body) {
-			if s.label != session.ByTool && (skip == nil || !skip(&s)) {
+			if (m.results || s.label != session.ByTool) && (skip == nil || !skip(&s)) {
 				label := ellipsis(Clean(s.label), 32)
 				out = append(out, Said{Label: label, Text: *m.part(s.text, ref), From: source, message: i, part: j})
 			}

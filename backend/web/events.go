@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -47,21 +47,25 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	if !s.send(": connected\n\n") {
 		return
 	}
-	for sent := time.Now(); ; {
-		text, wait, err := poll()
+	before, sent := "", time.Now()
+	for {
+		state, text, wait, err := poll()
 		if err != nil {
-			if r.Context().Err() == nil && !errors.Is(err, store.ErrNotFound) {
-				h.log(err)
-			}
 			if errors.Is(err, store.ErrNotFound) {
 				s.send("event: gone\ndata: {}\n\n")
+			} else if r.Context().Err() == nil {
+				h.log(err)
 			}
 			return
 		}
-		if text == "" && time.Since(sent) >= pingEvery {
+		switch {
+		case state != before && (before != "" || s.key.ID != ""): // a page has read the list already
+		case time.Since(sent) >= pingEvery:
 			text = ": ping\n\n"
+		default:
+			text = ""
 		}
-		if text != "" {
+		if before = state; text != "" {
 			if !s.send(text) {
 				return
 			}
@@ -82,11 +86,7 @@ type stream struct {
 	*query
 	w   http.ResponseWriter
 	out *http.ResponseController
-
-	key      session.Key
-	revision store.Revision
-	status   spans.SessionStatus
-	sum      uint64
+	key session.Key
 }
 
 // send writes to the listener. It returns false when the listener is gone.
@@ -99,52 +99,38 @@ func (s *stream) send(text string) bool {
 	return s.out.Flush() == nil
 }
 
-// session returns an event when data of the session arrived, and when time changed its status. It polls a session that
-// takes long to read less often.
-func (s *stream) session() (string, time.Duration, error) {
+// session returns the state of the session, which arriving data and time change, and the event of it. It polls a
+// session that takes long to read less often.
+func (s *stream) session() (state, event string, wait time.Duration, err error) {
 	from := time.Now()
 	t, revision, err := s.tree(s.key)
 	if err != nil {
-		return "", 0, err
+		return "", "", 0, err
 	}
 	now := time.Now()
-	wait := max(pollSession, 2*now.Sub(from))
-	status := t.StatusAt(now)
-	if revision == s.revision && status == s.status {
-		return "", wait, nil
-	}
-	s.revision, s.status = revision, status
 	data, _ := json.Marshal(struct {
 		Mark   int64               `json:"mark"`
 		Status spans.SessionStatus `json:"status"`
-	}{int64(revision), status}) // never fails for these
-	return fmt.Sprintf("event: mark\ndata: %s\n\n", data), wait, nil
+	}{int64(revision), t.StatusAt(now)}) // never fails for these
+	event = fmt.Sprintf("event: mark\ndata: %s\n\n", data)
+	return event, event, max(pollSession, 2*now.Sub(from)), nil
 }
 
-var listSeed = maphash.MakeSeed()
-
-// list returns an event when one of the first hundred sessions changed.
-func (s *stream) list() (string, time.Duration, error) {
+// list returns the state of the first hundred sessions, and the event of a change.
+func (s *stream) list() (state, event string, wait time.Duration, err error) {
 	const looked = 100
 	ctx := s.Context()
 	if err := s.h.refresh(ctx); err != nil {
-		return "", 0, err
+		return "", "", 0, err
 	}
-	var hash maphash.Hash
-	hash.SetSeed(listSeed)
+	var b strings.Builder
 	now := time.Now()
 	for sum, err := range s.h.o.Store.Sessions(ctx, store.Query{Tenant: s.rd.Tenant, Limit: looked}) {
 		if err != nil {
-			return "", 0, err
+			return "", "", 0, err
 		}
-		fmt.Fprintf(&hash, "%q %d %s %d %d %d;", sum.ID, sum.Last.UnixNano(), sum.StatusAt(now), sum.Turns, sum.ToolCalls,
+		fmt.Fprintf(&b, "%q %d %s %d %d %d;", sum.ID, sum.Last.UnixNano(), sum.StatusAt(now), sum.Turns, sum.ToolCalls,
 			sum.Usage.All())
 	}
-	if x := hash.Sum64(); x != s.sum {
-		first := s.sum == 0
-		if s.sum = x; !first {
-			return "event: list\ndata: {}\n\n", pollList, nil
-		}
-	}
-	return "", pollList, nil
+	return "list " + b.String(), "event: list\ndata: {}\n\n", pollList, nil
 }

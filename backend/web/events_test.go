@@ -64,9 +64,17 @@ func next(t *testing.T, events <-chan [2]string) (name, data string) {
 	return "", ""
 }
 
+// noLeaks fails a test of which a goroutine still runs when all is closed.
+func noLeaks(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		goleak.VerifyNone(t, before)
+	})
+}
+
 func TestEvents(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	noLeaks(t)
 	st := sample(t)
 	h := serve(t, web.Options{Store: st, Refresh: func(ctx context.Context) error { return project.Refresh(ctx, st) }})
 	server := httptest.NewServer(h)
@@ -115,8 +123,7 @@ func TestEvents(t *testing.T) {
 
 // More than a few listeners are refused, and a place that was left is free again.
 func TestListeners(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	noLeaks(t)
 	server := httptest.NewServer(serve(t, web.Options{}))
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -149,8 +156,7 @@ func TestListeners(t *testing.T) {
 
 // Serve ends with its context, whoever listens, and closes what it listened on.
 func TestServe(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	noLeaks(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

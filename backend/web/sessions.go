@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,20 +58,16 @@ func (h *Handler) status(q *query) (any, error) {
 }
 
 func (h *Handler) show(q *query) (any, error) {
-	key, err := q.session()
+	t, err := q.target("")
 	if err != nil {
 		return nil, err
 	}
-	t, revision, err := q.tree(key)
-	if err != nil {
-		return nil, err
-	}
-	run, turn, err := reader.Address{Session: key.ID, Run: q.part("run"), Turn: q.part("turn")}.Pick(t.Session)
+	run, turn, err := reader.Address{Session: t.key.ID, Run: q.part("run"), Turn: q.part("turn")}.Pick(t.Session)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now() // changes the status while no data arrives
-	if err := q.fresh(key, revision, t.StatusAt(now)); err != nil {
+	if err := q.fresh(t.key, t.revision, t.StatusAt(now)); err != nil {
 		return nil, err
 	}
 	return reader.Narrow(t.Session, run, turn, now), nil
@@ -125,10 +122,8 @@ func (h *Handler) turns(q *query) (any, error) {
 	from, err1 := q.number("from", 0, 0, 1<<31-1)
 	count, err2 := q.number("count", 50, 1, maxTurns)
 	text, err3 := q.number("text", 4<<10, 0, maxText)
-	for _, err := range []error{err1, err2, err3} {
-		if err != nil {
-			return nil, err
-		}
+	if err := cmp.Or(err1, err2, err3); err != nil {
+		return nil, err
 	}
 	v, err := q.view()
 	if err != nil {
@@ -224,11 +219,7 @@ func (h *Handler) request(q *query) (any, error) {
 }
 
 func (h *Handler) block(q *query) (any, error) {
-	key, err := q.session()
-	if err != nil {
-		return nil, err
-	}
-	t, _, err := q.tree(key)
+	t, err := q.target("")
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +240,7 @@ func (h *Handler) block(q *query) (any, error) {
 	if len(body) > maxBody {
 		return nil, errTooLarge
 	}
-	if err := q.fresh(key, ref.Block, state); err != nil {
+	if err := q.fresh(t.key, ref.Block, state); err != nil {
 		return nil, err
 	}
 	return raw{"text/plain; charset=utf-8", map[string]string{"Otelagent-State": state}, []byte(body)}, nil

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -19,13 +20,8 @@ import (
 	"strings"
 	"testing"
 
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/proto"
-
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
@@ -46,64 +42,43 @@ const (
 	loopback = "127.0.0.1:8321"
 )
 
-// into is an exporter that puts what would go over OTLP into a store.
-type into struct {
-	st     store.Store
-	rename string // the session id that everything gets; empty: as it is
-}
-
-func (into) Start(context.Context) error { return nil }
-func (into) Stop(context.Context) error  { return nil }
-
-func (x into) UploadTraces(ctx context.Context, rs []*tracepb.ResourceSpans) error {
-	b, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: rs})
-	if err != nil {
-		return err
-	}
-	batch, _, err := otlprow.DecodeProto(b)
-	if err != nil {
-		return err
-	}
-	if x.rename != "" {
-		for i := range batch.Rows {
-			batch.Rows[i].Session.ID = x.rename
-		}
-		for i := range batch.Blocks {
-			batch.Blocks[i].Session.ID = x.rename
-		}
-	}
-	return x.st.Put(ctx, batch)
-}
-
-// record plays a recording into a store, with all its content.
+// record plays a recording into a store, with all its content, as it is or with another session id.
 func record(t testing.TB, st store.Store, path, rename string) {
 	t.Helper()
-	exporter, err := otlptrace.New(t.Context(), into{st, rename})
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs))
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for ev, err := range phi.Events(f) {
+	put(t, st, phi.Events(f), rename)
+	if err := project.Refresh(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// put records events and puts what would go over OTLP into a store.
+func put(t testing.TB, st store.Store, events iter.Seq2[event.Event, error], rename string) {
+	t.Helper()
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
+	rec := event.NewRecorder(p.Tracer())
+	for ev, err := range events {
 		var bad *input.LineError
 		switch {
-		case errors.As(err, &bad):
-		case err != nil:
-			t.Fatal(err)
-		default:
+		case err == nil:
 			rec.Record(t.Context(), ev)
+		case !errors.As(err, &bad):
+			t.Fatal(err)
 		}
 	}
 	rec.Close(t.Context())
-	if err := provider.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
+	batch := p.Batch()
+	for i := range batch.Rows {
+		batch.Rows[i].Session.ID = cmp.Or(rename, batch.Rows[i].Session.ID)
 	}
-	if err := project.Refresh(t.Context(), st); err != nil {
+	for i := range batch.Blocks {
+		batch.Blocks[i].Session.ID = cmp.Or(rename, batch.Blocks[i].Session.ID)
+	}
+	if err := st.Put(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -265,29 +240,6 @@ func TestETag(t *testing.T) {
 	}
 }
 
-// eventsOf puts events, one a line, into a new store, with all their content.
-func eventsOf(t testing.TB, lines string) store.Store {
-	t.Helper()
-	st := memstore.New()
-	exporter, err := otlptrace.New(t.Context(), into{st: st})
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent)))
-	for ev, err := range ndjson.Events(strings.NewReader(lines)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec.Record(t.Context(), ev)
-	}
-	rec.Close(t.Context())
-	if err := provider.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return st
-}
-
 // requestRun is a run of a session with one request a text; its turns have the indexes from 0 on.
 func requestRun(session, run string, texts ...string) string {
 	var b strings.Builder
@@ -304,7 +256,9 @@ func requestRun(session, run string, texts ...string) string {
 // Nothing is put together for who has it already, or waits for a place: a request may be many megabytes.
 func TestRequestIsMadeLate(t *testing.T) {
 	const size = 4 << 20
-	h := serve(t, web.Options{Store: eventsOf(t, requestRun("s", "r", strings.Repeat("a", size), strings.Repeat("b", size)))})
+	st, lines := memstore.New(), requestRun("s", "r", strings.Repeat("a", size), strings.Repeat("b", size))
+	put(t, st, ndjson.Events(strings.NewReader(lines)), "")
+	h := serve(t, web.Options{Store: st})
 	for _, path := range []string{"request/s/@1/1", "request/s/@1/1?raw=1", "request/s/@1/1?diff=@1/0"} {
 		first := get(t, h, "/api/v1/"+path)
 		if first.StatusCode != http.StatusOK {
