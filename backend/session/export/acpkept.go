@@ -15,9 +15,11 @@ import (
 // were, in the order of time.
 
 // keptUpdates are the updates of version 1.
-var keptUpdates = strings.Fields("user_message_chunk agent_message_chunk agent_thought_chunk tool_call tool_call_update " +
-	"plan available_commands_update current_mode_update config_option_update session_info_update usage_update notice " +
-	"compaction_update compaction_summary_chunk")
+var keptUpdates = strings.Fields(
+	"user_message_chunk agent_message_chunk agent_thought_chunk tool_call tool_call_update " +
+		"plan available_commands_update current_mode_update config_option_update session_info_update usage_update notice " +
+		"compaction_update compaction_summary_chunk",
+)
 
 // exchanges are requests that are kept with their responses, as one fact.
 var exchanges = strings.Fields("session/new session/load session/resume session/close session/set_mode " +
@@ -159,8 +161,7 @@ func (t *trace) keptCall(r *session.Run, item object, c *session.ToolCall, m mom
 }
 
 // worked reports whether a call must have been in progress from the first, as far as is known: the agent asked for
-// files
-// before any update, or for a terminal that no update names. Else such work would not be known to be the call's.
+// files before any update, or for a terminal that no update names. Else such work would not be known to be the call's.
 func (t *trace) worked(r *session.Run, c *session.ToolCall) bool {
 	files, terminals, named, progress := false, false, false, false
 	for _, in := range t.read(r, nil, spans.ListResult, c.Result) {

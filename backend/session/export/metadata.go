@@ -11,8 +11,8 @@ import (
 )
 
 // This file makes the session row and the metadata of message rows. Under extensionKey these hold the events that a row
-// belongs to: lines of the dialect ndjson (dialects/ndjson/README.md). A key that holds content there holds a reference here:
-// the index of a part of the row, the indexes of the first part and of the one after the last, or the digest of a
+// belongs to: lines of the dialect ndjson (dialects/ndjson/README.md). A key that holds content there holds a reference
+// here: the index of a part of the row, the indexes of the first part and of the one after the last, or the digest of a
 // system prompt or catalogue.
 
 // extensionKey is the one key of otelagent in metadata_json.
