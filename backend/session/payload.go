@@ -3,6 +3,7 @@ package session
 import (
 	"slices"
 
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -287,7 +288,7 @@ func readMessage(blocks *BlockSet, ref Ref, position int) Message {
 	m.Source, _ = spans.ParseProvenance(ref.Provenance)
 	f := blocks.look(&ref)
 	m.Bytes, m.Body = f.size, f.body()
-	role, _ := rawjson.String(member([]byte(m.Body), "role"))
+	role := object.Of("", []byte(m.Body)).String("role")
 	m.Role, m.Missing, m.Withheld = clip(role), f.state == missing, f.state == withheld
 	return m
 }

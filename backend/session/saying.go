@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/otelagent/otelagent/internal/genaijson"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
@@ -95,22 +96,19 @@ func toolPart(p *genaijson.Part) []Saying {
 	if !ok && p.Type != "dynamic-tool" {
 		return nil
 	}
-	text := func(key string) string {
-		s, _ := rawjson.String(member(p.Content, key))
-		return s
-	}
-	id := text("toolCallId")
+	o := object.Of("", p.Content)
+	id := o.String("toolCallId")
 	if id == "" {
 		return nil
 	}
-	name = cmp.Or(text("toolName"), name)
-	args := member(p.Content, "input")
+	name = cmp.Or(o.String("toolName"), name)
+	args := o.Spelled("input")
 	if args == nil {
-		args = member(p.Content, "rawInput") // what no schema took
+		args = o.Spelled("rawInput") // what no schema took
 	}
 	out := []Saying{{Kind: SaidCall, By: SaidBy(p.Role), ID: id, Name: name, JSON: string(args)}}
 	for _, key := range []string{"output", "errorText"} {
-		if raw := member(p.Content, key); raw != nil {
+		if raw := o.Spelled(key); raw != nil {
 			s := Saying{Kind: SaidResult, By: ByTool, ID: id, Name: name, Text: string(raw), JSON: string(raw)}
 			if said, ok := rawjson.String(raw); ok {
 				s.Text = said
@@ -180,22 +178,18 @@ func otherText(kind string, raw []byte) string {
 		lower == "encrypted_reasoning":
 		return ""
 	}
+	o := object.Of("", raw)
+	if content := o.Spelled("content"); content != nil && lower == "content" { // a block of ACP around a block
+		return blocksText(string(content))
+	}
 	var mime, name string
-	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
-	for ok := c.Open('{'); ok && c.More('}'); {
-		key := string(c.Key())
-		value := c.Value()
+	for key, value := range o.All() {
+		text, _ := rawjson.String(value)
 		switch key {
 		case "mimeType", "mediaType", "mime_type":
-			mime, _ = rawjson.String(value)
+			mime = text
 		case "name", "path", "uri", "filename":
-			if name == "" {
-				name, _ = rawjson.String(value)
-			}
-		case "content":
-			if lower == "content" { // a block of ACP around a block
-				return blocksText(string(value))
-			}
+			name = cmp.Or(name, text)
 		}
 	}
 	return bracketed(kind, mime, name)
@@ -211,8 +205,8 @@ func blocksText(raw string) string {
 		}
 		switch strings.ToLower(p.Type) { // that may hold others, as otherText knows them: no more are looked into
 		case "content":
-			if text, ok := rawjson.String(member(member(p.Content, "content"), "text")); ok {
-				out = append(out, text)
+			if inner := object.Of("", p.Content).Object("content"); inner.Has("text") {
+				out = append(out, inner.String("text"))
 			}
 			continue
 		case "tool_call_response":
@@ -223,19 +217,4 @@ func blocksText(raw string) string {
 		}
 	}
 	return strings.Join(out, "\n")
-}
-
-// member returns the value of a member of a JSON object, or nil.
-func member(object []byte, key string) (found []byte) {
-	c := rawjson.NewCursor(object, rawjson.MaxDepth)
-	if !c.Open('{') {
-		return nil
-	}
-	for c.More('}') {
-		name := string(c.Key())
-		if value := c.Value(); name == key {
-			found = value
-		}
-	}
-	return found
 }

@@ -80,8 +80,7 @@ type traced struct {
 }
 
 // checkTrace holds what every trace must hold: ids from 0 on each side, responses to requests, the mark, and no call
-// that goes back
-// in its states.
+// that goes back in its states.
 func checkTrace(t *testing.T, raw []byte) []traced {
 	t.Helper()
 	var l []traced

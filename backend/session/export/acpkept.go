@@ -11,29 +11,26 @@ import (
 )
 
 // A session that came from ACP keeps more of its wire than rows do: titles and kinds of tool calls, updates, requests
-// of
-// the agent, exchanges about the session (package dialects/acp documents how). This file writes them back as they were,
-// in the order of time.
+// of the agent, exchanges about the session (package dialects/acp documents how). This file writes them back as they
+// were, in the order of time.
 
 // keptUpdates are the updates of version 1.
-var keptUpdates = []string{
-	"user_message_chunk", messageChunk, thoughtChunk, "tool_call", "tool_call_update", "plan",
-	"available_commands_update", "current_mode_update", "config_option_update", "session_info_update", "usage_update",
-	"notice", "compaction_update", "compaction_summary_chunk",
-}
+var keptUpdates = strings.Fields(
+	"user_message_chunk agent_message_chunk agent_thought_chunk tool_call tool_call_update " +
+		"plan available_commands_update current_mode_update config_option_update session_info_update usage_update notice " +
+		"compaction_update compaction_summary_chunk",
+)
 
 // exchanges are requests that are kept with their responses, as one fact.
-var exchanges = []string{"session/new", "session/load", "session/resume", "session/close", "session/set_mode",
-	"session/set_config_option"}
+var exchanges = strings.Fields("session/new session/load session/resume session/close session/set_mode " +
+	"session/set_config_option")
 
-// keptMethods are those that are kept by themselves: requests, and notifications.
-var keptMethods = map[string]struct {
-	dir     direction
-	request bool
-}{
-	"authenticate": {toAgent, true}, "logout": {toAgent, true}, "session/list": {toAgent, true},
-	"session/delete": {toAgent, true}, "session/request_permission": {toClient, true},
-	"elicitation/create": {toClient, true}, "session/cancel": {toAgent, false}, "elicitation/complete": {toClient, false},
+// keptMethods are those that are kept by themselves, with the side that receives them. The two of notifications are
+// session/cancel and elicitation/complete.
+var keptMethods = map[string]direction{
+	"authenticate": toAgent, "logout": toAgent, "session/list": toAgent, "session/delete": toAgent,
+	"session/request_permission": toClient, "elicitation/create": toClient, "elicitation/complete": toClient,
+	"session/cancel": toAgent,
 }
 
 // isWork reports whether a method is about files or terminals; such requests are kept with their ids.
@@ -164,8 +161,7 @@ func (t *trace) keptCall(r *session.Run, item object, c *session.ToolCall, m mom
 }
 
 // worked reports whether a call must have been in progress from the first, as far as is known: the agent asked for
-// files
-// before any update, or for a terminal that no update names. Else such work would not be known to be the call's.
+// files before any update, or for a terminal that no update names. Else such work would not be known to be the call's.
 func (t *trace) worked(r *session.Run, c *session.ToolCall) bool {
 	files, terminals, named, progress := false, false, false, false
 	for _, in := range t.read(r, nil, spans.ListResult, c.Result) {
@@ -227,17 +223,23 @@ func (t *trace) keptNotes(r *session.Run, notes []session.Note, callID string) {
 		case body == nil && callID != "" && ofCall && (progress == "pending" || progress == "in_progress"):
 			t.status(m, callID, progress)
 		default:
-			t.queue = append(t.queue, t.kept(wire{moment: m}, n.Type, body)...)
+			if w := t.kept(m, n.Type, body); w != nil {
+				t.queue = append(t.queue, *w)
+			}
 		}
 	}
 }
 
-// kept returns the message that a note or fact of a type keeps, at the time of m; none where ACP has no place for it.
-func (t *trace) kept(m wire, typ string, body []byte) []wire {
+// kept returns the message that a note or fact of a type keeps, at a moment; nil where ACP has no place for it.
+func (t *trace) kept(m moment, typ string, body []byte) *wire {
 	method, isResponse := strings.CutSuffix(typ, ".response")
 	kind, _, _ := strings.Cut(typ, ".")
-	known, isKept := keptMethods[method]
+	to, isKept := keptMethods[method]
 	o := parse(body)
+	w := wire{moment: m, dir: to, method: method, params: body}
+	if isWork(method) {
+		w.dir, w.params, isKept = toClient, o.get("params"), true
+	}
 	switch {
 	case strings.HasPrefix(typ, "acp."), strings.HasPrefix(typ, "compaction_update."):
 		return nil // notes of the reader; the end of a compaction, which keptCompaction writes
@@ -245,26 +247,19 @@ func (t *trace) kept(m wire, typ string, body []byte) []wire {
 		t.lacks(typ + ", of which no content is there")
 		return nil
 	case slices.Contains(keptUpdates, kind) && o.get("sessionUpdate") != nil:
-		return []wire{t.update(m.moment, body)}
-	case isWork(method) && isResponse:
-		m.dir, m.result, m.error = toAgent, o.get("result"), o.get("error")
-	case isWork(method):
-		m.dir, m.method, m.params = toClient, method, o.get("params")
-	case isKept && isResponse:
-		m.dir, m.result, m.error = known.dir.back(), o.get("result"), o.get("error")
-	case isKept:
-		m.dir, m.method, m.params = known.dir, method, body
-	default:
+		w = t.update(m, body)
+	case !isKept:
 		t.lacks(typ)
 		return nil
+	case isResponse:
+		w = wire{moment: m, dir: w.dir.back(), result: o.get("result"), error: o.get("error")}
+		fallthrough
+	case method != "session/cancel" && method != "elicitation/complete":
+		if w.reply = "kept/" + method; isWork(method) {
+			w.reply = "work/" + method + "/" + string(o.get("id"))
+		}
 	}
-	switch {
-	case isWork(method):
-		m.reply = "work/" + method + "/" + string(o.get("id"))
-	case isResponse || known.request:
-		m.reply = "kept/" + method
-	}
-	return []wire{m}
+	return &w
 }
 
 // keptCompaction queues the end of a compaction, whose beginning is a note.
@@ -318,8 +313,8 @@ func (t *trace) keptFact(f *session.Fact, typ string, v []byte) {
 		}
 		t.exchange(f.At, typ, params, result, failed)
 	default:
-		for _, m := range t.kept(wire{moment: moment{at: f.At}}, typ, v) {
-			t.write(m)
+		if w := t.kept(moment{at: f.At}, typ, v); w != nil {
+			t.write(*w)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -230,30 +231,14 @@ func unwrapped(output []byte) []byte {
 
 // outputText is the readable text of a result: a text, the texts of its blocks, else its JSON.
 func outputText(output []byte) string {
-	if s, ok := text(output); ok {
+	if s, ok := text(parse(output).get("text")); ok {
 		return s
 	}
-	if o := parse(output); o != nil {
-		if s, ok := text(o.get("text")); ok {
-			return s
-		}
-		if inner := o.get("content"); inner != nil {
-			return outputText(inner)
-		}
+	parts := message.ReadResult(output).Parts
+	if slices.ContainsFunc(parts, func(p message.Part) bool { return p.Kind != message.Text }) || parts == nil {
 		return string(output)
 	}
-	var texts []string
-	for _, b := range elements(output) {
-		s, ok := text(parse(b).get("text"))
-		if !ok {
-			return string(output)
-		}
-		texts = append(texts, s)
-	}
-	if texts == nil {
-		return string(output)
-	}
-	return strings.Join(texts, "\n")
+	return message.JoinText(parts, false)
 }
 
 // asked reports whether an evaluation asked the client: a client does not see a decision of the loop's own.

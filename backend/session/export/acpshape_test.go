@@ -74,68 +74,6 @@ func TestACPStopReasons(t *testing.T) {
 	}
 }
 
-// The states of approval that the guide keeps in parts, and questions that stand in the turn and not in the call.
-func TestACPApprovals(t *testing.T) {
-	m := &made{}
-	options := m.refs(part{`["yes","no"]`, "", ""})
-	run := &session.Run{Span: observed(0, 90), ID: "r", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent,
-		Turns: []*session.Turn{{
-			Span: observed(1, 60), Capture: spans.CaptureContent,
-			Output: m.refs(part{`{"role":"assistant","parts":[` +
-				`{"type":"tool-bash","toolCallId":"a","state":"approval-requested","input":{},"approval":{"id":"1"}},` +
-				`{"type":"tool-bash","toolCallId":"b","state":"approval-responded","input":{},"approval":{"id":"2",` +
-				`"approved":false,"reason":"no"}},` +
-				`{"type":"tool-bash","toolCallId":"c","state":"approval-responded","input":{},"approval":{"id":"3",` +
-				`"approved":true}},` +
-				`{"type":"tool-bash","toolCallId":"d","state":"input-streaming","input":{}},` +
-				`{"type":"source-url","url":"https://example.org/x"},{"type":"file","mediaType":"audio/wav",` +
-				`"url":"data:audio/wav;base64,AA=="},` +
-				`{"type":"file","mediaType":"application/pdf","filename":"a.pdf","url":"data:application/pdf;base64,AA=="},` +
-				`{"type":"file","mediaType":"image/png","url":"https://example.org/a.png"}]}`, "", `{"id":"m1"}`}),
-			Permissions: []*session.Permission{
-				{Span: observed(50, 55), Action: spans.ActionDeny, Source: spans.PermissionSourceSession, Options: options,
-					CallID: "d"},
-				{Span: observed(50, 55), Action: spans.ActionAsk, CallID: "elsewhere"},
-			},
-		}}}
-	var out bytes.Buffer
-	missing, err := ACP(t.Context(), &out, &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{run}},
-		Held(&m.blocks), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pending := func(id string) string {
-		return `{"sessionUpdate":"tool_call","toolCallId":"` + id + `","title":"bash","name":"bash","kind":"execute",` +
-			`"status":"pending","rawInput":{}}`
-	}
-	said := func(block string) string {
-		return `{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":` + block + `}`
-	}
-	want := []string{
-		`prompt []{"otelagent":{"no_message":true}}`,
-		pending("d"),
-		`permission {"toolCallId":"d"}`,
-		`= {"outcome":{"outcome":"selected","optionId":"reject_always"}}`,
-		pending("a"), `permission {"toolCallId":"a"}`,
-		pending("b"), `permission {"toolCallId":"b"}`, `= {"outcome":{"outcome":"selected","optionId":"reject_once"}}`,
-		`{"sessionUpdate":"tool_call_update","toolCallId":"b","status":"failed","content":[{"type":"content",` +
-			`"content":{"type":"text","text":"no"}}]}`,
-		pending("c"), `permission {"toolCallId":"c"}`, `= {"outcome":{"outcome":"selected","optionId":"allow_once"}}`,
-		said(`{"type":"resource_link","uri":"https://example.org/x","name":"https://example.org/x"}`),
-		said(`{"type":"audio","data":"AA==","mimeType":"audio/wav"}`),
-		said(`{"type":"resource","resource":{"uri":"attachment:a.pdf","blob":"AA==","mimeType":"application/pdf"}}`),
-		said(`{"type":"resource_link","uri":"https://example.org/a.png","name":"a.png","mimeType":"image/png"}`),
-		`= {"stopReason":"end_turn"}`,
-	}
-	if d := gocmp.Diff(want, short(t, out.Bytes())); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
-	if l := []Missing{{Where: "s",
-		What: "ACP has no place for questions that are about no tool call (1)"}}; !slices.Equal(missing, l) {
-		t.Errorf("missing %v", missing)
-	}
-}
-
 // Rows that are rewound or wait in a queue are not part of the conversation.
 func TestACPLeavesOut(t *testing.T) {
 	m := &made{}

@@ -20,12 +20,12 @@ import (
 // It holds the content of the session. Not safe for concurrent use.
 type Guide struct {
 	*content
-	runs     map[*session.Run]*runPlan
-	units    []*unit
-	names    map[string]string // by block: see same
-	prompts  texts
-	catalogs texts
-	sources  []Row // of a session that came in the guide's form; then there are no units
+	runs    map[*session.Run]*runPlan
+	units   []*unit
+	names   map[string]string // by block: see same
+	texts   []Row             // system prompts and tool catalogues, each once
+	digests map[textOf]string // of these
+	sources []Row             // of a session that came in the guide's form; then there are no units
 
 	uncaptured map[*session.Run]spans.Capture
 }
@@ -51,7 +51,7 @@ func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Optio
 	g := &Guide{
 		content: c, names: map[string]string{}, runs: map[*session.Run]*runPlan{},
 		uncaptured: map[*session.Run]spans.Capture{},
-		prompts:    texts{digest: map[string]string{}}, catalogs: texts{digest: map[string]string{}},
+		digests:    map[textOf]string{},
 	}
 	if sources {
 		g.sources = g.sourceRows()
@@ -167,66 +167,58 @@ func factTime(v json.RawMessage, at time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// requestText returns the system prompt or the tool catalogue of the last request of a turn.
-func requestText(t *session.Turn, kind spans.ProvenanceKind) *session.Ref {
-	if q := lastRequest(t); q != nil {
-		for _, ref := range q.Params.Items() {
-			if ref.Provenance == string(kind) {
-				return &ref
-			}
-		}
-	}
-	return nil
+// textOf names a text of the last request of a turn.
+type textOf struct {
+	turn *session.Turn
+	kind spans.ProvenanceKind
 }
 
-// texts are system prompts or tool catalogues, each once, in the order of their first use.
-type texts struct {
-	digest map[string]string // by block
-	refs   []session.Ref
+var textTypes = map[spans.ProvenanceKind]RowType{
+	spans.ProvenanceSystem: RowSystemPrompt, spans.ProvenanceTools: RowToolCatalog,
 }
 
-// add adds the text of a block.
-func (x *texts) add(ref session.Ref, body string) {
-	sum := sha256.Sum256([]byte(body))
-	digest := hex.EncodeToString(sum[:])
-	x.digest[ref.Block] = digest
-	if !slices.ContainsFunc(x.refs, func(o session.Ref) bool { return x.digest[o.Block] == digest }) {
-		x.refs = append(x.refs, ref)
-	}
-}
-
-// promptText returns the text of a system prompt: the text of a JSON string, else the JSON itself.
-func promptText(body string) string {
-	if s, ok := text([]byte(body)); ok {
-		return s
-	}
-	return body
-}
-
-// requestTexts notes the system prompt and the catalogue of a turn.
+// requestTexts notes the system prompt and the tool catalogue of the last request of a turn. The text of a prompt is
+// that of a JSON string, else the JSON itself.
 func (g *Guide) requestTexts(r *session.Run, t *session.Turn) {
-	note := func(x *texts, kind spans.ProvenanceKind, read func(string) string) {
-		ref := requestText(t, kind)
-		if ref == nil || x.digest[ref.Block] != "" {
-			return
+	q := lastRequest(t)
+	if q == nil {
+		return
+	}
+	for _, ref := range q.Params.Items() {
+		kind := spans.ProvenanceKind(ref.Provenance)
+		row := Row{Type: textTypes[kind]}
+		body, isThere := g.body(ref)
+		if row.Type == "" {
+			continue
+		} else if !isThere {
+			if isCaptured(t.Capture) {
+				g.miss(whereTurn(r, t), spans.ListParams+": "+string(kind)+": block "+ref.Block)
+			}
+			continue
 		}
-		if body, ok := g.body(*ref); ok {
-			x.add(*ref, read(body))
-		} else if isCaptured(t.Capture) {
-			g.miss(whereTurn(r, t), spans.ListParams+": "+string(kind)+": block "+ref.Block)
+		row.Body = body
+		if s, isText := text([]byte(body)); isText && kind == spans.ProvenanceSystem {
+			row.Body = s
+		}
+		sum := sha256.Sum256([]byte(row.Body))
+		row.Digest = hex.EncodeToString(sum[:])
+		row.JSON = fields("digest", &row.Digest, "body", &row.Body)
+		g.digests[textOf{t, kind}] = row.Digest
+		isSame := func(o Row) bool { return o.Type == row.Type && o.Digest == row.Digest }
+		if !slices.ContainsFunc(g.texts, isSame) {
+			g.texts = append(g.texts, row)
 		}
 	}
-	note(&g.prompts, spans.ProvenanceSystem, promptText)
-	note(&g.catalogs, spans.ProvenanceTools, func(body string) string { return body })
 }
 
 // digestOf returns the digest of the prompt or catalogue of a turn: of its text where that is there, else the digest
 // that the turn states.
-func (x *texts) digestOf(t *session.Turn, kind spans.ProvenanceKind) string {
-	if ref := requestText(t, kind); ref != nil && x.digest[ref.Block] != "" {
-		return x.digest[ref.Block]
-	}
-	if kind == spans.ProvenanceTools {
+func (g *Guide) digestOf(t *session.Turn, kind spans.ProvenanceKind) string {
+	digest, ok := g.digests[textOf{t, kind}]
+	switch {
+	case ok:
+		return digest
+	case kind == spans.ProvenanceTools:
 		return t.ToolsDigest()
 	}
 	return t.PromptDigest

@@ -59,8 +59,7 @@ func TestGuideRecipes(t *testing.T) {
 }
 
 // Results that come as messages of the next turn, calls that share an id, replies whose turn is not there, usage that
-// only the run has,
-// ids that messages have themselves, facts: what phi-core's sessions do not show.
+// only the run has, ids that messages have themselves, facts: what phi-core's sessions do not show.
 func TestGuideOfOtherLoops(t *testing.T) {
 	m := &made{}
 	float := func(f float64) *float64 { return &f }

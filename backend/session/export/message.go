@@ -78,10 +78,8 @@ func readMessage(raw []byte) chatMessage {
 	}
 	role = cmp.Or(genaijson.Role(role), "unknown")
 	roles := map[string]bool{}
-	others := false
 	for p := range genaijson.Parts(raw) {
-		part := standardPart(&p)
-		m.parts, others = append(m.parts, part), others || part.kind == partOther
+		m.parts = append(m.parts, standardPart(&p))
 		if role = p.Role; p.Role != "tool" && p.Role != "unknown" {
 			m.role = p.Role
 		}
@@ -95,19 +93,6 @@ func readMessage(raw []byte) chatMessage {
 	}
 	if len(roles) == 1 && roles["tool"] {
 		m.role = "tool"
-	}
-	if others { // which have the standard's spelling
-		var standard []struct{ Parts []json.RawMessage }
-		_ = json.Unmarshal(genaijson.AppendMessages(nil, [][]byte{raw}, 0), &standard)
-		i := 0
-		for _, x := range standard {
-			for _, part := range x.Parts {
-				if m.parts[i].kind == partOther {
-					m.parts[i].raw = part
-				}
-				i++
-			}
-		}
 	}
 	m.sign(top)
 	return m
@@ -163,7 +148,16 @@ func standardPart(p *genaijson.Part) messagePart {
 		file.url = content
 		return file
 	}
-	return messagePart{kind: partOther, name: p.Type}
+	other := messagePart{kind: partOther, name: p.Type, raw: p.Content}
+	switch {
+	case p.Type == "extension":
+		other.raw = fields("type", p.Type, "name", p.Name, "data", p.Content)
+	case p.Type == "file":
+		other.raw = fields("type", p.Type, "modality", p.Modality, "name", p.Name, "mime_type", p.MIME, "file_id", p.Content)
+	case parse(p.Content).text("type") != p.Type:
+		other.raw = fields("type", p.Type, "value", p.Content)
+	}
+	return other
 }
 
 // aiParts reads the parts of a message as the AI SDK spells them, which the guide keeps verbatim. It reports whether

@@ -11,8 +11,8 @@ import (
 )
 
 // This file makes the session row and the metadata of message rows. Under extensionKey these hold the events that a row
-// belongs to: lines of the dialect ndjson (dialects/ndjson/README.md). A key that holds content there holds a reference here:
-// the index of a part of the row, the indexes of the first part and of the one after the last, or the digest of a
+// belongs to: lines of the dialect ndjson (dialects/ndjson/README.md). A key that holds content there holds a reference
+// here: the index of a part of the row, the indexes of the first part and of the one after the last, or the digest of a
 // system prompt or catalogue.
 
 // extensionKey is the one key of otelagent in metadata_json.
@@ -58,7 +58,7 @@ func (g *Guide) metadata(u *unit) string {
 		var last *session.Turn
 		digest := ""
 		for _, t := range u.turns() {
-			last, digest = t, cmp.Or(g.prompts.digestOf(t, spans.ProvenanceSystem), digest)
+			last, digest = t, cmp.Or(g.digestOf(t, spans.ProvenanceSystem), digest)
 		}
 		l = append(l, "model", modelName(u.run, last), "system_prompt_digest", digest)
 		if agent := cmp.Or(u.run.Agent, u.run.AgentID); agent != sessionAgent(g.s) {
@@ -336,8 +336,8 @@ func (e *events) runStarted(r *session.Run) {
 func (e *events) turnStarted(r *session.Run, t *session.Turn) {
 	e.add("turn_started", t.Start, r, "index", &t.Index, "trigger", t.Trigger, "model", t.Model, "provider", t.Provider,
 		"variant", t.Variant)
-	system := e.g.prompts.digestOf(t, spans.ProvenanceSystem)
-	tools := e.g.catalogs.digestOf(t, spans.ProvenanceTools)
+	system := e.g.digestOf(t, spans.ProvenanceSystem)
+	tools := e.g.digestOf(t, spans.ProvenanceTools)
 	if t.Level+t.Format+system+tools != "" || t.Attempts > 1 || t.MaxTokens != nil || t.Temperature != nil {
 		e.add("request_prepared", t.Start, r, "model", t.Model, "at", bound(t.Start),
 			"attempt", max(t.Attempts, 1)-1, "reasoning_level", t.Level, "format", t.Format, "max_tokens", t.MaxTokens,

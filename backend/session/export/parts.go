@@ -37,20 +37,21 @@ const (
 	fromOutside
 )
 
-// collect finds the results in the messages of the run, each message once.
+// collect finds the results in the messages of the run. A message that several lists have is that of the first; a list
+// of the results of a turn is complete.
 func (b *runUnits) collect() {
 	seen := map[string]bool{}
 	add := func(turn int, from resultList, refs []session.Ref) {
 		for _, ref := range refs {
-			if name := b.g.same(ref); !seen[name] {
-				seen[name] = true
-				for _, p := range readMessage(b.g.message(ref)).parts {
-					if p.kind == partResult && !p.embedded {
-						x := &toolResult{messagePart: p, turn: turn, from: from}
-						b.results[p.id], b.arrived[turn] = append(b.results[p.id], x), append(b.arrived[turn], x)
-					}
+			for _, p := range readMessage(b.g.message(ref)).parts {
+				if p.kind == partResult && !p.embedded && (from == fromResults || !seen[b.g.same(ref)]) {
+					x := &toolResult{messagePart: p, turn: turn, from: from}
+					b.results[p.id], b.arrived[turn] = append(b.results[p.id], x), append(b.arrived[turn], x)
 				}
 			}
+		}
+		for _, ref := range refs {
+			seen[b.g.same(ref)] = true
 		}
 	}
 	add(-1, fromOutside, b.p.outside[-1])
@@ -63,16 +64,20 @@ func (b *runUnits) collect() {
 }
 
 // take returns the first result of a call that no call has. It came with the turn of the call, or is an input of the
-// next one. ofTurn: the reply is that of the turn.
-func (b *runUnits) take(id string, turn int, ofTurn bool) *toolResult {
+// next one. A call of a reply whose turn is not there (isLone) may be another one's too.
+func (b *runUnits) take(id string, turn int, isLone bool) (found *toolResult) {
 	for _, x := range b.results[id] {
-		isHere := x.turn == turn && (ofTurn || x.from != fromResults)
-		if !x.taken && (isHere || x.turn == turn+1 && x.from == fromInput) {
-			x.taken = true
-			return x
+		isHere := x.turn == turn && (!isLone || x.from != fromResults)
+		if isHere || x.turn == turn+1 && x.from == fromInput {
+			if !x.taken {
+				x.taken = true
+				return x
+			} else if isLone {
+				found = cmp.Or(found, x)
+			}
 		}
 	}
-	return nil
+	return found
 }
 
 // turnParts makes the parts of the turn i. It returns as well the id of the reply, and its node of phi-core.
@@ -230,7 +235,7 @@ func (b *partBuilder) tool(p *messagePart, c *session.ToolCall) {
 			t.input = b.value(spans.ListArgs, c.Args)
 		}
 	}
-	result := b.take(t.id, b.index, !b.isLone)
+	result := b.take(t.id, b.index, b.isLone)
 	if p != nil && p.verbatim {
 		a := parse(p.raw)
 		b.timed(builtPart{typ: a.text("type"), callID: t.id, state: a.text("state"), data: p.raw, call: c})

@@ -108,8 +108,7 @@ func (p *phiCore) session() ([]byte, error) {
 }
 
 // childrenOf returns the children_loop_ids of each loop. The recorder links a run, when it ends, to the first loop of
-// the
-// parent's id among those that ended before, else to one that is still open then.
+// the parent's id among those that ended before, else to one that is still open then.
 func childrenOf(s *session.Session, loops []*session.Run) [][]string {
 	children := make([][]string, len(loops))
 	for i, r := range loops {

@@ -13,16 +13,16 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// phi-core refuses a whole file for one name or shape that it does not know, so PhiCore writes none. The names are those
-// of src/types and src/session/model.rs, the same in 0.10.0 and 0.15.2.
+// phi-core refuses a whole file for one name or shape that it does not know, so PhiCore writes none. The names are
+// those of src/types and src/session/model.rs, the same in 0.10.0 and 0.15.2.
 
 // foreign notes a value that phi-core does not know; where and what name it, value is bounded.
 func (p *phiCore) foreign(where, what, value string) {
 	p.miss(where, fmt.Sprintf("%s %.64q is no word of phi-core", what, value))
 }
 
-// known returns phi-core's name for a value, and reports whether it has one. It notes a value that has none, unless that
-// is empty.
+// known returns phi-core's name for a value, and reports whether it has one. It notes a value that has none, unless
+// that is empty.
 func known[T ~string](p *phiCore, where, what string, value T, names map[T]string) (string, bool) {
 	name, ok := names[value]
 	if !ok && value != "" {
@@ -174,8 +174,9 @@ func refusal(raw []byte, tag string, shapes map[string]string) string {
 // message.
 func unloadable(raw []byte, extensions bool) string {
 	why := refusal(raw, "role", phiMessages)
-	if o := parse(raw); why == "" || extensions && phiTypes["string"](o.get("role")) && phiTypes["string"](o.get("kind")) &&
-		o.get("data") != nil {
+	if o := parse(raw); why == "" ||
+		extensions && phiTypes["string"](o.get("role")) && phiTypes["string"](o.get("kind")) &&
+			o.get("data") != nil {
 		return ""
 	}
 	return "a message " + why
@@ -194,7 +195,8 @@ func (p *phiCore) knownConfig(where string, raw []byte) []byte {
 	}).bytes()
 }
 
-// knownWord reports whether phi-core knows the value of a member that is one of phiWords, and notes one that it does not.
+// knownWord reports whether phi-core knows the value of a member that is one of phiWords, and notes one that it does
+// not.
 func (p *phiCore) knownWord(where, what, key string, value []byte) bool {
 	word, isText := text(value)
 	if key == "response_format" {

@@ -199,18 +199,23 @@ func (g *Guide) tailStart(c *session.Compaction) string {
 
 // further puts the rows of further types: system prompts, tool catalogues, permission evaluations, defects.
 func (e *emitter) further() {
-	e.texts(&e.prompts, RowSystemPrompt, promptText)
-	e.texts(&e.catalogs, RowToolCatalog, func(body string) string { return body })
-	e.places(func(at place, permissions []*session.Permission, _ []session.Defect) {
+	for _, typ := range []RowType{RowSystemPrompt, RowToolCatalog} {
+		for _, row := range e.texts {
+			if row.Type == typ {
+				e.put(row)
+			}
+		}
+	}
+	e.places(func(n session.Node, permissions []*session.Permission, _ []session.Defect) {
 		for _, p := range permissions {
-			e.permission(at, p)
+			e.permission(n, p)
 		}
 	})
 	e.defects("", e.s.Defects)
-	e.places(func(at place, permissions []*session.Permission, defects []session.Defect) {
-		where := whereTurn(at.run, at.turn)
-		if at.call != nil {
-			where += " " + at.call.ID
+	e.places(func(n session.Node, permissions []*session.Permission, defects []session.Defect) {
+		where := whereTurn(n.Run, n.Turn)
+		if n.Call != nil {
+			where += " " + n.Call.ID
 		}
 		e.defects(where, defects)
 		for _, p := range permissions {
@@ -219,27 +224,17 @@ func (e *emitter) further() {
 	})
 }
 
-func (e *emitter) texts(x *texts, typ RowType, read func(string) string) {
-	for _, ref := range x.refs {
-		if body, ok := e.body(ref); ok {
-			r := Row{Type: typ, Digest: x.digest[ref.Block], Body: read(body)}
-			r.JSON = fields("digest", &r.Digest, "body", &r.Body)
-			e.put(r)
-		}
-	}
-}
-
 // permission puts a permission evaluation. Times are unix nanoseconds.
-func (e *emitter) permission(at place, p *session.Permission) {
+func (e *emitter) permission(n session.Node, p *session.Permission) {
 	var turn *int64
-	if at.turn != nil {
-		turn = &at.turn.Index
+	if n.Turn != nil {
+		turn = &n.Turn.Index
 	}
 	call := p.CallID
-	if at.call != nil {
-		call = cmp.Or(call, at.call.ID)
+	if n.Call != nil {
+		call = cmp.Or(call, n.Call.ID)
 	}
-	e.put(Row{Type: RowPermission, JSON: fields("run", fields("id", &at.run.ID, "start", stamp(at.run.Start)),
+	e.put(Row{Type: RowPermission, JSON: fields("run", fields("id", &n.Run.ID, "start", stamp(n.Run.Start)),
 		"turn", turn, "call_id", call, "ordinal", p.Ordinal, "start", stamp(p.Start), "end", stamp(p.End), "tool", p.Tool,
 		"pattern", p.Pattern, "action", p.Action, "source", p.Source, "target", p.Target, "reason", p.Reason,
 		"decided_by", p.DecidedBy, "wait_ns", p.WaitNS, "option", p.Option, "outcome", p.Outcome, "derived", p.Derived,
@@ -252,34 +247,27 @@ func (e *emitter) defects(where string, defects []session.Defect) {
 	}
 }
 
-// place is a place in the tree.
-type place struct {
-	run  *session.Run
-	turn *session.Turn
-	call *session.ToolCall
-}
-
-// places calls visit with each place of the tree that has permission evaluations or defects.
-func (e *emitter) places(visit func(place, []*session.Permission, []session.Defect)) {
-	inside := func(at place, calls []*session.ToolCall, compactions []*session.Compaction) {
-		for _, c := range calls {
-			visit(place{at.run, at.turn, c}, c.Permissions, c.Defects)
+// places calls visit with each run, turn, tool call and compaction, and its permission evaluations and defects.
+func (e *emitter) places(visit func(session.Node, []*session.Permission, []session.Defect)) {
+	inside := func(n session.Node, calls []*session.ToolCall, compactions []*session.Compaction) {
+		at := n
+		for _, at.Call = range calls {
+			visit(at, at.Call.Permissions, at.Call.Defects)
 		}
 		for _, c := range compactions {
-			visit(at, nil, c.Defects)
+			visit(n, nil, c.Defects)
 		}
 	}
 	for _, r := range e.s.Runs {
-		at := place{run: r}
-		visit(at, r.Permissions, r.Defects)
-		inside(at, r.ToolCalls, r.Compactions)
-		for _, t := range e.runs[r].turns {
-			at.turn = t
-			visit(at, t.Permissions, t.Defects)
-			inside(at, t.ToolCalls, t.Compactions)
+		n := session.Node{Run: r}
+		visit(n, r.Permissions, r.Defects)
+		inside(n, r.ToolCalls, r.Compactions)
+		for _, n.Turn = range e.runs[r].turns {
+			visit(n, n.Turn.Permissions, n.Turn.Defects)
+			inside(n, n.Turn.ToolCalls, n.Turn.Compactions)
 		}
 	}
 	for _, group := range e.s.Groups {
-		visit(place{run: &session.Run{Span: group.Span}}, nil, group.Defects)
+		visit(session.Node{Run: &session.Run{Span: group.Span}}, nil, group.Defects)
 	}
 }

@@ -44,7 +44,9 @@ var content = otelagent.WithCapture(otelagent.CaptureContent)
 
 // timeless are the complaints about rows of a session of which no time is known, whose times are 0, and about the key
 // of otelagent in the file of TestFurtherRowsComeBack.
-var timeless = regexp.MustCompile(`(created|updated)_at: want milliseconds from 1970 to 2262$|otelagent: want an object`)
+var timeless = regexp.MustCompile(
+	`(created|updated)_at: want milliseconds from 1970 to 2262$|otelagent: want an object`,
+)
 
 // The rows of a producer come back as they came.
 func TestProducersRowsComeBack(t *testing.T) {

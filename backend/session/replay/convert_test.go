@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -192,44 +191,6 @@ func TestFallback(t *testing.T) {
 		string(b.Bytes) != `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":5,`+
 			`"temperature":1,"reasoning_effort":"high"}` || b.Notes != nil {
 		t.Errorf("%s, %v, %v", b.Bytes, b.Notes, err)
-	}
-}
-
-// Results without ids answer calls of the same tool without ids, in their order. A new id is unique.
-func TestMadeUpIDs(t *testing.T) {
-	for _, c := range []struct{ name, messages, want string }{
-		{
-			"results that name no tool that was called",
-			`{"role":"model","parts":[{"functionCall":{"name":"a","args":{}}}]},{"role":"user",` +
-				`"parts":[{"functionResponse":{"name":"b","response":{}}},{"functionResponse":{"name":"a",` +
-				`"response":{}}}]}`,
-			"call_1 call_2 call_1",
-		},
-		{
-			"a result before any call",
-			`{"role":"user","parts":[{"functionResponse":{"name":"a","response":{}}}]}`,
-			"call_1",
-		},
-		{
-			"an id that looks like one made up",
-			`{"role":"model","parts":[{"functionCall":{"name":"a","args":{}}},{"functionCall":{"id":"call_1",` +
-				`"name":"a","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"id":"call_1","name":"a",` +
-				`"response":{}}},{"functionResponse":{"name":"a","response":{}}}]}`,
-			"call_2 call_1 call_1 call_2",
-		},
-	} {
-		b, err := Convert([]byte(`{"model":"gemini-3","contents":[`+c.messages+`]}`), Options{API: message.Anthropic})
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
-		var ids []string
-		for _, m := range regexp.MustCompile(`"(?:id|tool_use_id)":"([^"]*)"`).FindAllSubmatch(b.Bytes, -1) {
-			ids = append(ids, string(m[1]))
-		}
-		if got := strings.Join(ids, " "); got != c.want {
-			t.Errorf("%s: %s, want %s\n%s", c.name, got, c.want, b.Bytes)
-		}
 	}
 }
 
