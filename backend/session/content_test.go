@@ -17,11 +17,8 @@ func blocksOf(l []Block) *BlockSet {
 
 func TestBlockSetRead(t *testing.T) {
 	s := synth{session: Key{ID: "s1"}}
-	var broken []Defect
-	refs := (&assembler{}).refs(new(s.list("input", "one", "two", "three")), &broken)
-	if len(broken) > 0 {
-		t.Fatal(broken)
-	}
+	s.add(KindTurn, "r", at(0), 0, at(1), at(2)).Lists = []List{s.list("input", "one", "two", "three")}
+	refs := Assemble(s.rows).Runs[0].Turns[0].Input
 	if c := blocksOf(s.blocks).Read(refs); !c.Whole() || !slices.Equal(c.Bodies, []string{"one", "two", "three"}) {
 		t.Errorf("whole: %+v", c)
 	}

@@ -442,8 +442,7 @@ func (s *Session) TitleRefs() []Ref {
 	if f := s.Fact(SubjectSession, FactTitle); f != nil && f.Value != nil {
 		return []Ref{*f.Value}
 	}
-	refs := s.opening()
-	refs = slices.DeleteFunc(slices.Clone(refs), func(ref Ref) bool {
+	refs := slices.DeleteFunc(s.opening(), func(ref Ref) bool {
 		p, _ := spans.ParseProvenance(ref.Provenance)
 		return p.Kind == spans.ProvenanceMemoryTier || p.Kind == spans.ProvenanceIdentityBlock
 	})

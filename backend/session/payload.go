@@ -113,7 +113,7 @@ func (p *payload) read(name string, refs *Refs, lost MissingPart) ([]Ref, []stri
 	}
 	c := p.blocks.Read(refs)
 	switch {
-	case refs.end != nil && (!refs.end.whole || refs.known < refs.end.pos):
+	case !refs.end.whole || refs.known < refs.end.pos:
 		p.out.Defects = append(p.out.Defects, Defect{Code: spans.DefectListUnresolved, Detail: name})
 	case !refs.Complete:
 		p.broken(name)
