@@ -137,7 +137,7 @@ func (p *payload) read(name string, refs *Refs, lost MissingPart) ([]Ref, []stri
 // template returns the body of a block as it is; empty if it is not there.
 func (s *BlockSet) template(ref *Ref) string {
 	id, err := spans.ParseShortID(ref.Block)
-	if h := s.get(id); err == nil && h != nil && !h.cut {
+	if h := s.get(id); err == nil && h != nil && h.size == 0 {
 		return h.body
 	}
 	return ""
