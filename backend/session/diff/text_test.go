@@ -215,7 +215,8 @@ func TestValues(t *testing.T) {
 		return string(raw)
 	}
 	for _, c := range [][3]string{
-		{`{"text":"` + long + `a"}`, `{"text":"` + long + `b"}`, "args.text"}, {`{`, `{}`, "args"}, {many(1), many(2), "args"},
+		{`{"text":"` + long + `a"}`, `{"text":"` + long + `b"}`, "args.text"}, {`{`, `{}`, "args"},
+		{many(1), many(2), "args"},
 	} {
 		if l := changesOf(c[0], c[1]); len(l) != 1 || l[0].Path != c[2] || l[0].Text == nil {
 			t.Errorf("%.20s: %+v", c[0], l)
