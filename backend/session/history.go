@@ -37,7 +37,7 @@ const (
 // Relation says how a run continues from another one.
 type Relation string
 
-// The relations. The zero value: it begins anew, as far as known. An unknown continuation keeps its own word.
+// The relations. The zero value: it begins anew, as far as known. An unknown continuation keeps its own spelling.
 const (
 	RelationContinues  Relation = "continues"
 	RelationRerun      Relation = "rerun"

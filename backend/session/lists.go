@@ -36,7 +36,7 @@ func clip(s string) string {
 func (a *assembler) refs(l *List, d *[]Defect) *Refs {
 	end, own := a.index.ends[l], int64(len(l.Items))
 	refs := &Refs{Count: l.Count, Complete: true, end: end, known: end.pos, own: own}
-	// What a request repeats is looked at once all are there.
+	// repeated looks at requests once all are there.
 	if !end.resolve() || l.Name != spans.ListRequest && !a.affords(end.pos-own) {
 		refs.known = own
 		a.unresolved(refs, listName(l), d)

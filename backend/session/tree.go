@@ -218,7 +218,7 @@ type Turn struct {
 	ModelCallNS  int64 `json:"model_call_ns,omitempty" attr:"otelagent.turn.model_call.duration"`
 	FirstChunkNS int64 `json:"first_chunk_ns,omitempty" attr:"gen_ai.response.time_to_first_chunk,seconds"`
 
-	// What is known of the request and the reply without their content.
+	// These are known of the request and the reply without their content.
 	ResponseID      string `json:"response_id,omitempty" attr:"gen_ai.response.id"`
 	RequestMessages int64  `json:"request_messages,omitempty" attr:"otelagent.request.messages"`
 	RequestBytes    int64  `json:"request_bytes,omitempty" attr:"otelagent.request.bytes"`
@@ -336,7 +336,7 @@ type Permission struct {
 	Reason    string                 `json:"reason,omitempty" attr:"otelagent.permission.reason"`
 	DecidedBy string                 `json:"decided_by,omitempty" attr:"otelagent.permission.decided_by"`
 	WaitNS    int64                  `json:"wait_ns,omitempty" attr:"otelagent.permission.wait"`
-	// Options names the answers that were offered, Option the one that was chosen, Outcome is the loop's own word.
+	// Options names the answers that were offered, Option the one that was chosen, Outcome is as the loop spells it.
 	Options *Refs  `json:"options,omitempty" list:"options"`
 	Option  string `json:"option,omitempty" attr:"otelagent.permission.option"`
 	Outcome string `json:"outcome,omitempty" attr:"otelagent.permission.outcome"`

@@ -32,7 +32,7 @@ func compare(t *testing.T, a, b Target) *Diff {
 	return d
 }
 
-// sketch makes a session of runs, each described in a word: NAME[:QUESTION][@PARENT.TURN for a sub-agent][~PARENT for a
+// sketch makes a session of runs, each described by NAME[:QUESTION][@PARENT.TURN for a sub-agent][~PARENT for a
 // branch] [*GROUP for one of a parallel group][#INDEX,INDEX of its turns, else 0].
 func sketch(t *testing.T, runs ...string) Target {
 	t.Helper()

@@ -58,7 +58,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// What is reported of one text is bounded, and so is the time.
+// The report of one text is bounded, and so is the time.
 func TestTextBounds(t *testing.T) {
 	long := strings.Repeat("word ", 1000)
 	d := compareTexts(long, strings.ToUpper(long), 100)
@@ -235,7 +235,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// What a tool returned is its text, however it is spelled, and members besides it. Ids make no difference.
+// The result of a tool is its text, however it is spelled, and its other members. Ids make no difference.
 func TestResults(t *testing.T) {
 	of := func(raw string) string {
 		v, ok := decode(raw)

@@ -127,7 +127,7 @@ func TestDecodeKind(t *testing.T) {
 	}
 }
 
-// What a span without length has on the wire is taken back, and nothing else.
+// The length that a moment has on the wire is taken back, and no other.
 func TestDecodeInstant(t *testing.T) {
 	for _, tt := range []struct {
 		end, want int64

@@ -11,8 +11,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// TestPartialOutput: what came of a reply by now goes with the live row, and comes back as the turn's output;
-// anything else stays a block.
+// TestPartialOutput: the reply so far goes with the live row, and comes back as the output of the turn; any other body
+// stays a block.
 func TestPartialOutput(t *testing.T) {
 	const other = "another body"
 	said := `{"role":"assistant","content":"` + strings.Repeat("as far as it ca", 20)
