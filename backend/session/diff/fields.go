@@ -127,7 +127,7 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	if t == nil || t.Missing {
 		return nil
 	}
-	l := fieldList{of: s, capture: t.Capture, list: make([]field, 0, 32)}
+	l := fieldList{of: s, capture: t.Capture, list: make([]field, 0, 24)}
 	if s.Request != nil {
 		l.request(s.Request, t)
 		return l.list
