@@ -120,7 +120,7 @@ func (d *decoder) withheld(row *session.Row, text string) {
 }
 
 func (d *decoder) list(row *session.Row, text string) {
-	if len(text) > d.limits.list() {
+	if len(text) > max(d.limits.Block, maxValue) {
 		d.report.Cut++ // the list stays and is broken
 		text, _, _ = strings.Cut(text, "\n")
 	}

@@ -1,7 +1,6 @@
 package otlprow
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,24 +20,16 @@ func TestWithTenant(t *testing.T) {
 	ld, _ := oneRecord()
 	for _, c := range []struct {
 		opts []Option
-		want []string
+		want [2]string
 	}{
-		{nil, []string{"acme", ""}},
-		{[]Option{WithTenant("fixed")}, []string{"fixed", "fixed"}},
-		{[]Option{WithTenant("")}, []string{"", ""}},
-		{[]Option{WithTenant("b\xffd")}, []string{"b\ufffdd", "b\ufffdd"}},
+		{nil, [2]string{"acme", ""}}, {[]Option{WithTenant("")}, [2]string{}},
+		{[]Option{WithTenant("b\xffd")}, [2]string{"b\ufffdd", "b\ufffdd"}},
 	} {
 		batch, _ := Decode(td, c.opts...)
-		var got []string
-		for _, r := range batch.Rows {
-			got = append(got, r.Session.Tenant)
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("tenants %q, want %q", got, c.want)
-		}
 		logs, _ := DecodeLogs(ld, c.opts...)
-		if logs.Rows[0].Session.Tenant != c.want[0] || logs.Blocks[0].Session.Tenant != c.want[0] {
-			t.Errorf("log record: tenant %q, want %q", logs.Rows[0].Session.Tenant, c.want[0])
+		got := [2]string{batch.Rows[0].Session.Tenant, batch.Rows[1].Session.Tenant}
+		if got != c.want || logs.Rows[0].Session.Tenant != c.want[0] || logs.Blocks[0].Session.Tenant != c.want[0] {
+			t.Errorf("tenants %q, want %q; of the log record %q", got, c.want, logs.Rows[0].Session.Tenant)
 		}
 	}
 }
