@@ -20,7 +20,7 @@ type Tree struct {
 // BlockSet holds blocks of one session by their short ids, and composes bodies of several blocks. The zero value is
 // empty. It may be read concurrently, but not while something is added.
 type BlockSet struct {
-	byShort map[spans.ShortID][]held
+	byShort map[spans.ShortID]*held
 	bytes   int64 // of all blocks
 
 	mu       sync.Mutex
@@ -41,10 +41,10 @@ const (
 
 // held is a block whose id was computed from its body, or one that was cut, whose id only its sender knows.
 type held struct {
-	id   spans.BlockID
-	body string
-	cut  bool
-	size int64 // of the whole body, if it was cut
+	id    spans.BlockID
+	body  string
+	size  int64 // of the whole body, if it was cut, else 0
+	twins bool  // several ids begin alike: none of the blocks is given
 }
 
 // NewBlockSet returns a set of blocks, or the first error of the sequence.
@@ -62,24 +62,23 @@ func NewBlockSet(blocks iter.Seq2[Block, error]) (*BlockSet, error) {
 // Add adds a block. Of two with one id it keeps a whole one (Size 0), whichever came first, else the one of the greater
 // Size. It computes the id of a whole one, and of one that was cut and has no id, from the body.
 func (s *BlockSet) Add(b Block) {
-	h := held{id: b.ID, body: b.Body, cut: b.Size > 0, size: b.Size}
-	if !h.cut || h.id == (spans.BlockID{}) {
+	h := &held{id: b.ID, body: b.Body, size: max(b.Size, 0)}
+	if h.size == 0 || h.id == (spans.BlockID{}) {
 		h.id = spans.BlockOfString(b.Body)
 	}
 	s.bytes += int64(len(b.Body))
-	l := s.byShort[h.id.Short()]
-	for i := range l {
-		if old := &l[i]; old.id == h.id {
-			if old.cut && (!h.cut || cmp.Or(cmp.Compare(h.size, old.size), strings.Compare(h.body, old.body)) > 0) {
-				*old = h
-			}
-			return
-		}
-	}
 	if s.byShort == nil {
-		s.byShort = map[spans.ShortID][]held{}
+		s.byShort = map[spans.ShortID]*held{}
 	}
-	s.byShort[h.id.Short()] = append(l, h)
+	switch old := s.byShort[h.id.Short()]; {
+	case old == nil:
+		s.byShort[h.id.Short()] = h
+	case old.id != h.id:
+		old.twins = true
+	case old.size > 0 && (h.size == 0 || cmp.Or(cmp.Compare(h.size, old.size), strings.Compare(h.body, old.body)) > 0):
+		h.twins = old.twins
+		*old = *h
+	}
 }
 
 // Len returns the number of blocks.
@@ -87,19 +86,15 @@ func (s *BlockSet) Len() int {
 	if s == nil {
 		return 0
 	}
-	n := 0
-	for _, l := range s.byShort {
-		n += len(l)
-	}
-	return n
+	return len(s.byShort)
 }
 
 // get returns the block of a short id; nil if it is missing, or if several ids begin alike.
 func (s *BlockSet) get(id spans.ShortID) *held {
-	if s == nil || len(s.byShort[id]) != 1 {
+	if s == nil || s.byShort[id] == nil || s.byShort[id].twins {
 		return nil
 	}
-	return &s.byShort[id][0]
+	return s.byShort[id]
 }
 
 // state says what the set has of a body.
@@ -143,7 +138,7 @@ func (s *BlockSet) look(ref *Ref) found {
 		return found{}
 	case h == nil:
 		return found{lost: id}
-	case h.cut:
+	case h.size > 0:
 		return found{state: withheld, texts: []string{h.body}, size: h.size}
 	case spans.IsPlain(h.body) && !isRest(ref.Provenance):
 		return found{state: whole, texts: []string{h.body}, size: int64(len(h.body))}
@@ -157,7 +152,7 @@ func (s *BlockSet) look(ref *Ref) found {
 				return false
 			}
 		}
-		if b.cut {
+		if b.size > 0 {
 			f.state = withheld
 			f.size += b.size
 			return true

@@ -308,10 +308,12 @@ func (a *assembler) inferTurn(run *Run, children []entry) *Turn {
 
 // inRow returns a list of bodies that came with the row.
 func inRow(bodies []string) *Refs {
-	refs := &Refs{Count: int64(len(bodies)), Complete: true, bodies: bodies}
-	for _, body := range bodies {
-		refs.items = append(refs.items, Ref{Block: spans.BlockOfString(body).Short().String()})
+	items := make([]Ref, len(bodies))
+	for i, body := range bodies {
+		items[i] = Ref{Block: spans.BlockOfString(body).Short().String()}
 	}
+	refs := NewRefs(items...)
+	refs.bodies = bodies
 	return refs
 }
 

@@ -17,11 +17,8 @@ func blocksOf(l []Block) *BlockSet {
 
 func TestBlockSetRead(t *testing.T) {
 	s := synth{session: Key{ID: "s1"}}
-	var broken []Defect
-	refs := (&assembler{}).refs(new(s.list("input", "one", "two", "three")), &broken)
-	if len(broken) > 0 {
-		t.Fatal(broken)
-	}
+	s.add(KindTurn, "r", at(0), 0, at(1), at(2)).Lists = []List{s.list("input", "one", "two", "three")}
+	refs := Assemble(s.rows).Runs[0].Turns[0].Input
 	if c := blocksOf(s.blocks).Read(refs); !c.Whole() || !slices.Equal(c.Bodies, []string{"one", "two", "three"}) {
 		t.Errorf("whole: %+v", c)
 	}
@@ -53,10 +50,10 @@ func TestBlockSetRead(t *testing.T) {
 	id := spans.BlockOfString("two")
 	other := id
 	other[31]++
-	for _, second := range []held{{id: id, body: "two"}, {id: id, cut: true, size: 3}} {
-		twins := blocksOf(s.blocks)
-		twins.byShort[id.Short()] = []held{{id: other, body: "wrong"}, second}
-		if c := twins.Read(refs); !slices.Equal(c.Missing, []int{1}) || c.Bodies[1] != "" {
+	for _, twins := range [][]Block{
+		append(slices.Clone(s.blocks), Block{ID: other, Size: 5}), append([]Block{{ID: other, Size: 5}}, s.blocks...),
+	} {
+		if c := blocksOf(twins).Read(refs); !slices.Equal(c.Missing, []int{1}) || c.Bodies[1] != "" {
 			t.Errorf("twins: %+v", c)
 		}
 	}

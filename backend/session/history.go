@@ -37,7 +37,7 @@ const (
 // Relation says how a run continues from another one.
 type Relation string
 
-// The relations. The zero value: it begins anew, as far as known. An unknown continuation keeps its own word.
+// The relations. The zero value: it begins anew, as far as known. An unknown continuation keeps its own spelling.
 const (
 	RelationContinues  Relation = "continues"
 	RelationRerun      Relation = "rerun"
@@ -442,8 +442,7 @@ func (s *Session) TitleRefs() []Ref {
 	if f := s.Fact(SubjectSession, FactTitle); f != nil && f.Value != nil {
 		return []Ref{*f.Value}
 	}
-	refs := s.opening()
-	refs = slices.DeleteFunc(slices.Clone(refs), func(ref Ref) bool {
+	refs := slices.DeleteFunc(s.opening(), func(ref Ref) bool {
 		p, _ := spans.ParseProvenance(ref.Provenance)
 		return p.Kind == spans.ProvenanceMemoryTier || p.Kind == spans.ProvenanceIdentityBlock
 	})

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -33,31 +34,16 @@ func clip(s string) string {
 
 // refs resolves a list. Whatever is wrong with it is said in d.
 func (a *assembler) refs(l *List, d *[]Defect) *Refs {
-	refs := &Refs{Count: l.Count, Complete: true}
-	bad := int64(0)
-	if end := a.index.end(l); end == nil {
-		if len(l.Items) > 0 {
-			refs.items = make([]Ref, len(l.Items))
-		}
-		for i, it := range l.Items {
-			var ok bool
-			if refs.items[i], ok = parseRef(it); !ok {
-				bad++
-			}
-		}
-	} else {
-		refs.end, refs.known, refs.own = end, end.pos, int64(len(l.Items))
-		// What a request repeats is looked at once all are there.
-		whole := end.resolve() && (l.Name == spans.ListRequest || a.affords(end.pos-int64(len(l.Items))))
-		if !whole {
-			refs.known = int64(len(l.Items))
-			a.unresolved(refs, listName(l), d)
-		}
-		bad = end.bad
+	end, own := a.index.ends[l], int64(len(l.Items))
+	refs := &Refs{Count: l.Count, Complete: true, end: end, known: end.pos, own: own}
+	// repeated looks at requests once all are there.
+	if !end.resolve() || l.Name != spans.ListRequest && !a.affords(end.pos-own) {
+		refs.known = own
+		a.unresolved(refs, listName(l), d)
 	}
-	if n := int64(refs.Len()); refs.Complete && (n != l.Count || bad > 0) {
+	if refs.Complete && (refs.known != l.Count || end.bad > 0) {
 		refs.Complete = false
-		detail := listName(l) + ": " + strconv.FormatInt(n-bad, 10) + " of " + strconv.FormatInt(l.Count, 10) + " items"
+		detail := fmt.Sprintf("%s: %d of %d items", listName(l), refs.known-end.bad, l.Count)
 		*d = append(*d, Defect{Code: spans.DefectListBroken, Detail: detail})
 	}
 	return refs
@@ -94,7 +80,7 @@ func (a *assembler) repeated() {
 				if m.Complete && before != nil {
 					q.before, m.Same = before, before.Messages.shared(m, m.own+maxResolved-a.resolved)
 				}
-				if m.end != nil && m.known > m.own && !a.affords(max(0, m.known-m.Same-m.own)) {
+				if m.known > m.own && !a.affords(max(0, m.known-m.Same-m.own)) {
 					a.resolved = maxResolved // the next ones are not looked through
 					m.known, m.Same = m.own, 0
 					a.unresolved(m, requestName(spans.ListRequest, q.Attempt), &t.Defects)
@@ -132,15 +118,19 @@ const shortText = 11
 // node is the beginning of a list: one item, and the node before it. Lists that begin alike share their nodes, so a
 // session has at most as many nodes as items came over the wire, however long its lists grow.
 type node struct {
-	parent *node // nil: the items before it are unknown
-	item   string
-	pos    int64 // items up to and with this one
-	mark   spans.Mark
+	parent    *node // nil: the items before it are unknown
+	ref       Ref
+	malformed bool  // the item has no good form
+	pos       int64 // items up to and with this one
+	mark      spans.Mark
 
-	// Of what resolve walked over: whether the walk came to the beginning, and the items in bad form on it.
+	// Of what resolve walked over: whether the walk came to the beginning, and the malformed items on it.
 	walked, whole bool
 	bad           int64
 }
+
+// root is the beginning of every list.
+var root = &node{walked: true, whole: true}
 
 // resolve reports whether everything up to n is known.
 func (n *node) resolve() bool {
@@ -149,11 +139,12 @@ func (n *node) resolve() bool {
 	for ; !at.walked && at.parent != nil; at = at.parent {
 		path = append(path, at)
 	}
-	at.walked = true // a beginning, or nowhere
+	if !at.walked { // a prefix of nowhere
+		at.walked = true
+	}
 	for _, p := range slices.Backward(path) {
-		q := p.parent
-		p.walked, p.whole, p.bad = true, q.whole, q.bad
-		if _, ok := parseRef(p.item); !ok {
+		p.walked, p.whole, p.bad = true, p.parent.whole, p.parent.bad
+		if p.malformed {
 			p.bad++
 		}
 	}
@@ -166,15 +157,8 @@ func (r *Refs) Shared(o *Refs) int64 { return r.shared(o, math.MaxInt64) }
 
 // shared is Shared, or 0 where more than most of the last items of o are not in r.
 func (r *Refs) shared(o *Refs, most int64) int64 {
-	if r.Len() == 0 || o.Len() == 0 || (r.end == nil) != (o.end == nil) { // an empty list has no end to begin from
+	if r.Len() == 0 || o.Len() == 0 {
 		return 0
-	}
-	if r.end == nil {
-		n := 0
-		for n < min(len(r.items), len(o.items)) && r.items[n] == o.items[n] {
-			n++
-		}
-		return int64(n)
 	}
 	x, y := r.end, o.end
 	for x != y && o.end.pos-y.pos <= most {
@@ -193,7 +177,7 @@ func (r *Refs) shared(o *Refs, most int64) int64 {
 	return x.pos
 }
 
-// listIndex finds the beginnings of the lists of a session. It is nil while no list has a prefix.
+// listIndex finds the beginnings of the lists of a session.
 type listIndex struct {
 	nodes map[nodeKey]*node
 	ends  map[*List]*node
@@ -207,47 +191,41 @@ type nodeKey struct {
 	mark spans.Mark
 }
 
-// newListIndex makes nodes of all lists, if one of them has a prefix. Which of two items a node has when both come to
-// one mark does not depend on the order of the lists; the digest shows whether it was the right one.
+// newListIndex makes nodes of all lists. Which of two items a node has when both come to one mark does not depend on
+// the order of the lists; the digest shows whether it was the right one.
 func newListIndex(entries []entry) *listIndex {
-	x := &listIndex{nodes: map[nodeKey]*node{}, ends: map[*List]*node{}}
-	var lists []*List
-	prefixed := false
-	add := func(r *Row) {
-		for i := range r.Lists {
-			lists = append(lists, &r.Lists[i])
-			prefixed = prefixed || r.Lists[i].Prefix != ""
-		}
-	}
+	x := &listIndex{nodes: map[nodeKey]*node{{}: root}, ends: map[*List]*node{}}
 	for i := range entries {
-		add(entries[i].row)
+		x.add(entries[i].row)
 		for _, r := range entries[i].payloads {
-			add(r)
-		}
-	}
-	if !prefixed {
-		return nil
-	}
-	root := x.at(nodeKey{})
-	root.whole = true
-	for _, l := range lists {
-		if l.Prefix == "" {
-			x.extend(root, l)
-		} else if p, mark, err := spans.ParsePrefix(l.Prefix); err == nil {
-			x.extend(x.at(nodeKey{min(p, nowhere), mark}), l)
-		} else {
-			x.extend(&node{pos: nowhere}, l)
+			x.add(r)
 		}
 	}
 	return x
 }
 
-// end returns the node of the last item of l.
-func (x *listIndex) end(l *List) *node {
-	if x == nil {
-		return nil
+func (x *listIndex) add(r *Row) {
+	for i := range r.Lists {
+		l := &r.Lists[i]
+		n := root
+		if l.Prefix != "" {
+			n = &node{pos: nowhere}
+			if p, mark, err := spans.ParsePrefix(l.Prefix); err == nil {
+				n = x.at(nodeKey{min(p, nowhere), mark})
+			}
+		}
+		for _, it := range l.Items {
+			next := x.at(nodeKey{n.pos + 1, n.mark.Add(it)})
+			ref, ok := parseRef(it)
+			if next.parent == nil || cmp.Or(strings.Compare(ref.Block, next.ref.Block),
+				strings.Compare(ref.Provenance, next.ref.Provenance),
+				bytes.Compare(n.mark[:], next.parent.mark[:])) < 0 {
+				next.parent, next.ref, next.malformed = n, ref, !ok
+			}
+			n = next
+		}
+		x.ends[l] = n
 	}
-	return x.ends[l]
 }
 
 func (x *listIndex) at(k nodeKey) *node {
@@ -257,16 +235,4 @@ func (x *listIndex) at(k nodeKey) *node {
 		x.nodes[k] = n
 	}
 	return n
-}
-
-func (x *listIndex) extend(n *node, l *List) {
-	for _, it := range l.Items {
-		next := x.at(nodeKey{n.pos + 1, n.mark.Add(it)})
-		if next.parent == nil || cmp.Or(strings.Compare(it, next.item),
-			bytes.Compare(n.mark[:], next.parent.mark[:])) < 0 {
-			next.parent, next.item = n, it
-		}
-		n = next
-	}
-	x.ends[l] = n
 }

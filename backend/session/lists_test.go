@@ -150,7 +150,7 @@ func TestListsResolveToTheTruth(t *testing.T) {
 	}
 }
 
-// What cannot be true of a list is reported, and never goes around in circles.
+// Assemble reports a list that cannot be true, and never goes around in circles.
 func TestListsOfNonsense(t *testing.T) {
 	s := &synth{session: Key{ID: "s1"}}
 	p := &packer{s: s, bodies: map[string]bool{}}
@@ -243,7 +243,7 @@ func longSession(turns int) ([]Row, *BlockSet) {
 	return s.rows, &blocks
 }
 
-// What a few bytes can multiply is bounded: lists that take turns between two histories repeat nothing of the one
+// The items that a few bytes can multiply are bounded: lists that take turns between two histories repeat nothing of the one
 // before.
 func TestResolvedItemsAreBounded(t *testing.T) {
 	const long, turns = 20_000, 2_000

@@ -114,7 +114,7 @@ func (p *payload) read(name string, refs *Refs, lost MissingPart) ([]Ref, []stri
 	}
 	c := p.blocks.Read(refs)
 	switch {
-	case refs.end != nil && (!refs.end.whole || refs.known < refs.end.pos):
+	case !refs.end.whole || refs.known < refs.end.pos:
 		p.out.Defects = append(p.out.Defects, Defect{Code: spans.DefectListUnresolved, Detail: name})
 	case !refs.Complete:
 		p.broken(name)
@@ -138,7 +138,7 @@ func (p *payload) read(name string, refs *Refs, lost MissingPart) ([]Ref, []stri
 // template returns the body of a block as it is; empty if it is not there.
 func (s *BlockSet) template(ref *Ref) string {
 	id, err := spans.ParseShortID(ref.Block)
-	if h := s.get(id); err == nil && h != nil && !h.cut {
+	if h := s.get(id); err == nil && h != nil && h.size == 0 {
 		return h.body
 	}
 	return ""

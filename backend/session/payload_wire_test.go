@@ -19,7 +19,7 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// What the loop emitted comes back byte for byte, for every request of every recording.
+// Every request of every recording comes back byte for byte.
 func TestRequestsComeBack(t *testing.T) {
 	requests := 0
 	for _, f := range phifixtures.All(t, "../..") {

@@ -218,7 +218,7 @@ type Turn struct {
 	ModelCallNS  int64 `json:"model_call_ns,omitempty" attr:"otelagent.turn.model_call.duration"`
 	FirstChunkNS int64 `json:"first_chunk_ns,omitempty" attr:"gen_ai.response.time_to_first_chunk,seconds"`
 
-	// What is known of the request and the reply without their content.
+	// These are known of the request and the reply without their content.
 	ResponseID      string `json:"response_id,omitempty" attr:"gen_ai.response.id"`
 	RequestMessages int64  `json:"request_messages,omitempty" attr:"otelagent.request.messages"`
 	RequestBytes    int64  `json:"request_bytes,omitempty" attr:"otelagent.request.bytes"`
@@ -336,7 +336,7 @@ type Permission struct {
 	Reason    string                 `json:"reason,omitempty" attr:"otelagent.permission.reason"`
 	DecidedBy string                 `json:"decided_by,omitempty" attr:"otelagent.permission.decided_by"`
 	WaitNS    int64                  `json:"wait_ns,omitempty" attr:"otelagent.permission.wait"`
-	// Options names the answers that were offered, Option the one that was chosen, Outcome is the loop's own word.
+	// Options names the answers that were offered, Option the one that was chosen, Outcome is as the loop spells it.
 	Options *Refs  `json:"options,omitempty" list:"options"`
 	Option  string `json:"option,omitempty" attr:"otelagent.permission.option"`
 	Outcome string `json:"outcome,omitempty" attr:"otelagent.permission.outcome"`
@@ -440,18 +440,20 @@ type Refs struct {
 	// in the tree (Request.Before). The JSON form omits them.
 	Same int64
 
-	items []Ref // where no list of the session has a prefix
-	// Else: the node of the last item, how many items before and with it are known, and how many came with the list
-	// itself.
-	end        *node
-	known, own int64
+	end        *node // the last item
+	known, own int64 // how many items before and with it are known, and how many came with the list itself
 
-	bodies []string // of items, where they came with the row
+	bodies []string // of the items, where they came with the row
 }
 
 // NewRefs returns a complete list without a digest.
 func NewRefs(items ...Ref) *Refs {
-	return &Refs{Count: int64(len(items)), Complete: true, items: items}
+	n := int64(len(items))
+	r := &Refs{Count: n, Complete: true, end: root, known: n, own: n}
+	for i, ref := range items {
+		r.end = &node{parent: r.end, ref: ref, pos: int64(i) + 1, walked: true, whole: true}
+	}
+	return r
 }
 
 // LiveBlocks returns the bodies that came within rows and not as blocks: the output so far of turns that are open, or
@@ -477,14 +479,10 @@ func (r *Refs) Len() int {
 	if r == nil {
 		return 0
 	}
-	if r.end != nil {
-		return int(r.known)
-	}
-	return len(r.items)
+	return int(r.known)
 }
 
-// Items returns the items that are known. It may be the list's own slice, which must not be changed, or one that was
-// made for this call: a caller keeps it while it needs it.
+// Items returns the items that are known, in a slice that it makes for this call.
 func (r *Refs) Items() []Ref { return r.From(0) }
 
 // From returns the items that are known but for the first n, like Items, at the cost of what it returns.
@@ -493,17 +491,13 @@ func (r *Refs) From(n int64) []Ref {
 	if left <= 0 {
 		return nil
 	}
-	if r.end == nil {
-		return r.items[max(n, 0):]
-	}
 	l := make([]Ref, left)
 	at := r.end
 	for i := range slices.Backward(l) {
 		if at == nil { // marks were made to clash
 			break
 		}
-		l[i], _ = parseRef(at.item)
-		at = at.parent
+		l[i], at = at.ref, at.parent
 	}
 	return l
 }

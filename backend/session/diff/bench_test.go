@@ -9,7 +9,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// talk is a session of turns, each with a question, a reply of some hundred words and two tool calls. word stands in
+// talk is a session of turns, each with a question, a reply of some hundred words and two tool calls. word is in
 // replies and inputs.
 func talk(turns int, word string) (t Target, size int) {
 	r := &session.Run{ID: "r", Capture: spans.CaptureContent}

@@ -127,7 +127,7 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	if t == nil || t.Missing {
 		return nil
 	}
-	l := fieldList{of: s, capture: t.Capture, list: make([]field, 0, 32)}
+	l := fieldList{of: s, capture: t.Capture, list: make([]field, 0, 24)}
 	if s.Request != nil {
 		l.request(s.Request, t)
 		return l.list
@@ -260,13 +260,9 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 	if t.Capture != spans.CaptureContent || s.Blocks == nil {
 		return list
 	}
-	lacking := map[string]*call{} // calls without a result
 	known := map[string]bool{}
 	for _, c := range list {
 		known[c.ID] = true
-		if c.Result == nil {
-			lacking[c.ID] = c
-		}
 	}
 	visit := func(refs *session.Refs, do func(session.Saying)) {
 		for _, ref := range refs.Items() {
@@ -280,21 +276,26 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 	visit(t.Output, func(said session.Saying) {
 		if said.Kind == session.SaidCall && !known[said.ID] {
 			tool := &session.ToolCall{ID: said.ID, Name: said.Name}
-			c := &call{ToolCall: tool, capture: t.Capture, asked: true, args: said.JSON}
-			list, lacking[said.ID] = append(list, c), c
+			list = append(list, &call{ToolCall: tool, capture: t.Capture, asked: true, args: said.JSON})
 		}
 	})
-	if len(lacking) == 0 {
+	if !slices.ContainsFunc(list, func(c *call) bool { return c.Result == nil }) {
 		return list
 	}
+	results := map[string]string{}
 	result := func(said session.Saying) {
-		if c := lacking[said.ID]; c != nil && said.Kind == session.SaidResult && said.ID != "" {
-			c.result = said.JSON
+		if said.Kind == session.SaidResult {
+			results[said.ID] = said.JSON
 		}
 	}
 	visit(t.Results, result)
 	if i := position(r, t) + 1; i < len(r.Turns) && r.Turns[i].Index == t.Index+1 {
 		visit(r.Turns[i].Input, result)
+	}
+	for _, c := range list {
+		if c.Result == nil && c.ID != "" {
+			c.result = results[c.ID]
+		}
 	}
 	return list
 }

@@ -195,7 +195,7 @@ func without(q, other *session.Refs) []session.Ref {
 	for _, ref := range other.From(same) {
 		has[ref.Block] = true
 	}
-	return slices.DeleteFunc(slices.Clone(q.From(same)), func(ref session.Ref) bool { return has[ref.Block] })
+	return slices.DeleteFunc(q.From(same), func(ref session.Ref) bool { return has[ref.Block] })
 }
 
 // position returns the index of a turn in its run.

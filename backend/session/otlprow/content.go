@@ -120,7 +120,7 @@ func (d *decoder) withheld(row *session.Row, text string) {
 }
 
 func (d *decoder) list(row *session.Row, text string) {
-	if len(text) > d.limits.list() {
+	if len(text) > max(d.limits.Block, maxValue) {
 		d.report.Cut++ // the list stays and is broken
 		text, _, _ = strings.Cut(text, "\n")
 	}
@@ -203,28 +203,25 @@ func (d *decoder) partialOutput(row *session.Row, from int) {
 	if at < 0 || row.Lists[at].Prefix != "" {
 		return
 	}
-	brought := d.batch.Blocks[from:]
 	var bodies []string
-	moved := map[int]bool{}
+	var moved []spans.BlockID
 	size := 0
 	for _, item := range row.Lists[at].Items {
 		it, err := spans.ParseItem(item)
-		n := slices.IndexFunc(brought, func(b session.Block) bool { return b.Size == 0 && b.ID.Short() == it.Block })
+		n := slices.IndexFunc(d.batch.Blocks[from:], func(b session.Block) bool {
+			return b.Size == 0 && b.ID.Short() == it.Block
+		})
 		if err != nil || n < 0 {
 			return
 		}
-		if size += len(brought[n].Body); size > d.limits.Attribute {
+		b := &d.batch.Blocks[from+n]
+		if size += len(b.Body); size > d.limits.Attribute {
 			return
 		}
-		bodies, moved[n] = append(bodies, valid(brought[n].Body)), true
+		bodies, moved = append(bodies, valid(b.Body)), append(moved, b.ID)
 	}
-	kept := d.batch.Blocks[:from]
-	for i, b := range brought {
-		if !moved[i] {
-			kept = append(kept, b)
-		}
-	}
-	d.batch.Blocks = kept
+	kept := slices.DeleteFunc(d.batch.Blocks[from:], func(b session.Block) bool { return slices.Contains(moved, b.ID) })
+	d.batch.Blocks = d.batch.Blocks[:from+len(kept)]
 	row.Lists = slices.Delete(row.Lists, at, at+1)
 	byKey := func(a session.Attr, key string) int { return strings.Compare(a.Key, key) }
 	n, _ := slices.BinarySearchFunc(row.Attrs, session.PartialOutputKey, byKey)

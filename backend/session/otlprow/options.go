@@ -50,9 +50,6 @@ func (l Limits) bounded() Limits {
 	return l
 }
 
-// list returns the bound of a list.
-func (l Limits) list() int { return max(l.Block, maxValue) }
-
 // turnKey names a turn, or what belongs to a run or to the session itself.
 type turnKey struct {
 	session.RunKey

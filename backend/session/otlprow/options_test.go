@@ -1,7 +1,6 @@
 package otlprow
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,77 +20,58 @@ func TestWithTenant(t *testing.T) {
 	ld, _ := oneRecord()
 	for _, c := range []struct {
 		opts []Option
-		want []string
+		want [2]string
 	}{
-		{nil, []string{"acme", ""}},
-		{[]Option{WithTenant("fixed")}, []string{"fixed", "fixed"}},
-		{[]Option{WithTenant("")}, []string{"", ""}},
-		{[]Option{WithTenant("b\xffd")}, []string{"b\ufffdd", "b\ufffdd"}},
+		{nil, [2]string{"acme", ""}}, {[]Option{WithTenant("")}, [2]string{}},
+		{[]Option{WithTenant("b\xffd")}, [2]string{"b\ufffdd", "b\ufffdd"}},
 	} {
 		batch, _ := Decode(td, c.opts...)
-		var got []string
-		for _, r := range batch.Rows {
-			got = append(got, r.Session.Tenant)
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("tenants %q, want %q", got, c.want)
-		}
 		logs, _ := DecodeLogs(ld, c.opts...)
-		if logs.Rows[0].Session.Tenant != c.want[0] || logs.Blocks[0].Session.Tenant != c.want[0] {
-			t.Errorf("log record: tenant %q, want %q", logs.Rows[0].Session.Tenant, c.want[0])
+		got := [2]string{batch.Rows[0].Session.Tenant, batch.Rows[1].Session.Tenant}
+		if got != c.want || logs.Rows[0].Session.Tenant != c.want[0] || logs.Blocks[0].Session.Tenant != c.want[0] {
+			t.Errorf("tenants %q, want %q; of the log record %q", got, c.want, logs.Rows[0].Session.Tenant)
 		}
 	}
 }
 
-// What is not stored is described, the first of it, in the order of the input; foreign ones only where that is wanted.
+// The report describes the first spans that are not stored, in the order of the input; foreign ones only where that is wanted.
 func TestRejections(t *testing.T) {
 	td, bad := one()
-	bad.Attributes().Remove("session.id")
-	bad.Attributes().PutInt("session.id", 0) // an id of another kind of value
+	bad.Attributes().PutStr("session.id", strings.Repeat("x", maxID+1))
 	bad.SetTraceID(pcommon.TraceID{})
 	list := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
 	foreign := list.AppendEmpty()
 	foreign.SetName(strings.Repeat("é", 200))
 	foreign.SetSpanID(pcommon.SpanID{7})
 	foreign.Attributes().PutStr("session.id", "web")
-	worse := list.AppendEmpty()
-	bad.CopyTo(worse)
-	worse.Attributes().PutStr("session.id", strings.Repeat("x", maxID+1))
-
-	rejection := func(id string) Rejection {
-		return Rejection{
-			Reason: ReasonTraceID, Name: spans.SpanTurn, Service: "coder", Span: session.SpanID{2},
-			Session: session.Key{Tenant: "acme", ID: id},
-		}
-	}
-	want := []Rejection{rejection(""), {
+	want := []Rejection{{
+		Reason: ReasonTraceID, Name: spans.SpanTurn, Service: "coder", Span: session.SpanID{2},
+		Session: session.Key{Tenant: "acme", ID: boundID(strings.Repeat("x", maxID+1))},
+	}, {
 		Reason: ReasonForeign, Name: strings.Repeat("é", 128), Service: "coder", Span: session.SpanID{7},
 		Session: session.Key{Tenant: "acme", ID: "web"},
-	}, rejection(boundID(strings.Repeat("x", maxID+1)))}
+	}}
 	_, report := Decode(td, WithForeign())
-	if diff := cmp.Diff(Report{Spans: 3, Foreign: 1, Rejected: map[string]int{ReasonTraceID: 2}, Rejections: want},
+	if diff := cmp.Diff(Report{Spans: 2, Foreign: 1, Rejected: map[string]int{ReasonTraceID: 1}, Rejections: want},
 		report); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if _, report := Decode(td); len(report.Rejections) != 2 || report.Foreign != 1 {
+	if _, report := Decode(td); len(report.Rejections) != 1 || report.Foreign != 1 {
 		t.Errorf("without foreign ones: %+v", report)
 	}
-	for range 2 * MaxRejections {
+	for range MaxRejections {
 		bad.CopyTo(list.AppendEmpty())
-		foreign.CopyTo(list.AppendEmpty())
 	}
 	if _, report := Decode(td, WithForeign()); len(report.Rejections) != MaxRejections ||
-		report.Rejected[ReasonTraceID] != 2+2*MaxRejections {
+		report.Rejected[ReasonTraceID] != 1+MaxRejections {
 		t.Errorf("%d rejections, %v", len(report.Rejections), report.Rejected)
 	}
 
 	ld, _ := oneRecord()
 	other := ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().AppendEmpty()
 	other.SetEventName("login")
-	other.Attributes().PutStr("session.id", "web")
 	_, report = DecodeLogs(ld, WithForeign())
-	want = []Rejection{{Reason: ReasonForeign, Name: "login", Service: "coder", Session: session.Key{Tenant: "acme",
-		ID: "web"}}}
+	want = []Rejection{{Reason: ReasonForeign, Name: "login", Service: "coder", Session: session.Key{Tenant: "acme"}}}
 	if diff := cmp.Diff(Report{Spans: 2, Stored: 1, Foreign: 1, Rejections: want}, report); diff != "" {
 		t.Errorf("log records, -want +got:\n%s", diff)
 	}

@@ -1,6 +1,7 @@
 package otlprow
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -25,30 +26,17 @@ func TestLogfire(t *testing.T) {
 	if report.Spans != 6 || report.Stored != 4 || report.Foreign != 2 || report.Cut != 0 || report.Rejected != nil {
 		t.Errorf("%+v", report)
 	}
-	type row struct {
-		Kind         session.Kind
-		Span, Parent string
-		Known        spans.Known
-		Logfire      bool
-	}
-	var got []row
+	var got []string
 	for i := range batch.Rows {
 		r := &batch.Rows[i]
-		got = append(got, row{
-			r.Kind, r.Span.String(), r.Parent.String(), r.Known,
-			!r.Attr(logfireSpanType).IsZero() || !r.Attr(logfirePendingParent).IsZero(),
-		})
-		if r.Known == spans.KnownLive && r.End != r.Start {
-			t.Errorf("%s: ends at %d, started at %d", r.Kind, r.End, r.Start)
+		got = append(got, fmt.Sprintf("%s %d below %d %s", r.Kind, r.Span[7], r.Parent[7], r.Known))
+		if r.Known == spans.KnownLive && r.End != r.Start || !r.Attr(logfireSpanType).IsZero() ||
+			!r.Attr(logfirePendingParent).IsZero() {
+			t.Errorf("%+v", r)
 		}
 	}
-	const none, run, turn, call = "0000000000000000", "0000000000000001", "0000000000000003", "0000000000000005"
-	want := []row{
-		{session.KindRun, run, none, spans.KnownLive, false},
-		{session.KindTurn, turn, run, spans.KnownLive, false},
-		{session.KindToolCall, call, turn, spans.KnownLive, false},
-		{session.KindToolCall, call, turn, spans.KnownObserved, false},
-	}
+	want := []string{"session.run 1 below 0 live", "session.turn 3 below 1 live", "tool.call 5 below 3 live",
+		"tool.call 5 below 3 observed"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

