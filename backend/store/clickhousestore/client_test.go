@@ -385,40 +385,6 @@ func TestResultErrors(t *testing.T) {
 	}
 }
 
-// TestSlowCaller takes longer with a row than the server may be silent: that is nobody's fault.
-func TestSlowCaller(t *testing.T) {
-	row := session.Row{Session: session.Key{ID: "s"}, Trace: session.TraceID{1}, Span: session.SpanID{2},
-		Known: spans.KnownObserved}
-	row.Service = strings.Repeat("x", 200_000) // more than any buffer holds
-	f := newFake(t)
-	s := f.open(t)
-	f.set(func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
-		switch {
-		case strings.HasPrefix(sql, "SELECT kind"):
-			_, _ = w.Write(appendU64(appendU64(appendU64([]byte{0}, 7), 1), 1))
-		case strings.HasPrefix(sql, "SELECT canonical"):
-			for range 20 {
-				_, _ = w.Write(appendString(nil, row.AppendCanonical(nil)))
-			}
-		default:
-			return false
-		}
-		return true
-	})
-	n := 0
-	for _, err := range s.Rows(t.Context(), row.Session) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n++; n == 2 {
-			time.Sleep(500 * time.Millisecond)
-		}
-	}
-	if n != 20 {
-		t.Errorf("%d rows, want 20", n)
-	}
-}
-
 // TestPutIsNotCut cancels a Put while its first insert runs: all of it comes, or the server's answer takes too long.
 func TestPutIsNotCut(t *testing.T) {
 	f := newFake(t)

@@ -132,28 +132,6 @@ func TestRunEnd(t *testing.T) {
 	})
 }
 
-func TestRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := &recorder{Store: memstore.New()}
-		var told atomic.Int64
-		w := NewWorker(st, func(error) { told.Add(1) })
-		locked := errors.New("locked")
-		st.fail.Store(&locked)
-		put(t, st, row("a", 1, session.KindTurn))
-		w.TouchBatch(session.Batch{Rows: []session.Row{row("a", 1, session.KindTurn)}})
-		time.Sleep(DefaultQuiet * 2)
-		st.fail.Store(nil)
-		time.Sleep(retryAfter * 2)
-		st.want(t, "after an error went away", 1)
-		if told.Load() != 1 {
-			t.Errorf("told of %d errors, want 1", told.Load())
-		}
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 // rotten fails to give the rows of some sessions, and counts how often it was asked for them.
 type rotten struct {
 	store.Store

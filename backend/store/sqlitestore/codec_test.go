@@ -95,55 +95,6 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// Which of two rows stays is decided over canonical bytes, not over what they are compressed to: pairs that differ
-// late, in whose compressed form the order is another.
-func TestSupersedeCompressed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
-	}
-	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
-	k, other := key("a"), 0
-	for n := range 300 {
-		a, b := storetest.Row(k, n), storetest.Row(k, n)
-		if n%3 == 0 { // large ones take another form
-			long := strings.Repeat("list ", rowLarge/5)
-			a.Run, b.Run = long, long
-			if n%2 == 0 {
-				b.Run = "" // one of each form
-			}
-		}
-		a.Service, b.Service = fmt.Sprint("service ", n*7919%1000), strings.Repeat("service ", n%5)+fmt.Sprint(n*104729%1000)
-		packedA, packedB := packRow(nil, a.AppendCanonical(nil)), packRow(nil, b.AppendCanonical(nil))
-		if session.Supersedes(&a, &b) != (bytes.Compare(packedA, packedB) > 0) {
-			other++
-		}
-		rows := []session.Row{a, b}
-		if n%2 == 0 {
-			rows[0], rows[1] = b, a
-		}
-		for i := range rows {
-			if err := s.Put(t.Context(), session.Batch{Rows: rows[i : i+1]}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want := a
-		if session.Supersedes(&b, &a) {
-			want = b
-		}
-		for r, err := range s.Rows(t.Context(), k) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.Span == want.Span && !bytes.Equal(r.AppendCanonical(nil), want.AppendCanonical(nil)) {
-				t.Errorf("row %d: service %q stayed, want %q", n, r.Service, want.Service)
-			}
-		}
-	}
-	if other == 0 {
-		t.Error("compressed bytes have the same order in all pairs: the test shows nothing")
-	}
-}
-
 // What is damaged in the file is named, and nothing panics.
 func TestDamaged(t *testing.T) {
 	if testing.Short() {

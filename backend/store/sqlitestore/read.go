@@ -323,3 +323,34 @@ func scanOne[T any](rows *sql.Rows) (v T, err error) {
 	err = rows.Scan(&v)
 	return v, err
 }
+
+// Counts implements store.Counter. A body that the tenant shares and another session brought counts as known.
+func (s *Store) Counts() store.Counts {
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	return s.counts
+}
+
+// Size implements store.Store. Of the store it returns the pages of the file that are in use, and the log and its
+// index; of a session rows that were replaced count too.
+func (s *Store) Size(ctx context.Context, k session.Key) (size int64, err error) {
+	query, args := `SELECT ifnull(bytes, 0) FROM sessions WHERE tenant = ? AND id = ?`, []any{k.Tenant, k.ID}
+	var logs []string
+	if k == (session.Key{}) {
+		query, args = `SELECT (page_count - freelist_count) * page_size
+			FROM pragma_page_count, pragma_freelist_count, pragma_page_size`, nil
+		logs = []string{"-wal", "-shm"}
+	}
+	for n, err := range each(ctx, s, "size", query, args, scanOne[int64]) {
+		if err != nil {
+			return 0, err
+		}
+		size = n
+	}
+	for _, suffix := range logs {
+		if fi, err := os.Stat(s.path + suffix); err == nil {
+			size += fi.Size()
+		}
+	}
+	return size, nil
+}

@@ -52,7 +52,10 @@ type Store struct {
 	err     error // of Close
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Counter = (*Store)(nil)
+)
 
 // Option is an option of Open and OpenReadOnly.
 type Option func(*Store)

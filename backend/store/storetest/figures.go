@@ -149,23 +149,3 @@ func figures(t *testing.T, s store.Store) {
 	q.Columns = []string{}
 	equal(t, "no columns", turnsOf(t, s, q), []session.TurnFigures{{}})
 }
-
-func figuresHostile(t *testing.T, s store.Store) {
-	var want session.Figures
-	for i, text := range []string{"\x00", "'; DROP TABLE turns; --", "\xff\xfe", "ünï", strings.Repeat("long ", 2000),
-		"NULL", `\N`, "\t\n"} {
-		k := key("a" + text)
-		put(t, s, []session.Row{Row(k, i)})
-		f := FiguresFor(k, 2)
-		f.Turns[0].Model, f.Turns[1].Run = text, text
-		f.ToolCalls[0].Tool, f.ToolCalls[1].Call = text, text
-		f.Compactions[0].Trigger, f.Permissions[0].Source = text, text
-		f.Turns[1].Start, f.Turns[1].RunStart = -1<<63, 1<<63-1
-		f.Turns[1].Input = session.Some[int64](-1 << 63)
-		f.Turns[1].Cost = session.Some(-1e300)
-		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Figures: f})
-		equal(t, fmt.Sprintf("by model %q", text[:1]), len(turnsOf(t, s, store.FigureQuery{Model: text})), 1)
-		want = join(want, f)
-	}
-	equal(t, "all", allFigures(t, s, store.FigureQuery{}), want)
-}
