@@ -179,7 +179,7 @@ func (w *world) check(k session.Key) {
 	same(w, "stale ones", func(s store.Store) string { return dirtyKeys(w.t, s) })
 	same(w, "tenants", func(s store.Store) []string { return collect(w.t, s.Tenants(w.t.Context())) })
 	f := store.FigureQuery{Tenant: k.Tenant, Session: pick(w, "", k.ID), Model: pick(w, "", "gpt", pick(w, hostile...)),
-		Since: pick(w, time.Time{}, time.Unix(0, figureStart+5e9))}
+		Tool: pick(w, "", "bash", pick(w, hostile...)), Agent: pick(w, "", "", "coder"), Since: pick(w, time.Time{}, time.Unix(0, figureStart+5e9))}
 	same(w, fmt.Sprintf("figures of %+v", f), func(s store.Store) session.Figures { return allFigures(w.t, s, f) })
 }
 
@@ -245,9 +245,12 @@ func (u suite) byChance(t *testing.T, s store.Store) {
 				return at[0]
 			}
 			if n < 15 {
-				both("Delete of a revision", func(s store.Store) error {
-					_, err := s.Delete(t.Context(), store.Deletion{Key: k, Revision: of(s)})
-					return err
+				same(w, "what was deleted", func(s store.Store) []session.Key {
+					list, err := s.Delete(t.Context(), store.Deletion{Key: k, Revision: of(s)})
+					if err != nil {
+						t.Fatalf("Delete of a revision: %v", err)
+					}
+					return list
 				})
 				break
 			}
