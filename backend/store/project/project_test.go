@@ -217,29 +217,6 @@ func TestBackOff(t *testing.T) {
 	})
 }
 
-// TestRefreshOfBadData brings all others up to date, before and behind those that fail.
-func TestRefreshOfBadData(t *testing.T) {
-	st := &rotten{Store: memstore.New(), bad: map[session.Key]error{}}
-	for n := range 30 {
-		put(t, st, row(fmt.Sprint(n), 1, session.KindTurn))
-		if n%3 == 0 {
-			st.bad[key(fmt.Sprint(n))] = store.ErrData
-		}
-	}
-	err := Refresh(t.Context(), st)
-	if !errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), "and 2 more") {
-		t.Errorf("Refresh: %v", err)
-	}
-	for m, err := range st.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
-		if err != nil || st.bad[m.Key] == nil {
-			t.Errorf("session %q is stale, %v", m.ID, err)
-		}
-	}
-	if n := dirty(t, st); n != 10 {
-		t.Errorf("%d dirty, want those 10 that are bad", n)
-	}
-}
-
 func TestBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, st *recorder, w *Worker) {
 		var rows []session.Row

@@ -137,10 +137,7 @@ const whichSession = `(SELECT session FROM sessions WHERE tenant = ?1 AND id = ?
 // Rows implements store.Store.
 func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
 	// By rowid, which is the order of arrival: in the order of the key every row would be on another page.
-	const query = `SELECT canonical FROM rows WHERE rowid IN (SELECT rowid FROM rows WHERE session = ` + whichSession + `)
-		UNION ALL
-		SELECT canonical FROM live_rows l WHERE session = ` + whichSession + `
-		AND NOT EXISTS (SELECT 1 FROM rows r WHERE r.session = l.session AND r.span = l.span AND r.trace = l.trace)`
+	const query = `SELECT canonical FROM rows WHERE rowid IN (SELECT rowid FROM rows WHERE session = ` + whichSession + `)`
 	var raw sql.RawBytes
 	var buf []byte
 	return each(ctx, s, "read rows", query, []any{k.Tenant, k.ID}, func(rows *sql.Rows) (session.Row, error) {
@@ -253,13 +250,11 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 	}
 	if span {
 		// One step into the primary key per session: an index over all spans would cost every insert.
-		cond := "x.session = s.session AND x.span = ?"
-		one := []any{q.Span[:]}
+		cond, one := "x.session = s.session AND x.span = ?", []any{q.Span[:]}
 		if trace {
 			cond, one = cond+" AND x.trace = ?", append(one, q.Trace[:])
 		}
-		and("(EXISTS (SELECT 1 FROM rows x WHERE "+cond+") OR EXISTS (SELECT 1 FROM live_rows x WHERE "+cond+"))",
-			append(one, one...)...)
+		and("EXISTS (SELECT 1 FROM rows x WHERE "+cond+")", one...)
 	}
 	query = `SELECT s.tenant, s.id, m.` + strings.Join(store.SummaryColumns, ", m.") + ` FROM sessions s LEFT JOIN
 		summaries m ON m.session = s.session
