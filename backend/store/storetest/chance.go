@@ -34,10 +34,17 @@ var moments = []int64{0, 1, -1, math.MaxInt64, math.MaxInt64 - 1, math.MinInt64,
 type world struct {
 	*rand.Rand
 	t         *testing.T
-	s, m      store.Store
+	stores    []store.Store // opened on the same data; the calls go to one after the other
+	calls     int
+	m         store.Store
 	keys      []session.Key
 	bodies    []string
 	revisions map[session.Key][][2]store.Revision // of s and m at one moment; each is used once
+}
+
+func (w *world) next() store.Store {
+	w.calls++
+	return w.stores[w.calls%len(w.stores)]
 }
 
 func pick[T any](w *world, list ...T) T { return list[w.IntN(len(list))] }
@@ -54,7 +61,7 @@ func (w *world) time() (t time.Time) {
 // same reports what the two stores do not have alike.
 func same[T any](w *world, what string, of func(store.Store) T) T {
 	w.t.Helper()
-	got, want := of(w.s), of(w.m)
+	got, want := of(w.next()), of(w.m)
 	if g, m := fmt.Sprintf("%#v", got), fmt.Sprintf("%#v", want); g != m {
 		w.t.Errorf("%s\n got %.5000s\nwant %.5000s", what, g, m)
 	}
@@ -161,7 +168,7 @@ func (w *world) check(k session.Key) {
 		ids = append(ids, id, id)
 	}
 	for _, ids := range [][]spans.BlockID{nil, ids} {
-		if got, want := blocks(w.t, w.s, k, ids), blocks(w.t, w.m, k, ids); !maps.Equal(got, want) {
+		if got, want := blocks(w.t, w.next(), k, ids), blocks(w.t, w.m, k, ids); !maps.Equal(got, want) {
 			w.t.Errorf("session %q: %d blocks of %d ids, want %d, or one is not the same", k, len(got), len(ids), len(want))
 		}
 	}
@@ -170,7 +177,7 @@ func (w *world) check(k session.Key) {
 		return !errors.Is(err, store.ErrNotFound)
 	})
 	if !there {
-		gone(w.t, w.s, k)
+		gone(w.t, w.next(), k)
 	}
 	q := w.query(k)
 	same(w, fmt.Sprintf("sessions of %+v", q), func(s store.Store) []session.Summary {
@@ -185,14 +192,20 @@ func (w *world) check(k session.Key) {
 
 // byChance puts, summarizes, deletes and makes anew at random, in sessions of two tenants whose keys are almost alike,
 // and asks for lists at random: the store answers as memstore does.
-func (u suite) byChance(t *testing.T, s store.Store) {
+func (u suite) byChance(t *testing.T, s store.Store) { u.together(t, s) }
+
+// Together does the same with the data that several stores have opened, as several collectors do without session
+// affinity: no store may rely on what it remembers of its own calls.
+func Together(t *testing.T, stores ...store.Store) { suite{}.together(t, stores...) }
+
+func (u suite) together(t *testing.T, stores ...store.Store) {
 	rounds := u.times(800, 80)
 	if testing.Short() {
 		rounds = u.times(300, 80)
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), t: t, s: s, m: memstore.New(),
+	w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), t: t, stores: stores, m: memstore.New(),
 		revisions: map[session.Key][][2]store.Revision{}}
 	for n := range 12 { // such that stores share, some of them almost alike
 		text := fmt.Sprintf("prompt %d: ", n%4) + strings.Repeat("be kind to users and careful. ", 50+350*(n%3))
@@ -209,7 +222,7 @@ func (u suite) byChance(t *testing.T, s store.Store) {
 	}
 	both := func(what string, do func(store.Store) error) {
 		t.Helper()
-		got, want := do(w.s), do(w.m)
+		got, want := do(w.next()), do(w.m)
 		for _, kind := range []error{nil, store.ErrNotFound, store.ErrData} {
 			if errors.Is(got, kind) != errors.Is(want, kind) {
 				t.Fatalf("%s: %v, want %v", what, got, want)
@@ -226,7 +239,7 @@ func (u suite) byChance(t *testing.T, s store.Store) {
 			}
 			if len(b.Rows) > 0 {
 				k = b.Rows[0].Session
-				w.revisions[k] = append(w.revisions[k], [2]store.Revision{mark(t, w.s, k), mark(t, w.m, k)})
+				w.revisions[k] = append(w.revisions[k], [2]store.Revision{mark(t, w.next(), k), mark(t, w.m, k)})
 			}
 		case n < 13:
 			both("Delete", func(s store.Store) error { return store.Delete(t.Context(), s, k) })
