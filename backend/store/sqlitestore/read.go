@@ -23,23 +23,8 @@ func (s *Store) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// each is fetch with errors that say what was to be done.
+// each runs a query and yields the result of scan for each of its rows. what names the operation in errors.
 func each[T any](ctx context.Context, s *Store, what, query string, args []any,
-	scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for v, err := range fetch(ctx, s, query, args, scan) {
-			if err != nil {
-				err = fmt.Errorf("sqlitestore: %s: %w", what, err)
-			}
-			if !yield(v, err) {
-				return
-			}
-		}
-	}
-}
-
-// fetch runs a query and yields what scan makes of each of its rows.
-func fetch[T any](ctx context.Context, s *Store, query string, args []any,
 	scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
@@ -52,13 +37,9 @@ func fetch[T any](ctx context.Context, s *Store, query string, args []any,
 			default:
 				err = atRest(err)
 			}
-			yield(zero, err)
+			yield(zero, fmt.Errorf("sqlitestore: %s: %w", what, err))
 		}
-		if err := s.usable(ctx); err != nil {
-			fail(err)
-			return
-		}
-		if err := s.there(); err != nil {
+		if err := errors.Join(s.usable(ctx), s.there()); err != nil {
 			fail(err)
 			return
 		}
@@ -73,11 +54,10 @@ func fetch[T any](ctx context.Context, s *Store, query string, args []any,
 			if err == nil && n%4096 == 0 && n > s.mostRows() {
 				err = errManyRows
 			}
-			if err != nil {
-				fail(err)
-				return
+			var v T
+			if err == nil {
+				v, err = scan(rows)
 			}
-			v, err := scan(rows)
 			if err != nil {
 				fail(err)
 				return

@@ -213,7 +213,7 @@ func TestOpenRefuses(t *testing.T) {
 			if !errors.Is(err, store.ErrUnusable) {
 				t.Errorf("%s(%s): %v is no ErrUnusable", name, path, err)
 			}
-			if v := (*VersionError)(nil); errors.As(err, &v) != (path == newer) {
+			if v := (*store.VersionError)(nil); errors.As(err, &v) != (path == newer) {
 				t.Errorf("%s(%s): %v", name, path, err)
 			}
 		}
