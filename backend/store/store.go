@@ -4,6 +4,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -30,6 +31,24 @@ var (
 	// ErrFull is wrapped by errors of Put of a store that has reached its limit. It may go away, by deleting.
 	ErrFull = errors.New("store is full")
 )
+
+// VersionError says that a database has a schema that this program cannot use.
+type VersionError struct {
+	// Have is the version of the database, 0 of an empty one. Want is that of the program.
+	Have, Want int
+}
+
+// Error says what to do.
+func (e *VersionError) Error() string {
+	do := "it was written before the first release and cannot be read: record into a new one"
+	switch {
+	case e.Have == 0:
+		do = "it is empty: nothing was recorded into it yet"
+	case e.Have > e.Want:
+		do = "use a newer program"
+	}
+	return fmt.Sprintf("database has schema version %d, this program wants version %d: %s", e.Have, e.Want, do)
+}
 
 // Last is the reference that names the newest session.
 const Last = "last"

@@ -117,71 +117,50 @@ func TestOpenErrors(t *testing.T) {
 	away := httptest.NewServer(http.NotFoundHandler())
 	away.Close()
 	for _, c := range []struct {
-		name     string
-		answer   func(w http.ResponseWriter, r *http.Request, sql string, data []byte) bool
-		url      string
-		unusable bool
-		says     string
+		name, to     string // the answer to statements that have to in them
+		status, code int
+		body         string
+		unusable     bool
+		says         string
 	}{
-		{name: "away", url: away.URL, says: "refused"},
-		{name: "wrong password", answer: func(w http.ResponseWriter, _ *http.Request, _ string,
-			_ []byte) bool {
-			return code(w, 500, 193)
-		}, unusable: true, says: "193 (WRONG_PASSWORD)"},
-		{name: "authentication", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool {
-			w.Header().Set("X-ClickHouse-Exception-Code", "516")
-			w.WriteHeader(http.StatusForbidden)
-			return true
-		}, unusable: true, says: "516 (AUTHENTICATION_FAILED)"},
-		{name: "a redirect", answer: func(w http.ResponseWriter, r *http.Request, _ string, _ []byte) bool {
-			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)
-			return true
-		}, unusable: true, says: "status 307"},
-		{name: "another program", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool {
-			_, _ = io.WriteString(w, "<html>hello</html>")
-			return true
-		}, unusable: true, says: "not what a ClickHouse server gives"},
-		{name: "a page that is not there", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool {
-			w.WriteHeader(http.StatusNotFound)
-			return true
-		}, unusable: true, says: "status 404"},
-		{name: "a proxy whose server is away", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool {
-			w.WriteHeader(http.StatusBadGateway)
-			return true
-		}, says: "status 502"},
-		{name: "too many queries", answer: func(w http.ResponseWriter, _ *http.Request, _ string,
-			_ []byte) bool {
-			return code(w, 500, 202)
-		}, says: "202"},
-		{name: "a database of others", answer: func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
-			if !strings.Contains(sql, "system.tables") {
-				return false
-			}
-			_, _ = w.Write(appendString(nil, "customers"))
-			return true
-		}, unusable: true, says: "none of otelagent"},
-		{name: "a newer schema", answer: func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
-			switch {
-			case strings.Contains(sql, "system.tables"):
-				_, _ = w.Write(appendString(nil, schemaTable.name))
-			case strings.Contains(sql, "max(version)"):
-				_, _ = w.Write(appendU64(nil, Version+1))
-			default:
-				return false
-			}
-			return true
-		}, unusable: true, says: "use a newer program"},
-		{name: "silent", answer: func(_ http.ResponseWriter, r *http.Request, _ string, _ []byte) bool {
-			<-r.Context().Done()
-			return true
-		}, says: "silent for 300ms"},
+		{name: "away", says: "refused"},
+		{name: "wrong password", status: 500, code: 193, unusable: true, says: "193 (WRONG_PASSWORD)"},
+		{name: "authentication", status: 403, code: 516, unusable: true, says: "516 (AUTHENTICATION_FAILED)"},
+		{name: "a redirect", status: 307, unusable: true, says: "status 307"},
+		{name: "another program", status: 200, body: "<html>hello</html>", unusable: true,
+			says: "not what a ClickHouse server gives"},
+		{name: "a page that is not there", status: 404, unusable: true, says: "status 404"},
+		{name: "a proxy whose server is away", status: 502, says: "status 502"},
+		{name: "too many queries", status: 500, code: 202, says: "202"},
+		{name: "a database of others", to: "system.tables", status: 200, body: string(appendString(nil, "customers")),
+			unusable: true, says: "none of otelagent"},
+		{name: "a newer schema", to: "max(version)", status: 200, body: string(appendU64(nil, Version+1)), unusable: true,
+			says: "use a newer program"},
+		{name: "silent", says: "silent for 300ms"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t)
-			f.set(c.answer)
+			f.set(func(w http.ResponseWriter, r *http.Request, sql string, _ []byte) bool {
+				switch {
+				case c.status == 0:
+					<-r.Context().Done()
+				case !strings.Contains(sql, c.to):
+					if strings.Contains(sql, "system.tables") {
+						_, _ = w.Write(appendString(nil, schemaTable.name))
+					}
+					return strings.Contains(sql, "system.tables")
+				case c.code != 0:
+					return code(w, c.status, c.code)
+				default:
+					w.Header().Set("Location", "http://127.0.0.1:1/")
+					w.WriteHeader(c.status)
+					_, _ = io.WriteString(w, c.body)
+				}
+				return true
+			})
 			dsn := f.dsn("")
-			if c.url != "" {
-				dsn = strings.Replace(dsn, strings.TrimPrefix(f.URL, "http://"), strings.TrimPrefix(c.url, "http://"), 1)
+			if c.name == "away" {
+				dsn = strings.Replace(dsn, strings.TrimPrefix(f.URL, "http://"), strings.TrimPrefix(away.URL, "http://"), 1)
 			}
 			_, err := Open(t.Context(), dsn, WithPassword("geheim"))
 			if err == nil || errors.Is(err, store.ErrUnusable) != c.unusable || !strings.Contains(err.Error(), c.says) {
@@ -254,32 +233,27 @@ func TestPutErrors(t *testing.T) {
 		_ = c.Close()
 		return true
 	}
+	sends := func(status, n int) func(w http.ResponseWriter, _ *http.Request) bool {
+		return func(w http.ResponseWriter, _ *http.Request) bool { return code(w, status, n) }
+	}
+	cuts := func(text string) func(w http.ResponseWriter, _ *http.Request) bool {
+		return func(w http.ResponseWriter, _ *http.Request) bool { return hijack(w, text) }
+	}
 	for _, c := range []struct {
 		name   string
 		answer func(w http.ResponseWriter, r *http.Request) bool
-		is     []error
+		is     error
 		says   string
 	}{
-		{"too many parts", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 252) }, nil,
-			"252 (TOO_MANY_PARTS)"},
-		{"disk full", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 243) }, []error{store.ErrFull},
-			"243 (NOT_ENOUGH_SPACE)"},
-		{"unknown table", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 404, 60) }, nil,
-			"60 (UNKNOWN_TABLE)"},
-		{"read-only replica", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 242) }, nil,
-			"242 (TABLE_IS_READ_ONLY)"},
-		{"a value too large", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 131) },
-			[]error{store.ErrData}, "131"},
-		{"a proxy", func(w http.ResponseWriter, _ *http.Request) bool {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return true
-		}, nil, "status 503"},
-		{"a connection that is cut", func(w http.ResponseWriter, _ *http.Request) bool { return hijack(w, "") }, nil, "EOF"},
-		{"an answer that is cut", func(w http.ResponseWriter, _ *http.Request) bool {
-			return hijack(w, "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nCode")
-		}, nil, "unexpected EOF"},
-		{"no HTTP", func(w http.ResponseWriter, _ *http.Request) bool { return hijack(w, "SSH-2.0-OpenSSH\r\n") }, nil,
-			"malformed"},
+		{"too many parts", sends(500, 252), nil, "252 (TOO_MANY_PARTS)"},
+		{"disk full", sends(500, 243), store.ErrFull, "243 (NOT_ENOUGH_SPACE)"},
+		{"unknown table", sends(404, 60), nil, "60 (UNKNOWN_TABLE)"},
+		{"read-only replica", sends(500, 242), nil, "242 (TABLE_IS_READ_ONLY)"},
+		{"a value too large", sends(500, 131), store.ErrData, "131"},
+		{"a proxy", sends(503, 0), nil, "status 503"},
+		{"a connection that is cut", cuts(""), nil, "EOF"},
+		{"an answer that is cut", cuts("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nCode"), nil, "unexpected EOF"},
+		{"no HTTP", cuts("SSH-2.0-OpenSSH\r\n"), nil, "malformed"},
 		{"silence", func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }, nil,
 			"silent for 300ms"},
 	} {
@@ -297,9 +271,8 @@ func TestPutErrors(t *testing.T) {
 				}
 				noSecrets(t, err)
 				for _, e := range []error{store.ErrData, store.ErrFull, store.ErrUnusable} {
-					want := slices.Contains(c.is, e)
-					if errors.Is(err, e) != want {
-						t.Errorf("%s: error %v is %v: %v", table, err, e, !want)
+					if errors.Is(err, e) != (c.is == e) {
+						t.Errorf("%s: error %v is %v: %v", table, err, e, c.is != e)
 					}
 				}
 				if l := f.inserts(); l[len(l)-1] != table {
@@ -382,40 +355,6 @@ func TestResultErrors(t *testing.T) {
 			}
 			noSecrets(t, failed)
 		})
-	}
-}
-
-// TestSlowCaller takes longer with a row than the server may be silent: that is nobody's fault.
-func TestSlowCaller(t *testing.T) {
-	row := session.Row{Session: session.Key{ID: "s"}, Trace: session.TraceID{1}, Span: session.SpanID{2},
-		Known: spans.KnownObserved}
-	row.Service = strings.Repeat("x", 200_000) // more than any buffer holds
-	f := newFake(t)
-	s := f.open(t)
-	f.set(func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
-		switch {
-		case strings.HasPrefix(sql, "SELECT kind"):
-			_, _ = w.Write(appendU64(appendU64(appendU64([]byte{0}, 7), 1), 1))
-		case strings.HasPrefix(sql, "SELECT canonical"):
-			for range 20 {
-				_, _ = w.Write(appendString(nil, row.AppendCanonical(nil)))
-			}
-		default:
-			return false
-		}
-		return true
-	})
-	n := 0
-	for _, err := range s.Rows(t.Context(), row.Session) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n++; n == 2 {
-			time.Sleep(500 * time.Millisecond)
-		}
-	}
-	if n != 20 {
-		t.Errorf("%d rows, want 20", n)
 	}
 }
 

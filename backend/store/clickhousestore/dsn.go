@@ -1,8 +1,8 @@
 package clickhousestore
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"regexp"
@@ -65,104 +65,63 @@ func ParseDSN(dsn string) (DSN, error) {
 	if err != nil { // its text holds the DSN
 		return DSN{}, fmt.Errorf("clickhousestore: the DSN is no URL: %s", allowed)
 	}
-	var problems []error
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	port := "8123"
-	switch u.Scheme {
-	case "clickhouse":
-	case "clickhouses":
-		d.TLS, port = true, "8443"
-	default:
-		bad("scheme %q, want clickhouse or clickhouses", u.Scheme)
-	}
-	if u.User != nil {
-		d.User = u.User.Username()
-		if _, has := u.User.Password(); has {
-			bad(
-				"a password stands in the DSN, where others may read it: give it as the key password or in $OTELAGENT_DB_PASSWORD")
-		}
-		if strings.ContainsFunc(d.User, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			bad("user %q has control characters", d.User)
+	var problems []string
+	want := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Sprintf(format, args...))
 		}
 	}
-	switch {
-	case u.Opaque != "" || u.Hostname() == "":
-		bad("no host")
-	default:
-		if p := u.Port(); p != "" {
-			port = p
-		}
-		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			bad("port %q, want 1 to 65535", port)
-		}
-		d.Host = net.JoinHostPort(u.Hostname(), port)
+	const nameRule = "want at most 64 letters, digits and underscores that begin with no digit"
+	d.TLS, d.User, d.Database = u.Scheme == "clickhouses", u.User.Username(), strings.TrimPrefix(u.Path, "/")
+	want(d.TLS || u.Scheme == "clickhouse", "scheme %q, want clickhouse or clickhouses", u.Scheme)
+	_, password := u.User.Password()
+	want(!password,
+		"a password stands in the DSN, where others may read it: give it as the key password or in $OTELAGENT_DB_PASSWORD")
+	control := strings.ContainsFunc(d.User, func(r rune) bool { return r < ' ' || r == 0x7f })
+	want(!control, "user %q has control characters", d.User)
+	want(u.Opaque == "" && u.Hostname() != "", "no host")
+	port := u.Port()
+	if port == "" {
+		port = map[bool]string{false: "8123", true: "8443"}[d.TLS]
 	}
-	d.Database = strings.TrimPrefix(u.Path, "/")
-	switch {
-	case d.Database == "":
-		bad("no database, want /DATABASE behind the host")
-	case !name.MatchString(d.Database) || d.Database == "system":
-		bad("database %q, want at most 64 letters, digits and underscores that begin with no digit, and not system",
-			d.Database)
-	}
-	if u.Fragment != "" {
-		bad("a fragment (#), want none")
-	}
+	n, err := strconv.Atoi(port)
+	want(err == nil && n > 0 && n < 1<<16, "port %q, want 1 to 65535", port)
+	d.Host = net.JoinHostPort(u.Hostname(), port)
+	want(d.Database != "", "no database, want /DATABASE behind the host")
+	want(d.Database == "" || name.MatchString(d.Database) && d.Database != "system", "database %q, %s, and not system",
+		d.Database, nameRule)
+	want(u.Fragment == "", "a fragment (#), want none")
 	q, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		bad("the part behind ? does not parse")
-	}
-	for _, key := range slices.Sorted(keys(q)) {
-		if len(q[key]) != 1 {
-			bad("%s is given %d times", key, len(q[key]))
-			continue
-		}
+	want(err == nil, "the part behind ? does not parse")
+	for _, key := range slices.Sorted(maps.Keys(q)) {
 		v := q.Get(key)
+		want(len(q[key]) == 1, "%s is given %d times", key, len(q[key]))
 		switch key {
 		case "cluster":
-			if d.Cluster = v; !name.MatchString(v) {
-				bad("cluster %q, want at most 64 letters, digits and underscores that begin with no digit", v)
-			}
+			d.Cluster = v
+			want(name.MatchString(v), "cluster %q, %s", v, nameRule)
 		case "quorum":
-			if d.Quorum, err = strconv.Atoi(v); err != nil || d.Quorum < 2 || d.Quorum > maxQuorum {
-				bad("quorum %q, want a number from 2 to %d", v, maxQuorum)
-			}
-			if !q.Has("cluster") {
-				bad("quorum without a cluster")
-			}
+			d.Quorum, err = strconv.Atoi(v)
+			want(err == nil && d.Quorum > 1 && d.Quorum <= maxQuorum, "quorum %q, want a number from 2 to %d", v, maxQuorum)
+			want(q.Has("cluster"), "quorum without a cluster")
 		case "timeout":
-			if d.Timeout, err = time.ParseDuration(v); err != nil || d.Timeout < minTimeout || d.Timeout > maxTimeout {
-				bad("timeout %q, want a duration from %v to %v", v, minTimeout, maxTimeout)
-			}
+			d.Timeout, err = time.ParseDuration(v)
+			want(err == nil && d.Timeout >= minTimeout && d.Timeout <= maxTimeout, "timeout %q, want a duration from %v to %v",
+				v, minTimeout, maxTimeout)
 		case "ttl":
-			if d.TTL, err = store.ParseAge(v); err != nil || d.TTL < minTTL || d.TTL > maxTTL {
-				bad("ttl %q, want 1d to 36500d, or hours (720h)", v)
-			}
+			d.TTL, err = store.ParseAge(v)
+			want(err == nil && d.TTL >= minTTL && d.TTL <= maxTTL, "ttl %q, want 1d to 36500d, or hours (720h)", v)
 		case "user", "password":
-			bad("%s stands behind ?: the user belongs in front of the host, the password in the key password or in "+
+			want(false, "%s stands behind ?: the user belongs in front of the host, the password in the key password or in "+
 				"$OTELAGENT_DB_PASSWORD", key)
 		default:
-			bad("unknown key %q, want cluster, quorum, timeout or ttl", key)
+			want(false, "unknown key %q, want cluster, quorum, timeout or ttl", key)
 		}
 	}
 	if len(problems) > 0 {
-		var texts []string
-		for _, p := range problems {
-			texts = append(texts, p.Error())
-		}
-		return DSN{}, errors.New("clickhousestore: DSN: " + strings.Join(texts, "; ") + ": " + allowed)
+		return DSN{}, fmt.Errorf("clickhousestore: DSN: %s: %s", strings.Join(problems, "; "), allowed)
 	}
 	return d, nil
-}
-
-func keys(q url.Values) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range q {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // base returns the URL that all statements go to.

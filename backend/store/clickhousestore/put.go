@@ -11,12 +11,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-const (
-	// maxPuts is how many Puts of one store run at once; others wait.
-	maxPuts = 8
-	// maxKept bounds each buffer that a putter keeps for the next Put.
-	maxKept = 32 << 20
-)
+// maxPuts is how many Puts of one store run at once; others wait.
+const maxPuts = 8
 
 // A putter does one Put at a time. Writer and n name a Put, for good: a writer is drawn at random for each putter of
 // each opened store, and its n grows by one with each Put. So of one writer a greater n is a later Put, whatever any
@@ -29,7 +25,7 @@ type putter struct {
 	sessions              map[session.Key]struct{}
 }
 
-// putter returns a free one. release returns it.
+// putter returns a free one.
 func (s *Store) putter(ctx context.Context) (*putter, error) {
 	select {
 	case w := <-s.putters:
@@ -43,15 +39,6 @@ func (s *Store) putter(ctx context.Context) (*putter, error) {
 	case <-s.ctx.Done():
 		return nil, store.ErrClosed
 	}
-}
-
-func (s *Store) release(w *putter) {
-	for _, l := range []*[]byte{&w.rows, &w.blocks, &w.touches, &w.canonical} {
-		if cap(*l) > maxKept {
-			*l = nil
-		}
-	}
-	s.putters <- w
 }
 
 // Put implements store.Store. When ctx ends, a Put that has begun ends, or fails, soon after (see the package).
@@ -73,7 +60,7 @@ func (s *Store) put(ctx context.Context, b session.Batch) error {
 	if err != nil {
 		return err
 	}
-	defer s.release(w)
+	defer func() { s.putters <- &putter{writer: w.writer, n: w.n} }()
 	w.n++
 	if err := w.encode(b, s.clock()); err != nil {
 		return err
@@ -104,7 +91,7 @@ func (s *Store) put(ctx context.Context, b session.Batch) error {
 
 // encode makes the rows of all tables.
 func (w *putter) encode(b session.Batch, at uint64) error {
-	w.rows, w.blocks, w.touches = w.rows[:0], w.blocks[:0], w.touches[:0]
+	w.rows, w.blocks, w.touches = nil, nil, nil
 	w.at, w.sessions = at, map[session.Key]struct{}{}
 	for i := range b.Blocks {
 		w.block(&b.Blocks[i])

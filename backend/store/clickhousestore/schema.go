@@ -219,18 +219,6 @@ func (t *table) names() string {
 
 func (l layout) into(t *table) string { return l.of(t) + " (" + t.names() + ")" }
 
-// VersionError says that a database has a schema that this code cannot use.
-type VersionError struct{ Have, Want int }
-
-// Error says what to do.
-func (e *VersionError) Error() string {
-	do := "it was written before the first release and cannot be read: record into a new database"
-	if e.Have > e.Want {
-		do = "use a newer program"
-	}
-	return fmt.Sprintf("database has schema version %d, this program wants version %d: %s", e.Have, e.Want, do)
-}
-
 var errNotOurs = errors.New("the database has tables and is none of otelagent")
 
 var serverVersion = regexp.MustCompile(`^(\d{1,4})\.\d+`)
@@ -281,7 +269,7 @@ func (s *Store) check(ctx context.Context) error {
 	case 0:
 		return fmt.Errorf("the tables are not complete: %w", fs.ErrNotExist)
 	}
-	return fmt.Errorf("%w: %w", store.ErrUnusable, &VersionError{Have: version, Want: Version})
+	return fmt.Errorf("%w: %w", store.ErrUnusable, &store.VersionError{Have: version, Want: Version})
 }
 
 // create makes what is not there. Several programs may do so at once, and one may go on where another died: the version

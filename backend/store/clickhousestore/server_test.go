@@ -1,9 +1,7 @@
 package clickhousestore
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"regexp"
 	"testing"
@@ -222,29 +220,6 @@ func TestWildTimes(t *testing.T) {
 	put(t, s, b)
 	if n := len(all(t, s.Rows(t.Context(), k))); n != len(b.Rows) {
 		t.Errorf("%d rows, want %d", n, len(b.Rows))
-	}
-}
-
-// TestManyIDs asks for more blocks than one statement takes.
-func TestManyIDs(t *testing.T) {
-	s := openAt(t, fresh(t), new(time.Duration))
-	k := session.Key{ID: "s"}
-	var b session.Batch
-	var ids []spans.BlockID
-	for n := range 2*idsAtOnce + 10 {
-		block := storetest.Block(k, fmt.Sprint("block ", n))
-		b.Blocks, ids = append(b.Blocks, block), append(ids, block.ID, block.ID)
-	}
-	put(t, s, b)
-	if n := len(all(t, s.Blocks(t.Context(), k, ids))); n != len(b.Blocks) {
-		t.Errorf("%d blocks, want %d", n, len(b.Blocks))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, err := range s.Blocks(ctx, k, []spans.BlockID{}) {
-		if !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
 	}
 }
 

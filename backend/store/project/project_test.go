@@ -132,28 +132,6 @@ func TestRunEnd(t *testing.T) {
 	})
 }
 
-func TestRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := &recorder{Store: memstore.New()}
-		var told atomic.Int64
-		w := NewWorker(st, func(error) { told.Add(1) })
-		locked := errors.New("locked")
-		st.fail.Store(&locked)
-		put(t, st, row("a", 1, session.KindTurn))
-		w.TouchBatch(session.Batch{Rows: []session.Row{row("a", 1, session.KindTurn)}})
-		time.Sleep(DefaultQuiet * 2)
-		st.fail.Store(nil)
-		time.Sleep(retryAfter * 2)
-		st.want(t, "after an error went away", 1)
-		if told.Load() != 1 {
-			t.Errorf("told of %d errors, want 1", told.Load())
-		}
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 // rotten fails to give the rows of some sessions, and counts how often it was asked for them.
 type rotten struct {
 	store.Store
@@ -237,29 +215,6 @@ func TestBackOff(t *testing.T) {
 			t.Error("Close returned no error of a session that fails")
 		}
 	})
-}
-
-// TestRefreshOfBadData brings all others up to date, before and behind those that fail.
-func TestRefreshOfBadData(t *testing.T) {
-	st := &rotten{Store: memstore.New(), bad: map[session.Key]error{}}
-	for n := range 30 {
-		put(t, st, row(fmt.Sprint(n), 1, session.KindTurn))
-		if n%3 == 0 {
-			st.bad[key(fmt.Sprint(n))] = store.ErrData
-		}
-	}
-	err := Refresh(t.Context(), st)
-	if !errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), "and 2 more") {
-		t.Errorf("Refresh: %v", err)
-	}
-	for m, err := range st.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
-		if err != nil || st.bad[m.Key] == nil {
-			t.Errorf("session %q is stale, %v", m.ID, err)
-		}
-	}
-	if n := dirty(t, st); n != 10 {
-		t.Errorf("%d dirty, want those 10 that are bad", n)
-	}
 }
 
 func TestBounded(t *testing.T) {

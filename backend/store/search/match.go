@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 const (
@@ -124,67 +125,37 @@ func plain(body string) string {
 	if trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) {
 		return body
 	}
-	b := make([]byte, 0, len(trimmed))
-	for i := 0; i < len(trimmed); {
-		switch c := trimmed[i]; {
-		case c == '"':
-			end := textEnd(trimmed, i)
-			if end < 0 {
-				return body // no JSON
+	c := rawjson.NewCursor([]byte(body), rawjson.MaxDepth)
+	if text := appendPlain(nil, &c); c.End() == nil {
+		return string(text)
+	}
+	return body
+}
+
+// appendPlain appends the text of the next value.
+func appendPlain(b []byte, c *rawjson.Cursor) []byte {
+	switch {
+	case c.Open('{'):
+		for c.More('}') {
+			key := c.Key()
+			if next := c.Peek(); next != '{' && next != '[' {
+				b = append(append(b, key...), ": "...)
 			}
-			from := i + 1
-			i = skipSpace(trimmed, end+1)
-			if i == len(trimmed) || trimmed[i] != ':' {
-				b = append(appendText(b, trimmed[from:end]), '\n')
-				continue
-			}
-			if i = skipSpace(trimmed, i+1); i == len(trimmed) || trimmed[i] != '{' && trimmed[i] != '[' {
-				b = append(appendText(b, trimmed[from:end]), ": "...)
-			}
-		case isSpace(c) || strings.IndexByte("{}[],", c) >= 0:
-			i++
-		default: // a number, true, false, null
-			end := i + 1
-			for end < len(trimmed) && !isSpace(trimmed[end]) && strings.IndexByte(`{}[],:"`, trimmed[end]) < 0 {
-				end++
-			}
-			b = append(append(b, trimmed[i:end]...), '\n')
-			i = end
+			b = appendPlain(b, c)
 		}
-	}
-	return string(b)
-}
-
-func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
-
-func skipSpace(s string, i int) int {
-	for i < len(s) && isSpace(s[i]) {
-		i++
-	}
-	return i
-}
-
-// textEnd returns the position of the quote that ends the text beginning at i; -1 for none.
-func textEnd(s string, i int) int {
-	for i++; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			i++
-		case '"':
-			return i
+		return b
+	case c.Open('['):
+		for c.More(']') {
+			b = appendPlain(b, c)
 		}
+		return b
 	}
-	return -1
-}
-
-// appendText appends the text between the quotes of a JSON text, without its escapes; unchanged where one of them
-// is wrong.
-func appendText(b []byte, s string) []byte {
-	var text string
-	if strings.IndexByte(s, '\\') < 0 || json.Unmarshal([]byte(`"`+s+`"`), &text) != nil {
-		text = s
+	if value := c.Value(); len(value) > 0 && value[0] == '"' {
+		b = rawjson.AppendString(b, value)
+	} else {
+		b = append(b, value...)
 	}
-	return append(b, text...)
+	return append(b, '\n')
 }
 
 // about reads who says what a body holds, one of the words session.By…, and which message a row of the guide belongs

@@ -117,10 +117,6 @@ func Run(ctx context.Context, st store.Store, o Options) (*Result, error) {
 	return res, nil
 }
 
-// pageSessions is how many sessions are listed at once: a list that stays open for long keeps SQLite's log from being
-// emptied.
-const pageSessions = 500
-
 // searched is a session to look into. rows says that some of what was said may stand with its rows: partial replies of
 // runs that are open, those of a process that was killed among them, and why something was denied.
 type searched struct {
@@ -134,26 +130,10 @@ func sessions(ctx context.Context, st store.Store, o Options) iter.Seq2[searched
 			yield(searched{session.Key{Tenant: o.Tenant, ID: o.Session}, true}, nil)
 			return
 		}
-		q := store.Query{Tenant: o.Tenant, Limit: pageSessions}
-		for {
-			var page []session.Summary
-			for s, err := range st.Sessions(ctx, q) {
-				if err != nil {
-					yield(searched{}, err)
-					return
-				}
-				page = append(page, s)
-			}
-			for i := range page {
-				if !yield(searched{page[i].Key, live(&page[i]) || page[i].Denied > 0}, nil) {
-					return
-				}
-			}
-			if len(page) < pageSessions {
+		for m, err := range st.Sessions(ctx, store.Query{Tenant: o.Tenant}) {
+			if !yield(searched{m.Key, live(&m) || m.Denied > 0}, err) || err != nil {
 				return
 			}
-			c := store.CursorOf(&page[len(page)-1])
-			q.After = &c
 		}
 	}
 }

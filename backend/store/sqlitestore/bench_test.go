@@ -173,3 +173,48 @@ func benchOpen(b *testing.B) *Store {
 	})
 	return s
 }
+
+// BenchmarkRead reads one session of 50,000 rows from a file that was just opened, among those of other sessions, and
+// assembles it.
+func BenchmarkRead(b *testing.B) {
+	b.Run("50000rows", func(b *testing.B) {
+		const turns = 10_000
+		path := filepath.Join(b.TempDir(), "x.db")
+		s, err := Open(b.Context(), path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		k, other := session.Key{ID: "big"}, session.Key{ID: "other"}
+		for n := 0; n < 5*turns; n += benchBatch {
+			var rows []session.Row
+			for i := range benchBatch {
+				rows = append(rows, benchRow(k, n+i), benchRow(other, n+i))
+			}
+			if err := s.Put(b.Context(), session.Batch{Rows: rows}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			s, err := OpenReadOnly(b.Context(), path)
+			if err != nil {
+				b.Fatal(err)
+			}
+			var rows []session.Row
+			for r, err := range s.Rows(b.Context(), k) {
+				if err != nil {
+					b.Fatal(err)
+				}
+				rows = append(rows, r)
+			}
+			if tree := session.Assemble(rows); len(rows) != 5*turns || len(tree.Runs) == 0 {
+				b.Fatalf("%d rows, %d runs", len(rows), len(tree.Runs))
+			}
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -66,24 +66,19 @@ func unpackRow(buf, value []byte) ([]byte, error) {
 	if len(value) == 0 || value[0] == rowPlain {
 		return value, nil // session.ParseRow says what is wrong with it
 	}
+	out, err := []byte(nil), fmt.Errorf("form %d, which this program does not know", value[0])
 	switch value[0] {
 	case rowS2:
-	case rowZstd:
-		out, err := rowDecoder().DecodeAll(value[1:], buf[:0])
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errRow, err)
+		n, bad := s2.DecodedLen(value[1:])
+		if err = bad; err == nil && n > store.MaxValue {
+			err = fmt.Errorf("%d bytes, at most %d", n, store.MaxValue)
 		}
-		return out, nil
-	default:
-		return nil, fmt.Errorf("row in form %d, which this program does not know: %w", value[0], errRow)
+		if err == nil {
+			out, err = rowDict().Decode(buf[:cap(buf)], value[1:])
+		}
+	case rowZstd:
+		out, err = rowDecoder().DecodeAll(value[1:], buf[:0])
 	}
-	switch n, err := s2.DecodedLen(value[1:]); {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errRow, err)
-	case n > store.MaxValue:
-		return nil, fmt.Errorf("row of %d bytes, at most %d: %w", n, store.MaxValue, errRow)
-	}
-	out, err := rowDict().Decode(buf[:cap(buf)], value[1:])
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errRow, err)
 	}
@@ -115,40 +110,34 @@ const coders = 2
 // Coders are shared by all stores of the process. They are safe for concurrent use and start no goroutines for whole
 // buffers.
 var (
-	packEncoder = sync.OnceValue(func() *zstd.Encoder {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderConcurrency(coders),
-			zstd.WithWindowSize(packWindow),
-			zstd.WithSingleSegment(true)) // which writes the size of every frame into it
-		if err != nil {
-			panic(err) // the options are constants
-		}
-		return e
-	})
-	rowEncoder = sync.OnceValue(func() *zstd.Encoder {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression),
-			zstd.WithEncoderDictRaw(rowDictID, rowDictBytes), zstd.WithEncoderConcurrency(coders),
-			zstd.WithWindowSize(packWindow), zstd.WithSingleSegment(true), zstd.WithEncoderCRC(false))
-		if err != nil {
-			panic(err)
-		}
-		return e
+	packEncoder = sync.OnceValue(func() *zstd.Encoder { return newEncoder() })
+	packDecoder = sync.OnceValue(func() *zstd.Decoder { return newDecoder() })
+	rowEncoder  = sync.OnceValue(func() *zstd.Encoder {
+		return newEncoder(zstd.WithEncoderDictRaw(rowDictID, rowDictBytes), zstd.WithEncoderCRC(false))
 	})
 	rowDecoder = sync.OnceValue(func() *zstd.Decoder {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(store.MaxValue), zstd.WithDecoderConcurrency(0),
-			zstd.WithDecoderDictRaw(rowDictID, rowDictBytes))
-		if err != nil {
-			panic(err)
-		}
-		return d
-	})
-	packDecoder = sync.OnceValue(func() *zstd.Decoder {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(store.MaxValue), zstd.WithDecoderConcurrency(0))
-		if err != nil {
-			panic(err)
-		}
-		return d
+		return newDecoder(zstd.WithDecoderDictRaw(rowDictID, rowDictBytes))
 	})
 )
+
+func newEncoder(more ...zstd.EOption) *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, append(more, zstd.WithEncoderLevel(zstd.SpeedBetterCompression),
+		zstd.WithEncoderConcurrency(coders), zstd.WithWindowSize(packWindow),
+		zstd.WithSingleSegment(true))...) // which writes the size of every frame into it
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return e
+}
+
+func newDecoder(more ...zstd.DOption) *zstd.Decoder {
+	d, err := zstd.NewReader(nil, append(more, zstd.WithDecoderMaxMemory(store.MaxValue),
+		zstd.WithDecoderConcurrency(0))...)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
 
 var errPack = fmt.Errorf("bad pack: %w", store.ErrData)
 

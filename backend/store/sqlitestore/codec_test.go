@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // Rows in files name no dictionary but by its number: with another one they are lost.
@@ -95,55 +93,6 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// Which of two rows stays is decided over canonical bytes, not over what they are compressed to: pairs that differ
-// late, in whose compressed form the order is another.
-func TestSupersedeCompressed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
-	}
-	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
-	k, other := key("a"), 0
-	for n := range 300 {
-		a, b := storetest.Row(k, n), storetest.Row(k, n)
-		if n%3 == 0 { // large ones take another form
-			long := strings.Repeat("list ", rowLarge/5)
-			a.Run, b.Run = long, long
-			if n%2 == 0 {
-				b.Run = "" // one of each form
-			}
-		}
-		a.Service, b.Service = fmt.Sprint("service ", n*7919%1000), strings.Repeat("service ", n%5)+fmt.Sprint(n*104729%1000)
-		packedA, packedB := packRow(nil, a.AppendCanonical(nil)), packRow(nil, b.AppendCanonical(nil))
-		if session.Supersedes(&a, &b) != (bytes.Compare(packedA, packedB) > 0) {
-			other++
-		}
-		rows := []session.Row{a, b}
-		if n%2 == 0 {
-			rows[0], rows[1] = b, a
-		}
-		for i := range rows {
-			if err := s.Put(t.Context(), session.Batch{Rows: rows[i : i+1]}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want := a
-		if session.Supersedes(&b, &a) {
-			want = b
-		}
-		for r, err := range s.Rows(t.Context(), k) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.Span == want.Span && !bytes.Equal(r.AppendCanonical(nil), want.AppendCanonical(nil)) {
-				t.Errorf("row %d: service %q stayed, want %q", n, r.Service, want.Service)
-			}
-		}
-	}
-	if other == 0 {
-		t.Error("compressed bytes have the same order in all pairs: the test shows nothing")
-	}
-}
-
 // What is damaged in the file is named, and nothing panics.
 func TestDamaged(t *testing.T) {
 	if testing.Short() {
@@ -195,97 +144,6 @@ func TestDamaged(t *testing.T) {
 			if err == nil {
 				t.Errorf("a row that became %s was read", damage)
 			}
-		}
-	}
-}
-
-// Several programs tidy up, write, read and delete at once: every reader sees whole blocks, and nothing of a deleted
-// session stays.
-func TestTidyTogether(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	stores := []*Store{newStore(t, path), newStore(t, path), newStore(t, path)}
-	k, gone := key("stays"), key("goes")
-	const batches = 60
-	errs := make(chan error, 8)
-	done := make(chan struct{})
-	body := func(n int) string { return strings.Repeat(fmt.Sprint("body ", n, " "), 200) }
-	go func() {
-		for n := range batches {
-			for _, k := range []session.Key{k, gone} {
-				cut := storetest.Block(k, body(n+1))
-				cut.Body, cut.Size = cut.Body[:10], int64(len(cut.Body))
-				if err := stores[0].Put(t.Context(), session.Batch{Blocks: []session.Block{storetest.Block(k, body(n)),
-					cut}}); err != nil {
-					errs <- err
-					break
-				}
-			}
-			if n%10 == 9 {
-				if err := store.Delete(t.Context(), stores[0], gone); err != nil {
-					errs <- err
-				}
-			}
-		}
-		close(done)
-		errs <- nil
-	}()
-	loop := func(f func() error) {
-		go func() {
-			for {
-				select {
-				case <-done:
-					errs <- nil
-					return
-				default:
-				}
-				if err := f(); err != nil {
-					errs <- err
-					return
-				}
-			}
-		}()
-	}
-	for _, s := range stores[:2] {
-		loop(func() error { return errors.Join(s.tidy(t.Context(), k), s.tidy(t.Context(), gone)) })
-	}
-	loop(func() error {
-		for b, err := range stores[2].Blocks(t.Context(), k, nil) {
-			if err != nil {
-				return err
-			}
-			if b.Size == 0 && spans.BlockOfString(b.Body) != b.ID {
-				return fmt.Errorf("block %s has another body", b.ID)
-			}
-		}
-		return nil
-	})
-	for range 4 {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
-	if err := stores[1].tidy(t.Context(), k); err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for b, err := range stores[1].Blocks(t.Context(), k, nil) {
-		if n++; err != nil || b.Size == 0 && spans.BlockOfString(b.Body) != b.ID {
-			t.Errorf("block %s: %v", b.ID, err)
-		}
-	}
-	if n != batches+1 {
-		t.Errorf("%d blocks, want %d", n, batches+1)
-	}
-	for what, query := range map[string]string{
-		"packs of sessions that are gone": "SELECT count(*) FROM packs WHERE session NOT IN (SELECT session FROM sessions)",
-		"blocks without their pack": "SELECT count(*) FROM blocks " +
-			"WHERE pack <> 0 AND pack NOT IN (SELECT pack FROM packs)",
-		"packs above eight": "SELECT max(count(*) - 8, 0) FROM packs " +
-			"WHERE session = (SELECT session FROM sessions WHERE id = 'stays')",
-	} {
-		var n int
-		if err := stores[0].conn.QueryRowContext(t.Context(), query).Scan(&n); err != nil || n != 0 {
-			t.Errorf("%s: %d, %v", what, n, err)
 		}
 	}
 }

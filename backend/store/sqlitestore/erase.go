@@ -120,7 +120,7 @@ var (
 		someOf("chat_prompts", "session = ?1", "digest", 4),
 	}
 	eraseSteps = []string{
-		someOf("rows", "session = ?1", "", 16), someOf("live_rows", "session = ?1", "", 16),
+		someOf("rows", "session = ?1", "", 16),
 		someOf("session_traces", "session = ?1", "trace", 16), someOf("blocks", "session = ?1", "id", 16),
 		someOf("packs", "session = ?1", "", 1), someOf("turns", "session = ?1", "", 16),
 		someOf("tool_calls", "session = ?1", "", 16), someOf("compactions", "session = ?1", "", 16),

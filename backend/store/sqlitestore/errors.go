@@ -54,7 +54,7 @@ func atRest(err error) error {
 // unusable wraps permanent errors of opening in store.ErrUnusable. A file system that is read-only as a
 // whole, a full disk, a lock, a damaged file, an empty file that a program that writes fills: these may go away.
 func unusable(err error) error {
-	other := (*VersionError)(nil)
+	other := (*store.VersionError)(nil)
 	hopeless := errors.Is(err, errNotOurs) || errors.Is(err, errSchema) || errors.Is(err, errNotRegular) ||
 		errors.As(err, &other) && other.Have != 0 ||
 		errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) ||

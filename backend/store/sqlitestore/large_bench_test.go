@@ -162,25 +162,6 @@ func BenchmarkLarge(b *testing.B) {
 			read(b, bigKey, largeTurns, 0)
 		}
 	})
-	b.Run("delete", func(b *testing.B) { // a session of 20 turns: most of it is looking through the file
-		n := 0
-		for b.Loop() {
-			b.StopTimer()
-			k := session.Key{ID: fmt.Sprint("deleted ", n)}
-			var rows []session.Row
-			for i := range 5 * smallTurns {
-				rows = append(rows, benchRow(k, i))
-			}
-			n++
-			if err := s.Put(b.Context(), session.Batch{Rows: rows}); err != nil {
-				b.Fatal(err)
-			}
-			b.StartTimer()
-			if err := store.Delete(b.Context(), s, k); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }
 
 // payloadTurns is how many turns BenchmarkPutPayload writes in a transaction, each of five rows and 4 KiB of text.

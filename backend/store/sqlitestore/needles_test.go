@@ -207,7 +207,7 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 		gone.Tenant, gone.ID).Scan(&id); err != nil {
 		t.Fatal(err)
 	}
-	for _, table := range []string{"sessions", "rows", "live_rows", "session_traces", "blocks", "packs", "summaries",
+	for _, table := range []string{"sessions", "rows", "session_traces", "blocks", "packs", "summaries",
 		"turns", "tool_calls", "compactions", "permission_evaluations"} {
 		n.take(t, s, table, "SELECT * FROM "+table+" WHERE session = ?", id)
 	}

@@ -23,23 +23,8 @@ func (s *Store) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// each is fetch with errors that say what was to be done.
+// each runs a query and yields the result of scan for each of its rows. what names the operation in errors.
 func each[T any](ctx context.Context, s *Store, what, query string, args []any,
-	scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for v, err := range fetch(ctx, s, query, args, scan) {
-			if err != nil {
-				err = fmt.Errorf("sqlitestore: %s: %w", what, err)
-			}
-			if !yield(v, err) {
-				return
-			}
-		}
-	}
-}
-
-// fetch runs a query and yields what scan makes of each of its rows.
-func fetch[T any](ctx context.Context, s *Store, query string, args []any,
 	scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
@@ -52,13 +37,9 @@ func fetch[T any](ctx context.Context, s *Store, query string, args []any,
 			default:
 				err = atRest(err)
 			}
-			yield(zero, err)
+			yield(zero, fmt.Errorf("sqlitestore: %s: %w", what, err))
 		}
-		if err := s.usable(ctx); err != nil {
-			fail(err)
-			return
-		}
-		if err := s.there(); err != nil {
+		if err := errors.Join(s.usable(ctx), s.there()); err != nil {
 			fail(err)
 			return
 		}
@@ -73,11 +54,10 @@ func fetch[T any](ctx context.Context, s *Store, query string, args []any,
 			if err == nil && n%4096 == 0 && n > s.mostRows() {
 				err = errManyRows
 			}
-			if err != nil {
-				fail(err)
-				return
+			var v T
+			if err == nil {
+				v, err = scan(rows)
 			}
-			v, err := scan(rows)
 			if err != nil {
 				fail(err)
 				return
@@ -137,10 +117,7 @@ const whichSession = `(SELECT session FROM sessions WHERE tenant = ?1 AND id = ?
 // Rows implements store.Store.
 func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
 	// By rowid, which is the order of arrival: in the order of the key every row would be on another page.
-	const query = `SELECT canonical FROM rows WHERE rowid IN (SELECT rowid FROM rows WHERE session = ` + whichSession + `)
-		UNION ALL
-		SELECT canonical FROM live_rows l WHERE session = ` + whichSession + `
-		AND NOT EXISTS (SELECT 1 FROM rows r WHERE r.session = l.session AND r.span = l.span AND r.trace = l.trace)`
+	const query = `SELECT canonical FROM rows WHERE rowid IN (SELECT rowid FROM rows WHERE session = ` + whichSession + `)`
 	var raw sql.RawBytes
 	var buf []byte
 	return each(ctx, s, "read rows", query, []any{k.Tenant, k.ID}, func(rows *sql.Rows) (session.Row, error) {
@@ -253,13 +230,11 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 	}
 	if span {
 		// One step into the primary key per session: an index over all spans would cost every insert.
-		cond := "x.session = s.session AND x.span = ?"
-		one := []any{q.Span[:]}
+		cond, one := "x.session = s.session AND x.span = ?", []any{q.Span[:]}
 		if trace {
 			cond, one = cond+" AND x.trace = ?", append(one, q.Trace[:])
 		}
-		and("(EXISTS (SELECT 1 FROM rows x WHERE "+cond+") OR EXISTS (SELECT 1 FROM live_rows x WHERE "+cond+"))",
-			append(one, one...)...)
+		and("EXISTS (SELECT 1 FROM rows x WHERE "+cond+")", one...)
 	}
 	query = `SELECT s.tenant, s.id, m.` + strings.Join(store.SummaryColumns, ", m.") + ` FROM sessions s LEFT JOIN
 		summaries m ON m.session = s.session
@@ -322,4 +297,35 @@ func (s *Store) Revision(ctx context.Context, k session.Key) (store.Revision, er
 func scanOne[T any](rows *sql.Rows) (v T, err error) {
 	err = rows.Scan(&v)
 	return v, err
+}
+
+// Counts implements store.Counter. A body that the tenant shares and another session brought counts as known.
+func (s *Store) Counts() store.Counts {
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	return s.counts
+}
+
+// Size implements store.Store. Of the store it returns the pages of the file that are in use, and the log and its
+// index; of a session rows that were replaced count too.
+func (s *Store) Size(ctx context.Context, k session.Key) (size int64, err error) {
+	query, args := `SELECT ifnull(bytes, 0) FROM sessions WHERE tenant = ? AND id = ?`, []any{k.Tenant, k.ID}
+	var logs []string
+	if k == (session.Key{}) {
+		query, args = `SELECT (page_count - freelist_count) * page_size
+			FROM pragma_page_count, pragma_freelist_count, pragma_page_size`, nil
+		logs = []string{"-wal", "-shm"}
+	}
+	for n, err := range each(ctx, s, "size", query, args, scanOne[int64]) {
+		if err != nil {
+			return 0, err
+		}
+		size = n
+	}
+	for _, suffix := range logs {
+		if fi, err := os.Stat(s.path + suffix); err == nil {
+			size += fi.Size()
+		}
+	}
+	return size, nil
 }

@@ -10,34 +10,18 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 // applicationID is in the header of every otelagent database ("otag"), so that no other one is written to by mistake.
 const applicationID = 0x6f746167
 
 // Version is the schema version that this code reads and writes: PRAGMA user_version of the file.
-const Version = 9
+const Version = 10
 
 //go:embed schema.sql
 var schema string
-
-// VersionError says that a database has a schema that this code cannot use.
-type VersionError struct {
-	// Have is the version of the file, 0 of an empty one. Want is Version.
-	Have, Want int
-}
-
-// Error says what to do.
-func (e *VersionError) Error() string {
-	do := "it was written before the first release and cannot be read: record into a new file"
-	switch {
-	case e.Have == 0:
-		do = "it is empty: nothing was recorded into it yet"
-	case e.Have > e.Want:
-		do = "use a newer program"
-	}
-	return fmt.Sprintf("database has schema version %d, this program wants version %d: %s", e.Have, e.Want, do)
-}
 
 // querier is a *sql.Conn or a *sql.DB.
 type querier interface {
@@ -59,7 +43,7 @@ func empty(ctx context.Context, q querier) (bool, error) {
 	case app != applicationID:
 		return false, errNotOurs
 	case user != Version:
-		return false, &VersionError{Have: user, Want: Version}
+		return false, &store.VersionError{Have: user, Want: Version}
 	}
 	return false, checkSchema(ctx, q)
 }

@@ -19,7 +19,7 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_by_last ON sessions (tenant, last_ns DESC, id);
 CREATE INDEX sessions_dirty ON sessions (mark) WHERE mark > projected;
 
--- One row per span. The columns kind, run and run_start_ns are there for SQL; canonical holds everything (backend/session/README.md):
+-- One row per span, the newest copy of one that is open. The columns kind, run and run_start_ns are there for SQL; canonical holds everything (backend/session/README.md):
 -- canonical bytes as they are (the first byte is 1) or compressed with the dictionary rows.dict2: behind a byte 2 as an S2 block, behind a
 -- byte 3 as a zstd frame.
 CREATE TABLE rows (
@@ -28,21 +28,6 @@ CREATE TABLE rows (
   trace        BLOB NOT NULL,
   kind         INTEGER NOT NULL, -- 1 run, 2 turn, 3 compaction, 4 permission evaluation, 5 tool call, 6 payload
   known        INTEGER NOT NULL, -- 0 live, 1 closed, 2 observed
-  end_ns       INTEGER NOT NULL,
-  run          TEXT NOT NULL,
-  run_start_ns INTEGER NOT NULL,
-  canonical    BLOB NOT NULL,
-  PRIMARY KEY (session, span, trace)
-) STRICT;
-
--- The same for spans that were sent while open. One that also stands in rows is superseded: readers skip it, projections
--- remove it.
-CREATE TABLE live_rows (
-  session      INTEGER NOT NULL,
-  span         BLOB NOT NULL,
-  trace        BLOB NOT NULL,
-  kind         INTEGER NOT NULL,
-  known        INTEGER NOT NULL,
   end_ns       INTEGER NOT NULL,
   run          TEXT NOT NULL,
   run_start_ns INTEGER NOT NULL,

@@ -26,8 +26,8 @@ func TestOtherVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for v, do := range map[int]string{
-		1:           "cannot be read: record into a new file",
-		Version - 1: "cannot be read: record into a new file",
+		1:           "cannot be read: record into a new one",
+		Version - 1: "cannot be read: record into a new one",
 		Version + 1: "use a newer program",
 	} {
 		exec1(t, path, fmt.Sprintf("PRAGMA user_version=%d", v))
@@ -38,7 +38,7 @@ func TestOtherVersions(t *testing.T) {
 		want := fmt.Sprintf("database has schema version %d, this program wants version %d: ", v, Version)
 		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open,
 			"OpenReadOnly": OpenReadOnly} {
-			var other *VersionError
+			var other *store.VersionError
 			_, err := open(t.Context(), path)
 			if !errors.As(err, &other) || other.Have != v || other.Want != Version || !errors.Is(err, store.ErrUnusable) {
 				t.Errorf("%s of version %d: %v", name, v, err)

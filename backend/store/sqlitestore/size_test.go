@@ -2,7 +2,6 @@ package sqlitestore_test
 
 import (
 	"database/sql"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,11 +11,9 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/backend/store/storetest"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // used returns how many bytes of pages each table takes with its indexes, after a checkpoint, and under "" what is
@@ -167,59 +164,5 @@ func TestDisk(t *testing.T) {
 			}
 			t.Logf("%d blocks read in %v", n, time.Since(start))
 		})
-	}
-}
-
-// A prompt that 1,000 sessions begin with is kept once, where it would take a thousand packs.
-func TestSharedSaves(t *testing.T) {
-	const sessions = 1000
-	prompt := goText(t, fixedText)
-	size := func(share bool) int64 {
-		path := filepath.Join(t.TempDir(), "x.db")
-		s, err := sqlitestore.Open(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n := range sessions {
-			k := session.Key{ID: fmt.Sprint("s", n)}
-			r, b := storetest.Row(k, n), storetest.Block(k, prompt)
-			if share {
-				item := spans.Item{Block: b.ID.Short(), Provenance: string(spans.ProvenanceSystem)}
-				r.Lists = append(r.Lists, session.List{Name: spans.ListParams, Count: 1, Items: []string{item.Encode()}})
-			}
-			if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{r}, Blocks: []session.Block{b}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want := store.Counts{BlocksNew: sessions, BytesNew: sessions * fixedText}
-		if share {
-			want = store.Counts{BlocksNew: 1, BytesNew: fixedText, BlocksKnown: sessions - 1,
-				BytesKnown: (sessions - 1) * fixedText}
-		}
-		if got := s.Counts(); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
-		if n, err := s.Size(t.Context(), session.Key{ID: "s7"}); err != nil || n < fixedText || n > fixedText+1000 {
-			t.Errorf("a session of %d bytes, %v", n, err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		s, err = sqlitestore.OpenReadOnly(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		n, err := s.Size(t.Context(), session.Key{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	shared, apart := size(true), size(false)
-	t.Logf("%d sessions with the same %d bytes: %d bytes a session when they are shared, %d when not", sessions, fixedText,
-		shared/sessions, apart/sessions)
-	if shared > sessions*1800 || apart < 8*shared {
-		t.Errorf("%d bytes shared, %d apart", shared, apart)
 	}
 }

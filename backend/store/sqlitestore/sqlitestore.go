@@ -52,7 +52,10 @@ type Store struct {
 	err     error // of Close
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Counter = (*Store)(nil)
+)
 
 // Option is an option of Open and OpenReadOnly.
 type Option func(*Store)
@@ -74,7 +77,7 @@ const (
 
 // Open opens the database that dsn names (see ParseDSN) for reading and writing, and makes it when it is not there.
 // Permanent errors wrap store.ErrUnusable: a DSN that makes no sense, no regular file, a database of
-// another program, access that is denied, and with a *VersionError another schema version. Every other error may go
+// another program, access that is denied, and with a *store.VersionError another schema version. Every other error may go
 // away. A session whose deletion was left half way is erased first.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	return open(dsn, "open %q", opts, func(s *Store) error { return s.openWriter(ctx) })
@@ -82,7 +85,7 @@ func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 
 // OpenReadOnly opens the database that dsn names for reading, also while another process writes it. It never writes to
 // the database; methods that write fail with store.ErrReadOnly. A file that is not there fails with fs.ErrNotExist, an
-// empty one with a *VersionError, and permanent errors wrap store.ErrUnusable, as of Open.
+// empty one with a *store.VersionError, and permanent errors wrap store.ErrUnusable, as of Open.
 func OpenReadOnly(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	return open(dsn, "open %q for reading", opts, func(s *Store) error { return s.openReader(ctx) })
 }
@@ -211,7 +214,7 @@ func (s *Store) openReader(ctx context.Context) error {
 		none, err = empty(ctx, s.readers)
 	}
 	if err == nil && none {
-		err = &VersionError{Have: 0, Want: Version}
+		err = &store.VersionError{Have: 0, Want: Version}
 	}
 	return err
 }

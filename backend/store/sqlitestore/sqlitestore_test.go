@@ -201,7 +201,7 @@ func TestOpenRefuses(t *testing.T) {
 	text := write("text", strings.Repeat("this is no database ", 1000))
 	for path, want := range map[string]string{
 		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file",
-		newer: "schema version 99, this program wants version 9: use a newer program",
+		newer: "schema version 99, this program wants version 10: use a newer program",
 	} {
 		before, _ := os.ReadFile(path)
 		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open,
@@ -213,7 +213,7 @@ func TestOpenRefuses(t *testing.T) {
 			if !errors.Is(err, store.ErrUnusable) {
 				t.Errorf("%s(%s): %v is no ErrUnusable", name, path, err)
 			}
-			if v := (*VersionError)(nil); errors.As(err, &v) != (path == newer) {
+			if v := (*store.VersionError)(nil); errors.As(err, &v) != (path == newer) {
 				t.Errorf("%s(%s): %v", name, path, err)
 			}
 		}
@@ -242,37 +242,6 @@ func exec1(t *testing.T, path, text string) {
 	defer db.Close()
 	if _, err := db.Exec(text); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestReadOnly(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	w := newStore(t, path)
-	put(t, w, key("a"), 1)
-	r := newReader(t, path)
-	for name, err := range map[string]error{
-		"Put":        r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
-		"SetSummary": r.SetSummary(t.Context(), key("a"), store.SummaryUpdate{}),
-		"Delete":     store.Delete(t.Context(), r, key("a")),
-	} {
-		if !errors.Is(err, store.ErrReadOnly) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if _, err := r.readers.Exec("DELETE FROM rows"); err == nil {
-		t.Error("the connection of a reader can write")
-	}
-	for n := range 10 { // sees what is written meanwhile
-		put(t, w, key("a"), n)
-		if rows, blocks := count(t, r, key("a")); rows != max(n+1, 2) && n > 0 || rows != blocks {
-			t.Errorf("after %d: %d rows, %d blocks", n, rows, blocks)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if rows, _ := count(t, r, key("a")); rows != 10 {
-		t.Errorf("%d rows after the writer went, want 10", rows)
 	}
 }
 
@@ -443,42 +412,6 @@ func goldenSummary() session.Summary {
 	m := storetest.Summary(goldenKey)
 	m.Parent = "parent"
 	return m
-}
-
-// dump returns SQL text that makes the database again.
-func dump(t *testing.T, s *Store) string {
-	t.Helper()
-	out := fmt.Sprintf("PRAGMA application_id=%d;\nPRAGMA user_version=%d;\n", applicationID, Version)
-	list := func(query string) (all []string) {
-		rows, err := s.conn.QueryContext(t.Context(), query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var v string
-			if err := rows.Scan(&v); err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, v)
-		}
-		return all
-	}
-	for _, text := range list("SELECT sql FROM sqlite_schema " +
-		"WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid") {
-		out += text + ";\n"
-	}
-	for _, table := range list("SELECT name FROM sqlite_schema " +
-		"WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name") {
-		var cols []string
-		for _, c := range list("SELECT name FROM pragma_table_info('" + table + "')") {
-			cols = append(cols, `quote("`+c+`")`)
-		}
-		for _, values := range list("SELECT " + strings.Join(cols, "||','||") + " FROM " + table) {
-			out += "INSERT INTO " + table + " VALUES (" + values + ");\n"
-		}
-	}
-	return out
 }
 
 // byContent compares batches whatever the order.

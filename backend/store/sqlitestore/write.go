@@ -19,12 +19,12 @@ const checkEvery = 256
 type statements struct {
 	all []*sql.Stmt
 
-	mark, session, grow, trace, row, live *sql.Stmt
-	has, shared, share                    *sql.Stmt
-	block, newest, pack                   *sql.Stmt
+	mark, session, grow, trace, row *sql.Stmt
+	has, shared, share              *sql.Stmt
+	block, newest, pack             *sql.Stmt
 }
 
-// columns of rows and live_rows, in the order in which writer.args gives them.
+// columns of rows, in the order in which appendArgs gives them.
 var columns = []string{
 	"session", "span", "trace", "kind", "known", "end_ns", "run", "run_start_ns", "canonical",
 }
@@ -34,17 +34,16 @@ const keyColumns = 3
 
 // insertRow keeps the row that session.Supersedes prefers: blobs compare as Go compares bytes. Canonical bytes are
 // unpacked only where all before them is equal.
-func insertRow(table string) string {
+func insertRow() string {
 	var set []string
 	for _, c := range columns[keyColumns:] {
 		set = append(set, c+"=excluded."+c)
 	}
-	return "INSERT INTO " + table + " (" + strings.Join(columns, ",") + ") VALUES (?" +
-		strings.Repeat(",?", len(columns)-1) + ")" +
+	return "INSERT INTO rows (" + strings.Join(columns, ",") + ") VALUES (?" + strings.Repeat(",?", len(columns)-1) + ")" +
 		" ON CONFLICT DO UPDATE SET " + strings.Join(set, ",") +
-		" WHERE (excluded.known, excluded.end_ns) > (" + table + ".known, " + table + ".end_ns)" +
-		" OR (excluded.known, excluded.end_ns) = (" + table + ".known, " + table + ".end_ns)" +
-		" AND " + canonicalFunc + "(excluded.canonical) > " + canonicalFunc + "(" + table + ".canonical)"
+		" WHERE (excluded.known, excluded.end_ns) > (rows.known, rows.end_ns)" +
+		" OR (excluded.known, excluded.end_ns) = (rows.known, rows.end_ns)" +
+		" AND " + canonicalFunc + "(excluded.canonical) > " + canonicalFunc + "(rows.canonical)"
 }
 
 func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
@@ -60,8 +59,7 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 			ON CONFLICT DO UPDATE SET mark = excluded.mark RETURNING session`},
 		{&s.grow, `UPDATE sessions SET bytes = ifnull(bytes, 0) + ? WHERE session = ?`},
 		{&s.trace, `INSERT INTO session_traces (trace, session) VALUES (?, ?) ON CONFLICT DO NOTHING`},
-		{&s.row, insertRow("rows")},
-		{&s.live, insertRow("live_rows")},
+		{&s.row, insertRow()},
 		{&s.has, `SELECT size = 0 FROM blocks WHERE session = ? AND id = ?`},
 		{&s.shared, `SELECT shared FROM shared_bodies WHERE tenant = ? AND id = ?`},
 		{&s.share, `INSERT INTO shared_bodies (tenant, id, raw, body) VALUES (?, ?, ?, ?) RETURNING shared`},
@@ -223,11 +221,7 @@ func (w *putter) row(i int, r *session.Row) error {
 		return err
 	}
 	w.args = appendArgs(w.args[:0], r, t.id, w.prepared.rows[i].packed)
-	st := w.stmts.row
-	if r.Known == spans.KnownLive {
-		st = w.stmts.live
-	}
-	res, err := st.ExecContext(w.ctx, w.args...)
+	res, err := w.stmts.row.ExecContext(w.ctx, w.args...)
 	if err != nil {
 		return err
 	}
@@ -279,7 +273,7 @@ func (w *putter) block(i int, b *session.Block) error {
 	return nil
 }
 
-// SetSummary implements store.Store. It also removes live rows that are superseded, and merges small packs.
+// SetSummary implements store.Store. It also merges small packs.
 func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	err := s.transact(ctx, func(ctx context.Context) error {
 		var id, projected, newest int64
@@ -301,10 +295,6 @@ func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUp
 		}
 		if err := run(ctx, s.conn, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`,
 			int64(p.Revision), store.RankOf(p.Summary.Last), id); err != nil {
-			return err
-		}
-		if err := run(ctx, s.conn, `DELETE FROM live_rows WHERE session = ? AND EXISTS (SELECT 1 FROM rows r
-				WHERE r.session = live_rows.session AND r.span = live_rows.span AND r.trace = live_rows.trace)`, id); err != nil {
 			return err
 		}
 		args := []any{id}

@@ -41,52 +41,6 @@ func gone(t *testing.T, s store.Store, k session.Key) {
 	}
 }
 
-// deleteUnchanged deletes sessions that nobody put to since their marks were taken, and several together.
-func deleteUnchanged(t *testing.T, s store.Store) {
-	quiet, busy, whatever := session.Key{ID: "quiet"}, session.Key{ID: "busy"}, session.Key{Tenant: "t", ID: "whatever"}
-	for _, k := range []session.Key{quiet, busy, whatever} {
-		put(t, s, []session.Row{Row(k, 1)}, Block(k, "body of "+k.ID))
-	}
-	marks := map[session.Key]store.Revision{quiet: mark(t, s, quiet), busy: mark(t, s, busy)}
-	put(t, s, []session.Row{Row(busy, 2)})
-	for _, c := range []struct {
-		what string
-		key  session.Key
-		mark store.Revision
-		want bool
-	}{
-		{"put to since", busy, marks[busy], false},
-		{"not there", session.Key{ID: "never"}, 0, false},
-		{"not there, with a mark", session.Key{ID: "never"}, marks[quiet], false},
-		{"as it was", quiet, marks[quiet], true},
-		{"deleted already", quiet, marks[quiet], false},
-		{"whatever its mark", whatever, 0, true},
-		{"deleted already, whatever its mark", whatever, 0, false},
-	} {
-		switch got, err := s.Delete(t.Context(), store.Deletion{Key: c.key, Revision: c.mark}); {
-		case err != nil:
-			t.Fatalf("Delete of a session that is %s: %v", c.what, err)
-		case slices.Contains(got, c.key) != c.want:
-			t.Errorf("Delete of a session that is %s: %v", c.what, got)
-		}
-	}
-	gone(t, s, quiet)
-	gone(t, s, whatever)
-	put(t, s, []session.Row{Row(quiet, 3)}) // a new session
-	equal(t, "rows of what was put to", len(rows(t, s, busy)), 2)
-	equal(t, "blocks of what was put to", len(blocks(t, s, busy, nil)), 1)
-	equal(t, "rows of the new session", len(rows(t, s, quiet)), 1)
-	equal(t, "blocks of the new session", len(blocks(t, s, quiet, nil)), 0)
-	gone(t, s, whatever)
-	got, err := s.Delete(t.Context(), store.Deletion{Key: busy}, store.Deletion{Key: whatever},
-		store.Deletion{Key: quiet, Revision: mark(t, s, quiet)})
-	if err != nil || len(got) != 2 {
-		t.Errorf("Delete of three, one of which is not there: %v, %v", got, err)
-	}
-	gone(t, s, busy)
-	gone(t, s, quiet)
-}
-
 // deleteCancelled leaves a Delete at every stage: the session is then there or not, and nothing between.
 func (u suite) deleteCancelled(t *testing.T, s store.Store) {
 	k, other := key("big"), key("other")

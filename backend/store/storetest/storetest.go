@@ -4,7 +4,6 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,9 +44,6 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opts ...Option) {
 		run  func(t *testing.T, s store.Store)
 	}{
 		{"empty", empty},
-		{"put and read", putAndRead},
-		{"supersede in any order", u.supersede},
-		{"killed", killed},
 		{"all or nothing", allOrNothing},
 		{"refuses what cannot be kept", refuses},
 		{"big batch", bigBatch},
@@ -55,21 +51,10 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opts ...Option) {
 		{"project stale", projectStale},
 		{"project of a session made anew", projectAnew},
 		{"figures", figures},
-		{"figures with hostile text", figuresHostile},
-		{"sessions by prefix", sessionsPrefix},
-		{"sessions by trace and span", sessionsTraceSpan},
-		{"sessions by parent", sessionsParent},
 		{"sessions by filters", sessionsFilters},
-		{"sessions by page", sessionsPages},
-		{"sessions in order, and oldest first", sessionsOldest},
-		{"times of summaries", summaryTimes},
-		{"tenants", tenants},
-		{"delete what nobody put to", deleteUnchanged},
 		{"delete cancelled, then finished", u.deleteCancelled},
 		{"delete while it is put to", u.deleteWhilePut},
 		{"everything, by chance", u.byChance},
-		{"hostile ids", u.hostileIDs},
-		{"far times", u.farTimes},
 		{"huge rows", hugeRows},
 		{"counts", counts},
 		{"sizes", sizes},
@@ -256,108 +241,6 @@ func empty(t *testing.T, s store.Store) {
 	}
 }
 
-func putAndRead(t *testing.T, s store.Store) {
-	k := key("a")
-	var list []session.Row
-	for kind := session.KindUnknown; kind <= session.KindPayload; kind++ {
-		r := Row(k, int(kind))
-		r.Kind = kind
-		if kind == session.KindRun {
-			r.Turn, r.Parent = session.NoTurn, session.SpanID{1}
-		}
-		list = append(list, r)
-	}
-	list = append(list, session.Row{Session: k, Trace: session.TraceID{1}, Span: session.SpanID{2}}) // all else zero
-	put(t, s, list, Block(k, "one"), Block(k, ""), Block(k, "\xff\x00 not text"))
-	equal(t, "rows", rows(t, s, k), canonical(list))
-	got := blocks(t, s, k, nil)
-	for _, body := range []string{"one", "", "\xff\x00 not text"} {
-		if b := got[spans.BlockOfString(body)]; b != Block(k, body) {
-			t.Errorf("block %q came back as %#v", body, b)
-		}
-	}
-	if len(got) != 3 {
-		t.Errorf("%d blocks, want 3", len(got))
-	}
-}
-
-// versions returns rows of one key, each of which supersedes those before it.
-func versions(k session.Key) []session.Row {
-	base := Row(k, 1)
-	edit := func(f func(*session.Row)) session.Row { r := base; f(&r); return r }
-	return []session.Row{
-		edit(func(r *session.Row) { r.Known, r.End = spans.KnownLive, r.End+50 }),
-		edit(func(r *session.Row) { r.Known, r.End = spans.KnownLive, r.End+90 }),
-		edit(func(r *session.Row) { r.Known, r.End = spans.KnownClosed, r.End+10 }),
-		edit(func(r *session.Row) { r.Known, r.End = spans.KnownClosed, r.End+70 }),
-		edit(func(r *session.Row) { r.End -= 100 }),
-		edit(func(r *session.Row) { r.Parent = session.SpanID{1} }),
-		edit(func(r *session.Row) { r.Parent = session.SpanID{0xff} }),
-		edit(func(r *session.Row) { r.Parent, r.Service = session.SpanID{0xff}, "xxxxx" }),
-		edit(func(r *session.Row) { r.End++ }),
-	}
-}
-
-func (u suite) supersede(t *testing.T, s store.Store) {
-	for i, r := range versions(key("x")) {
-		for j, o := range versions(key("x")) {
-			if session.Supersedes(&r, &o) != (i > j) {
-				t.Fatalf("the suite is wrong about versions %d and %d", i, j)
-			}
-		}
-	}
-	rnd := rand.New(rand.NewPCG(1, 2))
-	for n := range u.times(40, 8) {
-		k := key(fmt.Sprintf("s%02d", n))
-		list := versions(k)
-		best := list[len(list)-1:]
-		if n%2 == 1 { // without an observed one
-			list, best = list[:4], list[3:4]
-		}
-		list = slices.Clone(list)
-		rnd.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-		if n%4 < 2 {
-			put(t, s, list)
-		} else {
-			for i := range list {
-				put(t, s, list[i:i+1])
-			}
-		}
-		equal(t, k.ID, rows(t, s, k), canonical(best))
-	}
-}
-
-// killed: what was said last of spans that never ended stays as long as the session, and what comes late finds it.
-func killed(t *testing.T, s store.Store) {
-	k := key("a")
-	live := func(n, at int) session.Row {
-		r := Row(k, n)
-		r.Known, r.End = spans.KnownLive, r.Start+int64(at)
-		r.Attrs = nil // what makes a row known by its bytes is when it was sent
-		return r
-	}
-	summary := Summary(k)
-	summary.Status = spans.SessionStatusBusy
-	for beat := range 5 { // the newest of two that come the wrong way round counts
-		put(t, s, []session.Row{live(1, 10*beat+5), live(2, 10*beat+5)})
-		put(t, s, []session.Row{live(1, 10*beat), live(2, 10*beat)}, Block(k, "what it was asked"))
-		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: summary})
-	}
-	last := canonical([]session.Row{live(1, 45), live(2, 45)})
-	equal(t, "killed", rows(t, s, k), last)
-	for range 2 {
-		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: summary})
-	}
-	equal(t, "long after", rows(t, s, k), last)
-	equal(t, "by its span", ids(t, s, store.Query{Span: live(2, 0).Span}), "a")
-	equal(t, "blocks", len(blocks(t, s, k, nil)), 1)
-	put(t, s, []session.Row{Row(k, 1), live(1, 90)})
-	equal(t, "one of them ended", rows(t, s, k), canonical([]session.Row{Row(k, 1), live(2, 45)}))
-	put(t, s, []session.Row{live(2, 95)})
-	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: summary})
-	equal(t, "and the other goes on", rows(t, s, k), canonical([]session.Row{Row(k, 1), live(2, 95)}))
-}
-
 func allOrNothing(t *testing.T, s store.Store) {
 	put(t, s, []session.Row{Row(key("a"), 1)})
 	project(t, s, key("a"), store.SummaryUpdate{Revision: mark(t, s, key("a"))})
@@ -413,11 +296,14 @@ func bigBatch(t *testing.T, s store.Store) {
 		list = append(list, Row(k, n))
 		bl = append(bl, Block(k, fmt.Sprint("block ", n)))
 	}
+	zero := session.Row{Session: k, Trace: session.TraceID{1}, Span: session.SpanID{2}} // all else zero
+	run := Row(k, 5001)
+	run.Kind, run.Turn, run.Parent = session.KindRun, session.NoTurn, session.SpanID{1}
 	big := Row(k, 5000)
 	big.Attrs = append(slices.Clone(big.Attrs), session.Attr{Key: "zz",
 		Value: session.StringValue(strings.Repeat("v", 2<<20))})
-	list = append(list, big)
-	bl = append(bl, Block(k, strings.Repeat("w", 5<<20)))
+	list = append(list, big, zero, run)
+	bl = append(bl, Block(k, strings.Repeat("w", 5<<20)), Block(k, ""), Block(k, "\xff\x00 not text"))
 	put(t, s, list, bl...)
 	if got, want := rows(t, s, k), canonical(list); !slices.Equal(got, want) {
 		t.Errorf("%d rows came back as %d", len(want), len(got))
