@@ -97,18 +97,6 @@ func TestAppendMessages(t *testing.T) {
 	golden(t, "testdata/messages.golden", got)
 }
 
-func TestAppendMessagesList(t *testing.T) {
-	diff(t, `[]`, AppendMessages(nil, nil, 0))
-	diff(t, `[]`, AppendMessages(nil, nil, 1))
-	two := [][]byte{[]byte(`{"role":"user","content":"a"}`), []byte(`{"role":"user","content":"b"}`)}
-	want := `[{"role":"user","parts":[{"type":"text","content":"a"}]},{"role":"user","parts":[{"type":"text","content":"b"}]}]`
-	diff(t, want, AppendMessages(nil, two, 0))
-	diff(t, want, AppendMessages(nil, two, 1000))
-	if got := AppendMessages([]byte("x"), two, 0); string(got) != "x"+want {
-		t.Errorf("dst is not kept: %s", got)
-	}
-}
-
 func TestAppendOutput(t *testing.T) {
 	in := []byte(`{"content":[{"type":"text","text":"hi"},{"type":"tool_result","tool_use_id":"1","content":"x"}]}`)
 	want := `[{"role":"assistant","parts":[{"type":"text","content":"hi"},{"type":"tool_call_response","id":"1","response":"x"}],"finish_reason":"stop"}]`

@@ -257,8 +257,8 @@ func (c *content) carriers(most int) []carrier {
 	return list
 }
 
-// attributes are those of the event. Lists come first: a pipeline that keeps only the first attributes keeps the names of
-// the blocks that it dropped.
+// attributes are those of the event. Lists come first: a pipeline that keeps only the first attributes keeps the names
+// of the blocks that it dropped.
 func (k *carrier) attributes() []attribute.KeyValue {
 	var kv []attribute.KeyValue
 	if len(k.lists) > 0 {
