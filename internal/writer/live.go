@@ -67,11 +67,11 @@ func (s *OpenSpan) Copy() (attributes, blocks []attribute.KeyValue, ok bool) {
 	if every := h.tracer.config.Live.Heartbeat(); every > 0 {
 		a.int(spans.LiveHeartbeatKey, int64(every))
 	}
-	var said *partial
+	var said *partialMessage
 	switch {
 	case s.turn != nil:
 		s.turn.liveState(&a)
-		said = s.turn.partial.said()
+		said = s.turn.partial.message()
 	case s.tool != nil:
 		a.count(spans.ToolProgressCountKey, s.tool.progress)
 	}
@@ -81,8 +81,11 @@ func (s *OpenSpan) Copy() (attributes, blocks []attribute.KeyValue, ok bool) {
 
 	h.sendEarly(&early, name, Moment{Time: h.start()}) // on the clock of the run, which need not be that of this process
 	var bodies []string
-	if list, body, ok := said.list(h.origin); ok {
-		growing, bodies = append(growing, list), append(bodies, body)
+	if said != nil {
+		msg, _ := said.redacted(&h.tracer.config)
+		list := contentList{List: spans.List{Name: spans.ListOutput}}
+		list.add(spans.Item{Block: spans.BlockOf(msg.Raw).Short()})
+		growing, bodies = append(growing, list.pack()), append(bodies, string(msg.Raw))
 		a.yes(spans.PartialKey, true)
 	}
 	k := carrier{bodies: bodies, lists: growing}
