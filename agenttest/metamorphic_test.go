@@ -60,7 +60,7 @@ func eachCapture(t *testing.T, f func(t *testing.T, f phifixtures.Fixture, captu
 			if testing.Short() && level != otelagent.CaptureContent {
 				continue
 			}
-			t.Run(fmt.Sprintf("%s/capture-%d", fixture, level), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/capture-%s", fixture, level), func(t *testing.T) {
 				f(t, fixture, otelagent.WithCapture(level))
 			})
 		}

@@ -7,8 +7,8 @@ import "github.com/otelagent/otelagent/internal/writer"
 // and in a request where it came from (Provenance). Only Raw is required.
 type Message = writer.Message
 
-// Usage are the counts of tokens as a provider reports them (Input, Output, Reasoning, CacheRead, CacheWrite, Total), and
-// the Rule that normalises them: whether Input includes cached tokens. An empty Rule means that it does.
+// Usage are the counts of tokens as a provider reports them (Input, Output, Reasoning, CacheRead, CacheWrite, Total),
+// and the Rule that normalises them: whether Input includes cached tokens. An empty Rule means that it does.
 type Usage = writer.Usage
 
 // ParseReply reads the reply of a model API from the body of the HTTP response, whole or streamed. It recognizes the

@@ -35,18 +35,18 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 }
 
 // Capture says how much of the content class (what a model, user, tool or provider wrote) the process may send.
-// The zero value is CaptureNone.
-type Capture = writer.Capture
+// Empty is CaptureNone.
+type Capture = spans.Capture
 
 // The levels of capture.
 const (
 	// CaptureNone lets ids, numbers, names and values of closed lists be sent, and no content.
-	CaptureNone = writer.CaptureNone
+	CaptureNone = spans.CaptureNone
 	// CaptureDigests lets the skeleton of requests and replies be sent: the order of their messages with provenance, and
 	// of each piece its size and SHA-256, but no content. Mind that a short text can be guessed from its hash.
-	CaptureDigests = writer.CaptureDigests
+	CaptureDigests = spans.CaptureDigests
 	// CaptureContent lets everything be sent: requests, replies, arguments, results, error texts.
-	CaptureContent = writer.CaptureContent
+	CaptureContent = spans.CaptureContent
 )
 
 // WithCapture sets how much content the process sends. Default: CaptureNone. An unknown level is CaptureNone.

@@ -84,30 +84,6 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
-// What is read can be written again and reads the same.
-func FuzzItem(f *testing.F) {
-	id := BlockOfString("x").Short().String()
-	for _, s := range []string{id, id + " st", id + ` {"a":1}`, id + ` mt:a:b {"a":1}`, id + " ?%7B", ""} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		it, err := ParseItem(s)
-		if err != nil {
-			return
-		}
-		if got := it.Encode(); got != s {
-			t.Fatalf("%q is written as %q", s, got)
-		}
-		p, err := ParseProvenance(it.Provenance)
-		if err != nil {
-			return
-		}
-		if again, err := ParseProvenance(p.Encode()); err != nil || again != p {
-			t.Fatalf("provenance %q: %+v, then %+v: %v", it.Provenance, p, again, err)
-		}
-	})
-}
-
 func TestList(t *testing.T) {
 	whole := WholeOf(3, BlockOfString("abc")).String()
 	prefix := EncodePrefix(1, Mark{}.Add("AAAAAAAAAAE st"))

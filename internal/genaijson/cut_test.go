@@ -22,7 +22,7 @@ func quoted(text string) string { return string(rawjson.Quote(nil, text)) }
 
 func user(text string) []byte { return []byte(`{"role":"user","content":` + quoted(text) + `}`) }
 
-var update = flag.Bool("update", false, "write testdata/cut.golden")
+var update = flag.Bool("update", false, "write the golden files")
 
 // TestCut compares what is left of things that are too large with testdata/cut.golden.
 func TestCut(t *testing.T) {
@@ -91,16 +91,18 @@ func TestCut(t *testing.T) {
 			t.Errorf("%s: %d bytes, max %d", tt.name, len(less), len(whole)-1)
 		}
 	}
-	const golden = "testdata/cut.golden"
+	golden(t, "testdata/cut.golden", got)
+}
+
+// golden compares got with a file, which -update writes.
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(golden)
+	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,30 +128,6 @@ func duplicates(raw []byte) bool {
 	return twice
 }
 
-func TestDepth(t *testing.T) {
-	for _, pair := range []string{"[]", "{}"} {
-		open := pair[:1]
-		if open == "{" {
-			open = `{"a":`
-		}
-		nest := func(n int) []byte {
-			return []byte(strings.Repeat(open, n-1) + pair + strings.Repeat(pair[1:], n-1))
-		}
-		if err := Valid(nest(200), 200); err != nil {
-			t.Error(err)
-		}
-		if err := Valid(nest(201), 200); reason(err) != tooDeep {
-			t.Errorf("depth 201: %v", err)
-		}
-		if _, _, err := AppendCanonical(nil, nest(MaxDepth), nil); err != nil {
-			t.Error(err)
-		}
-		if _, _, err := AppendCanonical(nil, nest(MaxDepth+1), nil); err == nil {
-			t.Error("AppendCanonical accepts any depth")
-		}
-	}
-}
-
 func TestErrorsTellWhereAndNotWhat(t *testing.T) {
 	for _, test := range []struct {
 		raw    string
@@ -195,28 +171,6 @@ func TestAppendCanonical(t *testing.T) {
 		if err != nil || string(body) != test.body || string(envelope) != test.envelope {
 			t.Errorf("AppendCanonical(%s) = %s, %s, %v; want %s, %s", test.raw, body, envelope, err, test.body, test.envelope)
 		}
-	}
-}
-
-func TestCursor(t *testing.T) {
-	var got []string
-	c := NewCursor([]byte(` { "a" : [ 1 , "x" ] , "b\n" : {} } `), MaxDepth)
-	for c.Open('{'); c.More('}'); {
-		got = append(got, string(c.Key()), string(c.Value()))
-	}
-	if want := []string{"a", `[ 1 , "x" ]`, "b\n", "{}"}; c.End() != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("members %q, %v", got, c.Err())
-	}
-	got = nil
-	c = NewCursor([]byte(`[1, [2], {"a":3}]`), MaxDepth)
-	for c.Open('['); c.More(']'); {
-		got = append(got, string(c.Value()))
-	}
-	if want := []string{`1`, `[2]`, `{"a":3}`}; c.End() != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("elements %q, %v", got, c.Err())
-	}
-	if c = NewCursor([]byte(`[]`), MaxDepth); c.Open('{') {
-		t.Error("an array was opened as an object")
 	}
 }
 

@@ -128,8 +128,8 @@ func run(root string) error {
 	)
 }
 
-// validate reports every problem at once that the Go compiler does not find in the constants, as it finds unknown classes
-// and instruments, and equal names.
+// validate reports every problem at once. The Go compiler finds others in the constants: unknown classes and
+// instruments, and equal names.
 func (r registry) validate() error {
 	c := check{seen: map[string]bool{}}
 	for _, p := range r.Profiles {

@@ -6,35 +6,19 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Capture says how much of the content class (what a model, user, tool or provider wrote) the process may send.
-// The zero value is CaptureNone.
-type Capture uint8
+// Capture says how much of the content class the process may send; see otelagent.Capture. Empty, and a level that this
+// version does not know, is CaptureNone.
+type Capture = spans.Capture
 
 // The levels of capture.
 const (
-	// CaptureNone lets ids, numbers, names and values of closed lists be sent, and no content.
-	CaptureNone Capture = iota
-	// CaptureContent lets everything be sent: requests, replies, arguments, results, error texts.
-	CaptureContent
-	// CaptureDigests lets the skeleton of requests and replies be sent: the order of their messages with provenance, and
-	// of each piece its size and SHA-256, but no content. Mind that a short text can be guessed from its hash.
-	CaptureDigests
+	CaptureNone    = spans.CaptureNone
+	CaptureDigests = spans.CaptureDigests
+	CaptureContent = spans.CaptureContent
 )
 
-// value returns the value of otelagent.capture.
-func (c Capture) value() string {
-	switch c {
-	case CaptureContent:
-		return string(spans.CaptureContent)
-	case CaptureDigests:
-		return string(spans.CaptureDigests)
-	}
-	return string(spans.CaptureNone)
-}
-
-// sound returns c, or CaptureNone when this version does not know it.
-func (c Capture) sound() Capture {
-	if c > CaptureDigests {
+func soundCapture(c Capture) Capture {
+	if c != CaptureContent && c != CaptureDigests {
 		return CaptureNone
 	}
 	return c
@@ -50,7 +34,7 @@ func (t *Tracer) captureOf(info *RunInfo) (level Capture) {
 			level = CaptureNone
 		}
 	}()
-	return t.config.CaptureFor(*info).sound()
+	return soundCapture(t.config.CaptureFor(*info))
 }
 
 // withheldByPanic stands for a piece at which the redactor failed.

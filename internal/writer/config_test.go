@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"reflect"
 	"testing"
 
@@ -15,6 +16,7 @@ func TestConfig(t *testing.T) {
 	p, m := noop.NewTracerProvider(), metricnoop.NewMeterProvider()
 	defaults := func(c Config) Config {
 		c.TracerProvider, c.MeterProvider = p, m
+		c.Capture = cmp.Or(c.Capture, CaptureNone)
 		if c.Profile == "" {
 			c.Profile = spans.DefaultProfile
 		}
@@ -32,7 +34,7 @@ func TestConfig(t *testing.T) {
 	}{
 		{"none", Config{}, Config{PreviewBytes: 1200}},
 		{"content", Config{Capture: CaptureContent}, Config{Capture: CaptureContent, PreviewBytes: 1200}},
-		{"a level that is not known", Config{Capture: 99}, Config{PreviewBytes: 1200}},
+		{"a level that is not known", Config{Capture: "all"}, Config{PreviewBytes: 1200}},
 		{"memory", Config{MaxBlockIDs: 7}, Config{MaxBlockIDs: 7, PreviewBytes: 1200}},
 		{"bounds", Config{MaxSpanBytes: 1, PreviewBytes: 1}, Config{PreviewBytes: 320}},
 		{"no previews", Config{PreviewBytes: -1, MaxSpanBytes: 1 << 21}, Config{MaxSpanBytes: 1 << 21}},

@@ -257,10 +257,10 @@ func (c *content) carriers(most int) []carrier {
 	return list
 }
 
-// attributes are those of the event. Lists come first: a pipeline that keeps only the first attributes keeps the names of
-// the blocks that it dropped.
+// attributes are those of the event. Lists come first: a pipeline that keeps only the first attributes keeps the names
+// of the blocks that it dropped.
 func (k *carrier) attributes() []attribute.KeyValue {
-	kv := make([]attribute.KeyValue, 0, 3)
+	var kv []attribute.KeyValue
 	if len(k.lists) > 0 {
 		kv = append(kv, spans.ListsKey.StringSlice(k.lists))
 	}
@@ -286,16 +286,22 @@ func (h *handle) emit(end time.Time) {
 	if c.empty() {
 		return
 	}
+	h.carry(c, "", end)
+	*c = content{}
+}
+
+// carry puts content on children of h, whose names begin with prefix. With an empty prefix h itself carries the first
+// part.
+func (h *handle) carry(c *content, prefix string, at time.Time) {
 	for i, k := range c.carriers(h.tracer.config.MaxSpanBytes) {
-		if i == 0 {
-			k.emit(h.span, end)
+		if i == 0 && prefix == "" {
+			k.emit(h.span, at)
 			continue
 		}
-		child, ends := h.payload(strconv.Itoa(i), end)
-		k.emit(child, end)
+		child, ends := h.payload(prefix+strconv.Itoa(i), at)
+		k.emit(child, at)
 		child.End(ends)
 	}
-	*c = content{}
 }
 
 // payload starts a child of h that carries content, an instant, and returns how it ends. Its name distinguishes it from

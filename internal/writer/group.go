@@ -36,7 +36,7 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 	a.name(spans.DialectKey, info.Dialect)
 	a.yes(spans.RunInferredKey, info.Inferred)
 	a.ids(spans.GroupMembersKey, info.Members, maxIDList)
-	a.kv = append(a.kv, spans.CaptureLevelKey.String(g.own.capture.value()))
+	a.kv = append(a.kv, spans.CaptureLevelKey.String(string(g.own.capture)))
 	ctx = g.begin(ctx, t.parentOf(ctx, in, &asRun, a), &kindRun, at, a, seed{})
 	g.scope = scope{Context: ctx, span: &g.handle, group: g}
 	if in != nil {

@@ -38,20 +38,6 @@ type OpenSpan struct {
 	blocks int // children that carried nothing but blocks; guarded by handle.mu
 }
 
-// LiveCopy is what a copy of an open span has in addition to what the span itself has.
-type LiveCopy struct {
-	// Attributes count before those of the span with the same key.
-	Attributes []attribute.KeyValue
-	// Events have the time of the copy.
-	Events []LiveEvent
-}
-
-// LiveEvent is an event of a copy.
-type LiveEvent struct {
-	Name       string
-	Attributes []attribute.KeyValue
-}
-
 // Span returns the open span, as the provider of the Tracer made it.
 func (s *OpenSpan) Span() trace.Span { return s.h.span }
 
@@ -65,25 +51,27 @@ func (s *OpenSpan) Ended() bool {
 // maxLiveItems bounds a list on a copy: it is sent again and again. One that is longer waits for the end of its span.
 const maxLiveItems = 256
 
-// Copy returns what is known by now; false when the span has ended. Content that refers to nothing yet sent is sent
-// before it, on a session.payload span. Live.Changed and Live.Ended must not call it.
-func (s *OpenSpan) Copy() (LiveCopy, bool) {
+// Copy returns what a copy of the span has in addition to what the span itself has: attributes, which count before
+// those of the span with the same key, and the attributes of an event spans.EventBlocks at the time of the copy, where
+// there are any. It returns false when the span has ended. Content that refers to nothing yet sent is sent before it, on
+// a session.payload span. Live.Changed and Live.Ended must not call it.
+func (s *OpenSpan) Copy() (attributes, blocks []attribute.KeyValue, ok bool) {
 	h := s.h
 	h.mu.Lock()
 	if h.ended {
 		h.mu.Unlock()
-		return LiveCopy{}, false
+		return nil, nil, false
 	}
 	a := endAttrs(h.origin, 6)
 	a.kv = append(a.kv, spans.KnownAsKey.String(string(spans.KnownLive)))
 	if every := h.tracer.config.Live.Heartbeat(); every > 0 {
 		a.int(spans.LiveHeartbeatKey, int64(every))
 	}
-	var said *partial
+	var said *partialMessage
 	switch {
 	case s.turn != nil:
 		s.turn.liveState(&a)
-		said = s.turn.partial.said()
+		said = s.turn.partial.message()
 	case s.tool != nil:
 		a.count(spans.ToolProgressCountKey, s.tool.progress)
 	}
@@ -93,16 +81,15 @@ func (s *OpenSpan) Copy() (LiveCopy, bool) {
 
 	h.sendEarly(&early, name, Moment{Time: h.start()}) // on the clock of the run, which need not be that of this process
 	var bodies []string
-	if list, body, ok := said.list(h.origin); ok {
-		growing, bodies = append(growing, list), append(bodies, body)
+	if said != nil {
+		msg, _ := said.redacted(&h.tracer.config)
+		list := contentList{List: spans.List{Name: spans.ListOutput}}
+		list.add(spans.Item{Block: spans.BlockOf(msg.Raw).Short()})
+		growing, bodies = append(growing, list.pack()), append(bodies, string(msg.Raw))
 		a.yes(spans.PartialKey, true)
 	}
-	c := LiveCopy{Attributes: a.kv}
 	k := carrier{bodies: bodies, lists: growing}
-	if kv := k.attributes(); len(kv) > 0 {
-		c.Events = []LiveEvent{{Name: spans.EventBlocks, Attributes: kv}}
-	}
-	return c, true
+	return a.kv, k.attributes(), true
 }
 
 // goesLive reports whether copies of the span are sent while it is open.
@@ -169,12 +156,7 @@ func (h *handle) sendEarly(now *content, name string, at Moment) {
 	if now.empty() {
 		return
 	}
-	at = at.now()
-	for i, k := range now.carriers(h.tracer.config.MaxSpanBytes) {
-		child, ends := h.payload("live/"+name+"/"+strconv.Itoa(i), at.Time)
-		k.emit(child, at.Time)
-		child.End(ends)
-	}
+	h.carry(now, "live/"+name+"/", at.now().Time)
 }
 
 // growing returns the lists that grow while the span is open, as they stand, and the output where that is whole: they

@@ -58,20 +58,18 @@ func liveTracer(opts ...func(*writer.Config)) (*fakeLive, *tracetest.SpanRecorde
 // said returns what a copy has in addition to its span, by key, and the bodies of its events.
 func said(t *testing.T, s *writer.OpenSpan) (map[string]string, []string) {
 	t.Helper()
-	c, ok := s.Copy()
+	attributes, blocks, ok := s.Copy()
 	if !ok {
 		t.Fatal("no copy")
 	}
 	got := map[string]string{}
-	for _, kv := range c.Attributes {
+	for _, kv := range attributes {
 		got[string(kv.Key)] = kv.Value.Emit()
 	}
 	var bodies []string
-	for _, e := range c.Events {
-		for _, kv := range e.Attributes {
-			if kv.Key == spans.BlockBodiesKey {
-				bodies = append(bodies, kv.Value.AsStringSlice()...)
-			}
+	for _, kv := range blocks {
+		if kv.Key == spans.BlockBodiesKey {
+			bodies = append(bodies, kv.Value.AsStringSlice()...)
 		}
 	}
 	return got, bodies
@@ -132,7 +130,7 @@ func TestCopiesOfOpenSpans(t *testing.T) {
 		t.Errorf("%d spans have ended", len(live.ended))
 	}
 	for _, s := range live.open {
-		if _, ok := s.Copy(); ok || !s.Ended() {
+		if _, _, ok := s.Copy(); ok || !s.Ended() {
 			t.Error("a copy of what has ended")
 		}
 	}

@@ -3,10 +3,9 @@ package writer
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
+	"strings"
 	"unicode/utf8"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -105,113 +104,90 @@ func (p *partial) cut() {
 	}
 }
 
-// said returns what a copy may show of it; nil when that is nothing. The caller holds the lock.
-func (p *partial) said() *partial {
+// partialMessage is a reply as far as it came in, as a message.
+type partialMessage struct {
+	Content []partialText `json:"content"`
+	Omitted int64         `json:"omitted_bytes,omitempty"`
+	Role    string        `json:"role"`
+	// headless says that Content has lost its beginning.
+	headless bool
+}
+
+type partialText struct {
+	Text     string `json:"text,omitempty"`
+	Thinking string `json:"thinking,omitempty"`
+	Type     string `json:"type"`
+}
+
+// message returns what came in; nil when that is nothing. The caller holds the lock.
+func (p *partial) message() *partialMessage {
 	if p == nil || p.bytes == 0 && p.withheld == 0 {
 		return nil
 	}
 	p.cut()
-	q := &partial{parts: make([]partialPart, len(p.parts)), bytes: p.bytes, gone: p.gone, withheld: p.withheld}
-	for i, part := range p.parts {
-		q.parts[i] = partialPart{part.kind, bytes.Clone(part.text)}
-	}
-	return q
-}
-
-// message is what a copy may show of what came in, as a message of the assistant that the redactor has seen, and in how
-// many places the redactor changed it. False when it is nothing.
-func (p *partial) message(c *Config) (msg Message, changed int, ok bool) {
-	if p == nil {
-		return Message{}, 0, false
-	}
-	parts, omitted := p.parts, p.gone+p.withheld
-	if c.Redactor != nil && p.gone > 0 { // the rest of a secret that has lost its beginning is none that a rule finds
-		parts, omitted = nil, omitted+int64(p.bytes)
-	} else if c.Redactor != nil {
-		body, n := c.redact((&Message{Role: roleAssistant, Raw: partialJSON(parts, 0)}).piece())
-		var held int
-		if parts, held = wholeLines(body); len(parts) == 0 {
-			held = p.bytes
-		}
-		omitted, changed = omitted+int64(held), n
-	}
-	if len(parts) == 0 && omitted == 0 {
-		return Message{}, 0, false
-	}
-	return Message{Role: roleAssistant, Raw: partialJSON(parts, omitted)}, changed, true
-}
-
-const roleAssistant = "assistant"
-
-func partialJSON(parts []partialPart, omitted int64) []byte {
-	raw := []byte(`{"content":[`)
-	for i, part := range parts {
-		if i > 0 {
-			raw = append(raw, ',')
-		}
-		key, typ := "text", string(part.kind)
+	m := &partialMessage{Role: "assistant", Omitted: p.gone + p.withheld, headless: p.gone > 0}
+	for _, part := range p.parts {
+		text := partialText{Text: string(part.text), Type: string(part.kind)}
 		if part.kind == PartialReasoning {
-			key, typ = "thinking", "thinking"
+			text = partialText{Thinking: string(part.text), Type: "thinking"}
 		}
-		raw = append(append(raw, `{"`...), key...)
-		raw = rawjson.Quote(append(raw, `":`...), string(part.text))
-		raw = append(rawjson.Quote(append(raw, `,"type":`...), typ), '}')
+		m.Content = append(m.Content, text)
 	}
-	raw = append(raw, ']')
-	if omitted > 0 {
-		raw = strconv.AppendInt(append(raw, `,"omitted_bytes":`...), omitted, 10)
-	}
-	return append(raw, `,"role":"assistant"}`...)
+	return m
 }
 
-// wholeLines returns the parts of a message that a redactor has seen, up to the last line break: what follows it may be
-// half of a secret. It returns how many bytes that is. Nothing when the redactor kept no such message.
-func wholeLines(redacted []byte) (parts []partialPart, held int) {
-	var msg struct {
-		Content []struct{ Text, Thinking string }
-	}
-	if json.Unmarshal(redacted, &msg) != nil {
-		return nil, 0
-	}
-	for i, said := range msg.Content {
-		part := partialPart{PartialText, []byte(said.Text)}
-		if said.Thinking != "" {
-			part = partialPart{PartialReasoning, []byte(said.Thinking)}
+// redacted returns what may be sent of m, and in how many places a redactor changed it. With a redactor nothing is sent
+// of a reply that has lost its beginning, and of others not the last line: no rule finds a part of a secret.
+func (m *partialMessage) redacted(c *Config) (msg Message, changed int) {
+	if c.Redactor != nil {
+		held := 0
+		for _, text := range m.Content {
+			held += len(text.Text) + len(text.Thinking)
 		}
-		if i == len(msg.Content)-1 {
-			end := bytes.LastIndexAny(part.text, "\r\n") + 1
-			part.text, held = part.text[:end], len(part.text)-end
+		var shown partialMessage
+		if !m.headless {
+			whole := Message{Role: m.Role, Raw: (&partialMessage{Content: m.Content, Role: m.Role}).json()}
+			var body []byte
+			body, changed = c.redact(whole.piece())
+			if json.Unmarshal(body, &shown) == nil && len(shown.Content) > 0 {
+				last := &shown.Content[len(shown.Content)-1]
+				text, thinking := wholeLines(last.Text), wholeLines(last.Thinking)
+				rest := len(last.Text) + len(last.Thinking) - len(text) - len(thinking)
+				if last.Text, last.Thinking = text, thinking; text+thinking == "" {
+					shown.Content = shown.Content[:len(shown.Content)-1]
+				}
+				if len(shown.Content) > 0 {
+					held = rest
+				}
+			}
 		}
-		if len(part.text) > 0 {
-			parts = append(parts, part)
-		}
+		m.Content, m.Omitted = shown.Content, m.Omitted+int64(held)
 	}
-	return parts, held
+	return Message{Role: m.Role, Raw: m.json()}, changed
 }
 
-// list makes the list of an output that is not complete, and its only block, for a copy that is sent now and again
-// later.
-func (p *partial) list(o *origin) (list, body string, ok bool) {
-	c := &o.tracer.config
-	msg, _, ok := p.message(c)
-	if !ok {
-		return "", "", false
+func wholeLines(text string) string { return text[:strings.LastIndexAny(text, "\r\n")+1] }
+
+// json returns the JSON of m.
+func (m *partialMessage) json() []byte {
+	if m.Content == nil {
+		m.Content = []partialText{}
 	}
-	text := validBytes(msg.Raw)
-	l := contentList{List: spans.List{Name: spans.ListOutput}}
-	l.add(spans.Item{Block: spans.BlockOf(text).Short()})
-	return l.pack(), string(text), true
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(m) // it never fails for strings
+	return bytes.TrimSpace(b.Bytes())
 }
 
 // keepPartial makes what came in the output of a turn that has none. The caller holds the lock.
 func (t *Turn) keepPartial(a *attrs) {
-	if t.partial == nil || t.ended || !t.capturing() {
+	said := t.partial.message()
+	if said == nil || t.ended || !t.capturing() {
 		return
 	}
-	t.partial.cut()
-	if msg, changed, ok := t.partial.message(&t.tracer.config); ok {
-		t.content.redacted += int64(changed)
-		t.content.setMessages(t.origin, spans.ListOutput, []Message{msg})
-		a.yes(spans.PartialKey, true)
-	}
+	msg, changed := said.redacted(&t.tracer.config)
+	t.content.redacted += int64(changed)
+	t.content.setMessages(t.origin, spans.ListOutput, []Message{msg})
+	a.yes(spans.PartialKey, true)
 }

@@ -189,8 +189,8 @@ func first(o *object.Object, key string) *object.Object {
 	return nil
 }
 
-// usageOf returns the counts of a usage, whose keys are in the order of Usage. OBJECT.KEY is a count of an object in it,
-// an empty key none. It is nil when none of the counts is stated, or one of them is no count.
+// usageOf returns the counts of a usage, whose keys are in the order of Usage. OBJECT.KEY is a count of an object in
+// it, an empty key none. It is nil when none of the counts is stated, or one of them is no count.
 func usageOf(o *object.Object, rule spans.UsageRule, keys [6]string) *Usage {
 	var n [len(keys)]int64
 	failed, found := o.Failed(), false

@@ -86,7 +86,7 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	a.kv = append(a.kv, spans.RunKindKeyKey.String(string(spans.RunKindLoop)))
 	a.add(r.header...)
 	a.runConstants(&info)
-	a.kv = append(a.kv, spans.CaptureLevelKey.String(r.own.capture.value()))
+	a.kv = append(a.kv, spans.CaptureLevelKey.String(string(r.own.capture)))
 	a.id(spans.RunConfigIDKey, info.ConfigID)
 	a.name(spans.RunConfigAPIKey, info.API)
 	a.yes(spans.RunInferredKey, info.Inferred)

@@ -85,7 +85,7 @@ func (c *Config) complete() {
 	if !c.Profile.Known() {
 		c.Profile = spans.DefaultProfile
 	}
-	c.Capture = c.Capture.sound()
+	c.Capture = soundCapture(c.Capture)
 	if c.MaxSpanBytes < 64<<10 {
 		c.MaxSpanBytes = DefaultMaxSpanBytes
 	}

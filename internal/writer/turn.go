@@ -57,7 +57,7 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 	a.add(r.header...)
 	a.kv = append(a.kv, spans.TurnIndexKey.Int64(t.index))
 	if r.capture != CaptureContent {
-		a.kv = append(a.kv, spans.CaptureLevelKey.String(r.capture.value()))
+		a.kv = append(a.kv, spans.CaptureLevelKey.String(string(r.capture)))
 	}
 	a.name(spans.TurnTriggerKey, string(info.Trigger))
 	a.name(spans.ModelVariantKey, info.Variant)

@@ -12,6 +12,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/internal/writer"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // DefaultHeartbeat is how often a copy of each open span is sent again by default.
@@ -224,25 +225,25 @@ func (c liveCopy) Status() sdktrace.Status  { return sdktrace.Status{} }
 
 // copy returns a copy of the span; nil when it has ended.
 func (x *openSpan) copy() sdktrace.ReadOnlySpan {
-	more, ok := x.Copy()
+	more, blocks, ok := x.Copy()
 	if !ok {
 		return nil
 	}
-	c := liveCopy{withAttributes{x.span, more.Attributes}, x.span.Events(), time.Now()}
+	c := liveCopy{withAttributes{x.span, more}, x.span.Events(), time.Now()}
 	own := x.span.Attributes()
 	if x.Ended() { // the end may have added to them, with all its content
 		return nil
 	}
 	for _, kv := range own {
-		if !slices.ContainsFunc(more.Attributes, func(m attribute.KeyValue) bool { return m.Key == kv.Key }) {
+		if !slices.ContainsFunc(more, func(m attribute.KeyValue) bool { return m.Key == kv.Key }) {
 			c.list = append(c.list, kv)
 		}
 	}
 	if start := x.span.StartTime(); c.end.Before(start) {
 		c.end = start
 	}
-	for _, e := range more.Events {
-		c.events = append(c.events, sdktrace.Event{Name: e.Name, Time: c.end, Attributes: e.Attributes})
+	if blocks != nil {
+		c.events = append(c.events, sdktrace.Event{Name: spans.EventBlocks, Time: c.end, Attributes: blocks})
 	}
 	return c
 }
