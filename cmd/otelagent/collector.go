@@ -186,12 +186,11 @@ func (c *collector) stop() error {
 
 // addr returns where the collector listens for a protocol.
 func (c *collector) addr(protocol string) string {
-	for _, l := range c.listeners {
-		if l.Protocol == protocol {
-			return l.Addr
-		}
+	i := slices.IndexFunc(c.listeners, func(l listener) bool { return l.Protocol == protocol })
+	if i < 0 {
+		return ""
 	}
-	return ""
+	return c.listeners[i].Addr
 }
 
 // startError says in plain words what usually hinders a start.
@@ -214,29 +213,21 @@ func startError(err error) error {
 }
 
 // watcher is the core of the collector's log. It reads from the log the addresses that the collector listens on, and
-// why
-// it stopped: the collector reports these nowhere else.
+// why it stopped: the collector reports these nowhere else.
 type watcher struct {
 	log io.Writer // for warnings in lines of otelagent; nil: the collector's own core writes
 
 	mu        sync.Mutex
 	listeners []listener
 	cause     error
-	up        bool
-	held      []string // warnings before it was up: when it never is, its error has the reason
 }
 
 func (w *watcher) wrap(core zapcore.Core) zapcore.Core { return &watchCore{core, w} }
 
-// running is called once the collector is up. It returns the addresses that it listens on.
+// running returns the addresses that the collector listens on.
 func (w *watcher) running() []listener {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.up = true
-	for _, line := range w.held {
-		_, _ = io.WriteString(w.log, line)
-	}
-	w.held = nil
 	return slices.Clone(w.listeners)
 }
 
@@ -297,15 +288,10 @@ func (c *watchCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if w.log == nil || e.Level < zapcore.WarnLevel {
 		return nil
 	}
-	line := fmt.Sprintf("otelagent: %s: %s", strings.ToLower(e.Level.CapitalString()), e.Message) + details
+	line := fmt.Sprintf("otelagent: %s: %s%s", e.Level, e.Message, details)
 	if cause != nil {
 		line += ": " + cause.Error()
 	}
-	line = inspect.Clean(line) + "\n"
-	if !w.up {
-		w.held = append(w.held, line)
-		return nil
-	}
-	_, err := io.WriteString(w.log, line)
+	_, err := fmt.Fprintln(w.log, inspect.Clean(line))
 	return err
 }

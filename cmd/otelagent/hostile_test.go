@@ -33,7 +33,7 @@ func TestJSONIsSafeForTerminals(t *testing.T) {
 // A line of the log of `up` says why something was not stored, and is one clean line.
 func TestLogHasReasons(t *testing.T) {
 	var b bytes.Buffer
-	w := &watcher{log: &b, up: true}
+	w := &watcher{log: &b}
 	log := zap.New(w.wrap(zapcore.NewNopCore()))
 	log.Warn("not stored", zap.String("reason", "no_session"), zap.Int("count", 3), zap.String("empty", ""),
 		zap.String("first_name", "a\x1b[31m\nname"), zap.Error(errors.New("why")))

@@ -309,7 +309,7 @@ func TestMemoryQueueWarnsOnce(t *testing.T) {
 func TestShutdownTwiceAndWithoutStart(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Storage = filepath.Join(t.TempDir(), "s.db")
-	e, err := newSessionExporter(cfg, exportertest.NewNopSettings(metadata.Type), newStores(openDSN))
+	e, err := newStores(openDSN).get(cfg, exportertest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
 	require.NoError(t, e.shutdown(t.Context()))
 	require.NoError(t, e.start(t.Context(), componenttest.NewNopHost()))
