@@ -85,40 +85,12 @@ func builtinConfig(o collectorOptions) string {
 		b, _ := json.Marshal(v)                         // never fails for these
 		return strings.ReplaceAll(string(b), "$", "$$") // the Collector expands ${...}
 	}
-	return fmt.Sprintf(builtin, quote(o.GRPC), quote(o.HTTP), quote(exporterConfig(o)))
-}
-
-// exporterConfig is the configuration of the exporter: only the given options, so that its defaults hold, and the
-// guide's tables.
-func exporterConfig(o collectorOptions) map[string]any {
-	c := map[string]any{"storage": o.Database, "chat_tables": true}
-	if o.Password != "" {
-		c["password"] = o.Password
-	}
-	if o.Tenant != "" {
-		c["tenant"] = o.Tenant
-	}
-	keep := map[string]any{}
-	if o.MaxAge > 0 {
-		keep["max_age"] = o.MaxAge.String()
-	}
-	if o.MaxSessions > 0 {
-		keep["max_sessions"] = o.MaxSessions
-	}
-	if o.MaxSizeMiB > 0 {
-		keep["max_size_mib"] = o.MaxSizeMiB
-	}
-	if len(keep) > 0 {
-		c["retention"] = keep
-	}
-	switch o.Redact {
-	case "":
-	case redactDefault:
-		c["redaction"] = map[string]any{"enabled": true}
-	default:
-		c["redaction"] = map[string]any{"enabled": true, "rules": o.Redact}
-	}
-	return c
+	return fmt.Sprintf(builtin, quote(o.GRPC), quote(o.HTTP), quote(map[string]any{
+		"storage": o.Database, "password": o.Password, "tenant": o.Tenant, "chat_tables": true,
+		"retention": map[string]any{"max_age": o.MaxAge.String(), "max_sessions": o.MaxSessions,
+			"max_size_mib": o.MaxSizeMiB},
+		"redaction": map[string]any{"enabled": o.Redact != "", "rules": o.Redact},
+	}))
 }
 
 // startCollector returns once the collector listens, or says why it does not. It runs until ctx ends or stop is called.

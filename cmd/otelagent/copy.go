@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"strings"
@@ -47,12 +48,7 @@ usage.`,
 		Example: `  otelagent copy sessions.db backup.db --verify
   otelagent copy sessions.db clickhouse://otelagent@10.0.0.5/otelagent
   otelagent copy sessions.db bug.db 0b5c`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return fmt.Errorf("copy wants two databases, SRC-DSN and DST-DSN; %d given", len(args))
-			}
-			return nil
-		},
+		Args:        wants(2, math.MaxInt, "copy wants two databases, SRC-DSN and DST-DSN; %d given"),
 		Annotations: refuses("db output"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.from, o.to, o.sessions = args[0], args[1], args[2:]

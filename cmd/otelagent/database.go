@@ -123,30 +123,37 @@ func (db *database) refresh(ctx context.Context) error {
 	return nil
 }
 
-// only returns the one session of a database, without the sub-agents that another session of it spawned; nil when there
-// are several.
-func (db *database) only(ctx context.Context) (*session.Summary, error) {
+// severalError says that a database holds several sessions and none was named.
+type severalError struct{ db, one string }
+
+func (e *severalError) Error() string {
+	return fmt.Sprintf("%s holds several sessions: name one of them, such as %s; 'otelagent ls' lists them", e.db, e.one)
+}
+
+// only returns the one session of a database, without the sub-agents that another session of it spawned.
+func (db *database) only(ctx context.Context) (string, error) {
 	if err := db.refresh(ctx); err != nil {
-		return nil, err
+		return "", err
 	}
-	var tops []session.Summary
+	id := ""
 	for s, err := range db.Store.Sessions(ctx, store.Query{Tenant: db.Tenant}) {
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		if s.Parent != "" && s.Parent != s.ID {
 			if _, err := db.Store.Revision(ctx, session.Key{Tenant: db.Tenant, ID: s.Parent}); err == nil {
 				continue
 			}
 		}
-		if tops = append(tops, s); len(tops) > 1 {
-			return nil, nil
+		if id != "" {
+			return "", &exitError{exitUsage, &severalError{db.at.name, id}}
 		}
+		id = s.ID
 	}
-	if len(tops) == 0 {
-		return nil, fmt.Errorf("there is no session in %s", db.at.name)
+	if id == "" {
+		return "", fmt.Errorf("there is no session in %s", db.at.name)
 	}
-	return &tops[0], nil
+	return id, nil
 }
 
 // showCommandLine returns the command lines that show addresses of what names name, as people type them, empty

@@ -142,7 +142,7 @@ func TestNow(t *testing.T) {
 	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := sendOptions{Files: []string{file}, Capture: captureOf("content")}
+	o := sendOptions{Files: []string{file}, Capture: "content"}
 	was, before := stored(t, "s", o), time.Now()
 	o.Now = true
 	is, after := stored(t, "s", o), time.Now()

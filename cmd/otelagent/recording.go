@@ -132,7 +132,7 @@ func (r *recording) read(ctx context.Context, files []string, from string) error
 	a := *r.app
 	a.stdin = bytes.NewReader(r.stdin)
 	s, err := a.deliver(ctx, sendOptions{From: from, Files: files, Tenant: a.tenant, Replay: true,
-		Capture: captureOf("content"), into: r})
+		Capture: "content", into: r})
 	if err == nil && s.Events == 0 && s.Rejected > 0 {
 		err = fmt.Errorf("nothing in %s could be read as %s\n%s", r.name, s.Dialect, s.FirstRejected)
 	}

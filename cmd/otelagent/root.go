@@ -221,6 +221,16 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// wants takes from least to most arguments; format says what they are, and has the number that was given.
+func wants(least, most int, format string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return fmt.Errorf(format, len(args))
+		}
+		return nil
+	}
+}
+
 // refused is the annotation of a verb that names the shared flags which it does not take.
 const refused = "otelagent_refused"
 

@@ -32,17 +32,13 @@ type sendOptions struct {
 	Follow                                bool   // files grow
 	Now                                   bool   // files end now
 	Live                                  bool   // copies of open spans are sent
-	Capture                               captureOptions
+	Capture                               string // the level of content to send
+	Redact                                string // a file of rules, or redactDefault
 	Config                                string // the path of a file with the tuning
 	tuning
 
 	into *recording // in place of a collector or a database
 }
-
-// captureOptions say which content is sent.
-type captureOptions struct{ Level, Redact string }
-
-func captureOf(level string) captureOptions { return captureOptions{Level: level} }
 
 // tuning is the file of --config. docs/sending.md lists its keys.
 type tuning struct {
@@ -92,8 +88,8 @@ func (o *sendOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Provider, "provider", "", "`NAME` of the provider, where the input names none")
 	f.StringVar(&o.InputTokens, "input-tokens", "", "`RULE` for reported input tokens, where the input has none: "+
 		includesCache+" or "+excludesCache)
-	f.StringVar(&o.Capture.Level, "capture", "none", "`LEVEL` of content to send: none, digests or content")
-	f.StringVar(&o.Capture.Redact, "redact", "",
+	f.StringVar(&o.Capture, "capture", "none", "`LEVEL` of content to send: none, digests or content")
+	f.StringVar(&o.Redact, "redact", "",
 		"redact content by the rules in this `FILE` (docs/redaction.md), or by the built-in set: default")
 	f.StringVar(&o.Endpoint, "endpoint", "",
 		"`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
@@ -143,7 +139,7 @@ func (o *sendOptions) check() error {
 			wrong.addf("%s %s: want %s or %s", name, value, strings.Join(allowed[:last], ", "), allowed[last])
 		}
 	}
-	oneOf("--capture", o.Capture.Level, "none", "digests", "content")
+	oneOf("--capture", o.Capture, "none", "digests", "content")
 	if _, known := dialects.Named(o.From); !known && o.From != auto {
 		wrong.addf("--from %s: want %s or %s", o.From, auto, strings.Join(dialects.Names(), ", "))
 	}
@@ -204,7 +200,7 @@ func (o *sendOptions) check() error {
 			wrong.addf("capture_for[%d]: want agent or session, and capture: none, digests or content", i)
 		}
 	}
-	if o.PartialOutput && o.Capture.Level != string(spans.CaptureContent) && len(o.CaptureFor) == 0 {
+	if o.PartialOutput && o.Capture != string(spans.CaptureContent) && len(o.CaptureFor) == 0 {
 		wrong.addf("partial_output wants --capture content")
 	}
 	return wrong.err()
@@ -230,7 +226,7 @@ func (o *sendOptions) inputOptions(live bool) []input.Option {
 // tracerOptions are the options of a tracer. The flags must have been checked; reading the rules of --redact may fail.
 func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
 	opts := []otelagent.Option{writer.WithDerivedIDs, func(c *writer.Config) {
-		c.Capture, c.PerRun = captureLevels[o.Capture.Level], o.BlockScope == "run"
+		c.Capture, c.PerRun = captureLevels[o.Capture], o.BlockScope == "run"
 		c.MaxBlockBytes, c.MaxTurnBytes = o.MaxBlockBytes, o.MaxTurnBytes
 		c.Detailed, c.Profile = o.SpanNames == namesDetailed, spans.Profile(o.Profile)
 		if n := o.PreviewBytes; n != nil {
@@ -246,12 +242,12 @@ func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
 			c.CaptureFor = o.captureFor
 		}
 	}}
-	switch o.Capture.Redact {
+	switch o.Redact {
 	case "":
 	case redactDefault:
 		opts = append(opts, otelagent.WithRedactor(redact.Defaults()))
 	default:
-		rules, err := loadRules(o.Capture.Redact)
+		rules, err := loadRules(o.Redact)
 		if err != nil {
 			return nil, err
 		}
@@ -263,11 +259,12 @@ func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
 // captureFor returns the level of a run. The first rule that matches counts.
 func (o *sendOptions) captureFor(run writer.RunInfo) otelagent.Capture {
 	for _, r := range o.CaptureFor {
-		if r.Agent != "" && (run.Agent == r.Agent || run.AgentID == r.Agent) || r.Session != "" && run.SessionID == r.Session {
+		ofAgent := r.Agent != "" && (run.Agent == r.Agent || run.AgentID == r.Agent)
+		if ofAgent || r.Session != "" && run.SessionID == r.Session {
 			return captureLevels[r.Capture]
 		}
 	}
-	return captureLevels[o.Capture.Level]
+	return captureLevels[o.Capture]
 }
 
 // redactDefault is the value of --redact that names the built-in rules.

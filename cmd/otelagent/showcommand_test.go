@@ -42,7 +42,8 @@ func TestShowPrintsCommandsThatWork(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, shown, said := command(t, nil, "show", path)
-		if _, one, several := strings.Cut(strings.TrimSpace(said), "name one behind it, such as "); several {
+		if _, one, several := strings.Cut(strings.TrimSpace(said), "name one of them, such as "); several {
+			one, _, _ = strings.Cut(one, ";")
 			_, shown, _ = command(t, nil, "show", path, one)
 		}
 		for line := range strings.Lines(shown) {

@@ -30,7 +30,7 @@ func TestFollow(t *testing.T) {
 	a := &app{stdin: strings.NewReader(""), stdout: &said, stderr: &said}
 	go func() {
 		_, err := a.deliver(ctx, sendOptions{From: auto, Files: []string{path}, Follow: true, DB: followed,
-			Capture: captureOf("content")})
+			Capture: "content"})
 		done <- err
 	}()
 	time.Sleep(2 * pollTime)
@@ -50,7 +50,7 @@ func TestFollow(t *testing.T) {
 		t.Fatalf("%v\n%s", err, said.String())
 	}
 	if _, err := a.deliver(t.Context(), sendOptions{Files: []string{path}, DB: whole,
-		Capture: captureOf("content")}); err != nil {
+		Capture: "content"}); err != nil {
 		t.Fatal(err)
 	}
 	got, want := shown(t, followed), shown(t, whole)
@@ -178,7 +178,7 @@ func TestSendDatabase(t *testing.T) {
 	var said bytes.Buffer
 	a := &app{stdin: strings.NewReader(""), stdout: &said, stderr: &said}
 	send := func(ctx context.Context, o sendOptions) error {
-		o.Files, o.Capture = []string{path}, captureOf("content")
+		o.Files, o.Capture = []string{path}, "content"
 		_, err := a.deliver(ctx, o)
 		return err
 	}

@@ -177,10 +177,6 @@ func TestBuiltinConfiguration(t *testing.T) {
 	if !strings.Contains(got, want) {
 		t.Errorf("no\n%s in\n%s", want, got)
 	}
-	if got := builtinConfig(collectorOptions{Database: "s.db", Redact: redactDefault}); !strings.Contains(got,
-		`{"chat_tables":true,"redaction":{"enabled":true},"storage":"s.db"}`) {
-		t.Errorf("with defaults:\n%s", got)
-	}
 }
 
 // All flags at once, with a collector behind them: whose sessions they are, and what is taken out of them.
