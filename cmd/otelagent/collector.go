@@ -192,6 +192,7 @@ type watcher struct {
 	mu        sync.Mutex
 	listeners []listener
 	cause     error
+	up        bool // before, the error of the start has the reason of errors
 }
 
 func (w *watcher) wrap(core zapcore.Core) zapcore.Core { return &watchCore{core, w} }
@@ -200,6 +201,7 @@ func (w *watcher) wrap(core zapcore.Core) zapcore.Core { return &watchCore{core,
 func (w *watcher) running() []listener {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.up = true
 	return slices.Clone(w.listeners)
 }
 
@@ -257,7 +259,7 @@ func (c *watchCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if w.log == nil && c.Core.Enabled(e.Level) {
 		return c.Core.Write(e, fields)
 	}
-	if w.log == nil || e.Level < zapcore.WarnLevel {
+	if w.log == nil || e.Level < zapcore.WarnLevel || e.Level > zapcore.WarnLevel && !w.up {
 		return nil
 	}
 	line := fmt.Sprintf("otelagent: %s: %s%s", e.Level, e.Message, details)

@@ -92,12 +92,8 @@ func (a *app) copy(ctx context.Context, o *copyOptions) (err error) {
 	wrong.note(err)
 	to, err := locate("DST-DSN", o.to)
 	wrong.note(err)
-	if len(wrong) == 0 && from.same(to) {
-		wrong.addf("%s is both SRC-DSN and DST-DSN", from.name)
-	}
-	if o.since != "" && len(o.sessions) > 0 {
-		wrong.addf("%s and --since exclude each other", o.sessions[0])
-	}
+	wrong.when(len(wrong) == 0 && from.same(to), "%s is both SRC-DSN and DST-DSN", from.name)
+	wrong.when(o.since != "" && len(o.sessions) > 0, "%s and --since exclude each other", strings.Join(o.sessions, ", "))
 	opts.Since, err = parseSince(o.since)
 	wrong.note(err)
 	if err := wrong.err(); err != nil {

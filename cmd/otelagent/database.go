@@ -96,18 +96,23 @@ func (a *app) openArguments(ctx context.Context, args []string) (db *database, r
 
 func (db *database) close() { _ = db.Store.Close() }
 
+// summaries returns the sessions of a query.
+func (db *database) summaries(ctx context.Context, q store.Query) (list []session.Summary, err error) {
+	for s, err := range db.Store.Sessions(ctx, q) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
 // refresh brings summaries up to date: `last` and lists are made from them. It opens the database for writing only
 // where a summary is behind. Where it cannot write, summaries stay behind.
 func (db *database) refresh(ctx context.Context) error {
-	behind := false
-	for _, err := range db.Store.Sessions(ctx, store.Query{AllTenants: true, Stale: true, Limit: 1}) {
-		if err != nil {
-			return err
-		}
-		behind = true
-	}
-	if !behind || db.recording {
-		return nil
+	behind, err := db.summaries(ctx, store.Query{AllTenants: true, Stale: true, Limit: 1})
+	if err != nil || len(behind) == 0 || db.recording {
+		return err
 	}
 	st, err := db.at.open(ctx, false)
 	if err != nil {
@@ -187,10 +192,8 @@ func (a *app) completeSession(c *cobra.Command, _ []string, prefix string) ([]st
 	}
 	defer db.close()
 	var ids []string
-	for s, err := range db.Store.Sessions(c.Context(), store.Query{Tenant: db.Tenant, Prefix: prefix, Limit: 50}) {
-		if err != nil {
-			break
-		}
+	list, _ := db.summaries(c.Context(), store.Query{Tenant: db.Tenant, Prefix: prefix, Limit: 50})
+	for _, s := range list {
 		ids = append(ids, s.ID)
 	}
 	return ids, cobra.ShellCompDirectiveDefault

@@ -134,11 +134,12 @@ func (a *app) export(ctx context.Context, o *exportOptions, format exportFormat,
 	if err := db.refresh(ctx); err != nil {
 		return err
 	}
+	list, err := db.summaries(ctx, store.Query{Tenant: a.tenant})
+	if err != nil {
+		return err
+	}
 	var keys []session.Key
-	for s, err := range db.Store.Sessions(ctx, store.Query{Tenant: a.tenant}) {
-		if err != nil {
-			return err
-		}
+	for _, s := range list {
 		if !s.Last.Before(since) {
 			keys = append(keys, s.Key)
 		}

@@ -143,10 +143,8 @@ func archivedOf(ctx context.Context, db *database, q store.Query) (n int, err er
 		return 0, nil
 	}
 	q.Archived, q.Limit = store.ArchivedOnly, mostCounted+1
-	for _, err = range db.Store.Sessions(ctx, q) {
-		n++
-	}
-	return n, err
+	list, err := db.summaries(ctx, q)
+	return len(list), err
 }
 
 // sayNone logs that there is no session, and the tenants that have some.

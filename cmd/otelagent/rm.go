@@ -34,9 +34,8 @@ func (f *eraseFlags) add(c *cobra.Command) {
 
 // check wants an answer to "erase?" from --yes, from --dry-run or from a terminal.
 func (f *eraseFlags) check(wrong *wrongs, stdin io.Reader) {
-	if !f.yes && !f.dry && !isTerminal(stdin) {
-		wrong.addf("nobody can be asked here: give --yes to erase, or --dry-run to see what would go")
-	}
+	wrong.when(!f.yes && !f.dry && !isTerminal(stdin),
+		"nobody can be asked here: give --yes to erase, or --dry-run to see what would go")
 }
 
 func (a *app) rmCommand() *cobra.Command {
@@ -69,12 +68,9 @@ after all, 2 wrong usage. When one SESSION is not found none is erased.`,
 		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var wrong wrongs
-			if len(args) == 0 && !f.vacuum {
-				wrong.addf("nothing to erase: name a SESSION, or 'otelagent prune' erases by age and number")
-			}
-			if slices.Contains(args, "") {
-				wrong.addf("SESSION is given, but empty")
-			}
+			wrong.when(len(args) == 0 && !f.vacuum,
+				"nothing to erase: name a SESSION, or 'otelagent prune' erases by age and number")
+			wrong.when(slices.Contains(args, ""), "SESSION is given, but empty")
 			if len(args) > 0 {
 				f.check(&wrong, a.stdin)
 			}
@@ -112,23 +108,17 @@ Exit codes: 0 erased, or nothing to erase, 1 not erased or not wanted after all,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var wrong wrongs
 			policy := retention.Policy{MaxSessions: keep, Families: !f.only, Tenants: []string{a.tenant}}
-			if older == "" && !cmd.Flags().Changed("keep") {
-				wrong.addf("nothing to erase: give --older-than or --keep")
-			}
+			wrong.when(older == "" && !cmd.Flags().Changed("keep"), "nothing to erase: give --older-than or --keep")
 			if older != "" {
 				var err error
 				if policy.MaxAge, err = store.ParseAge(older); err != nil || policy.MaxAge == 0 {
 					wrong.addf("--older-than %s: want a time above 0: 30d, 720h", older)
 				}
 			}
-			if cmd.Flags().Changed("keep") && keep < 1 {
-				wrong.addf("--keep %d: want a number from 1", keep)
-			}
+			wrong.when(cmd.Flags().Changed("keep") && keep < 1, "--keep %d: want a number from 1", keep)
 			if all {
 				policy.Tenants = nil
-				if cmd.Flags().Changed("tenant") {
-					wrong.addf("--all-tenants and --tenant exclude each other")
-				}
+				wrong.when(cmd.Flags().Changed("tenant"), "--all-tenants and --tenant exclude each other")
 			}
 			f.check(&wrong, a.stdin)
 			if err := wrong.err(); err != nil {
@@ -253,17 +243,12 @@ func (db *database) chosen(ctx context.Context, policy retention.Policy, dry boo
 
 // doom adds a session to list with its row in lists.
 func (db *database) doom(ctx context.Context, list []doomed, k session.Key, at store.Revision) ([]doomed, error) {
-	summary := session.Summary{Key: k} // where it was erased meanwhile
-	for s, err := range db.Store.Sessions(ctx, store.Query{Tenant: k.Tenant, Prefix: k.ID}) {
-		if err != nil {
-			return nil, err
-		}
-		if s.Key == k {
-			summary = s
-			break
-		}
+	found, err := db.summaries(ctx, store.Query{Tenant: k.Tenant, Prefix: k.ID})
+	i := slices.IndexFunc(found, func(s session.Summary) bool { return s.Key == k })
+	if i < 0 { // erased meanwhile
+		return append(list, doomed{session.Summary{Key: k}, at}), err
 	}
-	return append(list, doomed{summary, at}), nil
+	return append(list, doomed{found[i], at}), err
 }
 
 // eraseBatch is how many sessions are deleted together: a store may read all of its file each time.

@@ -144,38 +144,25 @@ func (o *sendOptions) check() error {
 		wrong.addf("--from %s: want %s or %s", o.From, auto, strings.Join(dialects.Names(), ", "))
 	}
 	file := len(o.Files) > 0 && o.Files[0] != "-"
-	if o.Follow && (len(o.Files) != 1 || !file) {
-		wrong.addf("--follow wants one file")
-	}
-	if o.Now && (o.Follow || !file) {
-		wrong.addf("--now is for files that have ended")
-	}
+	wrong.when(o.Follow && (len(o.Files) != 1 || !file), "--follow wants one file")
+	wrong.when(o.Now && (o.Follow || !file), "--now is for files that have ended")
 	oneOf("--input-tokens", o.InputTokens, includesCache, excludesCache)
 	oneOf("--protocol", o.Protocol, string(otelsetup.GRPC), string(otelsetup.HTTP))
 	if o.DB != "" {
 		_, err := locate("--db", o.DB)
 		wrong.note(err)
 	}
-	if o.DB != "" && o.Endpoint != "" {
-		wrong.addf("--db and --endpoint exclude each other")
-	}
-	if o.Replay && file {
-		wrong.addf("--replay is for standard input; files are recordings anyway")
-	}
+	wrong.when(o.DB != "" && o.Endpoint != "", "--db and --endpoint exclude each other")
+	wrong.when(o.Replay && file, "--replay is for standard input; files are recordings anyway")
 	if scheme, _, ok := strings.Cut(o.Endpoint, "://"); ok && scheme != "http" && scheme != "https" {
 		wrong.addf("--endpoint %s: want http://HOST:PORT or https://HOST:PORT", o.Endpoint)
 	}
-	if len(o.Files) > 1 && slices.Contains(o.Files, "-") {
-		wrong.addf("- stands for standard input and cannot be mixed with files")
-	}
-	if o.Live && (o.Replay || file && !o.Follow) {
-		wrong.addf("%s", notLive)
-	}
+	wrong.when(len(o.Files) > 1 && slices.Contains(o.Files, "-"),
+		"- stands for standard input and cannot be mixed with files")
+	wrong.when(o.Live && (o.Replay || file && !o.Follow), "%s", notLive)
 	o.load(&wrong)
 	oneOf("metrics", o.Metrics, metricsAuto, metricsOn, metricsOff)
-	if o.Metrics == metricsOn && o.DB != "" {
-		wrong.addf("metrics on wants a collector: a database takes no metrics")
-	}
+	wrong.when(o.Metrics == metricsOn && o.DB != "", "metrics on wants a collector: a database takes no metrics")
 	var profiles []string
 	for _, p := range spans.Profiles() {
 		profiles = append(profiles, string(p))
@@ -183,12 +170,9 @@ func (o *sendOptions) check() error {
 	oneOf("profile", o.Profile, profiles...)
 	oneOf("span_names", o.SpanNames, namesExact, namesDetailed)
 	oneOf("block_scope", o.BlockScope, "session", "run")
-	if o.Heartbeat != 0 && o.Heartbeat < time.Second {
-		wrong.addf("heartbeat %v: want 1s or more", o.Heartbeat)
-	}
-	if o.MaxBlockBytes < 0 || o.MaxTurnBytes < 0 {
-		wrong.addf("max_block_bytes %d, max_turn_bytes %d: want 0 or more", o.MaxBlockBytes, o.MaxTurnBytes)
-	}
+	wrong.when(o.Heartbeat != 0 && o.Heartbeat < time.Second, "heartbeat %v: want 1s or more", o.Heartbeat)
+	wrong.when(o.MaxBlockBytes < 0 || o.MaxTurnBytes < 0,
+		"max_block_bytes %d, max_turn_bytes %d: want 0 or more", o.MaxBlockBytes, o.MaxTurnBytes)
 	if n := o.MaxSpanBytes; n != nil && (*n < 64<<10 || *n > 3<<20) {
 		wrong.addf("max_span_bytes %d: want 65536 to 3145728", *n)
 	}
@@ -200,9 +184,8 @@ func (o *sendOptions) check() error {
 			wrong.addf("capture_for[%d]: want agent or session, and capture: none, digests or content", i)
 		}
 	}
-	if o.PartialOutput && o.Capture != string(spans.CaptureContent) && len(o.CaptureFor) == 0 {
-		wrong.addf("partial_output wants --capture content")
-	}
+	wrong.when(o.PartialOutput && o.Capture != string(spans.CaptureContent) && len(o.CaptureFor) == 0,
+		"partial_output wants --capture content")
 	return wrong.err()
 }
 

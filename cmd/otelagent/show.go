@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/otelagent/otelagent/backend/inspect"
-	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/reader"
 )
@@ -124,11 +123,9 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	if look.Related, err = db.Related(ctx, t.Session, db.Load); err != nil {
 		return err
 	}
-	for s, err := range db.Store.Sessions(ctx, store.Query{Tenant: db.Tenant, ForkedFrom: t.ID, Limit: mostListed}) {
-		if err != nil {
-			return err
-		}
-		look.Forks = append(look.Forks, s)
+	look.Forks, err = db.summaries(ctx, store.Query{Tenant: db.Tenant, ForkedFrom: t.ID, Limit: mostListed})
+	if err != nil {
+		return err
 	}
 	w := bufio.NewWriter(a.stdout)
 	return firstError(inspect.Text(w, t, look), w.Flush())
@@ -139,12 +136,9 @@ const mostListed = 50
 
 // listSeveral lists the newest sessions of a database of which none was named.
 func (a *app) listSeveral(ctx context.Context, db *database, several error) error {
-	var list []session.Summary
-	for s, err := range db.Store.Sessions(ctx, store.Query{Tenant: db.Tenant, Limit: mostListed}) {
-		if err != nil {
-			return err
-		}
-		list = append(list, s)
+	list, err := db.summaries(ctx, store.Query{Tenant: db.Tenant, Limit: mostListed})
+	if err != nil {
+		return err
 	}
 	a.say("%v", several)
 	return inspect.List(a.stdout, list, look(a.stdout))

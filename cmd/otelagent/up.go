@@ -103,15 +103,12 @@ func (a *app) checkUp(f *upFlags, flags *pflag.FlagSet) (err error) {
 	collector := []string{"otlp-grpc", "otlp-http", "redact", "max-age", "max-sessions", "max-size"}
 	excluded := func(flag string, others ...string) {
 		others = slices.DeleteFunc(others, func(name string) bool { return !flags.Changed(name) })
-		if flags.Changed(flag) && len(others) > 0 {
-			wrong.addf("--%s excludes --%s", flag, strings.Join(others, ", --"))
-		}
+		wrong.when(flags.Changed(flag) && len(others) > 0, "--%s excludes --%s", flag, strings.Join(others, ", --"))
 	}
 	excluded("config", append(slices.Clone(collector), "tenant", "read-only")...)
 	excluded("read-only", collector...)
-	if !f.readOnly && flags.Changed("tenant") && a.tenant == "" {
-		wrong.addf("--tenant is given, but empty: each sender would name the owner")
-	}
+	wrong.when(!f.readOnly && flags.Changed("tenant") && a.tenant == "",
+		"--tenant is given, but empty: each sender would name the owner")
 	f.Tenant = a.tenant
 	if f.Database, err = a.oneDatabase(); err != nil {
 		return err
@@ -121,9 +118,7 @@ func (a *app) checkUp(f *upFlags, flags *pflag.FlagSet) (err error) {
 			wrong.addf("--max-age %s: want at least 1m: 30d, 720h", f.age)
 		}
 	}
-	if f.MaxSessions < 0 {
-		wrong.addf("--max-sessions %d: want a number from 0", f.MaxSessions)
-	}
+	wrong.when(f.MaxSessions < 0, "--max-sessions %d: want a number from 0", f.MaxSessions)
 	if f.size != "" {
 		n, err := humanize.ParseBytes(f.size)
 		if f.MaxSizeMiB = int64(n >> 20); err != nil || n < 1<<20 || n > math.MaxInt64 {
@@ -173,12 +168,7 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 		return err
 	}
 	for _, l := range c.listeners {
-		switch l.Protocol {
-		case "grpc":
-			a.say("OTLP over gRPC on %s", l.Addr)
-		case "http":
-			a.say("OTLP over HTTP on http://%s", l.Addr)
-		}
+		a.say(map[string]string{"grpc": "OTLP over gRPC on %s", "http": "OTLP over HTTP on http://%s"}[l.Protocol], l.Addr)
 	}
 	if f.Config == "" {
 		a.say("sessions are kept in %s", at.name)
