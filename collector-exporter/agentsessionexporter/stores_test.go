@@ -226,29 +226,6 @@ func TestUnusableLater(t *testing.T) {
 	require.NoError(t, e.shutdown(t.Context()))
 }
 
-// A server that is away is no reason not to start, and no message has its password.
-func TestServerAway(t *testing.T) {
-	cfg := createDefaultConfig().(*Config)
-	cfg.Storage = "clickhouse://me@127.0.0.1:1/sessions" // nobody listens there
-	cfg.Password = "hunter2"
-	require.NoError(t, cfg.Validate())
-	core, logs := observer.New(zapcore.DebugLevel)
-	set := exportertest.NewNopSettings(metadata.Type)
-	set.Logger = zap.New(core)
-	e, err := newStores(openDSN).get(cfg, set)
-	require.NoError(t, err)
-	require.NoError(t, e.start(t.Context(), componenttest.NewNopHost()))
-	err = e.pushTraces(t.Context(), traces("a"))
-	require.ErrorIs(t, err, errAway)
-	require.ErrorContains(t, err, "127.0.0.1:1")
-	require.NotContains(t, err.Error(), "hunter2")
-	require.Equal(t, 1, logs.FilterMessageSnippet("the store is away").Len())
-	for _, l := range logs.All() {
-		require.NotContains(t, fmt.Sprint(l.Message, l.ContextMap()), "hunter2")
-	}
-	require.NoError(t, e.shutdown(t.Context()))
-}
-
 // What no waiting mends stops the collector, and the error says what to do about what.
 func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
