@@ -87,11 +87,11 @@ func (r *recording) generatedIDs(files []string) func() string {
 				defer f.Close()
 				in = f
 			}
-			n, err := io.Copy(all, in)
-			if err != nil {
+			one := sha256.New()
+			if _, err := io.Copy(one, in); err != nil {
 				return nil
 			}
-			fmt.Fprintf(all, "/%d/", n) // the end of a file
+			all.Write(one.Sum(nil))
 		}
 		return all.Sum(nil)
 	})
