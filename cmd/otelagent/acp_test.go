@@ -25,18 +25,12 @@ func between(t *testing.T, flags []string, agent ...string) (toAgent io.WriteClo
 	stderr *bytes.Buffer, code chan int) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Setenv(testAgent, "1")
 	inR, inW, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	outR, outW, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stderr, code = &bytes.Buffer{}, make(chan int, 1)
 	args := append(append([]string{"acp"}, flags...), "--", self)
 	go func() {
@@ -75,9 +69,7 @@ func TestACPPassesEveryByte(t *testing.T) {
 		_ = in.Close()
 	}()
 	got, err := io.ReadAll(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.Equal(got, sent) {
 		t.Fatalf("%d bytes came back of %d, or others", len(got), len(sent))
 	}
@@ -116,9 +108,7 @@ func TestACPSignals(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Fatal(line, err)
 	}
-	if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(syscall.Getpid(), syscall.SIGTERM))
 	if c := <-code; c != 42 {
 		t.Errorf("exit %d, want 42", c)
 	}
@@ -142,9 +132,7 @@ func TestACPEndsWhenTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(500 * time.Millisecond) // until all pipes are full
-	if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(syscall.Getpid(), syscall.SIGTERM))
 	select {
 	case c := <-code:
 		if c != 128+int(syscall.SIGTERM) {

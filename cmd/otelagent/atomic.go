@@ -12,7 +12,7 @@ import (
 // writeFile writes path through a temporary file in the same directory: readers see the old content or the new one,
 // never a half. Only the user may read it. An existing path that is no file, such as /dev/stdout, is written to as it
 // is.
-func writeFile(path string, write func(io.Writer) error) (err error) {
+func writeFile(path string, write func(io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
@@ -29,19 +29,8 @@ func writeFile(path string, write func(io.Writer) error) (err error) {
 		}
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if err = write(f); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
+	defer os.Remove(f.Name()) // which is gone once it is renamed
+	if err := firstError(write(f), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)

@@ -30,9 +30,7 @@ var said = []string{
 func tuned(t testing.TB, settings string) []string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "send.yaml")
-	if err := os.WriteFile(path, []byte(settings), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(settings), 0o600))
 	return []string{"--config", path}
 }
 
@@ -81,25 +79,17 @@ func kept(t *testing.T, events []byte, args ...string) string {
 		b.Write(raw)
 	}
 	st, err := sqlitestore.Open(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer st.Close()
 	for s, err := range st.Sessions(t.Context(), store.Query{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fmt.Fprintf(&b, "%+v\n", s)
 		for row, err := range st.Rows(t.Context(), s.Key) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			b.Write(row.AppendCanonical(nil))
 		}
 		for block, err := range st.Blocks(t.Context(), s.Key, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			b.WriteString(block.Body + "\n")
 		}
 	}
@@ -145,9 +135,7 @@ func TestRedact(t *testing.T) {
 		t.Fatal("the recording has changed")
 	}
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(rules, []byte("rules:\n  - name: customer\n    regexp: 'CUST-\\d{6}'\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(rules, []byte("rules:\n  - name: customer\n    regexp: 'CUST-\\d{6}'\n"), 0o600))
 	for _, test := range []struct {
 		args                        []string
 		key, customer, mark, tagged bool

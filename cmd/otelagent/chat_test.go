@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"database/sql"
-	"os"
 	"path/filepath"
 	"testing"
 )
@@ -13,9 +12,7 @@ func TestChatTables(t *testing.T) {
 	count := func(db string) (sessions, parts int) {
 		t.Helper()
 		c, err := sql.Open("sqlite", db)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer c.Close()
 		if err := c.QueryRowContext(t.Context(),
 			`SELECT (SELECT count(*) FROM chat_sessions), (SELECT count(*) FROM chat_parts)`).Scan(&sessions,
@@ -24,15 +21,10 @@ func TestChatTables(t *testing.T) {
 		}
 		return sessions, parts
 	}
-	file := filepath.Join(t.TempDir(), "events.ndjson")
-	if err := os.WriteFile(file, demoEvents, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := demoFile(t)
 
 	sent := filepath.Join(t.TempDir(), "sent.db")
-	if code, _, errs := runWith(t, "send", "--db", sent, "--capture", "content", file); code != 0 {
-		t.Fatalf("send: exit %d: %s", code, errs)
-	}
+	cli(t, "send", "--db", sent, "--capture", "content", file)
 	wantSessions, wantParts := count(sent)
 	if wantSessions < 1 || wantParts < 5 {
 		t.Errorf("after send: %d sessions, %d parts", wantSessions, wantParts)
@@ -43,10 +35,8 @@ func TestChatTables(t *testing.T) {
 	lines, wait := start(ctx, nil, "up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0")
 	endpoint := "http://" + await(t, lines, "otelagent: OTLP over gRPC on ")
 	await(t, lines, "otelagent: ready")
-	if code, _, errs := runWith(t, "send", "--endpoint", endpoint, "--protocol", "grpc", "--capture", "content",
-		file); code != 0 {
-		t.Errorf("send: exit %d: %s", code, errs)
-	}
+	cli(t, "send", "--endpoint", endpoint, "--protocol", "grpc", "--capture", "content",
+		file)
 	cancel()
 	if code := wait(); code != 0 {
 		t.Fatalf("up: exit %d", code)

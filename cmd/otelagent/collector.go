@@ -85,40 +85,12 @@ func builtinConfig(o collectorOptions) string {
 		b, _ := json.Marshal(v)                         // never fails for these
 		return strings.ReplaceAll(string(b), "$", "$$") // the Collector expands ${...}
 	}
-	return fmt.Sprintf(builtin, quote(o.GRPC), quote(o.HTTP), quote(exporterConfig(o)))
-}
-
-// exporterConfig is the configuration of the exporter: only the given options, so that its defaults hold, and the
-// guide's tables.
-func exporterConfig(o collectorOptions) map[string]any {
-	c := map[string]any{"storage": o.Database, "chat_tables": true}
-	if o.Password != "" {
-		c["password"] = o.Password
-	}
-	if o.Tenant != "" {
-		c["tenant"] = o.Tenant
-	}
-	keep := map[string]any{}
-	if o.MaxAge > 0 {
-		keep["max_age"] = o.MaxAge.String()
-	}
-	if o.MaxSessions > 0 {
-		keep["max_sessions"] = o.MaxSessions
-	}
-	if o.MaxSizeMiB > 0 {
-		keep["max_size_mib"] = o.MaxSizeMiB
-	}
-	if len(keep) > 0 {
-		c["retention"] = keep
-	}
-	switch o.Redact {
-	case "":
-	case redactDefault:
-		c["redaction"] = map[string]any{"enabled": true}
-	default:
-		c["redaction"] = map[string]any{"enabled": true, "rules": o.Redact}
-	}
-	return c
+	return fmt.Sprintf(builtin, quote(o.GRPC), quote(o.HTTP), quote(map[string]any{
+		"storage": o.Database, "password": o.Password, "tenant": o.Tenant, "chat_tables": true,
+		"retention": map[string]any{"max_age": o.MaxAge.String(), "max_sessions": o.MaxSessions,
+			"max_size_mib": o.MaxSizeMiB},
+		"redaction": map[string]any{"enabled": o.Redact != "", "rules": o.Redact},
+	}))
 }
 
 // startCollector returns once the collector listens, or says why it does not. It runs until ctx ends or stop is called.
@@ -186,12 +158,11 @@ func (c *collector) stop() error {
 
 // addr returns where the collector listens for a protocol.
 func (c *collector) addr(protocol string) string {
-	for _, l := range c.listeners {
-		if l.Protocol == protocol {
-			return l.Addr
-		}
+	i := slices.IndexFunc(c.listeners, func(l listener) bool { return l.Protocol == protocol })
+	if i < 0 {
+		return ""
 	}
-	return ""
+	return c.listeners[i].Addr
 }
 
 // startError says in plain words what usually hinders a start.
@@ -214,29 +185,23 @@ func startError(err error) error {
 }
 
 // watcher is the core of the collector's log. It reads from the log the addresses that the collector listens on, and
-// why
-// it stopped: the collector reports these nowhere else.
+// why it stopped: the collector reports these nowhere else.
 type watcher struct {
 	log io.Writer // for warnings in lines of otelagent; nil: the collector's own core writes
 
 	mu        sync.Mutex
 	listeners []listener
 	cause     error
-	up        bool
-	held      []string // warnings before it was up: when it never is, its error has the reason
+	up        bool // before, the error of the start has the reason of errors
 }
 
 func (w *watcher) wrap(core zapcore.Core) zapcore.Core { return &watchCore{core, w} }
 
-// running is called once the collector is up. It returns the addresses that it listens on.
+// running returns the addresses that the collector listens on.
 func (w *watcher) running() []listener {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.up = true
-	for _, line := range w.held {
-		_, _ = io.WriteString(w.log, line)
-	}
-	w.held = nil
 	return slices.Clone(w.listeners)
 }
 
@@ -294,18 +259,13 @@ func (c *watchCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if w.log == nil && c.Core.Enabled(e.Level) {
 		return c.Core.Write(e, fields)
 	}
-	if w.log == nil || e.Level < zapcore.WarnLevel {
+	if w.log == nil || e.Level < zapcore.WarnLevel || e.Level > zapcore.WarnLevel && !w.up {
 		return nil
 	}
-	line := fmt.Sprintf("otelagent: %s: %s", strings.ToLower(e.Level.CapitalString()), e.Message) + details
+	line := fmt.Sprintf("otelagent: %s: %s%s", e.Level, e.Message, details)
 	if cause != nil {
 		line += ": " + cause.Error()
 	}
-	line = inspect.Clean(line) + "\n"
-	if !w.up {
-		w.held = append(w.held, line)
-		return nil
-	}
-	_, err := io.WriteString(w.log, line)
+	_, err := fmt.Fprintln(w.log, inspect.Clean(line))
 	return err
 }

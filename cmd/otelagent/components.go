@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"go.opentelemetry.io/collector/component"
@@ -27,22 +29,16 @@ const collectorVersion = "v0.161.0"
 // with the same exporter (collector-exporter/distribution).
 func components() (otelcol.Factories, error) {
 	f := otelcol.Factories{Telemetry: newTelemetryFactory()}
-	var err error
-	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
-		return f, err
-	}
-	if f.Processors, err = otelcol.MakeFactoryMap[processor.Factory](
-		batchprocessor.NewFactory(), memorylimiterprocessor.NewFactory()); err != nil {
-		return f, err
-	}
-	if f.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](
-		filestorage.NewFactory(), healthcheckextension.NewFactory(), otlplimitsextension.NewFactory()); err != nil {
-		return f, err
-	}
-	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
+	var errs [4]error
+	f.Receivers, errs[0] = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory())
+	f.Processors, errs[1] = otelcol.MakeFactoryMap[processor.Factory](
+		batchprocessor.NewFactory(), memorylimiterprocessor.NewFactory())
+	f.Extensions, errs[2] = otelcol.MakeFactoryMap[extension.Factory](
+		filestorage.NewFactory(), healthcheckextension.NewFactory(), otlplimitsextension.NewFactory())
+	f.Exporters, errs[3] = otelcol.MakeFactoryMap[exporter.Factory](
 		agentsessionexporter.NewFactory(), debugexporter.NewFactory(), otlpexporter.NewFactory(),
 		otlphttpexporter.NewFactory())
-	return f, err
+	return f, errors.Join(errs[:]...)
 }
 
 func buildInfo() component.BuildInfo {

@@ -23,9 +23,7 @@ import (
 func TestHelpListsComponents(t *testing.T) {
 	_, out, _ := runWith(t, "up", "--help")
 	f, err := components()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for n := range f.Receivers {
 		names = append(names, n.String())
@@ -49,9 +47,7 @@ func TestHelpListsComponents(t *testing.T) {
 // Each exporter that docs/backends.md shows is one that the collector takes as it stands there.
 func TestBackendsDocument(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join(repository, "docs", "backends.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(exporters:\n  (\\S+):\n.*?)^```$").FindAllStringSubmatch(string(doc), -1) {
 		block, name := m[1], m[2]
@@ -63,9 +59,7 @@ func TestBackendsDocument(t *testing.T) {
 			config := filepath.Join(t.TempDir(), "c.yaml")
 			text := block + "receivers: {otlp: {protocols: {grpc: {endpoint: \"127.0.0.1:0\"}}}}\nservice: {pipelines: " +
 				"{traces: {receivers: [otlp], exporters: [" + name + "]}}}\n"
-			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(config, []byte(text), 0o600))
 			if err := dryRun(t, "file:"+config); err != nil {
 				t.Error(err)
 			}
@@ -81,9 +75,7 @@ func TestBackendsDocument(t *testing.T) {
 // The queue that docs/start-platform.md lays over a fleet's collector fits it.
 func TestQueueOfThePlatformGuide(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join(repository, "docs", "start-platform.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Chdir(t.TempDir())
 	var uris []string
 	for _, name := range []string{"collector.yaml", "queue.yaml"} {
@@ -91,9 +83,7 @@ func TestQueueOfThePlatformGuide(t *testing.T) {
 		if m == nil {
 			t.Fatal("no " + name)
 		}
-		if err := os.WriteFile(name, m[1], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, m[1], 0o600))
 		uris = append(uris, "file:"+name)
 	}
 	if err := dryRun(t, uris...); err != nil {
@@ -115,22 +105,16 @@ func dryRun(t *testing.T, uris ...string) error {
 			},
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return col.DryRun(t.Context())
 }
 
 // A configuration chooses where the collector's own metrics are served and how it logs, by the Collector's own keys.
 func TestOwnTelemetry(t *testing.T) {
 	page, err := freeAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	host, port, err := net.SplitHostPort(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log := filepath.Join(t.TempDir(), "log")
 	const config = `
 receivers: {otlp: {protocols: {grpc: {endpoint: "127.0.0.1:0"}}}}
@@ -144,13 +128,9 @@ service:
 	readers := fmt.Sprintf(
 		"metrics: {level: normal, readers: [{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]}", host, port)
 	c, err := startCollector(t.Context(), collectorOptions{Config: "yaml:" + fmt.Sprintf(config, log, readers)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp, err := http.Get("http://" + page + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	for _, want := range []string{`(?m)^otelcol_process_uptime \d`, `(?m)^target_info\{.*service_name="otelagent".*\} 1`} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"strings"
@@ -47,12 +48,7 @@ usage.`,
 		Example: `  otelagent copy sessions.db backup.db --verify
   otelagent copy sessions.db clickhouse://otelagent@10.0.0.5/otelagent
   otelagent copy sessions.db bug.db 0b5c`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return fmt.Errorf("copy wants two databases, SRC-DSN and DST-DSN; %d given", len(args))
-			}
-			return nil
-		},
+		Args:        wants(2, math.MaxInt, "copy wants two databases, SRC-DSN and DST-DSN; %d given"),
 		Annotations: refuses("db output"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.from, o.to, o.sessions = args[0], args[1], args[2:]
@@ -96,12 +92,8 @@ func (a *app) copy(ctx context.Context, o *copyOptions) (err error) {
 	wrong.note(err)
 	to, err := locate("DST-DSN", o.to)
 	wrong.note(err)
-	if len(wrong) == 0 && from.same(to) {
-		wrong.addf("%s is both SRC-DSN and DST-DSN", from.name)
-	}
-	if o.since != "" && len(o.sessions) > 0 {
-		wrong.addf("%s and --since exclude each other", o.sessions[0])
-	}
+	wrong.when(len(wrong) == 0 && from.same(to), "%s is both SRC-DSN and DST-DSN", from.name)
+	wrong.when(o.since != "" && len(o.sessions) > 0, "%s and --since exclude each other", strings.Join(o.sessions, ", "))
 	opts.Since, err = parseSince(o.since)
 	wrong.note(err)
 	if err := wrong.err(); err != nil {

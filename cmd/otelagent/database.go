@@ -96,18 +96,23 @@ func (a *app) openArguments(ctx context.Context, args []string) (db *database, r
 
 func (db *database) close() { _ = db.Store.Close() }
 
+// summaries returns the sessions of a query.
+func (db *database) summaries(ctx context.Context, q store.Query) (list []session.Summary, err error) {
+	for s, err := range db.Store.Sessions(ctx, q) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
 // refresh brings summaries up to date: `last` and lists are made from them. It opens the database for writing only
 // where a summary is behind. Where it cannot write, summaries stay behind.
 func (db *database) refresh(ctx context.Context) error {
-	behind := false
-	for _, err := range db.Store.Sessions(ctx, store.Query{AllTenants: true, Stale: true, Limit: 1}) {
-		if err != nil {
-			return err
-		}
-		behind = true
-	}
-	if !behind || db.recording {
-		return nil
+	behind, err := db.summaries(ctx, store.Query{AllTenants: true, Stale: true, Limit: 1})
+	if err != nil || len(behind) == 0 || db.recording {
+		return err
 	}
 	st, err := db.at.open(ctx, false)
 	if err != nil {
@@ -123,30 +128,37 @@ func (db *database) refresh(ctx context.Context) error {
 	return nil
 }
 
-// only returns the one session of a database, without the sub-agents that another session of it spawned; nil when there
-// are several.
-func (db *database) only(ctx context.Context) (*session.Summary, error) {
+// severalError says that a database holds several sessions and none was named.
+type severalError struct{ db, one string }
+
+func (e *severalError) Error() string {
+	return fmt.Sprintf("%s holds several sessions: name one of them, such as %s; 'otelagent ls' lists them", e.db, e.one)
+}
+
+// only returns the one session of a database, without the sub-agents that another session of it spawned.
+func (db *database) only(ctx context.Context) (string, error) {
 	if err := db.refresh(ctx); err != nil {
-		return nil, err
+		return "", err
 	}
-	var tops []session.Summary
+	id := ""
 	for s, err := range db.Store.Sessions(ctx, store.Query{Tenant: db.Tenant}) {
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		if s.Parent != "" && s.Parent != s.ID {
 			if _, err := db.Store.Revision(ctx, session.Key{Tenant: db.Tenant, ID: s.Parent}); err == nil {
 				continue
 			}
 		}
-		if tops = append(tops, s); len(tops) > 1 {
-			return nil, nil
+		if id != "" {
+			return "", &exitError{exitUsage, &severalError{db.at.name, id}}
 		}
+		id = s.ID
 	}
-	if len(tops) == 0 {
-		return nil, fmt.Errorf("there is no session in %s", db.at.name)
+	if id == "" {
+		return "", fmt.Errorf("there is no session in %s", db.at.name)
 	}
-	return &tops[0], nil
+	return id, nil
 }
 
 // showCommandLine returns the command lines that show addresses of what names name, as people type them, empty
@@ -180,10 +192,8 @@ func (a *app) completeSession(c *cobra.Command, _ []string, prefix string) ([]st
 	}
 	defer db.close()
 	var ids []string
-	for s, err := range db.Store.Sessions(c.Context(), store.Query{Tenant: db.Tenant, Prefix: prefix, Limit: 50}) {
-		if err != nil {
-			break
-		}
+	list, _ := db.summaries(c.Context(), store.Query{Tenant: db.Tenant, Prefix: prefix, Limit: 50})
+	for _, s := range list {
 		ids = append(ids, s.ID)
 	}
 	return ids, cobra.ShellCompDirectiveDefault

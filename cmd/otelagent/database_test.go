@@ -13,9 +13,7 @@ import (
 func execute(t *testing.T, path, text string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	if _, err := db.ExecContext(t.Context(), text); err != nil {
 		t.Fatal(err)
@@ -30,20 +28,14 @@ var readVerbs = [][]string{{"ls"}, {"show", "last"}, {"request", "last/0"}, {"ex
 func TestOlderAndNewerSchema(t *testing.T) {
 	dir := t.TempDir()
 	file, db := filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "s.db")
-	if err := os.WriteFile(file, demoEvents, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code, _, errs := runWith(t, "send", "--db", db, file); code != exitOK {
-		t.Fatalf("send: exit %d: %s", code, errs)
-	}
+	must(t, os.WriteFile(file, demoEvents, 0o600))
+	cli(t, "send", "--db", db, file)
 	verbs := append(readVerbs[:len(readVerbs):len(readVerbs)], []string{"rm", "x", "--yes"},
 		[]string{"up", "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0"}, []string{"send", file})
 	for version, do := range map[int]string{3: "cannot be read: record into a new file", 999: "use a newer program"} {
 		execute(t, db, fmt.Sprintf("PRAGMA user_version=%d", version))
 		before, err := os.ReadFile(db)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		refused := func(args ...string) {
 			t.Helper()
 			code, _, errs := runWith(t, args...)
@@ -67,16 +59,10 @@ func TestOlderAndNewerSchema(t *testing.T) {
 func TestLookingWritesNothing(t *testing.T) {
 	dir := t.TempDir()
 	file, db := filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "s.db")
-	if err := os.WriteFile(file, demoEvents, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code, _, errs := runWith(t, "send", "--db", db, "--capture", "content", file); code != exitOK {
-		t.Fatalf("send: exit %d: %s", code, errs)
-	}
+	must(t, os.WriteFile(file, demoEvents, 0o600))
+	cli(t, "send", "--db", db, "--capture", "content", file)
 	before, err := os.ReadFile(db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	look := func(args ...string) {
 		t.Helper()
 		if code, _, errs := runWith(t, append(args, "--db", db)...); code != exitOK {
@@ -97,16 +83,12 @@ func TestLookingWritesNothing(t *testing.T) {
 	}
 	look("request", "0b5c/@1/0")
 	look("export", "--all", "--format", "jsonl", "-o", filepath.Join(dir, "all"))
-	if code, _, errs := runWith(t, "copy", db, filepath.Join(dir, "t.db"), "--verify"); code != exitOK {
-		t.Errorf("copy: exit %d: %s", code, errs)
-	}
+	cli(t, "copy", db, filepath.Join(dir, "t.db"), "--verify")
 	look("ls")
 
 	execute(t, db, "UPDATE marks SET last = last + 1; UPDATE sessions SET mark = (SELECT last FROM marks) WHERE id "+
 		"LIKE 'c41d%'")
-	if code, _, errs := runWith(t, "ls", "--db", db); code != exitOK {
-		t.Fatalf("ls: exit %d: %s", code, errs)
-	}
+	cli(t, "ls", "--db", db)
 	if after, err := os.ReadFile(db); err != nil || bytes.Equal(before, after) {
 		t.Errorf("a summary that is behind stays so: %v", err)
 	}

@@ -59,7 +59,7 @@ func (a *app) demo(ctx context.Context) error {
 		return err
 	}
 	s, err := a.deliver(ctx, sendOptions{
-		Files: []string{recorded}, Now: true, From: phi.Dialect, Capture: captureOf("content"),
+		Files: []string{recorded}, Now: true, From: phi.Dialect, Capture: "content",
 		Endpoint: "http://" + c.addr("grpc"), Protocol: "grpc",
 	})
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -49,12 +48,7 @@ wrong usage, not found, or any other failure.`,
   otelagent diff 0b5c/@1/3 7d20/@1/3 --side-by-side
   otelagent diff last/@1 last/@3 --ignore usage,cost
   otelagent diff before.ndjson/@1/0 after.ndjson/@1/0 --output json | jq .runs[0].turns`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return fmt.Errorf("diff wants two of SESSION[/RUN[/TURN]] or FILE; %d given", len(args))
-			}
-			return nil
-		},
+		Args:              wants(2, 2, "diff wants two of SESSION[/RUN[/TURN]] or FILE; %d given"),
 		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := a.diff(cmd.Context(), &o, args[0], args[1])
@@ -145,18 +139,13 @@ func (a *app) diffTarget(ctx context.Context, arg string) (t diff.Target, err er
 	defer db.close()
 	if ref == "" || len(args) == 2 {
 		only, err := db.only(ctx)
-		switch {
-		case err != nil:
+		if ref == "" {
+			ref = only
+		} else if _, _, none := db.Locate(ctx, ref); none != nil && err == nil { // a RUN of the one session that there is
+			ref = only + "/" + ref
+		}
+		if ref == "" {
 			return t, err
-		case ref == "" && only == nil:
-			return t, usagef("%s holds several sessions: name one of them behind it, such as %s/ID; 'otelagent show %s' lists "+
-				"them", arg, arg, arg)
-		case ref == "":
-			ref = only.ID
-		case only != nil:
-			if _, _, err := db.Locate(ctx, ref); err != nil { // no session: a RUN of the one that there is
-				ref = only.ID + "/" + ref
-			}
 		}
 		t.Source = db.at.name
 	}

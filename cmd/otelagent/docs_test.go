@@ -33,9 +33,7 @@ func files(t *testing.T, suffix string, see func(path, text string)) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // knownTests are the names of all tests and fuzz targets of the repository.
@@ -128,9 +126,7 @@ func TestGuideConformance(t *testing.T) {
 		"--prices", "--hidden", "--live",
 	}
 	doc, err := os.ReadFile(filepath.Join(repository, "docs", "guide-conformance.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	next := 1
 	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \|(.*)\|$`).FindAllStringSubmatch(string(doc), -1) {
 		if want := strconv.Itoa(next); row[1] != want {
@@ -175,18 +171,14 @@ func TestGuideConformance(t *testing.T) {
 // TestReadmeLines sends the lines of our own that README.md shows.
 func TestReadmeLines(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join(repository, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, _ := strings.Cut(string(doc), "<<'EOF'\n")
 	lines, _, found := strings.Cut(rest, "\nEOF\n")
 	if !found || strings.Count(lines, "\n") != 4 {
 		t.Fatalf("no five lines of our own:\n%s", lines)
 	}
 	file := filepath.Join(t.TempDir(), "own.ndjson")
-	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(lines), 0o600))
 	db := filepath.Join(t.TempDir(), "sessions.db")
 	if code, _, errs := runWith(t, "send", "--capture", "content", "--db", db, file); code != exitOK ||
 		!strings.Contains(errs, "otelagent (lines with a type") {

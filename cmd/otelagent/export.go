@@ -134,11 +134,12 @@ func (a *app) export(ctx context.Context, o *exportOptions, format exportFormat,
 	if err := db.refresh(ctx); err != nil {
 		return err
 	}
+	list, err := db.summaries(ctx, store.Query{Tenant: a.tenant})
+	if err != nil {
+		return err
+	}
 	var keys []session.Key
-	for s, err := range db.Store.Sessions(ctx, store.Query{Tenant: a.tenant}) {
-		if err != nil {
-			return err
-		}
+	for _, s := range list {
 		if !s.Last.Before(since) {
 			keys = append(keys, s.Key)
 		}
@@ -251,34 +252,25 @@ func (e *exporting) session(ctx context.Context, w io.Writer, s *session.Session
 	return missing, firstError(failed, err)
 }
 
-// fileName is the name of a session's file: its id, with what a file name cannot hold, or would read as another,
-// replaced by its hash. Capital letters read as small ones on many disks, and some words as devices on Windows.
+// fileName is the name of a session's file: its id where every system reads that as one name, else with its hash behind
+// what a name can hold. Capital letters read as small ones on many disks, and some words as devices on Windows.
 func fileName(key session.Key, ending string) string {
-	const (
-		small = "abcdefghijklmnopqrstuvwxyz0123456789_-.@+="
-		safe  = small + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	)
-	name := key.ID
-	if key.Tenant != "" {
-		name = key.Tenant + "." + name
+	if key.Tenant == "" && plainName.MatchString(key.ID) && !device.MatchString(key.ID) {
+		return key.ID + "." + ending
 	}
-	if strings.Trim(name, small) != "" || device.MatchString(name) || len(name) > 100 || name == "" ||
-		strings.Contains(".-", name[:1]) || key.Tenant != "" {
-		sum := sha256.Sum256([]byte(key.Tenant + "\x00" + key.ID))
-		name = strings.Map(func(r rune) rune {
-			if strings.ContainsRune(safe, r) {
-				return r
-			}
-			return '_'
-		}, name)
-		if device.MatchString(name) {
-			name = "_" + name
-		}
-		// A name that begins with a point is hidden, and one that begins with a dash is an option to programs.
-		name = strings.TrimLeft(name[:min(len(name), 80)]+"-"+hex.EncodeToString(sum[:6]), ".-")
+	name := strings.Trim(key.Tenant+"."+key.ID, ".")
+	name = unsafeInName.ReplaceAllString(name[:min(len(name), 80)], "_")
+	if device.MatchString(name) {
+		name = "_" + name
 	}
-	return name + "." + ending
+	sum := sha256.Sum256([]byte(key.Tenant + "\x00" + key.ID))
+	// A name that begins with a point is hidden, and one that begins with a dash is an option to programs.
+	return strings.TrimLeft(name+"-"+hex.EncodeToString(sum[:6]), ".-") + "." + ending
 }
 
-// device is what Windows takes for a device, whatever stands behind a point.
-var device = regexp.MustCompile(`^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
+var (
+	plainName    = regexp.MustCompile(`^[a-z0-9_@+=][a-z0-9_.@+=-]{0,99}$`)
+	unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_.@+=-]`)
+	// device is what Windows takes for a device, whatever stands behind a point.
+	device = regexp.MustCompile(`^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
+)

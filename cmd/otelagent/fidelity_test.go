@@ -36,9 +36,7 @@ func TestLedgersOverTheWire(t *testing.T) {
 			for range collectors {
 				c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db,
 					Log: io.Discard})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				running = append(running, c)
 			}
 			for _, c := range running {
@@ -52,18 +50,12 @@ func TestLedgersOverTheWire(t *testing.T) {
 				}
 			}
 			for _, c := range running {
-				if err := c.stop(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.stop())
 			}
 			ours, err := exported(t, db)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			diffs, err := phifixtures.Compare(f, ours)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, d := range phifixtures.Unknown(f, diffs, known) {
 				t.Error(d)
 			}

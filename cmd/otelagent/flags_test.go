@@ -14,9 +14,7 @@ import (
 func TestCommandLineIsSmall(t *testing.T) {
 	const mostVerbs, mostFlags = 15, 110
 	readme, err := os.ReadFile(filepath.Join(repository, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root := (&app{}).root()
 	verbs, flags := 0, 0
 	count := func(f *pflag.Flag) {
@@ -46,9 +44,7 @@ func TestCommandLineIsSmall(t *testing.T) {
 	t.Logf("%d verbs, %d flags", verbs, flags)
 
 	doc, err := os.ReadFile(filepath.Join(repository, "docs", "sending.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	keys := reflect.TypeFor[tuning]()
 	for i := range keys.NumField() {
 		if key := keys.Field(i).Tag.Get("yaml"); !strings.Contains(string(doc), "| `"+key+"` |") {

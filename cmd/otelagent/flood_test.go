@@ -51,9 +51,7 @@ func startServer(t *testing.T) *server {
 		"--otlp-http", s.http, "--otlp-grpc", s.grpc)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		cancel()
 		_ = cmd.Wait()
@@ -135,9 +133,7 @@ func TestHollowRequests(t *testing.T) {
 	idle := s.memory(t, "VmRSS")
 	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.UseCompressor("gzip")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	const protobuf, json = "application/x-protobuf", "application/json"
 	for _, c := range []struct {
@@ -202,9 +198,7 @@ func TestManyPackedRequests(t *testing.T) {
 		body = protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), body)
 	}
 	enc, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	packed := enc.EncodeAll(body, nil)
 	var all sync.WaitGroup
 	var mu sync.Mutex

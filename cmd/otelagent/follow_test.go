@@ -13,9 +13,7 @@ import (
 func TestFollowKin(t *testing.T) {
 	dir := t.TempDir()
 	events, name := filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "s.db")
-	if err := os.WriteFile(events, demoEvents, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(events, demoEvents, 0o600))
 	cli(t, "send", "--db", name, "--capture", "content", events)
 	const main, child = "0b5cf0a5-6d0e-4f6f-9a51-2f7d8f0f7e11", "c41d7b1e-93a2-4a0e-8f55-6b7a1f0d2c90"
 	show := cli(t, "show", main, "--follow", "--db", name)
@@ -28,14 +26,10 @@ func TestFollowKin(t *testing.T) {
 
 	a := &app{}
 	db, err := a.open(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.close()
 	s, err := db.Tree(t.Context(), session.Key{ID: main})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := &changes{db: db, load: db.Read, last: map[session.Key]readAt{}}
 	first, err := c.related(t.Context(), s)
 	if err != nil || !c.changed || len(first) != 1 || first[0].ID != child {

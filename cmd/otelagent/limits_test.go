@@ -36,9 +36,7 @@ func TestFastPipeLosesNothing(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "c.db")
 	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db,
 		Log: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = c.stop() }()
 	for name, args := range map[string][]string{
 		"db":     {"--db", filepath.Join(t.TempDir(), "s.db")},
@@ -62,9 +60,7 @@ func TestEndpointVariableWithoutScheme(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "127.0.0.1:4317")
 	stderr := os.Stderr
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	os.Stderr = w
 	var errs bytes.Buffer
 	code := run(t.Context(), []string{"send", "-"}, bytes.NewReader(demoEvents), io.Discard, &errs)
@@ -80,9 +76,7 @@ func TestEndpointVariableWithoutScheme(t *testing.T) {
 // The first Ctrl-C while a collector hangs is answered.
 func TestInterruptedWhileWaiting(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	lines, wait := start(ctx, bytes.NewReader(demoEvents), "send", "--endpoint", "http://"+l.Addr().String(), "-")
 	time.Sleep(300 * time.Millisecond)

@@ -32,18 +32,12 @@ type process struct {
 func startProcess(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &process{Cmd: &exec.Cmd{Path: self, Args: args, Env: append(os.Environ(), env...), Stdout: w, Stderr: w},
 		lines: make(chan string, 1000)}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Start())
 	w.Close()
 	go func() {
 		defer close(p.lines)
@@ -144,9 +138,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("no %q in\n%s", c.shown, show)
 			}
 			var v inspect.StatusView
-			if err := json.Unmarshal([]byte(cli(t, "status", id, "--db", db, "--output", "json")), &v); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(cli(t, "status", id, "--db", db, "--output", "json")), &v))
 			for i := range v.Open {
 				if v.Open[i].Since.IsZero() || v.Open[i].Turn != id+"/@1/1" {
 					t.Errorf("%+v", v.Open[i])
@@ -158,9 +150,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("%+v\n%s", v, diff)
 			}
 			var tree session.Session
-			if err := json.Unmarshal([]byte(cli(t, "show", id, "--db", db, "--output", "json")), &tree); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(cli(t, "show", id, "--db", db, "--output", "json")), &tree))
 			turns := tree.Runs[0].Turns
 			if len(tree.Runs) != 1 || len(turns) != 2 || turns[0].StopReason != "stop" ||
 				turns[1].Partial != (c.mode == "model") || tree.Runs[0].Status != spans.RunStatusOpen {

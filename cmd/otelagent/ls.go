@@ -127,7 +127,7 @@ func (a *app) ls(ctx context.Context, q store.Query, args []string, filtered boo
 	if hidden > 0 && err == nil {
 		n := count(hidden, "archived session")
 		if hidden > mostCounted {
-			n = fmt.Sprintf("more than %s", count(mostCounted, "archived session"))
+			n = "more than " + count(mostCounted, "archived session")
 		}
 		a.say("not shown: %s; --archived include lists them too", n)
 	}
@@ -143,13 +143,8 @@ func archivedOf(ctx context.Context, db *database, q store.Query) (n int, err er
 		return 0, nil
 	}
 	q.Archived, q.Limit = store.ArchivedOnly, mostCounted+1
-	for _, err := range db.Store.Sessions(ctx, q) {
-		if err != nil {
-			return 0, err
-		}
-		n++
-	}
-	return n, nil
+	list, err := db.summaries(ctx, q)
+	return len(list), err
 }
 
 // sayNone logs that there is no session, and the tenants that have some.

@@ -122,3 +122,19 @@ func TestScripts(t *testing.T) {
 		},
 	})
 }
+
+// must ends the test with an error that is not nil.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// demoFile is a file with the recording of the demo.
+func demoFile(tb testing.TB) string {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "events.ndjson")
+	must(tb, os.WriteFile(file, demoEvents, 0o600))
+	return file
+}

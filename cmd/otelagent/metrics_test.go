@@ -5,8 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -39,10 +37,7 @@ func TestPrometheusNames(t *testing.T) {
 // nothing unless they
 // were asked for.
 func TestSendMetrics(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "events.ndjson")
-	if err := os.WriteFile(file, demoEvents, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := demoFile(t)
 	for _, tt := range []struct {
 		name     string
 		config   string

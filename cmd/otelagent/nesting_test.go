@@ -65,9 +65,7 @@ func TestNestingBomb(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "s.db")
 	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db,
 		Log: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = c.stop() }()
 
 	honest := make(chan string, 1)
@@ -96,9 +94,7 @@ func TestNestingBomb(t *testing.T) {
 
 	conn, err := grpc.NewClient(c.addr("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallSendMsgSize(64<<20)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -116,17 +112,13 @@ func TestNestingBomb(t *testing.T) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+c.addr("http")+path,
 			bytes.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Header.Set("Content-Type", kind)
 		if packing != "" {
 			r.Header.Set("Content-Encoding", packing)
 		}
 		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer res.Body.Close()
 		text, _ := io.ReadAll(res.Body)
 		return res.StatusCode, string(text)

@@ -60,9 +60,7 @@ func oracleRead(t *testing.T, r oracleRecording) (said string, sessions []oracle
 	defer db.close()
 	var all []session.Summary
 	for s, err := range db.Store.Sessions(ctx, store.Query{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b session.Summary) int {
@@ -70,9 +68,7 @@ func oracleRead(t *testing.T, r oracleRecording) (said string, sessions []oracle
 	})
 	for _, s := range all {
 		tree, err := db.Load(ctx, s.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		one := oracleSession{ID: n.normal(s.ID), Parts: map[string]string{
 			oracleTree:     n.normal(oracleTreeText(t, tree)),
 			oracleRequests: oracleRequestsText(tree),
@@ -182,21 +178,15 @@ func oracleRequestLine(r *inspect.Request) string {
 func oracleTreeText(t *testing.T, tree session.Tree) string {
 	t.Helper()
 	var raw bytes.Buffer
-	if err := writeJSON(&raw, reader.Narrow(tree.Session, nil, nil, tree.Last)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writeJSON(&raw, reader.Narrow(tree.Session, nil, nil, tree.Last)))
 	d := json.NewDecoder(&raw)
 	d.UseNumber()
 	var doc map[string]any
-	if err := d.Decode(&doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Decode(&doc))
 	delete(doc, "format") // of the document
 	w := &oracleWalk{blocks: tree.Blocks, digests: map[string]string{}}
 	var out bytes.Buffer
-	if err := writeJSON(&out, w.value("", doc)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writeJSON(&out, w.value("", doc)))
 	return out.String()
 }
 

@@ -51,13 +51,9 @@ func (r oracleRecording) open(t *testing.T) (files []string, stdin io.Reader) {
 		return r.Files, nil
 	}
 	f, err := os.Open(r.Files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	unpacked, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { unpacked.Close(); f.Close() })
 	return []string{"-"}, unpacked
 }
@@ -99,9 +95,7 @@ func oracleGroups(t *testing.T, dialect string) map[string][]oracleRecording {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range slices.Sorted(maps.Keys(together)) {
 		if files := together[name]; len(files) > 1 {
 			add(name, files...)
@@ -114,14 +108,10 @@ func oracleGroups(t *testing.T, dialect string) map[string][]oracleRecording {
 func oracleDatabase(t *testing.T, lines string) string {
 	t.Helper()
 	text, err := os.ReadFile(lines)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := filepath.Join(t.TempDir(), "sessions.sqlite")
 	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	exec := func(query string, args ...any) {
 		if _, err := db.Exec(query, args...); err != nil {
@@ -184,9 +174,7 @@ func TestOracle(t *testing.T) {
 		groups := oracleGroups(t, dialect)
 		dir := filepath.Join(filepath.FromSlash(oracleData), dialect)
 		stored, err := filepath.Glob(filepath.Join(dir, "*.index"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, path := range stored {
 			if name := strings.TrimSuffix(filepath.Base(path), ".index"); groups[name] == nil {
 				t.Errorf("%s: there is no recording of this name", path)
@@ -354,9 +342,7 @@ func (s *oracleStore) write(t *testing.T, path string) {
 		fmt.Fprintf(&index, "\t%s\t%s\n", e.part, e.hash)
 	}
 	z, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w := tar.NewWriter(z)
 	for _, hash := range s.order {
 		body := s.bodies[hash]
@@ -364,9 +350,7 @@ func (s *oracleStore) write(t *testing.T, path string) {
 		if err == nil {
 			_, err = io.WriteString(w, body)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	if err := errors.Join(w.Close(), z.Close(), os.MkdirAll(filepath.Dir(path), 0o755),
 		os.WriteFile(path+".index", index.Bytes(), 0o644), os.WriteFile(path+".tar.zst", packed.Bytes(), 0o644)); err != nil {
@@ -392,27 +376,19 @@ func oracleLoad(t *testing.T, path string) oracleStore {
 		}
 	}
 	f, err := os.Open(path + ".tar.zst")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer z.Close()
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return s
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		body, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.bodies[h.Name] = string(body)
 	}
 }

@@ -44,8 +44,8 @@ func locate(from, text string) (location, error) {
 	return location{text, text, false}, nil
 }
 
-// open opens the database. One that is a file is made when it is not there, unless it is opened to read. Where it cannot
-// be opened, the error says what the system says of the file, which is plainer than what SQLite makes of it.
+// open opens the database. One that is a file is made when it is not there, unless it is opened to read. Where it
+// cannot be opened, the error says what the system says of the file, which is plainer than what SQLite makes of it.
 func (l location) open(ctx context.Context, readOnly bool, opts ...dsn.Option) (store.Store, error) {
 	flag := os.O_RDWR
 	if readOnly {

@@ -50,26 +50,16 @@ func TestSendHearsTraceparent(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file, db := filepath.Join(t.TempDir(), "in.ndjson"), filepath.Join(t.TempDir(), "sessions.db")
-			if err := os.WriteFile(file, []byte(tt.input), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if code, _, errs := runWith(t, "send", "--db", db, file); code != exitOK {
-				t.Fatalf("send: exit %d: %s", code, errs)
-			}
+			must(t, os.WriteFile(file, []byte(tt.input), 0o600))
+			cli(t, "send", "--db", db, file)
 			s, err := sqlitestore.OpenReadOnly(t.Context(), db)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() { _ = s.Close() }()
 			var got []session.Row
 			for sum, err := range s.Sessions(t.Context(), store.Query{}) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for row, err := range s.Rows(t.Context(), sum.Key) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					got = append(got, row)
 				}
 			}
@@ -95,14 +85,10 @@ func TestSendHearsThatACallerIsNotSampled(t *testing.T) {
 	const input = `{"type":"otelagent.run_started","session":"s","run":"r","metadata":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"}}
 {"type":"otelagent.run_ended"}
 `
-	if err := os.WriteFile(file, []byte(input), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(input), 0o600))
 	if code, _, errs := runWith(t, "send", "--db", db, file); code == exitOK || !strings.Contains(errs, "not sampled") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	t.Setenv("OTEL_TRACES_SAMPLER", "always_on")
-	if code, _, errs := runWith(t, "send", "--db", db, file); code != exitOK {
-		t.Errorf("with a sampler that takes all: exit %d: %s", code, errs)
-	}
+	cli(t, "send", "--db", db, file)
 }

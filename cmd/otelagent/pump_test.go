@@ -32,27 +32,17 @@ func sentFiles(t *testing.T, commands ...[]string) map[string]string {
 			name: strings.Join(files, ", "), store: st,
 			ids: func() string { made++; return fmt.Sprint("generated ", made) },
 		}
-		if err := r.read(ctx, files, auto); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.read(ctx, files, auto))
 	}
-	if err := project.Refresh(ctx, st); err != nil {
-		t.Fatal(err)
-	}
+	must(t, project.Refresh(ctx, st))
 	out := map[string]string{}
 	for summary, err := range st.Sessions(ctx, store.Query{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rd := &reader.Reader{Store: st}
 		tree, err := rd.Load(ctx, summary.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := json.MarshalIndent(tree.Session, "", " ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var b strings.Builder
 		b.Write(text)
 		requests(&b, tree, tree.Runs)
@@ -86,25 +76,17 @@ func stored(t *testing.T, id string, o sendOptions) string {
 		}
 	}
 	db, err := a.open(t.Context(), o.DB)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.close()
 	key, err := db.Find(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tree, err := db.Load(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n := len(tree.Runs); n != 1 {
 		t.Errorf("%d runs", n)
 	}
 	text, err := json.MarshalIndent(tree.Session, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -117,13 +99,9 @@ func TestUntimedFile(t *testing.T) {
 {"type":"otelagent.turn_ended","session":"untimed","run":"r"}
 {"type":"otelagent.run_ended","session":"untimed","run":"r"}
 `
-	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(lines), 0o600))
 	written := time.Date(2026, 8, 1, 10, 0, 0, 123, time.UTC)
-	if err := os.Chtimes(file, written, written); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(file, written, written))
 	text := stored(t, "untimed", sendOptions{Files: []string{file}})
 	if strings.Contains(text, "1970-") || strings.Count(text, written.Format(time.RFC3339Nano)) < 4 {
 		t.Errorf("%s, want all of it at %v", text, written)
@@ -139,10 +117,8 @@ func TestNow(t *testing.T) {
 {"type":"otelagent.run_ended","ts":"2026-08-01T10:00:04Z","session":"s","run":"r"}
 `
 	file := filepath.Join(t.TempDir(), "timed.ndjson")
-	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	o := sendOptions{Files: []string{file}, Capture: captureOf("content")}
+	must(t, os.WriteFile(file, []byte(lines), 0o600))
+	o := sendOptions{Files: []string{file}, Capture: "content"}
 	was, before := stored(t, "s", o), time.Now()
 	o.Now = true
 	is, after := stored(t, "s", o), time.Now()
@@ -178,9 +154,7 @@ func TestTimesStayInTheirFile(t *testing.T) {
 {"type":"otelagent.turn_ended","session":"untimed","run":"r"}
 {"type":"otelagent.run_ended","session":"untimed","run":"r"}
 `
-	if err := os.WriteFile(untimed, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(untimed, []byte(lines), 0o600))
 	want := sentFiles(t, []string{untimed}, []string{timed})
 	want["untimed"] = strings.ReplaceAll(want["untimed"], `"service": "otelagent"`, `"service": "phi-core"`)
 	if len(want) < 2 {

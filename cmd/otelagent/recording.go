@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -77,10 +78,17 @@ func (r *recording) generatedIDs(files []string) func() string {
 	digest := sync.OnceValue(func() []byte { // most inputs name their own ids
 		all := sha256.New()
 		for _, name := range files {
+			var in io.Reader = bytes.NewReader(r.stdin)
+			if name != "-" {
+				f, err := os.Open(name)
+				if err != nil || !isRegular(name) {
+					return nil
+				}
+				defer f.Close()
+				in = f
+			}
 			one := sha256.New()
-			if name == "-" {
-				one.Write(r.stdin)
-			} else if hashFile(one, name) != nil {
+			if _, err := io.Copy(one, in); err != nil {
 				return nil
 			}
 			all.Write(one.Sum(nil))
@@ -96,19 +104,6 @@ func (r *recording) generatedIDs(files []string) func() string {
 		id := sha256.Sum256(binary.BigEndian.AppendUint64(slices.Clone(sum), n.Add(1)))
 		return base32.StdEncoding.EncodeToString(id[:])[:26] // as long as random ones
 	}
-}
-
-func hashFile(to io.Writer, name string) error {
-	if !isRegular(name) {
-		return os.ErrInvalid
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = io.Copy(to, f)
-	return err
 }
 
 // grow counts the bytes that are kept.
@@ -137,7 +132,7 @@ func (r *recording) read(ctx context.Context, files []string, from string) error
 	a := *r.app
 	a.stdin = bytes.NewReader(r.stdin)
 	s, err := a.deliver(ctx, sendOptions{From: from, Files: files, Tenant: a.tenant, Replay: true,
-		Capture: captureOf("content"), into: r})
+		Capture: "content", into: r})
 	if err == nil && s.Events == 0 && s.Rejected > 0 {
 		err = fmt.Errorf("nothing in %s could be read as %s\n%s", r.name, s.Dialect, s.FirstRejected)
 	}
@@ -154,29 +149,28 @@ const otlpPeek = 512
 // collector would have got them. It reads standard input into memory.
 func (r *recording) readOTLP(ctx context.Context, files []string) (rest []string, err error) {
 	for _, name := range files {
-		var in io.Reader
-		head := make([]byte, otlpPeek)
+		var in io.ReadSeeker
 		if name == "-" {
 			if r.stdin, err = io.ReadAll(io.LimitReader(r.app.stdin, maxRecording+1)); err != nil {
 				return nil, fmt.Errorf("standard input: %w", err)
 			}
-			if err := r.grow(len(r.stdin)); err != nil {
-				return nil, err
-			}
-			r.size = 0 // until its spans are counted
-			in, head = bytes.NewReader(r.stdin), r.stdin[:min(len(r.stdin), otlpPeek)]
+			in = bytes.NewReader(r.stdin)
 		} else if isRegular(name) {
 			f, err := os.Open(name)
 			if err != nil {
 				return nil, err
 			}
 			defer f.Close()
-			n, _ := f.ReadAt(head, 0)
-			in, head = f, head[:n]
+			in = f
 		}
-		if in == nil || !otlpHead.Match(head) {
+		if in == nil || !otlpHead.MatchReader(bufio.NewReader(io.LimitReader(in, otlpPeek))) {
 			rest = append(rest, name)
-		} else if err := r.otlp(ctx, name, in); err != nil {
+			continue
+		}
+		if _, err := in.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
+		if err := r.otlp(ctx, name, in); err != nil {
 			return nil, err
 		}
 	}
@@ -190,10 +184,10 @@ func (r *recording) otlp(ctx context.Context, name string, in io.Reader) error {
 	}
 	dec := json.NewDecoder(io.LimitReader(in, maxRecording))
 	var decoder ptrace.JSONUnmarshaler
-	foreign, rejected := 0, map[string]int{}
+	var all otlprow.Report
+	all.Rejected = map[string]int{}
 	for n := 1; ; n++ {
 		var doc json.RawMessage
-		var traces ptrace.Traces
 		err := dec.Decode(&doc)
 		if errors.Is(err, io.EOF) {
 			break
@@ -201,29 +195,27 @@ func (r *recording) otlp(ctx context.Context, name string, in io.Reader) error {
 		if err == nil {
 			err = otlpbounds.CheckJSON(doc)
 		}
+		var traces ptrace.Traces
 		if err == nil {
-			if err := r.grow(len(doc)); err != nil {
-				return err
-			}
 			traces, err = decoder.UnmarshalTraces(bytes.TrimSpace(doc))
 		}
 		if err != nil { // its text may hold a piece of the input
 			return fmt.Errorf("%s: document %d, which ends before byte %d, is no OTLP of spans", name, n, dec.InputOffset()+1)
 		}
 		batch, report := otlprow.Decode(traces, otlprow.WithTenant(r.app.tenant))
-		foreign += report.Foreign
+		all.Foreign += report.Foreign
 		for reason, n := range report.Rejected {
-			rejected[reason] += n
+			all.Rejected[reason] += n
 		}
-		if err := r.store.Put(ctx, batch); err != nil {
+		if err := firstError(r.grow(len(doc)), r.store.Put(ctx, batch)); err != nil {
 			return err
 		}
 	}
-	for _, reason := range slices.Sorted(maps.Keys(rejected)) {
-		r.app.say("%s: %s rejected: %s", name, count(rejected[reason], "span"), reason)
+	for _, reason := range slices.Sorted(maps.Keys(all.Rejected)) {
+		r.app.say("%s: %s rejected: %s", name, count(all.Rejected[reason], "span"), reason)
 	}
-	if foreign > 0 {
-		r.app.say("%s: %s of other instrumentation left out", name, count(foreign, "span"))
+	if all.Foreign > 0 {
+		r.app.say("%s: %s of other instrumentation left out", name, count(all.Foreign, "span"))
 	}
 	return nil
 }

@@ -42,21 +42,15 @@ func otlpJSON(t *testing.T) string {
 			lines.Write(append(text, '\n'))
 			return err
 		})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()),
 		otelagent.WithCapture(otelagent.CaptureContent)))
 	for ev, err := range phi.Events(bytes.NewReader(demoEvents)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rec.Record(t.Context(), ev)
 	}
 	rec.Close(t.Context())
-	if err := p.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Shutdown(t.Context()))
 	return lines.String()
 }
 
@@ -66,9 +60,7 @@ func TestShowOTLPFile(t *testing.T) {
 	events, traces := filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "traces.json")
 	text := otlpJSON(t)
 	for name, body := range map[string]string{events: string(demoEvents), traces: text} {
-		if err := os.WriteFile(name, []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(body), 0o600))
 	}
 	tree := func(shown string) string { // without the footer, which names the file
 		tree, _, _ := strings.Cut(shown, "\n… cut here")
@@ -131,9 +123,7 @@ func TestShowMadeUpIDs(t *testing.T) {
 	ids := map[string]string{}
 	for name, said := range map[string]string{"short": "word", "other": "ward", "long": long + "a", "as long": long + "b"} { // these differ at the end alone
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text(said)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text(said)), 0o600))
 		one := id(nil, path)
 		if again := id(nil, path); again != one || len(one) != 26 {
 			t.Errorf("%s: %q, then %q", name, one, again)
@@ -156,19 +146,13 @@ func TestShowMadeUpIDs(t *testing.T) {
 func TestShowGuideDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "chat.sqlite")
 	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := db.Exec(chatTables); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	code, got, said := command(t, nil, "show", path)
 	if code != exitOK || said != "" || !strings.Contains(got, "session  ses_1") || !strings.Contains(got, "user    hi") {
 		t.Errorf("exit %d, %s\n%s", code, said, got)
@@ -180,10 +164,7 @@ func TestShowGuideDatabase(t *testing.T) {
 
 // The environment of an agent says where and what it sends; a file is looked at whole all the same.
 func TestShowFileWhateverTheEnvironment(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "events.ndjson")
-	if err := os.WriteFile(path, demoEvents, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := demoFile(t)
 	_, want, _ := command(t, nil, "show", path)
 	for name, value := range map[string]string{
 		"OTEL_TRACES_SAMPLER": "always_off", "OTEL_TRACES_EXPORTER": "none", "OTEL_SERVICE_NAME": "shop",

@@ -59,12 +59,8 @@ func (f *replayFlags) check(wrong *wrongs) {
 			wrong.addf("--send: want an address without #")
 		}
 	}
-	if f.send == "" && f.keyEnv != "" {
-		wrong.addf("--key-env needs --send")
-	}
-	if f.timeout <= 0 {
-		wrong.addf("--timeout is not positive")
-	}
+	wrong.when(f.send == "" && f.keyEnv != "", "--key-env needs --send")
+	wrong.when(f.timeout <= 0, "--timeout is not positive")
 }
 
 // checkReplay prints whether a turn can be asked again.

@@ -108,9 +108,7 @@ func TestReplaySend(t *testing.T) {
 				Answered, Recorded struct{ Text string }
 				Diff               string
 			}
-			if err := json.Unmarshal([]byte(out), &got); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(out), &got))
 			if got.Answered.Text != "I read it." || got.Same || got.Recorded.Text != "Let me look at the code." ||
 				!got.Whole || got.Status != 200 {
 				t.Errorf("answer: %s", out)
@@ -276,9 +274,7 @@ func TestReplayKeys(t *testing.T) {
 		"http://api.example.com": false, "http://127.0.0.1.example.com": false,
 	} {
 		u, err := url.Parse(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if k, how, err := f.keyFor(message.OpenAIChat, u); err != nil || (string(k) != "") != want {
 			t.Errorf("%s: %q, %v", address, how, err)
 		}
@@ -296,9 +292,7 @@ func TestReplaySwap(t *testing.T) {
 	db := replayDatabase(t)
 	p := newProvider(t, nil)
 	file := filepath.Join(t.TempDir(), "system.txt")
-	if err := os.WriteFile(file, []byte("Be <brief>.\nNow.\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("Be <brief>.\nNow.\n"), 0o600))
 	code, out, errs := runWith(t, "request", "0b5c/@1/0", "--db", db, "--send", p.URL, "--system", file, "--model",
 		"other")
 	if code != exitOK || !strings.Contains(out, "I read it.") || !strings.Contains(errs, "bytes as anthropic to") {

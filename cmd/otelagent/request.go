@@ -102,16 +102,11 @@ func (f *requestFlags) read(arg string, asJSON bool) (addr, other reader.Address
 			modes++
 		}
 	}
-	if modes > 1 || asJSON && (f.pretty || f.provenance) {
-		wrong.addf("--pretty, --provenance, --diff, --check, --as and its kin, and --tool exclude each other; " +
+	wrong.when(modes > 1 || asJSON && (f.pretty || f.provenance),
+		"--pretty, --provenance, --diff, --check, --as and its kin, and --tool exclude each other; "+
 			"--output json goes with all but the first two")
-	}
-	if f.tool.call == "" && f.tool.command != "" {
-		wrong.addf("--run needs --tool")
-	}
-	if f.tool.command == "" && len(f.tool.args) > 0 {
-		wrong.addf("arguments after -- need --run")
-	}
+	wrong.when(f.tool.call == "" && f.tool.command != "", "--run needs --tool")
+	wrong.when(f.tool.command == "" && len(f.tool.args) > 0, "arguments after -- need --run")
 	f.again.check(&wrong)
 	return addr, other, wrong.err()
 }

@@ -68,9 +68,7 @@ func TestRequestBySpan(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &tree); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(out), &tree))
 	_, want, _ := runWith(t, "request", "0b5c/@1/3", "--db", db)
 	code, got, errs := runWith(t, "request", tree.Runs[0].Turns[3].SpanID, "--db", db)
 	if code != exitOK || got != want || got == "" {
@@ -126,9 +124,7 @@ func TestBigRequests(t *testing.T) {
 			t.Run(protocol+" "+limits, func(t *testing.T) {
 				db := filepath.Join(t.TempDir(), "s.db")
 				addr, err := freeAddr()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				collect := func() *collector {
 					o := collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db, Log: io.Discard}
 					if protocol == "grpc" {
@@ -144,9 +140,7 @@ func TestBigRequests(t *testing.T) {
 						}
 					}
 					c, err := startCollector(t.Context(), o)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					return c
 				}
 				c := collect()
@@ -164,9 +158,7 @@ func TestBigRequests(t *testing.T) {
 					_, _ = io.WriteString(w, turn)
 					arrived(t, db, fmt.Sprintf("big/%d", i))
 					if i < len(turns)-1 {
-						if err := c.stop(); err != nil {
-							t.Fatal(err)
-						}
+						must(t, c.stop())
 						c = collect()
 					}
 				}
@@ -174,9 +166,7 @@ func TestBigRequests(t *testing.T) {
 				if code := <-ended; code != exitOK {
 					t.Errorf("send: exit %d: %s", code, &errs)
 				}
-				if err := c.stop(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.stop())
 				for i := range turns {
 					code, out, errs := runWith(t, "request", fmt.Sprintf("big/%d", i), "--db", db)
 					if code != exitOK || errs != "" || sha256.Sum256([]byte(out)) != sha256.Sum256([]byte(want[i])) {
@@ -227,14 +217,10 @@ func BenchmarkRequest(b *testing.B) {
 		}
 	})
 	d, err := quiet.open(b.Context(), db)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer d.close()
 	key, err := d.Find(b.Context(), "last")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	last := func(t session.Tree) *session.Request {
 		turns := t.Runs[0].Turns
 		return turns[len(turns)-1].Requests[0]
@@ -242,9 +228,7 @@ func BenchmarkRequest(b *testing.B) {
 	b.Run("reconstruct", func(b *testing.B) { // rows, blocks, tree and payload
 		for b.Loop() {
 			t, err := d.Read(b.Context(), key)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			if p := last(t).Payload(t.Blocks); !p.Exact {
 				b.Fatal(p)
 			}

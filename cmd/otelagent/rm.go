@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -33,9 +34,8 @@ func (f *eraseFlags) add(c *cobra.Command) {
 
 // check wants an answer to "erase?" from --yes, from --dry-run or from a terminal.
 func (f *eraseFlags) check(wrong *wrongs, stdin io.Reader) {
-	if !f.yes && !f.dry && !isTerminal(stdin) {
-		wrong.addf("nobody can be asked here: give --yes to erase, or --dry-run to see what would go")
-	}
+	wrong.when(!f.yes && !f.dry && !isTerminal(stdin),
+		"nobody can be asked here: give --yes to erase, or --dry-run to see what would go")
 }
 
 func (a *app) rmCommand() *cobra.Command {
@@ -68,12 +68,9 @@ after all, 2 wrong usage. When one SESSION is not found none is erased.`,
 		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var wrong wrongs
-			if len(args) == 0 && !f.vacuum {
-				wrong.addf("nothing to erase: name a SESSION, or 'otelagent prune' erases by age and number")
-			}
-			if slices.Contains(args, "") {
-				wrong.addf("SESSION is given, but empty")
-			}
+			wrong.when(len(args) == 0 && !f.vacuum,
+				"nothing to erase: name a SESSION, or 'otelagent prune' erases by age and number")
+			wrong.when(slices.Contains(args, ""), "SESSION is given, but empty")
 			if len(args) > 0 {
 				f.check(&wrong, a.stdin)
 			}
@@ -111,23 +108,17 @@ Exit codes: 0 erased, or nothing to erase, 1 not erased or not wanted after all,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var wrong wrongs
 			policy := retention.Policy{MaxSessions: keep, Families: !f.only, Tenants: []string{a.tenant}}
-			if older == "" && !cmd.Flags().Changed("keep") {
-				wrong.addf("nothing to erase: give --older-than or --keep")
-			}
+			wrong.when(older == "" && !cmd.Flags().Changed("keep"), "nothing to erase: give --older-than or --keep")
 			if older != "" {
 				var err error
 				if policy.MaxAge, err = store.ParseAge(older); err != nil || policy.MaxAge == 0 {
 					wrong.addf("--older-than %s: want a time above 0: 30d, 720h", older)
 				}
 			}
-			if cmd.Flags().Changed("keep") && keep < 1 {
-				wrong.addf("--keep %d: want a number from 1", keep)
-			}
+			wrong.when(cmd.Flags().Changed("keep") && keep < 1, "--keep %d: want a number from 1", keep)
 			if all {
 				policy.Tenants = nil
-				if cmd.Flags().Changed("tenant") {
-					wrong.addf("--all-tenants and --tenant exclude each other")
-				}
+				wrong.when(cmd.Flags().Changed("tenant"), "--all-tenants and --tenant exclude each other")
 			}
 			f.check(&wrong, a.stdin)
 			if err := wrong.err(); err != nil {
@@ -178,17 +169,10 @@ func (a *app) rm(ctx context.Context, f *eraseFlags, choose func(context.Context
 	case f.dry:
 		a.say("%s would go from %s", howMany(list), db.at.name)
 		return listDoomed(a.stdout, list, len(list))
-	case len(list) > 0 && !f.yes:
-		const most = 20
-		a.say("%s will be erased from %s, for ever", howMany(list), db.at.name)
-		if err := listDoomed(a.stderr, list, most); err != nil {
+	case len(list) > 0:
+		if err := a.confirm(f, db, list); err != nil {
 			return err
 		}
-		if !a.ask("Erase?") {
-			return errors.New("nothing was erased")
-		}
-	}
-	if len(list) > 0 {
 		if err := a.erase(ctx, db, list); err != nil {
 			return err
 		}
@@ -203,8 +187,29 @@ func (a *app) rm(ctx context.Context, f *eraseFlags, choose func(context.Context
 	return v.Vacuum(ctx)
 }
 
+// confirm asks whether the sessions are to be erased, unless the flags answer.
+func (a *app) confirm(f *eraseFlags, db *database, list []doomed) error {
+	if f.yes {
+		return nil
+	}
+	const most = 20
+	a.say("%s will be erased from %s, for ever", howMany(list), db.at.name)
+	if err := listDoomed(a.stderr, list, most); err != nil {
+		return err
+	}
+	fmt.Fprint(a.stderr, "Erase? [y/N] ")
+	line, err := bufio.NewReader(a.stdin).ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(a.stderr)
+	}
+	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))) {
+		return errors.New("nothing was erased")
+	}
+	return nil
+}
+
 // named returns the sessions that were named, and their sub-agents.
-func (db *database) named(ctx context.Context, names []string, f *eraseFlags) ([]doomed, error) {
+func (db *database) named(ctx context.Context, names []string, f *eraseFlags) (list []doomed, err error) {
 	keys, err := db.WithSubAgents(ctx, names, f.only)
 	if err != nil {
 		return nil, fmt.Errorf("%w\nNothing was erased", err)
@@ -213,42 +218,37 @@ func (db *database) named(ctx context.Context, names []string, f *eraseFlags) ([
 		!slices.ContainsFunc(keys, func(k session.Key) bool { return k.ID == store.Last }) {
 		return nil, usagef("'%s' is not erased without asking: what is last changes as sessions come", store.Last)
 	}
-	var list []doomed
 	for _, key := range keys {
-		s, err := db.summary(ctx, key)
-		if err != nil {
+		if list, err = db.doom(ctx, list, key, 0); err != nil {
 			return nil, err
 		}
-		list = append(list, doomed{Summary: s})
 	}
 	return list, nil
 }
 
 // chosen returns the sessions that a rule chooses.
-func (db *database) chosen(ctx context.Context, policy retention.Policy, dry bool) ([]doomed, error) {
+func (db *database) chosen(ctx context.Context, policy retention.Policy, dry bool) (list []doomed, err error) {
 	if err := db.refresh(ctx); err != nil {
 		return nil, err
 	}
 	chosen, err := retention.Choose(ctx, db.Store, time.Now(), policy, dry)
-	var list []doomed
 	for _, d := range chosen {
-		s, err := db.summary(ctx, d.Key)
-		if err != nil {
-			return nil, err
+		var failed error
+		if list, failed = db.doom(ctx, list, d.Key, d.Revision); failed != nil {
+			return nil, failed
 		}
-		list = append(list, doomed{s, d.Revision})
 	}
 	return list, err
 }
 
-// summary returns the row of a session in lists.
-func (db *database) summary(ctx context.Context, k session.Key) (session.Summary, error) {
-	for s, err := range db.Store.Sessions(ctx, store.Query{Tenant: k.Tenant, Prefix: k.ID}) {
-		if err != nil || s.Key == k {
-			return s, err
-		}
+// doom adds a session to list with its row in lists.
+func (db *database) doom(ctx context.Context, list []doomed, k session.Key, at store.Revision) ([]doomed, error) {
+	found, err := db.summaries(ctx, store.Query{Tenant: k.Tenant, Prefix: k.ID})
+	i := slices.IndexFunc(found, func(s session.Summary) bool { return s.Key == k })
+	if i < 0 { // erased meanwhile
+		return append(list, doomed{session.Summary{Key: k}, at}), err
 	}
-	return session.Summary{Key: k}, nil // erased meanwhile
+	return append(list, doomed{found[i], at}), err
 }
 
 // eraseBatch is how many sessions are deleted together: a store may read all of its file each time.
@@ -270,13 +270,8 @@ func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
 			err = errors.New("interrupted")
 		}
 		if err != nil {
-			half := ""
-			if len(deleted) > 0 {
-				half = fmt.Sprintf("\n%s more cannot be seen any more, but may be on the disk still: the next 'otelagent rm', or "+
-					"'otelagent up' when it starts, finishes that", count(len(deleted), "session"))
-			}
-			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest%s", err,
-				count(len(gone), "session"), len(list), db.at.name, half)
+			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest", err,
+				count(len(gone), "session"), len(list), db.at.name)
 		}
 		stayed += len(batch) - len(deleted)
 		for _, s := range batch {
@@ -314,18 +309,15 @@ func howMany(list []doomed) string {
 
 // listDoomed writes a table of the first sessions of each owner, and how many more there are.
 func listDoomed(w io.Writer, list []doomed, most int) error {
-	owners, parts := []string{}, map[string][]session.Summary{}
+	owners := map[string][]session.Summary{}
 	for _, s := range list[:min(most, len(list))] {
-		if parts[s.Tenant] == nil {
-			owners = append(owners, s.Tenant)
-		}
-		parts[s.Tenant] = append(parts[s.Tenant], s.Summary)
+		owners[s.Tenant] = append(owners[s.Tenant], s.Summary)
 	}
-	for _, owner := range owners {
+	for _, owner := range slices.Sorted(maps.Keys(owners)) {
 		if owner != "" {
 			fmt.Fprintf(w, "of %s:\n", inspect.Clean(owner))
 		}
-		if err := inspect.List(w, parts[owner], look(w)); err != nil {
+		if err := inspect.List(w, owners[owner], look(w)); err != nil {
 			return err
 		}
 	}
@@ -333,14 +325,4 @@ func listDoomed(w io.Writer, list []doomed, most int) error {
 		fmt.Fprintf(w, "and %s\n", count(n, "more session"))
 	}
 	return nil
-}
-
-// ask asks the user. Every answer but yes is no.
-func (a *app) ask(question string) bool {
-	fmt.Fprintf(a.stderr, "%s [y/N] ", question)
-	line, err := bufio.NewReader(a.stdin).ReadString('\n')
-	if err != nil {
-		fmt.Fprintln(a.stderr)
-	}
-	return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line)))
 }

@@ -51,6 +51,13 @@ type wrongs []string
 
 func (w *wrongs) addf(format string, args ...any) { *w = append(*w, fmt.Sprintf(format, args...)) }
 
+// when adds a line where bad is true.
+func (w *wrongs) when(bad bool, format string, args ...any) {
+	if bad {
+		w.addf(format, args...)
+	}
+}
+
 func (w *wrongs) note(err error) {
 	if err != nil {
 		*w = append(*w, err.Error())
@@ -221,6 +228,16 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// wants takes from least to most arguments; format says what they are, and has the number that was given.
+func wants(least, most int, format string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return fmt.Errorf(format, len(args))
+		}
+		return nil
+	}
+}
+
 // refused is the annotation of a verb that names the shared flags which it does not take.
 const refused = "otelagent_refused"
 
@@ -248,16 +265,11 @@ func (a *app) checkFlags(c *cobra.Command) error {
 	var wrong wrongs
 	c.Flags().Visit(func(f *pflag.Flag) {
 		empty := f.Value.Type() == "string" && f.Value.String() == "" || f.Name == "db" && slices.Contains(a.dbs, "")
-		if empty && !slices.Contains(mayBeEmpty, f.Name) {
-			wrong.addf("--%s is given, but empty", f.Name)
-		}
-		if slices.Contains(strings.Fields(c.Annotations[refused]), f.Name) {
-			wrong.addf("%s takes no --%s", c.Name(), f.Name)
-		}
+		wrong.when(empty && !slices.Contains(mayBeEmpty, f.Name), "--%s is given, but empty", f.Name)
+		wrong.when(slices.Contains(strings.Fields(c.Annotations[refused]), f.Name), "%s takes no --%s", c.Name(), f.Name)
 	})
-	if a.output != outputText && a.output != outputJSON {
-		wrong.addf("--output %s: want %s or %s", a.output, outputText, outputJSON)
-	}
+	wrong.when(a.output != outputText && a.output != outputJSON,
+		"--output %s: want %s or %s", a.output, outputText, outputJSON)
 	return wrong.err()
 }
 

@@ -116,26 +116,21 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 		if o.Protocol != "" {
 			t.opts = append(t.opts, otelsetup.WithProtocol(otelsetup.Protocol(o.Protocol)))
 		}
-		t.name = o.Endpoint
 		for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
-			if t.name != "" || os.Getenv(name) == "" {
+			if t.name = os.Getenv(name); o.Endpoint != "" || t.name == "" {
 				continue
 			}
-			t.name = os.Getenv(name)
 			if u, err := url.Parse(t.name); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 				return nil, usagef("%s=%s: want http://HOST:PORT or https://HOST:PORT", name, t.name)
 			}
+			return t, nil
 		}
-		if t.name == "" {
-			t.name = "http://127.0.0.1:4317"
-			if cmp.Or(o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"),
-				os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) == string(otelsetup.HTTP) {
-				t.name = "http://127.0.0.1:4318"
-			}
-			t.opts = append(t.opts, otelsetup.WithEndpoint(t.name))
-		} else if o.Endpoint != "" {
-			t.opts = append(t.opts, otelsetup.WithEndpoint(o.Endpoint))
+		t.name = cmp.Or(o.Endpoint, "http://127.0.0.1:4317")
+		if o.Endpoint == "" && cmp.Or(o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"),
+			os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) == string(otelsetup.HTTP) {
+			t.name = "http://127.0.0.1:4318"
 		}
+		t.opts = append(t.opts, otelsetup.WithEndpoint(t.name))
 		return t, nil
 	}
 	at, err := locate("--db", o.DB)

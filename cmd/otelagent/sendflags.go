@@ -32,17 +32,13 @@ type sendOptions struct {
 	Follow                                bool   // files grow
 	Now                                   bool   // files end now
 	Live                                  bool   // copies of open spans are sent
-	Capture                               captureOptions
+	Capture                               string // the level of content to send
+	Redact                                string // a file of rules, or redactDefault
 	Config                                string // the path of a file with the tuning
 	tuning
 
 	into *recording // in place of a collector or a database
 }
-
-// captureOptions say which content is sent.
-type captureOptions struct{ Level, Redact string }
-
-func captureOf(level string) captureOptions { return captureOptions{Level: level} }
 
 // tuning is the file of --config. docs/sending.md lists its keys.
 type tuning struct {
@@ -91,8 +87,8 @@ func (o *sendOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Provider, "provider", "", "`NAME` of the provider, where the input names none")
 	f.StringVar(&o.InputTokens, "input-tokens", "", "`RULE` for reported input tokens, where the input has none: "+
 		includesCache+" or "+excludesCache)
-	f.StringVar(&o.Capture.Level, "capture", "none", "`LEVEL` of content to send: none, digests or content")
-	f.StringVar(&o.Capture.Redact, "redact", "",
+	f.StringVar(&o.Capture, "capture", "none", "`LEVEL` of content to send: none, digests or content")
+	f.StringVar(&o.Redact, "redact", "",
 		"redact content by the rules in this `FILE` (docs/redaction.md), or by the built-in set: default")
 	f.StringVar(&o.Endpoint, "endpoint", "",
 		"`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
@@ -142,43 +138,30 @@ func (o *sendOptions) check() error {
 			wrong.addf("%s %s: want %s or %s", name, value, strings.Join(allowed[:last], ", "), allowed[last])
 		}
 	}
-	oneOf("--capture", o.Capture.Level, "none", "digests", "content")
+	oneOf("--capture", o.Capture, "none", "digests", "content")
 	if _, known := dialects.Named(o.From); !known && o.From != auto {
 		wrong.addf("--from %s: want %s or %s", o.From, auto, strings.Join(dialects.Names(), ", "))
 	}
 	file := len(o.Files) > 0 && o.Files[0] != "-"
-	if o.Follow && (len(o.Files) != 1 || !file) {
-		wrong.addf("--follow wants one file")
-	}
-	if o.Now && (o.Follow || !file) {
-		wrong.addf("--now is for files that have ended")
-	}
+	wrong.when(o.Follow && (len(o.Files) != 1 || !file), "--follow wants one file")
+	wrong.when(o.Now && (o.Follow || !file), "--now is for files that have ended")
 	oneOf("--input-tokens", o.InputTokens, includesCache, excludesCache)
 	oneOf("--protocol", o.Protocol, string(otelsetup.GRPC), string(otelsetup.HTTP))
 	if o.DB != "" {
 		_, err := locate("--db", o.DB)
 		wrong.note(err)
 	}
-	if o.DB != "" && o.Endpoint != "" {
-		wrong.addf("--db and --endpoint exclude each other")
-	}
-	if o.Replay && file {
-		wrong.addf("--replay is for standard input; files are recordings anyway")
-	}
+	wrong.when(o.DB != "" && o.Endpoint != "", "--db and --endpoint exclude each other")
+	wrong.when(o.Replay && file, "--replay is for standard input; files are recordings anyway")
 	if scheme, _, ok := strings.Cut(o.Endpoint, "://"); ok && scheme != "http" && scheme != "https" {
 		wrong.addf("--endpoint %s: want http://HOST:PORT or https://HOST:PORT", o.Endpoint)
 	}
-	if len(o.Files) > 1 && slices.Contains(o.Files, "-") {
-		wrong.addf("- stands for standard input and cannot be mixed with files")
-	}
-	if o.Live && (o.Replay || file && !o.Follow) {
-		wrong.addf("%s", notLive)
-	}
+	wrong.when(len(o.Files) > 1 && slices.Contains(o.Files, "-"),
+		"- stands for standard input and cannot be mixed with files")
+	wrong.when(o.Live && (o.Replay || file && !o.Follow), "%s", notLive)
 	o.load(&wrong)
 	oneOf("metrics", o.Metrics, metricsAuto, metricsOn, metricsOff)
-	if o.Metrics == metricsOn && o.DB != "" {
-		wrong.addf("metrics on wants a collector: a database takes no metrics")
-	}
+	wrong.when(o.Metrics == metricsOn && o.DB != "", "metrics on wants a collector: a database takes no metrics")
 	var profiles []string
 	for _, p := range spans.Profiles() {
 		profiles = append(profiles, string(p))
@@ -186,12 +169,8 @@ func (o *sendOptions) check() error {
 	oneOf("profile", o.Profile, profiles...)
 	oneOf("span_names", o.SpanNames, namesExact, namesDetailed)
 	oneOf("block_scope", o.BlockScope, "session", "run")
-	if o.Heartbeat != 0 && o.Heartbeat < time.Second {
-		wrong.addf("heartbeat %v: want 1s or more", o.Heartbeat)
-	}
-	if o.MaxBlockBytes < 0 {
-		wrong.addf("max_block_bytes %d: want 0 or more", o.MaxBlockBytes)
-	}
+	wrong.when(o.Heartbeat != 0 && o.Heartbeat < time.Second, "heartbeat %v: want 1s or more", o.Heartbeat)
+	wrong.when(o.MaxBlockBytes < 0, "max_block_bytes %d: want 0 or more", o.MaxBlockBytes)
 	if n := o.MaxSpanBytes; n != nil && (*n < 64<<10 || *n > 3<<20) {
 		wrong.addf("max_span_bytes %d: want 65536 to 3145728", *n)
 	}
@@ -203,9 +182,8 @@ func (o *sendOptions) check() error {
 			wrong.addf("capture_for[%d]: want agent or session, and capture: none, digests or content", i)
 		}
 	}
-	if o.PartialOutput && o.Capture.Level != string(spans.CaptureContent) && len(o.CaptureFor) == 0 {
-		wrong.addf("partial_output wants --capture content")
-	}
+	wrong.when(o.PartialOutput && o.Capture != string(spans.CaptureContent) && len(o.CaptureFor) == 0,
+		"partial_output wants --capture content")
 	return wrong.err()
 }
 
@@ -229,7 +207,7 @@ func (o *sendOptions) inputOptions(live bool) []input.Option {
 // tracerOptions are the options of a tracer. The flags must have been checked; reading the rules of --redact may fail.
 func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
 	opts := []otelagent.Option{writer.WithDerivedIDs, func(c *writer.Config) {
-		c.Capture, c.PerRun = captureLevels[o.Capture.Level], o.BlockScope == "run"
+		c.Capture, c.PerRun = captureLevels[o.Capture], o.BlockScope == "run"
 		c.MaxBlockBytes = o.MaxBlockBytes
 		c.Detailed, c.Profile = o.SpanNames == namesDetailed, spans.Profile(o.Profile)
 		if n := o.PreviewBytes; n != nil {
@@ -245,12 +223,12 @@ func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
 			c.CaptureFor = o.captureFor
 		}
 	}}
-	switch o.Capture.Redact {
+	switch o.Redact {
 	case "":
 	case redactDefault:
 		opts = append(opts, otelagent.WithRedactor(redact.Defaults()))
 	default:
-		rules, err := loadRules(o.Capture.Redact)
+		rules, err := loadRules(o.Redact)
 		if err != nil {
 			return nil, err
 		}
@@ -262,11 +240,12 @@ func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
 // captureFor returns the level of a run. The first rule that matches counts.
 func (o *sendOptions) captureFor(run writer.RunInfo) otelagent.Capture {
 	for _, r := range o.CaptureFor {
-		if r.Agent != "" && (run.Agent == r.Agent || run.AgentID == r.Agent) || r.Session != "" && run.SessionID == r.Session {
+		ofAgent := r.Agent != "" && (run.Agent == r.Agent || run.AgentID == r.Agent)
+		if ofAgent || r.Session != "" && run.SessionID == r.Session {
 			return captureLevels[r.Capture]
 		}
 	}
-	return captureLevels[o.Capture.Level]
+	return captureLevels[o.Capture]
 }
 
 // redactDefault is the value of --redact that names the built-in rules.

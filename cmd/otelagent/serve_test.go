@@ -24,9 +24,7 @@ import (
 func fetch(t testing.TB, base, path string, edit ...func(*http.Request)) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(base, "/")+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range edit {
 		f(r)
 	}
@@ -34,14 +32,10 @@ func fetch(t testing.TB, base, path string, edit ...func(*http.Request)) (int, s
 		[]*http.Request) error {
 		return http.ErrUseLastResponse
 	}}).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return resp.StatusCode, string(b)
 }
 
@@ -49,10 +43,7 @@ func fetch(t testing.TB, base, path string, edit ...func(*http.Request)) (int, s
 func sampleDatabase(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s.db")
-	file := filepath.Join(t.TempDir(), "demo.ndjson")
-	if err := os.WriteFile(file, demoEvents, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := demoFile(t)
 	for _, f := range []string{file, "../../dialects/guide/testdata/session.jsonl"} {
 		var errs bytes.Buffer
 		if code := run(t.Context(), []string{"send", "--db", path, "--capture", "content", f}, strings.NewReader(""),
@@ -67,9 +58,7 @@ func sampleDatabase(t testing.TB) string {
 func addDead(t testing.TB, path, id string) {
 	t.Helper()
 	st, err := sqlitestore.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer st.Close()
 	const start = 1_760_000_000_000_000_000
 	row := session.Row{
@@ -80,12 +69,8 @@ func addDead(t testing.TB, path, id string) {
 	}
 	turn := row
 	turn.Span, turn.Parent, turn.Turn, turn.Kind = session.SpanID{2}, row.Span, 0, session.KindTurn
-	if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{row, turn}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := project.Refresh(t.Context(), st); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.Put(t.Context(), session.Batch{Rows: []session.Row{row, turn}}))
+	must(t, project.Refresh(t.Context(), st))
 }
 
 // What the API gives is what the command line prints, byte for byte.
@@ -161,9 +146,7 @@ func TestServeToken(t *testing.T) {
 	db := sampleDatabase(t)
 	t.Setenv(envToken, "")
 	readable := filepath.Join(t.TempDir(), "readable")
-	if err := os.WriteFile(readable, []byte("0123456789abcdef\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(readable, []byte("0123456789abcdef\n"), 0o644))
 	// no address of this machine
 	args := []string{"up", "--read-only", "--db", db, "--viewer", "192.0.2.1:0", "--token-file", readable}
 	if _, _, errs := runWith(t, args...); !strings.Contains(errs, "other users can read the token") {
@@ -234,9 +217,7 @@ func TestUpViewer(t *testing.T) {
 	errs.Reset()
 	ended, stop := context.WithCancel(t.Context())
 	at, err := chooseDatabase(db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	none := make(chan error, 1)
 	err = a.startViewer(ended, at, &upFlags{viewer: viewerOptions{addr: taken}}, none)
 	if stop(); err != nil || <-none != nil || !strings.Contains(errs.String(), "no viewer: "+taken+" is already in use") {
@@ -255,9 +236,7 @@ func TestUpConfigWithViewer(t *testing.T) {
 	dir := t.TempDir()
 	db, config := filepath.Join(dir, "s.db"), filepath.Join(dir, "collector.yaml")
 	text := builtinConfig(collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db})
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(config, []byte(text), 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	lines, wait := start(ctx, nil, "up", "--config", config, "--db", db, "--viewer", "127.0.0.1:0")

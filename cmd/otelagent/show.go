@@ -3,12 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/otelagent/otelagent/backend/inspect"
-	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/reader"
 )
@@ -93,14 +93,13 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	}
 	defer db.close()
 	if ref == "" {
-		only, err := db.only(ctx)
+		var several *severalError
+		if ref, err = db.only(ctx); errors.As(err, &several) && !a.json() {
+			return a.listSeveral(ctx, db, several)
+		}
 		if err != nil {
 			return err
 		}
-		if only == nil {
-			return a.listSeveral(ctx, db)
-		}
-		ref = only.ID
 	}
 	key, addr, err := db.Locate(ctx, ref)
 	if err != nil {
@@ -124,11 +123,9 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	if look.Related, err = db.Related(ctx, t.Session, db.Load); err != nil {
 		return err
 	}
-	for s, err := range db.Store.Sessions(ctx, store.Query{Tenant: db.Tenant, ForkedFrom: t.ID, Limit: mostListed}) {
-		if err != nil {
-			return err
-		}
-		look.Forks = append(look.Forks, s)
+	look.Forks, err = db.summaries(ctx, store.Query{Tenant: db.Tenant, ForkedFrom: t.ID, Limit: mostListed})
+	if err != nil {
+		return err
 	}
 	w := bufio.NewWriter(a.stdout)
 	return firstError(inspect.Text(w, t, look), w.Flush())
@@ -137,26 +134,12 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 // mostListed bounds how many sessions are listed where the user named none.
 const mostListed = 50
 
-// listSeveral lists the sessions of a database of which none was named.
-func (a *app) listSeveral(ctx context.Context, db *database) error {
-	var list []session.Summary
-	for s, err := range db.Store.Sessions(ctx, store.Query{Tenant: db.Tenant, Limit: mostListed + 1}) {
-		if err != nil {
-			return err
-		}
-		list = append(list, s)
-	}
-	more := ""
-	if len(list) > mostListed {
-		list, more = list[:mostListed], ", of which these are the newest"
-	}
-	which := fmt.Sprintf("%s holds several sessions%s; name one, such as %s", db.at.name, more, list[0].ID)
-	if a.json() {
-		return usagef("%s", which)
-	}
-	if err := inspect.List(a.stdout, list, look(a.stdout)); err != nil {
+// listSeveral lists the newest sessions of a database of which none was named.
+func (a *app) listSeveral(ctx context.Context, db *database, several error) error {
+	list, err := db.summaries(ctx, store.Query{Tenant: db.Tenant, Limit: mostListed})
+	if err != nil {
 		return err
 	}
-	a.say("%s", which)
-	return nil
+	a.say("%v", several)
+	return inspect.List(a.stdout, list, look(a.stdout))
 }

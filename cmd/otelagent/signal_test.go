@@ -13,9 +13,7 @@ func TestTerminate(t *testing.T) {
 	lines, wait := start(t.Context(), nil, "up", "--db", filepath.Join(t.TempDir(), "s.db"),
 		"--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0")
 	await(t, lines, "otelagent: ready")
-	if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(syscall.Getpid(), syscall.SIGTERM))
 	await(t, lines, "otelagent: stopping")
 	if code := wait(); code != exitOK {
 		t.Errorf("exit %d", code)

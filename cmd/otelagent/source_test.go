@@ -21,23 +21,19 @@ func TestFollow(t *testing.T) {
 		filepath.Join(dir, "whole.db")
 	lines := bytes.SplitAfter(demoEvents, []byte("\n"))
 	first := bytes.Join(lines[:40], nil)
-	if err := os.WriteFile(path, append(first, lines[40][:20]...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, append(first, lines[40][:20]...), 0o600))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	var said bytes.Buffer
 	a := &app{stdin: strings.NewReader(""), stdout: &said, stderr: &said}
 	go func() {
 		_, err := a.deliver(ctx, sendOptions{From: auto, Files: []string{path}, Follow: true, DB: followed,
-			Capture: captureOf("content")})
+			Capture: "content"})
 		done <- err
 	}()
 	time.Sleep(2 * pollTime)
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, piece := range [][]byte{lines[40][20:], bytes.Join(lines[41:], nil)} {
 		if _, err := f.Write(piece); err != nil {
 			t.Fatal(err)
@@ -50,7 +46,7 @@ func TestFollow(t *testing.T) {
 		t.Fatalf("%v\n%s", err, said.String())
 	}
 	if _, err := a.deliver(t.Context(), sendOptions{Files: []string{path}, DB: whole,
-		Capture: captureOf("content")}); err != nil {
+		Capture: "content"}); err != nil {
 		t.Fatal(err)
 	}
 	got, want := shown(t, followed), shown(t, whole)
@@ -76,9 +72,7 @@ func TestFollowEndsInsideALine(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "events.ndjson")
-			if err := os.WriteFile(path, bytes.Join(test.content, nil), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, bytes.Join(test.content, nil), 0o600))
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			var errs lockedBuffer
@@ -128,9 +122,7 @@ func shown(t *testing.T, db string) string {
 func TestFollowTruncated(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "events.ndjson")
-	if err := os.WriteFile(path, demoEvents, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, demoEvents, 0o600))
 	a := &app{stdin: strings.NewReader(""), stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
 	done := make(chan error, 1)
 	go func() {
@@ -138,9 +130,7 @@ func TestFollowTruncated(t *testing.T) {
 		done <- err
 	}()
 	time.Sleep(2 * pollTime)
-	if err := os.Truncate(path, 10); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(path, 10))
 	select {
 	case err := <-done:
 		if err == nil || !strings.Contains(err.Error(), "became shorter") {
@@ -168,9 +158,7 @@ func TestSendDatabase(t *testing.T) {
 	dir := t.TempDir()
 	path, to := filepath.Join(dir, "chat.sqlite"), filepath.Join(dir, "to.db")
 	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	if _, err := db.Exec(chatTables); err != nil {
 		t.Fatal(err)
@@ -178,7 +166,7 @@ func TestSendDatabase(t *testing.T) {
 	var said bytes.Buffer
 	a := &app{stdin: strings.NewReader(""), stdout: &said, stderr: &said}
 	send := func(ctx context.Context, o sendOptions) error {
-		o.Files, o.Capture = []string{path}, captureOf("content")
+		o.Files, o.Capture = []string{path}, "content"
 		_, err := a.deliver(ctx, o)
 		return err
 	}
@@ -186,9 +174,7 @@ func TestSendDatabase(t *testing.T) {
 		!strings.Contains(err.Error(), "is an SQLite file; of those guide is read, not acp") {
 		t.Errorf("%v", err)
 	}
-	if err := send(t.Context(), sendOptions{DB: to}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, send(t.Context(), sendOptions{DB: to}))
 	if before := shown(t, to); !strings.Contains(before, "ses_1") || !strings.Contains(said.String(),
 		"guide (an SQLite file)") {
 		t.Errorf("%s\n%s", before, said.String())

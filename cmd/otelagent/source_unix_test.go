@@ -28,9 +28,7 @@ func TestFollowNamedPipe(t *testing.T) {
 		}
 	}()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	in := bufio.NewScanner(&follower{f: f, name: path, quit: t.Context().Done()})
 	for range 2 {

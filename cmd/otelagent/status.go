@@ -84,14 +84,9 @@ func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
 		return usagef("--wait: %w", errFollowFile)
 	}
 	if ref == "" {
-		only, err := db.only(ctx)
-		if err != nil {
+		if ref, err = db.only(ctx); err != nil {
 			return err
 		}
-		if only == nil {
-			return usagef("%s holds several sessions: name one of them; 'otelagent ls' lists them", db.at.name)
-		}
-		ref = only.ID
 	}
 	deadline := time.Now().Add(o.timeout)
 	key, err := db.findBy(ctx, ref, o, deadline)

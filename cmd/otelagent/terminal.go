@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -47,33 +46,24 @@ func writeJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// escaper writes JSON with \u escapes in place of the characters on which a terminal acts and that JSON permits: DEL, C1
-// controls, and format characters, which hide or reverse text. One Write has whole characters.
+// escaper writes JSON with \u escapes in place of the characters on which a terminal acts and that JSON permits: DEL,
+// C1 controls, and format characters, which hide or reverse text. One Write has whole characters.
 type escaper struct{ w io.Writer }
 
 func (e escaper) Write(b []byte) (int, error) {
-	acts := func(r rune) bool {
-		const joiner, byteOrder = 0x200d, 0xfeff // part of emoji and of files, and harmless
-		return r != joiner && r != byteOrder &&
-			(r >= 0x7f && r < 0xa0 || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
-	}
-	var out []byte
-	from := 0
-	for i := bytes.IndexFunc(b, acts); i >= 0; i = bytes.IndexFunc(b[from:], acts) {
-		r, n := utf8.DecodeRune(b[from+i:])
-		out = append(out, b[from:from+i]...)
+	const joiner, byteOrder = 0x200d, 0xfeff // part of emoji and of files, and harmless
+	out := make([]byte, 0, len(b))
+	for _, r := range string(b) {
+		if r < 0x7f || r == joiner || r == byteOrder || r >= 0xa0 && !unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
+			out = utf8.AppendRune(out, r)
+			continue
+		}
 		for _, u := range utf16.AppendRune(nil, r) {
 			out = fmt.Appendf(out, "\\u%04x", u)
 		}
-		from += i + n
 	}
-	if from == 0 {
-		return e.w.Write(b)
-	}
-	if _, err := e.w.Write(append(out, b[from:]...)); err != nil {
-		return 0, err
-	}
-	return len(b), nil
+	_, err := e.w.Write(out)
+	return len(b), err
 }
 
 // footer is the last line of a terminal, which is replaced. On anything else it does nothing.
@@ -83,10 +73,10 @@ type footer struct {
 }
 
 func newFooter(w io.Writer) *footer {
-	if isTerminal(w) {
-		return &footer{w: w}
+	if !isTerminal(w) {
+		w = nil
 	}
-	return &footer{}
+	return &footer{w: w}
 }
 
 func (f *footer) show(text string) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -101,23 +102,13 @@ func (a *app) checkUp(f *upFlags, flags *pflag.FlagSet) (err error) {
 	var wrong wrongs
 	collector := []string{"otlp-grpc", "otlp-http", "redact", "max-age", "max-sessions", "max-size"}
 	excluded := func(flag string, others ...string) {
-		if flags.Changed(flag) {
-			var given []string
-			for _, name := range others {
-				if flags.Changed(name) {
-					given = append(given, "--"+name)
-				}
-			}
-			if len(given) > 0 {
-				wrong.addf("--%s excludes %s", flag, strings.Join(given, ", "))
-			}
-		}
+		others = slices.DeleteFunc(others, func(name string) bool { return !flags.Changed(name) })
+		wrong.when(flags.Changed(flag) && len(others) > 0, "--%s excludes --%s", flag, strings.Join(others, ", --"))
 	}
-	excluded("config", append(collector, "tenant", "read-only")...)
+	excluded("config", append(slices.Clone(collector), "tenant", "read-only")...)
 	excluded("read-only", collector...)
-	if !f.readOnly && flags.Changed("tenant") && a.tenant == "" {
-		wrong.addf("--tenant is given, but empty: each sender would name the owner")
-	}
+	wrong.when(!f.readOnly && flags.Changed("tenant") && a.tenant == "",
+		"--tenant is given, but empty: each sender would name the owner")
 	f.Tenant = a.tenant
 	if f.Database, err = a.oneDatabase(); err != nil {
 		return err
@@ -127,11 +118,10 @@ func (a *app) checkUp(f *upFlags, flags *pflag.FlagSet) (err error) {
 			wrong.addf("--max-age %s: want at least 1m: 30d, 720h", f.age)
 		}
 	}
-	if f.MaxSessions < 0 {
-		wrong.addf("--max-sessions %d: want a number from 0", f.MaxSessions)
-	}
+	wrong.when(f.MaxSessions < 0, "--max-sessions %d: want a number from 0", f.MaxSessions)
 	if f.size != "" {
-		if f.MaxSizeMiB, err = parseMiB(f.size); err != nil {
+		n, err := humanize.ParseBytes(f.size)
+		if f.MaxSizeMiB = int64(n >> 20); err != nil || n < 1<<20 || n > math.MaxInt64 {
 			wrong.addf("--max-size %s: want at least 1MiB: 10GiB, 500MiB", f.size)
 		}
 	}
@@ -147,15 +137,6 @@ func (a *app) checkUp(f *upFlags, flags *pflag.FlagSet) (err error) {
 		wrong.note(err)
 	}
 	return wrong.err()
-}
-
-// parseMiB reads a size, and returns it in whole MiB.
-func parseMiB(s string) (int64, error) {
-	n, err := humanize.ParseBytes(s)
-	if err != nil || n < 1<<20 || n > math.MaxInt64 {
-		return 0, errors.New("no size")
-	}
-	return int64(n >> 20), nil
 }
 
 // memoryGoal is where the garbage collector begins to work more often: less than memory_limiter refuses at. GOMEMLIMIT
@@ -187,12 +168,7 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 		return err
 	}
 	for _, l := range c.listeners {
-		switch l.Protocol {
-		case "grpc":
-			a.say("OTLP over gRPC on %s", l.Addr)
-		case "http":
-			a.say("OTLP over HTTP on http://%s", l.Addr)
-		}
+		a.say(map[string]string{"grpc": "OTLP over gRPC on %s", "http": "OTLP over HTTP on http://%s"}[l.Protocol], l.Addr)
 	}
 	if f.Config == "" {
 		a.say("sessions are kept in %s", at.name)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"runtime"
@@ -53,10 +54,9 @@ func (o *viewerOptions) check(wrong *wrongs) {
 }
 
 // token returns the token that readers must send; empty for none.
-func (o *viewerOptions) token() (string, error) {
+func (o *viewerOptions) token(a *app) (string, error) {
 	const least = 16 // characters, so that nobody guesses it
-	token := os.Getenv(envToken)
-	from := "$" + envToken
+	token, from := os.Getenv(envToken), "$"+envToken
 	if o.tokenFile != "" {
 		text, err := os.ReadFile(o.tokenFile)
 		if err != nil {
@@ -64,6 +64,9 @@ func (o *viewerOptions) token() (string, error) {
 		}
 		if token, from = string(bytes.TrimSpace(text)), o.tokenFile; token == "" {
 			return "", fmt.Errorf("%s is empty, want a token", from)
+		}
+		if at, err := os.Stat(from); err == nil && at.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+			a.say("other users can read the token in %s: 'chmod 600' it", from)
 		}
 	}
 	if token != "" && len(token) < least {
@@ -75,20 +78,17 @@ func (o *viewerOptions) token() (string, error) {
 
 // open listens, and makes the viewer. Browsers may use the name of a host in the address.
 func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bool) (*viewing, error) {
-	token, err := o.token()
+	token, err := o.token(a)
 	if err != nil {
 		return nil, err
 	}
-	if at, err := os.Stat(o.tokenFile); err == nil && at.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		a.say("other users can read the token in %s: 'chmod 600' it", o.tokenFile)
-	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", o.addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%s is already in use, perhaps by another viewer; choose another address: %w", o.addr,
+			syscall.EADDRINUSE)
+	}
 	if err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("%s is already in use, perhaps by another viewer; choose another address: %w", o.addr,
-				syscall.EADDRINUSE)
-		}
 		return nil, err
 	}
 	if web.NeedsToken(l.Addr()) && token == "" {
@@ -98,16 +98,12 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 	}
 	vo := web.Options{
 		Store: db.Store, Name: db.at.name, Version: versionText(), Tenant: db.Tenant, Fixed: fixed, Refresh: db.refresh,
-		Token: token, Links: map[string]string{},
+		Token: token, Links: map[string]string{"jaeger": o.jaeger, "tempo": o.tempo},
 		Log: func(line string) { a.say("viewer: %s", line) },
 	}
+	maps.DeleteFunc(vo.Links, func(_, link string) bool { return link == "" })
 	if host, _, err := net.SplitHostPort(o.addr); err == nil && host != "" && net.ParseIP(host) == nil {
 		vo.Hosts = []string{host}
-	}
-	for name, link := range map[string]string{"jaeger": o.jaeger, "tempo": o.tempo} {
-		if link != "" {
-			vo.Links[name] = link
-		}
 	}
 	h, err := web.New(vo)
 	if err != nil {

@@ -42,14 +42,10 @@ func manyDatabase(b *testing.B) string {
 	b.Helper()
 	manyOnce.Do(func() {
 		dir, err := os.MkdirTemp("", "otelagent-many-") // for all runs; cleaning removes it
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		path := filepath.Join(dir, "s.db")
 		long := longDatabase(b)
-		if err := os.Rename(long, path); err != nil {
-			b.Fatal(err)
-		}
+		must(b, os.Rename(long, path))
 		var lines bytes.Buffer
 		tenThousandLines(&lines)
 		var errs bytes.Buffer
@@ -90,29 +86,21 @@ func tenThousandLines(w io.Writer) {
 func copySessions(b *testing.B, path string) {
 	b.Helper()
 	file := filepath.Join(b.TempDir(), "demo.ndjson")
-	if err := os.WriteFile(file, demoEvents, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	must(b, os.WriteFile(file, demoEvents, 0o600))
 	rec, err := quiet.openRecording(b.Context(), []string{file}, auto)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer rec.close()
 	const child = "c41d7b1e-93a2-4a0e-8f55-6b7a1f0d2c90"
 	var rows []session.Row
 	for r, err := range rec.Store.Rows(b.Context(), session.Key{ID: child}) {
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		rows = append(rows, r)
 	}
 	if len(rows) < 2 {
 		b.Fatalf("%d rows", len(rows))
 	}
 	to, err := sqlitestore.Open(b.Context(), path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	var batch []session.Row
 	for n := range manySessions {
 		for i, r := range rows[:2] {
@@ -122,19 +110,13 @@ func copySessions(b *testing.B, path string) {
 			batch = append(batch, r)
 		}
 		if len(batch) > 6000 || n == manySessions-1 {
-			if err := to.Put(context.Background(), session.Batch{Rows: batch}); err != nil {
-				b.Fatal(err)
-			}
+			must(b, to.Put(context.Background(), session.Batch{Rows: batch}))
 			batch = batch[:0]
 		}
 	}
-	if err := to.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, to.Close())
 	raw, err := sql.Open("sqlite", path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer raw.Close()
 	var columns, same string
 	if err := raw.QueryRowContext(b.Context(),
@@ -174,19 +156,13 @@ func pageFiles(b *testing.B) []string {
 func BenchmarkShow(b *testing.B) {
 	path := manyDatabase(b)
 	db, err := quiet.open(b.Context(), path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer db.close()
 	var id string
-	if err := queryOne(b, path, `SELECT id FROM sessions WHERE id NOT LIKE '0194f3c2%' AND id <> 'ten-thousand' LIMIT 1`, &id); err != nil {
-		b.Fatal(err)
-	}
+	must(b, queryOne(b, path, `SELECT id FROM sessions WHERE id NOT LIKE '0194f3c2%' AND id <> 'ten-thousand' LIMIT 1`, &id))
 	handler := func(b *testing.B) *web.Handler {
 		h, err := web.New(web.Options{Store: db.Store, Refresh: db.refresh})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		return h
 	}
 	get := func(b *testing.B, h http.Handler, target string) {
@@ -244,9 +220,7 @@ func BenchmarkShow(b *testing.B) {
 	})
 	b.Run("process", func(b *testing.B) { // the program of the tests, which is larger than ours
 		self, err := os.Executable()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		for b.Loop() {
 			cmd := &exec.Cmd{Path: self, Args: []string{"otelagent", "show", id, "--db", path}}
 			if out, err := cmd.CombinedOutput(); err != nil {

@@ -34,29 +34,19 @@ func startWatching(tb testing.TB) *watching {
 	ctx, cancel := context.WithCancel(tb.Context())
 	path := filepath.Join(tb.TempDir(), "s.db")
 	at, err := locate("--db", path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	c, err := startCollector(ctx, collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: path})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	db, err := quiet.openDatabase(ctx, at, true)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	v, err := (&viewerOptions{addr: "127.0.0.1:0"}).open(ctx, quiet, db, false)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	served := make(chan error, 1)
 	go func() { served <- v.handler.Serve(ctx, v.listener) }()
 
 	p, err := otelsetup.Setup(ctx, otelsetup.WithEndpoint("http://"+c.addr("grpc")),
 		otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()),
 		otelagent.WithCapture(otelagent.CaptureContent)))
 	w := &watching{base: strings.TrimSuffix(v.url(), "/")}
@@ -64,9 +54,7 @@ func startWatching(tb testing.TB) *watching {
 	var resp *http.Response
 	for range 500 { // until the run has come
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base+"/api/v1/events?session="+watchedSession, nil)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, err)
 		if resp, err = http.DefaultClient.Do(r); err != nil {
 			tb.Fatal(err)
 		}
@@ -107,9 +95,7 @@ func (w *watching) turn(tb testing.TB, index int64) time.Duration {
 		}
 		_, text := fetch(tb, w.base, "/api/v1/outline/"+watchedSession)
 		var o inspect.Outline
-		if err := json.Unmarshal([]byte(text), &o); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, json.Unmarshal([]byte(text), &o))
 		if n := len(o.Turns); n > 0 && o.Turns[n-1].Index == index {
 			if last := o.Turns[n-1]; last.State != "open" || !last.Live || o.Status != spans.SessionStatusBusy {
 				tb.Fatalf("session %s, turn %+v: want it open", o.Status, last)

@@ -153,7 +153,6 @@ const (
 	maxTenant                            = 256
 
 	minTimeout  = 10 * time.Millisecond
-	day         = 24 * time.Hour
 	minMaxAge   = time.Minute
 	minInterval = time.Second
 )
@@ -165,64 +164,50 @@ var _ component.Config = (*Config)(nil)
 // sections that are its own with their own rules.
 func (c *Config) Validate() error {
 	var errs []error
-	wrong := func(key, format string, args ...any) { errs = append(errs, fmt.Errorf(key+": "+format, args...)) }
-	between := func(key string, got, least, most int64) {
-		if got < least || got > most {
-			wrong(key, "got %d: want %d to %d", got, least, most)
+	wrong := func(bad bool, key, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(key+": "+format, args...))
 		}
+	}
+	between := func(key string, got, least, most int) {
+		wrong(got < least || got > most, key, "got %d: want %d to %d", got, least, most)
 	}
 	bound := func(key string, got, most int64) {
-		if got < 0 || got > most {
-			wrong(key, "got %d: want 0 (no bound) to %d", got, most)
-		}
+		wrong(got < 0 || got > most, key, "got %d: want 0 (no bound) to %d", got, most)
 	}
 
+	// The error names the given value and the allowed ones, and omits what may be a password.
 	if err := dsn.Check(c.Storage); err != nil {
-		what := "storage"
-		if c.Storage == "" {
-			what += ": required"
-		}
-		// err names the given value and the allowed ones, and omits what may be a password.
-		errs = append(errs, fmt.Errorf("%s: %w", what, err))
+		wrong(c.Storage != "", "storage", "%w", err)
+		wrong(c.Storage == "", "storage", "required: %w", err)
 	}
-	if len(c.Tenant) > maxTenant || !utf8.ValidString(c.Tenant) || strings.ContainsFunc(c.Tenant, unicode.IsControl) {
-		wrong("tenant", "got %.64q: want at most %d bytes of UTF-8 without control characters, or nothing for what the "+
+	wrong(len(c.Tenant) > maxTenant || !utf8.ValidString(c.Tenant) || strings.ContainsFunc(c.Tenant, unicode.IsControl),
+		"tenant", "got %.64q: want at most %d bytes of UTF-8 without control characters, or nothing for what the "+
 			"resource attribute otelagent.tenant says", c.Tenant, maxTenant)
-	}
 
 	r := &c.Retention
-	if r.MaxAge != 0 && r.MaxAge < minMaxAge {
-		wrong("retention::max_age", "got %s: want 0s (no bound) or at least %s", r.MaxAge, minMaxAge)
-	}
+	wrong(r.MaxAge != 0 && r.MaxAge < minMaxAge, "retention::max_age", "got %s: want 0s (no bound) or at least %s",
+		r.MaxAge, minMaxAge)
 	bound("retention::max_sessions", r.MaxSessions, math.MaxInt64)
 	bound("retention::max_size_mib", r.MaxSizeMiB, maxMiB)
-	if r.Interval < minInterval {
-		wrong("retention::interval", "got %s: want at least %s", r.Interval, minInterval)
-	}
+	wrong(r.Interval < minInterval, "retention::interval", "got %s: want at least %s", r.Interval, minInterval)
 
 	l := &c.Limits
-	between("limits::attribute_bytes", int64(l.AttributeBytes), minAttributeBytes, maxAttributeBytes)
-	between("limits::block_bytes", int64(l.BlockBytes), minBlockBytes, maxBlockBytes)
-	between("limits::turn_bytes", int64(l.TurnBytes), minBlockBytes, maxTurnBytes)
+	between("limits::attribute_bytes", l.AttributeBytes, minAttributeBytes, maxAttributeBytes)
+	between("limits::block_bytes", l.BlockBytes, minBlockBytes, maxBlockBytes)
+	between("limits::turn_bytes", l.TurnBytes, minBlockBytes, maxTurnBytes)
 	bound("limits::session_mib", l.SessionMiB, maxMiB)
 	bound("limits::store_mib", l.StoreMiB, maxMiB)
-	if l.StoreMiB > 0 && r.MaxSizeMiB >= l.StoreMiB {
-		wrong("retention::max_size_mib", "got %d: want less than limits::store_mib (%d), or the store fills up before "+
-			"anything is deleted", r.MaxSizeMiB, l.StoreMiB)
-	}
+	wrong(l.StoreMiB > 0 && r.MaxSizeMiB >= l.StoreMiB, "retention::max_size_mib", "got %d: want less than "+
+		"limits::store_mib (%d), or the store fills up before anything is deleted", r.MaxSizeMiB, l.StoreMiB)
 
-	switch c.ForeignSpans {
-	case foreignSkip, foreignLog:
-	default:
-		wrong("foreign_spans", "got %.64q: want %q or %q", c.ForeignSpans, foreignSkip, foreignLog)
-	}
+	wrong(c.ForeignSpans != foreignSkip && c.ForeignSpans != foreignLog, "foreign_spans", "got %.64q: want %q or %q",
+		c.ForeignSpans, foreignSkip, foreignLog)
 	// A number without a unit is nanoseconds, in which nothing was ever written. Less than nothing the Collector refuses.
-	if t := c.TimeoutConfig.Timeout; t > 0 && t < minTimeout {
-		wrong("timeout", "got %s: want 0s (no bound) or at least %s", t, minTimeout)
-	}
-	if strings.ContainsRune(c.Redaction.Rules, 0) {
-		wrong("redaction::rules", "got %.64q: want the path of a file of rules, or %q", c.Redaction.Rules, builtinRules)
-	}
+	t := c.TimeoutConfig.Timeout
+	wrong(t > 0 && t < minTimeout, "timeout", "got %s: want 0s (no bound) or at least %s", t, minTimeout)
+	wrong(strings.ContainsRune(c.Redaction.Rules, 0), "redaction::rules",
+		"got %.64q: want the path of a file of rules, or %q", c.Redaction.Rules, builtinRules)
 	return errors.Join(errs...)
 }
 

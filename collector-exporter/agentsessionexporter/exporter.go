@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer/consumererror"
-	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
@@ -18,7 +16,6 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
 )
 
 // Reasons for which spans and log records are rejected that decoded well.
@@ -28,58 +25,6 @@ const (
 	// reasonSession is that its session is above limits::session_mib.
 	reasonSession = "session_limit"
 )
-
-// sessionExporter holds what the exporter of one signal needs between start and shutdown. push is
-// called from many goroutines at once, but never before start returned. One that is late for shutdown
-// fails as a closed store does.
-type sessionExporter struct {
-	cfg       *Config
-	set       exporter.Settings
-	telemetry *metadata.TelemetryBuilder
-	id        attribute.KeyValue
-	stores    *stores
-	decoding  []otlprow.Option
-
-	shared   *sharedStore // from start on; let go of by shutdown
-	released bool
-}
-
-func newSessionExporter(cfg *Config, set exporter.Settings, all *stores) (*sessionExporter, error) {
-	tb, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
-	if err != nil {
-		return nil, fmt.Errorf("agent_session: create metrics: %w", err)
-	}
-	return &sessionExporter{
-		cfg:       cfg,
-		set:       set,
-		telemetry: tb,
-		id:        attribute.String("exporter", set.ID.String()),
-		stores:    all,
-		decoding:  cfg.decoding(),
-	}, nil
-}
-
-// start opens the store, unless the exporter of another signal with the same configuration did. A permanent error
-// stops the collector here, not at the first batch; a store that is away does not.
-func (e *sessionExporter) start(ctx context.Context, host component.Host) (err error) {
-	if e.shared, err = e.stores.acquire(ctx, e.cfg, e.set, host); err != nil {
-		return fmt.Errorf("agent_session: %w", err)
-	}
-	e.released = false
-	return nil
-}
-
-// shutdown lets go of the store; the last signal lets the projections catch up, as far as ctx allows, and closes it. It
-// is safe without start and when called twice.
-func (e *sessionExporter) shutdown(ctx context.Context) error {
-	var err error
-	if e.shared != nil && !e.released {
-		e.released = true
-		err = e.stores.release(ctx, e.cfg, e.shared)
-	}
-	e.telemetry.Shutdown()
-	return err
-}
 
 // pushTraces takes one batch of spans; see push.
 func (e *sessionExporter) pushTraces(ctx context.Context, td ptrace.Traces) error {
@@ -115,14 +60,14 @@ func (e *sessionExporter) push(ctx context.Context, sig signal, batch session.Ba
 
 // write redacts the batch, puts it into the store and says in d what became of it.
 func (e *sessionExporter) write(ctx context.Context, d *delivery, batch session.Batch) error {
-	st, err := e.shared.use()
+	st, err := e.use()
 	if err != nil {
 		return err
 	}
-	d.finds = e.shared.redact.batch(&batch)
+	d.finds = e.redact.batch(&batch)
 	err = e.put(ctx, st, d, batch)
 	if err == nil || !errors.Is(ctx.Err(), context.Canceled) { // a write that was cancelled says nothing of the store
-		e.shared.health(err)
+		e.health(err)
 	}
 	return err
 }
@@ -234,8 +179,8 @@ func (e *sessionExporter) logRejected(sig signal, d *delivery) {
 			return
 		}
 		logged[reason] = true
-		e.set.Logger.Warn("not stored", zap.String("reason", reason), zap.Int("count", n), zap.String("signal", sig.name),
-			zap.String("first_name", e.shared.redact.name(name)), zap.String("first_service", service),
+		e.logger.Warn("not stored", zap.String("reason", reason), zap.Int("count", n), zap.String("signal", sig.name),
+			zap.String("first_name", e.redact.name(name)), zap.String("first_service", service),
 			zap.String("first_session", k.ID),
 			zap.Stringer("first_trace", trace), zap.Stringer("first_span", span), zap.NamedError("refused", cause))
 	}
@@ -251,7 +196,7 @@ func (e *sessionExporter) logRejected(sig signal, d *delivery) {
 		if row := r.first; row != nil {
 			log(r.reason, r.rows, row.Kind.String(), row.Service, row.Session, row.Trace, row.Span, r.err)
 		} else {
-			e.set.Logger.Warn("not stored", zap.Int("blocks", r.blocks), zap.Error(r.err))
+			e.logger.Warn("not stored", zap.Int("blocks", r.blocks), zap.Error(r.err))
 		}
 	}
 }

@@ -12,10 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
-	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter"
-	"go.opentelemetry.io/collector/exporter/exporterhelper"
 	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -294,22 +292,10 @@ func TestTimeoutReachesTheStore(t *testing.T) {
 	require.False(t, consumererror.IsPermanent(err))
 }
 
-func TestMemoryQueueWarnsOnce(t *testing.T) {
-	b := setup(t, nil, func(c *Config) {
-		c.QueueConfig = configoptional.Some(exporterhelper.NewDefaultQueueConfig())
-	})
-	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("a")))
-	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("b")))
-	for _, w := range []string{"sending_queue is kept in memory only", "retry_on_failure::max_elapsed_time"} {
-		require.Equal(t, 1, b.logs.FilterMessageSnippet(w).Len(), w)
-	}
-	require.Eventually(t, func() bool { return len(b.store.committed()) == 2 }, 10*time.Second, time.Millisecond)
-}
-
 func TestShutdownTwiceAndWithoutStart(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Storage = filepath.Join(t.TempDir(), "s.db")
-	e, err := newSessionExporter(cfg, exportertest.NewNopSettings(metadata.Type), newStores(openDSN))
+	e, err := newStores(openDSN).get(cfg, exportertest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
 	require.NoError(t, e.shutdown(t.Context()))
 	require.NoError(t, e.start(t.Context(), componenttest.NewNopHost()))

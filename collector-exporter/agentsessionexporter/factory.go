@@ -44,7 +44,7 @@ func createDefaultConfig() component.Config {
 
 func (f factory) createTraces(ctx context.Context, set exporter.Settings,
 	cfg component.Config) (exporter.Traces, error) {
-	e, err := newSessionExporter(cfg.(*Config), set, f.stores)
+	e, err := f.stores.get(cfg.(*Config), set)
 	if err != nil {
 		return nil, err
 	}
@@ -52,18 +52,28 @@ func (f factory) createTraces(ctx context.Context, set exporter.Settings,
 }
 
 func (f factory) createLogs(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Logs, error) {
-	e, err := newSessionExporter(cfg.(*Config), set, f.stores)
+	e, err := f.stores.get(cfg.(*Config), set)
 	if err != nil {
 		return nil, err
 	}
 	return exporterhelper.NewLogs(ctx, set, cfg, e.pushLogs, e.options()...)
 }
 
-// options put the Collector's timeout, retry and queue around push.
+// options put the Collector's timeout, retry and queue around push. A signal that did not start does not shut down.
 func (e *sessionExporter) options() []exporterhelper.Option {
+	started := false
 	return []exporterhelper.Option{
-		exporterhelper.WithStart(e.start),
-		exporterhelper.WithShutdown(e.shutdown),
+		exporterhelper.WithStart(func(ctx context.Context, host component.Host) error {
+			err := e.start(ctx, host)
+			started = err == nil
+			return err
+		}),
+		exporterhelper.WithShutdown(func(ctx context.Context) error {
+			if !started {
+				return nil
+			}
+			return e.shutdown(ctx)
+		}),
 		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: false}),
 		exporterhelper.WithTimeout(e.cfg.TimeoutConfig),
 		exporterhelper.WithRetry(e.cfg.RetryConfig),

@@ -5,13 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/config/configoptional"
@@ -19,14 +19,10 @@ import (
 	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
-	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
@@ -181,54 +177,13 @@ func TestShutdownDrainsTheQueue(t *testing.T) {
 	}
 }
 
-// The rest sends what the adapter makes of the recordings of the real loop, over gRPC: once as it is, and once with the
-// content of its spans as log records.
-
-// listen serves OTLP over gRPC in front of the exporters, as a receiver does, and returns a connection to it.
-func listen(t *testing.T, b *testBundle) *grpc.ClientConn {
-	t.Helper()
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(64 << 20))
-	ptraceotlp.RegisterGRPCServer(s, &traceReceiver{b: b})
-	plogotlp.RegisterGRPCServer(s, &logReceiver{b: b})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, conn.Close())
-		s.GracefulStop()
-		require.NoError(t, <-served)
-	})
-	return conn
-}
-
-type traceReceiver struct {
-	ptraceotlp.UnimplementedGRPCServer
-	b *testBundle
-}
-
-func (r *traceReceiver) Export(ctx context.Context, req ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
-	return ptraceotlp.NewExportResponse(), r.b.exp.ConsumeTraces(ctx, req.Traces())
-}
-
-type logReceiver struct {
-	plogotlp.UnimplementedGRPCServer
-	b *testBundle
-}
-
-func (r *logReceiver) Export(ctx context.Context, req plogotlp.ExportRequest) (plogotlp.ExportResponse, error) {
-	return plogotlp.NewExportResponse(), r.b.logsExp.ConsumeLogs(ctx, req.Logs())
-}
-
 // recorded returns the spans of an event stream.
-func recorded(t testing.TB, events []byte, opts ...otelagent.Option) ptrace.Traces {
+func recorded(t testing.TB, events []byte) ptrace.Traces {
 	t.Helper()
 	ended := tracetest.NewSpanRecorder()
 	p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended))
-	rec := event.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p),
-		writer.WithDerivedIDs, otelagent.WithCapture(otelagent.CaptureContent))...))
+	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(p), writer.WithDerivedIDs,
+		otelagent.WithCapture(otelagent.CaptureContent)))
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
 		require.NoError(t, err)
 		rec.Record(t.Context(), ev)
@@ -359,28 +314,18 @@ func read(t *testing.T, st store.Store) (requests map[string]string, trees strin
 	return requests, strings.Join(all, "\n")
 }
 
-// clients are those of both services of one server.
-type clients struct {
-	tc ptraceotlp.GRPCClient
-	lc plogotlp.GRPCClient
-}
-
-func (c clients) traces(t *testing.T, td ptrace.Traces) {
-	_, err := c.tc.Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(td))
-	require.NoError(t, err)
-}
-
-func (c clients) logs(t *testing.T, ld plog.Logs) {
-	_, err := c.lc.Export(t.Context(), plogotlp.NewExportRequestFromLogs(ld))
-	require.NoError(t, err)
-}
-
-// deliver sends spans and log records over gRPC and returns what the store then holds.
-func deliver(t *testing.T, send func(clients)) (requests map[string]string, trees string) {
+// deliver sends spans and log records and returns what the store then holds.
+func deliver(t *testing.T, all ...any) (requests map[string]string, trees string) {
 	t.Helper()
 	b := setup(t, nil)
-	conn := listen(t, b)
-	send(clients{ptraceotlp.NewGRPCClient(conn), plogotlp.NewGRPCClient(conn)})
+	for _, data := range all {
+		switch data := data.(type) {
+		case ptrace.Traces:
+			require.NoError(t, b.exp.ConsumeTraces(t.Context(), data))
+		case plog.Logs:
+			require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), data))
+		}
+	}
 	return read(t, b.store)
 }
 
@@ -394,7 +339,7 @@ func TestContentAsLogRecords(t *testing.T) {
 		}
 		t.Run(f.String(), func(t *testing.T) {
 			td := recorded(t, f.Events)
-			wantRequests, wantTree := deliver(t, func(c clients) { c.traces(t, td) })
+			wantRequests, wantTree := deliver(t, td)
 			for key, q := range wantRequests {
 				require.True(t, strings.HasPrefix(q, "true [] [] {"), "%s: %.200s", key, q)
 			}
@@ -402,15 +347,13 @@ func TestContentAsLogRecords(t *testing.T) {
 
 			bare, ld := part(td)
 			moved += ld.LogRecordCount()
-			for name, send := range map[string]func(clients){
-				"spans first":   func(c clients) { c.traces(t, bare); c.logs(t, ld) },
-				"records first": func(c clients) { c.logs(t, ld); c.traces(t, bare) },
-				"twice":         func(c clients) { c.logs(t, ld); c.traces(t, bare); c.logs(t, ld); c.traces(t, bare) },
+			for name, sent := range map[string][]any{
+				"spans first": {bare, ld}, "records first": {ld, bare}, "twice": {ld, bare, ld, bare},
 			} {
-				got, tree := deliver(t, send)
+				got, tree := deliver(t, sent...)
 				require.Equal(t, wantRequests, got, name)
-				if tree != wantTree {
-					t.Errorf("%s: %s", name, difference(wantTree, tree))
+				if diff := cmp.Diff(wantTree, tree); diff != "" {
+					t.Errorf("%s: %s", name, diff)
 				}
 			}
 		})
@@ -418,15 +361,4 @@ func TestContentAsLogRecords(t *testing.T) {
 	require.NotZero(t, requests)
 	require.NotZero(t, moved)
 	t.Logf("%d recordings, %d requests, %d events moved", len(all), requests, moved)
-}
-
-// difference returns the first lines that differ, with some before them.
-func difference(want, got string) string {
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	i := 0
-	for i < len(w) && i < len(g) && w[i] == g[i] {
-		i++
-	}
-	around := func(l []string) string { return strings.Join(l[max(0, i-8):min(len(l), i+8)], "\n") }
-	return fmt.Sprintf("line %d, want\n%s\ngot\n%s", i, around(w), around(g))
 }

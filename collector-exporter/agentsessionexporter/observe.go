@@ -16,8 +16,8 @@ const maxDirty = 10_000
 
 // observe registers the metrics that are read on demand. None of them asks the store: its size and
 // its unprojected sessions are those that measure saw last.
-func (s *sharedStore) observe() error {
-	attrs := metric.WithAttributes(s.id)
+func (e *sessionExporter) observe() error {
+	attrs := metric.WithAttributes(e.id)
 	gauge := func(read func() (n int64, known bool)) metric.Int64Callback {
 		return func(_ context.Context, o metric.Int64Observer) error {
 			if n, known := read(); known {
@@ -28,7 +28,7 @@ func (s *sharedStore) observe() error {
 	}
 	counter := func(of func(store.Counts) int64) metric.Int64Callback {
 		return gauge(func() (int64, bool) {
-			open := s.opened.Load()
+			open := e.opened.Load()
 			if open == nil {
 				return 0, false
 			}
@@ -40,12 +40,12 @@ func (s *sharedStore) observe() error {
 		})
 	}
 	well := func() (int64, bool) {
-		if s.well() {
+		if e.well() {
 			return 1, true
 		}
 		return 0, true
 	}
-	t := s.telemetry
+	t := e.telemetry
 	for _, r := range []struct {
 		register func(metric.Int64Callback) error
 		observe  metric.Int64Callback
@@ -58,9 +58,9 @@ func (s *sharedStore) observe() error {
 			counter(func(c store.Counts) int64 { return c.BytesNew })},
 		{t.RegisterExporterAgentSessionStoreOpenCallback, gauge(well)},
 		{t.RegisterExporterAgentSessionStoreSizeCallback,
-			gauge(func() (int64, bool) { n := s.seenSize.Load(); return n, n > 0 })},
+			gauge(func() (int64, bool) { n := e.seenSize.Load(); return n, n > 0 })},
 		{t.RegisterExporterAgentSessionSessionsUnprojectedCallback,
-			gauge(func() (int64, bool) { n := s.seenDirty.Load(); return n, n >= 0 })},
+			gauge(func() (int64, bool) { n := e.seenDirty.Load(); return n, n >= 0 })},
 	} {
 		if err := r.register(r.observe); err != nil {
 			return err
@@ -70,12 +70,12 @@ func (s *sharedStore) observe() error {
 }
 
 // measure keeps the figures of observe current until ctx ends.
-func (s *sharedStore) measure(ctx context.Context, o *openStore) {
-	tick := time.NewTicker(s.timing.measure)
+func (e *sessionExporter) measure(ctx context.Context, o *openStore) {
+	tick := time.NewTicker(e.stores.timing.measure)
 	defer tick.Stop()
 	for {
-		s.measureSize(ctx, o)
-		s.measureDirty(ctx, o)
+		e.measureSize(ctx, o)
+		e.measureDirty(ctx, o)
 		select {
 		case <-ctx.Done():
 			return
@@ -84,26 +84,26 @@ func (s *sharedStore) measure(ctx context.Context, o *openStore) {
 	}
 }
 
-func (s *sharedStore) measureSize(ctx context.Context, o *openStore) {
+func (e *sessionExporter) measureSize(ctx context.Context, o *openStore) {
 	n, err := o.sizes.look(ctx, session.Key{})
 	switch {
 	case err == nil:
-		s.seenSize.Store(n)
+		e.seenSize.Store(n)
 	case ctx.Err() == nil:
-		s.logger.Debug("the size of the store could not be measured", zap.Error(err))
+		e.logger.Debug("the size of the store could not be measured", zap.Error(err))
 	}
 }
 
-func (s *sharedStore) measureDirty(ctx context.Context, o *openStore) {
+func (e *sessionExporter) measureDirty(ctx context.Context, o *openStore) {
 	n := int64(0)
 	for _, err := range o.Sessions(ctx, store.Query{AllTenants: true, Stale: true, Limit: maxDirty}) {
 		if err != nil {
 			if ctx.Err() == nil {
-				s.logger.Debug("the unprojected sessions could not be counted", zap.Error(err))
+				e.logger.Debug("the unprojected sessions could not be counted", zap.Error(err))
 			}
 			return
 		}
 		n++
 	}
-	s.seenDirty.Store(n)
+	e.seenDirty.Store(n)
 }

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
+	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/dsn"
 	"github.com/otelagent/otelagent/backend/store/project"
@@ -51,59 +52,55 @@ var defaultTiming = timing{
 	measure: 30 * time.Second,
 }
 
-// stores are the stores of one factory. The Collector makes an exporter for each signal of a configured one and gives
-// all of them the same *Config; they share one store. It is there from the first start to the last shutdown: the
-// exporter that stops last may still have a queue to write.
+// stores are the exporters of one factory. The Collector makes an exporter for each signal of a configured one and gives
+// all of them the same *Config; they share one sessionExporter.
 type stores struct {
 	open   openFunc
 	timing timing
 
 	mu  sync.Mutex // held while a store starts or closes
-	all map[*Config]*sharedStore
+	all map[*Config]*sessionExporter
 }
 
 func newStores(open openFunc) *stores {
-	return &stores{open: open, timing: defaultTiming, all: map[*Config]*sharedStore{}}
+	return &stores{open: open, timing: defaultTiming, all: map[*Config]*sessionExporter{}}
 }
 
-// acquire returns the store of cfg. It returns permanent errors only: a store that is away is opened later.
-func (s *stores) acquire(ctx context.Context, cfg *Config, set exporter.Settings,
-	host component.Host) (_ *sharedStore, err error) {
+// get returns the exporter of cfg.
+func (s *stores) get(cfg *Config, set exporter.Settings) (*sessionExporter, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	shared := s.all[cfg]
-	if shared == nil {
-		if shared, err = startStore(ctx, s.open, s.timing, cfg, set); err != nil {
-			return nil, err
-		}
-		s.all[cfg] = shared
+	if e := s.all[cfg]; e != nil {
+		return e, nil
 	}
-	shared.addHost(host)
-	shared.users++
-	return shared, nil
+	tb, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, fmt.Errorf("agent_session: create metrics: %w", err)
+	}
+	e := &sessionExporter{cfg: cfg, stores: s, logger: set.Logger, telemetry: tb, decoding: cfg.decoding(),
+		id: attribute.String("exporter", set.ID.String())}
+	e.seenDirty.Store(-1)
+	if err := e.observe(); err != nil {
+		tb.Shutdown()
+		return nil, fmt.Errorf("agent_session: create metrics: %w", err)
+	}
+	s.all[cfg] = e
+	return e, nil
 }
 
-// release closes the store when its last user lets go of it. Each acquire is released once.
-func (s *stores) release(ctx context.Context, cfg *Config, shared *sharedStore) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if shared.users--; shared.users > 0 {
-		return nil
-	}
-	delete(s.all, cfg)
-	return shared.close(ctx)
-}
-
-// sharedStore is the store of one configuration, whether it is open or not, with its background work.
-type sharedStore struct {
+// sessionExporter is the exporter of all signals of one configuration, with the store, whether it is open or not, and
+// its background work. The store is there from the first start to the last shutdown: the signal that stops last may
+// still have a queue to write. push is called from many goroutines at once, but never before start returned. One that is
+// late for shutdown fails as a closed store does.
+type sessionExporter struct {
 	cfg       *Config
-	open      openFunc
-	timing    timing
+	stores    *stores
 	logger    *zap.Logger
 	telemetry *metadata.TelemetryBuilder
 	id        attribute.KeyValue
+	decoding  []otlprow.Option
 	redact    *redactor // nil: off
-	users     int       // started and not yet shut down; under stores.mu
+	users     int       // signals that started and did not shut down; under stores.mu
 
 	opened              atomic.Pointer[openStore] // nil until it is
 	seenSize, seenDirty atomic.Int64              // measured last; 0 and -1: not yet
@@ -128,68 +125,72 @@ type openStore struct {
 // errAway is wrapped by errors of writes while the store was never open.
 var errAway = errors.New("the store is away; it is opened in the background")
 
-func startStore(ctx context.Context, open openFunc, t timing, cfg *Config,
-	set exporter.Settings) (*sharedStore, error) {
-	red, err := newRedactor(&cfg.Redaction)
-	if err != nil {
-		return nil, err
+// start opens the store with the first signal that starts. A permanent error stops the collector here, not at the first
+// batch; a store that is away is opened later.
+func (e *sessionExporter) start(ctx context.Context, host component.Host) error {
+	e.stores.mu.Lock()
+	defer e.stores.mu.Unlock()
+	if e.users == 0 {
+		if err := e.begin(ctx); err != nil {
+			return fmt.Errorf("agent_session: %w", err)
+		}
 	}
-	s := &sharedStore{
-		cfg: cfg, open: open, timing: t, logger: set.Logger, redact: red,
-		id: attribute.String("exporter", set.ID.String()),
+	e.users++
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hosts = append(e.hosts, host)
+	if e.failing != nil {
+		report(host, e.failing)
 	}
-	s.seenDirty.Store(-1)
-	if s.telemetry, err = metadata.NewTelemetryBuilder(set.TelemetrySettings); err != nil {
-		return nil, fmt.Errorf("create metrics: %w", err)
-	}
-	if err := s.observe(); err != nil {
-		s.telemetry.Shutdown()
-		return nil, fmt.Errorf("create metrics: %w", err)
-	}
+	return nil
+}
 
+func (e *sessionExporter) begin(ctx context.Context) (err error) {
+	if e.redact, err = newRedactor(&e.cfg.Redaction); err != nil {
+		return err
+	}
 	run, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	err = s.tryOpen(ctx, run)
-	switch {
-	case errors.Is(err, store.ErrUnusable):
+	err = e.tryOpen(ctx, run)
+	if errors.Is(err, store.ErrUnusable) {
 		cancel()
-		s.telemetry.Shutdown()
-		return nil, fmt.Errorf("storage: %w", err)
-	case err != nil:
-		s.logger.Warn("the store is away; senders get a retryable error, and it is opened in the background", zap.Error(err))
-		s.health(err)
-		s.running.Go(func() { s.openLater(run) })
+		return fmt.Errorf("storage: %w", err)
 	}
-	for _, w := range cfg.warnings() {
-		s.logger.Warn(w)
+	if err != nil {
+		e.logger.Warn("the store is away; senders get a retryable error, and it is opened in the background", zap.Error(err))
+		e.health(err)
+		e.running.Go(func() { e.openLater(run) })
 	}
-	return s, nil
+	e.cancel = cancel
+	for _, w := range e.cfg.warnings() {
+		e.logger.Warn(w)
+	}
+	return nil
 }
 
 // tryOpen opens the store once and starts what belongs to it, which runs until run ends.
-func (s *sharedStore) tryOpen(ctx, run context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timing.openTimeout)
+func (e *sessionExporter) tryOpen(ctx, run context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, e.stores.timing.openTimeout)
 	defer cancel()
-	st, err := s.open(ctx, s.cfg)
+	st, err := e.stores.open(ctx, e.cfg)
 	if err != nil {
 		return err
 	}
-	o := &openStore{Store: st, sizes: newSizes(st, s.cfg),
+	o := &openStore{Store: st, sizes: newSizes(st, e.cfg),
 		worker: project.NewWorker(st, func(err error) {
-			s.telemetry.ExporterAgentSessionProjectionFailures.Add(run, 1, metric.WithAttributes(s.id))
-			s.logger.Warn("a session's summary could not be brought up to date; it is tried again", zap.Error(err))
+			e.telemetry.ExporterAgentSessionProjectionFailures.Add(run, 1, metric.WithAttributes(e.id))
+			e.logger.Warn("a session's summary could not be brought up to date; it is tried again", zap.Error(err))
 		})}
-	o.sweeper = s.retain(run, o)
-	s.opened.Store(o)
-	s.running.Go(func() { s.measure(run, o) })
+	o.sweeper = e.retain(run, o)
+	e.opened.Store(o)
+	e.running.Go(func() { e.measure(run, o) })
 	return nil
 }
 
 // openLater opens the store as soon as that is possible. It logs once when the store has become unusable, which an
 // operator can mend without a restart.
-func (s *sharedStore) openLater(run context.Context) {
+func (e *sessionExporter) openLater(run context.Context) {
 	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval = s.timing.openRetry, s.timing.openRetryMax
+	wait.InitialInterval, wait.MaxInterval = e.stores.timing.openRetry, e.stores.timing.openRetryMax
 	wait.Reset()
 	logged := false
 	for {
@@ -200,53 +201,44 @@ func (s *sharedStore) openLater(run context.Context) {
 			return
 		case <-timer.C:
 		}
-		err := s.tryOpen(run, run)
+		err := e.tryOpen(run, run)
 		if err == nil {
-			s.logger.Info("the store is open now")
-			s.health(nil)
+			e.logger.Info("the store is open now")
+			e.health(nil)
 			return
 		}
-		s.health(err)
+		e.health(err)
 		if errors.Is(err, store.ErrUnusable) && !logged {
 			logged = true
-			s.logger.Error("the store cannot be used as it is; it is tried again all the same", zap.Error(err))
+			e.logger.Error("the store cannot be used as it is; it is tried again all the same", zap.Error(err))
 		}
 	}
 }
 
 // use returns the open store.
-func (s *sharedStore) use() (*openStore, error) {
-	if o := s.opened.Load(); o != nil {
+func (e *sessionExporter) use() (*openStore, error) {
+	if o := e.opened.Load(); o != nil {
 		return o, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
 		return nil, store.ErrClosed
 	}
-	return nil, fmt.Errorf("%w: %w", errAway, s.failing)
-}
-
-func (s *sharedStore) addHost(h component.Host) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hosts = append(s.hosts, h)
-	if s.failing != nil {
-		report(h, s.failing)
-	}
+	return nil, fmt.Errorf("%w: %w", errAway, e.failing)
 }
 
 // health reports to the Collector, whose health check may ask for it, when the store begins to fail and when it is well
 // again.
-func (s *sharedStore) health(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+func (e *sessionExporter) health(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
 		return
 	}
-	changed := (err == nil) != (s.failing == nil)
-	s.failing = err
-	for _, h := range s.hosts {
+	changed := (err == nil) != (e.failing == nil)
+	e.failing = err
+	for _, h := range e.hosts {
 		if changed {
 			report(h, err)
 		}
@@ -262,21 +254,29 @@ func report(h component.Host, err error) {
 }
 
 // well reports whether the store is open and took what was last written.
-func (s *sharedStore) well() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.opened.Load() != nil && s.failing == nil
+func (e *sessionExporter) well() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.opened.Load() != nil && e.failing == nil
 }
 
-// close ends what runs, lets the projections catch up as far as ctx allows, and closes the store.
-func (s *sharedStore) close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.cancel()
-	s.running.Wait()
-	defer s.telemetry.Shutdown()
-	o := s.opened.Load()
+// shutdown ends what runs when the last signal stops, lets the projections catch up as far as ctx allows, and closes the
+// store. It is safe without start.
+func (e *sessionExporter) shutdown(ctx context.Context) error {
+	e.stores.mu.Lock()
+	defer e.stores.mu.Unlock()
+	if e.users--; e.users != 0 {
+		e.users = max(e.users, 0)
+		return nil
+	}
+	delete(e.stores.all, e.cfg)
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.cancel()
+	e.running.Wait()
+	defer e.telemetry.Shutdown()
+	o := e.opened.Load()
 	if o == nil {
 		return nil
 	}

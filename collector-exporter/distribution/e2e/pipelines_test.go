@@ -57,9 +57,7 @@ func startConfig(t *testing.T, bin string, configs []string, env ...string) *col
 	c.cmd = exec.Command(bin, args...)
 	c.cmd.Env = append(append(os.Environ(), "OTLP_GRPC="+c.grpc, "OTLP_HTTP="+c.http, "METRICS_LEVEL=none"), env...) // several of them, one port
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.cmd.Start())
 	go func() { c.done <- c.cmd.Wait() }()
 	t.Cleanup(func() { _ = c.cmd.Process.Kill() })
 	name := filepath.Base(configs[0])
@@ -102,9 +100,7 @@ func recordings(t *testing.T, opts ...otelagent.Option) (sent []ptrace.Traces, w
 		p := agenttest.New(t, append([]otelagent.Option{writer.WithDerivedIDs, otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(strings.NewReader(string(f.Events))) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			rec.Record(t.Context(), ev)
 		}
 		rec.Close(t.Context())
@@ -129,9 +125,7 @@ func messages(t *testing.T, p *agenttest.Pipeline) []ptrace.Traces {
 	var out []ptrace.Traces
 	for _, raw := range p.OTLP() {
 		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out = append(out, td)
 	}
 	return out
@@ -140,9 +134,7 @@ func messages(t *testing.T, p *agenttest.Pipeline) []ptrace.Traces {
 func treeJSON(t *testing.T, s *session.Session) string {
 	t.Helper()
 	b, err := json.MarshalIndent(s, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(b)
 }
 
@@ -187,26 +179,18 @@ func readAll(t *testing.T, db string) map[string]stored {
 func eachSession(t *testing.T, db string, f func(id string, rows []session.Row, blocks []session.Block)) {
 	t.Helper()
 	s, err := sqlitestore.OpenReadOnly(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = s.Close() }()
 	for sum, err := range s.Sessions(t.Context(), store.Query{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var rows []session.Row
 		for row, err := range s.Rows(t.Context(), sum.Key) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			rows = append(rows, row)
 		}
 		var blocks []session.Block
 		for b, err := range s.Blocks(t.Context(), sum.Key, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			blocks = append(blocks, b)
 		}
 		f(sum.ID, rows, blocks)
@@ -272,9 +256,7 @@ func testGateways(t *testing.T, bin string) {
 	for _, g := range gateways {
 		g.stop(t, true)
 	}
-	if err := sameTrees(readAll(t, db), want); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sameTrees(readAll(t, db), want))
 	t.Logf("%d spans of %d sessions over two gateways", len(all), len(want))
 }
 
@@ -299,9 +281,7 @@ func testLoadBalancing(t *testing.T, bin string) {
 		}
 		got[id] = s
 	}
-	if err := sameTrees(got, want); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sameTrees(got, want))
 	if first == 0 || first == len(got) {
 		t.Errorf("%d of %d sessions went to the first gateway, want some to each", first, len(got))
 	}
@@ -423,9 +403,7 @@ func checkExact(t *testing.T, s stored, n int) {
 // testKafka: OTLP into Kafka, two consumers out of it into one store, one of which is killed on the way.
 func testKafka(t *testing.T, bin string) {
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "otlp_spans"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer broker.Close()
 	for _, addr := range broker.ListenAddrs() {
 		if host, _, _ := net.SplitHostPort(addr); !net.ParseIP(host).IsLoopback() {

@@ -83,9 +83,7 @@ func TestStranger(t *testing.T) {
 	}
 	done := step(t, "build the stock collector")
 	between, err := stock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done()
 	if out := run(t, t.TempDir(), between, "components"); strings.Contains(out, "agent_session") || strings.Contains(out, "otelagent/") {
 		t.Fatalf("the stock collector has a component of otelagent:\n%s", out)
@@ -145,9 +143,7 @@ func strangers(t *testing.T) []ptrace.Traces {
 				continue
 			}
 			text, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			d, _, from, err := dialects.Open(bytes.NewReader(text))
 			if err != nil {
 				t.Fatalf("%s: %v", f, err)
@@ -227,9 +223,7 @@ func (w way) send(t *testing.T, c *collector, all []ptrace.Traces) {
 			continue
 		}
 		conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var opts []grpc.CallOption
 		if w.inPacked != "" {
 			opts = append(opts, grpc.UseCompressor(grpcgzip.Name))
