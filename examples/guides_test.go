@@ -2,7 +2,6 @@ package examples
 
 import (
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -30,9 +29,8 @@ func blocks(t *testing.T, document string) (out []block) {
 	return out
 }
 
-// TestGuides does what the five-minute guides say, command by command, in a folder that looks like a clone: `make
-// build` is left out, since the binary is
-// there, and ports are free ones. What stands in text blocks must be part of what the commands print.
+// TestGuides runs the commands of the five-minute guides in a folder that looks like a clone, without `make build` and
+// on free ports. The commands must print the lines of text blocks.
 func TestGuides(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: builds and runs programs")
@@ -71,8 +69,7 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-// prelude makes of `bin/otelagent up … &` a command that returns when it is ready, and omits what is there
-// already.
+// prelude makes of `bin/otelagent up … &` a command that returns when it is ready, and nothing of `make build`.
 const prelude = `set -eu
 make() { [ "$*" = build ]; }
 ups=
@@ -103,8 +100,8 @@ up() {
 // rust finds the commands that need Rust: TestRustOfTheGuide and TestRun run them where EXAMPLES asks for that.
 var rust = regexp.MustCompile(`(?m)^(rustc|examples/run\.sh) `)
 
-// follow runs the sh blocks of a guide in one shell, in which the files of the others are written where they are
-// named, and returns all that is printed.
+// follow runs the sh blocks of a guide in one shell, which writes the files of the other blocks where they stand, and
+// returns the output.
 func follow(t *testing.T, bin string, guide []block, commands int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -131,14 +128,10 @@ func follow(t *testing.T, bin string, guide []block, commands int) string {
 			t.Fatal(err)
 		}
 	}
-	// The agent of the reader: here it says what a phi-core agent said once.
+	// my-agent, the program of the reader, prints what a phi-core agent wrote.
 	agent := "#!/bin/sh\nexec cat " + filepath.Join(repository,
 		"dialects/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson") + "\n"
-	path := filepath.Join(dir, "path")
-	if err := os.Mkdir(path, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(path, "my-agent"), []byte(agent), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(clone, "bin", "my-agent"), []byte(agent), 0o755); err != nil {
 		t.Fatal(err)
 	}
 
@@ -167,7 +160,7 @@ func follow(t *testing.T, bin string, guide []block, commands int) string {
 	sh := exec.CommandContext(t.Context(), "sh", "-c", text)
 	sh.Dir = clone
 	sh.Env = append(os.Environ(), "OTELAGENT="+bin, "OTELAGENT_DB="+filepath.Join(dir, "my.db"),
-		"PATH="+path+":"+os.Getenv("PATH"), "GOFLAGS=-mod=mod")
+		"PATH="+filepath.Join(clone, "bin")+":"+os.Getenv("PATH"), "GOFLAGS=-mod=mod")
 	out, err := sh.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -185,66 +178,53 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// The Rust of the guide is that of the examples, which the interop steps build; what stands in no example is built
-// here, where those steps ask for it.
+// TestRustOfTheGuide finds the pieces of Rust and the dependencies of the guide in the examples, which the interop
+// steps build. The one whole program is built here, where EXAMPLES asks for Rust, and its lines are sent as the guide
+// says.
 func TestRustOfTheGuide(t *testing.T) {
-	var sources, dependencies string
-	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
-		if err != nil || filepath.Base(path) != "main.rs" && filepath.Base(path) != "Cargo.toml" {
-			return err
+	var sources []string
+	for _, pattern := range []string{"*/Cargo.toml", "*/src/main.rs"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
 		}
-		text, err := os.ReadFile(path)
-		if filepath.Base(path) == "main.rs" {
-			sources += string(text)
-		} else {
-			dependencies += string(text)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sources = append(sources, strings.Fields(string(text))...)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	plain := func(s string) string { return strings.Join(strings.Fields(s), " ") }
-	var copied, built, needed int
-	guide := blocks(t, "../docs/start-rust.md")
-	for _, b := range guide {
+	all := strings.Join(sources, " ")
+	pieces, commands := 0, ""
+	for _, b := range blocks(t, "../docs/start-rust.md") {
+		var want []string
 		switch {
 		case b.language == "toml":
-			for line := range strings.Lines(b.text) {
-				needed++
-				if !strings.Contains(dependencies, "\n"+line) {
-					t.Errorf("no example depends on %s", line)
-				}
+			want = slices.Collect(strings.Lines(b.text))
+		case b.language == "rust" && b.file == "":
+			want = []string{b.text}
+		case b.language == "rust":
+			commands = fmt.Sprintf("cat >%s <<'END OF FILE'\n%sEND OF FILE\n", b.file, b.text)
+		case strings.HasPrefix(b.text, "rustc "):
+			commands += strings.NewReplacer("bin/otelagent send", `"$OTELAGENT" send --db s.db`, "bin/otelagent",
+				`"$OTELAGENT"`).Replace(b.text) + `"$OTELAGENT" show chat-1`
+		}
+		for _, w := range want {
+			if pieces++; !strings.Contains(all, strings.Join(strings.Fields(w), " ")) {
+				t.Errorf("no example has\n%s", w)
 			}
-		case b.language != "rust":
-		case b.file == "":
-			copied++
-			if !strings.Contains(plain(sources), plain(b.text)) {
-				t.Errorf("no example has\n%s", b.text)
-			}
-		case strings.Contains(os.Getenv("EXAMPLES"), "phi-core-pipe"):
-			built++
-			lines(t, b, guide)
 		}
 	}
-	if copied != 2 || built > 1 || needed != 6 {
-		t.Errorf("%d pieces of examples, %d programs and %d dependencies", copied, built, needed)
+	if pieces != 8 || commands == "" {
+		t.Errorf("%d pieces of examples, and the program %q", pieces, commands)
 	}
-}
-
-// lines does what the guide says of its program that prints lines of otelagent: the commands build it, send what it
-// prints, into a file here, and print the
-// request that it recorded.
-func lines(t *testing.T, b block, guide []block) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, b.file), []byte(b.text), 0o600); err != nil {
-		t.Fatal(err)
+	if !strings.Contains(os.Getenv("EXAMPLES"), "phi-core-pipe") {
+		return
 	}
-	commands := guide[slices.IndexFunc(guide, func(b block) bool { return strings.HasPrefix(b.text, "rustc ") })].text
-	commands = strings.NewReplacer("bin/otelagent send", `"$OTELAGENT" send --db s.db`, "bin/otelagent",
-		`"$OTELAGENT"`).Replace(commands)
-	sh := exec.Command("sh", "-euc", commands+`"$OTELAGENT" show chat-1`)
-	sh.Dir = dir
+	sh := exec.Command("sh", "-euc", commands)
+	sh.Dir = t.TempDir()
 	sh.Env = append(os.Environ(), "OTELAGENT="+otelagent(t), "OTELAGENT_DB=s.db")
 	out, err := sh.CombinedOutput()
 	if err != nil {

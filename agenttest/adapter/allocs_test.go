@@ -20,39 +20,24 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
+// TestAllocations counts the allocations of a turn: none without an SDK, at most 8 more than raw SDK calls make, and at
+// most 8 more with live copies, whose sending in the background is not counted.
 func TestAllocations(t *testing.T) {
-	measure := func(p api.TracerProvider) float64 {
-		ctx, run := startBenchRun(p)
+	measure := func(p api.TracerProvider, opts ...otelagent.Option) float64 {
+		ctx, run := startBenchRun(p, opts...)
 		return testing.AllocsPerRun(200, func() { adapterTurn(ctx, run) })
 	}
 	if n := measure(noop.NewTracerProvider()); n != 0 {
 		t.Errorf("a turn without an SDK makes %v allocations, want 0", n)
 	}
 	recorded := record(t)
-	tracer := trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})).Tracer("raw")
-	ctx, _ := tracer.Start(t.Context(), spans.SpanRun)
-	raw := testing.AllocsPerRun(200, func() { rawTurn(ctx, tracer, recorded) })
-	ours := measure(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})))
-	t.Logf("allocations of a turn: adapter %v, raw SDK %v", ours, raw)
-	if ours > raw+8 {
-		t.Errorf("a turn makes %v allocations, raw SDK calls %v: more than 8 above", ours, raw)
-	}
-}
-
-// Live copies cost nothing where they are off (see TestAllocations), and two allocations a span or less where they are
-// on. What the live exporter sends is made in the background and not counted.
-func TestLiveAllocations(t *testing.T) {
-	measure := func(opts ...otelagent.Option) float64 {
-		ctx, run := startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), opts...)
-		return testing.AllocsPerRun(200, func() { adapterTurn(ctx, run) })
-	}
-	off, none, on := measure(), measure(otelagent.WithLive(nil)), measure(otelagent.WithLive(listens{}))
-	t.Logf("allocations of a turn: live off %v, nil %v, on %v", off, none, on)
-	if none != off {
-		t.Errorf("a turn makes %v allocations without live copies, %v with WithLive(nil)", off, none)
-	}
-	if on <= off || on > off+8 {
-		t.Errorf("a turn makes %v allocations with live copies, %v without: want up to 8 more", on, off)
+	p := trace.NewTracerProvider(trace.WithSpanProcessor(dropped{}))
+	ctx, _ := p.Tracer("raw").Start(t.Context(), spans.SpanRun)
+	raw := testing.AllocsPerRun(200, func() { rawTurn(ctx, p.Tracer("raw"), recorded) })
+	off, none, on := measure(p), measure(p, otelagent.WithLive(nil)), measure(p, otelagent.WithLive(listens{}))
+	t.Logf("allocations of a turn: adapter %v, raw SDK %v, live nil %v, live %v", off, raw, none, on)
+	if off > raw+8 || none != off || on <= off || on > off+8 {
+		t.Errorf("a turn makes %v allocations, raw SDK calls %v, WithLive(nil) %v, WithLive %v", off, raw, none, on)
 	}
 }
 
@@ -65,12 +50,10 @@ func (listens) Ended(*writer.OpenSpan)                  {}
 
 // Metrics cost a turn at most five allocations a sample: its labels are built anew for each.
 func TestMetricsAllocateLittle(t *testing.T) {
-	count := func(ctx context.Context, run *writer.Run, samples []rawSample) float64 {
+	count := func(ctx context.Context, run *writer.Run, take func(context.Context)) float64 {
 		turn := func() {
 			adapterTurn(ctx, run)
-			for _, take := range samples {
-				take(ctx)
-			}
+			take(ctx)
 		}
 		for range 2000 { // until the reservoirs of exemplars are full
 			turn()
@@ -78,13 +61,15 @@ func TestMetricsAllocateLittle(t *testing.T) {
 		return testing.AllocsPerRun(500, turn)
 	}
 	ctx, run := measuredRun()
-	ours := count(ctx, run, nil)
-	ctx, run = startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), otelagent.WithMeterProvider(metricnoop.NewMeterProvider()))
-	bare := count(ctx, run, nil)
-	samples := samplesOf(t)
-	raw := count(ctx, run, samples)
+	ours := count(ctx, run, func(context.Context) {})
+	ctx, run = startBenchRun(
+		trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})),
+		otelagent.WithMeterProvider(metricnoop.NewMeterProvider()),
+	)
+	bare := count(ctx, run, func(context.Context) {})
+	raw := count(ctx, run, rawSamples(t))
 	t.Logf("allocations of a turn: %v, with metrics %v, with metrics by hand %v", bare, ours, raw)
-	if most := raw + 5*float64(len(samples)); ours > most {
+	if most := raw + 5*samplesOfTurn; ours > most {
 		t.Errorf("a turn makes %v allocations with metrics, %v with samples taken by hand: want at most %v", ours, raw, most)
 	}
 }
@@ -92,8 +77,10 @@ func TestMetricsAllocateLittle(t *testing.T) {
 // Capturing a request allocates in proportion to what is new in it, not to the history: docs/hotpaths.md says how much.
 func TestCaptureAllocatesForWhatIsNew(t *testing.T) {
 	perTurn := func(level otelagent.Capture) (allocated, fresh float64) {
-		tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithCapture(level), func(c *writer.Config) { c.PreviewBytes = -1 },
-			otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})))))
+		tracer := (*writer.Tracer)(
+			otelagent.NewTracer(otelagent.WithCapture(level), func(c *writer.Config) { c.PreviewBytes = -1 },
+				otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})))),
+		)
 		_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 		h := newHistory()
 		prompt, tools := []byte(`"Be careful."`), []byte(`[]`)
@@ -109,9 +96,7 @@ func TestCaptureAllocatesForWhatIsNew(t *testing.T) {
 			}
 			runtime.ReadMemStats(&before)
 			_, turn := run.StartTurn(t.Context(), writer.TurnInfo{})
-			turn.Request(writer.Request{
-				Payload: h.payload, Messages: h.messages,
-			})
+			turn.Request(writer.Request{Payload: h.payload, Messages: h.messages})
 			turn.End(writer.TurnResult{})
 			if runtime.ReadMemStats(&after); i >= turns {
 				sum += after.TotalAlloc - before.TotalAlloc

@@ -57,11 +57,17 @@ func startBenchRun(p api.TracerProvider, opts ...otelagent.Option) (context.Cont
 	})
 }
 
-// rawTurn starts and ends the same spans with the same attributes (recorded is what adapterTurn made) by plain calls of the
+// rawTurn starts and ends the same spans with the same attributes (recorded is what adapterTurn made) by plain calls of
+// the
 // SDK, each value written anew as instrumentation by hand does it.
 func rawTurn(ctx context.Context, tracer api.Tracer, recorded []rawSpan) {
 	turn, spansOfTurn := recorded[0], recorded[1:]
-	ctx, outer := tracer.Start(ctx, turn.name, api.WithSpanKind(api.SpanKindClient), api.WithAttributes(fresh(turn.start)...))
+	ctx, outer := tracer.Start(
+		ctx,
+		turn.name,
+		api.WithSpanKind(api.SpanKindClient),
+		api.WithAttributes(fresh(turn.start)...),
+	)
 	for _, s := range spansOfTurn {
 		_, inner := tracer.Start(ctx, s.name, api.WithSpanKind(api.SpanKindInternal), api.WithAttributes(fresh(s.start)...))
 		inner.SetAttributes(fresh(s.end)...)
@@ -118,7 +124,8 @@ func (r *startRecorder) OnEnd(s trace.ReadOnlySpan)     { r.ended = append(r.end
 func (*startRecorder) Shutdown(context.Context) error   { return nil }
 func (*startRecorder) ForceFlush(context.Context) error { return nil }
 
-// BenchmarkTurn compares a turn through the adapter, capture off, without and with live copies, with the same spans written by hand. docs/hotpaths.md
+// BenchmarkTurn compares a turn through the adapter, capture off, without and with live copies, with the same spans
+// written by hand. docs/hotpaths.md
 // names the bound of the ratio.
 func BenchmarkTurn(b *testing.B) {
 	b.Run("adapter", func(b *testing.B) {
@@ -186,11 +193,14 @@ func (h *history) turn() {
 		return string(b)
 	}
 	for _, raw := range [][]byte{
-		fmt.Appendf(nil, `{"role":"assistant","content":[{"type":"text","text":"%s"},{"type":"toolCall","id":"c","name":"bash","arguments":{"command":"ls"}}],"stopReason":"toolUse","timestamp":%d}`, text(1000), len(h.messages)),
-		fmt.Appendf(nil, `{"role":"toolResult","toolCallId":"c","toolName":"bash","content":[{"type":"text","text":"%s"}],"isError":false,"timestamp":%d}`, text(2800), len(h.messages)),
+		fmt.Appendf(nil, `{"role":"assistant","content":[{"type":"text","text":"%s"},{"type":"toolCall","id":"c",`+
+			`"name":"bash","arguments":{"command":"ls"}}],"stopReason":"toolUse","timestamp":%d}`, text(1000), len(h.messages)),
+		fmt.Appendf(nil, `{"role":"toolResult","toolCallId":"c","toolName":"bash","content":[{"type":"text","text":"%s"}],`+
+			`"isError":false,"timestamp":%d}`, text(2800), len(h.messages)),
 	} {
 		h.messages = append(h.messages, writer.Message{Raw: raw, Provenance: spans.Provenance{
-			Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(len(h.messages) / 2), Role: "tool-call-result", MessageIndex: int64(len(h.messages) % 2),
+			Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(len(h.messages) / 2), Role: "tool-call-result",
+			MessageIndex: int64(len(h.messages) % 2),
 		}})
 		h.bytes += len(raw)
 	}
@@ -218,7 +228,11 @@ func (h *history) emit(prompt, tools []byte) {
 // BenchmarkCapture records requests of 1.0 to 1.2 MB of which 4 KB are new, with their exact bytes; sha256 hashes the
 // same requests whole. docs/hotpaths.md names the bound of the ratio.
 func BenchmarkCapture(b *testing.B) {
-	prompt, tools := []byte(`"`+strings.Repeat("Be careful. ", 3000)+`"`), []byte(`[{"name":"`+strings.Repeat("bash", 5000)+`"}]`)
+	prompt, tools := []byte(
+		`"`+strings.Repeat("Be careful. ", 3000)+`"`,
+	), []byte(
+		`[{"name":"`+strings.Repeat("bash", 5000)+`"}]`,
+	)
 	b.Run("adapter", func(b *testing.B) {
 		provider := trace.NewTracerProvider(trace.WithSpanProcessor(dropped{}))
 		var h *history
@@ -239,7 +253,9 @@ func BenchmarkCapture(b *testing.B) {
 				for h.bytes < 1_000_000 {
 					h.turn()
 				}
-				tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(provider)))
+				tracer := (*writer.Tracer)(
+					otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(provider)),
+				)
 				ctx, run = tracer.StartRun(context.Background(), writer.RunInfo{SessionID: "s"})
 				h.emit(prompt, tools)
 				ask()

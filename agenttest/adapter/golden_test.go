@@ -30,11 +30,13 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// maxTurnAttributes bounds the attributes of a turn. A turn carries its own facts and its address; its run has the rest.
+// maxTurnAttributes bounds the attributes of a turn. A turn carries its own facts and its address; its run has the
+// rest.
 const maxTurnAttributes = 30
 
-// TestGolden plays events into a Recorder and compares every byte of what its spans say. Each file of testdata names its
-// input and the capture level in its first line: a fixture of the phi-core dialect, or `here` for events in the file itself.
+// TestGolden plays events into a Recorder and compares every byte of what its spans say. Each file of testdata names
+// its input and the capture level in its first line: a fixture of the phi-core dialect, or `here` for events in the
+// file itself.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -106,7 +108,12 @@ func play(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.Sp
 	t.Helper()
 	exp := tracetest.NewInMemoryExporter()
 	keep := &keptExporter{InMemoryExporter: exp}
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(keep), otelsetup.WithBlocking(), otelsetup.WithoutGlobal())
+	p, err := otelsetup.Setup(
+		t.Context(),
+		otelsetup.WithExporter(keep),
+		otelsetup.WithBlocking(),
+		otelsetup.WithoutGlobal(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,8 +43,8 @@ func traced(t *testing.T, opts []otelagent.Option, f scene) tracetest.SpanStubs 
 	if err != nil {
 		t.Fatal(err)
 	}
-	f(t.Context(), (*writer.Tracer)(otelagent.NewTracer(append(opts, nil, otelagent.WithTracerProvider(p.TracerProvider()))...)),
-		p.TracerProvider().Tracer("caller"))
+	opts = append(opts, nil, otelagent.WithTracerProvider(p.TracerProvider()))
+	f(t.Context(), (*writer.Tracer)(otelagent.NewTracer(opts...)), p.TracerProvider().Tracer("caller"))
 	if err := p.Shutdown(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,8 @@ func sketch(all tracetest.SpanStubs) string {
 			if traces[s.SpanContext.TraceID()] == 0 {
 				traces[s.SpanContext.TraceID()] = len(traces) + 1
 			}
-			fmt.Fprintf(&b, "%s%s, trace %d, %s to %s", indent, s.Name, traces[s.SpanContext.TraceID()], at(s.StartTime), at(s.EndTime))
+			trace := traces[s.SpanContext.TraceID()]
+			fmt.Fprintf(&b, "%s%s, trace %d, %s to %s", indent, s.Name, trace, at(s.StartTime), at(s.EndTime))
 			if _, known := names[s.Parent.SpanID()]; s.Parent.SpanID().IsValid() && !known {
 				b.WriteString(", parent " + s.Parent.SpanID().String())
 			}
@@ -171,9 +172,10 @@ func handles() []handleCase {
 	at := func(ms int) writer.Moment { return writer.Moment{Time: stamp(ms)} }
 	session := writer.RunInfo{SessionID: "s", ID: "r", Start: at(0)}
 	own := otelagent.RunInfo{SessionID: "s", ID: "r"}
+	content := []otelagent.Option{capturing}
 	redacted := []otelagent.Option{capturing, otelagent.WithRedactor(&shout{})}
 	return append(slices.Concat(roots(), failures()), []handleCase{
-		{"the session of baggage, and of the run outside", nil, func(ctx context.Context, tracer *writer.Tracer, _ api.Tracer) {
+		{"the session of baggage, of the run outside", nil, func(ctx context.Context, tracer *writer.Tracer, _ api.Tracer) {
 			bag, _ := baggage.Parse("session.id=from-baggage")
 			_, a := tracer.StartRun(baggage.ContextWithBaggage(ctx, bag), writer.RunInfo{ID: "a"})
 			a.End(writer.RunResult{})
@@ -218,7 +220,7 @@ func handles() []handleCase {
 			tracer.StateFacts(ctx, writer.SessionInfo{SessionID: "s"}, writer.Fact{Subject: "session", Key: "k", At: ns(0)})
 		}},
 		{"statuses", nil, func(ctx context.Context, tracer *writer.Tracer, _ api.Tracer) {
-			for _, status := range []spans.RunStatus{"", spans.RunStatusRejected, spans.RunStatusCancelled, spans.RunStatusVetoed} {
+			for _, status := range []spans.RunStatus{"", "rejected", "cancelled", "vetoed"} {
 				ctx, run := tracer.StartRun(ctx, session)
 				_, turn := run.StartTurn(ctx, writer.TurnInfo{Start: at(1)})
 				_, tool := turn.StartTool(ctx, writer.ToolCall{Start: at(2)})
@@ -253,25 +255,27 @@ func handles() []handleCase {
 					Config: []byte(`{"base_url":"https://me:secret@host/x?a@b","n":1.0}`)})
 				run.End(writer.RunResult{End: at(1)})
 			}},
-		{"detailed names", []otelagent.Option{otelagent.WithSpanNames(true)}, func(ctx context.Context, tracer *writer.Tracer, _ api.Tracer) {
-			ctx, r := tracer.StartRun(ctx, writer.RunInfo{SessionID: "s", ID: "run-7", Agent: "coder", Start: at(0)})
-			ctx, tn := r.StartTurn(ctx, writer.TurnInfo{Index: new(int64(3)), Model: "m", Start: at(1)})
-			_, bash := tn.StartTool(ctx, writer.ToolCall{ID: "call-1", Name: "bash", Start: at(2)})
-			bash.Permission(ctx, writer.PermissionEvaluation{Action: spans.ActionDeny, Start: at(2), End: at(3)})
-			bash.Ask(ctx, writer.PermissionEvaluation{Start: at(3)}).End(writer.PermissionEvaluation{Action: spans.ActionAllow, End: at(4)})
-			bash.Ask(ctx, writer.PermissionEvaluation{Start: at(4)}).Close(at(5))
-			bash.End(writer.ToolResult{End: at(5)})
-			_, nameless := tn.StartTool(ctx, writer.ToolCall{ID: "call-2", Start: at(6)})
-			nameless.End(writer.ToolResult{End: at(7)})
-			tn.Permission(ctx, writer.PermissionEvaluation{Action: spans.ActionAllow, Target: spans.PermissionTargetInput,
-				Start: at(7), End: at(8)})
-			_, c := tn.StartCompaction(ctx, writer.Compaction{Start: at(8)})
-			c.End(writer.CompactionResult{End: at(9)})
-			tn.End(writer.TurnResult{End: at(10)})
-			r.End(writer.RunResult{End: at(10)})
-			_, g := tracer.StartGroup(context.Background(), writer.GroupInfo{SessionID: "s", Start: at(11)})
-			g.End(writer.GroupResult{End: at(12)})
-		}},
+		{"detailed names", []otelagent.Option{otelagent.WithSpanNames(true)},
+			func(ctx context.Context, tracer *writer.Tracer, _ api.Tracer) {
+				ctx, r := tracer.StartRun(ctx, writer.RunInfo{SessionID: "s", ID: "run-7", Agent: "coder", Start: at(0)})
+				ctx, tn := r.StartTurn(ctx, writer.TurnInfo{Index: new(int64(3)), Model: "m", Start: at(1)})
+				_, bash := tn.StartTool(ctx, writer.ToolCall{ID: "call-1", Name: "bash", Start: at(2)})
+				bash.Permission(ctx, writer.PermissionEvaluation{Action: spans.ActionDeny, Start: at(2), End: at(3)})
+				allowed := bash.Ask(ctx, writer.PermissionEvaluation{Start: at(3)})
+				allowed.End(writer.PermissionEvaluation{Action: spans.ActionAllow, End: at(4)})
+				bash.Ask(ctx, writer.PermissionEvaluation{Start: at(4)}).Close(at(5))
+				bash.End(writer.ToolResult{End: at(5)})
+				_, nameless := tn.StartTool(ctx, writer.ToolCall{ID: "call-2", Start: at(6)})
+				nameless.End(writer.ToolResult{End: at(7)})
+				tn.Permission(ctx, writer.PermissionEvaluation{Action: spans.ActionAllow, Target: spans.PermissionTargetInput,
+					Start: at(7), End: at(8)})
+				_, c := tn.StartCompaction(ctx, writer.Compaction{Start: at(8)})
+				c.End(writer.CompactionResult{End: at(9)})
+				tn.End(writer.TurnResult{End: at(10)})
+				r.End(writer.RunResult{End: at(10)})
+				_, g := tracer.StartGroup(context.Background(), writer.GroupInfo{SessionID: "s", Start: at(11)})
+				g.End(writer.GroupResult{End: at(12)})
+			}},
 		{"what is no message has a view, redacted", redacted, summaries},
 		{"no views with digests", []otelagent.Option{otelagent.WithCapture(otelagent.CaptureDigests)}, summaries},
 		{"the zero TurnInfo is the next turn", nil, func(ctx context.Context, tracer *writer.Tracer, _ api.Tracer) {
@@ -288,7 +292,7 @@ func handles() []handleCase {
 			c.End(otelagent.CompactionResult{MessagesAfter: new(int64(0))})
 			run.End(otelagent.RunResult{})
 		})},
-		{"End replaces what Reply reported", []otelagent.Option{capturing}, public(func(ctx context.Context, tracer *otelagent.Tracer) {
+		{"End replaces what Reply reported", content, public(func(ctx context.Context, tracer *otelagent.Tracer) {
 			ctx, run := tracer.StartRun(ctx, own)
 			reply := otelagent.TurnResult{Model: "m", StopReason: "tool_use", Usage: &otelagent.Usage{Input: 7, Output: 3},
 				Output: &otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"hello"}`)}}
@@ -307,7 +311,7 @@ func handles() []handleCase {
 			}
 			span.End()
 		}},
-		{"the error of an attempt that was made again", []otelagent.Option{capturing}, public(func(ctx context.Context, tracer *otelagent.Tracer) {
+		{"the error of an attempt that was made again", content, public(func(ctx context.Context, tracer *otelagent.Tracer) {
 			ctx, run := tracer.StartRun(ctx, own)
 			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
 			turn.Request(otelagent.Request{Payload: []byte(`{"messages":[]}`)})
@@ -318,9 +322,10 @@ func handles() []handleCase {
 		})},
 		{"a parsed request with provenance, and messages of a turn", []otelagent.Option{capturing},
 			public(func(ctx context.Context, tracer *otelagent.Tracer) {
-				req, _ := otelagent.ParseRequest([]byte(`{"model":"m","system":"Be brief.","max_tokens":9,"tools":[{"name":"bash"}],` +
-					`"thinking":{"budget_tokens":1},"messages":[{"role":"user","content":"x"},{"role":"user","content":` +
-					`[{"type":"tool_result","tool_use_id":"c1","content":"y"}]}]}`))
+				req, _ := otelagent.ParseRequest([]byte(
+					`{"model":"m","system":"Be brief.","max_tokens":9,"tools":[{"name":"bash"}],` +
+						`"thinking":{"budget_tokens":1},"messages":[{"role":"user","content":"x"},{"role":"user","content":` +
+						`[{"type":"tool_result","tool_use_id":"c1","content":"y"}]}]}`))
 				req.Messages[0].Provenance = spans.Provenance{Kind: spans.ProvenanceSteering}
 				ctx, run := tracer.StartRun(ctx, own)
 				_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
@@ -352,7 +357,7 @@ func roots() (all []handleCase) {
 		{name: "metadata that is no JSON", metadata: []byte(`{"traceparent"`)},
 		{name: "a traceparent that is none", metadata: []byte(`{"traceparent":"00-0-0-0"}`)},
 	} {
-		all = append(all, handleCase{"root: " + tt.name, tt.opts, func(ctx context.Context, tracer *writer.Tracer, caller api.Tracer) {
+		play := func(ctx context.Context, tracer *writer.Tracer, caller api.Tracer) {
 			ctx = writer.WithSource(ctx, &writer.Source{NewRoot: tt.newRoot})
 			if tt.called {
 				var span api.Span
@@ -361,7 +366,8 @@ func roots() (all []handleCase) {
 			}
 			_, run := tracer.StartRun(ctx, writer.RunInfo{SessionID: "s", ID: "r", Metadata: tt.metadata})
 			run.End(writer.RunResult{})
-		}})
+		}
+		all = append(all, handleCase{"root: " + tt.name, tt.opts, play})
 	}
 	return all
 }
@@ -376,11 +382,12 @@ func failures() (all []handleCase) {
 		opts []otelagent.Option
 		err  error
 	}{
-		{"none", content, nil}, {"an error", content, long}, {"a cancellation", content, fmt.Errorf("stopped: %w", context.Canceled)},
+		{"none", content, nil}, {"an error", content, long},
+		{"a cancellation", content, fmt.Errorf("stopped: %w", context.Canceled)},
 		{"an error without content", nil, long},
 		{"an error with digests", []otelagent.Option{otelagent.WithCapture(otelagent.CaptureDigests)}, long},
 	} {
-		all = append(all, handleCase{"failure: " + tt.name, tt.opts, public(func(ctx context.Context, tracer *otelagent.Tracer) {
+		play := public(func(ctx context.Context, tracer *otelagent.Tracer) {
 			own := otelagent.RunInfo{SessionID: "s", ID: "r"}
 			runCtx, run := tracer.StartRun(ctx, own)
 			turnCtx, turn := run.StartTurn(runCtx, otelagent.TurnInfo{})
@@ -393,7 +400,8 @@ func failures() (all []handleCase) {
 			run.End(otelagent.RunResult{Err: tt.err})
 			_, run = tracer.StartRun(ctx, own)
 			run.End(otelagent.RunResult{Status: spans.RunStatusRejected, Err: tt.err})
-		})})
+		})
+		all = append(all, handleCase{"failure: " + tt.name, tt.opts, play})
 	}
 	return all
 }
@@ -405,8 +413,10 @@ func summaries(ctx context.Context, tracer *writer.Tracer, _ api.Tracer) {
 	_, turn := run.StartTurn(ctx, writer.TurnInfo{Start: at(1)})
 	turn.Permission(ctx, writer.PermissionEvaluation{Tool: "bash", Action: spans.ActionDeny, Pattern: "rm *",
 		Source: spans.PermissionSourceProject, Reason: "SECRET", Wait: 1500 * time.Millisecond, Start: at(2), End: at(3)})
-	_, c := turn.StartCompaction(ctx, writer.Compaction{MessagesBefore: new(int64(40)), InputTokens: new(int64(9000)), Start: at(4)})
-	c.End(writer.CompactionResult{MessagesAfter: new(int64(6)), Reason: "full", Summary: []byte(`"The \"gist\""`), End: at(5)})
+	_, c := turn.StartCompaction(ctx, writer.Compaction{
+		MessagesBefore: new(int64(40)), InputTokens: new(int64(9000)), Start: at(4)})
+	c.End(writer.CompactionResult{
+		MessagesAfter: new(int64(6)), Reason: "full", Summary: []byte(`"The \"gist\""`), End: at(5)})
 	turn.End(writer.TurnResult{Failed: true, Error: "overloaded", End: at(6),
 		Output: &writer.Message{Raw: []byte(`{"role":"assistant","content":"Let me"}`)}})
 	_, turn = run.StartTurn(ctx, writer.TurnInfo{Start: at(7)})

@@ -73,7 +73,8 @@ func (l *loop) message() string {
 		return l.text(30)
 	}
 	return `{"role":"assistant","content":[{"type":"text","text":` + l.text(100+l.random.IntN(900)) +
-		`},{"type":"toolCall","id":"c","name":"bash","arguments":{"a":` + l.text(10) + `}}],"stopReason":"toolUse","turnId":{"loopId":"r","turnIndex":1}}`
+		`},{"type":"toolCall","id":"c","name":"bash","arguments":{"a":` + l.text(10) +
+		`}}],"stopReason":"toolUse","turnId":{"loopId":"r","turnIndex":1}}`
 }
 
 // turns runs some turns over a history, and others below them.
@@ -126,11 +127,18 @@ func (l *loop) ask(turn *writer.Turn, run string, history []string) {
 	if l.random.IntN(10) == 0 {
 		system = l.text(50)
 	}
-	payload := `{"model_id":"m",` + space + `"system_prompt":` + system + `,"messages":[` + strings.Join(history, ",") + `],"tools":[{"name":"bash"}],"temperature":0.20}`
+	payload := `{"model_id":"m",` + space + `"system_prompt":` + system + `,"messages":[` + strings.Join(
+		history,
+		",",
+	) + `],"tools":[{"name":"bash"}],"temperature":0.20}`
 	l.recorded = append(l.recorded, recordedRequest{run, index, payload})
 	req, _ := writer.ParseRequest([]byte(payload)) // which has nothing wrong
 	for i := range req.Messages {
-		req.Messages[i].Provenance = spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(i / 2), Role: "user-message"}
+		req.Messages[i].Provenance = spans.Provenance{
+			Kind:      spans.ProvenanceLoopTurn,
+			TurnIndex: int64(i / 2),
+			Role:      "user-message",
+		}
 	}
 	turn.Request(req)
 	clear(req.Payload) // the tracer keeps nothing of it
@@ -153,7 +161,8 @@ func (l *loop) play(n int) {
 	}
 }
 
-// Whatever becomes of the history, each request comes back byte for byte; and whatever is lost, duplicated or reordered, none
+// Whatever becomes of the history, each request comes back byte for byte; and whatever is lost, duplicated or
+// reordered, none
 // comes back with a wrong byte.
 func TestRandomHistories(t *testing.T) {
 	seeds := uint64(30)
@@ -164,7 +173,11 @@ func TestRandomHistories(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			p, exp := collect(t)
-			opts := []otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p), func(c *writer.Config) { c.PreviewBytes = -1 }}
+			opts := []otelagent.Option{
+				otelagent.WithCapture(otelagent.CaptureContent),
+				otelagent.WithTracerProvider(p),
+				func(c *writer.Config) { c.PreviewBytes = -1 },
+			}
 			if seed%5 == 4 {
 				opts = append(opts, func(c *writer.Config) { c.MaxBlockIDs = 200 }) // forgets all the time
 			}
@@ -195,7 +208,7 @@ func TestRandomHistories(t *testing.T) {
 func (l *loop) compare(w *wire) (incomplete int) {
 	l.t.Helper()
 	for _, r := range l.recorded {
-		got, err := w.payload(r.run, r.turn, 0, 0)
+		got, err := w.payload(r.run, r.turn, 0)
 		switch {
 		case err != nil:
 			incomplete++

@@ -107,8 +107,10 @@ func TestEndingTwiceEndsOnce(t *testing.T) {
 func TestCallerMayOverwriteItsBuffers(t *testing.T) {
 	record := func(overwrite bool) string {
 		exp := tracetest.NewInMemoryExporter()
-		tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(exp))),
-			capturing))
+		tracer := (*writer.Tracer)(
+			otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(exp))),
+				capturing),
+		)
 		var used [][]byte
 		buf := func(s string) []byte { b := []byte(s); used = append(used, b); return b }
 		done := func() {

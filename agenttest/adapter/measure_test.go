@@ -16,7 +16,11 @@ import (
 )
 
 // measure returns what is measured of the calls of record, by name of the metric.
-func measure(t *testing.T, record func(*writer.Tracer), opts ...sdktrace.TracerProviderOption) map[string]metricdata.Aggregation {
+func measure(
+	t *testing.T,
+	record func(*writer.Tracer),
+	opts ...sdktrace.TracerProviderOption,
+) map[string]metricdata.Aggregation {
 	t.Helper()
 	reader := sdkmetric.NewManualReader()
 	record((*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(sdktrace.NewTracerProvider(opts...)),
@@ -49,10 +53,12 @@ func TestDurationIsNotThatOfProcessors(t *testing.T) {
 	}
 }
 
-// An end before the start gives no duration, and a call made a billion times no retries, whatever is sampled; a turn that we closed has no error.
+// An end before the start gives no duration, and a call made a billion times no retries, whatever is sampled; a turn
+// that we closed has no error.
 func TestNonsenseIsNotMeasured(t *testing.T) {
 	start := time.Unix(1e9, 0)
-	for name, sampler := range map[string]sdktrace.Sampler{"sampled": sdktrace.AlwaysSample(), "not sampled": sdktrace.NeverSample()} {
+	samplers := map[string]sdktrace.Sampler{"all": sdktrace.AlwaysSample(), "none": sdktrace.NeverSample()}
+	for name, sampler := range samplers {
 		t.Run(name, func(t *testing.T) {
 			got := measure(t, func(tracer *writer.Tracer) {
 				ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{})
@@ -91,7 +97,8 @@ func TestToolNamesAsLabels(t *testing.T) {
 	got := measure(t, func(tracer *writer.Tracer) {
 		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{})
 		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
-		for _, name := range []string{"read_file", "mcp:git/log-1.2", "rm -rf /home/me", `bash{"command":"ls"}`, "läuft", "a\nb", long} {
+		names := []string{"read_file", "mcp:git/log-1.2", "rm -rf /home/me", `bash{"command":"ls"}`, "läuft", "a\nb", long}
+		for _, name := range names {
 			_, call := turn.StartTool(ctx, writer.ToolCall{Name: name})
 			call.End(writer.ToolResult{})
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
-// TestNamesChangeNothingElse compares all that is sent with exact and with detailed names: ids, attributes and events are
+// TestNamesChangeNothingElse compares all that is sent with exact and with detailed names: ids, attributes and events
+// are
 // the same, with the attributes of OpenInference too.
 func TestNamesChangeNothingElse(t *testing.T) {
 	inference := func(e sdktrace.SpanExporter) sdktrace.SpanExporter { return otelsetup.OpenInference(e) }

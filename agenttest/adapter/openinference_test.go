@@ -58,8 +58,7 @@ func ofOpenInference(kv attribute.KeyValue) bool {
 func TestOpenInference(t *testing.T) {
 	var b bytes.Buffer
 	for _, level := range []otelagent.Capture{otelagent.CaptureContent, otelagent.CaptureDigests, otelagent.CaptureNone} {
-		fmt.Fprintf(&b, "-- %s --
-", level)
+		fmt.Fprintf(&b, "-- %s --\n", level)
 		with := played(t, otelsetup.OpenInference, otelagent.WithCapture(level))
 		for i, s := range with {
 			fmt.Fprintln(&b, s.Name)

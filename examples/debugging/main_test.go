@@ -13,35 +13,48 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// played returns the session of a run, what the agent answered, and the folders that are left.
-func played(t *testing.T, keep bool) (s *session.Session, blocks *session.BlockSet, answer string, left []string) {
-	t.Helper()
-	dir, err := project()
-	if err != nil {
-		t.Fatal(err)
+// TestOddity runs the agent as it is, which deletes a folder against the rule of the user because the rule is in none
+// of its later requests, and the agent that keeps the rule. The session of the first is the golden file of TestRun.
+func TestOddity(t *testing.T) {
+	for keep, want := range map[bool]struct {
+		answer    string
+		left      []string
+		deletions map[string]bool // what was deleted, and whether the request had the rule
+	}{
+		false: {"12 of 12 tests failed", []string{"src"}, map[string]bool{"build": true, "logs": false, "migrations": false, "tmp": false}},
+		true:  {"12 tests passed", []string{"migrations", "src"}, map[string]bool{"build": true, "logs": true, "tmp": true}},
+	} {
+		dir, err := project()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+		a := &agent{tracer: p.Tracer(), root: root, keep: keep, most: 8}
+		answer, err := a.run(t.Context(), task)
+		if err != nil || !strings.Contains(answer, want.answer) {
+			t.Errorf("keep %v: %q, %v", keep, answer, err)
+		}
+		left, err := readDir(root, ".")
+		if diff := cmp.Diff(want.left, left); diff != "" || err != nil {
+			t.Errorf("keep %v: left (-want +got), %v:\n%s", keep, err, diff)
+		}
+		blocks := &session.BlockSet{}
+		for _, b := range p.Batch().Blocks {
+			blocks.Add(b)
+		}
+		if diff := cmp.Diff(want.deletions, deletions(t, p.Session(), blocks)); diff != "" {
+			t.Errorf("keep %v: deletions (-want +got):\n%s", keep, diff)
+		}
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { root.Close() })
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	a := &agent{tracer: p.Tracer(), root: root, keep: keep, most: 8}
-	if answer, err = a.run(t.Context(), task); err != nil {
-		t.Fatal(err)
-	}
-	if left, err = readDir(root, "."); err != nil {
-		t.Fatal(err)
-	}
-	blocks = &session.BlockSet{}
-	for _, b := range p.Batch().Blocks {
-		blocks.Add(b)
-	}
-	return p.Session(), blocks, answer, left
 }
 
-// deletions returns the turns that deleted something, by what, and whether the user's words were in their requests.
+// deletions returns the deleted folders, and whether the rule of the user was in the request of the turn.
 func deletions(t *testing.T, s *session.Session, blocks *session.BlockSet) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -55,39 +68,9 @@ func deletions(t *testing.T, s *session.Session, blocks *session.BlockSet) map[s
 			if !ok || !payload.Exact {
 				t.Fatalf("turn %d: args %v, request exact %v", turn.Index, ok, payload.Exact)
 			}
-			out[args] = strings.Contains(string(payload.Bytes), "Never touch migrations")
+			folder := strings.TrimSuffix(strings.TrimPrefix(args, `{"folder":"`), `"}`)
+			out[folder] = strings.Contains(string(payload.Bytes), "Never touch migrations")
 		}
 	}
 	return out
-}
-
-func TestOddity(t *testing.T) {
-	s, blocks, answer, left := played(t, false)
-	if diff := cmp.Diff([]string{"src"}, left); diff != "" {
-		t.Errorf("left (-want +got):\n%s", diff)
-	}
-	if !strings.Contains(answer, "12 of 12 tests failed") {
-		t.Errorf("answer %q", answer)
-	}
-	// The request of the turn that did it shows why: what the user said is not in it.
-	got := deletions(t, s, blocks)
-	if known, deleted := got[`{"folder":"migrations"}`]; !deleted || known {
-		t.Errorf("deletions, and whether the rule was known: %v", got)
-	}
-	if known := got[`{"folder":"build"}`]; !known {
-		t.Errorf("the first deletion did not know the rule: %v", got)
-	}
-}
-
-func TestMended(t *testing.T) {
-	s, blocks, answer, left := played(t, true)
-	if diff := cmp.Diff([]string{"migrations", "src"}, left); diff != "" {
-		t.Errorf("left (-want +got):\n%s", diff)
-	}
-	if !strings.Contains(answer, "12 tests passed") {
-		t.Errorf("answer %q", answer)
-	}
-	if _, deleted := deletions(t, s, blocks)[`{"folder":"migrations"}`]; deleted {
-		t.Error("migrations were deleted")
-	}
 }

@@ -46,6 +46,7 @@ func played(t *testing.T, endpoint http.Handler, rules []rule) (s *session.Sessi
 	return p.Session(), blocks, answer, err
 }
 
+// TestLoop checks the session beyond the golden file of TestRun: requests, rules, provenance.
 func TestLoop(t *testing.T) {
 	var sent [][]byte
 	play := scripted()
@@ -68,26 +69,12 @@ func TestLoop(t *testing.T) {
 	if rules, ok := blocks.Body(run.Rules.Items()[0]); !ok || !strings.Contains(rules, `"permission":"write_file"`) {
 		t.Errorf("rules %q", rules)
 	}
-	var got []string
 	for _, turn := range run.Turns {
 		for _, c := range turn.Compactions {
-			got = append(got, "compaction "+string(c.Kind))
 			if *c.MessagesBefore <= *c.MessagesAfter || c.Summary == nil {
 				t.Errorf("compaction %d to %d, summary %v", *c.MessagesBefore, *c.MessagesAfter, c.Summary)
 			}
 		}
-		for _, c := range turn.ToolCalls {
-			p := c.Permissions[0]
-			got = append(got, c.Name+" "+string(p.Action)+" "+p.Pattern+" "+string(c.Outcome))
-		}
-	}
-	want := []string{
-		"list_files allow * ok", "read_file allow * ok", "read_file deny .* denied", "read_file allow * error",
-		"review allow *.md ok",
-		"compaction summary", "write_file allow *.md ok", "compaction summary",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	// The sub-agent is a run of the same session, under the call that asked for it.
 	if len(s.Runs) != 2 {
@@ -98,7 +85,7 @@ func TestLoop(t *testing.T) {
 		t.Errorf("sub-agent %s under run %s and call %s, %d turns", sub.Agent, sub.ParentID, sub.ParentToolCallID,
 			len(sub.Turns))
 	}
-	// What the models were sent comes back byte for byte, with where each message came from.
+	// The store has each request byte for byte, with the provenance of each message.
 	turns := slices.Concat(run.Turns, s.Runs[1].Turns)
 	slices.SortFunc(turns, func(a, b *session.Turn) int { return a.Start.Compare(b.Start) })
 	if len(turns) != len(sent) || len(run.Turns) != len(script) {
@@ -121,13 +108,6 @@ func TestLoop(t *testing.T) {
 	if u := run.Turns[1].Usage; u.CacheRead == 0 || u.Input <= u.CacheRead ||
 		run.Turns[1].Rule != spans.UsageRuleIncludesCache {
 		t.Errorf("usage %+v by %s", u, run.Turns[1].Rule)
-	}
-}
-
-func TestLoopFails(t *testing.T) {
-	s, _, _, err := played(t, http.NotFoundHandler(), defaultRules)
-	if err == nil || s.Runs[0].Status != spans.RunStatusError || !s.Runs[0].Turns[0].Failed {
-		t.Errorf("%v, %s", err, s.Runs[0].Status)
 	}
 }
 
@@ -163,7 +143,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// The whole program, with its spans going nowhere: it must work, and say that they were not delivered.
+// TestWork runs the program without a receiver: it works, and reports that the spans were not delivered.
 func TestWork(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "200")

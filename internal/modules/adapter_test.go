@@ -25,7 +25,8 @@ func main() {
 }
 `
 
-// program writes a module of one file that uses the adapter of this clone, resolves and builds it, and returns its folder. Requirements are
+// program writes a module of one file that uses the adapter of this clone, resolves and builds it, and returns its
+// folder. Requirements are
 // PATH@VERSION.
 func program(t *testing.T, source string, requirements ...string) string {
 	t.Helper()
@@ -60,7 +61,8 @@ func goTool(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// A program that imports only the adapter gets the OpenTelemetry API and little else: at most 30 lines of go.sum, and no module in its
+// A program that imports only the adapter gets the OpenTelemetry API and little else: at most 30 lines of go.sum, and
+// no module in its
 // build list that could change the versions of grpc, protobuf, SQLite or a compressor that the program uses.
 func TestAdapterIsLight(t *testing.T) {
 	dir := program(t, adapterOnly)
@@ -82,7 +84,8 @@ func TestAdapterIsLight(t *testing.T) {
 
 var frameworks = flag.Bool("frameworks", false, "build the adapter together with agent frameworks, which takes minutes")
 
-// adk is the newest release of Google's Agent Development Kit that resolves. It uses names of otel/log that OpenTelemetry 1.47 no longer
+// adk is the newest release of Google's Agent Development Kit that resolves. It uses names of otel/log that
+// OpenTelemetry 1.47 no longer
 // has, so it compiles only while the adapter does not require that release.
 const adk = "google.golang.org/adk/v2@v2.2.0"
 

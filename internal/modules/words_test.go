@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -46,22 +45,13 @@ var unclean = map[string]int{
 // TestWords fails with file and line of each ruled-out word in a tracked Go, YAML or Markdown file, except in testdata
 // and generated files. Below an unclean prefix it fails only when there are more than the prefix may have.
 func TestWords(t *testing.T) {
-	list := exec.Command("git", "ls-files", "-z", "*.go", "*.yaml", "docs/*.md", "*README.md")
-	list.Dir = root
-	out, err := list.Output()
-	if err != nil {
-		t.Skip("this is not a clone: ", err)
-	}
 	prefixes := slices.SortedFunc(maps.Keys(unclean), func(a, b string) int { return len(b) - len(a) })
 	found := map[string][]string{}
-	for path := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+	for _, path := range tracked(t, "*.go", "*.yaml", "docs/*.md", "*README.md") {
 		if strings.Contains(path, "testdata/") || path == "internal/modules/words_test.go" {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
-		if os.IsNotExist(err) { // deleted, and not committed yet
-			continue
-		}
 		if err != nil {
 			t.Fatal(err)
 		}

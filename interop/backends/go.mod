@@ -46,7 +46,9 @@ require (
 
 require (
 	github.com/otelagent/otelagent/agenttest v0.0.0
-	github.com/otelagent/otelagent/otelagent/otelsetup v0.0.0
+	github.com/otelagent/otelagent/backend v0.0.0 // indirect
+	github.com/otelagent/otelagent/dialects v0.0.0
+	github.com/otelagent/otelagent/otelagent/otelsetup v0.0.0 // indirect
 )
 
 replace (

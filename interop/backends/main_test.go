@@ -2,6 +2,7 @@ package backends
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,26 +21,20 @@ import (
 // repository is the whole project.
 const repository = "../.."
 
-// otelagent is the built program: $OTELAGENT, else bin/otelagent of the project.
+// otelagent is the built program.
 func otelagent(t *testing.T) string {
-	t.Helper()
-	return built(t, "OTELAGENT", filepath.Join(repository, "bin", "otelagent"), "make bin/otelagent")
+	return built(t, "OTELAGENT", repository+"/bin/otelagent", "make bin/otelagent")
 }
 
-// distribution is our build of a collector: $OTELCOL, else that of the project.
+// distribution is the built collector.
 func distribution(t *testing.T) string {
-	t.Helper()
-	return built(t, "OTELCOL", filepath.Join(repository, "collector-exporter", "distribution", "_build", "otelcol-agent"), "make ocb-build")
+	return built(t, "OTELCOL", repository+"/collector-exporter/distribution/_build/otelcol-agent", "make ocb-build")
 }
 
-// built is the absolute path of a program that was built or installed before the tests.
+// built is the absolute path of a program that was built before the tests: that of the variable, else of the project.
 func built(t *testing.T, variable, otherwise, how string) string {
 	t.Helper()
-	path := os.Getenv(variable)
-	if path == "" {
-		path = otherwise
-	}
-	path, err := filepath.Abs(path)
+	path, err := filepath.Abs(cmp.Or(os.Getenv(variable), otherwise))
 	if err == nil {
 		_, err = os.Stat(path)
 	}
@@ -83,7 +78,8 @@ func addresses(t *testing.T, n int) []string {
 	return list
 }
 
-// serve starts a server and returns once url answers with 200. The server ends with the test; when that fails, its log is shown.
+// serve starts a server and returns once url answers with 200. The server ends with the test; when that fails, its log
+// is shown.
 func serve(t *testing.T, url string, cmd *exec.Cmd) {
 	t.Helper()
 	start(t, cmd, func() bool {

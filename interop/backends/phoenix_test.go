@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/backends"
-	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -38,38 +37,34 @@ func startPhoenix(t *testing.T) string {
 	return address
 }
 
-// TestPhoenix sends sessions through our collector to a real Phoenix, one as it is and one in the words of OpenInference too, and reads
-// them back through its API.
-func TestPhoenix(t *testing.T) {
-	address := startPhoenix(t)
-	copies := newSink(t)
-	endpoint, _ := collector(t, map[string]string{
-		"otlp_http/phoenix": fmt.Sprintf("{endpoint: %q, sending_queue: {enabled: false}}", address),
-		"otlp_http/copies":  fmt.Sprintf("{endpoint: %q, compression: none, sending_queue: {enabled: false}}", "http://"+copies.addr),
-	})
-	sendLoop(t, endpoint, otelsetup.WithOpenInference())
-	plain := filepath.Join(repository, recordings[0])
-	run(t, "send", "--endpoint", endpoint, "--protocol", "http/protobuf", "--capture", "content", plain)
-	p := &phoenix{address: address}
-	for _, td := range copies.sent(t) {
-		for _, s := range spansOf(td) {
-			v, _ := s.span.Attributes().Get(string(spans.SessionIDKey))
-			if v.Str() == backends.LoopSession {
-				p.loop = append(p.loop, s.span)
-			} else {
-				p.plain = append(p.plain, s.span)
-			}
-		}
-	}
-	t.Run("OpenInference", p.testOpenInference)
-	t.Run("as it is", p.testPlain)
-	t.Run("through a collector", p.testTransform)
-}
+// phoenix is the address of a Phoenix.
+type phoenix string
 
-// phoenix is a Phoenix and what was sent to it.
-type phoenix struct {
-	address     string
-	loop, plain []ptrace.Span
+// TestPhoenix sends sessions through our collector to a real Phoenix, one as it is, one in the words of OpenInference
+// too and one that a collector translates, and reads them back through its API.
+func TestPhoenix(t *testing.T) {
+	p := phoenix(startPhoenix(t))
+	endpoint, _ := collector(t, map[string]string{
+		"otlp_http/phoenix": fmt.Sprintf("{endpoint: %q, sending_queue: {enabled: false}}", p),
+	})
+	sent := func(of *agenttest.Pipeline, file, endpoint string) []ptrace.Span {
+		record(t, of, file)
+		return spansOf(send(t, of, endpoint))
+	}
+	t.Run("OpenInference", func(t *testing.T) {
+		p.testOpenInference(t, sent(agenttest.NewOpenInference(t, captured...), "", endpoint))
+	})
+	t.Run("as it is", func(t *testing.T) {
+		p.testPlain(t, sent(agenttest.New(t, captured...), recordings[0], endpoint))
+	})
+	t.Run("through a collector", func(t *testing.T) {
+		free := addresses(t, 2)
+		cmd := exec.Command(distribution(t), "--config", "openinference.yaml")
+		cmd.Env = []string{"OTLP_GRPC=" + free[0], "OTLP_HTTP=" + free[1], "PHOENIX=" + string(p)}
+		serveAt(t, cmd, free[1])
+		denied := "phi/testdata/phi-core-0.15.2/tool-denied-by-hook.events.ndjson"
+		p.testTransform(t, sent(agenttest.New(t, captured...), denied, "http://"+free[1]))
+	})
 }
 
 // phoenixSession is what Phoenix shows of a session.
@@ -83,8 +78,13 @@ type phoenixSession struct {
 
 type phoenixValue struct{ Value, MimeType string }
 
-// session waits until Phoenix has n spans of a session, and returns what it shows of the session and of each span by its id.
-func (p *phoenix) session(t *testing.T, id string, sent []ptrace.Span) (shown phoenixSession, kept map[string]phoenixSpan) {
+// session waits until Phoenix has n spans of a session, and returns what it shows of the session and of each span by
+// its id.
+func (p phoenix) session(
+	t *testing.T,
+	id string,
+	sent []ptrace.Span,
+) (shown phoenixSession, kept map[string]phoenixSpan) {
 	t.Helper()
 	eventually(t, func() error {
 		var answer struct {
@@ -101,8 +101,15 @@ func (p *phoenix) session(t *testing.T, id string, sent []ptrace.Span) (shown ph
 			}
 			Errors json.RawMessage
 		}
-		err := read(t, http.MethodPost, p.address+"/graphql", map[string]string{"query": `{projects(first: 5) {edges {node {sessions(first: 50) {edges {node {
-			sessionId numTraces firstInput {value mimeType} lastOutput {value mimeType} tokenUsage {prompt completion total}}}}}}}}`}, &answer)
+		err := read(
+			t,
+			http.MethodPost,
+			string(p)+"/graphql",
+			map[string]string{"query": `{projects(first: 5) {edges {node {sessions(first: 50) {edges {node {
+			sessionId numTraces firstInput {value mimeType} lastOutput {value mimeType}
+			tokenUsage {prompt completion total}}}}}}}}`},
+			&answer,
+		)
 		if err != nil {
 			return err
 		}
@@ -111,7 +118,7 @@ func (p *phoenix) session(t *testing.T, id string, sent []ptrace.Span) (shown ph
 		}
 		kept = map[string]phoenixSpan{}
 		var list struct{ Data []phoenixSpan }
-		if err := read(t, http.MethodGet, p.address+"/v1/projects/default/spans?limit=1000", nil, &list); err != nil {
+		if err := read(t, http.MethodGet, string(p)+"/v1/projects/default/spans?limit=1000", nil, &list); err != nil {
 			return err
 		}
 		for _, s := range list.Data {
@@ -164,8 +171,8 @@ func compare(t *testing.T, sent []ptrace.Span, kept map[string]phoenixSpan, kind
 }
 
 // testOpenInference finds a session with what went in and out, its tokens, and a kind for every span.
-func (p *phoenix) testOpenInference(t *testing.T) {
-	got, kept := p.session(t, backends.LoopSession, p.loop)
+func (p phoenix) testOpenInference(t *testing.T, sent []ptrace.Span) {
+	got, kept := p.session(t, backends.LoopSession, sent)
 	want := phoenixSession{
 		SessionID: backends.LoopSession, NumTraces: 1,
 		FirstInput: &phoenixValue{backends.LoopQuestion, "text"}, LastOutput: &phoenixValue{backends.LoopAnswer, "text"},
@@ -174,12 +181,14 @@ func (p *phoenix) testOpenInference(t *testing.T) {
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("session (-want +got):\n%s", diff)
 	}
-	compare(t, p.loop, kept, map[string]string{
-		spans.SpanRun: "AGENT", spans.SpanTurn: "LLM", spans.SpanToolCall: "TOOL", spans.SpanPermission: "GUARDRAIL", spans.SpanCompaction: "CHAIN",
+	compare(t, sent, kept, map[string]string{
+		spans.SpanRun: "AGENT", spans.SpanTurn: "LLM", spans.SpanToolCall: "TOOL", spans.SpanPermission: "GUARDRAIL",
+		spans.SpanCompaction: "CHAIN",
 	})
-	for _, s := range p.loop {
+	for _, s := range sent {
 		for key, v := range s.Attributes().All() {
-			if !strings.HasPrefix(key, "llm.token_count.") && key != string(spans.OpenInferenceInputKey) && key != string(spans.OpenInferenceOutputKey) {
+			if !strings.HasPrefix(key, "llm.token_count.") && key != string(spans.OpenInferenceInputKey) &&
+				key != string(spans.OpenInferenceOutputKey) {
 				continue
 			}
 			if got := fmt.Sprint(kept[s.SpanID().String()].Attributes[key]); got != v.AsString() {
@@ -189,31 +198,40 @@ func (p *phoenix) testOpenInference(t *testing.T) {
 	}
 }
 
-// testPlain finds session, tokens, kinds and messages without a switch. What went in and out of the session is not shown then.
-func (p *phoenix) testPlain(t *testing.T) {
+// testPlain finds session, tokens, kinds and messages without a switch. What went in and out of the session is not
+// shown then.
+func (p phoenix) testPlain(t *testing.T, sent []ptrace.Span) {
 	var prompt, completion int64
 	var id string
-	for _, s := range p.plain {
+	for _, s := range sent {
 		v, _ := s.Attributes().Get(string(spans.SessionIDKey))
 		id = v.Str()
 		in, _ := s.Attributes().Get(string(spans.GenAIUsageInputKey))
 		out, _ := s.Attributes().Get(string(spans.GenAIUsageOutputKey))
 		prompt, completion = prompt+in.Int(), completion+out.Int()
 	}
-	got, kept := p.session(t, id, p.plain)
+	got, kept := p.session(t, id, sent)
 	want := phoenixSession{SessionID: id, NumTraces: 1}
-	want.TokenUsage.Prompt, want.TokenUsage.Completion, want.TokenUsage.Total = float64(prompt), float64(completion), float64(prompt+completion)
+	want.TokenUsage.Prompt, want.TokenUsage.Completion, want.TokenUsage.Total = float64(
+		prompt,
+	), float64(
+		completion,
+	), float64(
+		prompt+completion,
+	)
 	if diff := gocmp.Diff(want, got); diff != "" || prompt == 0 {
 		t.Errorf("session (-want +got):\n%s", diff)
 	}
-	compare(t, p.plain, kept, map[string]string{spans.SpanRun: "AGENT", spans.SpanTurn: "LLM", spans.SpanToolCall: "TOOL"})
-	for _, s := range p.plain {
+	compare(t, sent, kept, map[string]string{spans.SpanRun: "AGENT", spans.SpanTurn: "LLM", spans.SpanToolCall: "TOOL"})
+	for _, s := range sent {
 		attrs := kept[s.SpanID().String()].Attributes
 		for _, key := range map[string][]string{
-			spans.SpanTurn:     {"llm.model_name", "llm.input_messages.0.message.role", "llm.output_messages.0.message.content", "llm.token_count.prompt"},
+			spans.SpanTurn: {"llm.model_name", "llm.input_messages.0.message.role",
+				"llm.output_messages.0.message.content", "llm.token_count.prompt"},
 			spans.SpanToolCall: {"tool.name", "tool.id", "output.value"},
 		}[s.Name()] {
-			if _, asked := s.Attributes().Get(string(spans.InputMessagesKey)); !asked && strings.HasPrefix(key, "llm.input_messages") {
+			if _, asked := s.Attributes().Get(string(spans.InputMessagesKey)); !asked &&
+				strings.HasPrefix(key, "llm.input_messages") {
 				continue // only results of tool calls were new, and those are on the spans of the calls
 			}
 			if attrs[key] == nil {
@@ -223,26 +241,11 @@ func (p *phoenix) testPlain(t *testing.T) {
 	}
 }
 
-// testTransform lets a collector say kinds and values in the words of OpenInference, for a sender that does not.
-func (p *phoenix) testTransform(t *testing.T) {
-	free := addresses(t, 2)
-	cmd := exec.Command(distribution(t), "--config", "openinference.yaml")
-	cmd.Env = []string{"OTLP_GRPC=" + free[0], "OTLP_HTTP=" + free[1], "PHOENIX=" + p.address}
-	serveAt(t, cmd, free[1])
-	file := filepath.Join(repository, "dialects", "phi", "testdata", "phi-core-0.15.2", "tool-denied-by-hook.events.ndjson")
-	copies := newSink(t)
-	for _, endpoint := range []string{"http://" + copies.addr, "http://" + free[1]} {
-		run(t, "send", "--endpoint", endpoint, "--protocol", "http/protobuf", "--capture", "content", file)
-	}
-	var sent []ptrace.Span
-	id := ""
-	for _, td := range copies.sent(t) {
-		for _, s := range spansOf(td) {
-			v, _ := s.span.Attributes().Get(string(spans.SessionIDKey))
-			sent, id = append(sent, s.span), v.Str()
-		}
-	}
-	got, kept := p.session(t, id, sent)
+// testTransform finds kinds and values that a collector wrote in the words of OpenInference, for a sender that does
+// not.
+func (p phoenix) testTransform(t *testing.T, sent []ptrace.Span) {
+	id, _ := sent[0].Attributes().Get(string(spans.SessionIDKey))
+	got, kept := p.session(t, id.Str(), sent)
 	if got.TokenUsage.Prompt == 0 || got.FirstInput != nil {
 		t.Errorf("%+v: want tokens, and no first input", got)
 	}

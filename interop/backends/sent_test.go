@@ -1,113 +1,124 @@
 package backends
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/backends"
+	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/writer"
 	adapter "github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
-// sink takes spans over OTLP, to tell what was sent.
-type sink struct {
-	addr string
-
-	mu     sync.Mutex
-	traces map[pcommon.TraceID]ptrace.Traces
-	failed error
-}
-
-func newSink(t *testing.T) *sink {
+// record plays a recording with content, or the Go loop when there is no file.
+func record(t *testing.T, p *agenttest.Pipeline, file string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if file == "" {
+		backends.Play(t.Context(), (*writer.Tracer)(p.Tracer()))
+		return
+	}
+	text, err := os.ReadFile(filepath.Join(repository, "dialects", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sink{addr: l.Addr().String(), traces: map[pcommon.TraceID]ptrace.Traces{}}
-	server := &http.Server{Handler: s}
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(func() { _ = server.Close() })
-	return s
-}
-
-func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	req := ptraceotlp.NewExportRequest()
-	if err == nil {
-		err = req.UnmarshalProto(body)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	d, _, whole, err := dialects.Open(bytes.NewReader(text))
 	if err != nil {
-		s.failed = err
-		w.WriteHeader(http.StatusBadRequest)
-		return
+		t.Fatal(err)
 	}
-	for _, one := range spansOf(req.Traces()) {
-		td, ok := s.traces[one.span.TraceID()]
-		if !ok {
-			td = ptrace.NewTraces()
-			s.traces[one.span.TraceID()] = td
+	rec := event.NewRecorder(p.Tracer())
+	for ev, err := range d.New().Events(whole) {
+		var bad *input.LineError
+		if err == nil {
+			rec.Record(t.Context(), ev)
+		} else if !errors.As(err, &bad) {
+			t.Fatal(err)
 		}
-		rs := td.ResourceSpans().AppendEmpty()
-		one.resource.CopyTo(rs.Resource())
-		ss := rs.ScopeSpans().AppendEmpty()
-		one.scope.CopyTo(ss.Scope())
-		one.span.CopyTo(ss.Spans().AppendEmpty())
 	}
-	w.Header().Set("Content-Type", "application/x-protobuf")
+	rec.Close(t.Context())
 }
 
-// sent returns the traces that arrived.
-func (s *sink) sent(t *testing.T) map[pcommon.TraceID]ptrace.Traces {
+// captured are the options of every sender.
+var captured = []adapter.Option{writer.WithDerivedIDs, adapter.WithCapture(adapter.CaptureContent)}
+
+// send posts the spans of a pipeline over OTLP and returns them by trace.
+func send(t *testing.T, p *agenttest.Pipeline, endpoint string) map[pcommon.TraceID]ptrace.Traces {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failed != nil {
-		t.Fatal(s.failed)
+	traces := map[pcommon.TraceID]ptrace.Traces{}
+	for _, otlp := range p.OTLP() {
+		resp, err := http.Post(endpoint+"/v1/traces", "application/x-protobuf", bytes.NewReader(otlp))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(otlp)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("the spans were not delivered: %s, %v", resp.Status, err)
+		}
+		for _, one := range single(td) {
+			trace := only(one).TraceID()
+			if _, ok := traces[trace]; !ok {
+				traces[trace] = ptrace.NewTraces()
+			}
+			one.ResourceSpans().MoveAndAppendTo(traces[trace].ResourceSpans())
+		}
 	}
-	if len(s.traces) == 0 {
+	if len(traces) == 0 {
 		t.Fatal("nothing was sent")
 	}
-	return s.traces
+	return traces
 }
 
-// placed is a span and where it stands.
-type placed struct {
-	resource pcommon.Resource
-	scope    pcommon.InstrumentationScope
-	span     ptrace.Span
-}
-
-func spansOf(td ptrace.Traces) []placed {
-	var list []placed
+// single are the spans of traces by id, each with its resource and scope.
+func single(td ptrace.Traces) map[pcommon.SpanID]ptrace.Traces {
+	out := map[pcommon.SpanID]ptrace.Traces{}
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, span := range ss.Spans().All() {
-				list = append(list, placed{rs.Resource(), ss.Scope(), span})
+				one := ptrace.NewTraces()
+				to := one.ResourceSpans().AppendEmpty()
+				rs.Resource().CopyTo(to.Resource())
+				scope := to.ScopeSpans().AppendEmpty()
+				ss.Scope().CopyTo(scope.Scope())
+				span.CopyTo(scope.Spans().AppendEmpty())
+				out[span.SpanID()] = one
 			}
+		}
+	}
+	return out
+}
+
+// only is the span of traces that hold one.
+func only(td ptrace.Traces) ptrace.Span {
+	return td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+}
+
+// spansOf are the spans of traces.
+func spansOf(traces map[pcommon.TraceID]ptrace.Traces) (list []ptrace.Span) {
+	for _, td := range traces {
+		for _, one := range single(td) {
+			list = append(list, only(one))
 		}
 	}
 	return list
 }
 
-// collector starts otelagent as a collector that keeps sessions in a database and passes the same spans on to exporters, by their names
-// in a configuration: without queues, so that what was taken is where it belongs. It returns its address for OTLP over HTTP, and the database.
+// collector starts otelagent as a collector that keeps sessions in a database and passes the same spans on to
+// exporters,
+// without queues. It returns its address for OTLP over HTTP, and the database.
 func collector(t *testing.T, exporters map[string]string) (endpoint, db string) {
 	t.Helper()
 	dir, free := t.TempDir(), addresses(t, 2)
@@ -139,22 +150,4 @@ exporters:
 	}
 	serve(t, "http://"+free[1], exec.Command(otelagent(t), "up", "--config", file))
 	return "http://" + free[0], db
-}
-
-// sendLoop plays the Go loop and sends its spans.
-func sendLoop(t *testing.T, endpoint string, opts ...otelsetup.Option) {
-	t.Helper()
-	providers, err := otelsetup.Setup(t.Context(), append(opts, otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithEndpoint(endpoint),
-		otelsetup.WithServiceName("loop"), otelsetup.WithBlocking(), otelsetup.WithoutGlobal())...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	backends.Play(t.Context(), (*writer.Tracer)(adapter.NewTracer(adapter.WithTracerProvider(providers.TracerProvider()),
-		writer.WithDerivedIDs, adapter.WithCapture(adapter.CaptureContent))))
-	if err := providers.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if s := providers.Stats(); s.Failed > 0 || s.Exported == 0 {
-		t.Fatalf("the spans were not delivered: %+v", s)
-	}
 }

@@ -38,7 +38,7 @@ const (
 `
 )
 
-// clickhouse starts Debian's server with the mounted users, where the image looks for them: beside its own users.xml, in users.d.
+// clickhouse starts Debian's server with the mounted users in users.d, where the image reads them.
 func (s *stack) clickhouse() *process {
 	service := s.project.Services["clickhouse"]
 	dir := s.t.TempDir()
@@ -49,8 +49,9 @@ func (s *stack) clickhouse() *process {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	values := strings.NewReplacer("FOLDER", dir, "PORT", port(s.at["clickhouse"]))
 	for name, text := range map[string]string{
-		"config.xml":            strings.NewReplacer("FOLDER", dir, "PORT", port(s.clickhouseAddr)).Replace(clickhouseConfig),
+		"config.xml":            values.Replace(clickhouseConfig),
 		"users.xml":             clickhouseUsers,
 		"users.d/otelagent.xml": string(text),
 	} {
@@ -58,14 +59,15 @@ func (s *stack) clickhouse() *process {
 			s.t.Fatal(err)
 		}
 	}
-	p := start(s.t, "clickhouse", nil, s.env(service), program(s.t, clickhouse), "--config-file="+filepath.Join(dir, "config.xml"))
-	s.healthy("clickhouse", "127.0.0.1:8123", s.clickhouseAddr, p)
+	config := "--config-file=" + filepath.Join(dir, "config.xml")
+	p := start(s.t, "clickhouse", nil, s.env(service), program(s.t, clickhouse), config)
+	s.healthy("clickhouse", "127.0.0.1:8123", s.at["clickhouse"], p)
 	return p
 }
 
-// With compose/clickhouse.env the collector's user has a password and may write, and Grafana's user can read and nothing else. Debian's server of
-// 2018 is too old for the exporter, which needs 24 or newer, so the test makes a table of its own: users and their rights are what it is about. The
-// store itself is tested on libchdb (interop/clickhouse), which has no users.
+// TestStackClickHouse checks the users of compose/clickhouse.env: that of the collector has a password and may write,
+// and that of Grafana can only read. Debian's server of 2018 is too old for the exporter, so the test makes a table of
+// its own. The store itself is tested on libchdb (interop/clickhouse), which has no users.
 func TestStackClickHouse(t *testing.T) {
 	s := newStack(t, variantNamed("clickhouse"))
 	s.clickhouse()
@@ -100,7 +102,8 @@ func TestStackClickHouse(t *testing.T) {
 		{"otelagent", "otelagent", password, "SELECT 1", "1", false},
 	} {
 		code, body := s.ask(t, tt.user, tt.password, tt.statement)
-		if (code != http.StatusOK) != tt.refused || !tt.refused && strings.TrimSpace(body) != tt.want || !strings.Contains(body, tt.want) {
+		body = strings.TrimSpace(body)
+		if (code != http.StatusOK) != tt.refused || !tt.refused && body != tt.want || !strings.Contains(body, tt.want) {
 			t.Errorf("%s: %d %s, want %q (refused: %v)", tt.name, code, last(body, 300), tt.want, tt.refused)
 		}
 	}
@@ -108,7 +111,8 @@ func TestStackClickHouse(t *testing.T) {
 
 func (s *stack) ask(t *testing.T, user, password, statement string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.clickhouseAddr+"/?"+url.Values{"query": {statement}}.Encode(), nil)
+	address := "http://" + s.at["clickhouse"] + "/?" + url.Values{"query": {statement}}.Encode()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

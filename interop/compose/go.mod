@@ -7,7 +7,7 @@ require (
 	github.com/distribution/reference v0.6.0
 	github.com/google/go-cmp v0.7.0
 	github.com/moby/buildkit v0.25.0
-	github.com/moby/patternmatcher v0.6.0
+	github.com/moby/patternmatcher v0.6.0 // indirect
 	github.com/otelagent/otelagent v0.0.0
 	go.yaml.in/yaml/v3 v3.0.6
 	modernc.org/sqlite v1.60.0

@@ -32,12 +32,13 @@ var variants = []variant{
 	{name: "default", files: []string{mainFile}},
 	{name: "clickhouse", files: []string{mainFile}, envFile: "compose/clickhouse.env",
 		env: []string{"CLICKHOUSE_PASSWORD=of-the-collector", "CLICKHOUSE_READER_PASSWORD=of-grafana"}},
-	{name: "grafana-admin", files: []string{mainFile, "compose/grafana-admin.yaml"}, env: []string{"GRAFANA_ADMIN_PASSWORD=of-the-user"}},
+	{name: "grafana-admin", files: []string{mainFile, "compose/grafana-admin.yaml"},
+		env: []string{"GRAFANA_ADMIN_PASSWORD=of-the-user"}},
 	{name: "native-histograms", files: []string{mainFile, "compose/native-histograms.yaml"}},
 }
 
-// load reads compose files as `docker compose` does: interpolated, checked against the schema, merged, with the profiles that
-// COMPOSE_PROFILES names. Nothing of this process's environment gets in.
+// load reads compose files as `docker compose` does: interpolated, checked against the schema, merged, with the
+// profiles that COMPOSE_PROFILES names, and without the environment of this process.
 func load(ctx context.Context, v variant) (*types.Project, error) {
 	files := make([]string, len(v.files))
 	for i, f := range v.files {

@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// The programs that run.sh has built or found. In CI each must be there; elsewhere what needs one that is not there is skipped.
+// The programs that run.sh has built or found. In CI each must be there; elsewhere what needs one that is not there is
+// skipped.
 const (
 	otelcol      = "OTELCOL"     // the distribution, built by the Collector builder
 	otelagentBin = "OTELAGENT"   // cmd/otelagent
@@ -93,15 +94,30 @@ var spawner = sync.OnceValue(func() chan func() {
 	return work
 })
 
-// start starts a program with nothing in its environment but PATH and env, as the user or, when that is nil, as us. Its log is
+// start starts a program with nothing in its environment but PATH and env, as the user or, when that is nil, as us. Its
+// log is
 // printed when the test fails.
 func start(t *testing.T, name string, user *syscall.Credential, env []string, path string, args ...string) *process {
 	t.Helper()
-	return startIn(t, name, "", user, append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...), path, args...)
+	return startIn(
+		t,
+		name,
+		"",
+		user,
+		append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...),
+		path,
+		args...)
 }
 
 // startIn starts a program that sees a folder as all there is, unless that is empty, and env as all of its environment.
-func startIn(t *testing.T, name, chroot string, user *syscall.Credential, env []string, path string, args ...string) *process {
+func startIn(
+	t *testing.T,
+	name, chroot string,
+	user *syscall.Credential,
+	env []string,
+	path string,
+	args ...string,
+) *process {
 	t.Helper()
 	p := &process{name: name, cmd: exec.Command(path, args...), done: make(chan struct{})}
 	p.cmd.Env = env
@@ -234,7 +250,8 @@ func eventually(t *testing.T, what string, f func() error, ps ...*process) {
 	}
 }
 
-// replace replaces each old by its new text in s, in order, and fails when one is not there: what is not in a file cannot be
+// replace replaces each old by its new text in s, in order, and fails when one is not there: what is not in a file
+// cannot be
 // what a test changes in it.
 func replace(t *testing.T, s string, pairs ...string) string {
 	t.Helper()

@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// read is Grafana: for every line of its input it counts the sessions of the file in dir, which it has mounted read-only over itself
+// read is Grafana: for every line of its input it counts the sessions of the file in dir, which it has mounted
+// read-only over itself
 // in a namespace of its own, and prints how many there are.
 func read(dir string) error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
@@ -76,7 +77,8 @@ func count(path string) (n int, err error) {
 	return n, err
 }
 
-// Grafana reads the sessions while the collector writes them: as the same user, from a volume that it can only read, in files that
+// Grafana reads the sessions while the collector writes them: as the same user, from a volume that it can only read, in
+// files that
 // nobody else may. Without the collector, whose -shm file SQLite wants, it gets an error and not an old state.
 func TestReadOnlySessions(t *testing.T) {
 	bin := program(t, otelcol)
@@ -143,7 +145,8 @@ func TestReadOnlySessions(t *testing.T) {
 	if got := count(); got != "1" {
 		t.Errorf("after a session Grafana reads %s", got)
 	}
-	if info, err := os.Stat(filepath.Join(dir, "sessions.db")); err != nil || info.Mode().Perm() != 0o600 || info.Sys().(*syscall.Stat_t).Uid != 10001 {
+	if info, err := os.Stat(filepath.Join(dir, "sessions.db")); err != nil || info.Mode().Perm() != 0o600 ||
+		info.Sys().(*syscall.Stat_t).Uid != 10001 {
 		t.Errorf("the file is %v, %v", info, err)
 	}
 	collector.stop(t)

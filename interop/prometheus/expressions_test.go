@@ -20,8 +20,9 @@ type expression struct {
 	native bool
 }
 
-// query is the expression with the variables of Grafana replaced: matchers let everything through, ranges are wide. A zero that stands for
-// no series is taken out, as it would be an answer to a metric that does not exist, but for what quiet names.
+// query is the expression with the variables of Grafana replaced: matchers let everything through, ranges are wide. A
+// zero in place of no series is removed, but for the panels in quiet: it would be an answer of a metric that does not
+// exist.
 func (e expression) query() string {
 	text := e.text
 	if !quiet[e.where] {
@@ -44,8 +45,9 @@ var quiet = map[string]bool{
 
 var (
 	orZero    = regexp.MustCompile(`\s+or vector\(0\)`)
-	variables = strings.NewReplacer("$__rate_interval", "5m", "$__interval", "1m", "$__range", "1h", "${__rate_interval}", "5m", "${__range}", "1h")
-	variable  = regexp.MustCompile(`\$\{?[a-zA-Z_]+(:[a-z]+)?\}?`)
+	variables = strings.NewReplacer("$__rate_interval", "5m", "$__interval", "1m", "$__range", "1h",
+		"${__rate_interval}", "5m", "${__range}", "1h")
+	variable = regexp.MustCompile(`\$\{?[a-zA-Z_]+(:[a-z]+)?\}?`)
 )
 
 // expressions are those of all dashboards and of docs/queries.md.

@@ -20,14 +20,11 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/otelagent/otelagent/internal/writer"
-	"github.com/otelagent/otelagent/interop/prometheus/play"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
-// libraries are the parts of the current Prometheus of which its server is made: the receiver of OTLP metrics, the database and the
-// engine that answers queries.
+// libraries are the parts of the current Prometheus of which its server is made: the receiver of OTLP metrics, the
+// database and the engine that answers queries.
 type libraries struct {
 	db     *tsdb.DB
 	engine *promql.Engine
@@ -49,9 +46,11 @@ func startLibraries(t *testing.T) *libraries {
 		}
 	})
 	registry := prometheus.NewRegistry()
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 50_000_000, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 50_000_000, Timeout: time.Minute,
+		Parser: parser.NewParser(parser.Options{})})
 	mux := http.NewServeMux()
-	mux.Handle("/api/v1/otlp/v1/metrics", remote.NewOTLPWriteHandler(promslog.NewNopLogger(), registry, db, func() config.Config { return config.DefaultConfig }, remote.OTLPOptions{}))
+	mux.Handle("/api/v1/otlp/v1/metrics", remote.NewOTLPWriteHandler(promslog.NewNopLogger(), registry, db,
+		func() config.Config { return config.DefaultConfig }, remote.OTLPOptions{}))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return &libraries{db: db, engine: engine, url: server.URL + "/api/v1/otlp"}
@@ -97,7 +96,8 @@ func (l *libraries) traces(ctx context.Context, t *testing.T, metric string) map
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := q.Select(0, time.Now().Add(time.Hour).UnixMilli(), []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, metric)})
+	named := []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, metric)}
+	found, err := q.Select(0, time.Now().Add(time.Hour).UnixMilli(), named)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,47 +110,20 @@ func (l *libraries) traces(ctx context.Context, t *testing.T, metric string) map
 	return ids
 }
 
-// play tells two afternoons to a tracer whose metrics go to l, and returns the ids of their traces. They are apart in time, so that
-// rates can be told.
-func (l *libraries) play(t *testing.T) map[string]bool {
-	t.Helper()
-	recorded := tracetest.NewInMemoryExporter()
-	providers, err := otelsetup.Setup(t.Context(),
-		otelsetup.WithExporter(recorded), otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithMetricsEndpoint(l.url+"/v1/metrics"),
-		otelsetup.WithoutGlobal(), otelsetup.WithServiceName("harbour"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	traces := map[string]bool{}
-	for _, name := range []string{"saturday", "sunday"} {
-		tracer := (*writer.Tracer)(otelagent.NewTracer(
-			otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()),
-			otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.MaxBlockBytes = 64 << 10 },
-		))
-		play.Afternoon(t.Context(), tracer, name, time.Now().Add(-play.Duration))
-		if err := providers.ForceFlush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := providers.MetricsError(); err != nil {
-			t.Fatal(err)
-		}
+// TestEveryExpressionIsAnswered asks the current engine, of the adapter's own metrics, everything that dashboards and
+// documents ask.
+func TestEveryExpressionIsAnswered(t *testing.T) {
+	explicit, native := startLibraries(t), startLibraries(t)
+	recorded, traces := tracetest.NewInMemoryExporter(), map[string]bool{}
+	seen := func(int) {
 		for _, s := range recorded.GetSpans() {
 			traces[s.SpanContext.TraceID().String()] = true
 		}
-		time.Sleep(1100 * time.Millisecond)
+		time.Sleep(1100 * time.Millisecond) // for rates
 	}
-	if err := providers.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	return traces
-}
-
-// TestEveryExpressionIsAnswered asks the current engine, of the adapter's own metrics, everything that dashboards and documents ask.
-func TestEveryExpressionIsAnswered(t *testing.T) {
-	explicit, native := startLibraries(t), startLibraries(t)
-	traces := explicit.play(t)
+	playTo(t, otelsetup.WithExporter(recorded), explicit.url+"/v1/metrics", seen)
 	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION", "base2_exponential_bucket_histogram")
-	native.play(t)
+	playTo(t, otelsetup.WithExporter(tracetest.NewNoopExporter()), native.url+"/v1/metrics", seen)
 	asked := 0
 	for _, e := range expressions(t) {
 		if e.pipeline() {

@@ -24,7 +24,7 @@ import (
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
-// troubles are metrics of a collector of which there is no series before something goes wrong that does not go wrong here.
+// troubles are metrics of a collector that have no series before a failure that does not happen here.
 var troubles = map[string]string{
 	"otelcol_exporter_agent_session_write_failures":      "the store takes everything",
 	"otelcol_exporter_agent_session_projection_failures": "the store takes everything",
@@ -38,18 +38,24 @@ var troubles = map[string]string{
 
 var collectorMetric = regexp.MustCompile(`otelcol_[a-z0-9_]+`)
 
-// TestServer lets Debian's Prometheus scrape the page of a collector that the adapter sends its metrics to, and our collector's own
-// metrics, and asks it every expression of dashboards and documents. Native histograms are not asked: 2.42 has none on such a page.
+// TestServer lets Debian's Prometheus scrape the page of a collector that the adapter sends its metrics to, and the own
+// metrics of our collector, and asks it every expression of dashboards and documents. Native histograms are not asked:
+// 2.42 has none on such a page.
 func TestServer(t *testing.T) {
 	ports := freePorts(t, 5)
 	metrics, page, traces, own, server := ports[0], ports[1], ports[2], ports[3], ports[4]
-	start(t, "http://"+page+"/metrics", []string{"OTLP_HTTP=" + metrics, "METRICS_PAGE=" + page}, collector, "--config", "testdata/page.yaml")
+	env := []string{"OTLP_HTTP=" + metrics, "METRICS_PAGE=" + page}
+	start(t, "http://"+page+"/metrics", env, collector, "--config", "testdata/page.yaml")
 	_, ownPort, _ := net.SplitHostPort(own)
-	start(t, "http://"+own+"/metrics", []string{"OTLP_HTTP=" + traces, "OWN_PORT=" + ownPort, "OTELAGENT_DB=" + filepath.Join(t.TempDir(), "sessions.db")},
-		otelagentProgram, "up", "--config", "testdata/own.yaml")
+	env = []string{"OTLP_HTTP=" + traces, "OWN_PORT=" + ownPort, "OTELAGENT_DB=" + filepath.Join(t.TempDir(), "s.db")}
+	start(t, "http://"+own+"/metrics", env, otelagentProgram, "up", "--config", "testdata/own.yaml")
 
 	config := filepath.Join(t.TempDir(), "prometheus.yml")
-	err := os.WriteFile(config, fmt.Appendf(nil, "global: {scrape_interval: 500ms}\nscrape_configs:\n- {job_name: agents, honor_labels: true, static_configs: [{targets: ['%s']}]}\n- {job_name: collector, static_configs: [{targets: ['%s']}]}\n", page, own), 0o600)
+	err := os.WriteFile(config, fmt.Appendf(nil, `global: {scrape_interval: 500ms}
+scrape_configs:
+- {job_name: agents, honor_labels: true, static_configs: [{targets: ['%s']}]}
+- {job_name: collector, static_configs: [{targets: ['%s']}]}
+`, page, own), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,9 +64,11 @@ func TestServer(t *testing.T) {
 
 	hostile(t, "http://"+traces)
 	stored := 0.0
-	playTo(t, "http://"+traces, "http://"+metrics, func(runs int) { // a rate wants both afternoons apart
+	// A rate wants both afternoons apart.
+	playTo(t, otelsetup.WithEndpoint("http://"+traces), "http://"+metrics, func(runs int) {
 		waitFor(t, server, "sum(otelagent_run_turns_count)", func(v float64) bool { return int(v) == runs })
-		stored = waitFor(t, server, "sum(otelcol_exporter_agent_session_spans_stored)", func(v float64) bool { return v > stored })
+		more := func(v float64) bool { return v > stored }
+		stored = waitFor(t, server, "sum(otelcol_exporter_agent_session_spans_stored)", more)
 	})
 	hostile(t, "http://"+traces)
 	asked := 0
@@ -88,8 +96,8 @@ func TestServer(t *testing.T) {
 	}
 	t.Logf("%d expressions asked", asked)
 
-	found, err := get(t.Context(), fmt.Sprintf("http://%s/api/v1/query_exemplars?query=otelagent_turn_tokens_bucket&start=%d&end=%d", server,
-		time.Now().Add(-time.Hour).Unix(), time.Now().Add(time.Hour).Unix()))
+	found, err := get(t.Context(), fmt.Sprintf("http://%s/api/v1/query_exemplars?query=otelagent_turn_tokens_bucket"+
+		"&start=%d&end=%d", server, time.Now().Add(-time.Hour).Unix(), time.Now().Add(time.Hour).Unix()))
 	if err != nil || !bytes.Contains(found, []byte(`"trace_id":"`)) {
 		t.Errorf("the page has no exemplars: %v, %s", err, found)
 	}
@@ -112,7 +120,7 @@ func waitFor(t *testing.T, server, text string, good func(float64) bool) float64
 	return 0
 }
 
-// onlyTroubles says that all a collector would have to tell for the expression is trouble.
+// onlyTroubles reports whether the expression names troubles alone.
 func onlyTroubles(e expression) bool {
 	names := collectorMetric.FindAllString(e.text, -1)
 	for _, name := range names {
@@ -123,11 +131,11 @@ func onlyTroubles(e expression) bool {
 	return len(names) > 0
 }
 
-// playTo plays two afternoons, spans to one place and metrics to another. After each it calls seen with the number of runs
-// so far.
-func playTo(t *testing.T, spansTo, metricsTo string, seen func(runs int)) {
+// playTo plays two afternoons, spans to one place and metrics to another. After each it calls seen with the number of
+// runs so far.
+func playTo(t *testing.T, spansTo otelsetup.Option, metricsTo string, seen func(runs int)) {
 	t.Helper()
-	providers, err := otelsetup.Setup(t.Context(), otelsetup.WithEndpoint(spansTo), otelsetup.WithMetricsEndpoint(metricsTo),
+	providers, err := otelsetup.Setup(t.Context(), spansTo, otelsetup.WithMetricsEndpoint(metricsTo),
 		otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithoutGlobal(), otelsetup.WithServiceName("harbour"))
 	if err != nil {
 		t.Fatal(err)
@@ -147,18 +155,19 @@ func playTo(t *testing.T, spansTo, metricsTo string, seen func(runs int)) {
 	}
 }
 
-// hostile sends what is not ours, and what claims to be and is broken.
+// hostile sends spans and records of others, and broken ones.
 func hostile(t *testing.T, to string) {
 	t.Helper()
+	const trace, list = `"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"010203040506070`,
+		`{"key":"otelagent.lists","value":{"arrayValue":{"values":[{"stringValue":"input 0"}]}}}`
 	for path, body := range map[string]string{
 		"/v1/traces": `{"resourceSpans":[{"scopeSpans":[{"spans":[
-			{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"GET /","startTimeUnixNano":"1","endTimeUnixNano":"2"},
-			{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060709","name":"session.turn","startTimeUnixNano":"1","endTimeUnixNano":"2",
+			{` + trace + `8","name":"GET /","startTimeUnixNano":"1","endTimeUnixNano":"2"},
+			{` + trace + `9","name":"session.turn","startTimeUnixNano":"1","endTimeUnixNano":"2",
 			 "attributes":[{"key":"otelagent.schema","value":{"intValue":"1"}}]}]}]}]}`,
 		"/v1/logs": `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"x"}},
-			{"eventName":"otelagent.blocks","traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708",
-			 "attributes":[{"key":"otelagent.lists","value":{"arrayValue":{"values":[{"stringValue":"input 0"}]}}}]},
-			{"eventName":"otelagent.blocks","attributes":[{"key":"session.id","value":{"stringValue":"s"}},{"key":"otelagent.lists","value":{"arrayValue":{"values":[{"stringValue":"input 0"}]}}}]}]}]}]}`,
+			{"eventName":"otelagent.blocks",` + trace + `8","attributes":[` + list + `]},
+			{"eventName":"otelagent.blocks","attributes":[{"key":"session.id","value":{"stringValue":"s"}},` + list + `]}]}]}]}`,
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to+path, strings.NewReader(body))
 		if err != nil {
