@@ -3,8 +3,8 @@ package session
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -410,22 +410,21 @@ func valueOf(f *Fact, blocks *BlockSet) (string, bool) {
 // FactTime reads the value of a fact that is a time: milliseconds, a text in RFC 3339, or true for at, the time of
 // the fact itself. It is zero for null, false and 0. Any other value counts as true.
 func FactTime(value string, at time.Time) time.Time {
-	if n, err := strconv.ParseFloat(value, 64); err == nil {
-		if n == 0 {
-			return time.Time{}
-		}
-		if n > -9e12 && n < 9e12 { // what nanoseconds can say
-			return time.UnixMilli(int64(n)).UTC()
-		}
+	var v any
+	if json.Unmarshal([]byte(value), &v) != nil {
 		return at
 	}
-	var text string
-	if json.Unmarshal([]byte(value), &text) == nil {
-		if t, err := time.Parse(time.RFC3339, text); err == nil {
+	switch v := v.(type) {
+	case float64:
+		if math.Abs(v) < 9e12 && v != 0 { // what nanoseconds can say
+			return time.UnixMilli(int64(v)).UTC()
+		}
+	case string:
+		if t, err := time.Parse(time.RFC3339, v); err == nil {
 			return t.UTC()
 		}
 	}
-	if value == "null" || value == "false" {
+	if v == nil || v == false || v == 0.0 {
 		return time.Time{}
 	}
 	return at

@@ -67,45 +67,35 @@ func (out *Diff) sumUp() {
 			out.First = &First{SameA: sameA, SameB: sameB, A: a, B: b, Parts: parts}
 		}
 	}
-	count := func(t *Pair) {
-		switch t.State {
-		case Same:
-			if out.Counts.Same++; unbroken && out.First == nil {
-				sameA, sameB = t.Addresses()
-			}
-			return
-		case NotAll:
-			out.Counts.Unknown++
-			unbroken = false
-			return
-		case OnlyA:
-			out.Counts.OnlyA++
-		case OnlyB:
-			out.Counts.OnlyB++
-		default:
-			if out.Counts.Changed++; len(t.Repeats) == len(t.Parts) {
-				out.Counts.Repeats++
-			}
-		}
-		found(t, t.Parts)
-	}
+	counts := map[State]*int{Same: &out.Counts.Same, Changed: &out.Counts.Changed, OnlyA: &out.Counts.OnlyA,
+		OnlyB: &out.Counts.OnlyB, NotAll: &out.Counts.Unknown}
 	for i := range out.Runs {
 		r := &out.Runs[i]
 		for _, u := range r.NotCompared {
 			unknown[u] += 0
 		}
-		end := slices.Index(r.Parts, Outcome) // how a run ended differs after its turns
 		before := slices.DeleteFunc(slices.Clone(r.Parts), func(p Part) bool { return p == Outcome })
 		if len(before) > 0 || (r.A == nil || r.B == nil) && len(r.Turns) == 0 {
 			found(r, before)
 		}
 		for j := range r.Turns {
-			for _, u := range r.Turns[j].NotCompared {
+			t := &r.Turns[j]
+			for _, u := range t.NotCompared {
 				unknown[u]++
 			}
-			count(&r.Turns[j])
+			if *counts[t.State]++; t.State == Changed && len(t.Repeats) == len(t.Parts) {
+				out.Counts.Repeats++
+			}
+			switch {
+			case t.State == NotAll:
+				unbroken = false
+			case t.State != Same:
+				found(t, t.Parts)
+			case unbroken && out.First == nil:
+				sameA, sameB = t.Addresses()
+			}
 		}
-		if end >= 0 {
+		if len(before) < len(r.Parts) { // how a run ended differs after its turns
 			found(r, []Part{Outcome})
 		}
 	}

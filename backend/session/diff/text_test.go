@@ -10,54 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// shown writes a Text as a unified diff, words in brackets.
-func shown(t *Text) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d %d cut=%v coarse=%v\n", t.Before, t.After, t.Cut, t.Coarse)
-	for _, h := range t.Hunks {
-		fmt.Fprintf(&b, "@@ %d %d\n", h.A, h.B)
-		for _, l := range h.Lines {
-			b.WriteString(l.Op)
-			if len(l.Words) == 0 {
-				b.WriteString(l.Text)
-			}
-			for _, w := range l.Words {
-				if w.Op == Equal {
-					b.WriteString(w.Text)
-				} else {
-					b.WriteString("[" + w.Text + "]")
-				}
-			}
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
-}
-
-func TestText(t *testing.T) {
-	lines := func(from, to int) string {
-		var b strings.Builder
-		for i := from; i < to; i++ {
-			fmt.Fprintf(&b, "line %d\n", i)
-		}
-		return b.String()
-	}
-	const exact = " cut=false coarse=false\n@@ "
-	for _, c := range []struct{ before, after, want string }{
-		{"old\n", "", "4 0" + exact + "1 0\n-old\n-\n"},
-		{"a\nb\n", "a\nb", "4 3" + exact + "1 1\n=a\n=b\n-\n"},
-		{"nothing in common", "über alles", "17 11" + exact + "1 1\n-nothing in common\n+über alles\n"},
-		{"one\ntwo words here\n", "zero\none\ntwo other words here\n",
-			"19 30" + exact + "1 1\n+zero\n=one\n-two words here\n+two [other ]words here\n"},
-		{"x\n" + lines(0, 20) + "y", lines(0, 20),
-			"153 150" + exact + "1 1\n-x\n=line 0\n=line 1\n=line 2\n@@ 19 18\n=line 17\n=line 18\n=line 19\n-y\n+\n"},
-	} {
-		if delta := cmp.Diff(c.want, shown(compareTexts(c.before, c.after, 1<<20))); delta != "" {
-			t.Errorf("%q to %q:\n%s", c.before, c.after, delta)
-		}
-	}
-}
-
 // The report of one text is bounded, and so is the time.
 func TestTextBounds(t *testing.T) {
 	long := strings.Repeat("word ", 1000)
@@ -128,6 +80,8 @@ func FuzzText(f *testing.F) {
 	f.Add("\n\n", "\n")
 	f.Add("one two three\nfour", "one three\nfive")
 	f.Add("a\n", "a")
+	f.Add("x\n"+strings.Repeat("line\n", 20)+"y", strings.Repeat("line\n", 20))
+	f.Add("one\ntwo words here\n", "zero\none\ntwo other words here\n")
 	f.Fuzz(func(t *testing.T, before, after string) {
 		if len(before)+len(after) > 64<<10 || before == after {
 			return
@@ -143,7 +97,7 @@ func FuzzText(f *testing.F) {
 			return // which has no lines
 		}
 		if a, b := applied(t, d, before); a != before || b != after {
-			t.Errorf("%q to %q: hunks make %q and %q\n%s", before, after, a, b, shown(d))
+			t.Errorf("%q to %q: hunks make %q and %q\n%+v", before, after, a, b, d)
 		}
 		compareTexts(before, after, len(before)/2)
 	})
