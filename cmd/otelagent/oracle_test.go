@@ -155,11 +155,9 @@ CREATE TABLE system_prompts(digest TEXT PRIMARY KEY, body TEXT NOT NULL);`)
 	return path
 }
 
-// TestOracle sends each recording of each dialect through the whole pipeline, with all its content, and compares
-// with what
-// came out when it was frozen: the tree of each session, the exact bytes of each request, and each export. `-update`
-// freezes
-// it again; do that only for a change that users are meant to see.
+// TestOracle sends each recording of each dialect through the whole pipeline, with all its content, and compares with
+// what came out when it was frozen: the tree of each session, the exact bytes of each request, and each export.
+// `-update` freezes it again; do that only for a change that users are meant to see.
 //
 // The data knows nothing of the wire, of spans, of blocks or of packages. So it omits from the tree: the ids of traces
 // and spans, the sequence numbers of events, the service's name, what capture cost, and the digests of requests and

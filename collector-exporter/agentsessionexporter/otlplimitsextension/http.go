@@ -20,8 +20,7 @@ import (
 const step = 1 << 20
 
 // GetHTTPHandler reads and examines bodies before the receiver does. The receiver's own bound of size holds already,
-// and
-// compressed bodies are unpacked as they are read.
+// and compressed bodies are unpacked as they are read.
 func (l *limits) GetHTTPHandler(context.Context) (extensionmiddleware.WrapHTTPHandlerFunc, error) {
 	return func(_ context.Context, next http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
