@@ -93,7 +93,7 @@ func TestCheckJSON(t *testing.T) {
 	}
 }
 
-// What a decoder makes of a message that passes is never deep.
+// FuzzCheck decodes messages that pass: none is deep.
 func FuzzCheck(f *testing.F) {
 	f.Add(traces(f, 3, 3, "x"))
 	f.Add(traces(f, 130, 0, "x"))

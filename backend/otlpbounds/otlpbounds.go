@@ -1,6 +1,5 @@
 // Package otlpbounds examines OTLP messages before they are decoded: how deep they are nested, and how much memory
-// their
-// decoded form takes. The decoder of the Collector, pdata, bounds neither.
+// their decoded form takes. The decoder of the Collector, pdata, bounds neither.
 package otlpbounds
 
 import (
@@ -11,9 +10,8 @@ import (
 // Max is the depth of nesting that a Meter accepts. A span's attribute is the sixth message; each list in it takes two
 // more and each map three. So Max admits more than 80 of them in one another; OpenTelemetry requires 64 of nobody.
 //
-// pdata decodes attribute values by recursion without a bound. In protobuf each MiB of nothing but nesting takes
-// 120 MiB of memory, and between 11 and 12 MiB the stack overflows, which ends the process and cannot be recovered
-// from.
+// pdata decodes attribute values by recursion without a bound. In protobuf each MiB of nothing but nesting takes 120
+// MiB of memory, and between 11 and 12 MiB the stack overflows, which ends the process and cannot be recovered from.
 // JSON takes a fifth of that.
 const Max = 256
 
@@ -107,8 +105,7 @@ func metric() *message {
 
 // Meter estimates, as the bytes of an export request are written to it, how much memory the decoded form takes: the
 // bytes themselves and a fixed number for each message in them. A request of nothing but empty spans takes 200 times
-// its size.
-// The pieces may be cut anywhere. Not safe for concurrent use.
+// its size. The pieces may be cut anywhere. Not safe for concurrent use.
 type Meter struct {
 	limit, read, used int64
 	walks             []walk
@@ -135,8 +132,7 @@ func NewMeter(s Signal, limit int64) *Meter {
 func NewJSONMeter(limit int64) *Meter { return &Meter{limit: limit, walks: []walk{&jsonWalk{}}} }
 
 // Write implements io.Writer. It returns ErrTooLarge once the memory exceeds the limit, and ErrTooDeep once messages
-// are
-// nested deeper than Max.
+// are nested deeper than Max.
 func (m *Meter) Write(p []byte) (int, error) {
 	m.read += int64(len(p))
 	for _, w := range m.walks {

@@ -35,7 +35,7 @@ type collectorOptions struct {
 	Password string
 	// Tenant owns whatever comes; empty: whom its sender says.
 	Tenant string
-	// What is kept of all that comes; 0: everything.
+	// The bounds of retention; 0: everything is kept.
 	MaxAge                  time.Duration
 	MaxSessions, MaxSizeMiB int64
 	// Redact is a file of rules, or redactDefault; empty: nothing is taken out.

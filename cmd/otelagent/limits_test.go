@@ -88,7 +88,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 	}
 }
 
-// What is no event stream gets a verdict, not a list of lines.
+// TestNoEventStream sends an input that is no event stream: one error reports it, not a list of lines.
 func TestNoEventStream(t *testing.T) {
 	var errs bytes.Buffer
 	code := run(t.Context(), []string{"send", "--from", "phi-core", "--db", filepath.Join(t.TempDir(), "s.db"), "-"},

@@ -218,7 +218,7 @@ func TestShowFollows(t *testing.T) {
 	if got := strings.TrimSpace(cli(t, "status", "live-done", "--db", db)); got != "idle" {
 		t.Errorf("status %s", got)
 	}
-	// What is over is written and left at once; forever ends with who asked.
+	// For a session that is over, --follow ends at once, and --follow=forever with its context.
 	if again := cli(t, "show", "live-done", "-F", "--db", db); again != out {
 		t.Error(cmp.Diff(out, again))
 	}

@@ -155,11 +155,9 @@ CREATE TABLE system_prompts(digest TEXT PRIMARY KEY, body TEXT NOT NULL);`)
 	return path
 }
 
-// TestOracle sends each recording of each dialect through the whole pipeline, with all its content, and compares
-// with what
-// came out when it was frozen: the tree of each session, the exact bytes of each request, and each export. `-update`
-// freezes
-// it again; do that only for a change that users are meant to see.
+// TestOracle sends each recording of each dialect through the whole pipeline, with all its content, and compares with
+// what came out when it was frozen: the tree of each session, the exact bytes of each request, and each export.
+// `-update` freezes it again; do that only for a change that users are meant to see.
 //
 // The data knows nothing of the wire, of spans, of blocks or of packages. So it omits from the tree: the ids of traces
 // and spans, the sequence numbers of events, the service's name, what capture cost, and the digests of requests and
@@ -221,8 +219,7 @@ func oracleGroup(t *testing.T, path string, recordings []oracleRecording) {
 		case !ok:
 			t.Errorf("%s: %s is new:\n%s", e.where, e.part, oracleClip(now.bodies[e.hash]))
 		case hash != e.hash:
-			t.Errorf("%s: %s differs:\n%s", e.where, e.part, oracleDiff(then.bodies[hash], now.bodies[e.hash],
-				now.whole[e.hash]))
+			t.Errorf("%s: %s differs:\n%s", e.where, e.part, oracleDiff(then.bodies[hash], now.bodies[e.hash]))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(old)) {
@@ -235,30 +232,22 @@ type oracleStore struct {
 	index  []oracleEntry
 	order  []string          // hashes, as they were first seen
 	bodies map[string]string // by hash
-	whole  map[string]string // of those that are kept as an outline
 }
 
 // oracleEntry is one part of one recording.
 type oracleEntry struct{ where, part, hash string }
 
 func (s *oracleStore) add(where, part, body string) {
-	stored := body
 	if len(body) > oracleWhole {
-		stored = oracleOutline(body)
+		body = oracleOutline(body)
 	}
-	hash := fmt.Sprintf("%.16x", sha256.Sum256([]byte(stored)))[:16]
+	hash := fmt.Sprintf("%.16x", sha256.Sum256([]byte(body)))[:16]
 	s.index = append(s.index, oracleEntry{where, part, hash})
 	if _, ok := s.bodies[hash]; ok {
 		return
 	}
 	s.order = append(s.order, hash)
-	s.bodies[hash] = stored
-	if stored != body {
-		if s.whole == nil {
-			s.whole = map[string]string{}
-		}
-		s.whole[hash] = body
-	}
+	s.bodies[hash] = body
 }
 
 const (
@@ -293,23 +282,12 @@ func oracleSplit(body string) []string {
 	return out
 }
 
-// oracleDiff shows where two bodies differ, by lines. whole is the new one where an outline is stored.
-func oracleDiff(then, now, whole string) string {
+// oracleDiff shows where two bodies differ, by lines.
+func oracleDiff(then, now string) string {
 	d := string(diff.Diff("frozen", []byte(strings.Join(oracleSplit(then), "")), "now",
 		[]byte(strings.Join(oracleSplit(now), ""))))
 	if d == "" {
 		d = fmt.Sprintf("the spacing of JSON differs: %q, now %q", oracleClip(then), oracleClip(now))
-	}
-	if whole == "" {
-		return oracleClip(d)
-	}
-	old, lines := strings.Split(then, "\n"), oracleSplit(whole)
-	for i, line := range strings.Split(now, "\n") {
-		if from := (i - 1) * oracleLines; i > 0 && from < len(lines) && (i >= len(old) || old[i] != line) {
-			stretch := strings.Join(lines[from:min(from+oracleLines, len(lines))], "")
-			return fmt.Sprintf("%s\nthe first stretch that differs, from line %d, is now:\n%s", oracleClip(d), from+1,
-				oracleClip(stretch))
-		}
 	}
 	return oracleClip(d)
 }

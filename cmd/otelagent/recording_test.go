@@ -54,7 +54,7 @@ func otlpJSON(t *testing.T) string {
 	return lines.String()
 }
 
-// What a collector wrote to a file is shown as the recording that it came from.
+// TestShowOTLPFile shows spans that a collector wrote to a file as the recording that they are of.
 func TestShowOTLPFile(t *testing.T) {
 	dir := t.TempDir()
 	events, traces := filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "traces.json")

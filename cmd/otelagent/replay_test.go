@@ -150,8 +150,8 @@ func TestReplaySame(t *testing.T) {
 	}
 }
 
-// What goes wrong is said, with exit code 1, in time, within bounds, and without the key: also where a provider
-// repeats it.
+// TestReplayNotAnswered reports each failure with exit code 1, in time, within bounds, and without the key: also
+// where a provider repeats it.
 func TestReplayNotAnswered(t *testing.T) {
 	db := replayDatabase(t)
 	elsewhere := newProvider(t, nil)
@@ -229,7 +229,8 @@ func TestReplayNotAnswered(t *testing.T) {
 	nowhere(t, out, errs)
 }
 
-// Which key goes where. Nothing is sent where it cannot be had, or has no place in a header.
+// TestReplayKeys finds the key for each API and address. The command sends nothing when the named key is missing or
+// does not fit into a header.
 func TestReplayKeys(t *testing.T) {
 	db := replayDatabase(t)
 	p := newProvider(t, nil)

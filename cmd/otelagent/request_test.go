@@ -208,14 +208,6 @@ func longDatabase(tb testing.TB) string {
 // BenchmarkRequest is what it takes to give back the last request of 200 turns: 399 messages, 1 MB.
 func BenchmarkRequest(b *testing.B) {
 	db := longDatabase(b)
-	b.Run("command", func(b *testing.B) { // all of it but the process
-		for b.Loop() {
-			if code := run(b.Context(), []string{"request", "last/199", "--db", db}, nil, io.Discard,
-				io.Discard); code != exitOK {
-				b.Fatal(code)
-			}
-		}
-	})
 	d, err := quiet.open(b.Context(), db)
 	must(b, err)
 	defer d.close()

@@ -73,7 +73,7 @@ func addDead(t testing.TB, path, id string) {
 	must(t, project.Refresh(t.Context(), st))
 }
 
-// What the API gives is what the command line prints, byte for byte.
+// The API returns the documents that the command line prints, byte for byte.
 func TestServeSaysWhatTheCommandsSay(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	defer http.DefaultClient.CloseIdleConnections()

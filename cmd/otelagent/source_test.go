@@ -55,7 +55,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Whoever stops following while a line is being written has missed nothing: that line is not there yet. One that was
+// Following that stops while a line is being written has missed nothing: that line is not there yet. One that was
 // written wrong is.
 func TestFollowEndsInsideALine(t *testing.T) {
 	lines := bytes.SplitAfter(demoEvents, []byte("\n"))

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What follows a named pipe waits for its next writer: it does not grow, and is not cut.
+// TestFollowNamedPipe follows a named pipe, which waits for its next writer: it does not grow, and is not cut.
 func TestFollowNamedPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {

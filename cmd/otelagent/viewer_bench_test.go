@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/binary"
@@ -11,12 +10,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
@@ -26,18 +23,14 @@ import (
 // manySessions is how many there are besides in the database of BenchmarkShow.
 const manySessions = 100_000
 
-// tenThousand is how many turns the longest of them has.
-const tenThousand = 10_000
-
 // manyPath is made once for all runs, and removed by cleaning.
 var (
 	manyOnce sync.Once
 	manyPath string
 )
 
-// manyDatabase holds the recording of 200 turns with requests of up to 1 MB, a session of 10,000 turns, and 100,000
-// small ones that are
-// copies of one another, projected.
+// manyDatabase holds the recording of 200 turns with requests of up to 1 MB, and 100,000 small sessions that are copies
+// of one another, with summaries.
 func manyDatabase(b *testing.B) string {
 	b.Helper()
 	manyOnce.Do(func() {
@@ -46,13 +39,6 @@ func manyDatabase(b *testing.B) string {
 		path := filepath.Join(dir, "s.db")
 		long := longDatabase(b)
 		must(b, os.Rename(long, path))
-		var lines bytes.Buffer
-		tenThousandLines(&lines)
-		var errs bytes.Buffer
-		if code := run(b.Context(), []string{"send", "-", "--replay", "--capture", "content", "--db", path}, &lines,
-			io.Discard, &errs); code != exitOK {
-			b.Fatalf("exit %d: %s", code, &errs)
-		}
 		copySessions(b, path)
 		manyPath = path
 	})
@@ -60,25 +46,6 @@ func manyDatabase(b *testing.B) string {
 		b.Fatal("the database could not be made")
 	}
 	return manyPath
-}
-
-// tenThousandLines writes a session of very many turns as our own lines.
-func tenThousandLines(w io.Writer) {
-	at := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
-	line := func(format string, args ...any) {
-		at = at.Add(100 * time.Millisecond)
-		fmt.Fprintf(w, `{"ts":%q,"run":"r1",%s}`+"\n", at.Format(time.RFC3339Nano), fmt.Sprintf(format, args...))
-	}
-	line(`"type":"otelagent.run_started","session":"ten-thousand","agent":"coder","model":"m-1","provider":"anthropic"`)
-	for n := range tenThousand {
-		line(`"type":"otelagent.turn_started","trigger":"continuation"`)
-		line(`"type":"otelagent.tool_started","call_id":"c%d","name":"bash","args":{"command":"go test ./module%d/..."}`,
-			n, n)
-		line(`"type":"otelagent.tool_ended","call_id":"c%d","name":"bash","outcome":"ok","result":"ok module%d\n%s"`, n,
-			n, strings.Repeat("a line\\n", n%20))
-		line(`"type":"otelagent.turn_ended","stop_reason":"tool_use","usage":{"input":%d,"output":60,"rule":"excludes_cache"},"output":{"role":"assistant","content":[{"type":"text","text":"Turn %d: I run the tests of module %d."}]}`, 40+n, n, n)
-	}
-	line(`"type":"otelagent.run_ended","status":"completed"`)
 }
 
 // copySessions puts very many copies of the demo's sub-agent into a database, and gives them summaries as
@@ -159,7 +126,7 @@ func BenchmarkShow(b *testing.B) {
 	must(b, err)
 	defer db.close()
 	var id string
-	must(b, queryOne(b, path, `SELECT id FROM sessions WHERE id NOT LIKE '0194f3c2%' AND id <> 'ten-thousand' LIMIT 1`, &id))
+	must(b, queryOne(b, path, `SELECT id FROM sessions WHERE id NOT LIKE '0194f3c2%' LIMIT 1`, &id))
 	handler := func(b *testing.B) *web.Handler {
 		h, err := web.New(web.Options{Store: db.Store, Refresh: db.refresh})
 		must(b, err)
@@ -175,7 +142,7 @@ func BenchmarkShow(b *testing.B) {
 		}
 	}
 	assets := pageFiles(b)
-	firstPaint := func(b *testing.B, id string) {
+	b.Run("first-paint", func(b *testing.B) {
 		for b.Loop() {
 			h := handler(b) // which remembers nothing
 			get(b, h, "/s/"+id)
@@ -187,44 +154,11 @@ func BenchmarkShow(b *testing.B) {
 			get(b, h, "/api/v1/turns/"+id+"?from=0&count=50&text=4096")
 			h.Close()
 		}
-	}
-	b.Run("first-paint", func(b *testing.B) { firstPaint(b, id) })
-	b.Run("first-paint-10000", func(b *testing.B) { firstPaint(b, "ten-thousand") })
-	b.Run("list", func(b *testing.B) {
-		h := handler(b)
-		for b.Loop() {
-			get(b, h, "/api/v1/ls?limit=100")
-			b.StopTimer()
-			time.Sleep(10 * time.Millisecond) // the rate of requests is bounded
-			b.StartTimer()
-		}
-	})
-	b.Run("next-page-10000", func(b *testing.B) {
-		h := handler(b)
-		get(b, h, "/api/v1/outline/ten-thousand")
-		n := 0
-		for b.Loop() {
-			get(b, h, fmt.Sprintf("/api/v1/turns/ten-thousand?from=%d&count=50", n*50%tenThousand))
-			n++
-			b.StopTimer()
-			time.Sleep(10 * time.Millisecond)
-			b.StartTimer()
-		}
 	})
 	b.Run("command", func(b *testing.B) { // all of it but the process
 		for b.Loop() {
 			if code := run(b.Context(), []string{"show", id, "--db", path}, nil, io.Discard, io.Discard); code != exitOK {
 				b.Fatal(code)
-			}
-		}
-	})
-	b.Run("process", func(b *testing.B) { // the program of the tests, which is larger than ours
-		self, err := os.Executable()
-		must(b, err)
-		for b.Loop() {
-			cmd := &exec.Cmd{Path: self, Args: []string{"otelagent", "show", id, "--db", path}}
-			if out, err := cmd.CombinedOutput(); err != nil {
-				b.Fatalf("%v: %.300s", err, out)
 			}
 		}
 	})

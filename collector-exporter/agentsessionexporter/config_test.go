@@ -195,7 +195,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 }
 
-// What is wrong is said with its key, the value and what is allowed, all of it at once.
+// An error names each wrong key, its value and the allowed ones, all of them at once.
 func TestConfigErrors(t *testing.T) {
 	var b strings.Builder
 	for _, name := range names(t, "invalid.yaml") {

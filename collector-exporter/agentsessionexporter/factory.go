@@ -19,17 +19,13 @@ import (
 func NewFactory() exporter.Factory { return newFactory(newStores(openDSN)) }
 
 func newFactory(s *stores) exporter.Factory {
-	f := factory{s}
 	return exporter.NewFactory(
 		metadata.Type,
 		createDefaultConfig,
-		exporter.WithTraces(f.createTraces, metadata.TracesStability),
-		exporter.WithLogs(f.createLogs, metadata.LogsStability),
+		exporter.WithTraces(s.createTraces, metadata.TracesStability),
+		exporter.WithLogs(s.createLogs, metadata.LogsStability),
 	)
 }
-
-// factory is what the exporters that it makes share.
-type factory struct{ stores *stores }
 
 func createDefaultConfig() component.Config {
 	return &Config{
@@ -42,17 +38,17 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-func (f factory) createTraces(ctx context.Context, set exporter.Settings,
+func (s *stores) createTraces(ctx context.Context, set exporter.Settings,
 	cfg component.Config) (exporter.Traces, error) {
-	e, err := f.stores.get(cfg.(*Config), set)
+	e, err := s.get(cfg.(*Config), set)
 	if err != nil {
 		return nil, err
 	}
 	return exporterhelper.NewTraces(ctx, set, cfg, e.pushTraces, e.options()...)
 }
 
-func (f factory) createLogs(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Logs, error) {
-	e, err := f.stores.get(cfg.(*Config), set)
+func (s *stores) createLogs(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Logs, error) {
+	e, err := s.get(cfg.(*Config), set)
 	if err != nil {
 		return nil, err
 	}

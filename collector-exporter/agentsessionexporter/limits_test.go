@@ -33,7 +33,7 @@ func heavy(n int, sessions ...string) ptrace.Traces {
 	return td
 }
 
-// What comes to a session above its limit is rejected; the other sessions of the batch are stored.
+// The exporter rejects data of a session above its limit, and stores the other sessions of the batch.
 func TestSessionLimit(t *testing.T) {
 	b := setup(t, nil, func(c *Config) { c.Limits.SessionMiB = 1 })
 	require.NoError(t, b.exp.ConsumeTraces(t.Context(), heavy(mebi*3/4, "large", "small")))

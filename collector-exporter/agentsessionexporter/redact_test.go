@@ -206,7 +206,7 @@ func TestEveryPlaceIsRedacted(t *testing.T) {
 	})
 }
 
-// What is clean, and what is an id, number or name, stays as it is.
+// Clean content, ids, numbers and names stay as they are.
 func TestRedactionLeavesTheRest(t *testing.T) {
 	td := traces(secret, "b")
 	s := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(1)

@@ -29,7 +29,7 @@ func logged(b *testBundle) map[string]map[string]any {
 	return out
 }
 
-// What was not stored, and why, is logged by what it says it is, and without content.
+// A log line names a span that was not stored, with the reason and without content.
 func TestRejectedSpansAreLogged(t *testing.T) {
 	b := setup(t, refuse("refused"), func(c *Config) { c.ForeignSpans = "log" })
 	td := traces("good", "nobody", "refused")

@@ -226,7 +226,7 @@ func TestUnusableLater(t *testing.T) {
 	require.NoError(t, e.shutdown(t.Context()))
 }
 
-// What no waiting mends stops the collector, and the error says what to do about what.
+// A permanent error stops the collector, and names its cause.
 func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {

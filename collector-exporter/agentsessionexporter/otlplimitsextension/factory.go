@@ -36,8 +36,7 @@ func (c *Config) Validate() error {
 }
 
 // NewFactory returns the factory of the extension. The first call also bounds how many gRPC messages are decompressed
-// at
-// the same time in the process, so call it before a gRPC server or client works.
+// at the same time in the process, so call it before a gRPC server or client works.
 func NewFactory() extension.Factory {
 	limitDecompression()
 	return extension.NewFactory(Type,

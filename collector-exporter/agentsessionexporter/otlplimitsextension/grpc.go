@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -92,7 +91,7 @@ func (c *codec) decode(data mem.BufferSlice, v any, a *admission) error {
 	if err := a.grow(int64(data.Len()), try); err != nil {
 		return err
 	}
-	meter := otlpbounds.NewMeter(signalOfType(v), c.limits.max)
+	meter := otlpbounds.NewMeter(signalOf(fmt.Sprintf("%T", v)), c.limits.max)
 	for _, piece := range data {
 		if _, err := meter.Write(piece.ReadOnlyData()); errors.Is(err, otlpbounds.ErrTooLarge) {
 			return errTooLarge
@@ -129,18 +128,4 @@ func refusal(err error) error {
 	st, _ := status.New(codes.ResourceExhausted, err.Error()).
 		WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retryAfter)})
 	return st.Err()
-}
-
-// signalOfType returns the signal of a message of pdata, whose types are internal.
-func signalOfType(v any) otlpbounds.Signal {
-	name := fmt.Sprintf("%T", v)
-	switch {
-	case strings.Contains(name, "Trace"):
-		return otlpbounds.Traces
-	case strings.Contains(name, "Logs"):
-		return otlpbounds.Logs
-	case strings.Contains(name, "Metrics"):
-		return otlpbounds.Metrics
-	}
-	return otlpbounds.AnySignal
 }

@@ -20,8 +20,7 @@ import (
 const step = 1 << 20
 
 // GetHTTPHandler reads and examines bodies before the receiver does. The receiver's own bound of size holds already,
-// and
-// compressed bodies are unpacked as they are read.
+// and compressed bodies are unpacked as they are read.
 func (l *limits) GetHTTPHandler(context.Context) (extensionmiddleware.WrapHTTPHandlerFunc, error) {
 	return func(_ context.Context, next http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,15 +95,19 @@ func (l *limits) read(conn *http.ResponseController, r *http.Request, a *admissi
 	}
 }
 
-// signalOf returns the signal by the path that OTLP gives it. A receiver may have others.
-func signalOf(path string) otlpbounds.Signal {
-	switch {
-	case strings.HasSuffix(path, "/v1/traces"):
-		return otlpbounds.Traces
-	case strings.HasSuffix(path, "/v1/logs"):
-		return otlpbounds.Logs
-	case strings.HasSuffix(path, "/v1/metrics"):
-		return otlpbounds.Metrics
+// signals are the signals by the end of the path that OTLP gives them, and of the type of their messages in pdata.
+var signals = map[string]otlpbounds.Signal{
+	"/v1/traces": otlpbounds.Traces, "ExportTraceServiceRequest": otlpbounds.Traces,
+	"/v1/logs": otlpbounds.Logs, "ExportLogsServiceRequest": otlpbounds.Logs,
+	"/v1/metrics": otlpbounds.Metrics, "ExportMetricsServiceRequest": otlpbounds.Metrics,
+}
+
+// signalOf returns the signal of a path or type. A receiver may have other paths.
+func signalOf(name string) otlpbounds.Signal {
+	for end, signal := range signals {
+		if strings.HasSuffix(name, end) {
+			return signal
+		}
 	}
 	return otlpbounds.AnySignal
 }

@@ -70,8 +70,7 @@ type admission struct {
 }
 
 // grow makes the request hold n bytes, if it holds less. It returns errBusy where acquire has no memory, and
-// errTooLarge
-// for more than can ever be held.
+// errTooLarge for more than can ever be held.
 func (a *admission) grow(n int64, acquire func(more int64) bool) error {
 	switch {
 	case n > a.l.capacity:

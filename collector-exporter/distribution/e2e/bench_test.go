@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -154,30 +153,16 @@ receivers:
   otlp: {protocols: {grpc: {endpoint: %q, max_recv_msg_size_mib: 64}, http: {endpoint: %q}}}
 exporters:
   agent_session: {storage: %q}
-  file: {path: %q}
 service:
   telemetry: {metrics: {level: none}, logs: {level: info}}
   pipelines:
-    traces: {receivers: [otlp], exporters: [%s]}
+    traces: {receivers: [otlp], exporters: [agent_session]}
 `
 
-// cpu returns what a process has used so far.
-func cpu(b *testing.B, pid int) time.Duration {
-	b.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		b.Skipf("the processor time of a process is read from /proc: %v", err)
-	}
-	f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+2:]))
-	user, _ := strconv.ParseInt(f[11], 10, 64)
-	system, _ := strconv.ParseInt(f[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond // clock ticks of 1/100 s on Linux
-}
-
 // BenchmarkCollector sends OTLP bytes through the whole collector: receiver, decoding, exporter, committed. One operation
-// is one span. file is contrib's file exporter in the same collector, floor the slower of decoding the same bytes with
-// pdata alone, on one core, and of inserting the same rows, as they were stored, into tables that have their key only; with payload the
-// floor of inserting hashes and compresses the bodies too.
+// is one span. The floor is the slower of decoding the same bytes with pdata alone, on one core, and of inserting the
+// same rows, as they were stored, into tables that have their key only; with payload that hashes and compresses the
+// bodies too.
 func BenchmarkCollector(b *testing.B) {
 	bin, err := distribution()
 	must(b, err)
@@ -185,44 +170,32 @@ func BenchmarkCollector(b *testing.B) {
 		name := map[bool]string{false: "plain", true: "4KB"}[payload]
 		l := makeLoad(b, payload)
 		all, db := b.TempDir(), ""
-		for _, exporter := range []string{"agent_session", "file"} {
-			b.Run(name+"/"+exporter, func(b *testing.B) {
-				var took, used time.Duration
-				var disk int64
-				rounds := 0
-				for b.Loop() {
-					b.StopTimer()
-					dir, err := os.MkdirTemp(all, exporter)
-					must(b, err)
-					file := filepath.Join(dir, "sessions.db")
-					out := filepath.Join(dir, "spans.json")
-					addr, pid, stop := startBench(b, bin, exporter, file, out)
-					before, start := cpu(b, pid), time.Now()
-					b.StartTimer()
-					must(b, push(b.Context(), addr, l))
-					b.StopTimer()
-					took, used = took+time.Since(start), used+cpu(b, pid)-before
-					stop()
-					rounds++
-					kept := file
-					if exporter == "file" {
-						kept = out
-					} else {
-						db = file
-					}
-					info, err := os.Stat(kept)
-					must(b, err)
-					disk = info.Size()
-					b.StartTimer()
-				}
-				n := float64(rounds * l.spans)
-				b.ReportMetric(float64(took.Nanoseconds())/n, "ns/op")
-				b.ReportMetric(n/took.Seconds(), "spans/s")
-				b.ReportMetric(float64(used.Nanoseconds())/n/1e3, "cpu-µs/span")
-				b.ReportMetric(float64(disk)/float64(l.spans), "disk-B/span")
-				b.ReportMetric(float64(disk)/float64(l.turns), "disk-B/turn")
-			})
-		}
+		b.Run(name+"/agent_session", func(b *testing.B) {
+			var took time.Duration
+			rounds := 0
+			for b.Loop() {
+				b.StopTimer()
+				dir, err := os.MkdirTemp(all, "round")
+				must(b, err)
+				db = filepath.Join(dir, "sessions.db")
+				addr, stop := startBench(b, bin, db)
+				start := time.Now()
+				b.StartTimer()
+				must(b, push(b.Context(), addr, l))
+				b.StopTimer()
+				took += time.Since(start)
+				stop()
+				rounds++
+				b.StartTimer()
+			}
+			info, err := os.Stat(db)
+			must(b, err)
+			n := float64(rounds * l.spans)
+			b.ReportMetric(float64(took.Nanoseconds())/n, "ns/op")
+			b.ReportMetric(n/took.Seconds(), "spans/s")
+			b.ReportMetric(float64(info.Size())/float64(l.spans), "disk-B/span")
+			b.ReportMetric(float64(info.Size())/float64(l.turns), "disk-B/turn")
+		})
 		b.Run(name+"/floor", func(b *testing.B) {
 			if db == "" {
 				b.Skip("run agent_session first: the floor inserts what that stored")
@@ -242,11 +215,11 @@ func BenchmarkCollector(b *testing.B) {
 	}
 }
 
-func startBench(b *testing.B, bin, exporter, db, out string) (addr string, pid int, stop func()) {
+func startBench(b *testing.B, bin, db string) (addr string, stop func()) {
 	b.Helper()
 	addr = freePort(b)
 	config := filepath.Join(b.TempDir(), "config.yaml")
-	must(b, os.WriteFile(config, fmt.Appendf(nil, benchConfig, addr, freePort(b), db, out, exporter), 0o600))
+	must(b, os.WriteFile(config, fmt.Appendf(nil, benchConfig, addr, freePort(b), db), 0o600))
 	log := &lockedBuffer{}
 	cmd := exec.Command(bin, "--config", config)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -257,7 +230,7 @@ func startBench(b *testing.B, bin, exporter, db, out string) (addr string, pid i
 			b.Fatalf("the collector does not start\n%s", log)
 		}
 	}
-	return addr, cmd.Process.Pid, func() {
+	return addr, func() {
 		_ = cmd.Process.Signal(os.Interrupt)
 		if err := cmd.Wait(); err != nil {
 			b.Fatalf("the collector did not end well: %v\n%s", err, log)
