@@ -32,7 +32,8 @@ func lastTurn(s *session.Session) *session.Turn {
 }
 
 // whenOnly waits until the only session is as wanted, and returns it and what it is made of.
-func whenOnly(p *agenttest.Pipeline, wanted func(*session.Session, session.Batch) bool) (only *session.Session, of session.Batch) {
+func whenOnly(p *agenttest.Pipeline, wanted func(*session.Session, session.Batch) bool) (only *session.Session,
+	of session.Batch) {
 	p.When(func(all []*session.Session, b session.Batch) bool {
 		if len(all) == 1 {
 			only, of = all[0], b
@@ -69,20 +70,23 @@ func TestLiveTree(t *testing.T) {
 		})
 	}
 
-	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Rules: []byte(`[{"action":"ask"}]`)})
+	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r",
+		Agent: "coder", Rules: []byte(`[{"action":"ask"}]`)})
 	when("the run", func(s *session.Session, b session.Batch) bool {
 		r := s.Runs[0]
-		return s.Status == spans.SessionStatusBusy && r.Status == spans.RunStatusOpen && r.Agent == "coder" && r.Known == spans.KnownLive &&
+		return s.Status == spans.SessionStatusBusy && r.Status == spans.RunStatusOpen && r.Agent == "coder" &&
+			r.Known == spans.KnownLive &&
 			r.HeartbeatNS == int64(15*time.Second) && cmp.Equal(bodiesOf(b, r.Rules), []string{`[{"action":"ask"}]`})
 	})
 
 	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerUser, Model: "m"})
 	turn.AddInput(writer.Message{Role: "user", Raw: []byte(`{"role":"user","content":"Is it in?"}`)})
 	turnIs("the input", func(turn *session.Turn, b session.Batch) bool {
-		return turn.Trigger == spans.TriggerUser && cmp.Equal(bodiesOf(b, turn.Input), []string{`{"role":"user","content":"Is it in?"}`})
+		return turn.Trigger == spans.TriggerUser && cmp.Equal(bodiesOf(b, turn.Input),
+			[]string{`{"role":"user","content":"Is it in?"}`})
 	})
 
-	payload := []byte(`{"model":"m","system":"Be brief.","messages":[{"role":"user","content":"Is it in?"}],"tools":[{"name":"bash"}]}`)
+	payload := []byte(`{"model":"m","system":"Be brief.","messages":[{"role":"user","content":"Is it in?"}],"tools":[]}`)
 	turn.Request(writer.Request{Payload: payload})
 	request(0, payload)
 	again := bytes.Replace(payload, []byte("brief"), []byte("briefer"), 1)
@@ -95,7 +99,8 @@ func TestLiveTree(t *testing.T) {
 	turn.Partial(writer.PartialText, []byte("in\u00a0\"stock\"."))
 	turnIs("what came in of the reply", func(turn *session.Turn, b session.Batch) bool {
 		return turn.Partial && cmp.Equal(bodiesOf(b, turn.Output), []string{
-			`{"content":[{"thinking":"Well. ","type":"thinking"},{"text":"It is in` + "\u00a0" + `\"stock\".","type":"text"}],"role":"assistant"}`,
+			`{"content":[{"thinking":"Well. ","type":"thinking"},{"text":"It is in` + "\u00a0" +
+				`\"stock\".","type":"text"}],"role":"assistant"}`,
 		})
 	})
 
@@ -126,12 +131,14 @@ func TestLiveTree(t *testing.T) {
 	})
 	call.Progress("lines", []byte(`{"lines":7}`), writer.Moment{})
 	toolIs("the progress", func(c *session.ToolCall, b session.Batch) bool {
-		return c.Progress == 1 && len(c.Events) == 1 && c.Events[0].Type == "lines" && hasBlock(b, c.Events[0].Body, `{"lines":7}`)
+		return c.Progress == 1 && len(c.Events) == 1 && c.Events[0].Type == "lines" &&
+			hasBlock(b, c.Events[0].Body, `{"lines":7}`)
 	})
 
 	asking := call.Ask(ctx, writer.PermissionEvaluation{Options: []byte(`["once"]`)})
 	toolIs("the question", func(c *session.ToolCall, b session.Batch) bool {
-		return len(c.Permissions) == 1 && c.Permissions[0].Known == spans.KnownLive && c.Permissions[0].Action == spans.ActionAsk &&
+		return len(c.Permissions) == 1 && c.Permissions[0].Known == spans.KnownLive &&
+			c.Permissions[0].Action == spans.ActionAsk &&
 			cmp.Equal(bodiesOf(b, c.Permissions[0].Options), []string{`["once"]`})
 	})
 	status(spans.SessionStatusWaitingOnApproval)
@@ -139,12 +146,15 @@ func TestLiveTree(t *testing.T) {
 	status(spans.SessionStatusBusy)
 
 	call.End(writer.ToolResult{Result: []byte(`"a b"`)})
-	turn.End(writer.TurnResult{Output: &writer.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"It is."}`)}})
+	turn.End(writer.TurnResult{Output: &writer.Message{Role: "assistant",
+		Raw: []byte(`{"role":"assistant","content":"It is."}`)}})
 	run.End(writer.RunResult{})
 	s, b := p.Session(), p.Batch()
 	last := lastTurn(s)
-	if s.Status != spans.SessionStatusIdle || last.Partial || last.Waiting != "" || last.Known != spans.KnownObserved || last.Attempts != 3 || last.HeartbeatNS != 0 ||
-		!cmp.Equal(bodiesOf(b, last.Output), []string{`{"role":"assistant","content":"It is."}`}) || len(last.ToolCalls[0].Permissions) != 1 {
+	if s.Status != spans.SessionStatusIdle || last.Partial || last.Waiting != "" || last.Known != spans.KnownObserved ||
+		last.Attempts != 3 || last.HeartbeatNS != 0 ||
+		!cmp.Equal(bodiesOf(b, last.Output), []string{`{"role":"assistant","content":"It is."}`}) ||
+		len(last.ToolCalls[0].Permissions) != 1 {
 		t.Errorf("at the end %s, %+v", s.Status, last)
 	}
 	for n, want := range [][]byte{payload, again} {
@@ -179,7 +189,10 @@ func bodiesOf(b session.Batch, refs *session.Refs) []string {
 }
 
 func hasBlock(b session.Batch, ref *session.Ref, body string) bool {
-	return slices.ContainsFunc(b.Blocks, func(x session.Block) bool { return x.ID.Short().String() == ref.Block && x.Body == body })
+	return slices.ContainsFunc(b.Blocks, func(x session.Block) bool {
+		return x.ID.Short().String() == ref.Block &&
+			x.Body == body
+	})
 }
 
 // Killed at any moment after the loop reported a request or a reply, the tree of the spans that left by then has the
@@ -247,8 +260,8 @@ func TestLiveRequestIsExact(t *testing.T) {
 	}
 }
 
-// carried are the counts of the bytes that spans themselves carried. With live copies they carry a reply before its turn
-// ends, in the spelling of its event, and the reply of the end in its own.
+// carried are the counts of the bytes that spans themselves carried. With live copies they carry a reply before its
+// turn ends, in the spelling of its event, and the reply of the end in its own.
 var carried = regexp.MustCompile(`(?m)^ *"otelagent\.capture\.(known_)?bytes": \d+,?\n`)
 
 // Once everything has ended the tree is the same as without copies; also where the same events were sent both ways.

@@ -37,7 +37,8 @@ type turnKey struct {
 }
 
 // stream is the content of a long session's stream: the digests of its requests, the bytes of all of them, and D, its
-// distinct bytes: each message once whatever its spelling, prompt, tools and parameters once, each provenance entry once.
+// distinct bytes: each message once whatever its spelling, prompt, tools and parameters once, each provenance entry
+// once.
 type stream struct {
 	requests    map[turnKey]spans.BlockID
 	payloads, d int
@@ -91,7 +92,8 @@ func scan(t testing.TB, name string) (s stream) {
 		if err := json.Unmarshal(ev.Payload, &members); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(json.Unmarshal(members["messages"], &messages), json.Unmarshal(members["provenance"], &provenance)); err != nil {
+		if err := errors.Join(json.Unmarshal(members["messages"], &messages),
+			json.Unmarshal(members["provenance"], &provenance)); err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range messages {
@@ -184,7 +186,8 @@ func TestLongSessions(t *testing.T) {
 				t.Errorf("payload events are %.3f D, want 1 to %.2f", got, test.most)
 			}
 			if all, rest := of(otlp), of(otlp-previews); all > test.otlp || rest > test.rest || rest < test.most {
-				t.Errorf("OTLP is %.3f D, want at most %.2f; without previews %.3f D, want at most %.2f", all, test.otlp, rest, test.rest)
+				t.Errorf("OTLP is %.3f D, want at most %.2f; without previews %.3f D, want at most %.2f", all, test.otlp, rest,
+					test.rest)
 			}
 			events[test.name] = of(carried)
 			if test.name != "long-400" {
@@ -396,7 +399,8 @@ func tableBytes(t *testing.T, path string) map[string]int64 {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	rows, err := db.Query(`SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name GROUP BY 1`)
+	rows, err := db.Query(
+		`SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name GROUP BY 1`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,8 @@ import (
 
 // own is a session of lines of package ndjson with one run: its start, the given lines, and its end.
 func own(lines ...string) string {
-	return `{"type":"otelagent.run_started","ts":"2026-11-21T09:00:00Z","session":"s","run":"r"}` + "\n" + strings.Join(lines, "\n") + "\n" +
+	return `{"type":"otelagent.run_started","ts":"2026-11-21T09:00:00Z","session":"s","run":"r"}` + "\n" +
+		strings.Join(lines, "\n") + "\n" +
 		`{"type":"otelagent.run_ended","ts":"2026-11-21T09:01:00Z","run":"r","status":"completed"}` + "\n"
 }
 
@@ -71,7 +72,8 @@ func TestUsageIsCountedOnce(t *testing.T) {
 			want := evaluated(t, string(arc.Files[i+1].Data))
 			once := playAs(t, words[0], opts, text, writer.WithDerivedIDs)
 			again, twice := playAs(t, words[0], opts, text, writer.WithDerivedIDs), playAs(t, words[0], opts, text)
-			for name, b := range map[string]session.Batch{"once": once, "sent again": join(once, again), "recorded twice": join(twice, once)} {
+			for name, b := range map[string]session.Batch{"once": once, "sent again": join(once, again),
+				"recorded twice": join(twice, once)} {
 				if diff := cmp.Diff(want, sumsOf(b)); diff != "" {
 					t.Errorf("%s (-by hand +tree):\n%s", name, diff)
 				}
@@ -106,7 +108,8 @@ func evaluated(t *testing.T, text string) string {
 }
 
 // playAs plays an input as `otelagent send` does with a file.
-func playAs(t *testing.T, dialect string, settings []input.Option, text string, opts ...otelagent.Option) session.Batch {
+func playAs(t *testing.T, dialect string, settings []input.Option, text string,
+	opts ...otelagent.Option) session.Batch {
 	t.Helper()
 	d, ok := dialects.Named(dialect)
 	if !ok {
@@ -133,7 +136,8 @@ func sumsOf(b session.Batch) string {
 		for _, p := range []struct {
 			name string
 			n    int64
-		}{{"Input", u.Input}, {"Output", u.Output}, {"Reasoning", u.Reasoning}, {"CacheRead", u.CacheRead}, {"CacheWrite", u.CacheWrite}} {
+		}{{"Input", u.Input}, {"Output", u.Output}, {"Reasoning", u.Reasoning}, {"CacheRead", u.CacheRead}, {"CacheWrite",
+			u.CacheWrite}} {
 			if p.n != 0 {
 				parts = append(parts, fmt.Sprint(p.name, ": ", p.n))
 			}
@@ -194,7 +198,8 @@ func TestGuideForkCountsItsOwn(t *testing.T) {
 			t.Errorf("run %s is forked from %q", r.ID, r.ForkParentID)
 		}
 	}
-	if want := (session.Usage{Input: 950 + 700, Output: 17, Reasoning: 4, CacheRead: 700}); s.Usage != want || copied != 2 {
+	if want := (session.Usage{Input: 950 + 700, Output: 17, Reasoning: 4, CacheRead: 700}); s.Usage != want ||
+		copied != 2 {
 		t.Errorf("%d copied runs, %+v, want %+v", copied, s.Usage, want)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// patience is how long the browser may take for one step. Nothing that is fast is promised here: docs/hotpaths.md does that.
+// patience is how long the browser may take for one step. docs/hotpaths.md has the bounds of speed.
 const patience = 20 * time.Second
 
 // browser is one Chromium for all tests; it ends with the process.
@@ -124,7 +124,8 @@ func (b *tab) hear() *sync.WaitGroup {
 			if err != nil {
 				return
 			}
-			if u, err := url.Parse(e.Request.URL); err != nil || u.Host != b.host && u.Scheme != "data" && u.Scheme != "about" && u.Scheme != "blob" {
+			own := []string{"data", "about", "blob"}
+			if u, err := url.Parse(e.Request.URL); err != nil || u.Host != b.host && !slices.Contains(own, u.Scheme) {
 				b.fault("asked another host: %s", e.Request.URL)
 			}
 		}
@@ -198,7 +199,7 @@ func (b *tab) run(what string, actions ...chromedp.Action[chromedp.Void]) {
 func (b *tab) failed(what string) {
 	b.t.Helper()
 	b.snap("failed-" + strings.Map(plain, b.t.Name()))
-	b.t.Fatalf("%s: not after %s; the picture is screenshots/failed-*.png. The page says:\n%.3000s", what, patience, b.text())
+	b.t.Fatalf("%s: not after %s; see screenshots/failed-*.png. The page says:\n%.3000s", what, patience, b.text())
 }
 
 func plain(r rune) rune {
@@ -306,7 +307,8 @@ func violations(b *tab, but ...string) (found []string) {
 			HTML    string `json:"html"`
 			Summary string `json:"failureSummary"`
 		} `json:"nodes"`
-	}](b, `axe.run({include: ["html"], exclude: `+string(exclude)+`}, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}).then(r => r.violations)`) {
+	}](b, `axe.run({include: ["html"], exclude: `+string(exclude)+`}, {
+		runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}).then(r => r.violations)`) {
 		text := fmt.Sprintf("axe: %s (%s): %s", v.ID, v.Impact, v.Help)
 		for i, n := range v.Nodes {
 			if i == 5 {

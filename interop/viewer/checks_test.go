@@ -16,7 +16,8 @@ func TestChecksNotice(t *testing.T) {
 		switch r.URL.Path {
 		case "/":
 			w.Header().Set("Content-Security-Policy", "script-src 'self'")
-			_, _ = w.Write([]byte(`<title>x</title><link rel=icon href=data:,><p>Hello<script>inline()</script><script src=/thrown></script><img src="` + other.URL + `/x">`))
+			_, _ = w.Write([]byte(`<title>x</title><link rel=icon href=data:,><p>Hello<script>inline()</script>
+				<script src=/thrown></script><img src="` + other.URL + `/x">`))
 		case "/thrown":
 			w.Header().Set("Content-Type", "text/javascript")
 			_, _ = w.Write([]byte(`console.warn("careful"); alert("ho"); throw new Error("thrown")`))
