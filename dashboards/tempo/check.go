@@ -69,7 +69,8 @@ var (
 	scoped = regexp.MustCompile(`\b(span|resource|event|link|instrumentation)\.([A-Za-z_][A-Za-z0-9_.]*)`)
 	// compared is a key or name and the literal that it is compared with.
 	compared = regexp.MustCompile(
-		`((?:span|resource|event)\.[A-Za-z_][A-Za-z0-9_.]*|(?:span:|event:)?\bname)\s*(=~|!~|!=|>=|<=|=|>|<)\s*("(?:[^"\\]|\\.)*"|[^\s})&|]+)`,
+		`((?:span|resource|event)\.[A-Za-z_][A-Za-z0-9_.]*|(?:span:|event:)?\bname)\s*` +
+			`(=~|!~|!=|>=|<=|=|>|<)\s*("(?:[^"\\]|\\.)*"|[^\s})&|]+)`,
 	)
 	// standard are keys of resources that are not ours.
 	standard = []string{"service.name", "service.namespace", "service.version", "service.instance.id",

@@ -110,7 +110,8 @@ func TestRootModule(t *testing.T) {
 	}
 	for _, r := range m.Require {
 		for _, refused := range []string{
-			"go.opentelemetry.io/collector", "go.opentelemetry.io/otel/exporters", "google.golang.org/grpc", "google.golang.org/protobuf",
+			"go.opentelemetry.io/collector", "go.opentelemetry.io/otel/exporters", "google.golang.org/grpc",
+			"google.golang.org/protobuf",
 			"modernc.org", module,
 		} {
 			if strings.HasPrefix(r.Path, refused) {

@@ -41,7 +41,8 @@ func open(t *testing.T, dsn string) store.Store {
 	return s
 }
 
-// load is several writers, each with a store of its own, that put until they are told to stop and put again what was refused.
+// load is several writers, each with a store of its own, that put until they are told to stop and put again what was
+// refused.
 type load struct {
 	stop chan struct{}
 	wg   sync.WaitGroup
@@ -161,7 +162,8 @@ func (l *load) end(t *testing.T) {
 	for _, n := range l.refused {
 		refused += n
 	}
-	t.Logf("%d Puts of %d rows acknowledged, %d refused and sent again; one waited up to %.1f s", len(l.acked), putRows, refused, l.longest.Seconds())
+	t.Logf("%d Puts of %d rows acknowledged, %d refused and sent again; one waited up to %.1f s", len(l.acked), putRows,
+		refused, l.longest.Seconds())
 	if refused > 0 {
 		t.Log(l.said())
 	}
@@ -197,7 +199,8 @@ func sessionOf(ctx context.Context, s store.Store, k session.Key) (map[string]st
 	return out, err
 }
 
-// settle holds the sessions that every store shows to what was acknowledged. It returns how long it took until they were equal.
+// settle holds the sessions that every store shows to what was acknowledged. It returns how long it took until they
+// were equal.
 func (l *load) settle(t *testing.T, stores []store.Store) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -223,12 +226,14 @@ func (l *load) settle(t *testing.T, stores []store.Store) time.Duration {
 					break
 				}
 				if time.Now().After(deadline) {
-					t.Fatalf("%s by server %d: %v; %d of %d rows and blocks\n%.2000s", k.ID, j, err, len(got), len(want), cmp.Diff(want, got))
+					t.Fatalf("%s by server %d: %v; %d of %d rows and blocks\n%.2000s", k.ID, j, err, len(got), len(want),
+						cmp.Diff(want, got))
 				}
 			}
 		}
 	}
-	t.Logf("%d rows and blocks of %d sessions: nothing lost, nothing twice, the same tree by each of %d servers", rows, faultSessions, len(stores))
+	t.Logf("%d rows and blocks of %d sessions: nothing lost, nothing twice, the same tree by each of %d servers", rows,
+		faultSessions, len(stores))
 	return time.Since(begin) - reference
 }
 

@@ -15,7 +15,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 )
 
-// recordings are real agents' sessions, of several producers: with $OTELAGENT_ALL_RECORDINGS all of them, else the larger ones of each.
+// recordings are real agents' sessions, of several producers: with $OTELAGENT_ALL_RECORDINGS all of them, else the
+// larger ones of each.
 func recordings(t *testing.T) []string {
 	t.Helper()
 	patterns := []string{
@@ -80,7 +81,8 @@ func spansOf(t *testing.T, files []string) [][]byte {
 	go func() { _ = server.Serve(l) }()
 	defer server.Close()
 	for _, f := range files {
-		if _, err := run(t, "send", "--endpoint", "http://"+l.Addr().String(), "--protocol", "http/protobuf", "--capture", "content", f); err != nil {
+		if _, err := run(t, "send", "--endpoint", "http://"+l.Addr().String(), "--protocol", "http/protobuf", "--capture",
+			"content", f); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -117,8 +119,8 @@ func spansOf(t *testing.T, files []string) [][]byte {
 	return out
 }
 
-// requests deals spans out to requests of up to ten, in any order, some of them in two requests. A request is a message of
-// one repeated field, so that messages behind each other are one message.
+// requests deals spans out to requests of up to ten, in any order, some of them in two requests. A request is a
+// message of one repeated field, so that messages behind each other are one message.
 func requests(rng *rand.Rand, spans [][]byte) (out [][]byte, twice int) {
 	var all [][]byte
 	for _, s := range spans {
