@@ -2,7 +2,6 @@ package agenttest_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -19,7 +18,6 @@ import (
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/internal/writer"
 )
@@ -40,17 +38,9 @@ func guideFile(t *testing.T, name string) []byte {
 func importGuide(t *testing.T, text []byte) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, content, writer.WithDerivedIDs)
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range guide.Events(bytes.NewReader(text)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec.Record(context.Background(), ev)
-	}
-	if n := rec.Lost(); n > 0 {
+	if n := recordAll(t, p, guide.Events(bytes.NewReader(text))); n > 0 {
 		t.Errorf("%d events had no place", n)
 	}
-	rec.Close(context.Background())
 	if r := p.Report(); len(r.Rejected) > 0 || r.Foreign > 0 || r.Cut > 0 {
 		t.Fatalf("what we send we must read: %+v", r)
 	}

@@ -23,7 +23,6 @@ import (
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/internal/writer"
@@ -120,14 +119,7 @@ func playLong(t testing.TB, name string) *agenttest.Pipeline {
 	events := phifixtures.Long(t, repository, name)
 	defer events.Close()
 	p := agenttest.New(t, writer.WithDerivedIDs, content)
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range phi.Events(events) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec.Record(t.Context(), ev)
-	}
-	rec.Close(t.Context())
+	recordAll(t, p, phi.Events(events))
 	return p
 }
 

@@ -47,18 +47,25 @@ func replay(t *testing.T, events []byte, opts ...otelagent.Option) session.Batch
 func play(t *testing.T, events []byte, reader []input.Option, opts ...otelagent.Option) *agenttest.Pipeline {
 	t.Helper()
 	p := agenttest.New(t, opts...)
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range phi.Events(bytes.NewReader(events), reader...) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec.Record(context.Background(), ev)
-	}
-	rec.Close(context.Background())
+	recordAll(t, p, phi.Events(bytes.NewReader(events), reader...))
 	if r := p.Report(); len(r.Rejected) > 0 || r.Foreign > 0 || r.Cut > 0 {
 		t.Fatalf("what we send we must read: %+v", r)
 	}
 	return p
+}
+
+// recordAll records events, none of which may be bad, and returns the number of those without a place.
+func recordAll(t testing.TB, p *agenttest.Pipeline, events iter.Seq2[event.Event, error]) (lost int64) {
+	t.Helper()
+	rec := event.NewRecorder(p.Tracer())
+	for ev, err := range events {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Record(t.Context(), ev)
+	}
+	rec.Close(t.Context())
+	return rec.Lost()
 }
 
 // playLenient plays a stream of which some lines are bad.

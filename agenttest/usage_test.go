@@ -2,7 +2,6 @@ package agenttest_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"go/token"
 	"go/types"
@@ -20,7 +19,6 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
@@ -116,14 +114,7 @@ func playAs(t *testing.T, dialect string, settings []input.Option, text string,
 		t.Fatalf("no dialect %s", dialect)
 	}
 	p := agenttest.New(t, opts...)
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range d.New(settings...).Events(strings.NewReader(text)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec.Record(context.Background(), ev)
-	}
-	rec.Close(context.Background())
+	recordAll(t, p, d.New(settings...).Events(strings.NewReader(text)))
 	return p.Batch()
 }
 
