@@ -22,7 +22,9 @@ import (
 const repository = "../.."
 
 // otelagent is the built program.
-func otelagent(t *testing.T) string { return built(t, "OTELAGENT", repository+"/bin/otelagent", "make bin/otelagent") }
+func otelagent(t *testing.T) string {
+	return built(t, "OTELAGENT", repository+"/bin/otelagent", "make bin/otelagent")
+}
 
 // distribution is the built collector.
 func distribution(t *testing.T) string {

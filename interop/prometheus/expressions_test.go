@@ -47,7 +47,7 @@ var (
 	orZero    = regexp.MustCompile(`\s+or vector\(0\)`)
 	variables = strings.NewReplacer("$__rate_interval", "5m", "$__interval", "1m", "$__range", "1h",
 		"${__rate_interval}", "5m", "${__range}", "1h")
-	variable  = regexp.MustCompile(`\$\{?[a-zA-Z_]+(:[a-z]+)?\}?`)
+	variable = regexp.MustCompile(`\$\{?[a-zA-Z_]+(:[a-z]+)?\}?`)
 )
 
 // expressions are those of all dashboards and of docs/queries.md.

@@ -109,6 +109,7 @@ func TestPages(t *testing.T) {
 		{"replay", turn + "/replay", has(testid("verdict")), nil},
 		{"diff", "/diff?a=" + odd + "&b=" + mended, has(testid("diff-turn")), []string{"migrations"}},
 		{"stats", "/stats", has(testid("histogram")), []string{"delete_folder"}},
+		{"stats-by", "/stats?by=model", has(testid("stats-groups") + " tbody tr"), []string{"literal-1"}},
 		{"grep", "/grep?q=" + url.QueryEscape("Never touch"), has(testid("match")), []string{"Never touch migrations"}},
 	} {
 		t.Run(p.name, func(t *testing.T) {
@@ -349,21 +350,6 @@ func TestKilled(t *testing.T) {
 	b.shows("Last words?")
 	b.shows("sleep")
 	b.snap("killed-desk")
-}
-
-// Statistics by whatever the page offers are there.
-func TestStatsBy(t *testing.T) {
-	server := serve(t, library(t))
-	b := open(t, server, "/stats", desk)
-	b.until("there is a choice", has(testid("stats-by")))
-	words := js[[]string](b, "[..."+has(testid("stats-by"))+".options].map(o => o.value).filter(Boolean)")
-	if len(words) < 5 {
-		t.Errorf("only by %q", words)
-	}
-	for _, by := range words {
-		b = open(t, server, "/stats?by="+by, desk)
-		b.until("statistics by "+by, has(testid("stats-groups")+" tbody tr")+" && !"+has(testid("failure")))
-	}
 }
 
 // Who is not on this machine needs a token.
