@@ -103,7 +103,7 @@ func open(t *testing.T, server, path string, as look) *tab {
 	return b
 }
 
-// hear takes what the browser tells of the page, until its context ends.
+// hear takes the events of the browser, until its context ends.
 func (b *tab) hear() *sync.WaitGroup {
 	var heard sync.WaitGroup
 	console := chromedp.Console(b.ctx) // violations of the content security policy among it
@@ -164,8 +164,8 @@ func (b *tab) complaints() []string {
 	})
 }
 
-// hears waits for a complaint that holds a text.
-func (b *tab) hears(text string) {
+// awaits waits for a complaint that holds a text.
+func (b *tab) awaits(text string) {
 	b.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		b.mu.Lock()
@@ -195,7 +195,7 @@ func (b *tab) run(what string, actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// failed leaves a picture of a page on which something did not happen in time, and ends the test.
+// failed takes a picture of a page that was too slow, and ends the test.
 func (b *tab) failed(what string) {
 	b.t.Helper()
 	b.snap("failed-" + strings.Map(plain, b.t.Name()))
@@ -258,7 +258,7 @@ const (
 
 var reload = chromedp.Reload()
 
-// snap leaves a picture of what is to be seen.
+// snap takes a picture of the page.
 func (b *tab) snap(name string) {
 	b.t.Helper()
 	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())

@@ -31,7 +31,7 @@ func TestChecksNotice(t *testing.T) {
 		b.forgive(w)
 	}
 	for _, w := range want {
-		b.hears(w)
+		b.awaits(w)
 	}
 	if found := violations(b); !strings.Contains(strings.Join(found, "\n"), "image-alt") {
 		t.Errorf("axe finds %v", found)

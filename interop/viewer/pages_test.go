@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The sessions of examples/debugging in the library: one that forgets what it was told, one that does not.
+// The sessions of examples/debugging in the library: one that forgets a rule, one that does not.
 const (
 	odd    = "odd"
 	mended = "mended"
@@ -153,7 +153,7 @@ func TestFilters(t *testing.T) {
 	b.until("sessions are listed", rows+".length > 20")
 	b.click(testid("filter-q"))
 	b.press("tidy")
-	b.until("the search leaves two", rows+".length === 2")
+	b.until("the search finds two", rows+".length === 2")
 	if got := js[string](b, "location.search"); got != "?q=tidy" {
 		t.Errorf("the URL has %q", got)
 	}

@@ -40,7 +40,7 @@ type Server struct {
 }
 
 // Start starts an engine and returns once it answers. home is the folder interop/clickhouse with what run.sh put
-// there. An engine that does not come up leaves its folder, which the error names.
+// there. An engine that does not come up keeps its folder, which the error names.
 func Start(ctx context.Context, home string) (*Ring, error) {
 	dir, err := os.MkdirTemp("", "clickhouse-"+name+"-")
 	if err != nil {
@@ -74,7 +74,7 @@ func Start(ctx context.Context, home string) (*Ring, error) {
 // DSN names the store.
 func (r *Ring) DSN() string { return "clickhouse://" + address(r.Server.Port) + "/" + database }
 
-// Keep leaves the folder behind when the ring is closed.
+// Keep keeps the folder when the ring is closed.
 func (r *Ring) Keep() { r.remove = false }
 
 // Close stops everything and removes the folder, unless it is to be kept.
