@@ -395,17 +395,6 @@ func (c *counter) Write(p []byte) (int, error) {
 	return c.Writer.Write(p)
 }
 
-// controls are the characters that a terminal could take for more than text.
-func controls(s string) string {
-	for _, r := range s {
-		if r != '\n' && (r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 ||
-			r == 0x200e || r == 0x200f) {
-			return fmt.Sprintf("%U", r)
-		}
-	}
-	return ""
-}
-
 // show reads a store like the verbs do.
 func show(t *testing.T, st store.Store) shown {
 	t.Helper()

@@ -2,6 +2,7 @@ package agenttest_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -91,6 +92,17 @@ func FuzzOTLPToShow(f *testing.F) {
 			}
 		}
 	})
+}
+
+// controls are the characters that a terminal could take for more than text.
+func controls(s string) string {
+	for _, r := range s {
+		if r != '\n' && (r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 ||
+			r == 0x200e || r == 0x200f) {
+			return fmt.Sprintf("%U", r)
+		}
+	}
+	return ""
 }
 
 // treeText is the tree as JSON.
