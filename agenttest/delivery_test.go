@@ -17,8 +17,8 @@ import (
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
-// What our exporter could not deliver is sent again: while the receiver is away turns are lost, and every request after it is back
-// is whole, although they hold messages of the turns that were lost.
+// What our exporter could not deliver is sent again: while the receiver is away turns are lost, and every request
+// after it is back is whole, although they hold messages of the turns that were lost.
 func TestLostTurnsAreSentAgain(t *testing.T) {
 	for _, confirmed := range []bool{true, false} {
 		t.Run(fmt.Sprint("confirmed-", confirmed), func(t *testing.T) {
@@ -32,7 +32,8 @@ func TestLostTurnsAreSentAgain(t *testing.T) {
 				batch.Rows, batch.Blocks = append(batch.Rows, b.Rows...), append(batch.Blocks, b.Blocks...)
 				return err
 			}
-			providers, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(otelsetup.NewFuncExporter(receive)), otelsetup.WithoutGlobal())
+			providers, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(otelsetup.NewFuncExporter(receive)),
+				otelsetup.WithoutGlobal())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,6 @@ package agenttest_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -19,7 +18,6 @@ import (
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/internal/writer"
 )
@@ -40,17 +38,9 @@ func guideFile(t *testing.T, name string) []byte {
 func importGuide(t *testing.T, text []byte) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, content, writer.WithDerivedIDs)
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range guide.Events(bytes.NewReader(text)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec.Record(context.Background(), ev)
-	}
-	if n := rec.Lost(); n > 0 {
+	if n := recordAll(t, p, guide.Events(bytes.NewReader(text))); n > 0 {
 		t.Errorf("%d events had no place", n)
 	}
-	rec.Close(context.Background())
 	if r := p.Report(); len(r.Rejected) > 0 || r.Foreign > 0 || r.Cut > 0 {
 		t.Fatalf("what we send we must read: %+v", r)
 	}
@@ -84,15 +74,15 @@ func exported(t *testing.T, b session.Batch, lines bool) []byte {
 // in any order of arrival.
 func TestGuideMessageGrows(t *testing.T) {
 	head := `{"type":"session","data":{"id":"ses_1","agent":"a","created_at":1000,"updated_at":1000}}
-{"type":"message","data":{"id":"u","session_id":"ses_1","role":"user","metadata_json":"{}","created_at":1001,"updated_at":1001}}
-`
+{"type":"message","data":{"id":"u","session_id":"ses_1","role":"user","metadata_json":"{}",` +
+		`"created_at":1001,"updated_at":1001}}` + "\n"
 	assistant := func(updated int, usage string) string {
-		return fmt.Sprintf(`{"type":"message","data":{"id":"a","session_id":"ses_1","role":"assistant","metadata_json":"{%s}",`+
-			`"created_at":1002,"updated_at":%d}}`+"\n", usage, updated)
+		return fmt.Sprintf(`{"type":"message","data":{"id":"a","session_id":"ses_1","role":"assistant",`+
+			`"metadata_json":"{%s}","created_at":1002,"updated_at":%d}}`+"\n", usage, updated)
 	}
 	part := func(index, updated int, data string) string {
-		return fmt.Sprintf(`{"type":"part","data":{"id":"p%d","message_id":"a","index":%d,"data":%s,"created_at":%d,"updated_at":%d}}`+
-			"\n", index, index, data, 1010+10*index, updated)
+		return fmt.Sprintf(`{"type":"part","data":{"id":"p%d","message_id":"a","index":%d,"data":%s,`+
+			`"created_at":%d,"updated_at":%d}}`+"\n", index, index, data, 1010+10*index, updated)
 	}
 	call := func(updated int, state string) string {
 		return part(1, updated, `{"type":"tool-x","toolCallId":"c","input":{},"state":`+state+`}`)
@@ -105,9 +95,11 @@ func TestGuideMessageGrows(t *testing.T) {
 		assistant(1002, "") + first,
 		assistant(1002, "") + first + call(1021, `"input-streaming"`),
 		assistant(1002, "") + first + call(1022, `"approval-requested","approval":{"id":"1"}`),
-		assistant(1023, `\"usage\":{\"input\":5}`) + first + call(1023, `"approval-responded","approval":{"id":"1","approved":true}`),
+		assistant(1023, `\"usage\":{\"input\":5}`) + first + call(1023,
+			`"approval-responded","approval":{"id":"1","approved":true}`),
 		assistant(1023, `\"usage\":{\"input\":5}`) + first + ended,
-		assistant(1023, `\"usage\":{\"input\":5}`) + second + part(3, 1040, `{"type":"text","text":"hal","state":"streaming"}`),
+		assistant(1023, `\"usage\":{\"input\":5}`) + second + part(3, 1040,
+			`{"type":"text","text":"hal","state":"streaming"}`),
 		assistant(1050, `\"usage\":{\"input\":12}`) + second + part(3, 1045, `{"type":"text","text":"half","state":"done"}`),
 	}
 	tree := func(b session.Batch) string { // with the last fact about the message alone
@@ -277,8 +269,8 @@ func TestExportsComeBack(t *testing.T) {
 	})
 }
 
-// TestExportedCounts holds the guide's spelling of counts: input without the cached tokens, output without reasoning, so
-// that the five add up, and the sum of the session is that of its five; and the version that user messages carry.
+// TestExportedCounts holds the guide's spelling of counts: input without the cached tokens, output without reasoning,
+// so that the five add up, and the sum of the session is that of its five; and the version that user messages carry.
 func TestExportedCounts(t *testing.T) {
 	eachExport(t, func(t *testing.T, s *session.Session, one session.Batch) {
 		var in, out int64
@@ -297,13 +289,14 @@ func TestExportedCounts(t *testing.T) {
 			}
 		}
 		if in != s.Usage.Input || out != s.Usage.Output {
-			t.Errorf("session %s: messages have %d and %d tokens, the tree %d and %d", s.ID, in, out, s.Usage.Input, s.Usage.Output)
+			t.Errorf("session %s: messages have %d and %d tokens, the tree %d and %d", s.ID, in, out, s.Usage.Input,
+				s.Usage.Output)
 		}
 	})
 }
 
-// TestExportIsReplayEligible looks for the parts that a turn needs to be run again: its model, its prompt and its tools,
-// each of which stands in the same file.
+// TestExportIsReplayEligible looks for the parts that a turn needs to be run again: its model, its prompt and its
+// tools, each of which stands in the same file.
 func TestExportIsReplayEligible(t *testing.T) {
 	seen := map[string]int{}
 	eachExport(t, func(t *testing.T, s *session.Session, one session.Batch) {
@@ -321,7 +314,8 @@ func TestExportIsReplayEligible(t *testing.T) {
 					continue
 				}
 				if turn.Model == "" || (was.PromptDigest != "") != (turn.System != "") {
-					t.Errorf("message %s, turn %d: model %q, prompt %q, in the tree %q", x.Data.ID, turn.Index, turn.Model, turn.System,
+					t.Errorf("message %s, turn %d: model %q, prompt %q, in the tree %q", x.Data.ID, turn.Index, turn.Model,
+						turn.System,
 						was.PromptDigest)
 				}
 				for typ, digest := range map[string]string{"system_prompt": turn.System, "tool_catalog": turn.Tools} {
@@ -343,13 +337,15 @@ func TestExportIsReplayEligible(t *testing.T) {
 func TestExportHasTheSettingsOfEachTurn(t *testing.T) {
 	turn := func(second, model, temperature, prompt, tool string) string {
 		at := `"ts":"2026-11-21T09:00:` + second
-		return `{"type":"otelagent.turn_started",` + at + `Z","run":"r","model":"` + model + `","variant":"v-` + model + `"}` + "\n" +
+		return `{"type":"otelagent.turn_started",` + at + `Z","run":"r","model":"` + model + `","variant":"v-` + model +
+			`"}` + "\n" +
 			`{"type":"otelagent.request_prepared",` + at + `.1Z","run":"r","payload":{"model":"` + model +
 			`","temperature":` + temperature + `,"system":"` + prompt + `","messages":[{"role":"user","content":"hi"}],` +
 			`"tools":[{"name":"` + tool + `","input_schema":{}}]}}` + "\n" +
 			`{"type":"otelagent.turn_ended",` + at + `.5Z","run":"r","output":{"role":"assistant","content":"ho"}}`
 	}
-	b := replayOwn(t, []byte(own(turn("01", "small", "0.25", "Be kind.", "read"), turn("02", "large", "1", "Be kind.", "read"),
+	b := replayOwn(t, []byte(own(turn("01", "small", "0.25", "Be kind.", "read"),
+		turn("02", "large", "1", "Be kind.", "read"),
 		turn("03", "large", "1", "Be brief.", "write"))))
 	var got []string
 	lines, bodies := guideLines(t, exported(t, b, true))
@@ -372,10 +368,10 @@ func TestExportHasTheSettingsOfEachTurn(t *testing.T) {
 // TestForkNamesItsParent writes a fork from its tree: its row names the parent, and its sums are made anew of the
 // messages that it holds, the copied ones among them. Only its own reply was billed.
 func TestForkNamesItsParent(t *testing.T) {
-	fork := `{"type":"otelagent.run_started","ts":"2026-11-21T08:00:00Z","session":"s","run":"c","copied":true,"fork_parent_id":"t"}
-{"type":"otelagent.turn_started","ts":"2026-11-21T08:00:01Z","run":"c"}
-{"type":"otelagent.turn_ended","ts":"2026-11-21T08:00:03Z","run":"c","output":{"role":"assistant","content":"before"},` +
-		`"usage":{"input":1000,"output":500,"cache_read":300}}
+	fork := `{"type":"otelagent.run_started","ts":"2026-11-21T08:00:00Z","session":"s","run":"c","copied":true,` +
+		`"fork_parent_id":"t"}` + "\n" + `{"type":"otelagent.turn_started","ts":"2026-11-21T08:00:01Z","run":"c"}
+{"type":"otelagent.turn_ended","ts":"2026-11-21T08:00:03Z","run":"c",` +
+		`"output":{"role":"assistant","content":"before"},"usage":{"input":1000,"output":500,"cache_read":300}}
 {"type":"otelagent.run_ended","ts":"2026-11-21T08:00:04Z","run":"c","status":"completed"}
 `
 	run := own(reply("01", `{"input":7,"output":2}`))

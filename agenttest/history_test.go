@@ -55,7 +55,8 @@ func histories(b session.Batch, blocks *session.BlockSet) string {
 			}
 		}
 		for _, m := range h.Messages {
-			fmt.Fprintf(&w, "  message %s in %s%s%s%s\n", m.ID, number(m.Run), since("hidden", m.Hidden), since("queued", m.Queued), since("canceled", m.Canceled))
+			fmt.Fprintf(&w, "  message %s in %s%s%s%s\n", m.ID, number(m.Run), since("hidden", m.Hidden),
+				since("queued", m.Queued), since("canceled", m.Canceled))
 		}
 		for _, m := range h.Waiting() {
 			fmt.Fprintf(&w, "  waits: %s\n", m.ID)
@@ -68,7 +69,8 @@ func histories(b session.Batch, blocks *session.BlockSet) string {
 // far as content goes and without it.
 func TestHistory(t *testing.T) {
 	phi := func(name string) session.Batch {
-		return recordedFile(t, filepath.Join(repository, "dialects", "phi", "testdata", "phi-core-0.15.2", name+".events.ndjson"))
+		return recordedFile(t, filepath.Join(repository, "dialects", "phi", "testdata", "phi-core-0.15.2",
+			name+".events.ndjson"))
 	}
 	var got strings.Builder
 	for _, c := range []struct {

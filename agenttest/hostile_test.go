@@ -95,7 +95,8 @@ func set(sp ptrace.Span, pairs ...any) {
 func blocksOn(sp ptrace.Span, bodies, recipes, lists []string) {
 	e := sp.Events().AppendEmpty()
 	e.SetName(spans.EventBlocks)
-	for key, l := range map[string][]string{string(spans.BlockBodiesKey): bodies, string(spans.BlockWithheldKey): recipes, string(spans.ListsKey): lists} {
+	for key, l := range map[string][]string{string(spans.BlockBodiesKey): bodies,
+		string(spans.BlockWithheldKey): recipes, string(spans.ListsKey): lists} {
 		if len(l) > 0 {
 			to := e.Attributes().PutEmptySlice(key)
 			for _, t := range l {
@@ -147,7 +148,8 @@ var hostile = []struct {
 			func(v pcommon.Value) { v.SetEmptySlice().AppendEmpty().SetEmptySlice().AppendEmpty().SetStr("x") },
 			func(v pcommon.Value) { v.SetEmptySlice() },
 		}
-		names := []string{spans.SpanRun, spans.SpanTurn, spans.SpanToolCall, spans.SpanCompaction, spans.SpanPermission, spans.SpanPayload}
+		names := []string{spans.SpanRun, spans.SpanTurn, spans.SpanToolCall, spans.SpanCompaction, spans.SpanPermission,
+			spans.SpanPayload}
 		for i, a := range spans.Attributes() {
 			for j, fill := range values {
 				sp := s.span(names[(i+j)%len(names)], "types")
@@ -164,7 +166,8 @@ var hostile = []struct {
 	}},
 	{name: "ids", send: func(s *sender) {
 		for _, id := range []string{
-			"", "\x00", "nul\x00", "\xff\xfe", "x'; DROP TABLE rows; --", "\x1b]0;title\a\x1b[2J", "a\nb\tc", "../../etc/passwd", "%s%n", "{}", "🜚",
+			"", "\x00", "nul\x00", "\xff\xfe", "x'; DROP TABLE rows; --", "\x1b]0;title\a\x1b[2J", "a\nb\tc",
+			"../../etc/passwd", "%s%n", "{}", "🜚",
 			"Case", "case", "caf\u00e9", "cafe\u0301", "case ", strings.Repeat("long", 1<<18), "\u202egnol",
 		} {
 			set(s.turn(id, 0), spans.AgentNameKey, id)
@@ -219,7 +222,8 @@ var hostile = []struct {
 	}},
 	{name: "times", send: func(s *sender) {
 		for i, t := range [][2]uint64{
-			{1, 2}, {0, 5}, {math.MaxInt64 - 1, math.MaxInt64}, {math.MaxInt64, math.MaxInt64 + 1}, {math.MaxUint64, 1}, {5_000_000_000, 1}, {1, math.MaxInt64},
+			{1, 2}, {0, 5}, {math.MaxInt64 - 1, math.MaxInt64}, {math.MaxInt64, math.MaxInt64 + 1}, {math.MaxUint64,
+				1}, {5_000_000_000, 1}, {1, math.MaxInt64},
 			{1_000_000_000, 0},
 		} {
 			sp := s.turn("times", int64(i))
@@ -280,7 +284,8 @@ var hostile = []struct {
 			"request 9223372036854775807\n" + short("one"),
 			"request.9223372036854775807 1 9223372036854775806 AAAAAAAAAAA\n" + short("one"),
 			"input 0\n" + strings.Repeat("\n", 10_000),
-			"output 1\n" + short("one") + " t:9223372036854775807:u:9223372036854775807\n" + short("one") + " .u\n" + short("one") + " ,u",
+			"output 1\n" + short("one") + " t:9223372036854775807:u:9223372036854775807\n" + short("one") + " .u\n" +
+				short("one") + " ,u",
 			"results 1 1 AAAAAAAAAAA",
 			strings.Repeat("n", 300) + " 1",
 			"no list", "", "\n", "x -1", "params 1 D",
@@ -306,7 +311,8 @@ var hostile = []struct {
 	{name: "templates", send: func(s *sender) {
 		sp := s.turn("templates", 0)
 		bodies := []string{
-			"\x01" + short("none"), "\x01" + short("withheld"), "\x01", "\x01AAAAAAAAAAA", "\x01AAAAAAAAAA*", "\x02", "\x02x", "\x02m,", "\x02s", "\x01\x03", "body",
+			"\x01" + short("none"), "\x01" + short("withheld"), "\x01", "\x01AAAAAAAAAAA", "\x01AAAAAAAAAA*", "\x02",
+			"\x02x", "\x02m,", "\x02s", "\x01\x03", "body",
 		}
 		bodies = append(bodies, "\x01"+short(bodies[0])) // of what is a template itself
 		blocksOn(sp, bodies, []string{
@@ -334,7 +340,8 @@ var hostile = []struct {
 			}
 			set(sp, spans.TurnCostKey, math.MaxFloat64, spans.TurnCostCurrencyKey, "USD", spans.TurnModelCallDurationKey, n)
 			set(sp, spans.TimeToFirstChunkKey, float64(n))
-			blocksOn(sp, []string{`{"role":"assistant","content":"x"}`}, nil, []string{listOf("output", `{"role":"assistant","content":"x"}`)})
+			blocksOn(sp, []string{`{"role":"assistant","content":"x"}`}, nil, []string{listOf("output",
+				`{"role":"assistant","content":"x"}`)})
 		}
 	}},
 	{name: "terminal escapes", send: func(s *sender) {
@@ -386,16 +393,6 @@ type counter struct {
 func (c *counter) Write(p []byte) (int, error) {
 	c.n += len(p)
 	return c.Writer.Write(p)
-}
-
-// controls are the characters that a terminal could take for more than text.
-func controls(s string) string {
-	for _, r := range s {
-		if r != '\n' && (r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f) {
-			return fmt.Sprintf("%U", r)
-		}
-	}
-	return ""
 }
 
 // show reads a store like the verbs do.
@@ -469,7 +466,8 @@ func showBatch(t testing.TB, b session.Batch) (*session.Session, string) {
 		export.Options) ([]export.Missing, error){
 		"json": export.JSON, "csv": export.CSV, "acp": export.ACP, "phi-core": export.PhiCore,
 	} {
-		if _, err := write(context.Background(), rest, tree, export.Held(blocks), export.Options{Partial: true}); err != nil &&
+		if _, err := write(context.Background(), rest, tree, export.Held(blocks),
+			export.Options{Partial: true}); err != nil &&
 			!errors.Is(err, export.ErrEmpty) {
 			t.Errorf("export %s: %v", name, err)
 		}
@@ -485,9 +483,9 @@ func showBatch(t testing.TB, b session.Batch) (*session.Session, string) {
 	return tree, text
 }
 
-// Input of a hostile sender is stored as far as it can be, and counted where it cannot: from the bytes of OTLP to what is
-// shown and exported, alike in both stores, in any order. A span of somebody else in the same message is not harmed.
-// testdata/hostile.txtar has the result of each case.
+// Input of a hostile sender is stored as far as it can be, and counted where it cannot: from the bytes of OTLP to
+// what is shown and exported, alike in both stores, in any order. A span of somebody else in the same message is not
+// harmed. testdata/hostile.txtar has the result of each case.
 func TestHostile(t *testing.T) {
 	golden := filepath.Join("testdata", "hostile.txtar")
 	want := map[string]string{}
@@ -534,7 +532,8 @@ func TestHostile(t *testing.T) {
 			slices.Reverse(backwards.Rows)
 			slices.Reverse(backwards.Blocks)
 			mem := memstore.New()
-			if err := errors.Join(file.Put(t.Context(), batch), mem.Put(t.Context(), backwards), mem.Put(t.Context(), backwards)); err != nil {
+			if err := errors.Join(file.Put(t.Context(), batch), mem.Put(t.Context(), backwards),
+				mem.Put(t.Context(), backwards)); err != nil {
 				t.Fatal(err)
 			}
 			got, other := show(t, file), show(t, mem)
@@ -554,7 +553,8 @@ func TestHostile(t *testing.T) {
 			}
 
 			var b strings.Builder
-			fmt.Fprintf(&b, "spans %d, stored %d, foreign %d, rejected %v, cut %d\n", report.Spans, report.Stored, report.Foreign,
+			fmt.Fprintf(&b, "spans %d, stored %d, foreign %d, rejected %v, cut %d\n", report.Spans, report.Stored,
+				report.Foreign,
 				report.Rejected, report.Cut)
 			for _, line := range got.sessions {
 				if !strings.Contains(line, `"id":"honest"`) {

@@ -2,6 +2,7 @@ package agenttest_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +16,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Whatever bytes come as OTLP, what is stored of them can be shown and exported, shows the same in any order and when it comes twice, and
-// everything that was stored is there.
+// Whatever bytes come as OTLP, what is stored of them can be shown and exported, shows the same in any order and when
+// it comes twice, and everything that was stored is there.
 func FuzzOTLPToShow(f *testing.F) {
 	for _, c := range hostile {
 		if c.long {
@@ -66,7 +67,8 @@ func FuzzOTLPToShow(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if n++; r.Kind == session.KindRun && !slices.ContainsFunc(tree.Runs, func(x *session.Run) bool { return x.ID == r.Run }) && len(tree.Groups) == 0 {
+				if n++; r.Kind == session.KindRun && !slices.ContainsFunc(tree.Runs,
+					func(x *session.Run) bool { return x.ID == r.Run }) && len(tree.Groups) == 0 {
 					t.Errorf("run %q is not in the tree", r.Run)
 				}
 				if r.Kind == session.KindTurn && !slices.ContainsFunc(tree.Runs, func(x *session.Run) bool {
@@ -74,7 +76,8 @@ func FuzzOTLPToShow(f *testing.F) {
 				}) {
 					t.Errorf("turn %d of run %q is not in the tree", r.Turn, r.Run)
 				}
-				if r.Kind == session.KindToolCall && !strings.Contains(all, r.Span.String()) && !strings.Contains(all, string(spans.DefectRecordedTwice)) {
+				if r.Kind == session.KindToolCall && !strings.Contains(all, r.Span.String()) &&
+					!strings.Contains(all, string(spans.DefectRecordedTwice)) {
 					t.Errorf("tool call %s is not in the tree", r.Span)
 				}
 			}
@@ -91,6 +94,17 @@ func FuzzOTLPToShow(f *testing.F) {
 	})
 }
 
+// controls are the characters that a terminal could take for more than text.
+func controls(s string) string {
+	for _, r := range s {
+		if r != '\n' && (r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 ||
+			r == 0x200e || r == 0x200f) {
+			return fmt.Sprintf("%U", r)
+		}
+	}
+	return ""
+}
+
 // treeText is the tree as JSON.
 func treeText(t testing.TB, s *session.Session) string {
 	t.Helper()
@@ -101,8 +115,9 @@ func treeText(t testing.TB, s *session.Session) string {
 	return string(b)
 }
 
-// One sender says what another says, of the same session: the bytes of the honest one stay, whichever comes first, and what the other
-// says of a block without its bytes takes nothing away. What it can do in that session is to add to it.
+// One sender says what another says, of the same session: the bytes of the honest one stay, whichever comes first,
+// and what the other says of a block without its bytes takes nothing away. What it can do in that session is to add
+// to it.
 func TestNobodyPoisonsBlocks(t *testing.T) {
 	const prompt = `{"role":"user","content":"the honest prompt"}`
 	honest, liar := newSender(), newSender()
@@ -129,7 +144,8 @@ func TestNobodyPoisonsBlocks(t *testing.T) {
 		t.Fatalf("the liar's blocks: %v", blocks)
 	}
 	first, second, third := decode(honest), decode(liar), decode(tenants)
-	for _, order := range [][]session.Batch{{first, second, third}, {third, second, first}, {second, third, first, second}} {
+	for _, order := range [][]session.Batch{{first, second, third}, {third, second, first},
+		{second, third, first, second}} {
 		st := memstore.New()
 		for _, b := range order {
 			if err := st.Put(t.Context(), b); err != nil {
@@ -145,7 +161,8 @@ func TestNobodyPoisonsBlocks(t *testing.T) {
 			t.Errorf("the honest block: %q, %v", body, ok)
 		}
 		tree, text := showSession(t, st, k)
-		if turns := tree.Runs[0].Turns; len(turns) != 2 || turns[0].Usage.Input != 7 || !strings.Contains(text, "the honest prompt") {
+		if turns := tree.Runs[0].Turns; len(turns) != 2 || turns[0].Usage.Input != 7 ||
+			!strings.Contains(text, "the honest prompt") {
 			t.Errorf("%d turns:\n%s", len(turns), text)
 		}
 		// The other tenant named the block and the row, and has neither the bytes nor the place.

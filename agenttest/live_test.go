@@ -31,129 +31,94 @@ func lastTurn(s *session.Session) *session.Turn {
 	return turns[len(turns)-1]
 }
 
-// whenOnly waits until the only session is as wanted, and returns it and what it is made of.
-func whenOnly(p *agenttest.Pipeline, wanted func(*session.Session, session.Batch) bool) (only *session.Session, of session.Batch) {
-	p.When(func(all []*session.Session, b session.Batch) bool {
-		if len(all) == 1 {
-			only, of = all[0], b
-			of.Blocks = append(of.Blocks, only.LiveBlocks()...)
+// liveState describes a session as a tree shows it while it runs: its status, and the last turn with its content.
+func liveState(s *session.Session, b session.Batch) string {
+	out := fmt.Sprintf("%s, run %s %s", s.Status, s.Runs[0].Known, s.Runs[0].Status)
+	turn := lastTurn(s)
+	if turn == nil {
+		return out + fmt.Sprint(", rules ", bodiesOf(b, s.Runs[0].Rules))
+	}
+	out += fmt.Sprintf(", turn %s, %d requests, input %s", turn.Known, len(turn.Requests), bodiesOf(b, turn.Input))
+	if turn.Output != nil {
+		out += fmt.Sprintf(", output %s, partial %v", bodiesOf(b, turn.Output), turn.Partial)
+	}
+	for _, c := range turn.ToolCalls {
+		out += fmt.Sprintf(", call %s %s, progress %d", c.Known, bodiesOf(b, c.Args), c.Progress)
+		for _, p := range c.Permissions {
+			out += fmt.Sprintf(", permission %s %s %s", p.Known, p.Action, bodiesOf(b, p.Options))
 		}
-		return len(all) == 1 && wanted(only, of)
-	})
-	return only, of
+	}
+	return out
 }
 
-// What a tree shows of a session at each step, from nothing but what was sent by itself.
+// TestLiveTree compares the tree at each step of a session, from the spans that were sent by themselves.
+// TestLiveRequestIsExact has the requests and replies.
 func TestLiveTree(t *testing.T) {
 	p := agenttest.NewLive(t, content, partly)
-	when := func(what string, wanted func(*session.Session, session.Batch) bool) {
+	var got, want string
+	defer func() {
+		if t.Failed() {
+			t.Logf("got  %s\nwant %s", got, want)
+		}
+	}()
+	is := func(state string) {
 		t.Helper()
-		t.Log(what) // the last one is what did not come
-		whenOnly(p, wanted)
-	}
-	status := func(want spans.SessionStatus) {
-		t.Helper()
-		when(string(want), func(s *session.Session, _ session.Batch) bool { return s.Status == want })
-	}
-	turnIs := func(what string, wanted func(*session.Turn, session.Batch) bool) {
-		t.Helper()
-		when(what, func(s *session.Session, b session.Batch) bool {
-			last := lastTurn(s)
-			return last != nil && last.Known == spans.KnownLive && wanted(last, b)
+		want = state
+		p.When(func(all []*session.Session, b session.Batch) bool {
+			if len(all) == 1 {
+				b.Blocks = append(b.Blocks, all[0].LiveBlocks()...)
+				got = liveState(all[0], b)
+			}
+			return got == want
 		})
 	}
-	request := func(n int, want []byte) {
-		t.Helper()
-		turnIs(fmt.Sprintf("request %d", n), func(turn *session.Turn, b session.Batch) bool {
-			return len(turn.Requests) > n && bytes.Equal(turn.Requests[n].Payload(blocksOfAll(b)).Bytes, want)
-		})
-	}
-
-	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Rules: []byte(`[{"action":"ask"}]`)})
-	when("the run", func(s *session.Session, b session.Batch) bool {
-		r := s.Runs[0]
-		return s.Status == spans.SessionStatusBusy && r.Status == spans.RunStatusOpen && r.Agent == "coder" && r.Known == spans.KnownLive &&
-			r.HeartbeatNS == int64(15*time.Second) && cmp.Equal(bodiesOf(b, r.Rules), []string{`[{"action":"ask"}]`})
-	})
-
+	ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(),
+		writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Rules: []byte(`[{"action":"ask"}]`)})
+	is(`busy, run live open, rules [[{"action":"ask"}]]`)
 	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerUser, Model: "m"})
-	turn.AddInput(writer.Message{Role: "user", Raw: []byte(`{"role":"user","content":"Is it in?"}`)})
-	turnIs("the input", func(turn *session.Turn, b session.Batch) bool {
-		return turn.Trigger == spans.TriggerUser && cmp.Equal(bodiesOf(b, turn.Input), []string{`{"role":"user","content":"Is it in?"}`})
-	})
-
-	payload := []byte(`{"model":"m","system":"Be brief.","messages":[{"role":"user","content":"Is it in?"}],"tools":[{"name":"bash"}]}`)
+	turn.AddInput(writer.Message{Role: "user", Raw: []byte(`"Is it in?"`)})
+	const asked = `, run live open, turn live, %d requests, input ["Is it in?"]`
+	state := func(status spans.SessionStatus, requests int, rest string) {
+		t.Helper()
+		is(string(status) + fmt.Sprintf(asked, requests) + rest)
+	}
+	state("busy", 0, "")
+	payload := []byte(`{"model":"m","system":"Be brief.","messages":[{"role":"user","content":"Is it in?"}],"tools":[]}`)
 	turn.Request(writer.Request{Payload: payload})
-	request(0, payload)
-	again := bytes.Replace(payload, []byte("brief"), []byte("briefer"), 1)
-	turn.Request(writer.Request{Payload: again, Attempt: 1})
-	request(1, again)
-	status(spans.SessionStatusRetrying)
-
+	state("busy", 1, "")
+	turn.Request(writer.Request{Payload: payload, Attempt: 1})
+	state("retrying", 2, "")
 	turn.Partial(writer.PartialReasoning, []byte("Well. "))
 	turn.Partial(writer.PartialText, []byte("It is "))
 	turn.Partial(writer.PartialText, []byte("in\u00a0\"stock\"."))
-	turnIs("what came in of the reply", func(turn *session.Turn, b session.Batch) bool {
-		return turn.Partial && cmp.Equal(bodiesOf(b, turn.Output), []string{
-			`{"content":[{"thinking":"Well. ","type":"thinking"},{"text":"It is in` + "\u00a0" + `\"stock\".","type":"text"}],"role":"assistant"}`,
-		})
-	})
-
+	const partial = `, output [{"content":[{"thinking":"Well. ","type":"thinking"},{"text":"It is in` + "\u00a0" +
+		`\"stock\".","type":"text"}],"role":"assistant"}], partial true`
+	state("retrying", 2, partial)
 	turn.AskUser()
-	status(spans.SessionStatusWaitingOnUserInput)
+	state("waiting_on_user_input", 2, partial)
 	turn.UserAnswered()
-	status(spans.SessionStatusRetrying)
-
-	turn.Replied(writer.Moment{}) // and so what follows is no waiting for the model
-	status(spans.SessionStatusBusy)
+	turn.Replied(writer.Moment{}) // a status after this is none of waiting for the model
+	state("busy", 2, partial)
 	turn.Discard(writer.DiscardedAttempt{Attempt: 1, Reason: "empty"})
-	status(spans.SessionStatusRetrying)
 	turn.Request(writer.Request{Payload: payload, Attempt: 2})
-	request(2, payload)
-	status(spans.SessionStatusRetrying)
+	state("retrying", 3, "")
 	turn.Replied(writer.Moment{})
-	status(spans.SessionStatusBusy)
-
 	ctx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"cmd":"ls"}`)})
-	toolIs := func(what string, wanted func(*session.ToolCall, session.Batch) bool) {
-		t.Helper()
-		turnIs(what, func(turn *session.Turn, b session.Batch) bool {
-			return len(turn.ToolCalls) == 1 && turn.ToolCalls[0].Known == spans.KnownLive && wanted(turn.ToolCalls[0], b)
-		})
-	}
-	toolIs("the arguments", func(c *session.ToolCall, b session.Batch) bool {
-		return cmp.Equal(bodiesOf(b, c.Args), []string{`{"cmd":"ls"}`})
-	})
 	call.Progress("lines", []byte(`{"lines":7}`), writer.Moment{})
-	toolIs("the progress", func(c *session.ToolCall, b session.Batch) bool {
-		return c.Progress == 1 && len(c.Events) == 1 && c.Events[0].Type == "lines" && hasBlock(b, c.Events[0].Body, `{"lines":7}`)
-	})
-
+	const called = `, call live [{"cmd":"ls"}], progress 1`
+	state("busy", 3, called)
 	asking := call.Ask(ctx, writer.PermissionEvaluation{Options: []byte(`["once"]`)})
-	toolIs("the question", func(c *session.ToolCall, b session.Batch) bool {
-		return len(c.Permissions) == 1 && c.Permissions[0].Known == spans.KnownLive && c.Permissions[0].Action == spans.ActionAsk &&
-			cmp.Equal(bodiesOf(b, c.Permissions[0].Options), []string{`["once"]`})
-	})
-	status(spans.SessionStatusWaitingOnApproval)
+	state("waiting_on_approval", 3, called+`, permission live ask [["once"]]`)
 	asking.End(writer.PermissionEvaluation{Action: spans.ActionAllow, Outcome: "selected"})
-	status(spans.SessionStatusBusy)
-
+	state("busy", 3, called+`, permission observed allow [["once"]]`)
 	call.End(writer.ToolResult{Result: []byte(`"a b"`)})
-	turn.End(writer.TurnResult{Output: &writer.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"It is."}`)}})
+	turn.End(writer.TurnResult{Output: &writer.Message{Role: "assistant", Raw: []byte(`"It is."`)}})
 	run.End(writer.RunResult{})
 	s, b := p.Session(), p.Batch()
-	last := lastTurn(s)
-	if s.Status != spans.SessionStatusIdle || last.Partial || last.Waiting != "" || last.Known != spans.KnownObserved || last.Attempts != 3 || last.HeartbeatNS != 0 ||
-		!cmp.Equal(bodiesOf(b, last.Output), []string{`{"role":"assistant","content":"It is."}`}) || len(last.ToolCalls[0].Permissions) != 1 {
-		t.Errorf("at the end %s, %+v", s.Status, last)
-	}
-	for n, want := range [][]byte{payload, again} {
-		if got := last.Requests[n].Payload(blocksOfAll(b)); !got.Exact || !bytes.Equal(got.Bytes, want) {
-			t.Errorf("request %d is %s, want %s (%+v)", n, got.Bytes, want, got)
-		}
-	}
-	if len(s.Defects)+len(s.Runs[0].Defects)+len(last.Defects) > 0 {
-		t.Errorf("defects %v %v %v", s.Defects, s.Runs[0].Defects, last.Defects)
+	want = `idle, run observed completed, turn observed, 3 requests, input ["Is it in?"], output ["It is."], ` +
+		`partial false, call observed [{"cmd":"ls"}], progress 1, permission observed allow [["once"]]`
+	if got = liveState(s, b); got != want || len(s.Defects)+len(s.Runs[0].Defects)+len(lastTurn(s).Defects) > 0 {
+		t.Errorf("at the end: defects %v %v %v", s.Defects, s.Runs[0].Defects, lastTurn(s).Defects)
 	}
 }
 
@@ -176,10 +141,6 @@ func bodiesOf(b session.Batch, refs *session.Refs) []string {
 		return nil
 	}
 	return blocksOfAll(b).Read(refs).Bodies
-}
-
-func hasBlock(b session.Batch, ref *session.Ref, body string) bool {
-	return slices.ContainsFunc(b.Blocks, func(x session.Block) bool { return x.ID.Short().String() == ref.Block && x.Body == body })
 }
 
 // Killed at any moment after the loop reported a request or a reply, the tree of the spans that left by then has the
@@ -247,8 +208,8 @@ func TestLiveRequestIsExact(t *testing.T) {
 	}
 }
 
-// carried are the counts of the bytes that spans themselves carried. With live copies they carry a reply before its turn
-// ends, in the spelling of its event, and the reply of the end in its own.
+// carried are the counts of the bytes that spans themselves carried. With live copies they carry a reply before its
+// turn ends, in the spelling of its event, and the reply of the end in its own.
 var carried = regexp.MustCompile(`(?m)^ *"otelagent\.capture\.(known_)?bytes": \d+,?\n`)
 
 // Once everything has ended the tree is the same as without copies; also where the same events were sent both ways.

@@ -23,7 +23,6 @@ import (
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/internal/writer"
@@ -37,7 +36,8 @@ type turnKey struct {
 }
 
 // stream is the content of a long session's stream: the digests of its requests, the bytes of all of them, and D, its
-// distinct bytes: each message once whatever its spelling, prompt, tools and parameters once, each provenance entry once.
+// distinct bytes: each message once whatever its spelling, prompt, tools and parameters once, each provenance entry
+// once.
 type stream struct {
 	requests    map[turnKey]spans.BlockID
 	payloads, d int
@@ -91,7 +91,8 @@ func scan(t testing.TB, name string) (s stream) {
 		if err := json.Unmarshal(ev.Payload, &members); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(json.Unmarshal(members["messages"], &messages), json.Unmarshal(members["provenance"], &provenance)); err != nil {
+		if err := errors.Join(json.Unmarshal(members["messages"], &messages),
+			json.Unmarshal(members["provenance"], &provenance)); err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range messages {
@@ -118,14 +119,7 @@ func playLong(t testing.TB, name string) *agenttest.Pipeline {
 	events := phifixtures.Long(t, repository, name)
 	defer events.Close()
 	p := agenttest.New(t, writer.WithDerivedIDs, content)
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range phi.Events(events) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec.Record(t.Context(), ev)
-	}
-	rec.Close(t.Context())
+	recordAll(t, p, phi.Events(events))
 	return p
 }
 
@@ -184,7 +178,8 @@ func TestLongSessions(t *testing.T) {
 				t.Errorf("payload events are %.3f D, want 1 to %.2f", got, test.most)
 			}
 			if all, rest := of(otlp), of(otlp-previews); all > test.otlp || rest > test.rest || rest < test.most {
-				t.Errorf("OTLP is %.3f D, want at most %.2f; without previews %.3f D, want at most %.2f", all, test.otlp, rest, test.rest)
+				t.Errorf("OTLP is %.3f D, want at most %.2f; without previews %.3f D, want at most %.2f", all, test.otlp, rest,
+					test.rest)
 			}
 			events[test.name] = of(carried)
 			if test.name != "long-400" {
@@ -396,7 +391,8 @@ func tableBytes(t *testing.T, path string) map[string]int64 {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	rows, err := db.Query(`SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name GROUP BY 1`)
+	rows, err := db.Query(
+		`SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name GROUP BY 1`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,8 @@ func at(seconds float64) writer.Moment {
 
 // goLoop is a loop that has all there is to measure: two runs, one the other's sub-agent, retries, failures, refusals.
 func goLoop(ctx context.Context, tracer *writer.Tracer) {
-	ctx, run := tracer.StartRun(ctx, writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "opus", Provider: "anthropic", Start: at(0)})
+	ctx, run := tracer.StartRun(ctx, writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "opus",
+		Provider: "anthropic", Start: at(0)})
 	cost := 0.25
 	{
 		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerUser, Start: at(0)})
@@ -52,19 +53,24 @@ func goLoop(ctx context.Context, tracer *writer.Tracer) {
 		turn.Request(writer.Request{At: at(1), Attempt: 1, Payload: request})
 		turn.Request(writer.Request{At: at(1), Attempt: 20, Payload: request}) // beyond what is kept
 		turn.Replied(at(4))
-		toolCtx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c1", Name: "bash", Type: "function", Args: []byte(`{"command":"ls"}`), Start: at(4)})
-		call.Permission(toolCtx, writer.PermissionEvaluation{Action: spans.ActionAllow, Source: "hook", Wait: 90 * time.Second, Start: at(4), End: at(4)})
+		toolCtx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c1", Name: "bash", Type: "function",
+			Args: []byte(`{"command":"ls"}`), Start: at(4)})
+		call.Permission(toolCtx, writer.PermissionEvaluation{Action: spans.ActionAllow, Source: "hook",
+			Wait: 90 * time.Second, Start: at(4), End: at(4)})
 		for range 33 {
 			call.Progress("line", nil, at(4))
 		}
-		childCtx, child := tracer.StartRun(toolCtx, writer.RunInfo{ID: "r2", Agent: "searcher", Model: "haiku", Provider: "anthropic", Start: at(4.5)})
+		childCtx, child := tracer.StartRun(toolCtx, writer.RunInfo{ID: "r2", Agent: "searcher", Model: "haiku",
+			Provider: "anthropic", Start: at(4.5)})
 		_, childTurn := child.StartTurn(childCtx, writer.TurnInfo{Start: at(4.5)})
-		childTurn.End(writer.TurnResult{End: at(5), Model: "haiku-2", ModelCall: 400 * time.Millisecond, FirstChunk: 30 * time.Millisecond,
-			Usage: &writer.Usage{Input: 5, Output: 2, CacheRead: 10, Rule: spans.UsageRuleExcludesCache}})
+		childTurn.End(writer.TurnResult{End: at(5), Model: "haiku-2", ModelCall: 400 * time.Millisecond,
+			FirstChunk: 30 * time.Millisecond,
+			Usage:      &writer.Usage{Input: 5, Output: 2, CacheRead: 10, Rule: spans.UsageRuleExcludesCache}})
 		child.End(writer.RunResult{End: at(5), Status: spans.RunStatusCancelled})
 		call.End(writer.ToolResult{End: at(6), Result: []byte(`"main.go"`)})
 		call.End(writer.ToolResult{End: at(7)}) // ends once
-		turn.End(writer.TurnResult{End: at(7), Model: "opus-4-6", Provider: "anthropic", StopReason: "tool_use", Cost: &cost, Currency: "USD",
+		turn.End(writer.TurnResult{End: at(7), Model: "opus-4-6", Provider: "anthropic", StopReason: "tool_use",
+			Cost: &cost, Currency: "USD",
 			Usage: &writer.Usage{Input: 1200, Output: 300, Reasoning: 40, CacheRead: 800, CacheWrite: 100}})
 		turn.End(writer.TurnResult{End: at(9)})
 	}
@@ -73,14 +79,17 @@ func goLoop(ctx context.Context, tracer *writer.Tracer) {
 		_, call := turn.StartTool(ctx, writer.ToolCall{ID: "c2", Name: "write_file", Start: at(8)})
 		call.End(writer.ToolResult{End: at(8.5), Outcome: spans.OutcomeError, Error: "no such folder"})
 		_, call = turn.StartTool(ctx, writer.ToolCall{ID: "c3", Name: "bash", Type: "function", Start: at(8)})
-		call.Permission(ctx, writer.PermissionEvaluation{Action: spans.ActionDeny, Source: spans.PermissionSourceProject, Start: at(8), End: at(8)})
+		call.Permission(ctx, writer.PermissionEvaluation{Action: spans.ActionDeny, Source: spans.PermissionSourceProject,
+			Start: at(8), End: at(8)})
 		call.End(writer.ToolResult{End: at(8), Outcome: spans.OutcomeDenied})
 		_, call = turn.StartTool(ctx, writer.ToolCall{ID: "c4", Name: "bash", Type: "function", Start: at(8)})
 		call.Close(at(9))
-		_, compaction := turn.StartCompaction(ctx, writer.Compaction{Trigger: "context_full", InputTokens: new(int64(90_000)), MessagesBefore: new(int64(40)), Start: at(9)})
+		_, compaction := turn.StartCompaction(ctx, writer.Compaction{Trigger: "context_full",
+			InputTokens: new(int64(90_000)), MessagesBefore: new(int64(40)), Start: at(9)})
 		compaction.End(writer.CompactionResult{OutputTokens: new(int64(8_000)), MessagesAfter: new(int64(3)), End: at(9)})
 		refused := false
-		_, compaction = turn.StartCompaction(ctx, writer.Compaction{Trigger: "context_full", InputTokens: new(int64(1)), Start: at(9)})
+		_, compaction = turn.StartCompaction(ctx, writer.Compaction{Trigger: "context_full", InputTokens: new(int64(1)),
+			Start: at(9)})
 		compaction.End(writer.CompactionResult{Applied: &refused, End: at(9)})
 		turn.End(writer.TurnResult{End: at(10), Failed: true, Error: "overloaded"})
 	}
@@ -89,9 +98,11 @@ func goLoop(ctx context.Context, tracer *writer.Tracer) {
 	}
 	run.End(writer.RunResult{End: at(11)})
 	run.End(writer.RunResult{End: at(12)})
-	_, left := tracer.StartRun(context.Background(), writer.RunInfo{SessionID: "s", ID: "r3", Agent: "coder", Start: at(12)})
+	_, left := tracer.StartRun(context.Background(), writer.RunInfo{SessionID: "s", ID: "r3", Agent: "coder",
+		Start: at(12)})
 	left.Close(at(13))
-	_, open := tracer.StartRun(context.Background(), writer.RunInfo{SessionID: "s", ID: "r4", Agent: "coder", Start: at(14)})
+	_, open := tracer.StartRun(context.Background(), writer.RunInfo{SessionID: "s", ID: "r4", Agent: "coder",
+		Start: at(14)})
 	_ = open // still active
 }
 
@@ -124,7 +135,8 @@ func record(t *testing.T, rec *event.Recorder, text []byte, opts ...input.Option
 	rec.Close(context.Background())
 }
 
-// The metrics of a loop in Go, and of a recording of each dialect, in each profile. What a profile does not have is in none.
+// The metrics of a loop in Go, and of a recording of each dialect, in each profile. What a profile does not have is
+// in none.
 func TestMetrics(t *testing.T) {
 	cases := map[string]func(*testing.T, *agenttest.Pipeline){
 		"go": func(t *testing.T, p *agenttest.Pipeline) { goLoop(t.Context(), (*writer.Tracer)(p.Tracer())) },
@@ -156,7 +168,8 @@ func TestMetrics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got txtar.Archive
 			for _, profile := range spans.Profiles() {
-				p := agenttest.New(t, content, func(c *writer.Config) { c.MaxBlockBytes = 2000 }, func(c *writer.Config) { c.Profile = profile })
+				p := agenttest.New(t, content, func(c *writer.Config) { c.MaxBlockBytes = 2000 },
+					func(c *writer.Config) { c.Profile = profile })
 				run(t, p)
 				got.Files = append(got.Files, txtar.File{Name: string(profile), Data: []byte(p.MetricsText())})
 				for _, m := range p.Metrics() {
@@ -219,7 +232,8 @@ func TestCardinality(t *testing.T) {
 		group.Go(func() {
 			for i := part; i < tools; i += 4 {
 				name := fmt.Sprint("made-up-", i)
-				ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: fmt.Sprint("s", i%7), Agent: name, Model: name, Provider: name})
+				ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: fmt.Sprint("s", i%7),
+					Agent: name, Model: name, Provider: name})
 				_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 				_, call := turn.StartTool(ctx, writer.ToolCall{ID: name, Name: name, Type: name})
 				call.Permission(ctx, writer.PermissionEvaluation{Action: spans.Action(name), Source: spans.PermissionSource(name)})
@@ -395,7 +409,8 @@ func TestMetricsOfRecordings(t *testing.T) {
 	}
 }
 
-// The key of tokens written to cache follows the profile, and both spellings are read, also on a span of another tracer.
+// The key of tokens written to cache follows the profile, and both spellings are read, also on a span of another
+// tracer.
 func TestProfileOfSpans(t *testing.T) {
 	keys := []attribute.Key{spans.GenAIUsageCacheCreationKey, spans.GenAIUsageCacheWriteKey}
 	read := func(p *agenttest.Pipeline, usage *writer.Usage, more ...attribute.KeyValue) int64 {

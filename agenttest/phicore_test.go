@@ -30,7 +30,8 @@ import (
 // repository is the folder that holds testdata and docs.
 const repository = ".."
 
-var exportDir = flag.String("export-dir", "", "write the ledger of every recorded session into this `folder`, for phi-core's own loader")
+var exportDir = flag.String("export-dir", "",
+	"write the ledger of every recorded session into this `folder`, for phi-core's own loader")
 
 var content = otelagent.WithCapture(otelagent.CaptureContent)
 
@@ -46,18 +47,25 @@ func replay(t *testing.T, events []byte, opts ...otelagent.Option) session.Batch
 func play(t *testing.T, events []byte, reader []input.Option, opts ...otelagent.Option) *agenttest.Pipeline {
 	t.Helper()
 	p := agenttest.New(t, opts...)
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range phi.Events(bytes.NewReader(events), reader...) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec.Record(context.Background(), ev)
-	}
-	rec.Close(context.Background())
+	recordAll(t, p, phi.Events(bytes.NewReader(events), reader...))
 	if r := p.Report(); len(r.Rejected) > 0 || r.Foreign > 0 || r.Cut > 0 {
 		t.Fatalf("what we send we must read: %+v", r)
 	}
 	return p
+}
+
+// recordAll records events, none of which may be bad, and returns the number of those without a place.
+func recordAll(t testing.TB, p *agenttest.Pipeline, events iter.Seq2[event.Event, error]) (lost int64) {
+	t.Helper()
+	rec := event.NewRecorder(p.Tracer())
+	for ev, err := range events {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Record(t.Context(), ev)
+	}
+	rec.Close(t.Context())
+	return rec.Lost()
 }
 
 // playLenient plays a stream of which some lines are bad.
@@ -138,7 +146,8 @@ func writeLedger(t *testing.T, raw []byte, words ...string) {
 
 // eachDifference reports the differences that find returns of each recording, but for those that dialects/phi/README.md
 // lists with a reason in its tables, and each row of these that no recording shows.
-func eachDifference(t *testing.T, tables []string, find func(*testing.T, phifixtures.Fixture) ([]phifixtures.Difference, error)) {
+func eachDifference(t *testing.T, tables []string, find func(*testing.T,
+	phifixtures.Fixture) ([]phifixtures.Difference, error)) {
 	var known []*phifixtures.Known
 	for _, table := range tables {
 		known = append(known, phifixtures.KnownIn(t, repository, table)...)
@@ -163,7 +172,8 @@ func eachDifference(t *testing.T, tables []string, find func(*testing.T, phifixt
 
 // The tree holds the same as phi-core's own recorder, in any order of arrival.
 func TestLedgersEqualThoseOfPhiCore(t *testing.T) {
-	eachDifference(t, []string{"differences"}, func(t *testing.T, f phifixtures.Fixture) ([]phifixtures.Difference, error) {
+	eachDifference(t, []string{"differences"}, func(t *testing.T, f phifixtures.Fixture) ([]phifixtures.Difference,
+		error) {
 		b := replay(t, f.Events, content)
 		slices.Reverse(b.Rows)
 		slices.Reverse(b.Blocks)
@@ -177,7 +187,8 @@ func TestLedgersEqualThoseOfPhiCore(t *testing.T) {
 
 // Every saved session that is sent and exported as a ledger is that of the file.
 func TestLedgerComesBack(t *testing.T) {
-	eachDifference(t, []string{"ledger and back"}, func(t *testing.T, f phifixtures.Fixture) ([]phifixtures.Difference, error) {
+	eachDifference(t, []string{"ledger and back"}, func(t *testing.T, f phifixtures.Fixture) ([]phifixtures.Difference,
+		error) {
 		saved := savedLedger(t, f)
 		whole, err := phifixtures.Compare(f, ledgers(t, replay(t, saved, content)))
 		bare, other := phifixtures.Compare(f, ledgers(t, replay(t, withoutEvents(saved), content)))
@@ -218,7 +229,8 @@ func TestLedgerTreesEqualThoseOfEvents(t *testing.T) {
 // phi-core's recordings as the guide's JSON, imported again, and from there a ledger: it holds the same as the first
 // ledger.
 func TestPhiCoreThroughJSON(t *testing.T) {
-	eachDifference(t, []string{"phi-core through json"}, func(t *testing.T, f phifixtures.Fixture) (all []phifixtures.Difference, err error) {
+	eachDifference(t, []string{"phi-core through json"}, func(t *testing.T,
+		f phifixtures.Fixture) (all []phifixtures.Difference, err error) {
 		b := replay(t, f.Events, content)
 		for id, want := range ledgers(t, b) {
 			back := importGuide(t, exported(t, only(b, id), false))

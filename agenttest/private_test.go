@@ -81,7 +81,8 @@ func prose(v any, secret, public map[string]bool, open bool) {
 		}
 	case string:
 		var nested any
-		names := []string{"example/", "estuary/", "session/", "fs/", "terminal/", "elicitation/", "$/", "_example.org/", "call/1", "trip-1/"}
+		names := []string{"example/", "estuary/", "session/", "fs/", "terminal/", "elicitation/", "$/", "_example.org/",
+			"call/1", "trip-1/"}
 		switch {
 		case (strings.HasPrefix(v, "{") || strings.HasPrefix(v, "[")) && json.Unmarshal([]byte(v), &nested) == nil:
 			prose(nested, secret, public, open)
@@ -162,7 +163,8 @@ func TestNothingLeavesWithoutCapture(t *testing.T) {
 			return sendAll(t, agenttest.NewLive(t, append(opts, partly)...), text, input.WithLive()).OTLP()
 		}
 		none := bytes.Join(append(file.OTLP(), live()...), nil)
-		hashed := bytes.Join(append(sendAll(t, agenttest.New(t, writer.WithDerivedIDs, digests), text).OTLP(), live(digests)...), nil)
+		hashed := bytes.Join(append(sendAll(t, agenttest.New(t, writer.WithDerivedIDs, digests), text).OTLP(),
+			live(digests)...), nil)
 		all := sendAll(t, agenttest.New(t, content), text)
 		captured, metrics := bytes.Join(all.OTLP(), nil), exportedMetrics(t, all)
 		if bytes.Contains(none, []byte(spans.LiveHeartbeatKey)) {
@@ -203,14 +205,17 @@ func TestNothingLeavesWithoutCapture(t *testing.T) {
 	})
 	// The same search finds what is captured, but for texts that JSON spells with escapes, and deltas.
 	if searched < 1000 || found < searched*5/8 || copies < 20 || spelled < 100 {
-		t.Errorf("%d values searched for, %d of them found with capture, %d names in metrics, copies of %d recordings: the search is blind",
+		t.Errorf("%d values searched for, %d found with capture, %d names in metrics, copies of %d recordings: it is blind",
 			searched, found, spelled, copies)
 	}
 }
 
 // partOfAKey reports whether s stands in the name of a key of the registry, such as "tokens".
 func partOfAKey(s string) bool {
-	return slices.ContainsFunc(spans.Attributes(), func(a spans.Attribute) bool { return strings.Contains(string(a.Key), s) })
+	return slices.ContainsFunc(spans.Attributes(), func(a spans.Attribute) bool {
+		return strings.Contains(string(a.Key),
+			s)
+	})
 }
 
 // idsOf returns the ids on spans, and the names, with those that stand in metrics whatever happens.

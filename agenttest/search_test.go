@@ -49,7 +49,8 @@ func TestSearch(t *testing.T) {
 	}
 	message := func(id, metadata, text string) string {
 		return row("message", `"id":"`+id+`","session_id":"ses_queue","role":"user","metadata":`+metadata+`,`) +
-			row("part", `"id":"p`+id+`","message_id":"`+id+`","index":0,"data_json":"{\"type\":\"text\",\"text\":\"`+text+`\"}",`)
+			row("part", `"id":"p`+id+`","message_id":"`+id+`","index":0,`+
+				`"data_json":"{\"type\":\"text\",\"text\":\"`+text+`\"}",`)
 	}
 	queued := row("session", `"id":"ses_queue","agent":"grida",`) +
 		message("msg_w", `{"queued_at":1795226300000}`, "And later deploy it") +
@@ -62,7 +63,8 @@ func TestSearch(t *testing.T) {
 		defer st.Close()
 		phi := filepath.Join(repository, "dialects", "phi", "testdata")
 		for _, b := range []session.Batch{
-			importGuide(t, []byte(queued)), importGuide(t, guideFile(t, "session.jsonl")), importGuide(t, guideFile(t, "hosts.jsonl")),
+			importGuide(t, []byte(queued)), importGuide(t, guideFile(t, "session.jsonl")), importGuide(t,
+				guideFile(t, "hosts.jsonl")),
 			recordedFile(t, filepath.Join(phi, "phi-core-0.15.2", "revert.events.ndjson")),
 			recordedFile(t, filepath.Join(phi, "sample-session.ndjson")),
 		} {
@@ -94,7 +96,8 @@ func TestSearch(t *testing.T) {
 		}
 		for _, q := range []store.Query{{Search: "ranges"}, {Search: "ranges", Archived: store.ArchivedNot},
 			{ForkedFrom: "ses_parent"}, {Parent: "ses_parent"}} {
-			fmt.Fprintf(&got, "-- sessions: %q, archived %q, forked from %q, below %q --\n", q.Search, q.Archived, q.ForkedFrom, q.Parent)
+			fmt.Fprintf(&got, "-- sessions: %q, archived %q, forked from %q, below %q --\n", q.Search, q.Archived,
+				q.ForkedFrom, q.Parent)
 			for s, err := range st.Sessions(t.Context(), q) {
 				fmt.Fprintln(&got, s.ID, s.Title, err)
 			}

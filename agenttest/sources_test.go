@@ -122,8 +122,8 @@ func outline(s *session.Session, exact bool) (out []string) {
 }
 
 // One session sent live under the SDK's own ids, from its lines, from lines of package ndjson and from its ledger with
-// and without events, in any order, is one session: each run, turn and tool call once, usage once, one defect a run that
-// several sources have, and of a group one.
+// and without events, in any order, is one session: each run, turn and tool call once, usage once, one defect a run
+// that several sources have, and of a group one.
 func TestSourcesAreOneSession(t *testing.T) {
 	for _, f := range phifixtures.All(t, repository) {
 		t.Run(f.String(), func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 // TestWhatCannotHold sends inputs that lack ids or times twice. Each case of the table "sent twice" in docs/fidelity.md
 // counts wrongly, and rightly where the input has them.
 func TestWhatCannotHold(t *testing.T) {
-	const clarkReply = `{"role":"assistant","content":[],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":2,` +
-		`"cache_creation_input_tokens":0,"cache_read_input_tokens":0}}`
+	const clarkReply = `{"role":"assistant","content":[],"stop_reason":"end_turn",` +
+		`"usage":{"input_tokens":10,"output_tokens":2,"cache_creation_input_tokens":0,"cache_read_input_tokens":0}}`
 	const bareClark = `{"type":"agent_start"}
 {"type":"turn_start"}
 {"type":"message_end","message":` + clarkReply + `}
@@ -48,7 +48,8 @@ func TestWhatCannotHold(t *testing.T) {
 		})
 	}
 	named := strings.Replace(bareOwn, `run_started"`, `run_started","session":"s","run":"r"`, 1)
-	events, array := string(phiFile(t, "phi-core-0.15.2", "plain-multi-turn.events.ndjson")), string(phiFile(t, "ledgers", "messages.json"))
+	events, array := string(phiFile(t, "phi-core-0.15.2", "plain-multi-turn.events.ndjson")), string(phiFile(t,
+		"ledgers", "messages.json"))
 	its := regexp.MustCompile(`"session_id":"([^"]*)"`).FindStringSubmatch(events)[1]
 
 	// A sending is an input, with its session if it has that from --session, through a pipe or as a file.
@@ -85,7 +86,8 @@ func TestWhatCannotHold(t *testing.T) {
 	name = "clark-agent, two files of one session name"
 	other := strings.ReplaceAll(bareClark, `"output_tokens":2`, `"output_tokens":7`)
 	check(name, "clark-agent", "1", sending{text: bareClark, session: "s"}, sending{text: other, session: "s"})
-	check(name, "clark-agent", "2", sending{text: enveloped("09:00"), session: "s"}, sending{text: enveloped("09:10"), session: "s"})
+	check(name, "clark-agent", "2", sending{text: enveloped("09:00"), session: "s"},
+		sending{text: enveloped("09:10"), session: "s"})
 	name = "clark-agent, piped and then its file"
 	check(name, "clark-agent", "2", sending{text: identified, live: true}, sending{text: identified})
 	check(name, "clark-agent", "1", sending{text: enveloped("09:00"), live: true}, sending{text: enveloped("09:00")})
@@ -93,7 +95,8 @@ func TestWhatCannotHold(t *testing.T) {
 	check(name, "acp", "2", sending{text: bareACP, live: true}, sending{text: bareACP})
 	check(name, "acp", "1", sending{text: stamped(bareACP, "09:00"), live: true}, sending{text: stamped(bareACP, "09:00")})
 	name = "ACP, two captures of one session"
-	check(name, "acp", "1", sending{text: bareACP}, sending{text: strings.ReplaceAll(bareACP, `"totalTokens":12`, `"totalTokens":13`)})
+	check(name, "acp", "1", sending{text: bareACP}, sending{text: strings.ReplaceAll(bareACP, `"totalTokens":12`,
+		`"totalTokens":13`)})
 	check(name, "acp", "2", sending{text: stamped(bareACP, "09:00")}, sending{text: stamped(bareACP, "09:10")})
 	name = "own lines, without ids"
 	check(name, "otelagent", "1, 1", sending{text: bareOwn}, sending{text: bareOwn})
@@ -103,7 +106,8 @@ func TestWhatCannotHold(t *testing.T) {
 	check(name, "otelagent", "1", sending{text: named, session: "s"}, sending{text: named, session: "s"})
 	name = "own lines, piped and then their file"
 	check(name, "otelagent", "2", sending{text: named, live: true}, sending{text: named})
-	check(name, "otelagent", "1", sending{text: stamped(named, "09:00"), live: true}, sending{text: stamped(named, "09:00")})
+	check(name, "otelagent", "1", sending{text: stamped(named, "09:00"), live: true},
+		sending{text: stamped(named, "09:00")})
 	name = "an array of messages beside the events"
 	check(name, "phi-core", "2", sending{text: events}, sending{text: array, session: its})
 	check(name, "phi-core", "1, 1", sending{text: events}, sending{text: array, session: "array"})

@@ -2,7 +2,6 @@ package agenttest_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"go/token"
 	"go/types"
@@ -20,7 +19,6 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
@@ -29,7 +27,8 @@ import (
 
 // own is a session of lines of package ndjson with one run: its start, the given lines, and its end.
 func own(lines ...string) string {
-	return `{"type":"otelagent.run_started","ts":"2026-11-21T09:00:00Z","session":"s","run":"r"}` + "\n" + strings.Join(lines, "\n") + "\n" +
+	return `{"type":"otelagent.run_started","ts":"2026-11-21T09:00:00Z","session":"s","run":"r"}` + "\n" +
+		strings.Join(lines, "\n") + "\n" +
 		`{"type":"otelagent.run_ended","ts":"2026-11-21T09:01:00Z","run":"r","status":"completed"}` + "\n"
 }
 
@@ -71,7 +70,8 @@ func TestUsageIsCountedOnce(t *testing.T) {
 			want := evaluated(t, string(arc.Files[i+1].Data))
 			once := playAs(t, words[0], opts, text, writer.WithDerivedIDs)
 			again, twice := playAs(t, words[0], opts, text, writer.WithDerivedIDs), playAs(t, words[0], opts, text)
-			for name, b := range map[string]session.Batch{"once": once, "sent again": join(once, again), "recorded twice": join(twice, once)} {
+			for name, b := range map[string]session.Batch{"once": once, "sent again": join(once, again),
+				"recorded twice": join(twice, once)} {
 				if diff := cmp.Diff(want, sumsOf(b)); diff != "" {
 					t.Errorf("%s (-by hand +tree):\n%s", name, diff)
 				}
@@ -106,21 +106,15 @@ func evaluated(t *testing.T, text string) string {
 }
 
 // playAs plays an input as `otelagent send` does with a file.
-func playAs(t *testing.T, dialect string, settings []input.Option, text string, opts ...otelagent.Option) session.Batch {
+func playAs(t *testing.T, dialect string, settings []input.Option, text string,
+	opts ...otelagent.Option) session.Batch {
 	t.Helper()
 	d, ok := dialects.Named(dialect)
 	if !ok {
 		t.Fatalf("no dialect %s", dialect)
 	}
 	p := agenttest.New(t, opts...)
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range d.New(settings...).Events(strings.NewReader(text)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec.Record(context.Background(), ev)
-	}
-	rec.Close(context.Background())
+	recordAll(t, p, d.New(settings...).Events(strings.NewReader(text)))
 	return p.Batch()
 }
 
@@ -133,7 +127,8 @@ func sumsOf(b session.Batch) string {
 		for _, p := range []struct {
 			name string
 			n    int64
-		}{{"Input", u.Input}, {"Output", u.Output}, {"Reasoning", u.Reasoning}, {"CacheRead", u.CacheRead}, {"CacheWrite", u.CacheWrite}} {
+		}{{"Input", u.Input}, {"Output", u.Output}, {"Reasoning", u.Reasoning}, {"CacheRead", u.CacheRead}, {"CacheWrite",
+			u.CacheWrite}} {
 			if p.n != 0 {
 				parts = append(parts, fmt.Sprint(p.name, ": ", p.n))
 			}
@@ -194,7 +189,8 @@ func TestGuideForkCountsItsOwn(t *testing.T) {
 			t.Errorf("run %s is forked from %q", r.ID, r.ForkParentID)
 		}
 	}
-	if want := (session.Usage{Input: 950 + 700, Output: 17, Reasoning: 4, CacheRead: 700}); s.Usage != want || copied != 2 {
+	if want := (session.Usage{Input: 950 + 700, Output: 17, Reasoning: 4, CacheRead: 700}); s.Usage != want ||
+		copied != 2 {
 		t.Errorf("%d copied runs, %+v, want %+v", copied, s.Usage, want)
 	}
 }

@@ -174,9 +174,8 @@ func TestPromQL(t *testing.T) {
 		t.Errorf("only %d expressions", asked)
 	}
 
-	// The other way round: what the adapter and the exporter emit is to be seen somewhere, but for metrics that tell
-	// the same.
-	// otelagent_turn_tokens, by class
+	// Panels show each metric of the adapter and the exporter, except metrics with the values of another one
+	// (otelagent_turn_tokens, by class).
 	elsewhere := regexp.MustCompile(`^gen_ai_client_(token_usage|inference_(usage|operation)_)`)
 	for name := range known {
 		base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")

@@ -23,7 +23,8 @@ func blocks(t *testing.T, document string) (out []block) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile("(?ms)^((?:[^\n]*`([\\w.-]+)`:\n\n)?)```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+	fenced := regexp.MustCompile("(?ms)^((?:[^\n]*`([\\w.-]+)`:\n\n)?)```(\\w+)\n(.*?)^```$")
+	for _, m := range fenced.FindAllStringSubmatch(string(text), -1) {
 		out = append(out, block{language: m[3], file: m[2], text: m[4]})
 	}
 	return out
@@ -42,7 +43,8 @@ func TestGuides(t *testing.T) {
 		finds    []string
 	}{
 		{name: "start-go", commands: 11, finds: []string{
-			`{"model":"m-1","messages":[{"role":"user","content":"How warm is it?"},{"role":"assistant","content":"I look."},{"role":"tool","content":"21"}]}`,
+			`{"model":"m-1","messages":[{"role":"user","content":"How warm is it?"},{"role":"assistant",` +
+				`"content":"I look."},{"role":"tool","content":"21"}]}`,
 			"ok  \texample.com/my-agent",
 		}},
 		{name: "start-rust", commands: 12, finds: []string{"read_manifest", `"messages":[{"role":"user"`, "1 run"}},

@@ -23,6 +23,7 @@ func TestPipelinesNameKeysThatAreThere(t *testing.T) {
 	for _, a := range spans.Attributes() {
 		known[string(a.Key)] = true
 	}
+	key := regexp.MustCompile(`(?:key: |attributes\[")((?:otelagent|gen_ai|session)\.[a-z0-9_.]+)`)
 	n := 0
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -31,7 +32,7 @@ func TestPipelinesNameKeysThatAreThere(t *testing.T) {
 		}
 		for line := range strings.Lines(string(text)) {
 			line, _, _ = strings.Cut(line, " # ")
-			for _, m := range regexp.MustCompile(`(?:key: |attributes\[")((?:otelagent|gen_ai|session)\.[a-z0-9_.]+)`).FindAllStringSubmatch(line, -1) {
+			for _, m := range key.FindAllStringSubmatch(line, -1) {
 				n++
 				if !known[m[1]] {
 					t.Errorf("%s names %s, which is not in spans/registry.yaml", file, m[1])

@@ -448,24 +448,6 @@ func TestLostIsSentAgain(t *testing.T) {
 	}
 }
 
-// With blocks of the run's scope each run can be read without the others.
-func TestBlockScopeRun(t *testing.T) {
-	for _, whole := range []bool{true, false} {
-		p, exp := collect(t)
-		tracer := (*writer.Tracer)(otelagent.NewTracer(capturing, otelagent.WithTracerProvider(p),
-			func(c *writer.Config) { c.PerRun = whole }))
-		for range 2 {
-			exp.Reset()
-			_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
-			ask(t, run, payloadOf(`"s"`, user("x")))
-			run.End(writer.RunResult{})
-		}
-		if _, err := readWire(t, exp.GetSpans()).payload("r", 0, 0); (err == nil) != whole {
-			t.Errorf("by run %v: %v", whole, err)
-		}
-	}
-}
-
 // A text is sent once, however the messages around it are spelled, and what is no JSON is kept.
 func TestTwoSpellingsShareTheirTexts(t *testing.T) {
 	run, exp := start(t, func(c *writer.Config) { c.PreviewBytes = -1 })

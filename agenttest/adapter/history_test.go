@@ -1,6 +1,7 @@
 package adapter_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -40,22 +41,8 @@ func (l *loop) text(n int) string {
 		b.WriteString(strconv.FormatUint(l.random.Uint64(), 36))
 		b.WriteByte(" \n\"\\é"[l.random.IntN(3)])
 	}
-	return string(quoted(b.String()))
-}
-
-func quoted(s string) []byte {
-	b := []byte{'"'}
-	for _, r := range s {
-		switch r {
-		case '"', '\\':
-			b = append(b, '\\', byte(r))
-		case '\n':
-			b = append(b, `\n`...)
-		default:
-			b = append(b, string(r)...)
-		}
-	}
-	return append(b, '"')
+	quoted, _ := json.Marshal(b.String())
+	return string(quoted)
 }
 
 // message is a new message in one of several spellings.

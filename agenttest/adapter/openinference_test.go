@@ -92,22 +92,3 @@ func TestOpenInference(t *testing.T) {
 		t.Errorf("keys differ (-golden +got); go test -update writes them anew:\n%s", diff)
 	}
 }
-
-// Previews that are turned off, or cut, are so in the values of OpenInference too.
-func TestOpenInferencePreviews(t *testing.T) {
-	for bytes, least := range map[int]int{-1: 0, 400: 300} {
-		longest := 0
-		preview := func(c *writer.Config) { c.PreviewBytes = bytes }
-		for _, s := range played(t, otelsetup.OpenInference, capturing, preview) {
-			for _, kv := range s.Attributes {
-				content := kv.Key == spans.OpenInferenceInputKey || kv.Key == spans.OpenInferenceOutputKey
-				if content || bytes > 0 && ofOpenInference(kv) {
-					longest = max(longest, len(kv.Value.String()))
-				}
-			}
-		}
-		if longest < least || longest > max(bytes, 0) {
-			t.Errorf("previews of %d bytes: the longest value has %d bytes", bytes, longest)
-		}
-	}
-}

@@ -177,7 +177,8 @@ func TestBaggageIsConsumed(t *testing.T) {
 	there, second := tracer.StartRun(across(writer.ContextWithBaggage(ctx)), writer.RunInfo{ID: "second"})
 	beyond := across(there)
 	passed := members(baggage.FromContext(beyond))
-	if len(passed) != 3 || passed["theirs"] != "1" || passed["session.id"] == "" || passed["otelagent.session.made_up"] != "true" {
+	if len(passed) != 3 || passed["theirs"] != "1" || passed["session.id"] == "" ||
+		passed["otelagent.session.made_up"] != "true" {
 		t.Errorf("baggage passed on: %s", passed)
 	}
 	_, third := tracer.StartRun(beyond, writer.RunInfo{ID: "third"})

@@ -59,8 +59,9 @@ func sent(t *testing.T, play func(*testing.T, *otelagent.Tracer), p *agenttest.P
 	return list
 }
 
-// Every key that a backend reads is on the spans on which it reads it, with what it wants to see there: by default, with captured content,
-// or with the one switch, as the table says. Without them it is not there, so the table claims no more than is needed.
+// Every key that a backend reads is on the spans on which it reads it, with what it wants to see there: by default,
+// with captured content, or with the one switch, as the table says. Without them it is not there, so the table claims
+// no more than is needed.
 func TestSpansCarryWhatBackendsRead(t *testing.T) {
 	levels := [2]otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureContent}
 	for name, play := range sources {
@@ -71,7 +72,8 @@ func TestSpansCarryWhatBackendsRead(t *testing.T) {
 				if on {
 					pipeline = agenttest.NewOpenInference
 				}
-				byOptions[[2]bool{content, on}] = sent(t, play, pipeline(t, otelagent.WithCapture(levels[map[bool]int{true: 1}[content]])))
+				byOptions[[2]bool{content, on}] = sent(t, play,
+					pipeline(t, otelagent.WithCapture(levels[map[bool]int{true: 1}[content]])))
 			}
 		}
 		for _, b := range backends.Backends {
@@ -138,7 +140,10 @@ func TestKeysAndDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, b := range backends.Backends { // every backend of the table has its line of limits
-		if !slices.ContainsFunc(strings.Split(string(text), "\n"), func(l string) bool { return strings.HasPrefix(l, "| **"+b.Name) }) {
+		if !slices.ContainsFunc(strings.Split(string(text), "\n"), func(l string) bool {
+			return strings.HasPrefix(l,
+				"| **"+b.Name)
+		}) {
 			t.Errorf("%s says nothing of what %s shows and cuts", file, b.Name)
 		}
 	}

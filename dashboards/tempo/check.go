@@ -69,7 +69,8 @@ var (
 	scoped = regexp.MustCompile(`\b(span|resource|event|link|instrumentation)\.([A-Za-z_][A-Za-z0-9_.]*)`)
 	// compared is a key or name and the literal that it is compared with.
 	compared = regexp.MustCompile(
-		`((?:span|resource|event)\.[A-Za-z_][A-Za-z0-9_.]*|(?:span:|event:)?\bname)\s*(=~|!~|!=|>=|<=|=|>|<)\s*("(?:[^"\\]|\\.)*"|[^\s})&|]+)`,
+		`((?:span|resource|event)\.[A-Za-z_][A-Za-z0-9_.]*|(?:span:|event:)?\bname)\s*` +
+			`(=~|!~|!=|>=|<=|=|>|<)\s*("(?:[^"\\]|\\.)*"|[^\s})&|]+)`,
 	)
 	// standard are keys of resources that are not ours.
 	standard = []string{"service.name", "service.namespace", "service.version", "service.instance.id",
@@ -79,7 +80,7 @@ var (
 // kindKey is the attribute that holds the kind of a span, whose name may say more.
 const kindKey = "span.otelagent.kind"
 
-// Check says what is wrong with a TraceQL query as far as the vocabulary tells: names of spans and events, keys in
+// Check says what is wrong with a TraceQL query by the vocabulary: names of spans and events, keys in
 // their scope and on
 // spans that carry them, words of closed lists, and numbers for text. It is no parser: Tempo is. Variables of
 // Grafana are let through.

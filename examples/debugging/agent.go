@@ -33,16 +33,20 @@ type known struct {
 
 const (
 	modelName = "literal-1"
-	system    = "You free disk space. Delete folders that nobody used for 90 days; look into a folder before you delete it."
+	system    = "You free disk space. Delete folders that nobody used for 90 days; " +
+		"look into a folder before you delete it."
 	// maxTurns ends a run that goes in circles.
 	maxTurns = 30
 )
 
 var (
-	tools = json.RawMessage(`[` + tool("list_folders", "Lists the folders of the project.") + `,` + tool("look_into", "Lists the files of a folder.", "folder") + `,` +
-		tool("delete_folder", "Deletes a folder with all that is in it.", "folder") + `,` + tool("run_tests", "Runs the tests of the project.") + `]`)
+	tools = json.RawMessage(`[` + tool("list_folders", "Lists the folders of the project.") + `,` + tool("look_into",
+		"Lists the files of a folder.", "folder") + `,` +
+		tool("delete_folder", "Deletes a folder with all that is in it.", "folder") + `,` + tool("run_tests",
+		"Runs the tests of the project.") + `]`)
 	// rules is what the host allows: this agent may delete, which is why only the model's context protects anything.
-	rules = json.RawMessage(`[{"permission":"delete_folder","pattern":"*","action":"allow","source":"session"},{"permission":"*","pattern":"*","action":"allow","source":"manifest"}]`)
+	rules = json.RawMessage(`[{"permission":"delete_folder","pattern":"*","action":"allow","source":"session"},` +
+		`{"permission":"*","pattern":"*","action":"allow","source":"manifest"}]`)
 )
 
 func tool(name, what string, args ...string) string {
@@ -50,16 +54,19 @@ func tool(name, what string, args ...string) string {
 	for _, a := range args {
 		properties[a] = map[string]string{"type": "string"}
 	}
-	b, _ := json.Marshal(map[string]any{"name": name, "description": what, "input_schema": map[string]any{"type": "object", "properties": properties}})
+	b, _ := json.Marshal(map[string]any{"name": name, "description": what,
+		"input_schema": map[string]any{"type": "object", "properties": properties}})
 	return string(b)
 }
 
 func (a *agent) run(ctx context.Context, question string) (answer string, err error) {
-	ctx, run := a.tracer.StartRun(ctx, otelagent.RunInfo{SessionID: a.session, Agent: "tidy", Model: modelName, Provider: "anthropic", Rules: rules})
+	ctx, run := a.tracer.StartRun(ctx, otelagent.RunInfo{SessionID: a.session, Agent: "tidy", Model: modelName,
+		Provider: "anthropic", Rules: rules})
 	defer func() {
 		run.End(otelagent.RunResult{Err: err})
 	}()
-	run.AddMessage(a.add(spans.Provenance{Kind: spans.ProvenanceLoopTurn, Role: "user-message"}, "user", block{Type: "text", Text: question}))
+	run.AddMessage(a.add(spans.Provenance{Kind: spans.ProvenanceLoopTurn, Role: "user-message"}, "user",
+		block{Type: "text", Text: question}))
 	trigger := spans.TriggerUser
 	for n := range maxTurns {
 		if said, done := a.turn(ctx, run, int64(n), trigger); done {
@@ -84,7 +91,8 @@ func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int64, trigger s
 	turn.Request(request)
 	reply, usage := ask(request.Payload)
 	time.Sleep(a.pace)
-	output := a.add(spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: n, Role: "assistant-response"}, "assistant", reply...)
+	output := a.add(spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: n, Role: "assistant-response"},
+		"assistant", reply...)
 	result := otelagent.TurnResult{Model: modelName, StopReason: "end_turn", Output: &output, Usage: &usage}
 	turn.Reply(result)
 	for _, b := range reply {
@@ -92,7 +100,8 @@ func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int64, trigger s
 		case "text":
 			said = b.Text
 		case "tool_use":
-			m := a.add(spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: n, Role: "tool-call-result"}, "user", block{Type: "tool_result", ToolUseID: b.ID, Content: a.call(ctx, turn, b)})
+			m := a.add(spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: n, Role: "tool-call-result"}, "user",
+				block{Type: "tool_result", ToolUseID: b.ID, Content: a.call(ctx, turn, b)})
 			m.ToolCallID = b.ID
 			turn.AddMessage(m)
 			result.StopReason = "tool_use"
@@ -125,7 +134,8 @@ func (a *agent) call(ctx context.Context, turn *otelagent.Turn, b block) string 
 	if b.Name == "delete_folder" {
 		source = spans.PermissionSourceSession
 	}
-	turn.StartPermission(ctx, b.Name, b.ID).End(otelagent.Decision{Action: spans.ActionAllow, Pattern: pattern, Source: source})
+	turn.StartPermission(ctx, b.Name, b.ID).End(otelagent.Decision{Action: spans.ActionAllow, Pattern: pattern,
+		Source: source})
 	text, err := useTool(a.root, b.Name, b.Input)
 	if err != nil {
 		call.End(otelagent.ToolResult{Err: err})
@@ -136,7 +146,8 @@ func (a *agent) call(ctx context.Context, turn *otelagent.Turn, b block) string 
 	return text
 }
 
-// compact replaces all but the last messages by a summary of what was done. Here is the bug: what the user said is not among it.
+// compact replaces all but the last messages by a summary of what was done. Here is the bug: what the user said is
+// not among it.
 func (a *agent) compact(ctx context.Context, run *otelagent.Run) {
 	split := len(a.messages) - a.most/2
 	for split > 0 && strings.Contains(string(a.messages[split].raw), `"tool_result"`) { // a result stays with its call
@@ -151,7 +162,8 @@ func (a *agent) compact(ctx context.Context, run *otelagent.Run) {
 		summary.Text = "The user said: " + task + "\n" + summary.Text
 	}
 	a.messages = nil
-	m := a.add(spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary", RecordID: fmt.Sprint(before)}, "user", summary)
+	m := a.add(spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary", RecordID: fmt.Sprint(before)}, "user",
+		summary)
 	a.messages = append(a.messages, rest...)
 	compaction.End(otelagent.CompactionResult{
 		MessagesAfter: new(int64(len(a.messages))), MessagesSummarized: new(int64(len(gone))), Summary: m.Raw,

@@ -21,8 +21,9 @@ func TestOddity(t *testing.T) {
 		left      []string
 		deletions map[string]bool // what was deleted, and whether the request had the rule
 	}{
-		false: {"12 of 12 tests failed", []string{"src"}, map[string]bool{"build": true, "logs": false, "migrations": false, "tmp": false}},
-		true:  {"12 tests passed", []string{"migrations", "src"}, map[string]bool{"build": true, "logs": true, "tmp": true}},
+		false: {"12 of 12 tests failed", []string{"src"}, map[string]bool{"build": true, "logs": false, "migrations": false,
+			"tmp": false}},
+		true: {"12 tests passed", []string{"migrations", "src"}, map[string]bool{"build": true, "logs": true, "tmp": true}},
 	} {
 		dir, err := project()
 		if err != nil {

@@ -38,7 +38,8 @@ type role struct {
 
 var (
 	keeper   = role{"notes", "You look after a folder of notes. Use the tools; answer in one sentence.", keeperTools}
-	reviewer = role{"reviewer", "You review one note. Read it, then say in one sentence whether it is ready.", reviewerTools}
+	reviewer = role{"reviewer", "You review one note. Read it, then say in one sentence whether it is ready.",
+		reviewerTools}
 )
 
 // maxTurns ends a run that goes in circles.
@@ -87,13 +88,15 @@ func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int, trigger spa
 		turn.End(otelagent.TurnResult{Err: err})
 		return answer{}, err
 	}
-	output := a.add(got.result.Output.Raw, spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(n), Role: "assistant-response"})
+	output := a.add(got.result.Output.Raw, spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(n),
+		Role: "assistant-response"})
 
 	result := got.result
 	result.Output = &output
 	turn.Reply(result) // so that it is there while the tools run, and if they are the end of this process
 	for i, call := range got.answer.ToolCalls {
-		m := a.add(a.call(ctx, turn, call), spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(n), Role: "tool-call-result", MessageIndex: int64(i)})
+		m := a.add(a.call(ctx, turn, call), spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(n),
+			Role: "tool-call-result", MessageIndex: int64(i)})
 		m.ToolCallID = call.ID
 		turn.AddMessage(m)
 	}
@@ -134,12 +137,14 @@ func (a *agent) runTool(ctx context.Context, name string, args json.RawMessage) 
 		return fileTool(a.root, name, args)
 	}
 	// A sub-agent is an agent that is run in the context of a tool call; its run finds whose child it is.
-	sub := &agent{role: reviewer, tracer: a.tracer, client: a.client, model: a.model, root: a.root, rules: a.rules, most: a.most}
+	sub := &agent{role: reviewer, tracer: a.tracer, client: a.client, model: a.model, root: a.root, rules: a.rules,
+		most: a.most}
 	result, err = sub.run(ctx, "Is "+target(args)+" ready?")
 	return result, false, err
 }
 
-// compact replaces all but the last messages by a summary of them. It never parts a tool result from the call that it answers.
+// compact replaces all but the last messages by a summary of them. It never parts a tool result from the call that it
+// answers.
 func (a *agent) compact(ctx context.Context, run *otelagent.Run) {
 	keep := len(a.messages) - a.most/2
 	for keep > 0 && roleOf(a.messages[keep].raw) == "tool" {
@@ -154,7 +159,8 @@ func (a *agent) compact(ctx context.Context, run *otelagent.Run) {
 		Kind: spans.CompactionKindSummary, Trigger: "message_count", MessagesBefore: new(before),
 	})
 	summary := message("user", summarise(gone))
-	a.messages = append([]known{{summary, spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary", RecordID: fmt.Sprint(keep)}}}, a.messages[keep:]...)
+	a.messages = append([]known{{summary, spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary",
+		RecordID: fmt.Sprint(keep)}}}, a.messages[keep:]...)
 	compaction.End(otelagent.CompactionResult{
 		MessagesAfter: new(int64(len(a.messages))), MessagesSummarized: new(int64(keep)), Summary: summary,
 	})

@@ -10,19 +10,24 @@ import (
 
 // script is what the model says to the keeper, turn by turn.
 var script = []string{
-	`{"role":"assistant","content":"Let me see what there is.","tool_calls":[{"id":"call_1","type":"function","function":{"name":"list_files","arguments":"{}"}}]}`,
+	`{"role":"assistant","content":"Let me see what there is.","tool_calls":[{"id":"call_1","type":"function",` +
+		`"function":{"name":"list_files","arguments":"{}"}}]}`,
 	`{"role":"assistant","content":null,"tool_calls":[
 		{"id":"call_2","type":"function","function":{"name":"read_file","arguments":"{\"path\":\"spring.md\"}"}},
 		{"id":"call_3","type":"function","function":{"name":"read_file","arguments":"{\"path\":\".secrets\"}"}},
 		{"id":"call_4","type":"function","function":{"name":"read_file","arguments":"{\"path\":\"winter.md\"}"}}]}`,
-	`{"role":"assistant","content":"Somebody else should look at autumn.","tool_calls":[{"id":"call_5","type":"function","function":{"name":"review","arguments":"{\"path\":\"autumn.md\"}"}}]}`,
-	`{"role":"assistant","content":"Spring has an open question.","tool_calls":[{"id":"call_6","type":"function","function":{"name":"write_file","arguments":"{\"path\":\"spring.md\",\"text\":\"# Spring (needs work)\\n\\nOpen: when do the swallows come?\\n\"}"}}]}`,
+	`{"role":"assistant","content":"Somebody else should look at autumn.","tool_calls":[{"id":"call_5",` +
+		`"type":"function","function":{"name":"review","arguments":"{\"path\":\"autumn.md\"}"}}]}`,
+	`{"role":"assistant","content":"Spring has an open question.","tool_calls":[{"id":"call_6","type":"function",` +
+		`"function":{"name":"write_file","arguments":"{\"path\":\"spring.md\",` +
+		`\"text\":\"# Spring (needs work)\\n\\nOpen: when do the swallows come?\\n\"}"}}]}`,
 	`{"role":"assistant","content":"spring.md needs work: it asks when the swallows come."}`,
 }
 
 // reviewerScript is what it says to the reviewer.
 var reviewerScript = []string{
-	`{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"read_file","arguments":"{\"path\":\"autumn.md\"}"}}]}`,
+	`{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function",` +
+		`"function":{"name":"read_file","arguments":"{\"path\":\"autumn.md\"}"}}]}`,
 	`{"role":"assistant","content":"autumn.md is ready."}`,
 }
 
@@ -54,8 +59,10 @@ func scripted() http.Handler {
 			cached = in / 2
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"id":"chatcmpl-%d","object":"chat.completion","model":"scripted-1","choices":[{"index":0,"message":%s,"finish_reason":%q}],`+
-			`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}}`,
+		fmt.Fprintf(w, `{"id":"chatcmpl-%d","object":"chat.completion","model":"scripted-1","choices":[{"index":0,`+
+			`"message":%s,"finish_reason":%q}],`+
+			`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,`+
+			`"prompt_tokens_details":{"cached_tokens":%d}}}`,
 			n, script[n], stop, in, len(script[n])/4, in+len(script[n])/4, cached)
 	})
 	return mux

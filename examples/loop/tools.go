@@ -11,13 +11,18 @@ import (
 // The tools of each role, as the provider wants them.
 var (
 	keeperTools = json.RawMessage(`[
-{"type":"function","function":{"name":"list_files","description":"Lists the files of the folder.","parameters":{"type":"object","properties":{}}}},
-{"type":"function","function":{"name":"read_file","description":"Reads a file.","parameters":{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}}},
-{"type":"function","function":{"name":"write_file","description":"Writes a file.","parameters":{"type":"object","properties":{"path":{"type":"string"},"text":{"type":"string"}},"required":["path","text"]}}},
-{"type":"function","function":{"name":"review","description":"Asks a reviewer about a file.","parameters":{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}}}
+{"type":"function","function":{"name":"list_files","description":"Lists the files of the folder.",` +
+		`"parameters":{"type":"object","properties":{}}}},
+{"type":"function","function":{"name":"read_file","description":"Reads a file.","parameters":{"type":"object",` +
+		`"properties":{"path":{"type":"string"}},"required":["path"]}}},
+{"type":"function","function":{"name":"write_file","description":"Writes a file.","parameters":{"type":"object",` +
+		`"properties":{"path":{"type":"string"},"text":{"type":"string"}},"required":["path","text"]}}},
+{"type":"function","function":{"name":"review","description":"Asks a reviewer about a file.",` +
+		`"parameters":{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}}}
 ]`)
 	reviewerTools = json.RawMessage(`[
-{"type":"function","function":{"name":"read_file","description":"Reads a file.","parameters":{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}}}
+{"type":"function","function":{"name":"read_file","description":"Reads a file.","parameters":{"type":"object",` +
+		`"properties":{"path":{"type":"string"}},"required":["path"]}}}
 ]`)
 )
 

@@ -39,7 +39,8 @@ func chat(ctx context.Context, tracer *otelagent.Tracer, ask model, question str
 }
 
 // turn asks the model once and calls the tool that it wants. It says whether the model must be asked again.
-func turn(ctx context.Context, run *otelagent.Run, ask model, trigger spans.Trigger, messages *[]otelagent.Message) (again bool, err error) {
+func turn(ctx context.Context, run *otelagent.Run, ask model, trigger spans.Trigger,
+	messages *[]otelagent.Message) (again bool, err error) {
 	ctx, t := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: trigger})
 	if trigger == spans.TriggerUser {
 		t.AddMessage((*messages)[0])
@@ -81,10 +82,12 @@ func body(messages []otelagent.Message) []byte {
 // callTool asks for permission and runs the tool.
 func callTool(ctx context.Context, t *otelagent.Turn, r reply) otelagent.Message {
 	ctx, call := t.StartTool(ctx, otelagent.ToolCall{ID: "call-1", Name: r.tool, Args: []byte(r.args)})
-	t.StartPermission(ctx, r.tool, "call-1").End(otelagent.Decision{Action: spans.ActionAllow, Source: spans.PermissionSourceProject})
+	t.StartPermission(ctx, r.tool, "call-1").End(otelagent.Decision{Action: spans.ActionAllow,
+		Source: spans.PermissionSourceProject})
 	result := quote("Saturday")
 	call.End(otelagent.ToolResult{Result: result})
-	return otelagent.Message{Role: "toolResult", ToolCallID: "call-1", Raw: fmt.Appendf(nil, `{"role":"toolResult","content":%s}`, result)}
+	return otelagent.Message{Role: "toolResult", ToolCallID: "call-1", Raw: fmt.Appendf(nil,
+		`{"role":"toolResult","content":%s}`, result)}
 }
 
 // message is a message as this loop keeps it: any JSON will do.
@@ -101,7 +104,8 @@ func quote(s string) []byte {
 func scriptedModel() model {
 	return func(messages []otelagent.Message) (reply, error) {
 		if len(messages) == 1 {
-			return reply{text: "Let me look.", tool: "calendar", args: `{"zone":"UTC"}`, usage: otelagent.Usage{Input: 21, Output: 9}}, nil
+			return reply{text: "Let me look.", tool: "calendar", args: `{"zone":"UTC"}`,
+				usage: otelagent.Usage{Input: 21, Output: 9}}, nil
 		}
 		return reply{text: "It is Saturday.", usage: otelagent.Usage{Input: 38, Output: 5, CacheRead: 21}}, nil
 	}

@@ -1,5 +1,5 @@
-// Command quickstart is a tiny agent loop that is traced with otelagent. Run it while `otelagent up` runs, then look at what it
-// did with `otelagent show last`:
+// Command quickstart is a tiny agent loop that is traced with otelagent. Run it while `otelagent up` runs, then look
+// at what it did with `otelagent show last`:
 //
 //	go run ./quickstart
 //

@@ -1,11 +1,11 @@
-// Command service is an HTTP service that had tracing before it had an agent: otelhttp makes a span of each request, and the agent's
-// run is a child of it. One tool of the agent calls another instrumented service, which shows under its tool call; a second tool asks an
-// agent in another process, whose run is a child of the call that asked.
+// Command service is an HTTP service that had tracing before it had an agent: otelhttp makes a span of each request,
+// and the agent's run is a child of it. One tool of the agent calls another instrumented service, which shows under
+// its tool call; a second tool asks an agent in another process, whose run is a child of the call that asked.
 //
 //	go run ./service
 //
-// starts all three as processes of their own, asks one question, prints the answer and ends. With -as support, orders or research it
-// is one of them and serves until Ctrl-C.
+// starts all three as processes of their own, asks one question, prints the answer and ends. With -as support, orders
+// or research it is one of them and serves until Ctrl-C.
 package main
 
 import (
@@ -34,7 +34,8 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	as := flag.String("as", "", "`service` to be: support, orders or research; empty: start all three and ask one question")
+	as := flag.String("as", "",
+		"`service` to be: support, orders or research; empty: start all three and ask one question")
 	listen := flag.String("listen", "127.0.0.1:0", "`address` to serve on")
 	orders := flag.String("orders", "", "`URL` of orders, for support")
 	research := flag.String("research", "", "`URL` of research, for support")
@@ -87,7 +88,8 @@ func (t telemetry) service(name, orders, research string) (http.Handler, error) 
 	return otelhttp.NewHandler(mux, name, t.http...), nil
 }
 
-// traced calls do with an SDK that sends what it makes to the collector on this machine, or where OTEL_EXPORTER_OTLP_ENDPOINT says.
+// traced calls do with an SDK that sends what it makes to the collector on this machine, or where
+// OTEL_EXPORTER_OTLP_ENDPOINT says.
 func traced(ctx context.Context, name string, do func(telemetry) error) (err error) {
 	// Sets the propagator of W3C trace context and baggage too, as services with tracing have.
 	providers, err := otelsetup.Setup(ctx, otelsetup.WithServiceName(name))

@@ -74,7 +74,8 @@ func TestAdapterIsLight(t *testing.T) {
 		t.Errorf("go.sum has %d lines, want at most 30:\n%s", n, sum)
 	}
 	for m := range strings.Lines(goTool(t, dir, "list", "-m", "all")) {
-		for _, refused := range []string{"google.golang.org/", "modernc.org/", "go.opentelemetry.io/collector/", "go.opentelemetry.io/proto/", "klauspost/compress"} {
+		for _, refused := range []string{"google.golang.org/", "modernc.org/", "go.opentelemetry.io/collector/",
+			"go.opentelemetry.io/proto/", "klauspost/compress"} {
 			if strings.Contains(m, refused) {
 				t.Errorf("the build list has %s", strings.TrimSpace(m))
 			}

@@ -79,7 +79,7 @@ func TestJaegerLinks(t *testing.T) {
 	for _, part := range strings.Split(links, "#{")[1:] {
 		key, _, _ := strings.Cut(part, "}")
 		if _, ok := spans.Lookup(attribute.Key(key)); !ok && key != "trace.traceID" {
-			t.Errorf("#{%s} is no key of ours", key)
+			t.Errorf("#{%s} is no key of the registry", key)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Command clickhouse starts a ClickHouse engine, runs a command with its DSN in the environment (OTELAGENT_TEST_CLICKHOUSE), and stops the
-// engine; see package ring.
+// Command clickhouse starts a ClickHouse engine, runs a command with its DSN in the environment
+// (OTELAGENT_TEST_CLICKHOUSE), and stops the engine; see package ring.
 //
 //	clickhouse -home FOLDER COMMAND...
 //

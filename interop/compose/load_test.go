@@ -18,7 +18,7 @@ var root = func() string {
 	return dir
 }()
 
-// A variant is one way in which the documents tell people to start it.
+// A variant is one way of starting the services that the documents name.
 type variant struct {
 	name    string
 	files   []string // compose files, below root

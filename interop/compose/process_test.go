@@ -63,7 +63,7 @@ type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error // once done
-	// lingers: it was seen not to end for minutes after SIGTERM, which is no fault of ours.
+	// lingers: this program may run for minutes after SIGTERM.
 	lingers bool
 
 	mu  sync.Mutex
@@ -82,7 +82,7 @@ func (p *process) output() string {
 	return p.log.String()
 }
 
-// spawner is the thread that starts processes: what they are told to die with is the thread, which must not end.
+// spawner is the thread that starts processes. They die with this thread, so it must not end.
 var spawner = sync.OnceValue(func() chan func() {
 	work := make(chan func())
 	go func() {

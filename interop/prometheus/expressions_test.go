@@ -32,7 +32,7 @@ func (e expression) query() string {
 	return variable.ReplaceAllString(text, ".*")
 }
 
-// pipeline says whether the expression is about what a collector tells of itself.
+// pipeline reports whether the expression names metrics of a collector.
 func (e expression) pipeline() bool { return strings.Contains(e.text, "otelcol_") }
 
 // quiet are panels of what does not happen in the tests.

@@ -2,11 +2,13 @@
 //
 //	go run . -endpoint http://127.0.0.1:4317 -afternoons 3
 //
-// With -move it writes recordings into a folder with their times moved to the last minutes, for `otelagent send`, and plays nothing:
+// With -move it writes recordings into a folder with their times moved to the last minutes, for `otelagent send`, and
+// plays nothing:
 //
 //	go run . -move DIR RECORDING...
 //
-// Afternoons end now, one after the other. OTEL_* variables are heard: OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, OTEL_METRICS_EXPORTER=none.
+// Afternoons end now, one after the other. OTEL_* variables are heard: OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf,
+// OTEL_METRICS_EXPORTER=none.
 package main
 
 import (
@@ -26,7 +28,8 @@ import (
 func main() {
 	endpoint := flag.String("endpoint", "http://127.0.0.1:4317", "`URL` of an OTLP receiver")
 	afternoons := flag.Int("afternoons", 3, "how many")
-	folder := flag.String("move", "", "a `folder`, into which the recordings named behind the flags go with their times moved to two minutes ago")
+	folder := flag.String("move", "",
+		"a `folder`, into which the recordings named behind the flags go with their times moved to two minutes ago")
 	flag.Parse()
 	if *folder != "" {
 		if err := move(*folder, flag.Args(), time.Now().Add(-2*time.Minute)); err != nil {
@@ -48,7 +51,8 @@ func run(ctx context.Context, endpoint string, afternoons int) error {
 	if err != nil {
 		return err
 	}
-	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), func(c *writer.Config) { c.MaxBlockBytes = 64 << 10 })
+	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent),
+		func(c *writer.Config) { c.MaxBlockBytes = 64 << 10 })
 	now := time.Now()
 	for i := range afternoons {
 		start := now.Add(-time.Duration(afternoons-i) * play.Duration)

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// iso and unix find the times of recordings: RFC 3339 in UTC, and milliseconds or nanoseconds since 1970 between 2023 and 2033.
+// iso and unix find the times of recordings: RFC 3339 in UTC, and milliseconds or nanoseconds since 1970 between 2023
+// and 2033.
 var (
 	iso  = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	unix = regexp.MustCompile(`\b1[789]\d{8}(\d{3}|\d{9})\b`)
@@ -19,7 +20,8 @@ const (
 	unixSeconds = 10 // digits
 )
 
-// move writes recordings into dir, each with all its times moved by the same number of seconds, so that its last one is end's.
+// move writes recordings into dir, each with all its times moved by the same number of seconds, so that its last one
+// is end's.
 func move(dir string, recordings []string, end time.Time) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -36,7 +38,8 @@ func move(dir string, recordings []string, end time.Time) error {
 	return nil
 }
 
-// moved is text with its times moved; as it is where it has none. What stands behind the seconds stays, and so do distances.
+// moved is text with its times moved; as it is where it has none. What stands behind the seconds stays, and so do
+// distances.
 func moved(text []byte, end time.Time) []byte {
 	var last int64
 	replace := func(by func(seconds int64) int64) []byte {

@@ -55,7 +55,7 @@ func start(t *testing.T, url string, env []string, name string, args ...string) 
 		_ = cmd.Wait()
 		ended <- cmd.ProcessState
 	}()
-	told := func() string {
+	output := func() string {
 		text, _ := os.ReadFile(log)
 		return string(text[max(0, len(text)-3000):])
 	}
@@ -67,10 +67,10 @@ func start(t *testing.T, url string, env []string, name string, args ...string) 
 		case <-ended: // by a signal, or as it likes
 		case <-time.After(20 * time.Second):
 			_ = cmd.Process.Kill()
-			t.Errorf("%s did not end:\n%s", name, told())
+			t.Errorf("%s did not end:\n%s", name, output())
 		}
 		if t.Failed() {
-			t.Logf("%s said:\n%s", name, told())
+			t.Logf("%s said:\n%s", name, output())
 		}
 	})
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -80,11 +80,11 @@ func start(t *testing.T, url string, env []string, name string, args ...string) 
 		select {
 		case state := <-ended:
 			ended <- state
-			t.Fatalf("%s ended: %v\n%s", name, state, told())
+			t.Fatalf("%s ended: %v\n%s", name, state, output())
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s does not answer:\n%s", name, told())
+			t.Fatalf("%s does not answer:\n%s", name, output())
 		}
 	}
 }

@@ -31,8 +31,8 @@ var troubles = map[string]string{
 	"otelcol_exporter_agent_session_retention_failures":  "the store takes everything",
 	"otelcol_exporter_agent_session_blocks_rejected":     "blocks are rejected with a session limit only",
 	"otelcol_exporter_enqueue_failed_spans":              "the queue has room",
-	"otelcol_receiver_refused_spans":                     "nobody is told to come again",
-	"otelcol_receiver_failed_spans":                      "nobody is told to come again",
+	"otelcol_receiver_refused_spans":                     "no sender is asked to come again",
+	"otelcol_receiver_failed_spans":                      "no sender is asked to come again",
 	"otelcol_processor_memory_limiter_refused_spans":     "there is memory",
 }
 

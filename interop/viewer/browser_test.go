@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// patience is how long the browser may take for one step. Nothing that is fast is promised here: docs/hotpaths.md does that.
+// patience is how long the browser may take for one step. docs/hotpaths.md has the bounds of speed.
 const patience = 20 * time.Second
 
 // browser is one Chromium for all tests; it ends with the process.
@@ -103,7 +103,7 @@ func open(t *testing.T, server, path string, as look) *tab {
 	return b
 }
 
-// hear takes what the browser tells of the page, until its context ends.
+// hear takes the events of the browser, until its context ends.
 func (b *tab) hear() *sync.WaitGroup {
 	var heard sync.WaitGroup
 	console := chromedp.Console(b.ctx) // violations of the content security policy among it
@@ -124,7 +124,8 @@ func (b *tab) hear() *sync.WaitGroup {
 			if err != nil {
 				return
 			}
-			if u, err := url.Parse(e.Request.URL); err != nil || u.Host != b.host && u.Scheme != "data" && u.Scheme != "about" && u.Scheme != "blob" {
+			own := []string{"data", "about", "blob"}
+			if u, err := url.Parse(e.Request.URL); err != nil || u.Host != b.host && !slices.Contains(own, u.Scheme) {
 				b.fault("asked another host: %s", e.Request.URL)
 			}
 		}
@@ -163,8 +164,8 @@ func (b *tab) complaints() []string {
 	})
 }
 
-// hears waits for a complaint that holds a text.
-func (b *tab) hears(text string) {
+// awaits waits for a complaint that holds a text.
+func (b *tab) awaits(text string) {
 	b.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		b.mu.Lock()
@@ -194,11 +195,11 @@ func (b *tab) run(what string, actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// failed leaves a picture of a page on which something did not happen in time, and ends the test.
+// failed takes a picture of a page that was too slow, and ends the test.
 func (b *tab) failed(what string) {
 	b.t.Helper()
 	b.snap("failed-" + strings.Map(plain, b.t.Name()))
-	b.t.Fatalf("%s: not after %s; the picture is screenshots/failed-*.png. The page says:\n%.3000s", what, patience, b.text())
+	b.t.Fatalf("%s: not after %s; see screenshots/failed-*.png. The page says:\n%.3000s", what, patience, b.text())
 }
 
 func plain(r rune) rune {
@@ -257,7 +258,7 @@ const (
 
 var reload = chromedp.Reload()
 
-// snap leaves a picture of what is to be seen.
+// snap takes a picture of the page.
 func (b *tab) snap(name string) {
 	b.t.Helper()
 	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
@@ -306,7 +307,8 @@ func violations(b *tab, but ...string) (found []string) {
 			HTML    string `json:"html"`
 			Summary string `json:"failureSummary"`
 		} `json:"nodes"`
-	}](b, `axe.run({include: ["html"], exclude: `+string(exclude)+`}, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}).then(r => r.violations)`) {
+	}](b, `axe.run({include: ["html"], exclude: `+string(exclude)+`}, {
+		runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}).then(r => r.violations)`) {
 		text := fmt.Sprintf("axe: %s (%s): %s", v.ID, v.Impact, v.Help)
 		for i, n := range v.Nodes {
 			if i == 5 {

@@ -16,7 +16,8 @@ func TestChecksNotice(t *testing.T) {
 		switch r.URL.Path {
 		case "/":
 			w.Header().Set("Content-Security-Policy", "script-src 'self'")
-			_, _ = w.Write([]byte(`<title>x</title><link rel=icon href=data:,><p>Hello<script>inline()</script><script src=/thrown></script><img src="` + other.URL + `/x">`))
+			_, _ = w.Write([]byte(`<title>x</title><link rel=icon href=data:,><p>Hello<script>inline()</script>
+				<script src=/thrown></script><img src="` + other.URL + `/x">`))
 		case "/thrown":
 			w.Header().Set("Content-Type", "text/javascript")
 			_, _ = w.Write([]byte(`console.warn("careful"); alert("ho"); throw new Error("thrown")`))
@@ -30,7 +31,7 @@ func TestChecksNotice(t *testing.T) {
 		b.forgive(w)
 	}
 	for _, w := range want {
-		b.hears(w)
+		b.awaits(w)
 	}
 	if found := violations(b); !strings.Contains(strings.Join(found, "\n"), "image-alt") {
 		t.Errorf("axe finds %v", found)

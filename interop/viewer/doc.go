@@ -1,2 +1,3 @@
-// Package viewer drives the real viewer in a real browser: Debian's Chromium, headless. Run by run.sh, not by `go test` of the root.
+// Package viewer drives the real viewer in a real browser: Debian's Chromium, headless. run.sh runs it, `go test` of
+// the root does not.
 package viewer

@@ -34,7 +34,8 @@ func binary(t *testing.T) string {
 // send reads files into a database.
 func send(t *testing.T, db string, args ...string) {
 	t.Helper()
-	out, err := exec.Command(binary(t), append([]string{"send", "--db", db, "--capture", "content"}, args...)...).CombinedOutput()
+	all := append([]string{"send", "--db", db, "--capture", "content"}, args...)
+	out, err := exec.Command(binary(t), all...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("send %v: %v\n%s", args, err, out)
 	}
@@ -117,7 +118,8 @@ func start(t *testing.T, want *regexp.Regexp, args ...string) (said string, proc
 // serve shows a database and returns the address of the viewer.
 func serve(t *testing.T, db string, args ...string) string {
 	t.Helper()
-	said, _ := start(t, viewerURL, append([]string{"up", "--read-only", "--db", db, "--viewer", "127.0.0.1:0"}, args...)...)
+	args = append([]string{"up", "--read-only", "--db", db, "--viewer", "127.0.0.1:0"}, args...)
+	said, _ := start(t, viewerURL, args...)
 	return viewerURL.FindString(said)
 }
 
@@ -136,7 +138,8 @@ func free(t *testing.T) string {
 func collect(t *testing.T, db string) (otlp, viewer string) {
 	t.Helper()
 	viewer = free(t)
-	said, _ := start(t, grpcURL, "up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0", "--viewer", viewer)
+	said, _ := start(t, grpcURL, "up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0",
+		"--viewer", viewer)
 	return "http://" + grpcURL.FindStringSubmatch(said)[1], "http://" + viewer
 }
 
@@ -170,7 +173,8 @@ func heartbeats(t *testing.T) string {
 
 func work(t *testing.T, otlp string, args ...string) *agent {
 	t.Helper()
-	a := &agent{t: t, cmd: exec.Command(binary(t), append([]string{"send", "--live", "--from", "otelagent", "--capture", "content", "--endpoint", otlp}, args...)...)}
+	args = append([]string{"send", "--live", "--from", "otelagent", "--capture", "content", "--endpoint", otlp}, args...)
+	a := &agent{t: t, cmd: exec.Command(binary(t), args...)}
 	var err error
 	if a.in, err = a.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -183,10 +187,10 @@ func work(t *testing.T, otlp string, args ...string) *agent {
 	return a
 }
 
-// tell writes events.
-func (a *agent) tell(events ...map[string]any) {
+// write sends events into the pipe.
+func (a *agent) write(text string) {
 	a.t.Helper()
-	for _, e := range events {
+	for _, e := range events(text) {
 		b, err := json.Marshal(e)
 		if err != nil {
 			a.t.Fatal(err)

@@ -48,9 +48,11 @@ func open(library, folder string) (*engine, error) {
 	for name, f := range map[string]any{
 		"chdb_connect": &e.connect, "chdb_query_n": &e.query,
 		"chdb_result_buffer": &e.resultBuffer, "chdb_result_length": &e.resultLength, "chdb_result_error": &e.resultError,
-		"chdb_result_rows_read": &e.rowsRead, "chdb_result_rows_written": &e.rowsWritten, "chdb_destroy_query_result": &e.resultDestroy,
-		"chdb_stream_insert_n": &e.insert, "chdb_stream_append": &e.insertAppend, "chdb_stream_done": &e.insertDone,
-		"chdb_stream_insert_error": &e.insertError, "chdb_stream_cancel_insert": &e.insertCancel, "chdb_destroy_insert_stream": &e.insertDestroy,
+		"chdb_result_rows_read": &e.rowsRead, "chdb_result_rows_written": &e.rowsWritten,
+		"chdb_destroy_query_result": &e.resultDestroy,
+		"chdb_stream_insert_n":      &e.insert, "chdb_stream_append": &e.insertAppend, "chdb_stream_done": &e.insertDone,
+		"chdb_stream_insert_error": &e.insertError, "chdb_stream_cancel_insert": &e.insertCancel,
+		"chdb_destroy_insert_stream": &e.insertDestroy,
 	} {
 		purego.RegisterLibFunc(f, lib, name)
 	}
@@ -88,8 +90,8 @@ func (e *engine) exec(sql, format string) (result, error) {
 	return e.take(e.query(e.conn, pointer(sql), uintptr(len(sql)), pointer(format), uintptr(len(format))))
 }
 
-// insertBody runs an INSERT that has no FORMAT, with data in that format; on the engine's thread only. Data is never put
-// into the text of the statement: the engine cuts binary rows there at places that depend on the data.
+// insertBody runs an INSERT that has no FORMAT, with data in that format; on the engine's thread only. Data is never
+// put into the text of the statement: the engine cuts binary rows there at places that depend on the data.
 func (e *engine) insertBody(sql, format string, data []byte) (result, error) {
 	stream := e.insert(e.conn, pointer(sql), uintptr(len(sql)), pointer(format), uintptr(len(format)))
 	defer e.insertDestroy(stream)

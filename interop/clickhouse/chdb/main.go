@@ -1,12 +1,12 @@
-// Command chdb serves a part of ClickHouse's HTTP interface in front of libchdb, the engine as a library: statements and
-// their data in, results and errors out, as a server of that version would answer. It is a test double for the network
-// side only; parser, types, storage and merges are the engine's own.
+// Command chdb serves a part of ClickHouse's HTTP interface in front of libchdb, the engine as a library: statements
+// and their data in, results and errors out, as a server of that version would answer. It is a test double for the
+// network side only; parser, types, storage and merges are the engine's own.
 //
 //	chdb -library libchdb.so -listen 127.0.0.1:18123 FOLDER
 //
-// One statement runs at a time and its result is in memory before the first byte of it leaves. The data of an INSERT has arrived wholly
-// before it begins. Statements come by POST. There are no users, no sessions, no compression, no cluster.
-// It may be killed at any moment: what it answered with 200 is in FOLDER.
+// One statement runs at a time and its result is in memory before the first byte of it leaves. The data of an INSERT
+// has arrived wholly before it begins. Statements come by POST. There are no users, no sessions, no compression, no
+// cluster. It may be killed at any moment: what it answered with 200 is in FOLDER.
 package main
 
 import (
@@ -46,13 +46,15 @@ func main() {
 }
 
 func run(library, listen, folder string) error {
-	// The engine computes on threads that Go's scheduler must not interrupt with signals. This can be set from outside only.
+	// The engine computes on threads that Go's scheduler must not interrupt with signals. This can be set from outside
+	// only.
 	if debug := os.Getenv("GODEBUG"); !strings.Contains(debug, "asyncpreemptoff=1") {
 		self, err := os.Executable()
 		if err != nil {
 			return err
 		}
-		return syscall.Exec(self, os.Args, append(os.Environ(), "GODEBUG="+strings.TrimPrefix(debug+",asyncpreemptoff=1", ",")))
+		return syscall.Exec(self, os.Args, append(os.Environ(), "GODEBUG="+strings.TrimPrefix(debug+",asyncpreemptoff=1",
+			",")))
 	}
 	l, err := net.Listen("tcp", listen) // first, so that two never open one folder through one address
 	if err != nil {

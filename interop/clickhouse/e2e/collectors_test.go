@@ -65,7 +65,8 @@ func look(t *testing.T, dsn string) (view, error) {
 	return v, nil
 }
 
-// settled reads a store until it is as wanted: summaries follow some seconds behind the spans, and replicas behind each other.
+// settled reads a store until it is as wanted: summaries follow some seconds behind the spans, and replicas behind
+// each other.
 func settled(t *testing.T, dsn string, want view) {
 	t.Helper()
 	deadline := time.Now().Add(45 * time.Second)
@@ -85,7 +86,8 @@ func settled(t *testing.T, dsn string, want view) {
 	}
 }
 
-// sentToSQLite returns the spans of the recordings, each in a request of its own, and what one collector with SQLite makes of them.
+// sentToSQLite returns the spans of the recordings, each in a request of its own, and what one collector with SQLite
+// makes of them.
 func sentToSQLite(t *testing.T) (spans [][]byte, want view) {
 	t.Helper()
 	spans = spansOf(t, recordings(t))
@@ -104,9 +106,9 @@ func sentToSQLite(t *testing.T) (spans [][]byte, want view) {
 	return spans, want
 }
 
-// TestThreeCollectors sends real sessions to three collectors in front of one ClickHouse: no request goes to the collector of the one
-// before it, spans come in any order, many twice, and one collector is killed in the middle. What is rebuilt is to the byte what one
-// collector with SQLite makes of the same spans.
+// TestThreeCollectors sends real sessions to three collectors in front of one ClickHouse: no request goes to the
+// collector of the one before it, spans come in any order, many twice, and one collector is killed in the middle.
+// What is rebuilt is to the byte what one collector with SQLite makes of the same spans.
 func TestThreeCollectors(t *testing.T) {
 	spans, want := sentToSQLite(t)
 	r := start(t)

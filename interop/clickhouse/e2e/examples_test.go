@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestPipelineOfTheExamples runs examples/pipelines/clickhouse.yaml as it is, kills it after half of the spans, starts it again, and finds what one
-// collector with SQLite makes of them: what it had acknowledged was in its queue on disk.
+// TestPipelineOfTheExamples runs examples/pipelines/clickhouse.yaml as it is, kills it after half of the spans,
+// starts it again, and finds what one collector with SQLite makes of them: what it had acknowledged was in its queue
+// on disk.
 func TestPipelineOfTheExamples(t *testing.T) {
 	spans, want := sentToSQLite(t)
 
@@ -20,7 +21,8 @@ func TestPipelineOfTheExamples(t *testing.T) {
 	}
 	c := &collector{t: t, config: config, addr: freeAddress(t), log: filepath.Join(dir, "log")}
 	for name, value := range map[string]string{
-		"OTELAGENT_DB": dsn, "QUEUE": filepath.Join(dir, "queue"), "OTLP_HTTP": c.addr, "OTLP_GRPC": freeAddress(t), "METRICS_LEVEL": "none",
+		"OTELAGENT_DB": dsn, "QUEUE": filepath.Join(dir,
+			"queue"), "OTLP_HTTP": c.addr, "OTLP_GRPC": freeAddress(t), "METRICS_LEVEL": "none",
 	} {
 		t.Setenv(name, value)
 	}

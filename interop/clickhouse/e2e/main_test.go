@@ -32,7 +32,8 @@ var engine struct {
 	ring *ring.Ring
 }
 
-// start returns the engine, which the tests share one after the other: each takes databases of its own and leaves it running.
+// start returns the engine, which the tests share one after the other: each takes databases of its own and keeps it
+// running.
 func start(t *testing.T) *ring.Ring {
 	t.Helper()
 	engine.mu.Lock()

@@ -79,7 +79,8 @@ func freeAddress(t *testing.T) string {
 func newCollector(t *testing.T, dsn string) *collector {
 	t.Helper()
 	dir := t.TempDir()
-	c := &collector{t: t, config: filepath.Join(dir, "collector.yaml"), addr: freeAddress(t), log: filepath.Join(dir, "log")}
+	c := &collector{t: t, config: filepath.Join(dir, "collector.yaml"), addr: freeAddress(t),
+		log: filepath.Join(dir, "log")}
 	// The configuration that docs/scaling.md shows: no queue, no routing, retries by the sender.
 	config := fmt.Sprintf(`receivers:
   otlp:
@@ -163,7 +164,8 @@ func (c *collector) post(ctx context.Context, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode != http.StatusOK || len(answer) > 0 && answer[0] == 0x0a && len(answer) > 2 { // a partial success that says something
+	// a partial success that says something
+	if resp.StatusCode != http.StatusOK || len(answer) > 0 && answer[0] == 0x0a && len(answer) > 2 {
 		return fmt.Errorf("HTTP %d: %q", resp.StatusCode, answer)
 	}
 	return nil

@@ -5,9 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -15,36 +13,19 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 )
 
-// recordings are real agents' sessions, of several producers: with $OTELAGENT_ALL_RECORDINGS all of them, else the larger ones of each.
-func recordings(t *testing.T) []string {
+// recordings are real sessions of several producers: the larger ones of each.
+func recordings(t *testing.T) (files []string) {
 	t.Helper()
-	patterns := []string{
-		"dialects/phi/testdata/phi-core-0.15.2/parallel-*.events.ndjson",
-		"dialects/phi/testdata/phi-core-0.15.2/compaction-*.events.ndjson",
-		"dialects/phi/testdata/phi-core-0.15.2/continue-*.events.ndjson",
-		"dialects/clark/testdata/clark-agent-0.4.0/abort-*.enveloped.ndjson",
-		"dialects/acp/testdata/sdk/messages.ndjson",
-		"dialects/guide/testdata/session.jsonl",
-	}
-	if os.Getenv("OTELAGENT_ALL_RECORDINGS") != "" {
-		patterns = []string{
-			"dialects/phi/testdata/phi-core-0.15.2/*.events.ndjson",
-			"dialects/clark/testdata/clark-agent-0.4.0/*.enveloped.ndjson",
-			"dialects/acp/testdata/sdk/*.ndjson",
-			"dialects/guide/testdata/session.jsonl",
-		}
-	}
-	var files []string
-	for _, pattern := range patterns {
-		found, err := filepath.Glob(filepath.Join(repository, pattern))
+	for _, pattern := range []string{
+		"phi/testdata/phi-core-0.15.2/parallel-*.events.ndjson", "phi/testdata/phi-core-0.15.2/compaction-*.events.ndjson",
+		"phi/testdata/phi-core-0.15.2/continue-*.events.ndjson", "acp/testdata/sdk/messages.ndjson",
+		"clark/testdata/clark-agent-0.4.0/abort-*.enveloped.ndjson", "guide/testdata/session.jsonl",
+	} {
+		found, err := filepath.Glob(filepath.Join(repository, "dialects", pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no recordings: %s: %v", pattern, err)
 		}
-		for _, f := range found {
-			if !strings.HasSuffix(f, ".raw.ndjson") { // what a wire carried, not a recording
-				files = append(files, f)
-			}
-		}
+		files = append(files, found...)
 	}
 	return files
 }
@@ -80,7 +61,8 @@ func spansOf(t *testing.T, files []string) [][]byte {
 	go func() { _ = server.Serve(l) }()
 	defer server.Close()
 	for _, f := range files {
-		if _, err := run(t, "send", "--endpoint", "http://"+l.Addr().String(), "--protocol", "http/protobuf", "--capture", "content", f); err != nil {
+		if _, err := run(t, "send", "--endpoint", "http://"+l.Addr().String(), "--protocol", "http/protobuf", "--capture",
+			"content", f); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -117,8 +99,8 @@ func spansOf(t *testing.T, files []string) [][]byte {
 	return out
 }
 
-// requests deals spans out to requests of up to ten, in any order, some of them in two requests. A request is a message of
-// one repeated field, so that messages behind each other are one message.
+// requests deals spans out to requests of up to ten, in any order, some of them in two requests. A request is a
+// message of one repeated field, so that messages behind each other are one message.
 func requests(rng *rand.Rand, spans [][]byte) (out [][]byte, twice int) {
 	var all [][]byte
 	for _, s := range spans {

@@ -22,7 +22,7 @@ type process struct {
 	done chan struct{}
 }
 
-// spawner is the thread that starts processes: what they are told to die with is the thread, which must not end.
+// spawner is the thread that starts processes. They die with this thread, so it must not end.
 var spawner = sync.OnceValue(func() chan func() {
 	work := make(chan func())
 	go func() {
@@ -63,7 +63,7 @@ func (p *process) start() error {
 	return nil
 }
 
-// running tells whether it was started and has not ended.
+// running reports whether it was started and has not ended.
 func (p *process) running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

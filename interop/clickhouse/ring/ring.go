@@ -1,5 +1,5 @@
-// Package ring starts and stops a current ClickHouse engine on a plain Linux machine, on a loopback port and in a folder of its own:
-// libchdb 26.7 behind the program in ../chdb.
+// Package ring starts and stops a current ClickHouse engine on a plain Linux machine, on a loopback port and in a
+// folder of its own: libchdb 26.7 behind the program in ../chdb.
 package ring
 
 import (
@@ -39,8 +39,8 @@ type Server struct {
 	process process
 }
 
-// Start starts an engine and returns once it answers. home is the folder interop/clickhouse with what run.sh put there. An engine that does
-// not come up leaves its folder, which the error names.
+// Start starts an engine and returns once it answers. home is the folder interop/clickhouse with what run.sh put
+// there. An engine that does not come up keeps its folder, which the error names.
 func Start(ctx context.Context, home string) (*Ring, error) {
 	dir, err := os.MkdirTemp("", "clickhouse-"+name+"-")
 	if err != nil {
@@ -58,7 +58,8 @@ func Start(ctx context.Context, home string) (*Ring, error) {
 		name: name, dir: dir, log: filepath.Join(dir, "log"),
 		args: []string{
 			filepath.Join(home, "bin", "chdb"), "-listen", address(port),
-			"-library", filepath.Join(home, "node_modules", "@chdb", "lib-linux-x64-gnu", "libchdb.so"), filepath.Join(dir, "data"),
+			"-library", filepath.Join(home, "node_modules", "@chdb", "lib-linux-x64-gnu", "libchdb.so"), filepath.Join(dir,
+				"data"),
 		},
 	}}
 	r := &Ring{Folder: dir, Server: s, remove: true}
@@ -73,7 +74,7 @@ func Start(ctx context.Context, home string) (*Ring, error) {
 // DSN names the store.
 func (r *Ring) DSN() string { return "clickhouse://" + address(r.Server.Port) + "/" + database }
 
-// Keep leaves the folder behind when the ring is closed.
+// Keep keeps the folder when the ring is closed.
 func (r *Ring) Keep() { r.remove = false }
 
 // Close stops everything and removes the folder, unless it is to be kept.
@@ -117,9 +118,11 @@ func (s *Server) wait(ctx context.Context) error {
 // client is for questions of tests, none of which may take longer.
 var client = &http.Client{Timeout: 30 * time.Second}
 
-// Query runs a statement on the server, settings and database as ClickHouse's HTTP parameters, and returns its output as it came.
+// Query runs a statement on the server, settings and database as ClickHouse's HTTP parameters, and returns its output
+// as it came.
 func (s *Server) Query(ctx context.Context, sql string, params url.Values) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address(s.Port)+"/?"+params.Encode(), strings.NewReader(sql))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address(s.Port)+"/?"+params.Encode(),
+		strings.NewReader(sql))
 	if err != nil {
 		return "", err
 	}
@@ -140,8 +143,8 @@ func (s *Server) Query(ctx context.Context, sql string, params url.Values) (stri
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// freePort returns a port that nobody listens on. It is below those that the system gives out by itself, so that it stays free while the
-// engine is down.
+// freePort returns a port that nobody listens on. It is below those that the system gives out by itself, so that it
+// stays free while the engine is down.
 func freePort() (int, error) {
 	for range 1000 {
 		port := 20_000 + rand.IntN(12_000)
