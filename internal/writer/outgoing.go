@@ -49,7 +49,7 @@ func (t *Turn) record(n int, req *Request, a *attrs) {
 		rest, payload = spans.ProvenanceComposed, req.compose()
 	}
 	q := outgoing{content: c, origin: o, m: m, pieces: m.pieces[:0]}
-	q.layout = readLayout(validBytes(payload), m.extents)
+	q.layout = readLayout(validBytes(payload), m.extents, m.request.lastItems())
 	m.extents = q.layout.texts
 	_ = q.fill(req) // what cannot be read is kept as it is spelled
 	q.stated, q.count = req.Messages, len(req.Messages)
