@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,86 +29,45 @@ func TestAPIIsSmall(t *testing.T) {
 	}
 }
 
-// exported returns the exported names that the package in dir declares, sorted. Methods and fields have their type
-// in front.
+// exported returns the exported names that the package in dir declares, sorted. Fields have their type in front.
 func exported(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	add := func(parts ...string) {
-		for _, p := range parts {
-			if !ast.IsExported(p) {
-				return
-			}
-		}
-		names = append(names, strings.Join(parts, "."))
-	}
-	files, err := os.ReadDir(dir)
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range files {
-		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, f.Name()), nil, 0)
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range file.Decls {
-			switch d := d.(type) {
+		ast.FileExports(file)
+		within := ""
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
 			case *ast.FuncDecl:
-				if d.Recv != nil {
-					add(typeName(d.Recv.List[0].Type), d.Name.Name)
-				} else {
-					add(d.Name.Name)
+				names = append(names, n.Name.Name)
+				return false
+			case *ast.TypeSpec:
+				names, within = append(names, n.Name.Name), n.Name.Name+"."
+			case *ast.ValueSpec:
+				for _, name := range n.Names {
+					names = append(names, name.Name)
 				}
-			case *ast.GenDecl:
-				for _, s := range d.Specs {
-					switch s := s.(type) {
-					case *ast.ValueSpec:
-						for _, n := range s.Names {
-							add(n.Name)
-						}
-					case *ast.TypeSpec:
-						add(s.Name.Name)
-						for _, f := range members(s.Type) {
-							for _, n := range f.Names {
-								add(s.Name.Name, n.Name)
-							}
-							if len(f.Names) == 0 {
-								add(s.Name.Name, typeName(f.Type))
-							}
-						}
-					}
+				return false
+			case *ast.FuncType:
+				return false
+			case *ast.Field:
+				for _, name := range n.Names {
+					names = append(names, within+name.Name)
 				}
 			}
-		}
+			return true
+		})
 	}
 	slices.Sort(names)
 	return names
-}
-
-// members returns the fields of a struct, or the methods of an interface.
-func members(t ast.Expr) []*ast.Field {
-	switch t := t.(type) {
-	case *ast.StructType:
-		return t.Fields.List
-	case *ast.InterfaceType:
-		return t.Methods.List
-	}
-	return nil
-}
-
-// typeName returns the name of a type without its package and pointer.
-func typeName(e ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.StarExpr:
-		return typeName(e.X)
-	case *ast.SelectorExpr:
-		return e.Sel.Name
-	case *ast.IndexExpr:
-		return typeName(e.X)
-	case *ast.Ident:
-		return e.Name
-	}
-	return ""
 }
