@@ -20,7 +20,7 @@ const (
 	PlaceMessage = "message" // of a request, a reply or an input
 	PlaceSystem  = "system"  // the system prompt
 	PlaceTools   = "tools"   // the tool catalogue
-	PlaceRest    = "rest"    // of a request
+	PlaceRest    = "rest"    // of a request: each other parameter, as an object of one member
 	PlaceEvent   = "event"   // what an event without a place of its own carried
 	PlaceFact    = "fact"    // the value of a fact
 	PlaceConfig  = "config"  // of a run

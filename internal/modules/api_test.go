@@ -29,7 +29,7 @@ func TestAPIIsSmall(t *testing.T) {
 	}
 }
 
-// exported returns the exported names that the package in dir declares. Methods and fields have their type in front.
+// exported returns the exported names that the package in dir declares, sorted. Fields have their type in front.
 func exported(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -44,33 +44,30 @@ func exported(t *testing.T, dir string) (names []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ast.FileExports(file) // drops unexported declarations, fields and methods
-		for _, d := range file.Decls {
-			switch d := d.(type) {
+		ast.FileExports(file)
+		within := ""
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
 			case *ast.FuncDecl:
-				names = append(names, d.Name.Name)
-			case *ast.GenDecl:
-				for _, s := range d.Specs {
-					switch s := s.(type) {
-					case *ast.ValueSpec:
-						for _, n := range s.Names {
-							names = append(names, n.Name)
-						}
-					case *ast.TypeSpec:
-						names = append(names, s.Name.Name)
-						if st, ok := s.Type.(*ast.StructType); ok {
-							for range st.Fields.NumFields() {
-								names = append(names, s.Name.Name+" field")
-							}
-						} else if i, ok := s.Type.(*ast.InterfaceType); ok {
-							for range i.Methods.NumFields() {
-								names = append(names, s.Name.Name+" method")
-							}
-						}
-					}
+				names = append(names, n.Name.Name)
+				return false
+			case *ast.TypeSpec:
+				names, within = append(names, n.Name.Name), n.Name.Name+"."
+			case *ast.ValueSpec:
+				for _, name := range n.Names {
+					names = append(names, name.Name)
+				}
+				return false
+			case *ast.FuncType:
+				return false
+			case *ast.Field:
+				for _, name := range n.Names {
+					names = append(names, within+name.Name)
 				}
 			}
-		}
+			return true
+		})
 	}
+	slices.Sort(names)
 	return names
 }

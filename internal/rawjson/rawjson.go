@@ -181,6 +181,16 @@ func (c *Cursor) Value() []byte {
 	return c.b[start:end:end]
 }
 
+// Known steps over the next value if it is an array or object spelled like value, and reports whether it did. A cursor
+// must have passed value before at this depth: it is only compared, not validated again.
+func (c *Cursor) Known(value string) bool {
+	if b := c.Peek(); b != '{' && b != '[' || len(c.b)-c.i < len(value) || string(c.b[c.i:c.i+len(value)]) != value {
+		return false
+	}
+	c.i += len(value)
+	return true
+}
+
 // ValidUTF8 returns nil, or a *SyntaxError that says where raw is not UTF-8.
 func ValidUTF8(raw []byte) error {
 	if utf8.Valid(raw) {

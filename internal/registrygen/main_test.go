@@ -67,21 +67,3 @@ func TestMetricsAreChecked(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// Names in Prometheus; those of the registry are held to its own translator by a test of cmd/otelagent.
-func TestPrometheusNames(t *testing.T) {
-	for _, tt := range []struct {
-		metric metric
-		want   string
-	}{
-		{metric{Name: "otelagent.turn.duration", Unit: "s", Instrument: "histogram"}, "otelagent_turn_duration_seconds"},
-		{metric{Name: "otelagent.capture.new_bytes", Unit: "By", Instrument: "counter"}, "otelagent_capture_new_bytes_total"},
-		{metric{Name: "gen_ai.client.token.usage", Unit: "{token}", Instrument: "histogram"}, "gen_ai_client_token_usage"},
-		{metric{Name: "otelagent.run.active", Unit: "{run}", Instrument: "updowncounter"}, "otelagent_run_active"},
-		{metric{Name: "otelagent.tool.calls", Unit: "{tool_call}", Instrument: "counter"}, "otelagent_tool_calls_total"},
-	} {
-		if got := tt.metric.prometheus(); got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.metric.Name, got, tt.want)
-		}
-	}
-}

@@ -70,15 +70,11 @@ func (m *metrics) dropped(kind spans.DroppedKind) {
 	m.sample(context.Background(), spans.MetricDropped, 1, spans.DroppedKindKeyKey.String(string(kind)))
 }
 
-// measureStart counts a run that started.
-func (r *Run) measureStart() {
-	if r.measured {
-		r.measureActive(1)
-	}
-}
-
 // measureActive changes the number of active runs.
 func (r *Run) measureActive(by float64) {
+	if !r.measured {
+		return
+	}
 	r.tracer.metrics.sample(&r.scope, spans.MetricRunActive, by, spans.AgentNameKey.String(r.agent),
 		spans.RequestModelKey.String(r.tally.model))
 }
@@ -115,13 +111,11 @@ func (t *Turn) measureStart(info *TurnInfo) {
 
 // tokenClasses are in the order of normalUsage.
 var tokenClasses = [5]spans.TokenClass{spans.TokenClassInput, spans.TokenClassOutput, spans.TokenClassReasoning,
-	spans.TokenClassCacheRead,
-	spans.TokenClassCacheWrite}
+	spans.TokenClassCacheRead, spans.TokenClassCacheWrite}
 
 // usageMetrics are the counters of tokens, in the order of normalUsage.
 var usageMetrics = [5]string{spans.MetricInferenceUsageInput, spans.MetricInferenceUsageOutput,
-	spans.MetricInferenceUsageReasoning,
-	spans.MetricInferenceUsageCacheRead, spans.MetricInferenceUsageCacheWrite}
+	spans.MetricInferenceUsageReasoning, spans.MetricInferenceUsageCacheRead, spans.MetricInferenceUsageCacheWrite}
 
 // measureEnd takes the samples of a turn that ended.
 func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, known spans.Known) {
@@ -152,16 +146,16 @@ func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, k
 	}
 	if res.Usage != nil {
 		u := res.Usage.normal()
-		for i, n := range [...]int64{u.input, u.output, u.reasoning, u.cacheRead, u.cacheWrite} {
+		for i, n := range u {
 			if i < 2 || n > 0 { // as on the span: a count of 0 of the other classes is not there
 				sample(spans.MetricTurnTokens, float64(n), spans.TokenClassKeyKey.String(string(tokenClasses[i])))
 			}
 			sample(usageMetrics[i], float64(n))
 		}
-		sample(spans.MetricTokenUsage, float64(u.input), spans.TokenTypeKeyKey.String(string(spans.TokenTypeInput)))
-		sample(spans.MetricTokenUsage, float64(u.output), spans.TokenTypeKeyKey.String(string(spans.TokenTypeOutput)))
-		sample(spans.MetricInferenceInput, float64(u.input))
-		sample(spans.MetricInferenceOutput, float64(u.output))
+		sample(spans.MetricTokenUsage, float64(u[0]), spans.TokenTypeKeyKey.String(string(spans.TokenTypeInput)))
+		sample(spans.MetricTokenUsage, float64(u[1]), spans.TokenTypeKeyKey.String(string(spans.TokenTypeOutput)))
+		sample(spans.MetricInferenceInput, float64(u[0]))
+		sample(spans.MetricInferenceOutput, float64(u[1]))
 	} else if failed != "" {
 		sample(spans.MetricInferenceInput, 0)
 		sample(spans.MetricInferenceOutput, 0)

@@ -49,7 +49,7 @@ func (t *Turn) record(n int, req *Request, a *attrs) {
 		rest, payload = spans.ProvenanceComposed, req.compose()
 	}
 	q := outgoing{content: c, origin: o, m: m, pieces: m.pieces[:0]}
-	q.layout = readLayout(validBytes(payload), m.extents)
+	q.layout = readLayout(validBytes(payload), m.extents, m.request.lastItems())
 	m.extents = q.layout.texts
 	_ = q.fill(req) // what cannot be read is kept as it is spelled
 	q.stated, q.count = req.Messages, len(req.Messages)
@@ -149,22 +149,25 @@ func (q *outgoing) split(req *Request, h *history) {
 		return
 	}
 	at := 0
-	for _, m := range q.members {
-		switch {
-		case m.part == spans.PartMessages:
+	for i := range q.members {
+		m := &q.members[i]
+		if m.part == spans.PartProvenance && !q.aligned(h, m.of(q.payload)) ||
+			m.part == spans.PartMessages && len(q.layout.texts) == 0 {
+			m.part = 0
+		}
+		switch m.part {
+		case spans.PartMessages:
 			at = q.messages(at)
-		case m.part == spans.PartProvenance && q.aligned(h, m.of(q.payload)):
+		case spans.PartProvenance:
 			q.text(q.payload[at : m.from+1])
 			q.pieces = append(q.pieces, piece{part: m.part})
 			at = m.to - 1
-		case m.part == spans.PartSystem || m.part == spans.PartTools:
+		case spans.PartSystem, spans.PartTools:
 			q.text(q.payload[at:m.from])
 			q.pieces = append(q.pieces, piece{part: m.part})
 			at = m.to
-		case q.tracer.config.Redactor != nil:
-			spelled := append(append(append([]byte{'{'}, m.key...), ':'), m.of(q.payload)...)
-			spelled = append(spelled, '}')
-			if text := q.part(string(m.key), spelled, spans.PlaceRest); !bytes.Equal(text, spelled) {
+		default:
+			if spelled, text := q.other(m); !bytes.Equal(text, spelled) {
 				q.text(q.payload[at:m.start])
 				q.text(inObject(text))
 				at = m.to
@@ -172,6 +175,13 @@ func (q *outgoing) split(req *Request, h *history) {
 		}
 	}
 	q.text(q.payload[at:])
+}
+
+// other returns a member that is no part of its own, as an object, and what may be sent of that.
+func (q *outgoing) other(m *member) (spelled, text []byte) {
+	spelled = append(append(append([]byte{'{'}, m.key...), ':'), m.of(q.payload)...)
+	spelled = append(spelled, '}')
+	return spelled, q.part(string(m.key), spelled, spans.PlaceRest)
 }
 
 // inObject returns the members of an object, or a text of another kind as a member.
@@ -258,6 +268,16 @@ func (q *outgoing) rest() spans.ShortID {
 	plain := make([]byte, 0, 256)
 	for _, p := range q.pieces {
 		plain = append(plain, p.text...)
+	}
+	if q.capture == CaptureDigests && q.object { // readers compare this with the parameters of other requests
+		plain = []byte{'{'}
+		for i := range q.members {
+			if m := &q.members[i]; m.part == 0 {
+				_, text := q.other(m)
+				plain = append(append(plain, inObject(text)...), ',')
+			}
+		}
+		plain = append(bytes.TrimSuffix(plain, []byte{','}), '}')
 	}
 	return q.template(q.m, q.origin, string(plain), func(cut func(string) spans.ShortID) []byte {
 		dst := q.m.scratch[:0]

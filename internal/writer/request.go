@@ -40,7 +40,7 @@ func ParseRequest(payload []byte) (Request, error) {
 
 // parse reads the payload into the fields that are not set.
 func (r *Request) parse() error {
-	l := readLayout(r.Payload, nil)
+	l := readLayout(r.Payload, nil, nil)
 	if !l.find(spans.PartMessages).empty() {
 		r.Messages = make([]Message, len(l.texts))
 		for i, at := range l.texts {
@@ -77,11 +77,11 @@ func (e extent) empty() bool { return e.to == 0 }
 // maxRequestMessages bounds the messages of a request that are recorded separately.
 const maxRequestMessages = 1 << 17
 
-// readLayout reads a payload. texts is memory.
-func readLayout(payload []byte, texts []extent) layout {
+// readLayout reads a payload in UTF-8. Messages that begin known are compared and not read again. texts is memory.
+func readLayout(payload []byte, texts []extent, known []sentItem) layout {
 	l, none := layout{payload: payload, texts: texts[:0]}, layout{payload: payload}
 	c := rawjson.NewCursor(payload, rawjson.MaxDepth)
-	if rawjson.ValidUTF8(payload) != nil || !c.Open('{') {
+	if !c.Open('{') {
 		return none
 	}
 	for c.More('}') {
@@ -94,8 +94,13 @@ func readLayout(payload []byte, texts []extent) layout {
 		m.part = l.partOf(string(m.key[1:len(m.key)-1]), c.Peek())
 		if m.part == spans.PartMessages {
 			for c.Open('['); c.More(']'); {
-				value := c.Value()
-				l.texts = append(l.texts, extent{c.Pos() - len(value), c.Pos()})
+				size := 0
+				if len(known) > 0 && c.Known(known[0].raw) {
+					size, known = len(known[0].raw), known[1:]
+				} else {
+					size, known = len(c.Value()), nil
+				}
+				l.texts = append(l.texts, extent{c.Pos() - size, c.Pos()})
 			}
 		} else {
 			c.Value()

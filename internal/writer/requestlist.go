@@ -112,6 +112,14 @@ type sentItem struct {
 	text string
 }
 
+// lastItems returns the messages of the request before.
+func (r *requests) lastItems() []sentItem {
+	if len(r.histories) == 0 {
+		return nil
+	}
+	return r.histories[0].items
+}
+
 // longest returns the history that begins with the most messages of a request, and how many those are.
 func (r *requests) longest(q *outgoing) (best *history, n int) {
 	for _, h := range r.histories {

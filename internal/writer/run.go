@@ -112,7 +112,7 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 		r.keep(&info)
 	}
 	r.scope = scope{Context: ctx, span: &r.handle, run: r}
-	r.measureStart()
+	r.measureActive(1)
 	r.mu.Lock()
 	early, name := r.early("start")
 	r.mu.Unlock()

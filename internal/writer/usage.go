@@ -8,28 +8,25 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// normalUsage is usage under one rule for all providers: input includes cached tokens, output includes reasoning.
-type normalUsage struct {
-	input, output, reasoning, cacheRead, cacheWrite int64
-}
+// normalUsage is usage under one rule for all providers: input includes cached tokens, output includes reasoning. Its
+// counts are input, output, reasoning, cache read and cache write.
+type normalUsage [5]int64
 
 func (u *Usage) normal() normalUsage {
 	n := normalUsage{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite}
 	if u.Rule == spans.UsageRuleExcludesReasoning || u.Rule == spans.UsageRuleExcludesCacheAndReasoning {
-		n.output = plus(n.output, u.Reasoning)
+		n[1] = plus(n[1], u.Reasoning)
 	}
 	if u.Rule == spans.UsageRuleExcludesCache || u.Rule == spans.UsageRuleExcludesCacheAndReasoning {
-		n.input = plus(n.input, plus(u.CacheRead, u.CacheWrite))
+		n[0] = plus(n[0], plus(u.CacheRead, u.CacheWrite))
 	}
 	return n
 }
 
 func (n *normalUsage) add(m normalUsage) {
-	n.input = plus(n.input, m.input)
-	n.output = plus(n.output, m.output)
-	n.reasoning = plus(n.reasoning, m.reasoning)
-	n.cacheRead = plus(n.cacheRead, m.cacheRead)
-	n.cacheWrite = plus(n.cacheWrite, m.cacheWrite)
+	for i := range n {
+		n[i] = plus(n[i], m[i])
+	}
 }
 
 // plus adds counts, up to the greatest there is: what a source says to be nonsense does not become a negative count.
@@ -40,21 +37,19 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// usageKeys are the keys of input, output, reasoning, cache read and cache write.
+// usageKeys are the keys of a normalUsage.
 type usageKeys [5]attribute.Key
 
 // copiedUsageKeys are those of a copied turn. Its tokens are counted where they came from, so it has none under the
 // standard keys.
 var copiedUsageKeys = usageKeys{spans.UsageInputKey, spans.UsageOutputKey, spans.UsageReasoningKey,
-	spans.UsageCacheReadKey,
-	spans.UsageCacheWriteKey}
+	spans.UsageCacheReadKey, spans.UsageCacheWriteKey}
 
 var runUsageKeys = usageKeys{spans.RunUsageInputKey, spans.RunUsageOutputKey, spans.RunUsageReasoningKey,
 	spans.RunUsageCacheReadKey, spans.RunUsageCacheWriteKey}
 
 var discardedUsageKeys = usageKeys{spans.DiscardedUsageInputKey, spans.DiscardedUsageOutputKey,
-	spans.DiscardedUsageReasoningKey,
-	spans.DiscardedUsageCacheReadKey, spans.DiscardedUsageCacheWriteKey}
+	spans.DiscardedUsageReasoningKey, spans.DiscardedUsageCacheReadKey, spans.DiscardedUsageCacheWriteKey}
 
 var groupUsageKeys = [6]attribute.Key{spans.GroupUsageInputKey, spans.GroupUsageOutputKey, spans.GroupUsageReasoningKey,
 	spans.GroupUsageCacheReadKey, spans.GroupUsageCacheWriteKey, spans.GroupUsageTotalKey}
@@ -72,10 +67,10 @@ func (a *attrs) usage(u *Usage, keys *usageKeys, total attribute.Key) {
 
 // normalUsage adds input and output, and the other counts where they are not 0.
 func (a *attrs) normalUsage(n normalUsage, keys *usageKeys) {
-	a.int(keys[0], n.input)
-	a.int(keys[1], n.output)
-	for i, v := range [...]int64{n.reasoning, n.cacheRead, n.cacheWrite} {
-		a.count(keys[2+i], v)
+	for i, v := range n {
+		if i < 2 || v != 0 {
+			a.int(keys[i], v)
+		}
 	}
 }
 
