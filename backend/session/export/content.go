@@ -45,8 +45,11 @@ func newContent(ctx context.Context, s *session.Session, bodies Bodies, opts Opt
 	var ids []spans.ShortID
 	seen := map[string]bool{}
 	add := func(ref session.Ref) {
-		if id, err := spans.ParseShortID(ref.Block); err == nil && !seen[ref.Block] {
-			seen[ref.Block] = true
+		if seen[ref.Block] {
+			return
+		}
+		seen[ref.Block] = true
+		if id, err := spans.ParseShortID(ref.Block); err == nil {
 			ids = append(ids, id)
 		}
 	}
