@@ -39,17 +39,32 @@ type content struct {
 	noted bool
 }
 
-// newContent loads the blocks that exports of s read. bodies may be nil.
-func newContent(ctx context.Context, s *session.Session, bodies Bodies, opts Options) (*content, error) {
+// newContent loads the blocks that exports of s read, with or without the messages of requests. bodies may be nil.
+func newContent(ctx context.Context, s *session.Session, bodies Bodies, opts Options, requests bool) (*content, error) {
 	c := &content{s: s, opts: opts}
 	var ids []spans.ShortID
-	for x := range references(s) {
-		if id, err := spans.ParseShortID(x.ref.Block); err == nil {
+	seen := map[string]bool{}
+	add := func(ref session.Ref) {
+		if seen[ref.Block] {
+			return
+		}
+		seen[ref.Block] = true
+		if id, err := spans.ParseShortID(ref.Block); err == nil {
 			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(ids, func(a, b spans.ShortID) int { return slices.Compare(a[:], b[:]) })
-	ids = slices.Compact(ids)
+	for x := range references(s) {
+		add(x.ref)
+	}
+	for n := range s.Walk() {
+		if requests && n.Kind() == session.KindTurn {
+			for _, q := range n.Turn.Requests[max(0, len(n.Turn.Requests)-1):] {
+				for _, ref := range q.Messages.Items() {
+					add(ref)
+				}
+			}
+		}
+	}
 	err := ctx.Err()
 	if bodies != nil && err == nil {
 		c.blocks, _, err = bodies.Load(ctx, ids, len(ids))
@@ -68,7 +83,8 @@ type reference struct {
 	isExtra bool
 }
 
-// references yields the references of a session that exports read. Of the requests of a turn it yields the last.
+// references yields the references of a session that exports read, but for messages of requests. Of the requests of a
+// turn it is the last.
 func references(s *session.Session) iter.Seq[reference] {
 	return func(yield func(reference) bool) {
 		on := true
@@ -94,7 +110,7 @@ func references(s *session.Session) iter.Seq[reference] {
 			case session.KindTurn:
 				lists(n, t.Events, t.Input, t.Output, t.Results)
 				if q := lastRequest(t); q != nil {
-					lists(n, nil, q.Messages, q.Params)
+					lists(n, nil, q.Params)
 				}
 			case session.KindToolCall:
 				lists(n, n.Call.Events, n.Call.Args, n.Call.Result)

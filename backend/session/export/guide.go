@@ -44,7 +44,7 @@ func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Optio
 	if len(s.Runs) == 0 && len(s.Facts) == 0 {
 		return nil, fmt.Errorf("export: session %s: no run: %w", s.ID, ErrEmpty)
 	}
-	c, err := newContent(ctx, s, bodies, opts)
+	c, err := newContent(ctx, s, bodies, opts, false)
 	if err != nil {
 		return nil, err
 	}

@@ -277,8 +277,10 @@ func usageOf(u *session.ReportedUsage, rule spans.UsageRule) []byte {
 	if u == nil {
 		return nil
 	}
-	return fields("input", &u.Input, "output", &u.Output, "reasoning", &u.Reasoning, "cache_read", &u.CacheRead,
-		"cache_write", &u.CacheWrite, "total", &u.Total, "rule", &rule)
+	return encode(struct {
+		*session.ReportedUsage
+		Rule spans.UsageRule `json:"rule"`
+	}{u, rule})
 }
 
 // stateOutcomes are the outcomes of calls by the state of their part.

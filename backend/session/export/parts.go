@@ -27,6 +27,12 @@ type toolResult struct {
 	taken bool
 }
 
+// resultKey is the id of a call, and the turn that a result for it came with.
+type resultKey struct {
+	id   string
+	turn int
+}
+
 // resultList is the list that a message with a result is from.
 type resultList uint8
 
@@ -43,10 +49,14 @@ func (b *runUnits) collect() {
 	seen := map[string]bool{}
 	add := func(turn int, from resultList, refs []session.Ref) {
 		for _, ref := range refs {
+			if from != fromResults && seen[b.g.same(ref)] {
+				continue
+			}
 			for _, p := range readMessage(b.g.message(ref)).parts {
-				if p.kind == partResult && !p.embedded && (from == fromResults || !seen[b.g.same(ref)]) {
+				if p.kind == partResult && !p.embedded {
 					x := &toolResult{messagePart: p, turn: turn, from: from}
-					b.results[p.id], b.arrived[turn] = append(b.results[p.id], x), append(b.arrived[turn], x)
+					key := resultKey{p.id, turn}
+					b.results[key], b.arrived[turn] = append(b.results[key], x), append(b.arrived[turn], x)
 				}
 			}
 		}
@@ -66,13 +76,14 @@ func (b *runUnits) collect() {
 // take returns the first result of a call that no call has. It came with the turn of the call, or is an input of the
 // next one. A call of a reply whose turn is not there (isLone) may be another one's too.
 func (b *runUnits) take(id string, turn int, isLone bool) (found *toolResult) {
-	for _, x := range b.results[id] {
-		isHere := x.turn == turn && (!isLone || x.from != fromResults)
-		if isHere || x.turn == turn+1 && x.from == fromInput {
-			if !x.taken {
+	for _, at := range []int{turn, turn + 1} {
+		for _, x := range b.results[resultKey{id, at}] {
+			switch {
+			case at == turn && isLone && x.from == fromResults, at > turn && x.from != fromInput:
+			case !x.taken:
 				x.taken = true
 				return x
-			} else if isLone {
+			case isLone:
 				found = cmp.Or(found, x)
 			}
 		}

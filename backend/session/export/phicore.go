@@ -31,7 +31,7 @@ const phiDialect = "phi-core"
 // writes the file and returns the same list. A session without any run to write gives ErrEmpty. Memory holds the whole
 // document.
 func PhiCore(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
-	c, err := newContent(ctx, s, bodies, opts)
+	c, err := newContent(ctx, s, bodies, opts, true)
 	if err != nil {
 		return nil, err
 	}

@@ -157,55 +157,36 @@ func TestPhiCoreWritesNothingForeign(t *testing.T) {
 }
 
 func TestLoadable(t *testing.T) {
-	for _, tt := range []struct {
-		raw  string
-		want bool
-	}{
-		{`{"a":[1.0,"x\\\"{[",null]}`, true},
-		{`"\ud83d\ude00\u00e9\ud83d\ude00"`, true},
-		{`"\\ud800"`, true},
-		{`"\ud800"`, false},
-		{`"\ude00\ud83d"`, false},
-		{`"\ud83dx"`, false},
-		{"\"\xff\"", false},
-		{`{`, false},
-		{strings.Repeat("[", 100) + strings.Repeat("]", 100), true},
-		{strings.Repeat("[", 101) + strings.Repeat("]", 101), false},
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	for raw, want := range map[string]bool{
+		`{"a":[1.0,"x\\\"{[",null]}`: true, `"\ud83d\ude00\u00e9\ud83d\ude00"`: true, `"\\ud800"`: true, deep(100): true,
+		`"\ud800"`: false, `"\ude00\ud83d"`: false, `"\ud83dx"`: false, "\"\xff\"": false, `{`: false, deep(101): false,
 	} {
-		if got := loadable([]byte(tt.raw)); got != tt.want {
-			t.Errorf("%.40q: %v", tt.raw, got)
+		if got := loadable([]byte(raw)); got != want {
+			t.Errorf("%.40q: %v", raw, got)
 		}
 	}
 }
 
 func TestUnloadable(t *testing.T) {
-	const usage = `"usage":{"input":1,"output":2}`
-	for _, tt := range []struct {
-		name, raw string
-		want      string // part of the reason; empty: phi-core loads it
-	}{
-		{"user", `{"role":"user","content":[{"type":"text","text":"x"}],"timestamp":1}`, ""},
-		{"image", `{"role":"user","content":[{"type":"image","data":"AA","mimeType":"image/png"}],"timestamp":1}`, ""},
-		{"assistant",
-			`{"role":"assistant","content":[],"timestamp":1,"stopReason":"stop","model":"m","provider":"p",` + usage + `}`, ""},
-		{"tool result", `{"role":"toolResult","content":[],"timestamp":1,"toolCallId":"c","toolName":"n","isError":false}`,
-			""},
-		{"extension", `{"role":"extension","kind":"k","data":null}`, ""},
-		{"unknown role", `{"role":"system","content":[],"timestamp":1}`, `"system"`},
-		{"no role", `{"content":[]}`, "without role"},
-		{"no time", `{"role":"user","content":[]}`, "all keys"},
-		{"negative time", `{"role":"user","content":[],"timestamp":-1}`, "other types"},
-		{"no usage", `{"role":"assistant","content":[],"timestamp":1,"stopReason":"stop","model":"m","provider":"p"}`,
-			"all keys"},
-		{"stop reason",
-			`{"role":"assistant","content":[],"timestamp":1,"stopReason":"mind","model":"m","provider":"p",` + usage + `}`,
-			`"mind"`},
-		{"content type", `{"role":"user","content":[{"type":"video"}],"timestamp":1}`, `"video"`},
-		{"half a content", `{"role":"user","content":[{"type":"text"}],"timestamp":1}`, "content of type text"},
+	const reply = `{"role":"assistant","content":[],"timestamp":1,"model":"m","provider":"p"`
+	for raw, want := range map[string]string{ // part of the reason; empty: phi-core loads it
+		`{"role":"user","content":[{"type":"text","text":"x"}],"timestamp":1}`:                             "",
+		`{"role":"user","content":[{"type":"image","data":"AA","mimeType":"image/png"}],"timestamp":1}`:    "",
+		reply + `,"stopReason":"stop","usage":{"input":1,"output":2}}`:                                     "",
+		`{"role":"toolResult","content":[],"timestamp":1,"toolCallId":"c","toolName":"n","isError":false}`: "",
+		`{"role":"extension","kind":"k","data":null}`:                                                      "",
+		`{"role":"system","content":[],"timestamp":1}`:                                                     `"system"`,
+		`{"content":[]}`:                                               "without role",
+		`{"role":"user","content":[]}`:                                 "all keys",
+		`{"role":"user","content":[],"timestamp":-1}`:                  "other types",
+		reply + `,"stopReason":"stop"}`:                                "all keys",
+		reply + `,"stopReason":"mind","usage":{"input":1,"output":2}}`: `"mind"`,
+		`{"role":"user","content":[{"type":"video"}],"timestamp":1}`:   `"video"`,
+		`{"role":"user","content":[{"type":"text"}],"timestamp":1}`:    "content of type text",
 	} {
-		got := unloadable([]byte(tt.raw), true)
-		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		if got := unloadable([]byte(raw), true); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", raw, got, want)
 		}
 	}
 	if unloadable([]byte(`{"role":"extension","kind":"k","data":1}`), false) == "" {

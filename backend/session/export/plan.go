@@ -124,10 +124,10 @@ type runUnits struct {
 	r       *session.Run
 	p       *runPlan
 	units   []*unit
-	stretch *unit                    // the reply that goes on; nil: none
-	results map[string][]*toolResult // by the id of the call
-	arrived map[int][]*toolResult    // by turn
-	called  map[string]bool          // ids of calls that have a part
+	stretch *unit // the reply that goes on; nil: none
+	results map[resultKey][]*toolResult
+	arrived map[int][]*toolResult // by turn
+	called  map[string]bool       // ids of calls that have a part
 	last    int64
 	n       int
 }
@@ -152,7 +152,7 @@ func (g *Guide) planRun(r *session.Run) {
 	}
 	p.outside = g.outside(r, p)
 	g.runs[r] = p
-	b := &runUnits{g: g, r: r, p: p, called: map[string]bool{}, results: map[string][]*toolResult{},
+	b := &runUnits{g: g, r: r, p: p, called: map[string]bool{}, results: map[resultKey][]*toolResult{},
 		arrived: map[int][]*toolResult{}}
 	b.collect()
 	if len(r.Turns) == 0 && !isCaptured(r.Capture) {
