@@ -136,13 +136,15 @@ func eventsOf(t *testing.T, d input.Decoder, r io.Reader, stop int) (events []st
 	return events, last
 }
 
-// TestSentAgain sends an input of each form, and then its beginnings and all of it again: nothing that is there changes.
+// TestSentAgain sends an input of each form, and then its beginnings and all of it again: nothing that is there
+// changes.
 func TestSentAgain(t *testing.T) {
 	again := map[string]string{"clark/testdata/clark-agent-0.4.0/child-shared-sink.enveloped.ndjson": "clark-agent",
 		"acp/testdata/sdk/tools.ndjson": "acp", "acp/testdata/sdk/two-sessions.ndjson": "acp"}
 	maps.Copy(again, samples)
 	for path, name := range again {
-		if path == "clark/testdata/sample.events.ndjson" || path == "guide/testdata/session.jsonl" { // no times; messages that are cut
+		switch path {
+		case "clark/testdata/sample.events.ndjson", "guide/testdata/session.jsonl": // without times; a message that is cut
 			continue
 		}
 		t.Run(path, func(t *testing.T) {

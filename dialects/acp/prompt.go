@@ -73,8 +73,9 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 		info.Continuation = spans.ContinuationDefault
 	}
 	initParams, initResult := loose(d.conn.initParams), loose(d.conn.initResult)
-	info.Config = input.Members("protocolVersion", initResult.Raw("protocolVersion"), "clientInfo", initParams.Raw("clientInfo"),
-		"agentInfo", initResult.Raw("agentInfo"), "cwd", s.cwd, "mode", s.mode, "model", s.model)
+	info.Config = input.Members("protocolVersion", initResult.Raw("protocolVersion"),
+		"clientInfo", initParams.Raw("clientInfo"), "agentInfo", initResult.Raw("agentInfo"),
+		"cwd", s.cwd, "mode", s.mode, "model", s.model)
 	d.begin(r, f.meta, info)
 	at := r.last
 	s.open, s.last = append(s.open, r), r.id

@@ -171,8 +171,8 @@ func (l *line) readTime(o *object.Object, key string) {
 	}
 }
 
-// check reads all members that the variant has, so that the rest are those it does not have. It reports whether they fit
-// its shape.
+// check reads all members that the variant has, so that the rest are those it does not have. It reports whether they
+// fit its shape.
 func (l *line) check() bool {
 	s, failed := shapes[l.variant], l.Failed()
 	keys := s.keys

@@ -75,8 +75,8 @@ var forms = []form{
 	{"trajectory", trajectory, false},
 }
 
-// TestTree compares what becomes of every recording, in every form, with what those say who did it. Of a trajectory alone
-// that is the truth without requests and what takes a whole list of messages to know.
+// TestTree compares what becomes of every recording, in every form, with what those say who did it. Of a trajectory
+// alone that is the truth without requests and what takes a whole list of messages to know.
 func TestTree(t *testing.T) {
 	files := glob(t, "testdata/clark-agent-*/*.tree.json")
 	if len(files) < 100 {

@@ -40,7 +40,8 @@ const (
 	PartialToolInput = writer.PartialToolInput
 )
 
-// Bound returns the moment of an event that is only known not to be later, or not to be earlier, than t: zero where t is.
+// Bound returns the moment of an event that is only known not to be later, or not to be earlier, than t: zero where t
+// is.
 func Bound(t time.Time) (m Moment) {
 	if !t.IsZero() {
 		m = Moment{Time: t, Source: spans.TimeSourceBound}

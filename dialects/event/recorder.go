@@ -178,12 +178,13 @@ func (r *Recorder) infer(ctx context.Context, m *Meta, inside time.Time, inferre
 	return r.start(ctx, m, info, group, inside)
 }
 
-// start starts the run and remembers it as open. It returns when the event with m happened.
-func (r *Recorder) start(ctx context.Context, m *Meta, info RunInfo, g *openGroup, inside time.Time) (*openRun, Moment) {
+// start starts the run and remembers it as open. It returns when the event with m, whose message states the time in,
+// happened.
+func (r *Recorder) start(ctx context.Context, m *Meta, info RunInfo, g *openGroup, in time.Time) (*openRun, Moment) {
 	o := &openRun{runName: runName{info.SessionID, info.ID}, parent: info.ParentID, parentSession: info.ParentSessionID,
 		group: g}
 	o.clock.last, o.clock.assumed = r.floor(m)
-	at := o.clock.at(m, inside)
+	at := o.clock.at(m, in)
 	info.Start = stated(info.Start, at)
 	o.clock.seen(info.Start.Time)
 	if g != nil {
@@ -307,8 +308,8 @@ func (r *Recorder) inRun(ctx context.Context, ev Event) {
 // runOf returns the open run of an event, and when that happened. An event that names no run belongs to the innermost
 // one, where the open runs of its session spawned each other; one that needs no certainty to the last run or group that
 // started. Where the run that an event names is not open, the Recorder infers it, unless the event is late: of a run
-// that has ended, and none with which another one begins. RunOf returns nil when it counted the event as lost or kept it
-// on a group.
+// that has ended, and none with which another one begins. RunOf returns nil when it counted the event as lost or kept
+// it on a group.
 func (r *Recorder) runOf(ctx context.Context, ev Event, begins, inferred bool) (o *openRun, at Moment) {
 	m := ev.meta()
 	call, inside, _ := about(ev)

@@ -31,7 +31,8 @@ type openRun struct {
 	run                   *writer.Run
 	group                 *openGroup // that it is a member or the judge of, or nil
 	clock                 clock
-	turn                  *openTurn
+	turn                  *writer.Turn
+	turnCtx               context.Context
 	tools                 []*openTool // by start
 	compaction            *openCompaction
 	asked                 []openAsk // by start
@@ -47,11 +48,6 @@ type openAsk struct {
 type openCompaction struct {
 	kind spans.CompactionKind
 	*writer.Compacting
-}
-
-type openTurn struct {
-	ctx  context.Context
-	turn *writer.Turn
 }
 
 type openTool struct {
@@ -78,12 +74,17 @@ func stated(own, at Moment) Moment {
 func (o *openRun) take(ev Event, at Moment) {
 	switch ev := ev.(type) {
 	case *TurnStarted:
-		o.endTurn(o.clock.end())
+		o.closeTurn()
 		info := ev.TurnInfo
 		info.Start = stated(info.Start, at)
-		o.startTurn(info)
+		o.turnCtx, o.turn = o.run.StartTurn(o.ctx, info)
 	case *TurnEnded:
-		o.turnEnded(ev, at)
+		res := ev.TurnResult
+		res.End = stated(res.End, at)
+		turn := o.openTurn()
+		o.endInTurn()
+		turn.End(res)
+		o.turn = nil
 	case *RequestPrepared:
 		req := ev.Request
 		req.At = stated(req.At, at)
@@ -92,7 +93,7 @@ func (o *openRun) take(ev Event, at Moment) {
 		o.messageAdded(ev, at)
 	case *ReplyReceived:
 		if o.turn != nil {
-			o.turn.turn.Reply(ev.result(at))
+			o.turn.Reply(ev.result(at))
 		}
 	case *ReplyDelta:
 		o.partial(ev)
@@ -121,11 +122,11 @@ func (o *openRun) take(ev Event, at Moment) {
 		o.ask(ev, at)
 	case *UserAsked:
 		if o.turn != nil {
-			o.turn.turn.AskUser()
+			o.turn.AskUser()
 		}
 	case *UserAnswered:
 		if o.turn != nil {
-			o.turn.turn.UserAnswered()
+			o.turn.UserAnswered()
 		}
 	case *AttemptDiscarded:
 		d := ev.DiscardedAttempt
@@ -149,42 +150,29 @@ func (ev *ReplyReceived) result(at Moment) TurnResult {
 	return res
 }
 
-func (o *openRun) startTurn(info TurnInfo) *openTurn {
-	t := &openTurn{}
-	t.ctx, t.turn = o.run.StartTurn(o.ctx, info)
-	o.turn = t
-	return t
-}
-
 // openTurn returns the open turn of the run; one of which the start was not seen is the run's next.
 func (o *openRun) openTurn() *writer.Turn {
 	if o.turn == nil {
-		o.startTurn(TurnInfo{Start: o.clock.end()})
+		o.turnCtx, o.turn = o.run.StartTurn(o.ctx, TurnInfo{Start: o.clock.end()})
 	}
-	return o.turn.turn
+	return o.turn
 }
 
-func (o *openRun) turnEnded(ev *TurnEnded, at Moment) {
-	turn := o.openTurn()
+// endInTurn ends what is open in the turn because no end was reported.
+func (o *openRun) endInTurn() {
 	o.endAsked()
-	o.endTools()
-	o.endCompaction()
-	res := ev.TurnResult
-	res.End = stated(res.End, at)
-	turn.End(res)
-	o.turn = nil
+	if o.turn != nil {
+		o.endTools()
+		o.endCompaction()
+	}
 }
 
-// endTurn ends what is open of a turn because no end was reported.
-func (o *openRun) endTurn(at Moment) {
-	o.endAsked()
-	if o.turn == nil {
-		return
+// closeTurn ends the open turn because no end was reported.
+func (o *openRun) closeTurn() {
+	if o.endInTurn(); o.turn != nil {
+		o.turn.Close(o.clock.end())
+		o.turn = nil
 	}
-	o.endTools()
-	o.endCompaction()
-	o.turn.turn.Close(at)
-	o.turn = nil
 }
 
 func (o *openRun) messageAdded(ev *MessageAdded, at Moment) {
@@ -196,7 +184,7 @@ func (o *openRun) messageAdded(ev *MessageAdded, at Moment) {
 		o.finish(t, end)
 	}
 	if o.turn != nil {
-		o.turn.turn.AddInput(ev.Message)
+		o.turn.AddInput(ev.Message)
 	} else {
 		o.run.AddMessage(ev.Message)
 	}
@@ -352,7 +340,7 @@ type starter interface {
 // inner returns the open turn, or the run without one.
 func (o *openRun) inner() (starter, context.Context) {
 	if o.turn != nil {
-		return o.turn.turn, o.turn.ctx
+		return o.turn, o.turnCtx
 	}
 	return o.run, o.ctx
 }
@@ -391,7 +379,7 @@ func (o *openRun) partial(ev *ReplyDelta) {
 		return
 	}
 	if text, ok := rawjson.String(ev.Text); ok {
-		o.turn.turn.Partial(ev.Kind, []byte(text))
+		o.turn.Partial(ev.Kind, []byte(text))
 	}
 }
 
@@ -403,7 +391,7 @@ func (o *openRun) note(typ string, body []byte, at Moment) {
 	case len(o.tools) == 1 && o.tools[0].ended == nil:
 		o.tools[0].tool.Note(typ, body, at)
 	case o.turn != nil:
-		o.turn.turn.Note(typ, body, at)
+		o.turn.Note(typ, body, at)
 	default:
 		o.run.Note(typ, body, at)
 	}
@@ -411,7 +399,7 @@ func (o *openRun) note(typ string, body []byte, at Moment) {
 
 // endInside ends what is open of the run because no end was reported.
 func (o *openRun) endInside() {
-	o.endTurn(o.clock.end())
+	o.closeTurn()
 	o.endTools()
 	o.endCompaction()
 }

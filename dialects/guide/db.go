@@ -144,8 +144,8 @@ func (d *reader) readMessage(db *database, id any, path string) error {
 	})
 }
 
-// sorted returns a query whose last parameter is its LIMIT. Because its rows are materialized, SQLite reads no more rows
-// than the LIMIT, and reads all of them before it returns the first.
+// sorted returns a query whose last parameter is its LIMIT. Because its rows are materialized, SQLite reads no more
+// rows than the LIMIT, and reads all of them before it returns the first.
 func sorted(columns, from, order string) string {
 	return "WITH r AS MATERIALIZED (SELECT " + columns + " FROM " + from + " LIMIT ?) SELECT * FROM r ORDER BY " + order
 }

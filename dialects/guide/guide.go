@@ -78,12 +78,12 @@ func NewDecoder(opts ...input.Option) *Decoder {
 // Stats returns what was read so far. Lines counts lines; of a document and a database, rows.
 func (d *Decoder) Stats() input.Stats { return d.r.Stats }
 
-// Events reads r until its end, as [input.Decoder] describes: a document, several of them one behind the other, or lines.
-// Lines of package ndjson may stand between the lines, and belong to the message before them. The events of a message
-// come when the next message begins or the input ends.
+// Events reads r until its end, as [input.Decoder] describes: a document, several of them one behind the other, or
+// lines. Lines of package ndjson may stand between the lines, and belong to the message before them. The events of a
+// message come when the next message begins or the input ends.
 //
-// A row without an id, or that belongs to nothing, is not read; a column of the wrong type is not known, and the rest of
-// its row is read. The error of an SQLite file is ErrSQLite.
+// A row without an id, or that belongs to nothing, is not read; a column of the wrong type is not known, and the rest
+// of its row is read. The error of an SQLite file is ErrSQLite.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		in, head, _ := input.Head(r, func(head []byte) bool { return len(head) >= len(sqliteMagic) })

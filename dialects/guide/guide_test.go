@@ -75,61 +75,6 @@ func equal(t *testing.T, got []string, want ...string) {
 	}
 }
 
-func TestDocumentAndLinesAgree(t *testing.T) {
-	n := 0
-	for document, lines := range map[string]string{
-		"testdata/session.canonical.json": "testdata/session.jsonl",
-		"testdata/ai-sdk/v6.json":         "testdata/ai-sdk/v6.jsonl", "testdata/ai-sdk/v7.json": "testdata/ai-sdk/v7.jsonl",
-	} {
-		want := eventsOf(read(t, lines))
-		if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(eventsOf(read(t, document))),
-			"\n")); diff != "" {
-			t.Errorf("%s: %s", document, diff)
-		}
-		n += bytes.Count(want, []byte("\n"))
-	}
-	if n < 200 {
-		t.Errorf("only %d events", n)
-	}
-}
-
-// TestParsedValues reads rows as grida's API returns them: parsed values under names without _json.
-func TestParsedValues(t *testing.T) {
-	var parsed, strip bytes.Buffer
-	for l := range bytes.Lines(read(t, "testdata/session.jsonl")) {
-		var row struct {
-			Type string                     `json:"type"`
-			Data map[string]json.RawMessage `json:"data"`
-		}
-		if err := json.Unmarshal(l, &row); err != nil {
-			t.Fatal(err)
-		}
-		for k, v := range row.Data {
-			if name, ok := strings.CutSuffix(k, "_json"); ok {
-				var inner string
-				if err := json.Unmarshal(v, &inner); err != nil {
-					t.Fatal(err)
-				}
-				delete(row.Data, k)
-				row.Data[name] = json.RawMessage(inner)
-			}
-		}
-		b, err := json.Marshal(row)
-		if err != nil {
-			t.Fatal(err)
-		}
-		parsed.Write(append(b, '\n'))
-		strip.Write(l)
-	}
-	all := []string{"start", "end", "agent", "model", "provider", "rules", "message", "output", "usage", "result",
-		"error", "status", "summary"}
-	want := summaryOf(t, strip.String(), all...)
-	equal(t, summaryOf(t, parsed.String(), all...), want...)
-	if len(want) < 25 {
-		t.Errorf("only %d events", len(want))
-	}
-}
-
 func TestRunsAndTurns(t *testing.T) {
 	for _, test := range []struct {
 		name, in string

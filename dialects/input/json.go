@@ -42,8 +42,8 @@ func Check(o *object.Object, shape string) {
 	}
 }
 
-// Members returns keys and values, in turn, as a JSON object: a value of []byte as it is spelled, one of string as JSON.
-// It omits empty values, and is nil without any other.
+// Members returns keys and values, in turn, as a JSON object: a value of []byte as it is spelled, one of string as
+// JSON. It omits empty values, and is nil without any other.
 func Members(members ...any) (object []byte) {
 	for i := 0; i < len(members); i += 2 {
 		value, _ := members[i+1].([]byte)

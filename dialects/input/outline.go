@@ -22,8 +22,8 @@ type Outline struct {
 // outlineDepth is how many levels of arrays and objects an Outline has.
 const outlineDepth = 4
 
-// OutlineOf returns the outline of text, which may be cut anywhere. The path of a member is its keys joined by dots. [] is
-// the first element of an array.
+// OutlineOf returns the outline of text, which may be cut anywhere. The path of a member is its keys joined by dots. []
+// is the first element of an array.
 func OutlineOf(text []byte) Outline {
 	o := Outline{Head: text, members: map[string]string{}}
 	c := rawjson.NewCursor(bytes.TrimPrefix(text, []byte(byteOrderMark)), object.MaxDepth)

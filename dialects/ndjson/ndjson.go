@@ -60,8 +60,8 @@ func NewDecoder(opts ...input.Option) *Decoder {
 func (d *Decoder) Stats() input.Stats { return d.sh.Stats }
 
 // Events reads lines from r until its end, as [input.Decoder] describes. Meta.Seq is what a line says it is, else the
-// number of the line, which goes on from earlier inputs. Byte slices of an event alias the input. A line gives one event,
-// or two when it has unknown keys; its error names the first eight problems of it.
+// number of the line, which goes on from earlier inputs. Byte slices of an event alias the input. A line gives one
+// event, or two when it has unknown keys; its error names the first eight problems of it.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return d.sh.Events(r, input.Reader{Line: func(line input.Line) { d.sh.Own(line, d.sh.Seq) }})
 }

@@ -101,14 +101,11 @@ func (d *Decoder) messageArray(raws [][]byte, raw []byte) {
 	p.id = "messages-" + hex.EncodeToString(sum[:8])
 	d.begin(p)
 	defer d.end()
-	parts, asks := p.conversation(list, false)
-	parts = append([]part{p.part("", "AgentStart", "session_id", cmp.Or(d.shell.Settings.Session, p.id))}, parts...)
+	d.play(p.part("", "AgentStart", "session_id", cmp.Or(d.shell.Settings.Session, p.id)))
+	asks := d.conversation(p, list, false)
 	if tail := &list[len(list)-1]; tail.reply() && !asks {
-		parts = append(parts, p.part("", "AgentEnd", "messages", raw))
+		d.play(p.part("", "AgentEnd", "messages", raw))
 	}
-	counted := d.shell.Stats.Events
-	d.play(parts...)
-	d.shell.Stats.Events = counted
 }
 
 // timeOf returns the time that a JSON string says; zero when it says none.

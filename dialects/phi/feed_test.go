@@ -13,8 +13,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// TestFeed reads server-sent events between the AgentEvents of a feed: AgentEvents under any name are read, what lags is
-// counted, and the events of other names are kept.
+// TestFeed reads server-sent events between the AgentEvents of a feed: AgentEvents under any name are read, what lags
+// is counted, and the events of other names are kept.
 func TestFeed(t *testing.T) {
 	feed := strings.Join([]string{
 		"event:agent_event\ndata: " + goodLine, "event: message\ndata:" + goodLine, "data: " + goodLine,

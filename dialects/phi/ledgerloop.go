@@ -133,22 +133,26 @@ func (p *part) locate(variant string, problems []object.Problem) {
 	}
 }
 
-// play hands out the events of parts. It reports whether the last one that begins could be read.
+// play hands out the events of parts. It reports whether the last one that begins could be read. Parts that were made
+// are no events of the input.
 func (d *Decoder) play(parts ...part) (ok bool) {
 	ok = true
 	for _, p := range parts {
 		if ok = ok || p.begins; !ok || d.shell.Stopped() {
 			continue
 		}
-		before := d.shell.Stats.Rejected
 		if d.shell.Seq++; p.event == nil {
 			ok = false
 			continue
 		}
+		before := d.shell.Stats
 		d.part = &p
 		d.event(object.Of(p.path, p.event), p.event, time.Time{})
 		d.part = nil
-		if d.shell.Stats.Rejected > before {
+		if p.made {
+			d.shell.Stats.Events = before.Events
+		}
+		if d.shell.Stats.Rejected > before.Rejected {
 			ok = !p.begins
 		} else if p.rest != nil {
 			m := d.runMeta()
@@ -183,54 +187,47 @@ func (d *Decoder) loop(s *session, p *record) {
 	if raw := o.Raw("messages"); raw != nil && raw[0] == '[' && !(o.Has("started_at") && o.Has("turns")) {
 		messages = conversationOf(o.List("messages"))
 	}
+	stored := p.stored(turns, events)
 	if !o.Has("started_at") {
-		if p.startedWith(messages); p.start.Time.IsZero() {
+		if p.startedWith(messages); p.start.Time.IsZero() && !stored {
 			o.Fail("started_at", "missing")
 		}
 	}
 	d.shell.RejectProblems(loopRecord, o)
-	if p.start == (event.Moment{}) && !o.Has("started_at") {
-		return
-	}
 	if o.Use(loopFields...); o.Has("parallel_group") && !p.grouped {
 		o.Keep("parallel_group")
 	}
 	if p.running && p.status != "" && p.status != "Aborted" {
 		o.Keep("status")
 	}
-	stored := p.stored(turns, events)
-	if !stored && len(events) > 0 { // they have no other place
-		o.Keep("events")
-	}
-	counted := d.shell.Stats.Events + 1
 	var parts []part
-	switch {
-	case stored:
+	if stored {
 		for i, raw := range events {
 			at := member(elementAt(member(p.path, "events"), i), "event")
 			parts = append(parts, part{path: at, event: object.Of("", raw).Raw("event")})
 		}
-		counted += int64(len(events))
-	default:
-		parts = []part{p.started(o, s)}
-		if o.Has("turns") {
-			counted -= d.shell.Stats.Events
-			parts = append(parts, d.turns(p, turns)...)
-			counted += d.shell.Stats.Events
-		} else { // from before there were turns
-			more, _ := p.conversation(messages, true)
-			parts = append(parts, more...)
+	} else {
+		if parts = []part{p.started(o, s)}; len(events) > 0 { // they have no other place
+			o.Keep("events")
 		}
 	}
 	parts[0].begins, parts[0].rest, parts[0].name = true, o.Rest(), loopRecord
-	if d.play(parts[0]) {
-		d.play(parts[1:]...)
-		d.beforeEnd()
-		if !stored && !p.running {
-			d.play(p.ended(o, len(turns) == 0)...)
-		}
+	if !stored && p.start.Time.IsZero() && !o.Has("started_at") || !d.play(parts[0]) {
+		return
 	}
-	d.shell.Stats.Events = counted
+	d.shell.Stats.Events++
+	switch {
+	case stored:
+		d.play(parts[1:]...)
+	case o.Has("turns"):
+		d.turns(p, turns)
+	default: // from before there were turns
+		d.conversation(p, messages, true)
+	}
+	d.beforeEnd()
+	if !stored && !p.running {
+		d.play(p.ended(o, len(turns) == 0)...)
+	}
 }
 
 // started returns the start of a run without events, or with events that say less than its turns.

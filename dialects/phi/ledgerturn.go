@@ -21,9 +21,12 @@ type turn struct {
 	reply           message
 }
 
-// turns returns the parts of the turns of a record without events.
-func (d *Decoder) turns(p *record, raws [][]byte) (parts []part) {
+// turns reads the turns of a record without events.
+func (d *Decoder) turns(p *record, raws [][]byte) {
 	for i, raw := range raws {
+		if d.shell.Stopped() {
+			return
+		}
 		d.shell.Stats.Lines++
 		t := turn{path: elementAt(member(p.path, "turns"), i)}
 		if raw[0] != '{' {
@@ -44,13 +47,12 @@ func (d *Decoder) turns(p *record, raws [][]byte) (parts []part) {
 		}
 		t.rest = o.Rest()
 		if d.shell.RejectProblems("Turn", o); o.Failed() == failed {
-			more, _ := p.turn(&t)
-			parts = append(parts, more...)
+			parts, _ := p.turn(&t)
+			d.play(parts...)
 		} else {
-			parts = append(parts, part{begins: true})
+			d.play(part{begins: true})
 		}
 	}
-	return parts
 }
 
 // turn returns the parts of one turn, and whether its reply asks for a tool.
@@ -141,11 +143,11 @@ func raws(list []message) [][]byte {
 	return raws
 }
 
-// conversation returns the parts of the turns of a list of messages: the messages before a reply are its turn's input,
+// conversation reads the turns of a list of messages: the messages before a reply are its turn's input,
 // the tool results behind it its turn's results. Messages behind the last of them belong to no turn. Turns have the
 // numbers that the replies name, if numbered, else they are counted. It reports whether the last reply asks for a tool.
-func (p *record) conversation(list []message, numbered bool) (parts []part, asks bool) {
-	for n := int64(0); ; n++ {
+func (d *Decoder) conversation(p *record, list []message, numbered bool) (asks bool) {
+	for n := int64(0); !d.shell.Stopped(); n++ {
 		reply := slices.IndexFunc(list, func(msg message) bool { return msg.reply() })
 		if reply < 0 {
 			break
@@ -161,12 +163,13 @@ func (p *record) conversation(list []message, numbered bool) (parts []part, asks
 				t.index = *named
 			}
 		}
-		var more []part
-		more, asks = p.turn(&t)
-		parts, list = append(parts, more...), list[end:]
+		var parts []part
+		parts, asks = p.turn(&t)
+		d.play(parts...)
+		list = list[end:]
 	}
 	for i := range list {
-		parts = append(parts, p.part(p.path, "MessageEnd", "message", list[i].Raw))
+		d.play(p.part(p.path, "MessageEnd", "message", list[i].Raw))
 	}
-	return parts, asks
+	return asks
 }

@@ -50,13 +50,13 @@ func NewDecoder(opts ...input.Option) *Decoder {
 // Stats returns what was read so far.
 func (d *Decoder) Stats() input.Stats { return d.shell.Stats }
 
-// Events reads r until its end, as [input.Decoder] describes. Byte slices of an event alias the input. One line gives no
-// event (MessageStart), one, or several.
+// Events reads r until its end, as [input.Decoder] describes. Byte slices of an event alias the input. One line gives
+// no event (MessageStart), one, or several.
 //
 // A document (ledgers, an array of messages) is read whole and is at most as long as a line may be. Its runs have
-// RunInfo.Recording [spans.RecordingLedger] and the addresses that the events of the same session give; Meta.Seq
-// counts within each run. An error in it names its place by LineError.Field. Nothing is read of a session or array that is
-// cut or malformed. Of one document at most 65,536 runs a session, and as many turns, events or messages of a run, are
+// RunInfo.Recording [spans.RecordingLedger] and the addresses that the events of the same session give; Meta.Seq counts
+// within each run. An error in it names its place by LineError.Field. Nothing is read of a session or array that is cut
+// or malformed. Of one document at most 65,536 runs a session, and as many turns, events or messages of a run, are
 // read.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return d.shell.Events(r, input.Reader{Line: d.line, IsDocument: isDocument, Document: d.document})

@@ -7,8 +7,8 @@ func isSession(o input.Outline, path string) bool {
 	return o.Has(path, "loops", "formation", "parent_spawn_ref")
 }
 
-// isMessage reports whether the object at a path has a role, and an array as content and a number as timestamp, or it is
-// an extension message with kind and data.
+// isMessage reports whether the object at a path has a role, and an array as content and a number as timestamp, or it
+// is an extension message with kind and data.
 func isMessage(o input.Outline, path string) bool {
 	digit := o.First(path, "timestamp")
 	return o.First(path, "role") == '"' &&
@@ -36,8 +36,8 @@ func RecogniseDocument(o input.Outline) (why string) {
 	return ""
 }
 
-// Recognise returns why a line, which may be cut, is an AgentEvent, without content; empty when it is none. It has a type
-// of phi-core's and names a loop, or loops, unless these may stand behind the cut.
+// Recognise returns why a line, which may be cut, is an AgentEvent, without content; empty when it is none. It has a
+// type of phi-core's and names a loop, or loops, unless these may stand behind the cut.
 func Recognise(o input.Outline) (why string) {
 	for _, at := range []string{"", "event"} {
 		_, known := variants[o.Text(at, "type")]
