@@ -31,8 +31,8 @@ func wrong(kind error, format string, args ...any) error {
 	return &Error{kind, fmt.Sprintf(format, args...)}
 }
 
-// Address is SESSION[/RUN[/TURN]] or, of a request, SESSION[/RUN]/TURN[/ATTEMPT] in its parts; empty ones are not given.
-// RUN is an id or @n, the n-th run from 1; TURN is an index.
+// Address is SESSION[/RUN[/TURN]] or, of a request, SESSION[/RUN]/TURN[/ATTEMPT] in its parts; empty ones are not
+// given. RUN is an id or @n, the n-th run from 1; TURN is an index.
 type Address struct{ Session, Run, Turn, Attempt string }
 
 // ParseAddress parts an address whose SESSION has no slashes in it; Reader.Locate knows those that have.

@@ -205,7 +205,7 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 	if q.Stale {
 		and("s.mark > s.projected")
 	}
-	const contains = "instr(CAST(lower(%s) AS BLOB), CAST(lower(?) AS BLOB))" // of texts it would skip what is no character
+	const contains = "instr(CAST(lower(%s) AS BLOB), CAST(lower(?) AS BLOB))" // texts would skip what is no character
 	conditions, values, order := q.SQL(store.SQLNames{
 		ID: "s.id", Last: "s.last_ns", Summarized: "m.session IS NOT NULL", Contains: contains,
 	})

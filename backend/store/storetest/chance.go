@@ -179,7 +179,8 @@ func (w *world) check(k session.Key) {
 	same(w, "stale ones", func(s store.Store) string { return dirtyKeys(w.t, s) })
 	same(w, "tenants", func(s store.Store) []string { return collect(w.t, s.Tenants(w.t.Context())) })
 	f := store.FigureQuery{Tenant: k.Tenant, Session: pick(w, "", k.ID), Model: pick(w, "", "gpt", pick(w, hostile...)),
-		Tool: pick(w, "", "bash", pick(w, hostile...)), Agent: pick(w, "", "", "coder"), Since: pick(w, time.Time{}, time.Unix(0, figureStart+5e9))}
+		Tool: pick(w, "", "bash", pick(w, hostile...)), Agent: pick(w, "", "", "coder"),
+		Since: pick(w, time.Time{}, time.Unix(0, figureStart+5e9))}
 	same(w, fmt.Sprintf("figures of %+v", f), func(s store.Store) session.Figures { return allFigures(w.t, s, f) })
 }
 
@@ -209,7 +210,8 @@ func (u suite) together(t *testing.T, stores ...store.Store) {
 	for n := range 15 {
 		w.bodies = append(w.bodies, fmt.Sprint("message ", n))
 	}
-	for _, id := range append([]string{"s0", "s", "S0", "s0\x00", "s0%"}, pick(w, hostile[1:]...), pick(w, hostile[1:]...)) {
+	ids := []string{"s0", "s", "S0", "s0\x00", "s0%", pick(w, hostile[1:]...), pick(w, hostile[1:]...)}
+	for _, id := range ids {
 		w.keys = append(w.keys, session.Key{ID: id}, session.Key{Tenant: "t", ID: id},
 			session.Key{Tenant: pick(w, hostile...), ID: id})
 	}
