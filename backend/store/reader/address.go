@@ -134,10 +134,7 @@ func (a *Address) PickTurn(s *session.Session) (run *session.Run, turn *session.
 		!slices.ContainsFunc(s.Runs, func(r *session.Run) bool { return r.ID == a.Run }) {
 		a.Run, a.Turn, a.Attempt = "", a.Run, a.Turn
 	}
-	switch {
-	case a.Run != "" && a.Turn != "":
-		return a.Pick(s)
-	case a.Turn == "":
+	if a.Turn == "" {
 		for _, run := range s.Runs {
 			for _, t := range run.Turns {
 				if t.SpanID == a.Session {
@@ -150,6 +147,9 @@ func (a *Address) PickTurn(s *session.Session) (run *session.Run, turn *session.
 	n, err := number("turn", a.Turn)
 	if err != nil {
 		return nil, nil, err
+	}
+	if a.Run != "" {
+		return a.Pick(s)
 	}
 	var names []string // of the runs that have the turn
 	for i, r := range s.Runs {
