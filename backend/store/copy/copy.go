@@ -211,13 +211,12 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 	if err != nil {
 		return err
 	}
-	w := writer{c: c, names: naming{}}
+	w := writer{c: c}
 	for row, err := range c.src.Rows(ctx, k) {
 		if err != nil {
 			return cmp.Or(w.flush(ctx), err)
 		}
 		c.buf = row.AppendCanonical(c.buf[:0])
-		w.names.note(row)
 		if have.rows[rowKey{row.Trace, row.Span}] == sha256.Sum256(c.buf) {
 			continue
 		}
@@ -233,10 +232,6 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 		if has, ok := have.blocks[b.ID]; ok && (has.size == 0 || b.Size != 0 && b.Size <= has.size) {
 			continue
 		}
-		if row, ok := w.names[b.ID.Short()]; ok {
-			w.batch.Rows = append(w.batch.Rows, *row)
-			w.again++
-		}
 		w.batch.Blocks = append(w.batch.Blocks, b)
 		if err := w.grown(ctx, len(b.Body)); err != nil {
 			return err
@@ -251,9 +246,7 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 // writer writes one session to the destination.
 type writer struct {
 	c     *copier
-	names naming
 	batch session.Batch
-	again int // rows of the batch that are there for their blocks
 	bytes int
 	wrote bool
 }
@@ -274,10 +267,10 @@ func (w *writer) flush(ctx context.Context) error {
 		return err
 	}
 	w.wrote = true
-	w.c.res.Rows += int64(len(w.batch.Rows) - w.again)
+	w.c.res.Rows += int64(len(w.batch.Rows))
 	w.c.res.Blocks += int64(len(w.batch.Blocks))
 	w.c.res.Bytes += int64(w.bytes)
-	w.batch, w.bytes, w.again = session.Batch{Rows: w.batch.Rows[:0], Blocks: w.batch.Blocks[:0]}, 0, 0
+	w.batch, w.bytes = session.Batch{Rows: w.batch.Rows[:0], Blocks: w.batch.Blocks[:0]}, 0
 	w.c.progress(false)
 	return nil
 }
@@ -288,26 +281,6 @@ func (c *copier) refuse(k session.Key, err error) {
 		c.refused[k] = true
 		c.marks[k] = 0
 		c.res.Refused = append(c.res.Refused, Difference{k, err.Error()})
-	}
-}
-
-// naming has a row that names each of the fixed parts of a session's requests. Stores keep such a part once for many
-// sessions when it comes in one batch with a row that names it: that row goes again with the part.
-type naming map[spans.ShortID]*session.Row
-
-// maxNamed bounds how many parts a naming holds; what exceeds it is copied too, and takes its own room.
-const maxNamed = 256
-
-func (n naming) note(row session.Row) {
-	for i := range row.Lists {
-		if row.Lists[i].Name != spans.ListParams {
-			continue
-		}
-		for _, text := range row.Lists[i].Items {
-			if it, err := spans.ParseItem(text); err == nil && n[it.Block] == nil && len(n) < maxNamed {
-				n[it.Block] = &row
-			}
-		}
 	}
 }
 

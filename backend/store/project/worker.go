@@ -41,8 +41,8 @@ type Worker struct {
 	cancel context.CancelFunc
 }
 
-// due says when a session is to be projected: at the time at, which moves, but no later than latest. wait is how long it
-// waited after it failed.
+// due says when a session is to be projected: at the time at, which moves, but no later than latest. wait is how long
+// it waited after it failed.
 type due struct {
 	at, latest time.Time
 	wait       time.Duration

@@ -31,8 +31,8 @@ func wrong(kind error, format string, args ...any) error {
 	return &Error{kind, fmt.Sprintf(format, args...)}
 }
 
-// Address is SESSION[/RUN[/TURN]] or, of a request, SESSION[/RUN]/TURN[/ATTEMPT] in its parts; empty ones are not given.
-// RUN is an id or @n, the n-th run from 1; TURN is an index.
+// Address is SESSION[/RUN[/TURN]] or, of a request, SESSION[/RUN]/TURN[/ATTEMPT] in its parts; empty ones are not
+// given. RUN is an id or @n, the n-th run from 1; TURN is an index.
 type Address struct{ Session, Run, Turn, Attempt string }
 
 // ParseAddress parts an address whose SESSION has no slashes in it; Reader.Locate knows those that have.
@@ -134,10 +134,7 @@ func (a *Address) PickTurn(s *session.Session) (run *session.Run, turn *session.
 		!slices.ContainsFunc(s.Runs, func(r *session.Run) bool { return r.ID == a.Run }) {
 		a.Run, a.Turn, a.Attempt = "", a.Run, a.Turn
 	}
-	switch {
-	case a.Run != "" && a.Turn != "":
-		return a.Pick(s)
-	case a.Turn == "":
+	if a.Turn == "" {
 		for _, run := range s.Runs {
 			for _, t := range run.Turns {
 				if t.SpanID == a.Session {
@@ -150,6 +147,9 @@ func (a *Address) PickTurn(s *session.Session) (run *session.Run, turn *session.
 	n, err := number("turn", a.Turn)
 	if err != nil {
 		return nil, nil, err
+	}
+	if a.Run != "" {
+		return a.Pick(s)
 	}
 	var names []string // of the runs that have the turn
 	for i, r := range s.Runs {

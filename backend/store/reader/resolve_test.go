@@ -52,7 +52,8 @@ func TestResolve(t *testing.T) {
 			t.Errorf("Resolve %q: %v, %v; want %q", ref, got, err, want)
 		}
 	}
-	if got, err := (&reader.Reader{Store: s, Tenant: "t"}).Resolve(t.Context(), "a"); err != nil || got != (session.Key{Tenant: "t", ID: "abc"}) {
+	tenant := &reader.Reader{Store: s, Tenant: "t"}
+	if got, err := tenant.Resolve(t.Context(), "a"); err != nil || got != (session.Key{Tenant: "t", ID: "abc"}) {
 		t.Errorf("Resolve in a tenant: %v, %v", got, err)
 	}
 	_, err = (&reader.Reader{Store: s}).Resolve(t.Context(), "abc-")

@@ -32,8 +32,8 @@ func TestCrafted(t *testing.T) {
 		"view for rows":     "DROP TABLE rows; CREATE VIEW rows " + endless,
 		"trigger":           "CREATE TRIGGER own AFTER INSERT ON sessions BEGIN DELETE FROM rows; END",
 		"sqlite_stat":       "CREATE TRIGGER \"own\" AFTER INSERT ON \"SESSIONS\" BEGIN DELETE FROM rows; END",
-		"trigger is another": `DROP TRIGGER blocks_deleted;
-			CREATE TRIGGER blocks_deleted AFTER DELETE ON blocks BEGIN SELECT 1; END`,
+		"trigger is another": `DROP TRIGGER chat_prompts_deleted;
+			CREATE TRIGGER chat_prompts_deleted AFTER DELETE ON chat_prompts BEGIN SELECT 1; END`,
 		"index computes":  "CREATE INDEX own ON sessions (length(id || zeroblob(1000000)))",
 		"computed column": "ALTER TABLE rows ADD COLUMN x BLOB AS (zeroblob(1000000000))",
 		"no table":        "DROP TABLE blocks",

@@ -57,7 +57,7 @@ func TestDeleteErases(t *testing.T) {
 			s := newStore(t, path)
 			n := everywhere(t, s, gone, true)
 			before := n.in(t, path)
-			for _, what := range []string{"rows.canonical", "packs.body", "shared_bodies.body", "rows.span", "blocks.id",
+			for _, what := range []string{"rows.canonical", "packs.body", "rows.span", "blocks.id",
 				"turns.run", "tool_calls.call", "compactions.trigger", "permission_evaluations.source"} {
 				if before[what]+before[what+"-wal"] == 0 {
 					t.Errorf("the test does not see %s in the file", what)
@@ -162,9 +162,6 @@ func checkWhole(t *testing.T, s *Store) {
 			`WHERE session_id NOT IN (SELECT id FROM chat_sessions)`,
 		"prompts of no session": "SELECT count(*) FROM system_prompts " +
 			`WHERE digest NOT IN (SELECT digest FROM chat_prompts)`,
-		"shared bodies of nobody": `SELECT count(*) FROM shared_bodies WHERE shared NOT IN (SELECT -pack FROM blocks)`,
-		"references to nothing": "SELECT count(*) FROM blocks " +
-			`WHERE pack < 0 AND -pack NOT IN (SELECT shared FROM shared_bodies)`,
 		"marks of the deleted": `SELECT count(*) FROM erasing`,
 	} {
 		var n int

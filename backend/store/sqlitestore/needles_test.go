@@ -138,7 +138,6 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 				storetest.Block(gone, "{\x01"+storetest.Block(gone, body).ID.Short().String()))
 			if i%100 == 0 {
 				prompt := storetest.Block(gone, secret("shared body", 60_000))
-				turn.Rows[0] = fixed(turn.Rows[0], prompt)
 				turn.Blocks = append(turn.Blocks, prompt)
 				if i == 0 {
 					turn.Blocks = append(turn.Blocks, storetest.Block(gone, secret("large body", 600_000)))
@@ -211,8 +210,6 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 		"turns", "tool_calls", "compactions", "permission_evaluations"} {
 		n.take(t, s, table, "SELECT * FROM "+table+" WHERE session = ?", id)
 	}
-	n.take(t, s, "shared_bodies",
-		`SELECT * FROM shared_bodies WHERE shared IN (SELECT -pack FROM blocks WHERE session = ?)`, id)
 	if gone.Tenant == "" {
 		n.take(t, s, "chat_messages", `SELECT * FROM chat_messages WHERE session_id = ?`, gone.ID)
 		n.take(t, s, "chat_parts", `SELECT * FROM chat_parts WHERE session_id = ?`, gone.ID)

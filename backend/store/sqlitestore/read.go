@@ -154,12 +154,8 @@ func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 	}
 	// Pack after pack, of which the first block brings the body: the inner query sorts nothing but places.
 	query := `SELECT b.id, b.size, b.pack, b.start, b.length,
-			CASE WHEN b.first THEN CASE WHEN b.pack > 0 THEN (SELECT raw FROM packs p WHERE p.pack = b.pack AND p.session =
-				b.session)
-				ELSE (SELECT raw FROM shared_bodies h WHERE h.shared = -b.pack AND h.id = b.id) END END,
-			CASE WHEN b.first THEN CASE WHEN b.pack > 0 THEN (SELECT body FROM packs p WHERE p.pack = b.pack AND p.session =
-				b.session)
-				ELSE (SELECT body FROM shared_bodies h WHERE h.shared = -b.pack AND h.id = b.id) END END
+			CASE WHEN b.first THEN (SELECT raw FROM packs p WHERE p.pack = b.pack AND p.session = b.session) END,
+			CASE WHEN b.first THEN (SELECT body FROM packs p WHERE p.pack = b.pack AND p.session = b.session) END
 		FROM (SELECT *, row_number() OVER (PARTITION BY pack ORDER BY start) = 1 AS first FROM blocks WHERE ` + where + `) b`
 	var id, body sql.RawBytes
 	var at int64 // the pack that raw is of; 0: the empty one
@@ -209,7 +205,7 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 	if q.Stale {
 		and("s.mark > s.projected")
 	}
-	const contains = "instr(CAST(lower(%s) AS BLOB), CAST(lower(?) AS BLOB))" // of texts it would skip what is no character
+	const contains = "instr(CAST(lower(%s) AS BLOB), CAST(lower(?) AS BLOB))" // texts would skip what is no character
 	conditions, values, order := q.SQL(store.SQLNames{
 		ID: "s.id", Last: "s.last_ns", Summarized: "m.session IS NOT NULL", Contains: contains,
 	})
@@ -299,7 +295,7 @@ func scanOne[T any](rows *sql.Rows) (v T, err error) {
 	return v, err
 }
 
-// Counts implements store.Counter. A body that the tenant shares and another session brought counts as known.
+// Counts implements store.Counter.
 func (s *Store) Counts() store.Counts {
 	s.counting.Lock()
 	defer s.counting.Unlock()

@@ -98,22 +98,6 @@ CREATE INDEX summaries_by_fork ON summaries (forked_from) WHERE forked_from <> '
 -- Those of which something is open: few, and what is asked for most.
 CREATE INDEX summaries_open ON summaries (session) WHERE status IN ('busy', 'retrying', 'waiting_on_approval', 'waiting_on_user_input');
 
--- Bodies that many sessions of a tenant have alike, each as one zstd frame: blocks with a negative pack refer to them. A body goes with
--- the last block that does.
-CREATE TABLE shared_bodies (
-  shared INTEGER PRIMARY KEY,
-  tenant TEXT NOT NULL,
-  id     BLOB NOT NULL,    -- SHA-256 of the body, which the store has checked
-  raw    INTEGER NOT NULL, -- bytes when decompressed
-  body   BLOB NOT NULL,
-  UNIQUE (tenant, id)
-) STRICT;
--- pack of blocks: above 0 a pack of the session, 0 an empty body, below 0 the body -pack of shared_bodies.
-CREATE INDEX blocks_shared ON blocks (pack) WHERE pack < 0;
-CREATE TRIGGER blocks_deleted AFTER DELETE ON blocks WHEN old.pack < 0 BEGIN
-  DELETE FROM shared_bodies WHERE shared = -old.pack AND NOT EXISTS (SELECT 1 FROM blocks WHERE pack = old.pack AND pack < 0);
-END;
-
 -- Sessions that were deleted and are being erased, by their number. Whoever opens the file for writing, or deletes, goes on with it.
 CREATE TABLE erasing (
   session INTEGER PRIMARY KEY

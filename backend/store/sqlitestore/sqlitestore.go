@@ -77,8 +77,8 @@ const (
 
 // Open opens the database that dsn names (see ParseDSN) for reading and writing, and makes it when it is not there.
 // Permanent errors wrap store.ErrUnusable: a DSN that makes no sense, no regular file, a database of
-// another program, access that is denied, and with a *store.VersionError another schema version. Every other error may go
-// away. A session whose deletion was left half way is erased first.
+// another program, access that is denied, and with a *store.VersionError another schema version. Every other error may
+// go away. A session whose deletion was left half way is erased first.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	return open(dsn, "open %q", opts, func(s *Store) error { return s.openWriter(ctx) })
 }
@@ -172,7 +172,9 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 // walMode switches to write-ahead logging. SQLite does not wait for a lock here.
 func (s *Store) walMode(ctx context.Context) error {
 	var mode string
-	err := whileBusy(ctx, s.busy, func() error { return s.conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode) })
+	err := whileBusy(ctx, s.busy, func() error {
+		return s.conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode)
+	})
 	if err == nil && mode != "wal" {
 		err = fmt.Errorf("journal mode is %q, want \"wal\": the file system may not support it", mode)
 	}

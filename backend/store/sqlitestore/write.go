@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -60,9 +61,6 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 		{&s.grow, `UPDATE sessions SET bytes = ifnull(bytes, 0) + ? WHERE session = ?`},
 		{&s.trace, `INSERT INTO session_traces (trace, session) VALUES (?, ?) ON CONFLICT DO NOTHING`},
 		{&s.row, insertRow()},
-		{&s.has, `SELECT size = 0 FROM blocks WHERE session = ? AND id = ?`},
-		{&s.shared, `SELECT shared FROM shared_bodies WHERE tenant = ? AND id = ?`},
-		{&s.share, `INSERT INTO shared_bodies (tenant, id, raw, body) VALUES (?, ?, ?, ?) RETURNING shared`},
 		{&s.block, `INSERT INTO blocks (session, id, size, pack, start, length) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT DO UPDATE
 			SET size = excluded.size, pack = excluded.pack, start = excluded.start, length = excluded.length
@@ -96,13 +94,13 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 		}
 		return nil
 	}
-	p, err := prepare(ctx, b)
+	packed, err := prepare(ctx, b)
 	if err != nil {
 		return fmt.Errorf("sqlitestore: put: %w", err)
 	}
 	var counts store.Counts
 	err = s.write(ctx, "put", func(inner context.Context) error {
-		w := putter{ctx: inner, stmts: &s.stmts, prepared: &p, sessions: map[session.Key]*touched{},
+		w := putter{ctx: inner, stmts: &s.stmts, prepared: packed, sessions: map[session.Key]*touched{},
 			traces: map[sessionTrace]struct{}{},
 			packs:  packer{ctx: inner, stmts: &s.stmts}}
 		if err := s.stmts.mark.QueryRowContext(inner).Scan(&w.mark); err != nil {
@@ -120,7 +118,7 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 			if i%checkEvery == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err := w.block(i, &b.Blocks[i]); err != nil {
+			if err := w.block(&b.Blocks[i]); err != nil {
 				return fmt.Errorf("block %d: %w", i, err)
 			}
 		}
@@ -138,11 +136,35 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 	return err
 }
 
+// preparedRow is a packed row, and how many bytes it was before.
+type preparedRow struct {
+	packed []byte
+	size   int
+}
+
+// prepare encodes rows before the writing connection is taken: writers take turns with it, and encoding needs no turn.
+// It fails with store.ErrData for rows that are too large.
+func prepare(ctx context.Context, b session.Batch) (rows []preparedRow, err error) {
+	var packed, canonical []byte
+	for i := range b.Rows {
+		if i%checkEvery == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		canonical = b.Rows[i].AppendCanonical(canonical[:0])
+		if len(canonical) > store.MaxValue {
+			return nil, fmt.Errorf("row %d: %d bytes, at most %d: %w", i, len(canonical), store.MaxValue, store.ErrData)
+		}
+		packed = packRow(packed[:0], canonical)
+		rows = append(rows, preparedRow{slices.Clone(packed), len(canonical)})
+	}
+	return rows, nil
+}
+
 // putter writes one batch, inside a transaction.
 type putter struct {
 	ctx      context.Context
 	stmts    *statements
-	prepared *prepared
+	prepared []preparedRow
 	mark     int64
 
 	sessions map[session.Key]*touched
@@ -220,7 +242,7 @@ func (w *putter) row(i int, r *session.Row) error {
 	if err := w.trace(sessionTrace{r.Trace, t.id}); err != nil {
 		return err
 	}
-	w.args = appendArgs(w.args[:0], r, t.id, w.prepared.rows[i].packed)
+	w.args = appendArgs(w.args[:0], r, t.id, w.prepared[i].packed)
 	res, err := w.stmts.row.ExecContext(w.ctx, w.args...)
 	if err != nil {
 		return err
@@ -228,7 +250,7 @@ func (w *putter) row(i int, r *session.Row) error {
 	if n, err := res.RowsAffected(); err != nil {
 		return err
 	} else if n > 0 {
-		t.bytes += w.prepared.rows[i].size
+		t.bytes += w.prepared[i].size
 	}
 	return nil
 }
@@ -245,25 +267,17 @@ func appendArgs(args []any, r *session.Row, id int64, canonical []byte) []any {
 	return append(args, id, r.Span[:], r.Trace[:], int64(r.Kind), known, r.End, r.Run, r.RunStart, canonical)
 }
 
-func (w *putter) block(i int, b *session.Block) error {
+func (w *putter) block(b *session.Block) error {
 	t, err := w.session(b.Session)
 	if err != nil {
 		return err
 	}
-	kept, wrote := false, false
-	if w.prepared.shared[i] {
-		kept, wrote, err = w.share(t.id, b)
-	} else {
-		kept, err = w.packs.add(t.id, b)
-		wrote = kept
-	}
+	kept, err := w.packs.add(t.id, b)
 	if err != nil {
 		return err
 	}
 	if kept {
 		t.bytes += len(b.Body)
-	}
-	if wrote {
 		w.counts.BlocksNew++
 		w.counts.BytesNew += int64(len(b.Body))
 	} else {

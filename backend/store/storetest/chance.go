@@ -68,12 +68,10 @@ func same[T any](w *world, what string, of func(store.Store) T) T {
 	return got
 }
 
-// batch is of rows that supersede each other, and of bodies: shared, whole, cut, named as prompts or not, and lied about
-// by one session.
+// batch is of rows that supersede each other, and of bodies: whole, cut, and lied about by one session.
 func (w *world) batch() (b session.Batch) {
 	for range 1 + w.IntN(3) {
 		k := pick(w, w.keys...)
-		var named []session.Block
 		for range w.IntN(4) {
 			n := w.IntN(len(w.bodies))
 			block := Block(k, w.bodies[n])
@@ -85,15 +83,10 @@ func (w *world) batch() (b session.Batch) {
 				block.Body, block.Size = block.Body[:keep], int64(1+keep)
 			}
 			b.Blocks = append(b.Blocks, block)
-			if w.IntN(2) == 0 {
-				named = append(named, block)
-			}
-		}
-		if w.rarely() { // named, and not there or there from before
-			named = append(named, Block(k, pick(w, w.bodies...)))
 		}
 		for range w.IntN(4) {
-			r := withParams(Row(k, w.IntN(6)), named...)
+			r := Row(k, w.IntN(6))
+			r.Lists[0].Count = w.Int64N(3)
 			r.Known = pick(w, spans.KnownLive, spans.KnownClosed, spans.KnownObserved)
 			r.End += w.Int64N(2)
 			if w.rarely() {
@@ -186,7 +179,8 @@ func (w *world) check(k session.Key) {
 	same(w, "stale ones", func(s store.Store) string { return dirtyKeys(w.t, s) })
 	same(w, "tenants", func(s store.Store) []string { return collect(w.t, s.Tenants(w.t.Context())) })
 	f := store.FigureQuery{Tenant: k.Tenant, Session: pick(w, "", k.ID), Model: pick(w, "", "gpt", pick(w, hostile...)),
-		Tool: pick(w, "", "bash", pick(w, hostile...)), Agent: pick(w, "", "", "coder"), Since: pick(w, time.Time{}, time.Unix(0, figureStart+5e9))}
+		Tool: pick(w, "", "bash", pick(w, hostile...)), Agent: pick(w, "", "", "coder"),
+		Since: pick(w, time.Time{}, time.Unix(0, figureStart+5e9))}
 	same(w, fmt.Sprintf("figures of %+v", f), func(s store.Store) session.Figures { return allFigures(w.t, s, f) })
 }
 
@@ -207,16 +201,17 @@ func (u suite) together(t *testing.T, stores ...store.Store) {
 	t.Logf("seed %d", seed)
 	w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), t: t, stores: stores, m: memstore.New(),
 		revisions: map[session.Key][][2]store.Revision{}}
-	for n := range 12 { // such that stores share, some of them almost alike
+	for n := range 12 { // some of them almost alike
 		text := fmt.Sprintf("prompt %d: ", n%4) + strings.Repeat("be kind to users and careful. ", 50+350*(n%3))
 		w.bodies = append(w.bodies, text+fmt.Sprint(n))
 	}
 	w.bodies = append(w.bodies, noise(1, 1023), noise(2, 1024), noise(3, 1025), noise(4, 300_000),
 		strings.Repeat("x", 1<<20), "", "\xff\x00 not text")
-	for n := range 15 { // and such that they do not
+	for n := range 15 {
 		w.bodies = append(w.bodies, fmt.Sprint("message ", n))
 	}
-	for _, id := range append([]string{"s0", "s", "S0", "s0\x00", "s0%"}, pick(w, hostile[1:]...), pick(w, hostile[1:]...)) {
+	ids := []string{"s0", "s", "S0", "s0\x00", "s0%", pick(w, hostile[1:]...), pick(w, hostile[1:]...)}
+	for _, id := range ids {
 		w.keys = append(w.keys, session.Key{ID: id}, session.Key{Tenant: "t", ID: id},
 			session.Key{Tenant: pick(w, hostile...), ID: id})
 	}

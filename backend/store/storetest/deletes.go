@@ -51,9 +51,8 @@ func (u suite) deleteCancelled(t *testing.T, s store.Store) {
 		list = append(list, Row(k, n))
 		bl = append(bl, Block(k, noise(uint64(n), 500)))
 	}
-	list[0] = withParams(list[0], Block(k, shared))
 	bl = append(bl, Block(k, shared))
-	put(t, s, []session.Row{withParams(Row(other, 1), Block(other, shared))}, Block(other, shared),
+	put(t, s, []session.Row{Row(other, 1)}, Block(other, shared),
 		Block(other, noise(1, 500)))
 
 	stopped := 0
@@ -91,8 +90,7 @@ func (u suite) deleteCancelled(t *testing.T, s store.Store) {
 		}
 		remove(t, s, k)
 		gone(t, s, k)
-		equal(t, "rows of the other", rows(t, s, other), canonical([]session.Row{withParams(Row(other, 1),
-			Block(other, shared))}))
+		equal(t, "rows of the other", rows(t, s, other), canonical([]session.Row{Row(other, 1)}))
 		got := blocks(t, s, other, nil)
 		if len(got) != 2 || got[spans.BlockOfString(shared)].Body != shared || got[bl[1].ID].Body != bl[1].Body {
 			t.Fatalf("the other session has %d blocks, want its 2", len(got))
@@ -109,7 +107,7 @@ func (u suite) deleteWhilePut(t *testing.T, s store.Store) {
 	shared := Block(k, strings.Repeat("a tool catalogue that all batches name ", 100))
 	batch := func(n int) (b session.Batch) {
 		for i := range each {
-			b.Rows = append(b.Rows, withParams(Row(k, n*each+i), shared))
+			b.Rows = append(b.Rows, Row(k, n*each+i))
 		}
 		b.Blocks = []session.Block{shared, Block(k, fmt.Sprint("own ", n))}
 		return b

@@ -3,12 +3,10 @@ package storetest
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // counts holds a store.Counter to its word.
@@ -114,18 +112,4 @@ func noise(seed uint64, n int) string {
 		b[i] = byte(src.Uint32())
 	}
 	return string(b)
-}
-
-// withParams returns the row with a list that names blocks as system prompt and tool catalogue of its request.
-func withParams(r session.Row, list ...session.Block) session.Row {
-	l := session.List{Name: spans.ListParams, Count: int64(len(list)), Whole: "digest"}
-	for i, b := range list {
-		provenance := "system"
-		if i%2 == 1 {
-			provenance = "tools"
-		}
-		l.Items = append(l.Items, spans.Item{Block: b.ID.Short(), Provenance: provenance}.Encode())
-	}
-	r.Lists = append(slices.Clone(r.Lists), l)
-	return r
 }

@@ -54,7 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opts ...Option) {
 		{"sessions by filters", sessionsFilters},
 		{"delete cancelled, then finished", u.deleteCancelled},
 		{"delete while it is put to", u.deleteWhilePut},
-		{"everything, by chance", u.byChance},
+		{"all by chance", u.byChance},
 		{"huge rows", hugeRows},
 		{"counts", counts},
 		{"sizes", sizes},
