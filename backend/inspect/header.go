@@ -173,11 +173,11 @@ func (r *renderer) times() []string {
 	from, to := s.StartTold(), session.TimeTold(s.Last)
 	switch {
 	case !from && !to:
-		return []string{"not told"}
+		return []string{"not stated"}
 	case !to: // counted from the session's beginning, or from that of its process
-		return []string{"dates not told", took(s.Start, s.Last)}
+		return []string{"dates not stated", took(s.Start, s.Last)}
 	case !from:
-		return []string{"beginning not told", "last seen " + r.period(s.Last, s.Last), ago(s.Last, r.o.Now)}
+		return []string{"beginning not stated", "last seen " + r.period(s.Last, s.Last), ago(s.Last, r.o.Now)}
 	}
 	return []string{r.period(s.Start, s.Last), took(s.Start, s.Last), ago(s.Last, r.o.Now)}
 }
