@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -46,21 +47,11 @@ func (r *renderer) cost(run *session.Run, t *session.Turn) string {
 
 const noPrice = "no price of this model"
 
-// costs sums up the costs of the turns: as reported, by currency, and as computed.
+// costs sums up the costs of the turns: as reported, then as computed, by currency.
 func (r *renderer) costs() []string {
-	type total struct {
-		currency, of string
-		sum          float64
-		turns        int
-	}
-	var totals []*total
-	add := func(currency, of string, amount float64) {
-		i := slices.IndexFunc(totals, func(t *total) bool { return t.currency == currency && t.of == of })
-		if i < 0 {
-			i, totals = len(totals), append(totals, &total{currency: currency, of: of})
-		}
-		totals[i].sum, totals[i].turns = totals[i].sum+amount, totals[i].turns+1
-	}
+	type kind struct{ of, currency string }
+	sums, turns := map[kind]float64{}, map[kind]int{}
+	add := func(k kind, amount float64) { sums[k], turns[k] = sums[k]+amount, turns[k]+1 }
 	var missing []string
 	without := 0
 	for _, run := range r.main.Runs {
@@ -69,10 +60,10 @@ func (r *renderer) costs() []string {
 		}
 		for _, t := range run.Turns {
 			if t.Cost != nil && !math.IsNaN(*t.Cost) && !math.IsInf(*t.Cost, 0) {
-				add(t.Currency, "reported", *t.Cost)
+				add(kind{"reported", t.Currency}, *t.Cost)
 			}
 			if amount, ok := r.computed(run, t); ok {
-				add(stats.Currency, "computed", amount)
+				add(kind{"computed", stats.Currency}, amount)
 			} else if r.o.Prices != nil && t.UsageTold() {
 				without++
 				model := cmp.Or(t.Answered, t.Model, run.Model, "no model")
@@ -82,10 +73,11 @@ func (r *renderer) costs() []string {
 			}
 		}
 	}
-	slices.SortStableFunc(totals, func(a, b *total) int { return cmp.Compare(b.of, a.of) })
 	var out []string
-	for _, t := range totals {
-		out = append(out, money(t.currency, t.sum)+" "+t.of+" for "+plural(t.turns, "turn"))
+	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b kind) int {
+		return cmp.Or(cmp.Compare(b.of, a.of), cmp.Compare(a.currency, b.currency))
+	}) {
+		out = append(out, money(k.currency, sums[k])+" "+k.of+" for "+plural(turns[k], "turn"))
 	}
 	if without > 0 {
 		out = append(out, "no price for "+plural(without, "turn")+" of "+Clean(strings.Join(missing, ", ")))

@@ -1,37 +1,34 @@
 package inspect
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// isNote says that nothing need be wrong.
-func isNote(def session.Defect) bool {
-	info, ok := defectInfo(def.Code)
-	return ok && info.Observation
+// finding returns a defect in words.
+func finding(d session.Defect) Finding {
+	f := Finding{Code: d.Code, Text: Clean(string(d.Code))}
+	known := spans.Defects()
+	if i := slices.IndexFunc(known, func(k spans.Defect) bool { return k.Code == d.Code }); i >= 0 {
+		f.Text, f.Observation = known[i].Brief, known[i].Observation
+	}
+	if d.Detail != "" {
+		f.Text = strings.TrimSuffix(f.Text, ".") + ": " + Clean(d.Detail)
+	}
+	return f
 }
 
-func defectInfo(code spans.DefectCode) (spans.Defect, bool) {
-	for _, d := range spans.Defects() {
-		if d.Code == code {
-			return d, true
-		}
+// findings returns defects in words.
+func findings(l []session.Defect) []Finding {
+	var out []Finding
+	for _, d := range l {
+		out = append(out, finding(d))
 	}
-	return spans.Defect{}, false
+	return out
 }
 
 // Defect returns what a defect says, in one line for people.
-func Defect(def session.Defect) string { return defectText(def) }
-
-func defectText(def session.Defect) string {
-	text := Clean(string(def.Code))
-	if info, ok := defectInfo(def.Code); ok {
-		text = info.Brief
-	}
-	if def.Detail != "" {
-		text = strings.TrimSuffix(text, ".") + ": " + Clean(def.Detail)
-	}
-	return text
-}
+func Defect(d session.Defect) string { return finding(d).Text }

@@ -125,7 +125,7 @@ func document(t *testing.T, d *diff.Diff, mirrored bool) string {
 	return text(walk("", doc))
 }
 
-// A recording beside itself differs in nothing, whatever of it was captured; what was not captured is said and not
+// A recording compared with itself differs in nothing, whatever of it was captured; what was not captured is said and not
 // called equal.
 func TestDiffOfItself(t *testing.T) {
 	paths, err := filepath.Glob("../../dialects/phi/testdata/phi-core-*/*.events.ndjson")
@@ -276,9 +276,9 @@ func TestDiffOfCaptures(t *testing.T) {
 		for j, y := range levels {
 			a, b := recorded(t, demo, x)[0], recorded(t, demo, y)[0]
 			d := compared(t, target(a), target(b))
-			equal := i == j && x != otelagent.CaptureNone // of a call that was denied a message tells the result, which digests hide
+			equal := i == j && x != otelagent.CaptureNone // digests hide the result of a denied call
 			if d.Equal != equal || d.Counts.Changed+d.Counts.OnlyA+d.Counts.OnlyB > 0 {
-				t.Errorf("%v beside %v: equal %v, %+v, %+v", x, y, d.Equal, d.Counts, d.First)
+				t.Errorf("%v with %v: equal %v, %+v, %+v", x, y, d.Equal, d.Counts, d.First)
 			}
 		}
 	}
@@ -334,7 +334,7 @@ func TestDiffDrawn(t *testing.T) {
 	for name, o := range map[string]struct {
 		form  inspect.DiffForm
 		width int
-	}{"diff-unified-80.txt": {inspect.DiffUnified, 80}, "diff-beside-80.txt": {inspect.DiffSideBySide, 80}, "diff-beside-160.txt": {inspect.DiffSideBySide, 160}, "diff-stat-80.txt": {inspect.DiffStat, 80}} {
+	}{"diff-unified-80.txt": {inspect.DiffUnified, 80}, "diff-side-by-side-80.txt": {inspect.DiffSideBySide, 80}, "diff-side-by-side-160.txt": {inspect.DiffSideBySide, 160}, "diff-stat-80.txt": {inspect.DiffStat, 80}} {
 		golden(t, name, drawn(t, o.width, func(w io.Writer) error { return inspect.WriteDiff(w, d, inspect.Options{Width: o.width}, o.form) }))
 	}
 	var b2 strings.Builder

@@ -283,47 +283,46 @@ func messageText(m *session.Message) string {
 	return joined(separator, out...)
 }
 
-// lines draws lines of a hunk. Side by side, a removed line stands next to the one that was added in its place: lines
-// with words belong together, and so do those without.
+// lines draws lines of a hunk. Side by side, a removed line stands next to the one that was added in its place.
 func (v *diffView) lines(l []diff.Line) {
-	if v.form == DiffUnified {
-		for i := range l {
-			v.unified(&l[i])
+	var removed, added []*diff.Line
+	for i := range l {
+		switch line := &l[i]; {
+		case v.form == DiffUnified:
+			v.unified(line)
+		case line.Op == diff.Removed:
+			if len(added) > 0 {
+				v.replaced(removed, added)
+				removed, added = nil, nil
+			}
+			removed = append(removed, line)
+		case line.Op == diff.Added:
+			added = append(added, line)
+		default:
+			v.replaced(removed, added)
+			removed, added = nil, nil
+			v.columns(line, line)
 		}
-		return
 	}
-	for len(l) > 0 {
-		if l[0].Op == diff.Equal {
-			v.columns(&l[0], &l[0])
-			l = l[1:]
-			continue
+	v.replaced(removed, added)
+}
+
+// replaced draws lines next to those in their place: lines with words belong together, and so do those without.
+func (v *diffView) replaced(removed, added []*diff.Line) {
+	for len(removed)+len(added) > 0 {
+		var x, y *diff.Line
+		if len(removed) > 0 && (len(added) == 0 || len(added[0].Words) > 0 || len(removed[0].Words) == 0) {
+			x = removed[0]
 		}
-		k := 0
-		for k < len(l) && l[k].Op == diff.Removed {
-			k++
+		if len(added) > 0 && (len(removed) == 0 || len(removed[0].Words) > 0 || len(added[0].Words) == 0) {
+			y = added[0]
 		}
-		end := k
-		for end < len(l) && l[end].Op == diff.Added {
-			end++
+		if v.columns(x, y); x != nil {
+			removed = removed[1:]
 		}
-		removed, added := l[:k], l[k:end]
-		for len(removed)+len(added) > 0 {
-			var x, y *diff.Line
-			if len(removed) > 0 && (len(added) == 0 || len(added[0].Words) > 0 || len(removed[0].Words) == 0) {
-				x = &removed[0]
-			}
-			if len(added) > 0 && (len(removed) == 0 || len(removed[0].Words) > 0 || len(added[0].Words) == 0) {
-				y = &added[0]
-			}
-			if x != nil {
-				removed = removed[1:]
-			}
-			if y != nil {
-				added = added[1:]
-			}
-			v.columns(x, y)
+		if y != nil {
+			added = added[1:]
 		}
-		l = l[end:]
 	}
 }
 

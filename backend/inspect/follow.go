@@ -111,8 +111,8 @@ func (f *Follower) run(p place, name string, begin []string, over bool) {
 	over = over || v.Status != run.Status // its process is gone
 	key := f.keys[run]
 	f.line(key+" begin", run.Start, append(begin, dim.of(Clean(run.Agent)), dim.of(Clean(run.Model)))...)
-	f.said(key+" outside", run.Start, v.outside, false)
-	f.children(p, key, v.calls, v.compactions, v.permissions, over)
+	f.said(key+" outside", run.Start, v.own.Input, false)
+	f.children(p, key, &v.own, over)
 	strays := f.strays[run]
 	indexes := map[int64]int{}
 	for _, t := range run.Turns {
@@ -162,7 +162,7 @@ func (f *Follower) turn(p place, key string, v *TurnView, over, stopped bool) {
 			f.said(key+" output", at, v.Output, false)
 		}
 	}
-	f.children(p, key, v.ToolCalls, v.Compactions, v.Permissions, over)
+	f.children(p, key, v, over)
 	if !ended && !over {
 		return
 	}
@@ -182,9 +182,7 @@ func (f *Follower) turn(p place, key string, v *TurnView, over, stopped bool) {
 }
 
 // children writes what belongs to a turn, or to a run outside its turns, by its end.
-func (f *Follower) children(
-	p place, key string, calls []CallView, compactions []CompactionView, permissions []PermissionView, over bool,
-) {
+func (f *Follower) children(p place, key string, t *TurnView, over bool) {
 	type dated struct {
 		at    time.Time
 		write func()
@@ -206,9 +204,9 @@ func (f *Follower) children(
 			}})
 		}
 	}
-	decided(permissions)
-	for i := range compactions {
-		v, end := &compactions[i], compactions[i].of.End
+	decided(t.Permissions)
+	for i := range t.Compactions {
+		v, end := &t.Compactions[i], t.Compactions[i].of.End
 		if !end.IsZero() || over {
 			list = append(list, dated{cmp.Or(end, v.At), func() {
 				parts := compactionParts(v)
@@ -217,8 +215,8 @@ func (f *Follower) children(
 			}})
 		}
 	}
-	for i := range calls {
-		v, c := &calls[i], calls[i].of
+	for i := range t.ToolCalls {
+		v, c := &t.ToolCalls[i], t.ToolCalls[i].of
 		decided(v.Permissions)
 		ended, at := !c.End.IsZero() || over, cmp.Or(c.End, c.Seen, c.Start)
 		if len(v.kids) == 0 && !ended {

@@ -3,8 +3,6 @@ package inspect
 import (
 	"fmt"
 	"io"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -42,19 +40,8 @@ func Grep(w io.Writer, hits []search.Hit, o Options) error {
 	return d.err
 }
 
-// cleanPart is Clean of a part of a text, which may begin and end with a blank.
+// cleanPart is the beginning of a part of a text, which may begin and end with a blank.
 func cleanPart(s string) string {
-	c := Clean(s)
-	first, _ := utf8.DecodeRuneInString(s)
-	last, _ := utf8.DecodeLastRuneInString(s)
-	switch {
-	case c == "" && s != "":
-		return " "
-	case unicode.IsSpace(first):
-		c = " " + c
-	}
-	if unicode.IsSpace(last) {
-		c += " "
-	}
-	return c
+	s, _ = atMost(s, maxScan)
+	return cleanLine(s)
 }

@@ -36,7 +36,7 @@ func (r *renderer) header() {
 	if s.Discarded != nil {
 		d.field("", append([]string{"and in discarded attempts"}, usageWords(*s.Discarded)...)...)
 	}
-	if n, known, u := r.others(); n > 0 {
+	if n, known, u := r.subAgents(); n > 0 {
 		d.field("", append([]string{"and in " + plural(n, "sub-agent session")}, knownUsage(known, u)...)...)
 	}
 	d.field("cost", r.costs()...)
@@ -154,8 +154,8 @@ func (r *renderer) facts() []string {
 	return out
 }
 
-// others counts the sessions of sub-agents that are shown, and their usage.
-func (r *renderer) others() (n int, known bool, u session.Usage) {
+// subAgents counts the sessions of sub-agents that are shown, and their usage.
+func (r *renderer) subAgents() (n int, known bool, u session.Usage) {
 	seen := map[*session.Session]bool{}
 	for _, p := range r.index.runs {
 		if p.tree.Session != r.main.Session && r.placed[p.run] {
@@ -173,11 +173,11 @@ func (r *renderer) times() []string {
 	from, to := s.StartTold(), session.TimeTold(s.Last)
 	switch {
 	case !from && !to:
-		return []string{"not told"}
+		return []string{"not stated"}
 	case !to: // counted from the session's beginning, or from that of its process
-		return []string{"dates not told", took(s.Start, s.Last)}
+		return []string{"dates not stated", took(s.Start, s.Last)}
 	case !from:
-		return []string{"beginning not told", "last seen " + r.period(s.Last, s.Last), ago(s.Last, r.o.Now)}
+		return []string{"beginning not stated", "last seen " + r.period(s.Last, s.Last), ago(s.Last, r.o.Now)}
 	}
 	return []string{r.period(s.Start, s.Last), took(s.Start, s.Last), ago(s.Last, r.o.Now)}
 }

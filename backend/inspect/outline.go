@@ -67,7 +67,7 @@ func (v *View) findTurns() {
 	defects := map[*session.Turn][]session.Defect{}
 	for n := range v.tree.Walk() {
 		for _, d := range *n.Defects() {
-			if n.Turn != nil && !isNote(d) {
+			if n.Turn != nil && !finding(d).Observation {
 				defects[n.Turn] = append(defects[n.Turn], d)
 			}
 		}
@@ -147,18 +147,10 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 			}
 			tools[c.Name].count(c)
 		}
-		for _, c := range run.Compactions {
-			o.Marks = append(o.Marks, compactionMark(p, c))
-		}
-		for _, q := range run.Permissions {
-			o.Marks = append(o.Marks, permissionMark(p, q))
-		}
+		o.Marks = append(o.Marks, marks(p.n, run.Compactions, run.Permissions, run.ToolCalls)...)
 		for _, c := range run.ToolCalls {
 			text := strings.TrimSpace(Clean(c.Name) + " " + string(c.Outcome))
 			o.Marks = append(o.Marks, OutlineMark{Kind: "tool_call", Run: p.n, At: c.Start, Text: text})
-			for _, q := range c.Permissions {
-				o.Marks = append(o.Marks, permissionMark(p, q))
-			}
 		}
 	}
 	gone := v.gone(now)
@@ -257,18 +249,10 @@ func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
 		Messages: t.RequestMessages, Bytes: t.RequestBytes,
 		PromptChanged: t.promptChanged(), ToolsChanged: t.toolsChanged(), Live: t.Known == spans.KnownLive,
 		Hidden: !v.history.Hidden(t.Turn).IsZero(), Defects: len(t.defects),
-	}
-	for _, c := range t.Compactions {
-		o.Marks = append(o.Marks, compactionMark(t.place, c))
-	}
-	for _, q := range t.Permissions {
-		o.Marks = append(o.Marks, permissionMark(t.place, q))
+		Marks: marks(t.n, t.Compactions, t.Permissions, t.ToolCalls),
 	}
 	for _, c := range t.ToolCalls {
 		o.Calls = append(o.Calls, outlineCall(c))
-		for _, q := range c.Permissions {
-			o.Marks = append(o.Marks, permissionMark(t.place, q))
-		}
 	}
 	if gone[t.run] {
 		freeze(&o.State)
@@ -312,21 +296,28 @@ func outlineCall(c *session.ToolCall) OutlineCall {
 	}
 }
 
-func compactionMark(p place, c *session.Compaction) OutlineMark {
-	applied := ""
-	if c.Applied != nil && !*c.Applied {
-		applied = "not applied"
+// marks are compactions, then decisions, of a run by its number.
+func marks(n int, compactions []*session.Compaction, permissions []*session.Permission,
+	calls []*session.ToolCall) []OutlineMark {
+	var out []OutlineMark
+	for _, c := range compactions {
+		applied := ""
+		if c.Applied != nil && !*c.Applied {
+			applied = "not applied"
+		}
+		text := joined(separator, Clean(string(c.Kind)), fromTo(c.MessagesBefore, c.MessagesAfter, "message"),
+			fromTo(c.InputTokens, c.OutputTokens, "token"), Clean(c.Trigger), applied)
+		out = append(out, OutlineMark{Kind: "compaction", Run: n, At: c.Start, Text: text})
 	}
-	kind := Clean(string(c.Kind))
-	text := joined(separator, fromTo(c.MessagesBefore, c.MessagesAfter, "message"),
-		fromTo(c.InputTokens, c.OutputTokens, "token"),
-		Clean(c.Trigger), applied)
-	return OutlineMark{Kind: "compaction", Run: p.n, At: c.Start, Text: kind + prefixed(separator, text)}
-}
-
-func permissionMark(p place, q *session.Permission) OutlineMark {
-	text := strings.TrimSpace(decision(q.Action) + " " + target(q))
-	return OutlineMark{Kind: "permission", Run: p.n, At: q.Start, Text: text, Action: q.Action}
+	permissions = slices.Clone(permissions)
+	for _, c := range calls {
+		permissions = append(permissions, c.Permissions...)
+	}
+	for _, q := range permissions {
+		text := strings.TrimSpace(decision(q.Action) + " " + target(q))
+		out = append(out, OutlineMark{Kind: "permission", Run: n, At: q.Start, Text: text, Action: q.Action})
+	}
+	return out
 }
 
 // line is the beginning of the reply of a turn, else of its input.
@@ -400,15 +391,6 @@ func (v *View) children(named []session.Summary, now time.Time) []OutlineChild {
 			c.Kind = "fork"
 		}
 		out = append(out, c)
-	}
-	return out
-}
-
-// findings returns defects in words.
-func findings(l []session.Defect) []Finding {
-	var out []Finding
-	for _, d := range l {
-		out = append(out, Finding{Code: d.Code, Text: defectText(d), Observation: isNote(d)})
 	}
 	return out
 }

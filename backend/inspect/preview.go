@@ -51,21 +51,18 @@ func sayings(body string) []saying {
 
 // resultText returns a tool result in one line: its texts, or its JSON.
 func resultText(body string) string {
-	c := rawjson.NewCursor([]byte(body), rawjson.MaxDepth)
-	message := false // else what members it has are its own
-	for ok := c.Open('{'); ok && c.More('}'); c.Value() {
-		message = string(c.Key()) == "content" || message
-	}
-	if message && c.End() == nil {
-		var texts []string
+	fields, ok := members(body)
+	isMessage := slices.ContainsFunc(fields, func(m member) bool { return m.name == "content" })
+	var texts []string
+	if ok && isMessage { // else what members it has are its own
 		for _, s := range sayings(body) {
 			texts = append(texts, s.text)
 		}
-		if len(texts) > 0 {
-			return strings.Join(texts, " ")
-		}
 	}
-	return valueText([]byte(body))
+	if len(texts) == 0 {
+		return valueText([]byte(body))
+	}
+	return strings.Join(texts, " ")
 }
 
 // argsText returns arguments as they would stand between the parentheses of a call: name: value, name: value.

@@ -90,8 +90,7 @@ func TestRecorded(t *testing.T) {
 	golden(t, "demo-no-content.txt", render(t, trees[0], inspect.Options{Width: 80, Related: trees[1:]}))
 }
 
-// A turn that was asked twice, since a reply was cut short, whole: what is new on it is new beside the turn before, not beside the attempt that
-// was thrown away.
+// A turn of two attempts, whole: messages are new compared with the turn before, not with the discarded attempt.
 func TestAskedTwice(t *testing.T) {
 	trees := recorded(t, "../../dialects/clark/testdata/sample.events.ndjson", otelagent.CaptureContent)
 	run := trees[0].Runs[0]
@@ -110,7 +109,7 @@ func TestAskedTwice(t *testing.T) {
 			}
 		}
 		table := drawn(t, 80, func(w io.Writer) error { return req.Provenance(w, inspect.Options{Width: 80}) })
-		if n := strings.Count(table, "  not told  "); n != len(req.Messages) { // clark-agent tells of none where it came from
+		if n := strings.Count(table, "  not stated  "); n != len(req.Messages) { // clark-agent states none
 			t.Errorf("%d of %d messages have no provenance:\n%s", n, len(req.Messages), table)
 		}
 		if news != 5 {

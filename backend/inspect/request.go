@@ -321,7 +321,7 @@ func (r *Request) Provenance(w io.Writer, o Options) error {
 	add("", "system prompt", r.System)
 	add("", "tools", r.Tools)
 	add("", "parameters", r.Params)
-	unstated := "not told"
+	unstated := "not stated"
 	if r.Misaligned { // a note says so
 		unstated = ""
 	}

@@ -14,16 +14,14 @@ const maxRules = 200
 // time. state says why they are not there: "not recorded", or "not captured" where only their digest is known.
 func rulesOf(t session.Tree, run *session.Run, at time.Time) (body, state string) {
 	var ref *session.Ref
+	known := run.RulesDigest != ""
 	if run.Rules.Len() > 0 {
-		ref = &run.Rules.Items()[0]
+		ref, known = &run.Rules.Items()[0], true
 	} else {
 		for i := range t.Facts {
 			f := &t.Facts[i]
-			if f.Subject == "session" && f.Key == factRules && (at.IsZero() || !f.At.After(at)) {
-				ref, state = f.Value, ""
-				if ref == nil {
-					state = StateNotCaptured
-				}
+			if f.Subject == session.SubjectSession && f.Key == factRules && (at.IsZero() || !f.At.After(at)) {
+				ref, known = f.Value, true
 			}
 		}
 	}
@@ -31,15 +29,11 @@ func rulesOf(t session.Tree, run *session.Run, at time.Time) (body, state string
 		if body, ok := t.Blocks.Body(*ref); ok {
 			return body, ""
 		}
+	}
+	if known {
 		return "", StateNotCaptured
 	}
-	if state == "" && run.RulesDigest != "" {
-		state = StateNotCaptured
-	}
-	if state == "" {
-		state = StateNotRecorded
-	}
-	return "", state
+	return "", StateNotRecorded
 }
 
 // factRules is the key of the fact that holds a session's rules.

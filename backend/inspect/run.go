@@ -112,13 +112,7 @@ func (r *renderer) run(p place) *node {
 	}
 	var kids []timed
 	if r.o.Run != run || r.o.Turn == nil {
-		for i := range v.calls {
-			kids = append(kids, timed{v.calls[i].of.Span, r.call(&v.calls[i])})
-		}
-		for i := range v.compactions {
-			kids = append(kids, timed{v.compactions[i].of.Span, r.compaction(&v.compactions[i])})
-		}
-		kids = append(kids, r.decisions(v.permissions)...)
+		kids = append(r.calls(&v.own), r.others(&v.own)...)
 		for _, k := range r.strays[run] { // nothing says which turn spawned them
 			if !r.placed[k.run] {
 				kids = append(kids, timed{k.run.Span, r.run(k)})
@@ -179,8 +173,8 @@ func (r *renderer) runLines(n *node, p place, v *runView) {
 	if len(branches) > 0 {
 		n.wrapped("then", dim, strings.Join(branches, separator))
 	}
-	r.messages(n, run.Capture, v.outside)
-	r.events(n, v.events)
+	r.messages(n, run.Capture, v.own.Input)
+	r.events(n, v.own.Events)
 	r.findings(n, v.Defects)
 }
 

@@ -50,7 +50,7 @@ func TestNotTold(t *testing.T) {
 	want := `session  s
 status   idle · 1 run · 1 turn · 1 tool call
 agent    not named · clark-agent
-time     not told
+time     not stated
 tokens   not reported
 
                                                             took      in     out

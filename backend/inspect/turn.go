@@ -67,10 +67,7 @@ func (r *renderer) timelineTurn(n *node, v *TurnView, title string) {
 	}
 	called := dim.of(Clean(strings.Join(v.Called, ", ")))
 	n.head = []string{joined(" ", bold.of(title), st.of(state), yellow.of(times), called)}
-	for i := range v.Compactions {
-		n.add(r.compaction(&v.Compactions[i]))
-	}
-	for _, k := range r.decisions(v.Permissions) {
+	for _, k := range r.others(v) {
 		n.add(k.node)
 	}
 	for i := range v.ToolCalls {
@@ -78,6 +75,22 @@ func (r *renderer) timelineTurn(n *node, v *TurnView, title string) {
 			n.add(r.call(c))
 		}
 	}
+}
+
+// calls draws the tool calls of a turn or a run.
+func (r *renderer) calls(v *TurnView) (out []timed) {
+	for i := range v.ToolCalls {
+		out = append(out, timed{v.ToolCalls[i].of.Span, r.call(&v.ToolCalls[i])})
+	}
+	return out
+}
+
+// others draws the compactions of a turn or a run, then its decisions.
+func (r *renderer) others(v *TurnView) (out []timed) {
+	for i := range v.Compactions {
+		out = append(out, timed{v.Compactions[i].of.Span, r.compaction(&v.Compactions[i])})
+	}
+	return append(out, r.decisions(v.Permissions)...)
 }
 
 // asked draws what the model was asked: in a few lines, or with all numbers where the turn is shown alone.
@@ -176,7 +189,7 @@ func (r *renderer) answer(n *node, v *TurnView) {
 			firstCall = at
 		}
 	}
-	var before, after, calls []timed
+	var before, after []timed
 	put := func(k timed) {
 		if firstCall.IsZero() || k.span.Start.Before(firstCall) {
 			before = append(before, k)
@@ -184,11 +197,8 @@ func (r *renderer) answer(n *node, v *TurnView) {
 			after = append(after, k)
 		}
 	}
-	for i := range v.Compactions {
-		put(timed{v.Compactions[i].of.Span, r.compaction(&v.Compactions[i])})
-	}
-	for _, k := range r.decisions(v.Permissions) {
-		if put(k); len(after) == 0 {
+	for i, k := range r.others(v) {
+		if put(k); len(after) == 0 && i >= len(v.Compactions) {
 			decided = k.span.Start
 		}
 	}
@@ -224,9 +234,7 @@ func (r *renderer) answer(n *node, v *TurnView) {
 	if v.Error != "" {
 		n.wrapped("error", red, Clean(v.Error))
 	}
-	for i := range v.ToolCalls {
-		calls = append(calls, timed{v.ToolCalls[i].of.Span, r.call(&v.ToolCalls[i])})
-	}
+	calls := r.calls(v)
 	r.events(n, v.Events[early:])
 	r.findings(n, v.Findings)
 	for _, k := range merge(calls, after) {

@@ -79,13 +79,7 @@ func (m *docs) turn(i int) *TurnView {
 		ErrorType: string(t.ErrorType), Error: t.Error, Capture: t.Capture, PromptDigest: t.PromptDigest,
 		Called: called(t.Turn), Partial: t.Partial && !t.Replied, Findings: findings(t.Defects), of: t,
 	}
-	for _, c := range t.ToolCalls {
-		o.ToolCalls = append(o.ToolCalls, m.call(t.place, t.address(), t.Capture, c))
-	}
-	o.Permissions = m.permissions(t.run, t.Permissions)
-	for _, c := range t.Compactions {
-		o.Compactions = append(o.Compactions, m.compaction(t.Capture, c))
-	}
+	m.children(o, t.place, t.address(), t.Capture, t.ToolCalls, t.Compactions, t.Permissions)
 	if m.bare {
 		return o
 	}
@@ -111,18 +105,25 @@ func (m *docs) turn(i int) *TurnView {
 
 // run returns a run, and what belongs to it outside its turns.
 func (m *docs) run(p place) *runView {
-	o := &runView{OutlineRun: m.View.run(p, m.now), permissions: m.permissions(p.run, p.run.Permissions)}
-	for _, c := range p.run.ToolCalls {
-		o.calls = append(o.calls, m.call(p, p.address(), p.run.Capture, c))
-	}
-	for _, c := range p.run.Compactions {
-		o.compactions = append(o.compactions, m.compaction(p.run.Capture, c))
-	}
+	o := &runView{OutlineRun: m.View.run(p, m.now)}
+	m.children(&o.own, p, p.address(), p.run.Capture, p.run.ToolCalls, p.run.Compactions, p.run.Permissions)
 	if !m.bare {
-		o.outside = m.said(p.run.Outside.Items(), p.run.Capture, nil, nil)
-		o.events = m.events(p.run.Events, p.run.Capture)
+		o.own.Input = m.said(p.run.Outside.Items(), p.run.Capture, nil, nil)
+		o.own.Events = m.events(p.run.Events, p.run.Capture)
 	}
 	return o
+}
+
+// children sets the calls, compactions and decisions of a turn or a run with that address.
+func (m *docs) children(o *TurnView, p place, of string, capture spans.Capture, calls []*session.ToolCall,
+	compactions []*session.Compaction, permissions []*session.Permission) {
+	for _, c := range calls {
+		o.ToolCalls = append(o.ToolCalls, m.call(p, of, capture, c))
+	}
+	for _, c := range compactions {
+		o.Compactions = append(o.Compactions, m.compaction(capture, c))
+	}
+	o.Permissions = m.permissions(p.run, permissions)
 }
 
 // sources returns where the new messages of a turn came from, as its last request states it.

@@ -319,14 +319,10 @@ type EventView struct {
 	of session.Note
 }
 
-// runView is a run, and what belongs to it outside its turns.
+// runView is a run, and what belongs to it outside its turns, as that of a turn.
 type runView struct {
 	OutlineRun
-	outside     []Said
-	calls       []CallView
-	permissions []PermissionView
-	compactions []CompactionView
-	events      []EventView
+	own TurnView
 }
 
 // RequestView is one request of a turn in a line; the whole of it is Request.

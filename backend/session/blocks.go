@@ -89,6 +89,14 @@ func (s *BlockSet) Len() int {
 	return len(s.byShort)
 }
 
+// Bytes returns the size of all bodies.
+func (s *BlockSet) Bytes() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.bytes
+}
+
 // get returns the block of a short id; nil if it is missing, or if several ids begin alike.
 func (s *BlockSet) get(id spans.ShortID) *held {
 	if s == nil || s.byShort[id] == nil || s.byShort[id].twins {

@@ -121,20 +121,16 @@ func (q *query) read(ctx context.Context, key session.Key, blocks bool) (session
 			return nil, 0, err
 		}
 		defer done()
-		s, err := q.rd.Tree(ctx, key)
+		var t session.Tree
+		if blocks {
+			t, err = q.rd.Load(ctx, key)
+		} else {
+			t.Session, err = q.rd.Tree(ctx, key)
+		}
 		if err != nil {
 			return nil, 0, err
 		}
-		t, size := session.Tree{Session: s}, sizeOf(s)
-		if blocks {
-			var more int64
-			if t.Blocks, more, err = q.h.blocks(ctx, key, s); err != nil {
-				return nil, 0, err
-			}
-			s.CheckContent(t.Blocks)
-			size += more
-		}
-		return t, size, nil
+		return t, sizeOf(t), nil
 	})
 	if err != nil {
 		return session.Tree{}, 0, err
@@ -142,39 +138,14 @@ func (q *query) read(ctx context.Context, key session.Key, blocks bool) (session
 	return t.(session.Tree), revision, nil
 }
 
-// blocks returns the blocks of a session and an estimate of their memory.
-func (h *Handler) blocks(ctx context.Context, key session.Key, s *session.Session) (*session.BlockSet, int64, error) {
-	const each = 96 // bytes of a block besides its body
-	var size int64
-	blocks, err := session.NewBlockSet(func(yield func(session.Block, error) bool) {
-		for b, err := range h.o.Store.Blocks(ctx, key, nil) {
-			size += int64(len(b.Body)) + each
-			if !yield(b, err) {
-				return
-			}
-		}
-	})
-	if err != nil {
-		return nil, 0, err
+// sizeOf estimates the memory of a tree.
+func sizeOf(t session.Tree) int64 {
+	const span, block = 2 << 10, 96 // bytes of a span with its attributes, and of a block besides its body
+	size := span + t.Blocks.Bytes() + int64(t.Blocks.Len())*block
+	for range t.Walk() {
+		size += span
 	}
-	for _, b := range s.LiveBlocks() {
-		blocks.Add(b)
-		size += int64(len(b.Body)) + each
-	}
-	return blocks, size, nil
-}
-
-// sizeOf estimates the memory of a tree without its blocks.
-func sizeOf(s *session.Session) int64 {
-	const each = 2 << 10 // bytes of a span with its attributes
-	n := 1
-	for _, r := range s.Runs {
-		n += 1 + len(r.ToolCalls) + len(r.Compactions) + len(r.Permissions) + len(r.Events)
-		for _, t := range r.Turns {
-			n += 1 + len(t.ToolCalls) + len(t.Compactions) + len(t.Permissions) + len(t.Events)
-		}
-	}
-	return int64(n) * each
+	return size
 }
 
 // view is a session with the sessions of its sub-agents.
@@ -198,16 +169,12 @@ func (v *view) stateAt(now time.Time) string {
 
 // view returns the session that the path names. It reads the sessions of sub-agents without their blocks.
 func (q *query) view() (*view, error) {
-	key, err := q.session()
-	if err != nil {
-		return nil, err
-	}
-	t, revision, err := q.tree(key)
+	t, err := q.target("")
 	if err != nil {
 		return nil, err
 	}
 	var b strings.Builder
-	fmt.Fprint(&b, revision)
+	fmt.Fprint(&b, t.revision)
 	load := func(ctx context.Context, other session.Key) (session.Tree, error) {
 		t, revision, err := q.read(ctx, other, false)
 		if err == nil {
@@ -220,8 +187,8 @@ func (q *query) view() (*view, error) {
 		return nil, err
 	}
 	state := b.String()
-	v, err := q.h.cache.get(q.Context(), cacheKey{key, "view"}, state, func(context.Context) (any, int64, error) {
-		v := &view{View: inspect.NewView(t, related), key: key, revision: revision, state: state}
+	v, err := q.h.cache.get(q.Context(), cacheKey{t.key, "view"}, state, func(context.Context) (any, int64, error) {
+		v := &view{View: inspect.NewView(t.Tree, related), key: t.key, revision: t.revision, state: state}
 		return v, int64(v.Len()) * 128, nil
 	})
 	if err != nil {
