@@ -1,15 +1,18 @@
 package otelagent
 
-import "github.com/otelagent/otelagent/internal/writer"
+import (
+	"github.com/otelagent/otelagent/internal/writer"
+	"github.com/otelagent/otelagent/spans"
+)
 
 // Message is one message or tool result: its JSON as the loop spells it (Raw, content), its Role (user, assistant,
 // toolResult, or the loop's own), the call that a tool result answers (ToolCallID), the time inside the message (Time),
 // and in a request where it came from (Provenance). Only Raw is required.
-type Message = writer.Message
+type Message = spans.Message
 
 // Usage are the counts of tokens as a provider reports them (Input, Output, Reasoning, CacheRead, CacheWrite, Total),
 // and the Rule that normalises them: whether Input includes cached tokens. An empty Rule means that it does.
-type Usage = writer.Usage
+type Usage = spans.Usage
 
 // ParseReply reads the reply of a model API from the body of the HTTP response, whole or streamed. It recognizes the
 // API by its keys:

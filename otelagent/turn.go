@@ -64,7 +64,7 @@ type Request struct {
 
 // Parameters are the system prompt, the tools, the model, the reasoning effort (Level), the format of the output, the
 // limit of output tokens, and the temperature that a request asks for. A zero field is not stated.
-type Parameters = writer.Parameters
+type Parameters = spans.Parameters
 
 // ParseRequest reads the body of a request: Anthropic messages, OpenAI chat and responses, Gemini, phi-core. Each
 // message has its role and the tool call that it answers, so that the caller has to add provenance only. The result

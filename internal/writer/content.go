@@ -129,8 +129,8 @@ func (c *content) redact(o *origin, p spans.Redactable) []byte {
 	return validBytes(body)
 }
 
-// piece is a message as a redactor sees it.
-func (msg *Message) piece() spans.Redactable {
+// pieceOf returns a message as a redactor sees it.
+func pieceOf(msg *Message) spans.Redactable {
 	return spans.Redactable{Body: msg.Raw, JSON: true, Place: spans.PlaceMessage, Role: msg.Role,
 		Provenance: msg.Provenance.Kind}
 }
@@ -172,7 +172,7 @@ func (c *content) setMessages(o *origin, name string, messages []Message) {
 
 // addMessage appends a message to a list.
 func (c *content) addMessage(m *memory, o *origin, name string, msg *Message) {
-	text := c.redact(o, msg.piece())
+	text := c.redact(o, pieceOf(msg))
 	it := spans.Item{Block: c.block(m, o, string(text)), Provenance: c.provenance(o, &msg.Provenance)}
 	c.list(name, 0).add(it)
 }

@@ -146,27 +146,12 @@ type TurnResult struct {
 	Results []Message
 }
 
-// Usage are the six counts as a provider or loop reports them, in tokens, and the rule that normalises them.
-type Usage struct {
-	Input, Output, Reasoning, CacheRead, CacheWrite, Total int64
-	// Rule says whether Input includes cached tokens; empty means that it does.
-	Rule spans.UsageRule
-}
-
-// Message is one message, tool result or extension message.
-//
-// Raw is its JSON as the loop wrote it.
-type Message struct {
-	Raw []byte
-	// Role is user, assistant, toolResult, or what the loop says.
-	Role string
-	// ToolCallID is the call that a tool result answers.
-	ToolCallID string
-	// Time is the time inside the message; zero when it has none.
-	Time time.Time
-	// Provenance says where the message came from when it is part of a request.
-	Provenance spans.Provenance
-}
+// These types are part of the public API.
+type (
+	Message    = spans.Message
+	Usage      = spans.Usage
+	Parameters = spans.Parameters
+)
 
 // Request is what the model received in one attempt of a turn. With Payload the tracer finds System, Tools and Messages
 // in it, as ParseRequest does. Byte slices are copied before the call returns, as far as they are kept.
@@ -184,17 +169,6 @@ type Request struct {
 	Parameters
 	// Bytes is the size of the request as the loop emitted it; zero takes that of Payload.
 	Bytes int64
-}
-
-// Parameters are what a request asks for in addition to its messages. A zero field is not stated. Where a payload has
-// system prompt and tools, those count.
-type Parameters struct {
-	// System and Tools are the raw JSON of system prompt and tool catalogue (content).
-	System, Tools []byte
-	// Model is the one asked for, Level the reasoning effort, Format the format of the output, as the provider spells them.
-	Model, Level, Format string
-	MaxTokens            *int64
-	Temperature          *float64
 }
 
 // DiscardedAttempt is an attempt of a turn whose reply was thrown away. Its tokens were billed, so they are kept, apart

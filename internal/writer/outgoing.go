@@ -100,7 +100,7 @@ func (q *outgoing) message(i int) (msg Message) {
 		msg = q.stated[i]
 	}
 	if msg.Raw = q.raw(i); msg.Role == "" {
-		msg.read()
+		readHeading(&msg)
 	}
 	return msg
 }
@@ -124,7 +124,7 @@ func (q *outgoing) items() (h *history, same int) {
 	q.texts = make([][]byte, q.count-same)
 	for i := range q.texts {
 		msg := q.message(same + i)
-		q.texts[i] = q.redact(q.origin, msg.piece())
+		q.texts[i] = q.redact(q.origin, pieceOf(&msg))
 		raw := string(msg.Raw)
 		text := raw
 		if string(q.texts[i]) != raw {
@@ -300,7 +300,7 @@ func (q *outgoing) whole(h *history, same int) (w whole) {
 			w.write(q.texts[next-same])
 		} else {
 			msg := q.message(next)
-			body, _ := q.tracer.config.redact(msg.piece())
+			body, _ := q.tracer.config.redact(pieceOf(&msg))
 			w.write(validBytes(body))
 		}
 		next++

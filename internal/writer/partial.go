@@ -148,7 +148,7 @@ func (m *partialMessage) redacted(c *Config) (msg Message, changed int) {
 		if !m.headless {
 			whole := Message{Role: m.Role, Raw: (&partialMessage{Content: m.Content, Role: m.Role}).json()}
 			var body []byte
-			body, changed = c.redact(whole.piece())
+			body, changed = c.redact(pieceOf(&whole))
 			if json.Unmarshal(body, &shown) == nil && len(shown.Content) > 0 {
 				last := &shown.Content[len(shown.Content)-1]
 				text, thinking := wholeLines(last.Text), wholeLines(last.Thinking)

@@ -206,5 +206,5 @@ func usageOf(o *object.Object, rule spans.UsageRule, keys [6]string) *Usage {
 	if !found || o.Failed() > failed {
 		return nil
 	}
-	return &Usage{n[0], n[1], n[2], n[3], n[4], n[5], rule}
+	return &Usage{Input: n[0], Output: n[1], Reasoning: n[2], CacheRead: n[3], CacheWrite: n[4], Total: n[5], Rule: rule}
 }

@@ -45,7 +45,7 @@ func (r *Request) parse() error {
 		r.Messages = make([]Message, len(l.texts))
 		for i, at := range l.texts {
 			r.Messages[i].Raw = at.of(r.Payload)
-			r.Messages[i].read()
+			readHeading(&r.Messages[i])
 		}
 	}
 	return l.fill(r)
@@ -183,8 +183,8 @@ func (l *layout) others() []byte {
 	return append(bytes.TrimSuffix(b, []byte{','}), '}')
 }
 
-// read takes role and tool call id from the message.
-func (msg *Message) read() {
+// readHeading takes role and tool call id from the JSON of the message.
+func readHeading(msg *Message) {
 	role, id := genaijson.Heading(msg.Raw)
 	msg.Role, msg.ToolCallID = role, cmp.Or(msg.ToolCallID, id)
 }

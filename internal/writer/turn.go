@@ -208,7 +208,7 @@ func (t *Turn) Discard(d DiscardedAttempt) {
 			t.unanswer()
 		}
 		if d.Usage != nil {
-			t.wasted.add(d.Usage.normal())
+			t.wasted.add(normalised(d.Usage))
 		}
 	}
 	t.mu.Unlock()

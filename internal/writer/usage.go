@@ -12,7 +12,7 @@ import (
 // counts are input, output, reasoning, cache read and cache write.
 type normalUsage [5]int64
 
-func (u *Usage) normal() normalUsage {
+func normalised(u *Usage) normalUsage {
 	n := normalUsage{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite}
 	if u.Rule == spans.UsageRuleExcludesReasoning || u.Rule == spans.UsageRuleExcludesCacheAndReasoning {
 		n[1] = plus(n[1], u.Reasoning)
@@ -56,7 +56,7 @@ var groupUsageKeys = [6]attribute.Key{spans.GroupUsageInputKey, spans.GroupUsage
 
 // usage adds the normalised counts, the rule from which a reader gets the reported ones, and the reported total.
 func (a *attrs) usage(u *Usage, keys *usageKeys, total attribute.Key) {
-	a.normalUsage(u.normal(), keys)
+	a.normalUsage(normalised(u), keys)
 	a.count(total, u.Total)
 	rule := u.Rule
 	if rule == "" {

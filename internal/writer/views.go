@@ -96,7 +96,7 @@ func (t *Turn) replyViews(res *TurnResult, a *attrs) {
 func (h *handle) redacted(messages []Message) [][]byte {
 	list := make([][]byte, len(messages))
 	for i := range messages {
-		body, _ := h.tracer.config.redact(messages[i].piece())
+		body, _ := h.tracer.config.redact(pieceOf(&messages[i]))
 		list[i] = validBytes(body)
 	}
 	return list
