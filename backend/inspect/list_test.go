@@ -1,7 +1,6 @@
 package inspect_test
 
 import (
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -96,19 +95,6 @@ func TestListZone(t *testing.T) {
 			if !strings.Contains(b.String(), want) {
 				t.Errorf("no %q in\n%s", want, b.String())
 			}
-		}
-	}
-}
-
-// One long id does not hide the columns of all sessions.
-func TestListLongID(t *testing.T) {
-	list := []session.Summary{
-		{Key: session.Key{ID: strings.Repeat("x", 256)}, Status: spans.SessionStatusIdle, Last: at(400), Turns: 1},
-	}
-	for _, width := range []int{80, 160} {
-		got := drawn(t, width, func(w io.Writer) error { return inspect.List(w, list, inspect.Options{Width: width}) })
-		if !strings.Contains(got, "STATUS") || !strings.Contains(got, "idle") {
-			t.Errorf("width %d:\n%s", width, got)
 		}
 	}
 }
