@@ -219,14 +219,14 @@ func (d *differ) field(p *Pair, x, y *field) {
 	case isThere && x.kind == ofMessages:
 		x, y = x.unlike(y)
 	}
-	before, a, whyA := x.leaves()
-	after, b, whyB := y.leaves()
+	before, a, whyA := x.values()
+	after, b, whyB := y.values()
 	if whyA+whyB == "" && x.unit != y.unit {
 		whyA, whyB = OtherUnit, OtherUnit
 	}
 	switch nameA, nameB := x.name(), y.name(); {
 	case whyA+whyB == "":
-		d.leaves(p, x, before, after, a, b)
+		d.values(p, x, before, after, a, b)
 	case x.kind == ofMessages, whyA != "" && nameA == "" || whyB != "" && nameB == "":
 		d.unknown(p, x.part, whyIf(nameA == "" || isThere, whyA), whyIf(nameB == "" || isThere, whyB))
 	case nameA != nameB && p.A != nil && p.B != nil:
@@ -237,8 +237,8 @@ func (d *differ) field(p *Pair, x, y *field) {
 	}
 }
 
-// leaves compares what two fields hold: messages by what they say, and values by their paths. a and b are the values.
-func (d *differ) leaves(p *Pair, f *field, before, after []leaf, a, b any) {
+// values compares what two fields hold: messages by what they say, and values by their paths. a and b are the values.
+func (d *differ) values(p *Pair, f *field, before, after []leaf, a, b any) {
 	lists := [2][]leaf{before, after}
 	path := func(n, i int) string { return lists[n][i].path }
 	whole := func(n, i int) string { return path(n, i) + "\x00" + lists[n][i].raw }

@@ -383,8 +383,8 @@ func (f *field) text() (text string, there bool, why Why) {
 	return strings.Join(bodies, "\n"), why == "", why
 }
 
-// leaves returns what the field holds, and as a value where it is JSON, or why that is not here.
-func (f *field) leaves() (list []leaf, v any, why Why) {
+// values returns what the field holds, and as a value where it is JSON, or why that is not here.
+func (f *field) values() (list []leaf, v any, why Why) {
 	if f.kind == ofMessages {
 		list, why = f.texts()
 		return list, nil, cmp.Or(f.why, why)
