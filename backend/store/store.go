@@ -40,7 +40,7 @@ type VersionError struct {
 
 // Error says what to do.
 func (e *VersionError) Error() string {
-	do := "it was written before the first release and cannot be read: record into a new one"
+	do := "it was written before the first release and cannot be read: record into a new database"
 	switch {
 	case e.Have == 0:
 		do = "it is empty: nothing was recorded into it yet"

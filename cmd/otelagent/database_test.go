@@ -32,7 +32,7 @@ func TestOlderAndNewerSchema(t *testing.T) {
 	cli(t, "send", "--db", db, file)
 	verbs := append(readVerbs[:len(readVerbs):len(readVerbs)], []string{"rm", "x", "--yes"},
 		[]string{"up", "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0"}, []string{"send", file})
-	for version, do := range map[int]string{3: "cannot be read: record into a new file", 999: "use a newer program"} {
+	for version, do := range map[int]string{3: "cannot be read: record into a new database", 999: "use a newer program"} {
 		execute(t, db, fmt.Sprintf("PRAGMA user_version=%d", version))
 		before, err := os.ReadFile(db)
 		must(t, err)

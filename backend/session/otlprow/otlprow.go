@@ -9,10 +9,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/backend/otlpbounds"
 	"github.com/otelagent/otelagent/backend/session"
@@ -226,6 +228,7 @@ func (d *decoder) span(span ptrace.Span) {
 	}
 	if reason == "" {
 		d.partialOutput(&row, blocks)
+		stated(&row)
 		d.batch.Rows = append(d.batch.Rows, row)
 		return
 	}
@@ -238,6 +241,30 @@ func (d *decoder) span(span ptrace.Span) {
 	}
 	d.report.Rejected[reason]++
 	d.describe(reason, span.Name(), span.TraceID(), span.SpanID(), attrs)
+}
+
+// stated adds to a turn what follows from its lists and the span does not repeat: that its content was captured, and how
+// many messages the last request has. A turn that is sent again with content supersedes the one without by these: of two
+// rows that end at the same time session.Supersedes prefers the one with more attributes.
+func stated(row *session.Row) {
+	if row.Kind != session.KindTurn || len(row.Lists) == 0 {
+		return
+	}
+	add := func(key attribute.Key, v session.Value) {
+		i, ok := slices.BinarySearchFunc(row.Attrs, string(key), func(a session.Attr, key string) int {
+			return strings.Compare(a.Key, key)
+		})
+		if !ok {
+			row.Attrs = slices.Insert(row.Attrs, i, session.Attr{Key: string(key), Value: v})
+		}
+	}
+	add(spans.CaptureLevelKey, session.StringValue(string(spans.CaptureContent)))
+	for _, l := range slices.Backward(row.Lists) {
+		if l.Name == spans.ListRequest {
+			add(spans.RequestMessagesKey, session.IntValue(l.Count))
+			return
+		}
+	}
 }
 
 // record reads a log record as a session.payload span with one event.

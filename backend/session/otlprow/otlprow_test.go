@@ -88,6 +88,8 @@ func TestDecode(t *testing.T) {
 				{Key: "list", Value: session.StringsValue([]string{"a", "b"})},
 				{Key: "map", Value: session.StringValue(`{"a":{"\u003c":"\"\ufffd"},"b":1}`)},
 				{Key: "mixed", Value: session.StringValue(`["a",1,2.5,null,true,"eA=="]`)},
+				{Key: "otelagent.capture", Value: session.StringValue("content")},
+				{Key: "otelagent.request.messages", Value: session.IntValue(2)},
 				{Key: "otelagent.schema", Value: session.IntValue(1)},
 			},
 			Lists: []session.List{{Name: "request", Attempt: 1, Count: 2, Prefix: "1 BBBBBBBBBBA",

@@ -69,7 +69,7 @@ func TestDecodeBlocks(t *testing.T) {
 	if diff := cmp.Diff(wantBlocks, batch.Blocks); diff != "" {
 		t.Errorf("blocks, -want +got:\n%s", diff)
 	}
-	if len(r.Attrs) != 2 { // previews are not kept where the blocks are
+	if len(r.Attrs) != 4 { // previews are not kept where the blocks are
 		t.Errorf("attributes %+v", r.Attrs)
 	}
 	td, s = one()

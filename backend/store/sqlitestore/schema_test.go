@@ -26,8 +26,8 @@ func TestOtherVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for v, do := range map[int]string{
-		1:           "cannot be read: record into a new one",
-		Version - 1: "cannot be read: record into a new one",
+		1:           "cannot be read: record into a new database",
+		Version - 1: "cannot be read: record into a new database",
 		Version + 1: "use a newer program",
 	} {
 		exec1(t, path, fmt.Sprintf("PRAGMA user_version=%d", v))
