@@ -8,7 +8,38 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/otelagent/otelagent/backend/store"
 )
+
+// A database that cannot be made on a full disk has nothing in it, says so, and is made when there is room.
+func TestDiskFullCreate(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.db")
+	for _, size := range []string{"4k", "40k", "256k"} {
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=700,size="+size); err != nil {
+			t.Skipf("no file system of its own can be mounted here: %v", err)
+		}
+		if _, err := Open(t.Context(), path); err == nil || errors.Is(err, store.ErrUnusable) {
+			t.Errorf("Open on a disk of %s: %v, want an error that may go away", size, err)
+		}
+		if _, err := OpenReadOnly(t.Context(), path); err == nil || !strings.Contains(err.Error(), "nothing was recorded") {
+			t.Errorf("OpenReadOnly after that: %v", err)
+		}
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=64m"); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, s, key("a"), 1)
+		checkWhole(t, s)
+		if err := errors.Join(s.Close(), syscall.Unmount(dir, 0)); err != nil {
+			t.Error(err)
+		}
+	}
+}
 
 // Access that is denied is nothing to wait for. Root is denied nothing, so that the test runs as somebody else then.
 func TestDenied(t *testing.T) {
