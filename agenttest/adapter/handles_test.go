@@ -123,7 +123,7 @@ func sketch(all tracetest.SpanStubs) string {
 			}
 			for _, e := range s.Events {
 				for _, kv := range e.Attributes {
-					fmt.Fprintf(&b, "%s  * %s %s\n", indent, kv.Key, strings.ReplaceAll(kv.Value.Emit(), "\n", `\n`))
+					fmt.Fprintf(&b, "%s  * %s %s\n", indent, kv.Key, strings.ReplaceAll(kv.Value.String(), "\n", `\n`))
 				}
 			}
 			under(s.SpanContext.SpanID(), indent+"    ")

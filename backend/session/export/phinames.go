@@ -143,7 +143,7 @@ func refusal(raw []byte, tag string, shapes map[string]string) string {
 	for _, demand := range strings.Fields(shape) {
 		key, typ, _ := strings.Cut(demand, ":")
 		value := o.get(key)
-		complete := true
+		var complete bool
 		switch typ {
 		case "contents":
 			complete = len(value) > 0 && value[0] == '['

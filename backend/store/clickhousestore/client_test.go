@@ -271,8 +271,8 @@ func TestPutErrors(t *testing.T) {
 				}
 				noSecrets(t, err)
 				for _, e := range []error{store.ErrData, store.ErrFull, store.ErrUnusable} {
-					if errors.Is(err, e) != (c.is == e) {
-						t.Errorf("%s: error %v is %v: %v", table, err, e, c.is != e)
+					if want := errors.Is(c.is, e); errors.Is(err, e) != want {
+						t.Errorf("%s: error %v is %v: %v", table, err, e, !want)
 					}
 				}
 				if l := f.inserts(); l[len(l)-1] != table {

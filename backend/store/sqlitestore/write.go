@@ -20,9 +20,7 @@ const checkEvery = 256
 type statements struct {
 	all []*sql.Stmt
 
-	mark, session, grow, trace, row *sql.Stmt
-	has, shared, share              *sql.Stmt
-	block, newest, pack             *sql.Stmt
+	mark, session, grow, trace, row, block, newest, pack *sql.Stmt
 }
 
 // columns of rows, in the order in which appendArgs gives them.

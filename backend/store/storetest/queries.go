@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +17,6 @@ func projected(t *testing.T, s store.Store, k session.Key, m session.Summary) {
 	put(t, s, []session.Row{Row(k, 1)})
 	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: m})
 }
-
-// farTime is the last moment that a row can name.
-var farTime = time.Unix(0, math.MaxInt64).UTC()
 
 // sessionsFilters asks for sessions by what their summaries say, and holds each answer to Query.Matches besides.
 func sessionsFilters(t *testing.T, s store.Store) {
