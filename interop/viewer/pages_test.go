@@ -3,7 +3,6 @@ package viewer
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -63,23 +62,6 @@ func path(parts ...string) string {
 		b.WriteString("/" + url.PathEscape(p))
 	}
 	return b.String()
-}
-
-// api asks the API.
-func api[T any](t *testing.T, server, path string) (v T) {
-	t.Helper()
-	r, err := http.Get(server + "/api/v1" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	if r.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s", path, r.Status)
-	}
-	if err := json.NewDecoder(r.Body).Decode(&v); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	return v
 }
 
 func testid(id string) string { return `[data-testid="` + id + `"]` }
