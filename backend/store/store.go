@@ -59,8 +59,8 @@ const Last = "last"
 // ctx cancels waiting and reading; a Put that was cancelled has happened wholly or not at all.
 type Store interface {
 	// Put keeps a batch: durable when it returns nil, idempotent, all or nothing. For each row key (trace id, span id)
-	// of a session it keeps the row that session.Supersedes prefers; the same key in another session is another row, so
-	// that no tenant can replace a row of another. It keeps a block once per session and id; of two with one id a whole
+	// of a session it keeps the row that session.Supersedes prefers, or any of live rows that end together; the same key
+	// in another session is another row, so that no tenant can replace a row of another. It keeps a block once per session and id; of two with one id a whole
 	// one (Size 0), else the greater Size. It reads nothing back and makes every session that it touches stale, also
 	// when it changed nothing. A batch that CheckBatch refuses fails with ErrData. An empty batch does nothing.
 	Put(ctx context.Context, b session.Batch) error

@@ -87,6 +87,19 @@ func (p phoenix) session(
 ) (shown phoenixSession, kept map[string]phoenixSpan) {
 	t.Helper()
 	eventually(t, func() error {
+		kept = map[string]phoenixSpan{}
+		var list struct{ Data []phoenixSpan }
+		if err := read(t, http.MethodGet, string(p)+"/v1/projects/default/spans?limit=1000", nil, &list); err != nil {
+			return err
+		}
+		for _, s := range list.Data {
+			kept[s.Context.SpanID] = s
+		}
+		for _, s := range sent {
+			if _, ok := kept[s.SpanID().String()]; !ok {
+				return fmt.Errorf("%s %s is not there", s.Name(), s.SpanID())
+			}
+		}
 		var answer struct {
 			Data struct {
 				Projects struct {
@@ -115,19 +128,6 @@ func (p phoenix) session(
 		}
 		if answer.Errors != nil {
 			t.Fatalf("GraphQL: %s", answer.Errors)
-		}
-		kept = map[string]phoenixSpan{}
-		var list struct{ Data []phoenixSpan }
-		if err := read(t, http.MethodGet, string(p)+"/v1/projects/default/spans?limit=1000", nil, &list); err != nil {
-			return err
-		}
-		for _, s := range list.Data {
-			kept[s.Context.SpanID] = s
-		}
-		for _, s := range sent {
-			if _, ok := kept[s.SpanID().String()]; !ok {
-				return fmt.Errorf("%s %s is not there", s.Name(), s.SpanID())
-			}
 		}
 		for _, project := range answer.Data.Projects.Edges {
 			for _, s := range project.Node.Sessions.Edges {

@@ -250,7 +250,7 @@ func TestDeleteDies(t *testing.T) {
 	n := everywhere(t, s, gone, true)
 	halfWay := 0
 	for i := 0; ; i++ {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+i*20)*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+5*i)*time.Millisecond)
 		err := store.Delete(ctx, s, gone)
 		cancel()
 		var marks int

@@ -89,7 +89,9 @@ func (w *world) batch() (b session.Batch) {
 			r.Lists[0].Count = w.Int64N(3)
 			r.Known = pick(w, spans.KnownLive, spans.KnownClosed, spans.KnownObserved)
 			r.End += w.Int64N(2)
-			if w.rarely() {
+			if r.Known == spans.KnownLive {
+				r.End += 2 * r.Lists[0].Count // of live rows that end together a store may keep any
+			} else if w.rarely() {
 				text := pick(w, hostile...)
 				r.Run, r.Service, r.Kind = text, text, pick(w, session.KindRun, session.KindPayload, session.KindUnknown)
 				r.Attrs = []session.Attr{{Key: text, Value: session.StringValue(text)},
