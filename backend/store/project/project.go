@@ -37,15 +37,9 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 	tree := session.Assemble(rows)
 	summary := session.Summarize(tree)
 	refs := tree.TitleRefs()
-	if len(refs) > 0 && tree.Fact(session.SubjectSession, session.FactTitle) == nil {
-		// The first message does not change: a stored title saves the pass over all blocks.
-		if summary.Title, err = storedTitle(ctx, st, k); err != nil {
-			return err
-		}
-	}
 	c, chat := st.(chatTables)
 	chat = chat && c.ChatTables()
-	if chat || len(refs) > 0 && summary.Title == "" {
+	if chat || len(refs) > 0 {
 		bodies, err := store.NewBodies(ctx, st, k)
 		if err != nil {
 			return err
@@ -122,19 +116,6 @@ func readRows(ctx context.Context, st store.Store, k session.Key) (rows []sessio
 		rows = append(rows, r)
 	}
 	return rows, nil
-}
-
-// storedTitle returns the title of the last summary of a session.
-func storedTitle(ctx context.Context, st store.Store, k session.Key) (string, error) {
-	for s, err := range st.Sessions(ctx, store.Query{Tenant: k.Tenant, Prefix: k.ID}) {
-		if err != nil {
-			return "", err
-		}
-		if s.ID == k.ID {
-			return s.Title, nil
-		}
-	}
-	return "", nil
 }
 
 // titleOf reads the bodies of the title.

@@ -252,3 +252,29 @@ func TestClose(t *testing.T) {
 		w.TouchBatch(session.Batch{Rows: []session.Row{row("x", 1, session.KindRun)}})
 	})
 }
+
+// The title follows the first message, whatever order the runs come in.
+func TestTitleOfAnEarlierRun(t *testing.T) {
+	st := memstore.New()
+	for _, said := range []struct {
+		text  string
+		start int64
+	}{{"second", 2000}, {"first", 1000}} {
+		block := session.Block{Session: key("s"), Body: fmt.Sprintf(`{"role":"user","content":%q}`, said.text)}
+		block.ID = spans.BlockOfString(block.Body)
+		r := row("s", byte(said.start/1000), session.KindTurn)
+		r.Run, r.RunStart, r.Start, r.End, r.Turn = said.text, said.start, said.start, said.start+1, 0
+		r.Lists = []session.List{{Name: spans.ListInput, Count: 1, Items: []string{block.ID.Short().String()}}}
+		if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{r}, Blocks: []session.Block{block}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := Session(t.Context(), st, key("s")); err != nil {
+			t.Fatal(err)
+		}
+		for s, err := range st.Sessions(t.Context(), store.Query{}) {
+			if err != nil || s.Title != said.text {
+				t.Errorf("the title is %q (%v), want %q", s.Title, err, said.text)
+			}
+		}
+	}
+}
