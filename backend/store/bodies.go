@@ -19,8 +19,8 @@ type Bodies struct {
 	st  Store
 	key session.Key
 	ids []blockSize // by id
-	// beside are bodies that the store does not have as blocks.
-	beside map[spans.ShortID]session.Block
+	// extra are bodies that the store does not have as blocks.
+	extra map[spans.ShortID]session.Block
 }
 
 type blockSize struct {
@@ -44,11 +44,11 @@ func NewBodies(ctx context.Context, st Store, k session.Key) (*Bodies, error) {
 
 // Add adds blocks that came with rows: session.LiveBlocks.
 func (b *Bodies) Add(blocks []session.Block) {
-	if b.beside == nil {
-		b.beside = map[spans.ShortID]session.Block{}
+	if b.extra == nil {
+		b.extra = map[spans.ShortID]session.Block{}
 	}
 	for _, block := range blocks {
-		b.beside[block.ID.Short()] = block
+		b.extra[block.ID.Short()] = block
 	}
 }
 
@@ -65,7 +65,7 @@ func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID, least int) (*ses
 		var want []spans.BlockID
 		left := room
 		for n < len(ids) && (n < least || left > 0 && len(want) < loadAtOnce) {
-			if block, ok := b.beside[ids[n]]; ok {
+			if block, ok := b.extra[ids[n]]; ok {
 				set.Add(block)
 				left -= len(block.Body)
 			}

@@ -160,11 +160,11 @@ func (r *rotten) want(t *testing.T, when string, n int64) {
 func TestBadData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &rotten{Store: memstore.New(), bad: map[session.Key]error{key("bad"): fmt.Errorf("pack 7: %w", store.ErrData)}}
-		var told atomic.Int64
+		var reported atomic.Int64
 		w := NewWorker(st, func(err error) {
-			told.Add(1)
+			reported.Add(1)
 			if !errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), `"bad"`) {
-				t.Errorf("told of %v", err)
+				t.Errorf("reported %v", err)
 			}
 		})
 		synctest.Wait()
@@ -177,8 +177,8 @@ func TestBadData(t *testing.T) {
 		w.TouchBatch(put(t, st, row("bad", 2, session.KindTurn)))
 		time.Sleep(time.Hour)
 		st.want(t, "touched", 2)
-		if told.Load() != 2 {
-			t.Errorf("told of %d errors, want 2", told.Load())
+		if reported.Load() != 2 {
+			t.Errorf("reported %d errors, want 2", reported.Load())
 		}
 		put(t, st, row("last", 1, session.KindRun))
 		err := w.Close(t.Context())

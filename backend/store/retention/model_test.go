@@ -24,7 +24,7 @@ type thing struct {
 	age    int64 // that of its family; greater is newer
 }
 
-// model returns what p leaves of l, by the words of Policy and nothing else.
+// model returns what p keeps of l. It follows the documentation of Policy and nothing else.
 func model(l []thing, p retention.Policy) []thing {
 	effective := func(ahead func(last int64) int64) {
 		for i := range l {
@@ -66,7 +66,7 @@ func model(l []thing, p retention.Policy) []thing {
 	return l
 }
 
-// TestModel compares what is left of random sessions and families, some dirty, with what a simple model leaves.
+// TestModel compares what is left of random sessions and families, some dirty, with what a simple model keeps.
 func TestModel(t *testing.T) {
 	each(t, func(t *testing.T, st store.Store) {
 		seed := rand.Uint64()

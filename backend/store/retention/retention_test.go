@@ -325,7 +325,8 @@ func TestErrors(t *testing.T) {
 	if r.ByAge != 9 || !errors.Is(err, disk) {
 		t.Errorf("%+v, %v: want those before the error", r, err)
 	}
-	// Hidden and not erased yet, for instance because somebody reads: counted and told, and the next Erase finishes it.
+	// Sessions that are hidden and not erased yet, for instance because somebody reads, are counted. Apply returns the
+	// error. The next Erase finishes them.
 	readers := errors.New("readers")
 	st = fill()
 	st.erase = func() error { return readers }

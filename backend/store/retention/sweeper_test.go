@@ -16,14 +16,14 @@ import (
 	"github.com/otelagent/otelagent/backend/store/retention"
 )
 
-// told collects what a sweeper tells.
-type told struct {
+// reports collects what a sweeper reports.
+type reports struct {
 	mu      sync.Mutex
 	results []retention.Result
 	errs    []error
 }
 
-func (x *told) swept(r retention.Result, _ time.Duration, err error) {
+func (x *reports) swept(r retention.Result, _ time.Duration, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.results, x.errs = append(x.results, r), append(x.errs, err)
@@ -32,7 +32,7 @@ func (x *told) swept(r retention.Result, _ time.Duration, err error) {
 // TestWake: a sweeper that is woken sweeps soon, not at once and not for every call.
 func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var x told
+		var x reports
 		st := memstore.New()
 		s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, time.Hour, x.swept)
 		synctest.Wait()
@@ -59,7 +59,7 @@ func TestWake(t *testing.T) {
 
 func TestSweeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var x told
+		var x reports
 		var fails atomic.Bool
 		disk := errors.New("disk")
 		st := &hooked{Store: memstore.New(), beforeDelete: func(session.Key) error {
@@ -95,19 +95,19 @@ func TestSweeper(t *testing.T) {
 		want(t, "after Close", left(t, st), "d")
 		n := len(x.errs)
 		if n != 7 || x.errs[0] != nil || !errors.Is(x.errs[n-2], disk) || x.errs[n-1] != nil {
-			t.Errorf("told of %v", x.errs)
+			t.Errorf("reported %v", x.errs)
 		}
 		deleted := 0
 		for _, r := range x.results {
 			deleted += r.ByAge
 		}
-		want(t, "deleted, as was told", deleted, 3)
+		want(t, "deleted, as reported", deleted, 3)
 	})
 }
 
-// TestSweeperClose closes one in the middle of its work: it tells what it did, and the next goes on.
+// TestSweeperClose closes a sweeper in the middle of its work: it reports what it did, and the next goes on.
 func TestSweeperClose(t *testing.T) {
-	var x told
+	var x reports
 	st := &hooked{Store: memstore.New()}
 	for n := range 20 {
 		add(t, st, key(fmt.Sprint("s", n)), time.Now().Add(-2*time.Hour), "")
@@ -133,7 +133,7 @@ func TestSweeperClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(x.results) != 1 || x.results[0].Sessions != 9 || !errors.Is(x.errs[0], context.Canceled) {
-		t.Errorf("told %v, %v", x.results, x.errs)
+		t.Errorf("reported %v, %v", x.results, x.errs)
 	}
 	want(t, "left", len(strings.Fields(left(t, st))), 11)
 }

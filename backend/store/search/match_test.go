@@ -83,7 +83,7 @@ func FuzzFind(f *testing.F) {
 	})
 }
 
-// TestAbout holds that who said something is told in the same words whichever way a message is spelled.
+// TestAbout holds that about returns the same speaker for every spelling of a message.
 func TestAbout(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"role":"user","content":"a"}`:                                                                                     session.ByUser,

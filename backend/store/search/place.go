@@ -27,8 +27,8 @@ type walker struct {
 	matcher *matcher // of content that is in no block
 	blocks  map[spans.ShortID]found
 	hits    []Hit
-	at      map[spans.ShortID]int // hits by their block
-	told    map[spans.ShortID]bool
+	at      map[spans.ShortID]int  // hits by their block
+	inFacts map[spans.ShortID]bool // blocks that a fact refers to and that had no hit before it
 	rest    []spans.ShortID
 	folded  map[int]bool          // hits that two blocks made
 	further map[int]*session.Turn // the last turn that a hit was counted in again
@@ -42,7 +42,7 @@ type walker struct {
 
 // session looks at everything.
 func (w *walker) session() {
-	w.told, w.folded, w.further = map[spans.ShortID]bool{}, map[int]bool{}, map[int]*session.Turn{}
+	w.inFacts, w.folded, w.further = map[spans.ShortID]bool{}, map[int]bool{}, map[int]*session.Turn{}
 	for i, r := range w.tree.Runs {
 		w.run, w.number, w.turn = r, i+1, nil
 		w.list("run metadata", nil, r.Metadata)
@@ -296,7 +296,7 @@ func (w *walker) fact(f *session.Fact) {
 	if _, known := w.at[w.blocks[id].same]; known {
 		return
 	}
-	w.told[id] = true
+	w.inFacts[id] = true
 	kind, of, _ := strings.Cut(f.Subject, "/")
 	switch {
 	case f.Key == session.FactRow && kind == "session":

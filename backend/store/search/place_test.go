@@ -2,7 +2,7 @@ package search
 
 import "testing"
 
-// TestSameThing tells what a turn holds twice from what was said twice.
+// TestSameThing holds that sameThing joins hits on what a turn holds twice, and not on what was said twice.
 func TestSameThing(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -217,7 +217,7 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 	w.history = session.HistoryOf(w.tree, set)
 	w.session()
 	for id, f := range blocks {
-		if _, ok := w.at[f.same]; !ok && !pieces[id] && !w.told[id] {
+		if _, ok := w.at[f.same]; !ok && !pieces[id] && !w.inFacts[id] {
 			w.rest = append(w.rest, id)
 		}
 	}
