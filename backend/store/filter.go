@@ -34,8 +34,8 @@ var filterNames = []string{"q", "agent", "model", "status", "errors", "denied", 
 // ErrFilter is wrapped by errors of Query.Filter about a name that it does not know.
 var ErrFilter = errors.New("no such filter")
 
-// Filter sets one filter of a list as people and URLs spell it. An empty value leaves the query as it is; now is what
-// ages count back from.
+// Filter sets one filter of a list, in the spelling of command flags and URLs. An empty value changes nothing. Ages
+// count back from now.
 //
 //   - q is Search; agent, model, parent and forked_from are what their fields say
 //   - status is one status or several with commas between, of which any will do
@@ -259,7 +259,7 @@ func (q *Query) OnlyOpen() bool {
 		!slices.ContainsFunc(q.Status, func(s spans.SessionStatus) bool { return !slices.Contains(open, s) })
 }
 
-// lowerASCII leaves all bytes alone but the letters A to Z.
+// lowerASCII lowers the letters A to Z and keeps all other bytes.
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {

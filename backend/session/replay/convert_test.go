@@ -174,14 +174,14 @@ func TestAsSent(t *testing.T) {
 // The turn states what the request does not, and nothing else.
 func TestFallback(t *testing.T) {
 	n, temperature := int64(77), 0.25
-	o := Options{API: message.OpenAIChat, Turn: &session.Turn{Model: "told", Level: "low", MaxTokens: &n,
+	o := Options{API: message.OpenAIChat, Turn: &session.Turn{Model: "m", Level: "low", MaxTokens: &n,
 		Temperature: &temperature}}
 	b, err := Convert([]byte(`{"system":[{"type":"text","content":"s"}],"messages":[{"role":"user",`+
 		`"parts":[{"type":"text","content":"hi"}]}]}`), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"model":"told","messages":[{"role":"system","content":"s"},{"role":"user","content":"hi"}],` +
+	want := `{"model":"m","messages":[{"role":"system","content":"s"},{"role":"user","content":"hi"}],` +
 		`"max_completion_tokens":77,"temperature":0.25,"reasoning_effort":"low"}`
 	if string(b.Bytes) != want || len(b.Notes) != 4 {
 		t.Errorf("%s\n%v", b.Bytes, b.Notes)

@@ -106,7 +106,7 @@ func benchOpen(b *testing.B) *Store {
 	return s
 }
 
-// BenchmarkEncode is what Put does before the first byte leaves. It needs no server.
+// BenchmarkEncode measures what Put does before it sends the first byte. It needs no server.
 func BenchmarkEncode(b *testing.B) {
 	w := &putter{writer: 1 << 62}
 	batch := benchBatches(0, false)

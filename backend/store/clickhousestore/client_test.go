@@ -68,7 +68,7 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-// set sets what answers from now on; what runs beside a store asks too.
+// set replaces the function that answers, also while other goroutines send statements.
 func (f *fake) set(answer func(w http.ResponseWriter, r *http.Request, sql string, data []byte) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,7 +112,7 @@ func oneRow() session.Batch {
 	}
 }
 
-// TestOpenErrors holds opening to telling what waiting may mend from what it will not, and to telling no secret.
+// TestOpenErrors holds that Open returns ErrUnusable only for what no waiting mends, and that errors contain no secret.
 func TestOpenErrors(t *testing.T) {
 	away := httptest.NewServer(http.NotFoundHandler())
 	away.Close()
@@ -178,7 +178,7 @@ func noSecrets(t *testing.T, err error) {
 	}
 	for _, secret := range []string{"geheim", "a secret row", "SELECT", "INSERT", "http://"} {
 		if strings.Contains(err.Error(), secret) {
-			t.Errorf("error %q tells %q", err, secret)
+			t.Errorf("error %q contains %q", err, secret)
 		}
 	}
 }

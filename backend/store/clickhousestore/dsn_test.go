@@ -68,7 +68,7 @@ func TestParseDSN(t *testing.T) {
 			}
 		}
 		if strings.Contains(err.Error(), "geheim") {
-			t.Errorf("%s: error %q tells the password", dsn, err)
+			t.Errorf("%s: error %q contains the password", dsn, err)
 		}
 	}
 }

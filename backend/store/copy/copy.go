@@ -35,8 +35,8 @@ type Options struct {
 	Sessions []session.Key
 	// Tenants are those whose sessions are copied; nil: all.
 	Tenants []string
-	// Since leaves out sessions of which nothing was seen since then, by their summaries; those whose summaries are
-	// behind are copied. Zero: none is left out.
+	// Since excludes sessions whose summaries say that nothing was seen since then. Sessions whose summaries are behind
+	// are copied. Zero excludes none.
 	Since time.Time
 	// Verify compares both sides at the end: every row and every block, byte for byte.
 	Verify bool

@@ -312,7 +312,7 @@ func TestInterruptedAndResumed(t *testing.T) {
 	}
 }
 
-// Whatever changes in the source, a second copy brings it, also where no summary tells of it.
+// A second copy brings each change in the source, also a change that no summary records.
 func TestChangedSource(t *testing.T) {
 	src, dst := openSQLite(t), openSQLite(t)
 	fill(t, src)

@@ -40,7 +40,7 @@ func TestKinds(t *testing.T) {
 			}
 		}
 		if strings.Contains(err.Error(), "geheim") {
-			t.Errorf("Check(%q) tells the password: %v", c.dsn, err)
+			t.Errorf("the error of Check(%q) contains the password: %v", c.dsn, err)
 		}
 		if _, err := Open(t.Context(), c.dsn, WithPassword("x")); !errors.Is(err, store.ErrUnusable) {
 			t.Errorf("Open(%q): %v, want one that is ErrUnusable", c.dsn, err)

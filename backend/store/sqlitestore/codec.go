@@ -30,8 +30,8 @@ const rowDictID = 2
 //go:embed rows.dict2
 var rowDictBytes []byte
 
-// rowDict returns the dictionary of rows, with which every row of a file was written: never change it. A better one
-// gets another first byte beside it. dict_test.go made it.
+// rowDict returns the dictionary of rows. Every compressed row of a file was written with it: never change it. A better
+// dictionary gets another first byte, and this one stays. dict_test.go made it.
 var rowDict = sync.OnceValue(func() *s2.Dict { return s2.NewDict(rowDictBytes) })
 
 var errRow = fmt.Errorf("bad compressed row: %w", store.ErrData)

@@ -192,7 +192,7 @@ func TestDeleteWithReader(t *testing.T) {
 				}
 				if seen++; seen == 1 {
 					if err := store.Delete(t.Context(), s, gone); !errors.Is(err, ErrReaders) {
-						t.Fatalf("Delete beside a reader: %v", err)
+						t.Fatalf("Delete while a reader is open: %v", err)
 					}
 					if rows, blocks := count(t, reader, gone); rows+blocks != 0 {
 						t.Errorf("a reader that begins afterwards sees %d rows and %d blocks", rows, blocks)
@@ -241,7 +241,7 @@ func copyFiles(t *testing.T, from, to string) {
 	}
 }
 
-// A process that dies half way leaves a session that nobody sees; whoever opens the file for writing erases the rest.
+// When a process dies half way, no reader sees the session. The next Open for writing erases the rest of it.
 func TestDeleteDies(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.db")

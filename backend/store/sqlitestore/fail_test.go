@@ -79,8 +79,8 @@ func damaged(t *testing.T, from, which string, damage func(page []byte)) string 
 	return path
 }
 
-// Pages that were damaged are told of, by reading as bad data that no waiting mends, by Put as what may be mended;
-// nothing panics, and sessions that stand elsewhere are read.
+// Methods that read return ErrData for a damaged page: no waiting mends it. The error of Put is not ErrData: the sender
+// tries again. Nothing panics, and sessions on other pages are read.
 func TestDamagedFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
@@ -227,7 +227,7 @@ func TestFileGone(t *testing.T) {
 	}
 }
 
-// Paths of readers write nothing: not to the file, not beside it, whatever a reader asks for.
+// A store that is open for reading writes nothing to the file and nothing to its log, whatever a caller asks for.
 func TestReadersDoNotWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	w := newStore(t, path)

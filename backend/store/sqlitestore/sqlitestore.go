@@ -65,7 +65,7 @@ const (
 	busyTimeout = 5 * time.Second
 	// pageSize of new files: rows of 600 bytes and blocks of some KB waste less of it than of 4,096 bytes.
 	pageSize = 8192
-	// cacheKiB is the page cache of a connection: index leaves of the sessions being written stay in it.
+	// cacheKiB is the page cache of a connection: index leaf pages of the sessions being written stay in it.
 	cacheKiB = 16 << 10
 	// checkpointPages is how far the write-ahead log grows before it is copied into the file: 16 MiB.
 	checkpointPages = 2048

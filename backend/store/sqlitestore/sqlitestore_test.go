@@ -102,7 +102,7 @@ func count(t *testing.T, s *Store, k session.Key) (rows, blocks int) {
 	return rows, blocks
 }
 
-// TestStore also holds the file that each case leaves to SQLite's check, and to its own.
+// TestStore also runs SQLite's check, and its own, on the file of each case when the case ends.
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store {
 		path := filepath.Join(t.TempDir(), "x.db")

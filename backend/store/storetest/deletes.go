@@ -41,7 +41,7 @@ func gone(t *testing.T, s store.Store, k session.Key) {
 	}
 }
 
-// deleteCancelled leaves a Delete at every stage: the session is then there or not, and nothing between.
+// deleteCancelled cancels a Delete at every stage. The session is then there or not, and nothing between.
 func (u suite) deleteCancelled(t *testing.T, s store.Store) {
 	k, other := key("big"), key("other")
 	shared := strings.Repeat("a system prompt that two sessions share ", 100)
