@@ -108,7 +108,7 @@ func TestWhatCannotHold(t *testing.T) {
 	check(name, "otelagent", "2", sending{text: named, live: true}, sending{text: named})
 	check(name, "otelagent", "1", sending{text: stamped(named, "09:00"), live: true},
 		sending{text: stamped(named, "09:00")})
-	name = "an array of messages beside the events"
+	name = "an array of messages and the events"
 	check(name, "phi-core", "2", sending{text: events}, sending{text: array, session: its})
 	check(name, "phi-core", "1, 1", sending{text: events}, sending{text: array, session: "array"})
 
