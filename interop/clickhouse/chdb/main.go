@@ -4,8 +4,8 @@
 //
 //	chdb -library libchdb.so -listen 127.0.0.1:18123 FOLDER
 //
-// One statement runs at a time and its result is in memory before the first byte of it leaves. The data of an INSERT
-// has arrived wholly before it begins. Statements come by POST. There are no users, no sessions, no compression, no
+// One statement runs at a time. Its result is whole in memory before the program sends it. The data of an INSERT has
+// arrived wholly before it begins. Statements come by POST. There are no users, no sessions, no compression, no
 // cluster. It may be killed at any moment: what it answered with 200 is in FOLDER.
 package main
 

@@ -1,4 +1,4 @@
-// Package play is an afternoon of two agents, told to a tracer: whatever a query may ask for happens in it at least
+// Package play reports an afternoon of two agents to a tracer: whatever a query may ask for happens in it at least
 // once. Tests of queries, and the runs by hand of dashboards/tempo/ask, have it as their data.
 package play
 
@@ -19,7 +19,7 @@ const Duration = 4 * time.Minute
 // Runs is how many runs there are in an afternoon, the sub-agent's included.
 const Runs = 3
 
-// Afternoon tells of the sessions `harbour-NAME` and `lighthouse-NAME`, which begin at start. The first has a
+// Afternoon reports the sessions `harbour-NAME` and `lighthouse-NAME`, which begin at start. The first has a
 // sub-agent, a retry, a compaction, a cache miss, a slow and expensive turn, and permissions of every kind; the
 // second fails.
 func Afternoon(ctx context.Context, tracer *writer.Tracer, name string, start time.Time) {
