@@ -103,8 +103,9 @@ func WithLive(l writer.Live) Option {
 }
 
 // WithSessionTrace puts all top-level runs of a session into one trace whose id follows from the session, linked to the
-// span in the caller's context; where the generator of the provider does not make such ids, each into a trace of its own.
-// Mind that backends bound the size of a trace. Default: a run is in the trace of the caller's context, else in its own.
+// span in the caller's context; where the generator of the provider does not make such ids, each into a trace of its
+// own. Mind that backends bound the size of a trace. Default: a run is in the trace of the caller's context, else in
+// its own.
 func WithSessionTrace() Option { return writer.WithSessionTrace }
 
 // WithSpanNames sets whether the names of spans have details, such as tool.call bash or session.run coder: names of

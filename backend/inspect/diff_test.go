@@ -125,8 +125,8 @@ func document(t *testing.T, d *diff.Diff, mirrored bool) string {
 	return text(walk("", doc))
 }
 
-// A recording compared with itself differs in nothing, whatever of it was captured; what was not captured is said and not
-// called equal.
+// A recording compared with itself differs in nothing, whatever of it was captured; what was not captured is said and
+// not called equal.
 func TestDiffOfItself(t *testing.T) {
 	paths, err := filepath.Glob("../../dialects/phi/testdata/phi-core-*/*.events.ndjson")
 	if err != nil || len(paths) == 0 {
@@ -158,7 +158,20 @@ func TestDiffOfItself(t *testing.T) {
 // Times and ids are no differences.
 func TestDiffOfAnotherTime(t *testing.T) {
 	a := recorded(t, demo, otelagent.CaptureContent)[0]
-	b := edited(t, demo, otelagent.CaptureContent, nil, "2026-11-21T02", "2027-01-01T07", "toolu_01", "call_77", "17952273", "17952288", "0b5cf0a5-6d0e", "1c6df1b6-7e1f")
+	b := edited(
+		t,
+		demo,
+		otelagent.CaptureContent,
+		nil,
+		"2026-11-21T02",
+		"2027-01-01T07",
+		"toolu_01",
+		"call_77",
+		"17952273",
+		"17952288",
+		"0b5cf0a5-6d0e",
+		"1c6df1b6-7e1f",
+	)
 	if d := compared(t, target(a), target(b)); !d.Equal {
 		j, _ := json.MarshalIndent(d, "", " ")
 		t.Errorf("%s", j)
@@ -283,7 +296,16 @@ func TestDiffOfCaptures(t *testing.T) {
 		}
 	}
 	a := recorded(t, demo, otelagent.CaptureDigests)[0]
-	b := edited(t, demo, otelagent.CaptureDigests, nil, "You are a careful coding agent.", "You are a careless coding agent.", "All 3 tests pass now.", "All tests pass.")
+	b := edited(
+		t,
+		demo,
+		otelagent.CaptureDigests,
+		nil,
+		"You are a careful coding agent.",
+		"You are a careless coding agent.",
+		"All 3 tests pass now.",
+		"All tests pass.",
+	)
 	d := compared(t, target(a), target(b))
 	if d.Equal || d.Counts.Changed != 8 || d.Runs[0].Turns[0].Changes[0].DigestA == "" {
 		t.Errorf("%+v", d)
@@ -311,8 +333,16 @@ func TestHostileDiff(t *testing.T) {
 	d.A.Source = "\x1b[2J"
 	for i := range d.Runs {
 		c := diff.Change{Part: diff.Params, Path: "\x1b[2J", Before: `"\u001b[2J"`, After: "\x1b"}
-		text := diff.Change{Part: diff.Params, Path: "config.\x1b[2J", Change: "\x1b", Text: &diff.Text{Hunks: []diff.Hunk{{Lines: []diff.Line{
-			{Op: diff.Removed, Text: "\x1b[2J"}, {Op: diff.Added, Text: "\x9b", Words: []diff.Word{{Op: diff.Added, Text: "\x9b\u202e"}}}}}}}}
+		text := diff.Change{
+			Part:   diff.Params,
+			Path:   "config.\x1b[2J",
+			Change: "\x1b",
+			Text: &diff.Text{Hunks: []diff.Hunk{{Lines: []diff.Line{
+				{
+					Op:   diff.Removed,
+					Text: "\x1b[2J",
+				}, {Op: diff.Added, Text: "\x9b", Words: []diff.Word{{Op: diff.Added, Text: "\x9b\u202e"}}}}}}},
+		}
 		d.Runs[i].Changes = append(d.Runs[i].Changes, c, text)
 	}
 	for _, form := range []inspect.DiffForm{inspect.DiffUnified, inspect.DiffSideBySide, inspect.DiffStat} {
@@ -323,10 +353,22 @@ func TestHostileDiff(t *testing.T) {
 // Both forms of one comparison with everything in it, as they are drawn.
 func TestDiffDrawn(t *testing.T) {
 	a := recorded(t, demo, otelagent.CaptureContent)[0]
-	b := edited(t, demo, otelagent.CaptureContent, []string{`thinking.4","turn_index":1`},
-		"You are a careful coding agent.", `You are a careful coding agent.\nNever edit files.`,
-		"add() subtracts instead of adding.", `I had a look at the code, the tests and the history.\nadd() subtracts where it should add.`,
-		"cargo test -p missing", "cargo test -p other", "test result: ok. 3 passed; 0 failed", "test result: FAILED. 2 passed; 1 failed", `"input":812`, `"input":1900`)
+	b := edited(
+		t,
+		demo,
+		otelagent.CaptureContent,
+		[]string{`thinking.4","turn_index":1`},
+		"You are a careful coding agent.",
+		`You are a careful coding agent.\nNever edit files.`,
+		"add() subtracts instead of adding.",
+		`I had a look at the code, the tests and the history.\nadd() subtracts where it should add.`,
+		"cargo test -p missing",
+		"cargo test -p other",
+		"test result: ok. 3 passed; 0 failed",
+		"test result: FAILED. 2 passed; 1 failed",
+		`"input":812`,
+		`"input":1900`,
+	)
 	d, err := diff.Compare(target(a), target(b))
 	if err != nil {
 		t.Fatal(err)
@@ -335,7 +377,15 @@ func TestDiffDrawn(t *testing.T) {
 		form  inspect.DiffForm
 		width int
 	}{"diff-unified-80.txt": {inspect.DiffUnified, 80}, "diff-side-by-side-80.txt": {inspect.DiffSideBySide, 80}, "diff-side-by-side-160.txt": {inspect.DiffSideBySide, 160}, "diff-stat-80.txt": {inspect.DiffStat, 80}} {
-		golden(t, name, drawn(t, o.width, func(w io.Writer) error { return inspect.WriteDiff(w, d, inspect.Options{Width: o.width}, o.form) }))
+		golden(
+			t,
+			name,
+			drawn(
+				t,
+				o.width,
+				func(w io.Writer) error { return inspect.WriteDiff(w, d, inspect.Options{Width: o.width}, o.form) },
+			),
+		)
 	}
 	var b2 strings.Builder
 	e := json.NewEncoder(&b2)
@@ -353,13 +403,18 @@ func TestDiffNames(t *testing.T) {
 		return diff.Change{Part: diff.Request, Path: "request", Change: "added",
 			B: &session.Message{Position: 3, Role: "assistant", Body: body}}
 	}
-	d := &diff.Diff{Kind: diff.OfTurns, Runs: []diff.Pair{{State: diff.Changed, A: &diff.Place{}, B: &diff.Place{}, Turns: []diff.Pair{{
-		State: diff.Changed, A: &diff.Place{}, B: &diff.Place{}, Parts: []diff.Part{diff.Request}, Changes: []diff.Change{
-			message(`{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"bash"}}]}`),
-			message(`{"role":"assistant","content":[]}`),
-			{Part: diff.Compaction, Path: "compaction[0].summary.user", Before: `"short"`, After: `"long"`},
-		},
-	}}}}}
+	d := &diff.Diff{
+		Kind: diff.OfTurns,
+		Runs: []diff.Pair{{State: diff.Changed, A: &diff.Place{}, B: &diff.Place{}, Turns: []diff.Pair{{
+			State: diff.Changed, A: &diff.Place{}, B: &diff.Place{}, Parts: []diff.Part{diff.Request}, Changes: []diff.Change{
+				message(
+					`{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"bash"}}]}`,
+				),
+				message(`{"role":"assistant","content":[]}`),
+				{Part: diff.Compaction, Path: "compaction[0].summary.user", Before: `"short"`, After: `"long"`},
+			},
+		}}}},
+	}
 	var b strings.Builder
 	if err := inspect.WriteDiff(&b, d, inspect.Options{Width: 80}, inspect.DiffUnified); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// TestFollowKilled follows a session until its process is gone: what was over is written once and when it is, the rest as it was last seen.
+// TestFollowKilled follows a session until its process is gone: what was over is written once and when it is, the rest
+// as it was last seen.
 func TestFollowKilled(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
@@ -28,7 +29,13 @@ func TestFollowKilled(t *testing.T) {
 	}
 	over := &session.ToolCall{Span: session.Span{Start: at(1), End: at(2)}, ID: "c0", Name: "ls", Outcome: spans.OutcomeOK}
 	frozen := &session.ToolCall{Span: live(2, 4), ID: "c1", Name: "edit", Args: refs(`{"path":"a.txt"}`)}
-	turn := &session.Turn{Span: live(0, 4), Attempts: 2, Partial: true, Output: refs(said), ToolCalls: []*session.ToolCall{over, frozen}}
+	turn := &session.Turn{
+		Span:      live(0, 4),
+		Attempts:  2,
+		Partial:   true,
+		Output:    refs(said),
+		ToolCalls: []*session.ToolCall{over, frozen},
+	}
 	s := &session.Session{
 		ID: "s1", Start: start, Last: at(4), Status: spans.SessionStatusBusy,
 		Runs: []*session.Run{{Span: live(0, 4), ID: "r1", Status: spans.RunStatusOpen, Turns: []*session.Turn{turn}}},
@@ -67,7 +74,9 @@ func TestFollowKilled(t *testing.T) {
 	if diff := cmp.Diff(first+rest, b.String()); diff != "" {
 		t.Error(diff)
 	}
-	if v := StatusOf(s, at(8)); v.Status != spans.SessionStatusAborted || v.Turn != "s1/@1/0" || len(v.Open) != 1 || v.Open[0].Tool != "edit" || !strings.HasPrefix(line, "busy") {
+	if v := StatusOf(s, at(8)); v.Status != spans.SessionStatusAborted || v.Turn != "s1/@1/0" || len(v.Open) != 1 ||
+		v.Open[0].Tool != "edit" ||
+		!strings.HasPrefix(line, "busy") {
 		t.Errorf("%+v", v)
 	}
 }
@@ -76,7 +85,10 @@ func TestFollowKilled(t *testing.T) {
 func TestStatusOfASessionWithASlash(t *testing.T) {
 	call := &session.ToolCall{Name: "edit", ID: "c1", Span: session.Span{Known: spans.KnownLive}}
 	turn := &session.Turn{Index: 3, Span: session.Span{Known: spans.KnownLive}, ToolCalls: []*session.ToolCall{call}}
-	s := &session.Session{ID: "agent:main/a b", Runs: []*session.Run{{Status: spans.RunStatusOpen, Turns: []*session.Turn{turn}}}}
+	s := &session.Session{
+		ID:   "agent:main/a b",
+		Runs: []*session.Run{{Status: spans.RunStatusOpen, Turns: []*session.Turn{turn}}},
+	}
 	const want = "agent:main/a b/@1/3"
 	if v := StatusOf(s, s.Last); v.Turn != want || len(v.Open) != 1 || v.Open[0].Turn != want {
 		t.Errorf("%+v", v)

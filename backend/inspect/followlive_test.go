@@ -42,8 +42,9 @@ func newest(rows []session.Row) []session.Row {
 	return out
 }
 
-// TestFollowSubAgents follows recordings whose lines come one a second: sub-agents are written in place, once, whether copies of
-// what is open come (live) or nothing before it is over, the sub-agent's session before the call that spawned it.
+// TestFollowSubAgents follows recordings whose lines come one a second: sub-agents are written in place, once, whether
+// copies of what is open come (live) or nothing before it is over, the sub-agent's session before the call that spawned
+// it.
 func TestFollowSubAgents(t *testing.T) {
 	const clarkSample, phiSample = "../../dialects/clark/testdata/sample.events.ndjson", "../../cmd/otelagent/demo.ndjson"
 	for _, c := range []struct {

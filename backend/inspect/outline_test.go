@@ -129,7 +129,8 @@ func TestViewCutsBodies(t *testing.T) {
 	for n := range 60 {
 		for _, turn := range v.Turns(0, 100, n, time.Time{}) {
 			for _, s := range append(turn.Input, turn.Output...) {
-				if len(s.Text.Text) > n || s.Text.Cut != (s.Text.Bytes > int64(len(s.Text.Text))) || strings.ToValidUTF8(s.Text.Text, "") != s.Text.Text {
+				if len(s.Text.Text) > n || s.Text.Cut != (s.Text.Bytes > int64(len(s.Text.Text))) ||
+					strings.ToValidUTF8(s.Text.Text, "") != s.Text.Text {
 					t.Fatalf("%d: %+v", n, s.Text)
 				}
 				if s.Text.Cut {
@@ -176,7 +177,10 @@ func TestOutlineStatus(t *testing.T) {
 	s := &session.Session{ID: "s", Status: spans.SessionStatusBusy, Start: at, Last: at, Runs: []*session.Run{{
 		ID: "r", Status: spans.RunStatusOpen, Span: session.Span{Start: at, Known: spans.KnownLive, HeartbeatNS: int64(time.Second)},
 		Turns: []*session.Turn{{
-			Span: session.Span{Start: at, Known: spans.KnownLive}, ToolCalls: []*session.ToolCall{{ID: "c", Span: session.Span{Start: at, Known: spans.KnownLive}}},
+			Span: session.Span{
+				Start: at,
+				Known: spans.KnownLive,
+			}, ToolCalls: []*session.ToolCall{{ID: "c", Span: session.Span{Start: at, Known: spans.KnownLive}}},
 		}},
 	}}}
 	v := inspect.NewView(session.Tree{Session: s}, nil)
@@ -186,7 +190,10 @@ func TestOutlineStatus(t *testing.T) {
 			t.Errorf("after %s: %s, %s, want %v", after, o.Status, o.Runs[0].Status, want)
 		}
 		turn := v.Turns(0, 1, 1, at.Add(after))[0] // what is open of a run that is gone is frozen
-		if got := []string{o.Turns[0].State, o.Turns[0].Calls[0].State, turn.State, turn.Calls[0].State, turn.ToolCalls[0].State}; slices.ContainsFunc(got, func(s string) bool { return s != want[2] }) {
+		if got := []string{o.Turns[0].State, o.Turns[0].Calls[0].State, turn.State, turn.Calls[0].State, turn.ToolCalls[0].State}; slices.ContainsFunc(
+			got,
+			func(s string) bool { return s != want[2] },
+		) {
 			t.Errorf("after %s: %v, want %s", after, got, want[2])
 		}
 	}
@@ -198,7 +205,8 @@ func TestOutlineChildren(t *testing.T) {
 	v := inspect.NewView(trees[0], trees[1:])
 	fork := session.Summary{Key: session.Key{ID: "fork"}, ForkedFrom: trees[0].ID, Status: spans.SessionStatusIdle}
 	o := v.Outline(1, []session.Summary{session.Summarize(trees[1].Session), fork}, time.Time{})
-	if len(o.Children) != 2 || o.Children[0].Kind != "sub-agent" || o.Children[0].From == "" || o.Children[1] != (inspect.OutlineChild{Session: "fork", Kind: "fork", Status: "idle"}) {
+	if len(o.Children) != 2 || o.Children[0].Kind != "sub-agent" || o.Children[0].From == "" ||
+		o.Children[1] != (inspect.OutlineChild{Session: "fork", Kind: "fork", Status: "idle"}) {
 		t.Errorf("%+v", o.Children)
 	}
 }
@@ -208,14 +216,20 @@ func TestOutlineDefects(t *testing.T) {
 	defect := func(detail string) []session.Defect {
 		return []session.Defect{{Code: spans.DefectToolCallMissing, Detail: detail}}
 	}
-	turn := &session.Turn{Defects: defect("a"), ToolCalls: []*session.ToolCall{{Defects: defect("b"), Permissions: []*session.Permission{{Defects: defect("c")}}}}, Compactions: []*session.Compaction{{Defects: defect("d")}}, Permissions: []*session.Permission{{Defects: defect("e")}}}
+	turn := &session.Turn{
+		Defects:     defect("a"),
+		ToolCalls:   []*session.ToolCall{{Defects: defect("b"), Permissions: []*session.Permission{{Defects: defect("c")}}}},
+		Compactions: []*session.Compaction{{Defects: defect("d")}},
+		Permissions: []*session.Permission{{Defects: defect("e")}},
+	}
 	s := &session.Session{ID: "s", Runs: []*session.Run{{ID: "r", Turns: []*session.Turn{{}, turn}}}}
 	o := inspect.NewView(session.Tree{Session: s}, nil).Outline(1, nil, time.Time{})
 	var got []string
 	for _, d := range o.TurnDefects {
 		got = append(got, fmt.Sprint(d.Turn, d.Text[len(d.Text)-1:]))
 	}
-	if diff := cmp.Diff([]string{"1a", "1b", "1c", "1d", "1e"}, got); diff != "" || o.Turns[1].Defects != len(got) || o.Summary.Defects != int64(len(got)) {
+	if diff := cmp.Diff([]string{"1a", "1b", "1c", "1d", "1e"}, got); diff != "" || o.Turns[1].Defects != len(got) ||
+		o.Summary.Defects != int64(len(got)) {
 		t.Errorf("%d of the turn, %d of the session: %s", o.Turns[1].Defects, o.Summary.Defects, diff)
 	}
 }

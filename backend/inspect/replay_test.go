@@ -11,8 +11,8 @@ import (
 	"github.com/otelagent/otelagent/backend/session/replay"
 )
 
-// What is shown of an answer that differs, of one that does not, and of a tool that was run again: no line is wider than the terminal, and
-// nothing in it acts on one.
+// What is shown of an answer that differs, of one that does not, and of a tool that was run again: no line is wider
+// than the terminal, and nothing in it acts on one.
 func TestReplayText(t *testing.T) {
 	recorded := &replay.Answer{
 		Model: "claude-sonnet-4-5", Text: "I read the file.\n\n    func add() {}\n" + strings.Repeat("a long line of the answer, ", 6), StopReason: "tool_use",

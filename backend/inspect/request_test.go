@@ -77,7 +77,8 @@ func TestRequests(t *testing.T) {
 				all := requests(tree)
 				n += len(all)
 				for i, r := range all {
-					if whole := r.Payload.Bytes != nil; whole != (capture == otelagent.CaptureContent) || r.Exact != whole || r.Note() != "" {
+					if whole := r.Payload.Bytes != nil; whole != (capture == otelagent.CaptureContent) || r.Exact != whole ||
+						r.Note() != "" {
 						t.Errorf("%s %s: %+v", path, r.Address, r.Missing)
 					}
 					for _, width := range []int{40, 80, 200} {
@@ -111,10 +112,26 @@ func hostile() session.Tree {
 			Requests: []*session.Request{{Messages: session.NewRefs(messages...), Params: session.NewRefs(params...)}}}
 	}
 	s := &session.Session{ID: "s" + evil, Runs: []*session.Run{{ID: evil, Turns: []*session.Turn{
-		turn(0, []session.Ref{ref("one "+evil, "system"), ref(`[{"name":"`+evil+`"}]`, "tools"), ref("{\""+evil+"\":1}", "rest")},
-			ref(`{"role":"`+evil+`","content":"`+evil+`"}`, evil), ref(evil, "?"+evil)),
-		turn(1, []session.Ref{ref("two "+evil+"\n\n  indented", "system"), ref(`[{"name":"x","d":"`+evil+`"}]`, "tools"), ref(`{"a":"`+evil+`"}`, "rest")},
-			ref(`{"role":"user","content":"other `+evil+`"}`, ""), session.Ref{Block: "\x1b[2J", Provenance: evil}, session.Ref{Block: "AAAAAAAAAAA"}),
+		turn(
+			0,
+			[]session.Ref{ref("one "+evil, "system"), ref(`[{"name":"`+evil+`"}]`, "tools"), ref("{\""+evil+"\":1}", "rest")},
+			ref(`{"role":"`+evil+`","content":"`+evil+`"}`, evil),
+			ref(evil, "?"+evil),
+		),
+		turn(
+			1,
+			[]session.Ref{
+				ref("two "+evil+"\n\n  indented", "system"),
+				ref(`[{"name":"x","d":"`+evil+`"}]`, "tools"),
+				ref(`{"a":"`+evil+`"}`, "rest"),
+			},
+			ref(
+				`{"role":"user","content":"other `+evil+`"}`,
+				"",
+			),
+			session.Ref{Block: "\x1b[2J", Provenance: evil},
+			session.Ref{Block: "AAAAAAAAAAA"},
+		),
 	}}}}
 	return session.Tree{Session: s, Blocks: blocks}
 }

@@ -28,8 +28,8 @@ func catalogue(blocks *session.BlockSet, system, tools string) []*session.Reques
 	return []*session.Request{{Params: session.NewRefs(refs...)}}
 }
 
-// live is a session that is under way: a turn whose reply comes in, a call that runs, and one for which somebody is asked. Its process
-// says every second that it lives.
+// live is a session that is under way: a turn whose reply comes in, a call that runs, and one for which somebody is
+// asked. Its process says every second that it lives.
 func live() session.Tree {
 	blocks := &session.BlockSet{}
 	open := func(from int) session.Span {
@@ -41,16 +41,28 @@ func live() session.Tree {
 		Rules: list(blocks, `[{"tool":"bash","action":"ask"}]`), RulesDigest: digest,
 		Turns: []*session.Turn{
 			{
-				Span: span(10, 4000), Index: 0, Trigger: spans.TriggerUser, StopReason: "tool_use", Attempts: 2, DiscardedAttempts: 1,
-				Discarded: &session.Usage{Input: 10, Output: 1}, Variant: "high", Level: "medium", Temperature: p(0.0), MaxTokens: p(int64(32_000)),
+				Span: span(
+					10,
+					4000,
+				), Index: 0, Trigger: spans.TriggerUser, StopReason: "tool_use", Attempts: 2, DiscardedAttempts: 1,
+				Discarded: &session.Usage{
+					Input:  10,
+					Output: 1,
+				}, Variant: "high", Level: "medium", Temperature: p(0.0), MaxTokens: p(int64(32_000)),
 				Usage:  session.Usage{Input: 1000, CacheRead: 600, CacheWrite: 300, Output: 50, Reasoning: 20},
 				Output: list(blocks, `{"role":"assistant","content":"I run the tests."}`), ModelCallNS: 3e9, FirstChunkNS: 2e8,
 				PromptDigest: digest, RequestMessages: 1, Cost: p(0.00004), Currency: "EUR",
-				Requests: catalogue(blocks, `"Be careful."`, `[{"type":"function","function":{"name":"bash"}},{"type":"web_search"}]`),
+				Requests: catalogue(
+					blocks,
+					`"Be careful."`,
+					`[{"type":"function","function":{"name":"bash"}},{"type":"web_search"}]`,
+				),
 				ToolCalls: []*session.ToolCall{
 					{Span: span(3000, 3900), ID: "c1", Name: "bash", Outcome: spans.OutcomeOK, Args: list(blocks, `{"command":"ls"}`),
-						Permissions: []*session.Permission{{Span: span(3000, 3100), CallID: "c1", Action: spans.ActionAllow, DecidedBy: "ada", WaitNS: 1e8,
-							Source: spans.PermissionSourceProject, Pattern: "ls*"}}},
+						Permissions: []*session.Permission{
+							{Span: span(3000, 3100), CallID: "c1", Action: spans.ActionAllow, DecidedBy: "ada", WaitNS: 1e8,
+								Source: spans.PermissionSourceProject, Pattern: "ls*"},
+						}},
 					{Span: span(3000, 3500), ID: "c2", Name: "web_search", Outcome: spans.OutcomeOK},
 				},
 			},
@@ -64,7 +76,14 @@ func live() session.Tree {
 			},
 		},
 	}
-	s := &session.Session{ID: "live", Status: spans.SessionStatusWaitingOnApproval, Agent: "coder", Start: at(0), Last: at(9000), Runs: []*session.Run{run}}
+	s := &session.Session{
+		ID:     "live",
+		Status: spans.SessionStatusWaitingOnApproval,
+		Agent:  "coder",
+		Start:  at(0),
+		Last:   at(9000),
+		Runs:   []*session.Run{run},
+	}
 	run.Usage = run.Turns[0].Usage
 	s.Usage = run.Usage
 	return session.Tree{Session: s, Blocks: blocks}
@@ -72,7 +91,9 @@ func live() session.Tree {
 
 func TestLive(t *testing.T) {
 	tree := live()
-	prices, err := stats.ReadPrices(strings.NewReader(`{"gpt-5": {"input_cost_per_token": 1e-6, "output_cost_per_token": 1e-5}}`))
+	prices, err := stats.ReadPrices(
+		strings.NewReader(`{"gpt-5": {"input_cost_per_token": 1e-6, "output_cost_per_token": 1e-5}}`),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +124,10 @@ func TestLive(t *testing.T) {
 		}
 	}
 	tree.Runs[0].Turns[1].Waiting = "user_input"
-	if got := render(t, tree, inspect.Options{Width: 80}); !strings.Contains(got, "turn 1 · continuation · waiting for user input") {
+	if got := render(t, tree, inspect.Options{Width: 80}); !strings.Contains(
+		got,
+		"turn 1 · continuation · waiting for user input",
+	) {
 		t.Errorf("its wait is not shown:\n%s", got)
 	}
 }
@@ -121,11 +145,19 @@ func rewound() session.Tree {
 	s.Runs = []*session.Run{
 		{Span: span(0, 5000), ID: "a", Status: spans.RunStatusCompleted, Turns: []*session.Turn{
 			turn(0, "m0", "keep"), turn(1, "m1", "gone one"), turn(2, "m2", "gone two"), turn(3, "m3", "stays")}},
-		{Span: span(6000, 7000), ID: "b", Status: spans.RunStatusCompleted, Turns: []*session.Turn{turn(0, "m4", "gone three")}},
+		{
+			Span:   span(6000, 7000),
+			ID:     "b",
+			Status: spans.RunStatusCompleted,
+			Turns:  []*session.Turn{turn(0, "m4", "gone three")},
+		},
 	}
 	for _, id := range []string{"m1", "m2", "m4"} {
 		value := list(blocks, "true").Items()[0]
-		s.Facts = append(s.Facts, session.Fact{Subject: session.SubjectMessage + id, Key: session.FactHidden, At: at(8000), Value: &value})
+		s.Facts = append(
+			s.Facts,
+			session.Fact{Subject: session.SubjectMessage + id, Key: session.FactHidden, At: at(8000), Value: &value},
+		)
 	}
 	return session.Tree{Session: s, Blocks: blocks}
 }
@@ -172,7 +204,10 @@ func TestRulesInForce(t *testing.T) {
 	}
 	run := &session.Run{Span: span(0, 5000), ID: "r", Turns: []*session.Turn{turn(0, 1000), turn(1, 2000), turn(2, 4000)}}
 	tree := session.Tree{Blocks: blocks, Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run},
-		Facts: []session.Fact{fact(2000, `["first"]`), fact(3000, `[{"tool":"bash","action":"deny"},{"tool":"*","action":"ask"}]`)}}}
+		Facts: []session.Fact{
+			fact(2000, `["first"]`),
+			fact(3000, `[{"tool":"bash","action":"deny"},{"tool":"*","action":"ask"}]`),
+		}}}
 	v := inspect.NewView(tree, nil)
 	for i, want := range []string{"rules   not recorded\n", "rules   first\n", "rules   tool: bash, action: deny\n"} {
 		got := render(t, tree, inspect.Options{Width: 80, Run: run, Turn: run.Turns[i]})
@@ -223,7 +258,13 @@ func TestBarsOfOddTimes(t *testing.T) {
 		{Known: spans.KnownObserved, Start: far, End: at(0)}, {Known: spans.KnownObserved, Start: time.Unix(0, 0), End: far},
 		{Known: spans.KnownObserved, End: at(5)}, {Known: spans.KnownLive}, {Known: spans.KnownObserved, Start: at(0), End: at(0)},
 	} {
-		run := &session.Run{Span: span(0, 1000), ID: "r", Turns: []*session.Turn{{Span: s, ModelCallNS: 1 << 62, ToolCalls: []*session.ToolCall{{Span: s, Name: "a"}, {Span: span(1, 2)}}}}}
+		run := &session.Run{
+			Span: span(0, 1000),
+			ID:   "r",
+			Turns: []*session.Turn{
+				{Span: s, ModelCallNS: 1 << 62, ToolCalls: []*session.ToolCall{{Span: s, Name: "a"}, {Span: span(1, 2)}}},
+			},
+		}
 		tree := session.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run, {Span: s, ID: "x"}}}}
 		for _, width := range []int{40, 80, 140, 200} {
 			for _, timeline := range []bool{false, true} {
@@ -244,9 +285,14 @@ func TestCacheIdle(t *testing.T) {
 	}{{"anthropic", 2, 0, true}, {"anthropic", 1, 0, false}, {"anthropic", 2, 1, false}, {"mine", 2, 0, false}, {"", 2, 0, false}} {
 		run := &session.Run{Span: span(0, 1), ID: "r", Provider: test.provider}
 		for i := range test.turns {
-			run.Turns = append(run.Turns, &session.Turn{Span: span(i, i+1), Index: int64(i), Usage: session.Usage{Input: 10, CacheRead: test.cached}})
+			run.Turns = append(
+				run.Turns,
+				&session.Turn{Span: span(i, i+1), Index: int64(i), Usage: session.Usage{Input: 10, CacheRead: test.cached}},
+			)
 		}
-		tree := session.Tree{Session: &session.Session{ID: "s", Start: at(0), Usage: session.Usage{Input: 20}, Runs: []*session.Run{run}}}
+		tree := session.Tree{
+			Session: &session.Session{ID: "s", Start: at(0), Usage: session.Usage{Input: 20}, Runs: []*session.Run{run}},
+		}
 		if got := render(t, tree, inspect.Options{Width: 80}); strings.Contains(got, note) != test.want {
 			t.Errorf("%+v:\n%s", test, got)
 		}

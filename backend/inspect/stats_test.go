@@ -21,7 +21,11 @@ func TestStats(t *testing.T) {
 	g := stats.Group{
 		Name: evil, Sessions: 2, Turns: 3, Failed: 1, Retries: 4, WithoutUsage: 5, Input: dist, Output: dist, CacheRead: dist, CacheWrite: dist, Reasoning: dist,
 		Duration: dist, ModelCall: dist, FirstChunk: dist, CacheIdle: true, Cost: []stats.Cost{{Currency: evil, Amount: -1e300, Turns: 1}},
-		Computed: &stats.Cost{Currency: "USD", Amount: 12.345, Turns: 2}, ToolCalls: 3, ToolOutcomes: map[string]int64{evil: 1, "ok": 2}, ToolDuration: dist,
+		Computed: &stats.Cost{
+			Currency: "USD",
+			Amount:   12.345,
+			Turns:    2,
+		}, ToolCalls: 3, ToolOutcomes: map[string]int64{evil: 1, "ok": 2}, ToolDuration: dist,
 	}
 	r := &stats.Report{
 		Total: g, Compactions: []stats.Compaction{{Kind: evil, Trigger: evil, N: 1, Before: dist}},
@@ -51,7 +55,8 @@ func TestStats(t *testing.T) {
 					t.Errorf("by %q: a line of %d columns on %d: %s", by, n, width, line)
 				}
 			}
-			if (by != "") != strings.Contains(b.String(), "and 10 groups more") || (by != stats.ByTool) != strings.Contains(b.String(), "and 10 tools more") {
+			if (by != "") != strings.Contains(b.String(), "and 10 groups more") ||
+				(by != stats.ByTool) != strings.Contains(b.String(), "and 10 tools more") {
 				t.Errorf("by %q, %d columns: it does not say what is left out:\n%s", by, width, b.String())
 			}
 		}

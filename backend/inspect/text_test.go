@@ -59,9 +59,12 @@ func p[T any](v T) *T { return &v }
 func odd() (session.Tree, []session.Tree) {
 	evil := "rm -rf / \x1b[2J\x1b]0;pwned\x07\nsecond line \u202egnp.exe"
 	bodies := map[string]string{
-		"user":   `{"role":"user","content":[{"type":"text","text":"日本語の質問です。とても長いので、この行は端末の幅で切られるはずです。そうでなければ困ります。"}]}`,
-		"ext":    `{"role":"extension","kind":"operator_notice","data":{"banner":"storm warning","severity":3}}`,
-		"reply":  `{"role":"assistant","content":[{"type":"thinking","thinking":"hm\nhm"},{"type":"text","text":"` + strings.Repeat("long ", 60) + `"}]}`,
+		"user": `{"role":"user","content":[{"type":"text","text":"日本語の質問です。とても長いので、この行は端末の幅で切られるはずです。そうでなければ困ります。"}]}`,
+		"ext":  `{"role":"extension","kind":"operator_notice","data":{"banner":"storm warning","severity":3}}`,
+		"reply": `{"role":"assistant","content":[{"type":"thinking","thinking":"hm\nhm"},{"type":"text","text":"` + strings.Repeat(
+			"long ",
+			60,
+		) + `"}]}`,
 		"args":   `{"command":"rm -rf / \u001b[2J","depth":2}`,
 		"result": `{"content":[{"type":"text","text":"no\r\n\tsuch\u0007 thing"}]}`,
 		"prog":   `{"text":"50 %"}`,
@@ -90,7 +93,10 @@ func odd() (session.Tree, []session.Tree) {
 		Defects: []session.Defect{{Code: spans.DefectRunMissing, Detail: "run 3"}},
 	}
 	call := &session.ToolCall{
-		Span: span(300, 1500), ID: "c1", Name: "bash", Outcome: spans.OutcomeError, Args: refs("args"), Result: refs("result"),
+		Span: span(
+			300,
+			1500,
+		), ID: "c1", Name: "bash", Outcome: spans.OutcomeError, Args: refs("args"), Result: refs("result"),
 		Truncated: p(true), Events: []session.Note{{Type: "ProgressMessage", Body: &progress}},
 		Permissions: []*session.Permission{{Span: span(300, 310), Tool: "bash", CallID: "c1", Action: spans.ActionAllow,
 			Source: spans.PermissionSourceProject, Pattern: evil, DecidedBy: "ada", WaitNS: 12e9}},
@@ -121,7 +127,13 @@ func odd() (session.Tree, []session.Tree) {
 			},
 		},
 		Compactions: []*session.Compaction{
-			{Span: span(2500, 2600), Kind: spans.CompactionKindPrune, Removed: []string{"a", "b"}, RemovedTokens: p(int64(900)), Applied: p(false)},
+			{
+				Span:          span(2500, 2600),
+				Kind:          spans.CompactionKindPrune,
+				Removed:       []string{"a", "b"},
+				RemovedTokens: p(int64(900)),
+				Applied:       p(false),
+			},
 		},
 		Events: []session.Note{{Type: "NewThing"}},
 	}
@@ -134,15 +146,31 @@ func odd() (session.Tree, []session.Tree) {
 		Span: session.Span{Known: spans.KnownLive, Start: at(3_890_000)}, ID: "loop-3", ParentID: "loop-1",
 		Continuation: spans.ContinuationRerun, Status: spans.RunStatusOpen,
 		Turns: []*session.Turn{{Span: session.Span{Known: spans.KnownLive, Start: at(3_890_001)}, Trigger: spans.TriggerUser,
-			ToolCalls: []*session.ToolCall{{Span: session.Span{Known: spans.KnownLive, Start: at(3_900_000)}, ID: "c9", Name: "bash"}}}},
+			ToolCalls: []*session.ToolCall{
+				{Span: session.Span{Known: spans.KnownLive, Start: at(3_900_000)}, ID: "c9", Name: "bash"},
+			}}},
 	}
 	member := func(id string, from int, role spans.GroupRole) *session.Run {
-		return &session.Run{Span: span(from, from+500), ID: id, GroupStart: at(6000), GroupRole: role, Status: spans.RunStatusCompleted}
+		return &session.Run{
+			Span:       span(from, from+500),
+			ID:         id,
+			GroupStart: at(6000),
+			GroupRole:  role,
+			Status:     spans.RunStatusCompleted,
+		}
 	}
-	s.Runs = []*session.Run{first, child, member("m1", 6001, spans.GroupRoleMember), member("m2", 6002, spans.GroupRoleMember),
-		member("j", 6600, spans.GroupRoleJudge), open}
-	s.Groups = []*session.Group{{Span: span(6000, 7200), Members: []string{"m1", "m2"}, SelectedID: "m2", Status: spans.RunStatusCompleted,
-		Evaluation: &session.ReportedUsage{Input: 100, Output: 5}}}
+	s.Runs = []*session.Run{
+		first,
+		child,
+		member("m1", 6001, spans.GroupRoleMember),
+		member("m2", 6002, spans.GroupRoleMember),
+		member("j", 6600, spans.GroupRoleJudge),
+		open,
+	}
+	s.Groups = []*session.Group{
+		{Span: span(6000, 7200), Members: []string{"m1", "m2"}, SelectedID: "m2", Status: spans.RunStatusCompleted,
+			Evaluation: &session.ReportedUsage{Input: 100, Output: 5}},
+	}
 
 	// A sub-agent that names its parent run only, and claims to be its own parent besides.
 	other := &session.Session{ID: "sub", Runs: []*session.Run{{Span: span(3100, 3200), ID: "sub.1", ParentID: "loop-1",
@@ -177,7 +205,8 @@ func TestTurnWhole(t *testing.T) {
 	run := &session.Run{Span: span(0, 1), ID: "r", Turns: []*session.Turn{turn}}
 	tree := session.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}, Blocks: blocks}
 	all := render(t, tree, inspect.Options{Width: 80})
-	if strings.Contains(all, "last0!") || !strings.Contains(all, "and 12 more messages") || !strings.Contains(all, "cut here, whole with: otelagent show s/@1/0") {
+	if strings.Contains(all, "last0!") || !strings.Contains(all, "and 12 more messages") ||
+		!strings.Contains(all, "cut here, whole with: otelagent show s/@1/0") {
 		t.Errorf("a session shows what fits:\n%s", all)
 	}
 	whole := render(t, tree, inspect.Options{Width: 80, Run: run, Turn: turn})
@@ -208,10 +237,16 @@ func TestCycle(t *testing.T) {
 func TestReusedChildID(t *testing.T) {
 	run := &session.Run{Span: span(0, 100), ID: "main"}
 	for i := range 2 {
-		run.ToolCalls = append(run.ToolCalls, &session.ToolCall{Span: span(10+20*i, 20+20*i), ID: "c", Name: "sub", ChildRunID: "sub.1"})
+		run.ToolCalls = append(
+			run.ToolCalls,
+			&session.ToolCall{Span: span(10+20*i, 20+20*i), ID: "c", Name: "sub", ChildRunID: "sub.1"},
+		)
 	}
 	main := &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}
-	sub := &session.Session{ID: "sub", Runs: []*session.Run{{Span: span(11, 12), ID: "sub.1"}, {Span: span(31, 33), ID: "sub.1"}}}
+	sub := &session.Session{
+		ID:   "sub",
+		Runs: []*session.Run{{Span: span(11, 12), ID: "sub.1"}, {Span: span(31, 33), ID: "sub.1"}},
+	}
 	got := render(t, session.Tree{Session: main}, inspect.Options{Width: 80, Related: []session.Tree{{Session: sub}}})
 	first, second := strings.Index(got, "sub-agent run 1"), strings.Index(got, "sub-agent run 2")
 	calls := strings.LastIndex(got, "· sub c")

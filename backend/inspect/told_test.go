@@ -16,11 +16,18 @@ import (
 // The user message is shown where the loop states only its request; the reply before it in the request is not.
 func TestToldByRequest(t *testing.T) {
 	blocks := &session.BlockSet{}
-	messages := list(blocks, `{"role":"assistant","content":"an earlier reply"}`, `{"role":"user","content":"what is in the file?"}`)
+	messages := list(
+		blocks,
+		`{"role":"assistant","content":"an earlier reply"}`,
+		`{"role":"user","content":"what is in the file?"}`,
+	)
 	messages.Complete, messages.Count = true, 2
 	turn := &session.Turn{Span: span(0, 1), Requests: []*session.Request{{Messages: messages}}}
 	run := &session.Run{Span: span(0, 1), ID: "r", Turns: []*session.Turn{turn}}
-	tree := session.Tree{Blocks: blocks, Session: &session.Session{ID: "s", Start: at(0), Last: at(1), Runs: []*session.Run{run}}}
+	tree := session.Tree{
+		Blocks:  blocks,
+		Session: &session.Session{ID: "s", Start: at(0), Last: at(1), Runs: []*session.Run{run}},
+	}
 	var followed bytes.Buffer
 	if err := inspect.NewFollower(&followed, inspect.Options{}).Write(tree, nil, nil, at(1), true); err != nil {
 		t.Fatal(err)
@@ -42,10 +49,21 @@ func untold(ns int64) session.Span {
 
 // Unknown times, tokens and agents are not zeros; reported zeros are.
 func TestNotTold(t *testing.T) {
-	turn := &session.Turn{Span: untold(1), Index: 0, ToolCalls: []*session.ToolCall{{Span: untold(2), ID: "c", Name: "bash", Outcome: spans.OutcomeOK}}}
+	turn := &session.Turn{
+		Span:      untold(1),
+		Index:     0,
+		ToolCalls: []*session.ToolCall{{Span: untold(2), ID: "c", Name: "bash", Outcome: spans.OutcomeOK}},
+	}
 	zero := &session.Turn{Span: untold(3), Index: 1, Reported: &session.ReportedUsage{}}
 	run := &session.Run{Span: untold(0), ID: "r", Status: spans.RunStatusCompleted, Turns: []*session.Turn{turn}}
-	s := &session.Session{ID: "s", Dialect: "clark-agent", Status: spans.SessionStatusIdle, Start: run.Start, Last: zero.End, Runs: []*session.Run{run}}
+	s := &session.Session{
+		ID:      "s",
+		Dialect: "clark-agent",
+		Status:  spans.SessionStatusIdle,
+		Start:   run.Start,
+		Last:    zero.End,
+		Runs:    []*session.Run{run},
+	}
 	now := at(0)
 	want := `session  s
 status   idle · 1 run · 1 turn · 1 tool call
@@ -63,7 +81,8 @@ run 1 · completed                                                      -       
 	if diff := cmp.Diff(want, render(t, session.Tree{Session: s}, inspect.Options{Width: 80, Now: now})); diff != "" {
 		t.Error(diff)
 	}
-	if wide := render(t, session.Tree{Session: s}, inspect.Options{Width: 200, Now: now}); strings.Contains(wide, "┈") || strings.Contains(wide, "+") {
+	if wide := render(t, session.Tree{Session: s}, inspect.Options{Width: 200, Now: now}); strings.Contains(wide, "┈") ||
+		strings.Contains(wide, "+") {
 		t.Errorf("bars and times of what has none:\n%s", wide)
 	}
 	run.Turns = append(run.Turns, zero)
@@ -77,28 +96,52 @@ run 1 · completed                                                      -       
 	if err := inspect.NewFollower(&log, inspect.Options{}).Write(session.Tree{Session: s}, nil, nil, now, true); err != nil {
 		t.Fatal(err)
 	}
-	if got := log.String(); !strings.Contains(got, "         turn 0\n") || !strings.Contains(got, "         turn 1 · 0 in · 0 out\n") {
+	if got := log.String(); !strings.Contains(got, "         turn 0\n") ||
+		!strings.Contains(got, "         turn 1 · 0 in · 0 out\n") {
 		t.Errorf("followed:\n%s", got)
 	}
 }
 
-// Of facts the head says those that are a word, and counts the rest; that the session was put away stands at its status.
+// Of facts the head says those that are a word, and counts the rest; that the session was put away stands at its
+// status.
 func TestFactsInTheHead(t *testing.T) {
 	blocks := &session.BlockSet{}
 	fact := func(subject, key, value string) session.Fact {
 		blocks.Add(session.Block{Body: value})
-		return session.Fact{Subject: subject, Key: key, At: at(0), Value: &session.Ref{Block: spans.BlockOfString(value).Short().String()}}
+		return session.Fact{
+			Subject: subject,
+			Key:     key,
+			At:      at(0),
+			Value:   &session.Ref{Block: spans.BlockOfString(value).Short().String()},
+		}
 	}
-	s := &session.Session{ID: "s", Agent: "code", Status: spans.SessionStatusIdle, Start: at(0), Last: at(1), Facts: []session.Fact{
-		fact("message/m", "system_prompt_digest", `"0075"`), fact("session", "acp.initialize", `{"params":{"protocolVersion":1}}`),
-		fact("session", "archived_at", `"2026-11-21T02:15:53Z"`), fact("session", "mode", `"ask"`), fact("session", "model", "null"), fact("session", "updated_at", `"2026-11-21T02:15:53Z"`),
-	}}
+	s := &session.Session{
+		ID:     "s",
+		Agent:  "code",
+		Status: spans.SessionStatusIdle,
+		Start:  at(0),
+		Last:   at(1),
+		Facts: []session.Fact{
+			fact(
+				"message/m",
+				"system_prompt_digest",
+				`"0075"`,
+			), fact("session", "acp.initialize", `{"params":{"protocolVersion":1}}`),
+			fact(
+				"session",
+				"archived_at",
+				`"2026-11-21T02:15:53Z"`,
+			), fact("session", "mode", `"ask"`), fact("session", "model", "null"), fact("session", "updated_at", `"2026-11-21T02:15:53Z"`),
+		},
+	}
 	head := func() string {
 		head, _, _ := strings.Cut(render(t, session.Tree{Session: s, Blocks: blocks}, inspect.Options{Width: 80}), "\n\n")
 		return head
 	}
 	want := "status   idle · archived at 02:15:53.000 UTC · 0 runs · 0 turns · 0 tool calls"
-	if got := head(); !strings.Contains(got, want) || !strings.HasSuffix(got, "facts    mode ask · 3 more, --output json has them") || strings.Contains(got, "null") {
+	if got := head(); !strings.Contains(got, want) ||
+		!strings.HasSuffix(got, "facts    mode ask · 3 more, --output json has them") ||
+		strings.Contains(got, "null") {
 		t.Errorf("%s", got)
 	}
 	s.Facts = append(s.Facts[:2], fact("session", "archived_at", "null"))
@@ -111,8 +154,17 @@ func TestFactsInTheHead(t *testing.T) {
 func TestNothingSaid(t *testing.T) {
 	blocks := &session.BlockSet{}
 	turn := &session.Turn{Span: span(1, 2), Capture: spans.CaptureNone}
-	run := &session.Run{Span: span(0, 3), ID: "r", Status: spans.RunStatusCompleted, Capture: spans.CaptureNone, Turns: []*session.Turn{turn}}
-	tree := session.Tree{Session: &session.Session{ID: "s", Start: at(0), Last: at(3), Runs: []*session.Run{run}}, Blocks: blocks}
+	run := &session.Run{
+		Span:    span(0, 3),
+		ID:      "r",
+		Status:  spans.RunStatusCompleted,
+		Capture: spans.CaptureNone,
+		Turns:   []*session.Turn{turn},
+	}
+	tree := session.Tree{
+		Session: &session.Session{ID: "s", Start: at(0), Last: at(3), Runs: []*session.Run{run}},
+		Blocks:  blocks,
+	}
 	last := func() string {
 		got := render(t, tree, inspect.Options{Width: 80})
 		return got[strings.LastIndex(strings.TrimSuffix(got, "\n"), "\n")+1:]
@@ -124,14 +176,30 @@ func TestNothingSaid(t *testing.T) {
 	if got := last(); !strings.HasPrefix(got, "└─ turn 0") {
 		t.Errorf("captured, and nothing said: %q", got)
 	}
-	run.Span, turn.Span, run.Status = session.Span{Known: spans.KnownLive, Start: at(0), Seen: at(3)}, session.Span{Known: spans.KnownLive, Start: at(1), Seen: at(3)}, spans.RunStatusOpen
+	run.Span, turn.Span, run.Status = session.Span{
+		Known: spans.KnownLive,
+		Start: at(0),
+		Seen:  at(3),
+	}, session.Span{
+		Known: spans.KnownLive,
+		Start: at(1),
+		Seen:  at(3),
+	}, spans.RunStatusOpen
 	if got := last(); got != "No reply yet.\n" {
 		t.Errorf("live: %q", got)
 	}
 	tree = rewound()
 	var all []session.Fact
 	for _, id := range []string{"m0", "m1", "m2", "m3", "m4"} {
-		all = append(all, session.Fact{Subject: session.SubjectMessage + id, Key: session.FactHidden, At: at(8000), Value: tree.Facts[0].Value})
+		all = append(
+			all,
+			session.Fact{
+				Subject: session.SubjectMessage + id,
+				Key:     session.FactHidden,
+				At:      at(8000),
+				Value:   tree.Facts[0].Value,
+			},
+		)
 	}
 	tree.Facts = all
 	if got := last(); got != "What was said was rewound: --hidden shows it.\n" {
@@ -146,7 +214,8 @@ func TestObservationsAreNotes(t *testing.T) {
 	run.Defects = []session.Defect{{Code: spans.DefectChildNotSeen}}
 	s := &session.Session{ID: "s", Runs: []*session.Run{run}, Defects: []session.Defect{{Code: spans.DefectChildNotSeen}}}
 	out := render(t, session.Tree{Session: s}, inspect.Options{Width: 80})
-	if strings.Contains(out, "defect") || strings.Count(out, "note") != 2 || !strings.Contains(out, "its end was not seen yet") {
+	if strings.Contains(out, "defect") || strings.Count(out, "note") != 2 ||
+		!strings.Contains(out, "its end was not seen yet") {
 		t.Error(out)
 	}
 }
@@ -155,7 +224,11 @@ func TestObservationsAreNotes(t *testing.T) {
 func TestDeniedInputsAreCounted(t *testing.T) {
 	run := &session.Run{ID: "r", Status: spans.RunStatusRejected, Turns: []*session.Turn{},
 		Permissions: []*session.Permission{{Action: spans.ActionDeny, Target: spans.PermissionTargetInput}}}
-	out := render(t, session.Tree{Session: &session.Session{ID: "s", Runs: []*session.Run{run}}}, inspect.Options{Width: 80})
+	out := render(
+		t,
+		session.Tree{Session: &session.Session{ID: "s", Runs: []*session.Run{run}}},
+		inspect.Options{Width: 80},
+	)
 	if !strings.Contains(out, "1 input denied") {
 		t.Error(out)
 	}

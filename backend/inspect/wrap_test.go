@@ -69,7 +69,10 @@ func TestLongWords(t *testing.T) {
 		if err := inspect.Text(&b, short, alone); err != nil {
 			t.Fatal(err)
 		}
-		if whole := strings.NewReplacer("│", "", " ", "", "\n", "").Replace(b.String()); !strings.Contains(whole, "before"+part+"after") {
+		if whole := strings.NewReplacer("│", "", " ", "", "\n", "").Replace(b.String()); !strings.Contains(
+			whole,
+			"before"+part+"after",
+		) {
 			t.Errorf("show of a turn loses something of %s", name)
 		}
 	}

@@ -243,8 +243,8 @@ func longSession(turns int) ([]Row, *BlockSet) {
 	return s.rows, &blocks
 }
 
-// The items that a few bytes can multiply are bounded: lists that take turns between two histories repeat nothing of the one
-// before.
+// The items that a few bytes can multiply are bounded: lists that take turns between two histories repeat nothing of
+// the one before.
 func TestResolvedItemsAreBounded(t *testing.T) {
 	const long, turns = 20_000, 2_000
 	s := &synth{session: Key{ID: "s1"}}

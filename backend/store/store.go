@@ -58,11 +58,12 @@ const Last = "last"
 // error, and may be left early. The caller owns what it yields, and may call any method meanwhile. No method retries.
 // ctx cancels waiting and reading; a Put that was cancelled has happened wholly or not at all.
 type Store interface {
-	// Put keeps a batch: durable when it returns nil, idempotent, all or nothing. For each row key (trace id, span id)
-	// of a session it keeps the row that session.Supersedes prefers, or any of live rows that end together; the same key
-	// in another session is another row, so that no tenant can replace a row of another. It keeps a block once per session and id; of two with one id a whole
-	// one (Size 0), else the greater Size. It reads nothing back and makes every session that it touches stale, also
-	// when it changed nothing. A batch that CheckBatch refuses fails with ErrData. An empty batch does nothing.
+	// Put keeps a batch: durable when it returns nil, idempotent, all or nothing. For each row key (trace id, span id) of
+	// a session it keeps the row that session.Supersedes prefers, or any of live rows that end together; the same key in
+	// another session is another row, so that no tenant can replace a row of another. It keeps a block once per session
+	// and id; of two with one id a whole one (Size 0), else the greater Size. It reads nothing back and makes every
+	// session that it touches stale, also when it changed nothing. A batch that CheckBatch refuses fails with ErrData. An
+	// empty batch does nothing.
 	Put(ctx context.Context, b session.Batch) error
 	// Rows yields all rows of a session as one moment saw them, in no particular order; none of a session that is not
 	// there.

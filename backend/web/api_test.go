@@ -49,8 +49,14 @@ func TestAnswerTooLarge(t *testing.T) {
 	h := handler(t)
 	text := strings.Repeat("\x01", maxBody/5) // six characters each
 	w := httptest.NewRecorder()
-	h.api(func(*query) (any, error) { return []string{text}, nil })(w, httptest.NewRequest(http.MethodGet, "/api/v1/x", nil))
-	if w.Code != errTooLarge.status || !strings.Contains(w.Body.String(), errTooLarge.text) || w.Header().Get("ETag") != "" {
+	h.api(
+		func(*query) (any, error) { return []string{text}, nil },
+	)(
+		w,
+		httptest.NewRequest(http.MethodGet, "/api/v1/x", nil),
+	)
+	if w.Code != errTooLarge.status || !strings.Contains(w.Body.String(), errTooLarge.text) ||
+		w.Header().Get("ETag") != "" {
 		t.Errorf("%d %.200s %v", w.Code, w.Body, w.Header())
 	}
 	free(t, h, maxLarge)

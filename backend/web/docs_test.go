@@ -74,7 +74,11 @@ func TestDocumentedFields(t *testing.T) {
 		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
 			of = of.Elem()
 		}
-		if of.Kind() != reflect.Struct || seen[of] || !slices.Contains([]string{"github.com/otelagent/otelagent/backend/inspect", "github.com/otelagent/otelagent/backend/web"}, of.PkgPath()) {
+		if of.Kind() != reflect.Struct || seen[of] ||
+			!slices.Contains(
+				[]string{"github.com/otelagent/otelagent/backend/inspect", "github.com/otelagent/otelagent/backend/web"},
+				of.PkgPath(),
+			) {
 			return
 		}
 		seen[of] = true

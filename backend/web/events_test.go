@@ -244,7 +244,12 @@ func TestStatusReadsNoBlocks(t *testing.T) {
 	rows, blocks := st.rows, st.blocks
 	after := body(t, get(t, h, "/api/v1/status/"+demoID))
 	if st.rows != rows || st.blocks != blocks || blocks != 2 {
-		t.Errorf("after the whole was read: rows read %d times more, blocks %d times more after %d", st.rows-rows, st.blocks-blocks, blocks)
+		t.Errorf(
+			"after the whole was read: rows read %d times more, blocks %d times more after %d",
+			st.rows-rows,
+			st.blocks-blocks,
+			blocks,
+		)
 	}
 	if !strings.Contains(alone, `"status": "aborted"`) || alone != after {
 		t.Errorf("alone %s, after the whole was read %s", alone, after)

@@ -176,7 +176,9 @@ func TestToken(t *testing.T) {
 		if r.StatusCode != c.want {
 			t.Errorf("%s: %s, want %d", name, r.Status, c.want)
 		}
-		if text := body(t, r); c.want == 401 && r.Header.Get("WWW-Authenticate") == "" || strings.Contains(c.target, "/s/") && strings.Contains(text, demoID) || c.want == 401 && (strings.Contains(text, demoID) || strings.Contains(text, token)) {
+		if text := body(t, r); c.want == 401 && r.Header.Get("WWW-Authenticate") == "" ||
+			strings.Contains(c.target, "/s/") && strings.Contains(text, demoID) ||
+			c.want == 401 && (strings.Contains(text, demoID) || strings.Contains(text, token)) {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
@@ -187,7 +189,8 @@ func TestLogin(t *testing.T) {
 	h := serve(t, web.Options{Token: token})
 	r := get(t, h, "/s/x%2Fy/@1/2?tab=a&token="+token+"&zoom=3")
 	cookies := r.Cookies()
-	if r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/s/x%2Fy/@1/2?tab=a&zoom=3" || len(cookies) != 1 {
+	if r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/s/x%2Fy/@1/2?tab=a&zoom=3" ||
+		len(cookies) != 1 {
 		t.Fatalf("%s to %q, %v", r.Status, r.Header.Get("Location"), cookies)
 	}
 	c := cookies[0]
@@ -222,7 +225,8 @@ func TestLogin(t *testing.T) {
 		r.URL = &url.URL{Path: strings.SplitN(target, "?", 2)[0], RawQuery: "token=" + token}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if to := w.Header().Get("Location"); strings.HasPrefix(to, "//") || strings.HasPrefix(to, "/\\") || !strings.HasPrefix(to, "/") {
+		if to := w.Header().Get("Location"); strings.HasPrefix(to, "//") || strings.HasPrefix(to, "/\\") ||
+			!strings.HasPrefix(to, "/") {
 			t.Errorf("%s leads to %q", target, to)
 		}
 	}
@@ -307,7 +311,8 @@ func TestTraversal(t *testing.T) {
 		r.Host, r.URL = loopback, u
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code == 200 || strings.Contains(w.Body.String(), "package viewer") || strings.Contains(w.Body.String(), "root:") {
+		if w.Code == 200 || strings.Contains(w.Body.String(), "package viewer") ||
+			strings.Contains(w.Body.String(), "root:") {
 			t.Errorf("%q: %d %.100s", target, w.Code, w.Body)
 		}
 	}
@@ -318,7 +323,8 @@ func TestTraversal(t *testing.T) {
 	}
 }
 
-// Assets are those of the folder, with the types that scripts and styles must have, and a browser that has one is not sent it again.
+// Assets are those of the folder, with the types that scripts and styles must have, and a browser that has one is not
+// sent it again.
 func TestAssets(t *testing.T) {
 	h := serve(t, web.Options{Store: memstore.New()})
 	files, err := os.ReadDir("page/assets")
@@ -337,7 +343,8 @@ func TestAssets(t *testing.T) {
 		if got := body(t, r); r.StatusCode != http.StatusOK || sha256.Sum256([]byte(got)) != sha256.Sum256(want) {
 			t.Errorf("%s: %s, another file", f.Name(), r.Status)
 		}
-		if kind := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}[path.Ext(f.Name())]; kind != "" && r.Header.Get("Content-Type") != kind {
+		if kind := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}[path.Ext(f.Name())]; kind != "" &&
+			r.Header.Get("Content-Type") != kind {
 			t.Errorf("%s is %s", f.Name(), r.Header.Get("Content-Type"))
 		}
 		again := get(t, h, "/assets/"+f.Name(), func(q *http.Request) { q.Header.Set("If-None-Match", r.Header.Get("ETag")) })
@@ -371,7 +378,8 @@ func TestNeedsToken(t *testing.T) {
 	}
 }
 
-// Whatever is asked, the server answers, with JSON where the path is of the API, and with nothing that is not the page's elsewhere.
+// Whatever is asked, the server answers, with JSON where the path is of the API, and with nothing that is not the
+// page's elsewhere.
 func FuzzPaths(f *testing.F) {
 	for p := range paths() {
 		f.Add("/api/v1/" + p)

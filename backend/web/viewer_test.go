@@ -134,7 +134,8 @@ func read[T any](t testing.TB, h http.Handler, target string) T {
 	r := get(t, h, target)
 	text := body(t, r)
 	var x T
-	if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/json" || json.Unmarshal([]byte(text), &x) != nil {
+	if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/json" ||
+		json.Unmarshal([]byte(text), &x) != nil {
 		t.Fatalf("%s: %s %s: %.300s", target, r.Status, r.Header.Get("Content-Type"), text)
 	}
 	return x
@@ -174,7 +175,8 @@ func TestPaths(t *testing.T) {
 		}
 		if want != 200 {
 			var e map[string]string
-			if err := json.Unmarshal([]byte(text), &e); err != nil || len(e) != 1 || e["error"] == "" || r.Header.Get("Content-Type") != "application/json" {
+			if err := json.Unmarshal([]byte(text), &e); err != nil || len(e) != 1 || e["error"] == "" ||
+				r.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("%s: error is %q", path, text)
 			}
 		} else if !strings.Contains(path, "raw") && !json.Valid([]byte(text)) {
@@ -196,7 +198,9 @@ func TestBlock(t *testing.T) {
 			cut++
 			r := get(t, h, "/api/v1/block/"+demoID+"/"+c.Output.Block)
 			text := body(t, r)
-			if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "text/plain; charset=utf-8" || r.Header.Get("Otelagent-State") != "whole" || len(text) < int(c.Output.Bytes) {
+			if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "text/plain; charset=utf-8" ||
+				r.Header.Get("Otelagent-State") != "whole" ||
+				len(text) < int(c.Output.Bytes) {
 				t.Errorf("%s: %s %v %d bytes, want %d", c.Output.Block, r.Status, r.Header, len(text), c.Output.Bytes)
 			}
 		}
@@ -217,7 +221,10 @@ func TestRawRequest(t *testing.T) {
 	about := read[request](t, h, "/api/v1/request/"+demoID+"/@1/2")
 	raw := get(t, h, "/api/v1/request/"+demoID+"/@1/2?raw=1")
 	text := body(t, raw)
-	if sum := sha256.Sum256([]byte(text)); !about.Exact || about.SHA256 != hex.EncodeToString(sum[:]) || about.Bytes != len(text) || !json.Valid([]byte(text)) || raw.Header.Get("Content-Type") != "application/octet-stream" {
+	if sum := sha256.Sum256([]byte(text)); !about.Exact || about.SHA256 != hex.EncodeToString(sum[:]) ||
+		about.Bytes != len(text) ||
+		!json.Valid([]byte(text)) ||
+		raw.Header.Get("Content-Type") != "application/octet-stream" {
 		t.Errorf("%d bytes, want %+v: %v", len(text), about, raw.Header)
 	}
 }
@@ -230,7 +237,8 @@ func TestETag(t *testing.T) {
 		first := get(t, h, "/api/v1/"+path)
 		etag := first.Header.Get("ETag")
 		have := func(r *http.Request) { r.Header.Set("If-None-Match", `"other", `+etag) }
-		if again := get(t, h, "/api/v1/"+path, have); etag == "" || again.StatusCode != http.StatusNotModified || body(t, again) != "" {
+		if again := get(t, h, "/api/v1/"+path, have); etag == "" || again.StatusCode != http.StatusNotModified ||
+			body(t, again) != "" {
 			t.Errorf("%s: %s with %s", path, again.Status, etag)
 		}
 		record(t, st, demo, "") // puts the same again: the mark grows
@@ -243,11 +251,25 @@ func TestETag(t *testing.T) {
 // requestRun is a run of a session with one request a text; its turns have the indexes from 0 on.
 func requestRun(session, run string, texts ...string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `{"type":"otelagent.run_started","ts":"2026-11-20T09:00:00Z","session":%q,"run":%q}`+"\n", session, run)
+	fmt.Fprintf(
+		&b,
+		`{"type":"otelagent.run_started","ts":"2026-11-20T09:00:00Z","session":%q,"run":%q}`+"\n",
+		session,
+		run,
+	)
 	for i, text := range texts {
 		fmt.Fprintf(&b, `{"type":"otelagent.turn_started","ts":"2026-11-20T09:00:00.1Z","run":%q,"index":%d}`+"\n", run, i)
-		fmt.Fprintf(&b, `{"type":"otelagent.request_prepared","ts":"2026-11-20T09:00:00.2Z","run":%q,"payload":{"model":"m","messages":[{"role":"user","content":%q}]}}`+"\n", run, text)
-		fmt.Fprintf(&b, `{"type":"otelagent.turn_ended","ts":"2026-11-20T09:00:00.3Z","run":%q,"stop_reason":"end_turn","output":{"role":"assistant","content":"So it is."}}`+"\n", run)
+		fmt.Fprintf(
+			&b,
+			`{"type":"otelagent.request_prepared","ts":"2026-11-20T09:00:00.2Z","run":%q,"payload":{"model":"m","messages":[{"role":"user","content":%q}]}}`+"\n",
+			run,
+			text,
+		)
+		fmt.Fprintf(
+			&b,
+			`{"type":"otelagent.turn_ended","ts":"2026-11-20T09:00:00.3Z","run":%q,"stop_reason":"end_turn","output":{"role":"assistant","content":"So it is."}}`+"\n",
+			run,
+		)
 	}
 	fmt.Fprintf(&b, `{"type":"otelagent.run_ended","ts":"2026-11-20T09:00:01Z","run":%q,"status":"completed"}`+"\n", run)
 	return b.String()
@@ -289,7 +311,10 @@ func TestGzip(t *testing.T) {
 }
 
 func TestAbout(t *testing.T) {
-	h := serve(t, web.Options{Name: "s.db", Version: "v9", Links: map[string]string{"jaeger": "http://127.0.0.1:16686/trace/{trace}"}})
+	h := serve(
+		t,
+		web.Options{Name: "s.db", Version: "v9", Links: map[string]string{"jaeger": "http://127.0.0.1:16686/trace/{trace}"}},
+	)
 	a := read[web.About](t, h, "/api/v1/about")
 	if got, want := fmt.Sprintf("%+v", a), "{Format:1 Version:v9 Database:s.db Tenant: Tenants:[] Links:map[jaeger:http://127.0.0.1:16686/trace/{trace}] Live:true}"; got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -340,7 +365,8 @@ func TestFailures(t *testing.T) {
 	h := serve(t, web.Options{Store: st, Log: func(line string) { logged.WriteString(line + "\n") }})
 	for _, path := range []string{"ls", "show/" + demoID, "outline/" + demoID, "stats", "events"} {
 		r := get(t, h, "/api/v1/"+path)
-		if text := body(t, r); r.StatusCode != http.StatusInternalServerError && path != "events" || strings.Contains(text, "secret") {
+		if text := body(t, r); r.StatusCode != http.StatusInternalServerError && path != "events" ||
+			strings.Contains(text, "secret") {
 			t.Errorf("%s: %s %s", path, r.Status, text)
 		}
 	}

@@ -54,7 +54,10 @@ func TestACPPassesEveryByte(t *testing.T) {
 			part[i] = byte(random.Uint32())
 		}
 		if random.IntN(4) == 0 {
-			part = append([]byte(`{"jsonrpc":"2.0","method":"session/prompt","id":1,"params":{"sessionId":"s","prompt":[]}}`), '\n')
+			part = append(
+				[]byte(`{"jsonrpc":"2.0","method":"session/prompt","id":1,"params":{"sessionId":"s","prompt":[]}}`),
+				'\n',
+			)
 		}
 		sent = append(sent, part...)
 	}

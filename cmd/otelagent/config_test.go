@@ -38,7 +38,10 @@ func TestHelpListsComponents(t *testing.T) {
 		names = append(names, n.String())
 	}
 	for _, n := range names {
-		if !strings.Contains(strings.ReplaceAll(out, "_", ""), strings.ReplaceAll(n, "_", "")) { // some have an older name too
+		if !strings.Contains(
+			strings.ReplaceAll(out, "_", ""),
+			strings.ReplaceAll(n, "_", ""),
+		) { // some have an older name too
 			t.Errorf("up --help does not name %s", n)
 		}
 	}

@@ -232,8 +232,8 @@ func TestManyPackedRequests(t *testing.T) {
 	}
 }
 
-// TestStalledMessages sends most of many large gRPC messages and no more. The server holds a few of them for a while and
-// ends the others, and honest senders are served.
+// TestStalledMessages sends most of many large gRPC messages and no more. The server holds a few of them for a while
+// and ends the others, and honest senders are served.
 func TestStalledMessages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: sends gigabytes")

@@ -13,8 +13,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// testLiveAgent is the variable of the environment that makes this test's program an agent that is watched as it runs: its value is
-// where spans go. It does what its argument says, says where it is, and waits to be killed.
+// testLiveAgent is the variable of the environment that makes this test's program an agent that is watched as it runs:
+// its value is where spans go. It does what its argument says, says where it is, and waits to be killed.
 const testLiveAgent = "OTELAGENT_TEST_LIVE_AGENT"
 
 // liveHeartbeat is that of the agent.
@@ -40,12 +40,22 @@ func liveAgentMain() {
 }
 
 func liveAgent(ctx context.Context, mode string) error {
-	p, err := otelsetup.Setup(ctx, otelsetup.WithEndpoint("http://"+os.Getenv(testLiveAgent)), otelsetup.WithProtocol(otelsetup.GRPC),
-		otelsetup.WithLive(liveHeartbeat))
+	p, err := otelsetup.Setup(
+		ctx,
+		otelsetup.WithEndpoint("http://"+os.Getenv(testLiveAgent)),
+		otelsetup.WithProtocol(otelsetup.GRPC),
+		otelsetup.WithLive(liveHeartbeat),
+	)
 	if err != nil {
 		return err
 	}
-	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithLive(p.Live()), func(c *writer.Config) { c.PartialEvery = 50 * time.Millisecond }))
+	tracer := (*writer.Tracer)(
+		otelagent.NewTracer(
+			otelagent.WithCapture(otelagent.CaptureContent),
+			otelagent.WithLive(p.Live()),
+			func(c *writer.Config) { c.PartialEvery = 50 * time.Millisecond },
+		),
+	)
 	text := func(role, s string) writer.Message {
 		raw, err := json.Marshal(map[string]string{"role": role, "content": s})
 		if err != nil {

@@ -37,8 +37,8 @@ func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
 }
 func (bytesCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-// nested is a message with a record of one attribute of n lists in each other, in protobuf. A span has its attributes in
-// field 9, a log record in field 6.
+// nested is a message with a record of one attribute of n lists in each other, in protobuf. A span has its attributes
+// in field 9, a log record in field 6.
 func nested(n int, attributes protowire.Number) []byte {
 	const levels = 12 // bytes that a level takes at most
 	b := make([]byte, levels*n+100)

@@ -86,17 +86,41 @@ func bigTurns() (start string, turns [3]string) {
 		`","timestamp":"2026-01-02T03:04:05Z"}` + "\n"
 	var messages []string
 	for i := range 500 {
-		messages = append(messages, fmt.Sprintf(`{"role":"user","content":[{"type":"text","text":"message %d: %s"}],"timestamp":%d}`, i, randomText(1500), i))
+		messages = append(
+			messages,
+			fmt.Sprintf(
+				`{"role":"user","content":[{"type":"text","text":"message %d: %s"}],"timestamp":%d}`,
+				i,
+				randomText(1500),
+				i,
+			),
+		)
 	}
 	for i := range turns {
 		switch i {
 		case 1:
-			messages = append(messages, `{"role":"user","content":[{"type":"image","data":"`+randomText(20<<20)+`","mimeType":"image/png"}],"timestamp":900}`)
+			messages = append(
+				messages,
+				`{"role":"user","content":[{"type":"image","data":"`+randomText(
+					20<<20,
+				)+`","mimeType":"image/png"}],"timestamp":900}`,
+			)
 		case 2:
 			messages = append(messages, `{"role":"user","content":[{"type":"text","text":"what is it?"}],"timestamp":901}`)
 		}
-		turns[i] = fmt.Sprintf(`{"type":"TurnStart","loop_id":"%s","turn_index":%d,"timestamp":"2026-01-02T03:04:0%dZ","triggered_by":"User"}`+"\n", loop, i, 5+i) +
-			fmt.Sprintf(`{"type":"TurnRequest","loop_id":"%s","turn_index":%d,"payload":{"system_prompt":"s","messages":[%s],"model_id":"m"},"timestamp":"2026-01-02T03:04:0%dZ"}`+"\n", loop, i, strings.Join(messages, ","), 5+i) +
+		turns[i] = fmt.Sprintf(
+			`{"type":"TurnStart","loop_id":"%s","turn_index":%d,"timestamp":"2026-01-02T03:04:0%dZ","triggered_by":"User"}`+"\n",
+			loop,
+			i,
+			5+i,
+		) +
+			fmt.Sprintf(
+				`{"type":"TurnRequest","loop_id":"%s","turn_index":%d,"payload":{"system_prompt":"s","messages":[%s],"model_id":"m"},"timestamp":"2026-01-02T03:04:0%dZ"}`+"\n",
+				loop,
+				i,
+				strings.Join(messages, ","),
+				5+i,
+			) +
 			`{"type":"TurnEnd","loop_id":"` + loop +
 			`","message":{"role":"assistant","content":[],"stopReason":"stop","model":"m","provider":"p","usage":` + usage +
 			`,"timestamp":1},"tool_results":[]}` + "\n"

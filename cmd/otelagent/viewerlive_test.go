@@ -47,8 +47,10 @@ func startWatching(tb testing.TB) *watching {
 	p, err := otelsetup.Setup(ctx, otelsetup.WithEndpoint("http://"+c.addr("grpc")),
 		otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
 	must(tb, err)
-	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()),
-		otelagent.WithCapture(otelagent.CaptureContent)))
+	tracer := (*writer.Tracer)(
+		otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()),
+			otelagent.WithCapture(otelagent.CaptureContent)),
+	)
 	w := &watching{base: strings.TrimSuffix(v.url(), "/")}
 	w.ctx, w.run = tracer.StartRun(ctx, writer.RunInfo{SessionID: watchedSession, Agent: "coder", Model: "m"})
 	var resp *http.Response

@@ -181,10 +181,17 @@ func TestPushReturnsAfterCommit(t *testing.T) {
 		point(2), ignore...)
 	metadatatest.AssertEqualExporterAgentSessionSpansForeign(t, b.tel,
 		point(1), ignore...)
-	metadatatest.AssertEqualExporterAgentSessionPutDuration(t, b.tel,
-		[]metricdata.HistogramDataPoint[float64]{{Attributes: attribute.NewSet(attribute.String("exporter", "agent_session/test"), attribute.String("outcome", "ok")),
-			Count: 1}},
-		metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars(), metricdatatest.IgnoreValue())
+	metadatatest.AssertEqualExporterAgentSessionPutDuration(
+		t,
+		b.tel,
+		[]metricdata.HistogramDataPoint[float64]{
+			{Attributes: attribute.NewSet(attribute.String("exporter", "agent_session/test"), attribute.String("outcome", "ok")),
+				Count: 1},
+		},
+		metricdatatest.IgnoreTimestamp(),
+		metricdatatest.IgnoreExemplars(),
+		metricdatatest.IgnoreValue(),
+	)
 	_, err := b.tel.GetMetric("otelcol_exporter_agent_session_spans_rejected")
 	require.Error(t, err, "nothing was rejected")
 }

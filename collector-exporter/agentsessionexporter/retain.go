@@ -23,7 +23,13 @@ func (e *sessionExporter) retain(run context.Context, o *openStore) *retention.S
 }
 
 // swept counts what one sweep did and logs it.
-func (e *sessionExporter) swept(ctx context.Context, o *openStore, done retention.Result, took time.Duration, err error) {
+func (e *sessionExporter) swept(
+	ctx context.Context,
+	o *openStore,
+	done retention.Result,
+	took time.Duration,
+	err error,
+) {
 	for _, c := range []struct {
 		cause string
 		n     int

@@ -52,8 +52,8 @@ var defaultTiming = timing{
 	measure: 30 * time.Second,
 }
 
-// stores are the exporters of one factory. The Collector makes an exporter for each signal of a configured one and gives
-// all of them the same *Config; they share one sessionExporter.
+// stores are the exporters of one factory. The Collector makes an exporter for each signal of a configured one and
+// gives all of them the same *Config; they share one sessionExporter.
 type stores struct {
 	open   openFunc
 	timing timing
@@ -90,8 +90,8 @@ func (s *stores) get(cfg *Config, set exporter.Settings) (*sessionExporter, erro
 
 // sessionExporter is the exporter of all signals of one configuration, with the store, whether it is open or not, and
 // its background work. The store is there from the first start to the last shutdown: the signal that stops last may
-// still have a queue to write. push is called from many goroutines at once, but never before start returned. One that is
-// late for shutdown fails as a closed store does.
+// still have a queue to write. push is called from many goroutines at once, but never before start returned. One that
+// is late for shutdown fails as a closed store does.
 type sessionExporter struct {
 	cfg       *Config
 	stores    *stores
@@ -260,8 +260,8 @@ func (e *sessionExporter) well() bool {
 	return e.opened.Load() != nil && e.failing == nil
 }
 
-// shutdown ends what runs when the last signal stops, lets the projections catch up as far as ctx allows, and closes the
-// store. It is safe without start.
+// shutdown ends what runs when the last signal stops, lets the projections catch up as far as ctx allows, and closes
+// the store. It is safe without start.
 func (e *sessionExporter) shutdown(ctx context.Context) error {
 	e.stores.mu.Lock()
 	defer e.stores.mu.Unlock()

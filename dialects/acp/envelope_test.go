@@ -153,7 +153,8 @@ func TestEnvelopes(t *testing.T) {
 				t.Errorf("other events (-want +got):\n%s", diff)
 			}
 			first := strings.TrimPrefix(b.String(), "data: ")
-			if why := Recognise(input.OutlineOf([]byte(first[:min(len(first), 300)]))); why == "" || strings.Contains(why, "sample") {
+			if why := Recognise(input.OutlineOf([]byte(first[:min(len(first), 300)]))); why == "" ||
+				strings.Contains(why, "sample") {
 				t.Errorf("not recognised from its beginning: %q", why)
 			}
 		})
@@ -162,8 +163,10 @@ func TestEnvelopes(t *testing.T) {
 
 // TestConductorTimes keeps the distances of a trace that does not say when it began.
 func TestConductorTimes(t *testing.T) {
-	got := lines(`{"type":"request","ts":1.5,"protocol":"acp","from":"Client","to":"Agent","id":"a","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}
-{"type":"response","ts":2.25,"from":"Agent","to":"Client","id":"a","is_error":true,"payload":{"code":-32603,"message":"no"}}`)
+	got := lines(
+		`{"type":"request","ts":1.5,"protocol":"acp","from":"Client","to":"Agent","id":"a","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}
+{"type":"response","ts":2.25,"from":"Agent","to":"Client","id":"a","is_error":true,"payload":{"code":-32603,"message":"no"}}`,
+	)
 	first, last := got[0], got[len(got)-1]
 	if !strings.Contains(first, `"ts":"1970-01-01T00:00:01.500000001Z"`) ||
 		!strings.Contains(last, `"ts":"1970-01-01T00:00:02.250000001Z"`) {

@@ -28,7 +28,10 @@ var update = flag.Bool("update", false, "write the golden files")
 func TestCut(t *testing.T) {
 	long := strings.Repeat("word ", 1000)
 	numbers := "[" + strings.Repeat("1234567,", 999) + "1]"
-	image := `{"role":"user","content":[{"type":"text","text":"look"},{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("aB3/", 4000) + `aA=="}]}`
+	image := `{"role":"user","content":[{"type":"text","text":"look"},{"type":"image","mimeType":"image/png","data":"` + strings.Repeat(
+		"aB3/",
+		4000,
+	) + `aA=="}]}`
 	var few [][]byte
 	for i := range 9 {
 		few = append(few, user(strconv.Itoa(i)))

@@ -84,7 +84,8 @@ var spellings = []string{
 	"too deep", strings.Repeat("[", 300),
 }
 
-// TestAppendMessages compares spellings in the form of the standard with testdata/messages.golden. What fits is not cut.
+// TestAppendMessages compares spellings in the form of the standard with testdata/messages.golden. What fits is not
+// cut.
 func TestAppendMessages(t *testing.T) {
 	var got []byte
 	for i := 0; i < len(spellings); i += 2 {
@@ -102,7 +103,11 @@ func TestAppendOutput(t *testing.T) {
 	want := `[{"role":"assistant","parts":[{"type":"text","content":"hi"},{"type":"tool_call_response","id":"1","response":"x"}],"finish_reason":"stop"}]`
 	diff(t, want, AppendOutput(nil, in, "stop", 0))
 	diff(t, want, AppendOutput(nil, in, "stop", 500))
-	diff(t, `[{"role":"assistant","parts":[{"type":"text","content":"hi"}],"finish_reason":"unknown"}]`, AppendOutput(nil, []byte(`"hi"`), "", 500))
+	diff(
+		t,
+		`[{"role":"assistant","parts":[{"type":"text","content":"hi"}],"finish_reason":"unknown"}]`,
+		AppendOutput(nil, []byte(`"hi"`), "", 500),
+	)
 	diff(t, `[{"role":"assistant","parts":[],"finish_reason":"`+strings.Repeat("é", 15)+`…[+9970 bytes]"}]`,
 		AppendOutput(nil, []byte(`{"role":"assistant","content":[]}`), strings.Repeat("é", 5000), 500))
 }

@@ -10,7 +10,9 @@ func TestAppendNew(t *testing.T) {
 	messages := [][]byte{
 		user("a"),
 		[]byte(`{"role":"tool","tool_call_id":"1","content":"one"}`),
-		[]byte(`{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"one"},{"type":"tool_result","tool_use_id":"2","content":"two"},{"type":"text","text":"go on"}]}`),
+		[]byte(
+			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"one"},{"type":"tool_result","tool_use_id":"2","content":"two"},{"type":"text","text":"go on"}]}`,
+		),
 	}
 	got, shown := AppendNew([]byte("x"), messages, 1000, func(id string) bool { return id == "1" })
 	want := `x[{"role":"user","parts":[{"type":"text","content":"a"}]},` +
@@ -18,7 +20,8 @@ func TestAppendNew(t *testing.T) {
 	if string(got) != want || shown != 2 {
 		t.Errorf("%d shown: %s\nwant 2: %s", shown, got, want)
 	}
-	if got, shown := AppendNew(nil, messages[1:2], 0, func(string) bool { return true }); string(got) != "[]" || shown != 0 {
+	if got, shown := AppendNew(nil, messages[1:2], 0, func(string) bool { return true }); string(got) != "[]" ||
+		shown != 0 {
 		t.Errorf("%d shown: %s", shown, got)
 	}
 	for i := range 40 {

@@ -100,15 +100,37 @@ var rooms = []room{
 	},
 	{packages: []string{"backend/store/clickhousestore/..."}, own: []string{"spans", "backend/session", "backend/store"},
 		other: []string{otel + "/attribute", "github.com/klauspost/compress/..."}},
-	{packages: []string{"backend/store/retention"}, own: []string{"backend/session", "backend/store", "backend/store/project"}},
-	{packages: []string{"backend/store/search"}, own: []string{"spans", "backend/session", "backend/store", "internal/rawjson"}},
-	{packages: []string{"backend/store/storetest"}, own: []string{"spans", "backend/session", "backend/store", "backend/store/memstore"}},
-	{packages: []string{"backend/store/reader"}, own: []string{"backend/session", "spans", "backend/store"}}, // what commands and the viewer share
-	{packages: []string{"backend/store/..."}, own: []string{"spans", "backend/session", "backend/session/export", "backend/store"},
-		other: []string{otel + "/attribute"}},
+	{
+		packages: []string{"backend/store/retention"},
+		own:      []string{"backend/session", "backend/store", "backend/store/project"},
+	},
+	{
+		packages: []string{"backend/store/search"},
+		own:      []string{"spans", "backend/session", "backend/store", "internal/rawjson"},
+	},
+	{
+		packages: []string{"backend/store/storetest"},
+		own:      []string{"spans", "backend/session", "backend/store", "backend/store/memstore"},
+	},
+	{
+		packages: []string{"backend/store/reader"},
+		own:      []string{"backend/session", "spans", "backend/store"},
+	}, // what commands and the viewer share
+	{
+		packages: []string{"backend/store/..."},
+		own:      []string{"spans", "backend/session", "backend/session/export", "backend/store"},
+		other:    []string{otel + "/attribute"},
+	},
 	{packages: []string{"backend/inspect/..."},
-		own: []string{"spans", "backend/session", "backend/session/diff", "backend/session/replay", "backend/store", "backend/store/stats",
-			"backend/store/search"},
+		own: []string{
+			"spans",
+			"backend/session",
+			"backend/session/diff",
+			"backend/session/replay",
+			"backend/store",
+			"backend/store/stats",
+			"backend/store/search",
+		},
 		other: []string{otel + "/attribute", "github.com/charmbracelet/x/ansi",
 			"github.com/dustin/go-humanize"}},
 	{packages: []string{"backend/web"},

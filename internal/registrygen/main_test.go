@@ -20,8 +20,10 @@ func TestMetricsAreChecked(t *testing.T) {
 				{Key: "new", Const: "New", Type: "string", Class: "name", Profiles: []string{"later"}, Brief: "x"},
 				{Key: "derived", Const: "Derived", Type: "bool", Class: "enum", Brief: "x"},
 			},
-			Metrics: []metric{{Name: "m", Const: "M", Instrument: "histogram", Type: "int", Unit: "s", Boundaries: []float64{1, 2},
-				Attributes: []string{"tool", "kind", "old"}, Profiles: []string{"p"}, Brief: "x", Question: "x"}},
+			Metrics: []metric{
+				{Name: "m", Const: "M", Instrument: "histogram", Type: "int", Unit: "s", Boundaries: []float64{1, 2},
+					Attributes: []string{"tool", "kind", "old"}, Profiles: []string{"p"}, Brief: "x", Question: "x"},
+			},
 		}
 	}
 	if err := sound().validate(); err != nil {

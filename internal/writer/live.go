@@ -53,8 +53,8 @@ const maxLiveItems = 256
 
 // Copy returns what a copy of the span has in addition to what the span itself has: attributes, which count before
 // those of the span with the same key, and the attributes of an event spans.EventBlocks at the time of the copy, where
-// there are any. It returns false when the span has ended. Content that refers to nothing yet sent is sent before it, on
-// a session.payload span. Live.Changed and Live.Ended must not call it.
+// there are any. It returns false when the span has ended. Content that refers to nothing yet sent is sent before it,
+// on a session.payload span. Live.Changed and Live.Ended must not call it.
 func (s *OpenSpan) Copy() (attributes, blocks []attribute.KeyValue, ok bool) {
 	h := s.h
 	h.mu.Lock()

@@ -76,7 +76,10 @@ func said(t *testing.T, s *writer.OpenSpan) (map[string]string, []string) {
 }
 
 func TestCopiesOfOpenSpans(t *testing.T) {
-	live, rec, tracer := liveTracer(func(c *writer.Config) { c.Capture = writer.CaptureContent }, func(c *writer.Config) { c.PartialEvery = 3 * time.Second })
+	live, rec, tracer := liveTracer(
+		func(c *writer.Config) { c.Capture = writer.CaptureContent },
+		func(c *writer.Config) { c.PartialEvery = 3 * time.Second },
+	)
 	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", Metadata: []byte(`{"a":1}`)})
 	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
 	_, tool := turn.StartTool(ctx, writer.ToolCall{ID: "c"})
@@ -146,7 +149,10 @@ func TestCopiesOfOpenSpans(t *testing.T) {
 func TestPartialOutputIsBounded(t *testing.T) {
 	for _, size := range []int{1, 7, 1000, writer.MaxPartialBytes + 3, 3*writer.MaxPartialBytes + 1} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			live, _, tracer := liveTracer(func(c *writer.Config) { c.Capture = writer.CaptureContent }, func(c *writer.Config) { c.PartialEvery = time.Second })
+			live, _, tracer := liveTracer(
+				func(c *writer.Config) { c.Capture = writer.CaptureContent },
+				func(c *writer.Config) { c.PartialEvery = time.Second },
+			)
 			ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 			_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 			piece := strings.Repeat("é", size/2) + strings.Repeat("x", size%2)
@@ -164,7 +170,8 @@ func TestPartialOutputIsBounded(t *testing.T) {
 				t.Fatalf("%.200q", bodies)
 			}
 			text := m.Content[0].Text
-			if len(text)+m.Omitted != total || len(text) > writer.MaxPartialBytes+3 || strings.Contains(text, "\ufffd") && size%2 == 0 ||
+			if len(text)+m.Omitted != total || len(text) > writer.MaxPartialBytes+3 ||
+				strings.Contains(text, "\ufffd") && size%2 == 0 ||
 				total > writer.MaxPartialBytes && len(text) < writer.MaxPartialBytes-3 {
 				t.Errorf("of %d bytes %d are kept, %d left out", total, len(text), m.Omitted)
 			}
@@ -173,7 +180,10 @@ func TestPartialOutputIsBounded(t *testing.T) {
 		})
 	}
 	t.Run("kinds that take turns", func(t *testing.T) {
-		live, _, tracer := liveTracer(func(c *writer.Config) { c.Capture = writer.CaptureContent }, func(c *writer.Config) { c.PartialEvery = time.Second })
+		live, _, tracer := liveTracer(
+			func(c *writer.Config) { c.Capture = writer.CaptureContent },
+			func(c *writer.Config) { c.PartialEvery = time.Second },
+		)
 		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 		_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 		for range 1000 {
@@ -181,7 +191,11 @@ func TestPartialOutputIsBounded(t *testing.T) {
 			turn.Partial(writer.PartialReasoning, []byte("b"))
 		}
 		_, bodies := said(t, live.open[1])
-		if n := strings.Count(bodies[0], `"type"`); n > 256 || n < 200 || !strings.HasSuffix(bodies[0], `{"thinking":"b","type":"thinking"}],"omitted_bytes":`+fmt.Sprint(2000-n)+`,"role":"assistant"}`) {
+		if n := strings.Count(bodies[0], `"type"`); n > 256 || n < 200 ||
+			!strings.HasSuffix(
+				bodies[0],
+				`{"thinking":"b","type":"thinking"}],"omitted_bytes":`+fmt.Sprint(2000-n)+`,"role":"assistant"}`,
+			) {
 			t.Errorf("%d parts, %s", n, bodies[0][len(bodies[0])-100:])
 		}
 		turn.End(writer.TurnResult{})
@@ -189,8 +203,8 @@ func TestPartialOutputIsBounded(t *testing.T) {
 	})
 }
 
-// Half of a secret is none that a rule finds, so with a redactor only lines that are over are shown, and of what rules need whole only how
-// long it is: on copies, and on turns that break off.
+// Half of a secret is none that a rule finds, so with a redactor only lines that are over are shown, and of what rules
+// need whole only how long it is: on copies, and on turns that break off.
 func TestPartialOutputIsRedacted(t *testing.T) {
 	cards, err := redact.New(redact.Config{Rules: []redact.Rule{
 		{Name: "card", Regexp: `\d{4}( \d{4}){3}`}, {Name: "verse", Regexp: `(?s)ROSE.*?THORN`},
@@ -199,7 +213,10 @@ func TestPartialOutputIsRedacted(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("MIIEowIBAAKCAQEA7abcd+/EFGH0123\n", 50)
-	verse := strings.Repeat("Roses are red.\n", writer.MaxPartialBytes/15-20) // so that half of the key falls out of what is kept
+	verse := strings.Repeat(
+		"Roses are red.\n",
+		writer.MaxPartialBytes/15-20,
+	) // so that half of the key falls out of what is kept
 	type pieces []struct{ kind, text string }
 	for _, tt := range []struct {
 		name     string
@@ -222,7 +239,11 @@ func TestPartialOutputIsRedacted(t *testing.T) {
 		{"no message is left", withheld{}, pieces{{"text", "swordfish\nand"}}, "swordfish", `{"content":[],"omitted_bytes":13,"role":"assistant"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			live, rec, tracer := liveTracer(func(c *writer.Config) { c.Capture = writer.CaptureContent }, func(c *writer.Config) { c.PartialEvery = time.Second }, func(c *writer.Config) { c.Redactor = tt.redactor })
+			live, rec, tracer := liveTracer(
+				func(c *writer.Config) { c.Capture = writer.CaptureContent },
+				func(c *writer.Config) { c.PartialEvery = time.Second },
+				func(c *writer.Config) { c.Redactor = tt.redactor },
+			)
 			ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 			_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 			var all, last []string

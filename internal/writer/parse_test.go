@@ -49,8 +49,8 @@ func replies(t testing.TB) (names []string, bodies map[string][]byte) {
 	return names, bodies
 }
 
-// Replies that say that a call failed or ended early, what servers spell in their own way, and what is no reply. Each is
-// a name and a body.
+// Replies that say that a call failed or ended early, what servers spell in their own way, and what is no reply. Each
+// is a name and a body.
 var variants = []string{
 	"an error of Anthropic", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`,
 	"an error of OpenAI", `{"error":{"message":"No","type":"invalid_request_error","code":"model_not_found"}}`,

@@ -95,8 +95,10 @@ func liveHost(t *testing.T, heartbeat time.Duration) (copies, finals *watched, _
 			t.Error(err)
 		}
 	})
-	return copies, finals, live, (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithLive(live),
-		otelagent.WithCapture(otelagent.CaptureContent)))
+	return copies, finals, live, (*writer.Tracer)(
+		otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithLive(live),
+			otelagent.WithCapture(otelagent.CaptureContent)),
+	)
 }
 
 func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
@@ -291,8 +293,10 @@ func TestSetupWithLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatched()
 		p := setup(t, otelsetup.WithExporter(w), otelsetup.WithLive(time.Minute))
-		tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()),
-			otelagent.WithCapture(otelagent.CaptureContent)))
+		tracer := (*writer.Tracer)(
+			otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()),
+				otelagent.WithCapture(otelagent.CaptureContent)),
+		)
 		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
 		synctest.Wait() // the copy without the request is made

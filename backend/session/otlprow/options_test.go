@@ -34,7 +34,8 @@ func TestWithTenant(t *testing.T) {
 	}
 }
 
-// The report describes the first spans that are not stored, in the order of the input; foreign ones only where that is wanted.
+// The report describes the first spans that are not stored, in the order of the input; foreign ones only where that is
+// wanted.
 func TestRejections(t *testing.T) {
 	td, bad := one()
 	bad.Attributes().PutStr("session.id", strings.Repeat("x", maxID+1))

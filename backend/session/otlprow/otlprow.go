@@ -243,9 +243,9 @@ func (d *decoder) span(span ptrace.Span) {
 	d.describe(reason, span.Name(), span.TraceID(), span.SpanID(), attrs)
 }
 
-// stated adds to a turn what follows from its lists and the span does not repeat: that its content was captured, and how
-// many messages the last request has. A turn that is sent again with content supersedes the one without by these: of two
-// rows that end at the same time session.Supersedes prefers the one with more attributes.
+// stated adds to a turn what follows from its lists and the span does not repeat: that its content was captured, and
+// how many messages the last request has. A turn that is sent again with content supersedes the one without by these:
+// of two rows that end at the same time session.Supersedes prefers the one with more attributes.
 func stated(row *session.Row) {
 	if row.Kind != session.KindTurn || len(row.Lists) == 0 {
 		return

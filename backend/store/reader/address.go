@@ -250,8 +250,8 @@ func some(names []string) string {
 }
 
 // Narrow returns a copy of s with nothing but the run and turn asked for, all of it where run is nil, and with the
-// status that it has at that moment. It is what `otelagent show --output json` and the API give; the copy shares everything
-// below with s, which stays as it is.
+// status that it has at that moment. It is what `otelagent show --output json` and the API give; the copy shares
+// everything below with s, which stays as it is.
 func Narrow(s *session.Session, run *session.Run, turn *session.Turn, now time.Time) *session.Session {
 	out := *s
 	out.Status = s.StatusAt(now)

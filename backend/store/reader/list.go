@@ -8,7 +8,8 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// List is a page of sessions. As JSON it is what `otelagent ls --output json` and the API give (backend/store/README.md).
+// List is a page of sessions. As JSON it is what `otelagent ls --output json` and the API give
+// (backend/store/README.md).
 type List struct {
 	Format   int               `json:"format"`
 	Sessions []session.Summary `json:"sessions"`

@@ -232,9 +232,21 @@ func TestAttack(t *testing.T) {
 	p.stop()
 	f := check(t, c.db, honest.ledger, nil)
 	p50, p99, longest := honest.ledger.latency()
-	figure(t, "seed %d: %d attacks, %v; memory %d MiB, peak %d MiB; honest senders: %d spans meanwhile, answers after %v, "+
-		"%v (99 %%), %v at most, not: %s", seed, attacks.Load(), answers, now, peak, during, p50, p99, longest,
-		honest.ledger.answers())
+	figure(
+		t,
+		"seed %d: %d attacks, %v; memory %d MiB, peak %d MiB; honest senders: %d spans meanwhile, answers after %v, "+
+			"%v (99 %%), %v at most, not: %s",
+		seed,
+		attacks.Load(),
+		answers,
+		now,
+		peak,
+		during,
+		p50,
+		p99,
+		longest,
+		honest.ledger.answers(),
+	)
 	if during == 0 || f.acked == 0 {
 		t.Error("no honest sender was served")
 	}

@@ -87,7 +87,8 @@ func TestKillCollector(t *testing.T) {
 			f := check(t, c.db, l.ledger, nil)
 			figure(t, "seed %d: %d kills, %d stops, %v, %.0f spans/s; answers to senders: %s", seed, kills, stops, f,
 				float64(f.acked)/took.Seconds(), l.ledger.answers())
-			if kills < 2 || f.acked == 0 || l.ledger.countOf("no connection")+l.ledger.countOf("connection cut")+l.ledger.countOf("gRPC Unavailable") == 0 {
+			if kills < 2 || f.acked == 0 ||
+				l.ledger.countOf("no connection")+l.ledger.countOf("connection cut")+l.ledger.countOf("gRPC Unavailable") == 0 {
 				t.Errorf("%d kills of which senders saw nothing: the test tests nothing", kills)
 			}
 		})

@@ -261,7 +261,9 @@ func (c *collector) queue() string { return filepath.Join(filepath.Dir(c.db), "q
 
 // metricsPage matches the exporter and the pipeline of metrics that the configuration of the distribution has and
 // this binary cannot run.
-var metricsPage = regexp.MustCompile(`(?m)^  prometheus:\n(    .*\n)+|^    metrics:\n(      .*\n)*      exporters: \[prometheus\]\n`)
+var metricsPage = regexp.MustCompile(
+	`(?m)^  prometheus:\n(    .*\n)+|^    metrics:\n(      .*\n)*      exporters: \[prometheus\]\n`,
+)
 
 // placed writes the configuration with the addresses of this collector in place of those it has, and nothing else
 // changed but

@@ -79,7 +79,10 @@ func (s script) total() (u session.Usage) {
 // play runs the session through a tracer. It waits after each turn, and ends early with ctx.
 func (s script) play(ctx context.Context, tracer *writer.Tracer, wait time.Duration) {
 	c := s.conversation()
-	runCtx, run := tracer.StartRun(context.WithoutCancel(ctx), writer.RunInfo{SessionID: s.ID, ID: "run", Agent: "soak", Model: "scripted-1"})
+	runCtx, run := tracer.StartRun(
+		context.WithoutCancel(ctx),
+		writer.RunInfo{SessionID: s.ID, ID: "run", Agent: "soak", Model: "scripted-1"},
+	)
 	for i := range s.Turns {
 		s.turn(runCtx, run, c, int64(i))
 		if wait > 0 {
@@ -96,13 +99,22 @@ func (s script) turn(ctx context.Context, run *writer.Run, c *conversation, i in
 	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Index: new(i), Trigger: spans.TriggerUser})
 	turn.Request(writer.Request{Payload: c.request()})
 	answer := c.add("assistant")
-	_, call := turn.StartTool(ctx, writer.ToolCall{ID: fmt.Sprint("call-", i), Name: "bash", Args: []byte(`{"command":"true"}`)})
+	_, call := turn.StartTool(
+		ctx,
+		writer.ToolCall{ID: fmt.Sprint("call-", i), Name: "bash", Args: []byte(`{"command":"true"}`)},
+	)
 	result := c.add("toolResult")
 	result.ToolCallID = fmt.Sprint("call-", i)
 	call.End(writer.ToolResult{Result: []byte(`"ok"`)})
 	u := usage(i)
 	turn.End(writer.TurnResult{
 		StopReason: "tool_use", Output: &answer, Results: []writer.Message{result},
-		Usage: &writer.Usage{Input: u.Input, Output: u.Output, Reasoning: u.Reasoning, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite},
+		Usage: &writer.Usage{
+			Input:      u.Input,
+			Output:     u.Output,
+			Reasoning:  u.Reasoning,
+			CacheRead:  u.CacheRead,
+			CacheWrite: u.CacheWrite,
+		},
 	})
 }

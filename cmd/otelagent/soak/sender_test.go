@@ -219,8 +219,20 @@ type grpcWire struct {
 
 func newGRPCWire(t *testing.T, addr string) *grpcWire {
 	t.Helper()
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}, MinConnectTimeout: time.Second}))
+	conn, err := grpc.NewClient(
+		addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(
+			grpc.ConnectParams{
+				Backoff: backoff.Config{
+					BaseDelay:  20 * time.Millisecond,
+					Multiplier: 1.5,
+					MaxDelay:   200 * time.Millisecond,
+				},
+				MinConnectTimeout: time.Second,
+			},
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +249,18 @@ func (w *grpcWire) send(ctx context.Context, otlp []byte) (string, bool, error) 
 	resp, err := w.client.Export(ctx, r)
 	if err != nil {
 		code := status.Code(err)
-		again := slices.Contains([]codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.Unavailable, codes.DataLoss, codes.ResourceExhausted}, code)
+		again := slices.Contains(
+			[]codes.Code{
+				codes.Canceled,
+				codes.DeadlineExceeded,
+				codes.Aborted,
+				codes.OutOfRange,
+				codes.Unavailable,
+				codes.DataLoss,
+				codes.ResourceExhausted,
+			},
+			code,
+		)
 		return "gRPC " + code.String(), !again, err
 	}
 	if n := resp.PartialSuccess().RejectedSpans(); n > 0 {
@@ -293,15 +316,30 @@ func (l *load) sender(ctx context.Context, number int, own uint64, wires []wire)
 		}
 	}()
 	deliver := func(_ context.Context, otlp []byte) error { return l.deliver(ctx, rng, wires, otlp) }
-	providers, err := otelsetup.Setup(ctx, otelsetup.WithoutGlobal(), otelsetup.WithBlocking(), otelsetup.WithServiceName("soak"),
-		otelsetup.WithExporter(otelsetup.NewFuncExporter(deliver)))
+	providers, err := otelsetup.Setup(
+		ctx,
+		otelsetup.WithoutGlobal(),
+		otelsetup.WithBlocking(),
+		otelsetup.WithServiceName("soak"),
+		otelsetup.WithExporter(otelsetup.NewFuncExporter(deliver)),
+	)
 	if err != nil {
 		l.t.Error(err)
 		return
 	}
-	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent)))
+	tracer := (*writer.Tracer)(
+		otelagent.NewTracer(
+			otelagent.WithTracerProvider(providers.TracerProvider()),
+			otelagent.WithCapture(otelagent.CaptureContent),
+		),
+	)
 	for n := 0; l.stopping.Err() == nil && (l.sessions == 0 || n < l.sessions); n++ {
-		s := script{ID: fmt.Sprintf("%s-%d-%d", l.name, number, n), Turns: 1 + rng.IntN(l.shape.Turns), Bytes: l.shape.Bytes, Seed: rng.Uint64()}
+		s := script{
+			ID:    fmt.Sprintf("%s-%d-%d", l.name, number, n),
+			Turns: 1 + rng.IntN(l.shape.Turns),
+			Bytes: l.shape.Bytes,
+			Seed:  rng.Uint64(),
+		}
 		if l.exact {
 			s.Turns = l.shape.Turns
 		}
@@ -345,8 +383,8 @@ func (l *load) deliver(ctx context.Context, rng *rand.Rand, wires []wire, otlp [
 	}
 }
 
-// finish lets the senders end their sessions and deliver the rest. Whoever does not get rid of it within the time fails the
-// test. It returns how long the load was on.
+// finish lets the senders end their sessions and deliver the rest. Whoever does not get rid of it within the time fails
+// the test. It returns how long the load was on.
 func (l *load) finish(within time.Duration) time.Duration {
 	l.t.Helper()
 	l.stop()
@@ -411,8 +449,8 @@ func newRelay(t *testing.T, to string) *relay {
 	return r
 }
 
-// programEnv makes this test program an agent with the SDK instead: its value is the seed, the name of its sessions and the
-// URL of a collector.
+// programEnv makes this test program an agent with the SDK instead: its value is the seed, the name of its sessions and
+// the URL of a collector.
 const programEnv = "OTELAGENT_SOAK_PROGRAM"
 
 // runProgram plays sessions until it is killed. Retries are the SDK's own.
@@ -424,7 +462,12 @@ func runProgram(spec string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	providers, err := otelsetup.Setup(context.Background(), otelsetup.WithBlocking(), otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithEndpoint(endpoint))
+	providers, err := otelsetup.Setup(
+		context.Background(),
+		otelsetup.WithBlocking(),
+		otelsetup.WithProtocol(otelsetup.HTTP),
+		otelsetup.WithEndpoint(endpoint),
+	)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

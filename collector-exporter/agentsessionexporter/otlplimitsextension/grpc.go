@@ -31,8 +31,8 @@ func (l *limits) GetGRPCServerOptions(context.Context) ([]grpc.ServerOption, err
 // receivedKey is the key in a stream's context of the function that says that its message is there.
 type receivedKey struct{}
 
-// tap is a tap.ServerInHandle: it ends streams whose message does not come. gRPC holds all that came of a message before
-// a codec sees any of it.
+// tap is a tap.ServerInHandle: it ends streams whose message does not come. gRPC holds all that came of a message
+// before a codec sees any of it.
 func (l *limits) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if !strings.HasSuffix(call.FullMethodName, "/Export") {
 		return ctx, nil

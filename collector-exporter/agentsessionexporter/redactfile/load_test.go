@@ -139,7 +139,14 @@ func FuzzLoad(f *testing.F) {
 		if (r == nil) == (err == nil) {
 			t.Fatalf("Load = %v, %v", r, err)
 		}
-		r.Redact(spans.Redactable{Body: []byte(`{"content":[{"a":"b","k":1.5}],"a":"x"}`), JSON: true, Place: spans.ListArgs, Role: "user"})
+		r.Redact(
+			spans.Redactable{
+				Body:  []byte(`{"content":[{"a":"b","k":1.5}],"a":"x"}`),
+				JSON:  true,
+				Place: spans.ListArgs,
+				Role:  "user",
+			},
+		)
 	})
 }
 

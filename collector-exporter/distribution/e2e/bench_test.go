@@ -84,7 +84,9 @@ func makeLoad(b *testing.B, payload bool) load {
 
 func talkOn(b *testing.B, p *agenttest.Pipeline, id string, payload bool) {
 	b.Helper()
-	ctx, r := (*writer.Tracer)(p.Tracer()).StartRun(b.Context(), writer.RunInfo{SessionID: id, Agent: "bench", Model: "claude-opus-4-6", Provider: "anthropic"})
+	ctx, r := (*writer.Tracer)(
+		p.Tracer(),
+	).StartRun(b.Context(), writer.RunInfo{SessionID: id, Agent: "bench", Model: "claude-opus-4-6", Provider: "anthropic"})
 	var messages []string
 	for turn := range 50 {
 		ctx, tn := r.StartTurn(ctx, writer.TurnInfo{Index: new(int64(turn)), Trigger: spans.TriggerUser})
@@ -100,7 +102,10 @@ func talkOn(b *testing.B, p *agenttest.Pipeline, id string, payload bool) {
 		for i := range 2 {
 			ctx, call := tn.StartTool(ctx, writer.ToolCall{ID: fmt.Sprintf("toolu_%d_%d", turn, i), Name: "bash"})
 			if i == 0 {
-				call.Permission(ctx, writer.PermissionEvaluation{Tool: "bash", Action: spans.ActionAllow, Source: spans.PermissionSourceProject})
+				call.Permission(
+					ctx,
+					writer.PermissionEvaluation{Tool: "bash", Action: spans.ActionAllow, Source: spans.PermissionSourceProject},
+				)
 			}
 			call.End(writer.ToolResult{})
 		}
@@ -125,7 +130,11 @@ func push(ctx context.Context, addr string, l load) error {
 	errs := make([]error, benchSenders)
 	for i := range benchSenders {
 		wg.Go(func() {
-			conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{})))
+			conn, err := grpc.NewClient(
+				addr,
+				grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{})),
+			)
 			if err != nil {
 				errs[i] = err
 				return
@@ -159,10 +168,10 @@ service:
     traces: {receivers: [otlp], exporters: [agent_session]}
 `
 
-// BenchmarkCollector sends OTLP bytes through the whole collector: receiver, decoding, exporter, committed. One operation
-// is one span. The floor is the slower of decoding the same bytes with pdata alone, on one core, and of inserting the
-// same rows, as they were stored, into tables that have their key only; with payload that hashes and compresses the
-// bodies too.
+// BenchmarkCollector sends OTLP bytes through the whole collector: receiver, decoding, exporter, committed. One
+// operation is one span. The floor is the slower of decoding the same bytes with pdata alone, on one core, and of
+// inserting the same rows, as they were stored, into tables that have their key only; with payload that hashes and
+// compresses the bodies too.
 func BenchmarkCollector(b *testing.B) {
 	bin, err := distribution()
 	must(b, err)
@@ -250,8 +259,8 @@ func decodeAlone(b *testing.B, l load) time.Duration {
 	return time.Since(start)
 }
 
-// insertAlone is how long it takes to write the rows of db again, a transaction a message, into a table of the same columns with
-// nothing but its key; with payload, to hash and compress the bodies and write those of the packs too.
+// insertAlone is how long it takes to write the rows of db again, a transaction a message, into a table of the same
+// columns with nothing but its key; with payload, to hash and compress the bodies and write those of the packs too.
 func insertAlone(b *testing.B, db string, payload bool) time.Duration {
 	b.Helper()
 	ctx := b.Context()
@@ -269,7 +278,9 @@ func insertAlone(b *testing.B, db string, payload bool) time.Duration {
 			b.Fatal(err)
 		}
 	}
-	exec("PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16384; PRAGMA wal_autocheckpoint=2048; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON")
+	exec(
+		"PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16384; PRAGMA wal_autocheckpoint=2048; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON",
+	)
 	tables := []string{"rows"}
 	if payload {
 		tables = append(tables, "packs", "blocks")

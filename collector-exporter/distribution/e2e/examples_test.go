@@ -23,7 +23,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// testExamples runs those of examples/pipelines that have a backend of somebody else behind them, and tail sampling by everything that it names.
+// testExamples runs those of examples/pipelines that have a backend of somebody else behind them, and tail sampling by
+// everything that it names.
 func testExamples(t *testing.T, bin string) {
 	t.Run("every file is valid", func(t *testing.T) {
 		files, err := filepath.Glob(filepath.Join(repo, "examples", "pipelines", "*.yaml"))
@@ -170,8 +171,8 @@ func testFanOut(t *testing.T, bin string) {
 	})
 }
 
-// testLive: of a session that is sent as it runs, agent_session has every state and other backends nothing but spans that
-// are over, each once.
+// testLive: of a session that is sent as it runs, agent_session has every state and other backends nothing but spans
+// that are over, each once.
 func testLive(t *testing.T, bin, file string, names ...string) {
 	db := filepath.Join(t.TempDir(), "sessions.db")
 	env := []string{"OTELAGENT_DB=" + db}
@@ -181,8 +182,13 @@ func testLive(t *testing.T, bin, file string, names ...string) {
 		backends, env = append(backends, b), append(env, name+"="+b.addr)
 	}
 	c := startPipeline(t, bin, file, env...)
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithEndpoint("http://"+c.grpc), otelsetup.WithProtocol(otelsetup.GRPC),
-		otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
+	p, err := otelsetup.Setup(
+		t.Context(),
+		otelsetup.WithEndpoint("http://"+c.grpc),
+		otelsetup.WithProtocol(otelsetup.GRPC),
+		otelsetup.WithoutGlobal(),
+		otelsetup.WithLive(0),
+	)
 	must(t, err)
 	until := func(want spans.SessionStatus) {
 		eventually(t, "the store has every state", func() error {
@@ -192,7 +198,9 @@ func testLive(t *testing.T, bin, file string, names ...string) {
 			return nil
 		})
 	}
-	ctx, r := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()))).
+	ctx, r := (*writer.Tracer)(
+		otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live())),
+	).
 		StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
 	_, tn := r.StartTurn(ctx, writer.TurnInfo{})
 	until(spans.SessionStatusBusy)
@@ -218,19 +226,42 @@ const (
 // testRedaction: the store has the sessions without the key, the backend the tree without a word that anybody wrote.
 func testRedaction(t *testing.T, bin string) {
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	ctx, r := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "m",
-		Config: []byte(`{"note":"` + secret + `"}`), Metadata: []byte(`{"by":"` + secret + `"}`), Rules: []byte(`["` + secret + `"]`)})
+	ctx, r := (*writer.Tracer)(
+		p.Tracer(),
+	).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "m",
+		Config: []byte(
+			`{"note":"` + secret + `"}`,
+		), Metadata: []byte(`{"by":"` + secret + `"}`), Rules: []byte(`["` + secret + `"]`)})
 	ctx, tn := r.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerUser})
 	question := writer.Message{Role: "user", Raw: []byte(`{"role":"user","content":"` + secret + ` ` + key + `"}`)}
 	tn.AddInput(question)
-	tn.Request(writer.Request{Payload: []byte(`{"model":"m","system":"` + secret + `","messages":[` + string(question.Raw) + `]}`)})
+	tn.Request(
+		writer.Request{Payload: []byte(`{"model":"m","system":"` + secret + `","messages":[` + string(question.Raw) + `]}`)},
+	)
 	ctx, call := tn.StartTool(ctx, writer.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"command":"` + secret + `"}`)})
-	call.Permission(ctx, writer.PermissionEvaluation{Pattern: secret, Action: spans.ActionAsk, Reason: secret, DecidedBy: secret, Source: spans.PermissionSourceProject})
+	call.Permission(
+		ctx,
+		writer.PermissionEvaluation{
+			Pattern:   secret,
+			Action:    spans.ActionAsk,
+			Reason:    secret,
+			DecidedBy: secret,
+			Source:    spans.PermissionSourceProject,
+		},
+	)
 	call.Progress("note", []byte(`"`+secret+`"`), writer.Moment{})
 	call.End(writer.ToolResult{Outcome: spans.OutcomeError, Error: secret, Result: []byte(`"` + secret + `"`)})
 	_, m := tn.StartCompaction(ctx, writer.Compaction{Kind: spans.CompactionKindSummary})
 	m.End(writer.CompactionResult{Reason: secret, Summary: []byte(`"` + secret + `"`)})
-	tn.End(writer.TurnResult{StopReason: "stop", Usage: &writer.Usage{Input: 77}, Failed: true, Error: secret, Output: &writer.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"` + secret + `"}`)}})
+	tn.End(
+		writer.TurnResult{
+			StopReason: "stop",
+			Usage:      &writer.Usage{Input: 77},
+			Failed:     true,
+			Error:      secret,
+			Output:     &writer.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"` + secret + `"}`)},
+		},
+	)
 	r.End(writer.RunResult{Status: spans.RunStatusError, Error: secret})
 
 	other := newBackend(t)
@@ -283,7 +314,9 @@ func testKeeps(t *testing.T, bin string) {
 	p := agenttest.New(t, writer.WithSessionTrace, otelagent.WithCapture(otelagent.CaptureContent))
 	two := func(id string, second func(context.Context, *writer.Turn) writer.TurnResult) {
 		for n := range 2 { // two runs: what speaks for keeping the session is in the second alone
-			ctx, r := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: id, ID: fmt.Sprint("run-", n), Agent: "sampled", Model: "m"})
+			ctx, r := (*writer.Tracer)(
+				p.Tracer(),
+			).StartRun(t.Context(), writer.RunInfo{SessionID: id, ID: fmt.Sprint("run-", n), Agent: "sampled", Model: "m"})
 			ctx, tn := r.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerUser})
 			res := writer.TurnResult{StopReason: "stop", Usage: &writer.Usage{Input: 100}}
 			if n == 1 {

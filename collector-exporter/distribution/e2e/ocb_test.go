@@ -135,7 +135,16 @@ func TestDistribution(t *testing.T) {
 	dir := filepath.Join(repo, "collector-exporter", "distribution")
 	run(t, dir, bin, "validate", "--config", "config.yaml")
 	run(t, dir, bin, "validate", "--config", "config.container.yaml")
-	run(t, dir, bin, "validate", "--config", "config.container.yaml", "--config", "../../compose/collector.yaml") // as docker-compose.yaml does
+	run(
+		t,
+		dir,
+		bin,
+		"validate",
+		"--config",
+		"config.container.yaml",
+		"--config",
+		"../../compose/collector.yaml",
+	) // as docker-compose.yaml does
 	t.Run("pipelines", func(t *testing.T) { testPipelines(t, bin) })
 	t.Run("examples", func(t *testing.T) { testExamples(t, bin) })
 }

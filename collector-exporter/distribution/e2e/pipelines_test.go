@@ -30,8 +30,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// testPipelines runs the configurations of examples/pipelines as they are; only addresses, the database and waiting times
-// are set, by the variables that they name.
+// testPipelines runs the configurations of examples/pipelines as they are; only addresses, the database and waiting
+// times are set, by the variables that they name.
 func testPipelines(t *testing.T, bin string) {
 	t.Run("gateway", func(t *testing.T) { testGateways(t, bin) })
 	t.Run("load balancing", func(t *testing.T) { testLoadBalancing(t, bin) })
@@ -46,7 +46,8 @@ func startPipeline(t *testing.T, bin, file string, env ...string) *collector {
 	return startConfig(t, bin, []string{filepath.Join(repo, "examples", "pipelines", file)}, env...)
 }
 
-// startConfig runs a collector with configurations that are laid over each other. The variables of our own files hold its addresses.
+// startConfig runs a collector with configurations that are laid over each other. The variables of our own files hold
+// its addresses.
 func startConfig(t *testing.T, bin string, configs []string, env ...string) *collector {
 	t.Helper()
 	c := &collector{grpc: freePort(t), http: freePort(t), log: &lockedBuffer{}, done: make(chan error, 1)}
@@ -55,7 +56,9 @@ func startConfig(t *testing.T, bin string, configs []string, env ...string) *col
 		args = append(args, "--config", config)
 	}
 	c.cmd = exec.Command(bin, args...)
-	c.cmd.Env = append(append(os.Environ(), "OTLP_GRPC="+c.grpc, "OTLP_HTTP="+c.http, "METRICS_LEVEL=none"), env...) // several of them, one port
+	c.cmd.Env = append(
+		append(os.Environ(), "OTLP_GRPC="+c.grpc, "OTLP_HTTP="+c.http, "METRICS_LEVEL=none"),
+		env...) // several of them, one port
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
 	must(t, c.cmd.Start())
 	go func() { c.done <- c.cmd.Wait() }()
@@ -94,10 +97,14 @@ func recordings(t *testing.T, opts ...otelagent.Option) (sent []ptrace.Traces, w
 	t.Helper()
 	want = map[string]string{}
 	for _, f := range phifixtures.All(t, repo) {
-		if !strings.Contains(f.Name, "parallel") && !strings.Contains(f.Name, "multi-turn") && !strings.Contains(f.Name, "compaction") && !strings.Contains(f.Name, "tool") {
+		if !strings.Contains(f.Name, "parallel") && !strings.Contains(f.Name, "multi-turn") &&
+			!strings.Contains(f.Name, "compaction") &&
+			!strings.Contains(f.Name, "tool") {
 			continue
 		}
-		p := agenttest.New(t, append([]otelagent.Option{writer.WithDerivedIDs, otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
+		p := agenttest.New(
+			t,
+			append([]otelagent.Option{writer.WithDerivedIDs, otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.Events(strings.NewReader(string(f.Events))) {
 			must(t, err)
@@ -219,7 +226,13 @@ func requests(rows []session.Row, blocks []session.Block) map[string]string {
 			for _, turn := range run.Turns {
 				for _, q := range turn.Requests {
 					p := q.Payload(&set)
-					out[fmt.Sprintf("%s/%s/%d/%d", s.ID, run.ID, turn.Index, q.Attempt)] = fmt.Sprintf("%v %v %v %s", p.Exact, p.Missing, p.Defects, p.Bytes)
+					out[fmt.Sprintf("%s/%s/%d/%d", s.ID, run.ID, turn.Index, q.Attempt)] = fmt.Sprintf(
+						"%v %v %v %s",
+						p.Exact,
+						p.Missing,
+						p.Defects,
+						p.Bytes,
+					)
 				}
 			}
 		}
@@ -243,7 +256,10 @@ func sameTrees(got map[string]stored, want map[string]string) error {
 func testGateways(t *testing.T, bin string) {
 	db := filepath.Join(t.TempDir(), "sessions.db")
 	// The file is SQLite's here; the file names ClickHouse, whose test is in interop/clickhouse.
-	gateways := []*collector{startPipeline(t, bin, "gateway.yaml", "OTELAGENT_DB="+db), startPipeline(t, bin, "gateway.yaml", "OTELAGENT_DB="+db)}
+	gateways := []*collector{
+		startPipeline(t, bin, "gateway.yaml", "OTELAGENT_DB="+db),
+		startPipeline(t, bin, "gateway.yaml", "OTELAGENT_DB="+db),
+	}
 	sent, want := recordings(t)
 	all := pieces(sent)
 	slices.Reverse(all)
@@ -264,7 +280,17 @@ func testGateways(t *testing.T, bin string) {
 func testLoadBalancing(t *testing.T, bin string) {
 	dir := t.TempDir()
 	dbs := []string{filepath.Join(dir, "one.db"), filepath.Join(dir, "two.db")}
-	one, two := startPipeline(t, bin, "gateway.yaml", "OTELAGENT_DB="+dbs[0]), startPipeline(t, bin, "gateway.yaml", "OTELAGENT_DB="+dbs[1])
+	one, two := startPipeline(
+		t,
+		bin,
+		"gateway.yaml",
+		"OTELAGENT_DB="+dbs[0],
+	), startPipeline(
+		t,
+		bin,
+		"gateway.yaml",
+		"OTELAGENT_DB="+dbs[1],
+	)
 	front := startPipeline(t, bin, "load-balancing.yaml", "GATEWAY_1="+one.grpc, "GATEWAY_2="+two.grpc)
 	sent, want := recordings(t)
 	for _, td := range sent {
@@ -305,7 +331,9 @@ func talk(t *testing.T, p *agenttest.Pipeline, id string, failing int) {
 	system := strings.Repeat("You are careful. ", 40)
 	var messages []string
 	for run := 1; run <= 3; run++ {
-		ctx, r := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: id, ID: fmt.Sprintf("run-%d", run), Agent: "sampled", Model: "m"})
+		ctx, r := (*writer.Tracer)(
+			p.Tracer(),
+		).StartRun(t.Context(), writer.RunInfo{SessionID: id, ID: fmt.Sprintf("run-%d", run), Agent: "sampled", Model: "m"})
 		for turn := range 2 {
 			messages = append(messages, fmt.Sprintf(`{"role":"user","content":"question %d.%d of %s"}`, run, turn, id))
 			_, tn := r.StartTurn(ctx, writer.TurnInfo{Index: new(int64(turn)), Trigger: spans.TriggerUser})
@@ -359,7 +387,11 @@ func testSampledRuns(t *testing.T, bin string) {
 				defects = append(defects, string(d.Code))
 			}
 			if !slices.Contains(defects, string(spans.DefectRunMissing)) {
-				t.Errorf("defects of the session: %v, want %s: run-1 was dropped and its number shows it", defects, spans.DefectRunMissing)
+				t.Errorf(
+					"defects of the session: %v, want %s: run-1 was dropped and its number shows it",
+					defects,
+					spans.DefectRunMissing,
+				)
 			}
 			if tt.whole {
 				checkExact(t, got, 2)
@@ -413,7 +445,10 @@ func testKafka(t *testing.T, bin string) {
 	kafka := "KAFKA=" + broker.ListenAddrs()[0]
 	db := filepath.Join(t.TempDir(), "sessions.db")
 	producer := startPipeline(t, bin, "kafka-producer.yaml", kafka)
-	consumers := []*collector{startPipeline(t, bin, "kafka-consumer.yaml", kafka, "OTELAGENT_DB="+db), startPipeline(t, bin, "kafka-consumer.yaml", kafka, "OTELAGENT_DB="+db)}
+	consumers := []*collector{
+		startPipeline(t, bin, "kafka-consumer.yaml", kafka, "OTELAGENT_DB="+db),
+		startPipeline(t, bin, "kafka-consumer.yaml", kafka, "OTELAGENT_DB="+db),
+	}
 	sent, want := recordings(t)
 	all := pieces(sent)
 	for i, td := range all {

@@ -39,7 +39,11 @@ import (
 
 var (
 	stockFlag        = flag.String("stock", "", "the collector of testdata/stock.yaml, instead of one that is built")
-	distributionFlag = flag.String("distribution", "", "the distribution that TestStranger sends to, instead of one that is built")
+	distributionFlag = flag.String(
+		"distribution",
+		"",
+		"the distribution that TestStranger sends to, instead of one that is built",
+	)
 )
 
 // stock builds the stranger: a collector of upstream components only.
@@ -85,7 +89,8 @@ func TestStranger(t *testing.T) {
 	between, err := stock()
 	must(t, err)
 	done()
-	if out := run(t, t.TempDir(), between, "components"); strings.Contains(out, "agent_session") || strings.Contains(out, "otelagent/") {
+	if out := run(t, t.TempDir(), between, "components"); strings.Contains(out, "agent_session") ||
+		strings.Contains(out, "otelagent/") {
 		t.Fatalf("the stock collector has a component of otelagent:\n%s", out)
 	}
 
@@ -125,7 +130,8 @@ func spanCount(all []ptrace.Traces) (n int) {
 	return n
 }
 
-// strangers returns the spans of recorded sessions of every dialect, and of one with requests that do not fit into a span.
+// strangers returns the spans of recorded sessions of every dialect, and of one with requests that do not fit into a
+// span.
 func strangers(t *testing.T) []ptrace.Traces {
 	t.Helper()
 	sent, _ := recordings(t) // phi-core
@@ -184,14 +190,22 @@ func long(t *testing.T, p *agenttest.Pipeline, id string, turns, n int) {
 		return string(b)
 	}
 	var history []string
-	ctx, r := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: id, ID: "run", Agent: "reader", Model: "m"})
+	ctx, r := (*writer.Tracer)(
+		p.Tracer(),
+	).StartRun(t.Context(), writer.RunInfo{SessionID: id, ID: "run", Agent: "reader", Model: "m"})
 	for turn := range turns {
 		history = append(history, fmt.Sprintf(`{"role":"user","content":%q}`, letters(n)))
 		_, tn := r.StartTurn(ctx, writer.TurnInfo{Index: new(int64(turn)), Trigger: spans.TriggerUser})
 		tn.Request(writer.Request{Payload: []byte(`{"model":"m","messages":[` + strings.Join(history, ",") + `]}`)})
 		answer := fmt.Sprintf(`{"role":"assistant","content":"answer %d"}`, turn)
 		history = append(history, answer)
-		tn.End(writer.TurnResult{StopReason: "stop", Usage: &writer.Usage{Input: int64(n)}, Output: &writer.Message{Role: "assistant", Raw: []byte(answer)}})
+		tn.End(
+			writer.TurnResult{
+				StopReason: "stop",
+				Usage:      &writer.Usage{Input: int64(n)},
+				Output:     &writer.Message{Role: "assistant", Raw: []byte(answer)},
+			},
+		)
 	}
 	r.End(writer.RunResult{})
 }
@@ -210,8 +224,16 @@ func startBetween(t *testing.T, bin string, next *collector, w way, more ...stri
 	if packed == "" {
 		packed = "none"
 	}
-	return startConfig(t, bin, append([]string{filepath.Join("testdata", "stranger.yaml")}, more...), "NEXT_GRPC="+next.grpc, "NEXT_HTTP="+next.http,
-		"OUT=otlp_"+w.out, "COMPRESSION="+packed, fmt.Sprint("BATCH=", w.batch))
+	return startConfig(
+		t,
+		bin,
+		append([]string{filepath.Join("testdata", "stranger.yaml")}, more...),
+		"NEXT_GRPC="+next.grpc,
+		"NEXT_HTTP="+next.http,
+		"OUT=otlp_"+w.out,
+		"COMPRESSION="+packed,
+		fmt.Sprint("BATCH=", w.batch),
+	)
 }
 
 // send sends messages the way that w says.
@@ -254,14 +276,18 @@ func readWhole(t *testing.T, db string) map[string]whole {
 	out := map[string]whole{}
 	eachSession(t, db, func(id string, rows []session.Row, blocks []session.Block) {
 		for i := range rows {
-			rows[i].Attrs = slices.DeleteFunc(slices.Clone(rows[i].Attrs), func(a session.Attr) bool { return slices.Contains(added, a.Key) })
+			rows[i].Attrs = slices.DeleteFunc(
+				slices.Clone(rows[i].Attrs),
+				func(a session.Attr) bool { return slices.Contains(added, a.Key) },
+			)
 		}
 		tree, set := session.Assemble(rows), setOf(blocks)
 		w := whole{Requests: requests(rows, blocks), defects: map[spans.DefectCode]int{}}
 		tree.CheckContent(set)
 		w.Tree = treeJSON(t, tree)
 		var b strings.Builder
-		if _, err := export.JSON(t.Context(), &b, tree, export.Held(set), export.Options{Partial: true}); err != nil && !errors.Is(err, export.ErrEmpty) {
+		if _, err := export.JSON(t.Context(), &b, tree, export.Held(set), export.Options{Partial: true}); err != nil &&
+			!errors.Is(err, export.ErrEmpty) {
 			t.Fatalf("export %s: %v", id, err)
 		}
 		w.Export = b.String()
@@ -339,8 +365,9 @@ func testHarmless(t *testing.T, ours, between string, sent []ptrace.Traces, want
 	}
 }
 
-// testHarmful: a processor that takes away what is ours is not noticed by its sender. What is left says so, by defects of the tree or
-// in the log, wherever something implies what is gone; and no request is given back as exact that is not one.
+// testHarmful: a processor that takes away what is ours is not noticed by its sender. What is left says so, by defects
+// of the tree or in the log, wherever something implies what is gone; and no request is given back as exact that is not
+// one.
 func testHarmful(t *testing.T, ours, between string, sent []ptrace.Traces, want map[string]whole) {
 	attributes := func(actions string) string { return "attributes/harm: {actions: [" + actions + "]}" }
 	transform := func(context string, statements ...string) string {
@@ -382,9 +409,21 @@ func testHarmful(t *testing.T, ours, between string, sent []ptrace.Traces, want 
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			id, _, _ := strings.Cut(tt.processor, ":")
-			harm := writeConfig(t, fmt.Sprintf("processors:\n  %s\nservice:\n  pipelines:\n    traces: {processors: [memory_limiter, %s, batch]}\n", tt.processor, id))
+			harm := writeConfig(
+				t,
+				fmt.Sprintf(
+					"processors:\n  %s\nservice:\n  pipelines:\n    traces: {processors: [memory_limiter, %s, batch]}\n",
+					tt.processor,
+					id,
+				),
+			)
 			db := filepath.Join(t.TempDir(), "sessions.db")
-			next := startConfig(t, ours, []string{gateway, writeConfig(t, "exporters: {agent_session: {foreign_spans: log}}\n")}, "OTELAGENT_DB="+db)
+			next := startConfig(
+				t,
+				ours,
+				[]string{gateway, writeConfig(t, "exporters: {agent_session: {foreign_spans: log}}\n")},
+				"OTELAGENT_DB="+db,
+			)
 			w := way{"grpc", "", "grpc", "", 50}
 			c := startBetween(t, between, next, w, harm)
 			w.send(t, c, sent)

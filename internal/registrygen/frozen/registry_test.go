@@ -50,8 +50,8 @@ func load(t *testing.T) (r registry) {
 	return r
 }
 
-// Names, types, units, classes and words are formats: they may be added to, and what is there never changes. A line that goes
-// from the golden file, or becomes another, breaks somebody's data.
+// Names, types, units, classes and words are formats: they may be added to, and what is there never changes. A line
+// that goes from the golden file, or becomes another, breaks somebody's data.
 func TestWordsAreFrozen(t *testing.T) {
 	r := load(t)
 	var b strings.Builder
@@ -72,7 +72,17 @@ func TestWordsAreFrozen(t *testing.T) {
 		fmt.Fprintf(&b, "list %s on %s\n", l.Name, l.On)
 	}
 	for _, m := range r.Metrics {
-		fmt.Fprintf(&b, "metric %s %s %s %s %v %v %v\n", m.Name, m.Instrument, m.Type, m.Unit, m.Boundaries, m.Attributes, m.Profiles)
+		fmt.Fprintf(
+			&b,
+			"metric %s %s %s %s %v %v %v\n",
+			m.Name,
+			m.Instrument,
+			m.Type,
+			m.Unit,
+			m.Boundaries,
+			m.Attributes,
+			m.Profiles,
+		)
 	}
 	for _, e := range r.Enums {
 		for _, v := range e.Values {
@@ -100,7 +110,13 @@ func TestWordsAreFrozen(t *testing.T) {
 // The generated tables say what registry.yaml says.
 func TestGeneratedTables(t *testing.T) {
 	r := load(t)
-	classes := map[string]spans.Class{"id": spans.ClassID, "number": spans.ClassNumber, "enum": spans.ClassEnum, "name": spans.ClassName, "content": spans.ClassContent}
+	classes := map[string]spans.Class{
+		"id":      spans.ClassID,
+		"number":  spans.ClassNumber,
+		"enum":    spans.ClassEnum,
+		"name":    spans.ClassName,
+		"content": spans.ClassContent,
+	}
 	attrs := spans.Attributes()
 	if len(attrs) != len(r.Attributes) {
 		t.Fatalf("%d attributes generated of %d", len(attrs), len(r.Attributes))
@@ -145,9 +161,16 @@ var guideFloor = []string{
 }
 
 // on are the letters of registry.yaml for the spans of the guide.
-var on = map[string]string{"session.run": "R", "session.turn": "T", "tool.call": "C", "compaction.run": "M", "permission.evaluate": "P"}
+var on = map[string]string{
+	"session.run":         "R",
+	"session.turn":        "T",
+	"tool.call":           "C",
+	"compaction.run":      "M",
+	"permission.evaluate": "P",
+}
 
-// Every attribute of the guide has a key here that its span carries, and nothing claims to be one that the guide does not have.
+// Every attribute of the guide has a key here that its span carries, and nothing claims to be one that the guide does
+// not have.
 func TestGuideFloor(t *testing.T) {
 	has := make(map[string]bool)
 	for _, a := range load(t).Attributes {
