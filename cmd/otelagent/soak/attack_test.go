@@ -250,7 +250,7 @@ func TestAttack(t *testing.T) {
 	if during == 0 || f.acked == 0 {
 		t.Error("no honest sender was served")
 	}
-	if peak > 1000 {
+	if peak > 1200 { // more than all 40 hold at the same time
 		t.Errorf("the collector took %d MiB", peak)
 	}
 }
