@@ -1,6 +1,5 @@
 // Package dashboards holds Grafana dashboards to what they ask: that the metrics, keys and columns they name exist,
-// that their SQL runs on real
-// stores, and that each panel says what it means. They are written by interop/dashboards.
+// that their SQL runs on real stores, and that each panel says what it means. They are written by interop/dashboards.
 package dashboards
 
 import (

@@ -10,9 +10,9 @@ import (
 // homes are exporters behind which there is agent_session, at once or later. All others lead to somebody else.
 var homes = []string{"agent_session", "kafka", "load_balancing", "signal_to_metrics", "otlp_http/traces"}
 
-// Copies of open spans, and spans that hold nothing but content, are for agent_session: in the configurations that
-// are shipped, each
-// pipeline to another backend drops them. Backends that show spans by name get detailed names from those that say so.
+// Copies of open spans, and spans that hold nothing but content, are for agent_session: in the configurations that are
+// shipped, each pipeline to another backend drops them. Backends that show spans by name get detailed names from those
+// that say so.
 func TestOtherBackends(t *testing.T) {
 	detailed := []string{"../compose/collector.yaml", "../examples/pipelines/fan-out.yaml"}
 	want := []string{

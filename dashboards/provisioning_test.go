@@ -8,8 +8,7 @@ import (
 )
 
 // What the data sources of provisioning say of each other holds, and every type that a dashboard asks for is among
-// them. Addresses, paths and
-// passwords are held to docker-compose.yaml by interop/compose.
+// them. Addresses, paths and passwords are held to docker-compose.yaml by interop/compose.
 func TestProvisioning(t *testing.T) {
 	files, err := filepath.Glob("provisioning/datasources/*.yaml")
 	if err != nil || len(files) != 3 {

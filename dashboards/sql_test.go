@@ -145,8 +145,7 @@ func fill(t *testing.T, st store.Store) {
 }
 
 // answer is what a statement returned: the names of the columns and the values as text, numbers with at most six
-// decimals, NULL as
-// it is; kinds are those of the values that came: integer, real, text.
+// decimals, NULL as it is; kinds are those of the values that came: integer, real, text.
 type answer struct {
 	columns []string
 	rows    [][]string

@@ -30,8 +30,8 @@ func otelagent(t *testing.T) string {
 }
 
 // TestRun runs each example by the one command that the README names, and compares what a stranger sees. Those that
-// need another toolchain run
-// where EXAMPLES names them, which the interop steps of CI do (`make interop-phi-core` and others).
+// need another toolchain run where EXAMPLES names them, which the interop steps of CI do (`make interop-phi-core` and
+// others).
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: builds and runs programs")

@@ -125,8 +125,7 @@ func (*startRecorder) Shutdown(context.Context) error   { return nil }
 func (*startRecorder) ForceFlush(context.Context) error { return nil }
 
 // BenchmarkTurn compares a turn through the adapter, capture off, without and with live copies, with the same spans
-// written by hand. docs/hotpaths.md
-// names the bound of the ratio.
+// written by hand. docs/hotpaths.md names the bound of the ratio.
 func BenchmarkTurn(b *testing.B) {
 	b.Run("adapter", func(b *testing.B) {
 		ctx, run := startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})))

@@ -313,8 +313,7 @@ type redactorFunc func(spans.Redactable) ([]byte, int)
 func (f redactorFunc) Redact(p spans.Redactable) ([]byte, int) { return f(p) }
 
 // What a redactor takes out is in no byte that is sent, and in no digest; the rest comes back byte for byte. The
-// redactor
-// is asked again of a message that another rule may hit.
+// redactor is asked again of a message that another rule may hit.
 func TestRedactor(t *testing.T) {
 	r := &shout{}
 	run, exp := start(t, otelagent.WithRedactor(r))

@@ -149,8 +149,7 @@ func (l *loop) play(n int) {
 }
 
 // Whatever becomes of the history, each request comes back byte for byte; and whatever is lost, duplicated or
-// reordered, none
-// comes back with a wrong byte.
+// reordered, none comes back with a wrong byte.
 func TestRandomHistories(t *testing.T) {
 	seeds := uint64(30)
 	if testing.Short() {

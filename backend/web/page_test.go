@@ -58,7 +58,7 @@ func runNode(t *testing.T, script string) string {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Skip("no node")
+		t.Skip("node is not installed; CI installs it")
 	}
 	out, err := exec.Command(node, "--input-type=module", "-e", script).CombinedOutput()
 	if err != nil {

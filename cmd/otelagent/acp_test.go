@@ -19,8 +19,7 @@ import (
 )
 
 // between runs `otelagent acp` with this test's program as the agent, and returns what the editor writes to, what it
-// reads from, and the
-// exit code when it is over.
+// reads from, and the exit code when it is over.
 func between(t *testing.T, flags []string, agent ...string) (toAgent io.WriteCloser, fromAgent io.ReadCloser,
 	stderr *bytes.Buffer, code chan int) {
 	t.Helper()

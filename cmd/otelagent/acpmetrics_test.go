@@ -11,8 +11,7 @@ import (
 )
 
 // An agent behind the wire tap gives metrics to a collector that takes them, none when they are off, and a receiver
-// that takes none is
-// not worth a word.
+// that takes none is not worth a word.
 func TestACPMetrics(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

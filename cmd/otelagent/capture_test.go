@@ -66,9 +66,8 @@ func wire(t *testing.T, events io.Reader, args ...string) string {
 	return b.String()
 }
 
-// kept is everything that a send brought somewhere: into the file of a database as it lies there, out of it by its
-// own reading, and
-// over the wire.
+// kept is everything that a send brought somewhere: into the file of a database as it lies there, out of it by its own
+// reading, and over the wire.
 func kept(t *testing.T, events []byte, args ...string) string {
 	t.Helper()
 	var b bytes.Buffer

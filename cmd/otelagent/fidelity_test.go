@@ -11,10 +11,9 @@ import (
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 )
 
-// TestLedgersOverTheWire sends every recording of the real phi-core crate over OTLP into a collector with our
-// exporter, and
-// compares what `otelagent export` then writes with what phi-core's own recorder saved. Every other recording goes over
-// HTTP, and every third is sent to two collectors that share one database.
+// TestLedgersOverTheWire sends every recording of the real phi-core crate over OTLP into a collector with our exporter,
+// and compares what `otelagent export` then writes with what phi-core's own recorder saved. Every other recording goes
+// over HTTP, and every third is sent to two collectors that share one database.
 func TestLedgersOverTheWire(t *testing.T) {
 	const root = "../.."
 	known := phifixtures.KnownDifferences(t, root)

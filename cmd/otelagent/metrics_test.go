@@ -34,8 +34,7 @@ func TestPrometheusNames(t *testing.T) {
 }
 
 // A pipe gives metrics where they are taken, a file where they are asked for, and a receiver that takes none spoils
-// nothing unless they
-// were asked for.
+// nothing unless they were asked for.
 func TestSendMetrics(t *testing.T) {
 	file := demoFile(t)
 	for _, tt := range []struct {

@@ -38,9 +38,8 @@ const (
 	oracleRequests = "requests"
 )
 
-// oracleRead sends one recording through the pipeline: decoder, spans, OTLP, rows, tree, output. said holds the
-// places of
-// the input that the reader complains about.
+// oracleRead sends one recording through the pipeline: decoder, spans, OTLP, rows, tree, output. said holds the places
+// of the input that the reader complains about.
 func oracleRead(t *testing.T, r oracleRecording) (said string, sessions []oracleSession) {
 	t.Helper()
 	ctx, stderr := t.Context(), &bytes.Buffer{}
@@ -172,9 +171,8 @@ func oracleRequestLine(r *inspect.Request) string {
 	return b.String()
 }
 
-// oracleTreeText is the tree as `show --output json` prints it, without what depends on the wire, and with the
-// content in place of
-// the names of blocks.
+// oracleTreeText is the tree as `show --output json` prints it, without what depends on the wire, and with the content
+// in place of the names of blocks.
 func oracleTreeText(t *testing.T, tree session.Tree) string {
 	t.Helper()
 	var raw bytes.Buffer

@@ -34,8 +34,7 @@ var oracleRoots = map[string]string{
 var oracleTables = []string{"session.jsonl", "ai-sdk/v6.jsonl", "ai-sdk/v7.jsonl"}
 
 // oracleData holds for each group of recordings, which are those of one name, an index as plain text and the bodies
-// that it
-// names.
+// that it names.
 const oracleData = "testdata/oracle"
 
 // oracleRecording is one recording: a file, or several that are read as one.

@@ -21,8 +21,7 @@ import (
 )
 
 // sentFiles returns what a store holds after commands that each send some files, with all content: the tree of each
-// session as JSON, each line
-// of it a value, and behind it each request, or what is missing of it.
+// session as JSON, each line of it a value, and behind it each request, or what is missing of it.
 func sentFiles(t *testing.T, commands ...[]string) map[string]string {
 	t.Helper()
 	ctx, st, made := t.Context(), memstore.New(), 0

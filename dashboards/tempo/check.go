@@ -80,9 +80,8 @@ var (
 // kindKey is the attribute that holds the kind of a span, whose name may say more.
 const kindKey = "span.otelagent.kind"
 
-// Check says what is wrong with a TraceQL query by the vocabulary: names of spans and events, keys in
-// their scope and on
-// spans that carry them, words of closed lists, and numbers for text. It is no parser: Tempo is. Variables of
+// Check says what is wrong with a TraceQL query by the vocabulary: names of spans and events, keys in their scope and
+// on spans that carry them, words of closed lists, and numbers for text. It is no parser: Tempo is. Variables of
 // Grafana are let through.
 func (v *Vocabulary) Check(query string) []string {
 	var wrong []string

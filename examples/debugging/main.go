@@ -1,6 +1,6 @@
 // Command debugging is the agent of docs/inspect.md: its user forbids it to touch one folder, deletes it all the same,
-// and what it was sent
-// on that turn shows why. With -keep the bug is mended, and a diff of both sessions shows what that changed:
+// and what it was sent on that turn shows why. With -keep the bug is mended, and a diff of both sessions shows what
+// that changed:
 //
 //	otelagent up
 //	go run ./debugging

@@ -1,7 +1,6 @@
 // Command loop is an agent that works on the files of a folder: a real loop with real tools, permission rules,
-// compaction and a sub-agent, traced
-// with otelagent by its handles alone. The model is any endpoint that speaks OpenAI's chat completions; without one
-// a script plays it:
+// compaction and a sub-agent, traced with otelagent by its handles alone. The model is any endpoint that speaks
+// OpenAI's chat completions; without one a script plays it:
 //
 //	otelagent up
 //	go run ./loop

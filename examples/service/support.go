@@ -18,9 +18,9 @@ type support struct {
 	orders, research string // URLs
 }
 
-// ask is the handler of one question. The context of the request has the span that otelhttp made and the baggage of
-// the caller, and that is all
-// that the run needs: the span becomes its parent, and the session is the one that the baggage names.
+// ask is the handler of one question. The context of the request has the span that otelhttp made and the baggage of the
+// caller, and that is all that the run needs: the span becomes its parent, and the session is the one that the baggage
+// names.
 func (s support) ask(w http.ResponseWriter, r *http.Request) {
 	asked, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	if err != nil {

@@ -62,8 +62,8 @@ func goTool(t *testing.T, dir string, args ...string) string {
 }
 
 // A program that imports only the adapter gets the OpenTelemetry API and little else: at most 30 lines of go.sum, and
-// no module in its
-// build list that could change the versions of grpc, protobuf, SQLite or a compressor that the program uses.
+// no module in its build list that could change the versions of grpc, protobuf, SQLite or a compressor that the program
+// uses.
 func TestAdapterIsLight(t *testing.T) {
 	dir := program(t, adapterOnly)
 	sum, err := os.ReadFile(filepath.Join(dir, "go.sum"))
@@ -86,8 +86,7 @@ func TestAdapterIsLight(t *testing.T) {
 var frameworks = flag.Bool("frameworks", false, "build the adapter together with agent frameworks, which takes minutes")
 
 // adk is the newest release of Google's Agent Development Kit that resolves. It uses names of otel/log that
-// OpenTelemetry 1.47 no longer
-// has, so it compiles only while the adapter does not require that release.
+// OpenTelemetry 1.47 no longer has, so it compiles only while the adapter does not require that release.
 const adk = "google.golang.org/adk/v2@v2.2.0"
 
 // The adapter can be used in a program with another agent framework, whose OpenTelemetry is older than the newest.

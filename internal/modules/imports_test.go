@@ -51,8 +51,7 @@ type room struct {
 }
 
 // rooms is ordered like DESIGN: imports only point upwards. A package takes the first room that names it, and one that
-// no
-// room names fails the test: decide where it belongs and write it here. Test files are free, but see TestApart.
+// no room names fails the test: decide where it belongs and write it here. Test files are free, but see TestApart.
 var rooms = []room{
 	{packages: basics},
 	{packages: between, own: []string{"spans"}, other: api},

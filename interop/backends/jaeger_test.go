@@ -41,8 +41,8 @@ func startJaeger(t *testing.T) (otlp, query string) {
 }
 
 // TestJaegerLinks compares the links that docs/backends.md shows, those of compose/jaeger-ui.json and those that a
-// Jaeger with this file gives to
-// its UI, and finds the attributes that they name in the registry. How the UI draws them is not seen here.
+// Jaeger with this file gives to its UI, and finds the attributes that they name in the registry. How the UI draws them
+// is not seen here.
 func TestJaegerLinks(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(repository, "docs", "backends.md"))
 	if err != nil {

@@ -117,8 +117,7 @@ func spansOf(traces map[pcommon.TraceID]ptrace.Traces) (list []ptrace.Span) {
 }
 
 // collector starts otelagent as a collector that keeps sessions in a database and passes the same spans on to
-// exporters,
-// without queues. It returns its address for OTLP over HTTP, and the database.
+// exporters, without queues. It returns its address for OTLP over HTTP, and the database.
 func collector(t *testing.T, exporters map[string]string) (endpoint, db string) {
 	t.Helper()
 	dir, free := t.TempDir(), addresses(t, 2)

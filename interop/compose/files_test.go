@@ -16,8 +16,7 @@ import (
 )
 
 // readers say which program reads what is mounted, by where it is mounted, and let it. A mounted file that none of them
-// knows
-// fails the test.
+// knows fails the test.
 var readers = map[string]func(t *testing.T, s types.ServiceConfig, file string){
 	"/etc/otelcol-agent/compose.yaml":           validateCollector,
 	"/etc/otelcol-agent/native-histograms.yaml": validateCollector,

@@ -160,8 +160,7 @@ func (im *image) run(t *testing.T, args ...string) (string, error) {
 }
 
 // The image, as far as a machine without an engine can have it: what the Dockerfile builds starts among nothing but the
-// files that
-// the Dockerfile copies, as its user, becomes healthy, keeps a session, and shows it.
+// files that the Dockerfile copies, as its user, becomes healthy, keeps a session, and shows it.
 func TestImage(t *testing.T) {
 	program(t, otelcol) // in CI, or when asked for
 	rootOnly(t, "change its root folder")

@@ -95,8 +95,7 @@ var spawner = sync.OnceValue(func() chan func() {
 })
 
 // start starts a program with nothing in its environment but PATH and env, as the user or, when that is nil, as us. Its
-// log is
-// printed when the test fails.
+// log is printed when the test fails.
 func start(t *testing.T, name string, user *syscall.Credential, env []string, path string, args ...string) *process {
 	t.Helper()
 	return startIn(
@@ -251,8 +250,7 @@ func eventually(t *testing.T, what string, f func() error, ps ...*process) {
 }
 
 // replace replaces each old by its new text in s, in order, and fails when one is not there: what is not in a file
-// cannot be
-// what a test changes in it.
+// cannot be what a test changes in it.
 func replace(t *testing.T, s string, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {

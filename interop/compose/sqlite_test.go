@@ -34,8 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 // read is Grafana: for every line of its input it counts the sessions of the file in dir, which it has mounted
-// read-only over itself
-// in a namespace of its own, and prints how many there are.
+// read-only over itself in a namespace of its own, and prints how many there are.
 func read(dir string) error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private: %w", err)
@@ -78,8 +77,8 @@ func count(path string) (n int, err error) {
 }
 
 // Grafana reads the sessions while the collector writes them: as the same user, from a volume that it can only read, in
-// files that
-// nobody else may. Without the collector, whose -shm file SQLite wants, it gets an error and not an old state.
+// files that nobody else may. Without the collector, whose -shm file SQLite wants, it gets an error and not an old
+// state.
 func TestReadOnlySessions(t *testing.T) {
 	bin := program(t, otelcol)
 	rootOnly(t, "mount")

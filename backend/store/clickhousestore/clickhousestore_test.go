@@ -44,8 +44,7 @@ func server(t testing.TB) string {
 	t.Helper()
 	dsn := os.Getenv("OTELAGENT_TEST_CLICKHOUSE")
 	if dsn == "" {
-		t.Skip(
-			"no ClickHouse server: set OTELAGENT_TEST_CLICKHOUSE to a DSN (`make interop-clickhouse` starts servers and does)")
+		t.Skip("no ClickHouse server: OTELAGENT_TEST_CLICKHOUSE is not set; make interop-clickhouse starts one, in CI too")
 	}
 	return dsn
 }

@@ -257,9 +257,8 @@ func readRequests(t *testing.T, db string, l *ledger) (whole, wrong, unreadable 
 	return whole, wrong, unreadable
 }
 
-// The check sees what it is for: spans that were acknowledged and are not there, turns that are missing, sessions
-// that nobody
-// sent, and requests that cannot be read.
+// The check sees what it is for: spans that were acknowledged and are not there, turns that are missing, sessions that
+// nobody sent, and requests that cannot be read.
 func TestCheckSees(t *testing.T) {
 	begin(t)
 	t.Parallel()

@@ -24,9 +24,8 @@ import (
 // lockBound is for how long deleting may keep a writer waiting, by docs/reliability.md.
 const lockBound = 50 * time.Millisecond
 
-// waits measures, until it is stopped, how long somebody who wants to write has to wait for the database's lock: it
-// is what a
-// batch of any other process waits, without the batch's own work.
+// waits measures, until it is stopped, how long somebody who wants to write has to wait for the database's lock: it is
+// what a batch of any other process waits, without the batch's own work.
 func waits(t *testing.T, path string) (stop func() []time.Duration) {
 	t.Helper()
 	db := look(t, path)
@@ -238,8 +237,7 @@ func TestRetentionDuringLoad(t *testing.T) {
 }
 
 // kill -9 of `otelagent rm` at random moments, while others are written. What was begun is finished by the next one:
-// nothing of
-// the erased sessions is left in the file or the log, and all others are whole.
+// nothing of the erased sessions is left in the file or the log, and all others are whole.
 func TestKillErase(t *testing.T) {
 	rng := begin(t)
 	t.Parallel()

@@ -333,9 +333,8 @@ func TestStoreAwayAtStart(t *testing.T) {
 	}
 }
 
-// A file that may not be written, and one that is no database: the collector says so and does not start, and the
-// file is as it
-// was.
+// A file that may not be written, and one that is no database: the collector says so and does not start, and the file
+// is as it was.
 func TestUnusableAtStart(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -402,9 +401,8 @@ func seedDatabase(t *testing.T, path string) *ledger {
 	return l.ledger
 }
 
-// Bytes of the file change, before a collector starts and while it runs. It neither dies nor panics, and whatever
-// can still be
-// read of any session, no request comes back with a wrong byte.
+// Bytes of the file change, before a collector starts and while it runs. It neither dies nor panics, and whatever can
+// still be read of any session, no request comes back with a wrong byte.
 func TestDamagedFile(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -48,8 +48,7 @@ func spansOf(t *testing.T, rng *rand.Rand, n int, shape func(i int, s ptrace.Spa
 }
 
 // pour sends requests that request makes as fast as they are taken, from several senders at once, for a while, but
-// until a few
-// were answered, and returns how many were taken and how many not.
+// until a few were answered, and returns how many were taken and how many not.
 func pour(t *testing.T, rng *rand.Rand, c *collector, senders int, d time.Duration,
 	request func(rng *rand.Rand) []byte) (taken, retryable, bytes int64) {
 	t.Helper()
@@ -160,9 +159,8 @@ func TestFloodOfContent(t *testing.T) {
 	}
 }
 
-// Floods of what costs little to send: sessions of one span, spans of others, spans that cannot be stored. What is
-// kept in
-// memory for each, and what is kept on disk of what is not stored, has a bound.
+// Floods of what costs little to send: sessions of one span, spans of others, spans that cannot be stored. What is kept
+// in memory for each, and what is kept on disk of what is not stored, has a bound.
 func TestFloodOfSpans(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

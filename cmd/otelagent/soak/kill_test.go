@@ -41,8 +41,7 @@ func settle(t *testing.T, db string, l *ledger, within time.Duration) {
 }
 
 // kill -9 of a collector at random moments, and now and then a clean stop, under load of several senders over both
-// protocols, in
-// each configuration that is recommended.
+// protocols, in each configuration that is recommended.
 func TestKillCollector(t *testing.T) {
 	for _, tt := range []struct {
 		name, config string
@@ -182,9 +181,8 @@ func shown(t *testing.T, db string, ids []string) map[string]string {
 	return out
 }
 
-// kill -9 of `send -f` while its file grows, started again each time: over OTLP, and with the store in its own
-// process. The
-// sessions are those that one `send` of the finished file gives, to the byte.
+// kill -9 of `send -f` while its file grows, started again each time: over OTLP, and with the store in its own process.
+// The sessions are those that one `send` of the finished file gives, to the byte.
 func TestKillSend(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

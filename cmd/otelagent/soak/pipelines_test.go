@@ -61,9 +61,8 @@ func TestKillWhileStoreIsAway(t *testing.T) {
 	}
 }
 
-// A persistent queue with retries that end loses what it acknowledged without any accident but a store that is away
-// for longer
-// than the retries go on: why the recommended one says max_elapsed_time: 0s.
+// A persistent queue with retries that end loses what it acknowledged without any accident but a store that is away for
+// longer than the retries go on: why the recommended one says max_elapsed_time: 0s.
 func TestQueueThatGivesUp(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

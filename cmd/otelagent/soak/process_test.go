@@ -34,9 +34,9 @@ func freeAddresses(t *testing.T) addresses {
 	return a
 }
 
-// freePort listens on a port that the system gives to nobody who does not ask for it: a collector that was killed
-// finds it free again, where
-// of those that it gives away somebody's connection may have it by then. No port is given out twice.
+// freePort listens on a port that the system gives to nobody who does not ask for it: a collector that was killed finds
+// it free again, where of those that it gives away somebody's connection may have it by then. No port is given out
+// twice.
 func freePort(t *testing.T) net.Listener {
 	t.Helper()
 	var err error
@@ -266,8 +266,7 @@ var metricsPage = regexp.MustCompile(
 )
 
 // placed writes the configuration with the addresses of this collector in place of those it has, and nothing else
-// changed but
-// edits and the metrics page.
+// changed but edits and the metrics page.
 func (c *collector) placed() string {
 	c.t.Helper()
 	text, err := os.ReadFile(c.config)

@@ -30,10 +30,8 @@ const (
 )
 
 var (
-	errTooLarge = errors.New(
-		"the request takes more memory when decoded than otlp_limits allows (max_request_mib): send " +
-			"smaller batches",
-	)
+	errTooLarge = errors.New("the request takes more memory when decoded than otlp_limits allows (max_request_mib): " +
+		"send smaller batches")
 	errBusy = errors.New("too many requests at once (max_in_flight_mib of otlp_limits): send again later")
 )
 
