@@ -48,6 +48,8 @@ const (
 	KindPermission
 	KindToolCall
 	KindPayload
+	// KindForeign is a record of another program as it came: see backend/foreign. Assemble skips it.
+	KindForeign
 )
 
 var kindNames = [...]string{
@@ -65,7 +67,7 @@ func KindOf(name string) Kind {
 	return KindUnknown
 }
 
-// String returns the span name of the kind.
+// String returns the span name of the kind; empty for one that no span of this format has.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]

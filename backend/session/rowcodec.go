@@ -99,7 +99,7 @@ func (c *codec) row(r *Row) {
 	c.int(&r.RunStart)
 	c.int(&r.Turn)
 	kind, known := Kind(c.byte(byte(r.Kind))), c.byte(knownRank(r.Known))
-	if kind > KindPayload {
+	if kind > KindForeign {
 		c.fail("kind")
 	}
 	if int(known) >= len(knownOfRank) {

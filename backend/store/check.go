@@ -49,7 +49,7 @@ func checkRow(r *session.Row) string {
 		return "no trace id"
 	case r.Span == session.SpanID{}:
 		return "no span id"
-	case r.Kind > session.KindPayload:
+	case r.Kind > session.KindForeign:
 		return fmt.Sprintf("unknown kind %d", r.Kind)
 	}
 	for i := 1; i < len(r.Attrs); i++ {

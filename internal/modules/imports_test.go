@@ -83,6 +83,9 @@ var rooms = []room{
 	{packages: []string{"backend/session/..."}, own: []string{"spans", "backend/session"},
 		other: []string{otel + "/attribute", "github.com/aymanbagabas/go-udiff/..."}},
 
+	{packages: []string{"backend/foreign"}, own: []string{"spans", "backend/session"},
+		other: []string{otel + "/attribute", "go.yaml.in/yaml/v3"}},
+
 	{packages: []string{"backend/store"}, own: []string{"spans", "backend/session"}, other: []string{otel + "/attribute"}},
 	{
 		packages: []string{"backend/store/sqlitestore/..."},

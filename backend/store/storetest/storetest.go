@@ -275,7 +275,7 @@ func refuses(t *testing.T, s store.Store) {
 		"row without session":  row(func(r *session.Row) { r.Session.ID = "" }),
 		"row without trace":    row(func(r *session.Row) { r.Trace = session.TraceID{} }),
 		"row without span":     row(func(r *session.Row) { r.Span = session.SpanID{} }),
-		"unknown kind":         row(func(r *session.Row) { r.Kind = session.KindPayload + 1 }),
+		"unknown kind":         row(func(r *session.Row) { r.Kind = session.KindForeign + 1 }),
 		"attributes unordered": row(func(r *session.Row) { r.Attrs = []session.Attr{{Key: "b"}, {Key: "a"}} }),
 		"attribute twice":      row(func(r *session.Row) { r.Attrs = []session.Attr{{Key: "a"}, {Key: "a"}} }),
 		"block without id":     block(func(b *session.Block) { b.ID = spans.BlockID{} }),
