@@ -133,6 +133,9 @@ func sumsOf(b session.Batch) string {
 				parts = append(parts, fmt.Sprint(p.name, ": ", p.n))
 			}
 		}
+		if u.LowerBound {
+			name += " at least"
+		}
 		if parts != nil {
 			fmt.Fprintln(&out, " ", name, strings.Join(parts, ", "))
 		}
@@ -142,6 +145,9 @@ func sumsOf(b session.Batch) string {
 		usage("usage", s.Usage)
 		if s.Discarded != nil {
 			usage("discarded", *s.Discarded)
+		}
+		if s.CompactionUsage != nil {
+			usage("compactions", *s.CompactionUsage)
 		}
 		var rules []string
 		cost := 0.0

@@ -24,6 +24,8 @@ type CompactionResult struct {
 	Err error
 	// MessagesAfter and OutputTokens are what there is after, MessagesSummarized how many messages the summary replaced.
 	MessagesAfter, MessagesSummarized, OutputTokens *int64
+	// Usage is that of the model calls of the compaction, if the loop does not record them as turns.
+	Usage *Usage
 	// Summary is what replaced the messages, as JSON (content).
 	Summary []byte
 }
@@ -31,7 +33,7 @@ type CompactionResult struct {
 // End ends the compaction, once; later calls do nothing.
 func (c *Compaction) End(res CompactionResult) {
 	full := writer.CompactionResult{MessagesAfter: res.MessagesAfter, MessagesSummarized: res.MessagesSummarized,
-		OutputTokens: res.OutputTokens, Summary: res.Summary, Reason: text(res.Err)}
+		OutputTokens: res.OutputTokens, Usage: res.Usage, Summary: res.Summary, Reason: text(res.Err)}
 	if res.Err != nil {
 		full.Applied = new(false)
 	}

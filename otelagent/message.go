@@ -11,7 +11,8 @@ import (
 type Message = spans.Message
 
 // Usage are the counts of tokens as a provider reports them (Input, Output, Reasoning, CacheRead, CacheWrite, Total),
-// and the Rule that normalises them: whether Input includes cached tokens. An empty Rule means that it does.
+// and the Rule that normalises them: whether Input includes cached tokens. An empty Rule means that it does. LowerBound
+// says that the true usage is this or more.
 type Usage = spans.Usage
 
 // ParseReply reads the reply of a model API from the body of the HTTP response, whole or streamed. It recognizes the

@@ -16,6 +16,8 @@ type Turn writer.Turn
 type TurnInfo struct {
 	// Trigger is why the model is asked; empty when that is not known.
 	Trigger spans.Trigger
+	// Purpose is utility for a model call that is no part of the conversation, such as one for a title.
+	Purpose spans.Purpose
 	// Model is the one asked for; empty takes the run's.
 	Model string
 	// Start is when the turn started.

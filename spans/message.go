@@ -21,6 +21,8 @@ type Usage struct {
 	Input, Output, Reasoning, CacheRead, CacheWrite, Total int64
 	// Rule says whether Input includes cached tokens, and Output reasoning; empty means that they do.
 	Rule UsageRule
+	// LowerBound says that the true usage is this or more: the source does not have all of it.
+	LowerBound bool
 }
 
 // Parameters are what a request asks for in addition to its messages. A zero field is not stated. Where a payload has

@@ -192,6 +192,8 @@ const (
 	RunUsageCacheReadKey = attribute.Key("otelagent.run.usage.cache_read_tokens")
 	// RunUsageCacheWriteKey (int, {token}; number; on session.run): Roll-up: written to cache.
 	RunUsageCacheWriteKey = attribute.Key("otelagent.run.usage.cache_write_tokens")
+	// RunUsageLowerBoundKey (bool; enum; on session.run): The true counts of the roll-up are these or more.
+	RunUsageLowerBoundKey = attribute.Key("otelagent.run.usage.lower_bound")
 	// RunUsageReportedTotalKey (int, {token}; number; on session.run): Roll-up: the total as reported, if not 0.
 	RunUsageReportedTotalKey = attribute.Key("otelagent.run.usage.reported.total")
 	// RunDefectsKey (string[]; name; on session.run): What the source of the events said, or showed, to be wrong with them: a code of a defect, and behind a space which. At most 64.
@@ -230,6 +232,8 @@ const (
 	CountPermissionsKey = attribute.Key("otelagent.count.permissions")
 	// TurnTriggerKey (string; enum; on session.turn): What made the turn begin.
 	TurnTriggerKey = attribute.Key("otelagent.turn.trigger")
+	// TurnPurposeKey (string; enum; on session.turn): What the model call is for; absent on a turn of the conversation.
+	TurnPurposeKey = attribute.Key("otelagent.turn.purpose")
 	// TurnStopReasonKey (string; name; on session.turn): Why the model stopped, in the loop's own value.
 	TurnStopReasonKey = attribute.Key("otelagent.turn.stop_reason")
 	// TurnAttemptsKey (int; number; on session.turn): Model calls made for this turn as far as they were seen; absent when the loop does not report them.
@@ -246,6 +250,8 @@ const (
 	DiscardedUsageCacheReadKey = attribute.Key("otelagent.discarded.usage.cache_read_tokens")
 	// DiscardedUsageCacheWriteKey (int, {token}; number; on session.turn): As above.
 	DiscardedUsageCacheWriteKey = attribute.Key("otelagent.discarded.usage.cache_write_tokens")
+	// DiscardedUsageLowerBoundKey (bool; enum; on session.turn): The true counts are these or more.
+	DiscardedUsageLowerBoundKey = attribute.Key("otelagent.discarded.usage.lower_bound")
 	// TurnModelCallDurationKey (int, ns; number; on session.turn): Time of the model call alone, where known; the turn's own duration contains its tools.
 	TurnModelCallDurationKey = attribute.Key("otelagent.turn.model_call.duration")
 	// TurnCostKey (double; number; on session.turn): Cost of the turn as the loop reported it.
@@ -290,6 +296,8 @@ const (
 	UsageCacheReadKey = attribute.Key("otelagent.usage.cache_read_tokens")
 	// UsageCacheWriteKey (int, {token}; number; on session.turn): Of a copied turn in place of gen_ai.usage.cache_creation.input_tokens.
 	UsageCacheWriteKey = attribute.Key("otelagent.usage.cache_write_tokens")
+	// UsageLowerBoundKey (bool; enum; on session.turn): The true counts of the turn are those of gen_ai.usage.*, or of otelagent.usage.*, or more.
+	UsageLowerBoundKey = attribute.Key("otelagent.usage.lower_bound")
 	// UsageRuleKeyKey (string; enum; on session.run, session.turn): How they follow from the reported counts.
 	UsageRuleKeyKey = attribute.Key("otelagent.usage.rule")
 	// UsageReportedTotalKey (int, {token}; number; on session.turn): The total as reported, if not 0. The other reported counts follow from the normalised ones by the rule.
@@ -382,6 +390,18 @@ const (
 	CompactionInputTokensKey = attribute.Key("otelagent.compaction.input_tokens")
 	// CompactionOutputTokensKey (int, {token}; number; on compaction.run): Tokens after, as the loop estimates them.
 	CompactionOutputTokensKey = attribute.Key("otelagent.compaction.output_tokens")
+	// CompactionUsageInputKey (int, {token}; number; on compaction.run): Tokens of the compaction's own model calls, normalised like otelagent.usage.*: they were billed and are part of no turn.
+	CompactionUsageInputKey = attribute.Key("otelagent.compaction.usage.input_tokens")
+	// CompactionUsageOutputKey (int, {token}; number; on compaction.run): As above.
+	CompactionUsageOutputKey = attribute.Key("otelagent.compaction.usage.output_tokens")
+	// CompactionUsageReasoningKey (int, {token}; number; on compaction.run): As above.
+	CompactionUsageReasoningKey = attribute.Key("otelagent.compaction.usage.reasoning_tokens")
+	// CompactionUsageCacheReadKey (int, {token}; number; on compaction.run): As above.
+	CompactionUsageCacheReadKey = attribute.Key("otelagent.compaction.usage.cache_read_tokens")
+	// CompactionUsageCacheWriteKey (int, {token}; number; on compaction.run): As above.
+	CompactionUsageCacheWriteKey = attribute.Key("otelagent.compaction.usage.cache_write_tokens")
+	// CompactionUsageLowerBoundKey (bool; enum; on compaction.run): The true counts are these or more.
+	CompactionUsageLowerBoundKey = attribute.Key("otelagent.compaction.usage.lower_bound")
 	// CompactionRemovedTokensKey (int, {token}; number; on compaction.run): Tokens removed, where the loop reports only that.
 	CompactionRemovedTokensKey = attribute.Key("otelagent.compaction.removed_tokens")
 	// CompactionRemovedKey (string[]; id; on compaction.run): Ids of removed messages in the loop's terms, at most 1,024.
@@ -689,6 +709,16 @@ const (
 	UsageRuleExcludesCacheAndReasoning UsageRule = "excludes_cache_and_reasoning"
 )
 
+// Purpose: What a model call is for.
+// Words outside this list are kept as they came.
+type Purpose string
+
+// Values of Purpose.
+const (
+	// PurposeUtility: It is no part of the conversation: a title, routing, a suggestion, a summary. Its usage counts; it is shown apart. The key is absent on a turn of the conversation.
+	PurposeUtility Purpose = "utility"
+)
+
 // Outcome: How a tool call ended.
 // Words outside this list are kept as they came.
 type Outcome string
@@ -955,6 +985,7 @@ var attributes = []Attribute{
 	{Key: RunUsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "Roll-up: reasoning."},
 	{Key: RunUsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Roll-up: read from cache."},
 	{Key: RunUsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Roll-up: written to cache."},
+	{Key: RunUsageLowerBoundKey, Type: "bool", Class: ClassEnum, Brief: "The true counts of the roll-up are these or more."},
 	{Key: RunUsageReportedTotalKey, Type: "int", Class: ClassNumber, Brief: "Roll-up: the total as reported, if not 0."},
 	{Key: RunDefectsKey, Type: "string[]", Class: ClassName, Brief: "What the source of the events said, or showed, to be wrong with them: a code of a defect, and behind a space which. At most 64."},
 	{Key: RulesDigestKey, Type: "string", Class: ClassContent, Brief: "Digest of the permission rules in force."},
@@ -974,6 +1005,7 @@ var attributes = []Attribute{
 	{Key: CountCompactionsKey, Type: "int", Class: ClassNumber, Brief: "Compactions directly under this span."},
 	{Key: CountPermissionsKey, Type: "int", Class: ClassNumber, Brief: "Permission evaluations directly under this span."},
 	{Key: TurnTriggerKey, Type: "string", Class: ClassEnum, Brief: "What made the turn begin."},
+	{Key: TurnPurposeKey, Type: "string", Class: ClassEnum, Brief: "What the model call is for; absent on a turn of the conversation."},
 	{Key: TurnStopReasonKey, Type: "string", Class: ClassName, Brief: "Why the model stopped, in the loop's own value."},
 	{Key: TurnAttemptsKey, Type: "int", Class: ClassNumber, Brief: "Model calls made for this turn as far as they were seen; absent when the loop does not report them."},
 	{Key: AttemptsDiscardedKey, Type: "int", Class: ClassNumber, Brief: "Attempts of this turn whose reply was thrown away, as far as the loop reported them."},
@@ -982,6 +1014,7 @@ var attributes = []Attribute{
 	{Key: DiscardedUsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "As above."},
 	{Key: DiscardedUsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "As above."},
 	{Key: DiscardedUsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "As above."},
+	{Key: DiscardedUsageLowerBoundKey, Type: "bool", Class: ClassEnum, Brief: "The true counts are these or more."},
 	{Key: TurnModelCallDurationKey, Type: "int", Class: ClassNumber, Brief: "Time of the model call alone, where known; the turn's own duration contains its tools."},
 	{Key: TurnCostKey, Type: "double", Class: ClassNumber, Brief: "Cost of the turn as the loop reported it."},
 	{Key: TurnCostCurrencyKey, Type: "string", Class: ClassName, Brief: "Its ISO 4217 currency."},
@@ -1004,6 +1037,7 @@ var attributes = []Attribute{
 	{Key: UsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.reasoning.output_tokens."},
 	{Key: UsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.cache_read.input_tokens."},
 	{Key: UsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.cache_creation.input_tokens."},
+	{Key: UsageLowerBoundKey, Type: "bool", Class: ClassEnum, Brief: "The true counts of the turn are those of gen_ai.usage.*, or of otelagent.usage.*, or more."},
 	{Key: UsageRuleKeyKey, Type: "string", Class: ClassEnum, Brief: "How they follow from the reported counts."},
 	{Key: UsageReportedTotalKey, Type: "int", Class: ClassNumber, Brief: "The total as reported, if not 0. The other reported counts follow from the normalised ones by the rule."},
 	{Key: GenAIUsageInputKey, Type: "int", Class: ClassNumber, Brief: "Input including cached tokens. On turns only; on runs backends would count it twice."},
@@ -1050,6 +1084,12 @@ var attributes = []Attribute{
 	{Key: CompactionMessagesSummarizedKey, Type: "int", Class: ClassNumber, Brief: "Messages that were replaced or removed."},
 	{Key: CompactionInputTokensKey, Type: "int", Class: ClassNumber, Brief: "Tokens before, as the loop estimates them."},
 	{Key: CompactionOutputTokensKey, Type: "int", Class: ClassNumber, Brief: "Tokens after, as the loop estimates them."},
+	{Key: CompactionUsageInputKey, Type: "int", Class: ClassNumber, Brief: "Tokens of the compaction's own model calls, normalised like otelagent.usage.*: they were billed and are part of no turn."},
+	{Key: CompactionUsageOutputKey, Type: "int", Class: ClassNumber, Brief: "As above."},
+	{Key: CompactionUsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "As above."},
+	{Key: CompactionUsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "As above."},
+	{Key: CompactionUsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "As above."},
+	{Key: CompactionUsageLowerBoundKey, Type: "bool", Class: ClassEnum, Brief: "The true counts are these or more."},
 	{Key: CompactionRemovedTokensKey, Type: "int", Class: ClassNumber, Brief: "Tokens removed, where the loop reports only that."},
 	{Key: CompactionRemovedKey, Type: "string[]", Class: ClassID, Brief: "Ids of removed messages in the loop's terms, at most 1,024."},
 	{Key: CompactionRunsKey, Type: "int", Class: ClassNumber, Brief: "Runs whose messages were compacted."},

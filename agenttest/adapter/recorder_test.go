@@ -92,7 +92,7 @@ func outlines(all []*session.Session) string {
 			line(indent, n.Span(), *n.Defects(), words...)
 		}
 	}
-	return b.String()
+	return strings.ReplaceAll(b.String(), " false}", "}") // of usage that is no lower bound
 }
 
 // Tools of a stream that arrives live last from one arrival to the next, on the producer's clock.

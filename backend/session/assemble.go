@@ -349,9 +349,19 @@ func (r *Run) sum() {
 		if t.Discarded != nil {
 			need(&r.Discarded).Add(*t.Discarded)
 		}
+		r.sumCompactions(t.Compactions)
 	}
+	r.sumCompactions(r.Compactions)
 	if !reported && r.RollUp != nil {
 		r.Usage = *r.RollUp
+	}
+}
+
+func (r *Run) sumCompactions(l []*Compaction) {
+	for _, c := range l {
+		if c.Usage != nil {
+			need(&r.CompactionUsage).Add(*c.Usage)
+		}
 	}
 }
 

@@ -22,7 +22,8 @@ import (
 //   - relative: the field names a run or call that belongs to this one. Another recording may fill it; see merge.go.
 //   - genai: the counts also have the keys gen_ai.usage. with what their own tags hold.
 //
-// A key with a * is that of a struct of counts: * stands for the JSON name of the count. Fields with a tag list take
+// A key with a * is that of a struct of counts: * stands for the JSON name of the count. A field that is no count has
+// the key without what follows the *. Fields with a tag list take
 // the list of that name.
 
 // fieldTable holds the fields of one kind of span.
@@ -100,7 +101,11 @@ func (t *fieldTable) counts(typ reflect.Type, path []int, prefix, suffix string,
 	for i := range typ.NumField() {
 		tag := typ.Field(i).Tag
 		field := attrField{path: append(slices.Clip(path), i)}
-		if key := prefix + tag.Get("json") + suffix; isRegistered(key) {
+		name, _, _ := strings.Cut(tag.Get("json"), ",")
+		if typ.Field(i).Type.Kind() != reflect.Bool {
+			name += suffix
+		}
+		if key := prefix + name; isRegistered(key) {
 			t.attrs[key] = field
 		}
 		for key := range strings.SplitSeq(tag.Get("genai"), ",") {

@@ -24,6 +24,9 @@ func (a *assembler) finish() {
 			if r.Discarded != nil {
 				need(&s.Discarded).Add(*r.Discarded)
 			}
+			if r.CompactionUsage != nil {
+				need(&s.CompactionUsage).Add(*r.CompactionUsage)
+			}
 		}
 		s.Agent, s.AgentID, s.Dialect = cmp.Or(s.Agent, r.Agent), cmp.Or(s.AgentID, r.AgentID), cmp.Or(s.Dialect, r.Dialect)
 		if r.GroupStart.IsZero() {

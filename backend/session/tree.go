@@ -40,6 +40,8 @@ type Session struct {
 	// what attempts cost besides whose replies were thrown away: both together were billed.
 	Usage     Usage  `json:"usage"`
 	Discarded *Usage `json:"discarded_usage,omitempty"`
+	// CompactionUsage is what the compactions' own model calls used, which was billed as well and is part of no turn.
+	CompactionUsage *Usage `json:"compaction_usage,omitempty"`
 	// Runs by start, then id; groups by start.
 	Runs   []*Run   `json:"runs"`
 	Groups []*Group `json:"groups,omitempty"`
@@ -145,11 +147,13 @@ type Run struct {
 	// Usage is the sum over the turns that arrived; where none of them reports any, the loop's own sum. Discarded
 	// sums up the attempts whose replies were thrown away and is not part of it. RollUp and Reported are the loop's
 	// own sum, normalised and as it came.
-	Usage     Usage           `json:"usage"`
-	Discarded *Usage          `json:"discarded_usage,omitempty"`
-	RollUp    *Usage          `json:"roll_up_usage,omitempty" attr:"otelagent.run.usage.*_tokens"`
-	Reported  *ReportedUsage  `json:"reported_usage,omitempty" attr:"otelagent.run.usage.reported.*"`
-	Rule      spans.UsageRule `json:"usage_rule,omitempty" attr:"otelagent.usage.rule"`
+	Usage     Usage  `json:"usage"`
+	Discarded *Usage `json:"discarded_usage,omitempty"`
+	// CompactionUsage is the sum over the compactions, part of neither.
+	CompactionUsage *Usage          `json:"compaction_usage,omitempty"`
+	RollUp          *Usage          `json:"roll_up_usage,omitempty" attr:"otelagent.run.usage.*_tokens"`
+	Reported        *ReportedUsage  `json:"reported_usage,omitempty" attr:"otelagent.run.usage.reported.*"`
+	Rule            spans.UsageRule `json:"usage_rule,omitempty" attr:"otelagent.usage.rule"`
 
 	// RulesDigest names the permission rules in force.
 	RulesDigest string `json:"rules_digest,omitempty" attr:"otelagent.rules.digest"`
@@ -183,8 +187,10 @@ type Group struct {
 // Turn is one model request, its reply, and the tool calls that reply caused.
 type Turn struct {
 	Span
-	Index    int64         `json:"index"`
-	Trigger  spans.Trigger `json:"trigger,omitempty" attr:"otelagent.turn.trigger"`
+	Index   int64         `json:"index"`
+	Trigger spans.Trigger `json:"trigger,omitempty" attr:"otelagent.turn.trigger"`
+	// Purpose is empty for a turn of the conversation.
+	Purpose  spans.Purpose `json:"purpose,omitempty" attr:"otelagent.turn.purpose"`
 	Model    string        `json:"model,omitempty" attr:"gen_ai.request.model"`
 	Answered string        `json:"answered_model,omitempty" attr:"gen_ai.response.model"`
 	Provider string        `json:"provider,omitempty" attr:"gen_ai.provider.name"`
@@ -304,23 +310,25 @@ type Compaction struct {
 	Kind    spans.CompactionKind `json:"kind" attr:"otelagent.compaction.kind"`
 	Trigger string               `json:"trigger,omitempty" attr:"otelagent.compaction.trigger"`
 
-	MessagesBefore     *int64   `json:"messages_before,omitempty" attr:"otelagent.compaction.messages.before"`
-	MessagesAfter      *int64   `json:"messages_after,omitempty" attr:"otelagent.compaction.messages.after"`
-	MessagesSummarized *int64   `json:"messages_summarized,omitempty" attr:"otelagent.compaction.messages.summarized"`
-	InputTokens        *int64   `json:"input_tokens,omitempty" attr:"otelagent.compaction.input_tokens"`
-	OutputTokens       *int64   `json:"output_tokens,omitempty" attr:"otelagent.compaction.output_tokens"`
-	RemovedTokens      *int64   `json:"removed_tokens,omitempty" attr:"otelagent.compaction.removed_tokens"`
-	Runs               *int64   `json:"runs,omitempty" attr:"otelagent.compaction.runs"`
-	Removed            []string `json:"removed,omitempty" attr:"otelagent.compaction.removed"`
-	Applied            *bool    `json:"applied,omitempty" attr:"otelagent.compaction.applied"`
-	Category           string   `json:"category,omitempty" attr:"otelagent.compaction.category"`
-	Target             string   `json:"target,omitempty" attr:"otelagent.compaction.target"`
-	Reason             string   `json:"reason,omitempty" attr:"otelagent.compaction.reason"`
-	Summary            *Refs    `json:"summary,omitempty" list:"summary"`
-	Before             *Refs    `json:"before,omitempty" list:"before"`
-	After              *Refs    `json:"after,omitempty" list:"after"`
-	Events             []Note   `json:"events,omitempty"`
-	Defects            []Defect `json:"defects,omitempty"`
+	MessagesBefore     *int64 `json:"messages_before,omitempty" attr:"otelagent.compaction.messages.before"`
+	MessagesAfter      *int64 `json:"messages_after,omitempty" attr:"otelagent.compaction.messages.after"`
+	MessagesSummarized *int64 `json:"messages_summarized,omitempty" attr:"otelagent.compaction.messages.summarized"`
+	InputTokens        *int64 `json:"input_tokens,omitempty" attr:"otelagent.compaction.input_tokens"`
+	OutputTokens       *int64 `json:"output_tokens,omitempty" attr:"otelagent.compaction.output_tokens"`
+	RemovedTokens      *int64 `json:"removed_tokens,omitempty" attr:"otelagent.compaction.removed_tokens"`
+	// Usage is that of the compaction's own model calls, part of no turn; nil when it is not known.
+	Usage    *Usage   `json:"usage,omitempty" attr:"otelagent.compaction.usage.*_tokens"`
+	Runs     *int64   `json:"runs,omitempty" attr:"otelagent.compaction.runs"`
+	Removed  []string `json:"removed,omitempty" attr:"otelagent.compaction.removed"`
+	Applied  *bool    `json:"applied,omitempty" attr:"otelagent.compaction.applied"`
+	Category string   `json:"category,omitempty" attr:"otelagent.compaction.category"`
+	Target   string   `json:"target,omitempty" attr:"otelagent.compaction.target"`
+	Reason   string   `json:"reason,omitempty" attr:"otelagent.compaction.reason"`
+	Summary  *Refs    `json:"summary,omitempty" list:"summary"`
+	Before   *Refs    `json:"before,omitempty" list:"before"`
+	After    *Refs    `json:"after,omitempty" list:"after"`
+	Events   []Note   `json:"events,omitempty"`
+	Defects  []Defect `json:"defects,omitempty"`
 }
 
 // Permission is one decision whether something may run.
@@ -354,6 +362,8 @@ type Usage struct {
 	Reasoning  int64 `json:"reasoning" genai:"reasoning.output_tokens"`
 	CacheRead  int64 `json:"cache_read" genai:"cache_read.input_tokens"`
 	CacheWrite int64 `json:"cache_write" genai:"cache_creation.input_tokens,cache_write.input_tokens"`
+	// LowerBound says that the true usage is this or more. A sum has it from its parts.
+	LowerBound bool `json:"lower_bound,omitempty"`
 }
 
 // Add adds v to u.
@@ -363,6 +373,7 @@ func (u *Usage) Add(v Usage) {
 	u.Reasoning = plus(u.Reasoning, v.Reasoning)
 	u.CacheRead = plus(u.CacheRead, v.CacheRead)
 	u.CacheWrite = plus(u.CacheWrite, v.CacheWrite)
+	u.LowerBound = u.LowerBound || v.LowerBound
 }
 
 // All returns the sum of the five counts, within the bounds of an int64.

@@ -74,7 +74,7 @@ func (c *Compacting) End(res CompactionResult) {
 	if c == nil {
 		return
 	}
-	a := endAttrs(c.origin, 16)
+	a := endAttrs(c.origin, 22)
 	if c.recording {
 		a.known(spans.CompactionMessagesBeforeKey, res.MessagesBefore)
 		a.known(spans.CompactionMessagesAfterKey, res.MessagesAfter)
@@ -83,6 +83,9 @@ func (c *Compacting) End(res CompactionResult) {
 		a.known(spans.CompactionOutputTokensKey, res.OutputTokens)
 		a.known(spans.CompactionRemovedTokensKey, res.TokensGone)
 		a.known(spans.CompactionRunsKey, res.Runs)
+		if res.Usage != nil {
+			a.normalUsage(normalised(res.Usage), &compactionUsageKeys)
+		}
 		a.ids(spans.CompactionRemovedKey, res.Removed, maxIDList)
 		a.flag(spans.CompactionAppliedKey, res.Applied)
 		a.name(spans.CompactionCategoryKey, res.Category)

@@ -115,6 +115,8 @@ type TurnInfo struct {
 	// nil.
 	Index   *int64
 	Trigger spans.Trigger
+	// Purpose is empty for a turn of the conversation.
+	Purpose spans.Purpose
 	// Model and Provider are those asked for; empty takes the run's.
 	Model, Provider string
 	Variant         string
@@ -246,6 +248,8 @@ type CompactionResult struct {
 	// Applied says whether it took effect; nil when the loop does not report it.
 	Applied          *bool
 	Category, Target string
+	// Usage is that of the compaction's own model calls, which are no turns; nil when it is not known.
+	Usage *Usage
 	// Reason is why (content); Summary is what replaced the messages, as JSON (content).
 	Reason  string
 	Summary []byte

@@ -145,7 +145,7 @@ func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, k
 		sample(spans.MetricTurnRetries, float64(n))
 	}
 	if res.Usage != nil {
-		u := normalised(res.Usage)
+		u := normalised(res.Usage).counts
 		for i, n := range u {
 			if i < 2 || n > 0 { // as on the span: a count of 0 of the other classes is not there
 				sample(spans.MetricTurnTokens, float64(n), spans.TokenClassKeyKey.String(string(tokenClasses[i])))

@@ -90,5 +90,5 @@ var cacheWriteKeys = map[spans.Profile]attribute.Key{
 // profileUsageKeys returns the standard keys of the normalised counts.
 func profileUsageKeys(p spans.Profile) usageKeys {
 	return usageKeys{spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey, spans.GenAIUsageReasoningKey,
-		spans.GenAIUsageCacheReadKey, cacheWriteKeys[p]}
+		spans.GenAIUsageCacheReadKey, cacheWriteKeys[p], spans.UsageLowerBoundKey}
 }

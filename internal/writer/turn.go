@@ -60,6 +60,7 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 		a.kv = append(a.kv, spans.CaptureLevelKey.String(string(r.capture)))
 	}
 	a.name(spans.TurnTriggerKey, string(info.Trigger))
+	a.name(spans.TurnPurposeKey, string(info.Purpose))
 	a.name(spans.ModelVariantKey, info.Variant)
 	ctx = t.begin(ctx, &r.handle, &kindTurn, info.Start, a, seed{turn: t.turn, at: t.at})
 	r.started(&t.handle, &r.counts.turns)

@@ -10,23 +10,27 @@ import (
 
 // normalUsage is usage under one rule for all providers: input includes cached tokens, output includes reasoning. Its
 // counts are input, output, reasoning, cache read and cache write.
-type normalUsage [5]int64
+type normalUsage struct {
+	counts     [5]int64
+	lowerBound bool
+}
 
 func normalised(u *Usage) normalUsage {
-	n := normalUsage{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite}
+	n := normalUsage{[5]int64{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite}, u.LowerBound}
 	if u.Rule == spans.UsageRuleExcludesReasoning || u.Rule == spans.UsageRuleExcludesCacheAndReasoning {
-		n[1] = plus(n[1], u.Reasoning)
+		n.counts[1] = plus(n.counts[1], u.Reasoning)
 	}
 	if u.Rule == spans.UsageRuleExcludesCache || u.Rule == spans.UsageRuleExcludesCacheAndReasoning {
-		n[0] = plus(n[0], plus(u.CacheRead, u.CacheWrite))
+		n.counts[0] = plus(n.counts[0], plus(u.CacheRead, u.CacheWrite))
 	}
 	return n
 }
 
 func (n *normalUsage) add(m normalUsage) {
-	for i := range n {
-		n[i] = plus(n[i], m[i])
+	for i := range n.counts {
+		n.counts[i] = plus(n.counts[i], m.counts[i])
 	}
+	n.lowerBound = n.lowerBound || m.lowerBound
 }
 
 // plus adds counts, up to the greatest there is: what a source says to be nonsense does not become a negative count.
@@ -37,19 +41,24 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// usageKeys are the keys of a normalUsage.
-type usageKeys [5]attribute.Key
+// usageKeys are the keys of the counts of a normalUsage, and of its lower bound.
+type usageKeys [6]attribute.Key
 
 // copiedUsageKeys are those of a copied turn. Its tokens are counted where they came from, so it has none under the
 // standard keys.
 var copiedUsageKeys = usageKeys{spans.UsageInputKey, spans.UsageOutputKey, spans.UsageReasoningKey,
-	spans.UsageCacheReadKey, spans.UsageCacheWriteKey}
+	spans.UsageCacheReadKey, spans.UsageCacheWriteKey, spans.UsageLowerBoundKey}
 
 var runUsageKeys = usageKeys{spans.RunUsageInputKey, spans.RunUsageOutputKey, spans.RunUsageReasoningKey,
-	spans.RunUsageCacheReadKey, spans.RunUsageCacheWriteKey}
+	spans.RunUsageCacheReadKey, spans.RunUsageCacheWriteKey, spans.RunUsageLowerBoundKey}
 
 var discardedUsageKeys = usageKeys{spans.DiscardedUsageInputKey, spans.DiscardedUsageOutputKey,
-	spans.DiscardedUsageReasoningKey, spans.DiscardedUsageCacheReadKey, spans.DiscardedUsageCacheWriteKey}
+	spans.DiscardedUsageReasoningKey, spans.DiscardedUsageCacheReadKey, spans.DiscardedUsageCacheWriteKey,
+	spans.DiscardedUsageLowerBoundKey}
+
+var compactionUsageKeys = usageKeys{spans.CompactionUsageInputKey, spans.CompactionUsageOutputKey,
+	spans.CompactionUsageReasoningKey, spans.CompactionUsageCacheReadKey, spans.CompactionUsageCacheWriteKey,
+	spans.CompactionUsageLowerBoundKey}
 
 var groupUsageKeys = [6]attribute.Key{spans.GroupUsageInputKey, spans.GroupUsageOutputKey, spans.GroupUsageReasoningKey,
 	spans.GroupUsageCacheReadKey, spans.GroupUsageCacheWriteKey, spans.GroupUsageTotalKey}
@@ -65,13 +74,14 @@ func (a *attrs) usage(u *Usage, keys *usageKeys, total attribute.Key) {
 	a.name(spans.UsageRuleKeyKey, string(rule))
 }
 
-// normalUsage adds input and output, and the other counts where they are not 0.
+// normalUsage adds input and output, the other counts where they are not 0, and the lower bound.
 func (a *attrs) normalUsage(n normalUsage, keys *usageKeys) {
-	for i, v := range n {
+	for i, v := range n.counts {
 		if i < 2 || v != 0 {
 			a.int(keys[i], v)
 		}
 	}
+	a.yes(keys[5], n.lowerBound)
 }
 
 func (a *attrs) evaluationUsage(u *Usage) {
