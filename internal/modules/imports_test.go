@@ -40,7 +40,8 @@ var basics = []string{
 var between = []string{"internal/writer"}
 
 // readers are the dialects that read what other programs write.
-var readers = []string{"dialects/phi/...", "dialects/clark/...", "dialects/acp/...", "dialects/guide/..."}
+var readers = []string{"dialects/phi/...", "dialects/clark/...", "dialects/acp/...", "dialects/guide/...",
+	"dialects/claudecode/...", "dialects/codex/...", "dialects/gemini/...", "dialects/opencode/...", "dialects/pi/..."}
 
 // A room is a set of packages with the same rules. Paths are relative to the repository; "x/..." is x and everything
 // below.
@@ -74,8 +75,10 @@ var rooms = []room{
 	{packages: []string{"dialects/event"}, own: []string{"spans", "otelagent", "internal/writer"}},
 	{packages: []string{"dialects/input"}, own: []string{"spans", "otelagent", "dialects/event"}},
 	{packages: []string{"dialects/ndjson"}, own: []string{"spans", "otelagent", "dialects/event", "dialects/input"}},
+	{packages: []string{"dialects/transcript"}, own: []string{"spans", "otelagent", "dialects/event", "dialects/input"},
+		other: []string{"github.com/klauspost/compress/zstd"}},
 	{packages: readers,
-		own: []string{"spans", "otelagent", "dialects/event", "dialects/input", "dialects/ndjson"}},
+		own: []string{"spans", "otelagent", "dialects/event", "dialects/input", "dialects/ndjson", "dialects/transcript"}},
 	{packages: []string{"dialects"}, own: []string{"otelagent", "dialects/..."}},
 
 	{packages: []string{"backend/session/otlprow/..."}, own: []string{"spans", "backend/session"},

@@ -1,0 +1,449 @@
+package transcript
+
+import (
+	"bytes"
+	"cmp"
+	"strconv"
+	"time"
+
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Run says what begins a run.
+type Run struct {
+	// RunInfo is what is known of it. Thread.Begin fills session, dialect, start, recording and, where no parent is
+	// named, the run that it continues or the call that spawned it. An empty ID is made of the number of the line.
+	event.RunInfo
+	// At is when it began, Trigger what its first turn begins with.
+	At      time.Time
+	Trigger spans.Trigger
+	// From is the session from which this session took the run over, as the record says; empty where it says none. Where
+	// that session was not read, the run counts here and has a defect.
+	From string
+}
+
+// Call is one record of a model call.
+type Call struct {
+	// ID is the same in all records of the call. An empty id is a call of its own.
+	ID string
+	// At is the time of the record; Start when the call began, where that is known.
+	At, Start time.Time
+	// Run is the id of the run that begins where none is open.
+	Run string
+	// Model and Provider answered.
+	Model, Provider, StopReason, Variant string
+	// Usage is that of the whole call as far as the record knows it: the greatest of each count is kept. It is a lower
+	// bound if it is one in all records.
+	Usage *event.Usage
+	// Cost is money in Currency, as the agent wrote it; nil where it did not.
+	Cost     *float64
+	Currency string
+	// Blocks are further blocks of the reply. Reply, if set, is the whole reply and replaces them.
+	Blocks [][]byte
+	Reply  []byte
+}
+
+// Result is the end of a tool call.
+type Result struct {
+	CallID, Name string
+	At           time.Time
+	event.ToolResult
+	// Message is the message that holds the result, as JSON; nil where it is none.
+	Message []byte
+	// Denied is the permission that was refused, as far as it is known; nil when the call was not refused.
+	Denied *event.PermissionEvaluation
+}
+
+// Thread is one conversation: that of a session, or of a sub-agent. One run of it is open at most.
+type Thread struct {
+	Session, Name string
+
+	e    *Emitter
+	used bool   // by the input at hand
+	run  string // the open one; empty when none is
+	prev string // the last one that ended
+	fork string // session that this one was forked from
+
+	copied, skip bool // the open run is a copy; what comes is a duplicate
+	turns        int64
+	trigger      spans.Trigger
+	model        string
+	last         time.Time // the latest time of the run
+	turn         *turn
+	failure      string // of the run, until something follows
+	messages     []event.Message
+	discarded    []event.DiscardedAttempt
+	others       []event.Other // before the run
+}
+
+// turn is the open turn.
+type turn struct {
+	Call
+	end     time.Time
+	tools   map[string]string // names of open calls by id; empty when ended
+	open    int               // of tools
+	results []event.Message
+	size    int
+}
+
+func (t *Thread) meta(at time.Time) event.Meta {
+	if at.After(t.last) {
+		t.last = at
+	}
+	return t.e.meta(t.Session, t.run, at)
+}
+
+// Run returns the id of the open run; empty when none is.
+func (t *Thread) Run() string { return t.run }
+
+// Idle reports whether the thread waits for a prompt: no run is open, or its last reply asked for no tool.
+func (t *Thread) Idle() bool {
+	return t.run == "" || t.turn != nil && len(t.turn.tools) == 0 && len(t.messages) == 0
+}
+
+// Begin begins a run and ends the one before it. It reports false for a duplicate, which is dropped with all that
+// follows until the next Begin.
+func (t *Thread) Begin(r Run) bool {
+	r.ID = cmp.Or(r.ID, "run-"+strconv.FormatInt(t.e.Number, 10))
+	origin, owner := t.e.First(t.Session, r.ID)
+	if t.run != "" && t.run == r.ID {
+		t.skip = false
+		return false
+	}
+	if t.skip = origin == Repeated || origin == Again; t.skip {
+		return false
+	}
+	t.End(time.Time{}, event.RunResult{})
+	r.SessionID, r.Dialect, r.Recording = t.Session, t.e.Name, spans.RecordingLedger
+	r.Agent = cmp.Or(r.Agent, t.e.Settings.Agent)
+	r.Provider = cmp.Or(r.Provider, t.e.Settings.Provider)
+	if origin == Copied {
+		r.Copied, r.From = true, cmp.Or(r.From, owner)
+	}
+	t.fork = cmp.Or(r.From, t.fork)
+	r.ForkParentID = cmp.Or(r.ForkParentID, t.fork)
+	t.place(&r.RunInfo)
+	t.run, t.copied, t.turns, t.trigger, t.model = r.ID, r.Copied, 0, r.Trigger, r.Model
+	t.last = time.Time{}
+	t.e.Emit(&event.RunStarted{Meta: t.meta(r.At), RunInfo: r.RunInfo})
+	if r.From != "" && !r.Copied {
+		t.e.Emit(&event.DefectFound{Meta: t.meta(r.At), Code: spans.DefectEventLost, Detail: "parent missing"})
+	}
+	for i := range t.others {
+		t.others[i].Run = t.run
+		t.e.Emit(&t.others[i])
+	}
+	t.others = nil
+	return true
+}
+
+// place says which call spawned a run, or which run it continues.
+func (t *Thread) place(info *event.RunInfo) {
+	switch l := t.e.Spawned(t.Session, info.ID); {
+	case t.prev != "" && info.ParentID == "":
+		info.ParentID, info.Continuation = t.prev, cmp.Or(info.Continuation, spans.ContinuationDefault)
+	case l == Link{}:
+		if l = t.e.Spawned("", t.Session); l == (Link{}) {
+			return
+		}
+		fallthrough
+	case info.ParentToolCallID == "" || info.ParentID == "":
+		info.ParentID = cmp.Or(info.ParentID, l.Run)
+		info.ParentToolCallID = cmp.Or(info.ParentToolCallID, l.Call)
+		if l.Session != t.Session {
+			info.ParentSessionID = l.Session
+		}
+	}
+}
+
+// Message adds a message that is no reply and no result: a prompt, a steering message, injected context. It belongs to
+// the next call.
+func (t *Thread) Message(m event.Message) {
+	if t.skip {
+		return
+	}
+	m.Raw = bytes.Clone(m.Raw)
+	if t.messages = append(t.messages, m); len(t.messages) == maxPending {
+		t.flush()
+	}
+}
+
+// flush hands out the messages that belong to the open turn, or to the run.
+func (t *Thread) flush() {
+	for _, m := range t.messages {
+		if t.run != "" {
+			t.e.Emit(&event.MessageAdded{Meta: t.meta(m.Time), Message: m})
+		}
+	}
+	t.messages = nil
+}
+
+// Discard adds an attempt of the next call that failed and was repeated.
+func (t *Thread) Discard(d event.DiscardedAttempt) {
+	if !t.skip && len(t.discarded) < maxPending {
+		t.discarded = append(t.discarded, d)
+	}
+}
+
+// Call takes a record of a model call. It reports false for one that is dropped: a duplicate, or the copy of a call in
+// a run that is none.
+func (t *Thread) Call(c Call) bool {
+	if t.skip {
+		return false
+	}
+	c.Usage = cloned(c.Usage)
+	if t.turn != nil && c.ID != "" && t.turn.ID == c.ID {
+		t.turn.merge(c)
+		t.add(c)
+		return true
+	}
+	origin, _ := t.e.First(t.Session, c.ID)
+	switch {
+	case origin == Repeated, origin == Again, origin == Copied && t.run != "" && !t.copied:
+		return false
+	case t.run == "", t.copied && origin == New: // without a prompt; behind the copied part of a run
+		info := event.RunInfo{ID: cmp.Or(c.Run, c.ID), Model: c.Model, Inferred: t.run == ""}
+		if t.Begin(Run{RunInfo: info, At: c.At}); t.skip {
+			return false
+		}
+	}
+	t.close()
+	t.failure = ""
+	info := event.TurnInfo{Index: new(t.turns), Model: c.Model, Provider: c.Provider, Variant: c.Variant,
+		Trigger: spans.TriggerContinuation}
+	if t.turns == 0 {
+		info.Trigger = t.trigger
+	}
+	if !c.Start.IsZero() {
+		info.Start = event.Moment{Time: c.Start}
+	}
+	t.turns++
+	t.e.Emit(&event.TurnStarted{Meta: t.meta(c.At), TurnInfo: info})
+	t.flush()
+	for i, d := range t.discarded {
+		d.Attempt = i
+		t.e.Emit(&event.AttemptDiscarded{Meta: t.meta(c.At), DiscardedAttempt: d})
+	}
+	t.discarded = nil
+	t.turn = &turn{Call: c, tools: map[string]string{}}
+	t.turn.Blocks = nil
+	t.add(c)
+	return true
+}
+
+// add adds what a record has of the reply.
+func (t *Thread) add(c Call) {
+	u := t.turn
+	if c.At.After(u.end) {
+		u.end = c.At
+	}
+	t.meta(c.At)
+	if c.Reply != nil {
+		u.Reply = bytes.Clone(c.Reply)
+		return
+	}
+	for _, b := range c.Blocks {
+		if t.holds(len(b)) {
+			u.Blocks = append(u.Blocks, bytes.Clone(b))
+		}
+	}
+}
+
+// holds reports whether the open turn may keep n bytes more.
+func (t *Thread) holds(n int) bool {
+	u := t.turn
+	if u.size+n > maxTurn {
+		if u.size <= maxTurn {
+			u.size = maxTurn + 1
+			t.e.Emit(&event.DefectFound{Meta: t.meta(time.Time{}), Code: spans.DefectEventLost,
+				Detail: "a turn longer than 33554432 bytes"})
+		}
+		return false
+	}
+	u.size += n
+	return true
+}
+
+// merge keeps the greatest counts of two records.
+func (u *turn) merge(c Call) {
+	u.StopReason, u.Model = cmp.Or(c.StopReason, u.StopReason), cmp.Or(c.Model, u.Model)
+	if c.Cost != nil {
+		u.Cost, u.Currency = c.Cost, c.Currency
+	}
+	a, b := u.Usage, c.Usage
+	if a == nil || b == nil {
+		u.Usage = cmp.Or(a, b)
+		return
+	}
+	for _, n := range [][2]*int64{{&a.Input, &b.Input}, {&a.Output, &b.Output}, {&a.Reasoning, &b.Reasoning},
+		{&a.CacheRead, &b.CacheRead}, {&a.CacheWrite, &b.CacheWrite}, {&a.Total, &b.Total}} {
+		*n[0] = max(*n[0], *n[1])
+	}
+}
+
+func cloned(u *event.Usage) *event.Usage {
+	if u == nil {
+		return nil
+	}
+	return new(*u)
+}
+
+// Tool begins a tool call of the open turn, or of the run without one. A call that is known is not begun again.
+func (t *Thread) Tool(c event.ToolCall, at time.Time) {
+	if t.skip || t.run == "" {
+		return
+	}
+	if t.turn != nil {
+		if _, known := t.turn.tools[c.ID]; known && c.ID != "" {
+			return
+		}
+		t.turn.tools[c.ID] = cmp.Or(c.Name, "tool")
+		t.turn.open++
+	}
+	t.e.Emit(&event.ToolStarted{Meta: t.meta(at), ToolCall: c})
+}
+
+// Result ends a tool call of the open turn. It reports false where that turn has no such call open: the record is then
+// no result that can be placed.
+func (t *Thread) Result(r Result) bool {
+	if t.skip || t.turn == nil || t.turn.tools[r.CallID] == "" {
+		return t.skip
+	}
+	u := t.turn
+	r.Name = cmp.Or(r.Name, u.tools[r.CallID])
+	u.tools[r.CallID] = ""
+	u.open--
+	if r.At.After(u.end) {
+		u.end = r.At
+	}
+	if d := r.Denied; d != nil {
+		d.Tool, d.CallID, d.Action, d.Derived = r.Name, r.CallID, spans.ActionDeny, true
+		r.Outcome = spans.OutcomeDenied
+		t.e.Emit(&event.PermissionEvaluated{Meta: t.meta(r.At), PermissionEvaluation: *d})
+	}
+	if r.ChildRunID != "" || r.ChildSessionID != "" {
+		l := Link{t.Session, t.run, r.CallID}
+		if r.ChildSessionID != "" {
+			t.e.Spawn("", r.ChildSessionID, l)
+		} else {
+			t.e.Spawn(t.Session, r.ChildRunID, l)
+		}
+	}
+	r.End = event.Moment{Time: r.At}
+	t.e.Emit(&event.ToolEnded{Meta: t.meta(r.At), CallID: r.CallID, Name: r.Name, ToolResult: r.ToolResult})
+	if r.Message != nil && t.holds(len(r.Message)) {
+		u.results = append(u.results, event.Message{Raw: bytes.Clone(r.Message), Role: "tool", ToolCallID: r.CallID,
+			Time: r.At})
+	}
+	return true
+}
+
+// Progress reports a partial result of a tool call.
+func (t *Thread) Progress(call, typ string, body []byte, at time.Time) {
+	if t.turn != nil && t.turn.tools[call] != "" && !t.skip {
+		t.e.Emit(&event.ToolProgressed{Meta: t.meta(at), CallID: call, Type: typ, Body: body})
+		return
+	}
+	t.Other(typ, body, at)
+}
+
+// Compact reports a compaction. The call before it is over. Where no run is open the compaction is a run of that id.
+func (t *Thread) Compact(id string, at time.Time, c event.Compaction, res event.CompactionResult) {
+	if t.skip {
+		return
+	}
+	t.close()
+	alone := t.run == ""
+	if alone && !t.Begin(Run{RunInfo: event.RunInfo{ID: id, Continuation: spans.ContinuationCompaction}, At: at}) {
+		return
+	}
+	t.e.Emit(&event.CompactionEnded{Meta: t.meta(at), Compaction: c, CompactionResult: res})
+	if alone {
+		t.End(at, event.RunResult{})
+	}
+}
+
+// Other keeps a record that has no place among the events. Before a run it waits for that.
+func (t *Thread) Other(typ string, body []byte, at time.Time) {
+	o := event.Other{Meta: t.meta(at), Type: typ, Body: body}
+	switch {
+	case t.skip:
+	case t.run != "":
+		t.e.Emit(&o)
+	case len(t.others) < maxPending:
+		o.Body = bytes.Clone(body)
+		t.others = append(t.others, o)
+	default:
+		t.e.Stats.IgnoredKeys++
+	}
+}
+
+// Fail says that a call failed for good. If no reply follows, the run ends so.
+func (t *Thread) Fail(reason string) { t.failure = reason }
+
+// End ends the open run; with the zero time at the last time seen, as a bound.
+func (t *Thread) End(at time.Time, res event.RunResult) {
+	if t.run == "" || t.skip {
+		return
+	}
+	t.close()
+	t.flush()
+	if t.failure != "" && res.Status == "" {
+		res.Status, res.Error = spans.RunStatusError, t.failure
+	}
+	res.End = event.Moment{Time: at}
+	if at.IsZero() {
+		at, res.End = t.last, event.Bound(t.last)
+	}
+	res.Status = cmp.Or(res.Status, spans.RunStatusCompleted)
+	t.e.Emit(&event.RunEnded{Meta: t.meta(at), RunResult: res})
+	t.prev, t.run, t.failure, t.discarded = t.run, "", "", nil
+}
+
+// close ends the open turn.
+func (t *Thread) close() {
+	if u := t.turn; u != nil {
+		t.e.Emit(&event.TurnEnded{Meta: t.meta(u.end), TurnResult: event.TurnResult{End: event.Moment{Time: u.end},
+			Model: u.Model, Provider: u.Provider, ResponseID: u.ID, StopReason: u.StopReason, Usage: cloned(u.Usage),
+			Cost: u.Cost, Currency: u.Currency, Output: u.reply(), Results: u.results}})
+		t.turn = nil
+	}
+}
+
+// reply returns the reply so far; nil when there is none.
+func (u *turn) reply() *event.Message {
+	raw := u.Reply
+	if raw == nil && len(u.Blocks) > 0 {
+		raw = input.Members("role", "assistant", "content", input.Array(u.Blocks))
+	}
+	if raw == nil || rawjson.Valid(raw, rawjson.MaxDepth) != nil {
+		return nil
+	}
+	return &event.Message{Raw: raw, Role: "assistant", Time: u.At}
+}
+
+// finish reports what is known at the end of an input.
+func (t *Thread) finish(ends bool) {
+	u := t.turn
+	if t.run == "" || t.skip {
+		return
+	}
+	if ends && u != nil && u.open == 0 && u.StopReason != "" && len(u.tools) == 0 || ends && t.failure != "" {
+		t.End(time.Time{}, event.RunResult{})
+		return
+	}
+	if ends {
+		t.flush()
+	}
+	if u != nil {
+		ev := &event.ReplyReceived{Meta: t.meta(u.end), Usage: cloned(u.Usage), StopReason: u.StopReason, Model: u.Model,
+			Provider: u.Provider, ResponseID: u.ID}
+		if m := u.reply(); m != nil {
+			ev.Message = *m
+		}
+		t.e.Emit(ev)
+	}
+}

@@ -1,0 +1,203 @@
+// Package transcript holds what the dialects share that read the files which coding agents keep of their sessions.
+//
+// Such files have much in common. One model call stands in several records, each with the usage of the whole call.
+// Files copy each other: forks, resumed sessions, sub-agents that inherit a context. A session has companions: files of
+// its sub-agents, large outputs. So a dialect reads a family of files (Family), oldest first, parents before children,
+// and reports to one Emitter what its records say. The Emitter finds copies by id, merges the records of a call, closes
+// what a record implies to be over, and emits the events:
+//
+//	t := e.Thread(session, "")                      // the conversation of a session, or of a sub-agent in it
+//	t.Begin(transcript.Run{RunInfo: event.RunInfo{ID: prompt}, At: at, Trigger: spans.TriggerUser})
+//	t.Message(event.Message{Raw: raw, Role: "user"})
+//	if t.Call(transcript.Call{ID: id, At: at, Usage: usage, Blocks: blocks}) { // each record of the call
+//		t.Tool(event.ToolCall{ID: call, Name: name, Args: args}, at)
+//	}
+//	t.Result(transcript.Result{CallID: call, At: at, ToolResult: result})
+//	t.End(at, event.RunResult{Status: spans.RunStatusCompleted})
+//	e.Finish()                                      // at the end of each file
+//
+// # Copies
+//
+// An id is where it was met first. In the same file it is another record of the same call. In another file of the same
+// session it is a duplicate, which the Emitter drops. In another session it is a copy: the run is RunInfo.Copied and in
+// no sum. The Emitter keeps 16 bytes of the SHA-256 of each id, so its memory does not grow with the content.
+package transcript
+
+import (
+	"crypto/sha256"
+	"time"
+
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Bounds of what an Emitter keeps.
+const (
+	maxIDs      = 1 << 22 // digests of ids
+	maxThreads  = 4096
+	maxChildren = 1 << 16
+	maxPending  = 256      // messages and other records before a call or run
+	maxTurn     = 32 << 20 // bytes of reply and results of a turn
+)
+
+// Emitter makes events of what the records of a transcript say. Not safe for concurrent use.
+type Emitter struct {
+	*input.Shell
+	// File is the file at hand; zero of a stream without a name.
+	File File
+
+	inputs   int
+	known    map[string]int // numbers of files by path
+	number   int            // of the file at hand
+	ids      map[digest]place
+	sessions []string // by number
+	numbers  map[string]int32
+	threads  map[string]*Thread
+	used     []*Thread // by the file at hand, in order
+	children map[digest]Link
+	facts    map[digest]digest
+}
+
+type digest [16]byte
+
+// place is where an id was met first.
+type place struct{ file, session int32 }
+
+// NewEmitter returns an Emitter that hands its events out through a shell.
+func NewEmitter(s *input.Shell) *Emitter {
+	return &Emitter{Shell: s, known: map[string]int{}, ids: map[digest]place{}, numbers: map[string]int32{},
+		threads: map[string]*Thread{}, children: map[digest]Link{}, facts: map[digest]digest{}}
+}
+
+func digestOf(parts ...string) (d digest) {
+	var text []byte
+	for _, p := range parts {
+		text = append(append(text, p...), 0)
+	}
+	sum := sha256.Sum256(text)
+	copy(d[:], sum[:])
+	return d
+}
+
+// Next says that the next input is f. A file that goes on (File.Offset) continues the one of its path.
+func (e *Emitter) Next(f File) {
+	e.File = f
+	if n, ok := e.known[f.Path]; ok && f.Offset > 0 {
+		e.number = n
+		return
+	}
+	e.inputs++
+	e.number = e.inputs
+	if f.Path != "" {
+		e.known[f.Path] = e.number
+	}
+}
+
+// Origin says where an id was met first.
+type Origin int
+
+// The origins of an id.
+const (
+	New      Origin = iota // here and now
+	Again                  // before, in this file
+	Repeated               // in another file of this session
+	Copied                 // in another session
+)
+
+// First returns where an id of a session was met first, and in which session. The empty id is always new.
+func (e *Emitter) First(session, id string) (Origin, string) {
+	if id == "" {
+		return New, session
+	}
+	n, ok := e.numbers[session]
+	if !ok {
+		n = int32(len(e.sessions))
+		e.numbers[session], e.sessions = n, append(e.sessions, session)
+	}
+	d := digestOf(id)
+	at, met := e.ids[d]
+	switch {
+	case !met:
+		if len(e.ids) == maxIDs {
+			clear(e.ids)
+		}
+		e.ids[d] = place{int32(e.number), n}
+		return New, session
+	case at.session != n:
+		return Copied, e.sessions[at.session]
+	case at.file == int32(e.number):
+		return Again, session
+	}
+	return Repeated, session
+}
+
+// Met reports whether an id of a session was met before, without remembering it.
+func (e *Emitter) Met(session, id string) bool {
+	at, met := e.ids[digestOf(id)]
+	return met && e.sessions[at.session] == session
+}
+
+// Link is the tool call that spawned a run.
+type Link struct{ Session, Run, Call string }
+
+// Spawn remembers that a tool call spawned the child of that name (a run of its session, or a session), so that the run
+// which begins by that name is its child.
+func (e *Emitter) Spawn(session, child string, l Link) {
+	if len(e.children) == maxChildren {
+		clear(e.children)
+	}
+	e.children[digestOf(session, child)] = l
+}
+
+// Spawned returns the tool call that spawned a child; zero when it is not known.
+func (e *Emitter) Spawned(session, child string) Link { return e.children[digestOf(session, child)] }
+
+// Fact states a fact about a session: a title, a folder. What was stated last is not stated again. Value is JSON; nil
+// is no fact.
+func (e *Emitter) Fact(session, key string, value []byte, at time.Time) {
+	of, is := digestOf(session, key), digestOf(string(value))
+	if value == nil || session == "" || e.facts[of] == is {
+		return
+	}
+	if len(e.facts) == maxThreads {
+		clear(e.facts)
+	}
+	e.facts[of] = is
+	e.Emit(&event.FactStated{Meta: e.meta(session, "", at), Dialect: e.Name, Recording: spans.RecordingLedger,
+		Facts: []event.Fact{{Subject: "session", Key: key, Value: value}}})
+}
+
+func (e *Emitter) meta(session, run string, at time.Time) event.Meta {
+	return event.Meta{Session: session, Run: run, Time: at, Arrived: e.Arrived, Seq: e.Seq}
+}
+
+// Thread returns the conversation of a session (name is empty) or of a sub-agent in it. It is the same for all files of
+// the session.
+func (e *Emitter) Thread(session, name string) *Thread {
+	key := session + "\x00" + name
+	t := e.threads[key]
+	if t == nil {
+		if len(e.threads) == maxThreads {
+			e.Finish()
+			clear(e.threads)
+		}
+		t = &Thread{e: e, Session: session, Name: name}
+		e.threads[key] = t
+	}
+	if !t.used {
+		t.used, e.used = true, append(e.used, t)
+	}
+	return t
+}
+
+// Finish reports what is known of open turns at the end of an input, and ends runs whose last reply asked for nothing
+// more. Other runs stay open: their file may grow, also in the next input. The Recorder ends them as aborted when it
+// closes. A live input ends no run.
+func (e *Emitter) Finish() {
+	for _, t := range e.used {
+		t.used = false
+		t.finish(!e.Settings.Live)
+	}
+	e.used = e.used[:0]
+}
