@@ -47,6 +47,11 @@ type Summary struct {
 	// Settled is the status that is left once the open runs count as dead; empty where none is open, and where that
 	// is aborted.
 	Settled spans.SessionStatus `json:"settled,omitempty"`
+	// Mapped is the version of the rules (foreign.Table.Version) that made the session of records of other programs;
+	// empty where it has none.
+	Mapped string `json:"-"`
+	// Part says that the rows of this session belong to Parent, which shows them: lists do not have it.
+	Part bool `json:"-"`
 }
 
 // Summarize returns what a list of sessions shows of s, except Title, which takes content (Session.Title). It does

@@ -158,6 +158,8 @@ func (q *Query) Matches(m *session.Summary, projected bool) bool {
 		q.MinCost > 0 && m.Cost < q.MinCost,
 		!q.Since.IsZero() && RankOf(m.Last) < RankOf(q.Since),
 		!q.Until.IsZero() && RankOf(m.Start) >= RankOf(q.Until),
+		m.Part && !q.Parts && !q.AllTenants,
+		q.NotMapped != "" && (m.Mapped == "" || m.Mapped == q.NotMapped),
 		q.Archived == ArchivedNot && m.Archived,
 		q.Archived == ArchivedOnly && !m.Archived:
 		return false
@@ -191,6 +193,12 @@ func (q *Query) SQL(n SQLNames) (conditions []string, args []any, order string) 
 			column := []string{"m.parent", "m.forked_from", "m.model"}[i]
 			and(column+" = ? AND "+column+" <> ''", text) // the latter for an index
 		}
+	}
+	if !q.Parts && !q.AllTenants {
+		and("coalesce(m.part, 0) = 0")
+	}
+	if q.NotMapped != "" {
+		and("m.mapped <> '' AND m.mapped <> ?", q.NotMapped)
 	}
 	if q.Agent != "" {
 		and("(m.agent = ? OR m.agent_id = ?)", q.Agent, q.Agent)

@@ -149,15 +149,20 @@ type SummaryUpdate struct {
 // Query selects sessions. The zero value selects all of the empty tenant.
 type Query struct {
 	Tenant string
-	// AllTenants selects sessions of all tenants, and ignores Tenant and After.
+	// AllTenants selects sessions of all tenants, those with Summary.Part too, and ignores Tenant and After.
 	AllTenants bool
+	// Parts also selects sessions with Summary.Part.
+	Parts bool
 	// Stale selects sessions that were Put to since their last summary.
 	Stale bool
 	// Prefix selects ids that begin with it.
 	Prefix string
-	// Trace and Span select sessions that hold a row with that id, with both where both are set; zero means any.
-	Trace session.TraceID
-	Span  session.SpanID
+	// NotMapped selects sessions whose Summary.Mapped is neither empty nor this; empty means any.
+	NotMapped string
+	// Traces and Span select sessions that hold a row of one of these traces and with that span id, in one row where
+	// both are set; none and zero mean any.
+	Traces []session.TraceID
+	Span   session.SpanID
 	// Parent selects sessions whose Summary.Parent it is: sub-agents of that session; empty means any.
 	Parent string
 	// ForkedFrom selects sessions whose Summary.ForkedFrom it is: forks of that session; empty means any.

@@ -11,7 +11,7 @@ import (
 // (docs/queries.md).
 var SummaryColumns = strings.Fields(`parent status agent agent_id model dialect start_ns last_ns
 	runs turns tool_calls errors denied defects input output reasoning cache_read cache_write
-	forked_from title archived cost currency heartbeat_ns settled`)
+	forked_from title archived cost currency heartbeat_ns settled mapped part`)
 
 // SummaryFields returns the fields of m in the order of SummaryColumns: *string, *spans.SessionStatus, *time.Time,
 // *int64, *float64 or *bool.
@@ -21,6 +21,7 @@ func SummaryFields(m *session.Summary) []any {
 		&m.Runs, &m.Turns, &m.ToolCalls, &m.Errors, &m.Denied, &m.Defects,
 		&m.Usage.Input, &m.Usage.Output, &m.Usage.Reasoning, &m.Usage.CacheRead, &m.Usage.CacheWrite,
 		&m.ForkedFrom, &m.Title, &m.Archived, &m.Cost, &m.Currency, &m.HeartbeatNS, &m.Settled,
+		&m.Mapped, &m.Part,
 	}
 }
 

@@ -251,8 +251,12 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 		touched += " AND startsWith(session, " + literal(q.Prefix) + ") AND session >= " + literal(q.Prefix)
 	}
 	var holds []string
-	if q.Trace != (session.TraceID{}) {
-		holds = append(holds, "trace = "+fixed(q.Trace[:]))
+	if len(q.Traces) > 0 {
+		var list []string
+		for _, id := range q.Traces {
+			list = append(list, fixed(id[:]))
+		}
+		holds = append(holds, "trace IN ("+strings.Join(list, ", ")+")")
 	}
 	if q.Span != (session.SpanID{}) {
 		holds = append(holds, "span = "+fixed(q.Span[:]))

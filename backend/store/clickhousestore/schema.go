@@ -17,7 +17,7 @@ import (
 )
 
 // Version is the schema that this package writes.
-const Version = 6
+const Version = 7
 
 // oldest is the first major version of servers that the statements of this package are for.
 const oldest = 24
@@ -76,7 +76,7 @@ var rowColumns = slices.Concat([]column{
 	{"span", "FixedString(8)"},
 	{"trace", "FixedString(16)" + zstd},
 	{"content", "UInt64"},            // the first 8 bytes of the SHA-256 of canonical; of live rows 0
-	{"kind", "UInt8" + zstd},         // 1 run, 2 turn, 3 compaction, 4 permission evaluation, 5 tool call, 6 payload
+	{"kind", "UInt8" + zstd},         // 1 run, 2 turn, 3 compaction, 4 permission evaluation, 5 tool call, 6 payload, 7 foreign
 	{"known", "UInt8" + zstd},        // 0 live, 1 closed, 2 observed
 	{"end_ns", "Int64" + deltaZSTD},  //
 	{"run", text},                    //

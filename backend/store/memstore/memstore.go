@@ -193,7 +193,7 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 			switch {
 			case !q.AllTenants && (k.Tenant != q.Tenant || q.After != nil && !q.After.Behind(e.cursor(k), q.Oldest)),
 				q.Stale && e.mark <= e.projected,
-				!strings.HasPrefix(k.ID, q.Prefix) || !e.holds(q.Trace, q.Span),
+				!strings.HasPrefix(k.ID, q.Prefix) || !e.holds(q.Traces, q.Span),
 				!q.Matches(&m, e.summary != nil),
 				q.Parent != "" && m.Parent != q.Parent:
 				continue
@@ -222,12 +222,12 @@ func (e *entry) cursor(k session.Key) store.Cursor {
 	return store.Cursor{Last: e.summary.Last, ID: k.ID}
 }
 
-func (e *entry) holds(trace session.TraceID, span session.SpanID) bool {
-	if trace == (session.TraceID{}) && span == (session.SpanID{}) {
+func (e *entry) holds(traces []session.TraceID, span session.SpanID) bool {
+	if len(traces) == 0 && span == (session.SpanID{}) {
 		return true
 	}
 	for k := range e.rows {
-		if (trace == session.TraceID{} || k.trace == trace) && (span == session.SpanID{} || k.span == span) {
+		if (len(traces) == 0 || slices.Contains(traces, k.trace)) && (span == session.SpanID{} || k.span == span) {
 			return true
 		}
 	}

@@ -62,7 +62,7 @@ func (r *Reader) Resolve(ctx context.Context, ref string) (session.Key, error) {
 	switch b, err := hex.DecodeString(ref); {
 	case err != nil, strings.Trim(ref, "0") == "": // the latter is the id of no span, and any in a Query
 	case len(b) == len(trace):
-		queries = append(queries, store.Query{Trace: session.TraceID(b)})
+		queries = append(queries, store.Query{Traces: []session.TraceID{session.TraceID(b)}})
 	case len(b) == len(span):
 		queries = append(queries, store.Query{Span: session.SpanID(b)})
 	}
@@ -212,7 +212,7 @@ func (r *Reader) Related(ctx context.Context, s *session.Session,
 				continue
 			}
 			traces[id] = true
-			for sum, err := range r.Store.Sessions(ctx, store.Query{Tenant: r.Tenant, Trace: id}) {
+			for sum, err := range r.Store.Sessions(ctx, store.Query{Tenant: r.Tenant, Traces: []session.TraceID{id}}) {
 				if err != nil {
 					return nil, err
 				}

@@ -215,22 +215,27 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 	few := ""
 	switch {
 	case q.AllTenants:
-	case q.Stale || q.Parent != "" || q.ForkedFrom != "" || q.OnlyOpen() || q.Trace != (session.TraceID{}):
+	case q.Stale || q.Parent != "" || q.ForkedFrom != "" || q.OnlyOpen() || len(q.Traces) > 0:
 		where[0] = "+s.tenant = ?"
 	case q.Prefix != "":
 		few = "+"
 	}
-	span, trace := q.Span != (session.SpanID{}), q.Trace != (session.TraceID{})
-	if trace {
-		and("s.session IN (SELECT session FROM session_traces WHERE trace = ?)", q.Trace[:])
-	}
-	if span {
-		// One step into the primary key per session: an index over all spans would cost every insert.
-		cond, one := "x.session = s.session AND x.span = ?", []any{q.Span[:]}
-		if trace {
-			cond, one = cond+" AND x.trace = ?", append(one, q.Trace[:])
+	in := ""
+	if len(q.Traces) > 0 {
+		var list []string
+		for _, id := range q.Traces {
+			list = append(list, "x'"+id.String()+"'")
 		}
-		and("EXISTS (SELECT 1 FROM rows x WHERE "+cond+")", one...)
+		in = " IN (" + strings.Join(list, ", ") + ")"
+		and("s.session IN (SELECT session FROM session_traces WHERE trace" + in + ")")
+	}
+	if q.Span != (session.SpanID{}) {
+		// One step into the primary key per session: an index over all spans would cost every insert.
+		cond := "x.session = s.session AND x.span = ?"
+		if in != "" {
+			cond += " AND x.trace" + in
+		}
+		and("EXISTS (SELECT 1 FROM rows x WHERE "+cond+")", q.Span[:])
 	}
 	query = `SELECT s.tenant, s.id, m.` + strings.Join(store.SummaryColumns, ", m.") + ` FROM sessions s LEFT JOIN
 		summaries m ON m.session = s.session

@@ -26,7 +26,7 @@ CREATE TABLE rows (
   session      INTEGER NOT NULL,
   span         BLOB NOT NULL,
   trace        BLOB NOT NULL,
-  kind         INTEGER NOT NULL, -- 1 run, 2 turn, 3 compaction, 4 permission evaluation, 5 tool call, 6 payload
+  kind         INTEGER NOT NULL, -- 1 run, 2 turn, 3 compaction, 4 permission evaluation, 5 tool call, 6 payload, 7 foreign
   known        INTEGER NOT NULL, -- 0 live, 1 closed, 2 observed
   end_ns       INTEGER NOT NULL,
   run          TEXT NOT NULL,
@@ -91,7 +91,9 @@ CREATE TABLE summaries (
   cost         REAL NOT NULL DEFAULT 0,     -- as the loop reported it
   currency     TEXT NOT NULL DEFAULT '',
   heartbeat_ns INTEGER NOT NULL DEFAULT 0,  -- of an open run; 0: none says that it lives
-  settled      TEXT NOT NULL DEFAULT ''     -- the status once open runs count as dead
+  settled      TEXT NOT NULL DEFAULT '',    -- the status once open runs count as dead
+  mapped       TEXT NOT NULL DEFAULT '',    -- the version of the rules that read records of other programs; empty for none
+  part         INTEGER NOT NULL DEFAULT 0   -- 1: its rows belong to the session parent, and lists leave it out
 ) STRICT;
 CREATE INDEX summaries_by_parent ON summaries (parent) WHERE parent <> '';
 CREATE INDEX summaries_by_fork ON summaries (forked_from) WHERE forked_from <> '';

@@ -200,7 +200,7 @@ func TestOpenRefuses(t *testing.T) {
 	text := write("text", strings.Repeat("this is no database ", 1000))
 	for path, want := range map[string]string{
 		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file",
-		newer: "schema version 99, this program wants version 11: use a newer program",
+		newer: "schema version 99, this program wants version 12: use a newer program",
 	} {
 		before, _ := os.ReadFile(path)
 		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open,
@@ -472,8 +472,8 @@ func TestFewAreLookedUp(t *testing.T) {
 			"SEARCH s USING COVERING INDEX sessions_by_last (tenant=? AND last_ns>?)"},
 		{store.Query{After: &store.Cursor{Last: time.Unix(1, 0)}, Search: "x"},
 			"SEARCH s USING COVERING INDEX sessions_by_last (tenant=? AND last_ns<?)"},
-		{store.Query{Trace: session.TraceID{1}}, "SEARCH s USING INTEGER PRIMARY KEY"},
-		{store.Query{Trace: session.TraceID{1}, Span: session.SpanID{1}, Prefix: "0"}, "SEARCH s USING INTEGER PRIMARY KEY"},
+		{store.Query{Traces: []session.TraceID{{1}}}, "SEARCH s USING INTEGER PRIMARY KEY"},
+		{store.Query{Traces: []session.TraceID{{1}}, Span: session.SpanID{1}, Prefix: "0"}, "SEARCH s USING INTEGER PRIMARY KEY"},
 	} {
 		query, args := sessionsQuery(c.q)
 		rows, err := s.conn.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)

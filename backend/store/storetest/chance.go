@@ -115,6 +115,7 @@ func (w *world) update(k session.Key) (u store.SummaryUpdate) {
 	m.Status, m.Settled, m.Start, m.Last = status(), pick[spans.SessionStatus](w, "", "error", "idle"), w.time(), w.time()
 	m.Errors, m.Denied, m.Cost = w.Int64N(3)-1, w.Int64N(3)-1, float64(w.IntN(3))
 	m.Archived, m.HeartbeatNS, m.Turns = w.IntN(2) == 0, pick[int64](w, 0, 1, 15e9), pick(w, moments...)
+	m.Mapped, m.Part = pick(w, "", "1", "2", text()), w.rarely()
 	if w.IntN(4) > 0 {
 		u.Figures = FiguresFor(k, 1+w.IntN(40))
 		last := &u.Figures.Turns[len(u.Figures.Turns)-1]
@@ -130,7 +131,9 @@ func (w *world) query(k session.Key) store.Query {
 	row := Row(k, w.IntN(6))
 	for _, set := range []func(){
 		func() { q.Prefix = k.ID[:w.IntN(len(k.ID)+1)] },
-		func() { q.Trace = row.Trace },
+		func() { q.Traces = []session.TraceID{row.Trace, Row(k, w.IntN(6)).Trace} },
+		func() { q.NotMapped = pick(w, "1", "2") },
+		func() { q.Parts = true },
 		func() { q.Span = row.Span },
 		func() { q.Parent = pick(w, hostile...) },
 		func() { q.ForkedFrom = pick(w, hostile...) },

@@ -38,6 +38,7 @@ func Summary(k session.Key) session.Summary {
 		Runs: 1, Turns: 2, ToolCalls: 3, Errors: 4, Denied: 5, Defects: 6,
 		Usage:      session.Usage{Input: 7, Output: 8, Reasoning: 9, CacheRead: 10, CacheWrite: 11},
 		ForkedFrom: "f1", Title: "Ranges", Archived: true, Cost: 0.125, Currency: "USD", HeartbeatNS: 15e9, Settled: "error",
+		Mapped: "1",
 	}
 }
 

@@ -35,9 +35,11 @@ func sessionsFilters(t *testing.T, s store.Store) {
 		{Key: key("f"), Status: "busy", ForkedFrom: "a", Archived: true, Cost: 100, Start: at(-5), Last: at(-1)},
 		{Key: session.Key{Tenant: "t", ID: "other"}, Agent: "coder", Model: "opus", Status: "idle", Errors: 1, Denied: 1,
 			Cost: 9, ForkedFrom: "a", Start: at(1), Last: at(2), Archived: true},
+		{Key: session.Key{Tenant: "u", ID: "part"}, Status: "idle", Parent: "a", Mapped: "1", Part: true},
+		{Key: session.Key{Tenant: "u", ID: "mapped"}, Status: "idle", Mapped: "2", Start: at(3), Last: at(-9)},
 	} {
 		projected(t, s, m.Key, m)
-		equal(t, fmt.Sprint("summary ", i), collect(t, s.Sessions(t.Context(), store.Query{Tenant: m.Tenant, Prefix: m.ID})),
+		equal(t, fmt.Sprint("summary ", i), collect(t, s.Sessions(t.Context(), store.Query{Tenant: m.Tenant, Prefix: m.ID, Parts: true})),
 			[]session.Summary{m})
 	}
 	put(t, s, []session.Row{Row(key("never coder"), 1)})
@@ -49,6 +51,10 @@ func sessionsFilters(t *testing.T, s store.Store) {
 		want string
 	}{
 		{"all", store.Query{}, never + "a d b c f e"},
+		{"without parts", store.Query{Tenant: "u"}, "mapped"},
+		{"with parts", store.Query{Tenant: "u", Parts: true}, "mapped part"},
+		{"mapped by other rules", store.Query{Tenant: "u", NotMapped: "2", Parts: true}, "part"},
+		{"mapped by other rules, without parts", store.Query{Tenant: "u", NotMapped: "1"}, "mapped"},
 		{"agent, or its id", store.Query{Agent: "coder"}, "a b c"},
 		{"agent, as it is written", store.Query{Agent: "reviewer"}, ""},
 		{"agent, quotes", store.Query{Agent: "x' OR '1'='1"}, "d"},
@@ -89,10 +95,10 @@ func sessionsFilters(t *testing.T, s store.Store) {
 			Errors: true, MinCost: 0.1, Since: at(1), Until: at(2000), Archived: store.ArchivedNot, Search: "fix", Prefix: "a",
 			Limit: 5}, "a"},
 		{"oldest first", store.Query{Agent: "coder", Oldest: true}, "c b a"},
-		{"trace", store.Query{Trace: Row(key("a"), 1).Trace, Errors: true}, "a"},
+		{"trace", store.Query{Traces: []session.TraceID{{9}, Row(key("a"), 1).Trace}, Errors: true}, "a"},
 	} {
 		equal(t, c.name, ids(t, s, c.q), c.want)
-		for _, m := range collect(t, s.Sessions(t.Context(), store.Query{Tenant: c.q.Tenant, Prefix: c.q.Prefix})) {
+		for _, m := range collect(t, s.Sessions(t.Context(), store.Query{Tenant: c.q.Tenant, Prefix: c.q.Prefix, Parts: true})) {
 			if got, want := c.q.Matches(&m, m.Status != ""), strings.Contains(" "+c.want+" ", " "+m.ID+" "); got != want &&
 				c.q.Limit == 0 {
 				t.Errorf("%s: Matches says %v of %s", c.name, got, m.ID)

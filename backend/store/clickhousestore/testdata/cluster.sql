@@ -130,7 +130,9 @@ CREATE TABLE IF NOT EXISTS `db`.`summaries_local` ON CLUSTER `c` (
   `cost` Float64 CODEC(ZSTD(1)),
   `currency` LowCardinality(String) CODEC(ZSTD(1)),
   `heartbeat_ns` Int64 CODEC(ZSTD(1)),
-  `settled` LowCardinality(String) CODEC(ZSTD(1)))
+  `settled` LowCardinality(String) CODEC(ZSTD(1)),
+  `mapped` LowCardinality(String) CODEC(ZSTD(1)),
+  `part` UInt8 CODEC(ZSTD(1)))
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/summaries/{shard}', '{replica}', mark)
 ORDER BY (tenant, session)
 SETTINGS index_granularity = 1024;

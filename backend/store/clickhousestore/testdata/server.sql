@@ -103,7 +103,9 @@ CREATE TABLE IF NOT EXISTS `db`.`summaries` (
   `cost` Float64 CODEC(ZSTD(1)),
   `currency` LowCardinality(String) CODEC(ZSTD(1)),
   `heartbeat_ns` Int64 CODEC(ZSTD(1)),
-  `settled` LowCardinality(String) CODEC(ZSTD(1)))
+  `settled` LowCardinality(String) CODEC(ZSTD(1)),
+  `mapped` LowCardinality(String) CODEC(ZSTD(1)),
+  `part` UInt8 CODEC(ZSTD(1)))
 ENGINE = ReplacingMergeTree(mark)
 ORDER BY (tenant, session)
 TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
