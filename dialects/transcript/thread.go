@@ -41,6 +41,11 @@ type Call struct {
 	// Cost is money in Currency, as the agent wrote it; nil where it did not.
 	Cost     *float64
 	Currency string
+	// Failed, Cancelled and Error say that the reply is none, FirstChunk and ModelCall how long the model took, as in
+	// event.TurnResult.
+	Failed, Cancelled     bool
+	Error                 string
+	FirstChunk, ModelCall time.Duration
 	// Blocks are further blocks of the reply. Reply, if set, is the whole reply and replaces them.
 	Blocks [][]byte
 	Reply  []byte
@@ -126,7 +131,7 @@ func (t *Thread) Begin(r Run) bool {
 	t.fork = cmp.Or(r.From, t.fork)
 	r.ForkParentID = cmp.Or(r.ForkParentID, t.fork)
 	t.place(&r.RunInfo)
-	t.run, t.copied, t.turns, t.trigger, t.model = r.ID, r.Copied, 0, r.Trigger, r.Model
+	t.run, t.copied, t.turns, t.trigger, t.model = r.ID, origin == Copied, 0, r.Trigger, r.Model
 	t.last = time.Time{}
 	t.e.Emit(&event.RunStarted{Meta: t.meta(r.At), RunInfo: r.RunInfo})
 	if r.From != "" && !r.Copied {
@@ -273,6 +278,8 @@ func (u *turn) merge(c Call) {
 	if c.Cost != nil {
 		u.Cost, u.Currency = c.Cost, c.Currency
 	}
+	u.Failed, u.Cancelled, u.Error = c.Failed, c.Cancelled, c.Error
+	u.FirstChunk, u.ModelCall = cmp.Or(c.FirstChunk, u.FirstChunk), cmp.Or(c.ModelCall, u.ModelCall)
 	a, b := u.Usage, c.Usage
 	if a == nil || b == nil {
 		u.Usage = cmp.Or(a, b)
@@ -408,7 +415,8 @@ func (t *Thread) close() {
 	if u := t.turn; u != nil {
 		t.e.Emit(&event.TurnEnded{Meta: t.meta(u.end), TurnResult: event.TurnResult{End: event.Moment{Time: u.end},
 			Model: u.Model, Provider: u.Provider, ResponseID: u.ID, StopReason: u.StopReason, Usage: cloned(u.Usage),
-			Cost: u.Cost, Currency: u.Currency, Output: u.reply(), Results: u.results}})
+			Cost: u.Cost, Currency: u.Currency, Failed: u.Failed, Cancelled: u.Cancelled, Error: u.Error,
+			FirstChunk: u.FirstChunk, ModelCall: u.ModelCall, Output: u.reply(), Results: u.results}})
 		t.turn = nil
 	}
 }
