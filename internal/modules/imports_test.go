@@ -129,7 +129,7 @@ var rooms = []room{
 		packages: []string{"backend/store/..."},
 		own: []string{"spans", "backend/session", "backend/session/export", "backend/foreign", "backend/store",
 			"backend/store/mapped"},
-		other:    []string{otel + "/attribute"},
+		other: []string{otel + "/attribute"},
 	},
 	{packages: []string{"backend/inspect/..."},
 		own: []string{
