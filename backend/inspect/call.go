@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -92,11 +93,20 @@ func (r *renderer) below(n *node, v *CallView) {
 	}
 }
 
+// used says which tokens the model calls of a compaction used.
+func used(u *session.Usage) string {
+	if u == nil {
+		return ""
+	}
+	return "used " + strings.Join(usageWords(*u), ", ")
+}
+
 // compactionParts is a compaction in a line.
 func compactionParts(v *CompactionView) []string {
 	c := v.of
 	out := []string{magenta.of("◇ ") + bold.of("compaction"), Clean(string(v.Kind)),
-		fromTo(v.MessagesBefore, v.MessagesAfter, "message"), fromTo(v.TokensBefore, v.TokensAfter, "token")}
+		fromTo(v.MessagesBefore, v.MessagesAfter, "message"), fromTo(v.TokensBefore, v.TokensAfter, "token"),
+		used(v.Usage)}
 	if c.RemovedTokens != nil {
 		out = append(out, Count(*c.RemovedTokens)+" tokens removed")
 	}

@@ -170,12 +170,13 @@ func (f *Follower) turn(p place, key string, v *TurnView, over, stopped bool) {
 	if state == "" && t.Failed {
 		state, st = "failed", red
 	}
-	parts := []string{fmt.Sprintf("turn %d", t.Index), st.of(state), took(knownStart(t.Span), cmp.Or(t.End, t.Seen))}
+	parts := []string{fmt.Sprintf("turn %d", t.Index), dim.of(words(string(t.Purpose))), st.of(state), took(knownStart(t.Span), cmp.Or(t.End, t.Seen))}
 	if t.Attempts > 1 {
 		parts = append(parts, yellow.of(fmt.Sprintf("%d attempts", t.Attempts)))
 	}
 	if v.UsageTold {
-		parts = append(parts, Count(t.Usage.Input)+" in", Count(t.Usage.Output)+" out")
+		parts = append(parts, tokenCount(t.Usage.LowerBound, t.Usage.Input)+" in",
+			tokenCount(t.Usage.LowerBound, t.Usage.Output)+" out")
 	}
 	parts = append(parts, dim.of(Clean(t.StopReason)), red.of(Clean(t.Error)))
 	f.line(key+" end", cmp.Or(t.End, t.Seen, t.Start), parts...)

@@ -36,6 +36,9 @@ func (r *renderer) header() {
 	if s.Discarded != nil {
 		d.field("", append([]string{"and in discarded attempts"}, usageWords(*s.Discarded)...)...)
 	}
+	if s.CompactionUsage != nil {
+		d.field("", append([]string{"and in compactions"}, usageWords(*s.CompactionUsage)...)...)
+	}
 	if n, known, u := r.subAgents(); n > 0 {
 		d.field("", append([]string{"and in " + plural(n, "sub-agent session")}, knownUsage(known, u)...)...)
 	}
@@ -70,11 +73,13 @@ func (r *renderer) header() {
 // counts returns the status of the session, and how much there is of it.
 func (r *renderer) counts() []string {
 	s := r.main.Session
-	turns, inputs, compactions, calls := 0, 0, 0, OutlineTool{}
+	turns, utility, inputs, compactions, calls := 0, 0, 0, 0, OutlineTool{}
 	for n := range s.Walk() {
 		switch n.Kind() {
 		case session.KindTurn:
-			turns++
+			if turns++; n.Turn.Utility() {
+				turns, utility = turns-1, utility+1
+			}
 		case session.KindToolCall:
 			calls.count(n.Call)
 		case session.KindCompaction:
@@ -100,7 +105,7 @@ func (r *renderer) counts() []string {
 		archived = "archived " + r.since(at)
 	}
 	return []string{words(string(s.StatusAt(r.o.AsOf))), archived, plural(len(s.Runs), "run") + among(unfinished...),
-		plural(turns, "turn"),
+		plural(turns, "turn"), some(utility, "utility call"),
 		plural(calls.Calls, "tool call") + among(count(int64(calls.Failed), "failed"), count(int64(calls.Denied), "denied")),
 		suffixed(some(inputs, "input"), " denied"), some(compactions, "compaction")}
 }
@@ -218,8 +223,17 @@ func knownUsage(known bool, u session.Usage) []string {
 	return usageWords(u)
 }
 
+// tokenCount is a count of tokens; of a lower bound behind the sign for that.
+func tokenCount(lowerBound bool, n int64) string {
+	if lowerBound {
+		return "≥" + Count(n)
+	}
+	return Count(n)
+}
+
 func usageWords(u session.Usage) []string {
-	in := Count(u.Input) + " in" + among(count(u.CacheRead, "cache read"), count(u.CacheWrite, "cache write"))
-	out := Count(u.Output) + " out" + among(count(u.Reasoning, "reasoning"))
+	in := tokenCount(u.LowerBound, u.Input) + " in" +
+		among(count(u.CacheRead, "cache read"), count(u.CacheWrite, "cache write"))
+	out := tokenCount(u.LowerBound, u.Output) + " out" + among(count(u.Reasoning, "reasoning"))
 	return []string{in, out}
 }

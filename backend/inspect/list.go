@@ -49,7 +49,7 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 			if !s.UsageTold() {
 				return ""
 			}
-			return Count(n(&s.Usage))
+			return tokenCount(s.Usage.LowerBound, n(&s.Usage))
 		}}
 	}
 	agentRoom := 24

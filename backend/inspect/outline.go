@@ -85,7 +85,9 @@ func (v *View) findTurns() {
 		for j, turn := range run.Turns {
 			v.at[turn] = len(v.turns)
 			v.turns = append(v.turns, viewTurn{p, turn, last, j == 0, defects[turn]})
-			last = turn
+			if !turn.Utility() {
+				last = turn
+			}
 		}
 		if lasts[run] = last; !claimed {
 			before = last
@@ -243,8 +245,8 @@ func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
 	t := &v.turns[i]
 	o := OutlineTurn{
 		Run: t.n, Index: t.Index, Address: t.address(), Start: t.Start, End: t.End, State: stateOf(&t.Span),
-		Trigger: t.Trigger,
-		Model:   cmp.Or(t.Answered, t.Model), StopReason: t.StopReason, Failed: t.Failed, Attempts: t.Attempts,
+		Trigger: t.Trigger, Purpose: t.Purpose,
+		Model: cmp.Or(t.Answered, t.Model), StopReason: t.StopReason, Failed: t.Failed, Attempts: t.Attempts,
 		Usage: t.Usage, UsageTold: t.UsageTold(), Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS,
 		Messages: t.RequestMessages, Bytes: t.RequestBytes,
 		PromptChanged: t.promptChanged(), ToolsChanged: t.toolsChanged(), Live: t.Known == spans.KnownLive,
@@ -306,7 +308,7 @@ func marks(n int, compactions []*session.Compaction, permissions []*session.Perm
 			applied = "not applied"
 		}
 		text := joined(separator, Clean(string(c.Kind)), fromTo(c.MessagesBefore, c.MessagesAfter, "message"),
-			fromTo(c.InputTokens, c.OutputTokens, "token"), Clean(c.Trigger), applied)
+			fromTo(c.InputTokens, c.OutputTokens, "token"), used(c.Usage), Clean(c.Trigger), applied)
 		out = append(out, OutlineMark{Kind: "compaction", Run: n, At: c.Start, Text: text})
 	}
 	permissions = slices.Clone(permissions)

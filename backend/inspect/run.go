@@ -178,7 +178,7 @@ func (r *renderer) runLines(n *node, p place, v *runView) {
 	r.findings(n, v.Defects)
 }
 
-// turns draws the turns of a run. Rewound ones are one line, unless Options.Hidden is set.
+// turns draws the turns of a run, those that are no part of the conversation last. Rewound ones are one line, unless Options.Hidden is set.
 func (r *renderer) turns(p place) []timed {
 	var out []timed
 	var since time.Time
@@ -195,7 +195,8 @@ func (r *renderer) turns(p place) []timed {
 		out = append(out, timed{first.Span, &node{head: []string{yellow.of(text)}}})
 		r.hid, first = true, nil
 	}
-	for _, t := range p.run.Turns {
+	list := append(p.run.Conversation(), utility(p.run)...)
+	for _, t := range list {
 		at := r.m.history.Hidden(t)
 		switch {
 		case r.o.Run == p.run && r.o.Turn != nil && r.o.Turn != t:
@@ -211,6 +212,11 @@ func (r *renderer) turns(p place) []timed {
 	}
 	flush()
 	return out
+}
+
+// utility returns the utility turns of a run.
+func utility(run *session.Run) []*session.Turn {
+	return slices.DeleteFunc(slices.Clone(run.Turns), func(t *session.Turn) bool { return !t.Utility() })
 }
 
 // continues returns how a run relates to an earlier one of its session.

@@ -69,10 +69,10 @@ func (d *statsDrawer) totals(g *stats.Group) {
 		if x == nil {
 			return ""
 		}
-		return Count(x.Sum) + " " + what
+		return tokenCount(g.LowerBound, x.Sum) + " " + what
 	}
 	turns := plural(int(g.Turns), "turn") + prefixed(" in ", some(int(g.Sessions), "session"))
-	d.field("turns", turns, failures(g), count(g.Retries, "retried attempts"), count(g.WithoutUsage, "without usage"))
+	d.field("turns", turns, count(g.Utility, "of them utility calls"), failures(g), count(g.Retries, "retried attempts"), count(g.WithoutUsage, "without usage"))
 	d.field("tokens", sum(g.Input, "input"), sum(g.Output, "output"), sum(g.CacheRead, "cache read"),
 		sum(g.CacheWrite, "cache write"), sum(g.Reasoning, "reasoning"))
 	d.field("cache", cacheRate(g))
@@ -267,13 +267,22 @@ func (d *statsDrawer) more(n int, what string) {
 	}
 }
 
+// spent is how many tokens compactions used themselves.
+func spent(lowerBound bool, x *stats.Dist) string {
+	if x == nil {
+		return ""
+	}
+	return tokenCount(lowerBound, x.Sum)
+}
+
 func (d *statsDrawer) compactions(l []stats.Compaction) {
 	var rows [][]string
 	for _, c := range l {
 		rows = append(rows, []string{bold.of(cmp.Or(words(c.Kind), "(unknown)")), Count(c.N), quantiles(c.Before, Count)[0],
-			quantiles(c.After, Count)[0], words(c.Trigger)})
+			quantiles(c.After, Count)[0], spent(c.LowerBound, c.UsedInput), spent(c.LowerBound, c.UsedOutput),
+			words(c.Trigger)})
 	}
-	cols := append([]column{{name: "COMPACTION", most: 10}}, numbers("N", "TOKENS BEFORE", "AFTER")...)
+	cols := append([]column{{name: "COMPACTION", most: 10}}, numbers("N", "TOKENS BEFORE", "AFTER", "USED IN", "OUT")...)
 	d.section(append(cols, column{name: "TRIGGER", flex: true}), rows, "AFTER", "TOKENS BEFORE")
 }
 

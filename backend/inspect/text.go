@@ -243,7 +243,7 @@ func tokens(cols map[string]string, reported bool, u *session.Usage) map[string]
 		"in": u.Input, "out": u.Output, "cached": u.CacheRead, "written": u.CacheWrite, "thought": u.Reasoning,
 	} {
 		if cols[name] = "-"; reported {
-			cols[name] = Count(n)
+			cols[name] = tokenCount(u.LowerBound, n)
 		}
 	}
 	return cols

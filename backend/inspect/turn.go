@@ -26,6 +26,7 @@ func (r *renderer) turn(v *TurnView) *node {
 	}
 	n.part(plainText, title)
 	n.part(plainText, words(string(v.Trigger)))
+	n.part(dim, words(string(v.Purpose)))
 	n.part(st, state)
 	if at := r.m.history.Hidden(t.Turn); v.Hidden && r.m.history.Run(t.run).Hidden.IsZero() {
 		n.part(yellow, "rewound "+r.since(at))
@@ -315,8 +316,9 @@ func (r *renderer) figures(n *node, v *TurnView) {
 	if !v.UsageTold {
 		line("tokens", "not reported")
 	} else {
-		line("tokens", Count(u.Input)+" in", Count(u.CacheRead)+" cache read", Count(u.CacheWrite)+" cache write",
-			Count(u.Output)+" out", Count(u.Reasoning)+" reasoning")
+		n := func(n int64) string { return tokenCount(u.LowerBound, n) }
+		line("tokens", n(u.Input)+" in", n(u.CacheRead)+" cache read", n(u.CacheWrite)+" cache write",
+			n(u.Output)+" out", n(u.Reasoning)+" reasoning")
 	}
 	if t.DiscardedAttempts > 0 {
 		words := []string{plural(int(t.DiscardedAttempts), "reply") + " thrown away"}

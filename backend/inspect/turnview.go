@@ -313,7 +313,7 @@ func (m *docs) compaction(capture spans.Capture, c *session.Compaction) Compacti
 	return CompactionView{
 		At: c.Start, Kind: c.Kind, Trigger: c.Trigger, Reason: c.Reason,
 		MessagesBefore: c.MessagesBefore, MessagesAfter: c.MessagesAfter,
-		TokensBefore: c.InputTokens, TokensAfter: c.OutputTokens, Applied: c.Applied, of: c,
+		TokensBefore: c.InputTokens, TokensAfter: c.OutputTokens, Applied: c.Applied, Usage: c.Usage, of: c,
 		Summary: m.only(c.Summary, capture, func(body string) string {
 			if said := sayings(body); len(said) > 0 {
 				return said[0].text

@@ -105,6 +105,7 @@ type OutlineTurn struct {
 	// State is empty for a turn that ended, else open, closed (no end was seen) or missing (its span did not arrive).
 	State       string        `json:"state,omitempty"`
 	Trigger     spans.Trigger `json:"trigger,omitempty"`
+	Purpose     spans.Purpose `json:"purpose,omitempty"` // utility: no part of the conversation
 	Model       string        `json:"model,omitempty"`
 	StopReason  string        `json:"stop_reason,omitempty"`
 	Failed      bool          `json:"failed,omitempty"`
@@ -305,7 +306,9 @@ type CompactionView struct {
 	TokensBefore   *int64               `json:"tokens_before,omitempty"`
 	TokensAfter    *int64               `json:"tokens_after,omitempty"`
 	Applied        *bool                `json:"applied,omitempty"`
-	Summary        *Body                `json:"summary,omitempty"`
+	// Usage is that of its own model calls.
+	Usage   *session.Usage `json:"usage,omitempty"`
+	Summary *Body          `json:"summary,omitempty"`
 
 	of *session.Compaction
 }

@@ -55,6 +55,10 @@ type TurnFigures struct {
 	// The five counts in tokens: Input includes both kinds of cached tokens, Output includes Reasoning. All are known
 	// or none: a turn that reports some of them has 0 in the others. They do not include discarded attempts.
 	Input, Output, Reasoning, CacheRead, CacheWrite Opt[int64]
+	// LowerBound says that the true counts are these or more.
+	LowerBound bool
+	// Purpose is empty for a turn of the conversation.
+	Purpose string
 	// Cost is what the loop reported, in Currency.
 	Cost     Opt[float64]
 	Currency string
@@ -93,6 +97,9 @@ type CompactionFigures struct {
 	Kind, Trigger                 string
 	InputTokens, OutputTokens     Opt[int64]
 	MessagesBefore, MessagesAfter Opt[int64]
+	// The tokens of its own model calls, and whether the true counts are these or more.
+	UsedInput, UsedOutput Opt[int64]
+	LowerBound            bool
 }
 
 // PermissionFigures are the numbers of one permission evaluation, at the time at which it began. Wait is the time until
@@ -134,12 +141,7 @@ func FiguresOf(s *Session) Figures {
 				Tool: n.Call.Name, Outcome: string(n.Call.Outcome), Failed: n.Call.Outcome == spans.OutcomeError,
 			})
 		case KindCompaction:
-			f.Compactions = append(f.Compactions, CompactionFigures{
-				Session: at.session, Run: at.run, RunStart: at.start, Turn: at.turn, Start: nanoseconds(c.Start),
-				End: c.measured(), Kind: string(c.Kind), Trigger: c.Trigger,
-				InputTokens: given(c.InputTokens), OutputTokens: given(c.OutputTokens),
-				MessagesBefore: given(c.MessagesBefore), MessagesAfter: given(c.MessagesAfter),
-			})
+			f.Compactions = append(f.Compactions, at.compactionFigures(c))
 		case KindPermission:
 			p := n.Permission
 			f.Permissions = append(f.Permissions, PermissionFigures{
@@ -158,6 +160,19 @@ type place struct {
 	turn                       Opt[int64]
 }
 
+func (at *place) compactionFigures(c *Compaction) CompactionFigures {
+	x := CompactionFigures{
+		Session: at.session, Run: at.run, RunStart: at.start, Turn: at.turn, Start: nanoseconds(c.Start),
+		End: c.measured(), Kind: string(c.Kind), Trigger: c.Trigger,
+		InputTokens: given(c.InputTokens), OutputTokens: given(c.OutputTokens),
+		MessagesBefore: given(c.MessagesBefore), MessagesAfter: given(c.MessagesAfter),
+	}
+	if u := c.Usage; u != nil {
+		x.UsedInput, x.UsedOutput, x.LowerBound = Some(u.Input), Some(u.Output), u.LowerBound
+	}
+	return x
+}
+
 func (at *place) turnFigures(r *Run, t *Turn) TurnFigures {
 	x := TurnFigures{
 		Session: at.session, Run: at.run, RunStart: at.start, Turn: t.Index, Start: nanoseconds(t.Start),
@@ -165,11 +180,11 @@ func (at *place) turnFigures(r *Run, t *Turn) TurnFigures {
 		Agent: at.agent, Provider: cmp.Or(t.Provider, r.Provider), Model: at.model, ResponseModel: t.Answered,
 		StopReason: t.StopReason, Failed: t.Failed, ErrorType: string(t.ErrorType), Attempts: positive(t.Attempts),
 		Currency: t.Currency, RequestMessages: positive(t.RequestMessages), RequestBytes: positive(t.RequestBytes),
-		ToolCalls: int64(len(t.ToolCalls)),
+		ToolCalls: int64(len(t.ToolCalls)), Purpose: string(t.Purpose),
 	}
 	if u := t.Usage; t.UsageTold() {
 		x.Input, x.Output, x.Reasoning = Some(u.Input), Some(u.Output), Some(u.Reasoning)
-		x.CacheRead, x.CacheWrite = Some(u.CacheRead), Some(u.CacheWrite)
+		x.CacheRead, x.CacheWrite, x.LowerBound = Some(u.CacheRead), Some(u.CacheWrite), u.LowerBound
 	}
 	if t.Cost != nil && !math.IsNaN(*t.Cost) && !math.IsInf(*t.Cost, 0) {
 		x.Cost = Some(*t.Cost)

@@ -452,7 +452,7 @@ func (s *Session) TitleRefs() []Ref {
 func (s *Session) opening() []Ref {
 	for _, r := range s.Runs {
 		refs := r.Outside.Items()
-		for _, t := range r.Turns {
+		for _, t := range r.Conversation() {
 			if len(t.Requests) > 0 && t.Requests[0].Messages.Len() > 0 {
 				return t.Requests[0].Messages.Items()
 			}

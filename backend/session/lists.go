@@ -77,7 +77,7 @@ func (a *assembler) repeated() {
 				if m == nil {
 					continue
 				}
-				if m.Complete && before != nil {
+				if m.Complete && before != nil && !t.Utility() {
 					q.before, m.Same = before, before.Messages.shared(m, m.own+maxResolved-a.resolved)
 				}
 				if m.known > m.own && !a.affords(max(0, m.known-m.Same-m.own)) {
@@ -85,7 +85,7 @@ func (a *assembler) repeated() {
 					m.known, m.Same = m.own, 0
 					a.unresolved(m, requestName(spans.ListRequest, q.Attempt), &t.Defects)
 				}
-				if m.Complete {
+				if m.Complete && !t.Utility() {
 					before = q
 				}
 			}

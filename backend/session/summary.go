@@ -20,13 +20,14 @@ type Summary struct {
 	Agent      string              `json:"agent,omitempty"`
 	AgentID    string              `json:"agent_id,omitempty"`
 	// Model is the one that answered the turn that began last, else the one that it asked for.
-	Model     string    `json:"model,omitempty"`
-	Dialect   string    `json:"dialect,omitempty"`
-	Start     time.Time `json:"start"`
-	Last      time.Time `json:"last"`
-	Runs      int64     `json:"runs"`
-	Turns     int64     `json:"turns"`
-	ToolCalls int64     `json:"tool_calls"`
+	Model   string    `json:"model,omitempty"`
+	Dialect string    `json:"dialect,omitempty"`
+	Start   time.Time `json:"start"`
+	Last    time.Time `json:"last"`
+	Runs    int64     `json:"runs"`
+	// Turns are those of the conversation. The usage is of all.
+	Turns     int64 `json:"turns"`
+	ToolCalls int64 `json:"tool_calls"`
 	// Errors counts failed turns and tool calls, Denied denied tool calls and inputs, Defects what was not reconciled
 	// (observations left out).
 	Errors  int64 `json:"errors"`
@@ -96,7 +97,9 @@ func Summarize(s *Session) Summary {
 				sum.Parent = r.ParentSessionID
 			}
 		case KindTurn:
-			sum.Turns++
+			if !t.Utility() {
+				sum.Turns++
+			}
 			if t.Failed {
 				sum.Errors++
 			}
@@ -106,6 +109,9 @@ func Summarize(s *Session) Summary {
 			began := t.Start
 			if began.IsZero() {
 				began = r.Start
+			}
+			if t.Utility() {
+				break
 			}
 			model(began, cmp.Or(t.Answered, t.Model, r.Model))
 		case KindToolCall:

@@ -34,6 +34,17 @@ func (s *Session) StartTold() bool {
 	})
 }
 
+// Utility reports whether the turn is no part of the conversation.
+func (t *Turn) Utility() bool { return t.Purpose == spans.PurposeUtility }
+
+// Conversation returns the turns of the run but for utility turns.
+func (r *Run) Conversation() []*Turn {
+	if !slices.ContainsFunc(r.Turns, (*Turn).Utility) {
+		return r.Turns
+	}
+	return slices.DeleteFunc(slices.Clone(r.Turns), (*Turn).Utility)
+}
+
 // UsageTold reports whether the turn's tokens were reported. Where they were not, the counts of Usage are zero and
 // say nothing.
 func (t *Turn) UsageTold() bool { return t.Reported != nil || t.Usage != Usage{} }

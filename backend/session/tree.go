@@ -285,7 +285,8 @@ func (r *Request) Equal(o *Request) bool {
 }
 
 // Before returns the last request before r in the tree whose messages are complete: by runs, turns and attempts in
-// their order. It is nil of the first one, and of one whose messages are not complete.
+// their order, without utility turns. It is nil of the first one, of one whose messages are not complete, and of those
+// of a utility turn.
 func (r *Request) Before() *Request { return r.before }
 
 // ToolCall is one execution of one tool.

@@ -44,11 +44,13 @@ type FigureTable struct {
 var (
 	TurnTable = newFigureTable("turns", "Turns", `run run_start_ns turn start_ns end_ns model_call_ns first_chunk_ns
 		agent provider model response_model stop_reason failed error_type attempts
-		input output reasoning cache_read cache_write cost currency request_messages request_bytes tool_calls`)
+		input output reasoning cache_read cache_write lower_bound purpose
+		cost currency request_messages request_bytes tool_calls`)
 	ToolCallTable = newFigureTable("tool_calls", "ToolCalls",
 		`run run_start_ns turn call start_ns end_ns agent model tool outcome failed`)
 	CompactionTable = newFigureTable("compactions", "Compactions",
-		`run run_start_ns turn start_ns end_ns kind trigger input_tokens output_tokens messages_before messages_after`)
+		`run run_start_ns turn start_ns end_ns kind trigger input_tokens output_tokens messages_before messages_after
+		used_input used_output lower_bound`)
 	PermissionTable = newFigureTable("permission_evaluations", "Permissions",
 		`run run_start_ns turn at_ns wait_ns tool action source`)
 

@@ -126,10 +126,13 @@ func (g *Guide) sessionRow() *SessionRow {
 			own, row.CreatedAt = true, r.Start.UnixMilli()
 		}
 		var last *session.Turn
-		for _, t := range g.runs[r].turns {
-			if last = t; t.Cost != nil && !r.Copied {
+		for _, t := range r.Turns {
+			if t.Cost != nil && !r.Copied {
 				costs[cmp.Or(t.Currency, "unknown")] += *t.Cost
 			}
+		}
+		for _, t := range g.runs[r].turns {
+			last = t
 		}
 		if model := modelName(r, last); model != nil {
 			row.ModelJSON = string(model)
@@ -154,8 +157,9 @@ func (g *Guide) sessionRow() *SessionRow {
 	}
 	usage := struct {
 		session.Usage
-		Discarded *session.Usage `json:"discarded,omitempty"`
-	}{s.Usage, s.Discarded}
+		Discarded   *session.Usage `json:"discarded,omitempty"`
+		Compactions *session.Usage `json:"compactions,omitempty"`
+	}{s.Usage, s.Discarded, s.CompactionUsage}
 	var cost []byte
 	if len(costs) > 0 {
 		cost = encode(costs)
@@ -273,14 +277,24 @@ func stamp(t time.Time) int64 {
 func bound(t time.Time) []byte { return fields("time", stamp(t), "source", spans.TimeSourceBound) }
 
 // usageOf returns usage as it was reported; nil where it was not.
-func usageOf(u *session.ReportedUsage, rule spans.UsageRule) []byte {
+func usageOf(u *session.ReportedUsage, rule spans.UsageRule, lowerBound bool) []byte {
 	if u == nil {
 		return nil
 	}
 	return encode(struct {
 		*session.ReportedUsage
-		Rule spans.UsageRule `json:"rule"`
-	}{u, rule})
+		Rule       spans.UsageRule `json:"rule"`
+		LowerBound bool            `json:"lower_bound,omitempty"`
+	}{u, rule, lowerBound})
+}
+
+// sumOf returns normalised usage; nil where it is not known.
+func sumOf(u *session.Usage) []byte {
+	if u == nil {
+		return nil
+	}
+	return usageOf(&session.ReportedUsage{Input: u.Input, Output: u.Output, Reasoning: u.Reasoning,
+		CacheRead: u.CacheRead, CacheWrite: u.CacheWrite}, spans.UsageRuleIncludesCache, u.LowerBound)
 }
 
 // stateOutcomes are the outcomes of calls by the state of their part.
@@ -310,7 +324,7 @@ func (g *Guide) events(u *unit) []byte {
 	}
 	for _, r := range u.ends {
 		e.add("run_ended", r.End, r, "status", r.Status, "status_word", r.StatusWord, "rejected", r.Rejected,
-			"rejection", r.Rejection, "usage", usageOf(r.Reported, r.Rule), "error", r.Error)
+			"rejection", r.Rejection, "usage", usageOf(r.Reported, r.Rule, r.RollUp != nil && r.RollUp.LowerBound), "error", r.Error)
 	}
 	var hidden []byte
 	if e.hidden != nil {
@@ -357,9 +371,8 @@ func (e *events) step(r *session.Run, st *step, from int) {
 		}
 		for n := range t.DiscardedAttempts {
 			var usage []byte
-			if u := t.Discarded; n == 0 && u != nil {
-				usage = usageOf(&session.ReportedUsage{Input: u.Input, Output: u.Output, Reasoning: u.Reasoning,
-					CacheRead: u.CacheRead, CacheWrite: u.CacheWrite}, spans.UsageRuleIncludesCache)
+			if n == 0 {
+				usage = sumOf(t.Discarded)
 			}
 			e.add("attempt_discarded", t.Start, r, "attempt", n, "usage", usage)
 		}
@@ -385,12 +398,12 @@ func (e *events) step(r *session.Run, st *step, from int) {
 		// The reply arrived, and the end of the turn did not.
 		if !t.Partial && (t.Reported != nil || t.StopReason != "") {
 			e.add("reply_received", t.End, r, "model", t.Answered, "stop_reason", t.StopReason,
-				"usage", usageOf(t.Reported, t.Rule), "response_id", t.ResponseID, "message", output)
+				"usage", usageOf(t.Reported, t.Rule, t.Usage.LowerBound), "response_id", t.ResponseID, "message", output)
 		}
 		return
 	}
 	e.add("turn_ended", t.End, r, "model", t.Answered, "stop_reason", t.StopReason, "failed", t.Failed,
-		"usage", usageOf(t.Reported, t.Rule), "cost", t.Cost, "currency", t.Currency, "model_call_ns", t.ModelCallNS,
+		"usage", usageOf(t.Reported, t.Rule, t.Usage.LowerBound), "cost", t.Cost, "currency", t.Currency, "model_call_ns", t.ModelCallNS,
 		"first_chunk_ns", t.FirstChunkNS, "response_id", t.ResponseID, "output", output, "error", t.Error)
 }
 
@@ -417,7 +430,7 @@ func (e *events) compaction(r *session.Run, c *session.Compaction) {
 	e.add("compaction_ended", c.Start, r, "trigger", c.Trigger, "start", fields("time", stamp(c.Start)),
 		"end", fields("time", stamp(c.End)), "kind", c.Kind, "reason", c.Reason, "messages_before", c.MessagesBefore,
 		"messages_after", c.MessagesAfter, "messages_summarized", c.MessagesSummarized, "input_tokens", c.InputTokens,
-		"output_tokens", c.OutputTokens, "removed_tokens", c.RemovedTokens, "summary", new(int))
+		"output_tokens", c.OutputTokens, "usage", sumOf(c.Usage), "removed_tokens", c.RemovedTokens, "summary", new(int))
 }
 
 // placeEvents finds the rows in which runs and turns begin, and those in which runs end: the last row that was made

@@ -188,7 +188,7 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 	}
 	continuation, status := p.continuation(where, r), p.status(where, r, over)
 	var turns, replies, messages [][]byte
-	for _, t := range byStart(r.Turns) {
+	for _, t := range byStart(r.Conversation()) {
 		turn, reply, all := p.turn(r, t)
 		if turn == nil {
 			continue

@@ -20,8 +20,11 @@ type runPlan struct {
 	turns []*session.Turn // as they ran
 	// outside are messages that came in no turn, by the turn before them: -1, before the first.
 	outside map[int][]session.Ref
-	// rest is the usage of the run that none of its turns states.
-	rest session.Usage
+	// rest is the usage of the run that none of its turns states, apart that of its utility turns, cost what these cost
+	// in the currency of the first.
+	rest, apart session.Usage
+	cost        *float64
+	currency    string
 	// reverted are nodes and messages that a rewind inside the run abandoned, and when.
 	reverted map[string]int64
 }
@@ -142,8 +145,13 @@ func (b *runUnits) place(t time.Time) int64 {
 }
 
 func (g *Guide) planRun(r *session.Run) {
-	p := &runPlan{turns: byStart(r.Turns), rest: r.Usage, reverted: map[string]int64{}}
-	for _, t := range p.turns {
+	p := &runPlan{turns: byStart(r.Conversation()), rest: r.Usage, reverted: map[string]int64{}}
+	for _, t := range r.Turns {
+		p.rest.LowerBound = p.rest.LowerBound && !t.Usage.LowerBound
+		if t.Utility() {
+			p.apart.Add(t.Usage)
+			p.addCost(t)
+		}
 		p.rest.Input -= t.Usage.Input
 		p.rest.Output -= t.Usage.Output
 		p.rest.Reasoning -= t.Usage.Reasoning
@@ -172,11 +180,22 @@ func (g *Guide) planRun(r *session.Run) {
 	}
 	b.compactions(r.Compactions)
 	replies := slices.ContainsFunc(b.units, func(u *unit) bool { return u.kind == unitReply })
-	if len(b.units) == 0 || !replies && p.rest != (session.Usage{}) {
+	if len(b.units) == 0 || !replies && (p.rest != session.Usage{} || p.apart != session.Usage{}) {
 		// A run of which nothing else is known, or whose usage has no other place.
 		b.units = append(b.units, &unit{kind: unitReply, run: r, at: b.place(r.Start), role: "assistant", address: "run"})
 	}
 	g.units = append(g.units, b.units...)
+}
+
+// addCost adds what a utility turn cost.
+func (p *runPlan) addCost(t *session.Turn) {
+	switch {
+	case t.Cost == nil:
+	case p.cost == nil:
+		p.cost, p.currency = new(*t.Cost), t.Currency
+	case p.currency == t.Currency:
+		*p.cost += *t.Cost
+	}
 }
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

@@ -68,8 +68,10 @@ func (e *emitter) unit(u *unit) {
 		for _, t := range u.turns() {
 			w.m.UpdatedAt = max(w.m.UpdatedAt, latest(t.Start, t.End).UnixMilli())
 		}
-		if sum := &e.runs[u.run].rest; u.full && *sum != (session.Usage{}) && !u.run.Copied {
-			rest.usage = sum
+		sum := e.runs[u.run].rest
+		if sum.Add(e.runs[u.run].apart); u.full && sum != (session.Usage{}) && !u.run.Copied {
+			rest.usage = &sum
+			rest.cost, rest.currency = e.runs[u.run].cost, e.runs[u.run].currency
 		}
 	}
 	row := Row{Type: RowMessage, Message: w.m, JSON: encode(w.m)}
@@ -115,6 +117,13 @@ func (w *partWriter) step(st *step, rest *cells) {
 			sum.Add(*c.usage)
 		}
 		c.usage, rest.usage = &sum, nil
+		if rest.cost != nil && (c.cost == nil || c.currency == rest.currency) {
+			all := *rest.cost
+			if c.cost != nil {
+				all += *c.cost
+			}
+			c.cost, c.currency = &all, rest.currency
+		}
 	}
 	for j := range st.parts {
 		w.part(&st.parts[j], c)

@@ -84,6 +84,7 @@ CREATE TABLE summaries (
   reasoning   INTEGER NOT NULL,
   cache_read  INTEGER NOT NULL,
   cache_write INTEGER NOT NULL,
+  lower_bound INTEGER NOT NULL, -- 1: the true counts are these or more
   parent       TEXT NOT NULL DEFAULT '',    -- the session whose run spawned this one; empty for none
   forked_from  TEXT NOT NULL DEFAULT '',    -- the session that it was forked from; empty for none
   title        TEXT NOT NULL DEFAULT '',    -- content: empty where none was captured
@@ -132,6 +133,8 @@ CREATE TABLE turns (
   reasoning        INTEGER,
   cache_read       INTEGER,
   cache_write      INTEGER,
+  lower_bound      INTEGER NOT NULL, -- 1: the true counts are these or more
+  purpose          TEXT,             -- utility: no part of the conversation; NULL: one
   cost             REAL,             -- as the loop reported it
   currency         TEXT,
   request_messages INTEGER,
@@ -170,7 +173,10 @@ CREATE TABLE compactions (
   input_tokens    INTEGER,
   output_tokens   INTEGER,
   messages_before INTEGER,
-  messages_after  INTEGER
+  messages_after  INTEGER,
+  used_input      INTEGER,          -- tokens of its own model calls
+  used_output     INTEGER,
+  lower_bound     INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX compactions_by_session ON compactions (session);
 CREATE INDEX compactions_by_start ON compactions (start_ns);

@@ -27,7 +27,10 @@ type Group struct {
 	Failed       int64 `json:"failed"`
 	Retries      int64 `json:"retries"`
 	WithoutUsage int64 `json:"without_usage"`
-	// Tokens per turn.
+	// Utility are the turns that are no part of the conversation.
+	Utility int64 `json:"utility,omitempty"`
+	// Tokens per turn. LowerBound says that the true sums are these or more.
+	LowerBound bool  `json:"lower_bound,omitempty"`
 	Input      *Dist `json:"input,omitempty"`
 	Output     *Dist `json:"output,omitempty"`
 	CacheRead  *Dist `json:"cache_read,omitempty"`
@@ -67,13 +70,17 @@ type Tool struct {
 	Duration *Dist            `json:"duration_ns,omitempty"`
 }
 
-// Compaction are the compactions of one kind and trigger. Before and After are their tokens.
+// Compaction are the compactions of one kind and trigger. Before and After are their tokens, UsedInput and UsedOutput
+// those of their own model calls, which are part of no turn; LowerBound is as in Group.
 type Compaction struct {
-	Kind    string `json:"kind"`
-	Trigger string `json:"trigger"`
-	N       int64  `json:"n"`
-	Before  *Dist  `json:"input_tokens,omitempty"`
-	After   *Dist  `json:"output_tokens,omitempty"`
+	Kind       string `json:"kind"`
+	Trigger    string `json:"trigger"`
+	N          int64  `json:"n"`
+	Before     *Dist  `json:"input_tokens,omitempty"`
+	After      *Dist  `json:"output_tokens,omitempty"`
+	UsedInput  *Dist  `json:"used_input_tokens,omitempty"`
+	UsedOutput *Dist  `json:"used_output_tokens,omitempty"`
+	LowerBound bool   `json:"lower_bound,omitempty"`
 }
 
 // Permission are the permission evaluations of one action and source.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Format is the version of a Report's JSON form. Later versions add fields and never change one.
@@ -185,7 +186,8 @@ func (c *collector) query(table *store.FigureTable, columns ...string) store.Fig
 
 func (c *collector) readTurns(ctx context.Context, st store.Store) error {
 	q := c.query(store.TurnTable, "session", "start_ns", "end_ns", "model_call_ns", "first_chunk_ns", "provider", "failed",
-		"attempts", "input", "output", "reasoning", "cache_read", "cache_write", "cost", "currency")
+		"attempts", "input", "output", "reasoning", "cache_read", "cache_write",
+		"lower_bound", "purpose", "cost", "currency")
 	if c.o.Prices != nil {
 		q.Columns = append(q.Columns, "model", "response_model")
 	}
@@ -221,6 +223,10 @@ func (g *group) turn(t *session.TurnFigures, x *price) {
 	if !t.Input.OK {
 		g.WithoutUsage++
 	}
+	if t.Purpose == string(spans.PurposeUtility) {
+		g.Utility++
+	}
+	g.LowerBound = g.LowerBound || t.LowerBound
 	g.lasted(duration, t.Start, t.End)
 	g.known(modelCall, t.ModelCall)
 	g.known(firstChunk, t.FirstChunk)
@@ -297,30 +303,40 @@ func (g *group) call(t *session.ToolCallFigures) {
 
 // A tally counts figures that have two equal texts, and gathers their numbers.
 type tally struct {
-	texts   [2]string
-	n       int64
-	numbers [2][]int64
+	texts      [2]string
+	n          int64
+	numbers    [4][]int64
+	lowerBound bool
+}
+
+// counted is what a figure adds to a tally.
+type counted struct {
+	run        runKey
+	texts      [2]string
+	numbers    [4]session.Opt[int64]
+	lowerBound bool
 }
 
 // tallies counts the figures of selected runs, the most frequent first.
 func tallies[T any](c *collector, figures iter.Seq2[T, error],
-	read func(*T) (run runKey, texts [2]string, numbers [2]session.Opt[int64])) ([]*tally, error) {
+	read func(*T) counted) ([]*tally, error) {
 	all := map[[2]string]*tally{}
 	for v, err := range figures {
 		if err != nil {
 			return nil, err
 		}
-		run, texts, numbers := read(&v)
-		if c.runs != nil && !c.runs[run] {
+		x := read(&v)
+		if c.runs != nil && !c.runs[x.run] {
 			continue
 		}
-		t := all[texts]
+		t := all[x.texts]
 		if t == nil {
-			t = &tally{texts: texts}
-			all[texts] = t
+			t = &tally{texts: x.texts}
+			all[x.texts] = t
 		}
 		t.n++
-		for i, n := range numbers {
+		t.lowerBound = t.lowerBound || x.lowerBound
+		for i, n := range x.numbers {
 			if n.OK {
 				t.numbers[i] = append(t.numbers[i], n.V)
 			}
@@ -332,15 +348,17 @@ func tallies[T any](c *collector, figures iter.Seq2[T, error],
 }
 
 func (c *collector) compactions(ctx context.Context, st store.Store) (out []Compaction, err error) {
-	q := c.query(store.CompactionTable, "kind", "trigger", "input_tokens", "output_tokens")
+	q := c.query(store.CompactionTable, "kind", "trigger", "input_tokens", "output_tokens", "used_input",
+		"used_output", "lower_bound")
 	all, err := tallies(c, store.Figures[session.CompactionFigures](ctx, st, q),
-		func(t *session.CompactionFigures) (runKey, [2]string, [2]session.Opt[int64]) {
-			return runKey{t.Session, t.Run, t.RunStart}, [2]string{t.Kind, t.Trigger},
-				[2]session.Opt[int64]{t.InputTokens, t.OutputTokens}
+		func(t *session.CompactionFigures) counted {
+			return counted{runKey{t.Session, t.Run, t.RunStart}, [2]string{t.Kind, t.Trigger},
+				[4]session.Opt[int64]{t.InputTokens, t.OutputTokens, t.UsedInput, t.UsedOutput}, t.LowerBound}
 		})
 	for _, t := range all {
 		out = append(out, Compaction{Kind: t.texts[0], Trigger: t.texts[1], N: t.n,
-			Before: newDist(t.numbers[0]), After: newDist(t.numbers[1])})
+			Before: newDist(t.numbers[0]), After: newDist(t.numbers[1]),
+			UsedInput: newDist(t.numbers[2]), UsedOutput: newDist(t.numbers[3]), LowerBound: t.lowerBound})
 	}
 	return out, err
 }
@@ -348,8 +366,9 @@ func (c *collector) compactions(ctx context.Context, st store.Store) (out []Comp
 func (c *collector) permissions(ctx context.Context, st store.Store) (out []Permission, err error) {
 	q := c.query(store.PermissionTable, "action", "source", "wait_ns")
 	all, err := tallies(c, store.Figures[session.PermissionFigures](ctx, st, q),
-		func(t *session.PermissionFigures) (runKey, [2]string, [2]session.Opt[int64]) {
-			return runKey{t.Session, t.Run, t.RunStart}, [2]string{t.Action, t.Source}, [2]session.Opt[int64]{t.Wait}
+		func(t *session.PermissionFigures) counted {
+			return counted{runKey{t.Session, t.Run, t.RunStart}, [2]string{t.Action, t.Source},
+				[4]session.Opt[int64]{t.Wait}, false}
 		})
 	for _, t := range all {
 		out = append(out, Permission{Action: t.texts[0], Source: t.texts[1], N: t.n, Wait: newDist(t.numbers[0])})

@@ -3,7 +3,7 @@
 
 export interface About { version?: string; database?: string; tenant?: string; tenants?: string[]; links?: Record<string, string>; live?: boolean }
 
-export interface Usage { input: number; output: number; reasoning: number; cache_read: number; cache_write: number }
+export interface Usage { input: number; output: number; reasoning: number; cache_read: number; cache_write: number; lower_bound?: boolean }
 
 export type Status = 'idle' | 'busy' | 'retrying' | 'waiting_on_approval' | 'waiting_on_user_input' | 'error' | 'aborted';
 
@@ -24,7 +24,7 @@ export interface OutlineRun {
 export interface OutlineCall { id?: string; name: string; outcome?: string; state?: string; start?: string; end?: string }
 export interface OutlineMark { kind: string; run: number; at: string; text: string; action?: string }
 export interface OutlineTurn {
-  run: number; index: number; address: string; start?: string; end?: string; state?: string; trigger?: string; model?: string; stop_reason?: string;
+  run: number; index: number; address: string; start?: string; end?: string; state?: string; trigger?: string; purpose?: string; model?: string; stop_reason?: string;
   failed?: boolean; attempts?: number; usage: Usage; usage_told?: boolean; cost?: number; currency?: string; model_call_ns?: number; request_messages?: number;
   request_bytes?: number; prompt_changed?: boolean; tools_changed?: boolean; text?: string; calls?: OutlineCall[]; marks?: OutlineMark[];
   defects?: number; live?: boolean; hidden?: boolean;
@@ -51,7 +51,7 @@ export interface CallView extends OutlineCall {
 }
 export interface CompactionView {
   at?: string; kind: string; trigger?: string; reason?: string; messages_before?: number; messages_after?: number; tokens_before?: number;
-  tokens_after?: number; applied?: boolean; summary?: Body;
+  tokens_after?: number; applied?: boolean; usage?: Usage; summary?: Body;
 }
 export interface RequestView { address: string; attempt: number; messages: number; new: number; bytes?: number; exact?: boolean; missing?: number }
 export interface TurnView extends OutlineTurn {
@@ -80,14 +80,14 @@ export interface Bucket { le: number; n: number }
 export interface Dist { n: number; sum: number; min: number; p50: number; p90: number; p99: number; max: number; buckets: Bucket[] }
 export interface Cost { currency: string; amount: number; turns: number }
 export interface StatsGroup {
-  name?: string; sessions: number; turns: number; failed: number; retries: number; without_usage: number; input?: Dist; output?: Dist;
+  name?: string; sessions: number; turns: number; failed: number; retries: number; without_usage: number; utility?: number; lower_bound?: boolean; input?: Dist; output?: Dist;
   cache_read?: Dist; cache_write?: Dist; reasoning?: Dist; duration_ns?: Dist; model_call_ns?: Dist; first_chunk_ns?: Dist; cache_rate?: number;
   cache_idle?: boolean; cost?: Cost[]; computed_cost?: Cost; tool_calls: number; tool_outcomes?: Record<string, number>; tool_duration_ns?: Dist;
 }
 export interface StatsTool { name: string; calls: number; outcomes: Record<string, number>; duration_ns?: Dist }
 export interface StatsReport {
   format: number; by?: string; total: StatsGroup; groups?: StatsGroup[]; tools?: StatsTool[];
-  compactions?: { kind: string; trigger: string; n: number; input_tokens?: Dist; output_tokens?: Dist }[];
+  compactions?: { kind: string; trigger: string; n: number; input_tokens?: Dist; output_tokens?: Dist; used_input_tokens?: Dist; used_output_tokens?: Dist; lower_bound?: boolean }[];
   permissions?: { action: string; source: string; n: number; wait_ns?: Dist }[];
   no_price?: { provider?: string; model: string; turns: number }[];
 }

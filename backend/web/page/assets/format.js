@@ -96,7 +96,14 @@ export const usageTold = (x) => x.usage_told || Object.values(x.usage).some((n) 
  * Tokens in and out in a few words.
  * @param {{usage_told?: boolean, usage: import('../types.d.ts').Usage}} x
  */
-export const inOut = (x) => (usageTold(x) ? `${count(x.usage.input)} in · ${count(x.usage.output)} out` : 'tokens not reported');
+export const inOut = (x) => (usageTold(x) ? `${tokens(x.usage, x.usage.input)} in · ${tokens(x.usage, x.usage.output)} out` : 'tokens not reported');
+
+/**
+ * A count of tokens of some usage: behind ≥ where the true one may be more.
+ * @param {{lower_bound?: boolean}} usage
+ * @param {number | undefined} n
+ */
+export const tokens = (usage, n) => (usage.lower_bound ? '≥' : '') + count(n);
 
 /**
  * Nanoseconds from one time to another; undefined where one is not known.

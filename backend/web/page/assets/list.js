@@ -1,7 +1,7 @@
 // The list of sessions.
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
 import { get, listen } from './api.js';
-import { ago, between, clean, count, duration, exact, money, percent, plural, short, stamp, timeTold, usageTold } from './format.js';
+import { ago, between, clean, count, duration, exact, money, percent, plural, short, stamp, timeTold, tokens, usageTold } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, withQuery } from './router.js';
 import { Chip, copyJSON, CopyJSON, Empty, Failure, Icon, Loading, Meter, Status, useNow, useTitle } from './ui.js';
@@ -130,11 +130,11 @@ function Row({ s, now, href, current, index, chosen, choose }) {
     <span role="cell" class="r num" data-name="took">${timeTold(s.start) ? duration(between(s.start, s.last)) : html`<span class="faint">–</span>`}</span>
     <span role="cell" class="r num" data-name="turns" title=${plural(s.runs, 'run')}>${count(s.turns)}</span>
     <span role="cell" class="r num" data-name="tools">${count(s.tool_calls)}</span>
-    <span role="cell" class=${'r num' + (told ? '' : ' untold')} data-name="in" title=${told ? exact(u.input) + ' tokens' : undefined}>${told ? count(u.input) : untold}</span>
+    <span role="cell" class=${'r num' + (told ? '' : ' untold')} data-name="in" title=${told ? exact(u.input) + ' tokens' : undefined}>${told ? tokens(u, u.input) : untold}</span>
     <span role="cell" class="r num cached" data-name="cached">
       ${u.input ? html`<${Meter} share=${u.cache_read / u.input} label=${percent(u.cache_read / u.input) + ' of input from cache'} /><span>
       ${percent(u.cache_read / u.input)}</span>` : ''}</span>
-    <span role="cell" class="r num" data-name="out" title=${told ? exact(u.output) + ' tokens' : undefined}>${told ? count(u.output) : untold}</span>
+    <span role="cell" class="r num" data-name="out" title=${told ? exact(u.output) + ' tokens' : undefined}>${told ? tokens(u, u.output) : untold}</span>
     <span role="cell" class="r num" data-name="cost">
       ${s.currency ? money(s.cost, s.currency) : html`<span class="faint" title="The loop reports no cost">–</span>`}</span>
     <span role="cell" class="trouble num">

@@ -1,6 +1,6 @@
 // The page of a session: what it is, when what happened, and the conversation turn by turn.
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
-import { ago, between, clean, count, duration, exact, inOut, money, ms, percent, plural, short, stamp, timeTold, tookOf, usageTold, words } from './format.js';
+import { ago, between, clean, count, duration, exact, inOut, money, ms, percent, plural, short, stamp, timeTold, tokens, tookOf, usageTold, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, turnParts, turnPath } from './router.js';
 import { goesOn, useSession } from './sessiondata.js';
@@ -44,7 +44,8 @@ function itemsOf(outline, hidden) {
       continue;
     }
     out.push({ kind: 'run', run });
-    for (const index of turns) {
+    const apart = (/** @type {number} */ i) => Number(Boolean(outline.turns?.[i]?.purpose)); // the conversation comes first
+    for (const index of turns.sort((a, b) => apart(a) - apart(b))) {
       if (outline.turns?.[index]?.hidden && !hidden) hide('turn' + index, 1);
       else out.push({ kind: 'turn', index });
     }
@@ -287,7 +288,7 @@ function Row({ item, outline, id, selected, select, showHidden, largest }) {
   return html`<a class=${'rail-turn' + state + (selected ? ' selected' : '') + (r?.relation === 'sub-agent' ? ' nested' : '')} href=${link('/s' + turnPath(id, t.address))} aria-current=${selected ? 'true' : undefined} data-testid="rail-turn"
     onClick=${(/** @type {MouseEvent} */ e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); select(item.index); }}>
     <span class="rail-top"><b class="num">${t.index}</b>
-      ${t.trigger === 'user' ? html`<i class="tag">user</i>` : null}${t.failed ? html`<i class="tag bad">failed</i>` : null}${t.state === 'open' || t.live ? html`<i class="tag info">running</i>` : null}${(t.attempts ?? 0) > 1 ? html`<i class="tag warn">
+      ${t.trigger === 'user' ? html`<i class="tag">user</i>` : null}${t.purpose ? html`<i class="tag">${words(t.purpose)}</i>` : null}${t.failed ? html`<i class="tag bad">failed</i>` : null}${t.state === 'open' || t.live ? html`<i class="tag info">running</i>` : null}${(t.attempts ?? 0) > 1 ? html`<i class="tag warn">
       ${t.attempts}×</i>` : null}${t.marks?.some((m) => m.kind === 'compaction') ? html`<i class="tag comp" title="compaction">◆</i>` : null}${t.marks?.some((m) => m.action === 'deny') || t.calls?.some((c) => c.outcome === 'denied') ? html`<i class="tag deny">denied</i>` : null}${t.calls?.some((c) => c.outcome === 'error') ? html`<i class="tag bad">tool error</i>` : null}${t.defects ? html`<i class="tag warn" data-testid="rail-defect" title=${plural(t.defects, 'defect')}>△</i>` : null}
       <span class="grow"></span><span class="num faint">${duration(tookOf(t, outline.summary.start))}</span></span>
     <span class="rail-text">${clean(t.text) || (t.calls?.length ? t.calls.map((c) => clean(c.name)).join(', ') : '–')}</span>
@@ -329,8 +330,8 @@ function Head({ outline, status, now, edge, connected, live }) {
     <dl class="figures-row" data-testid="figures">
       ${figure('Turns', count(s.turns), plural(s.runs, 'run'))}
       ${figure('Tool calls', count(s.tool_calls), outline.tools?.length ? plural(outline.tools.length, 'tool') : undefined)}
-      ${figure('Input', told ? count(u.input) : '–', told ? (u.input ? percent(u.cache_read / u.input) + ' from cache' : undefined) : 'not reported')}
-      ${figure('Output', told ? count(u.output) : '–', told ? (u.reasoning ? count(u.reasoning) + ' reasoning' : undefined) : 'not reported')}
+      ${figure('Input', told ? tokens(u, u.input) : '–', told ? (u.input ? percent(u.cache_read / u.input) + ' from cache' : undefined) : 'not reported')}
+      ${figure('Output', told ? tokens(u, u.output) : '–', told ? (u.reasoning ? count(u.reasoning) + ' reasoning' : undefined) : 'not reported')}
       ${figure('Cost', s.currency ? money(s.cost, s.currency) : '–', s.currency ? undefined : 'not reported')}
       ${figure('Took', took === undefined ? '–' : duration(took), modelNS ? 'model ' + duration(modelNS) : took === undefined ? 'times not told' : undefined)}
       ${figure('Errors', count(s.errors), s.denied ? s.denied + ' denied' : undefined, s.errors ? 'bad' : '')}

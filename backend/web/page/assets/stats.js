@@ -1,7 +1,7 @@
 // Statistics: how turns and tool calls spread.
 import { html, useState } from './vendor/preact-htm.js';
 import { useGet } from './api.js';
-import { classOf, clean, count, duration, exact, money, percent, plural, words } from './format.js';
+import { classOf, clean, count, duration, exact, money, percent, plural, tokens, words } from './format.js';
 import { useKeys } from './keys.js';
 import { link, navigate, withQuery } from './router.js';
 import { Chip, copyJSON, CopyJSON, Empty, Failure, Loading, useTitle, useWidth } from './ui.js';
@@ -71,9 +71,10 @@ export function StatsPage({ at }) {
         ${duration(p.wait_ns?.max)}</td></tr>`)}</tbody></table></section>` : null}
       ${r.compactions?.length ? html`<section class="scroll" role="region" tabindex="0" aria-label="Compactions"><h2 class="section">Compactions</h2>
         <table class="table num"><thead><tr><th>Kind</th><th>Trigger</th><th class="r">Times</th><th class="r">Tokens in, p50</th>
-        <th class="r">out, p50</th></tr></thead><tbody>${r.compactions.map((c) => html`<tr><td>${words(c.kind)}</td><td>${words(c.trigger)}</td>
+        <th class="r">out, p50</th><th class="r">Used in</th><th class="r">out</th></tr></thead><tbody>${r.compactions.map((c) => html`<tr><td>${words(c.kind)}</td><td>${words(c.trigger)}</td>
         <td class="r">${exact(c.n)}</td><td class="r">${count(c.input_tokens?.p50)}</td><td class="r">
-        ${count(c.output_tokens?.p50)}</td></tr>`)}</tbody></table></section>` : null}</div>
+        ${count(c.output_tokens?.p50)}</td><td class="r">${c.used_input_tokens ? tokens(c, c.used_input_tokens.sum) : ''}</td><td class="r">
+        ${c.used_output_tokens ? tokens(c, c.used_output_tokens.sum) : ''}</td></tr>`)}</tbody></table></section>` : null}</div>
       ${r.no_price?.length ? html`<p class="note">Without a price: ${r.no_price.map((p) => `${clean(p.model)} (${plural(p.turns, 'turn')})`).join(', ')}</p>` : null}`}
   </div>`;
 }
@@ -86,7 +87,7 @@ function Totals({ g }) {
   const cost = g.cost?.map((c) => money(c.amount, c.currency)).join(' + ') || (g.computed_cost ? money(g.computed_cost.amount, g.computed_cost.currency) : '–');
   return html`<dl class="figures-row" data-testid="stats-totals">
     ${figure('Turns', exact(g.turns), plural(g.sessions, 'session'))}${figure('Failed', g.failed ? percent(g.failed / g.turns) : '0', g.failed ? plural(g.failed, 'turn') : undefined, g.failed ? 'bad' : '')}${figure('Retries', exact(g.retries))}
-    ${figure('Input', count(g.input?.sum ?? 0), g.cache_rate !== undefined ? percent(g.cache_rate) + ' from cache' : g.cache_idle ? 'no cache used' : undefined, g.cache_idle ? 'warn' : '')}${figure('Output', count(g.output?.sum ?? 0), g.reasoning?.sum ? count(g.reasoning.sum) + ' reasoning' : undefined)}${figure('Cost', cost, g.cost ? undefined : g.computed_cost ? 'by catalogue' : 'not reported')}${figure('Tool calls', exact(g.tool_calls), g.tool_outcomes?.['error'] ? plural(g.tool_outcomes['error'], 'error') : undefined)}</dl>`;
+    ${figure('Input', tokens(g, g.input?.sum ?? 0), g.cache_rate !== undefined ? percent(g.cache_rate) + ' from cache' : g.cache_idle ? 'no cache used' : undefined, g.cache_idle ? 'warn' : '')}${figure('Output', tokens(g, g.output?.sum ?? 0), g.reasoning?.sum ? count(g.reasoning.sum) + ' reasoning' : undefined)}${figure('Cost', cost, g.cost ? undefined : g.computed_cost ? 'by catalogue' : 'not reported')}${figure('Tool calls', exact(g.tool_calls), g.tool_outcomes?.['error'] ? plural(g.tool_outcomes['error'], 'error') : undefined)}</dl>`;
 }
 
 /** @param {{name: string, unit: string, d: Dist, show: (n: number) => string, kind: string}} p */

@@ -1,7 +1,7 @@
 // The timeline: runs, their turns with model time and tool time, tool calls, decisions and compactions, over time. At most one mark a
 // pixel is drawn, so that ten thousand turns cost what a thousand do.
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
-import { classOf, clean, clock, count, duration, ms as millis, timeTold, usageTold, words } from './format.js';
+import { classOf, clean, clock, count, duration, ms as millis, timeTold, tokens, usageTold, words } from './format.js';
 import { navigate, withQuery } from './router.js';
 import { ticks, timeScale } from './scale.js';
 import { Icon, useWidth } from './ui.js';
@@ -333,7 +333,7 @@ function Tip({ bar, x, width, origin }) {
   return html`<div class="tip" style=${{ left: Math.max(4, Math.min(x + 12, width - 270)) + 'px' }}>
     <b>run ${t.run} · turn ${t.index}</b> <span class="faint">${clock(t.start)} · +${duration((bar.from - origin) * 1e6)}</span>
     <div class="num">${duration((bar.to - bar.from) * 1e6)}${t.model_call_ns ? html` <span class="faint">of which model ${duration(t.model_call_ns)}</span>` : ''}</div>
-    <div class="num">${usageTold(t) ? html`${count(t.usage.input)} in <span class="faint">· ${count(t.usage.cache_read)} cached ·</span> ${count(t.usage.output)} out` : html`<span class="faint">tokens not reported</span>`}</div>
+    <div class="num">${usageTold(t) ? html`${tokens(t.usage, t.usage.input)} in <span class="faint">· ${count(t.usage.cache_read)} cached ·</span> ${tokens(t.usage, t.usage.output)} out` : html`<span class="faint">tokens not reported</span>`}</div>
     ${t.stop_reason ? html`<div class="faint">${words(t.stop_reason)}${(t.attempts ?? 0) > 1 ? ` · ${t.attempts} attempts` : ''}</div>` : null}
     ${t.calls?.length ? html`<div class="faint">
       ${t.calls.slice(0, 6).map((c) => clean(c.name)).join(', ')}${t.calls.length > 6 ? ' …' : ''}</div>` : null}

@@ -1,7 +1,7 @@
 // One turn: what was new, what the model said, which tools ran under which permission, and what they cost.
 import { html, useMemo, useState } from './vendor/preact-htm.js';
 import { get, useGet } from './api.js';
-import { between, bytes, classOf, clean, clock, count, duration, exact, inOut, money, plural, short, stamp, tookOf, usageTold, words } from './format.js';
+import { between, bytes, classOf, clean, clock, count, duration, exact, inOut, money, plural, short, stamp, tokens, tookOf, usageTold, words } from './format.js';
 import { join, link, turnPath } from './router.js';
 import { TextDiff } from './difftext.js';
 import { Chip, Content, CopyJSON, Findings, Foreign, Icon, Loading, memo, parseJSON, Status, say } from './ui.js';
@@ -37,14 +37,15 @@ function Card({ session, outline, index, view, error, selected, open, toggle, se
       <${State} o=${o} partial=${view?.partial} waiting=${view ? waitsFor(view) : undefined} />
       <span class="turn-model">${clean(o.model)}${view?.variant ? ' · ' + clean(view.variant) : ''}</span>
       ${o.stop_reason ? html`<${Chip} kind=${o.failed ? 'bad' : ''} title="why the model stopped">${words(o.stop_reason)}<//>` : null}
+      ${o.purpose ? html`<${Chip} title="no part of the conversation; its tokens count">${words(o.purpose)}<//>` : null}
       ${(o.attempts ?? 0) > 1 && !isOpen ? html`<${Chip} kind="warn">${o.attempts} attempts<//>` : null}
       <span class="grow"></span>
       <span class="figures num">
         <span title="took, of which the model">
           ${duration(took)}${o.model_call_ns ? html` <span class="faint">model ${duration(o.model_call_ns)}</span>` : null}</span>
         <span title=${!usageTold(o) ? undefined : `input ${exact(u.input)} tokens: ${exact(u.cache_read)} read from cache, ${exact(u.cache_write)} written to it\noutput ${exact(u.output)}: ${exact(u.reasoning)} of it reasoning`}>
-          ${usageTold(o) ? html`${count(u.input)} in${u.cache_read ? html` <span class="faint">
-          ${count(u.cache_read)} cached</span>` : null} · ${count(u.output)} out${u.reasoning ? html` <span class="faint">
+          ${usageTold(o) ? html`${tokens(u, u.input)} in${u.cache_read ? html` <span class="faint">
+          ${count(u.cache_read)} cached</span>` : null} · ${tokens(u, u.output)} out${u.reasoning ? html` <span class="faint">
           ${count(u.reasoning)} thought</span>` : null}` : html`<span class="faint">tokens not reported</span>`}</span>
         ${o.cost !== undefined ? html`<span>${money(o.cost, o.currency)}</span>` : null}
       </span>
@@ -201,7 +202,7 @@ const change = (a, b, unit) => a === undefined && b === undefined ? null : html`
 
 /** @param {{session: string, c: CompactionView, open: boolean}} p */
 const Compaction = ({ session, c, open }) => html`<section class="compaction" aria-label="Compaction" data-testid="compaction"><header>
-  <i aria-hidden="true">◆</i><b>Compaction</b> ${words(c.kind)} ${change(c.messages_before, c.messages_after, 'messages')} ${change(c.tokens_before, c.tokens_after, 'tokens')}
+  <i aria-hidden="true">◆</i><b>Compaction</b> ${words(c.kind)} ${change(c.messages_before, c.messages_after, 'messages')} ${change(c.tokens_before, c.tokens_after, 'tokens')}${c.usage ? html`<span class="num" title="of its own model calls, part of no turn"> used ${inOut({ usage: c.usage, usage_told: true })}</span>` : null}
   ${c.trigger ? html`<span>by ${words(c.trigger)}</span>` : null}${c.reason ? html`<span>
     <${Foreign} text=${c.reason} /></span>` : null}${c.applied === false ? html`<${Chip} kind="warn">not applied<//>` : null}<span class="faint num">
     ${clock(c.at)}</span></header>
@@ -255,7 +256,7 @@ function Facts({ v, session }) {
   add('max output', v.max_tokens && exact(v.max_tokens));
   add('first token', v.first_chunk_ns && duration(v.first_chunk_ns));
   add('started', v.start && stamp(v.start));
-  if (v.discarded_usage) add('discarded', `${count(v.discarded_usage.input)} in, ${count(v.discarded_usage.output)} out`);
+  if (v.discarded_usage) add('discarded', inOut({ usage: v.discarded_usage, usage_told: true }));
   add('prompt', v.prompt_digest && html`<code title=${clean(v.prompt_digest)}>${short(v.prompt_digest.replace(/^sha256:/, ''), 10)}</code>`);
   return html`<dl class="facts">${facts.map(([n, value]) => html`<div><dt>${n}</dt><dd class="num">${value}</dd></div>`)}
     <div class="wide"><dt>tools</dt><dd>${offered ? html`<details data-testid="tools"><summary>${called.size} of ${offered.length} called</summary>
