@@ -276,13 +276,20 @@ func spent(lowerBound bool, x *stats.Dist) string {
 }
 
 func (d *statsDrawer) compactions(l []stats.Compaction) {
+	cols := append([]column{{name: "COMPACTION", most: 10}}, numbers("N", "TOKENS BEFORE", "AFTER")...)
+	used := slices.ContainsFunc(l, func(c stats.Compaction) bool { return c.UsedInput != nil })
+	if used {
+		cols = append(cols, numbers("USED IN", "OUT")...)
+	}
 	var rows [][]string
 	for _, c := range l {
-		rows = append(rows, []string{bold.of(cmp.Or(words(c.Kind), "(unknown)")), Count(c.N), quantiles(c.Before, Count)[0],
-			quantiles(c.After, Count)[0], spent(c.LowerBound, c.UsedInput), spent(c.LowerBound, c.UsedOutput),
-			words(c.Trigger)})
+		row := []string{bold.of(cmp.Or(words(c.Kind), "(unknown)")), Count(c.N), quantiles(c.Before, Count)[0],
+			quantiles(c.After, Count)[0]}
+		if used {
+			row = append(row, spent(c.LowerBound, c.UsedInput), spent(c.LowerBound, c.UsedOutput))
+		}
+		rows = append(rows, append(row, words(c.Trigger)))
 	}
-	cols := append([]column{{name: "COMPACTION", most: 10}}, numbers("N", "TOKENS BEFORE", "AFTER", "USED IN", "OUT")...)
 	d.section(append(cols, column{name: "TRIGGER", flex: true}), rows, "AFTER", "TOKENS BEFORE")
 }
 

@@ -124,6 +124,7 @@ CREATE TABLE IF NOT EXISTS `db`.`summaries_local` ON CLUSTER `c` (
   `reasoning` Int64 CODEC(ZSTD(1)),
   `cache_read` Int64 CODEC(ZSTD(1)),
   `cache_write` Int64 CODEC(ZSTD(1)),
+  `lower_bound` UInt8 CODEC(ZSTD(1)),
   `forked_from` LowCardinality(String) CODEC(ZSTD(1)),
   `title` LowCardinality(String) CODEC(ZSTD(1)),
   `archived` UInt8 CODEC(ZSTD(1)),
@@ -169,6 +170,8 @@ CREATE TABLE IF NOT EXISTS `db`.`turns_raw_local` ON CLUSTER `c` (
   `reasoning` Nullable(Int64) CODEC(ZSTD(1)),
   `cache_read` Nullable(Int64) CODEC(ZSTD(1)),
   `cache_write` Nullable(Int64) CODEC(ZSTD(1)),
+  `lower_bound` UInt8 CODEC(ZSTD(1)),
+  `purpose` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
   `cost` Nullable(Float64) CODEC(ZSTD(1)),
   `currency` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
   `request_messages` Nullable(Int64) CODEC(ZSTD(1)),
@@ -230,6 +233,9 @@ CREATE TABLE IF NOT EXISTS `db`.`compactions_raw_local` ON CLUSTER `c` (
   `output_tokens` Nullable(Int64) CODEC(ZSTD(1)),
   `messages_before` Nullable(Int64) CODEC(ZSTD(1)),
   `messages_after` Nullable(Int64) CODEC(ZSTD(1)),
+  `used_input` Nullable(Int64) CODEC(ZSTD(1)),
+  `used_output` Nullable(Int64) CODEC(ZSTD(1)),
+  `lower_bound` UInt8 CODEC(ZSTD(1)),
   INDEX by_start start_ns TYPE minmax GRANULARITY 1)
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/compactions_raw/{shard}', '{replica}', mark)
 ORDER BY (tenant, session, number)
@@ -267,7 +273,7 @@ ENGINE = Distributed(
   `permission_evaluations_raw_local`, cityHash64(tenant, session));
 
 CREATE VIEW IF NOT EXISTS `db`.`turns` ON CLUSTER `c`
-AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`model_call_ns` AS `model_call_ns`, f.`first_chunk_ns` AS `first_chunk_ns`, f.`agent` AS `agent`, f.`provider` AS `provider`, f.`model` AS `model`, f.`response_model` AS `response_model`, f.`stop_reason` AS `stop_reason`, f.`failed` AS `failed`, f.`error_type` AS `error_type`, f.`attempts` AS `attempts`, f.`input` AS `input`, f.`output` AS `output`, f.`reasoning` AS `reasoning`, f.`cache_read` AS `cache_read`, f.`cache_write` AS `cache_write`, f.`cost` AS `cost`, f.`currency` AS `currency`, f.`request_messages` AS `request_messages`, f.`request_bytes` AS `request_bytes`, f.`tool_calls` AS `tool_calls`
+AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`model_call_ns` AS `model_call_ns`, f.`first_chunk_ns` AS `first_chunk_ns`, f.`agent` AS `agent`, f.`provider` AS `provider`, f.`model` AS `model`, f.`response_model` AS `response_model`, f.`stop_reason` AS `stop_reason`, f.`failed` AS `failed`, f.`error_type` AS `error_type`, f.`attempts` AS `attempts`, f.`input` AS `input`, f.`output` AS `output`, f.`reasoning` AS `reasoning`, f.`cache_read` AS `cache_read`, f.`cache_write` AS `cache_write`, f.`lower_bound` AS `lower_bound`, f.`purpose` AS `purpose`, f.`cost` AS `cost`, f.`currency` AS `currency`, f.`request_messages` AS `request_messages`, f.`request_bytes` AS `request_bytes`, f.`tool_calls` AS `tool_calls`
 FROM (SELECT *
 FROM `db`.`turns_raw` FINAL) AS f GLOBAL INNER JOIN (SELECT tenant, session, mark
 FROM `db`.`summaries` FINAL
@@ -287,7 +293,7 @@ WHERE done = 0)) AS s USING (tenant, session)
 WHERE f.mark >= s.mark;
 
 CREATE VIEW IF NOT EXISTS `db`.`compactions` ON CLUSTER `c`
-AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`kind` AS `kind`, f.`trigger` AS `trigger`, f.`input_tokens` AS `input_tokens`, f.`output_tokens` AS `output_tokens`, f.`messages_before` AS `messages_before`, f.`messages_after` AS `messages_after`
+AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`kind` AS `kind`, f.`trigger` AS `trigger`, f.`input_tokens` AS `input_tokens`, f.`output_tokens` AS `output_tokens`, f.`messages_before` AS `messages_before`, f.`messages_after` AS `messages_after`, f.`used_input` AS `used_input`, f.`used_output` AS `used_output`, f.`lower_bound` AS `lower_bound`
 FROM (SELECT *
 FROM `db`.`compactions_raw` FINAL) AS f GLOBAL INNER JOIN (SELECT tenant, session, mark
 FROM `db`.`summaries` FINAL
