@@ -29,8 +29,12 @@ type Run struct {
 type Call struct {
 	// ID is the same in all records of the call. An empty id is a call of its own.
 	ID string
-	// At is the time of the record; Start when the call began, where that is known.
-	At, Start time.Time
+	// At is the time of the record; Start when the call began, where that is known. StartBound says that it did not begin
+	// before Start.
+	At, Start  time.Time
+	StartBound bool
+	// Trigger is what made the call begin; empty takes that of the run for its first call, continuation for others.
+	Trigger spans.Trigger
 	// Run is the id of the run that begins where none is open.
 	Run string
 	// Model and Provider answered.
@@ -209,7 +213,7 @@ func (t *Thread) Call(c Call) bool {
 	switch {
 	case origin == Repeated, origin == Again, origin == Copied && t.run != "" && !t.copied:
 		return false
-	case t.run == "", t.copied && origin == New: // without a prompt; behind the copied part of a run
+	case t.run == "", t.copied && origin == New && c.ID != "": // without a prompt; behind the copied part of a run
 		info := event.RunInfo{ID: cmp.Or(c.Run, c.ID), Model: c.Model, Inferred: t.run == ""}
 		if t.Begin(Run{RunInfo: info, At: c.At}); t.skip {
 			return false
@@ -222,11 +226,19 @@ func (t *Thread) Call(c Call) bool {
 	if t.turns == 0 {
 		info.Trigger = t.trigger
 	}
+	info.Trigger = cmp.Or(c.Trigger, info.Trigger)
+	begun := c.At
 	if !c.Start.IsZero() {
 		info.Start = event.Moment{Time: c.Start}
+		if c.StartBound {
+			info.Start = event.Bound(c.Start)
+		}
+		if c.Start.Before(c.At) {
+			begun = c.Start
+		}
 	}
 	t.turns++
-	t.e.Emit(&event.TurnStarted{Meta: t.meta(c.At), TurnInfo: info})
+	t.e.Emit(&event.TurnStarted{Meta: t.meta(begun), TurnInfo: info})
 	t.flush()
 	for i, d := range t.discarded {
 		d.Attempt = i
