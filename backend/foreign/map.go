@@ -1,6 +1,14 @@
 package foreign
 
-import "github.com/otelagent/otelagent/backend/session"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/otelagent/otelagent/backend/session"
+)
+
+// Map in five files: record.go reads rows, map.go finds parents and sessions, runs.go the run of each record, calls.go
+// turns and tool calls, of which several records may report one, and rows.go writes rows.
 
 // Map returns the rows of the session want: rows of the five kinds and payload rows as they are, and what the foreign
 // rows among the given ones come to. It is a pure function of the set of rows: order and repeats change nothing.
@@ -8,4 +16,283 @@ import "github.com/otelagent/otelagent/backend/session"
 // The rows are those of want, and of every session that has a row in one of their traces (closed under that relation):
 // a record that names no session belongs to the one that its nearest ancestor names, else to the only one that its trace
 // names, else to the session of its trace. Of a session whose rows all belong to others Map returns nothing.
-func (t *Table) Map(rows []session.Row, want session.Key) []session.Row { return rows }
+func (t *Table) Map(rows []session.Row, want session.Key) []session.Row {
+	m := &mapper{want: want, spans: map[spanKey]*record{}, traces: map[session.TraceID]*trace{}, runs: map[runName]*run{}}
+	out := m.read(t, rows)
+	if len(m.all) == 0 {
+		return out
+	}
+	m.link()
+	m.names()
+	m.around()
+	m.place()
+	m.turns()
+	m.tools()
+	m.agents()
+	m.contents()
+	m.fold()
+	return append(out, m.rows()...)
+}
+
+// mapper is one call of Map.
+type mapper struct {
+	want   session.Key
+	all    []*record // in an order that depends on the set alone; after link parents come first
+	spans  map[spanKey]*record
+	traces map[session.TraceID]*trace
+	runs   map[runName]*run
+	turnsL []*turn
+	toolsL []*tool
+}
+
+// trace is what the records of one trace have in common.
+type trace struct {
+	names     map[session.Key]int // sessions that records name, and how many do
+	calls     int                 // runs, turns and tool calls
+	responses map[string]bool     // ids of replies
+	ours      []*session.Row      // turns and tool calls of this format
+	kinds     map[session.SpanID]session.Kind
+	runs      []*record // run records, by start
+}
+
+func (m *mapper) trace(id session.TraceID) *trace {
+	t := m.traces[id]
+	if t == nil {
+		t = &trace{names: map[session.Key]int{}, responses: map[string]bool{}}
+		m.traces[id] = t
+	}
+	return t
+}
+
+// read makes records of foreign rows, and returns the other rows of the session. Of foreign rows of one span it takes
+// the one that supersedes the others.
+func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
+	best := make(map[spanKey]*session.Row, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		if row.Kind != session.KindForeign {
+			if row.Session == m.want {
+				own = append(own, *row)
+			}
+			continue
+		}
+		k := spanKey{row.Trace, row.Span}
+		if old := best[k]; old == nil || session.Supersedes(row, old) {
+			best[k] = row
+		}
+	}
+	if len(best) == 0 {
+		return own
+	}
+	for _, row := range best {
+		if r := table.newRecord(row); r != nil {
+			m.all = append(m.all, r)
+			if !r.log {
+				m.spans[r.traces] = r
+			}
+		}
+	}
+	slices.SortFunc(m.all, compareRecords)
+	for i := range rows {
+		if row := &rows[i]; row.Kind != session.KindForeign {
+			t := m.trace(row.Trace)
+			if t.kinds == nil {
+				t.kinds = map[session.SpanID]session.Kind{}
+			}
+			t.kinds[row.Span] = row.Kind
+			t.names[row.Session]++
+			if row.Kind == session.KindTurn || row.Kind == session.KindToolCall {
+				t.ours = append(t.ours, row)
+			}
+		}
+	}
+	return own
+}
+
+// link finds the record around each one, cuts rings, and sorts parents before children.
+func (m *mapper) link() {
+	for _, r := range m.all {
+		if up := m.spans[spanKey{r.row.Trace, r.row.Parent}]; up != nil && up != r && r.row.Parent != (session.SpanID{}) {
+			r.up = up
+		}
+	}
+	m.contain()
+	const walking, done = 1, 2
+	state := make(map[*record]int, len(m.all))
+	sorted := make([]*record, 0, len(m.all))
+	var path []*record
+	for _, r := range m.all { // the order of m.all decides which link of a ring is cut
+		path = path[:0]
+		for at := r; at != nil && state[at] != done; at = at.up {
+			if state[at] == walking {
+				ring := path[slices.Index(path, at):]
+				slices.MinFunc(ring, compareRecords).up = nil
+				break
+			}
+			state[at] = walking
+			path = append(path, at)
+		}
+		for len(path) > 0 { // after a cut there are several pieces, each from its top down
+			top := len(path) - 1
+			for top > 0 && path[top].up != nil && state[path[top].up] != done {
+				top--
+			}
+			at := path[top]
+			state[at] = done
+			sorted = append(sorted, at)
+			path = slices.Delete(path, top, top+1)
+		}
+	}
+	m.all = sorted
+	for _, r := range m.all {
+		if r.rule.Leaf && r.kids > 0 {
+			r.role = roleLink
+		}
+	}
+}
+
+// contain finds what is around runs whose parent was not kept, or never arrived: the only run or tool call of the trace
+// that lasts as long, and that has nothing below it.
+func (m *mapper) contain() {
+	const most = 256 // of one trace
+	outer, inner := map[session.TraceID][]*record{}, []*record{}
+	for _, r := range m.all {
+		if r.up != nil && !r.log {
+			r.up.kids++
+		}
+	}
+	for _, r := range m.all {
+		isRun := r.role == roleRun || r.role == roleWrapper
+		switch l := outer[r.row.Trace]; {
+		case r.log || r.end == 0:
+		case isRun && r.up == nil && r.kids > 0 && r.row.Parent != (session.SpanID{}):
+			inner = append(inner, r)
+		case (isRun || r.role == roleTool) && r.kids == 0 && len(l) <= most:
+			outer[r.row.Trace] = append(l, r)
+		}
+	}
+	for _, r := range inner {
+		l := outer[r.row.Trace]
+		if len(l) > most {
+			continue
+		}
+		for _, o := range l {
+			switch {
+			case o.start > r.start || o.end < r.end || o.row.Parent == r.row.Parent:
+			case r.up == nil:
+				r.up = o
+			default: // two
+				r.up = nil
+				l = nil
+			}
+			if l == nil {
+				break
+			}
+		}
+	}
+}
+
+// conversationID is a name of a session that many programs write on one call alone, or with the id of a reply.
+const conversationID = "gen_ai.conversation.id"
+
+// names gives each record its session.
+func (m *mapper) names() {
+	for _, r := range m.all {
+		t := m.trace(r.row.Trace)
+		if r.named {
+			t.names[r.key]++
+		}
+		switch r.role {
+		case roleTurn, roleRun, roleTool, roleWrapper:
+			t.calls++
+			if id := r.value(fieldResponse).Str(); id != "" {
+				t.responses[id] = true
+			}
+		}
+	}
+	for _, r := range m.all {
+		t := m.trace(r.row.Trace)
+		if id := r.row.Attr(conversationID).Str(); r.named && id == r.key.ID &&
+			(t.responses[id] || r.role == roleTurn && t.names[r.key] == 1 && t.calls > 1 && !r.log) {
+			r.named = false
+			delete(t.names, r.key)
+		}
+	}
+	for _, r := range m.all {
+		if r.named {
+			r.near = &r.key
+			continue
+		}
+		if r.up != nil {
+			r.near = r.up.near
+		}
+		r.key = session.Key{Tenant: r.key.Tenant, ID: TraceSession(r.row.Trace)}
+		if names := m.trace(r.row.Trace).names; r.near != nil {
+			r.key = *r.near
+		} else if len(names) == 1 {
+			for key := range names {
+				r.key = key
+			}
+		}
+	}
+}
+
+// around notes what is around each record: the run or tool call, and the turn within that.
+func (m *mapper) around() {
+	for _, r := range m.all {
+		t := m.trace(r.row.Trace)
+		if up := r.up; up != nil {
+			r.in, r.inTurn, r.inKey, r.utility, r.depth = up.in, up.inTurn, up.inKey, up.utility, up.depth+1
+			r.hidden = up.hidden
+			switch up.role {
+			case roleRun, roleWrapper:
+				r.in, r.inTurn, r.inKey, r.utility = up, nil, "", false
+			case roleTool:
+				r.in, r.inTurn, r.inKey, r.utility = up.first(), nil, "", false
+			case roleTurn:
+				r.inTurn = up
+			}
+			r.utility = r.utility || up.rule.Utility
+			r.inKey = cmp.Or(r.inKey, up.text(fieldRun))
+		}
+		kind := t.kinds[r.row.Parent]
+		r.hidden = r.hidden || kind == session.KindTurn || kind == session.KindToolCall
+		for _, row := range t.ours {
+			r.hidden = r.hidden || row.Start <= r.start && (r.start < row.End || row.End == 0)
+		}
+		switch {
+		case r.hidden && r.role != roleRun && r.role != roleWrapper && r.role != roleTool:
+			r.role = roleLink
+		case r.hidden:
+			r.role = roleLink
+		case r.role == roleWrapper && r.in != nil && r.in.role != roleTool:
+			r.role = roleLink
+		case r.role == roleTool && r.in != nil && r.in.role == roleTool && r.isSameCall(r.in):
+			r.same = r.in
+		}
+		if r.role == roleRun || r.role == roleWrapper {
+			t.runs = append(t.runs, r)
+		}
+	}
+}
+
+// first returns the outermost record of the tool call.
+func (r *record) first() *record {
+	if r.same != nil {
+		return r.same
+	}
+	return r
+}
+
+// isSameCall reports whether a tool record right below another one reports the same call.
+func (r *record) isSameCall(outer *record) bool {
+	if r.inTurn != nil {
+		return false
+	}
+	id, outerID := r.text(fieldCall), outer.text(fieldCall)
+	if id != "" && outerID != "" {
+		return id == outerID
+	}
+	name, outerName := r.text(fieldTool), outer.text(fieldTool)
+	return name == outerName || name == "" || outerName == ""
+}

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/spans"
@@ -160,34 +157,22 @@ func (w *Worker) run(ctx context.Context) {
 	defer close(w.done)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for first := true; ; first = false {
+	for {
 		select {
 		case <-w.stop:
 			return
 		case <-w.wake:
 		case <-timer.C:
 		}
-		w.round(ctx, first)
+		w.round(ctx)
 		if wait, ok := w.next(); ok {
 			timer.Reset(wait)
 		}
 	}
 }
 
-// mappedBefore adds to stale the sessions that other rules mapped than those of this program.
-func (w *Worker) mappedBefore(ctx context.Context, stale []session.Key) ([]session.Key, error) {
-	q := store.Query{AllTenants: true, NotMapped: foreign.Default().Version()}
-	for m, err := range w.st.Sessions(ctx, q) {
-		if err != nil {
-			return stale, err
-		}
-		stale = append(stale, m.Key)
-	}
-	return stale, nil
-}
-
-// round projects what is due. The first one also projects what other rules mapped.
-func (w *Worker) round(ctx context.Context, first bool) {
+// round projects what is due.
+func (w *Worker) round(ctx context.Context) {
 	w.mu.Lock()
 	now := time.Now()
 	sweep := !w.sweepAt.IsZero() && !w.sweepAt.After(now)
@@ -202,42 +187,37 @@ func (w *Worker) round(ctx context.Context, first bool) {
 		}
 	}
 	w.mu.Unlock()
-	p := newProjector(w.st, slices.Collect(maps.Keys(ready)))
 	for k, d := range ready {
-		w.project(ctx, p, k, d.wait)
+		w.project(ctx, k, d.wait)
 	}
 	if !sweep {
 		return
 	}
 	stale, err := store.Stale(ctx, w.st)
-	if err == nil && first {
-		stale, err = w.mappedBefore(ctx, stale)
-	}
 	if err != nil {
 		w.onError(fmt.Errorf("project: %w", err))
 		w.mu.Lock()
 		w.sweepAt = time.Now().Add(retryAfter)
 		w.mu.Unlock()
 	}
-	p = newProjector(w.st, stale)
 	for _, k := range stale {
 		w.mu.Lock()
 		_, waits := w.pending[k]
 		w.mu.Unlock()
 		if !waits { // else its time will come
-			w.project(ctx, p, k, 0)
+			w.project(ctx, k, 0)
 		}
 	}
 }
 
 // project projects a session unless Close was called, which does the rest. wait is how long it waited after it failed.
-func (w *Worker) project(ctx context.Context, p *projector, k session.Key, wait time.Duration) {
+func (w *Worker) project(ctx context.Context, k session.Key, wait time.Duration) {
 	select {
 	case <-w.stop:
 		return
 	default:
 	}
-	err := p.project(ctx, k)
+	err := Session(ctx, w.st, k)
 	if err == nil {
 		return
 	}

@@ -1,0 +1,140 @@
+package foreign
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/otelagent/otelagent/backend/session"
+)
+
+// fold gives runs their turns and tool calls, and folds runs that only wrap another one.
+func (m *mapper) fold() {
+	for _, t := range m.turnsL {
+		t.run = t.run.find()
+		t.run.turns = append(t.run.turns, t)
+	}
+	for _, t := range m.toolsL {
+		t.run = t.run.find()
+		t.run.tools = append(t.run.tools, t)
+	}
+	var runs []*run
+	depth := map[*run]int{}
+	for _, r := range m.all {
+		if r.run == nil {
+			continue
+		}
+		n := r.run.find()
+		if _, ok := depth[n]; !ok {
+			depth[n] = 0
+			for p := n.parent(); p != nil && depth[n] < 64; p = p.parent() {
+				depth[n]++
+			}
+			runs = append(runs, n)
+		}
+		switch r.role {
+		case roleRun, roleStart:
+			n.isRun = n.isRun || m.trace(r.row.Trace).kinds == nil || r.log
+			if r.role == roleStart {
+				n.starts = append(n.starts, r)
+			}
+		case roleCompaction:
+			n.isRun = true
+			n.notes = append(n.notes, r)
+		case roleNote:
+			n.notes = append(n.notes, r)
+		case rolePermission:
+			if r.tool == nil && r.action() != "" {
+				n.notes = append(n.notes, r)
+			}
+		}
+	}
+	slices.SortStableFunc(runs, func(a, b *run) int {
+		return cmp.Or(cmp.Compare(depth[b], depth[a]), cmp.Compare(a.first, b.first), compareRuns(a, b))
+	})
+	for _, n := range runs { // the innermost first
+		if len(n.turns)+len(n.tools) == 0 {
+			if len(n.under) == 1 && n.under[0].key == n.key && n.rec != nil && n.call == nil && len(n.starts) == 0 {
+				child := n.under[0]
+				child.outer, n.gone = n.rec, true
+				child.notes = append(child.notes, n.notes...)
+				if p := n.parent(); p != nil {
+					p.under = append(p.under, child)
+				}
+				continue
+			}
+			if !n.isRun {
+				n.gone = true
+				continue
+			}
+		}
+		if p := n.parent(); p != nil && n.call == nil {
+			p.under = append(p.under, n)
+		}
+	}
+	for _, n := range runs {
+		if n.gone {
+			continue
+		}
+		slices.SortFunc(n.turns, compareTurns)
+		for i, t := range n.turns {
+			t.index = int64(i)
+		}
+		for _, t := range n.tools {
+			t.turn = n.turnOf(t)
+		}
+	}
+}
+
+// above returns the run that a run belongs to in the tree, nil if there is none.
+func (r *run) above() *run {
+	p := r.parent()
+	if r.outer != nil && p != nil && p.gone {
+		p = (&run{rec: r.outer}).parent()
+	}
+	for n := 0; p != nil && p.gone && n < 64; n++ {
+		p = p.parent()
+	}
+	return p
+}
+
+// turnOf returns the turn of a tool call: the one around it, else the last of its run that began before it.
+func (r *run) turnOf(t *tool) *turn {
+	for _, rec := range t.recs {
+		if in := rec.inTurn; in != nil && in.turn != nil && in.turn.run == r {
+			return in.turn
+		}
+	}
+	n, _ := slices.BinarySearchFunc(r.turns, t.start, func(t *turn, at int64) int { return cmp.Compare(t.start, at+1) })
+	for n > 0 {
+		if n--; !r.turns[n].utility() {
+			return r.turns[n]
+		}
+	}
+	return nil
+}
+
+// utility reports whether a turn is no part of the conversation, as its source says.
+func (t *turn) utility() bool {
+	for _, r := range t.recs {
+		word := r.text(fieldPurpose)
+		if r.utility || word != "" && slices.ContainsFunc(r.src.Utility, func(p string) bool { return glob(p, word) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// id returns the id of a run: the key of its records where there is one, else the id of its span.
+func (r *run) id() string {
+	switch n := r.name; {
+	case n.text != "":
+		return n.text
+	case r.rec != nil:
+		return r.rec.row.Span.String()
+	case n.span != (session.SpanID{}):
+		return n.span.String()
+	case n.trace != (session.TraceID{}):
+		return n.trace.String()
+	}
+	return r.key.ID
+}
