@@ -10,10 +10,12 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/acp"
 	"github.com/otelagent/otelagent/dialects/clark"
+	"github.com/otelagent/otelagent/dialects/claudecode"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
@@ -25,20 +27,24 @@ type Dialect struct {
 	Reads string
 	// New returns a Decoder that has met nothing.
 	New func(...input.Option) input.Decoder
+	// Layout says where the agent keeps its sessions; nil where it keeps none. New returns a transcript.Decoder then.
+	Layout *transcript.Layout
 
 	line     func(input.Outline) (why string) // of a line, which may be cut
 	document func(input.Outline) (why string) // of an input that has no lines; nil where there is none
 }
 
 var all = []Dialect{
-	{ndjson.Dialect, "our own events as JSON lines", of(ndjson.NewDecoder), ndjson.Recognise, nil},
-	{phi.Dialect, "AgentEvents as lines or server-sent events, saved sessions, message arrays", of(phi.NewDecoder),
+	{ndjson.Dialect, "our own events as JSON lines", of(ndjson.NewDecoder), nil, ndjson.Recognise, nil},
+	{phi.Dialect, "AgentEvents as lines or server-sent events, saved sessions, message arrays", of(phi.NewDecoder), nil,
 		phi.Recognise, phi.RecogniseDocument},
-	{clark.Dialect, "AgentEvents, bare or in an envelope, and TrajectoryRecords", of(clark.NewDecoder), clark.Recognise,
+	{clark.Dialect, "AgentEvents, bare or in an envelope, and TrajectoryRecords", of(clark.NewDecoder), nil, clark.Recognise,
 		nil},
-	{acp.Dialect, "captures of Agent Client Protocol messages", of(acp.NewDecoder), acp.Recognise, nil},
-	{guide.Dialect, "sessions of the agent guide as JSON, JSONL or SQLite", of(guide.NewDecoder), guide.Recognise,
+	{acp.Dialect, "captures of Agent Client Protocol messages", of(acp.NewDecoder), nil, acp.Recognise, nil},
+	{guide.Dialect, "sessions of the agent guide as JSON, JSONL or SQLite", of(guide.NewDecoder), nil, guide.Recognise,
 		guide.RecogniseDocument},
+	{claudecode.Dialect, "transcripts of Claude Code", of(claudecode.NewDecoder), &claudecode.Layout, claudecode.Recognise,
+		nil},
 }
 
 // of makes a constructor of the interface from one of a type.

@@ -39,6 +39,8 @@ type Call struct {
 	Run string
 	// Model and Provider answered.
 	Model, Provider, StopReason, Variant string
+	// Purpose is empty for a call of the conversation.
+	Purpose spans.Purpose
 	// Usage is that of the whole call as far as the record knows it: the greatest of each count is kept. It is a lower
 	// bound if it is one in all records.
 	Usage *event.Usage
@@ -64,6 +66,8 @@ type Result struct {
 	Message []byte
 	// Denied is the permission that was refused, as far as it is known; nil when the call was not refused.
 	Denied *event.PermissionEvaluation
+	// Done says that the run which the call spawned has ended.
+	Done bool
 }
 
 // Thread is one conversation: that of a session, or of a sub-agent. One run of it is open at most.
@@ -77,6 +81,7 @@ type Thread struct {
 	fork string // session that this one was forked from
 
 	copied, skip bool // the open run is a copy; what comes is a duplicate
+	settled      bool // nothing followed since Settle
 	turns        int64
 	trigger      spans.Trigger
 	model        string
@@ -174,7 +179,7 @@ func (t *Thread) Message(m event.Message) {
 	if t.skip {
 		return
 	}
-	m.Raw = bytes.Clone(m.Raw)
+	m.Raw, t.settled = bytes.Clone(m.Raw), false
 	if t.messages = append(t.messages, m); len(t.messages) == maxPending {
 		t.flush()
 	}
@@ -220,9 +225,9 @@ func (t *Thread) Call(c Call) bool {
 		}
 	}
 	t.close()
-	t.failure = ""
+	t.failure, t.settled = "", false
 	info := event.TurnInfo{Index: new(t.turns), Model: c.Model, Provider: c.Provider, Variant: c.Variant,
-		Trigger: spans.TriggerContinuation}
+		Purpose: c.Purpose, Trigger: spans.TriggerContinuation}
 	if t.turns == 0 {
 		info.Trigger = t.trigger
 	}
@@ -297,6 +302,7 @@ func (u *turn) merge(c Call) {
 		u.Usage = cmp.Or(a, b)
 		return
 	}
+	a.LowerBound = a.LowerBound && b.LowerBound
 	for _, n := range [][2]*int64{{&a.Input, &b.Input}, {&a.Output, &b.Output}, {&a.Reasoning, &b.Reasoning},
 		{&a.CacheRead, &b.CacheRead}, {&a.CacheWrite, &b.CacheWrite}, {&a.Total, &b.Total}} {
 		*n[0] = max(*n[0], *n[1])
@@ -344,7 +350,7 @@ func (t *Thread) Result(r Result) bool {
 		t.e.Emit(&event.PermissionEvaluated{Meta: t.meta(r.At), PermissionEvaluation: *d})
 	}
 	if r.ChildRunID != "" || r.ChildSessionID != "" {
-		l := Link{t.Session, t.run, r.CallID}
+		l := Link{Session: t.Session, Run: t.run, Call: r.CallID, Done: r.Done}
 		if r.ChildSessionID != "" {
 			t.e.Spawn("", r.ChildSessionID, l)
 		} else {
@@ -400,6 +406,9 @@ func (t *Thread) Other(typ string, body []byte, at time.Time) {
 	}
 }
 
+// Settle says that the agent waits for a prompt: if nothing follows in the input, the run has ended.
+func (t *Thread) Settle() { t.settled = t.run != "" }
+
 // Fail says that a call failed for good. If no reply follows, the run ends so.
 func (t *Thread) Fail(reason string) { t.failure = reason }
 
@@ -419,7 +428,7 @@ func (t *Thread) End(at time.Time, res event.RunResult) {
 	}
 	res.Status = cmp.Or(res.Status, spans.RunStatusCompleted)
 	t.e.Emit(&event.RunEnded{Meta: t.meta(at), RunResult: res})
-	t.prev, t.run, t.failure, t.discarded = t.run, "", "", nil
+	t.prev, t.run, t.failure, t.discarded, t.settled = t.run, "", "", nil, false
 }
 
 // close ends the open turn.
@@ -451,7 +460,7 @@ func (t *Thread) finish(ends bool) {
 	if t.run == "" || t.skip {
 		return
 	}
-	if ends && u != nil && u.open == 0 && u.StopReason != "" && len(u.tools) == 0 || ends && t.failure != "" {
+	if ends && (t.settled || t.failure != "" || u != nil && u.StopReason != "" && len(u.tools) == 0) {
 		t.End(time.Time{}, event.RunResult{})
 		return
 	}

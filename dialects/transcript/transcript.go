@@ -105,26 +105,31 @@ const (
 	Copied                 // in another session
 )
 
-// First returns where an id of a session was met first, and in which session. The empty id is always new.
+// First returns where an id of a session was met first, and in which session, and remembers it. The empty id is always
+// new.
 func (e *Emitter) First(session, id string) (Origin, string) {
-	if id == "" {
-		return New, session
-	}
-	n, ok := e.numbers[session]
-	if !ok {
-		n = int32(len(e.sessions))
-		e.numbers[session], e.sessions = n, append(e.sessions, session)
-	}
-	d := digestOf(id)
-	at, met := e.ids[d]
-	switch {
-	case !met:
+	origin, owner := e.Met(session, id)
+	if origin == New && id != "" {
+		n, ok := e.numbers[session]
+		if !ok {
+			n = int32(len(e.sessions))
+			e.numbers[session], e.sessions = n, append(e.sessions, session)
+		}
 		if len(e.ids) == maxIDs {
 			clear(e.ids)
 		}
-		e.ids[d] = place{int32(e.number), n}
+		e.ids[digestOf(id)] = place{int32(e.number), n}
+	}
+	return origin, owner
+}
+
+// Met returns what First returns, and remembers nothing.
+func (e *Emitter) Met(session, id string) (Origin, string) {
+	at, met := e.ids[digestOf(id)]
+	switch {
+	case !met || id == "":
 		return New, session
-	case at.session != n:
+	case e.sessions[at.session] != session:
 		return Copied, e.sessions[at.session]
 	case at.file == int32(e.number):
 		return Again, session
@@ -132,14 +137,11 @@ func (e *Emitter) First(session, id string) (Origin, string) {
 	return Repeated, session
 }
 
-// Met reports whether an id of a session was met before, without remembering it.
-func (e *Emitter) Met(session, id string) bool {
-	at, met := e.ids[digestOf(id)]
-	return met && e.sessions[at.session] == session
+// Link is the tool call that spawned a run. Done says that the call has the result of that run.
+type Link struct {
+	Session, Run, Call string
+	Done               bool
 }
-
-// Link is the tool call that spawned a run.
-type Link struct{ Session, Run, Call string }
 
 // Spawn remembers that a tool call spawned the child of that name (a run of its session, or a session), so that the run
 // which begins by that name is its child.

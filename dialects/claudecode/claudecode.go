@@ -1,0 +1,198 @@
+// Package claudecode reads the transcripts of Claude Code: the files SESSION.jsonl below ~/.claude/projects, those of its
+// sub-agents, and large outputs of tools. The format is internal to that program and changes; dialects/README.md says
+// what is inferred and what is lost.
+//
+//	for _, family := range families {
+//		for ev, err := range family.Events(claudecode.NewDecoder()) { ... }
+//	}
+//
+// where families comes from [transcript.Find] and [Layout]. A single file is read with Events, as that of any dialect.
+package claudecode
+
+import (
+	"bytes"
+	"io"
+	"iter"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/object"
+)
+
+// Dialect is the name of this dialect in RunInfo.Dialect.
+const Dialect = "claude-code"
+
+// maxSides is how many sub-agents in line, compactions and titles of a file are remembered.
+const maxSides = 4096
+
+// Events reads one transcript from r until its end. It is NewDecoder(opts...).Events(r).
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
+	return NewDecoder(opts...).Events(r)
+}
+
+// A Decoder reads the files of a family, or single ones. Not safe for concurrent use.
+type Decoder struct {
+	shell input.Shell
+	e     *transcript.Emitter
+
+	session string                        // of the file or stream at hand
+	talks   map[*transcript.Thread]*talk  // what is known of a thread
+	sides   map[string]*transcript.Thread // threads of sub-agents in line, by their lines
+	calls   map[string]*transcript.Thread // and by the call that spawned them
+	side    *transcript.Thread            // the last one
+	below   map[string]bool               // lines below which a prompt stands
+	summed  []summed                      // calls of compactions
+	titles  []title                       // of which it is not known whose they are
+	rank    map[string]int                // of the title of a session
+}
+
+// NewDecoder returns a Decoder that has read nothing.
+func NewDecoder(opts ...input.Option) *Decoder {
+	d := &Decoder{shell: input.NewShell(Dialect, ndjson.Read, opts...), talks: map[*transcript.Thread]*talk{},
+		sides: map[string]*transcript.Thread{}, calls: map[string]*transcript.Thread{}, below: map[string]bool{},
+		rank: map[string]int{}}
+	d.e = transcript.NewEmitter(&d.shell)
+	d.session = d.shell.Settings.Session
+	return d
+}
+
+// Stats returns what was read so far.
+func (d *Decoder) Stats() input.Stats { return d.shell.Stats }
+
+// Next says that the next call of Events reads f.
+func (d *Decoder) Next(f transcript.File) {
+	d.e.Next(f)
+	if d.session = f.Parent; !strings.HasPrefix(f.ID, agentPrefix) {
+		d.session = f.ID
+	}
+}
+
+// Events reads r until its end, as [input.Decoder] describes. An input that Next did not name is of the session that
+// its lines name.
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
+	if d.e.File.Path == "" {
+		d.e.Next(transcript.File{})
+	}
+	return d.shell.Events(r, input.Reader{Line: d.line, End: d.end})
+}
+
+// end reports what the end of a file shows.
+func (d *Decoder) end() {
+	for t, k := range d.talks {
+		d.endCompaction(t, k)
+		if t.Name != "" && d.e.Spawned(t.Session, t.Run()).Done {
+			t.Settle()
+		}
+	}
+	for _, s := range d.titles {
+		if met, _ := d.e.Met(d.session, linePrefix+s.leaf); met == transcript.Again || met == transcript.Repeated {
+			d.title(s.text, 1, time.Time{})
+		}
+	}
+	d.titles = nil
+	d.e.Finish()
+	d.e.File = transcript.File{}
+}
+
+// Ids of lines and sub-agents are remembered under names of their own: a prompt's line is also its run.
+const linePrefix, agentPrefix = "line ", "agent "
+
+// Layout is where Claude Code keeps its sessions.
+var Layout = transcript.Layout{Dialect: Dialect, Roots: roots, Is: isTranscript, Head: headOf}
+
+func roots(env func(string) string, home string) (roots []string) {
+	if moved := env("CLAUDE_CONFIG_DIR"); moved != "" {
+		for dir := range strings.SplitSeq(moved, ",") {
+			roots = append(roots, filepath.Join(strings.TrimSpace(dir), "projects"))
+		}
+		return roots
+	}
+	for _, dir := range []string{".claude/projects", ".config/claude/projects",
+		"Library/Application Support/Claude/local-agent-mode-sessions",
+		"Library/Developer/Xcode/CodingAssistant/ClaudeAgentConfig/projects"} {
+		roots = append(roots, filepath.Join(home, filepath.FromSlash(dir)))
+	}
+	return roots
+}
+
+func isTranscript(path string) bool {
+	return strings.HasSuffix(path, ".jsonl") || strings.HasSuffix(path, ".jsonl.zst")
+}
+
+var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// headOf finds the session in the name of a file or in its lines, and what it has in common with others: the first line
+// of a history, and the session from which it was forked.
+func headOf(path string, head []byte) (h transcript.Head) {
+	session := ""
+	for line := range bytes.Lines(head) {
+		o, err := object.Parse(bytes.TrimSpace(line))
+		if err != nil {
+			continue
+		}
+		if session == "" && known(o.String("type")) {
+			session = o.String("sessionId")
+		}
+		at, _ := input.Time(o.Raw("timestamp"))
+		if at.IsZero() || o.String("uuid") == "" {
+			continue
+		}
+		h.Started, h.Parent = at, from(o)
+		if !o.Has("parentUuid") {
+			h.Keys = []string{linePrefix + o.String("uuid")}
+		}
+		break
+	}
+	if session == "" {
+		return transcript.Head{}
+	}
+	stem := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".zst"), ".jsonl")
+	agent, isAgent := strings.CutPrefix(stem, "agent-")
+	switch {
+	case isAgent:
+		h.ID, h.Parent, h.Keys = agentPrefix+session+" "+agent, session, nil
+		h.Early = isCompaction(agent)
+		if before, _, ok := strings.Cut(filepath.ToSlash(path), "/subagents/"); ok {
+			h.Folder = filepath.FromSlash(before)
+		}
+	case uuid.MatchString(stem):
+		h.ID = stem
+		fallthrough
+	default:
+		if h.ID == "" {
+			h.ID = session
+		}
+		h.Folder = filepath.Join(filepath.Dir(path), stem)
+	}
+	return h
+}
+
+// from returns the session from which a line was copied, as far as it says so.
+func from(o *object.Object) string {
+	if of := o.Object("forkedFrom").String("sessionId"); of != "" {
+		return of
+	}
+	if of := o.String("session_id"); of != o.String("sessionId") {
+		return of
+	}
+	return ""
+}
+
+// isCompaction reports whether a sub-agent is the call that writes the summary of a compaction.
+func isCompaction(agent string) bool { return strings.HasPrefix(agent, "acompact") }
+
+// Recognise returns why a line, which may be cut, is one of Claude Code; empty when it is none.
+func Recognise(o input.Outline) (why string) {
+	switch kind := o.Text("", "type"); {
+	case known(kind) && o.Has("", "sessionId") && !o.Has("", "projectHash"),
+		kind == "file-history-snapshot" && o.Has("", "messageId"), kind == "summary" && o.Has("", "leafUuid"):
+		return "lines with type " + kind + " and sessionId"
+	}
+	return ""
+}

@@ -1,0 +1,238 @@
+package claudecode
+
+import (
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// row is a line while it is read.
+type row struct {
+	*object.Object
+	t    *transcript.Thread
+	k    *talk
+	text []byte // the whole line
+	kind string // type and subtype
+	uuid string
+	at   time.Time
+}
+
+// kinds are the lines that have a meaning here, by type and subtype; all others are kept as they are. A nil one is known
+// and adds nothing.
+var kinds = map[string]func(*Decoder, *row){
+	"user":                         (*Decoder).user,
+	"assistant":                    (*Decoder).assistant,
+	"attachment":                   (*Decoder).attachment,
+	"attachment.queued_command":    (*Decoder).queued,
+	"progress":                     (*Decoder).progress,
+	"progress.agent_progress":      nil, // repeats the lines of a sub-agent
+	"file-history-snapshot":        nil,
+	"last-prompt":                  nil, // repeats a prompt
+	"queue-operation":              (*Decoder).other,
+	"permission-mode":              (*Decoder).mode,
+	"summary":                      (*Decoder).summary,
+	"custom-title":                 titled("customTitle", 3),
+	"ai-title":                     titled("aiTitle", 2),
+	"agent-name":                   stated("agentName", "agent_name"),
+	"pr-link":                      stated("prUrl", "pr"),
+	"system":                       (*Decoder).other,
+	"system.compact_boundary":      (*Decoder).boundary,
+	"system.microcompact_boundary": (*Decoder).microcompact,
+	"system.api_error":             (*Decoder).retried,
+	"system.turn_duration":         func(d *Decoder, r *row) { r.t.End(r.at, event.RunResult{}) },
+	"system.stop_hook_summary":     func(d *Decoder, r *row) { d.other(r); r.t.Settle() },
+}
+
+// known reports whether lines of that type are of Claude Code.
+func known(kind string) bool { _, ok := kinds[kind]; return ok }
+
+// line reads one line.
+func (d *Decoder) line(l input.Line) {
+	o := d.shell.Object(l)
+	if o == nil {
+		return
+	}
+	r := &row{Object: o, text: l.Text, kind: o.String("type"), uuid: o.String("uuid")}
+	if r.kind == "" {
+		o.Fail("type", "want a string that is not empty")
+	}
+	if d.shell.RejectProblems("", o) {
+		return
+	}
+	d.shell.Stats.Events++
+	r.at, _ = input.Time(o.Raw("timestamp"))
+	d.place(r)
+	if r.uuid != "" {
+		if met, _ := d.e.First(r.t.Session, linePrefix+r.uuid); met == transcript.Again || met == transcript.Repeated {
+			return
+		}
+	}
+	for _, sub := range []string{o.String("subtype"), sub(o, "data"), sub(o, "attachment")} {
+		if sub != "" {
+			r.kind += "." + sub
+			break
+		}
+	}
+	d.state(r)
+	typ, _, _ := strings.Cut(r.kind, ".")
+	read, ok := kinds[r.kind]
+	if !ok {
+		read, ok = kinds[typ]
+	}
+	switch {
+	case !ok:
+		d.other(r)
+	case read != nil:
+		read(d, r)
+	}
+	d.shell.RejectProblems(typ, o)
+}
+
+// sub returns the type of a part of a line.
+func sub(o *object.Object, key string) string {
+	if v := o.Raw(key); len(v) > 0 && v[0] == '{' {
+		return object.Of("", v).String("type")
+	}
+	return ""
+}
+
+// place finds the session and the thread of a line: a sub-agent's by its id; in line, by the line above it.
+func (d *Decoder) place(r *row) {
+	id, above := r.String("sessionId"), r.String("parentUuid")
+	if id != "" && (d.session == "" || d.e.File.Path == "" && r.kind == "user" && above == "" && id != d.session) {
+		d.session = id
+	}
+	agent, side := r.String("agentId"), r.Bool("isSidechain")
+	switch {
+	case agent != "" && (r.kind == "user" || r.kind == "assistant" || side != nil):
+		r.t = d.e.Thread(d.session, agent)
+	case side != nil && *side:
+		if r.t = d.sides[above]; r.t == nil && above == "" && r.kind == "user" || r.t == nil && d.side == nil {
+			if len(d.sides) > 16*maxSides {
+				clear(d.sides)
+			}
+			r.t = d.e.Thread(d.session, "in line "+r.uuid)
+		} else if r.t == nil {
+			r.t = d.side
+		}
+		d.sides[r.uuid], d.side = r.t, r.t
+	default:
+		r.t = d.e.Thread(d.session, "")
+	}
+	if r.k = d.talks[r.t]; r.k == nil {
+		if len(d.talks) > maxSides {
+			clear(d.talks)
+		}
+		r.k = &talk{}
+		d.talks[r.t] = r.k
+	}
+}
+
+// state states what the envelope of a line says of the session.
+func (d *Decoder) state(r *row) {
+	if r.t.Name == "" && r.uuid != "" {
+		d.e.Fact(r.t.Session, "cwd", r.Raw("cwd"), r.at)
+		d.e.Fact(r.t.Session, "git_branch", r.Raw("gitBranch"), r.at)
+	}
+	for _, c := range []struct {
+		key string
+		to  *string
+	}{{"permissionMode", &r.k.mode}, {"version", &r.k.version}, {"effort", &r.k.effort}} {
+		if v := r.Raw(c.key); len(v) > 0 && v[0] == '"' {
+			*c.to, _ = rawjson.String(v)
+		}
+	}
+}
+
+// other keeps a line as it is.
+func (d *Decoder) other(r *row) { r.t.Other(Dialect+"."+r.kind, r.text, r.at) }
+
+func (d *Decoder) mode(*row) {} // state has read it
+
+// stated makes a fact of a member.
+func stated(key, fact string) func(*Decoder, *row) {
+	return func(d *Decoder, r *row) { d.e.Fact(r.t.Session, fact, r.Raw(key), r.at) }
+}
+
+// title is what a summary says about the history that ends with a line.
+type title struct {
+	leaf string
+	text []byte
+}
+
+// titled makes the title of a member. Of the titles of a session the one of the highest rank counts, then the last.
+func titled(key string, rank int) func(*Decoder, *row) {
+	return func(d *Decoder, r *row) { d.title(r.Raw(key), rank, r.at) }
+}
+
+func (d *Decoder) title(text []byte, rank int, at time.Time) {
+	if rank >= d.rank[d.session] {
+		d.rank[d.session] = rank
+		d.e.Fact(d.session, "title", text, at)
+	}
+}
+
+// summary keeps the title of a history until it is known whether that is this session's: files may also hold those of
+// earlier sessions.
+func (d *Decoder) summary(r *row) {
+	if text := r.Raw("summary"); text != nil && len(d.titles) < maxSides {
+		d.titles = append(d.titles, title{r.String("leafUuid"), append([]byte(nil), text...)})
+	}
+}
+
+// progress reports what a tool or hook says while it runs.
+func (d *Decoder) progress(r *row) {
+	r.t.Progress(r.String("parentToolUseID"), Dialect+"."+r.kind, r.Raw("data"), r.at)
+}
+
+// attachment keeps what the agent adds to the context.
+func (d *Decoder) attachment(r *row) { d.other(r) }
+
+// queued reads a prompt or notice that waited in the queue: it steers the run, or begins one where none is at work.
+func (d *Decoder) queued(r *row) {
+	a := r.Object.Object("attachment")
+	content := a.Raw("prompt")
+	if content == nil {
+		d.other(r)
+		return
+	}
+	m := event.Message{Raw: input.Members("role", "user", "content", content), Role: "user", Time: r.at}
+	if text := textOf(content); r.t.Idle() && classify(text) != prompt {
+		d.begin(r, triggers[classify(text)], m)
+		return
+	}
+	r.t.Message(m)
+}
+
+// boundary begins a compaction: its summary is the next message.
+func (d *Decoder) boundary(r *row) {
+	d.endCompaction(r.t, r.k)
+	meta := r.Object.Object("compactMetadata")
+	c := &compaction{id: r.uuid, at: r.at}
+	c.Kind, c.Trigger, c.InputTokens = spans.CompactionKindSummary, meta.String("trigger"), meta.Count("preTokens")
+	c.res.OutputTokens = meta.Count("postTokens")
+	c.res.Usage = d.claim(r.t.Session, r.at)
+	r.k.compaction = c
+}
+
+// microcompact reports that results of tools were dropped.
+func (d *Decoder) microcompact(r *row) {
+	meta := r.Object.Object("microcompactMetadata")
+	r.t.Compact(r.uuid, r.at, event.Compaction{Kind: spans.CompactionKindPrune, Trigger: meta.String("trigger"),
+		InputTokens: meta.Count("preTokens")}, event.CompactionResult{TokensGone: meta.Count("tokensSaved")})
+}
+
+// retried reports a call that failed and is repeated.
+func (d *Decoder) retried(r *row) {
+	if r.t.Run() == "" {
+		d.other(r)
+		return
+	}
+	r.t.Discard(event.DiscardedAttempt{At: event.Moment{Time: r.at}, Reason: "api_error", Error: string(r.Raw("error"))})
+}
