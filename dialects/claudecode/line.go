@@ -69,7 +69,8 @@ func (d *Decoder) line(l input.Line) {
 	r.at, _ = input.Time(o.Raw("timestamp"))
 	d.place(r)
 	if r.uuid != "" {
-		if met, _ := d.e.First(r.t.Session, linePrefix+r.uuid); met == transcript.Again || met == transcript.Repeated {
+		met, _ := d.e.First(r.t.Session, linePrefix+r.uuid)
+		if met == transcript.Repeated || met == transcript.Again && uuid.MatchString(r.uuid) {
 			return
 		}
 	}
