@@ -30,7 +30,7 @@ func TestViewsOfLowerBounds(t *testing.T) {
 		`{"type":"otelagent.turn_ended","ts":"2026-11-21T09:00:03Z","run":"r","usage":{"input":7,"output":2,`+
 			`"lower_bound":true},"output":{"role":"assistant","content":"Hi"}}`,
 		`{"type":"otelagent.compaction_ended","ts":"2026-11-21T09:00:04Z","run":"r","kind":"summary",`+
-			`"usage":{"input":1000,"output":80,"lower_bound":true}}`)
+			`"usage":{"input":1000,"output":80,"lower_bound":true},"cost":0.25,"currency":"USD"}`)
 	d, _ := dialects.Named("otelagent")
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
 	recordAll(t, p, d.New().Events(strings.NewReader(text)))
@@ -67,14 +67,15 @@ func TestViewsOfLowerBounds(t *testing.T) {
 		want []string
 	}{
 		"show": {show.String(), []string{`1 turn · 1 utility call`, `tokens +≥27 in · ≥7 out`,
-			`and in compactions · ≥1000 in · ≥80 out`, `compaction · summary · used ≥1000 in, ≥80 out`,
+			`and in compactions · ≥1000 in · ≥80 out`,
+			`USD 0.5000 reported for 1 turn · USD 0.2500 reported for 1 compaction`, `compaction · summary · used ≥1000 in, ≥80 out`,
 			`(?s)turn 1 .*turn 0 · utility`}},
 		"ls":    {list.String(), []string{` 1 +0 +≥27 +≥7`}},
 		"stats": {sums.String(), []string{`2 turns in 1 session · 1 of them utility calls`, `≥27 input · ≥7 output`, `≥1000 +≥80`}},
 		"csv":   {csv.String(), []string{`,27,7,0,0,0,0.5,USD`}},
 		"jsonl": {rows.String(), []string{
 			`otelagent[^\n]*usage[^\n]*27[^\n]*lower_bound[^\n]*compactions[^\n]*1000`, `Hello`,
-			`compaction_ended[^\n]*1000[^\n]*lower_bound`}},
+			`"cost\\":{\\"USD\\":0.75}`, `compaction_ended[^\n]*1000[^\n]*lower_bound[^\n]*0.25`}},
 	} {
 		for _, want := range c.want {
 			if !regexp.MustCompile(want).MatchString(c.text) {

@@ -402,6 +402,10 @@ const (
 	CompactionUsageCacheWriteKey = attribute.Key("otelagent.compaction.usage.cache_write_tokens")
 	// CompactionUsageLowerBoundKey (bool; enum; on compaction.run): The true counts are these or more.
 	CompactionUsageLowerBoundKey = attribute.Key("otelagent.compaction.usage.lower_bound")
+	// CompactionCostKey (double; number; on compaction.run): Cost of these calls as the loop reported it.
+	CompactionCostKey = attribute.Key("otelagent.compaction.cost")
+	// CompactionCostCurrencyKey (string; name; on compaction.run): Its ISO 4217 currency.
+	CompactionCostCurrencyKey = attribute.Key("otelagent.compaction.cost.currency")
 	// CompactionRemovedTokensKey (int, {token}; number; on compaction.run): Tokens removed, where the loop reports only that.
 	CompactionRemovedTokensKey = attribute.Key("otelagent.compaction.removed_tokens")
 	// CompactionRemovedKey (string[]; id; on compaction.run): Ids of removed messages in the loop's terms, at most 1,024.
@@ -1090,6 +1094,8 @@ var attributes = []Attribute{
 	{Key: CompactionUsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "As above."},
 	{Key: CompactionUsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "As above."},
 	{Key: CompactionUsageLowerBoundKey, Type: "bool", Class: ClassEnum, Brief: "The true counts are these or more."},
+	{Key: CompactionCostKey, Type: "double", Class: ClassNumber, Brief: "Cost of these calls as the loop reported it."},
+	{Key: CompactionCostCurrencyKey, Type: "string", Class: ClassName, Brief: "Its ISO 4217 currency."},
 	{Key: CompactionRemovedTokensKey, Type: "int", Class: ClassNumber, Brief: "Tokens removed, where the loop reports only that."},
 	{Key: CompactionRemovedKey, Type: "string[]", Class: ClassID, Brief: "Ids of removed messages in the loop's terms, at most 1,024."},
 	{Key: CompactionRunsKey, Type: "int", Class: ClassNumber, Brief: "Runs whose messages were compacted."},

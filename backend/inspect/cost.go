@@ -47,23 +47,28 @@ func (r *renderer) cost(run *session.Run, t *session.Turn) string {
 
 const noPrice = "no price of this model"
 
-// costs sums up the costs of the turns: as reported, then as computed, by currency.
+// costs sums up the costs of turns and compactions: as reported, then as computed, by currency.
 func (r *renderer) costs() []string {
-	type kind struct{ of, currency string }
-	sums, turns := map[kind]float64{}, map[kind]int{}
-	add := func(k kind, amount float64) { sums[k], turns[k] = sums[k]+amount, turns[k]+1 }
+	type kind struct{ of, currency, what string }
+	sums, parts := map[kind]float64{}, map[kind]int{}
+	add := func(k kind, amount float64) { sums[k], parts[k] = sums[k]+amount, parts[k]+1 }
 	var missing []string
 	without := 0
 	for _, run := range r.main.Runs {
 		if run.Copied {
 			continue
 		}
+		for n := range run.Walk() {
+			if c := n.Compaction; c != nil && c.Cost != nil {
+				add(kind{"reported", c.Currency, "compaction"}, *c.Cost)
+			}
+		}
 		for _, t := range run.Turns {
 			if t.Cost != nil && !math.IsNaN(*t.Cost) && !math.IsInf(*t.Cost, 0) {
-				add(kind{"reported", t.Currency}, *t.Cost)
+				add(kind{"reported", t.Currency, "turn"}, *t.Cost)
 			}
 			if amount, ok := r.computed(run, t); ok {
-				add(kind{"computed", stats.Currency}, amount)
+				add(kind{"computed", stats.Currency, "turn"}, amount)
 			} else if r.o.Prices != nil && t.UsageTold() {
 				without++
 				model := cmp.Or(t.Answered, t.Model, run.Model, "no model")
@@ -75,9 +80,9 @@ func (r *renderer) costs() []string {
 	}
 	var out []string
 	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b kind) int {
-		return cmp.Or(cmp.Compare(b.of, a.of), cmp.Compare(a.currency, b.currency))
+		return cmp.Or(cmp.Compare(b.of, a.of), cmp.Compare(a.currency, b.currency), cmp.Compare(b.what, a.what))
 	}) {
-		out = append(out, money(k.currency, sums[k])+" "+k.of+" for "+plural(turns[k], "turn"))
+		out = append(out, money(k.currency, sums[k])+" "+k.of+" for "+plural(parts[k], k.what))
 	}
 	if without > 0 {
 		out = append(out, "no price for "+plural(without, "turn")+" of "+Clean(strings.Join(missing, ", ")))

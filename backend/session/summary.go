@@ -38,7 +38,7 @@ type Summary struct {
 	// that it was put away: lists leave it out unless asked.
 	Title    string `json:"title,omitempty"`
 	Archived bool   `json:"archived,omitempty"`
-	// Cost is the sum of what the loops reported of its turns, in Currency; zero and empty where none was reported,
+	// Cost is the sum of what the loops reported of its turns and compactions, in Currency; zero and empty where none was reported,
 	// or in several currencies.
 	Cost     float64 `json:"cost,omitempty"`
 	Currency string  `json:"currency,omitempty"`
@@ -114,6 +114,10 @@ func Summarize(s *Session) Summary {
 				break
 			}
 			model(began, cmp.Or(t.Answered, t.Model, r.Model))
+		case KindCompaction:
+			if c := n.Compaction; c.Cost != nil && !r.Copied {
+				costs[c.Currency] += *c.Cost
+			}
 		case KindToolCall:
 			sum.ToolCalls++
 			switch n.Call.Outcome {

@@ -317,8 +317,11 @@ type Compaction struct {
 	InputTokens        *int64 `json:"input_tokens,omitempty" attr:"otelagent.compaction.input_tokens"`
 	OutputTokens       *int64 `json:"output_tokens,omitempty" attr:"otelagent.compaction.output_tokens"`
 	RemovedTokens      *int64 `json:"removed_tokens,omitempty" attr:"otelagent.compaction.removed_tokens"`
-	// Usage is that of the compaction's own model calls, part of no turn; nil when it is not known.
+	// Usage is that of the compaction's own model calls, part of no turn, Cost what the loop reports of them; nil when
+	// it is not known.
 	Usage    *Usage   `json:"usage,omitempty" attr:"otelagent.compaction.usage.*_tokens"`
+	Cost     *float64 `json:"cost,omitempty" attr:"otelagent.compaction.cost"`
+	Currency string   `json:"currency,omitempty" attr:"otelagent.compaction.cost.currency"`
 	Runs     *int64   `json:"runs,omitempty" attr:"otelagent.compaction.runs"`
 	Removed  []string `json:"removed,omitempty" attr:"otelagent.compaction.removed"`
 	Applied  *bool    `json:"applied,omitempty" attr:"otelagent.compaction.applied"`

@@ -251,6 +251,8 @@ var kinds = [...]shape{
 		f("removed_tokens", "TokensGone", "tokens removed, where the loop reports only that"),
 		f("runs", "Runs", "runs whose messages were compacted"),
 		f("usage", "Usage", "the usage of the compaction's own model calls, which are no turns"),
+		f("cost", "Cost", "what these calls cost, as the loop reports it"),
+		f("currency", "Currency", "of the cost: ISO 4217"),
 		f("removed", "Removed", "ids of removed messages"),
 		f("applied", "Applied", "whether it took effect"),
 		f("category", "Category", "the loop's category of a revert"),

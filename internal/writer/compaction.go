@@ -74,7 +74,7 @@ func (c *Compacting) End(res CompactionResult) {
 	if c == nil {
 		return
 	}
-	a := endAttrs(c.origin, 22)
+	a := endAttrs(c.origin, 24)
 	if c.recording {
 		a.known(spans.CompactionMessagesBeforeKey, res.MessagesBefore)
 		a.known(spans.CompactionMessagesAfterKey, res.MessagesAfter)
@@ -85,6 +85,10 @@ func (c *Compacting) End(res CompactionResult) {
 		a.known(spans.CompactionRunsKey, res.Runs)
 		if res.Usage != nil {
 			a.normalUsage(normalised(res.Usage), &compactionUsageKeys)
+		}
+		if res.Cost != nil {
+			a.kv = append(a.kv, spans.CompactionCostKey.Float64(*res.Cost))
+			a.name(spans.CompactionCostCurrencyKey, res.Currency)
 		}
 		a.ids(spans.CompactionRemovedKey, res.Removed, maxIDList)
 		a.flag(spans.CompactionAppliedKey, res.Applied)

@@ -248,8 +248,11 @@ type CompactionResult struct {
 	// Applied says whether it took effect; nil when the loop does not report it.
 	Applied          *bool
 	Category, Target string
-	// Usage is that of the compaction's own model calls, which are no turns; nil when it is not known.
-	Usage *Usage
+	// Usage is that of the compaction's own model calls, which are no turns, Cost their money in Currency (ISO 4217), as
+	// the loop reported it; nil when it is not known.
+	Usage    *Usage
+	Cost     *float64
+	Currency string
 	// Reason is why (content); Summary is what replaced the messages, as JSON (content).
 	Reason  string
 	Summary []byte

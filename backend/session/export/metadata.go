@@ -131,6 +131,11 @@ func (g *Guide) sessionRow() *SessionRow {
 				costs[cmp.Or(t.Currency, "unknown")] += *t.Cost
 			}
 		}
+		for n := range r.Walk() {
+			if c := n.Compaction; c != nil && c.Cost != nil && !r.Copied {
+				costs[cmp.Or(c.Currency, "unknown")] += *c.Cost
+			}
+		}
 		for _, t := range g.runs[r].turns {
 			last = t
 		}
@@ -430,7 +435,7 @@ func (e *events) compaction(r *session.Run, c *session.Compaction) {
 	e.add("compaction_ended", c.Start, r, "trigger", c.Trigger, "start", fields("time", stamp(c.Start)),
 		"end", fields("time", stamp(c.End)), "kind", c.Kind, "reason", c.Reason, "messages_before", c.MessagesBefore,
 		"messages_after", c.MessagesAfter, "messages_summarized", c.MessagesSummarized, "input_tokens", c.InputTokens,
-		"output_tokens", c.OutputTokens, "usage", sumOf(c.Usage), "removed_tokens", c.RemovedTokens, "summary", new(int))
+		"output_tokens", c.OutputTokens, "usage", sumOf(c.Usage), "cost", c.Cost, "currency", c.Currency, "removed_tokens", c.RemovedTokens, "summary", new(int))
 }
 
 // placeEvents finds the rows in which runs and turns begin, and those in which runs end: the last row that was made
