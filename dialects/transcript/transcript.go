@@ -158,7 +158,12 @@ func (e *Emitter) Spawned(session, child string) Link { return e.children[digest
 // Fact states a fact about a session: a title, a folder. What was stated last is not stated again. Value is JSON; nil
 // is no fact.
 func (e *Emitter) Fact(session, key string, value []byte, at time.Time) {
-	of, is := digestOf(session, key), digestOf(string(value))
+	e.FactOf(session, "session", key, value, at)
+}
+
+// FactOf is Fact about a part of a session, such as message/ID.
+func (e *Emitter) FactOf(session, subject, key string, value []byte, at time.Time) {
+	of, is := digestOf(session, subject, key), digestOf(string(value))
 	if value == nil || session == "" || e.facts[of] == is {
 		return
 	}
@@ -167,7 +172,15 @@ func (e *Emitter) Fact(session, key string, value []byte, at time.Time) {
 	}
 	e.facts[of] = is
 	e.Emit(&event.FactStated{Meta: e.meta(session, "", at), Dialect: e.Name, Recording: spans.RecordingLedger,
-		Facts: []event.Fact{{Subject: "session", Key: key, Value: value}}})
+		Facts: []event.Fact{{Subject: subject, Key: key, Value: value}}})
+}
+
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 func (e *Emitter) meta(session, run string, at time.Time) event.Meta {
