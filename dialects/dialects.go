@@ -3,17 +3,23 @@ package dialects
 
 import (
 	"bytes"
+	"context"
+	"database/sql"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/dialects/acp"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/claudecode"
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/gemini"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/dialects/opencode"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -45,6 +51,10 @@ var all = []Dialect{
 		guide.RecogniseDocument},
 	{claudecode.Dialect, "transcripts of Claude Code", of(claudecode.NewDecoder), &claudecode.Layout, claudecode.Recognise,
 		nil},
+	{gemini.Dialect, "chats of Gemini CLI", of(gemini.NewDecoder), &gemini.Layout, gemini.Recognise,
+		gemini.RecogniseDocument},
+	{opencode.Dialect, "sessions of OpenCode: database, storage folders, exports", of(opencode.NewDecoder),
+		&opencode.Layout, opencode.RecogniseDocument, opencode.RecogniseDocument},
 }
 
 // of makes a constructor of the interface from one of a type.
@@ -166,4 +176,31 @@ func Recognise(head []byte) (d Dialect, why string, err error) {
 		unknown.met = append(unknown.met, fmt.Sprintf("line %d is %s", m.line, m.dialect.Name))
 	}
 	return Dialect{}, "", unknown
+}
+
+// DatabaseReader is a Decoder that reads SQLite databases, too.
+type DatabaseReader interface {
+	input.Decoder
+	// ReadDB reads the sessions of db, as Events reads those of a file.
+	ReadDB(ctx context.Context, db *sql.DB) iter.Seq2[event.Event, error]
+}
+
+// RecogniseDB returns the dialect whose tables an SQLite database has. New of it returns a DatabaseReader. The error is
+// an *UnknownError, or one of the database.
+func RecogniseDB(ctx context.Context, db *sql.DB) (Dialect, error) {
+	in, err := input.NewDatabase(ctx, db)
+	if err != nil {
+		return Dialect{}, err
+	}
+	there, err := in.IDs("SELECT name FROM sqlite_schema WHERE type = 'table' LIMIT ?")
+	if err != nil {
+		return Dialect{}, err
+	}
+	for name, tables := range map[string][]string{guide.Dialect: {"chat_sessions"}, opencode.Dialect: opencode.Tables} {
+		missing := func(table string) bool { return !slices.Contains(there, any(table)) }
+		if d, ok := Named(name); ok && !slices.ContainsFunc(tables, missing) {
+			return d, nil
+		}
+	}
+	return Dialect{}, &UnknownError{}
 }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/reader"
+	"github.com/otelagent/otelagent/dialects/input"
 )
 
 // database is an open database, or a recording that was read into memory, and the tenant whose sessions are read.
@@ -214,7 +213,7 @@ func isDatabase(path string) bool {
 	if !isSQLite(path) {
 		return false
 	}
-	db, err := openSQLite(path)
+	db, err := input.OpenSQLite(path)
 	if err != nil {
 		return false
 	}
@@ -231,18 +230,9 @@ func isSQLite(path string) bool {
 		return false
 	}
 	defer f.Close()
-	const magic = "SQLite format 3\x00"
-	head := make([]byte, len(magic))
+	head := make([]byte, 16)
 	n, _ := f.ReadAt(head, 0)
-	return string(head[:n]) == magic
-}
-
-// openSQLite opens an SQLite file of another program to read it. Its schema may not call functions that act.
-func openSQLite(path string) (*sql.DB, error) {
-	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(),
-		RawQuery: "mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)&_pragma=trusted_schema(0)&" +
-			"_pragma=cell_size_check(1)"}
-	return sql.Open("sqlite", u.String())
+	return input.IsSQLite(head[:n])
 }
 
 // isFile reports whether an argument is the path of a file, or standard input.

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -152,13 +152,13 @@ func (p *pump) eventsOf(s source) events {
 		return dec.Events(s.r)
 	}
 	return func(yield func(event.Event, error) bool) {
-		db, err := openSQLite(s.name)
+		db, err := input.OpenSQLite(s.name)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		defer db.Close()
-		dec.(*guide.Decoder).ReadDB(context.Background(), db)(yield)
+		dec.(dialects.DatabaseReader).ReadDB(context.Background(), db)(yield)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/guide"
+	"github.com/otelagent/otelagent/dialects/input"
 )
 
 // source is one input, and the dialect that it speaks.
@@ -98,13 +100,16 @@ func (o *sendOptions) open(a *app, quit <-chan struct{}) (_ *sources, err error)
 }
 
 // recognise finds out which dialect is spoken, where no flag names it. It waits for the first line of a pipe.
-func (s *source) recognise(o *sendOptions, a *app) error {
+func (s *source) recognise(o *sendOptions, a *app) (err error) {
 	named := o.From != auto && o.From != ""
 	switch {
-	case s.database && named && o.From != guide.Dialect:
-		return fmt.Errorf("%s is an SQLite file; of those %s is read, not %s", s.name, guide.Dialect, o.From)
 	case s.database:
-		s.dialect, _ = dialects.Named(guide.Dialect)
+		if s.dialect, err = ofTables(s.name); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		if named && o.From != s.dialect.Name {
+			return fmt.Errorf("%s is an SQLite file of %s, not of %s", s.name, s.dialect.Name, o.From)
+		}
 		o.say(a, "%s: %s (an SQLite file)", s.name, s.dialect.Name)
 		return nil
 	case named:
@@ -125,6 +130,21 @@ func (s *source) recognise(o *sendOptions, a *app) error {
 		o.say(a, "%s: %s (%s)", s.name, d.Name, why)
 	}
 	return nil
+}
+
+// ofTables returns the dialect whose tables an SQLite file has; the guide's for one that has none of these.
+func ofTables(path string) (d dialects.Dialect, err error) {
+	db, err := input.OpenSQLite(path)
+	if err != nil {
+		return d, err
+	}
+	defer db.Close()
+	d, err = dialects.RecogniseDB(context.Background(), db)
+	if errors.As(err, new(*dialects.UnknownError)) {
+		d, _ = dialects.Named(guide.Dialect)
+		err = nil
+	}
+	return d, err
 }
 
 // say logs a dialect that was recognised, unless the input is only looked at.

@@ -171,7 +171,7 @@ func TestSendDatabase(t *testing.T) {
 		return err
 	}
 	if err := send(t.Context(), sendOptions{From: "acp", DB: to}); err == nil ||
-		!strings.Contains(err.Error(), "is an SQLite file; of those guide is read, not acp") {
+		!strings.Contains(err.Error(), "is an SQLite file of guide, not of acp") {
 		t.Errorf("%v", err)
 	}
 	must(t, send(t.Context(), sendOptions{DB: to}))

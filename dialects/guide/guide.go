@@ -86,8 +86,8 @@ func (d *Decoder) Stats() input.Stats { return d.r.Stats }
 // of its row is read. The error of an SQLite file is ErrSQLite.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		in, head, _ := input.Head(r, func(head []byte) bool { return len(head) >= len(sqliteMagic) })
-		if isSQLite(head) {
+		in, head, _ := input.Head(r, func(head []byte) bool { return len(head) >= 16 })
+		if input.IsSQLite(head) {
 			yield(nil, ErrSQLite)
 			return
 		}

@@ -1,15 +1,6 @@
 package guide
 
-import (
-	"bytes"
-
-	"github.com/otelagent/otelagent/dialects/input"
-)
-
-// sqliteMagic begins every SQLite database file (https://sqlite.org/fileformat.html, section 1.3.1).
-const sqliteMagic = "SQLite format 3\x00"
-
-func isSQLite(head []byte) bool { return bytes.HasPrefix(head, []byte(sqliteMagic)) }
+import "github.com/otelagent/otelagent/dialects/input"
 
 // isDocument distinguishes a document from lines.
 func isDocument(o input.Outline) bool { return o.Has("", "session", "messages") && !o.Has("", "type") }
@@ -18,7 +9,7 @@ func isDocument(o input.Outline) bool { return o.Has("", "session", "messages") 
 // or messages with their rows; empty when it is neither.
 func RecogniseDocument(o input.Outline) (why string) {
 	switch {
-	case isSQLite(o.Head):
+	case input.IsSQLite(o.Head):
 		return "an SQLite file"
 	case o.Has("session", "id", "agent") && o.Has("session", "created_at", "metadata_json", "metadata", "model_json",
 		"workspace_root", "prompt_tokens"), o.Has("messages[]", "message"):

@@ -1,11 +1,13 @@
 package input
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -35,6 +37,21 @@ const (
 	// rowBytes is less than any row takes in the file.
 	rowBytes = 16
 )
+
+// sqliteMagic begins every SQLite database file (https://sqlite.org/fileformat.html, section 1.3.1).
+const sqliteMagic = "SQLite format 3\x00"
+
+// IsSQLite reports whether an input that begins with head is an SQLite file.
+func IsSQLite(head []byte) bool { return bytes.HasPrefix(head, []byte(sqliteMagic)) }
+
+// OpenSQLite opens an SQLite file of another program to read it, its write-ahead log included. Its schema may not call
+// functions that act. The program has to have a driver of the name sqlite that is modernc.org/sqlite.
+func OpenSQLite(path string) (*sql.DB, error) {
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(),
+		RawQuery: "mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)&_pragma=trusted_schema(0)&" +
+			"_pragma=cell_size_check(1)"}
+	return sql.Open("sqlite", u.String())
+}
 
 // NewDatabase returns a Database of db, of which one connection is enough. It fails where one of the tables that are
 // there is no plain table: a view may compute for ever, and so may a column that is computed.

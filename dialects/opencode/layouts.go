@@ -1,0 +1,173 @@
+package opencode
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
+)
+
+// Tables are those of a database of OpenCode that are read.
+var Tables = []string{"session", "message", "part"}
+
+// ReadFile reads the database or the session of a storage folder that f names; nil for any other file. The program has
+// to have a driver of database/sql with the name sqlite.
+func (d *Decoder) ReadFile(f transcript.File) iter.Seq2[event.Event, error] {
+	m := document.FindStringSubmatch(filepath.ToSlash(f.Path))
+	switch {
+	case m != nil:
+		return d.read(func() error { return d.r.readFolder(filepath.FromSlash(m[1]), m[2], m[3]) })
+	case strings.HasSuffix(f.Path, ".db"):
+		return d.read(func() error {
+			db, err := input.OpenSQLite(f.Path)
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			return d.r.readSessions(context.Background(), db)
+		})
+	}
+	return nil
+}
+
+// document is the path of a session in a storage folder: that folder, the name in it, and the id of the session.
+var document = regexp.MustCompile(`^(.*storage)/(session/[^/]+/([^/]+)\.json)$`)
+
+// ReadDB reads the sessions of a database, which OpenCode may write meanwhile, by the time of their creation and id.
+// One connection is enough. What was written after a session was read comes with the next reading. It holds the ids of
+// all sessions and of the messages of one. Any error of the database is the last one, wrapped.
+func (d *Decoder) ReadDB(ctx context.Context, db *sql.DB) iter.Seq2[event.Event, error] {
+	return d.read(func() error { return d.r.readSessions(ctx, db) })
+}
+
+// read returns what a function reads.
+func (d *Decoder) read(of func() error) iter.Seq2[event.Event, error] {
+	return d.r.Read(func() error {
+		d.r.Seq = d.r.Stats.Lines
+		err := of()
+		if d.r.endSession(); err != nil {
+			err = fmt.Errorf("read sessions: %w", err)
+		}
+		return err
+	})
+}
+
+func (d *reader) readSessions(ctx context.Context, from *sql.DB) error {
+	db, err := input.NewDatabase(ctx, from, Tables...)
+	if err != nil {
+		return err
+	}
+	ids, err := db.IDs(input.Sorted("id, time_created", "session", "time_created, id"))
+	for i := 0; i < len(ids) && err == nil && !d.Stopped(); i++ {
+		if err = db.Measure(); err == nil {
+			err = d.readSession(db, ids[i])
+		}
+	}
+	return err
+}
+
+func (d *reader) readSession(db *input.Database, id any) error {
+	err := db.Each(input.Sorted("*", "session WHERE id = ?", "id"), func(row []byte) {
+		d.sessionRow(object.Of("session", row))
+	}, id)
+	if err != nil || d.session == nil {
+		return err
+	}
+	messages, err := db.IDs(input.Sorted("id, time_created", "message WHERE session_id = ?", "time_created, id"), id)
+	for i := 0; i < len(messages) && err == nil && !d.Stopped(); i++ {
+		n, place := 0, "messages["+strconv.Itoa(i)+"]"
+		at := place
+		d.endMessage()
+		err = db.Each(messageAndParts, func(row []byte) {
+			columns := object.Of(at, row)
+			text, _ := rawjson.String(columns.Raw("data"))
+			switch o := d.parse(at+".data", []byte(text)); {
+			case o == nil:
+			case columns.Has("part"):
+				d.partRow(o)
+			default:
+				d.messageRow(o, columns.String("id"))
+			}
+			at = place + ".parts[" + strconv.Itoa(n) + "]"
+			n++
+		}, messages[i])
+	}
+	return err
+}
+
+// messageAndParts is the query of a message and, behind it, its parts.
+var messageAndParts = input.Sorted("NULL AS part, id, data", "message WHERE id = ?1 UNION ALL SELECT id, id, data "+
+	"FROM part WHERE message_id = ?1", "part")
+
+// readFolder reads a session of a storage folder: its own document, those of its messages in message/SESSION, and of
+// their parts in part/MESSAGE, by their names. It follows no symbolic link.
+func (d *reader) readFolder(folder, name, session string) error {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if o := d.file(root, name); o != nil {
+		d.sessionRow(o)
+	}
+	if d.session == nil || d.session.id != session {
+		return nil
+	}
+	return d.each(root, "message/"+session, func(message string, o *object.Object) error {
+		d.messageRow(o, message)
+		return d.each(root, "part/"+message, func(_ string, o *object.Object) error {
+			d.partRow(o)
+			return nil
+		})
+	})
+}
+
+// file reads a document of a storage folder; nil when it is none.
+func (d *reader) file(root *os.Root, name string) *object.Object {
+	info, err := root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	kind, _, _ := strings.Cut(name, "/")
+	if info.Size() > int64(d.Settings.MaxLine) {
+		d.reject("", kind, "longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes")
+		return nil
+	}
+	text, err := root.ReadFile(name)
+	if err != nil {
+		return nil
+	}
+	return d.parse(kind, text)
+}
+
+// each calls fn with the documents of a folder and their names without .json, in the order of these. A folder that is
+// not there has none.
+func (d *reader) each(root *os.Root, folder string, fn func(name string, o *object.Object) error) error {
+	entries, err := fs.ReadDir(root.FS(), folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for i := 0; i < len(entries) && err == nil && !d.Stopped(); i++ {
+		name, isJSON := strings.CutSuffix(entries[i].Name(), ".json")
+		if !isJSON {
+			continue
+		}
+		if o := d.file(root, folder+"/"+entries[i].Name()); o != nil {
+			err = fn(name, o)
+		}
+	}
+	return err
+}

@@ -1,0 +1,413 @@
+package opencode
+
+import (
+	"cmp"
+	"iter"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// session is the session at hand.
+type session struct {
+	*transcript.Thread
+	id, parent       string
+	info             *object.Object
+	created, updated time.Time
+	// revert is the message from which on all are taken back, reverted whether it was met.
+	revert   string
+	reverted bool
+	begun    bool // a run
+	// over is how the run ends, as far as its last reply says; zero while that is not written or asked for tools.
+	over event.RunResult
+	end  time.Time
+	// compaction is the message that asked for a summary which was not met yet.
+	compaction *message
+}
+
+// message is a message with its parts.
+type message struct {
+	*object.Object
+	id, role           string
+	created, completed time.Time
+	parts              []part
+}
+
+// part is a part of a message.
+type part struct {
+	*object.Object
+	kind       string
+	start, end time.Time
+}
+
+// sessionRow begins a session.
+func (d *reader) sessionRow(o *object.Object) {
+	d.endSession()
+	d.Stats.Lines++
+	d.Seq = d.Stats.Lines
+	s := &session{id: o.String("id"), parent: cmp.Or(o.String("parentID"), o.String("parent_id")), info: o,
+		revert: object.Of("revert", valueOf(o, "revert")).String("messageID")}
+	when := o.Object("time")
+	s.created = millis(when.Raw("created"), o.Raw("time_created"))
+	s.updated = millis(when.Raw("updated"), o.Raw("time_updated"))
+	if s.id == "" {
+		o.Fail("id", "want a string that is not empty")
+	} else {
+		d.Stats.Events++
+		s.Thread = d.Thread(s.id, "")
+		d.session = s
+	}
+	d.RejectProblems("session", o)
+}
+
+// valueOf returns a member of a session. In a database the columns of JSON are strings.
+func valueOf(o *object.Object, key string) []byte {
+	value := o.Raw(key)
+	text, _ := rawjson.String(value)
+	if text != "" && strings.ContainsRune("[{", rune(text[0])) && rawjson.Valid([]byte(text), object.MaxDepth-1) == nil {
+		return []byte(text)
+	}
+	return value
+}
+
+// endSession emits what is known of the session at hand. A run whose last reply asked for nothing more is over.
+func (d *reader) endSession() {
+	d.endMessage()
+	if d.session != nil && d.session.over.Status != "" {
+		d.session.endRun()
+	}
+	d.Finish()
+	d.session = nil
+}
+
+// messageRow begins a message.
+func (d *reader) messageRow(o *object.Object, id string) {
+	d.endMessage()
+	d.Stats.Lines++
+	d.Seq = d.Stats.Lines
+	of := o.String("sessionID")
+	if d.session == nil || id == "" || of != "" && of != d.session.id {
+		d.reject("message", "sessionID", "of no session: that has to stand before its messages, and a message has an id")
+		return
+	}
+	m := &message{Object: o, id: id, role: o.String("role")}
+	when := o.Object("time")
+	m.created, m.completed = millis(when.Raw("created")), millis(when.Raw("completed"))
+	d.Stats.Events++
+	d.message, d.held = m, 0
+}
+
+// partRow adds a part to the message at hand.
+func (d *reader) partRow(o *object.Object) {
+	d.Stats.Lines++
+	d.Seq = d.Stats.Lines
+	m, of := d.message, o.String("messageID")
+	switch {
+	case m == nil || of != "" && of != m.id:
+		d.reject("part", "messageID", "of no message: that has to stand before its parts")
+	case len(m.parts) == maxParts || d.held > d.Settings.MaxLine:
+		d.reject("part", "", "beyond the limits of a message")
+	default:
+		when := cmp.Or(o.Object("state").Object("time"), o.Object("time"))
+		m.parts = append(m.parts, part{o, o.String("type"), millis(when.Raw("start")), millis(when.Raw("end"))})
+		d.Stats.Events++
+	}
+}
+
+// endMessage emits the message at hand, which has all its parts.
+func (d *reader) endMessage() {
+	m, s := d.message, d.session
+	if d.message = nil; m == nil {
+		return
+	}
+	switch summary := string(m.Raw("summary")) == "true"; {
+	case m.role == "assistant" && summary:
+		d.compact(m)
+	case m.role == "assistant":
+		d.reply(m)
+	case m.find("compaction") != nil:
+		s.endRun()
+		s.compaction = m
+	default:
+		d.prompt(m)
+	}
+	if s.reverted = s.reverted || m.id == s.revert; s.reverted {
+		at := strconv.AppendInt(nil, s.updated.UnixMilli(), 10)
+		d.FactOf(s.id, "message/"+m.id, "hidden_at", at, s.updated)
+	}
+	d.keep(m)
+}
+
+// all returns the parts of some kinds.
+func (m *message) all(kinds ...string) iter.Seq[*part] {
+	return func(yield func(*part) bool) {
+		for i := range m.parts {
+			if p := &m.parts[i]; slices.Contains(kinds, p.kind) && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// find returns the first part of a kind; nil without one.
+func (m *message) find(kind string) *part {
+	for p := range m.all(kind) {
+		return p
+	}
+	return nil
+}
+
+// fields are those of a message that the mapper reads, or that stand elsewhere: path, mode and the sums of changes.
+var fields = []string{"id", "sessionID", "parentID", "role", "time", "agent", "mode", "model", "modelID", "providerID",
+	"variant", "finish", "tokens", "cost", "error", "path", "summary", "system", "tools", "format"}
+
+// keep keeps parts and fields of a message that have no place among the events, and reports what is wrong in it.
+func (d *reader) keep(m *message) {
+	for _, p := range m.parts {
+		switch p.kind {
+		case "text", "reasoning", "file", "tool", "step-start", "step-finish", "compaction", "retry":
+		default:
+			p.Keep(p.Keys()...)
+			p.Use("id", "sessionID", "messageID")
+			d.session.Other("opencode."+cmp.Or(p.kind, "part"), p.Rest(), m.created)
+		}
+		d.RejectProblems("part", p.Object)
+	}
+	if m.Use(fields...); m.Rest() != nil {
+		d.session.Other("message.unknown_keys", m.Rest(), m.created)
+	}
+	d.RejectProblems("message", m.Object)
+}
+
+// endRun ends the run at hand as its last reply says; one that was cut off is aborted.
+func (s *session) endRun() {
+	if !s.begun {
+		return
+	}
+	s.over.Status = cmp.Or(s.over.Status, spans.RunStatusAborted)
+	s.End(s.end, s.over)
+	s.over, s.end = event.RunResult{}, time.Time{}
+}
+
+// prompt begins a run.
+func (d *reader) prompt(m *message) {
+	s := d.session
+	s.endRun()
+	model := m.Object.Object("model")
+	info := event.RunInfo{ID: m.id, Agent: m.String("agent"), Model: model.String("modelID"),
+		Provider: model.String("providerID"), Rules: valueOf(s.info, "permission"),
+		Config: input.Members("version", s.info.Raw("version"), "agent", m.Raw("agent"))}
+	trigger := spans.TriggerUser
+	written := func(p *part) bool { return string(p.Raw("synthetic")) != "true" }
+	switch texts := slices.Collect(m.all("text")); {
+	case s.parent != "" && !s.begun:
+		info.ParentSessionID, trigger = s.parent, spans.TriggerSubAgent
+	case len(texts) > 0 && !slices.ContainsFunc(texts, written): // by OpenCode itself
+		trigger = spans.TriggerContinuation
+	}
+	d.begin(info, m, trigger)
+	d.Fact(s.id, "title", s.info.Raw("title"), s.updated)
+	d.Fact(s.id, "cwd", s.info.Raw("directory"), s.updated)
+	s.Message(event.Message{Raw: input.Members("id", m.id, "role", m.role, "content", input.Array(m.blocks())),
+		Role: m.role, Time: m.created})
+}
+
+// begin begins a run with a message. A message that is older than its session is the copy that a fork has of one of its
+// parent's; it has another id and the same time.
+func (d *reader) begin(info event.RunInfo, m *message, trigger spans.Trigger) {
+	s := d.session
+	origin, owner := d.First(s.id, "at "+m.created.String()+" "+m.role)
+	copied := m.created.Before(s.created) && !m.created.IsZero()
+	if copied && origin == transcript.Copied {
+		info.Copied, info.ForkParentID = true, owner
+	}
+	if s.Begin(transcript.Run{RunInfo: info, At: m.created, Trigger: trigger}) && copied && !info.Copied && !s.begun {
+		d.Emit(&event.DefectFound{Meta: event.Meta{Session: s.id, Run: m.id, Time: m.created, Seq: d.Seq},
+			Code: spans.DefectEventLost, Detail: "parent missing"})
+	}
+	s.begun = true
+}
+
+// blocks returns what a message says and calls.
+func (m *message) blocks() (blocks [][]byte) {
+	for _, p := range m.parts {
+		var b []byte
+		switch text := p.Raw("text"); p.kind {
+		case "text":
+			b = input.Members("type", p.kind, "text", text)
+		case "reasoning":
+			b = input.Members("type", "thinking", "thinking", text)
+		case "file":
+			b = input.Members("type", p.kind, "mediaType", p.Raw("mime"), "filename", p.Raw("filename"), "url", p.Raw("url"))
+		case "tool":
+			b = input.Members("type", "tool_use", "id", p.Raw("callID"), "name", p.Raw("tool"),
+				"input", p.Object.Object("state").Raw("input"))
+		}
+		if b != nil {
+			blocks = append(blocks, b)
+		}
+	}
+	return blocks
+}
+
+// usage returns the tokens of a message; nil when they are zero, as before the reply is there. A message of several
+// steps, as old versions wrote them, has those of the last.
+func (m *message) usage() *event.Usage {
+	o := m.Object.Object("tokens")
+	u := input.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", Total: "total"}.Read(o,
+		spans.UsageRuleExcludesCacheAndReasoning)
+	cache := input.UsageKeys{CacheRead: "read", CacheWrite: "write"}.Read(o.Object("cache"), "")
+	if u != nil && cache != nil {
+		u.CacheRead, u.CacheWrite = cache.CacheRead, cache.CacheWrite
+	}
+	if u == nil || u.Input|u.Output|u.Reasoning|u.CacheRead|u.CacheWrite == 0 {
+		return nil
+	}
+	u.LowerBound = len(slices.Collect(m.all("step-finish"))) > 1
+	return u
+}
+
+// failure returns what an error of a message says, and whether it is that a person stopped the reply.
+func (m *message) failure() (text string, aborted bool) {
+	o := m.Object.Object("error")
+	name := o.String("name")
+	return cmp.Or(o.Object("data").String("message"), name), name == "MessageAbortedError"
+}
+
+// reply emits a message of the assistant: a call of the model, and the calls of tools that it asked for.
+func (d *reader) reply(m *message) {
+	s, at := d.session, m.completed
+	call := transcript.Call{ID: m.id, Start: m.created, Run: m.String("parentID"), Model: m.String("modelID"),
+		Provider: m.String("providerID"), StopReason: m.String("finish"), Variant: m.String("variant"), Usage: m.usage()}
+	if call.Usage != nil {
+		call.Cost, call.Currency = m.Float("cost"), "USD"
+	}
+	if blocks := m.blocks(); blocks != nil {
+		call.Reply = input.Members("id", m.id, "role", "assistant", "content", input.Array(blocks))
+	}
+	for p := range m.all("text", "reasoning", "tool") {
+		if m.completed.IsZero() {
+			at = transcript.Later(at, p.end)
+		}
+		if took := p.start.Sub(m.created); p.kind != "tool" && took > 0 && !m.created.IsZero() {
+			call.FirstChunk = cmp.Or(call.FirstChunk, took)
+			if m.find("tool") == nil {
+				call.ModelCall = max(took, p.end.Sub(m.created))
+			}
+		}
+	}
+	call.At = transcript.Later(at, m.created)
+	text, aborted := m.failure()
+	call.Failed, call.Cancelled, call.Error = text != "", aborted, text
+	for p := range m.all("retry") {
+		o := p.Object.Object("error")
+		s.Discard(event.DiscardedAttempt{At: event.Moment{Time: millis(p.Object.Object("time").Raw("created"))},
+			Reason: o.String("name"), Error: o.Object("data").String("message")})
+	}
+	if !s.Call(call) {
+		return
+	}
+	for p := range m.all("tool") {
+		s.tool(p, call.At)
+	}
+	s.over, s.end = event.RunResult{}, call.At
+	switch {
+	case aborted:
+		s.over.Status = spans.RunStatusCancelled
+	case text != "":
+		s.over.Status, s.over.Error = spans.RunStatusError, text
+	case !m.completed.IsZero() && call.StopReason != "tool-calls":
+		s.over.Status = spans.RunStatusCompleted
+	}
+}
+
+// What the error of a call says that a person or a rule refused, with the reason or the rules.
+var (
+	byPerson = regexp.MustCompile(`^The user rejected permission[^:]*(?:: ((?s:.*)))?`)
+	byRule   = regexp.MustCompile(`^The user has specified a rule which prevents you[^\[]*((?s:.*))`)
+)
+
+// tool emits a call of a tool and its result. Bound stands for times that it lacks.
+func (s *session) tool(p *part, bound time.Time) {
+	state := p.Object.Object("state")
+	id, name, status := p.String("callID"), p.String("tool"), state.String("status")
+	s.Tool(event.ToolCall{ID: id, Name: name, Args: state.Raw("input")}, cmp.Or(p.start, bound))
+	if status != "completed" && status != "error" {
+		return
+	}
+	r := transcript.Result{CallID: id, Name: name, At: cmp.Or(p.end, bound)}
+	meta := state.Object("metadata")
+	r.Truncated = meta.Bool("truncated")
+	if r.ChildSessionID = cmp.Or(meta.String("sessionId"), meta.String("sessionID")); r.ChildSessionID == s.id {
+		r.ChildSessionID = ""
+	}
+	text := state.Raw("output")
+	if status == "error" {
+		text = state.Raw("error")
+		fail(&r, state.String("error"))
+	} else if exit := meta.Int("exit"); exit != nil && *exit != 0 {
+		r.Outcome, r.Error = spans.OutcomeError, "exit code "+strconv.FormatInt(*exit, 10)
+	}
+	if r.Result = text; state.Has("attachments") {
+		r.Result = input.Members("output", text, "attachments", state.Raw("attachments"))
+	}
+	r.Message = input.Members("role", "tool", "tool_call_id", id, "name", name, "content", text)
+	s.Result(r)
+}
+
+// fail says why a call failed: it was refused, stopped, or an error.
+func fail(r *transcript.Result, text string) {
+	r.Outcome, r.Error = spans.OutcomeError, text
+	if m := byPerson.FindStringSubmatch(text); m != nil {
+		r.Denied = &event.PermissionEvaluation{Source: "user-rejected", Reason: m[1]}
+	} else if m := byRule.FindStringSubmatch(text); m != nil {
+		r.Denied = &event.PermissionEvaluation{Source: "permission-rule", Pattern: pattern(m[1])}
+	} else if strings.HasPrefix(text, "Tool execution aborted") {
+		r.Outcome = spans.OutcomeCancelled
+	}
+}
+
+// pattern returns the pattern of the last rule that denies, which is the one that counts; empty where rules is no JSON.
+func pattern(rules string) (last string) {
+	if rawjson.Valid([]byte(rules), object.MaxDepth-1) != nil {
+		return ""
+	}
+	for _, rule := range object.Of("", input.Members("rules", []byte(rules))).Objects("rules") {
+		if rule.String("action") == "deny" {
+			last = rule.String("pattern")
+		}
+	}
+	return last
+}
+
+// compact emits a compaction: the message that asked for it, and m, its summary, whose tokens are no turn's.
+func (d *reader) compact(m *message) {
+	s := d.session
+	asked := cmp.Or(s.compaction, m)
+	s.compaction = nil
+	c := event.Compaction{Kind: spans.CompactionKindSummary, Start: event.Moment{Time: asked.created}}
+	res := event.CompactionResult{End: event.Moment{Time: m.completed}, Usage: m.usage()}
+	if p := asked.find("compaction"); p != nil {
+		if c.Trigger = "manual"; string(p.Raw("auto")) == "true" {
+			c.Trigger = "auto"
+		}
+		res.Target = p.String("tail_start_id")
+	}
+	if text, _ := m.failure(); text != "" {
+		res.Applied, res.Reason = new(false), text
+	} else if p := m.find("text"); p != nil {
+		res.Applied, res.Summary = new(true), p.Raw("text")
+	}
+	d.begin(event.RunInfo{ID: asked.id, Continuation: spans.ContinuationCompaction}, asked, "")
+	s.Compact(asked.id, m.completed, c, res)
+	s.End(m.completed, event.RunResult{})
+}

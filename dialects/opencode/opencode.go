@@ -1,0 +1,162 @@
+// Package opencode reads the sessions that OpenCode keeps and turns them into events of package otelagent. They stand
+// in one of three layouts: an SQLite database with the tables session, message and part; a folder storage with a JSON
+// document for each of these (before 1.2); and the document that 'opencode export' writes.
+//
+//	for ev, err := range opencode.NewDecoder().ReadDB(ctx, db) { ... }
+//	for ev, err := range opencode.NewDecoder().Events(export) { ... }
+//
+// All layouts give one stream of sessions, messages and parts, which one mapper reads (map.go): a run begins with a
+// message of the user, and each message of the assistant is a turn. dialects/README.md says what is inferred.
+//
+// # Limits
+//
+//   - A document, a row, and a message with its parts: MaxLine bytes (64 MiB unless input.WithMaxLine sets another
+//     number).
+//   - Nesting of JSON: object.MaxDepth.
+//   - Parts of a message: 16,384.
+//
+// A *input.LineError reports what is beyond a limit. The Decoder holds one message with its parts, and a document whole.
+package opencode
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"io"
+	"iter"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/object"
+)
+
+// Dialect is the name of this dialect in RunInfo.Dialect.
+const Dialect = "opencode"
+
+const maxParts = 16384 // of a message
+
+// Layout is where OpenCode keeps its sessions: a database opencode.db, and session/PROJECT/SESSION.json in a folder
+// storage, which stands next to the folders message and part.
+var Layout = transcript.Layout{Dialect: Dialect, Roots: func(env func(string) string, home string) []string {
+	return []string{cmp.Or(env("XDG_DATA_HOME"), home+"/.local/share") + "/opencode"}
+}, Is: regexp.MustCompile(`(^|/)(opencode[^/]*\.db|[^/]*ses_[^/]+\.json)$`).MatchString, Head: headOf}
+
+// created is when a session was created. It stands in the first bytes of its document.
+var created = regexp.MustCompile(`"created": ?([0-9]{13})`)
+
+func headOf(path string, head []byte) (h transcript.Head) {
+	if input.IsSQLite(head) {
+		return transcript.Head{ID: path}
+	}
+	o := input.OutlineOf(head)
+	h.ID, h.Parent = o.Text("info", "id")+o.Text("", "id"), o.Text("info", "parentID")+o.Text("", "parentID")
+	if m := created.FindSubmatch(head); m != nil {
+		h.Started = millis(m[1])
+	}
+	return h
+}
+
+// A Decoder reads any number of inputs of OpenCode. Not safe for concurrent use.
+type Decoder struct{ r reader }
+
+// NewDecoder returns a Decoder that has read no session.
+func NewDecoder(opts ...input.Option) *Decoder {
+	shell := input.NewShell(Dialect, ndjson.Read, opts...)
+	return &Decoder{reader{Emitter: transcript.NewEmitter(&shell)}}
+}
+
+// Stats returns what was read so far. Lines counts sessions, messages and parts.
+func (d *Decoder) Stats() input.Stats { return d.r.Stats }
+
+// Next says that the next input is f.
+func (d *Decoder) Next(f transcript.File) { d.r.Next(f) }
+
+// Events reads r until its end, as [input.Decoder] describes: exports that stand one behind the other.
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
+	return d.r.Shell.Events(r, input.Reader{Line: func(input.Line) {}, End: d.r.endSession,
+		IsDocument: func(input.Outline) bool { return true }, Document: d.r.export})
+}
+
+// reader is a Decoder behind its methods.
+type reader struct {
+	*transcript.Emitter
+	session *session
+	message *message // whose parts are being read
+	held    int      // bytes of the message and its parts, of a database or folder
+}
+
+// export reads what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts": [part]}]}.
+func (d *reader) export(value []byte) {
+	o := object.Of("", compact(value))
+	info := o.Object("info")
+	if info == nil {
+		d.reject("", "info", "want an object with info and messages")
+		return
+	}
+	d.sessionRow(info)
+	for i, value := range o.List("messages") {
+		m := object.Of("messages["+strconv.Itoa(i)+"]", value)
+		info := m.Object("info")
+		d.messageRow(info, info.String("id"))
+		for _, p := range m.Objects("parts") {
+			d.partRow(p)
+		}
+		d.RejectProblems("", m)
+	}
+	d.RejectProblems("", o)
+}
+
+// parse reads the JSON of a row or file; nil when it is none.
+func (d *reader) parse(place string, text []byte) *object.Object {
+	if len(text) > d.Settings.MaxLine {
+		d.reject("", place, "longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes")
+		return nil
+	}
+	if _, err := object.Parse(text); err != nil {
+		bad := input.Malformed(err)
+		bad.Field = place
+		d.Reject(bad)
+		return nil
+	}
+	d.held += len(text)
+	return object.Of(place, compact(text))
+}
+
+// compact returns JSON without blanks between its tokens: the layouts differ in these.
+func compact(text []byte) []byte {
+	var b bytes.Buffer
+	b.Grow(len(text))
+	if json.Compact(&b, text) != nil {
+		return text
+	}
+	return b.Bytes()
+}
+
+// reject reports what is not read.
+func (d *reader) reject(typ, field, reason string) {
+	d.Reject(&input.LineError{Type: typ, Field: field, Reason: reason})
+}
+
+// millis reads a number of milliseconds since 1970, the first of values that is there; zero where it is none that
+// nanoseconds can hold.
+func millis(values ...[]byte) time.Time {
+	for _, value := range values {
+		if n, err := strconv.ParseFloat(string(value), 64); err == nil && n > 0 && n < 9e12 {
+			return time.UnixMilli(int64(n)).UTC()
+		}
+	}
+	return time.Time{}
+}
+
+// RecogniseDocument returns why an input is an export, which may be cut; empty when it is none.
+func RecogniseDocument(o input.Outline) (why string) {
+	if o.Text("info", "id") != "" && o.Has("info", "projectID", "directory", "version", "slug") {
+		return "an object with info and messages"
+	}
+	return ""
+}
