@@ -76,11 +76,11 @@ func (m *mapper) turns() {
 	}, merge)
 	m.turnsL = slices.DeleteFunc(m.turnsL, func(t *turn) bool { return t.recs == nil })
 	pairs(m.turnsL, func(t *turn) (*run, *record) { return t.run, t.only() }, func(log, span *record) bool {
-		if log.usage == nil || span.usage == nil || log.usage.Input != span.usage.Input {
-			return log.usage == nil && span.usage == nil && overlap(log, span)
+		if log.usage == nil || span.usage == nil {
+			return overlap(log, span)
 		}
-		return log.usage.Output-log.usage.Reasoning == span.usage.Output-span.usage.Reasoning ||
-			log.usage.Output == span.usage.Output
+		x, y := log.usage, span.usage
+		return x.Input == y.Input && (x.Output == y.Output || x.Output-x.Reasoning == y.Output-y.Reasoning)
 	}, func(log, span *record) { merge(span.turn, log.turn) })
 	m.turnsL = slices.DeleteFunc(m.turnsL, func(t *turn) bool { return t.recs == nil })
 	for _, t := range m.turnsL {
@@ -240,7 +240,7 @@ const near = 5e9
 
 func distance(a, b int64) int64 { return max(a-b, b-a) }
 
-func overlap(a, b *record) bool { return a.start <= b.end+1e9 && b.start <= a.end+1e9 }
+func overlap(a, b *record) bool { return a.start <= b.end+1e8 && b.start <= a.end+1e8 }
 
 // tools makes tool calls of tool records and of permissions that name one.
 func (m *mapper) tools() {

@@ -151,43 +151,68 @@ func (m *mapper) link() {
 	}
 }
 
-// contain finds what is around runs whose parent was not kept, or never arrived: the only run or tool call of the trace
-// that lasts as long, and that has nothing below it.
+// contain finds what is around records whose parent was not kept, or never arrived, by time:
+//
+//   - around a run the only run or tool call of the trace that lasts as long and that has nothing below it
+//   - around a turn the only turn of another reporter that lasts as long, if not both have counts that differ
+//
+// Several wrappers of one such parent are parts of one run.
 func (m *mapper) contain() {
 	const most = 256 // of one trace
-	outer, inner := map[session.TraceID][]*record{}, []*record{}
+	type place struct {
+		trace session.TraceID
+		role  role
+	}
+	outer := map[place][]*record{}
+	siblings := map[spanKey]int{}
 	for _, r := range m.all {
 		if r.up != nil && !r.log {
 			r.up.kids++
 		}
 	}
+	isRun := func(r *record) bool { return r.role == roleRun || r.role == roleWrapper }
+	lost := func(r *record) bool { return !r.log && r.up == nil && r.row.Parent != (session.SpanID{}) }
 	for _, r := range m.all {
-		isRun := r.role == roleRun || r.role == roleWrapper
-		switch l := outer[r.row.Trace]; {
+		p := place{r.row.Trace, roleTurn}
+		switch {
 		case r.log || r.end == 0:
-		case isRun && r.up == nil && r.kids > 0 && r.row.Parent != (session.SpanID{}):
-			inner = append(inner, r)
-		case (isRun || r.role == roleTool) && r.kids == 0 && len(l) <= most:
-			outer[r.row.Trace] = append(l, r)
+			continue
+		case (isRun(r) || r.role == roleTool) && r.kids == 0:
+			p.role = roleRun
+		case r.role != roleTurn:
+			p.role = roleNone
+		}
+		if p.role != roleNone && len(outer[p]) <= most {
+			outer[p] = append(outer[p], r)
+		}
+		if r.role == roleWrapper && lost(r) {
+			siblings[spanKey{r.row.Trace, r.row.Parent}]++
 		}
 	}
-	for _, r := range inner {
-		l := outer[r.row.Trace]
-		if len(l) > most {
+	for _, r := range m.all {
+		p := place{r.row.Trace, roleTurn}
+		switch {
+		case !lost(r) || r.end == 0:
+			continue
+		case isRun(r) && r.kids > 0:
+			p.role = roleRun
+		case r.role != roleTurn:
 			continue
 		}
-		for _, o := range l {
-			switch {
-			case o.start > r.start || o.end < r.end || o.row.Parent == r.row.Parent:
-			case r.up == nil:
-				r.up = o
-			default: // two
-				r.up = nil
-				l = nil
+		var around []*record
+		for _, o := range outer[p] {
+			if o != r && o.start <= r.start && o.end >= r.end && o.row.Parent != r.row.Parent &&
+				(p.role == roleRun || o.reporter() != r.reporter() && (o.usage == nil || r.usage == nil || *o.usage == *r.usage)) {
+				around = append(around, o)
 			}
-			if l == nil {
-				break
-			}
+		}
+		if len(around) == 1 && len(outer[p]) <= most {
+			r.up = around[0]
+		}
+	}
+	for _, r := range m.all {
+		if r.role == roleWrapper && r.up == nil && siblings[spanKey{r.row.Trace, r.row.Parent}] > 1 {
+			r.role = roleLink
 		}
 	}
 }

@@ -145,11 +145,14 @@ func (m *mapper) put(r *record, in *run) {
 
 // place finds the run of each record: of spans by what is around them, of log records by span, key, trace or order.
 func (m *mapper) place() {
-	var late []*record
+	var late, with []*record // with are in the run of the tool call around them
 	for _, r := range m.all {
 		key := r.text(fieldRun)
 		switch r.role {
 		case roleLink, roleContent:
+			if r.log && r.up == nil && key != "" {
+				r.run = m.keyRun(r.key, key)
+			}
 			continue
 		case roleRun, roleWrapper:
 			n := m.spanRun(r)
@@ -165,7 +168,7 @@ func (m *mapper) place() {
 		agent := r.text(fieldAgent)
 		switch call := r.in; {
 		case r.same != nil:
-			m.put(r, r.same.run)
+			with = append(with, r)
 		case agent != "" && !r.log:
 			n := m.run(runName{kind: "agent", key: r.key, text: agent})
 			if call != nil && call.role == roleTool && r.role != rolePermission {
@@ -173,9 +176,7 @@ func (m *mapper) place() {
 			}
 			m.put(r, n)
 		case call != nil && call.role == roleTool && (r.log || r.role == rolePermission || r.role == roleNote):
-			if call.run != nil {
-				m.put(r, call.run)
-			}
+			with = append(with, r)
 		case call != nil && call.role == roleTool:
 			m.put(r, m.callRun(r.key, call))
 		case call != nil && call.key == r.key:
@@ -199,13 +200,32 @@ func (m *mapper) place() {
 			logs = append(logs, r) // also tool calls that have a trace to themselves
 		}
 	}
-	for _, r := range m.all {
-		if key := r.text(fieldRun); r.log && key != "" && r.run != nil {
-			m.join(m.keyRun(r.key, key), r.run.root())
+	m.placeLogs(logs)
+	for _, r := range with {
+		if r.in.run != nil {
+			m.put(r, r.in.run)
 		}
 	}
-	m.placeLogs(logs)
+	m.keyed()
 	m.meet()
+}
+
+// keyed joins the runs that log records name by key with those of the spans that they stand on, or of their trace where
+// no span has a run.
+func (m *mapper) keyed() {
+	for _, r := range m.all {
+		key := r.text(fieldRun)
+		if !r.log || key == "" {
+			continue
+		}
+		n := m.runs[runName{kind: "trace", key: r.key, trace: r.row.Trace}]
+		switch {
+		case r.run != nil && r.run.find() != m.keyRun(r.key, key):
+			m.join(m.keyRun(r.key, key), r.run.root())
+		case n != nil && n.find().name.kind == "trace":
+			m.join(m.keyRun(r.key, key), n)
+		}
+	}
 }
 
 // orphan returns the innermost run of its trace at the time of a span without a run around it; nil if there is none, or
@@ -306,7 +326,7 @@ func (m *mapper) meet() {
 		switch r.role {
 		case roleTool, rolePermission:
 			f = fieldCall
-		case roleTurn:
+		case roleTurn, roleContent:
 		default:
 			continue
 		}

@@ -1,0 +1,265 @@
+package foreign
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// all returns the rows of all files of an entry of expected.json.
+func entryRows(tb testing.TB, table *Table, name string) []session.Row {
+	tb.Helper()
+	e := expectations(tb)[name]
+	if e == nil {
+		tb.Fatalf("no entry %s", name)
+	}
+	var rows []session.Row
+	for _, file := range e.Files {
+		rows = append(rows, decode(tb, table, sample(tb, file))...)
+	}
+	return rows
+}
+
+// TestSpellings changes how records spell what they say: counts as text and as double, and log records without trace ids
+// and without times. The trees keep what they have.
+func TestSpellings(t *testing.T) {
+	table := Default()
+	all := expectations(t)
+	change := map[string]func(*session.Row){
+		"counts as text": func(r *session.Row) {
+			for i, a := range r.Attrs {
+				if a.Value.Type() == session.TypeInt {
+					r.Attrs[i].Value = session.StringValue(a.Value.Text())
+				}
+			}
+		},
+		"counts as double": func(r *session.Row) {
+			for i, a := range r.Attrs {
+				if n, ok := a.Value.Int(); ok && a.Value.Type() == session.TypeInt {
+					r.Attrs[i].Value = session.DoubleValue(float64(n))
+				}
+			}
+		},
+		"logs without trace ids": func(r *session.Row) {
+			if r.Attr(SignalKey).Str() == Log.String() {
+				r.Trace, r.Parent = TraceOf(r.Session), session.SpanID{}
+			}
+		},
+		"logs without times": func(r *session.Row) {
+			if !r.Attr("event.timestamp").IsZero() {
+				r.Start, r.End = 0, 0
+			}
+		},
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		rows := entryRows(t, table, name)
+		for _, how := range slices.Sorted(maps.Keys(change)) {
+			other := slices.Clone(rows)
+			for i := range other {
+				other[i].Attrs = slices.Clone(other[i].Attrs)
+				change[how](&other[i])
+			}
+			if d := all[name].differences(assemble(table, other)); d != nil {
+				t.Errorf("%s, %s: %s", name, how, strings.Join(d, "; "))
+			}
+		}
+	}
+}
+
+// TestOursWin puts the spans of this format around foreign ones of the same trace: what both report is counted once.
+func TestOursWin(t *testing.T) {
+	table := Default()
+	rows := entryRows(t, table, "vercel-ai-7.0.173")
+	first, last := rows[0].Start, int64(0)
+	for i := range rows {
+		first, last = min(first, rows[i].Start), max(last, rows[i].End)
+	}
+	key := session.Key{ID: "ours"}
+	base := session.Row{Trace: rows[0].Trace, Session: key, Run: "r", RunStart: first, Turn: session.NoTurn,
+		Known: spans.KnownObserved, Start: first, End: last}
+	run, turn := base, base
+	run.Kind, run.Span = session.KindRun, session.SpanID{1}
+	turn.Kind, turn.Span, turn.Parent, turn.Turn = session.KindTurn, session.SpanID{2}, run.Span, 0
+	turn.Attrs = []session.Attr{{Key: "gen_ai.usage.input_tokens", Value: session.IntValue(330)}}
+	got, ids, tools := seen(assemble(table, append(rows, run, turn)))
+	if got["sessions"] != 1 || ids[0] != "ours" || got["runs"] != 1 || got["turns"] != 1 || got["input_tokens"] != 330 ||
+		len(tools) > 0 {
+		t.Errorf("%v %v %v", got, ids, tools)
+	}
+}
+
+// TestSubAgents holds the links between runs and the tool calls that began them.
+func TestSubAgents(t *testing.T) {
+	table := Default()
+	trees := assemble(table, entryRows(t, table, "claude-code-2.1.287-subagent-spans-otlp"))
+	var got []string
+	for _, r := range trees[0].Runs {
+		got = append(got, r.ID+" "+r.Agent+" in "+r.ParentID+" by "+r.ParentToolCallID)
+	}
+	want := []string{
+		"0000000000002871  in  by ",
+		"a0000000000287001 tiq-delegator in 0000000000002871 by toolu_synthetic_287_01",
+		"a0000000000287002 Explore in a0000000000287001 by toolu_synthetic_287_02",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if call := trees[0].Runs[0].Turns[0].ToolCalls[0]; call.ChildRunID != "a0000000000287001" {
+		t.Errorf("%+v", call)
+	}
+}
+
+// TestUtility holds the calls that are no part of the conversation.
+func TestUtility(t *testing.T) {
+	table := Default()
+	for name, want := range map[string]int{"opencode-1.18.33-b": 1, "claude-code-session-a": 2} {
+		n := 0
+		for at := range assemble(table, entryRows(t, table, name))[0].Walk() {
+			if at.Kind() == session.KindTurn && at.Turn.Purpose == spans.PurposeUtility {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("%s: %d utility turns, want %d", name, n, want)
+		}
+	}
+}
+
+// TestContent holds what turns and tool calls have of the content that records carry.
+func TestContent(t *testing.T) {
+	table := Default()
+	body := func(l *session.Refs) (out []string) {
+		for _, ref := range l.Items() {
+			out = append(out, ref.Block)
+		}
+		return out
+	}
+	block := func(text string) string { return spans.BlockOfString(text).Short().String() }
+	turn := assemble(table, entryRows(t, table, "claude-code-2.1.283-both"))[0].Runs[0].Turns[0]
+	if got := body(turn.Input); !slices.Equal(got, []string{block("synthetic correlation prompt for issue 210")}) {
+		t.Errorf("input %q", got)
+	}
+	if got := body(turn.Output); !slices.Equal(got, []string{block("synthetic correlation response for issue 210")}) {
+		t.Errorf("output %q", got)
+	}
+	for at := range assemble(table, entryRows(t, table, "strands-1.62.0-a"))[0].Walk() {
+		switch {
+		case at.Kind() == session.KindTurn && (len(at.Turn.Requests) != 1 || at.Turn.Output.Len() != 1):
+			t.Errorf("turn %d: %d requests, %d items of output", at.Turn.Index, len(at.Turn.Requests), at.Turn.Output.Len())
+		case at.Kind() == session.KindToolCall && (at.Call.Args.Len() != 1 || at.Call.Result.Len() != 1):
+			t.Errorf("call %s: %d, %d", at.Call.ID, at.Call.Args.Len(), at.Call.Result.Len())
+		}
+	}
+}
+
+// TestSettings adds a source and keys, and names everything that is wrong with settings at once.
+func TestSettings(t *testing.T) {
+	read := func(text string) (*Table, error) {
+		var l []any
+		if err := yaml.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatal(err)
+		}
+		return Default().With(l)
+	}
+	table, err := read(`
+- {name: shop, title: Shop, like: genai, scopes: ["shop.*"], keys: {session: shop.cart}}
+- {name: genai, keys: {session: my.session}}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table.Version() == Default().Version() {
+		t.Error("the version does not change with the rules")
+	}
+	get := func(key string) session.Value {
+		m := map[string]string{"gen_ai.operation.name": "chat", "shop.cart": "c1", "my.session": "s1"}
+		if m[key] == "" {
+			return session.Value{}
+		}
+		return session.StringValue(m[key])
+	}
+	for scope, want := range map[string]string{"shop.agent": "shop c1", "other": "genai s1"} {
+		s := table.Scope(scope)
+		m, ok := s.Match(Span, "chat", s.Mark("gen_ai.operation.name"), get)
+		if !ok || m.Source.Name()+" "+m.Session != want {
+			t.Errorf("%s: %+v", scope, m)
+		}
+	}
+	_, err = read(`
+- {title: 3, scope: [x], keys: {sesion: a}, roles: [{role: runs, signal: spam, as: text}], usage: yes}
+- {name: x, like: nobody, keys: [a], roles: [{name: y, failed: maybe}]}
+- 7
+`)
+	want := `sources[0].scope: no such key
+sources[1].keys: not a map
+sources[1].roles[0].failed: not true or false
+sources[2]: not a map`
+	if err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+	_, err = read(`[{title: x, keys: {sesion: a}, roles: [{role: runs, signal: spam, as: text}], usage: sum}]`)
+	want = `sources[0].name: missing
+sources[0].keys.sesion: no such field
+sources[0].usage: no rule "sum"
+sources[0].roles[0].role: no role "runs"
+sources[0].roles[0].signal: "spam" is not span, event, log or any
+sources[0].roles[0].as: no field "text"`
+	if err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+}
+
+// FuzzMap changes attributes and links of recorded rows: Map never panics, and does not depend on the order of rows.
+func FuzzMap(f *testing.F) {
+	table := Default()
+	var base []session.Row
+	for _, name := range []string{"claude-code-2.1.283-both", "strands-1.62.0-a", "google-adk-2025-08-28",
+		"codex-0.160.0-multi-agent-otlp", "claude-code-session-a"} {
+		base = append(base, entryRows(f, table, name)...)
+	}
+	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8})
+	f.Add([]byte("\x00\x10\xff\x03parent\x01times\x02"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		rows := slices.Clone(base[:min(len(base), 24+len(data)%40)])
+		for len(data) >= 3 {
+			r, how, what := &rows[int(data[0])%len(rows)], data[1], int(data[2])
+			data = data[3:]
+			o := &rows[what%len(rows)]
+			r.Attrs = slices.Clone(r.Attrs)
+			switch how % 8 {
+			case 0:
+				r.Trace, r.Parent = o.Trace, o.Span
+			case 1:
+				r.Session = o.Session
+			case 2:
+				r.Start, r.End = o.End, o.Start
+			case 3:
+				r.Start = 0
+			case 4:
+				at := &r.Attrs[what%len(r.Attrs)]
+				at.Value = o.Attrs[what%len(o.Attrs)].Value
+			case 5:
+				at := &r.Attrs[what%len(r.Attrs)]
+				at.Value = session.StringValue(string(data[:min(len(data), what)]))
+			case 6:
+				r.Attrs = slices.Delete(r.Attrs, what%len(r.Attrs), what%len(r.Attrs)+1)
+				if len(r.Attrs) == 0 {
+					r.Attrs = o.Attrs
+				}
+			case 7:
+				r.Start, r.End = -r.Start, 1<<62+int64(what)
+			}
+		}
+		want := tree(assemble(table, rows))
+		slices.Reverse(rows)
+		if got := tree(assemble(table, append(rows, rows...))); got != want {
+			t.Errorf("another order is another tree:\n%s\n%s", got, want)
+		}
+	})
+}
