@@ -54,7 +54,6 @@ type conn struct {
 
 // pending is a request without a response.
 type pending struct {
-	at         event.Meta // of the request
 	dir        Direction
 	id, method string // the id as it is spelled
 	s          *session
@@ -88,7 +87,7 @@ func (d *Decoder) request(f *frame) {
 	if f.bad() {
 		return
 	}
-	p := &pending{at: f.meta, dir: f.dir, id: f.id, method: f.method, s: d.session(name)}
+	p := &pending{dir: f.dir, id: f.id, method: f.method, s: d.session(name)}
 	m.take(d, f, p)
 	if p.s != nil && !f.bad() {
 		d.keep(p.s, f.meta, f.method+".unknown_keys", f.more)

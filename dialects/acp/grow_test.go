@@ -13,7 +13,7 @@ func TestMessage(t *testing.T) {
 	start := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
 	d := NewDecoder(input.WithLive())
 	var wait time.Duration
-	var first time.Time
+	var first, asked time.Time
 	n := int64(0)
 	for _, m := range []struct {
 		dir  Direction
@@ -33,8 +33,10 @@ func TestMessage(t *testing.T) {
 			switch e := ev.(type) {
 			case *event.RunStarted:
 				first = e.Arrived
-			case *event.PermissionEvaluated:
-				wait = e.Wait
+			case *event.PermissionAsked:
+				asked = e.Arrived
+			case *event.PermissionEvaluated: // the Recorder takes the time between as the wait
+				wait = e.Arrived.Sub(asked)
 			case *event.RunEnded:
 				ended = true
 			case *event.DefectFound:

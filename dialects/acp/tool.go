@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -206,7 +205,7 @@ func (d *Decoder) permission(f *frame, p *pending) {
 	d.sh.Other(r.last, mPermission+".unknown_keys", f.in.Rest())
 	p.run = r
 	p.end = func(at event.Meta) {
-		e.Tool, e.Wait = c.name, elapsed(p.at, at)
+		e.Tool = c.name
 		d.sh.Emit(&event.PermissionEvaluated{Meta: r.at(at), PermissionEvaluation: e})
 	}
 	p.then = func(f *frame) {
@@ -237,18 +236,6 @@ func (d *Decoder) permission(f *frame, p *pending) {
 		p.end(f.meta)
 		d.sh.Other(r.last, mPermission+".unknown_keys", result.Rest())
 	}
-}
-
-// elapsed returns the time from one event to another, zero when it is not known.
-func elapsed(from, to event.Meta) time.Duration {
-	a, b := from.Time, to.Time
-	if a.IsZero() && b.IsZero() {
-		a, b = from.Arrived, to.Arrived
-	}
-	if a.IsZero() || b.IsZero() {
-		return 0
-	}
-	return max(b.Sub(a), 0)
 }
 
 // work is one request of an agent for a file or a terminal, or the response to it.
