@@ -163,7 +163,7 @@ func (d *Decoder) messageUpdate(r *run, m event.Meta, l *line) {
 		}
 	}
 	if e.Text != nil {
-		switch kind, _ := rawjson.String(chunk.Raw("kind")); kind {
+		switch chunk.Text("kind") {
 		case "tool_call_delta":
 			e.Kind = event.PartialToolInput
 		case "text":

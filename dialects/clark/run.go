@@ -11,7 +11,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -95,8 +94,8 @@ func (d *Decoder) begin(s *stream, id string, identity *object.Object, l *line) 
 	r := &run{nameless: identity == nil, ledger: s.ledger, turn: turn{attempt: -1}}
 	r.RunInfo = event.RunInfo{ID: id, SessionID: d.Settings.Session, Dialect: Dialect, Agent: d.Settings.Agent,
 		Provider: d.Settings.Provider}
-	r.ParentID, _ = rawjson.String(identity.Raw("parent_run_id"))
-	conversation, _ := rawjson.String(identity.Raw("conversation_id"))
+	r.ParentID = identity.Text("parent_run_id")
+	conversation := identity.Text("conversation_id")
 	parent := d.runs[r.ParentID]
 	switch {
 	case r.nameless:
@@ -331,7 +330,7 @@ func (d *Decoder) agentStart(s *stream, l *line) {
 
 func (d *Decoder) identified(s *stream, l *line) {
 	o := l.Object.Object("identity")
-	id, _ := rawjson.String(o.Raw("run_id"))
+	id := o.Text("run_id")
 	if id == "" {
 		o.Fail("run_id", "want a string that is not empty; the run is one without identity")
 		return

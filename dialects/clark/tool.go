@@ -135,7 +135,7 @@ func (d *Decoder) toolEnd(r *run, m event.Meta, l *line) {
 // childOf returns the id of the run that a call of r spawned: as the host says, else any text in the details of the
 // result that is the id of a child of r.
 func (d *Decoder) childOf(r *run, details *object.Object) string {
-	if id, ok := rawjson.String(details.Raw("child_run_id")); ok && id != "" {
+	if id := details.Text("child_run_id"); id != "" {
 		return id
 	}
 	for _, raw := range details.All() {

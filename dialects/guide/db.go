@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/object"
 )
 
 // ReadDB reads the sessions of a live database with the guide's three tables, by created_at and id, as Events reads
@@ -70,7 +70,7 @@ func (d *reader) readSession(db *input.Database, id any, prompts bool) error {
 	}
 	messages, err := db.IDs(input.Sorted("id, created_at", "chat_messages WHERE session_id = ?", "created_at, id"), id)
 	for i := 0; i < len(messages) && err == nil && !d.Stopped(); i++ {
-		err = d.readMessage(db, messages[i], "messages["+strconv.Itoa(i)+"]")
+		err = d.readMessage(db, messages[i], object.Element("messages", i))
 	}
 	d.endMessage()
 	if err != nil || !prompts {
@@ -97,7 +97,7 @@ func (d *reader) readMessage(db *input.Database, id any, path string) error {
 	n := 0
 	// index is a keyword of SQL
 	return db.Each(input.Sorted("*", "chat_parts WHERE message_id = ?", `"index", id`), func(row []byte) {
-		d.nextRow(path + ".parts[" + strconv.Itoa(n) + "]")
+		d.nextRow(object.Element(path+".parts", n))
 		n++
 		d.partRow(row, nil, time.Time{})
 	}, id)

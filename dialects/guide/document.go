@@ -1,7 +1,6 @@
 package guide
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/otelagent/otelagent/internal/object"
@@ -35,7 +34,7 @@ func (d *reader) whole(o *object.Object) {
 		return
 	}
 	for i, value := range o.List("messages") {
-		d.path = "messages[" + strconv.Itoa(i) + "]"
+		d.path = object.Element("messages", i)
 		if element := object.Of(d.path, value); element != nil {
 			d.rowsOf(element)
 		} else {
@@ -54,11 +53,11 @@ func (d *reader) whole(o *object.Object) {
 func (d *reader) rowsOf(o *object.Object) {
 	path := d.path
 	before := d.message
-	d.nextRow(join(path, "message"))
+	d.nextRow(object.Join(path, "message"))
 	d.messageRow(o.Spelled("message"), restOf(o, "session", "message", "parts"), time.Time{})
 	read := d.message != nil && d.message != before
 	for i, value := range o.List("parts") {
-		d.nextRow(join(path, "parts["+strconv.Itoa(i)+"]"))
+		d.nextRow(object.Join(path, object.Element("parts", i)))
 		if !read {
 			d.reject("part", "", "of a message that is not read")
 			continue

@@ -105,7 +105,7 @@ func (d *reader) furtherLine(kind string, value []byte) {
 	}
 	subject := kind + "/" + strconv.FormatInt(n, 10)
 	if kind == "system_prompt" || kind == "tool_catalog" {
-		if digest := textOf(object.Of("", value), "digest"); digest != "" {
+		if digest := object.Of("", value).Text("digest"); digest != "" {
 			subject = kind + "/" + digest
 		}
 	}
@@ -118,7 +118,7 @@ func (d *reader) furtherLine(kind string, value []byte) {
 func (d *reader) furtherKey(key string, value []byte) {
 	if kind, list := listsOfDocument[key]; list && value[0] == '[' {
 		for i, value := range elements(value) {
-			d.nextRow(key + "[" + strconv.Itoa(i) + "]")
+			d.nextRow(object.Element(key, i))
 			d.furtherLine(kind, value)
 		}
 		return

@@ -155,7 +155,7 @@ func (d *reader) nextRow(path string) {
 
 // reject reports that the line, row or column at hand is not read.
 func (d *reader) reject(typ, field, reason string) {
-	d.Reject(&input.LineError{Type: typ, Field: join(d.path, field), Reason: reason})
+	d.Reject(&input.LineError{Type: typ, Field: object.Join(d.path, field), Reason: reason})
 }
 
 // problems reports those of a row.
@@ -163,14 +163,6 @@ func (d *reader) problems(typ string, o *object.Object) {
 	for _, p := range o.Problems() {
 		d.Reject(&input.LineError{Type: typ, Field: p.Path, Reason: p.Reason})
 	}
-}
-
-// join returns the path of a key.
-func join(path, key string) string {
-	if path == "" || key == "" {
-		return path + key
-	}
-	return path + "." + key
 }
 
 // restOf returns the members of o but those with the given keys, as a compact object; nil without any.

@@ -64,7 +64,7 @@ func (d *reader) play(m *message) {
 	r := &run{session: d.session.id}
 	seq := m.seq
 	for i, raw := range m.own {
-		place := "metadata.otelagent.events[" + strconv.Itoa(i) + "]"
+		place := object.Element("metadata.otelagent.events", i)
 		if !input.Own(raw) {
 			d.reject("message", place, "want an event of otelagent")
 			continue
@@ -72,7 +72,7 @@ func (d *reader) play(m *message) {
 		raw = append(append(rawjson.Quote([]byte(`{"session":`), r.session), ','), raw[1:]...)
 		events, bad := ndjson.Read(d.Settings, input.Line{Text: raw}, seq)
 		if bad != nil {
-			d.reject("message", join(place, bad.Field), bad.Reason)
+			d.reject("message", object.Join(place, bad.Field), bad.Reason)
 		}
 		for _, ev := range events {
 			seq = max(seq, d.emitOwn(r, m, ev))

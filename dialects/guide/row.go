@@ -167,12 +167,6 @@ func millisOf(o *object.Object, key string) time.Time {
 	return t
 }
 
-// textOf returns a key that holds a string; empty when it holds something else.
-func textOf(o *object.Object, key string) string {
-	s, _ := rawjson.String(o.Raw(key))
-	return s
-}
-
 func modelOf(o *object.Object) model {
 	return model{provider: o.String("provider_id"), id: o.String("model_id"), variant: o.String("variant")}
 }
@@ -197,7 +191,7 @@ func (d *reader) sessionOf(r *row) *session {
 		s.parent, s.parentAt = "", ""
 	}
 	meta := r.object("metadata")
-	s.child = textOf(meta, "mode") == "subagent" || textOf(meta, "agent_mode") == "subagent"
+	s.child = meta.Text("mode") == "subagent" || meta.Text("agent_mode") == "subagent"
 	s.created = millisOf(r.Object, "created_at")
 	s.updated = later(later(s.created, millisOf(r.Object, "updated_at")), millisOf(r.Object, "archived_at"))
 	s.archived = r.Spelled("archived_at")

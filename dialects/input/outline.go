@@ -49,7 +49,7 @@ func (o *Outline) read(c rawjson.Cursor, path string, depth int) {
 	case first == '{' && depth > 0:
 		for c.Open('{'); c.More('}'); c.Value() {
 			key := string(c.Key())
-			o.read(c, at(path, key), depth-1)
+			o.read(c, object.Join(path, key), depth-1)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (o Outline) Has(path string, keys ...string) bool {
 
 // First returns the first byte of a member of the object at a path; 0 without one.
 func (o Outline) First(path, key string) byte {
-	if value := o.members[at(path, key)]; value != "" {
+	if value := o.members[object.Join(path, key)]; value != "" {
 		return value[0]
 	}
 	return 0
@@ -77,13 +77,5 @@ func (o Outline) Text(path, key string) string {
 	if o.First(path, key) != '"' {
 		return ""
 	}
-	return o.members[at(path, key)][1:]
-}
-
-// at returns the path of a member of the object at a path.
-func at(path, key string) string {
-	if path == "" || key == "" {
-		return path + key
-	}
-	return path + "." + key
+	return o.members[object.Join(path, key)][1:]
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect, GroupInfo.Dialect and FactStated.Dialect of lines that name
@@ -74,7 +73,7 @@ func Read(s input.Settings, line input.Line, seq int64) ([]event.Event, *input.L
 		bad.Dialect = Dialect
 		return nil, bad
 	}
-	name, _ := rawjson.String(o.Raw("type"))
+	name := o.Text("type")
 	if !strings.HasPrefix(name, input.OwnPrefix) {
 		o.Fail("type", "want a string that begins with "+input.OwnPrefix)
 	}

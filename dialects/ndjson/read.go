@@ -96,7 +96,7 @@ func (r *reader) value(o *object.Object, place string, raw []byte, v reflect.Val
 				list := o.List(place)
 				v.Set(reflect.MakeSlice(v.Type(), len(list), len(list)))
 				for i, raw := range list {
-					r.value(o, place+"["+strconv.Itoa(i)+"]", raw, v.Index(i))
+					r.value(o, object.Element(place, i), raw, v.Index(i))
 				}
 			}
 		case reflect.Struct:
@@ -161,12 +161,7 @@ func plainMessage(raw []byte) (m event.Message, ok bool) {
 	if o.Spelled("raw") != nil || o.Spelled("raw"+asText) != nil {
 		return m, false
 	}
-	m.Role, _ = rawjson.String(o.Raw("role"))
-	for _, key := range [...]string{"tool_call_id", "toolCallId", "tool_use_id"} {
-		if m.ToolCallID == "" {
-			m.ToolCallID, _ = rawjson.String(o.Raw(key))
-		}
-	}
+	m.Role, m.ToolCallID = o.Text("role"), o.Text("tool_call_id", "toolCallId", "tool_use_id")
 	for _, key := range [...]string{"timestamp", "created_at", "createdAt"} {
 		if t, isTime := input.Time(o.Raw(key)); isTime && m.Time.IsZero() {
 			m.Time = t

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"strconv"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -39,15 +38,6 @@ func (d *Decoder) problem(path, reason string) {
 	d.shell.Reject(&input.LineError{Field: path, Reason: reason})
 }
 
-func elementAt(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
-
-func member(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
-}
-
 // array reads an array of sessions or messages. Its first element decides which it is.
 func (d *Decoder) array(raw []byte) {
 	list, first := object.Of("", input.Members("", raw)), input.OutlineOf(raw)
@@ -61,11 +51,11 @@ func (d *Decoder) array(raw []byte) {
 	for i, value := range list.List("") {
 		switch isObject := value[0] == '{'; {
 		case isObject && want == "a session" && !isMessage(input.OutlineOf(value), ""):
-			d.session(elementAt("", i), value)
+			d.session(object.Element("", i), value)
 		case isObject && want == "a message":
 			messages = append(messages, value)
 		default:
-			d.problem(elementAt("", i), "want "+want+", got "+rawjson.KindOf(value))
+			d.problem(object.Element("", i), "want "+want+", got "+rawjson.KindOf(value))
 		}
 	}
 	d.shell.RejectProblems("", list)
@@ -101,10 +91,10 @@ func (d *Decoder) messageArray(raws [][]byte, raw []byte) {
 	p.id = "messages-" + hex.EncodeToString(sum[:8])
 	d.begin(p)
 	defer d.end()
-	d.play(p.part("", "AgentStart", "session_id", cmp.Or(d.shell.Settings.Session, p.id)))
+	d.made("", "AgentStart", "session_id", cmp.Or(d.shell.Settings.Session, p.id))
 	asks := d.conversation(p, list, false)
 	if tail := &list[len(list)-1]; tail.reply() && !asks {
-		d.play(p.part("", "AgentEnd", "messages", raw))
+		d.made("", "AgentEnd", "messages", raw)
 	}
 }
 

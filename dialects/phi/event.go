@@ -103,8 +103,8 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 		l.run = d.runs.opened(&l.m)
 	}
 	events := v.read(d, l)
-	if d.part != nil && d.part.made {
-		d.part.locate(l.name, o.Problems())
+	if d.madeOf != nil {
+		locate(*d.madeOf, l.name, o.Problems())
 	}
 	if d.shell.RejectProblems(l.name, o) {
 		return
@@ -137,25 +137,11 @@ func (d *Decoder) unknown(l *line, stamp time.Time) {
 	d.shell.Other(l.m, l.name, l.raw)
 }
 
-// stringOf returns what a JSON string says; empty for any other value.
-func stringOf(raw []byte) string {
-	s, _ := rawjson.String(raw)
-	return s
-}
-
 // once notes a problem when a key of o is there twice.
 func once(o *object.Object) {
 	if twice := o.Twice(); twice != "" {
 		o.Fail(twice, "stands there twice")
 	}
-}
-
-// count returns a count; -1 when it is absent.
-func count(o *object.Object, key string) int64 {
-	if n := o.Count(key); n != nil {
-		return *n
-	}
-	return -1
 }
 
 // enum reads a value of serde's external tagging: "Name", or {"Name":{fields}}. A member of any other form is kept as
@@ -204,7 +190,7 @@ func texts(o *object.Object, key string, numbers bool) []string {
 			text, ok, want = strconv.FormatInt(n, 10), err == nil && n >= 0, "an integer that is not negative"
 		}
 		if !ok {
-			o.Fail(elementAt(key, i), "want "+want+", got "+rawjson.KindOf(raw))
+			o.Fail(object.Element(key, i), "want "+want+", got "+rawjson.KindOf(raw))
 		}
 		list[i] = text
 	}

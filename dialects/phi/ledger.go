@@ -68,12 +68,12 @@ func (d *Decoder) session(path string, raw []byte) {
 func (s *session) readRuns(path string) {
 	for i, raw := range s.List("loops") {
 		if raw[0] != '{' {
-			s.Fail(elementAt("loops", i), "want an object, got "+rawjson.KindOf(raw))
+			s.Fail(object.Element("loops", i), "want an object, got "+rawjson.KindOf(raw))
 			continue
 		}
-		at := elementAt(member(path, "loops"), i)
+		at := object.Element(object.Join(path, "loops"), i)
 		o := object.Of("", raw) // problems are those of its reader
-		p := &record{path: at, raw: raw, id: stringOf(o.Raw("loop_id"))}
+		p := &record{path: at, raw: raw, id: o.Text("loop_id")}
 		p.start.Time = timeOf(o.Raw("started_at"))
 		s.runs = append(s.runs, p)
 		if group := o.Raw("parallel_group"); group != nil && group[0] == '{' {
@@ -94,7 +94,7 @@ func (s *session) readRuns(path string) {
 	// A parent that is a run of this very session did not spawn it: phi-core takes the text before the first dot of a
 	// parent's id for its session, which is wrong where session ids have dots.
 	if ref := object.Of("", s.Raw("parent_spawn_ref")); ref != nil {
-		of := func(key string) string { return stringOf(ref.Raw(key)) }
+		of := func(key string) string { return ref.Text(key) }
 		s.spawn = spawnRef{of("parent_session_id"), of("parent_loop_id"), of("tool_call_id")}
 		if slices.ContainsFunc(s.runs, func(p *record) bool { return p.id == s.spawn.loop }) {
 			s.spawn = spawnRef{}
@@ -146,15 +146,15 @@ func groupOf(record []byte) string {
 // group reads the parallel group of which first is the first run, with all its runs, and reports whether there is one.
 // A ledger does not say when it started: not later than its first run.
 func (d *Decoder) group(s *session, first *record) bool {
-	at := member(first.path, "parallel_group")
+	at := object.Join(first.path, "parallel_group")
 	o := object.Of(at, first.group)
 	ids, selected := o.Raw("all_loop_ids"), o.Raw("selected_loop_id")
-	if first.start.Time.IsZero() || ids == nil || ids[0] != '[' || stringOf(selected) == "" {
+	if first.start.Time.IsZero() || ids == nil || ids[0] != '[' || o.Text("selected_loop_id") == "" {
 		return false
 	}
 	start := record{start: event.Bound(first.start.Time)}
 	d.begin(&start)
-	ok := d.play(groupPart(at, "ParallelLoopStart", "session_id", s.id, "loop_ids", ids))
+	ok := d.made(at, "ParallelLoopStart", "session_id", s.id, "loop_ids", ids)
 	d.record = nil
 	if !ok {
 		return false
@@ -174,18 +174,11 @@ func (d *Decoder) group(s *session, first *record) bool {
 	}
 	d.begin(&record{})
 	d.shell.Seq = 1
-	if !d.play(groupPart(at, "ParallelLoopEnd", "session_id", s.id, "selected_loop_id", selected,
-		"selected_config_index", o.Raw("selected_config_index"), "evaluation_usage", o.Raw("evaluation_usage"))) {
+	if !d.made(at, "ParallelLoopEnd", "session_id", s.id, "selected_loop_id", selected,
+		"selected_config_index", o.Raw("selected_config_index"), "evaluation_usage", o.Raw("evaluation_usage")) {
 		// It ends all the same: else later runs would be taken for its judge.
-		d.play(groupPart(at, "ParallelLoopEnd", "session_id", s.id, "selected_loop_id", selected))
+		d.made(at, "ParallelLoopEnd", "session_id", s.id, "selected_loop_id", selected)
 	}
 	d.record = nil
 	return true
-}
-
-// groupPart returns an event of the group that the record at path describes.
-func groupPart(path, typ string, members ...any) part {
-	p := new(record).part(path, typ, members...)
-	p.begins = true
-	return p
 }

@@ -24,8 +24,7 @@ type record struct {
 	status     string
 	spawn      spawnRef
 	refs       []*childRef
-	unused     map[string][]*childRef // of a call, that no tool call took yet
-	named      map[string]int         // how many references of a call a part names
+	unused     map[string][]*childRef // of a call, that no end of it took yet
 
 	running bool // it has no end
 	done    bool // it was read
@@ -40,11 +39,10 @@ type childRef struct {
 	more         bool // it has keys that we do not know
 }
 
-// nextChild returns the run that the next end of a call names: that of its first reference that no part names yet.
+// nextChild returns the run that the next end of a call names: that of its first reference that none took yet.
 func (p *record) nextChild(call string) string {
-	if n := p.named[call]; n < len(p.unused[call]) {
-		p.named[call]++
-		return p.unused[call][n].run
+	if refs := p.unused[call]; len(refs) > 0 {
+		return refs[0].run
 	}
 	return ""
 }
@@ -97,21 +95,21 @@ func (d *Decoder) end() {
 	d.record = nil
 }
 
-// part is one AgentEvent of a record: stored with it, or as the loop emitted it.
-type part struct {
-	path  string // of the record that says it
-	event []byte // nil where the record has problems
-	made  bool   // it was not stored
-	// begins says that the parts behind it, up to the next one that begins, mean nothing without it.
-	begins bool
-	// rest are the unknown members of the record of that name, which are kept behind the event.
-	rest []byte
-	name string
+// play hands out the AgentEvent that stands at a path of the document, and reports whether it could be read.
+func (d *Decoder) play(path string, raw []byte) (ok bool) {
+	d.shell.Seq++
+	rejected := d.shell.Stats.Rejected
+	d.event(object.Of(path, raw), raw, time.Time{})
+	return d.shell.Stats.Rejected == rejected
 }
 
-// part returns the part that is an event of a type and has these members.
-func (p *record) part(path, typ string, members ...any) part {
-	return part{path: path, made: true, event: input.Members(append([]any{"type", typ, "loop_id", p.id}, members...)...)}
+// made is play for an event that the input does not have: one of the record at path as the loop emitted it.
+func (d *Decoder) made(path, typ string, members ...any) (ok bool) {
+	events := d.shell.Stats.Events
+	d.madeOf = &path
+	ok = d.play(path, input.Members(append([]any{"type", typ, "loop_id", d.record.id}, members...)...))
+	d.shell.Stats.Events, d.madeOf = events, nil
+	return ok
 }
 
 // recordKeys are the keys of a record that its events have under another name.
@@ -121,48 +119,24 @@ var recordKeys = map[string]string{
 	"TurnEnd.message": "output_message", "InputRejected.reason": "rejection", "ParallelLoopStart.loop_ids": "all_loop_ids",
 }
 
-// locate makes the problems of an event of p say where the record has what is wrong.
-func (p *part) locate(variant string, problems []object.Problem) {
+// locate makes the problems of an event that the record at path says be problems of the keys of the record.
+func locate(path, variant string, problems []object.Problem) {
 	for i := range problems {
-		key := strings.TrimPrefix(strings.TrimPrefix(problems[i].Path, p.path), ".")
-		first := strings.FieldsFunc(key, func(r rune) bool { return r == '.' || r == '[' })
-		if len(first) == 0 || recordKeys[variant+"."+first[0]] == "" {
-			continue
+		key := strings.TrimPrefix(strings.TrimPrefix(problems[i].Path, path), ".")
+		end := strings.IndexAny(key+".", ".[")
+		if of := recordKeys[variant+"."+key[:end]]; of != "" {
+			problems[i].Path = object.Join(path, of+key[end:])
 		}
-		problems[i].Path = member(p.path, recordKeys[variant+"."+first[0]]+strings.TrimPrefix(key, first[0]))
 	}
 }
 
-// play hands out the events of parts. It reports whether the last one that begins could be read. Parts that were made
-// are no events of the input.
-func (d *Decoder) play(parts ...part) (ok bool) {
-	ok = true
-	for _, p := range parts {
-		if ok = ok || p.begins; !ok || d.shell.Stopped() {
-			continue
-		}
-		if d.shell.Seq++; p.event == nil {
-			ok = false
-			continue
-		}
-		before := d.shell.Stats
-		d.part = &p
-		d.event(object.Of(p.path, p.event), p.event, time.Time{})
-		d.part = nil
-		if p.made {
-			d.shell.Stats.Events = before.Events
-		}
-		if d.shell.Stats.Rejected > before.Rejected {
-			ok = !p.begins
-		} else if p.rest != nil {
-			m := d.runMeta()
-			if p.made {
-				m.Time = timeOf(object.Of("", p.event).Raw("timestamp"))
-			}
-			d.shell.Other(m, p.name+unknownKeys, p.rest)
-		}
+// rest keeps the unknown members of the record of that name, which began at a time.
+func (d *Decoder) rest(name string, members, began []byte) {
+	if members != nil {
+		m := d.runMeta()
+		m.Time = timeOf(began)
+		d.shell.Other(m, name+unknownKeys, members)
 	}
-	return ok
 }
 
 const loopRecord = "LoopRecord"
@@ -200,57 +174,55 @@ func (d *Decoder) loop(s *session, p *record) {
 	if p.running && p.status != "" && p.status != "Aborted" {
 		o.Keep("status")
 	}
-	var parts []part
-	if stored {
-		for i, raw := range events {
-			at := member(elementAt(member(p.path, "events"), i), "event")
-			parts = append(parts, part{path: at, event: object.Of("", raw).Raw("event")})
-		}
-	} else {
-		if parts = []part{p.started(o, s)}; len(events) > 0 { // they have no other place
-			o.Keep("events")
-		}
+	if !stored && len(events) > 0 { // they have no other place
+		o.Keep("events")
 	}
-	parts[0].begins, parts[0].rest, parts[0].name = true, o.Rest(), loopRecord
-	if !stored && p.start.Time.IsZero() && !o.Has("started_at") || !d.play(parts[0]) {
+	begun, at := false, func(i int) string { return object.Join(object.Element(object.Join(p.path, "events"), i), "event") }
+	switch rest := o.Rest(); {
+	case stored:
+		begun = d.play(at(0), object.Of("", events[0]).Raw("event"))
+		d.rest(loopRecord, rest, nil)
+	case o.Has("started_at") || !p.start.Time.IsZero():
+		begun = d.started(p, o, s)
+		d.rest(loopRecord, rest, o.Raw("started_at"))
+	}
+	if !begun {
 		return
 	}
 	d.shell.Stats.Events++
 	switch {
 	case stored:
-		d.play(parts[1:]...)
+		for i, raw := range events[1:] {
+			d.play(at(i+1), object.Of("", raw).Raw("event"))
+		}
 	case o.Has("turns"):
 		d.turns(p, turns)
 	default: // from before there were turns
 		d.conversation(p, messages, true)
 	}
 	d.beforeEnd()
-	if !stored && !p.running {
-		d.play(p.ended(o, len(turns) == 0)...)
+	if stored || p.running {
+		return
 	}
+	if rejection := o.Raw("rejection"); rejection != nil && len(turns) == 0 { // of a run that was refused its input was
+		d.made(p.path, "InputRejected", "reason", rejection)
+	}
+	d.made(p.path, "AgentEnd", "timestamp", o.Raw("ended_at"), "messages", o.Raw("messages"),
+		"usage", o.Raw("usage"), "rejection", o.Raw("rejection"))
 }
 
-// started returns the start of a run without events, or with events that say less than its turns.
-func (p *record) started(o *object.Object, s *session) part {
+// started hands out the start of a run without events, or with events that say less than its turns.
+func (d *Decoder) started(p *record, o *object.Object, s *session) (ok bool) {
 	of := func(key string, otherwise string) any {
 		if raw := o.Raw(key); raw != nil {
 			return raw
 		}
 		return otherwise
 	}
-	return p.part(p.path, "AgentStart", "session_id", of("session_id", s.id),
-		"agent_id", of("agent_id", stringOf(s.Raw("agent_id"))), "parent_loop_id", o.Raw("parent_loop_id"),
+	return d.made(p.path, "AgentStart", "session_id", of("session_id", s.id),
+		"agent_id", of("agent_id", s.Text("agent_id")), "parent_loop_id", o.Raw("parent_loop_id"),
 		"continuation_kind", o.Raw("continuation_kind"), "timestamp", o.Raw("started_at"),
 		"metadata", o.Raw("metadata"), "config_snapshot", o.Raw("config"))
-}
-
-// ended returns the end of a run without events. Of a run that was refused there is nothing else: its input was.
-func (p *record) ended(o *object.Object, empty bool) (parts []part) {
-	if rejection := o.Raw("rejection"); rejection != nil && empty {
-		parts = append(parts, p.part(p.path, "InputRejected", "reason", rejection))
-	}
-	return append(parts, p.part(p.path, "AgentEnd", "timestamp", o.Raw("ended_at"), "messages", o.Raw("messages"),
-		"usage", o.Raw("usage"), "rejection", o.Raw("rejection")))
 }
 
 // startedWith makes the start of a run whose record does not say it that of its first message with a time.
@@ -265,20 +237,20 @@ func (p *record) startedWith(messages []message) {
 
 // readRefs reads which tool calls of the run spawned which runs.
 func (p *record) readRefs(o *object.Object) {
-	p.unused, p.named = make(map[string][]*childRef), make(map[string]int)
+	p.unused = make(map[string][]*childRef)
 	for i, raw := range o.List("child_loop_refs") {
 		in := object.Of("", raw)
 		if in == nil {
-			o.Fail(elementAt("child_loop_refs", i), "want an object, got "+rawjson.KindOf(raw))
+			o.Fail(object.Element("child_loop_refs", i), "want an object, got "+rawjson.KindOf(raw))
 			continue
 		}
 		in.Use(refFields...)
 		ref := &childRef{
 			raw: raw, more: in.Rest() != nil,
-			run: stringOf(in.Raw("child_loop_id")), session: stringOf(in.Raw("child_session_id")),
+			run: in.Text("child_loop_id"), session: in.Text("child_session_id"),
 		}
 		p.refs = append(p.refs, ref)
-		call := stringOf(in.Raw("tool_call_id"))
+		call := in.Text("tool_call_id")
 		p.unused[call] = append(p.unused[call], ref)
 	}
 }
@@ -289,8 +261,8 @@ func (p *record) stored(turns, events [][]byte) bool {
 	ends := 0
 	for i, raw := range events {
 		o := object.Of("", object.Of("", raw).Raw("event"))
-		typ, last := stringOf(o.Raw("type")), i == len(events)-1 && !p.running
-		if stringOf(o.Raw("loop_id")) != p.id || (typ == "AgentStart") != (i == 0) || (typ == "AgentEnd") != last {
+		typ, last := o.Text("type"), i == len(events)-1 && !p.running
+		if o.Text("loop_id") != p.id || (typ == "AgentStart") != (i == 0) || (typ == "AgentEnd") != last {
 			return false
 		}
 		if typ == "TurnEnd" {

@@ -12,9 +12,8 @@ import (
 
 // turn is a turn as a ledger or a conversation has it.
 type turn struct {
-	path string
-	// index is its number, -1 where it is not known.
-	index           int64
+	path            string
+	index           *int64         // its number; nil where it is not known
 	record          *object.Object // of a ledger; nil in a conversation
 	rest            []byte         // the unknown members of the record
 	inputs, results []message
@@ -28,7 +27,7 @@ func (d *Decoder) turns(p *record, raws [][]byte) {
 			return
 		}
 		d.shell.Stats.Lines++
-		t := turn{path: elementAt(member(p.path, "turns"), i)}
+		t := turn{path: object.Element(object.Join(p.path, "turns"), i)}
 		if raw[0] != '{' {
 			d.problem(t.path, "want an object, got "+rawjson.KindOf(raw))
 			continue
@@ -41,26 +40,25 @@ func (d *Decoder) turns(p *record, raws [][]byte) {
 			t.reply = messageOf(o.Raw("output_message"))
 		}
 		failed, id := o.Failed(), o.Object("turn_id")
-		t.record, t.index = o, count(id, "turnIndex")
-		if o.Use(turnFields...); id != nil && stringOf(id.Raw("loopId")) != p.id {
+		t.record, t.index = o, id.Count("turnIndex")
+		if o.Use(turnFields...); id != nil && id.Text("loopId") != p.id {
 			o.Keep("turn_id")
 		}
 		t.rest = o.Rest()
 		if d.shell.RejectProblems("Turn", o); o.Failed() == failed {
-			parts, _ := p.turn(&t)
-			d.play(parts...)
+			d.turn(p, &t)
 		} else {
-			d.play(part{begins: true})
+			d.shell.Seq++ // it has its number all the same
 		}
 	}
 }
 
-// turn returns the parts of one turn, and whether its reply asks for a tool.
-func (p *record) turn(t *turn) (parts []part, asks bool) {
+// turn hands out the events of one turn. It reports whether its reply asks for a tool.
+func (d *Decoder) turn(p *record, t *turn) (asks bool) {
 	calls := map[string]*object.Object{}
 	var order []string
 	for _, asked := range blocks(t.reply.o, "toolCall") {
-		if id := stringOf(asked.Raw("id")); id != "" && calls[id] == nil && len(calls) < maxCalls {
+		if id := asked.Text("id"); id != "" && calls[id] == nil && len(calls) < maxCalls {
 			order = append(order, id)
 			calls[id] = asked
 		}
@@ -76,19 +74,22 @@ func (p *record) turn(t *turn) (parts []part, asks bool) {
 		}
 	}
 
-	index := ""
-	if t.index >= 0 {
-		index = strconv.FormatInt(t.index, 10)
+	var index []byte
+	if t.index != nil {
+		index = strconv.AppendInt(nil, *t.index, 10)
 	}
-	add := func(typ string, members ...any) { parts = append(parts, p.part(t.path, typ, members...)) }
-	add("TurnStart", "timestamp", t.record.Raw("started_at"), "turn_index", []byte(index),
-		"triggered_by", t.record.Raw("triggered_by"))
-	parts[0].begins, parts[0].rest, parts[0].name = true, t.rest, "Turn"
+	add := func(typ string, members ...any) { d.made(t.path, typ, members...) }
+	if began := t.record.Raw("started_at"); d.made(t.path, "TurnStart", "timestamp", began, "turn_index", index,
+		"triggered_by", t.record.Raw("triggered_by")) {
+		d.rest("Turn", t.rest, began)
+	} else { // the others mean nothing without it
+		return len(order) > 0
+	}
 	for _, msg := range t.inputs[:before] {
 		add("MessageEnd", "message", msg.Raw)
 	}
 	if payload := t.record.Raw("request_payload"); payload != nil {
-		add("TurnRequest", "turn_index", []byte(index), "payload", payload)
+		add("TurnRequest", "turn_index", index, "payload", payload)
 	}
 	if t.reply.reply() {
 		add("MessageEnd", "message", t.reply.Raw)
@@ -110,7 +111,7 @@ func (p *record) turn(t *turn) (parts []part, asks bool) {
 		}
 		delete(calls, id)
 		add("ToolExecutionEnd", "tool_call_id", id, "child_loop_id", p.nextChild(id),
-			"tool_name", cmp.Or(stringOf(call.Raw("name")), stringOf(msg.o.Raw("toolName"))),
+			"tool_name", cmp.Or(call.Text("name"), msg.o.Text("toolName")),
 			"is_error", strconv.AppendBool(nil, msg.failed()), "result", input.Members("content", msg.o.Raw("content")))
 	}
 	for _, msg := range t.inputs[before:] {
@@ -128,7 +129,7 @@ func (p *record) turn(t *turn) (parts []part, asks bool) {
 		add("TurnEnd", "timestamp", t.record.Raw("ended_at"), "message", t.reply.Raw, "usage", t.record.Raw("usage"),
 			"tool_results", results)
 	}
-	return parts, len(order) > 0
+	return len(order) > 0
 }
 
 // failedWith reports whether msg is the result of a tool that failed with just that text.
@@ -156,20 +157,18 @@ func (d *Decoder) conversation(p *record, list []message, numbered bool) (asks b
 		for end < len(list) && list[end].Role == "toolResult" && list[end].llm() {
 			end++
 		}
-		t := turn{path: p.path, index: n, reply: list[reply], results: list[reply+1 : end]}
+		t := turn{path: p.path, index: new(n), reply: list[reply], results: list[reply+1 : end]}
 		t.inputs = slices.Concat(list[:reply], t.results)
 		if numbered {
 			if named := object.Of("", t.reply.o.Raw("turnId")).Count("turnIndex"); named != nil {
-				t.index = *named
+				t.index = named
 			}
 		}
-		var parts []part
-		parts, asks = p.turn(&t)
-		d.play(parts...)
+		asks = d.turn(p, &t)
 		list = list[end:]
 	}
 	for i := range list {
-		d.play(p.part(p.path, "MessageEnd", "message", list[i].Raw))
+		d.made(p.path, "MessageEnd", "message", list[i].Raw)
 	}
 	return asks
 }

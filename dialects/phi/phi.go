@@ -37,7 +37,7 @@ type Decoder struct {
 	shell  input.Shell
 	runs   runs
 	record *record // of a document, at hand; nil while lines are read
-	part   *part   // of the record
+	madeOf *string // path of the record that says the event at hand; nil where the input has the event
 }
 
 // NewDecoder returns a Decoder that has met no runs.
@@ -67,7 +67,7 @@ func (d *Decoder) line(line input.Line) {
 	o, err := object.Parse(line.Text)
 	ours := line.Event == "" || line.Event == "agent_event" || line.Event == "message"
 	switch {
-	case !ours && (err != nil || stringOf(o.Raw("type")) == ""):
+	case !ours && (err != nil || o.Text("type") == ""):
 		body := line.Text
 		if rawjson.Valid(body, object.MaxDepth) != nil || rawjson.ValidUTF8(body) != nil {
 			body = rawjson.Quote(nil, string(body))

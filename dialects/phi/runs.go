@@ -19,7 +19,7 @@ type run struct {
 	fixed bool
 
 	inTurn bool
-	turn   int64            // the index of the open turn
+	turn   *int64           // the index of the open turn; nil where it is not known
 	calls  map[string]*call // of the open turn, by id
 }
 
@@ -51,7 +51,7 @@ func (r *run) call(id string) *call {
 }
 
 // beginTurn begins the turn of that index, in place of one that is open.
-func (r *run) beginTurn(index int64) { r.inTurn, r.turn, r.calls = true, index, nil }
+func (r *run) beginTurn(index *int64) { r.inTurn, r.turn, r.calls = true, index, nil }
 
 // endTurn forgets the open turn.
 func (r *run) endTurn() { r.inTurn, r.calls = false, nil }

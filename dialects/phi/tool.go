@@ -58,15 +58,15 @@ func (d *Decoder) messageEnd(l *line) []event.Event {
 	r, msg := l.run, messageOf(l.Raw("message"))
 	if msg.reply() {
 		for _, asked := range blocks(msg.o, "toolCall") {
-			if id := stringOf(asked.Raw("id")); r.inTurn && id != "" {
+			if id := asked.Text("id"); r.inTurn && id != "" {
 				c := r.call(id)
-				c.asked, c.name, c.args = true, stringOf(asked.Raw("name")), bytes.Clone(asked.Spelled("arguments"))
+				c.asked, c.name, c.args = true, asked.Text("name"), bytes.Clone(asked.Spelled("arguments"))
 			}
 		}
 		provider := msg.provider()
 		return []event.Event{&event.ReplyReceived{
-			Meta: l.m, Message: msg.Message, Model: stringOf(msg.o.Raw("model")), Provider: provider,
-			StopReason: stringOf(msg.o.Raw("stopReason")), Usage: msg.usage(d.runs.replyRule(r, provider)),
+			Meta: l.m, Message: msg.Message, Model: msg.o.Text("model"), Provider: provider,
+			StopReason: msg.o.Text("stopReason"), Usage: msg.usage(d.runs.replyRule(r, provider)),
 		}}
 	}
 	added := &event.MessageAdded{Meta: l.m, Message: msg.Message}
@@ -119,7 +119,7 @@ func (d *Decoder) toolEnd(l *line) []event.Event {
 	e.Result, e.ChildRunID = l.Spelled("result"), l.String("child_loop_id")
 	failed := l.Bool("is_error")
 	result := object.Of("", e.Result)
-	if inner := stringOf(result.Raw("child_loop_id")); inner != "" { // the one that phi-core's recorder reads
+	if inner := result.Text("child_loop_id"); inner != "" { // the one that phi-core's recorder reads
 		if e.ChildRunID != "" && e.ChildRunID != inner {
 			l.Keep("child_loop_id")
 		}

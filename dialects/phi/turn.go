@@ -9,6 +9,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -25,11 +26,11 @@ type message struct {
 func messageOf(raw []byte) message { return readMessage(object.Of("", raw), raw) }
 
 func readMessage(o *object.Object, raw []byte) message {
-	msg := message{event.Message{Raw: raw, Role: stringOf(o.Raw("role"))}, o}
+	msg := message{event.Message{Raw: raw, Role: o.Text("role")}, o}
 	if !msg.llm() {
 		return msg
 	}
-	msg.ToolCallID = stringOf(o.Raw("toolCallId"))
+	msg.ToolCallID = o.Text("toolCallId")
 	if ms := o.Count("timestamp"); ms != nil {
 		if t := time.UnixMilli(*ms).UTC(); t.Year() >= 1678 && t.Year() < 2262 {
 			msg.Time = t
@@ -81,7 +82,7 @@ func (msg *message) failed() bool {
 
 // provider returns the provider of a reply. phi-core writes unknown for a model call that failed before it began.
 func (msg *message) provider() string {
-	if p := stringOf(msg.o.Raw("provider")); p != "unknown" {
+	if p := msg.o.Text("provider"); p != "unknown" {
 		return p
 	}
 	return ""
@@ -96,8 +97,8 @@ func (msg *message) usage(rule spans.UsageRule) *event.Usage {
 func text(o *object.Object) string {
 	var parts []string
 	for _, block := range blocks(o, "text") {
-		if raw := block.Raw("text"); raw != nil && raw[0] == '"' {
-			parts = append(parts, stringOf(raw))
+		if text, ok := rawjson.String(block.Raw("text")); ok {
+			parts = append(parts, text)
 		}
 	}
 	return strings.Join(parts, "\n")
@@ -109,7 +110,7 @@ func blocks(o *object.Object, typ string) (list []*object.Object) {
 		return nil
 	}
 	for _, raw := range o.List("content") {
-		if block := object.Of("", raw); stringOf(block.Raw("type")) == typ {
+		if block := object.Of("", raw); block.Text("type") == typ {
 			list = append(list, block)
 		}
 	}
@@ -123,14 +124,10 @@ var triggers = map[string]spans.Trigger{
 }
 
 func (d *Decoder) turnStart(l *line) []event.Event {
-	kind, index := plainEnum(l.Object, "triggered_by"), count(l.Object, "turn_index")
-	e := &event.TurnStarted{Meta: l.m}
-	if index >= 0 {
-		e.Index = &index
-	}
-	e.Trigger = cmp.Or(triggers[kind], spans.Trigger(kind))
+	kind, e := plainEnum(l.Object, "triggered_by"), &event.TurnStarted{Meta: l.m}
+	e.Index, e.Trigger = l.Count("turn_index"), cmp.Or(triggers[kind], spans.Trigger(kind))
 	if l.Failed() == 0 {
-		l.run.beginTurn(index)
+		l.run.beginTurn(e.Index)
 	}
 	if !l.run.begun {
 		e.Provider = d.shell.Settings.Provider
@@ -142,8 +139,8 @@ func (d *Decoder) turnEnd(l *line) []event.Event {
 	l.Object.Object("message")
 	reply := messageOf(l.Raw("message"))
 	e := &event.TurnEnded{Meta: l.m, TurnResult: event.TurnResult{
-		Model: stringOf(reply.o.Raw("model")), Provider: reply.provider(), StopReason: stringOf(reply.o.Raw("stopReason")),
-		Error: stringOf(reply.o.Raw("error_message")), Results: messagesOf(l.List("tool_results")),
+		Model: reply.o.Text("model"), Provider: reply.provider(), StopReason: reply.o.Text("stopReason"),
+		Error: reply.o.Text("error_message"), Results: messagesOf(l.List("tool_results")),
 	}}
 	rule := d.runs.replyRule(l.run, e.Provider)
 	if e.Usage = usageKeys.Read(l.Object.Object("usage"), rule); !l.Has("usage") {
@@ -167,16 +164,17 @@ func (d *Decoder) turnEnd(l *line) []event.Event {
 
 // turnRequest reads what the model received.
 func (d *Decoder) turnRequest(l *line) (events []event.Event) {
-	index := count(l.Object, "turn_index")
+	index := l.Count("turn_index")
 	l.Require("payload")
 	e := &event.RequestPrepared{Meta: l.m, Request: payload(l.Object)}
 	switch {
 	case l.Failed() > 0:
-	case !l.run.inTurn && index >= 0: // a turn whose start was not read: it started before
+	case index == nil:
+	case !l.run.inTurn: // a turn whose start was not read: it started before
 		l.run.beginTurn(index)
 		events = append(events, &event.TurnStarted{Meta: l.m,
-			TurnInfo: event.TurnInfo{Index: &index, Start: event.Bound(l.m.Time)}})
-	case index >= 0 && index != l.run.turn:
+			TurnInfo: event.TurnInfo{Index: index, Start: event.Bound(l.m.Time)}})
+	case l.run.turn == nil || *index != *l.run.turn:
 		l.Keep("turn_index")
 	}
 	return append(events, e)

@@ -60,14 +60,14 @@ func Role(role string) string {
 // where there is none; the id also where the message answers several calls.
 func Heading(message []byte) (role, callID string) {
 	o := object.Of("", message)
-	if role = text(o, "role"); role == "" {
-		role = itemRole(text(o, "type"))
+	if role = o.Text("role"); role == "" {
+		role = itemRole(o.Text("type"))
 	}
-	callID = text(o, "tool_call_id", "toolCallId", "tool_use_id")
+	callID = o.Text("tool_call_id", "toolCallId", "tool_use_id")
 	switch {
 	case callID != "", Role(role) == "assistant":
 	case role == "tool" && literal(o, "call_id") != nil:
-		callID = text(o, "call_id")
+		callID = o.Text("call_id")
 	case role == "" || role == "user" || role == "function": // others name the call themselves
 		answers := 0
 		for _, key := range []string{"content", "parts"} {
@@ -105,12 +105,6 @@ func literal(o *object.Object, keys ...string) []byte {
 		return v
 	}
 	return nil
-}
-
-// text is the text of literal; empty when there is none.
-func text(o *object.Object, keys ...string) string {
-	text, _ := rawjson.String(literal(o, keys...))
-	return text
 }
 
 // each calls f with every element of the JSON array raw, and as an object if it is one.

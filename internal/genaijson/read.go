@@ -82,7 +82,7 @@ func (r *reader) message(o *object.Object, raw []byte) {
 		return
 	case get(o, keysContent...) != nil:
 	case literal(o, "kind") != nil && get(o, "data", "payload") != nil:
-		r.add(Part{Type: "extension", Name: text(o, "kind"), key: "data", Content: get(o, "data", "payload")})
+		r.add(Part{Type: "extension", Name: o.Text("kind"), key: "data", Content: get(o, "data", "payload")})
 	case o.Spelled("content") == nil: // OpenAI's are null if there is none
 		r.plain(raw)
 	}
@@ -106,10 +106,10 @@ func (r *reader) message(o *object.Object, raw []byte) {
 
 // takeRole sets the role to that of o, and reports whether o is a message and not a block that stands for one.
 func (r *reader) takeRole(o *object.Object) bool {
-	typ := text(o, "type")
+	typ := o.Text("type")
 	switch {
 	case literal(o, "role") != nil:
-		r.role = text(o, "role")
+		r.role = o.Text("role")
 		if standard := Role(r.role); standard == "tool" || standard == "assistant" {
 			r.role = standard
 		}
@@ -150,7 +150,7 @@ func (r *reader) block(o *object.Object, raw []byte) {
 		return
 	}
 	done := false
-	switch typ := text(o, "type"); typ {
+	switch typ := o.Text("type"); typ {
 	case "text", "input_text", "output_text", "summary_text":
 		done = r.text("text", literal(o, "text", "content"))
 	case "refusal":
@@ -211,7 +211,7 @@ func (r *reader) gemini(o *object.Object) bool {
 // other adds a block as it is. One without a type, or with a type of the standard whose rules it breaks, becomes a
 // text.
 func (r *reader) other(o *object.Object, raw []byte) {
-	switch typ := text(o, "type"); typ {
+	switch typ := o.Text("type"); typ {
 	case "reasoning":
 		r.add(Part{Type: "encrypted_reasoning", key: "value", Content: raw})
 	case "", "text", "tool_call", "blob", "uri", "file":
@@ -239,7 +239,7 @@ var keysCallID = []string{"tool_call_id", "toolCallId", "tool_use_id", "call_id"
 
 // call reads a call of a tool, raw.
 func (r *reader) call(o *object.Object, raw []byte) {
-	p, outer := Part{Type: "tool_call", ID: text(o, keysCallID...), key: "arguments"}, o
+	p, outer := Part{Type: "tool_call", ID: o.Text(keysCallID...), key: "arguments"}, o
 	if f := get(o, "function"); isObject(f) {
 		o = object.Of("", f)
 	}
@@ -247,7 +247,7 @@ func (r *reader) call(o *object.Object, raw []byte) {
 		r.other(outer, raw)
 		return
 	}
-	p.Name = text(o, "name", "tool_name", "toolName")
+	p.Name = o.Text("name", "tool_name", "toolName")
 	p.Content = arguments(get(o, "arguments", "input", "args"))
 	r.add(p)
 }
@@ -268,7 +268,7 @@ func arguments(raw []byte) []byte {
 // response reads the result of a call.
 func (r *reader) response(o *object.Object) {
 	p := Part{
-		Type: "tool_call_response", ID: text(o, keysCallID...), Name: text(o, "tool_name", "toolName", "name"),
+		Type: "tool_call_response", ID: o.Text(keysCallID...), Name: o.Text("tool_name", "toolName", "name"),
 		IsError: string(get(o, "is_error", "isError")) == "true",
 		key:     "response", Content: null,
 	}
@@ -286,7 +286,7 @@ func loneText(result []byte) []byte {
 	n, lone := 0, []byte(nil)
 	if isArray(result) {
 		each(result, func(o *object.Object, _ []byte) {
-			if n++; slices.Contains([]string{"text", "input_text", "output_text"}, text(o, "type")) {
+			if n++; slices.Contains([]string{"text", "input_text", "output_text"}, o.Text("type")) {
 				lone = literal(o, "text")
 			}
 		})

@@ -258,6 +258,18 @@ func (o *Object) String(key string) string {
 	return s
 }
 
+// Text returns the text of the first of the members that is there, if that is a string, else nothing. It is for members
+// that may be of any type: none is a problem.
+func (o *Object) Text(keys ...string) string {
+	for _, key := range keys {
+		if v := o.Raw(key); v != nil {
+			s, _ := rawjson.String(v)
+			return s
+		}
+	}
+	return ""
+}
+
 const (
 	numeric   = "-0123456789"
 	wantCount = "an integer from 0 to 9223372036854775807"
@@ -384,7 +396,7 @@ func (o *Object) Objects(key string) []*Object {
 	}
 	objects := make([]*Object, len(list))
 	for i, raw := range list {
-		place := key + "[" + strconv.Itoa(i) + "]"
+		place := Element(key, i)
 		if raw[0] != '{' {
 			o.Fail(place, "want an object, got "+rawjson.KindOf(raw))
 			continue
@@ -419,15 +431,18 @@ func (o *Object) Rest() []byte {
 }
 
 // at returns the path of a member.
-func (o *Object) at(key string) string {
-	switch {
-	case o.path == "":
-		return key
-	case key == "":
-		return o.path
+func (o *Object) at(key string) string { return Join(o.path, key) }
+
+// Join returns the path of a member of the object at a path; either may be empty.
+func Join(path, key string) string {
+	if path == "" || key == "" {
+		return path + key
 	}
-	return o.path + "." + key
+	return path + "." + key
 }
+
+// Element returns the path of an element of the array at a path.
+func Element(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 // Fail notes a problem with a member; with the object itself when key is empty. The first eight of a line are kept.
 func (o *Object) Fail(key, reason string) {
