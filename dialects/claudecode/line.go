@@ -70,7 +70,8 @@ func (d *Decoder) line(l input.Line) {
 	d.place(r)
 	if r.uuid != "" {
 		met, _ := d.e.First(r.t.Session, linePrefix+r.uuid)
-		if met == transcript.Repeated || met == transcript.Again && uuid.MatchString(r.uuid) {
+		said := r.kind == "user" || r.kind == "assistant"
+		if met == transcript.Repeated || met == transcript.Again && (said || uuid.MatchString(r.uuid)) {
 			return
 		}
 	}
