@@ -31,7 +31,7 @@ func fixtures(t testing.TB) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
 	for dialect, dir := range map[string]string{"phi-core": "phi", "clark-agent": "clark", "acp": "acp", "guide": "guide",
-		"otelagent": "ndjson"} {
+		"otelagent": "ndjson", "claude-code": "claudecode"} {
 		err := filepath.WalkDir(filepath.Join(dir, "testdata"), func(path string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
@@ -43,7 +43,8 @@ func fixtures(t testing.TB) map[string][]string {
 				return nil
 			}
 			switch {
-			case strings.HasSuffix(path, ".tree.json"), strings.HasSuffix(path, ".saved.json"), strings.Contains(path, "golden"):
+			case strings.HasSuffix(path, ".tree.json"), strings.HasSuffix(path, ".saved.json"), strings.Contains(path, "golden"),
+				strings.HasSuffix(path, ".meta.json"), strings.HasSuffix(path, "expected.json"):
 				return nil
 			case strings.HasSuffix(path, ".ndjson"), strings.HasSuffix(path, ".jsonl"), strings.HasSuffix(path, ".json"),
 				strings.HasSuffix(path, ".sse"):
@@ -114,7 +115,7 @@ var samples = map[string]string{
 	"phi/testdata/sample-session.ndjson": "phi-core", "phi/testdata/ledgers/sample-session.json": "phi-core",
 	"clark/testdata/sample.events.ndjson": "clark-agent", "acp/testdata/sample.ndjson": "acp",
 	"guide/testdata/session.jsonl": "guide", "guide/testdata/session.canonical.json": "guide",
-	"ndjson/testdata/examples.ndjson": "otelagent",
+	"ndjson/testdata/examples.ndjson": "otelagent", "claudecode/testdata/agtrace/claude_session.jsonl": "claude-code",
 }
 
 // eventsOf are the events that d reads from r, each as a line of package ndjson without its position, and the error
