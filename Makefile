@@ -31,7 +31,7 @@ export CGO_ENABLED ?= 0
 each = for m in $(1); do echo "--- $$m: $@"; $(2); done
 
 .PHONY: help demo build test test-full check race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
-	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-replay interop-logfire interop-dashboards interop-clickhouse interop-prometheus interop-backends interop-compose interop-viewer interop-viewer-types soak tidy ci FORCE
+	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-replay interop-logfire interop-dashboards interop-clickhouse interop-prometheus interop-backends interop-compose interop-viewer interop-viewer-types interop-agents interop-agents-newest soak tidy ci FORCE
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -193,6 +193,12 @@ interop-viewer: bin/otelagent ## the viewer in a real browser: every page, keybo
 
 interop-viewer-types: ## judge the page's JavaScript by TypeScript, and compare what is vendored there with its packages (needs node)
 	@interop/viewer/typecheck/run.sh check
+
+interop-agents: bin/otelagent ## real agents and frameworks against a scripted model: their telemetry, their transcripts, and both (needs npm and python3)
+	@interop/agents/run.sh pinned -v
+
+interop-agents-newest: bin/otelagent ## the same with the newest versions: a failure names the format that changed
+	@interop/agents/run.sh newest -v
 
 # -e: test dependencies of dependencies that the module proxy does not serve must not stop it.
 tidy: ## go mod tidy -e in all modules

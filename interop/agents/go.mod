@@ -1,0 +1,3 @@
+module github.com/otelagent/otelagent/interop/agents
+
+go 1.26.7
