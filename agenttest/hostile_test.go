@@ -413,7 +413,7 @@ func show(t *testing.T, st store.Store) shown {
 		}
 		out.sessions = append(out.sessions, string(line))
 		out.trees[sum.Key], out.text[sum.Key] = showSession(t, st, sum.Key)
-		if _, err := store.Descendants(ctx, st, sum.Key); err != nil {
+		if _, err := store.Descendants(ctx, st, sum.Key, false); err != nil {
 			t.Errorf("descendants: %v", err)
 		}
 	}

@@ -8,6 +8,8 @@ package foreign
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
+	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
 )
@@ -64,6 +66,17 @@ type Get func(key string) session.Value
 func TraceSession(trace session.TraceID) string { return tracePrefix + trace.String() }
 
 const tracePrefix = "trace:"
+
+// ParseTraceSession returns the trace whose session has that id, false for the id of any other session.
+func ParseTraceSession(id string) (trace session.TraceID, ok bool) {
+	text, ok := strings.CutPrefix(id, tracePrefix)
+	b, err := hex.DecodeString(text)
+	if !ok || err != nil || len(b) != len(trace) {
+		return trace, false
+	}
+	trace = session.TraceID(b)
+	return trace, TraceSession(trace) == id
+}
 
 // TraceOf returns the trace id of a log record that has none: it follows from the session.
 func TraceOf(s session.Key) session.TraceID {

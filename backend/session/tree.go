@@ -48,6 +48,25 @@ type Session struct {
 	// Facts by subject, key and time; see Session.Fact.
 	Facts   []Fact   `json:"facts,omitempty"`
 	Defects []Defect `json:"defects,omitempty"`
+
+	// Links is nil for a session without records of other programs. Assemble does not set it.
+	Links *Links `json:"-"`
+}
+
+// Links says what else of a store belongs to a session of records of other programs (package mapped).
+type Links struct {
+	// Traces are those of its records.
+	Traces []TraceID
+	// Parts are the sessions of traces whose records belong to it.
+	Parts []Key
+}
+
+// Keys returns the sessions that hold blocks of session k, k first.
+func (l *Links) Keys(k Key) []Key {
+	if l == nil {
+		return []Key{k}
+	}
+	return append([]Key{k}, l.Parts...)
 }
 
 // Fact is a statement about the session, or a part of it, from a time until a later fact of the same subject and key.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -13,12 +14,12 @@ import (
 // bodiesRoom is how many bytes of bodies Bodies.Load gives beyond those that are needed.
 const bodiesRoom = 4 << 20
 
-// Bodies reads the blocks of one session a stretch at a time: it keeps their ids and sizes, 40 bytes each, and no body.
+// Bodies reads the blocks of one session a stretch at a time: it keeps their ids and sizes, 48 bytes each, and no body.
 // It is what package export calls so. Blocks that came after NewBodies are not seen. Not safe for concurrent use.
 type Bodies struct {
-	st  Store
-	key session.Key
-	ids []blockSize // by id
+	st   Store
+	keys []session.Key // the session first, then others that hold blocks of it
+	ids  []blockSize   // by id
 	// extra are bodies that the store does not have as blocks.
 	extra map[spans.ShortID]session.Block
 }
@@ -26,16 +27,20 @@ type Bodies struct {
 type blockSize struct {
 	id   spans.BlockID
 	size int
+	in   int // of keys
 }
 
-// NewBodies reads which blocks the session has. It passes all of them once, one after the other.
-func NewBodies(ctx context.Context, st Store, k session.Key) (*Bodies, error) {
-	b := &Bodies{st: st, key: k}
-	for block, err := range st.Blocks(ctx, k, nil) {
-		if err != nil {
-			return nil, fmt.Errorf("store: blocks of session %q: %w", k.ID, err)
+// NewBodies reads which blocks the session has, and those sessions that links names. It passes all of them once, one
+// after the other.
+func NewBodies(ctx context.Context, st Store, k session.Key, links *session.Links) (*Bodies, error) {
+	b := &Bodies{st: st, keys: links.Keys(k)}
+	for in, key := range b.keys {
+		for block, err := range st.Blocks(ctx, key, nil) {
+			if err != nil {
+				return nil, fmt.Errorf("store: blocks of session %q: %w", key.ID, err)
+			}
+			b.ids = append(b.ids, blockSize{block.ID, len(block.Body), in})
 		}
-		b.ids = append(b.ids, blockSize{block.ID, len(block.Body)})
 	}
 	slices.SortFunc(b.ids, func(x, y blockSize) int { return bytes.Compare(x.id[:], y.id[:]) })
 	b.ids = slices.Clip(b.ids)
@@ -59,10 +64,10 @@ const loadAtOnce = 64
 // and of further ones while they come to no more than about 4 MiB. What templates among them refer to is in it as well.
 func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID, least int) (*session.BlockSet, int, error) {
 	set := &session.BlockSet{}
-	asked := map[spans.BlockID]struct{}{}
+	asked := map[blockSize]struct{}{}
 	n, room := 0, bodiesRoom
 	for n < len(ids) && (n < least || room > 0) {
-		var want []spans.BlockID
+		var want []blockSize
 		left := room
 		for n < len(ids) && (n < least || left > 0 && len(want) < loadAtOnce) {
 			if block, ok := b.extra[ids[n]]; ok {
@@ -76,10 +81,10 @@ func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID, least int) (*ses
 			n++
 		}
 		for len(want) > 0 {
-			var more []spans.BlockID
-			for block, err := range b.st.Blocks(ctx, b.key, want) {
+			var more []blockSize
+			for block, err := range b.blocks(ctx, want) {
 				if err != nil {
-					return nil, 0, fmt.Errorf("store: blocks of session %q: %w", b.key.ID, err)
+					return nil, 0, fmt.Errorf("store: blocks of session %q: %w", b.keys[0].ID, err)
 				}
 				set.Add(block)
 				room -= len(block.Body)
@@ -93,12 +98,29 @@ func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID, least int) (*ses
 	return set, n, nil
 }
 
+// blocks yields blocks from the sessions that hold them.
+func (b *Bodies) blocks(ctx context.Context, want []blockSize) iter.Seq2[session.Block, error] {
+	return func(yield func(session.Block, error) bool) {
+		ids := map[int][]spans.BlockID{}
+		for _, x := range want {
+			ids[x.in] = append(ids[x.in], x.id)
+		}
+		for in, some := range ids {
+			for block, err := range b.st.Blocks(ctx, b.keys[in], some) {
+				if !yield(block, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
 // ask appends the blocks of a short id that were not asked for yet.
-func (b *Bodies) ask(want []spans.BlockID, asked map[spans.BlockID]struct{}, short spans.ShortID) []spans.BlockID {
+func (b *Bodies) ask(want []blockSize, asked map[blockSize]struct{}, short spans.ShortID) []blockSize {
 	for _, x := range b.named(short) {
-		if _, ok := asked[x.id]; !ok {
-			asked[x.id] = struct{}{}
-			want = append(want, x.id)
+		if _, ok := asked[x]; !ok {
+			asked[x] = struct{}{}
+			want = append(want, x)
 		}
 	}
 	return want

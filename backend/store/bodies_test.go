@@ -46,7 +46,7 @@ func TestBodiesGiveTheSameExport(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				bodies, err := store.NewBodies(t.Context(), st, k)
+				bodies, err := store.NewBodies(t.Context(), st, k, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -82,7 +82,7 @@ func TestBodiesLoad(t *testing.T) {
 	if err := st.Put(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	bodies, err := store.NewBodies(t.Context(), st, k)
+	bodies, err := store.NewBodies(t.Context(), st, k, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestBodiesLoad(t *testing.T) {
 	if _, _, err := bodies.Load(ctx, slices.Clone(ids), 1); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if _, err := store.NewBodies(ctx, st, k); !errors.Is(err, context.Canceled) {
+	if _, err := store.NewBodies(ctx, st, k, nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

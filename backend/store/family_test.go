@@ -43,7 +43,7 @@ func TestDescendants(t *testing.T) {
 		{ID: "none"}:           "",
 		{Tenant: "t", ID: "p"}: "c9",
 	} {
-		got, err := store.Descendants(t.Context(), st, of)
+		got, err := store.Descendants(t.Context(), st, of, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestDescendants(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := store.Descendants(ctx, st, session.Key{ID: "p"}); !errors.Is(err, context.Canceled) {
+	if _, err := store.Descendants(ctx, st, session.Key{ID: "p"}, false); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -220,7 +220,7 @@ func (e *exporting) file(ctx context.Context, key session.Key, path string) (mis
 func (e *exporting) session(ctx context.Context, w io.Writer, s *session.Session) ([]export.Missing, error) {
 	var failed error
 	bodies := func(s *session.Session) export.Bodies {
-		b, err := store.NewBodies(ctx, e.db.Store, session.Key{Tenant: s.Tenant, ID: s.ID})
+		b, err := store.NewBodies(ctx, e.db.Store, session.Key{Tenant: s.Tenant, ID: s.ID}, s.Links)
 		if failed = firstError(failed, err); err != nil {
 			return nil
 		}

@@ -81,7 +81,7 @@ var rooms = []room{
 		own: []string{"spans", "otelagent", "dialects/event", "dialects/input", "dialects/ndjson", "dialects/transcript"}},
 	{packages: []string{"dialects"}, own: []string{"otelagent", "dialects/..."}},
 
-	{packages: []string{"backend/session/otlprow/..."}, own: []string{"spans", "backend/session"},
+	{packages: []string{"backend/session/otlprow/..."}, own: []string{"spans", "backend/session", "backend/foreign"},
 		other: []string{pdata, otel + "/attribute", "github.com/klauspost/compress/zstd"}},
 	{packages: []string{"backend/session/..."}, own: []string{"spans", "backend/session"},
 		other: []string{otel + "/attribute", "github.com/aymanbagabas/go-udiff/..."}},
@@ -110,8 +110,12 @@ var rooms = []room{
 		own:      []string{"backend/session", "backend/store", "backend/store/project"},
 	},
 	{
+		packages: []string{"backend/store/mapped"}, // sessions with what belongs to them of other sessions
+		own:      []string{"spans", "backend/session", "backend/foreign", "backend/store"},
+	},
+	{
 		packages: []string{"backend/store/search"},
-		own:      []string{"spans", "backend/session", "backend/store", "internal/rawjson"},
+		own:      []string{"spans", "backend/session", "backend/store", "backend/store/mapped", "internal/rawjson"},
 	},
 	{
 		packages: []string{"backend/store/storetest"},
@@ -119,16 +123,18 @@ var rooms = []room{
 	},
 	{
 		packages: []string{"backend/store/reader"},
-		own:      []string{"backend/session", "spans", "backend/store"},
+		own:      []string{"backend/session", "spans", "backend/store", "backend/store/mapped"},
 	}, // what commands and the viewer share
 	{
 		packages: []string{"backend/store/..."},
-		own:      []string{"spans", "backend/session", "backend/session/export", "backend/store"},
-		other:    []string{otel + "/attribute"},
+		own: []string{"spans", "backend/session", "backend/session/export", "backend/foreign", "backend/store",
+			"backend/store/mapped"},
+		other: []string{otel + "/attribute"},
 	},
 	{packages: []string{"backend/inspect/..."},
 		own: []string{
 			"spans",
+			"backend/foreign",
 			"backend/session",
 			"backend/session/diff",
 			"backend/session/replay",

@@ -131,7 +131,7 @@ func (c *copier) run(ctx context.Context) error {
 			c.progress(false)
 		}
 	}
-	// Those that an interrupted run left without a summary.
+	// Also those that an interrupted run left without a summary.
 	if err := project.Refresh(ctx, c.dst); err != nil {
 		return err
 	}
@@ -319,7 +319,7 @@ func (c *copier) index(ctx context.Context, st store.Store, k session.Key) (cont
 	return have, nil
 }
 
-// finish projects a session that was copied.
+// finish counts a session that was copied. All are projected at the end.
 func (c *copier) finish(ctx context.Context, k session.Key, mark store.Revision, fresh, wrote bool) error {
 	if _, err := c.src.Revision(ctx, k); errors.Is(err, store.ErrNotFound) {
 		c.res.Gone++
@@ -331,14 +331,10 @@ func (c *copier) finish(ctx context.Context, k session.Key, mark store.Revision,
 		return err
 	}
 	_, again := c.marks[k]
-	c.marks[k] = mark
-	if !wrote {
-		return nil
-	}
-	if !again {
+	if c.marks[k] = mark; wrote && !again {
 		c.res.Copied++
 	}
-	return project.Session(ctx, c.dst, k)
+	return nil
 }
 
 func (c *copier) progress(verifying bool) {

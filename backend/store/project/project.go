@@ -7,47 +7,160 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
+	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/mapped"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Session projects one session now, and fills the tables of the agent guide where the store keeps them. It reads the
-// revision first, so that a Put that comes meanwhile makes the session stale again. A session that is not there, or no
-// more, is no error. It takes memory for the whole session.
+// Session projects one session now, with those whose records belong to it or that hold records of it, and fills the
+// tables of the agent guide where the store keeps them. It reads the revision first, so that a Put that comes meanwhile
+// makes the session stale again. A session that is not there, or no more, is no error. It takes memory for the whole
+// session.
 func Session(ctx context.Context, st store.Store, k session.Key) error {
-	err := projectSession(ctx, st, k)
+	return newProjector(st, []session.Key{k}).project(ctx, k)
+}
+
+// Sessions projects sessions, each as Session does and none twice. It calls report with the result of each, and ends
+// where that returns an error.
+func Sessions(ctx context.Context, st store.Store, keys []session.Key, report func(session.Key, error) error) error {
+	p := newProjector(st, keys)
+	for _, k := range keys {
+		if err := report(k, p.project(ctx, k)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// projector projects sessions that are stale, each once. A session that has parts (package mapped) is projected with
+// them: so many parts that change together cost one reading.
+type projector struct {
+	st    store.Store
+	stale map[session.Key]bool
+	begun map[session.Key]bool
+	done  map[session.Key]bool
+}
+
+func newProjector(st store.Store, stale []session.Key) *projector {
+	p := &projector{st, map[session.Key]bool{}, map[session.Key]bool{}, map[session.Key]bool{}}
+	for _, k := range stale {
+		p.stale[k] = true
+	}
+	return p
+}
+
+func (p *projector) project(ctx context.Context, k session.Key) error {
+	err := p.session(ctx, k)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("project: session %q: %w", k.ID, err)
 	}
 	return nil
 }
 
-func projectSession(ctx context.Context, st store.Store, k session.Key) error {
-	mark, err := st.Revision(ctx, k)
+func (p *projector) session(ctx context.Context, k session.Key) error {
+	if p.begun[k] || p.done[k] {
+		return nil
+	}
+	p.begun[k] = true
+	owners, err := mapped.Owners(ctx, p.st, k)
 	if err != nil {
 		return err
 	}
-	rows, err := readRows(ctx, st, k)
+	for _, o := range owners { // one without records of other programs has no parts
+		if !p.stale[o.Key] && o.Mapped == "" && o.Status != "" {
+			continue
+		}
+		if err := p.session(ctx, o.Key); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	if p.done[k] {
+		return nil
+	}
+	mark, err := p.st.Revision(ctx, k)
 	if err != nil {
 		return err
 	}
-	tree := session.Assemble(rows)
+	parts := map[session.Key]store.Revision{} // those that are stale, or in lists
+	s, err := mapped.Open(ctx, p.st, k, func(all []session.Summary) error {
+		for _, part := range all {
+			if part.Part && !p.stale[part.Key] || p.done[part.Key] {
+				continue
+			}
+			mark, err := p.st.Revision(ctx, part.Key)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			parts[part.Key] = mark
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := p.keep(ctx, k, mark, s, owners); err != nil {
+		return err
+	}
+	p.done[k] = true
+	return p.parts(ctx, k, s.Raw, parts)
+}
+
+// parts projects parts of a session that was projected, from the rows that were read.
+func (p *projector) parts(ctx context.Context, k session.Key, raw []session.Row,
+	parts map[session.Key]store.Revision) error {
+	byTrace := map[session.TraceID][]session.Row{}
+	for i := range raw {
+		if len(parts) > 0 {
+			byTrace[raw[i].Trace] = append(byTrace[raw[i].Trace], raw[i])
+		}
+	}
+	for key, mark := range parts {
+		trace, _ := foreign.ParseTraceSession(key.ID)
+		s := &mapped.Session{Raw: byTrace[trace], Links: &session.Links{Traces: []session.TraceID{trace}}}
+		s.Rows = foreign.Default().Map(s.Raw, key)
+		err := p.keep(ctx, key, mark, s, []session.Summary{{Key: k}})
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		p.done[key] = true
+	}
+	return nil
+}
+
+// keep puts the summary of a session into the store. Where its rows belong to others it is a part of the first owner.
+func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision, s *mapped.Session,
+	owners []session.Summary) error {
+	tree := session.Assemble(s.Rows)
+	tree.Links = s.Links
 	summary := session.Summarize(tree)
+	if s.Links != nil {
+		summary.Mapped = foreign.Default().Version()
+	}
+	if len(s.Rows) == 0 && len(s.Raw) > 0 && len(owners) > 0 {
+		summary.Part, summary.Parent, summary.Status = true, owners[0].ID, spans.SessionStatusIdle
+		for _, r := range s.Raw {
+			if t := time.Unix(0, r.End).UTC(); r.Session == k && r.End > 0 && t.After(summary.Last) {
+				summary.Last = t
+			}
+		}
+	}
 	refs := tree.TitleRefs()
-	c, chat := st.(chatTables)
+	c, chat := p.st.(chatTables)
 	chat = chat && c.ChatTables()
 	if chat || len(refs) > 0 {
-		bodies, err := store.NewBodies(ctx, st, k)
+		bodies, err := store.NewBodies(ctx, p.st, k, tree.Links)
 		if err != nil {
 			return err
 		}
 		bodies.Add(tree.LiveBlocks())
 		if chat {
 			// First: what takes the dirty mark away comes last.
-			if err := projectChat(ctx, st, c, k, mark, tree, bodies); err != nil {
+			if err := projectChat(ctx, p.st, c, k, mark, tree, bodies); err != nil {
 				return err
 			}
 		}
@@ -55,7 +168,7 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 			return err
 		}
 	}
-	return st.SetSummary(ctx, k, store.SummaryUpdate{
+	return p.st.SetSummary(ctx, k, store.SummaryUpdate{
 		Revision: mark, Summary: summary, Figures: session.FiguresOf(tree),
 	})
 }
@@ -77,14 +190,14 @@ func projectChat(ctx context.Context, st store.Store, c chatTables, k session.Ke
 ) error {
 	var failed error
 	opts := export.Options{Partial: true, Session: func(id string) *session.Session {
-		rows, err := readRows(ctx, st, session.Key{Tenant: k.Tenant, ID: id})
+		t, err := mapped.Tree(ctx, st, session.Key{Tenant: k.Tenant, ID: id})
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			failed = err
 		}
-		if len(rows) == 0 {
+		if err != nil || len(t.Runs) == 0 {
 			return nil
 		}
-		return session.Assemble(rows)
+		return t
 	}, CallMessage: func(id, call string) string {
 		message, err := c.CallMessage(ctx, id, call)
 		if err != nil {
@@ -106,16 +219,6 @@ func projectChat(ctx context.Context, st store.Store, c chatTables, k session.Ke
 			}
 		}
 	})
-}
-
-func readRows(ctx context.Context, st store.Store, k session.Key) (rows []session.Row, err error) {
-	for r, err := range st.Rows(ctx, k) {
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, r)
-	}
-	return rows, nil
 }
 
 // titleOf reads the bodies of the title.
@@ -156,18 +259,21 @@ func Refresh(ctx context.Context, st store.Store) error {
 func refresh(ctx context.Context, st store.Store, keys []session.Key) error {
 	var errs []error
 	failed := 0
-	for i, k := range keys {
-		err := Session(ctx, st, k)
-		if err == nil {
-			continue
+	n := 0
+	err := Sessions(ctx, st, keys, func(_ session.Key, err error) error {
+		if n++; err == nil {
+			return nil
 		}
 		if failed++; failed <= maxErrors {
 			errs = append(errs, err)
 		}
 		if ctx.Err() != nil || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrReadOnly) {
-			errs = append(errs, fmt.Errorf("project: %d of %d dirty sessions are left", len(keys)-i, len(keys)))
-			return errors.Join(errs...)
+			return fmt.Errorf("project: %d of %d dirty sessions are left", len(keys)-n+1, len(keys))
 		}
+		return nil
+	})
+	if err != nil {
+		return errors.Join(append(errs, err)...)
 	}
 	if failed > maxErrors {
 		errs = append(errs, fmt.Errorf("project: and %d more sessions failed", failed-maxErrors))

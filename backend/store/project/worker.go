@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/spans"
@@ -157,22 +160,34 @@ func (w *Worker) run(ctx context.Context) {
 	defer close(w.done)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for first := true; ; first = false {
 		select {
 		case <-w.stop:
 			return
 		case <-w.wake:
 		case <-timer.C:
 		}
-		w.round(ctx)
+		w.round(ctx, first)
 		if wait, ok := w.next(); ok {
 			timer.Reset(wait)
 		}
 	}
 }
 
-// round projects what is due.
-func (w *Worker) round(ctx context.Context) {
+// mappedBefore adds to stale the sessions that other rules mapped than those of this program.
+func (w *Worker) mappedBefore(ctx context.Context, stale []session.Key) ([]session.Key, error) {
+	q := store.Query{AllTenants: true, NotMapped: foreign.Default().Version()}
+	for m, err := range w.st.Sessions(ctx, q) {
+		if err != nil {
+			return stale, err
+		}
+		stale = append(stale, m.Key)
+	}
+	return stale, nil
+}
+
+// round projects what is due. The first one also projects what other rules mapped.
+func (w *Worker) round(ctx context.Context, first bool) {
 	w.mu.Lock()
 	now := time.Now()
 	sweep := !w.sweepAt.IsZero() && !w.sweepAt.After(now)
@@ -187,37 +202,42 @@ func (w *Worker) round(ctx context.Context) {
 		}
 	}
 	w.mu.Unlock()
+	p := newProjector(w.st, slices.Collect(maps.Keys(ready)))
 	for k, d := range ready {
-		w.project(ctx, k, d.wait)
+		w.project(ctx, p, k, d.wait)
 	}
 	if !sweep {
 		return
 	}
 	stale, err := store.Stale(ctx, w.st)
+	if err == nil && first {
+		stale, err = w.mappedBefore(ctx, stale)
+	}
 	if err != nil {
 		w.onError(fmt.Errorf("project: %w", err))
 		w.mu.Lock()
 		w.sweepAt = time.Now().Add(retryAfter)
 		w.mu.Unlock()
 	}
+	p = newProjector(w.st, stale)
 	for _, k := range stale {
 		w.mu.Lock()
 		_, waits := w.pending[k]
 		w.mu.Unlock()
 		if !waits { // else its time will come
-			w.project(ctx, k, 0)
+			w.project(ctx, p, k, 0)
 		}
 	}
 }
 
 // project projects a session unless Close was called, which does the rest. wait is how long it waited after it failed.
-func (w *Worker) project(ctx context.Context, k session.Key, wait time.Duration) {
+func (w *Worker) project(ctx context.Context, p *projector, k session.Key, wait time.Duration) {
 	select {
 	case <-w.stop:
 		return
 	default:
 	}
-	err := Session(ctx, w.st, k)
+	err := p.project(ctx, k)
 	if err == nil {
 		return
 	}

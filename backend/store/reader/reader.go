@@ -14,6 +14,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/mapped"
 )
 
 // Reader reads the sessions of one tenant. It is safe for concurrent use where Refresh is.
@@ -125,7 +126,7 @@ func (r *Reader) Locate(ctx context.Context, text string) (session.Key, Address,
 	return key, addr, err
 }
 
-// WithSubAgents returns the sessions that refs name, each once, and unless only is set the sub-agents of them. What is
+// WithSubAgents returns the sessions that refs name, each once, and unless only is set the sub-agents of them. Parts of a session come with it. What is
 // wrong with any of refs is in one error.
 func (r *Reader) WithSubAgents(ctx context.Context, refs []string, only bool) ([]session.Key, error) {
 	if err := r.refresh(ctx); err != nil {
@@ -139,10 +140,8 @@ func (r *Reader) WithSubAgents(ctx context.Context, refs []string, only bool) ([
 			missing = append(missing, err.Error())
 			continue
 		}
-		if keys = append(keys, key); only {
-			continue
-		}
-		below, err := store.Descendants(ctx, r.Store, key)
+		keys = append(keys, key)
+		below, err := store.Descendants(ctx, r.Store, key, only)
 		if err != nil {
 			return nil, err
 		}
@@ -161,14 +160,7 @@ func (r *Reader) WithSubAgents(ctx context.Context, refs []string, only bool) ([
 
 // Tree returns a session's tree without its blocks.
 func (r *Reader) Tree(ctx context.Context, key session.Key) (*session.Session, error) {
-	var rows []session.Row
-	for row, err := range r.Store.Rows(ctx, key) {
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, row)
-	}
-	return session.Assemble(rows), nil
+	return mapped.Tree(ctx, r.Store, key)
 }
 
 // Read returns a session's tree with its blocks.
@@ -177,7 +169,7 @@ func (r *Reader) Read(ctx context.Context, key session.Key) (session.Tree, error
 	if err != nil {
 		return session.Tree{}, err
 	}
-	blocks, err := session.NewBlockSet(r.Store.Blocks(ctx, key, nil))
+	blocks, err := session.NewBlockSet(mapped.Blocks(ctx, r.Store, key, s.Links))
 	if err != nil {
 		return session.Tree{}, err
 	}

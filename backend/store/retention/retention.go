@@ -108,6 +108,7 @@ type applier struct {
 type item struct {
 	key    session.Key
 	parent string
+	part   bool  // of parent, with which it always goes
 	last   int64 // store.Cursor.Rank
 	ahead  bool  // from the future
 }
@@ -153,7 +154,7 @@ func (a *applier) judged(ctx context.Context, judge func([]*item) []*group) ([]*
 			return nil, err
 		}
 		if !a.gone[s.Key] {
-			items = append(items, &item{s.Key, s.Parent, store.CursorOf(&s).Rank(), s.Last.After(a.now.Add(future))})
+			items = append(items, &item{s.Key, s.Parent, s.Part, store.CursorOf(&s).Rank(), s.Last.After(a.now.Add(future))})
 		}
 	}
 	return judge(items), nil
@@ -168,12 +169,14 @@ func (a *applier) choose(ctx context.Context, judge func([]*item) []*group) (out
 		if err != nil {
 			return nil, err
 		}
-		for _, k := range stale {
-			if err := project.Session(ctx, a.st, k); errors.Is(err, store.ErrData) {
-				damaged[k] = true // else nothing would ever delete it
-			} else if err != nil {
-				return nil, err
+		err = project.Sessions(ctx, a.st, stale, func(k session.Key, err error) error {
+			if errors.Is(err, store.ErrData) {
+				damaged[k], err = true, nil // else nothing would ever delete it
 			}
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	groups, err := a.judged(ctx, judge)
@@ -230,7 +233,7 @@ func (a *applier) groups(items []*item, back bool) []*group {
 		return k
 	}
 	for _, x := range items {
-		if !a.policy.Families || x.parent == "" {
+		if x.parent == "" || !a.policy.Families && !x.part {
 			continue
 		}
 		if name, parent := find(x.key), find(session.Key{Tenant: x.key.Tenant, ID: x.parent}); name != parent {
@@ -281,10 +284,17 @@ func (a *applier) bySessions(items []*item) (out []*group) {
 	}
 	over := map[string]int64{}
 	for _, x := range items {
-		over[x.key.Tenant]++
+		if !x.part {
+			over[x.key.Tenant]++
+		}
 	}
 	for _, g := range a.groups(items, true) {
-		tenant, n := g.items[0].key.Tenant, int64(len(g.items))
+		tenant, n := g.items[0].key.Tenant, int64(0)
+		for _, x := range g.items {
+			if !x.part {
+				n++
+			}
+		}
 		if over[tenant]-n < a.policy.MaxSessions {
 			over[tenant] = 0 // what comes is newer
 			continue

@@ -13,6 +13,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/mapped"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -122,16 +123,18 @@ func Run(ctx context.Context, st store.Store, o Options) (*Result, error) {
 type searched struct {
 	session.Key
 	rows bool
+	// mapped says that other sessions may hold blocks of it, which its rows say.
+	mapped bool
 }
 
 func sessions(ctx context.Context, st store.Store, o Options) iter.Seq2[searched, error] {
 	return func(yield func(searched, error) bool) {
 		if o.Session != "" {
-			yield(searched{session.Key{Tenant: o.Tenant, ID: o.Session}, true}, nil)
+			yield(searched{session.Key{Tenant: o.Tenant, ID: o.Session}, true, true}, nil)
 			return
 		}
 		for m, err := range st.Sessions(ctx, store.Query{Tenant: o.Tenant}) {
-			if !yield(searched{m.Key, live(&m) || m.Denied > 0}, err) || err != nil {
+			if !yield(searched{m.Key, live(&m) || m.Denied > 0, m.Mapped != "" || m.Status == ""}, err) || err != nil {
 				return
 			}
 		}
@@ -174,7 +177,13 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 	}
 	var templates []spans.ShortID
 	pieces := map[spans.ShortID]bool{} // that templates refer to
-	for b, err := range st.Blocks(ctx, k.Key, nil) {
+	var tree *session.Session
+	if k.mapped {
+		if tree, err = mapped.Tree(ctx, st, k.Key); err != nil {
+			return nil, false, err
+		}
+	}
+	for b, err := range mapped.Blocks(ctx, st, k.Key, linksOf(tree)) {
 		if err != nil {
 			return nil, false, err
 		}
@@ -188,28 +197,29 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 		}
 	}
 	if len(templates) > 0 {
-		if err := made(ctx, st, k.Key, templates, add); err != nil {
+		bodies, err := store.NewBodies(ctx, st, k.Key, linksOf(tree))
+		if err == nil {
+			err = made(ctx, bodies, templates, add)
+		}
+		if err != nil {
 			return nil, false, err
 		}
 	}
 	if len(blocks) == 0 && !k.rows {
 		return nil, more, nil
 	}
-	var rows []session.Row
-	for r, err := range st.Rows(ctx, k.Key) {
-		if err != nil {
+	if tree == nil {
+		if tree, err = mapped.Tree(ctx, st, k.Key); err != nil {
 			return nil, false, err
 		}
-		rows = append(rows, r)
 	}
-	tree := session.Assemble(rows)
 	for _, b := range tree.LiveBlocks() {
 		add(b.ID.Short(), b.Body)
 	}
 	w := walker{tree: tree, matcher: m, blocks: blocks, at: map[spans.ShortID]int{}}
 	var set *session.BlockSet
 	if rewound(tree) { // they name the messages that are gone
-		set, err = session.NewBlockSet(st.Blocks(ctx, k.Key, nil))
+		set, err = session.NewBlockSet(mapped.Blocks(ctx, st, k.Key, tree.Links))
 		if err != nil {
 			return nil, false, err
 		}
@@ -228,6 +238,13 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 	return slices.DeleteFunc(w.hits, func(h Hit) bool { return h.Address == "" }), more, nil
 }
 
+func linksOf(t *session.Session) *session.Links {
+	if t == nil {
+		return nil
+	}
+	return t.Links
+}
+
 // rewound reports whether the session may have been rewound.
 func rewound(s *session.Session) bool {
 	revert := func(c *session.Compaction) bool { return c.Kind == spans.CompactionKindRevert }
@@ -238,12 +255,7 @@ func rewound(s *session.Session) bool {
 }
 
 // made searches bodies that templates make, a stretch at a time.
-func made(ctx context.Context, st store.Store, k session.Key, ids []spans.ShortID,
-	add func(spans.ShortID, string)) error {
-	bodies, err := store.NewBodies(ctx, st, k)
-	if err != nil {
-		return err
-	}
+func made(ctx context.Context, bodies *store.Bodies, ids []spans.ShortID, add func(spans.ShortID, string)) error {
 	for len(ids) > 0 {
 		set, n, err := bodies.Load(ctx, ids, 1)
 		if err != nil {
