@@ -16,7 +16,6 @@ require (
 	go.uber.org/goleak v1.3.0
 	golang.org/x/tools v0.52.0
 	google.golang.org/protobuf v1.36.12
-	modernc.org/sqlite v1.60.0
 )
 
 require (
@@ -29,7 +28,9 @@ require (
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.47.0 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.47.0 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.47.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	google.golang.org/grpc v1.83.2 // indirect
+	modernc.org/sqlite v1.60.0 // indirect
 )
 
 require (
