@@ -90,14 +90,22 @@ func (r *renderer) messages(n *node, capture spans.Capture, list []Said) {
 	}
 }
 
+// events draws events, a line each. In the view of more than one turn, those of one type that follow each other share a
+// line, which has their number and the text of the first.
 func (r *renderer) events(n *node, list []EventView) {
-	for i := range list {
+	for i := 0; i < len(list); i++ {
 		e := &list[i]
 		if e.of.Type == "" {
 			n.line("", dim, e.Type)
 			continue
 		}
-		text := Clean(e.Type)
+		text, first := Clean(e.Type), i
+		for r.o.Turn == nil && i+1 < len(list) && list[i+1].of.Type == e.of.Type {
+			i++
+		}
+		if same := i - first + 1; same > 1 {
+			text += fmt.Sprintf(" ×%d", same)
+		}
 		if body, ok := r.text(e.Text); ok {
 			text += "  " + body
 		}
