@@ -36,6 +36,7 @@ var kinds = map[string]func(*Decoder, *row){
 	"last-prompt":                  nil, // repeats a prompt
 	"queue-operation":              (*Decoder).other,
 	"permission-mode":              (*Decoder).mode,
+	"mode":                         (*Decoder).other,
 	"summary":                      (*Decoder).summary,
 	"custom-title":                 titled("customTitle", 3),
 	"ai-title":                     titled("aiTitle", 2),

@@ -1,17 +1,12 @@
 package claudecode_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -19,7 +14,6 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/claudecode"
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -192,10 +186,3 @@ func TestExpected(t *testing.T) {
 		})
 	}
 }
-
-var _ = bytes.Equal
-var _ = filepath.Join
-var _ = slices.Sort[[]int]
-var _ = strings.Cut
-var _ = time.Now
-var _ input.Stats

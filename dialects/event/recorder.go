@@ -231,9 +231,11 @@ func (r *Recorder) floor(m *Meta) (last time.Time, assumed bool) {
 	return r.last, false
 }
 
-// spawner returns the tool call that certainly spawned the run: its parent is open with exactly that call open.
+// spawner returns the tool call that certainly spawned the run: its parent is open with exactly that call open. In a
+// ledger that says nothing: what is open there is what its file does not have yet.
 func (r *Recorder) spawner(info *RunInfo) *openTool {
-	if info.Continuation != "" && info.Continuation != spans.ContinuationInitial {
+	if info.Continuation != "" && info.Continuation != spans.ContinuationInitial ||
+		info.Recording == spans.RecordingLedger && info.ParentToolCallID != "" {
 		return nil
 	}
 	parent := r.find(runName{cmp.Or(info.ParentSessionID, info.SessionID), info.ParentID})

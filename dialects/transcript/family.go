@@ -264,7 +264,9 @@ func (f File) Side(path string) []byte {
 	if f.Folder == "" {
 		return nil
 	}
-	if own := "/" + filepath.Base(f.Folder) + "/"; filepath.IsAbs(path) {
+	if below, ok := strings.CutPrefix(name, filepath.ToSlash(f.Folder)+"/"); ok {
+		name = below
+	} else if own := "/" + filepath.Base(f.Folder) + "/"; filepath.IsAbs(path) {
 		_, behind, ok := strings.Cut(name, own)
 		if !ok {
 			return nil

@@ -47,9 +47,9 @@ type Emitter struct {
 	// File is the file at hand; zero of a stream without a name.
 	File File
 
-	inputs   int
-	known    map[string]int // numbers of files by path
-	number   int            // of the file at hand
+	inputs   int32
+	known    map[string]*source // by path
+	from     *source            // at hand
 	ids      map[digest]place
 	sessions []string // by number
 	numbers  map[string]int32
@@ -64,9 +64,15 @@ type digest [16]byte
 // place is where an id was met first.
 type place struct{ file, session int32 }
 
+// source is a file that was read: its number, and how many of its lines were read before the input at hand.
+type source struct {
+	number int32
+	lines  int64
+}
+
 // NewEmitter returns an Emitter that hands its events out through a shell.
 func NewEmitter(s *input.Shell) *Emitter {
-	return &Emitter{Shell: s, known: map[string]int{}, ids: map[digest]place{}, numbers: map[string]int32{},
+	return &Emitter{Shell: s, known: map[string]*source{}, from: &source{}, ids: map[digest]place{}, numbers: map[string]int32{},
 		threads: map[string]*Thread{}, children: map[digest]Link{}, facts: map[digest]digest{}}
 }
 
@@ -83,14 +89,14 @@ func digestOf(parts ...string) (d digest) {
 // Next says that the next input is f. A file that goes on (File.Offset) continues the one of its path.
 func (e *Emitter) Next(f File) {
 	e.File = f
-	if n, ok := e.known[f.Path]; ok && f.Offset > 0 {
-		e.number = n
+	if at := e.known[f.Path]; at != nil && f.Offset > 0 {
+		e.from = at
 		return
 	}
 	e.inputs++
-	e.number = e.inputs
+	e.from = &source{number: e.inputs}
 	if f.Path != "" {
-		e.known[f.Path] = e.number
+		e.known[f.Path] = e.from
 	}
 }
 
@@ -118,7 +124,7 @@ func (e *Emitter) First(session, id string) (Origin, string) {
 		if len(e.ids) == maxIDs {
 			clear(e.ids)
 		}
-		e.ids[digestOf(id)] = place{int32(e.number), n}
+		e.ids[digestOf(id)] = place{e.from.number, n}
 	}
 	return origin, owner
 }
@@ -131,7 +137,7 @@ func (e *Emitter) Met(session, id string) (Origin, string) {
 		return New, session
 	case e.sessions[at.session] != session:
 		return Copied, e.sessions[at.session]
-	case at.file == int32(e.number):
+	case at.file == e.from.number:
 		return Again, session
 	}
 	return Repeated, session
@@ -184,7 +190,7 @@ func Later(a, b time.Time) time.Time {
 }
 
 func (e *Emitter) meta(session, run string, at time.Time) event.Meta {
-	return event.Meta{Session: session, Run: run, Time: at, Arrived: e.Arrived, Seq: e.Seq}
+	return event.Meta{Session: session, Run: run, Time: at, Arrived: e.Arrived, Seq: e.from.lines + e.Number}
 }
 
 // Thread returns the conversation of a session (name is empty) or of a sub-agent in it. It is the same for all files of
@@ -215,4 +221,5 @@ func (e *Emitter) Finish() {
 		t.finish(!e.Settings.Live)
 	}
 	e.used = e.used[:0]
+	e.from.lines += e.Number
 }

@@ -1,0 +1,364 @@
+package claudecode_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/claudecode"
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/writer"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+const (
+	spotter = "testdata/spotter/8463c716-a2ea-4c14-9efa-87158ebd9f20.jsonl"
+	inLine  = "testdata/claude-code-viewer/5c0375b4-57a5-4f26-b12d-d022ee4e51b7.jsonl"
+	forked  = "testdata/forked/-home-user-demo"
+	fork    = "c0ffee00-0000-4000-8000-00000000f0f0"
+)
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func write(t testing.TB, path string, text []byte) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// rowsOf are the spans of the families below a path, with ids that follow from addresses.
+func rowsOf(t testing.TB, path string) []session.Row {
+	t.Helper()
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
+	for _, f := range families(t, path) {
+		rec := event.NewRecorder(p.Tracer())
+		for ev, err := range f.Events(claudecode.NewDecoder()) {
+			if bad := (*input.LineError)(nil); err != nil && !errors.As(err, &bad) {
+				t.Fatal(err)
+			}
+			if err == nil {
+				rec.Record(t.Context(), ev)
+			}
+		}
+		rec.Close(t.Context())
+	}
+	return p.Batch().Rows
+}
+
+// numbers are those of runs in the process that read them, and ids of traces, which follow from these.
+var numbers = regexp.MustCompile(`"(trace_id|ordinal)": .*`)
+
+func asJSON(t testing.TB, v any) string {
+	t.Helper()
+	text, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return numbers.ReplaceAllString(string(text), "")
+}
+
+// A file that grew line by line, each time read whole into the same store, gives the tree that it gives at once. Cut
+// anywhere, what is finished stays as it is.
+func TestGrown(t *testing.T) {
+	for path, step := range map[string]int{"testdata/agtrace/claude_session.jsonl": 1, "testdata/spotter/short.jsonl": 1,
+		"testdata/entire/api-errors.jsonl": 3, inLine: 2, spotter: 397, "testdata/langfuse-plugin/nested_subagents.jsonl": 1} {
+		t.Run(path, func(t *testing.T) {
+			want := asJSON(t, session.AssembleAll(rowsOf(t, path)))
+			folder := strings.TrimSuffix(path, ".jsonl")
+			grown := filepath.Join(t.TempDir(), filepath.Base(path))
+			if info, err := os.Stat(folder); err == nil && info.IsDir() {
+				if err := os.CopyFS(strings.TrimSuffix(grown, ".jsonl"), os.DirFS(folder)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			lines := bytes.SplitAfter(read(t, path), []byte("\n"))
+			var rows []session.Row
+			for n := 1; n < len(lines)+step; n += step {
+				n := min(n, len(lines))
+				text := bytes.Join(lines[:n], nil)
+				if n%2 == 0 && n < len(lines) { // inside a line
+					text = append(text, lines[n][:len(lines[n])/2]...)
+				}
+				if !bytes.Contains(text, []byte(`"type":"user"`)) {
+					continue
+				}
+				rows = append(rows, rowsOf(t, write(t, grown, text))...)
+			}
+			if got := asJSON(t, session.AssembleAll(rows)); got != want {
+				t.Errorf("(-at once +grown)\n%s", cmp.Diff(want, got))
+			}
+		})
+	}
+}
+
+// The sums of a folder are those of its families; a fork counts what is its own, once, however it is named.
+func TestFolder(t *testing.T) {
+	var folder, apart sums
+	for _, f := range families(t, "testdata") {
+		all := treeOf(t, f.Events(claudecode.NewDecoder()))
+		for _, s := range all {
+			for _, r := range s.Runs {
+				folder.add(r)
+			}
+		}
+	}
+	for _, path := range []string{"agtrace", "agent-sessions", "langfuse-plugin", "entire", "spotter", "claude-code-viewer"} {
+		for _, f := range families(t, "testdata/"+path) {
+			for _, s := range treeOf(t, f.Events(claudecode.NewDecoder())) {
+				for _, r := range s.Runs {
+					apart.add(r)
+				}
+			}
+		}
+	}
+	apart.Runs, apart.Turns, apart.Input, apart.Output = apart.Runs+1, apart.Turns+1, apart.Input+5, apart.Output+7
+	apart.CacheRead, apart.CacheWrite, apart.Copied = apart.CacheRead+17000, apart.CacheWrite+80, folder.Copied
+	folder.Tools, apart.Tools = nil, nil
+	if diff := cmp.Diff(apart, folder); diff != "" {
+		t.Errorf("the folder counts otherwise than its families (-apart +folder)\n%s", diff)
+	}
+	fs := families(t, forked)
+	if len(fs) != 1 || len(fs[0].Files) != 2 || filepath.Base(fs[0].Files[1].Path) != fork+".jsonl" {
+		t.Fatalf("%+v", fs)
+	}
+	var both sums
+	for _, s := range treeOf(t, fs[0].Events(claudecode.NewDecoder())) {
+		for _, r := range s.Runs {
+			if both.add(r); s.ID == fork && (r.ForkParentID != "7f2abd2d-7cfc-4447-9ddd-3ca8d14e02e9") {
+				t.Errorf("run %s of the fork has the parent %q", r.ID, r.ForkParentID)
+			}
+		}
+	}
+	if both.Runs != 3 || both.Turns != 7 || both.Input != 79 || both.Copied != 2 {
+		t.Errorf("%+v", both)
+	}
+	alone := treeOf(t, families(t, forked+"/"+fork+".jsonl")[0].Events(claudecode.NewDecoder()))[0]
+	if d := alone.Runs[0].Defects; len(d) != 1 || d[0].Code != spans.DefectEventLost || d[0].Detail != "parent missing" {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Every sub-agent hangs on the call that spawned it, also one in line and one that a sub-agent spawned.
+func TestSubAgents(t *testing.T) {
+	for path, want := range map[string]string{
+		spotter: "a7be2f0<-Task",
+		inLine:  "6340ddef-f656<-Task 83e2917c-8940<-Task",
+		"testdata/langfuse-plugin/nested_subagents.jsonl": "outer-agent<-Agent inner-agent<-Agent",
+	} {
+		s := treeOf(t, families(t, path)[0].Events(claudecode.NewDecoder()))[0]
+		var got []string
+		for _, r := range s.Runs {
+			if r.ParentToolCallID == "" {
+				continue
+			}
+			for _, parent := range s.Runs {
+				for c := range parent.Calls() {
+					if c.ID == r.ParentToolCallID && parent.ID == r.ParentID && c.ChildRunID == r.ID {
+						got = append(got, strings.SplitN(r.ID, "-4", 2)[0]+"<-"+c.Name)
+					}
+				}
+			}
+			if r.Status != "completed" && path != "testdata/langfuse-plugin/nested_subagents.jsonl" {
+				t.Errorf("%s: %s", r.ID, r.Status)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}
+
+var texts = regexp.MustCompile(`"(cwd|gitBranch|content|text|thinking|command|prompt|description|summary|customTitle|` +
+	`aiTitle|prUrl|stdout|stderr|file_path|pattern|old_string|new_string|error|agentName|lastPrompt|result)":"(\\.|[^"\\])*"`)
+
+// Without capture no text of a user, model or tool leaves, nor a folder, a branch or a title.
+func TestCanaries(t *testing.T) {
+	for _, path := range []string{spotter, inLine, "testdata/agent-sessions/catalogue.jsonl",
+		"testdata/entire/api-errors.jsonl", "testdata/spotter/short.jsonl"} {
+		text := texts.ReplaceAll(read(t, path), []byte(`"$1":"CANARY"`))
+		if n := bytes.Count(text, []byte("CANARY")); n < 20 {
+			t.Fatal(n)
+		}
+		p := agenttest.New(t)
+		record(t, p, claudecode.Events(bytes.NewReader(text)))
+		for _, otlp := range p.OTLP() {
+			if at := bytes.Index(otlp, []byte("CANARY")); at >= 0 {
+				t.Fatalf("%s: %q", path, otlp[max(0, at-200):at+6])
+			}
+		}
+	}
+}
+
+// An output that stands in a file of its own is read from below the session's own folder, and from nowhere else.
+func TestSideOutputs(t *testing.T) {
+	const id = "11111111-2222-4333-8444-555555555555"
+	dir := t.TempDir()
+	own := filepath.Join(dir, id, "tool-results")
+	write(t, filepath.Join(own, "big.txt"), []byte("all of it"))
+	secret := write(t, filepath.Join(dir, "secret.txt"), []byte("SECRET"))
+	if err := os.Symlink(secret, filepath.Join(own, "link.txt")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(own, "huge.txt"), make([]byte, 8<<20+1))
+	for path, want := range map[string]string{
+		own + "/big.txt": "all of it", "/elsewhere/" + id + "/tool-results/big.txt": "all of it", secret: "part",
+		own + "/link.txt": "part", own + "/huge.txt": "part", own + "/../../secret.txt": "part", "../secret.txt": "part",
+		own + "/none.txt": "part", own: "part",
+	} {
+		lines := fmt.Sprintf(`{"type":"user","sessionId":"%s","uuid":"u1","message":{"role":"user","content":"go"}}
+{"type":"assistant","sessionId":"%[1]s","uuid":"a1","message":{"id":"m1","content":[{"type":"tool_use","id":"t1","name":"Bash"}]}}
+{"type":"user","sessionId":"%[1]s","uuid":"u2","toolUseResult":{"persistedOutputPath":%q},"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"part"}]}}
+`, id, path)
+		file := write(t, filepath.Join(dir, id+".jsonl"), []byte(lines))
+		got := ""
+		for ev, err := range families(t, file)[0].Events(claudecode.NewDecoder()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if end, ok := ev.(*event.ToolEnded); ok {
+				got = string(end.Result)
+			}
+		}
+		if got != `"`+want+`"` {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
+
+// Files of settings, credentials and prompts are not opened, links not followed; an archive is read.
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	text := read(t, "testdata/agtrace/claude_session.jsonl")
+	for _, name := range []string{"history.jsonl", "settings.jsonl", ".credentials.json", "auth.jsonl", "journal.jsonl"} {
+		write(t, filepath.Join(dir, name), text)
+	}
+	write(t, filepath.Join(dir, "notes.jsonl"), []byte("{\"a\":1}\n"))
+	z, _ := zstd.NewWriter(nil)
+	write(t, filepath.Join(dir, "p", "old.jsonl.zst"), z.EncodeAll(text, nil))
+	if err := os.Symlink(dir, filepath.Join(dir, "p", "loop")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "history.jsonl"), filepath.Join(dir, "p", "link.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	fs := families(t, dir)
+	if len(fs) != 1 || len(fs[0].Files) != 1 {
+		t.Fatalf("%+v", fs)
+	}
+	if s := treeOf(t, fs[0].Events(claudecode.NewDecoder())); len(s[0].Runs) != 2 {
+		t.Errorf("%d runs", len(s[0].Runs))
+	}
+}
+
+// Files that name each other as parents, ids without end, nesting and long lines do no harm.
+func TestHostile(t *testing.T) {
+	dir := t.TempDir()
+	line := func(session, from, uuid string) string {
+		return fmt.Sprintf(`{"type":"user","timestamp":"2026-01-01T00:00:00Z","sessionId":%q,"session_id":%q,"uuid":%q,`+
+			`"parentUuid":"x","message":{"role":"user","content":"hello"}}`+"\n", session, from, uuid)
+	}
+	write(t, filepath.Join(dir, "a.jsonl"), []byte(line("a", "b", "1")))
+	write(t, filepath.Join(dir, "b.jsonl"), []byte(line("b", "a", "2")))
+	fs := families(t, dir)
+	if len(fs) != 1 || len(fs[0].Files) != 2 {
+		t.Fatalf("%+v", fs)
+	}
+	treeOf(t, fs[0].Events(claudecode.NewDecoder()))
+	many := []byte(line("s", "", "0"))
+	for i := range 20_000 {
+		many = fmt.Appendf(many, `{"type":"assistant","isSidechain":true,"sessionId":"s","uuid":"%d","parentUuid":"%d","message":`+
+			`{"id":"m","content":[{"type":"tool_use","id":"t%[1]d","name":"Task","input":{"prompt":"p%[1]d"}}]}}`+"\n", i+9, i+8)
+	}
+	deep := strings.Repeat(`{"type":"user","message":`, 300) + "1" + strings.Repeat("}", 300) + "\n"
+	many = append(append(many, deep...), []byte(`{"type":"user","sessionId":5,"message":[]}`+"\n")...)
+	rejected := 0
+	for _, err := range claudecode.Events(bytes.NewReader(many), input.WithMaxLine(1<<20)) {
+		if err != nil {
+			rejected++
+		}
+	}
+	if rejected < 2 {
+		t.Errorf("%d lines rejected", rejected)
+	}
+}
+
+// A pipe that goes on ends no run by itself.
+func TestFollowed(t *testing.T) {
+	text := read(t, "testdata/agtrace/claude_session.jsonl")
+	at := bytes.Index(text, []byte("cd to myapp")) - 600
+	at = bytes.LastIndexByte(text[:at], '\n') + 1
+	d := claudecode.NewDecoder(input.WithLive())
+	f := families(t, "testdata/agtrace/claude_session.jsonl")[0].Files[0]
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	rec := event.NewRecorder(p.Tracer())
+	for i, part := range [][]byte{text[:at], text[at:]} {
+		if d.Next(f); i > 0 {
+			f.Offset = int64(at)
+			d.Next(f)
+		}
+		for ev, err := range d.Events(bytes.NewReader(part)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.Record(t.Context(), ev)
+		}
+	}
+	rec.Close(t.Context())
+	var got sums
+	for _, r := range p.Session().Runs {
+		got.add(r)
+	}
+	if got.Runs != 2 || got.Turns != 6 || got.Output != 844 || len(got.Tools) != 4 || rec.Lost() > 0 {
+		t.Errorf("%+v, %d lost", got, rec.Lost())
+	}
+}
+
+// The speed of reading beside that of a scan of the JSON.
+func BenchmarkDecoder(b *testing.B) {
+	text := read(b, spotter)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		for _, err := range claudecode.Events(bytes.NewReader(text)) {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	text := read(b, spotter)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		for line := range bytes.Lines(text) {
+			if !json.Valid(line) {
+				b.Fatal("no JSON")
+			}
+		}
+	}
+}
