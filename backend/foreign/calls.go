@@ -68,7 +68,7 @@ func (m *mapper) turns() {
 		}
 		from.recs = nil
 	}
-	sameReports(m.all, func(r *record) (id string, in *turn) {
+	sameReports(m.ordered, func(r *record) (id string, in *turn) {
 		if r.role == roleTurn && r.turn != nil {
 			id, in = r.text(fieldResponse), r.turn
 		}
@@ -140,7 +140,7 @@ func (r *record) counted() (n int) {
 }
 
 // sameReports merges what records of several reporters with one id report in one session: the first of each, the second
-// of each, and so on.
+// of each, and so on. Spans come first in all: what they say of parents counts.
 func sameReports[T comparable](all []*record, of func(*record) (id string, in T), merge func(into, from T)) {
 	type shared struct {
 		run *run
@@ -154,11 +154,8 @@ func sameReports[T comparable](all []*record, of func(*record) (id string, in T)
 	}
 	counts := map[report]int{}
 	seen := map[report]map[T]bool{}
-	sorted := slices.SortedFunc(slices.Values(all), compareRecords)
-	// Spans first: what they say of parents counts.
-	slices.SortStableFunc(sorted, func(a, b *record) int { return cmp.Compare(bit(a.log), bit(b.log)) })
 	firsts := map[shared][]T{}
-	for _, r := range sorted {
+	for _, r := range all {
 		id, in := of(r)
 		if id == "" || in == none {
 			continue
@@ -276,7 +273,7 @@ func (m *mapper) tools() {
 		into.permissions = append(into.permissions, from.permissions...)
 		from.recs, from.permissions, from.run = nil, nil, nil
 	}
-	sameReports(m.all, func(r *record) (string, *tool) {
+	sameReports(m.ordered, func(r *record) (string, *tool) {
 		if r.tool == nil {
 			return "", nil
 		}

@@ -62,8 +62,8 @@ func (m *mapper) fold() {
 				}
 				continue
 			}
-			if !n.isRun {
-				n.gone = true
+			if p := n.parent(); !n.isRun || p != nil && n.call == nil && len(n.under) == 0 && p.key == n.key {
+				n.gone = true // also a run within another one of which nothing is known
 				continue
 			}
 		}

@@ -36,13 +36,15 @@ func (t *Table) Map(rows []session.Row, want session.Key) []session.Row {
 
 // mapper is one call of Map.
 type mapper struct {
-	want   session.Key
-	all    []*record // in an order that depends on the set alone; after link parents come first
-	spans  map[spanKey]*record
-	traces map[session.TraceID]*trace
-	runs   map[runName]*run
-	turnsL []*turn
-	toolsL []*tool
+	want session.Key
+	all  []*record // in an order that depends on the set alone; after link parents come first
+	// ordered are all records by time, those of spans first.
+	ordered []*record
+	spans   map[spanKey]*record
+	traces  map[session.TraceID]*trace
+	runs    map[runName]*run
+	turnsL  []*turn
+	toolsL  []*tool
 }
 
 // trace is what the records of one trace have in common.
@@ -93,6 +95,8 @@ func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
 		}
 	}
 	slices.SortFunc(m.all, compareRecords)
+	m.ordered = slices.Clone(m.all)
+	slices.SortStableFunc(m.ordered, func(a, b *record) int { return cmp.Compare(bit(a.log), bit(b.log)) })
 	for i := range rows {
 		if row := &rows[i]; row.Kind != session.KindForeign {
 			t := m.trace(row.Trace)

@@ -131,6 +131,24 @@ func TestUtility(t *testing.T) {
 	}
 }
 
+// TestKeyAgain plays a session twice, the second time an hour later: Gemini CLI uses one key for all prompts of a session
+// that is resumed.
+func TestKeyAgain(t *testing.T) {
+	table := Default()
+	rows := entryRows(t, table, "gemini-cli-0.61.0-a-both")
+	for _, r := range slices.Clone(rows) {
+		r.Start, r.End = r.Start+3600e9, r.End+3600e9
+		r.Trace[0]++
+		r.Span[0]++
+		r.Parent[0]++
+		rows = append(rows, r)
+	}
+	trees := assemble(table, rows)
+	if len(trees) != 1 || len(trees[0].Runs) != 2 || len(trees[0].Runs[0].Turns) != 3 || len(trees[0].Runs[1].Turns) != 3 {
+		t.Error(tree(trees))
+	}
+}
+
 // TestContent holds what turns and tool calls have of the content that records carry.
 func TestContent(t *testing.T) {
 	table := Default()

@@ -3,6 +3,7 @@ package foreign
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
 	"github.com/otelagent/otelagent/backend/session"
 )
@@ -207,6 +208,7 @@ func (m *mapper) place() {
 		}
 	}
 	m.keyed()
+	m.again()
 	m.meet()
 }
 
@@ -224,6 +226,38 @@ func (m *mapper) keyed() {
 			m.join(m.keyRun(r.key, key), r.run.root())
 		case n != nil && n.find().name.kind == "trace":
 			m.join(m.keyRun(r.key, key), n)
+		}
+	}
+}
+
+// again splits runs by key of which several log records say that they begin: a session that is resumed may use its key
+// again. What happens later belongs to the last that began before.
+func (m *mapper) again() {
+	starts := map[*run][]*record{}
+	for _, r := range m.ordered {
+		if r.role == roleStart && r.run != nil && r.run.find().name.kind == "key" && r.run.find().rec == nil {
+			starts[r.run.find()] = append(starts[r.run.find()], r)
+		}
+	}
+	for _, r := range m.all {
+		if r.run == nil || len(starts[r.run.find()]) < 2 {
+			continue
+		}
+		whole, at := r.run.find(), r.start
+		if r.log {
+			at = r.end
+		}
+		l := starts[whole]
+		n, _ := slices.BinarySearchFunc(l, at, func(s *record, at int64) int { return cmp.Compare(s.start, at+1) })
+		if n > 1 && whole.name.kind == "key" {
+			name := whole.name
+			name.text += "#" + strconv.Itoa(n)
+			m.put(r, m.run(name))
+		}
+	}
+	for whole, l := range starts {
+		if len(l) > 1 { // without the times of what it gave away
+			whole.last = l[1].start
 		}
 	}
 }
