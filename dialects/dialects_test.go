@@ -31,7 +31,7 @@ func fixtures(t testing.TB) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
 	for dialect, dir := range map[string]string{"phi-core": "phi", "clark-agent": "clark", "acp": "acp", "guide": "guide",
-		"otelagent": "ndjson", "claude-code": "claudecode"} {
+		"otelagent": "ndjson", "claude-code": "claudecode", "gemini-cli": "gemini", "opencode": "opencode"} {
 		err := filepath.WalkDir(filepath.Join(dir, "testdata"), func(path string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
@@ -46,6 +46,8 @@ func fixtures(t testing.TB) map[string][]string {
 			case strings.HasSuffix(path, ".tree.json"), strings.HasSuffix(path, ".saved.json"), strings.Contains(path, "golden"),
 				strings.HasSuffix(path, ".meta.json"), strings.HasSuffix(path, "expected.json"):
 				return nil
+			case strings.HasSuffix(path, "projects.json"), strings.Contains(filepath.ToSlash(path), "/storage/"):
+				return nil // no transcripts, or no inputs of their own
 			case strings.HasSuffix(path, ".ndjson"), strings.HasSuffix(path, ".jsonl"), strings.HasSuffix(path, ".json"),
 				strings.HasSuffix(path, ".sse"):
 			default:
@@ -116,6 +118,9 @@ var samples = map[string]string{
 	"clark/testdata/sample.events.ndjson": "clark-agent", "acp/testdata/sample.ndjson": "acp",
 	"guide/testdata/session.jsonl": "guide", "guide/testdata/session.canonical.json": "guide",
 	"ndjson/testdata/examples.ndjson": "otelagent", "claudecode/testdata/agtrace/claude_session.jsonl": "claude-code",
+	"gemini/testdata/generated-acp/tmp/ws/chats/session-2026-11-22T11-08-270c3408.jsonl": "gemini-cli",
+	"gemini/testdata/agtrace/gemini_session.json":                                        "gemini-cli",
+	"opencode/testdata/generated/export-ses_dfcfedb28ffeTZNro25MO4PG8X.json":             "opencode",
 }
 
 // eventsOf are the events that d reads from r, each as a line of package ndjson without its position, and the error

@@ -17,6 +17,7 @@
 package gemini
 
 import (
+	"bytes"
 	"io"
 	"iter"
 	"path/filepath"
@@ -187,7 +188,7 @@ func (d *reader) head(o *object.Object) {
 	}
 	s := d.of(id)
 	if kind := o.Raw("kind"); kind != nil {
-		s.kind = kind
+		s.kind = bytes.Clone(kind)
 	}
 	s.see(o.Time("startTime"))
 	o.Use("messages")

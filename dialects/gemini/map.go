@@ -183,9 +183,10 @@ func (s *session) endRun(at time.Time) {
 	switch u := &s.turn; {
 	case s.stopped || u.halted:
 		res.Status = spans.RunStatusCancelled
+	case s.failing: // with what the error says
 	case u.failed:
 		res.Status = spans.RunStatusError
-	case !s.over() && !s.failing:
+	case !s.over():
 		res.Status = spans.RunStatusAborted
 	}
 	s.End(at, res)
@@ -224,7 +225,10 @@ func (s *session) reply(id string, at time.Time, content []byte, o *object.Objec
 		}
 	}
 	call := transcript.Call{ID: id, At: at, Start: s.before, StartBound: true, Model: o.String("model"), Usage: usage,
-		Failed: u.failed, Reply: message(id, "assistant", append(slices.Clip(u.said), u.uses...))}
+		Failed: u.failed}
+	if !u.failed {
+		call.Reply = message(id, "assistant", append(slices.Clip(u.said), u.uses...))
+	}
 	if !s.Call(call) {
 		return
 	}

@@ -112,8 +112,8 @@ func (d *reader) partRow(o *object.Object) {
 	d.Seq = d.Stats.Lines
 	m, of := d.message, o.String("messageID")
 	switch {
-	case m == nil || of != "" && of != m.id:
-		d.reject("part", "messageID", "of no message: that has to stand before its parts")
+	case o == nil || m == nil || of != "" && of != m.id:
+		d.reject("part", "messageID", "of no message, which has to stand before its parts")
 	case len(m.parts) == maxParts || d.held > d.Settings.MaxLine:
 		d.reject("part", "", "beyond the limits of a message")
 	default:
@@ -259,9 +259,9 @@ func (m *message) blocks() (blocks [][]byte) {
 	return blocks
 }
 
-// usage returns the tokens of a message; nil when they are zero, as before the reply is there. A message of several
-// steps, as old versions wrote them, has those of the last.
-func (m *message) usage() *event.Usage {
+// usage returns the tokens of a message and their cost; nil when they are zero, as before the reply is there. A message
+// of several steps, as old versions wrote them, has the tokens of the last.
+func (m *message) usage() (*event.Usage, *float64) {
 	o := m.Object.Object("tokens")
 	u := input.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", Total: "total"}.Read(o,
 		spans.UsageRuleExcludesCacheAndReasoning)
@@ -270,10 +270,10 @@ func (m *message) usage() *event.Usage {
 		u.CacheRead, u.CacheWrite = cache.CacheRead, cache.CacheWrite
 	}
 	if u == nil || u.Input|u.Output|u.Reasoning|u.CacheRead|u.CacheWrite == 0 {
-		return nil
+		return nil, nil
 	}
 	u.LowerBound = len(slices.Collect(m.all("step-finish"))) > 1
-	return u
+	return u, m.Float("cost")
 }
 
 // failure returns what an error of a message says, and whether it is that a person stopped the reply.
@@ -287,10 +287,8 @@ func (m *message) failure() (text string, aborted bool) {
 func (d *reader) reply(m *message) {
 	s, at := d.session, m.completed
 	call := transcript.Call{ID: m.id, Start: m.created, Run: m.String("parentID"), Model: m.String("modelID"),
-		Provider: m.String("providerID"), StopReason: m.String("finish"), Variant: m.String("variant"), Usage: m.usage()}
-	if call.Usage != nil {
-		call.Cost, call.Currency = m.Float("cost"), "USD"
-	}
+		Provider: m.String("providerID"), StopReason: m.String("finish"), Variant: m.String("variant"), Currency: "USD"}
+	call.Usage, call.Cost = m.usage()
 	if blocks := m.blocks(); blocks != nil {
 		call.Reply = input.Members("id", m.id, "role", "assistant", "content", input.Array(blocks))
 	}
@@ -395,7 +393,8 @@ func (d *reader) compact(m *message) {
 	asked := cmp.Or(s.compaction, m)
 	s.compaction = nil
 	c := event.Compaction{Kind: spans.CompactionKindSummary, Start: event.Moment{Time: asked.created}}
-	res := event.CompactionResult{End: event.Moment{Time: m.completed}, Usage: m.usage()}
+	res := event.CompactionResult{End: event.Moment{Time: m.completed}, Currency: "USD"}
+	res.Usage, res.Cost = m.usage()
 	if p := asked.find("compaction"); p != nil {
 		if c.Trigger = "manual"; string(p.Raw("auto")) == "true" {
 			c.Trigger = "auto"

@@ -100,11 +100,12 @@ func (d *reader) export(value []byte) {
 	}
 	d.sessionRow(info)
 	for i, value := range o.List("messages") {
-		m := object.Of("messages["+strconv.Itoa(i)+"]", value)
-		info := m.Object("info")
+		place := "messages[" + strconv.Itoa(i) + "]"
+		m := object.Of(place, value)
+		info := object.Of(place+".info", m.Raw("info"))
 		d.messageRow(info, info.String("id"))
-		for _, p := range m.Objects("parts") {
-			d.partRow(p)
+		for j, part := range m.List("parts") {
+			d.partRow(object.Of(place+".parts["+strconv.Itoa(j)+"]", part))
 		}
 		d.RejectProblems("", m)
 	}
