@@ -54,6 +54,8 @@ const (
 	SignalKey = "otelagent.foreign.signal"
 	// StatusKey has the message of a span's status. Its class is Text.
 	StatusKey = "otelagent.foreign.status"
+	// StatusOKKey is true where the status of a span is OK, and not merely unset.
+	StatusOKKey = "otelagent.foreign.status_ok"
 )
 
 // String returns the word of the signal in SignalKey.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -57,16 +59,8 @@ func (t *Table) newRecord(row *session.Row) *record {
 		sig = SpanEvent
 	}
 	r := &record{row: row, src: t.byName[row.Attr(SourceKey).Str()], log: sig != Span, event: sig == SpanEvent}
-	get := func(key string) session.Value {
-		if i, ok := slices.BinarySearchFunc(row.Attrs, key, func(a session.Attr, key string) int {
-			return strings.Compare(a.Key, key)
-		}); ok {
-			return row.Attrs[i].Value
-		}
-		return session.Value{}
-	}
 	if r.src != nil {
-		r.rule = r.src.rule(sig, name, get)
+		r.rule = r.src.rule(sig, name, func(key string) session.Value { return row.Attr(attribute.Key(key)) })
 	}
 	if r.rule == nil {
 		return nil
@@ -100,13 +94,7 @@ func (r *record) spansTime() bool {
 func (r *record) value(f field) session.Value {
 	for i := range r.src.keys[f] {
 		k := &r.src.keys[f][i]
-		at, ok := slices.BinarySearchFunc(r.row.Attrs, k.attr, func(a session.Attr, key string) int {
-			return strings.Compare(a.Key, key)
-		})
-		if !ok {
-			continue
-		}
-		v := r.row.Attrs[at].Value
+		v := r.row.Attr(attribute.Key(k.attr))
 		if k.member != "" {
 			v = member(v.Str(), k.member)
 		}
@@ -226,7 +214,8 @@ func (r *record) success() (ok, known bool) {
 	case "false", "error", "failed", "failure":
 		return false, true
 	}
-	return false, r.row.Failed
+	stated, _ := r.row.Attr(StatusOKKey).Bool()
+	return stated && !r.row.Failed, stated || r.row.Failed
 }
 
 // action returns what a permission decided; "" where the source does not say, or nobody was asked.
