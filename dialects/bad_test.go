@@ -15,6 +15,8 @@ import (
 
 // good are lines of each dialect that stand before a bad one and behind it.
 var good = map[string][2]string{
+	"claude-code": {`{"type":"user","sessionId":"s","uuid":"u1","message":{"role":"user","content":"a"}}` + "\n",
+		`{"type":"user","sessionId":"s","uuid":"u2","message":{"role":"user","content":"b"}}` + "\n"},
 	"phi-core": {`{"type":"TurnStart","loop_id":"s.1","turn_index":0}` + "\n",
 		`{"type":"TurnStart","loop_id":"s.1","turn_index":1}` + "\n"},
 	"clark-agent": {`{"type":"agent_start"}` + "\n" + `{"type":"run_identified","identity":{"run_id":"r-1","depth":0}}` +

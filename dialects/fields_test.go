@@ -35,6 +35,7 @@ func TestFields(t *testing.T) {
 		// TestToolParts holds the first; the second, of a revert, is the export's.
 		{"guide", []string{"*.jsonl", "session.canonical.json", "ai-sdk/*.jsonl"}, nil, guideRoot,
 			[]string{"guide envelope.error_text", "guide own.hidden", "guide permission.", "guide defect."}, nil, 151},
+		{"claudecode", []string{"*/*.jsonl", "*/*/*.jsonl", "*/*/*/*.jsonl"}, nil, claudeRoot, []string{"none"}, nil, 150},
 	} {
 		t.Run(test.dialect, func(t *testing.T) {
 			w := &walker{tables: tables(t, test.dialect), met: map[string]bool{}, missing: map[string]string{}}
@@ -300,6 +301,16 @@ func acpRoot() func(w *walker, file string, v map[string]any) {
 		if !strings.HasPrefix(method, "_") && m != nil { // an extension is kept whole
 			w.object(method, "", m)
 		}
+	}
+}
+
+// claudeRoot goes over a line, its message, and the blocks of that where it has some.
+func claudeRoot(w *walker, _ string, v map[string]any) {
+	w.object("line", "", v)
+	message, _ := v["message"].(map[string]any)
+	blocks, _ := message["content"].([]any)
+	for _, b := range blocks {
+		w.object("block", "", b.(map[string]any))
 	}
 }
 

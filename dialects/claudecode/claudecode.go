@@ -1,6 +1,6 @@
-// Package claudecode reads the transcripts of Claude Code: the files SESSION.jsonl below ~/.claude/projects, those of its
-// sub-agents, and large outputs of tools. The format is internal to that program and changes; dialects/README.md says
-// what is inferred and what is lost.
+// Package claudecode reads the transcripts of Claude Code: the files SESSION.jsonl below ~/.claude/projects, those of
+// its sub-agents, and large outputs of tools. The format is internal to that program and changes; dialects/README.md
+// says what is inferred and what is lost.
 //
 //	for _, family := range families {
 //		for ev, err := range family.Events(claudecode.NewDecoder()) { ... }

@@ -23,19 +23,19 @@ type row struct {
 	at   time.Time
 }
 
-// kinds are the lines that have a meaning here, by type and subtype; all others are kept as they are. A nil one is known
-// and adds nothing.
+// kinds are the lines that have a meaning here, by type and subtype; all others are kept as they are. A nil one is
+// known and adds nothing.
 var kinds = map[string]func(*Decoder, *row){
 	"user":                         (*Decoder).user,
 	"assistant":                    (*Decoder).assistant,
-	"attachment":                   (*Decoder).attachment,
+	"attachment":                   (*Decoder).other,
 	"attachment.queued_command":    (*Decoder).queued,
 	"progress":                     (*Decoder).progress,
 	"progress.agent_progress":      nil, // repeats the lines of a sub-agent
 	"file-history-snapshot":        nil,
 	"last-prompt":                  nil, // repeats a prompt
 	"queue-operation":              (*Decoder).other,
-	"permission-mode":              (*Decoder).mode,
+	"permission-mode":              nil, // state reads it
 	"mode":                         (*Decoder).other,
 	"summary":                      (*Decoder).summary,
 	"custom-title":                 titled("customTitle", 3),
@@ -156,8 +156,6 @@ func (d *Decoder) state(r *row) {
 // other keeps a line as it is.
 func (d *Decoder) other(r *row) { r.t.Other(Dialect+"."+r.kind, r.text, r.at) }
 
-func (d *Decoder) mode(*row) {} // state has read it
-
 // stated makes a fact of a member.
 func stated(key, fact string) func(*Decoder, *row) {
 	return func(d *Decoder, r *row) { d.e.Fact(r.t.Session, fact, r.Raw(key), r.at) }
@@ -193,9 +191,6 @@ func (d *Decoder) summary(r *row) {
 func (d *Decoder) progress(r *row) {
 	r.t.Progress(r.String("parentToolUseID"), Dialect+"."+r.kind, r.Raw("data"), r.at)
 }
-
-// attachment keeps what the agent adds to the context.
-func (d *Decoder) attachment(r *row) { d.other(r) }
 
 // queued reads a prompt or notice that waited in the queue: it steers the run, or begins one where none is at work.
 func (d *Decoder) queued(r *row) {

@@ -241,7 +241,7 @@ func (d *Decoder) assistant(r *row) {
 	}
 	blocks := m.List("content")
 	if !r.t.Call(transcript.Call{ID: m.String("id"), At: r.at, Run: run, Model: m.String("model"), StopReason: stop,
-		Provider: "anthropic", Usage: usage, Blocks: blocks}) {
+		Provider: providerOf(m.String("id")), Usage: usage, Blocks: blocks}) {
 		return
 	}
 	for _, b := range blocks {
@@ -257,6 +257,16 @@ func (d *Decoder) assistant(r *row) {
 			d.e.Spawn(r.t.Session, promptName+text, l)
 		}
 	}
+}
+
+// providerOf returns the provider that makes ids of that kind; empty for any other.
+func providerOf(id string) string {
+	for _, p := range [][2]string{{"msg_01", "anthropic"}, {"msg_bdrk_", "aws.bedrock"}, {"msg_vrtx_", "gcp.vertex_ai"}} {
+		if strings.HasPrefix(id, p[0]) {
+			return p[1]
+		}
+	}
+	return ""
 }
 
 var keys = input.UsageKeys{Input: "input_tokens", Output: "output_tokens", CacheRead: "cache_read_input_tokens",

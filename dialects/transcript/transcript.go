@@ -72,7 +72,8 @@ type source struct {
 
 // NewEmitter returns an Emitter that hands its events out through a shell.
 func NewEmitter(s *input.Shell) *Emitter {
-	return &Emitter{Shell: s, known: map[string]*source{}, from: &source{}, ids: map[digest]place{}, numbers: map[string]int32{},
+	return &Emitter{Shell: s, known: map[string]*source{}, from: &source{}, ids: map[digest]place{},
+		numbers: map[string]int32{},
 		threads: map[string]*Thread{}, children: map[digest]Link{}, facts: map[digest]digest{}}
 }
 
