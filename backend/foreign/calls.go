@@ -103,8 +103,8 @@ func (t *turn) only() *record {
 	return t.recs[0]
 }
 
-// settle sets times and usage. It takes the start of the outermost record and the end of the innermost: an outer one may
-// contain the tools. Usage is that of the innermost span that reports it, or of a log record that reports more of it.
+// settle sets times and usage. It takes the start of the outermost record and the end of the innermost: an outer one
+// may contain the tools. Usage is that of the innermost span that reports it, or of a log record that reports more of it.
 func (t *turn) settle() {
 	for _, r := range t.recs {
 		switch old := t.usage; {
@@ -358,12 +358,10 @@ func (t *tool) outcome() spans.Outcome {
 // agents moves turns and tool calls of log records that name an agent to a run below the tool call that started it, if
 // exactly one was open.
 func (m *mapper) agents() {
-	type open struct{ run *run }
-	calls := map[open][]*tool{}
+	calls := map[*run][]*tool{}
 	for _, t := range m.toolsL {
 		if r := t.main(); len(t.recs) > 0 && slices.Contains(r.src.AgentTools, t.name()) {
-			k := open{t.run.find()}
-			calls[k] = append(calls[k], t)
+			calls[t.run.find()] = append(calls[t.run.find()], t)
 		}
 	}
 	if len(calls) == 0 {
@@ -378,7 +376,7 @@ func (m *mapper) agents() {
 			return nil
 		}
 		var in *tool
-		for _, t := range calls[open{r.run.find()}] {
+		for _, t := range calls[r.run.find()] {
 			if t.start <= at && at <= t.end && t != r.tool {
 				if in != nil {
 					return nil
@@ -405,10 +403,14 @@ func (m *mapper) agents() {
 	}
 }
 
-// contents gives records of content to the turn or tool call that they belong to: that of the span that has them, of the
-// reply that they name, else the nearest in time.
+// contents gives records of content to the turn or tool call that they belong to: that of the span that has them, of
+// the reply that they name, else the nearest in time.
 func (m *mapper) contents() {
-	byID := map[string]*turn{}
+	type reply struct {
+		key session.Key
+		id  string
+	}
+	byID := map[reply]*turn{}
 	bySession := map[session.Key][]*turn{}
 	identified := map[session.Key]bool{} // sessions of which log records have ids of replies
 	for _, t := range m.turnsL {
@@ -417,7 +419,7 @@ func (m *mapper) contents() {
 		for _, r := range t.recs {
 			if id := r.text(fieldResponse); id != "" {
 				identified[key] = identified[key] || r.log
-				byID[key.Tenant+"\x00"+key.ID+"\x00"+id] = t
+				byID[reply{key, id}] = t
 			}
 		}
 	}
@@ -428,11 +430,13 @@ func (m *mapper) contents() {
 		if r.role != roleContent {
 			continue
 		}
-		if r.up != nil && (r.up.turn != nil || r.up.tool != nil || r.event) {
+		id := r.text(fieldResponse)
+		switch named := byID[reply{r.key, id}]; {
+		case r.up != nil && (r.up.turn != nil || r.up.tool != nil || r.event):
 			r.turn, r.tool = r.up.turn, r.up.tool
-		} else if id := r.text(fieldResponse); id != "" && byID[r.key.Tenant+"\x00"+r.key.ID+"\x00"+id] != nil {
-			r.turn = byID[r.key.Tenant+"\x00"+r.key.ID+"\x00"+id]
-		} else if id == "" || !identified[r.key] {
+		case id != "" && named != nil:
+			r.turn = named
+		case id == "" || !identified[r.key]:
 			r.turn = nearest(bySession[r.key], r)
 		}
 		if r.turn != nil {

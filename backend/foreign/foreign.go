@@ -1,5 +1,5 @@
-// Package foreign makes sessions of the spans and log records that other programs emit. Its rules are data: sources.yaml,
-// to which users add sources of their own. It knows no wire and no store.
+// Package foreign makes sessions of the spans and log records that other programs emit. Its rules are data:
+// sources.yaml, to which users add sources of their own. It knows no wire and no store.
 //
 // A decoder asks Match for each record, which decides from that record alone. It keeps a record that matches as one row
 // of kind session.KindForeign (Row describes its form). Readers give the rows of a session, and those of the traces

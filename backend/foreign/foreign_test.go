@@ -23,8 +23,8 @@ type expectation struct {
 	numbers   map[string][]int64
 }
 
-var counted = []string{"sessions", "runs", "turns", "tool_calls", "denied", "permissions", "compactions", "input_tokens",
-	"output_tokens", "cache_read", "cache_write"}
+var counted = []string{"sessions", "runs", "turns", "tool_calls", "denied", "permissions", "compactions",
+	"input_tokens", "output_tokens", "cache_read", "cache_write"}
 
 func (e *expectation) UnmarshalJSON(b []byte) error {
 	type plain expectation

@@ -14,8 +14,8 @@ import (
 // rows among the given ones come to. It is a pure function of the set of rows: order and repeats change nothing.
 //
 // The rows are those of want, and of every session that has a row in one of their traces (closed under that relation):
-// a record that names no session belongs to the one that its nearest ancestor names, else to the only one that its trace
-// names, else to the session of its trace. Of a session whose rows all belong to others Map returns nothing.
+// a record that names no session belongs to the one that its nearest ancestor names, else to the only one that its
+// trace names, else to the session of its trace. Of a session whose rows all belong to others Map returns nothing.
 func (t *Table) Map(rows []session.Row, want session.Key) []session.Row {
 	m := &mapper{want: want, spans: map[spanKey]*record{}, traces: map[session.TraceID]*trace{}, runs: map[runName]*run{}}
 	out := m.read(t, rows)

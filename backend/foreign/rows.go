@@ -109,8 +109,8 @@ func (w *writer) row(n *run, kind session.Kind, r *record, start, end int64) ses
 		end = start
 	}
 	return session.Row{Trace: r.row.Trace, Span: r.row.Span, Parent: r.row.Parent, Session: w.want, Run: n.id(),
-		RunStart: n.start(), Turn: session.NoTurn, Kind: kind, Known: spans.KnownObserved, Start: max(start, n.start()), Seq: r.order,
-		End: end, Service: r.row.Service, Failed: r.row.Failed}
+		RunStart: n.start(), Turn: session.NoTurn, Kind: kind, Known: spans.KnownObserved,
+		Start: max(start, n.start()), End: end, Seq: r.order, Service: r.row.Service, Failed: r.row.Failed}
 }
 
 // start returns the start of a run in unix nanoseconds; 1 if no record has a time.

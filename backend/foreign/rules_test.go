@@ -26,8 +26,8 @@ func entryRows(tb testing.TB, table *Table, name string) []session.Row {
 	return rows
 }
 
-// TestSpellings changes how records spell what they say: counts as text and as double, and log records without trace ids
-// and without times. The trees keep what they have.
+// TestSpellings changes how records spell what they say: counts as text and as double, and log records without trace
+// ids and without times. The trees keep what they have.
 func TestSpellings(t *testing.T) {
 	table := Default()
 	all := expectations(t)
@@ -131,8 +131,8 @@ func TestUtility(t *testing.T) {
 	}
 }
 
-// TestKeyAgain plays a session twice, the second time an hour later: Gemini CLI uses one key for all prompts of a session
-// that is resumed.
+// TestKeyAgain plays a session twice, the second time an hour later: Gemini CLI uses one key for all prompts of a
+// session that is resumed.
 func TestKeyAgain(t *testing.T) {
 	table := Default()
 	rows := entryRows(t, table, "gemini-cli-0.61.0-a-both")

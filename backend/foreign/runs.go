@@ -120,11 +120,12 @@ func (r *run) parent() *run {
 	return p
 }
 
+// root returns the outermost run of the session around a run.
 func (r *run) root() *run {
 	r = r.find()
 	for range 64 { // agents that start each other end somewhere
 		p := r.parent()
-		if p == nil {
+		if p == nil || p.key != r.key {
 			break
 		}
 		r = p

@@ -50,8 +50,8 @@ var defaultTable = sync.OnceValue(func() *Table {
 	return t
 })
 
-// With returns a table with further sources in front, in the format of the list `sources` of sources.yaml. A source of a
-// name that exists adds to that one: its keys and roles come first. Settings are decoded YAML. An error names every
+// With returns a table with further sources in front, in the format of the list `sources` of sources.yaml. A source of
+// a name that exists adds to that one: its keys and roles come first. Settings are decoded YAML. An error names every
 // wrong key and value with its path.
 func (t *Table) With(sources []any) (*Table, error) {
 	if len(sources) == 0 {
@@ -299,7 +299,7 @@ func (c *condition) holds(v session.Value) bool {
 	return false
 }
 
-// glob reports whether s equals p, or begins with p without the * at its end, or ends with p without the * at its begin.
+// glob reports whether s equals p, begins with p without the * at its end, or ends with p without the * at its begin.
 func glob(p, s string) bool {
 	if head, ok := strings.CutSuffix(p, "*"); ok {
 		return strings.HasPrefix(s, head)
