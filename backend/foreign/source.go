@@ -28,6 +28,7 @@ type settings struct {
 	RollUp     string              `yaml:"roll_up"`
 	Utility    []string            `yaml:"utility"`
 	AgentTools []string            `yaml:"agent_tools"`
+	NoSession  []string            `yaml:"no_session"`
 	Keep       []string            `yaml:"keep"`
 	Lacks      []string            `yaml:"lacks"`
 }
@@ -243,6 +244,7 @@ func (s *Source) add(b *Source) {
 	}
 	s.Utility, s.Keep = slices.Concat(s.Utility, b.Utility), slices.Concat(s.Keep, b.Keep)
 	s.AgentTools = slices.Concat(s.AgentTools, b.AgentTools)
+	s.NoSession = slices.Concat(s.NoSession, b.NoSession)
 }
 
 func (s *Source) compile() {

@@ -225,7 +225,11 @@ func (m *Match) Time(get Get) int64 {
 func (s *Source) match(get Get) Match {
 	m := Match{Source: s}
 	for _, key := range s.Keys["session"] {
-		if m.Session = get(key).Str(); m.Session != "" {
+		m.Session = get(key).Str()
+		if slices.ContainsFunc(s.NoSession, func(p string) bool { return glob(p, m.Session) }) {
+			m.Session = ""
+		}
+		if m.Session != "" {
 			break
 		}
 	}
