@@ -1,0 +1,302 @@
+package dialects_test
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/gemini"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/dialects/opencode"
+	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/otelagent"
+)
+
+// openCodeDB makes an SQLite file with OpenCode's tables and returns it open for writing: its rows stay in the
+// write-ahead log.
+func openCodeDB(t testing.TB, path string) *sql.DB {
+	t.Helper()
+	db := must(sql.Open("sqlite", path+"?_pragma=journal_mode(WAL)&_pragma=wal_autocheckpoint(0)"))(t)
+	t.Cleanup(func() { db.Close() })
+	db.SetMaxOpenConns(1)
+	must(db.Exec(`CREATE TABLE session (id text PRIMARY KEY, parent_id text, directory text, title text, version text,
+		permission text, revert text, time_created integer, time_updated integer);
+		CREATE TABLE message (id text PRIMARY KEY, session_id text, time_created integer, time_updated integer, data text);
+		CREATE TABLE part (id text PRIMARY KEY, message_id text, session_id text, time_created integer,
+			time_updated integer, data text)`))(t)
+	return db
+}
+
+type document = map[string]any
+
+// insert writes a session with its first n messages.
+func insert(t testing.TB, db *sql.DB, export document, n int) {
+	t.Helper()
+	text := func(v any) any {
+		if v == nil {
+			return nil
+		}
+		return string(must(json.Marshal(v))(t))
+	}
+	info := export["info"].(document)
+	when := info["time"].(document)
+	must(db.Exec("INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", info["id"], info["parentID"],
+		info["directory"], info["title"], info["version"], text(info["permission"]), text(info["revert"]),
+		int64(when["created"].(float64)), int64(when["updated"].(float64))))(t)
+	for i, m := range export["messages"].([]any)[:n] {
+		of := m.(document)["info"].(document)
+		data := maps.Clone(of)
+		delete(data, "id")
+		delete(data, "sessionID")
+		must(db.Exec("INSERT OR REPLACE INTO message VALUES (?, ?, ?, 0, ?)", of["id"], info["id"], i, text(data)))(t)
+		for j, p := range m.(document)["parts"].([]any) {
+			part := maps.Clone(p.(document))
+			delete(part, "id")
+			delete(part, "sessionID")
+			delete(part, "messageID")
+			must(db.Exec("INSERT OR REPLACE INTO part VALUES (?, ?, ?, 0, 0, ?)", fmt.Sprintf("prt_%03d_%03d", i, j),
+				of["id"], info["id"], text(part)))(t)
+		}
+	}
+}
+
+func readDocument(t testing.TB, path string) (d document) {
+	t.Helper()
+	must(0, json.Unmarshal(must(os.ReadFile(path))(t), &d))(t)
+	return d
+}
+
+const mainExport = "generated/export-ses_dfcfedb28ffeTZNro25MO4PG8X.json"
+
+// TestOpenCodeLayouts reads one session as a document, from a storage folder, and from a database that its program has
+// open, whose rows are in the write-ahead log alone: the tree is the same, also after each message of a session that
+// grows.
+func TestOpenCodeLayouts(t *testing.T) {
+	a := openCode(t)
+	export := readDocument(t, filepath.Join(a.folder, mainExport))
+	of := func(path string) string {
+		return tree(t, session.AssembleAll(a.record(t, otelagent.CaptureContent, a.families(t, path)...).Batch().Rows))
+	}
+	want := of(filepath.Join(a.folder, mainExport))
+	if diff := cmp.Diff(want, of(filepath.Join(a.folder, "storage-layout"))); diff != "" {
+		t.Errorf("storage (-export +storage)\n%s", diff)
+	}
+	sorted := filepath.Join(t.TempDir(), "ses_sorted.json") // with the order of keys that the rows below have
+	write(t, sorted, must(json.Marshal(export))(t))
+	want = of(sorted)
+	path := filepath.Join(t.TempDir(), "opencode.db")
+	db := openCodeDB(t, path)
+	var rows []session.Row
+	messages := len(export["messages"].([]any))
+	for n := 1; n <= messages; n++ {
+		insert(t, db, export, n)
+		rows = append(rows, a.record(t, otelagent.CaptureContent, a.families(t, path)...).Batch().Rows...)
+	}
+	if info := must(os.Stat(path + "-wal"))(t); info.Size() == 0 {
+		t.Error("the rows are not in the log")
+	}
+	if diff := cmp.Diff(want, of(path)); diff != "" {
+		t.Errorf("database (-export +database)\n%s", diff)
+	}
+	if diff := cmp.Diff(want, tree(t, session.AssembleAll(rows))); diff != "" {
+		t.Errorf("database that grew (-export +grown)\n%s", diff)
+	}
+}
+
+// TestOpenCodeFork forks a session: the messages before the fork are copies, which count in their own session alone.
+func TestOpenCodeFork(t *testing.T) {
+	a := openCode(t)
+	parent := readDocument(t, filepath.Join(a.folder, mainExport))
+	fork := readDocument(t, filepath.Join(a.folder, mainExport))
+	info := fork["info"].(document)
+	info["id"], info["time"] = "ses_fork", document{"created": 1795346760000.0, "updated": 1795346770000.0}
+	messages := fork["messages"].([]any)[:6]
+	for _, m := range messages { // with ids of their own
+		of := m.(document)["info"].(document)
+		of["sessionID"] = "ses_fork"
+		for _, key := range []string{"id", "parentID"} {
+			if id, ok := of[key].(string); ok {
+				of[key] = id + "_copy"
+			}
+		}
+	}
+	var own document
+	must(0, json.Unmarshal(bytes.ReplaceAll(must(json.Marshal(messages[0]))(t), []byte("_copy"), []byte("_new")), &own))(t)
+	own["info"].(document)["time"] = document{"created": 1795346765000.0}
+	fork["messages"] = append(messages, own)
+	path := filepath.Join(t.TempDir(), "opencode.db")
+	db := openCodeDB(t, path)
+	insert(t, db, parent, len(parent["messages"].([]any)))
+	insert(t, db, fork, 7)
+	for _, s := range a.record(t, otelagent.CaptureContent, a.families(t, path)...).Sessions() {
+		copied := 0
+		for _, r := range s.Runs {
+			if r.Copied {
+				copied++
+			}
+		}
+		if want := map[bool]int{true: 1}[s.ID == "ses_fork"]; copied != want || s.ID == "ses_fork" &&
+			(s.Usage.Input != 0 || s.Runs[0].ForkParentID != parent["info"].(document)["id"]) {
+			t.Errorf("%s: %d copied runs, usage %+v, from %q", s.ID, copied, s.Usage, s.Runs[0].ForkParentID)
+		}
+	}
+}
+
+// TestAgentsCut cuts files anywhere: nothing panics, and turns that were over are there, but for the last one. The pages
+// of a database are in no order.
+func TestAgentsCut(t *testing.T) {
+	for _, a := range []agent{geminiCLI, openCode(t)} {
+		for _, f := range a.families(t, a.folder) {
+			file := f.Files[0].Path
+			text := must(os.ReadFile(file))(t)
+			turns := func(path string) (list []string) {
+				found, _ := transcript.Find(a.layout, path)
+				for _, f := range found {
+					for ev := range f.Events(a.new()) {
+						if ev == nil {
+							continue
+						}
+						if line := string(ndjson.AppendEvent(nil, ev)); strings.Contains(line, "turn_ended") {
+							list = append(list, line)
+						}
+					}
+				}
+				return list
+			}
+			whole := turns(file)
+			for n := 1; n < len(text); n += max(97, len(text)/150) {
+				path := filepath.Join(t.TempDir(), "chats", filepath.Base(file))
+				write(t, path, text[:n])
+				cut := turns(path)
+				for _, turn := range cut[:max(0, len(cut)-1)] {
+					if !strings.HasSuffix(file, ".db") && !slices.Contains(whole, turn) {
+						t.Fatalf("%s cut at %d: %s", file, n, turn)
+					}
+				}
+			}
+		}
+	}
+}
+
+// enums are keys whose values are ids, times, or of closed lists: no content.
+var enums = map[string]bool{"id": true, "sessionId": true, "sessionID": true, "messageID": true, "parentID": true, "type": true,
+	"role": true, "status": true, "name": true, "tool": true, "callID": true, "model": true, "modelID": true,
+	"providerID": true, "agentId": true, "startTime": true, "lastUpdated": true, "timestamp": true, "finish": true,
+	"reason": true, "agent": true, "kind": true, "projectHash": true, "variant": true,
+	"tail_start_id": true}
+
+const canary = "CANARY"
+
+// marked returns a JSON value with a canary in each string that is content.
+func marked(key string, v any) any {
+	switch v := v.(type) {
+	case string:
+		if key != "sessionId" && !enums[key] {
+			return v + canary
+		}
+	case []any:
+		for i := range v {
+			v[i] = marked(key, v[i])
+		}
+	case document:
+		for k := range v {
+			v[k] = marked(k, v[k])
+		}
+	}
+	return v
+}
+
+// TestAgentsPrivate marks each content of the samples: without capture no mark leaves the process; with content they do.
+func TestAgentsPrivate(t *testing.T) {
+	for _, a := range []agent{geminiCLI, openCode(t)} {
+		for _, f := range a.families(t, a.folder) {
+			file := f.Files[0].Path
+			if strings.HasSuffix(file, ".db") || strings.Contains(file, "/storage/") {
+				continue
+			}
+			text := must(os.ReadFile(file))(t)
+			var out []byte
+			for d := json.NewDecoder(bytes.NewReader(text)); d.More(); {
+				var v document
+				must(0, d.Decode(&v))(t)
+				out = append(append(out, must(json.Marshal(marked("", v)))(t)...), '\n')
+			}
+			path := filepath.Join(t.TempDir(), "chats", filepath.Base(file))
+			write(t, path, out)
+			for level, want := range map[otelagent.Capture]bool{otelagent.CaptureNone: false, otelagent.CaptureContent: true} {
+				sent := bytes.Join(a.record(t, level, a.families(t, path)...).OTLP(), nil)
+				if got := bytes.Contains(sent, []byte(canary)); got != want && len(sent) > 0 {
+					at := bytes.Index(sent, []byte(canary))
+					t.Errorf("%s with capture %q: content is %v: %q", file, level, got, sent[max(0, at-200):max(0, at)])
+				}
+			}
+		}
+	}
+}
+
+// TestAgentsLinks puts a symbolic link in the place of each kind of file and folder: none is followed.
+func TestAgentsLinks(t *testing.T) {
+	a := openCode(t)
+	root := filepath.Join(t.TempDir(), "opencode")
+	must(0, os.MkdirAll(root+"/storage", 0o755))(t)
+	for _, link := range []string{"opencode.db", "storage/session", "export-ses_x.json"} {
+		target := map[string]string{"opencode.db": "generated/opencode.db", "storage/session": "storage-layout/storage/session",
+			"export-ses_x.json": mainExport}[link]
+		must(0, os.Symlink(filepath.Join(a.folder, target), filepath.Join(root, link)))(t)
+	}
+	if found, problems := transcript.Find(opencode.Layout, root); len(found) != 0 {
+		t.Errorf("%d families, %v", len(found), problems)
+	}
+	storage := filepath.Join(t.TempDir(), "storage")
+	must(0, os.CopyFS(storage, os.DirFS(filepath.Join(a.folder, "storage-layout/storage"))))(t)
+	messages := must(filepath.Glob(storage + "/message/*/*.json"))(t)
+	secret := filepath.Join(t.TempDir(), "secret.json")
+	must(0, os.Rename(messages[0], secret))(t)
+	must(0, os.Symlink(secret, messages[0]))(t)
+	for _, text := range a.record(t, otelagent.CaptureContent, a.families(t, storage)...).OTLP() {
+		if bytes.Contains(text, []byte("Change the greeting, run it")) {
+			t.Error("a message is read through a link")
+		}
+	}
+	chats := filepath.Join(t.TempDir(), "chats")
+	must(0, os.MkdirAll(chats, 0o755))(t)
+	must(0, os.Symlink(must(filepath.Abs("gemini/testdata/entire/session-2026-01-10T02-08-faff42ab.json"))(t),
+		chats+"/session-a.json"))(t)
+	if found, _ := transcript.Find(gemini.Layout, chats); len(found) != 0 {
+		t.Errorf("%d families behind a link", len(found))
+	}
+}
+
+// TestAgentsSums adds up families one by one, and reads the folder as a whole: the tokens are the same.
+func TestAgentsSums(t *testing.T) {
+	for _, a := range []agent{geminiCLI, openCode(t)} {
+		sum := func(families ...transcript.Family) (in, out int64) {
+			for _, s := range a.record(t, otelagent.CaptureNone, families...).Sessions() {
+				in, out = in+s.Usage.Input, out+s.Usage.Output
+			}
+			return in, out
+		}
+		families := a.families(t, a.folder)
+		families = slices.DeleteFunc(families, func(f transcript.Family) bool { // one session, in another layout
+			return strings.HasSuffix(f.Files[0].Path, mainExport) || strings.Contains(f.Files[0].Path, "/storage/")
+		})
+		var in, out int64
+		for _, f := range families {
+			i, o := sum(f)
+			in, out = in+i, out+o
+		}
+		if i, o := sum(families...); i != in || o != out || in == 0 {
+			t.Errorf("%s: %d and %d tokens of the folder, %d and %d of its families", a.layout.Dialect, i, o, in, out)
+		}
+	}
+}
