@@ -36,6 +36,12 @@ func TestFields(t *testing.T) {
 		{"guide", []string{"*.jsonl", "session.canonical.json", "ai-sdk/*.jsonl"}, nil, guideRoot,
 			[]string{"guide envelope.error_text", "guide own.hidden", "guide permission.", "guide defect."}, nil, 151},
 		{"claudecode", []string{"*/*.jsonl", "*/*/*.jsonl", "*/*/*/*.jsonl"}, nil, claudeRoot, []string{"none"}, nil, 150},
+		{"gemini", []string{"entire/*.json", "agtrace/*.json", "generated-*/tmp/ws/chats/*.jsonl",
+			"generated-cli/tmp/ws/chats/*/*.jsonl"}, nil, geminiRoot,
+			// The change log of traps.jsonl has it.
+			[]string{"change.$rewindTo", "message.displayContent"}, nil, 37},
+		{"opencode", []string{"generated/*.json", "storage-layout/storage/*/*/*.json"}, nil, openCodeRoot,
+			[]string{"session.parentID", "session.permission", "session.revert"}, nil, 70},
 	} {
 		t.Run(test.dialect, func(t *testing.T) {
 			w := &walker{tables: tables(t, test.dialect), met: map[string]bool{}, missing: map[string]string{}}
@@ -321,4 +327,23 @@ func guideRoot(w *walker, file string, v map[string]any) {
 	case !strings.HasPrefix(fmt.Sprint(v["type"]), "otelagent."):
 		w.object("guide line", "", v)
 	}
+}
+
+func geminiRoot(w *walker, _ string, v map[string]any) {
+	switch {
+	case v["$set"] != nil || v["$rewindTo"] != nil:
+		w.object("change", "", v)
+	case v["sessionId"] != nil:
+		w.object("session", "", v)
+	default:
+		w.object("message", "", v)
+	}
+}
+
+func openCodeRoot(w *walker, file string, v map[string]any) {
+	shape := "export"
+	if v["info"] == nil { // session, message or part
+		shape = filepath.Base(filepath.Dir(filepath.Dir(file)))
+	}
+	w.object(shape, "", v)
 }
