@@ -216,7 +216,7 @@ func marked(key string, v any) any {
 	return v
 }
 
-// TestAgentsPrivate marks each content of the samples: without capture no mark leaves the process; with content they do.
+// TestAgentsPrivate marks each content of the samples: without capture no mark is in what is sent; with content they do.
 func TestAgentsPrivate(t *testing.T) {
 	for _, a := range []agent{geminiCLI, openCode(t)} {
 		for _, f := range a.families(t, a.folder) {
