@@ -5,9 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -196,7 +201,7 @@ func TestSubAgents(t *testing.T) {
 var texts = regexp.MustCompile(`"(cwd|gitBranch|content|text|thinking|command|prompt|description|summary|customTitle|` +
 	`aiTitle|prUrl|stdout|stderr|file_path|pattern|old_string|new_string|error|agentName|lastPrompt|result)":"(\\.|[^"\\])*"`)
 
-// Without capture no text of a user, model or tool leaves, nor a folder, a branch or a title.
+// Without capture no text of a user, model or tool is sent, nor a folder, a branch or a title.
 func TestCanaries(t *testing.T) {
 	for _, path := range []string{spotter, inLine, "testdata/agent-sessions/catalogue.jsonl",
 		"testdata/entire/api-errors.jsonl", "testdata/spotter/short.jsonl"} {
@@ -338,7 +343,7 @@ func TestFollowed(t *testing.T) {
 	}
 }
 
-// The speed of reading beside that of a scan of the JSON.
+// The speed of reading, and that of a scan of the JSON.
 func BenchmarkDecoder(b *testing.B) {
 	text := read(b, spotter)
 	b.SetBytes(int64(len(text)))
@@ -361,4 +366,51 @@ func BenchmarkScan(b *testing.B) {
 			}
 		}
 	}
+}
+
+// repeated is a transcript of n times the same turns, each with ids of its own.
+type repeated struct {
+	text []byte
+	n    int
+	rest []byte
+}
+
+func (r *repeated) Read(p []byte) (int, error) {
+	if len(r.rest) == 0 {
+		if r.n--; r.n < 0 {
+			return 0, io.EOF
+		}
+		r.rest = bytes.ReplaceAll(r.text, []byte("ID"), strconv.AppendInt(nil, int64(r.n), 10))
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// A file of 200 MB is read in at most 150 MB of memory.
+func TestMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads 200 MB")
+	}
+	text := fmt.Appendf(nil, `{"type":"user","sessionId":"s","uuid":"uID","message":{"role":"user","content":"go"}}
+{"type":"assistant","sessionId":"s","uuid":"aID","message":{"id":"mID","content":[{"type":"tool_use","id":"tID","name":"Bash"}]}}
+{"type":"user","sessionId":"s","uuid":"rID","message":{"content":[{"type":"tool_result","tool_use_id":"tID","content":"%s"}]}}
+`, strings.Repeat("x", 1<<10))
+	debug.SetMemoryLimit(100 << 20)
+	defer debug.SetMemoryLimit(math.MaxInt64)
+	peak, n := uint64(0), 0
+	for _, err := range claudecode.Events(&repeated{text: text, n: 200 << 20 / len(text)}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n%50_000 == 0 {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			peak = max(peak, m.Sys-m.HeapReleased)
+		}
+	}
+	if peak > 150<<20 || n < 500_000 {
+		t.Errorf("%d bytes of memory for %d events", peak, n)
+	}
+	t.Log(peak>>20, "MiB,", n, "events")
 }

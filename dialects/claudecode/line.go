@@ -8,7 +8,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -137,18 +136,19 @@ func (d *Decoder) place(r *row) {
 	}
 }
 
-// state states what the envelope of a line says of the session.
+// state keeps what the envelope of a line says, and states what is a fact of the session.
 func (d *Decoder) state(r *row) {
-	if r.t.Name == "" && r.uuid != "" {
-		d.e.Fact(r.t.Session, "cwd", r.Raw("cwd"), r.at)
-		d.e.Fact(r.t.Session, "git_branch", r.Raw("gitBranch"), r.at)
-	}
 	for _, c := range []struct {
-		key string
-		to  *string
-	}{{"permissionMode", &r.k.mode}, {"version", &r.k.version}, {"effort", &r.k.effort}} {
-		if v := r.Raw(c.key); len(v) > 0 && v[0] == '"' {
-			*c.to, _ = rawjson.String(v)
+		key, fact string
+		to        *string
+	}{{"permissionMode", "", &r.k.mode}, {"version", "", &r.k.version}, {"effort", "", &r.k.effort},
+		{"cwd", "cwd", &r.k.cwd}, {"gitBranch", "git_branch", &r.k.branch}} {
+		v := r.Raw(c.key)
+		if len(v) == 0 || v[0] != '"' || string(v) == *c.to {
+			continue
+		}
+		if *c.to = string(v); c.fact != "" && r.t.Name == "" && r.uuid != "" {
+			d.e.Fact(r.t.Session, c.fact, v, r.at)
 		}
 	}
 }

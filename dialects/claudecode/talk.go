@@ -15,9 +15,10 @@ import (
 
 // talk is what is known of a thread.
 type talk struct {
-	mode, version, effort string
-	command               *command    // a slash command that may be a prompt
-	compaction            *compaction // whose summary may follow
+	mode, version, effort, cwd, branch string // as JSON
+
+	command    *command    // a slash command that may be a prompt
+	compaction *compaction // whose summary may follow
 }
 
 // command is a slash command, which is a prompt if a reply follows, and what it adds to the context.
@@ -158,7 +159,8 @@ func (d *Decoder) begin(r *row, trigger spans.Trigger, messages ...event.Message
 			d.below[key] = true
 		}
 	}
-	run.Config = input.Members("permissionMode", r.k.mode, "version", r.k.version, "effort", r.k.effort)
+	run.Config = input.Members("permissionMode", []byte(r.k.mode), "version", []byte(r.k.version),
+		"effort", []byte(r.k.effort))
 	r.t.Begin(run)
 	for _, m := range messages {
 		r.t.Message(m)
@@ -221,13 +223,13 @@ func (d *Decoder) assistant(r *row) {
 		d.other(r)
 		return
 	}
-	stop := m.String("stop_reason")
+	id, stop := m.String("id"), m.String("stop_reason")
 	usage := keys.Read(m.Object("usage"), spans.UsageRuleExcludesCache)
 	if usage != nil {
 		usage.LowerBound = stop == ""
 	}
 	if isCompaction(r.t.Name) {
-		d.sum(r, m.String("id"), usage)
+		d.sum(r, id, usage)
 		return
 	}
 	d.endCompaction(r.t, r.k)
@@ -240,8 +242,8 @@ func (d *Decoder) assistant(r *row) {
 		run = strings.TrimPrefix(r.t.Name, "in line ")
 	}
 	blocks := m.List("content")
-	if !r.t.Call(transcript.Call{ID: m.String("id"), At: r.at, Run: run, Model: m.String("model"), StopReason: stop,
-		Provider: providerOf(m.String("id")), Usage: usage, Blocks: blocks}) {
+	if !r.t.Call(transcript.Call{ID: id, At: r.at, Run: run, Model: m.String("model"), StopReason: stop,
+		Provider: providerOf(id), Usage: usage, Blocks: blocks}) {
 		return
 	}
 	for _, b := range blocks {
@@ -249,11 +251,11 @@ func (d *Decoder) assistant(r *row) {
 		if o.String("type") != "tool_use" {
 			continue
 		}
-		id, args := o.String("id"), o.Raw("input")
-		r.t.Tool(event.ToolCall{ID: id, Name: o.String("name"), Args: args}, r.at)
+		call, args := o.String("id"), o.Raw("input")
+		r.t.Tool(event.ToolCall{ID: call, Name: o.String("name"), Args: args}, r.at)
 		if text := object.Of("", args).String("prompt"); text != "" {
-			l := transcript.Link{Session: r.t.Session, Run: r.t.Run(), Call: id}
-			d.e.Spawn(r.t.Session, callName+id, l)
+			l := transcript.Link{Session: r.t.Session, Run: r.t.Run(), Call: call}
+			d.e.Spawn(r.t.Session, callName+call, l)
 			d.e.Spawn(r.t.Session, promptName+text, l)
 		}
 	}
