@@ -53,8 +53,8 @@ type Emitter struct {
 	ids      map[digest]place
 	sessions []string // by number
 	numbers  map[string]int32
-	threads  map[string]*Thread
-	used     []*Thread // by the file at hand, in order
+	threads  map[[2]string]*Thread // by session and name
+	used     []*Thread             // by the file at hand, in order
 	children map[digest]Link
 	facts    map[digest]digest
 }
@@ -74,11 +74,11 @@ type source struct {
 func NewEmitter(s *input.Shell) *Emitter {
 	return &Emitter{Shell: s, known: map[string]*source{}, from: &source{}, ids: map[digest]place{},
 		numbers: map[string]int32{},
-		threads: map[string]*Thread{}, children: map[digest]Link{}, facts: map[digest]digest{}}
+		threads: map[[2]string]*Thread{}, children: map[digest]Link{}, facts: map[digest]digest{}}
 }
 
 func digestOf(parts ...string) (d digest) {
-	var text []byte
+	text := make([]byte, 0, 128)
 	for _, p := range parts {
 		text = append(append(text, p...), 0)
 	}
@@ -197,7 +197,7 @@ func (e *Emitter) meta(session, run string, at time.Time) event.Meta {
 // Thread returns the conversation of a session (name is empty) or of a sub-agent in it. It is the same for all files of
 // the session.
 func (e *Emitter) Thread(session, name string) *Thread {
-	key := session + "\x00" + name
+	key := [2]string{session, name}
 	t := e.threads[key]
 	if t == nil {
 		if len(e.threads) == maxThreads {
