@@ -42,6 +42,7 @@ type Decoder struct {
 	e     *transcript.Emitter
 
 	session string                        // of the file or stream at hand
+	agent   string                        // the sub-agent whose file it is
 	talks   map[*transcript.Thread]*talk  // what is known of a thread
 	sides   map[string]*transcript.Thread // threads of sub-agents in line, by their lines
 	calls   map[string]*transcript.Thread // and by the call that spawned them
@@ -68,8 +69,9 @@ func (d *Decoder) Stats() input.Stats { return d.shell.Stats }
 // Next says that the next call of Events reads f.
 func (d *Decoder) Next(f transcript.File) {
 	d.e.Next(f)
-	if d.session = f.Parent; !strings.HasPrefix(f.ID, agentPrefix) {
-		d.session = f.ID
+	agent, isAgent := strings.CutPrefix(f.ID, agentPrefix)
+	if d.session, d.agent = f.ID, ""; isAgent {
+		d.session, d.agent = f.Parent, strings.TrimPrefix(agent, f.Parent+" ")
 	}
 }
 
@@ -97,7 +99,7 @@ func (d *Decoder) end() {
 	}
 	d.titles = nil
 	d.e.Finish()
-	d.e.File = transcript.File{}
+	d.e.File, d.agent = transcript.File{}, ""
 }
 
 // Ids of lines and sub-agents are remembered under names of their own: a prompt's line is also its run.
@@ -156,11 +158,14 @@ func headOf(path string, head []byte) (h transcript.Head) {
 	agent, isAgent := strings.CutPrefix(stem, "agent-")
 	switch {
 	case isAgent:
-		h.ID, h.Parent, h.Keys = agentPrefix+session+" "+agent, session, nil
-		h.Early = isCompaction(agent)
 		if before, _, ok := strings.Cut(filepath.ToSlash(path), "/subagents/"); ok {
 			h.Folder = filepath.FromSlash(before)
+			if name := filepath.Base(h.Folder); uuid.MatchString(name) {
+				session = name
+			}
 		}
+		h.ID, h.Parent, h.Keys = agentPrefix+session+" "+agent, session, nil
+		h.Early = isCompaction(agent)
 	case uuid.MatchString(stem):
 		h.ID = stem
 		fallthrough

@@ -33,6 +33,7 @@ const (
 	spotter = "testdata/spotter/8463c716-a2ea-4c14-9efa-87158ebd9f20.jsonl"
 	inLine  = "testdata/claude-code-viewer/5c0375b4-57a5-4f26-b12d-d022ee4e51b7.jsonl"
 	forked  = "testdata/forked/-home-user-demo"
+	nested  = "testdata/langfuse-plugin/nested_subagents.jsonl"
 	fork    = "c0ffee00-0000-4000-8000-00000000f0f0"
 )
 
@@ -91,7 +92,7 @@ func asJSON(t testing.TB, v any) string {
 // anywhere, what is finished stays as it is.
 func TestGrown(t *testing.T) {
 	for path, step := range map[string]int{"testdata/agtrace/claude_session.jsonl": 1, "testdata/spotter/short.jsonl": 1,
-		"testdata/entire/api-errors.jsonl": 3, inLine: 2, spotter: 397, "testdata/langfuse-plugin/nested_subagents.jsonl": 1} {
+		"testdata/entire/api-errors.jsonl": 3, inLine: 2, spotter: 397, nested: 1} {
 		t.Run(path, func(t *testing.T) {
 			want := asJSON(t, session.AssembleAll(rowsOf(t, path)))
 			folder := strings.TrimSuffix(path, ".jsonl")
@@ -132,7 +133,8 @@ func TestFolder(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"agtrace", "agent-sessions", "langfuse-plugin", "entire", "spotter", "claude-code-viewer"} {
+	for _, path := range []string{"agtrace", "agent-sessions", "langfuse-plugin", "entire", "spotter",
+		"claude-code-viewer"} {
 		for _, f := range families(t, "testdata/"+path) {
 			for _, s := range treeOf(t, f.Events(claudecode.NewDecoder())) {
 				for _, r := range s.Runs {
@@ -173,7 +175,7 @@ func TestSubAgents(t *testing.T) {
 	for path, want := range map[string]string{
 		spotter: "a7be2f0<-Task",
 		inLine:  "6340ddef-f656<-Task 83e2917c-8940<-Task",
-		"testdata/langfuse-plugin/nested_subagents.jsonl": "outer-agent<-Agent inner-agent<-Agent",
+		nested:  "outer-agent<-Agent inner-agent<-Agent",
 	} {
 		s := treeOf(t, families(t, path)[0].Events(claudecode.NewDecoder()))[0]
 		var got []string
@@ -188,7 +190,7 @@ func TestSubAgents(t *testing.T) {
 					}
 				}
 			}
-			if r.Status != "completed" && path != "testdata/langfuse-plugin/nested_subagents.jsonl" {
+			if r.Status != "completed" && path != nested {
 				t.Errorf("%s: %s", r.ID, r.Status)
 			}
 		}
@@ -199,7 +201,8 @@ func TestSubAgents(t *testing.T) {
 }
 
 var texts = regexp.MustCompile(`"(cwd|gitBranch|content|text|thinking|command|prompt|description|summary|customTitle|` +
-	`aiTitle|prUrl|stdout|stderr|file_path|pattern|old_string|new_string|error|agentName|lastPrompt|result)":"(\\.|[^"\\])*"`)
+	`aiTitle|prUrl|stdout|stderr|file_path|pattern|old_string|new_string|error|` +
+	`agentName|lastPrompt|result)":"(\\.|[^"\\])*"`)
 
 // Without capture no text of a user, model or tool is sent, nor a folder, a branch or a title.
 func TestCanaries(t *testing.T) {
@@ -236,8 +239,9 @@ func TestSideOutputs(t *testing.T) {
 		own + "/none.txt": "part", own: "part",
 	} {
 		lines := fmt.Sprintf(`{"type":"user","sessionId":"%s","uuid":"u1","message":{"role":"user","content":"go"}}
-{"type":"assistant","sessionId":"%[1]s","uuid":"a1","message":{"id":"m1","content":[{"type":"tool_use","id":"t1","name":"Bash"}]}}
-{"type":"user","sessionId":"%[1]s","uuid":"u2","toolUseResult":{"persistedOutputPath":%q},"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"part"}]}}
+{"type":"assistant","uuid":"a1","message":{"id":"m1","content":[{"type":"tool_use","id":"t1","name":"Bash"}]}}
+{"type":"user","uuid":"u2","toolUseResult":{"persistedOutputPath":%q},"message":{"role":"user","content":[`+
+			`{"type":"tool_result","tool_use_id":"t1","content":"part"}]}}
 `, id, path)
 		file := write(t, filepath.Join(dir, id+".jsonl"), []byte(lines))
 		got := ""
@@ -296,8 +300,9 @@ func TestHostile(t *testing.T) {
 	treeOf(t, fs[0].Events(claudecode.NewDecoder()))
 	many := []byte(line("s", "", "0"))
 	for i := range 20_000 {
-		many = fmt.Appendf(many, `{"type":"assistant","isSidechain":true,"sessionId":"s","uuid":"%d","parentUuid":"%d","message":`+
-			`{"id":"m","content":[{"type":"tool_use","id":"t%[1]d","name":"Task","input":{"prompt":"p%[1]d"}}]}}`+"\n", i+9, i+8)
+		many = fmt.Appendf(many, `{"type":"assistant","isSidechain":true,"sessionId":"s","uuid":"%d","parentUuid":"%d",`+
+			`"message":{"id":"m","content":[{"type":"tool_use","id":"t%[1]d","name":"Task",`+
+			`"input":{"prompt":"p%[1]d"}}]}}`+"\n", i+9, i+8)
 	}
 	deep := strings.Repeat(`{"type":"user","message":`, 300) + "1" + strings.Repeat("}", 300) + "\n"
 	many = append(append(many, deep...), []byte(`{"type":"user","sessionId":5,"message":[]}`+"\n")...)
@@ -393,8 +398,8 @@ func TestMemory(t *testing.T) {
 		t.Skip("reads 200 MB")
 	}
 	text := fmt.Appendf(nil, `{"type":"user","sessionId":"s","uuid":"uID","message":{"role":"user","content":"go"}}
-{"type":"assistant","sessionId":"s","uuid":"aID","message":{"id":"mID","content":[{"type":"tool_use","id":"tID","name":"Bash"}]}}
-{"type":"user","sessionId":"s","uuid":"rID","message":{"content":[{"type":"tool_result","tool_use_id":"tID","content":"%s"}]}}
+{"type":"assistant","uuid":"aID","message":{"id":"mID","content":[{"type":"tool_use","id":"tID","name":"Bash"}]}}
+{"type":"user","uuid":"rID","message":{"content":[{"type":"tool_result","tool_use_id":"tID","content":"%s"}]}}
 `, strings.Repeat("x", 1<<10))
 	debug.SetMemoryLimit(100 << 20)
 	defer debug.SetMemoryLimit(math.MaxInt64)

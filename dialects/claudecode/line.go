@@ -1,6 +1,7 @@
 package claudecode
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -110,7 +111,7 @@ func (d *Decoder) place(r *row) {
 	if id != "" && (d.session == "" || d.e.File.Path == "" && r.kind == "user" && above == "" && id != d.session) {
 		d.session = id
 	}
-	agent, side := r.String("agentId"), r.Bool("isSidechain")
+	agent, side := cmp.Or(r.String("agentId"), d.agent), r.Bool("isSidechain")
 	switch {
 	case agent != "" && (r.kind == "user" || r.kind == "assistant" || side != nil):
 		r.t = d.e.Thread(d.session, agent)

@@ -241,7 +241,12 @@ func (d *Decoder) assistant(r *row) {
 	if r.t.Name != "" {
 		run = strings.TrimPrefix(r.t.Name, "in line ")
 	}
-	blocks := m.List("content")
+	var blocks [][]byte
+	if text := m.Raw("content"); len(text) > 0 && text[0] == '"' {
+		blocks = [][]byte{input.Members("type", "text", "text", text)}
+	} else {
+		blocks = m.List("content")
+	}
 	if !r.t.Call(transcript.Call{ID: id, At: r.at, Run: run, Model: m.String("model"), StopReason: stop,
 		Provider: providerOf(id), Usage: usage, Blocks: blocks}) {
 		return
