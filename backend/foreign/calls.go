@@ -9,124 +9,249 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// turn is a model call, as one or several records report it.
-type turn struct {
-	run        *run
-	recs       []*record // outer before inner
-	index      int64
-	start, end int64
-	contents   []*record
-	usage      *record // that reports it best
-}
-
-// tool is a tool call, as one or several records report it.
-type tool struct {
+// call is a turn or a tool call, as one or several records report it.
+type call struct {
+	role        role // roleTurn or roleTool
 	run         *run
-	recs        []*record // tool records
-	permissions []*record
-	start, end  int64
-	turn        *turn
+	recs        []*record // of the call itself, outer before inner
+	permissions []*record // of a tool call
 	contents    []*record
+	start, end  int64
+	index       int64   // of a turn
+	usage       *record // of a turn: the one that reports it best
+	turn        *call   // of a tool call
 }
 
-// turns makes turns of turn records. One that contains another one is the same call, unless it contains several that
-// report usage.
-func (m *mapper) turns() {
-	calls := map[*record]int{} // with usage, in a turn record
+// add adds a record to a call.
+func (c *call) add(r *record) {
+	if r.call = c; r.role == rolePermission {
+		c.permissions = append(c.permissions, r)
+	} else {
+		c.recs = append(c.recs, r)
+	}
+}
+
+// all returns all records of the call, those of the call itself first.
+func (c *call) all() []*record { return slices.Concat(c.recs, c.permissions) }
+
+// main returns the record that the call is named after.
+func (c *call) main() *record { return c.all()[0] }
+
+// findCalls makes calls of the records of turns and tool calls, and of permissions that name a tool call. A turn that
+// contains another one is the same call, unless it contains several that report usage.
+func (m *mapper) findCalls() {
+	within := map[*record]int{} // turns with usage, in a turn record
 	for _, r := range slices.Backward(m.all) {
 		if r.role == roleTurn && r.inTurn != nil {
-			n := calls[r]
+			n := within[r]
 			if n == 0 && r.usage != nil {
 				n = 1
 			}
-			calls[r.inTurn] += n
+			within[r.inTurn] += n
 		}
 	}
 	for _, r := range m.all {
-		if r.role != roleTurn || r.run == nil {
+		kind := roleTool
+		switch r.role {
+		case roleTurn:
+			if kind = roleTurn; within[r] > 1 {
+				r.role = roleLink
+				continue
+			}
+		case roleTool:
+		case rolePermission:
+			if r.action() == "" {
+				continue
+			}
+		default:
 			continue
 		}
-		if calls[r] > 1 {
-			r.role = roleLink
-			continue
+		switch {
+		case r.run == nil:
+		case r.role == roleTurn && r.inTurn != nil && r.inTurn.call != nil:
+			r.inTurn.call.add(r)
+		case r.role == rolePermission && r.in != nil && r.in.call != nil:
+			r.in.call.add(r)
+		case r.same != nil && r.same.call != nil:
+			r.same.call.add(r)
+		default:
+			c := &call{role: kind, run: r.run}
+			c.add(r)
+			m.calls = append(m.calls, c)
 		}
-		if r.inTurn != nil && r.inTurn.turn != nil {
-			r.turn = r.inTurn.turn
-			r.turn.recs = append(r.turn.recs, r)
-			continue
-		}
-		r.turn = &turn{run: r.run, recs: []*record{r}}
-		m.turnsL = append(m.turnsL, r.turn)
 	}
-	merge := func(into, from *turn) {
-		for _, r := range from.recs {
-			r.turn = into
+	m.sameIDs()
+	m.pairs()
+	m.calls = slices.DeleteFunc(m.calls, func(c *call) bool { return c.run == nil })
+	for _, c := range m.calls {
+		if c.role == roleTurn {
+			c.settleTurn()
+		} else {
+			c.settleTool()
 		}
-		into.recs = append(into.recs, from.recs...)
-		if into.recs[0].log && !from.recs[0].log {
-			into.run = from.run
-		}
-		from.recs = nil
-	}
-	sameReports(m.ordered, func(r *record) (id string, in *turn) {
-		if r.role == roleTurn && r.turn != nil {
-			id, in = r.text(fieldResponse), r.turn
-		}
-		return id, in
-	}, merge)
-	m.turnsL = slices.DeleteFunc(m.turnsL, func(t *turn) bool { return t.recs == nil })
-	pairs(m.turnsL, func(t *turn) (*run, *record) { return t.run, t.only() }, func(log, span *record) bool {
-		if log.usage == nil || span.usage == nil {
-			return overlap(log, span)
-		}
-		x, y := log.usage, span.usage
-		return x.Input == y.Input && (x.Output == y.Output || x.Output-x.Reasoning == y.Output-y.Reasoning)
-	}, func(log, span *record) { merge(span.turn, log.turn) })
-	m.turnsL = slices.DeleteFunc(m.turnsL, func(t *turn) bool { return t.recs == nil })
-	for _, t := range m.turnsL {
-		t.settle()
 	}
 }
 
-// only returns the record that represents a turn that either spans or a log record report; nil if both do.
-func (t *turn) only() *record {
-	for _, r := range t.recs {
-		if r.log != t.recs[0].log {
+// merge makes one call of two. Its run is that of a span: a log record knows less of what is around it.
+func merge(into, from *call) {
+	if len(into.recs) == 0 || into.recs[0].log && len(from.recs) > 0 && !from.recs[0].log {
+		into.run = from.run
+	}
+	for _, r := range from.all() {
+		into.add(r)
+	}
+	from.run, from.recs, from.permissions = nil, nil, nil
+}
+
+// callID returns the id that a record has of its call: of a turn that of the reply.
+func (r *record) callID() string {
+	if r.role == roleTurn || r.role == roleContent {
+		return r.text(fieldResponse)
+	}
+	return r.text(fieldCall)
+}
+
+// sameIDs merges what records of several reporters with one id report in one session: the first of each, the second of
+// each, and so on.
+func (m *mapper) sameIDs() {
+	type shared struct {
+		run  *run
+		role role
+		id   string
+	}
+	type report struct {
+		shared
+		by reporter
+	}
+	firsts, counts, seen := map[shared][]*call{}, map[report]int{}, map[report]map[*call]bool{}
+	for _, r := range m.ordered {
+		in := r.call
+		if in == nil || r.callID() == "" {
+			continue
+		}
+		k := shared{r.run.root(), in.role, r.callID()}
+		by := report{k, r.reporter()}
+		if seen[by][in] {
+			continue
+		}
+		if n := counts[by]; n == len(firsts[k]) {
+			firsts[k] = append(firsts[k], in)
+		} else if into := firsts[k][n]; into != in {
+			merge(into, in)
+			in = into
+		}
+		counts[by]++
+		if seen[by] == nil {
+			seen[by] = map[*call]bool{}
+		}
+		seen[by][in] = true
+	}
+}
+
+// alone returns the record that represents a call that only spans or only log records report; nil for any other, and for
+// a tool call of a log record with an id, which no pair needs.
+func (c *call) alone() (found *record) {
+	for _, r := range c.recs {
+		if r.log != c.recs[0].log || r.log && r.role == roleTool && r.text(fieldCall) != "" {
 			return nil
 		}
-	}
-	for _, r := range slices.Backward(t.recs) {
-		if r.usage != nil {
-			return r
+		if found == nil || c.role == roleTurn && r.usage != nil {
+			found = r
 		}
 	}
-	return t.recs[0]
+	return found
 }
 
-// settle sets times and usage. It takes the start of the outermost record and the end of the innermost: an outer one
-// may contain the tools. Usage is that of the innermost span that reports it, or of a log record that reports more of it.
-func (t *turn) settle() {
-	for _, r := range t.recs {
-		switch old := t.usage; {
+// near is how far the times of one call may be apart in a span and a log record.
+const near = 5e9
+
+func overlap(a, b *record) bool { return a.start <= b.end+1e8 && b.start <= a.end+1e8 }
+
+// isPair reports whether a log record and a span of one run report the same call.
+func isPair(log, span *record) bool {
+	x, y := log.usage, span.usage
+	switch {
+	case log.src != span.src:
+		return false
+	case log.role == roleTool:
+		return log.text(fieldTool) == span.text(fieldTool) && overlap(log, span)
+	case x == nil || y == nil:
+		return overlap(log, span)
+	}
+	return x.Input == y.Input && (x.Output == y.Output || x.Output-x.Reasoning == y.Output-y.Reasoning)
+}
+
+// pairs merges what only a log record reports with what only a span of the same run reports and is the same: of those
+// that are free, the one that ends nearest.
+func (m *mapper) pairs() {
+	type place struct {
+		run  *run
+		role role
+	}
+	bySpan := map[place][]*record{}
+	var logs []*record
+	for _, c := range m.calls {
+		if r := c.alone(); c.run == nil || r == nil {
+			continue
+		} else if r.log {
+			logs = append(logs, r)
+		} else {
+			k := place{c.run.root(), c.role}
+			bySpan[k] = append(bySpan[k], r)
+		}
+	}
+	if len(logs) == 0 || len(bySpan) == 0 {
+		return
+	}
+	slices.SortFunc(logs, compareRecords)
+	for _, l := range bySpan {
+		slices.SortFunc(l, func(a, b *record) int { return cmp.Or(cmp.Compare(a.end, b.end), compareRecords(a, b)) })
+	}
+	taken := map[*record]bool{}
+	for _, log := range logs {
+		l := bySpan[place{log.run.root(), log.role}]
+		from, _ := slices.BinarySearchFunc(l, log.end-near, func(r *record, at int64) int { return cmp.Compare(r.end, at) })
+		var best *record
+		for _, span := range l[from:] {
+			if span.end > log.end+near {
+				break
+			}
+			if !taken[span] && isPair(log, span) &&
+				(best == nil || distance(span.end, log.end) < distance(best.end, log.end)) {
+				best = span
+			}
+		}
+		if best != nil {
+			taken[best] = true
+			merge(best.call, log.call)
+		}
+	}
+}
+
+func distance(a, b int64) int64 { return max(a-b, b-a) }
+
+// settleTurn sets times and usage. It takes the start of the outermost record and the end of the innermost: an outer one
+// may contain the tools. Usage is that of the innermost span that reports it, or of a log record that reports more.
+func (c *call) settleTurn() {
+	last := c.recs[0]
+	for _, r := range c.recs {
+		switch old := c.usage; {
 		case r.usage == nil:
 		case old == nil, old.log == r.log && r.depth >= old.depth, old.log != r.log && r.counted() > old.counted(),
 			old.log && !r.log && r.counted() >= old.counted():
-			t.usage = r
+			c.usage = r
 		}
-		if t.start == 0 || t.recs[0].log && !r.log {
-			t.start = r.start
+		if c.start == 0 || c.recs[0].log && !r.log {
+			c.start = r.start
 		}
-	}
-	last := t.recs[0]
-	for _, r := range t.recs {
 		if last.log && !r.log || last.log == r.log && r.depth >= last.depth {
 			last = r
 		}
 	}
-	t.end = max(last.end, t.start)
-	if t.usage != nil && !t.usage.log && t.usage.end > 0 {
-		t.end = max(t.usage.end, t.start)
+	if c.usage != nil && !c.usage.log && c.usage.end > 0 {
+		last = c.usage
 	}
+	c.end = max(last.end, c.start)
 }
 
 // counted returns how many counts a record reports.
@@ -139,45 +264,15 @@ func (r *record) counted() (n int) {
 	return n
 }
 
-// sameReports merges what records of several reporters with one id report in one session: the first of each, the second
-// of each, and so on. Spans come first in all: what they say of parents counts.
-func sameReports[T comparable](all []*record, of func(*record) (id string, in T), merge func(into, from T)) {
-	type shared struct {
-		run *run
-		key session.Key
-		id  string
+// settleTool sorts the records of a tool call, spans first, and sets its times.
+func (c *call) settleTool() {
+	order := func(a, b *record) int {
+		return cmp.Or(cmp.Compare(bit(a.log), bit(b.log)), cmp.Compare(a.depth, b.depth), compareRecords(a, b))
 	}
-	var none T
-	type report struct {
-		shared
-		by reporter
-	}
-	counts := map[report]int{}
-	seen := map[report]map[T]bool{}
-	firsts := map[shared][]T{}
-	for _, r := range all {
-		id, in := of(r)
-		if id == "" || in == none {
-			continue
-		}
-		k := shared{r.run.root(), r.key, id}
-		by := report{k, r.reporter()}
-		if seen[by][in] {
-			continue
-		}
-		if n := counts[by]; n < len(firsts[k]) {
-			if into := firsts[k][n]; into != in {
-				merge(into, in)
-				in = into
-			}
-		} else {
-			firsts[k] = append(firsts[k], in)
-		}
-		counts[by]++
-		if seen[by] == nil {
-			seen[by] = map[T]bool{}
-		}
-		seen[by][in] = true
+	slices.SortFunc(c.recs, order)
+	slices.SortFunc(c.permissions, order)
+	if c.start = c.main().start; len(c.recs) > 0 {
+		c.end = c.main().end
 	}
 }
 
@@ -188,146 +283,9 @@ func bit(b bool) int {
 	return 0
 }
 
-// pairs finds, for what only a log record reports, what only a span of the same run reports and is the same: of those
-// that are free, the one that ends nearest.
-func pairs[T any](all []T, of func(T) (*run, *record), same func(log, span *record) bool,
-	merge func(log, span *record)) {
-	byRun := map[*run][]*record{}
-	var logs []*record
-	for _, x := range all {
-		switch in, r := of(x); {
-		case r == nil || in == nil:
-		case r.log:
-			logs = append(logs, r)
-		default:
-			byRun[in.root()] = append(byRun[in.root()], r)
-		}
-	}
-	if len(logs) == 0 || len(byRun) == 0 {
-		return
-	}
-	slices.SortFunc(logs, compareRecords)
-	for _, l := range byRun {
-		slices.SortFunc(l, compareRecords)
-	}
-	taken := map[*record]bool{}
-	for _, log := range logs {
-		l := byRun[log.run.root()]
-		// Only spans near in time are looked at.
-		from, _ := slices.BinarySearchFunc(l, log.end-near, func(r *record, at int64) int { return cmp.Compare(r.end, at) })
-		var best *record
-		for _, span := range l[from:] {
-			if span.start > log.end+near {
-				break
-			}
-			if !taken[span] && span.src == log.src && same(log, span) &&
-				(best == nil || distance(span.end, log.end) < distance(best.end, log.end)) {
-				best = span
-			}
-		}
-		if best != nil {
-			taken[best] = true
-			merge(log, best)
-		}
-	}
-}
-
-// near is how far the times of one call may be apart in a span and a log record.
-const near = 5e9
-
-func distance(a, b int64) int64 { return max(a-b, b-a) }
-
-func overlap(a, b *record) bool { return a.start <= b.end+1e8 && b.start <= a.end+1e8 }
-
-// tools makes tool calls of tool records and of permissions that name one.
-func (m *mapper) tools() {
-	for _, r := range m.all {
-		if r.run == nil || r.role != roleTool && (r.role != rolePermission || r.action() == "") {
-			continue
-		}
-		if r.role == rolePermission && r.in != nil && r.in.tool != nil {
-			r.tool = r.in.tool
-			r.tool.permissions = append(r.tool.permissions, r)
-			continue
-		}
-		if r.same != nil && r.same.tool != nil {
-			r.tool = r.same.tool
-			r.tool.recs = append(r.tool.recs, r)
-			continue
-		}
-		if r.tool = (&tool{run: r.run}); r.role == roleTool {
-			r.tool.recs = []*record{r}
-		} else {
-			r.tool.permissions = []*record{r}
-		}
-		m.toolsL = append(m.toolsL, r.tool)
-	}
-	merge := func(into, from *tool) {
-		for _, r := range slices.Concat(from.recs, from.permissions) {
-			r.tool = into
-		}
-		if len(into.recs) == 0 || into.recs[0].log && len(from.recs) > 0 && !from.recs[0].log {
-			into.run = from.run
-		}
-		into.recs = append(into.recs, from.recs...)
-		into.permissions = append(into.permissions, from.permissions...)
-		from.recs, from.permissions, from.run = nil, nil, nil
-	}
-	sameReports(m.ordered, func(r *record) (string, *tool) {
-		if r.tool == nil {
-			return "", nil
-		}
-		return r.text(fieldCall), r.tool
-	}, merge)
-	gone := func(t *tool) bool { return t.run == nil }
-	m.toolsL = slices.DeleteFunc(m.toolsL, gone)
-	pairs(m.toolsL, func(t *tool) (*run, *record) {
-		for _, r := range t.recs {
-			if r.log != t.recs[0].log || r.log && r.text(fieldCall) != "" {
-				return nil, nil
-			}
-		}
-		if len(t.recs) == 0 {
-			return nil, nil
-		}
-		return t.run, t.recs[0]
-	}, func(log, span *record) bool {
-		return log.text(fieldTool) == span.text(fieldTool) && overlap(log, span)
-	}, func(log, span *record) { merge(span.tool, log.tool) })
-	m.toolsL = slices.DeleteFunc(m.toolsL, gone)
-	for _, t := range m.toolsL {
-		t.settle()
-	}
-}
-
-// settle sorts the records of a tool call, spans first, and sets its times.
-func (t *tool) settle() {
-	order := func(a, b *record) int {
-		return cmp.Or(cmp.Compare(bit(a.log), bit(b.log)), cmp.Compare(a.depth, b.depth), compareRecords(a, b))
-	}
-	slices.SortFunc(t.recs, order)
-	slices.SortFunc(t.permissions, order)
-	if len(t.recs) > 0 {
-		t.start, t.end = t.recs[0].start, t.recs[0].end
-		return
-	}
-	t.start = t.permissions[0].start
-}
-
-// main returns the record that the tool call is named after.
-func (t *tool) main() *record {
-	if len(t.recs) > 0 {
-		return t.recs[0]
-	}
-	return t.permissions[0]
-}
-
-// all returns all records of the call, those of the tool first.
-func (t *tool) all() []*record { return slices.Concat(t.recs, t.permissions) }
-
 // name returns the longest name that a record has: some name tools of MCP servers all alike.
-func (t *tool) name() (name string) {
-	for _, r := range t.all() {
+func (c *call) name() (name string) {
+	for _, r := range c.all() {
 		if s := r.text(fieldTool); len(s) > len(name) || len(s) == len(name) && s > name {
 			name = s
 		}
@@ -335,140 +293,115 @@ func (t *tool) name() (name string) {
 	return name
 }
 
-// outcome returns how the call ended; "" where no record says so.
-func (t *tool) outcome() spans.Outcome {
-	for _, r := range t.recs {
-		if ok, known := r.success(); known && ok {
+// outcome returns how a tool call ended; "" where no record says so.
+func (c *call) outcome() spans.Outcome {
+	var failed bool
+	for _, r := range c.recs {
+		ok, known := r.success()
+		if known && ok {
 			return spans.OutcomeOK
 		}
+		failed = failed || known
 	}
-	for _, r := range t.all() {
+	for _, r := range c.all() {
 		if r.action() == spans.ActionDeny {
 			return spans.OutcomeDenied
 		}
 	}
-	for _, r := range t.recs {
-		if _, known := r.success(); known {
-			return spans.OutcomeError
-		}
+	if failed {
+		return spans.OutcomeError
 	}
 	return ""
 }
 
-// agents moves turns and tool calls of log records that name an agent to a run below the tool call that started it, if
-// exactly one was open.
+// agents moves calls of log records that name an agent to a run below the tool call that started it, if exactly one was
+// open.
 func (m *mapper) agents() {
-	calls := map[*run][]*tool{}
-	for _, t := range m.toolsL {
-		if r := t.main(); len(t.recs) > 0 && slices.Contains(r.src.AgentTools, t.name()) {
-			calls[t.run.find()] = append(calls[t.run.find()], t)
+	starters := map[*run][]*call{}
+	for _, c := range m.calls {
+		if c.role == roleTool && len(c.recs) > 0 && slices.Contains(c.main().src.AgentTools, c.name()) {
+			starters[c.run.find()] = append(starters[c.run.find()], c)
 		}
 	}
-	if len(calls) == 0 {
-		return
-	}
-	move := func(r *record, at int64) *run {
+	for _, c := range m.calls {
+		r := c.main()
 		name := r.text(fieldAgentName)
 		if kind, rest, ok := strings.Cut(r.text(fieldPurpose), ":"); ok && kind == "agent" {
 			name = cmp.Or(name, rest)
 		}
-		if name == "" || !r.log {
-			return nil
+		l := starters[c.run.find()]
+		if len(l) == 0 || name == "" || slices.ContainsFunc(c.recs, func(r *record) bool { return !r.log }) {
+			continue
 		}
-		var in *tool
-		for _, t := range calls[r.run.find()] {
-			if t.start <= at && at <= t.end && t != r.tool {
-				if in != nil {
-					return nil
-				}
-				in = t
-			}
-		}
-		if in == nil {
-			return nil
-		}
-		n := m.callRun(r.key, in.main())
-		m.put(r, n)
-		return n
-	}
-	for _, t := range m.turnsL {
-		if n := move(t.recs[0], t.start); n != nil && t.only() != nil {
-			t.run = n
-		}
-	}
-	for _, t := range m.toolsL {
-		if n := move(t.main(), t.start); n != nil {
-			t.run = n
+		open := slices.DeleteFunc(slices.Clone(l), func(t *call) bool {
+			return t == c || c.start < t.start || c.start > t.end
+		})
+		if len(open) == 1 {
+			c.run = m.callRun(r.key, open[0].main())
+			m.put(r, c.run)
 		}
 	}
 }
 
-// contents gives records of content to the turn or tool call that they belong to: that of the span that has them, of
-// the reply that they name, else the nearest in time.
-func (m *mapper) contents() {
+// attach gives records of content to the call that they belong to: that of the span that has them, of the reply that
+// they name, else the nearest turn in time.
+func (m *mapper) attach() {
 	type reply struct {
 		key session.Key
 		id  string
 	}
-	byID := map[reply]*turn{}
-	bySession := map[session.Key][]*turn{}
+	byID := map[reply]*call{}
+	bySession := map[session.Key][]*call{}
 	identified := map[session.Key]bool{} // sessions of which log records have ids of replies
-	for _, t := range m.turnsL {
-		key := t.recs[0].key
-		bySession[key] = append(bySession[key], t)
-		for _, r := range t.recs {
-			if id := r.text(fieldResponse); id != "" {
+	for _, c := range m.calls {
+		if c.role != roleTurn {
+			continue
+		}
+		key := c.recs[0].key
+		bySession[key] = append(bySession[key], c)
+		for _, r := range c.recs {
+			if id := r.callID(); id != "" {
 				identified[key] = identified[key] || r.log
-				byID[reply{key, id}] = t
+				byID[reply{key, id}] = c
 			}
 		}
 	}
 	for _, l := range bySession {
-		slices.SortFunc(l, compareTurns)
+		slices.SortFunc(l, compareCalls)
 	}
-	for _, r := range m.all {
+	for _, r := range m.ordered {
 		if r.role != roleContent {
 			continue
 		}
-		id := r.text(fieldResponse)
+		id := r.callID()
 		switch named := byID[reply{r.key, id}]; {
-		case r.up != nil && (r.up.turn != nil || r.up.tool != nil || r.event):
-			r.turn, r.tool = r.up.turn, r.up.tool
+		case r.up != nil && (r.up.call != nil || r.event):
+			r.call = r.up.call
 		case id != "" && named != nil:
-			r.turn = named
+			r.call = named
 		case id == "" || !identified[r.key]:
-			r.turn = nearest(bySession[r.key], r)
+			r.call = nearest(bySession[r.key], r)
 		}
-		if r.turn != nil {
-			r.turn.contents = append(r.turn.contents, r)
-		} else if r.tool != nil {
-			r.tool.contents = append(r.tool.contents, r)
+		if r.call != nil {
+			r.call.contents = append(r.call.contents, r)
 		}
-	}
-	for _, t := range m.turnsL {
-		slices.SortFunc(t.contents, compareRecords)
-	}
-	for _, t := range m.toolsL {
-		slices.SortFunc(t.contents, compareRecords)
 	}
 }
 
-func compareTurns(a, b *turn) int {
-	return cmp.Or(cmp.Compare(a.start, b.start), compareRecords(a.recs[0], b.recs[0]))
+func compareCalls(a, b *call) int {
+	return cmp.Or(cmp.Compare(a.start, b.start), compareRecords(a.main(), b.main()))
 }
 
 // nearest returns the turn that was open at the time of a record, or ended or began within a second; the last of those
 // that are equally near.
-func nearest(l []*turn, r *record) (best *turn) {
-	from, _ := slices.BinarySearchFunc(l, r.start+1e9, func(t *turn, at int64) int { return cmp.Compare(t.start, at+1) })
+func nearest(l []*call, r *record) (best *call) {
+	from, _ := slices.BinarySearchFunc(l, r.start+1e9, func(c *call, at int64) int { return cmp.Compare(c.start, at+1) })
 	least := int64(1e9)
 	for i := from - 1; i >= 0 && i >= from-64; i-- {
-		t := l[i]
-		if r.run != nil && t.run.find() != r.run.find() {
-			continue
-		}
-		if d := max(t.start-r.start, r.start-t.end, 0); d < least {
-			best, least = t, d
+		if c := l[i]; r.run == nil || c.run.find() == r.run.find() {
+			if d := max(c.start-r.start, r.start-c.end, 0); d < least {
+				best, least = c, d
+			}
 		}
 	}
 	return best

@@ -9,13 +9,12 @@ import (
 
 // fold gives runs their turns and tool calls, and folds runs that only wrap another one.
 func (m *mapper) fold() {
-	for _, t := range m.turnsL {
-		t.run = t.run.find()
-		t.run.turns = append(t.run.turns, t)
-	}
-	for _, t := range m.toolsL {
-		t.run = t.run.find()
-		t.run.tools = append(t.run.tools, t)
+	for _, c := range m.calls {
+		if c.run = c.run.find(); c.role == roleTurn {
+			c.run.turns = append(c.run.turns, c)
+		} else {
+			c.run.tools = append(c.run.tools, c)
+		}
 	}
 	var runs []*run
 	depth := map[*run]int{}
@@ -43,7 +42,7 @@ func (m *mapper) fold() {
 		case roleNote:
 			n.notes = append(n.notes, r)
 		case rolePermission:
-			if r.tool == nil && r.action() != "" {
+			if r.call == nil && r.action() != "" {
 				n.notes = append(n.notes, r)
 			}
 		}
@@ -75,7 +74,7 @@ func (m *mapper) fold() {
 		if n.gone {
 			continue
 		}
-		slices.SortFunc(n.turns, compareTurns)
+		slices.SortFunc(n.turns, compareCalls)
 		for i, t := range n.turns {
 			t.index = int64(i)
 		}
@@ -98,13 +97,13 @@ func (r *run) above() *run {
 }
 
 // turnOf returns the turn of a tool call: the one around it, else the last of its run that began before it.
-func (r *run) turnOf(t *tool) *turn {
+func (r *run) turnOf(t *call) *call {
 	for _, rec := range t.recs {
-		if in := rec.inTurn; in != nil && in.turn != nil && in.turn.run == r {
-			return in.turn
+		if in := rec.inTurn; in != nil && in.call != nil && in.call.run == r {
+			return in.call
 		}
 	}
-	n, _ := slices.BinarySearchFunc(r.turns, t.start, func(t *turn, at int64) int { return cmp.Compare(t.start, at+1) })
+	n, _ := slices.BinarySearchFunc(r.turns, t.start, func(t *call, at int64) int { return cmp.Compare(t.start, at+1) })
 	for n > 0 {
 		if n--; !r.turns[n].utility() {
 			return r.turns[n]
@@ -114,7 +113,7 @@ func (r *run) turnOf(t *tool) *turn {
 }
 
 // utility reports whether a turn is no part of the conversation, as its source says.
-func (t *turn) utility() bool {
+func (t *call) utility() bool {
 	for _, r := range t.recs {
 		word := r.text(fieldPurpose)
 		if r.utility || word != "" && slices.ContainsFunc(r.src.Utility, func(p string) bool { return glob(p, word) }) {

@@ -26,10 +26,9 @@ func (t *Table) Map(rows []session.Row, want session.Key) []session.Row {
 	m.names()
 	m.around()
 	m.place()
-	m.turns()
-	m.tools()
+	m.findCalls()
 	m.agents()
-	m.contents()
+	m.attach()
 	m.fold()
 	return append(out, m.rows()...)
 }
@@ -43,8 +42,7 @@ type mapper struct {
 	spans   map[spanKey]*record
 	traces  map[session.TraceID]*trace
 	runs    map[runName]*run
-	turnsL  []*turn
-	toolsL  []*tool
+	calls   []*call
 }
 
 // trace is what the records of one trace have in common.

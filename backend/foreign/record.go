@@ -38,8 +38,7 @@ type record struct {
 	// utility reports that a record around says so.
 	utility bool
 	run     *run
-	turn    *turn
-	tool    *tool
+	call    *call
 	usage   *spans.Usage
 	traces  spanKey
 }

@@ -69,7 +69,7 @@ func pick(recs []*record, f field) session.Value {
 
 // rows writes the rows of the session want.
 func (m *mapper) rows() []session.Row {
-	w := &writer{mapper: m, children: map[*tool]*run{}}
+	w := &writer{mapper: m, children: map[*call]*run{}}
 	var runs []*run
 	seen := map[*run]bool{}
 	for _, r := range m.all {
@@ -82,13 +82,13 @@ func (m *mapper) rows() []session.Row {
 		}
 		seen[n] = true
 		runs = append(runs, n)
-		if n.call != nil && n.call.tool != nil {
-			if old := w.children[n.call.tool]; old == nil || compareRuns(n, old) < 0 {
-				w.children[n.call.tool] = n
+		if n.call != nil && n.call.call != nil {
+			if old := w.children[n.call.call]; old == nil || compareRuns(n, old) < 0 {
+				w.children[n.call.call] = n
 			}
 		}
 	}
-	w.out = make([]session.Row, 0, len(runs)+len(m.turnsL)+len(m.toolsL))
+	w.out = make([]session.Row, 0, len(runs)+len(m.calls))
 	for _, n := range runs {
 		if n.key == m.want {
 			w.run(n)
@@ -99,7 +99,7 @@ func (m *mapper) rows() []session.Row {
 
 type writer struct {
 	*mapper
-	children map[*tool]*run // that a tool call began
+	children map[*call]*run // that a tool call began
 	out      []session.Row
 }
 
@@ -189,8 +189,8 @@ func (w *writer) run(n *run) {
 		if p.key != n.key {
 			a.text(spans.RunParentSessionIDKey, p.key.ID)
 		}
-		if n.call != nil && n.call.tool != nil {
-			a.text(spans.RunParentToolCallIDKey, n.call.tool.id())
+		if n.call != nil && n.call.call != nil {
+			a.text(spans.RunParentToolCallIDKey, n.call.call.id())
 		}
 	}
 	if row.Failed {
@@ -234,9 +234,7 @@ func (w *writer) run(n *run) {
 		w.turn(n, t, input)
 	}
 	ordinals := map[string]int64{}
-	slices.SortFunc(n.tools, func(a, b *tool) int {
-		return cmp.Or(cmp.Compare(a.start, b.start), compareRecords(a.main(), b.main()))
-	})
+	slices.SortFunc(n.tools, compareCalls)
 	for _, t := range n.tools {
 		w.tool(n, t, ordinals)
 	}
@@ -304,7 +302,7 @@ func content(recs, contents []*record, f field) []string {
 	return out
 }
 
-func (w *writer) turn(n *run, t *turn, input []string) {
+func (w *writer) turn(n *run, t *call, input []string) {
 	r := t.recs[len(t.recs)-1]
 	if t.usage != nil {
 		r = t.usage
@@ -390,7 +388,7 @@ func stopReason(v session.Value) string {
 }
 
 // id returns the id of a call, else its name.
-func (t *tool) id() string {
+func (t *call) id() string {
 	for _, r := range t.all() {
 		if id := r.text(fieldCall); id != "" {
 			return id
@@ -399,7 +397,7 @@ func (t *tool) id() string {
 	return t.name()
 }
 
-func (w *writer) tool(n *run, t *tool, ordinals map[string]int64) {
+func (w *writer) tool(n *run, t *call, ordinals map[string]int64) {
 	r := t.main()
 	row := w.row(n, session.KindToolCall, r, t.start, t.end)
 	if t.turn != nil {

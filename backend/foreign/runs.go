@@ -18,8 +18,8 @@ type run struct {
 	call   *record // the tool call that began it
 	starts []*record
 	notes  []*record
-	turns  []*turn
-	tools  []*tool
+	turns  []*call
+	tools  []*call
 	first  int64 // times of its records; 0: none yet
 	last   int64
 	under  []*run // runs right below it that no tool call began
@@ -351,25 +351,17 @@ func (m *mapper) placeLogs(logs []*record) {
 // meet joins the runs of log records and spans that report one call or reply, where only one of each does.
 func (m *mapper) meet() {
 	type shared struct {
-		key session.Key
-		id  string
+		key  session.Key
+		turn bool
+		id   string
 	}
 	type sides struct{ log, span *run }
 	found := map[shared]*sides{}
 	for _, r := range m.all {
-		f := fieldResponse
-		switch r.role {
-		case roleTool, rolePermission:
-			f = fieldCall
-		case roleTurn, roleContent:
-		default:
+		k := shared{r.key, r.role == roleTurn || r.role == roleContent, r.callID()}
+		if k.id == "" || r.run == nil {
 			continue
 		}
-		id := r.text(f)
-		if id == "" || r.run == nil {
-			continue
-		}
-		k := shared{r.key, fieldWords[f].word + " " + id}
 		s := found[k]
 		if s == nil {
 			s = &sides{}
@@ -389,11 +381,9 @@ func (m *mapper) meet() {
 		if r.run == nil {
 			continue
 		}
-		for _, f := range []field{fieldResponse, fieldCall} {
-			s := found[shared{r.key, fieldWords[f].word + " " + r.text(f)}]
-			if s != nil && s.log != nil && s.span != nil && s.log.key == r.key && s.span.key == r.key {
-				m.join(s.log.root(), s.span.root())
-			}
+		s := found[shared{r.key, r.role == roleTurn || r.role == roleContent, r.callID()}]
+		if s != nil && s.log != nil && s.span != nil && s.log.key == r.key && s.span.key == r.key {
+			m.join(s.log.root(), s.span.root())
 		}
 	}
 }

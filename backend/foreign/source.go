@@ -53,8 +53,6 @@ type rule struct {
 // Source is a program, library or convention that emits records.
 type Source struct {
 	settings
-	exact   map[string][]*rule // rules with one name
-	open    []*rule            // all others
 	classes map[string]Class
 	keys    [fieldCount][]key
 	rule1   spans.UsageRule
@@ -252,7 +250,7 @@ func (s *Source) compile() {
 		s.settings.Title = s.settings.Name
 	}
 	s.rule1 = usageWords[s.Usage]
-	s.exact, s.classes = map[string][]*rule{}, map[string]Class{}
+	s.classes = map[string]Class{}
 	for _, key := range s.Keep {
 		s.classes[key] = Fact
 	}
@@ -263,11 +261,6 @@ func (s *Source) compile() {
 			r.conditions = append(r.conditions, condition{key, r.Is[key]})
 			s.classes[key] = Fact
 		}
-		if len(r.Name) == 1 && !strings.Contains(r.Name[0], "*") {
-			s.exact[r.Name[0]] = append(s.exact[r.Name[0]], r)
-			continue
-		}
-		s.open = append(s.open, r)
 	}
 	for f := range fieldWords {
 		for _, name := range s.Keys[fieldWords[f].word] {

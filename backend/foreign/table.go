@@ -243,22 +243,9 @@ func (s *Source) match(get Get) Match {
 
 // rule returns the first rule of the source for a record, nil if it has no role.
 func (s *Source) rule(sig Signal, name string, get Get) *rule {
-	short := name
-	if s.Prefix != "" {
-		short = strings.TrimPrefix(name, s.Prefix)
-	}
-	exact := s.exact[short]
-	if short != name && exact == nil {
-		exact = s.exact[name]
-	}
-	for open := s.open; len(exact)+len(open) > 0; {
-		from := &exact
-		if len(exact) == 0 || len(open) > 0 && open[0].id < exact[0].id {
-			from = &open
-		}
-		r := (*from)[0]
-		*from = (*from)[1:]
-		if r.fits(sig, name, short, get) {
+	short := strings.TrimPrefix(name, s.Prefix)
+	for i := range s.Roles {
+		if r := &s.Roles[i]; r.fits(sig, name, short, get) {
 			if r.role == roleNone {
 				return nil
 			}
@@ -272,8 +259,11 @@ func (r *rule) fits(sig Signal, name, short string, get Get) bool {
 	if r.Signal == "" && sig == SpanEvent || r.Signal != "" && r.Signal != "any" && r.Signal != sig.String() {
 		return false
 	}
-	named := func(p string) bool { return glob(p, short) || glob(p, name) }
-	if len(r.Name) > 0 && !slices.ContainsFunc(r.Name, named) {
+	named := len(r.Name) == 0
+	for _, p := range r.Name {
+		named = named || glob(p, short) || glob(p, name)
+	}
+	if !named {
 		return false
 	}
 	for i := range r.conditions {
