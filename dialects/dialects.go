@@ -14,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/acp"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/claudecode"
+	"github.com/otelagent/otelagent/dialects/codex"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/gemini"
 	"github.com/otelagent/otelagent/dialects/guide"
@@ -21,6 +22,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/opencode"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/dialects/pi"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
@@ -51,10 +53,12 @@ var all = []Dialect{
 		guide.RecogniseDocument},
 	{claudecode.Dialect, "transcripts of Claude Code", of(claudecode.NewDecoder), &claudecode.Layout, claudecode.Recognise,
 		nil},
+	{codex.Dialect, "rollouts of Codex", of(codex.NewDecoder), &codex.Layout, codex.Recognise, nil},
 	{gemini.Dialect, "chats of Gemini CLI", of(gemini.NewDecoder), &gemini.Layout, gemini.Recognise,
 		gemini.RecogniseDocument},
 	{opencode.Dialect, "sessions of OpenCode: database, storage folders, exports", of(opencode.NewDecoder),
 		&opencode.Layout, opencode.RecogniseDocument, opencode.RecogniseDocument},
+	{pi.Dialect, "sessions of Pi", of(pi.NewDecoder), &pi.Layout, pi.Recognise, nil},
 }
 
 // of makes a constructor of the interface from one of a type.

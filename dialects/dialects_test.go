@@ -31,7 +31,8 @@ func fixtures(t testing.TB) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
 	for dialect, dir := range map[string]string{"phi-core": "phi", "clark-agent": "clark", "acp": "acp", "guide": "guide",
-		"otelagent": "ndjson", "claude-code": "claudecode", "gemini-cli": "gemini", "opencode": "opencode"} {
+		"otelagent": "ndjson", "claude-code": "claudecode", "gemini-cli": "gemini", "opencode": "opencode",
+		"codex": "codex", "pi": "pi"} {
 		err := filepath.WalkDir(filepath.Join(dir, "testdata"), func(path string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err

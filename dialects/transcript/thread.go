@@ -27,8 +27,9 @@ type Run struct {
 
 // Call is one record of a model call.
 type Call struct {
-	// ID is the same in all records of the call. An empty id is a call of its own.
-	ID string
+	// ID is the same in all records of the call. An empty id is a call of its own. ResponseID is that of the provider,
+	// where ID is none of its.
+	ID, ResponseID string
 	// At is the time of the record; Start when the call began, where that is known. StartBound says that it did not begin
 	// before Start.
 	At, Start  time.Time
@@ -435,8 +436,8 @@ func (t *Thread) End(at time.Time, res event.RunResult) {
 func (t *Thread) close() {
 	if u := t.turn; u != nil {
 		t.e.Emit(&event.TurnEnded{Meta: t.meta(u.end), TurnResult: event.TurnResult{End: event.Moment{Time: u.end},
-			Model: u.Model, Provider: u.Provider, ResponseID: u.ID, StopReason: u.StopReason, Usage: cloned(u.Usage),
-			Cost: u.Cost, Currency: u.Currency, Failed: u.Failed, Cancelled: u.Cancelled, Error: u.Error,
+			Model: u.Model, Provider: u.Provider, ResponseID: cmp.Or(u.ResponseID, u.ID), StopReason: u.StopReason,
+			Usage: cloned(u.Usage), Cost: u.Cost, Currency: u.Currency, Failed: u.Failed, Cancelled: u.Cancelled, Error: u.Error,
 			FirstChunk: u.FirstChunk, ModelCall: u.ModelCall, Output: u.reply(), Results: u.results}})
 		t.turn = nil
 	}
@@ -469,7 +470,7 @@ func (t *Thread) finish(ends bool) {
 	}
 	if u != nil {
 		ev := &event.ReplyReceived{Meta: t.meta(u.end), Usage: cloned(u.Usage), StopReason: u.StopReason, Model: u.Model,
-			Provider: u.Provider, ResponseID: u.ID}
+			Provider: u.Provider, ResponseID: cmp.Or(u.ResponseID, u.ID)}
 		if m := u.reply(); m != nil {
 			ev.Message = *m
 		}

@@ -1,0 +1,185 @@
+package codex_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/codex"
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/writer"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// rows reads files and folders, each family with a Decoder of its own, and returns what arrives of them.
+func rows(t testing.TB, capture otelagent.Capture, paths ...string) session.Batch {
+	t.Helper()
+	p := agenttest.New(t, otelagent.WithCapture(capture), writer.WithDerivedIDs)
+	rec := event.NewRecorder(p.Tracer())
+	families, problems := transcript.Find(codex.Layout, paths...)
+	if len(families) == 0 || problems != nil {
+		t.Fatalf("%d families in %v, %v", len(families), paths, problems)
+	}
+	for _, f := range families {
+		for ev, err := range f.Events(codex.NewDecoder()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.Record(t.Context(), ev)
+		}
+	}
+	rec.Close(t.Context())
+	return p.Batch()
+}
+
+// trees returns the sessions that paths hold, by id.
+func trees(t testing.TB, paths ...string) map[string]*session.Session {
+	t.Helper()
+	found := map[string]*session.Session{}
+	for _, s := range session.AssembleAll(rows(t, otelagent.CaptureContent, paths...).Rows) {
+		found[s.ID] = s
+	}
+	return found
+}
+
+type tokens struct {
+	Input  int64 `json:"input_tokens"`
+	Output int64 `json:"output_tokens"`
+	Read   int64 `json:"cache_read"`
+	Write  int64 `json:"cache_write"`
+}
+
+func (t *tokens) add(in, out, read, write int64) {
+	*t = tokens{t.Input + in, t.Output + out, t.Read + read, t.Write + write}
+}
+
+// counts are the fields of testdata/expected.json.
+type counts struct {
+	Session    string  `json:"session_id"`
+	Parent     *string `json:"parent"`
+	ForkedFrom *string `json:"forked_from"`
+	Runs       int     `json:"runs"`
+	Turns      int     `json:"turns"`
+	tokens
+	IncludesCache     bool     `json:"input_includes_cache"`
+	IncludesReasoning bool     `json:"output_includes_reasoning"`
+	Compacted         tokens   `json:"compaction_tokens"`
+	Tools             []string `json:"tools"`
+	Denied            int      `json:"denied"`
+	Unanswered        int      `json:"unanswered_tools"`
+	Compactions       int      `json:"compactions"`
+	Aborted           int      `json:"aborted"`
+	Subagents         []string `json:"subagents"`
+}
+
+// countsOf counts what a session holds, with what it copied.
+func countsOf(s *session.Session, own bool) counts {
+	c := counts{Session: s.ID, IncludesCache: true, IncludesReasoning: true, Tools: []string{}, Subagents: []string{}}
+	for _, r := range s.Runs {
+		if r.ParentSessionID != "" {
+			c.Parent = &r.ParentSessionID
+		}
+		if r.ForkParentID != "" {
+			c.ForkedFrom = &r.ForkParentID
+		}
+		if r.Copied && own {
+			continue
+		}
+		first := spans.Trigger("")
+		if len(r.Turns) > 0 {
+			first = r.Turns[0].Trigger
+		}
+		if first == spans.TriggerUser || first == spans.TriggerSubAgent || len(r.Turns) == 0 && r.Outside != nil {
+			c.Runs++
+		}
+		if r.Status == spans.RunStatusCancelled {
+			c.Aborted++
+		}
+		for _, turn := range r.Turns {
+			c.Turns++
+			if u := turn.Reported; u != nil {
+				c.add(u.Input, u.Output, u.CacheRead, u.CacheWrite)
+			}
+			c.IncludesCache = c.IncludesCache && turn.Rule == spans.UsageRuleIncludesCache
+		}
+		for call := range r.Calls() {
+			c.Tools = append(c.Tools, call.Name)
+			if call.Known == spans.KnownClosed {
+				c.Unanswered++
+			}
+			if call.Outcome == spans.OutcomeDenied {
+				c.Denied++
+			}
+			if call.ChildSessionID != "" {
+				c.Subagents = append(c.Subagents, call.ChildSessionID)
+			}
+		}
+		for n := range s.Walk() {
+			if n.Compaction != nil && n.Run == r {
+				c.Compactions++
+			}
+		}
+		if u := r.CompactionUsage; u != nil {
+			c.Compacted.add(u.Input, u.Output, u.CacheRead, u.CacheWrite)
+		}
+	}
+	return c
+}
+
+// TestExpected compares every sample with the counts that an independent script found in it.
+func TestExpected(t *testing.T) {
+	text, err := os.ReadFile("testdata/expected.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var samples map[string]json.RawMessage
+	if err := json.Unmarshal(text, &samples); err != nil {
+		t.Fatal(err)
+	}
+	for file, raw := range samples {
+		t.Run(file, func(t *testing.T) {
+			want := counts{}
+			var own struct{ Own *counts }
+			if json.Unmarshal(raw, &want) != nil || json.Unmarshal(raw, &own) != nil {
+				t.Fatal("testdata/expected.json")
+			}
+			root, _, _ := strings.Cut(file, "/")
+			s := trees(t, "testdata/"+root)[want.Session]
+			if s == nil {
+				t.Fatal("no session")
+			}
+			if diff := cmp.Diff(want, countsOf(s, false), cmp.AllowUnexported(counts{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if own.Own != nil {
+				got := countsOf(s, true)
+				if got.tokens != own.Own.tokens || got.Turns != own.Own.Turns {
+					t.Errorf("its own: %+v, want %+v", got, own.Own)
+				}
+			}
+		})
+	}
+	if len(samples) != 9 {
+		t.Errorf("%d samples", len(samples))
+	}
+}
+
+var _ = bytes.NewReader
+var _ = fmt.Sprint
+var _ = io.EOF
+var _ = filepath.Join
+var _ = time.Now
+var _ input.Decoder

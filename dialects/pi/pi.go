@@ -1,0 +1,366 @@
+// Package pi reads the sessions of the coding agent Pi (~/.pi/agent/sessions), versions 1 to 3 of its documented
+// format, and turns them into events of package otelagent.
+//
+// A prompt is a run. One that comes while the model works steers the run. An assistant's message is a turn, with its
+// usage (input without cache) and cost. Entries form a tree: a prompt whose parent is not the entry before it branches,
+// and the runs that are not among its ancestors are hidden from then on. A branched session copies the entries of its
+// parent with their ids, so it is read after it.
+//
+// # Limits
+//
+//   - A line: MaxLine bytes (64 MiB unless input.WithMaxLine sets another number).
+//   - Entries of a session to which a prompt can go back: 1,048,576. When there are more, the Decoder forgets those
+//     before.
+//   - Runs that a branch hides or shows: the last 1,024.
+//   - Sessions: 4,096, then the Decoder forgets them.
+package pi
+
+import (
+	"cmp"
+	"io"
+	"iter"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Dialect is the name of this dialect in RunInfo.Dialect.
+const Dialect = "pi"
+
+const (
+	maxEntries  = 1 << 20 // of a session
+	maxSessions = 4096
+	maxHidden   = 1024 // runs that a branch hides or shows
+)
+
+// Events reads a session from r until its end. It is NewDecoder(opts...).Events(r).
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
+	return NewDecoder(opts...).Events(r)
+}
+
+// A Decoder reads the sessions of a family, parents before those that branched from them. Not safe for concurrent use.
+type Decoder struct{ r reader }
+
+// NewDecoder returns a Decoder that has read no session.
+func NewDecoder(opts ...input.Option) *Decoder {
+	d := &Decoder{reader{Shell: input.NewShell(Dialect, ndjson.Read, opts...), sessions: map[string]*session{}}}
+	d.r.e = transcript.NewEmitter(&d.r.Shell)
+	return d
+}
+
+// Stats returns what was read so far.
+func (d *Decoder) Stats() input.Stats { return d.r.Stats }
+
+// Next says which file the next call of Events reads.
+func (d *Decoder) Next(f transcript.File) {
+	d.r.e.Next(f)
+	if d.r.s = nil; f.Offset > 0 {
+		d.r.s = d.r.sessions[f.ID]
+	}
+}
+
+// Events reads r until its end, as [input.Decoder] describes. It is a new session, unless Next said that it goes on.
+func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		if d.r.e.File.Offset == 0 {
+			d.r.s = nil
+		}
+		d.r.Shell.Events(r, input.Reader{Line: d.r.line, End: d.r.e.Finish})(yield)
+	}
+}
+
+// reader is a Decoder behind its methods.
+type reader struct {
+	input.Shell
+	e        *transcript.Emitter
+	s        *session // at hand; nil before its header
+	sessions map[string]*session
+}
+
+// session is one file.
+type session struct {
+	*transcript.Thread
+	e        *transcript.Emitter
+	from     string // the session that it was branched from
+	born     time.Time
+	provider string
+	model    string
+	level    string // of thinking
+
+	entries map[string]int // their runs
+	runs    []run
+	now     int    // the run at hand
+	last    string // the entry before
+	copied  bool   // the run at hand is a copy
+	idle    bool   // the last reply asked for no tool
+	asked   time.Time
+}
+
+// run is a prompt and what followed it.
+type run struct {
+	id     string
+	before int // the run that it continues; -1 for none
+	hidden bool
+}
+
+// line reads one line: the header, or an entry {"type":…,"id":…,"parentId":…,"timestamp":…}.
+func (d *reader) line(line input.Line) {
+	o := d.Object(line)
+	if o == nil {
+		return
+	}
+	o.Require("type", "timestamp")
+	kind, at := o.String("type"), o.Time("timestamp")
+	if kind == "session" {
+		o.Require("id")
+	}
+	if d.RejectProblems("", o) {
+		return
+	}
+	switch {
+	case kind == "session" && d.s == nil:
+		d.header(o, at)
+	case d.s == nil:
+		d.Reject(&input.LineError{Reason: "want a line of type session before it"})
+		return
+	default:
+		d.s.entry(kind, o, at, line.Text)
+	}
+	d.Stats.Events++
+	d.RejectProblems("", o)
+}
+
+// header begins a session.
+func (d *reader) header(o *object.Object, at time.Time) {
+	id := o.String("id")
+	if len(d.sessions) == maxSessions {
+		clear(d.sessions)
+	}
+	d.s = &session{Thread: d.e.Thread(id, ""), e: d.e, entries: map[string]int{}, now: -1, born: at,
+		provider: o.String("provider"), model: o.String("modelId"), level: o.String("thinkingLevel"),
+		from: idOf(cmp.Or(o.String("parentSession"), o.String("branchedFrom")))}
+	d.sessions[id] = d.s
+	d.e.Fact(id, "cwd", o.Raw("cwd"), at)
+}
+
+// idOf returns the id of a session from the path of its file, TIME_ID.jsonl.
+func idOf(path string) string {
+	name := path[strings.LastIndexAny(path, `/\`)+1:]
+	return strings.TrimSuffix(name[strings.LastIndexByte(name, '_')+1:], ".jsonl")
+}
+
+// entry reads one entry.
+func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte) {
+	id, m := o.String("id"), o.Object("message")
+	origin, _ := s.e.First(s.Session, "entry/"+id)
+	if id == "" {
+		origin = transcript.New
+	}
+	role := m.String("role")
+	own := s.copied && origin != transcript.Copied && s.Run() != ""
+	switch {
+	case kind == "message" && role == "user":
+		s.prompt(o, m, origin == transcript.Copied, at)
+	case own && (role == "assistant" || kind == "compaction"): // it goes on in the middle of a run that was copied
+		s.begin(id, false, at, event.RunInfo{Inferred: true})
+	}
+	switch {
+	case kind == "message" && role == "assistant":
+		s.reply(o.Raw("message"), m, at)
+	case kind == "message" && role == "toolResult":
+		s.result(o.Raw("message"), m, at)
+	case kind == "message" && role == "bashExecution", kind == "message" && m == nil:
+		s.Other(kind, text, at)
+	case kind == "message":
+		s.asked = at
+		s.Message(event.Message{Raw: o.Raw("message"), Role: role, Time: at})
+	case kind == "custom_message":
+		s.Message(event.Message{Raw: input.Members("role", "user", "content", o.Raw("content")), Role: "user", Time: at})
+	case kind == "compaction":
+		s.idle = true // Pi compacts between runs
+		c := event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: o.Count("tokensBefore")}
+		if hook := o.Bool("fromHook"); hook != nil && *hook {
+			c.Trigger = "hook"
+		}
+		s.Compact(id, at, c, event.CompactionResult{Summary: o.Raw("summary"), Target: o.String("firstKeptEntryId")})
+	case kind == "session_info":
+		s.e.Fact(s.Session, "title", o.Raw("name"), at)
+	default:
+		switch kind {
+		case "model_change":
+			s.provider, s.model = o.String("provider"), o.String("modelId")
+		case "thinking_level_change":
+			s.level = o.String("thinkingLevel")
+		}
+		s.Other(kind, text, at)
+	}
+	if s.last = id; id != "" {
+		if len(s.entries) == maxEntries {
+			clear(s.entries)
+		}
+		s.entries[id] = s.now
+	}
+}
+
+// prompt begins a run, or steers the one that is open.
+func (s *session) prompt(o, m *object.Object, copied bool, at time.Time) {
+	id, parent := o.String("id"), o.String("parentId")
+	branches := id != "" && parent != s.last && len(s.runs) > 0
+	if !branches && s.Run() != "" && !s.idle {
+		return
+	}
+	s.idle = false
+	info := event.RunInfo{}
+	if branches {
+		before, known := s.entries[parent]
+		if !known {
+			before = -1
+		}
+		s.now = before
+		info.Continuation = spans.ContinuationBranch
+		if before >= 0 {
+			info.ParentID = s.runs[before].id
+		}
+		s.hide(at)
+	}
+	s.begin(id, copied, at, info)
+}
+
+// begin begins a run behind the one at hand.
+func (s *session) begin(id string, copied bool, at time.Time, info event.RunInfo) {
+	info.ID, info.Model, info.Provider, info.ForkParentID = id, s.model, s.provider, s.from
+	r := transcript.Run{RunInfo: info, At: at}
+	if !info.Inferred {
+		r.Trigger = spans.TriggerUser
+	}
+	if len(s.runs) == 0 && !copied && at.Before(s.born) { // a copy, of entries that were not read
+		r.From = s.from
+	}
+	s.Begin(r)
+	s.runs = append(s.runs, run{id: s.Run(), before: s.now})
+	s.now, s.copied = len(s.runs)-1, copied
+}
+
+// hide hides the runs that are not among the ancestors of what comes next, and shows those that are.
+func (s *session) hide(at time.Time) {
+	shown, first := map[int]bool{}, max(0, len(s.runs)-maxHidden)
+	for i := s.now; i >= first; i = s.runs[i].before {
+		shown[i] = true
+	}
+	for i := first; i < len(s.runs); i++ {
+		r := &s.runs[i]
+		if r.hidden == !shown[i] || r.id == "" {
+			continue
+		}
+		value := []byte("null")
+		if r.hidden = !shown[i]; r.hidden {
+			value = rawjson.Quote(nil, at.Format(time.RFC3339Nano))
+		}
+		s.e.FactOf(s.Session, "message/"+r.id, "hidden_at", value, at)
+	}
+}
+
+var keys = input.UsageKeys{Input: "input", Output: "output", CacheRead: "cacheRead", CacheWrite: "cacheWrite",
+	Total: "totalTokens"}
+
+// reply reads a message of the assistant: one model call.
+func (s *session) reply(raw []byte, m *object.Object, at time.Time) {
+	usage := m.Object("usage")
+	c := transcript.Call{ResponseID: m.String("responseId"), At: at, Start: s.asked, StartBound: true,
+		Model: m.String("model"), Provider: m.String("provider"), StopReason: m.String("stopReason"), Variant: s.level,
+		Reply: raw, Usage: keys.Read(usage, cmp.Or(s.e.Settings.Rule, spans.UsageRuleExcludesCache)),
+		Cost: usage.Object("cost").Float("total"), Error: m.String("errorMessage")}
+	if started, ok := input.Time(m.Raw("timestamp")); ok && !started.After(at) && !started.Before(s.asked) {
+		c.Start, c.StartBound = started, false
+	}
+	if c.Cost != nil {
+		c.Currency = "USD"
+	}
+	c.Cancelled = c.StopReason == "aborted"
+	c.Failed = c.Cancelled || c.StopReason == "error"
+	if s.Run() == "" {
+		s.begin("", false, at, event.RunInfo{Inferred: true})
+	}
+	if s.asked = at; !s.Call(c) {
+		return
+	}
+	s.idle = true
+	for _, b := range m.Objects("content") {
+		if b.String("type") == "toolCall" {
+			s.idle = false
+			s.Tool(event.ToolCall{ID: b.String("id"), Name: b.String("name"), Args: b.Raw("arguments"), Type: "function"}, at)
+		}
+	}
+	switch {
+	case c.Cancelled:
+		s.End(at, event.RunResult{Status: spans.RunStatusCancelled, Word: c.StopReason})
+	case c.Failed:
+		s.Fail(c.Error)
+	}
+}
+
+// Texts of results of calls that did not run.
+const (
+	blocked = "Tool execution was blocked by an extension"
+	skipped = "Skipped due to queued user message."
+)
+
+// result reads the result of a tool call.
+func (s *session) result(raw []byte, m *object.Object, at time.Time) {
+	r := transcript.Result{CallID: m.String("toolCallId"), Name: m.String("toolName"), At: at, Message: raw}
+	content := m.Raw("content")
+	r.Result = content
+	if failed := m.Bool("isError"); failed != nil && *failed {
+		r.Outcome = spans.OutcomeError
+		switch list := m.Objects("content"); {
+		case len(list) != 1:
+		case list[0].String("text") == blocked:
+			r.Denied = &event.PermissionEvaluation{Source: "extension", Reason: blocked}
+		case list[0].String("text") == skipped:
+			r.Outcome = spans.OutcomeSkipped
+		}
+	}
+	if s.asked = at; !s.Result(r) {
+		s.Other("toolResult", raw, at)
+	}
+}
+
+// Recognise returns why a line, which may be cut, is the header of a session; empty when it is none.
+func Recognise(o input.Outline) (why string) {
+	if o.Text("", "type") == "session" && o.Text("", "id") != "" && o.First("", "timestamp") == '"' &&
+		o.Has("", "version", "cwd") {
+		return "lines with type session, a version or a folder"
+	}
+	return ""
+}
+
+// Layout says where Pi keeps its sessions.
+var Layout = transcript.Layout{
+	Dialect: Dialect,
+	Roots: func(env func(string) string, home string) []string {
+		folder := env("PI_CODING_AGENT_DIR")
+		if folder == "" {
+			folder = filepath.Join(home, ".pi", "agent")
+		}
+		return []string{filepath.Join(folder, "sessions")}
+	},
+	Is: func(path string) bool { return strings.HasSuffix(path, ".jsonl") },
+	Head: func(_ string, head []byte) (h transcript.Head) {
+		line, _, _ := strings.Cut(string(head), "\n")
+		o := input.OutlineOf([]byte(line))
+		if Recognise(o) == "" {
+			return h
+		}
+		h.ID, h.Parent = o.Text("", "id"), idOf(cmp.Or(o.Text("", "parentSession"), o.Text("", "branchedFrom")))
+		h.Started, _ = time.Parse(time.RFC3339Nano, o.Text("", "timestamp"))
+		return h
+	},
+}
