@@ -23,6 +23,7 @@ type (
 	Parameters           = writer.Parameters
 	Message              = writer.Message
 	Usage                = writer.Usage
+	UsageKeys            = writer.UsageKeys
 	ToolCall             = writer.ToolCall
 	ToolResult           = writer.ToolResult
 	Compaction           = writer.Compaction

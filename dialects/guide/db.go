@@ -28,10 +28,10 @@ func ReadDB(ctx context.Context, db *sql.DB, opts ...input.Option) iter.Seq2[eve
 
 // ReadDB is the function ReadDB for a decoder that has read other inputs.
 func (d *Decoder) ReadDB(ctx context.Context, db *sql.DB) iter.Seq2[event.Event, error] {
-	return d.r.Read(func() error {
-		d.r.Seq = d.r.Stats.Lines
-		err := d.r.sessions(ctx, db)
-		d.r.endSession()
+	return d.Shell.Read(func() error {
+		d.Seq = d.Shell.Stats.Lines
+		err := d.sessions(ctx, db)
+		d.endSession()
 		if err != nil {
 			return fmt.Errorf("read database: %w", err)
 		}
@@ -40,7 +40,7 @@ func (d *Decoder) ReadDB(ctx context.Context, db *sql.DB) iter.Seq2[event.Event,
 }
 
 // sessions reads all sessions.
-func (d *reader) sessions(ctx context.Context, from *sql.DB) error {
+func (d *Decoder) sessions(ctx context.Context, from *sql.DB) error {
 	db, err := input.NewDatabase(ctx, from, "chat_sessions", "chat_messages", "chat_parts", "system_prompts")
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (d *reader) sessions(ctx context.Context, from *sql.DB) error {
 	return err
 }
 
-func (d *reader) readSession(db *input.Database, id any, prompts bool) error {
+func (d *Decoder) readSession(db *input.Database, id any, prompts bool) error {
 	read := false
 	err := db.Measure()
 	if err != nil {
@@ -85,7 +85,7 @@ func (d *reader) readSession(db *input.Database, id any, prompts bool) error {
 	return err
 }
 
-func (d *reader) readMessage(db *input.Database, id any, path string) error {
+func (d *Decoder) readMessage(db *input.Database, id any, path string) error {
 	before := d.message
 	err := db.Each(input.Sorted("*", "chat_messages WHERE id = ?", "id"), func(row []byte) {
 		d.nextRow(path + ".message")

@@ -11,7 +11,7 @@ import (
 // next to them.
 
 // document reads one document.
-func (d *reader) document(text []byte) {
+func (d *Decoder) document(text []byte) {
 	if o := object.Of("", text); o != nil {
 		d.whole(o)
 	} else {
@@ -23,7 +23,7 @@ func (d *reader) document(text []byte) {
 
 // whole reads an object that holds the row of a session, messages, or one message with its parts. All other keys are
 // facts.
-func (d *reader) whole(o *object.Object) {
+func (d *Decoder) whole(o *object.Object) {
 	if row := o.Raw("session"); row != nil {
 		d.nextRow("session")
 		d.sessionRow(row, nil, time.Time{})
@@ -50,7 +50,7 @@ func (d *reader) whole(o *object.Object) {
 }
 
 // rowsOf reads the row of a message and those of its parts.
-func (d *reader) rowsOf(o *object.Object) {
+func (d *Decoder) rowsOf(o *object.Object) {
 	path := d.path
 	before := d.message
 	d.nextRow(object.Join(path, "message"))

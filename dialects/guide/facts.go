@@ -47,7 +47,7 @@ func (f *facts) addAt(key string, value []byte, at time.Time) {
 	}
 }
 
-func (d *reader) state(f *facts) {
+func (d *Decoder) state(f *facts) {
 	if len(f.list) > 0 {
 		d.Emit(&event.FactStated{Meta: event.Meta{Session: d.session.id, Time: f.at, Seq: f.seq}, Dialect: Dialect,
 			Recording: spans.RecordingLedger, Facts: f.list})
@@ -55,7 +55,7 @@ func (d *reader) state(f *facts) {
 }
 
 // stateSession states the row of the session at hand.
-func (d *reader) stateSession(text, further []byte) {
+func (d *Decoder) stateSession(text, further []byte) {
 	s := d.session
 	f := &facts{subject: "session", at: s.updated, seq: d.Seq}
 	f.add(factRow, text)
@@ -69,7 +69,7 @@ func (d *reader) stateSession(text, further []byte) {
 }
 
 // stateMessage states the rows of a message and its parts.
-func (d *reader) stateMessage(m *message) {
+func (d *Decoder) stateMessage(m *message) {
 	lines, changed := [][]byte{m.line}, m.latest
 	for _, p := range m.parts {
 		lines, changed = append(lines, p.line), later(changed, p.latest)
@@ -92,12 +92,12 @@ func lineOf(typ string, text, further []byte) []byte {
 
 // furtherLine states a line that is no row: a system prompt, a tool catalogue, a permission, a defect, or one of a
 // later format. Value is valid JSON.
-func (d *reader) furtherLine(kind string, value []byte) {
+func (d *Decoder) furtherLine(kind string, value []byte) {
 	d.endMessage()
 	if !d.of("", "") { // the type is content, and no part of an error
 		return
 	}
-	d.Stats.Events++
+	d.Shell.Stats.Events++
 	s := d.session
 	n := s.kinds[kind]
 	if len(s.kinds) < maxKinds || n > 0 {
@@ -115,7 +115,7 @@ func (d *reader) furtherLine(kind string, value []byte) {
 }
 
 // furtherKey states a further member of a document.
-func (d *reader) furtherKey(key string, value []byte) {
+func (d *Decoder) furtherKey(key string, value []byte) {
 	if kind, list := listsOfDocument[key]; list && value[0] == '[' {
 		for i, value := range elements(value) {
 			d.nextRow(object.Element(key, i))
@@ -132,7 +132,7 @@ func (d *reader) furtherKey(key string, value []byte) {
 	} else { // any other key is content, and no part of an error
 		d.nextRow("document")
 	}
-	d.Stats.Events++
+	d.Shell.Stats.Events++
 	f := &facts{subject: "document", at: d.session.updated, seq: d.Seq}
 	f.add(factFurther+key, value)
 	d.state(f)

@@ -20,7 +20,7 @@ type ownLine struct {
 
 // sessionRow reads a row of chat_sessions. Further are the other members of its line, stated the time that the line
 // states.
-func (d *reader) sessionRow(text, further []byte, stated time.Time) {
+func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 	d.endSession()
 	r, ok := d.row("session", text)
 	if !ok {
@@ -30,7 +30,7 @@ func (d *reader) sessionRow(text, further []byte, stated time.Time) {
 	if s.id == "" {
 		r.Fail("id", "want a string that is not empty")
 	} else {
-		d.Stats.Events++
+		d.Shell.Stats.Events++
 		s.updated = later(s.updated, stated)
 		d.session = s
 	}
@@ -42,7 +42,7 @@ func (d *reader) sessionRow(text, further []byte, stated time.Time) {
 
 // of reports whether a row that names a session belongs to the session at hand, which begins with it when there is
 // none.
-func (d *reader) of(typ, id string) bool {
+func (d *Decoder) of(typ, id string) bool {
 	if d.session == nil {
 		s := d.newSession(id)
 		if s.id = cmp.Or(id, s.id); s.id == "" {
@@ -59,7 +59,7 @@ func (d *reader) of(typ, id string) bool {
 }
 
 // messageRow reads a row of chat_messages.
-func (d *reader) messageRow(text, further []byte, stated time.Time) {
+func (d *Decoder) messageRow(text, further []byte, stated time.Time) {
 	r, ok := d.row("message", text)
 	id := ""
 	if ok {
@@ -78,7 +78,7 @@ func (d *reader) messageRow(text, further []byte, stated time.Time) {
 		d.reject(r.typ, "id", "of a message that was there before")
 		return
 	}
-	d.Stats.Events++
+	d.Shell.Stats.Events++
 	m := d.messageOf(&r, id)
 	if m.updated.IsZero() {
 		m.updated, m.latest = stated, later(m.latest, stated)
@@ -93,7 +93,7 @@ func (d *reader) messageRow(text, further []byte, stated time.Time) {
 }
 
 // partRow reads a row of chat_parts.
-func (d *reader) partRow(text, further []byte, stated time.Time) {
+func (d *Decoder) partRow(text, further []byte, stated time.Time) {
 	r, ok := d.row("part", text)
 	if !ok {
 		return
@@ -119,7 +119,7 @@ func (d *reader) partRow(text, further []byte, stated time.Time) {
 		d.reject(r.typ, "", "a message with its parts longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes")
 		return
 	}
-	d.Stats.Events++
+	d.Shell.Stats.Events++
 	i, again := m.partAt[id]
 	if !again {
 		i = len(m.parts)
@@ -133,7 +133,7 @@ func (d *reader) partRow(text, further []byte, stated time.Time) {
 }
 
 // holds keeps a line of package ndjson for the message before it, to which it belongs. It reports false without one.
-func (d *reader) holds(line input.Line) bool {
+func (d *Decoder) holds(line input.Line) bool {
 	m := d.message
 	switch {
 	case m == nil:
@@ -154,7 +154,7 @@ func (d *reader) holds(line input.Line) bool {
 
 // endMessage emits the events of the message at hand, which has all its parts now: its rows as facts, and, with an
 // assistant's, the run that it ends.
-func (d *reader) endMessage() {
+func (d *Decoder) endMessage() {
 	m := d.message
 	if m == nil {
 		return
@@ -185,7 +185,7 @@ func (d *reader) endMessage() {
 }
 
 // join adds a message of user or system, or a compaction between them, to the stretch.
-func (d *reader) join(m *message) {
+func (d *Decoder) join(m *message) {
 	if n := len(d.stretch); n > 0 {
 		last := d.stretch[n-1]
 		gone := !last.hidden.IsZero() && !last.hidden.After(m.created) // it was rewound before this one came
@@ -198,7 +198,7 @@ func (d *reader) join(m *message) {
 }
 
 // endSession emits the events of the rows at hand and forgets the session.
-func (d *reader) endSession() {
+func (d *Decoder) endSession() {
 	d.endMessage()
 	if len(d.stretch) > 0 {
 		d.emitRun(nil, false)
@@ -221,7 +221,7 @@ type recentRun struct {
 }
 
 // before returns the last run that was not rewound at t.
-func (d *reader) before(t time.Time) string {
+func (d *Decoder) before(t time.Time) string {
 	for _, r := range slices.Backward(d.recent) {
 		if r.hidden.IsZero() || r.hidden.After(t) {
 			return r.id
@@ -231,14 +231,14 @@ func (d *reader) before(t time.Time) string {
 }
 
 // emitLines emits the lines of package ndjson that came with a message and its parts.
-func (d *reader) emitLines(m *message) {
+func (d *Decoder) emitLines(m *message) {
 	d.emitHeld(m.lines)
 	for _, p := range m.parts {
 		d.emitHeld(p.lines)
 	}
 }
 
-func (d *reader) emitHeld(lines []ownLine) {
+func (d *Decoder) emitHeld(lines []ownLine) {
 	for _, l := range lines {
 		d.Own(l.line, l.seq)
 	}

@@ -68,15 +68,25 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 
 // A Decoder reads sessions of the guide from any number of inputs. It remembers which tool calls named which child
 // sessions, so a child that is read after its parent is linked to it. Not safe for concurrent use.
-type Decoder struct{ r reader }
+type Decoder struct {
+	input.Shell
+	path string // of the row at hand in a document or database
+
+	session  *session
+	message  *message   // whose parts are being read
+	stretch  []*message // of user and system, before the assistant's
+	joined   int        // bytes of stretch
+	recent   []recentRun
+	children map[string]link
+}
 
 // NewDecoder returns a Decoder that has read no session.
 func NewDecoder(opts ...input.Option) *Decoder {
-	return &Decoder{reader{Shell: input.NewShell(Dialect, ndjson.Read, opts...), children: map[string]link{}}}
+	return &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...), children: map[string]link{}}
 }
 
 // Stats returns what was read so far. Lines counts lines; of a document and a database, rows.
-func (d *Decoder) Stats() input.Stats { return d.r.Stats }
+func (d *Decoder) Stats() input.Stats { return d.Shell.Stats }
 
 // Events reads r until its end, as [input.Decoder] describes: a document, several of them one behind the other, or
 // lines. Lines of package ndjson may stand between the lines, and belong to the message before them. The events of a
@@ -91,26 +101,13 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 			yield(nil, ErrSQLite)
 			return
 		}
-		d.r.Shell.Events(in, input.Reader{Line: d.r.line, Holds: d.r.holds, End: d.r.endSession,
-			IsDocument: isDocument, Document: d.r.document})(yield)
+		d.Shell.Events(in, input.Reader{Line: d.line, Holds: d.holds, End: d.endSession,
+			IsDocument: isDocument, Document: d.document})(yield)
 	}
 }
 
-// reader is a Decoder behind its methods.
-type reader struct {
-	input.Shell
-	path string // of the row at hand in a document or database
-
-	session  *session
-	message  *message   // whose parts are being read
-	stretch  []*message // of user and system, before the assistant's
-	joined   int        // bytes of stretch
-	recent   []recentRun
-	children map[string]link
-}
-
 // line reads {"type":T,"data":ROW}, or a session or message with its parts in one line.
-func (d *reader) line(line input.Line) {
+func (d *Decoder) line(line input.Line) {
 	o := d.Object(line)
 	if o == nil {
 		return
@@ -145,21 +142,21 @@ func (d *reader) line(line input.Line) {
 }
 
 // nextRow moves the place on to the row of a document that stands at path. A line is one place, whatever it holds.
-func (d *reader) nextRow(path string) {
+func (d *Decoder) nextRow(path string) {
 	if d.Number == 0 {
-		d.Stats.Lines++
-		d.Seq = d.Stats.Lines
+		d.Shell.Stats.Lines++
+		d.Seq = d.Shell.Stats.Lines
 	}
 	d.path = path
 }
 
 // reject reports that the line, row or column at hand is not read.
-func (d *reader) reject(typ, field, reason string) {
+func (d *Decoder) reject(typ, field, reason string) {
 	d.Reject(&input.LineError{Type: typ, Field: object.Join(d.path, field), Reason: reason})
 }
 
 // problems reports those of a row.
-func (d *reader) problems(typ string, o *object.Object) {
+func (d *Decoder) problems(typ string, o *object.Object) {
 	for _, p := range o.Problems() {
 		d.Reject(&input.LineError{Type: typ, Field: p.Path, Reason: p.Reason})
 	}

@@ -58,7 +58,7 @@ func bounds(raw []byte) (from, to int) {
 }
 
 // play emits the events of a row that otelagent wrote. What comes behind a part has its number, or a later one.
-func (d *reader) play(m *message) {
+func (d *Decoder) play(m *message) {
 	defer func(number, at int64, path string) { d.Number, d.Seq, d.path = number, at, path }(d.Number, d.Seq, d.path)
 	d.Number, d.Seq, d.path = m.number, m.seq, m.path // where errors are
 	r := &run{session: d.session.id}
@@ -96,7 +96,7 @@ func (m *message) partsOf(raw []byte) (said *event.Message, last int64) {
 }
 
 // emitOwn emits an event with the content of the parts that it refers to. It returns the number of the last of them.
-func (d *reader) emitOwn(r *run, m *message, ev event.Event) (seq int64) {
+func (d *Decoder) emitOwn(r *run, m *message, ev event.Event) (seq int64) {
 	switch ev := ev.(type) {
 	case *event.RunStarted:
 		ev.Recording = spans.RecordingLedger

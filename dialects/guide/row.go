@@ -91,7 +91,7 @@ type row struct {
 }
 
 // row reads a row, and rejects anything but an object.
-func (d *reader) row(typ string, text []byte) (row, bool) {
+func (d *Decoder) row(typ string, text []byte) (row, bool) {
 	text = compact(text)
 	o := object.Of(d.path, text)
 	if o == nil {
@@ -175,7 +175,7 @@ var usageKeys = input.UsageKeys{Input: "input", Output: "output", Reasoning: "re
 	CacheWrite: "cache_write", Total: "total"}
 
 // sessionOf reads a row of chat_sessions.
-func (d *reader) sessionOf(r *row) *session {
+func (d *Decoder) sessionOf(r *row) *session {
 	s := d.newSession(r.String("id"))
 	if agent := r.String("agent"); agent != "" {
 		s.agent = agent
@@ -208,7 +208,7 @@ func (d *reader) sessionOf(r *row) *session {
 }
 
 // newSession returns a session of which the id and the settings are known.
-func (d *reader) newSession(id string) *session {
+func (d *Decoder) newSession(id string) *session {
 	if id == "" {
 		id = d.Settings.Session
 	}
@@ -231,7 +231,7 @@ func (s *session) rulesAt(t time.Time) []byte {
 }
 
 // messageOf reads a row of chat_messages, but for its session.
-func (d *reader) messageOf(r *row, id string) *message {
+func (d *Decoder) messageOf(r *row, id string) *message {
 	m := &message{id: id, path: d.path, number: d.Number, seq: d.Seq, role: r.String("role"),
 		created: millisOf(r.Object, "created_at"),
 		partAt:  map[string]int{}}
@@ -268,7 +268,7 @@ func (m *message) waits() bool {
 }
 
 // partOf reads a row of chat_parts; position is its place among those of its message.
-func (d *reader) partOf(r *row, id string, position int) *part {
+func (d *Decoder) partOf(r *row, id string, position int) *part {
 	p := &part{id: id, seq: d.Seq, kind: r.String("type"), callID: r.String("tool_call_id"),
 		state:   r.String("tool_state"),
 		created: millisOf(r.Object, "created_at"), index: int64(position)}

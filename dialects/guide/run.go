@@ -50,7 +50,7 @@ func (m *message) steps() (steps [][]*part) {
 
 // emitRun emits the run that the messages of the stretch and the assistant's, if there is one, make. Over says that
 // another run follows, so that one without an assistant's message has ended too.
-func (d *reader) emitRun(a *message, over bool) {
+func (d *Decoder) emitRun(a *message, over bool) {
 	users := d.stretch
 	d.stretch, d.joined = nil, 0
 	all := users
@@ -113,7 +113,7 @@ func (d *reader) emitRun(a *message, over bool) {
 }
 
 // emitTurnStart emits the start of a turn in which the model of m is asked.
-func (d *reader) emitTurnStart(r *run, m *message, at time.Time, seq int64, info event.TurnInfo) {
+func (d *Decoder) emitTurnStart(r *run, m *message, at time.Time, seq int64, info event.TurnInfo) {
 	info.Model, info.Provider, info.Variant, info.Start = m.model.id, m.model.provider, m.model.variant, event.Bound(at)
 	d.Emit(&event.TurnStarted{Meta: r.meta(at, seq), TurnInfo: info})
 }
@@ -128,7 +128,7 @@ func (m *message) endSeq(parts []*part) (seq int64) {
 }
 
 // runInfo says what is known of the run that the messages make.
-func (d *reader) runInfo(messages []*message) event.RunInfo {
+func (d *Decoder) runInfo(messages []*message) event.RunInfo {
 	s, first := d.session, messages[0]
 	info := event.RunInfo{SessionID: s.id, ID: first.id, Agent: s.agent, Dialect: Dialect,
 		Start:     stamped(first.created),
@@ -153,7 +153,7 @@ func (d *reader) runInfo(messages []*message) event.RunInfo {
 // placeUnderParent says how the session hangs together with its parent. A session that a task call named, or that
 // says so of itself, is a sub-agent's; one that holds messages of before its own time is a fork; of another one only
 // the parent is known.
-func (d *reader) placeUnderParent(info *event.RunInfo) {
+func (d *Decoder) placeUnderParent(info *event.RunInfo) {
 	s := d.session
 	if s.parent == "" {
 		return
@@ -224,7 +224,7 @@ func (m *message) message(parts []*part) event.Message {
 }
 
 // emitParts emits the parts of a turn.
-func (d *reader) emitParts(r *run, m *message, parts []*part) {
+func (d *Decoder) emitParts(r *run, m *message, parts []*part) {
 	for _, p := range parts {
 		switch {
 		case p.tool():
@@ -249,7 +249,7 @@ func (m *message) marker() bool {
 }
 
 // emitCompactionRun emits a compaction between two runs, as a run that does nothing else.
-func (d *reader) emitCompactionRun(m *message) {
+func (d *Decoder) emitCompactionRun(m *message) {
 	r := &run{id: m.id, session: d.session.id}
 	info := d.runInfo([]*message{m})
 	if info.ParentID == "" && info.ForkParentID == "" && info.ParentSessionID == "" {
@@ -272,7 +272,7 @@ func (p *part) compaction() *object.Object {
 	return p.ai
 }
 
-func (d *reader) emitCompaction(r *run, m *message, p *part) {
+func (d *Decoder) emitCompaction(r *run, m *message, p *part) {
 	at := p.created
 	if at.IsZero() {
 		at = m.created

@@ -82,7 +82,7 @@ func (p *part) result() (spans.Outcome, string) {
 }
 
 // emitCall emits a tool part: the call, the decision about it, and its end if it has one.
-func (d *reader) emitCall(r *run, p *part) {
+func (d *Decoder) emitCall(r *run, p *part) {
 	id, name := cmp.Or(p.ai.String("toolCallId"), p.callID), p.name()
 	res := resultOf(p.output())
 	start, end := event.Bound(p.created), event.Bound(p.latest)
@@ -118,7 +118,7 @@ func (d *reader) emitCall(r *run, p *part) {
 
 // emitDecision emits the decision about a call: approval is {id, approved, reason}, without approved as long as
 // there is no answer.
-func (d *reader) emitDecision(r *run, p *part, call string) {
+func (d *Decoder) emitDecision(r *run, p *part, call string) {
 	state, approval := p.callState(), p.ai.Object("approval")
 	if approval == nil && state != "output-denied" && state != "approval-requested" && state != "approval-responded" {
 		return

@@ -109,18 +109,14 @@ type Settings struct {
 }
 
 // An Option changes how a Decoder reads. Nil is ignored.
-type Option interface{ apply(*Settings) }
-
-type option func(*Settings)
-
-func (o option) apply(s *Settings) { o(s) }
+type Option func(*Settings)
 
 // SettingsOf returns what the options come to; the defaults without any.
 func SettingsOf(opts ...Option) Settings {
 	s := Settings{MaxLine: DefaultMaxLine}
 	for _, o := range opts {
 		if o != nil {
-			o.apply(&s)
+			o(&s)
 		}
 	}
 	return s
@@ -128,27 +124,27 @@ func SettingsOf(opts ...Option) Settings {
 
 // WithLive says that the input is a pipe from a loop that runs now: events get Meta.Arrived, the time at which their
 // line was read. Without it the input is a recording and Arrived is zero.
-func WithLive() Option { return option(func(s *Settings) { s.Live = true }) }
+func WithLive() Option { return func(s *Settings) { s.Live = true } }
 
 // WithMaxLine sets the longest line that is read, in bytes without its end; longer ones give a *LineError. Of a
 // document it bounds the whole. Default 64 MiB, which zero or less means too.
 func WithMaxLine(n int) Option {
-	return option(func(s *Settings) {
+	return func(s *Settings) {
 		if n <= 0 {
 			n = DefaultMaxLine
 		}
 		s.MaxLine = n
-	})
+	}
 }
 
 // WithSession names the session of runs for which the input names none. Default: what the dialect makes of it.
-func WithSession(id string) Option { return option(func(s *Settings) { s.Session = id }) }
+func WithSession(id string) Option { return func(s *Settings) { s.Session = id } }
 
 // WithAgent names the agent of runs for which the input names none.
-func WithAgent(name string) Option { return option(func(s *Settings) { s.Agent = name }) }
+func WithAgent(name string) Option { return func(s *Settings) { s.Agent = name } }
 
 // WithProvider names the provider of runs for which the input names none.
-func WithProvider(name string) Option { return option(func(s *Settings) { s.Provider = name }) }
+func WithProvider(name string) Option { return func(s *Settings) { s.Provider = name } }
 
 // WithUsageRule says how usage is to be read where the input does not say. Default, and empty: the rule of the dialect.
-func WithUsageRule(r spans.UsageRule) Option { return option(func(s *Settings) { s.Rule = r }) }
+func WithUsageRule(r spans.UsageRule) Option { return func(s *Settings) { s.Rule = r } }

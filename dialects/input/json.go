@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
+
+// UsageKeys reads the counts of a usage.
+type UsageKeys = event.UsageKeys
 
 // Check reads the members of an object that a shape has, and notes a problem with each that does not fit it, or stands
 // there twice. A shape is keys, each with its type after a colon if it is no string (any, object, array, number, count,

@@ -15,9 +15,8 @@ func (r *Request) parameters(o *object.Object) error {
 	r.Model = cmp.Or(r.Model, o.String("model"), o.String("model_id"))
 	r.Level = cmp.Or(r.Level, o.String("reasoning_effort"), o.String("thinking_level"),
 		inner(o, "reasoning").String("effort"), inner(o, "output_config").String("effort"))
-	name, _ := rawjson.String(o.Raw("response_format"))
 	format := inner(o, "response_format")
-	r.Format = cmp.Or(r.Format, name, format.String("type"), format.String("kind"),
+	r.Format = cmp.Or(r.Format, o.Text("response_format"), format.String("type"), format.String("kind"),
 		inner(inner(o, "text"), "format").String("type"))
 	for _, key := range []string{"generationConfig", "generation_config"} { // of Gemini, in its two spellings
 		g := o.Object(key)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -58,22 +57,16 @@ func (res *TurnResult) reply(o *object.Object, raw []byte) bool {
 		res.openAIChat(o)
 	case o.Has("candidates"), o.Has("promptFeedback"), o.Has("usageMetadata"):
 		res.gemini(o)
-	case o.Has("output"), isText(o, "object", "response"):
+	case o.Has("output"), o.Text("object") == "response":
 		res.openAIResponse(o)
-	case o.Has("content") && isText(o, "type", "message"):
+	case o.Has("content") && o.Text("type") == "message":
 		res.anthropic(o)
-	case o.Has("content") && isText(o, "role", "assistant"):
+	case o.Has("content") && o.Text("role") == "assistant":
 		res.phi(o, raw)
 	default:
 		return failed
 	}
 	return true
-}
-
-// isText reports whether a member is that string.
-func isText(o *object.Object, key, want string) bool {
-	s, ok := rawjson.String(o.Raw(key))
-	return ok && s == want
 }
 
 // errorText returns the message of the member error, after its type.
@@ -91,8 +84,9 @@ func errorText(o *object.Object) string {
 
 func (res *TurnResult) anthropic(o *object.Object) {
 	res.Model, res.ResponseID, res.StopReason = o.String("model"), o.String("id"), o.String("stop_reason")
-	res.Usage = usageOf(o.Object("usage"), spans.UsageRuleExcludesCache, [...]string{"input_tokens", "output_tokens",
-		"output_tokens_details.thinking_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", ""})
+	res.Usage = UsageKeys{Input: "input_tokens", Output: "output_tokens",
+		Reasoning: "output_tokens_details.thinking_tokens", CacheRead: "cache_read_input_tokens",
+		CacheWrite: "cache_creation_input_tokens"}.Read(o.Object("usage"), spans.UsageRuleExcludesCache)
 	raw := append([]byte(`{"role":`), cmp.Or(string(o.Raw("role")), `"assistant"`)...)
 	raw = append(append(raw, `,"content":`...), o.Raw("content")...)
 	res.output(append(raw, '}'))
@@ -100,8 +94,9 @@ func (res *TurnResult) anthropic(o *object.Object) {
 
 func (res *TurnResult) openAIChat(o *object.Object) {
 	res.Model, res.ResponseID = o.String("model"), o.String("id")
-	res.Usage = usageOf(o.Object("usage"), spans.UsageRuleIncludesCache, [...]string{"prompt_tokens", "completion_tokens",
-		"completion_tokens_details.reasoning_tokens", "prompt_tokens_details.cached_tokens", "", "total_tokens"})
+	res.Usage = UsageKeys{Input: "prompt_tokens", Output: "completion_tokens",
+		Reasoning: "completion_tokens_details.reasoning_tokens", CacheRead: "prompt_tokens_details.cached_tokens",
+		Total: "total_tokens"}.Read(o.Object("usage"), spans.UsageRuleIncludesCache)
 	if choice := first(o, "choices"); choice != nil {
 		res.StopReason = choice.String("finish_reason")
 		choice.Object("message")
@@ -119,8 +114,9 @@ func (res *TurnResult) openAIResponse(o *object.Object) {
 	case "cancelled":
 		res.Failed, res.Cancelled = true, true
 	}
-	res.Usage = usageOf(o.Object("usage"), spans.UsageRuleIncludesCache, [...]string{"input_tokens", "output_tokens",
-		"output_tokens_details.reasoning_tokens", "input_tokens_details.cached_tokens", "", "total_tokens"})
+	res.Usage = UsageKeys{Input: "input_tokens", Output: "output_tokens",
+		Reasoning: "output_tokens_details.reasoning_tokens", CacheRead: "input_tokens_details.cached_tokens",
+		Total: "total_tokens"}.Read(o.Object("usage"), spans.UsageRuleIncludesCache)
 	if len(o.List("output")) > 0 {
 		res.output(o.Raw("output"))
 		res.Output.Role = "assistant"
@@ -130,8 +126,8 @@ func (res *TurnResult) openAIResponse(o *object.Object) {
 func (res *TurnResult) gemini(o *object.Object) {
 	res.Model, res.ResponseID = o.String("modelVersion"), o.String("responseId")
 	u := o.Object("usageMetadata")
-	res.Usage = usageOf(u, spans.UsageRuleExcludesReasoning, [...]string{"promptTokenCount", "candidatesTokenCount",
-		"thoughtsTokenCount", "cachedContentTokenCount", "", "totalTokenCount"})
+	res.Usage = UsageKeys{Input: "promptTokenCount", Output: "candidatesTokenCount", Reasoning: "thoughtsTokenCount",
+		CacheRead: "cachedContentTokenCount", Total: "totalTokenCount"}.Read(u, spans.UsageRuleExcludesReasoning)
 	// Tokens of the prompt that tools of the API wrote stand apart from those of the request.
 	if n := u.Count("toolUsePromptTokenCount"); n != nil && res.Usage != nil {
 		res.Usage.Input = plus(res.Usage.Input, *n)
@@ -155,8 +151,8 @@ func (res *TurnResult) phi(o *object.Object, raw []byte) {
 	if res.Provider == "anthropic" {
 		rule = spans.UsageRuleExcludesCache
 	}
-	res.Usage = usageOf(o.Object("usage"), rule,
-		[...]string{"input", "output", "reasoning", "cache_read", "cache_write", "total_tokens"})
+	res.Usage = UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache_read",
+		CacheWrite: "cache_write", Total: "total_tokens"}.Read(o.Object("usage"), rule)
 	res.output(raw)
 	if ms := o.Count("timestamp"); ms != nil {
 		if t := time.UnixMilli(*ms).UTC(); t.Year() >= 1678 && t.Year() < 2262 {
@@ -176,7 +172,7 @@ func (res *TurnResult) output(raw []byte) {
 // first returns the element of an array of objects whose index is 0 or not stated; nil when there is none.
 func first(o *object.Object, key string) *object.Object {
 	for i, raw := range o.List(key) {
-		place := key + "[" + strconv.Itoa(i) + "]"
+		place := object.Element(key, i)
 		if raw[0] != '{' {
 			o.Fail(place, "want an object, got "+rawjson.KindOf(raw))
 			continue
@@ -187,24 +183,4 @@ func first(o *object.Object, key string) *object.Object {
 		}
 	}
 	return nil
-}
-
-// usageOf returns the counts of a usage, whose keys are in the order of Usage. OBJECT.KEY is a count of an object in
-// it, an empty key none. It is nil when none of the counts is stated, or one of them is no count.
-func usageOf(o *object.Object, rule spans.UsageRule, keys [6]string) *Usage {
-	var n [len(keys)]int64
-	failed, found := o.Failed(), false
-	for i, key := range keys {
-		in := o
-		if outer, inner, ok := strings.Cut(key, "."); ok {
-			in, key = o.Object(outer), inner
-		}
-		if count := in.Count(key); count != nil {
-			n[i], found = *count, true
-		}
-	}
-	if !found || o.Failed() > failed {
-		return nil
-	}
-	return &Usage{Input: n[0], Output: n[1], Reasoning: n[2], CacheRead: n[3], CacheWrite: n[4], Total: n[5], Rule: rule}
 }

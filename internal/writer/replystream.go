@@ -43,12 +43,12 @@ func wholeReply(body []byte) (o *object.Object, text []byte, err error) {
 
 // streamed reports whether o is an event of a stream.
 func streamed(o *object.Object) bool {
-	typ, _ := rawjson.String(o.Raw("type"))
+	typ := o.Text("type")
 	switch typ {
 	case "message_start", "content_block_start", "content_block_delta", "message_delta", "MessageEnd", "TurnEnd":
 		return true
 	}
-	return strings.HasPrefix(typ, "response.") || isText(o, "object", "chat.completion.chunk")
+	return strings.HasPrefix(typ, "response.") || o.Text("object") == "chat.completion.chunk"
 }
 
 var errNoStream = errors.New("want a JSON object, an array or lines of these, or server-sent events")
@@ -140,8 +140,8 @@ func (f *fold) read(body []byte) (first error) {
 
 // event takes one event. One of a type that is not known says nothing about the reply.
 func (f *fold) event(o *object.Object, raw []byte) {
-	switch typ, _ := rawjson.String(o.Raw("type")); {
-	case o.Has("choices"), isText(o, "object", "chat.completion.chunk"):
+	switch typ := o.Text("type"); {
+	case o.Has("choices"), o.Text("object") == "chat.completion.chunk":
 		f.chat(o)
 	case o.Has("candidates"), o.Has("usageMetadata"), o.Has("promptFeedback"):
 		f.gemini(o)
@@ -154,7 +154,7 @@ func (f *fold) event(o *object.Object, raw []byte) {
 		f.root.member("error").set(raw)
 		f.done = true
 	case typ == "MessageEnd", typ == "TurnEnd":
-		if m := o.Object("message"); isText(m, "role", "assistant") {
+		if m := o.Object("message"); m.Text("role") == "assistant" {
 			f.end(o, "message")
 		}
 	default:
@@ -272,7 +272,7 @@ func (n *node) part(raw []byte) {
 		last.has("thought") == o.Has("thought") {
 		last.setAll(o, "text")
 		last.member("text").join(o.Raw("text"), growsString)
-	} else if !isText(o, "text", "") || o.Has("thoughtSignature") {
+	} else if string(o.Raw("text")) != `""` || o.Has("thoughtSignature") {
 		n.push(raw)
 	}
 }

@@ -2,9 +2,11 @@ package writer
 
 import (
 	"math"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -88,4 +90,33 @@ func (a *attrs) evaluationUsage(u *Usage) {
 	for i, v := range [...]int64{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite, u.Total} {
 		a.int(groupUsageKeys[i], v)
 	}
+}
+
+// UsageKeys are the keys under which a usage counts tokens; empty where it does not count them. OBJECT.KEY is a count
+// of an object in it.
+type UsageKeys struct{ Input, Output, Reasoning, CacheRead, CacheWrite, Total string }
+
+// Read reads the counts of o. It returns nil when none of them is there, or one is no count, which is a problem of the
+// line.
+func (k UsageKeys) Read(o *object.Object, rule spans.UsageRule) *Usage {
+	u, failed, found := &Usage{Rule: rule}, o.Failed(), false
+	for _, count := range []struct {
+		key string
+		to  *int64
+	}{
+		{k.Input, &u.Input}, {k.Output, &u.Output}, {k.Reasoning, &u.Reasoning}, {k.CacheRead, &u.CacheRead},
+		{k.CacheWrite, &u.CacheWrite}, {k.Total, &u.Total},
+	} {
+		in, key := o, count.key
+		if outer, inner, ok := strings.Cut(key, "."); ok {
+			in, key = o.Object(outer), inner
+		}
+		if n := in.Count(key); n != nil {
+			*count.to, found = *n, true
+		}
+	}
+	if !found || o.Failed() > failed {
+		return nil
+	}
+	return u
 }
