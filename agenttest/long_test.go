@@ -57,7 +57,7 @@ func scan(t testing.TB, name string) (s stream) {
 		}
 	}
 	message := func(raw []byte) {
-		body, _, err := rawjson.AppendCanonical(nil, raw, []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint"})
+		body, err := rawjson.AppendCanonical(nil, raw, []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -283,6 +283,6 @@ func SameMessage(body string) (spans.ShortID, bool) {
 	if !strings.Contains(body, `"id"`) {
 		keys = keys[:6]
 	}
-	text, _, err := rawjson.AppendCanonical(nil, []byte(body), keys)
+	text, err := rawjson.AppendCanonical(nil, []byte(body), keys)
 	return spans.BlockOf(text).Short(), err == nil
 }

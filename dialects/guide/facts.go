@@ -127,11 +127,7 @@ func (d *Decoder) furtherKey(key string, value []byte) {
 	if !d.of("document", "") {
 		return
 	}
-	if _, list := listsOfDocument[key]; list {
-		d.nextRow(key)
-	} else { // any other key is content, and no part of an error
-		d.nextRow("document")
-	}
+	d.nextRow("document") // the key is content, and no part of an error
 	d.Shell.Stats.Events++
 	f := &facts{subject: "document", at: d.session.updated, seq: d.Seq}
 	f.add(factFurther+key, value)

@@ -82,7 +82,7 @@ func (d *Decoder) messageArray(raws [][]byte, raw []byte) {
 		d.problem("", "no message has a timestamp")
 		return
 	}
-	body, _, err := rawjson.AppendCanonical(nil, raws[0], envelope)
+	body, err := rawjson.AppendCanonical(nil, raws[0], envelope)
 	if err != nil {
 		d.shell.RejectSyntax(err)
 		return

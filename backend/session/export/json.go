@@ -116,7 +116,7 @@ func valueOf(raw []byte) []byte {
 
 // sorted returns a JSON value with sorted keys and without blanks, as phi-core writes it; anything else as it is.
 func sorted(raw []byte) []byte {
-	if out, _, err := rawjson.AppendCanonical(nil, raw, nil); err == nil {
+	if out, err := rawjson.AppendCanonical(nil, raw, nil); err == nil {
 		return out
 	}
 	return raw

@@ -175,7 +175,7 @@ func (a *Answer) lines() string {
 	calls := make([]string, len(a.Calls))
 	for i, c := range a.Calls {
 		args := []byte(c.Args)
-		if body, _, err := rawjson.AppendCanonical(nil, args, nil); err == nil {
+		if body, err := rawjson.AppendCanonical(nil, args, nil); err == nil {
 			args = body
 		}
 		var b bytes.Buffer
