@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -50,9 +51,17 @@ type trace struct {
 	names     map[session.Key]int // sessions that records name, and how many do
 	calls     int                 // runs, turns and tool calls
 	responses map[string]bool     // ids of replies
-	ours      []*session.Row      // turns and tool calls of this format
+	ours      []interval          // of turns and tool calls of this format, by start and apart
 	kinds     map[session.SpanID]session.Kind
 	runs      []*record // run records, by start
+}
+
+type interval struct{ start, end int64 }
+
+// covers reports whether a turn or tool call of this format was open at a time.
+func (t *trace) covers(at int64) bool {
+	n, _ := slices.BinarySearchFunc(t.ours, at, func(i interval, at int64) int { return cmp.Compare(i.start, at+1) })
+	return n > 0 && at < t.ours[n-1].end
 }
 
 func (m *mapper) trace(id session.TraceID) *trace {
@@ -104,9 +113,25 @@ func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
 			t.kinds[row.Span] = row.Kind
 			t.names[row.Session]++
 			if row.Kind == session.KindTurn || row.Kind == session.KindToolCall {
-				t.ours = append(t.ours, row)
+				end := row.End
+				if end == 0 { // it is open
+					end = math.MaxInt64
+				}
+				t.ours = append(t.ours, interval{row.Start, end})
 			}
 		}
+	}
+	for _, t := range m.traces {
+		slices.SortFunc(t.ours, func(a, b interval) int { return cmp.Compare(a.start, b.start) })
+		apart := t.ours[:0]
+		for _, i := range t.ours {
+			if n := len(apart); n > 0 && i.start <= apart[n-1].end {
+				apart[n-1].end = max(apart[n-1].end, i.end)
+			} else {
+				apart = append(apart, i)
+			}
+		}
+		t.ours = apart
 	}
 	return own
 }
@@ -125,24 +150,25 @@ func (m *mapper) link() {
 	var path []*record
 	for _, r := range m.all { // the order of m.all decides which link of a ring is cut
 		path = path[:0]
+		var cut *record
 		for at := r; at != nil && state[at] != done; at = at.up {
 			if state[at] == walking {
-				ring := path[slices.Index(path, at):]
-				slices.MinFunc(ring, compareRecords).up = nil
+				cut = slices.MinFunc(path[slices.Index(path, at):], compareRecords)
+				cut.up = nil
 				break
 			}
 			state[at] = walking
 			path = append(path, at)
 		}
-		for len(path) > 0 { // after a cut there are several pieces, each from its top down
-			top := len(path) - 1
-			for top > 0 && path[top].up != nil && state[path[top].up] != done {
-				top--
+		top := len(path)
+		if cut != nil {
+			top = slices.Index(path, cut) + 1
+		}
+		for _, piece := range [2][]*record{path[:top], path[top:]} { // each from its top down
+			for _, at := range slices.Backward(piece) {
+				state[at] = done
+				sorted = append(sorted, at)
 			}
-			at := path[top]
-			state[at] = done
-			sorted = append(sorted, at)
-			path = slices.Delete(path, top, top+1)
 		}
 	}
 	m.all = sorted
@@ -283,13 +309,8 @@ func (m *mapper) around() {
 			r.inKey = cmp.Or(r.inKey, up.text(fieldRun))
 		}
 		kind := t.kinds[r.row.Parent]
-		r.hidden = r.hidden || kind == session.KindTurn || kind == session.KindToolCall
-		for _, row := range t.ours {
-			r.hidden = r.hidden || row.Start <= r.start && (r.start < row.End || row.End == 0)
-		}
+		r.hidden = r.hidden || kind == session.KindTurn || kind == session.KindToolCall || t.covers(r.start)
 		switch {
-		case r.hidden && r.role != roleRun && r.role != roleWrapper && r.role != roleTool:
-			r.role = roleLink
 		case r.hidden:
 			r.role = roleLink
 		case r.role == roleWrapper && r.in != nil && r.in.role != roleTool:

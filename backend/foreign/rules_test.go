@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -146,6 +147,45 @@ func TestKeyAgain(t *testing.T) {
 	trees := assemble(table, rows)
 	if len(trees) != 1 || len(trees[0].Runs) != 2 || len(trees[0].Runs[0].Turns) != 3 || len(trees[0].Runs[1].Turns) != 3 {
 		t.Error(tree(trees))
+	}
+}
+
+// logRow returns a row of a log record of Claude Code at a second of a session.
+func logRow(name string, second int64, attrs ...string) session.Row {
+	at := (1_800_000_000 + second) * 1e9
+	r := session.Row{Kind: session.KindForeign, Known: spans.KnownObserved, Turn: session.NoTurn,
+		Session: session.Key{ID: "s"}, Start: at, End: at}
+	r.Trace, r.Span = TraceOf(r.Session), session.SpanID(spans.BlockOfString(name+strings.Join(attrs, " ")).Short())
+	attrs = append(attrs, SourceKey, "claude-code", NameKey, name, SignalKey, "log", "prompt.id", "p1")
+	for kv := range slices.Chunk(attrs, 2) {
+		r.Attrs = append(r.Attrs, session.Attr{Key: kv[0], Value: session.StringValue(kv[1])})
+	}
+	slices.SortFunc(r.Attrs, func(a, b session.Attr) int { return strings.Compare(a.Key, b.Key) })
+	return r
+}
+
+// TestAgentsInLogs holds where turns go that name an agent: below the only call that can have started it, else they stay.
+func TestAgentsInLogs(t *testing.T) {
+	request := func(second int64, id string, more ...string) session.Row {
+		return logRow("api_request", second, append(more, "request_id", id, "input_tokens", "10", "output_tokens", "1",
+			"duration_ms", "900")...)
+	}
+	agent := func(second int64, id, ms string) session.Row {
+		return logRow("tool_result", second, "tool_name", "Agent", "tool_use_id", id, "success", "true", "duration_ms", ms)
+	}
+	rows := []session.Row{
+		logRow("user_prompt", 0), request(2, "r1"),
+		request(4, "r2", "agent.name", "Explore"), request(5, "r3", "query_source", "agent:Explore"), agent(6, "c1", "3500"),
+		request(8, "r4"), // then two at a time
+		request(10, "r5", "agent.name", "Plan"), agent(12, "c2", "3000"), agent(12, "c3", "3000"),
+	}
+	trees := assemble(Default(), rows)
+	var got []string
+	for _, r := range trees[0].Runs {
+		got = append(got, fmt.Sprintf("%s: %d turns, by %q", r.ID, len(r.Turns), r.ParentToolCallID))
+	}
+	if want := []string{`p1: 3 turns, by ""`, `c1: 2 turns, by "c1"`}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -329,10 +329,8 @@ func (m *mapper) placeLogs(logs []*record) {
 		} else {
 			n := m.run(runName{kind: "start", key: r.key, trace: r.row.Trace, span: r.row.Span})
 			m.put(r, n)
-			if n.first > 0 {
-				l := append(bySession[r.key], n)
-				slices.SortFunc(l, compare)
-				bySession[r.key] = l
+			if at, _ := slices.BinarySearchFunc(bySession[r.key], n, compare); n.first > 0 {
+				bySession[r.key] = slices.Insert(bySession[r.key], at, n)
 			}
 		}
 	}
