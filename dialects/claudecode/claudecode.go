@@ -11,6 +11,7 @@ package claudecode
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"iter"
 	"path/filepath"
@@ -156,37 +157,28 @@ func headOf(path string, head []byte) (h transcript.Head) {
 	}
 	stem := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".zst"), ".jsonl")
 	agent, isAgent := strings.CutPrefix(stem, "agent-")
-	switch {
-	case isAgent:
-		if before, _, ok := strings.Cut(filepath.ToSlash(path), "/subagents/"); ok {
-			h.Folder = filepath.FromSlash(before)
-			if name := filepath.Base(h.Folder); uuid.MatchString(name) {
-				session = name
-			}
+	if !isAgent {
+		if h.ID, h.Folder = session, filepath.Join(filepath.Dir(path), stem); uuid.MatchString(stem) {
+			h.ID = stem
 		}
-		h.ID, h.Parent, h.Keys = agentPrefix+session+" "+agent, session, nil
-		h.Early = isCompaction(agent)
-	case uuid.MatchString(stem):
-		h.ID = stem
-		fallthrough
-	default:
-		if h.ID == "" {
-			h.ID = session
-		}
-		h.Folder = filepath.Join(filepath.Dir(path), stem)
+		return h
 	}
+	if before, _, ok := strings.Cut(filepath.ToSlash(path), "/subagents/"); ok {
+		h.Folder = filepath.FromSlash(before)
+		if name := filepath.Base(h.Folder); uuid.MatchString(name) {
+			session = name
+		}
+	}
+	h.ID, h.Parent, h.Keys, h.Early = agentPrefix+session+" "+agent, session, nil, isCompaction(agent)
 	return h
 }
 
 // from returns the session from which a line was copied, as far as it says so.
-func from(o *object.Object) string {
-	if of := o.Object("forkedFrom").String("sessionId"); of != "" {
-		return of
+func from(o *object.Object) (of string) {
+	if of = o.String("session_id"); of == o.String("sessionId") {
+		of = ""
 	}
-	if of := o.String("session_id"); of != o.String("sessionId") {
-		return of
-	}
-	return ""
+	return cmp.Or(o.Object("forkedFrom").String("sessionId"), of)
 }
 
 // isCompaction reports whether a sub-agent is the call that writes the summary of a compaction.

@@ -227,11 +227,8 @@ func (d *Decoder) microcompact(r *row) {
 		InputTokens: meta.Count("preTokens")}, event.CompactionResult{TokensGone: meta.Count("tokensSaved")})
 }
 
-// retried reports a call that failed and is repeated.
+// retried reports a call that failed and is repeated. Its record is kept, as no other call may follow.
 func (d *Decoder) retried(r *row) {
-	if r.t.Run() == "" {
-		d.other(r)
-		return
-	}
+	d.other(r)
 	r.t.Discard(event.DiscardedAttempt{At: event.Moment{Time: r.at}, Reason: "api_error", Error: string(r.Raw("error"))})
 }

@@ -176,7 +176,7 @@ var agents = map[string]bool{"general-purpose": true, "Explore": true, "Plan": t
 func (d *Decoder) spawned(r *row, run *transcript.Run, text string) {
 	id, inLine := strings.CutPrefix(r.t.Name, "in line ")
 	run.ID = id
-	meta := object.Of("", nil)
+	var meta *object.Object
 	if !inLine && d.e.File.Folder != "" {
 		path := strings.TrimSuffix(strings.TrimSuffix(d.e.File.Path, ".zst"), ".jsonl") + ".meta.json"
 		if side := d.e.File.Side(path); rawjson.Valid(side, object.MaxDepth) == nil {
@@ -241,6 +241,10 @@ func (d *Decoder) assistant(r *row) {
 	if r.t.Name != "" {
 		run = strings.TrimPrefix(r.t.Name, "in line ")
 	}
+	provider := ""
+	if strings.HasPrefix(id, "msg_01") { // ids of other providers begin otherwise
+		provider = "anthropic"
+	}
 	var blocks [][]byte
 	if text := m.Raw("content"); len(text) > 0 && text[0] == '"' {
 		blocks = [][]byte{input.Members("type", "text", "text", text)}
@@ -248,7 +252,7 @@ func (d *Decoder) assistant(r *row) {
 		blocks = m.List("content")
 	}
 	if !r.t.Call(transcript.Call{ID: id, At: r.at, Run: run, Model: m.String("model"), StopReason: stop,
-		Provider: providerOf(id), Usage: usage, Blocks: blocks}) {
+		Provider: provider, Usage: usage, Blocks: blocks}) {
 		return
 	}
 	for _, b := range blocks {
@@ -266,16 +270,6 @@ func (d *Decoder) assistant(r *row) {
 	}
 }
 
-// providerOf returns the provider that makes ids of that kind; empty for any other.
-func providerOf(id string) string {
-	for _, p := range [][2]string{{"msg_01", "anthropic"}, {"msg_bdrk_", "aws.bedrock"}, {"msg_vrtx_", "gcp.vertex_ai"}} {
-		if strings.HasPrefix(id, p[0]) {
-			return p[1]
-		}
-	}
-	return ""
-}
-
 var keys = input.UsageKeys{Input: "input_tokens", Output: "output_tokens", CacheRead: "cache_read_input_tokens",
 	CacheWrite: "cache_creation_input_tokens"}
 
@@ -290,11 +284,7 @@ var denials = []struct{ text, kind string }{
 func (d *Decoder) results(r *row, m *object.Object) (any bool) {
 	blocks := m.Objects("content")
 	list := m.List("content")
-	extra := r.Raw("toolUseResult")
-	if len(extra) > 0 && extra[0] != '{' {
-		extra = nil
-	}
-	whole := object.Of("", extra)
+	whole := object.Of("", r.Raw("toolUseResult")) // nil of one that is a text
 	for i, o := range blocks {
 		if o.String("type") != "tool_result" {
 			continue

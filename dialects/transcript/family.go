@@ -46,7 +46,7 @@ type Head struct {
 	ID, Parent string
 	// Keys are further names: files that share one, or an ID, or name one as their parent, are a family.
 	Keys []string
-	// Started is when the file says that it begins. Early puts it before all that have the same parent, and before that.
+	// Started is when the file says that it begins. Early puts it before all others of the family.
 	Started time.Time
 	Early   bool
 	// Folder is the session's own folder, which holds its companions and side outputs; empty where there is none.
@@ -147,9 +147,15 @@ func group(l Layout, files map[string]File) (families []Family) {
 		all = append(all, f)
 	}
 	slices.SortFunc(all, func(a, b File) int {
+		switch {
+		case a.Early && !b.Early:
+			return -1
+		case b.Early && !a.Early:
+			return 1
+		}
 		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Path, b.Path))
 	})
-	of, byID, early := map[string]int{}, map[string]int{}, map[string][]int{} // by name, id, parent
+	of, byID := map[string]int{}, map[string]int{} // the first with a name, with an id
 	root := make([]int, len(all))
 	var find func(i int) int
 	find = func(i int) int {
@@ -164,9 +170,6 @@ func group(l Layout, files map[string]File) (families []Family) {
 		if _, ok := byID[f.ID]; !ok {
 			byID[f.ID] = i
 		}
-		if f.Early {
-			early[f.Parent] = append(early[f.Parent], i)
-		}
 		for _, name := range append([]string{f.ID, f.Parent}, f.Keys...) {
 			if j, ok := of[name]; ok && name != "" {
 				root[find(i)] = find(j)
@@ -178,16 +181,13 @@ func group(l Layout, files map[string]File) (families []Family) {
 	placed := map[int]bool{}
 	byRoot := map[int]int{}
 	var place func(i int)
-	place = func(i int) { // early children, parents, then the file
+	place = func(i int) { // behind its parent
 		if placed[i] {
 			return
 		}
 		placed[i] = true
 		if p, ok := byID[all[i].Parent]; ok && !all[i].Early {
 			place(p)
-		}
-		for _, j := range early[all[i].ID] {
-			place(j)
 		}
 		r := find(i)
 		if _, ok := byRoot[r]; !ok {
