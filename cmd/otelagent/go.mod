@@ -181,7 +181,6 @@ require (
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/exp v0.0.0-20260727155853-b88d891fe743 // indirect
 	golang.org/x/net v0.61.0 // indirect
-	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	golang.org/x/tools v0.52.0 // indirect
@@ -200,6 +199,7 @@ require (
 	github.com/otelagent/otelagent/backend v0.0.0
 	github.com/otelagent/otelagent/dialects v0.0.0
 	github.com/otelagent/otelagent/otelagent/otelsetup v0.0.0
+	github.com/schollz/progressbar/v3 v3.19.1
 )
 
 replace (

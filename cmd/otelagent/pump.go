@@ -14,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -28,7 +29,7 @@ type pump struct {
 	waiting atomic.Bool   // for the receiver, with nothing else to do
 	to      atomic.Pointer[delivery]
 
-	decoders map[string]input.Decoder // by dialect: one reads all files of a recording
+	decoders map[string]input.Decoder // by dialect: one reads all files of a recording; of transcripts by name
 	first    events                   // those of the first source, of which some were read ahead
 
 	mu       sync.Mutex // an interrupted pump may still run while it is summed up
@@ -137,7 +138,11 @@ func (p *pump) agent() (name string) {
 
 // eventsOf returns the events of a source.
 func (p *pump) eventsOf(s source) events {
-	dec := p.decoders[s.dialect.Name]
+	key := s.dialect.Name
+	if s.family != nil { // a decoder reads one
+		key = s.name
+	}
+	dec := p.decoders[key]
 	if dec == nil {
 		dec = s.dialect.New(p.options...)
 		if d, ok := dec.(*clark.Decoder); ok && s.records != nil {
@@ -146,7 +151,10 @@ func (p *pump) eventsOf(s source) events {
 		if p.decoders == nil {
 			p.decoders = map[string]input.Decoder{}
 		}
-		p.decoders[s.dialect.Name] = dec
+		p.decoders[key] = dec
+	}
+	if s.family != nil {
+		return s.family.Events(dec.(transcript.Decoder))
 	}
 	if !s.database {
 		return dec.Events(s.r)

@@ -151,6 +151,7 @@ An agent loop's events become OpenTelemetry spans, go through any collector, and
 come back as the session they were: runs, turns, tool calls, compactions,
 permissions, and what the model was sent.`,
 		Example: `  otelagent demo                       see it all at work
+  otelagent import                     read what coding agents left on this machine
   otelagent up                         keep what arrives over OTLP
   my-agent | otelagent send -          send an agent's events
   otelagent ls                         list sessions
@@ -190,7 +191,7 @@ permissions, and what the model was sent.`,
 		"\n  {{.CommandPath}} [command]", "", // the use line of the root has it
 		"{{.CommandPath}} [command] --help", "{{.CommandPath}} COMMAND --help",
 	).Replace(root.UsageTemplate()))
-	root.AddCommand(a.upCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(), a.statusCommand(),
+	root.AddCommand(a.upCommand(), a.importCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(), a.statusCommand(),
 		a.requestCommand(), a.grepCommand(), a.diffCommand(), a.exportCommand(), a.rmCommand(), a.pruneCommand(),
 		a.copyCommand(), a.statsCommand(), a.demoCommand())
 	root.InitDefaultHelpCmd()

@@ -41,13 +41,13 @@ const (
 func (a *app) sendCommand() *cobra.Command {
 	var o sendOptions
 	c := &cobra.Command{
-		Use:   "send [FILE... | -]",
+		Use:   "send [FILE... | FOLDER... | -]",
 		Short: "Send an agent's events, from files or a pipe",
 		Long: `Send an agent's events as spans over OTLP, or straight into a database (--db).
 
 The input is the events of phi-core or clark-agent, a capture of ACP messages,
-a saved session of phi-core or of the agent guide, or lines of otelagent
-(dialects/README.md). The command recognises the dialect from the beginning of
+a saved session of phi-core or of the agent guide, a transcript or a folder of
+transcripts of a coding agent, or lines of otelagent (dialects/README.md). The command recognises the dialect from the beginning of
 the input and logs it; --from names it instead.
 
 A pipe is sent as it comes, and the agent never waits for the network: spans
@@ -252,6 +252,8 @@ type delivery struct {
 	target    *target
 	providers *otelsetup.Providers
 	rec       *event.Recorder
+	// recorder makes another recorder for the same target.
+	recorder func() *event.Recorder
 	// wantMetrics says that metrics were asked for: that they do not arrive is an error.
 	wantMetrics bool
 }
@@ -295,9 +297,10 @@ func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, s
 		_ = t.end(ctx)
 		return nil, usagef("%w", err)
 	}
-	rec := event.NewRecorder(otelagent.NewTracer(append(tracer, otelagent.WithLive(p.Live()),
-		otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider()))...), recorder...)
-	return &delivery{t, p, rec, o.Metrics == metricsOn}, nil
+	tr := otelagent.NewTracer(append(tracer, otelagent.WithLive(p.Live()),
+		otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider()))...)
+	another := func() *event.Recorder { return event.NewRecorder(tr, recorder...) }
+	return &delivery{t, p, another(), another, o.Metrics == metricsOn}, nil
 }
 
 // end delivers the rest, and returns why spans, or metrics that were asked for, did not arrive.

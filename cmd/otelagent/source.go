@@ -15,6 +15,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/transcript"
 )
 
 // source is one input, and the dialect that it speaks.
@@ -22,10 +23,11 @@ type source struct {
 	name     string
 	r        io.Reader
 	dialect  dialects.Dialect
-	database bool      // an SQLite file, which is not read as a stream
-	records  io.Reader // clark-agent's trajectories of these events, which have the times; nil without any
-	grows    *follower // what r reads from, when it is followed
-	written  time.Time // when the file was last written, or a pipe opened
+	database bool               // an SQLite file, which is not read as a stream
+	family   *transcript.Family // the files of an agent's session, which are not read as a stream either
+	records  io.Reader          // clark-agent's trajectories of these events, which have the times; nil without any
+	grows    *follower          // what r reads from, when it is followed
+	written  time.Time          // when the file was last written, or a pipe opened
 }
 
 // sources are all inputs.
@@ -70,6 +72,13 @@ func (o *sendOptions) open(a *app, quit <-chan struct{}) (_ *sources, err error)
 		if name == "-" {
 			continue
 		}
+		list, err := o.transcripts(a, name)
+		if err != nil {
+			return nil, err
+		}
+		if s.list = append(s.list, list...); list != nil {
+			continue
+		}
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, err
@@ -89,9 +98,13 @@ func (o *sendOptions) open(a *app, quit <-chan struct{}) (_ *sources, err error)
 		s.list = append(s.list, x)
 	}
 	for i := range s.list {
+		if s.list[i].family != nil {
+			continue
+		}
 		if err := s.list[i].recognise(o, a); err != nil {
 			return nil, err
 		}
+		s.list[i].companions(a)
 	}
 	if !s.live {
 		s.pair()
