@@ -57,6 +57,14 @@ func (b *Bodies) Add(blocks []session.Block) {
 	}
 }
 
+// Size returns the bytes of all blocks of the store.
+func (b *Bodies) Size() (n int64) {
+	for _, x := range b.ids {
+		n += int64(x.size)
+	}
+	return n
+}
+
 // loadAtOnce is how many blocks Bodies.Load asks the store for at a time.
 const loadAtOnce = 64
 

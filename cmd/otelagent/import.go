@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -99,6 +100,14 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 	return c
 }
 
+const (
+	// importMemory is where the garbage collector begins to work more often. GOMEMLIMIT replaces it.
+	importMemory = 96 << 20
+	// importChat is the content of the largest session whose rows of the agent guide are written at once: they are in
+	// memory meanwhile. 'otelagent up' writes those of larger ones.
+	importChat = 12 << 20
+)
+
 // agentNames are the dialects of agents that keep their sessions.
 func agentNames() (names []string) {
 	for _, d := range dialects.All() {
@@ -143,7 +152,10 @@ func (a *app) checkImport(o *importOptions, captured bool) error {
 	follow := o.Follow
 	o.Follow = false // of send: one file
 	err := o.check()
-	o.Follow, o.Live = follow, follow
+	o.Follow, o.Live, o.chatLimit = follow, follow, importChat
+	if o.Endpoint == "" && o.PreviewBytes == nil {
+		o.PreviewBytes = new(0) // previews are for backends that do not put sessions together
+	}
 	return err
 }
 
@@ -277,6 +289,9 @@ func (a *app) imports(ctx context.Context, o *importOptions) error {
 	}
 	if err := a.agrees(o, len(todo), sizeOf(todo)); err != nil {
 		return err
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(importMemory)
 	}
 	im := &importer{app: a, o: o, state: st, found: found}
 	defer im.progress(sizeOf(todo))()

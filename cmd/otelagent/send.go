@@ -36,6 +36,8 @@ const (
 	maxRejected = 20
 	// pipeQueue is how many spans of a pipe wait at most to be sent; a writer in a hurry makes thousands in a moment.
 	pipeQueue = 65536
+	// fileQueue is how many bytes of spans of a file wait at most to be sent: reading waits for them.
+	fileQueue = 8 << 20
 )
 
 func (a *app) sendCommand() *cobra.Command {
@@ -137,7 +139,7 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := at.open(ctx, false, dsn.WithChatTables())
+	st, err := at.open(ctx, false, dsn.WithChatTables(), dsn.WithChatLimit(o.chatLimit))
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +290,7 @@ func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, s
 	if live && !t.file {
 		opts = append(opts, otelsetup.WithMaxQueue(pipeQueue, 0))
 	} else {
-		opts = append(opts, otelsetup.WithBlocking())
+		opts = append(opts, otelsetup.WithBlocking(), otelsetup.WithMaxQueue(0, fileQueue))
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // reported once, at the end
 	otel.SetLogger(logr.Discard())                              // the command reports errors itself

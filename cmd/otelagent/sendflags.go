@@ -37,7 +37,8 @@ type sendOptions struct {
 	Config                                string // the path of a file with the tuning
 	tuning
 
-	into *recording // in place of a collector or a database
+	into      *recording // in place of a collector or a database
+	chatLimit int64      // see dsn.WithChatLimit
 }
 
 // tuning is the file of --config. docs/sending.md lists its keys.

@@ -158,7 +158,7 @@ func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision
 			return err
 		}
 		bodies.Add(tree.LiveBlocks())
-		if chat {
+		if chat && (c.ChatLimit() == 0 || bodies.Size() <= c.ChatLimit()) {
 			// First: what takes the dirty mark away comes last.
 			if err := projectChat(ctx, p.st, c, k, mark, tree, bodies); err != nil {
 				return err
@@ -177,6 +177,8 @@ func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision
 type chatTables interface {
 	// ChatTables says whether it does.
 	ChatTables() bool
+	// ChatLimit is how many bytes of content a session may have that has rows there; 0: no limit.
+	ChatLimit() int64
 	// ProjectChat replaces those of a session, in one transaction, unless the present ones are of a later mark. It may
 	// read rows several times.
 	ProjectChat(ctx context.Context, k session.Key, mark store.Revision, rows iter.Seq2[export.Row, error]) error

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+)
+
+// importHome is a user's folder in which agents have left the sessions of these folders of samples.
+func importHome(t *testing.T, samples map[string]string) string {
+	t.Helper()
+	home := t.TempDir()
+	for _, name := range []string{"CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR", "OTELAGENT_DB"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_DATA_HOME", filepath.Join(home, "data"))
+	for to, from := range samples {
+		must(t, os.CopyFS(filepath.Join(home, to), os.DirFS(filepath.Join("../../dialects", from))))
+	}
+	return home
+}
+
+// imported returns the sessions of a database, as Summaries in order.
+func imported(t *testing.T, args ...string) string {
+	t.Helper()
+	return cli(t, append([]string{"ls", "--output", "json"}, args...)...)
+}
+
+var allSamples = map[string]string{
+	".claude/projects/a":        "claudecode/testdata/spotter",
+	".claude/projects/b":        "claudecode/testdata/forked",
+	".claude/projects/c":        "claudecode/testdata/langfuse-plugin",
+	".gemini/tmp/ws":            "gemini/testdata/generated-cli/tmp/ws",
+	"data/opencode/storage":     "opencode/testdata/storage-layout/storage",
+	".claude/projects/d/viewer": "claudecode/testdata/claude-code-viewer",
+}
+
+// A second import of everything changes nothing. The sums of the database are those of its sessions read one by one.
+func TestImportTwice(t *testing.T) {
+	home := importHome(t, allSamples)
+	cli(t, "import", "--yes")
+	once := imported(t)
+	must(t, os.Remove(filepath.Join(home, "data/otelagent/import.json")))
+	if cli(t, "import", "--yes"); imported(t) != once {
+		t.Errorf("read again:\n%s\nbefore:\n%s", imported(t), once)
+	}
+	db := filepath.Join(home, "folder.db")
+	cli(t, "send", "--db", db, "--capture", "content", home)
+	if sent := imported(t, "--db", db); sent != once {
+		t.Errorf("send FOLDER:\n%s\nimport:\n%s", sent, once)
+	}
+}
+
+// A new line of an agent is in the database within 3 seconds, and the session is in the end what it is when it is read
+// whole.
+func TestImportFollow(t *testing.T) {
+	home := importHome(t, nil)
+	folder := filepath.Join(home, ".claude/projects/p")
+	must(t, os.MkdirAll(folder, 0o700))
+	text, err := os.ReadFile("../../dialects/claudecode/testdata/spotter/short.jsonl")
+	must(t, err)
+	const id = "55604662-cf2"
+	lines := strings.SplitAfter(string(text), "\n")
+	path := filepath.Join(folder, "55604662-cf2a-4331-851a-ec234028f8ca.jsonl")
+	ctx, stop := context.WithCancel(t.Context())
+	var errs bytes.Buffer
+	done := make(chan int, 1)
+	go func() {
+		done <- run(ctx, []string{"import", "--follow", "--yes"}, strings.NewReader(""), io.Discard, &errs)
+	}()
+	has := func(want string) {
+		t.Helper()
+		var got bytes.Buffer
+		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			got.Reset()
+			if run(t.Context(), []string{"show", "last"}, strings.NewReader(""), &got, io.Discard) == exitOK &&
+				strings.Contains(got.String(), want) {
+				return
+			}
+		}
+		t.Errorf("no %q after 3 seconds in\n%s%s", want, &got, &errs)
+	}
+	f, err := os.Create(path)
+	must(t, err)
+	defer f.Close()
+	half := len(lines) / 2
+	_, err = f.WriteString(strings.Join(lines[:half], "") + lines[half][:len(lines[half])/2])
+	must(t, err)
+	has(id)
+	_, err = f.WriteString(lines[half][len(lines[half])/2:] + strings.Join(lines[half+1:], ""))
+	must(t, err)
+	has("1 turn")
+	stop()
+	if code := <-done; code != exitOK {
+		t.Errorf("exit %d: %s", code, &errs)
+	}
+	followed := cli(t, "show", "last", "--output", "json")
+	cli(t, "send", "--db", filepath.Join(home, "whole.db"), "--capture", "content", path)
+	whole := cli(t, "show", "last", "--output", "json", "--db", filepath.Join(home, "whole.db"))
+	if a, b := usageIn(t, followed), usageIn(t, whole); a != b {
+		t.Errorf("followed %+v, whole %+v", a, b)
+	}
+}
+
+func usageIn(t *testing.T, tree string) session.Usage {
+	t.Helper()
+	var s struct{ Usage session.Usage }
+	must(t, json.Unmarshal([]byte(tree), &s))
+	return s.Usage
+}
+
+// Nothing that somebody wrote leaves the machine without --capture content, whatever the folder holds.
+func TestImportIsPrivate(t *testing.T) {
+	importHome(t, allSamples)
+	var wire bytes.Buffer
+	var mu sync.Mutex
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := io.Reader(r.Body)
+		if r.Header.Get("Content-Encoding") == "gzip" {
+			body, _ = gzip.NewReader(body)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		_, _ = io.Copy(&wire, body)
+	}))
+	defer server.Close()
+	cli(t, "import", "--yes", "--protocol", "http/protobuf", "--endpoint", server.URL, "--state",
+		filepath.Join(t.TempDir(), "s.json"))
+	mu.Lock()
+	defer mu.Unlock()
+	if !strings.Contains(wire.String(), "8463c716-a2ea-4c14-9efa-87158ebd9f20") {
+		t.Fatal("the sessions did not arrive")
+	}
+	for _, canary := range []string{"mix phx.server", "Work on bead", "add myapp", "/home/user", "/Users/", "spotter-fum"} {
+		if strings.Contains(wire.String(), canary) {
+			t.Errorf("%q left the machine", canary)
+		}
+	}
+}
+
+// A folder of 1,000 sessions that were all read is recognised in a second.
+func TestImportRecognises(t *testing.T) {
+	home := importHome(t, nil)
+	folder := filepath.Join(home, ".claude/projects/p")
+	must(t, os.MkdirAll(folder, 0o700))
+	text, err := os.ReadFile("../../dialects/claudecode/testdata/spotter/short.jsonl")
+	must(t, err)
+	for n := range 1000 {
+		id := fmt.Sprintf("%08x-0000-4000-8000-000000000000", n)
+		one := bytes.ReplaceAll(text, []byte("55604662-cf2a-4331-851a-ec234028f8ca"), []byte(id))
+		must(t, os.WriteFile(filepath.Join(folder, id+".jsonl"), one, 0o600))
+	}
+	o := &importOptions{state: filepath.Join(home, "state.json"), agents: []string{"claude-code"}}
+	o.Endpoint = "http://127.0.0.1:1"
+	st, err := readImportState(o)
+	must(t, err)
+	a := &app{stdout: io.Discard, stderr: io.Discard}
+	for _, f := range a.find(o, st) {
+		for _, family := range f.families {
+			st.note(stampsOf(family))
+		}
+	}
+	must(t, st.save())
+	start := time.Now()
+	st, err = readImportState(o)
+	must(t, err)
+	f := a.find(o, st)[0]
+	if took := time.Since(start); took > time.Second || len(f.families) == 0 || len(f.todo) > 0 {
+		t.Errorf("%d families, %d to read, after %v", len(f.families), len(f.todo), took)
+	}
+}
