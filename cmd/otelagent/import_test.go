@@ -123,7 +123,7 @@ func usageIn(t *testing.T, tree string) session.Usage {
 	return s.Usage
 }
 
-// Nothing that somebody wrote leaves the machine without --capture content, whatever the folder holds.
+// Nothing that somebody wrote is sent from the machine without --capture content, whatever the folder holds.
 func TestImportIsPrivate(t *testing.T) {
 	importHome(t, allSamples)
 	var wire bytes.Buffer
