@@ -128,7 +128,7 @@ func (d *reader) line(line input.Line) {
 		}
 	case d.copied(t, typ, p, o.Raw("payload"), ordinal):
 		if p.String("type") == "token_count" {
-			t.advance(p.Object("info"))
+			t.total = t.counts(p.Object("info").Object("total_token_usage"))
 		}
 	default:
 		t.record(typ, p, o.Raw("payload"))
@@ -221,8 +221,8 @@ var builtIn = map[string]bool{"default": true, "explorer": true, "worker": true,
 
 // end is the end of an input.
 func (d *reader) end() {
-	if t := d.th; t != nil && !d.Settings.Live {
-		t.atEnd()
+	if d.th != nil {
+		d.th.atEnd()
 	}
 	d.e.Finish()
 }

@@ -179,12 +179,16 @@ func (t *thread) forkEnds() {
 }
 
 // atEnd ends what is over at the end of the file, as far as that is known: a run that no task states, when its reply
-// asks for no tool.
+// asks for no tool. A call that may have made a summary waits for what follows.
 func (t *thread) atEnd() {
 	c := t.call
-	t.settle()
+	live := t.d.Settings.Live
+	summary := t.stated && t.task != nil && !t.prompted
+	if c != nil && !summary && (!live || c.usage != nil && (!t.stated || len(c.tools) > 0)) {
+		t.settle()
+	}
 	switch {
-	case t.open && !t.stated && c != nil && c.usage != nil && len(c.tools) == 0:
+	case !live && t.open && !t.stated && c != nil && c.usage != nil && len(c.tools) == 0:
 		t.end(time.Time{}, event.RunResult{})
 	case t.task != nil:
 		t.begin()

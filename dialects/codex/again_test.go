@@ -1,0 +1,292 @@
+package codex_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/codex"
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/writer"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// grown are the rollouts that the tests of this file cut.
+var grown = []string{"agtrace/codex_session.jsonl", "traps.jsonl",
+	"generated/sessions/2026/11/22/rollout-2026-11-22T11-08-14-01a202f1-3e87-79c1-8b33-e728850da6a5.jsonl"}
+
+func shown(t *testing.T, rows []session.Row) string {
+	t.Helper()
+	text, err := json.MarshalIndent(session.AssembleAll(rows), "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestGrown reads a rollout as it grows, each time from its beginning, and twice at last: the tree is that of the
+// whole. What was finished before does not change.
+func TestGrown(t *testing.T) {
+	for _, file := range grown {
+		text, err := os.ReadFile("testdata/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "rollout.jsonl")
+		write := func(text []byte) session.Batch {
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return rows(t, otelagent.CaptureContent, path)
+		}
+		whole := write(text)
+		want := shown(t, whole.Rows)
+		ended := map[string]string{} // turns
+		for _, s := range session.AssembleAll(whole.Rows) {
+			for id, turn := range turns(s) {
+				ended[id] = turn
+			}
+		}
+		var all []session.Row
+		lines := bytes.SplitAfter(text, []byte("\n"))
+		for n := 1; n <= len(lines); n += 3 {
+			part := write(bytes.Join(lines[:n], nil))
+			all = append(all, part.Rows...)
+			for _, s := range session.AssembleAll(part.Rows) {
+				for id, turn := range turns(s) {
+					if turn != ended[id] {
+						t.Errorf("%s, %d lines: turn %s (-whole +cut):\n%s", file, n, id, cmp.Diff(ended[id], turn))
+					}
+				}
+			}
+		}
+		all = append(append(all, write(text).Rows...), whole.Rows...)
+		if got := shown(t, all); got != want {
+			t.Errorf("%s (-once +grown):\n%s", file, cmp.Diff(want, got))
+		}
+	}
+}
+
+// turns returns usage and tools of the turns whose end was seen, by their ids.
+func turns(s *session.Session) map[string]string {
+	found := map[string]string{}
+	for _, r := range s.Runs {
+		for i, turn := range r.Turns {
+			if turn.Known == spans.KnownClosed {
+				continue
+			}
+			text := turn.ResponseID
+			for _, c := range turn.ToolCalls {
+				text += " " + c.Name + " " + string(c.Outcome)
+			}
+			usage, _ := json.Marshal(turn.Usage)
+			found[r.ID+string(rune('0'+i))] = text + string(usage)
+		}
+	}
+	return found
+}
+
+// TestCut cuts rollouts at bytes anywhere. What is read is no panic, and an error of the last line at most.
+func TestCut(t *testing.T) {
+	for _, file := range grown {
+		text, err := os.ReadFile("testdata/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; n < len(text); n += 97 {
+			failed := 0
+			for _, err := range codex.Events(bytes.NewReader(text[:n])) {
+				var bad *input.LineError
+				if err != nil && (!errors.As(err, &bad) || !bad.Cut) {
+					t.Fatalf("%s, %d bytes: %v", file, n, err)
+				} else if err != nil {
+					failed++
+				}
+			}
+			if failed > 1 {
+				t.Fatalf("%s, %d bytes: %d errors", file, n, failed)
+			}
+		}
+	}
+}
+
+// TestFollowed reads a rollout in pieces with one Decoder, as one that follows the file does.
+func TestFollowed(t *testing.T) {
+	for _, file := range grown {
+		path := "testdata/" + file
+		want := turns(session.AssembleAll(rows(t, otelagent.CaptureContent, path).Rows)[0])
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		families, _ := transcript.Find(codex.Layout, path)
+		f := families[0].Files[0]
+		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
+		rec, d := event.NewRecorder(p.Tracer()), codex.NewDecoder(input.WithLive())
+		lines := bytes.SplitAfter(text, []byte("\n"))
+		for part := range slices.Chunk(lines, 5) {
+			d.Next(f)
+			text := bytes.Join(part, nil)
+			for ev, err := range d.Events(bytes.NewReader(text)) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				rec.Record(t.Context(), ev)
+			}
+			f.Offset += int64(len(text))
+		}
+		rec.Close(t.Context())
+		found := map[string]string{}
+		for _, s := range p.Sessions() {
+			found = turns(s)
+		}
+		for id, turn := range found {
+			if turn != want[id] {
+				t.Errorf("%s: turn %s (-whole +followed):\n%s", file, id, cmp.Diff(want[id], turn))
+			}
+		}
+		if len(found) < len(want)-1 { // the last one may go on
+			t.Errorf("%s: %d turns, want %d", file, len(found), len(want))
+		}
+	}
+}
+
+// plain are the keys whose values are ids, names, times and words of closed lists. All other strings are content.
+var plain = "type id call_id turn_id thread_id session_id response_id timestamp role name model model_provider " +
+	"status parent_thread_id forked_from_id root_turn_id parent_turn_id history_mode agent_role reason effort " +
+	"compaction_response_id receiver_thread_ids new_thread_id agent_thread_id event_id approval_policy source"
+
+// canaries puts a canary into every string of content.
+func canaries(v any, key string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, inner := range v {
+			v[k] = canaries(inner, k)
+		}
+	case []any:
+		for i, inner := range v {
+			v[i] = canaries(inner, key)
+		}
+	case string:
+		if !slices.Contains(strings.Fields(plain), key) {
+			return "CANARY " + v
+		}
+	}
+	return v
+}
+
+// TestPrivacy searches all that is sent of rollouts whose content is full of canaries.
+func TestPrivacy(t *testing.T) {
+	for _, file := range grown {
+		text, err := os.ReadFile("testdata/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var marked bytes.Buffer
+		for line := range bytes.Lines(text) {
+			var v any
+			if err := json.Unmarshal(line, &v); err != nil {
+				t.Fatal(err)
+			}
+			line, _ := json.Marshal(canaries(v, ""))
+			marked.Write(append(line, '\n'))
+		}
+		for _, capture := range []otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureContent} {
+			p := agenttest.New(t, otelagent.WithCapture(capture))
+			rec := event.NewRecorder(p.Tracer())
+			for ev, err := range codex.Events(bytes.NewReader(marked.Bytes())) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				rec.Record(t.Context(), ev)
+			}
+			rec.Close(t.Context())
+			sent := bytes.Contains(bytes.Join(p.OTLP(), nil), []byte("CANARY"))
+			if sent != (capture == otelagent.CaptureContent) {
+				t.Errorf("%s, capture %v: content is sent: %v", file, capture, sent)
+			}
+		}
+	}
+}
+
+// long is a rollout of that many turns.
+type long struct {
+	turns int
+	line  []byte
+	n     int
+}
+
+var output = strings.Repeat(`a line of output, \"quoted\"\n`, 100)
+
+func (l *long) Read(b []byte) (int, error) {
+	for len(l.line) == 0 {
+		if l.n++; l.n > l.turns*4 {
+			return 0, io.EOF
+		}
+		id := string(rune('a'+l.n/4%26)) + strings.Repeat("x", l.n/4%7)
+		item := `"type":"response_item","payload":{"type":`
+		payload := item + `"function_call_output","call_id":"` + id + `","output":"` + output + `"}`
+		switch {
+		case l.n == 1:
+			payload = `"type":"session_meta","payload":{"id":"s"}`
+		case l.n%4 == 1:
+			payload = item + `"reasoning","summary":[],"encrypted_content":"` + output + `"}`
+		case l.n%4 == 2:
+			payload = item + `"function_call","name":"f","arguments":"{}","call_id":"` + id + `"}`
+		case l.n%4 == 3:
+			payload = `"type":"token_usage_record","payload":{"response_id":"r` + id + strings.Repeat("y", l.n/700) +
+				`","usage":{"input_tokens":1,"output_tokens":1}}`
+		}
+		l.line = []byte(`{"timestamp":"2026-11-22T11:08:14.450Z",` + payload + "}\n")
+	}
+	n := copy(b, l.line)
+	l.line = l.line[n:]
+	return n, nil
+}
+
+// TestMemory reads a long rollout, of which nothing stays in memory but the last turn and digests.
+func TestMemory(t *testing.T) {
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	events, most := 0, uint64(0)
+	for ev, err := range codex.Events(&long{turns: 8000}) { // 48 MB
+		if err != nil || ev == nil {
+			t.Fatal(err)
+		}
+		if events++; events%4000 == 0 {
+			runtime.GC()
+			runtime.ReadMemStats(&now)
+			most = max(most, now.HeapAlloc)
+		}
+	}
+	if most > before.HeapAlloc+32<<20 {
+		t.Errorf("%d bytes more after %d events", most-before.HeapAlloc, events)
+	}
+}
+
+func BenchmarkEvents(b *testing.B) {
+	text, _ := io.ReadAll(&long{turns: 2000})
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		for _, err := range codex.Events(bytes.NewReader(text)) {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
