@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
+	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/dsn"
@@ -47,8 +48,12 @@ type Config struct {
 	// Limits bound what one sender can make the store keep.
 	Limits LimitsConfig `mapstructure:"limits"`
 
-	// ForeignSpans is "skip", the default, or "log": the log has a line for each batch with foreign spans or log records.
-	ForeignSpans string `mapstructure:"foreign_spans"`
+	// Sources are rules for spans and log records of other programs, in front of the built-in ones and in their format
+	// (docs/agents.md). Default none.
+	Sources []any `mapstructure:"sources"`
+
+	// Content is "keep", the default, or "drop": nothing that is content is kept of records of other programs.
+	Content string `mapstructure:"content"`
 
 	// Redaction takes out what the producer did not. Default off.
 	Redaction RedactionConfig `mapstructure:"redaction"`
@@ -134,10 +139,10 @@ type RedactionConfig struct {
 	_ struct{}
 }
 
-// Values of ForeignSpans.
+// Values of Content.
 const (
-	foreignSkip = "skip"
-	foreignLog  = "log"
+	contentKeep = "keep"
+	contentDrop = "drop"
 )
 
 // builtinRules is the value of redaction::rules that names the built-in set.
@@ -201,8 +206,11 @@ func (c *Config) Validate() error {
 	wrong(l.StoreMiB > 0 && r.MaxSizeMiB >= l.StoreMiB, "retention::max_size_mib", "got %d: want less than "+
 		"limits::store_mib (%d), or the store fills up before anything is deleted", r.MaxSizeMiB, l.StoreMiB)
 
-	wrong(c.ForeignSpans != foreignSkip && c.ForeignSpans != foreignLog, "foreign_spans", "got %.64q: want %q or %q",
-		c.ForeignSpans, foreignSkip, foreignLog)
+	wrong(c.Content != contentKeep && c.Content != contentDrop, "content", "got %.64q: want %q or %q",
+		c.Content, contentKeep, contentDrop)
+	if _, err := foreign.Default().With(c.Sources); err != nil {
+		errs = append(errs, err) // it names each key by its path
+	}
 	// A number without a unit is nanoseconds, in which nothing was ever written. Less than nothing the Collector refuses.
 	t := c.TimeoutConfig.Timeout
 	wrong(t > 0 && t < minTimeout, "timeout", "got %s: want 0s (no bound) or at least %s", t, minTimeout)
@@ -256,8 +264,11 @@ func (c *Config) decoding() []otlprow.Option {
 	if c.Tenant != "" {
 		opts = append(opts, otlprow.WithTenant(c.Tenant))
 	}
-	if c.ForeignSpans == foreignLog {
-		opts = append(opts, otlprow.WithForeign())
+	if c.Content == contentDrop {
+		opts = append(opts, otlprow.WithoutContent())
+	}
+	if table, err := foreign.Default().With(c.Sources); err == nil && len(c.Sources) > 0 { // Validate reports errors
+		opts = append(opts, otlprow.WithSources(table, c.Sources))
 	}
 	return opts
 }

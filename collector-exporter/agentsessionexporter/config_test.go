@@ -57,7 +57,7 @@ func TestConfig(t *testing.T) {
 			Storage:       "sessions.db",
 			Retention:     RetentionConfig{Families: true, Interval: 10 * time.Minute},
 			Limits:        LimitsConfig{AttributeBytes: 1 << 20, BlockBytes: 64 << 20, TurnBytes: 256 << 20},
-			ForeignSpans:  "skip",
+			Content:       "keep",
 			TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 5 * time.Second},
 			RetryConfig:   configretry.NewDefaultBackOffConfig(),
 			QueueConfig:   configoptional.Default(exporterhelper.NewDefaultQueueConfig()),
@@ -87,7 +87,7 @@ func TestConfig(t *testing.T) {
 			Limits: LimitsConfig{
 				AttributeBytes: 64 << 10, BlockBytes: 1 << 20, TurnBytes: 4 << 20, SessionMiB: 256, StoreMiB: 20_480,
 			},
-			ForeignSpans:  "log",
+			Content:       "drop",
 			Redaction:     RedactionConfig{Enabled: true, Rules: "/etc/otelagent/redact.yaml"},
 			TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 30 * time.Second},
 			RetryConfig: configretry.BackOffConfig{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
@@ -28,20 +29,40 @@ const (
 
 // pushTraces takes one batch of spans; see push.
 func (e *sessionExporter) pushTraces(ctx context.Context, td ptrace.Traces) error {
-	batch, report := otlprow.Decode(td, e.decoding...)
-	return e.push(ctx, e.spanSignal(), batch, report)
+	finds := 0
+	batch, report := otlprow.Decode(td, e.decode(&finds)...)
+	return e.push(ctx, e.spanSignal(), batch, report, finds)
 }
 
 // pushLogs takes one batch of log records; see push.
 func (e *sessionExporter) pushLogs(ctx context.Context, ld plog.Logs) error {
-	batch, report := otlprow.DecodeLogs(ld, e.decoding...)
-	return e.push(ctx, e.recordSignal(), batch, report)
+	finds := 0
+	batch, report := otlprow.DecodeLogs(ld, e.decode(&finds)...)
+	return e.push(ctx, e.recordSignal(), batch, report, finds)
+}
+
+// decode returns the options of the decoder. It counts in finds what redaction takes out of content of other programs.
+func (e *sessionExporter) decode(finds *int) []otlprow.Option {
+	if e.redact == nil {
+		return e.decoding
+	}
+	run := redaction{redactor: e.redact}
+	return append(slices.Clip(e.decoding), otlprow.WithRedactor(func(body string) string {
+		uses := asText
+		if e.redact.scoped { // rules name places, and any of them may be that of content of other programs
+			uses = anywhere
+		}
+		body, n := run.apply(uses, roleOf(body), looksLikeJSON(body), body)
+		*finds += n
+		return body
+	}))
 }
 
 // push writes one decoded batch in one transaction. It returns nil once everything that can be stored is committed; a
 // permanent error when all of it was refused because of what is in it; any other error when the whole batch should
 // come again, which is safe: writes are idempotent. What is malformed is counted and left out, it fails nothing else.
-func (e *sessionExporter) push(ctx context.Context, sig signal, batch session.Batch, report otlprow.Report) error {
+func (e *sessionExporter) push(ctx context.Context, sig signal, batch session.Batch, report otlprow.Report,
+	finds int) error {
 	d := delivery{report: report}
 	if len(batch.Rows)+len(batch.Blocks) > 0 {
 		if err := e.write(ctx, &d, batch); err != nil {
@@ -51,6 +72,7 @@ func (e *sessionExporter) push(ctx context.Context, sig signal, batch session.Ba
 			return fmt.Errorf("agent_session: write %d rows: %w", len(batch.Rows), err)
 		}
 	}
+	d.finds.block += finds
 	e.count(ctx, sig, &d)
 	if len(d.refused) > 0 && len(d.stored.Rows)+len(d.stored.Blocks) == 0 {
 		return consumererror.NewPermanent(fmt.Errorf("agent_session: write %d rows: %w", len(batch.Rows), d.refused[0].err))
@@ -154,7 +176,12 @@ func (e *sessionExporter) count(ctx context.Context, sig signal, d *delivery) {
 	add(sig.stored, len(d.stored.Rows))
 	add(t.ExporterAgentSessionBlocksStored, len(d.stored.Blocks))
 	add(t.ExporterAgentSessionSessionsTouched, touched(d.stored))
-	add(sig.foreign, d.report.Foreign)
+	rest := d.report.Foreign
+	for _, s := range d.report.Scopes {
+		rest -= s.Records
+		add(sig.foreign, s.Records, attribute.String("scope", e.scope(sig, s.Scope)))
+	}
+	add(sig.foreign, rest, attribute.String("scope", ""))
 	add(t.ExporterAgentSessionPiecesCut, d.report.Cut)
 	for reason, n := range d.report.Rejected {
 		add(sig.rejected, n, attribute.String("reason", reason))
@@ -170,7 +197,7 @@ func (e *sessionExporter) count(ctx context.Context, sig signal, d *delivery) {
 }
 
 // logRejected writes one line for each reason why something was not stored, with the first span or log record that has
-// it. The line holds no content. Foreign spans are logged with foreign_spans: log.
+// it. The line holds no content.
 func (e *sessionExporter) logRejected(sig signal, d *delivery) {
 	logged := map[string]bool{}
 	log := func(reason string, n int, name, service string, k session.Key, trace session.TraceID, span session.SpanID,
@@ -186,11 +213,7 @@ func (e *sessionExporter) logRejected(sig signal, d *delivery) {
 	}
 	for i := range d.report.Rejections {
 		r := &d.report.Rejections[i]
-		n := d.report.Rejected[r.Reason]
-		if r.Reason == otlprow.ReasonForeign {
-			n = d.report.Foreign
-		}
-		log(r.Reason, n, r.Name, r.Service, r.Session, r.Trace, r.Span, nil)
+		log(r.Reason, d.report.Rejected[r.Reason], r.Name, r.Service, r.Session, r.Trace, r.Span, nil)
 	}
 	for _, r := range d.refused {
 		if row := r.first; row != nil {
@@ -199,6 +222,33 @@ func (e *sessionExporter) logRejected(sig signal, d *delivery) {
 			e.logger.Warn("not stored", zap.Int("blocks", r.blocks), zap.Error(r.err))
 		}
 	}
+}
+
+const (
+	// maxScopes bounds the instrumentation scopes that have a name in metrics and a line in the log.
+	maxScopes = 100
+	// otherScopes names all beyond them.
+	otherScopes = "(other)"
+)
+
+// scope returns the value of the metric's attribute for an instrumentation scope that no rule describes, and logs it
+// once.
+func (e *sessionExporter) scope(sig signal, name string) string {
+	e.scopesMu.Lock()
+	defer e.scopesMu.Unlock()
+	name = e.redact.name(name)
+	switch {
+	case e.scopes[name]:
+		return name
+	case len(e.scopes) == maxScopes:
+		return otherScopes
+	case e.scopes == nil:
+		e.scopes = map[string]bool{}
+	}
+	e.scopes[name] = true
+	e.logger.Warn("skips records of an instrumentation scope that no source describes; see the setting sources",
+		zap.String("scope", name), zap.String("signal", sig.name))
+	return name
 }
 
 // touched returns how many sessions a batch is of.

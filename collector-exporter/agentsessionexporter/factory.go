@@ -31,7 +31,7 @@ func createDefaultConfig() component.Config {
 	return &Config{
 		Retention:     RetentionConfig{Families: true, Interval: retention.DefaultInterval},
 		Limits:        LimitsConfig{AttributeBytes: maxAttributeBytes, BlockBytes: maxBlockBytes, TurnBytes: maxTurnBytes},
-		ForeignSpans:  foreignSkip,
+		Content:       contentKeep,
 		TimeoutConfig: exporterhelper.NewDefaultTimeoutConfig(),
 		RetryConfig:   configretry.NewDefaultBackOffConfig(),
 		QueueConfig:   configoptional.Default(exporterhelper.NewDefaultQueueConfig()),

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -31,7 +31,7 @@ func logged(b *testBundle) map[string]map[string]any {
 
 // A log line names a span that was not stored, with the reason and without content.
 func TestRejectedSpansAreLogged(t *testing.T) {
-	b := setup(t, refuse("refused"), func(c *Config) { c.ForeignSpans = "log" })
+	b := setup(t, refuse("refused"))
 	td := traces("good", "nobody", "refused")
 	td.ResourceSpans().At(0).Resource().Attributes().PutStr("service.name", "coder")
 	l := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
@@ -57,8 +57,6 @@ func TestRejectedSpansAreLogged(t *testing.T) {
 			session.SpanID{7: 2}),
 		reasonStore: line(reasonStore, "span", spans.SpanRun, "coder", "refused", session.TraceID{15: 3},
 			session.SpanID{7: 3}),
-		otlprow.ReasonForeign: line(otlprow.ReasonForeign, "span", "GET /", "coder", "", session.TraceID{1},
-			session.SpanID{1}),
 		otlprow.ReasonTimes: line(otlprow.ReasonTimes, "log", spans.EventBlocks, "", "late", session.TraceID{15: 2},
 			session.SpanID{7: 2}),
 	}
@@ -67,31 +65,60 @@ func TestRejectedSpansAreLogged(t *testing.T) {
 	}
 }
 
-// The name of a foreign span may hold anything.
-func TestRejectedNamesAreRedacted(t *testing.T) {
-	b := setup(t, nil, redacting(""), func(c *Config) { c.ForeignSpans = "log" })
-	td := traces()
-	appendForeign(td)
-	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetName("GET /?key=" + secret)
-	require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
-	require.Equal(t, "GET /?key=[redacted:api-key]", logged(b)[otlprow.ReasonForeign]["first_name"])
-}
-
 // A flood of what is rejected costs one line a batch.
 func TestRejectedSpansAreLoggedOnceABatch(t *testing.T) {
-	b := setup(t, nil, func(c *Config) { c.ForeignSpans = "log" })
-	ld := plog.NewLogs()
-	l := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
-	for i := range 1000 {
-		r := l.AppendEmpty()
-		r.SetEventName(fmt.Sprint("foreign", i))
-		r.SetTraceID(pcommon.TraceID{1})
+	b := setup(t, nil)
+	td := traces()
+	l := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	for range 1000 {
+		l.AppendEmpty().SetName(spans.SpanRun)
 	}
 	for range 5 {
-		require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), ld))
+		require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
 	}
 	require.Equal(t, 5, b.logs.FilterMessage("not stored").Len())
-	require.Equal(t, int64(1000), logged(b)[otlprow.ReasonForeign]["count"])
+	require.Equal(t, int64(1000), logged(b)[otlprow.ReasonTraceID]["count"])
+}
+
+// Records of a scope that no source describes are counted by scope, and logged once a scope. Neither has more than 100
+// names of scopes.
+func TestUnknownScopes(t *testing.T) {
+	b := setup(t, nil, redacting(""))
+	send := func(scope string, n int) {
+		t.Helper()
+		td := ptrace.NewTraces()
+		ss := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
+		ss.Scope().SetName(scope)
+		for range n {
+			s := ss.Spans().AppendEmpty()
+			s.SetName("GET /?key=" + secret)
+			s.SetTraceID(pcommon.TraceID{1})
+			s.SetSpanID(pcommon.SpanID{1})
+		}
+		require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
+	}
+	for range 3 {
+		send("acme.web", 7)
+	}
+	for i := range 2 * maxScopes {
+		send(fmt.Sprint("flood ", i), 1)
+	}
+	count := func(scope string) (n int64) {
+		m, err := b.tel.GetMetric("otelcol_exporter_agent_session_spans_foreign")
+		require.NoError(t, err)
+		for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+			if v, ok := p.Attributes.Value("scope"); ok && v.AsString() == scope {
+				n += p.Value
+			}
+		}
+		return n
+	}
+	require.Equal(t, []int64{21, 1, 0, maxScopes + 1},
+		[]int64{count("acme.web"), count("flood 98"), count("flood 99"), count(otherScopes)})
+	lines := b.logs.FilterMessageSnippet("instrumentation scope").All()
+	require.Len(t, lines, maxScopes)
+	require.Equal(t, map[string]any{"scope": "acme.web", "signal": "span"}, lines[0].ContextMap())
+	require.Empty(t, logged(b))
 }
 
 // Limits of attributes and bodies reach the decoder, and so does the tenant.

@@ -100,7 +100,9 @@ type sessionExporter struct {
 	id        attribute.KeyValue
 	decoding  []otlprow.Option
 	redact    *redactor // nil: off
-	users     int       // signals that started and did not shut down; under stores.mu
+	scopesMu  sync.Mutex
+	scopes    map[string]bool // that were logged
+	users     int             // signals that started and did not shut down; under stores.mu
 
 	opened              atomic.Pointer[openStore] // nil until it is
 	seenSize, seenDirty atomic.Int64              // measured last; 0 and -1: not yet

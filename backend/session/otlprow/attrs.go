@@ -96,7 +96,7 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, start, end pcommon.T
 	if !conversation.IsZero() && boundID(conversation.Text()) != row.Session.ID {
 		d.attrs = append(d.attrs, session.Attr{Key: string(spans.ConversationIDKey), Value: conversation})
 	}
-	d.settle()
+	d.settle(openInference)
 	if len(d.attrs) > 0 {
 		row.Attrs = slices.Clone(d.attrs)
 	}
@@ -113,14 +113,14 @@ var openInference = []attribute.Key{
 }
 
 // settle sorts d.attrs by key. It keeps the last one of equal keys, none without a value, and of those that are not in
-// the registry at most maxAttrs. It drops those of OpenInference.
-func (d *decoder) settle() {
+// the registry at most maxAttrs. It drops those of without.
+func (d *decoder) settle(without []attribute.Key) {
 	slices.SortStableFunc(d.attrs, func(a, b session.Attr) int { return strings.Compare(a.Key, b.Key) })
 	kept := d.attrs[:0]
 	unknown := 0
 	for i, a := range d.attrs {
 		if i+1 < len(d.attrs) && d.attrs[i+1].Key == a.Key || a.Value.IsZero() ||
-			slices.Contains(openInference, attribute.Key(a.Key)) {
+			slices.Contains(without, attribute.Key(a.Key)) {
 			continue
 		}
 		if _, ok := spans.Lookup(attribute.Key(a.Key)); !ok {

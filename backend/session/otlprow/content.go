@@ -152,6 +152,11 @@ func (d *decoder) block(row *session.Row, v pcommon.Value) {
 		d.report.Cut++
 		return
 	}
+	d.body(row, body)
+}
+
+// body keeps a body as a block.
+func (d *decoder) body(row *session.Row, body string) {
 	b := session.Block{Session: row.Session, ID: spans.BlockOfString(body), Body: body}
 	if len(body) > d.limits.Block || !d.affords(row, len(body)) {
 		d.report.Cut++

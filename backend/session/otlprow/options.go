@@ -1,23 +1,48 @@
 package otlprow
 
-import "github.com/otelagent/otelagent/backend/session"
+import (
+	"encoding/json"
+
+	"github.com/otelagent/otelagent/backend/foreign"
+	"github.com/otelagent/otelagent/backend/session"
+)
 
 // Option is an option of Decode, DecodeLogs and DecodeProto.
 type Option func(*config)
 
 type config struct {
-	fixed       string // tenant, where isFixed
-	isFixed     bool
-	listForeign bool
-	limits      Limits
+	fixed          string // tenant, where isFixed
+	isFixed        bool
+	limits         Limits
+	table          *foreign.Table
+	rules          map[string]string // by source
+	withoutContent bool
+	redactor       func(string) string
 }
 
 // WithTenant sets the tenant of everything, for receivers that know the sender. The default is the resource attribute
 // otelagent.tenant. The hash replaces a tenant of more than 256 bytes.
 func WithTenant(tenant string) Option { return func(c *config) { c.fixed, c.isFixed = tenant, true } }
 
-// WithForeign lists foreign spans and records in Report.Rejections, with ReasonForeign. By default they only count.
-func WithForeign() Option { return func(c *config) { c.listForeign = true } }
+// WithSources sets the rules for spans and records of other programs. The default is foreign.Default. Rows keep the
+// entry of own, what t has more than that, which recognised them.
+func WithSources(t *foreign.Table, own []any) Option {
+	rules := map[string]string{}
+	for _, entry := range own {
+		text, err := json.Marshal(entry)
+		if m, ok := entry.(map[string]any); ok && err == nil {
+			name, _ := m["name"].(string)
+			rules[name] = string(text)
+		}
+	}
+	return func(c *config) { c.table, c.rules = t, rules }
+}
+
+// WithoutContent keeps no content of spans and records of other programs.
+func WithoutContent() Option { return func(c *config) { c.withoutContent = true } }
+
+// WithRedactor replaces each piece of content of other programs by what f returns for it, before it gets a name.
+func WithRedactor(f func(string) string) Option { return func(c *config) { c.redactor = f } }
 
 // Limits bound the size of what one span carries, in bytes. A field that is not positive, or above the default, is the
 // default. Report.Cut counts what a limit removed.

@@ -48,22 +48,17 @@ func TestRejections(t *testing.T) {
 	want := []Rejection{{
 		Reason: ReasonTraceID, Name: spans.SpanTurn, Service: "coder", Span: session.SpanID{2},
 		Session: session.Key{Tenant: "acme", ID: boundID(strings.Repeat("x", maxID+1))},
-	}, {
-		Reason: ReasonForeign, Name: strings.Repeat("é", 128), Service: "coder", Span: session.SpanID{7},
-		Session: session.Key{Tenant: "acme", ID: "web"},
 	}}
-	_, report := Decode(td, WithForeign())
-	if diff := cmp.Diff(Report{Spans: 2, Foreign: 1, Rejected: map[string]int{ReasonTraceID: 1}, Rejections: want},
+	_, report := Decode(td)
+	if diff := cmp.Diff(Report{Spans: 2, Foreign: 1, Rejected: map[string]int{ReasonTraceID: 1}, Rejections: want,
+		Scopes: []ScopeCount{{"", 1}}},
 		report); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
-	}
-	if _, report := Decode(td); len(report.Rejections) != 1 || report.Foreign != 1 {
-		t.Errorf("without foreign ones: %+v", report)
 	}
 	for range MaxRejections {
 		bad.CopyTo(list.AppendEmpty())
 	}
-	if _, report := Decode(td, WithForeign()); len(report.Rejections) != MaxRejections ||
+	if _, report := Decode(td); len(report.Rejections) != MaxRejections ||
 		report.Rejected[ReasonTraceID] != 1+MaxRejections {
 		t.Errorf("%d rejections, %v", len(report.Rejections), report.Rejected)
 	}
@@ -71,9 +66,8 @@ func TestRejections(t *testing.T) {
 	ld, _ := oneRecord()
 	other := ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().AppendEmpty()
 	other.SetEventName("login")
-	_, report = DecodeLogs(ld, WithForeign())
-	want = []Rejection{{Reason: ReasonForeign, Name: "login", Service: "coder", Session: session.Key{Tenant: "acme"}}}
-	if diff := cmp.Diff(Report{Spans: 2, Stored: 1, Foreign: 1, Rejections: want}, report); diff != "" {
+	_, report = DecodeLogs(ld)
+	if diff := cmp.Diff(Report{Spans: 2, Stored: 1, Foreign: 1, Scopes: []ScopeCount{{"", 1}}}, report); diff != "" {
 		t.Errorf("log records, -want +got:\n%s", diff)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/otlpbounds"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
@@ -52,21 +53,22 @@ const (
 	ReasonRunStart  = "bad_run_start"
 	ReasonTurnIndex = "bad_turn_index"
 	ReasonTimes     = "bad_times"
-	// ReasonForeign marks foreign spans and records in Rejections; they are not rejected.
-	ReasonForeign = "foreign"
 )
 
 // Report counts the spans or log records of one call. Spans = Stored + Foreign + the sum of Rejected.
 type Report struct {
-	// Spans counts all, Stored those that became rows, Foreign those of other kinds.
+	// Spans counts all, Stored those that became rows, Foreign those that are of other programs and of no use here.
 	Spans, Stored, Foreign int
+	// Events counts the rows that were made of events of spans of other programs. Stored does not.
+	Events int
+	// Scopes counts those of Foreign whose instrumentation scope no rule describes: those of the first 32 scopes.
+	Scopes []ScopeCount
 	// Rejected counts malformed ones by reason; nil if there were none.
 	Rejected map[string]int
 	// Cut counts pieces of stored spans (attributes, lists, events, blocks) that a bound left out or shortened, or that
 	// do not have the format.
 	Cut int
-	// Rejections are the first MaxRejections of those that Rejected counts, and with WithForeign of Foreign, in the
-	// order of the input.
+	// Rejections are the first MaxRejections of those that Rejected counts, in the order of the input.
 	Rejections []Rejection
 }
 
@@ -103,7 +105,8 @@ func DecodeProto(b []byte, opts ...Option) (session.Batch, Report, error) {
 
 // Decode makes one row of each span of the five kinds and of session.payload, in the order of td, and one block of
 // each body on them; it may return the same block more than once. It removes previews of content from a span that
-// has lists. It skips foreign spans, rejects malformed ones, and counts all. It only reads td; the result shares
+// has lists. Of spans of other programs it keeps those that a rule of package foreign describes, as rows of kind
+// session.KindForeign, and skips the others. It rejects malformed spans of this format, and counts all. It only reads td; the result shares
 // its strings.
 //
 // It reads types leniently: see session.Value. Of an attribute that occurs twice the last one counts. It replaces
@@ -118,31 +121,34 @@ func Decode(td ptrace.Traces, opts ...Option) (session.Batch, Report) {
 	for _, rs := range td.ResourceSpans().All() {
 		d.resource(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
+			d.enter(ss.Scope().Name())
 			for _, span := range ss.Spans().All() {
 				d.span(span)
 			}
+			d.leave()
 		}
 	}
-	d.report.Stored = len(d.batch.Rows)
-	return d.batch, d.report
+	return d.result()
 }
 
 // DecodeLogs makes one row of kind session.payload of each log record that is an event of this format, in the order
 // of ld, and blocks like Decode. A record replaces an event of the span whose trace and span id it has. The id of its
-// row is a hash of the record, so that a record that comes twice is one row. Other records are foreign. It only reads
+// row is a hash of the record, so that a record that comes twice is one row. Records of other programs are kept or
+// skipped like spans. It only reads
 // ld; the result shares its strings.
 func DecodeLogs(ld plog.Logs, opts ...Option) (session.Batch, Report) {
 	d := newDecoder(ld.LogRecordCount(), opts)
 	for _, rl := range ld.ResourceLogs().All() {
 		d.resource(rl.Resource().Attributes())
 		for _, sl := range rl.ScopeLogs().All() {
+			d.enter(sl.Scope().Name())
 			for _, r := range sl.LogRecords().All() {
 				d.record(r)
 			}
+			d.leave()
 		}
 	}
-	d.report.Stored = len(d.batch.Rows)
-	return d.batch, d.report
+	return d.result()
 }
 
 type decoder struct {
@@ -152,10 +158,12 @@ type decoder struct {
 	tenant, service string
 	turns           map[turnKey]int // bytes of the bodies of a turn
 	attrs           []session.Attr  // of the span at hand
+	others
 }
 
-func newDecoder(n int, opts []Option) decoder {
-	d := decoder{report: Report{Spans: n}, turns: map[turnKey]int{}}
+func newDecoder(n int, opts []Option) *decoder {
+	d := &decoder{report: Report{Spans: n}, turns: map[turnKey]int{}, config: config{table: foreign.Default()}}
+	d.get = d.lookup
 	for _, o := range opts {
 		o(&d.config)
 	}
@@ -164,15 +172,17 @@ func newDecoder(n int, opts []Option) decoder {
 	return d
 }
 
-// foreign counts a span or record of another kind.
-func (d *decoder) foreign(name string, trace pcommon.TraceID, span pcommon.SpanID, attrs pcommon.Map) {
-	d.report.Foreign++
-	if d.listForeign {
-		d.describe(ReasonForeign, name, trace, span, attrs)
-	}
+func (d *decoder) result() (session.Batch, Report) {
+	d.report.Stored = len(d.batch.Rows) - d.report.Events
+	return d.batch, d.report
 }
 
-func (d *decoder) describe(reason, name string, trace pcommon.TraceID, span pcommon.SpanID, attrs pcommon.Map) {
+// reject counts a span or record that cannot be kept.
+func (d *decoder) reject(reason, name string, trace pcommon.TraceID, span pcommon.SpanID, attrs pcommon.Map) {
+	if d.report.Rejected == nil {
+		d.report.Rejected = map[string]int{}
+	}
+	d.report.Rejected[reason]++
 	if len(d.report.Rejections) < MaxRejections {
 		id := boundID(text(attrs, spans.SessionIDKey))
 		d.report.Rejections = append(d.report.Rejections, Rejection{
@@ -183,7 +193,7 @@ func (d *decoder) describe(reason, name string, trace pcommon.TraceID, span pcom
 }
 
 func (d *decoder) resource(attrs pcommon.Map) {
-	d.tenant, d.service = d.fixed, ""
+	d.tenant, d.service, d.others.resource = d.fixed, "", attrs
 	for key, v := range attrs.All() {
 		if v.Type() != pcommon.ValueTypeStr {
 			continue
@@ -206,7 +216,7 @@ func (d *decoder) span(span ptrace.Span) {
 		kind = session.KindOf(v.Str())
 	}
 	if kind == session.KindUnknown {
-		d.foreign(span.Name(), span.TraceID(), span.SpanID(), attrs)
+		d.otherSpan(span)
 		return
 	}
 	row := session.Row{
@@ -236,11 +246,7 @@ func (d *decoder) span(span ptrace.Span) {
 		d.turns[turnOf(&row)] -= len(b.Body)
 	}
 	d.report.Cut, d.batch.Blocks = cutBefore, d.batch.Blocks[:blocks]
-	if d.report.Rejected == nil {
-		d.report.Rejected = map[string]int{}
-	}
-	d.report.Rejected[reason]++
-	d.describe(reason, span.Name(), span.TraceID(), span.SpanID(), attrs)
+	d.reject(reason, span.Name(), span.TraceID(), span.SpanID(), attrs)
 }
 
 // stated adds to a turn what follows from its lists and the span does not repeat: that its content was captured, and
@@ -273,8 +279,9 @@ func (d *decoder) record(r plog.LogRecord) {
 	if name == "" {
 		name = text(attrs, eventName)
 	}
-	if name != spans.EventBlocks && name != spans.EventOther && name != spans.EventFact {
-		d.foreign(name, r.TraceID(), r.SpanID(), attrs)
+	// Other programs send the first under this name, which is a convention.
+	if name != spans.EventOther && name != spans.EventFact && (name != spans.EventBlocks || !hasAddress(attrs)) {
+		d.otherRecord(r)
 		return
 	}
 	if at == 0 {
@@ -301,6 +308,16 @@ func (d *decoder) record(r plog.LogRecord) {
 		lost := &d.report.Rejections[known+i]
 		lost.Name, lost.Span = name, session.SpanID(r.SpanID())
 	}
+}
+
+// hasAddress reports whether a record has an attribute of this format.
+func hasAddress(attrs pcommon.Map) bool {
+	for key := range attrs.All() {
+		if strings.HasPrefix(key, "otelagent.") {
+			return true
+		}
+	}
+	return false
 }
 
 // hasPlace reports whether the content of the row has a place: a row without a run belongs to the session itself, which

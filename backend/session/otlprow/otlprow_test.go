@@ -74,7 +74,7 @@ func TestDecode(t *testing.T) {
 	foreign.SetName("GET /")
 
 	batch, report := Decode(td)
-	if want := (Report{Spans: 2, Stored: 1, Foreign: 1}); !reflect.DeepEqual(report, want) {
+	if want := (Report{Spans: 2, Stored: 1, Foreign: 1, Scopes: []ScopeCount{{"", 1}}}); !reflect.DeepEqual(report, want) {
 		t.Errorf("report %+v, want %+v", report, want)
 	}
 	key := session.Key{Tenant: "acme", ID: "s1"}
@@ -342,7 +342,7 @@ func checkBatch(t *testing.T, batch session.Batch, report Report) {
 	for _, n := range report.Rejected {
 		rejected += n
 	}
-	if report.Spans != report.Stored+report.Foreign+rejected || report.Stored != len(batch.Rows) {
+	if report.Spans != report.Stored+report.Foreign+rejected || report.Stored+report.Events != len(batch.Rows) {
 		t.Fatalf("counts do not add up: %+v, %d rows", report, len(batch.Rows))
 	}
 	for i := range batch.Rows {

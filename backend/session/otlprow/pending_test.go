@@ -18,7 +18,7 @@ func TestLogfire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch, report, err := DecodeProto(raw, WithForeign())
+	batch, report, err := DecodeProto(raw)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func TestDecodeLogs(t *testing.T) {
 	later.SetObservedTimestamp(1501)
 
 	batch, report := DecodeLogs(ld)
-	if diff := cmp.Diff(Report{Spans: 5, Stored: 3, Foreign: 2}, report); diff != "" {
+	if diff := cmp.Diff(Report{Spans: 5, Stored: 3, Foreign: 2, Scopes: []ScopeCount{{"", 2}}}, report); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	want := session.Row{

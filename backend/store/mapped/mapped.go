@@ -4,10 +4,15 @@
 package mapped
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/session"
@@ -72,9 +77,64 @@ func Open(ctx context.Context, st store.Store, k session.Key, before func(parts 
 			return nil, err
 		}
 	}
-	s.Rows = foreign.Default().Map(s.Raw, k)
+	s.Rows = Map(s.Raw, k)
 	return s, nil
 }
+
+// Map is foreign.Table.Map with the rules of this program, and those that rows bring along.
+func Map(rows []session.Row, want session.Key) []session.Row {
+	newest := map[string]int64{} // by rules
+	for i := range rows {
+		r := &rows[i]
+		if rules := r.Attr(foreign.RulesKey).Str(); r.Kind == session.KindForeign && rules != "" {
+			newest[rules] = max(newest[rules], r.Start)
+		}
+	}
+	return tableWith(newest).Map(rows, want)
+}
+
+// maxRules bounds the rules of rows of one session that are used: the newest.
+const maxRules = 16
+
+// tables are those of rules that rows brought along.
+var tables sync.Map
+
+// tableWith returns the table with these rules in front, the newest first.
+func tableWith(newest map[string]int64) *foreign.Table {
+	if len(newest) == 0 {
+		return foreign.Default()
+	}
+	rules := slices.SortedFunc(maps.Keys(newest), func(a, b string) int {
+		return cmp.Or(cmp.Compare(newest[b], newest[a]), strings.Compare(a, b))
+	})
+	rules = rules[:min(len(rules), maxRules)]
+	key := strings.Join(rules, "\n")
+	if t, ok := tables.Load(key); ok {
+		return t.(*foreign.Table)
+	}
+	var list []any
+	for _, text := range rules {
+		var entry any
+		if json.Unmarshal([]byte(text), &entry) == nil {
+			list = append(list, entry)
+		}
+	}
+	t, err := foreign.Default().With(list)
+	if err != nil { // of another version
+		t = foreign.Default()
+	}
+	if n := tablesHeld.Add(1); n > maxTables {
+		tables.Clear()
+		tablesHeld.Store(1)
+	}
+	tables.Store(key, t)
+	return t
+}
+
+// maxTables bounds how many tables are held.
+const maxTables = 64
+
+var tablesHeld atomic.Int64
 
 // Tree returns the tree of a session.
 func Tree(ctx context.Context, st store.Store, k session.Key) (*session.Session, error) {

@@ -122,7 +122,7 @@ func (p *projector) parts(ctx context.Context, k session.Key, raw []session.Row,
 	for key, mark := range parts {
 		trace, _ := foreign.ParseTraceSession(key.ID)
 		s := &mapped.Session{Raw: byTrace[trace], Links: &session.Links{Traces: []session.TraceID{trace}}}
-		s.Rows = foreign.Default().Map(s.Raw, key)
+		s.Rows = mapped.Map(s.Raw, key)
 		err := p.keep(ctx, key, mark, s, []session.Summary{{Key: k}})
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err

@@ -404,7 +404,6 @@ func testHarmful(t *testing.T, ours, between string, sent []ptrace.Traces, want 
 			name: "renames spans and deletes their kind",
 			processor: transform("span", `set(span.name, "POST /v1/messages")`,
 				`delete_key(span.attributes, "otelagent.kind")`),
-			rejects: []string{"foreign"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -421,7 +420,7 @@ func testHarmful(t *testing.T, ours, between string, sent []ptrace.Traces, want 
 			next := startConfig(
 				t,
 				ours,
-				[]string{gateway, writeConfig(t, "exporters: {agent_session: {foreign_spans: log}}\n")},
+				[]string{gateway},
 				"OTELAGENT_DB="+db,
 			)
 			w := way{"grpc", "", "grpc", "", 50}

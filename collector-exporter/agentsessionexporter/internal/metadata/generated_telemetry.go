@@ -213,7 +213,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterAgentSessionLogRecordsForeign, err = builder.meter.Int64Counter(
 		"otelcol_exporter_agent_session_log_records_foreign",
-		metric.WithDescription("Log records that are not events of the vocabulary, skipped. [Alpha]"),
+		metric.WithDescription("Log records that are neither events of the vocabulary nor kept by a source, skipped. [Alpha]"),
 		metric.WithUnit("{records}"),
 	)
 	errs = errors.Join(errs, err)
@@ -280,7 +280,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterAgentSessionSpansForeign, err = builder.meter.Int64Counter(
 		"otelcol_exporter_agent_session_spans_foreign",
-		metric.WithDescription("Spans of other kinds than the vocabulary's, skipped. [Alpha]"),
+		metric.WithDescription("Spans that are neither of the vocabulary nor kept by a source, skipped. [Alpha]"),
 		metric.WithUnit("{spans}"),
 	)
 	errs = errors.Join(errs, err)

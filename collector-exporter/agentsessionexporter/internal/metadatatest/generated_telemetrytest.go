@@ -104,7 +104,7 @@ func AssertEqualExporterAgentSessionBlocksStored(t *testing.T, tt *componenttest
 func AssertEqualExporterAgentSessionLogRecordsForeign(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_agent_session_log_records_foreign",
-		Description: "Log records that are not events of the vocabulary, skipped. [Alpha]",
+		Description: "Log records that are neither events of the vocabulary nor kept by a source, skipped. [Alpha]",
 		Unit:        "{records}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -277,7 +277,7 @@ func AssertEqualExporterAgentSessionSessionsUnprojected(t *testing.T, tt *compon
 func AssertEqualExporterAgentSessionSpansForeign(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_agent_session_spans_foreign",
-		Description: "Spans of other kinds than the vocabulary's, skipped. [Alpha]",
+		Description: "Spans that are neither of the vocabulary nor kept by a source, skipped. [Alpha]",
 		Unit:        "{spans}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

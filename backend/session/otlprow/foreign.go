@@ -1,0 +1,322 @@
+package otlprow
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelagent/otelagent/backend/foreign"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// bodyKey stands for the body of a log record in the rules of package foreign.
+const bodyKey = "log.body"
+
+// arrivalKey is true in the row of a log record that has no other time than that of its arrival.
+const arrivalKey = "otelagent.foreign.arrival"
+
+// maxScopes bounds Report.Scopes.
+const maxScopes = 32
+
+// others reads the records of other programs. It is the part of the decoder that does so.
+type others struct {
+	scope     *foreign.Scope
+	scopeName string
+	resource  pcommon.Map
+	outer     pcommon.Map // of the span of an event, else the resource
+	own       pcommon.Map // of the record at hand
+	get       foreign.Get // looks at own, outer and resource
+	skipped   int         // records of the scope that no rule keeps
+	kept      bool        // a record of the scope was kept
+}
+
+// enter begins a scope, and leave ends it.
+func (d *decoder) enter(name string) {
+	d.scope, d.scopeName, d.skipped, d.kept = d.table.Scope(name), name, 0, false
+}
+
+func (d *decoder) leave() {
+	if d.skipped == 0 || d.kept || d.scope.Known() {
+		return
+	}
+	name := cut(d.scopeName, maxKey)
+	i := slices.IndexFunc(d.report.Scopes, func(s ScopeCount) bool { return s.Scope == name })
+	if i < 0 && len(d.report.Scopes) < maxScopes {
+		i, d.report.Scopes = len(d.report.Scopes), append(d.report.Scopes, ScopeCount{Scope: name})
+	}
+	if i >= 0 {
+		d.report.Scopes[i].Records += d.skipped
+	}
+}
+
+// skip counts a record that no rule keeps.
+func (d *decoder) skip() {
+	d.report.Foreign++
+	d.skipped++
+}
+
+// lookup is the foreign.Get of the decoder.
+func (d *decoder) lookup(key string) session.Value {
+	for _, m := range [...]pcommon.Map{d.own, d.outer, d.others.resource} {
+		if v, ok := get(m, key); ok {
+			if s := scalar(v); !s.IsZero() {
+				return s
+			}
+			return d.value(v, key)
+		}
+	}
+	return session.Value{}
+}
+
+// match asks the rules about a record. marks are those of its keys. A damaged record of this format is of no other
+// program.
+func (d *decoder) match(sig foreign.Signal, name string, attrs, outer pcommon.Map,
+	marks foreign.Marks) (foreign.Match, bool) {
+	d.own, d.outer = attrs, outer
+	if sig == foreign.Span && marks == 0 && !d.scope.Known() {
+		return foreign.Match{}, false
+	}
+	m, ok := d.scope.Match(sig, name, marks, d.get)
+	return m, ok && !hasAddress(attrs)
+}
+
+// otherSpan keeps a span of another program, and its events, where a rule says so.
+func (d *decoder) otherSpan(span ptrace.Span) {
+	var marks foreign.Marks
+	for key := range span.Attributes().All() {
+		marks |= d.scope.Mark(key)
+	}
+	m, ok := d.match(foreign.Span, span.Name(), span.Attributes(), d.others.resource, marks)
+	row := session.Row{Trace: session.TraceID(span.TraceID()), Span: session.SpanID(span.SpanID()),
+		Parent: session.SpanID(span.ParentSpanID()), Start: nanos(span.StartTimestamp()), End: nanos(span.EndTimestamp()),
+		Failed: span.Status().Code() == ptrace.StatusCodeError}
+	if !ok {
+		d.skip()
+		return
+	}
+	if !d.place(&row, &m) {
+		d.reject(ReasonNoSession, span.Name(), span.TraceID(), span.SpanID(), span.Attributes())
+		return
+	}
+	if span.Status().Code() == ptrace.StatusCodeOk {
+		row.Attrs = []session.Attr{{Key: foreign.StatusOKKey, Value: session.BoolValue(true)}}
+	}
+	if row.Span == (session.SpanID{}) {
+		row.Span = hashOf(span.Name(), row.Start, span.Attributes(), "")
+	}
+	d.keep(row, &m, foreign.Span, span.Name(), span.Status().Message())
+	for i := range min(span.Events().Len(), maxEvents) {
+		e := span.Events().At(i)
+		marks = 0
+		for key := range e.Attributes().All() {
+			marks |= d.scope.Mark(key)
+		}
+		m, ok := d.match(foreign.SpanEvent, e.Name(), e.Attributes(), span.Attributes(), marks)
+		if !ok {
+			continue
+		}
+		at := nanos(e.Timestamp())
+		event := session.Row{Trace: row.Trace, Parent: row.Span, Session: row.Session, Start: at, End: at,
+			Span: hashOf(span.SpanID().String()+e.Name(), at, e.Attributes(), "")}
+		d.report.Events++
+		d.keep(event, &m, foreign.SpanEvent, e.Name(), "")
+	}
+}
+
+// otherRecord keeps a log record of another program where a rule says so.
+func (d *decoder) otherRecord(r plog.LogRecord) {
+	attrs, body := r.Attributes(), ""
+	if r.Body().Type() == pcommon.ValueTypeStr {
+		body = r.Body().Str()
+	}
+	var marks foreign.Marks
+	event := ""
+	for key, v := range attrs.All() {
+		if marks |= d.scope.Mark(key); key == eventName && v.Type() == pcommon.ValueTypeStr {
+			event = v.Str()
+		}
+	}
+	name := foreign.EventName(event, r.EventName(), body)
+	m, ok := d.match(foreign.Log, name, attrs, d.others.resource, marks)
+	at := nanos(r.Timestamp())
+	if ok && at == 0 {
+		at = m.Time(d.get)
+	}
+	row := session.Row{Trace: session.TraceID(r.TraceID()), Parent: session.SpanID(r.SpanID())}
+	if !ok {
+		d.skip()
+		return
+	}
+	if !d.place(&row, &m) {
+		d.reject(ReasonNoSession, name, r.TraceID(), r.SpanID(), attrs)
+		return
+	}
+	if r.Body().Type() != pcommon.ValueTypeStr && r.Body().Type() != pcommon.ValueTypeEmpty {
+		body = d.value(r.Body(), bodyKey).Text()
+	}
+	row.Span = hashOf(r.TraceID().String()+r.SpanID().String()+name, at, attrs, body)
+	if row.Start = at; at == 0 {
+		if row.Start = nanos(r.ObservedTimestamp()); row.Start > 0 {
+			row.Attrs = []session.Attr{{Key: arrivalKey, Value: session.BoolValue(true)}}
+		}
+	}
+	row.End = row.Start
+	d.keep(row, &m, foreign.Log, name, "")
+	if last := &d.batch.Rows[len(d.batch.Rows)-1]; body != "" && m.Class(bodyKey).IsContent() && !d.withoutContent {
+		last.Lists = append(last.Lists, d.contentList(last, bodyKey, []string{body}))
+	}
+}
+
+// place sets the session and the trace of a row. It returns false where nothing says either.
+func (d *decoder) place(row *session.Row, m *foreign.Match) bool {
+	row.Session = session.Key{Tenant: d.tenant, ID: boundID(m.Session)}
+	switch none := row.Trace == (session.TraceID{}); {
+	case m.Session == "" && none:
+		return false
+	case m.Session == "":
+		row.Session.ID = foreign.TraceSession(row.Trace)
+	case none:
+		row.Trace = foreign.TraceOf(row.Session)
+	}
+	return true
+}
+
+// keep appends the row of a record of which d.own has the attributes.
+func (d *decoder) keep(row session.Row, m *foreign.Match, sig foreign.Signal, name, status string) {
+	d.kept = true
+	row.Kind, row.Turn, row.Known, row.Service = session.KindForeign, session.NoTurn, spans.KnownObserved, d.service
+	d.attrs = append(d.attrs[:0], row.Attrs...)
+	text := func(key, s string) {
+		d.attrs = append(d.attrs, session.Attr{Key: key, Value: session.StringValue(s)})
+	}
+	text(foreign.SourceKey, m.Source.Name())
+	text(foreign.ScopeKey, cut(d.scopeName, maxKey))
+	text(foreign.NameKey, cut(name, maxKey))
+	text(foreign.SignalKey, sig.String())
+	if rules := d.rules[m.Source.Name()]; rules != "" {
+		text(foreign.RulesKey, rules)
+	}
+	if row.Failed && status != "" && !d.withoutContent {
+		text(foreign.StatusKey, d.redact(cut(status, d.limits.Attribute)))
+	}
+	for key, v := range d.own.All() {
+		d.attribute(&row, m, key, v)
+	}
+	for key, v := range d.others.resource.All() {
+		if _, own := get(d.own, key); !own {
+			d.attribute(&row, m, key, v)
+		}
+	}
+	d.settle(nil)
+	row.Attrs = slices.Clone(d.attrs)
+	d.batch.Rows = append(d.batch.Rows, row)
+}
+
+// attribute keeps an attribute of a record as the rules class it.
+func (d *decoder) attribute(row *session.Row, m *foreign.Match, key string, v pcommon.Value) {
+	class := m.Class(key)
+	if class == foreign.Drop || class.IsContent() && d.withoutContent {
+		return
+	}
+	if class < foreign.Content {
+		value := d.value(v, key)
+		if class.IsContent() && value.Type() == session.TypeString {
+			value = session.StringValue(d.redact(value.Str()))
+		}
+		d.attrs = append(d.attrs, session.Attr{Key: valid(key), Value: value})
+		return
+	}
+	var bodies []string
+	switch v.Type() {
+	case pcommon.ValueTypeStr:
+		bodies = []string{v.Str()}
+		if class == foreign.Messages && strings.HasPrefix(strings.TrimSpace(v.Str()), "[") {
+			var raw []json.RawMessage
+			if json.Unmarshal([]byte(v.Str()), &raw) == nil {
+				bodies = bodies[:0]
+				for _, r := range raw {
+					bodies = append(bodies, string(r))
+				}
+			}
+		}
+	case pcommon.ValueTypeSlice:
+		if class != foreign.Messages {
+			bodies = []string{d.json(v)}
+			break
+		}
+		for _, e := range v.Slice().All() {
+			bodies = append(bodies, d.json(e))
+		}
+	default:
+		bodies = []string{d.json(v)}
+	}
+	row.Lists = append(row.Lists, d.contentList(row, key, bodies))
+}
+
+// json returns a value as text: a string as it is, any other as JSON; empty where it is nested too deep.
+func (d *decoder) json(v pcommon.Value) string {
+	if deep(v, maxDepth) {
+		d.report.Cut++
+		return ""
+	}
+	return v.AsString()
+}
+
+// contentList keeps bodies as blocks, and returns the list that names them.
+func (d *decoder) contentList(row *session.Row, key string, bodies []string) session.List {
+	l := session.List{Name: cut(key, maxKey), Count: int64(len(bodies))}
+	for _, body := range bodies {
+		body = d.redact(valid(body))
+		d.body(row, body)
+		l.Items = append(l.Items, spans.BlockOfString(body).Short().String())
+	}
+	return l
+}
+
+// redact applies the rules of the receiver to content, before it gets a name.
+func (d *decoder) redact(s string) string {
+	if d.redactor == nil {
+		return s
+	}
+	return d.redactor(s)
+}
+
+// hashOf returns an id for a record that has none: it follows from what the record says.
+func hashOf(name string, at int64, attrs pcommon.Map, body string) session.SpanID {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %q %d\n%s\n", len(name), name, at, body)
+	keys := make([]string, 0, attrs.Len())
+	for key := range attrs.All() {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range slices.Compact(keys) {
+		if v, _ := get(attrs, key); !deep(v, maxDepth) {
+			text := v.AsString()
+			fmt.Fprintf(h, "%q %d %d %s\n", key, v.Type(), len(text), text)
+		}
+	}
+	return session.SpanID(h.Sum(nil)[:8])
+}
+
+// nanos returns a time on the wire; 0 for one that no row can hold.
+func nanos(t pcommon.Timestamp) int64 {
+	if t > math.MaxInt64 {
+		return 0
+	}
+	return int64(t)
+}
+
+// ScopeCount counts the records of an instrumentation scope that no rule of package foreign describes.
+type ScopeCount struct {
+	Scope   string
+	Records int
+}
