@@ -30,5 +30,5 @@ func TestReadmeConfigurations(t *testing.T) {
 		require.Empty(t, cfg.warnings(), "what is recommended loses nothing")
 		n++
 	}
-	require.Equal(t, 4, n)
+	require.Equal(t, 5, n)
 }
