@@ -68,8 +68,11 @@ func newTable(raw []any) (*Table, error) {
 		s := &Source{}
 		r := reader{path: fmt.Sprintf("sources[%d]", i)}
 		r.read(v, s)
-		bad = append(append(bad, r.bad...), s.check(r.path)...)
-		all = append(all, s)
+		bad = append(bad, r.bad...)
+		if r.bad == nil {
+			bad = append(bad, s.check(r.path)...)
+			all = append(all, s)
+		}
 	}
 	if bad != nil {
 		return nil, errors.Join(bad...)
