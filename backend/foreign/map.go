@@ -97,7 +97,7 @@ func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
 		if r := table.newRecord(row); r != nil {
 			m.all = append(m.all, r)
 			if !r.log {
-				m.spans[r.traces] = r
+				m.spans[spanKey{row.Trace, row.Span}] = r
 			}
 		}
 	}

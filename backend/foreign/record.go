@@ -40,7 +40,6 @@ type record struct {
 	run     *run
 	call    *call
 	usage   *spans.Usage
-	traces  spanKey
 }
 
 type spanKey struct {
@@ -64,7 +63,7 @@ func (t *Table) newRecord(row *session.Row) *record {
 	if r.rule == nil {
 		return nil
 	}
-	r.role, r.key, r.traces = r.rule.role, row.Session, spanKey{row.Trace, row.Span}
+	r.role, r.key = r.rule.role, row.Session
 	r.named = !strings.HasPrefix(row.Session.ID, tracePrefix)
 	r.order = r.int(fieldOrder)
 	r.start, r.end = row.Start, row.End

@@ -161,7 +161,7 @@ func (m *mapper) place() {
 			if r.in != nil && r.in.role == roleTool {
 				n.call = cmp.Or(n.call, r.in)
 			}
-			if key != "" {
+			if key != "" && m.keyRun(r.key, key).rec == nil { // a later run that uses the key again is one of its own
 				n = m.join(m.keyRun(r.key, key), n)
 			}
 			m.put(r, n)
