@@ -37,7 +37,7 @@ func TestCut(t *testing.T) {
 		few = append(few, user(strconv.Itoa(i)))
 	}
 	messages := func(messages ...[]byte) func(max int) []byte {
-		return func(max int) []byte { return AppendMessages(nil, messages, max) }
+		return func(max int) []byte { return appendMessages(nil, messages, max) }
 	}
 	raws := func(raws ...string) func(max int) []byte {
 		var all [][]byte
@@ -119,7 +119,7 @@ func check(t *testing.T, raw []byte, max int) {
 	t.Helper()
 	messages := [][]byte{raw, raw[:len(raw)/2], raw, raw}
 	for name, f := range map[string]func(dst []byte, max int) []byte{
-		"AppendMessages": func(dst []byte, max int) []byte { return AppendMessages(dst, messages, max) },
+		"AppendMessages": func(dst []byte, max int) []byte { return appendMessages(dst, messages, max) },
 		"AppendOutput":   func(dst []byte, max int) []byte { return AppendOutput(dst, raw, string(raw), max) },
 		"AppendSystem":   func(dst []byte, max int) []byte { return AppendSystem(dst, raw, max) },
 		"AppendValue":    func(dst []byte, max int) []byte { return AppendValue(dst, raw, max) },
@@ -219,7 +219,7 @@ func TestHostile(t *testing.T) {
 	} {
 		for _, max := range []int{0, 2000, n} {
 			start := time.Now()
-			AppendMessages(nil, [][]byte{[]byte(raw), []byte(raw)}, max)
+			appendMessages(nil, [][]byte{[]byte(raw), []byte(raw)}, max)
 			AppendValue(nil, []byte(raw), max)
 			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("%s, max %d: %v for %d bytes", name, max, took, len(raw))

@@ -50,14 +50,8 @@ import (
 // Min is the least bound: a smaller one counts as Min.
 const Min = 320
 
-// AppendMessages appends the array of gen_ai.input.messages. A message with results of tools and other content becomes
-// several.
-func AppendMessages(dst []byte, messages [][]byte, bound int) []byte {
-	dst, _ = AppendNew(dst, messages, bound, nil)
-	return dst
-}
-
-// AppendNew is AppendMessages without the results of those calls of tools that elsewhere reports by their ids. It
+// AppendNew appends the array of gen_ai.input.messages, without the results of those calls of tools that elsewhere
+// reports by their ids; nil reports none. A message with results of tools and other content becomes several. AppendNew
 // returns as well how many of messages the array shows, in whole or in part.
 func AppendNew(dst []byte, messages [][]byte, bound int, elsewhere func(callID string) bool) (b []byte, shown int) {
 	w := newWriter(bound)

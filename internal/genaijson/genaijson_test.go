@@ -84,15 +84,21 @@ var spellings = []string{
 	"too deep", strings.Repeat("[", 300),
 }
 
+// appendMessages is AppendNew with all results of tools.
+func appendMessages(dst []byte, messages [][]byte, bound int) []byte {
+	dst, _ = AppendNew(dst, messages, bound, nil)
+	return dst
+}
+
 // TestAppendMessages compares spellings in the form of the standard with testdata/messages.golden. What fits is not
 // cut.
 func TestAppendMessages(t *testing.T) {
 	var got []byte
 	for i := 0; i < len(spellings); i += 2 {
 		in := []byte(spellings[i+1])
-		out := AppendMessages(nil, [][]byte{in}, 0)
+		out := appendMessages(nil, [][]byte{in}, 0)
 		checkMessages(t, out)
-		diff(t, string(out), AppendMessages(nil, [][]byte{in}, 2000))
+		diff(t, string(out), appendMessages(nil, [][]byte{in}, 2000))
 		got = fmt.Appendf(got, "%s\n%s\n%s\n\n", spellings[i], in, out)
 	}
 	golden(t, "testdata/messages.golden", got)

@@ -135,14 +135,14 @@ func pieceOf(msg *Message) spans.Redactable {
 		Provenance: msg.Provenance.Kind}
 }
 
-// list returns the list of that name and attempt, which is made when it is not there.
-func (c *content) list(name string, attempt int) *contentList {
+// list returns the list of that name, which is made when it is not there.
+func (c *content) list(name string) *contentList {
 	for i := range c.lists {
-		if c.lists[i].Name == name && c.lists[i].Attempt == int64(attempt) {
+		if c.lists[i].Name == name && c.lists[i].Attempt == 0 {
 			return &c.lists[i]
 		}
 	}
-	c.lists = append(c.lists, contentList{List: spans.List{Name: name, Attempt: int64(attempt)}})
+	c.lists = append(c.lists, contentList{List: spans.List{Name: name}})
 	return &c.lists[len(c.lists)-1]
 }
 
@@ -162,7 +162,7 @@ func (c *content) drop(name string, attempt int) bool {
 // setMessages makes messages the list; it is there afterwards even when there are none.
 func (c *content) setMessages(o *origin, name string, messages []Message) {
 	c.drop(name, 0)
-	c.list(name, 0)
+	c.list(name)
 	m := o.tracer.sessions.open(o)
 	defer m.close()
 	for i := range messages {
@@ -174,7 +174,7 @@ func (c *content) setMessages(o *origin, name string, messages []Message) {
 func (c *content) addMessage(m *memory, o *origin, name string, msg *Message) {
 	text := c.redact(o, pieceOf(msg))
 	it := spans.Item{Block: c.block(m, o, string(text)), Provenance: c.provenance(o, &msg.Provenance)}
-	c.list(name, 0).add(it)
+	c.list(name).add(it)
 }
 
 // provenance returns what may be sent of p. What has no short form a producer wrote: it is content. Limit: 1 KiB;
@@ -203,7 +203,7 @@ func (c *content) addBody(o *origin, name string, body []byte) (id spans.BlockID
 	text := c.redact(o, spans.Redactable{Body: body, JSON: true, Place: name})
 	m := o.tracer.sessions.open(o)
 	defer m.close()
-	c.list(name, 0).add(spans.Item{Block: c.block(m, o, string(text))})
+	c.list(name).add(spans.Item{Block: c.block(m, o, string(text))})
 	return spans.BlockOf(text)
 }
 

@@ -293,7 +293,7 @@ func (h *handle) addMessage(list string, m *Message) {
 	if h.ended {
 		return
 	}
-	if l := h.content.list(list, 0); len(l.Items) == maxGrowing {
+	if l := h.content.list(list); len(l.Items) == maxGrowing {
 		l.Count++ // the reader finds the list broken
 		h.drop(spans.DroppedKindMessage)
 		return
