@@ -31,7 +31,7 @@ func (t *Table) Map(rows []session.Row, want session.Key) []session.Row {
 	m.agents()
 	m.attach()
 	m.fold()
-	return append(out, m.rows()...)
+	return join(out, m.rows())
 }
 
 // mapper is one call of Map.

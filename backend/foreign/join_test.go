@@ -1,0 +1,117 @@
+package foreign
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// transcriptOf returns the rows that a transcript of a session would give: its runs, turns of the conversation and tool
+// calls, a second earlier, without costs and permissions. The last reply is a placeholder.
+func transcriptOf(rows []session.Row) (out []session.Row) {
+	last := -1
+	for _, r := range rows {
+		switch r.Kind {
+		case session.KindTurn:
+			if r.Attr(spans.TurnPurposeKey).Text() != "" {
+				continue
+			}
+			last = len(out)
+		case session.KindRun, session.KindToolCall:
+		default:
+			continue
+		}
+		id := sha256.Sum256(append(r.Trace[:], r.Span[:]...))
+		copy(r.Trace[:], id[:])
+		copy(r.Span[:], id[16:])
+		r.Parent = session.SpanID{}
+		r.RunStart, r.Start, r.End = r.RunStart-int64(time.Second), r.Start-int64(time.Second), r.End-int64(time.Second)
+		r.Attrs = slices.DeleteFunc(slices.Clone(r.Attrs), func(a session.Attr) bool {
+			return strings.HasPrefix(a.Key, "otelagent.turn.cost") || a.Key == string(spans.RecordingKindKey)
+		})
+		r.Attrs = append(r.Attrs, session.Attr{Key: string(spans.RecordingKindKey),
+			Value: session.StringValue(string(spans.RecordingLedger))})
+		slices.SortFunc(r.Attrs, func(a, b session.Attr) int { return strings.Compare(a.Key, b.Key) })
+		out = append(out, r)
+	}
+	if last >= 0 && !out[last].Attr(spans.ResponseIDKey).IsZero() {
+		for i := range out[last].Attrs {
+			if a := &out[last].Attrs[i]; a.Key == string(spans.GenAIUsageOutputKey) {
+				a.Value = session.IntValue(0)
+			}
+		}
+		out[last].Attrs = append(out[last].Attrs, session.Attr{Key: string(spans.UsageLowerBoundKey),
+			Value: session.BoolValue(true)})
+		slices.SortFunc(out[last].Attrs, func(a, b session.Attr) int { return strings.Compare(a.Key, b.Key) })
+	}
+	return out
+}
+
+// sumsOf is what both recordings of a session must come to once.
+func sumsOf(s *session.Session) string {
+	turns, calls, permissions, cost := 0, 0, 0, 0.0
+	for n := range s.Walk() {
+		switch n.Kind() {
+		case session.KindTurn:
+			if turns++; n.Turn.Cost != nil {
+				cost += *n.Turn.Cost
+			}
+		case session.KindToolCall:
+			calls++
+		case session.KindPermission:
+			permissions++
+		}
+	}
+	return fmt.Sprintf("%d turns, %d calls, %d permissions, %+v, cost %.6f, defects %v", turns, calls, permissions, s.Usage,
+		cost, s.Defects)
+}
+
+// A session with a transcript and telemetry is one: what both have counts once, and no part of either is missing.
+func TestTranscriptAndTelemetry(t *testing.T) {
+	table := Default()
+	for name, e := range expectations(t) {
+		agent := slices.ContainsFunc([]string{"claude-code", "codex", "gemini", "opencode"}, func(p string) bool {
+			return strings.HasPrefix(name, p)
+		})
+		if !agent {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			var rows []session.Row
+			for _, file := range e.Files {
+				rows = append(rows, decode(t, table, sample(t, file))...)
+			}
+			for _, alone := range assemble(table, rows) {
+				key := session.Key{ID: alone.ID}
+				transcript := transcriptOf(table.Map(rows, key))
+				all := slices.Concat(transcript, rows)
+				both := session.Assemble(table.Map(all, key))
+				if got, want := sumsOf(both), sumsOf(alone); got != want {
+					t.Errorf("session %s\nboth  %s\nalone %s", alone.ID, got, want)
+				}
+				for _, r := range both.Runs {
+					if r.Recording != spans.RecordingLedger {
+						t.Errorf("run %s is from %s", r.ID, r.Recording)
+					}
+				}
+				slices.Reverse(all)
+				if again := session.Assemble(table.Map(all, key)); tree([]*session.Session{again}) !=
+					tree([]*session.Session{both}) {
+					t.Errorf("session %s: another order is another tree", alone.ID)
+				}
+				if len(transcript) > 2 { // it was read before the session went on
+					half := session.Assemble(table.Map(slices.Concat(transcript[:len(transcript)/2], rows), key))
+					if half.Usage.All() < alone.Usage.All()/2 {
+						t.Errorf("session %s: of %+v half a transcript has %+v", alone.ID, alone.Usage, half.Usage)
+					}
+				}
+			}
+		})
+	}
+}
