@@ -36,6 +36,9 @@ func TestFields(t *testing.T) {
 		{"guide", []string{"*.jsonl", "session.canonical.json", "ai-sdk/*.jsonl"}, nil, guideRoot,
 			[]string{"guide envelope.error_text", "guide own.hidden", "guide permission.", "guide defect."}, nil, 151},
 		{"claudecode", []string{"*/*.jsonl", "*/*/*.jsonl", "*/*/*/*.jsonl"}, nil, claudeRoot, []string{"none"}, nil, 150},
+		{"codex", []string{"traps.jsonl", "*/*.jsonl", "*/*/*.jsonl", "*/sessions/*/*/*/*.jsonl"}, nil, codexRoot, nil,
+			nil, 100},
+		{"pi", []string{"*/*.jsonl"}, nil, piRoot, nil, nil, 40},
 		{"gemini", []string{"entire/*.json", "agtrace/*.json", "generated-*/tmp/ws/chats/*.jsonl",
 			"generated-cli/tmp/ws/chats/*/*.jsonl"}, nil, geminiRoot,
 			// The change log of traps.jsonl has it.
@@ -337,6 +340,25 @@ func geminiRoot(w *walker, _ string, v map[string]any) {
 		w.object("session", "", v)
 	default:
 		w.object("message", "", v)
+	}
+}
+
+func codexRoot(w *walker, _ string, v map[string]any) {
+	w.object("line", "", v)
+	shape := fmt.Sprint(v["type"])
+	if short := map[string]string{"response_item": "item", "event_msg": "event"}[shape]; short != "" {
+		shape = short
+	}
+	if shape != "world_state" && shape != "a_new_record" { // these are kept whole
+		w.object(shape, "", v["payload"].(map[string]any))
+	}
+}
+
+func piRoot(w *walker, _ string, v map[string]any) {
+	if v["type"] == "session" {
+		w.object("header", "", v)
+	} else {
+		w.object("entry", "", v)
 	}
 }
 

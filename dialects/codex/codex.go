@@ -208,7 +208,7 @@ func (d *reader) meta(p *object.Object, at time.Time, payload []byte) {
 	}
 	d.th, d.threads[id] = t, t
 	d.e.Fact(id, "cwd", p.Raw("cwd"), at)
-	d.e.Fact(id, "git", p.Raw("git"), at)
+	d.e.Fact(id, "git_branch", object.Of("", p.Raw("git")).Raw("branch"), at)
 	d.e.Fact(id, "version", p.Raw("cli_version"), at)
 	d.e.Fact(id, "codex.session_meta", payload, at)
 	if n := d.name(id); n.text != nil {

@@ -129,9 +129,9 @@ var exit = regexp.MustCompile(`(?m)^(?:Exit code: |Process exited with code )(-?
 
 // refusals are texts of calls that did not run, with who refused.
 var refusals = []struct{ text, source string }{
-	{"rejected by user", "user"}, {"user rejected", "user"}, {"AskForApproval", "policy"},
-	{"rejected: blocked by policy", "policy"}, {"approval policy is", "policy"},
-	{"rejected by user approval settings", "policy"}, {"due to unacceptable risk", "policy"},
+	{"rejected by user", "user-rejected"}, {"user rejected", "user-rejected"}, {"AskForApproval", "permission-rule"},
+	{"rejected: blocked by policy", "permission-rule"}, {"approval policy is", "permission-rule"},
+	{"rejected by user approval settings", "permission-rule"}, {"due to unacceptable risk", "permission-rule"},
 }
 
 // maxRefusal is the length of the longest text of a call that was refused.

@@ -101,7 +101,9 @@ type session struct {
 	last    string // the entry before
 	copied  bool   // the run at hand is a copy
 	idle    bool   // the last reply asked for no tool
-	asked   time.Time
+	// branched says that an entry since the last prompt is no child of the one before it.
+	branched bool
+	asked    time.Time
 }
 
 // run is a prompt and what followed it.
@@ -164,11 +166,19 @@ func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte
 	if id == "" {
 		origin = transcript.New
 	}
+	if parent := o.String("parentId"); id != "" && parent != s.last && len(s.runs) > 0 {
+		before, known := s.entries[parent]
+		if !known {
+			before = -1
+		}
+		s.now, s.branched = before, true
+		s.hide(at)
+	}
 	role := m.String("role")
 	own := s.copied && origin != transcript.Copied && s.Run() != ""
 	switch {
 	case kind == "message" && role == "user":
-		s.prompt(o, m, origin == transcript.Copied, at)
+		s.prompt(o, origin == transcript.Copied, at)
 	case own && (role == "assistant" || kind == "compaction"): // it goes on in the middle of a run that was copied
 		s.begin(id, false, at, event.RunInfo{Inferred: true})
 	}
@@ -211,27 +221,18 @@ func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte
 }
 
 // prompt begins a run, or steers the one that is open.
-func (s *session) prompt(o, m *object.Object, copied bool, at time.Time) {
-	id, parent := o.String("id"), o.String("parentId")
-	branches := id != "" && parent != s.last && len(s.runs) > 0
-	if !branches && s.Run() != "" && !s.idle {
+func (s *session) prompt(o *object.Object, copied bool, at time.Time) {
+	if !s.branched && s.Run() != "" && !s.idle {
 		return
 	}
-	s.idle = false
 	info := event.RunInfo{}
-	if branches {
-		before, known := s.entries[parent]
-		if !known {
-			before = -1
+	if s.branched {
+		if info.Continuation = spans.ContinuationBranch; s.now >= 0 {
+			info.ParentID = s.runs[s.now].id
 		}
-		s.now = before
-		info.Continuation = spans.ContinuationBranch
-		if before >= 0 {
-			info.ParentID = s.runs[before].id
-		}
-		s.hide(at)
 	}
-	s.begin(id, copied, at, info)
+	s.idle, s.branched = false, false
+	s.begin(o.String("id"), copied, at, info)
 }
 
 // begin begins a run behind the one at hand.

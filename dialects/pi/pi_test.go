@@ -1,8 +1,12 @@
 package pi_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -120,5 +124,75 @@ func TestExpected(t *testing.T) {
 	}
 	if len(samples) != 2 {
 		t.Errorf("%d samples", len(samples))
+	}
+}
+
+// TestMade reads sessions that were made by hand: a refused and a skipped call, a prompt that steers, an aborted reply,
+// a branch, a session that copied its beginning, and one of version 1.
+func TestMade(t *testing.T) {
+	found := read(t, "testdata/made")
+	var got []string
+	for _, id := range []string{"parent", "child", "v1"} {
+		for _, r := range found[id].Runs {
+			line := fmt.Sprintf("%s/%s %s %s", id, r.ID, r.Status, r.Continuation)
+			for _, turn := range r.Turns {
+				line += fmt.Sprintf(" [%s %s %d", turn.Trigger, turn.StopReason, turn.Usage.Input)
+				for _, c := range turn.ToolCalls {
+					line += " " + string(c.Outcome)
+				}
+				line += "]"
+			}
+			if r.Copied {
+				line += " copied from " + r.ForkParentID
+			}
+			got = append(got, line)
+		}
+		got = append(got, fmt.Sprintf("%s: %d tokens, %d facts", id, found[id].Usage.Input, len(found[id].Facts)))
+	}
+	want := []string{
+		"parent/u1 completed initial [user toolUse 16 denied skipped] [continuation stop 20]",
+		"parent/u3 cancelled default [user aborted 0]",
+		"parent/u4 completed branch [user stop 30]",
+		"parent: 66 tokens, 3 facts",
+		"child/u1 completed initial [user toolUse 16  ] copied from parent",
+		"child/a9 completed default [ stop 40]",
+		"child: 40 tokens, 1 facts",
+		"v1/run-2 completed initial [user stop 1]",
+		"v1/run-5 aborted default",
+		"v1: 1 tokens, 1 facts",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestAgain reads sessions cut anywhere, without a panic, and with content that must not be sent.
+func TestAgain(t *testing.T) {
+	files, err := filepath.Glob("testdata/*/*.jsonl")
+	if err != nil || len(files) != 5 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; n < len(text); n += 31 {
+			for range pi.Events(bytes.NewReader(text[:n])) {
+			}
+		}
+		p := agenttest.New(t)
+		rec := event.NewRecorder(p.Tracer())
+		text = regexp.MustCompile(`"(text|thinking|command|summary|content|name":"a|cwd|errorMessage)":"`).
+			ReplaceAll(text, []byte(`"$1":"CANARY`))
+		for ev, err := range pi.Events(bytes.NewReader(text)) {
+			if err == nil {
+				rec.Record(t.Context(), ev)
+			}
+		}
+		rec.Close(t.Context())
+		if sent := bytes.Join(p.OTLP(), nil); len(sent) == 0 || bytes.Contains(sent, []byte("CANARY")) {
+			t.Errorf("%s: content is sent", file)
+		}
 	}
 }
