@@ -33,7 +33,9 @@ func openCodeDB(t testing.TB, path string) *sql.DB {
 		permission text, revert text, time_created integer, time_updated integer);
 		CREATE TABLE message (id text PRIMARY KEY, session_id text, time_created integer, time_updated integer, data text);
 		CREATE TABLE part (id text PRIMARY KEY, message_id text, session_id text, time_created integer,
-			time_updated integer, data text)`))(t)
+			time_updated integer, data text);
+		CREATE INDEX message_session_time_created_id_idx ON message (session_id, time_created, id);
+		CREATE INDEX part_message_id_id_idx ON part (message_id, id)`))(t)
 	return db
 }
 
