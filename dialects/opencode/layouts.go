@@ -3,6 +3,7 @@ package opencode
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -87,30 +88,34 @@ func (d *reader) readSession(db *input.Database, id any) error {
 		return err
 	}
 	messages, err := db.IDs(input.Sorted("id, time_created", "message WHERE session_id = ?", "time_created, id"), id)
-	for i := 0; i < len(messages) && err == nil && !d.Stopped(); i++ {
-		n, place := 0, "messages["+strconv.Itoa(i)+"]"
-		at := place
-		d.endMessage()
-		err = db.Each(messageAndParts, func(row []byte) {
-			columns := object.Of(at, row)
+	i, place := -1, ""
+	for len(messages) > 0 && err == nil && !d.Stopped() {
+		some, _ := json.Marshal(messages[:min(len(messages), 64)])
+		messages = messages[min(len(messages), 64):]
+		err = db.Each(messagesAndParts, func(row []byte) {
+			columns := object.Of("", row)
+			if !columns.Has("part") {
+				d.endMessage()
+				i++
+				place = "messages[" + strconv.Itoa(i) + "]"
+			}
 			text, _ := rawjson.String(columns.Raw("data"))
-			switch o := d.parse(at+".data", []byte(text)); {
+			switch o := d.parse(place+".data", []byte(text)); {
 			case o == nil:
 			case columns.Has("part"):
 				d.partRow(o)
 			default:
 				d.messageRow(o, columns.String("id"))
 			}
-			at = place + ".parts[" + strconv.Itoa(n) + "]"
-			n++
-		}, messages[i])
+		}, string(some))
 	}
 	return err
 }
 
-// messageAndParts is the query of a message and, behind it, its parts.
-var messageAndParts = input.Sorted("NULL AS part, id, data", "message WHERE id = ?1 UNION ALL SELECT id, id, data "+
-	"FROM part WHERE message_id = ?1", "part")
+// messagesAndParts is the query of messages, each with its parts behind it.
+var messagesAndParts = input.Sorted("m.time_created, m.id, NULL AS part, m.data", "message m WHERE m.id IN (SELECT "+
+	"value FROM json_each(?1)) UNION ALL SELECT m.time_created, m.id, p.id, p.data FROM message m JOIN part p ON "+
+	"p.message_id = m.id WHERE m.id IN (SELECT value FROM json_each(?1))", "time_created, id, part")
 
 // readFolder reads a session of a storage folder: its own document, those of its messages in message/SESSION, and of
 // their parts in part/MESSAGE, by their names. It follows no symbolic link.

@@ -279,8 +279,7 @@ func (m *message) usage() (*event.Usage, *float64) {
 // failure returns what an error of a message says, and whether it is that a person stopped the reply.
 func (m *message) failure() (text string, aborted bool) {
 	o := m.Object.Object("error")
-	name := o.String("name")
-	return cmp.Or(o.Object("data").String("message"), name), name == "MessageAbortedError"
+	return cmp.Or(o.Object("data").String("message"), o.String("name")), o.String("name") == "MessageAbortedError"
 }
 
 // reply emits a message of the assistant: a call of the model, and the calls of tools that it asked for.
@@ -345,8 +344,8 @@ func (s *session) tool(p *part, bound time.Time) {
 	r := transcript.Result{CallID: id, Name: name, At: cmp.Or(p.end, bound)}
 	meta := state.Object("metadata")
 	r.Truncated = meta.Bool("truncated")
-	if r.ChildSessionID = cmp.Or(meta.String("sessionId"), meta.String("sessionID")); r.ChildSessionID == s.id {
-		r.ChildSessionID = ""
+	if child := cmp.Or(meta.String("sessionId"), meta.String("sessionID")); child != s.id {
+		r.ChildSessionID = child
 	}
 	text := state.Raw("output")
 	if status == "error" {
@@ -396,9 +395,7 @@ func (d *reader) compact(m *message) {
 	res := event.CompactionResult{End: event.Moment{Time: m.completed}, Currency: "USD"}
 	res.Usage, res.Cost = m.usage()
 	if p := asked.find("compaction"); p != nil {
-		if c.Trigger = "manual"; string(p.Raw("auto")) == "true" {
-			c.Trigger = "auto"
-		}
+		c.Trigger = map[bool]string{true: "auto", false: "manual"}[string(p.Raw("auto")) == "true"]
 		res.Target = p.String("tail_start_id")
 	}
 	if text, _ := m.failure(); text != "" {
