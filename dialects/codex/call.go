@@ -10,7 +10,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -164,12 +163,4 @@ func (t *thread) compacted(p *object.Object) {
 	t.begin()
 	t.Compact(cmp.Or(id, t.chain.short("compaction")), t.at, comp, res)
 	t.call, t.asked = nil, t.at
-}
-
-// text returns a JSON string, or JSON as it is spelled.
-func text(raw []byte) string {
-	if s, ok := rawjson.String(raw); ok {
-		return s
-	}
-	return string(raw)
 }

@@ -23,6 +23,7 @@
 package codex
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
@@ -35,6 +36,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect.
@@ -162,7 +164,7 @@ func (d *reader) copied(t *thread, typ string, p *object.Object, payload []byte,
 		}
 		d.lines[t.chain] = origin{t, t.at}
 		if t.copying && t.parent == "" {
-			t.forkEnds()
+			t.end(time.Time{}, event.RunResult{Status: spans.RunStatusAborted}) // what follows is the fork's own
 		}
 		t.copying = false
 		return false
@@ -180,26 +182,18 @@ func (d *reader) meta(p *object.Object, at time.Time, payload []byte) {
 	}
 	t := &thread{Thread: d.e.Thread(id, ""), d: d, at: at, born: p.Time("timestamp"), forked: p.String("forked_from_id"),
 		provider: p.String("model_provider"), based: p.Has("history_base")}
-	t.parent = p.String("parent_thread_id")
-	if t.parent == "" {
-		t.parent = spawn.String("parent_thread_id")
-	}
+	t.parent = cmp.Or(p.String("parent_thread_id"), spawn.String("parent_thread_id"))
 	if role := spawn.String("agent_role"); builtIn[role] {
 		t.agent = role
 	}
 	if n := p.Count("subagent_history_start_ordinal"); n != nil {
 		t.own = *n
 	}
-	root := t.forked
-	if t.parent != "" {
-		root = t.parent
-	}
-	if from := d.threads[root]; from != nil {
+	t.root = cmp.Or(t.parent, t.forked, id)
+	if from := d.threads[t.root]; from != nil {
 		t.root = from.root
-	} else if t.root = root; root == "" {
-		t.root = id
 	} else {
-		t.orphan = t.parent == "" && !t.based
+		t.orphan = t.forked != "" && t.parent == "" && !t.based
 	}
 	sum := sha256.Sum256([]byte(t.root))
 	copy(t.chain[:], sum[:])

@@ -173,11 +173,6 @@ func (t *thread) end(at time.Time, res event.RunResult) {
 	t.open, t.call, t.stated = false, nil, false
 }
 
-// forkEnds ends the run of which a fork copied the beginning: what follows is its own.
-func (t *thread) forkEnds() {
-	t.end(time.Time{}, event.RunResult{Status: spans.RunStatusAborted})
-}
-
 // atEnd ends what is over at the end of the file, as far as that is known: a run that no task states, when its reply
 // asks for no tool. A call that may have made a summary waits for what follows.
 func (t *thread) atEnd() {

@@ -149,9 +149,9 @@ func (t *thread) output(p *object.Object, payload []byte) bool {
 	if !u.ended.IsZero() {
 		r.At = u.ended
 	}
-	said := text(raw)
+	said, isText := rawjson.String(raw)
 	inner := object.Of("", raw)
-	if inner == nil && strings.HasPrefix(said, "{") && rawjson.Valid([]byte(said), object.MaxDepth) == nil {
+	if isText && strings.HasPrefix(said, "{") && rawjson.Valid([]byte(said), object.MaxDepth) == nil {
 		inner = object.Of("", []byte(said))
 	}
 	head, _, _ := strings.Cut(said[:min(len(said), 512)], "\nOutput:")
