@@ -1,29 +1,23 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
-	"go.opentelemetry.io/collector/pdata/ptrace"
-
-	"github.com/otelagent/otelagent/backend/otlpbounds"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
+	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
 )
@@ -139,13 +133,7 @@ func (r *recording) read(ctx context.Context, files []string, from string) error
 	return err
 }
 
-// otlpHead is how the JSON of spans as OTLP begins, as a collector's file exporter writes it.
-var otlpHead = regexp.MustCompile(`^[\s\x{feff}]*\{\s*"resourceSpans"\s*:`)
-
-// otlpPeek is how many bytes of an input otlpHead is matched with.
-const otlpPeek = 512
-
-// readOTLP keeps the spans of the files that hold spans as OTLP, and returns the other files. It keeps the spans as a
+// readOTLP keeps the spans and log records of the files that hold such, and returns the other files. It keeps them as a
 // collector would have got them. It reads standard input into memory.
 func (r *recording) readOTLP(ctx context.Context, files []string) (rest []string, err error) {
 	for _, name := range files {
@@ -163,59 +151,63 @@ func (r *recording) readOTLP(ctx context.Context, files []string) (rest []string
 			defer f.Close()
 			in = f
 		}
-		if in == nil || !otlpHead.MatchReader(bufio.NewReader(io.LimitReader(in, otlpPeek))) {
+		var text io.Reader
+		if in != nil {
+			if text, err = openOTLP(in); err != nil {
+				return nil, err
+			}
+		}
+		if text == nil {
 			rest = append(rest, name)
 			continue
 		}
-		if _, err := in.Seek(0, io.SeekStart); err != nil {
-			return nil, err
+		if name == "-" {
+			name = "standard input"
 		}
-		if err := r.otlp(ctx, name, in); err != nil {
-			return nil, err
+		var all kept
+		for d, err := range documents(name, text) {
+			if err != nil {
+				return nil, err
+			}
+			if err := firstError(r.grow(d.size), all.put(ctx, r.store, &d, otlprow.WithTenant(r.app.tenant))); err != nil {
+				return nil, err
+			}
 		}
+		all.say(r.app, name)
 	}
 	return rest, nil
 }
 
-// otlp keeps the spans of in: JSON documents, each an ExportTraceServiceRequest.
-func (r *recording) otlp(ctx context.Context, name string, in io.Reader) error {
-	if name == "-" {
-		name = "standard input"
+// kept counts what a store kept of a file.
+type kept struct {
+	spans, records, foreign int
+	rejected                map[string]int
+}
+
+// put keeps a document in a store.
+func (k *kept) put(ctx context.Context, st store.Store, d *document, opts ...otlprow.Option) error {
+	batch, report := d.decode(opts...)
+	k.spans, k.records = k.spans+d.traces.SpanCount(), k.records+d.logs.LogRecordCount()
+	k.foreign += report.Foreign
+	for reason, n := range report.Rejected {
+		if k.rejected == nil {
+			k.rejected = map[string]int{}
+		}
+		k.rejected[reason] += n
 	}
-	dec := json.NewDecoder(io.LimitReader(in, maxRecording))
-	var decoder ptrace.JSONUnmarshaler
-	var all otlprow.Report
-	all.Rejected = map[string]int{}
-	for n := 1; ; n++ {
-		var doc json.RawMessage
-		err := dec.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = otlpbounds.CheckJSON(doc)
-		}
-		var traces ptrace.Traces
-		if err == nil {
-			traces, err = decoder.UnmarshalTraces(bytes.TrimSpace(doc))
-		}
-		if err != nil { // its text may hold a piece of the input
-			return fmt.Errorf("%s: document %d, which ends before byte %d, is no OTLP of spans", name, n, dec.InputOffset()+1)
-		}
-		batch, report := otlprow.Decode(traces, otlprow.WithTenant(r.app.tenant))
-		all.Foreign += report.Foreign
-		for reason, n := range report.Rejected {
-			all.Rejected[reason] += n
-		}
-		if err := firstError(r.grow(len(doc)), r.store.Put(ctx, batch)); err != nil {
-			return err
-		}
+	return st.Put(ctx, batch)
+}
+
+// say names what was not kept.
+func (k *kept) say(a *app, name string) {
+	of := "span"
+	if k.records > 0 {
+		of = "record"
 	}
-	for _, reason := range slices.Sorted(maps.Keys(all.Rejected)) {
-		r.app.say("%s: %s rejected: %s", name, count(all.Rejected[reason], "span"), reason)
+	for _, reason := range slices.Sorted(maps.Keys(k.rejected)) {
+		a.say("%s: %s rejected: %s", name, count(k.rejected[reason], of), reason)
 	}
-	if all.Foreign > 0 {
-		r.app.say("%s: %s of other instrumentation left out", name, count(all.Foreign, "span"))
+	if k.foreign > 0 {
+		a.say("%s: %s of other instrumentation left out", name, count(k.foreign, of))
 	}
-	return nil
 }

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"regexp"
+
+	"github.com/klauspost/compress/zstd"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelagent/otelagent/backend/otlpbounds"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/otlprow"
+)
+
+// otlpHead is how JSON of spans or log records begins: as OTLP, as a collector's file exporter writes it, or as Jaeger
+// exports it. The first group names which.
+var otlpHead = regexp.MustCompile(`^[\s\x{feff}]*\{\s*"(resourceSpans|resourceLogs|resourceMetrics|data"\s*:\s*\[\s*\{\s*"traceID)"`)
+
+// otlpPeek is how many bytes of an input otlpHead is matched with.
+const otlpPeek = 512
+
+// document is one JSON document: spans or log records.
+type document struct {
+	traces ptrace.Traces
+	logs   plog.Logs
+	size   int
+}
+
+// openOTLP returns the JSON of a file of spans or log records, nil for any other file, of which it then has read
+// nothing. A file may be compressed with zstd, as a whole or, as the file exporter does, document by document.
+func openOTLP(in io.ReadSeeker) (io.Reader, error) {
+	const magic = "\x28\xb5\x2f\xfd"
+	head := make([]byte, 8)
+	n, _ := io.ReadFull(in, head)
+	if _, err := in.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	var r io.Reader = in
+	framed := bytes.HasSuffix(head[:n], []byte(magic))
+	if framed {
+		r = &frames{r: bufio.NewReader(in)}
+	}
+	if framed || bytes.HasPrefix(head, []byte(magic)) {
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxRecording))
+		if err != nil {
+			return nil, err
+		}
+		r = z
+	}
+	text := bufio.NewReaderSize(r, otlpPeek)
+	if begin, _ := text.Peek(otlpPeek); otlpHead.Match(begin) {
+		return io.LimitReader(text, maxRecording), nil
+	}
+	_, err := in.Seek(0, io.SeekStart)
+	return nil, err
+}
+
+// frames reads documents that each have their length in front, in four bytes, and omits the lengths.
+type frames struct {
+	r    *bufio.Reader
+	left uint32
+}
+
+func (f *frames) Read(p []byte) (int, error) {
+	for f.left == 0 {
+		if err := binary.Read(f.r, binary.BigEndian, &f.left); err != nil {
+			return 0, err
+		}
+	}
+	n, err := f.r.Read(p[:min(len(p), int(f.left))])
+	f.left -= uint32(n)
+	return n, err
+}
+
+// documents yields the documents of a file. An error holds nothing of the input.
+func documents(name string, in io.Reader) iter.Seq2[document, error] {
+	return func(yield func(document, error) bool) {
+		dec := json.NewDecoder(in)
+		for n := 1; ; n++ {
+			var text json.RawMessage
+			err := dec.Decode(&text)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			var d document
+			if err == nil {
+				err = otlpbounds.CheckJSON(text)
+			}
+			if err == nil {
+				d, err = parseDocument(text)
+			}
+			if err != nil {
+				yield(d, fmt.Errorf("%s: document %d, which ends before byte %d, is no OTLP of spans or log records", name, n,
+					dec.InputOffset()+1))
+				return
+			}
+			if !yield(d, nil) {
+				return
+			}
+		}
+	}
+}
+
+func parseDocument(text []byte) (d document, err error) {
+	d = document{ptrace.NewTraces(), plog.NewLogs(), len(text)}
+	m := otlpHead.FindSubmatch(text[:min(len(text), otlpPeek)])
+	switch {
+	case m == nil:
+		return d, errors.New("no OTLP")
+	case string(m[1]) == "resourceSpans":
+		var u ptrace.JSONUnmarshaler
+		d.traces, err = u.UnmarshalTraces(bytes.TrimSpace(text))
+	case string(m[1]) == "resourceLogs":
+		var u plog.JSONUnmarshaler
+		d.logs, err = u.UnmarshalLogs(bytes.TrimSpace(text))
+	case string(m[1]) != "resourceMetrics":
+		d.traces, err = jaegerTraces(text)
+	}
+	return d, err
+}
+
+// decode returns what a store keeps of a document.
+func (d *document) decode(opts ...otlprow.Option) (session.Batch, otlprow.Report) {
+	b, r := otlprow.Decode(d.traces, opts...)
+	logs, of := otlprow.DecodeLogs(d.logs, opts...)
+	b.Rows, b.Blocks = append(b.Rows, logs.Rows...), append(b.Blocks, logs.Blocks...)
+	r.Foreign, r.Scopes = r.Foreign+of.Foreign, append(r.Scopes, of.Scopes...)
+	for reason, n := range of.Rejected {
+		if r.Rejected == nil {
+			r.Rejected = map[string]int{}
+		}
+		r.Rejected[reason] += n
+	}
+	return b, r
+}
