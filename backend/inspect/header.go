@@ -30,6 +30,9 @@ func (r *renderer) header() {
 	if strings.HasPrefix(service, "unknown_service") || service == s.Dialect || service == agent {
 		service = "" // an SDK says the first when nobody named it
 	}
+	if o := OriginOf(s); o != nil {
+		d.field("from", Clean(o.Name), prefixed("not reported: ", Clean(strings.Join(o.Lacks, ", "))))
+	}
 	d.field("agent", cmp.Or(Clean(agent), "not named"), Clean(s.Dialect), Clean(service))
 	d.field("time", r.times()...)
 	d.field("tokens", append(knownUsage(s.UsageTold(), s.Usage), cacheIdle(s))...)

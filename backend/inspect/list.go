@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -90,7 +91,13 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 			return money(s.Currency, s.Cost)
 		}},
 		{column{name: "AGENT", most: agentRoom, flex: !titled}, wide || !titled, dim, func(s *session.Summary) string {
-			return Clean(cmp.Or(s.Agent, s.AgentID))
+			if agent := cmp.Or(s.Agent, s.AgentID); agent != "" || s.Mapped == "" {
+				return Clean(agent)
+			}
+			if source := foreign.Default().Source(s.Dialect); source != nil {
+				return "from " + Clean(source.Title())
+			}
+			return "from " + Clean(s.Dialect)
 		}},
 		{column{name: "TITLE", flex: true}, titled, plainText, func(s *session.Summary) string {
 			return cmp.Or(Clean(s.Title), " ")

@@ -123,7 +123,7 @@ const outlineDefects = 100
 func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *Outline {
 	s := v.tree.Session
 	o := &Outline{
-		Format: session.TreeFormat, Summary: session.Summarize(s), Status: s.StatusAt(now), Mark: mark,
+		Format: session.TreeFormat, Summary: session.Summarize(s), Origin: OriginOf(s), Status: s.StatusAt(now), Mark: mark,
 		Defects: findings(s.Defects), Runs: []OutlineRun{}, Turns: make([]OutlineTurn, 0, len(v.turns)),
 	}
 	for i := range s.Facts {

@@ -96,7 +96,9 @@ func (r *renderer) run(p place) *node {
 	if v.Copied {
 		n.part(dim, "taken over by the fork, counted where it came from")
 	}
-	n.part(dim, prefixed("from a ", Clean(string(run.Recording))))
+	if !isForeign(run.Recording) { // the header says so
+		n.part(dim, prefixed("from a ", Clean(string(run.Recording))))
+	}
 	n.part(plainText, continues(v))
 	n.part(dim, Clean(v.Model))
 	if at := r.m.history.Run(run).Hidden; v.Hidden {

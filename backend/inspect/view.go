@@ -13,6 +13,8 @@ type Outline struct {
 	// Format is session.TreeFormat.
 	Format  int             `json:"format"`
 	Summary session.Summary `json:"summary"`
+	// Origin is nil for a session of its own loop.
+	Origin *Origin `json:"origin,omitempty"`
 	// Status is that of Summary as of now: open runs whose process was not heard of for too long are aborted.
 	Status spans.SessionStatus `json:"status"`
 	// Mark grows with arriving data.

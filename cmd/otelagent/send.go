@@ -15,10 +15,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/backend/session/otlprow"
+	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/dsn"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/dialects"
@@ -49,8 +51,10 @@ func (a *app) sendCommand() *cobra.Command {
 
 The input is the events of phi-core or clark-agent, a capture of ACP messages,
 a saved session of phi-core or of the agent guide, a transcript or a folder of
-transcripts of a coding agent, or lines of otelagent (dialects/README.md). The command recognises the dialect from the beginning of
-the input and logs it; --from names it instead.
+transcripts of a coding agent, or lines of otelagent (dialects/README.md). The
+command recognises the dialect from the beginning of the input and logs it;
+--from names it instead. Spans and log records in a file, as OTLP or Jaeger JSON,
+are sent as they are.
 
 A pipe is sent as it comes, and the agent never waits for the network: spans
 that wait too long for a collector are dropped and counted. Files are read as
@@ -79,6 +83,7 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 		Annotations: refuses("output"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.Files, o.Tenant = args, a.tenant
+			cmd.Flags().Visit(func(f *pflag.Flag) { o.given = append(o.given, f.Name) })
 			if o.DB, err = a.oneDatabase(); err != nil {
 				return err
 			}
@@ -100,10 +105,11 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 
 // target is where spans go: the options of otelsetup for it, its name, and what is to be done at the end.
 type target struct {
-	name string
-	file bool // of this machine: it is waited for, it is no network
-	opts []otelsetup.Option
-	end  func(context.Context) error
+	name  string
+	store store.Store // nil: a collector
+	file  bool        // of this machine: it is waited for, it is no network
+	opts  []otelsetup.Option
+	end   func(context.Context) error
 }
 
 func (o *sendOptions) target(ctx context.Context) (*target, error) {
@@ -154,10 +160,11 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 		return st.Put(ctx, batch)
 	}
 	return &target{
-		name: at.name,
-		file: at.file,
-		opts: []otelsetup.Option{otelsetup.WithExporter(otelsetup.NewFuncExporter(put))},
-		end:  func(ctx context.Context) error { return firstError(project.Refresh(ctx, st), st.Close()) },
+		name:  at.name,
+		store: st,
+		file:  at.file,
+		opts:  []otelsetup.Option{otelsetup.WithExporter(otelsetup.NewFuncExporter(put))},
+		end:   func(ctx context.Context) error { return firstError(project.Refresh(ctx, st), st.Close()) },
 	}, nil
 }
 
@@ -173,6 +180,9 @@ type sent struct {
 func (a *app) send(ctx context.Context, o sendOptions) error {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
+	if done, err := a.sendOTLP(ctx, &o); done {
+		return err
+	}
 	s, err := a.deliver(ctx, o)
 	if s == nil {
 		return err

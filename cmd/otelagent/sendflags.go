@@ -26,6 +26,7 @@ import (
 // sendOptions say what to send, how and where to.
 type sendOptions struct {
 	From, Endpoint, Protocol, DB, Tenant  string
+	given                                 []string // names of flags
 	Files                                 []string
 	Session, Agent, Provider, InputTokens string // for inputs that do not name them
 	Replay                                bool   // standard input is a recording, whatever it looks like

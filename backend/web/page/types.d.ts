@@ -32,7 +32,7 @@ export interface OutlineTurn {
 export interface OutlineChild { session: string; run?: string; kind: string; agent?: string; status?: Status; from?: string }
 export interface OutlineTool { name: string; calls: number; failed?: number; denied?: number }
 export interface Outline {
-  format: number; summary: Summary; status: Status; mark: number; facts?: OutlineFact[]; defects?: Finding[]; runs: OutlineRun[] | null;
+  format: number; summary: Summary; origin?: { name: string; lacks?: string[] }; status: Status; mark: number; facts?: OutlineFact[]; defects?: Finding[]; runs: OutlineRun[] | null;
   turns: OutlineTurn[] | null; turn_defects?: (Finding & { turn: number })[]; marks?: OutlineMark[]; children?: OutlineChild[]; tools?: OutlineTool[]; captured: boolean;
   fork?: { session: string; message?: string; run?: number };
   messages?: { id: string; hidden?: string; queued?: string; canceled?: string; waiting?: boolean; run?: number }[];

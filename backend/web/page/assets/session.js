@@ -324,7 +324,7 @@ function Head({ outline, status, now, edge, connected, live }) {
         <${Icon} name="diff" />Diff with…</a><${CopyJSON} path=${'show' + join(s.id)} /></div>
     <p class="session-sub">${s.title ? html`<span><code>${clean(s.id)}</code> ${copyId}</span>` : null}
       ${s.agent || s.agent_id ? html`<span>${clean(s.agent || s.agent_id)}</span>` : html`<span class="faint">agent not named</span>`}${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.dialect ? html`<span title="what the recording is written in">
-        dialect ${clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${timeTold(s.start) ? `${stamp(s.start)}, last ${ago(s.last, now)}` : timeTold(s.last) ? 'last ' + ago(s.last, now) : 'times not told'}</span>
+        ${outline.origin ? 'from ' + clean(outline.origin.name) + (outline.origin.lacks ? '; not reported: ' + clean(outline.origin.lacks.join(', ')) : '') : 'dialect ' + clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${timeTold(s.start) ? `${stamp(s.start)}, last ${ago(s.last, now)}` : timeTold(s.last) ? 'last ' + ago(s.last, now) : 'times not told'}</span>
         ${s.parent ? html`<a class="link" href=${link('/s' + join(s.parent))}>parent session ${short(s.parent)}</a>` : null}${outline.fork ? html`<a class="link" href=${link('/s' + join(outline.fork.session))} data-testid="forked-from">forked from ${short(outline.fork.session)}</a>` : null}</p>
     <p class="offscreen" role="status" aria-live="polite">Status: ${words(status)}. ${plural(s.turns, 'turn')}.</p>
     <dl class="figures-row" data-testid="figures">

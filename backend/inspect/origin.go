@@ -1,0 +1,40 @@
+package inspect
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/otelagent/otelagent/backend/foreign"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Origin says which records of another program a session is made of.
+type Origin struct {
+	// Name is that of the program and of the signals, such as Claude Code logs.
+	Name string `json:"name"`
+	// Lacks names what the program never reports.
+	Lacks []string `json:"lacks,omitempty"`
+}
+
+// OriginOf returns nil for a session of the events or spans of its own loop. Where several programs report a session it
+// is that of the first run.
+func OriginOf(s *session.Session) *Origin {
+	for _, r := range s.Runs {
+		if !isForeign(r.Recording) {
+			continue
+		}
+		o := &Origin{Name: cmp.Or(r.Dialect, s.Dialect)}
+		if source := foreign.Default().Source(o.Name); source != nil {
+			o.Name, o.Lacks = cmp.Or(source.Title(), o.Name), source.Lacks()
+		}
+		o.Name += " " + string(r.Recording)
+		return o
+	}
+	return nil
+}
+
+// isForeign reports whether a run was made of records of another program.
+func isForeign(r spans.Recording) bool {
+	return slices.Contains([]spans.Recording{foreign.RecordingSpans, foreign.RecordingLogs, foreign.RecordingBoth}, r)
+}

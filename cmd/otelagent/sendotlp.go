@@ -1,0 +1,145 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/otlpexporter"
+	"go.opentelemetry.io/collector/exporter/otlphttpexporter"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/zap"
+
+	"github.com/otelagent/otelagent/backend/session/otlprow"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
+)
+
+// otlpFlags are the flags of send that mean something for files of spans and log records, which are sent as they are.
+const otlpFlags = "db tenant endpoint protocol"
+
+// sendOTLP sends files of spans and log records, unchanged, or keeps them in a database. It returns false where the
+// files hold something else.
+func (a *app) sendOTLP(ctx context.Context, o *sendOptions) (bool, error) {
+	var texts []io.Reader
+	for _, name := range o.Files {
+		if !isRegular(name) {
+			continue
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return true, err
+		}
+		defer f.Close()
+		text, err := openOTLP(f)
+		if err != nil {
+			return true, err
+		}
+		if text != nil {
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) == 0 {
+		return false, nil
+	}
+	if len(texts) < len(o.Files) {
+		return true, usagef("some of the files hold spans or log records, others events: send them one after the other")
+	}
+	for _, flag := range o.given {
+		if !strings.Contains(" "+otlpFlags+" ", " "+flag+" ") {
+			return true, usagef("%s holds spans or log records, which are sent as they are: --%s has no meaning", o.Files[0], flag)
+		}
+	}
+	t, err := o.target(ctx)
+	if err != nil {
+		return true, err
+	}
+	var all kept
+	put := func(ctx context.Context, d *document) error {
+		return all.put(ctx, t.store, d, otlprow.WithTenant(o.Tenant))
+	}
+	if t.store == nil {
+		put, err = o.forwarder(ctx, t.name)
+	}
+	for i, text := range texts {
+		if err != nil {
+			break
+		}
+		for d, failed := range documents(o.Files[i], text) {
+			if err = failed; err == nil {
+				err = put(ctx, &d)
+			}
+			if err != nil {
+				break
+			}
+			if t.store == nil {
+				all.spans, all.records = all.spans+d.traces.SpanCount(), all.records+d.logs.LogRecordCount()
+			}
+		}
+	}
+	if err = firstError(err, t.end(ctx)); err != nil {
+		return true, fmt.Errorf("not delivered: %w", plainly(err, t.name))
+	}
+	all.say(a, strings.Join(o.Files, ", "))
+	a.say("sent %s and %s to %s", count(all.spans, "span"), count(all.records, "log record"), t.name)
+	return true, nil
+}
+
+// forwarder returns what sends documents to a collector.
+func (o *sendOptions) forwarder(ctx context.Context, endpoint string) (func(context.Context, *document) error, error) {
+	factory := otlpexporter.NewFactory()
+	if cmp.Or(o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) == string(otelsetup.HTTP) {
+		factory = otlphttpexporter.NewFactory()
+	}
+	headers := map[string]any{}
+	for pair := range strings.SplitSeq(os.Getenv("OTEL_EXPORTER_OTLP_HEADERS"), ",") {
+		if key, value, ok := strings.Cut(pair, "="); ok {
+			headers[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		}
+	}
+	config := factory.CreateDefaultConfig()
+	err := confmap.NewFromStringMap(map[string]any{
+		"endpoint": endpoint, "headers": headers, "tls": map[string]any{"insecure": !strings.HasPrefix(endpoint, "https://")},
+		"sending_queue": map[string]any{"enabled": false}, "retry_on_failure": map[string]any{"enabled": false},
+	}).Unmarshal(config)
+	if err != nil {
+		return nil, err
+	}
+	set := exporter.Settings{ID: component.NewID(factory.Type()), BuildInfo: buildInfo(),
+		TelemetrySettings: component.TelemetrySettings{Logger: zap.NewNop(), Resource: pcommon.NewResource(),
+			TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider()}}
+	traces, err := factory.CreateTraces(ctx, set, config)
+	if err != nil {
+		return nil, err
+	}
+	logs, err := factory.CreateLogs(ctx, set, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(traces.Start(ctx, noHost{}), logs.Start(ctx, noHost{})); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, d *document) error {
+		var err error
+		if d.traces.SpanCount() > 0 {
+			err = traces.ConsumeTraces(ctx, d.traces)
+		}
+		if err == nil && d.logs.LogRecordCount() > 0 {
+			err = logs.ConsumeLogs(ctx, d.logs)
+		}
+		return err
+	}, nil
+}
+
+// noHost is a component.Host without extensions.
+type noHost struct{}
+
+func (noHost) GetExtensions() map[component.ID]component.Component { return nil }
