@@ -164,7 +164,7 @@ func (r *recording) readOTLP(ctx context.Context, files []string) (rest []string
 		if name == "-" {
 			name = "standard input"
 		}
-		var all kept
+		var all keptOTLP
 		for d, err := range documents(name, text) {
 			if err != nil {
 				return nil, err
@@ -178,14 +178,14 @@ func (r *recording) readOTLP(ctx context.Context, files []string) (rest []string
 	return rest, nil
 }
 
-// kept counts what a store kept of a file.
-type kept struct {
+// keptOTLP counts what a store kept of a file.
+type keptOTLP struct {
 	spans, records, foreign int
 	rejected                map[string]int
 }
 
 // put keeps a document in a store.
-func (k *kept) put(ctx context.Context, st store.Store, d *document, opts ...otlprow.Option) error {
+func (k *keptOTLP) put(ctx context.Context, st store.Store, d *document, opts ...otlprow.Option) error {
 	batch, report := d.decode(opts...)
 	k.spans, k.records = k.spans+d.traces.SpanCount(), k.records+d.logs.LogRecordCount()
 	k.foreign += report.Foreign
@@ -199,7 +199,7 @@ func (k *kept) put(ctx context.Context, st store.Store, d *document, opts ...otl
 }
 
 // say names what was not kept.
-func (k *kept) say(a *app, name string) {
+func (k *keptOTLP) say(a *app, name string) {
 	of := "span"
 	if k.records > 0 {
 		of = "record"

@@ -62,7 +62,7 @@ func (a *app) sendOTLP(ctx context.Context, o *sendOptions) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	var all kept
+	var all keptOTLP
 	put := func(ctx context.Context, d *document) error {
 		return all.put(ctx, t.store, d, otlprow.WithTenant(o.Tenant))
 	}
