@@ -295,21 +295,24 @@ func (c *call) name() (name string) {
 
 // outcome returns how a tool call ended; "" where no record says so.
 func (c *call) outcome() spans.Outcome {
-	var failed bool
+	var failed, ended bool
 	for _, r := range c.recs {
 		ok, known := r.success()
-		if known && ok {
+		if ok && r.text(fieldSuccess) != "" {
 			return spans.OutcomeOK
 		}
-		failed = failed || known
+		failed, ended = failed || known && !ok, ended || ok
 	}
 	for _, r := range c.all() {
 		if r.action() == spans.ActionDeny {
 			return spans.OutcomeDenied
 		}
 	}
-	if failed {
+	switch {
+	case failed:
 		return spans.OutcomeError
+	case ended: // a status of OK alone, which Gemini CLI also gives to calls that fail
+		return spans.OutcomeOK
 	}
 	return ""
 }
