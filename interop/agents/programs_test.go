@@ -3,6 +3,7 @@ package agents
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,8 @@ type program struct {
 	// command is what is run once for all prompts or, with resume, once for each prompt.
 	command func(p place, prompts []string) []string
 	resume  bool
+	// server runs beside the command until the test ends, so that it sends its last spans.
+	server func(p place) []string
 	// env and files are the variables and the settings that its documentation names.
 	env   func(p place) []string
 	files func(p place) map[string]string
@@ -46,7 +49,8 @@ type place struct {
 	home      string // home of the program
 	work      string // its working directory
 	model     string // URL of the model
-	collector string // URL of the collector; "": no telemetry
+	collector string // URL of the collector
+	address   string // free on loopback, for a server
 }
 
 func (p place) node(name string) string { return filepath.Join(p.tools, "node_modules", ".bin", name) }
@@ -73,7 +77,7 @@ func framework(a program, script string) program {
 func weather(city string) call { return call{"weather", object{"city": city}} }
 
 var programs = []program{
-	{name: "codex", agent: "codex", session: own, resume: true, succeeds: []signal{telemetry},
+	{name: "codex", agent: "codex", session: own, resume: true, succeeds: []signal{telemetry}, silent: []string{"DURIAN"},
 		first: call{"exec_command", object{"cmd": "cat notes.txt"}},
 		second: [2]call{{"exec_command", object{"cmd": "cat missing.txt"}},
 			{"exec_command", object{"cmd": "ls"}}},
@@ -108,7 +112,7 @@ trace_exporter = { otlp-http = { endpoint = "%[1]s/v1/traces", protocol = "json"
 			}
 			return map[string]string{p.home + "/.codex/config.toml": config}
 		}},
-	{name: "gemini-cli", agent: "gemini", session: own, resume: true,
+	{name: "gemini-cli", agent: "gemini-cli", session: own, resume: true,
 		first: call{"read_file", object{"file_path": "notes.txt"}},
 		second: [2]call{{"read_file", object{"file_path": "missing.txt"}},
 			{"list_directory", object{"dir_path": "."}}},
@@ -139,11 +143,15 @@ trace_exporter = { otlp-http = { endpoint = "%[1]s/v1/traces", protocol = "json"
 		second: [2]call{{"read", object{"filePath": "missing.txt"}},
 			{"read", object{"filePath": "."}}},
 		command: func(p place, prompts []string) []string {
-			args := []string{p.node("opencode"), "run"}
+			args := []string{p.node("opencode"), "run", "--attach", "http://" + p.address, "--dir", p.work}
 			if len(prompts) > 1 {
 				args = append(args, "--continue")
 			}
 			return append(args, prompts[len(prompts)-1])
+		},
+		server: func(p place) []string {
+			_, port, _ := net.SplitHostPort(p.address)
+			return []string{p.node("opencode"), "serve", "--port", port}
 		},
 		env: func(p place) []string {
 			env := []string{"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1"}
@@ -187,7 +195,13 @@ func newPlace(t *testing.T, modelURL, collector string) place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := place{tools: tools, home: dir + "/home", work: dir + "/work", model: modelURL, collector: collector}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free.Close()
+	p := place{tools: tools, home: dir + "/home", work: dir + "/work", model: modelURL, collector: collector,
+		address: free.Addr().String()}
 	write(t, p.work+"/notes.txt", "buy milk\n")
 	write(t, p.home+"/.empty", "")
 	return p
@@ -211,6 +225,9 @@ func (a program) play(t *testing.T, p place, m *model) {
 			write(t, path, text)
 		}
 	}
+	if a.server != nil {
+		a.serve(t, p)
+	}
 	if !a.resume {
 		a.start(t, p, prompts)
 	} else {
@@ -224,22 +241,41 @@ func (a program) play(t *testing.T, p place, m *model) {
 	}
 }
 
+// cmd is a command in the place of the program. Nothing of the user's own settings reaches it.
+func (a program) cmd(ctx context.Context, p place, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = p.work
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.home, "CI=1"}, a.env(p)...)
+	return cmd
+}
+
+// serve runs the server of the program until the test ends.
+func (a program) serve(t *testing.T, p place) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	cmd := a.cmd(ctx, p, a.server(p))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(); _ = cmd.Wait() })
+	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(100 * time.Millisecond) {
+		if conn, err := net.Dial("tcp", p.address); err == nil {
+			_ = conn.Close()
+			return
+		}
+	}
+	t.Fatalf("%q does not listen on %s", cmd.Args, p.address)
+}
+
 func (a program) start(t *testing.T, p place, prompts []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	args := a.command(p, prompts)
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir = p.work
-	// Nothing of the user's own settings reaches the program.
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.home, "CI=1"}, a.env(p)...)
+	cmd := a.cmd(ctx, p, a.command(p, prompts))
 	begin := time.Now()
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s took %.1f s", a.name, time.Since(begin).Seconds())
 	if err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out[max(0, len(out)-4000):])
-	}
-	if testing.Verbose() && os.Getenv("AGENTS_OUTPUT") != "" {
-		t.Logf("%s", out)
+		t.Fatalf("%q: %v\n%s", cmd.Args, err, out[max(0, len(out)-4000):])
 	}
 }
