@@ -18,7 +18,7 @@ type program struct {
 	// command is what is run once for all prompts or, with resume, once for each prompt.
 	command func(p place, prompts []string) []string
 	resume  bool
-	// server runs beside the command until the test ends, so that it sends its last spans.
+	// server runs until the test ends, so that it sends its last spans.
 	server func(p place) []string
 	// env and files are the variables and the settings that its documentation names.
 	env   func(p place) []string
