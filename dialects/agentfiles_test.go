@@ -164,7 +164,7 @@ func TestAgentsCut(t *testing.T) {
 			turns := func(path string) (list []string) {
 				found, _ := transcript.Find(a.layout, path)
 				for _, f := range found {
-					for ev := range f.Events(a.new()) {
+					for ev, _ := range f.Events(a.new()) {
 						if ev == nil {
 							continue
 						}

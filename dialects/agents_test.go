@@ -189,7 +189,7 @@ func (a agent) images(t testing.TB, families ...transcript.Family) map[string]in
 	t.Helper()
 	found := map[string]int{}
 	for _, f := range families {
-		for ev := range f.Events(a.new()) {
+		for ev, _ := range f.Events(a.new()) {
 			added, ok := ev.(*event.MessageAdded)
 			if !ok {
 				continue

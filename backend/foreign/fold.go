@@ -113,8 +113,8 @@ func (r *run) turnOf(t *call) *call {
 }
 
 // utility reports whether a turn is no part of the conversation, as its source says.
-func (t *call) utility() bool {
-	for _, r := range t.recs {
+func (c *call) utility() bool {
+	for _, r := range c.recs {
 		word := r.text(fieldPurpose)
 		if r.utility || word != "" && slices.ContainsFunc(r.src.Utility, func(p string) bool { return glob(p, word) }) {
 			return true

@@ -388,13 +388,13 @@ func stopReason(v session.Value) string {
 }
 
 // id returns the id of a call, else its name.
-func (t *call) id() string {
-	for _, r := range t.all() {
+func (c *call) id() string {
+	for _, r := range c.all() {
 		if id := r.text(fieldCall); id != "" {
 			return id
 		}
 	}
-	return t.name()
+	return c.name()
 }
 
 func (w *writer) tool(n *run, t *call, ordinals map[string]int64) {

@@ -471,25 +471,31 @@ func (s *Session) opening() []Ref {
 }
 
 // Title returns the last name of the session, else the beginning of its first user message, where blocks have it: at
-// most 512 bytes of a name and 120 of a message, whole characters.
-func (s *Session) Title(blocks *BlockSet) string {
+// most 512 bytes of a name and 120 of a message, whole characters. Coding agents put context between tags before the
+// words of the user; a message that begins with a tag counts only where no other does.
+func (s *Session) Title(blocks *BlockSet) (title string) {
 	if v, ok := valueOf(s.Fact(SubjectSession, FactTitle), blocks); ok {
-		var title string
 		if json.Unmarshal([]byte(v), &title) == nil && title != "" {
 			return beginning(title, maxTitle)
 		}
 	}
+	title = ""
 	for _, ref := range s.TitleRefs() {
 		body, _ := blocks.Body(ref)
 		for _, x := range Sayings(body) {
-			if x.By == ByUser && x.Kind == SaidText && strings.TrimSpace(x.Text) != "" {
-				const near = 4 * maxOpening // its blanks become shorter
-				text := strings.Join(strings.Fields(beginning(x.Text, near)), " ")
-				return strings.TrimSpace(beginning(text, maxOpening))
+			if x.By != ByUser || x.Kind != SaidText || strings.TrimSpace(x.Text) == "" {
+				continue
 			}
+			const near = 4 * maxOpening // its blanks become shorter
+			text := strings.Join(strings.Fields(beginning(x.Text, near)), " ")
+			text = strings.TrimSpace(beginning(text, maxOpening))
+			if !strings.HasPrefix(text, "<") {
+				return text
+			}
+			title = cmp.Or(title, text)
 		}
 	}
-	return ""
+	return title
 }
 
 // maxOpening bounds a title that is the beginning of a message, in bytes.

@@ -20,9 +20,9 @@ type tool struct {
 	args     []byte
 	at       time.Time
 	// done says that the provider ran it, result what events say of its end, ended when that was.
-	done, denied bool
-	result       event.ToolResult
-	ended        time.Time
+	done   bool
+	result event.ToolResult
+	ended  time.Time
 }
 
 // maxTools is how many tool calls of a model call are known.

@@ -157,8 +157,7 @@ func group(l Layout, files map[string]File) (families []Family) {
 	})
 	of, byID := map[string]int{}, map[string]int{} // the first with a name, with an id
 	root := make([]int, len(all))
-	var find func(i int) int
-	find = func(i int) int {
+	find := func(i int) int {
 		for root[i] != i {
 			root[i] = root[root[i]]
 			i = root[i]
