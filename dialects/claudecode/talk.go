@@ -118,6 +118,7 @@ func (d *Decoder) user(r *row) {
 	case is == interrupted:
 		r.t.End(r.at, event.RunResult{Status: spans.RunStatusCancelled, Word: "interrupted"})
 	case is == local:
+		d.dropCommand(r.k)
 		d.other(r)
 	case isCompaction(r.t.Name):
 	case flag("isMeta"):
