@@ -51,6 +51,7 @@ require (
 	github.com/otelagent/otelagent/agenttest v0.0.0
 	github.com/otelagent/otelagent/backend v0.0.0
 	github.com/otelagent/otelagent/otelagent/otelsetup v0.0.0
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
 )
 
 replace (

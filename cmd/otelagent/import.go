@@ -43,7 +43,8 @@ func (a *app) importCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import",
 		Short: "Read the sessions that coding agents left on this machine",
-		Long: `Read the sessions that coding agents keep on this machine: ` + strings.Join(agentNames(), ", ") + `.
+		Long: `Read the sessions that coding agents keep on this machine. AGENT is one of
+` + strings.Join(agentNames(), ", ") + `.
 
 The command looks into the folders of these agents, and into those that
 CLAUDE_CONFIG_DIR, CODEX_HOME, XDG_DATA_HOME and the like name instead. It
@@ -91,12 +92,11 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 	f.BoolVarP(&o.Follow, "follow", "F", false, "go on reading what agents write, until Ctrl-C")
 	f.StringVar(&o.state, "state", "", "`FILE` that remembers what was read (default: next to the default database)")
 	f.StringVar(&o.Capture, "capture", "none", "`LEVEL` of content: none, digests or content (default content into a "+
-		"database)")
+		"database, none with --endpoint)")
+	f.Lookup("capture").DefValue = "" // the description names it
 	f.StringVar(&o.Redact, "redact", "",
 		"redact content by the rules in this `FILE` (docs/redaction.md), or by the built-in set: default")
 	f.StringVar(&o.Endpoint, "endpoint", "", "`URL` of a collector to send to, instead of a database")
-	f.StringVar(&o.Protocol, "protocol", "", "`PROTOCOL` of --endpoint: grpc or http/protobuf")
-	f.StringVar(&o.Config, "config", "", "YAML `FILE` with settings of the deployment (docs/sending.md)")
 	return c
 }
 

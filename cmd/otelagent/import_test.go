@@ -138,8 +138,8 @@ func TestImportIsPrivate(t *testing.T) {
 		_, _ = io.Copy(&wire, body)
 	}))
 	defer server.Close()
-	cli(t, "import", "--yes", "--protocol", "http/protobuf", "--endpoint", server.URL, "--state",
-		filepath.Join(t.TempDir(), "s.json"))
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+	cli(t, "import", "--yes", "--endpoint", server.URL, "--state", filepath.Join(t.TempDir(), "s.json"))
 	mu.Lock()
 	defer mu.Unlock()
 	if !strings.Contains(wire.String(), "8463c716-a2ea-4c14-9efa-87158ebd9f20") {

@@ -53,8 +53,8 @@ The input is the events of phi-core or clark-agent, a capture of ACP messages,
 a saved session of phi-core or of the agent guide, a transcript or a folder of
 transcripts of a coding agent, or lines of otelagent (dialects/README.md). The
 command recognises the dialect from the beginning of the input and logs it;
---from names it instead. Spans and log records in a file, as OTLP or Jaeger JSON,
-are sent as they are.
+--from names it instead. Spans and log records in a file, as OTLP or Jaeger
+JSON, are sent as they are.
 
 A pipe is sent as it comes, and the agent never waits for the network: spans
 that wait too long for a collector are dropped and counted. Files are read as

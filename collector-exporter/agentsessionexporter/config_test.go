@@ -87,6 +87,8 @@ func TestConfig(t *testing.T) {
 			Limits: LimitsConfig{
 				AttributeBytes: 64 << 10, BlockBytes: 1 << 20, TurnBytes: 4 << 20, SessionMiB: 256, StoreMiB: 20_480,
 			},
+			Sources: []any{map[string]any{"name": "acme", "title": "Acme Agent", "like": "genai",
+				"scopes": []any{"acme.agent"}, "keys": map[string]any{"session": "acme.chat.id"}}},
 			Content:       "drop",
 			Redaction:     RedactionConfig{Enabled: true, Rules: "/etc/otelagent/redact.yaml"},
 			TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 30 * time.Second},
