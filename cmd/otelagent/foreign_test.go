@@ -99,6 +99,7 @@ func seenIn(t *testing.T, db string) (n map[string]int64, tools, ids []string) {
 	n = map[string]int64{}
 	code, out, said := command(t, nil, "ls", "--db", db, "--output", "json")
 	if code != exitOK {
+		t.Log(said)
 		return n, nil, nil
 	}
 	var list struct{ Sessions []session.Summary }

@@ -178,7 +178,7 @@ func TestAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := 0; n < len(text); n += 31 {
-			for range pi.Events(bytes.NewReader(text[:n])) {
+			for _, _ = range pi.Events(bytes.NewReader(text[:n])) {
 			}
 		}
 		p := agenttest.New(t)
