@@ -160,22 +160,6 @@ func Blocks(ctx context.Context, st store.Store, k session.Key, links *session.L
 	}
 }
 
-// Revision returns a value that changes when the session does, or another one that holds a part of it. Links are those
-// of the tree that was read last, nil before.
-func Revision(ctx context.Context, st store.Store, k session.Key, links *session.Links) (store.Revision, error) {
-	sum, err := st.Revision(ctx, k)
-	if err != nil || links == nil {
-		return sum, err
-	}
-	parts, named, err := linked(ctx, st, k, links.Traces)
-	for _, p := range slices.Concat(parts, named) {
-		if r, err := st.Revision(ctx, p.Key); err == nil { // else it was deleted meanwhile
-			sum += r
-		}
-	}
-	return sum, err
-}
-
 // Owners returns the sessions that records in the trace of k name, where k is the session of a trace.
 func Owners(ctx context.Context, st store.Store, k session.Key) ([]session.Summary, error) {
 	trace, ok := foreign.ParseTraceSession(k.ID)
