@@ -137,9 +137,10 @@ func strangers(t *testing.T) []ptrace.Traces {
 	sent, _ := recordings(t) // phi-core
 	spoken := map[string]bool{"phi-core": true}
 	for _, pattern := range []string{
-		"clark/testdata/clark-agent-0.4.0/*.enveloped.ndjson", "acp/testdata/sdk/*.ndjson", "guide/testdata/*.jsonl", "guide/testdata/ai-sdk/*.jsonl",
-		"ndjson/testdata/producers/*.ndjson",
-		"gemini/testdata/entire/*.json", "opencode/testdata/generated/*.json",
+		"clark/testdata/clark-agent-0.4.0/*.enveloped.ndjson", "acp/testdata/sdk/*.ndjson",
+		"guide/testdata/*.jsonl", "guide/testdata/ai-sdk/*.jsonl", "ndjson/testdata/producers/*.ndjson",
+		"claudecode/testdata/agtrace/*.jsonl", "codex/testdata/agtrace/*.jsonl", "gemini/testdata/entire/*.json",
+		"opencode/testdata/generated/*.json", "pi/testdata/agentsview/*.jsonl",
 	} {
 		files, err := filepath.Glob(filepath.Join(repo, "dialects", filepath.FromSlash(pattern)))
 		if err != nil || len(files) == 0 {
