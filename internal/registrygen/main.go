@@ -1,4 +1,4 @@
-// Command registrygen turns spans/registry.yaml into spans/registry_gen.go, docs/spans.md and docs/metrics.md. It is
+// Command registrygen turns spans/registry.yaml into spans/registry_gen.go, spans/ATTRIBUTES.md and docs/metrics.md. It is
 // run by `go generate ./spans` and refuses a registry with a duplicate or dangling name, or with a label that could
 // have too many values or is of another profile.
 package main
@@ -69,7 +69,7 @@ type defect struct {
 //go:embed registry_gen.go.tmpl
 var goTemplate string
 
-//go:embed spans.md.tmpl
+//go:embed attributes.md.tmpl
 var spansTemplate string
 
 //go:embed metrics.md.tmpl
@@ -113,7 +113,7 @@ func run(root string) error {
 	if code, err = format.Source(code); err != nil {
 		return err
 	}
-	spansDoc, err := render("spans.md", spansTemplate, reg)
+	spansDoc, err := render("ATTRIBUTES.md", spansTemplate, reg)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func run(root string) error {
 	}
 	return errors.Join(
 		os.WriteFile(filepath.Join(root, "spans", "registry_gen.go"), code, 0o644),
-		os.WriteFile(filepath.Join(root, "docs", "spans.md"), spansDoc, 0o644),
+		os.WriteFile(filepath.Join(root, "spans", "ATTRIBUTES.md"), spansDoc, 0o644),
 		os.WriteFile(filepath.Join(root, "docs", "metrics.md"), metricsDoc, 0o644),
 	)
 }
