@@ -432,7 +432,7 @@ func showBatch(t testing.TB, b session.Batch) (*session.Session, string) {
 	tree, blocks := session.Assemble(b.Rows), blocksOfAll(b)
 	tree.CheckContent(blocks)
 	whole := session.Tree{Session: tree, Blocks: blocks}
-	texts := []inspect.Options{{Width: 100}, {Width: 200, Hidden: true}, {Width: 80, Timeline: true}}
+	texts := []inspect.Options{{Width: 100}, {Width: 200, Hidden: true}}
 	requests := 0
 	for n := range tree.Walk() {
 		if n.Kind() != session.KindTurn {

@@ -42,12 +42,7 @@ var outcomeMarks = map[spans.Outcome]string{
 
 func (r *renderer) call(v *CallView) *node {
 	alone := r.o.Turn != nil
-	n := &node{cols: r.cols(v.of.Span), bar: r.spanBar(barTools, v.of.Span)}
-	if r.o.Timeline {
-		n.head = []string{callLine(v, plainText, false)}
-		r.below(n, v)
-		return n
-	}
+	n := &node{cols: r.cols(v.of.Span)}
 	line := callLine(v, bold, !alone)
 	switch _, ok := r.text(v.Input); {
 	case ok && alone:
@@ -126,11 +121,7 @@ func compactionParts(v *CompactionView) []string {
 
 func (r *renderer) compaction(v *CompactionView) *node {
 	c := v.of
-	n := &node{cols: r.cols(c.Span), bar: r.spanBar(barMark, c.Span), head: compactionParts(v)}
-	if r.o.Timeline {
-		n.head = []string{magenta.of("◇ ") + Clean(string(v.Kind))}
-		return n
-	}
+	n := &node{cols: r.cols(c.Span), head: compactionParts(v)}
 	if v.Reason != "" {
 		n.wrapped("reason", dim, Clean(v.Reason))
 	}
@@ -142,25 +133,17 @@ func (r *renderer) compaction(v *CompactionView) *node {
 	return n
 }
 
-// decisions draws those that are of no tool call. A timeline omits permissions that were given.
+// decisions draws those that are of no tool call.
 func (r *renderer) decisions(list []PermissionView) []timed {
 	var out []timed
 	for i := range list {
 		v := &list[i]
 		st := decisionStyle(v.Action)
-		n := &node{cols: r.cols(v.of.Span), bar: r.spanBar(barMark, v.of.Span)}
-		n.head = []string{st.of(decisionMark(v.Action)) + permissionLine(v)}
-		switch text := permissionText(v); {
-		case r.o.Timeline && v.Action == spans.ActionAllow:
-			continue
-		case r.o.Timeline:
-			n.head = []string{st.of(decisionMark(v.Action) + decision(v.Action))}
-		default:
-			if text != "" {
-				n.wrapped("reason", dim, text)
-			}
-			r.findings(n, findings(v.of.Defects))
+		n := &node{cols: r.cols(v.of.Span), head: []string{st.of(decisionMark(v.Action)) + permissionLine(v)}}
+		if text := permissionText(v); text != "" {
+			n.wrapped("reason", dim, text)
 		}
+		r.findings(n, findings(v.of.Defects))
 		out = append(out, timed{v.of.Span, n})
 	}
 	return out

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/store/stats"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -35,7 +34,7 @@ func (r *renderer) header() {
 	}
 	d.field("agent", cmp.Or(Clean(agent), "not named"), Clean(s.Dialect), Clean(service))
 	d.field("time", r.times()...)
-	d.field("tokens", append(knownUsage(s.UsageTold(), s.Usage), cacheIdle(s))...)
+	d.field("tokens", knownUsage(s.UsageTold(), s.Usage)...)
 	if s.Discarded != nil {
 		d.field("", append([]string{"and in discarded attempts"}, usageWords(*s.Discarded)...)...)
 	}
@@ -197,25 +196,6 @@ func (r *renderer) period(from, to time.Time) string {
 		return begin + from.Format(" MST")
 	}
 	return begin + " – " + strings.TrimPrefix(end, from.Format(time.DateOnly+" ")) + from.Format(" MST")
-}
-
-// cacheIdle points out that several turns read nothing from a cache although their provider has one.
-func cacheIdle(s *session.Session) string {
-	turns, idle := 0, ""
-	for _, run := range s.Runs {
-		for _, t := range run.Turns {
-			if t.Usage.CacheRead > 0 {
-				return ""
-			}
-			if provider := cmp.Or(t.Provider, run.Provider); t.Usage.Input > 0 && stats.Caches(provider) {
-				turns, idle = turns+1, provider
-			}
-		}
-	}
-	if turns < 2 {
-		return ""
-	}
-	return "nothing read from a cache, though " + idle + " has one"
 }
 
 // knownUsage is usageWords where tokens were reported.

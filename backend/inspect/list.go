@@ -13,120 +13,109 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Columns of List that a terminal of less than 120 columns has only where Options.Columns has them.
+// Columns of List that Options.Columns may name.
 const (
 	ListErrors = "ERRORS"
 	ListDenied = "DENIED"
-	ListCost   = "COST" // on any terminal only where a session has a cost
+	ListCost   = "COST"
 )
 
 // idRoom is the width that ids have in a narrow list. One long id must not take the room of all other columns.
 const idRoom = 40
 
-// listColumn is a column of List. Cells of sessions without a summary are empty, those without a value "-".
-type listColumn struct {
-	column
-	shown bool
-	style style
-	cell  func(s *session.Summary) string
-}
-
-// List writes a table of sessions, one a line, in the order given. It cuts ids to prefixes that are unique among
-// them. An unknown value is "-"; a session without a summary has its id only. It takes Width, Color, Now, Location
-// and Columns of o.
+// List writes a table of sessions, one a line, in the order given, with the columns that there is room for and those
+// that o.Columns names. It cuts ids to prefixes that are unique among them. An unknown value is "-"; a session without
+// a summary has its id only. It takes Width, Color, Now, Location and Columns of o.
 func List(w io.Writer, list []session.Summary, o Options) error {
 	d := newDrawer(w, o)
-	wide := d.width >= 120
 	titled := slices.ContainsFunc(list, func(s session.Summary) bool { return s.Title != "" })
-	cost := wide && slices.ContainsFunc(list, func(s session.Summary) bool { return s.Cost > 0 })
-	spare := titled && d.width < 180 // a title takes the room of some numbers
-	asked := func(name string) bool { return slices.Contains(o.Columns, name) }
-	number := func(name string, shown bool, n func(s *session.Summary) int64) listColumn {
-		cell := func(s *session.Summary) string { return Count(n(s)) }
-		return listColumn{column{name: name, right: true}, shown, plainText, cell}
+	zone := listZone(list, o)
+	var cols []column
+	var cells []func(*session.Summary) string // of a column; an empty one is unknown
+	add := func(c column, cell func(*session.Summary) string) { cols, cells = append(cols, c), append(cells, cell) }
+	number := func(name string, n func(*session.Summary) int64) {
+		add(column{name: name, right: true}, func(s *session.Summary) string { return Count(n(s)) })
 	}
-	tokens := func(name string, n func(u *session.Usage) int64) listColumn {
-		return listColumn{column{name: name, right: true}, true, plainText, func(s *session.Summary) string {
+	tokens := func(name string, n func(*session.Usage) int64) {
+		add(column{name: name, right: true}, func(s *session.Summary) string {
 			if !s.UsageTold() {
 				return ""
 			}
 			return tokenCount(s.Usage.LowerBound, n(&s.Usage))
-		}}
+		})
 	}
-	agentRoom := 24
-	if spare {
-		agentRoom = 16
-	}
-	zone := listZone(list, o)
-	all := []listColumn{
-		{column{name: strings.TrimSuffix("LAST "+zone, " ")}, true, dim, func(s *session.Summary) string {
-			return when(s.Last, zone, o)
-		}},
-		{column{name: "STATUS"}, true, plainText, func(s *session.Summary) string {
-			text := words(string(s.Status))
-			if s.Archived {
-				text += ", archived"
-			}
-			return sessionStyle(s.Status).of(text)
-		}},
-		number("RUNS", !spare, func(s *session.Summary) int64 { return s.Runs }),
-		number("TURNS", true, func(s *session.Summary) int64 { return s.Turns }),
-		number("TOOLS", !spare || wide, func(s *session.Summary) int64 { return s.ToolCalls }),
-		tokens("IN", func(u *session.Usage) int64 { return u.Input }),
-		tokens("OUT", func(u *session.Usage) int64 { return u.Output }),
-		number(ListErrors, wide || asked(ListErrors), func(s *session.Summary) int64 { return s.Errors }),
-		number(ListDenied, wide || asked(ListDenied), func(s *session.Summary) int64 { return s.Denied }),
-		number("DEFECTS", wide && !spare, func(s *session.Summary) int64 { return s.Defects }),
-		{column{name: "TOOK", right: true}, wide && !spare, plainText, func(s *session.Summary) string {
-			if !session.TimeTold(s.Start) {
-				return ""
-			}
-			return took(s.Start, s.Last)
-		}},
-		{column{name: "MODEL", most: 32}, wide, plainText, func(s *session.Summary) string { return Clean(s.Model) }},
-		{column{name: ListCost, right: true}, cost || asked(ListCost), plainText, func(s *session.Summary) string {
+	add(column{name: strings.TrimSuffix("LAST "+zone, " ")}, func(s *session.Summary) string {
+		return dim.of(when(s.Last, zone, o))
+	})
+	add(column{name: "STATUS"}, func(s *session.Summary) string {
+		text := words(string(s.Status))
+		if s.Archived {
+			text += ", archived"
+		}
+		return sessionStyle(s.Status).of(text)
+	})
+	number("RUNS", func(s *session.Summary) int64 { return s.Runs })
+	number("TURNS", func(s *session.Summary) int64 { return s.Turns })
+	number("TOOLS", func(s *session.Summary) int64 { return s.ToolCalls })
+	tokens("IN", func(u *session.Usage) int64 { return u.Input })
+	tokens("OUT", func(u *session.Usage) int64 { return u.Output })
+	number(ListErrors, func(s *session.Summary) int64 { return s.Errors })
+	number(ListDenied, func(s *session.Summary) int64 { return s.Denied })
+	number("DEFECTS", func(s *session.Summary) int64 { return s.Defects })
+	add(column{name: "TOOK", right: true}, func(s *session.Summary) string {
+		if !session.TimeTold(s.Start) {
+			return ""
+		}
+		return took(s.Start, s.Last)
+	})
+	add(column{name: "MODEL", most: 32}, func(s *session.Summary) string { return Clean(s.Model) })
+	if slices.ContainsFunc(list, func(s session.Summary) bool { return s.Cost > 0 }) {
+		add(column{name: ListCost, right: true}, func(s *session.Summary) string {
 			if s.Cost == 0 {
 				return ""
 			}
 			return money(s.Currency, s.Cost)
-		}},
-		{column{name: "AGENT", most: agentRoom, flex: !titled}, wide || !titled, dim, func(s *session.Summary) string {
-			if agent := cmp.Or(s.Agent, s.AgentID); agent != "" || s.Mapped == "" {
-				return Clean(agent)
-			}
-			if source := foreign.Default().Source(s.Dialect); source != nil {
-				return "from " + Clean(source.Title())
-			}
-			return "from " + Clean(s.Dialect)
-		}},
-		{column{name: "TITLE", flex: true}, titled, plainText, func(s *session.Summary) string {
-			return cmp.Or(Clean(s.Title), " ")
-		}},
+		})
 	}
-	if !titled {
-		all[len(all)-2].most = 0
+	giveWay := []string{"TOOK", "DEFECTS", "RUNS", "TOOLS", "MODEL", ListDenied, ListErrors, ListCost, "TURNS", "OUT", "IN"}
+	agent := column{name: "AGENT", flex: true}
+	if titled {
+		agent.most, agent.flex = 16, false
+		giveWay = slices.Insert(giveWay, 5, "AGENT")
 	}
-	all = slices.DeleteFunc(all, func(c listColumn) bool { return !c.shown })
-	cols := []column{{name: "SESSION", most: max(idRoom, d.width/3)}}
-	for _, c := range all {
-		cols = append(cols, c.column)
+	add(agent, func(s *session.Summary) string { return dim.of(agentOf(s)) })
+	if titled {
+		add(column{name: "TITLE", flex: true}, func(s *session.Summary) string { return cmp.Or(Clean(s.Title), " ") })
 	}
-	ids := shortIDs(list, wide)
+	ids := shortIDs(list, d.width >= 120)
 	var rows [][]string
 	for i := range list {
 		s, row := &list[i], []string{bold.of(ids[i])}
-		for _, c := range all {
+		for _, cell := range cells {
 			text := ""
 			if s.Status != "" || !s.Last.IsZero() {
-				text = c.style.of(cmp.Or(c.cell(s), "-"))
+				text = cmp.Or(cell(s), "-")
 			}
 			row = append(row, text)
 		}
 		rows = append(rows, row)
 	}
-	// Numbers give way first, then agents and titles.
-	d.table(cols, rows, "TOOLS", "TURNS", "RUNS", "OUT", "IN", cols[len(cols)-1].name)
+	giveWay = slices.DeleteFunc(giveWay, func(name string) bool { return slices.Contains(o.Columns, name) })
+	d.table(append([]column{{name: "SESSION", most: max(idRoom, d.width/3)}}, cols...), rows,
+		append(giveWay, cols[len(cols)-1].name)...)
 	return d.err
+}
+
+// agentOf names the agent of a session, else the program whose records it is made of.
+func agentOf(s *session.Summary) string {
+	agent := Clean(cmp.Or(s.Agent, s.AgentID))
+	if agent != "" || s.Mapped == "" {
+		return agent
+	}
+	if source := foreign.Default().Source(s.Dialect); source != nil {
+		return "from " + Clean(source.Title())
+	}
+	return "from " + Clean(s.Dialect)
 }
 
 func sessionStyle(s spans.SessionStatus) style {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,16 +16,10 @@ import (
 // Replay says whether a turn can be asked again, and holds its request as a body where an API was asked for.
 // docs/replay.md describes its JSON form, which command line and API share.
 type Replay struct {
-	Format    int    `json:"format"`
-	Address   string `json:"address"`
-	Tenant    string `json:"tenant,omitempty"`
-	Session   string `json:"session"`
-	Run       string `json:"run"`
-	RunNumber int    `json:"run_number"`
-	Turn      int64  `json:"turn"`
-	Attempt   *int64 `json:"attempt,omitempty"` // of the request; nil where the turn has none
-	Model     string `json:"model,omitempty"`
-	Provider  string `json:"provider,omitempty"`
+	TurnHead
+	Attempt  *int64 `json:"attempt,omitempty"` // of the request; nil where the turn has none
+	Model    string `json:"model,omitempty"`
+	Provider string `json:"provider,omitempty"`
 
 	replay.Report
 	Notes []string `json:"notes,omitempty"`
@@ -54,10 +47,7 @@ type ReplayBody struct {
 func NewReplay(
 	t session.Tree, run *session.Run, turn *session.Turn, q *session.Request, o replay.Options,
 ) (*Replay, error) {
-	r := &Replay{
-		Format: session.TreeFormat, Address: ReplayAddress(t, run, turn), Tenant: t.Tenant, Session: t.ID, Run: run.ID,
-		RunNumber: runNumber(t, run), Turn: turn.Index, Model: turn.Model, Provider: turn.Provider,
-	}
+	r := &Replay{TurnHead: newTurnHead(t, run, turn), Model: turn.Model, Provider: turn.Provider}
 	var payload session.Payload
 	if q != nil {
 		r.Request, r.Attempt = NewRequest(t, run, turn, q), &q.Attempt
@@ -77,13 +67,6 @@ func NewReplay(
 	}
 	return r, err
 }
-
-// ReplayAddress returns the address of a turn of t, as commands take it.
-func ReplayAddress(t session.Tree, run *session.Run, turn *session.Turn) string {
-	return session.TurnAddress(t.ID, runNumber(t, run), turn.Index)
-}
-
-func runNumber(t session.Tree, run *session.Run) int { return slices.Index(t.Runs, run) + 1 }
 
 // Text writes whether the turn can be asked again, its inputs, and what is missing. The error is the writer's.
 func (r *Replay) Text(w io.Writer, o Options) error {

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,8 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 
@@ -21,17 +18,28 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Request is one request as people and programs look at it. docs/requests.md describes its JSON form.
-type Request struct {
+// TurnHead says of which turn a document is.
+type TurnHead struct {
+	// Format is session.TreeFormat.
 	Format    int    `json:"format"`
-	Address   string `json:"address"`
+	Address   string `json:"address"` // as commands take it
 	Tenant    string `json:"tenant,omitempty"`
 	Session   string `json:"session"`
 	Run       string `json:"run"`
 	RunNumber int    `json:"run_number"`
 	Turn      int64  `json:"turn"`
-	Attempt   int64  `json:"attempt"`
-	Attempts  int    `json:"attempts"`
+}
+
+func newTurnHead(t session.Tree, run *session.Run, turn *session.Turn) TurnHead {
+	n := slices.Index(t.Runs, run) + 1
+	return TurnHead{session.TreeFormat, session.TurnAddress(t.ID, n, turn.Index), t.Tenant, t.ID, run.ID, n, turn.Index}
+}
+
+// Request is one request as people and programs look at it. docs/requests.md describes its JSON form.
+type Request struct {
+	TurnHead
+	Attempt  int64 `json:"attempt"`
+	Attempts int   `json:"attempts"`
 
 	Capture  spans.Capture `json:"capture,omitempty"`
 	Model    string        `json:"model,omitempty"`
@@ -135,12 +143,9 @@ func (m MissingPart) String() string {
 // NewRequest returns a request of a turn of t. It puts the payload together and reads its parts.
 func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session.Request) *Request {
 	r := &Request{
-		Format: session.TreeFormat, Tenant: t.Tenant, Session: t.ID, Run: run.ID, Turn: turn.Index, Attempt: q.Attempt,
-		Attempts: len(turn.Requests),
-		Capture:  turn.Capture, Model: turn.Model, Provider: turn.Provider, request: q,
+		TurnHead: newTurnHead(t, run, turn), Attempt: q.Attempt, Attempts: len(turn.Requests), Capture: turn.Capture,
+		Model: turn.Model, Provider: turn.Provider, request: q,
 	}
-	r.RunNumber = runNumber(t, run)
-	r.Address = session.TurnAddress(t.ID, r.RunNumber, turn.Index)
 	if len(turn.Requests) > 1 {
 		r.Address += "/" + strconv.FormatInt(q.Attempt, 10)
 	}
@@ -418,31 +423,6 @@ func (r *Request) Note() string {
 			exact(r.Bytes), exact(r.Stated))
 	}
 	return "a redactor changed this request before it left"
-}
-
-// Pretty writes the payload indented, with its keys, numbers and strings as they are, but for characters on which a
-// terminal acts, which it escapes: it is the same JSON. It fails when the payload is not there or no JSON.
-func (r *Request) Pretty(w io.Writer) error {
-	var b bytes.Buffer
-	if err := json.Indent(&b, r.Payload.Bytes, "", "  "); err != nil {
-		return fmt.Errorf("the payload is no JSON: %w", err)
-	}
-	out := make([]byte, 0, b.Len()+1)
-	for text := b.Bytes(); len(text) > 0; {
-		r, n := utf8.DecodeRune(text)
-		switch {
-		case !(r == utf8.RuneError && n == 1 || r >= 0x7f && r < 0xa0 || hidden(r)):
-			out = append(out, text[:n]...)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
-		default:
-			out = fmt.Appendf(out, `\u%04x`, r)
-		}
-		text = text[n:]
-	}
-	_, err := w.Write(append(out, '\n'))
-	return err
 }
 
 // exact returns n with its digits in groups of three.

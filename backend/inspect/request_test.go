@@ -154,22 +154,3 @@ func TestHostileRequests(t *testing.T) {
 		t.Errorf("%+v", all[1].Missing)
 	}
 }
-
-// Pretty is the same JSON, without a character on which a terminal acts.
-func TestPretty(t *testing.T) {
-	for in, want := range map[string]string{
-		`{"b":1.0,"a":[1e3,"\u001b","é日"]}`:           "{\n  \"b\": 1.0,\n  \"a\": [\n    1e3,\n    \"\\u001b\",\n    \"é日\"\n  ]\n}\n",
-		"[\"\u009b\u202e\u2028\x7f\xff\U000e0041😀\"]": "[\n  \"\\u009b\\u202e\\u2028\\u007f\\ufffd\\udb40\\udc41😀\"\n]\n",
-		`{}`: "{}\n",
-	} {
-		r := inspect.Request{Payload: session.Payload{Bytes: []byte(in)}}
-		got := drawn(t, 1000, r.Pretty)
-		if got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
-		}
-	}
-	r := inspect.Request{Payload: session.Payload{Bytes: []byte("no JSON")}}
-	if err := r.Pretty(io.Discard); err == nil {
-		t.Error("what is no JSON is indented")
-	}
-}

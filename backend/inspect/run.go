@@ -54,7 +54,7 @@ func (r *renderer) groupNode(g *session.Group) *node {
 // docs returns what makes the documents of a session that is drawn.
 func (r *renderer) docs(t session.Tree) *docs {
 	m := r.view(t).docs(cmp.Or(r.o.AsOf, t.Last))
-	m.drawn, m.bare, m.text, m.most = true, r.o.Timeline, maxScan+8, maxLines // enough for Clean to see that it cuts
+	m.drawn, m.text, m.most = true, maxScan+8, maxLines // enough for Clean to see that it cuts
 	if r.o.Turn != nil {
 		m.alone, m.text, m.most = true, maxWhole+8, unbounded
 	}
@@ -65,21 +65,18 @@ func (r *renderer) docs(t session.Tree) *docs {
 func (r *renderer) run(p place) *node {
 	run := p.run
 	r.placed[run] = true
-	from, to, m, model := r.from, r.to, r.m, r.model
-	defer func() { r.from, r.to, r.m, r.model = from, to, m, model }()
+	m, model, lasted := r.m, r.model, r.lasted
+	defer func() { r.m, r.model, r.lasted = m, model, lasted }()
 	if p.tree.Session != r.main.Session {
 		system := r.system
 		defer func() { r.system = system }()
 	}
 	r.m, r.model = r.docs(p.tree), run.Model
 	v := r.m.run(p)
-	if r.from, r.to = run.Start, run.End; r.to.IsZero() {
-		r.to = lastOf(run)
+	if r.lasted = 0; run.StartTold() {
+		r.lasted = cmp.Or(run.End, lastOf(run)).Sub(run.Start)
 	}
-	if !run.StartTold() {
-		r.to = r.from // no bars
-	}
-	n := &node{cols: tokens(r.cols(run.Span), v.UsageTold, &v.Usage), bar: r.scale()}
+	n := &node{cols: tokens(r.cols(run.Span), v.UsageTold, &v.Usage)}
 	title := fmt.Sprintf("run %d", p.n)
 	if p.tree.Session != r.main.Session {
 		if title = "sub-agent " + title; len(p.tree.Runs) == 1 {
@@ -109,9 +106,7 @@ func (r *renderer) run(p place) *node {
 			return n
 		}
 	}
-	if !r.o.Timeline {
-		r.runLines(n, p, v)
-	}
+	r.runLines(n, p, v)
 	var kids []timed
 	if r.o.Run != run || r.o.Turn == nil {
 		kids = append(r.calls(&v.own), r.others(&v.own)...)

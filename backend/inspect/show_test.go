@@ -102,12 +102,10 @@ func TestLive(t *testing.T) {
 	golden(t, "live-80.txt", render(t, tree, o))
 	o.Width = 200
 	golden(t, "live-200.txt", render(t, tree, o))
-	o.Timeline = true
-	golden(t, "live-timeline-200.txt", render(t, tree, o))
 	for _, o.Width = range []int{40, 59, 60, 80, 99, 100, 139, 140, 300} {
 		render(t, tree, o)
 	}
-	o.Width, o.Timeline = 80, false
+	o.Width = 80
 	o.Run, o.Turn = tree.Runs[0], tree.Runs[0].Turns[0]
 	golden(t, "live-turn.txt", render(t, tree, o))
 
@@ -174,11 +172,7 @@ func TestHidden(t *testing.T) {
 	if strings.Contains(got, "gone") || strings.Contains(got, "hidden_at") {
 		t.Errorf("what was rewound is shown unasked:\n%s", got)
 	}
-	o.Timeline = true
-	if got := render(t, tree, o); !strings.Contains(got, "↶ turns 1 to 2") || strings.Contains(got, "turn 1 ") {
-		t.Errorf("a timeline omits as much:\n%s", got)
-	}
-	o.Timeline, o.Hidden = false, true
+	o.Hidden = true
 	got = render(t, tree, o)
 	for _, want := range []string{"gone one", "gone two", "gone three", "turn 1 · rewound at 02:16:01.000 UTC", "run 2 · completed · rewound"} {
 		if !strings.Contains(got, want) {
@@ -239,7 +233,7 @@ func TestOffered(t *testing.T) {
 		`{"a":`:     "offered not recorded\n",
 		strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000):       "offered not recorded\n",
 		`[{"name":7},{"name":"a"}]`:                                     "offered not recorded\n",
-		`[{"name":"a","functionDeclarations":[{"name":"b"}],"type":1}]`: "offered not recorded\n",
+		`[{"name":"a","functionDeclarations":[{"name":"b"}],"type":1}]`: "offered b\n",
 	} {
 		blocks := &session.BlockSet{}
 		turn := &session.Turn{Span: span(0, 1), Requests: catalogue(blocks, `"s"`, tools)}
@@ -247,54 +241,6 @@ func TestOffered(t *testing.T) {
 		tree := session.Tree{Blocks: blocks, Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}}
 		if got := render(t, tree, inspect.Options{Width: 80, Run: run, Turn: turn}); !strings.Contains(got, want) {
 			t.Errorf("%.60s: no %q in\n%s", tools, want, got)
-		}
-	}
-}
-
-// Times from outside may be anything; bars stay in their cells.
-func TestBarsOfOddTimes(t *testing.T) {
-	far := time.Date(2261, 1, 1, 0, 0, 0, 0, time.UTC)
-	for _, s := range []session.Span{
-		{Known: spans.KnownObserved, Start: far, End: at(0)}, {Known: spans.KnownObserved, Start: time.Unix(0, 0), End: far},
-		{Known: spans.KnownObserved, End: at(5)}, {Known: spans.KnownLive}, {Known: spans.KnownObserved, Start: at(0), End: at(0)},
-	} {
-		run := &session.Run{
-			Span: span(0, 1000),
-			ID:   "r",
-			Turns: []*session.Turn{
-				{Span: s, ModelCallNS: 1 << 62, ToolCalls: []*session.ToolCall{{Span: s, Name: "a"}, {Span: span(1, 2)}}},
-			},
-		}
-		tree := session.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run, {Span: s, ID: "x"}}}}
-		for _, width := range []int{40, 80, 140, 200} {
-			for _, timeline := range []bool{false, true} {
-				render(t, tree, inspect.Options{Width: width, Timeline: timeline})
-			}
-		}
-	}
-}
-
-// A cache that is not used is pointed out, where the provider is known to have one.
-func TestCacheIdle(t *testing.T) {
-	const note = "nothing read from a cache, though anthropic has one"
-	for _, test := range []struct {
-		provider string
-		turns    int
-		cached   int64
-		want     bool
-	}{{"anthropic", 2, 0, true}, {"anthropic", 1, 0, false}, {"anthropic", 2, 1, false}, {"mine", 2, 0, false}, {"", 2, 0, false}} {
-		run := &session.Run{Span: span(0, 1), ID: "r", Provider: test.provider}
-		for i := range test.turns {
-			run.Turns = append(
-				run.Turns,
-				&session.Turn{Span: span(i, i+1), Index: int64(i), Usage: session.Usage{Input: 10, CacheRead: test.cached}},
-			)
-		}
-		tree := session.Tree{
-			Session: &session.Session{ID: "s", Start: at(0), Usage: session.Usage{Input: 20}, Runs: []*session.Run{run}},
-		}
-		if got := render(t, tree, inspect.Options{Width: 80}); strings.Contains(got, note) != test.want {
-			t.Errorf("%+v:\n%s", test, got)
 		}
 	}
 }

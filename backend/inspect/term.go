@@ -145,7 +145,7 @@ type column struct {
 }
 
 // leastFlex is the width of a flexible column for which others give way.
-const leastFlex = 12
+const leastFlex = 16
 
 // table draws a head and rows of styled cells. It omits the columns of giveWay, in that order, until the others have
 // room.

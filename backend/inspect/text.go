@@ -36,8 +36,6 @@ type Options struct {
 	Hidden bool
 	// Forks are sessions that were forked from the one shown.
 	Forks []session.Summary
-	// Timeline writes one line a turn, with a bar of its time in the run, in place of content.
-	Timeline bool
 	// Columns are additional columns of List in a narrow terminal: ListErrors, ListDenied, ListCost.
 	Columns []string
 	// Show returns the command line that shows an address; empty where there is none. Nil is `otelagent show` with
@@ -51,9 +49,6 @@ func Text(w io.Writer, t session.Tree, o Options) error {
 	o.Location = cmp.Or(o.Location, time.UTC)
 	d := &treeDrawer{drawer: newDrawer(w, o)}
 	d.cols = columnsFor(d.width)
-	if o.Timeline {
-		d.cols = timelineColumns(d.width)
-	}
 	r := &renderer{index: newIndex(t, o.Related), o: o, d: d, placed: map[*session.Run]bool{}}
 	if t.StartTold() {
 		r.zero = t.Start
@@ -71,11 +66,11 @@ type renderer struct {
 	model  string // of the run that is being built, which its turns need not repeat
 	// system and rules were shown last and are not repeated.
 	system, rules string
-	zero          time.Time // time 0 of the column "at"
-	from, to      time.Time // times of the ends of bars: the run that is being built
-	bounds        bool      // some time shown is only a bound
-	said          bool      // some content was shown
-	hid           bool      // something that was rewound is not shown
+	zero          time.Time     // time 0 of the column "at"
+	lasted        time.Duration // of the run that is being built; 0 where it is unknown
+	bounds        bool          // some time shown is only a bound
+	said          bool          // some content was shown
+	hid           bool          // something that was rewound is not shown
 }
 
 func (r *renderer) draw() {
@@ -118,15 +113,12 @@ func (r *renderer) draw() {
 func (r *renderer) footer(shown bool) {
 	var notes []string
 	command := ""
-	if r.d.barred {
-		notes = append(notes, barLegend)
-	}
 	if r.bounds {
 		notes = append(notes, "~ estimated from the times around it: the loop states none for this")
 	}
 	note := ""
 	switch {
-	case !shown || r.main.Blocks == nil || r.o.Timeline: // nothing to say, or not wanted
+	case !shown || r.main.Blocks == nil: // nothing to say
 	case !r.said:
 		note = r.unsaid()
 	case r.d.cutAt != "" && r.o.Turn == nil:
@@ -227,7 +219,7 @@ func (r *renderer) cols(s session.Span) map[string]string {
 		t = took(knownStart(s), s.End)
 	}
 	if s.StartSource == spans.TimeSourceBound || s.EndSource == spans.TimeSourceBound {
-		if longer := r.to.After(r.from) && s.End.Sub(s.Start) > r.to.Sub(r.from); longer {
+		if r.lasted > 0 && s.End.Sub(s.Start) > r.lasted {
 			t = "" // the bounds are so wide that they say nothing
 		}
 		t = prefixed("~", t)

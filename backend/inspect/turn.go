@@ -14,16 +14,12 @@ import (
 
 func (r *renderer) turn(v *TurnView) *node {
 	t := v.of
-	n := &node{cols: tokens(r.cols(t.Span), v.UsageTold, &v.Usage), addr: typed(t), bar: r.turnBar(t.Turn)}
+	n := &node{cols: tokens(r.cols(t.Span), v.UsageTold, &v.Usage), addr: typed(t)}
 	title := fmt.Sprintf("turn %d", v.Index)
 	if v.Failed {
 		title = red.of("✗ ") + title
 	}
 	state, st := turnState(v)
-	if r.o.Timeline {
-		r.timelineTurn(n, v, title)
-		return n
-	}
 	n.part(plainText, title)
 	n.part(plainText, words(string(v.Trigger)))
 	n.part(dim, words(string(v.Purpose)))
@@ -51,31 +47,6 @@ func (r *renderer) turn(v *TurnView) *node {
 	r.messages(n, v.Capture, slices.DeleteFunc(v.Input, func(s Said) bool { return s.outside }))
 	r.answer(n, v)
 	return n
-}
-
-// timelineTurn draws a turn in one line, and below it what was special.
-func (r *renderer) timelineTurn(n *node, v *TurnView, title string) {
-	if v.ModelCallNS > 0 {
-		n.cols["model"] = Duration(time.Duration(v.ModelCallNS))
-	}
-	if d := inTools(v.of.ToolCalls); d > 0 {
-		n.cols["tools"] = Duration(d)
-	}
-	state, st := turnState(v)
-	times := ""
-	if v.Attempts > 1 {
-		times = fmt.Sprintf("×%d", v.Attempts)
-	}
-	called := dim.of(Clean(strings.Join(v.Called, ", ")))
-	n.head = []string{joined(" ", bold.of(title), st.of(state), yellow.of(times), called)}
-	for _, k := range r.others(v) {
-		n.add(k.node)
-	}
-	for i := range v.ToolCalls {
-		if c := &v.ToolCalls[i]; c.Outcome != spans.OutcomeOK || len(c.kids) > 0 || c.End.IsZero() {
-			n.add(r.call(c))
-		}
-	}
 }
 
 // calls draws the tool calls of a turn or a run.
@@ -112,7 +83,6 @@ func (r *renderer) asked(n *node, v *TurnView) {
 	}
 	if v.PromptDigest != "" {
 		n.wrapped("prompt", dim, Clean(v.PromptDigest))
-		n.wrapped("", dim, r.promptSince(t.Turn))
 	} else if sent {
 		n.line("prompt", dim, "digest not recorded")
 	}
@@ -126,21 +96,6 @@ func (r *renderer) asked(n *node, v *TurnView) {
 		n.wrapped("called", dim, Clean(strings.Join(v.Called, ", ")))
 	}
 	r.rulesInForce(n, v)
-}
-
-// promptSince says since which turn of the session the system prompt of a turn is in force.
-func (r *renderer) promptSince(t *session.Turn) string {
-	since := "this turn"
-	for i := r.m.at[t] - 1; i >= 0; i-- {
-		switch o := &r.m.turns[i]; o.PromptDigest {
-		case "":
-		case t.PromptDigest:
-			since = fmt.Sprintf("turn %d of run %d", o.Index, o.n)
-		default:
-			return "in force since " + since + "; before it " + Clean(prefix(o.PromptDigest, 8))
-		}
-	}
-	return "in force since " + since
 }
 
 // request draws in one line how large the request was, how much of it was new, whether prompt and tools changed, and

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -51,7 +52,6 @@ type docs struct {
 	now   time.Time
 	text  int  // bytes of a body
 	most  int  // messages and events of one list
-	bare  bool // omits content
 	alone bool // the turn is the only one
 	drawn bool // for a terminal, which has neither provenance nor first words
 	gone  map[*session.Run]bool
@@ -80,9 +80,6 @@ func (m *docs) turn(i int) *TurnView {
 		Called: called(t.Turn), Partial: t.Partial && !t.Replied, Findings: findings(t.Defects), of: t,
 	}
 	m.children(o, t.place, t.address(), t.Capture, t.ToolCalls, t.Compactions, t.Permissions)
-	if m.bare {
-		return o
-	}
 	if n := len(t.Requests); n > 0 {
 		o.System = m.system(t, t.Requests[n-1])
 		o.Offered = m.tools(t.Requests[n-1])
@@ -107,10 +104,8 @@ func (m *docs) turn(i int) *TurnView {
 func (m *docs) run(p place) *runView {
 	o := &runView{OutlineRun: m.View.run(p, m.now)}
 	m.children(&o.own, p, p.address(), p.run.Capture, p.run.ToolCalls, p.run.Compactions, p.run.Permissions)
-	if !m.bare {
-		o.own.Input = m.said(p.run.Outside.Items(), p.run.Capture, nil, nil)
-		o.own.Events = m.events(p.run.Events, p.run.Capture)
-	}
+	o.own.Input = m.said(p.run.Outside.Items(), p.run.Capture, nil, nil)
+	o.own.Events = m.events(p.run.Events, p.run.Capture)
 	return o
 }
 
@@ -151,6 +146,17 @@ func param(q *session.Request, kind spans.ProvenanceKind) (session.Ref, bool) {
 	return session.Ref{}, false
 }
 
+// called returns the names of the tools that a turn called, each once, in their order.
+func called(turn *session.Turn) []string {
+	var names []string
+	for _, c := range turn.ToolCalls {
+		if c.Name != "" && !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
 // system returns the system prompt of a turn where it changed, where the turn is the first of its run, and where a turn
 // is drawn alone.
 func (m *docs) system(t *viewTurn, q *session.Request) *Body {
@@ -174,7 +180,7 @@ func (m *docs) tools(q *session.Request) []string {
 	if ref.Block != m.catalogue {
 		m.catalogue, m.offered = ref.Block, nil
 		body, there := m.tree.Blocks.Body(ref)
-		if names, ok := catalogueNames(body); there && ok {
+		if names, ok := message.ToolNames([]byte(body)); there && ok {
 			m.offered = append([]string{}, names...) // not nil: they are known
 		}
 	}
@@ -267,7 +273,7 @@ func (m *docs) part(text string, ref session.Ref) *Body {
 
 // only returns the one body of a list, nil where there is no list.
 func (m *docs) only(refs *session.Refs, capture spans.Capture, read func(string) string) *Body {
-	if refs.Len() == 0 || m.bare {
+	if refs.Len() == 0 {
 		return nil
 	}
 	return m.body(refs.Items()[0], capture, read)

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // API is a wire form of a provider.
@@ -157,7 +158,7 @@ func (r *Request) tool(o *object.Object) {
 		return
 	}
 	typ := str(o, "type")
-	if f := child(o, "function"); f != nil {
+	if f := child(o, "function", "toolSpec"); f != nil {
 		o = f
 	}
 	t := Definition{
@@ -169,6 +170,31 @@ func (r *Request) tool(o *object.Object) {
 	}
 	t.Name, t.Extra = cmp.Or(t.Name, t.Hosted), unread(o)
 	r.Tools = append(r.Tools, t)
+}
+
+// ToolNames returns the names of a catalogue of tools, at most 1,000: a list in any spelling, or an object with a member
+// a tool. ok is false for any other value.
+func ToolNames(catalogue []byte) (names []string, ok bool) {
+	const most = 1000
+	if !valid(catalogue) {
+		return nil, false
+	}
+	r, list := &Request{}, Elements(catalogue)
+	for _, raw := range list {
+		if name, isName := rawjson.String(raw); isName {
+			r.Tools = append(r.Tools, Definition{Name: name})
+		} else if o := object.Of("", raw); o != nil {
+			r.tool(o)
+		} else {
+			return nil, false
+		}
+	}
+	o := object.Of("", catalogue)
+	names, ok = o.Keys(), list != nil || o != nil
+	for _, t := range r.Tools {
+		names, ok = append(names, t.Name), ok && t.Name != ""
+	}
+	return names[:min(len(names), most)], ok
 }
 
 // parameters reads the parameters of o. Those of its keys that nothing read are extra.

@@ -20,10 +20,10 @@ import (
 
 // requestFlags say which request, and how it is shown or asked again.
 type requestFlags struct {
-	diff                      string
-	pretty, provenance, check bool
-	again                     replayFlags
-	tool                      toolFlags
+	diff              string
+	provenance, check bool
+	again             replayFlags
+	tool              toolFlags
 }
 
 func (a *app) requestCommand() *cobra.Command {
@@ -74,7 +74,6 @@ there, and exit 0.`,
 		},
 	}
 	flags := c.Flags()
-	flags.BoolVar(&f.pretty, "pretty", false, "indent it: the same JSON, keys in their order, numbers as they are spelled")
 	flags.BoolVar(&f.provenance, "provenance", false,
 		"one line a message: where it came from, size, block, whether it is new")
 	flags.StringVar(&f.diff, "diff", "", "print what changed from the request `OTHER` of the session to this one")
@@ -97,14 +96,14 @@ func (f *requestFlags) read(arg string, asJSON bool) (addr, other reader.Address
 		wrong.note(err)
 	}
 	modes := 0
-	for _, on := range []bool{f.pretty, f.provenance, f.diff != "", f.check, f.again.on(), f.tool.call != ""} {
+	for _, on := range []bool{f.provenance, f.diff != "", f.check, f.again.on(), f.tool.call != ""} {
 		if on {
 			modes++
 		}
 	}
-	wrong.when(modes > 1 || asJSON && (f.pretty || f.provenance),
-		"--pretty, --provenance, --diff, --check, --as and its kin, and --tool exclude each other; "+
-			"--output json goes with all but the first two")
+	wrong.when(modes > 1 || asJSON && f.provenance,
+		"--provenance, --diff, --check, --as and its kin, and --tool exclude each other; "+
+			"--output json goes with all but the first")
 	wrong.when(f.tool.call == "" && f.tool.command != "", "--run needs --tool")
 	wrong.when(f.tool.command == "" && len(f.tool.args) > 0, "arguments after -- need --run")
 	f.again.check(&wrong)
@@ -161,9 +160,6 @@ func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.A
 		a.say("%s", note)
 	}
 	w := bufio.NewWriter(a.stdout)
-	if f.pretty {
-		return firstError(r.Pretty(w), w.Flush())
-	}
 	_, _ = w.Write(r.Payload.Bytes)
 	if isTerminal(a.stdout) {
 		_ = w.WriteByte('\n')

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ func (a *app) tool(ctx context.Context, f *requestFlags, t session.Tree, run *se
 	if err != nil {
 		return err
 	}
-	out.Format, out.Address = session.TreeFormat, inspect.ReplayAddress(t, run, turn)
+	out.Format, out.Address = session.TreeFormat, session.TurnAddress(t.ID, slices.Index(t.Runs, run)+1, turn.Index)
 	if f.tool.command != "" {
 		if out.Input == "" {
 			return fmt.Errorf("the input of tool call %s is missing", out.ID)

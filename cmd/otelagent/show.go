@@ -15,9 +15,9 @@ import (
 
 // showOptions are the flags of show.
 type showOptions struct {
-	prices           string
-	hidden, timeline bool
-	follow           string // empty, or one of follow…
+	prices string
+	hidden bool
+	follow string // empty, or one of follow…
 }
 
 func (a *app) showCommand() *cobra.Command {
@@ -62,7 +62,6 @@ Exit codes: 0 shown or listed, 1 not found or not read, 2 wrong usage.`,
 		ValidArgsFunction: a.completeSession,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), &o, args) },
 	}
-	c.Flags().BoolVar(&o.timeline, "timeline", false, "one line a turn, with a bar of when it was and what took the time")
 	c.Flags().BoolVar(&o.hidden, "hidden", false, "show history that was rewound too")
 	c.Flags().StringVar(&o.prices, "prices", "", pricesHelp)
 	c.Flags().StringVarP(&o.follow, "follow", "F", "", "print what happens until the run is over, or `forever`")
@@ -71,14 +70,14 @@ Exit codes: 0 shown or listed, 1 not found or not read, 2 wrong usage.`,
 }
 
 func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
-	looks := o.hidden || o.timeline || o.prices != ""
+	looks := o.hidden || o.prices != ""
 	switch {
 	case a.json() && looks:
-		return usagef("--output json is the whole tree: it excludes --hidden, --timeline and --prices")
+		return usagef("--output json is the whole tree: it excludes --hidden and --prices")
 	case o.follow != "" && o.follow != followEnd && o.follow != followForever:
 		return usagef("--follow=%s: want --follow alone, or --follow=%s", o.follow, followForever)
 	case o.follow != "" && (a.json() || looks):
-		return usagef("--follow excludes --output json, --hidden, --timeline and --prices")
+		return usagef("--follow excludes --output json, --hidden and --prices")
 	}
 	look := look(a.stdout)
 	if o.prices != "" {
@@ -119,7 +118,7 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	if a.json() {
 		return writeJSON(a.stdout, reader.Narrow(t.Session, run, turn, look.AsOf))
 	}
-	look.Run, look.Turn, look.Hidden, look.Timeline, look.Show = run, turn, o.hidden, o.timeline, db.show
+	look.Run, look.Turn, look.Hidden, look.Show = run, turn, o.hidden, db.show
 	if look.Related, err = db.Related(ctx, t.Session, db.Load); err != nil {
 		return err
 	}

@@ -441,10 +441,6 @@ var cachingProviders = map[string]bool{
 	"gcp.vertex_ai": true, "x_ai": true,
 }
 
-// Caches reports whether a provider, by the name that gen_ai.provider.name has for it, is known to cache prompts for
-// all its models.
-func Caches(provider string) bool { return cachingProviders[provider] }
-
 // caching reports whether a provider of the group caches.
 func (c *collector) caching(g *group) bool {
 	for p := range g.providers {
