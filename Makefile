@@ -31,7 +31,7 @@ export CGO_ENABLED ?= 0
 each = for m in $(1); do echo "--- $$m: $@"; $(2); done
 
 .PHONY: help demo build test test-full check race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
-	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-replay interop-logfire interop-dashboards interop-clickhouse interop-prometheus interop-backends interop-compose interop-viewer interop-viewer-types interop-agents interop-agents-newest soak tidy ci FORCE
+	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-replay interop-dashboards interop-clickhouse interop-prometheus interop-backends interop-compose interop-viewer interop-viewer-types interop-agents interop-agents-newest soak tidy ci FORCE
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -169,9 +169,6 @@ interop-ai-sdk: bin/otelagent ## the AI SDK writes guide sessions, judges ours, 
 
 interop-replay: bin/otelagent ## the official SDKs of Anthropic and OpenAI judge the request bodies of replay, and ask the same server as it (needs python3)
 	@interop/replay/run.sh check
-
-interop-logfire: ## compare what Logfire's SDK sends of a loop that runs with the bytes that the tests read (needs python3)
-	@interop/logfire/run.sh check
 
 interop-dashboards: ## compare the Grafana dashboards with what Grafana's SDK generates, and judge them by its types (needs node)
 	@interop/dashboards/run.sh check

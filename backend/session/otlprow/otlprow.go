@@ -6,7 +6,6 @@
 package otlprow
 
 import (
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -111,8 +110,7 @@ func DecodeProto(b []byte, opts ...Option) (session.Batch, Report, error) {
 //
 // It reads types leniently: see session.Value. Of an attribute that occurs twice the last one counts. It replaces
 // each bad byte of text that is not UTF-8 by U+FFFD, except in block bodies. A session.run span without
-// otelagent.run.start takes its own start. A pending span of Logfire's SDK becomes the live row of the span that it
-// announces.
+// otelagent.run.start takes its own start.
 func Decode(td ptrace.Traces, opts ...Option) (session.Batch, Report) {
 	d := newDecoder(td.SpanCount(), opts)
 	if n := d.report.Spans; n > 0 {
@@ -226,11 +224,6 @@ func (d *decoder) span(span ptrace.Span) {
 	}
 	cutBefore, blocks := d.report.Cut, len(d.batch.Blocks)
 	reason := d.fill(&row, attrs, span.StartTimestamp(), span.EndTimestamp())
-	if reason == "" && isPending(attrs) {
-		if d.announce(&row); row.Span == (session.SpanID{}) {
-			reason = ReasonSpanID
-		}
-	}
 	if reason == "" {
 		if d.events(&row, span.Events()); !d.hasPlace(&row) {
 			reason = ReasonRunStart
@@ -333,31 +326,4 @@ func (d *decoder) hasPlace(row *session.Row) bool {
 	d.report.Cut += homeless
 	row.Lists, row.Events = nil, nil
 	return true
-}
-
-// Logfire's SDK sends a second span when a span starts: with its name and attributes, no duration, an id of its own,
-// the span that started as its parent, and these two attributes (PendingSpanProcessor in
-// github.com/pydantic/logfire). See interop/logfire.
-const (
-	logfireSpanType      = "logfire.span_type"
-	logfirePendingParent = "logfire.pending_parent_id"
-	logfirePending       = "pending_span"
-)
-
-func isPending(attrs pcommon.Map) bool { return text(attrs, logfireSpanType) == logfirePending }
-
-// announce makes the row of a pending span the live row of its parent. Without a parent it has no id then.
-func (d *decoder) announce(row *session.Row) {
-	row.Known = spans.KnownLive
-	row.Span, row.Parent = row.Parent, session.SpanID{}
-	row.Attrs = slices.DeleteFunc(row.Attrs, func(a session.Attr) bool {
-		if a.Key == logfirePendingParent {
-			if id, err := hex.DecodeString(a.Value.Text()); err == nil && len(id) == len(row.Parent) {
-				row.Parent = session.SpanID(id)
-			} else {
-				d.report.Cut++
-			}
-		}
-		return a.Key == logfirePendingParent || a.Key == logfireSpanType
-	})
 }
