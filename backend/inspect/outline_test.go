@@ -217,10 +217,10 @@ func TestOutlineDefects(t *testing.T) {
 		return []session.Defect{{Code: spans.DefectToolCallMissing, Detail: detail}}
 	}
 	turn := &session.Turn{
-		Defects:     defect("a"),
-		ToolCalls:   []*session.ToolCall{{Defects: defect("b"), Permissions: []*session.Permission{{Defects: defect("c")}}}},
-		Compactions: []*session.Compaction{{Defects: defect("d")}},
-		Permissions: []*session.Permission{{Defects: defect("e")}},
+		Said:        session.Said{Defects: defect("a")},
+		ToolCalls:   []*session.ToolCall{{Said: session.Said{Defects: defect("b")}, Permissions: []*session.Permission{{Said: session.Said{Defects: defect("c")}}}}},
+		Compactions: []*session.Compaction{{Said: session.Said{Defects: defect("d")}}},
+		Permissions: []*session.Permission{{Said: session.Said{Defects: defect("e")}}},
 	}
 	s := &session.Session{ID: "s", Runs: []*session.Run{{ID: "r", Turns: []*session.Turn{{}, turn}}}}
 	o := inspect.NewView(session.Tree{Session: s}, nil).Outline(1, nil, time.Time{})

@@ -15,20 +15,6 @@ import (
 // among several rows of one address, build.go builds one part of the tree from one row, and finish.go does what needs
 // all runs.
 
-// AssembleAll returns the tree of every session that rows belong to, by tenant, then id.
-func AssembleAll(rows []Row) []*Session {
-	bySession := map[Key][]*Row{}
-	for i := range rows {
-		bySession[rows[i].Session] = append(bySession[rows[i].Session], &rows[i])
-	}
-	keys := slices.SortedFunc(maps.Keys(bySession), compareKeys)
-	out := make([]*Session, len(keys))
-	for i, k := range keys {
-		out[i] = assemble(k, slices.Values(bySession[k]), len(bySession[k]))
-	}
-	return out
-}
-
 // Assemble returns the tree of one session from its rows. It is a pure function of the set of rows: order and
 // duplicates change nothing, and it reads no clock. It only reads the rows; the tree shares their strings.
 //
@@ -39,34 +25,32 @@ func AssembleAll(rows []Row) []*Session {
 //
 // If the rows belong to several sessions, only those of the least key count; see AssembleAll.
 func Assemble(rows []Row) *Session {
-	if len(rows) == 0 {
-		return &Session{Format: TreeFormat, Status: spans.SessionStatusIdle, Runs: []*Run{}}
+	if all := AssembleAll(rows); len(all) > 0 {
+		return all[0]
 	}
-	key := rows[0].Session
-	for i := range rows {
-		if compareKeys(rows[i].Session, key) < 0 {
-			key = rows[i].Session
-		}
-	}
-	return assemble(key, func(yield func(*Row) bool) {
-		for i := range rows {
-			if rows[i].Session == key && !yield(&rows[i]) {
-				return
-			}
-		}
-	}, len(rows))
+	return &Session{Format: TreeFormat, Status: spans.SessionStatusIdle, Runs: []*Run{}}
 }
 
-func compareKeys(a, b Key) int {
-	return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.ID, b.ID))
+// AssembleAll returns the tree of every session that rows belong to, by tenant, then id.
+func AssembleAll(rows []Row) (out []*Session) {
+	bySession := map[Key][]*Row{}
+	for i := range rows {
+		bySession[rows[i].Session] = append(bySession[rows[i].Session], &rows[i])
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(bySession), func(a, b Key) int {
+		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.ID, b.ID))
+	}) {
+		out = append(out, assemble(k, bySession[k]))
+	}
+	return out
 }
 
 // entry is a row with the parts of its address that are attributes, and with the rows that add to it.
 type entry struct {
 	row      *Row
-	payloads []*Row  // carry more of its lists and events, in their order
-	others   []entry // rows of the same address, the preferred one first
-	word     string  // call id, compaction kind, run kind
+	payloads []*Row // carry more of its lists and events, in their order
+	others   []*Row // of the same address, the preferred one first, with their payloads
+	word     string // call id, compaction kind, run kind
 	ordinal  int64
 	// turnStart separates turns of one index; 0 unless an index is used twice.
 	turnStart int64
@@ -100,37 +84,50 @@ type assembler struct {
 	madeUp   bool
 }
 
-// assemble builds the tree of the session key from its rows, which are at most n.
-func assemble(key Key, rows iter.Seq[*Row], n int) *Session {
+// assemble builds the tree of the session key from its rows.
+func assemble(key Key, rows []*Row) *Session {
 	a := &assembler{
 		s:       &Session{Format: TreeFormat, Tenant: key.Tenant, ID: key.ID, Runs: []*Run{}},
 		runByID: map[string][]*Run{},
 		groups:  map[int64]*Group{}, requests: map[int64]*Request{},
 	}
-	a.collect(rows, n)
+	a.collect(rows)
 	a.facts()
 	for i := range a.entries {
 		a.address(&a.entries[i])
 	}
 	slices.SortFunc(a.entries, compareEntries)
 	a.index = newListIndex(a.entries)
-	for l := a.entries; len(l) > 0; {
-		n := 1
-		for n < len(l) && l[n].row.Run == l[0].row.Run && l[n].row.RunStart == l[0].row.RunStart {
-			n++
-		}
-		a.run(l[:n])
-		l = l[n:]
+	for l := range sections(a.entries, func(x, y *entry) bool {
+		return x.row.Run == y.row.Run && x.row.RunStart == y.row.RunStart
+	}) {
+		a.run(l)
 	}
 	a.finish()
 	return a.s
 }
 
+// sections yields the stretches of l whose entries belong together.
+func sections(l []entry, together func(x, y *entry) bool) iter.Seq[[]entry] {
+	return func(yield func([]entry) bool) {
+		for len(l) > 0 {
+			n := 1
+			for n < len(l) && together(&l[0], &l[n]) {
+				n++
+			}
+			if !yield(l[:n]) {
+				return
+			}
+			l = l[n:]
+		}
+	}
+}
+
 // collect keeps one row of each key, and moves payload rows into the entry of their parent.
-func (a *assembler) collect(rows iter.Seq[*Row], n int) {
-	seen := make(map[spanKey]int, n)
-	a.entries = make([]entry, 0, n)
-	for r := range rows {
+func (a *assembler) collect(rows []*Row) {
+	seen := make(map[spanKey]int, len(rows))
+	a.entries = make([]entry, 0, len(rows))
+	for _, r := range rows {
 		if r.Kind == KindUnknown || r.Kind > KindPayload || r.Kind == KindTurn && r.Turn < 0 {
 			continue
 		}
@@ -180,30 +177,20 @@ func (a *assembler) facts() {
 	facts := &a.s.Facts
 	a.entries = slices.DeleteFunc(a.entries, func(e entry) bool {
 		r := e.row
-		for i := range r.Facts {
-			f := &r.Facts[i]
+		for _, f := range r.Facts {
 			a.now = max(a.now, f.Time)
-			fact := Fact{Subject: f.Subject, Key: f.Key, At: nsTime(f.Time), Seq: f.Seq}
-			if f.Value != "" {
-				fact.Value = &Ref{Block: f.Value}
-			}
-			*facts = append(*facts, fact)
+			*facts = append(*facts, Fact{Subject: f.Subject, Key: f.Key, At: nsTime(f.Time), Value: refOf(f.Value), Seq: f.Seq})
 		}
 		return r.Kind == KindPayload && r.Run == "" && r.RunStart == 0
 	})
-	value := func(f *Fact) string {
-		if f.Value == nil {
-			return ""
-		}
-		return f.Value.Block
-	}
+	value := func(f Fact) string { return cmp.Or(f.Value, &Ref{}).Block }
 	slices.SortFunc(*facts, func(x, y Fact) int {
 		return cmp.Or(strings.Compare(x.Subject, y.Subject), strings.Compare(x.Key, y.Key), x.At.Compare(y.At),
-			cmp.Compare(x.Seq, y.Seq), strings.Compare(value(&x), value(&y)))
+			cmp.Compare(x.Seq, y.Seq), strings.Compare(value(x), value(y)))
 	})
 	// The same fact from several spans, or stated again, is one.
 	*facts = slices.CompactFunc(*facts, func(x, y Fact) bool {
-		return x.Subject == y.Subject && x.Key == y.Key && x.At.Equal(y.At) && value(&x) == value(&y)
+		return x.Subject == y.Subject && x.Key == y.Key && x.At.Equal(y.At) && value(x) == value(y)
 	})
 }
 
@@ -224,14 +211,18 @@ func (a *assembler) address(e *entry) {
 		a.ordinals = append(a.ordinals, o)
 	}
 	a.now = max(a.now, r.Start, r.End)
-	latest := func(r *Row) {
+	e.each(func(r *Row) {
 		for i := range r.Events {
 			a.now = max(a.now, r.Events[i].Time)
 		}
-	}
-	latest(r)
-	for _, payload := range e.payloads {
-		latest(payload)
+	})
+}
+
+// each calls f for the row and its payloads.
+func (e *entry) each(f func(*Row)) {
+	f(e.row)
+	for _, r := range e.payloads {
+		f(r)
 	}
 }
 
@@ -304,9 +295,7 @@ func (a *assembler) run(l []entry) {
 		}
 	}
 	if group != nil && run == nil && len(rest) == 0 {
-		if a.twice > 0 {
-			group.Defects = append(group.Defects, twiceDefect(a.twice))
-		}
+		group.twice(a.twice)
 		return
 	}
 	if run == nil {
@@ -321,23 +310,15 @@ func (a *assembler) run(l []entry) {
 	got := a.children(rest[:turn])
 	run.ToolCalls, run.Compactions, run.Permissions = got.tools, got.compactions, got.outside()
 	a.payloads(run, got.payloads)
-	c.check(&run.Defects, &got)
-
-	for rest = rest[turn:]; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && rest[n].row.Turn == rest[0].row.Turn {
-			n++
-		}
-		a.turnsOfIndex(run, rest[:n])
-		rest = rest[n:]
+	c.check(&run.Said, &got)
+	for l := range sections(rest[turn:], func(x, y *entry) bool { return x.row.Turn == y.row.Turn }) {
+		a.turnsOfIndex(run, l)
 	}
 	run.sum()
 	if c.final && c.Turns > int64(len(run.Turns)) {
-		run.Defects = append(run.Defects, Defect{Code: spans.DefectTurnsMissing, Detail: turnsMissing(run, c.Turns)})
+		run.defect(spans.DefectTurnsMissing, turnsMissing(run, c.Turns))
 	}
-	if a.twice > 0 {
-		run.Defects = append(run.Defects, twiceDefect(a.twice))
-	}
+	run.twice(a.twice)
 }
 
 // sum adds up the usage of a run's turns. If none reports any, the loop's own sum is all that is known.
@@ -346,22 +327,22 @@ func (r *Run) sum() {
 	for _, t := range r.Turns {
 		r.Usage.Add(t.Usage)
 		reported = reported || t.UsageTold()
-		if t.Discarded != nil {
-			need(&r.Discarded).Add(*t.Discarded)
-		}
-		r.sumCompactions(t.Compactions)
+		add(&r.Discarded, t.Discarded)
 	}
-	r.sumCompactions(r.Compactions)
+	for n := range r.Walk() {
+		if n.Compaction != nil {
+			add(&r.CompactionUsage, n.Compaction.Usage)
+		}
+	}
 	if !reported && r.RollUp != nil {
 		r.Usage = *r.RollUp
 	}
 }
 
-func (r *Run) sumCompactions(l []*Compaction) {
-	for _, c := range l {
-		if c.Usage != nil {
-			need(&r.CompactionUsage).Add(*c.Usage)
-		}
+// add adds u to *sum; nil is unknown.
+func add(sum **Usage, u *Usage) {
+	if u != nil {
+		need(sum).Add(*u)
 	}
 }
 
@@ -481,14 +462,9 @@ func (a *assembler) turnsOfIndex(run *Run, l []entry) {
 		}
 	}
 	slices.SortFunc(l, compareEntries)
-	for len(l) > 0 {
-		n := 1
-		for n < len(l) && l[n].turnStart == l[0].turnStart {
-			n++
-		}
-		own, rest := take(l[:n], KindTurn)
+	for l := range sections(l, func(x, y *entry) bool { return x.turnStart == y.turnStart }) {
+		own, rest := take(l, KindTurn)
 		a.turn(run, own, rest)
-		l = l[n:]
 	}
 }
 
@@ -522,6 +498,6 @@ func (a *assembler) turn(run *Run, own, rest []entry) {
 			t.Capture = spans.CaptureContent
 		}
 	}
-	c.check(&t.Defects, &got)
+	c.check(&t.Said, &got)
 	run.Turns = append(run.Turns, t)
 }

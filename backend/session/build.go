@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -15,37 +14,39 @@ import (
 
 // part is a piece of the tree that one span describes.
 type part interface {
-	table() *fieldTable
 	span() *Span
-	said() (*[]Note, *[]Defect)
+	said() *Said
 }
 
 func (s *Span) span() *Span { return s }
+func (s *Said) said() *Said { return s }
 
-func (r *Run) table() *fieldTable        { return &runFields }
-func (g *Group) table() *fieldTable      { return &groupFields }
-func (t *Turn) table() *fieldTable       { return &turnFields }
-func (t *ToolCall) table() *fieldTable   { return &toolFields }
-func (c *Compaction) table() *fieldTable { return &compactionFields }
-func (p *Permission) table() *fieldTable { return &permissionFields }
+// tables holds the fields of each kind of part, by its type.
+var tables = map[reflect.Type]*fieldTable{}
 
-func (r *Run) said() (*[]Note, *[]Defect)        { return &r.Events, &r.Defects }
-func (g *Group) said() (*[]Note, *[]Defect)      { return &g.Events, &g.Defects }
-func (t *Turn) said() (*[]Note, *[]Defect)       { return &t.Events, &t.Defects }
-func (t *ToolCall) said() (*[]Note, *[]Defect)   { return &t.Events, &t.Defects }
-func (c *Compaction) said() (*[]Note, *[]Defect) { return &c.Events, &c.Defects }
-func (p *Permission) said() (*[]Note, *[]Defect) { return &p.Events, &p.Defects }
+func init() {
+	for _, p := range []any{Run{}, Group{}, Turn{}, ToolCall{}, Compaction{}, Permission{}, counters{}} {
+		tables[reflect.TypeOf(p)] = fieldsOf(reflect.TypeOf(p))
+	}
+}
+
+// fieldsIn returns the fields of what p points to, and that.
+func fieldsIn(p any) (*fieldTable, reflect.Value) {
+	dst := reflect.ValueOf(p).Elem()
+	return tables[dst.Type()], dst
+}
 
 // fill sets everything that the row of e says of p.
 func (a *assembler) fill(p part, e *entry) counters {
-	r, s := e.row, p.span()
+	r, s, said := e.row, p.span(), p.said()
 	s.set(r)
 	c := counters{Turns: -1, ToolCalls: -1, Compactions: -1, Permissions: -1, Schema: spans.SchemaVersion}
 	c.final = r.Known != spans.KnownLive
-	fields, dst, counts := p.table(), reflect.ValueOf(p).Elem(), reflect.ValueOf(&c).Elem()
+	fields, dst := fieldsIn(p)
+	counterFields, counts := fieldsIn(&c)
 	for i := range r.Attrs {
 		at := &r.Attrs[i]
-		if fields.set(dst, at) || special(p, at) || counterFields.set(counts, at) || isElsewhere(p, at) {
+		if fields.set(dst, at) || counterFields.set(counts, at) || isElsewhere(p, at) {
 			continue
 		}
 		if s.Extra == nil {
@@ -57,58 +58,50 @@ func (a *assembler) fill(p part, e *entry) counters {
 	if s.Known != spans.KnownLive || s.HeartbeatNS < 0 {
 		s.HeartbeatNS = 0
 	}
-	events, defects := p.said()
-	a.lists(p, r)
-	notes(p, r)
-	for _, r := range e.payloads {
+	e.each(func(r *Row) {
 		a.lists(p, r)
-		notes(p, r)
-	}
+		said.notes(r)
+	})
 	if len(e.payloads) > 0 {
-		slices.SortStableFunc(*events, func(x, y Note) int {
+		slices.SortStableFunc(said.Events, func(x, y Note) int {
 			return cmp.Or(x.Time.Compare(y.Time), cmp.Compare(x.Seq, y.Seq))
 		})
 	}
-	a.otherLists(p, e.others)
-	for i := len(e.others) - 1; i >= 0; i-- { // the preferred one last
-		for j := range e.others[i].row.Attrs {
-			at := &e.others[i].row.Attrs[j]
-			if fields.attrs[at.Key].relative && r.Attr(attribute.Key(at.Key)).IsZero() {
-				fields.set(dst, at)
-			}
-		}
-	}
+	a.others(p, e)
 	if c.Inferred {
-		*defects = append(*defects, Defect{Code: spans.DefectStartNotSeen})
+		said.defect(spans.DefectStartNotSeen, "")
 	}
 	if c.Schema != spans.SchemaVersion {
-		*defects = append(*defects, Defect{Code: spans.DefectSchemaUnknown, Detail: IntValue(c.Schema).Text()})
+		said.defect(spans.DefectSchemaUnknown, IntValue(c.Schema).Text())
 	}
 	if !s.End.IsZero() && s.End.Before(s.Start) {
-		*defects = append(*defects, Defect{Code: spans.DefectTimeBackwards, Detail: s.Start.Sub(s.End).String()})
+		said.defect(spans.DefectTimeBackwards, s.Start.Sub(s.End).String())
 	}
 	return c
 }
 
-// special takes the attributes that fill no field as they are.
-func special(p part, at *Attr) bool {
-	switch p := p.(type) {
-	case *Run:
-		var texts []string
-		if at.Key == string(spans.RunDefectsKey) && setStrings(&texts, at.Value) {
-			for _, text := range texts[:min(len(texts), 64)] {
-				code, detail, _ := strings.Cut(text, " ")
-				p.Defects = append(p.Defects, Defect{Code: spans.DefectCode(code), Detail: detail})
-			}
-			return true
+func (s *Said) defect(code spans.DefectCode, detail string) {
+	s.Defects = append(s.Defects, Defect{Code: code, Detail: detail})
+}
+
+// others adds the lists and relatives that only other rows of the address have. A whole output replaces a partial one.
+func (a *assembler) others(p part, e *entry) {
+	turn, isTurn := p.(*Turn)
+	isOutput := func(l List) bool { return l.Name == spans.ListOutput }
+	for _, r := range e.others {
+		if isTurn && turn.Partial && !isPartial(r) && slices.ContainsFunc(r.Lists, isOutput) {
+			turn.Partial, turn.Output = false, nil
 		}
-	case *Turn:
-		if at.Key == PartialOutputKey {
-			p.Output = inRow(at.Value.Strings())
-			return true
+		a.lists(p, r)
+	}
+	fields, dst := fieldsIn(p)
+	for _, r := range slices.Backward(e.others) { // the preferred one last
+		for i := range r.Attrs {
+			if at := &r.Attrs[i]; fields.attrs[at.Key].relative && e.row.Attr(attribute.Key(at.Key)).IsZero() {
+				fields.set(dst, at)
+			}
 		}
 	}
-	return false
 }
 
 // isElsewhere reports whether the tree has the attribute elsewhere: in the run, in the kind of the span or in its
@@ -124,16 +117,16 @@ func isElsewhere(p part, at *Attr) bool {
 	}
 	switch p.(type) {
 	case *Turn, *Group:
-		return runFields.attrs[at.Key].header
+		return tables[reflect.TypeFor[Run]()].attrs[at.Key].header
 	}
 	return false
 }
 
 // lists adds the lists of a row to p. Of lists of one name the first counts.
 func (a *assembler) lists(p part, r *Row) {
-	fields, dst := p.table(), reflect.ValueOf(p).Elem()
-	_, defects := p.said()
+	fields, dst := fieldsIn(p)
 	turn, isTurn := p.(*Turn)
+	_, isRun := p.(*Run)
 	for i := range r.Lists {
 		l := &r.Lists[i]
 		field := fields.list(dst, l.Name)
@@ -141,12 +134,12 @@ func (a *assembler) lists(p part, r *Row) {
 			field = a.requestList(turn, l)
 		}
 		switch {
-		case fields == &runFields && l.Name == spans.ListHistory: // other lists refer to it
+		case isRun && l.Name == spans.ListHistory: // other lists refer to it
 		case isTurn && l.Name == spans.ListOutput && isPartial(r) && !turn.Partial:
 		case field == nil:
-			a.unknownList(p.span(), defects, l)
+			a.unknownList(p, l)
 		case *field == nil:
-			*field = a.refs(l, defects)
+			*field = a.refs(l, p.said())
 		}
 	}
 }
@@ -171,22 +164,6 @@ func (a *assembler) requestList(t *Turn, l *List) **Refs {
 	return &q.Params
 }
 
-// otherLists adds the lists that only other rows of the address have. A whole output replaces a partial one.
-func (a *assembler) otherLists(p part, others []entry) {
-	turn, isTurn := p.(*Turn)
-	for i := range others {
-		o := &others[i]
-		isOutput := func(l List) bool { return l.Name == spans.ListOutput }
-		if isTurn && turn.Partial && !isPartial(o.row) && slices.ContainsFunc(o.row.Lists, isOutput) {
-			turn.Partial, turn.Output = false, nil
-		}
-		a.lists(p, o.row)
-		for _, r := range o.payloads {
-			a.lists(p, r)
-		}
-	}
-}
-
 // isPartial reports whether the output of the turn was not complete when the source sent the row.
 func isPartial(r *Row) bool {
 	partial, _ := r.Attr(spans.PartialKey).Bool()
@@ -200,20 +177,22 @@ func (a *assembler) payloads(p part, rows []*Row) {
 		a.lists(p, r)
 	}
 	for _, r := range rows {
-		notes(p, r)
+		p.said().notes(r)
 	}
 }
 
-func notes(p part, r *Row) {
-	events, _ := p.said()
-	for i := range r.Events {
-		e := &r.Events[i]
-		n := Note{Time: nsTime(e.Time), Type: e.Type, Seq: e.Seq}
-		if e.Body != "" {
-			n.Body = &Ref{Block: e.Body}
-		}
-		*events = append(*events, n)
+func (s *Said) notes(r *Row) {
+	for _, e := range r.Events {
+		s.Events = append(s.Events, Note{Time: nsTime(e.Time), Type: e.Type, Body: refOf(e.Body), Seq: e.Seq})
 	}
+}
+
+// refOf returns a reference to a block, nil for none.
+func refOf(block string) *Ref {
+	if block == "" {
+		return nil
+	}
+	return &Ref{Block: block}
 }
 
 // ownRun builds a run from its own row.
@@ -257,12 +236,13 @@ func (a *assembler) inferRun(l []entry) *Run {
 	}
 	run := &Run{ID: from.Run, Turns: []*Turn{}, Status: spans.RunStatusOpen}
 	run.Missing, run.Start = true, nsTime(from.RunStart)
+	fields, dst := fieldsIn(run)
 	for i := range from.Attrs {
-		if at := &from.Attrs[i]; runFields.attrs[at.Key].header {
-			runFields.set(reflect.ValueOf(run).Elem(), at)
+		if at := &from.Attrs[i]; fields.attrs[at.Key].header {
+			fields.set(dst, at)
 		}
 	}
-	run.Defects = append(run.Defects, Defect{Code: spans.DefectRunSpanMissing})
+	run.defect(spans.DefectRunSpanMissing, "")
 	return run
 }
 
@@ -301,7 +281,7 @@ func (a *assembler) inferTurn(run *Run, children []entry) *Turn {
 		t.End = nsTime(last)
 	}
 	if !run.Missing { // else both may still be open
-		t.Defects = append(t.Defects, Defect{Code: spans.DefectTurnSpanMissing})
+		t.defect(spans.DefectTurnSpanMissing, "")
 	}
 	return t
 }

@@ -3,7 +3,6 @@ package session
 import (
 	"fmt"
 	"iter"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -77,8 +76,9 @@ func (n *Node) lists() iter.Seq2[string, *Refs] {
 				}
 			}
 		}
-		for _, l := range n.part().table().lists {
-			if !yield(l.name, *l.of(reflect.ValueOf(n.part()).Elem())) {
+		fields, dst := fieldsIn(n.part())
+		for _, l := range fields.lists {
+			if !yield(l.name, *l.of(dst)) {
 				return
 			}
 		}

@@ -51,19 +51,9 @@ type attrField struct {
 	relative bool
 }
 
-var (
-	runFields        = fieldsOf[Run]()
-	groupFields      = fieldsOf[Group]()
-	turnFields       = fieldsOf[Turn]()
-	toolFields       = fieldsOf[ToolCall]()
-	compactionFields = fieldsOf[Compaction]()
-	permissionFields = fieldsOf[Permission]()
-	counterFields    = fieldsOf[counters]()
-)
-
-func fieldsOf[T any]() fieldTable {
-	t := fieldTable{attrs: map[string]attrField{}}
-	t.read(reflect.TypeFor[T](), nil)
+func fieldsOf(typ reflect.Type) *fieldTable {
+	t := &fieldTable{attrs: map[string]attrField{}}
+	t.read(typ, nil)
 	return t
 }
 
@@ -169,7 +159,18 @@ func (t *fieldTable) set(dst reflect.Value, at *Attr) bool {
 		n, ok := v.Int()
 		return assign(p, nsTime(n), ok)
 	case *[]string:
-		return setStrings(p, v)
+		l, ok := v.list()
+		return assign(p, l, ok)
+	case *[]Defect:
+		l, ok := v.list()
+		for _, text := range l[:min(len(l), 64)] {
+			code, detail, _ := strings.Cut(text, " ")
+			*p = append(*p, Defect{Code: spans.DefectCode(code), Detail: detail})
+		}
+		return ok
+	case **Refs:
+		*p = inRow(v.Strings())
+		return true
 	}
 	panic("session: no attribute can fill a field of type " + dst.Type().String())
 }
@@ -188,16 +189,12 @@ func point[T any](dst **T, v T, ok bool) bool {
 	return ok
 }
 
-func setStrings(dst *[]string, v Value) bool {
-	switch v.Type() {
-	case TypeStrings:
-		*dst = v.Strings()
-	case TypeString:
-		*dst = []string{v.Str()}
-	default:
-		return false
+// list returns a list of strings, also one string as a list.
+func (v Value) list() (l []string, ok bool) {
+	if v.Type() == TypeString {
+		return []string{v.Str()}, true
 	}
-	return true
+	return v.Strings(), v.Type() == TypeStrings
 }
 
 // list returns the field of dst for lists of a name, nil if there is none.
@@ -226,14 +223,10 @@ type counters struct {
 
 // check adds a defect for each kind of child of which fewer arrived than the source counted. Permission evaluations are
 // counted by their turn or run and by the tool call that they belong to; each counts its own.
-func (c *counters) check(d *[]Defect, got *children) {
-	if !c.final {
-		return
-	}
+func (c *counters) check(s *Said, got *children) {
 	short := func(code spans.DefectCode, got int, want int64) {
-		if int64(got) < want {
-			detail := strconv.Itoa(got) + " of " + strconv.FormatInt(want, 10) + " arrived"
-			*d = append(*d, Defect{Code: code, Detail: detail})
+		if c.final && int64(got) < want {
+			s.defect(code, strconv.Itoa(got)+" of "+strconv.FormatInt(want, 10)+" arrived")
 		}
 	}
 	short(spans.DefectToolCallMissing, len(got.tools), c.ToolCalls)

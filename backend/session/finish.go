@@ -21,12 +21,8 @@ func (a *assembler) finish() {
 	for _, r := range s.Runs {
 		if !r.Copied { // counted where it came from
 			s.Usage.Add(r.Usage)
-			if r.Discarded != nil {
-				need(&s.Discarded).Add(*r.Discarded)
-			}
-			if r.CompactionUsage != nil {
-				need(&s.CompactionUsage).Add(*r.CompactionUsage)
-			}
+			add(&s.Discarded, r.Discarded)
+			add(&s.CompactionUsage, r.CompactionUsage)
 		}
 		s.Agent, s.AgentID, s.Dialect = cmp.Or(s.Agent, r.Agent), cmp.Or(s.AgentID, r.AgentID), cmp.Or(s.Dialect, r.Dialect)
 		if r.GroupStart.IsZero() {
@@ -36,9 +32,8 @@ func (a *assembler) finish() {
 		g := a.groups[ns]
 		if g == nil {
 			g = &Group{Status: spans.RunStatusOpen}
-			g.Missing = true
-			g.Start = r.GroupStart
-			g.Defects = append(g.Defects, Defect{Code: spans.DefectGroupSpanMissing})
+			g.Missing, g.Start = true, r.GroupStart
+			g.defect(spans.DefectGroupSpanMissing, "")
 			a.groups[ns] = g
 			s.Groups = append(s.Groups, g)
 		}
@@ -55,7 +50,7 @@ func (a *assembler) finish() {
 	for _, r := range s.Runs {
 		for c := range r.Calls() {
 			if c.ChildRunID != "" && cmp.Or(c.ChildSessionID, s.ID) == s.ID && len(a.runByID[c.ChildRunID]) == 0 {
-				c.Defects = append(c.Defects, Defect{Code: spans.DefectChildNotSeen, Detail: c.ChildRunID})
+				c.defect(spans.DefectChildNotSeen, c.ChildRunID)
 			}
 		}
 	}
@@ -134,8 +129,7 @@ func (a *assembler) cutCycles() {
 				from := slices.Index(path, at)
 				first := slices.MinFunc(path[from:], compareRuns)
 				first.ParentCut = true
-				ring := Defect{Code: spans.DefectParentCycle, Detail: strconv.Itoa(len(path)-from) + " runs"}
-				first.Defects = append(first.Defects, ring)
+				first.defect(spans.DefectParentCycle, strconv.Itoa(len(path)-from)+" runs")
 				break
 			}
 			state[at] = walking

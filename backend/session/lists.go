@@ -12,15 +12,16 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-func (a *assembler) unknownList(s *Span, d *[]Defect, l *List) {
+func (a *assembler) unknownList(p part, l *List) {
+	s := p.span()
 	if _, ok := s.Lists[l.Name]; ok {
 		return
 	}
 	if s.Lists == nil {
 		s.Lists = map[string]*Refs{}
 	}
-	s.Lists[l.Name] = a.refs(l, d)
-	*d = append(*d, Defect{Code: spans.DefectListUnknown, Detail: clip(l.Name)})
+	s.Lists[l.Name] = a.refs(l, p.said())
+	p.said().defect(spans.DefectListUnknown, clip(l.Name))
 }
 
 // clip bounds text from outside in the detail of a defect.
@@ -32,26 +33,21 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
-// refs resolves a list. Whatever is wrong with it is said in d.
-func (a *assembler) refs(l *List, d *[]Defect) *Refs {
+// refs resolves a list. It adds what is wrong with it to the defects of said.
+func (a *assembler) refs(l *List, said *Said) *Refs {
 	end, own := a.index.ends[l], int64(len(l.Items))
 	refs := &Refs{Count: l.Count, Complete: true, end: end, known: end.pos, own: own}
 	// repeated looks at requests once all are there.
 	if !end.resolve() || l.Name != spans.ListRequest && !a.affords(end.pos-own) {
-		refs.known = own
-		a.unresolved(refs, listName(l), d)
+		refs.known, refs.Complete = own, false
+		said.defect(spans.DefectListUnresolved, listName(l))
 	}
 	if refs.Complete && (refs.known != l.Count || end.bad > 0) {
 		refs.Complete = false
 		detail := fmt.Sprintf("%s: %d of %d items", listName(l), refs.known-end.bad, l.Count)
-		*d = append(*d, Defect{Code: spans.DefectListBroken, Detail: detail})
+		said.defect(spans.DefectListBroken, detail)
 	}
 	return refs
-}
-
-func (a *assembler) unresolved(refs *Refs, name string, d *[]Defect) {
-	refs.Complete = false
-	*d = append(*d, Defect{Code: spans.DefectListUnresolved, Detail: name})
 }
 
 // maxResolved bounds the items that the tree shows beyond those that came over the wire: a few bytes can multiply them.
@@ -82,8 +78,8 @@ func (a *assembler) repeated() {
 				}
 				if m.known > m.own && !a.affords(max(0, m.known-m.Same-m.own)) {
 					a.resolved = maxResolved // the next ones are not looked through
-					m.known, m.Same = m.own, 0
-					a.unresolved(m, requestName(spans.ListRequest, q.Attempt), &t.Defects)
+					m.known, m.Same, m.Complete = m.own, 0, false
+					t.defect(spans.DefectListUnresolved, requestName(spans.ListRequest, q.Attempt))
 				}
 				if m.Complete && !t.Utility() {
 					before = q
@@ -196,10 +192,7 @@ type nodeKey struct {
 func newListIndex(entries []entry) *listIndex {
 	x := &listIndex{nodes: map[nodeKey]*node{{}: root}, ends: map[*List]*node{}}
 	for i := range entries {
-		x.add(entries[i].row)
-		for _, r := range entries[i].payloads {
-			x.add(r)
-		}
+		entries[i].each(x.add)
 	}
 	return x
 }

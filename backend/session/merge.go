@@ -48,14 +48,8 @@ func isOneTurn(own []entry) bool {
 // mergeAll returns one entry for each address in l, which is sorted.
 func (a *assembler) mergeAll(l []entry) []entry {
 	out := l[:0]
-	for i := 0; i < len(l); {
-		n := 1
-		for i+n < len(l) && compareSiblings(&l[i], &l[i+n]) == 0 {
-			n++
-		}
-		e := a.merge(l[i : i+n])
-		out = append(out, e)
-		i += n
+	for same := range sections(l, func(x, y *entry) bool { return compareSiblings(x, y) == 0 }) {
+		out = append(out, a.merge(same))
 	}
 	return out
 }
@@ -79,13 +73,20 @@ func (a *assembler) merge(same []entry) entry {
 		}
 	}
 	e := same[best]
-	e.others = slices.Concat(same[:best], same[best+1:])
-	a.twice += len(e.others)
+	for i := range same {
+		if i != best {
+			e.others = append(append(e.others, same[i].row), same[i].payloads...)
+		}
+	}
+	a.twice += len(same) - 1
 	return e
 }
 
-func twiceDefect(n int) Defect {
-	return Defect{Code: spans.DefectRecordedTwice, Detail: strconv.Itoa(n) + " spans tell what others tell too"}
+// twice adds a defect for n rows beyond the first of their addresses.
+func (s *Said) twice(n int) {
+	if n > 0 {
+		s.defect(spans.DefectRecordedTwice, strconv.Itoa(n)+" spans tell what others tell too")
+	}
 }
 
 // mergeGroups removes each group of a saved session that events describe too. A saved session does not say when a group
@@ -105,8 +106,8 @@ func (a *assembler) mergeGroups() {
 			return false
 		}
 		moved[g.Start.UnixNano()] = twin
-		if !hasDefect(twin.Defects, spans.DefectRecordedTwice) {
-			twin.Defects = append(twin.Defects, twiceDefect(1))
+		if !slices.ContainsFunc(twin.Defects, func(d Defect) bool { return d.Code == spans.DefectRecordedTwice }) {
+			twin.twice(1)
 		}
 		return true
 	})
@@ -115,8 +116,4 @@ func (a *assembler) mergeGroups() {
 			r.GroupStart = twin.Start
 		}
 	}
-}
-
-func hasDefect(l []Defect, code spans.DefectCode) bool {
-	return slices.ContainsFunc(l, func(d Defect) bool { return d.Code == code })
 }

@@ -15,26 +15,15 @@ const rowVersion = 1
 // ErrRow is wrapped by every error of ParseRow.
 var ErrRow = errors.New("bad row")
 
-// Canonical byte of each spans.Known, which is also its rank in Supersedes.
-const (
-	rankLive = iota
-	rankClosed
-	rankObserved
-)
+// knownOfRank has, by its canonical byte, each spans.Known. That is also its rank in Supersedes.
+var knownOfRank = [...]spans.Known{spans.KnownLive, spans.KnownClosed, spans.KnownObserved}
 
-var knownOfRank = [...]spans.Known{
-	rankLive: spans.KnownLive, rankClosed: spans.KnownClosed, rankObserved: spans.KnownObserved,
-}
-
+// knownRank returns the rank of k; an unknown one counts as observed.
 func knownRank(k spans.Known) byte {
-	switch k {
-	case spans.KnownLive:
-		return rankLive
-	case spans.KnownClosed:
-		return rankClosed
-	default:
-		return rankObserved
+	if i := slices.Index(knownOfRank[:], k); i >= 0 {
+		return byte(i)
 	}
+	return byte(len(knownOfRank) - 1)
 }
 
 // Supersedes reports whether a replaces b where both have one key (trace id, span id): observed over closed over

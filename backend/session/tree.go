@@ -121,6 +121,12 @@ type Span struct {
 	Lists map[string]*Refs `json:"lists,omitempty"`
 }
 
+// Said holds the notes and the defects of a part of the tree.
+type Said struct {
+	Events  []Note   `json:"events,omitempty"`
+	Defects []Defect `json:"defects,omitempty" attr:"otelagent.run.defects"`
+}
+
 // Run is one execution of an agent loop.
 type Run struct {
 	Span
@@ -185,8 +191,7 @@ type Run struct {
 	Permissions []*Permission `json:"permissions,omitempty"`
 	Messages    *Refs         `json:"messages,omitempty" list:"messages"`
 	Outside     *Refs         `json:"outside,omitempty" list:"outside"`
-	Events      []Note        `json:"events,omitempty"`
-	Defects     []Defect      `json:"defects,omitempty"`
+	Said
 }
 
 // Group is a parallel group: runs started together, of which one is selected.
@@ -199,8 +204,7 @@ type Group struct {
 	Evaluation *ReportedUsage  `json:"evaluation_usage,omitempty" attr:"otelagent.group.evaluation.usage.*"`
 	Dialect    string          `json:"dialect,omitempty" attr:"otelagent.dialect"`
 	Status     spans.RunStatus `json:"status" attr:"otelagent.run.status"`
-	Events     []Note          `json:"events,omitempty"`
-	Defects    []Defect        `json:"defects,omitempty"`
+	Said
 }
 
 // Turn is one model request, its reply, and the tool calls that reply caused.
@@ -254,14 +258,13 @@ type Turn struct {
 	Requests []*Request `json:"requests,omitempty"`
 	Input    *Refs      `json:"input,omitempty" list:"input"`
 	// Output is the reply. Partial reports that the reply was not complete when the source last sent it.
-	Output      *Refs         `json:"output,omitempty" list:"output"`
+	Output      *Refs         `json:"output,omitempty" list:"output" attr:"otelagent.partial.output"`
 	Partial     bool          `json:"partial,omitempty" attr:"otelagent.partial"`
 	Results     *Refs         `json:"results,omitempty" list:"results"`
 	ToolCalls   []*ToolCall   `json:"tool_calls,omitempty"`
 	Compactions []*Compaction `json:"compactions,omitempty"`
 	Permissions []*Permission `json:"permissions,omitempty"`
-	Events      []Note        `json:"events,omitempty"`
-	Defects     []Defect      `json:"defects,omitempty"`
+	Said
 }
 
 // Request is what the model received in one attempt.
@@ -308,8 +311,7 @@ type ToolCall struct {
 	Result      *Refs         `json:"result,omitempty" list:"result"`
 	Progress    int64         `json:"progress,omitempty" attr:"otelagent.tool.progress.count"`
 	Permissions []*Permission `json:"permissions,omitempty"`
-	Events      []Note        `json:"events,omitempty"`
-	Defects     []Defect      `json:"defects,omitempty"`
+	Said
 }
 
 // Calls yields the tool calls of a run: those that belong to no turn, then those of its turns, in the order of the
@@ -350,8 +352,7 @@ type Compaction struct {
 	Summary  *Refs    `json:"summary,omitempty" list:"summary"`
 	Before   *Refs    `json:"before,omitempty" list:"before"`
 	After    *Refs    `json:"after,omitempty" list:"after"`
-	Events   []Note   `json:"events,omitempty"`
-	Defects  []Defect `json:"defects,omitempty"`
+	Said
 }
 
 // Permission is one decision whether something may run.
@@ -373,9 +374,8 @@ type Permission struct {
 	Outcome string `json:"outcome,omitempty" attr:"otelagent.permission.outcome"`
 	Derived bool   `json:"derived,omitempty" attr:"otelagent.derived"`
 	// RulesDigest names the rule set.
-	RulesDigest string   `json:"rules_digest,omitempty" attr:"otelagent.rules.digest"`
-	Events      []Note   `json:"events,omitempty"`
-	Defects     []Defect `json:"defects,omitempty"`
+	RulesDigest string `json:"rules_digest,omitempty" attr:"otelagent.rules.digest"`
+	Said
 }
 
 // Usage are the five normalised counts in tokens: input includes cached tokens, output includes reasoning.

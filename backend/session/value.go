@@ -42,13 +42,7 @@ func IntValue(n int64) Value { return Value{typ: TypeInt, num: uint64(n)} }
 func DoubleValue(f float64) Value { return Value{typ: TypeDouble, num: math.Float64bits(f)} }
 
 // BoolValue returns b as a Value.
-func BoolValue(b bool) Value {
-	v := Value{typ: TypeBool}
-	if b {
-		v.num = 1
-	}
-	return v
-}
+func BoolValue(b bool) Value { return Value{typ: TypeBool, num: uint64(boolByte(b))} }
 
 // StringsValue returns a copy of l as a Value.
 func StringsValue(l []string) Value {
