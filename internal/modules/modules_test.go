@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +70,39 @@ func TestMakefileKnowsEveryModule(t *testing.T) {
 	for _, dir := range found {
 		if tool := strings.HasPrefix(dir, "internal/tools/"); tool != slices.Contains(makeVar(t, "TOOL_MODULES"), dir) {
 			t.Errorf("%s: modules below internal/tools belong in TOOL_MODULES, and no others", dir)
+		}
+	}
+}
+
+var (
+	racedLine  = regexp.MustCompile(`\$\(call raced,([^,]+),([^)]+)\)`)
+	concurrent = regexp.MustCompile(`(?m)^\s*(defer )?go [a-zA-Z]|sync\.(RW)?Mutex|\.Go\(func`)
+)
+
+// TestRaceCoversConcurrentCode requires that make race has every package of MODULES that starts goroutines or has a mutex.
+func TestRaceCoversConcurrentCode(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var raced []string
+	for _, line := range racedLine.FindAllStringSubmatch(string(text), -1) {
+		for pkg := range strings.FieldsSeq(line[2]) {
+			raced = append(raced, path.Join(line[1], pkg))
+		}
+	}
+	for _, file := range tracked(t, "*.go") {
+		dir := path.Dir(file)
+		skip := strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "interop/") ||
+			strings.Contains(file, "/internal/metadata/") // generated
+		if skip || slices.ContainsFunc(raced, func(r string) bool {
+			parent, all := strings.CutSuffix(r, "/...")
+			return dir == r || all && strings.HasPrefix(dir, parent)
+		}) {
+			continue
+		}
+		if code, err := os.ReadFile(filepath.Join(root, file)); err == nil && concurrent.Match(code) {
+			t.Errorf("make race omits %s, but %s is concurrent", dir, file)
 		}
 	}
 }
