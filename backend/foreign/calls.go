@@ -35,7 +35,16 @@ func (c *call) add(r *record) {
 func (c *call) all() []*record { return slices.Concat(c.recs, c.permissions) }
 
 // main returns the record that the call is named after.
-func (c *call) main() *record { return c.all()[0] }
+func (c *call) main() *record {
+	if len(c.recs) > 0 {
+		return c.recs[0]
+	}
+	return c.permissions[0]
+}
+
+func compareCalls(a, b *call) int {
+	return cmp.Or(cmp.Compare(a.start, b.start), compareRecords(a.main(), b.main()))
+}
 
 // findCalls makes calls of the records of turns and tool calls, and of permissions that name a tool call. A turn that
 // contains another one is the same call, unless it contains several that report usage.
@@ -51,32 +60,23 @@ func (m *mapper) findCalls() {
 		}
 	}
 	for _, r := range m.all {
-		kind := roleTool
-		switch r.role {
-		case roleTurn:
-			if kind = roleTurn; within[r] > 1 {
-				r.role = roleLink
-				continue
-			}
-		case roleTool:
-		case rolePermission:
-			if r.action() == "" {
-				continue
-			}
-		default:
-			continue
-		}
+		c := &call{role: roleTool, run: r.run}
 		switch {
-		case r.run == nil:
-		case r.role == roleTurn && r.inTurn != nil && r.inTurn.call != nil:
-			r.inTurn.call.add(r)
+		case r.role == roleTurn && within[r] > 1:
+			r.role = roleLink
+			continue
+		case r.run == nil || r.role != roleTurn && r.role != roleTool && (r.role != rolePermission || r.action() == ""):
+			continue
+		case r.role == roleTurn:
+			if c.role = roleTurn; r.inTurn != nil && r.inTurn.call != nil {
+				c = r.inTurn.call
+			}
 		case r.role == rolePermission && r.in != nil && r.in.call != nil:
-			r.in.call.add(r)
+			c = r.in.call
 		case r.same != nil && r.same.call != nil:
-			r.same.call.add(r)
-		default:
-			c := &call{role: kind, run: r.run}
-			c.add(r)
+			c = r.same.call
+		}
+		if c.add(r); len(c.recs)+len(c.permissions) == 1 {
 			m.calls = append(m.calls, c)
 		}
 	}
@@ -84,11 +84,7 @@ func (m *mapper) findCalls() {
 	m.pairs()
 	m.calls = slices.DeleteFunc(m.calls, func(c *call) bool { return c.run == nil })
 	for _, c := range m.calls {
-		if c.role == roleTurn {
-			c.settleTurn()
-		} else {
-			c.settleTool()
-		}
+		c.settle()
 	}
 }
 
@@ -103,48 +99,45 @@ func merge(into, from *call) {
 	from.run, from.recs, from.permissions = nil, nil, nil
 }
 
-// callID returns the id that a record has of its call: of a turn that of the reply.
-func (r *record) callID() string {
-	if r.role == roleTurn || r.role == roleContent {
-		return r.text(fieldResponse)
-	}
-	return r.text(fieldCall)
+// place is where calls may be one.
+type place struct {
+	run  *run
+	role role
+	id   string
 }
 
-// sameIDs merges what records of several reporters with one id report in one session: the first of each, the second of
-// each, and so on.
+// sameIDs merges what records of several rules with one id report in one run: the first of each, the second of each, and
+// so on.
 func (m *mapper) sameIDs() {
-	type shared struct {
-		run  *run
-		role role
-		id   string
-	}
 	type report struct {
-		shared
-		by reporter
+		place
+		*rule
 	}
-	firsts, counts, seen := map[shared][]*call{}, map[report]int{}, map[report]map[*call]bool{}
-	for _, r := range m.ordered {
-		in := r.call
-		if in == nil || r.callID() == "" {
+	firsts, counts := map[place][]*call{}, map[report]int{}
+	calls := slices.SortedFunc(slices.Values(m.calls), func(a, b *call) int {
+		return cmp.Or(spansFirst(a.main(), b.main()), compareRecords(a.main(), b.main()))
+	})
+	for _, c := range calls {
+		at := place{c.run.root(), c.role, ""}
+		n := 0
+		for _, r := range c.all() {
+			at.id = cmp.Or(at.id, r.callID())
+		}
+		if at.id == "" {
 			continue
 		}
-		k := shared{r.run.root(), in.role, r.callID()}
-		by := report{k, r.reporter()}
-		if seen[by][in] {
-			continue
+		recs := c.all()
+		for _, r := range recs {
+			n = max(n, counts[report{at, r.rule}])
 		}
-		if n := counts[by]; n == len(firsts[k]) {
-			firsts[k] = append(firsts[k], in)
-		} else if into := firsts[k][n]; into != in {
-			merge(into, in)
-			in = into
+		if n == len(firsts[at]) {
+			firsts[at] = append(firsts[at], c)
+		} else if n < len(firsts[at]) {
+			merge(firsts[at][n], c)
 		}
-		counts[by]++
-		if seen[by] == nil {
-			seen[by] = map[*call]bool{}
+		for _, r := range recs {
+			counts[report{at, r.rule}] = n + 1
 		}
-		seen[by][in] = true
 	}
 }
 
@@ -152,7 +145,7 @@ func (m *mapper) sameIDs() {
 // a tool call of a log record with an id, which no pair needs.
 func (c *call) alone() (found *record) {
 	for _, r := range c.recs {
-		if r.log != c.recs[0].log || r.log && r.role == roleTool && r.text(fieldCall) != "" {
+		if r.log != c.recs[0].log || r.log && r.role == roleTool && r.text("call") != "" {
 			return nil
 		}
 		if found == nil || c.role == roleTurn && r.usage != nil {
@@ -165,18 +158,17 @@ func (c *call) alone() (found *record) {
 // near is how far the times of one call may be apart in a span and a log record.
 const near = 5e9
 
-func overlap(a, b *record) bool { return a.start <= b.end+1e8 && b.start <= a.end+1e8 }
-
 // isPair reports whether a log record and a span of one run report the same call.
 func isPair(log, span *record) bool {
+	overlap := log.start <= span.end+1e8 && span.start <= log.end+1e8
 	x, y := log.usage, span.usage
 	switch {
 	case log.src != span.src:
 		return false
 	case log.role == roleTool:
-		return log.text(fieldTool) == span.text(fieldTool) && overlap(log, span)
+		return log.text("tool") == span.text("tool") && overlap
 	case x == nil || y == nil:
-		return overlap(log, span)
+		return overlap
 	}
 	return x.Input == y.Input && (x.Output == y.Output || x.Output-x.Reasoning == y.Output-y.Reasoning)
 }
@@ -184,10 +176,6 @@ func isPair(log, span *record) bool {
 // pairs merges what only a log record reports with what only a span of the same run reports and is the same: of those
 // that are free, the one that ends nearest.
 func (m *mapper) pairs() {
-	type place struct {
-		run  *run
-		role role
-	}
 	bySpan := map[place][]*record{}
 	var logs []*record
 	for _, c := range m.calls {
@@ -196,7 +184,7 @@ func (m *mapper) pairs() {
 		} else if r.log {
 			logs = append(logs, r)
 		} else {
-			k := place{c.run.root(), c.role}
+			k := place{c.run.root(), c.role, ""}
 			bySpan[k] = append(bySpan[k], r)
 		}
 	}
@@ -209,15 +197,14 @@ func (m *mapper) pairs() {
 	}
 	taken := map[*record]bool{}
 	for _, log := range logs {
-		l := bySpan[place{log.run.root(), log.role}]
-		from, _ := slices.BinarySearchFunc(l, log.end-near, func(r *record, at int64) int { return cmp.Compare(r.end, at) })
+		l := bySpan[place{log.run.root(), log.role, ""}]
+		apart := func(span *record) int64 { return max(span.end-log.end, log.end-span.end) }
 		var best *record
-		for _, span := range l[from:] {
+		for _, span := range l[before(l, log.end-near-1, func(r *record) int64 { return r.end }):] {
 			if span.end > log.end+near {
 				break
 			}
-			if !taken[span] && isPair(log, span) &&
-				(best == nil || distance(span.end, log.end) < distance(best.end, log.end)) {
+			if !taken[span] && isPair(log, span) && (best == nil || apart(span) < apart(best)) {
 				best = span
 			}
 		}
@@ -228,11 +215,21 @@ func (m *mapper) pairs() {
 	}
 }
 
-func distance(a, b int64) int64 { return max(a-b, b-a) }
-
-// settleTurn sets times and usage. It takes the start of the outermost record and the end of the innermost: an outer one
-// may contain the tools. Usage is that of the innermost span that reports it, or of a log record that reports more.
-func (c *call) settleTurn() {
+// settle sets the times of a call. A turn takes the start of the outermost record and the end of the innermost: an outer
+// one may contain the tools. Its usage is that of the innermost span that reports it, or of a log record that reports
+// more. The records of a tool call are sorted, spans first.
+func (c *call) settle() {
+	if c.role == roleTool {
+		order := func(a, b *record) int {
+			return cmp.Or(spansFirst(a, b), cmp.Compare(a.depth, b.depth), compareRecords(a, b))
+		}
+		slices.SortFunc(c.recs, order)
+		slices.SortFunc(c.permissions, order)
+		if c.start = c.main().start; len(c.recs) > 0 {
+			c.end = c.main().end
+		}
+		return
+	}
 	last := c.recs[0]
 	for _, r := range c.recs {
 		switch old := c.usage; {
@@ -256,41 +253,30 @@ func (c *call) settleTurn() {
 
 // counted returns how many counts a record reports.
 func (r *record) counted() (n int) {
-	for f := fieldInput; f <= fieldCacheWrite; f++ {
-		if !r.value(f).IsZero() {
-			n++
-		}
+	for _, f := range usageFields {
+		n += bit(!r.value(f).IsZero())
 	}
 	return n
-}
-
-// settleTool sorts the records of a tool call, spans first, and sets its times.
-func (c *call) settleTool() {
-	order := func(a, b *record) int {
-		return cmp.Or(cmp.Compare(bit(a.log), bit(b.log)), cmp.Compare(a.depth, b.depth), compareRecords(a, b))
-	}
-	slices.SortFunc(c.recs, order)
-	slices.SortFunc(c.permissions, order)
-	if c.start = c.main().start; len(c.recs) > 0 {
-		c.end = c.main().end
-	}
-}
-
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // name returns the longest name that a record has: some name tools of MCP servers all alike.
 func (c *call) name() (name string) {
 	for _, r := range c.all() {
-		if s := r.text(fieldTool); len(s) > len(name) || len(s) == len(name) && s > name {
+		if s := r.text("tool"); len(s) > len(name) || len(s) == len(name) && s > name {
 			name = s
 		}
 	}
 	return name
+}
+
+// id returns the id of a tool call, else its name.
+func (c *call) id() string {
+	for _, r := range c.all() {
+		if id := r.text("call"); id != "" {
+			return id
+		}
+	}
+	return c.name()
 }
 
 // outcome returns how a tool call ended; "" where no record says so.
@@ -298,23 +284,28 @@ func (c *call) outcome() spans.Outcome {
 	var failed, ended bool
 	for _, r := range c.recs {
 		ok, known := r.success()
-		if ok && r.text(fieldSuccess) != "" {
+		if ok && r.text("success") != "" {
 			return spans.OutcomeOK
 		}
 		failed, ended = failed || known && !ok, ended || ok
 	}
-	for _, r := range c.all() {
-		if r.action() == spans.ActionDeny {
-			return spans.OutcomeDenied
-		}
-	}
 	switch {
+	case slices.ContainsFunc(c.all(), func(r *record) bool { return r.action() == spans.ActionDeny }):
+		return spans.OutcomeDenied
 	case failed:
 		return spans.OutcomeError
 	case ended: // a status of OK alone, which Gemini CLI also gives to calls that fail
 		return spans.OutcomeOK
 	}
 	return ""
+}
+
+// utility reports whether a turn is no part of the conversation, as its source says.
+func (c *call) utility() bool {
+	return slices.ContainsFunc(c.recs, func(r *record) bool {
+		word := r.text("purpose")
+		return r.utility || word != "" && r.src.Utility.match(word)
+	})
 }
 
 // agents moves calls of log records that name an agent to a run below the tool call that started it, if exactly one was
@@ -327,13 +318,12 @@ func (m *mapper) agents() {
 		}
 	}
 	for _, c := range m.calls {
-		r := c.main()
-		name := r.text(fieldAgentName)
-		if kind, rest, ok := strings.Cut(r.text(fieldPurpose), ":"); ok && kind == "agent" {
-			name = cmp.Or(name, rest)
+		r, l := c.main(), starters[c.run.find()]
+		if len(l) == 0 || slices.ContainsFunc(c.recs, func(r *record) bool { return !r.log }) {
+			continue
 		}
-		l := starters[c.run.find()]
-		if len(l) == 0 || name == "" || slices.ContainsFunc(c.recs, func(r *record) bool { return !r.log }) {
+		_, named, _ := strings.Cut(r.text("purpose"), "agent:")
+		if cmp.Or(r.text("agent_name"), named) == "" {
 			continue
 		}
 		open := slices.DeleteFunc(slices.Clone(l), func(t *call) bool {
@@ -354,14 +344,14 @@ func (m *mapper) attach() {
 		id  string
 	}
 	byID := map[reply]*call{}
-	bySession := map[session.Key][]*call{}
+	turns := map[session.Key][]*call{}
 	identified := map[session.Key]bool{} // sessions of which log records have ids of replies
 	for _, c := range m.calls {
 		if c.role != roleTurn {
 			continue
 		}
 		key := c.recs[0].key
-		bySession[key] = append(bySession[key], c)
+		turns[key] = append(turns[key], c)
 		for _, r := range c.recs {
 			if id := r.callID(); id != "" {
 				identified[key] = identified[key] || r.log
@@ -369,7 +359,7 @@ func (m *mapper) attach() {
 			}
 		}
 	}
-	for _, l := range bySession {
+	for _, l := range turns {
 		slices.SortFunc(l, compareCalls)
 	}
 	for _, r := range m.ordered {
@@ -378,12 +368,12 @@ func (m *mapper) attach() {
 		}
 		id := r.callID()
 		switch named := byID[reply{r.key, id}]; {
-		case r.up != nil && (r.up.call != nil || r.event):
+		case r.up != nil && (r.up.call != nil || r.rule.Signal == SpanEvent):
 			r.call = r.up.call
 		case id != "" && named != nil:
 			r.call = named
 		case id == "" || !identified[r.key]:
-			r.call = nearest(bySession[r.key], r)
+			r.call = nearest(turns[r.key], r)
 		}
 		if r.call != nil {
 			r.call.contents = append(r.call.contents, r)
@@ -391,17 +381,13 @@ func (m *mapper) attach() {
 	}
 }
 
-func compareCalls(a, b *call) int {
-	return cmp.Or(cmp.Compare(a.start, b.start), compareRecords(a.main(), b.main()))
-}
-
 // nearest returns the turn that was open at the time of a record, or ended or began within a second; the last of those
 // that are equally near.
 func nearest(l []*call, r *record) (best *call) {
-	from, _ := slices.BinarySearchFunc(l, r.start+1e9, func(c *call, at int64) int { return cmp.Compare(c.start, at+1) })
 	least := int64(1e9)
-	for i := from - 1; i >= 0 && i >= from-64; i-- {
-		if c := l[i]; r.run == nil || c.run.find() == r.run.find() {
+	n := before(l, r.start+1e9, func(c *call) int64 { return c.start })
+	for _, c := range slices.Backward(l[max(n-64, 0):n]) {
+		if r.run == nil || c.run.find() == r.run.find() {
 			if d := max(c.start-r.start, r.start-c.end, 0); d < least {
 				best, least = c, d
 			}

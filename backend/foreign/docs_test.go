@@ -17,7 +17,7 @@ func TestAgentsDocument(t *testing.T) {
 	table, _, _ = strings.Cut(table, "\n\n")
 	var want []string
 	for _, s := range Default().sources {
-		want = append(want, fmt.Sprintf("| %s | %s |", s.Title(), strings.Join(s.Lacks(), ", ")))
+		want = append(want, fmt.Sprintf("| %s | %s |", s.Title, strings.Join(s.Lacks, ", ")))
 	}
 	if rows := strings.Join(want, "\n"); rows != table {
 		t.Errorf("the table of docs/agents.md is\n%s\nand sources.yaml says\n%s", table, rows)

@@ -32,7 +32,7 @@ func (m *mapper) fold() {
 		}
 		switch r.role {
 		case roleRun, roleStart:
-			n.isRun = n.isRun || m.trace(r.row.Trace).kinds == nil || r.log
+			n.isRun = n.isRun || len(m.trace(r.row.Trace).kinds) == 0 || r.log
 			if r.role == roleStart {
 				n.starts = append(n.starts, r)
 			}
@@ -103,37 +103,25 @@ func (r *run) turnOf(t *call) *call {
 			return in.call
 		}
 	}
-	n, _ := slices.BinarySearchFunc(r.turns, t.start, func(t *call, at int64) int { return cmp.Compare(t.start, at+1) })
-	for n > 0 {
-		if n--; !r.turns[n].utility() {
-			return r.turns[n]
+	for _, turn := range slices.Backward(r.turns[:before(r.turns, t.start, func(t *call) int64 { return t.start })]) {
+		if !turn.utility() {
+			return turn
 		}
 	}
 	return nil
 }
 
-// utility reports whether a turn is no part of the conversation, as its source says.
-func (c *call) utility() bool {
-	for _, r := range c.recs {
-		word := r.text(fieldPurpose)
-		if r.utility || word != "" && slices.ContainsFunc(r.src.Utility, func(p string) bool { return glob(p, word) }) {
-			return true
-		}
-	}
-	return false
-}
-
 // id returns the id of a run: the key of its records where there is one, else the id of its span.
 func (r *run) id() string {
-	switch n := r.name; {
-	case n.text != "":
-		return n.text
+	switch {
+	case r.name.text != "":
+		return r.name.text
 	case r.rec != nil:
 		return r.rec.row.Span.String()
-	case n.span != (session.SpanID{}):
-		return n.span.String()
-	case n.trace != (session.TraceID{}):
-		return n.trace.String()
+	case r.name.at.span != (session.SpanID{}):
+		return r.name.at.span.String()
+	case r.name.kind == byTrace:
+		return r.name.at.trace.String()
 	}
 	return r.key.ID
 }

@@ -14,14 +14,16 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// Signal is what a record came as.
-type Signal uint8
+// Signal is what a record came as. It is the value of SignalKey.
+type Signal string
 
 // The signals. An event of a span is a record of its own: its parent is the span.
 const (
-	Span Signal = iota
-	SpanEvent
-	Log
+	Span      Signal = "span"
+	SpanEvent Signal = "event"
+	Log       Signal = "log"
+
+	anySignal Signal = "any" // of a rule
 )
 
 // Class says how the decoder keeps an attribute of a record.
@@ -47,7 +49,7 @@ func (c Class) IsContent() bool { return c >= Text }
 // Keys of what a row holds besides the attributes of its record.
 const (
 	// SourceKey has the name of the source, ScopeKey that of the instrumentation scope, NameKey that of the span or
-	// event, SignalKey the word of the Signal: span, event or log. All are strings.
+	// event, SignalKey the Signal. All are strings.
 	SourceKey = "otelagent.foreign.source"
 	ScopeKey  = "otelagent.foreign.scope"
 	NameKey   = "otelagent.foreign.name"
@@ -60,9 +62,6 @@ const (
 	// such setting.
 	RulesKey = "otelagent.foreign.rules"
 )
-
-// String returns the word of the signal in SignalKey.
-func (s Signal) String() string { return [...]string{Span: "span", SpanEvent: "event", Log: "log"}[s] }
 
 // Get returns an attribute of a record, else of its resource; the zero Value if there is none.
 type Get func(key string) session.Value

@@ -124,7 +124,7 @@ func decode(tb testing.TB, table *Table, data []byte) (rows []session.Row) {
 				if r.Body.StringValue != nil {
 					body = *r.Body.StringValue
 				}
-				name := EventName(attrsOf(r.Attributes)["event.name"].Str(), r.EventName, body)
+				name := cmp.Or(attrsOf(r.Attributes)["event.name"].Str(), r.EventName, body)
 				if row, ok := keep(scope, ss.Scope.Name, Log, name, &r, []map[string]session.Value{resource}, nil); ok {
 					rows = append(rows, row)
 				}
@@ -181,9 +181,9 @@ func keep(scope *Scope, scopeName string, sig Signal, name string, r *otlpRecord
 	if row.Session.ID == "" {
 		row.Session.ID = TraceSession(row.Trace)
 	}
-	row.Attrs = []session.Attr{{Key: SourceKey, Value: session.StringValue(match.Source.Name())},
+	row.Attrs = []session.Attr{{Key: SourceKey, Value: session.StringValue(match.Source.Name)},
 		{Key: ScopeKey, Value: session.StringValue(scopeName)}, {Key: NameKey, Value: session.StringValue(name)},
-		{Key: SignalKey, Value: session.StringValue(sig.String())}}
+		{Key: SignalKey, Value: session.StringValue(string(sig))}}
 	add := func(key string, v session.Value) {
 		switch c := match.Class(key); c {
 		case Drop:

@@ -51,9 +51,9 @@ type trace struct {
 	names     map[session.Key]int // sessions that records name, and how many do
 	calls     int                 // runs, turns and tool calls
 	responses map[string]bool     // ids of replies
-	ours      []interval          // of turns and tool calls of this format, by start and apart
 	kinds     map[session.SpanID]session.Kind
-	runs      []*record // run records, by start
+	ours      []interval // of turns and tool calls of this format, by start; each ends as late as those before it
+	runs      []*record  // run records, parents first
 }
 
 type interval struct{ start, end int64 }
@@ -67,7 +67,7 @@ func (t *trace) covers(at int64) bool {
 func (m *mapper) trace(id session.TraceID) *trace {
 	t := m.traces[id]
 	if t == nil {
-		t = &trace{names: map[session.Key]int{}, responses: map[string]bool{}}
+		t = &trace{names: map[session.Key]int{}, responses: map[string]bool{}, kinds: map[session.SpanID]session.Kind{}}
 		m.traces[id] = t
 	}
 	return t
@@ -90,48 +90,34 @@ func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
 			best[k] = row
 		}
 	}
-	if len(best) == 0 {
-		return own
-	}
-	for _, row := range best {
+	for key, row := range best {
 		if r := table.newRecord(row); r != nil {
 			m.all = append(m.all, r)
 			if !r.log {
-				m.spans[spanKey{row.Trace, row.Span}] = r
+				m.spans[key] = r
 			}
 		}
 	}
 	slices.SortFunc(m.all, compareRecords)
 	m.ordered = slices.Clone(m.all)
-	slices.SortStableFunc(m.ordered, func(a, b *record) int { return cmp.Compare(bit(a.log), bit(b.log)) })
+	slices.SortStableFunc(m.ordered, spansFirst)
 	for i := range rows {
-		if row := &rows[i]; row.Kind != session.KindForeign {
-			t := m.trace(row.Trace)
-			if t.kinds == nil {
-				t.kinds = map[session.SpanID]session.Kind{}
-			}
-			t.kinds[row.Span] = row.Kind
-			t.names[row.Session]++
-			if row.Kind == session.KindTurn || row.Kind == session.KindToolCall {
-				end := row.End
-				if end == 0 { // it is open
-					end = math.MaxInt64
-				}
-				t.ours = append(t.ours, interval{row.Start, end})
-			}
+		row := &rows[i]
+		if row.Kind == session.KindForeign || len(best) == 0 {
+			continue
+		}
+		t := m.trace(row.Trace)
+		t.kinds[row.Span] = row.Kind
+		t.names[row.Session]++
+		if row.Kind == session.KindTurn || row.Kind == session.KindToolCall {
+			t.ours = append(t.ours, interval{row.Start, cmp.Or(row.End, math.MaxInt64)}) // without an end it is open
 		}
 	}
 	for _, t := range m.traces {
 		slices.SortFunc(t.ours, func(a, b interval) int { return cmp.Compare(a.start, b.start) })
-		apart := t.ours[:0]
-		for _, i := range t.ours {
-			if n := len(apart); n > 0 && i.start <= apart[n-1].end {
-				apart[n-1].end = max(apart[n-1].end, i.end)
-			} else {
-				apart = append(apart, i)
-			}
+		for i := 1; i < len(t.ours); i++ {
+			t.ours[i].end = max(t.ours[i].end, t.ours[i-1].end)
 		}
-		t.ours = apart
 	}
 	return own
 }
@@ -139,7 +125,7 @@ func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
 // link finds the record around each one, cuts rings, and sorts parents before children.
 func (m *mapper) link() {
 	for _, r := range m.all {
-		if up := m.spans[spanKey{r.row.Trace, r.row.Parent}]; up != nil && up != r && r.row.Parent != (session.SpanID{}) {
+		if up := m.spans[spanKey{r.row.Trace, r.row.Parent}]; up != r && r.row.Parent != (session.SpanID{}) {
 			r.up = up
 		}
 	}
@@ -147,28 +133,22 @@ func (m *mapper) link() {
 	const walking, done = 1, 2
 	state := make(map[*record]int, len(m.all))
 	sorted := make([]*record, 0, len(m.all))
-	var path []*record
 	for _, r := range m.all { // the order of m.all decides which link of a ring is cut
-		path = path[:0]
-		var cut *record
-		for at := r; at != nil && state[at] != done; at = at.up {
-			if state[at] == walking {
-				cut = slices.MinFunc(path[slices.Index(path, at):], compareRecords)
-				cut.up = nil
-				break
-			}
+		var path []*record
+		at := r
+		for ; at != nil && state[at] == 0; at = at.up {
 			state[at] = walking
 			path = append(path, at)
 		}
-		top := len(path)
-		if cut != nil {
-			top = slices.Index(path, cut) + 1
+		if at != nil && state[at] == walking {
+			ring := slices.Index(path, at)
+			top := ring + slices.Index(path[ring:], slices.MinFunc(path[ring:], compareRecords))
+			path[top].up = nil
+			path = slices.Concat(path[top+1:], path[:top+1])
 		}
-		for _, piece := range [2][]*record{path[:top], path[top:]} { // each from its top down
-			for _, at := range slices.Backward(piece) {
-				state[at] = done
-				sorted = append(sorted, at)
-			}
+		for _, at := range slices.Backward(path) { // from its top down
+			state[at] = done
+			sorted = append(sorted, at)
 		}
 	}
 	m.all = sorted
@@ -189,28 +169,19 @@ func (m *mapper) contain() {
 	const most = 256 // of one trace
 	type place struct {
 		trace session.TraceID
-		role  role
+		turn  bool
 	}
 	outer := map[place][]*record{}
 	siblings := map[spanKey]int{}
+	lost := func(r *record) bool { return !r.log && r.up == nil && r.row.Parent != (session.SpanID{}) }
 	for _, r := range m.all {
 		if r.up != nil && !r.log {
 			r.up.kids++
 		}
 	}
-	isRun := func(r *record) bool { return r.role == roleRun || r.role == roleWrapper }
-	lost := func(r *record) bool { return !r.log && r.up == nil && r.row.Parent != (session.SpanID{}) }
 	for _, r := range m.all {
-		p := place{r.row.Trace, roleTurn}
-		switch {
-		case r.log || r.end == 0:
-			continue
-		case (isRun(r) || r.role == roleTool) && r.kids == 0:
-			p.role = roleRun
-		case r.role != roleTurn:
-			p.role = roleNone
-		}
-		if p.role != roleNone && len(outer[p]) <= most {
+		p := place{r.row.Trace, r.role == roleTurn}
+		if !r.log && r.end > 0 && len(outer[p]) <= most && (p.turn || r.kids == 0 && (r.isRun() || r.role == roleTool)) {
 			outer[p] = append(outer[p], r)
 		}
 		if r.role == roleWrapper && lost(r) {
@@ -218,23 +189,18 @@ func (m *mapper) contain() {
 		}
 	}
 	for _, r := range m.all {
-		p := place{r.row.Trace, roleTurn}
-		switch {
-		case !lost(r) || r.end == 0:
-			continue
-		case isRun(r) && r.kids > 0:
-			p.role = roleRun
-		case r.role != roleTurn:
+		p := place{r.row.Trace, r.role == roleTurn}
+		if !lost(r) || r.end == 0 || !p.turn && (!r.isRun() || r.kids == 0) || len(outer[p]) > most {
 			continue
 		}
 		var around []*record
 		for _, o := range outer[p] {
 			if o != r && o.start <= r.start && o.end >= r.end && o.row.Parent != r.row.Parent &&
-				(p.role == roleRun || o.reporter() != r.reporter() && (o.usage == nil || r.usage == nil || *o.usage == *r.usage)) {
+				(!p.turn || o.rule != r.rule && (o.usage == nil || r.usage == nil || *o.usage == *r.usage)) {
 				around = append(around, o)
 			}
 		}
-		if len(around) == 1 && len(outer[p]) <= most {
+		if len(around) == 1 {
 			r.up = around[0]
 		}
 	}
@@ -255,12 +221,9 @@ func (m *mapper) names() {
 		if r.named {
 			t.names[r.key]++
 		}
-		switch r.role {
-		case roleTurn, roleRun, roleTool, roleWrapper:
+		if r.role == roleTurn || r.role == roleTool || r.isRun() {
 			t.calls++
-			if id := r.value(fieldResponse).Str(); id != "" {
-				t.responses[id] = true
-			}
+			t.responses[r.value("response").Str()] = true
 		}
 	}
 	for _, r := range m.all {
@@ -271,17 +234,15 @@ func (m *mapper) names() {
 			delete(t.names, r.key)
 		}
 	}
+	near := map[*record]*session.Key{} // that the nearest record around names, or it does
 	for _, r := range m.all {
-		if r.named {
-			r.near = &r.key
+		if near[r] = near[r.up]; r.named {
+			near[r] = &r.key
 			continue
 		}
-		if r.up != nil {
-			r.near = r.up.near
-		}
 		r.key = session.Key{Tenant: r.key.Tenant, ID: TraceSession(r.row.Trace)}
-		if names := m.trace(r.row.Trace).names; r.near != nil {
-			r.key = *r.near
+		if names := m.trace(r.row.Trace).names; near[r] != nil {
+			r.key = *near[r]
 		} else if len(names) == 1 {
 			for key := range names {
 				r.key = key
@@ -297,50 +258,39 @@ func (m *mapper) around() {
 		if up := r.up; up != nil {
 			r.in, r.inTurn, r.inKey, r.utility, r.depth = up.in, up.inTurn, up.inKey, up.utility, up.depth+1
 			r.hidden = up.hidden
-			switch up.role {
-			case roleRun, roleWrapper:
-				r.in, r.inTurn, r.inKey, r.utility = up, nil, "", false
-			case roleTool:
-				r.in, r.inTurn, r.inKey, r.utility = up.first(), nil, "", false
-			case roleTurn:
+			switch {
+			case up.isRun() || up.role == roleTool:
+				r.in, r.inTurn, r.inKey, r.utility = cmp.Or(up.same, up), nil, "", false
+			case up.role == roleTurn:
 				r.inTurn = up
 			}
 			r.utility = r.utility || up.rule.Utility
-			r.inKey = cmp.Or(r.inKey, up.text(fieldRun))
+			r.inKey = cmp.Or(r.inKey, up.text("run"))
 		}
 		kind := t.kinds[r.row.Parent]
 		r.hidden = r.hidden || kind == session.KindTurn || kind == session.KindToolCall || t.covers(r.start)
+		inTool := r.in != nil && r.in.role == roleTool
 		switch {
-		case r.hidden:
+		case r.hidden, r.role == roleWrapper && r.in != nil && !inTool:
 			r.role = roleLink
-		case r.role == roleWrapper && r.in != nil && r.in.role != roleTool:
-			r.role = roleLink
-		case r.role == roleTool && r.in != nil && r.in.role == roleTool && r.isSameCall(r.in):
+		case r.role == roleTool && inTool && r.isSameCall(r.in):
 			r.same = r.in
 		}
-		if r.role == roleRun || r.role == roleWrapper {
+		if r.isRun() {
 			t.runs = append(t.runs, r)
 		}
 	}
 }
 
-// first returns the outermost record of the tool call.
-func (r *record) first() *record {
-	if r.same != nil {
-		return r.same
-	}
-	return r
-}
-
 // isSameCall reports whether a tool record right below another one reports the same call.
 func (r *record) isSameCall(outer *record) bool {
-	if r.inTurn != nil {
-		return false
+	alike := func(f field) (same, known bool) {
+		a, b := r.text(f), outer.text(f)
+		return a == b, a != "" && b != ""
 	}
-	id, outerID := r.text(fieldCall), outer.text(fieldCall)
-	if id != "" && outerID != "" {
-		return id == outerID
+	if same, known := alike("call"); known || r.inTurn != nil {
+		return same && r.inTurn == nil
 	}
-	name, outerName := r.text(fieldTool), outer.text(fieldTool)
-	return name == outerName || name == "" || outerName == ""
+	same, known := alike("tool")
+	return same || !known
 }

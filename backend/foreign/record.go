@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -14,32 +15,30 @@ import (
 
 // record is one foreign row as its source reads it.
 type record struct {
-	row    *session.Row
-	src    *Source
-	rule   *rule
-	role   role
-	log    bool // a log record, or an event of a span
-	event  bool
-	key    session.Key // session that it belongs to
-	named  bool        // its own id says so
-	start  int64       // unix ns
-	end    int64       // 0: unknown
-	bound  bool        // the record has no time
-	order  int64
-	up     *record // nearest record around it
-	kids   int
-	depth  int
-	near   *session.Key // that the nearest record around names, or it does
-	in     *record      // the run or tool call around it
-	inTurn *record      // the turn around it, within that
-	inKey  string       // a key of a run between them
-	same   *record      // of a tool record: the outermost one of the same call
-	hidden bool         // spans of this format say it better
-	// utility reports that a record around says so.
-	utility bool
+	row   *session.Row
+	src   *Source
+	rule  *rule
+	role  role
+	log   bool        // a log record, or an event of a span
+	key   session.Key // session that it belongs to
+	named bool        // its own id says so
+	start int64       // unix ns
+	end   int64       // 0: unknown
+	bound bool        // the record has no time
+	order int64
+	usage *spans.Usage
+
+	up      *record // nearest record around it
+	kids    int
+	depth   int
+	in      *record // the run or tool call around it
+	inTurn  *record // the turn around it, within that
+	inKey   string  // a key of a run between them
+	same    *record // of a tool record: the outermost one of the same call
+	hidden  bool    // spans of this format say it better
+	utility bool    // a record around says so
 	run     *run
 	call    *call
-	usage   *spans.Usage
 }
 
 type spanKey struct {
@@ -49,49 +48,40 @@ type spanKey struct {
 
 // newRecord reads a row; nil if the rules of today have no role for it.
 func (t *Table) newRecord(row *session.Row) *record {
-	name, sig := row.Attr(NameKey).Str(), Span
-	switch row.Attr(SignalKey).Str() {
-	case Log.String():
-		sig = Log
-	case SpanEvent.String():
-		sig = SpanEvent
-	}
-	r := &record{row: row, src: t.byName[row.Attr(SourceKey).Str()], log: sig != Span, event: sig == SpanEvent}
+	sig := Signal(row.Attr(SignalKey).Str())
+	r := &record{row: row, src: t.byName[row.Attr(SourceKey).Str()], log: sig != Span, key: row.Session}
 	if r.src != nil {
-		r.rule = r.src.rule(sig, name, func(key string) session.Value { return row.Attr(attribute.Key(key)) })
+		r.rule = r.src.rule(sig, row.Attr(NameKey).Str(), func(key string) session.Value { return row.Attr(attribute.Key(key)) })
 	}
 	if r.rule == nil {
 		return nil
 	}
-	r.role, r.key = r.rule.role, row.Session
-	r.named = !strings.HasPrefix(row.Session.ID, tracePrefix)
-	r.order = r.int(fieldOrder)
+	r.role, r.named = r.rule.Role, !strings.HasPrefix(row.Session.ID, tracePrefix)
+	r.order, _ = r.count("order")
 	r.start, r.end = row.Start, row.End
 	if r.log {
 		if r.start == 0 {
-			r.start = timeOf(r.value(fieldTime))
+			r.start = timeOf(r.value("time"))
 		}
 		r.end = r.start
-		if d, ok := r.value(fieldDuration).Double(); ok && d > 0 && d < 1e12 && r.spansTime() {
-			r.start = max(r.start-int64(d*1e6), min(r.start, 1))
+		if r.role == roleTurn || r.role == roleTool || r.role == roleCompaction { // it stands at the end of what took time
+			if d, ok := r.value("duration_ms").Double(); ok && d > 0 && d < 1e12 {
+				r.start = max(r.start-int64(d*1e6), min(r.start, 1))
+			}
 		}
 	}
 	r.bound = r.end == 0 && r.start == 0
-	if r.role == roleTurn || r.role == roleRun || r.role == roleWrapper {
+	if r.role == roleTurn || r.isRun() {
 		r.usage = r.counts()
 	}
 	return r
 }
 
-// spansTime reports whether the time of a log record is the end of something that took time.
-func (r *record) spansTime() bool {
-	return r.role == roleTurn || r.role == roleTool || r.role == roleCompaction
-}
+func (r *record) isRun() bool { return r.role == roleRun || r.role == roleWrapper }
 
 // value returns the first attribute of a field that is present and not empty; the zero Value if there is none.
 func (r *record) value(f field) session.Value {
-	for i := range r.src.keys[f] {
-		k := &r.src.keys[f][i]
+	for _, k := range r.src.keys[f] {
 		v := r.row.Attr(attribute.Key(k.attr))
 		if k.member != "" {
 			v = member(v.Str(), k.member)
@@ -105,9 +95,16 @@ func (r *record) value(f field) session.Value {
 
 func (r *record) text(f field) string { return r.value(f).Text() }
 
-func (r *record) int(f field) int64 {
-	n, _ := count(r.value(f))
-	return n
+// count returns a count: an int, a double without fraction, or either as text.
+func (r *record) count(f field) (int64, bool) {
+	v := r.value(f)
+	if n, ok := v.Int(); ok {
+		return n, n >= 0
+	}
+	if f, ok := v.Double(); ok && f >= 0 && f < 1<<53 && f == float64(int64(f)) {
+		return int64(f), true
+	}
+	return 0, false
 }
 
 // member returns a number or string of a JSON object.
@@ -127,53 +124,44 @@ func member(object, name string) session.Value {
 	return session.StringValue(raw)
 }
 
-// count reads a count: an int, a double without fraction, or either as text.
-func count(v session.Value) (int64, bool) {
-	if n, ok := v.Int(); ok {
-		return n, n >= 0
-	}
-	if f, ok := v.Double(); ok && f >= 0 && f < 1<<53 && f == float64(int64(f)) {
-		return int64(f), true
-	}
-	return 0, false
-}
+// usageFields are those of spans.Usage, in the order of turnUsage.
+var usageFields = [5]field{"input", "output", "reasoning", "cache_read", "cache_write"}
 
 // counts returns the counts of a record normalised by the rule of its source: input with cache, output with reasoning.
 // It returns nil if the record has neither input nor output.
 func (r *record) counts() *spans.Usage {
-	in, hasIn := count(r.value(fieldInput))
-	out, hasOut := count(r.value(fieldOutput))
-	if !hasIn && !hasOut {
+	u := &spans.Usage{}
+	known := 0
+	for i, n := range []*int64{&u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite} {
+		found, ok := r.count(usageFields[i])
+		if ok {
+			*n = min(found, 1<<50) // sums stay in range
+		}
+		if ok && i < 2 {
+			known++
+		}
+	}
+	if known == 0 {
 		return nil
 	}
-	u := &spans.Usage{Input: in, Output: out, Reasoning: r.int(fieldReasoning),
-		CacheRead: r.int(fieldCacheRead), CacheWrite: r.int(fieldCacheWrite)}
-	const most = 1 << 50 // sums stay in range
-	for _, n := range []*int64{&u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite} {
-		*n = min(*n, most)
-	}
-	if r.src.rule1 == spans.UsageRuleExcludesCache || r.src.rule1 == spans.UsageRuleExcludesCacheAndReasoning {
+	rule := spans.UsageRule(r.src.Usage)
+	if rule == spans.UsageRuleExcludesCache || rule == spans.UsageRuleExcludesCacheAndReasoning {
 		u.Input += u.CacheRead + u.CacheWrite
 	}
-	if r.src.rule1 == spans.UsageRuleExcludesReasoning || r.src.rule1 == spans.UsageRuleExcludesCacheAndReasoning {
+	if rule == spans.UsageRuleExcludesReasoning || rule == spans.UsageRuleExcludesCacheAndReasoning {
 		u.Output += u.Reasoning
 	}
 	return u
 }
 
-// reporter is what one program reports a turn or tool call by, at most once: a rule of a source.
-func (r *record) reporter() reporter { return reporter{r.src, r.rule.id} }
-
-type reporter struct {
-	src  *Source
-	rule int
-}
-
-// less orders records by time, then by their own order, then by id.
+// compareRecords orders records by time, then by their own order, then by id.
 func compareRecords(a, b *record) int {
 	return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.order, b.order), cmp.Compare(a.end, b.end),
 		slices.Compare(a.row.Trace[:], b.row.Trace[:]), slices.Compare(a.row.Span[:], b.row.Span[:]))
 }
+
+// spansFirst orders records of spans before those of logs.
+func spansFirst(a, b *record) int { return cmp.Compare(bit(a.log), bit(b.log)) }
 
 // items returns the items of the list of a field as the row has them; nil if it has none, or only a placeholder.
 func (r *record) items(f field) []string {
@@ -189,12 +177,7 @@ func (r *record) items(f field) []string {
 }
 
 // placeholders are the items of words that stand for content that the source withheld.
-var placeholders = func() (out []string) {
-	for _, word := range []string{"<REDACTED>", "[REDACTED]", ""} {
-		out = append(out, ItemOf(word))
-	}
-	return out
-}()
+var placeholders = []string{ItemOf("<REDACTED>"), ItemOf("[REDACTED]"), ItemOf("")}
 
 // ItemOf returns the item of a list for a body.
 func ItemOf(body string) string {
@@ -203,10 +186,10 @@ func ItemOf(body string) string {
 
 // success returns whether a call succeeded, if the record says so.
 func (r *record) success() (ok, known bool) {
-	if code, has := r.value(fieldExit).Int(); has && code != 0 {
+	if code, has := r.value("exit").Int(); has && code != 0 {
 		return false, true
 	}
-	switch strings.ToLower(r.text(fieldSuccess)) {
+	switch strings.ToLower(r.text("success")) {
 	case "true", "success", "ok", "completed":
 		return true, true
 	case "false", "error", "failed", "failure":
@@ -218,17 +201,34 @@ func (r *record) success() (ok, known bool) {
 
 // action returns what a permission decided; "" where the source does not say, or nobody was asked.
 func (r *record) action() spans.Action {
-	word := strings.ToLower(r.text(fieldDecision))
-	switch {
-	case slices.Contains(allowed, word), strings.HasPrefix(word, "approved"):
+	switch word := strings.ToLower(r.text("decision")); {
+	case slices.Contains([]string{"accept", "accepted", "allow", "allowed", "auto_accept", "modify"}, word),
+		strings.HasPrefix(word, "approved"):
 		return spans.ActionAllow
-	case slices.Contains(refused, word):
+	case slices.Contains([]string{"reject", "rejected", "deny", "denied", "abort", "timed_out", "cancel"}, word):
 		return spans.ActionDeny
 	}
 	return ""
 }
 
-var (
-	allowed = []string{"accept", "accepted", "allow", "allowed", "auto_accept", "modify"}
-	refused = []string{"reject", "rejected", "deny", "denied", "abort", "timed_out", "cancel"}
-)
+// callID returns the id that a record has of its call: of a turn that of the reply.
+func (r *record) callID() string {
+	if r.role == roleTurn || r.role == roleContent {
+		return r.text("response")
+	}
+	return r.text("call")
+}
+
+// timeOf reads a time: RFC 3339, or unix seconds, milliseconds, microseconds or nanoseconds, by their size.
+func timeOf(v session.Value) int64 {
+	if at, err := time.Parse(time.RFC3339Nano, v.Str()); err == nil && at.Year() > 1970 && at.Year() < 2262 {
+		return at.UnixNano()
+	}
+	n, _ := v.Double()
+	for _, unit := range []float64{1e9, 1e6, 1e3, 1} {
+		if ns := n * unit; ns > 1e17 && ns < 9e18 { // 1973 to 2255
+			return int64(ns)
+		}
+	}
+	return 0
+}

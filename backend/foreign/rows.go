@@ -30,25 +30,21 @@ func (a *attrs) add(key attribute.Key, v session.Value) {
 
 func (a *attrs) text(key attribute.Key, s string) { a.add(key, session.StringValue(s)) }
 
-func (a *attrs) number(key attribute.Key, v session.Value) {
-	if n, ok := count(v); ok {
+func (a *attrs) count(key attribute.Key, r *record, f field) {
+	if n, ok := r.count(f); ok {
 		a.add(key, session.IntValue(n))
 	}
 }
 
-// usage adds counts under keys for input, output, reasoning, cache read and cache write.
+// usage adds the counts of a record under keys, which are in the order of usageFields.
 func (a *attrs) usage(r *record, keys [5]attribute.Key) {
 	u := r.usage
-	a.add(keys[0], session.IntValue(u.Input))
-	a.add(keys[1], session.IntValue(u.Output))
-	for i, n := range []int64{u.Reasoning, u.CacheRead, u.CacheWrite} {
-		if n > 0 {
-			a.add(keys[2+i], session.IntValue(n))
+	for i, n := range []int64{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite} {
+		if i < 2 || n > 0 {
+			a.add(keys[i], session.IntValue(n))
 		}
 	}
-	if r.src.rule1 != "" {
-		a.text(spans.UsageRuleKeyKey, string(r.src.rule1))
-	}
+	a.text(spans.UsageRuleKeyKey, string(r.src.Usage))
 }
 
 var turnUsage = [5]attribute.Key{spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey, spans.GenAIUsageReasoningKey,
@@ -73,13 +69,10 @@ func (m *mapper) rows() []session.Row {
 	var runs []*run
 	seen := map[*run]bool{}
 	for _, r := range m.all {
-		if r.run == nil {
+		if r.run == nil || r.run.find().gone || seen[r.run.find()] {
 			continue
 		}
 		n := r.run.find()
-		if n.gone || seen[n] {
-			continue
-		}
 		seen[n] = true
 		runs = append(runs, n)
 		if n.call != nil && n.call.call != nil {
@@ -133,7 +126,7 @@ func (w *writer) put(row session.Row, a attrs, recs ...*record) {
 		}
 	}
 	a.text(spans.RecordingKindKey, string(recording))
-	if len(recs) > 0 && recs[0].bound {
+	if recs[0].bound {
 		a.text(spans.StartTimeKey, string(spans.TimeSourceBound))
 	}
 	slices.SortStableFunc(a, func(x, y session.Attr) int { return strings.Compare(x.Key, y.Key) })
@@ -148,27 +141,29 @@ func derived(r *record, word string) session.SpanID {
 }
 
 func (w *writer) run(n *run) {
-	var recs []*record // those that are of the run itself
+	own := slices.Clone(n.starts) // records of the run itself
 	if n.rec != nil {
-		recs = append(recs, n.rec)
+		own = slices.Insert(own, 0, n.rec)
 	}
-	recs = append(recs, n.starts...)
-	var first, all []*record
-	for _, t := range n.turns {
-		all = append(all, t.recs[0])
+	var inside []*record
+	for _, t := range slices.Concat(n.turns, n.tools) {
+		inside = append(inside, t.main())
 	}
-	for _, t := range n.tools {
-		all = append(all, t.main())
+	inside = append(inside, n.notes...)
+	var prompt []string
+	for _, r := range append(slices.Clip(own), n.outer) {
+		if prompt == nil && r != nil {
+			prompt = r.items("prompt")
+		}
 	}
-	if all = append(all, n.notes...); len(recs) == 0 {
-		first = []*record{slices.MinFunc(all, compareRecords)}
-		recs = first
+	if len(own) == 0 {
+		own = []*record{slices.MinFunc(inside, compareRecords)}
 	}
-	row := w.row(n, session.KindRun, recs[0], n.start(), max(n.last, n.start()))
+	row := w.row(n, session.KindRun, own[0], n.start(), max(n.last, n.start()))
 	var a attrs
-	a.text(spans.DialectKey, w.dialect(n, recs, all).Name())
+	a.text(spans.DialectKey, w.dialect(n, own, inside).Name)
 	if n.rec == nil {
-		row.Span, row.Parent, row.Failed = derived(recs[0], "run "+n.id()), session.SpanID{}, false
+		row.Span, row.Parent, row.Failed = derived(own[0], "run "+n.id()), session.SpanID{}, false
 		a.text(spans.EndTimeKey, string(spans.TimeSourceBound))
 	} else if n.rec.end > 0 {
 		row.End = max(n.rec.end, n.start())
@@ -178,9 +173,9 @@ func (w *writer) run(n *run) {
 	}
 	a.text(spans.AgentNameKey, w.agent(n))
 	for _, t := range n.turns {
-		if v := pick(t.recs, fieldModel); !t.utility() && !v.IsZero() {
+		if v := pick(t.recs, "model"); !t.utility() && !v.IsZero() {
 			a.add(spans.RequestModelKey, v)
-			a.add(spans.ProviderNameKey, pick(t.recs, fieldProvider))
+			a.add(spans.ProviderNameKey, pick(t.recs, "provider"))
 			break
 		}
 	}
@@ -209,23 +204,14 @@ func (w *writer) run(n *run) {
 	slices.SortFunc(row.Events, func(a, b session.Event) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Seq, b.Seq), strings.Compare(a.Type, b.Type))
 	})
-	var prompt []string
-	for _, r := range append(recs[:len(recs):len(recs)], n.outer) {
-		if prompt == nil && r != nil && len(first) == 0 {
-			prompt = r.items(fieldPrompt)
-		}
+	if len(n.turns) == 0 {
+		row.Lists = lists(spans.ListOutside, prompt)
 	}
-	if len(n.turns) == 0 && prompt != nil {
-		row.Lists = append(row.Lists, list(spans.ListOutside, prompt))
+	other := slices.IndexFunc(inside, func(r *record) bool { return r.log != own[0].log })
+	if other >= 0 {
+		own = append(slices.Clip(own), inside[other])
 	}
-	signals := recs
-	for _, r := range all {
-		if r.log != recs[0].log {
-			signals = append(signals[:len(signals):len(signals)], r)
-			break
-		}
-	}
-	w.put(row, a, signals...)
+	w.put(row, a, own...)
 	for _, t := range n.turns {
 		var input []string
 		if !t.utility() {
@@ -243,60 +229,53 @@ func (w *writer) run(n *run) {
 		case roleCompaction:
 			w.compaction(n, r)
 		case rolePermission:
-			w.permission(n, r, session.NoTurn, "", r.text(fieldTool))
+			w.permission(n, r, session.NoTurn, "", r.text("tool"))
 		}
 	}
 }
 
 // dialect returns the source of a run: of its own record, else of the first of its turns.
-func (w *writer) dialect(n *run, recs, all []*record) *Source {
-	if n.rec != nil && n.rec.role == roleRun || len(all) == 0 {
-		return recs[0].src
+func (w *writer) dialect(n *run, own, inside []*record) *Source {
+	if n.rec != nil && n.rec.role == roleRun || len(inside) == 0 {
+		return own[0].src
 	}
-	return all[0].src
+	return inside[0].src
 }
 
 // agent returns the name of the agent of a run.
 func (w *writer) agent(n *run) (name string) {
 	for _, r := range []*record{n.rec, n.outer, n.call} {
 		if r != nil && name == "" {
-			name = r.text(fieldAgentName)
+			name = r.text("agent_name")
 		}
 	}
 	for _, t := range n.turns {
-		name = cmp.Or(name, pick(t.recs, fieldAgentName).Text())
+		name = cmp.Or(name, pick(t.recs, "agent_name").Text())
 	}
 	return name
 }
 
-// list returns a list of items that are there.
-func list(name string, items []string) session.List {
-	return session.List{Name: name, Count: int64(len(items)), Items: items}
+// lists returns a list of items, none where there are none.
+func lists(name string, items []string) []session.List {
+	if len(items) == 0 {
+		return nil
+	}
+	return []session.List{{Name: name, Count: int64(len(items)), Items: items}}
 }
 
-// find returns the items of a field that records have, the innermost record first.
-func find(recs []*record, f field) []string {
+// content returns the items of a field that records of a call have, the innermost first, else records of content.
+func content(recs, contents []*record, f field) []string {
 	for _, r := range slices.Backward(recs) {
 		if items := r.items(f); items != nil {
 			return items
 		}
 	}
-	return nil
-}
-
-// content returns the items of a field that records of the call itself have, else those of records of content.
-func content(recs, contents []*record, f field) []string {
-	if items := find(recs, f); items != nil {
-		return items
-	}
 	var out []string
 	for _, r := range contents {
-		if r.rule.As == "" {
-			if items := r.items(f); items != nil {
-				return items
-			}
-		} else if fieldOf(r.rule.As) == f {
-			out = append(out, r.items(fieldMessage)...)
+		if items := r.items(f); items != nil && r.rule.As == "" {
+			return items
+		} else if r.rule.As == f {
+			out = append(out, r.items("message")...)
 		}
 	}
 	return out
@@ -315,16 +294,18 @@ func (w *writer) turn(n *run, t *call, input []string) {
 	row := w.row(n, session.KindTurn, r, t.start, t.end)
 	row.Turn = t.index
 	var a attrs
-	a.add(spans.RequestModelKey, pick(t.recs, fieldModel))
-	a.add(spans.ResponseModelKey, pick(t.recs, fieldAnswered))
-	a.add(spans.ProviderNameKey, pick(t.recs, fieldProvider))
-	a.text(spans.ResponseIDKey, pick(t.recs, fieldResponse).Text())
-	a.text(spans.TurnStopReasonKey, stopReason(pick(t.recs, fieldStop)))
-	a.number(spans.TurnAttemptsKey, pick(t.recs, fieldAttempts))
-	if ms, ok := pick(t.recs, fieldFirst).Double(); ok && ms > 0 && ms < 1e12 {
+	a.add(spans.RequestModelKey, pick(t.recs, "model"))
+	a.add(spans.ResponseModelKey, pick(t.recs, "answered_model"))
+	a.add(spans.ProviderNameKey, pick(t.recs, "provider"))
+	a.text(spans.ResponseIDKey, pick(t.recs, "response").Text())
+	a.text(spans.TurnStopReasonKey, stopReason(pick(t.recs, "stop")))
+	for _, x := range slices.Backward(t.recs) {
+		a.count(spans.TurnAttemptsKey, x, "attempts")
+	}
+	if ms, ok := pick(t.recs, "first_ms").Double(); ok && ms > 0 && ms < 1e12 {
 		a.add(spans.TimeToFirstChunkKey, session.DoubleValue(ms/1e3))
 	}
-	if cost, ok := pick(t.recs, fieldCost).Double(); ok && cost >= 0 {
+	if cost, ok := pick(t.recs, "cost").Double(); ok && cost >= 0 {
 		a.add(spans.TurnCostKey, session.DoubleValue(cost))
 		a.text(spans.TurnCostCurrencyKey, "USD")
 	}
@@ -334,7 +315,6 @@ func (w *writer) turn(n *run, t *call, input []string) {
 	if t.utility() {
 		a.text(spans.TurnPurposeKey, string(spans.PurposeUtility))
 	}
-	row.Failed = r.row.Failed
 	for _, x := range t.recs {
 		ok, known := x.success()
 		row.Failed = row.Failed || x.rule.Failed || known && !ok
@@ -343,40 +323,32 @@ func (w *writer) turn(n *run, t *call, input []string) {
 		a.text(spans.ErrorTypeKeyKey, string(spans.ErrorTypeProvider))
 		a.text(spans.ErrorMessageKey, message(t.recs))
 	}
-	add := func(name string, items []string) {
-		if len(items) > 0 {
-			row.Lists = append(row.Lists, list(name, items))
-		}
-	}
-	request := content(t.recs, t.contents, fieldRequest)
-	add(spans.ListRequest, request)
+	request := content(t.recs, t.contents, "request")
+	row.Lists = lists(spans.ListRequest, request)
 	if request == nil {
-		add(spans.ListInput, input)
+		row.Lists = lists(spans.ListInput, input)
 	}
-	add(spans.ListOutput, content(t.recs, t.contents, fieldReply))
+	row.Lists = append(row.Lists, lists(spans.ListOutput, content(t.recs, t.contents, "reply"))...)
 	var params []string
-	for _, p := range []struct {
-		field
-		spans.ProvenanceKind
-	}{{fieldSystem, spans.ProvenanceSystem}, {fieldTools, spans.ProvenanceTools}} {
-		for _, item := range content(t.recs, t.contents, p.field) {
+	for _, f := range []field{"system", "tools"} { // as the kinds of provenance are named
+		for _, item := range content(t.recs, t.contents, f) {
 			if it, err := spans.ParseItem(item); err == nil {
-				it.Provenance = string(p.ProvenanceKind)
+				it.Provenance = string(f)
 				params = append(params, it.Encode())
 			}
 		}
 	}
-	add(spans.ListParams, params)
+	row.Lists = append(row.Lists, lists(spans.ListParams, params)...)
 	w.put(row, a, t.recs...)
 }
 
 // message returns what records say of a failure.
 func message(recs []*record) string {
-	text := pick(recs, fieldError).Text()
+	text := pick(recs, "error").Text()
 	for _, r := range slices.Backward(recs) {
 		text = cmp.Or(text, r.row.Attr(StatusKey).Text())
 	}
-	return cmp.Or(text, pick(recs, fieldErrorType).Text())
+	return cmp.Or(text, pick(recs, "error_type").Text())
 }
 
 // stopReason returns a stop reason, also of a list of one as text.
@@ -387,24 +359,13 @@ func stopReason(v session.Value) string {
 	return strings.Trim(v.Text(), `[]"`)
 }
 
-// id returns the id of a call, else its name.
-func (c *call) id() string {
-	for _, r := range c.all() {
-		if id := r.text(fieldCall); id != "" {
-			return id
-		}
-	}
-	return c.name()
-}
-
 func (w *writer) tool(n *run, t *call, ordinals map[string]int64) {
-	r := t.main()
+	r, id, outcome := t.main(), t.id(), t.outcome()
 	row := w.row(n, session.KindToolCall, r, t.start, t.end)
 	if t.turn != nil {
 		row.Turn = t.turn.index
 	}
 	var a attrs
-	id := t.id()
 	a.text(spans.ToolCallIDKey, id)
 	address := id + "\x00" + session.IntValue(row.Turn).Text()
 	if ordinals[address] > 0 {
@@ -412,30 +373,25 @@ func (w *writer) tool(n *run, t *call, ordinals map[string]int64) {
 	}
 	ordinals[address]++
 	a.text(spans.ToolNameKey, t.name())
-	outcome := t.outcome()
 	a.text(spans.ToolOutcomeKey, string(outcome))
 	if row.Failed = outcome == spans.OutcomeError; row.Failed {
 		a.text(spans.ErrorTypeKeyKey, string(spans.ErrorTypeTool))
 		a.text(spans.ErrorMessageKey, message(t.recs))
 	}
-	if child := w.children[t]; child != nil && !child.gone {
+	if child := w.children[t]; child != nil {
 		a.text(spans.ToolChildRunIDKey, child.id())
 		if child.key != n.key {
 			a.text(spans.ToolChildSessionIDKey, child.key.ID)
 		}
 	}
-	args, result := content(t.all(), nil, fieldArgs), content(t.recs, t.contents, fieldResult)
+	args, result := content(t.all(), nil, "args"), content(t.recs, t.contents, "result")
 	if args == nil {
-		args = content(t.recs, t.contents, fieldRequest)
+		args = content(t.recs, t.contents, "request")
 	}
 	if result == nil {
-		result = content(t.recs, t.contents, fieldReply)
+		result = content(t.recs, t.contents, "reply")
 	}
-	for _, l := range []session.List{list(spans.ListArgs, args), list(spans.ListResult, result)} {
-		if l.Count > 0 {
-			row.Lists = append(row.Lists, l)
-		}
-	}
+	row.Lists = append(lists(spans.ListArgs, args), lists(spans.ListResult, result)...)
 	if len(t.recs) == 0 {
 		row.Span, row.End = derived(r, "tool"), 0
 		if outcome != "" {
@@ -458,19 +414,18 @@ func (w *writer) tool(n *run, t *call, ordinals map[string]int64) {
 func (w *writer) permission(n *run, r *record, turn int64, call, tool string) {
 	row := w.row(n, session.KindPermission, r, r.start, r.end)
 	row.Span, row.Failed, row.Turn = derived(r, "permission"), false, turn
+	var a attrs
 	if r.role != rolePermission {
 		row.End = row.Start
+	} else if !r.log && r.end > r.start {
+		a.add(spans.PermissionWaitKey, session.IntValue(r.end-r.start))
 	}
-	var a attrs
 	a.text(spans.ToolCallIDKey, call)
 	a.text(spans.ToolNameKey, tool)
 	a.text(spans.PermissionActionKey, string(r.action()))
-	a.text(spans.PermissionOutcomeKey, r.text(fieldDecision))
-	a.text(spans.PermissionSourceKeyKey, r.text(fieldDecider))
-	a.add(spans.PermissionReasonKey, r.value(fieldReason))
-	if !r.log && r.end > r.start {
-		a.add(spans.PermissionWaitKey, session.IntValue(r.end-r.start))
-	}
+	a.text(spans.PermissionOutcomeKey, r.text("decision"))
+	a.text(spans.PermissionSourceKeyKey, r.text("decider"))
+	a.add(spans.PermissionReasonKey, r.value("reason"))
 	w.put(row, a, r)
 }
 
@@ -482,10 +437,10 @@ func (w *writer) compaction(n *run, r *record) {
 	}
 	var a attrs
 	a.text(spans.CompactionKindKeyKey, string(kind))
-	a.add(spans.CompactionTriggerKey, r.value(fieldTrigger))
-	a.number(spans.CompactionInputTokensKey, r.value(fieldBefore))
-	a.number(spans.CompactionOutputTokensKey, r.value(fieldAfter))
-	a.number(spans.CompactionMessagesSummarizedKey, r.value(fieldRemoved))
+	a.add(spans.CompactionTriggerKey, r.value("trigger"))
+	a.count(spans.CompactionInputTokensKey, r, "before")
+	a.count(spans.CompactionOutputTokensKey, r, "after")
+	a.count(spans.CompactionMessagesSummarizedKey, r, "removed")
 	if ok, known := r.success(); known {
 		a.add(spans.CompactionAppliedKey, session.BoolValue(ok))
 	}

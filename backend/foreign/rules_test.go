@@ -48,7 +48,7 @@ func TestSpellings(t *testing.T) {
 			}
 		},
 		"logs without trace ids": func(r *session.Row) {
-			if r.Attr(SignalKey).Str() == Log.String() {
+			if r.Attr(SignalKey).Str() == string(Log) {
 				r.Trace, r.Parent = TraceOf(r.Session), session.SpanID{}
 			}
 		},
@@ -245,7 +245,7 @@ func TestSettings(t *testing.T) {
 	for scope, want := range map[string]string{"shop.agent": "shop c1", "other": "genai s1"} {
 		s := table.Scope(scope)
 		m, ok := s.Match(Span, "chat", s.Mark("gen_ai.operation.name"), get)
-		if !ok || m.Source.Name()+" "+m.Session != want {
+		if !ok || m.Source.Name+" "+m.Session != want {
 			t.Errorf("%s: %+v", scope, m)
 		}
 	}
@@ -254,20 +254,17 @@ func TestSettings(t *testing.T) {
 - {name: x, like: nobody, keys: [a], roles: [{name: y, failed: maybe}]}
 - 7
 `)
-	want := `sources[0].scope: no such key
-sources[1].keys: not a map
-sources[1].roles[0].failed: not true or false
-sources[2]: not a map`
-	if err == nil || err.Error() != want {
-		t.Errorf("%v", err)
-	}
-	_, err = read(`[{title: x, keys: {sesion: a}, roles: [{role: runs, signal: spam, as: text}], usage: sum}]`)
-	want = `sources[0].name: missing
-sources[0].keys.sesion: no such field
-sources[0].usage: no rule "sum"
-sources[0].roles[0].role: no role "runs"
-sources[0].roles[0].signal: "spam" is not span, event, log or any
-sources[0].roles[0].as: no field "text"`
+	want := `sources[0]: no field "sesion"
+sources[0]: no field "text"
+sources[0]: no role "runs"
+sources[0]: no signal "spam"
+sources[0]: no key "scope"
+sources[0]: no usage "yes"
+sources[0]: name is missing
+sources[1]: cannot unmarshal !!seq into map[field]words
+sources[1]: cannot unmarshal !!str ` + "`maybe`" + ` into bool
+sources[2]: cannot unmarshal !!int ` + "`7`" + ` into Source
+sources: x: there is no other source "nobody" to be like`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}

@@ -29,11 +29,29 @@ type run struct {
 
 // runName names a run by what is known of it.
 type runName struct {
-	kind  string // span, key, agent, call, trace, start or session
-	key   session.Key
-	trace session.TraceID
-	span  session.SpanID
-	text  string
+	kind kind
+	key  session.Key
+	text string
+	at   spanKey
+}
+
+// kind is what a run is known by. Of two pieces of one run the lower kind names it.
+type kind uint8
+
+const (
+	byKey     kind = iota // of a prompt
+	byAgent               // the id of a sub-agent
+	bySpan                // its own span
+	byCall                // the tool call that it stands below
+	byStart               // the log record that begins it
+	byTrace               // a trace without runs
+	bySession             // a session without any
+)
+
+func compareRuns(a, b *run) int {
+	x, y := a.name, b.name
+	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.text, y.text),
+		slices.Compare(x.at.trace[:], y.at.trace[:]), slices.Compare(x.at.span[:], y.at.span[:]))
 }
 
 // find returns the whole that a run is a part of.
@@ -56,29 +74,30 @@ func (m *mapper) run(n runName) *run {
 	return r.find()
 }
 
+func (r *record) at() spanKey { return spanKey{r.row.Trace, r.row.Span} }
+
 func (m *mapper) spanRun(r *record) *run {
-	n := m.run(runName{kind: "span", key: r.key, trace: r.row.Trace, span: r.row.Span})
+	n := m.run(runName{kind: bySpan, key: r.key, at: r.at()})
 	n.rec = cmp.Or(n.rec, r)
 	return n
 }
 
 func (m *mapper) keyRun(key session.Key, text string) *run {
-	return m.run(runName{kind: "key", key: key, text: text})
+	return m.run(runName{kind: byKey, key: key, text: text})
 }
 
 // callRun returns the run of what stands below a tool call without a run of its own.
 func (m *mapper) callRun(key session.Key, call *record) *run {
-	n := runName{kind: "call", key: key, text: call.text(fieldCall)}
+	n := runName{kind: byCall, key: key, text: call.text("call")}
 	if n.text == "" {
-		n.trace, n.span = call.row.Trace, call.row.Span
+		n.at = call.at()
 	}
 	r := m.run(n)
 	r.call = cmp.Or(r.call, call)
 	return r
 }
 
-// join makes two runs one. Which of them is the whole changes no result but the name: one by key or agent is preferred,
-// then one with a span.
+// join makes two runs one. Which of them is the whole changes no result but the name.
 func (m *mapper) join(a, b *run) *run {
 	a, b = a.find(), b.find()
 	if a == b || a.key != b.key {
@@ -89,25 +108,19 @@ func (m *mapper) join(a, b *run) *run {
 	}
 	b.into = a
 	a.rec, a.call = cmp.Or(a.rec, b.rec), cmp.Or(a.call, b.call)
-	a.starts = append(a.starts, b.starts...)
-	if a.first == 0 || b.first != 0 && b.first < a.first {
-		a.first = b.first
-	}
-	a.last = max(a.last, b.last)
+	a.include(b.first, b.last)
 	return a
 }
 
-var runRank = []string{"key", "agent", "span", "call", "start", "trace", "session"}
-
-func compareRuns(a, b *run) int {
-	x, y := a.name, b.name
-	return cmp.Or(cmp.Compare(slices.Index(runRank, x.kind), slices.Index(runRank, y.kind)),
-		cmp.Compare(x.text, y.text), slices.Compare(x.trace[:], y.trace[:]), slices.Compare(x.span[:], y.span[:]))
+func (r *run) include(first, last int64) {
+	if r.first == 0 || first != 0 && first < r.first {
+		r.first = first
+	}
+	r.last = max(r.last, last)
 }
 
 // parent returns the run that a run belongs to, nil if it has none or that is not known.
-func (r *run) parent() *run {
-	var p *run
+func (r *run) parent() (p *run) {
 	switch r = r.find(); {
 	case r.call != nil && r.call.run != nil:
 		p = r.call.run.find()
@@ -135,54 +148,45 @@ func (r *run) root() *run {
 
 // put places a record in a run.
 func (m *mapper) put(r *record, in *run) {
-	r.run = in
-	if r.bound || r.role == roleNote {
-		return
+	if r.run = in; !r.bound && r.role != roleNote {
+		in.find().include(r.start, max(r.start, r.end))
 	}
-	if in = in.find(); in.first == 0 || r.start < in.first {
-		in.first = r.start
-	}
-	in.last = max(in.last, r.start, r.end)
 }
 
 // place finds the run of each record: of spans by what is around them, of log records by span, key, trace or order.
 func (m *mapper) place() {
 	var late, with []*record // with are in the run of the tool call around them
 	for _, r := range m.all {
-		key := r.text(fieldRun)
-		switch r.role {
-		case roleLink, roleContent:
+		key, agent := r.text("run"), r.text("agent")
+		inTool := r.in != nil && r.in.role == roleTool
+		switch {
+		case r.role == roleLink || r.role == roleContent:
 			if r.log && r.up == nil && key != "" {
 				r.run = m.keyRun(r.key, key)
 			}
-			continue
-		case roleRun, roleWrapper:
+		case r.isRun():
 			n := m.spanRun(r)
-			if r.in != nil && r.in.role == roleTool {
+			if inTool {
 				n.call = cmp.Or(n.call, r.in)
 			}
 			if key != "" && m.keyRun(r.key, key).rec == nil { // a later run that uses the key again is one of its own
 				n = m.join(m.keyRun(r.key, key), n)
 			}
 			m.put(r, n)
-			continue
-		}
-		agent := r.text(fieldAgent)
-		switch call := r.in; {
 		case r.same != nil:
 			with = append(with, r)
 		case agent != "" && !r.log:
-			n := m.run(runName{kind: "agent", key: r.key, text: agent})
-			if call != nil && call.role == roleTool && r.role != rolePermission {
-				n = m.join(n, m.callRun(r.key, call))
+			n := m.run(runName{kind: byAgent, key: r.key, text: agent})
+			if inTool && r.role != rolePermission {
+				n = m.join(n, m.callRun(r.key, r.in))
 			}
 			m.put(r, n)
-		case call != nil && call.role == roleTool && (r.log || r.role == rolePermission || r.role == roleNote):
+		case inTool && (r.log || r.role == rolePermission || r.role == roleNote):
 			with = append(with, r)
-		case call != nil && call.role == roleTool:
-			m.put(r, m.callRun(r.key, call))
-		case call != nil && call.key == r.key:
-			m.put(r, m.spanRun(call))
+		case inTool:
+			m.put(r, m.callRun(r.key, r.in))
+		case r.in != nil && r.in.key == r.key:
+			m.put(r, m.spanRun(r.in))
 		case cmp.Or(key, r.inKey) != "":
 			m.put(r, m.keyRun(r.key, cmp.Or(key, r.inKey)))
 		default:
@@ -197,7 +201,7 @@ func (m *mapper) place() {
 	}
 	for _, r := range late {
 		if n := m.orphan(r); !r.log && (n != nil || talk[r.row.Trace]) {
-			m.put(r, cmp.Or(n, m.run(runName{kind: "trace", key: r.key, trace: r.row.Trace})))
+			m.put(r, cmp.Or(n, m.run(runName{kind: byTrace, key: r.key, at: spanKey{trace: r.row.Trace}})))
 		} else {
 			logs = append(logs, r) // also tool calls that have a trace to themselves
 		}
@@ -217,15 +221,15 @@ func (m *mapper) place() {
 // no span has a run.
 func (m *mapper) keyed() {
 	for _, r := range m.all {
-		key := r.text(fieldRun)
+		key := r.text("run")
 		if !r.log || key == "" {
 			continue
 		}
-		n := m.runs[runName{kind: "trace", key: r.key, trace: r.row.Trace}]
+		n := m.runs[runName{kind: byTrace, key: r.key, at: spanKey{trace: r.row.Trace}}]
 		switch {
 		case r.run != nil && r.run.find() != m.keyRun(r.key, key):
 			m.join(m.keyRun(r.key, key), r.run.root())
-		case n != nil && n.find().name.kind == "trace":
+		case n != nil && n.find().name.kind == byTrace:
 			m.join(m.keyRun(r.key, key), n)
 		}
 	}
@@ -236,7 +240,7 @@ func (m *mapper) keyed() {
 func (m *mapper) again() {
 	starts := map[*run][]*record{}
 	for _, r := range m.ordered {
-		if r.role == roleStart && r.run != nil && r.run.find().name.kind == "key" && r.run.find().rec == nil {
+		if r.role == roleStart && r.run != nil && r.run.find().name.kind == byKey && r.run.find().rec == nil {
 			starts[r.run.find()] = append(starts[r.run.find()], r)
 		}
 	}
@@ -244,14 +248,12 @@ func (m *mapper) again() {
 		if r.run == nil || len(starts[r.run.find()]) < 2 {
 			continue
 		}
-		whole, at := r.run.find(), r.start
+		at := r.start
 		if r.log {
 			at = r.end
 		}
-		l := starts[whole]
-		n, _ := slices.BinarySearchFunc(l, at, func(s *record, at int64) int { return cmp.Compare(s.start, at+1) })
-		if n > 1 && whole.name.kind == "key" {
-			name := whole.name
+		name, l := r.run.find().name, starts[r.run.find()]
+		if n := before(l, at, func(s *record) int64 { return s.start }); n > 1 {
 			name.text += "#" + strconv.Itoa(n)
 			m.put(r, m.run(name))
 		}
@@ -261,6 +263,12 @@ func (m *mapper) again() {
 			whole.last = l[1].start
 		}
 	}
+}
+
+// before returns how many elements of a list that is sorted by a time have one that is not after at.
+func before[T any](l []T, at int64, timeOf func(T) int64) int {
+	n, _ := slices.BinarySearchFunc(l, at, func(e T, at int64) int { return cmp.Compare(timeOf(e), at+1) })
+	return n
 }
 
 // orphan returns the innermost run of its trace at the time of a span without a run around it; nil if there is none, or
@@ -292,7 +300,7 @@ func (m *mapper) placeLogs(logs []*record) {
 		trace session.TraceID
 	}
 	byTrace := map[traceOf][]*run{}
-	bySession := map[session.Key][]*run{}
+	inSession := map[session.Key][]*run{}
 	for _, r := range m.all {
 		if r.run == nil {
 			continue
@@ -302,18 +310,17 @@ func (m *mapper) placeLogs(logs []*record) {
 			byTrace[k] = append(byTrace[k], root)
 		}
 		if root.first > 0 {
-			bySession[r.key] = append(bySession[r.key], root)
+			inSession[r.key] = append(inSession[r.key], root)
 		}
 	}
 	compare := func(a, b *run) int { return cmp.Or(cmp.Compare(a.first, b.first), compareRuns(a, b)) }
-	for key, l := range bySession {
+	for key, l := range inSession {
 		slices.SortFunc(l, compare)
-		bySession[key] = slices.Compact(l)
+		inSession[key] = slices.Compact(l)
 	}
 	last := func(key session.Key, at int64) *run {
-		l := bySession[key]
-		n, _ := slices.BinarySearchFunc(l, at, func(r *run, at int64) int { return cmp.Compare(r.first, at+1) })
-		if n > 0 {
+		l := inSession[key]
+		if n := before(l, at, func(r *run) int64 { return r.first }); n > 0 {
 			return l[n-1]
 		}
 		return nil
@@ -327,61 +334,56 @@ func (m *mapper) placeLogs(logs []*record) {
 		} else if n := last(r.key, r.start+1e9); n != nil && n.rec != nil && n.rec.end > r.start {
 			m.put(r, n)
 		} else {
-			n := m.run(runName{kind: "start", key: r.key, trace: r.row.Trace, span: r.row.Span})
+			n := m.run(runName{kind: byStart, key: r.key, at: r.at()})
 			m.put(r, n)
-			if at, _ := slices.BinarySearchFunc(bySession[r.key], n, compare); n.first > 0 {
-				bySession[r.key] = slices.Insert(bySession[r.key], at, n)
+			if at, _ := slices.BinarySearchFunc(inSession[r.key], n, compare); n.first > 0 {
+				inSession[r.key] = slices.Insert(inSession[r.key], at, n)
 			}
 		}
 	}
 	for _, r := range rest {
 		n := last(r.key, r.end)
-		if l := bySession[r.key]; n == nil && len(l) > 0 {
+		if l := inSession[r.key]; n == nil && len(l) > 0 {
 			n = l[0]
 		}
-		if n == nil {
-			n = m.run(runName{kind: "session", key: r.key})
-		}
-		m.put(r, n)
+		m.put(r, cmp.Or(n, m.run(runName{kind: bySession, key: r.key})))
 	}
 }
 
-// meet joins the runs of log records and spans that report one call or reply, where only one of each does.
+// meet joins the runs of log records and of spans that report one call or reply, where only one of each does.
 func (m *mapper) meet() {
 	type shared struct {
 		key  session.Key
 		turn bool
 		id   string
 	}
-	type sides struct{ log, span *run }
-	found := map[shared]*sides{}
+	runs := map[shared]*[2]*run{} // of log records and of spans
+	idOf := func(r *record) shared {
+		return shared{r.key, r.role == roleTurn || r.role == roleContent, r.callID()}
+	}
 	for _, r := range m.all {
-		k := shared{r.key, r.role == roleTurn || r.role == roleContent, r.callID()}
-		if k.id == "" || r.run == nil {
-			continue
-		}
-		s := found[k]
-		if s == nil {
-			s = &sides{}
-			found[k] = s
-		}
-		side := &s.span
-		if r.log {
-			side = &s.log
-		}
-		if root := r.run.root(); *side == nil {
-			*side = root
-		} else if (*side).find() != root {
-			*side = &run{} // of several
+		if k := idOf(r); k.id != "" && r.run != nil {
+			if runs[k] == nil {
+				runs[k] = &[2]*run{}
+			}
+			side := &runs[k][bit(r.log)]
+			if root := r.run.root(); *side == nil {
+				*side = root
+			} else if (*side).find() != root {
+				*side = &run{} // of several
+			}
 		}
 	}
 	for _, r := range m.all { // in an order of the set
-		if r.run == nil {
-			continue
-		}
-		s := found[shared{r.key, r.role == roleTurn || r.role == roleContent, r.callID()}]
-		if s != nil && s.log != nil && s.span != nil && s.log.key == r.key && s.span.key == r.key {
-			m.join(s.log.root(), s.span.root())
+		if s := runs[idOf(r)]; s != nil && r.run != nil && s[0] != nil && s[1] != nil && s[0].key == r.key && s[1].key == r.key {
+			m.join(s[0].root(), s[1].root())
 		}
 	}
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

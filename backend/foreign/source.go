@@ -1,212 +1,219 @@
 package foreign
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
-	"reflect"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// settings are a source as sources.yaml and the settings of the exporter have it. The comments of sources.yaml say what
-// each key means.
-type settings struct {
-	Name       string              `yaml:"name"`
-	Title      string              `yaml:"title"`
-	Like       string              `yaml:"like"`
-	Scopes     []string            `yaml:"scopes"`
-	Marks      []string            `yaml:"marks"`
-	Prefix     string              `yaml:"prefix"`
-	Keys       map[string][]string `yaml:"keys"`
-	Roles      []rule              `yaml:"roles"`
-	Usage      string              `yaml:"usage"`
-	RollUp     string              `yaml:"roll_up"`
-	Utility    []string            `yaml:"utility"`
-	AgentTools []string            `yaml:"agent_tools"`
-	NoSession  []string            `yaml:"no_session"`
-	Keep       []string            `yaml:"keep"`
-	Lacks      []string            `yaml:"lacks"`
-}
-
-// rule gives the records that fit it a role.
-type rule struct {
-	Role    string              `yaml:"role"`
-	Name    []string            `yaml:"name"`
-	Signal  string              `yaml:"signal"`
-	Is      map[string][]string `yaml:"is"`
-	As      string              `yaml:"as"`
-	Failed  bool                `yaml:"failed"`
-	Utility bool                `yaml:"utility"`
-	Leaf    bool                `yaml:"leaf"`
-	Prune   bool                `yaml:"prune"`
-
-	role       role
-	conditions []condition
-	id         int // number of the rule in its source
-}
-
-// Source is a program, library or convention that emits records.
+// Source is a program, library or convention that emits records: an entry of sources.yaml or of the exporter's setting
+// `sources`. The comments of sources.yaml say what each key means.
 type Source struct {
-	settings
-	classes map[string]Class
-	keys    [fieldCount][]key
-	rule1   spans.UsageRule
+	// Name is a word such as claude-code, Title how views name the source, such as Claude Code.
+	Name  string `yaml:"name"`
+	Title string `yaml:"title"`
+	// Lacks is what the source never reports, for views: phrases such as "permissions".
+	Lacks words `yaml:"lacks"`
+
+	Like       string          `yaml:"like"`
+	Scopes     words           `yaml:"scopes"`
+	Marks      words           `yaml:"marks"`
+	Prefix     string          `yaml:"prefix"`
+	Keys       map[field]words `yaml:"keys"`
+	Roles      []*rule         `yaml:"roles"`
+	Usage      usageRule       `yaml:"usage"`
+	RollUp     rollUp          `yaml:"roll_up"`
+	Utility    words           `yaml:"utility"`
+	AgentTools words           `yaml:"agent_tools"`
+	NoSession  words           `yaml:"no_session"`
+	Keep       words           `yaml:"keep"`
+
+	classes map[string]Class // of attributes
+	keys    map[field][]key
+}
+
+// rule gives the records that fit it a role. A program reports a turn or tool call once by each of its rules.
+type rule struct {
+	Role    role       `yaml:"role"`
+	Name    words      `yaml:"name"`
+	Signal  Signal     `yaml:"signal"`
+	Is      conditions `yaml:"is"`
+	As      field      `yaml:"as"`
+	Failed  bool       `yaml:"failed"`
+	Utility bool       `yaml:"utility"`
+	Leaf    bool       `yaml:"leaf"`
+	Prune   bool       `yaml:"prune"`
 }
 
 // key is one key of a field. A member is read from the JSON object that the attribute holds.
 type key struct{ attr, member string }
 
-// Name returns the name of the source in sources.yaml, such as claude-code.
-func (s *Source) Name() string { return s.settings.Name }
-
-// Title returns how views name the source, such as Claude Code.
-func (s *Source) Title() string { return s.settings.Title }
-
-// Lacks returns what the source never reports, for views: phrases such as "permissions".
-func (s *Source) Lacks() []string { return slices.Clone(s.settings.Lacks) }
-
 // role is what a record is to a session.
-type role uint8
+type role string
 
 const (
-	roleNone    role = iota // plumbing, which is not kept
-	roleLink                // plumbing that parent links lead through
-	roleRun                 // a run
-	roleWrapper             // a run only if turns belong to it and none is around it
-	roleStart               // a log record that begins a run
-	roleTurn
-	roleTool
-	rolePermission
-	roleCompaction
-	roleContent // content of the turn or tool call that it belongs to
-	roleNote    // an event of a run
+	roleNone    role = "none"    // plumbing, which is not kept
+	roleLink    role = "link"    // plumbing that parent links lead through
+	roleRun     role = "run"     // a run
+	roleWrapper role = "wrapper" // a run only if turns belong to it and none is around it
+	roleStart   role = "start"   // a log record that begins a run
+
+	roleTurn       role = "turn"
+	roleTool       role = "tool"
+	rolePermission role = "permission"
+	roleCompaction role = "compaction"
+	roleContent    role = "content" // content of the turn or tool call that it belongs to
+	roleNote       role = "note"    // an event of a run
 )
 
-var roles = map[string]role{
-	"none": roleNone, "link": roleLink, "run": roleRun, "wrapper": roleWrapper, "start": roleStart, "turn": roleTurn,
-	"tool": roleTool, "permission": rolePermission, "compaction": roleCompaction, "content": roleContent,
-	"note": roleNote,
-}
+// field is what keys of a source stand for.
+type field string
 
-// field is what the keys of a source stand for.
-type field uint8
-
-const (
-	fieldSession field = iota
-	fieldRun
-	fieldAgent     // id of a sub-agent
-	fieldAgentName // its name
-	fieldCall
-	fieldTool
-	fieldModel
-	fieldAnswered
-	fieldProvider
-	fieldResponse
-	fieldInput
-	fieldOutput
-	fieldReasoning
-	fieldCacheRead
-	fieldCacheWrite
-	fieldCost
-	fieldAttempts
-	fieldStop
-	fieldDuration // milliseconds
-	fieldFirst    // milliseconds
-	fieldSuccess
-	fieldExit
-	fieldErrorType
-	fieldDecision
-	fieldDecider
-	fieldPurpose
-	fieldBefore
-	fieldAfter
-	fieldRemoved
-	fieldTrigger
-	fieldOrder
-	fieldTime
-	fieldError
-	fieldReason
-	fieldPrompt
-	fieldSystem
-	fieldTools
-	fieldRequest
-	fieldReply
-	fieldArgs
-	fieldResult
-	fieldMessage
-	fieldCount
-)
-
-// fieldWords has the word of each field in `keys`, and how values are kept.
-var fieldWords = [fieldCount]struct {
-	word  string
-	class Class
-}{
-	{"session", Fact}, {"run", Fact}, {"agent", Fact}, {"agent_name", Fact}, {"call", Fact}, {"tool", Fact},
-	{"model", Fact}, {"answered_model", Fact}, {"provider", Fact}, {"response", Fact}, {"input", Fact},
-	{"output", Fact}, {"reasoning", Fact}, {"cache_read", Fact}, {"cache_write", Fact}, {"cost", Fact},
-	{"attempts", Fact}, {"stop", Fact}, {"duration_ms", Fact}, {"first_ms", Fact}, {"success", Fact}, {"exit", Fact},
-	{"error_type", Fact}, {"decision", Fact}, {"decider", Fact}, {"purpose", Fact}, {"before", Fact}, {"after", Fact},
-	{"removed", Fact}, {"trigger", Fact}, {"order", Fact}, {"time", Fact}, {"error", Text}, {"reason", Text},
-	{"prompt", Content}, {"system", Content}, {"tools", Messages}, {"request", Messages}, {"reply", Messages},
-	{"args", Content}, {"result", Content}, {"message", Content},
-}
-
-var usageWords = map[string]spans.UsageRule{
-	"": "", "includes_cache": spans.UsageRuleIncludesCache, "excludes_cache": spans.UsageRuleExcludesCache,
-	"excludes_reasoning":           spans.UsageRuleExcludesReasoning,
-	"excludes_cache_and_reasoning": spans.UsageRuleExcludesCacheAndReasoning,
-}
-
-// check returns what is wrong with the values of a source.
-func (s *Source) check(path string) (bad []error) {
-	wrong := func(format string, args ...any) { bad = append(bad, fmt.Errorf(path+"."+format, args...)) }
-	if s.settings.Name == "" {
-		wrong("name: missing")
+// fields has how the values of each field are kept.
+var fields = func() map[field]Class {
+	m := map[field]Class{"error": Text, "reason": Text, "tools": Messages, "request": Messages, "reply": Messages}
+	for _, f := range []field{"session", "run", "agent", "agent_name", "call", "tool", "model", "answered_model",
+		"provider", "response", "input", "output", "reasoning", "cache_read", "cache_write", "cost", "attempts", "stop",
+		"duration_ms", "first_ms", "success", "exit", "error_type", "decision", "decider", "purpose", "before", "after",
+		"removed", "trigger", "order", "time"} {
+		m[f] = Fact
 	}
-	for _, word := range slices.Sorted(maps.Keys(s.Keys)) {
-		if fieldOf(word) == fieldCount {
-			wrong("keys.%s: no such field", word)
+	for _, f := range []field{"prompt", "system", "args", "result", "message"} {
+		m[f] = Content
+	}
+	return m
+}()
+
+// The types below are words of a list in YAML. An error of theirs does not end the reading of a source.
+type (
+	words     []string
+	usageRule string
+	rollUp    string
+)
+
+func oneOf[T ~string](n *yaml.Node, to *T, what string, known ...T) error {
+	if *to = T(n.Value); !slices.Contains(known, *to) {
+		return &yaml.TypeError{Errors: []string{fmt.Sprintf("no %s %q", what, n.Value)}}
+	}
+	return nil
+}
+
+func (r *role) UnmarshalYAML(n *yaml.Node) error {
+	return oneOf(n, r, "role", roleNone, roleLink, roleRun, roleWrapper, roleStart, roleTurn, roleTool, rolePermission,
+		roleCompaction, roleContent, roleNote)
+}
+
+func (f *field) UnmarshalYAML(n *yaml.Node) error {
+	return oneOf(n, f, "field", slices.Collect(maps.Keys(fields))...)
+}
+
+func (s *Signal) UnmarshalYAML(n *yaml.Node) error {
+	return oneOf(n, s, "signal", Span, SpanEvent, Log, anySignal)
+}
+
+func (u *usageRule) UnmarshalYAML(n *yaml.Node) error {
+	return oneOf(n, u, "usage", usageRule(spans.UsageRuleIncludesCache), usageRule(spans.UsageRuleExcludesCache),
+		usageRule(spans.UsageRuleExcludesReasoning), usageRule(spans.UsageRuleExcludesCacheAndReasoning))
+}
+
+func (r *rollUp) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, r, "roll_up", "never") }
+
+// UnmarshalYAML also reads one word alone.
+func (w *words) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		*w = words{n.Value}
+		return nil
+	}
+	return n.Decode((*[]string)(w))
+}
+
+// conditions are that attributes have one of some values, any with "*", and none with "".
+type conditions []condition
+
+type condition struct {
+	key    string
+	values words
+}
+
+func (c *conditions) UnmarshalYAML(n *yaml.Node) error {
+	var m map[string]words
+	err := n.Decode(&m)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		*c = append(*c, condition{key, m[key]})
+	}
+	return err
+}
+
+func (c *condition) holds(v session.Value) bool {
+	for _, want := range c.values {
+		switch {
+		case want == "" && v.IsZero(), want == "*" && !v.IsZero():
+			return true
+		case want == "" || want == "*":
+		case v.Type() == session.TypeString && glob(want, v.Str()), v.Type() != session.TypeString && want == v.Text():
+			return true
 		}
+	}
+	return false
+}
+
+// glob reports whether s equals p, begins with p without the * at its end, or ends with p without the * at its begin.
+func glob(p, s string) bool {
+	if head, ok := strings.CutSuffix(p, "*"); ok {
+		return strings.HasPrefix(s, head)
+	}
+	if tail, ok := strings.CutPrefix(p, "*"); ok {
+		return strings.HasSuffix(s, tail)
+	}
+	return p == s
+}
+
+func (w words) match(s string) bool {
+	return slices.ContainsFunc(w, func(p string) bool { return glob(p, s) })
+}
+
+// What errors of the library say of lines and types, which readers of settings do not know.
+var (
+	lineNumber = regexp.MustCompile(`^line \d+: |foreign\.`)
+	unknownKey = regexp.MustCompile(`^field (\S+) not found.*`)
+)
+
+// read reads one source. Errors name each wrong key and value.
+func (s *Source) read(path string, v any) (bad []error) {
+	wrong := func(text string) {
+		bad = append(bad, fmt.Errorf("%s: %s", path,
+			unknownKey.ReplaceAllString(lineNumber.ReplaceAllString(text, ""), `no key "$1"`)))
+	}
+	text, err := yaml.Marshal(v)
+	if err == nil {
+		dec := yaml.NewDecoder(strings.NewReader(string(text)))
+		dec.KnownFields(true)
+		err = dec.Decode(s)
+	}
+	if list, ok := err.(*yaml.TypeError); ok {
+		for _, text := range list.Errors {
+			wrong(text)
+		}
+	} else if err != nil {
+		wrong(err.Error())
+	}
+	if _, isMap := v.(map[string]any); isMap && s.Name == "" {
+		wrong("name is missing")
 	}
 	for _, m := range s.Marks {
 		if m == "" || len(m) >= maxMark {
-			wrong("marks: %q has not 1 to %d bytes", m, maxMark-1)
-		}
-	}
-	if _, ok := usageWords[s.Usage]; !ok {
-		wrong("usage: no rule %q", s.Usage)
-	}
-	if s.RollUp != "" && s.RollUp != "never" {
-		wrong("roll_up: %q is not never", s.RollUp)
-	}
-	for i := range s.Roles {
-		r := &s.Roles[i]
-		if _, ok := roles[r.Role]; !ok {
-			wrong("roles[%d].role: no role %q", i, r.Role)
-		}
-		if !slices.Contains([]string{"", "span", "event", "log", "any"}, r.Signal) {
-			wrong("roles[%d].signal: %q is not span, event, log or any", i, r.Signal)
-		}
-		if r.As != "" && fieldOf(r.As) == fieldCount {
-			wrong("roles[%d].as: no field %q", i, r.As)
+			wrong(fmt.Sprintf("mark %q has not 1 to %d bytes", m, maxMark-1))
 		}
 	}
 	return bad
-}
-
-func fieldOf(word string) field {
-	for f := range fieldWords {
-		if fieldWords[f].word == word {
-			return field(f)
-		}
-	}
-	return fieldCount
 }
 
 // noMore ends the keys of a field: those of the source in `like` do not follow.
@@ -214,31 +221,21 @@ const noMore = "-"
 
 // add puts what b has behind what s has.
 func (s *Source) add(b *Source) {
-	keys := map[string][]string{}
-	for word, l := range s.Keys {
-		keys[word] = slices.Clip(l)
-	}
-	for word, l := range b.Keys {
-		if !slices.Contains(keys[word], noMore) {
-			keys[word] = append(keys[word], l...)
+	keys := map[field]words{}
+	maps.Copy(keys, s.Keys)
+	for f, l := range b.Keys {
+		if !slices.Contains(keys[f], noMore) {
+			keys[f] = slices.Concat(keys[f], l)
 		}
 	}
-	s.Keys = keys
-	s.Roles = slices.Concat(s.Roles, b.Roles)
-	if s.settings.Name == b.settings.Name {
+	s.Keys, s.Roles = keys, slices.Concat(s.Roles, b.Roles)
+	if s.Name == b.Name {
 		s.Scopes, s.Marks = slices.Concat(s.Scopes, b.Scopes), slices.Concat(s.Marks, b.Marks)
-		if s.Like == "" {
-			s.Like = b.Like
-		}
-		if s.settings.Title == "" {
-			s.settings.Title = b.settings.Title
-		}
+		s.Like, s.Title = cmp.Or(s.Like, b.Like), cmp.Or(s.Title, b.Title)
 	}
-	if s.Usage == "" {
-		s.Usage = b.Usage
-	}
-	if s.Prefix == "" {
-		s.Prefix = b.Prefix
+	s.Usage, s.Prefix = cmp.Or(s.Usage, b.Usage), cmp.Or(s.Prefix, b.Prefix)
+	if s.Lacks == nil {
+		s.Lacks = b.Lacks
 	}
 	s.Utility, s.Keep = slices.Concat(s.Utility, b.Utility), slices.Concat(s.Keep, b.Keep)
 	s.AgentTools = slices.Concat(s.AgentTools, b.AgentTools)
@@ -246,115 +243,53 @@ func (s *Source) add(b *Source) {
 }
 
 func (s *Source) compile() {
-	if s.settings.Title == "" {
-		s.settings.Title = s.settings.Name
-	}
-	s.rule1 = usageWords[s.Usage]
-	s.classes = map[string]Class{}
+	s.Title = cmp.Or(s.Title, s.Name)
+	s.classes, s.keys = map[string]Class{}, map[field][]key{}
 	for _, key := range s.Keep {
 		s.classes[key] = Fact
 	}
-	for i := range s.Roles {
-		r := &s.Roles[i]
-		r.role, r.id = roles[r.Role], i
-		for _, key := range slices.Sorted(maps.Keys(r.Is)) {
-			r.conditions = append(r.conditions, condition{key, r.Is[key]})
-			s.classes[key] = Fact
+	for _, r := range s.Roles {
+		for _, c := range r.Is {
+			s.classes[c.key] = Fact
 		}
 	}
-	for f := range fieldWords {
-		for _, name := range s.Keys[fieldWords[f].word] {
+	for _, f := range slices.Sorted(maps.Keys(s.Keys)) {
+		for _, name := range s.Keys[f] {
 			if name == noMore {
 				continue
 			}
 			attr, member, _ := strings.Cut(name, "#")
 			s.keys[f] = append(s.keys[f], key{attr, member})
-			if old, ok := s.classes[attr]; !ok || old == Drop {
-				s.classes[attr] = fieldWords[f].class
+			if old := s.classes[attr]; old == Drop || fields[f] < old {
+				s.classes[attr] = fields[f]
 			}
 		}
 	}
 }
 
-// reader reads decoded YAML into settings and notes what does not fit.
-type reader struct {
-	path string
-	bad  []error
-}
-
-func (r *reader) read(v any, dst *Source) { r.value(r.path, v, reflect.ValueOf(&dst.settings).Elem()) }
-
-func (r *reader) wrong(path, format string, args ...any) {
-	r.bad = append(r.bad, fmt.Errorf(path+": "+format, args...))
-}
-
-func (r *reader) value(path string, v any, dst reflect.Value) {
-	switch dst.Kind() {
-	case reflect.Struct:
-		m, ok := v.(map[string]any)
-		if !ok {
-			r.wrong(path, "not a map")
-			return
-		}
-		for _, k := range slices.Sorted(maps.Keys(m)) {
-			i := 0
-			for i < dst.NumField() && dst.Type().Field(i).Tag.Get("yaml") != k {
-				i++
+// rule returns the first rule of the source for a record, nil if it has no role.
+func (s *Source) rule(sig Signal, name string, get Get) *rule {
+	short := strings.TrimPrefix(name, s.Prefix)
+	for _, r := range s.Roles {
+		if r.fits(sig, name, short, get) {
+			if r.Role == roleNone {
+				return nil
 			}
-			if i == dst.NumField() || k == "" {
-				r.wrong(path+"."+k, "no such key")
-				continue
-			}
-			r.value(path+"."+k, m[k], dst.Field(i))
-		}
-	case reflect.Map:
-		m, ok := v.(map[string]any)
-		if !ok {
-			r.wrong(path, "not a map")
-			return
-		}
-		dst.Set(reflect.MakeMap(dst.Type()))
-		for _, k := range slices.Sorted(maps.Keys(m)) {
-			e := reflect.New(dst.Type().Elem()).Elem()
-			r.value(path+"."+k, m[k], e)
-			dst.SetMapIndex(reflect.ValueOf(k), e)
-		}
-	case reflect.Slice:
-		l, ok := v.([]any)
-		if !ok {
-			l = []any{v} // one alone
-		}
-		for i, v := range l {
-			e := reflect.New(dst.Type().Elem()).Elem()
-			r.value(path+"["+strconv.Itoa(i)+"]", v, e)
-			dst.Set(reflect.Append(dst, e))
-		}
-	case reflect.Bool:
-		b, ok := v.(bool)
-		if !ok {
-			r.wrong(path, "not true or false")
-		}
-		dst.SetBool(b)
-	default:
-		switch v.(type) {
-		case string, bool, int, int64, float64:
-			dst.SetString(fmt.Sprint(v))
-		default:
-			r.wrong(path, "not a text")
+			return r
 		}
 	}
+	return nil
 }
 
-// timeOf reads a time: RFC 3339, or unix seconds, milliseconds, microseconds or nanoseconds, by their size.
-func timeOf(v session.Value) int64 {
-	if at, err := time.Parse(time.RFC3339Nano, v.Str()); err == nil && at.Year() > 1970 && at.Year() < 2262 {
-		return at.UnixNano()
+func (r *rule) fits(sig Signal, name, short string, get Get) bool {
+	if r.Signal == "" && sig == SpanEvent || r.Signal != "" && r.Signal != anySignal && r.Signal != sig ||
+		len(r.Name) > 0 && !r.Name.match(short) && !r.Name.match(name) {
+		return false
 	}
-	n, _ := v.Double()
-	for _, unit := range []float64{1e9, 1e6, 1e3, 1} {
-		if ns := n * unit; ns > 1e17 && ns < 9e18 { // 1973 to 2255
-			return int64(ns)
+	for i := range r.Is {
+		if !r.Is[i].holds(get(r.Is[i].key)) {
+			return false
 		}
 	}
-	return 0
+	return true
 }

@@ -1,7 +1,6 @@
 package foreign
 
 import (
-	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
@@ -12,8 +11,6 @@ import (
 	"sync"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/otelagent/otelagent/backend/session"
 )
 
 //go:embed sources.yaml
@@ -32,19 +29,19 @@ type Table struct {
 	version string
 }
 
-// maxMark bounds the length of a key that is a mark.
-const maxMark = 96
+const (
+	maxMark    = 96 // bytes of a key that is a mark
+	maxSources = 64 // Marks has a bit for each
+)
 
 // Default returns the table of sources.yaml.
 func Default() *Table { return defaultTable() }
 
 var defaultTable = sync.OnceValue(func() *Table {
 	var file struct{ Sources []any }
-	if err := yaml.Unmarshal(sourcesYAML, &file); err != nil {
-		panic("foreign: sources.yaml: " + err.Error())
-	}
-	t, err := newTable(file.Sources)
-	if err != nil {
+	err := yaml.Unmarshal(sourcesYAML, &file)
+	t, bad := newTable(file.Sources)
+	if err = errors.Join(err, bad); err != nil {
 		panic("foreign: sources.yaml: " + err.Error())
 	}
 	return t
@@ -52,7 +49,7 @@ var defaultTable = sync.OnceValue(func() *Table {
 
 // With returns a table with further sources in front, in the format of the list `sources` of sources.yaml. A source of
 // a name that exists adds to that one: its keys and roles come first. Settings are decoded YAML. An error names every
-// wrong key and value with its path.
+// wrong key and value.
 func (t *Table) With(sources []any) (*Table, error) {
 	if len(sources) == 0 {
 		return t, nil
@@ -62,51 +59,39 @@ func (t *Table) With(sources []any) (*Table, error) {
 
 func newTable(raw []any) (*Table, error) {
 	t := &Table{raw: raw, byName: map[string]*Source{}, byScope: map[string]*Scope{}, marks: map[string]Marks{}}
+	t.none.table = t
 	var bad []error
-	var all []*Source
+	sum := sha256.New()
 	for i, v := range raw {
 		s := &Source{}
-		r := reader{path: fmt.Sprintf("sources[%d]", i)}
-		r.read(v, s)
-		bad = append(bad, r.bad...)
-		if r.bad == nil {
-			bad = append(bad, s.check(r.path)...)
-			all = append(all, s)
-		}
-	}
-	if bad != nil {
-		return nil, errors.Join(bad...)
-	}
-	for _, s := range all {
-		if first := t.byName[s.settings.Name]; first != nil {
+		bad = append(bad, s.read(fmt.Sprintf("sources[%d]", i), v)...)
+		fmt.Fprintf(sum, "%v\n", v)
+		if first := t.byName[s.Name]; first != nil {
 			first.add(s)
 			continue
 		}
-		t.byName[s.settings.Name] = s
+		t.byName[s.Name] = s
 		t.sources = append(t.sources, s)
+	}
+	if len(t.sources) > maxSources {
+		bad = append(bad, fmt.Errorf("sources: more than %d", maxSources))
 	}
 	for _, s := range t.sources {
 		for like, n := s.Like, 0; like != "" && n < len(t.sources); n++ {
 			base := t.byName[like]
 			if base == nil || base == s {
-				return nil, fmt.Errorf("sources: %s.like: there is no other source %q", s.settings.Name, like)
+				bad = append(bad, fmt.Errorf("sources: %s: there is no other source %q to be like", s.Name, like))
+				break
 			}
 			s.add(base)
 			like = base.Like
 		}
 	}
-	if len(t.sources) > 64 {
-		return nil, errors.New("sources: more than 64")
+	if bad != nil {
+		return nil, errors.Join(bad...)
 	}
-	t.compile()
-	return t, nil
-}
-
-func (t *Table) compile() {
-	sum := sha256.New()
 	for i, s := range t.sources {
 		s.compile()
-		fmt.Fprintf(sum, "%+v\n", s.settings)
 		for _, key := range s.Marks {
 			t.marks[key] |= 1 << i
 			t.lengths[len(key)] |= 1 << (key[0] & 63)
@@ -124,15 +109,15 @@ func (t *Table) compile() {
 			at.claimed = append(at.claimed, s)
 		}
 	}
-	t.none.table = t
-	t.version = hex.EncodeToString(sum.Sum(nil)[:8])
+	t.version = rulesVersion + "-" + hex.EncodeToString(sum.Sum(nil)[:8])
+	return t, nil
 }
 
-// Version names the rules: it changes when they do. Summaries keep it.
-func (t *Table) Version() string { return rulesVersion + "-" + t.version }
-
 // rulesVersion is the version of the rules in code. Increase it when Map changes.
-const rulesVersion = "1"
+const rulesVersion = "2"
+
+// Version names the rules: it changes when they do. Summaries keep it.
+func (t *Table) Version() string { return t.version }
 
 // Source returns the source of a name, nil if there is none.
 func (t *Table) Source(name string) *Source { return t.byName[name] }
@@ -149,7 +134,7 @@ func (t *Table) Scope(name string) *Scope {
 		return s
 	}
 	for _, s := range t.globs {
-		if slices.ContainsFunc(s.Scopes, func(p string) bool { return glob(p, name) }) {
+		if s.Scopes.match(name) {
 			return &Scope{t, []*Source{s}}
 		}
 	}
@@ -171,33 +156,24 @@ func (s *Scope) Mark(key string) Marks {
 	return t.marks[key]
 }
 
-// Match decides from one record alone whether it is kept: from its name, the marks of its keys, and its attributes. The
-// name of a log record is that of EventName. A source that claims the scope decides alone; else those that marks point
-// to are asked, and for a log record and an event those of whose names it has the prefix. It allocates nothing if the
-// record is not kept.
+// Match decides from one record alone whether it is kept: from its name, the marks of its keys, and its attributes. A
+// source that claims the scope decides alone; else those that marks point to are asked, and for a log record and an
+// event those of whose names it has the prefix. It allocates nothing if the record is not kept.
 func (s *Scope) Match(sig Signal, name string, marks Marks, get Get) (Match, bool) {
-	for _, src := range s.claimed {
-		if r := src.rule(sig, name, get); r != nil {
-			return src.match(get), true
-		}
+	asked := s.claimed
+	if asked == nil && (marks != 0 || sig != Span) {
+		asked = s.table.sources
 	}
-	if s.claimed != nil || marks == 0 && sig == Span {
-		return Match{}, false
-	}
-	for i, src := range s.table.sources {
-		if marks&(1<<i) == 0 && (sig == Span || src.Prefix == "" || !strings.HasPrefix(name, src.Prefix)) {
+	for i, src := range asked {
+		if s.claimed == nil && marks&(1<<i) == 0 && (sig == Span || src.Prefix == "" || !strings.HasPrefix(name, src.Prefix)) {
 			continue
 		}
-		if r := src.rule(sig, name, get); r != nil {
+		if src.rule(sig, name, get) != nil {
 			return src.match(get), true
 		}
 	}
 	return Match{}, false
 }
-
-// EventName returns the name of the event of a log record from its attribute event.name, its field and its body. The
-// empty string stands for one that is no text.
-func EventName(attr, field, body string) string { return cmp.Or(attr, field, body) }
 
 // Match is a record that is kept.
 type Match struct {
@@ -207,99 +183,31 @@ type Match struct {
 	Source *Source
 }
 
+// match returns what is kept of a record with a role. The id of a session is a string: Codex has the number of a thread
+// under the same key. One that a reply also has is none.
+func (s *Source) match(get Get) Match {
+	for _, k := range s.keys["session"] {
+		id := get(k.attr).Str()
+		if id == "" || s.NoSession.match(id) {
+			continue
+		}
+		if slices.ContainsFunc(s.keys["response"], func(k key) bool { return get(k.attr).Str() == id }) {
+			break
+		}
+		return Match{id, s}
+	}
+	return Match{"", s}
+}
+
 // Class returns how an attribute of the record is kept. Keys that no rule names are dropped. It allocates nothing.
 func (m *Match) Class(key string) Class { return m.Source.classes[key] }
 
 // Time returns the time of a log record that has none itself, from its attributes; 0 if they have none.
 func (m *Match) Time(get Get) int64 {
-	for _, key := range m.Source.Keys["time"] {
-		if at := timeOf(get(key)); at > 0 {
+	for _, k := range m.Source.keys["time"] {
+		if at := timeOf(get(k.attr)); at > 0 {
 			return at
 		}
 	}
 	return 0
-}
-
-// match returns what is kept of a record with a role. The id of a session is a string: Codex has the number of a thread
-// under the same key.
-func (s *Source) match(get Get) Match {
-	m := Match{Source: s}
-	for _, key := range s.Keys["session"] {
-		m.Session = get(key).Str()
-		if slices.ContainsFunc(s.NoSession, func(p string) bool { return glob(p, m.Session) }) {
-			m.Session = ""
-		}
-		if m.Session != "" {
-			break
-		}
-	}
-	for _, key := range s.Keys["response"] {
-		if m.Session != "" && get(key).Str() == m.Session {
-			m.Session = ""
-		}
-	}
-	return m
-}
-
-// rule returns the first rule of the source for a record, nil if it has no role.
-func (s *Source) rule(sig Signal, name string, get Get) *rule {
-	short := strings.TrimPrefix(name, s.Prefix)
-	for i := range s.Roles {
-		if r := &s.Roles[i]; r.fits(sig, name, short, get) {
-			if r.role == roleNone {
-				return nil
-			}
-			return r
-		}
-	}
-	return nil
-}
-
-func (r *rule) fits(sig Signal, name, short string, get Get) bool {
-	if r.Signal == "" && sig == SpanEvent || r.Signal != "" && r.Signal != "any" && r.Signal != sig.String() {
-		return false
-	}
-	named := len(r.Name) == 0
-	for _, p := range r.Name {
-		named = named || glob(p, short) || glob(p, name)
-	}
-	if !named {
-		return false
-	}
-	for i := range r.conditions {
-		if !r.conditions[i].holds(get(r.conditions[i].key)) {
-			return false
-		}
-	}
-	return true
-}
-
-// condition is that an attribute has one of some values, any with "*", and none with "".
-type condition struct {
-	key    string
-	values []string
-}
-
-func (c *condition) holds(v session.Value) bool {
-	for _, want := range c.values {
-		switch {
-		case want == "" && v.IsZero(), want == "*" && !v.IsZero():
-			return true
-		case want == "" || want == "*":
-		case v.Type() == session.TypeString && glob(want, v.Str()), v.Type() != session.TypeString && want == v.Text():
-			return true
-		}
-	}
-	return false
-}
-
-// glob reports whether s equals p, begins with p without the * at its end, or ends with p without the * at its begin.
-func glob(p, s string) bool {
-	if head, ok := strings.CutSuffix(p, "*"); ok {
-		return strings.HasPrefix(s, head)
-	}
-	if tail, ok := strings.CutPrefix(p, "*"); ok {
-		return strings.HasSuffix(s, tail)
-	}
-	return p == s
 }

@@ -113,7 +113,7 @@ func agentOf(s *session.Summary) string {
 		return agent
 	}
 	if source := foreign.Default().Source(s.Dialect); source != nil {
-		return "from " + Clean(source.Title())
+		return "from " + Clean(source.Title)
 	}
 	return "from " + Clean(s.Dialect)
 }

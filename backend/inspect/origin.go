@@ -26,7 +26,7 @@ func OriginOf(s *session.Session) *Origin {
 		}
 		o := &Origin{Name: cmp.Or(r.Dialect, s.Dialect)}
 		if source := foreign.Default().Source(o.Name); source != nil {
-			o.Name, o.Lacks = cmp.Or(source.Title(), o.Name), source.Lacks()
+			o.Name, o.Lacks = cmp.Or(source.Title, o.Name), source.Lacks
 		}
 		o.Name += " " + string(r.Recording)
 		return o

@@ -1,6 +1,7 @@
 package otlprow
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -144,7 +145,7 @@ func (d *decoder) otherRecord(r plog.LogRecord) {
 			event = v.Str()
 		}
 	}
-	name := foreign.EventName(event, r.EventName(), body)
+	name := cmp.Or(event, r.EventName(), body)
 	m, ok := d.match(foreign.Log, name, attrs, d.others.resource, marks)
 	at := nanos(r.Timestamp())
 	if ok && at == 0 {
@@ -197,11 +198,11 @@ func (d *decoder) keep(row session.Row, m *foreign.Match, sig foreign.Signal, na
 	text := func(key, s string) {
 		d.attrs = append(d.attrs, session.Attr{Key: key, Value: session.StringValue(s)})
 	}
-	text(foreign.SourceKey, m.Source.Name())
+	text(foreign.SourceKey, m.Source.Name)
 	text(foreign.ScopeKey, cut(d.scopeName, maxKey))
 	text(foreign.NameKey, cut(name, maxKey))
-	text(foreign.SignalKey, sig.String())
-	if rules := d.rules[m.Source.Name()]; rules != "" {
+	text(foreign.SignalKey, string(sig))
+	if rules := d.rules[m.Source.Name]; rules != "" {
 		text(foreign.RulesKey, rules)
 	}
 	if row.Failed && status != "" && !d.withoutContent {
