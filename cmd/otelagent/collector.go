@@ -70,6 +70,7 @@ processors:
   memory_limiter: {check_interval: 200ms, limit_mib: 1024, spike_limit_mib: 256}
 exporters:
   agent_session: %s
+  debug: {verbosity: basic}
 service:
   extensions: [otlp_limits]
   telemetry:
@@ -78,6 +79,7 @@ service:
   pipelines:
     traces: {receivers: [otlp], processors: [memory_limiter], exporters: [agent_session]}
     logs: {receivers: [otlp], processors: [memory_limiter], exporters: [agent_session]}
+    metrics: {receivers: [otlp], processors: [memory_limiter], exporters: [debug]}
 `
 
 func builtinConfig(o collectorOptions) string {

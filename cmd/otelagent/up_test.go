@@ -208,16 +208,17 @@ func TestUpFlags(t *testing.T) {
 	}
 }
 
-// The built-in configuration answers metrics with 404, at once.
-func TestUpTakesNoMetrics(t *testing.T) {
+// The built-in configuration accepts metrics, which agents send with their logs, and drops them.
+func TestUpDropsMetrics(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "s.db")
 	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db})
 	must(t, err)
-	none := strings.NewReader(`{"resourceMetrics":[]}`)
-	resp, err := http.Post("http://"+c.addr("http")+"/v1/metrics", "application/json", none)
+	one := strings.NewReader(`{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"claude_code.cost.usage",` +
+		`"sum":{"dataPoints":[{"asDouble":1}]}}]}]}]}`)
+	resp, err := http.Post("http://"+c.addr("http")+"/v1/metrics", "application/json", one)
 	must(t, err)
 	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusNotFound {
+	if resp.StatusCode != http.StatusOK {
 		t.Errorf("metrics are answered with %s", resp.Status)
 	}
 	if err := c.stop(); err != nil {
