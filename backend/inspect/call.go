@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -42,7 +43,11 @@ var outcomeMarks = map[spans.Outcome]string{
 
 func (r *renderer) call(v *CallView) *node {
 	alone := r.o.Turn != nil
-	n := &node{cols: r.cols(v.of.Span)}
+	n := r.node(v.of.Span, fmt.Sprintf("call %q %d", v.ID, v.of.Ordinal))
+	n.call = Clean(v.Name) + prefixed(" ", Clean(v.ID))
+	if v.Input != nil && v.Input.State == "" {
+		n.call = Clean(v.Name) + "(" + ellipsis(Clean(argsText(v.Input.Text)), callTextArgs) + ")"
+	}
 	line := callLine(v, bold, !alone)
 	switch _, ok := r.text(v.Input); {
 	case ok && alone:
@@ -56,13 +61,20 @@ func (r *renderer) call(v *CallView) *node {
 	}
 	for i := range v.Permissions {
 		q := &v.Permissions[i]
-		n.wrapped(decision(q.Action), decisionStyle(q.Action), permissionText(q))
+		it := n.wrapped(decision(q.Action), decisionStyle(q.Action), permissionText(q))
+		if k := r.permission(q); k.over {
+			it.id, it.at = k.id, k.at
+		}
 	}
 	if len(v.Permissions) == 0 && alone {
 		n.line("decided", dim, v.PermissionState)
 	}
 	r.events(n, v.Events)
-	r.below(n, v)
+	for _, k := range v.kids {
+		if !r.placed[k.run] {
+			n.add(r.run(k))
+		}
+	}
 	label, st := "result", dim
 	text, ok := r.text(v.Output)
 	if !ok {
@@ -73,20 +85,21 @@ func (r *renderer) call(v *CallView) *node {
 	}
 	known := slices.ContainsFunc(v.Permissions, func(q PermissionView) bool { return Clean(q.Reason) == text })
 	if text != "" && !known {
-		r.content(n, label, st, text)
+		r.content(n, label, st, text).end = true
 	}
 	r.findings(n, v.Findings)
 	return n
 }
 
-// below draws the runs that a call spawned.
-func (r *renderer) below(n *node, v *CallView) {
-	for _, k := range v.kids {
-		if !r.placed[k.run] {
-			n.add(r.run(k))
-		}
+// node begins the node of a tool call, a compaction or a permission evaluation.
+func (r *renderer) node(s session.Span, id string) *node {
+	return &node{
+		cols: r.cols(s), span: s, id: id, over: r.over || !s.End.IsZero(), at: cmp.Or(s.End, s.Seen, s.Start),
 	}
 }
+
+// callTextArgs bounds the characters of the arguments of the call that a sub-agent is by.
+const callTextArgs = 40
 
 // used says which tokens the model calls of a compaction used.
 func used(u *session.Usage) string {
@@ -121,7 +134,8 @@ func compactionParts(v *CompactionView) []string {
 
 func (r *renderer) compaction(v *CompactionView) *node {
 	c := v.of
-	n := &node{cols: r.cols(c.Span), head: compactionParts(v)}
+	n := r.node(c.Span, fmt.Sprint("compaction ", v.Kind, c.Start.UnixNano()))
+	n.head = compactionParts(v)
 	if v.Reason != "" {
 		n.wrapped("reason", dim, Clean(v.Reason))
 	}
@@ -133,20 +147,16 @@ func (r *renderer) compaction(v *CompactionView) *node {
 	return n
 }
 
-// decisions draws those that are of no tool call.
-func (r *renderer) decisions(list []PermissionView) []timed {
-	var out []timed
-	for i := range list {
-		v := &list[i]
-		st := decisionStyle(v.Action)
-		n := &node{cols: r.cols(v.of.Span), head: []string{st.of(decisionMark(v.Action)) + permissionLine(v)}}
-		if text := permissionText(v); text != "" {
-			n.wrapped("reason", dim, text)
-		}
-		r.findings(n, findings(v.of.Defects))
-		out = append(out, timed{v.of.Span, n})
+// permission draws a decision that is of no tool call.
+func (r *renderer) permission(v *PermissionView) *node {
+	n := r.node(v.of.Span, fmt.Sprintf("permission %q %d", v.of.CallID, v.of.Ordinal))
+	n.over = r.over || !v.Waiting
+	n.head = []string{decisionStyle(v.Action).of(decisionMark(v.Action)) + permissionLine(v)}
+	if text := permissionText(v); text != "" {
+		n.wrapped("reason", dim, text).end = true
 	}
-	return out
+	r.findings(n, findings(v.of.Defects))
+	return n
 }
 
 // permissionLine is a decision in a few words.

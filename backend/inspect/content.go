@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
@@ -37,12 +38,12 @@ func (r *renderer) clean(text string) string {
 }
 
 // content draws clean text in one line, or whole where one turn is shown.
-func (r *renderer) content(n *node, label string, st style, text string) {
-	it := item{label: label, style: st, text: text, lines: 1}
+func (r *renderer) content(n *node, label string, st style, text string) *item {
+	lines := 1
 	if r.o.Turn != nil {
-		it.lines = unbounded // clean bounds it
+		lines = unbounded // clean bounds it
 	}
-	n.items = append(n.items, it)
+	return n.text(label, st, text, lines)
 }
 
 // text returns the clean text of a body. ok is false when the body is not there.
@@ -67,8 +68,9 @@ func saidStyle(label string) style {
 	return dim
 }
 
-// messages draws messages, but for digests, of which there is nothing to see.
-func (r *renderer) messages(n *node, capture spans.Capture, list []Said) {
+// messages draws messages, but for digests, of which there is nothing to see. log names them in the log of a Follower;
+// empty where they may still change.
+func (r *renderer) messages(n *node, capture spans.Capture, list []Said, log string, at time.Time) {
 	if capture == spans.CaptureDigests {
 		return
 	}
@@ -79,7 +81,9 @@ func (r *renderer) messages(n *node, capture spans.Capture, list []Said) {
 		case s.more > 0:
 			n.line("", dim, "and "+plural(s.more, "more message"))
 		case ok:
-			r.content(n, shortLabel(s.Label), saidStyle(s.Label), text)
+			if it := r.content(n, shortLabel(s.Label), saidStyle(s.Label), text); log != "" {
+				it.id, it.at = fmt.Sprint(log, " ", s.message, " ", s.part), at
+			}
 		case b.State == StateWithheld:
 			n.line("cut", dim, "all of "+Bytes(b.Bytes)+", withheld at the source")
 		case b.State == StateCut:

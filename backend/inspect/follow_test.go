@@ -48,7 +48,7 @@ func TestFollowKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const first = "03:04:05 run 1\n03:04:07   ✓ ls · 1.0s\n"
+	const first = "03:04:05 run 1\n03:04:07   ✓ ls c0 · 1.0s\n"
 	if diff := cmp.Diff(first, b.String()); diff != "" {
 		t.Error(diff)
 	}
@@ -67,10 +67,10 @@ func TestFollowKilled(t *testing.T) {
 	if err := f.Write(tree, nil, nil, at(8), true); err != nil {
 		t.Fatal(err)
 	}
-	const rest = "03:04:06   reply   I will look at the file first, bec…\n" +
-		"03:04:09   … stopped edit(path: a.txt) · 2.0s\n" +
-		"03:04:09 turn 0 · stopped · 4.0s · 2 attempts\n" +
-		"03:04:09 run 1 · aborted · 1 turn · 4.0s · its end was not seen\n"
+	const rest = "03:04:06   reply   I will look at the file first, bec\n" +
+		"03:04:09   … stopped edit(path: a.txt)\n" +
+		"03:04:09 turn 0 · stopped · 2 attempts · the reply stops where it was last seen\n" +
+		"03:04:09 run 1 · aborted · its process was not heard of any more; last seen 03:…\n"
 	if diff := cmp.Diff(first+rest, b.String()); diff != "" {
 		t.Error(diff)
 	}

@@ -37,7 +37,7 @@ func (r *renderer) groupNode(g *session.Group) *node {
 	if named := len(g.Members); named > 0 && len(members) == 0 {
 		what = plural(named, "run") + ", of which none is here"
 	}
-	n := &node{head: []string{bold.of("∥ parallel"), what, runStatus(g.Status, "")}, cols: r.cols(g.Span)}
+	n := &node{head: []string{bold.of("∥ parallel"), what, runStatus(g.Status, "")}, cols: r.cols(g.Span), id: "group"}
 	if g.Missing {
 		n.line("defect", yellow, "what was said of the group as a whole did not arrive")
 	}
@@ -55,8 +55,11 @@ func (r *renderer) groupNode(g *session.Group) *node {
 func (r *renderer) docs(t session.Tree) *docs {
 	m := r.view(t).docs(cmp.Or(r.o.AsOf, t.Last))
 	m.drawn, m.text, m.most = true, maxScan+8, maxLines // enough for Clean to see that it cuts
-	if r.o.Turn != nil {
+	switch {
+	case r.o.Turn != nil:
 		m.alone, m.text, m.most = true, maxWhole+8, unbounded
+	case r.log:
+		m.most = unbounded
 	}
 	return m
 }
@@ -65,8 +68,8 @@ func (r *renderer) docs(t session.Tree) *docs {
 func (r *renderer) run(p place) *node {
 	run := p.run
 	r.placed[run] = true
-	m, model, lasted := r.m, r.model, r.lasted
-	defer func() { r.m, r.model, r.lasted = m, model, lasted }()
+	m, model, lasted, over, stopped := r.m, r.model, r.lasted, r.over, r.stopped
+	defer func() { r.m, r.model, r.lasted, r.over, r.stopped = m, model, lasted, over, stopped }()
 	if p.tree.Session != r.main.Session {
 		system := r.system
 		defer func() { r.system = system }()
@@ -76,9 +79,13 @@ func (r *renderer) run(p place) *node {
 	if r.lasted = 0; run.StartTold() {
 		r.lasted = cmp.Or(run.End, lastOf(run)).Sub(run.Start)
 	}
-	n := &node{cols: tokens(r.cols(run.Span), v.UsageTold, &v.Usage)}
+	r.stopped, r.over = v.Status != spans.RunStatusOpen, over || v.Status != run.Status // its process is gone
+	n := &node{cols: tokens(r.cols(run.Span), v.UsageTold, &v.Usage), span: run.Span, run: run}
+	n.over, n.at = r.stopped || r.over, cmp.Or(run.End, run.Seen, run.Start)
+	n.begin = []string{"", dim.of(Clean(run.Agent)), dim.of(Clean(run.Model))}
 	title := fmt.Sprintf("run %d", p.n)
 	if p.tree.Session != r.main.Session {
+		n.begin[0] = "session " + Clean(p.tree.ID)
 		if title = "sub-agent " + title; len(p.tree.Runs) == 1 {
 			title = "sub-agent"
 		}
@@ -107,17 +114,17 @@ func (r *renderer) run(p place) *node {
 		}
 	}
 	r.runLines(n, p, v)
-	var kids []timed
+	var kids []*node
 	if r.o.Run != run || r.o.Turn == nil {
 		kids = append(r.calls(&v.own), r.others(&v.own)...)
 		for _, k := range r.strays[run] { // nothing says which turn spawned them
 			if !r.placed[k.run] {
-				kids = append(kids, timed{k.run.Span, r.run(k)})
+				kids = append(kids, r.run(k))
 			}
 		}
 	}
 	for _, k := range merge(r.turns(p), kids) {
-		n.add(k.node)
+		n.add(k)
 	}
 	return n
 }
@@ -138,9 +145,9 @@ func (r *renderer) runLines(n *node, p place, v *runView) {
 	}
 	switch {
 	case run.Known == spans.KnownClosed:
-		n.wrapped("aborted", red, "its end was never seen; last seen "+r.clock(run.End))
+		n.wrapped("aborted", red, "its end was never seen; last seen "+r.clock(run.End)).end = true
 	case v.Status != run.Status:
-		n.wrapped("aborted", red, "its process was not heard of any more; last seen "+r.clock(lastOf(run)))
+		n.wrapped("aborted", red, "its process was not heard of any more; last seen "+r.clock(lastOf(run))).end = true
 	case run.Status == spans.RunStatusOpen:
 		last := lastOf(run)
 		what := "no end yet"
@@ -151,10 +158,10 @@ func (r *renderer) runLines(n *node, p place, v *runView) {
 	}
 	decided := func(q *session.Permission) bool { return q.Reason == run.Rejection }
 	if run.Rejection != "" && !slices.ContainsFunc(run.Permissions, decided) {
-		n.wrapped("reason", red, Clean(run.Rejection))
+		n.wrapped("reason", red, Clean(run.Rejection)).end = true
 	}
 	if run.Error != "" {
-		n.wrapped("error", red, Clean(run.Error))
+		n.wrapped("error", red, Clean(run.Error)).end = true
 	}
 	if r.o.Turn == nil && len(slices.Collect(run.Calls())) > 0 {
 		r.rulesLine(n, p)
@@ -170,14 +177,13 @@ func (r *renderer) runLines(n *node, p place, v *runView) {
 	if len(branches) > 0 {
 		n.wrapped("then", dim, strings.Join(branches, separator))
 	}
-	r.messages(n, run.Capture, v.own.Input)
+	r.messages(n, run.Capture, v.own.Input, "outside", run.Start)
 	r.events(n, v.own.Events)
 	r.findings(n, v.Defects)
 }
 
 // turns draws the turns of a run, those that are no part of the conversation last. Rewound ones are one line, unless Options.Hidden is set.
-func (r *renderer) turns(p place) []timed {
-	var out []timed
+func (r *renderer) turns(p place) (out []*node) {
 	var since time.Time
 	var first, last *session.Turn
 	flush := func() {
@@ -189,7 +195,7 @@ func (r *renderer) turns(p place) []timed {
 			what = fmt.Sprintf("turns %d to %d", first.Index, last.Index)
 		}
 		text := "↶ " + what + ": rewound " + r.since(since) + ", shown with --hidden"
-		out = append(out, timed{first.Span, &node{head: []string{yellow.of(text)}}})
+		out = append(out, &node{head: []string{yellow.of(text)}, span: first.Span})
 		r.hid, first = true, nil
 	}
 	list := append(p.run.Conversation(), utility(p.run)...)
@@ -204,7 +210,7 @@ func (r *renderer) turns(p place) []timed {
 			last = t
 		default:
 			flush()
-			out = append(out, timed{t.Span, r.turn(r.m.turn(r.m.at[t]))})
+			out = append(out, r.turn(r.m.turn(r.m.at[t])))
 		}
 	}
 	flush()
@@ -244,24 +250,17 @@ func lastOf(run *session.Run) time.Time {
 	return last
 }
 
-// timed is a node with its times.
-type timed struct {
-	span session.Span
-	node *node
-}
-
 // merge puts others, by start, between what is ordered already.
-func merge(ordered, others []timed) []timed {
-	others = slices.Clone(others)
-	slices.SortStableFunc(others, func(a, b timed) int {
+func merge(ordered, others []*node) []*node {
+	slices.SortStableFunc(others, func(a, b *node) int {
 		return cmp.Or(a.span.Start.Compare(b.span.Start), cmp.Compare(a.span.Seq, b.span.Seq))
 	})
-	var out []timed
-	for _, t := range ordered {
-		for len(others) > 0 && others[0].span.Start.Before(t.span.Start) {
+	var out []*node
+	for _, n := range ordered {
+		for len(others) > 0 && others[0].span.Start.Before(n.span.Start) {
 			out, others = append(out, others[0]), others[1:]
 		}
-		out = append(out, t)
+		out = append(out, n)
 	}
 	return append(out, others...)
 }

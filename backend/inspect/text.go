@@ -46,15 +46,31 @@ type Options struct {
 // Text writes t as a tree: a header, then every run with its turns, tool calls, compactions, permissions and
 // sub-agents in place. The tree must not change meanwhile. The error is that of the writer.
 func Text(w io.Writer, t session.Tree, o Options) error {
-	o.Location = cmp.Or(o.Location, time.UTC)
 	d := &treeDrawer{drawer: newDrawer(w, o)}
 	d.cols = columnsFor(d.width)
-	r := &renderer{index: newIndex(t, o.Related), o: o, d: d, placed: map[*session.Run]bool{}}
+	r := newRenderer(t, o)
+	r.d = d
+	roots := r.roots()
+	r.header()
+	d.line()
+	d.heads()
+	for i, n := range roots {
+		if i > 0 {
+			d.line()
+		}
+		d.node(n, "", "")
+	}
+	r.footer(len(roots) > 0)
+	return d.err
+}
+
+func newRenderer(t session.Tree, o Options) *renderer {
+	o.Location = cmp.Or(o.Location, time.UTC)
+	r := &renderer{index: newIndex(t, o.Related), o: o, placed: map[*session.Run]bool{}}
 	if t.StartTold() {
 		r.zero = t.Start
 	}
-	r.draw()
-	return d.err
+	return r
 }
 
 type renderer struct {
@@ -71,10 +87,13 @@ type renderer struct {
 	bounds        bool          // some time shown is only a bound
 	said          bool          // some content was shown
 	hid           bool          // something that was rewound is not shown
+	log           bool          // for a Follower
+	over          bool          // the run that is being built gets no more data
+	stopped       bool          // the run that is being built is not open
 }
 
-func (r *renderer) draw() {
-	var roots []*node
+// roots builds the nodes of runs and groups that nothing spawned.
+func (r *renderer) roots() (roots []*node) {
 	for i, run := range r.main.Runs {
 		switch g := r.group(run); {
 		case r.o.Run != nil && run != r.o.Run, r.placed[run]:
@@ -97,16 +116,7 @@ func (r *renderer) draw() {
 			}
 		}
 	}
-	r.header()
-	r.d.line()
-	r.d.heads()
-	for i, n := range roots {
-		if i > 0 {
-			r.d.line()
-		}
-		r.d.node(n, "", "")
-	}
-	r.footer(len(roots) > 0)
+	return roots
 }
 
 // footer explains signs of the output, and how to see what is not shown.

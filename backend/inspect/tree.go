@@ -16,6 +16,16 @@ type node struct {
 	cols  map[string]string // by the name of the column; nil: the line has the whole width
 	items []item
 	addr  string // of a turn, what `show` shows it alone by
+	span  session.Span
+
+	// For the log of a Follower: the run of a node and the parts of the line at its beginning, else a name among the
+	// nodes of its parent.
+	run   *session.Run
+	begin []string
+	id    string
+	call  string    // a tool call in a few words
+	over  bool      // and at is when it was over
+	at    time.Time // zero: unknown
 }
 
 // item is either a branch or a line of text under a node.
@@ -25,6 +35,11 @@ type item struct {
 	style  style  // of the label
 	text   string
 	lines  int // over how many lines it may go; it is cut behind the last
+
+	// For the log: the name of a line that it has, and its time; or that it stands in the line at the end of the node.
+	id  string
+	at  time.Time
+	end bool
 }
 
 // part adds a part to the line of the node, unless it is empty.
@@ -35,12 +50,15 @@ func (n *node) part(st style, text string) {
 }
 
 // wrapped is line for a text that people should read whole.
-func (n *node) wrapped(label string, st style, text string) {
-	n.items = append(n.items, item{label: label, style: st, text: text, lines: maxWrap})
+func (n *node) wrapped(label string, st style, text string) *item {
+	return n.text(label, st, text, maxWrap)
 }
 
-func (n *node) line(label string, st style, text string) {
-	n.items = append(n.items, item{label: label, style: st, text: text, lines: 1})
+func (n *node) line(label string, st style, text string) *item { return n.text(label, st, text, 1) }
+
+func (n *node) text(label string, st style, text string, lines int) *item {
+	n.items = append(n.items, item{label: label, style: st, text: text, lines: lines})
+	return &n.items[len(n.items)-1]
 }
 
 func (n *node) add(kid *node) { n.items = append(n.items, item{branch: kid}) }

@@ -14,7 +14,9 @@ import (
 
 func (r *renderer) turn(v *TurnView) *node {
 	t := v.of
-	n := &node{cols: tokens(r.cols(t.Span), v.UsageTold, &v.Usage), addr: typed(t)}
+	n := &node{cols: tokens(r.cols(t.Span), v.UsageTold, &v.Usage), addr: typed(t), span: t.Span}
+	n.id, n.at = fmt.Sprint("turn ", t.Index), cmp.Or(t.End, t.Seen, t.Start)
+	n.over = r.over || !t.End.IsZero() && (!t.Missing || r.stopped) // the end of a missing turn is only that of its parts
 	title := fmt.Sprintf("turn %d", v.Index)
 	if v.Failed {
 		title = red.of("✗ ") + title
@@ -44,25 +46,28 @@ func (r *renderer) turn(v *TurnView) *node {
 			r.content(n, "system", dim, text)
 		}
 	}
-	r.messages(n, v.Capture, slices.DeleteFunc(v.Input, func(s Said) bool { return s.outside }))
+	r.messages(n, v.Capture, slices.DeleteFunc(v.Input, func(s Said) bool { return s.outside }), "input", t.Start)
 	r.answer(n, v)
 	return n
 }
 
 // calls draws the tool calls of a turn or a run.
-func (r *renderer) calls(v *TurnView) (out []timed) {
+func (r *renderer) calls(v *TurnView) (out []*node) {
 	for i := range v.ToolCalls {
-		out = append(out, timed{v.ToolCalls[i].of.Span, r.call(&v.ToolCalls[i])})
+		out = append(out, r.call(&v.ToolCalls[i]))
 	}
 	return out
 }
 
 // others draws the compactions of a turn or a run, then its decisions.
-func (r *renderer) others(v *TurnView) (out []timed) {
+func (r *renderer) others(v *TurnView) (out []*node) {
 	for i := range v.Compactions {
-		out = append(out, timed{v.Compactions[i].of.Span, r.compaction(&v.Compactions[i])})
+		out = append(out, r.compaction(&v.Compactions[i]))
 	}
-	return append(out, r.decisions(v.Permissions)...)
+	for i := range v.Permissions {
+		out = append(out, r.permission(&v.Permissions[i]))
+	}
+	return out
 }
 
 // asked draws what the model was asked: in a few lines, or with all numbers where the turn is shown alone.
@@ -145,16 +150,13 @@ func (r *renderer) answer(n *node, v *TurnView) {
 			firstCall = at
 		}
 	}
-	var before, after []timed
-	put := func(k timed) {
-		if firstCall.IsZero() || k.span.Start.Before(firstCall) {
-			before = append(before, k)
-		} else {
-			after = append(after, k)
-		}
-	}
+	var before, after []*node
 	for i, k := range r.others(v) {
-		if put(k); len(after) == 0 && i >= len(v.Compactions) {
+		if !firstCall.IsZero() && !k.span.Start.Before(firstCall) {
+			after = append(after, k)
+			continue
+		}
+		if before = append(before, k); len(after) == 0 && i >= len(v.Compactions) {
 			decided = k.span.Start
 		}
 	}
@@ -168,33 +170,41 @@ func (r *renderer) answer(n *node, v *TurnView) {
 		early--
 	}
 	for i := range v.Events[:early] {
-		k := &node{}
+		k := &node{span: session.Span{Start: v.Events[i].At, Seq: v.Events[i].of.Seq}}
 		r.events(k, v.Events[i:i+1])
-		before = append(before, timed{session.Span{Start: v.Events[i].At, Seq: v.Events[i].of.Seq}, k})
+		before = append(before, k)
 	}
 	for _, k := range merge(nil, before) {
-		if k.node.head == nil { // an event
-			n.items = append(n.items, k.node.items...)
+		if k.head == nil { // an event
+			n.items = append(n.items, k.items...)
 		} else {
-			n.add(k.node)
+			n.add(k)
 		}
 	}
-	r.messages(n, v.Capture, v.Output)
+	// The loop may discard the reply of an open turn, unless its tools run.
+	log, at := "", n.at
+	if n.over || !v.of.Partial && len(v.ToolCalls) > 0 {
+		log = fmt.Sprint("output ", v.Partial)
+	}
+	if !firstCall.IsZero() && firstCall.Before(at) {
+		at = firstCall // the reply asked for it
+	}
+	r.messages(n, v.Capture, v.Output, log, at)
 	if v.Partial {
 		text := "the reply stops where it was last seen"
 		if v.State == stateOpen {
 			text = "the reply so far"
 		}
-		n.line("partial", yellow, text)
+		n.line("partial", yellow, text).end = true
 	}
 	if v.Error != "" {
-		n.wrapped("error", red, Clean(v.Error))
+		n.wrapped("error", red, Clean(v.Error)).end = true
 	}
 	calls := r.calls(v)
 	r.events(n, v.Events[early:])
 	r.findings(n, v.Findings)
 	for _, k := range merge(calls, after) {
-		n.add(k.node)
+		n.add(k)
 	}
 }
 
