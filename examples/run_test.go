@@ -76,7 +76,6 @@ func steady(s string) string {
 		{`\b[A-Z2-7]{26}\b`, "ID"},
 		{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( – (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d)? UTC`, "TIME"},
 		{` +\d+(\.\d+)?(ns|µs|ms|s)\b`, " TOOK"},
-		{`(whole with:)\s+(otelagent show --db=)[^\n]*/([a-z-]+\.db)`, "$1 $2$3"},
 		{` +\n`, "\n"},
 	} {
 		s = regexp.MustCompile(r.pattern).ReplaceAllString(s, r.by)

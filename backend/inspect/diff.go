@@ -20,7 +20,7 @@ type DiffForm int
 const (
 	DiffUnified    DiffForm = iota // - and + before the lines
 	DiffSideBySide                 // A at the left and B at the right, with <, > or | between them
-	DiffStat                       // one line a turn
+	DiffStat                       // one line a turn, or for several that are the same
 )
 
 // SideBySideWidth is the width from which on two columns are easy to read.
@@ -31,12 +31,11 @@ const SideBySideWidth = 120
 func WriteDiff(w io.Writer, d *diff.Diff, o Options, form DiffForm) error {
 	v := &diffView{drawer: newDrawer(w, o), Diff: d, form: form}
 	v.header()
-	switch {
-	case form == DiffStat:
-		v.stat()
-	case d.Equal: // the head says all
-	default:
-		for i := range d.Runs {
+	if form == DiffStat {
+		v.line()
+	}
+	for i := range d.Runs {
+		if !d.Equal || form == DiffStat { // else the head says all
 			v.run(&d.Runs[i])
 		}
 	}
@@ -226,74 +225,6 @@ type state struct {
 var states = map[diff.State]state{
 	diff.Same: {"=", dim, ""}, diff.Changed: {"≠", yellow, ""}, diff.OnlyA: {"-", red, "only in a"},
 	diff.OnlyB: {"+", green, "only in b"}, diff.NotAll: {"?", yellow, ""},
-}
-
-// stat writes one line a turn.
-func (v *diffView) stat() {
-	var rows [][]string
-	add := func(p *diff.Pair) {
-		a, b := p.Addresses()
-		st := states[p.State]
-		rows = append(rows, []string{st.style.of(st.sign), v.where(a, ""), v.where("", b), v.statText(p)})
-	}
-	for i := range v.Runs {
-		r := &v.Runs[i]
-		if len(r.Parts) > 0 || len(r.Turns) == 0 {
-			add(r)
-		}
-		for j := range r.Turns {
-			add(&r.Turns[j])
-		}
-	}
-	v.line()
-	v.table([]column{{}, {name: "A"}, {name: "B"}, {name: "WHAT", flex: true}}, rows)
-}
-
-// statText says in a few words how a pair differs.
-func (v *diffView) statText(p *diff.Pair) string {
-	if only := states[p.State].only; only != "" {
-		return only
-	}
-	var out []string
-	for _, part := range p.Parts {
-		var numbers []string
-		added, removed := 0, 0
-		for i := range p.Changes {
-			c := &p.Changes[i]
-			switch {
-			case c.Part != part:
-			case part == diff.Usage || part == diff.Cost:
-				name := words(strings.TrimPrefix(c.Path, "usage."))
-				numbers = append(numbers, strings.TrimSuffix(name, "put")+" "+signed(after(c)-before(c)))
-			case c.Text != nil:
-				added, removed = added+c.Text.Added, removed+c.Text.Removed
-			}
-		}
-		text := v.part(part)
-		switch {
-		case len(numbers) > 0:
-			text = strings.Join(numbers, separator)
-		case part == diff.Calls:
-			counts := map[diff.State]int{}
-			for _, c := range p.Calls {
-				counts[c.State]++
-			}
-			text += among(counted(counts[diff.Changed], "changed"), counted(counts[diff.OnlyA], "only in a"),
-				counted(counts[diff.OnlyB], "only in b"))
-		case part == diff.Request:
-			text += among(messageCounts(p)...)
-		default:
-			text = joined(" ", text, prefixed("+", counted(added, "")), prefixed("−", counted(removed, "")))
-		}
-		if slices.Contains(p.Repeats, part) {
-			text += " as before"
-		}
-		out = append(out, text)
-	}
-	if len(p.NotCompared) > 0 {
-		out = append(out, "not compared: "+v.parts(unknownParts(p)))
-	}
-	return strings.Join(out, separator)
 }
 
 func unknownParts(p *diff.Pair) (parts []diff.Part) {

@@ -28,10 +28,17 @@ func (v *diffView) title(text, more string) {
 	v.write(cut(cyan.of(text)+dim.of(more), v.width-len(v.indent)))
 }
 
+// gap draws a blank line, but among lines of one turn each.
+func (v *diffView) gap() {
+	if v.form != DiffStat {
+		v.line()
+	}
+}
+
 // run draws a run and its turns.
 func (v *diffView) run(r *diff.Pair) {
 	if v.Kind == diff.OfSessions {
-		v.line()
+		v.gap()
 		st, one, turns := states[r.State], cmp.Or(r.A, r.B), ""
 		if r.State == diff.Same {
 			turns = suffixed(some(len(r.Turns), "turn"), " the same")
@@ -40,6 +47,9 @@ func (v *diffView) run(r *diff.Pair) {
 			return s == Clean(v.A.Agent) || s == Clean(v.A.Model)
 		})
 		more = append([]string{"", st.only, turns, Clean(one.Relation), words(one.Status)}, more...)
+		if v.form == DiffStat {
+			more = append(more, v.parts(r.Parts))
+		}
 		head := st.style.of(st.sign+" ") + bold.of("run "+v.where(r.Addresses()))
 		v.line(cut(head+dim.of(prefixed(separator, joined(separator, more...))), v.width))
 		if r.State == diff.Same {
@@ -49,8 +59,10 @@ func (v *diffView) run(r *diff.Pair) {
 	}
 	v.indent += "  "
 	defer func() { v.indent = "" }()
-	v.changes(r, func(p diff.Part) bool { return p != diff.Outcome })
-	v.calls(r.Calls)
+	if v.form != DiffStat {
+		v.changes(r, func(p diff.Part) bool { return p != diff.Outcome })
+		v.calls(r.Calls)
+	}
 	for i := 0; i < len(r.Turns); {
 		n, why := 1, v.quiet(&r.Turns[i])
 		for why != "" && i+n < len(r.Turns) && v.quiet(&r.Turns[i+n]) == why {
@@ -59,7 +71,7 @@ func (v *diffView) run(r *diff.Pair) {
 		v.turn(r.Turns[i:i+n], why)
 		i += n
 	}
-	if slices.Contains(r.Parts, diff.Outcome) { // a run ends after its turns
+	if slices.Contains(r.Parts, diff.Outcome) && v.form != DiffStat { // a run ends after its turns
 		v.line()
 		v.changes(r, func(p diff.Part) bool { return p == diff.Outcome })
 	}
@@ -97,13 +109,13 @@ func (v *diffView) turn(l []diff.Pair, quiet string) {
 		}
 		head = append(head, dim.of(duration(t)))
 	}
-	v.line()
+	v.gap()
 	lead := v.indent[2:] + st.style.of(st.sign+" ")
 	for _, line := range flow(head, v.width-len(v.indent), v.width-len(v.indent), maxWrap) {
 		v.line(lead, line)
 		lead = v.indent
 	}
-	if quiet != "" {
+	if quiet != "" || v.form == DiffStat {
 		return
 	}
 	if len(t.Repeats) > 0 {

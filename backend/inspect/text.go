@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -38,9 +39,6 @@ type Options struct {
 	Forks []session.Summary
 	// Columns are additional columns of List in a narrow terminal: ListErrors, ListDenied, ListCost.
 	Columns []string
-	// Show returns the command line that shows an address; empty where there is none. Nil is `otelagent show` with
-	// the address alone. Text writes the address in place of one on which a terminal would act.
-	Show func(address string) string
 }
 
 // Text writes t as a tree: a header, then every run with its turns, tool calls, compactions, permissions and
@@ -122,21 +120,16 @@ func (r *renderer) roots() (roots []*node) {
 // footer explains signs of the output, and how to see what is not shown.
 func (r *renderer) footer(shown bool) {
 	var notes []string
-	command := ""
 	if r.bounds {
 		notes = append(notes, "~ estimated from the times around it: the loop states none for this")
 	}
-	note := ""
-	switch {
-	case !shown || r.main.Blocks == nil: // nothing to say
-	case !r.said:
-		note = r.unsaid()
-	case r.d.cutAt != "" && r.o.Turn == nil:
-		note, command = r.whole()
+	if shown && r.main.Blocks != nil && !r.said {
+		notes = append(notes, r.unsaid())
 	}
-	if note != "" {
-		notes = append(notes, note)
+	if r.said && r.d.cutAt != "" && r.o.Turn == nil {
+		notes = append(notes, "… cut here: a turn alone is whole, such as", r.d.cutAt)
 	}
+	notes = slices.DeleteFunc(notes, func(note string) bool { return note == "" })
 	if len(notes) > 0 {
 		r.d.line()
 	}
@@ -144,9 +137,6 @@ func (r *renderer) footer(shown bool) {
 		for _, line := range wrap(note, r.d.width, maxWrap) {
 			r.d.line(dim.of(line))
 		}
-	}
-	if command != "" {
-		r.d.line(command)
 	}
 }
 
@@ -172,32 +162,6 @@ func (r *renderer) unsaid() string {
 		return "No reply yet."
 	}
 	return ""
-}
-
-// whole returns how to see cut text, and the command for it where that has no room on the same line. The command is
-// never broken or cut.
-func (r *renderer) whole() (note, command string) {
-	behind := ShellWords(r.d.cutAt)
-	if strings.HasPrefix(r.d.cutAt, "-") {
-		behind = "-- " + behind // no flag
-	}
-	note, command = "… cut here, whole with:", "otelagent show "+behind
-	if r.o.Show != nil {
-		command = r.o.Show(r.d.cutAt)
-	}
-	if command == "" || !printable(command) {
-		note, command = "… cut here, whole behind the same input:", behind
-	}
-	if line := note + " " + command; width(line) <= r.d.width {
-		return line, ""
-	}
-	return note, command
-}
-
-// printable reports whether a terminal shows s as it is, so that people can copy it.
-func printable(s string) bool {
-	s = strings.ReplaceAll(s, " ", "_") // blanks stay as they are
-	return s == clean(s, len(s))
 }
 
 // ShellWords returns words for a shell, quoted where that needs it. Control characters stay as they are.

@@ -36,7 +36,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// render draws a tree, as drawn does. A command is never broken.
+// render draws a tree, as drawn does.
 func render(t *testing.T, tree session.Tree, o inspect.Options) string {
 	t.Helper()
 	return drawn(t, o.Width, func(w io.Writer) error { return inspect.Text(w, tree, o) })
@@ -207,7 +207,7 @@ func TestTurnWhole(t *testing.T) {
 	tree := session.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}, Blocks: blocks}
 	all := render(t, tree, inspect.Options{Width: 80})
 	if strings.Contains(all, "last0!") || !strings.Contains(all, "and 12 more messages") ||
-		!strings.Contains(all, "cut here, whole with: otelagent show s/@1/0") {
+		!strings.Contains(all, "a turn alone is whole, such as\ns/@1/0") {
 		t.Errorf("a session shows what fits:\n%s", all)
 	}
 	whole := render(t, tree, inspect.Options{Width: 80, Run: run, Turn: turn})

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
@@ -24,8 +23,6 @@ type database struct {
 	*reader.Reader
 	app *app
 	at  location
-	// show returns the command line that shows an address; nil is `otelagent show` alone.
-	show func(address string) string
 	// recording says that it is in memory, and does not change.
 	recording bool
 }
@@ -42,11 +39,7 @@ func (a *app) open(ctx context.Context, names ...string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := a.openDatabase(ctx, at, true)
-	if err == nil && (len(names) > 0 || a.tenant != "") {
-		db.show = a.showCommandLine(names)
-	}
-	return db, err
+	return a.openDatabase(ctx, at, true)
 }
 
 // openDatabase opens a database that is there.
@@ -158,28 +151,6 @@ func (db *database) only(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("there is no session in %s", db.at.name)
 	}
 	return id, nil
-}
-
-// showCommandLine returns the command lines that show addresses of what names name, as people type them, empty
-// where the input cannot be read a second time. inspect prints no line that a terminal would act on.
-func (a *app) showCommandLine(names []string) func(address string) string {
-	words := []string{"otelagent", "show"}
-	for _, name := range names {
-		if isFile(name) && !isRegular(name) {
-			return func(string) string { return "" }
-		}
-		words = append(words, "--db="+name)
-	}
-	if a.tenant != "" {
-		words = append(words, "--tenant="+a.tenant)
-	}
-	return func(address string) string {
-		line := slices.Clone(words)
-		if strings.HasPrefix(address, "-") {
-			line = append(line, "--") // the address is no flag
-		}
-		return inspect.ShellWords(append(line, address)...)
-	}
 }
 
 // completeSession completes the ids of sessions in a shell.

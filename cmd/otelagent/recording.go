@@ -62,7 +62,7 @@ func (a *app) openRecording(ctx context.Context, files []string, from string) (*
 		return nil, err
 	}
 	db := a.databaseOf(location{name: r.name}, r.store)
-	db.recording, db.show = true, a.showCommandLine(files)
+	db.recording = true
 	return db, nil
 }
 

@@ -118,7 +118,7 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	if a.json() {
 		return writeJSON(a.stdout, reader.Narrow(t.Session, run, turn, look.AsOf))
 	}
-	look.Run, look.Turn, look.Hidden, look.Show = run, turn, o.hidden, db.show
+	look.Run, look.Turn, look.Hidden = run, turn, o.hidden
 	if look.Related, err = db.Related(ctx, t.Session, db.Load); err != nil {
 		return err
 	}
