@@ -46,13 +46,8 @@ func (e *sessionExporter) decode(finds *int) []otlprow.Option {
 	if e.redact == nil {
 		return e.decoding
 	}
-	run := redaction{redactor: e.redact}
 	return append(slices.Clip(e.decoding), otlprow.WithRedactor(func(body string) string {
-		uses := asText
-		if e.redact.scoped { // rules name places, and any of them may be that of content of other programs
-			uses = anywhere
-		}
-		body, n := run.apply(uses, roleOf(body), looksLikeJSON(body), body)
+		body, n := e.redact.body(body)
 		*finds += n
 		return body
 	}))

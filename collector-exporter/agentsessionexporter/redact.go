@@ -22,8 +22,6 @@ import (
 // They return a request that names it as one with a piece withheld, never with other bytes.
 type redactor struct {
 	rules *redact.Rules
-	// scoped says that a rule is limited to some places, roles or provenances.
-	scoped bool
 }
 
 // finds counts the places in which something was found, by what held it. It is the metric's attribute "where".
@@ -46,24 +44,24 @@ func newRedactor(c *RedactionConfig) (*redactor, error) {
 			return nil, fmt.Errorf("redaction::rules: %s: %w", c.Rules, err)
 		}
 	}
-	return &redactor{rules: rules, scoped: rules.Scoped()}, nil
+	if rules.Scoped() {
+		return nil, fmt.Errorf("redaction::rules: %s: a rule has the key place or provenance, which only producers know: "+
+			"want regexp, key or role", c.Rules)
+	}
+	return &redactor{rules: rules}, nil
 }
 
 // batch redacts b in place. It changes nothing that rows share with others.
-func (r *redactor) batch(b *session.Batch) finds {
+func (r *redactor) batch(b *session.Batch) (found finds) {
 	if r == nil {
-		return finds{}
-	}
-	run := redaction{redactor: r}
-	if r.scoped {
-		run.uses = usesOf(b.Rows)
+		return found
 	}
 	for i := range b.Rows {
-		run.attrs(&b.Rows[i])
-		run.items(&b.Rows[i])
+		found.attribute += r.attrs(&b.Rows[i])
+		found.item += r.items(&b.Rows[i])
 	}
-	run.blocks(b.Blocks)
-	return run.finds
+	found.block = r.blocks(b.Blocks)
+	return found
 }
 
 // name redacts the name of a span that may hold content.
@@ -71,114 +69,26 @@ func (r *redactor) name(s string) string {
 	if r == nil {
 		return s
 	}
-	out, _ := r.rules.Redact(spans.Redactable{Body: []byte(s), Place: spans.PlaceText})
-	return string(out)
+	s, _ = r.apply("", false, s)
+	return s
 }
 
-// redaction is one call of batch.
-type redaction struct {
-	*redactor
-	finds
-	uses map[blockRef][]use // when rules are scoped
-}
-
-// use is what a block is in one place, as package redact wants to know it.
-type use struct {
-	place      string
-	provenance spans.ProvenanceKind
-}
-
-type blockRef struct {
-	session session.Key
-	id      spans.ShortID
-}
-
-// anywhere is how a block is looked at of which the batch does not say what it is: as everything that it may be.
-var anywhere = usesAs(spans.PlaceMessage, spans.PlaceSystem, spans.PlaceTools, spans.PlaceRest, spans.ListArgs,
-	spans.ListResult, spans.ListMetadata, spans.ListRules, spans.ListSummary, spans.PlaceConfig, spans.PlaceEvent,
-	spans.PlaceText)
-
-func usesAs(places ...string) (all []use) {
-	for _, p := range places {
-		all = append(all, use{place: p})
-	}
-	return all
-}
-
-// usesOf returns what the rows say about blocks.
-func usesOf(rows []session.Row) map[blockRef][]use {
-	uses := map[blockRef][]use{}
-	add := func(r *session.Row, id spans.ShortID, u use) {
-		ref := blockRef{r.Session, id}
-		if l := uses[ref]; len(l) < len(anywhere) && !slices.Contains(l, u) {
-			uses[ref] = append(l, u)
-		}
-	}
-	for i := range rows {
-		r := &rows[i]
-		for _, l := range r.Lists {
-			for _, text := range l.Items {
-				if it, err := spans.ParseItem(text); err == nil {
-					add(r, it.Block, useOf(l.Name, it.Provenance))
-				}
-			}
-		}
-		for _, e := range r.Events {
-			if id, err := spans.ParseShortID(e.Body); err == nil {
-				add(r, id, use{place: spans.PlaceEvent})
-			}
-		}
-		for _, f := range r.Facts {
-			if id, err := spans.ParseShortID(f.Value); err == nil {
-				add(r, id, use{place: spans.PlaceFact})
-			}
-		}
-	}
-	return uses
-}
-
-// useOf says what an item of a list is.
-func useOf(list, provenance string) use {
-	from, _ := spans.ParseProvenance(provenance)
-	switch list {
-	case spans.ListRequest, spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListHistory,
-		spans.ListOutside, spans.ListBefore, spans.ListAfter:
-		return use{spans.PlaceMessage, from.Kind}
-	case spans.ListParams:
-		switch from.Kind {
-		case spans.ProvenanceSystem:
-			list = spans.PlaceSystem
-		case spans.ProvenanceTools:
-			list = spans.PlaceTools
-		default:
-			list = spans.PlaceRest
-		}
-	}
-	return use{place: list}
-}
-
-// apply looks at text in all of its uses, one after the other.
-func (r *redaction) apply(uses []use, role string, isJSON bool, text string) (string, int) {
-	body, found := []byte(text), 0
-	for _, u := range uses {
-		var n int
-		body, n = r.rules.Redact(spans.Redactable{Body: body, JSON: isJSON, Place: u.place, Role: role,
-			Provenance: u.provenance})
-		found += n
-	}
+// apply redacts a text. role is that of a message, empty for other content.
+func (r *redactor) apply(role string, isJSON bool, text string) (string, int) {
+	body, found := r.rules.Redact(spans.Redactable{Body: []byte(text), JSON: isJSON, Role: role})
 	if found == 0 {
 		return text, 0
 	}
 	return string(body), found
 }
 
-var (
-	asText, asConfig = usesAs(spans.PlaceText), usesAs(spans.PlaceConfig)
-	asOutput         = usesAs(spans.PlaceMessage) // the part of a reply that came in by then
-)
+// body redacts a text that may be a message.
+func (r *redactor) body(text string) (string, int) {
+	return r.apply(roleOf(text), looksLikeJSON(text), text)
+}
 
 // attrs redacts the attributes that may hold content: those of that class, and those that the vocabulary does not know.
-func (r *redaction) attrs(row *session.Row) {
+func (r *redactor) attrs(row *session.Row) (total int) {
 	copied := false
 	for i, a := range row.Attrs {
 		if known, ok := spans.Lookup(attribute.Key(a.Key)); ok && known.Class != spans.ClassContent {
@@ -186,14 +96,7 @@ func (r *redaction) attrs(row *session.Row) {
 		}
 		found := 0
 		text := func(s string) string {
-			uses, role := asText, ""
-			switch a.Key {
-			case string(spans.RunConfigKey):
-				uses = asConfig
-			case session.PartialOutputKey:
-				uses, role = asOutput, roleOf(s)
-			}
-			s, n := r.apply(uses, role, looksLikeJSON(s), s)
+			s, n := r.body(s)
 			found += n
 			return s
 		}
@@ -214,13 +117,14 @@ func (r *redaction) attrs(row *session.Row) {
 			row.Attrs, copied = slices.Clone(row.Attrs), true
 		}
 		row.Attrs[i] = a
-		r.attribute += found
+		total += found
 	}
+	return total
 }
 
 // items redacts the fields of lists other than the ids of blocks. An item with a find keeps its id alone: the digest of
 // the list does not fit then, and readers say that it was changed.
-func (r *redaction) items(row *session.Row) {
+func (r *redactor) items(row *session.Row) (total int) {
 	copied := false
 	for i, l := range row.Lists {
 		var changed []string // the items, once one of them has a find
@@ -235,7 +139,7 @@ func (r *redaction) items(row *session.Row) {
 					text, isJSON = string(from.AppendJSON(nil)), true
 				}
 			}
-			_, found := r.apply(asText, "", isJSON, text)
+			_, found := r.apply("", isJSON, text)
 			if found == 0 {
 				continue
 			}
@@ -243,7 +147,7 @@ func (r *redaction) items(row *session.Row) {
 				changed = slices.Clone(l.Items)
 			}
 			changed[j] = left
-			r.item += found
+			total += found
 		}
 		if changed == nil {
 			continue
@@ -253,11 +157,12 @@ func (r *redaction) items(row *session.Row) {
 		}
 		row.Lists[i].Items = changed
 	}
+	return total
 }
 
 // blocks redacts blocks. Templates come first, with what they refer to in its place, as far as that is in the batch. A
 // block that a template refers to is withheld where a rule changed it there.
-func (r *redaction) blocks(blocks []session.Block) {
+func (r *redactor) blocks(blocks []session.Block) (total int) {
 	here := map[blockRef]*session.Block{}
 	for i := range blocks {
 		here[blockRef{blocks[i].Session, blocks[i].ID.Short()}] = &blocks[i]
@@ -270,45 +175,37 @@ func (r *redaction) blocks(blocks []session.Block) {
 			continue
 		}
 		template := b.Body
-		uses := r.blockOf(b, wholeText(b, here))
+		total += r.blockOf(b, wholeText(b, here))
 		for id := range spans.Blocks(template) {
-			ref := blockRef{b.Session, id}
-			of := here[ref]
-			if of == nil || of.Size > 0 {
-				continue
-			}
-			if r.scoped { // it is looked at as what it is a part of
-				r.uses[ref] = append(r.uses[ref], uses...)
-			}
-			if b.Size > 0 && !strings.Contains(b.Body, of.Body) {
+			of := here[blockRef{b.Session, id}]
+			if of != nil && of.Size == 0 && b.Size > 0 && !strings.Contains(b.Body, of.Body) {
 				of.Size, of.Body = int64(len(of.Body)), ""
 			}
 		}
 	}
 	for _, b := range plain {
-		r.blockOf(b, b.Body)
+		total += r.blockOf(b, b.Body)
 	}
+	return total
 }
 
-// blockOf redacts a block that has that text, and returns what it is.
-func (r *redaction) blockOf(b *session.Block, text string) []use {
-	uses, role := asText, ""
-	if r.scoped {
-		if uses = r.uses[blockRef{b.Session, b.ID.Short()}]; uses == nil {
-			uses = anywhere
-		}
-		role = roleOf(text)
-	}
-	body, found := r.apply(uses, role, looksLikeJSON(text), text)
+// blockRef names a block of a batch.
+type blockRef struct {
+	session session.Key
+	id      spans.ShortID
+}
+
+// blockOf redacts a block that has that text.
+func (r *redactor) blockOf(b *session.Block, text string) int {
+	body, found := r.body(text)
 	if found == 0 {
-		return uses
+		return 0
 	}
-	r.block += found
 	if b.Size == 0 {
 		b.Size = int64(len(text))
 	}
 	b.Body = body
-	return uses
+	return found
 }
 
 // maxRedacted bounds the text that wholeText returns.

@@ -221,76 +221,41 @@ func TestRedactionLeavesTheRest(t *testing.T) {
 	require.Equal(t, finds{}, off.batch(&got))
 }
 
-// Rules that count in some places only: what a block is the lists of its batch say; of one that no list names every
-// rule counts.
+// A rule by role reaches whole messages, in blocks and in the part of a reply that came in by then. A rule that needs
+// what only producers know is refused.
 func TestNarrowRules(t *testing.T) {
 	r := redactorOf(t, `
 defaults: false
 rules:
-- {name: pin, regexp: 'PIN \d+', place: [args]}
 - {name: tools, role: [toolResult]}
-- {name: memory, provenance: [memory-tier]}
+- {name: said, regexp: 'PIN \d+', role: [assistant]}
 `)
-	require.True(t, r.scoped)
-	key := session.Key{ID: "a"}
-	item := func(body, provenance string) string {
-		return spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: provenance}.Encode()
+	attr := func(text string) []session.Row {
+		return []session.Row{{Attrs: []session.Attr{{Key: session.PartialOutputKey, Value: session.StringValue(text)}}}}
 	}
-	const (
-		args     = `{"x":"PIN 1"}`
-		result   = `{"x":"PIN 2"}`
-		orphan   = `{"x":"PIN 3"}`
-		memory   = `{"role":"user","content":"remember"}`
-		said     = `{"role":"user","content":"PIN 4"}`
-		toolSaid = `{"role":"toolResult","content":"all of it"}`
-	)
-	b := session.Batch{Rows: []session.Row{{Session: key, Lists: []session.List{
-		{Name: spans.ListArgs, Items: []string{item(args, "")}},
-		{Name: spans.ListResult, Items: []string{item(result, "")}},
-		{Name: spans.ListRequest, Items: []string{item(memory, "mt:long:7"), item(said, "st"), item(toolSaid, "t:1:r:0")}},
-	}}}}
-	want := map[string]string{
-		args: `{"x":"[redacted:pin]"}`, result: result, orphan: `{"x":"[redacted:pin]"}`, said: said,
-		memory:   `{"role":"user","content":"[redacted:memory]"}`,
-		toolSaid: `{"role":"toolResult","content":"[redacted:tools]"}`,
-	}
-	for body := range want {
-		b.Blocks = append(b.Blocks, session.Block{Session: key, ID: spans.BlockOfString(body), Body: body})
-	}
-	bodies := map[spans.BlockID]string{}
-	for body := range want {
-		bodies[spans.BlockOfString(body)] = body
-	}
-	require.Equal(t, finds{block: 4}, r.batch(&b))
-	for _, k := range b.Blocks {
-		body := bodies[k.ID]
-		require.Equal(t, want[body], k.Body)
-		if k.Body == body {
-			require.Zero(t, k.Size)
-		} else {
-			require.EqualValues(t, len(body), k.Size)
+	for body, want := range map[string]string{
+		`{"role":"toolResult","content":"all of it"}`: `{"role":"toolResult","content":"[redacted:tools]"}`,
+		`{"role":"assistant","content":"PIN 1"}`:      `{"role":"assistant","content":"[redacted:said]"}`,
+		`{"role":"user","content":"PIN 1"}`:           `{"role":"user","content":"PIN 1"}`,
+		`{"x":"PIN 2"}`:                               `{"x":"PIN 2"}`,
+	} {
+		b := session.Batch{Rows: attr(body), Blocks: []session.Block{{ID: spans.BlockOfString(body), Body: body}}}
+		got := r.batch(&b)
+		require.Equal(t, attr(want), b.Rows)
+		require.Equal(t, want, b.Blocks[0].Body)
+		size, n := int64(0), 0
+		if want != body {
+			size, n = int64(len(body)), 1
 		}
+		require.Equal(t, size, b.Blocks[0].Size)
+		require.Equal(t, finds{attribute: n, block: n}, got)
 	}
-}
-
-// The part of a reply that came in by then is a message of its role to rules, as the reply is when it is whole.
-func TestNarrowRulesOfPartialOutput(t *testing.T) {
-	r := redactorOf(t, `
-defaults: false
-rules:
-- {name: said, regexp: 'PIN \d+', place: [message], role: [assistant]}
-- {name: text, regexp: 'TAN \d+', place: [text]}
-`)
-	reply := func(text string) session.Row {
-		return session.Row{Attrs: []session.Attr{{
-			Key: session.PartialOutputKey,
-			Value: session.StringsValue([]string{`{"role":"assistant","content":"` + text + `"}`,
-				`{"role":"user","content":"PIN 3"}`}),
-		}}}
+	for _, limit := range []string{"place: [args]", "provenance: [memory-tier]"} {
+		file := filepath.Join(t.TempDir(), "rules.yaml")
+		require.NoError(t, os.WriteFile(file, []byte("rules: [{name: pin, regexp: PIN, "+limit+"}]"), 0o600))
+		_, err := newRedactor(&RedactionConfig{Enabled: true, Rules: file})
+		require.ErrorContains(t, err, "redaction::rules: "+file+": a rule has the key place or provenance")
 	}
-	b := session.Batch{Rows: []session.Row{reply("PIN 1, TAN 2")}}
-	require.Equal(t, finds{attribute: 1}, r.batch(&b))
-	require.Equal(t, reply("[redacted:said], TAN 2"), b.Rows[0])
 }
 
 // Nothing of a row that somebody else may hold is changed.

@@ -68,11 +68,11 @@ func New(c Config) (*Rules, error) {
 // URLs, passwords and secrets by the name before them, and e-mail addresses. docs/redaction.md lists them.
 func Defaults() *Rules { return &Rules{defaults: true} }
 
-// Scoped reports whether a rule is limited to places, roles or provenances. If none is, Redact ignores these fields
-// of a piece.
+// Scoped reports whether a rule is limited to places or provenances. If none is, Redact ignores these fields of a
+// piece.
 func (r *Rules) Scoped() bool {
 	return r != nil && slices.ContainsFunc(r.rules, func(r *rule) bool {
-		return len(r.Place)+len(r.Role)+len(r.Provenance) > 0
+		return len(r.Place)+len(r.Provenance) > 0
 	})
 }
 

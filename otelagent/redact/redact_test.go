@@ -198,7 +198,7 @@ func FuzzApply(f *testing.F) {
 
 func TestScoped(t *testing.T) {
 	for rules, want := range map[string]bool{
-		"x regexp a+; y key a": false, "x regexp b; y key a place args": true, "x role user": true, "x from steering": true,
+		"x regexp a+; y key a": false, "x regexp b; y key a place args": true, "x role user": false, "x from steering": true,
 	} {
 		if got := rulesOf(t, rules).Scoped(); got != want {
 			t.Errorf("%s: %v", rules, got)
