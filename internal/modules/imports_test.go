@@ -161,7 +161,6 @@ var rooms = []room{
 			"golang.org/x/time/rate",
 		}},
 
-	{packages: []string{"dashboards/tempo/..."}, own: []string{"dashboards/tempo"}, other: []string{"go.yaml.in/yaml/v3"}},
 	{packages: []string{"agenttest/phifixtures"}, other: []string{"github.com/klauspost/compress/zstd"}},
 	{
 		packages: []string{"agenttest/..."},

@@ -1,5 +1,5 @@
 // Package play reports an afternoon of two agents to a tracer: whatever a query may ask for happens in it at least
-// once. Tests of queries, and the runs by hand of dashboards/tempo/ask, have it as their data.
+// once. Tests of queries have it as their data.
 package play
 
 import (
