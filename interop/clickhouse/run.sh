@@ -18,11 +18,22 @@ build() {
         touch "$here/node_modules/.package-lock.json"
     fi
     mkdir -p "$here/bin"
-    CGO_ENABLED=0 go -C "$here" build -o bin/ . ./chdb
+    CGO_ENABLED=0 go -C "$here" build -o bin/ ./chdb
 }
 with() { # COMMAND...
     build
-    "$here/bin/clickhouse" -home "$here" "$@"
+    dir=$(mktemp -d -t clickhouse-chdb-XXXXXX)
+    "$here/bin/chdb" -library "$here/node_modules/@chdb/lib-linux-x64-gnu/libchdb.so" "$dir/data" >"$dir/log" 2>&1 &
+    pid=$!
+    trap 'kill -9 $pid' EXIT
+    until addr=$(sed -n 's,^ClickHouse .* on http://,,p' "$dir/log") && [ -n "$addr" ]; do
+        kill -0 $pid || { cat "$dir/log" >&2; exit 1; }
+        sleep 0.1
+    done
+    OTELAGENT_TEST_CLICKHOUSE=clickhouse://$addr/otelagent "$@" || { echo "logs are in $dir" >&2; exit 1; }
+    trap - EXIT
+    kill -9 $pid
+    rm -rf "$dir"
 }
 conformance() { # [FLAG...]
     (cd "$root/backend" && with go test -count=1 -timeout 15m -parallel 4 "$@" ./store/clickhousestore)

@@ -8,15 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/otelagent/otelagent/interop/clickhouse/ring"
 )
 
 // view is everything that a user sees of a store: the tree of every session, and its export.
@@ -167,9 +164,4 @@ func send(t *testing.T, cs []*collector, i int, req []byte, resent *atomic.Int64
 		time.Sleep(50 * time.Millisecond)
 	}
 	return nil
-}
-
-// database is the DSN of a database of that name.
-func database(r *ring.Ring, name string) string {
-	return strings.Replace(r.DSN(), "/otelagent", "/"+name, 1)
 }

@@ -123,10 +123,8 @@ func TestChdbKilled(t *testing.T) {
 		}
 		if kills < 3 {
 			time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
-			r.Server.Kill()
-			if err := r.Server.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			r.kill()
+			r.start(t)
 		}
 	}
 	close(stop)
