@@ -49,6 +49,7 @@ type mapper struct {
 // trace is what the records of one trace have in common.
 type trace struct {
 	names     map[session.Key]int // sessions that records name, and how many do
+	unnamed   bool                // some record names none
 	calls     int                 // runs, turns and tool calls
 	responses map[string]bool     // ids of replies
 	kinds     map[session.SpanID]session.Kind
@@ -220,6 +221,8 @@ func (m *mapper) names() {
 		t := m.trace(r.row.Trace)
 		if r.named {
 			t.names[r.key]++
+		} else {
+			t.unnamed = true
 		}
 		if r.role == roleTurn || r.role == roleTool || r.isRun() {
 			t.calls++
@@ -228,7 +231,7 @@ func (m *mapper) names() {
 	}
 	for _, r := range m.all {
 		t := m.trace(r.row.Trace)
-		if id := r.row.Attr(conversationID).Str(); r.named && id == r.key.ID &&
+		if id := r.row.Attr(conversationID).Str(); r.named && id == r.key.ID && (t.unnamed || len(t.names) > 1) &&
 			(t.responses[id] || r.role == roleTurn && t.names[r.key] == 1 && t.calls > 1 && !r.log) {
 			r.named = false
 			delete(t.names, r.key)

@@ -59,6 +59,8 @@ type Links struct {
 	Traces []TraceID
 	// Parts are the sessions of traces whose records belong to it.
 	Parts []Key
+	// Revision is that of the session and of all that hold records of Traces, as of before they were read.
+	Revision int64
 }
 
 // Keys returns the sessions that hold blocks of session k, k first.

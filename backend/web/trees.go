@@ -13,6 +13,7 @@ import (
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/mapped"
 )
 
 // cache keeps one value of a kind a session, the last used ones, so that paging through a session of ten thousand turns
@@ -56,6 +57,21 @@ func (c *cache) has(key cacheKey, state string) (any, bool) {
 	return nil, false
 }
 
+// links returns the links of the tree of a session that is kept, of whichever state.
+func (c *cache) links(key session.Key) *session.Links {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, kind := range []string{wholeTree, bareTree} {
+		if v, ok := c.values.Peek(cacheKey{key, kind}); ok {
+			return v.value.(session.Tree).Links
+		}
+	}
+	return nil
+}
+
+// The kinds of values that are trees: with content and without.
+const wholeTree, bareTree = "tree", "bare tree"
+
 // get returns what build makes of a state of a session. It replaces a value of another state.
 func (c *cache) get(ctx context.Context, key cacheKey, state string,
 	build func(context.Context) (value any, size int64, err error),
@@ -78,6 +94,9 @@ func (c *cache) get(ctx context.Context, key cacheKey, state string,
 		v := &cached{state: state}
 		if v.value, v.size, err = build(ctx); err != nil {
 			return nil, err
+		}
+		if t, ok := v.value.(session.Tree); ok && t.Links != nil {
+			v.state = fmt.Sprint(t.Links.Revision)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -103,17 +122,18 @@ func (q *query) tree(key session.Key) (session.Tree, store.Revision, error) {
 
 // read returns the tree of a session. Without blocks it may have them, where the whole tree is kept.
 func (q *query) read(ctx context.Context, key session.Key, blocks bool) (session.Tree, store.Revision, error) {
-	revision, err := q.h.o.Store.Revision(ctx, key) // before the rows: they may be newer, never older
+	// Before the rows: they may be newer, never older.
+	revision, err := mapped.Revision(ctx, q.h.o.Store, key, q.h.cache.links(key))
 	if err != nil {
 		return session.Tree{}, 0, err
 	}
-	whole := cacheKey{key, "tree"}
+	whole := cacheKey{key, wholeTree}
 	if t, ok := q.h.cache.has(whole, fmt.Sprint(revision)); ok {
 		return t.(session.Tree), revision, nil
 	}
 	kept := whole
 	if !blocks {
-		kept.kind = "bare tree"
+		kept.kind = bareTree
 	}
 	t, err := q.h.cache.get(ctx, kept, fmt.Sprint(revision), func(ctx context.Context) (any, int64, error) {
 		done, err := place(ctx, q.h.heavy)
@@ -134,6 +154,9 @@ func (q *query) read(ctx context.Context, key session.Key, blocks bool) (session
 	})
 	if err != nil {
 		return session.Tree{}, 0, err
+	}
+	if links := t.(session.Tree).Links; links != nil {
+		revision = store.Revision(links.Revision)
 	}
 	return t.(session.Tree), revision, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/mapped"
 	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -37,18 +38,25 @@ type readAt struct {
 }
 
 func (c *changes) read(ctx context.Context, key session.Key) (session.Tree, error) {
-	at, err := c.db.Store.Revision(ctx, key)
+	v, known := c.last[key]
+	var links *session.Links
+	if known {
+		links = v.tree.Links
+	}
+	at, err := mapped.Revision(ctx, c.db.Store, key, links)
 	if err != nil {
 		delete(c.last, key)
 		return session.Tree{}, err
 	}
-	v, known := c.last[key]
 	if !known || v.at != at {
 		if v.tree, err = c.load(ctx, key); err != nil {
 			return v.tree, err
 		}
 		c.changed = true
 		v.at = at // as of before it was read: a span that arrives meanwhile makes it read again
+		if links := v.tree.Links; links != nil {
+			v.at = store.Revision(links.Revision)
+		}
 		c.last[key] = v
 	}
 	return v.tree, nil

@@ -7,12 +7,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/session"
@@ -38,17 +41,24 @@ type Session struct {
 	Links *session.Links
 	// Raw are the rows of the store that Rows were made of: all of the session, and those of other sessions in its traces.
 	Raw []session.Row
+	// Parts are the sessions whose records belong to it, Named others that hold records of its traces. Marks has the
+	// revisions of all, from before their rows were read.
+	Parts, Named []session.Summary
+	Marks        map[session.Key]store.Revision
 }
 
-// Open reads a session. It asks the store for nothing more than its rows where none of them is of another program. It
-// calls before, unless that is nil, with the sessions of traces that belong to k, before it reads their rows.
-func Open(ctx context.Context, st store.Store, k session.Key, before func(parts []session.Summary) error,
-) (*Session, error) {
+// Open reads a session. It asks the store for nothing more than its revision and rows where none of them is of another
+// program.
+func Open(ctx context.Context, st store.Store, k session.Key) (*Session, error) {
+	own, err := st.Revision(ctx, k)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
 	rows, err := readRows(ctx, st, k, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{Rows: rows, Raw: rows}
+	s := &Session{Rows: rows, Raw: rows, Marks: map[session.Key]store.Revision{k: own}}
 	in := map[session.TraceID]bool{}
 	for i := range rows {
 		if r := &rows[i]; r.Kind == session.KindForeign && !in[r.Trace] {
@@ -63,22 +73,56 @@ func Open(ctx context.Context, st store.Store, k session.Key, before func(parts 
 		return s, nil
 	}
 	parts, named, err := linked(ctx, st, k, s.Links.Traces)
-	if err == nil && before != nil {
-		err = before(parts)
-	}
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range parts {
-		s.Links.Parts = append(s.Links.Parts, p.Key)
+	all := slices.Concat(parts, named)
+	revision, err := s.mark(ctx, st, all)
+	if err != nil {
+		return nil, err
 	}
-	for _, p := range slices.Concat(parts, named) {
+	s.Parts, s.Named, s.Links.Revision = parts, named, int64(own+revision)
+	for _, p := range all {
 		if s.Raw, err = readRows(ctx, st, p.Key, in, s.Raw); err != nil {
 			return nil, err
 		}
 	}
+	for _, p := range parts {
+		s.Links.Parts = append(s.Links.Parts, p.Key)
+	}
 	s.Rows = Map(s.Raw, k)
 	return s, nil
+}
+
+// mark notes the revisions of sessions, and returns a number that changes with each.
+func (s *Session) mark(ctx context.Context, st store.Store, all []session.Summary) (store.Revision, error) {
+	h := fnv.New32a()
+	for _, p := range all {
+		at, err := st.Revision(ctx, p.Key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return 0, err
+		}
+		s.Marks[p.Key] = at
+		fmt.Fprintf(h, "%q %d ", p.ID, at)
+	}
+	return store.Revision(h.Sum32()), nil
+}
+
+// Revision returns the state of a session at one moment. It also changes with the sessions that hold records of its
+// traces: links are those of its tree when that was read last, nil if it never was. The Revision in the links of a tree
+// is that of the time before it was read.
+func Revision(ctx context.Context, st store.Store, k session.Key, links *session.Links) (store.Revision, error) {
+	own, err := st.Revision(ctx, k)
+	if err != nil || links == nil {
+		return own, err
+	}
+	parts, named, err := linked(ctx, st, k, links.Traces)
+	if err != nil {
+		return 0, err
+	}
+	s := &Session{Marks: map[session.Key]store.Revision{}}
+	revision, err := s.mark(ctx, st, slices.Concat(parts, named))
+	return own + revision, err
 }
 
 // Map is foreign.Table.Map with the rules of this program, and those that rows bring along.
@@ -93,11 +137,11 @@ func Map(rows []session.Row, want session.Key) []session.Row {
 	return tableWith(newest).Map(rows, want)
 }
 
-// maxRules bounds the rules of rows of one session that are used: the newest.
-const maxRules = 16
+// maxRules bounds the rules of rows of one session that are used: the newest. maxTables bounds how many tables are held.
+const maxRules, maxTables = 16, 64
 
 // tables are those of rules that rows brought along.
-var tables sync.Map
+var tables, _ = lru.New[string, *foreign.Table](maxTables) // fails for no size only
 
 // tableWith returns the table with these rules in front, the newest first.
 func tableWith(newest map[string]int64) *foreign.Table {
@@ -109,8 +153,9 @@ func tableWith(newest map[string]int64) *foreign.Table {
 	})
 	rules = rules[:min(len(rules), maxRules)]
 	key := strings.Join(rules, "\n")
-	if t, ok := tables.Load(key); ok {
-		return t.(*foreign.Table)
+	t, ok := tables.Get(key)
+	if ok {
+		return t
 	}
 	var list []any
 	for _, text := range rules {
@@ -123,22 +168,13 @@ func tableWith(newest map[string]int64) *foreign.Table {
 	if err != nil { // of another version
 		t = foreign.Default()
 	}
-	if n := tablesHeld.Add(1); n > maxTables {
-		tables.Clear()
-		tablesHeld.Store(1)
-	}
-	tables.Store(key, t)
+	tables.Add(key, t)
 	return t
 }
 
-// maxTables bounds how many tables are held.
-const maxTables = 64
-
-var tablesHeld atomic.Int64
-
 // Tree returns the tree of a session.
 func Tree(ctx context.Context, st store.Store, k session.Key) (*session.Session, error) {
-	s, err := Open(ctx, st, k, nil)
+	s, err := Open(ctx, st, k)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +206,22 @@ func Owners(ctx context.Context, st store.Store, k session.Key) ([]session.Summa
 	return named, err
 }
 
-// linked returns the other sessions that hold rows of traces: those of one trace each, and those that records name.
+// Owner returns the session that records of s belong to where none belongs to k itself.
+func (s *Session) Owner(k session.Key) (owner session.Key, ok bool) {
+	others := slices.Concat(s.Named, s.Parts)
+	if len(s.Rows) > 0 || len(s.Raw) == 0 || len(others) == 0 {
+		return owner, false
+	}
+	for _, p := range others {
+		if len(others) > 1 && len(Map(s.Raw, p.Key)) > 0 {
+			return p.Key, true
+		}
+	}
+	return others[0].Key, true
+}
+
+// linked returns the other sessions that hold rows of traces: those of one trace each and those without records of their
+// own, and those that records name.
 func linked(ctx context.Context, st store.Store, k session.Key, traces []session.TraceID,
 ) (parts, named []session.Summary, err error) {
 	if len(traces) > maxTraces {
@@ -189,7 +240,7 @@ func linked(ctx context.Context, st store.Store, k session.Key, traces []session
 				return nil, nil, err
 			case seen[s.ID]:
 				continue
-			case ofTrace[s.ID]:
+			case ofTrace[s.ID], s.Part && s.Parent == k.ID:
 				parts = append(parts, s)
 			default:
 				named = append(named, s)

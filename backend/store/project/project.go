@@ -82,67 +82,58 @@ func (p *projector) session(ctx context.Context, k session.Key) error {
 	if p.done[k] {
 		return nil
 	}
-	mark, err := p.st.Revision(ctx, k)
+	if _, err := p.st.Revision(ctx, k); err != nil {
+		return err // it is gone
+	}
+	s, err := mapped.Open(ctx, p.st, k)
 	if err != nil {
 		return err
 	}
-	parts := map[session.Key]store.Revision{} // those that are stale, or in lists
-	s, err := mapped.Open(ctx, p.st, k, func(all []session.Summary) error {
-		for _, part := range all {
-			if part.Part && !p.stale[part.Key] || p.done[part.Key] {
-				continue
-			}
-			mark, err := p.st.Revision(ctx, part.Key)
-			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				return err
-			}
-			parts[part.Key] = mark
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if err := p.keep(ctx, k, mark, s, owners); err != nil {
+	if err := p.keep(ctx, k, s.Marks[k], s); err != nil {
 		return err
 	}
 	p.done[k] = true
-	return p.parts(ctx, k, s.Raw, parts)
+	return p.parts(ctx, k, s)
 }
 
-// parts projects parts of a session that was projected, from the rows that were read.
-func (p *projector) parts(ctx context.Context, k session.Key, raw []session.Row,
-	parts map[session.Key]store.Revision) error {
+// parts projects the parts of a session that are stale or in lists, from the rows that were read for it.
+func (p *projector) parts(ctx context.Context, k session.Key, whole *mapped.Session) error {
 	byTrace := map[session.TraceID][]session.Row{}
-	for i := range raw {
-		if len(parts) > 0 {
-			byTrace[raw[i].Trace] = append(byTrace[raw[i].Trace], raw[i])
+	for i := range whole.Raw {
+		if r := &whole.Raw[i]; len(whole.Parts) > 0 {
+			byTrace[r.Trace] = append(byTrace[r.Trace], *r)
 		}
 	}
-	for key, mark := range parts {
-		trace, _ := foreign.ParseTraceSession(key.ID)
-		s := &mapped.Session{Raw: byTrace[trace], Links: &session.Links{Traces: []session.TraceID{trace}}}
-		s.Rows = mapped.Map(s.Raw, key)
-		err := p.keep(ctx, key, mark, s, []session.Summary{{Key: k}})
+	for _, part := range whole.Parts {
+		if part.Part && !p.stale[part.Key] || p.done[part.Key] {
+			continue
+		}
+		trace, ok := foreign.ParseTraceSession(part.ID)
+		if !ok {
+			continue
+		}
+		s := &mapped.Session{Raw: byTrace[trace], Links: &session.Links{Traces: []session.TraceID{trace}},
+			Named: []session.Summary{{Key: k}}}
+		s.Rows = mapped.Map(s.Raw, part.Key)
+		err := p.keep(ctx, part.Key, whole.Marks[part.Key], s)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		p.done[key] = true
+		p.done[part.Key] = true
 	}
 	return nil
 }
 
-// keep puts the summary of a session into the store. Where its rows belong to others it is a part of the first owner.
-func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision, s *mapped.Session,
-	owners []session.Summary) error {
+// keep puts the summary of a session into the store. Where its rows belong to another one it is a part of that.
+func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision, s *mapped.Session) error {
 	tree := session.Assemble(s.Rows)
 	tree.Links = s.Links
 	summary := session.Summarize(tree)
 	if s.Links != nil {
 		summary.Mapped = foreign.Default().Version()
 	}
-	if len(s.Rows) == 0 && len(s.Raw) > 0 && len(owners) > 0 {
-		summary.Part, summary.Parent, summary.Status = true, owners[0].ID, spans.SessionStatusIdle
+	if owner, ok := s.Owner(k); ok {
+		summary.Part, summary.Parent, summary.Status = true, owner.ID, spans.SessionStatusIdle
 		for _, r := range s.Raw {
 			if t := time.Unix(0, r.End).UTC(); r.Session == k && r.End > 0 && t.After(summary.Last) {
 				summary.Last = t

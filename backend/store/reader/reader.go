@@ -191,24 +191,22 @@ func (r *Reader) Load(ctx context.Context, key session.Key) (session.Tree, error
 // maxRelated bounds how many sessions are shown in place; more have to be shown one by one.
 const maxRelated = 200
 
-// Related returns the sessions that share a trace with s, and those that share one with them, at most 200 and those of
-// one trace more: sub-agents run in the trace of the run that spawned them. Load reads each.
+// Related returns the sessions that share a trace with s, and those that share one with them, at most 200: sub-agents run
+// in the trace of the run that spawned them. Load reads each.
 func (r *Reader) Related(ctx context.Context, s *session.Session,
 	load func(context.Context, session.Key) (session.Tree, error)) ([]session.Tree, error) {
 	seen := map[string]bool{s.ID: true}
 	traces := map[session.TraceID]bool{}
 	var out []session.Tree
-	for todo := []*session.Session{s}; len(todo) > 0 && len(out) < maxRelated; todo = todo[1:] {
-		for _, id := range traceIDs(todo[0]) {
-			if traces[id] {
-				continue
-			}
-			traces[id] = true
-			for sum, err := range r.Store.Sessions(ctx, store.Query{Tenant: r.Tenant, Traces: []session.TraceID{id}}) {
+	for todo := []*session.Session{s}; len(todo) > 0; todo = todo[1:] {
+		ids := slices.DeleteFunc(traceIDs(todo[0]), func(id session.TraceID) bool { return traces[id] })
+		for some := range slices.Chunk(ids, tracesAtOnce) {
+			q := store.Query{Tenant: r.Tenant, Traces: some, Limit: len(seen) + maxRelated}
+			for sum, err := range r.Store.Sessions(ctx, q) {
 				if err != nil {
 					return nil, err
 				}
-				if seen[sum.ID] {
+				if seen[sum.ID] || len(out) >= maxRelated {
 					continue
 				}
 				seen[sum.ID] = true
@@ -220,9 +218,15 @@ func (r *Reader) Related(ctx context.Context, s *session.Session,
 				todo = append(todo, other.Session)
 			}
 		}
+		for _, id := range ids {
+			traces[id] = true
+		}
 	}
 	return out, nil
 }
+
+// tracesAtOnce is how many traces one query names.
+const tracesAtOnce = 500
 
 // traceIDs returns the traces of a session's runs, each once.
 func traceIDs(s *session.Session) []session.TraceID {
