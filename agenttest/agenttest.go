@@ -53,12 +53,6 @@ func NewLive(t testing.TB, opts ...otelagent.Option) *Pipeline {
 	return pipeline(t, []otelsetup.Option{otelsetup.WithLive(0)}, opts)
 }
 
-// NewOpenInference is New with the attributes of OpenInference on its spans.
-func NewOpenInference(t testing.TB, opts ...otelagent.Option) *Pipeline {
-	t.Helper()
-	return pipeline(t, []otelsetup.Option{otelsetup.WithOpenInference()}, opts)
-}
-
 func pipeline(t testing.TB, setup []otelsetup.Option, opts []otelagent.Option) *Pipeline {
 	t.Helper()
 	p := &Pipeline{t: t, reader: sdkmetric.NewManualReader()}

@@ -348,7 +348,7 @@ const (
 	ToolChildSessionIDKey = attribute.Key("otelagent.tool.child.session.id")
 	// ToolProgressCountKey (int; number; on tool.call): Partial results and progress messages seen, kept or not.
 	ToolProgressCountKey = attribute.Key("otelagent.tool.progress.count")
-	// OpenInferenceKindKey (string; enum; on all): AGENT, LLM, TOOL, GUARDRAIL or CHAIN. This and the keys of OpenInference below are written by otelsetup.OpenInference only, and not kept by the exporter.
+	// OpenInferenceKindKey (string; enum; on all): AGENT, LLM, TOOL, GUARDRAIL or CHAIN. A collector may add this and the keys of OpenInference below. The exporter does not keep them.
 	OpenInferenceKindKey = attribute.Key("openinference.span.kind")
 	// OpenInferenceAgentKey (string; name; on session.run): Same as gen_ai.agent.name.
 	OpenInferenceAgentKey = attribute.Key("agent.name")
@@ -1067,7 +1067,7 @@ var attributes = []Attribute{
 	{Key: ToolChildRunIDKey, Type: "string", Class: ClassID, Brief: "Run that this call spawned."},
 	{Key: ToolChildSessionIDKey, Type: "string", Class: ClassID, Brief: "Its session."},
 	{Key: ToolProgressCountKey, Type: "int", Class: ClassNumber, Brief: "Partial results and progress messages seen, kept or not."},
-	{Key: OpenInferenceKindKey, Type: "string", Class: ClassEnum, Brief: "AGENT, LLM, TOOL, GUARDRAIL or CHAIN. This and the keys of OpenInference below are written by otelsetup.OpenInference only, and not kept by the exporter."},
+	{Key: OpenInferenceKindKey, Type: "string", Class: ClassEnum, Brief: "AGENT, LLM, TOOL, GUARDRAIL or CHAIN. A collector may add this and the keys of OpenInference below. The exporter does not keep them."},
 	{Key: OpenInferenceAgentKey, Type: "string", Class: ClassName, Brief: "Same as gen_ai.agent.name."},
 	{Key: OpenInferenceModelKey, Type: "string", Class: ClassName, Brief: "Same as gen_ai.request.model."},
 	{Key: OpenInferenceToolKey, Type: "string", Class: ClassName, Brief: "Same as gen_ai.tool.name."},

@@ -23,9 +23,8 @@ type Read struct {
 	Value string // that it wants of them; empty: any
 	// Some says that not all spans have them: the loop does not report it, or nobody answered.
 	Some bool
-	// Content says that they are there with captured content only, Switch that they are there with
-	// otelsetup.WithOpenInference only.
-	Content, Switch bool
+	// Content says that they are there with captured content only.
+	Content bool
 }
 
 // Column is one of the facts that people look for.
@@ -73,10 +72,6 @@ var (
 		Content: true, Some: true}
 )
 
-func openInferenceKind(column Column, on, kind string) Read {
-	return Read{Column: column, On: on, Keys: []attribute.Key{spans.OpenInferenceKindKey}, Value: kind, Switch: true}
-}
-
 // Backends are those of which we know what they read.
 var Backends = []Backend{
 	{"Jaeger", []Read{isRun, agentName, isTurn, models, answered, isTool, toolName, tokens, cacheTokens, reasoning, asked,
@@ -84,22 +79,14 @@ var Backends = []Backend{
 	{"Phoenix", []Read{
 		{Column: Session, Keys: []attribute.Key{spans.SessionIDKey, spans.ConversationIDKey}, Any: true},
 		isRun, isTurn, models, answered, isTool, toolName,
-		openInferenceKind(Permission, spans.SpanPermission, "GUARDRAIL"),
-		openInferenceKind(Permission, spans.SpanCompaction, "CHAIN"),
 		tokens, cacheTokens,
-		{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.OpenInferenceReasoningKey}, Switch: true,
-			Some: true},
 		asked, replied, arguments, result,
-		{Column: Messages, On: spans.SpanRun, Keys: []attribute.Key{spans.OpenInferenceInputKey,
-			spans.OpenInferenceOutputKey}, Content: true, Switch: true},
 	}},
 	{"Langfuse", []Read{
 		{Column: Session, Keys: []attribute.Key{spans.SessionIDKey, spans.ConversationIDKey}, Any: true},
 		isRun, isTurn, {Column: Turn, On: spans.SpanTurn,
 			Keys: []attribute.Key{spans.ResponseModelKey, spans.RequestModelKey}, Any: true},
 		isTool, {Column: Tool, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolNameKey}},
-		openInferenceKind(Permission, spans.SpanPermission, "GUARDRAIL"),
-		openInferenceKind(Permission, spans.SpanCompaction, "CHAIN"),
 		tokens, cacheTokens, reasoning, asked, replied, arguments, result,
 	}},
 	{"Logfire", []Read{conversation, isRun, agentName, isTurn, models, isTool, toolName, tokens, asked, replied, arguments,

@@ -294,9 +294,6 @@ func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, s
 		!strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
 		opts = append(opts, otelsetup.WithServiceName(service))
 	}
-	if o.OpenInference {
-		opts = append(opts, otelsetup.WithOpenInference())
-	}
 	if live && !t.file {
 		opts = append(opts, otelsetup.WithMaxQueue(pipeQueue, 0))
 	} else {

@@ -47,7 +47,6 @@ type tuning struct {
 	Metrics       string        `yaml:"metrics"`
 	Profile       string        `yaml:"profile"`
 	SpanNames     string        `yaml:"span_names"`
-	OpenInference bool          `yaml:"openinference"`
 	Heartbeat     time.Duration `yaml:"heartbeat"`
 	PartialOutput bool          `yaml:"partial_output"`
 	CaptureFor    []captureRule `yaml:"capture_for"`

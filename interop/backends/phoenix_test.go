@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/agenttest/backends"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -40,8 +39,8 @@ func startPhoenix(t *testing.T) string {
 // phoenix is the address of a Phoenix.
 type phoenix string
 
-// TestPhoenix sends sessions through our collector to a real Phoenix, one as it is, one in the words of OpenInference
-// too and one that a collector translates, and reads them back through its API.
+// TestPhoenix sends sessions through our collector to a real Phoenix, one as it is and one that a collector
+// translates into the words of OpenInference, and reads them back through its API.
 func TestPhoenix(t *testing.T) {
 	p := phoenix(startPhoenix(t))
 	endpoint, _ := collector(t, map[string]string{
@@ -51,9 +50,6 @@ func TestPhoenix(t *testing.T) {
 		record(t, of, file)
 		return spansOf(send(t, of, endpoint))
 	}
-	t.Run("OpenInference", func(t *testing.T) {
-		p.testOpenInference(t, sent(agenttest.NewOpenInference(t, captured...), "", endpoint))
-	})
 	t.Run("as it is", func(t *testing.T) {
 		p.testPlain(t, sent(agenttest.New(t, captured...), recordings[0], endpoint))
 	})
@@ -170,35 +166,7 @@ func compare(t *testing.T, sent []ptrace.Span, kept map[string]phoenixSpan, kind
 	}
 }
 
-// testOpenInference finds a session with what went in and out, its tokens, and a kind for every span.
-func (p phoenix) testOpenInference(t *testing.T, sent []ptrace.Span) {
-	got, kept := p.session(t, backends.LoopSession, sent)
-	want := phoenixSession{
-		SessionID: backends.LoopSession, NumTraces: 1,
-		FirstInput: &phoenixValue{backends.LoopQuestion, "text"}, LastOutput: &phoenixValue{backends.LoopAnswer, "text"},
-	}
-	want.TokenUsage.Prompt, want.TokenUsage.Completion, want.TokenUsage.Total = 3790, 168, 3958
-	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("session (-want +got):\n%s", diff)
-	}
-	compare(t, sent, kept, map[string]string{
-		spans.SpanRun: "AGENT", spans.SpanTurn: "LLM", spans.SpanToolCall: "TOOL", spans.SpanPermission: "GUARDRAIL",
-		spans.SpanCompaction: "CHAIN",
-	})
-	for _, s := range sent {
-		for key, v := range s.Attributes().All() {
-			if !strings.HasPrefix(key, "llm.token_count.") && key != string(spans.OpenInferenceInputKey) &&
-				key != string(spans.OpenInferenceOutputKey) {
-				continue
-			}
-			if got := fmt.Sprint(kept[s.SpanID().String()].Attributes[key]); got != v.AsString() {
-				t.Errorf("%s %s: %.200q, sent was %.200q", s.Name(), key, got, v.AsString())
-			}
-		}
-	}
-}
-
-// testPlain finds session, tokens, kinds and messages without a switch. What went in and out of the session is not
+// testPlain finds session, tokens, kinds and messages as they are. What went in and out of the session is not
 // shown then.
 func (p phoenix) testPlain(t *testing.T, sent []ptrace.Span) {
 	var prompt, completion int64
@@ -241,8 +209,7 @@ func (p phoenix) testPlain(t *testing.T, sent []ptrace.Span) {
 	}
 }
 
-// testTransform finds kinds and values that a collector wrote in the words of OpenInference, for a sender that does
-// not.
+// testTransform finds kinds and values that a collector wrote in the words of OpenInference.
 func (p phoenix) testTransform(t *testing.T, sent []ptrace.Span) {
 	id, _ := sent[0].Attributes().Get(string(spans.SessionIDKey))
 	got, kept := p.session(t, id.Str(), sent)

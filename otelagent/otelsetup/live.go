@@ -214,14 +214,17 @@ func (l *Live) Shutdown(ctx context.Context) error {
 
 // liveCopy is an open span as it stands; the span itself has the rest, which never changes.
 type liveCopy struct {
-	withAttributes
+	sdktrace.ReadOnlySpan
+	list   []attribute.KeyValue
 	events []sdktrace.Event
 	end    time.Time
 }
 
-func (c liveCopy) Events() []sdktrace.Event { return c.events }
-func (c liveCopy) EndTime() time.Time       { return c.end }
-func (c liveCopy) Status() sdktrace.Status  { return sdktrace.Status{} }
+func (c liveCopy) Attributes() []attribute.KeyValue { return c.list }
+
+func (c liveCopy) Events() []sdktrace.Event         { return c.events }
+func (c liveCopy) EndTime() time.Time               { return c.end }
+func (c liveCopy) Status() sdktrace.Status          { return sdktrace.Status{} }
 
 // copy returns a copy of the span; nil when it has ended.
 func (x *openSpan) copy() sdktrace.ReadOnlySpan {
@@ -229,7 +232,7 @@ func (x *openSpan) copy() sdktrace.ReadOnlySpan {
 	if !ok {
 		return nil
 	}
-	c := liveCopy{withAttributes{x.span, more}, x.span.Events(), time.Now()}
+	c := liveCopy{x.span, more, x.span.Events(), time.Now()}
 	own := x.span.Attributes()
 	if x.Ended() { // the end may have added to them, with all its content
 		return nil

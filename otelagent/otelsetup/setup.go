@@ -26,7 +26,6 @@ type config struct {
 	endpoint        string
 	metricsEndpoint string
 	exporter        sdktrace.SpanExporter
-	openInference   bool
 	reader          sdkmetric.Reader
 	noMetrics       bool
 
@@ -100,9 +99,6 @@ func WithLive(heartbeat time.Duration) Option {
 	return func(c *config) { c.live, c.heartbeat = true, heartbeat }
 }
 
-// WithOpenInference sends spans through [OpenInference]; copies of open spans stay as they are. Default: it does not.
-func WithOpenInference() Option { return func(c *config) { c.openInference = true } }
-
 // Providers is an installed SDK. Safe for concurrent use.
 type Providers struct {
 	tracer     *sdktrace.TracerProvider
@@ -174,9 +170,6 @@ func (p *Providers) setupTraces(ctx context.Context, c *config, res *resource.Re
 			return err
 		}
 		p.live = NewLive(copies, c.heartbeat)
-	}
-	if c.openInference {
-		exporter = OpenInference(exporter)
 	}
 	p.queue = newQueue(WrapExporter(exporter), c)
 	p.tracer = sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(p.queue))...)
