@@ -116,12 +116,7 @@ func (t *Turn) Request(req Request) {
 // Partial records a piece of the reply as it comes in, without the pieces before: kind is text, reasoning or
 // tool_input. It is content: nothing is kept unless the level is CaptureContent. The last 64 KiB are kept, for turns
 // that end without a reply; with [WithLive] the copies of an open turn show them. A later attempt begins anew.
-//
-// A redactor sees the whole of what is kept, as a message of the assistant. With a redactor copies show less, since no
-// rule finds half of a secret:
-//   - The last line is held back.
-//   - Of a tool's input only the bytes are counted.
-//   - Of a reply of more than 64 KiB only the number of bytes is reported.
+// With a redactor only the number of bytes is kept, since no rule finds half of a secret.
 func (t *Turn) Partial(kind string, text []byte) {
 	(*writer.Turn)(t).Partial(writer.PartialKind(kind), text)
 }

@@ -67,7 +67,7 @@ func (s *OpenSpan) Copy() (attributes, blocks []attribute.KeyValue, ok bool) {
 	if every := h.tracer.config.Live.Heartbeat(); every > 0 {
 		a.int(spans.LiveHeartbeatKey, int64(every))
 	}
-	var said *partialMessage
+	var said *Message
 	switch {
 	case s.turn != nil:
 		s.turn.liveState(&a)
@@ -82,10 +82,9 @@ func (s *OpenSpan) Copy() (attributes, blocks []attribute.KeyValue, ok bool) {
 	h.sendEarly(&early, name, Moment{Time: h.start()}) // on the clock of the run, which need not be that of this process
 	var bodies []string
 	if said != nil {
-		msg, _ := said.redacted(&h.tracer.config)
 		list := contentList{List: spans.List{Name: spans.ListOutput}}
-		list.add(spans.Item{Block: spans.BlockOf(msg.Raw).Short()})
-		growing, bodies = append(growing, list.pack()), append(bodies, string(msg.Raw))
+		list.add(spans.Item{Block: spans.BlockOf(said.Raw).Short()})
+		growing, bodies = append(growing, list.pack()), append(bodies, string(said.Raw))
 		a.yes(spans.PartialKey, true)
 	}
 	k := carrier{bodies: bodies, lists: growing}
