@@ -28,7 +28,7 @@ const (
 )
 
 // Redactor takes out of content what the process must not send. It sees every piece before it is hashed, from any
-// goroutine, and not again as long as the piece is remembered; when it is new it may see it several times. It must not
+// goroutine, and not again as long as a message is remembered; what is new it may see several times. It must not
 // call the adapter: calls for the same session wait for it. Package otelagent/redact has one that works by rules.
 type Redactor interface {
 	// Redact returns what may be sent, and the number of places where that differs from p.Body; p.Body itself when it is

@@ -70,11 +70,11 @@ func (t *Turn) record(n int, req *Request, a *attrs) {
 		params.add(spans.Item{Block: id, Provenance: string(kind)})
 	}
 	if q.system != nil {
-		add(spans.ProvenanceSystem, q.block(m, o, m.kept(&m.request.system, q.system)))
+		add(spans.ProvenanceSystem, q.block(m, o, string(q.system)))
 		a.digest(spans.PromptDigestKey, spans.BlockOf(q.system).String())
 	}
 	if q.tools != nil {
-		add(spans.ProvenanceTools, q.block(m, o, m.kept(&m.request.tools, q.tools)))
+		add(spans.ProvenanceTools, q.block(m, o, string(q.tools)))
 	}
 	add(rest, q.rest())
 	w := q.whole(h, same)
@@ -139,13 +139,13 @@ func (q *outgoing) items() (h *history, same int) {
 // split cuts the request into its pieces, as they may be sent.
 func (q *outgoing) split(req *Request, h *history) {
 	if req.System != nil {
-		q.system = q.part(`system`, req.System, spans.PlaceSystem)
+		q.system = q.part(req.System, spans.PlaceSystem)
 	}
 	if req.Tools != nil {
-		q.tools = q.part(`tools`, req.Tools, spans.PlaceTools)
+		q.tools = q.part(req.Tools, spans.PlaceTools)
 	}
 	if !q.object {
-		q.text(q.part(`payload`, q.payload, spans.PlaceRest))
+		q.text(q.part(q.payload, spans.PlaceRest))
 		return
 	}
 	at := 0
@@ -181,7 +181,16 @@ func (q *outgoing) split(req *Request, h *history) {
 func (q *outgoing) other(m *member) (spelled, text []byte) {
 	spelled = append(append(append([]byte{'{'}, m.key...), ':'), m.of(q.payload)...)
 	spelled = append(spelled, '}')
-	return spelled, q.part(string(m.key), spelled, spans.PlaceRest)
+	return spelled, q.part(spelled, spans.PlaceRest)
+}
+
+// part returns what may be sent of a part of a request. What the redactor changes in it counts once in a session.
+func (q *outgoing) part(raw []byte, place string) []byte {
+	text, changed := q.tracer.config.redact(spans.Redactable{Body: raw, JSON: true, Place: place})
+	if changed > 0 && q.m.claim(spans.BlockOf(append([]byte{0}, raw...))) { // which is no block
+		q.redacted += int64(changed)
+	}
+	return validBytes(text)
 }
 
 // inObject returns the members of an object, or a text of another kind as a member.
@@ -243,24 +252,6 @@ func (q *outgoing) aligned(h *history, origins []byte) bool {
 	}
 	q.m.scratch = append(b, ']')
 	return bytes.Equal(q.m.scratch, origins)
-}
-
-// part returns what may be sent of a part of a request. The redactor does not see one again that stays the same.
-func (q *outgoing) part(key string, raw []byte, place string) []byte {
-	if q.tracer.config.Redactor == nil {
-		return raw
-	}
-	r := &q.m.request
-	if p, ok := r.redacted[key]; ok && bytes.Equal(p.raw, raw) {
-		return p.text
-	}
-	text := q.redact(q.origin, spans.Redactable{Body: raw, JSON: true, Place: place})
-	if r.redacted == nil || len(r.redacted) == maxRedacted {
-		r.redacted = make(map[string]redactedPart)
-	}
-	q.m.count(int64(len(raw)+len(text)-len(r.redacted[key].raw)-len(r.redacted[key].text)) / entryBytes)
-	r.redacted[key] = redactedPart{bytes.Clone(raw), bytes.Clone(text)}
-	return text
 }
 
 // rest returns the block that says how the request is put together.

@@ -28,26 +28,7 @@ type requests struct {
 	histories []*history              // the one used last first
 	runs      map[runAddress]struct{} // that had requests; only with derived ids
 	credit    int64                   // bytes that complete lists may take
-
-	system, tools string // of the last request
-
-	redacted map[string]redactedPart // what a redactor returned for parts that mostly stay the same
 }
-
-// redactedPart is a part of a request as it came, and as it may be sent.
-type redactedPart struct{ raw, text []byte }
-
-// kept returns text as a string, which is the one of the request before where that is the same.
-func (m *memory) kept(before *string, text []byte) string {
-	if string(text) != *before {
-		m.count(int64(len(text)-len(*before)) / entryBytes)
-		*before = string(text)
-	}
-	return *before
-}
-
-// maxRedacted bounds the parts whose redacted form is kept.
-const maxRedacted = 64
 
 // runAddress is a run by its address within the session.
 type runAddress struct {
