@@ -222,9 +222,9 @@ type liveCopy struct {
 
 func (c liveCopy) Attributes() []attribute.KeyValue { return c.list }
 
-func (c liveCopy) Events() []sdktrace.Event         { return c.events }
-func (c liveCopy) EndTime() time.Time               { return c.end }
-func (c liveCopy) Status() sdktrace.Status          { return sdktrace.Status{} }
+func (c liveCopy) Events() []sdktrace.Event { return c.events }
+func (c liveCopy) EndTime() time.Time       { return c.end }
+func (c liveCopy) Status() sdktrace.Status  { return sdktrace.Status{} }
 
 // copy returns a copy of the span; nil when it has ended.
 func (x *openSpan) copy() sdktrace.ReadOnlySpan {
