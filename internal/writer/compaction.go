@@ -15,7 +15,6 @@ type Compacting struct {
 	scope scope
 	kind  string
 	// For its metrics and its preview.
-	trigger                     string
 	messagesBefore, inputTokens *int64
 }
 
@@ -36,8 +35,7 @@ func (r *Run) StartCompaction(ctx context.Context, c Compaction) (context.Contex
 }
 
 func (p place) startCompaction(ctx context.Context, c *Compaction) (context.Context, *Compacting) {
-	h := &Compacting{kind: cleanName(string(c.Kind)), trigger: c.Trigger, messagesBefore: c.MessagesBefore,
-		inputTokens: c.InputTokens}
+	h := &Compacting{kind: cleanName(string(c.Kind)), messagesBefore: c.MessagesBefore, inputTokens: c.InputTokens}
 	if h.kind == "" {
 		h.kind = string(spans.CompactionKindSummary)
 	}

@@ -33,7 +33,7 @@ func (o *origin) init(ctx context.Context, t *Tracer, info *RunInfo, generated b
 	o.tracer, o.session, o.run, o.generated = t, cleanID(info.SessionID), cleanID(info.ID), generated
 	o.recording = recordingName(info.Recording)
 	o.capture = t.captureOf(info)
-	o.measures(ctx, info)
+	o.measured = !info.Copied && t.metrics.enabled(ctx, o.recording)
 }
 
 // outsideRun is init of what is no run. It returns the scope that it is in, and its address in the session.
@@ -79,16 +79,17 @@ type handle struct {
 	*origin
 	span      trace.Span
 	recording bool
-	sent      bool      // recorded, and sampled: the process sends it
-	began     time.Time // start of the span as it was stated, else zero
-	since     time.Time // the same, else when it began; only where metrics are taken
-	vague     bool      // its start is only a bound
-	whole     bool      // it is all of its origin: a run or a group, and not something in it
-	index     int64     // of the turn; noTurn outside
-	turn      string    // decimal turn index, empty outside a turn; only with derived ids
-	at        string    // start of the turn where its index does not name it; only with derived ids
-	id        seed      // of the span; only with derived ids
-	live      *OpenSpan // nil where no copies of it are sent
+	sent      bool                 // recorded, and sampled: the process sends it
+	began     time.Time            // start of the span as it was stated, else zero
+	since     time.Time            // the same, else when it began; only where metrics are taken
+	vague     bool                 // its start is only a bound
+	whole     bool                 // it is all of its origin: a run or a group, and not something in it
+	index     int64                // of the turn; noTurn outside
+	turn      string               // decimal turn index, empty outside a turn; only with derived ids
+	at        string               // start of the turn where its index does not name it; only with derived ids
+	id        seed                 // of the span; only with derived ids
+	live      *OpenSpan            // nil where no copies of it are sent
+	labels    []attribute.KeyValue // of its metrics
 
 	mu      sync.Mutex
 	ended   bool
@@ -124,6 +125,7 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 	a.int(spans.SeqKey, h.next(at))
 	a.source(spans.StartTimeKey, at.Source)
 	h.content.redacted = a.redacted
+	h.labelled(a.kv...)
 	a.opts = append(a.opts, kind.option, trace.WithAttributes(a.kv...))
 	if !at.Time.IsZero() {
 		a.opts = append(a.opts, trace.WithTimestamp(at.Time))
@@ -239,6 +241,10 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	wire := at.Time
 	if !wire.IsZero() && wire.Equal(h.start()) {
 		wire = a.instant(wire)
+	}
+	h.labelled(a.kv...)
+	if failed != "" {
+		h.labelled(spans.ErrorTypeKeyKey.String(string(failed)))
 	}
 	if h.recording {
 		h.close(at, known, a, failed)

@@ -13,19 +13,9 @@ import (
 
 // tally is what a run keeps for its metrics.
 type tally struct {
-	measured               bool   // metrics are taken
-	agent, provider, model string // labels
+	measured bool // metrics are taken
 	// What it had so far, whatever was sampled.
 	turns, calls, tools atomic.Int64
-}
-
-// measures decides whether metrics are taken of o, and keeps the labels that all its samples share.
-func (o *origin) measures(ctx context.Context, info *RunInfo) {
-	if info.Copied || !o.tracer.metrics.enabled(ctx, o.recording) {
-		return
-	}
-	o.measured = true
-	o.agent, o.provider, o.model = info.Agent, info.Provider, info.Model
 }
 
 // maxAttemptNumber is the highest number of an attempt that is counted.
@@ -54,7 +44,7 @@ func (h *handle) measureContent() {
 	}{{spans.MetricCaptureNew, int64(c.bytes)}, {spans.MetricCaptureKnown, c.known},
 		{spans.MetricCaptureWithheldBodies, c.kept}} {
 		if n.n > 0 {
-			m.sample(ctx, n.name, float64(n.n))
+			m.sample(ctx, n.name, float64(n.n), nil)
 		}
 	}
 }
@@ -67,46 +57,41 @@ func (o *origin) drop(kind spans.DroppedKind) {
 }
 
 func (m *metrics) dropped(kind spans.DroppedKind) {
-	m.sample(context.Background(), spans.MetricDropped, 1, spans.DroppedKindKeyKey.String(string(kind)))
+	m.sample(context.Background(), spans.MetricDropped, 1, nil, spans.DroppedKindKeyKey.String(string(kind)))
 }
 
-// measureActive changes the number of active runs.
-func (r *Run) measureActive(by float64) {
-	if !r.measured {
+// labelled keeps those of the attributes that are labels of a metric. Of a key that comes again the last counts.
+func (h *handle) labelled(kv ...attribute.KeyValue) {
+	if !h.measured {
 		return
 	}
-	r.tracer.metrics.sample(&r.scope, spans.MetricRunActive, by, spans.AgentNameKey.String(r.agent),
-		spans.RequestModelKey.String(r.tally.model))
+	if h.labels == nil {
+		h.labels = make([]attribute.KeyValue, 0, 12)
+	}
+	for _, kv := range kv {
+		if h.tracer.metrics.keys[kv.Key] {
+			h.labels = append(h.labels, kv)
+		}
+	}
+}
+
+// sample records n under the labels of h and more.
+func (h *handle) sample(ctx context.Context, name string, n float64, more ...attribute.KeyValue) {
+	h.tracer.metrics.sample(ctx, name, n, h.labels, more...)
 }
 
 // measureEnd takes the samples of a run that ended. A vetoed run never began: only its turns are counted.
-func (r *Run) measureEnd(status spans.RunStatus, failed spans.ErrorType, end Moment, known spans.Known) {
-	m := r.tracer.metrics
-	labels := []attribute.KeyValue{
-		spans.AgentNameKey.String(r.agent), spans.RequestModelKey.String(r.tally.model),
-		spans.RunStatusKeyKey.String(string(status)), spans.ErrorTypeKeyKey.String(string(failed)),
-	}
-	sample := func(name string, n float64) { m.sample(&r.scope, name, n, labels...) }
-	r.measureActive(-1)
-	sample(spans.MetricRunTurns, float64(r.tally.turns.Load()))
+func (r *Run) measureEnd(status spans.RunStatus, end Moment, known spans.Known) {
+	r.sample(&r.scope, spans.MetricRunActive, -1)
+	r.sample(&r.scope, spans.MetricRunTurns, float64(r.tally.turns.Load()))
 	if status == spans.RunStatusVetoed {
 		return
 	}
-	sample(spans.MetricAgentInferenceCalls, float64(r.tally.calls.Load()))
-	sample(spans.MetricAgentToolCalls, float64(r.tally.tools.Load()))
+	r.sample(&r.scope, spans.MetricAgentInferenceCalls, float64(r.tally.calls.Load()))
+	r.sample(&r.scope, spans.MetricAgentToolCalls, float64(r.tally.tools.Load()))
 	if s, ok := r.lasted(end, known); ok && !r.inferred {
-		sample(spans.MetricAgentDuration, s)
+		r.sample(&r.scope, spans.MetricAgentDuration, s)
 	}
-}
-
-// measureStart counts a turn that started, and keeps the labels of its samples.
-func (t *Turn) measureStart(info *TurnInfo) {
-	if !t.measured {
-		return
-	}
-	t.tally.turns.Add(1)
-	t.tally.calls.Add(1)
-	t.provider, t.model = cmp.Or(info.Provider, t.tally.provider), cmp.Or(info.Model, t.tally.model)
 }
 
 // tokenClasses are in the order of normalUsage.
@@ -118,18 +103,10 @@ var usageMetrics = [5]string{spans.MetricInferenceUsageInput, spans.MetricInfere
 	spans.MetricInferenceUsageReasoning, spans.MetricInferenceUsageCacheRead, spans.MetricInferenceUsageCacheWrite}
 
 // measureEnd takes the samples of a turn that ended.
-func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, known spans.Known) {
-	m := t.tracer.metrics
-	labels := []attribute.KeyValue{
-		spans.OperationNameKey.String(operationTurn), spans.ProviderNameKey.String(cmp.Or(res.Provider, t.provider)),
-		spans.RequestModelKey.String(t.model),
-		spans.ResponseModelKey.String(res.Model), spans.AgentNameKey.String(t.agent),
-		spans.ErrorTypeKeyKey.String(string(failed)),
-		spans.TokenModalityKeyKey.String(string(spans.TokenModalityUnknown)),
-	}
-	sample := func(name string, n float64, more ...attribute.KeyValue) {
-		m.sample(&t.scope, name, n, append(labels[:len(labels):len(labels)], more...)...)
-	}
+func (t *Turn) measureEnd(res *TurnResult, failed bool, end Moment, known spans.Known) {
+	t.labels = append(t.labels, spans.RequestModelKey.String(t.model),
+		spans.TokenModalityKeyKey.String(string(spans.TokenModalityUnknown)))
+	sample := func(name string, n float64, more ...attribute.KeyValue) { t.sample(&t.scope, name, n, more...) }
 	if s, ok := t.lasted(end, known); ok {
 		sample(spans.MetricTurnDuration, s)
 	}
@@ -156,7 +133,7 @@ func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, k
 		sample(spans.MetricTokenUsage, float64(u[1]), spans.TokenTypeKeyKey.String(string(spans.TokenTypeOutput)))
 		sample(spans.MetricInferenceInput, float64(u[0]))
 		sample(spans.MetricInferenceOutput, float64(u[1]))
-	} else if failed != "" {
+	} else if failed {
 		sample(spans.MetricInferenceInput, 0)
 		sample(spans.MetricInferenceOutput, 0)
 	}
@@ -165,17 +142,11 @@ func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, k
 	}
 }
 
-// measureEnd takes the samples of a tool call that ended. It has no outcome where no end was seen. Only a call that ran
-// has a duration.
-func (t *Tool) measureEnd(outcome spans.Outcome, failed spans.ErrorType, end Moment, known spans.Known) {
-	m := t.tracer.metrics
-	labels := []attribute.KeyValue{
-		spans.ToolNameKey.String(t.name), spans.ToolTypeKey.String(t.kind), spans.AgentNameKey.String(t.agent),
-		spans.ToolOutcomeKey.String(string(outcome)), spans.ErrorTypeKeyKey.String(string(failed)),
-	}
-	m.sample(&t.scope, spans.MetricToolCalls, 1, labels...)
+// measureEnd takes the samples of a tool call that ended. Only a call that ran has a duration.
+func (t *Tool) measureEnd(outcome spans.Outcome, end Moment, known spans.Known) {
+	t.sample(&t.scope, spans.MetricToolCalls, 1)
 	if s, ok := t.lasted(end, known); ok && outcome != spans.OutcomeDenied && outcome != spans.OutcomeSkipped {
-		m.sample(&t.scope, spans.MetricToolDuration, s, labels...)
+		t.sample(&t.scope, spans.MetricToolDuration, s)
 	}
 }
 
@@ -184,32 +155,21 @@ func (c *Compacting) measureEnd(res *CompactionResult) {
 	if res.Applied != nil && !*res.Applied {
 		return
 	}
-	m := c.tracer.metrics
-	labels := []attribute.KeyValue{
-		spans.CompactionKindKeyKey.String(c.kind),
-		spans.CompactionTriggerKey.String(c.trigger), spans.AgentNameKey.String(c.agent),
-	}
-	m.sample(&c.scope, spans.MetricCompactions, 1, labels...)
-	input := res.InputTokens
-	if input == nil {
-		input = c.inputTokens
-	}
-	if input != nil {
-		m.sample(&c.scope, spans.MetricCompactionInput, float64(*input), labels...)
+	c.sample(&c.scope, spans.MetricCompactions, 1)
+	if input := cmp.Or(res.InputTokens, c.inputTokens); input != nil {
+		c.sample(&c.scope, spans.MetricCompactionInput, float64(*input))
 	}
 	if res.OutputTokens != nil {
-		m.sample(&c.scope, spans.MetricCompactionOutput, float64(*res.OutputTokens), labels...)
+		c.sample(&c.scope, spans.MetricCompactionOutput, float64(*res.OutputTokens))
 	}
 }
 
-// permission takes the samples of an evaluation.
-func (m *metrics) permission(ctx context.Context, e *PermissionEvaluation) {
-	labels := []attribute.KeyValue{
-		spans.PermissionActionKey.String(string(e.Action)),
-		spans.PermissionSourceKeyKey.String(string(e.Source)), spans.ToolNameKey.String(e.Tool),
-	}
-	m.sample(ctx, spans.MetricPermissionEvaluations, 1, labels...)
+// measureDecision takes the samples of an evaluation.
+func (h *handle) measureDecision(ctx context.Context, e *PermissionEvaluation) {
+	decision := []attribute.KeyValue{spans.PermissionActionKey.String(string(e.Action)),
+		spans.PermissionSourceKeyKey.String(string(e.Source))}
+	h.sample(ctx, spans.MetricPermissionEvaluations, 1, decision...)
 	if e.Wait > 0 {
-		m.sample(ctx, spans.MetricPermissionWaiting, e.Wait.Seconds(), labels...)
+		h.sample(ctx, spans.MetricPermissionWaiting, e.Wait.Seconds(), decision...)
 	}
 }

@@ -15,6 +15,7 @@ import (
 // metrics are the instruments of a Tracer, by name.
 type metrics struct {
 	instruments map[string]instrument
+	keys        map[attribute.Key]bool // of all their labels
 }
 
 // instrument takes the samples of one metric. The zero instrument, that of a metric which the profile does not have,
@@ -28,7 +29,7 @@ type instrument struct {
 // newMetrics makes the instruments of a profile, as the registry describes them. An SDK that objects to one reports
 // that to OpenTelemetry's error handler; a metric for which a provider returns nil is not measured.
 func newMetrics(c *Config) *metrics {
-	m := &metrics{instruments: make(map[string]instrument)}
+	m := &metrics{instruments: make(map[string]instrument), keys: make(map[attribute.Key]bool)}
 	meter := c.MeterProvider.Meter(ScopeName)
 	for _, d := range spans.Metrics() {
 		if !d.In(c.Profile) {
@@ -41,6 +42,9 @@ func newMetrics(c *Config) *metrics {
 		if i.made != nil {
 			i.keys = d.Attributes
 			m.instruments[d.Name] = i
+			for _, key := range d.Attributes {
+				m.keys[key] = true
+			}
 		}
 	}
 	return m
@@ -112,17 +116,20 @@ func label(key attribute.Key, value string) string {
 	return cleanName(value)
 }
 
-// sample records n under the labels that the metric has, of those given. Empty labels are left out. A negative count
-// that is not of an up-down counter, and one above 1e12, is dropped.
-func (m *metrics) sample(ctx context.Context, name string, n float64, given ...attribute.KeyValue) {
+// sample records n under the labels that the metric has, of those given and more. Empty labels are left out. A negative
+// count that is not of an up-down counter, and one above 1e12, is dropped.
+func (m *metrics) sample(ctx context.Context, name string, n float64, given []attribute.KeyValue,
+	more ...attribute.KeyValue) {
 	i, ok := m.instruments[name]
 	if !ok || n > maxSample || n < 0 && name != spans.MetricRunActive {
 		return
 	}
-	kv := make([]attribute.KeyValue, 0, len(i.keys))
-	for _, g := range given {
-		if value := g.Value.AsString(); value != "" && slices.Contains(i.keys, g.Key) {
-			kv = append(kv, g.Key.String(label(g.Key, value)))
+	kv := make([]attribute.KeyValue, 0, len(given)+len(more))
+	for _, list := range [...][]attribute.KeyValue{given, more} {
+		for _, g := range list {
+			if value := g.Value.AsString(); value != "" && slices.Contains(i.keys, g.Key) {
+				kv = append(kv, g.Key.String(label(g.Key, value)))
+			}
 		}
 	}
 	i.sample(ctx, n, metric.WithAttributeSet(attribute.NewSet(kv...)))

@@ -43,7 +43,7 @@ func (p *place) permission(ctx context.Context, parent *handle, e *PermissionEva
 	ctx = p.startPermission(ctx, parent, &h, e)
 	end := endAttrs(p.origin, 2)
 	if _, measure := h.finish(e.End, spans.KnownObserved, &end, ""); measure {
-		h.tracer.metrics.permission(ctx, e)
+		h.measureDecision(ctx, e)
 	}
 }
 
@@ -159,7 +159,7 @@ func (q *Asking) End(p PermissionEvaluation) {
 		q.offer(p.Options)
 	}
 	if _, measure := q.finish(p.End, spans.KnownObserved, &a, ""); measure {
-		q.tracer.metrics.permission(q.ctx, &p)
+		q.measureDecision(q.ctx, &p)
 	}
 }
 

@@ -112,7 +112,9 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 		r.keep(&info)
 	}
 	r.scope = scope{Context: ctx, span: &r.handle, run: r}
-	r.measureActive(1)
+	if r.measured {
+		r.sample(&r.scope, spans.MetricRunActive, 1)
+	}
 	r.mu.Lock()
 	early, name := r.early("start")
 	r.mu.Unlock()
@@ -355,8 +357,9 @@ func (r *Run) end(res *RunResult, known spans.Known) {
 	if cause := r.cause.Load(); failed == spans.ErrorTypeOther && cause != nil && *cause != "" {
 		failed = *cause
 	}
+	a.name(spans.RunStatusKeyKey, string(status))
 	if r.recording {
-		a.runEnd(res, status)
+		a.runEnd(res)
 	}
 	if res.Messages != nil && r.capturing() {
 		r.mu.Lock()
@@ -373,7 +376,7 @@ func (r *Run) end(res *RunResult, known spans.Known) {
 	}
 	r.mu.Unlock()
 	if end, measure := r.finish(res.End, known, &a, failed); measure {
-		r.measureEnd(status, failed, end, known)
+		r.measureEnd(status, end, known)
 	}
 }
 
@@ -412,8 +415,7 @@ func (res *RunResult) status() (status spans.RunStatus, failed spans.ErrorType) 
 }
 
 // runEnd adds what a run ends with.
-func (a *attrs) runEnd(res *RunResult, status spans.RunStatus) {
-	a.name(spans.RunStatusKeyKey, string(status))
+func (a *attrs) runEnd(res *RunResult) {
 	a.name(spans.RunStatusWordKey, res.Word)
 	a.yes(spans.RunRejectedKey, res.Rejected)
 	a.text(spans.RunRejectionKey, res.Rejection)

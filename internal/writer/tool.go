@@ -12,7 +12,6 @@ type Tool struct {
 	scope  scope
 	callID string
 	name   string
-	kind   string // function, extension or datastore
 	place  place
 
 	progress int64 // guarded by handle.mu
@@ -70,7 +69,7 @@ func (r *Run) StartTool(ctx context.Context, call ToolCall) (context.Context, *T
 }
 
 func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, *Tool) {
-	t := &Tool{callID: cleanID(call.ID), name: cleanName(call.Name), kind: call.Type}
+	t := &Tool{callID: cleanID(call.ID), name: cleanName(call.Name)}
 	a := startAttrs(p.origin)
 	a.detail[0] = call.Name
 	p.under(&t.handle, a)
@@ -133,8 +132,8 @@ func (t *Tool) End(res ToolResult) {
 	if outcome == spans.OutcomeError {
 		failed = spans.ErrorTypeTool
 	}
+	a.name(spans.ToolOutcomeKey, string(outcome))
 	if t.recording {
-		a.name(spans.ToolOutcomeKey, string(outcome))
 		a.flag(spans.ToolTruncatedKey, res.Truncated)
 		a.id(spans.ToolChildRunIDKey, res.ChildRunID)
 		a.id(spans.ToolChildSessionIDKey, res.ChildSessionID)
@@ -151,7 +150,7 @@ func (t *Tool) End(res ToolResult) {
 		t.mu.Unlock()
 	}
 	if end, measure := t.finish(res.End, spans.KnownObserved, &a, failed); measure {
-		t.measureEnd(outcome, failed, end, spans.KnownObserved)
+		t.measureEnd(outcome, end, spans.KnownObserved)
 	}
 }
 
@@ -165,6 +164,6 @@ func (t *Tool) Close(at Moment) {
 	a.count(spans.ToolProgressCountKey, t.progress)
 	t.mu.Unlock()
 	if end, measure := t.finish(at, spans.KnownClosed, &a, ""); measure {
-		t.measureEnd("", "", end, spans.KnownClosed)
+		t.measureEnd("", end, spans.KnownClosed)
 	}
 }

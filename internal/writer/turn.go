@@ -17,7 +17,7 @@ type Turn struct {
 	run   *Run
 	scope scope
 
-	provider, model string // labels of its metrics; the model guarded by handle.mu
+	model string // that was asked for, for its metrics; guarded by handle.mu
 
 	// guarded by handle.mu
 	tools       ordinals
@@ -65,7 +65,10 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 	ctx = t.begin(ctx, &r.handle, &kindTurn, info.Start, a, seed{turn: t.turn, at: t.at})
 	r.started(&t.handle, &r.counts.turns)
 	t.scope = scope{Context: ctx, span: &t.handle, run: r, turn: t}
-	t.measureStart(&info)
+	if t.model = model; t.measured {
+		t.tally.turns.Add(1)
+		t.calls.Add(1)
+	}
 	t.opened(t, nil)
 	return &t.scope, t
 }
@@ -286,8 +289,8 @@ func (t *Turn) End(res TurnResult) {
 		failed = spans.ErrorTypeProvider
 	}
 	t.learnCall(res.ModelCall)
+	t.figures(&res, &a)
 	if t.recording {
-		t.figures(&res, &a)
 		a.text(spans.ErrorMessageKey, res.Error)
 		t.result(&res, &a)
 		if failed != "" {
@@ -296,7 +299,7 @@ func (t *Turn) End(res TurnResult) {
 	}
 	t.run.cause.Store(&failed)
 	if end, measure := t.finish(res.End, spans.KnownObserved, &a, failed); measure {
-		t.measureEnd(&res, failed, end, spans.KnownObserved)
+		t.measureEnd(&res, failed != "", end, spans.KnownObserved)
 	}
 }
 
@@ -404,6 +407,6 @@ func (t *Turn) Close(at Moment) {
 	t.keepPartial(&a)
 	t.mu.Unlock()
 	if end, measure := t.finish(at, spans.KnownClosed, &a, ""); measure {
-		t.measureEnd(&TurnResult{}, "", end, spans.KnownClosed)
+		t.measureEnd(&TurnResult{}, false, end, spans.KnownClosed)
 	}
 }
