@@ -32,11 +32,11 @@ import (
 // agent is a dialect of transcripts, and the files that hold its expected.json.
 type agent struct {
 	layout transcript.Layout
-	new    func(...input.Option) transcript.Decoder
+	new    func(...input.Option) *transcript.Decoder
 	folder string
 }
 
-var geminiCLI = agent{gemini.Layout, func(o ...input.Option) transcript.Decoder { return gemini.NewDecoder(o...) },
+var geminiCLI = agent{gemini.Layout, gemini.NewDecoder,
 	"gemini/testdata"}
 
 // openCode returns the agent with its database in a folder of its own, since reading makes files next to it.
@@ -51,7 +51,7 @@ func openCode(t testing.TB) agent {
 	z := must(zstd.NewReader(packed))(t)
 	defer z.Close()
 	write(t, dir+"/generated/opencode.db", must(io.ReadAll(z))(t))
-	return agent{opencode.Layout, func(o ...input.Option) transcript.Decoder { return opencode.NewDecoder(o...) }, dir}
+	return agent{opencode.Layout, opencode.NewDecoder, dir}
 }
 
 // must returns a value that comes without an error.

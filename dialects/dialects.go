@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"strings"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/claudecode"
 	"github.com/otelagent/otelagent/dialects/codex"
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/gemini"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -35,7 +33,7 @@ type Dialect struct {
 	Reads string
 	// New returns a Decoder that has met nothing.
 	New func(...input.Option) input.Decoder
-	// Layout says where the agent keeps its sessions; nil where it keeps none. New returns a transcript.Decoder then.
+	// Layout says where the agent keeps its sessions; nil where it keeps none. New returns a *transcript.Decoder then.
 	Layout *transcript.Layout
 
 	line     func(input.Outline) (why string) // of a line, which may be cut
@@ -182,15 +180,8 @@ func Recognise(head []byte) (d Dialect, why string, err error) {
 	return Dialect{}, "", unknown
 }
 
-// DatabaseReader is a Decoder that reads SQLite databases, too.
-type DatabaseReader interface {
-	input.Decoder
-	// ReadDB reads the sessions of db, as Events reads those of a file.
-	ReadDB(ctx context.Context, db *sql.DB) iter.Seq2[event.Event, error]
-}
-
-// RecogniseDB returns the dialect whose tables an SQLite database has. New of it returns a DatabaseReader. The error is
-// an *UnknownError, or one of the database.
+// RecogniseDB returns the dialect whose tables an SQLite database has: that of the agent guide, or one with a Layout,
+// whose Decoder reads the file itself. The error is an *UnknownError, or one of the database.
 func RecogniseDB(ctx context.Context, db *sql.DB) (Dialect, error) {
 	in, err := input.NewDatabase(ctx, db)
 	if err != nil {

@@ -21,8 +21,6 @@ import (
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -159,108 +157,49 @@ func (a *app) checkImport(o *importOptions, captured bool) error {
 	return err
 }
 
-// agentFiles are the sessions of one agent.
-type agentFiles struct {
-	dialect  dialects.Dialect
-	roots    []string
-	families []transcript.Family
-	todo     []transcript.Family // those to be read
-}
-
-// find looks for the sessions of all agents.
-func (a *app) find(o *importOptions, st *importState) (found []*agentFiles) {
-	home, _ := os.UserHomeDir()
-	for _, d := range dialects.All() {
-		if d.Layout == nil || len(o.agents) > 0 && !slices.Contains(o.agents, d.Name) {
-			continue
-		}
-		f := &agentFiles{dialect: d}
-		for _, root := range d.Layout.Roots(os.Getenv, home) {
-			if info, err := os.Stat(root); err == nil && info.IsDir() { // a link to the folder is the user's own
-				if root, err = filepath.EvalSymlinks(root); err == nil {
-					f.roots = append(f.roots, root)
-				}
-			}
-		}
-		found = append(found, f)
-		a.look(f, o, st)
-	}
-	return found
-}
-
-// look finds the families of an agent, and those to be read.
-func (a *app) look(f *agentFiles, o *importOptions, st *importState) {
-	families, problems := transcript.Find(*f.dialect.Layout, f.roots...)
-	for _, err := range problems {
-		a.say("%s: left out: %v", f.dialect.Name, err)
-	}
-	f.families, f.todo = nil, nil
-	for _, family := range families {
-		if newest(family).Before(o.after) {
-			continue
-		}
-		f.families = append(f.families, family)
-		if !st.has(family) {
-			f.todo = append(f.todo, family)
-		}
-	}
-}
-
+// newest returns when the last file of a family was written.
 func newest(f transcript.Family) (at time.Time) {
 	for _, file := range f.Files {
-		if s := stampOf(file.Path); s.at().After(at) {
-			at = s.at()
-		}
+		at = transcript.Later(at, file.Modified)
 	}
 	return at
 }
 
-func sizeOf(families []transcript.Family) (n int64) {
+// measure returns how many sessions families are, and how many bytes.
+func measure(families []transcript.Family) (sessions int, bytes int64) {
 	for _, f := range families {
+		sessions += max(1, f.Files[0].Sessions)
 		for _, file := range f.Files {
-			n += file.Size
+			bytes += file.Size
 		}
 	}
-	return n
+	return sessions, bytes
 }
 
-// print lists what is there.
+// print lists what is there of an agent.
 func (f *agentFiles) print(w io.Writer) {
 	if len(f.families) == 0 {
 		return
 	}
-	var first, last time.Time
-	databases := 0
+	first, last := time.Now(), time.Time{}
 	for _, family := range f.families {
 		for _, file := range family.Files {
-			begins := cmp.Or(file.Started, file.Modified)
-			if first.IsZero() || begins.Before(first) {
+			if begins := cmp.Or(file.Started, file.Modified); begins.Before(first) {
 				first = begins
 			}
 		}
-		if at := newest(family); at.After(last) {
-			last = at
-		}
-		if strings.HasSuffix(family.Files[0].Path, ".db") {
-			databases++
-		}
+		last = transcript.Later(last, newest(family))
 	}
-	var what []string
-	if n := len(f.families) - databases; n > 0 {
-		what = append(what, count(n, "session"))
-	}
-	if databases > 0 {
-		what = append(what, count(databases, "database"))
-	}
+	n, size := measure(f.families)
+	todo, left := measure(f.todo)
 	news := "all read"
-	if n := len(f.todo); n == len(f.families) {
+	if len(f.todo) == len(f.families) {
 		news = "new"
-	} else if n > 0 {
-		news = fmt.Sprintf("%d new or changed, %s", n, humanize.IBytes(uint64(sizeOf(f.todo))))
+	} else if todo > 0 {
+		news = fmt.Sprintf("%d new or changed, %s", todo, humanize.IBytes(uint64(left)))
 	}
-	fmt.Fprintf(w, "%-12s %-24s %s to %s  %8s  %s\n", f.dialect.Name, strings.Join(what, ", "),
-		first.Local().Format(time.DateOnly), last.Local().Format(time.DateOnly),
-		humanize.IBytes(uint64(sizeOf(f.families))), news)
+	fmt.Fprintf(w, "%-12s %-16s %s to %s  %8s  %s\n", f.dialect.Name, count(n, "session"),
+		first.Local().Format(time.DateOnly), last.Local().Format(time.DateOnly), humanize.IBytes(uint64(size)), news)
 }
 
 func (a *app) imports(ctx context.Context, o *importOptions) error {
@@ -268,9 +207,10 @@ func (a *app) imports(ctx context.Context, o *importOptions) error {
 	if err != nil {
 		return err
 	}
-	found := a.find(o, st)
+	im := &importer{app: a, o: o, state: st, sessions: map[string]bool{}, said: map[string]bool{}}
+	im.find()
 	there, todo := 0, []transcript.Family(nil)
-	for _, f := range found {
+	for _, f := range im.agents {
 		f.print(a.stdout)
 		there += len(f.families)
 		todo = append(todo, f.todo...)
@@ -282,19 +222,22 @@ func (a *app) imports(ctx context.Context, o *importOptions) error {
 	case o.dryRun:
 		return nil
 	case len(todo) == 0:
-		a.say("everything was read before")
-		if !o.Follow {
+		if a.say("everything was read before"); !o.Follow {
 			return nil
 		}
 	}
-	if err := a.agrees(o, len(todo), sizeOf(todo)); err != nil {
+	n, size := measure(todo)
+	if err := a.agrees(o, n, size); err != nil {
 		return err
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(importMemory)
 	}
-	im := &importer{app: a, o: o, state: st, found: found}
-	defer im.progress(sizeOf(todo))()
+	if size > 0 && isTerminal(a.stderr) {
+		im.bar = progressbar.NewOptions64(size, progressbar.OptionSetWriter(a.stderr), progressbar.OptionShowBytes(true),
+			progressbar.OptionUseIECUnits(true), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription("reading"), progressbar.OptionFullWidth())
+	}
 	return im.run(ctx)
 }
 
@@ -303,8 +246,7 @@ func (a *app) agrees(o *importOptions, n int, size int64) error {
 	into := inspect.ShellWords(cmp.Or(o.Endpoint, strings.TrimPrefix(o.DB, "sqlite:")))
 	kept := map[string]string{"none": "without content", "digests": "with sizes and hashes of content",
 		"content": "with prompts, replies and results of tools"}[o.Capture]
-	switch {
-	case o.yes || n == 0:
+	if o.yes || n == 0 {
 		a.say("into %s, %s", into, kept)
 		return nil
 	}
@@ -317,156 +259,4 @@ func (a *app) agrees(o *importOptions, n int, size int64) error {
 		return errors.New("nothing was read; --yes does not ask")
 	}
 	return nil
-}
-
-// importer reads families into a target.
-type importer struct {
-	app      *app
-	o        *importOptions
-	state    *importState
-	found    []*agentFiles
-	bar      *progressbar.ProgressBar // nil without a terminal
-	sessions map[string]bool
-	spans    int64
-	bad      int // rejected lines, and files that were not read
-	targets  string
-}
-
-// progress shows a bar on a terminal until the function that it returns is called.
-func (im *importer) progress(size int64) (done func()) {
-	if size == 0 || !isTerminal(im.app.stderr) {
-		return func() {}
-	}
-	im.bar = progressbar.NewOptions64(size, progressbar.OptionSetWriter(im.app.stderr), progressbar.OptionShowBytes(true),
-		progressbar.OptionUseIECUnits(true), progressbar.OptionThrottle(100*time.Millisecond),
-		progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription("reading"), progressbar.OptionFullWidth())
-	return func() { _ = im.bar.Clear() }
-}
-
-// saveEvery is how often the state is saved meanwhile.
-const saveEvery = 5 * time.Second
-
-// run reads everything that is to be read, then follows.
-func (im *importer) run(ctx context.Context) error {
-	im.sessions = map[string]bool{}
-	for _, f := range im.found {
-		if len(f.todo) == 0 {
-			continue
-		}
-		if err := im.agent(ctx, f); err != nil {
-			return err
-		}
-	}
-	if im.spans > 0 || im.bad > 0 {
-		im.app.say("read %s as %s into %s", count(len(im.sessions), "session"), count(int(im.spans), "span"), im.targets)
-	}
-	if im.o.Follow && ctx.Err() == nil {
-		return im.follow(ctx)
-	}
-	switch {
-	case ctx.Err() != nil:
-		return errors.New("interrupted; the next import reads the rest")
-	case im.bad > 0:
-		return &exitError{Code: exitPartial}
-	}
-	return nil
-}
-
-// open sets up the target for the sessions of an agent.
-func (im *importer) open(f *agentFiles, live bool) (*delivery, error) {
-	o := im.o.sendOptions
-	o.Live = live
-	tracer, err := o.tracerOptions()
-	if err != nil {
-		return nil, err
-	}
-	d, err := o.delivery(context.Background(), tracer, f.dialect.Name, false)
-	if err == nil {
-		im.targets = d.target.name
-	}
-	return d, err
-}
-
-// agent reads the families of an agent that are to be read.
-func (im *importer) agent(ctx context.Context, f *agentFiles) error {
-	d, err := im.open(f, false)
-	if err != nil {
-		return err
-	}
-	flush := func() error {
-		if err := firstError(d.providers.ForceFlush(context.Background()), d.providers.Stats().LastError); err != nil {
-			return err
-		}
-		return im.state.save()
-	}
-	saved := time.Now()
-	for _, family := range f.todo {
-		stamps := stampsOf(family)
-		whole := im.family(ctx, d, f, family)
-		if ctx.Err() != nil || d.providers.Stats().Failed > 0 {
-			break
-		}
-		if whole {
-			im.state.note(stamps)
-		}
-		if im.bar != nil {
-			_ = im.bar.Add64(sizeOf([]transcript.Family{family}))
-		}
-		if time.Since(saved) > saveEvery {
-			if err := flush(); err != nil {
-				break
-			}
-			saved = time.Now()
-		}
-	}
-	end, cancel := context.WithTimeout(context.Background(), flushTime)
-	defer cancel()
-	err = d.end(end)
-	im.spans += d.providers.Stats().Exported
-	if err != nil {
-		return fmt.Errorf("not delivered: %w", plainly(err, d.target.name))
-	}
-	return im.state.save()
-}
-
-// family reads one family, and reports whether nothing of it has to be read again.
-func (im *importer) family(ctx context.Context, d *delivery, f *agentFiles, family transcript.Family) bool {
-	rec := d.recorder()
-	defer rec.Close(context.Background())
-	rec.NextInput(newest(family))
-	dec := f.dialect.New(im.o.inputOptions(false)...).(transcript.Decoder)
-	err := im.record(ctx, rec, family.Files[0].Path, family.Events(dec))
-	if err != nil && ctx.Err() == nil {
-		im.app.say("%s: left out: %v", family.Files[0].Path, err)
-		im.bad++
-	}
-	return err == nil
-}
-
-// record records events. It reports how many lines of them were rejected, and returns an error of the input.
-func (im *importer) record(ctx context.Context, rec *event.Recorder, name string, from events) (failed error) {
-	rejected := 0
-	for ev, err := range from {
-		var bad *input.LineError
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.As(err, &bad):
-			if !bad.Cut { // else its writer is still at it
-				rejected++
-			}
-		case err != nil:
-			failed = firstError(failed, err) // the other files of the family are read
-		default:
-			if started, ok := ev.(*event.RunStarted); ok {
-				im.sessions[cmp.Or(started.SessionID, started.Session)] = true
-			}
-			rec.Record(context.Background(), ev)
-		}
-	}
-	if rejected > 0 {
-		im.app.say("%s: %s rejected", name, count(rejected, "line"))
-		im.bad++
-	}
-	return failed
 }

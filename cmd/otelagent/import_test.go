@@ -164,22 +164,24 @@ func TestImportRecognises(t *testing.T) {
 		one := bytes.ReplaceAll(text, []byte("55604662-cf2a-4331-851a-ec234028f8ca"), []byte(id))
 		must(t, os.WriteFile(filepath.Join(folder, id+".jsonl"), one, 0o600))
 	}
-	o := &importOptions{state: filepath.Join(home, "state.json"), agents: []string{"claude-code"}}
-	o.Endpoint = "http://127.0.0.1:1"
-	st, err := readImportState(o)
-	must(t, err)
-	a := &app{stdout: io.Discard, stderr: io.Discard}
-	for _, f := range a.find(o, st) {
-		for _, family := range f.families {
-			st.note(stampsOf(family))
-		}
+	recognise := func() (*importer, error) {
+		o := &importOptions{state: filepath.Join(home, "state.json"), agents: []string{"claude-code"}}
+		o.Endpoint = "http://127.0.0.1:1"
+		st, err := readImportState(o)
+		im := &importer{app: &app{stdout: io.Discard, stderr: io.Discard}, o: o, state: st, said: map[string]bool{}}
+		im.find()
+		return im, err
 	}
-	must(t, st.save())
-	start := time.Now()
-	st, err = readImportState(o)
+	im, err := recognise()
 	must(t, err)
-	f := a.find(o, st)[0]
-	if took := time.Since(start); took > time.Second || len(f.families) == 0 || len(f.todo) > 0 {
+	for _, family := range im.agents[0].families {
+		im.state.note(family)
+	}
+	must(t, im.state.save())
+	start := time.Now()
+	im, err = recognise()
+	must(t, err)
+	if took, f := time.Since(start), im.agents[0]; took > time.Second || len(f.families) == 0 || len(f.todo) > 0 {
 		t.Errorf("%d families, %d to read, after %v", len(f.families), len(f.todo), took)
 	}
 }

@@ -51,14 +51,17 @@ func (o *sendOptions) transcripts(a *app, name string) (list []source, err error
 
 // companions makes a transcript on its own a family with the files of its session, such as those of its sub-agents.
 func (s *source) companions(a *app) {
-	if s.dialect.Layout == nil || s.family != nil || s.database || s.grows != nil || s.name == "-" || !isRegular(s.name) {
-		return
-	}
-	families, problems := transcript.Find(*s.dialect.Layout, s.name)
-	for _, err := range problems {
-		a.say("left out: %v", err)
-	}
-	if len(families) == 1 {
-		s.family = &families[0]
+	switch {
+	case s.dialect.Layout == nil || s.family != nil || s.grows != nil || s.name == "-" || !isRegular(s.name):
+	case s.database:
+		s.family = &transcript.Family{Files: []transcript.File{{Path: s.name, Head: transcript.Head{ID: s.name}}}}
+	default:
+		families, problems := transcript.Find(*s.dialect.Layout, s.name)
+		for _, err := range problems {
+			a.say("left out: %v", err)
+		}
+		if len(families) == 1 {
+			s.family = &families[0]
+		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/otelagent"
@@ -154,7 +154,7 @@ func (p *pump) eventsOf(s source) events {
 		p.decoders[key] = dec
 	}
 	if s.family != nil {
-		return s.family.Events(dec.(transcript.Decoder))
+		return s.family.Events(dec.(*transcript.Decoder))
 	}
 	if !s.database {
 		return dec.Events(s.r)
@@ -166,7 +166,7 @@ func (p *pump) eventsOf(s source) events {
 			return
 		}
 		defer db.Close()
-		dec.(dialects.DatabaseReader).ReadDB(context.Background(), db)(yield)
+		dec.(*guide.Decoder).ReadDB(context.Background(), db)(yield)
 	}
 }
 

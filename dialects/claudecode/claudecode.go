@@ -12,16 +12,12 @@ package claudecode
 import (
 	"bytes"
 	"cmp"
-	"io"
-	"iter"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
 
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
 )
@@ -32,82 +28,65 @@ const Dialect = "claude-code"
 // maxSides is how many sub-agents in line, compactions and titles of a file are remembered.
 const maxSides = 4096
 
-// Events reads one transcript from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
-	return NewDecoder(opts...).Events(r)
+// family is what the files of a session, of its sub-agents and of its forks share.
+type family struct {
+	*transcript.Emitter
+	talks  map[*transcript.Thread]*talk  // what is known of a thread
+	sides  map[string]*transcript.Thread // threads of sub-agents in line, by their lines
+	calls  map[string]*transcript.Thread // and by the call that spawned them
+	side   *transcript.Thread            // the last one
+	below  map[string]bool               // lines below which a prompt stands
+	summed []summed                      // calls of compactions
+	rank   map[string]int                // of the title of a session
 }
 
-// A Decoder reads the files of a family, or single ones. Not safe for concurrent use.
-type Decoder struct {
-	shell input.Shell
-	e     *transcript.Emitter
-
-	session string                        // of the file or stream at hand
-	agent   string                        // the sub-agent whose file it is
-	talks   map[*transcript.Thread]*talk  // what is known of a thread
-	sides   map[string]*transcript.Thread // threads of sub-agents in line, by their lines
-	calls   map[string]*transcript.Thread // and by the call that spawned them
-	side    *transcript.Thread            // the last one
-	below   map[string]bool               // lines below which a prompt stands
-	summed  []summed                      // calls of compactions
-	titles  []title                       // of which it is not known whose they are
-	rank    map[string]int                // of the title of a session
+// file is one of them.
+type file struct {
+	*family
+	transcript.File
+	session string
+	agent   string  // the sub-agent whose file it is
+	titles  []title // of which it is not known whose they are
 }
 
-// NewDecoder returns a Decoder that has read nothing.
-func NewDecoder(opts ...input.Option) *Decoder {
-	d := &Decoder{shell: input.NewShell(Dialect, ndjson.Read, opts...), talks: map[*transcript.Thread]*talk{},
-		sides: map[string]*transcript.Thread{}, calls: map[string]*transcript.Thread{}, below: map[string]bool{},
-		rank: map[string]int{}}
-	d.e = transcript.NewEmitter(&d.shell)
-	d.session = d.shell.Settings.Session
-	return d
-}
-
-// Stats returns what was read so far.
-func (d *Decoder) Stats() input.Stats { return d.shell.Stats }
-
-// Next says that the next call of Events reads f.
-func (d *Decoder) Next(f transcript.File) {
-	d.e.Next(f)
-	agent, isAgent := strings.CutPrefix(f.ID, agentPrefix)
-	if d.session, d.agent = f.ID, ""; isAgent {
-		d.session, d.agent = f.Parent, strings.TrimPrefix(agent, f.Parent+" ")
-	}
-}
-
-// Events reads r until its end, as [input.Decoder] describes. An input that Next did not name is of the session that
-// its lines name.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	if d.e.File.Path == "" {
-		d.e.Next(transcript.File{})
-	}
-	return d.shell.Events(r, input.Reader{Line: d.line, End: d.end})
+// NewDecoder returns a Decoder of the files of a family. An input without a name is of the session that its lines name.
+func NewDecoder(opts ...input.Option) *transcript.Decoder {
+	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
+		d := &family{Emitter: e, talks: map[*transcript.Thread]*talk{}, sides: map[string]*transcript.Thread{},
+			calls: map[string]*transcript.Thread{}, below: map[string]bool{}, rank: map[string]int{}}
+		return func(f transcript.File) transcript.Reader {
+			d := &file{family: d, File: f, session: cmp.Or(f.ID, e.Settings.Session)}
+			if agent, ok := strings.CutPrefix(f.ID, agentPrefix); ok {
+				d.session, d.agent, _ = strings.Cut(agent, " ")
+			}
+			return transcript.Reader{Reader: input.Reader{Line: d.line, End: d.end}}
+		}
+	})
 }
 
 // end reports what the end of a file shows.
-func (d *Decoder) end() {
+func (d *file) end() {
 	for t, k := range d.talks {
 		d.endCompaction(t, k)
-		if t.Name != "" && d.e.Spawned(t.Session, t.Run()).Done {
+		if t.Name != "" && d.Spawned(t.Session, t.Run()).Done {
 			t.Settle()
 		}
 	}
 	for _, s := range d.titles {
-		if met, _ := d.e.Met(d.session, linePrefix+s.leaf); met == transcript.Again || met == transcript.Repeated {
+		if met, _ := d.Met(d.session, linePrefix+s.leaf); met == transcript.Again || met == transcript.Repeated {
 			d.title(s.text, 1, time.Time{})
 		}
 	}
 	d.titles = nil
-	d.e.Finish()
-	d.e.File, d.agent = transcript.File{}, ""
+	d.Finish()
 }
 
 // Ids of lines and sub-agents are remembered under names of their own: a prompt's line is also its run.
 const linePrefix, agentPrefix = "line ", "agent "
 
 // Layout is where Claude Code keeps its sessions.
-var Layout = transcript.Layout{Dialect: Dialect, Roots: roots, Is: isTranscript, Head: headOf}
+var Layout = transcript.Layout{Dialect: Dialect, Roots: roots, Is: isTranscript, Head: headOf,
+	Beside: "agent-*.jsonl*"}
 
 func roots(env func(string) string, home string) (roots []string) {
 	if moved := env("CLAUDE_CONFIG_DIR"); moved != "" {
@@ -169,7 +148,11 @@ func headOf(path string, head []byte) (h transcript.Head) {
 			session = name
 		}
 	}
-	h.ID, h.Parent, h.Keys, h.Early = agentPrefix+session+" "+agent, session, nil, isCompaction(agent)
+	if h.ID, h.Keys = agentPrefix+session+" "+agent, []string{session}; isCompaction(agent) {
+		h.Started, h.Parent = time.Time{}, "" // read before the session, whose compaction takes its tokens
+	} else {
+		h.Parent = session
+	}
 	return h
 }
 

@@ -213,7 +213,7 @@ func TestCanaries(t *testing.T) {
 			t.Fatal(n)
 		}
 		p := agenttest.New(t)
-		record(t, p, claudecode.Events(bytes.NewReader(text)))
+		record(t, p, claudecode.NewDecoder().Events(bytes.NewReader(text)))
 		for _, otlp := range p.OTLP() {
 			if at := bytes.Index(otlp, []byte("CANARY")); at >= 0 {
 				t.Fatalf("%s: %q", path, otlp[max(0, at-200):at+6])
@@ -307,7 +307,7 @@ func TestHostile(t *testing.T) {
 	deep := strings.Repeat(`{"type":"user","message":`, 300) + "1" + strings.Repeat("}", 300) + "\n"
 	many = append(append(many, deep...), []byte(`{"type":"user","sessionId":5,"message":[]}`+"\n")...)
 	rejected := 0
-	for _, err := range claudecode.Events(bytes.NewReader(many), input.WithMaxLine(1<<20)) {
+	for _, err := range claudecode.NewDecoder(input.WithMaxLine(1 << 20)).Events(bytes.NewReader(many)) {
 		if err != nil {
 			rejected++
 		}
@@ -320,18 +320,15 @@ func TestHostile(t *testing.T) {
 // A pipe that goes on ends no run by itself.
 func TestFollowed(t *testing.T) {
 	text := read(t, "testdata/agtrace/claude_session.jsonl")
-	at := bytes.Index(text, []byte("cd to myapp")) - 600
-	at = bytes.LastIndexByte(text[:at], '\n') + 1
+	at := bytes.Index(text, []byte("cd to myapp")) // inside a line
 	d := claudecode.NewDecoder(input.WithLive())
-	f := families(t, "testdata/agtrace/claude_session.jsonl")[0].Files[0]
+	path := write(t, filepath.Join(t.TempDir(), "claude_session.jsonl"), text[:at])
+	f := families(t, path)[0].Files[0]
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
 	rec := event.NewRecorder(p.Tracer())
-	for i, part := range [][]byte{text[:at], text[at:]} {
-		if d.Next(f); i > 0 {
-			f.Offset = int64(at)
-			d.Next(f)
-		}
-		for ev, err := range d.Events(bytes.NewReader(part)) {
+	for _, part := range [][]byte{text[:at], text} {
+		write(t, path, part)
+		for ev, err := range d.Read(f) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -353,7 +350,7 @@ func BenchmarkDecoder(b *testing.B) {
 	text := read(b, spotter)
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		for _, err := range claudecode.Events(bytes.NewReader(text)) {
+		for _, err := range claudecode.NewDecoder().Events(bytes.NewReader(text)) {
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -404,7 +401,7 @@ func TestMemory(t *testing.T) {
 	debug.SetMemoryLimit(100 << 20)
 	defer debug.SetMemoryLimit(math.MaxInt64)
 	peak, n := uint64(0), 0
-	for _, err := range claudecode.Events(&repeated{text: text, n: 200 << 20 / len(text)}) {
+	for _, err := range claudecode.NewDecoder().Events(&repeated{text: text, n: 200 << 20 / len(text)}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,37 +25,37 @@ type row struct {
 
 // kinds are the lines that have a meaning here, by type and subtype; all others are kept as they are. A nil one is
 // known and adds nothing.
-var kinds = map[string]func(*Decoder, *row){
-	"user":                         (*Decoder).user,
-	"assistant":                    (*Decoder).assistant,
-	"attachment":                   (*Decoder).other,
-	"attachment.queued_command":    (*Decoder).queued,
-	"progress":                     (*Decoder).progress,
+var kinds = map[string]func(*file, *row){
+	"user":                         (*file).user,
+	"assistant":                    (*file).assistant,
+	"attachment":                   (*file).other,
+	"attachment.queued_command":    (*file).queued,
+	"progress":                     (*file).progress,
 	"progress.agent_progress":      nil, // repeats the lines of a sub-agent
 	"file-history-snapshot":        nil,
 	"last-prompt":                  nil, // repeats a prompt
-	"queue-operation":              (*Decoder).other,
+	"queue-operation":              (*file).other,
 	"permission-mode":              nil, // state reads it
-	"mode":                         (*Decoder).other,
-	"summary":                      (*Decoder).summary,
+	"mode":                         (*file).other,
+	"summary":                      (*file).summary,
 	"custom-title":                 titled("customTitle", 3),
 	"ai-title":                     titled("aiTitle", 2),
 	"agent-name":                   stated("agentName", "agent_name"),
 	"pr-link":                      stated("prUrl", "pr"),
-	"system":                       (*Decoder).other,
-	"system.compact_boundary":      (*Decoder).boundary,
-	"system.microcompact_boundary": (*Decoder).microcompact,
-	"system.api_error":             (*Decoder).retried,
-	"system.turn_duration":         func(d *Decoder, r *row) { r.t.End(r.at, event.RunResult{}) },
-	"system.stop_hook_summary":     func(d *Decoder, r *row) { d.other(r); r.t.Settle() },
+	"system":                       (*file).other,
+	"system.compact_boundary":      (*file).boundary,
+	"system.microcompact_boundary": (*file).microcompact,
+	"system.api_error":             (*file).retried,
+	"system.turn_duration":         func(d *file, r *row) { r.t.End(r.at, event.RunResult{}) },
+	"system.stop_hook_summary":     func(d *file, r *row) { d.other(r); r.t.Settle() },
 }
 
 // known reports whether lines of that type are of Claude Code.
 func known(kind string) bool { _, ok := kinds[kind]; return ok }
 
 // line reads one line.
-func (d *Decoder) line(l input.Line) {
-	o := d.shell.Object(l)
+func (d *file) line(l input.Line) {
+	o := d.Object(l)
 	if o == nil {
 		return
 	}
@@ -63,14 +63,14 @@ func (d *Decoder) line(l input.Line) {
 	if r.kind == "" {
 		o.Fail("type", "want a string that is not empty")
 	}
-	if d.shell.RejectProblems("", o) {
+	if d.RejectProblems("", o) {
 		return
 	}
-	d.shell.Stats.Events++
+	d.Stats.Events++
 	r.at, _ = input.Time(o.Raw("timestamp"))
 	d.place(r)
 	if r.uuid != "" {
-		met, _ := d.e.First(r.t.Session, linePrefix+r.uuid)
+		met, _ := d.First(r.t.Session, linePrefix+r.uuid)
 		said := r.kind == "user" || r.kind == "assistant"
 		if met == transcript.Repeated || met == transcript.Again && (said || uuid.MatchString(r.uuid)) {
 			return
@@ -94,7 +94,7 @@ func (d *Decoder) line(l input.Line) {
 	case read != nil:
 		read(d, r)
 	}
-	d.shell.RejectProblems(typ, o)
+	d.RejectProblems(typ, o)
 }
 
 // sub returns the type of a part of a line.
@@ -106,27 +106,27 @@ func sub(o *object.Object, key string) string {
 }
 
 // place finds the session and the thread of a line: a sub-agent's by its id; in line, by the line above it.
-func (d *Decoder) place(r *row) {
+func (d *file) place(r *row) {
 	id, above := r.String("sessionId"), r.String("parentUuid")
-	if id != "" && (d.session == "" || d.e.File.Path == "" && r.kind == "user" && above == "" && id != d.session) {
+	if id != "" && (d.session == "" || d.Path == "" && r.kind == "user" && above == "" && id != d.session) {
 		d.session = id
 	}
 	agent, side := cmp.Or(r.String("agentId"), d.agent), r.Bool("isSidechain")
 	switch {
 	case agent != "" && (r.kind == "user" || r.kind == "assistant" || side != nil):
-		r.t = d.e.Thread(d.session, agent)
+		r.t = d.Thread(d.session, agent)
 	case side != nil && *side:
 		if r.t = d.sides[above]; r.t == nil && above == "" && r.kind == "user" || r.t == nil && d.side == nil {
 			if len(d.sides) > 16*maxSides {
 				clear(d.sides)
 			}
-			r.t = d.e.Thread(d.session, "in line "+r.uuid)
+			r.t = d.Thread(d.session, "in line "+r.uuid)
 		} else if r.t == nil {
 			r.t = d.side
 		}
 		d.sides[r.uuid], d.side = r.t, r.t
 	default:
-		r.t = d.e.Thread(d.session, "")
+		r.t = d.Thread(d.session, "")
 	}
 	if r.k = d.talks[r.t]; r.k == nil {
 		if len(d.talks) > maxSides {
@@ -138,7 +138,7 @@ func (d *Decoder) place(r *row) {
 }
 
 // state keeps what the envelope of a line says, and states what is a fact of the session.
-func (d *Decoder) state(r *row) {
+func (d *file) state(r *row) {
 	for _, c := range []struct {
 		key, fact string
 		to        *string
@@ -149,17 +149,17 @@ func (d *Decoder) state(r *row) {
 			continue
 		}
 		if *c.to = string(v); c.fact != "" && r.t.Name == "" && r.uuid != "" {
-			d.e.Fact(r.t.Session, c.fact, v, r.at)
+			d.Fact(r.t.Session, c.fact, v, r.at)
 		}
 	}
 }
 
 // other keeps a line as it is.
-func (d *Decoder) other(r *row) { r.t.Other(Dialect+"."+r.kind, r.text, r.at) }
+func (d *file) other(r *row) { r.t.Other(Dialect+"."+r.kind, r.text, r.at) }
 
 // stated makes a fact of a member.
-func stated(key, fact string) func(*Decoder, *row) {
-	return func(d *Decoder, r *row) { d.e.Fact(r.t.Session, fact, r.Raw(key), r.at) }
+func stated(key, fact string) func(*file, *row) {
+	return func(d *file, r *row) { d.Fact(r.t.Session, fact, r.Raw(key), r.at) }
 }
 
 // title is what a summary says about the history that ends with a line.
@@ -169,32 +169,32 @@ type title struct {
 }
 
 // titled makes the title of a member. Of the titles of a session the one of the highest rank counts, then the last.
-func titled(key string, rank int) func(*Decoder, *row) {
-	return func(d *Decoder, r *row) { d.title(r.Raw(key), rank, r.at) }
+func titled(key string, rank int) func(*file, *row) {
+	return func(d *file, r *row) { d.title(r.Raw(key), rank, r.at) }
 }
 
-func (d *Decoder) title(text []byte, rank int, at time.Time) {
+func (d *file) title(text []byte, rank int, at time.Time) {
 	if rank >= d.rank[d.session] {
 		d.rank[d.session] = rank
-		d.e.Fact(d.session, "title", text, at)
+		d.Fact(d.session, "title", text, at)
 	}
 }
 
 // summary keeps the title of a history until it is known whether that is this session's: files may also hold those of
 // earlier sessions.
-func (d *Decoder) summary(r *row) {
+func (d *file) summary(r *row) {
 	if text := r.Raw("summary"); text != nil && len(d.titles) < maxSides {
 		d.titles = append(d.titles, title{r.String("leafUuid"), append([]byte(nil), text...)})
 	}
 }
 
 // progress reports what a tool or hook says while it runs.
-func (d *Decoder) progress(r *row) {
+func (d *file) progress(r *row) {
 	r.t.Progress(r.String("parentToolUseID"), Dialect+"."+r.kind, r.Raw("data"), r.at)
 }
 
 // queued reads a prompt or notice that waited in the queue: it steers the run, or begins one where none is at work.
-func (d *Decoder) queued(r *row) {
+func (d *file) queued(r *row) {
 	a := r.Object.Object("attachment")
 	content := a.Raw("prompt")
 	if content == nil {
@@ -210,7 +210,7 @@ func (d *Decoder) queued(r *row) {
 }
 
 // boundary begins a compaction: its summary is the next message.
-func (d *Decoder) boundary(r *row) {
+func (d *file) boundary(r *row) {
 	d.endCompaction(r.t, r.k)
 	meta := r.Object.Object("compactMetadata")
 	c := &compaction{id: r.uuid, at: r.at}
@@ -221,14 +221,14 @@ func (d *Decoder) boundary(r *row) {
 }
 
 // microcompact reports that results of tools were dropped.
-func (d *Decoder) microcompact(r *row) {
+func (d *file) microcompact(r *row) {
 	meta := r.Object.Object("microcompactMetadata")
 	r.t.Compact(r.uuid, r.at, event.Compaction{Kind: spans.CompactionKindPrune, Trigger: meta.String("trigger"),
 		InputTokens: meta.Count("preTokens")}, event.CompactionResult{TokensGone: meta.Count("tokensSaved")})
 }
 
 // retried reports a call that failed and is repeated. Its record is kept, as no other call may follow.
-func (d *Decoder) retried(r *row) {
+func (d *file) retried(r *row) {
 	d.other(r)
 	r.t.Discard(event.DiscardedAttempt{At: event.Moment{Time: r.at}, Reason: "api_error", Error: string(r.Raw("error"))})
 }

@@ -2,6 +2,7 @@ package claudecode
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 	"time"
 
@@ -93,7 +94,7 @@ func textOf(content []byte) string {
 }
 
 // user reads a line of the user's side: results of tools, a prompt, or something else that was put there.
-func (d *Decoder) user(r *row) {
+func (d *file) user(r *row) {
 	m := r.Object.Object("message")
 	content := m.Raw("content")
 	if len(content) > 0 && content[0] == '[' {
@@ -104,11 +105,10 @@ func (d *Decoder) user(r *row) {
 	text := textOf(content)
 	is := classify(text)
 	message := event.Message{Raw: r.Raw("message"), Role: "user", Time: r.at}
-	flag := func(key string) bool { b := r.Bool(key); return b != nil && *b }
 	switch {
 	case message.Raw == nil:
 		d.other(r)
-	case flag("isCompactSummary") || is == summary:
+	case transcript.True(r.Object, "isCompactSummary") || is == summary:
 		if c := r.k.compaction; c != nil {
 			c.res.Summary = append([]byte(nil), message.Raw...)
 			d.endCompaction(r.t, r.k)
@@ -121,7 +121,7 @@ func (d *Decoder) user(r *row) {
 		d.dropCommand(r.k)
 		d.other(r)
 	case isCompaction(r.t.Name):
-	case flag("isMeta"):
+	case transcript.True(r.Object, "isMeta"):
 		if r.k.command != nil {
 			message.Raw = append([]byte(nil), message.Raw...)
 			r.k.command.messages = append(r.k.command.messages, message)
@@ -141,12 +141,12 @@ func (d *Decoder) user(r *row) {
 }
 
 // begin begins a run with a prompt.
-func (d *Decoder) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
+func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
 	d.endCompaction(r.t, r.k)
 	d.dropCommand(r.k)
 	run := transcript.Run{At: r.at, Trigger: trigger, From: from(r.Object)}
 	run.ID, run.Agent = cmp.Or(r.String("promptId"), r.uuid), Dialect
-	if met, _ := d.e.Met(r.t.Session, run.ID); met == transcript.Again { // a second prompt of that id
+	if met, _ := d.Met(r.t.Session, run.ID); met == transcript.Again { // a second prompt of that id
 		run.ID = r.uuid
 	}
 	if r.t.Name != "" {
@@ -174,25 +174,25 @@ var agents = map[string]bool{"general-purpose": true, "Explore": true, "Plan": t
 
 // spawned says of the run of a sub-agent which call it comes from: the result of that names it, or its meta file names
 // the call, or it has the call's prompt.
-func (d *Decoder) spawned(r *row, run *transcript.Run, text string) {
+func (d *file) spawned(r *row, run *transcript.Run, text string) {
 	id, inLine := strings.CutPrefix(r.t.Name, "in line ")
 	run.ID = id
 	var meta *object.Object
-	if !inLine && d.e.File.Folder != "" {
-		path := strings.TrimSuffix(strings.TrimSuffix(d.e.File.Path, ".zst"), ".jsonl") + ".meta.json"
-		if side := d.e.File.Side(path); rawjson.Valid(side, object.MaxDepth) == nil {
+	if !inLine && d.Folder != "" {
+		path := strings.TrimSuffix(strings.TrimSuffix(d.Path, ".zst"), ".jsonl") + ".meta.json"
+		if side := d.Side(path); rawjson.Valid(side, object.MaxDepth) == nil {
 			meta = object.Of("", side)
 		}
 	}
 	call := meta.String("toolUseId")
-	l := d.e.Spawned(r.t.Session, id)
+	l := d.Spawned(r.t.Session, id)
 	for _, name := range []string{callName + call, promptName + text} {
 		if l == (transcript.Link{}) && len(name) > len(promptName) {
-			l = d.e.Spawned(r.t.Session, name)
+			l = d.Spawned(r.t.Session, name)
 		}
 	}
 	run.ParentID, run.ParentToolCallID = l.Run, cmp.Or(l.Call, call)
-	d.e.Spawn(r.t.Session, id, l)
+	d.Spawn(r.t.Session, id, l)
 	if inLine && l.Call != "" && len(d.calls) < maxSides {
 		d.calls[l.Call] = r.t
 	}
@@ -207,7 +207,7 @@ func (d *Decoder) spawned(r *row, run *transcript.Run, text string) {
 const callName, promptName = "call ", "said "
 
 // dropCommand keeps a command to which nobody replied as it is.
-func (d *Decoder) dropCommand(k *talk) {
+func (d *file) dropCommand(k *talk) {
 	if c := k.command; c != nil {
 		k.command = nil
 		d.other(&c.row)
@@ -215,9 +215,9 @@ func (d *Decoder) dropCommand(k *talk) {
 }
 
 // assistant reads one record of a model call.
-func (d *Decoder) assistant(r *row) {
+func (d *file) assistant(r *row) {
 	m := r.Object.Object("message")
-	if failed := r.Bool("isApiErrorMessage"); failed != nil && *failed {
+	if transcript.True(r.Object, "isApiErrorMessage") {
 		r.t.Fail(textOf(m.Raw("content")))
 	}
 	if m == nil || m.String("model") == "<synthetic>" {
@@ -252,8 +252,8 @@ func (d *Decoder) assistant(r *row) {
 	} else {
 		blocks = m.List("content")
 	}
-	if !r.t.Call(transcript.Call{ID: id, At: r.at, Run: run, Model: m.String("model"), StopReason: stop,
-		Provider: provider, Usage: usage, Blocks: blocks}) {
+	if !r.t.Call(transcript.Call{ID: id, At: r.at, Run: run, Blocks: blocks, TurnResult: event.TurnResult{
+		Model: m.String("model"), StopReason: stop, Provider: provider, Usage: usage}}) {
 		return
 	}
 	for _, b := range blocks {
@@ -265,8 +265,8 @@ func (d *Decoder) assistant(r *row) {
 		r.t.Tool(event.ToolCall{ID: call, Name: o.String("name"), Args: args}, r.at)
 		if text := object.Of("", args).String("prompt"); text != "" {
 			l := transcript.Link{Session: r.t.Session, Run: r.t.Run(), Call: call}
-			d.e.Spawn(r.t.Session, callName+call, l)
-			d.e.Spawn(r.t.Session, promptName+text, l)
+			d.Spawn(r.t.Session, callName+call, l)
+			d.Spawn(r.t.Session, promptName+text, l)
 		}
 	}
 }
@@ -275,14 +275,14 @@ var keys = input.UsageKeys{Input: "input_tokens", Output: "output_tokens", Cache
 	CacheWrite: "cache_creation_input_tokens"}
 
 // denials are texts of results of calls that were not allowed, with the kind that newer versions state.
-var denials = []struct{ text, kind string }{
-	{"The user doesn't want to proceed with this tool use", "user-rejected"},
-	{"Claude requested permissions to ", "permission-rule"}, {"Permission to use ", "permission-rule"},
-	{"Permission for this action has been denied", "automode-blocked"},
+var denials = transcript.Refusals{
+	{Text: regexp.MustCompile("^The user doesn't want to proceed with this tool use"), Source: "user-rejected"},
+	{Text: regexp.MustCompile("^(Claude requested permissions to|Permission to use) "), Source: "permission-rule"},
+	{Text: regexp.MustCompile("^Permission for this action has been denied"), Source: "automode-blocked"},
 }
 
 // results reads the results of tools in a line, and reports whether it has any.
-func (d *Decoder) results(r *row, m *object.Object) (any bool) {
+func (d *file) results(r *row, m *object.Object) (any bool) {
 	blocks := m.Objects("content")
 	list := m.List("content")
 	whole := object.Of("", r.Raw("toolUseResult")) // nil of one that is a text
@@ -298,19 +298,13 @@ func (d *Decoder) results(r *row, m *object.Object) (any bool) {
 		res.Result = o.Raw("content")
 		text := textOf(res.Result)
 		if path := whole.String("persistedOutputPath"); path != "" {
-			if full := d.e.File.Side(path); full != nil {
+			if full := d.Side(path); full != nil {
 				res.Result, res.Truncated = rawjson.Quote(nil, strings.ToValidUTF8(string(full), "\uFFFD")), new(true)
 			}
 		}
-		if failed := o.Bool("is_error"); failed != nil && *failed {
-			res.Outcome, res.Error = spans.OutcomeError, text
-			kind := r.String("toolDenialKind")
-			for _, x := range denials {
-				if kind == "" && strings.HasPrefix(text, x.text) {
-					kind = x.kind
-				}
-			}
-			if kind != "" {
+		if transcript.True(o, "is_error") {
+			res.Outcome, res.Error, res.Denied = spans.OutcomeError, text, denials.Find(text)
+			if kind := r.String("toolDenialKind"); kind != "" {
 				res.Denied = &event.PermissionEvaluation{Source: spans.PermissionSource(kind), Reason: text}
 			}
 		}
@@ -332,8 +326,8 @@ func (d *Decoder) results(r *row, m *object.Object) (any bool) {
 }
 
 // sum adds up the calls of a compaction.
-func (d *Decoder) sum(r *row, id string, u *event.Usage) {
-	met, _ := d.e.First(r.t.Session, id)
+func (d *file) sum(r *row, id string, u *event.Usage) {
+	met, _ := d.First(r.t.Session, id)
 	n := len(d.summed) - 1
 	switch {
 	case met == transcript.Again && n >= 0 && d.summed[n].id == id:
@@ -348,7 +342,7 @@ func (d *Decoder) sum(r *row, id string, u *event.Usage) {
 }
 
 // claim returns the usage of the compaction that ended at a time: of the calls of its session the last one before.
-func (d *Decoder) claim(session string, at time.Time) *event.Usage {
+func (d *file) claim(session string, at time.Time) *event.Usage {
 	best := -1
 	for i, s := range d.summed {
 		if s.session == session && !s.at.After(at.Add(time.Second)) && (best < 0 || s.at.After(d.summed[best].at)) {
@@ -364,7 +358,7 @@ func (d *Decoder) claim(session string, at time.Time) *event.Usage {
 }
 
 // endCompaction reports the compaction that waits for its summary.
-func (d *Decoder) endCompaction(t *transcript.Thread, k *talk) {
+func (d *file) endCompaction(t *transcript.Thread, k *talk) {
 	if c := k.compaction; c != nil {
 		k.compaction = nil
 		t.Compact(c.id, c.at, c.Compaction, c.res)

@@ -109,7 +109,7 @@ func TestCut(t *testing.T) {
 		}
 		for n := 0; n < len(text); n += 97 {
 			failed := 0
-			for _, err := range codex.Events(bytes.NewReader(text[:n])) {
+			for _, err := range codex.NewDecoder().Events(bytes.NewReader(text[:n])) {
 				var bad *input.LineError
 				if err != nil && (!errors.As(err, &bad) || !bad.Cut) {
 					t.Fatalf("%s, %d bytes: %v", file, n, err)
@@ -133,21 +133,24 @@ func TestFollowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		families, _ := transcript.Find(codex.Layout, path)
-		f := families[0].Files[0]
+		growing := filepath.Join(t.TempDir(), "rollout.jsonl")
 		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 		rec, d := event.NewRecorder(p.Tracer()), codex.NewDecoder(input.WithLive())
 		lines := bytes.SplitAfter(text, []byte("\n"))
-		for part := range slices.Chunk(lines, 5) {
-			d.Next(f)
-			text := bytes.Join(part, nil)
-			for ev, err := range d.Events(bytes.NewReader(text)) {
+		for n := 0; n < len(lines); n += 5 {
+			part := append(bytes.Join(lines[:n], nil), lines[n][:len(lines[n])/2]...) // it ends inside a line
+			if n+5 >= len(lines) {
+				part = text
+			}
+			if err := os.WriteFile(growing, part, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for ev, err := range d.Read(transcript.File{Path: growing}) {
 				if err != nil {
 					t.Fatal(err)
 				}
 				rec.Record(t.Context(), ev)
 			}
-			f.Offset += int64(len(text))
 		}
 		rec.Close(t.Context())
 		found := map[string]string{}
@@ -208,7 +211,7 @@ func TestPrivacy(t *testing.T) {
 		for _, capture := range []otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureContent} {
 			p := agenttest.New(t, otelagent.WithCapture(capture))
 			rec := event.NewRecorder(p.Tracer())
-			for ev, err := range codex.Events(bytes.NewReader(marked.Bytes())) {
+			for ev, err := range codex.NewDecoder().Events(bytes.NewReader(marked.Bytes())) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -264,7 +267,7 @@ func TestMemory(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	events, most := 0, uint64(0)
-	for ev, err := range codex.Events(&long{turns: 8000}) { // 48 MB
+	for ev, err := range codex.NewDecoder().Events(&long{turns: 8000}) { // 48 MB
 		if err != nil || ev == nil {
 			t.Fatal(err)
 		}
@@ -283,7 +286,7 @@ func BenchmarkEvents(b *testing.B) {
 	text, _ := io.ReadAll(&long{turns: 2000})
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		for _, err := range codex.Events(bytes.NewReader(text)) {
+		for _, err := range codex.NewDecoder().Events(bytes.NewReader(text)) {
 			if err != nil {
 				b.Fatal(err)
 			}

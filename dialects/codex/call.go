@@ -47,8 +47,8 @@ func (t *thread) settle() {
 	}
 	c.settled = true
 	t.begin()
-	call := transcript.Call{ID: c.id, At: c.at, Start: c.asked, StartBound: true, Model: t.model, Provider: t.provider,
-		Variant: t.effort, Usage: c.usage, Blocks: c.blocks}
+	call := transcript.Call{ID: c.id, At: c.at, Start: event.Bound(c.asked), Variant: t.effort, Blocks: c.blocks,
+		TurnResult: event.TurnResult{Model: t.model, Provider: t.provider, Usage: c.usage}}
 	if t.prompted && t.parent == "" {
 		call.Trigger = spans.TriggerUser
 	}

@@ -28,12 +28,10 @@ import (
 	"encoding/hex"
 	"hash"
 	"io"
-	"iter"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
@@ -48,42 +46,16 @@ const (
 	maxRecent  = 64 // runs of a thread that a rollback can hide
 )
 
-// Events reads a rollout from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
-	return NewDecoder(opts...).Events(r)
-}
-
-// A Decoder reads the rollouts of a family, parents before the threads that copy them or that they spawned. Not safe
-// for concurrent use.
-type Decoder struct{ r reader }
-
-// NewDecoder returns a Decoder that has read no rollout.
-func NewDecoder(opts ...input.Option) *Decoder {
-	d := &Decoder{reader{Shell: input.NewShell(Dialect, ndjson.Read, opts...), names: map[string]map[string]name{},
-		threads: map[string]*thread{}, lines: map[digest]origin{}, sum: sha256.New()}}
-	d.r.e = transcript.NewEmitter(&d.r.Shell)
-	return d
-}
-
-// Stats returns what was read so far.
-func (d *Decoder) Stats() input.Stats { return d.r.Stats }
-
-// Next says which file the next call of Events reads.
-func (d *Decoder) Next(f transcript.File) {
-	d.r.e.Next(f)
-	if d.r.th = nil; f.Offset > 0 {
-		d.r.th = d.r.threads[f.ID]
-	}
-}
-
-// Events reads r until its end, as [input.Decoder] describes. It is a new rollout, unless Next said that it goes on.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	return func(yield func(event.Event, error) bool) {
-		if d.r.e.File.Offset == 0 {
-			d.r.th = nil
+// NewDecoder returns a Decoder of the rollouts of a family, parents before the threads that copy them or that they
+// spawned.
+func NewDecoder(opts ...input.Option) *transcript.Decoder {
+	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
+		d := &family{Emitter: e, threads: map[string]*thread{}, lines: map[digest]origin{}, sum: sha256.New()}
+		return func(f transcript.File) transcript.Reader {
+			t := &thread{d: d, file: f}
+			return transcript.Reader{Reader: input.Reader{Line: t.line, End: t.atEnd}}
 		}
-		d.r.Shell.Events(r, input.Reader{Line: d.r.line, End: d.r.end})(yield)
-	}
+	})
 }
 
 type digest [16]byte
@@ -94,19 +66,17 @@ type origin struct {
 	at     time.Time
 }
 
-// reader is a Decoder behind its methods.
-type reader struct {
-	input.Shell
-	e       *transcript.Emitter
-	th      *thread // of the file at hand; nil before its session_meta
+// family is what the rollouts of a family share.
+type family struct {
+	*transcript.Emitter
 	threads map[string]*thread
 	lines   map[digest]origin
-	names   map[string]map[string]name // of threads, by the folder of the index
 	sum     hash.Hash
 }
 
 // line reads one line: {"timestamp":…,"ordinal":…,"type":…,"payload":{…}}.
-func (d *reader) line(line input.Line) {
+func (t *thread) line(line input.Line) {
+	d := t.d
 	o := d.Object(line)
 	if o == nil {
 		return
@@ -116,19 +86,16 @@ func (d *reader) line(line input.Line) {
 	if d.RejectProblems("", o) {
 		return
 	}
-	if t := d.th; t != nil {
-		t.at = at
+	t.at = at
+	if typ == "session_meta" && t.Thread == nil { // a fork may copy that of its parent
+		t.meta(p, o.Raw("payload"))
 	}
-	if typ == "session_meta" && d.th == nil { // a fork may copy that of its parent
-		d.meta(p, at, o.Raw("payload"))
-	}
-	t := d.th
 	switch {
-	case t == nil:
+	case t.Thread == nil:
 		if o.Failed() == 0 {
 			d.Reject(&input.LineError{Reason: "want a line of type session_meta before it"})
 		}
-	case d.copied(t, typ, p, o.Raw("payload"), ordinal):
+	case t.copied(typ, p, o.Raw("payload"), ordinal):
 		if p.String("type") == "token_count" {
 			t.total = t.counts(p.Object("info").Object("total_token_usage"))
 		}
@@ -141,7 +108,8 @@ func (d *reader) line(line input.Line) {
 
 // copied reports whether a line is one of the parent that a sub-agent inherited. Of a fork it sets the time of a copied
 // line to that of its original.
-func (d *reader) copied(t *thread, typ string, p *object.Object, payload []byte, ordinal *int64) bool {
+func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *int64) bool {
+	d := t.d
 	switch {
 	case t.parent != "" && (ordinal != nil && *ordinal < t.own || t.at.Before(t.born) || p.String("thread_id") != "" &&
 		typ == "token_usage_record" && p.String("thread_id") != t.Session):
@@ -174,14 +142,14 @@ func (d *reader) copied(t *thread, typ string, p *object.Object, payload []byte,
 }
 
 // meta begins a thread with its first line.
-func (d *reader) meta(p *object.Object, at time.Time, payload []byte) {
-	spawn := object.Of("", object.Of("", object.Of("", p.Raw("source")).Raw("subagent")).Raw("thread_spawn"))
-	id := p.String("id")
+func (t *thread) meta(p *object.Object, payload []byte) {
+	d, id := t.d, p.String("id")
 	if !p.Require("id") || id == "" {
 		return
 	}
-	t := &thread{Thread: d.e.Thread(id, ""), d: d, at: at, born: p.Time("timestamp"), forked: p.String("forked_from_id"),
-		provider: p.String("model_provider"), based: p.Has("history_base")}
+	spawn := object.Of("", object.Of("", object.Of("", p.Raw("source")).Raw("subagent")).Raw("thread_spawn"))
+	t.Thread, t.born, t.forked = d.Thread(id, ""), p.Time("timestamp"), p.String("forked_from_id")
+	t.provider, t.based = p.String("model_provider"), p.Has("history_base")
 	t.parent = cmp.Or(p.String("parent_thread_id"), spawn.String("parent_thread_id"))
 	if role := spawn.String("agent_role"); builtIn[role] {
 		t.agent = role
@@ -200,26 +168,16 @@ func (d *reader) meta(p *object.Object, at time.Time, payload []byte) {
 	if len(d.threads) == maxThreads {
 		clear(d.threads)
 	}
-	d.th, d.threads[id] = t, t
-	d.e.Fact(id, "cwd", p.Raw("cwd"), at)
-	d.e.Fact(id, "git_branch", object.Of("", p.Raw("git")).Raw("branch"), at)
-	d.e.Fact(id, "version", p.Raw("cli_version"), at)
-	d.e.Fact(id, "codex.session_meta", payload, at)
-	if n := d.name(id); n.text != nil {
-		d.e.Fact(id, "title", n.text, n.at)
-	}
+	d.threads[id] = t
+	d.Fact(id, "cwd", p.Raw("cwd"), t.at)
+	d.Fact(id, "git_branch", object.Of("", p.Raw("git")).Raw("branch"), t.at)
+	d.Fact(id, "version", p.Raw("cli_version"), t.at)
+	d.Fact(id, "codex.session_meta", payload, t.at)
+	t.title()
 }
 
 // builtIn are the roles of agents that users cannot name.
 var builtIn = map[string]bool{"default": true, "explorer": true, "worker": true, "awaiter": true}
-
-// end is the end of an input.
-func (d *reader) end() {
-	if d.th != nil {
-		d.th.atEnd()
-	}
-	d.e.Finish()
-}
 
 // short returns the id of a run or call that has none, from the lines up to it: a copy has the same.
 func (d digest) short(kind string) string { return kind + "-" + hex.EncodeToString(d[:8]) }

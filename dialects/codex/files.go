@@ -47,42 +47,33 @@ func head(_ string, text []byte) (h transcript.Head) {
 	return h
 }
 
-// name is the name that a user gave a thread, as JSON.
-type name struct {
-	text []byte
-	at   time.Time
-}
+// indexed is the path of a rollout below the folder that has the index of names.
+var indexed = regexp.MustCompile(`^(.*)/(?:archived_)?sessions/`)
 
-const (
-	index    = "session_index.jsonl"
-	maxIndex = 16 << 20 // bytes of an index that are read
-)
+// maxIndex is how many bytes of an index are read.
+const maxIndex = 16 << 20
 
-// name returns the name of a thread, from the index in the folder above those of the rollouts.
-func (d *reader) name(id string) name {
-	dir := filepath.Dir(d.e.File.Path)
-	for dir != filepath.Dir(dir) && filepath.Base(dir) != "sessions" && filepath.Base(dir) != "archived_sessions" {
-		dir = filepath.Dir(dir)
+// title states the name that a user gave the thread last.
+func (t *thread) title() {
+	home := indexed.FindStringSubmatch(filepath.ToSlash(t.file.Path))
+	if home == nil {
+		return
 	}
-	home := filepath.Dir(dir)
-	if d.e.File.Path == "" || home == dir {
-		return name{}
+	r, err := (transcript.File{Path: filepath.Join(filepath.FromSlash(home[1]), "session_index.jsonl")}).Open()
+	if err != nil {
+		return
 	}
-	names, read := d.names[home]
-	if !read {
-		names = map[string]name{}
-		d.names[home] = names
-		r, err := (transcript.File{Path: filepath.Join(home, index)}).Open()
-		if err != nil {
-			return name{}
+	defer r.Close()
+	var title []byte
+	var at time.Time
+	for in := input.NewScanner(io.LimitReader(r, maxIndex), input.SettingsOf()); in.Scan(); {
+		if !bytes.Contains(in.Line().Text, []byte(t.Session)) {
+			continue
 		}
-		defer r.Close()
-		in := input.NewScanner(io.LimitReader(r, maxIndex), input.SettingsOf())
-		for in.Scan() {
-			if o, err := object.Parse(in.Line().Text); err == nil && o.String("thread_name") != "" {
-				names[o.String("id")] = name{bytes.Clone(o.Raw("thread_name")), o.Time("updated_at")}
-			}
+		o, err := object.Parse(in.Line().Text)
+		if err == nil && o.String("id") == t.Session && o.String("thread_name") != "" {
+			title, at = bytes.Clone(o.Raw("thread_name")), o.Time("updated_at")
 		}
 	}
-	return names[id]
+	t.d.Fact(t.Session, "title", title, at)
 }

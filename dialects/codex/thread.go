@@ -9,14 +9,15 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // thread is one rollout.
 type thread struct {
-	*transcript.Thread
-	d *reader
+	*transcript.Thread // nil before session_meta
+
+	d    *family
+	file transcript.File
 
 	forked, parent string    // threads that it was forked from, or spawned by
 	root           string    // the thread that the history begins with
@@ -176,8 +177,7 @@ func (t *thread) end(at time.Time, res event.RunResult) {
 // atEnd ends what is over at the end of the file, as far as that is known: a run that no task states, when its reply
 // asks for no tool. A call that may have made a summary waits for what follows.
 func (t *thread) atEnd() {
-	c := t.call
-	live := t.d.Settings.Live
+	c, live := t.call, t.d.Settings.Live
 	summary := t.stated && t.task != nil && !t.prompted
 	if c != nil && !summary && (!live || c.usage != nil && (!t.stated || len(c.tools) > 0)) {
 		t.settle()
@@ -188,6 +188,7 @@ func (t *thread) atEnd() {
 	case t.task != nil:
 		t.begin()
 	}
+	t.d.Finish()
 }
 
 // input adds a message that is no reply.
@@ -215,11 +216,10 @@ func (t *thread) turnContext(p *object.Object, payload []byte) {
 
 // rollBack hides the runs that a rollback took from the history: the last ones, until n with a prompt are hidden.
 func (t *thread) rollBack(n *int64) {
-	since := rawjson.Quote(nil, t.at.Format(time.RFC3339Nano))
 	for ; n != nil && *n > 0 && len(t.recent) > 0; t.recent = t.recent[:len(t.recent)-1] {
 		r := t.recent[len(t.recent)-1]
 		for _, id := range append(r.messages, r.run) {
-			t.d.e.FactOf(t.Session, "message/"+id, "hidden_at", since, t.at)
+			t.d.Hide(t.Session, id, t.at, t.at)
 		}
 		if r.prompted {
 			*n--

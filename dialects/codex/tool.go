@@ -113,11 +113,11 @@ func (t *thread) spawned(call string, p *object.Object) {
 	}
 	for _, raw := range children {
 		id, _ := rawjson.String(raw)
-		if id == "" || t.d.e.Spawned("", id) != (transcript.Link{}) {
+		if id == "" || t.d.Spawned("", id) != (transcript.Link{}) {
 			continue
 		}
 		t.settle() // it spawned the run that is open
-		t.d.e.Spawn("", id, transcript.Link{Session: t.Session, Run: t.Run(), Call: call})
+		t.d.Spawn("", id, transcript.Link{Session: t.Session, Run: t.Run(), Call: call})
 		if u := t.called(call); u != nil {
 			u.result.ChildSessionID = id
 		}
@@ -127,11 +127,11 @@ func (t *thread) spawned(call string, p *object.Object) {
 // exit finds the exit code in the lines that Codex writes before an output.
 var exit = regexp.MustCompile(`(?m)^(?:Exit code: |Process exited with code )(-?\d+)$`)
 
-// refusals are texts of calls that did not run, with who refused.
-var refusals = []struct{ text, source string }{
-	{"rejected by user", "user-rejected"}, {"user rejected", "user-rejected"}, {"AskForApproval", "permission-rule"},
-	{"rejected: blocked by policy", "permission-rule"}, {"approval policy is", "permission-rule"},
-	{"rejected by user approval settings", "permission-rule"}, {"due to unacceptable risk", "permission-rule"},
+// refusals are texts of calls that did not run.
+var refusals = transcript.Refusals{
+	{Text: regexp.MustCompile(`AskForApproval|rejected: blocked by policy|approval policy is|` +
+		`rejected by user approval settings|due to unacceptable risk`), Source: "permission-rule"},
+	{Text: regexp.MustCompile(`rejected by user|user rejected`), Source: "user-rejected"},
 }
 
 // maxRefusal is the length of the longest text of a call that was refused.
@@ -163,12 +163,7 @@ func (t *thread) output(p *object.Object, payload []byte) bool {
 		r.Outcome = cmp.Or(r.Outcome, spans.OutcomeError)
 	case code == nil && inner == nil && len(said) <= maxRefusal && u.result.Outcome != spans.OutcomeError,
 		r.Outcome == spans.OutcomeDenied:
-		for _, refusal := range refusals {
-			if strings.Contains(said, refusal.text) {
-				r.Denied = &event.PermissionEvaluation{Source: spans.PermissionSource(refusal.source), Reason: said}
-			}
-		}
-		if r.Denied == nil && r.Outcome == spans.OutcomeDenied {
+		if r.Denied = refusals.Find(said); r.Denied == nil && r.Outcome == spans.OutcomeDenied {
 			r.Denied = &event.PermissionEvaluation{Reason: said}
 		}
 	}

@@ -1,7 +1,7 @@
 // Package gemini reads the chats that Gemini CLI keeps and turns them into events of package otelagent: one JSON
 // document a session (to 0.39), or a log of changes as JSON lines.
 //
-//	for ev, err := range gemini.Events(file) { ... }
+//	for ev, err := range gemini.NewDecoder().Events(file) { ... }
 //
 // A run begins with a message of the user that is no result of a tool, and each message of the model with tokens is a
 // turn. In a log the appended messages alone are events: a list of messages that $set repeats adds nothing but a
@@ -18,17 +18,13 @@ package gemini
 
 import (
 	"bytes"
-	"io"
-	"iter"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -62,148 +58,105 @@ func headOf(path string, head []byte) (h transcript.Head) {
 	return h
 }
 
-// Events reads one input. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
-	return NewDecoder(opts...).Events(r)
-}
-
-// A Decoder reads the chats of a session, of its sub-agents, and copies of them. Not safe for concurrent use.
-type Decoder struct{ r reader }
-
-// NewDecoder returns a Decoder that has read no session.
-func NewDecoder(opts ...input.Option) *Decoder {
-	shell := input.NewShell(Dialect, ndjson.Read, opts...)
-	return &Decoder{reader{Emitter: transcript.NewEmitter(&shell)}}
-}
-
-// Stats returns what was read so far. Lines counts lines; of a document messages.
-func (d *Decoder) Stats() input.Stats { return d.r.Stats }
-
-// Next says that the next input is f.
-func (d *Decoder) Next(f transcript.File) {
-	d.r.Next(f)
-	if d.r.session = nil; f.Offset > 0 {
-		d.r.session = d.r.files[f.Path]
-	}
-}
-
-// Events reads r until its end, as [input.Decoder] describes: a document, or lines.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	return d.r.Shell.Events(r, input.Reader{Line: d.r.line, End: d.r.end,
-		IsDocument: func(o input.Outline) bool { return RecogniseDocument(o) != "" }, Document: d.r.document})
-}
-
-// reader is a Decoder behind its methods.
-type reader struct {
-	*transcript.Emitter
-	session *session
-	files   map[string]*session // by path, while they grow
+// NewDecoder returns a Decoder of the chats of a session, of its sub-agents, and copies of them. Stats.Lines counts
+// lines; of a document messages.
+func NewDecoder(opts ...input.Option) *transcript.Decoder {
+	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
+		return func(f transcript.File) transcript.Reader {
+			s := &session{e: e}
+			if m := child.FindStringSubmatch(filepath.ToSlash(f.Path)); m != nil {
+				s.parent = m[1]
+			}
+			return transcript.Reader{Reader: input.Reader{Line: s.line, End: s.ends, Document: s.document,
+				IsDocument: func(o input.Outline) bool { return RecogniseDocument(o) != "" }}}
+		}
+	})
 }
 
 // line reads one line: the head of a session, a message, a change, or a rewind.
-func (d *reader) line(line input.Line) {
-	o := d.Object(line)
+func (s *session) line(line input.Line) {
+	o := s.e.Object(line)
 	if o == nil {
 		return
 	}
 	switch {
 	case o.Has("sessionId") && !o.Has("id"):
-		d.head(o)
-	case d.session == nil && d.Settings.Session == "":
-		d.Reject(&input.LineError{Field: "sessionId", Reason: "of no session: its head has to stand before"})
+		s.head(o)
+	case !s.of(s.e.Settings.Session):
+		s.e.Reject(&input.LineError{Field: "sessionId", Reason: "of no session: its head has to stand before"})
 		return
-	default:
-		s := d.of("")
-		switch {
-		case o.Has("$rewindTo"):
-			d.Stats.Events++
-			s.rewind(o.String("$rewindTo"))
-			s.keep("gemini.rewind", o)
-		case o.Has("$set"):
-			d.Stats.Events++
-			if set := o.Object("$set"); set != nil {
-				s.set(set)
-			}
-		default:
-			s.message(o)
+	case o.Has("$rewindTo"):
+		s.e.Stats.Events++
+		s.rewind(o.String("$rewindTo"))
+		s.keep("gemini.rewind", o)
+	case o.Has("$set"):
+		s.e.Stats.Events++
+		if set := o.Object("$set"); set != nil {
+			s.set(set)
 		}
+	default:
+		s.message(o)
 	}
-	d.RejectProblems("", o)
+	s.e.RejectProblems("", o)
 }
 
 // document reads a session that is one document.
-func (d *reader) document(value []byte) {
+func (s *session) document(value []byte) {
 	o := object.Of("", value)
 	messages := o.List("messages")
-	d.head(o)
-	if d.session == nil {
-		d.RejectProblems("", o)
-		return
+	if !s.head(o) {
+		messages = nil
 	}
 	for i, value := range messages {
-		d.Stats.Lines++
-		d.Seq = d.Stats.Lines
+		s.e.Stats.Lines++
+		s.e.Seq = s.e.Stats.Lines
 		place := "messages[" + strconv.Itoa(i) + "]"
 		if m := object.Of(place, value); m != nil {
-			d.session.message(m)
-			d.RejectProblems("", m)
+			s.message(m)
+			s.e.RejectProblems("", m)
 		} else {
-			d.Reject(&input.LineError{Field: place, Reason: "want an object, got " + rawjson.KindOf(value)})
+			s.e.Reject(&input.LineError{Field: place, Reason: "want an object, got " + rawjson.KindOf(value)})
 		}
 	}
-	d.RejectProblems("", o)
+	s.e.RejectProblems("", o)
 }
 
-// of returns the session of an id; the one at hand for the empty one.
-func (d *reader) of(id string) *session {
-	if s := d.session; s != nil && (id == "" || id == s.id) {
-		return s
+// of makes the session of an id the one at hand, unless one is, and reports whether one is.
+func (s *session) of(id string) bool {
+	if s.Thread == nil && id != "" {
+		s.Thread = s.e.Thread(id, "")
 	}
-	if id == "" {
-		id = d.Settings.Session
-	}
-	s := &session{Thread: d.Thread(id, ""), d: d, id: id}
-	if m := child.FindStringSubmatch(filepath.ToSlash(d.File.Path)); m != nil {
-		s.parent = m[1]
-	}
-	if d.session = s; d.File.Path != "" {
-		if d.files == nil || len(d.files) == maxMessages {
-			d.files = map[string]*session{}
-		}
-		d.files[d.File.Path] = s
-	}
-	return s
+	return s.Thread != nil
 }
 
-// head reads the head of a session, which stands again where the session was resumed.
-func (d *reader) head(o *object.Object) {
+// head reads the head of a session, which stands again where the session was resumed. It reports whether it is one.
+func (s *session) head(o *object.Object) bool {
 	id := o.String("sessionId")
 	if id == "" {
 		o.Fail("sessionId", "want a string that is not empty")
-		return
+		return false
 	}
-	d.Stats.Events++
-	if s := d.session; s != nil && s.id != id {
-		d.end()
+	s.e.Stats.Events++
+	if s.Thread != nil && s.Session != id {
+		s.ends()
+		*s = session{e: s.e, parent: s.parent}
 	}
-	s := d.of(id)
+	s.of(id)
 	if kind := o.Raw("kind"); kind != nil {
 		s.kind = bytes.Clone(kind)
 	}
 	s.see(o.Time("startTime"))
 	o.Use("messages")
 	s.facts(o)
+	return true
 }
 
-// end says that an input ended. A run whose last reply asks for no tool is over.
-func (d *reader) end() {
-	if s := d.session; s != nil && !d.Settings.Live && s.Run() != "" && s.over() {
+// ends says that an input ended. A run whose last reply asks for no tool is over.
+func (s *session) ends() {
+	if !s.e.Settings.Live && s.Thread != nil && s.Run() != "" && s.over() {
 		s.endRun(time.Time{})
 	}
-	d.Finish()
-	if !d.Settings.Live {
-		d.session = nil
-	}
+	s.e.Finish()
 }
 
 // Recognise returns why a line, which may be cut, is the head of a session; empty when it is none.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,20 +17,21 @@ import (
 
 const maxMessages = 1 << 16 // of a session that a rewind reaches
 
-// session is the session at hand.
+// session is the session of a file.
 type session struct {
-	*transcript.Thread
-	d          *reader
-	id, parent string
-	kind       []byte
-	last       time.Time // of all that was read
-	before     time.Time // that of all before the message at hand
-	begun      bool
-	known      map[string][]byte // facts that wait for a run
-	context    []event.Message   // injected before the next prompt
-	met        []string          // ids of prompts and replies, in order
-	turn       turn
-	refused    map[string]bool // calls of which the arguments are not known
+	*transcript.Thread // nil before its head
+
+	e       *transcript.Emitter
+	parent  string // the session that spawned it
+	kind    []byte
+	last    time.Time // of all that was read
+	before  time.Time // that of all before the message at hand
+	begun   bool
+	known   map[string][]byte // facts that wait for a run
+	context []event.Message   // injected before the next prompt
+	met     []string          // ids of prompts and replies, in order
+	turn    turn
+	refused map[string]bool // calls of which the arguments are not known
 	// stopped and failing say that the run at hand was cancelled, or had an error.
 	stopped, failing bool
 }
@@ -75,7 +75,7 @@ func (s *session) facts(o *object.Object) {
 func (s *session) state() {
 	for _, key := range []string{"summary", "directories"} {
 		if s.begun && s.known[key] != nil {
-			s.d.Fact(s.id, key, s.known[key], s.last)
+			s.e.Fact(s.Session, key, s.known[key], s.last)
 			delete(s.known, key)
 		}
 	}
@@ -90,7 +90,7 @@ func (s *session) keep(typ string, o *object.Object) {
 
 // message reads a message that was appended.
 func (s *session) message(o *object.Object) {
-	s.d.Stats.Events++
+	s.e.Stats.Events++
 	s.before = s.last
 	id, typ, at := o.String("id"), o.String("type"), s.see(o.Time("timestamp"))
 	content := o.Raw("content")
@@ -224,8 +224,8 @@ func (s *session) reply(id string, at time.Time, content []byte, o *object.Objec
 				"input", c.Raw("args")))
 		}
 	}
-	call := transcript.Call{ID: id, At: at, Start: s.before, StartBound: true, Model: o.String("model"), Usage: usage,
-		Failed: u.failed}
+	call := transcript.Call{ID: id, At: at, Start: event.Bound(s.before), TurnResult: event.TurnResult{
+		Model: o.String("model"), Usage: usage, Failed: u.failed}}
 	if !u.failed {
 		call.Reply = message(id, "assistant", append(slices.Clip(u.said), u.uses...))
 	}
@@ -249,7 +249,7 @@ func (s *session) tool(c *object.Object, at time.Time) {
 	end := transcript.Later(at, c.Time("timestamp"))
 	r := transcript.Result{CallID: id, Name: name, At: s.see(end)}
 	r.ChildSessionID = c.String("agentId")
-	if r.ChildSessionID == s.id {
+	if r.ChildSessionID == s.Session {
 		r.ChildSessionID = ""
 	}
 	switch status {
@@ -285,11 +285,12 @@ func (s *session) answer(r *object.Object, at time.Time) {
 	s.end(&transcript.Result{CallID: id, Name: name, At: at}, r.Raw("response"))
 }
 
-// Texts of errors that say who refused a call, or that the run was stopped.
-var (
-	byPolicy = regexp.MustCompile(`(?i)denied by policy`)
-	byPerson = regexp.MustCompile(`(?i)canceled by the user|user denied|denied execution|did not allow|declined|rejected`)
-)
+// refusals are texts of errors that say who refused a call, or that the run was stopped.
+var refusals = transcript.Refusals{
+	{Text: regexp.MustCompile(`(?i)denied by policy`), Source: "permission-rule"},
+	{Text: regexp.MustCompile(`(?i)canceled by the user|user denied|denied execution|did not allow|declined|rejected`),
+		Source: "user-rejected"},
+}
 
 // end ends a call with its result: {output}, {error}, or any other value.
 func (s *session) end(r *transcript.Result, value []byte) {
@@ -300,15 +301,11 @@ func (s *session) end(r *transcript.Result, value []byte) {
 	} else if output := o.Raw("output"); output != nil {
 		value = output
 	}
-	switch failed := r.Outcome != ""; {
-	case failed && byPolicy.MatchString(r.Error):
-		r.Denied = &event.PermissionEvaluation{Source: "permission-rule"}
-	case failed && byPerson.MatchString(r.Error):
-		r.Denied = &event.PermissionEvaluation{Source: "user-rejected"}
+	if r.Outcome != "" {
+		r.Denied = refusals.Find(r.Error)
 	}
 	s.turn.halted = r.Outcome == spans.OutcomeCancelled
 	r.ToolResult.Result = value
-	r.Message = input.Members("role", "tool", "tool_call_id", r.CallID, "name", r.Name, "content", value)
 	s.Result(*r)
 }
 
@@ -329,7 +326,7 @@ func (s *session) set(o *object.Object) {
 			c := p.Object("functionCall")
 			if call := c.String("id"); s.refused[call] {
 				delete(s.refused, call)
-				s.d.FactOf(s.id, "tool_call/"+call, "arguments", c.Raw("args"), s.last)
+				s.e.FactOf(s.Session, "tool_call/"+call, "arguments", c.Raw("args"), s.last)
 			}
 		}
 		switch at := m.Time("timestamp"); {
@@ -337,7 +334,7 @@ func (s *session) set(o *object.Object) {
 			compacted = true
 			s.compact(id, s.see(at), said)
 		case strings.HasPrefix(said, injected):
-			if origin, _ := s.d.First(s.id, "context "+said); origin == transcript.New {
+			if origin, _ := s.e.First(s.Session, "context "+said); origin == transcript.New {
 				s.context = append(s.context, event.Message{Raw: message(id, "user", blocks(m.Raw("content"))), Role: "user",
 					Time: at})
 			}
@@ -352,7 +349,7 @@ func (s *session) set(o *object.Object) {
 
 // compact reports a compaction, of which the summary is known, once.
 func (s *session) compact(id string, at time.Time, said string) {
-	if origin, _ := s.d.First(s.id, "compaction "+said); origin != transcript.New {
+	if origin, _ := s.e.First(s.Session, "compaction "+said); origin != transcript.New {
 		return
 	}
 	if s.over() {
@@ -368,9 +365,8 @@ func (s *session) compact(id string, at time.Time, said string) {
 func (s *session) rewind(id string) {
 	s.endRun(time.Time{})
 	from := max(slices.Index(s.met, id), 0)
-	at := strconv.AppendInt(nil, s.last.UnixMilli(), 10)
 	for _, m := range s.met[from:] {
-		s.d.FactOf(s.id, "message/"+m, "hidden_at", at, s.last)
+		s.e.Hide(s.Session, m, s.last, s.last)
 	}
 	s.met = s.met[:from]
 }

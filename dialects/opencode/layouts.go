@@ -2,21 +2,15 @@ package opencode
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
-	"iter"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
@@ -24,53 +18,26 @@ import (
 // Tables are those of a database of OpenCode that are read.
 var Tables = []string{"session", "message", "part"}
 
-// ReadFile reads the database or the session of a storage folder that f names; nil for any other file. The program has
-// to have a driver of database/sql with the name sqlite.
-func (d *Decoder) ReadFile(f transcript.File) iter.Seq2[event.Event, error] {
-	m := document.FindStringSubmatch(filepath.ToSlash(f.Path))
-	switch {
-	case m != nil:
-		return d.read(func() error { return d.r.readFolder(filepath.FromSlash(m[1]), m[2], m[3]) })
-	case strings.HasSuffix(f.Path, ".db"):
-		return d.read(func() error {
-			db, err := input.OpenSQLite(f.Path)
-			if err != nil {
-				return err
-			}
-			defer db.Close()
-			return d.r.readSessions(context.Background(), db)
-		})
-	}
-	return nil
-}
-
 // document is the path of a session in a storage folder: that folder, the name in it, and the id of the session.
 var document = regexp.MustCompile(`^(.*storage)/(session/[^/]+/([^/]+)\.json)$`)
 
-// ReadDB reads the sessions of a database, which OpenCode may write meanwhile, by the time of their creation and id.
-// One connection is enough. What was written after a session was read comes with the next reading. It holds the ids of
-// all sessions and of the messages of one. Any error of the database is the last one, wrapped.
-func (d *Decoder) ReadDB(ctx context.Context, db *sql.DB) iter.Seq2[event.Event, error] {
-	return d.read(func() error { return d.r.readSessions(ctx, db) })
-}
-
-// read returns what a function reads.
-func (d *Decoder) read(of func() error) iter.Seq2[event.Event, error] {
-	return d.r.Read(func() error {
-		d.r.Seq = d.r.Stats.Lines
-		err := of()
-		if d.r.endSession(); err != nil {
-			err = fmt.Errorf("read sessions: %w", err)
-		}
-		return err
-	})
-}
-
-func (d *reader) readSessions(ctx context.Context, from *sql.DB) error {
-	db, err := input.NewDatabase(ctx, from, Tables...)
+// withDatabase opens a database, which OpenCode may write meanwhile.
+func withDatabase(path string, read func(*input.Database) error) error {
+	file, err := input.OpenSQLite(path)
 	if err != nil {
 		return err
 	}
+	defer file.Close()
+	db, err := input.NewDatabase(context.Background(), file, Tables...)
+	if err != nil {
+		return err
+	}
+	return read(db)
+}
+
+// readDatabase reads the sessions of a database by the time of their creation and id. What was written after a session
+// was read comes with the next reading. It holds the ids of all sessions and of the messages of one.
+func (d *reader) readDatabase(db *input.Database) error {
 	ids, err := db.IDs(input.Sorted("id, time_created", "session", "time_created, id"))
 	for i := 0; i < len(ids) && err == nil && !d.Stopped(); i++ {
 		if err = db.Measure(); err == nil {

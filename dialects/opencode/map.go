@@ -71,12 +71,19 @@ func (d *reader) sessionRow(o *object.Object) {
 
 // valueOf returns a member of a session. In a database the columns of JSON are strings.
 func valueOf(o *object.Object, key string) []byte {
-	value := o.Raw(key)
-	text, _ := rawjson.String(value)
-	if text != "" && strings.ContainsRune("[{", rune(text[0])) && rawjson.Valid([]byte(text), object.MaxDepth-1) == nil {
-		return []byte(text)
+	text, _ := rawjson.String(o.Raw(key))
+	if inner := jsonIn(text); inner != nil {
+		return inner
 	}
-	return value
+	return o.Raw(key)
+}
+
+// jsonIn returns a text that is a JSON object or array; nil of any other.
+func jsonIn(text string) []byte {
+	if text == "" || text[0] != '{' && text[0] != '[' || rawjson.Valid([]byte(text), object.MaxDepth-1) != nil {
+		return nil
+	}
+	return []byte(text)
 }
 
 // endSession emits what is known of the session at hand. A run whose last reply asked for nothing more is over.
@@ -141,8 +148,7 @@ func (d *reader) endMessage() {
 		d.prompt(m)
 	}
 	if s.reverted = s.reverted || m.id == s.revert; s.reverted {
-		at := strconv.AppendInt(nil, s.updated.UnixMilli(), 10)
-		d.FactOf(s.id, "message/"+m.id, "hidden_at", at, s.updated)
+		d.Hide(s.Session, m.id, s.updated, s.updated)
 	}
 	d.keep(m)
 }
@@ -259,16 +265,13 @@ func (m *message) blocks() (blocks [][]byte) {
 	return blocks
 }
 
+var keys = input.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache.read",
+	CacheWrite: "cache.write", Total: "total"}
+
 // usage returns the tokens of a message and their cost; nil when they are zero, as before the reply is there. A message
 // of several steps, as old versions wrote them, has the tokens of the last.
 func (m *message) usage() (*event.Usage, *float64) {
-	o := m.Object.Object("tokens")
-	u := input.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", Total: "total"}.Read(o,
-		spans.UsageRuleExcludesCacheAndReasoning)
-	cache := input.UsageKeys{CacheRead: "read", CacheWrite: "write"}.Read(o.Object("cache"), "")
-	if u != nil && cache != nil {
-		u.CacheRead, u.CacheWrite = cache.CacheRead, cache.CacheWrite
-	}
+	u := keys.Read(m.Object.Object("tokens"), spans.UsageRuleExcludesCacheAndReasoning)
 	if u == nil || u.Input|u.Output|u.Reasoning|u.CacheRead|u.CacheWrite == 0 {
 		return nil, nil
 	}
@@ -285,8 +288,9 @@ func (m *message) failure() (text string, aborted bool) {
 // reply emits a message of the assistant: a call of the model, and the calls of tools that it asked for.
 func (d *reader) reply(m *message) {
 	s, at := d.session, m.completed
-	call := transcript.Call{ID: m.id, Start: m.created, Run: m.String("parentID"), Model: m.String("modelID"),
-		Provider: m.String("providerID"), StopReason: m.String("finish"), Variant: m.String("variant"), Currency: "USD"}
+	call := transcript.Call{ID: m.id, Start: event.Moment{Time: m.created}, Run: m.String("parentID"),
+		Variant: m.String("variant"), TurnResult: event.TurnResult{Model: m.String("modelID"),
+			Provider: m.String("providerID"), StopReason: m.String("finish"), Currency: "USD"}}
 	call.Usage, call.Cost = m.usage()
 	if blocks := m.blocks(); blocks != nil {
 		call.Reply = input.Members("id", m.id, "role", "assistant", "content", input.Array(blocks))
@@ -327,12 +331,6 @@ func (d *reader) reply(m *message) {
 	}
 }
 
-// What the error of a call says that a person or a rule refused, with the reason or the rules.
-var (
-	byPerson = regexp.MustCompile(`^The user rejected permission[^:]*(?:: ((?s:.*)))?`)
-	byRule   = regexp.MustCompile(`^The user has specified a rule which prevents you[^\[]*((?s:.*))`)
-)
-
 // tool emits a call of a tool and its result. Bound stands for times that it lacks.
 func (s *session) tool(p *part, bound time.Time) {
 	state := p.Object.Object("state")
@@ -357,33 +355,27 @@ func (s *session) tool(p *part, bound time.Time) {
 	if r.Result = text; state.Has("attachments") {
 		r.Result = input.Members("output", text, "attachments", state.Raw("attachments"))
 	}
-	r.Message = input.Members("role", "tool", "tool_call_id", id, "name", name, "content", text)
 	s.Result(r)
+}
+
+// refusals are what the error of a call says that a person or a rule refused, with the reason or the rules.
+var refusals = transcript.Refusals{
+	{Text: regexp.MustCompile(`^The user rejected permission`), Source: "user-rejected"},
+	{Text: regexp.MustCompile(`^The user has specified a rule which prevents you`), Source: "permission-rule"},
 }
 
 // fail says why a call failed: it was refused, stopped, or an error.
 func fail(r *transcript.Result, text string) {
-	r.Outcome, r.Error = spans.OutcomeError, text
-	if m := byPerson.FindStringSubmatch(text); m != nil {
-		r.Denied = &event.PermissionEvaluation{Source: "user-rejected", Reason: m[1]}
-	} else if m := byRule.FindStringSubmatch(text); m != nil {
-		r.Denied = &event.PermissionEvaluation{Source: "permission-rule", Pattern: pattern(m[1])}
+	r.Outcome, r.Error, r.Denied = spans.OutcomeError, text, refusals.Find(text)
+	if at := strings.IndexByte(text, '['); r.Denied != nil && at >= 0 { // the rules; the last one that denies counts
+		for _, rule := range object.Of("", input.Members("rules", jsonIn(text[at:]))).Objects("rules") {
+			if rule.String("action") == "deny" {
+				r.Denied.Pattern, r.Denied.Reason = rule.String("pattern"), ""
+			}
+		}
 	} else if strings.HasPrefix(text, "Tool execution aborted") {
 		r.Outcome = spans.OutcomeCancelled
 	}
-}
-
-// pattern returns the pattern of the last rule that denies, which is the one that counts; empty where rules is no JSON.
-func pattern(rules string) (last string) {
-	if rawjson.Valid([]byte(rules), object.MaxDepth-1) != nil {
-		return ""
-	}
-	for _, rule := range object.Of("", input.Members("rules", []byte(rules))).Objects("rules") {
-		if rule.String("action") == "deny" {
-			last = rule.String("pattern")
-		}
-	}
-	return last
 }
 
 // compact emits a compaction: the message that asked for it, and m, its summary, whose tokens are no turn's.

@@ -2,8 +2,8 @@
 // in one of three layouts: an SQLite database with the tables session, message and part; a folder storage with a JSON
 // document for each of these (before 1.2); and the document that 'opencode export' writes.
 //
-//	for ev, err := range opencode.NewDecoder().ReadDB(ctx, db) { ... }
 //	for ev, err := range opencode.NewDecoder().Events(export) { ... }
+//	for ev, err := range opencode.NewDecoder().Read(file) { ... } // of transcript.Find
 //
 // All layouts give one stream of sessions, messages and parts, which one mapper reads (map.go): a run begins with a
 // message of the user, and each message of the assistant is a turn. dialects/README.md says what is inferred.
@@ -22,15 +22,13 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"io"
-	"iter"
+	"fmt"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
 
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
 )
@@ -51,7 +49,18 @@ var created = regexp.MustCompile(`"created": ?([0-9]{13})`)
 
 func headOf(path string, head []byte) (h transcript.Head) {
 	if input.IsSQLite(head) {
-		return transcript.Head{ID: path}
+		h.ID = path
+		_ = withDatabase(path, func(db *input.Database) error {
+			return db.Each("SELECT count(*) AS n, min(time_created) AS at FROM session WHERE parent_id IS NULL LIMIT ?",
+				func(row []byte) {
+					o := object.Of("", row)
+					h.Started = millis(o.Raw("at"))
+					if n := o.Count("n"); n != nil {
+						h.Sessions = int(*n)
+					}
+				})
+		})
+		return h
 	}
 	o := input.OutlineOf(head)
 	h.ID, h.Parent = o.Text("info", "id")+o.Text("", "id"), o.Text("info", "parentID")+o.Text("", "parentID")
@@ -61,33 +70,42 @@ func headOf(path string, head []byte) (h transcript.Head) {
 	return h
 }
 
-// A Decoder reads any number of inputs of OpenCode. Not safe for concurrent use.
-type Decoder struct{ r reader }
-
-// NewDecoder returns a Decoder that has read no session.
-func NewDecoder(opts ...input.Option) *Decoder {
-	shell := input.NewShell(Dialect, ndjson.Read, opts...)
-	return &Decoder{reader{Emitter: transcript.NewEmitter(&shell)}}
+// NewDecoder returns a Decoder of exports, and of the files of Layout. The program has to have a driver of database/sql
+// with the name sqlite to read a database.
+func NewDecoder(opts ...input.Option) *transcript.Decoder {
+	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
+		return func(f transcript.File) transcript.Reader {
+			d := &reader{Emitter: e}
+			r := transcript.Reader{Reader: input.Reader{Line: func(input.Line) {}, End: d.endSession, Document: d.export,
+				IsDocument: func(input.Outline) bool { return true }}}
+			if m := document.FindStringSubmatch(filepath.ToSlash(f.Path)); m != nil {
+				r.Whole = d.whole(func() error { return d.readFolder(filepath.FromSlash(m[1]), m[2], m[3]) })
+			} else if f.ID == f.Path && f.ID != "" {
+				r.Whole = d.whole(func() error { return withDatabase(f.Path, d.readDatabase) })
+			}
+			return r
+		}
+	})
 }
 
-// Stats returns what was read so far. Lines counts sessions, messages and parts.
-func (d *Decoder) Stats() input.Stats { return d.r.Stats }
-
-// Next says that the next input is f.
-func (d *Decoder) Next(f transcript.File) { d.r.Next(f) }
-
-// Events reads r until its end, as [input.Decoder] describes: exports that stand one behind the other.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	return d.r.Shell.Events(r, input.Reader{Line: func(input.Line) {}, End: d.r.endSession,
-		IsDocument: func(input.Outline) bool { return true }, Document: d.r.export})
-}
-
-// reader is a Decoder behind its methods.
+// reader reads a file.
 type reader struct {
 	*transcript.Emitter
 	session *session
 	message *message // whose parts are being read
 	held    int      // bytes of the message and its parts, of a database or folder
+}
+
+// whole returns a function that reads sessions with another one.
+func (d *reader) whole(read func() error) func() error {
+	return func() error {
+		d.Seq = d.Stats.Lines
+		err := read()
+		if d.endSession(); err != nil {
+			err = fmt.Errorf("read sessions: %w", err)
+		}
+		return err
+	}
 }
 
 // export reads what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts": [part]}]}.

@@ -12,23 +12,19 @@
 //   - Entries of a session to which a prompt can go back: 1,048,576. When there are more, the Decoder forgets those
 //     before.
 //   - Runs that a branch hides or shows: the last 1,024.
-//   - Sessions: 4,096, then the Decoder forgets them.
 package pi
 
 import (
 	"cmp"
-	"io"
-	"iter"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -36,58 +32,24 @@ import (
 const Dialect = "pi"
 
 const (
-	maxEntries  = 1 << 20 // of a session
-	maxSessions = 4096
-	maxHidden   = 1024 // runs that a branch hides or shows
+	maxEntries = 1 << 20 // of a session
+	maxHidden  = 1024    // runs that a branch hides or shows
 )
 
-// Events reads a session from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
-	return NewDecoder(opts...).Events(r)
-}
-
-// A Decoder reads the sessions of a family, parents before those that branched from them. Not safe for concurrent use.
-type Decoder struct{ r reader }
-
-// NewDecoder returns a Decoder that has read no session.
-func NewDecoder(opts ...input.Option) *Decoder {
-	d := &Decoder{reader{Shell: input.NewShell(Dialect, ndjson.Read, opts...), sessions: map[string]*session{}}}
-	d.r.e = transcript.NewEmitter(&d.r.Shell)
-	return d
-}
-
-// Stats returns what was read so far.
-func (d *Decoder) Stats() input.Stats { return d.r.Stats }
-
-// Next says which file the next call of Events reads.
-func (d *Decoder) Next(f transcript.File) {
-	d.r.e.Next(f)
-	if d.r.s = nil; f.Offset > 0 {
-		d.r.s = d.r.sessions[f.ID]
-	}
-}
-
-// Events reads r until its end, as [input.Decoder] describes. It is a new session, unless Next said that it goes on.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	return func(yield func(event.Event, error) bool) {
-		if d.r.e.File.Offset == 0 {
-			d.r.s = nil
+// NewDecoder returns a Decoder of the sessions of a family, parents before those that branched from them.
+func NewDecoder(opts ...input.Option) *transcript.Decoder {
+	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
+		return func(transcript.File) transcript.Reader {
+			s := &session{e: e, entries: map[string]int{}, now: -1}
+			return transcript.Reader{Reader: input.Reader{Line: s.line, End: e.Finish}}
 		}
-		d.r.Shell.Events(r, input.Reader{Line: d.r.line, End: d.r.e.Finish})(yield)
-	}
-}
-
-// reader is a Decoder behind its methods.
-type reader struct {
-	input.Shell
-	e        *transcript.Emitter
-	s        *session // at hand; nil before its header
-	sessions map[string]*session
+	})
 }
 
 // session is one file.
 type session struct {
-	*transcript.Thread
+	*transcript.Thread // nil before the header
+
 	e        *transcript.Emitter
 	from     string // the session that it was branched from
 	born     time.Time
@@ -114,8 +76,8 @@ type run struct {
 }
 
 // line reads one line: the header, or an entry {"type":…,"id":…,"parentId":…,"timestamp":…}.
-func (d *reader) line(line input.Line) {
-	o := d.Object(line)
+func (s *session) line(line input.Line) {
+	o := s.e.Object(line)
 	if o == nil {
 		return
 	}
@@ -124,33 +86,23 @@ func (d *reader) line(line input.Line) {
 	if kind == "session" {
 		o.Require("id")
 	}
-	if d.RejectProblems("", o) {
+	if s.e.RejectProblems("", o) {
 		return
 	}
 	switch {
-	case kind == "session" && d.s == nil:
-		d.header(o, at)
-	case d.s == nil:
-		d.Reject(&input.LineError{Reason: "want a line of type session before it"})
+	case kind == "session" && s.Thread == nil:
+		s.Thread, s.born = s.e.Thread(o.String("id"), ""), at
+		s.provider, s.model, s.level = o.String("provider"), o.String("modelId"), o.String("thinkingLevel")
+		s.from = idOf(cmp.Or(o.String("parentSession"), o.String("branchedFrom")))
+		s.e.Fact(s.Session, "cwd", o.Raw("cwd"), at)
+	case s.Thread == nil:
+		s.e.Reject(&input.LineError{Reason: "want a line of type session before it"})
 		return
 	default:
-		d.s.entry(kind, o, at, line.Text)
+		s.entry(kind, o, at, line.Text)
 	}
-	d.Stats.Events++
-	d.RejectProblems("", o)
-}
-
-// header begins a session.
-func (d *reader) header(o *object.Object, at time.Time) {
-	id := o.String("id")
-	if len(d.sessions) == maxSessions {
-		clear(d.sessions)
-	}
-	d.s = &session{Thread: d.e.Thread(id, ""), e: d.e, entries: map[string]int{}, now: -1, born: at,
-		provider: o.String("provider"), model: o.String("modelId"), level: o.String("thinkingLevel"),
-		from: idOf(cmp.Or(o.String("parentSession"), o.String("branchedFrom")))}
-	d.sessions[id] = d.s
-	d.e.Fact(id, "cwd", o.Raw("cwd"), at)
+	s.e.Stats.Events++
+	s.e.RejectProblems("", o)
 }
 
 // idOf returns the id of a session from the path of its file, TIME_ID.jsonl.
@@ -162,9 +114,12 @@ func idOf(path string) string {
 // entry reads one entry.
 func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte) {
 	id, m := o.String("id"), o.Object("message")
-	origin, _ := s.e.First(s.Session, "entry/"+id)
-	if id == "" {
-		origin = transcript.New
+	origin := transcript.New
+	if id != "" {
+		origin, _ = s.e.First(s.Session, "entry/"+id)
+	}
+	if origin == transcript.Again || origin == transcript.Repeated {
+		return
 	}
 	if parent := o.String("parentId"); id != "" && parent != s.last && len(s.runs) > 0 {
 		before, known := s.entries[parent]
@@ -197,7 +152,7 @@ func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte
 	case kind == "compaction":
 		s.idle = true // Pi compacts between runs
 		c := event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: o.Count("tokensBefore")}
-		if hook := o.Bool("fromHook"); hook != nil && *hook {
+		if transcript.True(o, "fromHook") {
 			c.Trigger = "hook"
 		}
 		s.Compact(id, at, c, event.CompactionResult{Summary: o.Raw("summary"), Target: o.String("firstKeptEntryId")})
@@ -261,11 +216,11 @@ func (s *session) hide(at time.Time) {
 		if r.hidden == !shown[i] || r.id == "" {
 			continue
 		}
-		value := []byte("null")
+		since := time.Time{}
 		if r.hidden = !shown[i]; r.hidden {
-			value = rawjson.Quote(nil, at.Format(time.RFC3339Nano))
+			since = at
 		}
-		s.e.FactOf(s.Session, "message/"+r.id, "hidden_at", value, at)
+		s.e.Hide(s.Session, r.id, since, at)
 	}
 }
 
@@ -275,14 +230,14 @@ var keys = input.UsageKeys{Input: "input", Output: "output", CacheRead: "cacheRe
 // reply reads a message of the assistant: one model call.
 func (s *session) reply(raw []byte, m *object.Object, at time.Time) {
 	usage := m.Object("usage")
-	c := transcript.Call{ResponseID: m.String("responseId"), At: at, Start: s.asked, StartBound: true,
-		Model: m.String("model"), Provider: m.String("provider"), StopReason: m.String("stopReason"), Variant: s.level,
-		Reply: raw, Usage: keys.Read(usage, cmp.Or(s.e.Settings.Rule, spans.UsageRuleExcludesCache)),
-		Cost: usage.Object("cost").Float("total"), Error: m.String("errorMessage")}
+	c := transcript.Call{At: at, Start: event.Bound(s.asked), Variant: s.level, Reply: raw}
+	c.ResponseID, c.Model, c.Provider = m.String("responseId"), m.String("model"), m.String("provider")
+	c.StopReason, c.Error = m.String("stopReason"), m.String("errorMessage")
+	c.Usage = keys.Read(usage, cmp.Or(s.e.Settings.Rule, spans.UsageRuleExcludesCache))
 	if started, ok := input.Time(m.Raw("timestamp")); ok && !started.After(at) && !started.Before(s.asked) {
-		c.Start, c.StartBound = started, false
+		c.Start = event.Moment{Time: started}
 	}
-	if c.Cost != nil {
+	if c.Cost = usage.Object("cost").Float("total"); c.Cost != nil {
 		c.Currency = "USD"
 	}
 	c.Cancelled = c.StopReason == "aborted"
@@ -309,24 +264,22 @@ func (s *session) reply(raw []byte, m *object.Object, at time.Time) {
 }
 
 // Texts of results of calls that did not run.
-const (
-	blocked = "Tool execution was blocked by an extension"
-	skipped = "Skipped due to queued user message."
-)
+var refusals = transcript.Refusals{{Text: regexp.MustCompile("^Tool execution was blocked by an extension$"),
+	Source: "extension"}}
+
+const skipped = "Skipped due to queued user message."
 
 // result reads the result of a tool call.
 func (s *session) result(raw []byte, m *object.Object, at time.Time) {
 	r := transcript.Result{CallID: m.String("toolCallId"), Name: m.String("toolName"), At: at, Message: raw}
-	content := m.Raw("content")
-	r.Result = content
-	if failed := m.Bool("isError"); failed != nil && *failed {
+	r.Result = m.Raw("content")
+	if transcript.True(m, "isError") {
 		r.Outcome = spans.OutcomeError
-		switch list := m.Objects("content"); {
-		case len(list) != 1:
-		case list[0].String("text") == blocked:
-			r.Denied = &event.PermissionEvaluation{Source: "extension", Reason: blocked}
-		case list[0].String("text") == skipped:
-			r.Outcome = spans.OutcomeSkipped
+		if list := m.Objects("content"); len(list) == 1 {
+			text := list[0].String("text")
+			if r.Denied = refusals.Find(text); text == skipped {
+				r.Outcome = spans.OutcomeSkipped
+			}
 		}
 	}
 	if s.asked = at; !s.Result(r) {

@@ -178,14 +178,14 @@ func TestAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := 0; n < len(text); n += 31 {
-			for _, _ = range pi.Events(bytes.NewReader(text[:n])) {
+			for _, _ = range pi.NewDecoder().Events(bytes.NewReader(text[:n])) {
 			}
 		}
 		p := agenttest.New(t)
 		rec := event.NewRecorder(p.Tracer())
 		text = regexp.MustCompile(`"(text|thinking|command|summary|content|name":"a|cwd|errorMessage)":"`).
 			ReplaceAll(text, []byte(`"$1":"CANARY`))
-		for ev, err := range pi.Events(bytes.NewReader(text)) {
+		for ev, err := range pi.NewDecoder().Events(bytes.NewReader(text)) {
 			if err == nil {
 				rec.Record(t.Context(), ev)
 			}

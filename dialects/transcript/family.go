@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 )
 
@@ -36,6 +35,8 @@ type Layout struct {
 	Roots func(env func(string) string, home string) []string
 	// Is reports whether a path, with slashes, has the name of a transcript. Other files are never opened.
 	Is func(path string) bool
+	// Beside is the pattern of names of files next to a session that may be those of its sub-agents; empty without any.
+	Beside string
 	// Head returns what the path and the first 64 KiB of a file say; zero for one that is no transcript.
 	Head func(path string, head []byte) Head
 }
@@ -46,21 +47,20 @@ type Head struct {
 	ID, Parent string
 	// Keys are further names: files that share one, or an ID, or name one as their parent, are a family.
 	Keys []string
-	// Started is when the file says that it begins. Early puts it before all others of the family.
+	// Started is when the file says that it begins; of two without a parent the one with the earlier time is read first.
 	Started time.Time
-	Early   bool
+	// Sessions is how many sessions the file holds, where that may be more than one.
+	Sessions int
 	// Folder is the session's own folder, which holds its companions and side outputs; empty where there is none.
 	Folder string
 }
 
-// File is one file of a family.
+// File is one file of a family. The log of a database belongs to its size and time.
 type File struct {
 	Path     string
 	Size     int64
 	Modified time.Time
 	Head
-	// Offset is where reading begins, behind what the same Emitter has read before.
-	Offset int64
 }
 
 // Family is a session, its companions, and the files that share its history, in the order in which they are read:
@@ -70,52 +70,53 @@ type Family struct {
 	Files  []File
 }
 
-// Decoder reads the files of a family.
-type Decoder interface {
-	input.Decoder
-	// Next says which file the next call of Events reads.
-	Next(File)
-}
-
-// FileReader is a Decoder that opens a file itself: a database, or one that names others.
-type FileReader interface {
-	ReadFile(File) iter.Seq2[event.Event, error]
-}
-
 // private are names of files that hold settings, credentials or prompts of all sessions. They are never opened.
 var private = []string{"history.jsonl", "logs.json", "journal.jsonl", "settings", "credential", "auth", "config",
 	"token"}
 
-// Find returns the families of the files and folders at paths, newest last, and an error for each that was not read. Of
-// a folder it reads all levels. Companions of a file are found in its own folder. It follows no symbolic link.
-func Find(l Layout, paths ...string) (families []Family, problems []error) {
-	files := map[string]File{}
-	add := func(path string, info fs.FileInfo) {
-		name := strings.ToLower(filepath.Base(path))
-		isPrivate := slices.ContainsFunc(private, func(p string) bool { return strings.HasPrefix(name, p) })
-		if _, known := files[path]; known || isPrivate || !info.Mode().IsRegular() || !l.Is(filepath.ToSlash(path)) ||
-			len(files) == maxFiles {
+// Finder finds the families of an agent, any number of times. It opens a file that has grown no second time.
+type Finder struct {
+	Layout Layout
+	files  map[string]File // as they were last
+}
+
+// Find returns the families of the files and folders at paths, and an error for each that was not read. Of a folder it
+// reads all levels. Companions of a file are found in its own folder and beside it. It follows no symbolic link.
+func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
+	found, named := map[string]File{}, map[string]bool{}
+	add := func(path string, d fs.DirEntry) {
+		info, err := d.Info()
+		if _, known := found[path]; known || err != nil || !info.Mode().IsRegular() || len(found) == maxFiles {
 			return
 		}
 		f := File{Path: path, Size: info.Size(), Modified: info.ModTime()}
-		head, err := f.head()
-		if err != nil {
+		if log, err := os.Lstat(path + "-wal"); err == nil && filepath.Ext(path) == ".db" {
+			f.Size, f.Modified = f.Size+log.Size(), Later(f.Modified, log.ModTime())
+		}
+		if was := l.files[path]; !was.Started.IsZero() && was.Size <= f.Size {
+			f.Head = was.Head
+		} else if head, err := f.head(); err != nil {
 			problems = append(problems, err)
-		} else if f.Head = l.Head(path, head); f.ID != "" {
-			files[path] = f
+		} else {
+			f.Head = l.Layout.Head(path, head)
+		}
+		if f.ID != "" {
+			found[path] = f
 		}
 	}
 	walk := func(root string) {
 		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil {
+			name := strings.ToLower(filepath.Base(path))
+			switch {
+			case err != nil:
 				problems = append(problems, err)
-				return nil
-			}
-			if d.IsDir() && strings.Count(path[len(root):], string(filepath.Separator)) > maxFolder {
-				return fs.SkipDir
-			}
-			if info, err := d.Info(); err == nil && !d.IsDir() {
-				add(path, info)
+			case d.IsDir():
+				if strings.Count(path[len(root):], string(filepath.Separator)) > maxFolder {
+					return fs.SkipDir
+				}
+			case d.Type().IsRegular() && l.Layout.Is(filepath.ToSlash(path)) &&
+				!slices.ContainsFunc(private, func(p string) bool { return strings.HasPrefix(name, p) }):
+				add(path, d)
 			}
 			return nil
 		})
@@ -123,77 +124,74 @@ func Find(l Layout, paths ...string) (families []Family, problems []error) {
 	for _, path := range paths {
 		path = filepath.Clean(path)
 		info, err := os.Lstat(path)
-		switch {
-		case err != nil:
-			problems = append(problems, err)
-		case info.IsDir():
-			walk(path)
-		default:
-			add(path, info)
-			if f := files[path]; f.Folder != "" {
-				if info, err := os.Lstat(f.Folder); err == nil && info.IsDir() {
-					walk(f.Folder)
-				}
+		if walk(path); err != nil || info.IsDir() {
+			continue
+		}
+		if folder := found[path].Folder; folder != "" {
+			if info, err := os.Lstat(folder); err == nil && info.IsDir() {
+				walk(folder)
 			}
+			beside, _ := filepath.Glob(filepath.Join(filepath.Dir(path), l.Layout.Beside))
+			for _, path := range beside {
+				walk(path)
+			}
+			named[path] = true
 		}
 	}
-	return group(l, files), problems
+	l.files = found
+	families = group(l.Layout, found)
+	return slices.DeleteFunc(families, func(f Family) bool { // those of other sessions
+		return len(named) > 0 && len(named) == len(paths) &&
+			!slices.ContainsFunc(f.Files, func(f File) bool { return named[f.Path] })
+	}), problems
 }
 
-// group divides files into families.
+// Find is [Finder.Find], once.
+func Find(l Layout, paths ...string) ([]Family, []error) { return (&Finder{Layout: l}).Find(paths...) }
+
+// group divides files into families: the sets of files that share a name.
 func group(l Layout, files map[string]File) (families []Family) {
-	var all []File
-	for _, f := range files {
-		all = append(all, f)
-	}
-	slices.SortFunc(all, func(a, b File) int {
-		switch {
-		case a.Early && !b.Early:
-			return -1
-		case b.Early && !a.Early:
-			return 1
-		}
+	all := slices.SortedFunc(maps.Values(files), func(a, b File) int {
 		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Path, b.Path))
 	})
-	of, byID := map[string]int{}, map[string]int{} // the first with a name, with an id
-	root := make([]int, len(all))
-	find := func(i int) int {
-		for root[i] != i {
-			root[i] = root[root[i]]
-			i = root[i]
+	byID := map[string]int{} // the first
+	root := map[string]string{}
+	find := func(name string) string {
+		for next := root[name]; next != ""; next = root[name] {
+			if above := root[next]; above != "" {
+				root[name] = above
+			}
+			name = next
 		}
-		return i
+		return name
 	}
 	for i, f := range all {
-		root[i] = i
 		if _, ok := byID[f.ID]; !ok {
 			byID[f.ID] = i
 		}
-		for _, name := range append([]string{f.ID, f.Parent}, f.Keys...) {
-			if j, ok := of[name]; ok && name != "" {
-				root[find(i)] = find(j)
-			} else {
-				of[name] = i
+		for _, name := range append(f.Keys, f.Parent) {
+			if to, from := find(name), find(f.ID); name != "" && from != to {
+				root[from] = to
 			}
 		}
 	}
-	placed := map[int]bool{}
-	byRoot := map[int]int{}
+	placed, number := map[int]bool{}, map[string]int{}
 	var place func(i int)
 	place = func(i int) { // behind its parent
 		if placed[i] {
 			return
 		}
 		placed[i] = true
-		if p, ok := byID[all[i].Parent]; ok && !all[i].Early {
+		if p, ok := byID[all[i].Parent]; ok {
 			place(p)
 		}
-		r := find(i)
-		if _, ok := byRoot[r]; !ok {
-			byRoot[r], families = len(families), append(families, Family{Layout: l})
+		of := find(all[i].ID)
+		n, ok := number[of]
+		if !ok {
+			n, families = len(families), append(families, Family{Layout: l})
+			number[of] = n
 		}
-		f := &families[byRoot[r]]
-		f.Files = append(f.Files, all[i])
+		families[n].Files = append(families[n].Files, all[i])
 	}
 	for i := range all {
 		place(i)
@@ -216,29 +214,30 @@ func (f File) head() ([]byte, error) {
 	return head[:n], nil
 }
 
-// Open opens a file at its offset. It reads the content of a .zst file. A symbolic link is an error.
+// Open opens a file. It reads the content of a .zst file. A symbolic link is an error.
 func (f File) Open() (io.ReadCloser, error) {
 	before, err := os.Lstat(f.Path)
 	if err != nil {
 		return nil, err
 	}
+	if !before.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: no regular file", f.Path)
+	}
 	file, err := os.Open(f.Path)
 	if err != nil {
 		return nil, err
 	}
-	if now, err := file.Stat(); err != nil || !now.Mode().IsRegular() || !os.SameFile(before, now) {
-		_ = file.Close()
-		return nil, fmt.Errorf("%s: no regular file", f.Path)
+	now, err := file.Stat()
+	if err == nil && !os.SameFile(before, now) {
+		err = fmt.Errorf("%s: replaced meanwhile", f.Path)
 	}
-	if strings.HasSuffix(f.Path, ".zst") {
-		z, err := zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
-		if err != nil {
-			_ = file.Close()
-			return nil, fmt.Errorf("%s: %w", f.Path, err)
+	if err == nil && strings.HasSuffix(f.Path, ".zst") {
+		z, zErr := zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		if err = zErr; err == nil {
+			return compressed{z, file}, nil
 		}
-		return compressed{z, file}, nil
 	}
-	if _, err = file.Seek(f.Offset, io.SeekStart); err != nil {
+	if err != nil {
 		_ = file.Close()
 		return nil, err
 	}
@@ -280,51 +279,13 @@ func (f File) Side(path string) []byte {
 		return nil
 	}
 	defer root.Close()
-	for i := 0; i <= len(name); i++ {
-		if i == len(name) || name[i] == '/' {
-			info, err := root.Lstat(name[:i])
-			if err != nil || !(info.IsDir() && i < len(name)) && !(info.Mode().IsRegular() && info.Size() <= MaxSide) {
-				return nil
-			}
-		}
+	info, err := root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > MaxSide {
+		return nil
 	}
 	text, err := root.ReadFile(name)
 	if err != nil || len(text) > MaxSide {
 		return nil
 	}
 	return text
-}
-
-// Events reads the files of the family with a decoder that has read no other family.
-func (f Family) Events(d Decoder) iter.Seq2[event.Event, error] {
-	return func(yield func(event.Event, error) bool) {
-		for _, file := range f.Files {
-			if !readFile(d, file, yield) {
-				return
-			}
-		}
-	}
-}
-
-// readFile reads one file. An error that is none of a line is wrapped, and the next file is read.
-func readFile(d Decoder, file File, yield func(event.Event, error) bool) bool {
-	d.Next(file)
-	var events iter.Seq2[event.Event, error]
-	if own, ok := d.(FileReader); ok {
-		events = own.ReadFile(file)
-	}
-	if events == nil {
-		r, err := file.Open()
-		if err != nil {
-			return yield(nil, err)
-		}
-		defer r.Close()
-		events = d.Events(r)
-	}
-	for ev, err := range events {
-		if !yield(ev, err) {
-			return false
-		}
-	}
-	return true
 }

@@ -3,6 +3,7 @@ package transcript
 import (
 	"bytes"
 	"cmp"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -27,32 +28,19 @@ type Run struct {
 
 // Call is one record of a model call.
 type Call struct {
-	// ID is the same in all records of the call. An empty id is a call of its own. ResponseID is that of the provider,
-	// where ID is none of its.
-	ID, ResponseID string
-	// At is the time of the record; Start when the call began, where that is known. StartBound says that it did not begin
-	// before Start.
-	At, Start  time.Time
-	StartBound bool
+	// ID is the same in all records of the call, and that of the provider where no ResponseID is. An empty id is a call of
+	// its own.
+	ID string
+	// TurnResult is what the record knows of the whole call. Of each count of the usage the greatest is kept; that is a
+	// lower bound if it is one in all records. The Thread sets End, Output and Results.
+	event.TurnResult
+	// At is the time of the record; Start when the call began, zero where that is not known.
+	At    time.Time
+	Start event.Moment
 	// Trigger is what made the call begin; empty takes that of the run for its first call, continuation for others.
 	Trigger spans.Trigger
-	// Run is the id of the run that begins where none is open.
-	Run string
-	// Model and Provider answered.
-	Model, Provider, StopReason, Variant string
-	// Purpose is empty for a call of the conversation.
-	Purpose spans.Purpose
-	// Usage is that of the whole call as far as the record knows it: the greatest of each count is kept. It is a lower
-	// bound if it is one in all records.
-	Usage *event.Usage
-	// Cost is money in Currency, as the agent wrote it; nil where it did not.
-	Cost     *float64
-	Currency string
-	// Failed, Cancelled and Error say that the reply is none, FirstChunk and ModelCall how long the model took, as in
-	// event.TurnResult.
-	Failed, Cancelled     bool
-	Error                 string
-	FirstChunk, ModelCall time.Duration
+	// Run is the id of the run that begins where none is open. Variant is that of the model.
+	Run, Variant string
 	// Blocks are further blocks of the reply. Reply, if set, is the whole reply and replaces them.
 	Blocks [][]byte
 	Reply  []byte
@@ -63,12 +51,28 @@ type Result struct {
 	CallID, Name string
 	At           time.Time
 	event.ToolResult
-	// Message is the message that holds the result, as JSON; nil where it is none.
+	// Message is the message that holds the result, as JSON; where it is nil the Thread makes one of the result.
 	Message []byte
 	// Denied is the permission that was refused, as far as it is known; nil when the call was not refused.
 	Denied *event.PermissionEvaluation
 	// Done says that the run which the call spawned has ended.
 	Done bool
+}
+
+// Refusals are the texts by which an agent says in a result that the call was not allowed, and who refused it.
+type Refusals []struct {
+	Text   *regexp.Regexp
+	Source spans.PermissionSource
+}
+
+// Find returns the permission that a text says was refused, for the reason that it says; nil of any other text.
+func (l Refusals) Find(text string) *event.PermissionEvaluation {
+	for _, r := range l {
+		if r.Text.MatchString(text) {
+			return &event.PermissionEvaluation{Source: r.Source, Reason: text}
+		}
+	}
+	return nil
 }
 
 // Thread is one conversation: that of a session, or of a sub-agent. One run of it is open at most.
@@ -97,11 +101,8 @@ type Thread struct {
 // turn is the open turn.
 type turn struct {
 	Call
-	end     time.Time
-	tools   map[string]string // names of open calls by id; empty when ended
-	open    int               // of tools
-	results []event.Message
-	size    int
+	tools map[string]string // names of calls by id; empty when ended
+	size  int               // of reply and results
 }
 
 func (t *Thread) meta(at time.Time) event.Meta {
@@ -209,7 +210,7 @@ func (t *Thread) Call(c Call) bool {
 	if t.skip {
 		return false
 	}
-	c.Usage = cloned(c.Usage)
+	c.Usage, c.End = cloned(c.Usage), event.Moment{}
 	if t.turn != nil && c.ID != "" && t.turn.ID == c.ID {
 		t.turn.merge(c)
 		t.add(c)
@@ -228,20 +229,14 @@ func (t *Thread) Call(c Call) bool {
 	t.close()
 	t.failure, t.settled = "", false
 	info := event.TurnInfo{Index: new(t.turns), Model: c.Model, Provider: c.Provider, Variant: c.Variant,
-		Purpose: c.Purpose, Trigger: spans.TriggerContinuation}
+		Trigger: spans.TriggerContinuation, Start: c.Start}
 	if t.turns == 0 {
 		info.Trigger = t.trigger
 	}
 	info.Trigger = cmp.Or(c.Trigger, info.Trigger)
 	begun := c.At
-	if !c.Start.IsZero() {
-		info.Start = event.Moment{Time: c.Start}
-		if c.StartBound {
-			info.Start = event.Bound(c.Start)
-		}
-		if c.Start.Before(c.At) {
-			begun = c.Start
-		}
+	if !c.Start.Time.IsZero() && c.Start.Time.Before(c.At) {
+		begun = c.Start.Time
 	}
 	t.turns++
 	t.e.Emit(&event.TurnStarted{Meta: t.meta(begun), TurnInfo: info})
@@ -260,9 +255,7 @@ func (t *Thread) Call(c Call) bool {
 // add adds what a record has of the reply.
 func (t *Thread) add(c Call) {
 	u := t.turn
-	if c.At.After(u.end) {
-		u.end = c.At
-	}
+	u.End.Time = Later(u.End.Time, c.At)
 	t.meta(c.At)
 	if c.Reply != nil {
 		u.Reply = bytes.Clone(c.Reply)
@@ -292,12 +285,8 @@ func (t *Thread) holds(n int) bool {
 
 // merge keeps the greatest counts of two records.
 func (u *turn) merge(c Call) {
-	u.StopReason, u.Model = cmp.Or(c.StopReason, u.StopReason), cmp.Or(c.Model, u.Model)
-	if c.Cost != nil {
-		u.Cost, u.Currency = c.Cost, c.Currency
-	}
+	u.StopReason, u.Model, u.Cost = cmp.Or(c.StopReason, u.StopReason), cmp.Or(c.Model, u.Model), cmp.Or(c.Cost, u.Cost)
 	u.Failed, u.Cancelled, u.Error = c.Failed, c.Cancelled, c.Error
-	u.FirstChunk, u.ModelCall = cmp.Or(c.FirstChunk, u.FirstChunk), cmp.Or(c.ModelCall, u.ModelCall)
 	a, b := u.Usage, c.Usage
 	if a == nil || b == nil {
 		u.Usage = cmp.Or(a, b)
@@ -327,7 +316,6 @@ func (t *Thread) Tool(c event.ToolCall, at time.Time) {
 			return
 		}
 		t.turn.tools[c.ID] = cmp.Or(c.Name, "tool")
-		t.turn.open++
 	}
 	t.e.Emit(&event.ToolStarted{Meta: t.meta(at), ToolCall: c})
 }
@@ -341,10 +329,7 @@ func (t *Thread) Result(r Result) bool {
 	u := t.turn
 	r.Name = cmp.Or(r.Name, u.tools[r.CallID])
 	u.tools[r.CallID] = ""
-	u.open--
-	if r.At.After(u.end) {
-		u.end = r.At
-	}
+	u.End.Time = Later(u.End.Time, r.At)
 	if d := r.Denied; d != nil {
 		d.Tool, d.CallID, d.Action, d.Derived = r.Name, r.CallID, spans.ActionDeny, true
 		r.Outcome = spans.OutcomeDenied
@@ -360,8 +345,11 @@ func (t *Thread) Result(r Result) bool {
 	}
 	r.End = event.Moment{Time: r.At}
 	t.e.Emit(&event.ToolEnded{Meta: t.meta(r.At), CallID: r.CallID, Name: r.Name, ToolResult: r.ToolResult})
+	if r.Message == nil && r.ToolResult.Result != nil {
+		r.Message = input.Members("role", "tool", "tool_call_id", r.CallID, "name", r.Name, "content", r.ToolResult.Result)
+	}
 	if r.Message != nil && t.holds(len(r.Message)) {
-		u.results = append(u.results, event.Message{Raw: bytes.Clone(r.Message), Role: "tool", ToolCallID: r.CallID,
+		u.Results = append(u.Results, event.Message{Raw: bytes.Clone(r.Message), Role: "tool", ToolCallID: r.CallID,
 			Time: r.At})
 	}
 	return true
@@ -435,10 +423,8 @@ func (t *Thread) End(at time.Time, res event.RunResult) {
 // close ends the open turn.
 func (t *Thread) close() {
 	if u := t.turn; u != nil {
-		t.e.Emit(&event.TurnEnded{Meta: t.meta(u.end), TurnResult: event.TurnResult{End: event.Moment{Time: u.end},
-			Model: u.Model, Provider: u.Provider, ResponseID: cmp.Or(u.ResponseID, u.ID), StopReason: u.StopReason,
-			Usage: cloned(u.Usage), Cost: u.Cost, Currency: u.Currency, Failed: u.Failed, Cancelled: u.Cancelled, Error: u.Error,
-			FirstChunk: u.FirstChunk, ModelCall: u.ModelCall, Output: u.reply(), Results: u.results}})
+		u.ResponseID, u.Output, u.Usage = cmp.Or(u.ResponseID, u.ID), u.reply(), cloned(u.Usage)
+		t.e.Emit(&event.TurnEnded{Meta: t.meta(u.End.Time), TurnResult: u.TurnResult})
 		t.turn = nil
 	}
 }
@@ -469,7 +455,7 @@ func (t *Thread) finish(ends bool) {
 		t.flush()
 	}
 	if u != nil {
-		ev := &event.ReplyReceived{Meta: t.meta(u.end), Usage: cloned(u.Usage), StopReason: u.StopReason, Model: u.Model,
+		ev := &event.ReplyReceived{Meta: t.meta(u.End.Time), Usage: cloned(u.Usage), StopReason: u.StopReason, Model: u.Model,
 			Provider: u.Provider, ResponseID: cmp.Or(u.ResponseID, u.ID)}
 		if m := u.reply(); m != nil {
 			ev.Message = *m

@@ -2,14 +2,14 @@
 //
 // Such files have much in common. One model call stands in several records, each with the usage of the whole call.
 // Files copy each other: forks, resumed sessions, sub-agents that inherit a context. A session has companions: files of
-// its sub-agents, large outputs. So a dialect reads a family of files (Family), oldest first, parents before children,
-// and reports to one Emitter what its records say. The Emitter finds copies by id, merges the records of a call, closes
-// what a record implies to be over, and emits the events:
+// its sub-agents, large outputs. So a Decoder reads a family of files (Family), oldest first, parents before children.
+// The part of a dialect in it is a Format, which reports to one Emitter what the records say. The Emitter finds copies
+// by id, merges the records of a call, closes what a record implies to be over, and emits the events:
 //
 //	t := e.Thread(session, "")                      // the conversation of a session, or of a sub-agent in it
 //	t.Begin(transcript.Run{RunInfo: event.RunInfo{ID: prompt}, At: at, Trigger: spans.TriggerUser})
 //	t.Message(event.Message{Raw: raw, Role: "user"})
-//	if t.Call(transcript.Call{ID: id, At: at, Usage: usage, Blocks: blocks}) { // each record of the call
+//	if t.Call(transcript.Call{ID: id, At: at, Blocks: blocks}) { // each record of the call
 //		t.Tool(event.ToolCall{ID: call, Name: name, Args: args}, at)
 //	}
 //	t.Result(transcript.Result{CallID: call, At: at, ToolResult: result})
@@ -25,10 +25,12 @@ package transcript
 
 import (
 	"crypto/sha256"
+	"strconv"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -44,12 +46,9 @@ const (
 // Emitter makes events of what the records of a transcript say. Not safe for concurrent use.
 type Emitter struct {
 	*input.Shell
-	// File is the file at hand; zero of a stream without a name.
-	File File
 
+	from     *source // at hand
 	inputs   int32
-	known    map[string]*source // by path
-	from     *source            // at hand
 	ids      map[digest]place
 	sessions []string // by number
 	numbers  map[string]int32
@@ -64,19 +63,6 @@ type digest [16]byte
 // place is where an id was met first.
 type place struct{ file, session int32 }
 
-// source is a file that was read: its number, and how many of its lines were read before the input at hand.
-type source struct {
-	number int32
-	lines  int64
-}
-
-// NewEmitter returns an Emitter that hands its events out through a shell.
-func NewEmitter(s *input.Shell) *Emitter {
-	return &Emitter{Shell: s, known: map[string]*source{}, from: &source{}, ids: map[digest]place{},
-		numbers: map[string]int32{},
-		threads: map[[2]string]*Thread{}, children: map[digest]Link{}, facts: map[digest]digest{}}
-}
-
 func digestOf(parts ...string) (d digest) {
 	text := make([]byte, 0, 128)
 	for _, p := range parts {
@@ -85,20 +71,6 @@ func digestOf(parts ...string) (d digest) {
 	sum := sha256.Sum256(text)
 	copy(d[:], sum[:])
 	return d
-}
-
-// Next says that the next input is f. A file that goes on (File.Offset) continues the one of its path.
-func (e *Emitter) Next(f File) {
-	e.File = f
-	if at := e.known[f.Path]; at != nil && f.Offset > 0 {
-		e.from = at
-		return
-	}
-	e.inputs++
-	e.from = &source{number: e.inputs}
-	if f.Path != "" {
-		e.known[f.Path] = e.from
-	}
 }
 
 // Origin says where an id was met first.
@@ -180,6 +152,22 @@ func (e *Emitter) FactOf(session, subject, key string, value []byte, at time.Tim
 	e.facts[of] = is
 	e.Emit(&event.FactStated{Meta: e.meta(session, "", at), Dialect: e.Name, Recording: spans.RecordingLedger,
 		Facts: []event.Fact{{Subject: subject, Key: key, Value: value}}})
+}
+
+// Hide states that a message, or a run by its prompt, is no part of the conversation from a time on; with the zero time
+// that it is one again.
+func (e *Emitter) Hide(session, message string, since, at time.Time) {
+	value := []byte("null")
+	if !since.IsZero() {
+		value = strconv.AppendInt(nil, since.UnixMilli(), 10)
+	}
+	e.FactOf(session, "message/"+message, "hidden_at", value, at)
+}
+
+// True reports whether a member is true.
+func True(o *object.Object, key string) bool {
+	b := o.Bool(key)
+	return b != nil && *b
 }
 
 // Later returns the later of two times.
