@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 
@@ -151,33 +152,76 @@ func (s *BlockSet) look(ref *Ref) found {
 	case spans.IsPlain(h.body) && !isRest(ref.Provenance):
 		return found{state: whole, texts: []string{h.body}, size: int64(len(h.body))}
 	}
+	var parts []int64 // positions
+	f := s.compose(h.body, maxBody, func(_ spans.Piece, at int64) string {
+		if !isRest(ref.Provenance) {
+			return ""
+		}
+		parts = append(parts, at)
+		return "0"
+	})
+	switch {
+	case f.state == missing && f.lost == (spans.ShortID{}) || f.state == whole && !s.mayCompose(id, f.size):
+		return found{lost: id}
+	case f.state == whole && isRest(ref.Provenance):
+		f.texts = []string{members(f.body(), parts)}
+	}
+	return f
+}
+
+// compose puts the pieces of a template together, with what part returns for a part of a request at a position. A bad
+// template, and one of more than most bytes, is missing.
+func (s *BlockSet) compose(template string, most int64, part func(p spans.Piece, at int64) string) found {
 	f := found{state: whole}
-	err = spans.Pieces(h.body, func(p spans.Piece) bool {
-		b := &held{body: p.Text}
-		if p.Block != (spans.ShortID{}) {
-			if b = s.get(p.Block); b == nil {
+	err := spans.Pieces(template, func(p spans.Piece) bool {
+		h := &held{body: p.Text}
+		switch {
+		case p.Part != 0:
+			h.body = part(p, f.size)
+		case p.Block != (spans.ShortID{}):
+			if h = s.get(p.Block); h == nil {
 				f = found{lost: p.Block}
 				return false
 			}
 		}
-		if b.size > 0 {
+		if f.size += max(h.size, int64(len(h.body))); h.size > 0 {
 			f.state = withheld
-			f.size += b.size
-			return true
 		}
-		f.size += int64(len(b.body))
-		if f.state == whole && f.size <= maxBody {
-			f.texts = append(f.texts, b.body)
+		if f.state == whole && f.size <= most {
+			f.texts = append(f.texts, h.body)
 		}
-		return true
+		return f.state == withheld || f.size <= most
 	})
-	switch {
-	case err != nil || f.state == whole && (f.size > maxBody || !s.mayCompose(id, f.size)):
-		return found{lost: id}
-	case f.state == whole && isRest(ref.Provenance):
-		f.texts = []string{others(h.body, s)}
+	if err != nil || f.state == whole && f.size > most {
+		return found{}
 	}
 	return f
+}
+
+// members returns the members of a JSON object that hold none of those positions, as an object. It returns any other
+// text as it is.
+func members(text string, positions []int64) string {
+	c := rawjson.NewCursor([]byte(text), rawjson.MaxDepth)
+	if !c.Open('{') {
+		return text
+	}
+	out := []byte{'{'}
+	for c.More('}') {
+		key, value := c.RawKey(), c.Value()
+		end := int64(c.Pos())
+		from := end - int64(len(value))
+		if slices.ContainsFunc(positions, func(at int64) bool { return at >= from && at < end }) {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, key...), ':'), value...)
+	}
+	if c.End() != nil {
+		return text
+	}
+	return string(append(out, '}'))
 }
 
 // mayCompose reports whether the set may compose that body, in view of the others.

@@ -2,9 +2,9 @@ package session
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -66,20 +66,21 @@ func (r *Request) Payload(blocks *BlockSet) Payload {
 	if p.parts[string(spans.ProvenanceComposed)] != "" {
 		kind = spans.ProvenanceComposed
 	}
-	p.buf = make([]byte, 0, min(max(p.out.Stated, 0), 4<<20)) // as stated, within reason
-	if err := spans.Pieces(p.parts[string(kind)], p.piece); err != nil {
+	f := blocks.compose(p.parts[string(kind)], maxPayload, p.part)
+	if f.state != whole {
 		p.miss(MissingPart{Part: string(kind)})
 	}
 	if p.failed() {
 		return p.out
 	}
-	if sum, err := spans.ParseWhole(r.whole); err != nil || !sum.Is(p.buf) {
+	b := []byte(f.body())
+	if sum, err := spans.ParseWhole(r.whole); err != nil || !sum.Is(b) {
 		p.broken(requestName(spans.ListRequest, r.Attempt) + ": digest")
 		return p.out
 	}
-	p.out.Bytes = p.buf
+	p.out.Bytes = b
 	exact := kind == spans.ProvenanceRest
-	if p.out.Stated > 0 && exact && int64(len(p.buf)) != p.out.Stated {
+	if p.out.Stated > 0 && exact && int64(len(b)) != p.out.Stated {
 		p.out.Redacted = true
 	}
 	p.out.Exact = exact && !p.out.Redacted
@@ -89,7 +90,6 @@ func (r *Request) Payload(blocks *BlockSet) Payload {
 // payload is one call of Request.Payload.
 type payload struct {
 	blocks *BlockSet
-	buf    []byte
 	out    Payload
 
 	parts  map[string]string // the bodies of params by what they are, of rest the template
@@ -144,99 +144,35 @@ func (s *BlockSet) template(ref *Ref) string {
 	return ""
 }
 
-// text returns a text, or that of a block that is there; parts of a request are empty.
-func (s *BlockSet) text(p spans.Piece) string {
-	if p.Block == (spans.ShortID{}) {
-		return p.Text
-	}
-	return s.get(p.Block).body
-}
-
-// piece appends one piece of the template.
-func (p *payload) piece(piece spans.Piece) bool {
+// part returns a part of the request.
+func (p *payload) part(piece spans.Piece, _ int64) string {
+	kind := spans.ProvenanceSystem
 	switch piece.Part {
-	case 0:
-		p.put(p.blocks.text(piece))
-	case spans.PartSystem:
-		p.part(spans.ProvenanceSystem)
-	case spans.PartTools:
-		p.part(spans.ProvenanceTools)
-	case spans.PartMessage:
-		if p.next < len(p.bodies) {
-			p.put(p.bodies[p.next])
+	case spans.PartMessage, spans.PartMessages:
+		n := min(p.next, len(p.bodies))
+		if p.next++; piece.Part == spans.PartMessage {
+			return strings.Join(p.bodies[n:min(p.next, len(p.bodies))], "")
 		}
-		p.next++
-	case spans.PartMessages:
-		for i := p.next; p.next < len(p.bodies) && !p.failed(); p.next++ {
-			if p.next > i {
-				p.put(piece.Sep)
-			}
-			p.put(p.bodies[p.next])
-		}
+		p.next = len(p.bodies)
+		return strings.Join(p.bodies[n:], piece.Sep)
 	case spans.PartProvenance:
+		var list []string
 		for i := range p.items {
-			if i > 0 {
-				p.put(",")
-			}
 			from, err := spans.ParseProvenance(p.items[i].Provenance)
 			if err != nil {
 				p.miss(MissingPart{Part: "provenance", Position: i, Block: clip(p.items[i].Block)})
 			}
-			p.put(string(from.AppendJSON(nil)))
+			list = append(list, string(from.AppendJSON(nil)))
 		}
+		return strings.Join(list, ",")
+	case spans.PartTools:
+		kind = spans.ProvenanceTools
 	}
-	return !p.failed()
-}
-
-func (p *payload) part(kind spans.ProvenanceKind) {
 	body, ok := p.parts[string(kind)]
 	if !ok {
 		p.miss(MissingPart{Part: string(kind)})
 	}
-	p.put(body)
-}
-
-func (p *payload) put(text string) {
-	if p.buf = append(p.buf, text...); len(p.buf) > maxPayload && !p.failed() {
-		p.buf = p.buf[:0]
-		p.broken("request of more than 256 MiB")
-	}
-}
-
-// others returns an object of the members of a template of rest that hold no part of the request. It returns any other
-// template as it is.
-func others(template string, s *BlockSet) string {
-	var text []byte
-	var parts []int                                       // where they stand
-	_ = spans.Pieces(template, func(p spans.Piece) bool { // it was read before
-		if p.Part != 0 {
-			parts = append(parts, len(text))
-			text = append(text, '0')
-			return true
-		}
-		text = append(text, s.text(p)...)
-		return true
-	})
-	c := rawjson.NewCursor(text, rawjson.MaxDepth)
-	if !c.Open('{') {
-		return string(text)
-	}
-	out := []byte{'{'}
-	for c.More('}') {
-		key, value := c.RawKey(), c.Value()
-		from := c.Pos() - len(value)
-		if slices.ContainsFunc(parts, func(at int) bool { return at >= from && at < c.Pos() }) {
-			continue
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, key...), ':'), value...)
-	}
-	if c.End() != nil {
-		return string(text)
-	}
-	return string(append(out, '}'))
+	return body
 }
 
 // Message is one message of a request, as views show it.
