@@ -193,8 +193,7 @@ func question(s *side, r *session.Run) string {
 	all := []string{cmp.Or(r.Agent, r.AgentID), kindOfRun(s, r)}
 	for _, ref := range refs.Items() {
 		body, _ := s.Blocks.Body(ref)
-		texts, _ := read(body)
-		for _, t := range texts {
+		for _, t := range read(body) {
 			all = append(all, t.path, t.text)
 		}
 	}

@@ -2,6 +2,7 @@ package diff
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -38,23 +39,14 @@ func Compare(a, b Target, ignore ...Part) (*Diff, error) {
 	if a.Kind() != b.Kind() {
 		return nil, ErrKinds
 	}
-	d := newDiffer(a, b)
+	d := &differ{a: newSide(a), b: newSide(b), room: totalBound, ignored: map[Part]bool{},
+		repeats: map[string]string{}, out: &Diff{Format: Format, Kind: a.Kind(), Runs: []Pair{}}}
 	for _, p := range Parts {
 		if slices.Contains(ignore, p) {
 			d.ignored[p] = true
 			d.out.Ignored = append(d.out.Ignored, p)
 		}
 	}
-	d.compare()
-	return d.out, nil
-}
-
-func newDiffer(a, b Target) *differ {
-	return &differ{a: newSide(a), b: newSide(b), room: totalBound, ignored: map[Part]bool{},
-		repeats: map[string]string{}, out: &Diff{Format: Format, Kind: a.Kind(), Runs: []Pair{}}}
-}
-
-func (d *differ) compare() {
 	d.out.A, d.out.B = d.a.describe(), d.b.describe()
 	pairs := []pair{{0, 0}}
 	if d.out.Kind == OfSessions {
@@ -64,6 +56,7 @@ func (d *differ) compare() {
 		d.out.Runs = append(d.out.Runs, d.run(at(d.a.runs, p.a), at(d.b.runs, p.b)))
 	}
 	d.out.sumUp()
+	return d.out, nil
 }
 
 // run compares two runs; either may be nil.
@@ -200,7 +193,7 @@ func (d *differ) field(p *Pair, x, y *field) {
 	}
 	isThere := x.why+y.why == ""
 	if one.part == System || one.part == Tools || one.part == Params {
-		how := x.key() + "\x00" + y.key()
+		how := fmt.Sprint(x.json, x.digest, x.refs, y.json, y.digest, y.refs)
 		if isThere && how == d.repeats[one.path] {
 			p.Repeats = append(p.Repeats, one.part)
 			return

@@ -408,15 +408,13 @@ func (f *field) texts() (out []leaf, why Why) {
 	said := map[leaf]bool{}
 	for _, ref := range f.except {
 		body, _ := f.of.Blocks.Body(ref)
-		texts, _ := read(body)
-		for _, t := range texts {
+		for _, t := range read(body) {
 			said[t] = true
 		}
 	}
 	bodies, why := f.read()
 	for _, body := range bodies {
-		texts, _ := read(body)
-		for _, t := range texts {
+		for _, t := range read(body) {
 			isUser := t.path == session.ByUser
 			if said[t] || f.noReply && (t.path == session.ByModel || t.path == string(session.SaidThinking)) {
 				continue
@@ -457,15 +455,6 @@ func (f *field) name() string {
 		names = append(names, name)
 	}
 	return cmp.Or(strings.Join(names, " "), f.digest)
-}
-
-// key is different for fields that differ.
-func (f *field) key() string {
-	key := f.json + f.digest
-	for _, ref := range f.refs {
-		key += " " + ref.Block
-	}
-	return key
 }
 
 // same reports whether both fields hold the same without reading blocks.

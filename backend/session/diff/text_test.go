@@ -179,7 +179,7 @@ func TestValues(t *testing.T) {
 	for n, want := range map[string]string{"0": "0", "-0.0": "0", "10": "10", "1.50": "1.5", "-12e-3": "-0.012",
 		"0.001E2": "0.1", "1E3": "1000",
 		"9007199254740993": "9007199254740993", "1e400": "1e400"} {
-		if got := plainNumber(n); got != want {
+		if got := canonical(n); got != want {
 			t.Errorf("%s: %s, want %s", n, got, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
@@ -40,28 +41,30 @@ func decode(raw string) (v any, ok bool) {
 }
 
 // marshal returns a decoded value as JSON, its members sorted.
-func marshal(v any) string {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // it was decoded
-	return strings.TrimSuffix(b.String(), "\n")
-}
+func marshal(v any) string { return string(message.Encode(v)) }
 
 // canonical returns one spelling of a JSON value, and any other text as it is.
 func canonical(raw string) string {
-	v, ok := decode(raw)
-	if !ok {
-		return raw
+	if v, ok := decode(raw); ok {
+		return marshal(v)
 	}
-	return marshal(v)
+	return raw
 }
 
-// plain replaces the numbers in a decoded value by one spelling of each.
+// plain replaces the numbers in a decoded value by one spelling of each: 1.0, 1e0 and 1 are the same. Integers are exact.
 func plain(v any) any {
 	switch v := v.(type) {
 	case json.Number:
-		return json.Number(plainNumber(string(v)))
+		n := string(v)
+		_, err := strconv.ParseInt(n, 10, 64)
+		f, bad := v.Float64()
+		switch {
+		case err == nil && n != "-0" || bad != nil:
+			return v
+		case f == math.Trunc(f) && math.Abs(f) < 1<<53:
+			return json.Number(strconv.FormatInt(int64(f), 10))
+		}
+		return json.Number(strconv.FormatFloat(f, 'g', -1, 64))
 	case map[string]any:
 		for name := range v {
 			v[name] = plain(v[name])
@@ -72,21 +75,6 @@ func plain(v any) any {
 		}
 	}
 	return v
-}
-
-// plainNumber returns one spelling of a number: 1.0, 1e0 and 1 are the same. Integers are exact.
-func plainNumber(n string) string {
-	if _, err := strconv.ParseInt(n, 10, 64); err == nil && n != "-0" {
-		return n
-	}
-	f, err := strconv.ParseFloat(n, 64)
-	switch {
-	case err != nil:
-		return n
-	case f == math.Trunc(f) && math.Abs(f) < 1<<53:
-		return strconv.FormatInt(int64(f), 10)
-	}
-	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
 // resultIDs are members of results that differ from run to run, or repeat the call.
@@ -176,14 +164,12 @@ func indented(v any) string {
 	return string(b)
 }
 
-// read returns the texts that a message holds, by who says them, and its tool calls and results.
-func read(body string) (texts []leaf, tools []session.Saying) {
+// read returns the texts that a message holds, by who says them, without tool calls and results.
+func read(body string) (texts []leaf) {
 	add := func(name, text string) { texts = append(texts, leaf{name, text, text, true}) }
 	for _, s := range session.Sayings(body) {
 		switch {
-		case s.Kind == session.SaidCall || s.Kind == session.SaidResult:
-			tools = append(tools, s)
-		case s.Kind == session.SaidThinking && s.Text == "":
+		case s.Kind == session.SaidCall, s.Kind == session.SaidResult, s.Kind == session.SaidThinking && s.Text == "":
 		case s.Kind == session.SaidFile && s.Data != "":
 			name := spans.BlockOfString(s.Data).Short().String()
 			add("file", fmt.Sprintf("[%d characters of base64, %s]", len(s.Data), name))
@@ -195,5 +181,5 @@ func read(body string) (texts []leaf, tools []session.Saying) {
 			add(s.Label(), s.Text)
 		}
 	}
-	return texts, tools
+	return texts
 }
