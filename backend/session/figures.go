@@ -122,74 +122,60 @@ type PermissionFigures struct {
 func FiguresOf(s *Session) Figures {
 	var f Figures
 	for n := range s.Walk() {
-		r, t, c := n.Run, n.Turn, n.Compaction
+		r, t := n.Run, n.Turn
 		if r.Copied {
 			continue
 		}
-		at := place{session: s.ID, run: r.ID, start: r.Start.UnixNano(), model: r.Model}
-		at.agent = cmp.Or(r.Agent, r.AgentID)
+		began, model, agent, turn := r.Start.UnixNano(), r.Model, cmp.Or(r.Agent, r.AgentID), Opt[int64]{}
 		if t != nil {
-			at.turn, at.model = Some(t.Index), cmp.Or(t.Model, r.Model, t.Answered)
+			turn, model = Some(t.Index), cmp.Or(t.Model, r.Model, t.Answered)
 		}
 		switch n.Kind() {
 		case KindTurn:
-			f.Turns = append(f.Turns, at.turnFigures(r, t))
+			x := TurnFigures{
+				Session: s.ID, Run: r.ID, RunStart: began, Turn: t.Index, Start: nanoseconds(t.Start),
+				End: t.measured(), ModelCall: positive(t.ModelCallNS), FirstChunk: positive(t.FirstChunkNS),
+				Agent: agent, Provider: cmp.Or(t.Provider, r.Provider), Model: model, ResponseModel: t.Answered,
+				StopReason: t.StopReason, Failed: t.Failed, ErrorType: string(t.ErrorType), Attempts: positive(t.Attempts),
+				Currency: t.Currency, RequestMessages: positive(t.RequestMessages), RequestBytes: positive(t.RequestBytes),
+				ToolCalls: int64(len(t.ToolCalls)), Purpose: string(t.Purpose),
+			}
+			if u := t.Usage; t.UsageTold() {
+				x.Input, x.Output, x.Reasoning = Some(u.Input), Some(u.Output), Some(u.Reasoning)
+				x.CacheRead, x.CacheWrite, x.LowerBound = Some(u.CacheRead), Some(u.CacheWrite), u.LowerBound
+			}
+			if t.Cost != nil && !math.IsNaN(*t.Cost) && !math.IsInf(*t.Cost, 0) {
+				x.Cost = Some(*t.Cost)
+			}
+			f.Turns = append(f.Turns, x)
 		case KindToolCall:
+			c := n.Call
 			f.ToolCalls = append(f.ToolCalls, ToolCallFigures{
-				Session: at.session, Run: at.run, RunStart: at.start, Turn: at.turn, Call: n.Call.ID,
-				Start: nanoseconds(n.Call.Start), End: n.Call.measured(), Agent: at.agent, Model: at.model,
-				Tool: n.Call.Name, Outcome: string(n.Call.Outcome), Failed: n.Call.Outcome == spans.OutcomeError,
+				Session: s.ID, Run: r.ID, RunStart: began, Turn: turn, Call: c.ID, Start: nanoseconds(c.Start),
+				End: c.measured(), Agent: agent, Model: model, Tool: c.Name, Outcome: string(c.Outcome),
+				Failed: c.Outcome == spans.OutcomeError,
 			})
 		case KindCompaction:
-			f.Compactions = append(f.Compactions, at.compactionFigures(c))
+			c := n.Compaction
+			x := CompactionFigures{
+				Session: s.ID, Run: r.ID, RunStart: began, Turn: turn, Start: nanoseconds(c.Start), End: c.measured(),
+				Kind: string(c.Kind), Trigger: c.Trigger, InputTokens: given(c.InputTokens),
+				OutputTokens: given(c.OutputTokens), MessagesBefore: given(c.MessagesBefore),
+				MessagesAfter: given(c.MessagesAfter),
+			}
+			if u := c.Usage; u != nil {
+				x.UsedInput, x.UsedOutput, x.LowerBound = Some(u.Input), Some(u.Output), u.LowerBound
+			}
+			f.Compactions = append(f.Compactions, x)
 		case KindPermission:
 			p := n.Permission
 			f.Permissions = append(f.Permissions, PermissionFigures{
-				Session: at.session, Run: at.run, RunStart: at.start, Turn: at.turn, At: nanoseconds(p.Start),
+				Session: s.ID, Run: r.ID, RunStart: began, Turn: turn, At: nanoseconds(p.Start),
 				Wait: positive(p.WaitNS), Tool: p.Tool, Action: string(p.Action), Source: string(p.Source),
 			})
 		}
 	}
 	return f
-}
-
-// place is where a span is: the fields that all figures have.
-type place struct {
-	session, run, agent, model string
-	start                      int64 // of the run
-	turn                       Opt[int64]
-}
-
-func (at *place) compactionFigures(c *Compaction) CompactionFigures {
-	x := CompactionFigures{
-		Session: at.session, Run: at.run, RunStart: at.start, Turn: at.turn, Start: nanoseconds(c.Start),
-		End: c.measured(), Kind: string(c.Kind), Trigger: c.Trigger,
-		InputTokens: given(c.InputTokens), OutputTokens: given(c.OutputTokens),
-		MessagesBefore: given(c.MessagesBefore), MessagesAfter: given(c.MessagesAfter),
-	}
-	if u := c.Usage; u != nil {
-		x.UsedInput, x.UsedOutput, x.LowerBound = Some(u.Input), Some(u.Output), u.LowerBound
-	}
-	return x
-}
-
-func (at *place) turnFigures(r *Run, t *Turn) TurnFigures {
-	x := TurnFigures{
-		Session: at.session, Run: at.run, RunStart: at.start, Turn: t.Index, Start: nanoseconds(t.Start),
-		End: t.measured(), ModelCall: positive(t.ModelCallNS), FirstChunk: positive(t.FirstChunkNS),
-		Agent: at.agent, Provider: cmp.Or(t.Provider, r.Provider), Model: at.model, ResponseModel: t.Answered,
-		StopReason: t.StopReason, Failed: t.Failed, ErrorType: string(t.ErrorType), Attempts: positive(t.Attempts),
-		Currency: t.Currency, RequestMessages: positive(t.RequestMessages), RequestBytes: positive(t.RequestBytes),
-		ToolCalls: int64(len(t.ToolCalls)), Purpose: string(t.Purpose),
-	}
-	if u := t.Usage; t.UsageTold() {
-		x.Input, x.Output, x.Reasoning = Some(u.Input), Some(u.Output), Some(u.Reasoning)
-		x.CacheRead, x.CacheWrite, x.LowerBound = Some(u.CacheRead), Some(u.CacheWrite), u.LowerBound
-	}
-	if t.Cost != nil && !math.IsNaN(*t.Cost) && !math.IsInf(*t.Cost, 0) {
-		x.Cost = Some(*t.Cost)
-	}
-	return x
 }
 
 // measured returns the end, if the duration was measured.

@@ -254,46 +254,39 @@ func forkedFrom(s *Session) string {
 	return ""
 }
 
-// hidings sums up which messages are rewound.
-type hidings struct {
-	known, rewound int // messages
-	since          time.Time
-}
-
-func (h *hidings) add(o hidings) {
-	h.known, h.rewound, h.since = h.known+o.known, h.rewound+o.rewound, later(h.since, o.since)
-}
-
-// all reports whether all messages that are known are rewound.
-func (h *hidings) all() bool { return h.rewound > 0 && h.rewound == h.known }
-
 // hide marks the rewound content of a run. of holds the facts about the message with the id of the run, as in the
 // guide. hidden returns the time from which a message in a list is rewound, and whether the message could be
 // identified.
 func (h *History) hide(r *Run, of *MessageState, hidden func(*Ref) (time.Time, bool)) {
-	sum := func(l *Refs) (out hidings) {
+	var last time.Time
+	known, visible := false, false
+	// rewound returns since when all messages of a list that are known are rewound, and whether any is known.
+	rewound := func(l *Refs) (since time.Time, some bool) {
+		all := true
 		for _, ref := range l.Items() {
-			since, known := hidden(&ref)
-			out.add(hidings{int(boolByte(known)), int(boolByte(!since.IsZero())), since})
+			if at, ok := hidden(&ref); ok {
+				some, all, since = true, all && !at.IsZero(), later(since, at)
+			}
 		}
-		return out
+		if known, visible, last = known || some, visible || !all, later(last, since); !all {
+			since = time.Time{}
+		}
+		return since, some
 	}
-	all := sum(r.Outside)
+	rewound(r.Outside)
 	for _, t := range r.Turns {
-		out, in := sum(t.Output), sum(t.Input)
-		all.add(out)
-		all.add(in)
-		if out.known == 0 {
-			out = in
+		since, some := rewound(t.Output)
+		if in, _ := rewound(t.Input); !some {
+			since = in
 		}
-		if out.all() {
-			h.turns[t] = out.since
+		if !since.IsZero() {
+			h.turns[t] = since
 		}
 	}
 	switch {
-	case all.all():
-		h.runs[r].Hidden = all.since
-	case all.known == 0 && of != nil:
+	case known && !visible:
+		h.runs[r].Hidden = last
+	case !known && of != nil:
 		h.runs[r].Hidden = of.Hidden
 		if of.Run == nil {
 			of.Run = r

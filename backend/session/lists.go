@@ -99,15 +99,6 @@ func requestName(list string, attempt int64) string {
 	return list + " of attempt " + strconv.FormatInt(attempt, 10)
 }
 
-// parseRef reads the wire form of an item. One that is not in that form comes whole as the name of its block.
-func parseRef(s string) (Ref, bool) {
-	it, err := spans.ParseItem(s)
-	if err != nil {
-		return Ref{Block: s}, false
-	}
-	return Ref{Block: s[:shortText], Provenance: it.Provenance}, true
-}
-
 // shortText is the length of a short id as text.
 const shortText = 11
 
@@ -209,11 +200,15 @@ func (x *listIndex) add(r *Row) {
 		}
 		for _, it := range l.Items {
 			next := x.at(nodeKey{n.pos + 1, n.mark.Add(it)})
-			ref, ok := parseRef(it)
+			ref := Ref{Block: it} // of an item in a bad form
+			parsed, err := spans.ParseItem(it)
+			if err == nil {
+				ref = Ref{Block: it[:shortText], Provenance: parsed.Provenance}
+			}
 			if next.parent == nil || cmp.Or(strings.Compare(ref.Block, next.ref.Block),
 				strings.Compare(ref.Provenance, next.ref.Provenance),
 				bytes.Compare(n.mark[:], next.parent.mark[:])) < 0 {
-				next.parent, next.ref, next.malformed = n, ref, !ok
+				next.parent, next.ref, next.malformed = n, ref, err != nil
 			}
 			n = next
 		}

@@ -212,19 +212,14 @@ func (r *Request) ReadMessages(blocks *BlockSet) []Message {
 		}
 	}
 	l := make([]Message, len(items))
-	for i := range items {
-		l[i] = readMessage(blocks, items[i], from+i)
-		l[i].New = !seen[items[i].Block]
+	for i, ref := range items {
+		m := &l[i]
+		*m = Message{Ref: ref, Position: from + i, New: !seen[ref.Block]}
+		m.Source, _ = spans.ParseProvenance(ref.Provenance)
+		f := blocks.look(&ref)
+		m.Bytes, m.Body = f.size, f.body()
+		m.Role = clip(object.Of("", []byte(m.Body)).String("role"))
+		m.Missing, m.Withheld = f.state == missing, f.state == withheld
 	}
 	return l
-}
-
-func readMessage(blocks *BlockSet, ref Ref, position int) Message {
-	m := Message{Ref: ref, Position: position}
-	m.Source, _ = spans.ParseProvenance(ref.Provenance)
-	f := blocks.look(&ref)
-	m.Bytes, m.Body = f.size, f.body()
-	role := object.Of("", []byte(m.Body)).String("role")
-	m.Role, m.Missing, m.Withheld = clip(role), f.state == missing, f.state == withheld
-	return m
 }

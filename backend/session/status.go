@@ -173,15 +173,15 @@ func (r *Run) Waiting() []*Permission {
 		case last && !t.Failed: // turns of the guide end blocked, and the run waits
 			for _, c := range t.ToolCalls {
 				if c.Outcome == "" && c.Known != spans.KnownLive {
-					waiting = appendWaiting(waiting, slices.DeleteFunc(slices.Clone(c.Permissions), isLive))
+					waiting = appendWaiting(waiting, slices.DeleteFunc(slices.Clone(c.Permissions), func(p *Permission) bool {
+						return p.Known == spans.KnownLive
+					}))
 				}
 			}
 		}
 	}
 	return waiting
 }
-
-func isLive(p *Permission) bool { return p.Known == spans.KnownLive }
 
 // appendWaiting appends those of one turn or call, which are in the order of their starts, that wait.
 func appendWaiting(waiting, l []*Permission) []*Permission {
