@@ -54,60 +54,62 @@ var previews = []string{
 func (d *decoder) event(row *session.Row, name string, at pcommon.Timestamp, attrs pcommon.Map) {
 	switch name {
 	case spans.EventBlocks:
-		d.blocks(row, attrs)
-	case spans.EventOther:
-		d.other(row, at, attrs)
-	case spans.EventFact:
-		d.fact(row, at, attrs)
-	}
-}
-
-func (d *decoder) blocks(row *session.Row, attrs pcommon.Map) {
-	for text := range d.texts(attrs, spans.BlockWithheldKey) {
-		d.withheld(row, text)
-	}
-	for text := range d.texts(attrs, spans.ListsKey) {
-		d.list(row, text)
-	}
-	bodies, ok := get(attrs, string(spans.BlockBodiesKey))
-	if !ok {
-		return
-	}
-	if bodies.Type() != pcommon.ValueTypeSlice {
-		d.block(row, bodies)
-		return
-	}
-	for _, body := range bodies.Slice().All() {
-		d.block(row, body)
-	}
-}
-
-// texts yields the strings of a list, or one string alone. It counts any other value as Cut.
-func (d *decoder) texts(attrs pcommon.Map, key attribute.Key) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		v, ok := get(attrs, string(key))
-		switch {
-		case !ok:
-		case v.Type() == pcommon.ValueTypeStr:
-			yield(v.Str())
-		case v.Type() == pcommon.ValueTypeSlice:
-			for _, e := range v.Slice().All() {
-				if e.Type() != pcommon.ValueTypeStr {
-					d.report.Cut++
-				} else if !yield(e.Str()) {
-					return
-				}
+		for v := range items(attrs, spans.BlockWithheldKey) {
+			d.withheld(row, v)
+		}
+		for v := range items(attrs, spans.ListsKey) {
+			d.list(row, v)
+		}
+		for v := range items(attrs, spans.BlockBodiesKey) {
+			switch v.Type() {
+			case pcommon.ValueTypeStr:
+				d.body(row, v.Str())
+			case pcommon.ValueTypeBytes:
+				d.body(row, string(v.Bytes().AsRaw()))
+			default:
+				d.report.Cut++
 			}
-		default:
+		}
+	case spans.EventOther:
+		o := session.Event{Type: cut(text(attrs, spans.EventTypeKey), maxKey), Body: d.short(attrs, spans.EventBodyKey),
+			Seq: number(attrs, spans.EventSeqKey)}
+		if at <= math.MaxInt64 {
+			o.Time = int64(at)
+		}
+		row.Events = append(row.Events, o)
+	case spans.EventFact: // of a session.payload span: on others it has no meaning
+		if row.Kind != session.KindPayload || at > math.MaxInt64 {
 			d.report.Cut++
+			return
+		}
+		row.Facts = append(row.Facts, session.RowFact{
+			Time: int64(at), Subject: boundID(text(attrs, spans.FactSubjectKey)),
+			Key: cut(text(attrs, spans.FactKeyKey), maxKey), Value: d.short(attrs, spans.FactValueKey),
+			Seq: number(attrs, spans.EventSeqKey),
+		})
+	}
+}
+
+// items yields the elements of a list, or a value that is none.
+func items(attrs pcommon.Map, key attribute.Key) iter.Seq[pcommon.Value] {
+	return func(yield func(pcommon.Value) bool) {
+		v, ok := get(attrs, string(key))
+		if !ok || v.Type() != pcommon.ValueTypeSlice {
+			_ = ok && yield(v)
+			return
+		}
+		for _, e := range v.Slice().All() {
+			if !yield(e) {
+				return
+			}
 		}
 	}
 }
 
 // withheld reads the description of a block that was cut or withheld at the source.
-func (d *decoder) withheld(row *session.Row, text string) {
-	w, err := spans.ParseWithheld(text)
-	if err != nil || len(text) > maxValue {
+func (d *decoder) withheld(row *session.Row, v pcommon.Value) {
+	w, err := spans.ParseWithheld(v.Str())
+	if err != nil || len(v.Str()) > maxValue {
 		d.report.Cut++
 		return
 	}
@@ -119,7 +121,8 @@ func (d *decoder) withheld(row *session.Row, text string) {
 	d.batch.Blocks = append(d.batch.Blocks, b)
 }
 
-func (d *decoder) list(row *session.Row, text string) {
+func (d *decoder) list(row *session.Row, v pcommon.Value) {
+	text := v.Str()
 	if len(text) > max(d.limits.Block, maxValue) {
 		d.report.Cut++ // the list stays and is broken
 		text, _, _ = strings.Cut(text, "\n")
@@ -140,22 +143,7 @@ func (d *decoder) list(row *session.Row, text string) {
 	})
 }
 
-// block reads a body. It keeps one that a limit does not allow without its bytes.
-func (d *decoder) block(row *session.Row, v pcommon.Value) {
-	var body string
-	switch v.Type() {
-	case pcommon.ValueTypeStr:
-		body = v.Str()
-	case pcommon.ValueTypeBytes:
-		body = string(v.Bytes().AsRaw())
-	default:
-		d.report.Cut++
-		return
-	}
-	d.body(row, body)
-}
-
-// body keeps a body as a block.
+// body keeps a body as a block, one that a limit does not allow without its bytes.
 func (d *decoder) body(row *session.Row, body string) {
 	b := session.Block{Session: row.Session, ID: spans.BlockOfString(body), Body: body}
 	if len(body) > d.limits.Block || !d.affords(row, len(body)) {
@@ -163,28 +151,6 @@ func (d *decoder) body(row *session.Row, body string) {
 		b.Body, b.Size = "", int64(len(body))
 	}
 	d.batch.Blocks = append(d.batch.Blocks, b)
-}
-
-func (d *decoder) other(row *session.Row, at pcommon.Timestamp, attrs pcommon.Map) {
-	o := session.Event{Type: cut(text(attrs, spans.EventTypeKey), maxKey), Body: d.short(attrs, spans.EventBodyKey),
-		Seq: number(attrs, spans.EventSeqKey)}
-	if at <= math.MaxInt64 {
-		o.Time = int64(at)
-	}
-	row.Events = append(row.Events, o)
-}
-
-// fact reads a fact of a session.payload span. On other spans it has no meaning and counts as Cut.
-func (d *decoder) fact(row *session.Row, at pcommon.Timestamp, attrs pcommon.Map) {
-	if row.Kind != session.KindPayload || at > math.MaxInt64 {
-		d.report.Cut++
-		return
-	}
-	row.Facts = append(row.Facts, session.RowFact{
-		Time: int64(at), Subject: boundID(text(attrs, spans.FactSubjectKey)),
-		Key: cut(text(attrs, spans.FactKeyKey), maxKey), Value: d.short(attrs, spans.FactValueKey),
-		Seq: number(attrs, spans.EventSeqKey),
-	})
 }
 
 // short returns the name of a block. It counts one that is too long as Cut.
