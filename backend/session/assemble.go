@@ -34,8 +34,13 @@ func Assemble(rows []Row) *Session {
 // AssembleAll returns the tree of every session that rows belong to, by tenant, then id.
 func AssembleAll(rows []Row) (out []*Session) {
 	bySession := map[Key][]*Row{}
-	for i := range rows {
-		bySession[rows[i].Session] = append(bySession[rows[i].Session], &rows[i])
+	for i, n := 0, 0; i < len(rows); i = n {
+		k := rows[i].Session
+		l := bySession[k]
+		for n = i; n < len(rows) && rows[n].Session == k; n++ {
+			l = append(l, &rows[n])
+		}
+		bySession[k] = l
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(bySession), func(a, b Key) int {
 		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.ID, b.ID))
