@@ -21,7 +21,7 @@ GOLANGCI := $(BIN)/golangci-lint
 NOT_WATCHED := -gcflags=modernc.org/...=-race=false -gcflags=github.com/klauspost/compress/...=-race=false
 
 # Tests that read many recordings one after the other: the race detector needs concurrency, not data.
-NOT_RACED := TestOracle|TestForeignSamples|TestLedgersOverTheWire|TestGuideConformance|TestCaptureLevels|TestImportTwice|TestHostile|TestCardinality|TestCutAnywhere|TestOrderBlind|TestExportsComeBack|TestExportIsReplayEligible|TestExportedCounts|TestSentAgainAfterItGrew|TestGuideComesBack|TestContentLater|TestEveryPayloadComesBack|TestOpenRunsAreBounded
+NOT_RACED := TestOracle|TestForeignSamples|TestGuideConformance|TestCaptureLevels|TestImportTwice|TestHostile|TestCardinality|TestCutAnywhere|TestOrderBlind|TestExportsComeBack|TestExportIsReplayEligible|TestExportedCounts|TestSentAgainAfterItGrew|TestGuideComesBack|TestContentLater|TestEveryPayloadComesBack|TestOpenRunsAreBounded
 
 FUZZTIME ?= 2s
 SOAKTIME ?= 10m

@@ -408,33 +408,3 @@ func TestMetricsOfRecordings(t *testing.T) {
 		}
 	}
 }
-
-// The key of tokens written to cache follows the profile, and both spellings are read, also on a span of another
-// tracer.
-func TestProfileOfSpans(t *testing.T) {
-	keys := []attribute.Key{spans.GenAIUsageCacheCreationKey, spans.GenAIUsageCacheWriteKey}
-	read := func(p *agenttest.Pipeline, usage *writer.Usage, more ...attribute.KeyValue) int64 {
-		ctx, run := (*writer.Tracer)(p.Tracer()).StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
-		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
-		trace.SpanFromContext(ctx).SetAttributes(more...)
-		turn.End(writer.TurnResult{Usage: usage})
-		run.End(writer.RunResult{})
-		return p.Session().Runs[0].Turns[0].Usage.CacheWrite
-	}
-	for profile, key := range map[spans.Profile]attribute.Key{
-		spans.Profile202608: keys[0], spans.Profile202610: keys[1], "unheard of": keys[0],
-	} {
-		p := agenttest.New(t, func(c *writer.Config) { c.Profile = profile })
-		got := read(p, &writer.Usage{Input: 10, CacheWrite: 3})
-		for _, k := range keys {
-			if there := bytes.Contains(bytes.Join(p.OTLP(), nil), []byte(k)); there != (k == key) || got != 3 {
-				t.Errorf("profile %s: %s is there: %t; %d tokens are read, want 3", profile, k, there, got)
-			}
-		}
-	}
-	for _, key := range keys {
-		if got := read(agenttest.New(t), nil, key.Int64(4)); got != 4 {
-			t.Errorf("%s: %d is read, want 4", key, got)
-		}
-	}
-}

@@ -19,34 +19,6 @@ import (
 	"go.opentelemetry.io/collector/otelcol"
 )
 
-// The help of up names every component that there is.
-func TestHelpListsComponents(t *testing.T) {
-	_, out, _ := runWith(t, "up", "--help")
-	f, err := components()
-	must(t, err)
-	var names []string
-	for n := range f.Receivers {
-		names = append(names, n.String())
-	}
-	for n := range f.Processors {
-		names = append(names, n.String())
-	}
-	for n := range f.Exporters {
-		names = append(names, n.String())
-	}
-	for n := range f.Extensions {
-		names = append(names, n.String())
-	}
-	for _, n := range names {
-		if !strings.Contains(
-			strings.ReplaceAll(out, "_", ""),
-			strings.ReplaceAll(n, "_", ""),
-		) { // some have an older name too
-			t.Errorf("up --help does not name %s", n)
-		}
-	}
-}
-
 // Each exporter that docs/backends.md shows is one that the collector takes as it stands there.
 func TestBackendsDocument(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join(repository, "docs", "backends.md"))

@@ -256,25 +256,6 @@ func TestAllRefusedIsPermanent(t *testing.T) {
 	require.Empty(t, b.store.committed())
 }
 
-// The store goes away while a batch is being halved: the whole batch comes again.
-func TestRefusalThenStoreError(t *testing.T) {
-	var mu sync.Mutex
-	calls := 0
-	bad := refuse("b")
-	b := setup(t, func(batch session.Batch) error {
-		mu.Lock()
-		calls++
-		n := calls
-		mu.Unlock()
-		if n == 2 {
-			return errors.New("database is locked")
-		}
-		return bad(batch)
-	}, fastRetry)
-	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("a", "b", "c")))
-	require.Equal(t, map[string]int{"a": 1, "c": 1}, b.store.committed())
-}
-
 // A span that cannot be placed is counted and left out; the rest of its batch is stored.
 func TestMalformedSpanIsRejectedAlone(t *testing.T) {
 	b := setup(t, nil)

@@ -2,7 +2,6 @@ package agentsessionexporter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -143,51 +142,4 @@ func batchOf(n int) (b session.Batch) {
 		b.Rows = append(b.Rows, session.Row{Session: session.Key{ID: fmt.Sprint(i)}})
 	}
 	return b
-}
-
-func TestSizesAreRemembered(t *testing.T) {
-	st := &sized{}
-	z := newSizes(st, &Config{Limits: LimitsConfig{SessionMiB: 1, StoreMiB: 10}})
-	admitted := func(b session.Batch) int {
-		in, err := z.admit(t.Context(), &delivery{}, b)
-		require.NoError(t, err)
-		return len(in.Rows)
-	}
-	b := batchOf(10)
-	for range 5 {
-		require.NoError(t, z.full(t.Context()))
-		require.Equal(t, 10, admitted(b))
-		z.wrote(b)
-	}
-	require.Equal(t, 1, st.wholes)
-	require.Equal(t, 10, st.lookups, "one for each session")
-
-	// Much that was written since makes it look again, before anything is refused for it.
-	big := session.Batch{Rows: b.Rows[:1], Blocks: []session.Block{{Session: b.Rows[0].Session,
-		Body: strings.Repeat("x", mebi)}}}
-	z.wrote(big)
-	require.Equal(t, 1, admitted(big))
-	require.Equal(t, 11, st.lookups, "it had it already, the store says")
-	st.one = 1 << 20
-	z.wrote(big)
-	require.Equal(t, 9, admitted(b))
-
-	st.whole = 10 * mebi
-	for range 10 {
-		z.wrote(big)
-	}
-	require.ErrorIs(t, z.full(t.Context()), store.ErrFull)
-	st.whole = 9 * mebi
-	require.NoError(t, z.full(t.Context()), "it is asked each time")
-	require.Equal(t, 3, st.wholes)
-
-	st.err = errors.New("away")
-	require.ErrorIs(t, z.full(t.Context()), st.err)
-	clear(z.known)
-	_, err := z.admit(t.Context(), &delivery{}, b)
-	require.ErrorIs(t, err, st.err)
-
-	st.err, st.one = nil, 0
-	require.Equal(t, maxSizes+100, admitted(batchOf(maxSizes+100)))
-	require.LessOrEqual(t, len(z.known), maxSizes)
 }

@@ -1,9 +1,8 @@
 #!/bin/sh
 # Tests of docker-compose.yaml and of what it mounts, without a container engine. Builds and installs what is missing, then
 #   run.sh files            the files: the loader, the rules, and each mounted file by the program that reads it
-#   run.sh stack            what compose would start, as processes, and the image in a root folder of its own
+#   run.sh stack            what compose would start, as processes
 #   run.sh [check]          both
-#   run.sh tempo            compose with the Tempo that TEMPO names, and a record of that in compose/tempo.run.yaml
 # A Tempo that somebody has built takes part when TEMPO names it. It needs the distribution (make ocb-build) and bin/otelagent (make build); Jaeger comes from interop/backends.
 set -eu
 mode=${1:-check}
@@ -32,15 +31,11 @@ export OTELCOL OTELAGENT HEALTHCHECK JAEGER PROMETHEUS PROMTOOL WGET CLICKHOUSE_
 
 tests() { go -C "$here" test -count=1 -timeout 15m "$@" ./...; }
 case $mode in
-files) tests -v -skip '^Test(Stack|Image|ReadOnly)' ;;
-stack) tests -v -run '^Test(Stack|Image|ReadOnly)' ;;
+files) tests -v -skip '^Test(Stack|ReadOnly)' ;;
+stack) tests -v -run '^Test(Stack|ReadOnly)' ;;
 check) tests -v ;;
-tempo)
-    : "${TEMPO:?names no program}"
-    tests -v -run '^Test(MountedFiles|Stack)$' -update=true
-    ;;
 *)
-    echo "usage: run.sh [check | files | stack | tempo]" >&2
+    echo "usage: run.sh [check | files | stack]" >&2
     exit 2
     ;;
 esac

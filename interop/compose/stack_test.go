@@ -296,9 +296,6 @@ func TestStack(t *testing.T) {
 			t.Errorf("the collector ends with %v", collector.err)
 		}
 	})
-	if *update && tempoUp == "1" && !t.Failed() {
-		recordTempo(t)
-	}
 }
 
 // sessions returns the ids of the sessions that `otelagent ls` finds.
