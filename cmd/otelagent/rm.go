@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -77,7 +76,7 @@ after all, 2 wrong usage. When one SESSION is not found none is erased.`,
 			if err := wrong.err(); err != nil {
 				return err
 			}
-			return a.rm(cmd.Context(), &f, func(ctx context.Context, db *database) ([]doomed, error) {
+			return a.rm(cmd.Context(), &f, func(ctx context.Context, db *database) ([]store.Deletion, error) {
 				return db.named(ctx, args, &f)
 			})
 		},
@@ -124,8 +123,11 @@ Exit codes: 0 erased, or nothing to erase, 1 not erased or not wanted after all,
 			if err := wrong.err(); err != nil {
 				return err
 			}
-			return a.rm(cmd.Context(), &f, func(ctx context.Context, db *database) ([]doomed, error) {
-				return db.chosen(ctx, policy, f.dry)
+			return a.rm(cmd.Context(), &f, func(ctx context.Context, db *database) ([]store.Deletion, error) {
+				if err := db.refresh(ctx); err != nil {
+					return nil, err
+				}
+				return retention.Choose(ctx, db.Store, time.Now(), policy, f.dry)
 			})
 		},
 	}
@@ -136,15 +138,9 @@ Exit codes: 0 erased, or nothing to erase, 1 not erased or not wanted after all,
 	return c
 }
 
-// doomed is a session that is to be erased.
-type doomed struct {
-	session.Summary
-	// at is its revision when a rule chose it: one that was written to since stays. 0: chosen by name.
-	at store.Revision
-}
-
 // rm erases the sessions that choose returns, after it asked.
-func (a *app) rm(ctx context.Context, f *eraseFlags, choose func(context.Context, *database) ([]doomed, error)) error {
+func (a *app) rm(ctx context.Context, f *eraseFlags,
+	choose func(context.Context, *database) ([]store.Deletion, error)) error {
 	name, err := a.oneDatabase()
 	if err != nil {
 		return err
@@ -167,10 +163,10 @@ func (a *app) rm(ctx context.Context, f *eraseFlags, choose func(context.Context
 		a.say("nothing to erase in %s", db.at.name)
 		return nil
 	case f.dry:
-		a.say("%s would go from %s", howMany(list), db.at.name)
-		return listDoomed(a.stdout, list, len(list))
+		a.say("%s would go from %s", count(len(list), "session"), db.at.name)
+		return db.list(ctx, a.stdout, list)
 	case len(list) > 0:
-		if err := a.confirm(f, db, list); err != nil {
+		if err := a.confirm(ctx, f, db, list); err != nil {
 			return err
 		}
 		if err := a.erase(ctx, db, list); err != nil {
@@ -188,14 +184,17 @@ func (a *app) rm(ctx context.Context, f *eraseFlags, choose func(context.Context
 }
 
 // confirm asks whether the sessions are to be erased, unless the flags answer.
-func (a *app) confirm(f *eraseFlags, db *database, list []doomed) error {
+func (a *app) confirm(ctx context.Context, f *eraseFlags, db *database, list []store.Deletion) error {
 	if f.yes {
 		return nil
 	}
 	const most = 20
-	a.say("%s will be erased from %s, for ever", howMany(list), db.at.name)
-	if err := listDoomed(a.stderr, list, most); err != nil {
+	a.say("%s will be erased from %s, for ever", count(len(list), "session"), db.at.name)
+	if err := db.list(ctx, a.stderr, list[:min(most, len(list))]); err != nil {
 		return err
+	}
+	if n := len(list) - most; n > 0 {
+		fmt.Fprintf(a.stderr, "and %s\n", count(n, "more session"))
 	}
 	fmt.Fprint(a.stderr, "Erase? [y/N] ")
 	line, err := bufio.NewReader(a.stdin).ReadString('\n')
@@ -208,8 +207,35 @@ func (a *app) confirm(f *eraseFlags, db *database, list []doomed) error {
 	return nil
 }
 
+// list writes a table of sessions for each run of those of one owner.
+func (db *database) list(ctx context.Context, w io.Writer, list []store.Deletion) error {
+	for len(list) > 0 {
+		owner := list[0].Key.Tenant
+		var rows []session.Summary
+		for ; len(list) > 0 && list[0].Key.Tenant == owner; list = list[1:] {
+			key := list[0].Key
+			found, err := db.summaries(ctx, store.Query{Tenant: owner, Prefix: key.ID})
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(found, func(s session.Summary) bool { return s.Key == key })
+			if i < 0 { // erased meanwhile
+				found, i = []session.Summary{{Key: key}}, 0
+			}
+			rows = append(rows, found[i])
+		}
+		if owner != "" {
+			fmt.Fprintf(w, "of %s:\n", inspect.Clean(owner))
+		}
+		if err := inspect.List(w, rows, look(w)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // named returns the sessions that were named, and their sub-agents.
-func (db *database) named(ctx context.Context, names []string, f *eraseFlags) (list []doomed, err error) {
+func (db *database) named(ctx context.Context, names []string, f *eraseFlags) (list []store.Deletion, err error) {
 	keys, err := db.WithSubAgents(ctx, names, f.only)
 	if err != nil {
 		return nil, fmt.Errorf("%w\nNothing was erased", err)
@@ -219,110 +245,40 @@ func (db *database) named(ctx context.Context, names []string, f *eraseFlags) (l
 		return nil, usagef("'%s' is not erased without asking: what is last changes as sessions come", store.Last)
 	}
 	for _, key := range keys {
-		if list, err = db.doom(ctx, list, key, 0); err != nil {
-			return nil, err
-		}
+		list = append(list, store.Deletion{Key: key})
 	}
 	return list, nil
-}
-
-// chosen returns the sessions that a rule chooses.
-func (db *database) chosen(ctx context.Context, policy retention.Policy, dry bool) (list []doomed, err error) {
-	if err := db.refresh(ctx); err != nil {
-		return nil, err
-	}
-	chosen, err := retention.Choose(ctx, db.Store, time.Now(), policy, dry)
-	for _, d := range chosen {
-		var failed error
-		if list, failed = db.doom(ctx, list, d.Key, d.Revision); failed != nil {
-			return nil, failed
-		}
-	}
-	return list, err
-}
-
-// doom adds a session to list with its row in lists.
-func (db *database) doom(ctx context.Context, list []doomed, k session.Key, at store.Revision) ([]doomed, error) {
-	found, err := db.summaries(ctx, store.Query{Tenant: k.Tenant, Prefix: k.ID})
-	i := slices.IndexFunc(found, func(s session.Summary) bool { return s.Key == k })
-	if i < 0 { // erased meanwhile
-		return append(list, doomed{session.Summary{Key: k}, at}), err
-	}
-	return append(list, doomed{found[i], at}), err
 }
 
 // eraseBatch is how many sessions are deleted together: a store may read all of its file each time.
 const eraseBatch = 256
 
 // erase deletes sessions, and reports each. Ctrl-C stops it between batches.
-func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
+func (a *app) erase(ctx context.Context, db *database, list []store.Deletion) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var gone []doomed
-	stayed := 0
+	gone, stayed := 0, 0
 	for batch := range slices.Chunk(list, eraseBatch) {
-		var deletions []store.Deletion
-		for _, s := range batch {
-			deletions = append(deletions, store.Deletion{Key: s.Key, Revision: s.at})
-		}
-		deleted, err := db.Store.Delete(ctx, deletions...)
+		deleted, err := db.Store.Delete(ctx, batch...)
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("interrupted")
 		}
 		if err != nil {
 			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest", err,
-				count(len(gone), "session"), len(list), db.at.name)
+				count(gone, "session"), len(list), db.at.name)
 		}
-		stayed += len(batch) - len(deleted)
-		for _, s := range batch {
-			if !slices.Contains(deleted, s.Key) {
-				continue
-			}
-			gone = append(gone, s)
+		gone, stayed = gone+len(deleted), stayed+len(batch)-len(deleted)
+		for _, key := range deleted {
 			owner := ""
-			if s.Tenant != "" {
-				owner = " of " + inspect.Clean(s.Tenant)
+			if key.Tenant != "" {
+				owner = " of " + inspect.Clean(key.Tenant)
 			}
-			fmt.Fprintf(a.stdout, "erased %s%s\n", inspect.Clean(s.ID), owner)
+			fmt.Fprintf(a.stdout, "erased %s%s\n", inspect.Clean(key.ID), owner)
 		}
 	}
 	if stayed > 0 {
 		a.say("%s stayed: written to, or erased, meanwhile", count(stayed, "session"))
 	}
-	a.say("erased %s from %s", howMany(gone), db.at.name)
-	return nil
-}
-
-// howMany counts sessions, and the sub-agents among them.
-func howMany(list []doomed) string {
-	n := 0
-	for _, s := range list {
-		if s.Parent != "" {
-			n++
-		}
-	}
-	if n == 0 {
-		return count(len(list), "session")
-	}
-	return fmt.Sprintf("%s (%s)", count(len(list), "session"), count(n, "sub-agent"))
-}
-
-// listDoomed writes a table of the first sessions of each owner, and how many more there are.
-func listDoomed(w io.Writer, list []doomed, most int) error {
-	owners := map[string][]session.Summary{}
-	for _, s := range list[:min(most, len(list))] {
-		owners[s.Tenant] = append(owners[s.Tenant], s.Summary)
-	}
-	for _, owner := range slices.Sorted(maps.Keys(owners)) {
-		if owner != "" {
-			fmt.Fprintf(w, "of %s:\n", inspect.Clean(owner))
-		}
-		if err := inspect.List(w, owners[owner], look(w)); err != nil {
-			return err
-		}
-	}
-	if n := len(list) - most; n > 0 {
-		fmt.Fprintf(w, "and %s\n", count(n, "more session"))
-	}
+	a.say("erased %s from %s", count(gone, "session"), db.at.name)
 	return nil
 }

@@ -41,7 +41,7 @@ func TestErase(t *testing.T) {
 	const n = 300
 	st := &failing{Store: memstore.New()}
 	defer st.Close()
-	var list []doomed
+	var list []store.Deletion
 	put := func(k session.Key, row int) {
 		t.Helper()
 		must(t, st.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(k, row)}}))
@@ -51,7 +51,7 @@ func TestErase(t *testing.T) {
 		put(k, 1)
 		mark, err := st.Revision(t.Context(), k)
 		must(t, err)
-		list = append(list, doomed{session.Summary{Key: k}, mark})
+		list = append(list, store.Deletion{Key: k, Revision: mark})
 	}
 	put(list[5].Key, 2) // written to
 	must(t, store.Delete(t.Context(), st.Store, list[6].Key))
