@@ -11,6 +11,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,13 +23,12 @@ import (
 const acpDialect = "acp"
 
 // ACP writes s as a trace of version 1 of the Agent Client Protocol: a line a message,
-// {"ts":...,"direction":...,"message":{...}} (README.md has the mapping). No such messages were exchanged, unless
-// s came from ACP itself: the trace is a reconstruction, which the _meta of its first message states, and its times are
-// those of the tree.
+// {"ts":...,"direction":...,"message":{...}} (README.md has the mapping). The trace is a reconstruction, which the _meta
+// of its first message states, and its times are those of the tree.
 //
-// ACP makes it of the rows of Guide, always from the tree, and takes from the tree itself what they lack. It treats
-// missing content, ctx and w as JSON does; the list that it returns counts as well what ACP has no place for. A session
-// that came from ACP gives back its messages; ACP does not correct what was not valid there.
+// ACP makes it of the rows of Guide, always from the tree. Messages that a session from ACP kept as they were come back
+// at their times; ACP does not correct what was not valid there. It treats missing content, ctx and w as JSON does; the
+// list that it returns counts as well what ACP has no place for.
 func ACP(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
 	g, err := newGuide(ctx, s, bodies, opts, false)
 	if err != nil {
@@ -36,11 +36,9 @@ func ACP(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, op
 	}
 	t := &trace{
 		Guide: g, w: bufio.NewWriterSize(w, 1<<16), unplaced: map[string]int{}, calls: map[string]bool{},
-		written: map[*session.Compaction]bool{}, costs: map[string]float64{}, byRun: map[*session.Run][]*unit{},
-		summaries: map[*session.Compaction]*unit{}, asked: map[factPlace]bool{}, next: map[direction]int64{},
+		units: map[*session.Run][]*unit{}, asked: map[factPlace]bool{}, next: map[direction]int64{},
 		waiting: map[direction]map[string]int64{toAgent: {}, toClient: {}},
 	}
-	t.fromACP = slices.ContainsFunc(s.Runs, func(r *session.Run) bool { return r.Dialect == acpDialect })
 	t.planTrace()
 	if t.check(); t.missed() != nil {
 		return t.missing, t.missed()
@@ -108,24 +106,17 @@ type trace struct {
 	waiting map[direction]map[string]int64 // requests without a response, by their name
 	queue   []wire                         // of the step at hand
 	calls   map[string]bool                // ids of tool calls that are in use
-
-	byRun     map[*session.Run][]*unit
-	done      []*unit // that were passed
-	summaries map[*session.Compaction]*unit
-	written   map[*session.Compaction]bool
+	units   map[*session.Run][]*unit       // those of the conversation as it is now
 
 	facts  []*session.Fact
 	asked  map[factPlace]bool // places of facts about a request, which states what it changed
 	replay []byte             // updates that came with a session/load
 	opened []byte             // the latest initialize
 
-	open      *prompt
-	pending   [][]byte // content blocks that no prompt has yet
-	pendingOf *unit    // the first of the messages that they are from
-	used      int64    // tokens in the model's context
-	costs     map[string]float64
-	// costless: a turn has no cost.
-	costless bool
+	open        *prompt
+	pending     [][]byte // content blocks that no prompt has yet
+	pendingOf   *unit    // the first of the messages that they are from
+	compactions []*unit  // of the run at hand, not written yet
 
 	unplaced map[string]int // what ACP has no place for, and how often
 }
@@ -134,22 +125,27 @@ type factPlace struct{ at, seq int64 }
 
 func placeOfFact(f *session.Fact) factPlace { return factPlace{f.At.UnixNano(), f.Seq} }
 
-// planTrace finds the units of each run, and the facts to write.
+// planTrace finds the units of each run, and the facts to write. Rows that are rewound, that wait in a queue or were
+// taken off it, and system messages are not part of the conversation.
 func (t *trace) planTrace() {
-	for _, u := range t.units {
-		t.byRun[u.run] = append(t.byRun[u.run], u)
-		if u.kind == unitCompaction {
-			t.summaries[u.compaction] = u
-		} else if u.role == "system" && u.hidden == 0 {
+	queued := func(u *unit, key string) bool {
+		at, known := t.timeFact(u, key)
+		return known && at > 0
+	}
+	for _, u := range t.Guide.units {
+		switch {
+		case u.hidden > 0, queued(u, "queued_at"), queued(u, "queue_canceled_at"):
+		case u.role == "system":
 			t.lacks("messages of the role system")
+		default:
+			t.units[u.run] = append(t.units[u.run], u)
 		}
 	}
-	for _, r := range t.s.Runs {
-		for _, x := range r.Permissions {
-			if asked(x) && r.Dialect != acpDialect {
-				t.lacks(noCall)
-			}
+	for n := range t.s.Walk() {
+		if x := n.Permission; x != nil && n.Call == nil && x.CallID == "" && asked(n.Run, x) {
+			t.lacks("questions that are about no tool call")
 		}
+		t.fromACP = t.fromACP || n.Run.Dialect == acpDialect
 	}
 	for i := range t.s.Facts {
 		f := &t.s.Facts[i]
@@ -168,36 +164,17 @@ func (t *trace) planTrace() {
 	})
 }
 
-const noCall = "questions that are about no tool call"
-
-// skips reports whether a row is not part of the conversation as it is now: rewound, queued or taken off the queue, a
-// system message, or of a run that only compacts.
-func (t *trace) skips(u *unit) bool {
-	queued := func(key string) bool {
-		at, known := t.timeFact(u, key)
-		return known && at > 0
-	}
-	return u.hidden > 0 || t.compacts(u) || u.kind == unitMessage &&
-		(u.role == "system" || queued("queued_at") || queued("queue_canceled_at"))
-}
-
-// compacts reports whether a row is that of a run that only compacts.
-func (t *trace) compacts(u *unit) bool {
-	return u.kind == unitReply && len(u.steps) == 0 &&
-		(len(u.run.Compactions) > 0 || u.run.Continuation == spans.ContinuationCompaction)
-}
-
 // check looks for the content that only ACP needs, before anything is written.
 func (t *trace) check() {
 	t.noted = false
+	captured := func(r *session.Run) bool { return isCaptured(r.Capture) }
 	for x := range references(t.s) {
-		if r, turn := x.Run, x.Turn; x.isExtra && isCaptured(r.Capture) && (turn == nil || isCaptured(turn.Capture)) {
+		if r, turn := x.Run, x.Turn; x.isExtra && captured(r) && (turn == nil || isCaptured(turn.Capture)) {
 			if _, ok := t.body(x.ref); !ok {
 				t.miss(whereTurn(r, turn), "block "+x.ref.Block)
 			}
 		}
 	}
-	captured := func(r *session.Run) bool { return isCaptured(r.Capture) }
 	for _, f := range t.facts {
 		if f.Value != nil && (len(t.s.Runs) == 0 || slices.ContainsFunc(t.s.Runs, captured)) {
 			if _, ok := t.body(*f.Value); !ok {
@@ -226,18 +203,25 @@ func (t *trace) omitted() []Missing {
 	return l
 }
 
-// send writes messages, each after the facts that were true before it.
-func (t *trace) send(l ...wire) {
-	for i := range l {
-		t.sendFacts(&l[i].moment)
-		t.write(l[i])
-	}
+// push queues a session/update with those keys and values.
+func (t *trace) push(m moment, kind string, keysAndValues ...any) {
+	update := fields(append([]any{"sessionUpdate", kind}, keysAndValues...)...)
+	t.queue = append(t.queue, t.update(m, update))
 }
 
-// sendQueue writes the messages of the queue in the order of time.
-func (t *trace) sendQueue() {
+// update makes a session/update.
+func (t *trace) update(m moment, update []byte) wire {
+	return wire{moment: m, dir: toClient, method: "session/update",
+		params: fields("sessionId", &t.s.ID, "update", update)}
+}
+
+// send writes the messages of the queue in the order of time, each after the facts that were true before it.
+func (t *trace) send() {
 	slices.SortStableFunc(t.queue, func(a, b wire) int { return t.compare(a.moment, b.moment) })
-	t.send(t.queue...)
+	for i := range t.queue {
+		t.sendFacts(&t.queue[i].moment)
+		t.write(t.queue[i])
+	}
 	t.queue = nil
 }
 
@@ -273,18 +257,6 @@ func (t *trace) write(m wire) {
 	var one bytes.Buffer
 	_ = json.Compact(&one, line) // which is JSON, since all its values are
 	_, _ = t.w.Write(append(bytes.ToValidUTF8(one.Bytes(), []byte("\uFFFD")), '\n'))
-}
-
-// update makes a session/update.
-func (t *trace) update(m moment, update []byte) wire {
-	return wire{moment: m, dir: toClient, method: "session/update",
-		params: fields("sessionId", &t.s.ID, "update", update)}
-}
-
-// push queues a session/update with those keys and values.
-func (t *trace) push(m moment, kind string, keysAndValues ...any) {
-	update := fields(append([]any{"sessionUpdate", kind}, keysAndValues...)...)
-	t.queue = append(t.queue, t.update(m, update))
 }
 
 // exchange writes a request of the client and its response.
@@ -328,21 +300,32 @@ func (t *trace) begin() {
 	} else {
 		params, result = t.capabilities()
 	}
-	t.exchange(at, "initialize", t.mark(params), result, nil)
+	// The _meta of params states that the trace is a reconstruction.
+	own := fields("reconstructed", true, "format", 1, "session", &t.s.ID, "dialect", t.s.Dialect)
+	o := parse(params)
+	params = o.with(member{"_meta", o.object("_meta").with(member{extensionKey, own}).bytes()}).bytes()
+	t.exchange(at, "initialize", params, result, nil)
 	if opens {
 		return
 	}
-	t.findCWD()
+	roots := []string{parse(t.fact(s.Fact("session", factRow))).text("workspace_root")}
+	for _, r := range s.Runs {
+		config := parse([]byte(r.Config))
+		roots = append(roots, cmp.Or(config.text("workspace_root"), config.text("cwd")))
+	}
+	roots = append(roots, "/")
+	t.cwd = roots[slices.IndexFunc(roots, path.IsAbs)]
 	t.exchange(at, "session/new", fields("cwd", t.cwd, "mcpServers", []byte("[]")), fields("sessionId", &s.ID), nil)
 }
 
 // capabilities are those that the two sides need for the messages that follow.
 func (t *trace) capabilities() (params, result []byte) {
 	var own, clientInfo []byte
+	summary := func(u *unit) bool { return u.kind == unitCompaction }
 	switch {
 	case t.fromACP:
 		own = []byte(`{"compaction":{},"notices":{}}`)
-	case len(t.summaries) > 0:
+	case slices.ContainsFunc(t.Guide.units, summary):
 		own = []byte(`{"compaction":{}}`)
 	}
 	agentInfo := fields("name", cmp.Or(sessionAgent(t.s), "unknown"), "version", "0")
@@ -363,23 +346,176 @@ func (t *trace) capabilities() (params, result []byte) {
 			"agentInfo", agentInfo, "authMethods", []byte("[]"))
 }
 
-// mark states in the _meta of params that the trace is a reconstruction.
-func (t *trace) mark(params []byte) []byte {
-	own := fields("reconstructed", true, "format", 1, "session", &t.s.ID, "dialect", t.s.Dialect)
-	o := parse(params)
-	meta := o.object("_meta").with(member{extensionKey, own})
-	return o.with(member{"_meta", meta.bytes()}).bytes()
+// prompt is the request that a stretch of a run answers.
+type prompt struct {
+	moment // of the last message
+	run    *session.Run
+	turn   *session.Turn // the last one that was written
+	error  []byte        // the JSON-RPC error that ended it, where the session came from ACP
 }
 
-// findCWD finds the folder that the session is about, "/" where that is not known.
-func (t *trace) findCWD() {
-	roots := []string{parse(t.fact(t.s.Fact("session", factRow))).text("workspace_root")}
-	for _, r := range t.s.Runs {
-		config := parse([]byte(r.Config))
-		roots = append(roots, cmp.Or(config.text("workspace_root"), config.text("cwd")))
+// run writes the messages of a run. Messages that are not the model's become one prompt with those that follow them
+// before a reply.
+func (t *trace) run(r *session.Run) {
+	t.compactions = nil
+	var l []*unit
+	for _, u := range t.units[r] {
+		switch {
+		case u.kind == unitCompaction:
+			t.compactions = append(t.compactions, u)
+		case u.kind == unitReply && len(u.steps) == 0 &&
+			(len(r.Compactions) > 0 || r.Continuation == spans.ContinuationCompaction): // it only compacts
+		default:
+			l = append(l, u)
+		}
 	}
-	t.cwd = "/"
-	if i := slices.IndexFunc(roots, path.IsAbs); i >= 0 {
-		t.cwd = roots[i]
+	for _, u := range l {
+		if u.kind == unitMessage {
+			if blocks := t.messageBlocks(u); len(blocks) > 0 {
+				t.end(false)
+				if t.pending == nil {
+					t.pendingOf = u
+				}
+				t.pending = append(t.pending, blocks...)
+			}
+			continue
+		}
+		if t.open == nil {
+			t.ask(r)
+		}
+		for _, st := range u.steps {
+			if st.hidden == 0 {
+				t.step(u, st)
+			}
+		}
 	}
+	if t.pending != nil {
+		t.ask(r)
+	}
+	if r.Dialect == acpDialect && len(t.runs[r].turns) == 0 {
+		t.keptNotes(r, r.Events, "")
+	}
+	t.compact(time.Time{})
+	t.end(true)
+	t.send()
+}
+
+// messageBlocks makes the content blocks of a message.
+func (t *trace) messageBlocks(u *unit) (l [][]byte) {
+	if u.run.Dialect == acpDialect {
+		if content := elements(parse(t.message(u.ref)).get("content")); content != nil {
+			for _, block := range content {
+				l = append(l, block)
+			}
+			return l
+		}
+	}
+	for k := range u.parts {
+		if b := t.block(&u.parts[k], true); b != nil {
+			l = append(l, b)
+		}
+	}
+	return l
+}
+
+// ask writes the request of a prompt of r with the messages that have none. Without any, something else began the
+// stretch.
+func (t *trace) ask(r *session.Run) {
+	m := startOf(&r.Span)
+	switch u := t.pendingOf; {
+	case t.pending == nil:
+	case u.turn != nil && u.turn.Index > 0:
+		m = startOf(&u.turn.Span)
+	case u.turn == nil && u.at > r.Start.UnixMilli():
+		m.at = time.UnixMilli(u.at)
+	}
+	t.open = &prompt{run: r, moment: m}
+	var meta []byte
+	if r.Dialect == acpDialect {
+		if meta = t.runValue(r, spans.ListMetadata, r.Metadata); parse(meta) == nil {
+			meta = nil
+		}
+	} else if t.pending == nil {
+		meta = fields(extensionKey, fields("no_message", true))
+	}
+	params := fields("sessionId", &t.s.ID, "prompt", list(t.pending), "_meta", meta)
+	t.pending = nil
+	t.send()
+	t.queue = append(t.queue, wire{moment: m, dir: toAgent, method: "session/prompt", params: params,
+		reply: "session/prompt"})
+	t.send()
+}
+
+// end answers the open prompt; final: its run ends with it. A run of which no end was seen gets no answer.
+func (t *trace) end(final bool) {
+	p := t.open
+	if p == nil {
+		return
+	}
+	t.open = nil
+	t.send()
+	m := wire{moment: p.moment, dir: toClient, reply: "session/prompt"}
+	if final {
+		if p.run.End.IsZero() || p.run.Known != spans.KnownObserved {
+			delete(t.waiting[toAgent], m.reply)
+			return
+		}
+		m.moment = endOf(&p.run.Span)
+	}
+	fromACP := p.run.Dialect == acpDialect
+	switch reason, failed := stopOf(p, final); {
+	case p.error != nil:
+		m.error = p.error
+	case failed != "":
+		code := int64(internalError)
+		if n, err := strconv.ParseInt(p.run.StatusWord, 10, 32); err == nil && fromACP {
+			code = n
+		}
+		m.error = fields("code", &code, "message", failed)
+	default:
+		m.result = fields("stopReason", reason)
+	}
+	if final && p.run.Status == spans.RunStatusCancelled && !fromACP {
+		t.queue = append(t.queue, wire{moment: m.moment, dir: toAgent, method: "session/cancel",
+			params: fields("sessionId", &t.s.ID)})
+	}
+	t.queue = append(t.queue, m)
+	t.send()
+}
+
+// internalError is the code of an error that has none, and unknownError its message.
+const (
+	internalError = -32603
+	unknownError  = "internal error"
+)
+
+// stopOf returns ACP's stop reason of a stretch. failed is the error, for which it has none.
+func stopOf(p *prompt, final bool) (reason, failed string) {
+	r, reasons, turnError := p.run, []string{}, ""
+	if p.turn != nil {
+		turnError = p.turn.Error
+	}
+	if final {
+		switch r.Status {
+		case spans.RunStatusCancelled, spans.RunStatusAborted:
+			return "cancelled", ""
+		case spans.RunStatusRejected, spans.RunStatusVetoed:
+			return "refusal", ""
+		case spans.RunStatusError:
+			return "", cmp.Or(r.Error, turnError, unknownError)
+		}
+		reasons = append(reasons, r.StatusWord)
+	}
+	if p.turn != nil {
+		reasons = append(reasons, p.turn.StopReason)
+	}
+	for _, w := range reasons {
+		switch known := stopReasonOf(w); {
+		case known.phi == "error":
+			return "", cmp.Or(turnError, r.Error, unknownError)
+		case known.acp != "":
+			return known.acp, ""
+		}
+	}
+	return "end_turn", ""
 }

@@ -274,26 +274,30 @@ func TestACPWithoutContent(t *testing.T) {
 					t.Errorf("%s: %q is in the trace", capture, content)
 				}
 			}
-			var prompts, calls, over, questions int
+			var prompts, over, questions int
+			calls := map[string]bool{}
 			for _, l := range lines {
-				switch u := l.Message.Params.Update; {
+				u := l.Message.Params.Update
+				calls[u.ToolCallID] = u.ToolCallID != ""
+				switch {
 				case l.Message.Method == "session/prompt":
 					prompts++
 				case l.Message.Method == "session/request_permission":
 					questions++
-				case u.Status == "pending":
-					calls++
 				case u.ToolCallID != "" && (u.Status == "completed" || u.Status == "failed"):
 					over++
 				}
 			}
-			if prompts != 2 || calls != 4 || over != 4 || questions != 2 || len(missing) == 0 {
-				t.Errorf("%s: %d prompts, %d calls, %d over, %d questions, missing %v", capture, prompts, calls, over, questions,
+			delete(calls, "")
+			if prompts != 2 || len(calls) != 4 || over != 4 || questions != 2 || len(missing) == 0 {
+				t.Errorf("%s: %d prompts, %d calls, %d over, %d questions, missing %v", capture, prompts, len(calls), over, questions,
 					missing)
 			}
 		}
 	}
 }
+
+const twoMessages = "two messages without ids are one, where the trace has no message between them"
 
 // acpExceptions are the lines in which a trace differs from the capture, by what they hold and by scenario, with the
 // reason.
@@ -303,6 +307,8 @@ var acpExceptions = map[string]map[string]string{
 		".runs[0].end:": "the same", ".runs[0].turns[0].end:": "the same",
 		".runs[0].turns[0].tool_calls[0].end:": "the same: the call ends with its run",
 	},
+	"compaction": {".content[": twoMessages},
+	"messages":   {".content[": twoMessages},
 	"errors": {
 		".runs[2].turns[0].events[$/cancel_request]": "the request that is taken back has another id",
 		".runs[0].config":         "a session that was never opened had no folder, and no trace is of such a session",
@@ -347,7 +353,7 @@ func TestACPRoundTrip(t *testing.T) {
 				trace, missing := asTrace(t, &before, export.Options{})
 				checkTrace(t, trace)
 				for _, m := range missing {
-					if !strings.Contains(m.What, "_example.org/") {
+					if !strings.Contains(m.What, "_example.org/") && !strings.Contains(m.What, "$/cancel_request") {
 						t.Error(m)
 					}
 				}
@@ -360,7 +366,8 @@ func TestACPRoundTrip(t *testing.T) {
 					t.Errorf("session %s: -capture +trace:\n%s", before.ID, d)
 				}
 				again, _ := asTrace(t, &l[0], export.Options{})
-				if name != "errors" && name != "extensions" && !bytes.Equal(trace, again) { // which lost ids
+				lossy := []string{"errors", "extensions", "compaction", "messages"}
+				if !slices.Contains(lossy, name) && !bytes.Equal(trace, again) {
 					t.Errorf("session %s: the trace of the trace is another:\n%s", before.ID,
 						gocmp.Diff(strings.Split(string(trace), "\n"), strings.Split(string(again), "\n")))
 				}

@@ -13,7 +13,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// This file converts the parts of rows to messages of ACP.
+// This file writes what stands between a prompt and its response: pieces of replies, tool calls, questions, summaries.
 
 func textBlock(s string) []byte { return fields("type", "text", "text", &s) }
 
@@ -26,23 +26,29 @@ func linkBlock(uri, name, title, mediaType string) []byte {
 // and not of a reply.
 func (t *trace) block(p *builtPart, ofPrompt bool) []byte {
 	data := parse(p.data)
-	title := data.text("title")
+	title, name := data.text("title"), data.text("filename")
 	switch p.typ {
 	case "step-start":
 		return nil
 	case "text", "reasoning":
 		return textBlock(data.text("text"))
 	case "file", "reasoning-file":
-		return fileBlock(data.text("url"), data.text("mediaType"), data.text("filename"))
+		return fileBlock(data.text("url"), data.text("mediaType"), name)
 	case "source-url":
-		url := data.text("url")
-		return linkBlock(url, cmp.Or(title, url), title, "")
+		return linkBlock(data.text("url"), cmp.Or(title, data.text("url")), title, "")
 	case "source-document":
-		return linkBlock("urn:source:"+data.text("sourceId"), cmp.Or(data.text("filename"), title), title,
-			data.text("mediaType"))
+		return linkBlock("urn:source:"+data.text("sourceId"), cmp.Or(name, title), title, data.text("mediaType"))
 	case "file-ref", "directory-ref":
-		if b := t.refBlock(data.object("ref")); b != nil {
-			return b
+		ref := data.object("ref")
+		file, uri := ref.text("path"), cmp.Or(ref.text("url"), ref.text("uri"))
+		if uri == "" && path.IsAbs(path.Join(t.cwd, file)) && file != "" {
+			uri = "file://" + file
+			if !path.IsAbs(file) {
+				uri = "file://" + path.Join(t.cwd, file)
+			}
+		}
+		if uri != "" {
+			return linkBlock(uri, path.Base(cmp.Or(file, uri)), "", "")
 		}
 	}
 	if !ofPrompt || strings.HasPrefix(p.typ, "data-") {
@@ -65,21 +71,12 @@ func fileBlock(url, mediaType, name string) []byte {
 	return fields("type", "resource", "resource", fields("uri", "attachment:"+name, "blob", &data, "mimeType", &mediaType))
 }
 
-// refBlock makes the link to a file of the workspace.
-func (t *trace) refBlock(o object) []byte {
-	file, uri := o.text("path"), cmp.Or(o.text("url"), o.text("uri"))
-	switch {
-	case file == "" && uri == "":
-		return nil
-	case uri != "":
-	case path.IsAbs(file):
-		uri = "file://" + file
-	case t.cwd != "" && t.cwd != "/":
-		uri = "file://" + path.Join(t.cwd, file)
-	default:
-		uri = file
-	}
-	return linkBlock(uri, path.Base(cmp.Or(file, uri)), "", "")
+// piece is a piece of a reply: a chunk or a call.
+type piece struct {
+	kind, messageID string
+	content         []byte
+	call            func(moment)      // queues the messages of a call; nil: a chunk
+	span            *session.ToolCall // of a call; nil where it is not there
 }
 
 const (
@@ -87,13 +84,37 @@ const (
 	thoughtChunk = "agent_thought_chunk"
 )
 
-// piece is a piece of a reply: a chunk or a call.
-type piece struct {
-	kind, messageID string
-	content         []byte
-	joins           bool              // a chunk that is one piece with a neighbour of its kind
-	call            func(moment)      // queues the messages of a call; nil: a chunk
-	span            *session.ToolCall // of a call; nil where it is not there
+// step writes a turn, or a reply whose turn is not there.
+func (t *trace) step(u *unit, st *step) {
+	turn := st.turn
+	if turn == nil {
+		t.open.at = latest(t.open.at, st.at)
+		t.pieces(t.partPieces(u, st.parts, nil), t.open.moment, t.open.moment)
+		t.send()
+		return
+	}
+	t.compact(turn.Start)
+	t.send()
+	last := endOf(&turn.Span)
+	var first moment
+	if done := turn.Start.Add(time.Duration(turn.ModelCallNS)); turn.ModelCallNS > 0 && done.Before(last.at) {
+		last = moment{done, turn.Seq}
+	}
+	if turn.FirstChunkNS > 0 {
+		first = moment{turn.Start.Add(time.Duration(turn.FirstChunkNS)), turn.Seq}
+	}
+	if u.run.Dialect == acpDialect {
+		if turn.Index > 0 {
+			first = startOf(&turn.Span) // it begins with its first piece
+		}
+		t.pieces(t.keptPieces(u.run, turn), first, last)
+		t.keptMessages(u.run, turn)
+	} else {
+		t.pieces(t.partPieces(u, st.parts, turn.Permissions), first, last)
+	}
+	t.open.turn, t.open.moment = turn, moment{latest(t.open.at, turn.Start, turn.End), turn.EndSeq}
+	t.compact(latest(turn.Start, turn.End))
+	t.send()
 }
 
 // partPieces makes the pieces of the parts of a reply. decided are permission evaluations of its turn.
@@ -113,42 +134,37 @@ func (t *trace) partPieces(u *unit, parts []builtPart, decided []*session.Permis
 	return l
 }
 
-// pieces queues the messages of a reply. cuts are the times of messages that end a chunk without an id, in their order.
-func (t *trace) pieces(l []piece, x *places, cuts []moment) {
-	apart := func(i int) bool { // whether a message came between piece i and the one before it, which would be one
-		return i > 0 && i < len(l) && l[i-1].joins && l[i].joins && l[i-1].kind == l[i].kind
-	}
-	var chunks []int // in the queue
+// pieces queues the messages of a reply. The tree has the times of a turn, of its tool calls, of the model's answer
+// (last) and of its first piece, zero if that is not known: a piece came before the call that follows it, and before
+// the model was done.
+func (t *trace) pieces(l []piece, first, last moment) {
+	var prev *session.ToolCall
+	var at moment // of the latest chunk
 	for i, p := range l {
+		m := last
 		var next *session.ToolCall
 		for _, later := range l[i:] {
 			next = cmp.Or(next, later.span)
 		}
-		m := x.piece(next)
+		switch {
+		case prev != nil:
+			m = startOf(&prev.Span)
+		case next != nil && !next.Start.After(m.at):
+			m = startOf(&next.Span)
+		}
+		if i == 0 && !first.at.IsZero() && first.at.Before(m.at) {
+			m = first
+		}
 		if p.call != nil {
 			p.call(m)
-			x.prev = cmp.Or(p.span, x.prev)
+			prev = cmp.Or(p.span, prev)
 			continue
 		}
-		if apart(i) && len(cuts) > 0 {
-			if t.compare(m, cuts[0]) <= 0 {
-				m = moment{cuts[0].at, cuts[0].seq + 1}
-			}
-			cuts = cuts[1:]
+		if t.compare(m, at) < 0 {
+			m = at
 		}
-		if apart(i + 1) {
-			cuts = slices.DeleteFunc(cuts, func(cut moment) bool { return cut.at.Before(x.begun) })
-			if len(cuts) > 0 && t.compare(m, cuts[0]) > 0 {
-				m = cuts[0]
-			}
-		}
-		chunks = append(chunks, len(t.queue))
+		at = m
 		t.push(m, p.kind, "messageId", p.messageID, "content", p.content)
-	}
-	for k := len(chunks) - 2; k >= 0; k-- { // none came after the one that follows it
-		if m, after := &t.queue[chunks[k]], &t.queue[chunks[k+1]]; t.compare(m.moment, after.moment) > 0 {
-			m.moment = after.moment
-		}
 	}
 }
 
@@ -176,18 +192,19 @@ func (t *trace) tool(u *unit, p *builtPart, decided []*session.Permission, m mom
 	end, c := m, p.call
 	if c != nil {
 		m, end = startOf(&c.Span), endOf(&c.Span)
+		decided = append(slices.Clone(decided), c.Permissions...)
 	}
 	begun := m
-	approval := data.object("approval")
-	questions := t.questions(u.run, p, approval, decided, m.at, end.at)
+	questions := slices.DeleteFunc(slices.Clone(decided), func(x *session.Permission) bool {
+		return x.CallID != p.callID || p.callID == "" || !asked(u.run, x)
+	})
 	for _, q := range questions { // a question comes after its call
 		if first := askedAt(q); first.Before(m.at) {
 			m.at = first
 		}
 	}
-	input := valueOf(data.get("input")) // null is an unknown one
 	t.push(m, "tool_call", "toolCallId", id, "title", name, "name", name, "kind", cmp.Or(toolKinds[name], "other"),
-		"status", "pending", "rawInput", input)
+		"status", "pending", "rawInput", valueOf(data.get("input"))) // null is an unknown one
 	for _, q := range questions {
 		t.question(u.run, id, q, q.Seq)
 		if isAnswered(q) {
@@ -198,12 +215,13 @@ func (t *trace) tool(u *unit, p *builtPart, decided []*session.Permission, m mom
 	if p.state == "output-available" || p.state == "output-error" || p.state == "input-available" && c != nil {
 		t.status(begun, id, "in_progress")
 	}
+	approval := data.object("approval")
 	switch p.state {
 	case "output-available":
 		output := unwrapped(data.get("output"))
 		var content []byte
 		if output != nil {
-			content = list([][]byte{fields("type", "content", "content", textBlock(outputText(output)))})
+			content = toolContent(cmp.Or(outputText(output), " "))
 		}
 		t.status(end, id, "completed", "content", content, "rawOutput", output)
 	case "output-error", "output-denied", "approval-responded":
@@ -241,42 +259,11 @@ func outputText(output []byte) string {
 	return message.JoinText(parts, false)
 }
 
-// asked reports whether an evaluation asked the client: a client does not see a decision of the loop's own.
-func asked(x *session.Permission) bool {
-	return !x.Derived && (x.Options != nil || x.Outcome != "" || x.Action == spans.ActionAsk)
-}
-
-// questions returns the questions about a call: its evaluations, those of its turn, and the approval that the guide
-// keeps in a part.
-func (t *trace) questions(r *session.Run, p *builtPart, approval object, decided []*session.Permission,
-	at, end time.Time,
-) (l []*session.Permission) {
-	kept := len(approval) > 0 && r.Recording == spans.RecordingLedger || strings.HasPrefix(p.state, "approval-")
-	var all []*session.Permission
-	for _, x := range decided {
-		if x.CallID == p.callID && p.callID != "" {
-			all = append(all, x)
-		}
-	}
-	if p.call != nil {
-		all = append(all, p.call.Permissions...)
-	}
-	for _, x := range all {
-		if asked(x) || kept && !x.Derived {
-			l = append(l, x)
-		}
-	}
-	if len(l) > 0 || !kept {
-		return l
-	}
-	q := &session.Permission{Span: session.Span{Start: at, End: end}, Action: spans.ActionAsk}
-	switch string(approval.get("approved")) {
-	case "true":
-		q.Action = spans.ActionAllow
-	case "false":
-		q.Action = spans.ActionDeny
-	}
-	return append(l, q)
+// asked reports whether an evaluation asked the client: a client does not see a decision of the loop's own. All that a
+// ledger keeps were asked.
+func asked(r *session.Run, x *session.Permission) bool {
+	return !x.Derived && (x.Options != nil || x.Outcome != "" || x.Action == spans.ActionAsk ||
+		r.Recording == spans.RecordingLedger)
 }
 
 // askedAt returns when a question was asked.
@@ -331,7 +318,7 @@ func (t *trace) question(r *session.Run, callID string, x *session.Permission, s
 	m := wire{moment: endOf(&x.Span), dir: toAgent, reply: name}
 	switch {
 	case x.Outcome == "error" && r.Dialect == acpDialect:
-		m.error = fields("code", -32603, "message", cmp.Or(x.Reason, unknownError))
+		m.error = fields("code", internalError, "message", cmp.Or(x.Reason, unknownError))
 	case option != "":
 		m.result = fields("outcome", fields("outcome", "selected", "optionId", option))
 	default:
@@ -352,4 +339,27 @@ func offered(options []byte, option string) bool {
 		found = found || o.text("optionId") == option
 	}
 	return found && l != nil
+}
+
+// compact queues the summaries of the run at hand that were over by then, or with a zero time all, that were not
+// queued yet. A session from ACP keeps its own.
+func (t *trace) compact(by time.Time) {
+	for len(t.compactions) > 0 {
+		u := t.compactions[0]
+		c, end := u.compaction, endOf(&u.compaction.Span)
+		if !by.IsZero() && end.at.After(by) {
+			return
+		}
+		if t.compactions = t.compactions[1:]; u.run.Dialect == acpDialect {
+			continue
+		}
+		if end.at.After(c.Start) {
+			t.push(startOf(&c.Span), "compaction_update", "compactionId", u.id, "status", "in_progress")
+		}
+		var summary []byte
+		if s, ok := t.summary(u.run, nil, c); ok {
+			summary = list([][]byte{textBlock(s)})
+		}
+		t.push(end, "compaction_update", "compactionId", u.id, "status", "completed", "summary", summary)
+	}
 }
