@@ -12,7 +12,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -38,20 +37,6 @@ type Options struct {
 	// Since excludes sessions whose summaries say that nothing was seen since then. Sessions whose summaries are behind
 	// are copied. Zero excludes none.
 	Since time.Time
-	// Verify compares both sides at the end: every row and every block, byte for byte.
-	Verify bool
-	// Progress is called now and then, from the goroutine of Run, which waits for it; nil: not.
-	Progress func(Progress)
-}
-
-// Progress says how far a copy is.
-type Progress struct {
-	// Verifying says that sessions are being compared; before, they are being copied.
-	Verifying bool
-	// Done and Total count sessions. Total grows where a source is written to meanwhile.
-	Done, Total int
-	// Rows, Blocks and Bytes were written so far.
-	Rows, Blocks, Bytes int64
 }
 
 // Result says what a copy did. All of it holds also when Run fails.
@@ -67,21 +52,18 @@ type Result struct {
 	Moving []session.Key
 	// Refused are sessions of which the destination has a part or nothing, because of errors that wrap store.ErrData:
 	// it did not take them, or the source, whose file may be damaged, could not be read there.
-	Refused []Difference
-	// Verified were compared and are alike, Different are not.
-	Verified  int
-	Different []Difference
+	Refused []Refusal
 }
 
-// Difference is a session that is not the same on both sides, and what about it is not. It holds no content.
-type Difference struct {
+// Refusal is a session that is not copied, or not wholly, and the reason, which holds no content.
+type Refusal struct {
 	Session session.Key
-	What    string
+	Reason  string
 }
 
 // Run copies sessions from src to dst, whose summaries are current afterwards. It holds no more than a batch, and of a
 // session at hand its row keys and block ids (about 100 bytes each) where the destination has it already; projecting
-// and comparing hold its rows, without bodies. Both stores may be read and written meanwhile: what comes to the source
+// holds its rows, without bodies. Both stores may be read and written meanwhile: what comes to the source
 // while Run is at work is copied too, in a few passes. An error ends it (that of ctx too); running it again goes on.
 func Run(ctx context.Context, src, dst store.Store, o Options) (Result, error) {
 	c := &copier{src: src, dst: dst, o: o, marks: map[session.Key]store.Revision{}, refused: map[session.Key]bool{}}
@@ -98,8 +80,6 @@ type copier struct {
 
 	marks   map[session.Key]store.Revision // of the source, when what was copied of a session was read
 	refused map[session.Key]bool
-	total   int
-	done    int
 	buf     []byte
 }
 
@@ -116,8 +96,6 @@ func (c *copier) run(ctx context.Context) error {
 		if len(todo) == 0 {
 			break
 		}
-		c.total += len(todo)
-		c.progress(false)
 		for _, k := range todo {
 			err := c.session(ctx, k)
 			if errors.Is(err, store.ErrData) { // what was copied of it stays, and the others are copied
@@ -127,8 +105,6 @@ func (c *copier) run(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("session %q: %w", k.ID, err)
 			}
-			c.done++
-			c.progress(false)
 		}
 	}
 	// Also those that an interrupted run left without a summary.
@@ -137,9 +113,6 @@ func (c *copier) run(ctx context.Context) error {
 	}
 	c.res.Sessions = len(c.marks)
 	c.res.Same = c.res.Sessions - c.res.Copied - len(c.res.Refused)
-	if c.o.Verify {
-		return c.verify(ctx)
-	}
 	return nil
 }
 
@@ -271,7 +244,6 @@ func (w *writer) flush(ctx context.Context) error {
 	w.c.res.Blocks += int64(len(w.batch.Blocks))
 	w.c.res.Bytes += int64(w.bytes)
 	w.batch, w.bytes = session.Batch{Rows: w.batch.Rows[:0], Blocks: w.batch.Blocks[:0]}, 0
-	w.c.progress(false)
 	return nil
 }
 
@@ -280,7 +252,7 @@ func (c *copier) refuse(k session.Key, err error) {
 	if !c.refused[k] {
 		c.refused[k] = true
 		c.marks[k] = 0
-		c.res.Refused = append(c.res.Refused, Difference{k, err.Error()})
+		c.res.Refused = append(c.res.Refused, Refusal{k, err.Error()})
 	}
 }
 
@@ -335,74 +307,4 @@ func (c *copier) finish(ctx context.Context, k session.Key, mark store.Revision,
 		c.res.Copied++
 	}
 	return nil
-}
-
-func (c *copier) progress(verifying bool) {
-	if c.o.Progress != nil {
-		c.o.Progress(Progress{verifying, c.done, c.total, c.res.Rows, c.res.Blocks, c.res.Bytes})
-	}
-}
-
-// verify compares what was copied.
-func (c *copier) verify(ctx context.Context) error {
-	c.done, c.total = 0, len(c.marks)
-	for _, k := range slices.SortedFunc(maps.Keys(c.marks), func(a, b session.Key) int {
-		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.ID, b.ID))
-	}) {
-		if !slices.Contains(c.res.Moving, k) && !c.refused[k] {
-			if err := c.compare(ctx, k); err != nil {
-				return fmt.Errorf("session %q: %w", k.ID, err)
-			}
-		}
-		c.done++
-		c.progress(true)
-	}
-	return nil
-}
-
-// compare compares a session as both sides have it. One that moves meanwhile on the source is no difference.
-func (c *copier) compare(ctx context.Context, k session.Key) error {
-	a, err := c.index(ctx, c.src, k)
-	if err != nil {
-		return err
-	}
-	b, err := c.index(ctx, c.dst, k)
-	if err != nil {
-		return err
-	}
-	rows, blocks := differ("rows", a.rows, b.rows), differ("blocks", a.blocks, b.blocks)
-	if rows+blocks == "" {
-		c.res.Verified++
-		return nil
-	}
-	switch mark, err := c.src.Revision(ctx, k); {
-	case errors.Is(err, store.ErrNotFound):
-		c.res.Gone++
-	case err != nil:
-		return err
-	case mark != c.marks[k]:
-		c.res.Moving = append(c.res.Moving, k)
-	default:
-		c.res.Different = append(c.res.Different, Difference{k, cmp.Or(rows, blocks)})
-	}
-	return nil
-}
-
-// differ says how many rows or blocks are not the same; empty when all are.
-func differ[K, V comparable](what string, a, b map[K]V) string {
-	missing, different := 0, 0
-	for k, v := range a {
-		switch other, ok := b[k]; {
-		case !ok:
-			missing++
-		case other != v:
-			different++
-		}
-	}
-	more := len(b) + missing - len(a)
-	if missing+different+more == 0 {
-		return ""
-	}
-	return fmt.Sprintf("of %d %s %d are missing, %d differ, and %d are not from there", len(a), what, missing, different,
-		more)
 }
