@@ -65,6 +65,8 @@ type TurnFigures struct {
 	// RequestMessages and RequestBytes are the size of the last request of the turn.
 	RequestMessages, RequestBytes Opt[int64]
 	ToolCalls                     int64
+	// Trace is the id of the run's trace, in hexadecimal.
+	Trace string
 }
 
 // ToolCallFigures are the numbers of one tool call. Turn is unknown if it is outside any turn. See TurnFigures for the
@@ -138,7 +140,7 @@ func FiguresOf(s *Session) Figures {
 				Agent: agent, Provider: cmp.Or(t.Provider, r.Provider), Model: model, ResponseModel: t.Answered,
 				StopReason: t.StopReason, Failed: t.Failed, ErrorType: string(t.ErrorType), Attempts: positive(t.Attempts),
 				Currency: t.Currency, RequestMessages: positive(t.RequestMessages), RequestBytes: positive(t.RequestBytes),
-				ToolCalls: int64(len(t.ToolCalls)), Purpose: string(t.Purpose),
+				ToolCalls: int64(len(t.ToolCalls)), Purpose: string(t.Purpose), Trace: r.TraceID,
 			}
 			if u := t.Usage; t.UsageTold() {
 				x.Input, x.Output, x.Reasoning = Some(u.Input), Some(u.Output), Some(u.Reasoning)

@@ -45,7 +45,7 @@ var (
 	TurnTable = newFigureTable("turns", "Turns", `run run_start_ns turn start_ns end_ns model_call_ns first_chunk_ns
 		agent provider model response_model stop_reason failed error_type attempts
 		input output reasoning cache_read cache_write lower_bound purpose
-		cost currency request_messages request_bytes tool_calls`)
+		cost currency request_messages request_bytes tool_calls trace`)
 	ToolCallTable = newFigureTable("tool_calls", "ToolCalls",
 		`run run_start_ns turn call start_ns end_ns agent model tool outcome failed`)
 	CompactionTable = newFigureTable("compactions", "Compactions",

@@ -139,8 +139,7 @@ func (w *putter) row(r *session.Row) error {
 	}
 	b := appendI64(appendString(appendString(w.rows, r.Session.Tenant), r.Session.ID), r.Start)
 	b = append(append(append(b, r.Span[:]...), r.Trace[:]...), content[:8]...)
-	b = appendI64(append(b, byte(r.Kind), known(r.Known)), r.End)
-	b = appendI64(appendString(b, r.Run), r.RunStart)
+	b = appendI64(append(b, known(r.Known)), r.End)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(w.canonical)))
 	w.rows = w.put(appendString(b, w.canonical))
 	return nil

@@ -17,7 +17,7 @@ import (
 )
 
 // Version is the schema that this package writes.
-const Version = 7
+const Version = 8
 
 // oldest is the first major version of servers that the statements of this package are for.
 const oldest = 24
@@ -67,8 +67,7 @@ const rowPartition = "if(start_ns < 1577836800000000000 OR start_ns >= 284014080
 // putColumns say which Put a row is of: writer and n, see putter. at is the clock of who put it, in unix nanoseconds.
 var putColumns = []column{{"writer", unsigned}, {"n", unsigned}, {"at", unsigned}}
 
-// rowColumns are those of rows. kind, run and run_start_ns are there for SQL; canonical holds everything
-// (backend/session/README.md).
+// rowColumns are those of rows; canonical holds everything (backend/session/README.md).
 var rowColumns = slices.Concat([]column{
 	{"tenant", words},
 	{"session", text},
@@ -76,11 +75,8 @@ var rowColumns = slices.Concat([]column{
 	{"span", "FixedString(8)"},
 	{"trace", "FixedString(16)" + zstd},
 	{"content", "UInt64"},            // the first 8 bytes of the SHA-256 of canonical; of live rows 0
-	{"kind", "UInt8" + zstd},         // 1 run, 2 turn, 3 compaction, 4 permission evaluation, 5 tool call, 6 payload, 7 foreign
 	{"known", "UInt8" + zstd},        // 0 live, 1 closed, 2 observed
 	{"end_ns", "Int64" + deltaZSTD},  //
-	{"run", text},                    //
-	{"run_start_ns", integer},        //
 	{"bytes", "UInt32" + zstd},       // of canonical
 	{"canonical", text}}, putColumns) //
 

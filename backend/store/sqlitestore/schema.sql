@@ -19,19 +19,16 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_by_last ON sessions (tenant, last_ns DESC, id);
 CREATE INDEX sessions_dirty ON sessions (mark) WHERE mark > projected;
 
--- One row per span, the newest copy of one that is open. The columns kind, run and run_start_ns are there for SQL; canonical holds everything (backend/session/README.md):
--- canonical bytes as they are (the first byte is 1) or compressed with the dictionary rows.dict2: behind a byte 2 as an S2 block, behind a
+-- One row per span, the newest copy of one that is open. The other columns are the key and what decides which copy stays; canonical holds
+-- everything (backend/session/README.md): canonical bytes as they are (the first byte is 1) or compressed with the dictionary rows.dict2: behind a byte 2 as an S2 block, behind a
 -- byte 3 as a zstd frame.
 CREATE TABLE rows (
-  session      INTEGER NOT NULL,
-  span         BLOB NOT NULL,
-  trace        BLOB NOT NULL,
-  kind         INTEGER NOT NULL, -- 1 run, 2 turn, 3 compaction, 4 permission evaluation, 5 tool call, 6 payload, 7 foreign
-  known        INTEGER NOT NULL, -- 0 live, 1 closed, 2 observed
-  end_ns       INTEGER NOT NULL,
-  run          TEXT NOT NULL,
-  run_start_ns INTEGER NOT NULL,
-  canonical    BLOB NOT NULL,
+  session   INTEGER NOT NULL,
+  span      BLOB NOT NULL,
+  trace     BLOB NOT NULL,
+  known     INTEGER NOT NULL, -- 0 live, 1 closed, 2 observed
+  end_ns    INTEGER NOT NULL,
+  canonical BLOB NOT NULL,
   PRIMARY KEY (session, span, trace)
 ) STRICT;
 
@@ -139,7 +136,8 @@ CREATE TABLE turns (
   currency         TEXT,
   request_messages INTEGER,
   request_bytes    INTEGER,
-  tool_calls       INTEGER NOT NULL
+  tool_calls       INTEGER NOT NULL,
+  trace            TEXT              -- of the run, in hexadecimal
 ) STRICT;
 CREATE INDEX turns_by_session ON turns (session);
 CREATE INDEX turns_by_start ON turns (start_ns);

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -20,25 +21,27 @@ const checkEvery = 256
 type statements struct {
 	all []*sql.Stmt
 
-	mark, session, grow, trace, row, block, newest, pack *sql.Stmt
+	mark, session, grow, trace, row, rows, block, newest, pack *sql.Stmt
 }
 
 // columns of rows, in the order in which appendArgs gives them.
-var columns = []string{
-	"session", "span", "trace", "kind", "known", "end_ns", "run", "run_start_ns", "canonical",
-}
+var columns = []string{"session", "span", "trace", "known", "end_ns", "canonical"}
+
+// rowsAtOnce is how many rows of a session one statement inserts, where there are as many.
+const rowsAtOnce = 16
 
 // keyColumns is how many of columns are the primary key.
 const keyColumns = 3
 
-// insertRow keeps the row that session.Supersedes prefers: blobs compare as Go compares bytes. Canonical bytes are
-// unpacked only where all before them is equal.
-func insertRow() string {
+// insertRows inserts n rows. Of two with one key it keeps the row that session.Supersedes prefers: blobs compare as Go
+// compares bytes. Canonical bytes are unpacked only where all before them is equal.
+func insertRows(n int) string {
 	var set []string
 	for _, c := range columns[keyColumns:] {
 		set = append(set, c+"=excluded."+c)
 	}
-	return "INSERT INTO rows (" + strings.Join(columns, ",") + ") VALUES (?" + strings.Repeat(",?", len(columns)-1) + ")" +
+	values := "(?" + strings.Repeat(",?", len(columns)-1) + ")"
+	return "INSERT INTO rows (" + strings.Join(columns, ",") + ") VALUES " + values + strings.Repeat(","+values, n-1) +
 		" ON CONFLICT DO UPDATE SET " + strings.Join(set, ",") +
 		" WHERE (excluded.known, excluded.end_ns) > (rows.known, rows.end_ns)" +
 		" OR (excluded.known, excluded.end_ns) = (rows.known, rows.end_ns)" +
@@ -58,7 +61,8 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 			ON CONFLICT DO UPDATE SET mark = excluded.mark RETURNING session`},
 		{&s.grow, `UPDATE sessions SET bytes = ifnull(bytes, 0) + ? WHERE session = ?`},
 		{&s.trace, `INSERT INTO session_traces (trace, session) VALUES (?, ?) ON CONFLICT DO NOTHING`},
-		{&s.row, insertRow()},
+		{&s.row, insertRows(1)},
+		{&s.rows, insertRows(rowsAtOnce)},
 		{&s.block, `INSERT INTO blocks (session, id, size, pack, start, length) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT DO UPDATE
 			SET size = excluded.size, pack = excluded.pack, start = excluded.start, length = excluded.length
@@ -104,13 +108,8 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 		if err := s.stmts.mark.QueryRowContext(inner).Scan(&w.mark); err != nil {
 			return err
 		}
-		for i := range b.Rows {
-			if i%checkEvery == 0 && ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if err := w.row(i, &b.Rows[i]); err != nil {
-				return fmt.Errorf("row %d: %w", i, err)
-			}
+		if err := w.rows(ctx, b.Rows); err != nil {
+			return err
 		}
 		for i := range b.Blocks {
 			if i%checkEvery == 0 && ctx.Err() != nil {
@@ -142,8 +141,9 @@ type preparedRow struct {
 
 // prepare encodes rows before the writing connection is taken: writers take turns with it, and encoding needs no turn.
 // It fails with store.ErrData for rows that are too large.
-func prepare(ctx context.Context, b session.Batch) (rows []preparedRow, err error) {
+func prepare(ctx context.Context, b session.Batch) ([]preparedRow, error) {
 	var packed, canonical []byte
+	rows := make([]preparedRow, 0, len(b.Rows))
 	for i := range b.Rows {
 		if i%checkEvery == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -232,25 +232,61 @@ func (w *putter) trace(t sessionTrace) error {
 	return err
 }
 
-func (w *putter) row(i int, r *session.Row) error {
-	t, err := w.session(r.Session)
-	if err != nil {
-		return err
+// rows inserts rows session by session, until ctx ends.
+func (w *putter) rows(ctx context.Context, rows []session.Row) error {
+	list := make([]ofSession, len(rows))
+	for i := range rows {
+		t, err := w.session(rows[i].Session)
+		if err != nil {
+			return fmt.Errorf("row %d: %w", i, err)
+		}
+		list[i] = ofSession{i, t}
 	}
-	if err := w.trace(sessionTrace{r.Trace, t.id}); err != nil {
-		return err
-	}
-	w.args = appendArgs(w.args[:0], r, t.id, w.prepared[i].packed)
-	res, err := w.stmts.row.ExecContext(w.ctx, w.args...)
-	if err != nil {
-		return err
-	}
-	if n, err := res.RowsAffected(); err != nil {
-		return err
-	} else if n > 0 {
-		t.bytes += w.prepared[i].size
+	slices.SortStableFunc(list, func(a, b ofSession) int { return cmp.Compare(a.session.id, b.session.id) })
+	for n := 0; len(list) > 0; list = list[n:] {
+		for n = 1; n < min(len(list), rowsAtOnce) && list[n].session == list[0].session; n++ {
+		}
+		if n < rowsAtOnce {
+			n = 1
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := w.insert(rows, list[:n]); err != nil {
+			return fmt.Errorf("row %d: %w", list[0].row, err)
+		}
 	}
 	return nil
+}
+
+// ofSession is the index of a row, and its session.
+type ofSession struct {
+	row     int
+	session *touched
+}
+
+// insert inserts one row, or rowsAtOnce of one session.
+func (w *putter) insert(rows []session.Row, list []ofSession) error {
+	t, size := list[0].session, 0
+	w.args = w.args[:0]
+	for _, x := range list {
+		if err := w.trace(sessionTrace{rows[x.row].Trace, t.id}); err != nil {
+			return err
+		}
+		w.args = appendArgs(w.args, &rows[x.row], t.id, w.prepared[x.row].packed)
+		size += w.prepared[x.row].size
+	}
+	stmt := w.stmts.row
+	if len(list) > 1 {
+		stmt = w.stmts.rows
+	}
+	res, err := stmt.ExecContext(w.ctx, w.args...)
+	if err != nil {
+		return err
+	}
+	kept, err := res.RowsAffected()
+	t.bytes += size * int(kept) / len(list)
+	return err
 }
 
 // appendArgs appends the values of columns.
@@ -262,7 +298,7 @@ func appendArgs(args []any, r *session.Row, id int64, canonical []byte) []any {
 	case spans.KnownClosed:
 		known = 1
 	}
-	return append(args, id, r.Span[:], r.Trace[:], int64(r.Kind), known, r.End, r.Run, r.RunStart, canonical)
+	return append(args, id, r.Span[:], r.Trace[:], known, r.End, canonical)
 }
 
 func (w *putter) block(b *session.Block) error {

@@ -25,7 +25,7 @@ func FiguresFor(k session.Key, n int) session.Figures {
 			StopReason: "tool_use", Failed: true, ErrorType: "rate_limit", Attempts: num(2),
 			Input: num(1000), Output: num(200), Reasoning: num(0), CacheRead: num(900), CacheWrite: num(50),
 			Cost: session.Some(0.0125), Currency: "USD",
-			RequestMessages: num(3), RequestBytes: num(1 << 40), ToolCalls: 2,
+			RequestMessages: num(3), RequestBytes: num(1 << 40), ToolCalls: 2, Trace: "00000000000000000000000000000009",
 		}},
 		ToolCalls: []session.ToolCallFigures{
 			{Session: k.ID, Run: "r", RunStart: figureStart, Turn: num(0), Call: "c1", Start: figureStart + 2,

@@ -271,7 +271,7 @@ func TestCheckSees(t *testing.T) {
 	db := look(t, path)
 	defer db.Close()
 	for _, query := range []string{
-		"DELETE FROM rows WHERE rowid = (SELECT min(rowid) FROM rows WHERE kind = 2)",
+		"DELETE FROM rows WHERE rowid = (SELECT min(rowid) FROM rows)",
 		"DELETE FROM packs WHERE session = (SELECT max(session) FROM packs)",
 	} {
 		if _, err := db.ExecContext(t.Context(), query); err != nil {

@@ -18,11 +18,8 @@ CREATE TABLE IF NOT EXISTS `db`.`rows_local` ON CLUSTER `c` (
   `span` FixedString(8),
   `trace` FixedString(16) CODEC(ZSTD(1)),
   `content` UInt64,
-  `kind` UInt8 CODEC(ZSTD(1)),
   `known` UInt8 CODEC(ZSTD(1)),
   `end_ns` Int64 CODEC(Delta, ZSTD(1)),
-  `run` String CODEC(ZSTD(1)),
-  `run_start_ns` Int64 CODEC(ZSTD(1)),
   `bytes` UInt32 CODEC(ZSTD(1)),
   `canonical` String CODEC(ZSTD(1)),
   `writer` UInt64 CODEC(ZSTD(1)),
@@ -177,6 +174,7 @@ CREATE TABLE IF NOT EXISTS `db`.`turns_raw_local` ON CLUSTER `c` (
   `request_messages` Nullable(Int64) CODEC(ZSTD(1)),
   `request_bytes` Nullable(Int64) CODEC(ZSTD(1)),
   `tool_calls` Int64 CODEC(ZSTD(1)),
+  `trace` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
   INDEX by_start start_ns TYPE minmax GRANULARITY 1)
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/turns_raw/{shard}', '{replica}', mark)
 ORDER BY (tenant, session, number)
@@ -273,7 +271,7 @@ ENGINE = Distributed(
   `permission_evaluations_raw_local`, cityHash64(tenant, session));
 
 CREATE VIEW IF NOT EXISTS `db`.`turns` ON CLUSTER `c`
-AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`model_call_ns` AS `model_call_ns`, f.`first_chunk_ns` AS `first_chunk_ns`, f.`agent` AS `agent`, f.`provider` AS `provider`, f.`model` AS `model`, f.`response_model` AS `response_model`, f.`stop_reason` AS `stop_reason`, f.`failed` AS `failed`, f.`error_type` AS `error_type`, f.`attempts` AS `attempts`, f.`input` AS `input`, f.`output` AS `output`, f.`reasoning` AS `reasoning`, f.`cache_read` AS `cache_read`, f.`cache_write` AS `cache_write`, f.`lower_bound` AS `lower_bound`, f.`purpose` AS `purpose`, f.`cost` AS `cost`, f.`currency` AS `currency`, f.`request_messages` AS `request_messages`, f.`request_bytes` AS `request_bytes`, f.`tool_calls` AS `tool_calls`
+AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`model_call_ns` AS `model_call_ns`, f.`first_chunk_ns` AS `first_chunk_ns`, f.`agent` AS `agent`, f.`provider` AS `provider`, f.`model` AS `model`, f.`response_model` AS `response_model`, f.`stop_reason` AS `stop_reason`, f.`failed` AS `failed`, f.`error_type` AS `error_type`, f.`attempts` AS `attempts`, f.`input` AS `input`, f.`output` AS `output`, f.`reasoning` AS `reasoning`, f.`cache_read` AS `cache_read`, f.`cache_write` AS `cache_write`, f.`lower_bound` AS `lower_bound`, f.`purpose` AS `purpose`, f.`cost` AS `cost`, f.`currency` AS `currency`, f.`request_messages` AS `request_messages`, f.`request_bytes` AS `request_bytes`, f.`tool_calls` AS `tool_calls`, f.`trace` AS `trace`
 FROM (SELECT *
 FROM `db`.`turns_raw` FINAL) AS f GLOBAL INNER JOIN (SELECT tenant, session, mark
 FROM `db`.`summaries` FINAL
