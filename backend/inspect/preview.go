@@ -2,11 +2,12 @@ package inspect
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
@@ -51,10 +52,8 @@ func sayings(body string) []saying {
 
 // resultText returns a tool result in one line: its texts, or its JSON.
 func resultText(body string) string {
-	fields, ok := members(body)
-	isMessage := slices.ContainsFunc(fields, func(m member) bool { return m.name == "content" })
 	var texts []string
-	if ok && isMessage { // else what members it has are its own
+	if fields(body).Has("content") { // else what members it has are its own
 		for _, s := range sayings(body) {
 			texts = append(texts, s.text)
 		}
@@ -67,50 +66,42 @@ func resultText(body string) string {
 
 // argsText returns arguments as they would stand between the parentheses of a call: name: value, name: value.
 func argsText(body string) string {
-	fields, ok := members(body)
-	if !ok || len(body) > maxScan { // of a long one members finds the first only
+	o := fields(body)
+	if o == nil || len(body) > maxScan { // of a long one the beginning is enough
 		return valueText([]byte(body))
 	}
 	var out []string
-	for _, f := range fields {
-		out = append(out, f.name+": "+valueText(f.value))
+	for name, value := range o.All() {
+		out = append(out, name+": "+valueText(value))
 	}
 	return strings.Join(out, ", ")
 }
 
 // eventText returns an event in words, without its address.
 func eventText(body string) string {
-	fields, ok := members(body)
-	if !ok {
+	o := fields(body)
+	if o == nil {
 		return valueText([]byte(body))
 	}
-	fields = slices.DeleteFunc(fields, func(f member) bool {
-		switch f.name {
-		case "type", "session_id", "loop_id", "agent_id", "turn_index", "tool_call_id", "tool_name", "timestamp":
-			return true
-		}
-		return false
-	})
-	if len(fields) == 1 {
-		return resultText(string(fields[0].value))
-	}
 	var out []string
-	for _, f := range fields {
-		text := valueText(f.value)
-		if said := saidText(f.value); said != "" {
-			text = said
-		} else if words := usageText(f); words != "" {
-			text = words
+	last := ""
+	for name, value := range o.All() {
+		switch name {
+		case "type", "session_id", "loop_id", "agent_id", "turn_index", "tool_call_id", "tool_name", "timestamp":
+			continue
 		}
-		out = append(out, f.name+": "+text)
+		last = string(value)
+		out = append(out, name+": "+cmp.Or(saidText(value), valueText(value)))
+	}
+	if len(out) == 1 {
+		return resultText(last)
 	}
 	return strings.Join(out, ", ")
 }
 
 // saidText returns what a value that is a message says, its calls by name; empty of any other.
 func saidText(value []byte) string {
-	var head struct{ Role string }
-	if json.Unmarshal(value, &head) != nil || head.Role == "" {
+	if fields(string(value)).Text("role") == "" {
 		return ""
 	}
 	var out []string
@@ -125,39 +116,13 @@ func saidText(value []byte) string {
 	return strings.Join(out, " ")
 }
 
-// usageText returns a member of an event that has tokens in words; empty for any other.
-func usageText(f member) string {
-	var u struct {
-		session.Usage
-		Input  *int64 `json:"input"`
-		Output *int64 `json:"output"`
+// fields reads a JSON object, nil for anything else.
+func fields(body string) *object.Object {
+	o, err := object.Parse([]byte(body))
+	if err != nil {
+		return nil
 	}
-	if f.name != "usage" || json.Unmarshal(f.value, &u) != nil || u.Input == nil || u.Output == nil {
-		return ""
-	}
-	u.Usage.Input, u.Usage.Output = *u.Input, *u.Output
-	return strings.Join(usageWords(u.Usage), separator)
-}
-
-type member struct {
-	name  string
-	value []byte
-}
-
-// members returns the first members of a JSON object, in their order; enough of them for a preview.
-func members(body string) ([]member, bool) {
-	c := rawjson.NewCursor([]byte(body), rawjson.MaxDepth)
-	if !c.Open('{') {
-		return nil, false
-	}
-	var out []member
-	for size := 0; size < maxScan && c.More('}'); {
-		m := member{name: string(c.Key())}
-		m.value = c.Value()
-		size += len(m.name) + len(m.value)
-		out = append(out, m)
-	}
-	return out, c.Err() == nil
+	return o
 }
 
 // valueText returns a JSON string as its text and anything else as compact JSON.
