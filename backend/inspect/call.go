@@ -11,15 +11,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// callLine is a call in a line: how it ended, its name, and its arguments if they are wanted.
-func callLine(v *CallView, name style, args bool) string {
-	line := callMark(v) + name.of(Clean(v.Name))
-	if args && v.Input != nil && v.Input.State == "" {
-		line += "(" + Clean(argsText(v.Input.Text)) + ")"
-	}
-	return line
-}
-
 // callMark returns the sign and the word of how a call ended.
 func callMark(v *CallView) string {
 	switch word, st := unfinished(v.State, &v.of.Span); {
@@ -30,10 +21,7 @@ func callMark(v *CallView) string {
 	case word != "":
 		return st.of("… " + word + " ")
 	}
-	if mark, ok := outcomeMarks[v.Outcome]; ok {
-		return mark
-	}
-	return yellow.of("? " + Clean(string(v.Outcome)) + " ")
+	return cmp.Or(outcomeMarks[v.Outcome], yellow.of("? "+Clean(string(v.Outcome))+" "))
 }
 
 var outcomeMarks = map[spans.Outcome]string{
@@ -44,16 +32,19 @@ var outcomeMarks = map[spans.Outcome]string{
 func (r *renderer) call(v *CallView) *node {
 	alone := r.o.Turn != nil
 	n := r.node(v.of.Span, fmt.Sprintf("call %q %d", v.ID, v.of.Ordinal))
-	n.call = Clean(v.Name) + prefixed(" ", Clean(v.ID))
-	if v.Input != nil && v.Input.State == "" {
-		n.call = Clean(v.Name) + "(" + ellipsis(Clean(argsText(v.Input.Text)), callTextArgs) + ")"
-	}
-	line := callLine(v, bold, !alone)
-	switch _, ok := r.text(v.Input); {
-	case ok && alone:
-		r.content(n, "args", dim, r.clean(argsText(v.Input.Text)))
-	case !ok && v.ID != "":
-		line += dim.of(" " + Clean(v.ID))
+	name := Clean(v.Name)
+	line := callMark(v) + bold.of(name)
+	n.call = name + prefixed(" ", Clean(v.ID))
+	if _, ok := r.text(v.Input); ok {
+		args := argsText(v.Input.Text)
+		n.call = name + "(" + ellipsis(Clean(args), callTextArgs) + ")"
+		if alone {
+			r.content(n, "args", dim, r.clean(args))
+		} else {
+			line += "(" + Clean(args) + ")"
+		}
+	} else {
+		line += dim.of(prefixed(" ", Clean(v.ID)))
 	}
 	n.head = []string{line}
 	if v.Truncated {
@@ -109,33 +100,26 @@ func used(u *session.Usage) string {
 	return "used " + strings.Join(usageWords(*u), ", ")
 }
 
-// compactionParts is a compaction in a line.
-func compactionParts(v *CompactionView) []string {
-	c := v.of
-	out := []string{magenta.of("◇ ") + bold.of("compaction"), Clean(string(v.Kind)),
-		fromTo(v.MessagesBefore, v.MessagesAfter, "message"), fromTo(v.TokensBefore, v.TokensAfter, "token"),
-		used(v.Usage)}
-	if c.RemovedTokens != nil {
-		out = append(out, Count(*c.RemovedTokens)+" tokens removed")
-	}
-	out = append(out, suffixed(some(len(c.Removed), "message"), " removed"))
-	if c.Runs != nil {
-		out = append(out, some(int(*c.Runs), "run"))
-	}
-	out = append(out, Clean(c.Category), Clean(c.Target))
-	switch {
-	case v.Applied != nil && !*v.Applied:
-		out = append(out, "not applied")
-	case c.Known == spans.KnownClosed:
-		out = append(out, "no end seen")
-	}
-	return append(out, Clean(v.Trigger))
-}
-
 func (r *renderer) compaction(v *CompactionView) *node {
 	c := v.of
 	n := r.node(c.Span, fmt.Sprint("compaction ", v.Kind, c.Start.UnixNano()))
-	n.head = compactionParts(v)
+	n.head = []string{magenta.of("◇ ") + bold.of("compaction"), Clean(string(v.Kind)),
+		fromTo(v.MessagesBefore, v.MessagesAfter, "message"), fromTo(v.TokensBefore, v.TokensAfter, "token"), used(v.Usage)}
+	if c.RemovedTokens != nil {
+		n.part(plainText, Count(*c.RemovedTokens)+" tokens removed")
+	}
+	n.part(plainText, suffixed(some(len(c.Removed), "message"), " removed"))
+	if c.Runs != nil {
+		n.part(plainText, some(int(*c.Runs), "run"))
+	}
+	n.head = append(n.head, Clean(c.Category), Clean(c.Target))
+	switch {
+	case v.Applied != nil && !*v.Applied:
+		n.part(plainText, "not applied")
+	case c.Known == spans.KnownClosed:
+		n.part(plainText, "no end seen")
+	}
+	n.part(plainText, Clean(v.Trigger))
 	if v.Reason != "" {
 		n.wrapped("reason", dim, Clean(v.Reason))
 	}
@@ -151,17 +135,15 @@ func (r *renderer) compaction(v *CompactionView) *node {
 func (r *renderer) permission(v *PermissionView) *node {
 	n := r.node(v.of.Span, fmt.Sprintf("permission %q %d", v.of.CallID, v.of.Ordinal))
 	n.over = r.over || !v.Waiting
-	n.head = []string{decisionStyle(v.Action).of(decisionMark(v.Action)) + permissionLine(v)}
+	st, mark := decisionStyle(v.Action), map[spans.Action]string{spans.ActionDeny: "⊘ ", spans.ActionAllow: "✓ "}[v.Action]
+	n.head = []string{
+		st.of(cmp.Or(mark, "? ")) + bold.of("permission ") + st.of(decision(v.Action)) + prefixed(" ", target(v.of)),
+	}
 	if text := permissionText(v); text != "" {
 		n.wrapped("reason", dim, text).end = true
 	}
 	r.findings(n, findings(v.of.Defects))
 	return n
-}
-
-// permissionLine is a decision in a few words.
-func permissionLine(v *PermissionView) string {
-	return bold.of("permission ") + decisionStyle(v.Action).of(decision(v.Action)) + prefixed(" ", target(v.of))
 }
 
 // target names what a decision is about: a tool, or the input of a user.
@@ -174,13 +156,9 @@ func target(q *session.Permission) string {
 
 func decision(a spans.Action) string { return cmp.Or(Clean(string(a)), "decided") }
 
-// decisionStyle and decisionMark are the look of a decision.
+// decisionStyle is the look of a decision.
 func decisionStyle(a spans.Action) style {
 	return cmp.Or(map[spans.Action]style{spans.ActionDeny: red, spans.ActionAllow: green}[a], yellow)
-}
-
-func decisionMark(a spans.Action) string {
-	return cmp.Or(map[spans.Action]string{spans.ActionDeny: "⊘ ", spans.ActionAllow: "✓ "}[a], "? ")
 }
 
 // permissionText says why a decision was made, by which rule, by whom, and how long it took.

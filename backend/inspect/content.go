@@ -127,48 +127,30 @@ func (r *renderer) findings(n *node, list []Finding) {
 	}
 }
 
-// rulesLine draws in one line of a run the rules of its calls, where they differ from those of the run before.
-func (r *renderer) rulesLine(n *node, p place) {
-	body, text := r.m.rules(p.run, p.run.Start)
-	lines := ""
+// rules draws the permission rules of a run at a time: a line each, or all in one line, unless that is the last one.
+func (r *renderer) rules(n *node, run *session.Run, at time.Time, each bool) {
+	var list []string
+	body, text := r.m.rules(run, at)
 	if body != nil {
-		list := ruleLines(body.Text)
-		text, lines = plural(len(list), "rule"), prefixed(separator, Clean(strings.Join(list, "; ")))
-		if r.said = true; len(list) == 0 {
-			text = noRules
+		r.said, list = true, ruleLines(body.Text)
+		if text = plural(len(list), "rule"); len(list) == 0 {
+			text = "none in force"
 		}
 	}
-	if text += ruleDigest(p.run) + lines; text != r.rules {
-		r.rules = text
-		n.line("rules", dim, text)
-	}
-}
-
-// noRules says that the rules are known, and there are none.
-const noRules = "none in force"
-
-func ruleDigest(run *session.Run) string {
-	return prefixed(separator+"digest ", Clean(prefix(run.RulesDigest, 8)))
-}
-
-// rulesInForce draws the rules of a turn.
-func (r *renderer) rulesInForce(n *node, v *TurnView) {
-	if v.Rules == nil {
-		n.line("rules", dim, v.RulesState+ruleDigest(v.of.run))
+	text += prefixed(separator+"digest ", Clean(prefix(run.RulesDigest, 8)))
+	if !each || len(list) == 0 {
+		if text += prefixed(separator, Clean(strings.Join(list, "; "))); each || text != r.shownRules {
+			n.line("rules", dim, text)
+		}
+		r.shownRules = text
 		return
 	}
-	r.said = true
-	lines := ruleLines(v.Rules.Text)
-	if len(lines) == 0 {
-		n.line("rules", dim, noRules)
-	}
 	label := "rules"
-	for i, line := range lines {
-		if i == maxRules {
-			n.line("", dim, "and "+plural(len(lines)-i, "more rule"))
-			break
-		}
+	for _, line := range list[:min(len(list), maxRules)] {
 		n.wrapped(label, dim, Clean(line))
 		label = ""
+	}
+	if more := len(list) - maxRules; more > 0 {
+		n.line("", dim, "and "+plural(more, "more rule"))
 	}
 }

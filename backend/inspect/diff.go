@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/otelagent/otelagent/backend/session/diff"
 )
@@ -126,8 +129,8 @@ func (v *diffView) header() {
 		if c.Repeats > 0 {
 			repeats = fmt.Sprintf(" (%d only as the one before)", c.Repeats)
 		}
-		v.field("turns", suffixed(some(c.Same, "turn"), " the same"), counted(c.Changed, "changed")+repeats,
-			counted(c.OnlyA, "only in a"), counted(c.OnlyB, "only in b"), counted(c.Unknown, "not all compared"))
+		v.field("turns", suffixed(some(c.Same, "turn"), " the same"), count(int64(c.Changed), "changed")+repeats,
+			count(int64(c.OnlyA), "only in a"), count(int64(c.OnlyB), "only in b"), count(int64(c.Unknown), "not all compared"))
 	}
 	v.first()
 	if len(v.Ignored) > 0 {
@@ -144,13 +147,6 @@ func (v *diffView) header() {
 		}
 		v.field([]string{"unknown", ""}[min(i, 1)], v.unknown(u), turns)
 	}
-}
-
-func counted(n int, what string) string {
-	if n == 0 {
-		return ""
-	}
-	return strings.TrimSuffix(strconv.Itoa(n)+" "+what, " ")
 }
 
 // first says where the two part.
@@ -200,11 +196,7 @@ func delta(name, unit string, a, b float64) string {
 }
 
 func signed(n float64) string {
-	short, _ := strconv.ParseFloat(strconv.FormatFloat(n, 'g', 6, 64), 64)
-	text := strconv.FormatFloat(short, 'f', -1, 64)
-	if n == float64(int64(n)) {
-		text = exact(int64(n))
-	}
+	text := humanize.Commaf(math.Round(n*1e6) / 1e6)
 	if n > 0 {
 		return "+" + text
 	}
@@ -236,12 +228,12 @@ func unknownParts(p *diff.Pair) (parts []diff.Part) {
 
 // messageCounts says how the messages of two requests differ.
 func messageCounts(p *diff.Pair) []string {
-	counts := map[string]int{}
+	counts := map[string]int64{}
 	for _, c := range p.Changes {
 		if c.A != nil || c.B != nil {
 			counts[c.Change]++
 		}
 	}
-	return []string{counted(counts["removed"], "only in a"), counted(counts["added"], "only in b"),
-		counted(counts["changed"], "changed"), counted(counts["moved"], "moved")}
+	return []string{count(counts["removed"], "only in a"), count(counts["added"], "only in b"),
+		count(counts["changed"], "changed"), count(counts["moved"], "moved")}
 }

@@ -74,22 +74,20 @@ func (r *renderer) header() {
 
 // counts returns the status of the session, and how much there is of it.
 func (r *renderer) counts() []string {
-	s := r.main.Session
-	turns, utility, inputs, compactions, calls := 0, 0, 0, 0, OutlineTool{}
-	for n := range s.Walk() {
-		switch n.Kind() {
-		case session.KindTurn:
-			if turns++; n.Turn.Utility() {
-				turns, utility = turns-1, utility+1
+	s, n := r.main.Session, map[any]int{} // by kind, outcome, and what else is counted
+	for k := range s.Walk() {
+		switch kind := k.Kind(); {
+		case kind == session.KindTurn && k.Turn.Utility():
+			n["utility"]++
+		case kind == session.KindPermission:
+			if k.Permission.Action == spans.ActionDeny && k.Permission.Target == spans.PermissionTargetInput {
+				n["input"]++
 			}
-		case session.KindToolCall:
-			calls.count(n.Call)
-		case session.KindCompaction:
-			compactions++
-		case session.KindPermission:
-			if n.Permission.Action == spans.ActionDeny && n.Permission.Target == spans.PermissionTargetInput {
-				inputs++
-			}
+		case kind == session.KindToolCall:
+			n[k.Call.Outcome]++
+			fallthrough
+		default:
+			n[kind]++
 		}
 	}
 	statuses := map[spans.RunStatus]int64{}
@@ -107,9 +105,9 @@ func (r *renderer) counts() []string {
 		archived = "archived " + r.since(at)
 	}
 	return []string{words(string(s.StatusAt(r.o.AsOf))), archived, plural(len(s.Runs), "run") + among(unfinished...),
-		plural(turns, "turn"), some(utility, "utility call"),
-		plural(calls.Calls, "tool call") + among(count(int64(calls.Failed), "failed"), count(int64(calls.Denied), "denied")),
-		suffixed(some(inputs, "input"), " denied"), some(compactions, "compaction")}
+		plural(n[session.KindTurn], "turn"), some(n["utility"], "utility call"), plural(n[session.KindToolCall], "tool call") +
+			among(count(int64(n[spans.OutcomeError]), "failed"), count(int64(n[spans.OutcomeDenied]), "denied")),
+		suffixed(some(n["input"], "input"), " denied"), some(n[session.KindCompaction], "compaction")}
 }
 
 // mostNamed bounds the forks and waiting messages that have a name in the header.
@@ -125,38 +123,26 @@ const (
 // facts about messages. It omits facts with a place of their own (title, archived, history, rules, rows of the guide)
 // and withdrawn ones.
 func (r *renderer) facts() []string {
-	s, more := r.main.Session, 0
+	more := 0
 	var out []string
 	elsewhere := []string{session.FactTitle, session.FactArchived, session.FactHidden, session.FactQueued,
 		session.FactCanceled, factRules}
-	for i := range s.Facts {
-		f := &s.Facts[i]
-		body := ""
-		if f.Value != nil {
-			body, _ = r.main.Blocks.Body(*f.Value)
-		}
-		if slices.Contains(elsewhere, f.Key) || strings.HasPrefix(f.Key, "guide.") || s.Fact(f.Subject, f.Key) != f ||
-			body == "null" {
+	for f, body := range facts(r.main) {
+		if slices.Contains(elsewhere, f.Key) || body == "null" {
 			continue
 		}
 		var word string
-		text := words(f.Key) + " "
-		if json.Unmarshal([]byte(body), &word) == nil {
-			text += Clean(word)
-		}
-		isWords := word != "" && f.Subject == session.SubjectSession && session.FactTime(body, time.Time{}).IsZero()
-		if isWords && width(text) <= plainFact && len(out) < mostFacts {
+		_ = json.Unmarshal([]byte(body), &word) // of anything else it stays empty
+		text := words(f.Key) + " " + Clean(word)
+		if word != "" && f.Subject == session.SubjectSession && session.FactTime(body, time.Time{}).IsZero() &&
+			width(text) <= plainFact && len(out) < mostFacts {
 			out = append(out, text)
 		} else {
 			more++
 		}
 	}
 	if more > 0 {
-		text := strconv.Itoa(more)
-		if len(out) > 0 {
-			text += " more"
-		}
-		out = append(out, text+", --output json has them")
+		out = append(out, strconv.Itoa(more)+map[bool]string{true: " more"}[len(out) > 0]+", --output json has them")
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -126,18 +127,8 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 		Format: session.TreeFormat, Summary: session.Summarize(s), Origin: OriginOf(s), Status: s.StatusAt(now), Mark: mark,
 		Defects: findings(s.Defects), Runs: []OutlineRun{}, Turns: make([]OutlineTurn, 0, len(v.turns)),
 	}
-	for i := range s.Facts {
-		f := &s.Facts[i]
-		if s.Fact(f.Subject, f.Key) != f || strings.HasPrefix(f.Key, "guide.") {
-			continue
-		}
-		fact := OutlineFact{Subject: f.Subject, Key: f.Key, At: f.At}
-		if f.Value != nil {
-			if body, ok := v.tree.Blocks.Body(*f.Value); ok {
-				fact.Value = session.RawJSON(body)
-			}
-		}
-		o.Facts = append(o.Facts, fact)
+	for f, body := range facts(v.tree) {
+		o.Facts = append(o.Facts, OutlineFact{Subject: f.Subject, Key: f.Key, At: f.At, Value: session.RawJSON(body)})
 	}
 	tools := map[string]*OutlineTool{}
 	for i, run := range s.Runs {
@@ -184,6 +175,24 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 		})
 	}
 	return o
+}
+
+// facts yields the facts of a session that count, except rows of the guide, with their values as far as they are there.
+func facts(t session.Tree) iter.Seq2[*session.Fact, string] {
+	return func(yield func(*session.Fact, string) bool) {
+		for i := range t.Facts {
+			f, body := &t.Facts[i], ""
+			if t.Fact(f.Subject, f.Key) != f || strings.HasPrefix(f.Key, "guide.") {
+				continue
+			}
+			if f.Value != nil {
+				body, _ = t.Blocks.Body(*f.Value)
+			}
+			if !yield(f, body) {
+				return
+			}
+		}
+	}
 }
 
 // count adds a call.

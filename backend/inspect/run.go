@@ -164,7 +164,7 @@ func (r *renderer) runLines(n *node, p place, v *runView) {
 		n.wrapped("error", red, Clean(run.Error)).end = true
 	}
 	if r.o.Turn == nil && len(slices.Collect(run.Calls())) > 0 {
-		r.rulesLine(n, p)
+		r.rules(n, run, run.Start, false)
 	}
 	var branches []string
 	for _, b := range r.m.history.Branches(run) {
@@ -198,8 +198,8 @@ func (r *renderer) turns(p place) (out []*node) {
 		out = append(out, &node{head: []string{yellow.of(text)}, span: first.Span})
 		r.hid, first = true, nil
 	}
-	list := append(p.run.Conversation(), utility(p.run)...)
-	for _, t := range list {
+	other := func(t *session.Turn) bool { return !t.Utility() }
+	for _, t := range append(slices.Clone(p.run.Conversation()), slices.DeleteFunc(slices.Clone(p.run.Turns), other)...) {
 		at := r.m.history.Hidden(t)
 		switch {
 		case r.o.Run == p.run && r.o.Turn != nil && r.o.Turn != t:
@@ -215,11 +215,6 @@ func (r *renderer) turns(p place) (out []*node) {
 	}
 	flush()
 	return out
-}
-
-// utility returns the utility turns of a run.
-func utility(run *session.Run) []*session.Turn {
-	return slices.DeleteFunc(slices.Clone(run.Turns), func(t *session.Turn) bool { return !t.Utility() })
 }
 
 // continues returns how a run relates to an earlier one of its session.

@@ -78,16 +78,16 @@ type renderer struct {
 	m      *docs // of the session that is being built
 	placed map[*session.Run]bool
 	model  string // of the run that is being built, which its turns need not repeat
-	// system and rules were shown last and are not repeated.
-	system, rules string
-	zero          time.Time     // time 0 of the column "at"
-	lasted        time.Duration // of the run that is being built; 0 where it is unknown
-	bounds        bool          // some time shown is only a bound
-	said          bool          // some content was shown
-	hid           bool          // something that was rewound is not shown
-	log           bool          // for a Follower
-	over          bool          // the run that is being built gets no more data
-	stopped       bool          // the run that is being built is not open
+	// system and shownRules were shown last and are not repeated.
+	system, shownRules string
+	zero               time.Time     // time 0 of the column "at"
+	lasted             time.Duration // of the run that is being built; 0 where it is unknown
+	bounds             bool          // some time shown is only a bound
+	said               bool          // some content was shown
+	hid                bool          // something that was rewound is not shown
+	log                bool          // for a Follower
+	over               bool          // the run that is being built gets no more data
+	stopped            bool          // the run that is being built is not open
 }
 
 // roots builds the nodes of runs and groups that nothing spawned.

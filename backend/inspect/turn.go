@@ -14,14 +14,20 @@ import (
 
 func (r *renderer) turn(v *TurnView) *node {
 	t := v.of
-	n := &node{cols: tokens(r.cols(t.Span), v.UsageTold, &v.Usage), addr: typed(t), span: t.Span}
+	n := &node{cols: tokens(r.cols(t.Span), v.UsageTold, &v.Usage), span: t.Span, addr: v.Address}
+	if t.tree.ID == "" || t.tree.ID != Clean(t.tree.ID) { // an id that nobody can type
+		n.addr = session.TurnAddress("SESSION", t.n, t.Index)
+	}
 	n.id, n.at = fmt.Sprint("turn ", t.Index), cmp.Or(t.End, t.Seen, t.Start)
 	n.over = r.over || !t.End.IsZero() && (!t.Missing || r.stopped) // the end of a missing turn is only that of its parts
 	title := fmt.Sprintf("turn %d", v.Index)
 	if v.Failed {
 		title = red.of("✗ ") + title
 	}
-	state, st := turnState(v)
+	state, st := unfinished(v.State, &t.Span)
+	if v.State == stateOpen && t.Waiting != "" {
+		state = "waiting for " + words(string(t.Waiting))
+	}
 	n.part(plainText, title)
 	n.part(plainText, words(string(v.Trigger)))
 	n.part(dim, words(string(v.Purpose)))
@@ -100,7 +106,7 @@ func (r *renderer) asked(n *node, v *TurnView) {
 	if len(v.Called) > 0 {
 		n.wrapped("called", dim, Clean(strings.Join(v.Called, ", ")))
 	}
-	r.rulesInForce(n, v)
+	r.rules(n, t.run, t.Start, true)
 }
 
 // request draws in one line how large the request was, how much of it was new, whether prompt and tools changed, and
@@ -224,22 +230,6 @@ func unfinished(state string, s *session.Span) (string, style) {
 		return "stopped", yellow
 	}
 	return "", plainText
-}
-
-func turnState(v *TurnView) (string, style) {
-	if v.State == stateOpen && v.of.Waiting != "" {
-		return "waiting for " + words(string(v.of.Waiting)), yellow
-	}
-	return unfinished(v.State, &v.of.Span)
-}
-
-// typed returns the argument of `show` for one turn, with SESSION in place of an id that cannot be typed.
-func typed(t *viewTurn) string {
-	id := t.tree.ID
-	if id == "" || id != Clean(id) {
-		id = "SESSION"
-	}
-	return session.TurnAddress(id, t.n, t.Index)
 }
 
 // plainFormat is the default response format, which is not shown.
