@@ -44,9 +44,6 @@ func histories(b session.Batch, blocks *session.BlockSet) string {
 			if st.Parent != nil {
 				fmt.Fprintf(&w, " of %s", number(st.Parent))
 			}
-			for _, b := range h.Branches(r) {
-				fmt.Fprintf(&w, ", branch %s", number(b))
-			}
 			fmt.Fprintf(&w, "%s\n", since("hidden", st.Hidden))
 			for _, t := range r.Turns {
 				if at := h.Hidden(t); !at.IsZero() {

@@ -166,17 +166,6 @@ func (r *renderer) runLines(n *node, p place, v *runView) {
 	if r.o.Turn == nil && len(slices.Collect(run.Calls())) > 0 {
 		r.rules(n, run, run.Start, false)
 	}
-	var branches []string
-	for _, b := range r.m.history.Branches(run) {
-		what := " runs it again"
-		if r.m.history.Run(b).Relation == session.RelationBranch {
-			what = " branches off"
-		}
-		branches = append(branches, fmt.Sprint("run ", r.m.numbers[b], what))
-	}
-	if len(branches) > 0 {
-		n.wrapped("then", dim, strings.Join(branches, separator))
-	}
 	r.messages(n, run.Capture, v.own.Input, "outside", run.Start)
 	r.events(n, v.own.Events)
 	r.findings(n, v.Defects)

@@ -94,9 +94,6 @@ type RunState struct {
 	// to another session, or if it did not arrive.
 	Relation Relation
 	Parent   *Run
-	// Children are the runs of the session that continue from this one, in the order of the tree: continuations,
-	// reruns, branches, compactions and sub-agents.
-	Children []*Run
 	// Hidden is the time from which all content of the run is rewound; zero if some is not.
 	Hidden time.Time
 }
@@ -115,17 +112,6 @@ func (h *History) Hidden(t *Turn) time.Time {
 		return time.Time{}
 	}
 	return h.turns[t]
-}
-
-// Branches returns the runs of the session that branched from the history of r, or repeated its work.
-func (h *History) Branches(r *Run) []*Run {
-	var out []*Run
-	for _, c := range h.Run(r).Children {
-		if rel := h.Run(c).Relation; rel == RelationBranch || rel == RelationRerun {
-			out = append(out, c)
-		}
-	}
-	return out
 }
 
 // Waiting returns the messages that wait for their turn, in their order in the queue.
@@ -217,10 +203,6 @@ func (h *History) relate(s *Session) {
 			}
 		default:
 			st.Relation = Relation(r.Continuation)
-		}
-		if st.Parent != nil {
-			p := h.runs[st.Parent]
-			p.Children = append(p.Children, r)
 		}
 	}
 }
