@@ -91,7 +91,11 @@ func eventText(body string) string {
 			continue
 		}
 		last = string(value)
-		out = append(out, name+": "+cmp.Or(saidText(value), valueText(value)))
+		text := cmp.Or(saidText(value), valueText(value))
+		if u := (session.Usage{}); name == "usage" && fields(last).Has("input") && json.Unmarshal(value, &u) == nil {
+			text = strings.Join(usageWords(u), separator)
+		}
+		out = append(out, name+": "+text)
 	}
 	if len(out) == 1 {
 		return resultText(last)
