@@ -30,19 +30,18 @@ type Run struct {
 	copied bool
 	// inferred says that its start was not seen.
 	inferred bool
-	// shown is what the previews of the run showed.
-	shown  shown
-	model  string
-	vendor string
-	header []attribute.KeyValue // what every turn repeats; never changed once made
+	model    string
+	vendor   string
+	header   []attribute.KeyValue // what every turn repeats; never changed once made
 
 	// guarded by handle.mu
 	defects     []string
 	nextTurn    int64
-	usedTurns   map[int64]struct{} // only with derived ids
+	turns       ordinals // by index, only with derived ids
 	tools       ordinals
 	permissions ordinals
 	compactions ordinals
+	shown       ordinals // ids of the tool calls whose spans show their results
 }
 
 // StartRun starts a run and returns a context in which its turns, and runs that it spawns, are to be started.

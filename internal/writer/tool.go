@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/otelagent/otelagent/spans"
@@ -120,19 +121,26 @@ func (t *Tool) Note(typ string, body []byte, at Moment) {
 
 // End ends the call, once; later calls do nothing.
 func (t *Tool) End(res ToolResult) {
-	if t == nil {
-		return
+	if t != nil {
+		res.Outcome = cmp.Or(res.Outcome, spans.OutcomeOK)
+		t.end(&res, spans.KnownObserved)
 	}
-	a := endAttrs(t.origin, 4)
+}
+
+// Close ends the call at the last time seen, because no end was reported: it has no outcome. Later calls do nothing.
+func (t *Tool) Close(at Moment) {
+	if t != nil {
+		t.end(&ToolResult{End: at}, spans.KnownClosed)
+	}
+}
+
+func (t *Tool) end(res *ToolResult, known spans.Known) {
+	a := endAttrs(t.origin, 8)
 	var failed spans.ErrorType
-	outcome := res.Outcome
-	if outcome == "" {
-		outcome = spans.OutcomeOK
-	}
-	if outcome == spans.OutcomeError {
+	if res.Outcome == spans.OutcomeError {
 		failed = spans.ErrorTypeTool
 	}
-	a.name(spans.ToolOutcomeKey, string(outcome))
+	a.name(spans.ToolOutcomeKey, string(res.Outcome))
 	if t.recording {
 		a.flag(spans.ToolTruncatedKey, res.Truncated)
 		a.id(spans.ToolChildRunIDKey, res.ChildRunID)
@@ -144,26 +152,12 @@ func (t *Tool) End(res ToolResult) {
 			t.content.addBody(t.origin, spans.ListResult, res.Result)
 			t.valueView(spans.ToolCallResultKey, spans.ListResult, res.Result, &a)
 			if res.Result != nil && t.previews() {
-				t.place.run.shown.addResult(t.callID)
+				t.place.run.showsResult(t.callID)
 			}
 		}
 		t.mu.Unlock()
 	}
-	if end, measure := t.finish(res.End, spans.KnownObserved, &a, failed); measure {
-		t.measureEnd(outcome, end, spans.KnownObserved)
-	}
-}
-
-// Close ends the call at the last time seen, because no end was reported: it has no outcome. Later calls do nothing.
-func (t *Tool) Close(at Moment) {
-	if t == nil {
-		return
-	}
-	a := endAttrs(t.origin, 6)
-	t.mu.Lock()
-	a.count(spans.ToolProgressCountKey, t.progress)
-	t.mu.Unlock()
-	if end, measure := t.finish(at, spans.KnownClosed, &a, ""); measure {
-		t.measureEnd("", end, spans.KnownClosed)
+	if end, measure := t.finish(res.End, known, &a, failed); measure {
+		t.measureEnd(res.Outcome, end, known)
 	}
 }

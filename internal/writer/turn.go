@@ -86,15 +86,10 @@ func (r *Run) placeTurn(t *Turn, info *TurnInfo) {
 		return
 	}
 	t.turn = strconv.FormatInt(t.index, 10)
-	if _, used := r.usedTurns[t.index]; used {
+	if r.turns.next(t.turn) > 0 {
 		info.Start = info.Start.now()
 		t.at = startText(info.Start.Time)
-		return
 	}
-	if r.usedTurns == nil {
-		r.usedTurns = make(map[int64]struct{})
-	}
-	r.usedTurns[t.index] = struct{}{}
 }
 
 // maxAttempts is the number of attempts whose request is kept.
@@ -276,30 +271,52 @@ func (t *Turn) Note(typ string, body []byte, at Moment) {
 
 // End ends the turn, once; later calls do nothing.
 func (t *Turn) End(res TurnResult) {
+	if t != nil {
+		t.completed(&res)
+		t.end(&res, spans.KnownObserved)
+	}
+}
+
+// Close ends the turn at the last time seen, because no end was reported: with the reply, where there was one. Later
+// calls do nothing.
+func (t *Turn) Close(at Moment) {
 	if t == nil {
 		return
 	}
-	t.completed(&res)
+	t.mu.Lock()
+	var res TurnResult
+	if t.reply != nil {
+		res = *t.reply
+	}
+	t.mu.Unlock()
+	res.End = at
+	t.end(&res, spans.KnownClosed)
+}
+
+func (t *Turn) end(res *TurnResult, known spans.Known) {
 	a := endAttrs(t.origin, 27)
 	var failed spans.ErrorType
 	switch {
-	case res.Failed && res.Cancelled:
+	case known == spans.KnownClosed || !res.Failed:
+	case res.Cancelled:
 		failed = spans.ErrorTypeCancelled
-	case res.Failed:
+	default:
 		failed = spans.ErrorTypeProvider
 	}
 	t.learnCall(res.ModelCall)
-	t.figures(&res, &a)
+	t.figures(res, &a)
 	if t.recording {
-		a.text(spans.ErrorMessageKey, res.Error)
-		t.result(&res, &a)
+		if known == spans.KnownObserved {
+			a.text(spans.ErrorMessageKey, res.Error)
+		}
+		t.result(res, &a)
 		if failed != "" {
 			t.errorView(&a)
 		}
 	}
 	t.run.cause.Store(&failed)
-	if end, measure := t.finish(res.End, spans.KnownObserved, &a, failed); measure {
-		t.measureEnd(&res, failed != "", end, spans.KnownObserved)
+	if end, measure := t.finish(res.End, known, &a, failed); measure {
+		t.measureEnd(res, failed != "", end, known)
 	}
 }
 
@@ -385,28 +402,4 @@ func (t *Turn) modelCall(a *attrs) {
 func measured(at Moment) bool {
 	return !at.Time.IsZero() &&
 		(at.Source == "" || at.Source == spans.TimeSourceEvent || at.Source == spans.TimeSourceArrival)
-}
-
-// Close ends the turn at the last time seen, because no end was reported. Later calls do nothing.
-func (t *Turn) Close(at Moment) {
-	if t == nil {
-		return
-	}
-	a := endAttrs(t.origin, 8)
-	t.learnCall(0)
-	t.mu.Lock()
-	t.modelCall(&a)
-	t.thrownAway(&a)
-	if r := t.reply; r != nil {
-		t.figures(r, &a)
-		if r.Output != nil && !t.ended {
-			t.output(r.Output)
-			t.replyViews(r, &a)
-		}
-	}
-	t.keepPartial(&a)
-	t.mu.Unlock()
-	if end, measure := t.finish(at, spans.KnownClosed, &a, ""); measure {
-		t.measureEnd(&TurnResult{}, false, end, spans.KnownClosed)
-	}
 }

@@ -1,8 +1,6 @@
 package writer
 
 import (
-	"sync"
-
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/internal/genaijson"
@@ -42,7 +40,7 @@ func (t *Turn) inputViews(q *outgoing, h *history, a *attrs) {
 				fresh = append(fresh, msg)
 			}
 		}
-		preview, n := genaijson.AppendNew(nil, t.redacted(fresh), t.tracer.config.PreviewBytes, t.run.shown.hasResult)
+		preview, n := genaijson.AppendNew(nil, t.redacted(fresh), t.tracer.config.PreviewBytes, t.run.hasResult)
 		if shown = n; n > 0 {
 			a.view(spans.InputMessagesKey, preview)
 		}
@@ -50,34 +48,20 @@ func (t *Turn) inputViews(q *outgoing, h *history, a *attrs) {
 	a.count(spans.RequestMessagesOmittedKey, int64(q.count-shown))
 }
 
-// shown is what previews of a run showed, so that no other span of it repeats it. Safe for concurrent use.
-type shown struct {
-	mu      sync.Mutex
-	results map[string]struct{} // ids of the tool calls whose spans show their results
-}
-
-// maxShownResults bounds the ids that a run keeps. Beyond it forgets them all: their results are shown again.
-const maxShownResults = 4096
-
-// addResult records that the span of a call shows its result.
-func (s *shown) addResult(callID string) {
-	if callID == "" {
-		return
+// showsResult records that the span of a call shows its result, so that no preview of a request repeats it.
+func (r *Run) showsResult(callID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if callID != "" {
+		r.shown.next(callID)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.results == nil || len(s.results) >= maxShownResults {
-		s.results = make(map[string]struct{})
-	}
-	s.results[callID] = struct{}{}
 }
 
 // hasResult reports whether the span of a call shows its result.
-func (s *shown) hasResult(callID string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.results[callID]
-	return ok
+func (r *Run) hasResult(callID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.shown[callID] > 0
 }
 
 // view adds a preview.
