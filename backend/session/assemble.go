@@ -78,6 +78,7 @@ type assembler struct {
 	resolved int64 // items shown beyond those on the wire
 	now      int64 // latest time seen
 
+	counters        counters           // of the part at hand
 	toolPermissions int64              // counts.permissions of the tool calls at hand
 	requests        map[int64]*Request // of the turn at hand, by attempt
 

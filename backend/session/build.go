@@ -40,10 +40,11 @@ func fieldsIn(p any) (*fieldTable, reflect.Value) {
 func (a *assembler) fill(p part, e *entry) counters {
 	r, s, said := e.row, p.span(), p.said()
 	s.set(r)
-	c := counters{Turns: -1, ToolCalls: -1, Compactions: -1, Permissions: -1, Schema: spans.SchemaVersion}
+	c := &a.counters
+	*c = counters{Turns: -1, ToolCalls: -1, Compactions: -1, Permissions: -1, Schema: spans.SchemaVersion}
 	c.final = r.Known != spans.KnownLive
 	fields, dst := fieldsIn(p)
-	counterFields, counts := fieldsIn(&c)
+	counterFields, counts := fieldsIn(c)
 	for i := range r.Attrs {
 		at := &r.Attrs[i]
 		if fields.set(dst, at) || counterFields.set(counts, at) || isElsewhere(p, at) {
@@ -77,7 +78,7 @@ func (a *assembler) fill(p part, e *entry) counters {
 	if !s.End.IsZero() && s.End.Before(s.Start) {
 		said.defect(spans.DefectTimeBackwards, s.Start.Sub(s.End).String())
 	}
-	return c
+	return *c
 }
 
 func (s *Said) defect(code spans.DefectCode, detail string) {

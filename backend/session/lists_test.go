@@ -213,36 +213,6 @@ func wholeOf(bodies ...string) string {
 	return spans.WholeOf(int64(len(text)), spans.BlockOfString(text)).String()
 }
 
-// longSession returns the rows of one run whose requests grow by two messages a turn, each sent from twelve requests
-// ago.
-func longSession(turns int) ([]Row, *BlockSet) {
-	s := &synth{session: Key{ID: "s"}}
-	var blocks BlockSet
-	var items []string
-	var marks []spans.Mark
-	var mark spans.Mark
-	marks = append(marks, mark)
-	for i := range turns {
-		for j := range 2 {
-			body := fmt.Sprintf(`{"content":"m%d","role":"user"}`, 2*i+j)
-			id := spans.BlockOfString(body)
-			it := spans.Item{Block: id.Short(), Provenance: fmt.Sprintf("t:%d:u:%d", i, j)}
-			items = append(items, it.Encode())
-			mark = mark.Add(it.Encode())
-			marks = append(marks, mark)
-			blocks.Add(Block{Body: body})
-		}
-		l := List{Name: "request", Count: int64(len(items))}
-		from := max(0, len(items)-26)
-		if l.Items = slices.Clone(items[from:]); from > 0 {
-			l.Prefix = spans.EncodePrefix(int64(from), marks[from])
-		}
-		s.add(KindTurn, "run", at(0), int64(i), at(int64(2*i)), at(int64(2*i+1))).Lists = []List{l}
-	}
-	s.add(KindRun, "run", at(0), NoTurn, at(0), at(int64(2*turns)), "otelagent.count.turns", turns)
-	return s.rows, &blocks
-}
-
 // The items that a few bytes can multiply are bounded: lists that take turns between two histories repeat nothing of
 // the one before.
 func TestResolvedItemsAreBounded(t *testing.T) {

@@ -173,25 +173,3 @@ func FuzzParseRow(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkParseRow(b *testing.B) {
-	r := fullRow()
-	raw := r.AppendCanonical(nil)
-	b.SetBytes(int64(len(raw)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := ParseRow(raw); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkAppendCanonical(b *testing.B) {
-	r := fullRow()
-	buf := r.AppendCanonical(nil)
-	b.SetBytes(int64(len(buf)))
-	b.ReportAllocs()
-	for b.Loop() {
-		buf = r.AppendCanonical(buf[:0])
-	}
-}

@@ -358,27 +358,3 @@ func checkBatch(t *testing.T, batch session.Batch, report Report) {
 	}
 	session.Assemble(batch.Rows)
 }
-
-func BenchmarkDecode(b *testing.B) {
-	td, s := one()
-	for _, k := range []string{"gen_ai.agent.name", "otelagent.agent.id", "gen_ai.operation.name",
-		"gen_ai.provider.name", "otelagent.dialect", "otelagent.turn.stop_reason", "otelagent.turn.trigger"} {
-		s.Attributes().PutStr(k, "some value")
-	}
-	for _, k := range []string{"otelagent.usage.input_tokens", "otelagent.usage.output_tokens",
-		"otelagent.usage.reasoning_tokens", "otelagent.usage.cache_read_tokens", "otelagent.usage.cache_write_tokens",
-		"otelagent.run.ordinal", "otelagent.count.tool_calls"} {
-		s.Attributes().PutInt(k, 5)
-	}
-	all := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
-	for range 99 {
-		s.CopyTo(all.AppendEmpty())
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, r := Decode(td); r.Stored != 100 {
-			b.Fatal(r)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/span")
-}
