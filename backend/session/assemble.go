@@ -204,17 +204,16 @@ func (a *assembler) facts() {
 func (a *assembler) address(e *entry) {
 	r := e.row
 	switch r.Kind {
-	case KindRun:
+	case KindRun, KindTurn:
 		e.word = r.Attr(spans.RunKindKeyKey).Text()
+		o := ordinal{r.Attr(spans.RunOrdinalFromKey).IntOr(0), r.Attr(spans.RunOrdinalKey).IntOr(0)}
+		if n := len(a.ordinals); o.n > 0 && (n == 0 || a.ordinals[n-1] != o) {
+			a.ordinals = append(a.ordinals, o)
+		}
 	case KindToolCall, KindPermission:
-		e.word = r.Attr(spans.ToolCallIDKey).Text()
+		e.word, e.ordinal = r.Attr(spans.ToolCallIDKey).Text(), r.Attr(spans.OrdinalKey).IntOr(0)
 	case KindCompaction:
-		e.word = r.Attr(spans.CompactionKindKeyKey).Text()
-	}
-	e.ordinal = r.Attr(spans.OrdinalKey).IntOr(0)
-	o := ordinal{r.Attr(spans.RunOrdinalFromKey).IntOr(0), r.Attr(spans.RunOrdinalKey).IntOr(0)}
-	if n := len(a.ordinals); o.n > 0 && (r.Kind == KindRun || r.Kind == KindTurn) && (n == 0 || a.ordinals[n-1] != o) {
-		a.ordinals = append(a.ordinals, o)
+		e.word, e.ordinal = r.Attr(spans.CompactionKindKeyKey).Text(), r.Attr(spans.OrdinalKey).IntOr(0)
 	}
 	a.now = max(a.now, r.Start, r.End)
 	e.each(func(r *Row) {

@@ -194,10 +194,7 @@ func (d *decoder) partialOutput(row *session.Row, from int) {
 	kept := slices.DeleteFunc(d.batch.Blocks[from:], func(b session.Block) bool { return slices.Contains(moved, b.ID) })
 	d.batch.Blocks = d.batch.Blocks[:from+len(kept)]
 	row.Lists = slices.Delete(row.Lists, at, at+1)
-	byKey := func(a session.Attr, key string) int { return strings.Compare(a.Key, key) }
-	n, _ := slices.BinarySearchFunc(row.Attrs, session.PartialOutputKey, byKey)
-	value := session.StringsValue(bodies)
-	row.Attrs = slices.Insert(row.Attrs, n, session.Attr{Key: session.PartialOutputKey, Value: value})
+	add(row, session.PartialOutputKey, session.StringsValue(bodies))
 }
 
 // recordID returns an id for a log record: the first 8 bytes of SHA-256 over its ids, time, event and attributes.

@@ -1,6 +1,7 @@
 package otlprow
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/otelagent/otelagent/backend/foreign"
@@ -63,16 +64,8 @@ func WithLimits(l Limits) Option { return func(c *config) { c.limits = l } }
 
 // bounded returns the limits within their defaults.
 func (l Limits) bounded() Limits {
-	set := func(n *int, most int) {
-		if *n <= 0 || *n > most {
-			*n = most
-		}
-	}
-	set(&l.Attribute, maxValue)
-	set(&l.Block, maxBody)
-	set(&l.Turn, maxTurn)
-	l.Attribute = max(l.Attribute, maxID)
-	return l
+	within := func(n, most int) int { return min(cmp.Or(max(n, 0), most), most) }
+	return Limits{max(within(l.Attribute, maxValue), maxID), within(l.Block, maxBody), within(l.Turn, maxTurn)}
 }
 
 // turnKey names a turn, or what belongs to a run or to the session itself.

@@ -249,20 +249,22 @@ func stated(row *session.Row) {
 	if row.Kind != session.KindTurn || len(row.Lists) == 0 {
 		return
 	}
-	add := func(key attribute.Key, v session.Value) {
-		i, ok := slices.BinarySearchFunc(row.Attrs, string(key), func(a session.Attr, key string) int {
-			return strings.Compare(a.Key, key)
-		})
-		if !ok {
-			row.Attrs = slices.Insert(row.Attrs, i, session.Attr{Key: string(key), Value: v})
-		}
-	}
-	add(spans.CaptureLevelKey, session.StringValue(string(spans.CaptureContent)))
+	add(row, spans.CaptureLevelKey, session.StringValue(string(spans.CaptureContent)))
 	for _, l := range slices.Backward(row.Lists) {
 		if l.Name == spans.ListRequest {
-			add(spans.RequestMessagesKey, session.IntValue(l.Count))
+			add(row, spans.RequestMessagesKey, session.IntValue(l.Count))
 			return
 		}
+	}
+}
+
+// add adds an attribute to a row that does not have it.
+func add(row *session.Row, key attribute.Key, v session.Value) {
+	i, ok := slices.BinarySearchFunc(row.Attrs, string(key), func(a session.Attr, key string) int {
+		return strings.Compare(a.Key, key)
+	})
+	if !ok {
+		row.Attrs = slices.Insert(row.Attrs, i, session.Attr{Key: string(key), Value: v})
 	}
 }
 
