@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/hex"
 	"encoding/json"
@@ -35,16 +34,14 @@ type jaegerDoc struct {
 
 type jaegerTag struct {
 	Key, Type string
-	Value     any
+	Value     json.RawMessage
 }
 
 // jaegerTraces makes spans of a document of Jaeger, as they were before Jaeger took them.
 func jaegerTraces(text []byte) (ptrace.Traces, error) {
 	td := ptrace.NewTraces()
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
 	var doc jaegerDoc
-	if err := dec.Decode(&doc); err != nil {
+	if err := json.Unmarshal(text, &doc); err != nil {
 		return td, err
 	}
 	for _, t := range doc.Data {
@@ -97,26 +94,21 @@ func jaegerTraces(text []byte) (ptrace.Traces, error) {
 // putTags sets attributes. An integer may come as text.
 func putTags(m pcommon.Map, tags []jaegerTag) {
 	for _, t := range tags {
-		switch v := t.Value.(type) {
-		case bool:
-			m.PutBool(t.Key, v)
-		case string, json.Number:
-			text, _ := v.(string)
-			if n, ok := v.(json.Number); ok {
-				text = n.String()
-			}
-			n, intErr := strconv.ParseInt(text, 10, 64)
-			f, floatErr := strconv.ParseFloat(text, 64)
-			switch {
-			case t.Type == "int64" && intErr == nil:
-				m.PutInt(t.Key, n)
-			case t.Type == "float64" && floatErr == nil:
-				m.PutDouble(t.Key, f)
-			case t.Type == "bool":
-				m.PutBool(t.Key, text == "true")
-			default:
-				m.PutStr(t.Key, text)
-			}
+		text := string(t.Value)
+		if quoted := ""; json.Unmarshal(t.Value, &quoted) == nil {
+			text = quoted
+		}
+		n, noInt := strconv.ParseInt(text, 10, 64)
+		f, noFloat := strconv.ParseFloat(text, 64)
+		switch {
+		case t.Type == "int64" && noInt == nil:
+			m.PutInt(t.Key, n)
+		case t.Type == "float64" && noFloat == nil:
+			m.PutDouble(t.Key, f)
+		case t.Type == "bool":
+			m.PutBool(t.Key, text == "true")
+		default:
+			m.PutStr(t.Key, text)
 		}
 	}
 }

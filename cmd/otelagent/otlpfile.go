@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"regexp"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -21,8 +22,9 @@ import (
 )
 
 // otlpHead is how JSON of spans or log records begins: as OTLP, as a collector's file exporter writes it, or as Jaeger
-// exports it. The first group names which.
-var otlpHead = regexp.MustCompile(`^[\s\x{feff}]*\{\s*"(resourceSpans|resourceLogs|resourceMetrics|data"\s*:\s*\[\s*\{\s*"traceID)"`)
+// does in its API of version 3 and in that of its page. The first group names which.
+var otlpHead = regexp.MustCompile(`^[\s\x{feff}]*\{\s*"(resourceSpans|resourceLogs|resourceMetrics|` +
+	`result"\s*:\s*\{\s*"resourceSpans|data"\s*:\s*\[\s*\{\s*"(?:traceID|spans|processes))"`)
 
 // otlpPeek is how many bytes of an input otlpHead is matched with.
 const otlpPeek = 512
@@ -112,16 +114,24 @@ func documents(name string, in io.Reader) iter.Seq2[document, error] {
 func parseDocument(text []byte) (d document, err error) {
 	d = document{ptrace.NewTraces(), plog.NewLogs(), len(text)}
 	m := otlpHead.FindSubmatch(text[:min(len(text), otlpPeek)])
-	switch {
-	case m == nil:
+	if m == nil {
 		return d, errors.New("no OTLP")
-	case string(m[1]) == "resourceSpans":
+	}
+	switch head, _, _ := strings.Cut(string(m[1]), `"`); head {
+	case "result":
+		var of struct{ Result json.RawMessage }
+		if err = json.Unmarshal(text, &of); err != nil {
+			return d, err
+		}
+		text = of.Result
+		fallthrough
+	case "resourceSpans":
 		var u ptrace.JSONUnmarshaler
 		d.traces, err = u.UnmarshalTraces(bytes.TrimSpace(text))
-	case string(m[1]) == "resourceLogs":
+	case "resourceLogs":
 		var u plog.JSONUnmarshaler
 		d.logs, err = u.UnmarshalLogs(bytes.TrimSpace(text))
-	case string(m[1]) != "resourceMetrics":
+	case "data":
 		d.traces, err = jaegerTraces(text)
 	}
 	return d, err

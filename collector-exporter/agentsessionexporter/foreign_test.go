@@ -5,10 +5,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/mapped"
 )
 
 // prompt is a record of another program with content and the address of a user.
@@ -68,4 +72,43 @@ func TestContentOfOtherPrograms(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Keys of one's own for session, agent and run, and a source of one's own, in the exporter's settings: records are
+// kept, and read, by them. Readers have no such settings.
+func TestKeysOfOnesOwn(t *testing.T) {
+	conf := confmap.NewFromStringMap(map[string]any{"sources": []any{
+		map[string]any{"name": "genai", "keys": map[string]any{"session": "acme.chat", "run": "acme.request",
+			"agent_name": []any{"acme.bot"}}},
+		map[string]any{"name": "acme", "title": "Acme", "scopes": []any{"acme.*"}, "keys": map[string]any{
+			"session": "chat", "input": "in", "output": "out"}, "usage": "includes_cache",
+			"roles": []any{map[string]any{"name": "ask", "role": "turn"}}},
+	}})
+	b := setup(t, nil, func(c *Config) { require.NoError(t, conf.Unmarshal(c)) })
+	td := ptrace.NewTraces()
+	add := func(scope, name string, id byte, attrs map[string]any) {
+		ss := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
+		ss.Scope().SetName(scope)
+		s := ss.Spans().AppendEmpty()
+		s.SetName(name)
+		s.SetTraceID(pcommon.TraceID{id})
+		s.SetSpanID(pcommon.SpanID{id})
+		s.SetStartTimestamp(1_800_000_000e9)
+		s.SetEndTimestamp(1_800_000_001e9)
+		require.NoError(t, s.Attributes().FromRaw(attrs))
+	}
+	add("any", "chat", 1, map[string]any{"gen_ai.operation.name": "chat", "acme.chat": "mine", "acme.request": "r-1",
+		"acme.bot": "helper", "gen_ai.usage.input_tokens": 9})
+	add("acme.core", "ask", 2, map[string]any{"chat": "own", "in": "12", "out": 3.0})
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
+	tree := func(id string) *session.Run {
+		s, err := mapped.Tree(t.Context(), b.store, session.Key{ID: id})
+		require.NoError(t, err)
+		require.Len(t, s.Runs, 1)
+		return s.Runs[0]
+	}
+	r := tree("mine")
+	require.Equal(t, []any{"r-1", "helper", int64(9)}, []any{r.ID, r.Agent, r.Usage.Input})
+	r = tree("own")
+	require.Equal(t, []any{"acme", int64(12), int64(3)}, []any{r.Dialect, r.Usage.Input, r.Usage.Output})
 }
