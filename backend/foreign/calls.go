@@ -121,7 +121,7 @@ func (m *mapper) sameIDs() {
 		at := place{c.run.root(), c.role, ""}
 		n := 0
 		for _, r := range c.all() {
-			at.id = cmp.Or(at.id, r.callID())
+			at.id = cmp.Or(at.id, r.id)
 		}
 		if at.id == "" {
 			continue
@@ -145,7 +145,7 @@ func (m *mapper) sameIDs() {
 // a tool call of a log record with an id, which no pair needs.
 func (c *call) alone() (found *record) {
 	for _, r := range c.recs {
-		if r.log != c.recs[0].log || r.log && r.role == roleTool && r.text("call") != "" {
+		if r.log != c.recs[0].log || r.log && r.role == roleTool && r.id != "" {
 			return nil
 		}
 		if found == nil || c.role == roleTurn && r.usage != nil {
@@ -272,8 +272,8 @@ func (c *call) name() (name string) {
 // id returns the id of a tool call, else its name.
 func (c *call) id() string {
 	for _, r := range c.all() {
-		if id := r.text("call"); id != "" {
-			return id
+		if r.id != "" {
+			return r.id
 		}
 	}
 	return c.name()
@@ -353,9 +353,9 @@ func (m *mapper) attach() {
 		key := c.recs[0].key
 		turns[key] = append(turns[key], c)
 		for _, r := range c.recs {
-			if id := r.callID(); id != "" {
+			if r.id != "" {
 				identified[key] = identified[key] || r.log
-				byID[reply{key, id}] = c
+				byID[reply{key, r.id}] = c
 			}
 		}
 	}
@@ -366,13 +366,12 @@ func (m *mapper) attach() {
 		if r.role != roleContent {
 			continue
 		}
-		id := r.callID()
-		switch named := byID[reply{r.key, id}]; {
+		switch named := byID[reply{r.key, r.id}]; {
 		case r.up != nil && (r.up.call != nil || r.rule.Signal == SpanEvent):
 			r.call = r.up.call
-		case id != "" && named != nil:
+		case r.id != "" && named != nil:
 			r.call = named
-		case id == "" || !identified[r.key]:
+		case r.id == "" || !identified[r.key]:
 			r.call = nearest(turns[r.key], r)
 		}
 		if r.call != nil {

@@ -45,6 +45,9 @@ type joiner struct {
 
 // join returns the rows of a session. Own rows are those that are no telemetry.
 func join(own, telemetry []session.Row) []session.Row {
+	if len(own) == 0 {
+		return telemetry
+	}
 	j := &joiner{own: slices.Clone(own), turns: map[string]*session.Row{}, calls: map[string]*session.Row{},
 		inRun: map[session.RunKey][]*session.Row{}, denials: map[string]bool{}, runTo: map[session.RunKey]*session.Row{},
 		turnTo: map[turnKey]*session.Row{}, taken: map[*session.Row]bool{},

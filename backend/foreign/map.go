@@ -77,26 +77,25 @@ func (m *mapper) trace(id session.TraceID) *trace {
 // read makes records of foreign rows, and returns the other rows of the session. Of foreign rows of one span it takes
 // the one that supersedes the others.
 func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
-	best := make(map[spanKey]*session.Row, len(rows))
+	var found []*record
 	for i := range rows {
 		row := &rows[i]
-		if row.Kind != session.KindForeign {
-			if row.Session == m.want {
-				own = append(own, *row)
-			}
-			continue
-		}
 		k := spanKey{row.Trace, row.Span}
-		if old := best[k]; old == nil || session.Supersedes(row, old) {
-			best[k] = row
+		if old := m.spans[k]; row.Kind == session.KindForeign && old == nil {
+			m.spans[k] = &record{row: row}
+			found = append(found, m.spans[k])
+		} else if row.Kind == session.KindForeign && session.Supersedes(row, old.row) {
+			old.row = row
+		} else if row.Kind != session.KindForeign && row.Session == m.want {
+			own = append(own, *row)
 		}
 	}
-	for key, row := range best {
-		if r := table.newRecord(row); r != nil {
+	for _, r := range found {
+		if r.read(table) {
 			m.all = append(m.all, r)
-			if !r.log {
-				m.spans[key] = r
-			}
+		}
+		if r.log || r.rule == nil {
+			delete(m.spans, r.at())
 		}
 	}
 	slices.SortFunc(m.all, compareRecords)
@@ -104,7 +103,7 @@ func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
 	slices.SortStableFunc(m.ordered, spansFirst)
 	for i := range rows {
 		row := &rows[i]
-		if row.Kind == session.KindForeign || len(best) == 0 {
+		if row.Kind == session.KindForeign || len(m.all) == 0 {
 			continue
 		}
 		t := m.trace(row.Trace)
@@ -237,15 +236,16 @@ func (m *mapper) names() {
 			delete(t.names, r.key)
 		}
 	}
-	near := map[*record]*session.Key{} // that the nearest record around names, or it does
 	for _, r := range m.all {
-		if near[r] = near[r.up]; r.named {
-			near[r] = &r.key
+		if r.named {
+			r.near = &r.key
 			continue
+		} else if r.up != nil {
+			r.near = r.up.near
 		}
 		r.key = session.Key{Tenant: r.key.Tenant, ID: TraceSession(r.row.Trace)}
-		if names := m.trace(r.row.Trace).names; near[r] != nil {
-			r.key = *near[r]
+		if names := m.trace(r.row.Trace).names; r.near != nil {
+			r.key = *r.near
 		} else if len(names) == 1 {
 			for key := range names {
 				r.key = key
@@ -287,13 +287,9 @@ func (m *mapper) around() {
 
 // isSameCall reports whether a tool record right below another one reports the same call.
 func (r *record) isSameCall(outer *record) bool {
-	alike := func(f field) (same, known bool) {
-		a, b := r.text(f), outer.text(f)
-		return a == b, a != "" && b != ""
+	if r.id != "" && outer.id != "" || r.inTurn != nil {
+		return r.id == outer.id && r.inTurn == nil
 	}
-	if same, known := alike("call"); known || r.inTurn != nil {
-		return same && r.inTurn == nil
-	}
-	same, known := alike("tool")
-	return same || !known
+	name, other := r.text("tool"), outer.text("tool")
+	return name == other || name == "" || other == ""
 }

@@ -27,8 +27,10 @@ type record struct {
 	bound bool        // the record has no time
 	order int64
 	usage *spans.Usage
+	id    string // of the call: of a turn that of the reply
 
-	up      *record // nearest record around it
+	up      *record      // nearest record around it
+	near    *session.Key // that the nearest record around names, or it does
 	kids    int
 	depth   int
 	in      *record // the run or tool call around it
@@ -46,15 +48,15 @@ type spanKey struct {
 	span  session.SpanID
 }
 
-// newRecord reads a row; nil if the rules of today have no role for it.
-func (t *Table) newRecord(row *session.Row) *record {
-	sig := Signal(row.Attr(SignalKey).Str())
-	r := &record{row: row, src: t.byName[row.Attr(SourceKey).Str()], log: sig != Span, key: row.Session}
+// read reads the row by the rules of a table; it returns false if these have no role for it.
+func (r *record) read(t *Table) bool {
+	row, sig := r.row, Signal(r.row.Attr(SignalKey).Str())
+	r.src, r.log, r.key = t.byName[row.Attr(SourceKey).Str()], sig != Span, row.Session
 	if r.src != nil {
 		r.rule = r.src.rule(sig, row.Attr(NameKey).Str(), func(key string) session.Value { return row.Attr(attribute.Key(key)) })
 	}
 	if r.rule == nil {
-		return nil
+		return false
 	}
 	r.role, r.named = r.rule.Role, !strings.HasPrefix(row.Session.ID, tracePrefix)
 	r.order, _ = r.count("order")
@@ -74,7 +76,10 @@ func (t *Table) newRecord(row *session.Row) *record {
 	if r.role == roleTurn || r.isRun() {
 		r.usage = r.counts()
 	}
-	return r
+	if r.id = r.text("call"); r.role == roleTurn || r.role == roleContent {
+		r.id = r.text("response")
+	}
+	return true
 }
 
 func (r *record) isRun() bool { return r.role == roleRun || r.role == roleWrapper }
@@ -209,14 +214,6 @@ func (r *record) action() spans.Action {
 		return spans.ActionDeny
 	}
 	return ""
-}
-
-// callID returns the id that a record has of its call: of a turn that of the reply.
-func (r *record) callID() string {
-	if r.role == roleTurn || r.role == roleContent {
-		return r.text("response")
-	}
-	return r.text("call")
 }
 
 // timeOf reads a time: RFC 3339, or unix seconds, milliseconds, microseconds or nanoseconds, by their size.

@@ -293,7 +293,7 @@ func (w *writer) turn(n *run, t *call, input []string) {
 	}
 	row := w.row(n, session.KindTurn, r, t.start, t.end)
 	row.Turn = t.index
-	var a attrs
+	a := make(attrs, 0, 16)
 	a.add(spans.RequestModelKey, pick(t.recs, "model"))
 	a.add(spans.ResponseModelKey, pick(t.recs, "answered_model"))
 	a.add(spans.ProviderNameKey, pick(t.recs, "provider"))
@@ -365,7 +365,7 @@ func (w *writer) tool(n *run, t *call, ordinals map[string]int64) {
 	if t.turn != nil {
 		row.Turn = t.turn.index
 	}
-	var a attrs
+	a := make(attrs, 0, 8)
 	a.text(spans.ToolCallIDKey, id)
 	address := id + "\x00" + session.IntValue(row.Turn).Text()
 	if ordinals[address] > 0 {

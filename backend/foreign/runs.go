@@ -88,7 +88,7 @@ func (m *mapper) keyRun(key session.Key, text string) *run {
 
 // callRun returns the run of what stands below a tool call without a run of its own.
 func (m *mapper) callRun(key session.Key, call *record) *run {
-	n := runName{kind: byCall, key: key, text: call.text("call")}
+	n := runName{kind: byCall, key: key, text: call.id}
 	if n.text == "" {
 		n.at = call.at()
 	}
@@ -359,7 +359,7 @@ func (m *mapper) meet() {
 	}
 	runs := map[shared]*[2]*run{} // of log records and of spans
 	idOf := func(r *record) shared {
-		return shared{r.key, r.role == roleTurn || r.role == roleContent, r.callID()}
+		return shared{r.key, r.role == roleTurn || r.role == roleContent, r.id}
 	}
 	for _, r := range m.all {
 		if k := idOf(r); k.id != "" && r.run != nil {

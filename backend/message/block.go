@@ -65,13 +65,13 @@ func block(raw []byte) []Part {
 	return []Part{p}
 }
 
-// gemini reads a part that has no type.
+// gemini reads a part that has no type, as Gemini and Bedrock have them.
 func (p *Part) gemini(o *object.Object) {
 	switch {
-	case has(o, "functionCall", "function_call"):
-		p.call(child(o, "functionCall", "function_call"))
-	case has(o, "functionResponse", "function_response"):
-		p.result(child(o, "functionResponse", "function_response"))
+	case has(o, "functionCall", "function_call", "toolUse"):
+		p.call(child(o, "functionCall", "function_call", "toolUse"))
+	case has(o, "functionResponse", "function_response", "toolResult"):
+		p.result(child(o, "functionResponse", "function_response", "toolResult"))
 	case has(o, "inlineData", "inline_data", "fileData", "file_data"):
 		p.media(child(o, "inlineData", "inline_data", "fileData", "file_data"), "")
 	case is(o.Raw("text"), '"'):
@@ -90,7 +90,7 @@ func (p *Part) call(o *object.Object) {
 }
 
 func callID(o *object.Object) string {
-	return str(o, "call_id", "toolCallId", "tool_call_id", "tool_use_id", "id")
+	return str(o, "call_id", "toolCallId", "tool_call_id", "tool_use_id", "toolUseId", "id")
 }
 
 func toolName(o *object.Object) string { return str(o, "name", "toolName", "tool_name") }

@@ -34,12 +34,12 @@ func read(raw []byte, index int) []Message {
 		return []Message{m}
 	}
 	role, known := roles[name]
-	hasContent := has(o, "content", "parts")
+	hasContent := has(o, "content", "parts", "contents")
 	if m.Role = cmp.Or(role, User); !hasContent && (!known || o.Has("kind") && has(o, "data", "payload")) {
 		m.Parts = []Part{{Kind: Unknown, Type: extension, Raw: raw}}
 		return []Message{m}
 	}
-	said := Blocks(first(o, "content", "parts"))
+	said := Blocks(first(o, "content", "parts", "contents"))
 	result := Part{Kind: ToolResult, Name: str(o, "toolName", "tool_name")}
 	result.ID = str(o, "tool_call_id", "toolCallId", "tool_use_id")
 	result.IsError = string(first(o, "isError", "is_error")) == "true"

@@ -112,6 +112,7 @@ var rooms = []room{
 	{
 		packages: []string{"backend/store/mapped"}, // sessions with what belongs to them of other sessions
 		own:      []string{"spans", "backend/session", "backend/foreign", "backend/store"},
+		other:    []string{"github.com/hashicorp/golang-lru/v2"},
 	},
 	{
 		packages: []string{"backend/store/search"},
@@ -149,6 +150,7 @@ var rooms = []room{
 			"spans",
 			"backend/session/...",
 			"backend/store",
+			"backend/store/mapped",
 			"backend/store/reader",
 			"backend/store/search",
 			"backend/store/stats",

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -208,8 +209,22 @@ func (d *decoder) keep(row session.Row, m *foreign.Match, sig foreign.Signal, na
 	if row.Failed && status != "" && !d.withoutContent {
 		text(foreign.StatusKey, d.redact(cut(status, d.limits.Attribute)))
 	}
+	spread := map[string]map[string]any{}
 	for key, v := range d.own.All() {
-		d.attribute(&row, m, key, v)
+		if !d.spread(spread, m, key, v) {
+			d.attribute(&row, m, key, v)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(spread)) {
+		if list, ok := nested(spread[key]).([]any); ok {
+			var bodies []string
+			for _, e := range list {
+				if body, err := json.Marshal(e); err == nil { // it fails for a number that JSON cannot hold
+					bodies = append(bodies, string(body))
+				}
+			}
+			row.Lists = append(row.Lists, d.contentList(&row, key, bodies))
+		}
 	}
 	for key, v := range d.others.resource.All() {
 		if _, own := get(d.own, key); !own {
@@ -260,6 +275,67 @@ func (d *decoder) attribute(row *session.Row, m *foreign.Match, key string, v pc
 		bodies = []string{d.json(v)}
 	}
 	row.Lists = append(row.Lists, d.contentList(row, key, bodies))
+}
+
+// spread takes an attribute of a list of messages that is spread over keys LIST.N.PATH, as older instrumentations write
+// them: it puts the value into lists, as members named by the steps of the path. It returns false for any other one.
+func (d *decoder) spread(lists map[string]map[string]any, m *foreign.Match, key string, v pcommon.Value) bool {
+	for i := range len(key) - 1 {
+		if key[i] != '.' || key[i+1] < '0' || key[i+1] > '9' || m.Class(key[:i]) != foreign.Messages {
+			continue
+		}
+		path := strings.Split(valid(key[i+1:]), ".")
+		if d.withoutContent || len(path) > maxDepth || deep(v, maxDepth) {
+			return true
+		}
+		if lists[key[:i]] == nil {
+			lists[key[:i]] = map[string]any{}
+		}
+		at := lists[key[:i]]
+		for _, step := range path[:len(path)-1] {
+			next, ok := at[step].(map[string]any)
+			if !ok {
+				next = map[string]any{}
+				at[step] = next
+			}
+			at = next
+		}
+		at[path[len(path)-1]] = cmp.Or[any](d.value(v, key).Any(), "")
+		return true
+	}
+	return false
+}
+
+// nested returns a tree of members with lists where all names are numbers. An element with nothing but an object, such
+// as "message", is that object.
+func nested(v any) any {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	list := true
+	for name, e := range m {
+		m[name] = nested(e)
+		list = list && strings.Trim(name, "0123456789") == ""
+	}
+	if !list {
+		return m
+	}
+	var out []any
+	for _, name := range slices.SortedFunc(maps.Keys(m), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	}) {
+		e := m[name]
+		if of, ok := e.(map[string]any); ok && len(of) == 1 {
+			for _, only := range of {
+				if _, ok := only.(map[string]any); ok {
+					e = only
+				}
+			}
+		}
+		out = append(out, e)
+	}
+	return out
 }
 
 // json returns a value as text: a string as it is, any other as JSON; empty where it is nested too deep.
