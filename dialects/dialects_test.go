@@ -287,8 +287,6 @@ func TestRecogniseTexts(t *testing.T) {
 		own + "\n" + acp:          {"acp", "lines with jsonrpc"},
 		"data: " + acp[:30]:       {"acp", "lines with jsonrpc"},
 		`{"message":` + acp + `}`: {"acp", "lines with a message of jsonrpc"},
-		`{"from":"Client","to":"Agent","ts":1,"method":"x"}`: {"acp",
-			"lines with from, to and a method or payload, as a conductor traces"},
 
 		"SQLite format 3\x00\x10\x00":           {"guide", "an SQLite file"},
 		session:                                 {"guide", "lines with type session and a row as data"},

@@ -1,10 +1,9 @@
 // Package acp reads the messages that an editor and an agent exchange in version 1 of the Agent Client Protocol, and
 // returns them as the events of package otelagent.
 //
-// ACP defines no format of captures. The package reads three:
+// ACP defines no format of captures. The package reads two:
 //
 //   - JSON-RPC messages, one a line, bare or under "message" with a "direction"
-//   - the trace of the official conductor
 //   - a wire whose directions are known ([Decoder.Message])
 //
 // A session is an ACP session. A run is one prompt of it, from the request to its response. dialects/README.md lists
@@ -16,7 +15,6 @@ import (
 	"io"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -46,7 +44,6 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 // records what it holds, reports a defect, and goes on as at the beginning of a capture. Not safe for concurrent use.
 type Decoder struct {
 	sh       input.Shell
-	epoch    time.Time // the time from which the seconds of a conductor's trace count; zero before its first line
 	conn     conn
 	sessions []*session // by when they were met
 	held     int        // bytes
@@ -120,7 +117,7 @@ func (d *Decoder) line(line input.Line, dir Direction) {
 	}
 	f := &frame{meta: event.Meta{Seq: d.sh.Seq, Arrived: line.Arrived}, dir: dir, raw: line.Text, o: o}
 	switch {
-	case !d.unwrap(f) || f.bad():
+	case !unwrap(f) || f.bad():
 	case d.conn.later && f.method != mInitialize:
 		f.meta.Session = loose(f.params).String("sessionId")
 		d.sh.Other(f.meta, cmp.Or(f.method, "response"), f.raw)

@@ -121,9 +121,7 @@ func (d *Decoder) response(f *frame) {
 		d.release(&p.held)
 		return
 	}
-	if f.payload == "result" { // in a conductor's trace it may be of another hop
-		d.sh.Other(f.meta, "response", f.raw)
-	}
+	d.sh.Other(f.meta, "response", f.raw)
 }
 
 // unknown keeps a request, and its response.
