@@ -8,26 +8,28 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-func dirty(t *testing.T, s store.Store) {
-	a, b := key("a"), key("b")
-	put(t, s, []session.Row{Row(a, 1)})
-	put(t, s, []session.Row{Row(b, 1)})
-	equal(t, "after two", dirtyKeys(t, s), "a b")
-	first := mark(t, s, a)
-	put(t, s, []session.Row{Row(a, 1)})
-	second := mark(t, s, a)
+// revisions checks what byChance does not: they grow, no summary is taken for one that was never returned, and a session
+// that was deleted and made anew goes on with greater ones. Blocks alone move them too.
+func revisions(t *testing.T, s store.Store) {
+	k := key("a")
+	put(t, s, []session.Row{Row(k, 1)})
+	first := mark(t, s, k)
+	put(t, s, nil, Block(k, "x"))
+	second := mark(t, s, k)
 	if second <= first || first <= 0 {
-		t.Errorf("marks %d, then %d: must grow", first, second)
+		t.Errorf("revisions %d, then %d: must grow", first, second)
 	}
-	equal(t, "after three", dirtyKeys(t, s), "a b")
-	project(t, s, a, store.SummaryUpdate{Revision: first})
-	equal(t, "projected what was before the second Put", dirtyKeys(t, s), "a b")
-	project(t, s, a, store.SummaryUpdate{Revision: second})
-	equal(t, "projected", dirtyKeys(t, s), "b")
-	project(t, s, a, store.SummaryUpdate{Revision: second})
-	equal(t, "projected again", dirtyKeys(t, s), "b")
-	put(t, s, nil, Block(a, "x"))
-	equal(t, "blocks make dirty", dirtyKeys(t, s), "a b")
+	wantErr(t, "SetSummary", s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: second + 1000}), store.ErrData)
+	figures := FiguresFor(k, 2)
+	figures.ToolCalls = append(figures.ToolCalls, figures.ToolCalls[1], figures.ToolCalls[1]) // equal ones count each
+	project(t, s, k, store.SummaryUpdate{Revision: second, Figures: figures})
+	equal(t, "figures", allFigures(t, s, store.FigureQuery{}), join(figures))
+	equal(t, "stale ones", dirtyKeys(t, s), "")
+	remove(t, s, k)
+	put(t, s, []session.Row{Row(k, 2)})
+	if m := mark(t, s, k); m <= second {
+		t.Errorf("revision %d of a session made anew, was %d before", m, second)
+	}
 }
 
 // Summary returns one with every field set.
@@ -40,40 +42,4 @@ func Summary(k session.Key) session.Summary {
 		ForkedFrom: "f1", Title: "Ranges", Archived: true, Cost: 0.125, Currency: "USD", HeartbeatNS: 15e9, Settled: "error",
 		Mapped: "1",
 	}
-}
-
-func projectStale(t *testing.T, s store.Store) {
-	k := key("a")
-	put(t, s, []session.Row{Row(k, 1)})
-	old := mark(t, s, k)
-	put(t, s, []session.Row{Row(k, 2)})
-	figures := FiguresFor(k, 2)
-	figures.ToolCalls = append(figures.ToolCalls, figures.ToolCalls[1], figures.ToolCalls[1]) // equal ones count each
-	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: session.Summary{Runs: 2}, Figures: figures})
-	project(t, s, k, store.SummaryUpdate{Revision: old, Summary: session.Summary{Runs: 1}, Figures: FiguresFor(k, 7)})
-	equal(t, "the newer figures stay", allFigures(t, s, store.FigureQuery{}), join(figures))
-	equal(t, "the newer stays", collect(t, s.Sessions(t.Context(), store.Query{})), []session.Summary{{Key: k, Runs: 2}})
-	equal(t, "dirty", dirtyKeys(t, s), "")
-	wantErr(t, "SetSummary", s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark(t, s, k) + 1000}),
-		store.ErrData)
-}
-
-func projectAnew(t *testing.T, s store.Store) {
-	k := key("a")
-	put(t, s, []session.Row{Row(key("other"), 1)})
-	put(t, s, []session.Row{Row(k, 1)})
-	old := mark(t, s, k)
-	put(t, s, []session.Row{Row(key("other"), 1)})
-	if err := store.Delete(t.Context(), s, k); err != nil {
-		t.Fatal(err)
-	}
-	wantErr(t, "SetSummary of a deleted session", s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: old}),
-		store.ErrNotFound)
-	put(t, s, []session.Row{Row(k, 2)})
-	if m := mark(t, s, k); m <= old {
-		t.Errorf("mark %d of a session made anew, was %d before: must not be used again", m, old)
-	}
-	project(t, s, k, store.SummaryUpdate{Revision: old, Summary: session.Summary{Runs: 9}})
-	equal(t, "summary", collect(t, s.Sessions(t.Context(), store.Query{Prefix: "a"})), []session.Summary{{Key: k}})
-	equal(t, "dirty", dirtyKeys(t, s), "a other")
 }

@@ -114,3 +114,54 @@ func sessionsFilters(t *testing.T, s store.Store) {
 	}
 	equal(t, "deleted", ids(t, s, store.Query{ForkedFrom: "a"}), "e")
 }
+
+// linkedTraces asks for sessions by traces that several sessions have rows in, as records of other programs have: one
+// session of each trace, which summaries make a part of the session that a record names, and sessions beyond them.
+func linkedTraces(t *testing.T, s store.Store) {
+	traces := []session.TraceID{{1}, {2}, {3}}
+	owner, two, stranger := key("owner"), key("trace 2"), session.Key{Tenant: "t", ID: "owner"}
+	add := func(k session.Key, n int, trace session.TraceID) session.SpanID {
+		t.Helper()
+		r := Row(k, n)
+		r.Kind, r.Trace = session.KindForeign, trace
+		put(t, s, []session.Row{r})
+		return r.Span
+	}
+	span := add(owner, 1, traces[0])
+	add(owner, 2, traces[1])
+	add(two, 3, traces[1])
+	add(key("trace 3"), 4, traces[2])
+	add(stranger, 5, traces[0])
+	of := func(list ...session.TraceID) store.Query { return store.Query{Traces: list, Parts: true} }
+	equal(t, "each once, whatever traces it shares", ids(t, s, of(traces...)), "owner trace 2 trace 3")
+	project(t, s, owner, store.SummaryUpdate{Revision: mark(t, s, owner), Summary: session.Summary{
+		Status: "idle", Mapped: "1", Last: time.Unix(9, 0).UTC()}})
+	project(t, s, two, store.SummaryUpdate{Revision: mark(t, s, two), Summary: session.Summary{
+		Status: "idle", Mapped: "1", Part: true, Parent: owner.ID}})
+	without := of(traces...)
+	without.Parts = false
+	inBoth := store.Query{Traces: traces[:1], Span: span}
+	other := store.Query{Traces: traces[1:], Span: span}
+	parts := store.Query{Parent: owner.ID, Parts: true}
+	for _, c := range []struct {
+		name string
+		q    store.Query
+		want string
+	}{
+		{"two of them", of(traces[1], traces[0], traces[1]), "owner trace 2"},
+		{"without parts", without, "trace 3 owner"},
+		{"a span in its trace", inBoth, "owner"},
+		{"a span in no row of these traces", other, ""},
+		{"a trace of none", of(session.TraceID{9}), ""},
+		{"of another owner", store.Query{Tenant: "t", Traces: traces, Parts: true}, "owner"},
+		{"parts of the owner", parts, "trace 2"},
+		{"in a list, as they were before", store.Query{}, "trace 3 owner"},
+	} {
+		equal(t, c.name, ids(t, s, c.q), c.want)
+	}
+	add(two, 6, traces[1])
+	equal(t, "a part that grew is stale and stays one", ids(t, s, without)+", "+dirtyKeys(t, s),
+		"trace 3 owner, t/owner trace 2 trace 3")
+	remove(t, s, two)
+	equal(t, "without the part", ids(t, s, of(traces[1])), "owner")
+}
