@@ -29,9 +29,8 @@ type walker struct {
 	hits    []Hit
 	at      map[spans.ShortID]int  // hits by their block
 	inFacts map[spans.ShortID]bool // blocks that a fact refers to and that had no hit before it
-	rest    []spans.ShortID
-	folded  map[int]bool          // hits that two blocks made
-	further map[int]*session.Turn // the last turn that a hit was counted in again
+	folded  map[int]bool           // hits that two blocks made
+	further map[int]*session.Turn  // the last turn that a hit was counted in again
 
 	// where it is
 	run    *session.Run
@@ -42,26 +41,21 @@ type walker struct {
 
 // session looks at everything.
 func (w *walker) session() {
-	w.inFacts, w.folded, w.further = map[spans.ShortID]bool{}, map[int]bool{}, map[int]*session.Turn{}
 	for i, r := range w.tree.Runs {
-		w.run, w.number, w.turn = r, i+1, nil
-		w.list("run metadata", nil, r.Metadata)
-		w.list("permission rules", nil, r.Rules)
-		w.list("", nil, r.Outside)
-		for _, t := range r.Turns {
-			w.turn = t
-			w.seen = map[spans.ShortID]bool{}
-			w.ofTurn(t)
-			w.seen = nil
+		w.run, w.number = r, i+1
+		for n := range r.Walk() {
+			if n.Turn != w.turn {
+				w.turn, w.seen = n.Turn, map[spans.ShortID]bool{}
+			}
+			w.events(w.node(&n))
+			for _, name := range slices.Sorted(maps.Keys(n.Span().Lists)) { // of later versions
+				w.list("list "+name, nil, n.Span().Lists[name])
+			}
 		}
-		w.turn = nil
-		for _, c := range r.ToolCalls {
-			w.call(c)
-		}
-		w.aside(r.Compactions, r.Permissions, r.Events, r.Lists)
+		w.turn, w.seen = nil, nil
 		w.list("", nil, r.Messages)
 	}
-	w.run, w.turn = nil, nil
+	w.run = nil
 	for _, g := range w.tree.Groups {
 		w.events(g.Events)
 	}
@@ -70,54 +64,44 @@ func (w *walker) session() {
 	}
 }
 
-func (w *walker) ofTurn(t *session.Turn) {
-	for _, q := range t.Requests {
-		w.params(q.Params)
-	}
-	w.list("input", nil, t.Input)
-	w.list(placeReply, nil, t.Output)
-	for _, c := range t.ToolCalls {
-		w.call(c)
-	}
-	w.list(placeResult, nil, t.Results)
-	for _, q := range t.Requests {
-		if q.Messages != nil {
-			w.items("request", nil, q.Messages.From(q.Messages.Same)) // what it repeats was named before
-		}
-	}
-	w.aside(t.Compactions, t.Permissions, t.Events, t.Lists)
-}
-
-func (w *walker) aside(compactions []*session.Compaction, permissions []*session.Permission, events []session.Note,
-	further map[string]*session.Refs) {
-	for _, c := range compactions {
-		w.list(placeSummary, nil, c.Summary)
-		w.list("before a compaction", nil, c.Before)
-		w.list("after a compaction", nil, c.After)
-		w.events(c.Events)
-	}
-	w.permissions(permissions)
-	w.events(events)
-	for _, name := range slices.Sorted(maps.Keys(further)) { // of later versions
-		w.list("list "+name, nil, further[name])
-	}
-}
-
-func (w *walker) permissions(l []*session.Permission) {
-	for _, p := range l {
+// node looks at the lists of a span, and returns its events.
+func (w *walker) node(n *session.Node) []session.Note {
+	switch r, t, c := n.Run, n.Turn, n.Call; n.Kind() {
+	case session.KindPermission:
+		p := n.Permission
 		if f, ok := w.matcher.find(p.Reason); ok {
 			w.note(f, Hit{Place: placeReason, Call: p.CallID, Tool: p.Tool})
 		}
 		w.list("options of a question", nil, p.Options)
-		w.events(p.Events)
+		return p.Events
+	case session.KindCompaction:
+		w.list(placeSummary, nil, n.Compaction.Summary)
+		w.list("before a compaction", nil, n.Compaction.Before)
+		w.list("after a compaction", nil, n.Compaction.After)
+		return n.Compaction.Events
+	case session.KindToolCall:
+		w.list(placeArguments, c, c.Args)
+		w.list(placeResult, c, c.Result)
+		return c.Events
+	case session.KindTurn:
+		for _, q := range t.Requests {
+			w.params(q.Params)
+		}
+		w.list("input", nil, t.Input)
+		w.list(placeReply, nil, t.Output)
+		w.list(placeResult, nil, t.Results)
+		for _, q := range t.Requests {
+			if q.Messages != nil {
+				w.items("request", nil, q.Messages.From(q.Messages.Same)) // what it repeats was named before
+			}
+		}
+		return t.Events
+	default:
+		w.list("run metadata", nil, r.Metadata)
+		w.list("permission rules", nil, r.Rules)
+		w.list("", nil, r.Outside)
+		return r.Events
 	}
-}
-
-func (w *walker) call(c *session.ToolCall) {
-	w.list(placeArguments, c, c.Args)
-	w.list(placeResult, c, c.Result)
-	w.permissions(c.Permissions)
-	w.events(c.Events)
 }
 
 func (w *walker) events(l []session.Note) {

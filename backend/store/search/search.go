@@ -87,7 +87,7 @@ const MaxOfSession = 10_000
 var ErrText = errors.New("cannot look for that")
 
 // Run searches. Sessions come newest first, hits of a session in the order of its tree. It streams session by session:
-// memory is that of the hits, and of one session's rows where there are any. The error may wrap ErrText, or is the
+// memory is that of the hits, and of one session with its blocks. The error may wrap ErrText, or is the
 // store's or that of ctx; then the result holds what was found before.
 func Run(ctx context.Context, st store.Store, o Options) (*Result, error) {
 	res := &Result{Format: Format, Hits: []Hit{}}
@@ -157,10 +157,28 @@ type found struct {
 
 // inSession searches one session.
 func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hits []Hit, more bool, err error) {
+	var tree *session.Session
+	if k.mapped {
+		if tree, err = mapped.Tree(ctx, st, k.Key); err != nil {
+			return nil, false, err
+		}
+	}
+	set := &session.BlockSet{}
+	var ids []spans.ShortID
+	pieces := map[spans.ShortID]bool{} // of templates
+	for b, err := range mapped.Blocks(ctx, st, k.Key, linksOf(tree)) {
+		if err != nil {
+			return nil, false, err
+		}
+		set.Add(b)
+		ids = append(ids, b.ID.Short())
+		for id := range spans.Blocks(b.Body) {
+			pieces[id] = true
+		}
+	}
 	blocks := map[spans.ShortID]found{}
 	add := func(id spans.ShortID, body string) {
-		text := plain(body)
-		s, ok := m.find(text)
+		s, ok := m.find(plain(body))
 		switch {
 		case !ok:
 		case len(blocks) == MaxOfSession:
@@ -175,34 +193,12 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 			blocks[id] = f
 		}
 	}
-	var templates []spans.ShortID
-	pieces := map[spans.ShortID]bool{} // that templates refer to
-	var tree *session.Session
-	if k.mapped {
-		if tree, err = mapped.Tree(ctx, st, k.Key); err != nil {
-			return nil, false, err
-		}
-	}
-	for b, err := range mapped.Blocks(ctx, st, k.Key, linksOf(tree)) {
-		if err != nil {
-			return nil, false, err
-		}
-		if spans.IsPlain(b.Body) {
-			add(b.ID.Short(), b.Body)
-			continue
-		}
-		templates = append(templates, b.ID.Short())
-		for id := range spans.Blocks(b.Body) {
-			pieces[id] = true
-		}
-	}
-	if len(templates) > 0 {
-		bodies, err := store.NewBodies(ctx, st, k.Key, linksOf(tree))
-		if err == nil {
-			err = made(ctx, bodies, templates, add)
-		}
-		if err != nil {
-			return nil, false, err
+	for _, id := range ids {
+		ref := session.Ref{Block: id.String()}
+		if body, ok := set.Body(ref); ok {
+			add(id, body)
+		} else if body, _, ok := set.Cut(ref); ok {
+			add(id, body)
 		}
 	}
 	if len(blocks) == 0 && !k.rows {
@@ -216,24 +212,19 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 	for _, b := range tree.LiveBlocks() {
 		add(b.ID.Short(), b.Body)
 	}
-	w := walker{tree: tree, matcher: m, blocks: blocks, at: map[spans.ShortID]int{}}
-	var set *session.BlockSet
-	if rewound(tree) { // they name the messages that are gone
-		set, err = session.NewBlockSet(mapped.Blocks(ctx, st, k.Key, tree.Links))
-		if err != nil {
-			return nil, false, err
-		}
-	}
-	w.history = session.HistoryOf(w.tree, set)
+	w := walker{tree: tree, matcher: m, blocks: blocks, history: session.HistoryOf(tree, set), at: map[spans.ShortID]int{},
+		inFacts: map[spans.ShortID]bool{}, folded: map[int]bool{}, further: map[int]*session.Turn{}}
 	w.session()
+	var rest []spans.ShortID
 	for id, f := range blocks {
 		if _, ok := w.at[f.same]; !ok && !pieces[id] && !w.inFacts[id] {
-			w.rest = append(w.rest, id)
+			rest = append(rest, id)
 		}
 	}
-	slices.SortFunc(w.rest, func(a, b spans.ShortID) int { return slices.Compare(a[:], b[:]) })
-	for _, id := range w.rest {
-		w.hit(id, Hit{Address: w.tree.ID, Place: "of no place that arrived"})
+	slices.SortFunc(rest, func(a, b spans.ShortID) int { return slices.Compare(a[:], b[:]) })
+	w.run, w.turn = nil, nil
+	for _, id := range rest {
+		w.hit(id, Hit{Place: "of no place that arrived"})
 	}
 	return slices.DeleteFunc(w.hits, func(h Hit) bool { return h.Address == "" }), more, nil
 }
@@ -243,30 +234,4 @@ func linksOf(t *session.Session) *session.Links {
 		return nil
 	}
 	return t.Links
-}
-
-// rewound reports whether the session may have been rewound.
-func rewound(s *session.Session) bool {
-	revert := func(c *session.Compaction) bool { return c.Kind == spans.CompactionKindRevert }
-	return len(s.Facts) > 0 || slices.ContainsFunc(s.Runs, func(r *session.Run) bool {
-		return slices.ContainsFunc(r.Compactions, revert) ||
-			slices.ContainsFunc(r.Turns, func(t *session.Turn) bool { return slices.ContainsFunc(t.Compactions, revert) })
-	})
-}
-
-// made searches bodies that templates make, a stretch at a time.
-func made(ctx context.Context, bodies *store.Bodies, ids []spans.ShortID, add func(spans.ShortID, string)) error {
-	for len(ids) > 0 {
-		set, n, err := bodies.Load(ctx, ids, 1)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids[:n] {
-			if body, ok := set.Body(session.Ref{Block: id.String()}); ok {
-				add(id, body)
-			}
-		}
-		ids = ids[n:]
-	}
-	return nil
 }
