@@ -23,7 +23,6 @@ import (
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // Pipeline is one tracer and what arrived of it. Safe for concurrent use.
@@ -185,16 +184,4 @@ func (p *Pipeline) When(wanted func([]*session.Session, session.Batch) bool) {
 		}
 	}
 	p.t.Fatal("agenttest: the sessions did not come to be as wanted")
-}
-
-// Block returns the body of a block of a session by its short id, the form that lists hold; false when it did not
-// arrive.
-func (p *Pipeline) Block(sessionID string, id spans.ShortID) (body string, ok bool) {
-	p.t.Helper()
-	for _, b := range p.Batch().Blocks {
-		if b.Session.ID == sessionID && b.ID.Short() == id {
-			return b.Body, true
-		}
-	}
-	return "", false
 }

@@ -9,11 +9,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// LongNames returns the names of the long sessions. interop/phi-core/README.md says what each holds.
-func LongNames() []string {
-	return []string{"long-200", "long-20x10", "long-200x1", "long-mixed", "long-400"}
-}
-
 // Long opens the event stream of a long session as the newest release of phi-core sent it: one AgentEvent a line, every
 // line with its end. It unpacks while it is read and holds some 40 MB, where the stream has 60 to 500 and a line up to
 // 2.5; the caller closes it. repository is the repository's own folder. It fails the test when there is no session of

@@ -209,12 +209,6 @@ type Known struct {
 	Used bool
 }
 
-// KnownDifferences reads the table behind the marker "differences" in dialects/phi/README.md.
-func KnownDifferences(tb testing.TB, root string) []*Known {
-	tb.Helper()
-	return KnownIn(tb, root, "differences")
-}
-
 // KnownIn reads the table of differences behind the marker of that name in dialects/phi/README.md.
 func KnownIn(tb testing.TB, root, name string) []*Known {
 	tb.Helper()

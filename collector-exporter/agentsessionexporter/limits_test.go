@@ -1,10 +1,7 @@
 package agentsessionexporter
 
 import (
-	"context"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -114,32 +111,4 @@ func randomTraces(n int) ptrace.Traces {
 	e.SetName(spans.EventBlocks)
 	e.Attributes().PutEmptySlice(string(spans.BlockBodiesKey)).AppendEmpty().SetStr(b.String())
 	return td
-}
-
-// sized says what sizes the test wants, and counts how often it is asked.
-type sized struct {
-	store.Store
-	mu              sync.Mutex
-	whole, one      int64
-	err             error
-	wholes, lookups int
-}
-
-func (s *sized) Size(_ context.Context, k session.Key) (int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if k == (session.Key{}) {
-		s.wholes++
-		return s.whole, s.err
-	}
-	s.lookups++
-	return s.one, s.err
-}
-
-// batchOf makes n rows, each of a session of its own.
-func batchOf(n int) (b session.Batch) {
-	for i := range n {
-		b.Rows = append(b.Rows, session.Row{Session: session.Key{ID: fmt.Sprint(i)}})
-	}
-	return b
 }
