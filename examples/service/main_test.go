@@ -25,11 +25,7 @@ func services(t *testing.T, p *agenttest.Pipeline) (url string, of telemetry) {
 			propagation.Baggage{})),
 	}}
 	start := func(name, orders, research string) string {
-		h, err := of.service(name, orders, research)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := httptest.NewServer(h)
+		s := httptest.NewServer(of.service(name, orders, research))
 		t.Cleanup(s.Close)
 		return s.URL
 	}
@@ -87,7 +83,7 @@ func TestSpans(t *testing.T) {
       Client session.turn support 0
         Internal tool.call support order_status 0
           Client HTTP GET
-            Server GET /orders/{number}
+            Server GET /orders/17
         Internal tool.call support ask_researcher 0
           Client HTTP POST
             Server POST /ask

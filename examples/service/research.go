@@ -9,7 +9,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// researcher is an agent in a process of its own.
+// researcher is an agent of another service.
 type researcher struct{ tracer *otelagent.Tracer }
 
 // ask is the handler of one question. Session, parent run and tool call are in the baggage of the request; the run
