@@ -36,6 +36,12 @@ func (a *attrs) count(key attribute.Key, r *record, f field) {
 	}
 }
 
+// sorted returns the attributes by key, of several with one key the first.
+func (a attrs) sorted() []session.Attr {
+	slices.SortStableFunc(a, func(x, y session.Attr) int { return strings.Compare(x.Key, y.Key) })
+	return slices.CompactFunc(a, func(x, y session.Attr) bool { return x.Key == y.Key })
+}
+
 // usage adds the counts of a record under keys, which are in the order of usageFields.
 func (a *attrs) usage(r *record, keys [5]attribute.Key) {
 	u := r.usage
@@ -129,8 +135,7 @@ func (w *writer) put(row session.Row, a attrs, recs ...*record) {
 	if recs[0].bound {
 		a.text(spans.StartTimeKey, string(spans.TimeSourceBound))
 	}
-	slices.SortStableFunc(a, func(x, y session.Attr) int { return strings.Compare(x.Key, y.Key) })
-	row.Attrs = slices.CompactFunc(a, func(x, y session.Attr) bool { return x.Key == y.Key })
+	row.Attrs = a.sorted()
 	w.out = append(w.out, row)
 }
 

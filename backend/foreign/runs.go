@@ -186,7 +186,11 @@ func (m *mapper) place() {
 		case inTool:
 			m.put(r, m.callRun(r.key, r.in))
 		case r.in != nil && r.in.key == r.key:
-			m.put(r, m.spanRun(r.in))
+			n := m.spanRun(r.in)
+			if r.log && key != "" && r.in.in == nil { // other records of the prompt may stand on no span
+				n = m.join(m.keyRun(r.key, key), n)
+			}
+			m.put(r, n)
 		case cmp.Or(key, r.inKey) != "":
 			m.put(r, m.keyRun(r.key, cmp.Or(key, r.inKey)))
 		default:
@@ -212,27 +216,8 @@ func (m *mapper) place() {
 			m.put(r, r.in.run)
 		}
 	}
-	m.keyed()
 	m.again()
 	m.meet()
-}
-
-// keyed joins the runs that log records name by key with those of the spans that they stand on, or of their trace where
-// no span has a run.
-func (m *mapper) keyed() {
-	for _, r := range m.all {
-		key := r.text("run")
-		if !r.log || key == "" {
-			continue
-		}
-		n := m.runs[runName{kind: byTrace, key: r.key, at: spanKey{trace: r.row.Trace}}]
-		switch {
-		case r.run != nil && r.run.find() != m.keyRun(r.key, key):
-			m.join(m.keyRun(r.key, key), r.run.root())
-		case n != nil && n.find().name.kind == byTrace:
-			m.join(m.keyRun(r.key, key), n)
-		}
-	}
 }
 
 // again splits runs by key of which several log records say that they begin: a session that is resumed may use its key
