@@ -367,7 +367,7 @@ func (m *mapper) attach() {
 			continue
 		}
 		switch named := byID[reply{r.key, r.id}]; {
-		case r.up != nil && (r.up.call != nil || r.rule.Signal == SpanEvent):
+		case r.up != nil && (r.up.call != nil || r.sig == SpanEvent):
 			r.call = r.up.call
 		case r.id != "" && named != nil:
 			r.call = named

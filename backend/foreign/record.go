@@ -19,6 +19,7 @@ type record struct {
 	src   *Source
 	rule  *rule
 	role  role
+	sig   Signal
 	log   bool        // a log record, or an event of a span
 	key   session.Key // session that it belongs to
 	named bool        // its own id says so
@@ -51,7 +52,7 @@ type spanKey struct {
 // read reads the row by the rules of a table; it returns false if these have no role for it.
 func (r *record) read(t *Table) bool {
 	row, sig := r.row, Signal(r.row.Attr(SignalKey).Str())
-	r.src, r.log, r.key = t.byName[row.Attr(SourceKey).Str()], sig != Span, row.Session
+	r.sig, r.log, r.key, r.src = sig, sig != Span, row.Session, t.byName[row.Attr(SourceKey).Str()]
 	if r.src != nil {
 		r.rule = r.src.rule(sig, row.Attr(NameKey).Str(), func(key string) session.Value { return row.Attr(attribute.Key(key)) })
 	}

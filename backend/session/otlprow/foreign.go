@@ -38,6 +38,8 @@ type others struct {
 	get       foreign.Get // looks at own, outer and resource
 	skipped   int         // records of the scope that no rule keeps
 	kept      bool        // a record of the scope was kept
+	// recordName is that of the record that is kept last.
+	recordName string
 }
 
 // enter begins a scope, and leave ends it.
@@ -173,7 +175,7 @@ func (d *decoder) otherRecord(r plog.LogRecord) {
 	row.End = row.Start
 	d.keep(row, &m, foreign.Log, name, "")
 	if last := &d.batch.Rows[len(d.batch.Rows)-1]; body != "" && m.Class(bodyKey).IsContent() && !d.withoutContent {
-		last.Lists = append(last.Lists, d.contentList(last, bodyKey, []string{body}))
+		last.Lists = append(last.Lists, d.contentList(last, bodyKey, []string{withRole(name, body)}))
 	}
 }
 
@@ -193,7 +195,7 @@ func (d *decoder) place(row *session.Row, m *foreign.Match) bool {
 
 // keep appends the row of a record of which d.own has the attributes.
 func (d *decoder) keep(row session.Row, m *foreign.Match, sig foreign.Signal, name, status string) {
-	d.kept = true
+	d.kept, d.recordName = true, name
 	row.Kind, row.Turn, row.Known, row.Service = session.KindForeign, session.NoTurn, spans.KnownObserved, d.service
 	d.attrs = append(d.attrs[:0], row.Attrs...)
 	text := func(key, s string) {
@@ -274,7 +276,35 @@ func (d *decoder) attribute(row *session.Row, m *foreign.Match, key string, v pc
 	default:
 		bodies = []string{d.json(v)}
 	}
+	if class == foreign.Content && len(bodies) == 1 {
+		bodies[0] = withRole(d.recordName, bodies[0])
+	}
 	row.Lists = append(row.Lists, d.contentList(row, key, bodies))
+}
+
+// withRole returns the body of an event that the conventions name after the role of its message, such as
+// gen_ai.user.message, as a message with that role.
+func withRole(name, body string) string {
+	name, ok := strings.CutSuffix(name, ".message")
+	role := name[strings.LastIndexByte(name, '.')+1:]
+	if !ok || !slices.Contains([]string{"system", "user", "assistant"}, role) {
+		return body
+	}
+	m := map[string]any{}
+	if json.Unmarshal([]byte(body), &m) != nil || m == nil { // null is an object to the library
+		m = map[string]any{"content": body}
+		if text := []byte(body); json.Valid(text) {
+			m["content"] = json.RawMessage(text)
+		}
+	}
+	if m["role"] == nil {
+		m["role"] = role
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return body
+	}
+	return string(text)
 }
 
 // spread takes an attribute of a list of messages that is spread over keys LIST.N.PATH, as older instrumentations write
