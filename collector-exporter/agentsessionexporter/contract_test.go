@@ -24,7 +24,6 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // The Collector's own check of what an exporter owes its pipeline: everything is delivered, what may go away is tried
@@ -156,7 +155,7 @@ func (o ownLogs) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
 	r := ours.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
 	r.SetTraceID(numbered(id.Str()))
 	r.Attributes().PutStr(testID, id.Str())
-	r.Attributes().Remove(string(spans.BlockBodiesKey)) // so that there is one piece to be refused
+	r.Attributes().Remove("prompt") // so that there is one piece to be refused
 	return o.Logs.ConsumeLogs(ctx, ours)
 }
 
@@ -171,6 +170,7 @@ func TestConsumeContract(t *testing.T) {
 			w := &wire{taken: map[string]bool{}, stored: map[string]bool{}}
 			cfg := createDefaultConfig().(*Config)
 			cfg.Storage = filepath.Join(t.TempDir(), "s.db")
+			cfg.Sources = []any{map[string]any{"name": "claude-code", "keep": []any{testID}}}
 			cfg.RetryConfig.InitialInterval = time.Millisecond
 			cfg.RetryConfig.MaxInterval = 2 * time.Millisecond
 			exportertest.CheckConsumeContract(exportertest.CheckConsumeContractParams{

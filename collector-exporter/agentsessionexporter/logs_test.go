@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/config/configoptional"
@@ -24,7 +23,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store"
@@ -37,21 +35,17 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// records makes a log record with one block in each of the sessions, of the spans that traces makes.
+// records makes a log record of another program with one block in each of the sessions.
 func records(sessions ...string) plog.Logs {
 	ld := plog.NewLogs()
 	sl := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty()
-	for i, id := range sessions {
+	sl.Scope().SetName("com.anthropic.claude_code.events")
+	for _, id := range sessions {
 		r := sl.LogRecords().AppendEmpty()
-		r.SetEventName(spans.EventBlocks)
-		r.SetTraceID(pcommon.TraceID{15: byte(i + 1)})
-		r.SetSpanID(pcommon.SpanID{7: byte(i + 1)})
 		r.SetTimestamp(pcommon.NewTimestampFromTime(epoch.Add(time.Second)))
-		a := r.Attributes()
-		a.PutStr(string(spans.SessionIDKey), id)
-		a.PutStr(string(spans.RunIDKey), id+".run")
-		a.PutInt(string(spans.RunStartKey), epoch.UnixNano())
-		a.PutEmptySlice(string(spans.BlockBodiesKey)).AppendEmpty().SetStr("body of " + id)
+		for key, value := range map[string]string{"event.name": "user_prompt", "session.id": id, "prompt": "body of " + id} {
+			r.Attributes().PutStr(key, value)
+		}
 	}
 	return ld
 }
@@ -232,56 +226,6 @@ func put(t testing.TB, m pcommon.Map, attrs []attribute.KeyValue) {
 	}
 }
 
-// address are the attributes of a span that its log records need.
-var address = []string{
-	string(spans.SessionIDKey), string(spans.RunIDKey), string(spans.RunStartKey), string(spans.TurnIndexKey),
-	string(spans.ToolCallIDKey), string(spans.OrdinalKey),
-}
-
-// previews are the attributes that show content to people. A row omits them when its own span brought lists.
-var previews = []string{
-	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.ToolCallArgumentsKey),
-	string(spans.ToolCallResultKey),
-	string(spans.SystemInstructionsKey), string(spans.RequestMessagesOmittedKey),
-}
-
-// part returns the spans of td without their content, and that as log records, each with its address.
-func part(td ptrace.Traces) (ptrace.Traces, plog.Logs) {
-	bare := ptrace.NewTraces()
-	td.CopyTo(bare)
-	ld := plog.NewLogs()
-	for _, rs := range bare.ResourceSpans().All() {
-		rl := ld.ResourceLogs().AppendEmpty()
-		rs.Resource().CopyTo(rl.Resource())
-		to := rl.ScopeLogs().AppendEmpty().LogRecords()
-		for _, ss := range rs.ScopeSpans().All() {
-			for _, s := range ss.Spans().All() {
-				for _, k := range previews {
-					s.Attributes().Remove(k)
-				}
-				s.Events().RemoveIf(func(e ptrace.SpanEvent) bool {
-					if !strings.HasPrefix(e.Name(), "otelagent.") {
-						return false
-					}
-					r := to.AppendEmpty()
-					r.SetEventName(e.Name())
-					r.SetTimestamp(e.Timestamp())
-					r.SetTraceID(s.TraceID())
-					r.SetSpanID(s.SpanID())
-					e.Attributes().CopyTo(r.Attributes())
-					for _, k := range address {
-						if v, ok := s.Attributes().Get(k); ok {
-							v.CopyTo(r.Attributes().PutEmpty(k))
-						}
-					}
-					return true
-				})
-			}
-		}
-	}
-	return bare, ld
-}
-
 // read returns the requests of all sessions by run, turn and attempt, and the trees as JSON.
 func read(t *testing.T, st store.Store) (requests map[string]string, trees string) {
 	t.Helper()
@@ -312,53 +256,4 @@ func read(t *testing.T, st store.Store) (requests map[string]string, trees strin
 	}
 	slices.Sort(all) // sessions come by their last projection
 	return requests, strings.Join(all, "\n")
-}
-
-// deliver sends spans and log records and returns what the store then holds.
-func deliver(t *testing.T, all ...any) (requests map[string]string, trees string) {
-	t.Helper()
-	b := setup(t, nil)
-	for _, data := range all {
-		switch data := data.(type) {
-		case ptrace.Traces:
-			require.NoError(t, b.exp.ConsumeTraces(t.Context(), data))
-		case plog.Logs:
-			require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), data))
-		}
-	}
-	return read(t, b.store)
-}
-
-// A session whose content arrives as log records gives the same requests, byte for byte, and the same tree as one with
-// span events, whatever arrives first.
-func TestContentAsLogRecords(t *testing.T) {
-	all, requests, moved := phifixtures.All(t, "../.."), 0, 0
-	for i, f := range all {
-		if testing.Short() && i%6 != 0 {
-			continue
-		}
-		t.Run(f.String(), func(t *testing.T) {
-			td := recorded(t, f.Events)
-			wantRequests, wantTree := deliver(t, td)
-			for key, q := range wantRequests {
-				require.True(t, strings.HasPrefix(q, "true [] [] {"), "%s: %.200s", key, q)
-			}
-			requests += len(wantRequests)
-
-			bare, ld := part(td)
-			moved += ld.LogRecordCount()
-			for name, sent := range map[string][]any{
-				"spans first": {bare, ld}, "records first": {ld, bare}, "twice": {ld, bare, ld, bare},
-			} {
-				got, tree := deliver(t, sent...)
-				require.Equal(t, wantRequests, got, name)
-				if diff := cmp.Diff(wantTree, tree); diff != "" {
-					t.Errorf("%s: %s", name, diff)
-				}
-			}
-		})
-	}
-	require.NotZero(t, requests)
-	require.NotZero(t, moved)
-	t.Logf("%d recordings, %d requests, %d events moved", len(all), requests, moved)
 }

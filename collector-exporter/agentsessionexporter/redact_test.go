@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
@@ -195,15 +194,6 @@ func TestEveryPlaceIsRedacted(t *testing.T) {
 			require.NotContains(t, everything(t, ex.store), secret)
 		})
 	}
-	t.Run("log record", func(t *testing.T) {
-		ld := records("a")
-		ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().PutEmptySlice(
-			string(spans.BlockBodiesKey)).AppendEmpty().SetStr(text)
-		ex := setup(t, nil, redacting(""))
-		require.NoError(t, ex.logsExp.ConsumeLogs(t.Context(), ld))
-		metadatatest.AssertEqualExporterAgentSessionRedactions(t, ex.tel, point(1, where("block")), ignore...)
-		require.NotContains(t, everything(t, ex.store), secret)
-	})
 }
 
 // Clean content, ids, numbers and names stay as they are.
@@ -284,15 +274,16 @@ func FuzzRedaction(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		ld := plog.NewLogs()
-		r := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
-		records("a").ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).CopyTo(r)
-		a := r.Attributes()
-		a.PutStr("acme.note", text)
+		td := traces("a")
+		span := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+		span.Attributes().PutStr("acme.note", text)
+		e := span.Events().AppendEmpty()
+		e.SetName(spans.EventBlocks)
+		a := e.Attributes()
 		for _, key := range []string{string(spans.BlockBodiesKey), string(spans.BlockWithheldKey), string(spans.ListsKey)} {
 			a.PutEmptySlice(key).AppendEmpty().SetStr(text)
 		}
-		batch, _ := otlprow.DecodeLogs(ld)
+		batch, _ := otlprow.Decode(td)
 		rules.batch(&batch)
 		if err := store.CheckBatch(batch); err != nil {
 			t.Fatal(err)

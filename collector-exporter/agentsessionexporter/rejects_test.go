@@ -35,14 +35,14 @@ func TestRejectedSpansAreLogged(t *testing.T) {
 	td := traces("good", "nobody", "refused")
 	td.ResourceSpans().At(0).Resource().Attributes().PutStr("service.name", "coder")
 	l := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
-	l.At(1).Attributes().Remove(string(spans.SessionIDKey))
+	l.At(1).SetStartTimestamp(0)
 	for i := range l.Len() {
 		l.At(i).Attributes().PutStr(string(spans.ErrorMessageKey), "content")
 	}
 	appendForeign(td)
 	require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
 	ld := records("good", "late")
-	ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(1).SetTimestamp(0)
+	ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(1).Attributes().Remove("session.id")
 	require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), ld))
 
 	line := func(reason, signal, name, service, id string, trace session.TraceID, span session.SpanID) map[string]any {
@@ -53,12 +53,12 @@ func TestRejectedSpansAreLogged(t *testing.T) {
 		}
 	}
 	want := map[string]map[string]any{
-		otlprow.ReasonNoSession: line(otlprow.ReasonNoSession, "span", spans.SpanRun, "coder", "", session.TraceID{15: 2},
+		otlprow.ReasonTimes: line(otlprow.ReasonTimes, "span", spans.SpanRun, "coder", "nobody", session.TraceID{15: 2},
 			session.SpanID{7: 2}),
 		reasonStore: line(reasonStore, "span", spans.SpanRun, "coder", "refused", session.TraceID{15: 3},
 			session.SpanID{7: 3}),
-		otlprow.ReasonTimes: line(otlprow.ReasonTimes, "log", spans.EventBlocks, "", "late", session.TraceID{15: 2},
-			session.SpanID{7: 2}),
+		otlprow.ReasonNoSession: line(otlprow.ReasonNoSession, "log", "user_prompt", "", "", session.TraceID{},
+			session.SpanID{}),
 	}
 	if diff := cmp.Diff(want, logged(b)); diff != "" {
 		t.Error(diff)

@@ -116,7 +116,7 @@ const incoming = [
     bars({
       title: 'How many log records come, and what becomes of them?', w: 8, unit: 'short', decimals: 0, colours: style.flow,
       targets: series({ stored: count(x('log_records_stored')), foreign: count(x('log_records_foreign')), rejected: count(x('log_records_rejected')) }),
-      means: 'Content comes as log records from producers that do not put it on spans.',
+      means: 'Other programs send what they do as log records.',
       bad: 'none is normal with the adapter. Foreign ones are logs of something else.',
       links: [inTempo.spans],
     }),

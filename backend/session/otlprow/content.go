@@ -1,32 +1,18 @@
 package otlprow
 
 import (
-	"crypto/sha256"
-	"fmt"
 	"iter"
 	"math"
 	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
-
-// eventName is the attribute that names the event of a log record whose field for it is empty.
-const eventName = "event.name"
-
-// contentKeys are the attributes of a log record that the row does not keep as attributes: those of its event.
-var contentKeys = []string{
-	eventName, string(spans.KindKey),
-	string(spans.BlockBodiesKey), string(spans.BlockWithheldKey), string(spans.ListsKey),
-	string(spans.EventTypeKey), string(spans.EventBodyKey), string(spans.EventSeqKey),
-	string(spans.FactSubjectKey), string(spans.FactKeyKey), string(spans.FactValueKey),
-}
 
 func (d *decoder) events(row *session.Row, events ptrace.SpanEventSlice) {
 	n := events.Len()
@@ -195,17 +181,4 @@ func (d *decoder) partialOutput(row *session.Row, from int) {
 	d.batch.Blocks = d.batch.Blocks[:from+len(kept)]
 	row.Lists = slices.Delete(row.Lists, at, at+1)
 	add(row, session.PartialOutputKey, session.StringsValue(bodies))
-}
-
-// recordID returns an id for a log record: the first 8 bytes of SHA-256 over its ids, time, event and attributes.
-func recordID(r plog.LogRecord, name string, at pcommon.Timestamp) pcommon.SpanID {
-	attrs := map[string]any{}
-	for key, v := range r.Attributes().All() {
-		if key != eventName && !deep(v, maxDepth) {
-			attrs[key] = v.AsRaw()
-		}
-	}
-	h := sha256.New()
-	fmt.Fprintf(h, "log%s%s%d%s%#v", r.TraceID(), r.SpanID(), at, name, attrs) // keys in order
-	return pcommon.SpanID(h.Sum(nil)[:8])
 }

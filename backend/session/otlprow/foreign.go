@@ -25,6 +25,9 @@ const bodyKey = "log.body"
 // arrivalKey is true in the row of a log record that has no other time than that of its arrival.
 const arrivalKey = "otelagent.foreign.arrival"
 
+// eventName is the attribute that names the event of a log record whose field for it is empty.
+const eventName = "event.name"
+
 // maxScopes bounds Report.Scopes.
 const maxScopes = 32
 

@@ -129,11 +129,8 @@ func Decode(td ptrace.Traces, opts ...Option) (session.Batch, Report) {
 	return d.result()
 }
 
-// DecodeLogs makes one row of kind session.payload of each log record that is an event of this format, in the order
-// of ld, and blocks like Decode. A record replaces an event of the span whose trace and span id it has. The id of its
-// row is a hash of the record, so that a record that comes twice is one row. Records of other programs are kept or
-// skipped like spans. It only reads
-// ld; the result shares its strings.
+// DecodeLogs keeps log records of other programs like the spans of Decode. It only reads ld; the result shares its
+// strings.
 func DecodeLogs(ld plog.Logs, opts ...Option) (session.Batch, Report) {
 	d := newDecoder(ld.LogRecordCount(), opts)
 	for _, rl := range ld.ResourceLogs().All() {
@@ -141,7 +138,7 @@ func DecodeLogs(ld plog.Logs, opts ...Option) (session.Batch, Report) {
 		for _, sl := range rl.ScopeLogs().All() {
 			d.enter(sl.Scope().Name())
 			for _, r := range sl.LogRecords().All() {
-				d.record(r)
+				d.otherRecord(r)
 			}
 			d.leave()
 		}
@@ -265,43 +262,6 @@ func add(row *session.Row, key attribute.Key, v session.Value) {
 	})
 	if !ok {
 		row.Attrs = slices.Insert(row.Attrs, i, session.Attr{Key: string(key), Value: v})
-	}
-}
-
-// record reads a log record as a session.payload span with one event.
-func (d *decoder) record(r plog.LogRecord) {
-	name, attrs, at := r.EventName(), r.Attributes(), r.Timestamp()
-	if name == "" {
-		name = text(attrs, eventName)
-	}
-	// Other programs send the first under this name, which is a convention.
-	if name != spans.EventOther && name != spans.EventFact && (name != spans.EventBlocks || !hasAddress(attrs)) {
-		d.otherRecord(r)
-		return
-	}
-	if at == 0 {
-		at = r.ObservedTimestamp()
-	}
-	span := ptrace.NewSpan()
-	span.SetName(spans.SpanPayload)
-	span.SetTraceID(r.TraceID())
-	span.SetParentSpanID(r.SpanID())
-	if !r.SpanID().IsEmpty() {
-		span.SetSpanID(recordID(r, name, at))
-	}
-	span.SetStartTimestamp(at)
-	span.SetEndTimestamp(at)
-	e := span.Events().AppendEmpty()
-	e.SetName(name)
-	e.SetTimestamp(at)
-	attrs.CopyTo(e.Attributes())
-	attrs.CopyTo(span.Attributes())
-	span.Attributes().RemoveIf(func(key string, _ pcommon.Value) bool { return slices.Contains(contentKeys, key) })
-	known := len(d.report.Rejections)
-	d.span(span)
-	for i := range d.report.Rejections[known:] {
-		lost := &d.report.Rejections[known+i]
-		lost.Name, lost.Span = name, session.SpanID(r.SpanID())
 	}
 }
 

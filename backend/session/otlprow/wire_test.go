@@ -79,112 +79,34 @@ func TestDecodeBlocks(t *testing.T) {
 	}
 }
 
-// oneRecord returns logs of one good record, and that record.
-func oneRecord() (plog.Logs, plog.LogRecord) {
+// oneRecord returns logs of one record of another program.
+func oneRecord() plog.Logs {
 	ld := plog.NewLogs()
 	rl := ld.ResourceLogs().AppendEmpty()
 	rl.Resource().Attributes().PutStr(string(spans.TenantKey), "acme")
-	rl.Resource().Attributes().PutStr("service.name", "coder")
-	r := rl.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
-	r.SetEventName(spans.EventBlocks)
-	r.SetTraceID(pcommon.TraceID{1})
-	r.SetSpanID(pcommon.SpanID{2})
+	sl := rl.ScopeLogs().AppendEmpty()
+	sl.Scope().SetName("com.anthropic.claude_code.events")
+	r := sl.LogRecords().AppendEmpty()
 	r.SetTimestamp(1500)
-	a := r.Attributes()
-	a.PutStr("session.id", "s1")
-	a.PutStr("otelagent.run.id", "r1")
-	a.PutInt("otelagent.run.start", 900)
-	a.PutInt("otelagent.turn.index", 4)
-	a.PutStr("custom", "kept")
-	putSlice(a, "otelagent.block.bodies", "body")
-	putSlice(a, "otelagent.lists", "input 0")
-	return ld, r
+	for key, value := range map[string]string{"event.name": "user_prompt", "session.id": "s1", "prompt": "hi"} {
+		r.Attributes().PutStr(key, value)
+	}
+	return ld
 }
 
-func TestDecodeLogs(t *testing.T) {
-	ld, r := oneRecord()
-	records := ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords()
-	records.AppendEmpty().SetEventName("foreign")
-	records.AppendEmpty().Body().SetStr("a line")
-	named := records.AppendEmpty()
-	r.CopyTo(named)
-	named.SetEventName("")
-	named.Attributes().PutStr("event.name", spans.EventBlocks)
-	later := records.AppendEmpty()
-	r.CopyTo(later)
-	later.SetTimestamp(0)
-	later.SetObservedTimestamp(1501)
-
-	batch, report := DecodeLogs(ld)
-	if diff := cmp.Diff(Report{Spans: 5, Stored: 3, Foreign: 2, Scopes: []ScopeCount{{"", 2}}}, report); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	want := session.Row{
-		Trace: session.TraceID{1}, Span: batch.Rows[0].Span, Parent: session.SpanID{2}, Session: sessionKey, Run: "r1",
-		RunStart: 900, Turn: 4, Kind: session.KindPayload, Known: spans.KnownObserved, Start: 1500, End: 1500,
-		Service: "coder", Attrs: []session.Attr{{Key: "custom", Value: session.StringValue("kept")}},
-		Lists: []session.List{{Name: "input"}},
-	}
-	if diff := cmp.Diff(want, batch.Rows[0], compared); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if batch.Rows[1].Span != want.Span || batch.Rows[2].Span == want.Span || batch.Rows[2].Start != 1501 {
-		t.Errorf("ids %v, %v, %v", batch.Rows[0].Span, batch.Rows[1].Span, batch.Rows[2].Span)
-	}
-	if diff := cmp.Diff([]session.Block{bodyBlock("body"), bodyBlock("body"), bodyBlock("body")},
-		batch.Blocks); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if tree := session.Assemble(batch.Rows); tree.Runs[0].Turns[0].Input == nil {
-		t.Error("a record's list is not on its turn")
-	}
-}
-
-func TestDecodeLogsRejects(t *testing.T) {
-	for reason, spoil := range map[string]func(plog.LogRecord){
-		ReasonSpanID: func(r plog.LogRecord) { r.SetSpanID(pcommon.SpanID{}) },
-		ReasonTimes:  func(r plog.LogRecord) { r.SetTimestamp(0) },
-	} {
-		ld, r := oneRecord()
-		spoil(r)
-		batch, report := DecodeLogs(ld)
-		want := Report{Spans: 1, Rejected: map[string]int{reason: 1}, Rejections: []Rejection{{
-			Reason: reason, Name: spans.EventBlocks, Service: "coder", Trace: session.TraceID(r.TraceID()),
-			Span: session.SpanID(r.SpanID()), Session: sessionKey,
-		}}}
-		if diff := cmp.Diff(want, report); diff != "" || len(batch.Blocks) > 0 {
-			t.Errorf("%s: %d blocks, -want +got:\n%s", reason, len(batch.Blocks), diff)
-		}
-	}
-}
-
-// The id of a record's row covers all of it, whatever the order of its keys.
-func TestRecordID(t *testing.T) {
-	seen := map[pcommon.SpanID]any{}
-	for _, raw := range []any{nil, true, 1, 1.5, "x", []byte("x"), []any{"x"}, []any{}, map[string]any{"k": "x", "l": 1}} {
-		_, r := oneRecord()
-		_, other := oneRecord()
-		other.Attributes().Clear()
-		for _, to := range []plog.LogRecord{other, r} {
-			if err := to.Attributes().PutEmpty("raw").FromRaw(raw); err != nil {
-				t.Fatal(err)
-			}
-		}
-		_, again := oneRecord()
-		for k, v := range again.Attributes().All() {
-			v.CopyTo(other.Attributes().PutEmpty(k))
-		}
-		id := recordID(r, spans.EventBlocks, 1)
-		if was, ok := seen[id]; ok || recordID(other, spans.EventBlocks, 1) != id {
-			t.Errorf("%v: id of %v, in another order %v", raw, was, recordID(other, spans.EventBlocks, 1))
-		}
-		seen[id] = raw
+// A log record in the words of this format is a stranger: only spans carry its events.
+func TestRecordsOfThisFormat(t *testing.T) {
+	ld := oneRecord()
+	r := ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+	r.SetEventName(spans.EventBlocks)
+	r.Attributes().PutInt("otelagent.run.start", 900)
+	if batch, report := DecodeLogs(ld); report.Foreign != 1 || len(batch.Rows)+len(batch.Blocks) > 0 {
+		t.Errorf("%+v, %d rows", report, len(batch.Rows))
 	}
 }
 
 func FuzzDecodeLogs(f *testing.F) {
-	ld, _ := oneRecord()
-	b, err := (&plog.ProtoMarshaler{}).MarshalLogs(ld)
+	b, err := (&plog.ProtoMarshaler{}).MarshalLogs(oneRecord())
 	if err != nil {
 		f.Fatal(err)
 	}

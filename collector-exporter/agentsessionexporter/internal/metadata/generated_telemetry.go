@@ -213,13 +213,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterAgentSessionLogRecordsForeign, err = builder.meter.Int64Counter(
 		"otelcol_exporter_agent_session_log_records_foreign",
-		metric.WithDescription("Log records that are neither events of the vocabulary nor kept by a source, skipped. [Alpha]"),
+		metric.WithDescription("Log records that no source keeps, skipped. [Alpha]"),
 		metric.WithUnit("{records}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterAgentSessionLogRecordsRejected, err = builder.meter.Int64Counter(
 		"otelcol_exporter_agent_session_log_records_rejected",
-		metric.WithDescription("Log records of the vocabulary that could not be stored because of what is in them. [Alpha]"),
+		metric.WithDescription("Log records of a source that could not be stored because of what is in them. [Alpha]"),
 		metric.WithUnit("{records}"),
 	)
 	errs = errors.Join(errs, err)

@@ -104,7 +104,7 @@ func AssertEqualExporterAgentSessionBlocksStored(t *testing.T, tt *componenttest
 func AssertEqualExporterAgentSessionLogRecordsForeign(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_agent_session_log_records_foreign",
-		Description: "Log records that are neither events of the vocabulary nor kept by a source, skipped. [Alpha]",
+		Description: "Log records that no source keeps, skipped. [Alpha]",
 		Unit:        "{records}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -120,7 +120,7 @@ func AssertEqualExporterAgentSessionLogRecordsForeign(t *testing.T, tt *componen
 func AssertEqualExporterAgentSessionLogRecordsRejected(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_agent_session_log_records_rejected",
-		Description: "Log records of the vocabulary that could not be stored because of what is in them. [Alpha]",
+		Description: "Log records of a source that could not be stored because of what is in them. [Alpha]",
 		Unit:        "{records}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
