@@ -13,8 +13,6 @@ import (
 const (
 	// maxWhole bounds the bytes of a text that is shown whole.
 	maxWhole = 1 << 20
-	// maxIndent bounds the indent of a line of content, in columns.
-	maxIndent = 40
 	// maxLines bounds the messages and events of one list; there is no bound for a turn that is drawn alone.
 	maxLines  = 8
 	unbounded = math.MaxInt
@@ -30,9 +28,7 @@ func (r *renderer) clean(text string) string {
 	}
 	var lines []string
 	for line := range strings.Lines(strings.TrimRight(text, " \t\r\n")) {
-		rest := strings.TrimLeft(line, " \t")
-		indent := strings.ReplaceAll(line[:len(line)-len(rest)], "\t", "    ")
-		lines = append(lines, indent[:min(len(indent), maxIndent)]+strings.TrimRight(clean(rest, maxWhole), " "))
+		lines = append(lines, cleanLine(strings.TrimRight(line, " \t\r\n")))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -189,8 +189,8 @@ func (r *renderer) cols(s session.Span) map[string]string {
 		}
 	}
 	t := ""
-	if s.EndTold() {
-		t = took(knownStart(s), s.End)
+	if s.StartTold() && s.EndTold() {
+		t = took(s.Start, s.End)
 	}
 	if s.StartSource == spans.TimeSourceBound || s.EndSource == spans.TimeSourceBound {
 		if r.lasted > 0 && s.End.Sub(s.Start) > r.lasted {
@@ -213,14 +213,6 @@ func tokens(cols map[string]string, reported bool, u *session.Usage) map[string]
 		}
 	}
 	return cols
-}
-
-// knownStart is the start of a span; zero where it is unknown.
-func knownStart(s session.Span) time.Time {
-	if !s.StartTold() {
-		return time.Time{}
-	}
-	return s.Start
 }
 
 func (r *renderer) clock(t time.Time) string {
