@@ -75,7 +75,8 @@ func compared(t *testing.T, a, b diff.Target, ignore ...diff.Part) *diff.Diff {
 
 // opposite are names and values in the document of a diff that change places with A and B.
 var opposite = map[string]string{
-	"a": "b", "before": "after", "before_bytes": "after_bytes", "digest_a": "digest_b", "only_a": "only_b", "added": "removed", "+": "-",
+	"a": "b", "before": "after", "before_bytes": "after_bytes", "digest_a": "digest_b", "only_a": "only_b",
+	"added": "removed", "+": "-",
 }
 
 // document returns the JSON form of d, mirrored or not, sorted: the order is that of A.
@@ -133,7 +134,8 @@ func TestDiffOfItself(t *testing.T) {
 		t.Fatalf("no scenarios: %v", err)
 	}
 	for _, path := range append(paths, demo) {
-		for _, capture := range []otelagent.Capture{otelagent.CaptureContent, otelagent.CaptureDigests, otelagent.CaptureNone} {
+		for _, capture := range []otelagent.Capture{otelagent.CaptureContent, otelagent.CaptureDigests,
+			otelagent.CaptureNone} {
 			a, b := recorded(t, path, capture), recorded(t, path, capture)
 			for i := range a {
 				d := compared(t, target(a[i]), target(b[i]))
@@ -147,7 +149,8 @@ func TestDiffOfItself(t *testing.T) {
 				if capture == otelagent.CaptureNone && c.Same > 0 {
 					t.Errorf("%s: nothing was captured, and %d turns are called the same", path, c.Same)
 				}
-				if none := slices.Contains(diff.Parts, "reply") && d.Equal && capture == otelagent.CaptureNone && len(d.Runs) > 0 && c.Unknown > 0; none {
+				if none := slices.Contains(diff.Parts, "reply") && d.Equal && capture == otelagent.CaptureNone &&
+					len(d.Runs) > 0 && c.Unknown > 0; none {
 					t.Errorf("%s: equal without content", path)
 				}
 			}
@@ -187,18 +190,29 @@ func TestDiffOfEditedCopies(t *testing.T) {
 		first       string
 		capture     otelagent.Capture
 	}{
-		"prompt of the system": {pairs: []string{"You are a careful coding agent.", "You are a careless coding agent."}, first: " @1/0 system", want: []string{
-			"changed @1/0 @1/0 system", "changed @1/1 @1/1 system(repeats)", "changed @1/2 @1/2 system(repeats)", "changed @1/3 @1/3 system(repeats)",
-			"changed @3/0 @3/0 system(repeats)", "changed @3/1 @3/1 system(repeats)", "changed @4/0 @4/0 system(repeats)", "changed @4/1 @4/1 system(repeats)"}},
-		"prompt of the user": {pairs: []string{"Now summarise in one sentence.", "Now say why."}, first: "@1/2 @1/3 input", want: []string{"changed @1/3 @1/3 input"}},
-		"reply":              {pairs: []string{"All 3 tests pass now.", "All tests pass."}, first: "@3/0 @3/1 reply", want: []string{"changed @3/1 @3/1 reply"}},
-		"thinking":           {pairs: []string{"look at the file and run", "run"}, first: " @1/0 thinking", want: []string{"changed @1/0 @1/0 thinking"}},
-		"argument":           {pairs: []string{"cargo test -p missing", "cargo test -p other"}, first: " @1/0 calls", want: []string{"changed @1/0 @1/0 calls"}},
-		"result":             {pairs: []string{"exit status 101: no such target", "exit status 102"}, first: " @1/0 results", want: []string{"changed @1/0 @1/0 results"}},
-		"usage":              {pairs: []string{`"input":812`, `"input":813`}, first: " @1/0 usage", want: []string{"changed @1/0 @1/0 usage"}},
+		"prompt of the system": {pairs: []string{"You are a careful coding agent.", "You are a careless coding agent."},
+			first: " @1/0 system", want: []string{
+				"changed @1/0 @1/0 system", "changed @1/1 @1/1 system(repeats)", "changed @1/2 @1/2 system(repeats)",
+				"changed @1/3 @1/3 system(repeats)",
+				"changed @3/0 @3/0 system(repeats)", "changed @3/1 @3/1 system(repeats)", "changed @4/0 @4/0 system(repeats)",
+				"changed @4/1 @4/1 system(repeats)"}},
+		"prompt of the user": {pairs: []string{"Now summarise in one sentence.", "Now say why."}, first: "@1/2 @1/3 input",
+			want: []string{"changed @1/3 @1/3 input"}},
+		"reply": {pairs: []string{"All 3 tests pass now.", "All tests pass."}, first: "@3/0 @3/1 reply",
+			want: []string{"changed @3/1 @3/1 reply"}},
+		"thinking": {pairs: []string{"look at the file and run", "run"}, first: " @1/0 thinking",
+			want: []string{"changed @1/0 @1/0 thinking"}},
+		"argument": {pairs: []string{"cargo test -p missing", "cargo test -p other"}, first: " @1/0 calls",
+			want: []string{"changed @1/0 @1/0 calls"}},
+		"result": {pairs: []string{"exit status 101: no such target", "exit status 102"},
+			first: " @1/0 results", want: []string{"changed @1/0 @1/0 results"}},
+		"usage": {pairs: []string{`"input":812`, `"input":813`}, first: " @1/0 usage",
+			want: []string{"changed @1/0 @1/0 usage"}},
 		"temperature": {pairs: []string{`"max_tokens":4096`, `"max_tokens":4097`}, first: " @1/0 params", want: []string{
-			"changed @1/0 @1/0 params", "changed @1/1 @1/1 params(repeats)", "changed @1/2 @1/2 params(repeats)", "changed @1/3 @1/3 params(repeats)",
-			"changed @3/0 @3/0 params(repeats)", "changed @3/1 @3/1 params(repeats)", "changed @4/0 @4/0 params(repeats)", "changed @4/1 @4/1 params(repeats)"}},
+			"changed @1/0 @1/0 params", "changed @1/1 @1/1 params(repeats)", "changed @1/2 @1/2 params(repeats)",
+			"changed @1/3 @1/3 params(repeats)",
+			"changed @3/0 @3/0 params(repeats)", "changed @3/1 @3/1 params(repeats)", "changed @4/0 @4/0 params(repeats)",
+			"changed @4/1 @4/1 params(repeats)"}},
 		"a run": {drop: []string{"thinking.3"}, first: "@1/3 @3/0", want: []string{"only_a @3/0 ", "only_a @3/1 "}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -376,7 +390,8 @@ func TestDiffDrawn(t *testing.T) {
 	for name, o := range map[string]struct {
 		form  inspect.DiffForm
 		width int
-	}{"diff-unified-80.txt": {inspect.DiffUnified, 80}, "diff-side-by-side-80.txt": {inspect.DiffSideBySide, 80}, "diff-side-by-side-160.txt": {inspect.DiffSideBySide, 160}, "diff-stat-80.txt": {inspect.DiffStat, 80}} {
+	}{"diff-unified-80.txt": {inspect.DiffUnified, 80}, "diff-side-by-side-80.txt": {inspect.DiffSideBySide, 80},
+		"diff-side-by-side-160.txt": {inspect.DiffSideBySide, 160}, "diff-stat-80.txt": {inspect.DiffStat, 80}} {
 		golden(
 			t,
 			name,
@@ -420,7 +435,8 @@ func TestDiffNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"+   3  reply: [calls bash]\n", `+   3  reply: {"role":"assistant","content":[]}` + "\n", "-compaction[0].summary.user: short\n",
+		"+   3  reply: [calls bash]\n", `+   3  reply: {"role":"assistant","content":[]}` + "\n",
+		"-compaction[0].summary.user: short\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())

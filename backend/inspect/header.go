@@ -105,7 +105,8 @@ func (r *renderer) counts() []string {
 		archived = "archived " + r.since(at)
 	}
 	return []string{words(string(s.StatusAt(r.o.AsOf))), archived, plural(len(s.Runs), "run") + among(unfinished...),
-		plural(n[session.KindTurn], "turn"), some(n["utility"], "utility call"), plural(n[session.KindToolCall], "tool call") +
+		plural(n[session.KindTurn], "turn"), some(n["utility"], "utility call"),
+		plural(n[session.KindToolCall], "tool call") +
 			among(count(int64(n[spans.OutcomeError]), "failed"), count(int64(n[spans.OutcomeDenied]), "denied")),
 		suffixed(some(n["input"], "input"), " denied"), some(n[session.KindCompaction], "compaction")}
 }

@@ -77,7 +77,8 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 			return money(s.Currency, s.Cost)
 		})
 	}
-	giveWay := []string{"TOOK", "DEFECTS", "RUNS", "TOOLS", "MODEL", ListDenied, ListErrors, ListCost, "TURNS", "OUT", "IN"}
+	giveWay := []string{"TOOK", "DEFECTS", "RUNS", "TOOLS", "MODEL", ListDenied, ListErrors, ListCost,
+		"TURNS", "OUT", "IN"}
 	agent := column{name: "AGENT", flex: true}
 	if titled {
 		agent.most, agent.flex = 16, false

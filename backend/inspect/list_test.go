@@ -58,8 +58,10 @@ func TestList(t *testing.T) {
 		list   []session.Summary
 		o      inspect.Options
 	}{
-		{"list-40.txt", list, inspect.Options{Width: 40, Now: now}}, {"list-80.txt", list, inspect.Options{Width: 80, Now: now}},
-		{"list-160.txt", list, inspect.Options{Width: 160, Now: now}}, {"list-titles-80.txt", titles, inspect.Options{Width: 80}},
+		{"list-40.txt", list, inspect.Options{Width: 40, Now: now}},
+		{"list-80.txt", list, inspect.Options{Width: 80, Now: now}},
+		{"list-160.txt", list, inspect.Options{Width: 160, Now: now}},
+		{"list-titles-80.txt", titles, inspect.Options{Width: 80}},
 		{"list-titles-160.txt", titles, inspect.Options{Width: 160}}, {"list-odd-160.txt", odd, inspect.Options{Width: 160}},
 		{"list-cost-80.txt", odd, inspect.Options{Width: 80, Columns: []string{inspect.ListCost}}},
 		{"list-errors-80.txt", odd, inspect.Options{Width: 80, Columns: []string{inspect.ListErrors, inspect.ListDenied}}},

@@ -175,7 +175,8 @@ func TestViewWithoutContent(t *testing.T) {
 func TestOutlineStatus(t *testing.T) {
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	s := &session.Session{ID: "s", Status: spans.SessionStatusBusy, Start: at, Last: at, Runs: []*session.Run{{
-		ID: "r", Status: spans.RunStatusOpen, Span: session.Span{Start: at, Known: spans.KnownLive, HeartbeatNS: int64(time.Second)},
+		ID: "r", Status: spans.RunStatusOpen, Span: session.Span{Start: at, Known: spans.KnownLive,
+			HeartbeatNS: int64(time.Second)},
 		Turns: []*session.Turn{{
 			Span: session.Span{
 				Start: at,
@@ -184,13 +185,15 @@ func TestOutlineStatus(t *testing.T) {
 		}},
 	}}}
 	v := inspect.NewView(session.Tree{Session: s}, nil)
-	for after, want := range map[time.Duration][3]string{time.Second: {"busy", "open", "open"}, time.Minute: {"aborted", "aborted", "closed"}} {
+	for after, want := range map[time.Duration][3]string{time.Second: {"busy", "open", "open"},
+		time.Minute: {"aborted", "aborted", "closed"}} {
 		o := v.Outline(1, nil, at.Add(after))
 		if string(o.Status) != want[0] || string(o.Runs[0].Status) != want[1] {
 			t.Errorf("after %s: %s, %s, want %v", after, o.Status, o.Runs[0].Status, want)
 		}
 		turn := v.Turns(0, 1, 1, at.Add(after))[0] // what is open of a run that is gone is frozen
-		if got := []string{o.Turns[0].State, o.Turns[0].Calls[0].State, turn.State, turn.Calls[0].State, turn.ToolCalls[0].State}; slices.ContainsFunc(
+		if got := []string{o.Turns[0].State, o.Turns[0].Calls[0].State, turn.State, turn.Calls[0].State,
+			turn.ToolCalls[0].State}; slices.ContainsFunc(
 			got,
 			func(s string) bool { return s != want[2] },
 		) {
@@ -217,8 +220,9 @@ func TestOutlineDefects(t *testing.T) {
 		return []session.Defect{{Code: spans.DefectToolCallMissing, Detail: detail}}
 	}
 	turn := &session.Turn{
-		Said:        session.Said{Defects: defect("a")},
-		ToolCalls:   []*session.ToolCall{{Said: session.Said{Defects: defect("b")}, Permissions: []*session.Permission{{Said: session.Said{Defects: defect("c")}}}}},
+		Said: session.Said{Defects: defect("a")},
+		ToolCalls: []*session.ToolCall{{Said: session.Said{Defects: defect("b")},
+			Permissions: []*session.Permission{{Said: session.Said{Defects: defect("c")}}}}},
 		Compactions: []*session.Compaction{{Said: session.Said{Defects: defect("d")}}},
 		Permissions: []*session.Permission{{Said: session.Said{Defects: defect("e")}}},
 	}

@@ -15,7 +15,8 @@ import (
 // than the terminal, and nothing in it acts on one.
 func TestReplayText(t *testing.T) {
 	recorded := &replay.Answer{
-		Model: "claude-sonnet-4-5", Text: "I read the file.\n\n    func add() {}\n" + strings.Repeat("a long line of the answer, ", 6), StopReason: "tool_use",
+		Model: "claude-sonnet-4-5", StopReason: "tool_use",
+		Text: "I read the file.\n\n    func add() {}\n" + strings.Repeat("a long line of the answer, ", 6),
 		Calls: []replay.Call{{ID: "1", Name: "read_file", Args: `{"path":"src/lib.rs"}`}, {ID: "2", Name: "bash",
 			Args: `{"command":"cargo test"}`}},
 		Usage: &session.Usage{Input: 1115, Output: 20, Reasoning: 7, CacheRead: 100},

@@ -171,7 +171,8 @@ func (r *renderer) runLines(n *node, p place, v *runView) {
 	r.findings(n, v.Defects)
 }
 
-// turns draws the turns of a run, those that are no part of the conversation last. Rewound ones are one line, unless Options.Hidden is set.
+// turns draws the turns of a run, those that are no part of the conversation last. Rewound ones are one line, unless
+// Options.Hidden is set.
 func (r *renderer) turns(p place) (out []*node) {
 	var since time.Time
 	var first, last *session.Turn

@@ -116,7 +116,8 @@ func TestLive(t *testing.T) {
 
 	// Whose process is not heard of any more has stopped, as of now and not as of what was seen last.
 	dead := render(t, tree, inspect.Options{Width: 80, AsOf: at(60_000)})
-	for _, want := range []string{"status   aborted · 1 run (1 aborted) ·", "run 1 · aborted · gpt-5", "its process was not heard of any more", "turn 1 · continuation · stopped", "… stopped bash"} {
+	for _, want := range []string{"status   aborted · 1 run (1 aborted) ·", "run 1 · aborted · gpt-5",
+		"its process was not heard of any more", "turn 1 · continuation · stopped", "… stopped bash"} {
 		if !strings.Contains(dead, want) {
 			t.Errorf("no %q in\n%s", want, dead)
 		}
@@ -164,7 +165,8 @@ func TestHidden(t *testing.T) {
 	tree := rewound()
 	o := inspect.Options{Width: 80}
 	got := render(t, tree, o)
-	for _, want := range []string{"↶ turns 1 to 2: rewound at 02:16:01.000 UTC, shown with --hidden", "run 2 · completed · rewound at 02:16:01.000 UTC", "1 turn not shown", "keep", "stays"} {
+	for _, want := range []string{"↶ turns 1 to 2: rewound at 02:16:01.000 UTC, shown with --hidden",
+		"run 2 · completed · rewound at 02:16:01.000 UTC", "1 turn not shown", "keep", "stays"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -174,7 +176,8 @@ func TestHidden(t *testing.T) {
 	}
 	o.Hidden = true
 	got = render(t, tree, o)
-	for _, want := range []string{"gone one", "gone two", "gone three", "turn 1 · rewound at 02:16:01.000 UTC", "run 2 · completed · rewound"} {
+	for _, want := range []string{"gone one", "gone two", "gone three", "turn 1 · rewound at 02:16:01.000 UTC",
+		"run 2 · completed · rewound"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

@@ -72,7 +72,8 @@ func (d *statsDrawer) totals(g *stats.Group) {
 		return tokenCount(g.LowerBound, x.Sum) + " " + what
 	}
 	turns := plural(int(g.Turns), "turn") + prefixed(" in ", some(int(g.Sessions), "session"))
-	d.field("turns", turns, count(g.Utility, "of them utility calls"), failures(g), count(g.Retries, "retried attempts"), count(g.WithoutUsage, "without usage"))
+	d.field("turns", turns, count(g.Utility, "of them utility calls"), failures(g), count(g.Retries, "retried attempts"),
+		count(g.WithoutUsage, "without usage"))
 	d.field("tokens", sum(g.Input, "input"), sum(g.Output, "output"), sum(g.CacheRead, "cache read"),
 		sum(g.CacheWrite, "cache write"), sum(g.Reasoning, "reasoning"))
 	d.field("cache", cacheRate(g))

@@ -19,8 +19,10 @@ func TestStats(t *testing.T) {
 		dist.Buckets = append(dist.Buckets, stats.Bucket{Le: le, N: le % 7})
 	}
 	g := stats.Group{
-		Name: evil, Sessions: 2, Turns: 3, Failed: 1, Retries: 4, WithoutUsage: 5, Input: dist, Output: dist, CacheRead: dist, CacheWrite: dist, Reasoning: dist,
-		Duration: dist, ModelCall: dist, FirstChunk: dist, CacheIdle: true, Cost: []stats.Cost{{Currency: evil, Amount: -1e300, Turns: 1}},
+		Name: evil, Sessions: 2, Turns: 3, Failed: 1, Retries: 4, WithoutUsage: 5, Input: dist, Output: dist,
+		CacheRead: dist, CacheWrite: dist, Reasoning: dist,
+		Duration: dist, ModelCall: dist, FirstChunk: dist, CacheIdle: true,
+		Cost: []stats.Cost{{Currency: evil, Amount: -1e300, Turns: 1}},
 		Computed: &stats.Cost{
 			Currency: "USD",
 			Amount:   12.345,
@@ -74,7 +76,8 @@ func TestStatsZeros(t *testing.T) {
 		dist.Buckets = append(dist.Buckets, stats.Bucket{Le: le, N: 1})
 	}
 	var b strings.Builder
-	if err := inspect.Stats(&b, &stats.Report{Total: stats.Group{Turns: 14, Input: dist}}, inspect.Options{Width: 60}); err != nil {
+	if err := inspect.Stats(&b, &stats.Report{Total: stats.Group{Turns: 14, Input: dist}},
+		inspect.Options{Width: 60}); err != nil {
 		t.Fatal(err)
 	}
 	var bars []string
@@ -83,7 +86,8 @@ func TestStatsZeros(t *testing.T) {
 			bars = append(bars, f[1]+": "+f[3])
 		}
 	}
-	if got, want := strings.Join(bars, ", "), "0: 7, 10: 4, 20: 1, 50: 1, 100: 1, 200: 1, 500: 1, 1000: 1, 2000: 1, 5000: 1"; got != want {
+	if got, want := strings.Join(bars,
+		", "), "0: 7, 10: 4, 20: 1, 50: 1, 100: 1, 200: 1, 500: 1, 1000: 1, 2000: 1, 5000: 1"; got != want {
 		t.Errorf("%s, want %s, in\n%s", got, want, b.String())
 	}
 }

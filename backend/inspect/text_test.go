@@ -62,7 +62,8 @@ func odd() (session.Tree, []session.Tree) {
 	bodies := map[string]string{
 		"user": `{"role":"user","content":[{"type":"text","text":"日本語の質問です。とても長いので、この行は端末の幅で切られるはずです。そうでなければ困ります。"}]}`,
 		"ext":  `{"role":"extension","kind":"operator_notice","data":{"banner":"storm warning","severity":3}}`,
-		"reply": `{"role":"assistant","content":[{"type":"thinking","thinking":"hm\nhm"},{"type":"text","text":"` + strings.Repeat(
+		"reply": `{"role":"assistant","content":[{"type":"thinking","thinking":"hm\nhm"},` +
+			`{"type":"text","text":"` + strings.Repeat(
 			"long ",
 			60,
 		) + `"}]}`,

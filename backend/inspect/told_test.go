@@ -87,13 +87,16 @@ run 1 · completed                                                      -       
 	}
 	run.Turns = append(run.Turns, zero)
 	got := render(t, session.Tree{Session: s}, inspect.Options{Width: 80, Now: now})
-	for _, line := range []string{"tokens   0 in · 0 out\n", "turn 0                                                              -       -\n", "turn 1                                                              0       0\n"} {
+	for _, line := range []string{"tokens   0 in · 0 out\n",
+		"turn 0                                                              -       -\n",
+		"turn 1                                                              0       0\n"} {
 		if !strings.Contains(got, line) {
 			t.Errorf("no %q in\n%s", line, got)
 		}
 	}
 	var log bytes.Buffer
-	if err := inspect.NewFollower(&log, inspect.Options{}).Write(session.Tree{Session: s}, nil, nil, now, true); err != nil {
+	if err := inspect.NewFollower(&log, inspect.Options{}).Write(session.Tree{Session: s}, nil, nil, now,
+		true); err != nil {
 		t.Fatal(err)
 	}
 	if got := log.String(); !strings.Contains(got, "         turn 0\n") ||
@@ -131,7 +134,8 @@ func TestFactsInTheHead(t *testing.T) {
 				"session",
 				"archived_at",
 				`"2026-11-21T02:15:53Z"`,
-			), fact("session", "mode", `"ask"`), fact("session", "model", "null"), fact("session", "updated_at", `"2026-11-21T02:15:53Z"`),
+			), fact("session", "mode", `"ask"`), fact("session", "model", "null"),
+			fact("session", "updated_at", `"2026-11-21T02:15:53Z"`),
 		},
 	}
 	head := func() string {

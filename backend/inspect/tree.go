@@ -72,7 +72,8 @@ type columns struct {
 
 // columnsFor returns the columns that a width has room for: all counts of tokens from 100 on.
 func columnsFor(width int) columns {
-	c := columns{names: []string{"at", "took", "in", "cached", "written", "out", "thought"}, each: 8, right: min(width, 200)}
+	c := columns{names: []string{"at", "took", "in", "cached", "written", "out", "thought"}, each: 8,
+		right: min(width, 200)}
 	switch {
 	case width < 60:
 		c.names = []string{"took"}

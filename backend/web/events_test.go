@@ -211,7 +211,8 @@ func TestCache(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			for _, path := range []string{"show/" + demoID, "outline/" + demoID, "turns/" + demoID + "?from=2", "status/" + demoID} {
+			for _, path := range []string{"show/" + demoID, "outline/" + demoID, "turns/" + demoID + "?from=2",
+				"status/" + demoID} {
 				if r := get(t, h, "/api/v1/"+path); r.StatusCode != http.StatusOK {
 					t.Error(r.Status)
 				}

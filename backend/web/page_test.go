@@ -72,7 +72,8 @@ func runNode(t *testing.T, script string) string {
 func TestPageClasses(t *testing.T) {
 	const script = `import { classOf, words } from './page/assets/format.js';
 		const hostile = 'ok panel" x_\u202e\u0007';
-		console.log(classOf('o', 'ok'), classOf('o', hostile), classOf('s', 'constructor'), classOf('r', undefined), words(hostile));`
+		console.log(classOf('o', 'ok'), classOf('o', hostile), classOf('s', 'constructor'), classOf('r', undefined),
+words(hostile));`
 	want := "o-ok o-other s-other r-other ok panel\" x \\u202e\\x07\n"
 	if out := runNode(t, script); out != want {
 		t.Errorf("%s\nwant %s", out, want)

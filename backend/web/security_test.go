@@ -31,7 +31,8 @@ func TestHosts(t *testing.T) {
 		{"127.0.0.1:8321", true}, {"127.0.0.1", true}, {"127.9.9.9:1", true}, {"localhost:8321", true}, {"localhost", true},
 		{"[::1]:8321", true}, {"[::1]", true}, {"box.lan:8321", true}, {"box.lan", true},
 		{"192.168.1.7:8321", false}, {"[2001:db8::1]:8321", false}, {"0.0.0.0:8321", false}, {"devbox:8321", false},
-		{"evil.example", false}, {"evil.example:8321", false}, {"127.0.0.1.evil.example", false}, {"localhost.evil.example", false},
+		{"evil.example", false}, {"evil.example:8321", false}, {"127.0.0.1.evil.example", false},
+		{"localhost.evil.example", false},
 		{"localhost.", false}, {"evil.box.lan", false}, {"", false}, {"127.1", false}, {"2130706433", false},
 		{"[evil.example]:8321", false}, {"a@127.0.0.1", false}, {"127.0.0.1:8321:evil", false}, {"xn--localhost", false},
 	} {
@@ -49,7 +50,8 @@ func TestHosts(t *testing.T) {
 		}
 	}
 	for _, host := range []string{loopback, "devbox:8321", "evil.example"} {
-		if r := get(t, withToken, "/api/v1/ls", func(r *http.Request) { r.Host = host }); r.StatusCode != http.StatusUnauthorized {
+		if r := get(t, withToken, "/api/v1/ls",
+			func(r *http.Request) { r.Host = host }); r.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%q without the token: %s", host, r.Status)
 		}
 	}
@@ -79,7 +81,8 @@ func TestCrossSite(t *testing.T) {
 		{"/", "odd", "", "", 403},
 	} {
 		r := get(t, h, c.path, func(r *http.Request) {
-			for name, v := range map[string]string{"Sec-Fetch-Site": c.site, "Sec-Fetch-Mode": c.mode, "Sec-Fetch-Dest": c.dest, "Origin": "http://evil.example"} {
+			for name, v := range map[string]string{"Sec-Fetch-Site": c.site, "Sec-Fetch-Mode": c.mode,
+				"Sec-Fetch-Dest": c.dest, "Origin": "http://evil.example"} {
 				if v != "" {
 					r.Header.Set(name, v)
 				}
@@ -95,8 +98,10 @@ func TestCrossSite(t *testing.T) {
 		}
 	}
 	for origin, want := range map[string]int{
-		"": 200, "http://" + loopback: 200, "https://" + loopback: 200, "http://127.0.0.1:1": 403, "http://127.0.0.1": 403, "null": 403, "file://": 403,
-		"http://" + loopback + ".evil.example": 403, "http://" + loopback + "@evil.example": 403, "ftp://" + loopback: 403, ":": 403,
+		"": 200, "http://" + loopback: 200, "https://" + loopback: 200, "http://127.0.0.1:1": 403, "http://127.0.0.1": 403,
+		"null": 403, "file://": 403,
+		"http://" + loopback + ".evil.example": 403, "http://" + loopback + "@evil.example": 403, "ftp://" + loopback: 403,
+		":": 403,
 	} {
 		if r := get(t, h, "/api/v1/ls", func(r *http.Request) { r.Header.Set("Origin", origin) }); r.StatusCode != want {
 			t.Errorf("from %q: %s, want %d", origin, r.Status, want)
@@ -108,7 +113,8 @@ func TestCrossSite(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	h := serve(t, web.Options{})
 	for target, edit := range map[string]func(*http.Request){
-		"/": nil, "/s/" + demoID: nil, "/nope": nil, "/assets/nope": nil, "/api/v1/ls": nil, "/api/v1/nope": nil, "/favicon.ico": nil,
+		"/": nil, "/s/" + demoID: nil, "/nope": nil, "/assets/nope": nil, "/api/v1/ls": nil, "/api/v1/nope": nil,
+		"/favicon.ico":           nil,
 		"/api/v1/show/" + demoID: nil, "/api/v1/request/" + demoID + "/@1/2?raw=1": nil,
 		"/diff":  func(r *http.Request) { r.Method = http.MethodPost },
 		"/stats": func(r *http.Request) { r.Host = "evil.example" },
@@ -118,7 +124,8 @@ func TestHeaders(t *testing.T) {
 		}
 		r := get(t, h, target, edit)
 		for name, want := range map[string]string{
-			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; " +
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+				"font-src 'self'; connect-src 'self'; base-uri 'none'; " +
 				"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
 			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
 			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
@@ -219,7 +226,8 @@ func TestLogin(t *testing.T) {
 	if len(elsewhere) != 1 || elsewhere[0].Name != "otelagent_viewer_9" {
 		t.Errorf("at another port: %v", elsewhere)
 	}
-	for _, target := range []string{"//evil.example/?token=" + token, "/\\evil.example?token=" + token} { // the redirect stays here
+	for _, target := range []string{"//evil.example/?token=" + token,
+		"/\\evil.example?token=" + token} { // the redirect stays here
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Host, r.RequestURI = loopback, target
 		r.URL = &url.URL{Path: strings.SplitN(target, "?", 2)[0], RawQuery: "token=" + token}
@@ -300,8 +308,10 @@ func TestTraversal(t *testing.T) {
 		t.Fatalf("the page is %.100s", index)
 	}
 	for _, target := range []string{
-		"/assets/../viewer.go", "/assets/..%2f..%2fviewer.go", "/assets/%2e%2e/viewer.go", "/assets//etc/passwd", "/assets/", "/assets", "/assets/.", "/assets/..",
-		"/types.d.ts", "/page/index.html", "/assets/..\\viewer.go", "/assets/\x00", "/etc/passwd", "/../../etc/passwd", "/index.html", "/.git/config", "/S/x",
+		"/assets/../viewer.go", "/assets/..%2f..%2fviewer.go", "/assets/%2e%2e/viewer.go", "/assets//etc/passwd",
+		"/assets/", "/assets", "/assets/.", "/assets/..",
+		"/types.d.ts", "/page/index.html", "/assets/..\\viewer.go", "/assets/\x00", "/etc/passwd", "/../../etc/passwd",
+		"/index.html", "/.git/config", "/S/x",
 	} {
 		u := &url.URL{Path: target}
 		if p, err := url.PathUnescape(target); err == nil {
@@ -316,7 +326,8 @@ func TestTraversal(t *testing.T) {
 			t.Errorf("%q: %d %.100s", target, w.Code, w.Body)
 		}
 	}
-	for _, target := range []string{"/", "/s/x", "/s/x/@1/2", "/s/x/@1/2/request", "/s/..%2F..%2Fetc", "/diff?a=1&b=2", "/stats", "/grep?q=<script>"} {
+	for _, target := range []string{"/", "/s/x", "/s/x/@1/2", "/s/x/@1/2/request", "/s/..%2F..%2Fetc", "/diff?a=1&b=2",
+		"/stats", "/grep?q=<script>"} {
 		if r := get(t, h, target); r.StatusCode != http.StatusOK || body(t, r) != index {
 			t.Errorf("%s is not the page: %s", target, r.Status)
 		}
@@ -343,7 +354,8 @@ func TestAssets(t *testing.T) {
 		if got := body(t, r); r.StatusCode != http.StatusOK || sha256.Sum256([]byte(got)) != sha256.Sum256(want) {
 			t.Errorf("%s: %s, another file", f.Name(), r.Status)
 		}
-		if kind := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}[path.Ext(f.Name())]; kind != "" &&
+		if kind := map[string]string{".js": "text/javascript; charset=utf-8",
+			".css": "text/css; charset=utf-8"}[path.Ext(f.Name())]; kind != "" &&
 			r.Header.Get("Content-Type") != kind {
 			t.Errorf("%s is %s", f.Name(), r.Header.Get("Content-Type"))
 		}
@@ -356,7 +368,8 @@ func TestAssets(t *testing.T) {
 
 func TestFixedTenant(t *testing.T) {
 	h := serve(t, web.Options{Fixed: true})
-	for target, want := range map[string]int{"/api/v1/ls": 200, "/api/v1/ls?tenant=": 200, "/api/v1/ls?tenant=x": 403, "/api/v1/show/" + demoID + "?tenant=x": 403, "/api/v1/events?tenant=x": 403} {
+	for target, want := range map[string]int{"/api/v1/ls": 200, "/api/v1/ls?tenant=": 200, "/api/v1/ls?tenant=x": 403,
+		"/api/v1/show/" + demoID + "?tenant=x": 403, "/api/v1/events?tenant=x": 403} {
 		if r := get(t, h, target); r.StatusCode != want {
 			t.Errorf("%s: %s, want %d", target, r.Status, want)
 		}
@@ -364,7 +377,8 @@ func TestFixedTenant(t *testing.T) {
 }
 
 func TestNeedsToken(t *testing.T) {
-	for addr, want := range map[string]bool{"127.0.0.1:1": false, "[::1]:1": false, "127.8.8.8:1": false, "0.0.0.0:1": true, "[::]:1": true, "10.0.0.1:1": true, ":1": true} {
+	for addr, want := range map[string]bool{"127.0.0.1:1": false, "[::1]:1": false, "127.8.8.8:1": false,
+		"0.0.0.0:1": true, "[::]:1": true, "10.0.0.1:1": true, ":1": true} {
 		a, err := net.ResolveTCPAddr("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
@@ -384,7 +398,8 @@ func FuzzPaths(f *testing.F) {
 	for p := range paths() {
 		f.Add("/api/v1/" + p)
 	}
-	for _, p := range []string{"/", "/s/a%2Fb", "/assets/main.js", "/%", "/api/v1/show/%zz", "/api/v1/show/%00", "//x", "/api/v1/ls?limit=%f0"} {
+	for _, p := range []string{"/", "/s/a%2Fb", "/assets/main.js", "/%", "/api/v1/show/%zz", "/api/v1/show/%00", "//x",
+		"/api/v1/ls?limit=%f0"} {
 		f.Add(p)
 	}
 	st := sample(f)

@@ -145,22 +145,35 @@ func read[T any](t testing.TB, h http.Handler, target string) T {
 func paths() map[string]int {
 	s, hostile := "/"+demoID, "/"+url.PathEscape(slashed)
 	return map[string]int{
-		"about": 200, "ls": 200, "ls?limit=1": 200, "ls?limit=0": 400, "ls?status=odd": 400, "ls?after=!": 400, "ls?statsu=error": 400, "ls?": 200, "ls?q=zzz": 200, "ls?tenant=other": 200,
-		"show" + s: 200, "show" + s + "/@1": 200, "show" + s + "/@1/1": 200, "show" + hostile: 200, "show/0b5c": 200, "show/last": 200,
-		"show/none": 404, "show" + s + "/@9": 404, "show" + s + "/@1/99": 404, "show" + s + "/@1/x": 400, "show/": 404, "show" + s + "?tenant=other": 404,
-		"status" + s: 200, "status" + hostile: 200, "status/none": 404,
+		"about": 200, "ls": 200, "ls?limit=1": 200, "ls?limit=0": 400, "ls?status=odd": 400, "ls?after=!": 400,
+		"ls?statsu=error": 400, "ls?": 200, "ls?q=zzz": 200, "ls?tenant=other": 200,
+		"show" + s: 200, "show" + s + "/@1": 200, "show" + s + "/@1/1": 200, "show" + hostile: 200, "show/0b5c": 200,
+		"show/last": 200,
+		"show/none": 404, "show" + s + "/@9": 404, "show" + s + "/@1/99": 404, "show" + s + "/@1/x": 400, "show/": 404,
+		"show" + s + "?tenant=other": 404,
+		"status" + s:                 200, "status" + hostile: 200, "status/none": 404,
 		"outline" + s: 200, "outline" + hostile: 200, "outline/none": 404,
-		"turns" + s: 200, "turns" + s + "?from=1&count=1&text=10": 200, "turns" + s + "?from=1000": 200, "turns" + s + "?from=-1": 400, "turns" + s + "?count=0": 400,
+		"turns" + s: 200, "turns" + s + "?from=1&count=1&text=10": 200, "turns" + s + "?from=1000": 200,
+		"turns" + s + "?from=-1": 400, "turns" + s + "?count=0": 400,
 		"turns" + s + "?count=201": 400, "turns" + s + "?text=99999999": 400, "turns" + s + "?text=x": 400,
-		"turn" + s + "/@1/1": 200, "turn" + hostile + "/@1/0": 200, "turn" + s + "/@1/99": 404, "turn" + s + "/@1/x": 400, "turn" + s + "/@1": 404,
-		"request" + s + "/@1/2": 200, "request" + s + "/@1/2/0": 200, "request" + s + "/@1/2?raw=1": 200, "request" + s + "/@1/2?diff=@1/1": 200, "request" + s + "/@1/2?diff=@1/1/0": 200, "request" + s + "/@1/2?diff=@1/99": 404, "request" + s + "/@1/2?diff=1": 400, "request" + s + "/@1/2?diff=@1/x": 400, "request" + s + "/@1/2/9": 404, "request" + s + "/@1/2/x": 400,
+		"turn" + s + "/@1/1": 200, "turn" + hostile + "/@1/0": 200, "turn" + s + "/@1/99": 404, "turn" + s + "/@1/x": 400,
+		"turn" + s + "/@1":      404,
+		"request" + s + "/@1/2": 200, "request" + s + "/@1/2/0": 200, "request" + s + "/@1/2?raw=1": 200,
+		"request" + s + "/@1/2?diff=@1/1": 200, "request" + s + "/@1/2?diff=@1/1/0": 200,
+		"request" + s + "/@1/2?diff=@1/99": 404, "request" + s + "/@1/2?diff=1": 400,
+		"request" + s + "/@1/2?diff=@1/x": 400, "request" + s + "/@1/2/9": 404, "request" + s + "/@1/2/x": 400,
 		"block" + s + "/x": 400, "block" + s + "/AAAAAAAAAAA": 404,
-		"stats": 200, "stats?by=model": 200, "stats?by=odd": 400, "stats?since=7d": 200, "stats?since=odd": 400, "stats?session=0b5c": 200, "stats?session=none": 404,
-		"diff?a=0b5c/@1/1&b=0b5c/@1/2": 200, "diff?a=0b5c&b=" + url.QueryEscape(slashed): 200, "diff?a=0b5c/@1&b=0b5c/@1": 200, "diff?a=0b5c&b=0b5c/@1": 400,
-		"diff?a=0b5c": 400, "diff": 400, "diff?a=none&b=none": 404, "diff?a=0b5c&b=0b5c&ignore=odd": 400, "diff?a=0b5c&b=a/b/c/d/e": 400,
-		"replay" + s + "/@1/2": 200, "replay" + s + "/@1/2?form=openai-chat": 200, "replay" + s + "/@1/2?form=odd": 400, "replay" + s + "/@1/2?attempt=9": 404,
+		"stats": 200, "stats?by=model": 200, "stats?by=odd": 400, "stats?since=7d": 200, "stats?since=odd": 400,
+		"stats?session=0b5c": 200, "stats?session=none": 404,
+		"diff?a=0b5c/@1/1&b=0b5c/@1/2": 200, "diff?a=0b5c&b=" + url.QueryEscape(slashed): 200,
+		"diff?a=0b5c/@1&b=0b5c/@1": 200, "diff?a=0b5c&b=0b5c/@1": 400,
+		"diff?a=0b5c": 400, "diff": 400, "diff?a=none&b=none": 404, "diff?a=0b5c&b=0b5c&ignore=odd": 400,
+		"diff?a=0b5c&b=a/b/c/d/e": 400,
+		"replay" + s + "/@1/2":    200, "replay" + s + "/@1/2?form=openai-chat": 200, "replay" + s + "/@1/2?form=odd": 400,
+		"replay" + s + "/@1/2?attempt=9": 404,
 		"replay" + s + "/@1/2?attempt=x": 400, "replay" + s + "/@1/99": 404,
-		"grep?q=add": 200, "grep?q=add&session=0b5c&limit=2": 200, "grep": 400, "grep?q=(&regexp=1": 400, "grep?q=x&limit=0": 400, "grep?q=x&session=none": 404,
+		"grep?q=add": 200, "grep?q=add&session=0b5c&limit=2": 200, "grep": 400, "grep?q=(&regexp=1": 400,
+		"grep?q=x&limit=0": 400, "grep?q=x&session=none": 404,
 		"events?session=none": 404, "nothing": 404, "": 404, "show" + s + "/@1/1/1/1": 404,
 	}
 }
@@ -233,7 +246,8 @@ func TestRawRequest(t *testing.T) {
 func TestETag(t *testing.T) {
 	st := sample(t)
 	h := serve(t, web.Options{Store: st})
-	for _, path := range []string{"show/" + demoID, "outline/" + demoID, "turns/" + demoID, "turn/" + demoID + "/@1/1", "request/" + demoID + "/@1/2", "request/" + demoID + "/@1/2?raw=1", "request/" + demoID + "/@1/2?diff=@1/1"} {
+	for _, path := range []string{"show/" + demoID, "outline/" + demoID, "turns/" + demoID, "turn/" + demoID + "/@1/1",
+		"request/" + demoID + "/@1/2", "request/" + demoID + "/@1/2?raw=1", "request/" + demoID + "/@1/2?diff=@1/1"} {
 		first := get(t, h, "/api/v1/"+path)
 		etag := first.Header.Get("ETag")
 		have := func(r *http.Request) { r.Header.Set("If-None-Match", `"other", `+etag) }
@@ -261,13 +275,15 @@ func requestRun(session, run string, texts ...string) string {
 		fmt.Fprintf(&b, `{"type":"otelagent.turn_started","ts":"2026-11-20T09:00:00.1Z","run":%q,"index":%d}`+"\n", run, i)
 		fmt.Fprintf(
 			&b,
-			`{"type":"otelagent.request_prepared","ts":"2026-11-20T09:00:00.2Z","run":%q,"payload":{"model":"m","messages":[{"role":"user","content":%q}]}}`+"\n",
+			`{"type":"otelagent.request_prepared","ts":"2026-11-20T09:00:00.2Z","run":%q,`+
+				`"payload":{"model":"m","messages":[{"role":"user","content":%q}]}}`+"\n",
 			run,
 			text,
 		)
 		fmt.Fprintf(
 			&b,
-			`{"type":"otelagent.turn_ended","ts":"2026-11-20T09:00:00.3Z","run":%q,"stop_reason":"end_turn","output":{"role":"assistant","content":"So it is."}}`+"\n",
+			`{"type":"otelagent.turn_ended","ts":"2026-11-20T09:00:00.3Z","run":%q,`+
+				`"stop_reason":"end_turn","output":{"role":"assistant","content":"So it is."}}`+"\n",
 			run,
 		)
 	}
@@ -316,7 +332,9 @@ func TestAbout(t *testing.T) {
 		web.Options{Name: "s.db", Version: "v9", Links: map[string]string{"jaeger": "http://127.0.0.1:16686/trace/{trace}"}},
 	)
 	a := read[web.About](t, h, "/api/v1/about")
-	if got, want := fmt.Sprintf("%+v", a), "{Format:1 Version:v9 Database:s.db Tenant: Tenants:[] Links:map[jaeger:http://127.0.0.1:16686/trace/{trace}] Live:true}"; got != want {
+	if got, want := fmt.Sprintf("%+v",
+		a), "{Format:1 Version:v9 Database:s.db Tenant: Tenants:[] "+
+		"Links:map[jaeger:http://127.0.0.1:16686/trace/{trace}] Live:true}"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -324,7 +342,8 @@ func TestAbout(t *testing.T) {
 func TestCheckLink(t *testing.T) {
 	for link, good := range map[string]bool{
 		"http://127.0.0.1:16686/trace/{trace}": true, "https://g/explore?q={trace}&s={span}": true,
-		"javascript:alert({trace})": false, "http://h/": false, "{trace}": false, "//h/{trace}": false, "": false, "http:///{trace}": false,
+		"javascript:alert({trace})": false, "http://h/": false, "{trace}": false, "//h/{trace}": false, "": false,
+		"http:///{trace}": false,
 	} {
 		if err := web.CheckLink(link); (err == nil) != good {
 			t.Errorf("%s: %v", link, err)
