@@ -18,7 +18,7 @@ func (r *renderer) header() {
 	s, d, h := r.main.Session, r.d, r.view(r.main).history
 	id := Clean(s.ID)
 	if s.MadeUp {
-		id += " (made up: the producer named none)"
+		id += " (generated: the producer named none)"
 	}
 	d.field("session", bold.of(cut(id, d.width-labelWidth-1)))
 	d.field("title", Clean(s.Title(r.main.Blocks)))
