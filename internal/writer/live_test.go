@@ -221,7 +221,8 @@ func TestPartialOutputIsRedacted(t *testing.T) {
 	}
 	turn.Close(writer.Moment{})
 	run.Close(writer.Moment{})
-	if all := fmt.Sprint(tracetest.SpanStubsFromReadOnlySpans(rec.Ended())); strings.Contains(all, "swordfish") || !strings.Contains(all, want) {
+	all := fmt.Sprint(tracetest.SpanStubsFromReadOnlySpans(rec.Ended()))
+	if strings.Contains(all, "swordfish") || !strings.Contains(all, want) {
 		t.Errorf("want %s, got %s", want, all)
 	}
 }
@@ -231,7 +232,7 @@ func TestPartialOutputIsAskedFor(t *testing.T) {
 	for _, opts := range [][]func(*writer.Config){
 		{func(c *writer.Config) { c.Capture = writer.CaptureContent }},
 		{func(c *writer.Config) { c.PartialEvery = time.Second }},
-		{func(c *writer.Config) { c.PartialEvery = time.Second }, func(c *writer.Config) { c.Capture = writer.CaptureDigests }},
+		{func(c *writer.Config) { c.PartialEvery, c.Capture = time.Second, writer.CaptureDigests }},
 	} {
 		live, rec, tracer := liveTracer(opts...)
 		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})

@@ -227,7 +227,7 @@ func TestParseReplyHostile(t *testing.T) {
 	} {
 		start := time.Now()
 		_, err := writer.ParseReply([]byte(body))
-		if took := time.Since(start); took > 5*time.Second {
+		if took := time.Since(start); took > 30*time.Second {
 			t.Errorf("%s: %v for %d bytes", name, took, len(body))
 		}
 		if err == nil {

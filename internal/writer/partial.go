@@ -26,8 +26,8 @@ const MaxPartialBytes = 64 << 10
 const maxPartialParts = 256
 
 // Partial records a piece of the reply as it comes in, without the pieces before. It does nothing without
-// Config.PartialEvery. Of a reply of more than 64 KiB the end is kept; with a redactor only the number of bytes is, since
-// no rule finds half of a secret. A later attempt begins anew. text is copied.
+// Config.PartialEvery. Of a reply of more than 64 KiB the end is kept. With a redactor only the number of bytes is
+// kept, since no rule finds half of a secret. A later attempt begins anew. text is copied.
 func (t *Turn) Partial(kind PartialKind, text []byte) {
 	if t == nil || t.tracer.config.PartialEvery <= 0 || !t.sent || t.capture != CaptureContent || len(text) == 0 {
 		return
