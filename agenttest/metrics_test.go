@@ -55,7 +55,7 @@ func goLoop(ctx context.Context, tracer *writer.Tracer) {
 		turn.Replied(at(4))
 		toolCtx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c1", Name: "bash", Type: "function",
 			Args: []byte(`{"command":"ls"}`), Start: at(4)})
-		call.Permission(toolCtx, writer.PermissionEvaluation{Action: spans.ActionAllow, Source: "hook",
+		writer.Decide(toolCtx, call, writer.PermissionEvaluation{Action: spans.ActionAllow, Source: "hook",
 			Wait: 90 * time.Second, Start: at(4), End: at(4)})
 		for range 33 {
 			call.Progress("line", nil, at(4))
@@ -79,7 +79,7 @@ func goLoop(ctx context.Context, tracer *writer.Tracer) {
 		_, call := turn.StartTool(ctx, writer.ToolCall{ID: "c2", Name: "write_file", Start: at(8)})
 		call.End(writer.ToolResult{End: at(8.5), Outcome: spans.OutcomeError, Error: "no such folder"})
 		_, call = turn.StartTool(ctx, writer.ToolCall{ID: "c3", Name: "bash", Type: "function", Start: at(8)})
-		call.Permission(ctx, writer.PermissionEvaluation{Action: spans.ActionDeny, Source: spans.PermissionSourceProject,
+		writer.Decide(ctx, call, writer.PermissionEvaluation{Action: spans.ActionDeny, Source: spans.PermissionSourceProject,
 			Start: at(8), End: at(8)})
 		call.End(writer.ToolResult{End: at(8), Outcome: spans.OutcomeDenied})
 		_, call = turn.StartTool(ctx, writer.ToolCall{ID: "c4", Name: "bash", Type: "function", Start: at(8)})
@@ -236,7 +236,7 @@ func TestCardinality(t *testing.T) {
 					Agent: name, Model: name, Provider: name})
 				_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 				_, call := turn.StartTool(ctx, writer.ToolCall{ID: name, Name: name, Type: name})
-				call.Permission(ctx, writer.PermissionEvaluation{Action: spans.Action(name), Source: spans.PermissionSource(name)})
+				writer.Decide(ctx, call, writer.PermissionEvaluation{Action: spans.Action(name), Source: spans.PermissionSource(name)})
 				call.End(writer.ToolResult{Outcome: spans.Outcome(name)})
 				cost := 1.0
 				turn.End(writer.TurnResult{Model: name, Provider: name, Usage: &writer.Usage{}, Cost: &cost, Currency: name})

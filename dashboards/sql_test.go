@@ -100,12 +100,12 @@ func everything(t *testing.T, tracer *writer.Tracer, id, provider string, start 
 	tool(ctx, "grep", 2.5, 3.5, spans.OutcomeOK)
 	endTurn("big-1", 4, false, writer.Usage{Input: 1000, Output: 100, Reasoning: 40, CacheWrite: 800})
 	ctx = startTurn(inRun, run, "big-1", 4)
-	turn.Permission(ctx, writer.PermissionEvaluation{Tool: "bash", CallID: "bash-12", Action: spans.ActionAllow,
+	writer.Decide(ctx, turn, writer.PermissionEvaluation{Tool: "bash", CallID: "bash-12", Action: spans.ActionAllow,
 		Source: spans.PermissionSourceSession, Wait: 6 * time.Second, Start: at(6), End: at(12)})
 	tool(ctx, "bash", 12, 13, spans.OutcomeError)
 	endTurn("big-1", 14, false, writer.Usage{Input: 1600, Output: 300, CacheRead: 1000, CacheWrite: 500})
 	ctx = startTurn(inRun, run, "big-1", 14)
-	turn.Permission(ctx, writer.PermissionEvaluation{Tool: "rm", CallID: "rm-16", Action: spans.ActionDeny,
+	writer.Decide(ctx, turn, writer.PermissionEvaluation{Tool: "rm", CallID: "rm-16", Action: spans.ActionDeny,
 		Source: spans.PermissionSourceProject, Start: at(16), End: at(16)})
 	tool(ctx, "rm", 16, 16, spans.OutcomeDenied)
 	endTurn("big-1", 20, false, writer.Usage{Input: 4000, Output: 200})

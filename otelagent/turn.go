@@ -89,7 +89,7 @@ func (t *Turn) StartTool(ctx context.Context, call ToolCall) (context.Context, *
 // meanwhile. Call is the id of the tool call, empty where there is none. In the context of a tool call the evaluation
 // is a child of that call, else of the turn.
 func (t *Turn) StartPermission(ctx context.Context, tool, call string) *Permission {
-	e := writer.PermissionEvaluation{Tool: tool, CallID: call}
+	e := writer.PermissionEvaluation{Tool: tool, CallID: call, Action: spans.ActionAsk}
 	if in := writer.ToolCallFromContext(ctx); in != nil && writer.TurnFromContext(ctx) == (*writer.Turn)(t) {
 		return (*Permission)(in.Ask(ctx, e))
 	}

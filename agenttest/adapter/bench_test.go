@@ -39,7 +39,7 @@ var benchUsage = writer.Usage{Input: 1200, Output: 300, Reasoning: 40, CacheRead
 // adapterTurn is a turn with two tool calls and a permission evaluation, as a loop reports it.
 func adapterTurn(ctx context.Context, run *writer.Run) {
 	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerContinuation})
-	turn.Permission(ctx, writer.PermissionEvaluation{
+	writer.Decide(ctx, turn, writer.PermissionEvaluation{
 		Tool: "bash", CallID: "call_1", Action: spans.ActionAllow, Source: spans.PermissionSourceProject,
 	})
 	_, first := turn.StartTool(ctx, writer.ToolCall{ID: "call_1", Name: "bash", Type: "function"})

@@ -215,7 +215,7 @@ func handles() []handleCase {
 				_, turn := run.StartTurn(ctx, writer.TurnInfo{Start: ns(0)})
 				turn.End(writer.TurnResult{End: ns(end)})
 			}
-			run.Permission(ctx, writer.PermissionEvaluation{Start: ns(3), End: ns(3)})
+			writer.Decide(ctx, run, writer.PermissionEvaluation{Start: ns(3), End: ns(3)})
 			run.End(writer.RunResult{End: ns(5000)})
 			tracer.StateFacts(ctx, writer.SessionInfo{SessionID: "s"}, writer.Fact{Subject: "session", Key: "k", At: ns(0)})
 		}},
@@ -260,14 +260,14 @@ func handles() []handleCase {
 				ctx, r := tracer.StartRun(ctx, writer.RunInfo{SessionID: "s", ID: "run-7", Agent: "coder", Start: at(0)})
 				ctx, tn := r.StartTurn(ctx, writer.TurnInfo{Index: new(int64(3)), Model: "m", Start: at(1)})
 				_, bash := tn.StartTool(ctx, writer.ToolCall{ID: "call-1", Name: "bash", Start: at(2)})
-				bash.Permission(ctx, writer.PermissionEvaluation{Action: spans.ActionDeny, Start: at(2), End: at(3)})
-				allowed := bash.Ask(ctx, writer.PermissionEvaluation{Start: at(3)})
+				writer.Decide(ctx, bash, writer.PermissionEvaluation{Action: spans.ActionDeny, Start: at(2), End: at(3)})
+				allowed := bash.Ask(ctx, writer.PermissionEvaluation{Action: spans.ActionAsk, Start: at(3)})
 				allowed.End(writer.PermissionEvaluation{Action: spans.ActionAllow, End: at(4)})
-				bash.Ask(ctx, writer.PermissionEvaluation{Start: at(4)}).Close(at(5))
+				bash.Ask(ctx, writer.PermissionEvaluation{Action: spans.ActionAsk, Start: at(4)}).Close(at(5))
 				bash.End(writer.ToolResult{End: at(5)})
 				_, nameless := tn.StartTool(ctx, writer.ToolCall{ID: "call-2", Start: at(6)})
 				nameless.End(writer.ToolResult{End: at(7)})
-				tn.Permission(ctx, writer.PermissionEvaluation{Action: spans.ActionAllow, Target: spans.PermissionTargetInput,
+				writer.Decide(ctx, tn, writer.PermissionEvaluation{Action: spans.ActionAllow, Target: spans.PermissionTargetInput,
 					Start: at(7), End: at(8)})
 				_, c := tn.StartCompaction(ctx, writer.Compaction{Start: at(8)})
 				c.End(writer.CompactionResult{End: at(9)})
@@ -411,7 +411,7 @@ func summaries(ctx context.Context, tracer *writer.Tracer, _ api.Tracer) {
 	at := func(ms int) writer.Moment { return writer.Moment{Time: stamp(ms)} }
 	ctx, run := tracer.StartRun(ctx, writer.RunInfo{SessionID: "s", ID: "r", Start: at(0)})
 	_, turn := run.StartTurn(ctx, writer.TurnInfo{Start: at(1)})
-	turn.Permission(ctx, writer.PermissionEvaluation{Tool: "bash", Action: spans.ActionDeny, Pattern: "rm *",
+	writer.Decide(ctx, turn, writer.PermissionEvaluation{Tool: "bash", Action: spans.ActionDeny, Pattern: "rm *",
 		Source: spans.PermissionSourceProject, Reason: "SECRET", Wait: 1500 * time.Millisecond, Start: at(2), End: at(3)})
 	_, c := turn.StartCompaction(ctx, writer.Compaction{
 		MessagesBefore: new(int64(40)), InputTokens: new(int64(9000)), Start: at(4)})

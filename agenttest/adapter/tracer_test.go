@@ -38,7 +38,7 @@ func TestDerivedIDs(t *testing.T) {
 				ctx, turn := run.StartTurn(ctx, writer.TurnInfo{Index: new(int64(i / 2)), Start: at(10 * i)})
 				for range 2 {
 					_, tool := turn.StartTool(ctx, writer.ToolCall{ID: "c", Start: at(10*i + 1)})
-					tool.Permission(ctx, writer.PermissionEvaluation{Start: at(2), End: at(3)})
+					writer.Decide(ctx, tool, writer.PermissionEvaluation{Start: at(2), End: at(3)})
 					tool.End(writer.ToolResult{End: at(10*i + 2)})
 				}
 				turn.End(writer.TurnResult{End: at(10*i + 5)})

@@ -88,7 +88,7 @@ func (l *loop) first(ctx context.Context, run *writer.Run) {
 
 	_, call := turn.StartTool(ctx, writer.ToolCall{ID: "call-1", Name: "tides", Type: "function",
 		Args: []byte(`{"day":"2026-11-02"}`), Start: l.at(time.Millisecond)})
-	call.Permission(ctx, writer.PermissionEvaluation{Pattern: "tides", Action: spans.ActionAllow,
+	writer.Decide(ctx, call, writer.PermissionEvaluation{Pattern: "tides", Action: spans.ActionAllow,
 		Source: spans.PermissionSourceManifest,
 		Start:  l.at(0), End: l.at(time.Millisecond)})
 	tides := strings.Repeat("06:12 high 4.1 m, 12:31 low 0.9 m; ", 580)
@@ -123,7 +123,7 @@ func (l *loop) second(ctx context.Context, run *writer.Run) {
 
 	_, denied := turn.StartTool(ctx, writer.ToolCall{ID: "call-2", Name: "log_book",
 		Args: []byte(`{"entry":"all leave"}`), Start: l.at(time.Millisecond)})
-	denied.Permission(ctx, writer.PermissionEvaluation{Pattern: "log_book", Action: spans.ActionDeny,
+	writer.Decide(ctx, denied, writer.PermissionEvaluation{Pattern: "log_book", Action: spans.ActionDeny,
 		Source: spans.PermissionSourceProject,
 		Reason: "nobody signed it", Wait: 1500 * time.Millisecond, Start: l.at(0), End: l.at(1500 * time.Millisecond)})
 	denied.End(writer.ToolResult{End: l.at(0), Outcome: spans.OutcomeDenied})

@@ -321,12 +321,11 @@ func (o *openRun) permission(ev *PermissionEvaluated, at Moment) {
 		}
 	}
 	about, ctx := o.about(&e)
-	about.Permission(ctx, e)
+	writer.Decide(ctx, about, e)
 }
 
 // asker is a handle that a permission belongs to: a run, a turn, a tool call.
 type asker interface {
-	Permission(context.Context, PermissionEvaluation)
 	Ask(context.Context, PermissionEvaluation) *writer.Asking
 }
 
@@ -360,7 +359,7 @@ func (o *openRun) ask(ev *PermissionAsked, at Moment) {
 		o.asked = slices.Delete(o.asked, 0, 1)
 	}
 	e := ev.PermissionEvaluation
-	e.Start = stated(e.Start, at)
+	e.Start, e.Action = stated(e.Start, at), cmp.Or(e.Action, spans.ActionAsk)
 	about, ctx := o.about(&e)
 	o.asked = append(o.asked, openAsk{e.CallID, e.Tool, about.Ask(ctx, e)})
 }

@@ -84,8 +84,8 @@ func TestCopiesOfOpenSpans(t *testing.T) {
 	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
 	_, tool := turn.StartTool(ctx, writer.ToolCall{ID: "c"})
 	_, compaction := turn.StartCompaction(ctx, writer.Compaction{})
-	turn.Permission(ctx, writer.PermissionEvaluation{Action: spans.ActionAllow}) // over as soon as it is reported
-	ask := run.Ask(ctx, writer.PermissionEvaluation{})
+	writer.Decide(ctx, turn, writer.PermissionEvaluation{Action: spans.ActionAllow}) // over as soon as it is reported
+	ask := run.Ask(ctx, writer.PermissionEvaluation{Action: spans.ActionAsk})
 	_, group := tracer.StartGroup(t.Context(), writer.GroupInfo{SessionID: "s"})
 	if len(live.open) != 6 {
 		t.Fatalf("%d spans are open; want 6", len(live.open))

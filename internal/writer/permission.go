@@ -7,46 +7,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Permission records one decision about the turn. It may name a tool call that never started because of that decision.
-// A span without a time lasts from now until now.
-func (t *Turn) Permission(ctx context.Context, p PermissionEvaluation) {
-	if t != nil {
-		place := t.place()
-		place.permission(ctx, &t.handle, &p)
-	}
-}
-
-// Permission records one decision that belongs to no turn, such as that on the run's input.
-func (r *Run) Permission(ctx context.Context, p PermissionEvaluation) {
-	if r != nil && !r.off {
-		place := r.place()
-		place.permission(ctx, &r.handle, &p)
-	}
-}
-
-// Permission records one decision about the call. Empty Tool and CallID are those of the call.
-func (t *Tool) Permission(ctx context.Context, p PermissionEvaluation) {
-	if t != nil {
-		t.names(&p)
-		t.place.permission(ctx, &t.handle, &p)
-	}
-}
-
-// names sets the tool and the call that p omits.
-func (t *Tool) names(p *PermissionEvaluation) {
-	p.CallID, p.Tool = cmp.Or(p.CallID, t.callID), cmp.Or(p.Tool, t.name)
-}
-
-// permission starts and ends the span of one evaluation under parent, which is the place or a tool call in it.
-func (p *place) permission(ctx context.Context, parent *handle, e *PermissionEvaluation) {
-	var h handle
-	ctx = p.startPermission(ctx, parent, &h, e)
-	end := endAttrs(p.origin, 2)
-	if _, measure := h.finish(e.End, spans.KnownObserved, &end, ""); measure {
-		h.measureDecision(ctx, e)
-	}
-}
-
 // startPermission starts the span of an evaluation.
 func (p *place) startPermission(ctx context.Context, parent, h *handle, e *PermissionEvaluation) context.Context {
 	a := startAttrs(p.origin)
@@ -88,9 +48,8 @@ func (a *attrs) permission(e *PermissionEvaluation) {
 	a.decisionView(e.Wait)
 }
 
-// Asking is one permission evaluation for which somebody was asked and has not answered: an open permission.evaluate
-// span with the action ask, which lasts until the answer. With WithLive it shows while it is open. The nil Asking does
-// nothing. Safe for concurrent use.
+// Asking is one permission evaluation: a permission.evaluate span. With the action ask it is a question, which lasts
+// until the answer and shows with WithLive while it is open. The nil Asking does nothing. Safe for concurrent use.
 type Asking struct {
 	handle
 	ctx   context.Context
@@ -99,8 +58,8 @@ type Asking struct {
 	offered bool
 }
 
-// Ask records that somebody was asked about the turn, or about a tool call of it that did not start. It records what p
-// has by then; an empty action is ask. The caller ends the question that Ask returns.
+// Ask records an evaluation of the turn. It may name a tool call that never started because of it. With the action ask,
+// somebody was asked; the span has what p has by then. With another action p is the decision. The caller ends it.
 func (t *Turn) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
 	if t == nil {
 		return nil
@@ -109,7 +68,7 @@ func (t *Turn) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
 	return place.ask(ctx, &t.handle, p)
 }
 
-// Ask records that somebody was asked about what belongs to no turn; see [Turn.Ask].
+// Ask records an evaluation of what belongs to no turn, such as the run's input; see [Turn.Ask].
 func (r *Run) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
 	if r == nil || r.off {
 		return nil
@@ -118,45 +77,55 @@ func (r *Run) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
 	return place.ask(ctx, &r.handle, p)
 }
 
-// Ask records that somebody was asked about the call. Empty Tool and CallID are those of the call.
+// Ask records an evaluation of the call. Empty Tool and CallID are those of the call.
 func (t *Tool) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
 	if t == nil {
 		return nil
 	}
-	t.names(&p)
+	p.CallID, p.Tool = cmp.Or(p.CallID, t.callID), cmp.Or(p.Tool, t.name)
 	return t.place.ask(ctx, &t.handle, p)
 }
 
+// Decide records a decision about a run, a turn or a tool call that is made already. Without a time it lasts from now
+// until now.
+func Decide(ctx context.Context, about interface {
+	Ask(context.Context, PermissionEvaluation) *Asking
+}, p PermissionEvaluation) {
+	about.Ask(ctx, p).End(p)
+}
+
 func (p *place) ask(ctx context.Context, parent *handle, e PermissionEvaluation) *Asking {
-	if e.Action == "" {
-		e.Action = spans.ActionAsk
-	}
 	q := &Asking{asked: e, offered: e.Options != nil}
 	q.asked.Options = nil
 	q.ctx = p.startPermission(ctx, parent, &q.handle, &e)
-	q.mu.Lock()
-	early, name := q.early(spans.ListOptions)
-	q.mu.Unlock()
-	q.sendEarly(&early, name, e.Start)
-	q.opened(nil, nil)
+	if e.Action == spans.ActionAsk {
+		q.mu.Lock()
+		early, name := q.early(spans.ListOptions)
+		q.mu.Unlock()
+		q.sendEarly(&early, name, e.Start)
+		q.opened(nil, nil)
+	}
 	return q
 }
 
-// End records the decision; later calls do nothing. Tool, CallID and Start are those of the question. So are Options,
-// unless the question had none. A Wait that is not set is the time since then, where both times are known.
+// End ends the evaluation; later calls do nothing. Of a question it records the decision: Tool, CallID and Start are
+// those of the question. So are Options, unless the question had none. A Wait that is not set is the time since then,
+// where both times are known.
 func (q *Asking) End(p PermissionEvaluation) {
 	if q == nil {
 		return
 	}
-	p.Tool, p.CallID, p.Start = q.asked.Tool, q.asked.CallID, q.asked.Start
-	if p.Wait == 0 && measured(p.Start) && measured(p.End) {
-		p.Wait = max(p.End.Time.Sub(p.Start.Time), 0)
-	}
 	a := endAttrs(q.origin, 14)
-	if q.recording {
-		a.permission(&p)
-		q.rename(&kindPermission, p.detail())
-		q.offer(p.Options)
+	p.Tool, p.CallID, p.Start = q.asked.Tool, q.asked.CallID, q.asked.Start
+	if q.asked.Action == spans.ActionAsk {
+		if p.Wait == 0 && measured(p.Start) && measured(p.End) {
+			p.Wait = max(p.End.Time.Sub(p.Start.Time), 0)
+		}
+		if q.recording {
+			a.permission(&p)
+			q.rename(&kindPermission, p.detail())
+			q.offer(p.Options)
+		}
 	}
 	if _, measure := q.finish(p.End, spans.KnownObserved, &a, ""); measure {
 		q.measureDecision(q.ctx, &p)

@@ -119,7 +119,7 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 		turn.UserAnswered()
 		wait(250 * time.Millisecond)
 		ctx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c"})
-		asking := call.Ask(ctx, writer.PermissionEvaluation{})
+		asking := call.Ask(ctx, writer.PermissionEvaluation{Action: spans.ActionAsk})
 		wait(300 * time.Millisecond)
 		call.Progress("half", nil, writer.Moment{})
 		wait(0)

@@ -102,8 +102,8 @@ func talkOn(b *testing.B, p *agenttest.Pipeline, id string, payload bool) {
 		for i := range 2 {
 			ctx, call := tn.StartTool(ctx, writer.ToolCall{ID: fmt.Sprintf("toolu_%d_%d", turn, i), Name: "bash"})
 			if i == 0 {
-				call.Permission(
-					ctx,
+				writer.Decide(
+					ctx, call,
 					writer.PermissionEvaluation{Tool: "bash", Action: spans.ActionAllow, Source: spans.PermissionSourceProject},
 				)
 			}

@@ -239,8 +239,8 @@ func testRedaction(t *testing.T, bin string) {
 		writer.Request{Payload: []byte(`{"model":"m","system":"` + secret + `","messages":[` + string(question.Raw) + `]}`)},
 	)
 	ctx, call := tn.StartTool(ctx, writer.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"command":"` + secret + `"}`)})
-	call.Permission(
-		ctx,
+	writer.Decide(
+		ctx, call,
 		writer.PermissionEvaluation{
 			Pattern:   secret,
 			Action:    spans.ActionAsk,
@@ -330,7 +330,7 @@ func testKeeps(t *testing.T, bin string) {
 	tool := func(ctx context.Context, tn *writer.Turn, end writer.ToolResult, asked ...writer.PermissionEvaluation) {
 		ctx, call := tn.StartTool(ctx, writer.ToolCall{ID: "c", Name: "bash"})
 		for _, e := range asked {
-			call.Permission(ctx, e)
+			writer.Decide(ctx, call, e)
 		}
 		call.End(end)
 	}

@@ -68,7 +68,7 @@ func (p *player) tool(ctx context.Context, turn *writer.Turn, id, name string, t
 	decision.Start = p.moment()
 	p.wait(decision.Wait)
 	decision.End = p.moment()
-	call.Permission(ctx, decision)
+	writer.Decide(ctx, call, decision)
 	p.wait(took)
 	result.End = p.moment()
 	call.End(result)
@@ -154,7 +154,7 @@ func (p *player) harbour(ctx context.Context, session string) {
 func (p *player) reviewed(ctx context.Context, turn *writer.Turn, session string) {
 	ctx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c5", Name: "task", Type: "function",
 		Args: []byte(`{"goal":"review the plan"}`), Start: p.moment()})
-	call.Permission(ctx, writer.PermissionEvaluation{Action: spans.ActionAllow, Source: spans.PermissionSourceManifest,
+	writer.Decide(ctx, call, writer.PermissionEvaluation{Action: spans.ActionAllow, Source: spans.PermissionSourceManifest,
 		Start: p.moment(), End: p.moment()})
 	before := p.messages
 	p.messages = nil
