@@ -37,8 +37,8 @@ var (
 	spanName = regexp.MustCompile(`(^|[{&|(]|span:)\s*name\s*(=|!|<|>)`)
 )
 
-// check says what is wrong with a TraceQL query by the vocabulary: kinds of spans, keys in their scope and on spans that
-// carry them, words of closed lists, and literals of the wrong type. Variables of Grafana are let through.
+// check says what is wrong with a TraceQL query by the vocabulary: kinds of spans, keys in their scope and on spans
+// that carry them, words of closed lists, and literals of the wrong type. Variables of Grafana are let through.
 func (v *vocabulary) check(query string) (wrong []string) {
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if spanName.MatchString(query) {
@@ -126,15 +126,18 @@ func readVocabulary(t *testing.T) *vocabulary {
 func TestTraceQLCheck(t *testing.T) {
 	v := readVocabulary(t)
 	for query, want := range map[string]string{
-		`{ span.otelagent.kind = "session.turn" && span.gen_ai.usage.input_tokens > 1 && resource.service.name = "x" }`: "",
-		`{ span.otelagent.kind = "session.run" } >> { span.otelagent.kind = "tool.call" }`:                              "",
-		`{ span.otelagent.kind =~ "tool.call|tool.cal" }`:                                                               `otelagent.kind is never "tool.cal"`,
-		`{ name = "tool.call" }`: "the name of a span may hold more than its kind: want span.otelagent.kind",
-		`{ span.otelagent.kind = "session.turn" } | rate() by (span.gen_ai.model)`:     "the registry has no key gen_ai.model",
-		`{ span.otelagent.kind = "session.turn" } | rate() by (span.gen_ai.tool.name)`: "gen_ai.tool.name never stands on session.turn",
-		`{ span.otelagent.tool.outcome =~ "denied|refused" }`:                          `otelagent.tool.outcome is never "refused"`,
-		`{ span.gen_ai.usage.input_tokens = "12" }`:                                    `gen_ai.usage.input_tokens is of type int and never "12"`,
-		`{ resource.session.id = "x" }`:                                                "session.id is no key of the scope resource",
+		`{ span.otelagent.kind = "session.turn" && resource.service.name = "x" }`:          "",
+		`{ span.otelagent.kind = "session.run" } >> { span.otelagent.kind = "tool.call" }`: "",
+
+		`{ span.otelagent.kind =~ "tool.call|tool.cal" }`: `otelagent.kind is never "tool.cal"`,
+		`{ name = "tool.call" }`:                          "the name of a span may hold more than its kind: want span.otelagent.kind",
+		`{ span.otelagent.kind = "session.turn" } | rate() by (span.gen_ai.model)`: "the registry has no key " +
+			"gen_ai.model",
+		`{ span.otelagent.kind = "session.turn" } | rate() by (span.gen_ai.tool.name)`: "gen_ai.tool.name never stands " +
+			"on session.turn",
+		`{ span.otelagent.tool.outcome =~ "denied|refused" }`: `otelagent.tool.outcome is never "refused"`,
+		`{ span.gen_ai.usage.input_tokens = "12" }`:           `gen_ai.usage.input_tokens is of type int and never "12"`,
+		`{ resource.session.id = "x" }`:                       "session.id is no key of the scope resource",
 	} {
 		if got := strings.Join(v.check(query), "; "); got != want {
 			t.Errorf("%s: %q, want %q", query, got, want)

@@ -191,9 +191,9 @@ permissions, and what the model was sent.`,
 		"\n  {{.CommandPath}} [command]", "", // the use line of the root has it
 		"{{.CommandPath}} [command] --help", "{{.CommandPath}} COMMAND --help",
 	).Replace(root.UsageTemplate()))
-	root.AddCommand(a.upCommand(), a.importCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(), a.statusCommand(),
-		a.requestCommand(), a.grepCommand(), a.diffCommand(), a.exportCommand(), a.rmCommand(), a.pruneCommand(),
-		a.copyCommand(), a.statsCommand(), a.demoCommand())
+	root.AddCommand(a.upCommand(), a.importCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(),
+		a.statusCommand(), a.requestCommand(), a.grepCommand(), a.diffCommand(), a.exportCommand(), a.rmCommand(),
+		a.pruneCommand(), a.copyCommand(), a.statsCommand(), a.demoCommand())
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "help" {
