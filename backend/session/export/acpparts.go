@@ -41,11 +41,14 @@ func (t *trace) block(p *builtPart, ofPrompt bool) []byte {
 	case "file-ref", "directory-ref":
 		ref := data.object("ref")
 		file, uri := ref.text("path"), cmp.Or(ref.text("url"), ref.text("uri"))
-		if uri == "" && path.IsAbs(path.Join(t.cwd, file)) && file != "" {
+		switch {
+		case uri != "" || file == "":
+		case path.IsAbs(file):
 			uri = "file://" + file
-			if !path.IsAbs(file) {
-				uri = "file://" + path.Join(t.cwd, file)
-			}
+		case t.cwd != "" && t.cwd != "/":
+			uri = "file://" + path.Join(t.cwd, file)
+		default:
+			uri = file
 		}
 		if uri != "" {
 			return linkBlock(uri, path.Base(cmp.Or(file, uri)), "", "")
@@ -221,7 +224,7 @@ func (t *trace) tool(u *unit, p *builtPart, decided []*session.Permission, m mom
 		output := unwrapped(data.get("output"))
 		var content []byte
 		if output != nil {
-			content = toolContent(cmp.Or(outputText(output), " "))
+			content = textContent(outputText(output))
 		}
 		t.status(end, id, "completed", "content", content, "rawOutput", output)
 	case "output-error", "output-denied", "approval-responded":
@@ -236,6 +239,10 @@ func toolContent(s string) []byte {
 	if s == "" {
 		return nil
 	}
+	return textContent(s)
+}
+
+func textContent(s string) []byte {
 	return list([][]byte{fields("type", "content", "content", textBlock(s))})
 }
 

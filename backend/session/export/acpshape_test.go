@@ -145,3 +145,14 @@ func TestACPNamesWhatIsMissing(t *testing.T) {
 		t.Errorf("%v, %v: %s", missing, err, out.String())
 	}
 }
+
+// A file of the workspace is a link to where it is, as far as the workspace is known.
+func TestACPBlocks(t *testing.T) {
+	ref := &builtPart{typ: "file-ref", data: []byte(`{"type":"file-ref","ref":{"path":"a.go"}}`)}
+	for cwd, uri := range map[string]string{"/": "a.go", "": "a.go", "/w": "file:///w/a.go"} {
+		want := `{"type":"resource_link","uri":"` + uri + `","name":"a.go"}`
+		if got := string((&trace{cwd: cwd}).block(ref, true)); got != want {
+			t.Errorf("%q: %s", cwd, got)
+		}
+	}
+}

@@ -329,7 +329,8 @@ func (g *Guide) events(u *unit) []byte {
 	}
 	for _, r := range u.ends {
 		e.add("run_ended", r.End, r, "status", r.Status, "status_word", r.StatusWord, "rejected", r.Rejected,
-			"rejection", r.Rejection, "usage", usageOf(r.Reported, r.Rule, r.RollUp != nil && r.RollUp.LowerBound), "error", r.Error)
+			"rejection", r.Rejection, "usage", usageOf(r.Reported, r.Rule, r.RollUp != nil && r.RollUp.LowerBound),
+			"error", r.Error)
 	}
 	var hidden []byte
 	if e.hidden != nil {
@@ -408,8 +409,8 @@ func (e *events) step(r *session.Run, st *step, from int) {
 		return
 	}
 	e.add("turn_ended", t.End, r, "model", t.Answered, "stop_reason", t.StopReason, "failed", t.Failed,
-		"usage", usageOf(t.Reported, t.Rule, t.Usage.LowerBound), "cost", t.Cost, "currency", t.Currency, "model_call_ns", t.ModelCallNS,
-		"first_chunk_ns", t.FirstChunkNS, "response_id", t.ResponseID, "output", output, "error", t.Error)
+		"usage", usageOf(t.Reported, t.Rule, t.Usage.LowerBound), "cost", t.Cost, "currency", t.Currency,
+		"model_call_ns", t.ModelCallNS, "first_chunk_ns", t.FirstChunkNS, "response_id", t.ResponseID, "output", output, "error", t.Error)
 }
 
 // call adds a tool call whose part has an index.
@@ -435,7 +436,8 @@ func (e *events) compaction(r *session.Run, c *session.Compaction) {
 	e.add("compaction_ended", c.Start, r, "trigger", c.Trigger, "start", fields("time", stamp(c.Start)),
 		"end", fields("time", stamp(c.End)), "kind", c.Kind, "reason", c.Reason, "messages_before", c.MessagesBefore,
 		"messages_after", c.MessagesAfter, "messages_summarized", c.MessagesSummarized, "input_tokens", c.InputTokens,
-		"output_tokens", c.OutputTokens, "usage", sumOf(c.Usage), "cost", c.Cost, "currency", c.Currency, "removed_tokens", c.RemovedTokens, "summary", new(int))
+		"output_tokens", c.OutputTokens, "usage", sumOf(c.Usage), "cost", c.Cost, "currency", c.Currency,
+		"removed_tokens", c.RemovedTokens, "summary", new(int))
 }
 
 // placeEvents finds the rows in which runs and turns begin, and those in which runs end: the last row that was made
