@@ -328,6 +328,13 @@ func FuzzDecode(f *testing.F) {
 	putSlice(a, "otelagent.block.withheld", spans.Withheld{Block: spans.BlockOf(nil), Size: 9, Beginning: "x"}.Encode())
 	putSlice(a, "otelagent.lists", "request.1 2 1 BBBBBBBBBBA\nAAAAAAAAAAA st")
 	seed(td)
+	td, s = one() // a span of another program, with an event
+	s.Attributes().Clear()
+	for _, key := range []string{"gen_ai.operation.name", "gen_ai.prompt.0.role", "gen_ai.prompt.0.content.1.text"} {
+		s.Attributes().PutStr(key, "chat")
+	}
+	event(s, "gen_ai.user.message").PutStr("content", "null")
+	seed(td)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if batch, report, err := DecodeProto(b); err == nil {
 			checkBatch(t, batch, report)

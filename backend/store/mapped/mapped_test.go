@@ -1,9 +1,11 @@
 package mapped_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/session"
@@ -126,5 +128,39 @@ func TestNamesOfOneCallEach(t *testing.T) {
 	}
 	if turns != 2 {
 		t.Errorf("%d turns", turns)
+	}
+}
+
+// A program with other rules projects again what was mapped by older ones, when it starts and without being asked.
+func TestNewRules(t *testing.T) {
+	st := memstore.New()
+	k := session.Key{ID: "c"}
+	put(t, st, span(1, 0, "invoke_agent", "c"), span(2, 1, "chat", "c"))
+	if err := project.Refresh(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+	mark, err := st.Revision(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := session.Summary{Key: k, Mapped: "old", Turns: 7}
+	if err := st.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark, Summary: old}); err != nil {
+		t.Fatal(err)
+	}
+	w := project.NewWorker(st, func(err error) { t.Error(err) })
+	defer func() { _ = w.Close(context.Background()) }()
+	for deadline := time.Now().Add(30 * time.Second); old.Mapped == "old"; time.Sleep(10 * time.Millisecond) {
+		for s, err := range st.Sessions(t.Context(), store.Query{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			old = s
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the session is not projected again")
+		}
+	}
+	if old.Turns != 1 || old.Mapped != foreign.Default().Version() {
+		t.Errorf("%+v", old)
 	}
 }
