@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/otelagent/otelagent/agenttest"
@@ -22,8 +21,7 @@ import (
 
 var _ export.Bodies = (*store.Bodies)(nil)
 
-// What is loaded a stretch at a time, templates and what they refer to included, gives the same export as all blocks at
-// once, for every recording.
+// What is loaded, templates and what they refer to included, gives the same export as all blocks, for every recording.
 func TestBodiesGiveTheSameExport(t *testing.T) {
 	for _, f := range phifixtures.All(t, "../..") {
 		t.Run(f.String(), func(t *testing.T) {
@@ -46,10 +44,7 @@ func TestBodiesGiveTheSameExport(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				bodies, err := store.NewBodies(t.Context(), st, k, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				bodies := store.NewBodies(st, k, nil)
 				var got, want bytes.Buffer
 				_, err1 := export.JSONL(t.Context(), &want, s, export.Held(all), export.Options{})
 				_, err2 := export.JSONL(t.Context(), &got, s, bodies, export.Options{})
@@ -57,7 +52,7 @@ func TestBodiesGiveTheSameExport(t *testing.T) {
 					t.Fatal(err1, err2)
 				}
 				if !bytes.Equal(got.Bytes(), want.Bytes()) {
-					t.Errorf("session %s: of stretches\n%s\nof all\n%s", s.ID, got.String(), want.String())
+					t.Errorf("session %s: of what was loaded\n%s\nof all\n%s", s.ID, got.String(), want.String())
 				}
 			}
 		})
@@ -82,42 +77,30 @@ func TestBodiesLoad(t *testing.T) {
 	if err := st.Put(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	bodies, err := store.NewBodies(t.Context(), st, k, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	load := func(ids []spans.ShortID, least, want int) *session.BlockSet {
-		t.Helper()
-		set, n, err := bodies.Load(t.Context(), ids, least)
-		if err != nil || n != want {
-			t.Fatalf("%d, %v, want %d", n, err, want)
+	bodies := store.NewBodies(st, k, nil)
+	for _, c := range []struct {
+		ids  []spans.ShortID
+		want int
+	}{
+		{ids, len(ids)},
+		{append([]spans.ShortID{template}, ids...), len(ids) + 2},
+		{[]spans.ShortID{template}, 2}, // with its piece
+		{[]spans.ShortID{spans.BlockOfString("nobody").Short()}, 0},
+		{nil, 0},
+	} {
+		set, n, err := bodies.Load(t.Context(), c.ids, len(c.ids))
+		if err != nil || n != len(c.ids) || set.Len() != c.want {
+			t.Errorf("%d of %d, %v: %d blocks, want %d", n, len(c.ids), err, set.Len(), c.want)
 		}
-		for i, id := range ids[:n] {
-			if _, ok := set.Body(session.Ref{Block: id.String()}); !ok {
+		for i, id := range c.ids {
+			if _, ok := set.Body(session.Ref{Block: id.String()}); !ok && c.want > 0 {
 				t.Errorf("block %d is not there", i)
 			}
 		}
-		return set
-	}
-	load(ids, 1, 4)
-	load(ids, 6, 6)
-	load(append([]spans.ShortID{template}, ids...), 1, 5)
-	if set := load([]spans.ShortID{template}, 1, 1); set.Len() != 2 {
-		t.Errorf("%d blocks, want the template and its piece", set.Len())
-	}
-	unknown := spans.BlockOfString("nobody").Short()
-	if set, n, err := bodies.Load(t.Context(), []spans.ShortID{unknown}, 1); err != nil || n != 1 || set.Len() != 0 {
-		t.Error(n, err)
-	}
-	if _, n, err := bodies.Load(t.Context(), nil, 0); err != nil || n != 0 {
-		t.Error(n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := bodies.Load(ctx, slices.Clone(ids), 1); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if _, err := store.NewBodies(ctx, st, k, nil); !errors.Is(err, context.Canceled) {
+	if _, _, err := bodies.Load(ctx, ids, 1); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

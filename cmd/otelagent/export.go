@@ -220,10 +220,7 @@ func (e *exporting) file(ctx context.Context, key session.Key, path string) (mis
 func (e *exporting) session(ctx context.Context, w io.Writer, s *session.Session) ([]export.Missing, error) {
 	var failed error
 	bodies := func(s *session.Session) export.Bodies {
-		b, err := store.NewBodies(ctx, e.db.Store, session.Key{Tenant: s.Tenant, ID: s.ID}, s.Links)
-		if failed = firstError(failed, err); err != nil {
-			return nil
-		}
+		b := store.NewBodies(e.db.Store, session.Key{Tenant: s.Tenant, ID: s.ID}, s.Links)
 		b.Add(s.LiveBlocks())
 		return b
 	}
@@ -244,11 +241,7 @@ func (e *exporting) session(ctx context.Context, w io.Writer, s *session.Session
 		failed = firstError(failed, err)
 		return message
 	}
-	content := bodies(s)
-	if failed != nil {
-		return nil, failed
-	}
-	missing, err := e.format.write(ctx, w, s, content, o)
+	missing, err := e.format.write(ctx, w, s, bodies(s), o)
 	return missing, firstError(failed, err)
 }
 

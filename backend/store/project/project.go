@@ -144,12 +144,13 @@ func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision
 	c, chat := p.st.(chatTables)
 	chat = chat && c.ChatTables()
 	if chat || len(refs) > 0 {
-		bodies, err := store.NewBodies(ctx, p.st, k, tree.Links)
+		bodies := store.NewBodies(p.st, k, tree.Links)
+		bodies.Add(tree.LiveBlocks())
+		size, err := bodies.Size(ctx)
 		if err != nil {
 			return err
 		}
-		bodies.Add(tree.LiveBlocks())
-		if chat && (c.ChatLimit() == 0 || bodies.Size() <= c.ChatLimit()) {
+		if chat && (c.ChatLimit() == 0 || size <= c.ChatLimit()) {
 			// First: what takes the dirty mark away comes last.
 			if err := projectChat(ctx, p.st, c, k, mark, tree, bodies); err != nil {
 				return err
@@ -168,7 +169,7 @@ func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision
 type chatTables interface {
 	// ChatTables says whether it does.
 	ChatTables() bool
-	// ChatLimit is how many bytes of content a session may have that has rows there; 0: no limit.
+	// ChatLimit is how many bytes (Store.Size) a session may have that has rows there; 0: no limit.
 	ChatLimit() int64
 	// ProjectChat replaces those of a session, in one transaction, unless the present ones are of a later mark. It may
 	// read rows several times.

@@ -376,10 +376,7 @@ func TestSQLite3ReadsSessions(t *testing.T) {
 		got = append(got, fmt.Sprint(r["message_id"], r["index"], r["type"], r["data_json"], r["tool_state"]))
 	}
 	var doc bytes.Buffer
-	bodies, err := store.NewBodies(t.Context(), s, key(id), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bodies := store.NewBodies(s, key(id), nil)
 	if _, err := export.JSON(t.Context(), &doc, session.AssembleAll(batch.Rows)[0], bodies, export.Options{}); err != nil {
 		t.Fatal(err)
 	}
