@@ -38,8 +38,8 @@ type Summary struct {
 	// that it was put away: lists leave it out unless asked.
 	Title    string `json:"title,omitempty"`
 	Archived bool   `json:"archived,omitempty"`
-	// Cost is the sum of what the loops reported of its turns and compactions, in Currency; zero and empty where none was reported,
-	// or in several currencies.
+	// Cost is the sum of what the loops reported of its turns and compactions, in Currency; zero and empty where none was
+	// reported, or in several currencies.
 	Cost     float64 `json:"cost,omitempty"`
 	Currency string  `json:"currency,omitempty"`
 	// HeartbeatNS is how often, in nanoseconds, the process of an open run says that it lives; 0 when none is open,

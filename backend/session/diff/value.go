@@ -51,7 +51,8 @@ func canonical(raw string) string {
 	return raw
 }
 
-// plain replaces the numbers in a decoded value by one spelling of each: 1.0, 1e0 and 1 are the same. Integers are exact.
+// plain replaces the numbers in a decoded value by one spelling of each: 1.0, 1e0 and 1 are the same. Integers are
+// exact.
 func plain(v any) any {
 	switch v := v.(type) {
 	case json.Number:

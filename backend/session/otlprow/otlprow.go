@@ -105,8 +105,8 @@ func DecodeProto(b []byte, opts ...Option) (session.Batch, Report, error) {
 // Decode makes one row of each span of the five kinds and of session.payload, in the order of td, and one block of
 // each body on them; it may return the same block more than once. It removes previews of content from a span that
 // has lists. Of spans of other programs it keeps those that a rule of package foreign describes, as rows of kind
-// session.KindForeign, and skips the others. It rejects malformed spans of this format, and counts all. It only reads td; the result shares
-// its strings.
+// session.KindForeign, and skips the others. It rejects malformed spans of this format, and counts all. It only reads
+// td; the result shares its strings.
 //
 // It reads types leniently: see session.Value. Of an attribute that occurs twice the last one counts. It replaces
 // each bad byte of text that is not UTF-8 by U+FFFD, except in block bodies. A session.run span without
