@@ -3,6 +3,7 @@ package otelagent
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/otelagent/otelagent/internal/writer"
@@ -139,7 +140,10 @@ func (t *Turn) Discard(attempt int, res TurnResult) {
 
 // AskUser says that the loop asked the user something, other than for permission, and waits for an answer until it
 // calls answered, or the turn ends. It shows on the copies of the open turn. Calling answered again does nothing.
-func (t *Turn) AskUser() (answered func()) { return (*writer.Turn)(t).Waiting() }
+func (t *Turn) AskUser() (answered func()) {
+	(*writer.Turn)(t).AskUser()
+	return sync.OnceFunc((*writer.Turn)(t).UserAnswered)
+}
 
 // End ends the turn, once; later calls do nothing.
 func (t *Turn) End(res TurnResult) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"strconv"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -179,12 +178,6 @@ func (t *Turn) AskUser() { t.waits(1) }
 
 // UserAnswered says that a question was answered.
 func (t *Turn) UserAnswered() { t.waits(-1) }
-
-// Waiting is AskUser; the function that it returns is UserAnswered, once.
-func (t *Turn) Waiting() (answered func()) {
-	t.AskUser()
-	return sync.OnceFunc(t.UserAnswered)
-}
 
 func (t *Turn) waits(n int) {
 	if t == nil || t.live == nil {
