@@ -86,24 +86,25 @@ func Sorted(columns, from, order string) string {
 
 // IDs returns the values of the first column of a query, whose last parameter is its LIMIT and not among args.
 func (db *Database) IDs(query string, args ...any) (ids []any, err error) {
-	err = db.scan(query, args, func(_ []string, values []any) { ids = append(ids, values[0]) })
+	err = db.Scan(query, func(_ []string, values []any) { ids = append(ids, values[0]) }, args...)
 	return ids, err
 }
 
 // Each calls fn with each row of a query as a JSON object, its columns in their order. Numbers are spelled as in
 // JavaScript, bytes that are no text as base64. The last parameter of query is its LIMIT and not among args.
 func (db *Database) Each(query string, fn func(row []byte), args ...any) error {
-	return db.scan(query, args, func(names []string, values []any) {
+	return db.Scan(query, func(names []string, values []any) {
 		row := make([]any, 0, 2*len(names))
 		for i, name := range names {
 			row = append(row, name, jsonOf(values[i]))
 		}
 		fn(Members(row...))
-	})
+	}, args...)
 }
 
-// scan calls fn with the columns of each row. The last parameter of query is its LIMIT.
-func (db *Database) scan(query string, args []any, fn func(names []string, values []any)) (err error) {
+// Scan calls fn with the names and values of the columns of each row. The last parameter of query is its LIMIT and not
+// among args.
+func (db *Database) Scan(query string, fn func(names []string, values []any), args ...any) (err error) {
 	ctx, cancel := context.WithCancelCause(db.ctx)
 	defer cancel(nil)
 	timer := time.AfterFunc(queryTime, func() { cancel(errSlow) })

@@ -12,7 +12,6 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // Tables are those of a database of OpenCode that are read.
@@ -59,20 +58,24 @@ func (d *reader) readSession(db *input.Database, id any) error {
 	for len(messages) > 0 && err == nil && !d.Stopped() {
 		some, _ := json.Marshal(messages[:min(len(messages), 64)])
 		messages = messages[min(len(messages), 64):]
-		err = db.Each(messagesAndParts, func(row []byte) {
-			columns := object.Of("", row)
-			if !columns.Has("part") {
+		err = db.Scan(messagesAndParts, func(_ []string, columns []any) {
+			isPart := columns[2] != nil
+			if !isPart {
 				d.endMessage()
 				i++
-				place = "messages[" + strconv.Itoa(i) + "]"
+				place = "messages[" + strconv.Itoa(i) + "].data"
 			}
-			text, _ := rawjson.String(columns.Raw("data"))
-			switch o := d.parse(place+".data", []byte(text)); {
+			id, _ := columns[1].(string)
+			text, ok := columns[3].(string)
+			if bytes, isBytes := columns[3].([]byte); !ok && isBytes {
+				text = string(bytes)
+			}
+			switch o := d.parse(place, []byte(text)); {
 			case o == nil:
-			case columns.Has("part"):
+			case isPart:
 				d.partRow(o)
 			default:
-				d.messageRow(o, columns.String("id"))
+				d.messageRow(o, id)
 			}
 		}, string(some))
 	}

@@ -136,21 +136,22 @@ func (d *reader) parse(place string, text []byte) *object.Object {
 		d.reject("", place, "longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes")
 		return nil
 	}
-	if _, err := object.Parse(text); err != nil {
+	o, err := object.Parse(compact(text))
+	if err != nil {
 		bad := input.Malformed(err)
 		bad.Field = place
 		d.Reject(bad)
 		return nil
 	}
 	d.held += len(text)
-	return object.Of(place, compact(text))
+	return o
 }
 
-// compact returns JSON without blanks between its tokens: the layouts differ in these.
+// compact returns JSON without blanks between its tokens: the layouts differ in these. What is written by a program has
+// either none or line ends.
 func compact(text []byte) []byte {
 	var b bytes.Buffer
-	b.Grow(len(text))
-	if json.Compact(&b, text) != nil {
+	if bytes.IndexByte(text, '\n') < 0 || json.Compact(&b, text) != nil {
 		return text
 	}
 	return b.Bytes()

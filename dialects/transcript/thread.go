@@ -86,6 +86,7 @@ type Thread struct {
 	fork string // session that this one was forked from
 
 	copied, skip bool // the open run is a copy; what comes is a duplicate
+	taken        bool // the open run is one that another session had, which was not read
 	settled      bool // nothing followed since Settle
 	turns        int64
 	trigger      spans.Trigger
@@ -110,6 +111,16 @@ func (t *Thread) meta(at time.Time) event.Meta {
 		t.last = at
 	}
 	return t.e.meta(t.Session, t.run, at)
+}
+
+// bounds is meta for the start and end of a run. Those of a run whose original was not read have the least position, so
+// that of equal rows the one counts which knows that it is a copy (session.Supersedes).
+func (t *Thread) bounds(at time.Time) event.Meta {
+	m := t.meta(at)
+	if t.taken {
+		m.Seq = 1
+	}
+	return m
 }
 
 // Run returns the id of the open run; empty when none is.
@@ -143,9 +154,9 @@ func (t *Thread) Begin(r Run) bool {
 	r.ForkParentID = cmp.Or(r.ForkParentID, t.fork)
 	t.place(&r.RunInfo)
 	t.run, t.copied, t.turns, t.trigger, t.model = r.ID, origin == Copied, 0, r.Trigger, r.Model
-	t.last = time.Time{}
-	t.e.Emit(&event.RunStarted{Meta: t.meta(r.At), RunInfo: r.RunInfo})
-	if r.From != "" && !r.Copied {
+	t.last, t.taken = time.Time{}, r.From != "" && !r.Copied
+	t.e.Emit(&event.RunStarted{Meta: t.bounds(r.At), RunInfo: r.RunInfo})
+	if t.taken {
 		t.e.Emit(&event.DefectFound{Meta: t.meta(r.At), Code: spans.DefectEventLost, Detail: "parent missing"})
 	}
 	for i := range t.others {
@@ -416,7 +427,7 @@ func (t *Thread) End(at time.Time, res event.RunResult) {
 		at, res.End = t.last, event.Bound(t.last)
 	}
 	res.Status = cmp.Or(res.Status, spans.RunStatusCompleted)
-	t.e.Emit(&event.RunEnded{Meta: t.meta(at), RunResult: res})
+	t.e.Emit(&event.RunEnded{Meta: t.bounds(at), RunResult: res})
 	t.prev, t.run, t.failure, t.discarded, t.settled = t.run, "", "", nil, false
 }
 
