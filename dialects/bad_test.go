@@ -21,6 +21,13 @@ var good = map[string][2]string{
 		`{"type":"TurnStart","loop_id":"s.1","turn_index":1}` + "\n"},
 	"clark-agent": {`{"type":"agent_start"}` + "\n" + `{"type":"run_identified","identity":{"run_id":"r-1","depth":0}}` +
 		"\n", `{"type":"agent_end","messages":[]}` + "\n"},
+	"codex": {`{"timestamp":"2026-01-01T00:00:00Z","type":"session_meta","payload":{"id":"s","cwd":"/"}}` + "\n",
+		`{"timestamp":"2026-01-01T00:00:01Z","type":"event_msg","payload":{"type":"task_started","turn_id":"t"}}` + "\n" +
+			`{"timestamp":"2026-01-01T00:00:02Z","type":"event_msg","payload":{"type":"task_complete"}}` + "\n"},
+	"gemini-cli": {`{"sessionId":"s","projectHash":"p","kind":"main"}` + "\n",
+		`{"id":"u1","type":"user","timestamp":"2026-01-01T00:00:01Z","content":"a"}` + "\n"},
+	"pi": {`{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/"}` + "\n",
+		`{"type":"message","id":"u1","timestamp":"2026-01-01T00:00:01Z","message":{"role":"user","content":"a"}}` + "\n"},
 	"acp": {"", `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n"},
 	"guide": {`{"type":"session","data":{"id":"ses_1","created_at":1000}}` + "\n" +
 		`{"type":"message","data":{"id":"u1","role":"user","created_at":1001}}` + "\n",

@@ -65,8 +65,38 @@ func nameOf(r *session.Row) callName {
 	return callName{}
 }
 
-// join returns the rows of a session. Own rows are those that are no telemetry.
+// Join returns the rows of a session of which no row is foreign. A session that came over ACP and has a transcript is
+// one: what came over ACP counts as telemetry.
+func Join(rows []session.Row) []session.Row { return join(rows, nil) }
+
+// overACP is the dialect of runs that came over ACP.
+const overACP = "acp"
+
+// splitACP returns the rows of runs that came over ACP apart from others.
+func splitACP(rows []session.Row) (others, acp []session.Row) {
+	runs := map[session.RunKey]bool{}
+	for i := range rows {
+		if r := &rows[i]; r.Kind == session.KindRun && r.Attr(spans.DialectKey).Text() == overACP {
+			runs[r.RunKey()] = true
+		}
+	}
+	if len(runs) == 0 {
+		return rows, nil
+	}
+	for _, r := range rows {
+		if r.Run != "" && runs[r.RunKey()] {
+			acp = append(acp, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	return others, acp
+}
+
+// join returns the rows of a session. Own rows are those that are no telemetry, but for those that came over ACP.
 func join(own, telemetry []session.Row) []session.Row {
+	own, acp := splitACP(own)
+	telemetry = append(telemetry, acp...)
 	if len(own) == 0 || len(telemetry) == 0 {
 		return append(own, telemetry...)
 	}

@@ -21,7 +21,7 @@ func (t *Table) Map(rows []session.Row, want session.Key) []session.Row {
 	m := &mapper{want: want, spans: map[spanKey]*record{}, traces: map[session.TraceID]*trace{}, runs: map[runName]*run{}}
 	out := m.read(t, rows)
 	if len(m.all) == 0 {
-		return out
+		return join(out, nil)
 	}
 	m.link()
 	m.names()

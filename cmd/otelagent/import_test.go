@@ -185,3 +185,48 @@ func TestImportRecognises(t *testing.T) {
 		t.Errorf("%d families, %d to read, after %v", len(f.families), len(f.todo), took)
 	}
 }
+
+// A session that came over ACP, too, is one session with its transcript: what the model did and took is that of the
+// transcript, in either order of arrival, and what a person allowed that of the connection.
+func TestImportJoinsACP(t *testing.T) {
+	const id = "270c3408-9605-4849-965c-fb7c3036f8ab"
+	home := importHome(t, map[string]string{".gemini/tmp/ws": "gemini/testdata/generated-acp/tmp/ws"})
+	capture := filepath.Join(home, "acp.ndjson")
+	var lines strings.Builder
+	for _, l := range [][3]string{
+		{"41.430", "client_to_agent", `"id":2,"method":"session/prompt","params":{"sessionId":"ID","prompt":[{"type":"text",` +
+			`"text":"What do the notes say? Then remove them."}]}`},
+		{"41.590", "agent_to_client", `"method":"session/update","params":{"sessionId":"ID","update":{"sessionUpdate":` +
+			`"tool_call","toolCallId":"read_file__call_1_0","title":"read","kind":"read","status":"pending"}}`},
+		{"41.591", "agent_to_client", `"id":7,"method":"session/request_permission","params":{"sessionId":"ID","toolCall":{` +
+			`"toolCallId":"read_file__call_1_0"},"options":[{"optionId":"ok","name":"Allow","kind":"allow_once"}]}`},
+		{"41.600", "client_to_agent", `"id":7,"result":{"outcome":{"outcome":"selected","optionId":"ok"}}`},
+		{"41.610", "agent_to_client", `"method":"session/update","params":{"sessionId":"ID","update":{"sessionUpdate":` +
+			`"tool_call_update","toolCallId":"read_file__call_1_0","status":"completed"}}`},
+		{"41.770", "agent_to_client", `"id":2,"result":{"stopReason":"end_turn","usage":{"inputTokens":15000,` +
+			`"outputTokens":141,"totalTokens":15141}}`},
+	} {
+		fmt.Fprintf(&lines, `{"ts":"2026-11-22T11:08:%sZ","direction":%q,"message":{"jsonrpc":"2.0",%s}}`+"\n", l[0], l[1],
+			strings.ReplaceAll(l[2], "ID", id))
+	}
+	must(t, os.WriteFile(capture, []byte(lines.String()), 0o600))
+	cli(t, "import", "--yes")
+	alone := usageIn(t, cli(t, "show", id, "--output", "json"))
+	for _, first := range []string{"transcript", "connection"} {
+		db := filepath.Join(home, first+".db")
+		sent := []string{"send", "--db", db, "--capture", "content", capture}
+		read := []string{"import", "--yes", "--db", db, "--capture", "content", "--state", db + ".json"}
+		if first == "connection" {
+			sent, read = read, sent
+		}
+		cli(t, read...)
+		cli(t, sent...)
+		tree := cli(t, "show", id, "--output", "json", "--db", db)
+		if got := usageIn(t, tree); got != alone {
+			t.Errorf("%s first: %+v, alone %+v", first, got, alone)
+		}
+		if !strings.Contains(tree, `"allow"`) || strings.Contains(tree, `"prompt-2"`) {
+			t.Errorf("%s first: no permission, or a run of its own:\n%s", first, tree)
+		}
+	}
+}

@@ -86,7 +86,7 @@ const linePrefix, agentPrefix = "line ", "agent "
 
 // Layout is where Claude Code keeps its sessions.
 var Layout = transcript.Layout{Dialect: Dialect, Roots: roots, Is: isTranscript, Head: headOf,
-	Beside: "agent-*.jsonl*"}
+	NextTo: "agent-*.jsonl*"}
 
 func roots(env func(string) string, home string) (roots []string) {
 	if moved := env("CLAUDE_CONFIG_DIR"); moved != "" {

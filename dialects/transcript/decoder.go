@@ -37,8 +37,8 @@ type source struct {
 	read   int64 // bytes, of a file that grows
 }
 
-// NewDecoder returns a Decoder of the dialect of that name that has read nothing. Family makes its Format, with what the
-// files of a family share.
+// NewDecoder returns a Decoder of the dialect of that name that has read nothing. Family makes its Format, with what
+// the files of a family share.
 func NewDecoder(name string, opts []input.Option, family func(*Emitter) Format) *Decoder {
 	shell := input.NewShell(name, ndjson.Read, opts...)
 	e := &Emitter{Shell: &shell, ids: map[digest]place{}, numbers: map[string]int32{}, threads: map[[2]string]*Thread{},

@@ -35,8 +35,8 @@ type Layout struct {
 	Roots func(env func(string) string, home string) []string
 	// Is reports whether a path, with slashes, has the name of a transcript. Other files are never opened.
 	Is func(path string) bool
-	// Beside is the pattern of names of files next to a session that may be those of its sub-agents; empty without any.
-	Beside string
+	// NextTo is the pattern of names of files next to a session that may be those of its sub-agents; empty without any.
+	NextTo string
 	// Head returns what the path and the first 64 KiB of a file say; zero for one that is no transcript.
 	Head func(path string, head []byte) Head
 }
@@ -81,7 +81,7 @@ type Finder struct {
 }
 
 // Find returns the families of the files and folders at paths, and an error for each that was not read. Of a folder it
-// reads all levels. Companions of a file are found in its own folder and beside it. It follows no symbolic link.
+// reads all levels. Companions of a file are found in its own folder and next to it. It follows no symbolic link.
 func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
 	found, named := map[string]File{}, map[string]bool{}
 	add := func(path string, d fs.DirEntry) {
@@ -131,8 +131,8 @@ func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
 			if info, err := os.Lstat(folder); err == nil && info.IsDir() {
 				walk(folder)
 			}
-			beside, _ := filepath.Glob(filepath.Join(filepath.Dir(path), l.Layout.Beside))
-			for _, path := range beside {
+			near, _ := filepath.Glob(filepath.Join(filepath.Dir(path), l.Layout.NextTo))
+			for _, path := range near {
 				walk(path)
 			}
 			named[path] = true

@@ -70,6 +70,7 @@ func Open(ctx context.Context, st store.Store, k session.Key) (*Session, error) 
 		}
 	}
 	if s.Links == nil {
+		s.Rows = foreign.Join(rows)
 		return s, nil
 	}
 	parts, named, err := linked(ctx, st, k, s.Links.Traces)
