@@ -230,3 +230,36 @@ func TestImportJoinsACP(t *testing.T) {
 		}
 	}
 }
+
+// The flags choose what is listed and read; without --yes nothing is read before the answer.
+func TestImportFlags(t *testing.T) {
+	home := importHome(t, allSamples)
+	listed := cli(t, "import", "--dry-run")
+	for _, agent := range []string{"claude-code", "gemini-cli", "opencode"} {
+		if !strings.Contains(listed, agent) {
+			t.Errorf("no %s in\n%s", agent, listed)
+		}
+	}
+	if one := cli(t, "import", "--dry-run", "--agent", "gemini-cli"); !strings.Contains(one, "gemini-cli") ||
+		strings.Contains(one, "claude-code") {
+		t.Errorf("--agent lists\n%s", one)
+	}
+	old := time.Now().Add(-60 * 24 * time.Hour)
+	must(t, filepath.Walk(home, func(path string, _ os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chtimes(path, old, old)
+	}))
+	if recent := cli(t, "import", "--dry-run", "--since", "30d"); recent != "" {
+		t.Errorf("--since 30d lists\n%s", recent)
+	}
+	var errs bytes.Buffer
+	if code := run(t.Context(), []string{"import"}, strings.NewReader("n\n"), io.Discard, &errs); code == exitOK ||
+		!strings.Contains(errs.String(), "[Y/n]") {
+		t.Errorf("exit %d: %s", code, &errs)
+	}
+	if _, err := os.Stat(filepath.Join(home, "data/otelagent/sessions.db")); err == nil {
+		t.Error("something was read")
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -168,6 +169,26 @@ func TestFolder(t *testing.T) {
 	if d := alone.Runs[0].Defects; len(d) != 1 || d[0].Code != spans.DefectEventLost || d[0].Detail != "parent missing" {
 		t.Errorf("%+v", d)
 	}
+}
+
+// A fork that was read alone, before its parent or after it, is in the end what it is when both are read at once.
+func TestForkAlone(t *testing.T) {
+	alone, both := rowsOf(t, forked+"/"+fork+".jsonl"), rowsOf(t, forked)
+	want := asSums(both)
+	for _, rows := range [][]session.Row{append(slices.Clone(alone), both...), append(slices.Clone(both), alone...)} {
+		if diff := cmp.Diff(want, asSums(rows)); diff != "" {
+			t.Errorf("(-at once +one by one)\n%s", diff)
+		}
+	}
+}
+
+// asSums returns the usage of each session.
+func asSums(rows []session.Row) map[string]session.Usage {
+	found := map[string]session.Usage{}
+	for _, s := range session.AssembleAll(rows) {
+		found[s.ID] = s.Usage
+	}
+	return found
 }
 
 // Every sub-agent hangs on the call that spawned it, also one in line and one that a sub-agent spawned.

@@ -166,6 +166,22 @@ func TestMade(t *testing.T) {
 	}
 }
 
+// TestFolder reads a folder at once, and its families one by one: the sums are the same.
+func TestFolder(t *testing.T) {
+	whole, apart := int64(0), int64(0)
+	for _, s := range read(t, "testdata") {
+		whole += s.Usage.Input + s.Usage.Output
+	}
+	for _, path := range []string{"agent-sessions", "agentsview", "made"} {
+		for _, s := range read(t, "testdata/"+path) {
+			apart += s.Usage.Input + s.Usage.Output
+		}
+	}
+	if whole != apart || whole == 0 {
+		t.Errorf("%d tokens of the folder, %d of its families", whole, apart)
+	}
+}
+
 // TestAgain reads sessions cut anywhere, without a panic, and with content that must not be sent.
 func TestAgain(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.jsonl")
