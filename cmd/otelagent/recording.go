@@ -3,14 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/otelagent/otelagent/backend/session/otlprow"
@@ -48,7 +51,7 @@ func (a *app) openRecording(ctx context.Context, files []string, from string) (*
 	}
 	rest, err := r.readOTLP(ctx, files)
 	if err == nil && len(rest) > 0 {
-		r.ids = generatedIDs(rest)
+		r.ids = r.generatedIDs(rest)
 		err = r.read(ctx, rest, from)
 	}
 	if err == nil {
@@ -63,11 +66,36 @@ func (a *app) openRecording(ctx context.Context, files []string, from string) (*
 	return db, nil
 }
 
-// generatedIDs makes the ids of sessions and runs without one: the same each time files of these names are read.
-func generatedIDs(files []string) func() string {
+// generatedIDs makes the ids of sessions and runs without one. They are the same each time the same files are read, and
+// random where a file cannot be read twice.
+func (r *recording) generatedIDs(files []string) func() string {
+	digest := sync.OnceValue(func() []byte { // most inputs name their own ids
+		all := sha256.New()
+		for _, name := range files {
+			var in io.Reader = bytes.NewReader(r.stdin)
+			if name != "-" {
+				f, err := os.Open(name)
+				if err != nil || !isRegular(name) {
+					return nil
+				}
+				defer f.Close()
+				in = f
+			}
+			one := sha256.New()
+			if _, err := io.Copy(one, in); err != nil {
+				return nil
+			}
+			all.Write(one.Sum(nil))
+		}
+		return all.Sum(nil)
+	})
 	var n atomic.Uint64
 	return func() string {
-		id := sha256.Sum256(fmt.Appendf(nil, "%q %d", files, n.Add(1)))
+		sum := digest()
+		if sum == nil {
+			return rand.Text()
+		}
+		id := sha256.Sum256(binary.BigEndian.AppendUint64(slices.Clone(sum), n.Add(1)))
 		return base32.StdEncoding.EncodeToString(id[:])[:26] // as long as random ones
 	}
 }

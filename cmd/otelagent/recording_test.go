@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -104,28 +101,44 @@ func TestShowOTLPFile(t *testing.T) {
 	}
 }
 
-// A file whose session has no id gets the same one each time, and another one than a file of another name.
+// A file whose session has no id gets the same one each time, and another one than any other file.
 func TestShowMadeUpIDs(t *testing.T) {
-	ids := map[string]bool{}
-	for _, name := range []string{"one", "other"} {
-		path := filepath.Join(t.TempDir(), name)
-		must(t, os.WriteFile(path, []byte(`{"type":"otelagent.run_started","ts":"2026-11-20T09:00:00Z"}
+	dir := t.TempDir()
+	long := strings.Repeat("word ", 1<<18)
+	text := func(said string) string {
+		return `{"type":"otelagent.run_started","ts":"2026-11-20T09:00:00Z"}
 {"type":"otelagent.turn_started","ts":"2026-11-20T09:00:00Z"}
+{"type":"otelagent.turn_ended","ts":"2026-11-20T09:00:01Z","output":{"role":"assistant","content":[{"type":"text","text":"` + said + `"}]}}
 {"type":"otelagent.run_ended","ts":"2026-11-20T09:00:01Z"}
-`), 0o600))
-		code, shown, said := command(t, nil, "show", path)
+`
+	}
+	id := func(stdin io.Reader, file string) string {
+		t.Helper()
+		code, shown, said := command(t, stdin, "show", file)
 		if code != exitOK || said != "" {
 			t.Fatalf("exit %d, %s\n%s", code, said, shown)
 		}
-		id := strings.Fields(shown)[1]
-		ids[id] = len(id) == 26
-		if code, shown, said := command(t, nil, "show", path, id+"/@1/0"); code != exitOK || said != "" ||
-			!strings.Contains(shown, "session  "+id) {
+		return strings.Fields(shown)[1]
+	}
+	ids := map[string]string{}
+	for name, said := range map[string]string{"short": "word", "other": "ward", "long": long + "a", "as long": long + "b"} { // these differ at the end alone
+		path := filepath.Join(dir, name)
+		must(t, os.WriteFile(path, []byte(text(said)), 0o600))
+		one := id(nil, path)
+		if again := id(nil, path); again != one || len(one) != 26 {
+			t.Errorf("%s: %q, then %q", name, one, again)
+		}
+		if other := ids[one]; other != "" {
+			t.Errorf("%s and %s are both %s", name, other, one)
+		}
+		ids[one] = name
+		if code, shown, said := command(t, nil, "show", path, one+"/@1/0"); code != exitOK || said != "" ||
+			!strings.Contains(shown, "session  "+one) {
 			t.Errorf("%s: exit %d, %s\n%s", name, code, said, shown)
 		}
-	}
-	if fmt.Sprint(slices.Collect(maps.Values(ids))) != "[true true]" {
-		t.Errorf("ids %v", ids)
+		if piped := id(strings.NewReader(text(said)), "-"); piped != one {
+			t.Errorf("%s through a pipe: %s, not %s", name, piped, one)
+		}
 	}
 }
 
