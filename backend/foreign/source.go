@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -115,6 +116,7 @@ func (f *field) UnmarshalYAML(n *yaml.Node) error {
 	return oneOf(n, f, "field", slices.Collect(maps.Keys(fields))...)
 }
 
+// UnmarshalYAML reads the name of a signal. Another word is an error that names the line and the allowed words.
 func (s *Signal) UnmarshalYAML(n *yaml.Node) error {
 	return oneOf(n, s, "signal", Span, SpanEvent, Log, anySignal)
 }
@@ -198,7 +200,7 @@ func (s *Source) read(path string, v any) (bad []error) {
 		dec.KnownFields(true)
 		err = dec.Decode(s)
 	}
-	if list, ok := err.(*yaml.TypeError); ok {
+	if list, ok := errors.AsType[*yaml.TypeError](err); ok {
 		for _, text := range list.Errors {
 			wrong(text)
 		}
