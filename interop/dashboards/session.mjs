@@ -95,10 +95,8 @@ FROM ${turns} AS t WHERE end_ns IS NOT NULL ORDER BY n`,
   CASE WHEN input > 0 THEN 1.0 * cache_read / input END AS "from cache", tool_calls AS "tool calls", cost AS "cost", currency AS "currency", failed AS "failed", run AS "run"
 FROM ${turns} AS t ORDER BY n`,
     runRows: `SELECT r.run AS "run", MAX(r.agent) AS "agent", ${time('MIN(r.start_ns)')} AS "started", (MAX(r.end_ns) - MIN(r.start_ns)) / 1e9 AS "took", COUNT(*) AS "turns",
-  SUM(r.input) AS "input", SUM(r.output) AS "output", SUM(r.failed) AS "failed turns", MAX(x.traced) AS "trace"
+  SUM(r.input) AS "input", SUM(r.output) AS "output", SUM(r.failed) AS "failed turns", MAX(r.trace) AS "trace"
 FROM ${store.of('turns')} AS r
-LEFT JOIN (SELECT run, run_start_ns, MAX(lower(hex(trace))) AS traced FROM ${store.of('rows')} AS spans WHERE kind = 1 GROUP BY run, run_start_ns) AS x
-  ON x.run = r.run AND x.run_start_ns = r.run_start_ns
 GROUP BY r.run, r.run_start_ns ORDER BY MIN(r.start_ns)`,
     toolRows: `SELECT COALESCE(tool, '(no name)') AS "tool", COUNT(*) AS "calls", SUM(CASE WHEN outcome = 'ok' THEN 1 ELSE 0 END) AS "ok", SUM(CASE WHEN outcome = 'error' THEN 1 ELSE 0 END) AS "error",
   SUM(CASE WHEN outcome = 'denied' THEN 1 ELSE 0 END) AS "denied", SUM(CASE WHEN outcome IN ('skipped', 'cancelled') THEN 1 ELSE 0 END) AS "not run",
