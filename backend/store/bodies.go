@@ -37,7 +37,7 @@ func (b *Bodies) Size(ctx context.Context) (size int64, err error) {
 
 // Load implements export.Bodies: it returns a set of what is there of all ids, and of what templates among them refer
 // to. It passes all blocks of the session once, and once more where there are templates.
-func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID, _ int) (*session.BlockSet, int, error) {
+func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID) (*session.BlockSet, error) {
 	set := &session.BlockSet{}
 	want, had := map[spans.ShortID]bool{}, map[spans.ShortID]bool{}
 	for _, id := range ids {
@@ -56,7 +56,7 @@ func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID, _ int) (*session
 		for _, k := range b.keys {
 			for block, err := range b.st.Blocks(ctx, k, nil) {
 				if err != nil {
-					return nil, 0, fmt.Errorf("store: blocks of session %q: %w", k.ID, err)
+					return nil, fmt.Errorf("store: blocks of session %q: %w", k.ID, err)
 				}
 				if !want[block.ID.Short()] {
 					continue
@@ -73,5 +73,5 @@ func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID, _ int) (*session
 			break
 		}
 	}
-	return set, len(ids), nil
+	return set, nil
 }

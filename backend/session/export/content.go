@@ -15,9 +15,8 @@ import (
 // Bodies gives the blocks of one session. store.Bodies is one; Held makes one of a set that is held anyway.
 type Bodies interface {
 	// Load returns a set with those of the blocks ids that are there: their bodies, and templates with all that they
-	// refer to. The set holds at least the first least ids; n is the number of ids that it covers. A block that is not
-	// there is no error.
-	Load(ctx context.Context, ids []spans.ShortID, least int) (set *session.BlockSet, n int, err error)
+	// refer to. A block that is not there is no error.
+	Load(ctx context.Context, ids []spans.ShortID) (*session.BlockSet, error)
 }
 
 // Held returns Bodies that are all in blocks, which may be nil: then there are none.
@@ -25,9 +24,7 @@ func Held(blocks *session.BlockSet) Bodies { return held{blocks} }
 
 type held struct{ blocks *session.BlockSet }
 
-func (h held) Load(_ context.Context, ids []spans.ShortID, _ int) (*session.BlockSet, int, error) {
-	return h.blocks, len(ids), nil
-}
+func (h held) Load(context.Context, []spans.ShortID) (*session.BlockSet, error) { return h.blocks, nil }
 
 // content is a session with its blocks, and the list of those that an export misses.
 type content struct {
@@ -67,7 +64,7 @@ func newContent(ctx context.Context, s *session.Session, bodies Bodies, opts Opt
 	}
 	err := ctx.Err()
 	if bodies != nil && err == nil {
-		c.blocks, _, err = bodies.Load(ctx, ids, len(ids))
+		c.blocks, err = bodies.Load(ctx, ids)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("export: read content: %w", err)

@@ -222,6 +222,4 @@ func checkMissing(t *testing.T, name string, write func(context.Context, io.Writ
 
 type lostBodies struct{}
 
-func (lostBodies) Load(context.Context, []spans.ShortID, int) (*session.BlockSet, int, error) {
-	return nil, 0, errFull
-}
+func (lostBodies) Load(context.Context, []spans.ShortID) (*session.BlockSet, error) { return nil, errFull }

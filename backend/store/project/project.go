@@ -223,7 +223,7 @@ func titleOf(ctx context.Context, tree *session.Session, refs []session.Ref, bod
 			ids = append(ids, id)
 		}
 	}
-	set, _, err := bodies.Load(ctx, ids, len(ids))
+	set, err := bodies.Load(ctx, ids)
 	if err != nil {
 		return "", err
 	}
