@@ -131,9 +131,11 @@ func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
 			if info, err := os.Lstat(folder); err == nil && info.IsDir() {
 				walk(folder)
 			}
-			near, _ := filepath.Glob(filepath.Join(filepath.Dir(path), l.Layout.NextTo))
-			for _, path := range near {
-				walk(path)
+			near, _ := os.ReadDir(filepath.Dir(path))
+			for _, d := range near {
+				if ok, _ := filepath.Match(l.Layout.NextTo, d.Name()); ok {
+					walk(filepath.Join(filepath.Dir(path), d.Name()))
+				}
 			}
 			named[path] = true
 		}
