@@ -71,8 +71,8 @@ var largeStore = sync.OnceValues(func() (string, error) {
 		`INSERT INTO summaries (session, ` + strings.Join(store.SummaryColumns, ", ") + `)
 			SELECT session, '', CASE session % 1000 WHEN 0 THEN 'error' ELSE 'idle' END, CASE session % 1000 WHEN 0 THEN
 				'reviewer' ELSE 'coder' END, 'coder-1', 'claude-opus-4-6', 'phi-core',
-				last_ns - 1000, last_ns, 1, 20, 40, session % 1000 = 0, 2, 0, 12345, 678, 0, 12000, 300,
-				'', 'Fix number ' || session || ' of the parser', session % 10 = 0, 0.25, 'USD', 0, '' FROM sessions`,
+				last_ns - 1000, last_ns, 1, 20, 40, session % 1000 = 0, 2, 0, 12345, 678, 0, 12000, 300, 0,
+				'', 'Fix number ' || session || ' of the parser', session % 10 = 0, 0.25, 'USD', 0, '', '', 0 FROM sessions`,
 	} {
 		if _, err := s.conn.ExecContext(ctx, q); err != nil {
 			return "", err
