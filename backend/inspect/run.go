@@ -147,7 +147,7 @@ func (r *renderer) runLines(n *node, p place, v *runView) {
 	case run.Known == spans.KnownClosed:
 		n.wrapped("aborted", red, "its end was never seen; last seen "+r.clock(run.End)).end = true
 	case v.Status != run.Status:
-		n.wrapped("aborted", red, "its process was not heard of any more; last seen "+r.clock(lastOf(run))).end = true
+		n.wrapped("aborted", red, "its process sends no heartbeat; last seen "+r.clock(lastOf(run))).end = true
 	case run.Status == spans.RunStatusOpen:
 		last := lastOf(run)
 		what := "no end yet"

@@ -114,10 +114,10 @@ func TestLive(t *testing.T) {
 		t.Errorf("no rules:\n%s", got)
 	}
 
-	// Whose process is not heard of any more has stopped, as of now and not as of what was seen last.
+	// A run whose process sends no heartbeat has stopped, as of now and not as of what was seen last.
 	dead := render(t, tree, inspect.Options{Width: 80, AsOf: at(60_000)})
 	for _, want := range []string{"status   aborted · 1 run (1 aborted) ·", "run 1 · aborted · gpt-5",
-		"its process was not heard of any more", "turn 1 · continuation · stopped", "… stopped bash"} {
+		"its process sends no heartbeat", "turn 1 · continuation · stopped", "… stopped bash"} {
 		if !strings.Contains(dead, want) {
 			t.Errorf("no %q in\n%s", want, dead)
 		}

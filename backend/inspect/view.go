@@ -15,7 +15,7 @@ type Outline struct {
 	Summary session.Summary `json:"summary"`
 	// Origin is nil for a session of its own loop.
 	Origin *Origin `json:"origin,omitempty"`
-	// Status is that of Summary as of now: open runs whose process was not heard of for too long are aborted.
+	// Status is that of Summary as of now: open runs whose process sent no heartbeat for too long are aborted.
 	Status spans.SessionStatus `json:"status"`
 	// Mark grows with arriving data.
 	Mark int64 `json:"mark"`

@@ -40,7 +40,7 @@ const glance = [
     tile({
       title: 'How many runs are active right now?', unit: 'short', decimals: 0, min: 0, sparkline: true, none: '0',
       targets: series({ 'active runs': orZero(sum(of('otelagent.run.active'))) }),
-      means: 'Runs that have started and not ended, as the processes that hold them tell.',
+      means: 'Runs that have started and not ended, as the processes that hold them report.',
       bad: 'a number that only grows is a loop that starts runs and does not end them. A process that was killed keeps its runs until the Collector forgets it, an hour by our configuration.',
       links: [inTempo.runs],
     }),
@@ -62,7 +62,7 @@ const glance = [
       title: 'What did it cost?', unit: 'locale', decimals: 2, none: 'not reported', patterns: money,
       targets: now({ [`{{${label('otelagent.turn.cost.currency')}}}`]: sum(increase(of('otelagent.turn.cost'), range), 'otelagent.turn.cost.currency') }),
       means: 'What loops reported, by currency. Nothing is computed here: `otelagent stats` computes costs from a price list of yours.',
-      bad: '"not reported" is a loop that does not tell costs. Otherwise see which model and agent it is, below.',
+      bad: '"not reported" is a loop that reports no costs. Otherwise see which model and agent it is, below.',
       links: [inTempo.turns],
     }),
   ],
@@ -119,14 +119,14 @@ const latency = [
     lines({
       title: 'How long does the model alone take?', unit: 's', colours: style.quantile, none: 'not reported',
       targets: series(Object.fromEntries([0.5, 0.95].map((q) => [`p${q * 100}`, either((m) => quantile(q, of(m, 'bucket')), ...modelCall)]))),
-      means: 'The model call of a turn without its tools, where the loop tells it.',
+      means: 'The model call of a turn without its tools, where the loop reports it.',
       bad: 'a rise with equal request sizes is the provider. With growing requests it is the requests.',
       links: [inTempo.slow],
     }),
     lines({
       title: 'How long until the reply begins?', unit: 's', colours: style.quantile, none: 'not reported',
       targets: series(Object.fromEntries([0.5, 0.95].map((q) => [`p${q * 100}`, either((m) => quantile(q, of(m, 'bucket')), ...firstChunk)]))),
-      means: 'Time to the first piece of a reply, where the loop streams and tells it. This is what people feel.',
+      means: 'Time to the first piece of a reply, where the loop streams and reports it. This is what people feel.',
       bad: 'it grows with input that does not come from cache: compare with the share of cached input.',
       links: [inTempo.slow],
     }),
@@ -149,7 +149,7 @@ const usage = [
         'reply': rest('output', 'reasoning'), 'reasoning': sum(increase(tokensOf('reasoning'))),
       }),
       means: 'All tokens, in parts that add up. Blue is input at full price, green came from or went to cache, orange is what was written, purple what was thought.',
-      bad: 'much blue beside little green is history that is sent again and again at full price. Much purple: the reasoning level is higher than it needs to be.',
+      bad: 'much blue next to little green is history that is sent again and again at full price. Much purple: the reasoning level is higher than it needs to be.',
       links: [inTempo.turns],
     }),
     histogram({
@@ -172,7 +172,7 @@ const usage = [
       title: 'What does it cost, by model?', unit: 'locale', decimals: 2, none: 'not reported', patterns: money,
       targets: series({ [`{{${label('otelagent.turn.cost.currency')}}} {{${label(model)}}}`]: sum(increase(of('otelagent.turn.cost')), 'otelagent.turn.cost.currency', model) }),
       means: 'Costs as loops reported them, by currency and model. Currencies are never added.',
-      bad: 'look at the same time in the panels beside: more turns, larger requests, or less cache.',
+      bad: 'look at the same time in the next panels: more turns, larger requests, or less cache.',
       links: [inTempo.turns],
     }),
     lines({
@@ -198,14 +198,14 @@ const failures = [
     bars({
       title: 'How often must a model be asked again?', unit: 'short', decimals: 0, none: '0',
       targets: series({ [`{{${label(model)}}}`]: sum(increase(of('otelagent.turn.retries')), model) }),
-      means: 'Model calls beyond the first of a turn, as far as the loop tells them.',
+      means: 'Model calls beyond the first of a turn, as far as the loop reports them.',
       bad: 'retries come before failures: rate limits, mostly. Each of them may be billed.',
       links: [tempo('Turns with retries in Tempo', '{ span.otelagent.kind = "session.turn" && span.otelagent.turn.attempts > 1 } | select(span.otelagent.turn.attempts, span.gen_ai.request.model)')],
     }),
     bars({
       title: 'How do runs end?', unit: 'short', decimals: 0, colours: style.runStatus,
       targets: series({ [`{{${label('otelagent.run.status')}}}`]: sum(increase(of('otelagent.run.turns', 'count')), 'otelagent.run.status') }),
-      means: 'Runs that ended, by their status. `aborted` is a run whose loop never told its end, `rejected` and `vetoed` ones that were not let begin.',
+      means: 'Runs that ended, by their status. `aborted` is a run whose loop never reported its end, `rejected` and `vetoed` ones that were not let begin.',
       bad: 'see the runs in Tempo: the run says why it ended.',
       links: [inTempo.runs],
     }),
@@ -215,7 +215,7 @@ const failures = [
       title: 'How many runs are active, by agent?', unit: 'short', decimals: 0,
       targets: series({ [`{{${label(agent)}}}`]: sum(of('otelagent.run.active'), agent) }),
       means: 'Runs that have started and not ended. A line without a name is of agents that have none.',
-      bad: 'a line that only climbs is runs that never end, or ends that are never told.',
+      bad: 'a line that only climbs is runs that never end, or ends that are never reported.',
       links: [inTempo.runs],
     }),
     lines({
@@ -290,7 +290,7 @@ const guards = [
       title: 'What is denied, and by which rules?', unit: 'short', decimals: 0, fixed: style.colour.darkOrange, none: 'nothing',
       targets: now({ [`{{${label(tool)}}} ({{${label('otelagent.permission.source')}}})`]: `topk(10, ${sum(increase(of(evaluations, '', { 'otelagent.permission.action': 'deny' }), range), tool, 'otelagent.permission.source')} > 0)` }),
       means: 'The ten tools that were denied most in the time that is shown, and where the rule stands.',
-      bad: 'the same tool again and again: tell the agent in its prompt what it may not do, or widen the rule.',
+      bad: 'the same tool again and again: say in the prompt of the agent what it may not do, or widen the rule.',
       links: [inTempo.denied],
     }),
     lines({

@@ -28,7 +28,7 @@ const glance = [
       mappings: [{ type: 'value', options: { 0: { text: 'no', color: c.red, index: 0 }, 1: { text: 'yes', color: c.green, index: 1 } } }],
       targets: now({ open: `min(${x('store_open')})` }),
       means: 'Whether every agent_session exporter has its store open and its last write did not fail.',
-      bad: 'the Collector logs why, once a minute: a full disk, a locked file, a database that is away. Senders are told to come again, or the queue holds it. No data: the Collector is down, or Prometheus does not reach it.',
+      bad: 'the Collector logs why, once a minute: a full disk, a locked file, a database that is away. Senders are asked to retry, or the queue holds it. No data: the Collector is down, or Prometheus does not reach it.',
       links: [inTempo.spans],
     }),
     tile({
@@ -93,7 +93,7 @@ const incoming = [
         accepted: sum(increase(ofCollector('otelcol_receiver_accepted_spans'))), refused: count(ofCollector('otelcol_receiver_refused_spans')),
         failed: count(ofCollector('otelcol_receiver_failed_spans')),
       }),
-      means: 'Spans by what the receiver did with them. `refused` were not taken by what is behind it: senders are told to come again.',
+      means: 'Spans by what the receiver did with them. `refused` were not taken by what is behind it: senders are asked to retry.',
       bad: 'refused spans are the memory limiter or a store that is away. `failed` ones are wrong in themselves.',
       links: [inTempo.spans, overview],
     }),
@@ -101,7 +101,7 @@ const incoming = [
       title: 'What became of spans in the exporter?', w: 8, unit: 'short', decimals: 0, colours: style.flow,
       targets: series({ stored: sum(increase(x('spans_stored'))), foreign: count(x('spans_foreign')), rejected: count(x('spans_rejected')) }),
       means: 'Spans of agents are stored. `foreign` are spans of other kinds, which agent_session passes over.',
-      bad: 'foreign alone: no adapter sends here. Rejected: see the reasons beside.',
+      bad: 'foreign alone: no adapter sends here. Rejected: see the reasons in the next panel.',
       links: [inTempo.spans],
     }),
     ranking({
@@ -173,7 +173,7 @@ const storing = [
       title: 'How many blocks come, and how many are known?', w: 8, unit: 'short', decimals: 0, colours: { 'in writes': c.blue, 'known before': c.green },
       targets: series({ 'in writes': `clamp_min(${sum(increase(x('blocks_stored')))} - ${orZero(sum(increase(x('blocks_deduplicated'))))}, 0)`, 'known before': sum(increase(x('blocks_deduplicated'))) }),
       means: 'Pieces of requests and replies in writes: new ones, and those that the store had.',
-      bad: 'as with bytes, beside.',
+      bad: 'as with bytes, in the next panel.',
       links: [inTempo.spans],
     }),
     lines({
@@ -189,7 +189,7 @@ const storing = [
       title: 'How far are summaries behind?', w: 8, unit: 'short', decimals: 0,
       targets: series({ '{{exporter}}': sum(x('sessions_unprojected'), 'exporter') }),
       means: 'Sessions whose summary and tables are behind what is stored, 10,000 for more of them.',
-      bad: 'a line that does not come down: see failures beside.',
+      bad: 'a line that does not come down: see failures in the next panel.',
       links: [inTempo.spans],
     }),
     bars({
@@ -229,7 +229,7 @@ const machine = [
         'no room at {{exporter}}': sum(increase(ofCollector('otelcol_exporter_enqueue_failed_spans')), 'exporter'),
       }),
       patterns: { 'failed in .*': { color: fixed(c.red) }, 'no room at .*': { color: fixed(c.darkRed) } },
-      means: 'Spans by exporter: sent, given up after retries, and refused because the queue was full: their senders are told to come again.',
+      means: 'Spans by exporter: sent, given up after retries, and refused because the queue was full: their senders are asked to retry.',
       bad: 'red is lost, for that backend. The others have it.',
       links: [inTempo.spans],
     }),
@@ -278,7 +278,7 @@ const adapter = [
     bars({
       title: 'What do adapters drop?', w: 8, unit: 'short', decimals: 0, none: 'nothing', colours: { span: c.red, late: c.orange, event: c.grey, message: c.yellow, request: c.purple },
       targets: series({ [`{{${label('otelagent.dropped.kind')}}}`]: sum(increase(of('otelagent.dropped')), 'otelagent.dropped.kind') }),
-      means: 'Things that the adapter left out at a bound or could not deliver, by kind (docs/metrics.md).',
+      means: 'What the adapter left out at a bound or could not deliver, by kind (docs/metrics.md).',
       bad: '`span`: the Collector is away or too slow. `late`: events of a stream that had no place. The others are bounds.',
       links: [inTempo.dropped],
     }),

@@ -144,11 +144,11 @@ export function session(store) {
   const glance = [[
     small({
       title: 'How is it?', unit: 'string', rows: '/^status$/', targets: ask(q.status), mappings: words(style.sessionStatus), none: 'unknown',
-      means: 'What the session is doing as far as its spans tell: `idle` when no run is open.',
-      bad: '`aborted` is a run whose end was never told; `waiting_on_approval` a question that nobody answered.', links: [inTempo.runs],
+      means: 'What the session is doing as far as its spans say: `idle` when no run is open.',
+      bad: '`aborted` is a run whose end was never reported; `waiting_on_approval` a question that nobody answered.', links: [inTempo.runs],
     }),
     small({
-      title: 'How long?', unit: 's', targets: ask(q.took), none: 'unknown', means: 'From the first to the last thing that is known of it, waits for people and nights included.',
+      title: 'How long?', unit: 's', targets: ask(q.took), none: 'unknown', means: 'From the first to the last that is known of it, waits for people and nights included.',
       bad: 'compare with the timeline: gaps are nobody at work.', links: [inTempo.runs],
     }),
     small({
@@ -161,7 +161,7 @@ export function session(store) {
     }),
     small({
       title: 'What did it cost?', unit: 'locale', decimals: 4, rows: '/^cost$/', targets: ask(q.cost), none: 'not reported',
-      means: 'What the loop reported, by currency. `otelagent stats` computes costs from a price list of yours.', bad: '"not reported" is a loop that does not tell.', links: [inTempo.turns],
+      means: 'What the loop reported, by currency. `otelagent stats` computes costs from a price list of yours.', bad: '"not reported" is a loop that reports none.', links: [inTempo.turns],
     }),
     small({
       title: 'How much from cache?', unit: 'percentunit', decimals: 0, min: 0, max: 1, thresholds: style.cacheShare, targets: ask(q.cached), none: 'no input',
@@ -218,7 +218,7 @@ export function session(store) {
         links: [tempo('Turns without a hit in Tempo', spansOf('session.turn', 'span.gen_ai.usage.cache_read.input_tokens = 0', 'span.otelagent.turn.index, span.gen_ai.usage.input_tokens'))],
       }),
       numberedLines({
-        title: 'How do requests grow?', x: 'turn', unit: 'bytes', targets: ask(q.requests), none: 'not told',
+        title: 'How do requests grow?', x: 'turn', unit: 'bytes', targets: ask(q.requests), none: 'not reported',
         colours: { bytes: style.colour.blue },
         fields: { messages: { 'unit': 'short', 'color': fixed(style.colour.orange), 'custom.axisPlacement': 'right', 'custom.fillOpacity': 0, 'decimals': 0 } },
         means: 'Size of what the model was sent on each turn, and the number of messages in it (right).',
@@ -230,13 +230,13 @@ export function session(store) {
       numberedBars({
         title: 'How long did each turn take?', x: 'turn', unit: 's', targets: ask(q.durations), calcs: ['sum', 'max'], none: 'not known',
         colours: { 'model': style.lane.turn, 'tools and loop': style.lane.tool },
-        means: 'Time of each turn, the model call and the rest, where the loop tells the model call alone; all of it is "tools and loop" where not.',
+        means: 'Time of each turn, the model call and the rest, where the loop reports the model call alone; all of it is "tools and loop" where not.',
         bad: 'tall in the colour of tools: see which tool, below; waits for permissions are in it.',
         links: [inTempo.turns],
       }),
       numberedLines({
-        title: 'How long until each reply began?', x: 'turn', unit: 's', targets: ask(q.firstChunk), none: 'not told', colours: { 'first piece': style.colour.blue },
-        means: 'Time to the first piece of the reply, where the loop streams and tells it.',
+        title: 'How long until each reply began?', x: 'turn', unit: 's', targets: ask(q.firstChunk), none: 'not reported', colours: { 'first piece': style.colour.blue },
+        means: 'Time to the first piece of the reply, where the loop streams and reports it.',
         bad: 'it grows with input that does not come from cache.',
         links: [inTempo.turns],
       }),
@@ -287,7 +287,7 @@ export function session(store) {
       }),
       ranking({
         title: 'Which tools took the time?', w: 12, unit: 's', decimals: 1, rows: '/^took$/', fixed: style.lane.tool, targets: ask(q.toolTime), none: 'none with a known time',
-        means: 'Time by tool, waits for permission included; calls that ran beside each other are added.',
+        means: 'Time by tool, waits for permission included; calls that ran at the same time are added.',
         bad: 'the longest bar is what to make faster.',
         links: [inTempo.tools],
       }),
@@ -331,7 +331,7 @@ export function session(store) {
     rows({
       title: 'Which turns does Tempo have?', w: 12, h: 9, unit: 'short', filterable: false, none: 'none found', targets: traceql(turnSpans),
       means: 'Turns of the session as Tempo has them. A click opens the trace.',
-      bad: 'fewer than above: Tempo cuts traces at 5 MB and attributes at 2,048 bytes unless told otherwise, and forgets sooner than the store.',
+      bad: 'fewer than above: Tempo cuts traces at 5 MB and attributes at 2,048 bytes by default, and forgets sooner than the store.',
       links: [inTempo.turns],
     }),
     histogram({

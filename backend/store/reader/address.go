@@ -176,11 +176,11 @@ func PickRequest(s *session.Session, a Address) (*session.Run, *session.Turn, *s
 		return nil, nil, nil, err
 	}
 	if len(turn.Requests) == 0 {
-		why := "its loop told none (docs/requests.md)"
+		why := "its loop reported none (docs/requests.md)"
 		if c := cmp.Or(turn.Capture, run.Capture); c != spans.CaptureContent && c != spans.CaptureDigests {
 			why = "content was not captured: send it with --capture content"
 		} else if turn.RequestMessages > 0 || turn.RequestBytes > 0 {
-			why = "its loop told one, which did not arrive (docs/requests.md)"
+			why = "its loop reported one, which did not arrive (docs/requests.md)"
 		}
 		return nil, nil, nil, wrong(store.ErrNotFound, "turn %d of run %s has no request: %s", turn.Index, run.ID, why)
 	}

@@ -14,10 +14,10 @@ import (
 // TestNoRequest holds that a turn without a request says why it has none.
 func TestNoRequest(t *testing.T) {
 	for why, turn := range map[string]session.Turn{
-		"its loop told none":                  {Capture: spans.CaptureContent},
-		"its loop told one, which did not":    {Capture: spans.CaptureContent, RequestMessages: 3},
-		"told one, which did not arrive":      {Capture: spans.CaptureDigests, RequestBytes: 10},
-		"content was not captured: send it w": {RequestMessages: 3, RequestBytes: 10},
+		"its loop reported none":               {Capture: spans.CaptureContent},
+		"its loop reported one, which did not": {Capture: spans.CaptureContent, RequestMessages: 3},
+		"reported one, which did not arrive":   {Capture: spans.CaptureDigests, RequestBytes: 10},
+		"content was not captured: send it w":  {RequestMessages: 3, RequestBytes: 10},
 	} {
 		s := &session.Session{Runs: []*session.Run{{Span: session.Span{Known: spans.KnownObserved}, ID: "r",
 			Turns: []*session.Turn{&turn}}}}

@@ -16,7 +16,7 @@ import { Virtual } from './virtual.js';
 /** @type {Record<string, [sign: string, name: string]>} */
 const kinds = {
   'loop-turn': ['↻', 'turns of the loop'], 'steering': ['→', 'steering'], 'follow-up': ['⤷', 'follow-up'], 'memory-tier': ['M', 'memory'], 'identity-block': ['I', 'identity'],
-  'system-prompt': ['S', 'system prompt'], 'unknown': ['?', 'unknown'], '': ['·', 'not told'],
+  'system-prompt': ['S', 'system prompt'], 'unknown': ['?', 'unknown'], '': ['·', 'not reported'],
 };
 const other = /** @type {[string, string]} */ (['◦', 'other']);
 
@@ -33,7 +33,7 @@ function fromWords(m) {
   if (p.kind === 'loop-turn') return `turn ${p.turn_index}:${p.message_index} ${clean(p.role)}`;
   if (p.kind === 'identity-block') return `identity block ${clean(p.name)}:${p.order}`;
   if (p.kind === 'memory-tier') return `memory ${clean(p.tier)}:${clean(p.record_id)}`;
-  return words(p.kind) || 'not told';
+  return words(p.kind) || 'not reported';
 }
 
 /**

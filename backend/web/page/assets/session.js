@@ -266,7 +266,7 @@ function RunHead({ run, outline, id }) {
     <span class="faint">${clean(run.agent)}${run.model ? ' · ' + clean(run.model) : ''}</span>
       ${spawn ? html`<a class="link" href=${link('/s' + turnPath(spawn.startsWith(id + '/') ? id : (spawn.split('/')[0] ?? ''), spawn))}>spawned by turn ${spawn.slice(spawn.lastIndexOf('/') + 1)}</a>` : null}
     <span class="grow"></span><span class="faint num">
-      ${timeTold(run.start) ? stamp(run.start) + (run.end ? ' · ' + duration(between(run.start, run.end)) : '') + (run.estimated ? ' at least' : '') : 'times not told'} · ${plural(run.turns, 'turn')} · ${inOut(run)}</span>
+      ${timeTold(run.start) ? stamp(run.start) + (run.end ? ' · ' + duration(between(run.start, run.end)) : '') + (run.estimated ? ' at least' : '') : 'times not reported'} · ${plural(run.turns, 'turn')} · ${inOut(run)}</span>
     ${run.error ? html`<p class="bad-line">${clean(run.error)}</p>` : null}<${Findings} findings=${run.defects} /></section>`;
 }
 
@@ -324,7 +324,7 @@ function Head({ outline, status, now, edge, connected, live }) {
         <${Icon} name="diff" />Diff with…</a><${CopyJSON} path=${'show' + join(s.id)} /></div>
     <p class="session-sub">${s.title ? html`<span><code>${clean(s.id)}</code> ${copyId}</span>` : null}
       ${s.agent || s.agent_id ? html`<span>${clean(s.agent || s.agent_id)}</span>` : html`<span class="faint">agent not named</span>`}${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.dialect ? html`<span title="what the recording is written in">
-        ${outline.origin ? 'from ' + clean(outline.origin.name) + (outline.origin.lacks ? '; not reported: ' + clean(outline.origin.lacks.join(', ')) : '') : 'dialect ' + clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${timeTold(s.start) ? `${stamp(s.start)}, last ${ago(s.last, now)}` : timeTold(s.last) ? 'last ' + ago(s.last, now) : 'times not told'}</span>
+        ${outline.origin ? 'from ' + clean(outline.origin.name) + (outline.origin.lacks ? '; not reported: ' + clean(outline.origin.lacks.join(', ')) : '') : 'dialect ' + clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${timeTold(s.start) ? `${stamp(s.start)}, last ${ago(s.last, now)}` : timeTold(s.last) ? 'last ' + ago(s.last, now) : 'times not reported'}</span>
         ${s.parent ? html`<a class="link" href=${link('/s' + join(s.parent))}>parent session ${short(s.parent)}</a>` : null}${outline.fork ? html`<a class="link" href=${link('/s' + join(outline.fork.session))} data-testid="forked-from">forked from ${short(outline.fork.session)}</a>` : null}</p>
     <p class="offscreen" role="status" aria-live="polite">Status: ${words(status)}. ${plural(s.turns, 'turn')}.</p>
     <dl class="figures-row" data-testid="figures">
@@ -333,7 +333,7 @@ function Head({ outline, status, now, edge, connected, live }) {
       ${figure('Input', told ? tokens(u, u.input) : '–', told ? (u.input ? percent(u.cache_read / u.input) + ' from cache' : undefined) : 'not reported')}
       ${figure('Output', told ? tokens(u, u.output) : '–', told ? (u.reasoning ? count(u.reasoning) + ' reasoning' : undefined) : 'not reported')}
       ${figure('Cost', s.currency ? money(s.cost, s.currency) : '–', s.currency ? undefined : 'not reported')}
-      ${figure('Took', took === undefined ? '–' : duration(took), modelNS ? 'model ' + duration(modelNS) : took === undefined ? 'times not told' : undefined)}
+      ${figure('Took', took === undefined ? '–' : duration(took), modelNS ? 'model ' + duration(modelNS) : took === undefined ? 'times not reported' : undefined)}
       ${figure('Errors', count(s.errors), s.denied ? s.denied + ' denied' : undefined, s.errors ? 'bad' : '')}
       ${figure('Defects', count(s.defects), undefined, s.defects ? 'warn' : '')}
     </dl>
