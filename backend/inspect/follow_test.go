@@ -70,7 +70,7 @@ func TestFollowKilled(t *testing.T) {
 	const rest = "03:04:06   reply   I will look at the file first, bec\n" +
 		"03:04:09   … stopped edit(path: a.txt)\n" +
 		"03:04:09 turn 0 · stopped · 2 attempts · the reply stops where it was last seen\n" +
-		"03:04:09 run 1 · aborted · its process sends no heartbeat; last seen 03:…\n"
+		"03:04:09 run 1 · aborted · its process sends no heartbeat; last seen 03:04:09.0…\n"
 	if diff := cmp.Diff(first+rest, b.String()); diff != "" {
 		t.Error(diff)
 	}
