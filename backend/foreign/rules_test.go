@@ -254,15 +254,18 @@ func TestSettings(t *testing.T) {
 - {name: x, like: nobody, keys: [a], roles: [{name: y, failed: maybe}]}
 - 7
 `)
-	want := `sources[0]: no field "sesion"
-sources[0]: no field "text"
-sources[0]: no role "runs"
-sources[0]: no signal "spam"
-sources[0]: no key "scope"
-sources[0]: no usage "yes"
+	oneOf := fmt.Sprintf("want one of %v", slices.Sorted(maps.Keys(fields)))
+	want := `sources[0].keys.sesion: got field "sesion": ` + oneOf + `
+sources[0].roles[0].as: got field "text": ` + oneOf + `
+sources[0].roles[0].role: got role "runs": ` +
+		`want one of [none link run wrapper start turn tool permission compaction content note]
+sources[0].roles[0].signal: got signal "spam": want one of [span event log any]
+sources[0].scope: no such key
+sources[0].usage: got usage "yes": ` +
+		`want one of [includes_cache excludes_cache excludes_reasoning excludes_cache_and_reasoning]
 sources[0]: name is missing
-sources[1]: cannot unmarshal !!seq into map[field]words
-sources[1]: cannot unmarshal !!str ` + "`maybe`" + ` into bool
+sources[1].keys: cannot unmarshal !!seq into map[field]words
+sources[1].roles[0].failed: cannot unmarshal !!str ` + "`maybe`" + ` into bool
 sources[2]: cannot unmarshal !!int ` + "`7`" + ` into Source
 sources: x: there is no other source "nobody" to be like`
 	if err == nil || err.Error() != want {

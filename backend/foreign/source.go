@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -102,7 +103,8 @@ type (
 
 func oneOf[T ~string](n *yaml.Node, to *T, what string, known ...T) error {
 	if *to = T(n.Value); !slices.Contains(known, *to) {
-		return &yaml.TypeError{Errors: []string{fmt.Sprintf("no %s %q", what, n.Value)}}
+		text := fmt.Sprintf("line %d: got %s %q: want one of %v", n.Line, what, n.Value, known)
+		return &yaml.TypeError{Errors: []string{text}}
 	}
 	return nil
 }
@@ -113,10 +115,10 @@ func (r *role) UnmarshalYAML(n *yaml.Node) error {
 }
 
 func (f *field) UnmarshalYAML(n *yaml.Node) error {
-	return oneOf(n, f, "field", slices.Collect(maps.Keys(fields))...)
+	return oneOf(n, f, "field", slices.Sorted(maps.Keys(fields))...)
 }
 
-// UnmarshalYAML reads the name of a signal. Another word is an error that names the line and the allowed words.
+// UnmarshalYAML reads the name of a signal. Another word is an error that names it and the allowed ones.
 func (s *Signal) UnmarshalYAML(n *yaml.Node) error {
 	return oneOf(n, s, "signal", Span, SpanEvent, Log, anySignal)
 }
@@ -182,18 +184,15 @@ func (w words) match(s string) bool {
 	return slices.ContainsFunc(w, func(p string) bool { return glob(p, s) })
 }
 
-// What errors of the library say of lines and types, which readers of settings do not know.
+// What errors of the library say of lines, keys and types, which readers of settings do not know.
 var (
-	lineNumber = regexp.MustCompile(`^line \d+: |foreign\.`)
-	unknownKey = regexp.MustCompile(`^field (\S+) not found.*`)
+	lineNumber = regexp.MustCompile(`^line (\d+): `)
+	unknownKey = regexp.MustCompile(`^field \S+ not found.*`)
 )
 
 // read reads one source. Errors name each wrong key and value.
 func (s *Source) read(path string, v any) (bad []error) {
-	wrong := func(text string) {
-		bad = append(bad, fmt.Errorf("%s: %s", path,
-			unknownKey.ReplaceAllString(lineNumber.ReplaceAllString(text, ""), `no key "$1"`)))
-	}
+	wrong := func(path, text string) { bad = append(bad, fmt.Errorf("%s: %s", path, text)) }
 	text, err := yaml.Marshal(v)
 	if err == nil {
 		dec := yaml.NewDecoder(strings.NewReader(string(text)))
@@ -201,21 +200,45 @@ func (s *Source) read(path string, v any) (bad []error) {
 		err = dec.Decode(s)
 	}
 	if list, ok := errors.AsType[*yaml.TypeError](err); ok {
+		var root yaml.Node
+		_ = yaml.Unmarshal(text, &root) // it was just written
+		at := map[string]string{}
+		paths(&root, path, at)
 		for _, text := range list.Errors {
-			wrong(text)
+			where := path
+			if m := lineNumber.FindStringSubmatch(text); m != nil {
+				where, text = cmp.Or(at[m[1]], path), text[len(m[0]):]
+			}
+			wrong(where, strings.ReplaceAll(unknownKey.ReplaceAllString(text, "no such key"), "foreign.", ""))
 		}
 	} else if err != nil {
-		wrong(err.Error())
+		wrong(path, err.Error())
 	}
 	if _, isMap := v.(map[string]any); isMap && s.Name == "" {
-		wrong("name is missing")
+		wrong(path, "name is missing")
 	}
 	for _, m := range s.Marks {
 		if m == "" || len(m) >= maxMark {
-			wrong(fmt.Sprintf("mark %q has not 1 to %d bytes", m, maxMark-1))
+			wrong(path, fmt.Sprintf("mark %q has not 1 to %d bytes", m, maxMark-1))
 		}
 	}
 	return bad
+}
+
+// paths puts the path of the key or item on each line of n, such as roles[0].role, into at.
+func paths(n *yaml.Node, path string, at map[string]string) {
+	for i, child := range n.Content {
+		switch {
+		case n.Kind == yaml.SequenceNode:
+			paths(child, fmt.Sprintf("%s[%d]", path, i), at)
+		case n.Kind == yaml.MappingNode && i%2 == 0:
+			below, value := path+"."+child.Value, n.Content[i+1]
+			at[strconv.Itoa(value.Line)], at[strconv.Itoa(child.Line)] = below, below
+			paths(value, below, at)
+		case n.Kind == yaml.DocumentNode:
+			paths(child, path, at)
+		}
+	}
 }
 
 // noMore ends the keys of a field: those of the source in `like` do not follow.
