@@ -103,12 +103,12 @@ func run(count int, benchtime string) error {
 			packages = append(packages, b.pkg)
 		}
 	}
+	var errs []error
 	for _, pkg := range packages {
 		if err := measure(pkg, count, benchtime, measured); err != nil {
-			return err
+			errs = append(errs, err)
 		}
 	}
-	var errs []error
 	for _, b := range bounds {
 		got, err := median(measured, b.pkg, b.bench)
 		limit, unit, format := float64(b.most), float64(time.Millisecond), "ms"

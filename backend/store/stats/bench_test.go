@@ -30,12 +30,13 @@ func BenchmarkStats(b *testing.B) {
 			SELECT '', printf('0194f3c2-6a1b-7c3d-9e4f-%012d', n), 1, 1, n FROM n`,
 		`INSERT INTO turns (session, run, run_start_ns, turn, start_ns, end_ns, model_call_ns, first_chunk_ns, agent,
 			provider, model, response_model, stop_reason, failed, attempts,
-				input, output, reasoning, cache_read, cache_write, cost, currency, request_messages, request_bytes, tool_calls)
+				input, output, reasoning, cache_read, cache_write, lower_bound,
+				cost, currency, request_messages, request_bytes, tool_calls)
 			WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 999999)
 			SELECT 1 + n / 100, 'run', n / 100, n % 100, n * 1000000000, n * 1000000000 + 5000000000 + n * 7919 % 1000000007, n *
 				7919 % 1000000007, n * 104729 % 100000007, 'coder', 'anthropic',
 				'claude-' || (n % 7), 'claude-20260101', 'tool_use', n % 50 = 0, 1, 1000 + n * 31 % 100003,
-				10 + n * 17 % 5003, 0, n * 31 % 100003, 0, 0.01, 'USD', n % 100, 1000 * (n % 100), 2 FROM n`,
+				10 + n * 17 % 5003, 0, n * 31 % 100003, 0, 0, 0.01, 'USD', n % 100, 1000 * (n % 100), 2 FROM n`,
 	} {
 		if _, err := db.Exec(statement); err != nil {
 			b.Fatal(err)
