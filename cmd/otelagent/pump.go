@@ -59,6 +59,9 @@ func (p *pump) deliver(ctx context.Context, tracer []otelagent.Option) (err erro
 	if o.into == nil {
 		service = cmp.Or(p.agent(), o.Agent, service)
 	}
+	if ctx.Err() != nil { // the command gave up while it waited for an input
+		return ctx.Err()
+	}
 	d, err := o.delivery(ctx, tracer, service, p.in.live)
 	if err != nil {
 		return err
