@@ -155,19 +155,17 @@ func playTo(t *testing.T, spansTo otelsetup.Option, metricsTo string, seen func(
 	}
 }
 
-// hostile sends spans and records of others, and broken ones.
+// hostile sends spans and records of other programs, and some that name no session.
 func hostile(t *testing.T, to string) {
 	t.Helper()
-	const trace, list = `"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"010203040506070`,
-		`{"key":"otelagent.lists","value":{"arrayValue":{"values":[{"stringValue":"input 0"}]}}}`
+	const trace = `"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"010203040506070`
 	for path, body := range map[string]string{
 		"/v1/traces": `{"resourceSpans":[{"scopeSpans":[{"spans":[
 			{` + trace + `8","name":"GET /","startTimeUnixNano":"1","endTimeUnixNano":"2"},
 			{` + trace + `9","name":"session.turn","startTimeUnixNano":"1","endTimeUnixNano":"2",
 			 "attributes":[{"key":"otelagent.schema","value":{"intValue":"1"}}]}]}]}]}`,
-		"/v1/logs": `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"x"}},
-			{"eventName":"otelagent.blocks",` + trace + `8","attributes":[` + list + `]},
-			{"eventName":"otelagent.blocks","attributes":[{"key":"session.id","value":{"stringValue":"s"}},` + list + `]}]}]}]}`,
+		"/v1/logs": `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"x"}}]},
+			{"scope":{"name":"gemini-cli"},"logRecords":[{"eventName":"gemini_cli.user_prompt"}]}]}]}`,
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to+path, strings.NewReader(body))
 		if err != nil {
