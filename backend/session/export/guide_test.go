@@ -222,4 +222,6 @@ func checkMissing(t *testing.T, name string, write func(context.Context, io.Writ
 
 type lostBodies struct{}
 
-func (lostBodies) Load(context.Context, []spans.ShortID) (*session.BlockSet, error) { return nil, errFull }
+func (lostBodies) Load(context.Context, []spans.ShortID) (*session.BlockSet, error) {
+	return nil, errFull
+}
