@@ -36,10 +36,10 @@ func (s *Store) ChatLimit() int64 { return s.chatLimit }
 // ChatTables reports whether the store was opened with WithChatTables.
 func (s *Store) ChatTables() bool { return s.chatTables }
 
-// chatRoom is how many bytes of rows one transaction writes.
-const chatRoom = 4 << 20
+// chatRoom is how many bytes of rows one transaction writes. Other writers wait for it.
+const chatRoom = 512 << 10
 
-// ProjectChat replaces what the tables hold of a session by rows. It writes in transactions of 4 MiB: rows are read
+// ProjectChat replaces what the tables hold of a session by rows. It writes in transactions of 512 KiB: rows are read
 // between them, and rows that are there already cost no write. The last one deletes what rows did not name. Two
 // programs may do so at once: the one with the later mark goes on, the other stops. Sessions of a tenant are left out:
 // the tables have no column for it. Fails with store.ErrNotFound when the session is not there, and with what rows fail
@@ -67,9 +67,10 @@ type chatWriter struct {
 	session int64
 	batch   []chatRow
 	size    int
-	message string              // at hand
-	renamed map[string]string   // messages whose id another session has
-	seen    map[string][]string // keys of rows, by table
+	message string               // at hand
+	renamed map[string]string    // messages whose id another session has
+	seen    map[string][]string  // keys of rows, by table
+	stmts   map[string]*sql.Stmt // of the transaction at hand, by their text
 }
 
 // chatRow is a row of a table, the key first.
@@ -133,6 +134,12 @@ func (w *chatWriter) flush(ctx context.Context, last bool) error {
 
 func (w *chatWriter) write(ctx context.Context, last bool) error {
 	c := w.s.conn
+	w.stmts = map[string]*sql.Stmt{}
+	defer func() {
+		for _, stmt := range w.stmts {
+			stmt.Close()
+		}
+	}()
 	var id, mark int64
 	err := c.QueryRowContext(ctx, `SELECT s.session, ifnull(c.mark, 0) FROM sessions s
 		LEFT JOIN chat_projected c ON c.session = s.session WHERE tenant = '' AND id = ?`, w.id).Scan(&id, &mark)
@@ -155,6 +162,19 @@ func (w *chatWriter) write(ctx context.Context, last bool) error {
 	return err
 }
 
+// stmt prepares a statement once a transaction.
+func (w *chatWriter) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
+	stmt, ok := w.stmts[query]
+	if ok {
+		return stmt, nil
+	}
+	stmt, err := w.s.conn.PrepareContext(ctx, query)
+	if err == nil {
+		w.stmts[query] = stmt
+	}
+	return stmt, err
+}
+
 // put writes a row. The id of a message or part that another session has already gets an end that names the session.
 func (w *chatWriter) put(ctx context.Context, r *chatRow) error {
 	key := r.values[0].(string)
@@ -169,8 +189,12 @@ func (w *chatWriter) put(ctx context.Context, r *chatRow) error {
 		if name, ok := w.renamed[fmt.Sprint(r.values[1])]; ok && r.table == "chat_parts" {
 			r.values[1] = name
 		}
+		find, err := w.stmt(ctx, `SELECT session_id FROM `+r.table+` WHERE id = ?`)
+		if err != nil {
+			return err
+		}
 		var owner string
-		err := w.s.conn.QueryRowContext(ctx, `SELECT session_id FROM `+r.table+` WHERE id = ?`, key).Scan(&owner)
+		err = find.QueryRowContext(ctx, key).Scan(&owner)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -189,9 +213,13 @@ func (w *chatWriter) put(ctx context.Context, r *chatRow) error {
 		set, other = append(set, name+" = excluded."+name), append(other, "excluded."+name)
 	}
 	// A row that is there already and the same costs no write.
-	return run(ctx, w.s.conn, "INSERT INTO "+r.table+" ("+strings.Join(r.columns, ", ")+") VALUES (?"+
+	insert, err := w.stmt(ctx, "INSERT INTO "+r.table+" ("+strings.Join(r.columns, ", ")+") VALUES (?"+
 		strings.Repeat(",?", len(set))+") ON CONFLICT DO UPDATE SET "+strings.Join(set, ", ")+
-		" WHERE ("+strings.Join(r.columns[1:], ",")+") IS NOT ("+strings.Join(other, ", ")+")", r.values...)
+		" WHERE ("+strings.Join(r.columns[1:], ",")+") IS NOT ("+strings.Join(other, ", ")+")")
+	if err == nil {
+		_, err = insert.ExecContext(ctx, r.values...)
+	}
+	return err
 }
 
 // CallMessage returns the id of the message row that holds a tool call of a session, "" where there is none.
