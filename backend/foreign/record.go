@@ -150,7 +150,7 @@ func (r *record) counts() *spans.Usage {
 	if known == 0 {
 		return nil
 	}
-	rule := spans.UsageRule(r.src.Usage)
+	rule := r.src.Usage
 	if rule == spans.UsageRuleExcludesCache || rule == spans.UsageRuleExcludesCacheAndReasoning {
 		u.Input += u.CacheRead + u.CacheWrite
 	}

@@ -254,19 +254,20 @@ func TestSettings(t *testing.T) {
 - {name: x, like: nobody, keys: [a], roles: [{name: y, failed: maybe}]}
 - 7
 `)
-	oneOf := fmt.Sprintf("want one of %v", slices.Sorted(maps.Keys(fields)))
-	want := `sources[0].keys.sesion: got field "sesion": ` + oneOf + `
-sources[0].roles[0].as: got field "text": ` + oneOf + `
-sources[0].roles[0].role: got role "runs": ` +
-		`want one of [none link run wrapper start turn tool permission compaction content note]
-sources[0].roles[0].signal: got signal "spam": want one of [span event log any]
-sources[0].scope: no such key
-sources[0].usage: got usage "yes": ` +
-		`want one of [includes_cache excludes_cache excludes_reasoning excludes_cache_and_reasoning]
-sources[0]: name is missing
-sources[1].keys: cannot unmarshal !!seq into map[field]words
-sources[1].roles[0].failed: cannot unmarshal !!str ` + "`maybe`" + ` into bool
-sources[2]: cannot unmarshal !!int ` + "`7`" + ` into Source
+	fieldNames := fmt.Sprintf("want a field, one of %v", slices.Sorted(maps.Keys(fields)))
+	want := `'sources[0]' has invalid keys: scope
+'sources[0].keys[sesion]' is "sesion": ` + fieldNames + `
+'sources[0].roles[0].as' is "text": ` + fieldNames + `
+'sources[0].roles[0].role' is "runs": ` +
+		`want a role, one of [none link run wrapper start turn tool permission compaction content note]
+'sources[0].roles[0].signal' is "spam": want a Signal, one of [span event log any]
+'sources[0].usage' is "yes": ` +
+		`want a UsageRule, one of [includes_cache excludes_cache excludes_reasoning excludes_cache_and_reasoning]
+'sources[1].keys[0]' expected type 'map[foreign.field]foreign.words', got unconvertible type 'string'
+'sources[1].roles[0].failed' is "maybe": want a bool, one of [true false]
+'sources[2]' expected a map or struct, got "int"
+'sources[0]' has no name
+'sources[2]' has no name
 sources: x: there is no other source "nobody" to be like`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)

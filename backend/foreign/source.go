@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/go-viper/mapstructure/v2"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
@@ -30,8 +29,8 @@ type Source struct {
 	Marks      words           `yaml:"marks"`
 	Prefix     string          `yaml:"prefix"`
 	Keys       map[field]words `yaml:"keys"`
-	Roles      []*rule         `yaml:"roles"`
-	Usage      usageRule       `yaml:"usage"`
+	Roles      []rule          `yaml:"roles"`
+	Usage      spans.UsageRule `yaml:"usage"`
 	RollUp     rollUp          `yaml:"roll_up"`
 	Utility    words           `yaml:"utility"`
 	AgentTools words           `yaml:"agent_tools"`
@@ -44,15 +43,15 @@ type Source struct {
 
 // rule gives the records that fit it a role. A program reports a turn or tool call once by each of its rules.
 type rule struct {
-	Role    role       `yaml:"role"`
-	Name    words      `yaml:"name"`
-	Signal  Signal     `yaml:"signal"`
-	Is      conditions `yaml:"is"`
-	As      field      `yaml:"as"`
-	Failed  bool       `yaml:"failed"`
-	Utility bool       `yaml:"utility"`
-	Leaf    bool       `yaml:"leaf"`
-	Prune   bool       `yaml:"prune"`
+	Role    role             `yaml:"role"`
+	Name    words            `yaml:"name"`
+	Signal  Signal           `yaml:"signal"`
+	Is      map[string]words `yaml:"is"` // attributes have one of some values, any with "*", none with ""
+	As      field            `yaml:"as"`
+	Failed  bool             `yaml:"failed"`
+	Utility bool             `yaml:"utility"`
+	Leaf    bool             `yaml:"leaf"`
+	Prune   bool             `yaml:"prune"`
 }
 
 // key is one key of a field. A member is read from the JSON object that the attribute holds.
@@ -94,79 +93,51 @@ var fields = func() map[field]Class {
 	return m
 }()
 
-// The types below are words of a list in YAML. An error of theirs does not end the reading of a source.
+// allowed has the values of types that are one of some.
+var allowed = map[reflect.Type]string{
+	reflect.TypeFor[role]():            "none link run wrapper start turn tool permission compaction content note",
+	reflect.TypeFor[Signal]():          "span event log any",
+	reflect.TypeFor[rollUp]():          "never",
+	reflect.TypeFor[bool]():            "true false",
+	reflect.TypeFor[spans.UsageRule](): "includes_cache excludes_cache excludes_reasoning excludes_cache_and_reasoning",
+	reflect.TypeFor[field]():           strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(fields))), "[]"),
+}
+
+func checkAllowed(_, to reflect.Type, v any) (any, error) {
+	if words := strings.Fields(allowed[to]); len(words) > 0 && !slices.Contains(words, fmt.Sprint(v)) {
+		return nil, fmt.Errorf("is %q: want a %s, one of %v", fmt.Sprint(v), to.Name(), words)
+	}
+	return v, nil
+}
+
 type (
-	words     []string
-	usageRule string
-	rollUp    string
+	words  []string // a list, or one word alone
+	rollUp string
 )
 
-func oneOf[T ~string](n *yaml.Node, to *T, what string, known ...T) error {
-	if *to = T(n.Value); !slices.Contains(known, *to) {
-		text := fmt.Sprintf("line %d: got %s %q: want one of %v", n.Line, what, n.Value, known)
-		return &yaml.TypeError{Errors: []string{text}}
+// readSources reads a list of sources. Errors name each wrong key and value.
+func readSources(raw []any) (sources []Source, bad []error) {
+	dec, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: &sources, RootName: "sources", TagName: "yaml",
+		ErrorUnused: true, WeaklyTypedInput: true, DecodeHook: checkAllowed})
+	if err == nil {
+		err = dec.Decode(raw)
 	}
-	return nil
-}
-
-func (r *role) UnmarshalYAML(n *yaml.Node) error {
-	return oneOf(n, r, "role", roleNone, roleLink, roleRun, roleWrapper, roleStart, roleTurn, roleTool, rolePermission,
-		roleCompaction, roleContent, roleNote)
-}
-
-func (f *field) UnmarshalYAML(n *yaml.Node) error {
-	return oneOf(n, f, "field", slices.Sorted(maps.Keys(fields))...)
-}
-
-// UnmarshalYAML reads the name of a signal. Another word is an error that names it and the allowed ones.
-func (s *Signal) UnmarshalYAML(n *yaml.Node) error {
-	return oneOf(n, s, "signal", Span, SpanEvent, Log, anySignal)
-}
-
-func (u *usageRule) UnmarshalYAML(n *yaml.Node) error {
-	return oneOf(n, u, "usage", usageRule(spans.UsageRuleIncludesCache), usageRule(spans.UsageRuleExcludesCache),
-		usageRule(spans.UsageRuleExcludesReasoning), usageRule(spans.UsageRuleExcludesCacheAndReasoning))
-}
-
-func (r *rollUp) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, r, "roll_up", "never") }
-
-// UnmarshalYAML also reads one word alone.
-func (w *words) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		*w = words{n.Value}
-		return nil
+	if err != nil {
+		lines := strings.Split(cmp.Or(errors.Unwrap(err), err).Error(), "\n")
+		slices.Sort(lines) // the library reads maps in any order
+		bad = []error{errors.New(strings.Join(lines, "\n"))}
 	}
-	return n.Decode((*[]string)(w))
-}
-
-// conditions are that attributes have one of some values, any with "*", and none with "".
-type conditions []condition
-
-type condition struct {
-	key    string
-	values words
-}
-
-func (c *conditions) UnmarshalYAML(n *yaml.Node) error {
-	var m map[string]words
-	err := n.Decode(&m)
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		*c = append(*c, condition{key, m[key]})
-	}
-	return err
-}
-
-func (c *condition) holds(v session.Value) bool {
-	for _, want := range c.values {
-		switch {
-		case want == "" && v.IsZero(), want == "*" && !v.IsZero():
-			return true
-		case want == "" || want == "*":
-		case v.Type() == session.TypeString && glob(want, v.Str()), v.Type() != session.TypeString && want == v.Text():
-			return true
+	for i, s := range sources {
+		if s.Name == "" {
+			bad = append(bad, fmt.Errorf("'sources[%d]' has no name", i))
+		}
+		for _, m := range s.Marks {
+			if m == "" || len(m) >= maxMark {
+				bad = append(bad, fmt.Errorf("'sources[%d].marks' has %q, which is not of 1 to %d bytes", i, m, maxMark-1))
+			}
 		}
 	}
-	return false
+	return sources, bad
 }
 
 // glob reports whether s equals p, begins with p without the * at its end, or ends with p without the * at its begin.
@@ -184,61 +155,17 @@ func (w words) match(s string) bool {
 	return slices.ContainsFunc(w, func(p string) bool { return glob(p, s) })
 }
 
-// What errors of the library say of lines, keys and types, which readers of settings do not know.
-var (
-	lineNumber = regexp.MustCompile(`^line (\d+): `)
-	unknownKey = regexp.MustCompile(`^field \S+ not found.*`)
-)
-
-// read reads one source. Errors name each wrong key and value.
-func (s *Source) read(path string, v any) (bad []error) {
-	wrong := func(path, text string) { bad = append(bad, fmt.Errorf("%s: %s", path, text)) }
-	text, err := yaml.Marshal(v)
-	if err == nil {
-		dec := yaml.NewDecoder(strings.NewReader(string(text)))
-		dec.KnownFields(true)
-		err = dec.Decode(s)
-	}
-	if list, ok := errors.AsType[*yaml.TypeError](err); ok {
-		var root yaml.Node
-		_ = yaml.Unmarshal(text, &root) // it was just written
-		at := map[string]string{}
-		paths(&root, path, at)
-		for _, text := range list.Errors {
-			where := path
-			if m := lineNumber.FindStringSubmatch(text); m != nil {
-				where, text = cmp.Or(at[m[1]], path), text[len(m[0]):]
-			}
-			wrong(where, strings.ReplaceAll(unknownKey.ReplaceAllString(text, "no such key"), "foreign.", ""))
-		}
-	} else if err != nil {
-		wrong(path, err.Error())
-	}
-	if _, isMap := v.(map[string]any); isMap && s.Name == "" {
-		wrong(path, "name is missing")
-	}
-	for _, m := range s.Marks {
-		if m == "" || len(m) >= maxMark {
-			wrong(path, fmt.Sprintf("mark %q has not 1 to %d bytes", m, maxMark-1))
-		}
-	}
-	return bad
-}
-
-// paths puts the path of the key or item on each line of n, such as roles[0].role, into at.
-func paths(n *yaml.Node, path string, at map[string]string) {
-	for i, child := range n.Content {
+// fit reports whether a value is one of the words: any with "*", and none with "".
+func (w words) fit(v session.Value) bool {
+	return slices.ContainsFunc(w, func(want string) bool {
 		switch {
-		case n.Kind == yaml.SequenceNode:
-			paths(child, fmt.Sprintf("%s[%d]", path, i), at)
-		case n.Kind == yaml.MappingNode && i%2 == 0:
-			below, value := path+"."+child.Value, n.Content[i+1]
-			at[strconv.Itoa(value.Line)], at[strconv.Itoa(child.Line)] = below, below
-			paths(value, below, at)
-		case n.Kind == yaml.DocumentNode:
-			paths(child, path, at)
+		case want == "" || want == "*":
+			return v.IsZero() == (want == "")
+		case v.Type() == session.TypeString:
+			return glob(want, v.Str())
 		}
-	}
+		return want == v.Text()
+	})
 }
 
 // noMore ends the keys of a field: those of the source in `like` do not follow.
@@ -274,8 +201,8 @@ func (s *Source) compile() {
 		s.classes[key] = Fact
 	}
 	for _, r := range s.Roles {
-		for _, c := range r.Is {
-			s.classes[c.key] = Fact
+		for key := range r.Is {
+			s.classes[key] = Fact
 		}
 	}
 	for _, f := range slices.Sorted(maps.Keys(s.Keys)) {
@@ -295,8 +222,8 @@ func (s *Source) compile() {
 // rule returns the first rule of the source for a record, nil if it has no role.
 func (s *Source) rule(sig Signal, name string, get Get) *rule {
 	short := strings.TrimPrefix(name, s.Prefix)
-	for _, r := range s.Roles {
-		if r.fits(sig, name, short, get) {
+	for i := range s.Roles {
+		if r := &s.Roles[i]; r.fits(sig, name, short, get) {
 			if r.Role == roleNone {
 				return nil
 			}
@@ -311,8 +238,8 @@ func (r *rule) fits(sig Signal, name, short string, get Get) bool {
 		len(r.Name) > 0 && !r.Name.match(short) && !r.Name.match(name) {
 		return false
 	}
-	for i := range r.Is {
-		if !r.Is[i].holds(get(r.Is[i].key)) {
+	for key, want := range r.Is {
+		if !want.fit(get(key)) {
 			return false
 		}
 	}

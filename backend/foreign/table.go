@@ -60,12 +60,9 @@ func (t *Table) With(sources []any) (*Table, error) {
 func newTable(raw []any) (*Table, error) {
 	t := &Table{raw: raw, byName: map[string]*Source{}, byScope: map[string]*Scope{}, marks: map[string]Marks{}}
 	t.none.table = t
-	var bad []error
-	sum := sha256.New()
-	for i, v := range raw {
-		s := &Source{}
-		bad = append(bad, s.read(fmt.Sprintf("sources[%d]", i), v)...)
-		fmt.Fprintf(sum, "%v\n", v)
+	list, bad := readSources(raw)
+	for i := range list {
+		s := &list[i]
 		if first := t.byName[s.Name]; first != nil {
 			first.add(s)
 			continue
@@ -109,7 +106,8 @@ func newTable(raw []any) (*Table, error) {
 			at.claimed = append(at.claimed, s)
 		}
 	}
-	t.version = rulesVersion + "-" + hex.EncodeToString(sum.Sum(nil)[:8])
+	sum := sha256.Sum256(fmt.Append(nil, raw))
+	t.version = rulesVersion + "-" + hex.EncodeToString(sum[:8])
 	return t, nil
 }
 

@@ -88,7 +88,7 @@ var rooms = []room{
 		other: []string{otel + "/attribute", "github.com/aymanbagabas/go-udiff/..."}},
 
 	{packages: []string{"backend/foreign"}, own: []string{"spans", "backend/session"},
-		other: []string{otel + "/attribute", "go.yaml.in/yaml/v3"}},
+		other: []string{otel + "/attribute", "go.yaml.in/yaml/v3", "github.com/go-viper/mapstructure/v2"}},
 
 	{packages: []string{"backend/store"}, own: []string{"spans", "backend/session"}, other: []string{otel + "/attribute"}},
 	{
