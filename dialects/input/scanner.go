@@ -32,38 +32,30 @@ func Head(r io.Reader, known func(head []byte) bool) (all io.Reader, head []byte
 	return in, head, err
 }
 
-// Line is one line of an input, or the data of one server-sent event.
+// Line is one line of an input.
 type Line struct {
 	// Text is without blanks around it and never empty. It is valid until the next Scan.
 	Text []byte
-	// Number is its number in the input, from 1; of a server-sent event that of its first data line.
+	// Number is its number in the input, from 1.
 	Number int64
 	// Arrived is when it was read; zero of a recording.
 	Arrived time.Time
-	// Event is the name of the server-sent event; empty for lines, and for events without one.
-	Event string
 	// TooLong says that it was longer than allowed; Text is nil then.
 	TooLong bool
 }
 
-// Scanner cuts a stream into lines. It skips blank lines, a byte order mark and carriage returns before line ends. It
-// reads a stream whose first line is a field or comment of server-sent events (data:, event:, id:, retry:, or a colon)
-// as those, as the HTML standard describes, data lines joined by line feeds.
+// Scanner cuts a stream into lines. It skips blank lines, a byte order mark and carriage returns before line ends.
 //
 // It reads from r only when all complete lines that it holds were handed out, so lines of a pipe come as soon as they
 // end. The last line may lack its end, but for one after which r failed: the Scanner drops that one.
 type Scanner struct {
-	in   *bufio.Reader
-	max  int
-	live bool
-	long []byte // a line longer than the buffer of in
-	err  error  // of in, its end included
-
-	line            Line
-	number          int64
-	decided, served bool   // whether the stream is one of server-sent events
-	event           Line   // the one at hand; its number is 0 without data
-	data            []byte // of it
+	in     *bufio.Reader
+	max    int
+	live   bool
+	long   []byte // a line longer than the buffer of in
+	err    error  // of in, its end included
+	line   Line
+	number int64
 }
 
 // NewScanner returns a Scanner of r. It uses MaxLine and Live of the settings.
@@ -103,40 +95,20 @@ func (s *Scanner) Scan() bool {
 	for {
 		text, long, more := s.next()
 		if !more {
-			return s.served && errors.Is(s.err, io.EOF) && s.dispatch()
+			return false
 		}
 		s.number++
 		if s.number == 1 {
 			text = bytes.TrimPrefix(text, []byte(byteOrderMark))
 		}
-		text = bytes.Trim(text, " \t\r")
-		blank := len(text) == 0 && !long
-		if !s.decided && !long && !blank {
-			s.decided, s.served = true, looksServerSent(text)
-		}
-		switch {
-		case s.served && blank:
-			if s.dispatch() {
-				return true
+		if text = bytes.Trim(text, " \t\r"); len(text) > 0 || long {
+			s.line = Line{Text: text, Number: s.number, TooLong: long}
+			if s.live {
+				s.line.Arrived = time.Now()
 			}
-		case s.served:
-			s.field(text, long)
-		case !blank:
-			return s.give(Line{Text: text, Number: s.number, TooLong: long})
+			return true
 		}
 	}
-}
-
-// give makes a line the one at hand.
-func (s *Scanner) give(line Line) bool {
-	if line.TooLong {
-		line.Text = nil
-	}
-	if s.live {
-		line.Arrived = time.Now()
-	}
-	s.line = line
-	return true
 }
 
 // Line returns the line that Scan went on to.
@@ -151,42 +123,4 @@ func (s *Scanner) Err() error {
 		return nil
 	}
 	return fmt.Errorf("read: %w", s.err)
-}
-
-func looksServerSent(text []byte) bool {
-	for _, p := range []string{"data:", "event:", "id:", "retry:", ":"} {
-		if bytes.HasPrefix(text, []byte(p)) {
-			return true
-		}
-	}
-	return false
-}
-
-// field takes one line of the server-sent event at hand.
-func (s *Scanner) field(text []byte, long bool) {
-	name, value, _ := bytes.Cut(text, []byte(":"))
-	value = bytes.TrimPrefix(value, []byte(" "))
-	if string(name) == "event" {
-		s.event.Event = string(value[:min(len(value), 128)])
-	}
-	if string(name) != "data" && !long {
-		return
-	}
-	if s.event.Number == 0 {
-		s.event.Number = s.number
-	} else {
-		s.data = append(s.data, '\n')
-	}
-	if s.event.TooLong = s.event.TooLong || long || len(s.data)+len(value) > s.max; s.event.TooLong {
-		value, s.data = nil, s.data[:0]
-	}
-	s.data = append(s.data, value...)
-}
-
-// dispatch hands out the server-sent event at hand, and reports whether there is one: without data it is none.
-func (s *Scanner) dispatch() bool {
-	e := s.event
-	e.Text = bytes.Trim(s.data, " \t\r")
-	s.data, s.event = s.data[:0], Line{}
-	return e.Number > 0 && (len(e.Text) > 0 || e.TooLong) && s.give(e)
 }

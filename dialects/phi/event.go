@@ -103,9 +103,6 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 		l.run = d.runs.opened(&l.m)
 	}
 	events := v.read(d, l)
-	if d.madeOf != nil {
-		locate(*d.madeOf, l.name, o.Problems())
-	}
 	if d.shell.RejectProblems(l.name, o) {
 		return
 	}

@@ -2,7 +2,6 @@ package phi
 
 import (
 	"cmp"
-	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -17,14 +16,14 @@ type record struct {
 	path string
 	raw  []byte // its LoopRecord
 	id   string
-	// start is when it started; where the events do not say it, it has a source. End is when an array of messages ended.
-	start, end event.Moment
-	group      []byte // its parallel_group
-	block      []byte // its compaction_block
-	status     string
-	spawn      spawnRef
-	refs       []*childRef
-	unused     map[string][]*childRef // of a call, that no end of it took yet
+	// start is when it started; where the events do not say it, it has a source.
+	start  event.Moment
+	group  []byte // its parallel_group
+	block  []byte // its compaction_block
+	status string
+	spawn  spawnRef
+	refs   []*childRef
+	unused map[string][]*childRef // of a call, that no end of it took yet
 
 	running bool // it has no end
 	done    bool // it was read
@@ -59,14 +58,11 @@ func (p *record) amend(ev event.Event) {
 		if p.start.Source != "" {
 			e.Start, e.Meta.Time = p.start, p.start.Time
 		}
-		if p.raw == nil { // an array of messages does not say how it continues
-			e.Continuation = ""
-		}
 		if p.spawn.loop != "" && e.ParentID == p.spawn.loop {
 			e.ParentSessionID, e.ParentToolCallID = p.spawn.session, p.spawn.call
 		}
 	case *event.RunEnded:
-		e.Word, e.End = p.status, p.end
+		e.Word = p.status
 		switch status, known := statuses[p.status]; {
 		case known:
 			e.Status, e.Rejected = status, e.Rejected || status == spans.RunStatusRejected
@@ -106,28 +102,9 @@ func (d *Decoder) play(path string, raw []byte) (ok bool) {
 // made is play for an event that the input does not have: one of the record at path as the loop emitted it.
 func (d *Decoder) made(path, typ string, members ...any) (ok bool) {
 	events := d.shell.Stats.Events
-	d.madeOf = &path
 	ok = d.play(path, input.Members(append([]any{"type", typ, "loop_id", d.record.id}, members...)...))
-	d.shell.Stats.Events, d.madeOf = events, nil
+	d.shell.Stats.Events = events
 	return ok
-}
-
-// recordKeys are the keys of a record that its events have under another name.
-var recordKeys = map[string]string{
-	"AgentStart.timestamp": "started_at", "AgentStart.config_snapshot": "config", "AgentEnd.timestamp": "ended_at",
-	"TurnStart.timestamp": "started_at", "TurnRequest.payload": "request_payload", "TurnEnd.timestamp": "ended_at",
-	"TurnEnd.message": "output_message", "InputRejected.reason": "rejection", "ParallelLoopStart.loop_ids": "all_loop_ids",
-}
-
-// locate makes the problems of an event that the record at path says be problems of the keys of the record.
-func locate(path, variant string, problems []object.Problem) {
-	for i := range problems {
-		key := strings.TrimPrefix(strings.TrimPrefix(problems[i].Path, path), ".")
-		end := strings.IndexAny(key+".", ".[")
-		if of := recordKeys[variant+"."+key[:end]]; of != "" {
-			problems[i].Path = object.Join(path, of+key[end:])
-		}
-	}
 }
 
 // rest keeps the unknown members of the record of that name, which began at a time.
@@ -157,13 +134,14 @@ func (d *Decoder) loop(s *session, p *record) {
 	d.begin(p)
 	defer d.end()
 	p.running = !o.Has("ended_at") && p.status != "Completed" && p.status != "Rejected"
-	var messages []message
-	if raw := o.Raw("messages"); raw != nil && raw[0] == '[' && !(o.Has("started_at") && o.Has("turns")) {
-		messages = conversationOf(o.List("messages"))
-	}
 	stored := p.stored(turns, events)
-	if !o.Has("started_at") {
-		if p.startedWith(messages); p.start.Time.IsZero() && !stored {
+	if !o.Has("started_at") && !stored { // it starts with its first message that has a time
+		for _, msg := range messagesOf(o.List("messages")) {
+			if p.start.Time.IsZero() && !msg.Time.IsZero() {
+				p.start = event.Moment{Time: msg.Time, Source: spans.TimeSourceMessage}
+			}
+		}
+		if p.start.Time.IsZero() {
 			o.Fail("started_at", "missing")
 		}
 	}
@@ -182,7 +160,7 @@ func (d *Decoder) loop(s *session, p *record) {
 	case stored:
 		begun = d.play(at(0), object.Of("", events[0]).Raw("event"))
 		d.rest(loopRecord, rest, nil)
-	case o.Has("started_at") || !p.start.Time.IsZero():
+	case !p.start.Time.IsZero() || o.Has("started_at"):
 		begun = d.started(p, o, s)
 		d.rest(loopRecord, rest, o.Raw("started_at"))
 	}
@@ -190,15 +168,14 @@ func (d *Decoder) loop(s *session, p *record) {
 		return
 	}
 	d.shell.Stats.Events++
-	switch {
-	case stored:
+	if stored {
 		for i, raw := range events[1:] {
 			d.play(at(i+1), object.Of("", raw).Raw("event"))
 		}
-	case o.Has("turns"):
+	} else if o.Has("turns") {
 		d.turns(p, turns)
-	default: // from before there were turns
-		d.conversation(p, messages, true)
+	} else {
+		d.conversation(p, conversationOf(o.List("messages")))
 	}
 	d.beforeEnd()
 	if stored || p.running {
@@ -223,16 +200,6 @@ func (d *Decoder) started(p *record, o *object.Object, s *session) (ok bool) {
 		"agent_id", of("agent_id", s.Text("agent_id")), "parent_loop_id", o.Raw("parent_loop_id"),
 		"continuation_kind", o.Raw("continuation_kind"), "timestamp", o.Raw("started_at"),
 		"metadata", o.Raw("metadata"), "config_snapshot", o.Raw("config"))
-}
-
-// startedWith makes the start of a run whose record does not say it that of its first message with a time.
-func (p *record) startedWith(messages []message) {
-	for i := range messages {
-		if t := messages[i].Time; !t.IsZero() {
-			p.start = event.Moment{Time: t, Source: spans.TimeSourceMessage}
-			return
-		}
-	}
 }
 
 // readRefs reads which tool calls of the run spawned which runs.

@@ -1,10 +1,9 @@
 // Package phi reads the output and the saved files of phi-core's agent loop, and turns them into the events of
 // package otelagent:
 //
-//   - AgentEvents as newline-delimited JSON or server-sent events, all 19 variants of phi-core 0.6.1 and later, and the
+//   - AgentEvents as newline-delimited JSON, all 19 variants of phi-core 0.6.1 and later, and the
 //     lines of the event log of 0.14 and later, `{"ordinal":n,"event":{…}}`;
-//   - ledgers (saved sessions) of any age, one or an array of them;
-//   - the bare array of messages that phi-core's save_messages writes.
+//   - ledgers (saved sessions), one or an array of them.
 //
 // The first bytes of an input say which one it is. testdata/fields.md lists what becomes of each field.
 package phi
@@ -17,8 +16,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect and GroupInfo.Dialect.
@@ -37,7 +34,6 @@ type Decoder struct {
 	shell  input.Shell
 	runs   runs
 	record *record // of a document, at hand; nil while lines are read
-	madeOf *string // path of the record that says the event at hand; nil where the input has the event
 }
 
 // NewDecoder returns a Decoder that has met no runs.
@@ -53,29 +49,19 @@ func (d *Decoder) Stats() input.Stats { return d.shell.Stats }
 // Events reads r until its end, as [input.Decoder] describes. Byte slices of an event alias the input. One line gives
 // no event (MessageStart), one, or several.
 //
-// A document (ledgers, an array of messages) is read whole and is at most as long as a line may be. Its runs have
+// A document (ledgers) is read whole and is at most as long as a line may be. Its runs have
 // RunInfo.Recording [spans.RecordingLedger] and the addresses that the events of the same session give; Meta.Seq counts
 // within each run. An error in it names its place by LineError.Field. Nothing is read of a session or array that is cut
-// or malformed. Of one document at most 65,536 runs a session, and as many turns, events or messages of a run, are
-// read.
+// or malformed. Of one document at most 65,536 runs a session, and as many turns or events of a run, are read.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return d.shell.Events(r, input.Reader{Line: d.line, IsDocument: isDocument, Document: d.document})
 }
 
-// line reads one line: an AgentEvent, a line of phi-core's event log, or a server-sent event.
+// line reads one line: an AgentEvent, or a line of phi-core's event log.
 func (d *Decoder) line(line input.Line) {
-	o, err := object.Parse(line.Text)
-	ours := line.Event == "" || line.Event == "agent_event" || line.Event == "message"
+	o := d.shell.Object(line)
 	switch {
-	case !ours && (err != nil || o.Text("type") == ""):
-		body := line.Text
-		if rawjson.Valid(body, object.MaxDepth) != nil || rawjson.ValidUTF8(body) != nil {
-			body = rawjson.Quote(nil, string(body))
-		}
-		d.shell.Stats.Events++
-		d.shell.Other(d.meta(), line.Event, body)
-	case err != nil:
-		d.shell.RejectSyntax(err)
+	case o == nil:
 	case o.Has("event") && !o.Has("type"): // a line of the event log
 		stamp, _ := input.Time(o.Raw(input.Key))
 		raw := o.Raw("event")
