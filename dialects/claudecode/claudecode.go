@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
@@ -69,7 +70,7 @@ func (d *file) end() {
 	for t, k := range d.talks {
 		d.endCompaction(t, k)
 		if t.Name != "" && d.Spawned(t.Session, t.Run()).Done {
-			t.Settle()
+			t.Over(time.Time{}, event.RunResult{})
 		}
 	}
 	for _, s := range d.titles {
@@ -85,27 +86,11 @@ func (d *file) end() {
 const linePrefix, agentPrefix = "line ", "agent "
 
 // Layout is where Claude Code keeps its sessions.
-var Layout = transcript.Layout{Dialect: Dialect, Roots: roots, Is: isTranscript, Head: headOf,
-	NextTo: "agent-*.jsonl*"}
-
-func roots(env func(string) string, home string) (roots []string) {
-	if moved := env("CLAUDE_CONFIG_DIR"); moved != "" {
-		for dir := range strings.SplitSeq(moved, ",") {
-			roots = append(roots, filepath.Join(strings.TrimSpace(dir), "projects"))
-		}
-		return roots
-	}
-	for _, dir := range []string{".claude/projects", ".config/claude/projects",
+var Layout = transcript.Layout{Dialect: Dialect, Env: "CLAUDE_CONFIG_DIR", Below: []string{"projects"},
+	Home: []string{".claude/projects", ".config/claude/projects",
 		"Library/Application Support/Claude/local-agent-mode-sessions",
-		"Library/Developer/Xcode/CodingAssistant/ClaudeAgentConfig/projects"} {
-		roots = append(roots, filepath.Join(home, filepath.FromSlash(dir)))
-	}
-	return roots
-}
-
-func isTranscript(path string) bool {
-	return strings.HasSuffix(path, ".jsonl") || strings.HasSuffix(path, ".jsonl.zst")
-}
+		"Library/Developer/Xcode/CodingAssistant/ClaudeAgentConfig/projects"},
+	Names: regexp.MustCompile(`\.jsonl(\.zst)?$`), Head: headOf, NextTo: "agent-*.jsonl*"}
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 

@@ -47,7 +47,7 @@ var kinds = map[string]func(*file, *row){
 	"system.microcompact_boundary": (*file).microcompact,
 	"system.api_error":             (*file).retried,
 	"system.turn_duration":         func(d *file, r *row) { r.t.End(r.at, event.RunResult{}) },
-	"system.stop_hook_summary":     func(d *file, r *row) { d.other(r); r.t.Settle() },
+	"system.stop_hook_summary":     func(d *file, r *row) { d.other(r); r.t.Over(time.Time{}, event.RunResult{}) },
 }
 
 // known reports whether lines of that type are of Claude Code.

@@ -146,7 +146,7 @@ func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
 	d.dropCommand(r.k)
 	run := transcript.Run{At: r.at, Trigger: trigger, From: from(r.Object)}
 	run.ID, run.Agent = cmp.Or(r.String("promptId"), r.uuid), Dialect
-	if met, _ := d.Met(r.t.Session, run.ID); met == transcript.Again { // a second prompt of that id
+	if met, _ := d.Met(r.t.Session, transcript.RunPrefix+run.ID); met == transcript.Again { // a second prompt of that id
 		run.ID = r.uuid
 	}
 	if r.t.Name != "" {
@@ -218,7 +218,7 @@ func (d *file) dropCommand(k *talk) {
 func (d *file) assistant(r *row) {
 	m := r.Object.Object("message")
 	if transcript.True(r.Object, "isApiErrorMessage") {
-		r.t.Fail(textOf(m.Raw("content")))
+		r.t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: textOf(m.Raw("content"))})
 	}
 	if m == nil || m.String("model") == "<synthetic>" {
 		d.other(r)

@@ -5,7 +5,6 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
@@ -14,20 +13,9 @@ import (
 )
 
 // Layout says where Codex keeps its rollouts.
-var Layout = transcript.Layout{
-	Dialect: Dialect,
-	Roots: func(env func(string) string, home string) []string {
-		folder := env("CODEX_HOME")
-		if folder == "" {
-			folder = filepath.Join(home, ".codex")
-		}
-		return []string{filepath.Join(folder, "sessions"), filepath.Join(folder, "archived_sessions")}
-	},
-	Is: func(path string) bool {
-		return strings.HasSuffix(path, ".jsonl") || strings.HasSuffix(path, ".jsonl.zst")
-	},
-	Head: head,
-}
+var Layout = transcript.Layout{Dialect: Dialect, Env: "CODEX_HOME", Below: []string{"sessions", "archived_sessions"},
+	Home: []string{".codex/sessions", ".codex/archived_sessions"}, Names: regexp.MustCompile(`\.jsonl(\.zst)?$`),
+	Head: head}
 
 // parentKey finds the thread that a rollout goes on from, or that spawned it. The first line may be longer than the
 // head of the file, and these keys stand at several depths. No string of JSON holds a quote that is not escaped.

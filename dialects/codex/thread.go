@@ -91,7 +91,7 @@ func (t *thread) event(kind string, p *object.Object) bool {
 	case "turn_aborted":
 		t.end(t.at, event.RunResult{Status: spans.RunStatusCancelled, Word: p.String("reason")})
 	case "error":
-		t.Fail(p.String("message"))
+		t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: p.String("message")})
 		return false
 	case "user_message":
 		t.prompt()

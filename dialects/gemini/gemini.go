@@ -18,43 +18,50 @@ package gemini
 
 import (
 	"bytes"
+	"cmp"
 	"path/filepath"
 	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect.
 const Dialect = "gemini-cli"
 
+const maxMessages = 1 << 16 // of a session that a rewind reaches
+
 // Layout is where Gemini CLI keeps its chats: tmp/PROJECT/chats/session-TIME-ID.json and .jsonl below its folder, and
 // the sub-agents of a session in a folder that has the session's id as its name.
-var Layout = transcript.Layout{Dialect: Dialect, Roots: func(env func(string) string, home string) []string {
-	if moved := env("GEMINI_CLI_HOME"); moved != "" {
-		home = moved
-	}
-	return []string{home + "/.gemini/tmp"}
-}, Is: regexp.MustCompile(`(/chats/[^\n]*|session[^/]*)\.jsonl?$`).MatchString, Head: headOf}
+var Layout = transcript.Layout{Dialect: Dialect, Env: "GEMINI_CLI_HOME", Below: []string{".gemini/tmp"},
+	Home: []string{".gemini/tmp"}, Names: regexp.MustCompile(`(/chats/[^\n]*|session[^/]*)\.jsonl?$`), Head: headOf}
 
 // child is the path of a sub-agent's chat: its folder is the id of its parent.
 var child = regexp.MustCompile(`/chats/([^/]+)/[^/]+\.jsonl?$`)
 
+// parentOf returns the session that spawned the one whose chat has a path; empty where none did.
+func parentOf(path string) string {
+	if m := child.FindStringSubmatch(filepath.ToSlash(path)); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
 func headOf(path string, head []byte) (h transcript.Head) {
 	o := input.OutlineOf(head)
-	if Recognise(o) == "" && RecogniseDocument(o) == "" {
+	if Recognise(o) == "" {
 		return h
 	}
-	h.ID, h.Folder = o.Text("", "sessionId"), filepath.Join(filepath.Dir(path), filepath.Base(o.Text("", "sessionId")))
-	h.Started, _ = input.Time(rawjson.Quote(nil, o.Text("", "startTime")))
-	if m := child.FindStringSubmatch(filepath.ToSlash(path)); m != nil {
-		h.Parent = m[1]
-	}
+	h.ID, h.Parent = o.Text("", "sessionId"), parentOf(path)
+	h.Folder = filepath.Join(filepath.Dir(path), filepath.Base(h.ID))
+	h.Started, _ = time.Parse(time.RFC3339Nano, o.Text("", "startTime"))
 	return h
 }
 
@@ -63,59 +70,67 @@ func headOf(path string, head []byte) (h transcript.Head) {
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
 		return func(f transcript.File) transcript.Reader {
-			s := &session{e: e}
-			if m := child.FindStringSubmatch(filepath.ToSlash(f.Path)); m != nil {
-				s.parent = m[1]
-			}
-			return transcript.Reader{Reader: input.Reader{Line: s.line, End: s.ends, Document: s.document,
+			s := &session{e: e, parent: parentOf(f.Path)}
+			return transcript.Reader{Reader: input.Reader{Line: e.Objects("", s.line), End: e.Finish, Document: s.document,
 				IsDocument: func(o input.Outline) bool { return RecogniseDocument(o) != "" }}}
 		}
 	})
 }
 
+// session is the session of a file.
+type session struct {
+	*transcript.Thread // nil before its head
+
+	e       *transcript.Emitter
+	parent  string // the session that spawned it
+	kind    []byte
+	last    time.Time       // of all that was read
+	before  time.Time       // that of all before the message at hand
+	context []event.Message // injected before the next prompt
+	met     []string        // ids of prompts and replies, in order
+	turn    turn
+	refused map[string]bool // calls of which the arguments are not known
+}
+
+// turn is the last reply of the run at hand; its id is empty before the first one.
+type turn struct {
+	id         string
+	said, uses [][]byte        // blocks of the reply
+	calls      map[string]bool // of tools, by id
+	failed     bool            // it has nothing
+}
+
 // line reads one line: the head of a session, a message, a change, or a rewind.
-func (s *session) line(line input.Line) {
-	o := s.e.Object(line)
-	if o == nil {
-		return
-	}
+func (s *session) line(o *object.Object, _ []byte) string {
 	switch {
 	case o.Has("sessionId") && !o.Has("id"):
 		s.head(o)
 	case !s.of(s.e.Settings.Session):
-		s.e.Reject(&input.LineError{Field: "sessionId", Reason: "of no session: its head has to stand before"})
-		return
+		o.Fail("sessionId", "of no session: its head has to stand before")
 	case o.Has("$rewindTo"):
-		s.e.Stats.Events++
 		s.rewind(o.String("$rewindTo"))
 		s.keep("gemini.rewind", o)
 	case o.Has("$set"):
-		s.e.Stats.Events++
 		if set := o.Object("$set"); set != nil {
 			s.set(set)
 		}
 	default:
 		s.message(o)
 	}
-	s.e.RejectProblems("", o)
+	return ""
 }
 
 // document reads a session that is one document.
 func (s *session) document(value []byte) {
 	o := object.Of("", value)
-	messages := o.List("messages")
-	if !s.head(o) {
-		messages = nil
-	}
-	for i, value := range messages {
-		s.e.Stats.Lines++
-		s.e.Seq = s.e.Stats.Lines
-		place := "messages[" + strconv.Itoa(i) + "]"
-		if m := object.Of(place, value); m != nil {
-			s.message(m)
-			s.e.RejectProblems("", m)
-		} else {
-			s.e.Reject(&input.LineError{Field: place, Reason: "want an object, got " + rawjson.KindOf(value)})
+	if s.head(o) {
+		s.e.Stats.Events++
+		for _, m := range o.Objects("messages") {
+			s.e.Stats.Lines++
+			if s.e.Seq = s.e.Stats.Lines; m != nil {
+				s.e.Stats.Events++
+				s.message(m)
+			}
 		}
 	}
 	s.e.RejectProblems("", o)
@@ -136,9 +151,8 @@ func (s *session) head(o *object.Object) bool {
 		o.Fail("sessionId", "want a string that is not empty")
 		return false
 	}
-	s.e.Stats.Events++
 	if s.Thread != nil && s.Session != id {
-		s.ends()
+		s.e.Finish()
 		*s = session{e: s.e, parent: s.parent}
 	}
 	s.of(id)
@@ -146,17 +160,8 @@ func (s *session) head(o *object.Object) bool {
 		s.kind = bytes.Clone(kind)
 	}
 	s.see(o.Time("startTime"))
-	o.Use("messages")
 	s.facts(o)
 	return true
-}
-
-// ends says that an input ended. A run whose last reply asks for no tool is over.
-func (s *session) ends() {
-	if !s.e.Settings.Live && s.Thread != nil && s.Run() != "" && s.over() {
-		s.endRun(time.Time{})
-	}
-	s.e.Finish()
 }
 
 // Recognise returns why a line, which may be cut, is the head of a session; empty when it is none.
@@ -175,30 +180,340 @@ func RecogniseDocument(o input.Outline) (why string) {
 	return ""
 }
 
-// text returns the text of a value that is a string or an array of parts with text.
-func text(value []byte) string {
-	if s, ok := rawjson.String(value); ok {
-		return s
+// see notes a time and returns it; the latest one for the zero time.
+func (s *session) see(t time.Time) time.Time {
+	s.last = transcript.Later(s.last, t)
+	if t.IsZero() {
+		return s.last
 	}
-	var all []string
-	for _, p := range parts(value) {
-		if s, ok := rawjson.String(p.Raw("text")); ok {
-			all = append(all, s)
-		}
-	}
-	return strings.Join(all, "")
+	return t
 }
 
-// parts returns the parts of a value that is one, or an array of them.
-func parts(value []byte) (list []*object.Object) {
-	if o := object.Of("", value); o != nil {
-		return []*object.Object{o}
+// facts states what a head or a change says of the session.
+func (s *session) facts(o *object.Object) {
+	s.see(o.Time("lastUpdated"))
+	o.Use("sessionId", "projectHash", "startTime", "kind", "messages")
+	for _, key := range []string{"summary", "directories"} {
+		s.e.Fact(s.Session, key, o.Raw(key), s.last)
 	}
-	c := rawjson.NewCursor(value, object.MaxDepth)
-	for c.Open('['); c.More(']'); {
-		if o := object.Of("", c.Value()); o != nil && len(list) < object.MaxElements {
-			list = append(list, o)
+	s.keep("gemini.session", o)
+}
+
+// keep keeps the members of a record that were not read.
+func (s *session) keep(typ string, o *object.Object) {
+	if rest := o.Rest(); rest != nil {
+		s.Other(typ, rest, s.last)
+	}
+}
+
+// message reads a message that was appended.
+func (s *session) message(o *object.Object) {
+	s.before = s.last
+	id, typ, at := o.String("id"), o.String("type"), s.see(o.Time("timestamp"))
+	content := o.Raw("content")
+	switch typ {
+	case "user":
+		o.Use("displayContent")
+		s.user(id, at, content)
+		s.keep("user.unknown_keys", o)
+	case "gemini":
+		s.reply(id, at, content, o)
+		s.keep("gemini.unknown_keys", o)
+	default:
+		switch said := transcript.Text(content); {
+		case typ == "error":
+			s.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: said})
+		case typ == "info" && strings.HasPrefix(said, "Request cancelled"):
+			s.Over(time.Time{}, cancelled)
+		}
+		o.Keep(o.Keys()...)
+		s.Other("gemini."+cmp.Or(typ, "record"), o.Rest(), at)
+	}
+}
+
+var cancelled = event.RunResult{Status: spans.RunStatusCancelled}
+
+const (
+	injected = "<session_context>"
+	snapshot = "<state_snapshot>"
+)
+
+// user reads a message of the user: a prompt, results of tools, or what Gemini CLI injects.
+func (s *session) user(id string, at time.Time, content []byte) {
+	said, results := transcript.Text(content), false
+	for _, p := range transcript.Parts(content) {
+		if r := p.Object("functionResponse"); r != nil {
+			results = true
+			s.answer(r, at)
+		}
+	}
+	m := event.Message{Raw: transcript.Said(id, "user", blocks(content)), Role: "user", Time: at}
+	switch {
+	case strings.HasPrefix(said, snapshot):
+		s.compact(id, at, said)
+	case strings.HasPrefix(said, injected):
+		s.context = append(s.context, m)
+	case id != "" && id == s.Run():
+	case results && said != "":
+		s.Message(m)
+	case !results:
+		s.prompt(id, at, m)
+	}
+}
+
+// prompt begins a run.
+func (s *session) prompt(id string, at time.Time, m event.Message) {
+	s.endRun()
+	info := event.RunInfo{ID: id, Config: input.Members("kind", s.kind)}
+	trigger := spans.TriggerUser
+	if s.parent != "" && s.Fresh() {
+		info.ParentSessionID, trigger = s.parent, spans.TriggerSubAgent
+	}
+	if s.Begin(transcript.Run{RunInfo: info, At: at, Trigger: trigger}) {
+		s.remember(id)
+	}
+	for _, c := range s.context {
+		s.Message(c)
+	}
+	s.context = nil
+	s.Message(m)
+}
+
+// remember notes the id of a prompt or reply.
+func (s *session) remember(id string) {
+	if len(s.met) == maxMessages {
+		s.met = s.met[1:]
+	}
+	s.met = append(s.met, id)
+}
+
+// endRun ends the run at hand, if there is one, as Over says. One that was cut off is aborted.
+func (s *session) endRun() {
+	s.End(time.Time{}, event.RunResult{Status: spans.RunStatusAborted})
+	s.turn = turn{}
+}
+
+// reply reads a message of the model, which stands again when it has grown. One that has nothing but calls of tools and
+// no tokens belongs to the reply before it.
+func (s *session) reply(id string, at time.Time, content []byte, o *object.Object) {
+	u := &s.turn
+	said, usage, calls := blocks(content), usageOf(o.Object("tokens")), o.Objects("toolCalls")
+	speaks := len(said) > 0
+	for i, t := range o.Objects("thoughts") {
+		thought := t.String("description")
+		if subject := t.String("subject"); subject != "" {
+			thought = "**" + subject + "** " + thought
+		}
+		said = slices.Insert(said, i, transcript.Block("thinking", thought))
+	}
+	empty := usage == nil && len(said) == 0
+	switch {
+	case empty && len(calls) > 0 && u.id != "" && u.id != id:
+		id = u.id
+	case id == "" || id != u.id:
+		*u = turn{id: id, calls: map[string]bool{}, failed: empty && len(calls) == 0}
+		s.remember(id)
+		fallthrough
+	default:
+		u.said, u.failed = said, u.failed && empty && len(calls) == 0
+	}
+	for _, c := range calls {
+		if !u.calls[c.String("id")] {
+			u.uses = append(u.uses, transcript.Use(c.Raw("id"), c.Raw("name"), c.Raw("args")))
+		}
+	}
+	call := transcript.Call{ID: id, At: at, Start: event.Bound(s.before), TurnResult: event.TurnResult{
+		Model: o.String("model"), Usage: usage, Failed: u.failed}}
+	if !u.failed {
+		call.Reply = transcript.Said(id, "assistant", append(slices.Clip(u.said), u.uses...))
+	}
+	if !s.Call(call) {
+		return
+	}
+	switch {
+	case u.failed:
+		s.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError})
+	case speaks && len(u.calls)+len(calls) == 0:
+		s.Over(time.Time{}, event.RunResult{})
+	}
+	for _, c := range calls {
+		s.tool(c, at)
+	}
+}
+
+// tool reads a call of a tool as it was last seen.
+func (s *session) tool(c *object.Object, at time.Time) {
+	u := &s.turn
+	id, name, status := c.String("id"), c.String("name"), c.String("status")
+	if !u.calls[id] {
+		u.calls[id] = true
+		s.Tool(event.ToolCall{ID: id, Name: name, Args: c.Raw("args"), Start: event.Bound(at)}, at)
+	}
+	end := transcript.Later(at, c.Time("timestamp"))
+	r := transcript.Result{CallID: id, Name: name, At: s.see(end)}
+	r.ChildSessionID = c.String("agentId")
+	if r.ChildSessionID == s.Session {
+		r.ChildSessionID = ""
+	}
+	switch status {
+	case "success":
+	case "error":
+		r.Outcome = spans.OutcomeError
+	case "cancelled":
+		r.Outcome = spans.OutcomeCancelled
+	default: // it runs, or waits
+		return
+	}
+	value := c.Raw("result")
+	if list := transcript.Parts(value); len(list) == 1 && list[0].Has("functionResponse") {
+		value = list[0].Object("functionResponse").Raw("response")
+	}
+	if s.end(&r, value); status == "success" && name == "complete_task" && s.parent != "" {
+		s.Over(time.Time{}, event.RunResult{})
+	}
+}
+
+// answer reads the result of a call in a message of the user. It is known already, but for a call that was refused.
+func (s *session) answer(r *object.Object, at time.Time) {
+	u := &s.turn
+	id, name := r.String("id"), r.String("name")
+	if u.id == "" || u.calls[id] {
+		return
+	}
+	if s.refused == nil || len(s.refused) == maxMessages {
+		s.refused = map[string]bool{}
+	}
+	u.calls[id], s.refused[id] = true, true
+	s.Tool(event.ToolCall{ID: id, Name: name, Start: event.Bound(at)}, at)
+	s.end(&transcript.Result{CallID: id, Name: name, At: at}, r.Raw("response"))
+}
+
+// refusals are texts of errors that say who refused a call, or that the run was stopped.
+var refusals = transcript.Refusals{
+	{Text: regexp.MustCompile(`(?i)denied by policy`), Source: "permission-rule"},
+	{Text: regexp.MustCompile(`(?i)canceled by the user|user denied|denied execution|did not allow|declined|rejected`),
+		Source: "user-rejected"},
+}
+
+// end ends a call with its result: {output}, {error}, or any other value.
+func (s *session) end(r *transcript.Result, value []byte) {
+	o := object.Of("", value)
+	if failure := o.Raw("error"); failure != nil {
+		value, r.Error = failure, transcript.Text(failure)
+		r.Outcome = cmp.Or(r.Outcome, spans.OutcomeError)
+	} else if output := o.Raw("output"); output != nil {
+		value = output
+	}
+	if r.Outcome != "" {
+		r.Denied = refusals.Find(r.Error)
+	}
+	r.ToolResult.Result = value
+	if s.Result(*r) && r.Outcome == spans.OutcomeCancelled {
+		s.Over(time.Time{}, cancelled)
+	}
+}
+
+// set reads a change of the session. A list of messages repeats the history, after a compaction, or after it took
+// back a prompt that has no reply.
+func (s *session) set(o *object.Object) {
+	s.see(o.Time("lastUpdated"))
+	list := o.Objects("messages")
+	compacted, run := false, s.Run()
+	here := run == "" || s.turn.id != "" || list == nil
+	for _, m := range list {
+		id, said := m.String("id"), ""
+		here = here || id == run
+		if m.String("type") == "user" {
+			said = transcript.Text(m.Raw("content"))
+		}
+		for _, p := range transcript.Parts(m.Raw("content")) {
+			c := p.Object("functionCall")
+			if call := c.String("id"); s.refused[call] {
+				delete(s.refused, call)
+				s.e.FactOf(s.Session, "tool_call/"+call, "arguments", c.Raw("args"), s.last)
+			}
+		}
+		switch at := m.Time("timestamp"); {
+		case strings.HasPrefix(said, snapshot):
+			compacted = true
+			s.compact(id, s.see(at), said)
+		case strings.HasPrefix(said, injected):
+			if origin, _ := s.e.First(s.Session, "context "+said); origin == transcript.New {
+				s.context = append(s.context, event.Message{Raw: transcript.Said(id, "user", blocks(m.Raw("content"))),
+					Role: "user", Time: at})
+			}
+		}
+	}
+	if !here && !compacted {
+		s.End(s.last, cancelled)
+		s.turn = turn{}
+	}
+	s.facts(o)
+}
+
+// compact reports a compaction, of which the summary is known, once.
+func (s *session) compact(id string, at time.Time, said string) {
+	if origin, _ := s.e.First(s.Session, "compaction "+said); origin != transcript.New {
+		return
+	}
+	if s.Done() {
+		s.endRun()
+	}
+	s.Compact(id, at, event.Compaction{Kind: spans.CompactionKindSummary}, event.CompactionResult{Applied: new(true),
+		Summary: rawjson.Quote(nil, said)})
+}
+
+// rewind takes back a message and all that follow it; all messages where it is not known.
+func (s *session) rewind(id string) {
+	s.endRun()
+	from := max(slices.Index(s.met, id), 0)
+	for _, m := range s.met[from:] {
+		s.e.Hide(s.Session, m, s.last, s.last)
+	}
+	s.met = s.met[:from]
+}
+
+// blocks returns the blocks of a content, which is a text, a part, or an array of parts. It omits calls and results,
+// which stand elsewhere.
+func blocks(content []byte) (list [][]byte) {
+	if len(content) > len(`""`) && content[0] == '"' {
+		return [][]byte{transcript.Block("text", content)}
+	}
+	for _, p := range transcript.Parts(content) {
+		data, file := p.Object("inlineData"), p.Object("fileData")
+		kind := "file"
+		if strings.HasPrefix(data.String("mimeType"), "image/") {
+			kind = "image"
+		}
+		switch {
+		case p.Has("functionCall"), p.Has("functionResponse"):
+		case p.Has("text") && transcript.True(p, "thought"):
+			list = append(list, transcript.Block("thinking", p.Raw("text")))
+		case p.Has("text"):
+			list = append(list, transcript.Block("text", p.Raw("text")))
+		case data != nil:
+			list = append(list, input.Members("type", kind, "mimeType", data.Raw("mimeType"), "data", data.Raw("data")))
+		case file != nil:
+			list = append(list, input.Members("type", kind, "mimeType", file.Raw("mimeType"), "url", file.Raw("fileUri")))
+		default:
+			p.Keep(p.Keys()...)
+			list = append(list, p.Rest())
 		}
 	}
 	return list
+}
+
+// usageOf returns the tokens of a reply: cached ones are input, thoughts are no output. They are nil when all are zero:
+// the reply failed, or they stand elsewhere. Prompts of tools of the model come on top of the input where the total has
+// them.
+func usageOf(o *object.Object) *event.Usage {
+	keys := input.UsageKeys{Input: "input", Output: "output", Reasoning: "thoughts", CacheRead: "cached", Total: "total"}
+	u, tool := keys.Read(o, spans.UsageRuleExcludesReasoning), o.Count("tool")
+	if u == nil || u.Input|u.Output|u.Reasoning|u.CacheRead|u.Total == 0 {
+		return nil
+	}
+	if tool != nil && u.Total == u.Input+u.Output+u.Reasoning+*tool {
+		u.Input += *tool
+	}
+	return u
 }

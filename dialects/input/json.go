@@ -14,7 +14,7 @@ type UsageKeys = event.UsageKeys
 
 // Check reads the members of an object that a shape has, and notes a problem with each that does not fit it, or stands
 // there twice. A shape is keys, each with its type after a colon if it is no string (any, object, array, number, count,
-// boolean), and with "!" behind it if it must be there. A string that must be there must not be empty.
+// boolean, time), and with "!" behind it if it must be there. A string that must be there must not be empty.
 func Check(o *object.Object, shape string) {
 	twice := o.Twice()
 	for field := range strings.FieldsSeq(shape) {
@@ -38,6 +38,8 @@ func Check(o *object.Object, shape string) {
 			o.Count(key)
 		case typ == "boolean":
 			o.Bool(key)
+		case typ == "time":
+			o.Time(key)
 		case required && string(value) == `""`:
 			o.Fail(key, "want a string that is not empty")
 		case value[0] != '"':

@@ -26,10 +26,6 @@ type session struct {
 	// revert is the message from which on all are taken back, reverted whether it was met.
 	revert   string
 	reverted bool
-	begun    bool // a run
-	// over is how the run ends, as far as its last reply says; zero while that is not written or asked for tools.
-	over event.RunResult
-	end  time.Time
 	// compaction is the message that asked for a summary which was not met yet.
 	compaction *message
 }
@@ -49,20 +45,25 @@ type part struct {
 	start, end time.Time
 }
 
+// row counts a row.
+func (d *reader) row() {
+	d.Stats.Lines++
+	d.Stats.Events++
+	d.Seq = d.Stats.Lines
+}
+
 // sessionRow begins a session.
 func (d *reader) sessionRow(o *object.Object) {
 	d.endSession()
-	d.Stats.Lines++
-	d.Seq = d.Stats.Lines
+	d.row()
 	s := &session{id: o.String("id"), parent: cmp.Or(o.String("parentID"), o.String("parent_id")), info: o,
 		revert: object.Of("revert", valueOf(o, "revert")).String("messageID")}
 	when := o.Object("time")
-	s.created = millis(when.Raw("created"), o.Raw("time_created"))
-	s.updated = millis(when.Raw("updated"), o.Raw("time_updated"))
+	s.created = transcript.Time(when.Raw("created"), o.Raw("time_created"))
+	s.updated = transcript.Time(when.Raw("updated"), o.Raw("time_updated"))
 	if s.id == "" {
 		o.Fail("id", "want a string that is not empty")
 	} else {
-		d.Stats.Events++
 		s.Thread = d.Thread(s.id, "")
 		d.session = s
 	}
@@ -86,12 +87,9 @@ func jsonIn(text string) []byte {
 	return []byte(text)
 }
 
-// endSession emits what is known of the session at hand. A run whose last reply asked for nothing more is over.
+// endSession emits what is known of the session at hand.
 func (d *reader) endSession() {
 	d.endMessage()
-	if d.session != nil && d.session.over.Status != "" {
-		d.session.endRun()
-	}
 	d.Finish()
 	d.session = nil
 }
@@ -99,35 +97,35 @@ func (d *reader) endSession() {
 // messageRow begins a message.
 func (d *reader) messageRow(o *object.Object, id string) {
 	d.endMessage()
-	d.Stats.Lines++
-	d.Seq = d.Stats.Lines
+	d.row()
 	of := o.String("sessionID")
 	if d.session == nil || id == "" || of != "" && of != d.session.id {
-		d.reject("message", "sessionID", "of no session: that has to stand before its messages, and a message has an id")
+		o.Fail("sessionID", "of no session: that has to stand before its messages, and a message has an id")
+		d.RejectProblems("message", o)
 		return
 	}
 	m := &message{Object: o, id: id, role: o.String("role")}
 	when := o.Object("time")
-	m.created, m.completed = millis(when.Raw("created")), millis(when.Raw("completed"))
-	d.Stats.Events++
+	m.created, m.completed = transcript.Time(when.Raw("created")), transcript.Time(when.Raw("completed"))
 	d.message, d.held = m, 0
 }
 
 // partRow adds a part to the message at hand.
 func (d *reader) partRow(o *object.Object) {
-	d.Stats.Lines++
-	d.Seq = d.Stats.Lines
+	d.row()
 	m, of := d.message, o.String("messageID")
 	switch {
-	case o == nil || m == nil || of != "" && of != m.id:
-		d.reject("part", "messageID", "of no message, which has to stand before its parts")
+	case m == nil || of != "" && of != m.id:
+		o.Fail("messageID", "of no message, which has to stand before its parts")
 	case len(m.parts) == maxParts || d.held > d.Settings.MaxLine:
-		d.reject("part", "", "beyond the limits of a message")
+		o.Fail("", "beyond the limits of a message")
 	default:
 		when := cmp.Or(o.Object("state").Object("time"), o.Object("time"))
-		m.parts = append(m.parts, part{o, o.String("type"), millis(when.Raw("start")), millis(when.Raw("end"))})
-		d.Stats.Events++
+		m.parts = append(m.parts, part{o, o.String("type"), transcript.Time(when.Raw("start")),
+			transcript.Time(when.Raw("end"))})
+		return
 	}
+	d.RejectProblems("part", o)
 }
 
 // endMessage emits the message at hand, which has all its parts.
@@ -136,8 +134,8 @@ func (d *reader) endMessage() {
 	if d.message = nil; m == nil {
 		return
 	}
-	switch summary := string(m.Raw("summary")) == "true"; {
-	case m.role == "assistant" && summary:
+	switch {
+	case m.role == "assistant" && string(m.Raw("summary")) == "true":
 		d.compact(m)
 	case m.role == "assistant":
 		d.reply(m)
@@ -195,14 +193,7 @@ func (d *reader) keep(m *message) {
 }
 
 // endRun ends the run at hand as its last reply says; one that was cut off is aborted.
-func (s *session) endRun() {
-	if !s.begun {
-		return
-	}
-	s.over.Status = cmp.Or(s.over.Status, spans.RunStatusAborted)
-	s.End(s.end, s.over)
-	s.over, s.end = event.RunResult{}, time.Time{}
-}
+func (s *session) endRun() { s.End(time.Time{}, event.RunResult{Status: spans.RunStatusAborted}) }
 
 // prompt begins a run.
 func (d *reader) prompt(m *message) {
@@ -213,9 +204,9 @@ func (d *reader) prompt(m *message) {
 		Provider: model.String("providerID"), Rules: valueOf(s.info, "permission"),
 		Config: input.Members("version", s.info.Raw("version"), "agent", m.Raw("agent"))}
 	trigger := spans.TriggerUser
-	written := func(p *part) bool { return string(p.Raw("synthetic")) != "true" }
+	written := func(p *part) bool { return !transcript.True(p.Object, "synthetic") }
 	switch texts := slices.Collect(m.all("text")); {
-	case s.parent != "" && !s.begun:
+	case s.parent != "" && s.Fresh():
 		info.ParentSessionID, trigger = s.parent, spans.TriggerSubAgent
 	case len(texts) > 0 && !slices.ContainsFunc(texts, written): // by OpenCode itself
 		trigger = spans.TriggerContinuation
@@ -223,24 +214,22 @@ func (d *reader) prompt(m *message) {
 	d.begin(info, m, trigger)
 	d.Fact(s.id, "title", s.info.Raw("title"), s.updated)
 	d.Fact(s.id, "cwd", s.info.Raw("directory"), s.updated)
-	s.Message(event.Message{Raw: input.Members("id", m.id, "role", m.role, "content", input.Array(m.blocks())),
-		Role: m.role, Time: m.created})
+	s.Message(event.Message{Raw: transcript.Said(m.id, m.role, m.blocks()), Role: m.role, Time: m.created})
 }
 
 // begin begins a run with a message. A message that is older than its session is the copy that a fork has of one of its
 // parent's; it has another id and the same time.
 func (d *reader) begin(info event.RunInfo, m *message, trigger spans.Trigger) {
-	s := d.session
+	s, first := d.session, d.session.Fresh()
 	origin, owner := d.First(s.id, "at "+m.created.String()+" "+m.role)
 	copied := m.created.Before(s.created) && !m.created.IsZero()
 	if copied && origin == transcript.Copied {
 		info.Copied, info.ForkParentID = true, owner
 	}
-	if s.Begin(transcript.Run{RunInfo: info, At: m.created, Trigger: trigger}) && copied && !info.Copied && !s.begun {
+	if s.Begin(transcript.Run{RunInfo: info, At: m.created, Trigger: trigger}) && copied && !info.Copied && first {
 		d.Emit(&event.DefectFound{Meta: event.Meta{Session: s.id, Run: m.id, Time: m.created, Seq: d.Seq},
 			Code: spans.DefectEventLost, Detail: "parent missing"})
 	}
-	s.begun = true
 }
 
 // blocks returns what a message says and calls.
@@ -249,14 +238,13 @@ func (m *message) blocks() (blocks [][]byte) {
 		var b []byte
 		switch text := p.Raw("text"); p.kind {
 		case "text":
-			b = input.Members("type", p.kind, "text", text)
+			b = transcript.Block(p.kind, text)
 		case "reasoning":
-			b = input.Members("type", "thinking", "thinking", text)
+			b = transcript.Block("thinking", text)
 		case "file":
 			b = input.Members("type", p.kind, "mediaType", p.Raw("mime"), "filename", p.Raw("filename"), "url", p.Raw("url"))
 		case "tool":
-			b = input.Members("type", "tool_use", "id", p.Raw("callID"), "name", p.Raw("tool"),
-				"input", p.Object.Object("state").Raw("input"))
+			b = transcript.Use(p.Raw("callID"), p.Raw("tool"), p.Object.Object("state").Raw("input"))
 		}
 		if b != nil {
 			blocks = append(blocks, b)
@@ -293,7 +281,7 @@ func (d *reader) reply(m *message) {
 			Provider: m.String("providerID"), StopReason: m.String("finish"), Currency: "USD"}}
 	call.Usage, call.Cost = m.usage()
 	if blocks := m.blocks(); blocks != nil {
-		call.Reply = input.Members("id", m.id, "role", "assistant", "content", input.Array(blocks))
+		call.Reply = transcript.Said(m.id, "assistant", blocks)
 	}
 	for p := range m.all("text", "reasoning", "tool") {
 		if m.completed.IsZero() {
@@ -311,7 +299,7 @@ func (d *reader) reply(m *message) {
 	call.Failed, call.Cancelled, call.Error = text != "", aborted, text
 	for p := range m.all("retry") {
 		o := p.Object.Object("error")
-		s.Discard(event.DiscardedAttempt{At: event.Moment{Time: millis(p.Object.Object("time").Raw("created"))},
+		s.Discard(event.DiscardedAttempt{At: event.Moment{Time: transcript.Time(p.Object.Object("time").Raw("created"))},
 			Reason: o.String("name"), Error: o.Object("data").String("message")})
 	}
 	if !s.Call(call) {
@@ -320,14 +308,13 @@ func (d *reader) reply(m *message) {
 	for p := range m.all("tool") {
 		s.tool(p, call.At)
 	}
-	s.over, s.end = event.RunResult{}, call.At
 	switch {
 	case aborted:
-		s.over.Status = spans.RunStatusCancelled
+		s.Over(call.At, event.RunResult{Status: spans.RunStatusCancelled})
 	case text != "":
-		s.over.Status, s.over.Error = spans.RunStatusError, text
+		s.Over(call.At, event.RunResult{Status: spans.RunStatusError, Error: text})
 	case !m.completed.IsZero() && call.StopReason != "tool-calls":
-		s.over.Status = spans.RunStatusCompleted
+		s.Over(call.At, event.RunResult{})
 	}
 }
 

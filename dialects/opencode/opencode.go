@@ -20,13 +20,16 @@ package opencode
 
 import (
 	"bytes"
-	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"time"
+	"strings"
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
@@ -40,9 +43,9 @@ const maxParts = 16384 // of a message
 
 // Layout is where OpenCode keeps its sessions: a database opencode.db, and session/PROJECT/SESSION.json in a folder
 // storage, which stands next to the folders message and part.
-var Layout = transcript.Layout{Dialect: Dialect, Roots: func(env func(string) string, home string) []string {
-	return []string{cmp.Or(env("XDG_DATA_HOME"), home+"/.local/share") + "/opencode"}
-}, Is: regexp.MustCompile(`(^|/)(opencode[^/]*\.db|[^/]*ses_[^/]+\.json)$`).MatchString, Head: headOf}
+var Layout = transcript.Layout{Dialect: Dialect, Env: "XDG_DATA_HOME", Below: []string{"opencode"},
+	Home: []string{".local/share/opencode"}, Head: headOf,
+	Names: regexp.MustCompile(`(^|/)(opencode[^/]*\.db|[^/]*ses_[^/]+\.json)$`)}
 
 // created is when a session was created. It stands in the first bytes of its document.
 var created = regexp.MustCompile(`"created": ?([0-9]{13})`)
@@ -54,7 +57,7 @@ func headOf(path string, head []byte) (h transcript.Head) {
 			return db.Each("SELECT count(*) AS n, min(time_created) AS at FROM session WHERE parent_id IS NULL LIMIT ?",
 				func(row []byte) {
 					o := object.Of("", row)
-					h.Started = millis(o.Raw("at"))
+					h.Started = transcript.Time(o.Raw("at"))
 					if n := o.Count("n"); n != nil {
 						h.Sessions = int(*n)
 					}
@@ -65,7 +68,7 @@ func headOf(path string, head []byte) (h transcript.Head) {
 	o := input.OutlineOf(head)
 	h.ID, h.Parent = o.Text("info", "id")+o.Text("", "id"), o.Text("info", "parentID")+o.Text("", "parentID")
 	if m := created.FindSubmatch(head); m != nil {
-		h.Started = millis(m[1])
+		h.Started = transcript.Time(m[1])
 	}
 	return h
 }
@@ -111,21 +114,24 @@ func (d *reader) whole(read func() error) func() error {
 // export reads what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts": [part]}]}.
 func (d *reader) export(value []byte) {
 	o := object.Of("", compact(value))
-	info := o.Object("info")
-	if info == nil {
-		d.reject("", "info", "want an object with info and messages")
-		return
+	if info := o.Object("info"); info != nil {
+		d.sessionRow(info)
+	} else {
+		o.Fail("info", "want an object with info and messages")
 	}
-	d.sessionRow(info)
-	for i, value := range o.List("messages") {
-		place := "messages[" + strconv.Itoa(i) + "]"
-		m := object.Of(place, value)
-		info := object.Of(place+".info", m.Raw("info"))
-		d.messageRow(info, info.String("id"))
-		for j, part := range m.List("parts") {
-			d.partRow(object.Of(place+".parts["+strconv.Itoa(j)+"]", part))
+	for i, m := range o.Objects("messages") {
+		if info := m.Object("info"); d.session != nil && info != nil {
+			place := object.Element("messages", i)
+			info = object.Of(place+".info", m.Raw("info"))
+			d.messageRow(info, info.String("id"))
+			for j, part := range m.List("parts") {
+				if p := object.Of(object.Element(place+".parts", j), part); p != nil {
+					d.partRow(p)
+				} else {
+					m.Fail(object.Element("parts", j), "want an object")
+				}
+			}
 		}
-		d.RejectProblems("", m)
 	}
 	d.RejectProblems("", o)
 }
@@ -133,7 +139,7 @@ func (d *reader) export(value []byte) {
 // parse reads the JSON of a row or file; nil when it is none.
 func (d *reader) parse(place string, text []byte) *object.Object {
 	if len(text) > d.Settings.MaxLine {
-		d.reject("", place, "longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes")
+		d.tooLong(place)
 		return nil
 	}
 	o, err := object.Parse(compact(text))
@@ -147,6 +153,10 @@ func (d *reader) parse(place string, text []byte) *object.Object {
 	return o
 }
 
+func (d *reader) tooLong(place string) {
+	d.Reject(&input.LineError{Field: place, Reason: "longer than " + strconv.Itoa(d.Settings.MaxLine) + " bytes"})
+}
+
 // compact returns JSON without blanks between its tokens: the layouts differ in these. What is written by a program has
 // either none or line ends.
 func compact(text []byte) []byte {
@@ -157,20 +167,132 @@ func compact(text []byte) []byte {
 	return b.Bytes()
 }
 
-// reject reports what is not read.
-func (d *reader) reject(typ, field, reason string) {
-	d.Reject(&input.LineError{Type: typ, Field: field, Reason: reason})
+// Tables are those of a database of OpenCode that are read.
+var Tables = []string{"session", "message", "part"}
+
+// document is the path of a session in a storage folder: that folder, the name in it, and the id of the session.
+var document = regexp.MustCompile(`^(.*storage)/(session/[^/]+/([^/]+)\.json)$`)
+
+// withDatabase opens a database, which OpenCode may write meanwhile.
+func withDatabase(path string, read func(*input.Database) error) error {
+	file, err := input.OpenSQLite(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	db, err := input.NewDatabase(context.Background(), file, Tables...)
+	if err != nil {
+		return err
+	}
+	return read(db)
 }
 
-// millis reads a number of milliseconds since 1970, the first of values that is there; zero where it is none that
-// nanoseconds can hold.
-func millis(values ...[]byte) time.Time {
-	for _, value := range values {
-		if n, err := strconv.ParseFloat(string(value), 64); err == nil && n > 0 && n < 9e12 {
-			return time.UnixMilli(int64(n)).UTC()
+// readDatabase reads the sessions of a database by the time of their creation and id. What was written after a session
+// was read comes with the next reading. It holds the ids of all sessions.
+func (d *reader) readDatabase(db *input.Database) error {
+	ids, err := db.IDs(input.Sorted("id, time_created", "session", "time_created, id"))
+	for i := 0; i < len(ids) && err == nil && !d.Stopped(); i++ {
+		if err = db.Measure(); err == nil {
+			err = d.readSession(db, ids[i])
 		}
 	}
-	return time.Time{}
+	return err
+}
+
+func (d *reader) readSession(db *input.Database, id any) error {
+	err := db.Each(input.Sorted("*", "session WHERE id = ?", "id"), func(row []byte) {
+		d.sessionRow(object.Of("session", row))
+	}, id)
+	if err != nil || d.session == nil {
+		return err
+	}
+	messages, err := db.IDs(input.Sorted("id, time_created", "message WHERE session_id = ?", "time_created, id"), id)
+	i, place := -1, ""
+	for len(messages) > 0 && err == nil && !d.Stopped() {
+		some, _ := json.Marshal(messages[:min(len(messages), 64)])
+		messages = messages[min(len(messages), 64):]
+		err = db.Scan(messagesAndParts, func(_ []string, columns []any) {
+			isPart := columns[2] != nil
+			if !isPart {
+				d.endMessage()
+				i++
+				place = "messages[" + strconv.Itoa(i) + "].data"
+			}
+			id, _ := columns[1].(string)
+			text, ok := columns[3].(string)
+			if bytes, isBytes := columns[3].([]byte); !ok && isBytes {
+				text = string(bytes)
+			}
+			switch o := d.parse(place, []byte(text)); {
+			case o == nil:
+			case isPart:
+				d.partRow(o)
+			default:
+				d.messageRow(o, id)
+			}
+		}, string(some))
+	}
+	return err
+}
+
+// messagesAndParts is the query of messages, each with its parts behind it.
+var messagesAndParts = input.Sorted("m.time_created, m.id, NULL AS part, m.data", "message m WHERE m.id IN (SELECT "+
+	"value FROM json_each(?1)) UNION ALL SELECT m.time_created, m.id, p.id, p.data FROM message m JOIN part p ON "+
+	"p.message_id = m.id WHERE m.id IN (SELECT value FROM json_each(?1))", "time_created, id, part")
+
+// readFolder reads a session of a storage folder: its own document, those of its messages in message/SESSION, and of
+// their parts in part/MESSAGE, by their names. It follows no symbolic link.
+func (d *reader) readFolder(folder, name, session string) error {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if o := d.file(root, name); o != nil {
+		d.sessionRow(o)
+	}
+	if d.session == nil || d.session.id != session {
+		return nil
+	}
+	return d.each(root, "message/"+session, func(message string, o *object.Object) error {
+		d.messageRow(o, message)
+		return d.each(root, "part/"+message, func(_ string, o *object.Object) error {
+			d.partRow(o)
+			return nil
+		})
+	})
+}
+
+// file reads a document of a storage folder; nil when it is none.
+func (d *reader) file(root *os.Root, name string) *object.Object {
+	kind, _, _ := strings.Cut(name, "/")
+	text, tooLong := transcript.ReadIn(root, name, d.Settings.MaxLine)
+	if tooLong {
+		d.tooLong(kind)
+	}
+	if text == nil {
+		return nil
+	}
+	return d.parse(kind, text)
+}
+
+// each calls fn with the documents of a folder and their names without .json, in the order of these. A folder that is
+// not there has none.
+func (d *reader) each(root *os.Root, folder string, fn func(name string, o *object.Object) error) error {
+	entries, err := fs.ReadDir(root.FS(), folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for i := 0; i < len(entries) && err == nil && !d.Stopped(); i++ {
+		name, isJSON := strings.CutSuffix(entries[i].Name(), ".json")
+		if !isJSON {
+			continue
+		}
+		if o := d.file(root, folder+"/"+entries[i].Name()); o != nil {
+			err = fn(name, o)
+		}
+	}
+	return err
 }
 
 // RecogniseDocument returns why an input is an export, which may be cut; empty when it is none.

@@ -16,7 +16,6 @@ package pi
 
 import (
 	"cmp"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -41,7 +40,7 @@ func NewDecoder(opts ...input.Option) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
 		return func(transcript.File) transcript.Reader {
 			s := &session{e: e, entries: map[string]int{}, now: -1}
-			return transcript.Reader{Reader: input.Reader{Line: s.line, End: e.Finish}}
+			return transcript.Reader{Reader: input.Reader{Line: e.Objects("type! timestamp:time!", s.line), End: e.Finish}}
 		}
 	})
 }
@@ -50,18 +49,16 @@ func NewDecoder(opts ...input.Option) *transcript.Decoder {
 type session struct {
 	*transcript.Thread // nil before the header
 
-	e        *transcript.Emitter
-	from     string // the session that it was branched from
-	born     time.Time
-	provider string
-	model    string
-	level    string // of thinking
+	e               *transcript.Emitter
+	from            string // the session that it was branched from
+	born            time.Time
+	provider, model string
+	level           string // of thinking
 
 	entries map[string]int // their runs
 	runs    []run
 	now     int    // the run at hand
 	last    string // the entry before
-	copied  bool   // the run at hand is a copy
 	idle    bool   // the last reply asked for no tool
 	// branched says that an entry since the last prompt is no child of the one before it.
 	branched bool
@@ -76,33 +73,23 @@ type run struct {
 }
 
 // line reads one line: the header, or an entry {"type":…,"id":…,"parentId":…,"timestamp":…}.
-func (s *session) line(line input.Line) {
-	o := s.e.Object(line)
-	if o == nil {
-		return
-	}
-	o.Require("type", "timestamp")
+func (s *session) line(o *object.Object, text []byte) string {
 	kind, at := o.String("type"), o.Time("timestamp")
-	if kind == "session" {
-		o.Require("id")
-	}
-	if s.e.RejectProblems("", o) {
-		return
-	}
 	switch {
 	case kind == "session" && s.Thread == nil:
+		if !o.Require("id") {
+			return ""
+		}
 		s.Thread, s.born = s.e.Thread(o.String("id"), ""), at
 		s.provider, s.model, s.level = o.String("provider"), o.String("modelId"), o.String("thinkingLevel")
 		s.from = idOf(cmp.Or(o.String("parentSession"), o.String("branchedFrom")))
 		s.e.Fact(s.Session, "cwd", o.Raw("cwd"), at)
 	case s.Thread == nil:
-		s.e.Reject(&input.LineError{Reason: "want a line of type session before it"})
-		return
+		o.Fail("", "want a line of type session before it")
 	default:
-		s.entry(kind, o, at, line.Text)
+		s.entry(kind, o, at, text)
 	}
-	s.e.Stats.Events++
-	s.e.RejectProblems("", o)
+	return ""
 }
 
 // idOf returns the id of a session from the path of its file, TIME_ID.jsonl.
@@ -114,11 +101,7 @@ func idOf(path string) string {
 // entry reads one entry.
 func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte) {
 	id, m := o.String("id"), o.Object("message")
-	origin := transcript.New
-	if id != "" {
-		origin, _ = s.e.First(s.Session, "entry/"+id)
-	}
-	if origin == transcript.Again || origin == transcript.Repeated {
+	if _, again := s.entries[id]; again {
 		return
 	}
 	if parent := o.String("parentId"); id != "" && parent != s.last && len(s.runs) > 0 {
@@ -130,16 +113,19 @@ func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte
 		s.hide(at)
 	}
 	role := m.String("role")
-	own := s.copied && origin != transcript.Copied && s.Run() != ""
-	switch {
-	case kind == "message" && role == "user":
-		s.prompt(o, origin == transcript.Copied, at)
-	case own && (role == "assistant" || kind == "compaction"): // it goes on in the middle of a run that was copied
-		s.begin(id, false, at, event.RunInfo{Inferred: true})
+	if kind == "message" && role == "user" && (s.branched || s.Run() == "" || s.idle) { // others steer
+		info := event.RunInfo{ID: id}
+		if s.branched {
+			if info.Continuation = spans.ContinuationBranch; s.now >= 0 {
+				info.ParentID = s.runs[s.now].id
+			}
+		}
+		s.idle, s.branched = false, false
+		s.begin(spans.TriggerUser, at, info)
 	}
 	switch {
 	case kind == "message" && role == "assistant":
-		s.reply(o.Raw("message"), m, at)
+		s.reply(id, o.Raw("message"), m, at)
 	case kind == "message" && role == "toolResult":
 		s.result(o.Raw("message"), m, at)
 	case kind == "message" && role == "bashExecution", kind == "message" && m == nil:
@@ -175,34 +161,23 @@ func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte
 	}
 }
 
-// prompt begins a run, or steers the one that is open.
-func (s *session) prompt(o *object.Object, copied bool, at time.Time) {
-	if !s.branched && s.Run() != "" && !s.idle {
-		return
-	}
-	info := event.RunInfo{}
-	if s.branched {
-		if info.Continuation = spans.ContinuationBranch; s.now >= 0 {
-			info.ParentID = s.runs[s.now].id
-		}
-	}
-	s.idle, s.branched = false, false
-	s.begin(o.String("id"), copied, at, info)
-}
-
-// begin begins a run behind the one at hand.
-func (s *session) begin(id string, copied bool, at time.Time, info event.RunInfo) {
-	info.ID, info.Model, info.Provider, info.ForkParentID = id, s.model, s.provider, s.from
-	r := transcript.Run{RunInfo: info, At: at}
-	if !info.Inferred {
-		r.Trigger = spans.TriggerUser
-	}
-	if len(s.runs) == 0 && !copied && at.Before(s.born) { // a copy, of entries that were not read
+// begin begins a run behind the one at hand. One that is older than the session is a copy.
+func (s *session) begin(trigger spans.Trigger, at time.Time, info event.RunInfo) {
+	info.Model, info.Provider, info.ForkParentID = s.model, s.provider, s.from
+	r := transcript.Run{RunInfo: info, At: at, Trigger: trigger}
+	if at.Before(s.born) {
 		r.From = s.from
 	}
 	s.Begin(r)
-	s.runs = append(s.runs, run{id: s.Run(), before: s.now})
-	s.now, s.copied = len(s.runs)-1, copied
+	s.follow()
+}
+
+// follow notes the run that is open as the one at hand.
+func (s *session) follow() {
+	if len(s.runs) == 0 || s.runs[len(s.runs)-1].id != s.Run() {
+		s.runs = append(s.runs, run{id: s.Run(), before: s.now})
+		s.now = len(s.runs) - 1
+	}
 }
 
 // hide hides the runs that are not among the ancestors of what comes next, and shows those that are.
@@ -228,13 +203,13 @@ var keys = input.UsageKeys{Input: "input", Output: "output", CacheRead: "cacheRe
 	Total: "totalTokens"}
 
 // reply reads a message of the assistant: one model call.
-func (s *session) reply(raw []byte, m *object.Object, at time.Time) {
+func (s *session) reply(id string, raw []byte, m *object.Object, at time.Time) {
 	usage := m.Object("usage")
-	c := transcript.Call{At: at, Start: event.Bound(s.asked), Variant: s.level, Reply: raw}
+	c := transcript.Call{ID: id, At: at, Start: event.Bound(s.asked), Variant: s.level, Reply: raw}
 	c.ResponseID, c.Model, c.Provider = m.String("responseId"), m.String("model"), m.String("provider")
 	c.StopReason, c.Error = m.String("stopReason"), m.String("errorMessage")
 	c.Usage = keys.Read(usage, cmp.Or(s.e.Settings.Rule, spans.UsageRuleExcludesCache))
-	if started, ok := input.Time(m.Raw("timestamp")); ok && !started.After(at) && !started.Before(s.asked) {
+	if started := transcript.Time(m.Raw("timestamp")); !started.After(at) && !started.Before(s.asked) {
 		c.Start = event.Moment{Time: started}
 	}
 	if c.Cost = usage.Object("cost").Float("total"); c.Cost != nil {
@@ -243,11 +218,12 @@ func (s *session) reply(raw []byte, m *object.Object, at time.Time) {
 	c.Cancelled = c.StopReason == "aborted"
 	c.Failed = c.Cancelled || c.StopReason == "error"
 	if s.Run() == "" {
-		s.begin("", false, at, event.RunInfo{Inferred: true})
+		s.begin("", at, event.RunInfo{Inferred: true})
 	}
 	if s.asked = at; !s.Call(c) {
 		return
 	}
+	s.follow()
 	s.idle = true
 	for _, b := range m.Objects("content") {
 		if b.String("type") == "toolCall" {
@@ -259,7 +235,7 @@ func (s *session) reply(raw []byte, m *object.Object, at time.Time) {
 	case c.Cancelled:
 		s.End(at, event.RunResult{Status: spans.RunStatusCancelled, Word: c.StopReason})
 	case c.Failed:
-		s.Fail(c.Error)
+		s.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: c.Error})
 	}
 }
 
@@ -297,24 +273,15 @@ func Recognise(o input.Outline) (why string) {
 }
 
 // Layout says where Pi keeps its sessions.
-var Layout = transcript.Layout{
-	Dialect: Dialect,
-	Roots: func(env func(string) string, home string) []string {
-		folder := env("PI_CODING_AGENT_DIR")
-		if folder == "" {
-			folder = filepath.Join(home, ".pi", "agent")
-		}
-		return []string{filepath.Join(folder, "sessions")}
-	},
-	Is: func(path string) bool { return strings.HasSuffix(path, ".jsonl") },
-	Head: func(_ string, head []byte) (h transcript.Head) {
-		line, _, _ := strings.Cut(string(head), "\n")
-		o := input.OutlineOf([]byte(line))
-		if Recognise(o) == "" {
-			return h
-		}
-		h.ID, h.Parent = o.Text("", "id"), idOf(cmp.Or(o.Text("", "parentSession"), o.Text("", "branchedFrom")))
-		h.Started, _ = time.Parse(time.RFC3339Nano, o.Text("", "timestamp"))
+var Layout = transcript.Layout{Dialect: Dialect, Env: "PI_CODING_AGENT_DIR", Below: []string{"sessions"},
+	Home: []string{".pi/agent/sessions"}, Names: regexp.MustCompile(`\.jsonl$`), Head: headOf}
+
+func headOf(_ string, head []byte) (h transcript.Head) {
+	o := input.OutlineOf(head)
+	if Recognise(o) == "" {
 		return h
-	},
+	}
+	h.ID, h.Parent = o.Text("", "id"), idOf(cmp.Or(o.Text("", "parentSession"), o.Text("", "branchedFrom")))
+	h.Started, _ = time.Parse(time.RFC3339Nano, o.Text("", "timestamp"))
+	return h
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -31,14 +32,28 @@ const (
 type Layout struct {
 	// Dialect is the name of the dialect that reads the files.
 	Dialect string
-	// Roots returns the folders in which the agent may keep its sessions. They need not exist.
-	Roots func(env func(string) string, home string) []string
-	// Is reports whether a path, with slashes, has the name of a transcript. Other files are never opened.
-	Is func(path string) bool
+	// Env is the variable that moves the folder of the agent, Below are the folders in that which may hold sessions.
+	// Home are those below the user's folder without it.
+	Env         string
+	Below, Home []string
+	// Names matches paths, with slashes, of transcripts. Other files are never opened.
+	Names *regexp.Regexp
 	// NextTo is the pattern of names of files next to a session that may be those of its sub-agents; empty without any.
 	NextTo string
 	// Head returns what the path and the first 64 KiB of a file say; zero for one that is no transcript.
 	Head func(path string, head []byte) Head
+}
+
+// Roots returns the folders in which the agent may keep its sessions. They need not exist.
+func (l Layout) Roots(env func(string) string, home string) (roots []string) {
+	folders := l.Home
+	if moved := env(l.Env); moved != "" {
+		home, folders = moved, l.Below
+	}
+	for _, folder := range folders {
+		roots = append(roots, filepath.Join(home, filepath.FromSlash(folder)))
+	}
+	return roots
 }
 
 // Head is what the beginning of a file says about it.
@@ -114,7 +129,7 @@ func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
 				if strings.Count(path[len(root):], string(filepath.Separator)) > maxFolder {
 					return fs.SkipDir
 				}
-			case d.Type().IsRegular() && l.Layout.Is(filepath.ToSlash(path)) &&
+			case d.Type().IsRegular() && l.Layout.Names.MatchString(filepath.ToSlash(path)) &&
 				!slices.ContainsFunc(private, func(p string) bool { return strings.HasPrefix(name, p) }):
 				add(path, d)
 			}
@@ -273,21 +288,27 @@ func (f File) Side(path string) []byte {
 		}
 		name = behind
 	}
-	if !fs.ValidPath(name) {
-		return nil
-	}
 	root, err := os.OpenRoot(f.Folder)
 	if err != nil {
 		return nil
 	}
 	defer root.Close()
-	info, err := root.Lstat(name)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > MaxSide {
-		return nil
-	}
-	text, err := root.ReadFile(name)
-	if err != nil || len(text) > MaxSide {
-		return nil
-	}
+	text, _ := ReadIn(root, name, MaxSide)
 	return text
+}
+
+// ReadIn returns a file below a folder, nil where it is none or a symbolic link. It reports true for one of more than
+// most bytes.
+func ReadIn(root *os.Root, name string, most int) (text []byte, tooLong bool) {
+	info, err := root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, false
+	}
+	if info.Size() <= int64(most) {
+		text, err = root.ReadFile(name)
+	}
+	if info.Size() > int64(most) || len(text) > most {
+		return nil, true
+	}
+	return text, false
 }

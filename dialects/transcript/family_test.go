@@ -3,6 +3,7 @@ package transcript_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func findNextTo(t *testing.T, dir string) {
 		"agent-*.jsonl": {"agent-1.jsonl", "one.jsonl", "one/agent-2.jsonl"},
 	} {
 		var opened []string
-		l := transcript.Layout{NextTo: pattern, Is: func(path string) bool { return strings.HasSuffix(path, ".jsonl") },
+		l := transcript.Layout{NextTo: pattern, Names: regexp.MustCompile(`\.jsonl$`),
 			Head: func(path string, _ []byte) transcript.Head {
 				name, err := filepath.Rel(dir, path)
 				if err != nil {

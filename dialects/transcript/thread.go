@@ -87,16 +87,17 @@ type Thread struct {
 
 	copied, skip bool // the open run is a copy; what comes is a duplicate
 	taken        bool // the open run is one that another session had, which was not read
-	settled      bool // nothing followed since Settle
 	turns        int64
 	trigger      spans.Trigger
 	model        string
 	last         time.Time // the latest time of the run
 	turn         *turn
-	failure      string // of the run, until something follows
+	over         event.RunResult // how the run ends if nothing follows; without a status that is not known
+	ends         time.Time       // when, then
 	messages     []event.Message
 	discarded    []event.DiscardedAttempt
-	others       []event.Other // before the run
+	others       []event.Other       // before the run
+	facts        []*event.FactStated // before the first run
 }
 
 // turn is the open turn.
@@ -126,16 +127,22 @@ func (t *Thread) bounds(at time.Time) event.Meta {
 // Run returns the id of the open run; empty when none is.
 func (t *Thread) Run() string { return t.run }
 
+// Fresh reports whether no run has begun.
+func (t *Thread) Fresh() bool { return t.run == "" && t.prev == "" }
+
 // Idle reports whether the thread waits for a prompt: no run is open, or its last reply asked for no tool.
 func (t *Thread) Idle() bool {
-	return t.run == "" || t.turn != nil && len(t.turn.tools) == 0 && len(t.messages) == 0
+	return t.run == "" || t.over.Status != "" || t.turn != nil && len(t.turn.tools) == 0 && len(t.messages) == 0
 }
+
+// RunPrefix stands before the ids of runs where First remembers them: a prompt or call may have the same.
+const RunPrefix = "run "
 
 // Begin begins a run and ends the one before it. It reports false for a duplicate, which is dropped with all that
 // follows until the next Begin.
 func (t *Thread) Begin(r Run) bool {
 	r.ID = cmp.Or(r.ID, "run-"+strconv.FormatInt(t.e.Number, 10))
-	origin, owner := t.e.First(t.Session, r.ID)
+	origin, owner := t.e.First(t.Session, RunPrefix+r.ID)
 	if t.run != "" && t.run == r.ID {
 		t.skip = false
 		return false
@@ -154,11 +161,15 @@ func (t *Thread) Begin(r Run) bool {
 	r.ForkParentID = cmp.Or(r.ForkParentID, t.fork)
 	t.place(&r.RunInfo)
 	t.run, t.copied, t.turns, t.trigger, t.model = r.ID, origin == Copied, 0, r.Trigger, r.Model
-	t.last, t.taken = time.Time{}, r.From != "" && !r.Copied
+	t.last, t.over, t.taken = time.Time{}, event.RunResult{}, r.From != "" && !r.Copied
 	t.e.Emit(&event.RunStarted{Meta: t.bounds(r.At), RunInfo: r.RunInfo})
 	if t.taken {
 		t.e.Emit(&event.DefectFound{Meta: t.meta(r.At), Code: spans.DefectEventLost, Detail: "parent missing"})
 	}
+	for _, ev := range t.facts {
+		t.e.Emit(ev)
+	}
+	t.facts = nil
 	for i := range t.others {
 		t.others[i].Run = t.run
 		t.e.Emit(&t.others[i])
@@ -192,7 +203,7 @@ func (t *Thread) Message(m event.Message) {
 	if t.skip {
 		return
 	}
-	m.Raw, t.settled = bytes.Clone(m.Raw), false
+	m.Raw, t.over = bytes.Clone(m.Raw), event.RunResult{}
 	if t.messages = append(t.messages, m); len(t.messages) == maxPending {
 		t.flush()
 	}
@@ -238,7 +249,7 @@ func (t *Thread) Call(c Call) bool {
 		}
 	}
 	t.close()
-	t.failure, t.settled = "", false
+	t.over = event.RunResult{}
 	info := event.TurnInfo{Index: new(t.turns), Model: c.Model, Provider: c.Provider, Variant: c.Variant,
 		Trigger: spans.TriggerContinuation, Start: c.Start}
 	if t.turns == 0 {
@@ -304,10 +315,14 @@ func (u *turn) merge(c Call) {
 		return
 	}
 	a.LowerBound = a.LowerBound && b.LowerBound
-	for _, n := range [][2]*int64{{&a.Input, &b.Input}, {&a.Output, &b.Output}, {&a.Reasoning, &b.Reasoning},
-		{&a.CacheRead, &b.CacheRead}, {&a.CacheWrite, &b.CacheWrite}, {&a.Total, &b.Total}} {
-		*n[0] = max(*n[0], *n[1])
+	for i, n := range Counts(a) {
+		*n = max(*n, *Counts(b)[i])
 	}
+}
+
+// Counts returns the counts of a usage.
+func Counts(u *event.Usage) [6]*int64 {
+	return [...]*int64{&u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite, &u.Total}
 }
 
 func cloned(u *event.Usage) *event.Usage {
@@ -322,7 +337,7 @@ func (t *Thread) Tool(c event.ToolCall, at time.Time) {
 	if t.skip || t.run == "" {
 		return
 	}
-	if t.turn != nil {
+	if t.over = (event.RunResult{}); t.turn != nil {
 		if _, known := t.turn.tools[c.ID]; known && c.ID != "" {
 			return
 		}
@@ -338,7 +353,7 @@ func (t *Thread) Result(r Result) bool {
 		return t.skip
 	}
 	u := t.turn
-	r.Name = cmp.Or(r.Name, u.tools[r.CallID])
+	t.over, r.Name = event.RunResult{}, cmp.Or(r.Name, u.tools[r.CallID])
 	u.tools[r.CallID] = ""
 	u.End.Time = Later(u.End.Time, r.At)
 	if d := r.Denied; d != nil {
@@ -381,7 +396,8 @@ func (t *Thread) Compact(id string, at time.Time, c event.Compaction, res event.
 		return
 	}
 	t.close()
-	alone := t.run == ""
+	origin, _ := t.e.First(t.Session, "compaction "+id)
+	alone := t.run == "" || t.copied && origin == New // behind the copied part of a run
 	if alone && !t.Begin(Run{RunInfo: event.RunInfo{ID: id, Continuation: spans.ContinuationCompaction}, At: at}) {
 		return
 	}
@@ -406,29 +422,36 @@ func (t *Thread) Other(typ string, body []byte, at time.Time) {
 	}
 }
 
-// Settle says that the agent waits for a prompt: if nothing follows in the input, the run has ended.
-func (t *Thread) Settle() { t.settled = t.run != "" }
+// Over says how the open run ends if nothing follows, and when; with the zero time at the last time seen. Without a
+// status it has completed, unless an earlier Over says otherwise.
+func (t *Thread) Over(at time.Time, res event.RunResult) {
+	if res.Status != "" || t.over.Status == "" {
+		res.Status = cmp.Or(res.Status, spans.RunStatusCompleted)
+		t.over, t.ends = res, at
+	}
+}
 
-// Fail says that a call failed for good. If no reply follows, the run ends so.
-func (t *Thread) Fail(reason string) { t.failure = reason }
+// Done reports whether Over said how the open run ends.
+func (t *Thread) Done() bool { return t.over.Status != "" }
 
-// End ends the open run; with the zero time at the last time seen, as a bound.
+// End ends the open run; with the zero time as Over says, else at the last time seen, as a bound.
 func (t *Thread) End(at time.Time, res event.RunResult) {
 	if t.run == "" || t.skip {
 		return
 	}
 	t.close()
 	t.flush()
-	if t.failure != "" && res.Status == "" {
-		res.Status, res.Error = spans.RunStatusError, t.failure
+	if o := t.over; o.Status != "" && at.IsZero() {
+		at, res = t.ends, o
+	} else if res.Status == "" {
+		res.Status, res.Error = cmp.Or(o.Status, spans.RunStatusCompleted), cmp.Or(res.Error, o.Error)
 	}
 	res.End = event.Moment{Time: at}
 	if at.IsZero() {
 		at, res.End = t.last, event.Bound(t.last)
 	}
-	res.Status = cmp.Or(res.Status, spans.RunStatusCompleted)
 	t.e.Emit(&event.RunEnded{Meta: t.bounds(at), RunResult: res})
-	t.prev, t.run, t.failure, t.discarded, t.settled = t.run, "", "", nil, false
+	t.prev, t.run, t.over, t.discarded = t.run, "", event.RunResult{}, nil
 }
 
 // close ends the open turn.
@@ -458,7 +481,7 @@ func (t *Thread) finish(ends bool) {
 	if t.run == "" || t.skip {
 		return
 	}
-	if ends && (t.settled || t.failure != "" || u != nil && u.StopReason != "" && len(u.tools) == 0) {
+	if ends && (t.over.Status != "" || u != nil && u.StopReason != "" && len(u.tools) == 0) {
 		t.End(time.Time{}, event.RunResult{})
 		return
 	}

@@ -24,13 +24,16 @@
 package transcript
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -134,8 +137,8 @@ func (e *Emitter) Spawn(session, child string, l Link) {
 // Spawned returns the tool call that spawned a child; zero when it is not known.
 func (e *Emitter) Spawned(session, child string) Link { return e.children[digestOf(session, child)] }
 
-// Fact states a fact about a session: a title, a folder. What was stated last is not stated again. Value is JSON; nil
-// is no fact.
+// Fact states a fact about a session: a title, a folder. It waits for the first run of the session. What was stated
+// last is not stated again. Value is JSON; nil is no fact.
 func (e *Emitter) Fact(session, key string, value []byte, at time.Time) {
 	e.FactOf(session, "session", key, value, at)
 }
@@ -150,8 +153,14 @@ func (e *Emitter) FactOf(session, subject, key string, value []byte, at time.Tim
 		clear(e.facts)
 	}
 	e.facts[of] = is
-	e.Emit(&event.FactStated{Meta: e.meta(session, "", at), Dialect: e.Name, Recording: spans.RecordingLedger,
-		Facts: []event.Fact{{Subject: subject, Key: key, Value: value}}})
+	ev := &event.FactStated{Meta: e.meta(session, "", at), Dialect: e.Name, Recording: spans.RecordingLedger,
+		Facts: []event.Fact{{Subject: subject, Key: key, Value: value}}}
+	if t := e.Thread(session, ""); subject != "session" || !t.Fresh() {
+		e.Emit(ev)
+	} else if len(t.facts) < maxPending {
+		ev.Facts[0].Value = bytes.Clone(value)
+		t.facts = append(t.facts, ev)
+	}
 }
 
 // Hide states that a message, or a run by its prompt, is no part of the conversation from a time on; with the zero time
@@ -162,6 +171,70 @@ func (e *Emitter) Hide(session, message string, since, at time.Time) {
 		value = strconv.AppendInt(nil, since.UnixMilli(), 10)
 	}
 	e.FactOf(session, "message/"+message, "hidden_at", value, at)
+}
+
+// Objects returns the Line of a Reader of lines that are objects of a shape (see input.Check). Read reads one, and
+// returns its type, for errors.
+func (e *Emitter) Objects(shape string, read func(o *object.Object, text []byte) string) func(input.Line) {
+	return func(l input.Line) {
+		o := e.Object(l)
+		if o == nil {
+			return
+		}
+		if input.Check(o, shape); !e.RejectProblems("", o) {
+			e.Stats.Events++
+			e.RejectProblems(read(o, l.Text), o)
+		}
+	}
+}
+
+// Parts returns the parts of a content that is one, or an array of them.
+func Parts(content []byte) (list []*object.Object) {
+	if o := object.Of("", content); o != nil {
+		return []*object.Object{o}
+	}
+	c := rawjson.NewCursor(content, object.MaxDepth)
+	for c.Open('['); c.More(']'); {
+		if o := object.Of("", c.Value()); o != nil && len(list) < object.MaxElements {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// Text returns the text of a content: a string, or the text of its parts.
+func Text(content []byte) string {
+	if s, ok := rawjson.String(content); ok {
+		return s
+	}
+	var all strings.Builder
+	for _, p := range Parts(content) {
+		all.WriteString(p.Text("text"))
+	}
+	return all.String()
+}
+
+// Said returns a message of some blocks, in the form of other providers.
+func Said(id, role string, blocks [][]byte) []byte {
+	return input.Members("id", id, "role", role, "content", input.Array(blocks))
+}
+
+// Block returns a block of a type with a member that has its name: text or thinking.
+func Block(typ string, value any) []byte { return input.Members("type", typ, typ, value) }
+
+// Use returns the block of a tool call.
+func Use(id, name, args []byte) []byte {
+	return input.Members("type", "tool_use", "id", id, "name", name, "input", args)
+}
+
+// Time returns the first of values that is a time; zero where none is.
+func Time(values ...[]byte) (t time.Time) {
+	for _, value := range values {
+		if at, ok := input.Time(value); ok {
+			return at
+		}
+	}
+	return t
 }
 
 // True reports whether a member is true.
