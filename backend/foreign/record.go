@@ -61,6 +61,7 @@ func (r *record) read(t *Table) bool {
 	}
 	r.role, r.named = r.rule.Role, !strings.HasPrefix(row.Session.ID, tracePrefix)
 	r.order, _ = r.count("order")
+	r.order = cmp.Or(r.order, row.Seq)
 	r.start, r.end = row.Start, row.End
 	if r.log {
 		if r.start == 0 {

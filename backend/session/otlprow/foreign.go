@@ -22,9 +22,6 @@ import (
 // bodyKey stands for the body of a log record in the rules of package foreign.
 const bodyKey = "log.body"
 
-// arrivalKey is true in the row of a log record that has no other time than that of its arrival.
-const arrivalKey = "otelagent.foreign.arrival"
-
 // eventName is the attribute that names the event of a log record whose field for it is empty.
 const eventName = "event.name"
 
@@ -36,13 +33,12 @@ type others struct {
 	scope     *foreign.Scope
 	scopeName string
 	resource  pcommon.Map
-	outer     pcommon.Map // of the span of an event, else the resource
-	own       pcommon.Map // of the record at hand
-	get       foreign.Get // looks at own, outer and resource
-	skipped   int         // records of the scope that no rule keeps
-	kept      bool        // a record of the scope was kept
-	// recordName is that of the record that is kept last.
-	recordName string
+	outer     pcommon.Map   // of the span of an event, else the resource
+	own       pcommon.Map   // of the record at hand
+	logBody   pcommon.Value // of the log record at hand
+	get       foreign.Get   // looks at own, outer and resource
+	skipped   int           // records of the scope that no rule keeps
+	kept      bool          // a record of the scope was kept
 }
 
 // enter begins a scope, and leave ends it.
@@ -64,12 +60,6 @@ func (d *decoder) leave() {
 	}
 }
 
-// skip counts a record that no rule keeps.
-func (d *decoder) skip() {
-	d.report.Foreign++
-	d.skipped++
-}
-
 // lookup is the foreign.Get of the decoder.
 func (d *decoder) lookup(key string) session.Value {
 	for _, m := range [...]pcommon.Map{d.own, d.outer, d.others.resource} {
@@ -83,103 +73,82 @@ func (d *decoder) lookup(key string) session.Value {
 	return session.Value{}
 }
 
-// match asks the rules about a record. marks are those of its keys. A damaged record of this format is of no other
-// program.
-func (d *decoder) match(sig foreign.Signal, name string, attrs, outer pcommon.Map,
-	marks foreign.Marks) (foreign.Match, bool) {
-	d.own, d.outer = attrs, outer
-	if sig == foreign.Span && marks == 0 && !d.scope.Known() {
-		return foreign.Match{}, false
-	}
-	m, ok := d.scope.Match(sig, name, marks, d.get)
-	return m, ok && !hasAddress(attrs)
-}
-
 // otherSpan keeps a span of another program, and its events, where a rule says so.
 func (d *decoder) otherSpan(span ptrace.Span) {
-	var marks foreign.Marks
-	for key := range span.Attributes().All() {
-		marks |= d.scope.Mark(key)
-	}
-	m, ok := d.match(foreign.Span, span.Name(), span.Attributes(), d.others.resource, marks)
 	row := session.Row{Trace: session.TraceID(span.TraceID()), Span: session.SpanID(span.SpanID()),
 		Parent: session.SpanID(span.ParentSpanID()), Start: nanos(span.StartTimestamp()), End: nanos(span.EndTimestamp()),
 		Failed: span.Status().Code() == ptrace.StatusCodeError}
-	if !ok {
-		d.skip()
+	attrs := span.Attributes()
+	if !d.other(&row, foreign.Span, span.Name(), attrs, d.others.resource) {
 		return
 	}
-	if !d.place(&row, &m) {
-		d.reject(ReasonNoSession, span.Name(), span.TraceID(), span.SpanID(), span.Attributes())
-		return
+	kept := &d.batch.Rows[len(d.batch.Rows)-1]
+	switch text := span.Status().Message(); {
+	case span.Status().Code() == ptrace.StatusCodeOk:
+		add(kept, foreign.StatusOKKey, session.BoolValue(true))
+	case row.Failed && text != "" && !d.withoutContent:
+		add(kept, foreign.StatusKey, session.StringValue(d.redact(cut(text, d.limits.Attribute))))
 	}
-	if span.Status().Code() == ptrace.StatusCodeOk {
-		row.Attrs = []session.Attr{{Key: foreign.StatusOKKey, Value: session.BoolValue(true)}}
-	}
-	if row.Span == (session.SpanID{}) {
-		row.Span = hashOf(span.Name(), row.Start, span.Attributes(), "")
-	}
-	d.keep(row, &m, foreign.Span, span.Name(), span.Status().Message())
 	for i := range min(span.Events().Len(), maxEvents) {
 		e := span.Events().At(i)
-		marks = 0
-		for key := range e.Attributes().All() {
-			marks |= d.scope.Mark(key)
-		}
-		m, ok := d.match(foreign.SpanEvent, e.Name(), e.Attributes(), span.Attributes(), marks)
-		if !ok {
-			continue
-		}
 		at := nanos(e.Timestamp())
 		event := session.Row{Trace: row.Trace, Parent: row.Span, Session: row.Session, Start: at, End: at,
-			Span: hashOf(span.SpanID().String()+e.Name(), at, e.Attributes(), "")}
-		d.report.Events++
-		d.keep(event, &m, foreign.SpanEvent, e.Name(), "")
+			Seq: int64(i)}
+		if d.other(&event, foreign.SpanEvent, e.Name(), e.Attributes(), attrs) {
+			d.report.Events++
+		}
 	}
 }
 
 // otherRecord keeps a log record of another program where a rule says so.
 func (d *decoder) otherRecord(r plog.LogRecord) {
-	attrs, body := r.Attributes(), ""
-	if r.Body().Type() == pcommon.ValueTypeStr {
-		body = r.Body().Str()
+	d.logBody = r.Body()
+	name := cmp.Or(text(r.Attributes(), eventName), r.EventName())
+	if name == "" && d.logBody.Type() == pcommon.ValueTypeStr {
+		name = d.logBody.Str()
 	}
+	row := session.Row{Trace: session.TraceID(r.TraceID()), Parent: session.SpanID(r.SpanID()), Start: nanos(r.Timestamp())}
+	if d.other(&row, foreign.Log, name, r.Attributes(), d.others.resource) && row.Start == 0 {
+		kept := &d.batch.Rows[len(d.batch.Rows)-1]
+		kept.Start = nanos(r.ObservedTimestamp())
+		kept.End = kept.Start
+	}
+}
+
+// other decides from a record alone whether its row is kept, gives the row its place, and appends it. A damaged record
+// of this format is of no other program.
+func (d *decoder) other(row *session.Row, sig foreign.Signal, name string, attrs, outer pcommon.Map) bool {
 	var marks foreign.Marks
-	event := ""
-	for key, v := range attrs.All() {
-		if marks |= d.scope.Mark(key); key == eventName && v.Type() == pcommon.ValueTypeStr {
-			event = v.Str()
+	for key := range attrs.All() {
+		marks |= d.scope.Mark(key)
+	}
+	d.own, d.outer = attrs, outer
+	m, ok := d.scope.Match(sig, name, marks, d.get)
+	if !ok || hasAddress(attrs) {
+		if sig != foreign.SpanEvent {
+			d.report.Foreign++
+			d.skipped++
 		}
+		return false
 	}
-	name := cmp.Or(event, r.EventName(), body)
-	m, ok := d.match(foreign.Log, name, attrs, d.others.resource, marks)
-	at := nanos(r.Timestamp())
-	if ok && at == 0 {
-		at = m.Time(d.get)
+	trace, span, body := row.Trace, row.Parent, ""
+	if sig == foreign.Log {
+		body = d.json(d.logBody)
+		row.Start = cmp.Or(row.Start, m.Time(d.get))
+		row.End = row.Start
 	}
-	row := session.Row{Trace: session.TraceID(r.TraceID()), Parent: session.SpanID(r.SpanID())}
-	if !ok {
-		d.skip()
-		return
+	if sig != foreign.SpanEvent && !d.place(row, &m) {
+		d.reject(ReasonNoSession, name, pcommon.TraceID(row.Trace), pcommon.SpanID(cmp.Or(row.Span, row.Parent)), attrs)
+		return false
 	}
-	if !d.place(&row, &m) {
-		d.reject(ReasonNoSession, name, r.TraceID(), r.SpanID(), attrs)
-		return
+	if row.Span == (session.SpanID{}) {
+		row.Span = hashOf(trace.String()+span.String()+name, row.Start, attrs, body)
 	}
-	if r.Body().Type() != pcommon.ValueTypeStr && r.Body().Type() != pcommon.ValueTypeEmpty {
-		body = d.value(r.Body(), bodyKey).Text()
+	d.keep(row, &m, sig, name)
+	if body != "" && m.Class(bodyKey) >= foreign.Content {
+		d.attribute(&d.batch.Rows[len(d.batch.Rows)-1], &m, name, bodyKey, d.logBody)
 	}
-	row.Span = hashOf(r.TraceID().String()+r.SpanID().String()+name, at, attrs, body)
-	if row.Start = at; at == 0 {
-		if row.Start = nanos(r.ObservedTimestamp()); row.Start > 0 {
-			row.Attrs = []session.Attr{{Key: arrivalKey, Value: session.BoolValue(true)}}
-		}
-	}
-	row.End = row.Start
-	d.keep(row, &m, foreign.Log, name, "")
-	if last := &d.batch.Rows[len(d.batch.Rows)-1]; body != "" && m.Class(bodyKey).IsContent() && !d.withoutContent {
-		last.Lists = append(last.Lists, d.contentList(last, bodyKey, []string{withRole(name, body)}))
-	}
+	return true
 }
 
 // place sets the session and the trace of a row. It returns false where nothing says either.
@@ -197,10 +166,10 @@ func (d *decoder) place(row *session.Row, m *foreign.Match) bool {
 }
 
 // keep appends the row of a record of which d.own has the attributes.
-func (d *decoder) keep(row session.Row, m *foreign.Match, sig foreign.Signal, name, status string) {
-	d.kept, d.recordName = true, name
+func (d *decoder) keep(row *session.Row, m *foreign.Match, sig foreign.Signal, name string) {
+	d.kept = true
 	row.Kind, row.Turn, row.Known, row.Service = session.KindForeign, session.NoTurn, spans.KnownObserved, d.service
-	d.attrs = append(d.attrs[:0], row.Attrs...)
+	d.attrs = d.attrs[:0]
 	text := func(key, s string) {
 		d.attrs = append(d.attrs, session.Attr{Key: key, Value: session.StringValue(s)})
 	}
@@ -211,13 +180,10 @@ func (d *decoder) keep(row session.Row, m *foreign.Match, sig foreign.Signal, na
 	if rules := d.rules[m.Source.Name]; rules != "" {
 		text(foreign.RulesKey, rules)
 	}
-	if row.Failed && status != "" && !d.withoutContent {
-		text(foreign.StatusKey, d.redact(cut(status, d.limits.Attribute)))
-	}
 	spread := map[string]map[string]any{}
 	for key, v := range d.own.All() {
 		if !d.spread(spread, m, key, v) {
-			d.attribute(&row, m, key, v)
+			d.attribute(row, m, name, key, v)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(spread)) {
@@ -228,21 +194,21 @@ func (d *decoder) keep(row session.Row, m *foreign.Match, sig foreign.Signal, na
 					bodies = append(bodies, string(body))
 				}
 			}
-			row.Lists = append(row.Lists, d.contentList(&row, key, bodies))
+			row.Lists = append(row.Lists, d.contentList(row, key, bodies))
 		}
 	}
 	for key, v := range d.others.resource.All() {
 		if _, own := get(d.own, key); !own {
-			d.attribute(&row, m, key, v)
+			d.attribute(row, m, name, key, v)
 		}
 	}
 	d.settle(nil)
 	row.Attrs = slices.Clone(d.attrs)
-	d.batch.Rows = append(d.batch.Rows, row)
+	d.batch.Rows = append(d.batch.Rows, *row)
 }
 
-// attribute keeps an attribute of a record as the rules class it.
-func (d *decoder) attribute(row *session.Row, m *foreign.Match, key string, v pcommon.Value) {
+// attribute keeps an attribute of a record of a name as the rules class it.
+func (d *decoder) attribute(row *session.Row, m *foreign.Match, name, key string, v pcommon.Value) {
 	class := m.Class(key)
 	if class == foreign.Drop || class.IsContent() && d.withoutContent {
 		return
@@ -255,32 +221,23 @@ func (d *decoder) attribute(row *session.Row, m *foreign.Match, key string, v pc
 		d.attrs = append(d.attrs, session.Attr{Key: valid(key), Value: value})
 		return
 	}
-	var bodies []string
-	switch v.Type() {
-	case pcommon.ValueTypeStr:
-		bodies = []string{v.Str()}
-		if class == foreign.Messages && strings.HasPrefix(strings.TrimSpace(v.Str()), "[") {
-			var raw []json.RawMessage
-			if json.Unmarshal([]byte(v.Str()), &raw) == nil {
-				bodies = bodies[:0]
-				for _, r := range raw {
-					bodies = append(bodies, string(r))
-				}
-			}
-		}
-	case pcommon.ValueTypeSlice:
-		if class != foreign.Messages {
-			bodies = []string{d.json(v)}
-			break
-		}
+	bodies := []string{d.json(v)}
+	var raw []json.RawMessage
+	switch {
+	case class != foreign.Messages:
+	case v.Type() == pcommon.ValueTypeSlice:
+		bodies = nil
 		for _, e := range v.Slice().All() {
 			bodies = append(bodies, d.json(e))
 		}
-	default:
-		bodies = []string{d.json(v)}
+	case json.Unmarshal([]byte(bodies[0]), &raw) == nil && raw != nil:
+		bodies = nil
+		for _, r := range raw {
+			bodies = append(bodies, string(r))
+		}
 	}
 	if class == foreign.Content && len(bodies) == 1 {
-		bodies[0] = withRole(d.recordName, bodies[0])
+		bodies[0] = withRole(name, bodies[0])
 	}
 	row.Lists = append(row.Lists, d.contentList(row, key, bodies))
 }
