@@ -19,15 +19,17 @@
 //
 //   - A line: MaxLine bytes (64 MiB unless input.WithMaxLine sets another number).
 //   - Lines by which copies are found: 1,048,576. When there are more, the Decoder forgets those before.
-//   - Threads: 4,096, then the Decoder forgets them. Runs of a thread that a rollback can hide: the last 64.
+//   - Runs of a thread that a rollback can hide: the last 64.
 package codex
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"hash"
 	"io"
+	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -41,19 +43,42 @@ import (
 const Dialect = "codex"
 
 const (
-	maxLines   = 1 << 20 // by which copies are found
-	maxThreads = 4096
-	maxRecent  = 64 // runs of a thread that a rollback can hide
+	maxLines  = 1 << 20 // by which copies are found
+	maxRecent = 64      // runs of a thread that a rollback can hide
 )
+
+// Layout says where Codex keeps its rollouts.
+var Layout = transcript.Layout{Dialect: Dialect, Env: "CODEX_HOME", Below: []string{"sessions", "archived_sessions"},
+	Home: []string{".codex/sessions", ".codex/archived_sessions"}, Names: regexp.MustCompile(`\.jsonl(\.zst)?$`),
+	Head: head}
+
+// parentKey finds the thread that a rollout goes on from, or that spawned it. The first line may be longer than the
+// head of the file, and these keys stand at several depths. No string of JSON holds a quote that is not escaped.
+var parentKey = regexp.MustCompile(`"(?:parent_thread_id|forked_from_id)":"([^"\\]{1,256})"`)
+
+func head(_ string, text []byte) (h transcript.Head) {
+	line, _, _ := bytes.Cut(text, []byte{'\n'})
+	o := input.OutlineOf(text)
+	if Recognise(o) == "" {
+		return h
+	}
+	h.ID = o.Text("payload", "id")
+	h.Started, _ = time.Parse(time.RFC3339Nano, o.Text("payload", "timestamp"))
+	if m := parentKey.FindSubmatch(line); m != nil {
+		h.Parent = string(m[1])
+	}
+	return h
+}
 
 // NewDecoder returns a Decoder of the rollouts of a family, parents before the threads that copy them or that they
 // spawned.
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
-		d := &family{Emitter: e, threads: map[string]*thread{}, lines: map[digest]origin{}, sum: sha256.New()}
+		d := &family{Emitter: e, roots: map[string]string{}, lines: map[digest]origin{}}
 		return func(f transcript.File) transcript.Reader {
 			t := &thread{d: d, file: f}
-			return transcript.Reader{Reader: input.Reader{Line: t.line, End: t.atEnd}}
+			return transcript.Reader{Reader: input.Reader{Line: e.Objects("timestamp:time! type! payload:object!", t.line),
+				End: t.atEnd}}
 		}
 	})
 }
@@ -62,48 +87,37 @@ type digest [16]byte
 
 // origin is where a line was read first: in which thread, and when it was written.
 type origin struct {
-	thread *thread
-	at     time.Time
+	session string
+	at      time.Time
 }
 
 // family is what the rollouts of a family share.
 type family struct {
 	*transcript.Emitter
-	threads map[string]*thread
-	lines   map[digest]origin
-	sum     hash.Hash
+	roots map[string]string // of threads: the one that the history begins with
+	lines map[digest]origin
 }
 
 // line reads one line: {"timestamp":…,"ordinal":…,"type":…,"payload":{…}}.
-func (t *thread) line(line input.Line) {
-	d := t.d
-	o := d.Object(line)
-	if o == nil {
-		return
-	}
-	o.Require("timestamp", "type", "payload")
-	typ, at, ordinal, p := o.String("type"), o.Time("timestamp"), o.Count("ordinal"), o.Object("payload")
-	if d.RejectProblems("", o) {
-		return
-	}
-	t.at = at
+func (t *thread) line(o *object.Object, _ []byte) string {
+	typ, p, payload := o.String("type"), o.Object("payload"), o.Raw("payload")
+	t.at = o.Time("timestamp")
 	if typ == "session_meta" && t.Thread == nil { // a fork may copy that of its parent
-		t.meta(p, o.Raw("payload"))
+		t.meta(p, payload)
 	}
 	switch {
 	case t.Thread == nil:
 		if o.Failed() == 0 {
-			d.Reject(&input.LineError{Reason: "want a line of type session_meta before it"})
+			o.Fail("", "want a line of type session_meta before it")
 		}
-	case t.copied(typ, p, o.Raw("payload"), ordinal):
+	case t.copied(typ, p, payload, o.Count("ordinal")):
 		if p.String("type") == "token_count" {
 			t.total = t.counts(p.Object("info").Object("total_token_usage"))
 		}
 	default:
-		t.record(typ, p, o.Raw("payload"))
+		t.record(typ, p, payload)
 	}
-	d.Stats.Events++
-	d.RejectProblems("", o)
+	return ""
 }
 
 // copied reports whether a line is one of the parent that a sub-agent inherited. Of a fork it sets the time of a copied
@@ -120,17 +134,16 @@ func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *i
 	default: // others are written anew
 		return t.copying && t.parent != ""
 	}
-	d.sum.Reset()
-	_, _ = d.sum.Write(t.chain[:])
-	_, _ = io.WriteString(d.sum, typ)
-	_, _ = d.sum.Write(payload)
-	copy(t.chain[:], d.sum.Sum(nil))
+	sum := sha256.New()
+	_, _ = io.WriteString(sum, string(t.chain[:])+typ)
+	_, _ = sum.Write(payload)
+	copy(t.chain[:], sum.Sum(nil))
 	first, met := d.lines[t.chain]
-	if !met || first.thread.Session == t.Session {
+	if !met || first.session == t.Session {
 		if len(d.lines) == maxLines {
 			clear(d.lines)
 		}
-		d.lines[t.chain] = origin{t, t.at}
+		d.lines[t.chain] = origin{t.Session, t.at}
 		if t.copying && t.parent == "" {
 			t.end(time.Time{}, event.RunResult{Status: spans.RunStatusAborted}) // what follows is the fork's own
 		}
@@ -157,18 +170,14 @@ func (t *thread) meta(p *object.Object, payload []byte) {
 	if n := p.Count("subagent_history_start_ordinal"); n != nil {
 		t.own = *n
 	}
-	t.root = cmp.Or(t.parent, t.forked, id)
-	if from := d.threads[t.root]; from != nil {
-		t.root = from.root
-	} else {
-		t.orphan = t.forked != "" && t.parent == "" && !t.based
+	above := cmp.Or(t.parent, t.forked, id)
+	root, known := d.roots[above]
+	t.orphan = !known && t.forked != "" && t.parent == "" && !t.based
+	if root = cmp.Or(root, above); len(d.roots) < maxLines {
+		d.roots[id] = root
 	}
-	sum := sha256.Sum256([]byte(t.root))
+	sum := sha256.Sum256([]byte(root))
 	copy(t.chain[:], sum[:])
-	if len(d.threads) == maxThreads {
-		clear(d.threads)
-	}
-	d.threads[id] = t
 	d.Fact(id, "cwd", p.Raw("cwd"), t.at)
 	d.Fact(id, "git_branch", object.Of("", p.Raw("git")).Raw("branch"), t.at)
 	d.Fact(id, "version", p.Raw("cli_version"), t.at)
@@ -181,6 +190,37 @@ var builtIn = map[string]bool{"default": true, "explorer": true, "worker": true,
 
 // short returns the id of a run or call that has none, from the lines up to it: a copy has the same.
 func (d digest) short(kind string) string { return kind + "-" + hex.EncodeToString(d[:8]) }
+
+// indexed is the path of a rollout below the folder that has the index of names.
+var indexed = regexp.MustCompile(`^(.*)/(?:archived_)?sessions/`)
+
+// maxIndex is how many bytes of an index are read.
+const maxIndex = 16 << 20
+
+// title states the name that a user gave the thread last.
+func (t *thread) title() {
+	home := indexed.FindStringSubmatch(filepath.ToSlash(t.file.Path))
+	if home == nil {
+		return
+	}
+	r, err := (transcript.File{Path: filepath.Join(filepath.FromSlash(home[1]), "session_index.jsonl")}).Open()
+	if err != nil {
+		return
+	}
+	defer r.Close()
+	var title []byte
+	var at time.Time
+	for in := input.NewScanner(io.LimitReader(r, maxIndex), input.SettingsOf()); in.Scan(); {
+		if !bytes.Contains(in.Line().Text, []byte(t.Session)) {
+			continue
+		}
+		o, err := object.Parse(in.Line().Text)
+		if err == nil && o.String("id") == t.Session && o.String("thread_name") != "" {
+			title, at = bytes.Clone(o.Raw("thread_name")), o.Time("updated_at")
+		}
+	}
+	t.d.Fact(t.Session, "title", title, at)
+}
 
 // Recognise returns why a line, which may be cut, is the first of a rollout; empty when it is none.
 func Recognise(o input.Outline) (why string) {

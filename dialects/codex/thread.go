@@ -20,7 +20,6 @@ type thread struct {
 	file transcript.File
 
 	forked, parent string    // threads that it was forked from, or spawned by
-	root           string    // the thread that the history begins with
 	orphan         bool      // a fork whose parent was not read, until its first run
 	own            int64     // ordinal of its first own line
 	born           time.Time // when the thread began
@@ -36,8 +35,8 @@ type thread struct {
 	stated   bool            // by task_started
 	prompted bool            // a prompt came since the last call
 	asked    time.Time       // when the model was asked last
-	call     *call
-	said     string // id of the last message of a user
+	call     *call           // that is gathered, or was last
+	said     string          // id of the last message of a user
 	recent   []recentRun
 
 	records bool         // there are records of usage: totals count nothing
@@ -102,8 +101,6 @@ func (t *thread) event(kind string, p *object.Object) bool {
 		return false
 	case "item_completed":
 		return t.completed(p.Object("item"), p.Count("completed_at_ms"))
-	case "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "context_compacted",
-		"thread_settings_applied": // response_items and turn_context say the same
 	case "sub_agent_activity":
 		t.spawned(p.String("event_id"), p)
 		return false
@@ -179,11 +176,11 @@ func (t *thread) end(at time.Time, res event.RunResult) {
 func (t *thread) atEnd() {
 	c, live := t.call, t.d.Settings.Live
 	summary := t.stated && t.task != nil && !t.prompted
-	if c != nil && !summary && (!live || c.usage != nil && (!t.stated || len(c.tools) > 0)) {
+	if c != nil && !summary && (!live || c.Usage != nil && (!t.stated || len(c.tools) > 0)) {
 		t.settle()
 	}
 	switch {
-	case !live && t.open && !t.stated && c != nil && c.usage != nil && len(c.tools) == 0:
+	case !live && t.open && !t.stated && c != nil && c.Usage != nil && len(c.tools) == 0:
 		t.end(time.Time{}, event.RunResult{})
 	case t.task != nil:
 		t.begin()
