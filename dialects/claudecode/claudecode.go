@@ -37,7 +37,7 @@ type family struct {
 	calls  map[string]*transcript.Thread // and by the call that spawned them
 	side   *transcript.Thread            // the last one
 	below  map[string]bool               // lines below which a prompt stands
-	summed []summed                      // calls of compactions
+	summed []*summed                     // calls of compactions
 	rank   map[string]int                // of the title of a session
 }
 
@@ -46,8 +46,8 @@ type file struct {
 	*family
 	transcript.File
 	session string
-	agent   string  // the sub-agent whose file it is
-	titles  []title // of which it is not known whose they are
+	agent   string            // the sub-agent whose file it is
+	titles  map[string][]byte // of the history that ends with a line
 }
 
 // NewDecoder returns a Decoder of the files of a family. An input without a name is of the session that its lines name.
@@ -56,11 +56,11 @@ func NewDecoder(opts ...input.Option) *transcript.Decoder {
 		d := &family{Emitter: e, talks: map[*transcript.Thread]*talk{}, sides: map[string]*transcript.Thread{},
 			calls: map[string]*transcript.Thread{}, below: map[string]bool{}, rank: map[string]int{}}
 		return func(f transcript.File) transcript.Reader {
-			d := &file{family: d, File: f, session: cmp.Or(f.ID, e.Settings.Session)}
+			d := &file{family: d, File: f, session: cmp.Or(f.ID, e.Settings.Session), titles: map[string][]byte{}}
 			if agent, ok := strings.CutPrefix(f.ID, agentPrefix); ok {
 				d.session, d.agent, _ = strings.Cut(agent, " ")
 			}
-			return transcript.Reader{Reader: input.Reader{Line: d.line, End: d.end}}
+			return transcript.Reader{Reader: input.Reader{Line: e.Objects("type!", d.line), End: d.end}}
 		}
 	})
 }
@@ -68,17 +68,11 @@ func NewDecoder(opts ...input.Option) *transcript.Decoder {
 // end reports what the end of a file shows.
 func (d *file) end() {
 	for t, k := range d.talks {
-		d.endCompaction(t, k)
+		k.endCompaction(nil)
 		if t.Name != "" && d.Spawned(t.Session, t.Run()).Done {
 			t.Over(time.Time{}, event.RunResult{})
 		}
 	}
-	for _, s := range d.titles {
-		if met, _ := d.Met(d.session, linePrefix+s.leaf); met == transcript.Again || met == transcript.Repeated {
-			d.title(s.text, 1, time.Time{})
-		}
-	}
-	d.titles = nil
 	d.Finish()
 }
 
@@ -106,7 +100,7 @@ func headOf(path string, head []byte) (h transcript.Head) {
 		if session == "" && known(o.String("type")) {
 			session = o.String("sessionId")
 		}
-		at, _ := input.Time(o.Raw("timestamp"))
+		at := transcript.Time(o.Raw("timestamp"))
 		if at.IsZero() || o.String("uuid") == "" {
 			continue
 		}

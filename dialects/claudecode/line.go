@@ -1,8 +1,8 @@
 package claudecode
 
 import (
+	"bytes"
 	"cmp"
-	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -54,26 +54,15 @@ var kinds = map[string]func(*file, *row){
 func known(kind string) bool { _, ok := kinds[kind]; return ok }
 
 // line reads one line.
-func (d *file) line(l input.Line) {
-	o := d.Object(l)
-	if o == nil {
-		return
-	}
-	r := &row{Object: o, text: l.Text, kind: o.String("type"), uuid: o.String("uuid")}
-	if r.kind == "" {
-		o.Fail("type", "want a string that is not empty")
-	}
-	if d.RejectProblems("", o) {
-		return
-	}
-	d.Stats.Events++
-	r.at, _ = input.Time(o.Raw("timestamp"))
+func (d *file) line(o *object.Object, text []byte) string {
+	r := &row{Object: o, text: text, kind: o.String("type"), uuid: o.String("uuid"), at: transcript.Time(o.Raw("timestamp"))}
+	typ := r.kind
 	d.place(r)
 	if r.uuid != "" {
 		met, _ := d.First(r.t.Session, linePrefix+r.uuid)
-		said := r.kind == "user" || r.kind == "assistant"
+		said := typ == "user" || typ == "assistant"
 		if met == transcript.Repeated || met == transcript.Again && (said || uuid.MatchString(r.uuid)) {
-			return
+			return ""
 		}
 	}
 	for _, sub := range []string{o.String("subtype"), sub(o, "data"), sub(o, "attachment")} {
@@ -83,7 +72,6 @@ func (d *file) line(l input.Line) {
 		}
 	}
 	d.state(r)
-	typ, _, _ := strings.Cut(r.kind, ".")
 	read, ok := kinds[r.kind]
 	if !ok {
 		read, ok = kinds[typ]
@@ -94,7 +82,8 @@ func (d *file) line(l input.Line) {
 	case read != nil:
 		read(d, r)
 	}
-	d.RejectProblems(typ, o)
+	d.title(d.titles[r.uuid], 1, time.Time{})
+	return typ
 }
 
 // sub returns the type of a part of a line.
@@ -162,29 +151,26 @@ func stated(key, fact string) func(*file, *row) {
 	return func(d *file, r *row) { d.Fact(r.t.Session, fact, r.Raw(key), r.at) }
 }
 
-// title is what a summary says about the history that ends with a line.
-type title struct {
-	leaf string
-	text []byte
-}
-
 // titled makes the title of a member. Of the titles of a session the one of the highest rank counts, then the last.
 func titled(key string, rank int) func(*file, *row) {
 	return func(d *file, r *row) { d.title(r.Raw(key), rank, r.at) }
 }
 
 func (d *file) title(text []byte, rank int, at time.Time) {
-	if rank >= d.rank[d.session] {
+	if text != nil && rank >= d.rank[d.session] {
 		d.rank[d.session] = rank
 		d.Fact(d.session, "title", text, at)
 	}
 }
 
-// summary keeps the title of a history until it is known whether that is this session's: files may also hold those of
-// earlier sessions.
+// summary keeps the title of the history that ends with a line until that is read: files may also hold those of earlier
+// sessions.
 func (d *file) summary(r *row) {
-	if text := r.Raw("summary"); text != nil && len(d.titles) < maxSides {
-		d.titles = append(d.titles, title{r.String("leafUuid"), append([]byte(nil), text...)})
+	leaf, text := r.String("leafUuid"), r.Raw("summary")
+	if met, _ := d.Met(d.session, linePrefix+leaf); met == transcript.Again || met == transcript.Repeated {
+		d.title(text, 1, time.Time{})
+	} else if len(d.titles) < maxSides {
+		d.titles[leaf] = bytes.Clone(text)
 	}
 }
 
@@ -202,7 +188,7 @@ func (d *file) queued(r *row) {
 		return
 	}
 	m := event.Message{Raw: input.Members("role", "user", "content", content), Role: "user", Time: r.at}
-	if text := textOf(content); r.t.Idle() && classify(text) != prompt {
+	if text := transcript.Text(content); r.t.Idle() && classify(text) != prompt {
 		d.begin(r, triggers[classify(text)], m)
 		return
 	}
@@ -211,13 +197,23 @@ func (d *file) queued(r *row) {
 
 // boundary begins a compaction: its summary is the next message.
 func (d *file) boundary(r *row) {
-	d.endCompaction(r.t, r.k)
+	r.k.endCompaction(nil)
 	meta := r.Object.Object("compactMetadata")
-	c := &compaction{id: r.uuid, at: r.at}
-	c.Kind, c.Trigger, c.InputTokens = spans.CompactionKindSummary, meta.String("trigger"), meta.Count("preTokens")
-	c.res.OutputTokens = meta.Count("postTokens")
-	c.res.Usage = d.claim(r.t.Session, r.at)
-	r.k.compaction = c
+	c := event.Compaction{Kind: spans.CompactionKindSummary, Trigger: meta.String("trigger"),
+		InputTokens: meta.Count("preTokens")}
+	res := event.CompactionResult{OutputTokens: meta.Count("postTokens"), Usage: d.claim(r.t.Session, r.at)}
+	r.k.compaction = func(summary []byte) {
+		res.Summary = summary
+		r.t.Compact(r.uuid, r.at, c, res)
+	}
+}
+
+// endCompaction reports the compaction that waits for its summary.
+func (k *talk) endCompaction(summary []byte) {
+	if end := k.compaction; end != nil {
+		k.compaction = nil
+		end(summary)
+	}
 }
 
 // microcompact reports that results of tools were dropped.

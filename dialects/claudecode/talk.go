@@ -1,6 +1,7 @@
 package claudecode
 
 import (
+	"bytes"
 	"cmp"
 	"regexp"
 	"strings"
@@ -18,8 +19,8 @@ import (
 type talk struct {
 	mode, version, effort, cwd, branch string // as JSON
 
-	command    *command    // a slash command that may be a prompt
-	compaction *compaction // whose summary may follow
+	command    *command     // a slash command that may be a prompt
+	compaction func([]byte) // ends the one whose summary may follow
 }
 
 // command is a slash command, which is a prompt if a reply follows, and what it adds to the context.
@@ -28,18 +29,12 @@ type command struct {
 	messages []event.Message
 }
 
-type compaction struct {
-	event.Compaction
-	id  string
-	at  time.Time
-	res event.CompactionResult
-}
-
 // summed is the model call of a compaction, which has a file of its own.
 type summed struct {
-	session, id string
-	at          time.Time
-	usage       *event.Usage
+	session string
+	at      time.Time
+	usage   *event.Usage
+	claimed bool // by a compaction
 }
 
 // What a user's line is, if it holds no result.
@@ -78,43 +73,23 @@ func classify(text string) int {
 	return prompt
 }
 
-// textOf returns the first text of a message's content, a string or blocks.
-func textOf(content []byte) string {
-	if len(content) > 0 && content[0] == '"' {
-		s, _ := rawjson.String(content)
-		return s
-	}
-	c := rawjson.NewCursor(content, object.MaxDepth)
-	for c.Open('['); c.More(']'); {
-		if o := object.Of("", c.Value()); o.String("type") == "text" {
-			return o.String("text")
-		}
-	}
-	return ""
-}
-
 // user reads a line of the user's side: results of tools, a prompt, or something else that was put there.
 func (d *file) user(r *row) {
 	m := r.Object.Object("message")
 	content := m.Raw("content")
-	if len(content) > 0 && content[0] == '[' {
-		if d.results(r, m) {
-			return
-		}
+	if len(content) > 0 && content[0] == '[' && d.results(r, m) {
+		return
 	}
-	text := textOf(content)
-	is := classify(text)
+	is := classify(transcript.Text(content))
 	message := event.Message{Raw: r.Raw("message"), Role: "user", Time: r.at}
 	switch {
 	case message.Raw == nil:
 		d.other(r)
 	case transcript.True(r.Object, "isCompactSummary") || is == summary:
-		if c := r.k.compaction; c != nil {
-			c.res.Summary = append([]byte(nil), message.Raw...)
-			d.endCompaction(r.t, r.k)
-			return
+		if r.k.compaction == nil {
+			r.t.Message(message)
 		}
-		r.t.Message(message)
+		r.k.endCompaction(message.Raw)
 	case is == interrupted:
 		r.t.End(r.at, event.RunResult{Status: spans.RunStatusCancelled, Word: "interrupted"})
 	case is == local:
@@ -123,16 +98,16 @@ func (d *file) user(r *row) {
 	case isCompaction(r.t.Name):
 	case transcript.True(r.Object, "isMeta"):
 		if r.k.command != nil {
-			message.Raw = append([]byte(nil), message.Raw...)
+			message.Raw = bytes.Clone(message.Raw)
 			r.k.command.messages = append(r.k.command.messages, message)
 			return
 		}
 		r.t.Message(message)
 	case is == command_ && r.t.Name == "":
 		d.dropCommand(r.k)
-		message.Raw = append([]byte(nil), message.Raw...)
+		message.Raw = bytes.Clone(message.Raw)
 		r.k.command = &command{row: *r, messages: []event.Message{message}}
-		r.k.command.row.text = append([]byte(nil), r.text...)
+		r.k.command.row.text = bytes.Clone(r.text)
 	case (is == notice || is == teammate) && !r.t.Idle(), r.t.Name != "" && r.t.Run() != "":
 		r.t.Message(message)
 	default:
@@ -142,7 +117,7 @@ func (d *file) user(r *row) {
 
 // begin begins a run with a prompt.
 func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
-	d.endCompaction(r.t, r.k)
+	r.k.endCompaction(nil)
 	d.dropCommand(r.k)
 	run := transcript.Run{At: r.at, Trigger: trigger, From: from(r.Object)}
 	run.ID, run.Agent = cmp.Or(r.String("promptId"), r.uuid), Dialect
@@ -151,7 +126,7 @@ func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
 	}
 	if r.t.Name != "" {
 		run.Trigger = spans.TriggerSubAgent
-		d.spawned(r, &run, textOf(object.Of("", messages[0].Raw).Raw("content")))
+		d.spawned(r, &run, transcript.Text(object.Of("", messages[0].Raw).Raw("content")))
 	} else if above := r.String("parentUuid"); above != "" {
 		key := r.t.Session + " " + above
 		if d.below[key] {
@@ -218,7 +193,7 @@ func (d *file) dropCommand(k *talk) {
 func (d *file) assistant(r *row) {
 	m := r.Object.Object("message")
 	if transcript.True(r.Object, "isApiErrorMessage") {
-		r.t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: textOf(m.Raw("content"))})
+		r.t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: transcript.Text(m.Raw("content"))})
 	}
 	if m == nil || m.String("model") == "<synthetic>" {
 		d.other(r)
@@ -233,7 +208,7 @@ func (d *file) assistant(r *row) {
 		d.sum(r, id, usage)
 		return
 	}
-	d.endCompaction(r.t, r.k)
+	r.k.endCompaction(nil)
 	if c := r.k.command; c != nil {
 		r.k.command = nil
 		d.begin(&c.row, spans.TriggerUser, c.messages...)
@@ -248,7 +223,7 @@ func (d *file) assistant(r *row) {
 	}
 	var blocks [][]byte
 	if text := m.Raw("content"); len(text) > 0 && text[0] == '"' {
-		blocks = [][]byte{input.Members("type", "text", "text", text)}
+		blocks = [][]byte{transcript.Block("text", text)}
 	} else {
 		blocks = m.List("content")
 	}
@@ -296,7 +271,7 @@ func (d *file) results(r *row, m *object.Object) (any bool) {
 			res.Message = input.Members("role", "user", "content", input.Array(list[i:i+1]))
 		}
 		res.Result = o.Raw("content")
-		text := textOf(res.Result)
+		text := transcript.Text(res.Result)
 		if path := whole.String("persistedOutputPath"); path != "" {
 			if full := d.Side(path); full != nil {
 				res.Result, res.Truncated = rawjson.Quote(nil, strings.ToValidUTF8(string(full), "\uFFFD")), new(true)
@@ -325,42 +300,27 @@ func (d *file) results(r *row, m *object.Object) (any bool) {
 	return any
 }
 
-// sum adds up the calls of a compaction.
+// sum adds up the records of a call of a compaction.
 func (d *file) sum(r *row, id string, u *event.Usage) {
 	met, _ := d.First(r.t.Session, id)
-	n := len(d.summed) - 1
-	switch {
-	case met == transcript.Again && n >= 0 && d.summed[n].id == id:
-		s := &d.summed[n]
-		s.at = r.at
-		if u != nil && (s.usage == nil || u.Output > s.usage.Output || s.usage.LowerBound && !u.LowerBound) {
+	if met == transcript.New && len(d.summed) < maxSides {
+		d.summed = append(d.summed, &summed{r.t.Session, r.at, u, false})
+	} else if n := len(d.summed); met == transcript.Again && u != nil && n > 0 {
+		s := d.summed[n-1]
+		if s.at = r.at; s.usage == nil || u.Output > s.usage.Output || s.usage.LowerBound && !u.LowerBound {
 			s.usage = u
 		}
-	case met == transcript.New && len(d.summed) < maxSides:
-		d.summed = append(d.summed, summed{r.t.Session, id, r.at, u})
 	}
 }
 
 // claim returns the usage of the compaction that ended at a time: of the calls of its session the last one before.
 func (d *file) claim(session string, at time.Time) *event.Usage {
-	best := -1
-	for i, s := range d.summed {
-		if s.session == session && !s.at.After(at.Add(time.Second)) && (best < 0 || s.at.After(d.summed[best].at)) {
-			best = i
+	last := &summed{}
+	for _, s := range d.summed {
+		if s.session == session && !s.claimed && !s.at.After(at.Add(time.Second)) && s.at.After(last.at) {
+			last = s
 		}
 	}
-	if best < 0 {
-		return nil
-	}
-	u := d.summed[best].usage
-	d.summed = append(d.summed[:best:best], d.summed[best+1:]...)
-	return u
-}
-
-// endCompaction reports the compaction that waits for its summary.
-func (d *file) endCompaction(t *transcript.Thread, k *talk) {
-	if c := k.compaction; c != nil {
-		k.compaction = nil
-		t.Compact(c.id, c.at, c.Compaction, c.res)
-	}
+	last.claimed = true
+	return last.usage
 }
