@@ -105,7 +105,7 @@ func (d *Decoder) chunk(r *run, at event.Meta, v voice, raw []byte) {
 	plain := content.String("type") == "text" && text != nil && text[0] == '"'
 	if plain {
 		content.Use("_meta")
-		size = rawjson.StringLen(text)
+		size = len(rawjson.AppendString(nil, text))
 		plain = content.Rest() == nil
 	}
 	e := &event.ReplyDelta{Meta: r.at(at), Bytes: size}

@@ -156,7 +156,7 @@ func (d *Decoder) messageUpdate(r *run, m event.Meta, l *line) {
 		case piece[0] != '"':
 			e.Bytes += len(piece)
 		default:
-			e.Bytes += rawjson.StringLen(piece)
+			e.Bytes += len(rawjson.AppendString(nil, piece))
 			if key != "name_delta" {
 				e.Text = piece
 			}

@@ -35,7 +35,7 @@ func (d *Decoder) messageUpdate(l *line) []event.Event {
 		if text == nil || text[0] != '"' {
 			break
 		}
-		e.Kind, e.Text, e.Bytes = event.PartialText, text, rawjson.StringLen(text)
+		e.Kind, e.Text, e.Bytes = event.PartialText, text, len(rawjson.AppendString(nil, text))
 		switch kind {
 		case "Thinking":
 			e.Kind = event.PartialReasoning

@@ -6,6 +6,7 @@
 package rawjson
 
 import (
+	"bytes"
 	"fmt"
 	"unicode/utf8"
 )
@@ -144,41 +145,48 @@ func (c *Cursor) fail(i int, reason string) bool {
 // Key returns the next object key, unescaped, and steps over its colon.
 func (c *Cursor) Key() []byte {
 	raw := c.RawKey()
-	if raw == nil || !hasEscape(raw) {
-		return raw[min(1, len(raw)):max(0, len(raw)-1)]
+	switch {
+	case raw == nil:
+		return nil
+	case bytes.IndexByte(raw, '\\') >= 0:
+		return AppendString(nil, raw)
 	}
-	return appendUnescaped(nil, raw[1:len(raw)-1])
+	return raw[1 : len(raw)-1]
 }
 
 // RawKey returns the next object key as it is spelled, quotes included, and steps over its colon.
 func (c *Cursor) RawKey() []byte {
+	if !c.expect('"', badKey) {
+		return nil
+	}
+	key := c.Value()
+	if !c.expect(':', badColon) {
+		return nil
+	}
+	c.i++
+	return key
+}
+
+// expect reports whether b is the next byte.
+func (c *Cursor) expect(b byte, reason string) bool {
+	next := c.Peek()
+	if c.reason == "" && (next != b || c.i == len(c.b)) {
+		c.i, c.reason = wrong(c.b, c.i, reason)
+	}
+	return c.reason == ""
+}
+
+// Value returns the next value as it is spelled, without blanks around it; nil after an error.
+func (c *Cursor) Value() []byte {
 	c.Peek()
 	if c.reason != "" {
 		return nil
 	}
 	start := c.i
-	end, next, reason := skipKey(c.b, start)
-	if reason != "" {
-		c.fail(next, reason)
+	if c.i, c.reason = skip(c.b, start, c.depth); c.reason != "" {
 		return nil
 	}
-	c.i = next
-	return c.b[start:end:end]
-}
-
-// Value returns the next value as it is spelled, without blanks around it; nil after an error.
-func (c *Cursor) Value() []byte {
-	if c.reason != "" {
-		return nil
-	}
-	start := blank(c.b, c.i)
-	end, reason := skip(c.b, start, c.depth)
-	if reason != "" {
-		c.fail(end, reason)
-		return nil
-	}
-	c.i = end
-	return c.b[start:end:end]
+	return c.b[start:c.i:c.i]
 }
 
 // Known steps over the next value if it is an array or object spelled like value, and reports whether it did. A cursor

@@ -77,9 +77,6 @@ func same(t *testing.T, raw []byte) {
 		if err := json.Unmarshal(raw, &want); err != nil || s != want {
 			t.Fatalf("String(%q) = %q, want %q (%v)", raw, s, want, err)
 		}
-		if n := StringLen(bytes.TrimSpace(raw)); n != len(want) {
-			t.Fatalf("StringLen(%q) = %d, want %d", raw, n, len(want))
-		}
 		var back string
 		if err := json.Unmarshal(Quote(nil, s), &back); err != nil || back != want {
 			t.Fatalf("Quote(%q) reads as %q (%v)", s, back, err)

@@ -3,9 +3,21 @@ package rawjson
 import (
 	"encoding/binary"
 	"math/bits"
+	"strings"
 )
 
-// skip returns the position behind the value at i and "", or the position of what is wrong and the reason.
+// The functions of this file return the position behind the token at i and "", or the position of what is wrong and
+// the reason.
+
+// wrong returns the reason for what does not stand at i.
+func wrong(b []byte, i int, reason string) (int, string) {
+	if i >= len(b) {
+		return i, cut
+	}
+	return i, reason
+}
+
+// skip steps over a value.
 func skip(b []byte, i, depth int) (int, string) {
 	if i >= len(b) {
 		return i, cut
@@ -15,17 +27,10 @@ func skip(b []byte, i, depth int) (int, string) {
 		return skipString(b, i)
 	case '{', '[':
 		return skipNested(b, i, depth)
-	case 't':
-		return skipLiteral(b, i, "true")
-	case 'f':
-		return skipLiteral(b, i, "false")
-	case 'n':
-		return skipLiteral(b, i, "null")
 	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		return skipNumber(b, i)
-	default:
-		return i, badValue
 	}
+	return skipLiteral(b, i)
 }
 
 // skipNested is skip of an object or array.
@@ -37,50 +42,29 @@ func skipNested(b []byte, i, depth int) (int, string) {
 	if i = blank(b, i+1); i < len(b) && b[i] == bracket {
 		return i + 1, ""
 	}
-	var reason string
-	for {
+	for reason := ""; ; i = blank(b, i+1) {
 		if object {
-			if _, i, reason = skipKey(b, i); reason != "" {
+			if i >= len(b) || b[i] != '"' {
+				return wrong(b, i, badKey)
+			}
+			if i, reason = skipString(b, i); reason != "" {
 				return i, reason
 			}
-			i = blank(b, i)
+			if i = blank(b, i); i >= len(b) || b[i] != ':' {
+				return wrong(b, i, badColon)
+			}
+			i = blank(b, i+1)
 		}
 		if i, reason = skip(b, i, depth-1); reason != "" {
 			return i, reason
 		}
-		if i = blank(b, i); i >= len(b) {
-			return i, cut
-		}
-		switch b[i] {
-		case ',':
-			i = blank(b, i+1)
-		case bracket:
+		switch i = blank(b, i); {
+		case i < len(b) && b[i] == bracket:
 			return i + 1, ""
-		default:
-			return i, badComma
+		case i >= len(b) || b[i] != ',':
+			return wrong(b, i, badComma)
 		}
 	}
-}
-
-// skipKey returns the positions behind the object key at i and behind its colon, and "", or in next the position of
-// what is wrong and the reason.
-func skipKey(b []byte, i int) (end, next int, reason string) {
-	switch {
-	case i >= len(b):
-		return i, i, cut
-	case b[i] != '"':
-		return i, i, badKey
-	}
-	if end, reason = skipString(b, i); reason != "" {
-		return end, end, reason
-	}
-	switch next = blank(b, end); {
-	case next >= len(b):
-		return end, next, cut
-	case b[next] != ':':
-		return end, next, badColon
-	}
-	return end, next + 1, ""
 }
 
 const (
@@ -91,8 +75,7 @@ const (
 // skipString looks at eight bytes at once for a quote, a backslash or a control character: a byte of w is zero after
 // the xor, or less than 0x20, exactly where the lowest bit of stops is set.
 func skipString(b []byte, i int) (int, string) {
-	i++
-	for {
+	for i++; ; i += 2 {
 		for i+8 <= len(b) {
 			w := binary.LittleEndian.Uint64(b[i:])
 			quote, slash := w^(ones*'"'), w^(ones*'\\')
@@ -116,81 +99,61 @@ func skipString(b []byte, i int) (int, string) {
 			return i + 1, ""
 		case b[i] != '\\':
 			return i, badString
-		}
-		if i+1 >= len(b) {
+		case i+1 == len(b):
 			return i, cut
-		}
-		switch b[i+1] {
-		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-			i += 2
-		case 'u':
+		case b[i+1] == 'u':
 			for k := i + 2; k < i+6; k++ {
-				if k >= len(b) {
+				if k == len(b) {
 					return k, cut
 				}
-				if hexDigit(b[k]) == 255 {
+				if strings.IndexByte("0123456789abcdefABCDEF", b[k]) < 0 {
 					return k, badEscape
 				}
 			}
-			i += 6
-		default:
+			i += 4
+		case strings.IndexByte(`"\/bfnrt`, b[i+1]) < 0:
 			return i, badEscape
 		}
 	}
 }
 
-func skipLiteral(b []byte, i int, literal string) (int, string) {
-	for k := range len(literal) {
-		if i+k >= len(b) {
-			return i + k, cut
+func skipLiteral(b []byte, i int) (int, string) {
+	for _, literal := range [...]string{"true", "false", "null"} {
+		if b[i] != literal[0] {
+			continue
 		}
-		if b[i+k] != literal[k] {
-			return i + k, badValue
+		for k := range len(literal) {
+			if i+k >= len(b) || b[i+k] != literal[k] {
+				return wrong(b, i+k, badValue)
+			}
 		}
+		return i + len(literal), ""
 	}
-	return i + len(literal), ""
+	return i, badValue
 }
 
 func skipNumber(b []byte, i int) (int, string) {
 	if b[i] == '-' {
 		i++
 	}
-	if i < len(b) && b[i] == '0' {
-		i++
-	} else {
-		n := digits(b, i)
-		if n == i {
-			return number(b, i)
-		}
-		i = n
+	end := digits(b, i)
+	if end > i && b[i] == '0' {
+		end = i + 1
 	}
-	if i < len(b) && b[i] == '.' {
-		n := digits(b, i+1)
-		if n == i+1 {
-			return number(b, n)
-		}
-		i = n
+	if end > i && end < len(b) && b[end] == '.' {
+		i = end + 1
+		end = digits(b, i)
 	}
-	if i < len(b) && b[i]|0x20 == 'e' {
-		i++
-		if i < len(b) && (b[i] == '+' || b[i] == '-') {
+	if end > i && end < len(b) && b[end]|0x20 == 'e' {
+		if i = end + 1; i < len(b) && (b[i] == '+' || b[i] == '-') {
 			i++
 		}
-		n := digits(b, i)
-		if n == i {
-			return number(b, n)
-		}
-		i = n
+		end = digits(b, i)
 	}
-	return i, ""
-}
-
-// number is the answer where digits are missing.
-func number(b []byte, i int) (int, string) {
-	if i >= len(b) {
-		return i, cut
+	if end > i {
+		return end, ""
 	}
-	return i, badNumber
+	return wrong(b, end, badNumber)
 }
 
 func digits(b []byte, i int) int {
