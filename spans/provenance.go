@@ -1,7 +1,7 @@
 package spans
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -69,56 +69,64 @@ var provenanceShort = map[ProvenanceKind]string{
 	ProvenanceUnknown:       "un",
 }
 
-var provenanceLong = func() map[string]ProvenanceKind {
-	m := make(map[string]ProvenanceKind, len(provenanceShort))
-	for k, s := range provenanceShort {
-		m[s] = k
-	}
-	return m
-}()
-
 // Short forms of the roles of a loop turn.
 var roleShort = map[string]string{
 	"user-message": "u", "assistant-response": "a", "tool-call-request": "c", "tool-call-result": "r",
 }
 
-var roleLong = func() map[string]string {
-	m := make(map[string]string, len(roleShort))
-	for k, s := range roleShort {
-		m[s] = k
+// longOf returns the key of a short form; the zero value where there is none.
+func longOf[K ~string](forms map[K]string, short string) (long K) {
+	for k, s := range forms {
+		if s == short {
+			long = k
+		}
 	}
-	return m
-}()
+	return long
+}
+
+// provenanceField is a field that a kind of provenance has: a text, the role of a loop turn, or a number.
+type provenanceField struct {
+	key        string // in the JSON of phi-core
+	text, role *string
+	number     *int64
+}
+
+// fields returns the fields of p's kind in their order.
+func (p *Provenance) fields() []provenanceField {
+	switch p.Kind {
+	case ProvenanceIdentityBlock:
+		return []provenanceField{{key: "name", text: &p.Name}, {key: "order", number: &p.Order}}
+	case ProvenanceMemoryTier:
+		return []provenanceField{{key: "tier", text: &p.Tier}, {key: "record_id", text: &p.RecordID}}
+	case ProvenanceLoopTurn:
+		return []provenanceField{{key: "turn_index", number: &p.TurnIndex}, {key: "role", role: &p.Role},
+			{key: "message_index", number: &p.MessageIndex}}
+	}
+	return nil
+}
 
 // Encode returns the short form that stands in list items: fields parted by colons, each percent-encoded, such as
 // `t:3:r:1` (turn 3, tool-call-result, message 1), `mt:long-term:mem-7`, `st`; `?` and percent-encoded JSON for what
 // has no short form; empty for the zero value.
 func (p Provenance) Encode() string {
-	if p.Raw != "" {
-		return "?" + url.QueryEscape(p.Raw)
-	}
 	short, known := provenanceShort[p.Kind]
-	if !known {
-		if p.Kind == "" {
-			return ""
-		}
-		raw, _ := json.Marshal(map[string]string{"kind": string(p.Kind)})
-		return "?" + url.QueryEscape(string(raw))
+	switch {
+	case p.Raw == "" && p.Kind == "":
+		return ""
+	case p.Raw != "" || !known:
+		return "?" + url.QueryEscape(string(p.AppendJSON(nil)))
 	}
-	switch p.Kind {
-	case ProvenanceIdentityBlock:
-		return fmt.Sprintf("%s:%s:%d", short, url.QueryEscape(p.Name), p.Order)
-	case ProvenanceMemoryTier:
-		return fmt.Sprintf("%s:%s:%s", short, url.QueryEscape(p.Tier), url.QueryEscape(p.RecordID))
-	case ProvenanceLoopTurn:
-		role, known := roleShort[p.Role]
-		if !known {
-			role = "=" + url.QueryEscape(p.Role)
+	for _, f := range p.fields() {
+		switch {
+		case f.number != nil:
+			short += ":" + strconv.FormatInt(*f.number, 10)
+		case f.text != nil:
+			short += ":" + url.QueryEscape(*f.text)
+		default:
+			short += ":" + cmp.Or(roleShort[*f.role], "="+url.QueryEscape(*f.role))
 		}
-		return short + ":" + strconv.FormatInt(p.TurnIndex, 10) + ":" + role + ":" + strconv.FormatInt(p.MessageIndex, 10)
-	default:
-		return short
 	}
+	return short
 }
 
 // AppendJSON appends p as the JSON value that phi-core writes of it (src/types/provenance.rs: the kind first, then its
@@ -132,17 +140,13 @@ func (p Provenance) AppendJSON(dst []byte) []byte {
 		return append(dst, "null"...)
 	}
 	dst = rawjson.Quote(append(dst, `{"kind":`...), string(p.Kind))
-	switch p.Kind {
-	case ProvenanceIdentityBlock:
-		dst = rawjson.Quote(append(dst, `,"name":`...), p.Name)
-		dst = strconv.AppendInt(append(dst, `,"order":`...), p.Order, 10)
-	case ProvenanceMemoryTier:
-		dst = rawjson.Quote(append(dst, `,"tier":`...), p.Tier)
-		dst = rawjson.Quote(append(dst, `,"record_id":`...), p.RecordID)
-	case ProvenanceLoopTurn:
-		dst = strconv.AppendInt(append(dst, `,"turn_index":`...), p.TurnIndex, 10)
-		dst = rawjson.Quote(append(dst, `,"role":`...), p.Role)
-		dst = strconv.AppendInt(append(dst, `,"message_index":`...), p.MessageIndex, 10)
+	for _, f := range p.fields() {
+		dst = append(rawjson.Quote(append(dst, ','), f.key), ':')
+		if f.number != nil {
+			dst = strconv.AppendInt(dst, *f.number, 10)
+		} else {
+			dst = rawjson.Quote(dst, *cmp.Or(f.text, f.role))
+		}
 	}
 	return append(dst, '}')
 }
@@ -150,75 +154,42 @@ func (p Provenance) AppendJSON(dst []byte) []byte {
 // ParseProvenance reads what Provenance.Encode wrote. Text that it does not know gives an error that wraps ErrEncoding;
 // callers keep the text and show it.
 func ParseProvenance(s string) (Provenance, error) {
-	bad := func(err error) (Provenance, error) {
-		if err == nil {
-			return Provenance{}, fmt.Errorf("spans: provenance %q: %w", bounded(s), ErrEncoding)
-		}
-		return Provenance{}, fmt.Errorf("spans: provenance %q: %w: %w", bounded(s), ErrEncoding, err)
-	}
+	bad := fmt.Errorf("spans: provenance %.64q: %w", s, ErrEncoding)
+	var p Provenance
+	var err error
 	if s == "" {
-		return Provenance{}, nil
+		return p, nil
 	}
 	if raw, ok := strings.CutPrefix(s, "?"); ok {
-		raw, err := url.QueryUnescape(raw)
-		if err != nil || raw == "" {
-			return bad(err)
+		if p.Raw, err = url.QueryUnescape(raw); err != nil || p.Raw == "" {
+			return Provenance{}, bad
 		}
-		return Provenance{Raw: raw}, nil
+		return p, nil
 	}
-	fields := strings.Split(s, ":")
-	kind, known := provenanceLong[fields[0]]
-	if !known {
-		return bad(nil)
+	texts := strings.Split(s, ":")
+	p.Kind = longOf(provenanceShort, texts[0])
+	fields := p.fields()
+	if p.Kind == "" || len(texts) != len(fields)+1 {
+		return Provenance{}, bad
 	}
-	want := 1
-	switch kind {
-	case ProvenanceIdentityBlock, ProvenanceMemoryTier:
-		want = 3
-	case ProvenanceLoopTurn:
-		want = 4
-	}
-	if len(fields) != want {
-		return bad(nil)
-	}
-	p := Provenance{Kind: kind}
-	var err error
-	number := func(s string) (n int64) {
-		if err == nil {
-			n, err = strconv.ParseInt(s, 10, 64)
+	for i, f := range fields {
+		text := texts[i+1]
+		role, spelled := strings.CutPrefix(text, "=")
+		switch {
+		case f.number != nil:
+			*f.number, err = strconv.ParseInt(text, 10, 64)
+		case f.text != nil:
+			*f.text, err = url.QueryUnescape(text)
+		case spelled:
+			*f.role, err = url.QueryUnescape(role)
+		default:
+			if *f.role = longOf(roleShort, text); *f.role == "" {
+				err = ErrEncoding
+			}
 		}
-		return n
-	}
-	text := func(s string) (t string) {
-		if err == nil {
-			t, err = url.QueryUnescape(s)
+		if err != nil {
+			return Provenance{}, bad
 		}
-		return t
-	}
-	switch kind {
-	case ProvenanceIdentityBlock:
-		p.Name, p.Order = text(fields[1]), number(fields[2])
-	case ProvenanceMemoryTier:
-		p.Tier, p.RecordID = text(fields[1]), text(fields[2])
-	case ProvenanceLoopTurn:
-		p.TurnIndex, p.MessageIndex = number(fields[1]), number(fields[3])
-		if role, ok := strings.CutPrefix(fields[2], "="); ok {
-			p.Role = text(role)
-		} else if p.Role, ok = roleLong[fields[2]]; !ok {
-			return bad(nil)
-		}
-	}
-	if err != nil {
-		return bad(err)
 	}
 	return p, nil
-}
-
-// bounded cuts text from outside before it goes into an error.
-func bounded(s string) string {
-	const most = 64
-	if len(s) > most {
-		return s[:most]
-	}
-	return s
 }
