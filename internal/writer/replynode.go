@@ -2,193 +2,175 @@ package writer
 
 import (
 	"bytes"
-	"cmp"
+	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// node is a JSON value that grows as the events of a stream come.
-type node struct {
-	kind     byte           // how the value grows; 0: it does not, it is raw
-	text     []byte         // of 0 the value, empty for none; of a string all pieces, without quotes
-	children []child        // of an object or array, in the order in which they came
-	places   map[string]int // of children by key, or by index
-	next     int64          // behind the highest index
+// A node is a JSON value that may grow as the events of a stream come: a []byte as it is spelled until it does, then a
+// *dict, *items or *text. Nil is no value yet.
+type node any
+
+// dict is an object.
+type dict struct {
+	keys    []string // in the order in which they came
+	members map[string]node
 }
 
-// The ways in which a value grows.
-const (
-	growsObject = '{'
-	growsArray  = '['
-	growsString = '"'
-	growsJSON   = 'j' // JSON text that comes as strings
-)
-
-type child struct {
-	key   string
-	index int64
-	*node
+// items is an array, whose elements come in any order of their indexes.
+type items struct {
+	elements map[int64]node
+	next     int64 // behind the highest index
 }
 
-// set makes value the value of n.
-func (n *node) set(value []byte) { *n = node{text: value} }
+// text is a string.
+type text struct {
+	pieces []byte // as they are spelled, without quotes
+	isJSON bool   // they spell a JSON value
+}
 
-// open makes n an object or an array; one that it is already keeps its children.
-func (n *node) open(kind byte) {
-	if n.kind == kind {
-		return
+func (d *dict) set(key string, n node) {
+	if d.members == nil {
+		d.members = make(map[string]node)
 	}
-	value := n.text
-	isValue := n.kind == 0 && len(value) > 0 && value[0] == kind
-	*n = node{kind: kind, places: make(map[string]int)}
-	switch {
-	case !isValue:
-	case kind == growsObject:
-		for key, v := range object.Of("", value).All() {
-			n.member(key).set(v)
-		}
-	default:
-		for v := range array(value) {
-			n.push(v)
-		}
+	if d.members[key] == nil {
+		d.keys = append(d.keys, key)
 	}
+	d.members[key] = n
 }
 
-func (n *node) child(key string, index int64) *node {
-	at, ok := n.places[key]
+func (l *items) set(index int64, n node) {
+	if l.elements == nil {
+		l.elements = make(map[int64]node)
+	}
+	l.elements[index], l.next = n, max(l.next, index+1)
+}
+
+// dictOf returns n as an object; an empty one where n is something else.
+func dictOf(n node) *dict {
+	d, ok := n.(*dict)
 	if !ok {
-		at = len(n.children)
-		n.places[key] = at
-		n.children = append(n.children, child{key, index, new(node)})
-	}
-	return n.children[at].node
-}
-
-// has reports whether an object has a member.
-func (n *node) has(key string) bool {
-	_, ok := n.places[key]
-	return ok
-}
-
-// member returns a member of n, which is an object from then on.
-func (n *node) member(key string) *node {
-	n.open(growsObject)
-	return n.child(key, 0)
-}
-
-// item returns the element of n with that index, which need not be its place. From then on n is an array.
-func (n *node) item(index int64) *node {
-	n.open(growsArray)
-	n.next = max(n.next, index+1)
-	return n.child(strconv.FormatInt(index, 10), index)
-}
-
-// push adds an element to n, which is an array from then on.
-func (n *node) push(value []byte) {
-	n.open(growsArray)
-	n.item(n.next).set(value)
-}
-
-// last returns the last element of an array as an object; nil when there is none.
-func (n *node) last() *node {
-	if len(n.children) == 0 {
-		return nil
-	}
-	m := n.children[len(n.children)-1].node
-	if m.kind == 0 && m.text[0] != '{' {
-		return nil
-	}
-	m.open(growsObject)
-	return m
-}
-
-// join continues a string, or the JSON text in one. What is no string is the value.
-func (n *node) join(value []byte, kind byte) {
-	if value[0] != '"' {
-		n.set(value)
-		return
-	}
-	if n.kind != kind {
-		before := n.text
-		if *n = (node{kind: kind}); kind == growsString && len(before) > 0 && before[0] == '"' {
-			n.text = bytes.Clone(before[1 : len(before)-1])
+		d = new(dict)
+		raw, _ := n.([]byte)
+		for key, value := range object.Of("", raw).All() {
+			d.set(key, value)
 		}
 	}
-	n.text = append(n.text, value[1:len(value)-1]...)
+	return d
 }
 
-// merge takes a delta of a value: strings continue, objects and arrays are merged member by member and by the index
-// of their elements, and any other value replaces what there was. Names do not continue: servers repeat them.
-func (n *node) merge(key string, value []byte) {
-	none := n.kind == 0 && len(n.text) == 0
-	switch {
-	case value[0] == 'n':
-		if none {
-			n.set(value)
+// dict returns a member of d, which is an object from then on.
+func (d *dict) dict(key string) *dict {
+	in := dictOf(d.members[key])
+	d.set(key, in)
+	return in
+}
+
+// dict returns the element of l with that index, which is an object from then on.
+func (l *items) dict(index int64) *dict {
+	in := dictOf(l.elements[index])
+	l.set(index, in)
+	return in
+}
+
+// list returns a member of d, which is an array from then on.
+func (d *dict) list(key string) *items {
+	l, ok := d.members[key].(*items)
+	if !ok {
+		l = new(items)
+		raw, _ := d.members[key].([]byte)
+		for value := range array(raw) {
+			l.set(l.next, value)
 		}
-	case value[0] == '"' && (key == "id" || key == "type" || key == "role" || key == "name"):
-		if none || string(value) != `""` {
-			n.set(value)
+		d.set(key, l)
+	}
+	return l
+}
+
+// setAll sets the members of d to those of o, but for the ones that are null and those under other.
+func (d *dict) setAll(o *object.Object, other ...string) {
+	for key, value := range o.All() {
+		if value[0] != 'n' && !slices.Contains(other, key) {
+			d.set(key, value)
 		}
-	case value[0] == '"':
-		n.join(value, growsString)
-	case value[0] == '{':
-		n.open(growsObject)
-		for k, v := range object.Of("", value).All() {
-			n.member(k).merge(k, v)
-		}
-	case value[0] == '[':
-		n.open(growsArray)
-		for v := range array(value) {
-			o := object.Of("", v)
-			at := o.Count("index")
-			if at == nil {
-				n.push(v)
-				continue
-			}
-			item := n.item(*at)
-			for k, v := range o.All() {
-				if k != "index" {
-					item.member(k).merge(k, v)
+	}
+}
+
+// merge takes deltas of the members of o: strings continue, objects and arrays are merged member by member and by the
+// index of their elements, and any other value replaces what there was. Names do not continue: servers repeat them.
+func (d *dict) merge(o *object.Object) {
+	for key, value := range o.All() {
+		has, isName := d.members[key] != nil, key == "id" || key == "type" || key == "role" || key == "name"
+		switch {
+		case has && (value[0] == 'n' || isName && string(value) == `""`):
+		case value[0] == '"' && !isName:
+			d.join(key, value, false)
+		case value[0] == '{':
+			d.dict(key).merge(object.Of("", value))
+		case value[0] == '[':
+			l := d.list(key)
+			for v := range array(value) {
+				o := object.Of("", v)
+				if at := o.Count("index"); at != nil {
+					l.dict(*at).merge(object.Of("", o.Rest())) // without the index
+				} else {
+					l.set(l.next, v)
 				}
 			}
+		default:
+			d.set(key, value)
 		}
-	default:
-		n.set(value)
 	}
 }
 
-// append appends the JSON of n.
-func (n *node) append(dst []byte) []byte {
-	switch n.kind {
-	case growsString:
-		return append(append(append(dst, '"'), n.text...), '"')
-	case growsJSON:
-		quoted := append(append([]byte{'"'}, n.text...), '"')
-		inner := bytes.TrimSpace(rawjson.AppendString(nil, quoted))
-		switch {
-		case len(inner) == 0:
-			return append(dst, "{}"...)
-		case rawjson.Valid(inner, rawjson.MaxDepth) == nil:
-			return append(dst, inner...)
+// join continues a string, or the JSON value that strings spell. What is no string is the value.
+func (d *dict) join(key string, value []byte, isJSON bool) {
+	if value[0] != '"' {
+		d.set(key, value)
+		return
+	}
+	t, ok := d.members[key].(*text)
+	if !ok || t.isJSON != isJSON {
+		t = &text{isJSON: isJSON}
+		if before, _ := d.members[key].([]byte); !isJSON && len(before) > 0 && before[0] == '"' {
+			t.pieces = bytes.Clone(before[1 : len(before)-1])
 		}
+		d.set(key, t)
+	}
+	t.pieces = append(t.pieces, value[1:len(value)-1]...)
+}
+
+// appendNode appends the JSON of n.
+func appendNode(dst []byte, n node) []byte {
+	switch n := n.(type) {
+	case []byte:
+		return append(dst, n...)
+	case *dict:
+		dst = append(dst, '{')
+		for _, key := range n.keys {
+			dst = append(appendNode(append(rawjson.Quote(dst, key), ':'), n.members[key]), ',')
+		}
+		return append(bytes.TrimSuffix(dst, []byte{','}), '}')
+	case *items:
+		dst = append(dst, '[')
+		for _, index := range slices.Sorted(maps.Keys(n.elements)) {
+			dst = append(appendNode(dst, n.elements[index]), ',')
+		}
+		return append(bytes.TrimSuffix(dst, []byte{','}), ']')
+	}
+	t := n.(*text)
+	quoted := append(append([]byte{'"'}, t.pieces...), '"')
+	if !t.isJSON {
 		return append(dst, quoted...)
-	case 0:
-		return append(dst, cmp.Or(string(n.text), "null")...)
 	}
-	slices.SortStableFunc(n.children, func(a, b child) int { return cmp.Compare(a.index, b.index) })
-	dst = append(dst, n.kind)
-	for i, m := range n.children {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		if n.kind == growsObject {
-			dst = append(rawjson.Quote(dst, m.key), ':')
-		}
-		dst = m.append(dst)
+	inner := bytes.TrimSpace(rawjson.AppendString(nil, quoted))
+	switch {
+	case len(inner) == 0:
+		return append(dst, "{}"...)
+	case rawjson.Valid(inner, rawjson.MaxDepth) == nil:
+		return append(dst, inner...)
 	}
-	return append(dst, n.kind+2)
+	return append(dst, quoted...)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/internal/object"
@@ -28,9 +27,10 @@ func wholeReply(body []byte) (o *object.Object, text []byte, err error) {
 	}
 	var f fold
 	err = f.read(body)
-	if text = f.root.append(nil); string(text) == "null" {
+	if f.root == nil {
 		return nil, nil, cmp.Or(err, errNoReply)
 	}
+	text = appendNode(nil, f.root)
 	if !f.done {
 		err = cmp.Or(err, fmt.Errorf("the stream ends before the reply: %w", io.ErrUnexpectedEOF))
 	}
@@ -151,7 +151,7 @@ func (f *fold) event(o *object.Object, raw []byte) {
 		if e := o.Raw("error"); e != nil {
 			raw = e
 		} // else of OpenAI's responses: its members are those of the error
-		f.root.member("error").set(raw)
+		f.reply().set("error", raw)
 		f.done = true
 	case typ == "MessageEnd", typ == "TurnEnd":
 		if m := o.Object("message"); m.Text("role") == "assistant" {
@@ -165,18 +165,16 @@ func (f *fold) event(o *object.Object, raw []byte) {
 // end takes a member that is the whole reply.
 func (f *fold) end(o *object.Object, key string) {
 	if o.Object(key) != nil {
-		f.root.set(o.Raw(key))
+		f.root = o.Raw(key)
 		f.done = true
 	}
 }
 
-// setAll sets the members of n to those of o, but for the ones that are null and those under other.
-func (n *node) setAll(o *object.Object, other ...string) {
-	for key, value := range o.All() {
-		if value[0] != 'n' && !slices.Contains(other, key) {
-			n.member(key).set(value)
-		}
-	}
+// reply returns the reply so far.
+func (f *fold) reply() *dict {
+	d := dictOf(f.root)
+	f.root = d
+	return d
 }
 
 func (f *fold) anthropic(o *object.Object, typ string) {
@@ -190,48 +188,44 @@ func (f *fold) anthropic(o *object.Object, typ string) {
 			o.Require("index")
 			return
 		}
-		block := f.root.member("content").item(*at)
+		blocks := f.reply().list("content")
 		if typ == "content_block_start" && o.Object("content_block") != nil {
-			block.set(o.Raw("content_block"))
+			blocks.set(*at, o.Raw("content_block"))
 		}
-		for key, value := range o.Object("delta").All() {
-			switch key {
-			case "type":
-			case "partial_json":
-				block.member("input").join(value, growsJSON)
-			case "citation":
-				block.member("citations").push(value)
-			default:
-				block.member(key).merge(key, value)
-			}
+		block, delta := blocks.dict(*at), o.Object("delta")
+		delta.Use("type")
+		if piece := delta.Raw("partial_json"); piece != nil {
+			block.join("input", piece, true)
 		}
+		if citation := delta.Raw("citation"); citation != nil {
+			citations := block.list("citations")
+			citations.set(citations.next, citation)
+		}
+		block.merge(object.Of("", delta.Rest()))
 	case "message_delta":
-		f.root.setAll(o.Object("delta"))
-		f.root.member("usage").setAll(o.Object("usage")) // sums so far
+		f.reply().setAll(o.Object("delta"))
+		f.reply().dict("usage").setAll(o.Object("usage")) // sums so far
 	case "message_stop":
 		f.done = true
 	}
 }
 
 func (f *fold) chat(o *object.Object) {
-	f.root.setAll(o, "choices")
+	f.reply().setAll(o, "choices")
 	choice := first(o, "choices")
 	if choice == nil {
 		return
 	}
-	to := f.root.member("choices").item(0)
+	to := f.reply().list("choices").dict(0)
 	if v := choice.Raw("finish_reason"); v != nil {
-		to.member("finish_reason").set(v)
+		to.set("finish_reason", v)
 		f.done = true
 	}
 	delta := "delta"
 	if !choice.Has(delta) {
 		delta = "message" // a server that answers at once
 	}
-	message := to.member("message")
-	for key, value := range choice.Object(delta).All() {
-		message.member(key).merge(key, value)
-	}
+	to.dict("message").merge(choice.Object(delta))
 }
 
 func (f *fold) response(o *object.Object, typ string) {
@@ -243,36 +237,38 @@ func (f *fold) response(o *object.Object, typ string) {
 		f.done = false
 	case "response.output_item.done":
 		if at := o.Count("output_index"); at != nil && o.Object("item") != nil {
-			f.root.member("output").item(*at).set(o.Raw("item"))
+			f.reply().list("output").set(*at, o.Raw("item"))
 		}
 	}
 }
 
 func (f *fold) gemini(o *object.Object) {
-	f.root.setAll(o, "candidates")
+	f.reply().setAll(o, "candidates")
 	f.done = f.done || o.Has("promptFeedback")
 	candidate := first(o, "candidates")
 	if candidate == nil {
 		return
 	}
-	to := f.root.member("candidates").item(0)
+	to := f.reply().list("candidates").dict(0)
 	to.setAll(candidate, "content")
 	f.done = f.done || candidate.Has("finishReason")
 	content := candidate.Object("content")
-	to.member("content").setAll(content, "parts")
+	to.dict("content").setAll(content, "parts")
 	for _, raw := range content.List("parts") {
-		to.member("content").member("parts").part(raw)
+		to.dict("content").list("parts").part(raw)
 	}
 }
 
 // part adds a part to those of a Gemini reply. A text continues the text before it.
-func (n *node) part(raw []byte) {
+func (l *items) part(raw []byte) {
 	o := object.Of("", raw)
-	if last := n.last(); last != nil && o.Has("text") && last.has("text") && !last.has("thoughtSignature") &&
-		last.has("thought") == o.Has("thought") {
+	last := dictOf(l.elements[l.next-1])
+	has := func(key string) bool { return last.members[key] != nil }
+	if o.Has("text") && has("text") && !has("thoughtSignature") && has("thought") == o.Has("thought") {
 		last.setAll(o, "text")
-		last.member("text").join(o.Raw("text"), growsString)
+		last.join("text", o.Raw("text"), false)
+		l.set(l.next-1, last)
 	} else if string(o.Raw("text")) != `""` || o.Has("thoughtSignature") {
-		n.push(raw)
+		l.set(l.next, raw)
 	}
 }
