@@ -52,11 +52,11 @@ func (m *mapper) fold() {
 	})
 	for _, n := range runs { // the innermost first
 		if len(n.turns)+len(n.tools) == 0 {
-			if len(n.under) == 1 && n.under[0].key == n.key && n.rec != nil && n.call == nil && len(n.starts) == 0 {
+			if len(n.under) == 1 && n.under[0].key == n.key && n.rec != nil && (n.call == nil || !n.isRun) && len(n.starts) == 0 {
 				child := n.under[0]
-				child.outer, n.gone = n.rec, true
+				child.outer, child.call, n.gone = n.rec, n.call, true
 				child.notes = append(child.notes, n.notes...)
-				if p := n.parent(); p != nil {
+				if p := n.parent(); p != nil && n.call == nil {
 					p.under = append(p.under, child)
 				}
 				continue

@@ -159,9 +159,10 @@ func (m *mapper) link() {
 	}
 }
 
-// contain finds what is around records whose parent was not kept, or never arrived, by time:
+// contain finds what is around records whose parent was not kept, never arrived, or is too far out, by time:
 //
 //   - around a run the only run or tool call of the trace that lasts as long and that has nothing below it
+//   - around what a tool call began the only run below the call that lasts as long and that has nothing below it
 //   - around a turn the only turn of another reporter that lasts as long, if not both have counts that differ
 //
 // Several wrappers of one such parent are parts of one run.
@@ -177,6 +178,22 @@ func (m *mapper) contain() {
 	for _, r := range m.all {
 		if r.up != nil && !r.log {
 			r.up.kids++
+		}
+	}
+	empty := map[*record]*record{} // by tool call
+	for _, r := range m.all {
+		if r.up == nil || r.up.role != roleTool || r.role != roleRun || r.kids > 0 {
+			continue
+		} else if _, two := empty[r.up]; two {
+			empty[r.up] = nil
+		} else {
+			empty[r.up] = r
+		}
+	}
+	for _, r := range m.all {
+		if run := empty[r.up]; run != nil && run != r && !r.log && run.start <= r.start && r.end <= run.end {
+			r.up = run
+			run.kids++
 		}
 	}
 	for _, r := range m.all {
@@ -214,7 +231,7 @@ func (m *mapper) contain() {
 // conversationID is a name of a session that many programs write on one call alone, or with the id of a reply.
 const conversationID = "gen_ai.conversation.id"
 
-// names gives each record its session.
+// names gives each record its session. A run that names none is in the one that its turns name.
 func (m *mapper) names() {
 	for _, r := range m.all {
 		t := m.trace(r.row.Trace)
@@ -236,10 +253,27 @@ func (m *mapper) names() {
 			delete(t.names, r.key)
 		}
 	}
-	for _, r := range m.all {
+	below := map[*record]*session.Key{} // the session that the nearest records in a run name; with no id: several
+	for _, r := range slices.Backward(m.all) {
+		id := below[r]
 		if r.named {
+			id = &r.key
+		} else if r.role == roleTurn || r.role == roleTool {
+			continue
+		}
+		if old := below[r.up]; id != nil && old != nil && *old != *id {
+			id = &session.Key{}
+		}
+		if id != nil && r.up != nil && !r.log {
+			below[r.up] = id
+		}
+	}
+	for _, r := range m.all {
+		if id := below[r]; r.named {
 			r.near = &r.key
 			continue
+		} else if r.isRun() && id != nil && id.ID != "" {
+			r.near = id
 		} else if r.up != nil {
 			r.near = r.up.near
 		}

@@ -114,25 +114,32 @@ func (r *record) count(f field) (int64, bool) {
 	return 0, false
 }
 
-// member returns a number or string of a JSON object.
-func member(object, name string) session.Value {
-	var m map[string]json.RawMessage
-	if json.Unmarshal([]byte(object), &m) != nil {
-		return session.Value{}
+// member returns the number or string at a path of names with dots in a JSON object.
+func member(object, path string) session.Value {
+	raw := json.RawMessage(object)
+	for name := range strings.SplitSeq(path, ".") {
+		var m map[string]json.RawMessage
+		if json.Unmarshal(raw, &m) != nil {
+			return session.Value{}
+		}
+		raw = m[name]
 	}
-	raw := string(m[name])
-	if raw == "" || raw == "null" || raw[0] == '{' || raw[0] == '[' {
+	text := string(raw)
+	if text == "" || text == "null" || text[0] == '{' || text[0] == '[' {
 		return session.Value{}
 	}
 	var s string
-	if json.Unmarshal([]byte(raw), &s) == nil {
-		raw = s
+	if json.Unmarshal(raw, &s) == nil {
+		text = s
 	}
-	return session.StringValue(raw)
+	return session.StringValue(text)
 }
 
 // usageFields are those of spans.Usage, in the order of turnUsage.
 var usageFields = [5]field{"input", "output", "reasoning", "cache_read", "cache_write"}
+
+// usageRule is how the record reports counts.
+func (r *record) usageRule() spans.UsageRule { return cmp.Or(r.rule.Usage, r.src.Usage) }
 
 // counts returns the counts of a record normalised by the rule of its source: input with cache, output with reasoning.
 // It returns nil if the record has neither input nor output.
@@ -151,7 +158,7 @@ func (r *record) counts() *spans.Usage {
 	if known == 0 {
 		return nil
 	}
-	rule := r.src.Usage
+	rule := r.usageRule()
 	if rule == spans.UsageRuleExcludesCache || rule == spans.UsageRuleExcludesCacheAndReasoning {
 		u.Input += u.CacheRead + u.CacheWrite
 	}

@@ -50,7 +50,7 @@ func (a *attrs) usage(r *record, keys [5]attribute.Key) {
 			a.add(keys[i], session.IntValue(n))
 		}
 	}
-	a.text(spans.UsageRuleKeyKey, string(r.src.Usage))
+	a.text(spans.UsageRuleKeyKey, string(r.usageRule()))
 }
 
 var turnUsage = [5]attribute.Key{spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey, spans.GenAIUsageReasoningKey,

@@ -48,13 +48,14 @@ type rule struct {
 	Signal  Signal           `yaml:"signal"`
 	Is      map[string]words `yaml:"is"` // attributes have one of some values, any with "*", none with ""
 	As      field            `yaml:"as"`
+	Usage   spans.UsageRule  `yaml:"usage"` // else that of the source
 	Failed  bool             `yaml:"failed"`
 	Utility bool             `yaml:"utility"`
 	Leaf    bool             `yaml:"leaf"`
 	Prune   bool             `yaml:"prune"`
 }
 
-// key is one key of a field. A member is read from the JSON object that the attribute holds.
+// key is one key of a field. A member, or a path of members with dots, is read from the JSON object of the attribute.
 type key struct{ attr, member string }
 
 // role is what a record is to a session.

@@ -105,7 +105,7 @@ func (p *projector) parts(ctx context.Context, k session.Key, whole *mapped.Sess
 		}
 	}
 	for _, part := range whole.Parts {
-		if part.Part && !p.stale[part.Key] || p.done[part.Key] {
+		if part.Part && part.Parent != "" && !p.stale[part.Key] || p.done[part.Key] {
 			continue
 		}
 		trace, ok := foreign.ParseTraceSession(part.ID)
@@ -132,7 +132,8 @@ func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision
 	if s.Links != nil {
 		summary.Mapped = foreign.Default().Version()
 	}
-	if owner, ok := s.Owner(k); ok {
+	owner, _ := s.Owner(k)
+	if len(s.Rows) == 0 && len(s.Raw) > 0 { // also one that holds nothing but plumbing
 		summary.Part, summary.Parent, summary.Status = true, owner.ID, spans.SessionStatusIdle
 		for _, r := range s.Raw {
 			if t := time.Unix(0, r.End).UTC(); r.Session == k && r.End > 0 && t.After(summary.Last) {
