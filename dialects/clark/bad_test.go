@@ -23,40 +23,6 @@ const (
 	goodEnd   = `{"type":"agent_end","messages":[]}` + "\n"
 )
 
-func TestLines(t *testing.T) {
-	good := `{"type":"turn_start"}`
-	for _, test := range []struct {
-		name, text string
-		max        int
-		events     int64
-		errs       []string
-	}{
-		{"the same number", `{"seq":7,"event":` + good + "}\n" + `{"seq":8,"event":{"type":"turn_end"}}` + "\n" +
-			`{"seq":7,"event":` + good + "}\n", 0, 2,
-			[]string{"clark-agent: line 3: turn_start: seq: the same as of a line before; the line is passed over"}},
-		{"a lower number", `{"seq":7,"event":` + good + "}\n" + `{"seq":6,"event":{"type":"turn_end"}}` + "\n", 0, 2,
-			[]string{"clark-agent: line 2: turn_end: seq: lower than that of a line before; the line is read where it stands"}},
-		{"numbers anew", `{"seq":7,"event":` + good + "}\n" + `{"seq":0,"event":{"type":"agent_start"}}` + "\n" +
-			`{"seq":1,"event":` + good + "}\n", 0, 3, nil},
-		{"a record twice", strings.Repeat(`{"schema_version":1,"seq":3,"run_id":"r","depth":0,`+
-			`"recorded_at_unix_ms":1795224897435,"payload":{"kind":"turn_started"}}`+"\n", 2), 0, 1,
-			[]string{"clark-agent: line 2: turn_started: seq: the same as of a line before; the line is passed over"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			d := NewDecoder(nil, input.WithMaxLine(test.max))
-			var errs []string
-			for _, err := range d.Events(iotest.HalfReader(strings.NewReader(test.text))) {
-				if err != nil {
-					errs = append(errs, err.Error())
-				}
-			}
-			if diff := cmp.Diff(test.errs, errs); diff != "" || d.Stats().Events != test.events {
-				t.Errorf("%d events, want %d (-want +got):\n%s", d.Stats().Events, test.events, diff)
-			}
-		})
-	}
-}
-
 func TestTrajectoryThatFails(t *testing.T) {
 	d := NewDecoder()
 	d.WithTrajectory(io.MultiReader(strings.NewReader("{\"SECRET\n"+`{"type":"turn_start"}`+"\n"),

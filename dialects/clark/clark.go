@@ -5,7 +5,8 @@
 // lists what it makes of each field, dialects/README.md what it infers and loses.
 //
 // The event stream has the payloads but no times and nearly no ids; the trajectory has times and run ids but no
-// payloads. Both together are one recording: give the trajectory with [WithTrajectory], or let one Decoder read both.
+// payloads. Both together are one recording: give the trajectory with [Decoder.WithTrajectory]. Records of runs whose
+// events a Decoder reads are passed over in the input itself.
 //
 // In one stream runs nest. Where children of one run write to one stream at the same time, each line needs an envelope
 // with its run_id: without it nothing says whose a line is, and the lines stay on the parent, with the defect
@@ -34,8 +35,8 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
 //
 // Limits of what it remembers:
 //   - 64 open runs of one stream, 1,024 streams, 4,096 runs; beyond them the oldest is forgotten
-//   - 1,024 calls of a turn, and 64 MiB of the trajectory, where a record takes 256 bytes and one that WithTrajectory
-//     gives its line as well, and a run 2 KiB; beyond them the newest is passed over
+//   - 1,024 calls of a turn, and 64 MiB of the trajectory, where a record takes 512 bytes and its line; beyond them the
+//     newest is passed over
 type Decoder struct {
 	input.Shell
 	runs       map[string]*run // by id: of each id the last to start
@@ -47,7 +48,7 @@ type Decoder struct {
 // NewDecoder returns a Decoder that has met no runs.
 func NewDecoder(opts ...input.Option) *Decoder {
 	return &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...), runs: map[string]*run{},
-		trajectory: journal{runs: map[string]*ledger{}}}
+		trajectory: journal{waiting: map[kind][]int{}, done: map[string]int{}}}
 }
 
 // WithTrajectory gives d the trajectory of what it will read: its records give the events their times. It returns d.
@@ -86,9 +87,6 @@ func (d *Decoder) read(in input.Line) {
 		return
 	}
 	s := d.stream(streamKey{l.stream, l.named, l.record})
-	if d.again(s, l) {
-		return
-	}
 	if d.Shell.Stats.Events++; l.record {
 		d.record(l)
 	} else {

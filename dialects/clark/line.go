@@ -75,10 +75,9 @@ type line struct {
 	text        []byte // the whole line
 	number, seq int64  // of a line that is kept: of the line in its input, and among all inputs
 
-	time     time.Time
-	sequence int64  // -1: none
-	stream   string // the name of the run or stream in the envelope; the run of a record
-	named    bool   // stream is the id of a run
+	time   time.Time
+	stream string // the name of the run or stream in the envelope; the run of a record
+	named  bool   // stream is the id of a run
 }
 
 // parse reads a line of s. It returns nil when it rejects it. Problems of the line that it returns concern parts that
@@ -88,7 +87,7 @@ func parse(s *input.Shell, in input.Line) *line {
 	if o == nil {
 		return nil
 	}
-	l := &line{Object: o, outer: o, raw: in.Text, text: in.Text, sequence: -1}
+	l := &line{Object: o, outer: o, raw: in.Text, text: in.Text}
 	ok := l.open()
 	if ok {
 		l.readEnvelope()
@@ -146,11 +145,7 @@ func (l *line) readEnvelope() {
 		l.readTime(l.outer, key)
 	}
 	l.readTime(l.Object, input.Key)
-	for _, key := range sequenceKeys {
-		if n := l.outer.Count(key); n != nil && l.sequence < 0 {
-			l.sequence = *n
-		}
-	}
+	l.outer.Use(sequenceKeys...)
 	for _, key := range streamKeys {
 		if s := l.outer.String(key); l.stream == "" && s != "" {
 			l.stream, l.named = s, key != "stream"

@@ -18,7 +18,6 @@ import (
 const (
 	maxStreams = 1024
 	maxOpen    = 64 // open runs of one stream
-	maxSeqs    = 64 // sequence numbers of a stream, by which a repeated line is known
 	maxEarly   = 16 // lines of a run that has no time yet
 	maxRuns    = 4096
 	maxCalls   = 1024 // of a turn
@@ -127,11 +126,6 @@ func (d *Decoder) begin(s *stream, id string, identity *object.Object, l *line) 
 		}
 		d.order = append(d.order, id)
 	} else {
-		if old.ledger && !r.ledger { // the same run, known from its events now
-			if old.ended = true; r.nameless {
-				r.Time = old.Time
-			}
-		}
 		d.abandon(old)
 		d.remove(old)
 		r.repeats = time.Unix(0, 1) // the Recorder gives it to an unknown start
@@ -229,8 +223,6 @@ type stream struct {
 	// mixed is the run, one of the stack, whose children write to the stream at the same time, or which contradicts
 	// itself, because another run does. The lines do not say whose they are.
 	mixed *run
-
-	seqs []int64 // the last ones
 }
 
 // stream returns the stream of a name. Of too many it forgets the one that was not used for longest.
@@ -257,26 +249,6 @@ func (s *stream) top() *run {
 type start struct {
 	meta  event.Meta
 	extra []byte
-}
-
-// again rejects a line whose number was there before. Those of records begin anew with each run, unseen.
-func (d *Decoder) again(s *stream, l *line) bool {
-	if l.sequence < 0 {
-		return false
-	}
-	n, seen, begins := len(s.seqs), slices.Index(s.seqs, l.sequence), l.variant == "agent_start" || s.ledger
-	switch {
-	case seen >= 0 && begins && seen < n-1: // a run counts anew
-		s.seqs = nil
-	case seen >= 0:
-		d.Reject(&input.LineError{Type: l.label, Field: "seq",
-			Reason: "the same as of a line before; the line is passed over"})
-		return true
-	case n > 0 && l.sequence < s.seqs[n-1] && !begins:
-		l.outer.Fail("seq", "lower than that of a line before; the line is read where it stands")
-	}
-	s.seqs = append(s.seqs[max(0, len(s.seqs)-maxSeqs+1):], l.sequence)
-	return false
 }
 
 // event hands out the events of a line of s.
@@ -339,7 +311,7 @@ func (d *Decoder) identified(s *stream, l *line) {
 		d.announce(top, event.Moment{})
 	}
 	r := d.begin(s, id, o, l)
-	if d.timeOf(r, l); !r.ledger && (r.Time.IsZero() || d.ledgerOf(r).played) {
+	if d.timeOf(r, l); !r.ledger && r.Time.IsZero() {
 		r.Time = l.time
 	}
 	r.Metadata, r.extra = slices.Clone(l.Raw("identity")), l.Rest()

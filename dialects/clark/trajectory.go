@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
-	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -16,87 +14,26 @@ import (
 )
 
 const (
-	// maxRecordSize bounds what is remembered of records, in bytes.
+	// maxRecordSize bounds what is remembered of records, in bytes. recordSize is about what one takes without its line.
 	maxRecordSize = 64 << 20
-	// recordSize is about what a record takes without its line, ledgerSize what is remembered of a run.
-	recordSize, ledgerSize = 256, 2048
+	recordSize    = 512
 )
 
-// journal brings events and records together: the n-th event of a kind in a run has the time of the n-th record of
-// that kind in that run. A record becomes an event of its own only when its run is not known from events, or when that
-// run continues behind its last event.
+// journal brings the records of WithTrajectory to the events: the n-th event of a kind in a run has the time of the n-th
+// record of that kind in that run. A record becomes an event of its own only when its run is not known from events, or
+// when that run continues behind its last event.
 type journal struct {
-	runs     map[string]*ledger // by run id; those without an id are one
-	nameless bool               // runs without an identity are known from events
-	source   io.Reader          // of WithTrajectory, until it was read
-	lines    int64              // of it
-	lined    []*record          // of it, in order
-	size     int                // of what is remembered; beyond the bound that of what is not, as well
-	number   int                // of records
+	source   io.Reader      // until it was read
+	lines    int64          // of it
+	size     int            // of its records; beyond the bound that of those left out, as well
+	records  []*line        // in order; nil where an event has it
+	waiting  map[kind][]int // the records without an event, by their index
+	done     map[string]int // by run: the last record that has an event
+	nameless bool           // runs without an identity are known from events
 }
 
-// ledger is what records say of one run.
-type ledger struct {
-	id     string
-	kinds  map[string]kind
-	done   int  // number of the last record that had an event
-	played bool // some are events of their own
-}
-
-// kind is the records of one kind of a run in their order, and how many events of it came.
-type kind struct {
-	records []*record
-	events  int
-}
-
-// waiting returns the records whose events did not come.
-func (k kind) waiting() []*record { return k.records[min(k.events, len(k.records)):] }
-
-type record struct {
-	time   time.Time
-	number int
-	of     *ledger
-	line   *line // of records that come by WithTrajectory, until an event of it comes
-}
-
-// ledger returns that of a run id. It is a new one each time beyond the bound.
-func (t *journal) ledger(id string) *ledger {
-	q := t.runs[id]
-	if q == nil {
-		q = &ledger{id: id, kinds: map[string]kind{}}
-		if t.size += ledgerSize; t.size <= maxRecordSize {
-			t.runs[id] = q
-		}
-	}
-	return q
-}
-
-// add takes a record, whose line is kept for WithTrajectory, and returns what is known of its run.
-func (t *journal) add(l, kept *line) *ledger {
-	q := t.ledger(l.stream)
-	t.number++
-	if t.size += recordSize; kept != nil {
-		t.size += len(l.raw)
-	}
-	if t.size <= maxRecordSize {
-		rec, k := &record{l.time, t.number, q, kept}, q.kinds[l.variant]
-		k.records = append(k.records, rec)
-		if q.kinds[l.variant] = k; kept != nil {
-			t.lined = append(t.lined, rec)
-		}
-	}
-	return q
-}
-
-// ledgerOf returns that of a run known from events.
-func (d *Decoder) ledgerOf(r *run) *ledger {
-	d.load()
-	if r.nameless {
-		d.trajectory.nameless = true
-		return d.trajectory.ledger("")
-	}
-	return d.trajectory.ledger(r.ID)
-}
+// kind is a kind of records of one run; those of runs without an id are of one.
+type kind struct{ run, variant string }
 
 // known reports whether the run of an id is known from events.
 func (d *Decoder) known(id string) bool {
@@ -104,34 +41,34 @@ func (d *Decoder) known(id string) bool {
 	return r != nil && !r.ledger || id == "" && d.trajectory.nameless
 }
 
-// timeOf gives l the time of its record, where it has none of its own. If its run was made of records, it has theirs in
-// any case, so that both are the same run.
+// timeOf gives l the time of its record, where it has none of its own.
 func (d *Decoder) timeOf(r *run, l *line) {
 	if shapes[l.variant].record == "" || r.ledger {
 		return
 	}
-	q := d.ledgerOf(r)
-	k := q.kinds[l.variant]
-	waiting := k.waiting()
-	k.events++
-	if q.kinds[l.variant] = k; len(waiting) == 0 {
+	d.load()
+	t, of := &d.trajectory, kind{r.ID, l.variant}
+	if r.nameless {
+		of.run, t.nameless = "", true
+	}
+	waiting := t.waiting[of]
+	if len(waiting) == 0 {
 		return
 	}
-	rec := waiting[0]
-	rec.line, q.done = nil, max(q.done, rec.number)
-	if l.time.IsZero() || q.played {
-		l.time = rec.time
+	i := waiting[0]
+	t.waiting[of] = waiting[1:]
+	if l.time.IsZero() {
+		l.time = t.records[i].time
 	}
+	t.records[i], t.done[of.run] = nil, max(t.done[of.run], i)
 	if l.variant != "agent_end" {
 		return
 	}
 	n := 0 // records of the run before its end that no event was like
-	for variant, k := range q.kinds {
-		for list := k.waiting(); len(list) > 0 && list[0].number < rec.number; list = list[1:] {
-			k.events++
-			n++
+	for of.variant = range shapes {
+		for ; len(t.waiting[of]) > 0 && t.waiting[of][0] < i; n++ {
+			t.waiting[of] = t.waiting[of][1:]
 		}
-		q.kinds[variant] = k
 	}
 	if n > 0 {
 		d.Emit(&event.DefectFound{Meta: d.meta(r, l), Code: spans.DefectEventLost,
@@ -141,25 +78,21 @@ func (d *Decoder) timeOf(r *run, l *line) {
 
 // record reads a record that stands in the input itself.
 func (d *Decoder) record(l *line) {
-	if l.variant == "" {
+	switch r := d.runs[l.stream]; {
+	case l.variant == "":
 		m := event.Meta{Run: l.stream, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
-		if r := d.runs[l.stream]; r != nil {
+		if r != nil {
 			m.Session = r.SessionID
 		}
 		d.Other(m, l.name, l.raw)
-		return
-	}
-	q := d.trajectory.add(l, nil)
-	waiting := slices.ContainsFunc(d.streams, func(s *stream) bool { return len(s.starts) > 0 })
-	if !d.known(q.id) && !waiting {
-		d.play(q, l)
+	case !d.known(l.stream):
+		d.play(l)
 	}
 }
 
 // play hands out a record as an event of its own.
-func (d *Decoder) play(q *ledger, l *line) {
-	q.played = true
-	s := d.stream(streamKey{q.id, q.id != "", true})
+func (d *Decoder) play(l *line) {
+	s := d.stream(streamKey{l.stream, l.stream != "", true})
 	top := s.top()
 	if top == nil && s.last != nil && d.known(s.last.ParentID) && l.variant != "run_identified" {
 		return // of its parent, which is known from events: the child uses its recorder
@@ -192,8 +125,11 @@ func (d *Decoder) load() {
 			sh.Reject(&input.LineError{Reason: "no record that is known"})
 		default:
 			sh.Stats.Events++
-			t.add(l, l)
 			sh.RejectProblems(l.name, l.Object)
+			if t.size += recordSize + len(l.raw); t.size <= maxRecordSize {
+				of := kind{l.stream, l.variant}
+				t.waiting[of], t.records = append(t.waiting[of], len(t.records)), append(t.records, l)
+			}
 		}
 	}
 	for ev, err := range sh.Events(source, input.Reader{Line: read}) {
@@ -218,27 +154,26 @@ func (d *Decoder) load() {
 // continueRuns hands out what the trajectory given by WithTrajectory has and the events had not.
 func (d *Decoder) continueRuns() {
 	d.load()
-	list := d.trajectory.lined
-	d.trajectory.lined = nil
-	for _, rec := range list {
-		l, q := rec.line, rec.of
+	list := d.trajectory.records
+	d.trajectory.records, d.trajectory.waiting = nil, nil
+	for i, l := range list {
 		if l == nil {
 			continue
 		}
-		if !d.known(q.id) {
-			d.play(q, l)
+		if !d.known(l.stream) {
+			d.play(l)
 			continue
 		}
-		r := d.runs[q.id]
-		if q.id == "" {
+		r := d.runs[l.stream]
+		if l.stream == "" {
 			r = d.stream(streamKey{}).top()
 		}
-		if r == nil || r.ended || rec.number <= q.done || l.variant == "run_identified" {
+		last, begun := d.trajectory.done[l.stream]
+		if r == nil || r.ended || begun && i <= last || l.variant == "run_identified" {
 			continue
 		}
 		d.announce(r, event.Moment{})
-		d.handle(r, l)
-		if r.ended {
+		if d.handle(r, l); r.ended {
 			d.remove(r)
 		}
 	}
