@@ -18,8 +18,8 @@ type run struct {
 	mixed bool       // a defect reports that another prompt was open
 	turn  turn
 	calls map[string]*call
-	terms map[string]*owner
-	held  int // bytes of the entries of calls, terminals and compactions
+	terms map[string]*call // by the id of the terminal
+	held  int              // bytes of the entries of calls, terminals and compactions
 }
 
 // turn is the open turn of a run: one model call as far as the wire shows it, several where not.
@@ -29,7 +29,6 @@ type turn struct {
 	spoke       map[voice]int
 	parted      int    // items before that one are closed: without a message id no more chunks belong to them
 	messageID   string // of the first text
-	waiting     []work // about terminals whose call is not known
 	held        int    // bytes of content
 	open, ended int    // tool calls
 	serial      bool   // an event states that it may hold several model calls
@@ -63,7 +62,7 @@ func (r *run) at(m event.Meta) event.Meta {
 // prompt begins a run.
 func (d *Decoder) prompt(f *frame, p *pending) {
 	s := p.s
-	r := &run{id: d.runID(s, f.id), s: s, calls: map[string]*call{}, terms: map[string]*owner{}}
+	r := &run{id: d.runID(s, f.id), s: s, calls: map[string]*call{}, terms: map[string]*call{}}
 	p.run, p.then = r, func(f *frame) { d.answer(f, r) }
 	if s.loading { // nobody prompts before a session is loaded: the response was not seen
 		d.loaded(s, f.meta)
@@ -187,7 +186,6 @@ func (d *Decoder) endTurn(r *run, at event.Meta, res event.TurnResult) {
 		}
 		pieces = append(pieces, piece)
 	}
-	d.flush(r, true)
 	if pieces != nil {
 		out := message("assistant", input.Array(pieces), t.messageID)
 		res.Output = &out

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -39,11 +40,33 @@ const (
 	holdsProvenances holds = "array of provenances"
 )
 
-// row is one field with what its value is.
+// row is one field with what its value is, and what README.md says of it.
 type row struct {
 	field
 	holds holds
+	brief string
 }
+
+// briefs are what README.md says of each shape, by its name, and of each key, by that name, a dot and the key.
+var briefs = func() map[string]string {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		panic(err)
+	}
+	found := map[string]string{}
+	for _, section := range strings.Split(string(text), "\n### ")[1:] {
+		heading, body, _ := strings.Cut(section, "\n\n")
+		name := strings.ToLower(strings.TrimPrefix(heading, input.OwnPrefix))
+		found[name], _, _ = strings.Cut(body, "\n")
+		for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]* \\| (.*) \\|$").FindAllStringSubmatch(body, -1) {
+			found[name+"."+m[1]] = m[2]
+		}
+	}
+	return found
+}()
+
+// common is how many keys every line may have.
+const common = 4
 
 var holdsOf = map[reflect.Type]holds{
 	reflect.TypeFor[time.Time](): holdsTime, reflect.TypeFor[event.Moment](): holdsMoment,
@@ -57,7 +80,11 @@ var holdsOf = map[reflect.Type]holds{
 
 // rowsOf returns the rows of a shape.
 func rowsOf(s *shape) (rows []row) {
-	for _, f := range s.fields {
+	for i, f := range s.fields {
+		section := s.name
+		if _, isEvent := reflect.New(s.typ).Interface().(event.Event); isEvent && i < common {
+			section = "every line"
+		}
 		typ := s.typ.FieldByIndex(f.at).Type
 		holds, known := holdsOf[typ]
 		switch {
@@ -71,7 +98,7 @@ func rowsOf(s *shape) (rows []row) {
 		default:
 			holds = holdsInteger
 		}
-		rows = append(rows, row{f, holds})
+		rows = append(rows, row{f, holds, briefs[section+"."+f.key]})
 	}
 	return rows
 }
@@ -166,18 +193,18 @@ func schema() []byte {
 			{"then", ref(k.name)},
 		})
 		rows := rowsOf(k)
-		defs = append(defs, entry{k.name, append(ordered{{"description", plain(k.brief)}}, properties(rows)...)})
+		defs = append(defs, entry{k.name, append(ordered{{"description", plain(briefs[k.name])}}, properties(rows)...)})
 	}
 	for i := range objects {
 		o := &objects[i]
 		inner := properties(rowsOf(o))
-		def := append(ordered{{"description", plain(o.brief)}, {"type", "object"}}, inner...)
+		def := append(ordered{{"description", plain(briefs[o.name])}, {"type", "object"}}, inner...)
 		switch o.name {
 		case "moment":
-			def = ordered{{"description", plain(o.brief)}, {"anyOf", []any{ref("time"),
+			def = ordered{{"description", plain(briefs[o.name])}, {"anyOf", []any{ref("time"),
 				append(ordered{{"type", "object"}}, inner...)}}}
 		case "message":
-			def = ordered{{"description", plain(o.brief)},
+			def = ordered{{"description", plain(briefs[o.name])},
 				{"if", ordered{{"type", "object"}, {"anyOf", []any{ordered{{"required", []string{"raw"}}},
 					ordered{{"required", []string{"raw_text"}}}}}}},
 				{"then", inner}}

@@ -64,12 +64,14 @@ func TestLinesHasEveryLine(t *testing.T) {
 		b.WriteString("| key | holds | |\n|---|---|---|\n")
 		for _, r := range rows {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, r.holds, r.brief)
+			if r.brief == "" {
+				t.Errorf("README.md says nothing of %s", r.key)
+			}
 		}
 	}
 	rows := rowsOf(&kinds[0])
 	b.WriteString("### Every line\n\n| key | holds | |\n|---|---|---|\n| `type` | string | `otelagent.` and the name " +
 		"of the type |\n")
-	common := len(meta)
 	for _, r := range rows[:common] {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, r.holds, r.brief)
 	}
@@ -77,7 +79,7 @@ func TestLinesHasEveryLine(t *testing.T) {
 	for i := range kinds {
 		k := &kinds[i]
 		rows := rowsOf(k)
-		fmt.Fprintf(&b, "\n### %s%s\n\n%s\n\n", input.OwnPrefix, k.name, k.brief)
+		fmt.Fprintf(&b, "\n### %s%s\n\n%s\n\n", input.OwnPrefix, k.name, briefs[k.name])
 		table(rows[common:])
 		if byName[k.name] == "" {
 			t.Errorf("no example of %s", k.name)
@@ -86,7 +88,7 @@ func TestLinesHasEveryLine(t *testing.T) {
 	}
 	for i := range objects {
 		o := &objects[i]
-		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n", strings.ToUpper(o.name[:1])+o.name[1:], o.brief)
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n", strings.ToUpper(o.name[:1])+o.name[1:], briefs[o.name])
 		table(rowsOf(o))
 	}
 	generated(t, "README.md", b.String())
