@@ -18,8 +18,8 @@ type run struct {
 	mixed bool       // a defect reports that another prompt was open
 	turn  turn
 	calls map[string]*call
-	terms map[string]*call // by the id of the terminal
-	held  int              // bytes of the entries of calls, terminals and compactions
+	terms map[string]*owner
+	held  int // bytes of the entries of calls, terminals and compactions
 }
 
 // turn is the open turn of a run: one model call as far as the wire shows it, several where not.
@@ -29,6 +29,7 @@ type turn struct {
 	spoke       map[voice]int
 	parted      int    // items before that one are closed: without a message id no more chunks belong to them
 	messageID   string // of the first text
+	waiting     []work // about terminals whose call is not known
 	held        int    // bytes of content
 	open, ended int    // tool calls
 	serial      bool   // an event states that it may hold several model calls
@@ -62,7 +63,7 @@ func (r *run) at(m event.Meta) event.Meta {
 // prompt begins a run.
 func (d *Decoder) prompt(f *frame, p *pending) {
 	s := p.s
-	r := &run{id: d.runID(s, f.id), s: s, calls: map[string]*call{}, terms: map[string]*call{}}
+	r := &run{id: d.runID(s, f.id), s: s, calls: map[string]*call{}, terms: map[string]*owner{}}
 	p.run, p.then = r, func(f *frame) { d.answer(f, r) }
 	if s.loading { // nobody prompts before a session is loaded: the response was not seen
 		d.loaded(s, f.meta)
@@ -152,13 +153,9 @@ func (d *Decoder) nextTurn(r *run, at event.Meta, messageID string) {
 	t := &r.turn
 	_, text := t.spoke[voice{kindText, messageID}]
 	_, thought := t.spoke[voice{kindThought, messageID}]
-	if t.ended == 0 || t.open > 0 || messageID != "" && (text || thought) {
+	compacts := r.s.compaction != nil && r.s.compaction.run == r
+	if t.ended == 0 || t.open > 0 || compacts || messageID != "" && (text || thought) {
 		return
-	}
-	for _, c := range r.s.compactions {
-		if c.run == r && c.started && !c.over {
-			return
-		}
 	}
 	d.endTurn(r, r.last, event.TurnResult{})
 	m := r.at(at)
@@ -186,6 +183,7 @@ func (d *Decoder) endTurn(r *run, at event.Meta, res event.TurnResult) {
 		}
 		pieces = append(pieces, piece)
 	}
+	d.flush(r, true)
 	if pieces != nil {
 		out := message("assistant", input.Array(pieces), t.messageID)
 		res.Output = &out

@@ -2,7 +2,6 @@ package acp
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -15,12 +14,11 @@ import (
 
 // session is what is remembered of one ACP session.
 type session struct {
-	id          string
-	open        []*run // prompts without a response, by time
-	between     *run   // a compaction between two prompts
-	compactions map[string]*compaction
-	last        string         // the id of the run that started last
-	taken       map[string]int // ids of runs, and of each the highest number behind it
+	id         string
+	open       []*run         // prompts without a response, by time
+	compaction *compaction    // that goes on
+	last       string         // the id of the run that started last
+	taken      map[string]int // ids of runs, and of each the highest number behind it
 
 	loading bool     // session/load has no response: updates are history
 	history [][]byte // the updates that were replayed
@@ -47,7 +45,7 @@ func (d *Decoder) session(id string) *session {
 			return s
 		}
 	}
-	s := &session{id: id, taken: map[string]int{}, compactions: map[string]*compaction{}}
+	s := &session{id: id, taken: map[string]int{}}
 	d.sessions = append(d.sessions, s)
 	d.held += entry + len(id)
 	return s
@@ -67,10 +65,9 @@ func (d *Decoder) abandon(r *run) {
 	d.release(&r.turn.held)
 	d.release(&r.held)
 	r.over, r.turn, r.calls, r.terms = true, turn{}, nil, nil
-	maps.DeleteFunc(s.compactions, func(_ string, c *compaction) bool { return c.run == r })
 	s.open = slices.DeleteFunc(s.open, func(x *run) bool { return x == r })
-	if s.between == r {
-		s.between = nil
+	if s.compaction != nil && s.compaction.run == r {
+		s.compaction = nil
 	}
 }
 

@@ -72,9 +72,10 @@ func (d *Decoder) merge(c *call, update *object.Object) {
 	}
 	c.status = cmp.Or(update.String("status"), c.status)
 	for _, o := range elements(update.Raw("content")) {
-		if id := o.String("terminalId"); o.String("type") == "terminal" && c.run.terms[id] != c {
-			d.hold(&c.run.held, entry+len(id))
-			c.run.terms[id] = c
+		t := c.run.terms[o.String("terminalId")]
+		if o.String("type") == "terminal" && t != nil && !t.settled {
+			t.call, t.settled = c, true
+			d.flush(c.run, false)
 		}
 	}
 }
@@ -237,14 +238,28 @@ func (d *Decoder) permission(f *frame, p *pending) {
 	}
 }
 
+// work is one request of an agent for a file or a terminal, or the response to it.
+type work struct {
+	at    event.Meta
+	typ   string
+	body  []byte
+	owner *owner
+}
+
+// owner is the tool call that asks for a file or a terminal.
+type owner struct {
+	call    *call // the only one in progress at the request, unless the content of another names the terminal
+	settled bool  // it does not change any more
+}
+
 // work takes a request for a file or a terminal, which an agent sends while it executes a tool call. Request and
-// response are recorded on the call that named the terminal before, else on the only one in progress, else on the turn.
+// response are recorded with their times on the tool call that they are certainly part of, else on the turn.
 func (d *Decoder) work(f *frame, p *pending) {
+	var o *owner
 	r := p.s.prompt()
-	var c *call
 	if r != nil {
-		if c = r.terms[f.in.String("terminalId")]; c == nil {
-			c = r.inProgress()
+		if o = r.terms[f.in.String("terminalId")]; o == nil {
+			o = &owner{call: r.inProgress(), settled: p.method != mTermCreate}
 		}
 	}
 	record := func(f *frame, typ string) {
@@ -253,19 +268,43 @@ func (d *Decoder) work(f *frame, p *pending) {
 			d.keep(p.s, f.meta, typ, body)
 			return
 		}
-		if r.cut(); c != nil {
-			d.start(c)
-			d.progress(c, r.at(f.meta), typ, body)
-		} else {
-			d.sh.Other(r.at(f.meta), typ, body)
+		r.cut()
+		w := work{r.at(f.meta), typ, body, o}
+		if o.settled {
+			d.worked(w)
+			return
 		}
+		d.hold(&r.turn.held, entry+len(body))
+		r.turn.waiting = append(r.turn.waiting, w)
 	}
 	record(f, p.method)
 	p.then = func(f *frame) {
-		if id := loose(f.result).String("terminalId"); id != "" && c != nil && !r.over {
+		id := loose(f.result).String("terminalId")
+		if p.method == mTermCreate && id != "" && r != nil && !r.over {
 			d.hold(&r.held, entry+len(id))
-			r.terms[id] = c
+			r.terms[id] = o
 		}
 		record(f, p.method+".response")
 	}
+}
+
+// worked records work.
+func (d *Decoder) worked(w work) {
+	if c := w.owner.call; c != nil {
+		d.start(c)
+		d.progress(c, w.at, w.typ, w.body)
+	} else {
+		d.sh.Other(w.at, w.typ, w.body)
+	}
+}
+
+// flush records the work of owners that are settled, and with all, at the end of a turn, the rest.
+func (d *Decoder) flush(r *run, all bool) {
+	r.turn.waiting = slices.DeleteFunc(r.turn.waiting, func(w work) bool {
+		if all || w.owner.settled {
+			d.worked(w)
+			return true
+		}
+		return false
+	})
 }

@@ -3,6 +3,7 @@ package acp
 import (
 	"bytes"
 	"cmp"
+	"slices"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -89,9 +90,7 @@ func (d *Decoder) between(f *frame, s *session, typ string, o *object.Object, ra
 	}
 	switch typ {
 	case "usage_update":
-		if used := o.Count("used"); used != nil {
-			s.used = used
-		}
+		s.used = cmp.Or(o.Count("used"), s.used)
 		if more, ok := s.spent(o); ok && r != nil {
 			t := &r.turn
 			if t.spent != nil && t.currency == s.cost.currency {
@@ -102,43 +101,44 @@ func (d *Decoder) between(f *frame, s *session, typ string, o *object.Object, ra
 	case "compaction_update":
 		return d.compact(f, s, o, raw)
 	case "compaction_summary_chunk":
-		content, c := o.Raw("content"), s.compactions[o.String("compactionId")]
-		if c != nil && !c.over {
-			d.hold(&c.run.turn.held, len(content))
-			c.summary = append(c.summary, bytes.Clone(content))
+		if c := s.compaction; c != nil && c.id == o.String("compactionId") {
+			d.hold(&c.run.turn.held, len(o.Raw("content")))
+			c.summary = append(c.summary, bytes.Clone(o.Raw("content")))
 			return true
 		}
 	}
 	return false
 }
 
-// compaction is a compaction of a run.
+// compaction is a compaction that goes on.
 type compaction struct {
+	id      string
 	run     *run
 	summary [][]byte // its chunks
-	started bool
-	over    bool
 }
 
-// compact takes compaction_update. It reports false for one of an unknown status or of a compaction that is over, which
-// the caller keeps as it is.
+// compact takes compaction_update. It reports false for one that the caller keeps as it is: of an unknown status, or a
+// beginning while another compaction of the session goes on. A compaction between two prompts is a run of its own, which
+// only compacts.
 func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bool {
 	id, status := o.String("compactionId"), o.String("status")
 	summary, reason := o.Raw("summary"), o.String("error")
-	c, begins := s.compactions[id], status == "in_progress"
-	switch {
-	case !begins && status != "completed" && status != "failed" && status != "cancelled":
-		return false
-	case c == nil:
-		c = d.beginCompaction(s, f.meta, id)
-	case begins || c.over:
+	begins, c := status == "in_progress", s.compaction
+	if begins && c != nil || !begins && status != "completed" && status != "failed" && status != "cancelled" {
 		return false
 	}
+	if c == nil || c.id != id {
+		r := s.prompt()
+		if r == nil {
+			r = &run{id: "compaction-" + id, s: s}
+			d.begin(r, f.meta, event.RunInfo{Continuation: spans.ContinuationCompaction})
+		}
+		c = &compaction{id: id, run: r}
+	}
 	r := c.run
-	m := r.at(f.meta)
-	before := event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: s.used}
+	m, before := r.at(f.meta), event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: s.used}
 	if begins {
-		c.started = true
+		s.compaction = c
 		d.sh.Emit(&event.CompactionStarted{Meta: m, Compaction: before})
 		d.sh.Other(m, "compaction_update", raw)
 		return true
@@ -150,33 +150,20 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	res := event.CompactionResult{Applied: &applied, Reason: reason, Summary: summary}
 	// Its id, the status at its end, and what is not read: in the compaction that goes on, or after one that came whole.
 	o.Keep("compactionId", "status")
-	if c.started {
-		d.sh.Other(m, "compaction_update."+status, o.Rest())
-	} else {
+	rest, whole := o.Rest(), c != s.compaction
+	if whole {
 		res.InputTokens = s.used
+	} else {
+		s.compaction = nil
+		d.sh.Other(m, "compaction_update."+status, rest)
 	}
 	d.sh.Emit(&event.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
-	if !c.started {
-		d.sh.Other(m, "compaction_update."+status, o.Rest())
+	if whole {
+		d.sh.Other(m, "compaction_update."+status, rest)
 	}
-	if c.over, c.summary = true, nil; r == s.between {
-		end := event.RunResult{Status: spans.RunStatusCompleted, Word: status}
-		d.sh.Emit(&event.RunEnded{Meta: m, RunResult: end})
+	if !slices.Contains(s.open, r) {
+		d.sh.Emit(&event.RunEnded{Meta: m, RunResult: event.RunResult{Status: spans.RunStatusCompleted, Word: status}})
 		d.abandon(r)
 	}
 	return true
-}
-
-// beginCompaction begins a compaction in the open prompt. One between two prompts is a run of its own, which only
-// compacts.
-func (d *Decoder) beginCompaction(s *session, at event.Meta, id string) *compaction {
-	r := cmp.Or(s.prompt(), s.between)
-	if r == nil {
-		r = &run{id: "compaction-" + id, s: s}
-		s.between = r
-		d.begin(r, at, event.RunInfo{Continuation: spans.ContinuationCompaction})
-	}
-	d.hold(&r.held, entry+len(id))
-	s.compactions[id] = &compaction{run: r}
-	return s.compactions[id]
 }
