@@ -27,10 +27,9 @@ func TestBounds(t *testing.T) {
 		"requests": {prompt, request(`"_x/y","params":{}`)},
 		"questions": {prompt, request(`"session/request_permission","params":{"sessionId":"s",` +
 			`"toolCall":{"toolCallId":"c"},"options":[]}`)},
-		"terminals":   {prompt, request(`"terminal/create","params":{"sessionId":"s","command":"x"}`)},
-		"calls":       {prompt, update(`"tool_call","toolCallId":"c%d","title":"t"`)},
-		"compactions": {prompt, update(`"compaction_update","compactionId":"k%d","status":"in_progress"`)},
-		"thoughts":    {prompt, update(`"agent_thought_chunk","messageId":"m%d","content":{"type":"text","text":"x"}`)},
+		"terminals": {prompt, request(`"terminal/create","params":{"sessionId":"s","command":"x"}`)},
+		"calls":     {prompt, update(`"tool_call","toolCallId":"c%d","title":"t"`)},
+		"thoughts":  {prompt, update(`"agent_thought_chunk","messageId":"m%d","content":{"type":"text","text":"x"}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder

@@ -3,7 +3,6 @@ package guide
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -47,58 +46,53 @@ func (d *Decoder) sessions(ctx context.Context, from *sql.DB) error {
 	}
 	_, err = db.IDs("SELECT digest FROM system_prompts LIMIT 0 * ?")
 	prompts := err == nil
-	ids, err := db.IDs(input.Sorted("id, created_at", "chat_sessions", "created_at, id"))
-	for i := 0; i < len(ids) && err == nil && !d.Stopped(); i++ {
-		err = d.readSession(db, ids[i], prompts)
+	err = nil
+	ids := func(from string, args ...any) (ids []any) {
+		if err == nil {
+			ids, err = db.IDs(input.Sorted("id, created_at", from, "created_at, id"), args...)
+		}
+		return ids
+	}
+	each := func(from, order string, id any, read func(row []byte)) {
+		if err == nil && !d.Stopped() {
+			err = db.Each(input.Sorted("*", from, order), read, id)
+		}
+	}
+	for _, id := range ids("chat_sessions") {
+		if d.endSession(); err == nil {
+			err = db.Measure()
+		}
+		each("chat_sessions WHERE id = ?", "id", id, func(row []byte) {
+			d.nextRow("session")
+			d.sessionRow(row, nil, time.Time{})
+		})
+		if err != nil || d.session == nil {
+			continue
+		}
+		for i, id := range ids("chat_messages WHERE session_id = ?", id) {
+			path, n, before := object.Element("messages", i), 0, d.message
+			each("chat_messages WHERE id = ?", "id", id, func(row []byte) {
+				d.nextRow(path + ".message")
+				d.messageRow(row, nil, time.Time{})
+			})
+			if d.message == nil || d.message == before {
+				continue
+			}
+			each("chat_parts WHERE message_id = ?", `"index", id`, id, func(row []byte) { // index is a keyword of SQL
+				d.nextRow(object.Element(path+".parts", n))
+				n++
+				d.partRow(row, nil, time.Time{})
+			})
+		}
+		d.endMessage()
+		for _, digest := range d.session.digests {
+			if prompts {
+				each("system_prompts WHERE digest = ?", "digest", digest, func(row []byte) {
+					d.nextRow("system_prompts")
+					d.furtherLine("system_prompt", row)
+				})
+			}
+		}
 	}
 	return err
-}
-
-func (d *Decoder) readSession(db *input.Database, id any, prompts bool) error {
-	read := false
-	err := db.Measure()
-	if err != nil {
-		return err
-	}
-	err = db.Each(input.Sorted("*", "chat_sessions WHERE id = ?", "id"), func(row []byte) {
-		d.nextRow("session")
-		d.sessionRow(row, nil, time.Time{})
-		read = d.session != nil
-	}, id)
-	if err != nil || !read {
-		return err
-	}
-	messages, err := db.IDs(input.Sorted("id, created_at", "chat_messages WHERE session_id = ?", "created_at, id"), id)
-	for i := 0; i < len(messages) && err == nil && !d.Stopped(); i++ {
-		err = d.readMessage(db, messages[i], object.Element("messages", i))
-	}
-	d.endMessage()
-	if err != nil || !prompts {
-		return err
-	}
-	for _, digest := range d.session.digests {
-		err = errors.Join(err, db.Each(input.Sorted("*", "system_prompts WHERE digest = ?", "digest"), func(row []byte) {
-			d.nextRow("system_prompts")
-			d.furtherLine("system_prompt", row)
-		}, digest))
-	}
-	return err
-}
-
-func (d *Decoder) readMessage(db *input.Database, id any, path string) error {
-	before := d.message
-	err := db.Each(input.Sorted("*", "chat_messages WHERE id = ?", "id"), func(row []byte) {
-		d.nextRow(path + ".message")
-		d.messageRow(row, nil, time.Time{})
-	}, id)
-	if err != nil || d.message == nil || d.message == before {
-		return err
-	}
-	n := 0
-	// index is a keyword of SQL
-	return db.Each(input.Sorted("*", "chat_parts WHERE message_id = ?", `"index", id`), func(row []byte) {
-		d.nextRow(object.Element(path+".parts", n))
-		n++
-		d.partRow(row, nil, time.Time{})
-	}, id)
 }
