@@ -20,6 +20,7 @@ type call struct {
 	index       int64   // of a turn
 	usage       *record // of a turn: the one that reports it best
 	turn        *call   // of a tool call
+	child       *run    // that a tool call began
 }
 
 // add adds a record to a call.

@@ -16,7 +16,6 @@ func (m *mapper) fold() {
 			c.run.tools = append(c.run.tools, c)
 		}
 	}
-	var runs []*run
 	depth := map[*run]int{}
 	for _, r := range m.all {
 		if r.run == nil {
@@ -28,7 +27,7 @@ func (m *mapper) fold() {
 			for p := n.parent(); p != nil && depth[n] < 64; p = p.parent() {
 				depth[n]++
 			}
-			runs = append(runs, n)
+			m.list = append(m.list, n)
 		}
 		switch r.role {
 		case roleRun, roleStart:
@@ -47,10 +46,10 @@ func (m *mapper) fold() {
 			}
 		}
 	}
-	slices.SortStableFunc(runs, func(a, b *run) int {
+	slices.SortStableFunc(m.list, func(a, b *run) int {
 		return cmp.Or(cmp.Compare(depth[b], depth[a]), cmp.Compare(a.first, b.first), compareRuns(a, b))
 	})
-	for _, n := range runs { // the innermost first
+	for _, n := range m.list { // the innermost first
 		if len(n.turns)+len(n.tools) == 0 {
 			if len(n.under) == 1 && n.under[0].key == n.key && n.rec != nil && (n.call == nil || !n.isRun) && len(n.starts) == 0 {
 				child := n.under[0]
@@ -70,9 +69,14 @@ func (m *mapper) fold() {
 			p.under = append(p.under, n)
 		}
 	}
-	for _, n := range runs {
+	for _, n := range m.list {
 		if n.gone {
 			continue
+		}
+		if n.call != nil && n.call.call != nil {
+			if c := n.call.call; c.child == nil || compareRuns(n, c.child) < 0 {
+				c.child = n
+			}
 		}
 		slices.SortFunc(n.turns, compareCalls)
 		for i, t := range n.turns {

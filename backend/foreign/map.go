@@ -44,6 +44,7 @@ type mapper struct {
 	traces  map[session.TraceID]*trace
 	runs    map[runName]*run
 	calls   []*call
+	list    []*run // wholes, the innermost first
 }
 
 // trace is what the records of one trace have in common.

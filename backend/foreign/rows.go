@@ -71,25 +71,9 @@ func pick(recs []*record, f field) session.Value {
 
 // rows writes the rows of the session want.
 func (m *mapper) rows() []session.Row {
-	w := &writer{mapper: m, children: map[*call]*run{}}
-	var runs []*run
-	seen := map[*run]bool{}
-	for _, r := range m.all {
-		if r.run == nil || r.run.find().gone || seen[r.run.find()] {
-			continue
-		}
-		n := r.run.find()
-		seen[n] = true
-		runs = append(runs, n)
-		if n.call != nil && n.call.call != nil {
-			if old := w.children[n.call.call]; old == nil || compareRuns(n, old) < 0 {
-				w.children[n.call.call] = n
-			}
-		}
-	}
-	w.out = make([]session.Row, 0, len(runs)+len(m.calls))
-	for _, n := range runs {
-		if n.key == m.want {
+	w := &writer{mapper: m, out: make([]session.Row, 0, len(m.list)+len(m.calls))}
+	for _, n := range m.list {
+		if n.key == m.want && !n.gone {
 			w.run(n)
 		}
 	}
@@ -98,8 +82,7 @@ func (m *mapper) rows() []session.Row {
 
 type writer struct {
 	*mapper
-	children map[*call]*run // that a tool call began
-	out      []session.Row
+	out []session.Row
 }
 
 // row begins the row of a part of a run, as the record r has it.
@@ -383,7 +366,7 @@ func (w *writer) tool(n *run, t *call, ordinals map[string]int64) {
 		a.text(spans.ErrorTypeKeyKey, string(spans.ErrorTypeTool))
 		a.text(spans.ErrorMessageKey, message(t.recs))
 	}
-	if child := w.children[t]; child != nil {
+	if child := t.child; child != nil {
 		a.text(spans.ToolChildRunIDKey, child.id())
 		if child.key != n.key {
 			a.text(spans.ToolChildSessionIDKey, child.key.ID)

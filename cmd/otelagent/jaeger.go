@@ -2,13 +2,10 @@ package main
 
 import (
 	"cmp"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"strconv"
+	"slices"
 	"strings"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
@@ -19,116 +16,92 @@ type jaegerDoc struct {
 			TraceID, SpanID, OperationName, ProcessID string
 			References                                []struct{ RefType, SpanID string }
 			StartTime, Duration                       int64
-			Tags                                      []jaegerTag
+			Tags                                      jaegerTags
 			Logs                                      []struct {
 				Timestamp int64
-				Fields    []jaegerTag
+				Fields    jaegerTags
 			}
 		}
 		Processes map[string]struct {
 			ServiceName string
-			Tags        []jaegerTag
+			Tags        jaegerTags
 		}
 	}
 }
 
-type jaegerTag struct {
+type jaegerTags []struct {
 	Key, Type string
 	Value     json.RawMessage
 }
 
+// object is one of OTLP's JSON.
+type object map[string]any
+
 // jaegerTraces makes spans of a document of Jaeger, as they were before Jaeger took them.
 func jaegerTraces(text []byte) (ptrace.Traces, error) {
-	td := ptrace.NewTraces()
 	var doc jaegerDoc
 	if err := json.Unmarshal(text, &doc); err != nil {
-		return td, err
+		return ptrace.NewTraces(), err
 	}
+	var all []object
 	for _, t := range doc.Data {
-		for i := range t.Spans {
-			from := &t.Spans[i]
-			rs := td.ResourceSpans().AppendEmpty()
-			process := t.Processes[from.ProcessID]
-			putTags(rs.Resource().Attributes(), process.Tags)
-			rs.Resource().Attributes().PutStr("service.name", process.ServiceName)
-			ss := rs.ScopeSpans().AppendEmpty()
-			s := ss.Spans().AppendEmpty()
-			s.SetName(from.OperationName)
-			var trace pcommon.TraceID
-			var span, parent pcommon.SpanID
-			if !readHex(trace[:], from.TraceID) || !readHex(span[:], from.SpanID) {
-				return td, errors.New("bad id")
+		for _, from := range t.Spans {
+			process, tags := t.Processes[from.ProcessID], from.Tags
+			scope := object{"name": cmp.Or(tags.take("otel.scope.name"), tags.take("otel.library.name")),
+				"version": cmp.Or(tags.take("otel.scope.version"), tags.take("otel.library.version"))}
+			code := map[string]int{"OK": 1, "ERROR": 2}[tags.take("otel.status_code")]
+			if tags.take("error") == "true" {
+				code = 2
 			}
-			s.SetTraceID(trace)
-			s.SetSpanID(span)
+			s := object{"traceId": padded(from.TraceID, 32), "spanId": padded(from.SpanID, 16), "name": from.OperationName,
+				"startTimeUnixNano": from.StartTime * 1000, "endTimeUnixNano": (from.StartTime + from.Duration) * 1000,
+				"status": object{"code": code, "message": tags.take("otel.status_description")}}
 			for _, r := range from.References {
-				if r.RefType == "CHILD_OF" && readHex(parent[:], r.SpanID) {
-					s.SetParentSpanID(parent)
+				if r.RefType == "CHILD_OF" {
+					s["parentSpanId"] = padded(r.SpanID, 16)
 				}
 			}
-			s.SetStartTimestamp(pcommon.Timestamp(from.StartTime) * 1000)
-			s.SetEndTimestamp(pcommon.Timestamp(from.StartTime+from.Duration) * 1000)
-			a := s.Attributes()
-			putTags(a, from.Tags)
-			ss.Scope().SetName(cmp.Or(takeTag(a, "otel.scope.name"), takeTag(a, "otel.library.name")))
-			ss.Scope().SetVersion(cmp.Or(takeTag(a, "otel.scope.version"), takeTag(a, "otel.library.version")))
-			failed := takeTag(a, "error") == "true"
-			switch status := takeTag(a, "otel.status_code"); {
-			case status == "ERROR" || failed:
-				s.Status().SetCode(ptrace.StatusCodeError)
-			case status == "OK":
-				s.Status().SetCode(ptrace.StatusCodeOk)
-			}
-			s.Status().SetMessage(takeTag(a, "otel.status_description"))
+			var events []object
 			for _, l := range from.Logs {
-				e := s.Events().AppendEmpty()
-				e.SetTimestamp(pcommon.Timestamp(l.Timestamp) * 1000)
-				putTags(e.Attributes(), l.Fields)
-				e.SetName(takeTag(e.Attributes(), "event"))
+				events = append(events, object{"timeUnixNano": l.Timestamp * 1000, "name": l.Fields.take("event"),
+					"attributes": l.Fields.attributes()})
 			}
+			s["events"], s["attributes"] = events, tags.attributes()
+			service := object{"key": "service.name", "value": object{"stringValue": process.ServiceName}}
+			all = append(all, object{"resource": object{"attributes": append(process.Tags.attributes(), service)},
+				"scopeSpans": []object{{"scope": scope, "spans": []object{s}}}})
 		}
 	}
-	return td, nil
+	otlp, err := json.Marshal(object{"resourceSpans": all})
+	if err != nil {
+		return ptrace.NewTraces(), err
+	}
+	var u ptrace.JSONUnmarshaler
+	return u.UnmarshalTraces(otlp)
 }
 
-// putTags sets attributes. An integer may come as text.
-func putTags(m pcommon.Map, tags []jaegerTag) {
-	for _, t := range tags {
-		text := string(t.Value)
-		if quoted := ""; json.Unmarshal(t.Value, &quoted) == nil {
-			text = quoted
-		}
-		n, noInt := strconv.ParseInt(text, 10, 64)
-		f, noFloat := strconv.ParseFloat(text, 64)
-		switch {
-		case t.Type == "int64" && noInt == nil:
-			m.PutInt(t.Key, n)
-		case t.Type == "float64" && noFloat == nil:
-			m.PutDouble(t.Key, f)
-		case t.Type == "bool":
-			m.PutBool(t.Key, text == "true")
-		default:
-			m.PutStr(t.Key, text)
+// padded returns an id with the zeros that Jaeger omits at its beginning.
+func padded(id string, length int) string { return strings.Repeat("0", max(length-len(id), 0)) + id }
+
+// take removes a tag and returns its text.
+func (t *jaegerTags) take(key string) (text string) {
+	for i, tag := range *t {
+		if tag.Key == key {
+			if *t = slices.Delete(*t, i, i+1); json.Unmarshal(tag.Value, &text) != nil {
+				text = string(tag.Value)
+			}
+			return text
 		}
 	}
+	return ""
 }
 
-// takeTag removes an attribute and returns its text.
-func takeTag(m pcommon.Map, key string) string {
-	v, ok := m.Get(key)
-	if !ok {
-		return ""
+// attributes returns tags as attributes. An integer may come as text.
+func (t jaegerTags) attributes() []object {
+	out := []object{}
+	for _, tag := range t {
+		kind := map[string]string{"int64": "intValue", "float64": "doubleValue", "bool": "boolValue"}[tag.Type]
+		out = append(out, object{"key": tag.Key, "value": object{cmp.Or(kind, "stringValue"): tag.Value}})
 	}
-	text := v.AsString()
-	m.Remove(key)
-	return text
-}
-
-// readHex reads an id. Jaeger omits zeros at its beginning.
-func readHex(id []byte, text string) bool {
-	if n := 2*len(id) - len(text); n > 0 {
-		text = strings.Repeat("0", n) + text
-	}
-	n, err := hex.DecodeString(text)
-	return err == nil && copy(id, n) == len(id) && len(n) == len(id)
+	return out
 }
