@@ -3,8 +3,6 @@ package foreign
 import (
 	"cmp"
 	"slices"
-
-	"github.com/otelagent/otelagent/backend/session"
 )
 
 // fold gives runs their turns and tool calls, and folds runs that only wrap another one.
@@ -113,19 +111,4 @@ func (r *run) turnOf(t *call) *call {
 		}
 	}
 	return nil
-}
-
-// id returns the id of a run: the key of its records where there is one, else the id of its span.
-func (r *run) id() string {
-	switch {
-	case r.name.text != "":
-		return r.name.text
-	case r.rec != nil:
-		return r.rec.row.Span.String()
-	case r.name.at.span != (session.SpanID{}):
-		return r.name.at.span.String()
-	case r.name.kind == byTrace:
-		return r.name.at.trace.String()
-	}
-	return r.key.ID
 }

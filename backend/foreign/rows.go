@@ -90,7 +90,7 @@ func (w *writer) row(n *run, kind session.Kind, r *record, start, end int64) ses
 	if end > 0 && end < start {
 		end = start
 	}
-	return session.Row{Trace: r.row.Trace, Span: r.row.Span, Parent: r.row.Parent, Session: w.want, Run: n.id(),
+	return session.Row{Trace: r.row.Trace, Span: r.row.Span, Parent: r.row.Parent, Session: w.want, Run: n.name.id,
 		RunStart: n.start(), Turn: session.NoTurn, Kind: kind, Known: spans.KnownObserved,
 		Start: max(start, n.start()), End: end, Seq: r.order, Service: r.row.Service, Failed: r.row.Failed}
 }
@@ -151,7 +151,7 @@ func (w *writer) run(n *run) {
 	var a attrs
 	a.text(spans.DialectKey, w.dialect(n, own, inside).Name)
 	if n.rec == nil {
-		row.Span, row.Parent, row.Failed = derived(own[0], "run "+n.id()), session.SpanID{}, false
+		row.Span, row.Parent, row.Failed = derived(own[0], "run "+n.name.id), session.SpanID{}, false
 		a.text(spans.EndTimeKey, string(spans.TimeSourceBound))
 	} else if n.rec.end > 0 {
 		row.End = max(n.rec.end, n.start())
@@ -168,7 +168,7 @@ func (w *writer) run(n *run) {
 		}
 	}
 	if p := n.above(); p != nil {
-		a.text(spans.RunParentIDKey, p.id())
+		a.text(spans.RunParentIDKey, p.name.id)
 		if p.key != n.key {
 			a.text(spans.RunParentSessionIDKey, p.key.ID)
 		}
@@ -367,7 +367,7 @@ func (w *writer) tool(n *run, t *call, ordinals map[string]int64) {
 		a.text(spans.ErrorMessageKey, message(t.recs))
 	}
 	if child := t.child; child != nil {
-		a.text(spans.ToolChildRunIDKey, child.id())
+		a.text(spans.ToolChildRunIDKey, child.name.id)
 		if child.key != n.key {
 			a.text(spans.ToolChildSessionIDKey, child.key.ID)
 		}

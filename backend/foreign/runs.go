@@ -27,12 +27,12 @@ type run struct {
 	gone   bool   // it was folded, or is none
 }
 
-// runName names a run by what is known of it.
+// runName names a run by what is known of it. The id is that of the run in the tree.
 type runName struct {
-	kind kind
-	key  session.Key
-	text string
-	at   spanKey
+	kind  kind
+	key   session.Key
+	id    string
+	trace session.TraceID // in which the id names something; zero: in the session
 }
 
 // kind is what a run is known by. Of two pieces of one run the lower kind names it.
@@ -50,8 +50,7 @@ const (
 
 func compareRuns(a, b *run) int {
 	x, y := a.name, b.name
-	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.text, y.text),
-		slices.Compare(x.at.trace[:], y.at.trace[:]), slices.Compare(x.at.span[:], y.at.span[:]))
+	return cmp.Or(cmp.Compare(x.kind, y.kind), slices.Compare(x.trace[:], y.trace[:]), cmp.Compare(x.id, y.id))
 }
 
 // find returns the whole that a run is a part of.
@@ -77,20 +76,20 @@ func (m *mapper) run(n runName) *run {
 func (r *record) at() spanKey { return spanKey{r.row.Trace, r.row.Span} }
 
 func (m *mapper) spanRun(r *record) *run {
-	n := m.run(runName{kind: bySpan, key: r.key, at: r.at()})
+	n := m.run(runName{bySpan, r.key, r.row.Span.String(), r.row.Trace})
 	n.rec = cmp.Or(n.rec, r)
 	return n
 }
 
 func (m *mapper) keyRun(key session.Key, text string) *run {
-	return m.run(runName{kind: byKey, key: key, text: text})
+	return m.run(runName{kind: byKey, key: key, id: text})
 }
 
 // callRun returns the run of what stands below a tool call without a run of its own.
 func (m *mapper) callRun(key session.Key, call *record) *run {
-	n := runName{kind: byCall, key: key, text: call.id}
-	if n.text == "" {
-		n.at = call.at()
+	n := runName{kind: byCall, key: key, id: call.id}
+	if n.id == "" {
+		n.id, n.trace = call.row.Span.String(), call.row.Trace
 	}
 	r := m.run(n)
 	r.call = cmp.Or(r.call, call)
@@ -176,7 +175,7 @@ func (m *mapper) place() {
 		case r.same != nil:
 			with = append(with, r)
 		case agent != "" && !r.log:
-			n := m.run(runName{kind: byAgent, key: r.key, text: agent})
+			n := m.run(runName{kind: byAgent, key: r.key, id: agent})
 			if inTool && r.role != rolePermission {
 				n = m.join(n, m.callRun(r.key, r.in))
 			}
@@ -205,7 +204,7 @@ func (m *mapper) place() {
 	}
 	for _, r := range late {
 		if n := m.orphan(r); !r.log && (n != nil || talk[r.row.Trace]) {
-			m.put(r, cmp.Or(n, m.run(runName{kind: byTrace, key: r.key, at: spanKey{trace: r.row.Trace}})))
+			m.put(r, cmp.Or(n, m.run(runName{byTrace, r.key, r.row.Trace.String(), r.row.Trace})))
 		} else {
 			logs = append(logs, r) // also tool calls that have a trace to themselves
 		}
@@ -239,7 +238,7 @@ func (m *mapper) again() {
 		}
 		name, l := r.run.find().name, starts[r.run.find()]
 		if n := before(l, at, func(s *record) int64 { return s.start }); n > 1 {
-			name.text += "#" + strconv.Itoa(n)
+			name.id += "#" + strconv.Itoa(n)
 			m.put(r, m.run(name))
 		}
 	}
@@ -319,7 +318,7 @@ func (m *mapper) placeLogs(logs []*record) {
 		} else if n := last(r.key, r.start+1e9); n != nil && n.rec != nil && n.rec.end > r.start {
 			m.put(r, n)
 		} else {
-			n := m.run(runName{kind: byStart, key: r.key, at: r.at()})
+			n := m.run(runName{byStart, r.key, r.row.Span.String(), r.row.Trace})
 			m.put(r, n)
 			if at, _ := slices.BinarySearchFunc(inSession[r.key], n, compare); n.first > 0 {
 				inSession[r.key] = slices.Insert(inSession[r.key], at, n)
@@ -331,7 +330,7 @@ func (m *mapper) placeLogs(logs []*record) {
 		if l := inSession[r.key]; n == nil && len(l) > 0 {
 			n = l[0]
 		}
-		m.put(r, cmp.Or(n, m.run(runName{kind: bySession, key: r.key})))
+		m.put(r, cmp.Or(n, m.run(runName{kind: bySession, key: r.key, id: r.key.ID})))
 	}
 }
 
