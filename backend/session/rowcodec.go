@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/otelagent/otelagent/spans"
 )
@@ -52,15 +53,31 @@ func (r *Row) AppendCanonical(dst []byte) []byte {
 // ParseRow reads what AppendCanonical wrote. It accepts exactly the bytes that AppendCanonical gives of some row, and
 // nothing after them. All strings of the row share one copy of b, which the caller may reuse. The memory of a row is
 // bounded by a small multiple of len(b). Errors wrap ErrRow; the row is then zero.
-func ParseRow(b []byte) (Row, error) {
-	c := codec{reading: true, s: string(b)}
+func ParseRow(b []byte) (Row, error) { return parse(codec{reading: true, s: string(b)}) }
+
+// maxNames bounds the strings that a RowReader remembers, maxName the length of each.
+const maxNames, maxName = 4096, 64
+
+// RowReader reads rows of which many are held at once. Their strings are not one copy of the bytes, but equal short ones
+// are mostly the same: keys, names and ids of runs. The zero value is ready for use.
+type RowReader struct{ names map[string]string }
+
+// Parse is ParseRow.
+func (r *RowReader) Parse(b []byte) (Row, error) {
+	if r.names == nil {
+		r.names = map[string]string{}
+	}
+	return parse(codec{reading: true, s: string(b), names: r.names})
+}
+
+func parse(c codec) (Row, error) {
 	var r Row
 	c.row(&r)
 	if c.pos != len(c.s) {
 		c.fail("trailing bytes")
 	}
 	if c.err != "" {
-		return Row{}, fmt.Errorf("session: parse row of %d bytes: %s at byte %d: %w", len(b), c.err, c.pos, ErrRow)
+		return Row{}, fmt.Errorf("session: parse row of %d bytes: %s at byte %d: %w", len(c.s), c.err, c.pos, ErrRow)
 	}
 	return r, nil
 }
@@ -71,6 +88,7 @@ type codec struct {
 	reading bool
 	out     []byte
 	s       string
+	names   map[string]string // of a RowReader
 	pos     int
 	err     string
 }
@@ -187,7 +205,7 @@ func (c *codec) value(v *Value) {
 		for n := c.count(0, 1); n > 0 && c.err == ""; n-- {
 			c.string(&text)
 		}
-		v.str = c.s[from:c.pos]
+		v.str = c.own(c.s[from:c.pos])
 	default:
 		c.fail("type of an attribute")
 	}
@@ -246,10 +264,28 @@ func (c *codec) bytes(b []byte) {
 
 func (c *codec) string(s *string) {
 	if n := c.count(len(*s), 1); c.reading {
-		*s = c.take(n)
+		*s = c.own(c.take(n))
 	} else {
 		c.out = append(c.out, *s...)
 	}
+}
+
+// own returns a string that was read, for a RowReader one that shares no memory with the row.
+func (c *codec) own(s string) string {
+	if c.names == nil {
+		return s
+	}
+	if name, ok := c.names[s]; ok {
+		return name
+	}
+	s = strings.Clone(s)
+	if len(s) <= maxName {
+		if len(c.names) == maxNames {
+			clear(c.names)
+		}
+		c.names[s] = s
+	}
+	return s
 }
 
 func (c *codec) int(n *int64) {

@@ -100,7 +100,7 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 
 const (
 	// importMemory is where the garbage collector begins to work more often. GOMEMLIMIT replaces it.
-	importMemory = 96 << 20
+	importMemory = 72 << 20
 	// importChat is the content of the largest session whose rows of the agent guide are written at once: they are in
 	// memory meanwhile. 'otelagent up' writes those of larger ones.
 	importChat = 12 << 20

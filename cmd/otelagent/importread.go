@@ -115,7 +115,7 @@ func (im *importer) leaveOut(name string, err error) {
 // run reads what is to be read, then follows.
 func (im *importer) run(ctx context.Context) (err error) {
 	for _, f := range im.agents {
-		if err = firstError(err, im.read(ctx, f, false), im.close(f)); err != nil {
+		if err = firstError(err, im.read(ctx, f, false), im.close(ctx, f)); err != nil {
 			return err
 		}
 	}
@@ -157,7 +157,7 @@ func (im *importer) follow(ctx context.Context) (err error) {
 		}
 	}
 	for _, f := range im.agents {
-		err = firstError(err, im.close(f))
+		err = firstError(err, im.close(ctx, f))
 	}
 	return err
 }
@@ -221,16 +221,20 @@ func (im *importer) flush(ctx context.Context, f *agentFiles) error {
 	return im.state.save()
 }
 
-// close ends what is open of an agent.
-func (im *importer) close(f *agentFiles) error {
+// close ends what is open of an agent. The summaries of a database take as long as they take, unless ctx has ended.
+func (im *importer) close(ctx context.Context, f *agentFiles) error {
 	if f.to == nil {
 		return nil
 	}
 	for _, r := range f.followed {
 		r.rec.Close(context.Background())
 	}
-	end, cancel := context.WithTimeout(context.Background(), flushTime)
-	defer cancel()
+	end := context.WithoutCancel(ctx)
+	if im.o.Endpoint != "" || ctx.Err() != nil {
+		var cancel context.CancelFunc
+		end, cancel = context.WithTimeout(end, flushTime)
+		defer cancel()
+	}
 	err := f.to.end(end)
 	im.spans += f.to.providers.Stats().Exported
 	if f.to = nil; err != nil {

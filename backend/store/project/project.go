@@ -141,6 +141,9 @@ func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision
 			}
 		}
 	}
+	if len(s.Parts) == 0 {
+		s.Rows, s.Raw = nil, nil // of a long session they are as large as the tree
+	}
 	refs := tree.TitleRefs()
 	c, chat := p.st.(chatTables)
 	chat = chat && c.ChatTables()

@@ -17,8 +17,10 @@ const (
 	packSize = 512 << 10
 	// packWindow is how far back in a large body the compressor looks.
 	packWindow = 1 << 20
-	// mergePacks bounds how many packs become one in a step.
+	// mergePacks bounds how many packs are merged in a step, mergeSize their bytes. Each step reads the places of all
+	// blocks of the session once.
 	mergePacks = 256
+	mergeSize  = 8 * packSize
 )
 
 // packer writes blocks of one batch, inside a transaction.
@@ -128,7 +130,7 @@ type movedBlock struct {
 	start, length int64
 }
 
-// merge makes one pack of several, inside a transaction, and reports whether it did.
+// merge makes fewer packs of several, inside a transaction, and reports whether it did.
 func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 	numbers, session, err := s.smallPacks(ctx, k)
 	if err != nil || len(numbers) < 2 {
@@ -170,6 +172,15 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	ends, size := []int{}, int64(0) // of the moves that go into each new pack
+	for i, m := range moves {
+		if size += m.length; size > packSize && size > m.length {
+			ends, size = append(ends, i), m.length
+		}
+	}
+	if ends = append(ends, len(moves)); len(ends) >= len(numbers) {
+		return false, nil
+	}
 	if err := run(ctx, s.conn, `DELETE FROM packs `+packs, args...); err != nil {
 		return false, err
 	}
@@ -177,23 +188,32 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 	if err := s.stmts.newest.QueryRowContext(ctx).Scan(&to); err != nil {
 		return false, err
 	}
-	to = max(to, numbers[len(numbers)-1]) + 1 // within a session numbers of packs only grow
+	to = max(to, numbers[len(numbers)-1]) // within a session numbers of packs only grow
 	move, err := s.conn.PrepareContext(ctx, `UPDATE blocks SET pack = ?, start = ? WHERE session = ? AND id = ?`)
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = move.Close() }()
-	var raw []byte
-	for _, m := range moves { // bodies that nothing uses any more stay behind
-		if _, err := move.ExecContext(ctx, to, len(raw), session, m.id[:]); err != nil {
+	from := 0
+	for _, end := range ends {
+		var raw []byte
+		to++
+		for _, m := range moves[from:end] { // bodies that nothing uses any more stay behind
+			if _, err := move.ExecContext(ctx, to, len(raw), session, m.id[:]); err != nil {
+				return false, err
+			}
+			raw = append(raw, bodies[m.from][m.start:m.start+m.length]...)
+		}
+		from = end
+		if len(raw) == 0 {
+			continue
+		}
+		_, err := s.stmts.pack.ExecContext(ctx, to, session, len(raw), packEncoder().EncodeAll(raw, nil))
+		if err != nil {
 			return false, err
 		}
-		raw = append(raw, bodies[m.from][m.start:m.start+m.length]...)
 	}
-	if len(raw) > 0 {
-		_, err = s.stmts.pack.ExecContext(ctx, to, session, len(raw), packEncoder().EncodeAll(raw, nil))
-	}
-	return err == nil, err
+	return true, nil
 }
 
 // cut returns the body of a block in the decompressed bytes of its pack.
@@ -206,17 +226,19 @@ func cut(raw []byte, id spans.BlockID, pack, start, length int64) ([]byte, error
 }
 
 // smallPacks returns the packs of a session that are worth merging, in the order of arrival: as many of the smallest as
-// fit into one, the largest of them at most twice all others, so that a byte is not compressed again and again.
+// a step takes, none fuller than half, the largest of them at most twice all others, so that a byte is not compressed
+// again and again.
 func (s *Store) smallPacks(ctx context.Context, k session.Key) (numbers []int64, session int64, err error) {
 	type small struct{ pack, raw int64 }
 	packs, err := all(ctx, s.conn, `SELECT session, pack, raw FROM packs WHERE session = `+whichSession+
-		` ORDER BY raw, pack LIMIT ?3`, []any{k.Tenant, k.ID, mergePacks}, func(rows *sql.Rows) (p small, err error) {
-		err = rows.Scan(&session, &p.pack, &p.raw)
-		return p, err
-	})
+		` AND raw <= ?3 ORDER BY raw, pack LIMIT ?4`, []any{k.Tenant, k.ID, packSize / 2, mergePacks},
+		func(rows *sql.Rows) (p small, err error) {
+			err = rows.Scan(&session, &p.pack, &p.raw)
+			return p, err
+		})
 	sum, worth := int64(0), 0
 	for i, p := range packs {
-		if sum += p.raw; sum > packSize {
+		if sum += p.raw; sum > mergeSize {
 			break
 		}
 		if numbers = append(numbers, p.pack); p.raw <= 2*(sum-p.raw) {

@@ -120,6 +120,7 @@ func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, 
 	const query = `SELECT canonical FROM rows WHERE rowid IN (SELECT rowid FROM rows WHERE session = ` + whichSession + `)`
 	var raw sql.RawBytes
 	var buf []byte
+	var rr session.RowReader
 	return each(ctx, s, "read rows", query, []any{k.Tenant, k.ID}, func(rows *sql.Rows) (session.Row, error) {
 		if err := rows.Scan(&raw); err != nil {
 			return session.Row{}, err
@@ -129,9 +130,9 @@ func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, 
 			return session.Row{}, err
 		}
 		if cap(canonical) > cap(buf) && raw[0] != rowPlain {
-			buf = canonical // ParseRow keeps nothing of it
+			buf = canonical // Parse keeps nothing of it
 		}
-		r, err := session.ParseRow(canonical)
+		r, err := rr.Parse(canonical)
 		if err != nil {
 			return session.Row{}, fmt.Errorf("%w: %w", store.ErrData, err)
 		}

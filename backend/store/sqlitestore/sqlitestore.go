@@ -67,7 +67,7 @@ const (
 	// pageSize of new files: rows of 600 bytes and blocks of some KB waste less of it than of 4,096 bytes.
 	pageSize = 8192
 	// cacheKiB is the page cache of a connection: index leaf pages of the sessions being written stay in it.
-	cacheKiB = 16 << 10
+	cacheKiB = 8 << 10
 	// checkpointPages is how far the write-ahead log grows before it is copied into the file: 16 MiB.
 	checkpointPages = 2048
 	// busyStep is how long the writing connection waits for a lock before it looks whether it was cancelled.
