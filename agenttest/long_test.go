@@ -145,11 +145,11 @@ func TestLongSessions(t *testing.T) {
 		name             string
 		most, rest, otlp float64 // payload events, OTLP without previews, all OTLP
 	}{
-		{name: "long-200", most: 1.36, rest: 1.70, otlp: 2.3},
-		{name: "long-20x10", most: 1.36, rest: 1.75, otlp: 2.3},
-		{name: "long-200x1", most: 1.25, rest: 1.85, otlp: 2.3},
-		{name: "long-mixed", most: 1.38, rest: 1.75, otlp: 2.3},
-		{name: "long-400", most: 1.31, rest: 1.65, otlp: 2.3},
+		{name: "long-200", most: 1.20, rest: 1.54, otlp: 2.1},
+		{name: "long-20x10", most: 1.20, rest: 1.57, otlp: 2.1},
+		{name: "long-200x1", most: 1.15, rest: 1.70, otlp: 2.2},
+		{name: "long-mixed", most: 1.22, rest: 1.57, otlp: 2.1},
+		{name: "long-400", most: 1.18, rest: 1.47, otlp: 2.0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			want, p := scan(t, test.name), playLong(t, test.name)

@@ -1,22 +1,25 @@
 package spans
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"iter"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
 // Content is raw JSON, or text, as it was spelled. It stands in blocks, named by their SHA-256. A block is a text or a
 // template. A template is a text in which control characters, which raw JSON cannot contain, refer to what was cut out:
 //
-//	0x01 SHORTID         the text of that block, as it is
-//	0x02 s, 0x02 t       the system prompt and the tool catalogue of the request
-//	0x02 m SEP 0x02      its messages, with SEP between them
-//	0x02 e               its next message
-//	0x02 p               the provenances of its messages as JSON, with commas between them
-//	0x01 0x01, 0x01 0x02 the character 0x01, 0x02 of the text itself
+//	0x01 SHORTID     the text of that block, as it is
+//	0x02 s, 0x02 t   the system prompt and the tool catalogue of the request
+//	0x02 m SEP 0x02  its messages, with SEP between them
+//	0x02 e           its next message
+//	0x02 p           the provenances of its messages as JSON, with commas between them
+//	0x03 C           a word that messages often contain: words holds it at C - '0'
+//	0x01 C           the character C of the text itself, 0x01 to 0x03
 //
 // References are one level deep: what 0x01 refers to is no template. The second group stands only in the block `rest`
 // of a request, and what it refers to are templates without such references.
@@ -29,7 +32,35 @@ const (
 
 	markBlock = 0x01
 	markPart  = 0x02
+	markWord  = 0x03
+
+	marks = "\x01\x02\x03"
 )
+
+// words are frequent in the JSON of messages and tools of all providers. A template names each by its position, which is
+// why words are only added at the end. None begins another.
+var words = strings.Fields(`
+"type":"text" "text": "content": "role":"user" "role":"assistant" "role":"system" "role":"tool" "role":"toolResult"
+"role":"model" "parts": "timestamp": "model": "provider": "usage": "name": "id": "status": "metadata":
+"type":"thinking" "thinking": "signature": "stopReason": "stop_reason": "finish_reason": "toolUse" "tool_use"
+"type":"toolCall" "type":"tool_use" "type":"tool_result" "type":"function" "type":"tool-call" "type":"tool-result"
+"toolCallId": "toolName": "tool_calls": "tool_call_id": "tool_use_id": "call_id": "function": "arguments": "input":
+"output": "result": "isError":false "isError":true "is_error": "details": "turnId": "loopId": "turnIndex":
+"reasoning": "cache_read": "cache_write": "total_tokens": "cache_control":{"type":"ephemeral"} "path":
+"type":"object" "type":"string" "type":"integer" "type":"boolean" "type":"array" "description": "properties":
+"required": "additionalProperties":false "parameters": "items": "default": "minimum":`)
+
+// inTemplate replaces what stands in another way in a template.
+var inTemplate = sync.OnceValue(func() *strings.Replacer {
+	var pairs []string
+	for i, word := range words {
+		pairs = append(pairs, word, string([]byte{markWord, '0' + byte(i)}))
+	}
+	for _, mark := range marks {
+		pairs = append(pairs, string(mark), string([]rune{markBlock, mark}))
+	}
+	return strings.NewReplacer(pairs...)
+})
 
 // PartKind is a piece of a request that its block `rest` refers to.
 type PartKind byte
@@ -111,14 +142,9 @@ func appendPieces(dst []byte, text string, block func(text string) ShortID) []by
 
 // appendPlain appends text that is not cut.
 func appendPlain(dst []byte, text string) []byte {
-	for {
-		i := strings.IndexAny(text, "\x01\x02")
-		if i < 0 {
-			return append(dst, text...)
-		}
-		dst = append(append(dst, text[:i]...), markBlock, text[i])
-		text = text[i+1:]
-	}
+	b := bytes.NewBuffer(dst)
+	_, _ = inTemplate().WriteString(b, text) // a buffer takes all
+	return b.Bytes()
 }
 
 // AppendPart appends a reference to a part of a request. sep is that of PartMessages and holds no control characters
@@ -131,30 +157,38 @@ func AppendPart(dst []byte, part PartKind, sep string) []byte {
 	return dst
 }
 
-// Pieces calls yield for each piece of a template until that returns false. Texts share memory with it. The error wraps
-// ErrEncoding and holds nothing of the template.
+// Pieces calls yield for each piece of a template until that returns false. The error wraps ErrEncoding and holds
+// nothing of the template.
 func Pieces(template string, yield func(Piece) bool) error {
 	bad := func() error { return fmt.Errorf("spans: template: %w", ErrEncoding) }
+	var text []byte
+	flush := func() bool {
+		more := len(text) == 0 || yield(Piece{Text: string(text)})
+		text = text[:0]
+		return more
+	}
 	for template != "" {
-		i := strings.IndexAny(template, "\x01\x02")
-		if i != 0 {
-			if i < 0 {
-				i = len(template)
-			}
-			if !yield(Piece{Text: template[:i]}) {
-				return nil
-			}
-			template = template[i:]
-			continue
+		i := strings.IndexAny(template, marks)
+		if i < 0 {
+			i = len(template)
 		}
-		if len(template) < 2 {
+		text, template = append(text, template[:i]...), template[i:]
+		if len(template) == 1 {
 			return bad()
+		}
+		if template == "" {
+			break
 		}
 		var p Piece
 		n := 2
 		switch mark, next := template[0], template[1]; {
-		case mark == markBlock && (next == markBlock || next == markPart):
-			p.Text = template[1:2]
+		case mark == markWord:
+			if next < '0' || int(next-'0') >= len(words) {
+				return bad()
+			}
+			text = append(text, words[next-'0']...)
+		case mark == markBlock && next <= markWord:
+			text = append(text, next)
 		case mark == markBlock:
 			if n = 1 + shortText; len(template) < n {
 				return bad()
@@ -178,16 +212,17 @@ func Pieces(template string, yield func(Piece) bool) error {
 				return bad()
 			}
 		}
-		if !yield(p) {
+		if p != (Piece{}) && !(flush() && yield(p)) {
 			return nil
 		}
 		template = template[n:]
 	}
+	flush()
 	return nil
 }
 
 // IsPlain reports whether a template is the text itself.
-func IsPlain(template string) bool { return !strings.ContainsAny(template, "\x01\x02") }
+func IsPlain(template string) bool { return !strings.ContainsAny(template, marks) }
 
 // Blocks yields the blocks that a template refers to.
 func Blocks(template string) iter.Seq[ShortID] {

@@ -24,6 +24,26 @@ func made(t *testing.T, template string, blocks map[ShortID]string) string {
 	return out.String()
 }
 
+// maxWord is the length of the longest word.
+const maxWord = 36
+
+// A word is named by one printable character, and begins no other: the order in which a writer looks for them is free.
+func TestWords(t *testing.T) {
+	if n := len(words); '0'+n > '~' {
+		t.Errorf("%d words", n)
+	}
+	for i, word := range words {
+		if template, _ := cut(word); len(template) != 2 || len(word) > maxWord || strings.ContainsAny(word, marks) {
+			t.Errorf("%s is %q", word, template)
+		}
+		for k, other := range words {
+			if i != k && strings.HasPrefix(other, word) {
+				t.Errorf("%s begins %s", word, other)
+			}
+		}
+	}
+}
+
 func cut(raw string) (template string, blocks map[ShortID]string) {
 	blocks = map[ShortID]string{}
 	template = string(Cut(nil, raw, func(text string) ShortID {
@@ -40,7 +60,7 @@ func TestCut(t *testing.T) {
 	for raw, n := range map[string]int{
 		"": 0, `{}`: 0, `"` + long + `"`: 0, `["` + long[1:] + `"]`: 0, `["` + long + `"]`: 1,
 		`{"a":"` + long + `","b":"` + long + `!\""}`: 2, `["` + long + `\\","x"]`: 1,
-		"no JSON \"\x01\x02": 0, `["` + strings.Repeat("\u20ac", MaxPiece) + `"]`: 4, strings.Repeat("1,", MaxPiece): 2,
+		"no JSON \"\x01\x02\x03": 0, strings.Join(words, ""): 0, `{"role":"user","content":"` + long + `"}`: 1, `["` + strings.Repeat("\u20ac", MaxPiece) + `"]`: 4, strings.Repeat("1,", MaxPiece): 2,
 	} {
 		template, blocks := cut(raw)
 		if got := made(t, template, blocks); got != raw {
@@ -74,12 +94,13 @@ func FuzzCut(f *testing.F) {
 
 // Any text is read as a template, a list or a withheld block, or refused; what is read is written as it came.
 func FuzzRead(f *testing.F) {
-	for _, s := range []string{"\x01AAAAAAAAAAE", "\x02m,\x02\x02s", "request.1 2 1 AAAAAAAAAAE\nAAAAAAAAAAE st", "\x02"} {
+	for _, s := range []string{"\x01AAAAAAAAAAE", "\x02m,\x02\x02s", "request.1 2 1 AAAAAAAAAAE\nAAAAAAAAAAE st", "\x02", "\x030"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		size := 0
-		if Pieces(s, func(p Piece) bool { size += len(p.Text) + len(p.Sep); return true }) == nil && size > len(s) {
+		read := Pieces(s, func(p Piece) bool { size += len(p.Text) + len(p.Sep); return true })
+		if read == nil && size > maxWord/2*len(s) {
 			t.Fatalf("%q: %d bytes of text", s, size)
 		}
 		if l, err := ParseList(s); err == nil {

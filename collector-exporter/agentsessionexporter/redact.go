@@ -220,10 +220,12 @@ func wholeText(b *session.Block, here map[blockRef]*session.Block) string {
 			piece = "null"
 		} else if p.Block != (spans.ShortID{}) {
 			piece = `""`
-			of := here[blockRef{b.Session, p.Block}]
-			if of != nil && of.Size == 0 && text.Len()+len(of.Body) <= maxRedacted {
+			if of := here[blockRef{b.Session, p.Block}]; of != nil && of.Size == 0 {
 				piece = of.Body
 			}
+		}
+		if text.Len()+len(piece) > maxRedacted {
+			piece = `""`
 		}
 		text.WriteString(piece)
 		return true

@@ -225,8 +225,16 @@ func TestPartialOutputIsRedacted(t *testing.T) {
 	for _, s := range rec.Ended() {
 		for _, e := range s.Events() {
 			for _, kv := range e.Attributes {
-				if kv.Key == spans.BlockBodiesKey {
-					bodies = append(bodies, kv.Value.AsStringSlice()...)
+				if kv.Key != spans.BlockBodiesKey {
+					continue
+				}
+				for _, template := range kv.Value.AsStringSlice() {
+					if err := spans.Pieces(template, func(p spans.Piece) bool {
+						bodies = append(bodies, p.Text)
+						return true
+					}); err != nil {
+						t.Error(err)
+					}
 				}
 			}
 		}
