@@ -55,7 +55,6 @@ type trace struct {
 	responses map[string]bool     // ids of replies
 	kinds     map[session.SpanID]session.Kind
 	ours      []interval // of turns and tool calls of this format, by start; each ends as late as those before it
-	runs      []*record  // run records, parents first
 }
 
 type interval struct{ start, end int64 }
@@ -160,11 +159,11 @@ func (m *mapper) link() {
 	}
 }
 
-// contain finds what is around records whose parent was not kept, never arrived, or is too far out, by time:
+// contain finds what is around records whose parent was not kept, or never arrived, by time:
 //
 //   - around a run the only run or tool call of the trace that lasts as long and that has nothing below it
-//   - around what a tool call began the only run below the call that lasts as long and that has nothing below it
 //   - around a turn the only turn of another reporter that lasts as long, if not both have counts that differ
+//   - around anything else, also without a parent, the innermost run of the trace
 //
 // Several wrappers of one such parent are parts of one run.
 func (m *mapper) contain() {
@@ -173,7 +172,7 @@ func (m *mapper) contain() {
 		trace session.TraceID
 		turn  bool
 	}
-	outer := map[place][]*record{}
+	outer, runs := map[place][]*record{}, map[session.TraceID][]*record{}
 	siblings := map[spanKey]int{}
 	lost := func(r *record) bool { return !r.log && r.up == nil && r.row.Parent != (session.SpanID{}) }
 	for _, r := range m.all {
@@ -181,45 +180,32 @@ func (m *mapper) contain() {
 			r.up.kids++
 		}
 	}
-	empty := map[*record]*record{} // by tool call
-	for _, r := range m.all {
-		if r.up == nil || r.up.role != roleTool || r.role != roleRun || r.kids > 0 {
-			continue
-		} else if _, two := empty[r.up]; two {
-			empty[r.up] = nil
-		} else {
-			empty[r.up] = r
-		}
-	}
-	for _, r := range m.all {
-		if run := empty[r.up]; run != nil && run != r && !r.log && run.start <= r.start && r.end <= run.end {
-			r.up = run
-			run.kids++
-		}
-	}
 	for _, r := range m.all {
 		p := place{r.row.Trace, r.role == roleTurn}
 		if !r.log && r.end > 0 && len(outer[p]) <= most && (p.turn || r.kids == 0 && (r.isRun() || r.role == roleTool)) {
 			outer[p] = append(outer[p], r)
 		}
+		if r.isRun() && len(runs[p.trace]) <= most {
+			runs[p.trace] = append(runs[p.trace], r)
+		}
 		if r.role == roleWrapper && lost(r) {
 			siblings[spanKey{r.row.Trace, r.row.Parent}]++
 		}
 	}
+	within := func(r, o *record) bool { return o != r && o.start <= r.start && o.end >= max(r.end, r.start) }
 	for _, r := range m.all {
 		p := place{r.row.Trace, r.role == roleTurn}
-		if !lost(r) || r.end == 0 || !p.turn && (!r.isRun() || r.kids == 0) || len(outer[p]) > most {
-			continue
-		}
-		var around []*record
-		for _, o := range outer[p] {
-			if o != r && o.start <= r.start && o.end >= r.end && o.row.Parent != r.row.Parent &&
-				(!p.turn || o.rule != r.rule && (o.usage == nil || r.usage == nil || *o.usage == *r.usage)) {
-				around = append(around, o)
+		if lost(r) && r.end > 0 && (p.turn || r.isRun() && r.kids > 0) && len(outer[p]) <= most {
+			around := slices.DeleteFunc(slices.Clone(outer[p]), func(o *record) bool {
+				return !within(r, o) || o.row.Parent == r.row.Parent ||
+					p.turn && (o.rule == r.rule || o.usage != nil && r.usage != nil && *o.usage != *r.usage)
+			})
+			if len(around) == 1 {
+				r.up = around[0]
 			}
 		}
-		if len(around) == 1 {
-			r.up = around[0]
+		if r.up == nil && !r.log && !r.isRun() && len(runs[p.trace]) <= most {
+			r.up = innermost(r, runs[p.trace], within)
 		}
 	}
 	for _, r := range m.all {
@@ -227,6 +213,20 @@ func (m *mapper) contain() {
 			r.role = roleLink
 		}
 	}
+}
+
+// innermost returns the run that a record is within and that is within all others of such; nil if there is none.
+func innermost(r *record, runs []*record, within func(r, o *record) bool) (in *record) {
+	for _, c := range runs {
+		switch {
+		case !within(r, c) || c.named && r.named && c.key != r.key:
+		case in == nil || within(c, in) || c.start == in.start && c.end == in.end:
+			in = c
+		case !within(in, c): // neither is within the other
+			return nil
+		}
+	}
+	return in
 }
 
 // conversationID is a name of a session that many programs write on one call alone, or with the id of a reply.
@@ -313,9 +313,6 @@ func (m *mapper) around() {
 			r.role = roleLink
 		case r.role == roleTool && inTool && r.isSameCall(r.in):
 			r.same = r.in
-		}
-		if r.isRun() {
-			t.runs = append(t.runs, r)
 		}
 	}
 }

@@ -203,8 +203,8 @@ func (m *mapper) place() {
 		talk[r.row.Trace] = talk[r.row.Trace] || r.role == roleTurn
 	}
 	for _, r := range late {
-		if n := m.orphan(r); !r.log && (n != nil || talk[r.row.Trace]) {
-			m.put(r, cmp.Or(n, m.run(runName{byTrace, r.key, r.row.Trace.String(), r.row.Trace})))
+		if !r.log && talk[r.row.Trace] {
+			m.put(r, m.run(runName{byTrace, r.key, r.row.Trace.String(), r.row.Trace}))
 		} else {
 			logs = append(logs, r) // also tool calls that have a trace to themselves
 		}
@@ -253,27 +253,6 @@ func (m *mapper) again() {
 func before[T any](l []T, at int64, timeOf func(T) int64) int {
 	n, _ := slices.BinarySearchFunc(l, at, func(e T, at int64) int { return cmp.Compare(timeOf(e), at+1) })
 	return n
-}
-
-// orphan returns the innermost run of its trace at the time of a span without a run around it; nil if there is none, or
-// one of several.
-func (m *mapper) orphan(r *record) *run {
-	var in *record
-	for _, c := range m.trace(r.row.Trace).runs {
-		if c.role == roleLink || c.key != r.key || c.start > r.start || c.end < max(r.end, r.start) {
-			continue
-		}
-		switch {
-		case in == nil || in.start <= c.start && c.end <= in.end:
-			in = c
-		case c.start > in.start || c.end < in.end: // neither is within the other
-			return nil
-		}
-	}
-	if in == nil {
-		return nil
-	}
-	return m.spanRun(in)
 }
 
 // placeLogs places log records without a key: in the only run of their trace, else in the last run of the session that
