@@ -65,7 +65,7 @@ scrape_configs:
 	hostile(t, "http://"+traces)
 	stored := 0.0
 	// A rate wants both afternoons apart.
-	playTo(t, otelsetup.WithEndpoint("http://"+traces), "http://"+metrics, func(runs int) {
+	playTo(t, otelsetup.WithEndpoint("http://"+traces), "http://"+metrics+"/v1/metrics", func(runs int) {
 		waitFor(t, server, "sum(otelagent_run_turns_count)", func(v float64) bool { return int(v) == runs })
 		more := func(v float64) bool { return v > stored }
 		stored = waitFor(t, server, "sum(otelcol_exporter_agent_session_spans_stored)", more)
@@ -135,7 +135,8 @@ func onlyTroubles(e expression) bool {
 // runs so far.
 func playTo(t *testing.T, spansTo otelsetup.Option, metricsTo string, seen func(runs int)) {
 	t.Helper()
-	providers, err := otelsetup.Setup(t.Context(), spansTo, otelsetup.WithMetricsEndpoint(metricsTo),
+	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", metricsTo)
+	providers, err := otelsetup.Setup(t.Context(), spansTo,
 		otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithoutGlobal(), otelsetup.WithServiceName("harbour"))
 	if err != nil {
 		t.Fatal(err)

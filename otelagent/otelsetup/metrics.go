@@ -43,14 +43,14 @@ func (p *Providers) MeterProvider() metric.MeterProvider {
 	return p.meters
 }
 
-// HasMetrics reports whether there are metrics: false where an option or the environment switches them off, or nobody
+// HasMetrics reports whether there are metrics: false where an option or the environment switches them off, or nothing
 // says where they go.
 func (p *Providers) HasMetrics() bool { return p.meters != nil }
 
 // MetricsError returns why the last metrics were not delivered; nil when they were, when none were sent yet, and
 // without metrics. It is no error of ForceFlush or Shutdown, and the error handler is called once until metrics are
-// delivered again. After ErrNoMetrics nothing is sent; the error handler is called only where an option or a variable
-// names the endpoint of metrics.
+// delivered again. After ErrNoMetrics nothing is sent; the error handler is called only where
+// OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is set.
 func (p *Providers) MetricsError() error {
 	if err := p.metricsErr.Load(); err != nil {
 		return *err
@@ -66,19 +66,17 @@ func (p *Providers) setupMetrics(ctx context.Context, c *config, res *resource.R
 	}
 	if reader == nil {
 		exporter, err := c.openMetrics(ctx)
-		switch {
-		case err != nil && c.metricsEndpoint == "": // the environment may be meant for other programs
+		if err != nil { // the environment may be meant for other programs
 			otel.Handle(fmt.Errorf("otelsetup: metrics: %w; there are no metrics", err))
-			return nil
-		case err != nil || exporter == nil:
-			return err
 		}
-		named := c.metricsEndpoint != "" || os.Getenv(metricsEnv) != ""
+		if err != nil || exporter == nil {
+			return nil
+		}
 		var interval []sdkmetric.PeriodicReaderOption
 		if os.Getenv("OTEL_METRIC_EXPORT_INTERVAL") == "" {
 			interval = append(interval, sdkmetric.WithInterval(metricsInterval))
 		}
-		reader = sdkmetric.NewPeriodicReader(metricExporter{exporter, named, &p.metricsErr}, interval...)
+		reader = sdkmetric.NewPeriodicReader(metricExporter{exporter, &p.metricsErr}, interval...)
 	}
 	// Sums of two processes under one name would look like one that jumps. Spans carry no such id: sent again they are
 	// equal.
@@ -104,8 +102,7 @@ func (p *Providers) setupMetrics(ctx context.Context, c *config, res *resource.R
 // metricExporter sends metrics and keeps its errors for MetricsError.
 type metricExporter struct {
 	sdkmetric.Exporter
-	named bool // an option or a variable names the endpoint of metrics
-	last  *atomic.Pointer[error]
+	last *atomic.Pointer[error]
 }
 
 // Export sends metrics. It calls the error handler with the first of several failures, and does nothing after
@@ -127,7 +124,7 @@ func (e metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetric
 		err = fmt.Errorf("otelsetup: metrics were not delivered: %w", err)
 	}
 	e.last.Store(&err)
-	if last == nil && (e.named || !refused) {
+	if last == nil && (os.Getenv(metricsEnv) != "" || !refused) {
 		otel.Handle(err)
 	}
 	return nil

@@ -80,8 +80,8 @@ func (c *config) openMetrics(ctx context.Context) (sdkmetric.Exporter, error) {
 	if err != nil || p == "" {
 		return nil, err
 	}
-	endpoint := c.metricsEndpoint
-	if endpoint == "" && os.Getenv(metricsEnv) == "" { // they go where spans go
+	endpoint := ""
+	if os.Getenv(metricsEnv) == "" { // they go where spans go
 		endpoint = c.endpoint
 		if c.exporter != nil || endpoint == "" && os.Getenv(generalEnv) == "" && os.Getenv(tracesEnv) != "" {
 			return nil, nil

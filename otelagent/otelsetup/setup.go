@@ -22,12 +22,11 @@ import (
 type Option func(*config)
 
 type config struct {
-	protocol        Protocol
-	endpoint        string
-	metricsEndpoint string
-	exporter        sdktrace.SpanExporter
-	reader          sdkmetric.Reader
-	noMetrics       bool
+	protocol  Protocol
+	endpoint  string
+	exporter  sdktrace.SpanExporter
+	reader    sdkmetric.Reader
+	noMetrics bool
 
 	service, tenant string
 	sampler         sdktrace.Sampler
@@ -46,13 +45,11 @@ func WithProtocol(p Protocol) Option { return func(c *config) { c.protocol = p }
 // WithEndpoint sets where spans go: a URL, or host:port, which stands for http://host:port. With https there is TLS. A
 // URL without a path means /v1/traces over HTTP. Default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
 // OTEL_EXPORTER_OTLP_ENDPOINT, and without them a collector on this machine.
+//
+// Metrics go to the same place, over HTTP to /v1/metrics there, unless OTEL_EXPORTER_OTLP_METRICS_ENDPOINT names
+// another. Without that variable there are no metrics where spans go to WithExporter, to a path other than /v1/traces,
+// or to an endpoint that only OTEL_EXPORTER_OTLP_TRACES_ENDPOINT names.
 func WithEndpoint(url string) Option { return func(c *config) { c.endpoint = url } }
-
-// WithMetricsEndpoint sets where metrics go, in the form of WithEndpoint; without a path it means /v1/metrics over
-// HTTP. Default: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, else where spans go, by WithEndpoint or
-// OTEL_EXPORTER_OTLP_ENDPOINT. There are no metrics where spans go to WithExporter, to a path other than /v1/traces, or
-// to an endpoint that only OTEL_EXPORTER_OTLP_TRACES_ENDPOINT names.
-func WithMetricsEndpoint(url string) Option { return func(c *config) { c.metricsEndpoint = url } }
 
 // WithMetricReader gives the metrics to r, instead of an exporter over OTLP: a manual reader in tests, or that of
 // Prometheus. The provider shuts it down. Default, and with nil: OTLP.
@@ -113,9 +110,8 @@ type Providers struct {
 //
 // OTEL_SDK_DISABLED=true makes a provider that sends nothing, as does OTEL_TRACES_EXPORTER=none without WithExporter.
 // Metrics are sent every OTEL_METRIC_EXPORT_INTERVAL (15 s), with exemplars of sampled spans;
-// OTEL_METRICS_EXPORTER=none switches them off. An exporter or a protocol of metrics in the environment that is not
-// known is an error with WithMetricsEndpoint only: otherwise the error handler of OpenTelemetry is called, and there
-// are no metrics.
+// OTEL_METRICS_EXPORTER=none switches them off. With an exporter or a protocol of metrics in the environment that is not
+// known, the error handler of OpenTelemetry is called, and there are no metrics.
 func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	var c config
 	for _, o := range opts {
