@@ -109,7 +109,7 @@ func (p *Pipeline) add(r otlprow.Report) {
 func (p *Pipeline) Tracer() *otelagent.Tracer { return p.tracer }
 
 // Provider returns the provider under the tracer, for spans of the test's own.
-func (p *Pipeline) Provider() *sdktrace.TracerProvider { return p.providers.TracerProvider() }
+func (p *Pipeline) Provider() *otelsetup.TracerProvider { return p.providers.TracerProvider() }
 
 // flush waits until what ended has arrived.
 func (p *Pipeline) flush() {

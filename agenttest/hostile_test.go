@@ -118,7 +118,7 @@ func fullID(body string) string {
 func listOf(name string, bodies ...string) string {
 	l := spans.List{Name: name, Count: int64(len(bodies))}
 	text := strings.Join(bodies, "\n")
-	l.Whole = spans.WholeOf(int64(len(text)), spans.BlockOfString(text)).String()
+	l.Whole = spans.WholeOf(int64(len(text)), spans.BlockOfString(text))
 	for _, b := range bodies {
 		l.Items = append(l.Items, short(b))
 	}

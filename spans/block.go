@@ -40,24 +40,11 @@ func (id BlockID) Short() ShortID { return ShortID(id[:8]) }
 
 // String returns the id in hexadecimal.
 func (id BlockID) String() string {
-	var b [2 * len(id)]byte
-	hex.Encode(b[:], id[:])
-	return string(b[:])
+	return hex.EncodeToString(id[:])
 }
 
 // MarshalText returns the id in hexadecimal.
 func (id BlockID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
-
-// UnmarshalText reads what MarshalText wrote.
-func (id *BlockID) UnmarshalText(text []byte) error {
-	if hex.DecodedLen(len(text)) != len(id) {
-		return fmt.Errorf("spans: block id of %d characters, want %d: %w", len(text), hex.EncodedLen(len(id)), ErrEncoding)
-	}
-	if _, err := hex.Decode(id[:], text); err != nil {
-		return fmt.Errorf("spans: block id: %w: %w", ErrEncoding, err)
-	}
-	return nil
-}
 
 // String returns the short id as it stands in lists: 11 characters of base64url.
 func (id ShortID) String() string {

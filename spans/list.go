@@ -39,41 +39,10 @@ func ParseItem(s string) (Item, error) {
 	return it, nil
 }
 
-// Whole identifies what blocks are put together to: its size in bytes and the first 12 bytes of its SHA-256. The zero
-// value is unknown.
-type Whole struct {
-	Size int64
-	Sum  [wholeSum]byte
-}
-
-// wholeSum is how many bytes of the SHA-256 stand in a list.
-const wholeSum = 12
-
-// WholeOf returns the Whole of a text of that size and SHA-256.
-func WholeOf(size int64, sum BlockID) Whole { return Whole{size, [wholeSum]byte(sum[:wholeSum])} }
-
-// Is reports whether w is the Whole of text.
-func (w Whole) Is(text []byte) bool {
-	return w.Size == int64(len(text)) && WholeOf(w.Size, BlockOf(text)) == w
-}
-
-// String returns the wire form: `SIZE:SUM`, with the sum as 16 characters of base64url.
-func (w Whole) String() string {
-	return strconv.FormatInt(w.Size, 10) + ":" + base64.RawURLEncoding.EncodeToString(w.Sum[:])
-}
-
-// ParseWhole reads what Whole.String wrote.
-func ParseWhole(s string) (Whole, error) {
-	size, sum, _ := strings.Cut(s, ":")
-	var w Whole
-	if !isIndex(size) {
-		return Whole{}, fmt.Errorf("spans: size of a whole: %w", ErrEncoding)
-	}
-	if err := decodeBase64(w.Sum[:], sum); err != nil {
-		return Whole{}, fmt.Errorf("spans: sum of a whole: %w", err)
-	}
-	w.Size, _ = strconv.ParseInt(size, 10, 64)
-	return w, nil
+// WholeOf returns the wire form of what blocks are put together to, of that size and SHA-256: `SIZE:SUM`, with the first
+// 12 bytes of the SHA-256 as 16 characters of base64url.
+func WholeOf(size int64, sum BlockID) string {
+	return strconv.FormatInt(size, 10) + ":" + base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
 // List is one list as it stands in otelagent.lists:
@@ -91,7 +60,7 @@ type List struct {
 	Count   int64
 	// Prefix is `P MARK`, empty on a complete list.
 	Prefix string
-	// Whole is the wire form of a Whole, empty where the list has none.
+	// Whole is that of WholeOf, empty where the list has none.
 	Whole string
 	// Items are the wire forms of Item.
 	Items []string

@@ -210,7 +210,7 @@ func TestListsOfNonsense(t *testing.T) {
 // wholeOf is what a list of bodies says that they come to.
 func wholeOf(bodies ...string) string {
 	text := strings.Join(bodies, "\n")
-	return spans.WholeOf(int64(len(text)), spans.BlockOfString(text)).String()
+	return spans.WholeOf(int64(len(text)), spans.BlockOfString(text))
 }
 
 // The items that a few bytes can multiply are bounded: lists that take turns between two histories repeat nothing of

@@ -74,7 +74,7 @@ func (r *Request) Payload(blocks *BlockSet) Payload {
 		return p.out
 	}
 	b := []byte(f.body())
-	if sum, err := spans.ParseWhole(r.whole); err != nil || !sum.Is(b) {
+	if spans.WholeOf(int64(len(b)), spans.BlockOf(b)) != r.whole {
 		p.broken(requestName(spans.ListRequest, r.Attempt) + ": digest")
 		return p.out
 	}

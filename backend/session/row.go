@@ -130,7 +130,7 @@ type List struct {
 	Name    string
 	Attempt int64
 	Count   int64
-	Whole   string   // wire form of spans.Whole, empty where the list has none
+	Whole   string   // that of spans.WholeOf, empty where the list has none
 	Prefix  string   // `P MARK`; empty: complete
 	Items   []string // wire form of spans.Item
 }

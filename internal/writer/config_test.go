@@ -52,20 +52,11 @@ func TestConfig(t *testing.T) {
 	if c.complete(); c.TracerProvider == nil || c.MeterProvider == nil {
 		t.Error("no global providers")
 	}
-	// The Delivery of a provider: its own, or the one that was set.
-	own := struct {
+	c = Config{TracerProvider: struct {
 		noop.TracerProvider
 		d
-	}{p, d{}}
-	if got := deliveryOf(own); got == nil {
+	}{p, d{}}}
+	if c.complete(); c.Delivery == nil {
 		t.Error("a provider's own Delivery is not found")
-	}
-	SetDelivery(&p, d{})
-	if deliveryOf(&p) == nil {
-		t.Error("the Delivery that was set is not found")
-	}
-	SetDelivery(&p, nil)
-	if deliveryOf(&p) != nil {
-		t.Error("a Delivery is found after it was taken back")
 	}
 }

@@ -154,4 +154,4 @@ func (w *whole) id() (id spans.BlockID) {
 }
 
 // String returns the wire form.
-func (w *whole) String() string { return spans.WholeOf(w.size, w.id()).String() }
+func (w *whole) String() string { return spans.WholeOf(w.size, w.id()) }

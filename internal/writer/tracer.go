@@ -58,8 +58,14 @@ type Config struct {
 	Live Live
 	// PartialEvery keeps the last 64 KiB of a reply as it comes in, and is how often copies renew it. Zero: not kept.
 	PartialEvery time.Duration
-	// Delivery reports content that was lost; nil: the one that Live is, else that of TracerProvider.
+	// Delivery reports content that was lost; nil: TracerProvider, where that is one.
 	Delivery Delivery
+}
+
+// Delivery reports content that could not be delivered. The Exporter and the TracerProvider of otelsetup do.
+type Delivery interface {
+	// OnLost registers f, which is then called with the id of a session of which content was lost.
+	OnLost(f func(session string))
 }
 
 // WithDerivedIDs is an option of a tracer: see Config.DerivedIDs.
@@ -100,10 +106,7 @@ func (c *Config) complete() {
 		c.MaxBlockIDs = defaultBlockIDs
 	}
 	if c.Delivery == nil {
-		c.Delivery, _ = c.Live.(Delivery)
-	}
-	if c.Delivery == nil {
-		c.Delivery = deliveryOf(c.TracerProvider)
+		c.Delivery, _ = c.TracerProvider.(Delivery)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestReceiverAway(t *testing.T) {
 			p := setup(t, otelsetup.WithProtocol(protocol), otelsetup.WithEndpoint("http://"+closedPort(t)),
 				otelsetup.WithMaxQueue(0, bound))
 			var lost lostSessions
-			p.OnLost(lost.add)
+			p.TracerProvider().OnLost(lost.add)
 			heap := func() int64 { // the least of some: sending makes garbage meanwhile
 				least := int64(math.MaxInt64)
 				for range 3 {
@@ -95,7 +95,7 @@ func TestOnLostReportsDroppedSpans(t *testing.T) {
 	handled := handledErrors(t)
 	p := setup(t, otelsetup.WithExporter(hanging{}), otelsetup.WithMaxQueue(2, 0))
 	var got lostSessions
-	p.OnLost(got.add)
+	p.TracerProvider().OnLost(got.add)
 	for i := range 5 {
 		end(p.TracerProvider(), fmt.Sprint("s", i), []string{body(i, 10)})
 	}

@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -98,7 +97,7 @@ func WithLive(heartbeat time.Duration) Option {
 
 // Providers is an installed SDK. Safe for concurrent use.
 type Providers struct {
-	tracer     *sdktrace.TracerProvider
+	tracer     *TracerProvider
 	queue      *queue
 	live       *Live                    // nil without WithLive, and when no spans are sent
 	meters     *sdkmetric.MeterProvider // nil without metrics
@@ -168,8 +167,8 @@ func (p *Providers) setupTraces(ctx context.Context, c *config, res *resource.Re
 		p.live = NewLive(copies, c.heartbeat)
 	}
 	p.queue = newQueue(WrapExporter(exporter), c)
-	p.tracer = sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(p.queue))...)
-	writer.SetDelivery(p.tracer, p)
+	p.tracer = &TracerProvider{sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(p.queue))...),
+		p.queue.exporter}
 	return nil
 }
 
@@ -178,9 +177,19 @@ type borrowed struct{ sdktrace.SpanExporter }
 
 func (borrowed) Shutdown(context.Context) error { return nil }
 
-// TracerProvider returns the provider, for otelagent.WithTracerProvider. A tracer that is made with it before Shutdown
-// sends the next request of a session whole when content was lost.
-func (p *Providers) TracerProvider() *sdktrace.TracerProvider { return p.tracer }
+// TracerProvider is the SDK's provider. A tracer that is made with it sends the next request of a session whole when
+// content was lost.
+type TracerProvider struct {
+	*sdktrace.TracerProvider
+	exporter *Exporter
+}
+
+// OnLost is [Exporter.OnLost] of the exporter of spans. It also reports the sessions of spans that were dropped because
+// the queue was full.
+func (p *TracerProvider) OnLost(f func(session string)) { p.exporter.OnLost(f) }
+
+// TracerProvider returns the provider, for otelagent.WithTracerProvider.
+func (p *Providers) TracerProvider() *TracerProvider { return p.tracer }
 
 // ForceFlush sends the spans that have ended and the metrics so far. It waits for the network, at most until ctx ends.
 func (p *Providers) ForceFlush(ctx context.Context) error {
@@ -193,7 +202,6 @@ func (p *Providers) ForceFlush(ctx context.Context) error {
 // most until ctx ends, and for metrics 5 s at most. Spans that end later are lost. A second call does nothing.
 func (p *Providers) Shutdown(ctx context.Context) error {
 	defer p.queue.cancel()
-	defer writer.SetDelivery(p.tracer, nil)
 	if p.live != nil {
 		part, cancel := context.WithTimeout(ctx, time.Second) // nobody needs copies any more
 		_ = p.live.Shutdown(part)
@@ -210,10 +218,6 @@ func (p *Providers) Stats() Stats {
 	s.Ended, s.Dropped = p.queue.ended.Load(), p.queue.dropped.Load()
 	return s
 }
-
-// OnLost is [Exporter.OnLost] of the exporter of spans. It also reports the sessions of spans that were dropped because
-// the queue was full.
-func (p *Providers) OnLost(f func(session string)) { p.queue.exporter.OnLost(f) }
 
 // spanLimits raises the limits of the environment where they are lower than the spans of a tracer need: at most 47
 // events of 5 attributes. Values are not limited: a block cut short is not the block that its id names.
