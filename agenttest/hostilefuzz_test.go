@@ -153,7 +153,7 @@ func TestNobodyPoisonsBlocks(t *testing.T) {
 			}
 		}
 		k := session.Key{ID: "honest"}
-		blocks, err := session.NewBlockSet(st.Blocks(t.Context(), k, nil))
+		blocks, err := session.NewBlockSet(st.Blocks(t.Context(), k))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -118,7 +118,7 @@ func stored(t testing.TB, st store.Store, key session.Key) (b session.Batch) {
 		}
 		b.Rows = append(b.Rows, row)
 	}
-	for block, err := range st.Blocks(t.Context(), key, nil) {
+	for block, err := range st.Blocks(t.Context(), key) {
 		if err != nil {
 			t.Fatal(err)
 		}

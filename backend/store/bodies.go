@@ -54,7 +54,7 @@ func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID) (*session.BlockS
 			had[id] = true
 		}
 		for _, k := range b.keys {
-			for block, err := range b.st.Blocks(ctx, k, nil) {
+			for block, err := range b.st.Blocks(ctx, k) {
 				if err != nil {
 					return nil, fmt.Errorf("store: blocks of session %q: %w", k.ID, err)
 				}

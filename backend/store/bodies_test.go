@@ -40,7 +40,7 @@ func TestBodiesGiveTheSameExport(t *testing.T) {
 			}
 			for _, s := range p.Sessions() {
 				k := session.Key{ID: s.ID}
-				all, err := session.NewBlockSet(st.Blocks(t.Context(), k, nil))
+				all, err := session.NewBlockSet(st.Blocks(t.Context(), k))
 				if err != nil {
 					t.Fatal(err)
 				}

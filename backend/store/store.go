@@ -61,16 +61,16 @@ type Store interface {
 	// Put keeps a batch: durable when it returns nil, idempotent, all or nothing. For each row key (trace id, span id) of
 	// a session it keeps the row that session.Supersedes prefers, or any of live rows that end together; the same key in
 	// another session is another row, so that no tenant can replace a row of another. It keeps a block once per session
-	// and id; of two with one id a whole one (Size 0), else the greater Size. It reads nothing back and makes every
+	// and id; of two with one id a whole one (Size 0), else the greater Size. The ID of a
+	// whole one must be that of its body: a store may compute it anew. It reads nothing back and makes every
 	// session that it touches stale, also when it changed nothing. A batch that CheckBatch refuses fails with ErrData. An
 	// empty batch does nothing.
 	Put(ctx context.Context, b session.Batch) error
 	// Rows yields all rows of a session as one moment saw them, in no particular order; none of a session that is not
 	// there.
 	Rows(ctx context.Context, s session.Key) iter.Seq2[session.Row, error]
-	// Blocks yields those of the blocks named by ids that the session has, each once, in no particular order; nil ids
-	// are all, an empty list is none.
-	Blocks(ctx context.Context, s session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error]
+	// Blocks yields all blocks of a session, each once, in no particular order.
+	Blocks(ctx context.Context, s session.Key) iter.Seq2[session.Block, error]
 	// Sessions yields sessions by their last summary, newest first by Summary.Last, then by id. A session without a
 	// summary has only its Key and zero times and comes first. Query.Oldest reverses the order.
 	Sessions(ctx context.Context, q Query) iter.Seq2[session.Summary, error]

@@ -19,7 +19,6 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/web"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // listen returns the events of a path as they come: name and data.
@@ -197,11 +196,11 @@ func (c *counting) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Ro
 	return c.Store.Rows(ctx, k)
 }
 
-func (c *counting) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
+func (c *counting) Blocks(ctx context.Context, k session.Key) iter.Seq2[session.Block, error] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.blocks++
-	return c.Store.Blocks(ctx, k, ids)
+	return c.Store.Blocks(ctx, k)
 }
 
 // A session is read once however often it is asked for, also at once, and again when something of it arrived.

@@ -87,7 +87,7 @@ func kept(t *testing.T, events []byte, args ...string) string {
 			must(t, err)
 			b.Write(row.AppendCanonical(nil))
 		}
-		for block, err := range st.Blocks(t.Context(), s.Key, nil) {
+		for block, err := range st.Blocks(t.Context(), s.Key) {
 			must(t, err)
 			b.WriteString(block.Body + "\n")
 		}

@@ -38,7 +38,7 @@ func stored(t *testing.T, st store.Store, id string) string {
 		require.NoError(t, err)
 		all.Write(r.AppendCanonical(nil))
 	}
-	for b, err := range st.Blocks(t.Context(), k, nil) {
+	for b, err := range st.Blocks(t.Context(), k) {
 		require.NoError(t, err)
 		all.WriteString(b.Body)
 	}

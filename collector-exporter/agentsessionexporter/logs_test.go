@@ -238,7 +238,7 @@ func read(t *testing.T, st store.Store) (requests map[string]string, trees strin
 			require.NoError(t, err)
 			rows = append(rows, row)
 		}
-		blocks, err := session.NewBlockSet(st.Blocks(t.Context(), sum.Key, nil))
+		blocks, err := session.NewBlockSet(st.Blocks(t.Context(), sum.Key))
 		require.NoError(t, err)
 		tree := session.Assemble(rows)
 		raw, err := json.MarshalIndent(tree, "", " ")

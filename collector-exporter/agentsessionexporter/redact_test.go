@@ -48,7 +48,7 @@ func everything(t *testing.T, st store.Store) string {
 			require.NoError(t, err)
 			b.Write(row.AppendCanonical(nil))
 		}
-		for block, err := range st.Blocks(t.Context(), sum.Key, nil) {
+		for block, err := range st.Blocks(t.Context(), sum.Key) {
 			require.NoError(t, err)
 			b.WriteString(block.Body)
 		}

@@ -144,7 +144,7 @@ func TestDecodingIsConfigured(t *testing.T) {
 		require.Len(t, row.Attr("acme.note").Str(), 256)
 	}
 	whole := map[int]bool{}
-	for k, err := range b.store.Blocks(t.Context(), key, nil) {
+	for k, err := range b.store.Blocks(t.Context(), key) {
 		require.NoError(t, err)
 		if k.Size == 0 {
 			whole[len(k.Body)] = true

@@ -439,7 +439,7 @@ func TestNoSQL(t *testing.T) {
 	k := session.Key{Tenant: hostile, ID: hostile}
 	_ = store.Delete(t.Context(), s, k)
 	all(t, s.Rows(t.Context(), k))
-	all(t, s.Blocks(t.Context(), k, []spans.BlockID{{1}}))
+	all(t, s.Blocks(t.Context(), k))
 	all(t, s.Sessions(t.Context(), store.Query{Tenant: hostile, Prefix: hostile, Parent: hostile,
 		Span: session.SpanID{1}}))
 	_, _ = s.Size(t.Context(), k)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,9 +11,6 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/spans"
 )
-
-// idsAtOnce is how many block ids one statement asks for: servers take statements of 256 KiB.
-const idsAtOnce = 2000
 
 // each runs SELECT columns rest and yields what scan makes of each row of the result.
 func each[T any](ctx context.Context, s *Store, what, columns, rest string, scan func(*reader) T) iter.Seq2[T, error] {
@@ -170,35 +166,9 @@ func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, 
 }
 
 // Blocks implements store.Store.
-func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
-	if ids == nil {
-		return s.blocks(ctx, k, nil)
-	}
-	ids = slices.Clone(ids)
-	slices.SortFunc(ids, func(a, b spans.BlockID) int { return slices.Compare(a[:], b[:]) })
-	ids = slices.Compact(ids)
-	return func(yield func(session.Block, error) bool) {
-		if err := s.usable(ctx); err != nil && len(ids) == 0 {
-			yield(session.Block{}, s.failed(ctx, "read blocks", err))
-			return
-		}
-		for some := range slices.Chunk(ids, idsAtOnce) {
-			for b, err := range s.blocks(ctx, k, some) {
-				if !yield(b, err) || err != nil {
-					return
-				}
-			}
-		}
-	}
-}
-
-// blocks yields blocks by at most idsAtOnce ids, or all.
-func (s *Store) blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
+func (s *Store) Blocks(ctx context.Context, k session.Key) iter.Seq2[session.Block, error] {
 	const what = "read blocks"
 	return found(ctx, s, k, what, func(alive string) iter.Seq2[session.Block, error] {
-		if ids != nil {
-			alive += " AND id IN (" + idList(ids) + ")"
-		}
 		rest := "FROM " + s.layout.of(&blockTable) + " WHERE " + alive +
 			" ORDER BY id, size = 0 DESC, size DESC LIMIT 1 BY id"
 		return each(ctx, s, what, "id, size, body", rest, func(r *reader) session.Block {
@@ -210,17 +180,6 @@ func (s *Store) blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 func blockID(r *reader) (id spans.BlockID) {
 	r.full(id[:])
 	return id
-}
-
-// idList is a subquery: so many literals would take the server longer than the search.
-func idList(ids []spans.BlockID) string {
-	var all []byte
-	for _, id := range ids {
-		all = append(all, id[:]...)
-	}
-	const size = len(spans.BlockID{})
-	return fmt.Sprintf("SELECT toFixedString(substring(%s, i * %d + 1, %d), %d) FROM (SELECT arrayJoin(range(%d)) AS i)",
-		literal(all), size, size, size, len(ids))
 }
 
 // deletions selects the last deletion of each session.

@@ -198,7 +198,7 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 			return err
 		}
 	}
-	for b, err := range c.src.Blocks(ctx, k, nil) {
+	for b, err := range c.src.Blocks(ctx, k) {
 		if err != nil {
 			return cmp.Or(w.flush(ctx), err)
 		}
@@ -282,7 +282,7 @@ func (c *copier) index(ctx context.Context, st store.Store, k session.Key) (cont
 		c.buf = row.AppendCanonical(c.buf[:0])
 		have.rows[rowKey{row.Trace, row.Span}] = sha256.Sum256(c.buf)
 	}
-	for b, err := range st.Blocks(ctx, k, nil) {
+	for b, err := range st.Blocks(ctx, k) {
 		if err != nil {
 			return have, err
 		}

@@ -113,7 +113,7 @@ func contents(t *testing.T, st store.Store) held {
 				ok(err)
 				h.Rows[fmt.Sprintf("%q %x %x", s.Key, row.Trace, row.Span)] = string(row.AppendCanonical(nil))
 			}
-			for b, err := range st.Blocks(t.Context(), s.Key, nil) {
+			for b, err := range st.Blocks(t.Context(), s.Key) {
 				ok(err)
 				h.Blocks[fmt.Sprintf("%q %s", s.Key, b.ID)] = b
 			}
@@ -169,7 +169,7 @@ func (w *watched) Revision(ctx context.Context, k session.Key) (store.Revision, 
 	return w.Store.Revision(ctx, k)
 }
 
-func (w *watched) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
+func (w *watched) Blocks(ctx context.Context, k session.Key) iter.Seq2[session.Block, error] {
 	return func(yield func(session.Block, error) bool) {
 		if w.unreadable != nil {
 			if err := w.unreadable(k); err != nil {
@@ -177,7 +177,7 @@ func (w *watched) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID
 				return
 			}
 		}
-		for b, err := range w.Store.Blocks(ctx, k, ids) {
+		for b, err := range w.Store.Blocks(ctx, k) {
 			if !yield(b, err) {
 				return
 			}

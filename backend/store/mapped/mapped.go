@@ -188,7 +188,7 @@ func Tree(ctx context.Context, st store.Store, k session.Key) (*session.Session,
 func Blocks(ctx context.Context, st store.Store, k session.Key, links *session.Links) iter.Seq2[session.Block, error] {
 	return func(yield func(session.Block, error) bool) {
 		for _, key := range links.Keys(k) {
-			for b, err := range st.Blocks(ctx, key, nil) {
+			for b, err := range st.Blocks(ctx, key) {
 				if !yield(b, err) || err != nil {
 					return
 				}

@@ -160,24 +160,12 @@ func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, 
 }
 
 // Blocks implements store.Store.
-func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
+func (s *Store) Blocks(ctx context.Context, k session.Key) iter.Seq2[session.Block, error] {
 	return each(ctx, s, "read blocks", func() []session.Block {
-		e := s.sessions[k]
-		if e == nil {
-			return nil
-		}
-		if ids == nil {
+		if e := s.sessions[k]; e != nil {
 			return slices.Collect(maps.Values(e.blocks))
 		}
-		var out []session.Block
-		seen := map[spans.BlockID]bool{}
-		for _, id := range ids {
-			if b, ok := e.blocks[id]; ok && !seen[id] {
-				seen[id] = true
-				out = append(out, b)
-			}
-		}
-		return out
+		return nil
 	})
 }
 

@@ -142,21 +142,21 @@ func newDecoder(more ...zstd.DOption) *zstd.Decoder {
 var errPack = fmt.Errorf("bad pack: %w", store.ErrData)
 
 // unpack decompresses the body of a pack of raw bytes, in buf where they fit.
-func unpack(buf, body []byte, raw int64) ([]byte, error) {
+func unpack(buf, body []byte, pack, raw int64) ([]byte, error) {
 	var h zstd.Header
 	switch err := h.Decode(body); {
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errPack, err)
+		return nil, fmt.Errorf("pack %d: %w: %w", pack, errPack, err)
 	case !h.HasFCS || raw < 0 || raw > store.MaxValue || h.FrameContentSize != uint64(raw):
 		// Checked first, so that no frame gets more memory than the pack says it needs.
-		return nil, fmt.Errorf("%w: not a frame of %d bytes", errPack, raw)
+		return nil, fmt.Errorf("pack %d: %w: not a frame of %d bytes", pack, errPack, raw)
 	}
 	out, err := packDecoder().DecodeAll(body, buf[:0])
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errPack, err)
+		return nil, fmt.Errorf("pack %d: %w: %w", pack, errPack, err)
 	case int64(len(out)) != raw:
-		return nil, fmt.Errorf("%w: %d bytes, want %d", errPack, len(out), raw)
+		return nil, fmt.Errorf("pack %d: %w: %d bytes, want %d", pack, errPack, len(out), raw)
 	}
 	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -86,7 +87,7 @@ func FuzzUnpack(f *testing.F) {
 	f.Add(body, int64(20))
 	f.Add(append(bytes.Clone(body), body...), int64(38))
 	f.Fuzz(func(t *testing.T, body []byte, raw int64) {
-		out, err := unpack(nil, body, raw)
+		out, err := unpack(nil, body, 1, raw)
 		if err != nil && !errors.Is(err, store.ErrData) || err == nil && int64(len(out)) != raw {
 			t.Errorf("%d bytes, want %d, %v", len(out), raw, err)
 		}
@@ -108,11 +109,8 @@ func TestDamaged(t *testing.T) {
 		{"size", "UPDATE packs SET raw = raw + 1", "pack 1"},
 		{"huge size", "UPDATE packs SET raw = 1 << 40", "pack 1"},
 		{"negative size", "UPDATE packs SET raw = -1", "pack 1"},
-		{"no pack", "DELETE FROM packs", "pack 1 is not there"},
-		{"start", "UPDATE blocks SET start = 1 << 40", "said to be"},
-		{"negative start", "UPDATE blocks SET start = -1", "said to be"},
-		{"length", "UPDATE blocks SET length = 9223372036854775807", "said to be"},
-		{"id", "UPDATE blocks SET id = x'00'", "id of 1 bytes"},
+		{"a length", fmt.Sprintf("UPDATE packs SET raw = 2, body = x'%x'", packEncoder().EncodeAll([]byte("\x09x"), nil)),
+			"a body of 9 bytes, 1 are left"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.db")
@@ -123,10 +121,9 @@ func TestDamaged(t *testing.T) {
 			}
 			exec1(t, path, tt.damage)
 			n := 0
-			for _, err := range s.Blocks(t.Context(), key("a"), nil) {
-				if n++; err == nil || !strings.Contains(err.Error(), tt.want) || tt.name != "id" &&
-					!strings.Contains(err.Error(), b.ID.String()) {
-					t.Errorf("%v, want %q and the id of the block in it", err, tt.want)
+			for _, err := range s.Blocks(t.Context(), key("a")) {
+				if n++; err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("%v, want %q in it", err, tt.want)
 				}
 			}
 			if n != 1 {

@@ -122,7 +122,8 @@ var (
 	eraseSteps = []string{
 		someOf("rows", "session = ?1", "", 16),
 		someOf("session_traces", "session = ?1", "trace", 16), someOf("blocks", "session = ?1", "id", 16),
-		someOf("packs", "session = ?1", "", 1), someOf("turns", "session = ?1", "", 16),
+		someOf("withheld", "session = ?1", "id", 16),
+		someOf("packs", "session = ?1", "pack", 1), someOf("turns", "session = ?1", "", 16),
 		someOf("tool_calls", "session = ?1", "", 16), someOf("compactions", "session = ?1", "", 16),
 		someOf("permission_evaluations", "session = ?1", "", 16),
 		`DELETE FROM erasing WHERE session = ?1`,

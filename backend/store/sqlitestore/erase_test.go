@@ -146,9 +146,10 @@ func checkWhole(t *testing.T, s *Store) {
 		t.Errorf("integrity check: %s, %v", check, err)
 	}
 	for what, query := range map[string]string{
-		"rows of no session":   `SELECT count(*) FROM rows WHERE session NOT IN (SELECT session FROM sessions)`,
-		"blocks of no session": `SELECT count(*) FROM blocks WHERE session NOT IN (SELECT session FROM sessions)`,
-		"packs of no session":  `SELECT count(*) FROM packs WHERE session NOT IN (SELECT session FROM sessions)`,
+		"rows of no session":     `SELECT count(*) FROM rows WHERE session NOT IN (SELECT session FROM sessions)`,
+		"blocks of no session":   `SELECT count(*) FROM blocks WHERE session NOT IN (SELECT session FROM sessions)`,
+		"packs of no session":    `SELECT count(*) FROM packs WHERE session NOT IN (SELECT session FROM sessions)`,
+		"withheld of no session": `SELECT count(*) FROM withheld WHERE session NOT IN (SELECT session FROM sessions)`,
 		"traces of no session": "SELECT count(*) FROM session_traces " +
 			`WHERE session NOT IN (SELECT session FROM sessions)`,
 		"summaries of no session":   `SELECT count(*) FROM summaries WHERE session NOT IN (SELECT session FROM sessions)`,

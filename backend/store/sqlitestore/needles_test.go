@@ -206,7 +206,7 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 		gone.Tenant, gone.ID).Scan(&id); err != nil {
 		t.Fatal(err)
 	}
-	for _, table := range []string{"sessions", "rows", "session_traces", "blocks", "packs", "summaries",
+	for _, table := range []string{"sessions", "rows", "session_traces", "blocks", "packs", "withheld", "summaries",
 		"turns", "tool_calls", "compactions", "permission_evaluations"} {
 		n.take(t, s, table, "SELECT * FROM "+table+" WHERE session = ?", id)
 	}

@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -141,53 +140,43 @@ func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, 
 }
 
 // Blocks implements store.Store.
-func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
-	where, args := `session = `+whichSession, []any{k.Tenant, k.ID}
-	if ids != nil {
-		list, err := json.Marshal(ids)
-		if err != nil {
-			return func(yield func(session.Block, error) bool) {
-				yield(session.Block{}, fmt.Errorf("sqlitestore: read blocks: %w", err))
-			}
-		}
-		where += ` AND id IN (SELECT unhex(value) FROM json_each(?3))`
-		args = append(args, string(list))
-	}
-	// Pack after pack, of which the first block brings the body: the inner query sorts nothing but places.
-	query := `SELECT b.id, b.size, b.pack, b.start, b.length,
-			CASE WHEN b.first THEN (SELECT raw FROM packs p WHERE p.pack = b.pack AND p.session = b.session) END,
-			CASE WHEN b.first THEN (SELECT body FROM packs p WHERE p.pack = b.pack AND p.session = b.session) END
-		FROM (SELECT *, row_number() OVER (PARTITION BY pack ORDER BY start) = 1 AS first FROM blocks WHERE ` + where + `) b`
-	var id, body sql.RawBytes
-	var at int64 // the pack that raw is of; 0: the empty one
+func (s *Store) Blocks(ctx context.Context, k session.Key) iter.Seq2[session.Block, error] {
+	const what = "read blocks"
+	const query = `SELECT pack, raw, body, NULL FROM packs WHERE session = ` + whichSession + ` UNION ALL
+		SELECT 0, size, body, id FROM withheld w WHERE session = ` + whichSession + ` AND NOT EXISTS
+			(SELECT 1 FROM blocks b WHERE b.session = w.session AND b.id = substr(w.id, 1, 16))`
+	var size int64 // of a pack, or of the whole of a body that was withheld
+	var body, id sql.RawBytes
 	var raw []byte
-	return each(ctx, s, "read blocks", query, args, func(rows *sql.Rows) (session.Block, error) {
-		b := session.Block{Session: k}
-		var pack, start, length int64
-		var size sql.Null[int64]
-		if err := rows.Scan(&id, &b.Size, &pack, &start, &length, &size, &body); err != nil {
-			return session.Block{}, err
+	parts := each(ctx, s, what, query, []any{k.Tenant, k.ID}, func(rows *sql.Rows) (none struct{}, err error) {
+		var pack int64
+		if err := rows.Scan(&pack, &size, &body, &id); err != nil || pack == 0 {
+			return none, err
 		}
-		if copy(b.ID[:], id); len(id) != len(b.ID) {
-			return session.Block{}, fmt.Errorf("%w: block id of %d bytes, want %d", errPack, len(id), len(b.ID))
-		}
-		switch {
-		case pack == 0:
-			at, raw = 0, raw[:0]
-		case pack != at:
-			if !size.Valid {
-				return session.Block{}, fmt.Errorf("block %s: %w: pack %d is not there", b.ID, errPack, pack)
-			}
-			out, err := unpack(raw, body, size.V)
-			if err != nil {
-				return session.Block{}, fmt.Errorf("block %s: pack %d: %w", b.ID, pack, err)
-			}
-			at, raw = pack, out
-		}
-		text, err := cut(raw, b.ID, pack, start, length)
-		b.Body = string(text)
-		return b, err
+		raw, err = unpack(raw, body, pack, size)
+		return none, err
 	})
+	return func(yield func(session.Block, error) bool) {
+		for _, err := range parts {
+			if err != nil || id != nil {
+				b := session.Block{Session: k, Body: string(body), Size: size}
+				copy(b.ID[:], id)
+				if !yield(b, err) {
+					return
+				}
+				continue
+			}
+			for text, err := range bodies(raw) {
+				if err = errors.Join(err, s.usable(ctx)); err != nil {
+					yield(session.Block{}, fmt.Errorf("sqlitestore: %s: %w", what, err))
+					return
+				}
+				if !yield(session.Block{Session: k, ID: spans.BlockOf(text), Body: string(text)}, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // sessionsQuery returns what Sessions asks.

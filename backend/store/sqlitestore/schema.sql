@@ -40,23 +40,28 @@ CREATE TABLE session_traces (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX session_traces_by_session ON session_traces (session);
 
--- Bodies of one session, one behind the other, as one zstd frame.
+-- Bodies of one session as one zstd frame: of each its length as a varint, and its bytes. The id of a body is its SHA-256.
 CREATE TABLE packs (
-  pack    INTEGER PRIMARY KEY,
   session INTEGER NOT NULL,
+  pack    INTEGER NOT NULL, -- counts in its session
   raw     INTEGER NOT NULL, -- bytes when decompressed
-  body    BLOB NOT NULL
-) STRICT;
-CREATE INDEX packs_by_session ON packs (session, raw);
+  body    BLOB NOT NULL,
+  PRIMARY KEY (session, pack)
+) STRICT, WITHOUT ROWID;
 
--- Where each body is. These are small: without rowid they stand in the index itself.
+-- Which bodies are in the packs, so that each is there once: the first 16 bytes of their ids.
 CREATE TABLE blocks (
   session INTEGER NOT NULL,
-  id      BLOB NOT NULL,    -- SHA-256 of the body
-  size    INTEGER NOT NULL, -- original size of a body that was cut or withheld at the source, else 0
-  pack    INTEGER NOT NULL, -- 0: the body is empty
-  start   INTEGER NOT NULL, -- of the body in the decompressed pack
-  length  INTEGER NOT NULL,
+  id      BLOB NOT NULL,
+  PRIMARY KEY (session, id)
+) STRICT, WITHOUT ROWID;
+
+-- Bodies that were cut or withheld at the source. One that came whole as well counts as blocks has it.
+CREATE TABLE withheld (
+  session INTEGER NOT NULL,
+  id      BLOB NOT NULL,    -- SHA-256 of the whole body
+  size    INTEGER NOT NULL, -- of the whole body
+  body    BLOB NOT NULL,    -- its beginning
   PRIMARY KEY (session, id)
 ) STRICT, WITHOUT ROWID;
 

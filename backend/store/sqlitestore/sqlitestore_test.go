@@ -93,7 +93,7 @@ func count(t *testing.T, s *Store, k session.Key) (rows, blocks int) {
 		}
 		rows++
 	}
-	for _, err := range s.Blocks(t.Context(), k, nil) {
+	for _, err := range s.Blocks(t.Context(), k) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestOpenRefuses(t *testing.T) {
 	text := write("text", strings.Repeat("this is no database ", 1000))
 	for path, want := range map[string]string{
 		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file",
-		newer: "schema version 99, this program wants version 13: use a newer program",
+		newer: "schema version 99, this program wants version 14: use a newer program",
 	} {
 		before, _ := os.ReadFile(path)
 		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open,
@@ -419,7 +419,7 @@ func content(t *testing.T, s *Store, k session.Key) (b session.Batch) {
 		}
 		b.Rows = append(b.Rows, r)
 	}
-	for block, err := range s.Blocks(t.Context(), k, nil) {
+	for block, err := range s.Blocks(t.Context(), k) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ const checkEvery = 256
 type statements struct {
 	all []*sql.Stmt
 
-	mark, session, grow, trace, row, rows, block, newest, pack *sql.Stmt
+	mark, session, grow, trace, row, rows, block, withheld, pack *sql.Stmt
 }
 
 // columns of rows, in the order in which appendArgs gives them.
@@ -63,12 +63,12 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 		{&s.trace, `INSERT INTO session_traces (trace, session) VALUES (?, ?) ON CONFLICT DO NOTHING`},
 		{&s.row, insertRows(1)},
 		{&s.rows, insertRows(rowsAtOnce)},
-		{&s.block, `INSERT INTO blocks (session, id, size, pack, start, length) VALUES (?, ?, ?, ?, ?, ?)
-			ON CONFLICT DO UPDATE
-			SET size = excluded.size, pack = excluded.pack, start = excluded.start, length = excluded.length
-			WHERE (excluded.size = 0, excluded.size) > (blocks.size = 0, blocks.size)`},
-		{&s.newest, `SELECT ifnull(max(pack), 0) FROM packs`},
-		{&s.pack, `INSERT INTO packs (pack, session, raw, body) VALUES (?, ?, ?, ?)`},
+		{&s.block, `INSERT INTO blocks (session, id) VALUES (?, ?) ON CONFLICT DO NOTHING`},
+		{&s.withheld, `INSERT INTO withheld (session, id, size, body)
+			SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS (SELECT 1 FROM blocks WHERE session = ?1 AND id = substr(?2, 1, 16))
+			ON CONFLICT DO UPDATE SET size = excluded.size, body = excluded.body WHERE excluded.size > withheld.size`},
+		{&s.pack, `INSERT INTO packs (session, pack, raw, body)
+			VALUES (?1, (SELECT ifnull(max(pack), 0) + 1 FROM packs WHERE session = ?1), ?2, ?3)`},
 	} {
 		stmt, err := c.PrepareContext(ctx, p.text)
 		if err != nil {

@@ -25,7 +25,7 @@ func (u suite) leftEarly(t *testing.T, s store.Store) {
 			}
 			break
 		}
-		for _, err := range s.Blocks(t.Context(), k, nil) {
+		for _, err := range s.Blocks(t.Context(), k) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +177,7 @@ func (u suite) concurrent(t *testing.T, s store.Store) {
 		want = append(want, r)
 	}
 	equal(t, "rows of the shared session", rows(t, s, k), canonical(want))
-	if n := len(blocks(t, s, k, nil)); n != batches {
+	if n := len(blocks(t, s, k)); n != batches {
 		t.Errorf("%d blocks, want %d", n, batches)
 	}
 	equal(t, "dirty", dirtyKeys(t, s), "shared")
@@ -204,7 +204,7 @@ func closed(t *testing.T, s store.Store) {
 	for _, err := range s.Rows(t.Context(), k) {
 		note("Rows", err)
 	}
-	for _, err := range s.Blocks(t.Context(), k, nil) {
+	for _, err := range s.Blocks(t.Context(), k) {
 		note("Blocks", err)
 	}
 	for _, err := range s.Sessions(t.Context(), store.Query{}) {

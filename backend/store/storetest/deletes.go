@@ -24,7 +24,7 @@ func remove(t *testing.T, s store.Store, k session.Key) {
 // gone reports everything that a store still gives of a session.
 func gone(t *testing.T, s store.Store, k session.Key) {
 	t.Helper()
-	if n := len(rows(t, s, k)) + len(blocks(t, s, k, nil)); n != 0 {
+	if n := len(rows(t, s, k)) + len(blocks(t, s, k)); n != 0 {
 		t.Errorf("session %q: %d rows and blocks of a deleted session", k.ID, n)
 	}
 	_, err := s.Revision(t.Context(), k)
@@ -64,7 +64,7 @@ func (u suite) deleteCancelled(t *testing.T, s store.Store) {
 		err := store.Delete(ctx, s, k)
 		timer.Stop()
 		cancel()
-		nr, nb := len(rows(t, s, k)), len(blocks(t, s, k, nil))
+		nr, nb := len(rows(t, s, k)), len(blocks(t, s, k))
 		switch {
 		case err != nil && !errors.Is(err, context.Canceled):
 			t.Fatalf("Delete: %v", err)
@@ -86,12 +86,12 @@ func (u suite) deleteCancelled(t *testing.T, s store.Store) {
 			put(t, s, list[:3], bl[:2]...)
 			remove(t, s, key("another one"))
 			equal(t, "rows of one made anew", rows(t, s, k), canonical(list[:3]))
-			equal(t, "blocks of one made anew", len(blocks(t, s, k, nil)), 2)
+			equal(t, "blocks of one made anew", len(blocks(t, s, k)), 2)
 		}
 		remove(t, s, k)
 		gone(t, s, k)
 		equal(t, "rows of the other", rows(t, s, other), canonical([]session.Row{Row(other, 1)}))
-		got := blocks(t, s, other, nil)
+		got := blocks(t, s, other)
 		if len(got) != 2 || got[spans.BlockOfString(shared)].Body != shared || got[bl[1].ID].Body != bl[1].Body {
 			t.Fatalf("the other session has %d blocks, want its 2", len(got))
 		}
@@ -142,7 +142,7 @@ func (u suite) deleteWhilePut(t *testing.T, s store.Store) {
 	}
 	whole()
 	left := len(rows(t, s, k)) / each
-	got := blocks(t, s, k, nil)
+	got := blocks(t, s, k)
 	for n := batches - left; n < batches; n++ {
 		if got[spans.BlockOfString(fmt.Sprint("own ", n))].Body == "" || got[shared.ID] != shared {
 			t.Errorf("batch %d has its rows and not its blocks", n)

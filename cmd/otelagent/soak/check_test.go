@@ -97,7 +97,7 @@ func inspectDatabase(t *testing.T, db string, l *ledger, unfinished partly) (f f
 			continue
 		}
 		tree := session.Assemble(rows)
-		blocks, err := session.NewBlockSet(st.Blocks(t.Context(), sum.Key, nil))
+		blocks, err := session.NewBlockSet(st.Blocks(t.Context(), sum.Key))
 		if err != nil {
 			wrong("session %s: %v", sum.ID, err)
 			continue
@@ -226,7 +226,7 @@ func readRequests(t *testing.T, db string, l *ledger) (whole, wrong, unreadable 
 			rows = append(rows, r)
 		}
 		blocks := &session.BlockSet{}
-		for b, err := range st.Blocks(t.Context(), k, nil) { // up to the first that cannot be read, as copy does
+		for b, err := range st.Blocks(t.Context(), k) { // up to the first that cannot be read, as copy does
 			if err != nil {
 				unreadable++
 				break

@@ -339,7 +339,7 @@ func hashAndCompress(b *testing.B, db string) time.Duration {
 	for sum, err := range s.Sessions(b.Context(), store.Query{}) {
 		must(b, err)
 		var bodies []string
-		for block, err := range s.Blocks(b.Context(), sum.Key, nil) {
+		for block, err := range s.Blocks(b.Context(), sum.Key) {
 			must(b, err)
 			bodies = append(bodies, block.Body)
 		}

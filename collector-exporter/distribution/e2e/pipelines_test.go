@@ -196,7 +196,7 @@ func eachSession(t *testing.T, db string, f func(id string, rows []session.Row, 
 			rows = append(rows, row)
 		}
 		var blocks []session.Block
-		for b, err := range s.Blocks(t.Context(), sum.Key, nil) {
+		for b, err := range s.Blocks(t.Context(), sum.Key) {
 			must(t, err)
 			blocks = append(blocks, b)
 		}

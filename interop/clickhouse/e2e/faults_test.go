@@ -71,7 +71,7 @@ func sessionOf(ctx context.Context, s store.Store, k session.Key) (map[string]st
 		out[name] = string(r.AppendCanonical(nil))
 		rows = append(rows, r)
 	}
-	for b, err := range s.Blocks(ctx, k, nil) {
+	for b, err := range s.Blocks(ctx, k) {
 		name := "block " + b.ID.String()
 		if _, twice := out[name]; err != nil || twice {
 			return nil, fmt.Errorf("%s, twice %v: %w", name, twice, err)
