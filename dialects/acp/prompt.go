@@ -197,13 +197,6 @@ func (d *Decoder) endTurn(r *run, at event.Meta, res event.TurnResult) {
 // answer ends a run with the response to its prompt.
 func (d *Decoder) answer(f *frame, r *run) {
 	result := loose(f.result)
-	if f.err == nil && !result.Has("stopReason") && result.Has("messageId") {
-		// In version 2 the response states only that the agent took the prompt, and does not end the run.
-		d.conn.later = true
-		d.keep(r.s, f.meta, mPrompt+".response", f.result)
-		d.abandon(r)
-		return
-	}
 	defer d.abandon(r) // also where it is not known how it ended
 	res := event.RunResult{Status: spans.RunStatusCompleted}
 	var turn event.TurnResult

@@ -48,7 +48,7 @@ type Decoder struct {
 // NewDecoder returns a Decoder that has met no runs.
 func NewDecoder(opts ...input.Option) *Decoder {
 	return &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...), runs: map[string]*run{},
-		trajectory: journal{waiting: map[kind][]int{}, done: map[string]int{}}}
+		trajectory: journal{waiting: map[kind][]int{}, done: map[string]int{}, played: map[string]bool{}}}
 }
 
 // WithTrajectory gives d the trajectory of what it will read: its records give the events their times. It returns d.

@@ -27,7 +27,15 @@ func (d *Decoder) handle(r *run, l *line) {
 	switch l.variant {
 	case "message_start": // the message comes with its end
 	case "agent_end":
-		d.agentEnd(r, m, l)
+		d.endTurn(r)
+		e := &event.RunEnded{Meta: m}
+		e.Status = spans.RunStatusCompleted
+		e.Messages = eventsOf(l.List("messages"))
+		if l.record {
+			e.Word, e.Messages = l.String("outcome"), eventsOf(l.List("new_messages"))
+		}
+		r.ended, r.calls = true, nil
+		d.Emit(e)
 	case "turn_start":
 		d.endTurn(r)
 		d.beginTurn(r, r.turns, &event.TurnStarted{Meta: m})
@@ -38,7 +46,11 @@ func (d *Decoder) handle(r *run, l *line) {
 	case "message_end":
 		d.messageEnd(r, m, l)
 	case "tool_execution_start":
-		d.toolStart(r, m, l)
+		call := event.ToolCall{ID: l.String("tool_call_id"), Name: l.String("tool_name"), Args: l.Spelled("args")}
+		c := r.call(call.ID, call.Name, false)
+		c.started, c.at = true, when(m)
+		r.batch = r.batch || len(r.openCalls()) > 1
+		d.Emit(&event.ToolStarted{Meta: m, ToolCall: call})
 	case "tool_execution_update":
 		d.Emit(&event.ToolProgressed{Meta: m, CallID: l.String("tool_call_id"), Name: l.String("tool_name"),
 			Type: l.name, Body: l.raw})
@@ -70,18 +82,6 @@ func (d *Decoder) extras(m event.Meta, l *line) {
 	default:
 		d.Other(m, l.name+unknownKeys, rest)
 	}
-}
-
-func (d *Decoder) agentEnd(r *run, m event.Meta, l *line) {
-	d.endTurn(r)
-	e := &event.RunEnded{Meta: m}
-	e.Status = spans.RunStatusCompleted
-	e.Messages = eventsOf(l.List("messages"))
-	if l.record {
-		e.Word, e.Messages = l.String("outcome"), eventsOf(l.List("new_messages"))
-	}
-	r.ended, r.calls = true, nil
-	d.Emit(e)
 }
 
 // endTurn ends the open turn of r as its reply says, where its own end did not come. The Recorder ends one that has no

@@ -75,7 +75,8 @@ func (r *run) replied(l *line) bool { return l.msg.raw != nil && bytes.Equal(r.r
 func (r *run) owns(l *line) bool {
 	switch l.variant {
 	case "tool_execution_start", "tool_execution_update", "tool_execution_end":
-		return r.knows(l.String("tool_call_id"))
+		id := l.String("tool_call_id")
+		return !r.ended && slices.ContainsFunc(r.calls, func(c *call) bool { return c.id == id && !c.ended })
 	}
 	return l.variant == "turn_end" && r.replied(l)
 }
@@ -126,6 +127,11 @@ func (d *Decoder) begin(s *stream, id string, identity *object.Object, l *line) 
 		}
 		d.order = append(d.order, id)
 	} else {
+		if old.ledger && !r.ledger { // the same run, known from its events now
+			if old.ended = true; r.nameless {
+				r.Time = old.Time
+			}
+		}
 		d.abandon(old)
 		d.remove(old)
 		r.repeats = time.Unix(0, 1) // the Recorder gives it to an unknown start
@@ -311,7 +317,7 @@ func (d *Decoder) identified(s *stream, l *line) {
 		d.announce(top, event.Moment{})
 	}
 	r := d.begin(s, id, o, l)
-	if d.timeOf(r, l); !r.ledger && r.Time.IsZero() {
+	if d.timeOf(r, l); !r.ledger && (r.Time.IsZero() || d.trajectory.played[r.ID]) {
 		r.Time = l.time
 	}
 	r.Metadata, r.extra = slices.Clone(l.Raw("identity")), l.Rest()
@@ -342,7 +348,9 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 		d.pop(s)
 	}
 	if p := d.runs[r.ParentID]; p != nil && !p.ended {
-		r.ParentToolCallID = p.onlyCall()
+		if open := p.openCalls(); len(open) == 1 {
+			r.ParentToolCallID = open[0].id
+		}
 	}
 	if len(s.stack) == maxOpen {
 		oldest := max(0, slices.Index(s.stack, s.mixed)+1) // a child, where children are mixed

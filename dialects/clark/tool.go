@@ -72,27 +72,6 @@ func (r *run) openCalls() (open []*call) {
 	return open
 }
 
-// onlyCall returns the id of the call that runs, if it is one.
-func (r *run) onlyCall() string {
-	if open := r.openCalls(); len(open) == 1 {
-		return open[0].id
-	}
-	return ""
-}
-
-// knows reports whether the run has a call of that id that is not over.
-func (r *run) knows(id string) bool {
-	return !r.ended && slices.ContainsFunc(r.calls, func(c *call) bool { return c.id == id && !c.ended })
-}
-
-func (d *Decoder) toolStart(r *run, m event.Meta, l *line) {
-	id, name := l.String("tool_call_id"), l.String("tool_name")
-	c := r.call(id, name, false)
-	c.started, c.at = true, when(m)
-	r.batch = r.batch || len(r.openCalls()) > 1
-	d.Emit(&event.ToolStarted{Meta: m, ToolCall: event.ToolCall{ID: id, Name: name, Args: l.Spelled("args")}})
-}
-
 func (d *Decoder) toolEnd(r *run, m event.Meta, l *line) {
 	id, name := l.String("tool_call_id"), l.String("tool_name")
 	isError := l.Bool("is_error")
@@ -336,7 +315,11 @@ func (d *Decoder) transform(r *run, m event.Meta, l *line) {
 		e.Before = append([]event.Message{}, eventsOf(old)...)
 		e.After = append([]event.Message{}, eventsOf(now)...)
 		before, after = int64(len(old)), int64(len(now))
-		fresh := freshOf(old, now)
+		known := make(map[string]bool, len(old))
+		for _, raw := range old {
+			known[string(raw)] = true
+		}
+		fresh := slices.DeleteFunc(slices.Clone(now), func(raw []byte) bool { return known[string(raw)] })
 		if len(fresh) > 0 || after >= before {
 			e.Kind = spans.CompactionKindSummary
 		}
@@ -350,18 +333,4 @@ func (d *Decoder) transform(r *run, m event.Meta, l *line) {
 		e.Target = "transcript"
 	}
 	d.Emit(e)
-}
-
-// freshOf returns the messages of after that are not in before.
-func freshOf(before, after [][]byte) (fresh [][]byte) {
-	known := make(map[string]bool, len(before))
-	for _, raw := range before {
-		known[string(raw)] = true
-	}
-	for _, raw := range after {
-		if !known[string(raw)] {
-			fresh = append(fresh, raw)
-		}
-	}
-	return fresh
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -23,13 +24,20 @@ const (
 // record of that kind in that run. A record becomes an event of its own only when its run is not known from events, or
 // when that run continues behind its last event.
 type journal struct {
-	source   io.Reader      // until it was read
-	lines    int64          // of it
-	size     int            // of its records; beyond the bound that of those left out, as well
-	records  []*line        // in order; nil where an event has it
-	waiting  map[kind][]int // the records without an event, by their index
-	done     map[string]int // by run: the last record that has an event
-	nameless bool           // runs without an identity are known from events
+	source   io.Reader       // until it was read
+	lines    int64           // of it
+	size     int             // of its records; beyond the bound that of those left out, as well
+	records  []record        // in order
+	waiting  map[kind][]int  // the records without an event of another program's line, by their index
+	done     map[string]int  // by run: the last record that has one
+	played   map[string]bool // runs of which some records are events of their own
+	nameless bool            // runs without an identity are known from events
+}
+
+// record is a record; without a line it was handed out, or an event has it.
+type record struct {
+	time time.Time
+	line *line
 }
 
 // kind is a kind of records of one run; those of runs without an id are of one.
@@ -41,7 +49,8 @@ func (d *Decoder) known(id string) bool {
 	return r != nil && !r.ledger || id == "" && d.trajectory.nameless
 }
 
-// timeOf gives l the time of its record, where it has none of its own.
+// timeOf gives l the time of its record, where it has none of its own. If its run was made of records, because another
+// input has its events, it has theirs in any case, so that both are the same run.
 func (d *Decoder) timeOf(r *run, l *line) {
 	if shapes[l.variant].record == "" || r.ledger {
 		return
@@ -57,10 +66,10 @@ func (d *Decoder) timeOf(r *run, l *line) {
 	}
 	i := waiting[0]
 	t.waiting[of] = waiting[1:]
-	if l.time.IsZero() {
+	if l.time.IsZero() || t.played[of.run] {
 		l.time = t.records[i].time
 	}
-	t.records[i], t.done[of.run] = nil, max(t.done[of.run], i)
+	t.records[i].line, t.done[of.run] = nil, max(t.done[of.run], i)
 	if l.variant != "agent_end" {
 		return
 	}
@@ -128,7 +137,7 @@ func (d *Decoder) load() {
 			sh.RejectProblems(l.name, l.Object)
 			if t.size += recordSize + len(l.raw); t.size <= maxRecordSize {
 				of := kind{l.stream, l.variant}
-				t.waiting[of], t.records = append(t.waiting[of], len(t.records)), append(t.records, l)
+				t.waiting[of], t.records = append(t.waiting[of], len(t.records)), append(t.records, record{l.time, l})
 			}
 		}
 	}
@@ -154,13 +163,13 @@ func (d *Decoder) load() {
 // continueRuns hands out what the trajectory given by WithTrajectory has and the events had not.
 func (d *Decoder) continueRuns() {
 	d.load()
-	list := d.trajectory.records
-	d.trajectory.records, d.trajectory.waiting = nil, nil
-	for i, l := range list {
+	for i := range d.trajectory.records {
+		l := d.trajectory.records[i].line
 		if l == nil {
 			continue
 		}
-		if !d.known(l.stream) {
+		if d.trajectory.records[i].line = nil; !d.known(l.stream) {
+			d.trajectory.played[l.stream] = true
 			d.play(l)
 			continue
 		}

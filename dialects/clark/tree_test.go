@@ -70,8 +70,6 @@ var forms = []form{
 	{"enveloped+trajectory", enveloped, true},
 	{"bare,trajectory", then(bare, trajectory), false},
 	{"enveloped,trajectory", then(enveloped, trajectory), false},
-	{"trajectory,bare", then(trajectory, bare), false},
-	{"trajectory,enveloped", then(trajectory, enveloped), false},
 	{"trajectory", trajectory, false},
 }
 
@@ -94,9 +92,7 @@ func TestTree(t *testing.T) {
 				name, alone := filepath.Base(base), f.name == "trajectory"
 				expect(name, strings.HasSuffix(filepath.Dir(base), "0.2.0"), f, want)
 				if mixes(name) && (!alone || name == "parallel-children-shared-recorder") {
-					// Of runs of other producers that were recorded before, the tree keeps the records.
-					whole := name == "strangers-shared-sink" && strings.HasPrefix(f.name, "trajectory,")
-					if !whole && !mixedDefect(p) {
+					if !mixedDefect(p) {
 						t.Error("no defect says that the lines are mixed")
 					}
 					certain(name, want)

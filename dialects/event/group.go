@@ -23,7 +23,7 @@ type openGroup struct {
 
 func (r *Recorder) groupStarted(ctx context.Context, ev *GroupStarted) {
 	if len(r.groups) == maxOpenGroups {
-		r.groups[0].close()
+		r.groups[0].group.Close(r.groups[0].clock.end())
 		r.groups = slices.Delete(r.groups, 0, 1)
 	}
 	info := ev.GroupInfo
@@ -69,7 +69,9 @@ func (r *Recorder) groupOf(info *RunInfo) *openGroup {
 	var only *openGroup
 	waiting := 0
 	for _, g := range r.groups {
-		if g.session == info.SessionID && g.begun && !g.judged && !r.anyOpen(g) {
+		// While a member is at work nothing can be judged.
+		open := slices.ContainsFunc(r.open, func(o *openRun) bool { return o.group == g })
+		if g.session == info.SessionID && g.begun && !g.judged && !open {
 			only = g
 			waiting++
 		}
@@ -93,11 +95,3 @@ func (r *Recorder) memberOf(info *RunInfo) *openGroup {
 	}
 	return nil
 }
-
-// anyOpen reports whether a member is still at work: nothing can be judged before.
-func (r *Recorder) anyOpen(g *openGroup) bool {
-	return slices.ContainsFunc(r.open, func(o *openRun) bool { return o.group == g })
-}
-
-// close ends the group because no end was reported.
-func (g *openGroup) close() { g.group.Close(g.clock.end()) }

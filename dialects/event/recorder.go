@@ -103,7 +103,11 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 	case *FactStated:
 		r.factStated(ctx, ev)
 	default:
-		r.inRun(ctx, ev)
+		_, _, begins := about(ev)
+		if o, at := r.runOf(ctx, ev, begins, true); o != nil {
+			o.take(ev, at)
+			r.seen(o)
+		}
 	}
 }
 
@@ -136,7 +140,7 @@ func (r *Recorder) Close(context.Context) {
 		o.close()
 	}
 	for _, g := range r.groups {
-		g.close()
+		g.group.Close(g.clock.end())
 	}
 	r.open, r.ended, r.groups = nil, nil, nil
 }
@@ -169,13 +173,6 @@ func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
 	}
 	o, _ := r.start(ctx, &ev.Meta, info, group, time.Time{})
 	r.seen(o)
-}
-
-// infer starts a run of which the start was not seen, or which never began, and returns when the event with m happened.
-func (r *Recorder) infer(ctx context.Context, m *Meta, inside time.Time, inferred bool) (*openRun, Moment) {
-	info := RunInfo{SessionID: m.Session, ID: m.Run, Inferred: inferred}
-	group := r.memberOf(&info)
-	return r.start(ctx, m, info, group, inside)
 }
 
 // start starts the run and remembers it as open. It returns when the event with m, whose message states the time in,
@@ -269,7 +266,7 @@ func (r *Recorder) runEnded(ctx context.Context, ev *RunEnded) {
 	res.End = stated(res.End, at)
 	o.run.End(res)
 	r.seen(o)
-	r.forget(o)
+	r.open = slices.DeleteFunc(r.open, func(x *openRun) bool { return x == o })
 	if len(r.ended) == maxEnded {
 		r.ended = slices.Delete(r.ended, 0, 1)
 	}
@@ -298,15 +295,6 @@ func about(ev Event) (call string, inside time.Time, begins bool) {
 	return "", time.Time{}, false
 }
 
-// inRun takes an event that belongs to an open run.
-func (r *Recorder) inRun(ctx context.Context, ev Event) {
-	_, _, begins := about(ev)
-	if o, at := r.runOf(ctx, ev, begins, true); o != nil {
-		o.take(ev, at)
-		r.seen(o)
-	}
-}
-
 // runOf returns the open run of an event, and when that happened. An event that names no run belongs to the innermost
 // one, where the open runs of its session spawned each other; one that needs no certainty to the last run or group that
 // started. Where the run that an event names is not open, the Recorder infers it, unless the event is late: of a run
@@ -325,7 +313,9 @@ func (r *Recorder) runOf(ctx context.Context, ev Event, begins, inferred bool) (
 	case o != nil:
 		return o, o.clock.at(m, inside)
 	case m.Run != "" && (begins || !slices.ContainsFunc(r.ended, m.name().is)):
-		return r.infer(ctx, m, inside, inferred)
+		info := RunInfo{SessionID: m.Session, ID: m.Run, Inferred: inferred}
+		group := r.memberOf(&info)
+		return r.start(ctx, m, info, group, inside)
 	case m.Run != "":
 		r.lose(m)
 		return nil, at
@@ -443,9 +433,5 @@ func (r *Recorder) seen(o *openRun) {
 // close ends a run because no end was reported.
 func (r *Recorder) close(o *openRun) {
 	o.close()
-	r.forget(o)
-}
-
-func (r *Recorder) forget(o *openRun) {
 	r.open = slices.DeleteFunc(r.open, func(x *openRun) bool { return x == o })
 }

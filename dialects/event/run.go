@@ -93,10 +93,17 @@ func (o *openRun) take(ev Event, at Moment) {
 		o.messageAdded(ev, at)
 	case *ReplyReceived:
 		if o.turn != nil {
-			o.turn.Reply(ev.result(at))
+			res := TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model, Provider: ev.Provider,
+				ResponseID: ev.ResponseID}
+			if ev.Message.Raw != nil {
+				res.Output = &ev.Message
+			}
+			o.turn.Reply(res)
 		}
 	case *ReplyDelta:
-		o.partial(ev)
+		if text, ok := rawjson.String(ev.Text); ok && o.turn != nil {
+			o.turn.Partial(ev.Kind, []byte(text))
+		}
 	case *ToolStarted:
 		call := ev.ToolCall
 		call.Start = stated(call.Start, at)
@@ -139,17 +146,6 @@ func (o *openRun) take(ev Event, at Moment) {
 	}
 }
 
-// result is what is known of the reply.
-func (ev *ReplyReceived) result(at Moment) TurnResult {
-	res := TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model,
-		Provider:   ev.Provider,
-		ResponseID: ev.ResponseID}
-	if ev.Message.Raw != nil {
-		res.Output = &ev.Message
-	}
-	return res
-}
-
 // openTurn returns the open turn of the run; one of which the start was not seen is the run's next.
 func (o *openRun) openTurn() *writer.Turn {
 	if o.turn == nil {
@@ -158,10 +154,12 @@ func (o *openRun) openTurn() *writer.Turn {
 	return o.turn
 }
 
-// endInTurn ends what is open in the turn because no end was reported.
+// endInTurn ends what is open in the turn because no end was reported, and the questions that nobody will answer.
 func (o *openRun) endInTurn() {
-	o.endAsked()
-	if o.turn != nil {
+	for _, q := range o.asked {
+		q.asking.Close(o.clock.end())
+	}
+	if o.asked = nil; o.turn != nil {
 		o.endTools()
 		o.endCompaction()
 	}
@@ -362,24 +360,6 @@ func (o *openRun) ask(ev *PermissionAsked, at Moment) {
 	e.Start, e.Action = stated(e.Start, at), cmp.Or(e.Action, spans.ActionAsk)
 	about, ctx := o.about(&e)
 	o.asked = append(o.asked, openAsk{e.CallID, e.Tool, about.Ask(ctx, e)})
-}
-
-// endAsked ends the questions that nobody will answer any more.
-func (o *openRun) endAsked() {
-	for _, q := range o.asked {
-		q.asking.Close(o.clock.end())
-	}
-	o.asked = nil
-}
-
-// partial takes a piece of the reply, where it is kept.
-func (o *openRun) partial(ev *ReplyDelta) {
-	if o.turn == nil || ev.Text == nil {
-		return
-	}
-	if text, ok := rawjson.String(ev.Text); ok {
-		o.turn.Partial(ev.Kind, []byte(text))
-	}
 }
 
 // note keeps an event on the innermost open span: the compaction, the only open tool call, the turn, the run.

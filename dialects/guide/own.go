@@ -48,15 +48,6 @@ func (m *message) takeAll(from, to int) (parts []*part) {
 	return parts
 }
 
-// bounds returns the two numbers of an array.
-func bounds(raw []byte) (from, to int) {
-	if l := elements(raw); len(l) == 2 {
-		from, _ = strconv.Atoi(string(l[0]))
-		to, _ = strconv.Atoi(string(l[1]))
-	}
-	return from, to
-}
-
 // play emits the events of a row that otelagent wrote. What comes behind a part has its number, or a later one.
 func (d *Decoder) play(m *message) {
 	defer func(number, at int64, path string) { d.Number, d.Seq, d.path = number, at, path }(d.Number, d.Seq, d.path)
@@ -81,13 +72,15 @@ func (d *Decoder) play(m *message) {
 	d.emitLines(m)
 }
 
-// partsOf takes the parts that raw refers to, and returns the message that they make, nil without any, and the number
-// of the last one.
+// partsOf takes the parts that raw, the first and the one behind the last, refers to, and returns the message that they
+// make, nil without any, and the number of the last one.
 func (m *message) partsOf(raw []byte) (said *event.Message, last int64) {
-	if raw == nil {
+	bounds := elements(raw)
+	if len(bounds) != 2 {
 		return nil, 0
 	}
-	from, to := bounds(raw)
+	from, _ := strconv.Atoi(string(bounds[0]))
+	to, _ := strconv.Atoi(string(bounds[1]))
 	parts := m.takeAll(from, to)
 	if len(parts) == 0 {
 		return nil, 0

@@ -94,13 +94,12 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 	if !stamp.IsZero() {
 		l.m.Time = stamp
 	}
-	switch {
-	case o.Failed() > 0: // read finds its other problems
+	if o.Failed() > 0 { // read finds its other problems
 		l.run = new(run)
-	case v.place == inRun:
-		l.run = d.runs.in(&l.m)
-	case v.place == inOpen:
-		l.run = d.runs.opened(&l.m)
+	} else if v.place == inRun || v.place == inOpen {
+		if l.run = d.runs.in(&l.m); v.place == inOpen && !l.run.open { // behind its end, another run of that id begins
+			l.run = d.runs.start(l.m.Run, l.run.session)
+		}
 	}
 	events := v.read(d, l)
 	if d.shell.RejectProblems(l.name, o) {

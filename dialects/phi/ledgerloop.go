@@ -38,14 +38,6 @@ type childRef struct {
 	more         bool // it has keys that we do not know
 }
 
-// nextChild returns the run that the next end of a call names: that of its first reference that none took yet.
-func (p *record) nextChild(call string) string {
-	if refs := p.unused[call]; len(refs) > 0 {
-		return refs[0].run
-	}
-	return ""
-}
-
 var statuses = map[string]spans.RunStatus{
 	"Completed": spans.RunStatusCompleted, "Rejected": spans.RunStatusRejected, "Aborted": spans.RunStatusAborted,
 }
@@ -172,10 +164,8 @@ func (d *Decoder) loop(s *session, p *record) {
 		for i, raw := range events[1:] {
 			d.play(at(i+1), object.Of("", raw).Raw("event"))
 		}
-	} else if o.Has("turns") {
-		d.turns(p, turns)
 	} else {
-		d.conversation(p, conversationOf(o.List("messages")))
+		d.turns(p, turns)
 	}
 	d.beforeEnd()
 	if stored || p.running {

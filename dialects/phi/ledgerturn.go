@@ -91,7 +91,11 @@ func (d *Decoder) turn(p *record, at string, o *object.Object, index []byte, inp
 			return
 		}
 		delete(calls, id)
-		add("ToolExecutionEnd", "tool_call_id", id, "child_loop_id", p.nextChild(id),
+		child := "" // that of the first reference that no call took yet
+		if refs := p.unused[id]; len(refs) > 0 {
+			child = refs[0].run
+		}
+		add("ToolExecutionEnd", "tool_call_id", id, "child_loop_id", child,
 			"tool_name", cmp.Or(call.Text("name"), msg.o.Text("toolName")),
 			"is_error", strconv.AppendBool(nil, msg.failed()), "result", input.Members("content", msg.o.Raw("content")))
 	}
@@ -103,43 +107,10 @@ func (d *Decoder) turn(p *record, at string, o *object.Object, index []byte, inp
 		end(id)
 	}
 	if reply.Raw != nil || o.Has("ended_at") {
-		toolResults := o.Raw("tool_results")
-		if o == nil {
-			var list [][]byte
-			for _, msg := range results {
-				list = append(list, msg.Raw)
-			}
-			toolResults = input.Array(list)
-		}
 		add("TurnEnd", "timestamp", o.Raw("ended_at"), "message", reply.Raw, "usage", o.Raw("usage"),
-			"tool_results", toolResults)
+			"tool_results", o.Raw("tool_results"))
 	}
 }
 
 // failedWith reports whether msg is the result of a tool that failed with just that text.
 func (msg *message) failedWith(said string) bool { return msg.failed() && text(msg.o) == said }
-
-// conversation reads the turns of a run from before there were turns from its messages: those before a reply are its
-// turn's input, the tool results behind it its turn's results. Turns have the numbers that the replies name, else they
-// are counted. Messages behind the last of them belong to no turn.
-func (d *Decoder) conversation(p *record, list []message) {
-	for n := int64(0); !d.shell.Stopped(); n++ {
-		reply := slices.IndexFunc(list, func(msg message) bool { return msg.reply() })
-		if reply < 0 {
-			break
-		}
-		end := reply + 1
-		for end < len(list) && list[end].Role == "toolResult" && list[end].llm() {
-			end++
-		}
-		index := cmp.Or(string(object.Of("", list[reply].o.Raw("turnId")).Raw("turnIndex")), strconv.FormatInt(n, 10))
-		if d.made(p.path, "TurnStart", "turn_index", []byte(index)) {
-			results := list[reply+1 : end]
-			d.turn(p, p.path, nil, []byte(index), slices.Concat(list[:reply], results), results, list[reply])
-		}
-		list = list[end:]
-	}
-	for i := range list {
-		d.made(p.path, "MessageEnd", "message", list[i].Raw)
-	}
-}

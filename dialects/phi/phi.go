@@ -39,7 +39,7 @@ type Decoder struct {
 // NewDecoder returns a Decoder that has met no runs.
 func NewDecoder(opts ...input.Option) *Decoder {
 	d := &Decoder{shell: input.NewShell(Dialect, ndjson.Read, opts...)}
-	d.runs = newRuns(d.shell.Settings)
+	d.runs = runs{settings: d.shell.Settings, byID: map[string]*run{}, sessions: map[string]bool{}}
 	return d
 }
 

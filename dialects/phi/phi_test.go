@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -84,7 +83,7 @@ func TestProvenanceComesBack(t *testing.T) {
 
 // TestRunsAreBounded forgets runs that have ended before those that are open.
 func TestRunsAreBounded(t *testing.T) {
-	rs := newRuns(input.SettingsOf())
+	rs := &NewDecoder().runs
 	rs.start("open", "s")
 	for i := range 3 * maxRuns {
 		rs.start(fmt.Sprint(i), fmt.Sprint("s", i)).close()

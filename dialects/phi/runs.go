@@ -50,17 +50,8 @@ func (r *run) call(id string) *call {
 	return c
 }
 
-// beginTurn begins the turn of that index, in place of one that is open.
-func (r *run) beginTurn(index *int64) { r.inTurn, r.turn, r.calls = true, index, nil }
-
-// endTurn forgets the open turn.
-func (r *run) endTurn() { r.inTurn, r.calls = false, nil }
-
 // close ends the run.
-func (r *run) close() {
-	r.open = false
-	r.endTurn()
-}
+func (r *run) close() { r.open, r.inTurn, r.calls = false, false, nil }
 
 // maxRuns is the number of runs, and of sessions, that are remembered.
 const maxRuns = 1 << 15
@@ -73,10 +64,6 @@ type runs struct {
 	// endedIn and endedRule are of the run that ended last: of a parallel group that is its judge.
 	endedIn   string
 	endedRule spans.UsageRule
-}
-
-func newRuns(settings input.Settings) runs {
-	return runs{settings: settings, byID: make(map[string]*run), sessions: make(map[string]bool)}
 }
 
 // start begins a run, in place of an earlier one of its id.
@@ -111,15 +98,6 @@ func (rs *runs) in(m *event.Meta) *run {
 		r = rs.start(m.Run, rs.home(m.Run))
 	}
 	m.Session = r.session
-	return r
-}
-
-// opened is in for an event that only an open run has: after its end, a new run of that id begins.
-func (rs *runs) opened(m *event.Meta) *run {
-	r := rs.in(m)
-	if !r.open {
-		r = rs.start(m.Run, r.session)
-	}
 	return r
 }
 

@@ -127,7 +127,7 @@ func (d *Decoder) turnStart(l *line) []event.Event {
 	kind, e := plainEnum(l.Object, "triggered_by"), &event.TurnStarted{Meta: l.m}
 	e.Index, e.Trigger = l.Count("turn_index"), cmp.Or(triggers[kind], spans.Trigger(kind))
 	if l.Failed() == 0 {
-		l.run.beginTurn(e.Index)
+		l.run.inTurn, l.run.turn, l.run.calls = true, e.Index, nil
 	}
 	if !l.run.begun {
 		e.Provider = d.shell.Settings.Provider
@@ -156,8 +156,7 @@ func (d *Decoder) turnEnd(l *line) []event.Event {
 		e.Output = &reply.Message
 	}
 	if l.Failed() == 0 {
-		l.run.rule = rule
-		l.run.endTurn()
+		l.run.rule, l.run.inTurn, l.run.calls = rule, false, nil
 	}
 	return []event.Event{e}
 }
@@ -171,7 +170,7 @@ func (d *Decoder) turnRequest(l *line) (events []event.Event) {
 	case l.Failed() > 0:
 	case index == nil:
 	case !l.run.inTurn: // a turn whose start was not read: it started before
-		l.run.beginTurn(index)
+		l.run.inTurn, l.run.turn, l.run.calls = true, index, nil
 		events = append(events, &event.TurnStarted{Meta: l.m,
 			TurnInfo: event.TurnInfo{Index: index, Start: event.Bound(l.m.Time)}})
 	case l.run.turn == nil || *index != *l.run.turn:
