@@ -165,7 +165,8 @@ func (m *mapper) link() {
 //   - around a turn the only turn of another reporter that lasts as long, if not both have counts that differ
 //   - around anything else, also without a parent, the innermost run of the trace
 //
-// Several wrappers of one such parent are parts of one run.
+// Several wrappers of one such parent are parts of one run. Around anything else whose parent never arrived is the
+// innermost run.
 func (m *mapper) contain() {
 	const most = 256 // of one trace
 	type place struct {
@@ -208,11 +209,34 @@ func (m *mapper) contain() {
 			r.up = innermost(r, runs[p.trace], within)
 		}
 	}
+	runs := map[session.TraceID][]*record{}
 	for _, r := range m.all {
-		if r.role == roleWrapper && r.up == nil && siblings[spanKey{r.row.Trace, r.row.Parent}] > 1 {
-			r.role = roleLink
+		if t := r.row.Trace; r.isRun() && r.end > 0 && len(runs[t]) <= most {
+			runs[t] = append(runs[t], r)
 		}
 	}
+	for _, r := range m.all {
+		if r.role == roleWrapper && r.up == nil && siblings[spanKey{r.row.Trace, r.row.Parent}] > 1 {
+			r.role, r.piece = roleLink, true
+		}
+		if l := runs[r.row.Trace]; lost(r) && r.role != roleRun && len(l) <= most {
+			r.up = innermost(l, r)
+		}
+	}
+}
+
+// innermost returns the innermost run that lasts longer than a record; nil if there is none, or one of several.
+func innermost(runs []*record, r *record) (in *record) {
+	for _, c := range runs {
+		switch {
+		case c.start > r.start || c.end < max(r.end, r.start) || c.start == r.start && c.end == r.end:
+		case in == nil || in.start <= c.start && c.end <= in.end:
+			in = c
+		case c.start > in.start || c.end < in.end: // neither is within the other
+			return nil
+		}
+	}
+	return in
 }
 
 // innermost returns the run that a record is within and that is within all others of such; nil if there is none.
@@ -254,27 +278,33 @@ func (m *mapper) names() {
 			delete(t.names, r.key)
 		}
 	}
-	below := map[*record]*session.Key{} // the session that the nearest records in a run name; with no id: several
+	type naming struct {
+		id    session.Key // empty: of several
+		inRun bool        // a run within says so, which counts only if nothing nearer does
+	}
+	below := map[*record]*naming{}
 	for _, r := range slices.Backward(m.all) {
 		id := below[r]
 		if r.named {
-			id = &r.key
-		} else if r.role == roleTurn || r.role == roleTool {
+			id = &naming{id: r.key}
+		}
+		if id == nil || r.up == nil || r.log || !r.named && (r.role == roleTurn || r.role == roleTool) {
 			continue
 		}
-		if old := below[r.up]; id != nil && old != nil && *old != *id {
-			id = &session.Key{}
-		}
-		if id != nil && r.up != nil && !r.log {
+		id = &naming{id.id, id.inRun || r.isRun()}
+		switch old := below[r.up]; {
+		case old == nil || old.inRun && !id.inRun:
 			below[r.up] = id
+		case old.inRun == id.inRun && old.id != id.id:
+			old.id = session.Key{}
 		}
 	}
 	for _, r := range m.all {
 		if id := below[r]; r.named {
 			r.near = &r.key
 			continue
-		} else if r.isRun() && id != nil && id.ID != "" {
-			r.near = id
+		} else if r.isRun() && id != nil && id.id.ID != "" {
+			r.near = &id.id
 		} else if r.up != nil {
 			r.near = r.up.near
 		}
@@ -295,10 +325,10 @@ func (m *mapper) around() {
 		t := m.trace(r.row.Trace)
 		if up := r.up; up != nil {
 			r.in, r.inTurn, r.inKey, r.utility, r.depth = up.in, up.inTurn, up.inKey, up.utility, up.depth+1
-			r.hidden = up.hidden
+			r.hidden, r.piece = up.hidden, up.piece
 			switch {
 			case up.isRun() || up.role == roleTool:
-				r.in, r.inTurn, r.inKey, r.utility = cmp.Or(up.same, up), nil, "", false
+				r.in, r.inTurn, r.inKey, r.utility, r.piece = cmp.Or(up.same, up), nil, "", false, false
 			case up.role == roleTurn:
 				r.inTurn = up
 			}
@@ -309,7 +339,7 @@ func (m *mapper) around() {
 		r.hidden = r.hidden || kind == session.KindTurn || kind == session.KindToolCall || t.covers(r.start)
 		inTool := r.in != nil && r.in.role == roleTool
 		switch {
-		case r.hidden, r.role == roleWrapper && r.in != nil && !inTool:
+		case r.hidden, r.role == roleWrapper && (r.piece || r.in != nil && !inTool):
 			r.role = roleLink
 		case r.role == roleTool && inTool && r.isSameCall(r.in):
 			r.same = r.in
