@@ -163,10 +163,10 @@ func (m *mapper) link() {
 //
 //   - around a run the only run or tool call of the trace that lasts as long and that has nothing below it
 //   - around a turn the only turn of another reporter that lasts as long, if not both have counts that differ
+//   - around what a tool call began the only run below the call that has nothing below it
 //   - around anything else, also without a parent, the innermost run of the trace
 //
-// Several wrappers of one such parent are parts of one run. Around anything else whose parent never arrived is the
-// innermost run.
+// Several wrappers of one such parent are parts of one run.
 func (m *mapper) contain() {
 	const most = 256 // of one trace
 	type place struct {
@@ -193,9 +193,22 @@ func (m *mapper) contain() {
 			siblings[spanKey{r.row.Trace, r.row.Parent}]++
 		}
 	}
+	empty := map[*record]*record{} // the only run below a tool call that has nothing below it
+	for _, r := range m.all {
+		if r.up == nil || r.up.role != roleTool || r.role != roleRun || r.kids > 0 {
+			continue
+		} else if _, two := empty[r.up]; two {
+			empty[r.up] = nil
+		} else {
+			empty[r.up] = r
+		}
+	}
 	within := func(r, o *record) bool { return o != r && o.start <= r.start && o.end >= max(r.end, r.start) }
 	for _, r := range m.all {
 		p := place{r.row.Trace, r.role == roleTurn}
+		if run := empty[r.up]; run != nil && !r.log && within(r, run) {
+			r.up = run
+		}
 		if lost(r) && r.end > 0 && (p.turn || r.isRun() && r.kids > 0) && len(outer[p]) <= most {
 			around := slices.DeleteFunc(slices.Clone(outer[p]), func(o *record) bool {
 				return !within(r, o) || o.row.Parent == r.row.Parent ||
@@ -205,38 +218,15 @@ func (m *mapper) contain() {
 				r.up = around[0]
 			}
 		}
-		if r.up == nil && !r.log && !r.isRun() && len(runs[p.trace]) <= most {
+		if r.up == nil && !r.log && (!r.isRun() || r.role == roleWrapper && lost(r)) && len(runs[p.trace]) <= most {
 			r.up = innermost(r, runs[p.trace], within)
-		}
-	}
-	runs := map[session.TraceID][]*record{}
-	for _, r := range m.all {
-		if t := r.row.Trace; r.isRun() && r.end > 0 && len(runs[t]) <= most {
-			runs[t] = append(runs[t], r)
 		}
 	}
 	for _, r := range m.all {
 		if r.role == roleWrapper && r.up == nil && siblings[spanKey{r.row.Trace, r.row.Parent}] > 1 {
 			r.role, r.piece = roleLink, true
 		}
-		if l := runs[r.row.Trace]; lost(r) && r.role != roleRun && len(l) <= most {
-			r.up = innermost(l, r)
-		}
 	}
-}
-
-// innermost returns the innermost run that lasts longer than a record; nil if there is none, or one of several.
-func innermost(runs []*record, r *record) (in *record) {
-	for _, c := range runs {
-		switch {
-		case c.start > r.start || c.end < max(r.end, r.start) || c.start == r.start && c.end == r.end:
-		case in == nil || in.start <= c.start && c.end <= in.end:
-			in = c
-		case c.start > in.start || c.end < in.end: // neither is within the other
-			return nil
-		}
-	}
-	return in
 }
 
 // innermost returns the run that a record is within and that is within all others of such; nil if there is none.
