@@ -41,8 +41,8 @@ type source struct {
 // the files of a family share.
 func NewDecoder(name string, opts []input.Option, family func(*Emitter) Format) *Decoder {
 	shell := input.NewShell(name, ndjson.Read, opts...)
-	e := &Emitter{Shell: &shell, ids: map[digest]place{}, numbers: map[string]int32{}, threads: map[[2]string]*Thread{},
-		children: map[digest]Link{}, facts: map[digest]digest{}}
+	e := &Emitter{Shell: &shell, ids: map[digest]place{}, threads: map[[2]string]*Thread{}, children: map[digest]Link{},
+		facts: map[digest]digest{}}
 	return &Decoder{e: e, format: family(e), files: map[string]*source{}}
 }
 

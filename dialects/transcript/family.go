@@ -223,22 +223,21 @@ func (f File) head() ([]byte, error) {
 		return nil, err
 	}
 	defer r.Close()
-	head := make([]byte, input.HeadSize)
-	n, err := io.ReadFull(r, head)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+	head, err := io.ReadAll(io.LimitReader(r, input.HeadSize))
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	return head[:n], nil
+	return head, nil
 }
 
 // Open opens a file. It reads the content of a .zst file. A symbolic link is an error.
 func (f File) Open() (io.ReadCloser, error) {
 	before, err := os.Lstat(f.Path)
+	if err == nil && !before.Mode().IsRegular() {
+		err = fmt.Errorf("%s: no regular file", f.Path)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if !before.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: no regular file", f.Path)
 	}
 	file, err := os.Open(f.Path)
 	if err != nil {
@@ -248,27 +247,21 @@ func (f File) Open() (io.ReadCloser, error) {
 	if err == nil && !os.SameFile(before, now) {
 		err = fmt.Errorf("%s: replaced meanwhile", f.Path)
 	}
-	if err == nil && strings.HasSuffix(f.Path, ".zst") {
-		z, zErr := zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
-		if err = zErr; err == nil {
-			return compressed{z, file}, nil
-		}
+	if err == nil && !strings.HasSuffix(f.Path, ".zst") {
+		return file, nil
+	}
+	var z *zstd.Decoder // of one goroutine, the caller's: it needs no Close
+	if err == nil {
+		z, err = zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 	}
 	if err != nil {
 		_ = file.Close()
 		return nil, err
 	}
-	return file, nil
-}
-
-type compressed struct {
-	*zstd.Decoder
-	file *os.File
-}
-
-func (c compressed) Close() error {
-	c.Decoder.Close()
-	return c.file.Close()
+	return struct {
+		io.Reader
+		io.Closer
+	}{z, file}, nil
 }
 
 // Side returns a side output of the session, nil where it is not readable: a file below the session's own folder, of at

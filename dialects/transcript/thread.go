@@ -232,7 +232,7 @@ func (t *Thread) Call(c Call) bool {
 	if t.skip {
 		return false
 	}
-	c.Usage, c.End = cloned(c.Usage), event.Moment{}
+	c.End = event.Moment{}
 	if t.turn != nil && c.ID != "" && t.turn.ID == c.ID {
 		t.turn.merge(c)
 		t.add(c)
@@ -323,13 +323,6 @@ func (u *turn) merge(c Call) {
 // Counts returns the counts of a usage.
 func Counts(u *event.Usage) [6]*int64 {
 	return [...]*int64{&u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite, &u.Total}
-}
-
-func cloned(u *event.Usage) *event.Usage {
-	if u == nil {
-		return nil
-	}
-	return new(*u)
 }
 
 // Tool begins a tool call of the open turn, or of the run without one. A call that is known is not begun again.
@@ -457,7 +450,7 @@ func (t *Thread) End(at time.Time, res event.RunResult) {
 // close ends the open turn.
 func (t *Thread) close() {
 	if u := t.turn; u != nil {
-		u.ResponseID, u.Output, u.Usage = cmp.Or(u.ResponseID, u.ID), u.reply(), cloned(u.Usage)
+		u.ResponseID, u.Output = cmp.Or(u.ResponseID, u.ID), u.reply()
 		t.e.Emit(&event.TurnEnded{Meta: t.meta(u.End.Time), TurnResult: u.TurnResult})
 		t.turn = nil
 	}
@@ -489,7 +482,7 @@ func (t *Thread) finish(ends bool) {
 		t.flush()
 	}
 	if u != nil {
-		ev := &event.ReplyReceived{Meta: t.meta(u.End.Time), Usage: cloned(u.Usage), StopReason: u.StopReason, Model: u.Model,
+		ev := &event.ReplyReceived{Meta: t.meta(u.End.Time), Usage: u.Usage, StopReason: u.StopReason, Model: u.Model,
 			Provider: u.Provider, ResponseID: cmp.Or(u.ResponseID, u.ID)}
 		if m := u.reply(); m != nil {
 			ev.Message = *m

@@ -39,7 +39,7 @@ import (
 
 // Bounds of what an Emitter keeps.
 const (
-	maxIDs      = 1 << 22 // digests of ids
+	maxIDs      = 1 << 21 // digests of ids
 	maxThreads  = 4096
 	maxChildren = 1 << 16
 	maxPending  = 256      // messages and other records before a call or run
@@ -53,8 +53,6 @@ type Emitter struct {
 	from     *source // at hand
 	inputs   int32
 	ids      map[digest]place
-	sessions []string // by number
-	numbers  map[string]int32
 	threads  map[[2]string]*Thread // by session and name
 	used     []*Thread             // by the file at hand, in order
 	children map[digest]Link
@@ -64,7 +62,10 @@ type Emitter struct {
 type digest [16]byte
 
 // place is where an id was met first.
-type place struct{ file, session int32 }
+type place struct {
+	session string
+	file    int32
+}
 
 func digestOf(parts ...string) (d digest) {
 	text := make([]byte, 0, 128)
@@ -92,15 +93,10 @@ const (
 func (e *Emitter) First(session, id string) (Origin, string) {
 	origin, owner := e.Met(session, id)
 	if origin == New && id != "" {
-		n, ok := e.numbers[session]
-		if !ok {
-			n = int32(len(e.sessions))
-			e.numbers[session], e.sessions = n, append(e.sessions, session)
-		}
 		if len(e.ids) == maxIDs {
 			clear(e.ids)
 		}
-		e.ids[digestOf(id)] = place{e.from.number, n}
+		e.ids[digestOf(id)] = place{session, e.from.number}
 	}
 	return origin, owner
 }
@@ -111,8 +107,8 @@ func (e *Emitter) Met(session, id string) (Origin, string) {
 	switch {
 	case !met || id == "":
 		return New, session
-	case e.sessions[at.session] != session:
-		return Copied, e.sessions[at.session]
+	case at.session != session:
+		return Copied, at.session
 	case at.file == e.from.number:
 		return Again, session
 	}
