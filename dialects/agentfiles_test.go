@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -151,6 +152,47 @@ func TestOpenCodeFork(t *testing.T) {
 			(s.Usage.Input != 0 || s.Runs[0].ForkParentID != parent["info"].(document)["id"]) {
 			t.Errorf("%s: %d copied runs, usage %+v, from %q", s.ID, copied, s.Usage, s.Runs[0].ForkParentID)
 		}
+	}
+}
+
+// TestOpenCodeSince reads of a database that was read before what changed: a session and those above it, but all of them
+// where one is a fork, whose copies are found next to its parent.
+func TestOpenCodeSince(t *testing.T) {
+	a := openCode(t)
+	path := filepath.Join(t.TempDir(), "opencode.db")
+	db := openCodeDB(t, path)
+	export := readDocument(t, filepath.Join(a.folder, mainExport))
+	info := export["info"].(document)
+	for _, id := range []string{"ses_old", "ses_parent", "ses_child"} {
+		info["id"] = id
+		if id == "ses_child" {
+			info["parentID"] = "ses_parent"
+		}
+		for i, m := range export["messages"].([]any) {
+			m.(document)["info"].(document)["id"] = fmt.Sprintf("%s_%d", id, i)
+		}
+		insert(t, db, export, 3)
+	}
+	must(db.Exec("UPDATE session SET time_updated = 1000, time_created = 1000"))(t)
+	f := a.families(t, path)[0]
+	f.Files[0].Since = time.UnixMilli(5_000_000)
+	read := func() (ids []string) {
+		for _, s := range a.record(t, otelagent.CaptureNone, f).Sessions() {
+			ids = append(ids, s.ID)
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	if got := read(); got != nil {
+		t.Errorf("nothing changed, and %v are read", got)
+	}
+	must(db.Exec("UPDATE part SET time_updated = 5000000 WHERE session_id = 'ses_child' AND rowid % 2 = 0"))(t)
+	if got := read(); !slices.Equal(got, []string{"ses_child", "ses_parent"}) {
+		t.Errorf("a part of the child changed, and %v are read", got)
+	}
+	must(db.Exec("UPDATE session SET time_created = 1e13 WHERE id = 'ses_child'"))(t)
+	if got := read(); len(got) != 3 {
+		t.Errorf("a fork changed, and %v are read", got)
 	}
 }
 

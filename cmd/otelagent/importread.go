@@ -187,6 +187,7 @@ func (im *importer) read(ctx context.Context, f *agentFiles, live bool) error {
 	saved := time.Now()
 	for _, family := range f.todo {
 		path := family.Files[0].Path
+		im.state.since(family)
 		err := im.family(ctx, f, family, live)
 		if ctx.Err() != nil || f.to.providers.Stats().Failed > 0 {
 			break

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/otelagent/otelagent/dialects/transcript"
 )
@@ -81,6 +82,15 @@ func (s *importState) has(f transcript.Family) bool {
 		}
 	}
 	return true
+}
+
+// since notes when files that have grown were read before.
+func (s *importState) since(f transcript.Family) {
+	for i, file := range f.Files {
+		if was, ok := s.read[file.Path]; ok && was.Size <= file.Size {
+			f.Files[i].Since = time.Unix(0, was.Modified)
+		}
+	}
 }
 
 // note remembers that a family was read.

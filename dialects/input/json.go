@@ -2,6 +2,7 @@ package input
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -57,6 +58,7 @@ func Members(members ...any) (object []byte) {
 			value = rawjson.Quote(nil, text)
 		}
 		if len(value) > 0 {
+			object = slices.Grow(object, len(value)+64) // often the last one is the largest
 			object = append(rawjson.Quote(append(object, ','), members[i].(string)), ':')
 			object = append(object, value...)
 		}

@@ -30,6 +30,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
@@ -84,7 +85,9 @@ func NewDecoder(opts ...input.Option) *transcript.Decoder {
 			if m := document.FindStringSubmatch(filepath.ToSlash(f.Path)); m != nil {
 				r.Whole = d.whole(func() error { return d.readFolder(filepath.FromSlash(m[1]), m[2], m[3]) })
 			} else if f.ID == f.Path && f.ID != "" {
-				r.Whole = d.whole(func() error { return withDatabase(f.Path, d.readDatabase) })
+				r.Whole = d.whole(func() error {
+					return withDatabase(f.Path, func(db *input.Database) error { return d.readDatabase(db, f.Since) })
+				})
 			}
 			return r
 		}
@@ -187,10 +190,20 @@ func withDatabase(path string, read func(*input.Database) error) error {
 	return read(db)
 }
 
-// readDatabase reads the sessions of a database by the time of their creation and id. What was written after a session
-// was read comes with the next reading. It holds the ids of all sessions.
-func (d *reader) readDatabase(db *input.Database) error {
-	ids, err := db.IDs(input.Sorted("id, time_created", "session", "time_created, id"))
+// readDatabase reads the sessions of a database by the time of their creation and id, or those that changed since a
+// time. What was written after a session was read comes with the next reading. It holds the ids of all sessions.
+func (d *reader) readDatabase(db *input.Database, since time.Time) error {
+	var ids []any
+	var err error
+	whole := since.IsZero()
+	if !whole {
+		err = db.Scan(changed, func(_ []string, columns []any) {
+			ids, whole = append(ids, columns[0]), whole || columns[2] != int64(0)
+		}, since.Add(-time.Minute).UnixMilli()) // a row is written a while after its time
+	}
+	if whole || err != nil { // copies are found next to what they are of
+		ids, err = db.IDs(input.Sorted("id, time_created", "session", "time_created, id"))
+	}
 	for i := 0; i < len(ids) && err == nil && !d.Stopped(); i++ {
 		if err = db.Measure(); err == nil {
 			err = d.readSession(db, ids[i])
@@ -199,6 +212,16 @@ func (d *reader) readDatabase(db *input.Database) error {
 	return err
 }
 
+// changed is the query of the sessions that changed since a time, with those above them, and whether they are forks:
+// these have messages that are older.
+var changed = input.Sorted("id, time_created, EXISTS (SELECT 1 FROM message WHERE session_id = s.id AND "+
+	"json_extract(data, '$.time.created') < s.time_created) AS fork", `session s WHERE id IN (
+	WITH RECURSIVE above (id) AS (
+		SELECT id FROM session WHERE time_updated >= ?1 UNION SELECT session_id FROM message WHERE time_updated >= ?1 UNION
+		SELECT session_id FROM part WHERE time_updated >= ?1 UNION
+		SELECT parent_id FROM session JOIN above USING (id) WHERE parent_id IS NOT NULL)
+	SELECT id FROM above)`, "time_created, id")
+
 func (d *reader) readSession(db *input.Database, id any) error {
 	err := db.Each(input.Sorted("*", "session WHERE id = ?", "id"), func(row []byte) {
 		d.sessionRow(object.Of("session", row))
@@ -206,39 +229,33 @@ func (d *reader) readSession(db *input.Database, id any) error {
 	if err != nil || d.session == nil {
 		return err
 	}
-	messages, err := db.IDs(input.Sorted("id, time_created", "message WHERE session_id = ?", "time_created, id"), id)
 	i, place := -1, ""
-	for len(messages) > 0 && err == nil && !d.Stopped() {
-		some, _ := json.Marshal(messages[:min(len(messages), 64)])
-		messages = messages[min(len(messages), 64):]
-		err = db.Scan(messagesAndParts, func(_ []string, columns []any) {
-			isPart := columns[2] != nil
-			if !isPart {
-				d.endMessage()
-				i++
-				place = "messages[" + strconv.Itoa(i) + "].data"
-			}
-			id, _ := columns[1].(string)
-			text, ok := columns[3].(string)
-			if bytes, isBytes := columns[3].([]byte); !ok && isBytes {
-				text = string(bytes)
-			}
-			switch o := d.parse(place, []byte(text)); {
-			case o == nil:
-			case isPart:
-				d.partRow(o)
-			default:
-				d.messageRow(o, id)
-			}
-		}, string(some))
-	}
-	return err
+	return db.Scan(rows, func(_ []string, columns []any) {
+		message, _ := columns[0].(string)
+		text, _ := columns[2].([]byte)
+		if columns[1] == nil {
+			d.endMessage()
+			i++
+			place = object.Element("messages", i) + ".data"
+		}
+		switch o := d.parse(place, text); {
+		case o == nil || d.Stopped():
+		case columns[1] == nil:
+			d.messageRow(o, message)
+		default:
+			d.partRow(o)
+		}
+	}, id)
 }
 
-// messagesAndParts is the query of messages, each with its parts behind it.
-var messagesAndParts = input.Sorted("m.time_created, m.id, NULL AS part, m.data", "message m WHERE m.id IN (SELECT "+
-	"value FROM json_each(?1)) UNION ALL SELECT m.time_created, m.id, p.id, p.data FROM message m JOIN part p ON "+
-	"p.message_id = m.id WHERE m.id IN (SELECT value FROM json_each(?1))", "time_created, id, part")
+// rows is the query of the messages of a session, each with its parts behind it. It sorts their keys, and reads the
+// data of each row then.
+const rows = `WITH r AS MATERIALIZED (
+	SELECT time_created, id, NULL AS part, rowid AS at FROM message WHERE session_id = ?1 UNION ALL
+	SELECT m.time_created, m.id, p.id, p.rowid FROM message m JOIN part p ON p.message_id = m.id WHERE m.session_id = ?1
+	LIMIT ?2), sorted AS MATERIALIZED (SELECT * FROM r ORDER BY time_created, id, part)
+SELECT id, part, CAST(CASE WHEN part IS NULL THEN (SELECT data FROM message WHERE rowid = at)
+	ELSE (SELECT data FROM part WHERE rowid = at) END AS BLOB) FROM sorted`
 
 // readFolder reads a session of a storage folder: its own document, those of its messages in message/SESSION, and of
 // their parts in part/MESSAGE, by their names. It follows no symbolic link.

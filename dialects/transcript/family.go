@@ -75,6 +75,8 @@ type File struct {
 	Path     string
 	Size     int64
 	Modified time.Time
+	// Since is when the file was read before. A database is read from there; of other files it says nothing.
+	Since time.Time
 	Head
 }
 
