@@ -3,6 +3,8 @@ package dialects_test
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 )
 
@@ -96,5 +99,96 @@ func TestBadLines(t *testing.T) {
 	}
 	if diff := cmp.Diff(strings.Split(string(text), "\n"), strings.Split(got, "\n")); diff != "" || n < 100 {
 		t.Errorf("%d lines (-want +got, -update writes them anew):\n%s", n, diff)
+	}
+}
+
+// TestOutsideRuns reads records of sessions in which no run begins: they are counted. Those before a run belong to it.
+func TestOutsideRuns(t *testing.T) {
+	const record = `{"type":"queue-operation","sessionId":"s","timestamp":"2026-01-01T00:00:00Z"}` + "\n"
+	for text, want := range map[string]int64{
+		record + record:                                            2,
+		record + good["claude-code"][0]:                            0,
+		strings.Repeat(record, 300):                                300,
+		good["claude-code"][0] + record:                            0,
+		`{"type":"ai-title","aiTitle":"t","sessionId":"s"}` + "\n": 0,
+	} {
+		d, _ := dialects.Named("claude-code")
+		reader, others := d.New(), int64(0)
+		for ev, err := range reader.Events(strings.NewReader(text)) {
+			if must(0, err)(t); ev != nil {
+				if _, ok := ev.(*event.Other); ok {
+					others++
+				}
+			}
+		}
+		if got := reader.Stats().Outside; got != want || got+others != int64(strings.Count(text, "queue-operation")) {
+			t.Errorf("%.80s: %d outside, %d kept, want %d", text, got, others, want)
+		}
+	}
+}
+
+// TestBadRows puts bad rows of OpenCode's tables between good ones: each is reported with its table, place and key and
+// without its content, and the others are read.
+func TestBadRows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "opencode.db")
+	db := openCodeDB(t, path)
+	must(db.Exec(`INSERT INTO session (id, time_created) VALUES ('s', 1795346700000), ('', 1)`))(t)
+	row := func(table, id, message string, data any) {
+		if table == "part" {
+			must(db.Exec("INSERT INTO part (id, message_id, session_id, data) VALUES (?, ?, 's', ?)", id, message, data))(t)
+		} else {
+			must(db.Exec("INSERT INTO message (id, session_id, time_created, data) VALUES (?, 's', 0, ?)", id, data))(t)
+		}
+	}
+	row("message", "m0", "", `{"role":"user","time":{"created":1795346701000}}`)
+	row("part", "p0", "m0", `{"type":"text","text":"before"}`)
+	row("message", "m9", "", `{"role":"user","time":{"created":1795346702000}}`)
+	row("part", "p9", "m9", `{"type":"text","text":"behind"}`)
+	want := []string{"opencode: session: session.id: want a string that is not empty"}
+	for i, bad := range []struct {
+		table string
+		data  any
+		want  string
+	}{
+		{"message", `{"role":"SECRET`, "messages[1].data: JSON ends too early at byte 16"},
+		{"message", `["SECRET"]`, "messages[2].data: want an object, got an array"},
+		{"message", nil, "messages[3].data: JSON ends too early at byte 1"},
+		{"message", `{"role":{"a":"SECRET"}}`, "message: role: want a string, got an object"},
+		{"message", `{"role":"user","sessionID":"SECRET"}`, "message: sessionID: of no session: that has to stand before " +
+			"its messages, and a message has an id"},
+		{"message", `{"role":"assistant","tokens":{"input":"SECRET"}}`, "message: tokens.input: want an integer from 0 to " +
+			"9223372036854775807, got a string"},
+		{"message", `{"role":"user","x":"` + strings.Repeat("SECRET", 200) + `"}`,
+			"messages[7].data: longer than 1024 bytes"},
+		{"part", []byte{0xFF, 'S'}, "messages[0].data: text that is not UTF-8 at byte 1"},
+		{"part", `{"type":"text","messageID":"SECRET"}`,
+			"part: messageID: of no message, which has to stand before its parts"},
+		{"part", `{"type":"tool","state":"SECRET"}`, "part: state: want an object, got a string"},
+	} {
+		if id := "m" + strconv.Itoa(i+1); bad.table == "message" {
+			row("message", id, "", bad.data)
+		} else {
+			row("part", "q"+id, "m0", bad.data)
+		}
+		want = append(want, "opencode: "+bad.want)
+	}
+	a := openCode(t)
+	var got, said []string
+	for ev, err := range a.families(t, path)[0].Events(a.new(input.WithMaxLine(1024))) {
+		if bad := (*input.LineError)(nil); errors.As(err, &bad) {
+			got = append(got, bad.Error())
+		} else if must(0, err)(t); err == nil {
+			if m, ok := ev.(*event.MessageAdded); ok {
+				said = append(said, m.Run)
+			}
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" || strings.Contains(diff, "SECRET") {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(said) < 2 || said[0] != "m0" || said[len(said)-1] != "m9" {
+		t.Errorf("messages of runs %v", said)
 	}
 }

@@ -127,7 +127,7 @@ func (im *importer) run(ctx context.Context) (err error) {
 			cmp.Or(im.o.Endpoint, im.o.DB))
 	}
 	if im.lost > 0 {
-		im.say("%s of sessions in which nothing ran are left out", count(int(im.lost), "record"))
+		im.say("%s outside of runs are left out", count(int(im.lost), "record"))
 	}
 	if im.o.Follow && ctx.Err() == nil {
 		return im.follow(ctx)
@@ -284,7 +284,7 @@ func (im *importer) family(ctx context.Context, f *agentFiles, family transcript
 		f.followed[path] = r
 		return nil
 	}
-	im.lost += r.rec.Lost()
+	im.lost += r.rec.Lost() + r.dec.Stats().Outside
 	r.rec.Close(context.Background())
 	if delete(f.followed, path); errors.Is(failed, transcript.ErrRewritten) {
 		return im.family(ctx, f, family, live)

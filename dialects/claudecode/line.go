@@ -55,8 +55,8 @@ func known(kind string) bool { _, ok := kinds[kind]; return ok }
 
 // line reads one line.
 func (d *file) line(o *object.Object, text []byte) string {
-	r := &row{Object: o, text: text, kind: o.String("type"), uuid: o.String("uuid"), at: transcript.Time(o.Raw("timestamp"))}
-	typ := r.kind
+	typ := o.String("type")
+	r := &row{Object: o, text: text, kind: typ, uuid: o.String("uuid"), at: transcript.Time(o.Raw("timestamp"))}
 	d.place(r)
 	if r.uuid != "" {
 		met, _ := d.First(r.t.Session, linePrefix+r.uuid)

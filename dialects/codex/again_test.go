@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -292,4 +293,65 @@ func BenchmarkEvents(b *testing.B) {
 			}
 		}
 	}
+}
+
+// TestForkAlone reads forks alone, before their parents or after them: the sums are in the end those of both at once.
+func TestForkAlone(t *testing.T) {
+	const parent = `{"timestamp":"2026-01-01T10:00:0%dZ","type":`
+	line := func(second int, rest string) string { return fmt.Sprintf(parent+rest+"\n", second) }
+	prompt := func(second int, text string) string {
+		return line(second, `"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"`+
+			text+`"}]}}`) + line(second, `"event_msg","payload":{"type":"user_message","message":"`+text+`"}}`)
+	}
+	reply := func(second int, total int) string {
+		return line(second, `"response_item","payload":{"type":"message","role":"assistant","content":[{"type":`+
+			`"output_text","text":"done"}]}}`) + line(second, fmt.Sprintf(`"event_msg","payload":{"type":"token_count",`+
+			`"info":{"total_token_usage":{"input_tokens":%d,"output_tokens":1},"last_token_usage":{"input_tokens":10,`+
+			`"output_tokens":1}}}}`, total))
+	}
+	meta := func(second int, id, more string) string {
+		return line(second, `"session_meta","payload":{"id":"`+id+`","timestamp":"2026-01-01T10:00:00Z"`+more+`}}`)
+	}
+	folder := t.TempDir()
+	fork := filepath.Join(folder, "rollout-b.jsonl")
+	for path, text := range map[string]string{
+		filepath.Join(folder, "rollout-a.jsonl"): meta(0, "a", "") + prompt(1, "one") + reply(2, 10) + prompt(3, "two") +
+			reply(4, 20),
+		fork: meta(5, "b", `,"forked_from_id":"a"`) + prompt(5, "one") + reply(5, 10) + prompt(5, "two") + reply(5, 20) +
+			prompt(6, "three") + reply(7, 30),
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for whole, forks := range map[string][]string{folder: {fork}, "testdata/codexbar": codexbarForks(t)} {
+		both := rows(t, otelagent.CaptureContent, whole).Rows
+		want := sums(both)
+		for _, fork := range forks {
+			alone := rows(t, otelagent.CaptureContent, fork).Rows
+			for _, all := range [][]session.Row{append(slices.Clone(alone), both...), append(slices.Clone(both), alone...)} {
+				if diff := cmp.Diff(want, sums(all)); diff != "" {
+					t.Errorf("%s (-at once +one by one):\n%s", fork, diff)
+				}
+			}
+		}
+	}
+}
+
+func codexbarForks(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/codexbar/*/*.jsonl")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	return files
+}
+
+// sums returns the input and output tokens of each session.
+func sums(rows []session.Row) map[string][2]int64 {
+	found := map[string][2]int64{}
+	for _, s := range session.AssembleAll(rows) {
+		found[s.ID] = [2]int64{s.Usage.Input, s.Usage.Output}
+	}
+	return found
 }

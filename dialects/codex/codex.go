@@ -12,8 +12,8 @@
 //   - Order and content come from response_items, exit codes and times of tools from events.
 //
 // Forks and sub-agents copy the history of their parent. A line is the copy of one that was read before if all lines up
-// to it are the same but for their times; so legacy rollouts are read after their parents, and copies have the parent's
-// times. What a sub-agent copied is left out.
+// to it are the same but for their times; so legacy rollouts are read after their parents. A copy has the time of the
+// fork, so that it takes the place of what was read without the parent. What a sub-agent copied is left out.
 //
 // # Limits
 //
@@ -32,11 +32,9 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect.
@@ -120,8 +118,7 @@ func (t *thread) line(o *object.Object, _ []byte) string {
 	return ""
 }
 
-// copied reports whether a line is one of the parent that a sub-agent inherited. Of a fork it sets the time of a copied
-// line to that of its original.
+// copied reports whether a line is one of the parent that a sub-agent inherited, and notes whether it is a copy.
 func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *int64) bool {
 	d := t.d
 	switch {
@@ -145,12 +142,12 @@ func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *i
 		}
 		d.lines[t.chain] = origin{t.Session, t.at}
 		if t.copying && t.parent == "" {
-			t.end(time.Time{}, event.RunResult{Status: spans.RunStatusAborted}) // what follows is the fork's own
+			t.split()
 		}
 		t.copying = false
 		return false
 	}
-	t.at, t.copying = first.at, true
+	t.copying = true
 	return t.parent != ""
 }
 

@@ -155,7 +155,7 @@ func (t *thread) begin() {
 		r.Trigger = spans.TriggerUser
 	}
 	if t.orphan {
-		r.From, t.orphan = t.forked, false
+		r.From = t.forked
 	}
 	t.Begin(*r)
 	t.task, t.open = nil, true
@@ -169,6 +169,15 @@ func (t *thread) end(at time.Time, res event.RunResult) {
 	t.begin()
 	t.End(at, res)
 	t.open, t.call, t.stated = false, nil, false
+}
+
+// split divides the run at hand, a copy, from what the fork adds to it.
+func (t *thread) split() {
+	if t.settle(); t.open || t.task != nil {
+		t.begin()
+		t.Split()
+		t.open, t.call, t.stated = false, nil, false
+	}
 }
 
 // atEnd ends what is over at the end of the file, as far as that is known: a run that no task states, when its reply

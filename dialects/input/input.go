@@ -54,6 +54,8 @@ type Stats struct {
 	Events int64
 	// IgnoredKeys counts unknown keys that are not kept, where a dialect does not keep all.
 	IgnoredKeys int64
+	// Outside counts records that wait for a run which has not begun, and those that waited in vain.
+	Outside int64
 }
 
 // LineError says why a line, or a place of a document, was not read. It never holds a piece of it: lines are content.

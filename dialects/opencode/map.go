@@ -41,6 +41,7 @@ type message struct {
 // part is a part of a message.
 type part struct {
 	*object.Object
+	state      *object.Object // of a tool call
 	kind       string
 	start, end time.Time
 }
@@ -120,8 +121,9 @@ func (d *reader) partRow(o *object.Object) {
 	case len(m.parts) == maxParts || d.held > d.Settings.MaxLine:
 		o.Fail("", "beyond the limits of a message")
 	default:
-		when := cmp.Or(o.Object("state").Object("time"), o.Object("time"))
-		m.parts = append(m.parts, part{o, o.String("type"), transcript.Time(when.Raw("start")),
+		state := o.Object("state")
+		when := cmp.Or(state.Object("time"), o.Object("time"))
+		m.parts = append(m.parts, part{o, state, o.String("type"), transcript.Time(when.Raw("start")),
 			transcript.Time(when.Raw("end"))})
 		return
 	}
@@ -244,7 +246,7 @@ func (m *message) blocks() (blocks [][]byte) {
 		case "file":
 			b = input.Members("type", p.kind, "mediaType", p.Raw("mime"), "filename", p.Raw("filename"), "url", p.Raw("url"))
 		case "tool":
-			b = transcript.Use(p.Raw("callID"), p.Raw("tool"), p.Object.Object("state").Raw("input"))
+			b = transcript.Use(p.Raw("callID"), p.Raw("tool"), p.state.Raw("input"))
 		}
 		if b != nil {
 			blocks = append(blocks, b)
@@ -320,7 +322,7 @@ func (d *reader) reply(m *message) {
 
 // tool emits a call of a tool and its result. Bound stands for times that it lacks.
 func (s *session) tool(p *part, bound time.Time) {
-	state := p.Object.Object("state")
+	state := p.state
 	id, name, status := p.String("callID"), p.String("tool"), state.String("status")
 	s.Tool(event.ToolCall{ID: id, Name: name, Args: state.Raw("input")}, cmp.Or(p.start, bound))
 	if status != "completed" && status != "error" {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,8 +22,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// read returns the sessions that a file or folder holds, by id.
-func read(t *testing.T, path string) map[string]*session.Session {
+// rows returns the rows of what a file or folder holds.
+func rows(t *testing.T, path string) []session.Row {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())
@@ -38,8 +39,14 @@ func read(t *testing.T, path string) map[string]*session.Session {
 		}
 	}
 	rec.Close(t.Context())
+	return p.Batch().Rows
+}
+
+// read returns the sessions that a file or folder holds, by id.
+func read(t *testing.T, path string) map[string]*session.Session {
+	t.Helper()
 	found := map[string]*session.Session{}
-	for _, s := range session.AssembleAll(p.Batch().Rows) {
+	for _, s := range session.AssembleAll(rows(t, path)) {
 		found[s.ID] = s
 	}
 	return found
@@ -209,6 +216,29 @@ func TestAgain(t *testing.T) {
 		rec.Close(t.Context())
 		if sent := bytes.Join(p.OTLP(), nil); len(sent) == 0 || bytes.Contains(sent, []byte("CANARY")) {
 			t.Errorf("%s: content is sent", file)
+		}
+	}
+}
+
+// TestForkAlone reads a session that copied its beginning alone, before its parent or after it: the sums are in the end
+// those of both at once.
+func TestForkAlone(t *testing.T) {
+	files, err := filepath.Glob("testdata/made/*_child.jsonl")
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	alone, both := rows(t, files[0]), rows(t, "testdata/made")
+	sums := func(rows []session.Row) map[string]session.Usage {
+		found := map[string]session.Usage{}
+		for _, s := range session.AssembleAll(rows) {
+			found[s.ID] = s.Usage
+		}
+		return found
+	}
+	want := sums(both)
+	for _, all := range [][]session.Row{append(slices.Clone(alone), both...), append(slices.Clone(both), alone...)} {
+		if diff := cmp.Diff(want, sums(all)); diff != "" {
+			t.Errorf("(-at once +one by one):\n%s", diff)
 		}
 	}
 }

@@ -84,6 +84,7 @@ type Thread struct {
 	run  string // the open one; empty when none is
 	prev string // the last one that ended
 	fork string // session that this one was forked from
+	copy string // a run whose copy was divided from the open one
 
 	copied, skip bool // the open run is a copy; what comes is a duplicate
 	taken        bool // the open run is one that another session had, which was not read
@@ -97,6 +98,7 @@ type Thread struct {
 	messages     []event.Message
 	discarded    []event.DiscardedAttempt
 	others       []event.Other       // before the run
+	outside      int64               // records that Stats counts as waiting
 	facts        []*event.FactStated // before the first run
 }
 
@@ -160,16 +162,18 @@ func (t *Thread) Begin(r Run) bool {
 	t.fork = cmp.Or(r.From, t.fork)
 	r.ForkParentID = cmp.Or(r.ForkParentID, t.fork)
 	t.place(&r.RunInfo)
+	first := t.Fresh()
 	t.run, t.copied, t.turns, t.trigger, t.model = r.ID, origin == Copied, 0, r.Trigger, r.Model
 	t.last, t.over, t.taken = time.Time{}, event.RunResult{}, r.From != "" && !r.Copied
 	t.e.Emit(&event.RunStarted{Meta: t.bounds(r.At), RunInfo: r.RunInfo})
-	if t.taken {
+	if t.taken && first {
 		t.e.Emit(&event.DefectFound{Meta: t.meta(r.At), Code: spans.DefectEventLost, Detail: "parent missing"})
 	}
 	for _, ev := range t.facts {
 		t.e.Emit(ev)
 	}
 	t.facts = nil
+	t.e.Stats.Outside, t.outside = t.e.Stats.Outside-t.outside, 0
 	for i := range t.others {
 		t.others[i].Run = t.run
 		t.e.Emit(&t.others[i])
@@ -214,6 +218,8 @@ func (t *Thread) flush() {
 	for _, m := range t.messages {
 		if t.run != "" {
 			t.e.Emit(&event.MessageAdded{Meta: t.meta(m.Time), Message: m})
+		} else {
+			t.e.Stats.Outside++
 		}
 	}
 	t.messages = nil
@@ -244,6 +250,7 @@ func (t *Thread) Call(c Call) bool {
 		return false
 	case t.run == "", t.copied && origin == New && c.ID != "": // without a prompt; behind the copied part of a run
 		info := event.RunInfo{ID: cmp.Or(c.Run, c.ID), Model: c.Model, Inferred: t.run == ""}
+		t.Split()
 		if t.Begin(Run{RunInfo: info, At: c.At}); t.skip {
 			return false
 		}
@@ -411,7 +418,7 @@ func (t *Thread) Other(typ string, body []byte, at time.Time) {
 		o.Body = bytes.Clone(body)
 		t.others = append(t.others, o)
 	default:
-		t.e.Stats.IgnoredKeys++
+		t.e.Stats.Outside++
 	}
 }
 
@@ -426,6 +433,16 @@ func (t *Thread) Over(at time.Time, res event.RunResult) {
 
 // Done reports whether Over said how the open run ends.
 func (t *Thread) Done() bool { return t.over.Status != "" }
+
+// Split says that the run which begins next is what a fork adds to the open one, a copy. Both end at once: so the copy
+// ends no earlier than the run that it is where its original was not read, and takes its place.
+func (t *Thread) Split() {
+	if t.run != "" && !t.skip {
+		t.close()
+		t.flush()
+		t.copy, t.prev, t.run = t.run, t.run, ""
+	}
+}
 
 // End ends the open run; with the zero time as Over says, else at the last time seen, as a bound.
 func (t *Thread) End(at time.Time, res event.RunResult) {
@@ -444,6 +461,11 @@ func (t *Thread) End(at time.Time, res event.RunResult) {
 		at, res.End = t.last, event.Bound(t.last)
 	}
 	t.e.Emit(&event.RunEnded{Meta: t.bounds(at), RunResult: res})
+	if t.copy != "" {
+		m := t.bounds(at)
+		m.Run, t.copy = t.copy, ""
+		t.e.Emit(&event.RunEnded{Meta: m, RunResult: res})
+	}
 	t.prev, t.run, t.over, t.discarded = t.run, "", event.RunResult{}, nil
 }
 
@@ -471,6 +493,11 @@ func (u *turn) reply() *event.Message {
 // finish reports what is known at the end of an input.
 func (t *Thread) finish(ends bool) {
 	u := t.turn
+	if t.run == "" && !t.skip {
+		waiting := int64(len(t.messages) + len(t.others))
+		t.e.Stats.Outside += waiting - t.outside
+		t.outside = waiting
+	}
 	if t.run == "" || t.skip {
 		return
 	}
