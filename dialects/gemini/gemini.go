@@ -84,10 +84,9 @@ type session struct {
 	e       *transcript.Emitter
 	parent  string // the session that spawned it
 	kind    []byte
-	last    time.Time       // of all that was read
-	before  time.Time       // that of all before the message at hand
-	context []event.Message // injected before the next prompt
-	met     []string        // ids of prompts and replies, in order
+	last    time.Time // of all that was read
+	before  time.Time // that of all before the message at hand
+	met     []string  // ids of prompts and replies, in order
 	turn    turn
 	refused map[string]bool // calls of which the arguments are not known
 }
@@ -252,7 +251,7 @@ func (s *session) user(id string, at time.Time, content []byte) {
 	case strings.HasPrefix(said, snapshot):
 		s.compact(id, at, said)
 	case strings.HasPrefix(said, injected):
-		s.context = append(s.context, m)
+		s.inject(m)
 	case id != "" && id == s.Run():
 	case results && said != "":
 		s.Message(m)
@@ -272,10 +271,14 @@ func (s *session) prompt(id string, at time.Time, m event.Message) {
 	if s.Begin(transcript.Run{RunInfo: info, At: at, Trigger: trigger}) {
 		s.remember(id)
 	}
-	for _, c := range s.context {
-		s.Message(c)
+	s.Message(m)
+}
+
+// inject adds what Gemini CLI puts before the next prompt.
+func (s *session) inject(m event.Message) {
+	if s.Done() {
+		s.endRun()
 	}
-	s.context = nil
 	s.Message(m)
 }
 
@@ -439,8 +442,7 @@ func (s *session) set(o *object.Object) {
 			s.compact(id, s.see(at), said)
 		case strings.HasPrefix(said, injected):
 			if origin, _ := s.e.First(s.Session, "context "+said); origin == transcript.New {
-				s.context = append(s.context, event.Message{Raw: transcript.Said(id, "user", blocks(m.Raw("content"))),
-					Role: "user", Time: at})
+				s.inject(event.Message{Raw: transcript.Said(id, "user", blocks(m.Raw("content"))), Role: "user", Time: at})
 			}
 		}
 	}
