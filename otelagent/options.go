@@ -17,21 +17,13 @@ type Option func(*writer.Config)
 // tracer sends the next request of a session whole when the provider reports that content was lost, as the providers
 // of otelsetup do; any provider may, with a method OnLost(func(session string)).
 func WithTracerProvider(p trace.TracerProvider) Option {
-	return func(c *writer.Config) {
-		if p != nil {
-			c.TracerProvider = p
-		}
-	}
+	return func(c *writer.Config) { c.TracerProvider = p }
 }
 
 // WithMeterProvider sets where metrics go (docs/metrics.md). Default, and with nil: the global provider, also one
 // installed later. With the provider of go.opentelemetry.io/otel/metric/noop nothing is measured.
 func WithMeterProvider(p metric.MeterProvider) Option {
-	return func(c *writer.Config) {
-		if p != nil {
-			c.MeterProvider = p
-		}
-	}
+	return func(c *writer.Config) { c.MeterProvider = p }
 }
 
 // Capture says how much of the content class (what a model, user, tool or provider wrote) the process may send.

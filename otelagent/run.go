@@ -96,16 +96,23 @@ func (r *Run) AddMessage(m Message) { (*writer.Run)(r).AddMessage(m) }
 
 // End ends the run, once; later calls do nothing.
 func (r *Run) End(res RunResult) {
-	full := writer.RunResult{Status: res.Status, End: moment(res.End), Error: text(res.Err)}
-	switch {
-	case res.Status == spans.RunStatusRejected:
+	full := writer.RunResult{End: moment(res.End), Error: text(res.Err),
+		Status: outcome(res.Status, res.Err, spans.RunStatusError, spans.RunStatusCancelled)}
+	if res.Status == spans.RunStatusRejected {
 		full.Rejected, full.Rejection, full.Error = true, full.Error, ""
-	case res.Status == "" && errors.Is(res.Err, context.Canceled):
-		full.Status = spans.RunStatusCancelled
-	case res.Status == "" && res.Err != nil:
-		full.Status = spans.RunStatusError
 	}
 	(*writer.Run)(r).End(full)
+}
+
+// outcome returns what is stated, else failed or cancelled where err says so.
+func outcome[O ~string](stated O, err error, failed, cancelled O) O {
+	switch {
+	case stated != "" || err == nil:
+		return stated
+	case errors.Is(err, context.Canceled):
+		return cancelled
+	}
+	return failed
 }
 
 // text returns what an error says; empty for nil.

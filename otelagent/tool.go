@@ -1,8 +1,6 @@
 package otelagent
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/otelagent/otelagent/internal/writer"
@@ -43,14 +41,7 @@ func (t *Tool) Progress(typ string, body []byte) {
 
 // End ends the call, once; later calls do nothing.
 func (t *Tool) End(res ToolResult) {
-	full := writer.ToolResult{End: moment(res.End), Outcome: res.Outcome, Error: text(res.Err), Result: res.Result,
-		Truncated: res.Truncated}
-	switch {
-	case res.Outcome != "":
-	case errors.Is(res.Err, context.Canceled):
-		full.Outcome = spans.OutcomeCancelled
-	case res.Err != nil:
-		full.Outcome = spans.OutcomeError
-	}
-	(*writer.Tool)(t).End(full)
+	(*writer.Tool)(t).End(writer.ToolResult{End: moment(res.End), Error: text(res.Err), Result: res.Result,
+		Truncated: res.Truncated,
+		Outcome:   outcome(res.Outcome, res.Err, spans.OutcomeError, spans.OutcomeCancelled)})
 }

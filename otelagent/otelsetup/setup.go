@@ -88,8 +88,8 @@ func WithMaxQueue(spans int, bytes int64) Option {
 // only when there are metrics, and W3C trace context and baggage as propagator.
 func WithoutGlobal() Option { return func(c *config) { c.local = true } }
 
-// WithLive makes Live of the Providers send copies of open spans to where spans go, over a connection of its own, and
-// again every heartbeat (see [NewLive]). Spans that end, and those that carry a request ahead of its turn, then wait
+// WithLive makes Live of the Providers send copies of open spans with the exporter of spans, and again every heartbeat
+// (see [NewLive]). Spans that end, and those that carry a request ahead of its turn, then wait
 // 200 ms for others, unless OTEL_BSP_SCHEDULE_DELAY is set. Default: no copies.
 func WithLive(heartbeat time.Duration) Option {
 	return func(c *config) { c.live, c.heartbeat = true, heartbeat }
@@ -157,14 +157,8 @@ func (p *Providers) setupTraces(ctx context.Context, c *config, res *resource.Re
 	switch {
 	case exporter == nil:
 		exporter = NewFuncExporter(func(context.Context, []byte) error { return nil })
-	case c.live && c.exporter != nil:
-		p.live = NewLive(borrowed{exporter}, c.heartbeat)
 	case c.live:
-		copies, err := c.openTraces(ctx)
-		if err != nil {
-			return err
-		}
-		p.live = NewLive(copies, c.heartbeat)
+		p.live = NewLive(borrowed{exporter}, c.heartbeat)
 	}
 	p.queue = newQueue(WrapExporter(exporter), c)
 	p.tracer = &TracerProvider{sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(p.queue))...),
