@@ -86,15 +86,6 @@ func (p *Providers) Live() writer.Live {
 	return p.live
 }
 
-// LiveStats returns the counts of copies so far; zero without WithLive. A copy that failed is no loss: the span follows
-// when it ends.
-func (p *Providers) LiveStats() Stats {
-	if p.live == nil {
-		return Stats{}
-	}
-	return p.live.Stats()
-}
-
 // Stats returns the counts of copies so far.
 func (l *Live) Stats() Stats {
 	s := l.to.Stats()

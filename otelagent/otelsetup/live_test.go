@@ -341,7 +341,7 @@ func TestSetupWithLive(t *testing.T) {
 		if bodies[`{"x":1}`] != 1 {
 			t.Errorf("bodies are %v", bodies)
 		}
-		stats, live := p.Stats(), p.LiveStats()
+		stats, live := p.Stats(), p.Live().(*otelsetup.Live).Stats()
 		if live.Exported != 4 || live.Failed != 0 || stats.Ended != 5 || stats.Exported != 5 || !w.down {
 			t.Errorf("stats %+v, of copies %+v, shut down %t", stats, live, w.down)
 		}
