@@ -232,62 +232,6 @@ func TestAgentsCut(t *testing.T) {
 	}
 }
 
-// enums are keys whose values are ids, times, or of closed lists: no content.
-var enums = map[string]bool{"id": true, "sessionId": true, "sessionID": true, "messageID": true, "parentID": true, "type": true,
-	"role": true, "status": true, "name": true, "tool": true, "callID": true, "model": true, "modelID": true,
-	"providerID": true, "agentId": true, "startTime": true, "lastUpdated": true, "timestamp": true, "finish": true,
-	"reason": true, "agent": true, "kind": true, "projectHash": true, "variant": true,
-	"tail_start_id": true}
-
-const canary = "CANARY"
-
-// marked returns a JSON value with a canary in each string that is content.
-func marked(key string, v any) any {
-	switch v := v.(type) {
-	case string:
-		if key != "sessionId" && !enums[key] {
-			return v + canary
-		}
-	case []any:
-		for i := range v {
-			v[i] = marked(key, v[i])
-		}
-	case document:
-		for k := range v {
-			v[k] = marked(k, v[k])
-		}
-	}
-	return v
-}
-
-// TestAgentsPrivate marks each content of the samples: without capture no mark is in what is sent; with content they do.
-func TestAgentsPrivate(t *testing.T) {
-	for _, a := range []agent{geminiCLI, openCode(t)} {
-		for _, f := range a.families(t, a.folder) {
-			file := f.Files[0].Path
-			if strings.HasSuffix(file, ".db") || strings.Contains(file, "/storage/") {
-				continue
-			}
-			text := must(os.ReadFile(file))(t)
-			var out []byte
-			for d := json.NewDecoder(bytes.NewReader(text)); d.More(); {
-				var v document
-				must(0, d.Decode(&v))(t)
-				out = append(append(out, must(json.Marshal(marked("", v)))(t)...), '\n')
-			}
-			path := filepath.Join(t.TempDir(), "chats", filepath.Base(file))
-			write(t, path, out)
-			for level, want := range map[otelagent.Capture]bool{otelagent.CaptureNone: false, otelagent.CaptureContent: true} {
-				sent := bytes.Join(a.record(t, level, a.families(t, path)...).OTLP(), nil)
-				if got := bytes.Contains(sent, []byte(canary)); got != want && len(sent) > 0 {
-					at := bytes.Index(sent, []byte(canary))
-					t.Errorf("%s with capture %q: content is %v: %q", file, level, got, sent[max(0, at-200):max(0, at)])
-				}
-			}
-		}
-	}
-}
-
 // TestAgentsLinks puts a symbolic link in the place of each kind of file and folder: none is followed.
 func TestAgentsLinks(t *testing.T) {
 	a := openCode(t)

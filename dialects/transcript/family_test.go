@@ -50,3 +50,20 @@ func findNextTo(t *testing.T, dir string) {
 		}
 	}
 }
+
+// A folder with more files than a Finder reads is named once, with the number.
+func TestFindBound(t *testing.T) {
+	defer transcript.SetMaxFiles(transcript.SetMaxFiles(2))
+	dir := t.TempDir()
+	for _, name := range []string{"1", "2", "3", "4"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	families, problems := transcript.Find(transcript.Layout{Names: regexp.MustCompile(`[1-4]$`),
+		Head: func(path string, _ []byte) transcript.Head { return transcript.Head{ID: path} }}, dir)
+	want := dir + ": 2 transcripts are found; the rest is not read"
+	if len(families) != 2 || len(problems) != 1 || problems[0].Error() != want {
+		t.Errorf("%d families, %v", len(families), problems)
+	}
+}
