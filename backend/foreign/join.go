@@ -72,31 +72,25 @@ func Join(rows []session.Row) []session.Row { return join(rows, nil) }
 // overACP is the dialect of runs that came over ACP.
 const overACP = "acp"
 
-// splitACP returns the rows of runs that came over ACP apart from others.
-func splitACP(rows []session.Row) (others, acp []session.Row) {
-	runs := map[session.RunKey]bool{}
-	for i := range rows {
-		if r := &rows[i]; r.Kind == session.KindRun && r.Attr(spans.DialectKey).Text() == overACP {
-			runs[r.RunKey()] = true
-		}
-	}
-	if len(runs) == 0 {
-		return rows, nil
-	}
-	for _, r := range rows {
-		if r.Run != "" && runs[r.RunKey()] {
-			acp = append(acp, r)
-		} else {
-			others = append(others, r)
-		}
-	}
-	return others, acp
-}
-
 // join returns the rows of a session. Own rows are those that are no telemetry, but for those that came over ACP.
 func join(own, telemetry []session.Row) []session.Row {
-	own, acp := splitACP(own)
-	telemetry = append(telemetry, acp...)
+	acp := map[session.RunKey]bool{}
+	for i := range own {
+		if r := &own[i]; r.Kind == session.KindRun && r.Attr(spans.DialectKey).Text() == overACP {
+			acp[r.RunKey()] = true
+		}
+	}
+	if len(acp) > 0 {
+		all := own
+		own = nil
+		for _, r := range all {
+			if r.Run != "" && acp[r.RunKey()] {
+				telemetry = append(telemetry, r)
+			} else {
+				own = append(own, r)
+			}
+		}
+	}
 	if len(own) == 0 || len(telemetry) == 0 {
 		return append(own, telemetry...)
 	}
@@ -163,13 +157,14 @@ func (j *joiner) findRuns(telemetry []session.Row) {
 	}
 	for i := range telemetry {
 		key := telemetry[i].RunKey()
-		for _, l := range j.runs {
-			if found[key] == nil && key.ID == l.row.Run {
-				found[key] = l
-			}
+		if found[key] != nil {
+			continue
 		}
-		for _, l := range slices.Backward(j.runs) {
-			if found[key] == nil && l.row.Start <= key.Start+slack && (l.row.End == 0 || key.Start <= l.row.End+slack) {
+		for _, l := range j.runs {
+			if key.ID == l.row.Run {
+				found[key] = l
+				break
+			} else if l.row.Start <= key.Start+slack && (l.row.End == 0 || key.Start <= l.row.End+slack) {
 				found[key] = l
 			}
 		}

@@ -105,16 +105,11 @@ func (r *run) start() int64 {
 
 // put adds a row with its attributes.
 func (w *writer) put(row session.Row, a attrs, recs ...*record) {
-	recording := RecordingSpans
-	for i, r := range recs {
-		switch {
-		case i == 0 && r.log:
-			recording = RecordingLogs
-		case r.log != recs[0].log:
-			recording = RecordingBoth
-		}
+	signals := 0
+	for _, r := range recs {
+		signals |= 1 + bit(r.log)
 	}
-	a.text(spans.RecordingKindKey, string(recording))
+	a.text(spans.RecordingKindKey, string([]spans.Recording{1: RecordingSpans, RecordingLogs, RecordingBoth}[signals]))
 	if recs[0].bound {
 		a.text(spans.StartTimeKey, string(spans.TimeSourceBound))
 	}
@@ -195,11 +190,7 @@ func (w *writer) run(n *run) {
 	if len(n.turns) == 0 {
 		row.Lists = lists(spans.ListOutside, prompt)
 	}
-	other := slices.IndexFunc(inside, func(r *record) bool { return r.log != own[0].log })
-	if other >= 0 {
-		own = append(slices.Clip(own), inside[other])
-	}
-	w.put(row, a, own...)
+	w.put(row, a, slices.Concat(own, inside)...)
 	for _, t := range n.turns {
 		var input []string
 		if !t.utility() {
