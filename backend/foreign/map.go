@@ -24,7 +24,6 @@ func (t *Table) Map(rows []session.Row, want session.Key) []session.Row {
 		return join(out, nil)
 	}
 	m.link()
-	m.names()
 	m.around()
 	m.place()
 	m.findCalls()
@@ -130,25 +129,24 @@ func (m *mapper) link() {
 		}
 	}
 	m.contain()
-	const walking, done = 1, 2
-	state := make(map[*record]int, len(m.all))
-	sorted := make([]*record, 0, len(m.all))
-	for _, r := range m.all { // the order of m.all decides which link of a ring is cut
-		var path []*record
-		at := r
-		for ; at != nil && state[at] == 0; at = at.up {
-			state[at] = walking
-			path = append(path, at)
+	below := map[*record][]*record{}
+	for _, r := range m.all {
+		below[r.up] = append(below[r.up], r)
+	}
+	sorted, seen := slices.Clone(below[nil]), map[*record]bool{nil: true}
+	for at, left := 0, m.all; len(sorted) < len(m.all); at++ {
+		if at == len(sorted) { // the rest stands in rings and below them
+			for seen[left[0]] || left[0].up == nil {
+				left = left[1:]
+			}
+			left[0].up = nil
+			sorted = append(sorted, left[0])
 		}
-		if at != nil && state[at] == walking {
-			ring := slices.Index(path, at)
-			top := ring + slices.Index(path[ring:], slices.MinFunc(path[ring:], compareRecords))
-			path[top].up = nil
-			path = slices.Concat(path[top+1:], path[:top+1])
-		}
-		for _, at := range slices.Backward(path) { // from its top down
-			state[at] = done
-			sorted = append(sorted, at)
+		for _, r := range below[sorted[at]] {
+			if !seen[r] && r.up != nil {
+				seen[r] = true
+				sorted = append(sorted, r)
+			}
 		}
 	}
 	m.all = sorted
@@ -246,8 +244,9 @@ func innermost(r *record, runs []*record, within func(r, o *record) bool) (in *r
 // conversationID is a name of a session that many programs write on one call alone, or with the id of a reply.
 const conversationID = "gen_ai.conversation.id"
 
-// names gives each record its session. A run that names none is in the one that its turns name.
-func (m *mapper) names() {
+// around gives each record its session, and notes what is around it: the run or tool call, and the turn within that. A
+// run that names no session is in the one that its turns name.
+func (m *mapper) around() {
 	for _, r := range m.all {
 		t := m.trace(r.row.Trace)
 		if r.named {
@@ -290,31 +289,9 @@ func (m *mapper) names() {
 		}
 	}
 	for _, r := range m.all {
-		if id := below[r]; r.named {
-			r.near = &r.key
-			continue
-		} else if r.isRun() && id != nil && id.id.ID != "" {
-			r.near = &id.id
-		} else if r.up != nil {
-			r.near = r.up.near
-		}
-		r.key = session.Key{Tenant: r.key.Tenant, ID: TraceSession(r.row.Trace)}
-		if names := m.trace(r.row.Trace).names; r.near != nil {
-			r.key = *r.near
-		} else if len(names) == 1 {
-			for key := range names {
-				r.key = key
-			}
-		}
-	}
-}
-
-// around notes what is around each record: the run or tool call, and the turn within that.
-func (m *mapper) around() {
-	for _, r := range m.all {
-		t := m.trace(r.row.Trace)
-		if up := r.up; up != nil {
-			r.in, r.inTurn, r.inKey, r.utility, r.depth = up.in, up.inTurn, up.inKey, up.utility, up.depth+1
+		t, up := m.trace(r.row.Trace), r.up
+		if up != nil {
+			r.near, r.in, r.inTurn, r.inKey, r.utility, r.depth = up.near, up.in, up.inTurn, up.inKey, up.utility, up.depth+1
 			r.hidden, r.piece = up.hidden, up.piece
 			switch {
 			case up.isRun() || up.role == roleTool:
@@ -324,6 +301,22 @@ func (m *mapper) around() {
 			}
 			r.utility = r.utility || up.rule.Utility
 			r.inKey = cmp.Or(r.inKey, up.text("run"))
+		}
+		if id := below[r]; r.isRun() && id != nil && id.id.ID != "" {
+			r.near = &id.id
+		}
+		switch {
+		case r.named:
+			r.near = &r.key
+		case r.near != nil:
+			r.key = *r.near
+		default:
+			r.key = session.Key{Tenant: r.key.Tenant, ID: TraceSession(r.row.Trace)}
+			for key := range t.names {
+				if len(t.names) == 1 {
+					r.key = key
+				}
+			}
 		}
 		kind := t.kinds[r.row.Parent]
 		r.hidden = r.hidden || kind == session.KindTurn || kind == session.KindToolCall || t.covers(r.start)

@@ -242,22 +242,27 @@ func lists(name string, items []string) []session.List {
 	return []session.List{{Name: name, Count: int64(len(items)), Items: items}}
 }
 
-// content returns the items of a field that records of a call have, the innermost first, else records of content.
-func content(recs, contents []*record, f field) []string {
-	for _, r := range slices.Backward(recs) {
-		if items := r.items(f); items != nil {
-			return items
+// content returns the items of the first of some fields that records of a call have, the innermost first, else records
+// of content.
+func content(recs, contents []*record, of ...field) (out []string) {
+	for _, f := range of {
+		for _, r := range slices.Backward(recs) {
+			if items := r.items(f); items != nil {
+				return items
+			}
+		}
+		for _, r := range contents {
+			if items := r.items(f); items != nil && r.rule.As == "" {
+				return items
+			} else if r.rule.As == f {
+				out = append(out, r.items("message")...)
+			}
+		}
+		if out != nil {
+			return out
 		}
 	}
-	var out []string
-	for _, r := range contents {
-		if items := r.items(f); items != nil && r.rule.As == "" {
-			return items
-		} else if r.rule.As == f {
-			out = append(out, r.items("message")...)
-		}
-	}
-	return out
+	return nil
 }
 
 func (w *writer) turn(n *run, t *call, input []string) {
@@ -363,14 +368,8 @@ func (w *writer) tool(n *run, t *call, ordinals map[string]int64) {
 			a.text(spans.ToolChildSessionIDKey, child.key.ID)
 		}
 	}
-	args, result := content(t.all(), nil, "args"), content(t.recs, t.contents, "result")
-	if args == nil {
-		args = content(t.recs, t.contents, "request")
-	}
-	if result == nil {
-		result = content(t.recs, t.contents, "reply")
-	}
-	row.Lists = append(lists(spans.ListArgs, args), lists(spans.ListResult, result)...)
+	row.Lists = append(lists(spans.ListArgs, content(t.all(), t.contents, "args", "request")),
+		lists(spans.ListResult, content(t.recs, t.contents, "result", "reply"))...)
 	if len(t.recs) == 0 {
 		row.Span, row.End = derived(r, "tool"), 0
 		if outcome != "" {

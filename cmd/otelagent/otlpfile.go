@@ -17,8 +17,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelagent/otelagent/backend/otlpbounds"
-	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/session/otlprow"
 )
 
 // otlpHead is how JSON of spans or log records begins: as OTLP, as a collector's file exporter writes it, or as Jaeger
@@ -135,19 +133,4 @@ func parseDocument(text []byte) (d document, err error) {
 		d.traces, err = jaegerTraces(text)
 	}
 	return d, err
-}
-
-// decode returns what a store keeps of a document.
-func (d *document) decode(opts ...otlprow.Option) (session.Batch, otlprow.Report) {
-	b, r := otlprow.Decode(d.traces, opts...)
-	logs, of := otlprow.DecodeLogs(d.logs, opts...)
-	b.Rows, b.Blocks = append(b.Rows, logs.Rows...), append(b.Blocks, logs.Blocks...)
-	r.Foreign, r.Scopes = r.Foreign+of.Foreign, append(r.Scopes, of.Scopes...)
-	for reason, n := range of.Rejected {
-		if r.Rejected == nil {
-			r.Rejected = map[string]int{}
-		}
-		r.Rejected[reason] += n
-	}
-	return b, r
 }

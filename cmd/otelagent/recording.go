@@ -186,14 +186,18 @@ type keptOTLP struct {
 
 // put keeps a document in a store.
 func (k *keptOTLP) put(ctx context.Context, st store.Store, d *document, opts ...otlprow.Option) error {
-	batch, report := d.decode(opts...)
-	k.spans, k.records = k.spans+d.traces.SpanCount(), k.records+d.logs.LogRecordCount()
-	k.foreign += report.Foreign
-	for reason, n := range report.Rejected {
-		if k.rejected == nil {
-			k.rejected = map[string]int{}
+	batch, ofSpans := otlprow.Decode(d.traces, opts...)
+	logs, ofLogs := otlprow.DecodeLogs(d.logs, opts...)
+	batch.Rows, batch.Blocks = append(batch.Rows, logs.Rows...), append(batch.Blocks, logs.Blocks...)
+	k.spans, k.records = k.spans+ofSpans.Spans, k.records+ofLogs.Spans
+	for _, report := range []otlprow.Report{ofSpans, ofLogs} {
+		k.foreign += report.Foreign
+		for reason, n := range report.Rejected {
+			if k.rejected == nil {
+				k.rejected = map[string]int{}
+			}
+			k.rejected[reason] += n
 		}
-		k.rejected[reason] += n
 	}
 	return st.Put(ctx, batch)
 }

@@ -358,20 +358,14 @@ func (d *decoder) redact(s string) string {
 
 // hashOf returns an id for a record that has none: it follows from what the record says.
 func hashOf(name string, at int64, attrs pcommon.Map, body string) session.SpanID {
-	h := sha256.New()
-	fmt.Fprintf(h, "%d %q %d\n%s\n", len(name), name, at, body)
-	keys := make([]string, 0, attrs.Len())
-	for key := range attrs.All() {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range slices.Compact(keys) {
-		if v, _ := get(attrs, key); !deep(v, maxDepth) {
-			text := v.AsString()
-			fmt.Fprintf(h, "%q %d %d %s\n", key, v.Type(), len(text), text)
+	said := map[string]any{}
+	for key, v := range attrs.All() {
+		if !deep(v, maxDepth) {
+			said[key] = v.AsRaw()
 		}
 	}
-	return session.SpanID(h.Sum(nil)[:8])
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %q %#v", name, at, body, said)) // maps are written in the order of keys
+	return session.SpanID(sum[:8])
 }
 
 // nanos returns a time on the wire; 0 for one that no row can hold.
