@@ -88,7 +88,8 @@ type handle struct {
 	turn      string               // decimal turn index, empty outside a turn; only with derived ids
 	at        string               // start of the turn where its index does not name it; only with derived ids
 	id        seed                 // of the span; only with derived ids
-	live      *OpenSpan            // nil where no copies of it are sent
+	open      OpenSpan             // what a Live sees of it
+	live      *OpenSpan            // open; nil where no copies of it are sent
 	labels    []attribute.KeyValue // of its metrics
 
 	mu      sync.Mutex

@@ -97,7 +97,8 @@ func (h *handle) goesLive() bool { return h.sent && h.tracer.config.Live != nil 
 // tool.
 func (h *handle) opened(turn *Turn, tool *Tool) {
 	if h.goesLive() {
-		h.live = &OpenSpan{h: h, turn: turn, tool: tool}
+		h.open = OpenSpan{h: h, turn: turn, tool: tool}
+		h.live = &h.open
 		h.changed(0)
 	}
 }

@@ -41,7 +41,7 @@ type Live struct {
 	done   chan struct{} // closed when run has returned
 
 	mu      sync.Mutex
-	open    []*openSpan // in the order in which they were opened
+	open    []openSpan // in the order in which they were opened
 	dropped atomic.Int64
 }
 
@@ -100,8 +100,7 @@ func (l *Live) Heartbeat() time.Duration { return l.heartbeat }
 func (l *Live) Changed(s *writer.OpenSpan, apart time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.IndexFunc(l.open, func(x *openSpan) bool { return x.OpenSpan == s }); i >= 0 {
-		x := l.open[i]
+	if x := l.entry(s); x != nil {
 		at := x.sent.Add(max(apart, liveTick))
 		if !at.Before(x.next) {
 			return
@@ -113,7 +112,7 @@ func (l *Live) Changed(s *writer.OpenSpan, apart time.Duration) {
 			l.dropped.Add(1)
 			return
 		}
-		l.open = append(l.open, &openSpan{OpenSpan: s, span: span})
+		l.open = append(l.open, openSpan{OpenSpan: s, span: span})
 	}
 	select {
 	case l.wake <- struct{}{}:
@@ -121,11 +120,20 @@ func (l *Live) Changed(s *writer.OpenSpan, apart time.Duration) {
 	}
 }
 
+// entry returns the entry of a span; nil without one. The caller holds the lock.
+func (l *Live) entry(s *writer.OpenSpan) *openSpan {
+	i := slices.IndexFunc(l.open, func(x openSpan) bool { return x.OpenSpan == s })
+	if i < 0 {
+		return nil
+	}
+	return &l.open[i]
+}
+
 // Ended is as in writer.Live.
 func (l *Live) Ended(s *writer.OpenSpan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open = slices.DeleteFunc(l.open, func(x *openSpan) bool { return x.OpenSpan == s })
+	l.open = slices.DeleteFunc(l.open, func(x openSpan) bool { return x.OpenSpan == s })
 }
 
 // run sends the copies that are due, until Shutdown. After a failure it waits a while, and the copies are due again.
@@ -139,8 +147,10 @@ func (l *Live) run() {
 		} else {
 			wait, wake = min(liveRetry<<min(failed, 4), l.heartbeat), nil
 			l.mu.Lock()
-			for _, x := range due {
-				x.next = x.sent
+			for _, sent := range due {
+				if x := l.entry(sent.OpenSpan); x != nil {
+					x.next = x.sent
+				}
 			}
 			l.mu.Unlock()
 		}
@@ -154,23 +164,24 @@ func (l *Live) run() {
 }
 
 // due returns the spans of which a copy is due, and the time until the next copy of another.
-func (l *Live) due(now time.Time) (list []*openSpan, wait time.Duration) {
+func (l *Live) due(now time.Time) (list []openSpan, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	wait = l.heartbeat
-	for _, x := range l.open {
+	for i := range l.open {
+		x := &l.open[i]
 		if x.next.After(now) {
 			wait = min(wait, x.next.Sub(now))
 			continue
 		}
 		x.sent, x.next = now, now.Add(l.heartbeat)
-		list = append(list, x)
+		list = append(list, *x)
 	}
 	return list, wait
 }
 
 // send sends a copy of each span that is still open.
-func (l *Live) send(due []*openSpan) error {
+func (l *Live) send(due []openSpan) error {
 	for list := range slices.Chunk(due, liveBatch) {
 		var copies []sdktrace.ReadOnlySpan
 		for _, x := range list {
