@@ -51,7 +51,7 @@ type Summary struct {
 	// Mapped is the version of the rules (foreign.Table.Version) that made the session of records of other programs;
 	// empty where it has none.
 	Mapped string `json:"-"`
-	// Part says that the rows of this session belong to Parent, which shows them: lists do not have it.
+	// Part says that the rows of this session belong to Parent, which shows them, or make no run: lists do not have it.
 	Part bool `json:"-"`
 }
 
