@@ -61,27 +61,30 @@ func (c *content) template(m *memory, o *origin, text string,
 	if most := o.tracer.config.MaxBlockBytes; o.capture == CaptureDigests || most > 0 && len(text) > most {
 		return c.withhold(m, o, text, most)
 	}
-	size, fresh := len(text), 0
 	send := func(text string) {
 		c.bodies = append(c.bodies, text)
 		c.carried(m, len(text))
-		fresh += len(text)
 	}
+	rest := int64(len(text))
 	m.scratch = make(func(text string) spans.ShortID {
 		id := spans.BlockOfString(text)
+		rest -= int64(len(text))
 		if m.claim(id) {
 			send(text)
+		} else {
+			c.known += int64(len(text))
 		}
 		return id.Short()
 	})
 	id := spans.BlockOf(m.scratch)
-	if m.claim(id) {
-		if string(m.scratch) != text {
-			text = string(m.scratch)
-		}
-		send(text)
+	if !m.claim(id) {
+		c.known += max(0, rest)
+		return id.Short()
 	}
-	c.known += int64(max(0, size-fresh))
+	if string(m.scratch) != text {
+		text = string(m.scratch)
+	}
+	send(text)
 	return id.Short()
 }
 
