@@ -246,7 +246,7 @@ func (im *importer) close(ctx context.Context, f *agentFiles) error {
 
 // family reads a family, or what is new of one that is followed. An error is one of a file, or of ctx.
 func (im *importer) family(ctx context.Context, f *agentFiles, family transcript.Family, live bool) (failed error) {
-	path, rejected := family.Files[0].Path, 0
+	path, rejected, first := family.Files[0].Path, 0, (*input.LineError)(nil)
 	live = live && len(f.followed) < maxFollowed && !slices.ContainsFunc(family.Files, func(f transcript.File) bool {
 		return !strings.HasSuffix(f.Path, ".jsonl")
 	})
@@ -262,7 +262,7 @@ func (im *importer) family(ctx context.Context, f *agentFiles, family transcript
 			failed = ctx.Err()
 		case errors.As(err, &bad):
 			if !bad.Cut { // else its writer is still at it
-				rejected++
+				rejected, first = rejected+1, cmp.Or(first, bad)
 			}
 		case err != nil:
 			failed = firstError(failed, err) // the other files of the family are read
@@ -277,7 +277,7 @@ func (im *importer) family(ctx context.Context, f *agentFiles, family transcript
 		}
 	}
 	if rejected > 0 {
-		im.say("%s: %s rejected", path, count(rejected, "line"))
+		im.say("%s: %s rejected: %v", path, count(rejected, "line"), first)
 		im.bad++
 	}
 	if live && failed == nil {
