@@ -50,7 +50,7 @@ func TestGeminiFollows(t *testing.T) {
 		}
 		return list
 	}
-	whole := transcript.Family{Layout: gemini.Layout, Files: []transcript.File{{Path: file}}}
+	whole := transcript.Family{Files: []transcript.File{{Path: file}}}
 	want := shape(geminiCLI.record(t, otelagent.CaptureContent, whole).Sessions())
 	got := shape(p.Sessions())
 	n := len(want) - 1 // the last reply may still grow

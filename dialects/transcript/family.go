@@ -84,10 +84,7 @@ type File struct {
 
 // Family is a session, its companions, and the files that share its history, in the order in which they are read:
 // parents before children, older ones first.
-type Family struct {
-	Layout Layout
-	Files  []File
-}
+type Family struct{ Files []File }
 
 // private are names of files that hold settings, credentials or prompts of all sessions. They are never opened.
 var private = []string{"history.jsonl", "logs.json", "journal.jsonl", "settings", "credential", "auth", "config",
@@ -163,7 +160,7 @@ func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
 		}
 	}
 	l.files = found
-	families = group(l.Layout, found)
+	families = group(found)
 	return slices.DeleteFunc(families, func(f Family) bool { // those of other sessions
 		return len(named) > 0 && len(named) == len(paths) &&
 			!slices.ContainsFunc(f.Files, func(f File) bool { return named[f.Path] })
@@ -174,7 +171,7 @@ func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
 func Find(l Layout, paths ...string) ([]Family, []error) { return (&Finder{Layout: l}).Find(paths...) }
 
 // group divides files into families: the sets of files that share a name.
-func group(l Layout, files map[string]File) (families []Family) {
+func group(files map[string]File) (families []Family) {
 	all := slices.SortedFunc(maps.Values(files), func(a, b File) int {
 		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Path, b.Path))
 	})
@@ -212,7 +209,7 @@ func group(l Layout, files map[string]File) (families []Family) {
 		of := find(all[i].ID)
 		n, ok := number[of]
 		if !ok {
-			n, families = len(families), append(families, Family{Layout: l})
+			n, families = len(families), append(families, Family{})
 			number[of] = n
 		}
 		families[n].Files = append(families[n].Files, all[i])
