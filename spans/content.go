@@ -179,6 +179,9 @@ func Pieces(template string, yield func(Piece) bool) error {
 		if template == "" {
 			break
 		}
+		if len(text) >= MaxPiece && !flush() {
+			return nil
+		}
 		var p Piece
 		n := 2
 		switch mark, next := template[0], template[1]; {
