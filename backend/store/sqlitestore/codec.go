@@ -31,7 +31,7 @@ const rowDictID = 2
 var rowDictBytes []byte
 
 // rowDict returns the dictionary of rows. Every compressed row of a file was written with it: never change it. A better
-// dictionary gets another first byte, and this one stays. It is rows of recordings of several agents, and attribute keys.
+// dictionary gets another first byte, and this one stays. It holds attribute keys, and rows of recorded sessions.
 var rowDict = sync.OnceValue(func() *s2.Dict { return s2.NewDict(rowDictBytes) })
 
 var errRow = fmt.Errorf("bad compressed row: %w", store.ErrData)
