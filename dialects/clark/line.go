@@ -88,12 +88,7 @@ func parse(s *input.Shell, in input.Line) *line {
 		return nil
 	}
 	l := &line{Object: o, outer: o, raw: in.Text, text: in.Text}
-	ok := l.open()
-	if ok {
-		l.readEnvelope()
-		ok = l.check()
-	}
-	if !ok {
+	if !l.open() || !l.check() {
 		s.RejectProblems(l.label, o)
 		return nil
 	}
@@ -106,7 +101,7 @@ func parse(s *input.Shell, in input.Line) *line {
 	return l
 }
 
-// open finds the event.
+// open finds the event, and reads what stands around it.
 func (l *line) open() bool {
 	key, raw := "type", l.raw
 	for _, place := range []string{"event", "payload", "data"} {
@@ -136,11 +131,9 @@ func (l *line) open() bool {
 	if !l.record || l.variant != "" {
 		l.raw = raw
 	}
-	return l.Failed() == 0
-}
-
-// readEnvelope reads what stands around the event.
-func (l *line) readEnvelope() {
+	if l.Failed() > 0 {
+		return false
+	}
 	for _, key := range timeKeys {
 		l.readTime(l.outer, key)
 	}
@@ -151,6 +144,7 @@ func (l *line) readEnvelope() {
 			l.stream, l.named = s, key != "stream"
 		}
 	}
+	return true
 }
 
 func (l *line) readTime(o *object.Object, key string) {

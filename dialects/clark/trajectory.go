@@ -20,9 +20,9 @@ const (
 	recordSize    = 512
 )
 
-// journal brings the records of WithTrajectory to the events: the n-th event of a kind in a run has the time of the n-th
-// record of that kind in that run. A record becomes an event of its own only when its run is not known from events, or
-// when that run continues behind its last event.
+// journal brings the records of WithTrajectory to the events: the n-th event of a kind in a run has the time of the
+// n-th record of that kind in that run. A record becomes an event of its own only when its run is not known from
+// events, or when that run continues behind its last event.
 type journal struct {
 	source   io.Reader       // until it was read
 	lines    int64           // of it

@@ -20,8 +20,8 @@ type Event interface {
 type Meta struct {
 	// Session and Run address the run the event belongs to, as the producer named them. Session may be empty where the
 	// wire names it only at a run's start. Loops reuse run ids: the run meant is the one that is open, the last to start
-	// of several. An empty Run means the run that is open, the innermost one where the open runs spawned each other; where
-	// that is not certain the event is lost, and counted.
+	// of several. An empty Run means the run that is open, the innermost one where the open runs spawned each other;
+	// where that is not certain the event is lost, and counted.
 	Session, Run string
 	// Time is what the producer stated; zero for an untimed event.
 	Time time.Time
@@ -84,7 +84,8 @@ type (
 	ReplyReceived struct {
 		Meta
 		Message
-		// Usage, StopReason, Model, Provider and ResponseID are those that the turn will end with, as far as they are known.
+		// Usage, StopReason, Model, Provider and ResponseID are those that the turn will end with, as far as they are
+		// known.
 		Usage                                   *Usage
 		StopReason, Model, Provider, ResponseID string
 	}
@@ -94,8 +95,8 @@ type (
 		Meta
 		// Bytes is the length of the piece.
 		Bytes int
-		// Kind and Text are the piece itself, where the loop reports it separately: Text is a JSON string as it stands in the
-		// input, with its quotes (content). Nil where it is no text.
+		// Kind and Text are the piece itself, where the loop reports it separately: Text is a JSON string as it stands in
+		// the input, with its quotes (content). Nil where it is no text.
 		Kind PartialKind
 		Text []byte
 	}

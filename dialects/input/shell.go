@@ -52,8 +52,9 @@ type Reader struct {
 // ReadOwn reads a line of package ndjson, whose number among all inputs is seq.
 type ReadOwn func(s Settings, line Line, seq int64) ([]event.Event, *LineError)
 
-// Shell reads inputs for a Reader: it cuts them into lines, counts and numbers those, and turns problems into errors that name the line and the key. Its fields, but for Name, are valid while a line is read. Not
-// safe for concurrent use.
+// Shell reads inputs for a Reader: it cuts them into lines, counts and numbers those, and turns problems into errors
+// that name the line and the key. Its fields, but for Name, are valid while a line is read. Not safe for concurrent
+// use.
 type Shell struct {
 	// Name is the name of the dialect.
 	Name string
