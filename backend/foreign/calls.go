@@ -107,8 +107,8 @@ type place struct {
 	id   string
 }
 
-// sameIDs merges what records of several rules with one id report in one run: the first of each, the second of each, and
-// so on.
+// sameIDs merges what records of several rules with one id report in one run: the first of each, the second of each,
+// and so on.
 func (m *mapper) sameIDs() {
 	type report struct {
 		place
@@ -142,8 +142,8 @@ func (m *mapper) sameIDs() {
 	}
 }
 
-// alone returns the record that represents a call that only spans or only log records report; nil for any other, and for
-// a tool call of a log record with an id, which no pair needs.
+// alone returns the record that represents a call that only spans or only log records report; nil for any other, and
+// for a tool call of a log record with an id, which no pair needs.
 func (c *call) alone() (found *record) {
 	for _, r := range c.recs {
 		if r.log != c.recs[0].log || r.log && r.role == roleTool && r.id != "" {
@@ -216,8 +216,8 @@ func (m *mapper) pairs() {
 	}
 }
 
-// settle sets the times of a call. A turn takes the start of the outermost record and the end of the innermost: an outer
-// one may contain the tools. Its usage is that of the innermost span that reports it, or of a log record that reports
+// settle sets the times of a call. A turn takes the start of the outermost record and the end of the innermost: an
+// outer one may contain the tools. Its usage is that of the innermost span that reports it, or of a log record that reports
 // more. The records of a tool call are sorted, spans first.
 func (c *call) settle() {
 	if c.role == roleTool {

@@ -49,7 +49,8 @@ func (m *mapper) fold() {
 	})
 	for _, n := range m.list { // the innermost first
 		if len(n.turns)+len(n.tools) == 0 {
-			if len(n.under) == 1 && n.under[0].key == n.key && n.rec != nil && (n.call == nil || !n.isRun) && len(n.starts) == 0 {
+			if len(n.under) == 1 && n.under[0].key == n.key && n.rec != nil && (n.call == nil || !n.isRun) &&
+				len(n.starts) == 0 {
 				child := n.under[0]
 				child.outer, child.call, n.gone = n.rec, n.call, true
 				child.notes = append(child.notes, n.notes...)

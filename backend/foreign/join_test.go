@@ -68,8 +68,8 @@ func sumsOf(s *session.Session) string {
 			permissions++
 		}
 	}
-	return fmt.Sprintf("%d turns, %d calls, %d permissions, %+v, cost %.6f, defects %v", turns, calls, permissions, s.Usage,
-		cost, s.Defects)
+	return fmt.Sprintf("%d turns, %d calls, %d permissions, %+v, cost %.6f, defects %v", turns, calls, permissions,
+		s.Usage, cost, s.Defects)
 }
 
 // A session with a transcript and telemetry is one: what both have counts once, and no part of either is missing.

@@ -55,7 +55,8 @@ func (r *record) read(t *Table) bool {
 	row, sig := r.row, Signal(r.row.Attr(SignalKey).Str())
 	r.sig, r.log, r.key, r.src = sig, sig != Span, row.Session, t.byName[row.Attr(SourceKey).Str()]
 	if r.src != nil {
-		r.rule = r.src.rule(sig, row.Attr(NameKey).Str(), func(key string) session.Value { return row.Attr(attribute.Key(key)) })
+		get := func(key string) session.Value { return row.Attr(attribute.Key(key)) }
+		r.rule = r.src.rule(sig, row.Attr(NameKey).Str(), get)
 	}
 	if r.rule == nil {
 		return false

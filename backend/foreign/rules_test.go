@@ -164,7 +164,8 @@ func logRow(name string, second int64, attrs ...string) session.Row {
 	return r
 }
 
-// TestAgentsInLogs holds where turns go that name an agent: below the only call that can have started it, else they stay.
+// TestAgentsInLogs holds where turns go that name an agent: below the only call that can have started it, else they
+// stay.
 func TestAgentsInLogs(t *testing.T) {
 	request := func(second int64, id string, more ...string) session.Row {
 		return logRow("api_request", second, append(more, "request_id", id, "input_tokens", "10", "output_tokens", "1",

@@ -338,7 +338,8 @@ func (m *mapper) meet() {
 		}
 	}
 	for _, r := range m.all { // in an order of the set
-		if s := runs[idOf(r)]; s != nil && r.run != nil && s[0] != nil && s[1] != nil && s[0].key == r.key && s[1].key == r.key {
+		s := runs[idOf(r)]
+		if s != nil && r.run != nil && s[0] != nil && s[1] != nil && s[0].key == r.key && s[1].key == r.key {
 			m.join(s[0].root(), s[1].root())
 		}
 	}

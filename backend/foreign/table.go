@@ -163,7 +163,8 @@ func (s *Scope) Match(sig Signal, name string, marks Marks, get Get) (Match, boo
 		asked = s.table.sources
 	}
 	for i, src := range asked {
-		if s.claimed == nil && marks&(1<<i) == 0 && (sig == Span || src.Prefix == "" || !strings.HasPrefix(name, src.Prefix)) {
+		if s.claimed == nil && marks&(1<<i) == 0 &&
+			(sig == Span || src.Prefix == "" || !strings.HasPrefix(name, src.Prefix)) {
 			continue
 		}
 		if src.rule(sig, name, get) != nil {
