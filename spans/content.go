@@ -37,8 +37,8 @@ const (
 	marks = "\x01\x02\x03"
 )
 
-// words are frequent in the JSON of messages and tools of all providers. A template names each by its position, so words
-// are only added at the end. None begins another.
+// words are frequent in the JSON of messages and tools of all providers. A template names each by its position, so
+// words are only added at the end. None begins another.
 var words = strings.Fields(`
 "type":"text" "text": "content": "role":"user" "role":"assistant" "role":"system" "role":"tool" "role":"toolResult"
 "role":"model" "parts": "timestamp": "model": "provider": "usage": "name": "id": "status": "metadata":

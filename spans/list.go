@@ -39,8 +39,8 @@ func ParseItem(s string) (Item, error) {
 	return it, nil
 }
 
-// WholeOf returns the wire form of what blocks are put together to, of that size and SHA-256: `SIZE:SUM`, with the first
-// 12 bytes of the SHA-256 as 16 characters of base64url.
+// WholeOf returns the wire form of what blocks are put together to, of that size and SHA-256: `SIZE:SUM`, with the
+// first 12 bytes of the SHA-256 as 16 characters of base64url.
 func WholeOf(size int64, sum BlockID) string {
 	return strconv.FormatInt(size, 10) + ":" + base64.RawURLEncoding.EncodeToString(sum[:12])
 }

@@ -217,8 +217,8 @@ func (m *mapper) pairs() {
 }
 
 // settle sets the times of a call. A turn takes the start of the outermost record and the end of the innermost: an
-// outer one may contain the tools. Its usage is that of the innermost span that reports it, or of a log record that reports
-// more. The records of a tool call are sorted, spans first.
+// outer one may contain the tools. Its usage is that of the innermost span that reports it, or of a log record that
+// reports more. The records of a tool call are sorted, spans first.
 func (c *call) settle() {
 	if c.role == roleTool {
 		order := func(a, b *record) int {

@@ -172,8 +172,8 @@ func (r *Request) tool(o *object.Object) {
 	r.Tools = append(r.Tools, t)
 }
 
-// ToolNames returns the names of a catalogue of tools, at most 1,000: a list in any spelling, or an object with a member
-// a tool. ok is false for any other value.
+// ToolNames returns the names of a catalogue of tools, at most 1,000: a list in any spelling, or an object with a
+// member a tool. ok is false for any other value.
 func ToolNames(catalogue []byte) (names []string, ok bool) {
 	const most = 1000
 	if !valid(catalogue) {

@@ -58,8 +58,8 @@ func ParseRow(b []byte) (Row, error) { return parse(codec{reading: true, s: stri
 // maxNames bounds the strings that a RowReader remembers, maxName the length of each.
 const maxNames, maxName = 4096, 64
 
-// RowReader reads rows of which many are held at once. Their strings are not one copy of the bytes, but equal short ones
-// are mostly the same: keys, names and ids of runs. The zero value is ready for use.
+// RowReader reads rows of which many are held at once. Their strings are not one copy of the bytes, but equal short
+// ones are mostly the same: keys, names and ids of runs. The zero value is ready for use.
 type RowReader struct{ names map[string]string }
 
 // Parse is ParseRow.

@@ -87,8 +87,8 @@ func otherSpans(b *testing.B, turns int) (out []ptrace.Traces) {
 	return out
 }
 
-// BenchmarkForeign compares a session that another program's spans report with the same session by spans of this format:
-// OTLP to stored, and show.
+// BenchmarkForeign compares a session that another program's spans report with the same session by spans of this
+// format: OTLP to stored, and show.
 func BenchmarkForeign(b *testing.B) {
 	for name, spans := range map[string]func(*testing.B, int) []ptrace.Traces{"ours": ourSpans, "other": otherSpans} {
 		small, long := spans(b, 1000), spans(b, 10_000)

@@ -250,7 +250,8 @@ func (a *app) agrees(o *importOptions, n int, size int64) error {
 		a.say("into %s, %s", into, kept)
 		return nil
 	}
-	fmt.Fprintf(a.stderr, "Read %s (%s) into %s, %s? [Y/n] ", count(n, "session"), humanize.IBytes(uint64(size)), into, kept)
+	fmt.Fprintf(a.stderr, "Read %s (%s) into %s, %s? [Y/n] ", count(n, "session"), humanize.IBytes(uint64(size)), into,
+		kept)
 	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
 	if err != nil {
 		fmt.Fprintln(a.stderr)

@@ -55,7 +55,8 @@ func (a *app) sendOTLP(ctx context.Context, o *sendOptions) (bool, error) {
 	}
 	for _, flag := range o.given {
 		if !strings.Contains(" "+otlpFlags+" ", " "+flag+" ") {
-			return true, usagef("%s holds spans or log records, which are sent as they are: --%s has no meaning", o.Files[0], flag)
+			return true, usagef("%s holds spans or log records, which are sent as they are: --%s has no meaning",
+				o.Files[0], flag)
 		}
 	}
 	t, err := o.target(ctx)

@@ -15,7 +15,8 @@
 //   - Nesting of JSON: object.MaxDepth.
 //   - Parts of a message: 16,384.
 //
-// A *input.LineError reports what is beyond a limit. The Decoder holds one message with its parts, and a document whole.
+// A *input.LineError reports what is beyond a limit. The Decoder holds one message with its parts, and a document
+// whole.
 package opencode
 
 import (

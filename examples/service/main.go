@@ -57,7 +57,8 @@ func play(ctx context.Context) (err error) {
 	}
 	support := start("support", start("orders", "", ""), start("research", "", ""))
 	// The front end names the conversation; the services below know it from baggage only.
-	answer, err := question(ctx, services["front"].client(), support, "ticket-4711", "Where is order 17, and is that usual?")
+	answer, err := question(ctx, services["front"].client(), support, "ticket-4711",
+		"Where is order 17, and is that usual?")
 	if err == nil {
 		fmt.Println(answer)
 	}

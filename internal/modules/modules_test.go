@@ -79,7 +79,8 @@ var (
 	concurrent = regexp.MustCompile(`(?m)^\s*(defer )?go [a-zA-Z]|sync\.(RW)?Mutex|\.Go\(func`)
 )
 
-// TestRaceCoversConcurrentCode requires that make race has every package of MODULES that starts goroutines or has a mutex.
+// TestRaceCoversConcurrentCode requires that make race has every package of MODULES that starts goroutines or has a
+// mutex.
 func TestRaceCoversConcurrentCode(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {

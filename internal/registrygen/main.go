@@ -1,5 +1,5 @@
-// Command registrygen turns spans/registry.yaml into spans/registry_gen.go, spans/ATTRIBUTES.md and docs/metrics.md. It is
-// run by `go generate ./spans` and refuses a registry with a duplicate or dangling name, or with a label that could
+// Command registrygen turns spans/registry.yaml into spans/registry_gen.go, spans/ATTRIBUTES.md and docs/metrics.md. It
+// is run by `go generate ./spans` and refuses a registry with a duplicate or dangling name, or with a label that could
 // have too many values or is of another profile.
 package main
 

@@ -109,8 +109,8 @@ type Providers struct {
 //
 // OTEL_SDK_DISABLED=true makes a provider that sends nothing, as does OTEL_TRACES_EXPORTER=none without WithExporter.
 // Metrics are sent every OTEL_METRIC_EXPORT_INTERVAL (15 s), with exemplars of sampled spans;
-// OTEL_METRICS_EXPORTER=none switches them off. With an exporter or a protocol of metrics in the environment that is not
-// known, the error handler of OpenTelemetry is called, and there are no metrics.
+// OTEL_METRICS_EXPORTER=none switches them off. With an exporter or a protocol of metrics in the environment that is
+// not known, the error handler of OpenTelemetry is called, and there are no metrics.
 func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	var c config
 	for _, o := range opts {

@@ -23,8 +23,8 @@ import (
 const acpDialect = "acp"
 
 // ACP writes s as a trace of version 1 of the Agent Client Protocol: a line a message,
-// {"ts":...,"direction":...,"message":{...}} (README.md has the mapping). The trace is a reconstruction, which the _meta
-// of its first message states, and its times are those of the tree.
+// {"ts":...,"direction":...,"message":{...}} (README.md has the mapping). The trace is a reconstruction, which the
+// _meta of its first message states, and its times are those of the tree.
 //
 // ACP makes it of the rows of Guide, always from the tree. Messages that a session from ACP kept as they were come back
 // at their times; ACP does not correct what was not valid there. It treats missing content, ctx and w as JSON does; the

@@ -410,7 +410,8 @@ func (e *events) step(r *session.Run, st *step, from int) {
 	}
 	e.add("turn_ended", t.End, r, "model", t.Answered, "stop_reason", t.StopReason, "failed", t.Failed,
 		"usage", usageOf(t.Reported, t.Rule, t.Usage.LowerBound), "cost", t.Cost, "currency", t.Currency,
-		"model_call_ns", t.ModelCallNS, "first_chunk_ns", t.FirstChunkNS, "response_id", t.ResponseID, "output", output, "error", t.Error)
+		"model_call_ns", t.ModelCallNS, "first_chunk_ns", t.FirstChunkNS, "response_id", t.ResponseID, "output", output,
+		"error", t.Error)
 }
 
 // call adds a tool call whose part has an index.

@@ -107,7 +107,8 @@ func (d *decoder) otherRecord(r plog.LogRecord) {
 	if name == "" && d.logBody.Type() == pcommon.ValueTypeStr {
 		name = d.logBody.Str()
 	}
-	row := session.Row{Trace: session.TraceID(r.TraceID()), Parent: session.SpanID(r.SpanID()), Start: nanos(r.Timestamp())}
+	row := session.Row{Trace: session.TraceID(r.TraceID()), Parent: session.SpanID(r.SpanID()),
+		Start: nanos(r.Timestamp())}
 	if d.other(&row, foreign.Log, name, r.Attributes(), d.others.resource) && row.Start == 0 {
 		kept := &d.batch.Rows[len(d.batch.Rows)-1]
 		kept.Start = nanos(r.ObservedTimestamp())

@@ -138,7 +138,8 @@ func Map(rows []session.Row, want session.Key) []session.Row {
 	return tableWith(newest).Map(rows, want)
 }
 
-// maxRules bounds the rules of rows of one session that are used: the newest. maxTables bounds how many tables are held.
+// maxRules bounds the rules of rows of one session that are used: the newest. maxTables bounds how many tables are
+// held.
 const maxRules, maxTables = 16, 64
 
 // tables are those of rules that rows brought along.
@@ -221,8 +222,8 @@ func (s *Session) Owner(k session.Key) (owner session.Key, ok bool) {
 	return others[0].Key, true
 }
 
-// linked returns the other sessions that hold rows of traces: those of one trace each and those without records of their
-// own, and those that records name.
+// linked returns the other sessions that hold rows of traces: those of one trace each and those without records of
+// their own, and those that records name.
 func linked(ctx context.Context, st store.Store, k session.Key, traces []session.TraceID,
 ) (parts, named []session.Summary, err error) {
 	if len(traces) > maxTraces {

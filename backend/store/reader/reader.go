@@ -126,8 +126,8 @@ func (r *Reader) Locate(ctx context.Context, text string) (session.Key, Address,
 	return key, addr, err
 }
 
-// WithSubAgents returns the sessions that refs name, each once, and unless only is set the sub-agents of them. Parts of a session come with it. What is
-// wrong with any of refs is in one error.
+// WithSubAgents returns the sessions that refs name, each once, and unless only is set the sub-agents of them. Parts of
+// a session come with it. What is wrong with any of refs is in one error.
 func (r *Reader) WithSubAgents(ctx context.Context, refs []string, only bool) ([]session.Key, error) {
 	if err := r.refresh(ctx); err != nil {
 		return nil, err
@@ -191,8 +191,8 @@ func (r *Reader) Load(ctx context.Context, key session.Key) (session.Tree, error
 // maxRelated bounds how many sessions are shown in place; more have to be shown one by one.
 const maxRelated = 200
 
-// Related returns the sessions that share a trace with s, and those that share one with them, at most 200: sub-agents run
-// in the trace of the run that spawned them. Load reads each.
+// Related returns the sessions that share a trace with s, and those that share one with them, at most 200: sub-agents
+// run in the trace of the run that spawned them. Load reads each.
 func (r *Reader) Related(ctx context.Context, s *session.Session,
 	load func(context.Context, session.Key) (session.Tree, error)) ([]session.Tree, error) {
 	seen := map[string]bool{s.ID: true}

@@ -8,8 +8,8 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// revisions checks what byChance does not: they grow, no summary is taken for one that was never returned, and a session
-// that was deleted and made anew goes on with greater ones. Blocks alone move them too.
+// revisions checks what byChance does not: they grow, no summary is taken for one that was never returned, and a
+// session that was deleted and made anew goes on with greater ones. Blocks alone move them too.
 func revisions(t *testing.T, s store.Store) {
 	k := key("a")
 	put(t, s, []session.Row{Row(k, 1)})

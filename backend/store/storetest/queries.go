@@ -39,7 +39,8 @@ func sessionsFilters(t *testing.T, s store.Store) {
 		{Key: session.Key{Tenant: "u", ID: "mapped"}, Status: "idle", Mapped: "2", Start: at(3), Last: at(-9)},
 	} {
 		projected(t, s, m.Key, m)
-		equal(t, fmt.Sprint("summary ", i), collect(t, s.Sessions(t.Context(), store.Query{Tenant: m.Tenant, Prefix: m.ID, Parts: true})),
+		q := store.Query{Tenant: m.Tenant, Prefix: m.ID, Parts: true}
+		equal(t, fmt.Sprint("summary ", i), collect(t, s.Sessions(t.Context(), q)),
 			[]session.Summary{m})
 	}
 	put(t, s, []session.Row{Row(key("never coder"), 1)})
@@ -98,7 +99,8 @@ func sessionsFilters(t *testing.T, s store.Store) {
 		{"trace", store.Query{Traces: []session.TraceID{{9}, Row(key("a"), 1).Trace}, Errors: true}, "a"},
 	} {
 		equal(t, c.name, ids(t, s, c.q), c.want)
-		for _, m := range collect(t, s.Sessions(t.Context(), store.Query{Tenant: c.q.Tenant, Prefix: c.q.Prefix, Parts: true})) {
+		parts := store.Query{Tenant: c.q.Tenant, Prefix: c.q.Prefix, Parts: true}
+		for _, m := range collect(t, s.Sessions(t.Context(), parts)) {
 			if got, want := c.q.Matches(&m, m.Status != ""), strings.Contains(" "+c.want+" ", " "+m.ID+" "); got != want &&
 				c.q.Limit == 0 {
 				t.Errorf("%s: Matches says %v of %s", c.name, got, m.ID)

@@ -207,8 +207,9 @@ func integrity(t *testing.T, path string) string {
 	return strings.Join(out, "\n")
 }
 
-// readRequests reads what can be read of a database that may be damaged: how many requests are byte for byte as they were
-// sent, how many are anything else (which must never be), and how many say that something is missing or cannot be read.
+// readRequests reads what can be read of a database that may be damaged: how many requests are byte for byte as they
+// were sent, how many are anything else (which must never be), and how many say that something is missing or cannot be
+// read.
 func readRequests(t *testing.T, db string, l *ledger) (whole, wrong, unreadable int) {
 	t.Helper()
 	st, err := sqlitestore.OpenReadOnly(t.Context(), db)
