@@ -42,7 +42,7 @@ type Dialect struct {
 
 var all = []Dialect{
 	{ndjson.Dialect, "our own events as JSON lines", of(ndjson.NewDecoder), nil, ndjson.Recognise, nil},
-	{phi.Dialect, "AgentEvents as lines, saved sessions", of(phi.NewDecoder), nil,
+	{phi.Dialect, "AgentEvents as lines or server-sent events, saved sessions", of(phi.NewDecoder), nil,
 		phi.Recognise, phi.RecogniseDocument},
 	{clark.Dialect, "AgentEvents, bare or in an envelope, and TrajectoryRecords", of(clark.NewDecoder), nil, clark.Recognise,
 		nil},
@@ -156,6 +156,9 @@ func Recognise(head []byte) (d Dialect, why string, err error) {
 			why := d.line(o)
 			if why == "" {
 				continue
+			}
+			if line.Event != "" {
+				why = strings.Replace(why, "lines", "server-sent events", 1)
 			}
 			if met[i].line == 0 {
 				met[i] = meeting{d, why, line.Number}

@@ -190,8 +190,8 @@ func TestSentAgain(t *testing.T) {
 
 var seqs = regexp.MustCompile(`"seq":\d+,?`)
 
-// TestReading reads each form as a file, byte by byte, with other line ends, from a reader that fails,
-// twice with one Decoder, with a line of package ndjson behind it, and stops after every event.
+// TestReading reads each form as a file, byte by byte, with other line ends, as server-sent events, from a reader that
+// fails, twice with one Decoder, with a line of package ndjson behind it, and stops after every event.
 func TestReading(t *testing.T) {
 	broken := errors.New("broken")
 	for path, name := range samples {
@@ -220,6 +220,8 @@ func TestReading(t *testing.T) {
 			same("byte by byte", iotest.OneByteReader(bytes.NewReader(text)))
 			if returns := bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")); lines {
 				same("returns", bytes.NewReader(append([]byte("\xef\xbb\xbf\r\n \t\n"), returns...)))
+				served := bytes.ReplaceAll(bytes.TrimSpace(text), []byte("\n"), []byte("\n\n: comment\ndata: "))
+				same("server-sent events", bytes.NewReader(append([]byte("data: "), served...)))
 			}
 			got, err := eventsOf(t, dialect.New(), io.MultiReader(bytes.NewReader(text), iotest.ErrReader(broken)), 0)
 			if !errors.Is(err, broken) || errors.As(err, new(*input.LineError)) || lines && len(got) != len(want) {
@@ -263,12 +265,16 @@ func TestRecogniseTexts(t *testing.T) {
 		"noise\n" + phi + "\n":         {"phi-core", event},
 		phi + "\n" + own[:12]:          {"phi-core", event},
 		`{"ordinal":1,"event":` + phi:  {"phi-core", event},
+		"\xef\xbb\xbf: hello\nretry: 1\n\nevent: agent_event\ndata: " + phi + "\n\n": {"phi-core",
+			"server-sent events with type and loop_id of phi-core's AgentEvent"},
 		`[{"session_id":"s","loops":[`: {"phi-core",
 			"an array of objects with the keys of phi-core's Session"},
 		`{"session_id":"x","agent_id":"y","loops":[]}`: {"phi-core", "an object with the keys of phi-core's Session"},
 
 		`{"type":"agent_start"}`: {"clark-agent", "lines with type agent_start"},
 		"\xef\xbb\xbf\n" + `{"type":"turn_end","message":{"role":"assist`: {"clark-agent", "lines with type turn_end"},
+		"event: message\ndata: " + `{"type":"message_update","partial":{}}` + "\n\n": {"clark-agent",
+			"server-sent events with type message_update"},
 		`{"ts":1,"seq":1,"run_id":"x","event":{"type":"agent_start"}}`: {"clark-agent",
 			"lines with a clark-agent event inside"},
 		`{"payload":{"type":"turn_end","message":{"con`: {"clark-agent", "lines with a clark-agent event inside"},
@@ -278,6 +284,7 @@ func TestRecogniseTexts(t *testing.T) {
 
 		acp:                       {"acp", "lines with jsonrpc"},
 		own + "\n" + acp:          {"acp", "lines with jsonrpc"},
+		"data: " + acp[:30]:       {"acp", "lines with jsonrpc"},
 		`{"message":` + acp + `}`: {"acp", "lines with a message of jsonrpc"},
 
 		"SQLite format 3\x00\x10\x00":           {"guide", "an SQLite file"},
@@ -346,6 +353,8 @@ func TestUnknown(t *testing.T) {
 		{"two dialects", phi + own + clark, "several dialects: line 1 is phi-core, line 3 is clark-agent", false},
 		{"two dialects, and lines of none", "\n" + phi + "\nhello\n{\"a\":1}\n" + clark,
 			"several dialects: line 2 is phi-core, line 6 is clark-agent", false},
+		{"two dialects in events of a feed", "event: x\ndata: " + phi + "\ndata: " + clark + "\n",
+			"several dialects: line 2 is phi-core, line 4 is clark-agent", false},
 		{"binary", "\x00\x01\x02{}\n", "speaks no dialect", false},
 	} {
 		_, _, _, err := dialects.Open(strings.NewReader(test.in))

@@ -40,6 +40,7 @@ func sample(t *testing.T) (list []captured) {
 // asIs is what events of a capture are compared without, where its envelope does not state it.
 var (
 	tsOf   = regexp.MustCompile(`"ts":"[^"]*",`)
+	seqOf  = regexp.MustCompile(`"seq":\d+,`)
 	waitOf = regexp.MustCompile(`"wait_ns":\d+,`)
 )
 
@@ -61,6 +62,10 @@ func TestEnvelopes(t *testing.T) {
 		{"bare with ts", func(c captured) string {
 			return fmt.Sprintf(`{"ts":%q,`, c.TS.Format(time.RFC3339Nano)) + string(c.Message[1:])
 		}, nil},
+		{"server-sent events", func(c captured) string {
+			return fmt.Sprintf("data: {\"ts\":%q,\"direction\":%q,\"message\":%s}\n", c.TS.Format(time.RFC3339Nano),
+				c.Direction, c.Message)
+		}, []*regexp.Regexp{seqOf}},
 	}
 	read := func(text string, drop []*regexp.Regexp) []string {
 		out := lines(text)

@@ -1,5 +1,5 @@
-// Package input holds what all dialects share: the settings for what a wire lacks, the cutting of a stream into lines,
-// the Shell that reads these for a dialect, and errors that name the line and the key.
+// Package input holds what all dialects share: the settings for what a wire lacks, the cutting of a stream into lines
+// or server-sent events, the Shell that reads these for a dialect, and errors that name the line and the key.
 //
 // A dialect is a package whose Decoder turns bytes into the events of package otelagent:
 //

@@ -3,9 +3,11 @@ package input
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"time"
 )
 
@@ -32,19 +34,23 @@ func Head(r io.Reader, known func(head []byte) bool) (all io.Reader, head []byte
 	return in, head, err
 }
 
-// Line is one line of an input.
+// Line is one line of an input, or the data of one server-sent event.
 type Line struct {
 	// Text is without blanks around it and never empty. It is valid until the next Scan.
 	Text []byte
-	// Number is its number in the input, from 1.
+	// Number is its number in the input, from 1; of a server-sent event that of its first data line.
 	Number int64
 	// Arrived is when it was read; zero of a recording.
 	Arrived time.Time
+	// Event is the name of the server-sent event; empty for lines, and for events without one.
+	Event string
 	// TooLong says that it was longer than allowed; Text is nil then.
 	TooLong bool
 }
 
-// Scanner cuts a stream into lines. It skips blank lines, a byte order mark and carriage returns before line ends.
+// Scanner cuts a stream into lines. It skips blank lines, a byte order mark and carriage returns before line ends. It
+// reads a stream whose first line is a field or comment of server-sent events (data:, event:, id:, retry:, or a colon)
+// as those, as the HTML standard describes, data lines joined by line feeds.
 //
 // It reads from r only when all complete lines that it holds were handed out, so lines of a pipe come as soon as they
 // end. The last line may lack its end, but for one after which r failed: the Scanner drops that one.
@@ -56,6 +62,9 @@ type Scanner struct {
 	err    error  // of in, its end included
 	line   Line
 	number int64
+
+	decided, served bool   // whether the stream is one of server-sent events
+	data            []byte // of the event at hand
 }
 
 // NewScanner returns a Scanner of r. It uses MaxLine and Live of the settings.
@@ -90,25 +99,67 @@ func (s *Scanner) next() (line []byte, tooLong, more bool) {
 	return nil, false, false
 }
 
-// Scan goes on to the next line that is not blank, and reports whether there is one.
+// Scan goes on to the next line that is not blank, or to the next event with data, and reports whether there is one.
 func (s *Scanner) Scan() bool {
+	s.line, s.data = Line{}, s.data[:0]
 	for {
 		text, long, more := s.next()
 		if !more {
-			return false
+			return errors.Is(s.err, io.EOF) && s.give(s.data)
 		}
 		s.number++
 		if s.number == 1 {
 			text = bytes.TrimPrefix(text, []byte(byteOrderMark))
 		}
-		if text = bytes.Trim(text, " \t\r"); len(text) > 0 || long {
-			s.line = Line{Text: text, Number: s.number, TooLong: long}
-			if s.live {
-				s.line.Arrived = time.Now()
-			}
+		text = bytes.Trim(text, " \t\r")
+		blank := len(text) == 0 && !long
+		if !s.decided && len(text) > 0 {
+			s.decided, s.served = true, serverSent.Match(text)
+		}
+		if s.served && !blank {
+			s.field(text, long)
+			continue
+		}
+		if blank {
+			text = s.data
+		} else {
+			s.line = Line{Number: s.number, TooLong: long}
+		}
+		if s.give(text) {
 			return true
 		}
+		s.line = Line{} // an event without data is none
 	}
+}
+
+// serverSent matches the first line of a stream of server-sent events.
+var serverSent = regexp.MustCompile(`^(data|event|id|retry)?:`)
+
+// field takes one line of the server-sent event at hand.
+func (s *Scanner) field(text []byte, long bool) {
+	name, value, _ := bytes.Cut(text, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch {
+	case string(name) == "event":
+		s.line.Event = string(value[:min(len(value), 128)])
+	case string(name) == "data" || long:
+		s.line.Number = cmp.Or(s.line.Number, s.number)
+		s.line.TooLong = s.line.TooLong || long || len(s.data)+len(value) > s.max
+		if !s.line.TooLong {
+			s.data = append(append(s.data, value...), '\n')
+		}
+	}
+}
+
+// give completes the line at hand, and reports whether there is one: without text it is none.
+func (s *Scanner) give(text []byte) bool {
+	if s.line.Text = bytes.Trim(text, " \t\r\n"); s.line.TooLong {
+		s.line.Text = nil
+	}
+	if s.live {
+		s.line.Arrived = time.Now()
+	}
+	return len(s.line.Text) > 0 || s.line.TooLong
 }
 
 // Line returns the line that Scan went on to.

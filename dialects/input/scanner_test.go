@@ -3,6 +3,7 @@ package input_test
 import (
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -13,7 +14,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 )
 
-// scanned are all lines of text, as NUMBER:TEXT.
+// scanned are all lines of text, as NUMBER[@EVENT]:TEXT.
 func scanned(t *testing.T, r io.Reader, opts ...input.Option) (lines []string, s *input.Scanner) {
 	t.Helper()
 	s = input.NewScanner(r, input.SettingsOf(opts...))
@@ -25,6 +26,9 @@ func scanned(t *testing.T, r io.Reader, opts ...input.Option) (lines []string, s
 				t.Errorf("line %d is too long and has text", l.Number)
 			}
 			text = "TOO LONG"
+		}
+		if l.Event != "" {
+			text = "@" + l.Event + " " + text
 		}
 		lines = append(lines, string(rune('0'+l.Number))+":"+text)
 	}
@@ -44,6 +48,13 @@ func TestScanner(t *testing.T) {
 		{"empty", "", nil, 0},
 		{"only blanks", " \n\r\n", nil, 2},
 		{"too long", "0123456789abcd\nshort\n0123456789abc", []string{"1:TOO LONG", "2:short", "3:TOO LONG"}, 3},
+		{"server-sent events", "event: x\ndata:{\"a\":1}\n\nid: 7\ndata:{\"b\":2}\n\n",
+			[]string{`2:@x {"a":1}`, `5:{"b":2}`}, 6},
+		{"comments first, data over lines", ": hello\n\ndata: {\"a\":\ndata: 1}\n\n", []string{"3:{\"a\":\n1}"}, 5},
+		{"no blank line at the end", "data: x", []string{"1:x"}, 1},
+		{"an event without data is none", "event: ping\n\ndata: x\n\n", []string{"3:x"}, 4},
+		{"a long event", "data: a\n\ndata: 0123456\n\ndata: 01234\ndata: 56789\ndata: abc\n\ndata: x\n\n",
+			[]string{"1:a", "3:TOO LONG", "5:TOO LONG", "9:x"}, 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for name, r := range map[string]io.Reader{
@@ -72,6 +83,34 @@ func TestScannerFails(t *testing.T) {
 	if !errors.Is(s.Err(), broken) {
 		t.Errorf("Err = %v", s.Err())
 	}
+}
+
+// An event of which the end never comes holds no more than a line may.
+func TestScannerEndlessEvent(t *testing.T) {
+	var before, after runtime.MemStats
+	in := input.NewScanner(io.MultiReader(strings.NewReader("data: x\n"), io.LimitReader(endless("data:\n"), 12<<20)),
+		input.SettingsOf(input.WithMaxLine(1000)))
+	runtime.ReadMemStats(&before)
+	for in.Scan() {
+		if l := in.Line(); !l.TooLong || l.Number != 1 {
+			t.Errorf("line %d of %d bytes", l.Number, len(l.Text))
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 || in.Lines() < 1<<20 {
+		t.Errorf("%d bytes for %d lines", n, in.Lines())
+	}
+}
+
+// endless is a text over and over.
+type endless string
+
+func (e endless) Read(p []byte) (int, error) {
+	n := 0
+	for len(p)-n >= len(e) {
+		n += copy(p[n:], e)
+	}
+	return n, nil
 }
 
 func TestScannerLive(t *testing.T) {
@@ -125,7 +164,7 @@ func TestLineError(t *testing.T) {
 
 // Nothing of an input is lost or invented: what is scanned, put together, is the input without blanks.
 func FuzzScanner(f *testing.F) {
-	for _, s := range []string{"a\nb\n", "\xef\xbb\xbf{}\r\n"} {
+	for _, s := range []string{"a\nb\n", "data: a\n\n", ":\n\ndata: x\ndata: y\n\n", "\xef\xbb\xbf{}\r\n"} {
 		f.Add([]byte(s), 100)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, most int) {

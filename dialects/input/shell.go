@@ -13,6 +13,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // OwnPrefix begins the type of each line of package ndjson.
@@ -36,7 +37,8 @@ func Own(line []byte) bool {
 // A Reader is the part of a dialect that differs from others. It hands out events with Shell.Emit and errors with
 // Shell.Reject.
 type Reader struct {
-	// Line reads one line. The shell calls it in order, never with a line that is too long or one of package ndjson.
+	// Line reads one line. The shell calls it in order, never with a line that is too long, a notice of lagged events or
+	// a line of package ndjson.
 	Line func(Line)
 	// Holds is called with a line of package ndjson, which is valid until Holds returns. It returns true to read the
 	// line later, with Shell.Own; otherwise, and without Holds, the shell reads it now.
@@ -52,9 +54,9 @@ type Reader struct {
 // ReadOwn reads a line of package ndjson, whose number among all inputs is seq.
 type ReadOwn func(s Settings, line Line, seq int64) ([]event.Event, *LineError)
 
-// Shell reads inputs for a Reader: it cuts them into lines, counts and numbers those, and turns problems into errors
-// that name the line and the key. Its fields, but for Name, are valid while a line is read. Not safe for concurrent
-// use.
+// Shell reads inputs for a Reader: it cuts them into lines or server-sent events, counts and numbers those, and turns
+// problems into errors that name the line and the key. Its fields, but for Name, are valid while a line is read. Not
+// safe for concurrent use.
 type Shell struct {
 	// Name is the name of the dialect.
 	Name string
@@ -163,6 +165,8 @@ func (s *Shell) Line(line Line, d Reader) {
 	switch {
 	case line.TooLong:
 		s.TooLong()
+	case line.Event == "lagged":
+		s.lagged(line)
 	case s.own != nil && Own(line.Text):
 		if d.Holds == nil || !d.Holds(line) {
 			s.Own(line, s.Seq)
@@ -170,6 +174,17 @@ func (s *Shell) Line(line Line, d Reader) {
 	default:
 		d.Line(line)
 	}
+}
+
+// lagged emits the defect that a notice of lost events gives: feeds of phi-core send an event of that name, whose data
+// is their number, or an object with one number.
+func (s *Shell) lagged(line Line) {
+	lost := &event.DefectFound{Meta: event.Meta{Seq: s.Seq, Arrived: s.Arrived}, Code: spans.DefectEventLost}
+	digits := bytes.TrimFunc(line.Text, func(r rune) bool { return r < '0' || r > '9' })
+	if n, err := strconv.ParseInt(string(digits), 10, 64); err == nil && n > 0 {
+		lost.Detail = strconv.FormatInt(n, 10) + " events"
+	}
+	s.Emit(lost)
 }
 
 // Own hands out the events of a line of package ndjson, whose number among all inputs is seq.

@@ -6,10 +6,48 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/spans"
 )
+
+// TestFeed reads server-sent events between the AgentEvents of a feed: AgentEvents under any name are read, what lags
+// is counted, and the events of other names are kept.
+func TestFeed(t *testing.T) {
+	feed := strings.Join([]string{
+		"event:agent_event\ndata: " + goodLine, "event: message\ndata:" + goodLine, "data: " + goodLine,
+		"event: lagged\ndata: {\"missed\":12}", "event: ping\ndata: {\"at\":1}", "event: done\ndata: [DONE",
+		"event: ping", // without data it is none
+		"event: renamed\ndata: {\"type\":\"InputRejected\",\"loop_id\":\"s.a.9\",\"reason\":\"no\"}",
+		"event: agent_event\ndata: {\"type\":\"InputRejected\",\"loop_id\":\"SECRET", "",
+	}, "\n\n")
+	d := NewDecoder()
+	var got []string
+	for ev, err := range d.Events(strings.NewReader(feed)) {
+		switch ev := ev.(type) {
+		case nil:
+			got = append(got, err.Error())
+		case *event.DefectFound:
+			got = append(got, ev.Detail)
+		case *event.Other:
+			got = append(got, ev.Type+" "+string(ev.Body))
+		case *event.PermissionEvaluated:
+			got = append(got, "refused "+ev.Reason)
+		default:
+			got = append(got, "event")
+		}
+	}
+	want := []string{"event", "event", "event", "12 events", `ping {"at":1}`, `done "[DONE"`, "refused no",
+		"phi-core: line 24: JSON ends too early at byte 42"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if want := (input.Stats{Lines: 25, Rejected: 1, Events: 6}); d.Stats() != want {
+		t.Errorf("%+v, want %+v", d.Stats(), want)
+	}
+}
 
 // TestStamp gives events a time of their own under the key ts, whatever their variant.
 func TestStamp(t *testing.T) {

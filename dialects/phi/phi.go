@@ -1,7 +1,7 @@
 // Package phi reads the output and the saved files of phi-core's agent loop, and turns them into the events of
 // package otelagent:
 //
-//   - AgentEvents as newline-delimited JSON, all 19 variants of phi-core 0.6.1 and later, and the
+//   - AgentEvents as newline-delimited JSON or server-sent events, all 19 variants of phi-core 0.6.1 and later, and the
 //     lines of the event log of 0.14 and later, `{"ordinal":n,"event":{…}}`;
 //   - ledgers (saved sessions), one or an array of them.
 //
@@ -16,6 +16,8 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect and GroupInfo.Dialect.
@@ -57,11 +59,20 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return d.shell.Events(r, input.Reader{Line: d.line, IsDocument: isDocument, Document: d.document})
 }
 
-// line reads one line: an AgentEvent, or a line of phi-core's event log.
+// line reads one line: an AgentEvent, a line of phi-core's event log, or a server-sent event.
 func (d *Decoder) line(line input.Line) {
-	o := d.shell.Object(line)
+	o, err := object.Parse(line.Text)
+	ours := line.Event == "" || line.Event == "agent_event" || line.Event == "message"
 	switch {
-	case o == nil:
+	case !ours && (err != nil || o.Text("type") == ""):
+		body := line.Text
+		if rawjson.Valid(body, object.MaxDepth) != nil || rawjson.ValidUTF8(body) != nil {
+			body = rawjson.Quote(nil, string(body))
+		}
+		d.shell.Stats.Events++
+		d.shell.Other(d.meta(), line.Event, body)
+	case err != nil:
+		d.shell.RejectSyntax(err)
 	case o.Has("event") && !o.Has("type"): // a line of the event log
 		stamp, _ := input.Time(o.Raw(input.Key))
 		raw := o.Raw("event")
