@@ -127,6 +127,10 @@ func (d *Decoder) loop(s *session, p *record) {
 	defer d.end()
 	p.running = !o.Has("ended_at") && p.status != "Completed" && p.status != "Rejected"
 	stored := p.stored(turns, events)
+	var behind [][]byte
+	if !stored && !o.Has("turns") { // from before there were turns
+		turns, behind = p.conversation(o.List("messages"))
+	}
 	if !o.Has("started_at") && !stored { // it starts with its first message that has a time
 		for _, msg := range messagesOf(o.List("messages")) {
 			if p.start.Time.IsZero() && !msg.Time.IsZero() {
@@ -165,7 +169,7 @@ func (d *Decoder) loop(s *session, p *record) {
 			d.play(at(i+1), object.Of("", raw).Raw("event"))
 		}
 	} else {
-		d.turns(p, turns)
+		d.turns(p, turns, behind)
 	}
 	d.beforeEnd()
 	if stored || p.running {

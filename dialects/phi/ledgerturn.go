@@ -10,8 +10,35 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// turns reads the turns of a record without events.
-func (d *Decoder) turns(p *record, raws [][]byte) {
+// conversation makes turns of a list of messages, as a record has them: the messages before a reply are its turn's
+// input, the tool results behind it its turn's results. Turns have the numbers that the replies name, else they are
+// counted. The messages behind the last turn belong to none.
+func (p *record) conversation(list [][]byte) (turns, behind [][]byte) {
+	for i := 0; i < len(list); i++ {
+		reply := messageOf(list[i])
+		if !reply.reply() {
+			continue
+		}
+		end := i + 1
+		for ; end < len(list); end++ {
+			if msg := messageOf(list[end]); msg.Role != "toolResult" || !msg.llm() {
+				break
+			}
+		}
+		index := object.Of("", reply.o.Raw("turnId")).Count("turnIndex")
+		if index == nil {
+			index = new(int64(len(turns)))
+		}
+		id := input.Members("loopId", p.id, "turnIndex", strconv.AppendInt(nil, *index, 10))
+		turns = append(turns, input.Members("turn_id", id, "output_message", reply.Raw, "tool_results",
+			input.Array(list[i+1:end]), "input_messages", input.Array(slices.Concat(list[:i], list[i+1:end]))))
+		list, i = list[end:], -1
+	}
+	return turns, list
+}
+
+// turns reads the turns of a record without events, and the messages behind them.
+func (d *Decoder) turns(p *record, raws, behind [][]byte) {
 	for i, raw := range raws {
 		if d.shell.Stopped() {
 			return
@@ -42,6 +69,9 @@ func (d *Decoder) turns(p *record, raws [][]byte) {
 			d.rest("Turn", rest, began)
 			d.turn(p, at, o, id.Raw("turnIndex"), inputs, results, reply)
 		}
+	}
+	for _, raw := range behind {
+		d.made(p.path, "MessageEnd", "message", raw)
 	}
 }
 

@@ -3,7 +3,7 @@
 //
 //   - AgentEvents as newline-delimited JSON or server-sent events, all 19 variants of phi-core 0.6.1 and later, and the
 //     lines of the event log of 0.14 and later, `{"ordinal":n,"event":{…}}`;
-//   - ledgers (saved sessions), one or an array of them.
+//   - ledgers (saved sessions) of any age, one or an array of them.
 //
 // The first bytes of an input say which one it is. testdata/fields.md lists what becomes of each field.
 package phi
