@@ -265,6 +265,8 @@ func TestOtherInputsSentAgain(t *testing.T) {
 		check(f.String()+" ledger", replay(t, ledger, content), roughly, cut...)
 		check(f.String()+" lines of package ndjson", replayOwn(t, own), exactly, parts...)
 	}
+	asking := replay(t, phiFile(t, "ledgers", "messages-asking.json"), content)
+	check("an array of messages", replay(t, phiFile(t, "ledgers", "messages.json"), content), roughly, asking)
 	for _, name := range []string{"session.jsonl", "ai-sdk/v7.jsonl"} {
 		text := guideFile(t, name)
 		var parts []session.Batch

@@ -48,6 +48,9 @@ func TestWhatCannotHold(t *testing.T) {
 		})
 	}
 	named := strings.Replace(bareOwn, `run_started"`, `run_started","session":"s","run":"r"`, 1)
+	events, array := string(phiFile(t, "phi-core-0.15.2", "plain-multi-turn.events.ndjson")), string(phiFile(t,
+		"ledgers", "messages.json"))
+	its := regexp.MustCompile(`"session_id":"([^"]*)"`).FindStringSubmatch(events)[1]
 
 	// A sending is an input, with its session if it has that from --session, through a pipe or as a file.
 	type sending struct {
@@ -105,6 +108,9 @@ func TestWhatCannotHold(t *testing.T) {
 	check(name, "otelagent", "2", sending{text: named, live: true}, sending{text: named})
 	check(name, "otelagent", "1", sending{text: stamped(named, "09:00"), live: true},
 		sending{text: stamped(named, "09:00")})
+	name = "an array of messages and the events"
+	check(name, "phi-core", "2", sending{text: events}, sending{text: array, session: its})
+	check(name, "phi-core", "1, 1", sending{text: events}, sending{text: array, session: "array"})
 
 	raw, err := os.ReadFile(filepath.Join(repository, "docs", "fidelity.md"))
 	if err != nil {

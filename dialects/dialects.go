@@ -42,7 +42,7 @@ type Dialect struct {
 
 var all = []Dialect{
 	{ndjson.Dialect, "our own events as JSON lines", of(ndjson.NewDecoder), nil, ndjson.Recognise, nil},
-	{phi.Dialect, "AgentEvents as lines or server-sent events, saved sessions", of(phi.NewDecoder), nil,
+	{phi.Dialect, "AgentEvents as lines or server-sent events, saved sessions, message arrays", of(phi.NewDecoder), nil,
 		phi.Recognise, phi.RecogniseDocument},
 	{clark.Dialect, "AgentEvents, bare or in an envelope, and TrajectoryRecords", of(clark.NewDecoder), nil, clark.Recognise,
 		nil},

@@ -270,6 +270,7 @@ func TestRecogniseTexts(t *testing.T) {
 		`[{"session_id":"s","loops":[`: {"phi-core",
 			"an array of objects with the keys of phi-core's Session"},
 		`{"session_id":"x","agent_id":"y","loops":[]}`: {"phi-core", "an object with the keys of phi-core's Session"},
+		`[{"role":"user","content":[],"timestamp":5}`:  {"phi-core", "an array of phi-core's messages"},
 
 		`{"type":"agent_start"}`: {"clark-agent", "lines with type agent_start"},
 		"\xef\xbb\xbf\n" + `{"type":"turn_end","message":{"role":"assist`: {"clark-agent", "lines with type turn_end"},

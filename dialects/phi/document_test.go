@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // lined returns the events of text as lines of package ndjson, and errors between them.
@@ -127,6 +128,10 @@ func TestBadDocuments(t *testing.T) {
 			[]string{"session_id: stands there twice"}},
 		{"no id", `{"session_id":"s","loops":[{"started_at":"2026-05-25T10:00:00Z"},` + good + `]}`, 0, 1,
 			[]string{"AgentStart: loops[0].loop_id: missing"}},
+		{"messages without a time", `[{"role":"user","kind":"SECRET","data":1}]`, 0, 0,
+			[]string{"no message has a timestamp"}},
+		{"messages and others", `[{"role":"user","content":[],"timestamp":1779703200000},"SECRET"]`, 0, 1,
+			[]string{"[1]: want a message, got a string"}},
 		{"zero byte", "[]\x00", 0, 0, []string{"text after the JSON value at byte 3"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -197,6 +202,34 @@ func TestWideGroup(t *testing.T) {
 	}
 	if d := time.Since(start); met != n || d > 5*time.Second {
 		t.Errorf("%d members in %v", met, d)
+	}
+}
+
+// TestMessageArray yields the run that an array of messages is, with what the settings say, and the same run when it
+// grew.
+func TestMessageArray(t *testing.T) {
+	text := read(t, "testdata/ledgers/messages.json")
+	first := func(text []byte, opts ...input.Option) (e event.RunStarted) {
+		for ev, err := range Events(bytes.NewReader(text), opts...) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return *ev.(*event.RunStarted)
+		}
+		return e
+	}
+	own := first(text)
+	if own.ID == "" || own.SessionID != own.ID || own.Recording != spans.RecordingLedger ||
+		own.Start.Source != spans.TimeSourceMessage || !own.Start.Time.Equal(own.Time) {
+		t.Errorf("%+v", own)
+	}
+	if asking := first(read(t, "testdata/ledgers/messages-asking.json")); asking.ID != own.ID ||
+		!asking.Time.Equal(own.Time) {
+		t.Errorf("%s@%s when it was shorter, %s@%s now", asking.ID, asking.Time, own.ID, own.Time)
+	}
+	set := first(text, input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("p"))
+	if set.SessionID != "mine" || set.ID != own.ID || set.Agent != "clerk" || set.Provider != "p" {
+		t.Errorf("%+v", set)
 	}
 }
 

@@ -16,14 +16,14 @@ type record struct {
 	path string
 	raw  []byte // its LoopRecord
 	id   string
-	// start is when it started; where the events do not say it, it has a source.
-	start  event.Moment
-	group  []byte // its parallel_group
-	block  []byte // its compaction_block
-	status string
-	spawn  spawnRef
-	refs   []*childRef
-	unused map[string][]*childRef // of a call, that no end of it took yet
+	// start is when it started; where the events do not say it, it has a source. End is when an array of messages ended.
+	start, end event.Moment
+	group      []byte // its parallel_group
+	block      []byte // its compaction_block
+	status     string
+	spawn      spawnRef
+	refs       []*childRef
+	unused     map[string][]*childRef // of a call, that no end of it took yet
 
 	running bool // it has no end
 	done    bool // it was read
@@ -50,11 +50,14 @@ func (p *record) amend(ev event.Event) {
 		if p.start.Source != "" {
 			e.Start, e.Meta.Time = p.start, p.start.Time
 		}
+		if p.raw == nil { // an array of messages does not say how it continues
+			e.Continuation = ""
+		}
 		if p.spawn.loop != "" && e.ParentID == p.spawn.loop {
 			e.ParentSessionID, e.ParentToolCallID = p.spawn.session, p.spawn.call
 		}
 	case *event.RunEnded:
-		e.Word = p.status
+		e.Word, e.End = p.status, p.end
 		switch status, known := statuses[p.status]; {
 		case known:
 			e.Status, e.Rejected = status, e.Rejected || status == spans.RunStatusRejected
@@ -132,12 +135,7 @@ func (d *Decoder) loop(s *session, p *record) {
 		turns, behind = p.conversation(o.List("messages"))
 	}
 	if !o.Has("started_at") && !stored { // it starts with its first message that has a time
-		for _, msg := range messagesOf(o.List("messages")) {
-			if p.start.Time.IsZero() && !msg.Time.IsZero() {
-				p.start = event.Moment{Time: msg.Time, Source: spans.TimeSourceMessage}
-			}
-		}
-		if p.start.Time.IsZero() {
+		if p.start, _ = times(o.List("messages")); p.start.Time.IsZero() {
 			o.Fail("started_at", "missing")
 		}
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // conversation makes turns of a list of messages, as a record has them: the messages before a reply are its turn's
-// input, the tool results behind it its turn's results. Turns have the numbers that the replies name, else they are
-// counted. The messages behind the last turn belong to none.
+// input, the tool results behind it its turn's results. Turns have the numbers that the replies name, else, and
+// in an array of messages, they are counted. The messages behind the last turn belong to none.
 func (p *record) conversation(list [][]byte) (turns, behind [][]byte) {
 	for i := 0; i < len(list); i++ {
 		reply := messageOf(list[i])
@@ -26,7 +26,7 @@ func (p *record) conversation(list [][]byte) (turns, behind [][]byte) {
 			}
 		}
 		index := object.Of("", reply.o.Raw("turnId")).Count("turnIndex")
-		if index == nil {
+		if index == nil || p.raw == nil {
 			index = new(int64(len(turns)))
 		}
 		id := input.Members("loopId", p.id, "turnIndex", strconv.AppendInt(nil, *index, 10))

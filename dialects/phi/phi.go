@@ -3,7 +3,8 @@
 //
 //   - AgentEvents as newline-delimited JSON or server-sent events, all 19 variants of phi-core 0.6.1 and later, and the
 //     lines of the event log of 0.14 and later, `{"ordinal":n,"event":{…}}`;
-//   - ledgers (saved sessions) of any age, one or an array of them.
+//   - ledgers (saved sessions) of any age, one or an array of them;
+//   - the bare array of messages that phi-core's save_messages writes.
 //
 // The first bytes of an input say which one it is. testdata/fields.md lists what becomes of each field.
 package phi
@@ -51,10 +52,11 @@ func (d *Decoder) Stats() input.Stats { return d.shell.Stats }
 // Events reads r until its end, as [input.Decoder] describes. Byte slices of an event alias the input. One line gives
 // no event (MessageStart), one, or several.
 //
-// A document (ledgers) is read whole and is at most as long as a line may be. Its runs have
+// A document (ledgers, an array of messages) is read whole and is at most as long as a line may be. Its runs have
 // RunInfo.Recording [spans.RecordingLedger] and the addresses that the events of the same session give; Meta.Seq counts
 // within each run. An error in it names its place by LineError.Field. Nothing is read of a session or array that is cut
-// or malformed. Of one document at most 65,536 runs a session, and as many turns or events of a run, are read.
+// or malformed. Of one document at most 65,536 runs a session, and as many turns, events or messages of a run, are
+// read.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return d.shell.Events(r, input.Reader{Line: d.line, IsDocument: isDocument, Document: d.document})
 }
