@@ -11,6 +11,7 @@
 package acp
 
 import (
+	"cmp"
 	"io"
 	"iter"
 	"slices"
@@ -117,6 +118,9 @@ func (d *Decoder) line(line input.Line, dir Direction) {
 	f := &frame{meta: event.Meta{Seq: d.sh.Seq, Arrived: line.Arrived}, dir: dir, raw: line.Text, o: o}
 	switch {
 	case !unwrap(f) || f.bad():
+	case d.conn.later && f.method != mInitialize:
+		f.meta.Session = loose(f.params).String("sessionId")
+		d.sh.Other(f.meta, cmp.Or(f.method, "response"), f.raw)
 	case f.response:
 		d.response(f)
 	default:

@@ -27,9 +27,10 @@ func TestBounds(t *testing.T) {
 		"requests": {prompt, request(`"_x/y","params":{}`)},
 		"questions": {prompt, request(`"session/request_permission","params":{"sessionId":"s",` +
 			`"toolCall":{"toolCallId":"c"},"options":[]}`)},
-		"terminals": {prompt, request(`"terminal/create","params":{"sessionId":"s","command":"x"}`)},
-		"calls":     {prompt, update(`"tool_call","toolCallId":"c%d","title":"t"`)},
-		"thoughts":  {prompt, update(`"agent_thought_chunk","messageId":"m%d","content":{"type":"text","text":"x"}`)},
+		"terminals":   {prompt, request(`"terminal/create","params":{"sessionId":"s","command":"x"}`)},
+		"calls":       {prompt, update(`"tool_call","toolCallId":"c%d","title":"t"`)},
+		"compactions": {prompt, update(`"compaction_update","compactionId":"k%d","status":"in_progress"`)},
+		"thoughts":    {prompt, update(`"agent_thought_chunk","messageId":"m%d","content":{"type":"text","text":"x"}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
@@ -54,6 +55,31 @@ func TestBounds(t *testing.T) {
 				t.Error("no defect")
 			}
 		})
+	}
+}
+
+// TestCompactionsAtOnce ends each of two compactions of one session that go on at once with its own summary.
+func TestCompactionsAtOnce(t *testing.T) {
+	update := func(typ, id, rest string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":`+
+			`{"sessionUpdate":%q,"compactionId":%q,%s}}}`+"\n", typ, id, rest)
+	}
+	text := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n"
+	for _, id := range []string{"a", "b"} {
+		text += update("compaction_update", id, `"status":"in_progress"`)
+	}
+	for _, id := range []string{"a", "b"} {
+		text += update("compaction_summary_chunk", id, fmt.Sprintf(`"content":{"type":"text","text":%q}`, id))
+		text += update("compaction_update", id, `"status":"completed"`)
+	}
+	var got []string
+	for ev := range Events(strings.NewReader(text)) {
+		if e, ok := ev.(*event.CompactionEnded); ok {
+			got = append(got, string(e.Summary))
+		}
+	}
+	if want := `[{"type":"text","text":"a"}] [{"type":"text","text":"b"}]`; strings.Join(got, " ") != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

@@ -49,6 +49,7 @@ var methods = map[string]method{
 type conn struct {
 	pending                []*pending // by time
 	initParams, initResult []byte     // of initialize, nil before that
+	later                  bool       // it uses a later version than 1, whose messages are only kept
 }
 
 // pending is a request without a response.
@@ -153,13 +154,18 @@ func info(raw []byte) []byte {
 	return bytes.Clone(raw)
 }
 
-// initialize takes the request that begins a connection.
+// initialize takes the request that begins a connection. Its response decides about the version.
 func (d *Decoder) initialize(f *frame, p *pending) {
 	d.disconnect()
 	d.conn = conn{initParams: info(f.params)}
 	p.then = func(f *frame) {
-		if f.err == nil && f.answer("") != nil {
-			d.conn.initResult = info(f.result)
+		if f.err != nil || f.answer("") == nil {
+			return
+		}
+		d.conn.initResult = info(f.result)
+		if v := loose(f.result).Int("protocolVersion"); v != nil && *v > 1 {
+			d.conn.later = true
+			d.sh.Other(f.meta, mInitialize+".response", f.raw)
 		}
 	}
 }

@@ -153,9 +153,13 @@ func (d *Decoder) nextTurn(r *run, at event.Meta, messageID string) {
 	t := &r.turn
 	_, text := t.spoke[voice{kindText, messageID}]
 	_, thought := t.spoke[voice{kindThought, messageID}]
-	compacts := r.s.compaction != nil && r.s.compaction.run == r
-	if t.ended == 0 || t.open > 0 || compacts || messageID != "" && (text || thought) {
+	if t.ended == 0 || t.open > 0 || messageID != "" && (text || thought) {
 		return
+	}
+	for _, c := range r.s.compactions {
+		if c.run == r {
+			return
+		}
 	}
 	d.endTurn(r, r.last, event.TurnResult{})
 	m := r.at(at)
@@ -197,6 +201,13 @@ func (d *Decoder) endTurn(r *run, at event.Meta, res event.TurnResult) {
 // answer ends a run with the response to its prompt.
 func (d *Decoder) answer(f *frame, r *run) {
 	result := loose(f.result)
+	if f.err == nil && !result.Has("stopReason") && result.Has("messageId") {
+		// In version 2 the response states only that the agent took the prompt, and does not end the run.
+		d.conn.later = true
+		d.keep(r.s, f.meta, mPrompt+".response", f.result)
+		d.abandon(r)
+		return
+	}
 	defer d.abandon(r) // also where it is not known how it ended
 	res := event.RunResult{Status: spans.RunStatusCompleted}
 	var turn event.TurnResult

@@ -2,6 +2,7 @@ package acp
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -14,11 +15,11 @@ import (
 
 // session is what is remembered of one ACP session.
 type session struct {
-	id         string
-	open       []*run         // prompts without a response, by time
-	compaction *compaction    // that goes on
-	last       string         // the id of the run that started last
-	taken      map[string]int // ids of runs, and of each the highest number behind it
+	id          string
+	open        []*run                 // prompts without a response, by time
+	compactions map[string]*compaction // those that go on
+	last        string                 // the id of the run that started last
+	taken       map[string]int         // ids of runs, and of each the highest number behind it
 
 	loading bool     // session/load has no response: updates are history
 	history [][]byte // the updates that were replayed
@@ -45,7 +46,7 @@ func (d *Decoder) session(id string) *session {
 			return s
 		}
 	}
-	s := &session{id: id, taken: map[string]int{}}
+	s := &session{id: id, taken: map[string]int{}, compactions: map[string]*compaction{}}
 	d.sessions = append(d.sessions, s)
 	d.held += entry + len(id)
 	return s
@@ -66,9 +67,7 @@ func (d *Decoder) abandon(r *run) {
 	d.release(&r.held)
 	r.over, r.turn, r.calls, r.terms = true, turn{}, nil, nil
 	s.open = slices.DeleteFunc(s.open, func(x *run) bool { return x == r })
-	if s.compaction != nil && s.compaction.run == r {
-		s.compaction = nil
-	}
+	maps.DeleteFunc(s.compactions, func(_ string, c *compaction) bool { return c.run == r })
 }
 
 // runID names a prompt by the id of its request. An id that was used before, as it is when an agent starts anew, gets a

@@ -101,7 +101,7 @@ func (d *Decoder) between(f *frame, s *session, typ string, o *object.Object, ra
 	case "compaction_update":
 		return d.compact(f, s, o, raw)
 	case "compaction_summary_chunk":
-		if c := s.compaction; c != nil && c.id == o.String("compactionId") {
+		if c := s.compactions[o.String("compactionId")]; c != nil {
 			d.hold(&c.run.turn.held, len(o.Raw("content")))
 			c.summary = append(c.summary, bytes.Clone(o.Raw("content")))
 			return true
@@ -112,33 +112,33 @@ func (d *Decoder) between(f *frame, s *session, typ string, o *object.Object, ra
 
 // compaction is a compaction that goes on.
 type compaction struct {
-	id      string
 	run     *run
 	summary [][]byte // its chunks
 }
 
-// compact takes compaction_update. It reports false for one that the caller keeps as it is: of an unknown status, or a
-// beginning while another compaction of the session goes on. A compaction between two prompts is a run of its own,
-// which only compacts.
+// compact takes compaction_update. It reports false for one that the caller keeps as it is: of an unknown status, or the
+// beginning of one that goes on. A compaction between two prompts is a run of its own, which only compacts.
 func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bool {
 	id, status := o.String("compactionId"), o.String("status")
 	summary, reason := o.Raw("summary"), o.String("error")
-	begins, c := status == "in_progress", s.compaction
+	begins, c := status == "in_progress", s.compactions[id]
 	if begins && c != nil || !begins && status != "completed" && status != "failed" && status != "cancelled" {
 		return false
 	}
-	if c == nil || c.id != id {
+	whole := c == nil
+	if whole {
 		r := s.prompt()
 		if r == nil {
 			r = &run{id: "compaction-" + id, s: s}
 			d.begin(r, f.meta, event.RunInfo{Continuation: spans.ContinuationCompaction})
 		}
-		c = &compaction{id: id, run: r}
+		c = &compaction{run: r}
 	}
 	r := c.run
 	m, before := r.at(f.meta), event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: s.used}
 	if begins {
-		s.compaction = c
+		d.hold(&r.held, entry+len(id))
+		s.compactions[id] = c
 		d.sh.Emit(&event.CompactionStarted{Meta: m, Compaction: before})
 		d.sh.Other(m, "compaction_update", raw)
 		return true
@@ -150,11 +150,11 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	res := event.CompactionResult{Applied: &applied, Reason: reason, Summary: summary}
 	// Its id, the status at its end, and what is not read: in the compaction that goes on, or after one that came whole.
 	o.Keep("compactionId", "status")
-	rest, whole := o.Rest(), c != s.compaction
+	rest := o.Rest()
 	if whole {
 		res.InputTokens = s.used
 	} else {
-		s.compaction = nil
+		delete(s.compactions, id)
 		d.sh.Other(m, "compaction_update."+status, rest)
 	}
 	d.sh.Emit(&event.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
