@@ -149,7 +149,8 @@ func (d *Decoder) loop(s *session, p *record) {
 	if !stored && len(events) > 0 { // they have no other place
 		o.Keep("events")
 	}
-	begun, at := false, func(i int) string { return object.Join(object.Element(object.Join(p.path, "events"), i), "event") }
+	begun, list := false, object.Join(p.path, "events")
+	at := func(i int) string { return object.Join(object.Element(list, i), "event") }
 	switch rest := o.Rest(); {
 	case stored:
 		begun = d.play(at(0), object.Of("", events[0]).Raw("event"))

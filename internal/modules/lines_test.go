@@ -1,0 +1,33 @@
+package modules
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// TestLines fails for a Go file of more than 600 lines, and for a line of more than 120 characters in code that is not a
+// test. Generated files may have both. Tests hold recorded lines as they are.
+func TestLines(t *testing.T) {
+	for _, path := range tracked(t, "*.go") {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(text, []byte("\n// Code generated ")) || bytes.HasPrefix(text, []byte("// Code generated ")) {
+			continue
+		}
+		lines := bytes.Split(text, []byte("\n"))
+		if len(lines) > 601 {
+			t.Errorf("%s: %d lines, at most 600", path, len(lines)-1)
+		}
+		for i, line := range lines {
+			if n := utf8.RuneCount(line); n > 120 && !strings.HasSuffix(path, "_test.go") {
+				t.Errorf("%s:%d: %d characters, at most 120", path, i+1, n)
+			}
+		}
+	}
+}
