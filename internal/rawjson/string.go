@@ -2,6 +2,7 @@ package rawjson
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -34,7 +35,7 @@ func AppendString(dst, raw []byte) []byte {
 
 // Quote appends text as a JSON string to dst. Bytes that are not UTF-8 become U+FFFD.
 func Quote(dst []byte, text string) []byte {
-	dst = append(dst, '"')
+	dst = append(slices.Grow(dst, len(text)+len(`""`)), '"')
 	for _, r := range text {
 		switch {
 		case r == '"' || r == '\\':
