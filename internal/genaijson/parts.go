@@ -1,7 +1,6 @@
 package genaijson
 
 import (
-	"cmp"
 	"iter"
 
 	"github.com/otelagent/otelagent/internal/object"
@@ -61,17 +60,30 @@ func Role(role string) string {
 // where there is none; the id also where the message answers several calls.
 func Heading(message []byte) (role, callID string) {
 	o := object.Of("", message)
-	role = cmp.Or(o.Text("role"), itemRole(o.Text("type")))
-	if callID = o.Text("tool_call_id", "toolCallId", "tool_use_id"); callID != "" || Role(role) == "assistant" {
-		return role, callID
+	if role = o.Text("role"); role == "" {
+		role = itemRole(o.Text("type"))
 	}
-	for p := range Parts(message) {
-		switch {
-		case p.Type != "tool_call_response" || p.ID == "":
-		case callID != "":
-			return role, ""
-		default:
-			callID = p.ID
+	callID = o.Text("tool_call_id", "toolCallId", "tool_use_id")
+	switch {
+	case callID != "", Role(role) == "assistant":
+	case role == "tool" && literal(o, "call_id") != nil:
+		callID = o.Text("call_id")
+	case role == "" || role == "user" || role == "function": // others name the call themselves
+		answers := 0
+		for _, key := range []string{"content", "parts"} {
+			each(get(o, key), func(block *object.Object, _ []byte) {
+				for _, id := range [][]byte{
+					literal(block, "tool_use_id"), literal(object.Of("", get(block, "functionResponse")), "id"),
+				} {
+					if id != nil {
+						answers++
+						callID, _ = rawjson.String(id)
+					}
+				}
+			})
+		}
+		if answers > 1 {
+			callID = ""
 		}
 	}
 	return role, callID

@@ -270,42 +270,51 @@ func (o *Object) Text(keys ...string) string {
 	return ""
 }
 
-const wantCount = "an integer from 0 to 9223372036854775807"
+const (
+	numeric   = "-0123456789"
+	wantCount = "an integer from 0 to 9223372036854775807"
+)
 
 // Count returns a member that is an integer and not negative; nil when it is absent.
 func (o *Object) Count(key string) *int64 {
-	return number(o, key, wantCount, wantCount, func(v []byte) (int64, error) {
-		n, err := strconv.ParseUint(string(v), 10, 63)
-		return int64(n), err
-	})
+	v := o.of(key, numeric, wantCount)
+	if v == nil {
+		return nil
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil || n < 0 {
+		o.Fail(key, "want "+wantCount)
+		return nil
+	}
+	return &n
 }
 
 // Int returns an integer member; nil when it is absent.
 func (o *Object) Int(key string) *int64 {
-	return number(o, key, "an integer", "an integer of 64 bits", func(v []byte) (int64, error) {
-		return strconv.ParseInt(string(v), 10, 64)
-	})
+	v := o.of(key, numeric, "an integer")
+	if v == nil {
+		return nil
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		o.Fail(key, "want an integer of 64 bits")
+		return nil
+	}
+	return &n
 }
 
 // Float returns a number; nil when it is absent.
 func (o *Object) Float(key string) *float64 {
-	return number(o, key, "a number", "a number that a float of 64 bits holds", func(v []byte) (float64, error) {
-		return strconv.ParseFloat(string(v), 64)
-	})
-}
-
-// number returns a member that is a number; nil when it is absent. One that parse does not accept is a problem.
-func number[N any](o *Object, key, want, exact string, parse func([]byte) (N, error)) *N {
-	v := o.of(key, "-0123456789", want)
+	v := o.of(key, numeric, "a number")
 	if v == nil {
 		return nil
 	}
-	n, err := parse(v)
+	f, err := strconv.ParseFloat(string(v), 64)
 	if err != nil {
-		o.Fail(key, "want "+exact)
+		o.Fail(key, "want a number that a float of 64 bits holds")
 		return nil
 	}
-	return &n
+	return &f
 }
 
 // Bool returns a boolean member; nil when it is absent.

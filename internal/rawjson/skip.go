@@ -101,7 +101,10 @@ func skipString(b []byte, i int) (int, string) {
 			return i, badString
 		case i+1 == len(b):
 			return i, cut
-		case b[i+1] == 'u':
+		}
+		switch b[i+1] {
+		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		case 'u':
 			for k := i + 2; k < i+6; k++ {
 				if k == len(b) {
 					return k, cut
@@ -111,7 +114,7 @@ func skipString(b []byte, i int) (int, string) {
 				}
 			}
 			i += 4
-		case strings.IndexByte(`"\/bfnrt`, b[i+1]) < 0:
+		default:
 			return i, badEscape
 		}
 	}
