@@ -73,7 +73,10 @@ func TestCompactionsAtOnce(t *testing.T) {
 		text += update("compaction_update", id, `"status":"completed"`)
 	}
 	var got []string
-	for ev := range Events(strings.NewReader(text)) {
+	for ev, err := range Events(strings.NewReader(text)) {
+		if err != nil {
+			t.Error(err)
+		}
 		if e, ok := ev.(*event.CompactionEnded); ok {
 			got = append(got, string(e.Summary))
 		}

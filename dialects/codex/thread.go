@@ -462,8 +462,8 @@ func (t *thread) completed(p *object.Object, millis *int64) bool {
 		u.Outcome = cmp.Or(u.Outcome, spans.OutcomeError)
 	}
 	u.ended = t.at
-	if at := t.at; millis != nil {
-		if at = time.UnixMilli(*millis).UTC(); at.Before(t.at) && at.After(u.At) {
+	if millis != nil {
+		if at := time.UnixMilli(*millis).UTC(); at.Before(t.at) && at.After(u.At) {
 			u.ended = at
 		}
 	}

@@ -157,8 +157,12 @@ func millis(value []byte) (time.Time, bool) {
 func millisOf(o *object.Object, key string) time.Time {
 	v := o.Raw(key)
 	t, ok := millis(v)
-	if v != nil && !ok {
-		o.Fail(key, "want milliseconds from 1970 to 2262, got "+rawjson.KindOf(v))
+	switch kind := rawjson.KindOf(v); {
+	case v == nil || ok:
+	case kind == "a number":
+		o.Fail(key, "want milliseconds from 1970 to 2262")
+	default:
+		o.Fail(key, "want milliseconds from 1970 to 2262, got "+kind)
 	}
 	return t
 }

@@ -301,10 +301,13 @@ func ReadIn(root *os.Root, name string, most int) (text []byte, tooLong bool) {
 	if err != nil || !info.Mode().IsRegular() {
 		return nil, false
 	}
-	if info.Size() <= int64(most) {
-		text, err = root.ReadFile(name)
+	if info.Size() > int64(most) {
+		return nil, true
 	}
-	if info.Size() > int64(most) || len(text) > most {
+	if text, err = root.ReadFile(name); err != nil {
+		return nil, false
+	}
+	if len(text) > most { // it has grown
 		return nil, true
 	}
 	return text, false
