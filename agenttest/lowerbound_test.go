@@ -68,11 +68,12 @@ func TestViewsOfLowerBounds(t *testing.T) {
 	}{
 		"show": {show.String(), []string{`1 turn · 1 utility call`, `tokens +≥27 in · ≥7 out`,
 			`and in compactions · ≥1000 in · ≥80 out`,
-			`USD 0.5000 reported for 1 turn · USD 0.2500 reported for 1 compaction`, `compaction · summary · used ≥1000 in, ≥80 out`,
-			`(?s)turn 1 .*turn 0 · utility`}},
-		"ls":    {list.String(), []string{` 1 +0 +≥27 +≥7`}},
-		"stats": {sums.String(), []string{`2 turns in 1 session · 1 of them utility calls`, `≥27 input · ≥7 output`, `≥1000 +≥80`}},
-		"csv":   {csv.String(), []string{`,27,7,0,0,0,0.5,USD`}},
+			`USD 0.5000 reported for 1 turn · USD 0.2500 reported for 1 compaction`,
+			`compaction · summary · used ≥1000 in, ≥80 out`, `(?s)turn 1 .*turn 0 · utility`}},
+		"ls": {list.String(), []string{` 1 +0 +≥27 +≥7`}},
+		"stats": {sums.String(), []string{
+			`2 turns in 1 session · 1 of them utility calls`, `≥27 input · ≥7 output`, `≥1000 +≥80`}},
+		"csv": {csv.String(), []string{`,27,7,0,0,0,0.5,USD`}},
 		"jsonl": {rows.String(), []string{
 			`otelagent[^\n]*usage[^\n]*27[^\n]*lower_bound[^\n]*compactions[^\n]*1000`, `Hello`,
 			`"cost\\":{\\"USD\\":0.75}`, `compaction_ended[^\n]*1000[^\n]*lower_bound[^\n]*0.25`}},

@@ -236,7 +236,8 @@ func TestCardinality(t *testing.T) {
 					Agent: name, Model: name, Provider: name})
 				_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 				_, call := turn.StartTool(ctx, writer.ToolCall{ID: name, Name: name, Type: name})
-				writer.Decide(ctx, call, writer.PermissionEvaluation{Action: spans.Action(name), Source: spans.PermissionSource(name)})
+				writer.Decide(ctx, call, writer.PermissionEvaluation{Action: spans.Action(name),
+					Source: spans.PermissionSource(name)})
 				call.End(writer.ToolResult{Outcome: spans.Outcome(name)})
 				cost := 1.0
 				turn.End(writer.TurnResult{Model: name, Provider: name, Usage: &writer.Usage{}, Cost: &cost, Currency: name})

@@ -130,7 +130,8 @@ func TestTraceQLCheck(t *testing.T) {
 		`{ span.otelagent.kind = "session.run" } >> { span.otelagent.kind = "tool.call" }`: "",
 
 		`{ span.otelagent.kind =~ "tool.call|tool.cal" }`: `otelagent.kind is never "tool.cal"`,
-		`{ name = "tool.call" }`:                          "the name of a span may hold more than its kind: want span.otelagent.kind",
+		`{ name = "tool.call" }`: "the name of a span may hold more than its kind: " +
+			"want span.otelagent.kind",
 		`{ span.otelagent.kind = "session.turn" } | rate() by (span.gen_ai.model)`: "the registry has no key " +
 			"gen_ai.model",
 		`{ span.otelagent.kind = "session.turn" } | rate() by (span.gen_ai.tool.name)`: "gen_ai.tool.name never stands " +

@@ -23,8 +23,8 @@ func longChat(n int) []byte {
 		reply := fmt.Sprintf(`"id":"g%d",%s,"type":"gemini","content":%q,"thoughts":[],"tokens":{"input":9,"output":9,`+
 			`"cached":0,"thoughts":0,"tool":0,"total":18},"model":"m"`, i, at, text)
 		fmt.Fprintf(&b, "{%s}\n{%s,\"toolCalls\":[{\"id\":\"c%d\",\"name\":\"ls\",\"args\":{\"dir\":%q},\"result\":[{"+
-			"\"functionResponse\":{\"id\":\"c%d\",\"name\":\"ls\",\"response\":{\"output\":%q}}}],\"status\":\"success\",%s}]}\n",
-			reply, reply, i, text, i, text, at)
+			"\"functionResponse\":{\"id\":\"c%d\",\"name\":\"ls\",\"response\":{\"output\":%q}}}],"+
+			"\"status\":\"success\",%s}]}\n", reply, reply, i, text, i, text, at)
 		fmt.Fprintf(&b, `{"id":"h%d",%s,"type":"gemini","content":%q,"tokens":{"input":9,"output":9,"total":18}}`+"\n", i,
 			at, text)
 	}
@@ -57,8 +57,9 @@ func BenchmarkOpenCode(b *testing.B) {
 	for i := range 200 {
 		for _, m := range export["messages"].([]any) {
 			of := m.(document)["info"].(document)
-			text := fmt.Sprintf(`{"info":{"id":"m%d-%s","role":%q,"time":{"created":%v}},"parts":[{"type":"text","text":%q}]}`, i,
-				of["id"], of["role"], int64(of["time"].(document)["created"].(float64)), strings.Repeat("All work and no play. ", 95))
+			text := fmt.Sprintf(`{"info":{"id":"m%d-%s","role":%q,"time":{"created":%v}},"parts":[{"type":"text","text":%q}]}`,
+				i, of["id"], of["role"], int64(of["time"].(document)["created"].(float64)),
+				strings.Repeat("All work and no play. ", 95))
 			messages = append(messages, parse(b, text))
 		}
 	}

@@ -155,8 +155,8 @@ func TestOpenCodeFork(t *testing.T) {
 	}
 }
 
-// TestOpenCodeSince reads of a database that was read before what changed: a session and those above it, but all of them
-// where one is a fork, whose copies are found next to its parent.
+// TestOpenCodeSince reads of a database that was read before what changed: a session and those above it, but all of
+// them where one is a fork, whose copies are found next to its parent.
 func TestOpenCodeSince(t *testing.T) {
 	a := openCode(t)
 	path := filepath.Join(t.TempDir(), "opencode.db")
@@ -196,8 +196,8 @@ func TestOpenCodeSince(t *testing.T) {
 	}
 }
 
-// TestAgentsCut cuts files anywhere: nothing panics, and turns that were over are there, but for the last one. The pages
-// of a database are in no order.
+// TestAgentsCut cuts files anywhere: nothing panics, and turns that were over are there, but for the last one. The
+// pages of a database are in no order.
 func TestAgentsCut(t *testing.T) {
 	for _, a := range []agent{geminiCLI, openCode(t)} {
 		for _, f := range a.families(t, a.folder) {
@@ -238,8 +238,8 @@ func TestAgentsLinks(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "opencode")
 	must(0, os.MkdirAll(root+"/storage", 0o755))(t)
 	for _, link := range []string{"opencode.db", "storage/session", "export-ses_x.json"} {
-		target := map[string]string{"opencode.db": "generated/opencode.db", "storage/session": "storage-layout/storage/session",
-			"export-ses_x.json": mainExport}[link]
+		target := map[string]string{"opencode.db": "generated/opencode.db",
+			"storage/session": "storage-layout/storage/session", "export-ses_x.json": mainExport}[link]
 		must(0, os.Symlink(filepath.Join(a.folder, target), filepath.Join(root, link)))(t)
 	}
 	if found, problems := transcript.Find(opencode.Layout, root); len(found) != 0 {

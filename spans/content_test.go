@@ -60,7 +60,8 @@ func TestCut(t *testing.T) {
 	for raw, n := range map[string]int{
 		"": 0, `{}`: 0, `"` + long + `"`: 0, `["` + long[1:] + `"]`: 0, `["` + long + `"]`: 1,
 		`{"a":"` + long + `","b":"` + long + `!\""}`: 2, `["` + long + `\\","x"]`: 1,
-		"no JSON \"\x01\x02\x03": 0, strings.Join(words, ""): 0, `{"role":"user","content":"` + long + `"}`: 1, `["` + strings.Repeat("\u20ac", MaxPiece) + `"]`: 4, strings.Repeat("1,", MaxPiece): 2,
+		"no JSON \"\x01\x02\x03": 0, strings.Join(words, ""): 0, `{"role":"user","content":"` + long + `"}`: 1,
+		`["` + strings.Repeat("\u20ac", MaxPiece) + `"]`: 4, strings.Repeat("1,", MaxPiece): 2,
 	} {
 		template, blocks := cut(raw)
 		if got := made(t, template, blocks); got != raw {
@@ -81,7 +82,9 @@ func TestCut(t *testing.T) {
 }
 
 func FuzzCut(f *testing.F) {
-	for _, raw := range []string{"", "\x01", `{"a":"` + strings.Repeat("b", 60) + `"}`, "\"\\\\\"" + strings.Repeat("\"", 60)} {
+	for _, raw := range []string{
+		"", "\x01", `{"a":"` + strings.Repeat("b", 60) + `"}`, "\"\\\\\"" + strings.Repeat("\"", 60),
+	} {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -94,7 +97,9 @@ func FuzzCut(f *testing.F) {
 
 // Any text is read as a template, a list or a withheld block, or refused; what is read is written as it came.
 func FuzzRead(f *testing.F) {
-	for _, s := range []string{"\x01AAAAAAAAAAE", "\x02m,\x02\x02s", "request.1 2 1 AAAAAAAAAAE\nAAAAAAAAAAE st", "\x02", "\x030"} {
+	for _, s := range []string{
+		"\x01AAAAAAAAAAE", "\x02m,\x02\x02s", "request.1 2 1 AAAAAAAAAAE\nAAAAAAAAAAE st", "\x02", "\x030",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

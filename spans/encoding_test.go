@@ -79,7 +79,8 @@ func TestList(t *testing.T) {
 	for _, l := range []List{
 		{Name: "input"},
 		{Name: "request", Attempt: 2, Count: 2, Prefix: prefix, Items: []string{"AAAAAAAAAAI fu"}},
-		{Name: "params", Count: 3, Whole: whole, Items: []string{"AAAAAAAAAAE system", "AAAAAAAAAAI tools", "AAAAAAAAAAM rest"}},
+		{Name: "params", Count: 3, Whole: whole,
+			Items: []string{"AAAAAAAAAAE system", "AAAAAAAAAAI tools", "AAAAAAAAAAM rest"}},
 		{Name: "params", Count: 1, Prefix: prefix, Whole: whole},
 	} {
 		got, err := ParseList(l.Encode())
@@ -87,7 +88,9 @@ func TestList(t *testing.T) {
 			t.Errorf("%q reads back as %+v: %v", l.Encode(), got, err)
 		}
 	}
-	for _, s := range []string{"", "input", "input x", "input -1", " 1", "input.x 1", "input 1 x y", "input 1 2 AAAAAAAAAAE 3:x more"} {
+	for _, s := range []string{
+		"", "input", "input x", "input -1", " 1", "input.x 1", "input 1 x y", "input 1 2 AAAAAAAAAAE 3:x more",
+	} {
 		if l, err := ParseList(s); !errors.Is(err, ErrEncoding) {
 			t.Errorf("%q reads as %+v: %v", s, l, err)
 		}

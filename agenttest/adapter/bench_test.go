@@ -58,8 +58,7 @@ func startBenchRun(p api.TracerProvider, opts ...otelagent.Option) (context.Cont
 }
 
 // rawTurn starts and ends the same spans with the same attributes (recorded is what adapterTurn made) by plain calls of
-// the
-// SDK, each value written anew as instrumentation by hand does it.
+// the SDK, each value written anew as instrumentation by hand does it.
 func rawTurn(ctx context.Context, tracer api.Tracer, recorded []rawSpan) {
 	turn, spansOfTurn := recorded[0], recorded[1:]
 	ctx, outer := tracer.Start(

@@ -327,7 +327,9 @@ func TestRedactor(t *testing.T) {
 	turn.AddInput(writer.Message{Raw: []byte(user("z")), Provenance: from})
 	turn.End(writer.TurnResult{})
 	run.Note("odd", []byte(`{"x":"SECRET"}`), writer.Moment{})
-	writer.Decide(t.Context(), run, writer.PermissionEvaluation{Tool: "bash", Pattern: "SECRET *", Action: spans.ActionDeny})
+	writer.Decide(t.Context(), run, writer.PermissionEvaluation{
+		Tool: "bash", Pattern: "SECRET *", Action: spans.ActionDeny,
+	})
 	_, tool := run.StartTool(t.Context(), writer.ToolCall{ID: "c", Name: "bash", Args: []byte(`"SECRET"`)})
 	tool.End(writer.ToolResult{Result: []byte(`"SECRET"`), Error: "SECRET", Outcome: spans.OutcomeError})
 	run.End(writer.RunResult{Error: "SECRET", Status: spans.RunStatusError})

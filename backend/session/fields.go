@@ -23,8 +23,7 @@ import (
 //   - genai: the counts also have the keys gen_ai.usage. with what their own tags hold.
 //
 // A key with a * is that of a struct of counts: * stands for the JSON name of the count. A field that is no count has
-// the key without what follows the *. Fields with a tag list take
-// the list of that name.
+// the key without what follows the *. Fields with a tag list take the list of that name.
 
 // fieldTable holds the fields of one kind of span.
 type fieldTable struct {

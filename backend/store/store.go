@@ -24,9 +24,8 @@ var (
 	ErrClosed = errors.New("store is closed")
 	// ErrReadOnly is wrapped by errors of methods that write, of a store that was opened for reading.
 	ErrReadOnly = errors.New("store is read-only")
-	// ErrUnusable marks permanent errors of opening a store: a DSN that makes no sense, a file that
-	// is not an otelagent database, a schema that this program does not know, access that is denied. Every other error of
-	// opening may go away.
+	// ErrUnusable marks permanent errors of opening a store: a DSN that makes no sense, a file that is not an otelagent
+	// database, a schema that this program does not know, access that is denied. Every other error of opening may go away.
 	ErrUnusable = errors.New("store cannot be used")
 	// ErrFull is wrapped by errors of Put of a store that has reached its limit. It may go away, by deleting.
 	ErrFull = errors.New("store is full")
@@ -61,10 +60,9 @@ type Store interface {
 	// Put keeps a batch: durable when it returns nil, idempotent, all or nothing. For each row key (trace id, span id) of
 	// a session it keeps the row that session.Supersedes prefers, or any of live rows that end together; the same key in
 	// another session is another row, so that no tenant can replace a row of another. It keeps a block once per session
-	// and id; of two with one id a whole one (Size 0), else the greater Size. The ID of a
-	// whole one must be that of its body: a store may compute it anew. It reads nothing back and makes every
-	// session that it touches stale, also when it changed nothing. A batch that CheckBatch refuses fails with ErrData. An
-	// empty batch does nothing.
+	// and id; of two with one id a whole one (Size 0), else the greater Size. The ID of a whole one must be that of its
+	// body: a store may compute it anew. It reads nothing back and makes every session that it touches stale, also when it
+	// changed nothing. A batch that CheckBatch refuses fails with ErrData. An empty batch does nothing.
 	Put(ctx context.Context, b session.Batch) error
 	// Rows yields all rows of a session as one moment saw them, in no particular order; none of a session that is not
 	// there.

@@ -64,10 +64,8 @@ func serveACP(mode string) {
 			say(`{"jsonrpc":"2.0","id":%s,"result":{"sessionId":"acp-1"}}`, m.ID)
 		case "session/prompt":
 			text, _ := json.Marshal(m.Params.Prompt[0].Text)
-			say(
-				`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"acp-1","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":%s}}}}`,
-				text,
-			)
+			say(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"acp-1","update":{`+
+				`"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":%s}}}}`, text)
 			if mode == "noise" {
 				say("this is no message")
 			}

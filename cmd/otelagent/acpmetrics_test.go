@@ -27,7 +27,9 @@ func TestACPMetrics(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			url, received := takesMetrics(t, tt.refuse)
 			in, out, stderr, code := between(t, append(tt.flags, "--endpoint", url, "--protocol", "http/protobuf"), "talk")
-			if _, err := io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"hello"}]}}`+"\n"); err != nil {
+			const prompt = `{"jsonrpc":"2.0","id":1,"method":"session/prompt",` +
+				`"params":{"sessionId":"s","prompt":[{"type":"text","text":"hello"}]}}` + "\n"
+			if _, err := io.WriteString(in, prompt); err != nil {
 				t.Fatal(err)
 			}
 			_ = in.Close()

@@ -24,7 +24,8 @@ func TestBackendsDocument(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join(repository, "docs", "backends.md"))
 	must(t, err)
 	var names []string
-	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(exporters:\n  (\\S+):\n.*?)^```$").FindAllStringSubmatch(string(doc), -1) {
+	shown := regexp.MustCompile("(?ms)^```yaml\n(exporters:\n  (\\S+):\n.*?)^```$")
+	for _, m := range shown.FindAllStringSubmatch(string(doc), -1) {
 		block, name := m[1], m[2]
 		names = append(names, name)
 		t.Run(name, func(t *testing.T) {

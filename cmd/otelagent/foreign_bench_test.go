@@ -36,7 +36,9 @@ func ourSpans(b *testing.B, turns int) (out []ptrace.Traces) {
 	ctx, run := tracer.StartRun(b.Context(), otelagent.RunInfo{SessionID: "long", Agent: "a", Model: "m"})
 	for i := range turns {
 		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-		turn.Request(otelagent.Request{Payload: fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"in %d"}]}`, i)})
+		turn.Request(otelagent.Request{
+			Payload: fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"in %d"}]}`, i),
+		})
 		_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: fmt.Sprint("c", i), Name: "t", Args: []byte(`{"n":1}`)})
 		call.End(otelagent.ToolResult{Result: []byte(`"done"`)})
 		turn.End(otelagent.TurnResult{StopReason: "tool_use", Usage: &otelagent.Usage{Input: 100, Output: 10}})

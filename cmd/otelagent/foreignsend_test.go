@@ -110,7 +110,8 @@ func TestSendFilesOfSpans(t *testing.T) {
 	framed := append(binary.BigEndian.AppendUint32(nil, uint32(len(one))), one...)
 	for how, text := range map[string][]byte{
 		"OTLP": raw, "Jaeger": jaegerJSON(t, raw), "lines": []byte(lines.String() + "\n" + lines.String() + "\n"),
-		"Jaeger, API 3": []byte(`{"result":` + lines.String() + `}`), "zstd": one, "zstd with lengths": append(framed, framed...),
+		"Jaeger, API 3": []byte(`{"result":` + lines.String() + `}`), "zstd": one,
+		"zstd with lengths": append(framed, framed...),
 	} {
 		t.Run(how, func(t *testing.T) {
 			file, db := filepath.Join(t.TempDir(), "spans.json"), filepath.Join(t.TempDir(), "s.db")
@@ -149,7 +150,9 @@ func TestOwnSpansAmongOthers(t *testing.T) {
 	span := func(operation string, more ...attribute.KeyValue) trace.SpanStartOption {
 		return trace.WithAttributes(append(more, attribute.String("gen_ai.operation.name", operation))...)
 	}
-	usage := []attribute.KeyValue{attribute.Int("gen_ai.usage.input_tokens", 100), attribute.Int("gen_ai.usage.output_tokens", 7)}
+	usage := []attribute.KeyValue{
+		attribute.Int("gen_ai.usage.input_tokens", 100), attribute.Int("gen_ai.usage.output_tokens", 7),
+	}
 	ctx, outer := other.Start(t.Context(), "invoke_agent graph", span("invoke_agent", usage...))
 	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()))
 	ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{SessionID: "ours", Agent: "coder"})

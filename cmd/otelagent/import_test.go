@@ -24,7 +24,9 @@ import (
 func importHome(t *testing.T, samples map[string]string) string {
 	t.Helper()
 	home := t.TempDir()
-	for _, name := range []string{"CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR", "OTELAGENT_DB"} {
+	for _, name := range []string{
+		"CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR", "OTELAGENT_DB",
+	} {
 		t.Setenv(name, "")
 	}
 	t.Setenv("HOME", home)
@@ -144,7 +146,8 @@ var closed = " " + strings.Join(strings.Fields(`
 	parent_turn_id permissionMode projectHash promptId provider providerID reason receiver_thread_ids requestId
 	responseId response_id role root_turn_id sessionID sessionId session_id source sourceToolAssistantUUID startTime status
 	stopReason stop_reason subtype tail_start_id targetId thinkingLevel thread_id timestamp tool toolCallId toolName
-	toolUseID toolUseId tool_use_id trigger turn_id type uuid variant version firstKeptEntryId fromId $rewindTo`), " ") + " "
+	toolUseID toolUseId tool_use_id trigger turn_id type uuid variant version firstKeptEntryId fromId $rewindTo`,
+), " ") + " "
 
 // marked returns a JSON value with a mark in front of each string of content.
 func marked(v any, key, mark string) any {
@@ -279,8 +282,8 @@ func TestImportJoinsACP(t *testing.T) {
 	capture := filepath.Join(home, "acp.ndjson")
 	var lines strings.Builder
 	for _, l := range [][3]string{
-		{"41.430", "client_to_agent", `"id":2,"method":"session/prompt","params":{"sessionId":"ID","prompt":[{"type":"text",` +
-			`"text":"What do the notes say? Then remove them."}]}`},
+		{"41.430", "client_to_agent", `"id":2,"method":"session/prompt","params":{"sessionId":"ID","prompt":[{` +
+			`"type":"text","text":"What do the notes say? Then remove them."}]}`},
 		{"41.590", "agent_to_client", `"method":"session/update","params":{"sessionId":"ID","update":{"sessionUpdate":` +
 			`"tool_call","toolCallId":"read_file__call_1_0","title":"read","kind":"read","status":"pending"}}`},
 		{"41.591", "agent_to_client", `"id":7,"method":"session/request_permission","params":{"sessionId":"ID","toolCall":{` +

@@ -108,7 +108,8 @@ func TestImportMemory(t *testing.T) {
 }
 
 // peakMiB returns the most resident memory of a process until it ended, as /proc shows it. The usage that wait returns
-// is no use: it counts what the parent held when the process began (https://man7.org/linux/man-pages/man2/getrusage.2.html).
+// is no use: it counts what the parent held when the process began
+// (https://man7.org/linux/man-pages/man2/getrusage.2.html).
 func peakMiB(pid int) (most int) {
 	for ; ; time.Sleep(20 * time.Millisecond) {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -16,23 +16,17 @@ import (
 // manyTurns is a run of n turns, as fast as a pipe gives it.
 func manyTurns(n int) []byte {
 	var b bytes.Buffer
-	b.WriteString(
-		`{"type":"AgentStart","agent_id":"a","session_id":"many","loop_id":"many.a.1","timestamp":"2026-01-02T03:04:05Z"}` + "\n",
-	)
+	b.WriteString(`{"type":"AgentStart","agent_id":"a","session_id":"many","loop_id":"many.a.1",` +
+		`"timestamp":"2026-01-02T03:04:05Z"}` + "\n")
 	for i := range n {
-		fmt.Fprintf(
-			&b,
-			`{"type":"TurnStart","loop_id":"many.a.1","turn_index":%d,"timestamp":"2026-01-02T03:04:05Z","triggered_by":"user"}`+"\n",
-			i,
-		)
-		b.WriteString(
-			`{"type":"TurnEnd","loop_id":"many.a.1","message":{"role":"assistant","content":[],"stopReason":"stop","model":"m","provider":"p",` +
-				`"usage":{"input":1,"output":1,"reasoning":0,"cache_read":0,"cache_write":0,"total_tokens":2},"timestamp":1},"tool_results":[]}` + "\n",
-		)
+		fmt.Fprintf(&b, `{"type":"TurnStart","loop_id":"many.a.1","turn_index":%d,"timestamp":"2026-01-02T03:04:05Z",`+
+			`"triggered_by":"user"}`+"\n", i)
+		b.WriteString(`{"type":"TurnEnd","loop_id":"many.a.1","message":{"role":"assistant","content":[],` +
+			`"stopReason":"stop","model":"m","provider":"p","usage":{"input":1,"output":1,"reasoning":0,"cache_read":0,` +
+			`"cache_write":0,"total_tokens":2},"timestamp":1},"tool_results":[]}` + "\n")
 	}
-	b.WriteString(
-		`{"type":"AgentEnd","loop_id":"many.a.1","messages":[],"usage":{"input":1,"output":1,"reasoning":0,"cache_read":0,"cache_write":0,"total_tokens":2}}` + "\n",
-	)
+	b.WriteString(`{"type":"AgentEnd","loop_id":"many.a.1","messages":[],"usage":{"input":1,"output":1,"reasoning":0,` +
+		`"cache_read":0,"cache_write":0,"total_tokens":2}}` + "\n")
 	return b.Bytes()
 }
 

@@ -21,8 +21,9 @@ const testLiveAgent = "OTELAGENT_TEST_LIVE_AGENT"
 const liveHeartbeat = 300 * time.Millisecond
 
 // liveRequest is what it asks the model on its second turn.
-const liveRequest = `{"model":"m-1","temperature": 0.5,"system":"You are careful.","messages":[{"role":"user","content":"read it"},` +
-	`{"role":"assistant","content":"I read it."},{"role":"user","content":"and now \u00e9dit it"}]}`
+const liveRequest = `{"model":"m-1","temperature": 0.5,"system":"You are careful.","messages":[` +
+	`{"role":"user","content":"read it"},{"role":"assistant","content":"I read it."},` +
+	`{"role":"user","content":"and now \u00e9dit it"}]}`
 
 // liveReply is what it is answered before it runs a tool.
 func liveReply() writer.TurnResult {

@@ -52,7 +52,8 @@ func nested(n int, attributes protowire.Number) []byte {
 		put(1) // ArrayValue.values
 		put(5) // AnyValue.array_value
 	}
-	for _, field := range []protowire.Number{2, attributes, 2, 2, 1} { // value of an attribute of a record of a scope of a resource
+	// The value of an attribute of a record of a scope of a resource.
+	for _, field := range []protowire.Number{2, attributes, 2, 2, 1} {
 		put(field)
 	}
 	return b[at:]

@@ -119,11 +119,13 @@ func oracleDatabase(t *testing.T, lines string) string {
 	}
 	exec(`CREATE TABLE chat_sessions(id TEXT PRIMARY KEY, agent TEXT, workspace_root TEXT, model_json TEXT, parent_id TEXT,
 	parent_message_id TEXT, permissions_json TEXT, metadata_json TEXT, prompt_tokens INTEGER, completion_tokens INTEGER,
-	reasoning_tokens INTEGER, cache_read INTEGER, cache_write INTEGER, total_tokens INTEGER, cost_usd REAL, created_at INTEGER,
+	reasoning_tokens INTEGER, cache_read INTEGER, cache_write INTEGER, total_tokens INTEGER, cost_usd REAL,` +
+		` created_at INTEGER,
 	updated_at INTEGER, archived_at INTEGER);
 CREATE TABLE chat_messages(id TEXT PRIMARY KEY, session_id TEXT, role TEXT, metadata_json TEXT, created_at INTEGER,
 	updated_at INTEGER);
-CREATE TABLE chat_parts(id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, "index" INTEGER, type TEXT, data_json TEXT,
+CREATE TABLE chat_parts(id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, "index" INTEGER, type TEXT,` +
+		` data_json TEXT,
 	tool_call_id TEXT, tool_state TEXT, created_at INTEGER, updated_at INTEGER);
 CREATE TABLE system_prompts(digest TEXT PRIMARY KEY, body TEXT NOT NULL);`)
 	tables := map[string]string{

@@ -22,8 +22,11 @@ func TestSendHearsTraceparent(t *testing.T) {
 		span  = "b7ad6b7169203331"
 	)
 	phi := func(metadata string) string {
-		return `{"type":"AgentStart","agent_id":"a","session_id":"s","loop_id":"s.m.1","parent_loop_id":null,"continuation_kind":"Initial","timestamp":"2026-08-01T12:00:00Z","metadata":` + metadata + `,"config_snapshot":null}
-{"type":"AgentEnd","loop_id":"s.m.1","messages":[],"timestamp":"2026-08-01T12:00:01Z","usage":{"input":0,"output":0,"reasoning":0,"cache_read":0,"cache_write":0,"total_tokens":0},"rejection":null}
+		return `{"type":"AgentStart","agent_id":"a","session_id":"s","loop_id":"s.m.1","parent_loop_id":null,` +
+			`"continuation_kind":"Initial","timestamp":"2026-08-01T12:00:00Z","metadata":` + metadata +
+			`,"config_snapshot":null}
+{"type":"AgentEnd","loop_id":"s.m.1","messages":[],"timestamp":"2026-08-01T12:00:01Z","usage":{"input":0,"output":0,` +
+			`"reasoning":0,"cache_read":0,"cache_write":0,"total_tokens":0},"rejection":null}
 `
 	}
 	own := func(metadata string) string {
@@ -33,7 +36,8 @@ func TestSendHearsTraceparent(t *testing.T) {
 	}
 	clark := func(traceparent string) string {
 		return `{"ts":1785585600000000000,"event":{"type":"agent_start"}}
-{"ts":1785585600000000001,"event":{"type":"run_identified","identity":{"run_id":"r","depth":0,"conversation_id":"s"` + traceparent + `}}}
+{"ts":1785585600000000001,"event":{"type":"run_identified","identity":{"run_id":"r","depth":0,"conversation_id":"s"` +
+			traceparent + `}}}
 {"ts":1785585600000000002,"event":{"type":"agent_end","messages":[]}}
 `
 	}
@@ -82,7 +86,8 @@ func TestSendHearsTraceparent(t *testing.T) {
 // sends nothing, with the reason.
 func TestSendHearsThatACallerIsNotSampled(t *testing.T) {
 	file, db := filepath.Join(t.TempDir(), "in.ndjson"), filepath.Join(t.TempDir(), "sessions.db")
-	const input = `{"type":"otelagent.run_started","session":"s","run":"r","metadata":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"}}
+	const input = `{"type":"otelagent.run_started","session":"s","run":"r","metadata":{` +
+		`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"}}
 {"type":"otelagent.run_ended"}
 `
 	must(t, os.WriteFile(file, []byte(input), 0o600))

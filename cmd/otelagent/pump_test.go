@@ -92,7 +92,8 @@ func stored(t *testing.T, id string, o sendOptions) string {
 // A file without times happened when it was last written, and is one run when it is sent again.
 func TestUntimedFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "untimed.ndjson")
-	const lines = `{"type":"otelagent.fact_stated","session":"untimed","facts":[{"subject":"session","key":"title","value":"t"}]}
+	const lines = `{"type":"otelagent.fact_stated","session":"untimed",` +
+		`"facts":[{"subject":"session","key":"title","value":"t"}]}
 {"type":"otelagent.run_started","session":"untimed","run":"r"}
 {"type":"otelagent.turn_started","session":"untimed","run":"r"}
 {"type":"otelagent.turn_ended","session":"untimed","run":"r"}
@@ -112,7 +113,8 @@ func TestNow(t *testing.T) {
 	const lines = `{"type":"otelagent.run_started","ts":"2026-08-01T10:00:00Z","session":"s","run":"r"}
 {"type":"otelagent.turn_started","ts":"2026-08-01T10:00:01Z","session":"s","run":"r"}
 {"type":"otelagent.message_added","run":"r","message":{"role":"user","content":"hi"}}
-{"type":"otelagent.turn_ended","ts":"2026-08-01T10:00:03.5Z","session":"s","run":"r","output":{"role":"assistant","content":"ho"}}
+{"type":"otelagent.turn_ended","ts":"2026-08-01T10:00:03.5Z","session":"s","run":"r",` +
+		`"output":{"role":"assistant","content":"ho"}}
 {"type":"otelagent.run_ended","ts":"2026-08-01T10:00:04Z","session":"s","run":"r"}
 `
 	file := filepath.Join(t.TempDir(), "timed.ndjson")

@@ -81,7 +81,8 @@ func TestShowOTLPFile(t *testing.T) {
 
 	// Input that is no OTLP is reported with its place, and not with its bytes; spans of other producers and bad ones are
 	// counted.
-	odd := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"GET /"},` +
+	odd := `{"resourceSpans":[{"scopeSpans":[{"spans":[` +
+		`{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"GET /"},` +
 		`{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060709","name":"session.run"}]}]}]}` + "\n" + text
 	code, got, said := command(t, strings.NewReader(odd), "show", "-")
 	if code != exitOK || tree(got) != want ||
@@ -108,7 +109,8 @@ func TestShowMadeUpIDs(t *testing.T) {
 	text := func(said string) string {
 		return `{"type":"otelagent.run_started","ts":"2026-11-20T09:00:00Z"}
 {"type":"otelagent.turn_started","ts":"2026-11-20T09:00:00Z"}
-{"type":"otelagent.turn_ended","ts":"2026-11-20T09:00:01Z","output":{"role":"assistant","content":[{"type":"text","text":"` + said + `"}]}}
+{"type":"otelagent.turn_ended","ts":"2026-11-20T09:00:01Z","output":{"role":"assistant","content":[` +
+			`{"type":"text","text":"` + said + `"}]}}
 {"type":"otelagent.run_ended","ts":"2026-11-20T09:00:01Z"}
 `
 	}
@@ -121,7 +123,9 @@ func TestShowMadeUpIDs(t *testing.T) {
 		return strings.Fields(shown)[1]
 	}
 	ids := map[string]string{}
-	for name, said := range map[string]string{"short": "word", "other": "ward", "long": long + "a", "as long": long + "b"} { // these differ at the end alone
+	for name, said := range map[string]string{
+		"short": "word", "other": "ward", "long": long + "a", "as long": long + "b", // these differ at the end alone
+	} {
 		path := filepath.Join(dir, name)
 		must(t, os.WriteFile(path, []byte(text(said)), 0o600))
 		one := id(nil, path)

@@ -140,12 +140,11 @@ func nowhere(t *testing.T, texts ...string) {
 func TestReplaySame(t *testing.T) {
 	db := replayDatabase(t)
 	p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(
-			w,
-			`{"id":"m","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"Let me look at the code."},
-			{"type":"tool_use","id":"x","name":"bash","input":{"command":"cargo test -p missing"}},{"type":"tool_use","id":"y","name":"read_file","input":{ "path":"src/lib.rs"}}],
-			"stop_reason":"tool_use","usage":{"input_tokens":1,"output_tokens":2}}`,
-		)
+		_, _ = io.WriteString(w, `{"id":"m","type":"message","role":"assistant","model":"m","content":[`+
+			`{"type":"text","text":"Let me look at the code."},
+			{"type":"tool_use","id":"x","name":"bash","input":{"command":"cargo test -p missing"}},`+
+			`{"type":"tool_use","id":"y","name":"read_file","input":{ "path":"src/lib.rs"}}],
+			"stop_reason":"tool_use","usage":{"input_tokens":1,"output_tokens":2}}`)
 	})
 	code, out, errs := runWith(t, "request", "0b5c/@1/0", "--db", db, "--send", p.URL+"/v1/messages")
 	if code != exitOK || !strings.Contains(out, "the same text, the same calls") {

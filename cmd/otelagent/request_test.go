@@ -76,9 +76,8 @@ func TestRequestBySpan(t *testing.T) {
 	}
 }
 
-// bigTurns are three turns of a session: one that begins with 500 messages, one with an image of 20 MB behind them,
-// one more message.
-// Each is what a pipe says of the turn.
+// bigTurns are three turns of a session: one that begins with 500 messages, one with an image of 20 MB behind them, one
+// more message. Each is what a pipe says of the turn.
 func bigTurns() (start string, turns [3]string) {
 	loop := "big.a.1"
 	usage := `{"input":1,"output":1,"reasoning":0,"cache_read":0,"cache_write":0,"total_tokens":2}`
@@ -108,19 +107,11 @@ func bigTurns() (start string, turns [3]string) {
 		case 2:
 			messages = append(messages, `{"role":"user","content":[{"type":"text","text":"what is it?"}],"timestamp":901}`)
 		}
-		turns[i] = fmt.Sprintf(
-			`{"type":"TurnStart","loop_id":"%s","turn_index":%d,"timestamp":"2026-01-02T03:04:0%dZ","triggered_by":"User"}`+"\n",
-			loop,
-			i,
-			5+i,
-		) +
-			fmt.Sprintf(
-				`{"type":"TurnRequest","loop_id":"%s","turn_index":%d,"payload":{"system_prompt":"s","messages":[%s],"model_id":"m"},"timestamp":"2026-01-02T03:04:0%dZ"}`+"\n",
-				loop,
-				i,
-				strings.Join(messages, ","),
-				5+i,
-			) +
+		turns[i] = fmt.Sprintf(`{"type":"TurnStart","loop_id":"%s","turn_index":%d,"timestamp":"2026-01-02T03:04:0%dZ",`+
+			`"triggered_by":"User"}`+"\n", loop, i, 5+i) +
+			fmt.Sprintf(`{"type":"TurnRequest","loop_id":"%s","turn_index":%d,"payload":{"system_prompt":"s",`+
+				`"messages":[%s],"model_id":"m"},"timestamp":"2026-01-02T03:04:0%dZ"}`+"\n",
+				loop, i, strings.Join(messages, ","), 5+i) +
 			`{"type":"TurnEnd","loop_id":"` + loop +
 			`","message":{"role":"assistant","content":[],"stopReason":"stop","model":"m","provider":"p","usage":` + usage +
 			`,"timestamp":1},"tool_results":[]}` + "\n"

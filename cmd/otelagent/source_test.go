@@ -143,15 +143,21 @@ func TestFollowTruncated(t *testing.T) {
 
 // chatTables is the agent guide's schema as far as it is read.
 const chatTables = `
-CREATE TABLE chat_sessions(id TEXT PRIMARY KEY, agent TEXT, workspace_root TEXT, model_json TEXT, parent_id TEXT, parent_message_id TEXT,
-	permissions_json TEXT, metadata_json TEXT, prompt_tokens INTEGER, completion_tokens INTEGER, reasoning_tokens INTEGER, cache_read INTEGER,
+CREATE TABLE chat_sessions(id TEXT PRIMARY KEY, agent TEXT, workspace_root TEXT, model_json TEXT, parent_id TEXT,` +
+	` parent_message_id TEXT,
+	permissions_json TEXT, metadata_json TEXT, prompt_tokens INTEGER, completion_tokens INTEGER,` +
+	` reasoning_tokens INTEGER, cache_read INTEGER,
 	cache_write INTEGER, total_tokens INTEGER, cost_usd REAL, created_at INTEGER, updated_at INTEGER, archived_at INTEGER);
-CREATE TABLE chat_messages(id TEXT PRIMARY KEY, session_id TEXT, role TEXT, metadata_json TEXT, created_at INTEGER, updated_at INTEGER);
-CREATE TABLE chat_parts(id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, "index" INTEGER, type TEXT, data_json TEXT, tool_call_id TEXT,
+CREATE TABLE chat_messages(id TEXT PRIMARY KEY, session_id TEXT, role TEXT, metadata_json TEXT, created_at INTEGER,` +
+	` updated_at INTEGER);
+CREATE TABLE chat_parts(id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, "index" INTEGER, type TEXT,` +
+	` data_json TEXT, tool_call_id TEXT,
 	tool_state TEXT, created_at INTEGER, updated_at INTEGER);
-INSERT INTO chat_sessions VALUES('ses_1','code',NULL,'{"provider_id":"p","model_id":"m"}',NULL,NULL,'[]','{}',0,0,0,0,0,0,0,1795255200000,1795255200000,NULL);
+INSERT INTO chat_sessions VALUES('ses_1','code',NULL,'{"provider_id":"p","model_id":"m"}',NULL,NULL,'[]','{}',` +
+	`0,0,0,0,0,0,0,1795255200000,1795255200000,NULL);
 INSERT INTO chat_messages VALUES('msg_1','ses_1','user','{}',1795255200000,1795255200000);
-INSERT INTO chat_parts VALUES('prt_1','msg_1','ses_1',0,'text','{"type":"text","text":"hi"}',NULL,NULL,1795255200000,1795255200000);`
+INSERT INTO chat_parts VALUES('prt_1','msg_1','ses_1',0,'text','{"type":"text","text":"hi"}',NULL,NULL,` +
+	`1795255200000,1795255200000);`
 
 // A database of the guide's tables is read, and not followed.
 func TestSendDatabase(t *testing.T) {

@@ -170,8 +170,10 @@ func TestBuiltinConfiguration(t *testing.T) {
 		GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: `sqlite:a "b" $c.db`, Password: `p"${env:HOME}$$`, Tenant: "acme",
 		MaxAge: 30 * 24 * time.Hour, MaxSessions: 5, MaxSizeMiB: 10240, Redact: "rules.yaml",
 	})
-	const want = `  agent_session: {"chat_tables":true,"password":"p\"$${env:HOME}$$$$","redaction":{"enabled":true,"rules":"rules.yaml"},` +
-		`"retention":{"max_age":"720h0m0s","max_sessions":5,"max_size_mib":10240},"storage":"sqlite:a \"b\" $$c.db","tenant":"acme"}` + "\n"
+	const want = `  agent_session: {"chat_tables":true,"password":"p\"$${env:HOME}$$$$",` +
+		`"redaction":{"enabled":true,"rules":"rules.yaml"},` +
+		`"retention":{"max_age":"720h0m0s","max_sessions":5,"max_size_mib":10240},` +
+		`"storage":"sqlite:a \"b\" $$c.db","tenant":"acme"}` + "\n"
 	if !strings.Contains(got, want) {
 		t.Errorf("no\n%s in\n%s", want, got)
 	}

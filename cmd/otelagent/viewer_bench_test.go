@@ -86,8 +86,8 @@ func copySessions(b *testing.B, path string) {
 	must(b, err)
 	defer raw.Close()
 	var columns, same string
-	if err := raw.QueryRowContext(b.Context(),
-		`SELECT group_concat(name), group_concat('m.' || name) FROM pragma_table_info('summaries') WHERE name <> 'session'`).Scan(&columns, &same); err != nil {
+	if err := raw.QueryRowContext(b.Context(), `SELECT group_concat(name), group_concat('m.' || name) `+
+		`FROM pragma_table_info('summaries') WHERE name <> 'session'`).Scan(&columns, &same); err != nil {
 		b.Fatal(err)
 	}
 	for _, q := range []string{

@@ -23,9 +23,9 @@ import (
 	"github.com/otelagent/otelagent/backend/store/retention"
 )
 
-// Config is the configuration of the agent_session exporter. README.md describes every key for
-// users; the defaults are those of NewFactory's CreateDefaultConfig, and the zero Config is not
-// valid. It must not be changed after the exporter was created from it.
+// Config is the configuration of the agent_session exporter. README.md describes every key for users; the defaults are
+// those of NewFactory's CreateDefaultConfig, and the zero Config is not valid. It must not be changed after the
+// exporter was created from it.
 type Config struct {
 	// Storage is the DSN of the store: the path of a SQLite file, sqlite:PATH, or what else package backend/store/dsn
 	// knows. It has no default: where a collector runs decides where it may write. Several collectors may write to one
@@ -61,13 +61,13 @@ type Config struct {
 	// TimeoutConfig bounds one attempt to write a batch ("timeout"). Default 5 s; 0 is no bound.
 	TimeoutConfig exporterhelper.TimeoutConfig `mapstructure:",squash"`
 
-	// RetryConfig says how often a write that failed because of the store is tried again. On by
-	// default, with the Collector's usual intervals. Data that the store refuses is never retried.
+	// RetryConfig says how often a write that failed because of the store is tried again. On by default, with the
+	// Collector's usual intervals. Data that the store refuses is never retried.
 	RetryConfig configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 
-	// QueueConfig is off by default: a Consume then returns after the commit, and what a
-	// receiver acknowledged is in the store. A queue without its own storage extension gives
-	// that promise up, and the exporter warns about it once at start.
+	// QueueConfig is off by default: a Consume then returns after the commit, and what a receiver acknowledged is in the
+	// store. A queue without its own storage extension gives that promise up, and the exporter warns about it once at
+	// start.
 	QueueConfig configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
 
 	// prevent unkeyed literal initialization
@@ -164,9 +164,8 @@ const (
 
 var _ component.Config = (*Config)(nil)
 
-// Validate reports every problem of the exporter's own keys at once; each error names the key,
-// the value found and what is allowed. It touches no file. The Collector validates the nested
-// sections that are its own with their own rules.
+// Validate reports every problem of the exporter's own keys at once; each error names the key, the value found and what
+// is allowed. It touches no file. The Collector validates the nested sections that are its own with their own rules.
 func (c *Config) Validate() error {
 	var errs []error
 	wrong := func(bad bool, key, format string, args ...any) {

@@ -61,7 +61,8 @@ func TestPushLogsReturnsAfterCommit(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 1, "b": 1}, b.store.committed())
 
 	metadatatest.AssertEqualExporterAgentSessionLogRecordsStored(t, b.tel, point(2), ignore...)
-	metadatatest.AssertEqualExporterAgentSessionLogRecordsForeign(t, b.tel, point(1, attribute.String("scope", "")), ignore...)
+	metadatatest.AssertEqualExporterAgentSessionLogRecordsForeign(t, b.tel,
+		point(1, attribute.String("scope", "")), ignore...)
 	metadatatest.AssertEqualExporterAgentSessionLogRecordsRejected(t, b.tel,
 		point(1, attribute.String("reason", otlprow.ReasonNoSession)), ignore...)
 	metadatatest.AssertEqualExporterAgentSessionBlocksStored(t, b.tel, point(2), ignore...)

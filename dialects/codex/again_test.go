@@ -242,8 +242,8 @@ func TestForkAlone(t *testing.T) {
 	const parent = `{"timestamp":"2026-01-01T10:00:0%dZ","type":`
 	line := func(second int, rest string) string { return fmt.Sprintf(parent+rest+"\n", second) }
 	prompt := func(second int, text string) string {
-		return line(second, `"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"`+
-			text+`"}]}}`) + line(second, `"event_msg","payload":{"type":"user_message","message":"`+text+`"}}`)
+		return line(second, `"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text",`+
+			`"text":"`+text+`"}]}}`) + line(second, `"event_msg","payload":{"type":"user_message","message":"`+text+`"}}`)
 	}
 	reply := func(second int, total int) string {
 		return line(second, `"response_item","payload":{"type":"message","role":"assistant","content":[{"type":`+

@@ -50,13 +50,9 @@ func ExampleAppendEvent() {
 			Output: &event.Message{Raw: []byte(`{"role":"assistant","content":"Done."}`), Role: "assistant"},
 		},
 	})
-	fmt.Println(string(line))
+	begin, end, _ := strings.Cut(string(line), `"usage"`) // for the width of this page
+	fmt.Printf("%s\n\"usage\"%s\n", begin, end)
 	// Output:
-	//
-	//
-	//
-	//
-	//
-	//
-	// {"type":"otelagent.turn_ended","ts":"2026-11-20T09:00:00Z","session":"s1","run":"r1","usage":{"input":40,"output":60},"cost":0.0021,"currency":"USD","output":{"role":"assistant","content":"Done."}}
+	// {"type":"otelagent.turn_ended","ts":"2026-11-20T09:00:00Z","session":"s1","run":"r1",
+	// "usage":{"input":40,"output":60},"cost":0.0021,"currency":"USD","output":{"role":"assistant","content":"Done."}}
 }

@@ -144,9 +144,11 @@ func TestSettings(t *testing.T) {
 		"Anthropic":           {`{"api":"anthropic_messages"}`, "relay", spans.UsageRuleExcludesCache},
 		"its provider has it": {"null", "anthropic", spans.UsageRuleExcludesCache},
 	} {
-		text := `{"type":"AgentStart","loop_id":"s.1","session_id":"s","config_snapshot":` + test.config + `,"timestamp":"2026-05-25T10:00:00Z"}
+		text := `{"type":"AgentStart","loop_id":"s.1","session_id":"s","config_snapshot":` + test.config +
+			`,"timestamp":"2026-05-25T10:00:00Z"}
 ` + goodLine + `
-{"type":"TurnEnd","loop_id":"s.1","message":{"role":"assistant","content":[],"provider":"` + test.provider + `"},"usage":{"input":1,"output":1},"timestamp":"2026-05-25T10:00:01Z","tool_results":[]}`
+{"type":"TurnEnd","loop_id":"s.1","message":{"role":"assistant","content":[],"provider":"` + test.provider +
+			`"},"usage":{"input":1,"output":1},"timestamp":"2026-05-25T10:00:01Z","tool_results":[]}`
 		n := 0
 		for ev, err := range Events(strings.NewReader(text), opts...) {
 			if e, ok := ev.(*event.TurnEnded); ok && err == nil {

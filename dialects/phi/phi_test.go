@@ -71,8 +71,11 @@ func TestProvenanceComesBack(t *testing.T) {
 		`{"kind":"loop-turn","turn_index":-1,"role":"user-message","message_index":0}`:  true,
 		`{"kind":"loop-turn","turn_index":1,"role":null,"message_index":0}`:             true,
 		`{"kind":"identity-block","name":"\ud800","order":1}`:                           true,
-		`{"kind":"steering","kind":"steering"}`:                                         true, `{"kind":"steering","more":1}`: true,
-		`{"kind":"brand-new"}`: true, `"steering"`: true, `{}`: true,
+		`{"kind":"steering","kind":"steering"}`:                                         true,
+		`{"kind":"steering","more":1}`:                                                  true,
+		`{"kind":"brand-new"}`:                                                          true,
+		`"steering"`:                                                                    true,
+		`{}`:                                                                            true,
 	} {
 		p := provenance([]byte(raw))
 		if back := string(p.AppendJSON(nil)); back != raw || (p.Raw != "") != kept || kept && p.Kind != "" {

@@ -28,10 +28,8 @@ var update = flag.Bool("update", false, "write the golden files")
 func TestCut(t *testing.T) {
 	long := strings.Repeat("word ", 1000)
 	numbers := "[" + strings.Repeat("1234567,", 999) + "1]"
-	image := `{"role":"user","content":[{"type":"text","text":"look"},{"type":"image","mimeType":"image/png","data":"` + strings.Repeat(
-		"aB3/",
-		4000,
-	) + `aA=="}]}`
+	image := `{"role":"user","content":[{"type":"text","text":"look"},{"type":"image","mimeType":"image/png","data":"` +
+		strings.Repeat("aB3/", 4000) + `aA=="}]}`
 	var few [][]byte
 	for i := range 9 {
 		few = append(few, user(strconv.Itoa(i)))
@@ -59,11 +57,14 @@ func TestCut(t *testing.T) {
 		{"messages: an image", 400, raws(image)},
 		{"messages: more than fit", 400, messages(few...)},
 		{"messages: more parts than fit", 320, raws(`"0"`, `["`+strings.Repeat(`x","`, 20)+`y"]`)},
-		{"messages: not one fits", 320, raws(`"0"`, `{"role":"tool","tool_call_id":`+quoted(long)+`,"tool_name":`+quoted(long)+`,"content":`+quoted(long)+`}`)},
-		{"messages: arguments", 320, raws(`{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"write","input":{"path":"/a/b","text":` + quoted(long) + `,"mode":644}}]}`)},
+		{"messages: not one fits", 320, raws(`"0"`, `{"role":"tool","tool_call_id":`+quoted(long)+
+			`,"tool_name":`+quoted(long)+`,"content":`+quoted(long)+`}`)},
+		{"messages: arguments", 320, raws(`{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"write",` +
+			`"input":{"path":"/a/b","text":` + quoted(long) + `,"mode":644}}]}`)},
 		{"messages: a block of unknown type", 320, raws(`[{"x":` + quoted(long) + `,"type":"new"}]`)},
 		{"messages: no JSON", 320, raws(`{"` + long)},
-		{"messages: a long role and id", 400, raws(`{"role":` + quoted(long) + `,"content":[{"type":"tool_use","name":"f","id":` + quoted(long) + `,"input":{}}]}`)},
+		{"messages: a long role and id", 400, raws(`{"role":` + quoted(long) +
+			`,"content":[{"type":"tool_use","name":"f","id":` + quoted(long) + `,"input":{}}]}`)},
 		{"output", 320, func(max int) []byte { return AppendOutput(nil, user(long), "stop", max) }},
 		{"system", 320, func(max int) []byte { return AppendSystem(nil, []byte(quoted(long)), max) }},
 		{"value: string", 320, value(quoted(long))},
@@ -180,12 +181,15 @@ func checkMessages(t *testing.T, raw []byte) {
 }
 
 var seeds = []string{
-	`{"role":"user","content":[{"type":"image","data":"aGk=","mimeType":"image/png"},{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"x"}]}]}`,
-	`{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f","arguments":"{\"a\":1}"}}],"refusal":"no","audio":{}}`,
+	`{"role":"user","content":[{"type":"image","data":"aGk=","mimeType":"image/png"},` +
+		`{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"x"}]}]}`,
+	`{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f","arguments":"{\"a\":1}"}}],` +
+		`"refusal":"no","audio":{}}`,
 	`{"role":"user","kind":"k","data":[1,2,{"a":"\ud83d\ude00\n"}]}`,
 	`{"type":"function_call","call_id":"1","name":"f","arguments":"[1]"}`,
 	`[{"name":"f","description":"d","input_schema":{}},{"type":"x","name":"y"},{"function":{"name":"f"}}]`,
-	`{"content":[{"type":"file","file":{"file_data":"data:a;base64,aa"}},{"type":"image","source":{"source":{}}}],"role":"a"}`,
+	`{"content":[{"type":"file","file":{"file_data":"data:a;base64,aa"}},{"type":"image","source":{"source":{}}}],` +
+		`"role":"a"}`,
 	`"text"`, `[`, ``, `null`, "\xff", `{"role":"user","content":"\ud800"}`, `{"type":"x"}`, `[[[[["a"]]]]]`,
 }
 
@@ -209,12 +213,13 @@ func TestHostile(t *testing.T) {
 	const n = 1 << 16
 	nested := strings.Repeat(`{"content":[`, 90) + "%s" + strings.Repeat(`]}`, 90)
 	for name, raw := range map[string]string{
-		"blocks":    `{"role":"user","content":[` + strings.Repeat(`{},`, n) + `1]}`,
-		"escapes":   `{"role":"user","content":"` + strings.Repeat(`\u00e9`, n) + `"}`,
-		"nesting":   fmt.Sprintf(nested, strings.Repeat(`{},`, n)+`1`),
-		"brackets":  strings.Repeat(`[`, n),
-		"numbers":   `[{"role":"tool","content":[` + strings.Repeat(`1,`, n) + `1]}]`,
-		"calls":     `{"role":"assistant","tool_calls":[` + strings.Repeat(`{"function":{"name":"f","arguments":"{}"}},`, n/8) + `1]}`,
+		"blocks":   `{"role":"user","content":[` + strings.Repeat(`{},`, n) + `1]}`,
+		"escapes":  `{"role":"user","content":"` + strings.Repeat(`\u00e9`, n) + `"}`,
+		"nesting":  fmt.Sprintf(nested, strings.Repeat(`{},`, n)+`1`),
+		"brackets": strings.Repeat(`[`, n),
+		"numbers":  `[{"role":"tool","content":[` + strings.Repeat(`1,`, n) + `1]}]`,
+		"calls": `{"role":"assistant","tool_calls":[` +
+			strings.Repeat(`{"function":{"name":"f","arguments":"{}"}},`, n/8) + `1]}`,
 		"arguments": `{"role":"assistant","function_call":{"name":"f","arguments":"` + strings.Repeat(`[`, n) + `"}}`,
 	} {
 		for _, max := range []int{0, 2000, n} {

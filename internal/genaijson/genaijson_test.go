@@ -49,7 +49,8 @@ func TestAppendMessages(t *testing.T) {
 
 func TestAppendOutput(t *testing.T) {
 	in := []byte(`{"content":[{"type":"text","text":"hi"},{"type":"tool_result","tool_use_id":"1","content":"x"}]}`)
-	want := `[{"role":"assistant","parts":[{"type":"text","content":"hi"},{"type":"tool_call_response","id":"1","response":"x"}],"finish_reason":"stop"}]`
+	want := `[{"role":"assistant","parts":[{"type":"text","content":"hi"},` +
+		`{"type":"tool_call_response","id":"1","response":"x"}],"finish_reason":"stop"}]`
 	diff(t, want, AppendOutput(nil, in, "stop", 0))
 	diff(t, want, AppendOutput(nil, in, "stop", 500))
 	diff(
@@ -83,7 +84,8 @@ func TestHeading(t *testing.T) {
 		{`{"role":"user","content":"hi"}`, "user", ""},
 		{`{"role":"tool","tool_call_id":"1","content":"x"}`, "tool", "1"},
 		{`{"role":"toolResult","toolCallId":"1","content":[]}`, "toolResult", "1"},
-		{`{"role":"user","content":[{"type":"text","text":"x"},{"type":"tool_result","tool_use_id":"1","content":"x"}]}`, "user", "1"},
+		{`{"role":"user","content":[{"type":"text","text":"x"},{"type":"tool_result","tool_use_id":"1","content":"x"}]}`,
+			"user", "1"},
 		{`{"content":[{"tool_use_id":"1"},{"tool_use_id":"2"}],"role":"user"}`, "user", ""},
 		{`{"content":[{"tool_use_id":"1"}],"role":"assistant"}`, "assistant", ""},
 		{`{"role":"function","parts":[7,{"functionResponse":{"id":"1"}}]}`, "function", "1"},

@@ -10,13 +10,13 @@ func TestAppendNew(t *testing.T) {
 	messages := [][]byte{
 		user("a"),
 		[]byte(`{"role":"tool","tool_call_id":"1","content":"one"}`),
-		[]byte(
-			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"one"},{"type":"tool_result","tool_use_id":"2","content":"two"},{"type":"text","text":"go on"}]}`,
-		),
+		[]byte(`{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"one"},` +
+			`{"type":"tool_result","tool_use_id":"2","content":"two"},{"type":"text","text":"go on"}]}`),
 	}
 	got, shown := AppendNew([]byte("x"), messages, 1000, func(id string) bool { return id == "1" })
 	want := `x[{"role":"user","parts":[{"type":"text","content":"a"}]},` +
-		`{"role":"tool","parts":[{"type":"tool_call_response","id":"2","response":"two"}]},{"role":"user","parts":[{"type":"text","content":"go on"}]}]`
+		`{"role":"tool","parts":[{"type":"tool_call_response","id":"2","response":"two"}]},` +
+		`{"role":"user","parts":[{"type":"text","content":"go on"}]}]`
 	if string(got) != want || shown != 2 {
 		t.Errorf("%d shown: %s\nwant 2: %s", shown, got, want)
 	}

@@ -26,8 +26,7 @@ func main() {
 `
 
 // program writes a module of one file that uses the adapter of this clone, resolves and builds it, and returns its
-// folder. Requirements are
-// PATH@VERSION.
+// folder. Requirements are PATH@VERSION.
 func program(t *testing.T, source string, requirements ...string) string {
 	t.Helper()
 	clone, err := filepath.Abs(root)

@@ -89,8 +89,8 @@ func WithMaxQueue(spans int, bytes int64) Option {
 func WithoutGlobal() Option { return func(c *config) { c.local = true } }
 
 // WithLive makes Live of the Providers send copies of open spans with the exporter of spans, and again every heartbeat
-// (see [NewLive]). Spans that end, and those that carry a request ahead of its turn, then wait
-// 200 ms for others, unless OTEL_BSP_SCHEDULE_DELAY is set. Default: no copies.
+// (see [NewLive]). Spans that end, and those that carry a request ahead of its turn, then wait 200 ms for others,
+// unless OTEL_BSP_SCHEDULE_DELAY is set. Default: no copies.
 func WithLive(heartbeat time.Duration) Option {
 	return func(c *config) { c.live, c.heartbeat = true, heartbeat }
 }

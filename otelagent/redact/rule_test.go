@@ -15,7 +15,8 @@ func TestNewErrors(t *testing.T) {
 	want := `redact: rules[0].regexp: "\\b": can match the empty string; want one that matches a character at least
 redact: rules[1].name: "a" is the name of rules[0] too: each name once
 redact: rules[2].name: missing: the mark shows it
-redact: rules[2].key: "$..a": want names between dots, such as password, headers.x-key or *_token, without brackets, of at most 512 bytes`
+redact: rules[2].key: "$..a": want names between dots, such as password, headers.x-key or *_token, ` +
+		`without brackets, of at most 512 bytes`
 	if err == nil {
 		t.Fatal("no error")
 	}

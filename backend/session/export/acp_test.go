@@ -181,8 +181,8 @@ func linesOf(t *testing.T, s *export.Recorded) []string {
 
 // golden names the trace in testdata/acp, of a recording; `make interop-acp` validates and plays these.
 func golden(recording string) string {
-	name := map[string]string{"guide/testdata/session.jsonl": "guide", "clark/testdata/sample.events.ndjson": "clark-agent",
-		"acp/testdata/sample.ndjson": "acp"}[recording]
+	name := map[string]string{"guide/testdata/session.jsonl": "guide",
+		"clark/testdata/sample.events.ndjson": "clark-agent", "acp/testdata/sample.ndjson": "acp"}[recording]
 	if scenario, ok := strings.CutPrefix(recording, "0.15.2/"); ok {
 		name = "phi-core." + scenario
 	}
@@ -290,8 +290,8 @@ func TestACPWithoutContent(t *testing.T) {
 			}
 			delete(calls, "")
 			if prompts != 2 || len(calls) != 4 || over != 4 || questions != 2 || len(missing) == 0 {
-				t.Errorf("%s: %d prompts, %d calls, %d over, %d questions, missing %v", capture, prompts, len(calls), over, questions,
-					missing)
+				t.Errorf("%s: %d prompts, %d calls, %d over, %d questions, missing %v", capture, prompts, len(calls), over,
+					questions, missing)
 			}
 		}
 	}

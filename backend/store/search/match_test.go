@@ -86,13 +86,14 @@ func FuzzFind(f *testing.F) {
 // TestAbout holds that about returns the same speaker for every spelling of a message.
 func TestAbout(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"role":"user","content":"a"}`:                                                                                     session.ByUser,
-		`{"role":"developer","content":"a"}`:                                                                                session.BySystem,
-		`{"role":"assistant","content":[{"type":"thinking","thinking":"a"}]}`:                                               session.ByModel,
-		`{"role":"toolResult","toolCallId":"c","content":[{"type":"text","text":"a"}]}`:                                     session.ByTool,
-		`{"role":"tool_result","tool_call_id":"c","content":[{"type":"text","text":"a"}]}`:                                  session.ByTool,
-		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"a"}]}`:                                session.ByTool,
-		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"a"},{"type":"text","text":"and b"}]}`: session.ByUser,
+		`{"role":"user","content":"a"}`:                                                      session.ByUser,
+		`{"role":"developer","content":"a"}`:                                                 session.BySystem,
+		`{"role":"assistant","content":[{"type":"thinking","thinking":"a"}]}`:                session.ByModel,
+		`{"role":"toolResult","toolCallId":"c","content":[{"type":"text","text":"a"}]}`:      session.ByTool,
+		`{"role":"tool_result","tool_call_id":"c","content":[{"type":"text","text":"a"}]}`:   session.ByTool,
+		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"a"}]}`: session.ByTool,
+		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"a"},` +
+			`{"type":"text","text":"and b"}]}`: session.ByUser,
 		`{"command":"ls"}`: session.ByNobody,
 	} {
 		if by, _ := about(body); by != want {

@@ -221,7 +221,8 @@ func BenchmarkPutPayload(b *testing.B) {
 			}
 		}
 		rows := bareRows(b, s)
-		exec(`CREATE TABLE bare_blocks (session INTEGER NOT NULL, id BLOB NOT NULL, PRIMARY KEY (session, id)) STRICT, WITHOUT ROWID;
+		exec(`CREATE TABLE bare_blocks (session INTEGER NOT NULL, id BLOB NOT NULL, PRIMARY KEY (session, id)) STRICT,` +
+			` WITHOUT ROWID;
 			CREATE TABLE bare_packs (pack INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT`)
 		blocks, err := s.conn.PrepareContext(ctx, `INSERT INTO bare_blocks VALUES (?, ?)`)
 		if err != nil {

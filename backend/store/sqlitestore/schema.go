@@ -29,8 +29,8 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// empty reports whether the database has no tables. It refuses databases of other programs
-// and those of another version.
+// empty reports whether the database has no tables. It refuses databases of other programs and those of another
+// version.
 func empty(ctx context.Context, q querier) (bool, error) {
 	var app, user, tables int
 	err := q.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id),
@@ -131,8 +131,8 @@ func withoutComments(sql string) string {
 
 var tokens = regexp.MustCompile(`'[^']*'|"[^"]*"|(?:--[^\n]*|\s)+`)
 
-// makeTables makes the tables of an empty database in one transaction, also where other
-// processes do the same at the same time.
+// makeTables makes the tables of an empty database in one transaction, also where other processes do the same at the
+// same time.
 func makeTables(ctx context.Context, c *sql.Conn) (err error) {
 	if none, err := empty(ctx, c); err != nil || !none {
 		return err

@@ -473,7 +473,8 @@ func TestFewAreLookedUp(t *testing.T) {
 		{store.Query{After: &store.Cursor{Last: time.Unix(1, 0)}, Search: "x"},
 			"SEARCH s USING COVERING INDEX sessions_by_last (tenant=? AND last_ns<?)"},
 		{store.Query{Traces: []session.TraceID{{1}}}, "SEARCH s USING INTEGER PRIMARY KEY"},
-		{store.Query{Traces: []session.TraceID{{1}}, Span: session.SpanID{1}, Prefix: "0"}, "SEARCH s USING INTEGER PRIMARY KEY"},
+		{store.Query{Traces: []session.TraceID{{1}}, Span: session.SpanID{1}, Prefix: "0"},
+			"SEARCH s USING INTEGER PRIMARY KEY"},
 	} {
 		query, args := sessionsQuery(c.q)
 		rows, err := s.conn.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)

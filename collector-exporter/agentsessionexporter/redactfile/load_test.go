@@ -25,10 +25,12 @@ rules:
   - name: passwords
     key: password
 `, `{"a":"[redacted:customer numbers] [redacted:email]","password":"[redacted:passwords]"}`},
-		{"JSON", `{"defaults": false, "rules": [{"name": "c", "regexp": "CUST-\\d{6}"}]}`, `{"a":"[redacted:c] a@b.example","password":5}`},
+		{"JSON", `{"defaults": false, "rules": [{"name": "c", "regexp": "CUST-\\d{6}"}]}`,
+			`{"a":"[redacted:c] a@b.example","password":5}`},
 		{"defaults alone", "defaults: true", `{"a":"CUST-123456 [redacted:email]","password":5}`},
 		{"for a role", "defaults: false\nrules: [{name: r, role: [user]}]", body},
-		{"all keys", "defaults: false\nrules: [{name: r, regexp: a, role: [user], provenance: [memory-tier], place: [message]}]", body},
+		{"all keys", "defaults: false\n" +
+			"rules: [{name: r, regexp: a, role: [user], provenance: [memory-tier], place: [message]}]", body},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := Load(strings.NewReader(tt.file))
@@ -45,6 +47,10 @@ rules:
 
 func TestLoadErrors(t *testing.T) {
 	long := strings.Repeat("a", 65)
+	const (
+		places      = "message, system, tools, rest, args, result, metadata, rules, config, summary, event, text"
+		provenances = "system-prompt, identity-block, memory-tier, loop-turn, steering, follow-up, unknown"
+	)
 	for _, tt := range []struct{ name, file, want string }{
 		{"all at once", `
 defaults: maybe
@@ -82,11 +88,12 @@ redact: line 8: rules[1].name: missing: the mark shows it
 redact: line 8: rules[1].regexp: "x*": can match the empty string; want one that matches a character at least
 redact: line 9: unknown key "path" in rules[1]: want name, regexp, key, provenance, role, place
 redact: line 10: unknown key "colour" in rules[1]: want name, regexp, key, provenance, role, place
-redact: line 11: rules[1].place: "argument": want one of message, system, tools, rest, args, result, metadata, rules, config, summary, event, text
-redact: line 11: rules[1].place: "results": want one of message, system, tools, rest, args, result, metadata, rules, config, summary, event, text
-redact: line 12: rules[1].provenance: "system": want one of system-prompt, identity-block, memory-tier, loop-turn, steering, follow-up, unknown
+redact: line 11: rules[1].place: "argument": want one of ` + places + `
+redact: line 11: rules[1].place: "results": want one of ` + places + `
+redact: line 12: rules[1].provenance: "system": want one of ` + provenances + `
 redact: line 13: rules[1].role is empty: want text, or leave the key out
-redact: line 15: rules[2].key: "$.a": want names between dots, such as password, headers.x-key or *_token, without brackets, of at most 512 bytes
+redact: line 15: rules[2].key: "$.a": want names between dots, such as password, headers.x-key or *_token, ` +
+			`without brackets, of at most 512 bytes
 redact: line 16: rules[3].name: "twice" is the name of rules[2] too: each name once
 redact: line 16: rules[3]: looks for nothing: want regexp, key, provenance or role
 redact: line 18: rules[4] is "word": want a mapping with the keys name, regexp, key, provenance, role, place
@@ -98,14 +105,18 @@ redact: line 23: rules[6].name is a list: want text, in quotes where it looks li
 redact: line 24: rules[6].key is empty: want text, in quotes where it looks like something else
 redact: line 26: unknown key "jsonpath" in rules[7]: want name, regexp, key, provenance, role, place
 `},
-		{"both", "rules: [{name: a, regexp: a, key: a}]", `redact: line 1: rules[0]: has regexp and key: want one of them, the other in a rule of its own`},
+		{"both", "rules: [{name: a, regexp: a, key: a}]",
+			`redact: line 1: rules[0]: has regexp and key: want one of them, the other in a rule of its own`},
 		{"long", "rules: [{name: " + long + ", role: [" + long + "]}]", `
-redact: line 1: rules[0].name: "` + long[1:] + `": want at most 64 characters, none of them a bracket or control character
+redact: line 1: rules[0].name: "` + long[1:] +
+			`": want at most 64 characters, none of them a bracket or control character
 redact: line 1: rules[0].role: "` + long[1:] + `": want 1 to 64 bytes`},
 		{"nothing", "", `redact: no rules: want a mapping with defaults and rules`},
-		{"nothing to do", "defaults: false", `redact: line 1: defaults is false and there are no rules: nothing would be redacted; want one of them`},
+		{"nothing to do", "defaults: false",
+			`redact: line 1: defaults is false and there are no rules: nothing would be redacted; want one of them`},
 		{"a list", "- a", `redact: line 1: the file is a list: want a mapping with the keys defaults, rules`},
-		{"an alias", "rules: &a [{name: x, role: *a}]", `redact: line 1: rules[0].role is an alias: want a list of at least one`},
+		{"an alias", "rules: &a [{name: x, role: *a}]",
+			`redact: line 1: rules[0].role is an alias: want a list of at least one`},
 		{"rules are no list", "rules: {}", `redact: line 1: rules is a mapping: want a list of rules`},
 		{"two documents", "defaults: true\n---\ndefaults: true", `redact: line 2: a second document: want one`},
 		{"no YAML", "a: [", `redact: rules are no YAML: yaml: line 1: did not find expected node content`},
@@ -129,8 +140,9 @@ redact: line 1: rules[0].role: "` + long[1:] + `": want 1 to 64 bytes`},
 
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{
-		"defaults: true\nrules:\n  - name: a\n    regexp: 'a+'\n    place: [args]\n", `{"rules":[{"name":"p","key":"*.a.b*"}]}`,
-		"rules: &a [*a]", "? [a]\n: b", "a: !!binary x", "<<: {defaults: true}", "- \x00", "rules:\n- name: p\n  key: [a, *b]",
+		"defaults: true\nrules:\n  - name: a\n    regexp: 'a+'\n    place: [args]\n",
+		`{"rules":[{"name":"p","key":"*.a.b*"}]}`, "rules: &a [*a]", "? [a]\n: b", "a: !!binary x",
+		"<<: {defaults: true}", "- \x00", "rules:\n- name: p\n  key: [a, *b]",
 	} {
 		f.Add([]byte(seed))
 	}

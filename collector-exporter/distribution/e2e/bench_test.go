@@ -142,7 +142,8 @@ func push(ctx context.Context, addr string, l load) error {
 			defer func() { _ = conn.Close() }()
 			for n := i; n < len(l.messages); n += benchSenders {
 				var answer []byte
-				if err := conn.Invoke(ctx, "/opentelemetry.proto.collector.trace.v1.TraceService/Export", &l.messages[n], &answer); err != nil {
+				const export = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+				if err := conn.Invoke(ctx, export, &l.messages[n], &answer); err != nil {
 					errs[i] = err
 					return
 				}
@@ -233,7 +234,8 @@ func startBench(b *testing.B, bin, db string) (addr string, stop func()) {
 	cmd := exec.Command(bin, "--config", config)
 	cmd.Stdout, cmd.Stderr = log, log
 	must(b, cmd.Start())
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), "Everything is ready"); time.Sleep(10 * time.Millisecond) {
+	deadline := time.Now().Add(30 * time.Second)
+	for ; !strings.Contains(log.String(), "Everything is ready"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			_ = cmd.Process.Kill()
 			b.Fatalf("the collector does not start\n%s", log)
@@ -278,9 +280,8 @@ func insertAlone(b *testing.B, db string, payload bool) time.Duration {
 			b.Fatal(err)
 		}
 	}
-	exec(
-		"PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16384; PRAGMA wal_autocheckpoint=2048; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON",
-	)
+	exec("PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16384; " +
+		"PRAGMA wal_autocheckpoint=2048; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON")
 	tables := []string{"rows"}
 	if payload {
 		tables = append(tables, "packs", "blocks")

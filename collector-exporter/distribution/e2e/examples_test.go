@@ -294,7 +294,9 @@ func testRedaction(t *testing.T, bin string) {
 			t.Errorf("the backend has %q: …%s…", gone, text[max(0, i-300):i+50])
 		}
 	}
-	for _, kept := range []string{`"gen_ai.usage.input_tokens","value":{"intValue":"77"}`, `"stringValue":"bash"`, `"stringValue":"ask"`} {
+	for _, kept := range []string{
+		`"gen_ai.usage.input_tokens","value":{"intValue":"77"}`, `"stringValue":"bash"`, `"stringValue":"ask"`,
+	} {
 		if !strings.Contains(text, kept) {
 			t.Errorf("the backend lacks %s", kept)
 		}

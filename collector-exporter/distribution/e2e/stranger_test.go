@@ -253,7 +253,8 @@ func (w way) send(t *testing.T, c *collector, all []ptrace.Traces) {
 			opts = append(opts, grpc.UseCompressor(grpcgzip.Name))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-		if _, err := ptraceotlp.NewGRPCClient(conn).Export(ctx, ptraceotlp.NewExportRequestFromTraces(td), opts...); err != nil {
+		request := ptraceotlp.NewExportRequestFromTraces(td)
+		if _, err := ptraceotlp.NewGRPCClient(conn).Export(ctx, request, opts...); err != nil {
 			t.Fatalf("send: %v\n%s", err, c.log)
 		}
 		cancel()
@@ -383,25 +384,35 @@ func testHarmful(t *testing.T, ours, between string, sent []ptrace.Traces, want 
 		defects         []spans.DefectCode // of which there are more
 		rejects         []string
 	}{
-		{name: "deletes conversation ids", processor: attributes(`{key: gen_ai.conversation.id, action: delete}`), sessions: true, same: true},
-		{name: "deletes the schema", processor: attributes(`{key: otelagent.schema.version, action: delete}`), sessions: true, same: true},
-		{name: "deletes session ids", processor: attributes(`{key: session.id, action: delete}, {key: gen_ai.conversation.id, action: delete}`), rejects: []string{"no_session_id"}},
+		{name: "deletes conversation ids", processor: attributes(`{key: gen_ai.conversation.id, action: delete}`),
+			sessions: true, same: true},
+		{name: "deletes the schema", processor: attributes(`{key: otelagent.schema.version, action: delete}`),
+			sessions: true, same: true},
+		{name: "deletes session ids", processor: attributes(`{key: session.id, action: delete}, ` +
+			`{key: gen_ai.conversation.id, action: delete}`), rejects: []string{"no_session_id"}},
 		{name: "hashes session ids", processor: attributes(`{key: session.id, action: hash}`), sessions: true},
-		{name: "deletes all keys of otelagent", processor: attributes(`{pattern: "^otelagent[.]", action: delete}`), sessions: true,
-			defects: []spans.DefectCode{spans.DefectBlockMissing}, rejects: []string{"bad_run_start"}},
+		{name: "deletes all keys of otelagent", processor: attributes(`{pattern: "^otelagent[.]", action: delete}`),
+			sessions: true, defects: []spans.DefectCode{spans.DefectBlockMissing}, rejects: []string{"bad_run_start"}},
 		// A run without its id is at its start: another address, and nothing of it is lost.
 		{name: "deletes run ids", processor: attributes(`{key: otelagent.run.id, action: delete}`), sessions: true},
 		{name: "deletes turn numbers", processor: attributes(`{key: otelagent.turn.index, action: delete}`), sessions: true,
-			defects: []spans.DefectCode{spans.DefectBlockMissing, spans.DefectRecordedTwice, spans.DefectTurnsMissing}, rejects: []string{"bad_turn_index"}},
-		{name: "deletes usage", processor: attributes(`{pattern: "usage", action: delete}`), sessions: true}, // nothing implies them
-		{name: "deletes keys of the resource", processor: `resource/harm: {attributes: [{pattern: ".*", action: delete}]}`, sessions: true},
-		{name: "truncates attributes of spans", processor: transform("span", "truncate_all(span.attributes, 32)"), sessions: true},
-		{name: "truncates attributes of events", processor: transform("spanevent", "truncate_all(spanevent.attributes, 32)"), sessions: true}, // content is in lists: ids are cut
-		{name: "limits attributes of events", processor: transform("spanevent", "limit(spanevent.attributes, 1, [])"), sessions: true,
-			defects: []spans.DefectCode{spans.DefectBlockMissing}},
+			defects: []spans.DefectCode{spans.DefectBlockMissing, spans.DefectRecordedTwice, spans.DefectTurnsMissing},
+			rejects: []string{"bad_turn_index"}},
+		{name: "deletes usage", processor: attributes(`{pattern: "usage", action: delete}`),
+			sessions: true}, // nothing implies them
+		{name: "deletes keys of the resource", processor: `resource/harm: {attributes: [{pattern: ".*", action: delete}]}`,
+			sessions: true},
+		{name: "truncates attributes of spans", processor: transform("span", "truncate_all(span.attributes, 32)"),
+			sessions: true},
+		{name: "truncates attributes of events", processor: transform("spanevent", "truncate_all(spanevent.attributes, 32)"),
+			sessions: true}, // content is in lists: ids are cut
+		{name: "limits attributes of events", processor: transform("spanevent", "limit(spanevent.attributes, 1, [])"),
+			sessions: true, defects: []spans.DefectCode{spans.DefectBlockMissing}},
 		{name: "limits attributes of spans", processor: transform("span", "limit(span.attributes, 8, [])"),
-			defects: []spans.DefectCode{spans.DefectBlockMissing, spans.DefectRunSpanMissing}, rejects: []string{"bad_run_start", "no_session_id"}},
-		{name: "renames spans", processor: transform("span", `set(span.name, "POST /v1/messages")`), sessions: true, same: true},
+			defects: []spans.DefectCode{spans.DefectBlockMissing, spans.DefectRunSpanMissing},
+			rejects: []string{"bad_run_start", "no_session_id"}},
+		{name: "renames spans", processor: transform("span", `set(span.name, "POST /v1/messages")`),
+			sessions: true, same: true},
 		{
 			name: "renames spans and deletes their kind",
 			processor: transform("span", `set(span.name, "POST /v1/messages")`,

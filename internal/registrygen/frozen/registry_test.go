@@ -156,8 +156,10 @@ var guideFloor = []string{
 	"session.run session_id", "session.run agent", "session.run model_id", "session.run provider_id",
 	"session.turn turn_index", "session.turn tokens", "session.turn stop_reason",
 	"tool.call tool_id", "tool.call tool_call_id", "tool.call truncated", "tool.call error",
-	"compaction.run session_id", "compaction.run summarized_message_count", "compaction.run input_tokens", "compaction.run output_tokens",
-	"permission.evaluate tool_id", "permission.evaluate pattern", "permission.evaluate action", "permission.evaluate source",
+	"compaction.run session_id", "compaction.run summarized_message_count",
+	"compaction.run input_tokens", "compaction.run output_tokens",
+	"permission.evaluate tool_id", "permission.evaluate pattern",
+	"permission.evaluate action", "permission.evaluate source",
 }
 
 // on are the letters of registry.yaml for the spans of the guide.
