@@ -222,7 +222,8 @@ func (im *importer) flush(ctx context.Context, f *agentFiles) error {
 	return im.state.save()
 }
 
-// close ends what is open of an agent. The summaries of a database take as long as they take, unless ctx has ended.
+// close ends what is open of an agent. The summaries of a database take as long as they take,
+// unless ctx has ended before: the first interrupt during them does nothing, the second one ends the process.
 func (im *importer) close(ctx context.Context, f *agentFiles) error {
 	if f.to == nil {
 		return nil

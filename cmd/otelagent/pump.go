@@ -273,6 +273,9 @@ func (p *pump) sum(d *delivery) *sent {
 	defer p.mu.Unlock()
 	s := &sent{Events: p.read, Rejected: p.rejected, Sessions: p.sessions, Spans: d.providers.Stats().Exported,
 		Lost: d.rec.Lost(), Target: d.target.name, Dialect: p.in.list[0].dialect.Name}
+	for _, dec := range p.decoders {
+		s.Lost += dec.Stats().Outside
+	}
 	if len(p.held) > 0 {
 		s.FirstRejected = p.held[0]
 	}

@@ -68,7 +68,7 @@ func TestCompactionsAtOnce(t *testing.T) {
 	for _, id := range []string{"a", "b"} {
 		text += update("compaction_update", id, `"status":"in_progress"`)
 	}
-	for _, id := range []string{"a", "b"} {
+	for _, id := range []string{"a", "b", "a"} { // the last one changes nothing
 		text += update("compaction_summary_chunk", id, fmt.Sprintf(`"content":{"type":"text","text":%q}`, id))
 		text += update("compaction_update", id, `"status":"completed"`)
 	}

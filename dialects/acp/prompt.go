@@ -157,7 +157,7 @@ func (d *Decoder) nextTurn(r *run, at event.Meta, messageID string) {
 		return
 	}
 	for _, c := range r.s.compactions {
-		if c.run == r {
+		if c.run == r && !c.over {
 			return
 		}
 	}

@@ -17,7 +17,7 @@ import (
 type session struct {
 	id          string
 	open        []*run                 // prompts without a response, by time
-	compactions map[string]*compaction // those that go on
+	compactions map[string]*compaction // of runs that are open
 	last        string                 // the id of the run that started last
 	taken       map[string]int         // ids of runs, and of each the highest number behind it
 

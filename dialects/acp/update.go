@@ -101,7 +101,7 @@ func (d *Decoder) between(f *frame, s *session, typ string, o *object.Object, ra
 	case "compaction_update":
 		return d.compact(f, s, o, raw)
 	case "compaction_summary_chunk":
-		if c := s.compactions[o.String("compactionId")]; c != nil {
+		if c := s.compactions[o.String("compactionId")]; c != nil && !c.over {
 			d.hold(&c.run.turn.held, len(o.Raw("content")))
 			c.summary = append(c.summary, bytes.Clone(o.Raw("content")))
 			return true
@@ -110,19 +110,20 @@ func (d *Decoder) between(f *frame, s *session, typ string, o *object.Object, ra
 	return false
 }
 
-// compaction is a compaction that goes on.
+// compaction is a compaction of a run that is open.
 type compaction struct {
 	run     *run
 	summary [][]byte // its chunks
+	over    bool
 }
 
-// compact takes compaction_update. It reports false for one that the caller keeps as it is: of an unknown status, or
-// the beginning of one that goes on. A compaction between two prompts is a run of its own, which only compacts.
+// compact takes compaction_update. It reports false for one that the caller keeps as it is: of an unknown status, the
+// beginning of one that goes on, and what follows an end. A compaction between two prompts is a run of its own, which only compacts.
 func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bool {
 	id, status := o.String("compactionId"), o.String("status")
 	summary, reason := o.Raw("summary"), o.String("error")
 	begins, c := status == "in_progress", s.compactions[id]
-	if begins && c != nil || !begins && status != "completed" && status != "failed" && status != "cancelled" {
+	if c != nil && (begins || c.over) || !begins && status != "completed" && status != "failed" && status != "cancelled" {
 		return false
 	}
 	whole := c == nil
@@ -133,12 +134,12 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 			d.begin(r, f.meta, event.RunInfo{Continuation: spans.ContinuationCompaction})
 		}
 		c = &compaction{run: r}
+		d.hold(&r.held, entry+len(id))
+		s.compactions[id] = c
 	}
 	r := c.run
 	m, before := r.at(f.meta), event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: s.used}
 	if begins {
-		d.hold(&r.held, entry+len(id))
-		s.compactions[id] = c
 		d.sh.Emit(&event.CompactionStarted{Meta: m, Compaction: before})
 		d.sh.Other(m, "compaction_update", raw)
 		return true
@@ -154,14 +155,13 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	if whole {
 		res.InputTokens = s.used
 	} else {
-		delete(s.compactions, id)
 		d.sh.Other(m, "compaction_update."+status, rest)
 	}
 	d.sh.Emit(&event.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
 	if whole {
 		d.sh.Other(m, "compaction_update."+status, rest)
 	}
-	if !slices.Contains(s.open, r) {
+	if c.over, c.summary = true, nil; !slices.Contains(s.open, r) {
 		d.sh.Emit(&event.RunEnded{Meta: m, RunResult: event.RunResult{Status: spans.RunStatusCompleted, Word: status}})
 		d.abandon(r)
 	}

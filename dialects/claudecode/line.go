@@ -172,7 +172,7 @@ func (d *file) summary(r *row) {
 	leaf, text := r.String("leafUuid"), r.Raw("summary")
 	if met, _ := d.Met(d.session, linePrefix+leaf); met == transcript.Again || met == transcript.Repeated {
 		d.title(text, 1, time.Time{})
-	} else if len(d.titles) < maxSides {
+	} else if leaf != "" && len(d.titles) < maxSides {
 		d.titles[leaf] = bytes.Clone(text)
 	}
 }
@@ -248,10 +248,10 @@ type command struct {
 
 // summed is the model call of a compaction, which has a file of its own.
 type summed struct {
-	session string
-	at      time.Time
-	usage   *event.Usage
-	claimed bool // by a compaction
+	session, id string
+	at          time.Time
+	usage       *event.Usage
+	claimed     bool // by a compaction
 }
 
 // What a user's line is, if it holds no result.
@@ -521,8 +521,8 @@ func (d *file) results(r *row, m *object.Object) (any bool) {
 func (d *file) sum(r *row, id string, u *event.Usage) {
 	met, _ := d.First(r.t.Session, id)
 	if met == transcript.New && len(d.summed) < maxSides {
-		d.summed = append(d.summed, &summed{r.t.Session, r.at, u, false})
-	} else if n := len(d.summed); met == transcript.Again && u != nil && n > 0 {
+		d.summed = append(d.summed, &summed{r.t.Session, id, r.at, u, false})
+	} else if n := len(d.summed); met == transcript.Again && u != nil && n > 0 && d.summed[n-1].id == id {
 		s := d.summed[n-1]
 		if s.at = r.at; s.usage == nil || u.Output > s.usage.Output || s.usage.LowerBound && !u.LowerBound {
 			s.usage = u

@@ -30,6 +30,7 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
@@ -72,7 +73,7 @@ func head(_ string, text []byte) (h transcript.Head) {
 // spawned.
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
-		d := &family{Emitter: e, roots: map[string]string{}, lines: map[digest]origin{}}
+		d := &family{Emitter: e, roots: map[string]string{}, lines: map[digest]string{}}
 		return func(f transcript.File) transcript.Reader {
 			t := &thread{d: d, file: f}
 			return transcript.Reader{Reader: input.Reader{Line: e.Objects("timestamp:time! type! payload:object!", t.line),
@@ -83,17 +84,11 @@ func NewDecoder(opts ...input.Option) *transcript.Decoder {
 
 type digest [16]byte
 
-// origin is where a line was read first: in which thread, and when it was written.
-type origin struct {
-	session string
-	at      time.Time
-}
-
 // family is what the rollouts of a family share.
 type family struct {
 	*transcript.Emitter
 	roots map[string]string // of threads: the one that the history begins with
-	lines map[digest]origin
+	lines map[digest]string // the thread that had a line first
 }
 
 // line reads one line: {"timestamp":…,"ordinal":…,"type":…,"payload":{…}}.
@@ -126,6 +121,8 @@ func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *i
 		typ == "token_usage_record" && p.String("thread_id") != t.Session):
 		return true
 	case ordinal != nil:
+		sum := sha256.Sum256(strconv.AppendInt([]byte(t.Session+" "), *ordinal, 10))
+		copy(t.chain[:], sum[:])
 		return false
 	case typ == "response_item", typ == "event_msg", typ == "compacted", typ == "token_usage_record":
 	default: // others are written anew
@@ -136,11 +133,11 @@ func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *i
 	_, _ = sum.Write(payload)
 	copy(t.chain[:], sum.Sum(nil))
 	first, met := d.lines[t.chain]
-	if !met || first.session == t.Session {
+	if !met || first == t.Session {
 		if len(d.lines) == maxLines {
 			clear(d.lines)
 		}
-		d.lines[t.chain] = origin{t.Session, t.at}
+		d.lines[t.chain] = t.Session
 		if t.copying && t.parent == "" {
 			t.split()
 		}

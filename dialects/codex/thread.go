@@ -23,7 +23,7 @@ type thread struct {
 	file transcript.File
 
 	forked, parent string    // threads that it was forked from, or spawned by
-	orphan         bool      // a fork whose parent was not read, until its first run
+	orphan         bool      // a fork whose parent was not read
 	own            int64     // ordinal of its first own line
 	born           time.Time // when the thread began
 	chain          digest    // of the lines so far
@@ -253,7 +253,7 @@ func (t *thread) gather(whole bool) *call {
 	c := t.call
 	if c == nil || c.settled || c.Usage != nil && (whole || len(c.Blocks) > 0) {
 		t.settle()
-		c = &call{Call: transcript.Call{Start: event.Bound(t.asked)}}
+		c = &call{Call: transcript.Call{ID: t.chain.short("call"), Named: true, Start: event.Bound(t.asked)}}
 		t.call = c
 	}
 	return c
@@ -327,7 +327,9 @@ var keys = input.UsageKeys{Input: "input_tokens", Output: "output_tokens", Reaso
 // usage says what the call that was gathered took.
 func (t *thread) usage(id string, u *event.Usage) {
 	c := t.gather(true)
-	c.ID, c.Usage, c.At = id, u, t.at
+	if c.Usage, c.At = u, t.at; id != "" {
+		c.ID, c.Named = id, false
+	}
 }
 
 // advance reads a token_count, which says how far the totals of the thread are. It stands twice for many calls, and

@@ -71,7 +71,7 @@ func NewDecoder(opts ...input.Option) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
 		return func(f transcript.File) transcript.Reader {
 			s := &session{e: e, parent: parentOf(f.Path)}
-			return transcript.Reader{Reader: input.Reader{Line: e.Objects("", s.line), End: e.Finish, Document: s.document,
+			return transcript.Reader{Reader: input.Reader{Line: e.Objects("", s.line), End: s.finish, Document: s.document,
 				IsDocument: func(o input.Outline) bool { return RecogniseDocument(o) != "" }}}
 		}
 	})
@@ -84,9 +84,10 @@ type session struct {
 	e       *transcript.Emitter
 	parent  string // the session that spawned it
 	kind    []byte
-	last    time.Time // of all that was read
-	before  time.Time // that of all before the message at hand
-	met     []string  // ids of prompts and replies, in order
+	last    time.Time       // of all that was read
+	before  time.Time       // that of all before the message at hand
+	met     []string        // ids of prompts and replies, in order
+	context []event.Message // injected before the next prompt
 	turn    turn
 	refused map[string]bool // calls of which the arguments are not known
 }
@@ -151,7 +152,7 @@ func (s *session) head(o *object.Object) bool {
 		return false
 	}
 	if s.Thread != nil && s.Session != id {
-		s.e.Finish()
+		s.finish()
 		*s = session{e: s.e, parent: s.parent}
 	}
 	s.of(id)
@@ -271,15 +272,27 @@ func (s *session) prompt(id string, at time.Time, m event.Message) {
 	if s.Begin(transcript.Run{RunInfo: info, At: at, Trigger: trigger}) {
 		s.remember(id)
 	}
-	s.Message(m)
+	for _, c := range append(s.context, m) {
+		s.Message(c)
+	}
+	s.context = nil
 }
 
-// inject adds what Gemini CLI puts before the next prompt.
+// inject keeps what Gemini CLI puts before the next prompt.
 func (s *session) inject(m event.Message) {
-	if s.Done() {
-		s.endRun()
+	if len(s.context) < maxMessages {
+		m.Raw = bytes.Clone(m.Raw)
+		s.context = append(s.context, m)
 	}
-	s.Message(m)
+}
+
+// finish says that an input ended. Context without a prompt then belongs to no run.
+func (s *session) finish() {
+	if !s.e.Settings.Live {
+		s.e.Stats.Outside += int64(len(s.context))
+		s.context = nil
+	}
+	s.e.Finish()
 }
 
 // remember notes the id of a prompt or reply.

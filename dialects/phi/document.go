@@ -23,9 +23,10 @@ func (d *Decoder) document(raw []byte) {
 		d.shell.RejectSyntax(err)
 		return
 	}
-	list, want := object.Of("", input.Members("", compact.Bytes())), "a session"
-	values := [][]byte{compact.Bytes()}
+	var list *object.Object
+	values, want := [][]byte{compact.Bytes()}, "a session"
 	if raw[0] == '[' {
+		list = object.Of("", input.Members("", compact.Bytes()))
 		values = list.List("")
 	}
 	if isMessage(input.OutlineOf(raw), "[]") {

@@ -101,7 +101,7 @@ func idOf(path string) string {
 // entry reads one entry.
 func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte) {
 	id, m := o.String("id"), o.Object("message")
-	if _, again := s.entries[id]; again {
+	if met, _ := s.e.First(s.Session, "entry/"+id); id != "" && (met == transcript.Again || met == transcript.Repeated) {
 		return
 	}
 	if parent := o.String("parentId"); id != "" && parent != s.last && len(s.runs) > 0 {

@@ -28,9 +28,10 @@ type Run struct {
 
 // Call is one record of a model call.
 type Call struct {
-	// ID is the same in all records of the call, and that of the provider where no ResponseID is. An empty id is a call of
-	// its own.
-	ID string
+	// ID is the same in all records of the call, and that of the provider where no ResponseID is, unless it is Named by
+	// its place in the file. An empty id is a call of its own.
+	ID    string
+	Named bool
 	// TurnResult is what the record knows of the whole call. Of each count of the usage the greatest is kept; that is a
 	// lower bound if it is one in all records. The Thread sets End, Output and Results.
 	event.TurnResult
@@ -87,19 +88,18 @@ type Thread struct {
 	copy string // a run whose copy was divided from the open one
 
 	copied, skip bool // the open run is a copy; what comes is a duplicate
-	taken        bool // the open run is one that another session had, which was not read
+	taken        bool // the open run may be one that another session had, which was not read
 	turns        int64
 	trigger      spans.Trigger
 	model        string
 	last         time.Time // the latest time of the run
 	turn         *turn
-	over         event.RunResult // how the run ends if nothing follows; without a status that is not known
+	over         event.RunResult // how the run ends if no reply follows; without a status that is not known
 	ends         time.Time       // when, then
 	messages     []event.Message
 	discarded    []event.DiscardedAttempt
-	others       []event.Other       // before the run
-	outside      int64               // records that Stats counts as waiting
-	facts        []*event.FactStated // before the first run
+	others       []event.Other // before the run
+	outside      int64         // records that Stats counts as waiting
 }
 
 // turn is the open turn.
@@ -169,10 +169,7 @@ func (t *Thread) Begin(r Run) bool {
 	if t.taken && first {
 		t.e.Emit(&event.DefectFound{Meta: t.meta(r.At), Code: spans.DefectEventLost, Detail: "parent missing"})
 	}
-	for _, ev := range t.facts {
-		t.e.Emit(ev)
-	}
-	t.facts = nil
+	t.e.begun(t.Session)
 	t.e.Stats.Outside, t.outside = t.e.Stats.Outside-t.outside, 0
 	for i := range t.others {
 		t.others[i].Run = t.run
@@ -207,7 +204,8 @@ func (t *Thread) Message(m event.Message) {
 	if t.skip {
 		return
 	}
-	m.Raw, t.over = bytes.Clone(m.Raw), event.RunResult{}
+	t.goesOn()
+	m.Raw = bytes.Clone(m.Raw)
 	if t.messages = append(t.messages, m); len(t.messages) == maxPending {
 		t.flush()
 	}
@@ -239,7 +237,7 @@ func (t *Thread) Call(c Call) bool {
 		return false
 	}
 	c.End = event.Moment{}
-	if t.turn != nil && c.ID != "" && t.turn.ID == c.ID {
+	if t.turn != nil && c.ID != "" && t.turn.ID == c.ID && !c.Named {
 		t.turn.merge(c)
 		t.add(c)
 		return true
@@ -337,7 +335,7 @@ func (t *Thread) Tool(c event.ToolCall, at time.Time) {
 	if t.skip || t.run == "" {
 		return
 	}
-	if t.over = (event.RunResult{}); t.turn != nil {
+	if t.goesOn(); t.turn != nil {
 		if _, known := t.turn.tools[c.ID]; known && c.ID != "" {
 			return
 		}
@@ -353,7 +351,8 @@ func (t *Thread) Result(r Result) bool {
 		return t.skip
 	}
 	u := t.turn
-	t.over, r.Name = event.RunResult{}, cmp.Or(r.Name, u.tools[r.CallID])
+	t.goesOn()
+	r.Name = cmp.Or(r.Name, u.tools[r.CallID])
 	u.tools[r.CallID] = ""
 	u.End.Time = Later(u.End.Time, r.At)
 	if d := r.Denied; d != nil {
@@ -422,12 +421,19 @@ func (t *Thread) Other(typ string, body []byte, at time.Time) {
 	}
 }
 
-// Over says how the open run ends if nothing follows, and when; with the zero time at the last time seen. Without a
-// status it has completed, unless an earlier Over says otherwise.
+// Over says how the open run ends if no reply follows, and when; with the zero time at the last time seen. Without a
+// status it has completed if nothing follows, unless an earlier Over says otherwise.
 func (t *Thread) Over(at time.Time, res event.RunResult) {
 	if res.Status != "" || t.over.Status == "" {
 		res.Status = cmp.Or(res.Status, spans.RunStatusCompleted)
 		t.over, t.ends = res, at
+	}
+}
+
+// goesOn says that something other than a reply followed: the run has not completed.
+func (t *Thread) goesOn() {
+	if t.over.Status == spans.RunStatusCompleted {
+		t.over = event.RunResult{}
 	}
 }
 
@@ -472,10 +478,18 @@ func (t *Thread) End(at time.Time, res event.RunResult) {
 // close ends the open turn.
 func (t *Thread) close() {
 	if u := t.turn; u != nil {
-		u.ResponseID, u.Output = cmp.Or(u.ResponseID, u.ID), u.reply()
+		u.ResponseID, u.Output = u.response(), u.reply()
 		t.e.Emit(&event.TurnEnded{Meta: t.meta(u.End.Time), TurnResult: u.TurnResult})
 		t.turn = nil
 	}
+}
+
+// response returns the provider's id of the call; empty where that is not known.
+func (u *turn) response() string {
+	if u.ResponseID == "" && !u.Named {
+		return u.ID
+	}
+	return u.ResponseID
 }
 
 // reply returns the reply so far; nil when there is none.
@@ -510,7 +524,7 @@ func (t *Thread) finish(ends bool) {
 	}
 	if u != nil {
 		ev := &event.ReplyReceived{Meta: t.meta(u.End.Time), Usage: u.Usage, StopReason: u.StopReason, Model: u.Model,
-			Provider: u.Provider, ResponseID: cmp.Or(u.ResponseID, u.ID)}
+			Provider: u.Provider, ResponseID: u.response()}
 		if m := u.reply(); m != nil {
 			ev.Message = *m
 		}

@@ -62,7 +62,8 @@ type Emitter struct {
 	threads  map[[2]string]*Thread // by session and name
 	used     []*Thread             // by the file at hand, in order
 	children map[digest]Link
-	facts    map[digest]digest
+	facts    map[digest]digest              // last ones stated
+	waiting  map[string][]*event.FactStated // by session, for its first run; nil of one that has a run
 }
 
 type digest [16]byte
@@ -154,15 +155,27 @@ func (e *Emitter) FactOf(session, subject, key string, value []byte, at time.Tim
 	if len(e.facts) == maxThreads {
 		clear(e.facts)
 	}
+	if len(e.waiting) == maxThreads {
+		clear(e.waiting)
+	}
 	e.facts[of] = is
 	ev := &event.FactStated{Meta: e.meta(session, "", at), Dialect: e.Name, Recording: spans.RecordingLedger,
 		Facts: []event.Fact{{Subject: subject, Key: key, Value: value}}}
-	if t := e.Thread(session, ""); subject != "session" || !t.Fresh() {
+	switch list, met := e.waiting[session]; {
+	case subject != "session", met && list == nil:
 		e.Emit(ev)
-	} else if len(t.facts) < maxPending {
+	case len(list) < maxPending:
 		ev.Facts[0].Value = bytes.Clone(value)
-		t.facts = append(t.facts, ev)
+		e.waiting[session] = append(list, ev)
 	}
+}
+
+// begun states the facts that waited for the first run of a session.
+func (e *Emitter) begun(session string) {
+	for _, ev := range e.waiting[session] {
+		e.Emit(ev)
+	}
+	e.waiting[session] = nil
 }
 
 // Hide states that a message, or a run by its prompt, is no part of the conversation from a time on; with the zero time
@@ -317,7 +330,7 @@ type source struct {
 func NewDecoder(name string, opts []input.Option, family func(*Emitter) Format) *Decoder {
 	shell := input.NewShell(name, ndjson.Read, opts...)
 	e := &Emitter{Shell: &shell, ids: map[digest]place{}, threads: map[[2]string]*Thread{}, children: map[digest]Link{},
-		facts: map[digest]digest{}}
+		facts: map[digest]digest{}, waiting: map[string][]*event.FactStated{}}
 	return &Decoder{e: e, format: family(e), files: map[string]*source{}}
 }
 

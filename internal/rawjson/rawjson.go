@@ -170,7 +170,7 @@ func (c *Cursor) RawKey() []byte {
 // expect reports whether b is the next byte.
 func (c *Cursor) expect(b byte, reason string) bool {
 	next := c.Peek()
-	if c.reason == "" && (next != b || c.i == len(c.b)) {
+	if c.reason == "" && next != b {
 		c.i, c.reason = wrong(c.b, c.i, reason)
 	}
 	return c.reason == ""

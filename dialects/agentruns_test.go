@@ -1,0 +1,110 @@
+package dialects_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/claudecode"
+	"github.com/otelagent/otelagent/dialects/codex"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/dialects/pi"
+	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/otelagent"
+)
+
+// TestAgentsCopies reads each file together with a copy of it in another folder: no run, turn, tool call, compaction or
+// token counts twice. Messages and records that have no id may stand twice.
+func TestAgentsCopies(t *testing.T) {
+	for _, a := range []agent{
+		geminiCLI,
+		{claudecode.Layout, claudecode.NewDecoder, "claudecode/testdata"},
+		{codex.Layout, codex.NewDecoder, "codex/testdata"},
+		{pi.Layout, pi.NewDecoder, "pi/testdata"},
+	} {
+		for _, family := range a.families(t, a.folder) {
+			file := family.Files[0]
+			if filepath.Ext(file.Path) != ".jsonl" || filepath.Base(file.Path) == "v1.jsonl" { // its entries have no ids
+				continue
+			}
+			once := a.record(t, otelagent.CaptureContent, transcript.Family{Files: []transcript.File{file}})
+			again := file
+			again.Path = filepath.Join(t.TempDir(), filepath.Base(file.Path))
+			write(t, again.Path, must(os.ReadFile(file.Path))(t))
+			both := a.record(t, otelagent.CaptureContent, transcript.Family{Files: []transcript.File{file, again}})
+			if diff := cmp.Diff(countsBySession(once), countsBySession(both)); diff != "" {
+				t.Errorf("%s (-alone +with its copy)\n%s", file.Path, diff)
+			}
+		}
+	}
+}
+
+func countsBySession(p *agenttest.Pipeline) map[string]counts {
+	all := map[string]counts{}
+	for _, s := range p.Sessions() {
+		all[s.ID] = countsOf(s)
+	}
+	return all
+}
+
+// TestAgentRuns reads what decides how a run of an agent ends and what belongs to it.
+func TestAgentRuns(t *testing.T) {
+	const (
+		claude  = `"sessionId":"s","timestamp":"2026-01-01T00:00:00Z"`
+		prompt1 = `{"type":"user","uuid":"u1",` + claude + `,"message":{"role":"user","content":"go"}}`
+		prompt2 = `{"type":"user","uuid":"u2",` + claude + `,"message":{"role":"user","content":"on"}}`
+		head    = `{"sessionId":"s","projectHash":"h","startTime":"2026-01-01T00:00:00Z"}`
+		user1   = `{"id":"u1","type":"user","timestamp":"2026-01-01T00:00:01Z","content":"go"}`
+		user2   = `{"id":"u2","type":"user","timestamp":"2026-01-01T00:00:05Z","content":"on"}`
+		tool    = `{"id":"g1","type":"gemini","timestamp":"2026-01-01T00:00:02Z","content":"","tokens":{"input":1,` +
+			`"output":1,"total":2},"toolCalls":[{"id":"c","name":"t","args":{},"status":"`
+		context = `{"id":"x","type":"user","timestamp":"2026-01-01T00:00:04Z","content":"<session_context> here"}`
+	)
+	for _, tt := range []struct {
+		name, dialect string
+		lines         []string
+		event         string
+		want          []string // session, run and status of the first such events
+	}{
+		{"a failed call stays failed", "claude-code", []string{prompt1,
+			`{"type":"assistant","uuid":"a",` + claude + `,"isApiErrorMessage":true,"message":{"id":"m","role":"assistant",` +
+				`"model":"<synthetic>","content":[{"type":"text","text":"API Error: 529"}]}}`,
+			`{"type":"user","uuid":"n","isMeta":true,` + claude + `,"message":{"role":"user","content":"note"}}`, prompt2},
+			"run_ended", []string{"s u1 error"}},
+		{"a title of sub-agents alone", "claude-code", []string{
+			`{"type":"user","uuid":"u","isSidechain":true,"agentId":"a",` + claude +
+				`,"message":{"role":"user","content":"go"}}`,
+			`{"type":"custom-title","customTitle":"T","sessionId":"s"}`},
+			"fact_stated", []string{"s"}},
+		{"a cancelled run stays cancelled", "gemini-cli", []string{head, user1, tool + `executing"}]}`,
+			`{"id":"i","type":"info","timestamp":"2026-01-01T00:00:03Z","content":"Request cancelled."}`,
+			tool + `success"}]}`, user2},
+			"run_ended", []string{"s u1 cancelled"}},
+		{"context belongs to the prompt that follows", "gemini-cli", []string{head, user1, tool + `executing"}]}`, head,
+			context, user2, strings.Replace(tool, "g1", "g2", 1) + `success"}]}`},
+			"message_added", []string{"s u1", "s u2", "s u2"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, _ := dialects.Named(tt.dialect)
+			var got []string
+			for ev, err := range d.New().Events(strings.NewReader(strings.Join(tt.lines, "\n") + "\n")) {
+				must(0, err)(t)
+				var e struct{ Type, Session, Run, Status string }
+				must(0, json.Unmarshal(ndjson.AppendEvent(nil, ev), &e))(t)
+				if e.Type == "otelagent."+tt.event {
+					got = append(got, strings.TrimSpace(e.Session+" "+e.Run+" "+e.Status))
+				}
+			}
+			if !slices.Equal(got[:min(len(got), len(tt.want))], tt.want) {
+				t.Errorf("%s: %q, want %q", tt.event, got, tt.want)
+			}
+		})
+	}
+}
