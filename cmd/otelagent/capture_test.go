@@ -47,6 +47,14 @@ func sendAll(t *testing.T, events io.Reader, args ...string) {
 // wire is what a send brings over the network.
 func wire(t *testing.T, events io.Reader, args ...string) string {
 	t.Helper()
+	return received(t, func(url string) {
+		sendAll(t, events, append(args, "--protocol", "http/protobuf", "--endpoint", url)...)
+	})
+}
+
+// received is what send sends to the URL of a receiver over HTTP.
+func received(t *testing.T, send func(url string)) string {
+	t.Helper()
 	var b bytes.Buffer
 	var mu sync.Mutex
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +68,7 @@ func wire(t *testing.T, events io.Reader, args ...string) string {
 		w.Header().Set("Content-Type", "application/x-protobuf")
 	}))
 	defer server.Close()
-	sendAll(t, events, append(args, "--protocol", "http/protobuf", "--endpoint", server.URL)...)
+	send(server.URL)
 	mu.Lock()
 	defer mu.Unlock()
 	return b.String()

@@ -2,18 +2,14 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -199,29 +195,16 @@ func TestImportIsPrivate(t *testing.T) {
 		}))
 	}
 	sent := func(args ...string) string {
-		var wire bytes.Buffer
-		var mu sync.Mutex
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body := io.Reader(r.Body)
-			if r.Header.Get("Content-Encoding") == "gzip" {
-				body, _ = gzip.NewReader(body)
+		return received(t, func(url string) {
+			for _, command := range [][]string{{"import", "--yes", "--state", filepath.Join(t.TempDir(), "s.json")},
+				{"send", filepath.Join(home, "exports")}} {
+				args := slices.Concat(command, args, []string{"--endpoint", url})
+				var errs bytes.Buffer
+				if code := run(t.Context(), args, nil, io.Discard, &errs); code != exitOK && code != exitPartial {
+					t.Fatal(args, errs.String())
+				}
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			_, _ = io.Copy(&wire, body)
-		}))
-		defer server.Close()
-		for _, command := range [][]string{{"import", "--yes", "--state", filepath.Join(t.TempDir(), "s.json")},
-			{"send", filepath.Join(home, "exports")}} {
-			args := slices.Concat(command, args, []string{"--endpoint", server.URL})
-			var errs bytes.Buffer
-			if code := run(t.Context(), args, nil, io.Discard, &errs); code != exitOK && code != exitPartial {
-				t.Fatal(args, errs.String())
-			}
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		return wire.String()
+		})
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
 	bare, content := sent(), sent("--capture", "content")

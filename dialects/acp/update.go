@@ -118,7 +118,8 @@ type compaction struct {
 }
 
 // compact takes compaction_update. It reports false for one that the caller keeps as it is: of an unknown status, the
-// beginning of one that goes on, and what follows an end. A compaction between two prompts is a run of its own, which only compacts.
+// beginning of one that goes on, and what follows an end. A compaction between two prompts is a run of its own, which
+// only compacts.
 func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bool {
 	id, status := o.String("compactionId"), o.String("status")
 	summary, reason := o.Raw("summary"), o.String("error")
