@@ -111,12 +111,12 @@ const coders = 2
 // buffers.
 var (
 	packEncoder = sync.OnceValue(func() *zstd.Encoder { return newEncoder() })
-	packDecoder = sync.OnceValue(func() *zstd.Decoder { return newDecoder() })
+	packDecoder = sync.OnceValue(func() *zstd.Decoder { return newDecoder(zstd.WithDecoderMaxMemory(maxPack)) })
 	rowEncoder  = sync.OnceValue(func() *zstd.Encoder {
 		return newEncoder(zstd.WithEncoderDictRaw(rowDictID, rowDictBytes), zstd.WithEncoderCRC(false))
 	})
 	rowDecoder = sync.OnceValue(func() *zstd.Decoder {
-		return newDecoder(zstd.WithDecoderDictRaw(rowDictID, rowDictBytes))
+		return newDecoder(zstd.WithDecoderDictRaw(rowDictID, rowDictBytes), zstd.WithDecoderMaxMemory(store.MaxValue))
 	})
 )
 
@@ -131,8 +131,7 @@ func newEncoder(more ...zstd.EOption) *zstd.Encoder {
 }
 
 func newDecoder(more ...zstd.DOption) *zstd.Decoder {
-	d, err := zstd.NewReader(nil, append(more, zstd.WithDecoderMaxMemory(store.MaxValue),
-		zstd.WithDecoderConcurrency(0))...)
+	d, err := zstd.NewReader(nil, append(more, zstd.WithDecoderConcurrency(0))...)
 	if err != nil {
 		panic(err)
 	}
@@ -147,7 +146,7 @@ func unpack(buf, body []byte, pack, raw int64) ([]byte, error) {
 	switch err := h.Decode(body); {
 	case err != nil:
 		return nil, fmt.Errorf("pack %d: %w: %w", pack, errPack, err)
-	case !h.HasFCS || raw < 0 || raw > store.MaxValue || h.FrameContentSize != uint64(raw):
+	case !h.HasFCS || raw < 0 || raw > maxPack || h.FrameContentSize != uint64(raw):
 		// Checked first, so that no frame gets more memory than the pack says it needs.
 		return nil, fmt.Errorf("pack %d: %w: not a frame of %d bytes", pack, errPack, raw)
 	}

@@ -109,8 +109,11 @@ func TestDamaged(t *testing.T) {
 		{"size", "UPDATE packs SET raw = raw + 1", "pack 1"},
 		{"huge size", "UPDATE packs SET raw = 1 << 40", "pack 1"},
 		{"negative size", "UPDATE packs SET raw = -1", "pack 1"},
+		{"no pack", "DELETE FROM packs", "session a: bad pack: bad data: 0 of 1 bodies are in packs"},
+		{"withheld", "DELETE FROM packs; DELETE FROM blocks; INSERT INTO withheld VALUES (1, x'', 3, x'')",
+			"a block id of 0 bytes"},
 		{"a length", fmt.Sprintf("UPDATE packs SET raw = 2, body = x'%x'", packEncoder().EncodeAll([]byte("\x09x"), nil)),
-			"a body of 9 bytes, 1 are left"},
+			"session a: pack 1: bad pack: bad data: a body of 9 bytes, 1 are left"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.db")
@@ -121,9 +124,9 @@ func TestDamaged(t *testing.T) {
 			}
 			exec1(t, path, tt.damage)
 			n := 0
-			for _, err := range s.Blocks(t.Context(), key("a")) {
-				if n++; err == nil || !strings.Contains(err.Error(), tt.want) {
-					t.Errorf("%v, want %q in it", err, tt.want)
+			for b, err := range s.Blocks(t.Context(), key("a")) {
+				if n++; err == nil || !strings.Contains(err.Error(), tt.want) || b != (session.Block{}) {
+					t.Errorf("%+v, %v, want %q in it", b, err, tt.want)
 				}
 			}
 			if n != 1 {
@@ -142,5 +145,32 @@ func TestDamaged(t *testing.T) {
 				t.Errorf("a row that became %s was read", damage)
 			}
 		}
+	}
+}
+
+// A merge does not join a damaged pack with the next one: the error names it, and it stays as it is.
+func TestMergeDamaged(t *testing.T) {
+	path, k := filepath.Join(t.TempDir(), "x.db"), key("a")
+	s := newStore(t, path)
+	for _, body := range []string{"one", "two", "three"} {
+		if err := s.Put(t.Context(), session.Batch{Blocks: []session.Block{storetest.Block(k, body)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec1(t, path, fmt.Sprintf("UPDATE packs SET raw = 4, body = x'%x' WHERE pack = 2",
+		packEncoder().EncodeAll([]byte("\x05two"), nil)))
+	mark, err := s.Revision(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "session a: pack 2: bad pack: bad data: a body of 5 bytes, 3 are left"
+	for range 2 {
+		err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark})
+		if !errors.Is(err, store.ErrData) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want %q at its end", err, want)
+		}
+	}
+	if _, err := session.NewBlockSet(s.Blocks(t.Context(), k)); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %q at its end", err, want)
 	}
 }

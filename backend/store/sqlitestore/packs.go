@@ -10,11 +10,14 @@ import (
 	"slices"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 const (
 	// packSize is how many bytes of bodies are compressed together; a larger body has a pack of its own.
 	packSize = 1 << 20
+	// maxPack bounds the bytes of a pack when decompressed: the largest body, and its length in front of it.
+	maxPack = store.MaxValue + binary.MaxVarintLen64
 	// packWindow is how far back in a pack the compressor looks.
 	packWindow = 1 << 20
 	// mergePacks bounds how many packs become one in a step.
@@ -79,12 +82,12 @@ func (p *packer) flush() error {
 }
 
 // bodies yields what a decompressed pack holds, until yield returns false.
-func bodies(raw []byte) iter.Seq2[[]byte, error] {
+func bodies(pack int64, raw []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for len(raw) > 0 {
 			size, n := binary.Uvarint(raw)
 			if n <= 0 || size > uint64(len(raw)-n) {
-				yield(nil, fmt.Errorf("%w: a body of %d bytes, %d are left", errPack, size, len(raw)-max(n, 0)))
+				yield(nil, fmt.Errorf("pack %d: %w: a body of %d bytes, %d are left", pack, errPack, size, len(raw)-max(n, 0)))
 				return
 			}
 			end := n + int(size)
@@ -105,7 +108,7 @@ func (s *Store) tidy(ctx context.Context, k session.Key) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("sqlitestore: merge packs: %w", atRest(err))
+			return fmt.Errorf("sqlitestore: merge packs of session %s: %w", k.ID, atRest(err))
 		}
 	}
 	return nil
@@ -124,31 +127,35 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 	}
 	const packs = `FROM packs WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`
 	args := []any{session, string(list)}
-	parts, err := all(ctx, s.conn, `SELECT pack, raw, body `+packs+` ORDER BY pack`, args,
-		func(rows *sql.Rows) ([]byte, error) {
+	var kinds [256][]byte // bodies by their first byte
+	var raw []byte
+	_, err = all(ctx, s.conn, `SELECT pack, raw, body `+packs+` ORDER BY pack`, args,
+		func(rows *sql.Rows) (none struct{}, err error) {
 			var pack, size int64
 			var body sql.RawBytes
 			if err := rows.Scan(&pack, &size, &body); err != nil {
-				return nil, err
+				return none, err
 			}
-			return unpack(nil, body, pack, size)
+			if raw, err = unpack(raw, body, pack, size); err != nil {
+				return none, err
+			}
+			for text, err := range bodies(pack, raw) {
+				if err != nil {
+					return none, err
+				}
+				kind := &kinds[0]
+				if len(text) > 0 {
+					kind = &kinds[text[0]]
+				}
+				*kind = append(binary.AppendUvarint(*kind, uint64(len(text))), text...)
+			}
+			return none, nil
 		})
 	if err != nil {
 		return false, err
 	}
 	if err := run(ctx, s.conn, `DELETE `+packs, args...); err != nil {
 		return false, err
-	}
-	var kinds [256][]byte // bodies by their first byte
-	for text, err := range bodies(slices.Concat(parts...)) {
-		if err != nil {
-			return false, err
-		}
-		kind := &kinds[0]
-		if len(text) > 0 {
-			kind = &kinds[text[0]]
-		}
-		*kind = append(binary.AppendUvarint(*kind, uint64(len(text))), text...)
 	}
 	p := packer{ctx: ctx, stmts: &s.stmts}
 	return true, p.write(session, slices.Concat(kinds[:]...))

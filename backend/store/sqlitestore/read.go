@@ -141,38 +141,48 @@ func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, 
 
 // Blocks implements store.Store.
 func (s *Store) Blocks(ctx context.Context, k session.Key) iter.Seq2[session.Block, error] {
-	const what = "read blocks"
-	const query = `SELECT pack, raw, body, NULL FROM packs WHERE session = ` + whichSession + ` UNION ALL
-		SELECT 0, size, body, id FROM withheld w WHERE session = ` + whichSession + ` AND NOT EXISTS
-			(SELECT 1 FROM blocks b WHERE b.session = w.session AND b.id = substr(w.id, 1, 16))`
-	var size int64 // of a pack, or of the whole of a body that was withheld
+	what := "read blocks of session " + k.ID
+	const query = `SELECT 'pack', pack, raw, body, NULL FROM packs WHERE session = ` + whichSession + ` UNION ALL
+		SELECT 'withheld', 0, size, body, id FROM withheld w WHERE session = ` + whichSession + ` AND NOT EXISTS
+			(SELECT 1 FROM blocks b WHERE b.session = w.session AND b.id = substr(w.id, 1, 16)) UNION ALL
+		SELECT 'count', 0, count(*), NULL, NULL FROM blocks WHERE session = ` + whichSession
+	var pack, found int64
+	var size int64 // of a pack, of the whole of a body that was withheld, or how many bodies are in packs
 	var body, id sql.RawBytes
 	var raw []byte
-	parts := each(ctx, s, what, query, []any{k.Tenant, k.ID}, func(rows *sql.Rows) (none struct{}, err error) {
-		var pack int64
-		if err := rows.Scan(&pack, &size, &body, &id); err != nil || pack == 0 {
-			return none, err
+	parts := each(ctx, s, what, query, []any{k.Tenant, k.ID}, func(rows *sql.Rows) (kind string, err error) {
+		if err := rows.Scan(&kind, &pack, &size, &body, &id); err != nil {
+			return kind, err
 		}
-		raw, err = unpack(raw, body, pack, size)
-		return none, err
+		switch {
+		case kind == "pack":
+			raw, err = unpack(raw, body, pack, size)
+		case kind == "withheld" && len(id) != len(spans.BlockID{}):
+			err = fmt.Errorf("%w: a block id of %d bytes, want %d", store.ErrData, len(id), len(spans.BlockID{}))
+		case kind == "count" && found < size:
+			err = fmt.Errorf("%w: %d of %d bodies are in packs", errPack, found, size)
+		}
+		return kind, err
 	})
 	return func(yield func(session.Block, error) bool) {
-		for _, err := range parts {
-			if err != nil || id != nil {
-				b := session.Block{Session: k, Body: string(body), Size: size}
-				copy(b.ID[:], id)
-				if !yield(b, err) {
+		for kind, err := range parts {
+			switch {
+			case err != nil:
+				yield(session.Block{}, err)
+				return
+			case kind == "withheld":
+				if !yield(session.Block{Session: k, ID: spans.BlockID(id), Body: string(body), Size: size}, nil) {
 					return
 				}
-				continue
-			}
-			for text, err := range bodies(raw) {
-				if err = errors.Join(err, s.usable(ctx)); err != nil {
-					yield(session.Block{}, fmt.Errorf("sqlitestore: %s: %w", what, err))
-					return
-				}
-				if !yield(session.Block{Session: k, ID: spans.BlockOf(text), Body: string(text)}, nil) {
-					return
+			case kind == "pack":
+				for text, err := range bodies(pack, raw) {
+					if err = errors.Join(err, s.usable(ctx)); err != nil {
+						yield(session.Block{}, fmt.Errorf("sqlitestore: %s: %w", what, err))
+						return
+					}
+					if found++; !yield(session.Block{Session: k, ID: spans.BlockOf(text), Body: string(text)}, nil) {
+						return
+					}
 				}
 			}
 		}

@@ -56,7 +56,7 @@ CREATE TABLE blocks (
   PRIMARY KEY (session, id)
 ) STRICT, WITHOUT ROWID;
 
--- Bodies that were cut or withheld at the source. One that came whole as well counts as blocks has it.
+-- Bodies that were cut or withheld at the source. A body that also came whole is in packs; its row here is ignored.
 CREATE TABLE withheld (
   session INTEGER NOT NULL,
   id      BLOB NOT NULL,    -- SHA-256 of the whole body

@@ -10,7 +10,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// hugeRows keeps rows of very many and very large attributes, lists and events, and small ones.
+// hugeRows keeps rows of very many and very large attributes, lists and events, small ones, and the largest block.
 func hugeRows(t *testing.T, s store.Store) {
 	k := key("a")
 	n := 100_000
@@ -64,4 +64,10 @@ func hugeRows(t *testing.T, s store.Store) {
 	wantErr(t, "a row above MaxValue", s.Put(t.Context(), session.Batch{Rows: []session.Row{Row(k, 7), big}}),
 		store.ErrData)
 	equal(t, "rows after it", len(rows(t, s, k)), len(list))
+
+	largest := Block(k, strings.Repeat("b", store.MaxValue))
+	put(t, s, nil, largest)
+	if got := blocks(t, s, k); len(got) != 1 || got[largest.ID] != largest {
+		t.Errorf("a block of %d bytes came back as %d blocks, or as another one", store.MaxValue, len(got))
+	}
 }

@@ -287,7 +287,7 @@ func TestCheckSees(t *testing.T) {
 		t.Errorf("%d spans are lost, not 2", f.lost)
 	}
 	all := strings.Join(bad, "\n")
-	for _, want := range []string{"2 of ", "was never sent", "is not what was sent", "read blocks"} {
+	for _, want := range []string{"2 of ", "was never sent", "read blocks", "bodies are in packs", "pack 1: bad pack"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("nothing says %q:\n%.2000s", want, all)
 		}
