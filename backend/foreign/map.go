@@ -139,8 +139,12 @@ func (m *mapper) link() {
 			for seen[left[0]] || left[0].up == nil {
 				left = left[1:]
 			}
-			left[0].up = nil
-			sorted = append(sorted, left[0])
+			ring := left[0]
+			for met := map[*record]bool{}; !met[ring]; ring = ring.up {
+				met[ring] = true
+			}
+			ring.up = nil
+			sorted = append(sorted, ring)
 		}
 		for _, r := range below[sorted[at]] {
 			if !seen[r] && r.up != nil {
@@ -227,14 +231,20 @@ func (m *mapper) contain() {
 	}
 }
 
-// innermost returns the run that a record is within and that is within all others of such; nil if there is none.
+// innermost returns the run that a record is within and that is within all others of such; nil if there is none. Of two
+// wrappers of one parent neither is around the other.
 func innermost(r *record, runs []*record, within func(r, o *record) bool) (in *record) {
+	around := func(c *record) bool {
+		return within(r, c) && (!c.named || !r.named || c.key == r.key) &&
+			(r.role != roleWrapper || c.role != r.role || c.row.Parent != r.row.Parent)
+	}
 	for _, c := range runs {
-		switch {
-		case !within(r, c) || c.named && r.named && c.key != r.key:
-		case in == nil || within(c, in) || c.start == in.start && c.end == in.end:
+		if around(c) && (in == nil || c.start > in.start || c.start == in.start && c.end <= in.end) {
 			in = c
-		case !within(in, c): // neither is within the other
+		}
+	}
+	for _, c := range runs {
+		if c != in && around(c) && !within(in, c) {
 			return nil
 		}
 	}
@@ -312,8 +322,8 @@ func (m *mapper) around() {
 			r.key = *r.near
 		default:
 			r.key = session.Key{Tenant: r.key.Tenant, ID: TraceSession(r.row.Trace)}
-			for key := range t.names {
-				if len(t.names) == 1 {
+			if len(t.names) == 1 {
+				for key := range t.names {
 					r.key = key
 				}
 			}

@@ -251,27 +251,49 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	_, err = read(`
-- {title: 3, scope: [x], keys: {sesion: a}, roles: [{role: runs, signal: spam, as: text}], usage: yes}
-- {name: x, like: nobody, keys: [a], roles: [{name: y, failed: maybe}]}
+- {title: 3, scope: [x], Like: y, keys: {sesion: a, 1: b}, roles: [{role: runs, signal: spam, as: text}], usage: yes}
+- {name: x, like: nobody, keys: [a], roles: [{name: y, failed: maybe}, {name: [{a: b}]}, z]}
 - 7
 `)
-	fieldNames := fmt.Sprintf("want a field, one of %v", slices.Sorted(maps.Keys(fields)))
-	want := `'sources[0]' has invalid keys: scope
-'sources[0].keys[sesion]' is "sesion": ` + fieldNames + `
-'sources[0].roles[0].as' is "text": ` + fieldNames + `
-'sources[0].roles[0].role' is "runs": ` +
-		`want a role, one of [none link run wrapper start turn tool permission compaction content note]
-'sources[0].roles[0].signal' is "spam": want a Signal, one of [span event log any]
-'sources[0].usage' is "yes": ` +
-		`want a UsageRule, one of [includes_cache excludes_cache excludes_reasoning excludes_cache_and_reasoning]
-'sources[1].keys[0]' expected type 'map[foreign.field]foreign.words', got unconvertible type 'string'
-'sources[1].roles[0].failed' is "maybe": want a bool, one of [true false]
-'sources[2]' expected a map or struct, got "int"
+	fieldNames := fmt.Sprintf("want one of %v", slices.Sorted(maps.Keys(fields)))
+	want := `'sources[0]' has invalid keys: Like, scope
+'sources[0].keys[1]' got "1": ` + fieldNames + `
+'sources[0].keys[sesion]' got "sesion": ` + fieldNames + `
+'sources[0].roles[0].as' got "text": ` + fieldNames + `
+'sources[0].roles[0].role' got "runs": ` +
+		`want one of [none link run wrapper start turn tool permission compaction content note]
+'sources[0].roles[0].signal' got "spam": want one of [span event log any]
+'sources[0].usage' got "yes": ` +
+		`want one of [includes_cache excludes_cache excludes_reasoning excludes_cache_and_reasoning]
+'sources[1].keys' got "[a]": want keys with values
+'sources[1].roles[0].failed' got "maybe": want one of [true false]
+'sources[1].roles[1].name[0]' got "map[a:b]": want a text
+'sources[1].roles[2]' got "z": want keys with values
+'sources[2]' got "7": want keys with values
 'sources[0]' has no name
 'sources[2]' has no name
 sources: x: there is no other source "nobody" to be like`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
+	}
+}
+
+// A role may ask for a bool or a number, as YAML has them.
+func TestIs(t *testing.T) {
+	var l []any
+	text := "[{name: x, scopes: [x], roles: [{role: run, is: {ok: true, n: 3, f: [1.5, 1e3]}}]}]"
+	if err := yaml.Unmarshal([]byte(text), &l); err != nil {
+		t.Fatal(err)
+	}
+	table, err := Default().With(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ok, f := range map[session.Value]float64{session.BoolValue(true): 1.5, session.StringValue("true"): 1000} {
+		values := map[string]session.Value{"ok": ok, "n": session.IntValue(3), "f": session.DoubleValue(f)}
+		if _, fits := table.Scope("x").Match(Span, "a", 0, func(key string) session.Value { return values[key] }); !fits {
+			t.Errorf("%v is not what the role asks for", values)
+		}
 	}
 }
 

@@ -104,9 +104,27 @@ var allowed = map[reflect.Type]string{
 	reflect.TypeFor[field]():           strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(fields))), "[]"),
 }
 
-func checkAllowed(_, to reflect.Type, v any) (any, error) {
-	if words := strings.Fields(allowed[to]); len(words) > 0 && !slices.Contains(words, fmt.Sprint(v)) {
-		return nil, fmt.Errorf("is %q: want a %s, one of %v", fmt.Sprint(v), to.Name(), words)
+// checkValue refuses what a type cannot be. A bool that stands for a text becomes its text (the library writes 1), and
+// so does each key.
+func checkValue(from, to reflect.Type, v any) (any, error) {
+	refuse := func(want string) (any, error) { return nil, fmt.Errorf("got %q: want %s", fmt.Sprint(v), want) }
+	words, isMap := strings.Fields(allowed[to]), from.Kind() == reflect.Map
+	switch {
+	case len(words) > 0 && !slices.Contains(words, fmt.Sprint(v)):
+		return refuse(fmt.Sprint("one of ", words))
+	case to.Kind() == reflect.String && (isMap || from.Kind() == reflect.Slice || from.Kind() == reflect.Struct):
+		return refuse("a text")
+	case to.Kind() == reflect.String && from.Kind() == reflect.Bool:
+		return fmt.Sprint(v), nil
+	case (to.Kind() == reflect.Map || to.Kind() == reflect.Struct) && !isMap:
+		return refuse("keys with values")
+	}
+	if m, ok := v.(map[any]any); ok { // a key is no string
+		byText := map[string]any{}
+		for key, value := range m {
+			byText[fmt.Sprint(key)] = value
+		}
+		return byText, nil
 	}
 	return v, nil
 }
@@ -119,7 +137,8 @@ type (
 // readSources reads a list of sources. Errors name each wrong key and value.
 func readSources(raw []any) (sources []Source, bad []error) {
 	dec, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: &sources, RootName: "sources", TagName: "yaml",
-		ErrorUnused: true, WeaklyTypedInput: true, DecodeHook: checkAllowed})
+		ErrorUnused: true, WeaklyTypedInput: true, DecodeHook: checkValue,
+		MatchName: func(key, field string) bool { return key == field }})
 	if err == nil {
 		err = dec.Decode(raw)
 	}

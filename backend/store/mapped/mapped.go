@@ -208,18 +208,19 @@ func Owners(ctx context.Context, st store.Store, k session.Key) ([]session.Summa
 	return named, err
 }
 
-// Owner returns the session that records of s belong to where none belongs to k itself.
-func (s *Session) Owner(k session.Key) (owner session.Key, ok bool) {
+// Owner returns the session that records of s belong to where none belongs to s itself; the zero Key where they belong
+// to no other.
+func (s *Session) Owner() session.Key {
 	others := slices.Concat(s.Named, s.Parts)
 	if len(s.Rows) > 0 || len(s.Raw) == 0 || len(others) == 0 {
-		return owner, false
+		return session.Key{}
 	}
 	for _, p := range others {
 		if len(others) > 1 && len(Map(s.Raw, p.Key)) > 0 {
-			return p.Key, true
+			return p.Key
 		}
 	}
-	return others[0].Key, true
+	return others[0].Key
 }
 
 // linked returns the other sessions that hold rows of traces: those of one trace each and those without records of

@@ -132,7 +132,7 @@ func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision
 	if s.Links != nil {
 		summary.Mapped = foreign.Default().Version()
 	}
-	owner, _ := s.Owner(k)
+	owner := s.Owner()
 	if len(s.Rows) == 0 && len(s.Raw) > 0 { // also one that holds nothing but plumbing
 		summary.Part, summary.Parent, summary.Status = true, owner.ID, spans.SessionStatusIdle
 		for _, r := range s.Raw {
@@ -175,8 +175,8 @@ type chatTables interface {
 	ChatTables() bool
 	// ChatLimit is how many bytes (Store.Size) a session may have that has rows there; 0: no limit.
 	ChatLimit() int64
-	// ProjectChat replaces those of a session, in one transaction, unless the present ones are of a later mark. It may
-	// read rows several times.
+	// ProjectChat replaces those of a session, in transactions of 512 KiB, unless the present ones are of a later mark.
+	// It may read rows several times.
 	ProjectChat(ctx context.Context, k session.Key, mark store.Revision, rows iter.Seq2[export.Row, error]) error
 	// CallMessage returns the id of the message row that holds a tool call of a session, "" where there is none.
 	CallMessage(ctx context.Context, sessionID, callID string) (string, error)
