@@ -201,9 +201,9 @@ func (c *codec) value(v *Value) {
 			c.out = append(c.out, v.str...)
 			return
 		}
-		from, text := c.pos, ""
+		from := c.pos
 		for n := c.count(0, 1); n > 0 && c.err == ""; n-- {
-			c.string(&text)
+			c.take(c.count(0, 1))
 		}
 		v.str = c.own(c.s[from:c.pos])
 	default:

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,6 +95,31 @@ func jaegerJSON(t *testing.T, raw []byte) []byte {
 	}{data})
 	must(t, err)
 	return text
+}
+
+// Tags whose value is not of their type are text, and a process has one name.
+func TestJaegerTags(t *testing.T) {
+	td, err := jaegerTraces([]byte(`{"data": [{"processes": {"p": {"serviceName": "shop", "tags": [
+		{"key": "service.name", "type": "string", "value": "other"}, {"key": "host", "type": "string", "value": "h"}]}},
+		"spans": [{"traceID": "1", "spanID": "1", "processID": "p"}, {"traceID": "1", "spanID": "2", "processID": "p",
+		"tags": [{"key": "a", "type": "bool", "value": "true"}, {"key": "b", "type": "bool", "value": "yes"},
+			{"key": "c", "type": "string", "value": 5}, {"key": "d", "type": "int64", "value": 5.0},
+			{"key": "e", "type": "int64", "value": "x"}, {"key": "f", "type": "int64", "value": 7},
+			{"key": "g", "type": "float64", "value": "1.5"}, {"key": "h", "value": true}, {"key": "i", "value": {"j": 1}},
+			{"key": "k", "type": "float64", "value": "NaN"}, {"key": "l", "type": "bool", "value": false}]}]}]}`))
+	must(t, err)
+	for _, rs := range td.ResourceSpans().All() {
+		if got, want := fmt.Sprint(rs.Resource().Attributes().AsRaw()), "map[host:h service.name:shop]"; got != want ||
+			rs.Resource().Attributes().Len() != 2 {
+			t.Errorf("resource %s, want %s", got, want)
+		}
+	}
+	span := td.ResourceSpans().At(1).ScopeSpans().At(0).Spans().At(0)
+	want := map[string]any{"a": true, "b": "yes", "c": "5", "d": "5.0", "e": "x", "f": int64(7), "g": 1.5, "h": "true",
+		"i": `{"j": 1}`, "k": math.NaN(), "l": false}
+	if got := span.Attributes().AsRaw(); fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
+		t.Errorf("attributes %#v, want %#v", got, want)
+	}
 }
 
 // A file of spans gives the same sessions as Jaeger writes it, and as a collector's file exporter does: lines of JSON,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -29,7 +30,9 @@ type jaegerDoc struct {
 	}
 }
 
-type jaegerTags []struct {
+type jaegerTags []jaegerTag
+
+type jaegerTag struct {
 	Key, Type string
 	Value     json.RawMessage
 }
@@ -47,6 +50,8 @@ func jaegerTraces(text []byte) (ptrace.Traces, error) {
 	for _, t := range doc.Data {
 		for _, from := range t.Spans {
 			process, tags := t.Processes[from.ProcessID], from.Tags
+			resource := slices.Clone(process.Tags) // of several spans
+			resource.take("service.name")
 			scope := object{"name": cmp.Or(tags.take("otel.scope.name"), tags.take("otel.library.name")),
 				"version": cmp.Or(tags.take("otel.scope.version"), tags.take("otel.library.version"))}
 			code := map[string]int{"OK": 1, "ERROR": 2}[tags.take("otel.status_code")]
@@ -68,7 +73,7 @@ func jaegerTraces(text []byte) (ptrace.Traces, error) {
 			}
 			s["events"], s["attributes"] = events, tags.attributes()
 			service := object{"key": "service.name", "value": object{"stringValue": process.ServiceName}}
-			all = append(all, object{"resource": object{"attributes": append(process.Tags.attributes(), service)},
+			all = append(all, object{"resource": object{"attributes": append(resource.attributes(), service)},
 				"scopeSpans": []object{{"scope": scope, "spans": []object{s}}}})
 		}
 	}
@@ -87,21 +92,37 @@ func padded(id string, length int) string { return strings.Repeat("0", max(lengt
 func (t *jaegerTags) take(key string) (text string) {
 	for i, tag := range *t {
 		if tag.Key == key {
-			if *t = slices.Delete(*t, i, i+1); json.Unmarshal(tag.Value, &text) != nil {
-				text = string(tag.Value)
-			}
-			return text
+			*t = slices.Delete(*t, i, i+1)
+			return tag.text()
 		}
 	}
 	return ""
 }
 
-// attributes returns tags as attributes. An integer may come as text.
+func (t jaegerTag) text() (text string) {
+	if json.Unmarshal(t.Value, &text) != nil {
+		text = string(t.Value)
+	}
+	return text
+}
+
+// attributes returns tags as attributes. A number or bool may come as text; a value that is not of its type stays text.
 func (t jaegerTags) attributes() []object {
 	out := []object{}
 	for _, tag := range t {
-		kind := map[string]string{"int64": "intValue", "float64": "doubleValue", "bool": "boolValue"}[tag.Type]
-		out = append(out, object{"key": tag.Key, "value": object{cmp.Or(kind, "stringValue"): tag.Value}})
+		text := tag.text()
+		_, noInt := strconv.ParseInt(text, 10, 64)
+		_, noFloat := strconv.ParseFloat(text, 64)
+		value := object{"stringValue": text}
+		switch {
+		case tag.Type == "int64" && noInt == nil:
+			value = object{"intValue": text}
+		case tag.Type == "float64" && noFloat == nil:
+			value = object{"doubleValue": text}
+		case tag.Type == "bool" && (text == "true" || text == "false"):
+			value = object{"boolValue": text == "true"}
+		}
+		out = append(out, object{"key": tag.Key, "value": value})
 	}
 	return out
 }

@@ -161,7 +161,7 @@ func (r *redactor) items(row *session.Row) (total int) {
 }
 
 // blocks redacts blocks. Templates come first, with what they refer to in its place, as far as that is in the batch. A
-// block that a template refers to is withheld where a rule changed it there.
+// block that a template refers to is withheld where a rule changed it there. So is all of a template that is too large.
 func (r *redactor) blocks(blocks []session.Block) (total int) {
 	here := map[blockRef]*session.Block{}
 	for i := range blocks {
@@ -175,7 +175,11 @@ func (r *redactor) blocks(blocks []session.Block) (total int) {
 			continue
 		}
 		template := b.Body
-		total += r.blockOf(b, wholeText(b, here))
+		if text, ok := wholeText(b, here); ok {
+			total += r.blockOf(b, text)
+		} else { // no rule sees all of it: it is withheld, and so are the blocks that it refers to
+			b.Size, b.Body = int64(len(template)), ""
+		}
 		for id := range spans.Blocks(template) {
 			of := here[blockRef{b.Session, id}]
 			if of != nil && of.Size == 0 && b.Size > 0 && !strings.Contains(b.Body, of.Body) {
@@ -211,9 +215,11 @@ func (r *redactor) blockOf(b *session.Block, text string) int {
 // maxRedacted bounds the text that wholeText returns.
 const maxRedacted = 64 << 20
 
-// wholeText returns the text of a template. An empty string replaces what is not in the batch.
-func wholeText(b *session.Block, here map[blockRef]*session.Block) string {
+// wholeText returns the text of a template, false if it is larger than maxRedacted. An empty string replaces what is
+// not in the batch.
+func wholeText(b *session.Block, here map[blockRef]*session.Block) (string, bool) {
 	var text strings.Builder
+	ok := true
 	_ = spans.Pieces(b.Body, func(p spans.Piece) bool { // a broken template is looked at as far as it can be read
 		piece := p.Text
 		if p.Part != 0 {
@@ -224,13 +230,12 @@ func wholeText(b *session.Block, here map[blockRef]*session.Block) string {
 				piece = of.Body
 			}
 		}
-		if text.Len()+len(piece) > maxRedacted {
-			piece = `""`
+		if ok = text.Len()+len(piece) <= maxRedacted; ok {
+			text.WriteString(piece)
 		}
-		text.WriteString(piece)
-		return true
+		return ok
 	})
-	return text.String()
+	return text.String(), ok
 }
 
 // looksLikeJSON finds out what the producer knew and did not say. Numbers and literals count as text, which rules see

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -262,6 +263,25 @@ func TestRedactionCopies(t *testing.T) {
 	require.Equal(t, secret, attrs[0].Value.Str())
 	require.Equal(t, item, lists[0].Items[0])
 	require.Equal(t, []string{spans.ShortID{1}.String(), spans.ShortID{2}.String(), ""}, b.Rows[0].Lists[0].Items)
+}
+
+// A template of which rules cannot see all is withheld, with what it refers to.
+func TestLargeTemplateIsWithheld(t *testing.T) {
+	piece := strings.Repeat("x", 1<<20)
+	id := spans.BlockOfString(piece).Short()
+	template := []byte("[")
+	for range maxRedacted>>20 - 1 {
+		template = spans.Cut(template, strconv.Quote(piece[:spans.MinLiteral])+",",
+			func(string) spans.ShortID { return id })
+	}
+	template = append(template, piece+piece+" the key is "+secret...)
+	b := session.Batch{Blocks: []session.Block{{ID: spans.BlockOf(template), Body: string(template)},
+		{ID: spans.BlockOfString(piece), Body: piece}, {ID: spans.BlockOfString("y"), Body: "y"}}}
+	redactorOf(t, "").batch(&b)
+	for i, size := range []int64{int64(len(template)), 1 << 20, 0} {
+		require.Equal(t, size, b.Blocks[i].Size)
+		require.Equal(t, size != 0, b.Blocks[i].Body == "")
+	}
 }
 
 func FuzzRedaction(f *testing.F) {

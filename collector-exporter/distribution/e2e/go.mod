@@ -3,11 +3,11 @@ module github.com/otelagent/otelagent/collector-exporter/distribution/e2e
 go 1.26.0
 
 require (
+	github.com/go-viper/mapstructure/v2 v2.5.0 // indirect
 	github.com/google/go-cmp v0.7.0
 	github.com/otelagent/otelagent v0.0.0
 	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260421215025-4e7a1e1569ac
 	go.opentelemetry.io/collector/pdata v1.67.0
-	github.com/go-viper/mapstructure/v2 v2.5.0 // indirect
 	go.opentelemetry.io/otel/trace v1.47.0 // indirect
 )
 
