@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -449,6 +450,15 @@ func testKafka(t *testing.T, bin string) {
 		startPipeline(t, bin, "kafka-consumer.yaml", kafka, "OTELAGENT_DB="+db),
 		startPipeline(t, bin, "kafka-consumer.yaml", kafka, "OTELAGENT_DB="+db),
 	}
+	// A leader that dies while the group is balanced holds up the others for the 60 s of the rebalance timeout.
+	eventually(t, "each consumer has partitions", func() error {
+		for _, c := range consumers {
+			if !strings.Contains(c.log.String(), "assigning partitions") {
+				return errors.New("not yet")
+			}
+		}
+		return nil
+	})
 	sent, want := recordings(t)
 	all := pieces(sent)
 	for i, td := range all {
