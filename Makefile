@@ -13,7 +13,10 @@ E2E_MODULES := collector-exporter/distribution/e2e
 # Modules that pin tools, one per tool because their requirements disagree. Never compiled by `make test`.
 TOOL_MODULES := internal/tools/lint internal/tools/mdatagen internal/tools/ocb
 
-ALL_MODULES := $(MODULES) $(E2E_MODULES)
+# Modules of instrumentation/, one a framework. Two targets of their own test them, so that `make test` compiles none.
+INSTRUMENTATION := $(shell git ls-files -co --exclude-standard 'instrumentation/**/go.mod' | sed 's:/go.mod$$::')
+
+ALL_MODULES := $(MODULES) $(E2E_MODULES) $(INSTRUMENTATION)
 BIN := $(CURDIR)/bin
 GOLANGCI := $(BIN)/golangci-lint
 
@@ -34,7 +37,7 @@ export CGO_ENABLED ?= 0
 each = for m in $(1); do echo "--- $$m: $@"; $(2); done
 
 .PHONY: help demo build test test-full check race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
-	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-replay interop-dashboards interop-clickhouse interop-prometheus interop-backends interop-compose interop-viewer interop-viewer-types interop-agents interop-agents-newest soak tidy ci FORCE
+	newest instrumentation instrumentation-newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-replay interop-dashboards interop-clickhouse interop-prometheus interop-backends interop-compose interop-viewer interop-viewer-types interop-agents interop-agents-newest soak tidy ci FORCE
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,7 +60,8 @@ test-full: ## run the tests of all modules with every recording, every cut and t
 check: test vet fmt-check lint generate-check race fuzz-short ## run all that CI runs for every change
 
 # $(call raced,MODULE,PACKAGES). A test (internal/modules) requires that every package that starts goroutines or has a mutex is here.
-raced = echo "--- $(1): race"; CGO_ENABLED=1 go -C $(1) test -race -short -timeout 20m $(NOT_WATCHED) -skip '^($(NOT_RACED))$$' $(TESTFLAGS) $(2)
+raced = echo "--- $(1): race"; $(racing)
+racing = CGO_ENABLED=1 go -C $(1) test -race -short -timeout 20m $(NOT_WATCHED) -skip '^($(NOT_RACED))$$' $(TESTFLAGS) $(2)
 
 race: ## the short tests of concurrent code with the race detector (needs a C compiler)
 	@$(call raced,.,./internal/writer)
@@ -132,6 +136,15 @@ newest: ## test adapter and exporter against the newest OpenTelemetry and Collec
 	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; cd collector-exporter/agentsessionexporter; \
 	cp newest.mod $$dir/newest.mod; cp go.sum $$dir/newest.sum; \
 	go test -mod=mod -modfile=$$dir/newest.mod $(TESTFLAGS) ./...
+
+instrumentation: ## test the instrumentation modules with the oldest framework each supports, with the race detector (minutes; needs a C compiler)
+	@$(call each,$(INSTRUMENTATION),$(call racing,$$m,./...))
+
+# A requirement in go.mod with the comment "// newest VERSION" is the oldest; VERSION is the newest that resolves.
+instrumentation-newest: ## test them with the newest framework that resolves; their go.mod files are floors
+	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; $(call each,$(INSTRUMENTATION),cp $$m/go.sum $$dir/newest.sum; \
+	sed -E 's#^(.*) v[^ ]+ // newest (v[^ ]+)$$#\1 \2#' $$m/go.mod >$$dir/newest.mod; \
+	go -C $$m test -short -mod=mod -modfile=$$dir/newest.mod $(TESTFLAGS) ./...)
 
 ocb-test: ## build collector-exporter/manifest.yaml with the Collector builder and send spans through it (minutes)
 	@go -C collector-exporter/distribution/e2e test -count=1 -v -timeout 20m ./...

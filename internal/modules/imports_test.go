@@ -72,6 +72,15 @@ var rooms = []room{
 		other:    append([]string{"github.com/klauspost/compress/zstd"}, api...),
 	},
 
+	{packages: []string{"instrumentation/net/http/otelllmhttp"},
+		own: []string{"spans", "otelagent", "internal/writer"}, other: api},
+	{
+		packages: []string{"instrumentation/..."}, // a module each, for the framework that its path names
+		own: []string{"spans", "otelagent", "internal/writer", "dialects/acp", "dialects/event", "dialects/input",
+			"instrumentation/net/http/otelllmhttp"},
+		other: []string{"..."},
+	},
+
 	{packages: []string{"dialects/event"}, own: []string{"spans", "otelagent", "internal/writer"}},
 	{packages: []string{"dialects/input"}, own: []string{"spans", "otelagent", "dialects/event"}},
 	{packages: []string{"dialects/ndjson"}, own: []string{"spans", "otelagent", "dialects/event", "dialects/input"}},
@@ -172,7 +181,7 @@ var rooms = []room{
 	},
 }
 
-// libraries are the modules whose packages have rooms.
+// libraries are the modules whose packages have rooms, besides those of instrumentation.
 var libraries = []string{"otelagent/otelsetup", "dialects", "backend", "agenttest", "dashboards"}
 
 func match(pattern, path string) bool {
@@ -190,10 +199,9 @@ func matchAny(patterns []string, path string) bool {
 // the Go files in the modules of libraries. Programs may import everything, and tests of package x_test, too.
 func walk(t *testing.T, tests bool, f func(pkg, file, path string)) {
 	t.Helper()
-	programs := slices.DeleteFunc(
-		goMods(t),
-		func(dir string) bool { return dir == "." || slices.Contains(libraries, dir) },
-	)
+	programs := slices.DeleteFunc(goMods(t), func(dir string) bool {
+		return dir == "." || slices.Contains(libraries, dir) || ofInstrumentation(dir)
+	})
 	for _, file := range tracked(t, "*.go") {
 		pkg := path.Dir(file)
 		if strings.HasSuffix(file, "_test.go") != tests || match("interop/...", pkg) || strings.Contains(file, "testdata/") ||

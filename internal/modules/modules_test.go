@@ -60,10 +60,15 @@ func makeVar(t *testing.T, name string) []string {
 	return nil
 }
 
+// instrumentation are the modules for frameworks, which the Makefile finds by itself.
+const instrumentation = "instrumentation/"
+
+func ofInstrumentation(dir string) bool { return strings.HasPrefix(dir, instrumentation) }
+
 func TestMakefileKnowsEveryModule(t *testing.T) {
 	listed := slices.Concat(makeVar(t, "MODULES"), makeVar(t, "E2E_MODULES"), makeVar(t, "TOOL_MODULES"))
 	slices.Sort(listed)
-	found := goMods(t)
+	found := slices.DeleteFunc(goMods(t), ofInstrumentation)
 	if !slices.Equal(listed, found) {
 		t.Errorf("the Makefile lists %q, go.mod files are in %q", listed, found)
 	}
@@ -75,12 +80,51 @@ func TestMakefileKnowsEveryModule(t *testing.T) {
 }
 
 var (
+	scopeName  = regexp.MustCompile(`(?m)^(?:const |\t)ScopeName += "([^"]+)"$`)
+	newestLine = regexp.MustCompile(`(?m)^.*\bv[^ ]+ // newest v[^ ]+$`)
+)
+
+// TestInstrumentation requires of each module below instrumentation that its scope is its path, that its go.mod names
+// the newest version of the framework next to the oldest, and that docs/start-go.md names it.
+func TestInstrumentation(t *testing.T) {
+	guide, err := os.ReadFile(filepath.Join(root, "docs/start-go.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range slices.DeleteFunc(goMods(t), func(dir string) bool { return !ofInstrumentation(dir) }) {
+		mod, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !newestLine.Match(mod) {
+			t.Errorf(`%s/go.mod: no requirement ends with "// newest VERSION"`, dir)
+		}
+		if !strings.Contains(string(guide), dir) {
+			t.Errorf("docs/start-go.md does not name %s", dir)
+		}
+		var scope string
+		for _, file := range tracked(t, dir+"/*.go") {
+			code, err := os.ReadFile(filepath.Join(root, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m := scopeName.FindSubmatch(code); m != nil && path.Dir(file) == dir {
+				scope = string(m[1])
+			}
+		}
+		if want := readMod(t, dir).Module.Path; scope != want {
+			t.Errorf("%s: ScopeName is %q, want %q", dir, scope, want)
+		}
+	}
+}
+
+var (
 	racedLine  = regexp.MustCompile(`\$\(call raced,([^,]+),([^)]+)\)`)
 	concurrent = regexp.MustCompile(`(?m)^\s*(defer )?go [a-zA-Z]|sync\.(RW)?Mutex|\.Go\(func`)
 )
 
 // TestRaceCoversConcurrentCode requires that make race has every package of MODULES that starts goroutines or has a
-// mutex.
+// mutex. The target instrumentation always has the race detector.
 func TestRaceCoversConcurrentCode(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
@@ -92,10 +136,12 @@ func TestRaceCoversConcurrentCode(t *testing.T) {
 			raced = append(raced, path.Join(line[1], pkg))
 		}
 	}
+	frameworks := slices.DeleteFunc(goMods(t), func(dir string) bool { return !ofInstrumentation(dir) })
 	for _, file := range tracked(t, "*.go") {
 		dir := path.Dir(file)
 		skip := strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "interop/") ||
-			strings.Contains(file, "/internal/metadata/") // generated
+			strings.Contains(file, "/internal/metadata/") || // generated
+			slices.ContainsFunc(frameworks, func(m string) bool { return match(m+"/...", dir) })
 		if skip || slices.ContainsFunc(raced, func(r string) bool {
 			parent, all := strings.CutSuffix(r, "/...")
 			return dir == r || all && strings.HasPrefix(dir, parent)
