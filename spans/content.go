@@ -224,6 +224,14 @@ func Pieces(template string, yield func(Piece) bool) error {
 	return nil
 }
 
+// Template returns the template of a text of which nothing is cut out: the text itself, if that IsPlain.
+func Template(text string) string {
+	if IsPlain(text) {
+		return text
+	}
+	return string(appendPlain(nil, text))
+}
+
 // IsPlain reports whether a template is the text itself.
 func IsPlain(template string) bool { return !strings.ContainsAny(template, marks) }
 

@@ -92,6 +92,9 @@ func FuzzCut(f *testing.F) {
 		if got := made(t, template, blocks); got != raw {
 			t.Fatalf("%q comes back as %q", raw, got)
 		}
+		if got := made(t, Template(raw), nil); got != raw {
+			t.Fatalf("%q comes back as %q", raw, got)
+		}
 	})
 }
 

@@ -161,7 +161,8 @@ func (r *redactor) items(row *session.Row) (total int) {
 }
 
 // blocks redacts blocks. Templates come first, with what they refer to in its place, as far as that is in the batch. A
-// block that a template refers to is withheld where a rule changed it there. So is all of a template that is too large.
+// block that a template refers to is withheld where a rule changed it there. So is all of a template that is broken or
+// too large.
 func (r *redactor) blocks(blocks []session.Block) (total int) {
 	here := map[blockRef]*session.Block{}
 	for i := range blocks {
@@ -215,12 +216,12 @@ func (r *redactor) blockOf(b *session.Block, text string) int {
 // maxRedacted bounds the text that wholeText returns.
 const maxRedacted = 64 << 20
 
-// wholeText returns the text of a template, false if it is larger than maxRedacted. An empty string replaces what is
-// not in the batch.
+// wholeText returns the text of a template, false if it is broken or has more than maxRedacted bytes. An empty string
+// replaces what is not in the batch.
 func wholeText(b *session.Block, here map[blockRef]*session.Block) (string, bool) {
 	var text strings.Builder
 	ok := true
-	_ = spans.Pieces(b.Body, func(p spans.Piece) bool { // a broken template is looked at as far as it can be read
+	err := spans.Pieces(b.Body, func(p spans.Piece) bool {
 		piece := p.Text
 		if p.Part != 0 {
 			piece = "null"
@@ -235,7 +236,7 @@ func wholeText(b *session.Block, here map[blockRef]*session.Block) (string, bool
 		}
 		return ok
 	})
-	return text.String(), ok
+	return text.String(), ok && err == nil
 }
 
 // looksLikeJSON finds out what the producer knew and did not say. Numbers and literals count as text, which rules see

@@ -284,6 +284,25 @@ func TestLargeTemplateIsWithheld(t *testing.T) {
 	}
 }
 
+// A body whose marks no reader understands is withheld: rules see no text of it. One that holds these characters as its
+// text, as another program may send it, is redacted and comes back.
+func TestBrokenTemplateIsWithheld(t *testing.T) {
+	for _, body := range []string{"\x01 the key is " + secret, "\x02x" + secret, "\x03 " + secret, secret + "\x01"} {
+		b := session.Batch{Blocks: []session.Block{{ID: spans.BlockOfString(body), Body: body}}}
+		require.Equal(t, finds{}, redactorOf(t, "").batch(&b))
+		require.Equal(t, session.Block{ID: spans.BlockOfString(body), Size: int64(len(body))}, b.Blocks[0])
+	}
+	for text, want := range map[string]string{
+		"a\x01b \x02 \x03": spans.Template("a\x01b \x02 \x03"),
+		"\x03 " + secret:   "\x03 [redacted:api-key]",
+	} {
+		body := spans.Template(text)
+		b := session.Batch{Blocks: []session.Block{{ID: spans.BlockOfString(body), Body: body}}}
+		redactorOf(t, "").batch(&b)
+		require.Equal(t, want, b.Blocks[0].Body)
+	}
+}
+
 func FuzzRedaction(f *testing.F) {
 	f.Add("use " + secret)
 	f.Add(`{"role":"user","content":"` + secret + `"}`)

@@ -342,7 +342,7 @@ func (d *decoder) json(v pcommon.Value) string {
 func (d *decoder) contentList(row *session.Row, key string, bodies []string) session.List {
 	l := session.List{Name: cut(key, maxKey), Count: int64(len(bodies))}
 	for _, body := range bodies {
-		body = d.redact(valid(body))
+		body = spans.Template(d.redact(valid(body)))
 		d.body(row, body)
 		l.Items = append(l.Items, spans.BlockOfString(body).Short().String())
 	}

@@ -119,3 +119,22 @@ func TestWithRole(t *testing.T) {
 		}
 	}
 }
+
+// A text that holds the control characters of templates comes back as it is, and refers to no block.
+func TestControlCharactersOfContent(t *testing.T) {
+	const text = "\x01AAAAAAAAAAE \x02s \x03 \x01"
+	td := ptrace.NewTraces()
+	s := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetTraceID(pcommon.TraceID{1})
+	s.SetSpanID(pcommon.SpanID{1})
+	s.Attributes().PutStr("gen_ai.operation.name", "execute_tool")
+	s.Attributes().PutStr("gen_ai.tool.call.result", text)
+	b, _ := Decode(td)
+	var set session.BlockSet
+	for _, block := range b.Blocks {
+		set.Add(block)
+	}
+	if got, ok := set.Body(session.Ref{Block: b.Rows[0].Lists[0].Items[0]}); got != text {
+		t.Errorf("%q, %v", got, ok)
+	}
+}
