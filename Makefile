@@ -68,7 +68,7 @@ race: ## the short tests of concurrent code with the race detector (needs a C co
 	@$(call raced,otelagent/otelsetup,.)
 	@$(call raced,dialects,./event)
 	@$(call raced,backend,./session ./store/... ./web)
-	@$(call raced,agenttest,. ./adapter)
+	@$(call raced,agenttest,. ./adapter ./provider)
 	@$(call raced,collector-exporter/agentsessionexporter,. ./otlplimitsextension)
 	@$(call raced,cmd/otelagent,.)
 	@$(call raced,examples,./loop ./service)
