@@ -52,3 +52,12 @@ func (r *Run) ID() string {
 	}
 	return r.handle.run
 }
+
+// OutsideRuns returns a context in which a run that starts is not enclosed by those that ctx is in. It has everything
+// else that ctx has.
+func OutsideRuns(ctx context.Context) context.Context {
+	if scopeOf(ctx) == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, scopeKey{}, (*scope)(nil))
+}
