@@ -2,7 +2,7 @@
 # run.sh NAME [ARG...] runs an example and shows the resulting session. It starts a collector of its own on free loopback ports; the sessions stay
 # in bin/examples/NAME.db. OTELAGENT names the binary, by default the one that `make build` makes, which is built if need be.
 set -eu
-names='quickstart loop service debugging phi-core-pipe clark-agent-pipe acp-proxy'
+names='quickstart loop service debugging mcp phi-core-pipe clark-agent-pipe acp-proxy'
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
 name=${1:-}
@@ -37,7 +37,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT=http://$(sed -n 's/.*gRPC on //p' "$log")
 export OTELAGENT OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_PROTOCOL
 
 case $name in
-quickstart | loop | service | debugging) go -C "$here" run "./$name" "$@" ;;
+quickstart | loop | service | debugging | mcp) go -C "$here" run "./$name" "$@" ;;
 *) "$here/$name/run.sh" "$@" ;;
 esac
 echo

@@ -38,7 +38,7 @@ func TestRun(t *testing.T) {
 	}
 	names := strings.Fields(os.Getenv("EXAMPLES"))
 	if len(names) == 0 {
-		names = []string{"quickstart", "loop", "service", "debugging"}
+		names = []string{"quickstart", "loop", "service", "debugging", "mcp"}
 	}
 	bin := otelagent(t)
 	for _, name := range names {

@@ -3,10 +3,10 @@ module github.com/otelagent/otelagent/instrumentation/github.com/modelcontextpro
 go 1.26.0
 
 require (
-	github.com/modelcontextprotocol/go-sdk v1.1.0
+	github.com/modelcontextprotocol/go-sdk v1.1.0 // newest v1.8.0
 	github.com/otelagent/otelagent v0.0.0
 	go.opentelemetry.io/otel v1.22.0
-	go.opentelemetry.io/otel/trace v1.22.0
+	go.opentelemetry.io/otel/trace v1.22.0 // indirect
 )
 
 require (

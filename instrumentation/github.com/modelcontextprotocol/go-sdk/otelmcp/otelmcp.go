@@ -26,7 +26,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
@@ -105,15 +104,9 @@ func extract(ctx context.Context, meta map[string]any) context.Context {
 			c[key] = value
 		}
 	}
-	if len(c) == 0 {
-		return ctx
-	}
-	there := w3c.Extract(context.Background(), c)
-	if sc := trace.SpanContextFromContext(there); sc.IsValid() {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, sc)
-	}
-	bag := baggage.FromContext(there)
-	if bag.Len() == 0 {
+	ctx = propagation.TraceContext{}.Extract(ctx, c)
+	bag, err := baggage.Parse(c["baggage"]) // the propagator logs what strangers send
+	if err != nil || bag.Len() == 0 {
 		return ctx
 	}
 	if bag.Member(string(spans.RunIDKey)).Value() != "" {
