@@ -4,13 +4,13 @@
 //	client.AddSendingMiddleware(otelmcp.Client())   // in the process of the agent that calls tools
 //	server.AddReceivingMiddleware(otelmcp.Server()) // in the process of the tools
 //
-// The agent calls its tools in the context that StartTool of its turn returns. In the handler of the tool, StartRun of a
-// tracer of that process then starts a run that is the child of that tool call, in the same session unless it names
+// The agent calls its tools in the context that StartTool of its turn returns. In the handler of the tool, StartRun of
+// a tracer of that process then starts a run that is the child of that tool call, in the same session unless it names
 // another one.
 //
-// The keys are traceparent, tracestate and baggage, as SEP-414 of MCP reserves them. The members of baggage are those of
-// [otelagent.ContextWithBaggage], and whatever else the context has: add Client to clients of your own servers only. A
-// server whose callers are strangers has a tracer [otelagent.WithoutBaggage].
+// The keys are traceparent, tracestate and baggage, as SEP-414 of MCP reserves them. The members of baggage are those
+// of [otelagent.ContextWithBaggage], and whatever else the context has: add Client to clients of your own servers only.
+// A server whose callers are strangers has a tracer [otelagent.WithoutBaggage].
 //
 // For requests that a server sends, such as those for sampling, both exist in the other direction:
 //
@@ -45,9 +45,9 @@ const maxValue = 8192
 // w3c is what MCP's keys are defined for, whatever the global propagator is.
 var w3c = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 
-// Client returns a middleware for sending. It writes the span of the context, its baggage and the run and tool call that
-// the context is in into the _meta of each message that has params. What the context has replaces what was there; without
-// a span, or without baggage, what was there stays. The caller's params are not changed.
+// Client returns a middleware for sending. It writes the span of the context, its baggage and the run and tool call
+// that the context is in into the _meta of each message that has params. The values of the context replace those that
+// are there; without a span, or without baggage, those stay. The caller's params are not changed.
 func Client() mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -83,9 +83,10 @@ func add(req mcp.Request, params mcp.Params, c propagation.MapCarrier) {
 	field.Set(own)
 }
 
-// Server returns a middleware for receiving. The context of a handler gets the span and the baggage that the _meta of the
-// message names. Where that baggage names a run, a run of this process in whose context the connection was made does not
-// enclose what the handler starts. Values that are no text, are malformed or have more than 8,192 bytes are ignored.
+// Server returns a middleware for receiving. The context of a handler gets the span and the baggage that the _meta of
+// the message names. Where that baggage names a run, a run of this process in whose context the connection was made
+// does not enclose what the handler starts. Values that are no text, are malformed or have more than 8,192 bytes are
+// ignored.
 func Server() mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {

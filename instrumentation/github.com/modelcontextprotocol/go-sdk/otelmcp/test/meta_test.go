@@ -38,6 +38,8 @@ func TestHostileMeta(t *testing.T) {
 	for range 1000 {
 		deep = map[string]any{"traceparent": deep}
 	}
+	zeroTrace := "00-" + strings.Repeat("0", 32) + "-b7ad6b7169203331-01"
+	large := strings.Repeat("0", 1<<20)
 	for name, tt := range map[string]struct {
 		meta  map[string]any
 		trace bool
@@ -51,9 +53,9 @@ func TestHostileMeta(t *testing.T) {
 		"malformed state":     {map[string]any{"traceparent": parent, "tracestate": "=,=\x00"}, true, ""},
 		"no text":             {map[string]any{"traceparent": 1.0, "tracestate": nil, "baggage": []any{"k=v"}}, false, ""},
 		"deep":                {map[string]any{"traceparent": deep, "baggage": deep}, false, ""},
-		"zero ids":            {map[string]any{"traceparent": "00-" + strings.Repeat("0", 32) + "-b7ad6b7169203331-01"}, false, ""},
+		"zero ids":            {map[string]any{"traceparent": zeroTrace}, false, ""},
 		"malformed":           {map[string]any{"traceparent": "00-x-y-z", "baggage": ";;=\xff,"}, false, ""},
-		"large":               {map[string]any{"traceparent": strings.Repeat("0", 1<<20), "baggage": "k=" + strings.Repeat("v", 1<<20)}, false, ""},
+		"large":               {map[string]any{"traceparent": large, "baggage": "k=" + large}, false, ""},
 		"upper case keys":     {map[string]any{"Traceparent": parent, "Baggage": "k=v"}, false, ""},
 		"too many members":    {map[string]any{"baggage": strings.Repeat("k=v,", 5000)}, false, ""},
 		"control characters":  {map[string]any{"traceparent": parent + "\r\nX: y"}, false, ""},
@@ -100,7 +102,7 @@ func TestStrangersIDs(t *testing.T) {
 	}
 }
 
-// send returns the _meta that a call leaves the client with.
+// send returns the _meta with which a call goes out.
 func send(t *testing.T, ctx context.Context, params mcp.Params) (meta map[string]any) {
 	t.Helper()
 	handler := otelmcp.Client()(func(_ context.Context, _ string, req mcp.Request) (mcp.Result, error) {
@@ -127,7 +129,8 @@ func TestParamsStay(t *testing.T) {
 			meta := send(t, ctx, params)
 			_, state := meta["tracestate"]
 			sc := trace.SpanContextFromContext(ctx)
-			if meta["progressToken"] != "p" || meta["traceparent"] != "00-"+sc.TraceID().String()+"-"+sc.SpanID().String()+"-01" ||
+			want := "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-01"
+			if meta["progressToken"] != "p" || meta["traceparent"] != want ||
 				state || !strings.Contains(meta["baggage"].(string), "otelagent.run.id=r") {
 				t.Errorf("sent %v", meta)
 			}
