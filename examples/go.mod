@@ -3,8 +3,10 @@ module github.com/otelagent/otelagent/examples
 go 1.26.0
 
 require (
+	github.com/coder/acp-go-sdk v0.13.0
 	github.com/google/go-cmp v0.7.0
 	github.com/otelagent/otelagent v0.0.0
+	github.com/otelagent/otelagent/instrumentation/github.com/coder/acp-go-sdk/otelacp v0.0.0
 	go.opentelemetry.io/collector/pdata v1.67.0
 	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.72.0
 	go.opentelemetry.io/otel v1.47.0
@@ -24,6 +26,7 @@ require (
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
+	github.com/otelagent/otelagent/dialects v0.0.0 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/collector/featuregate v1.67.0 // indirect
@@ -63,6 +66,7 @@ replace (
 	github.com/otelagent/otelagent/agenttest => ../agenttest
 	github.com/otelagent/otelagent/backend => ../backend
 	github.com/otelagent/otelagent/dialects => ../dialects
+	github.com/otelagent/otelagent/instrumentation/github.com/coder/acp-go-sdk/otelacp => ../instrumentation/github.com/coder/acp-go-sdk/otelacp
 	github.com/otelagent/otelagent/otelagent/otelsetup => ../otelagent/otelsetup
 )
 

@@ -2,8 +2,8 @@
 # run.sh NAME [ARG...] runs an example and shows the resulting session. It starts a collector of its own on free loopback ports; the sessions stay
 # in bin/examples/NAME.db. OTELAGENT names the binary, by default the one that `make build` makes, which is built if need be.
 set -eu
-names='quickstart loop service debugging mcp phi-core-pipe clark-agent-pipe acp-proxy'
 here=$(cd "$(dirname "$0")" && pwd)
+names=$(cd "$here" && for f in */main.go */run.sh; do printf '%s ' "${f%/*}"; done)
 root=$(dirname "$here")
 name=${1:-}
 case " $names " in
@@ -36,9 +36,10 @@ OTEL_EXPORTER_OTLP_PROTOCOL=grpc
 OTEL_EXPORTER_OTLP_ENDPOINT=http://$(sed -n 's/.*gRPC on //p' "$log")
 export OTELAGENT OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_PROTOCOL
 
-case $name in
-quickstart | loop | service | debugging | mcp) go -C "$here" run "./$name" "$@" ;;
-*) "$here/$name/run.sh" "$@" ;;
-esac
+if [ -f "$here/$name/main.go" ]; then
+    go -C "$here" run "./$name" "$@"
+else
+    "$here/$name/run.sh" "$@"
+fi
 echo
 "$OTELAGENT" show last --db "$db"

@@ -38,7 +38,13 @@ func TestRun(t *testing.T) {
 	}
 	names := strings.Fields(os.Getenv("EXAMPLES"))
 	if len(names) == 0 {
-		names = []string{"quickstart", "loop", "service", "debugging", "mcp"}
+		mains, err := filepath.Glob("*/main.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, main := range mains {
+			names = append(names, filepath.Dir(main))
+		}
 	}
 	bin := otelagent(t)
 	for _, name := range names {
