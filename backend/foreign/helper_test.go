@@ -134,7 +134,7 @@ func decode(tb testing.TB, table *Table, data []byte) (rows []session.Row) {
 	return rows
 }
 
-func keep(scope *Scope, scopeName string, sig Signal, name string, r *otlpRecord, outer []map[string]session.Value,
+func keep(scope Scope, scopeName string, sig Signal, name string, r *otlpRecord, outer []map[string]session.Value,
 	span *session.Row) (session.Row, bool) {
 	own := attrsOf(r.Attributes)
 	var marks Marks

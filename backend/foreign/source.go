@@ -151,11 +151,6 @@ func readSources(raw []any) (sources []Source, bad []error) {
 		if s.Name == "" {
 			bad = append(bad, fmt.Errorf("'sources[%d]' has no name", i))
 		}
-		for _, m := range s.Marks {
-			if m == "" || len(m) >= maxMark {
-				bad = append(bad, fmt.Errorf("'sources[%d].marks' has %q, which is not of 1 to %d bytes", i, m, maxMark-1))
-			}
-		}
 	}
 	return sources, bad
 }

@@ -21,18 +21,11 @@ type Table struct {
 	sources []*Source // in the order in which they are asked
 	raw     []any     // as they were read, the base of With
 	byName  map[string]*Source
-	byScope map[string]*Scope
-	globs   []*Source // with patterns of scopes
 	marks   map[string]Marks
-	lengths [maxMark]uint64 // by the length of a mark: bits of its first byte
-	none    Scope           // of scopes that no source claims
 	version string
 }
 
-const (
-	maxMark    = 96 // bytes of a key that is a mark
-	maxSources = 64 // Marks has a bit for each
-)
+const maxSources = 64 // Marks has a bit for each
 
 // Default returns the table of sources.yaml.
 func Default() *Table { return defaultTable() }
@@ -58,8 +51,7 @@ func (t *Table) With(sources []any) (*Table, error) {
 }
 
 func newTable(raw []any) (*Table, error) {
-	t := &Table{raw: raw, byName: map[string]*Source{}, byScope: map[string]*Scope{}, marks: map[string]Marks{}}
-	t.none.table = t
+	t := &Table{raw: raw, byName: map[string]*Source{}, marks: map[string]Marks{}}
 	list, bad := readSources(raw)
 	for i := range list {
 		s := &list[i]
@@ -91,19 +83,6 @@ func newTable(raw []any) (*Table, error) {
 		s.compile()
 		for _, key := range s.Marks {
 			t.marks[key] |= 1 << i
-			t.lengths[len(key)] |= 1 << (key[0] & 63)
-		}
-		for _, scope := range s.Scopes {
-			if strings.HasSuffix(scope, "*") {
-				t.globs = append(t.globs, s)
-				continue
-			}
-			at := t.byScope[scope]
-			if at == nil {
-				at = &Scope{table: t}
-				t.byScope[scope] = at
-			}
-			at.claimed = append(at.claimed, s)
 		}
 	}
 	sum := sha256.Sum256(fmt.Append(nil, raw))
@@ -120,54 +99,42 @@ func (t *Table) Version() string { return t.version }
 // Source returns the source of a name, nil if there is none.
 func (t *Table) Source(name string) *Source { return t.byName[name] }
 
+// Marks is a set of sources of a table.
+type Marks uint64
+
 // Scope recognises the records of one instrumentation scope.
 type Scope struct {
 	table   *Table
-	claimed []*Source // that name the scope
+	claimed Marks // by the name of the scope
 }
 
-// Scope returns the recogniser for a scope, by one look-up; it is never nil.
-func (t *Table) Scope(name string) *Scope {
-	if s := t.byScope[name]; s != nil {
-		return s
-	}
-	for _, s := range t.globs {
-		if s.Scopes.match(name) {
-			return &Scope{t, []*Source{s}}
+// Scope returns the recogniser for a scope.
+func (t *Table) Scope(name string) Scope {
+	s := Scope{table: t}
+	for i, src := range t.sources {
+		if src.Scopes.match(name) {
+			s.claimed |= 1 << i
 		}
 	}
-	return &t.none
+	return s
 }
 
 // Known reports whether a source claims the scope by its name.
-func (s *Scope) Known() bool { return len(s.claimed) > 0 }
+func (s Scope) Known() bool { return s.claimed != 0 }
 
-// Marks says which sources the keys of a record point to. Of several keys it is their Marks joined with |.
-type Marks uint64
+// Mark returns the sources that one key of a record points to. For several keys join them with |. It allocates nothing.
+func (s Scope) Mark(key string) Marks { return s.table.marks[key] }
 
-// Mark returns the marks of one key. It allocates nothing.
-func (s *Scope) Mark(key string) Marks {
-	t := s.table
-	if len(key) >= maxMark || len(key) == 0 || t.lengths[len(key)]&(1<<(key[0]&63)) == 0 {
-		return 0
-	}
-	return t.marks[key]
-}
-
-// Match decides from one record alone whether it is kept: from its name, the marks of its keys, and its attributes. A
-// source that claims the scope decides alone; else those that marks point to are asked, and for a log record and an
+// Match decides from one record alone whether it is kept: from its name, the marks of its keys, and its attributes.
+// Sources that claim the scope decide alone; else those that marks point to are asked, and for a log record and an
 // event those of whose names it has the prefix. It allocates nothing if the record is not kept.
-func (s *Scope) Match(sig Signal, name string, marks Marks, get Get) (Match, bool) {
-	asked := s.claimed
-	if asked == nil && (marks != 0 || sig != Span) {
-		asked = s.table.sources
-	}
-	for i, src := range asked {
-		if s.claimed == nil && marks&(1<<i) == 0 &&
-			(sig == Span || src.Prefix == "" || !strings.HasPrefix(name, src.Prefix)) {
-			continue
+func (s Scope) Match(sig Signal, name string, marks Marks, get Get) (Match, bool) {
+	for i, src := range s.table.sources {
+		asked := s.claimed&(1<<i) != 0
+		if s.claimed == 0 {
+			asked = marks&(1<<i) != 0 || sig != Span && src.Prefix != "" && strings.HasPrefix(name, src.Prefix)
 		}
-		if src.rule(sig, name, get) != nil {
+		if asked && src.rule(sig, name, get) != nil {
 			return src.match(get), true
 		}
 	}

@@ -30,7 +30,7 @@ const maxScopes = 32
 
 // others reads the records of other programs. It is the part of the decoder that does so.
 type others struct {
-	scope     *foreign.Scope
+	scope     foreign.Scope
 	scopeName string
 	resource  pcommon.Map
 	outer     pcommon.Map   // of the span of an event, else the resource
