@@ -18,7 +18,8 @@ import (
 // a record that names no session belongs to the one that its nearest ancestor names, else to the only one that its
 // trace names, else to the session of its trace. Of a session whose rows all belong to others Map returns nothing.
 func (t *Table) Map(rows []session.Row, want session.Key) []session.Row {
-	m := &mapper{want: want, spans: map[spanKey]*record{}, traces: map[session.TraceID]*trace{}, runs: map[runName]*run{}}
+	m := &mapper{want: want, spans: map[spanKey]*record{}, traces: map[session.TraceID]*trace{}, runs: map[runName]*run{},
+		begins: map[runName][]int64{}}
 	out := m.read(t, rows)
 	if len(m.all) == 0 {
 		return join(out, nil)
@@ -42,6 +43,7 @@ type mapper struct {
 	spans   map[spanKey]*record
 	traces  map[session.TraceID]*trace
 	runs    map[runName]*run
+	begins  map[runName][]int64 // by key, several only where none has a span
 	calls   []*call
 	list    []*run // wholes, the innermost first
 }

@@ -81,8 +81,28 @@ func (m *mapper) spanRun(r *record) *run {
 	return n
 }
 
-func (m *mapper) keyRun(key session.Key, text string) *run {
-	return m.run(runName{kind: byKey, key: key, id: text})
+// keyRun returns the run that a key names to a record. A session that is resumed may use its key again: where several
+// log records say that a run of the key begins, it is the one that began last.
+func (m *mapper) keyRun(r *record, text string) *run {
+	name, at := runName{kind: byKey, key: r.key, id: text}, r.start
+	if r.log {
+		at = r.end
+	}
+	if n := before(m.begins[name], at, func(at int64) int64 { return at }); n > 1 {
+		name.id += "#" + strconv.Itoa(n)
+	}
+	return m.run(name)
+}
+
+// begin notes when runs of a key begin that have no span of their own.
+func (m *mapper) begin() {
+	spanned := map[runName]bool{}
+	for _, r := range m.ordered { // those of spans first
+		name := runName{kind: byKey, key: r.key, id: r.text("run")}
+		if spanned[name] = spanned[name] || r.isRun() || r.in != nil; r.role == roleStart && name.id != "" && !spanned[name] {
+			m.begins[name] = append(m.begins[name], r.start)
+		}
+	}
 }
 
 // callRun returns the run of what stands below a tool call without a run of its own.
@@ -154,6 +174,7 @@ func (m *mapper) put(r *record, in *run) {
 
 // place finds the run of each record: of spans by what is around them, of log records by span, key, trace or order.
 func (m *mapper) place() {
+	m.begin()
 	var late, with []*record // with are in the run of the tool call around them
 	for _, r := range m.all {
 		key, agent := r.text("run"), r.text("agent")
@@ -161,15 +182,15 @@ func (m *mapper) place() {
 		switch {
 		case r.role == roleLink || r.role == roleContent:
 			if r.log && r.up == nil && key != "" {
-				r.run = m.keyRun(r.key, key)
+				r.run = m.keyRun(r, key)
 			}
 		case r.isRun():
 			n := m.spanRun(r)
 			if inTool {
 				n.call = cmp.Or(n.call, r.in)
 			}
-			if key != "" && m.keyRun(r.key, key).rec == nil { // a later run that uses the key again is one of its own
-				n = m.join(m.keyRun(r.key, key), n)
+			if key != "" && m.keyRun(r, key).rec == nil { // a later run that uses the key again is one of its own
+				n = m.join(m.keyRun(r, key), n)
 			}
 			m.put(r, n)
 		case r.same != nil:
@@ -187,11 +208,11 @@ func (m *mapper) place() {
 		case r.in != nil && r.in.key == r.key:
 			n := m.spanRun(r.in)
 			if r.log && key != "" && r.in.in == nil { // other records of the prompt may stand on no span
-				n = m.join(m.keyRun(r.key, key), n)
+				n = m.join(m.keyRun(r, key), n)
 			}
 			m.put(r, n)
 		case cmp.Or(key, r.inKey) != "":
-			m.put(r, m.keyRun(r.key, cmp.Or(key, r.inKey)))
+			m.put(r, m.keyRun(r, cmp.Or(key, r.inKey)))
 		default:
 			late = append(late, r)
 		}
@@ -215,36 +236,10 @@ func (m *mapper) place() {
 			m.put(r, r.in.run)
 		}
 	}
-	m.again()
 	m.meet()
-}
-
-// again splits runs by key of which several log records say that they begin: a session that is resumed may use its key
-// again. What happens later belongs to the last that began before.
-func (m *mapper) again() {
-	starts := map[*run][]*record{}
-	for _, r := range m.ordered {
-		if r.role == roleStart && r.run != nil && r.run.find().name.kind == byKey && r.run.find().rec == nil {
-			starts[r.run.find()] = append(starts[r.run.find()], r)
-		}
-	}
 	for _, r := range m.all {
-		if r.run == nil || len(starts[r.run.find()]) < 2 {
-			continue
-		}
-		at := r.start
-		if r.log {
-			at = r.end
-		}
-		name, l := r.run.find().name, starts[r.run.find()]
-		if n := before(l, at, func(s *record) int64 { return s.start }); n > 1 {
-			name.id += "#" + strconv.Itoa(n)
-			m.put(r, m.run(name))
-		}
-	}
-	for whole, l := range starts {
-		if len(l) > 1 { // without the times of what it gave away
-			whole.last = l[1].start
+		if r.run != nil {
+			r.run = r.run.find()
 		}
 	}
 }
