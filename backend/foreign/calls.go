@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -53,17 +54,13 @@ func (m *mapper) findCalls() {
 	within := map[*record]int{} // turns with usage, in a turn record
 	for _, r := range slices.Backward(m.all) {
 		if r.role == roleTurn && r.inTurn != nil {
-			n := within[r]
-			if n == 0 && r.usage != nil {
-				n = 1
-			}
-			within[r.inTurn] += n
+			within[r.inTurn] += max(within[r], bit(r.usage != nil))
 		}
 	}
 	for _, r := range m.all {
 		c := &call{role: roleTool, run: r.run}
 		switch {
-		case r.role == roleTurn && within[r] > 1:
+		case within[r] > 1:
 			r.role = roleLink
 			continue
 		case r.run == nil || r.role != roleTurn && r.role != roleTool && (r.role != rolePermission || r.action() == ""):
@@ -81,23 +78,7 @@ func (m *mapper) findCalls() {
 			m.calls = append(m.calls, c)
 		}
 	}
-	m.sameIDs()
-	m.pairs()
-	m.calls = slices.DeleteFunc(m.calls, func(c *call) bool { return c.run == nil })
-	for _, c := range m.calls {
-		c.settle()
-	}
-}
-
-// merge makes one call of two. Its run is that of a span: a log record knows less of what is around it.
-func merge(into, from *call) {
-	if len(into.recs) == 0 || into.recs[0].log && len(from.recs) > 0 && !from.recs[0].log {
-		into.run = from.run
-	}
-	for _, r := range from.all() {
-		into.add(r)
-	}
-	from.run, from.recs, from.permissions = nil, nil, nil
+	m.unite()
 }
 
 // place is where calls may be one.
@@ -107,149 +88,116 @@ type place struct {
 	id   string
 }
 
-// sameIDs merges what records of several rules with one id report in one run: the first of each, the second of each,
-// and so on.
-func (m *mapper) sameIDs() {
+// unite makes one call of those of a run that have one id: of the first that each rule reports, of the second that each
+// rule reports, and so on. A call that only log records report, and of which no other has the id, is the nearest that
+// only spans report.
+func (m *mapper) unite() {
 	type report struct {
 		place
 		*rule
 	}
-	firsts, counts := map[place][]*call{}, map[report]int{}
-	calls := slices.SortedFunc(slices.Values(m.calls), func(a, b *call) int {
-		return cmp.Or(spansFirst(a.main(), b.main()), compareRecords(a.main(), b.main()))
+	byID, counts, spans := map[place][]*call{}, map[report]int{}, map[place][]*call{}
+	all := m.calls
+	m.calls = nil
+	for _, c := range all {
+		c.settle()
+	}
+	slices.SortFunc(all, func(a, b *call) int {
+		return cmp.Or(spansFirst(a.main(), b.main()), compareCalls(a, b))
 	})
-	for _, c := range calls {
-		at := place{c.run.root(), c.role, ""}
-		n := 0
+	for _, c := range all {
+		at := place{c.run.root(), c.role, c.recordID()}
+		any, n, into := place{at.run, c.role, ""}, 0, c
 		for _, r := range c.all() {
-			at.id = cmp.Or(at.id, r.id)
-		}
-		if at.id == "" {
-			continue
-		}
-		recs := c.all()
-		for _, r := range recs {
 			n = max(n, counts[report{at, r.rule}])
 		}
-		if n == len(firsts[at]) {
-			firsts[at] = append(firsts[at], c)
-		} else if n < len(firsts[at]) {
-			merge(firsts[at][n], c)
-		}
-		for _, r := range recs {
+		for _, r := range c.all() {
 			counts[report{at, r.rule}] = n + 1
 		}
-	}
-}
-
-// alone returns the record that represents a call that only spans or only log records report; nil for any other, and
-// for a tool call of a log record with an id, which no pair needs.
-func (c *call) alone() (found *record) {
-	for _, r := range c.recs {
-		if r.log != c.recs[0].log || r.log && r.role == roleTool && r.id != "" {
-			return nil
+		if at.id != "" && n < len(byID[at]) {
+			into = byID[at][n]
+		} else if !c.main().log {
+			spans[any] = append(spans[any], c)
+		} else if span := nearest(spans[any], c.end, near, c.apart); span != nil {
+			into = span
 		}
-		if found == nil || c.role == roleTurn && r.usage != nil {
-			found = r
+		if n == len(byID[at]) {
+			byID[at] = append(byID[at], into)
+		}
+		if into == c {
+			m.calls = append(m.calls, c)
+			continue
+		}
+		for _, r := range c.all() {
+			into.add(r)
 		}
 	}
-	return found
+	for _, c := range m.calls {
+		c.settle()
+	}
+	slices.SortFunc(m.calls, compareCalls)
 }
 
 // near is how far the times of one call may be apart in a span and a log record.
-const near = 5e9
+const near = int64(5e9)
 
-// isPair reports whether a log record and a span of one run report the same call.
-func isPair(log, span *record) bool {
-	overlap := log.start <= span.end+1e8 && span.start <= log.end+1e8
-	x, y := log.usage, span.usage
+// apart returns how far the ends of two calls are apart, if log records report this one, spans the other, and both may
+// be the same.
+func (c *call) apart(span *call) int64 {
+	alike := c.main().src == span.main().src && (c.recordID() == "" || span.recordID() == "") &&
+		!slices.ContainsFunc(span.recs, func(r *record) bool { return r.log })
 	switch {
-	case log.src != span.src:
-		return false
-	case log.role == roleTool:
-		return log.text("tool") == span.text("tool") && overlap
-	case x == nil || y == nil:
-		return overlap
+	case c.role == roleTool:
+		alike = alike && len(c.recs) > 0 && c.name() == span.name()
+	case c.usage != nil && span.usage != nil:
+		x, y := c.usage.usage, span.usage.usage
+		alike = alike && x.Input == y.Input && (x.Output == y.Output || x.Output-x.Reasoning == y.Output-y.Reasoning)
 	}
-	return x.Input == y.Input && (x.Output == y.Output || x.Output-x.Reasoning == y.Output-y.Reasoning)
+	if !alike {
+		return math.MaxInt64
+	}
+	return max(span.end-c.end, c.end-span.end)
 }
 
-// pairs merges what only a log record reports with what only a span of the same run reports and is the same: of those
-// that are free, the one that ends nearest.
-func (m *mapper) pairs() {
-	bySpan := map[place][]*record{}
-	var logs []*record
-	for _, c := range m.calls {
-		if r := c.alone(); c.run == nil || r == nil {
-			continue
-		} else if r.log {
-			logs = append(logs, r)
-		} else {
-			k := place{c.run.root(), c.role, ""}
-			bySpan[k] = append(bySpan[k], r)
+// nearest returns the call of a list by start that is the least apart, by less than most; of those that are equally
+// near the last. It looks at the 64 that began last before a time.
+func nearest(l []*call, at, most int64, apart func(*call) int64) (best *call) {
+	n := before(l, at+most, func(c *call) int64 { return c.start })
+	for _, c := range slices.Backward(l[max(n-64, 0):n]) {
+		if d := apart(c); d < most {
+			best, most = c, d
 		}
 	}
-	if len(logs) == 0 || len(bySpan) == 0 {
-		return
-	}
-	slices.SortFunc(logs, compareRecords)
-	for _, l := range bySpan {
-		slices.SortFunc(l, func(a, b *record) int { return cmp.Or(cmp.Compare(a.end, b.end), compareRecords(a, b)) })
-	}
-	taken := map[*record]bool{}
-	for _, log := range logs {
-		l := bySpan[place{log.run.root(), log.role, ""}]
-		apart := func(span *record) int64 { return max(span.end-log.end, log.end-span.end) }
-		var best *record
-		for _, span := range l[before(l, log.end-near-1, func(r *record) int64 { return r.end }):] {
-			if span.end > log.end+near {
-				break
-			}
-			if !taken[span] && isPair(log, span) && (best == nil || apart(span) < apart(best)) {
-				best = span
-			}
-		}
-		if best != nil {
-			taken[best] = true
-			merge(best.call, log.call)
-		}
-	}
+	return best
 }
 
-// settle sets the times of a call. A turn takes the start of the outermost record and the end of the innermost: an
-// outer one may contain the tools. Its usage is that of the innermost span that reports it, or of a log record that
-// reports more. The records of a tool call are sorted, spans first.
+// settle sorts the records of a call, spans first and outer before inner, and sets its times. A turn takes the start of
+// the outermost record and the end of the innermost: an outer one may contain the tools. Its usage is that of the
+// innermost span that reports it, or of a log record that reports more.
 func (c *call) settle() {
+	order := func(a, b *record) int {
+		return cmp.Or(spansFirst(a, b), cmp.Compare(a.depth, b.depth), compareRecords(a, b))
+	}
+	slices.SortFunc(c.recs, order)
+	slices.SortFunc(c.permissions, order)
+	if c.start = c.main().start; len(c.recs) > 0 {
+		c.end = c.main().end
+	}
 	if c.role == roleTool {
-		order := func(a, b *record) int {
-			return cmp.Or(spansFirst(a, b), cmp.Compare(a.depth, b.depth), compareRecords(a, b))
-		}
-		slices.SortFunc(c.recs, order)
-		slices.SortFunc(c.permissions, order)
-		if c.start = c.main().start; len(c.recs) > 0 {
-			c.end = c.main().end
-		}
 		return
 	}
-	last := c.recs[0]
 	for _, r := range c.recs {
-		switch old := c.usage; {
-		case r.usage == nil:
-		case old == nil, old.log == r.log && r.depth >= old.depth, old.log != r.log && r.counted() > old.counted(),
-			old.log && !r.log && r.counted() >= old.counted():
+		if r.log == c.recs[0].log {
+			c.end = r.end
+		}
+		if r.usage != nil && (c.usage == nil || c.usage.log == r.log || r.counted() > c.usage.counted()) {
 			c.usage = r
-		}
-		if c.start == 0 || c.recs[0].log && !r.log {
-			c.start = r.start
-		}
-		if last.log && !r.log || last.log == r.log && r.depth >= last.depth {
-			last = r
 		}
 	}
 	if c.usage != nil && !c.usage.log && c.usage.end > 0 {
-		last = c.usage
+		c.end = c.usage.end
 	}
-	c.end = max(last.end, c.start)
+	c.end = max(c.end, c.start)
 }
 
 // counted returns how many counts a record reports.
@@ -270,15 +218,16 @@ func (c *call) name() (name string) {
 	return name
 }
 
-// id returns the id of a tool call, else its name.
-func (c *call) id() string {
+// recordID returns the first id that a record has, "" if none has any.
+func (c *call) recordID() (id string) {
 	for _, r := range c.all() {
-		if r.id != "" {
-			return r.id
-		}
+		id = cmp.Or(id, r.id)
 	}
-	return c.name()
+	return id
 }
+
+// id returns the id of a tool call, else its name.
+func (c *call) id() string { return cmp.Or(c.recordID(), c.name()) }
 
 // outcome returns how a tool call ended; "" where no record says so.
 func (c *call) outcome() spans.Outcome {
@@ -315,11 +264,11 @@ func (m *mapper) agents() {
 	starters := map[*run][]*call{}
 	for _, c := range m.calls {
 		if c.role == roleTool && len(c.recs) > 0 && slices.Contains(c.main().src.AgentTools, c.name()) {
-			starters[c.run.find()] = append(starters[c.run.find()], c)
+			starters[c.run] = append(starters[c.run], c)
 		}
 	}
 	for _, c := range m.calls {
-		r, l := c.main(), starters[c.run.find()]
+		r, l := c.main(), starters[c.run]
 		if len(l) == 0 || slices.ContainsFunc(c.recs, func(r *record) bool { return !r.log }) {
 			continue
 		}
@@ -338,15 +287,13 @@ func (m *mapper) agents() {
 }
 
 // attach gives records of content to the call that they belong to: that of the span that has them, of the reply that
-// they name, else the nearest turn in time.
+// they name, else the turn that was open at their time, or ended or began within a second.
 func (m *mapper) attach() {
 	type reply struct {
 		key session.Key
 		id  string
 	}
-	byID := map[reply]*call{}
-	turns := map[session.Key][]*call{}
-	identified := map[session.Key]bool{} // sessions of which log records have ids of replies
+	byID, turns := map[reply]*call{}, map[session.Key][]*call{}
 	for _, c := range m.calls {
 		if c.role != roleTurn {
 			continue
@@ -354,44 +301,27 @@ func (m *mapper) attach() {
 		key := c.recs[0].key
 		turns[key] = append(turns[key], c)
 		for _, r := range c.recs {
-			if r.id != "" {
-				identified[key] = identified[key] || r.log
-				byID[reply{key, r.id}] = c
-			}
+			byID[reply{key, r.id}] = c
 		}
-	}
-	for _, l := range turns {
-		slices.SortFunc(l, compareCalls)
 	}
 	for _, r := range m.ordered {
 		if r.role != roleContent {
 			continue
 		}
-		switch named := byID[reply{r.key, r.id}]; {
-		case r.up != nil && (r.up.call != nil || r.sig == SpanEvent):
+		if named := byID[reply{r.key, r.id}]; r.up != nil && (r.up.call != nil || r.sig == SpanEvent) {
 			r.call = r.up.call
-		case r.id != "" && named != nil:
+		} else if r.id != "" && named != nil {
 			r.call = named
-		case r.id == "" || !identified[r.key]:
-			r.call = nearest(turns[r.key], r)
+		} else {
+			r.call = nearest(turns[r.key], r.start, 1e9, func(c *call) int64 {
+				if r.run != nil && c.run != r.run || r.id != "" && c.recordID() != "" {
+					return math.MaxInt64
+				}
+				return max(c.start-r.start, r.start-c.end, 0)
+			})
 		}
 		if r.call != nil {
 			r.call.contents = append(r.call.contents, r)
 		}
 	}
-}
-
-// nearest returns the turn that was open at the time of a record, or ended or began within a second; the last of those
-// that are equally near.
-func nearest(l []*call, r *record) (best *call) {
-	least := int64(1e9)
-	n := before(l, r.start+1e9, func(c *call) int64 { return c.start })
-	for _, c := range slices.Backward(l[max(n-64, 0):n]) {
-		if r.run == nil || c.run.find() == r.run.find() {
-			if d := max(c.start-r.start, r.start-c.end, 0); d < least {
-				best, least = c, d
-			}
-		}
-	}
-	return best
 }

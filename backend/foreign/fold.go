@@ -8,7 +8,7 @@ import (
 // fold gives runs their turns and tool calls, and folds runs that only wrap another one.
 func (m *mapper) fold() {
 	for _, c := range m.calls {
-		if c.run = c.run.find(); c.role == roleTurn {
+		if c.role == roleTurn {
 			c.run.turns = append(c.run.turns, c)
 		} else {
 			c.run.tools = append(c.run.tools, c)
@@ -19,7 +19,7 @@ func (m *mapper) fold() {
 		if r.run == nil {
 			continue
 		}
-		n := r.run.find()
+		n := r.run
 		if _, ok := depth[n]; !ok {
 			depth[n] = 0
 			for p := n.parent(); p != nil && depth[n] < 64; p = p.parent() {
@@ -77,7 +77,6 @@ func (m *mapper) fold() {
 				c.child = n
 			}
 		}
-		slices.SortFunc(n.turns, compareCalls)
 		for i, t := range n.turns {
 			t.index = int64(i)
 		}

@@ -199,7 +199,6 @@ func (w *writer) run(n *run) {
 		w.turn(n, t, input)
 	}
 	ordinals := map[string]int64{}
-	slices.SortFunc(n.tools, compareCalls)
 	for _, t := range n.tools {
 		w.tool(n, t, ordinals)
 	}
