@@ -131,31 +131,21 @@ func (m *mapper) link() {
 		}
 	}
 	m.contain()
-	below := map[*record][]*record{}
-	for _, r := range m.all {
-		below[r.up] = append(below[r.up], r)
-	}
-	sorted, seen := slices.Clone(below[nil]), map[*record]bool{nil: true}
-	for at, left := 0, m.all; len(sorted) < len(m.all); at++ {
-		if at == len(sorted) { // the rest stands in rings and below them
-			for seen[left[0]] || left[0].up == nil {
-				left = left[1:]
+	for i, r := range m.all {
+		var path []*record
+		for p := r; p != nil && p.visit == 0; p = p.up {
+			p.visit = i + 1
+			if path = append(path, p); p.up != nil && p.up.visit == p.visit {
+				p.up = nil // the last of a ring
 			}
-			ring := left[0]
-			for met := map[*record]bool{}; !met[ring]; ring = ring.up {
-				met[ring] = true
-			}
-			ring.up = nil
-			sorted = append(sorted, ring)
 		}
-		for _, r := range below[sorted[at]] {
-			if !seen[r] && r.up != nil {
-				seen[r] = true
-				sorted = append(sorted, r)
+		for _, p := range slices.Backward(path) {
+			if p.up != nil {
+				p.depth = p.up.depth + 1
 			}
 		}
 	}
-	m.all = sorted
+	slices.SortStableFunc(m.all, func(a, b *record) int { return cmp.Compare(a.depth, b.depth) })
 	for _, r := range m.all {
 		if r.rule.Leaf && r.kids > 0 {
 			r.role = roleLink
@@ -303,7 +293,7 @@ func (m *mapper) around() {
 	for _, r := range m.all {
 		t, up := m.trace(r.row.Trace), r.up
 		if up != nil {
-			r.near, r.in, r.inTurn, r.inKey, r.utility, r.depth = up.near, up.in, up.inTurn, up.inKey, up.utility, up.depth+1
+			r.near, r.in, r.inTurn, r.inKey, r.utility = up.near, up.in, up.inTurn, up.inKey, up.utility
 			r.hidden, r.piece = up.hidden, up.piece
 			switch {
 			case up.isRun() || up.role == roleTool:

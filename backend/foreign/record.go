@@ -33,6 +33,7 @@ type record struct {
 	up      *record      // nearest record around it
 	near    *session.Key // that the nearest record around names, or it does
 	kids    int
+	visit   int // of the walk along up that came here first
 	depth   int
 	in      *record // the run or tool call around it
 	inTurn  *record // the turn around it, within that
