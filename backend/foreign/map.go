@@ -153,68 +153,45 @@ func (m *mapper) link() {
 	}
 }
 
-// contain finds what is around records whose parent was not kept, or never arrived, by time:
-//
-//   - around a run the only run or tool call of the trace that lasts as long and that has nothing below it
-//   - around a turn the only turn of another reporter that lasts as long, if not both have counts that differ
-//   - around what a tool call began the only run below the call that has nothing below it
-//   - around anything else, also without a parent, the innermost run of the trace
-//
-// Several wrappers of one such parent are parts of one run.
+// contain finds by time what is around records without a parent, or whose parent was not kept or never arrived: the
+// innermost run of the trace, around a run also a tool call that has nothing below it, and around a turn also one of
+// another reporter, if not both have counts that differ. What a tool call began is in the only run below the call that
+// has nothing below it. Several wrappers of one lost parent are parts of one run.
 func (m *mapper) contain() {
-	const most = 256 // of one trace
-	type place struct {
+	type group struct {
 		trace session.TraceID
-		turn  bool
+		role  role
 	}
-	outer, runs := map[place][]*record{}, map[session.TraceID][]*record{}
+	groups := map[group][]*record{}
 	siblings := map[spanKey]int{}
-	lost := func(r *record) bool { return !r.log && r.up == nil && r.row.Parent != (session.SpanID{}) }
 	for _, r := range m.all {
 		if r.up != nil && !r.log {
 			r.up.kids++
 		}
 	}
 	for _, r := range m.all {
-		p := place{r.row.Trace, r.role == roleTurn}
-		if !r.log && r.end > 0 && len(outer[p]) <= most && (p.turn || r.kids == 0 && (r.isRun() || r.role == roleTool)) {
-			outer[p] = append(outer[p], r)
+		g := group{r.row.Trace, r.role}
+		if r.isRun() {
+			g.role = roleRun
 		}
-		if r.isRun() && len(runs[p.trace]) <= most {
-			runs[p.trace] = append(runs[p.trace], r)
+		if !r.log && r.end > 0 && (r.role != roleTool || r.kids == 0) {
+			groups[g] = append(groups[g], r)
 		}
-		if r.role == roleWrapper && lost(r) {
+		if r.role == roleWrapper && r.lost() {
 			siblings[spanKey{r.row.Trace, r.row.Parent}]++
 		}
 	}
-	empty := map[*record]*record{} // the only run below a tool call that has nothing below it
 	for _, r := range m.all {
-		if r.up == nil || r.up.role != roleTool || r.role != roleRun || r.kids > 0 {
+		if r.log || r.up != nil && r.up.role != roleTool || r.isRun() && !r.lost() {
 			continue
-		} else if _, two := empty[r.up]; two {
-			empty[r.up] = nil
-		} else {
-			empty[r.up] = r
 		}
-	}
-	within := func(r, o *record) bool { return o != r && o.start <= r.start && o.end >= max(r.end, r.start) }
-	for _, r := range m.all {
-		p := place{r.row.Trace, r.role == roleTurn}
-		if run := empty[r.up]; run != nil && !r.log && within(r, run) {
-			r.up = run
-		}
-		if lost(r) && r.end > 0 && (p.turn || r.isRun() && r.kids > 0) && len(outer[p]) <= most {
-			around := slices.DeleteFunc(slices.Clone(outer[p]), func(o *record) bool {
-				return !within(r, o) || o.row.Parent == r.row.Parent ||
-					p.turn && (o.rule == r.rule || o.usage != nil && r.usage != nil && *o.usage != *r.usage)
-			})
-			if len(around) == 1 {
-				r.up = around[0]
+		var near []*record
+		for _, role := range []role{roleRun, roleTool, roleTurn} {
+			if l := groups[group{r.row.Trace, role}]; len(l) <= 256 {
+				near = append(near, l...)
 			}
 		}
-		if r.up == nil && !r.log && (!r.isRun() || r.role == roleWrapper && lost(r)) && len(runs[p.trace]) <= most {
-			r.up = innermost(r, runs[p.trace], within)
-		}
+		r.up = cmp.Or(r.innermost(near), r.up)
 	}
 	for _, r := range m.all {
 		if r.role == roleWrapper && r.up == nil && siblings[spanKey{r.row.Trace, r.row.Parent}] > 1 {
@@ -223,24 +200,39 @@ func (m *mapper) contain() {
 	}
 }
 
-// innermost returns the run that a record is within and that is within all others of such; nil if there is none. Of two
-// wrappers of one parent neither is around the other.
-func innermost(r *record, runs []*record, within func(r, o *record) bool) (in *record) {
-	around := func(c *record) bool {
-		return within(r, c) && (!c.named || !r.named || c.key == r.key) &&
-			(r.role != roleWrapper || c.role != r.role || c.row.Parent != r.row.Parent)
-	}
-	for _, c := range runs {
-		if around(c) && (in == nil || c.start > in.start || c.start == in.start && c.end <= in.end) {
+// lost reports whether a span has a parent that is not there.
+func (r *record) lost() bool { return !r.log && r.up == nil && r.row.Parent != (session.SpanID{}) }
+
+// innermost returns the record that may be around r and that is within all others of such; nil if there is none.
+func (r *record) innermost(near []*record) (in *record) {
+	around := slices.DeleteFunc(near, func(c *record) bool { return !r.within(c) || !r.mayBeIn(c) })
+	for _, c := range around {
+		if in == nil || c.start > in.start || c.start == in.start && c.end <= in.end {
 			in = c
 		}
 	}
-	for _, c := range runs {
-		if c != in && around(c) && !within(in, c) {
-			return nil
-		}
+	if slices.ContainsFunc(around, func(c *record) bool { return c != in && !in.within(c) }) {
+		return nil
 	}
 	return in
+}
+
+func (r *record) within(c *record) bool {
+	return c != r && c.start <= r.start && c.end >= max(r.end, r.start)
+}
+
+// mayBeIn reports whether a record whose parent is not there, or a tool call, may be part of another record.
+func (r *record) mayBeIn(c *record) bool {
+	switch {
+	case r.up != nil:
+		return c.up == r.up && c.role == roleRun && c.kids == 0
+	case c.role == roleTurn:
+		return r.role == roleTurn && r.lost() && c.rule != r.rule && c.row.Parent != r.row.Parent &&
+			(c.usage == nil || r.usage == nil || *c.usage == *r.usage)
+	case c.role == roleTool:
+		return r.isRun() && r.kids > 0 && c.row.Parent != r.row.Parent
+	}
+	return !r.isRun() || c.row.Parent != r.row.Parent
 }
 
 // conversationID is a name of a session that many programs write on one call alone, or with the id of a reply.
