@@ -286,15 +286,15 @@ const (
 	RequestBytesKey = attribute.Key("otelagent.request.bytes")
 	// PromptDigestKey (string; content; on session.turn): SHA-256 of the system prompt.
 	PromptDigestKey = attribute.Key("otelagent.prompt.digest")
-	// UsageInputKey (int, {token}; number; on session.turn): Of a copied turn in place of gen_ai.usage.input_tokens, since its tokens are counted where they came from.
+	// UsageInputKey (int, {token}; number; on session.turn): In place of gen_ai.usage.input_tokens where the tokens are counted elsewhere: of a copied turn, and with otelsetup.WithoutGenAIUsage.
 	UsageInputKey = attribute.Key("otelagent.usage.input_tokens")
-	// UsageOutputKey (int, {token}; number; on session.turn): Of a copied turn in place of gen_ai.usage.output_tokens.
+	// UsageOutputKey (int, {token}; number; on session.turn): As above, in place of gen_ai.usage.output_tokens.
 	UsageOutputKey = attribute.Key("otelagent.usage.output_tokens")
-	// UsageReasoningKey (int, {token}; number; on session.turn): Of a copied turn in place of gen_ai.usage.reasoning.output_tokens.
+	// UsageReasoningKey (int, {token}; number; on session.turn): As above, in place of gen_ai.usage.reasoning.output_tokens.
 	UsageReasoningKey = attribute.Key("otelagent.usage.reasoning_tokens")
-	// UsageCacheReadKey (int, {token}; number; on session.turn): Of a copied turn in place of gen_ai.usage.cache_read.input_tokens.
+	// UsageCacheReadKey (int, {token}; number; on session.turn): As above, in place of gen_ai.usage.cache_read.input_tokens.
 	UsageCacheReadKey = attribute.Key("otelagent.usage.cache_read_tokens")
-	// UsageCacheWriteKey (int, {token}; number; on session.turn): Of a copied turn in place of gen_ai.usage.cache_creation.input_tokens.
+	// UsageCacheWriteKey (int, {token}; number; on session.turn): As above, in place of gen_ai.usage.cache_creation.input_tokens.
 	UsageCacheWriteKey = attribute.Key("otelagent.usage.cache_write_tokens")
 	// UsageLowerBoundKey (bool; enum; on session.turn): The true counts of the turn are those of gen_ai.usage.*, or of otelagent.usage.*, or more.
 	UsageLowerBoundKey = attribute.Key("otelagent.usage.lower_bound")
@@ -1036,11 +1036,11 @@ var attributes = []Attribute{
 	{Key: RequestMessagesOmittedKey, Type: "int", Class: ClassNumber, Brief: "Messages of the request that gen_ai.input.messages does not show: those of earlier turns, results that tool calls show, and those beyond its bound. Absent when 0, and without previews."},
 	{Key: RequestBytesKey, Type: "int", Class: ClassNumber, Brief: "Size of the request as the loop emitted it."},
 	{Key: PromptDigestKey, Type: "string", Class: ClassContent, Brief: "SHA-256 of the system prompt."},
-	{Key: UsageInputKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.input_tokens, since its tokens are counted where they came from."},
-	{Key: UsageOutputKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.output_tokens."},
-	{Key: UsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.reasoning.output_tokens."},
-	{Key: UsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.cache_read.input_tokens."},
-	{Key: UsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.cache_creation.input_tokens."},
+	{Key: UsageInputKey, Type: "int", Class: ClassNumber, Brief: "In place of gen_ai.usage.input_tokens where the tokens are counted elsewhere: of a copied turn, and with otelsetup.WithoutGenAIUsage."},
+	{Key: UsageOutputKey, Type: "int", Class: ClassNumber, Brief: "As above, in place of gen_ai.usage.output_tokens."},
+	{Key: UsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "As above, in place of gen_ai.usage.reasoning.output_tokens."},
+	{Key: UsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "As above, in place of gen_ai.usage.cache_read.input_tokens."},
+	{Key: UsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "As above, in place of gen_ai.usage.cache_creation.input_tokens."},
 	{Key: UsageLowerBoundKey, Type: "bool", Class: ClassEnum, Brief: "The true counts of the turn are those of gen_ai.usage.*, or of otelagent.usage.*, or more."},
 	{Key: UsageRuleKeyKey, Type: "string", Class: ClassEnum, Brief: "How they follow from the reported counts."},
 	{Key: UsageReportedTotalKey, Type: "int", Class: ClassNumber, Brief: "The total as reported, if not 0. The other reported counts follow from the normalised ones by the rule."},

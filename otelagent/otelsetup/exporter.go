@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -22,6 +23,7 @@ const requestBytes = 3584 << 10
 // itself.
 type Exporter struct {
 	to                      sdktrace.SpanExporter
+	without                 []string // scopes
 	given, exported, failed atomic.Int64
 	err                     atomic.Pointer[error] // of the last request that failed
 
@@ -44,20 +46,32 @@ var _ sdktrace.SpanExporter = (*Exporter)(nil)
 // Spans that the program's own batcher drops because its queue is full do not reach the wrapper, which cannot count
 // them. The queue of [Setup] counts.
 //
-// The wrapped exporter shuts e down. With nil every batch fails.
-func WrapExporter(e sdktrace.SpanExporter) *Exporter {
+// The wrapped exporter shuts e down. With nil every batch fails. It has the options [WithoutScopes] and
+// [WithoutGenAIUsage]; others have no effect on it.
+func WrapExporter(e sdktrace.SpanExporter, opts ...Option) *Exporter {
+	c := configOf(opts)
+	return c.wrap(e)
+}
+
+func (c *config) wrap(e sdktrace.SpanExporter) *Exporter {
 	if e == nil {
 		e = NewFuncExporter(func(context.Context, []byte) error {
 			return errors.New("otelsetup: WrapExporter was given no exporter")
 		})
 	}
-	return &Exporter{to: e}
+	if c.ownUsage {
+		e = ownUsage{e}
+	}
+	return &Exporter{to: e, without: c.without}
 }
 
 // ExportSpans sends a batch in as many requests as its size needs; a span that is too large for one is sent alone. A
 // request that the receiver refused in part counts as failed. Later requests are tried as long as ctx allows. The error
 // says how many spans failed and why the first request did.
 func (e *Exporter) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
+	if slices.ContainsFunc(batch, e.drops) {
+		batch = slices.DeleteFunc(slices.Clone(batch), e.drops)
+	}
 	e.given.Add(int64(len(batch)))
 	failed := 0
 	var first error

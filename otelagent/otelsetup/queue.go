@@ -65,8 +65,8 @@ func newQueue(e *Exporter, c *config) *queue {
 // OnEnd queues a span, or drops it when too much waits. With blocking it waits for the network instead: here for the
 // bytes, in the batcher for the number of spans.
 func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
-	if !s.SpanContext().IsSampled() {
-		return // the batcher ignores it as well
+	if !s.SpanContext().IsSampled() || q.exporter.drops(s) {
+		return // the batcher ignores the first as well
 	}
 	q.ended.Add(1)
 	if q.stopped.Load() {

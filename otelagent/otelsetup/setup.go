@@ -35,6 +35,9 @@ type config struct {
 
 	live      bool
 	heartbeat time.Duration
+
+	without  []string
+	ownUsage bool
 }
 
 // WithProtocol chooses the transport of OTLP. Default: OTEL_EXPORTER_OTLP_TRACES_PROTOCOL (of metrics likewise),
@@ -95,6 +98,15 @@ func WithLive(heartbeat time.Duration) Option {
 	return func(c *config) { c.live, c.heartbeat = true, heartbeat }
 }
 
+func configOf(opts []Option) (c config) {
+	for _, o := range opts {
+		if o != nil {
+			o(&c)
+		}
+	}
+	return c
+}
+
 // Providers is an installed SDK. Safe for concurrent use.
 type Providers struct {
 	tracer     *TracerProvider
@@ -112,12 +124,7 @@ type Providers struct {
 // OTEL_METRICS_EXPORTER=none switches them off. With an exporter or a protocol of metrics in the environment that is
 // not known, the error handler of OpenTelemetry is called, and there are no metrics.
 func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
-	var c config
-	for _, o := range opts {
-		if o != nil {
-			o(&c)
-		}
-	}
+	c := configOf(opts)
 	res, err := c.resource(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("otelsetup: resource: %w", err)
@@ -158,9 +165,9 @@ func (p *Providers) setupTraces(ctx context.Context, c *config, res *resource.Re
 	case exporter == nil:
 		exporter = NewFuncExporter(func(context.Context, []byte) error { return nil })
 	case c.live:
-		p.live = NewLive(borrowed{exporter}, c.heartbeat)
+		p.live = NewLive(c.wrap(borrowed{exporter}), c.heartbeat)
 	}
-	p.queue = newQueue(WrapExporter(exporter), c)
+	p.queue = newQueue(c.wrap(exporter), c)
 	p.tracer = &TracerProvider{sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(p.queue))...),
 		p.queue.exporter}
 	return nil
