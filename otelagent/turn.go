@@ -122,9 +122,10 @@ func (t *Turn) Partial(kind string, text []byte) {
 	(*writer.Turn)(t).Partial(writer.PartialKind(kind), text)
 }
 
-// Reply reports the reply of the model while the turn goes on. End keeps what its own result omits. A turn that is
-// never ended keeps the reply too, and with [WithLive] copies show it from now on. Content that is the same is sent
-// once. Calling Reply again replaces the reply; a later attempt and Discard remove it.
+// Reply reports the reply of the model while the turn goes on, or how the attempt failed. End keeps what its own result
+// omits. A turn that is never ended keeps the reply too, and with [WithLive] copies show it from now on. Content that
+// is the same is sent once. Calling Reply again replaces the reply; Discard removes it, and so does the request of a
+// later attempt, which discards an attempt that failed.
 func (t *Turn) Reply(res TurnResult) {
 	(*writer.Turn)(t).Reply(res.full())
 }

@@ -105,7 +105,7 @@ var kinds = [...]shape{
 	of[event.ReplyReceived]("reply_received", "message usage stop_reason model provider response_id"),
 	of[event.AttemptDiscarded]("attempt_discarded", "at attempt reason error usage reply"),
 	of[event.TurnEnded]("turn_ended", "end model provider response_id stop_reason failed cancelled error usage cost "+
-		"currency model_call_ns=ModelCall first_chunk_ns=FirstChunk output results"),
+		"currency model_call_ns=ModelCall first_chunk_ns=FirstChunk output partial results"),
 	of[event.ToolStarted]("tool_started", "call_id=ID name tool_type=Type args? start"),
 	of[event.ToolProgressed]("tool_progressed", "call_id name event_type=Type body?"),
 	of[event.ToolEnded]("tool_ended", "call_id name end outcome error result? truncated child_run_id child_session_id"),

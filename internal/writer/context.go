@@ -28,6 +28,20 @@ func ToolCallFromContext(ctx context.Context) *Tool {
 	return nil
 }
 
+// ModelCallIn returns what a model request with the context ctx belongs to: the turn whose own context it is, else the
+// run whose own context it is, with utility where that is the context of a compaction. It returns nothing in the
+// context of a tool call: who asks a model there is another agent.
+func ModelCallIn(ctx context.Context) (r *Run, t *Turn, utility bool) {
+	switch s := scopeOf(ctx); {
+	case s == nil || s.run == nil || s.tool != nil:
+		return nil, nil, false
+	case s.turn != nil && s.span == &s.turn.handle:
+		return s.run, s.turn, false
+	default:
+		return s.run, nil, s.span != &s.run.handle
+	}
+}
+
 // turnOf returns the turn of r that ctx is in.
 func turnOf(ctx context.Context, r *Run) *Turn {
 	if s := scopeOf(ctx); s != nil && s.run == r {

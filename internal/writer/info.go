@@ -146,6 +146,8 @@ type TurnResult struct {
 	// Output is the reply; nil when there was none. Results are the tool results in the order of the calls.
 	Output  *Message
 	Results []Message
+	// Partial says that Output is not the whole reply.
+	Partial bool
 }
 
 // These types are part of the public API.

@@ -255,6 +255,12 @@ func (t *Turn) completed(res *TurnResult) {
 		res.Cost, res.Currency = r.Cost, r.Currency
 	}
 	res.ModelCall, res.FirstChunk = cmp.Or(res.ModelCall, r.ModelCall), cmp.Or(res.FirstChunk, r.FirstChunk)
+	if res.Output == nil {
+		res.Partial = r.Partial
+		if r.Failed && !res.Failed {
+			res.Failed, res.Cancelled, res.Error = true, r.Cancelled, r.Error
+		}
+	}
 }
 
 // unanswer takes back the reported reply. The caller holds the lock.

@@ -107,6 +107,8 @@ func (res *TurnResult) openAIChat(o *object.Object) {
 func (res *TurnResult) openAIResponse(o *object.Object) {
 	res.Model, res.ResponseID, res.StopReason = o.String("model"), o.String("id"), o.String("status")
 	switch res.StopReason {
+	case "in_progress", "queued":
+		res.StopReason = ""
 	case "incomplete":
 		res.StopReason = cmp.Or(o.Object("incomplete_details").String("reason"), res.StopReason)
 	case "failed":

@@ -235,11 +235,36 @@ func (f *fold) response(o *object.Object, typ string) {
 	case "response.created":
 		f.end(o, "response")
 		f.done = false
-	case "response.output_item.done":
+	case "response.output_item.added", "response.output_item.done":
 		if at := o.Count("output_index"); at != nil && o.Object("item") != nil {
 			f.reply().list("output").set(*at, o.Raw("item"))
 		}
+	case "response.content_part.added", "response.reasoning_summary_part.added":
+		if list, at := f.parts(o); list != nil && o.Object("part") != nil {
+			list.set(at, o.Raw("part"))
+		}
+	case "response.output_text.delta", "response.reasoning_summary_text.delta":
+		if list, at := f.parts(o); list != nil && o.Has("delta") {
+			list.dict(at).join("text", o.Raw("delta"), false)
+		}
+	case "response.function_call_arguments.delta":
+		if at := o.Count("output_index"); at != nil && o.Has("delta") {
+			f.reply().list("output").dict(*at).join("arguments", o.Raw("delta"), false)
+		}
 	}
+}
+
+// parts returns the parts of the item of the output that an event is about, and the index of the part; nil where it
+// states none.
+func (f *fold) parts(o *object.Object) (*items, int64) {
+	item, at, list := o.Count("output_index"), o.Count("content_index"), "content"
+	if o.Has("summary_index") {
+		at, list = o.Count("summary_index"), "summary"
+	}
+	if item == nil || at == nil {
+		return nil, 0
+	}
+	return f.reply().list("output").dict(*item).list(list), *at
 }
 
 func (f *fold) gemini(o *object.Object) {

@@ -102,6 +102,7 @@ func (t *Turn) Request(req Request) {
 	if t == nil || !t.recording && !t.measured {
 		return
 	}
+	t.discardFailed(req.Attempt)
 	stated := req.Model
 	if req.Bytes == 0 {
 		req.Bytes = int64(len(req.Payload))
@@ -109,6 +110,27 @@ func (t *Turn) Request(req Request) {
 	early, name, at := t.asks(&req, stated)
 	t.sendEarly(&early, name, at)
 	t.changed(0)
+}
+
+// Attempts returns how many attempts the turn had so far.
+func (t *Turn) Attempts() int {
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return int(t.attempts)
+}
+
+// discardFailed discards the last attempt where its reply was reported as a failure and attempt n follows it.
+func (t *Turn) discardFailed(n int) {
+	t.mu.Lock()
+	last, r := t.attempts-1, t.reply
+	t.mu.Unlock()
+	if r != nil && r.Failed && int64(n) > last {
+		t.Discard(DiscardedAttempt{At: r.End, Attempt: int(last), Reason: r.StopReason, Error: r.Error, Usage: r.Usage,
+			Reply: r.Output})
+	}
 }
 
 // asks takes note of a request and puts it on the span. It returns what is to be sent before that ends.
@@ -178,9 +200,10 @@ func (t *Turn) Replied(at Moment) {
 }
 
 // Reply reports the reply of the model while the turn goes on, and calls [Turn.Replied] with res.End. End keeps what
-// its own result omits: Model, Provider, ResponseID, StopReason, Usage, Cost, ModelCall, FirstChunk and Output. A turn
-// that is closed without an end keeps them too, and with [WithLive] copies show them from now on. Content that is the
-// same is sent once. Calling Reply again replaces the reply; a later attempt and Discard remove it.
+// its own result omits: Model, Provider, ResponseID, StopReason, Usage, Cost, ModelCall, FirstChunk and Output; without
+// an Output also that it failed. A turn that is closed without an end keeps them too, and with [WithLive] copies show
+// them from now on. Content that is the same is sent once. Calling Reply again replaces the reply; Discard removes it,
+// and so does the request of a later attempt, which discards an attempt that failed.
 func (t *Turn) Reply(res TurnResult) {
 	if t == nil {
 		return
@@ -365,6 +388,7 @@ func (t *Turn) result(res *TurnResult, a *attrs) {
 	if res.Output != nil {
 		t.output(res.Output)
 		t.replyViews(res, a)
+		a.yes(spans.PartialKey, res.Partial)
 	} else {
 		t.keepPartial(a)
 	}

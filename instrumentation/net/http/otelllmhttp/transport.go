@@ -1,10 +1,30 @@
 package otelllmhttp
 
 import (
+	"container/list"
 	"context"
+	"hash/maphash"
 	"net/http"
+	"sync"
+	"time"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
+)
+
+// The limits of a Transport.
+const (
+	// maxConversations are remembered. The one whose last request is the oldest is forgotten for a new one, and its open
+	// run ends.
+	maxConversations = 4096
+	// maxKeys are remembered of a conversation: by which requests it goes on.
+	maxKeys = 256
+	// maxIdle is how long a conversation is remembered after its last request.
+	maxIdle = time.Hour
+	// maxBody bounds the bytes of a request that is recorded, and those of a reply.
+	maxBody = 64 << 20
+	// maxPooled bounds the memory that is kept for the next reply.
+	maxPooled = 1 << 20
 )
 
 // Option configures a Transport.
@@ -14,7 +34,7 @@ type option func(*Transport)
 
 func (o option) apply(t *Transport) { o(t) }
 
-// WithBase sets what sends the requests. Default, and with nil: http.DefaultTransport.
+// WithBase sets what sends the requests of [Transport.RoundTrip]. Default, and with nil: http.DefaultTransport.
 func WithBase(base http.RoundTripper) Option {
 	return option(func(t *Transport) {
 		if base != nil {
@@ -28,17 +48,24 @@ func WithAgent(name string) Option { return option(func(t *Transport) { t.agent 
 
 // Transport records model calls. Safe for concurrent use.
 type Transport struct {
-	tracer *otelagent.Tracer
+	tracer *writer.Tracer
 	base   http.RoundTripper
 	agent  string
+	seed   maphash.Seed
+
+	mu     sync.Mutex
+	recent list.List                  // of *conversation, by their last request
+	index  map[uint64][]*conversation // by what a request may have in common with them, in the order of time
+	timer  *time.Timer                // forgets idle conversations; nil while there is none
 }
 
 var _ http.RoundTripper = (*Transport)(nil)
 
 // NewTransport returns a Transport that sends requests with http.DefaultTransport, or that of [WithBase]. Close it
-// before the providers of the tracer are shut down.
+// before the providers of the tracer are shut down. Without a tracer it records nothing.
 func NewTransport(tracer *otelagent.Tracer, opts ...Option) *Transport {
-	t := &Transport{tracer: tracer, base: http.DefaultTransport}
+	t := &Transport{tracer: (*writer.Tracer)(tracer), base: http.DefaultTransport, seed: maphash.MakeSeed(),
+		index: map[uint64][]*conversation{}}
 	for _, o := range opts {
 		if o != nil {
 			o.apply(t)
@@ -67,19 +94,27 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // read. The body of the response passes byte for byte, as it comes.
 func (t *Transport) Intercept(req *http.Request, next func(*http.Request) (*http.Response, error)) (
 	*http.Response, error) {
-	return next(req)
+	if t.tracer == nil || !asksModel(req) {
+		return next(req)
+	}
+	req, text, err := readBody(req)
+	if err != nil {
+		return nil, err
+	}
+	e := t.begin(req, text)
+	if e == nil {
+		return next(req)
+	}
+	res, err := next(req)
+	if err != nil {
+		var failed writer.TurnResult
+		fail(&failed, e.ctx, err)
+		e.end(failed, !failed.Cancelled)
+	} else if res != nil && res.Body != nil {
+		res.Body = newBody(e, res)
+	}
+	return res, err
 }
-
-// StartTool starts the open tool call of an inferred turn that has that name and these arguments (JSON), with the true
-// time of its start, and returns a context for what it does, so that agents in it are sub-agents. Without it the call
-// lasts from the reply to the request that has its result, and its times are marked as bounds. Where no call is open
-// it returns ctx and nil.
-func (t *Transport) StartTool(ctx context.Context, name string, args []byte) (context.Context, *otelagent.Tool) {
-	return ctx, nil
-}
-
-// Close ends all open runs and forgets all conversations. Requests after it are recorded as those of new ones.
-func (t *Transport) Close() {}
 
 // CloseIdleConnections does that of the base, if it has it.
 func (t *Transport) CloseIdleConnections() {
@@ -94,5 +129,88 @@ type turnKey struct{}
 // ctx is in. It is for integrations that know the turn of a request and cannot give the context of the turn to the SDK.
 // The transport then records requests, replies (Turn.Reply) and failed attempts, and does not end the turn.
 func ContextWithTurn(ctx context.Context, turn *otelagent.Turn) context.Context {
-	return context.WithValue(ctx, turnKey{}, turn)
+	return context.WithValue(ctx, turnKey{}, (*writer.Turn)(turn))
+}
+
+// exchange is one request and its response.
+type exchange struct {
+	ctx  context.Context
+	sent time.Time
+	turn *writer.Turn
+	of   *conversation // nil where the turn is that of the program
+
+	attempt int
+}
+
+// begin records a request. It returns nil where that is no model call.
+func (t *Transport) begin(req *http.Request, text []byte) *exchange {
+	ctx := req.Context()
+	run, turn, utility := writer.ModelCallIn(ctx)
+	if bound, ok := ctx.Value(turnKey{}).(*writer.Turn); ok {
+		if turn = bound; bound == nil {
+			return nil // of a program without an SDK
+		}
+	}
+	q := t.parse(req, text)
+	if q == nil {
+		return nil
+	}
+	e := &exchange{ctx: ctx, sent: time.Now(), turn: turn}
+	switch {
+	case turn != nil:
+		e.request(q)
+	case utility:
+		e.of = &conversation{t: t, utility: true}
+		e.of.ask(e, q, run, nil, false)
+	default:
+		c, from, again := t.enter(q)
+		e.of = c
+		c.ask(e, q, run, from, again)
+	}
+	return e
+}
+
+// request records the request as the next attempt of the turn.
+func (e *exchange) request(q *request) {
+	e.attempt = e.turn.Attempts()
+	q.Attempt = e.attempt
+	e.turn.Request(q.Request)
+}
+
+// end records the reply, or how the attempt failed. again says that a client may repeat the request.
+func (e *exchange) end(res writer.TurnResult, again bool) {
+	switch {
+	case e.turn.Attempts() > e.attempt+1: // the client has asked again, and reads the reply to the first request
+	case e.of == nil:
+		e.turn.Reply(res)
+	default:
+		e.of.answer(e, res, again)
+	}
+}
+
+// StartTool starts the open tool call of an inferred turn that has that name and these arguments (JSON), with the true
+// time of its start, and returns a context for what it does, so that agents in it are sub-agents. Without it the call
+// lasts from the reply to the request that has its result, and its times are marked as bounds. Where no such call is
+// open it returns ctx and nil.
+func (t *Transport) StartTool(ctx context.Context, name string, args []byte) (context.Context, *otelagent.Tool) {
+	key := t.key("tool", name)
+	t.mu.Lock()
+	list := append([]*conversation(nil), t.index[key]...)
+	t.mu.Unlock()
+	for _, exact := range []bool{true, false} {
+		for _, c := range list {
+			if toolCtx, tool := c.startTool(ctx, name, args, exact); tool != nil {
+				return toolCtx, (*otelagent.Tool)(tool)
+			}
+		}
+	}
+	return ctx, nil
+}
+
+// Close ends all open runs and forgets all conversations. A later request begins a new one.
+func (t *Transport) Close() {
+	t.mu.Lock()
+	gone := t.forget(func(*conversation) bool { return true })
+	t.mu.Unlock()
+	closeAll(gone)
 }

@@ -1,0 +1,489 @@
+package otelllmhttp_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/provider"
+	"github.com/otelagent/otelagent/instrumentation/net/http/otelllmhttp"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// world is what a case runs in.
+type world struct {
+	*testing.T
+	loop
+	server    *provider.Server
+	pipeline  *agenttest.Pipeline
+	transport *otelllmhttp.Transport
+}
+
+// another returns a second loop over the same client.
+func (w *world) another() *loop {
+	return &loop{api: w.api, stream: w.stream, url: w.url, client: w.client}
+}
+
+var weather = provider.Reply{Text: "I look.", Calls: []provider.Call{
+	{ID: "c1", Name: "weather", Args: `{"city":"Bonn"}`}, {ID: "c2", Name: "weather", Args: `{"city":"Atlantis"}`}}}
+
+var weatherResults = []result{{id: "c1", name: "weather", text: "21 degrees"},
+	{id: "c2", name: "weather", text: "no such city", failed: true}}
+
+// cases are those that every integration is tested with.
+var cases = []struct {
+	name    string
+	replies []provider.Reply
+	run     func(w *world)
+	want    string
+	only    func(l *loop) bool
+}{
+	{
+		name:    "two parallel tools of which one fails",
+		replies: []provider.Reply{weather, {Thinking: "Bonn is fine.", Text: "21 degrees in Bonn."}},
+		run: func(w *world) {
+			w.user("How warm is it?")
+			w.must(w.T, w.Context())
+			w.results(weatherResults...)
+			w.must(w.T, w.Context())
+		},
+		want: `
+session
+  run weatherman completed
+    turn 0 user CALLS in 15 out 5 cached 3
+      tool c1 weather ok bound
+      tool c2 weather FAILED bound
+    turn 1 continuation STOP in 15 out 5 cached 3
+`,
+	},
+	{
+		name: "an attempt refused and asked again",
+		replies: []provider.Reply{{Status: 429}, {Status: 529, Error: "Overloaded"}, weather, {Status: 529},
+			{Text: "21 degrees in Bonn."}},
+		run: func(w *world) {
+			w.user("How warm is it?")
+			w.must(w.T, w.Context())
+			w.results(weatherResults...)
+			w.must(w.T, w.Context())
+		},
+		want: `
+session
+  run weatherman completed
+    turn 0 user CALLS in 15 out 5 cached 3 attempts 3 discarded 2
+      tool c1 weather ok bound
+      tool c2 weather FAILED bound
+    turn 1 continuation STOP in 15 out 5 cached 3 attempts 2 discarded 1
+`,
+	},
+	{
+		name:    "an error that is not retried",
+		replies: []provider.Reply{{Status: 400, Error: "No."}},
+		run: func(w *world) {
+			w.user("How warm is it?")
+			if err := w.ask(w.Context()); !errors.Is(err, errStatus(400)) {
+				w.Error(err)
+			}
+		},
+		want: `
+session
+  run weatherman error "ERROR: No."
+    turn 0 user failed provider_error "ERROR: No."
+`,
+	},
+	{
+		name:    "a stream cut in the middle",
+		replies: []provider.Reply{{Text: "21 degrees", Cut: true}},
+		run: func(w *world) {
+			w.user("How warm is it?")
+			if err := w.ask(w.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
+				w.Error(err)
+			}
+		},
+		only: func(l *loop) bool { return l.stream },
+		want: `
+session
+  run weatherman error "unexpected EOF"
+    turn 0 user PARTIAL failed provider_error "unexpected EOF"
+`,
+	},
+	{
+		name:    "a stream closed early by the caller",
+		replies: []provider.Reply{{Text: "21 degrees", Pause: func(ctx context.Context) { <-ctx.Done() }}},
+		run: func(w *world) {
+			w.user("How warm is it?")
+			res, err := w.send(w.Context())
+			if err != nil {
+				w.Fatal(err)
+			}
+			if _, err = io.ReadAtLeast(res.Body, make([]byte, 1<<10), 200); err != nil {
+				w.Error(err)
+			}
+			_ = res.Body.Close()
+		},
+		only: func(l *loop) bool { return l.stream },
+		want: `
+session
+  run weatherman cancelled "the client closed the response: context canceled"
+    turn 0 user PARTIAL failed cancelled "the client closed the response: context canceled"
+`,
+	},
+	{
+		name:    "cancellation in a model call",
+		replies: []provider.Reply{{Text: "21 degrees", Pause: func(ctx context.Context) { <-ctx.Done() }}},
+		run: func(w *world) {
+			ctx, cancel := context.WithCancel(w.Context())
+			w.user("How warm is it?")
+			go func() {
+				for len(w.server.Requests()) == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				cancel()
+			}()
+			if err := w.ask(ctx); !errors.Is(err, context.Canceled) {
+				w.Error(err)
+			}
+		},
+		want: `
+session
+  run weatherman cancelled "context canceled"
+    turn 0 user failed cancelled "context canceled"
+`,
+		only: func(l *loop) bool { return !l.stream }, // of a stream it is a matter of time what arrived
+	},
+	{
+		name:    "cancellation in a tool",
+		replies: []provider.Reply{weather},
+		run: func(w *world) {
+			ctx, cancel := context.WithCancel(w.Context())
+			w.user("How warm is it?")
+			w.must(w.T, ctx)
+			_, tool := w.transport.StartTool(ctx, "weather", []byte(`{"city": "Bonn"}`))
+			cancel()
+			tool.End(otelagent.ToolResult{Err: ctx.Err()})
+		},
+		want: `
+session
+  run weatherman aborted
+    turn 0 user CALLS in 15 out 5 cached 3
+      tool c2 weather bound
+      tool c1 weather cancelled "context canceled"
+`,
+	},
+	{
+		name:    "two questions in one conversation",
+		replies: []provider.Reply{{Text: "21 degrees."}, {Text: "You are welcome."}, {Text: "Bye."}},
+		run: func(w *world) {
+			for _, question := range []string{"How warm is it?", "Thanks.", "Bye."} {
+				w.user(question)
+				w.must(w.T, w.Context())
+			}
+		},
+		want: `
+session
+  run weatherman completed
+    turn 0 user STOP in 15 out 5 cached 3
+  run weatherman completed
+    turn 0 user STOP in 15 out 5 cached 3
+  run weatherman completed
+    turn 0 user STOP in 15 out 5 cached 3
+`,
+	},
+	{
+		name: "a loop that stops with calls open",
+		replies: []provider.Reply{weather, {Text: "Fine."},
+			{Calls: []provider.Call{{ID: "c3", Name: "sleep"}}}},
+		run: func(w *world) {
+			w.user("How warm is it?")
+			w.must(w.T, w.Context())
+			w.user("Never mind.")
+			w.must(w.T, w.Context())
+			w.user("Sleep.")
+			w.must(w.T, w.Context())
+		},
+		want: `
+session
+  run weatherman aborted
+    turn 0 user CALLS in 15 out 5 cached 3
+      tool c1 weather bound
+      tool c2 weather bound
+  run weatherman completed
+    turn 0 user STOP in 15 out 5 cached 3
+  run weatherman aborted
+    turn 0 user CALLS in 15 out 5 cached 3
+      tool c3 sleep bound
+`,
+	},
+	{
+		name: "a sub-agent in a tool",
+		replies: []provider.Reply{{Calls: []provider.Call{{ID: "c1", Name: "ask", Args: `{"q":1}`}}},
+			{Calls: []provider.Call{{ID: "c1", Name: "look"}}}, {Text: "Found."}, {Text: "It was found."}},
+		run: func(w *world) {
+			w.user("Find it.")
+			w.must(w.T, w.Context())
+			ctx, tool := w.transport.StartTool(w.Context(), "ask", []byte(`{"q":1}`))
+			sub := w.another()
+			sub.system = "You find it."
+			sub.user("Where is it?")
+			sub.must(w.T, ctx)
+			sub.results(result{id: "c1", name: "look", text: "here"})
+			sub.must(w.T, ctx)
+			tool.End(otelagent.ToolResult{Result: []byte(`"Found."`)})
+			w.results(result{id: "c1", name: "ask", text: "Found."})
+			w.must(w.T, w.Context())
+		},
+		want: `
+session
+  run weatherman completed
+    turn 0 user CALLS in 15 out 5 cached 3
+      tool c1 ask ok
+        run weatherman completed
+          turn 0 sub_agent CALLS in 15 out 5 cached 3
+            tool c1 look ok bound
+          turn 1 continuation STOP in 15 out 5 cached 3
+    turn 1 continuation STOP in 15 out 5 cached 3
+`,
+	},
+	{
+		name: "compaction",
+		replies: []provider.Reply{{Blocks: []string{`{"type":"compaction","content":"They spoke of the weather."}`},
+			Text: "21 degrees."}},
+		run: func(w *world) {
+			w.user("How warm is it?")
+			w.must(w.T, w.Context())
+		},
+		only: func(l *loop) bool { return l.api == provider.Anthropic && !l.stream },
+		want: `
+session
+  run weatherman completed
+    turn 0 user STOP in 15 out 5 cached 3
+      compaction summary
+`,
+	},
+	{
+		name:    "a run of the program",
+		replies: []provider.Reply{weather, {Text: "21 degrees."}, {Text: "A summary."}, {Text: "Bye."}},
+		run: func(w *world) {
+			ctx, run := w.pipeline.Tracer().StartRun(w.Context(), otelagent.RunInfo{SessionID: "mine", Agent: "coder"})
+			w.user("How warm is it?")
+			w.must(w.T, ctx)
+			w.results(weatherResults...)
+			w.must(w.T, ctx)
+			inside, compaction := run.StartCompaction(ctx, otelagent.CompactionInfo{})
+			other := w.another()
+			other.user("Summarize.")
+			other.must(w.T, inside)
+			compaction.End(otelagent.CompactionResult{})
+			w.user("Bye.")
+			w.must(w.T, ctx)
+			run.End(otelagent.RunResult{})
+		},
+		want: `
+session mine
+  run coder completed
+    compaction summary
+    turn 0 user CALLS in 15 out 5 cached 3
+      tool c1 weather ok bound
+      tool c2 weather FAILED bound
+    turn 1 continuation STOP in 15 out 5 cached 3
+    turn 2 utility STOP in 15 out 5 cached 3
+    turn 3 user STOP in 15 out 5 cached 3
+`,
+	},
+	{
+		name:    "turns of the program, with approvals",
+		replies: []provider.Reply{{Status: 529}, weather, {Text: "21 degrees."}, {Status: 400, Error: "No."}},
+		run: func(w *world) {
+			ctx, run := w.pipeline.Tracer().StartRun(w.Context(), otelagent.RunInfo{SessionID: "mine", Agent: "coder"})
+			w.user("How warm is it?")
+			turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
+			w.must(w.T, turnCtx)
+			turn.StartPermission(turnCtx, "weather", "c1").End(otelagent.Decision{Action: spans.ActionAllow})
+			turn.StartPermission(turnCtx, "weather", "c2").End(otelagent.Decision{Action: spans.ActionDeny})
+			turn.End(otelagent.TurnResult{})
+			w.results(weatherResults...)
+			_, turn = run.StartTurn(ctx, otelagent.TurnInfo{})
+			w.must(w.T, otelllmhttp.ContextWithTurn(w.Context(), turn))
+			turn.End(otelagent.TurnResult{})
+			w.user("Thanks.")
+			turnCtx, turn = run.StartTurn(ctx, otelagent.TurnInfo{})
+			_ = w.ask(turnCtx)
+			turn.End(otelagent.TurnResult{})
+			run.End(otelagent.RunResult{})
+		},
+		want: `
+session mine
+  run coder completed
+    turn 0 user CALLS in 15 out 5 cached 3 attempts 2 discarded 1
+      permission weather allow
+      permission weather deny
+    turn 1 STOP in 15 out 5 cached 3
+    turn 2 failed provider_error "ERROR: No."
+`,
+	},
+	{
+		name:    "only what is new, after a response",
+		replies: []provider.Reply{weather, {Status: 529}, {Text: "21 degrees."}, {Text: "Bye."}},
+		run: func(w *world) {
+			w.stateful = true
+			w.user("How warm is it?")
+			w.must(w.T, w.Context())
+			w.results(weatherResults...)
+			w.must(w.T, w.Context())
+			w.user("Bye.")
+			w.must(w.T, w.Context())
+		},
+		only: func(l *loop) bool { return l.api == provider.OpenAIResponses },
+		want: `
+session
+  run weatherman completed
+    turn 0 user CALLS in 15 out 5 cached 3
+      tool c1 weather ok bound
+      tool c2 weather FAILED bound
+    turn 1 continuation STOP in 15 out 5 cached 3 attempts 2 discarded 1
+  run weatherman completed
+    turn 0 user STOP in 15 out 5 cached 3
+`,
+	},
+}
+
+// errorTexts are how the APIs spell the error of a case.
+var errorTexts = map[provider.API]string{
+	provider.Anthropic: "invalid_request_error", provider.OpenAIChat: "server_error",
+	provider.OpenAIResponses: "server_error", provider.Gemini: "UNAVAILABLE"}
+
+// each runs f for every API, whole and streamed.
+func each(t *testing.T, f func(t *testing.T, l loop)) {
+	for _, api := range provider.APIs {
+		for _, stream := range []bool{false, true} {
+			name := string(api)
+			if stream {
+				name += " streamed"
+			}
+			t.Run(name, func(t *testing.T) { f(t, loop{api: api, stream: stream}) })
+		}
+	}
+}
+
+func newWorld(t *testing.T, l loop, s *provider.Server, opts ...otelagent.Option) *world {
+	p := agenttest.New(t, opts...)
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(base.CloseIdleConnections)
+	tr := otelllmhttp.NewTransport(p.Tracer(), otelllmhttp.WithAgent("weatherman"), otelllmhttp.WithBase(base))
+	l.url, l.client = s.URL, &http.Client{Transport: tr}
+	return &world{T: t, loop: l, server: s, pipeline: p, transport: tr}
+}
+
+var content = otelagent.WithCapture(otelagent.CaptureContent)
+
+func TestCases(t *testing.T) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			each(t, func(t *testing.T, l loop) {
+				if c.only != nil && !c.only(&l) {
+					t.Skip("another API has this")
+				}
+				s := provider.New(t, c.replies...)
+				w := newWorld(t, l, s, content)
+				c.run(w)
+				w.transport.Close()
+				want := strings.ReplaceAll(w.spelled(c.want), "ERROR", errorTexts[l.api])
+				got := w.pipeline.Outline()
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				w.pipeline.SameRequests(s.Bodies())
+			})
+		})
+	}
+}
+
+// Conversations over one client that begin alike stay apart: by call ids, or by what the model replied.
+func TestConversationsAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, l loop) {
+		const n = 8
+		s := provider.NewFunc(t, func(i int, r provider.Request) provider.Reply {
+			if i < n {
+				return provider.Reply{Text: "reply " + string(rune('a'+i))}
+			}
+			return provider.Reply{Text: "Bye."}
+		})
+		w := newWorld(t, l, s, content)
+		var loops [n]*loop
+		for _, question := range []string{"Hello?", "How warm is it?"} {
+			var wg sync.WaitGroup
+			for i := range loops {
+				if loops[i] == nil {
+					loops[i] = w.another()
+				}
+				loops[i].user(question)
+				wg.Go(func() {
+					if err := loops[i].ask(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		w.transport.Close()
+		all := w.pipeline.Sessions()
+		if len(all) != n {
+			t.Errorf("%d sessions, want %d:\n%s", len(all), n, w.pipeline.Outline())
+		}
+		for _, s := range all {
+			if len(s.Runs) != 2 || len(s.Defects) > 0 {
+				t.Errorf("%d runs, defects %v", len(s.Runs), s.Defects)
+			}
+		}
+		w.pipeline.SameRequests(s.Bodies())
+	})
+}
+
+// Without capture no byte of content is sent.
+func TestNoContent(t *testing.T) {
+	each(t, func(t *testing.T, l loop) {
+		const secret = "SECRET"
+		s := provider.New(t, provider.Reply{Thinking: secret, Text: secret, Calls: []provider.Call{{ID: "c1", Name: "look",
+			Args: `{"for":"` + secret + `"}`}}}, provider.Reply{Status: 529, Error: secret},
+			provider.Reply{Text: secret, Error: secret}, provider.Reply{Status: 400, Error: secret})
+		w := newWorld(t, l, s)
+		w.user(secret)
+		w.must(t, t.Context())
+		w.results(result{id: "c1", name: "look", text: secret, failed: true})
+		_ = w.ask(t.Context())
+		_ = w.ask(t.Context())
+		w.user(secret)
+		_ = w.ask(t.Context())
+		w.transport.Close()
+		if len(s.Requests()) != 4 || len(w.pipeline.Session().Runs) == 0 {
+			t.Errorf("%d requests:\n%s", len(s.Requests()), w.pipeline.Outline())
+		}
+		for _, otlp := range w.pipeline.OTLP() {
+			if strings.Contains(string(otlp), secret) {
+				t.Fatal("content left the process")
+			}
+		}
+	})
+}
+
+// An inferred run is no child of the span that a framework has around its model call.
+func TestNewRoot(t *testing.T) {
+	s := provider.New(t, provider.Reply{Text: "Hello."})
+	w := newWorld(t, loop{api: provider.Anthropic}, s)
+	ctx, span := w.pipeline.Provider().Tracer("framework").Start(t.Context(), "messages.create")
+	w.user("Hello?")
+	w.must(t, ctx)
+	span.End()
+	w.transport.Close()
+	if run := w.pipeline.Session().Runs[0]; run.TraceID == span.SpanContext().TraceID().String() {
+		t.Error("the run is in the trace of the framework")
+	}
+}

@@ -1,0 +1,159 @@
+package otelllmhttp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/otelagent/otelagent/internal/writer"
+)
+
+// body is the body of a response. It passes on what is read, and keeps a copy until the reply is there.
+type body struct {
+	io.ReadCloser
+	exchange *exchange
+	status   int
+	again    bool // a client asks again after this status
+	streamed bool
+
+	mu    sync.Mutex
+	text  *bytes.Buffer // nil once the reply was recorded
+	first time.Duration
+	tries int
+}
+
+// buffers are those of replies that were recorded.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+func newBody(e *exchange, res *http.Response) *body {
+	b := &body{ReadCloser: res.Body, exchange: e, status: res.StatusCode, again: asksAgain(res),
+		streamed: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"),
+		text:     buffers.Get().(*bytes.Buffer)}
+	if b.status >= http.StatusBadRequest && b.again { // which the client may do without reading the body
+		e.end(writer.TurnResult{Failed: true, Error: b.statusText()}, true)
+	}
+	return b
+}
+
+func (b *body) statusText() string { return fmt.Sprintf("HTTP status %d", b.status) }
+
+// asksAgain reports whether clients repeat a request with this response.
+func asksAgain(res *http.Response) bool {
+	switch res.Header.Get("X-Should-Retry") {
+	case "true":
+		return true
+	case "false":
+		return false
+	}
+	switch res.StatusCode {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return true
+	}
+	return res.StatusCode >= 500
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.text == nil {
+		return n, err
+	}
+	if b.first == 0 && n > 0 && b.streamed {
+		b.first = time.Since(b.exchange.sent)
+	}
+	if b.text.Len()+n <= maxBody {
+		b.text.Write(p[:n])
+	}
+	if err != nil || b.streamed && b.tries < maxTries && b.lastEvent() {
+		b.finish(err) // clients stop reading after the last event, and some do not close the body
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	b.mu.Lock()
+	if b.text != nil {
+		b.finish(errClosed)
+	}
+	b.mu.Unlock()
+	return b.ReadCloser.Close()
+}
+
+// errClosed is the end of a reply that the client did not read to its end.
+var errClosed = fmt.Errorf("the client closed the response: %w", context.Canceled)
+
+// maxTries bounds how often a stream that has not ended is read.
+const maxTries = 8
+
+// ends are what the last events of streams have.
+var ends = [][]byte{[]byte("[DONE]"), []byte(`"message_stop"`), []byte(`"response.completed"`),
+	[]byte(`"response.incomplete"`), []byte(`"response.failed"`)}
+
+// lastEvent reports whether the text ends with an event that may be the last one.
+func (b *body) lastEvent() bool {
+	text := b.text.Bytes()
+	for _, blank := range [][]byte{[]byte("\n\n"), []byte("\r\n\r\n")} {
+		event, whole := bytes.CutSuffix(text, blank)
+		if !whole {
+			continue
+		}
+		event = event[max(bytes.LastIndex(event, blank), 0):]
+		for _, end := range ends {
+			if bytes.Contains(event, end) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// finish records the reply as far as it was read; err is why reading ended. It does nothing where err is nil and the
+// reply is not whole. The caller holds the lock.
+func (b *body) finish(err error) {
+	text := b.text.Bytes()
+	res, problem := writer.ParseReply(text)
+	if b.tries++; err == nil && problem != nil {
+		return
+	}
+	cut := errors.Is(problem, io.ErrUnexpectedEOF)
+	res.FirstChunk = b.first
+	again := b.again
+	switch {
+	case b.status >= http.StatusBadRequest:
+		if !res.Failed || res.Error == "" {
+			res.Error = b.statusText()
+		}
+		res.Failed = true
+	case problem == nil, !cut && errors.Is(err, io.EOF):
+		// The reply is whole, an error in a stream, or of no form that is known.
+	case len(text) == maxBody: // the rest of it is not known
+	default:
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		fail(&res, b.exchange.ctx, err)
+		again, res.Partial = !res.Cancelled, res.Output != nil
+		if res.Usage != nil {
+			res.Usage.LowerBound = true
+		}
+	}
+	b.exchange.end(res, again)
+	if b.text.Cap() <= maxPooled {
+		b.text.Reset()
+		buffers.Put(b.text)
+	}
+	b.text = nil
+}
+
+// fail makes res that of an attempt that ended with err.
+func fail(res *writer.TurnResult, ctx context.Context, err error) {
+	res.Failed, res.Error = true, err.Error()
+	res.Cancelled = errors.Is(err, context.Canceled) || errors.Is(ctx.Err(), context.Canceled)
+}
