@@ -51,8 +51,14 @@ var allSamples = map[string]string{
 // A second import of everything changes nothing. The sums of the database are those of its sessions read one by one.
 func TestImportTwice(t *testing.T) {
 	home := importHome(t, allSamples)
-	cli(t, "import", "--yes")
+	var errs bytes.Buffer
+	if code := run(t.Context(), []string{"import", "--yes"}, nil, io.Discard, &errs); code != exitOK {
+		t.Fatal(code, &errs)
+	}
 	once := imported(t)
+	if n := strings.Count(once, `"id":`); !strings.Contains(errs.String(), fmt.Sprintf("read %d sessions", n)) {
+		t.Errorf("%d sessions: %s", n, &errs)
+	}
 	must(t, os.Remove(filepath.Join(home, "data/otelagent/import.json")))
 	if cli(t, "import", "--yes"); imported(t) != once {
 		t.Errorf("read again:\n%s\nbefore:\n%s", imported(t), once)
@@ -96,6 +102,7 @@ func TestImportFollow(t *testing.T) {
 	f, err := os.Create(path)
 	must(t, err)
 	defer f.Close()
+	must(t, os.WriteFile(filepath.Join(folder, "done.jsonl"), []byte(doneSession), 0o600))
 	half := len(lines) / 2
 	_, err = f.WriteString(strings.Join(lines[:half], "") + lines[half][:len(lines[half])/2])
 	must(t, err)
@@ -107,12 +114,59 @@ func TestImportFollow(t *testing.T) {
 	if code := <-done; code != exitOK {
 		t.Errorf("exit %d: %s", code, &errs)
 	}
+	if done := cli(t, "show", "done", "--output", "json"); !strings.HasPrefix(after(done, `"status": `), `"idle"`) {
+		t.Errorf("a run that is over when following ends is not complete:\n%s", done)
+	}
 	followed := cli(t, "show", "last", "--output", "json")
 	cli(t, "send", "--db", filepath.Join(home, "whole.db"), "--capture", "content", path)
 	whole := cli(t, "show", "last", "--output", "json", "--db", filepath.Join(home, "whole.db"))
 	if a, b := usageIn(t, followed), usageIn(t, whole); a != b {
 		t.Errorf("followed %+v, whole %+v", a, b)
 	}
+}
+
+// doneSession is a session of Claude Code whose run is over.
+const doneSession = `{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"done",` +
+	`"timestamp":"2026-01-20T09:00:00.000Z","message":{"role":"user","content":"Hello"}}
+{"type":"assistant","uuid":"u2","parentUuid":"u1","sessionId":"done","timestamp":"2026-01-20T09:00:02.000Z",` +
+	`"message":{"id":"m1","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"Hi."}],` +
+	`"stop_reason":"end_turn","usage":{"input_tokens":8,"output_tokens":7}}}
+`
+
+func after(text, sign string) string {
+	_, rest, _ := strings.Cut(text, sign)
+	return rest
+}
+
+// Ctrl-C while the summaries are made ends the command in order: what was read is noted, and not read again.
+func TestImportInterrupted(t *testing.T) {
+	importHome(t, allSamples)
+	ctx, stop := context.WithCancel(t.Context())
+	errs := &stopping{stop: stop}
+	if code := run(ctx, []string{"import", "--yes"}, nil, io.Discard, errs); code != exitOK ||
+		!strings.Contains(errs.text, "stopped; ") {
+		t.Errorf("exit %d: %s", code, errs.text)
+	}
+	if again := cli(t, "import", "--dry-run"); strings.Count(again, "all read") != 3 {
+		t.Errorf("after it was interrupted:\n%s", again)
+	}
+	if list := imported(t); !strings.Contains(list, "8463c716") || strings.Contains(list, `"runs": 0`) {
+		t.Errorf("after it was interrupted:\n%s", list)
+	}
+}
+
+// stopping calls stop when it is written that everything was read.
+type stopping struct {
+	text string
+	stop func()
+}
+
+func (s *stopping) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("otelagent: read ")) {
+		s.stop()
+	}
+	s.text += string(p)
+	return len(p), nil
 }
 
 func usageIn(t *testing.T, tree string) session.Usage {
@@ -236,17 +290,14 @@ func TestImportRecognises(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(folder, id+".jsonl"), one, 0o600))
 	}
 	recognise := func() (*importer, error) {
-		o := &importOptions{state: filepath.Join(home, "state.json"), agents: []string{"claude-code"}}
-		o.Endpoint = "http://127.0.0.1:1"
-		st, err := readImportState(o)
-		im := &importer{app: &app{stdout: io.Discard, stderr: io.Discard}, o: o, state: st, said: map[string]bool{}}
-		im.find()
-		return im, err
+		a := &app{stdout: io.Discard, stderr: io.Discard}
+		return a.importer(&importOptions{state: filepath.Join(home, "state.json"), agents: []string{"claude-code"},
+			at: location{name: "http://127.0.0.1:1"}})
 	}
 	im, err := recognise()
 	must(t, err)
 	for _, family := range im.agents[0].families {
-		im.state.note(family)
+		note(im.state.read, family)
 	}
 	must(t, im.state.save())
 	start := time.Now()
@@ -306,7 +357,7 @@ func TestImportJoinsACP(t *testing.T) {
 func TestImportFlags(t *testing.T) {
 	home := importHome(t, allSamples)
 	listed := cli(t, "import", "--dry-run")
-	for _, agent := range []string{"claude-code  5 sessions ", "gemini-cli   1 session ", "opencode     1 session "} {
+	for _, agent := range []string{"claude-code  6 sessions ", "gemini-cli   2 sessions ", "opencode     1 session "} {
 		if !strings.Contains(listed, agent) {
 			t.Errorf("no %s in\n%s", agent, listed)
 		}

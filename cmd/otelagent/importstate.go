@@ -18,8 +18,8 @@ type importState struct {
 	Format  int                         `json:"format"` // 1
 	Targets map[string]map[string]stamp `json:"targets"`
 
-	path string
-	read map[string]stamp // those of the target
+	path         string
+	read, failed map[string]stamp // those of the target, and those that cannot be read now
 }
 
 // stamp is a file as it was found before it was read.
@@ -36,82 +36,52 @@ const maxState = 256 << 20
 // readImportState reads the file of --state. One that is damaged is an error, so that it is not replaced. Where the
 // database is not there, nothing was read.
 func readImportState(o *importOptions) (*importState, error) {
-	s := &importState{Format: 1, path: o.state, read: map[string]stamp{}}
-	info, err := os.Stat(s.path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		var text []byte
-		if err == nil && info.Size() <= maxState {
-			if text, err = os.ReadFile(s.path); err == nil {
-				err = json.Unmarshal(text, s)
-			}
-		}
-		if err != nil || s.Format != 1 || text == nil {
-			return nil, fmt.Errorf("--state %s cannot be read: remove it, and everything is read again", s.path)
-		}
+	s := &importState{Format: 1, Targets: map[string]map[string]stamp{}, path: o.state, failed: map[string]stamp{}}
+	f, err := os.Open(s.path)
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(f, maxState)).Decode(s)
+		_ = f.Close()
 	}
-	target, there := o.Endpoint, true
-	if o.Endpoint == "" {
-		at, err := locate("--db", o.DB)
-		if err != nil {
-			return nil, err
-		}
-		if target = at.name; at.file {
-			if target, err = filepath.Abs(at.name); err != nil {
-				return nil, err
-			}
-			_, err = os.Stat(at.name)
-			there = !errors.Is(err, fs.ErrNotExist)
-		}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || s.Format != 1 || s.Targets == nil {
+		return nil, fmt.Errorf("--state %s cannot be read: remove it, and everything is read again", s.path)
+	}
+	target := o.at.name
+	if path, err := filepath.Abs(target); err == nil && o.at.file {
+		target = path
 	}
 	target += " " + o.Capture + " " + o.Tenant
-	if s.Targets == nil {
-		s.Targets = map[string]map[string]stamp{}
+	_, err = os.Stat(o.at.name)
+	if s.read = s.Targets[target]; s.read == nil || o.at.file && errors.Is(err, fs.ErrNotExist) {
+		s.read = map[string]stamp{}
+		s.Targets[target] = s.read
 	}
-	if read := s.Targets[target]; there && read != nil {
-		s.read = read
-	}
-	s.Targets[target] = s.read
 	return s, nil
 }
 
-// has reports whether the family was read as it is now.
+// has reports whether the family was read as it is now, or cannot be read, and notes when files that have grown were
+// read before.
 func (s *importState) has(f transcript.Family) bool {
-	for _, file := range f.Files {
-		if was, ok := s.read[file.Path]; !ok || was != stampOf(file) {
-			return false
-		}
-	}
-	return true
-}
-
-// since notes when files that have grown were read before.
-func (s *importState) since(f transcript.Family) {
+	all := true
 	for i, file := range f.Files {
-		if was, ok := s.read[file.Path]; ok && was.Size <= file.Size {
+		now, was := stampOf(file), s.read[file.Path]
+		if all = all && (was == now || s.failed[file.Path] == now); was.Modified != 0 && was.Size <= now.Size {
 			f.Files[i].Since = time.Unix(0, was.Modified)
 		}
 	}
+	return all
 }
 
-// note remembers that a family was read.
-func (s *importState) note(f transcript.Family) {
+// note remembers how the files of a family are.
+func note(in map[string]stamp, f transcript.Family) {
 	for _, file := range f.Files {
-		s.read[file.Path] = stampOf(file)
+		in[file.Path] = stampOf(file)
 	}
 }
 
 // save writes the file, whole or not at all.
 func (s *importState) save() error {
-	text, err := json.Marshal(s)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(s.path), 0o700)
-	}
-	if err == nil {
-		err = writeFile(s.path, func(w io.Writer) error {
-			_, err := w.Write(text)
-			return err
-		})
-	}
+	err := firstError(os.MkdirAll(filepath.Dir(s.path), 0o700),
+		writeFile(s.path, func(w io.Writer) error { return json.NewEncoder(w).Encode(s) }))
 	if err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}

@@ -23,18 +23,19 @@ type pump struct {
 	app     *app
 	o       *sendOptions
 	in      *sources
-	options []input.Option
-	shift   time.Duration // times are moved by it
-	quit    chan struct{} // closed to stop after the event at hand
-	waiting atomic.Bool   // for the receiver, with nothing else to do
+	shift   time.Duration   // times are moved by it
+	quit    <-chan struct{} // closed to stop after the event at hand
+	waiting atomic.Bool     // for the receiver, with nothing else to do
 	to      atomic.Pointer[delivery]
 
 	decoders map[string]input.Decoder // by dialect: one reads all files of a recording; of transcripts by name
 	first    events                   // those of the first source, of which some were read ahead
+	families map[string]*family       // those that are being read, by name
 
 	mu       sync.Mutex // an interrupted pump may still run while it is summed up
 	sessions map[string]bool
-	read     int64 // events
+	count    int64       // events
+	over     input.Stats // of families that were read
 	rejected int64
 	held     []string // lines about what was rejected, until an event is seen: when there is none, the verdict says it all
 }
@@ -54,7 +55,6 @@ func (p *pump) deliver(ctx context.Context, tracer []otelagent.Option) (err erro
 			return err
 		}
 	}
-	p.options = o.inputOptions(p.in.live)
 	service := p.in.serviceOf()
 	if o.into == nil {
 		service = cmp.Or(p.agent(), o.Agent, service)
@@ -78,19 +78,18 @@ func (p *pump) deliver(ctx context.Context, tracer []otelagent.Option) (err erro
 		case p.shift != 0:
 			s.written = time.Now()
 		}
-		d.rec.NextInput(s.written)
 		from := p.first
 		if p.first = nil; from == nil {
 			from = p.eventsOf(s)
 		}
-		if err := p.record(d, s, from); err != nil {
+		if err := p.read(d, s, from); err != nil {
 			return err
 		}
 	}
 	for _, dec := range p.decoders {
 		unfinished, ok := dec.(interface{ Rest() events })
 		if ok && p.in.live { // a pipe that ended will not grow, as a file may
-			if err := p.record(d, p.in.list[0], unfinished.Rest()); err != nil {
+			if err := p.record(d, d.rec, p.in.list[0], unfinished.Rest()); err != nil {
 				return err
 			}
 		}
@@ -147,7 +146,7 @@ func (p *pump) eventsOf(s source) events {
 	}
 	dec := p.decoders[key]
 	if dec == nil {
-		dec = s.dialect.New(p.options...)
+		dec = s.dialect.New(p.o.inputOptions(p.in.live || s.live)...)
 		if d, ok := dec.(*clark.Decoder); ok && s.records != nil {
 			d.WithTrajectory(s.records)
 		}
@@ -173,27 +172,75 @@ func (p *pump) eventsOf(s source) events {
 	}
 }
 
-// record records the events of a source.
-func (p *pump) record(d *delivery, s source, from events) error {
+// family is a family of transcripts that is read. A live one goes on.
+type family struct {
+	rec  *event.Recorder
+	live bool
+	last time.Time // when it was read
+}
+
+// read records the events of a source. A family has a recorder of its own, which a live one keeps.
+func (p *pump) read(d *delivery, s source, from events) error {
+	if s.family == nil {
+		d.rec.NextInput(s.written)
+		return p.record(d, d.rec, s, from)
+	}
+	f := p.families[s.name]
+	if f == nil {
+		f = &family{rec: d.recorder(), live: s.live}
+		f.rec.NextInput(s.written)
+		p.families[s.name] = f
+	}
+	f.last = time.Now()
+	err := p.record(d, f.rec, s, from)
+	if f.live && err == nil {
+		return nil
+	}
+	if p.end(s.name); errors.Is(err, transcript.ErrRewritten) {
+		return p.read(d, s, p.eventsOf(s))
+	}
+	return err
+}
+
+// end ends what is open of a family.
+func (p *pump) end(name string) {
+	f, dec := p.families[name], p.decoders[name].(*transcript.Decoder)
+	if f.live {
+		for ev := range dec.Rest() {
+			f.rec.Record(context.Background(), ev)
+		}
+	}
+	f.rec.Close(context.Background())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over.Events, p.over.Outside = p.over.Events+dec.Stats().Events, p.over.Outside+dec.Stats().Outside+f.rec.Lost()
+	delete(p.families, name)
+	delete(p.decoders, name)
+}
+
+// record records the events of a source. An error is one of a file; the other files of a family are read.
+func (p *pump) record(d *delivery, rec *event.Recorder, s source, from events) (failed error) {
 	var half *input.LineError // a line that ended too early, until it is known whether it is the last one
 	for ev, err := range from {
-		if half != nil {
+		if half != nil && s.family == nil {
 			p.reject(s.name, half)
 			half = nil
 		}
 		var bad *input.LineError
 		switch {
-		case errors.As(err, &bad) && bad.Cut && s.grows != nil:
+		case errors.As(err, &bad) && bad.Cut && (s.grows != nil || s.family != nil):
 			half = bad
 		case errors.As(err, &bad):
 			p.reject(s.name, bad)
+		case err != nil && s.family != nil:
+			failed = firstError(failed, err)
 		case err != nil:
 			return fmt.Errorf("read %s: %w", s.name, err)
 		default:
 			if p.shift != 0 {
 				ev = shifted(ev, p.shift)
 			}
-			d.rec.Record(context.Background(), ev)
+			rec.Record(context.Background(), ev)
 		}
 		p.note(ev)
 		select {
@@ -207,13 +254,13 @@ func (p *pump) record(d *delivery, s source, from events) error {
 			return nil // nobody waits for the rest, and its failure is already reported
 		}
 	}
-	if half != nil && !s.grows.cut() {
+	if half != nil && s.family == nil && !s.grows.cut() {
 		p.reject(s.name, half)
 	} else if half != nil { // it comes when the file is sent again
 		p.app.say("%s ends inside a line that is still being written; it was left out", s.name)
 	}
 	p.note(nil)
-	return nil
+	return failed
 }
 
 // reject names a line that was not read.
@@ -238,11 +285,11 @@ func (p *pump) reject(name string, bad *input.LineError) {
 func (p *pump) note(ev event.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.read = 0
+	p.count = p.over.Events
 	for _, dec := range p.decoders {
-		p.read += dec.Stats().Events
+		p.count += dec.Stats().Events
 	}
-	if p.read > 0 {
+	if p.count > 0 || p.in.list == nil { // import reads other families, too
 		for _, line := range p.held {
 			p.app.say("%s", line)
 		}
@@ -271,8 +318,8 @@ func (p *pump) note(ev event.Event) {
 func (p *pump) sum(d *delivery) *sent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := &sent{Events: p.read, Rejected: p.rejected, Sessions: p.sessions, Spans: d.providers.Stats().Exported,
-		Lost: d.rec.Lost(), Target: d.target.name, Dialect: p.in.list[0].dialect.Name}
+	s := &sent{Events: p.count, Rejected: p.rejected, Sessions: p.sessions, Spans: d.providers.Stats().Exported,
+		Lost: d.rec.Lost() + p.over.Outside, Target: d.target.name, Dialect: p.in.list[0].dialect.Name}
 	for _, dec := range p.decoders {
 		s.Lost += dec.Stats().Outside
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -196,12 +194,7 @@ func (a *app) confirm(ctx context.Context, f *eraseFlags, db *database, list []s
 	if n := len(list) - most; n > 0 {
 		fmt.Fprintf(a.stderr, "and %s\n", count(n, "more session"))
 	}
-	fmt.Fprint(a.stderr, "Erase? [y/N] ")
-	line, err := bufio.NewReader(a.stdin).ReadString('\n')
-	if err != nil {
-		fmt.Fprintln(a.stderr)
-	}
-	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))) {
+	if !a.ask("Erase? [y/N] ", "") {
 		return errors.New("nothing was erased")
 	}
 	return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,17 @@ func (a *app) say(format string, args ...any) {
 		b.WriteString(inspect.Clean(line) + "\n")
 	}
 	_, _ = io.WriteString(a.stderr, b.String()) // in one write: several goroutines log
+}
+
+// ask prints a question and reports whether the answer is yes, an empty answer being the one given.
+func (a *app) ask(question, empty string) bool {
+	fmt.Fprint(a.stderr, question)
+	line, err := bufio.NewReader(a.stdin).ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(a.stderr)
+		empty = ""
+	}
+	return slices.Contains([]string{"y", "yes"}, strings.ToLower(cmp.Or(strings.TrimSpace(line), empty)))
 }
 
 func (a *app) json() bool { return a.output == outputJSON }

@@ -344,7 +344,8 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (*sent, error) {
 	}
 	sending, ended := context.WithCancel(context.WithoutCancel(ctx))
 	defer ended()
-	p := &pump{app: a, o: &o, quit: make(chan struct{})}
+	quit := make(chan struct{})
+	p := &pump{app: a, o: &o, quit: quit, families: map[string]*family{}}
 	result := make(chan error, 1)
 	go func() { result <- p.deliver(sending, tracer) }()
 	var readErr error
@@ -352,7 +353,7 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (*sent, error) {
 	case readErr = <-result:
 	case <-ctx.Done():
 		a.say("stopping; Ctrl-C again gives up the rest")
-		close(p.quit)
+		close(quit)
 		select {
 		case readErr = <-result:
 		case <-time.After(graceTime): // the reader blocks; its Recorder is closed under it

@@ -15,7 +15,7 @@ func (o *sendOptions) shiftToNow(a *app) (by time.Duration, err error) {
 		return 0, err
 	}
 	defer in.close()
-	p := &pump{options: o.inputOptions(false)}
+	p := &pump{o: o, in: in}
 	var last time.Time
 	for _, s := range in.list {
 		for ev, err := range p.eventsOf(s) {

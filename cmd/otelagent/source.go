@@ -25,6 +25,7 @@ type source struct {
 	dialect  dialects.Dialect
 	database bool               // an SQLite file, which is not read as a stream
 	family   *transcript.Family // the files of an agent's session, which are not read as a stream either
+	live     bool               // the family is read again when it has grown
 	records  io.Reader          // clark-agent's trajectories of these events, which have the times; nil without any
 	grows    *follower          // what r reads from, when it is followed
 	written  time.Time          // when the file was last written, or a pipe opened

@@ -127,6 +127,7 @@ func headOf(path string, head []byte) (h transcript.Head) {
 			session = name
 		}
 	}
+	h.Part = true
 	if h.ID, h.Keys = agentPrefix+session+" "+agent, []string{session}; isCompaction(agent) {
 		h.Started, h.Parent = time.Time{}, "" // read before the session, whose compaction takes its tokens
 	} else {

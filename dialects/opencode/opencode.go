@@ -54,9 +54,9 @@ var created = regexp.MustCompile(`"created": ?([0-9]{13})`)
 
 func headOf(path string, head []byte) (h transcript.Head) {
 	if input.IsSQLite(head) {
-		h.ID = path
+		h.ID, h.Part = path, true
 		_ = withDatabase(path, func(db *input.Database) error {
-			return db.Each("SELECT count(*) AS n, min(time_created) AS at FROM session WHERE parent_id IS NULL LIMIT ?",
+			return db.Each("SELECT count(*) AS n, min(time_created) AS at FROM session LIMIT ?",
 				func(row []byte) {
 					o := object.Of("", row)
 					h.Started = transcript.Time(o.Raw("at"))

@@ -66,7 +66,8 @@ type Head struct {
 	Keys []string
 	// Started is when the file says that it begins; of two without a parent the one with the earlier time is read first.
 	Started time.Time
-	// Sessions is how many sessions the file holds, where that may be more than one.
+	// Part says that ID names no session, but a part of one, such as a sub-agent, or a database, which holds Sessions.
+	Part     bool
 	Sessions int
 	// Folder is the session's own folder, which holds its companions and side outputs; empty where there is none.
 	Folder string

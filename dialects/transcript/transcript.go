@@ -343,6 +343,16 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return d.e.Shell.Events(r, d.e.from.Reader.Reader)
 }
 
+// Rest returns what follows when no file grows any more: the ends of runs that are over.
+func (d *Decoder) Rest() iter.Seq2[event.Event, error] {
+	return d.e.Shell.Read(func() error {
+		for _, t := range d.e.threads {
+			t.finish(true)
+		}
+		return nil
+	})
+}
+
 // begin begins a file.
 func (d *Decoder) begin(f File) {
 	d.e.inputs++
