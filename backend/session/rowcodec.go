@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/otelagent/otelagent/spans"
 )
@@ -51,15 +50,15 @@ func (r *Row) AppendCanonical(dst []byte) []byte {
 }
 
 // ParseRow reads what AppendCanonical wrote. It accepts exactly the bytes that AppendCanonical gives of some row, and
-// nothing after them. All strings of the row share one copy of b, which the caller may reuse. The memory of a row is
-// bounded by a small multiple of len(b). Errors wrap ErrRow; the row is then zero.
-func ParseRow(b []byte) (Row, error) { return parse(codec{reading: true, s: string(b)}) }
+// nothing after them. It keeps nothing of b. The memory of a row is bounded by a small multiple of len(b). Errors wrap
+// ErrRow; the row is then zero.
+func ParseRow(b []byte) (Row, error) { return new(RowReader).Parse(b) }
 
 // maxNames bounds the strings that a RowReader remembers, maxName the length of each.
 const maxNames, maxName = 4096, 64
 
-// RowReader reads rows of which many are held at once. Their strings are not one copy of the bytes, but equal short
-// ones are mostly the same: keys, names and ids of runs. The zero value is ready for use.
+// RowReader reads rows of which many are held at once: equal short strings are mostly the same, such as keys, names and
+// ids of runs. The zero value is ready for use.
 type RowReader struct{ names map[string]string }
 
 // Parse is ParseRow.
@@ -67,27 +66,24 @@ func (r *RowReader) Parse(b []byte) (Row, error) {
 	if r.names == nil {
 		r.names = map[string]string{}
 	}
-	return parse(codec{reading: true, s: string(b), names: r.names})
-}
-
-func parse(c codec) (Row, error) {
-	var r Row
-	c.row(&r)
-	if c.pos != len(c.s) {
+	c := codec{reading: true, in: b, names: r.names}
+	var row Row
+	c.row(&row)
+	if c.pos != len(b) {
 		c.fail("trailing bytes")
 	}
 	if c.err != "" {
-		return Row{}, fmt.Errorf("session: parse row of %d bytes: %s at byte %d: %w", len(c.s), c.err, c.pos, ErrRow)
+		return Row{}, fmt.Errorf("session: parse row of %d bytes: %s at byte %d: %w", len(b), c.err, c.pos, ErrRow)
 	}
-	return r, nil
+	return row, nil
 }
 
-// codec writes canonical bytes to out, or reads them from s. Its methods take what they write, and set it when reading.
-// After the first failure they read zero values.
+// codec writes canonical bytes to out, or reads them from in. Its methods take what they write, and set it when
+// reading. After the first failure they read zero values.
 type codec struct {
 	reading bool
 	out     []byte
-	s       string
+	in      []byte
 	names   map[string]string // of a RowReader
 	pos     int
 	err     string
@@ -141,24 +137,24 @@ func (c *codec) row(r *Row) {
 		c.string(&l.Name)
 		c.int(&l.Attempt)
 		c.int(&l.Count)
-		c.string(&l.Whole)
-		c.string(&l.Prefix)
-		each(c, &l.Items, 1, c.string)
+		c.unique(&l.Whole)
+		c.unique(&l.Prefix)
+		each(c, &l.Items, 1, c.unique)
 	})
 	each(c, &r.Events, 4, func(e *Event) {
 		c.int(&e.Time)
 		c.string(&e.Type)
-		c.string(&e.Body)
+		c.unique(&e.Body)
 		c.int(&e.Seq)
 	})
-	if c.reading && (c.err != "" || c.pos == len(c.s)) || !c.reading && len(r.Facts) == 0 {
+	if c.reading && (c.err != "" || c.pos == len(c.in)) || !c.reading && len(r.Facts) == 0 {
 		return // rows without facts end here
 	}
 	each(c, &r.Facts, 5, func(f *RowFact) {
 		c.int(&f.Time)
 		c.string(&f.Subject)
 		c.string(&f.Key)
-		c.string(&f.Value)
+		c.unique(&f.Value)
 		c.int(&f.Seq)
 	})
 	if len(r.Facts) == 0 {
@@ -205,7 +201,7 @@ func (c *codec) value(v *Value) {
 		for n := c.count(0, 1); n > 0 && c.err == ""; n-- {
 			c.take(c.count(0, 1))
 		}
-		v.str = c.own(c.s[from:c.pos])
+		v.str = c.own(c.in[from:c.pos])
 	default:
 		c.fail("type of an attribute")
 	}
@@ -237,11 +233,10 @@ func (c *codec) byte(b byte) byte {
 		c.out = append(c.out, b)
 		return b
 	}
-	s := c.take(1)
-	if s == "" {
-		return 0
+	if s := c.take(1); len(s) > 0 {
+		return s[0]
 	}
-	return s[0]
+	return 0
 }
 
 func (c *codec) bool(b *bool) {
@@ -262,6 +257,7 @@ func (c *codec) bytes(b []byte) {
 	}
 }
 
+// string writes or reads a string that other rows may have too.
 func (c *codec) string(s *string) {
 	if n := c.count(len(*s), 1); c.reading {
 		*s = c.own(c.take(n))
@@ -270,22 +266,29 @@ func (c *codec) string(s *string) {
 	}
 }
 
-// own returns a string that was read, for a RowReader one that shares no memory with the row.
-func (c *codec) own(s string) string {
-	if c.names == nil {
-		return s
+// unique is string for one that few rows have.
+func (c *codec) unique(s *string) {
+	if n := c.count(len(*s), 1); c.reading {
+		*s = string(c.take(n))
+	} else {
+		c.out = append(c.out, *s...)
 	}
-	if name, ok := c.names[s]; ok {
-		return name
+}
+
+// own returns a string that was read, a short one mostly as it was returned before.
+func (c *codec) own(b []byte) string {
+	if len(b) > maxName {
+		return string(b)
 	}
-	s = strings.Clone(s)
-	if len(s) <= maxName {
+	name, ok := c.names[string(b)]
+	if !ok {
 		if len(c.names) == maxNames {
 			clear(c.names)
 		}
-		c.names[s] = s
+		name = string(b)
+		c.names[name] = name
 	}
-	return s
+	return name
 }
 
 func (c *codec) int(n *int64) {
@@ -304,20 +307,20 @@ func (c *codec) count(n, size int) int {
 		return n
 	}
 	u := c.uvarint()
-	if u > uint64((len(c.s)-c.pos)/size) {
+	if u > uint64((len(c.in)-c.pos)/size) {
 		c.fail("count")
 		return 0
 	}
 	return int(u)
 }
 
-func (c *codec) take(n int) string {
-	if c.err != "" || n > len(c.s)-c.pos {
+func (c *codec) take(n int) []byte {
+	if c.err != "" || n > len(c.in)-c.pos {
 		c.fail("end of bytes")
-		return ""
+		return nil
 	}
 	c.pos += n
-	return c.s[c.pos-n : c.pos]
+	return c.in[c.pos-n : c.pos]
 }
 
 func (c *codec) uvarint() uint64 {
@@ -325,8 +328,8 @@ func (c *codec) uvarint() uint64 {
 		return 0
 	}
 	var v uint64
-	for i := 0; i < binary.MaxVarintLen64 && c.pos < len(c.s); i++ {
-		b := c.s[c.pos]
+	for i := 0; i < binary.MaxVarintLen64 && c.pos < len(c.in); i++ {
+		b := c.in[c.pos]
 		c.pos++
 		v |= uint64(b&0x7f) << (7 * i)
 		if b < 0x80 {

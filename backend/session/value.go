@@ -77,8 +77,8 @@ func (v Value) Strings() []string {
 		return nil
 	}
 	var l []string
-	c := codec{reading: true, s: v.str}
-	each(&c, &l, 1, c.string)
+	c := codec{reading: true, in: []byte(v.str)}
+	each(&c, &l, 1, c.unique)
 	return l
 }
 

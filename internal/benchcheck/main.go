@@ -82,7 +82,7 @@ var bounds = []bound{
 	{what: "statistics of 1,000,000 turns / SELECT of the same columns", pkg: "backend/store/stats",
 		bench: "BenchmarkStats/collect", floor: "BenchmarkStats/select", ratio: 2},
 	{what: "read and assemble 50,000 rows from the file", pkg: "backend/store/sqlitestore",
-		bench: "BenchmarkRead/50000rows", most: 800 * time.Millisecond},
+		bench: "BenchmarkRead/50000rows", most: 400 * time.Millisecond},
 }
 
 func main() {

@@ -151,12 +151,13 @@ func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, 
 		rest := "FROM " + s.layout.of(&rowTable) + " WHERE " + alive +
 			" ORDER BY span, trace, known DESC, end_ns DESC, canonical DESC LIMIT 1 BY span, trace"
 		var buf []byte
+		var rr session.RowReader
 		return each(ctx, s, what, "canonical", rest, func(r *reader) session.Row {
 			buf = r.bytes(buf)
 			if r.err != nil {
 				return session.Row{}
 			}
-			row, err := session.ParseRow(buf) // which keeps nothing of it
+			row, err := rr.Parse(buf)
 			if err != nil {
 				r.err = errDamaged
 			}

@@ -267,9 +267,13 @@ func readRows(ctx context.Context, st store.Store, k session.Key, in map[session
 		if err != nil {
 			return nil, err
 		}
-		if in == nil || in[r.Trace] {
-			rows = append(rows, r)
+		if in != nil && !in[r.Trace] {
+			continue
 		}
+		if len(rows) == cap(rows) {
+			rows = slices.Grow(rows, len(rows)+64) // append alone copies a long list nine times
+		}
+		rows = append(rows, r)
 	}
 	return rows, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store/mapped"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -202,15 +203,9 @@ func BenchmarkRead(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			var rows []session.Row
-			for r, err := range s.Rows(b.Context(), k) {
-				if err != nil {
-					b.Fatal(err)
-				}
-				rows = append(rows, r)
-			}
-			if tree := session.Assemble(rows); len(rows) != 5*turns || len(tree.Runs) == 0 {
-				b.Fatalf("%d rows, %d runs", len(rows), len(tree.Runs))
+			tree, err := mapped.Tree(b.Context(), s, k)
+			if err != nil || len(tree.Runs) == 0 {
+				b.Fatalf("%+v, %v", tree, err)
 			}
 			if err := s.Close(); err != nil {
 				b.Fatal(err)

@@ -66,11 +66,11 @@ func unpackRow(buf, value []byte) ([]byte, error) {
 	if len(value) == 0 || value[0] == rowPlain {
 		return value, nil // session.ParseRow says what is wrong with it
 	}
-	out, err := []byte(nil), fmt.Errorf("form %d, which this program does not know", value[0])
-	switch value[0] {
+	var out []byte
+	var err error
+	switch n := 0; value[0] {
 	case rowS2:
-		n, bad := s2.DecodedLen(value[1:])
-		if err = bad; err == nil && n > store.MaxValue {
+		if n, err = s2.DecodedLen(value[1:]); err == nil && n > store.MaxValue {
 			err = fmt.Errorf("%d bytes, at most %d", n, store.MaxValue)
 		}
 		if err == nil {
@@ -78,6 +78,8 @@ func unpackRow(buf, value []byte) ([]byte, error) {
 		}
 	case rowZstd:
 		out, err = rowDecoder().DecodeAll(value[1:], buf[:0])
+	default:
+		err = fmt.Errorf("form %d, which this program does not know", value[0])
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errRow, err)
