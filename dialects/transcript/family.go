@@ -143,21 +143,18 @@ func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
 	}
 	for _, path := range paths {
 		path = filepath.Clean(path)
-		info, err := os.Lstat(path)
-		if walk(path); err != nil || info.IsDir() {
+		walk(path)
+		folder := found[path].Folder
+		if folder == "" {
 			continue
 		}
-		if folder := found[path].Folder; folder != "" {
-			if info, err := os.Lstat(folder); err == nil && info.IsDir() {
-				walk(folder)
-			}
-			near, _ := os.ReadDir(filepath.Dir(path))
-			for _, d := range near {
-				if ok, _ := filepath.Match(l.Layout.NextTo, d.Name()); ok {
-					walk(filepath.Join(filepath.Dir(path), d.Name()))
-				}
-			}
-			named[path] = true
+		named[path] = true
+		if info, err := os.Lstat(folder); err == nil && info.IsDir() {
+			walk(folder)
+		}
+		near, _ := fs.Glob(os.DirFS(filepath.Dir(path)), l.Layout.NextTo)
+		for _, name := range near {
+			walk(filepath.Join(filepath.Dir(path), name))
 		}
 	}
 	l.files = found
@@ -176,47 +173,45 @@ func group(files map[string]File) (families []Family) {
 	all := slices.SortedFunc(maps.Values(files), func(a, b File) int {
 		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Path, b.Path))
 	})
-	byID := map[string]int{} // the first
-	root := map[string]string{}
-	find := func(name string) string {
-		for next := root[name]; next != ""; next = root[name] {
-			if above := root[next]; above != "" {
-				root[name] = above
-			}
-			name = next
-		}
-		return name
-	}
-	for i, f := range all {
-		if _, ok := byID[f.ID]; !ok {
-			byID[f.ID] = i
-		}
-		for _, name := range append(f.Keys, f.Parent) {
-			if to, from := find(name), find(f.ID); name != "" && from != to {
-				root[from] = to
-			}
+	names := func(i int) []string { return append([]string{all[i].ID, all[i].Parent}, all[i].Keys...) }
+	first, having := map[string]int{}, map[string][]int{} // files with an ID, and with a name
+	for i, f := range slices.Backward(all) {
+		first[f.ID] = i
+		for _, name := range names(i) {
+			having[name] = append(having[name], i)
 		}
 	}
-	placed, number := map[int]bool{}, map[string]int{}
-	var place func(i int)
-	place = func(i int) { // behind its parent
+	delete(having, "") // no parent
+	placed := make([]bool, len(all))
+	var place func(f *Family, i int)
+	place = func(f *Family, i int) { // behind its parent
 		if placed[i] {
 			return
 		}
 		placed[i] = true
-		if p, ok := byID[all[i].Parent]; ok {
-			place(p)
+		if p, ok := first[all[i].Parent]; ok {
+			place(f, p)
 		}
-		of := find(all[i].ID)
-		n, ok := number[of]
-		if !ok {
-			n, families = len(families), append(families, Family{})
-			number[of] = n
-		}
-		families[n].Files = append(families[n].Files, all[i])
+		f.Files = append(f.Files, all[i])
 	}
 	for i := range all {
-		place(i)
+		var members []int
+		for todo := names(i); len(todo) > 0; {
+			name := todo[0]
+			todo = todo[1:]
+			for _, m := range having[name] {
+				members, todo = append(members, m), append(todo, names(m)...)
+			}
+			delete(having, name)
+		}
+		var family Family
+		slices.Sort(members)
+		for _, m := range members {
+			place(&family, m)
+		}
+		if len(family.Files) > 0 {
+			families = append(families, family)
+		}
 	}
 	return families
 }
@@ -237,36 +232,24 @@ func (f File) head() ([]byte, error) {
 
 // Open opens a file. It reads the content of a .zst file. A symbolic link is an error.
 func (f File) Open() (io.ReadCloser, error) {
-	before, err := os.Lstat(f.Path)
-	if err == nil && !before.Mode().IsRegular() {
-		err = fmt.Errorf("%s: no regular file", f.Path)
-	}
+	root, err := os.OpenRoot(filepath.Dir(f.Path))
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.Open(f.Path)
+	defer root.Close()
+	file, err := openIn(root, filepath.Base(f.Path))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	now, err := file.Stat()
-	if err == nil && !os.SameFile(before, now) {
-		err = fmt.Errorf("%s: replaced meanwhile", f.Path)
-	}
-	if err == nil && !strings.HasSuffix(f.Path, ".zst") {
+	if !strings.HasSuffix(f.Path, ".zst") {
 		return file, nil
 	}
-	var z *zstd.Decoder // of one goroutine, the caller's: it needs no Close
-	if err == nil {
-		z, err = zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
-	}
-	if err != nil {
-		_ = file.Close()
-		return nil, err
-	}
+	// A decoder of one goroutine, the caller's, needs no Close.
+	z, err := zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 	return struct {
 		io.Reader
 		io.Closer
-	}{z, file}, nil
+	}{z, file}, err
 }
 
 // Side returns a side output of the session, nil where it is not readable: a file below the session's own folder, of at
@@ -274,16 +257,9 @@ func (f File) Open() (io.ReadCloser, error) {
 // files which were moved are found.
 func (f File) Side(path string) []byte {
 	name := filepath.ToSlash(path)
-	if f.Folder == "" {
-		return nil
-	}
 	if below, ok := strings.CutPrefix(name, filepath.ToSlash(f.Folder)+"/"); ok {
 		name = below
-	} else if own := "/" + filepath.Base(f.Folder) + "/"; filepath.IsAbs(path) {
-		_, behind, ok := strings.Cut(name, own)
-		if !ok {
-			return nil
-		}
+	} else if _, behind, ok := strings.Cut(name, "/"+filepath.Base(f.Folder)+"/"); ok && filepath.IsAbs(path) {
 		name = behind
 	}
 	root, err := os.OpenRoot(f.Folder)
@@ -298,18 +274,33 @@ func (f File) Side(path string) []byte {
 // ReadIn returns a file below a folder, nil where it is none or a symbolic link. It reports true for one of more than
 // most bytes.
 func ReadIn(root *os.Root, name string, most int) (text []byte, tooLong bool) {
-	info, err := root.Lstat(name)
-	if err != nil || !info.Mode().IsRegular() {
+	file, err := openIn(root, name)
+	if err != nil {
 		return nil, false
 	}
-	if info.Size() > int64(most) {
-		return nil, true
-	}
-	if text, err = root.ReadFile(name); err != nil {
-		return nil, false
-	}
-	if len(text) > most { // it has grown
-		return nil, true
+	defer file.Close()
+	text, err = io.ReadAll(io.LimitReader(file, int64(most)+1))
+	if err != nil || len(text) > most {
+		return nil, err == nil
 	}
 	return text, false
+}
+
+// openIn opens a regular file below a folder.
+func openIn(root *os.Root, name string) (*os.File, error) {
+	before, err := root.Lstat(name)
+	if err == nil && !before.Mode().IsRegular() {
+		err = errors.New("no regular file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	file, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if now, err := file.Stat(); err != nil || !os.SameFile(before, now) {
+		return nil, errors.Join(errors.New("replaced meanwhile"), err, file.Close())
+	}
+	return file, nil
 }
