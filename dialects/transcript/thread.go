@@ -98,8 +98,8 @@ type Thread struct {
 	ends         time.Time       // when, then
 	messages     []event.Message
 	discarded    []event.DiscardedAttempt
-	others       []event.Other // before the run
-	outside      int64         // records that Stats counts as waiting
+	others       []*event.Other // before the run
+	outside      int64          // records that wait for a run
 }
 
 // turn is the open turn.
@@ -145,6 +145,7 @@ const RunPrefix = "run "
 func (t *Thread) Begin(r Run) bool {
 	r.ID = cmp.Or(r.ID, "run-"+strconv.FormatInt(t.e.Number, 10))
 	origin, owner := t.e.First(t.Session, RunPrefix+r.ID)
+	t.e.Stats.Outside, t.outside = t.e.Stats.Outside-t.outside, 0
 	if t.run != "" && t.run == r.ID {
 		t.skip = false
 		return false
@@ -169,11 +170,13 @@ func (t *Thread) Begin(r Run) bool {
 	if t.taken && first {
 		t.e.Emit(&event.DefectFound{Meta: t.meta(r.At), Code: spans.DefectEventLost, Detail: "parent missing"})
 	}
-	t.e.begun(t.Session)
-	t.e.Stats.Outside, t.outside = t.e.Stats.Outside-t.outside, 0
-	for i := range t.others {
-		t.others[i].Run = t.run
-		t.e.Emit(&t.others[i])
+	for _, ev := range t.e.waiting[t.Session] {
+		t.e.Emit(ev)
+	}
+	t.e.waiting[t.Session] = nil
+	for _, o := range t.others {
+		o.Run = t.run
+		t.e.Emit(o)
 	}
 	t.others = nil
 	return true
@@ -201,12 +204,12 @@ func (t *Thread) place(info *event.RunInfo) {
 // Message adds a message that is no reply and no result: a prompt, a steering message, injected context. It belongs to
 // the next call.
 func (t *Thread) Message(m event.Message) {
-	if t.skip {
+	if t.skip || t.run == "" && !t.waits(len(t.messages)) {
 		return
 	}
 	t.goesOn()
 	m.Raw = bytes.Clone(m.Raw)
-	if t.messages = append(t.messages, m); len(t.messages) == maxPending {
+	if t.messages = append(t.messages, m); len(t.messages) >= maxPending && t.run != "" {
 		t.flush()
 	}
 }
@@ -214,13 +217,18 @@ func (t *Thread) Message(m event.Message) {
 // flush hands out the messages that belong to the open turn, or to the run.
 func (t *Thread) flush() {
 	for _, m := range t.messages {
-		if t.run != "" {
-			t.e.Emit(&event.MessageAdded{Meta: t.meta(m.Time), Message: m})
-		} else {
-			t.e.Stats.Outside++
-		}
+		t.e.Emit(&event.MessageAdded{Meta: t.meta(m.Time), Message: m})
 	}
 	t.messages = nil
+}
+
+// waits counts a record behind n others that wait for a run, and reports whether it may wait too.
+func (t *Thread) waits(n int) bool {
+	t.e.Stats.Outside++
+	if n < maxPending {
+		t.outside++
+	}
+	return n < maxPending
 }
 
 // Discard adds an attempt of the next call that failed and was repeated.
@@ -408,16 +416,14 @@ func (t *Thread) Compact(id string, at time.Time, c event.Compaction, res event.
 
 // Other keeps a record that has no place among the events. Before a run it waits for that.
 func (t *Thread) Other(typ string, body []byte, at time.Time) {
-	o := event.Other{Meta: t.meta(at), Type: typ, Body: body}
+	o := &event.Other{Meta: t.meta(at), Type: typ, Body: body}
 	switch {
 	case t.skip:
 	case t.run != "":
-		t.e.Emit(&o)
-	case len(t.others) < maxPending:
+		t.e.Emit(o)
+	case t.waits(len(t.others)):
 		o.Body = bytes.Clone(body)
 		t.others = append(t.others, o)
-	default:
-		t.e.Stats.Outside++
 	}
 }
 
@@ -507,11 +513,6 @@ func (u *turn) reply() *event.Message {
 // finish reports what is known at the end of an input.
 func (t *Thread) finish(ends bool) {
 	u := t.turn
-	if t.run == "" && !t.skip {
-		waiting := int64(len(t.messages) + len(t.others))
-		t.e.Stats.Outside += waiting - t.outside
-		t.outside = waiting
-	}
 	if t.run == "" || t.skip {
 		return
 	}

@@ -160,22 +160,13 @@ func (e *Emitter) FactOf(session, subject, key string, value []byte, at time.Tim
 	}
 	e.facts[of] = is
 	ev := &event.FactStated{Meta: e.meta(session, "", at), Dialect: e.Name, Recording: spans.RecordingLedger,
-		Facts: []event.Fact{{Subject: subject, Key: key, Value: value}}}
+		Facts: []event.Fact{{Subject: subject, Key: key, Value: bytes.Clone(value)}}}
 	switch list, met := e.waiting[session]; {
 	case subject != "session", met && list == nil:
 		e.Emit(ev)
 	case len(list) < maxPending:
-		ev.Facts[0].Value = bytes.Clone(value)
 		e.waiting[session] = append(list, ev)
 	}
-}
-
-// begun states the facts that waited for the first run of a session.
-func (e *Emitter) begun(session string) {
-	for _, ev := range e.waiting[session] {
-		e.Emit(ev)
-	}
-	e.waiting[session] = nil
 }
 
 // Hide states that a message, or a run by its prompt, is no part of the conversation from a time on; with the zero time
