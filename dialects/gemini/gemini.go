@@ -71,7 +71,7 @@ func NewDecoder(opts ...input.Option) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
 		return func(f transcript.File) transcript.Reader {
 			s := &session{e: e, parent: parentOf(f.Path)}
-			return transcript.Reader{Reader: input.Reader{Line: e.Objects("", s.line), End: s.finish, Document: s.document,
+			return transcript.Reader{Reader: input.Reader{Line: e.Objects("", s.line), End: e.Finish, Document: s.document,
 				IsDocument: func(o input.Outline) bool { return RecogniseDocument(o) != "" }}}
 		}
 	})
@@ -84,10 +84,10 @@ type session struct {
 	e       *transcript.Emitter
 	parent  string // the session that spawned it
 	kind    []byte
-	last    time.Time       // of all that was read
-	before  time.Time       // that of all before the message at hand
-	met     []string        // ids of prompts and replies, in order
-	context []event.Message // injected before the next prompt
+	last    time.Time // of all that was read
+	before  time.Time // that of all before the message at hand
+	met     []string  // ids of prompts and replies, in order
+	context [][]byte  // injected before the next prompt
 	turn    turn
 	refused map[string]bool // calls of which the arguments are not known
 }
@@ -102,10 +102,13 @@ type turn struct {
 
 // line reads one line: the head of a session, a message, a change, or a rewind.
 func (s *session) line(o *object.Object, _ []byte) string {
+	if id := s.e.Settings.Session; s.Thread == nil && id != "" {
+		s.Thread = s.e.Thread(id, "")
+	}
 	switch {
 	case o.Has("sessionId") && !o.Has("id"):
 		s.head(o)
-	case !s.of(s.e.Settings.Session):
+	case s.Thread == nil:
 		o.Fail("sessionId", "of no session: its head has to stand before")
 	case o.Has("$rewindTo"):
 		s.rewind(o.String("$rewindTo"))
@@ -136,14 +139,6 @@ func (s *session) document(value []byte) {
 	s.e.RejectProblems("", o)
 }
 
-// of makes the session of an id the one at hand, unless one is, and reports whether one is.
-func (s *session) of(id string) bool {
-	if s.Thread == nil && id != "" {
-		s.Thread = s.e.Thread(id, "")
-	}
-	return s.Thread != nil
-}
-
 // head reads the head of a session, which stands again where the session was resumed. It reports whether it is one.
 func (s *session) head(o *object.Object) bool {
 	id := o.String("sessionId")
@@ -152,10 +147,12 @@ func (s *session) head(o *object.Object) bool {
 		return false
 	}
 	if s.Thread != nil && s.Session != id {
-		s.finish()
+		s.e.Finish()
 		*s = session{e: s.e, parent: s.parent}
 	}
-	s.of(id)
+	if s.Thread == nil {
+		s.Thread = s.e.Thread(id, "")
+	}
 	if kind := o.Raw("kind"); kind != nil {
 		s.kind = bytes.Clone(kind)
 	}
@@ -238,7 +235,7 @@ const (
 	snapshot = "<state_snapshot>"
 )
 
-// user reads a message of the user: a prompt, results of tools, or what Gemini CLI injects.
+// user reads a message of the user: a prompt, which begins a run, results of tools, or what Gemini CLI injects.
 func (s *session) user(id string, at time.Time, content []byte) {
 	said, results := transcript.Text(content), false
 	for _, p := range transcript.Parts(content) {
@@ -247,52 +244,37 @@ func (s *session) user(id string, at time.Time, content []byte) {
 			s.answer(r, at)
 		}
 	}
-	m := event.Message{Raw: transcript.Said(id, "user", blocks(content)), Role: "user", Time: at}
 	switch {
 	case strings.HasPrefix(said, snapshot):
 		s.compact(id, at, said)
+		return
 	case strings.HasPrefix(said, injected):
-		s.inject(m)
-	case id != "" && id == s.Run():
-	case results && said != "":
-		s.Message(m)
+		s.inject(id, content)
+		return
+	case id != "" && id == s.Run(), results && said == "":
+		return
 	case !results:
-		s.prompt(id, at, m)
+		s.endRun()
+		run := transcript.Run{RunInfo: event.RunInfo{ID: id, Config: input.Members("kind", s.kind)}, At: at,
+			Trigger: spans.TriggerUser}
+		if s.parent != "" && s.Fresh() {
+			run.ParentSessionID, run.Trigger = s.parent, spans.TriggerSubAgent
+		}
+		if s.Begin(run) {
+			s.remember(id)
+		}
 	}
-}
-
-// prompt begins a run.
-func (s *session) prompt(id string, at time.Time, m event.Message) {
-	s.endRun()
-	info := event.RunInfo{ID: id, Config: input.Members("kind", s.kind)}
-	trigger := spans.TriggerUser
-	if s.parent != "" && s.Fresh() {
-		info.ParentSessionID, trigger = s.parent, spans.TriggerSubAgent
-	}
-	if s.Begin(transcript.Run{RunInfo: info, At: at, Trigger: trigger}) {
-		s.remember(id)
-	}
-	for _, c := range append(s.context, m) {
-		s.Message(c)
+	for _, raw := range append(s.context, transcript.Said(id, "user", blocks(content))) {
+		s.Message(event.Message{Raw: raw, Role: "user", Time: at})
 	}
 	s.context = nil
 }
 
 // inject keeps what Gemini CLI puts before the next prompt.
-func (s *session) inject(m event.Message) {
+func (s *session) inject(id string, content []byte) {
 	if len(s.context) < maxMessages {
-		m.Raw = bytes.Clone(m.Raw)
-		s.context = append(s.context, m)
+		s.context = append(s.context, transcript.Said(id, "user", blocks(content)))
 	}
-}
-
-// finish says that an input ended. Context without a prompt then belongs to no run.
-func (s *session) finish() {
-	if !s.e.Settings.Live {
-		s.e.Stats.Outside += int64(len(s.context))
-		s.context = nil
-	}
-	s.e.Finish()
 }
 
 // remember notes the id of a prompt or reply.
@@ -323,14 +305,13 @@ func (s *session) reply(id string, at time.Time, content []byte, o *object.Objec
 		said = slices.Insert(said, i, transcript.Block("thinking", thought))
 	}
 	empty := usage == nil && len(said) == 0
-	switch {
-	case empty && len(calls) > 0 && u.id != "" && u.id != id:
+	if empty && len(calls) > 0 && u.id != "" && u.id != id {
 		id = u.id
-	case id == "" || id != u.id:
-		*u = turn{id: id, calls: map[string]bool{}, failed: empty && len(calls) == 0}
-		s.remember(id)
-		fallthrough
-	default:
+	} else {
+		if id == "" || id != u.id {
+			*u = turn{id: id, calls: map[string]bool{}, failed: true}
+			s.remember(id)
+		}
 		u.said, u.failed = said, u.failed && empty && len(calls) == 0
 	}
 	for _, c := range calls {
@@ -357,27 +338,21 @@ func (s *session) reply(id string, at time.Time, content []byte, o *object.Objec
 	}
 }
 
+// outcomes are those of calls that have ended, by their status.
+var outcomes = map[string]spans.Outcome{"success": "", "error": spans.OutcomeError,
+	"cancelled": spans.OutcomeCancelled}
+
 // tool reads a call of a tool as it was last seen.
 func (s *session) tool(c *object.Object, at time.Time) {
-	u := &s.turn
 	id, name, status := c.String("id"), c.String("name"), c.String("status")
-	if !u.calls[id] {
-		u.calls[id] = true
-		s.Tool(event.ToolCall{ID: id, Name: name, Args: c.Raw("args"), Start: event.Bound(at)}, at)
+	s.turn.calls[id] = true
+	s.Tool(event.ToolCall{ID: id, Name: name, Args: c.Raw("args"), Start: event.Bound(at)}, at)
+	r := transcript.Result{CallID: id, Name: name, At: s.see(transcript.Later(at, c.Time("timestamp")))}
+	if child := c.String("agentId"); child != s.Session {
+		r.ChildSessionID = child
 	}
-	end := transcript.Later(at, c.Time("timestamp"))
-	r := transcript.Result{CallID: id, Name: name, At: s.see(end)}
-	r.ChildSessionID = c.String("agentId")
-	if r.ChildSessionID == s.Session {
-		r.ChildSessionID = ""
-	}
-	switch status {
-	case "success":
-	case "error":
-		r.Outcome = spans.OutcomeError
-	case "cancelled":
-		r.Outcome = spans.OutcomeCancelled
-	default: // it runs, or waits
+	ended := false
+	if r.Outcome, ended = outcomes[status]; !ended { // it runs, or waits
 		return
 	}
 	value := c.Raw("result")
@@ -455,7 +430,7 @@ func (s *session) set(o *object.Object) {
 			s.compact(id, s.see(at), said)
 		case strings.HasPrefix(said, injected):
 			if origin, _ := s.e.First(s.Session, "context "+said); origin == transcript.New {
-				s.inject(event.Message{Raw: transcript.Said(id, "user", blocks(m.Raw("content"))), Role: "user", Time: at})
+				s.inject(id, m.Raw("content"))
 			}
 		}
 	}
@@ -495,8 +470,7 @@ func blocks(content []byte) (list [][]byte) {
 		return [][]byte{transcript.Block("text", content)}
 	}
 	for _, p := range transcript.Parts(content) {
-		data, file := p.Object("inlineData"), p.Object("fileData")
-		kind := "file"
+		kind, data := "file", cmp.Or(p.Object("inlineData"), p.Object("fileData"))
 		if strings.HasPrefix(data.String("mimeType"), "image/") {
 			kind = "image"
 		}
@@ -507,9 +481,8 @@ func blocks(content []byte) (list [][]byte) {
 		case p.Has("text"):
 			list = append(list, transcript.Block("text", p.Raw("text")))
 		case data != nil:
-			list = append(list, input.Members("type", kind, "mimeType", data.Raw("mimeType"), "data", data.Raw("data")))
-		case file != nil:
-			list = append(list, input.Members("type", kind, "mimeType", file.Raw("mimeType"), "url", file.Raw("fileUri")))
+			list = append(list, input.Members("type", kind, "mimeType", data.Raw("mimeType"), "data", data.Raw("data"), "url",
+				data.Raw("fileUri")))
 		default:
 			p.Keep(p.Keys()...)
 			list = append(list, p.Rest())
