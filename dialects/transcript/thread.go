@@ -322,15 +322,19 @@ func (t *Thread) holds(n int) bool {
 func (u *turn) merge(c Call) {
 	u.StopReason, u.Model, u.Cost = cmp.Or(c.StopReason, u.StopReason), cmp.Or(c.Model, u.Model), cmp.Or(c.Cost, u.Cost)
 	u.Failed, u.Cancelled, u.Error = c.Failed, c.Cancelled, c.Error
-	a, b := u.Usage, c.Usage
+	u.Usage = Greatest(u.Usage, c.Usage)
+}
+
+// Greatest returns the greatest counts of two usages, which may be nil, of one call. It changes a.
+func Greatest(a, b *event.Usage) *event.Usage {
 	if a == nil || b == nil {
-		u.Usage = cmp.Or(a, b)
-		return
+		return cmp.Or(a, b)
 	}
 	a.LowerBound = a.LowerBound && b.LowerBound
 	for i, n := range Counts(a) {
 		*n = max(*n, *Counts(b)[i])
 	}
+	return a
 }
 
 // Counts returns the counts of a usage.
