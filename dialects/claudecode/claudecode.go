@@ -39,7 +39,7 @@ type family struct {
 	calls map[string]*transcript.Thread // and by the call that spawned them
 	side  *transcript.Thread            // the last one
 	below map[string]bool               // lines below which a prompt stands
-	rank  map[string]int                // of the title of a session
+	rank  map[string]int                // of the facts of a session
 }
 
 // file is one of them.
@@ -77,8 +77,9 @@ func (d *file) end() {
 	d.Finish()
 }
 
-// Ids of lines and sub-agents are remembered under names of their own: a prompt's line is also its run.
-const linePrefix, agentPrefix = "line ", "agent "
+// Names of their own: of lines and sub-agents, as a prompt's line is also its run; of sub-agents in line; of calls that
+// may spawn sub-agents, and of what these ask for.
+const linePrefix, agentPrefix, inLine, callName, promptName = "line ", "agent ", "in line ", "call ", "said "
 
 // Layout is where Claude Code keeps its sessions.
 var Layout = transcript.Layout{Dialect: Dialect, Env: "CLAUDE_CONFIG_DIR", Below: []string{"projects"},
@@ -172,11 +173,13 @@ type row struct {
 // kinds are the lines that have a meaning here, by type and subtype; all others are kept as they are. A nil one is
 // known and adds nothing.
 var kinds = map[string]func(*file, *row){
-	"user":                         (*file).user,
-	"assistant":                    (*file).assistant,
-	"attachment":                   (*file).other,
-	"attachment.queued_command":    (*file).queued,
-	"progress":                     (*file).progress,
+	"user":                      (*file).user,
+	"assistant":                 (*file).assistant,
+	"attachment":                (*file).other,
+	"attachment.queued_command": (*file).queued,
+	"progress": func(_ *file, r *row) {
+		r.t.Progress(r.String("parentToolUseID"), Dialect+"."+r.kind, r.Raw("data"), r.at)
+	},
 	"progress.agent_progress":      nil, // repeats the lines of a sub-agent
 	"file-history-snapshot":        nil,
 	"last-prompt":                  nil, // repeats a prompt
@@ -184,16 +187,19 @@ var kinds = map[string]func(*file, *row){
 	"permission-mode":              nil, // state reads it
 	"mode":                         (*file).other,
 	"summary":                      (*file).summary,
-	"custom-title":                 titled("customTitle", 3),
-	"ai-title":                     titled("aiTitle", 2),
-	"agent-name":                   stated("agentName", "agent_name"),
-	"pr-link":                      stated("prUrl", "pr"),
+	"custom-title":                 stated("customTitle", "title", 3),
+	"ai-title":                     stated("aiTitle", "title", 2),
+	"agent-name":                   stated("agentName", "agent_name", 0),
+	"pr-link":                      stated("prUrl", "pr", 0),
 	"system":                       (*file).other,
 	"system.compact_boundary":      (*file).boundary,
-	"system.microcompact_boundary": (*file).microcompact,
-	"system.api_error":             (*file).retried,
-	"system.turn_duration":         func(d *file, r *row) { r.t.End(r.at, event.RunResult{}) },
-	"system.stop_hook_summary":     func(d *file, r *row) { d.other(r); r.t.Over(time.Time{}, event.RunResult{}) },
+	"system.microcompact_boundary": (*file).boundary,
+	"system.api_error": func(d *file, r *row) { // the call is repeated; its record is kept, as no other may follow
+		d.other(r)
+		r.t.Discard(event.DiscardedAttempt{At: event.Moment{Time: r.at}, Reason: "api_error", Error: string(r.Raw("error"))})
+	},
+	"system.turn_duration":     func(d *file, r *row) { r.t.End(r.at, event.RunResult{}) },
+	"system.stop_hook_summary": func(d *file, r *row) { d.other(r); r.t.Over(time.Time{}, event.RunResult{}) },
 }
 
 // known reports whether lines of that type are of Claude Code.
@@ -211,11 +217,9 @@ func (d *file) line(o *object.Object, text []byte) string {
 			return ""
 		}
 	}
-	for _, sub := range []string{o.String("subtype"), sub(o, "data"), sub(o, "attachment")} {
-		if sub != "" {
-			r.kind += "." + sub
-			break
-		}
+	sub := cmp.Or(object.Of("", o.Raw("data")), object.Of("", o.Raw("attachment"))).String("type")
+	if sub = cmp.Or(o.String("subtype"), sub); sub != "" {
+		r.kind += "." + sub
 	}
 	d.state(r)
 	read, ok := kinds[r.kind]
@@ -228,16 +232,8 @@ func (d *file) line(o *object.Object, text []byte) string {
 	case read != nil:
 		read(d, r)
 	}
-	d.title(d.titles[r.uuid], 1, time.Time{})
+	d.fact("title", d.titles[r.uuid], 1, time.Time{})
 	return typ
-}
-
-// sub returns the type of a part of a line.
-func sub(o *object.Object, key string) string {
-	if v := o.Raw(key); len(v) > 0 && v[0] == '{' {
-		return object.Of("", v).String("type")
-	}
-	return ""
 }
 
 // place finds the session and the thread of a line: a sub-agent's by its id; in line, by the line above it.
@@ -251,61 +247,48 @@ func (d *file) place(r *row) {
 	case agent != "" && (r.kind == "user" || r.kind == "assistant" || side != nil):
 		r.t = d.Thread(d.session, agent)
 	case side != nil && *side:
-		if r.t = d.sides[above]; r.t == nil && above == "" && r.kind == "user" || r.t == nil && d.side == nil {
-			if len(d.sides) > 16*maxSides {
-				clear(d.sides)
-			}
-			r.t = d.Thread(d.session, "in line "+r.uuid)
-		} else if r.t == nil {
-			r.t = d.side
+		if r.t = cmp.Or(d.sides[above], d.side); above == "" && r.kind == "user" || r.t == nil {
+			r.t = d.Thread(d.session, inLine+r.uuid)
 		}
-		d.sides[r.uuid], d.side = r.t, r.t
+		d.side = r.t
+		transcript.Put(d.sides, 16*maxSides, r.uuid, r.t)
 	default:
 		r.t = d.Thread(d.session, "")
 	}
 	if r.k = d.talks[r.t]; r.k == nil {
-		if len(d.talks) > maxSides {
-			clear(d.talks)
-		}
 		r.k = &talk{}
-		d.talks[r.t] = r.k
+		transcript.Put(d.talks, maxSides, r.t, r.k)
 	}
 }
 
+// config are the members of the envelope of a line that say how the model is called.
+var config = [...]string{"permissionMode", "version", "effort"}
+
 // state keeps what the envelope of a line says, and states what is a fact of the session.
 func (d *file) state(r *row) {
-	for _, c := range []struct {
-		key, fact string
-		to        *string
-	}{{"permissionMode", "", &r.k.mode}, {"version", "", &r.k.version}, {"effort", "", &r.k.effort},
-		{"cwd", "cwd", &r.k.cwd}, {"gitBranch", "git_branch", &r.k.branch}} {
-		v := r.Raw(c.key)
-		if len(v) == 0 || v[0] != '"' || string(v) == *c.to {
-			continue
+	for i, key := range config {
+		if v := r.Raw(key); len(v) > 0 && v[0] == '"' && string(v) != string(r.k.config[i]) {
+			r.k.config[i] = bytes.Clone(v)
 		}
-		if *c.to = string(v); c.fact != "" && r.t.Name == "" && r.uuid != "" {
-			d.Fact(r.t.Session, c.fact, v, r.at)
-		}
+	}
+	if r.t.Name == "" && r.uuid != "" {
+		d.Fact(r.t.Session, "cwd", r.Raw("cwd"), r.at)
+		d.Fact(r.t.Session, "git_branch", r.Raw("gitBranch"), r.at)
 	}
 }
 
 // other keeps a line as it is.
 func (d *file) other(r *row) { r.t.Other(Dialect+"."+r.kind, r.text, r.at) }
 
-// stated makes a fact of a member.
-func stated(key, fact string) func(*file, *row) {
-	return func(d *file, r *row) { d.Fact(r.t.Session, fact, r.Raw(key), r.at) }
+// stated makes a fact of a member. Of the titles of a session the one of the highest rank counts, then the last.
+func stated(key, fact string, rank int) func(*file, *row) {
+	return func(d *file, r *row) { d.fact(fact, r.Raw(key), rank, r.at) }
 }
 
-// titled makes the title of a member. Of the titles of a session the one of the highest rank counts, then the last.
-func titled(key string, rank int) func(*file, *row) {
-	return func(d *file, r *row) { d.title(r.Raw(key), rank, r.at) }
-}
-
-func (d *file) title(text []byte, rank int, at time.Time) {
-	if text != nil && rank >= d.rank[d.session] {
-		d.rank[d.session] = rank
-		d.Fact(d.session, "title", text, at)
+func (d *file) fact(key string, text []byte, rank int, at time.Time) {
+	if of := d.session + " " + key; text != nil && rank >= d.rank[of] {
+		d.rank[of] = rank
+		d.Fact(d.session, key, text, at)
 	}
 }
 
@@ -314,40 +297,45 @@ func (d *file) title(text []byte, rank int, at time.Time) {
 func (d *file) summary(r *row) {
 	leaf, text := r.String("leafUuid"), r.Raw("summary")
 	if met, _ := d.Met(d.session, linePrefix+leaf); met == transcript.Again || met == transcript.Repeated {
-		d.title(text, 1, time.Time{})
+		d.fact("title", text, 1, time.Time{})
 	} else if leaf != "" && len(d.titles) < maxSides {
 		d.titles[leaf] = bytes.Clone(text)
 	}
 }
 
-// progress reports what a tool or hook says while it runs.
-func (d *file) progress(r *row) {
-	r.t.Progress(r.String("parentToolUseID"), Dialect+"."+r.kind, r.Raw("data"), r.at)
-}
-
 // queued reads a prompt or notice that waited in the queue: it steers the run, or begins one where none is at work.
 func (d *file) queued(r *row) {
-	a := r.Object.Object("attachment")
-	content := a.Raw("prompt")
-	if content == nil {
-		d.other(r)
-		return
-	}
+	content := r.Object.Object("attachment").Raw("prompt")
 	m := event.Message{Raw: input.Members("role", "user", "content", content), Role: "user", Time: r.at}
-	if text := transcript.Text(content); r.t.Idle() && classify(text) != prompt {
-		d.begin(r, triggers[classify(text)], m)
-		return
+	switch is := classify(transcript.Text(content)); {
+	case content == nil:
+		d.other(r)
+	case r.t.Idle() && (is == notice || is == teammate):
+		d.begin(r, is, m)
+	default:
+		r.t.Message(m)
 	}
-	r.t.Message(m)
 }
 
-// boundary begins a compaction: its summary is the next message.
+// boundary begins a compaction, whose summary is the next message, or reports that results of tools were dropped.
 func (d *file) boundary(r *row) {
 	r.k.endCompaction(nil)
-	meta := r.Object.Object("compactMetadata")
+	meta := cmp.Or(r.Object.Object("compactMetadata"), r.Object.Object("microcompactMetadata"))
 	c := event.Compaction{Kind: spans.CompactionKindSummary, Trigger: meta.String("trigger"),
 		InputTokens: meta.Count("preTokens")}
-	res := event.CompactionResult{OutputTokens: meta.Count("postTokens"), Usage: d.claim(r.t.Session, r.at)}
+	res := event.CompactionResult{OutputTokens: meta.Count("postTokens"), TokensGone: meta.Count("tokensSaved")}
+	if r.Has("microcompactMetadata") {
+		c.Kind = spans.CompactionKindPrune
+		r.t.Compact(r.uuid, r.at, c, res)
+		return
+	}
+	of := &talk{} // of the calls that made summaries the last one before
+	for t, k := range d.talks {
+		if t.Session == r.t.Session && k.usage != nil && !k.at.After(r.at.Add(time.Second)) && k.at.After(of.at) {
+			of = k
+		}
+	}
+	res.Usage, of.usage = of.usage, nil
 	r.k.compaction = func(summary []byte) {
 		res.Summary = summary
 		r.t.Compact(r.uuid, r.at, c, res)
@@ -362,64 +350,41 @@ func (k *talk) endCompaction(summary []byte) {
 	}
 }
 
-// microcompact reports that results of tools were dropped.
-func (d *file) microcompact(r *row) {
-	meta := r.Object.Object("microcompactMetadata")
-	r.t.Compact(r.uuid, r.at, event.Compaction{Kind: spans.CompactionKindPrune, Trigger: meta.String("trigger"),
-		InputTokens: meta.Count("preTokens")}, event.CompactionResult{TokensGone: meta.Count("tokensSaved")})
-}
-
-// retried reports a call that failed and is repeated. Its record is kept, as no other call may follow.
-func (d *file) retried(r *row) {
-	d.other(r)
-	r.t.Discard(event.DiscardedAttempt{At: event.Moment{Time: r.at}, Reason: "api_error", Error: string(r.Raw("error"))})
-}
-
 // talk is what is known of a thread.
 type talk struct {
-	mode, version, effort, cwd, branch string // as JSON
-
-	command    *command     // a slash command that may be a prompt
-	compaction func([]byte) // ends the one whose summary may follow
+	config     [len(config)][]byte
+	command    *row            // a slash command, which is a prompt if a reply follows
+	messages   []event.Message // it, and what it adds to the context
+	compaction func([]byte)    // ends the one whose summary may follow
 
 	summed string // the model call of a compaction, which has a file of its own
 	at     time.Time
 	usage  *event.Usage
 }
 
-// command is a slash command, which is a prompt if a reply follows, and what it adds to the context.
-type command struct {
-	row      row
-	messages []event.Message
-}
-
-// What a user's line is, if it holds no result.
+// What a user's line is, if it holds no result: what a run begins with, or none.
 const (
-	prompt = iota
-	command_
-	notice
-	teammate
-	interrupted
-	local
-	summary
+	prompt      = spans.TriggerUser
+	slash       = spans.Trigger("command")
+	notice      = spans.Trigger("notification")
+	teammate    = spans.Trigger("teammate")
+	interrupted = spans.Trigger("interrupted")
+	local       = spans.Trigger("local")
+	summary     = spans.Trigger("summary")
 )
 
 // beginnings say what a user's line is by how its text begins.
 var beginnings = []struct {
 	text string
-	is   int
+	is   spans.Trigger
 }{
-	{"[Request interrupted", interrupted}, {"<command-message>", command_}, {"<command-name>", command_},
+	{"[Request interrupted", interrupted}, {"<command-message>", slash}, {"<command-name>", slash},
 	{"<task-notification>", notice}, {"<teammate-message", teammate}, {"<local-command-", local}, {"<bash-", local},
 	{"Caveat: The messages below were generated by the user while running local commands", local},
 	{"This session is being continued", summary},
 }
 
-// triggers are what runs begin with that no person began.
-var triggers = map[int]spans.Trigger{prompt: spans.TriggerUser, command_: spans.TriggerUser,
-	notice: "notification", teammate: "teammate"}
-
-func classify(text string) int {
+func classify(text string) spans.Trigger {
 	text = strings.TrimLeft(text, " \n\t")
 	for _, b := range beginnings {
 		if strings.HasPrefix(text, b.text) {
@@ -453,21 +418,22 @@ func (d *file) user(r *row) {
 		d.other(r)
 	case isCompaction(r.t.Name):
 	case transcript.True(r.Object, "isMeta"):
-		if r.k.command != nil {
+		if r.k.command == nil {
+			r.t.Message(message)
+		} else if len(r.k.messages) < maxSides {
 			message.Raw = bytes.Clone(message.Raw)
-			r.k.command.messages = append(r.k.command.messages, message)
-			return
+			r.k.messages = append(r.k.messages, message)
 		}
-		r.t.Message(message)
-	case is == command_ && r.t.Name == "":
+	case is == slash && r.t.Name == "":
 		d.dropCommand(r.k)
-		message.Raw = bytes.Clone(message.Raw)
-		r.k.command = &command{row: *r, messages: []event.Message{message}}
-		r.k.command.row.text = bytes.Clone(r.text)
+		r.text = bytes.Clone(r.text)
+		r.Object = object.Of("", r.text)
+		message.Raw = r.Raw("message")
+		r.k.command, r.k.messages = r, []event.Message{message}
 	case (is == notice || is == teammate) && !r.t.Idle(), r.t.Name != "" && r.t.Run() != "":
 		r.t.Message(message)
 	default:
-		d.begin(r, triggers[is], message)
+		d.begin(r, is, message)
 	}
 }
 
@@ -487,12 +453,10 @@ func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
 		key := r.t.Session + " " + above
 		if d.below[key] {
 			run.Continuation = spans.ContinuationBranch
-		} else if len(d.below) < 16*maxSides {
-			d.below[key] = true
 		}
+		transcript.Put(d.below, 16*maxSides, key, true)
 	}
-	run.Config = input.Members("permissionMode", []byte(r.k.mode), "version", []byte(r.k.version),
-		"effort", []byte(r.k.effort))
+	run.Config = input.Members(config[0], r.k.config[0], config[1], r.k.config[1], config[2], r.k.config[2])
 	r.t.Begin(run)
 	for _, m := range messages {
 		r.t.Message(m)
@@ -506,26 +470,19 @@ var agents = map[string]bool{"general-purpose": true, "Explore": true, "Plan": t
 // spawned says of the run of a sub-agent which call it comes from: the result of that names it, or its meta file names
 // the call, or it has the call's prompt.
 func (d *file) spawned(r *row, run *transcript.Run, text string) {
-	id, inLine := strings.CutPrefix(r.t.Name, "in line ")
-	run.ID = id
-	var meta *object.Object
-	if !inLine && d.Folder != "" {
-		path := strings.TrimSuffix(strings.TrimSuffix(d.Path, ".zst"), ".jsonl") + ".meta.json"
-		if side := d.Side(path); rawjson.Valid(side, object.MaxDepth) == nil {
-			meta = object.Of("", side)
-		}
+	id, isLine := strings.CutPrefix(r.t.Name, inLine)
+	path := strings.TrimSuffix(strings.TrimSuffix(d.Path, ".zst"), ".jsonl") + ".meta.json"
+	meta, err := object.Parse(d.Side(path))
+	if err != nil {
+		meta = nil
 	}
 	call := meta.String("toolUseId")
-	l := d.Spawned(r.t.Session, id)
-	for _, name := range []string{callName + call, promptName + text} {
-		if l == (transcript.Link{}) && len(name) > len(promptName) {
-			l = d.Spawned(r.t.Session, name)
-		}
-	}
-	run.ParentID, run.ParentToolCallID = l.Run, cmp.Or(l.Call, call)
+	l := cmp.Or(d.Spawned(r.t.Session, id), d.Spawned(r.t.Session, callName+call),
+		d.Spawned(r.t.Session, promptName+text))
+	run.ID, run.ParentID, run.ParentToolCallID = id, l.Run, cmp.Or(l.Call, call)
 	d.Spawn(r.t.Session, id, l)
-	if inLine && l.Call != "" && len(d.calls) < maxSides {
-		d.calls[l.Call] = r.t
+	if isLine && l.Call != "" {
+		transcript.Put(d.calls, maxSides, l.Call, r.t)
 	}
 	if kind := meta.String("agentType"); agents[kind] {
 		run.Agent = kind
@@ -534,14 +491,11 @@ func (d *file) spawned(r *row, run *transcript.Run, text string) {
 	}
 }
 
-// Names under which the calls that may spawn sub-agents are remembered.
-const callName, promptName = "call ", "said "
-
 // dropCommand keeps a command to which nobody replied as it is.
 func (d *file) dropCommand(k *talk) {
 	if c := k.command; c != nil {
 		k.command = nil
-		d.other(&c.row)
+		d.other(c)
 	}
 }
 
@@ -561,18 +515,18 @@ func (d *file) assistant(r *row) {
 		usage.LowerBound = stop == ""
 	}
 	if isCompaction(r.t.Name) {
-		d.sum(r, id, usage)
+		if r.k.summed != id {
+			r.k.summed, r.k.usage = id, nil
+		}
+		r.k.at, r.k.usage = r.at, transcript.Greatest(r.k.usage, usage)
 		return
 	}
 	r.k.endCompaction(nil)
 	if c := r.k.command; c != nil {
 		r.k.command = nil
-		d.begin(&c.row, spans.TriggerUser, c.messages...)
+		d.begin(c, prompt, r.k.messages...)
 	}
-	run := r.uuid
-	if r.t.Name != "" {
-		run = strings.TrimPrefix(r.t.Name, "in line ")
-	}
+	run := cmp.Or(strings.TrimPrefix(r.t.Name, inLine), r.uuid)
 	provider := ""
 	if strings.HasPrefix(id, "msg_01") { // ids of other providers begin otherwise
 		provider = "anthropic"
@@ -594,7 +548,7 @@ func (d *file) assistant(r *row) {
 		}
 		call, args := o.String("id"), o.Raw("input")
 		r.t.Tool(event.ToolCall{ID: call, Name: o.String("name"), Args: args}, r.at)
-		if text := object.Of("", args).String("prompt"); text != "" {
+		if text := object.Of("", args).String("prompt"); text != "" && call != "" {
 			l := transcript.Link{Session: r.t.Session, Run: r.t.Run(), Call: call}
 			d.Spawn(r.t.Session, callName+call, l)
 			d.Spawn(r.t.Session, promptName+text, l)
@@ -639,11 +593,9 @@ func (d *file) results(r *row, m *object.Object) (any bool) {
 				res.Denied = &event.PermissionEvaluation{Source: spans.PermissionSource(kind), Reason: text}
 			}
 		}
-		res.ChildRunID = whole.String("agentId")
-		if res.ChildRunID == "" {
-			_, behind, _ := strings.Cut(text, "\nagentId: ")
-			res.ChildRunID, _, _ = strings.Cut(behind, " ")
-		}
+		_, behind, _ := strings.Cut(text, "\nagentId: ")
+		named, _, _ := strings.Cut(behind, " ")
+		res.ChildRunID = cmp.Or(whole.String("agentId"), named)
 		if t := d.calls[res.CallID]; t != nil && res.CallID != "" {
 			res.ChildRunID = cmp.Or(t.Run(), res.ChildRunID)
 			t.End(time.Time{}, event.RunResult{})
@@ -654,26 +606,4 @@ func (d *file) results(r *row, m *object.Object) (any bool) {
 		}
 	}
 	return any
-}
-
-// sum adds up the records of a call of a compaction.
-func (d *file) sum(r *row, id string, u *event.Usage) {
-	k := r.k
-	if met, _ := d.First(r.t.Session, id); met == transcript.New {
-		k.summed, k.at, k.usage = id, r.at, u
-	} else if met == transcript.Again && k.summed == id {
-		k.at, k.usage = r.at, transcript.Greatest(k.usage, u)
-	}
-}
-
-// claim returns the usage of the compaction that ended at a time: of the calls of its session the last one before.
-func (d *file) claim(session string, at time.Time) *event.Usage {
-	last := &talk{}
-	for t, k := range d.talks {
-		if t.Session == session && k.summed != "" && !k.at.After(at.Add(time.Second)) && k.at.After(last.at) {
-			last = k
-		}
-	}
-	last.summed = ""
-	return last.usage
 }

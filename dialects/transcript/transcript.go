@@ -100,10 +100,7 @@ const (
 func (e *Emitter) First(session, id string) (Origin, string) {
 	origin, owner := e.Met(session, id)
 	if origin == New && id != "" {
-		if len(e.ids) == maxIDs {
-			clear(e.ids)
-		}
-		e.ids[digestOf(id)] = place{session, e.from.number}
+		Put(e.ids, maxIDs, digestOf(id), place{session, e.from.number})
 	}
 	return origin, owner
 }
@@ -131,10 +128,7 @@ type Link struct {
 // Spawn remembers that a tool call spawned the child of that name (a run of its session, or a session), so that the run
 // which begins by that name is its child.
 func (e *Emitter) Spawn(session, child string, l Link) {
-	if len(e.children) == maxChildren {
-		clear(e.children)
-	}
-	e.children[digestOf(session, child)] = l
+	Put(e.children, maxChildren, digestOf(session, child), l)
 }
 
 // Spawned returns the tool call that spawned a child; zero when it is not known.
@@ -152,20 +146,14 @@ func (e *Emitter) FactOf(session, subject, key string, value []byte, at time.Tim
 	if value == nil || session == "" || e.facts[of] == is {
 		return
 	}
-	if len(e.facts) == maxThreads {
-		clear(e.facts)
-	}
-	if len(e.waiting) == maxThreads {
-		clear(e.waiting)
-	}
-	e.facts[of] = is
+	Put(e.facts, maxThreads, of, is)
 	ev := &event.FactStated{Meta: e.meta(session, "", at), Dialect: e.Name, Recording: spans.RecordingLedger,
 		Facts: []event.Fact{{Subject: subject, Key: key, Value: bytes.Clone(value)}}}
 	switch list, met := e.waiting[session]; {
 	case subject != "session", met && list == nil:
 		e.Emit(ev)
 	case len(list) < maxPending:
-		e.waiting[session] = append(list, ev)
+		Put(e.waiting, maxThreads, session, append(list, ev))
 	}
 }
 
@@ -231,6 +219,14 @@ func Block(typ string, value any) []byte { return input.Members("type", typ, typ
 // Use returns the block of a tool call.
 func Use(id, name, args []byte) []byte {
 	return input.Members("type", "tool_use", "id", id, "name", name, "input", args)
+}
+
+// Put sets a value of a map. When that has most keys, it forgets them all.
+func Put[K comparable, V any](m map[K]V, most int, key K, value V) {
+	if len(m) >= most {
+		clear(m)
+	}
+	m[key] = value
 }
 
 // Time returns the first of values that is a time; zero where none is.
