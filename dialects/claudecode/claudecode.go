@@ -95,22 +95,17 @@ var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 func headOf(path string, head []byte) (h transcript.Head) {
 	session := ""
 	for line := range bytes.Lines(head) {
-		o, err := object.Parse(bytes.TrimSpace(line))
-		if err != nil {
-			continue
-		}
+		o, _ := object.Parse(bytes.TrimSpace(line)) // the last one may be cut
 		if session == "" && known(o.String("type")) {
 			session = o.String("sessionId")
 		}
-		at := transcript.Time(o.Raw("timestamp"))
-		if at.IsZero() || o.String("uuid") == "" {
-			continue
+		if at := transcript.Time(o.Raw("timestamp")); !at.IsZero() && o.String("uuid") != "" {
+			h.Started, h.Parent = at, from(o)
+			if !o.Has("parentUuid") {
+				h.Keys = []string{linePrefix + o.String("uuid")}
+			}
+			break
 		}
-		h.Started, h.Parent = at, from(o)
-		if !o.Has("parentUuid") {
-			h.Keys = []string{linePrefix + o.String("uuid")}
-		}
-		break
 	}
 	if session == "" {
 		return transcript.Head{}
@@ -130,10 +125,9 @@ func headOf(path string, head []byte) (h transcript.Head) {
 		}
 	}
 	h.Part = true
-	if h.ID, h.Keys = agentPrefix+session+" "+agent, []string{session}; isCompaction(agent) {
-		h.Started, h.Parent = time.Time{}, "" // read before the session, whose compaction takes its tokens
-	} else {
-		h.Parent = session
+	h.ID, h.Keys, h.Parent = agentPrefix+session+" "+agent, []string{session}, session
+	if isCompaction(agent) { // read before the session, whose compaction takes its tokens
+		h.Started, h.Parent = time.Time{}, ""
 	}
 	return h
 }
@@ -404,7 +398,8 @@ func (d *file) user(r *row) {
 	is := classify(transcript.Text(content))
 	message := event.Message{Raw: r.Raw("message"), Role: "user", Time: r.at}
 	switch {
-	case message.Raw == nil:
+	case message.Raw == nil, is == local:
+		d.dropCommand(r.k)
 		d.other(r)
 	case transcript.True(r.Object, "isCompactSummary") || is == summary:
 		if r.k.compaction == nil {
@@ -413,9 +408,6 @@ func (d *file) user(r *row) {
 		r.k.endCompaction(message.Raw)
 	case is == interrupted:
 		r.t.End(r.at, event.RunResult{Status: spans.RunStatusCancelled, Word: "interrupted"})
-	case is == local:
-		d.dropCommand(r.k)
-		d.other(r)
 	case isCompaction(r.t.Name):
 	case transcript.True(r.Object, "isMeta"):
 		if r.k.command == nil {
