@@ -18,7 +18,7 @@
 // # Limits
 //
 //   - A line: MaxLine bytes (64 MiB unless input.WithMaxLine sets another number).
-//   - Lines by which copies are found: 1,048,576. When there are more, the Decoder forgets those before.
+//   - Lines by which copies are found, and ids: 2,097,152. When there are more, the Decoder forgets those before.
 //   - Runs of a thread that a rollback can hide: the last 64.
 package codex
 
@@ -27,8 +27,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"io"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
@@ -42,8 +40,11 @@ import (
 const Dialect = "codex"
 
 const (
-	maxLines  = 1 << 20 // by which copies are found
-	maxRecent = 64      // runs of a thread that a rollback can hide
+	maxRecent = 64       // runs of a thread that a rollback can hide
+	maxCall   = 32 << 20 // bytes of items that a call may hold before it is a turn
+	maxTools  = 1024     // tool calls of a model call that are known
+	// maxRefusal is the length of the longest text of a call that was refused.
+	maxRefusal = 2048
 )
 
 // Layout says where Codex keeps its rollouts.
@@ -73,22 +74,24 @@ func head(_ string, text []byte) (h transcript.Head) {
 // spawned.
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
-		d := &family{Emitter: e, roots: map[string]string{}, lines: map[digest]string{}}
-		return func(f transcript.File) transcript.Reader {
-			t := &thread{d: d, file: f}
+		return func(transcript.File) transcript.Reader {
+			t := &thread{e: e}
 			return transcript.Reader{Reader: input.Reader{Line: e.Objects("timestamp:time! type! payload:object!", t.line),
 				End: t.atEnd}}
 		}
 	})
 }
 
+// digest is made of the lines of a thread up to one.
 type digest [16]byte
 
-// family is what the rollouts of a family share.
-type family struct {
-	*transcript.Emitter
-	roots map[string]string // of threads: the one that the history begins with
-	lines map[digest]string // the thread that had a line first
+func digestOf(parts ...[]byte) (d digest) {
+	sum := sha256.New()
+	for _, part := range parts {
+		_, _ = sum.Write(part)
+	}
+	copy(d[:], sum.Sum(nil))
+	return d
 }
 
 // line reads one line: {"timestamp":…,"ordinal":…,"type":…,"payload":{…}}.
@@ -115,47 +118,35 @@ func (t *thread) line(o *object.Object, _ []byte) string {
 
 // copied reports whether a line is one of the parent that a sub-agent inherited, and notes whether it is a copy.
 func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *int64) bool {
-	d := t.d
 	switch {
 	case t.parent != "" && (ordinal != nil && *ordinal < t.own || t.at.Before(t.born) || p.String("thread_id") != "" &&
 		typ == "token_usage_record" && p.String("thread_id") != t.Session):
 		return true
 	case ordinal != nil:
-		sum := sha256.Sum256(strconv.AppendInt([]byte(t.Session+" "), *ordinal, 10))
-		copy(t.chain[:], sum[:])
+		t.chain = digestOf(strconv.AppendInt([]byte(t.Session+" "), *ordinal, 10))
 		return false
 	case typ == "response_item", typ == "event_msg", typ == "compacted", typ == "token_usage_record":
 	default: // others are written anew
 		return t.copying && t.parent != ""
 	}
-	sum := sha256.New()
-	_, _ = io.WriteString(sum, string(t.chain[:])+typ)
-	_, _ = sum.Write(payload)
-	copy(t.chain[:], sum.Sum(nil))
-	first, met := d.lines[t.chain]
-	if !met || first == t.Session {
-		if len(d.lines) == maxLines {
-			clear(d.lines)
-		}
-		d.lines[t.chain] = t.Session
-		if t.copying && t.parent == "" {
-			t.split()
-		}
-		t.copying = false
-		return false
+	t.chain = digestOf(t.chain[:], []byte(typ), payload)
+	met, _ := t.e.First(t.Session, "line "+string(t.chain[:]))
+	copying := met == transcript.Copied
+	if t.copying && !copying && t.parent == "" {
+		t.split()
 	}
-	t.copying = true
-	return t.parent != ""
+	t.copying = copying
+	return copying && t.parent != ""
 }
 
 // meta begins a thread with its first line.
 func (t *thread) meta(p *object.Object, payload []byte) {
-	d, id := t.d, p.String("id")
+	e, id := t.e, p.String("id")
 	if !p.Require("id") || id == "" {
 		return
 	}
 	spawn := object.Of("", object.Of("", object.Of("", p.Raw("source")).Raw("subagent")).Raw("thread_spawn"))
-	t.Thread, t.born, t.forked = d.Thread(id, ""), p.Time("timestamp"), p.String("forked_from_id")
+	t.Thread, t.born, t.forked = e.Thread(id, ""), p.Time("timestamp"), p.String("forked_from_id")
 	t.provider, t.based = p.String("model_provider"), p.Has("history_base")
 	t.parent = cmp.Or(p.String("parent_thread_id"), spawn.String("parent_thread_id"))
 	if role := spawn.String("agent_role"); builtIn[role] {
@@ -165,18 +156,15 @@ func (t *thread) meta(p *object.Object, payload []byte) {
 		t.own = *n
 	}
 	above := cmp.Or(t.parent, t.forked, id)
-	root, known := d.roots[above]
-	t.orphan = !known && t.forked != "" && t.parent == "" && !t.based
-	if root = cmp.Or(root, above); len(d.roots) < maxLines {
-		d.roots[id] = root
-	}
-	sum := sha256.Sum256([]byte(root))
-	copy(t.chain[:], sum[:])
-	d.Fact(id, "cwd", p.Raw("cwd"), t.at)
-	d.Fact(id, "git_branch", object.Of("", p.Raw("git")).Raw("branch"), t.at)
-	d.Fact(id, "version", p.Raw("cli_version"), t.at)
-	d.Fact(id, "codex.session_meta", payload, t.at)
-	t.title()
+	met, root := e.Met("", "thread "+above)
+	t.orphan = met == transcript.New && t.forked != "" && t.parent == "" && !t.based
+	root = cmp.Or(root, above)
+	e.First(root, "thread "+id)
+	t.chain = digestOf([]byte(root))
+	e.Fact(id, "cwd", p.Raw("cwd"), t.at)
+	e.Fact(id, "git_branch", object.Of("", p.Raw("git")).Raw("branch"), t.at)
+	e.Fact(id, "version", p.Raw("cli_version"), t.at)
+	e.Fact(id, "codex.session_meta", payload, t.at)
 }
 
 // builtIn are the roles of agents that users cannot name.
@@ -184,37 +172,6 @@ var builtIn = map[string]bool{"default": true, "explorer": true, "worker": true,
 
 // short returns the id of a run or call that has none, from the lines up to it: a copy has the same.
 func (d digest) short(kind string) string { return kind + "-" + hex.EncodeToString(d[:8]) }
-
-// indexed is the path of a rollout below the folder that has the index of names.
-var indexed = regexp.MustCompile(`^(.*)/(?:archived_)?sessions/`)
-
-// maxIndex is how many bytes of an index are read.
-const maxIndex = 16 << 20
-
-// title states the name that a user gave the thread last.
-func (t *thread) title() {
-	home := indexed.FindStringSubmatch(filepath.ToSlash(t.file.Path))
-	if home == nil {
-		return
-	}
-	r, err := (transcript.File{Path: filepath.Join(filepath.FromSlash(home[1]), "session_index.jsonl")}).Open()
-	if err != nil {
-		return
-	}
-	defer r.Close()
-	var title []byte
-	var at time.Time
-	for in := input.NewScanner(io.LimitReader(r, maxIndex), input.SettingsOf()); in.Scan(); {
-		if !bytes.Contains(in.Line().Text, []byte(t.Session)) {
-			continue
-		}
-		o, err := object.Parse(in.Line().Text)
-		if err == nil && o.String("id") == t.Session && o.String("thread_name") != "" {
-			title, at = bytes.Clone(o.Raw("thread_name")), o.Time("updated_at")
-		}
-	}
-	t.d.Fact(t.Session, "title", title, at)
-}
 
 // Recognise returns why a line, which may be cut, is the first of a rollout; empty when it is none.
 func Recognise(o input.Outline) (why string) {

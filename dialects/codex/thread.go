@@ -19,8 +19,7 @@ import (
 type thread struct {
 	*transcript.Thread // nil before session_meta
 
-	d    *family
-	file transcript.File
+	e *transcript.Emitter
 
 	forked, parent string    // threads that it was forked from, or spawned by
 	orphan         bool      // a fork whose parent was not read
@@ -54,63 +53,76 @@ type recentRun struct {
 	messages []string
 }
 
-// record reads one line.
+// record reads one line. The kind of an event or item is its type.
 func (t *thread) record(typ string, p *object.Object, payload []byte) {
 	kind := p.String("type")
-	switch typ {
-	case "session_meta":
-	case "turn_context":
-		t.turnContext(p, payload)
-	case "response_item":
+	if typ == "response_item" {
 		t.item(kind, p, payload)
+		return
+	}
+	if typ != "event_msg" {
+		kind = typ
+	}
+	switch kind {
+	case "session_meta":
+		return
+	case "turn_context": // the settings of the model calls that follow
+		t.model, t.effort = p.String("model"), p.String("effort")
+		if bytes.Equal(payload, t.context) {
+			return
+		}
+		if t.context = bytes.Clone(payload); !t.open {
+			return
+		}
 	case "token_usage_record":
 		t.records = true
 		t.usage(p.String("response_id"), t.counts(p.Object("usage")))
+		return
 	case "compacted":
 		t.compacted(p)
-	case "event_msg":
-		if !t.event(kind, p) {
-			t.Other(kind, payload, t.at)
-		}
-	default:
-		t.Other(typ, payload, t.at)
-	}
-}
-
-// event reads an event. It reports false for one that is kept as it is.
-func (t *thread) event(kind string, p *object.Object) bool {
-	switch kind {
+		return
 	case "task_started", "turn_started":
 		t.end(time.Time{}, event.RunResult{Status: spans.RunStatusAborted})
 		t.start(p.String("turn_id"), p.Object("turn_attribution").String("parent_turn_id"))
 		t.stated = true
+		return
 	case "task_complete", "turn_complete":
 		res := event.RunResult{Error: object.Of("", p.Raw("error")).String("message")}
 		if res.Error != "" {
 			res.Status = spans.RunStatusError
 		}
 		t.end(t.at, res)
+		return
 	case "turn_aborted":
 		t.end(t.at, event.RunResult{Status: spans.RunStatusCancelled, Word: p.String("reason")})
-	case "error":
-		t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: p.String("message")})
-		return false
+		return
 	case "user_message":
 		t.prompt()
+		return
 	case "token_count":
 		t.advance(p.Object("info"))
+		return
+	case "thread_name_updated":
+		if p.String("thread_id") == t.Session {
+			t.e.Fact(t.Session, "title", p.Raw("thread_name"), t.at)
+		}
+		return
+	case "item_completed":
+		if t.completed(p.Object("item"), p.Count("completed_at_ms")) {
+			return
+		}
+	case "error":
+		t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: p.String("message")})
 	case "thread_rolled_back":
 		t.rollBack(p.Count("num_turns"))
-		return false
-	case "item_completed":
-		return t.completed(p.Object("item"), p.Count("completed_at_ms"))
 	case "sub_agent_activity":
 		t.spawned(p.String("event_id"), p)
-		return false
 	default:
-		return t.completed(p, nil)
+		if typ == "event_msg" && t.completed(p, nil) {
+			return
+		}
 	}
-	return true
+	t.Other(kind, payload, t.at)
 }
 
 // start begins a task. Without an id it has one of the lines so far.
@@ -186,7 +198,7 @@ func (t *thread) split() {
 // atEnd ends what is over at the end of the file, as far as that is known: a run that no task states, when its reply
 // asks for no tool. A call that may have made a summary waits for what follows.
 func (t *thread) atEnd() {
-	c, live := t.call, t.d.Settings.Live
+	c, live := t.call, t.e.Settings.Live
 	summary := t.stated && t.task != nil && !t.prompted
 	if c != nil && !summary && (!live || c.Usage != nil && (!t.stated || len(c.tools) > 0)) {
 		t.settle()
@@ -197,30 +209,7 @@ func (t *thread) atEnd() {
 	case t.task != nil:
 		t.begin()
 	}
-	t.d.Finish()
-}
-
-// input adds a message that is no reply.
-func (t *thread) input(p *object.Object, payload []byte) {
-	if t.settle(); t.call != nil && len(t.call.tools) == 0 && !t.stated { // nothing made the loop go on
-		t.end(time.Time{}, event.RunResult{})
-	}
-	t.asked = t.at
-	t.Message(event.Message{Raw: payload, Role: p.String("role"), Time: t.at})
-	if p.String("role") == "user" {
-		t.said = p.String("id")
-	}
-}
-
-// turnContext reads the settings of the model calls that follow.
-func (t *thread) turnContext(p *object.Object, payload []byte) {
-	t.model, t.effort = p.String("model"), p.String("effort")
-	if bytes.Equal(payload, t.context) {
-		return
-	}
-	if t.context = bytes.Clone(payload); t.open {
-		t.Other("turn_context", payload, t.at)
-	}
+	t.e.Finish()
 }
 
 // rollBack hides the runs that a rollback took from the history: the last ones, until n with a prompt are hidden.
@@ -228,7 +217,7 @@ func (t *thread) rollBack(n *int64) {
 	for ; n != nil && *n > 0 && len(t.recent) > 0; t.recent = t.recent[:len(t.recent)-1] {
 		r := t.recent[len(t.recent)-1]
 		for _, id := range append(r.messages, r.run) {
-			t.d.Hide(t.Session, id, t.at, t.at)
+			t.e.Hide(t.Session, id, t.at, t.at)
 		}
 		if r.prompted {
 			*n--
@@ -243,9 +232,6 @@ type call struct {
 	tools   []*tool
 	settled bool
 }
-
-// maxCall is how many bytes of items a call may hold before it is a turn.
-const maxCall = 32 << 20
 
 // gather returns the call to which an item or its usage belongs; whole says that what comes is the usage. A call that
 // has both is over, and so is one whose tools ran.
@@ -284,41 +270,47 @@ func (t *thread) settle() {
 	}
 }
 
-// item reads an item of the conversation.
+// item reads an item of the conversation. A message that is no reply is input.
 func (t *thread) item(kind string, p *object.Object, payload []byte) {
+	role := p.String("role")
 	switch {
-	case kind == "message" && p.String("role") != "assistant":
-		t.input(p, payload)
-		return
+	case kind == "message" && role != "assistant":
+		if t.settle(); t.call != nil && len(t.call.tools) == 0 && !t.stated { // nothing made the loop go on
+			t.end(time.Time{}, event.RunResult{})
+		}
+		t.asked = t.at
+		t.Message(event.Message{Raw: payload, Role: role, Time: t.at})
+		if role == "user" {
+			t.said = p.String("id")
+		}
 	case strings.HasSuffix(kind, "_output"):
 		t.settle()
 		if t.asked = t.at; !t.output(p, payload) {
 			t.Other(kind, payload, t.at)
 		}
-		return
-	case kind != "message" && kind != "reasoning" && !strings.HasSuffix(kind, "_call"):
-		t.Other(kind, payload, t.at)
-		return
-	}
-	c := t.gather(false)
-	c.At = t.at
-	blocks := [][]byte{payload}
-	if kind == "message" {
-		blocks = p.List("content")
-	}
-	for _, b := range blocks {
-		if c.size += len(b); c.size <= maxCall {
-			c.Blocks = append(c.Blocks, bytes.Clone(b))
+	case kind == "message", kind == "reasoning", strings.HasSuffix(kind, "_call"):
+		c := t.gather(false)
+		c.At = t.at
+		blocks := [][]byte{payload}
+		if kind == "message" {
+			blocks = p.List("content")
 		}
-	}
-	if strings.HasSuffix(kind, "_call") {
-		c.tool(kind, p, t.at)
+		for _, b := range blocks {
+			if c.size += len(b); c.size <= maxCall {
+				c.Blocks = append(c.Blocks, bytes.Clone(b))
+			}
+		}
+		if strings.HasSuffix(kind, "_call") {
+			c.tool(kind, p, t.at)
+		}
+	default:
+		t.Other(kind, payload, t.at)
 	}
 }
 
 // counts reads usage.
 func (t *thread) counts(o *object.Object) *event.Usage {
-	return keys.Read(o, cmp.Or(t.d.Settings.Rule, spans.UsageRuleIncludesCache))
+	return keys.Read(o, cmp.Or(t.e.Settings.Rule, spans.UsageRuleIncludesCache))
 }
 
 var keys = input.UsageKeys{Input: "input_tokens", Output: "output_tokens", Reasoning: "reasoning_output_tokens",
@@ -393,9 +385,6 @@ type tool struct {
 	done  bool
 }
 
-// maxTools is how many tool calls of a model call are known.
-const maxTools = 1024
-
 // tool adds a tool call. Function_call has its arguments as a string of JSON. Web searches and images are made by the
 // provider: their item is the whole call.
 func (c *call) tool(kind string, p *object.Object, at time.Time) {
@@ -427,12 +416,11 @@ var outcomes = map[string]spans.Outcome{"failed": spans.OutcomeError, "declined"
 
 // called returns the tool call of that id; nil without one.
 func (t *thread) called(id string) *tool {
-	if t.call == nil || id == "" {
-		return nil
-	}
-	for _, u := range t.call.tools {
-		if u.ID == id {
-			return u
+	if t.call != nil && id != "" {
+		for _, u := range t.call.tools {
+			if u.ID == id {
+				return u
+			}
 		}
 	}
 	return nil
@@ -483,11 +471,11 @@ func (t *thread) spawned(call string, p *object.Object) {
 	}
 	for _, raw := range children {
 		id, _ := rawjson.String(raw)
-		if id == "" || t.d.Spawned("", id) != (transcript.Link{}) {
+		if id == "" || t.e.Spawned("", id) != (transcript.Link{}) {
 			continue
 		}
 		t.settle() // it spawned the run that is open
-		t.d.Spawn("", id, transcript.Link{Session: t.Session, Run: t.Run(), Call: call})
+		t.e.Spawn("", id, transcript.Link{Session: t.Session, Run: t.Run(), Call: call})
 		if u := t.called(call); u != nil {
 			u.ChildSessionID = id
 		}
@@ -503,9 +491,6 @@ var refusals = transcript.Refusals{
 		`rejected by user approval settings|due to unacceptable risk`), Source: "permission-rule"},
 	{Text: regexp.MustCompile(`rejected by user|user rejected`), Source: "user-rejected"},
 }
-
-// maxRefusal is the length of the longest text of a call that was refused.
-const maxRefusal = 2048
 
 // output reads the output of a tool call. It reports false where no such call is open.
 func (t *thread) output(p *object.Object, payload []byte) bool {
