@@ -19,7 +19,7 @@
 //
 //   - A line: MaxLine bytes (64 MiB unless input.WithMaxLine sets another number).
 //   - Lines by which copies are found, and ids: 2,097,152. When there are more, the Decoder forgets those before.
-//   - Runs of a thread that a rollback can hide: the last 64.
+//   - Runs and prompts of a thread that a rollback can hide: the last 1,024.
 package codex
 
 import (
@@ -40,7 +40,7 @@ import (
 const Dialect = "codex"
 
 const (
-	maxRecent = 64       // runs of a thread that a rollback can hide
+	maxRecent = 1024     // runs and prompts of a thread that a rollback can hide
 	maxCall   = 32 << 20 // bytes of items that a call may hold before it is a turn
 	maxTools  = 1024     // tool calls of a model call that are known
 	// maxRefusal is the length of the longest text of a call that was refused.
@@ -111,7 +111,13 @@ func (t *thread) line(o *object.Object, _ []byte) string {
 			t.total = t.counts(p.Object("info").Object("total_token_usage"))
 		}
 	default:
-		t.record(typ, p, payload)
+		kind := p.String("type")
+		if typ != "event_msg" && typ != "response_item" {
+			kind = typ
+		}
+		if !t.record(typ, kind, p, payload) {
+			t.Other(kind, payload, t.at)
+		}
 	}
 	return ""
 }

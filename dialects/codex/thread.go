@@ -39,97 +39,82 @@ type thread struct {
 	asked    time.Time       // when the model was asked last
 	call     *call           // that is gathered, or was last
 	said     string          // id of the last message of a user
-	recent   []recentRun
+	recent   []recent
 
 	records bool         // there are records of usage: totals count nothing
 	based   bool         // totals go on from those of another file
 	total   *event.Usage // the last total_token_usage
 }
 
-// recentRun is a run that a rollback may hide, with the ids of its prompts.
-type recentRun struct {
-	run      string
-	prompted bool
-	messages []string
+// recent is a run, or a prompt of the one before it, that a rollback may hide. A prompt may have no id.
+type recent struct {
+	id  string
+	run bool
 }
 
-// record reads one line. The kind of an event or item is its type.
-func (t *thread) record(typ string, p *object.Object, payload []byte) {
-	kind := p.String("type")
+// record reads one line. It reports false for one that is kept as it is.
+func (t *thread) record(typ, kind string, p *object.Object, payload []byte) bool {
 	if typ == "response_item" {
-		t.item(kind, p, payload)
-		return
-	}
-	if typ != "event_msg" {
-		kind = typ
+		return t.item(kind, p, payload)
 	}
 	switch kind {
 	case "session_meta":
-		return
 	case "turn_context": // the settings of the model calls that follow
 		t.model, t.effort = p.String("model"), p.String("effort")
-		if bytes.Equal(payload, t.context) {
-			return
-		}
-		if t.context = bytes.Clone(payload); !t.open {
-			return
-		}
+		again := bytes.Equal(payload, t.context)
+		t.context = bytes.Clone(payload)
+		return again || !t.open
 	case "token_usage_record":
 		t.records = true
 		t.usage(p.String("response_id"), t.counts(p.Object("usage")))
-		return
 	case "compacted":
 		t.compacted(p)
-		return
 	case "task_started", "turn_started":
 		t.end(time.Time{}, event.RunResult{Status: spans.RunStatusAborted})
 		t.start(p.String("turn_id"), p.Object("turn_attribution").String("parent_turn_id"))
 		t.stated = true
-		return
 	case "task_complete", "turn_complete":
 		res := event.RunResult{Error: object.Of("", p.Raw("error")).String("message")}
 		if res.Error != "" {
 			res.Status = spans.RunStatusError
 		}
 		t.end(t.at, res)
-		return
 	case "turn_aborted":
 		t.end(t.at, event.RunResult{Status: spans.RunStatusCancelled, Word: p.String("reason")})
-		return
 	case "user_message":
 		t.prompt()
-		return
 	case "token_count":
 		t.advance(p.Object("info"))
-		return
 	case "thread_name_updated":
 		if p.String("thread_id") == t.Session {
 			t.e.Fact(t.Session, "title", p.Raw("thread_name"), t.at)
 		}
-		return
 	case "item_completed":
-		if t.completed(p.Object("item"), p.Count("completed_at_ms")) {
-			return
-		}
+		return t.completed(p.Object("item"), p.Count("completed_at_ms"))
 	case "error":
 		t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: p.String("message")})
+		return false
 	case "thread_rolled_back":
 		t.rollBack(p.Count("num_turns"))
+		return false
 	case "sub_agent_activity":
 		t.spawned(p.String("event_id"), p)
+		return false
 	default:
-		if typ == "event_msg" && t.completed(p, nil) {
-			return
-		}
+		return typ == "event_msg" && t.completed(p, nil)
 	}
-	t.Other(kind, payload, t.at)
+	return true
 }
 
 // start begins a task. Without an id it has one of the lines so far.
 func (t *thread) start(id, parent string) {
 	t.task = &transcript.Run{RunInfo: event.RunInfo{ID: cmp.Or(id, t.chain.short("task")), ParentID: parent}, At: t.at}
 	t.stated, t.prompted, t.asked = false, false, t.at
-	t.recent = append(t.recent[max(0, len(t.recent)+1-maxRecent):], recentRun{run: t.task.ID})
+	t.remember(recent{id: t.task.ID, run: true})
+}
+
+func (t *thread) remember(r recent) {
+	t.recent = append(t.recent[max(0, len(t.recent)+1-maxRecent):], r)
 }
 
 // prompt says that the last message came from a user or another agent. It begins a run where none is open.
@@ -137,11 +122,8 @@ func (t *thread) prompt() {
 	if !t.open && t.task == nil {
 		t.start("", "")
 	}
-	r := &t.recent[len(t.recent)-1]
-	if r.prompted, t.prompted = true, true; t.said != "" && len(r.messages) < maxRecent {
-		r.messages = append(r.messages, t.said)
-	}
-	t.said = ""
+	t.remember(recent{id: t.said})
+	t.prompted, t.said = true, ""
 }
 
 // begin hands out the run that has begun. Where none has, it infers one.
@@ -163,7 +145,7 @@ func (t *thread) begin() {
 	}
 	switch {
 	case t.parent != "":
-		if r.Trigger = spans.TriggerSubAgent; r.ParentID != "" || len(t.recent) == 1 {
+		if r.Trigger = spans.TriggerSubAgent; r.ParentID != "" || len(t.recent) > 0 && t.recent[0].id == r.ID {
 			r.ParentSessionID = t.parent
 		}
 	case t.prompted:
@@ -214,14 +196,15 @@ func (t *thread) atEnd() {
 
 // rollBack hides the runs that a rollback took from the history: the last ones, until n with a prompt are hidden.
 func (t *thread) rollBack(n *int64) {
-	for ; n != nil && *n > 0 && len(t.recent) > 0; t.recent = t.recent[:len(t.recent)-1] {
+	for prompted := false; n != nil && *n > 0 && len(t.recent) > 0; t.recent = t.recent[:len(t.recent)-1] {
 		r := t.recent[len(t.recent)-1]
-		for _, id := range append(r.messages, r.run) {
-			t.e.Hide(t.Session, id, t.at, t.at)
+		if r.id != "" {
+			t.e.Hide(t.Session, r.id, t.at, t.at)
 		}
-		if r.prompted {
+		if r.run && prompted {
 			*n--
 		}
+		prompted = !r.run
 	}
 }
 
@@ -271,7 +254,7 @@ func (t *thread) settle() {
 }
 
 // item reads an item of the conversation. A message that is no reply is input.
-func (t *thread) item(kind string, p *object.Object, payload []byte) {
+func (t *thread) item(kind string, p *object.Object, payload []byte) bool {
 	role := p.String("role")
 	switch {
 	case kind == "message" && role != "assistant":
@@ -285,9 +268,8 @@ func (t *thread) item(kind string, p *object.Object, payload []byte) {
 		}
 	case strings.HasSuffix(kind, "_output"):
 		t.settle()
-		if t.asked = t.at; !t.output(p, payload) {
-			t.Other(kind, payload, t.at)
-		}
+		t.asked = t.at
+		return t.output(p, payload)
 	case kind == "message", kind == "reasoning", strings.HasSuffix(kind, "_call"):
 		c := t.gather(false)
 		c.At = t.at
@@ -304,8 +286,9 @@ func (t *thread) item(kind string, p *object.Object, payload []byte) {
 			c.tool(kind, p, t.at)
 		}
 	default:
-		t.Other(kind, payload, t.at)
+		return false
 	}
+	return true
 }
 
 // counts reads usage.
@@ -463,13 +446,8 @@ func (t *thread) completed(p *object.Object, millis *int64) bool {
 
 // spawned remembers which thread a tool call spawned. Later calls may be about it too.
 func (t *thread) spawned(call string, p *object.Object) {
-	children := p.List("receiver_thread_ids")
-	for _, key := range []string{"new_thread_id", "agent_thread_id", "agent_id"} {
-		if raw := p.Raw(key); raw != nil {
-			children = append(children, raw)
-		}
-	}
-	for _, raw := range children {
+	for _, raw := range append(p.List("receiver_thread_ids"), p.Raw("new_thread_id"), p.Raw("agent_thread_id"),
+		p.Raw("agent_id")) {
 		id, _ := rawjson.String(raw)
 		if id == "" || t.e.Spawned("", id) != (transcript.Link{}) {
 			continue

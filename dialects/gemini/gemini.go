@@ -84,10 +84,10 @@ type session struct {
 	e       *transcript.Emitter
 	parent  string // the session that spawned it
 	kind    []byte
-	last    time.Time // of all that was read
-	before  time.Time // that of all before the message at hand
-	met     []string  // ids of prompts and replies, in order
-	context [][]byte  // injected before the next prompt
+	last    time.Time       // of all that was read
+	before  time.Time       // that of all before the message at hand
+	met     []string        // ids of prompts and replies, in order
+	context []event.Message // injected before the next prompt
 	turn    turn
 	refused map[string]bool // calls of which the arguments are not known
 }
@@ -249,7 +249,7 @@ func (s *session) user(id string, at time.Time, content []byte) {
 		s.compact(id, at, said)
 		return
 	case strings.HasPrefix(said, injected):
-		s.inject(id, content)
+		s.inject(id, at, content)
 		return
 	case id != "" && id == s.Run(), results && said == "":
 		return
@@ -264,17 +264,17 @@ func (s *session) user(id string, at time.Time, content []byte) {
 			s.remember(id)
 		}
 	}
-	for _, raw := range append(s.context, transcript.Said(id, "user", blocks(content))) {
-		s.Message(event.Message{Raw: raw, Role: "user", Time: at})
+	s.inject(id, at, content)
+	for _, m := range s.context {
+		s.Message(m)
 	}
 	s.context = nil
 }
 
 // inject keeps what Gemini CLI puts before the next prompt.
-func (s *session) inject(id string, content []byte) {
-	if len(s.context) < maxMessages {
-		s.context = append(s.context, transcript.Said(id, "user", blocks(content)))
-	}
+func (s *session) inject(id string, at time.Time, content []byte) {
+	m := event.Message{Raw: transcript.Said(id, "user", blocks(content)), Role: "user", Time: at}
+	s.context = append(s.context[max(0, len(s.context)+1-maxMessages):], m)
 }
 
 // remember notes the id of a prompt or reply.
@@ -430,7 +430,7 @@ func (s *session) set(o *object.Object) {
 			s.compact(id, s.see(at), said)
 		case strings.HasPrefix(said, injected):
 			if origin, _ := s.e.First(s.Session, "context "+said); origin == transcript.New {
-				s.inject(id, m.Raw("content"))
+				s.inject(id, at, m.Raw("content"))
 			}
 		}
 	}
