@@ -139,7 +139,7 @@ func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *i
 	met, _ := t.e.First(t.Session, "line "+string(t.chain[:]))
 	copying := met == transcript.Copied
 	if t.copying && !copying && t.parent == "" {
-		t.split()
+		t.leave(t.Split) // a copy, from what the fork adds to it
 	}
 	t.copying = copying
 	return copying && t.parent != ""

@@ -159,20 +159,13 @@ func (t *thread) begin() {
 }
 
 // end ends the run that has begun, if one has; with the zero time at the last time seen.
-func (t *thread) end(at time.Time, res event.RunResult) {
-	if t.settle(); t.task == nil && !t.open {
-		return
-	}
-	t.begin()
-	t.End(at, res)
-	t.open, t.call, t.stated = false, nil, false
-}
+func (t *thread) end(at time.Time, res event.RunResult) { t.leave(func() { t.End(at, res) }) }
 
-// split divides the run at hand, a copy, from what the fork adds to it.
-func (t *thread) split() {
+// leave calls a function for the run that has begun, if one has, and says that none is at hand.
+func (t *thread) leave(end func()) {
 	if t.settle(); t.open || t.task != nil {
 		t.begin()
-		t.Split()
+		end()
 		t.open, t.call, t.stated = false, nil, false
 	}
 }

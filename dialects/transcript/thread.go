@@ -162,7 +162,15 @@ func (t *Thread) Begin(r Run) bool {
 	}
 	t.fork = cmp.Or(r.From, t.fork)
 	r.ForkParentID = cmp.Or(r.ForkParentID, t.fork)
-	t.place(&r.RunInfo)
+	switch l := cmp.Or(t.e.Spawned(t.Session, r.ID), t.e.Spawned("", t.Session)); {
+	case t.prev != "" && r.ParentID == "":
+		r.ParentID, r.Continuation = t.prev, cmp.Or(r.Continuation, spans.ContinuationDefault)
+	case l != Link{}:
+		r.ParentID, r.ParentToolCallID = cmp.Or(r.ParentID, l.Run), cmp.Or(r.ParentToolCallID, l.Call)
+		if l.Session != t.Session {
+			r.ParentSessionID = l.Session
+		}
+	}
 	first := t.Fresh()
 	t.run, t.copied, t.turns, t.trigger, t.model = r.ID, origin == Copied, 0, r.Trigger, r.Model
 	t.last, t.over, t.taken = time.Time{}, event.RunResult{}, r.From != "" && !r.Copied
@@ -180,25 +188,6 @@ func (t *Thread) Begin(r Run) bool {
 	}
 	t.others = nil
 	return true
-}
-
-// place says which call spawned a run, or which run it continues.
-func (t *Thread) place(info *event.RunInfo) {
-	switch l := t.e.Spawned(t.Session, info.ID); {
-	case t.prev != "" && info.ParentID == "":
-		info.ParentID, info.Continuation = t.prev, cmp.Or(info.Continuation, spans.ContinuationDefault)
-	case l == Link{}:
-		if l = t.e.Spawned("", t.Session); l == (Link{}) {
-			return
-		}
-		fallthrough
-	case info.ParentToolCallID == "" || info.ParentID == "":
-		info.ParentID = cmp.Or(info.ParentID, l.Run)
-		info.ParentToolCallID = cmp.Or(info.ParentToolCallID, l.Call)
-		if l.Session != t.Session {
-			info.ParentSessionID = l.Session
-		}
-	}
 }
 
 // Message adds a message that is no reply and no result: a prompt, a steering message, injected context. It belongs to
@@ -269,9 +258,9 @@ func (t *Thread) Call(c Call) bool {
 		info.Trigger = t.trigger
 	}
 	info.Trigger = cmp.Or(c.Trigger, info.Trigger)
-	begun := c.At
-	if !c.Start.Time.IsZero() && c.Start.Time.Before(c.At) {
-		begun = c.Start.Time
+	begun := cmp.Or(c.Start.Time, c.At)
+	if begun.After(c.At) {
+		begun = c.At
 	}
 	t.turns++
 	t.e.Emit(&event.TurnStarted{Meta: t.meta(begun), TurnInfo: info})
@@ -281,6 +270,9 @@ func (t *Thread) Call(c Call) bool {
 		t.e.Emit(&event.AttemptDiscarded{Meta: t.meta(c.At), DiscardedAttempt: d})
 	}
 	t.discarded = nil
+	if c.ResponseID == "" && !c.Named {
+		c.ResponseID = c.ID
+	}
 	t.turn = &turn{Call: c, tools: map[string]string{}}
 	t.turn.Blocks = nil
 	t.add(c)
@@ -372,13 +364,11 @@ func (t *Thread) Result(r Result) bool {
 		r.Outcome = spans.OutcomeDenied
 		t.e.Emit(&event.PermissionEvaluated{Meta: t.meta(r.At), PermissionEvaluation: *d})
 	}
-	if r.ChildRunID != "" || r.ChildSessionID != "" {
-		l := Link{Session: t.Session, Run: t.run, Call: r.CallID, Done: r.Done}
-		if r.ChildSessionID != "" {
-			t.e.Spawn("", r.ChildSessionID, l)
-		} else {
-			t.e.Spawn(t.Session, r.ChildRunID, l)
-		}
+	l := Link{Session: t.Session, Run: t.run, Call: r.CallID, Done: r.Done}
+	if r.ChildSessionID != "" {
+		t.e.Spawn("", r.ChildSessionID, l)
+	} else if r.ChildRunID != "" {
+		t.e.Spawn(t.Session, r.ChildRunID, l)
 	}
 	r.End = event.Moment{Time: r.At}
 	t.e.Emit(&event.ToolEnded{Meta: t.meta(r.At), CallID: r.CallID, Name: r.Name, ToolResult: r.ToolResult})
@@ -488,18 +478,10 @@ func (t *Thread) End(at time.Time, res event.RunResult) {
 // close ends the open turn.
 func (t *Thread) close() {
 	if u := t.turn; u != nil {
-		u.ResponseID, u.Output = u.response(), u.reply()
+		u.Output = u.reply()
 		t.e.Emit(&event.TurnEnded{Meta: t.meta(u.End.Time), TurnResult: u.TurnResult})
 		t.turn = nil
 	}
-}
-
-// response returns the provider's id of the call; empty where that is not known.
-func (u *turn) response() string {
-	if u.ResponseID == "" && !u.Named {
-		return u.ID
-	}
-	return u.ResponseID
 }
 
 // reply returns the reply so far; nil when there is none.
@@ -529,7 +511,7 @@ func (t *Thread) finish(ends bool) {
 	}
 	if u != nil {
 		ev := &event.ReplyReceived{Meta: t.meta(u.End.Time), Usage: u.Usage, StopReason: u.StopReason, Model: u.Model,
-			Provider: u.Provider, ResponseID: u.response()}
+			Provider: u.Provider, ResponseID: u.ResponseID}
 		if m := u.reply(); m != nil {
 			ev.Message = *m
 		}
