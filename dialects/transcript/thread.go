@@ -90,9 +90,8 @@ type Thread struct {
 	copied, skip bool // the open run is a copy; what comes is a duplicate
 	taken        bool // the open run may be one that another session had, which was not read
 	turns        int64
-	trigger      spans.Trigger
-	model        string
-	last         time.Time // the latest time of the run
+	trigger      spans.Trigger // of the next call
+	last         time.Time     // the latest time of the run
 	turn         *turn
 	over         event.RunResult // how the run ends if no reply follows; without a status that is not known
 	ends         time.Time       // when, then
@@ -172,7 +171,7 @@ func (t *Thread) Begin(r Run) bool {
 		}
 	}
 	first := t.Fresh()
-	t.run, t.copied, t.turns, t.trigger, t.model = r.ID, origin == Copied, 0, r.Trigger, r.Model
+	t.run, t.copied, t.turns, t.trigger = r.ID, origin == Copied, 0, r.Trigger
 	t.last, t.over, t.taken = time.Time{}, event.RunResult{}, r.From != "" && !r.Copied
 	t.e.Emit(&event.RunStarted{Meta: t.bounds(r.At), RunInfo: r.RunInfo})
 	if t.taken && first {
@@ -234,8 +233,10 @@ func (t *Thread) Call(c Call) bool {
 		return false
 	}
 	c.End = event.Moment{}
-	if t.turn != nil && c.ID != "" && t.turn.ID == c.ID && !c.Named {
-		t.turn.merge(c)
+	if u := t.turn; u != nil && c.ID != "" && u.ID == c.ID && !c.Named {
+		u.StopReason, u.Model, u.Cost = cmp.Or(c.StopReason, u.StopReason), cmp.Or(c.Model, u.Model), cmp.Or(c.Cost, u.Cost)
+		u.Failed, u.Cancelled, u.Error = c.Failed, c.Cancelled, c.Error
+		u.Usage = Greatest(u.Usage, c.Usage)
 		t.add(c)
 		return true
 	}
@@ -253,16 +254,12 @@ func (t *Thread) Call(c Call) bool {
 	t.close()
 	t.over = event.RunResult{}
 	info := event.TurnInfo{Index: new(t.turns), Model: c.Model, Provider: c.Provider, Variant: c.Variant,
-		Trigger: spans.TriggerContinuation, Start: c.Start}
-	if t.turns == 0 {
-		info.Trigger = t.trigger
-	}
-	info.Trigger = cmp.Or(c.Trigger, info.Trigger)
+		Trigger: cmp.Or(c.Trigger, t.trigger), Start: c.Start}
+	t.turns, t.trigger = t.turns+1, spans.TriggerContinuation
 	begun := cmp.Or(c.Start.Time, c.At)
 	if begun.After(c.At) {
 		begun = c.At
 	}
-	t.turns++
 	t.e.Emit(&event.TurnStarted{Meta: t.meta(begun), TurnInfo: info})
 	t.flush()
 	for i, d := range t.discarded {
@@ -308,13 +305,6 @@ func (t *Thread) holds(n int) bool {
 	}
 	u.size += n
 	return true
-}
-
-// merge keeps the greatest counts of two records.
-func (u *turn) merge(c Call) {
-	u.StopReason, u.Model, u.Cost = cmp.Or(c.StopReason, u.StopReason), cmp.Or(c.Model, u.Model), cmp.Or(c.Cost, u.Cost)
-	u.Failed, u.Cancelled, u.Error = c.Failed, c.Cancelled, c.Error
-	u.Usage = Greatest(u.Usage, c.Usage)
 }
 
 // Greatest returns the greatest counts of two usages, which may be nil, of one call. It changes a.
