@@ -124,8 +124,7 @@ func headOf(path string, head []byte) (h transcript.Head) {
 			session = name
 		}
 	}
-	h.Part = true
-	h.ID, h.Keys, h.Parent = agentPrefix+session+" "+agent, []string{session}, session
+	h.ID, h.Part, h.Keys, h.Parent = agentPrefix+session+" "+agent, true, []string{session}, session
 	if isCompaction(agent) { // read before the session, whose compaction takes its tokens
 		h.Started, h.Parent = time.Time{}, ""
 	}
