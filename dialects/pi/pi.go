@@ -39,7 +39,7 @@ const (
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
 		return func(transcript.File) transcript.Reader {
-			s := &session{e: e, entries: map[string]int{}, now: -1}
+			s := &session{e: e, entries: map[string]*run{}, now: &run{}}
 			return transcript.Reader{Reader: input.Reader{Line: e.Objects("type! timestamp:time!", s.line), End: e.Finish}}
 		}
 	})
@@ -49,43 +49,39 @@ func NewDecoder(opts ...input.Option) *transcript.Decoder {
 type session struct {
 	*transcript.Thread // nil before the header
 
-	e               *transcript.Emitter
-	from            string // the session that it was branched from
-	born            time.Time
-	provider, model string
-	level           string // of thinking
+	e                      *transcript.Emitter
+	from                   string // the session that it was branched from
+	born                   time.Time
+	provider, model, level string // level of thinking
 
-	entries map[string]int // their runs
-	runs    []run
-	now     int    // the run at hand
-	last    string // the entry before
-	idle    bool   // the last reply asked for no tool
-	// branched says that an entry since the last prompt is no child of the one before it.
-	branched bool
-	asked    time.Time
+	entries  map[string]*run // by their ids
+	runs     []*run          // the last ones
+	now      *run            // at hand; without an id before the first one
+	last     string          // the entry before
+	idle     bool            // the last reply asked for no tool
+	branched bool            // an entry since the last prompt is no child of the one before it
+	asked    time.Time       // when the model was asked last
 }
 
 // run is a prompt and what followed it.
 type run struct {
 	id     string
-	before int // the run that it continues; -1 for none
+	before *run // that it continues
 	hidden bool
 }
 
 // line reads one line: the header, or an entry {"type":…,"id":…,"parentId":…,"timestamp":…}.
 func (s *session) line(o *object.Object, text []byte) string {
 	kind, at := o.String("type"), o.Time("timestamp")
+	s.provider, s.model = cmp.Or(o.Text("provider"), s.provider), cmp.Or(o.Text("modelId"), s.model)
+	s.level = cmp.Or(o.Text("thinkingLevel"), s.level)
 	switch {
-	case kind == "session" && s.Thread == nil:
-		if !o.Require("id") {
-			return ""
-		}
+	case s.Thread == nil && kind == "session" && o.Require("id"):
 		s.Thread, s.born = s.e.Thread(o.String("id"), ""), at
-		s.provider, s.model, s.level = o.String("provider"), o.String("modelId"), o.String("thinkingLevel")
 		s.from = idOf(cmp.Or(o.String("parentSession"), o.String("branchedFrom")))
 		s.e.Fact(s.Session, "cwd", o.Raw("cwd"), at)
 	case s.Thread == nil:
-		o.Fail("", "want a line of type session before it")
+		o.Fail("", "want a line of type session with an id before it")
 	default:
 		s.entry(kind, o, at, text)
 	}
@@ -100,102 +96,80 @@ func idOf(path string) string {
 
 // entry reads one entry.
 func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte) {
-	id, m := o.String("id"), o.Object("message")
+	id, m, raw := o.String("id"), o.Object("message"), o.Raw("message")
 	if met, _ := s.e.First(s.Session, "entry/"+id); id != "" && (met == transcript.Again || met == transcript.Repeated) {
 		return
 	}
 	if parent := o.String("parentId"); id != "" && parent != s.last && len(s.runs) > 0 {
-		before, known := s.entries[parent]
-		if !known {
-			before = -1
-		}
-		s.now, s.branched = before, true
-		s.hide(at)
+		s.branch(cmp.Or(s.entries[parent], &run{}), at)
 	}
 	role := m.String("role")
-	if kind == "message" && role == "user" && (s.branched || s.Run() == "" || s.idle) { // others steer
-		info := event.RunInfo{ID: id}
-		if s.branched {
-			if info.Continuation = spans.ContinuationBranch; s.now >= 0 {
-				info.ParentID = s.runs[s.now].id
-			}
-		}
-		s.idle, s.branched = false, false
-		s.begin(spans.TriggerUser, at, info)
-	}
-	switch {
-	case kind == "message" && role == "assistant":
-		s.reply(id, o.Raw("message"), m, at)
-	case kind == "message" && role == "toolResult":
-		s.result(o.Raw("message"), m, at)
-	case kind == "message" && role == "bashExecution", kind == "message" && m == nil:
-		s.Other(kind, text, at)
-	case kind == "message":
-		s.asked = at
-		s.Message(event.Message{Raw: o.Raw("message"), Role: role, Time: at})
-	case kind == "custom_message":
+	switch strings.TrimRight(kind+" "+role, " ") {
+	case "message assistant":
+		s.reply(id, raw, m, at)
+	case "message toolResult":
+		s.result(raw, m, at)
+	case "custom_message":
 		s.Message(event.Message{Raw: input.Members("role", "user", "content", o.Raw("content")), Role: "user", Time: at})
-	case kind == "compaction":
+	case "compaction":
 		s.idle = true // Pi compacts between runs
-		c := event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: o.Count("tokensBefore")}
-		if transcript.True(o, "fromHook") {
-			c.Trigger = "hook"
-		}
+		c := event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: o.Count("tokensBefore"),
+			Trigger: map[bool]string{true: "hook"}[transcript.True(o, "fromHook")]}
 		s.Compact(id, at, c, event.CompactionResult{Summary: o.Raw("summary"), Target: o.String("firstKeptEntryId")})
-	case kind == "session_info":
+	case "session_info":
 		s.e.Fact(s.Session, "title", o.Raw("name"), at)
 	default:
-		switch kind {
-		case "model_change":
-			s.provider, s.model = o.String("provider"), o.String("modelId")
-		case "thinking_level_change":
-			s.level = o.String("thinkingLevel")
+		if kind != "message" || m == nil || role == "bashExecution" {
+			s.Other(kind, text, at)
+			break
 		}
-		s.Other(kind, text, at)
-	}
-	if s.last = id; id != "" {
-		if len(s.entries) == maxEntries {
-			clear(s.entries)
+		if role == "user" && (s.branched || s.Run() == "" || s.idle) { // others steer
+			s.begin(id, at)
 		}
-		s.entries[id] = s.now
+		s.Message(event.Message{Raw: raw, Role: role, Time: at})
 	}
+	if m != nil {
+		s.asked = at
+	}
+	if n, open := len(s.runs), s.Run(); open != "" && (n == 0 || s.runs[n-1].id != open) {
+		s.now = &run{id: open, before: s.now}
+		s.runs = append(s.runs[max(0, n-maxHidden+1):], s.now)
+	}
+	if len(s.entries) == maxEntries {
+		clear(s.entries)
+	}
+	s.entries[id], s.last = s.now, id
 }
 
 // begin begins a run behind the one at hand. One that is older than the session is a copy.
-func (s *session) begin(trigger spans.Trigger, at time.Time, info event.RunInfo) {
-	info.Model, info.Provider, info.ForkParentID = s.model, s.provider, s.from
-	r := transcript.Run{RunInfo: info, At: at, Trigger: trigger}
+func (s *session) begin(id string, at time.Time) {
+	r := transcript.Run{At: at, Trigger: spans.TriggerUser, RunInfo: event.RunInfo{ID: id, Model: s.model,
+		Provider: s.provider, ForkParentID: s.from}}
+	if s.branched {
+		r.Continuation, r.ParentID = spans.ContinuationBranch, s.now.id
+	}
 	if at.Before(s.born) {
 		r.From = s.from
 	}
+	s.idle, s.branched = false, false
 	s.Begin(r)
-	s.follow()
 }
 
-// follow notes the run that is open as the one at hand.
-func (s *session) follow() {
-	if len(s.runs) == 0 || s.runs[len(s.runs)-1].id != s.Run() {
-		s.runs = append(s.runs, run{id: s.Run(), before: s.now})
-		s.now = len(s.runs) - 1
+// branch goes back to a run: those that are not among its ancestors are hidden, those that are among them are shown.
+func (s *session) branch(to *run, at time.Time) {
+	s.now, s.branched = to, true
+	shown := map[*run]bool{}
+	for ; to != nil && len(shown) < maxHidden; to = to.before {
+		shown[to] = true
 	}
-}
-
-// hide hides the runs that are not among the ancestors of what comes next, and shows those that are.
-func (s *session) hide(at time.Time) {
-	shown, first := map[int]bool{}, max(0, len(s.runs)-maxHidden)
-	for i := s.now; i >= first; i = s.runs[i].before {
-		shown[i] = true
-	}
-	for i := first; i < len(s.runs); i++ {
-		r := &s.runs[i]
-		if r.hidden == !shown[i] || r.id == "" {
-			continue
+	for _, r := range s.runs {
+		if r.hidden == shown[r] {
+			since := time.Time{}
+			if r.hidden = !r.hidden; r.hidden {
+				since = at
+			}
+			s.e.Hide(s.Session, r.id, since, at)
 		}
-		since := time.Time{}
-		if r.hidden = !shown[i]; r.hidden {
-			since = at
-		}
-		s.e.Hide(s.Session, r.id, since, at)
 	}
 }
 
@@ -204,26 +178,19 @@ var keys = input.UsageKeys{Input: "input", Output: "output", CacheRead: "cacheRe
 
 // reply reads a message of the assistant: one model call.
 func (s *session) reply(id string, raw []byte, m *object.Object, at time.Time) {
-	usage := m.Object("usage")
-	c := transcript.Call{ID: id, At: at, Start: event.Bound(s.asked), Variant: s.level, Reply: raw}
-	c.ResponseID, c.Model, c.Provider = m.String("responseId"), m.String("model"), m.String("provider")
-	c.StopReason, c.Error = m.String("stopReason"), m.String("errorMessage")
-	c.Usage = keys.Read(usage, cmp.Or(s.e.Settings.Rule, spans.UsageRuleExcludesCache))
+	c := transcript.Call{ID: id, At: at, Start: event.Bound(s.asked), Variant: s.level, Reply: raw,
+		TurnResult: event.TurnResult{ResponseID: m.String("responseId"), Model: m.String("model"),
+			Provider: m.String("provider"), StopReason: m.String("stopReason"), Error: m.String("errorMessage"),
+			Usage: keys.Read(m.Object("usage"), cmp.Or(s.e.Settings.Rule, spans.UsageRuleExcludesCache)),
+			Cost:  m.Object("usage").Object("cost").Float("total"), Currency: "USD"}}
 	if started := transcript.Time(m.Raw("timestamp")); !started.After(at) && !started.Before(s.asked) {
 		c.Start = event.Moment{Time: started}
 	}
-	if c.Cost = usage.Object("cost").Float("total"); c.Cost != nil {
-		c.Currency = "USD"
-	}
 	c.Cancelled = c.StopReason == "aborted"
 	c.Failed = c.Cancelled || c.StopReason == "error"
-	if s.Run() == "" {
-		s.begin("", at, event.RunInfo{Inferred: true})
-	}
-	if s.asked = at; !s.Call(c) {
+	if !s.Call(c) {
 		return
 	}
-	s.follow()
 	s.idle = true
 	for _, b := range m.Objects("content") {
 		if b.String("type") == "toolCall" {
@@ -231,34 +198,30 @@ func (s *session) reply(id string, raw []byte, m *object.Object, at time.Time) {
 			s.Tool(event.ToolCall{ID: b.String("id"), Name: b.String("name"), Args: b.Raw("arguments"), Type: "function"}, at)
 		}
 	}
-	switch {
-	case c.Cancelled:
-		s.End(at, event.RunResult{Status: spans.RunStatusCancelled, Word: c.StopReason})
-	case c.Failed:
-		s.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: c.Error})
+	if c.Failed {
+		status := map[bool]spans.RunStatus{true: spans.RunStatusCancelled, false: spans.RunStatusError}[c.Cancelled]
+		s.Over(at, event.RunResult{Status: status, Word: c.StopReason, Error: c.Error})
 	}
 }
 
 // Texts of results of calls that did not run.
-var refusals = transcript.Refusals{{Text: regexp.MustCompile("^Tool execution was blocked by an extension$"),
-	Source: "extension"}}
-
-const skipped = "Skipped due to queued user message."
+const (
+	blocked = "Tool execution was blocked by an extension"
+	skipped = "Skipped due to queued user message."
+)
 
 // result reads the result of a tool call.
 func (s *session) result(raw []byte, m *object.Object, at time.Time) {
 	r := transcript.Result{CallID: m.String("toolCallId"), Name: m.String("toolName"), At: at, Message: raw}
-	r.Result = m.Raw("content")
-	if transcript.True(m, "isError") {
-		r.Outcome = spans.OutcomeError
-		if list := m.Objects("content"); len(list) == 1 {
-			text := list[0].String("text")
-			if r.Denied = refusals.Find(text); text == skipped {
-				r.Outcome = spans.OutcomeSkipped
-			}
+	if r.Result = m.Raw("content"); transcript.True(m, "isError") {
+		switch r.Outcome = spans.OutcomeError; transcript.Text(r.Result) {
+		case blocked:
+			r.Denied = &event.PermissionEvaluation{Source: "extension", Reason: blocked}
+		case skipped:
+			r.Outcome = spans.OutcomeSkipped
 		}
 	}
-	if s.asked = at; !s.Result(r) {
+	if !s.Result(r) {
 		s.Other("toolResult", raw, at)
 	}
 }
