@@ -36,7 +36,9 @@ OTEL_EXPORTER_OTLP_PROTOCOL=grpc
 OTEL_EXPORTER_OTLP_ENDPOINT=http://$(sed -n 's/.*gRPC on //p' "$log")
 export OTELAGENT OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_PROTOCOL
 
-if [ -f "$here/$name/main.go" ]; then
+if [ -f "$here/$name/go.mod" ]; then
+    go -C "$here/$name" run . "$@"
+elif [ -f "$here/$name/main.go" ]; then
     go -C "$here" run "./$name" "$@"
 else
     "$here/$name/run.sh" "$@"

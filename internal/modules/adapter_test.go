@@ -26,7 +26,7 @@ func main() {
 `
 
 // program writes a module of one file that uses the adapter of this clone, resolves and builds it, and returns its
-// folder. Requirements are PATH@VERSION.
+// folder. Requirements are PATH@VERSION, and folders of other modules of this clone.
 func program(t *testing.T, source string, requirements ...string) string {
 	t.Helper()
 	clone, err := filepath.Abs(root)
@@ -40,6 +40,10 @@ func program(t *testing.T, source string, requirements ...string) string {
 	goTool(t, dir, "mod", "init", "example.com/program")
 	goTool(t, dir, "mod", "edit", "-require="+module+"@v0.0.0", "-replace="+module+"="+clone)
 	for _, r := range requirements {
+		if own := module + "/" + r; !strings.Contains(r, "@") {
+			goTool(t, dir, "mod", "edit", "-require="+own+"@v0.0.0", "-replace="+own+"="+filepath.Join(clone, r))
+			continue
+		}
 		goTool(t, dir, "mod", "edit", "-require="+r)
 	}
 	goTool(t, dir, "mod", "tidy", "-e")
@@ -88,7 +92,8 @@ var frameworks = flag.Bool("frameworks", false, "build the adapter together with
 // OpenTelemetry 1.47 no longer has, so it compiles only while the adapter does not require that release.
 const adk = "google.golang.org/adk/v2@v2.2.0"
 
-// The adapter can be used in a program with another agent framework, whose OpenTelemetry is older than the newest.
+// The adapter, its integration and otelsetup can be used in a program with another agent framework, whose OpenTelemetry
+// is older than the newest.
 func TestAdapterFitsTheADK(t *testing.T) {
 	if !*frameworks {
 		t.Skip("make newest runs it: it compiles a large framework")
@@ -96,6 +101,8 @@ func TestAdapterFitsTheADK(t *testing.T) {
 	program(t, strings.Replace(adapterOnly, `"context"
 `, `"context"
 
+	_ "github.com/otelagent/otelagent/instrumentation/google.golang.org/adk/v2/oteladk"
+	_ "github.com/otelagent/otelagent/otelagent/otelsetup"
 	_ "google.golang.org/adk/v2/runner"
-`, 1), adk)
+`, 1), adk, "otelagent/otelsetup", "instrumentation/google.golang.org/adk/v2/oteladk")
 }

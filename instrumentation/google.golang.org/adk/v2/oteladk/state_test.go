@@ -1,0 +1,130 @@
+package oteladk
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+
+	"go.opentelemetry.io/otel/sdk/trace"
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/agent/llmagent"
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/plugin"
+	"google.golang.org/adk/v2/runner"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/tool"
+	"google.golang.org/adk/v2/tool/functiontool"
+	"google.golang.org/genai"
+
+	"github.com/otelagent/otelagent/otelagent"
+)
+
+// script is a model without a network.
+type script func(ctx context.Context, q *model.LLMRequest) (*model.LLMResponse, error)
+
+func (script) Name() string { return "scripted" }
+
+func (s script) GenerateContent(ctx context.Context, q *model.LLMRequest, _ bool) iter.Seq2[*model.LLMResponse, error] {
+	return func(yield func(*model.LLMResponse, error) bool) { yield(s(ctx, q)) }
+}
+
+func said(parts ...*genai.Part) *model.LLMResponse {
+	return &model.LLMResponse{Content: genai.NewContentFromParts(parts, genai.RoleModel), TurnComplete: true}
+}
+
+// However an invocation ends, nothing of it stays.
+func TestNothingStays(t *testing.T) {
+	clients.Store(true)
+	defer clients.Store(false)
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider()))
+	kept := newTracker(tracer)
+	fetch, err := functiontool.New(functiontool.Config{Name: "fetch", Description: "fetches", IsLongRunning: true},
+		func(agent.Context, struct{}) (map[string]any, error) { return nil, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := &genai.Part{FunctionCall: &genai.FunctionCall{ID: "c1", Name: "fetch"}}
+	for name, run := range map[string]struct {
+		model script
+		other plugin.Config
+		stop  bool
+	}{
+		"completed": {model: func(context.Context, *model.LLMRequest) (*model.LLMResponse, error) {
+			return said(genai.NewPartFromText("Hi.")), nil
+		}},
+		"failed": {model: func(context.Context, *model.LLMRequest) (*model.LLMResponse, error) {
+			return nil, errors.New("no")
+		}},
+		"a call stays open": {model: func(context.Context, *model.LLMRequest) (*model.LLMResponse, error) {
+			return said(calls), nil
+		}},
+		"the caller stops": {stop: true, model: func(context.Context, *model.LLMRequest) (*model.LLMResponse, error) {
+			return said(calls), nil
+		}},
+		"another plugin refuses the run": {other: plugin.Config{BeforeRunCallback: func(agent.InvocationContext) (
+			*genai.Content, error) {
+			return nil, errors.New("no")
+		}}},
+		"another plugin answers": {other: plugin.Config{BeforeModelCallback: func(agent.Context, *model.LLMRequest) (
+			*model.LLMResponse, error) {
+			return said(genai.NewPartFromText("Not now.")), nil
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, err := llmagent.New(llmagent.Config{Name: "a", Model: run.model, Tools: []tool.Tool{fetch}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			run.other.Name = "other"
+			other, err := plugin.New(run.other)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := runner.New(runner.Config{AppName: "app", Agent: root, SessionService: session.InMemoryService(),
+				AutoCreateSession: true, PluginConfig: runner.PluginConfig{Plugins: append(kept.plugins(), other)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range r.Run(t.Context(), "u", "s", genai.NewContentFromText("Hello.", "user"), agent.RunConfig{}) {
+				if run.stop {
+					break
+				}
+			}
+			if len(kept.open) > 0 {
+				t.Errorf("%d invocations", len(kept.open))
+			}
+			marked.Range(func(k, _ any) bool { t.Errorf("mark %v", k); return true })
+		})
+	}
+}
+
+// Invocations that begin and never end are bounded, and end with the plugin.
+func TestOpenInvocationsAreBounded(t *testing.T) {
+	kept := newTracker(otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider())))
+	first := ""
+	for n := range maxInvocations + 10 {
+		id := string(rune('a' + n))
+		kept.start(begun{t.Context(), id})
+		if n == 0 {
+			first = id
+		}
+	}
+	if len(kept.open) != maxInvocations || kept.open[first] != nil {
+		t.Errorf("%d open", len(kept.open))
+	}
+	if err := kept.close(); err != nil || len(kept.open) > 0 {
+		t.Error(err, len(kept.open))
+	}
+}
+
+// begun is the context of an invocation of which nothing else is known.
+type begun struct {
+	context.Context
+	id string
+}
+
+func (b begun) InvocationID() string      { return b.id }
+func (begun) Session() session.Session    { return nil }
+func (begun) Agent() agent.Agent          { return nil }
+func (begun) UserContent() *genai.Content { return nil }
