@@ -24,8 +24,8 @@ type body struct {
 
 	mu    sync.Mutex
 	text  *bytes.Buffer // nil once the reply was recorded
+	read  int           // bytes of text whose pieces were recorded
 	first time.Duration
-	tries int
 }
 
 // buffers are those of replies that were recorded.
@@ -71,7 +71,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.text.Len()+n <= maxBody {
 		b.text.Write(p[:n])
 	}
-	if err != nil || b.streamed && b.tries < maxTries && b.lastEvent() {
+	if ended := b.streamed && b.events(); ended || err != nil {
 		b.finish(err) // clients stop reading after the last event, and some do not close the body
 	}
 	return n, err
@@ -89,29 +89,23 @@ func (b *body) Close() error {
 // errClosed is the end of a reply that the client did not read to its end.
 var errClosed = fmt.Errorf("the client closed the response: %w", context.Canceled)
 
-// maxTries bounds how often a stream that has not ended is read.
-const maxTries = 8
-
-// ends are what the last events of streams have.
-var ends = [][]byte{[]byte("[DONE]"), []byte(`"message_stop"`), []byte(`"response.completed"`),
-	[]byte(`"response.incomplete"`), []byte(`"response.failed"`)}
-
-// lastEvent reports whether the text ends with an event that may be the last one.
-func (b *body) lastEvent() bool {
-	text := b.text.Bytes()
-	for _, blank := range [][]byte{[]byte("\n\n"), []byte("\r\n\r\n")} {
-		event, whole := bytes.CutSuffix(text, blank)
+// events records the pieces of the reply in the lines that came since it was called last, and reports whether one of
+// them is the end of a stream. The caller holds the lock.
+func (b *body) events() (ended bool) {
+	for {
+		line, _, whole := bytes.Cut(b.text.Bytes()[b.read:], []byte("\n"))
 		if !whole {
+			return ended
+		}
+		b.read += len(line) + 1
+		data, ok := bytes.CutPrefix(line, []byte("data:"))
+		if data = bytes.TrimSpace(data); !ok || len(data) == 0 {
 			continue
 		}
-		event = event[max(bytes.LastIndex(event, blank), 0):]
-		for _, end := range ends {
-			if bytes.Contains(event, end) {
-				return true
-			}
-		}
+		kind, text, last := pieceOf(data)
+		ended = ended || last
+		b.exchange.turn.Partial(kind, []byte(text))
 	}
-	return false
 }
 
 // finish records the reply as far as it was read; err is why reading ended. It does nothing where err is nil and the
@@ -119,7 +113,8 @@ func (b *body) lastEvent() bool {
 func (b *body) finish(err error) {
 	text := b.text.Bytes()
 	res, problem := writer.ParseReply(text)
-	if b.tries++; err == nil && problem != nil {
+	if err == nil && problem != nil {
+		b.streamed = false // it is read once more, at its end
 		return
 	}
 	cut := errors.Is(problem, io.ErrUnexpectedEOF)

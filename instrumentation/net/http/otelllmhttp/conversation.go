@@ -71,11 +71,7 @@ func (t *Transport) enter(q *request) (c, from *conversation, again bool) {
 			t.add(c, t.key("response", q.previous))
 		}
 	}
-	excess := t.recent.Len() - maxConversations
-	gone := t.forget(func(c *conversation) bool {
-		excess--
-		return excess >= 0
-	})
+	gone := t.forget(func(*conversation) bool { return t.recent.Len() > maxConversations })
 	if t.timer == nil {
 		t.timer = time.AfterFunc(maxIdle, t.idle)
 	}
@@ -159,18 +155,14 @@ func (t *Transport) remove(c *conversation, key uint64) {
 	}
 }
 
-// forget removes the conversations that are to go, from the oldest on, and returns them. The caller holds the lock.
+// forget removes the oldest conversations, as long as they are to go, and returns them. The caller holds the lock.
 func (t *Transport) forget(goes func(*conversation) bool) (gone []*conversation) {
-	for at := t.recent.Front(); at != nil; {
-		c, next := at.Value.(*conversation), at.Next()
-		if goes(c) {
-			for _, key := range c.keys {
-				t.remove(c, key)
-			}
-			t.recent.Remove(at)
-			c.at, c.keys, gone = nil, nil, append(gone, c)
+	for at := t.recent.Front(); at != nil && goes(at.Value.(*conversation)); at = t.recent.Front() {
+		c := t.recent.Remove(at).(*conversation)
+		for _, key := range c.keys {
+			t.remove(c, key)
 		}
-		at = next
+		c.at, c.keys, gone = nil, nil, append(gone, c)
 	}
 	if t.recent.Len() == 0 && t.timer != nil {
 		t.timer.Stop()

@@ -151,6 +151,56 @@ func callsIn(message []byte) (calls, answers []genaijson.Part) {
 	}), answers
 }
 
+// pieceOf returns the piece of the reply that an event of a stream adds, and whether it is the last event.
+func pieceOf(data []byte) (kind writer.PartialKind, text string, last bool) {
+	o, err := object.Parse(data)
+	if err != nil {
+		return "", "", string(data) == "[DONE]"
+	}
+	switch o.Text("type") {
+	case "content_block_delta":
+		o = object.Of("", o.Raw("delta"))
+		return pieceIn(o, "text", "thinking", "partial_json")
+	case "response.output_text.delta":
+		return writer.PartialText, o.Text("delta"), false
+	case "response.reasoning_summary_text.delta":
+		return writer.PartialReasoning, o.Text("delta"), false
+	case "response.function_call_arguments.delta":
+		return writer.PartialToolInput, o.Text("delta"), false
+	case "message_stop", "response.completed", "response.incomplete", "response.failed":
+		return "", "", true
+	}
+	for _, choice := range o.Objects("choices") {
+		delta := object.Of("", choice.Raw("delta"))
+		for _, call := range delta.Objects("tool_calls") {
+			delta = object.Of("", call.Raw("function"))
+		}
+		return pieceIn(delta, "content", "reasoning_content", "arguments")
+	}
+	for _, candidate := range o.Objects("candidates") {
+		for _, part := range object.Of("", candidate.Raw("content")).Objects("parts") {
+			if part.Has("thought") {
+				return writer.PartialReasoning, part.Text("text"), false
+			}
+			return writer.PartialText, part.Text("text"), false
+		}
+	}
+	return "", "", false
+}
+
+// pieceIn returns the first of three members of a delta that has a text.
+func pieceIn(delta *object.Object, text, reasoning, input string) (writer.PartialKind, string, bool) {
+	for _, m := range []struct {
+		kind writer.PartialKind
+		key  string
+	}{{writer.PartialText, text}, {writer.PartialReasoning, reasoning}, {writer.PartialToolInput, input}} {
+		if piece := delta.Text(m.key); piece != "" {
+			return m.kind, piece, false
+		}
+	}
+	return "", "", false
+}
+
 // said hashes what the model says in the messages from the first on until another speaks: its texts, and the calls of
 // tools. It is 0 where the first is not of the model.
 func (t *Transport) said(messages []writer.Message) uint64 {

@@ -1,0 +1,324 @@
+package otelllmhttp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// answers sends requests nowhere.
+type answers func(*http.Request) (*http.Response, error)
+
+func (f answers) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// recorded returns a tracer and the spans that it ended.
+func recorded(t testing.TB) (*otelagent.Tracer, *tracetest.SpanRecorder) {
+	seen := tracetest.NewSpanRecorder()
+	p := trace.NewTracerProvider(trace.WithSpanProcessor(seen))
+	t.Cleanup(func() { _ = p.Shutdown(context.Background()) })
+	return otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent)), seen
+}
+
+func post(t testing.TB, path, body string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://model"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func response(status int, body string) *http.Response {
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
+}
+
+const chatReply = `{"id":"r1","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hi"}}]}`
+
+func question(text string) string { return `{"messages":[{"role":"user","content":"` + text + `"}]}` }
+
+// check fails the test unless the maps of t agree.
+func check(t testing.TB, tr *Transport, want int) {
+	t.Helper()
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if tr.recent.Len() > want || tr.recent.Len() == 0 && (len(tr.index) > 0 || tr.timer != nil) {
+		t.Fatalf("%d conversations and %d keys, want at most %d conversations", tr.recent.Len(), len(tr.index), want)
+	}
+	keys := 0
+	for at := tr.recent.Front(); at != nil; at = at.Next() {
+		c := at.Value.(*conversation)
+		if keys += len(c.keys); c.at != at || len(c.keys) > maxKeys || len(c.asked) > maxKeys {
+			t.Fatalf("a conversation has %d keys and %d requests", len(c.keys), len(c.asked))
+		}
+	}
+	for key, list := range tr.index {
+		keys -= len(list)
+		for _, c := range list {
+			if c.at == nil || len(list) == 0 {
+				t.Fatalf("key %x finds a conversation that was forgotten", key)
+			}
+		}
+	}
+	if keys != 0 {
+		t.Fatalf("the index and the conversations differ by %d keys", keys)
+	}
+}
+
+// What is remembered is bounded, also where the program never reads a reply, and nothing of it stays after Close.
+func TestStateIsBounded(t *testing.T) {
+	tracer, seen := recorded(t)
+	tr := NewTransport(tracer, nil, WithBase(answers(func(*http.Request) (*http.Response, error) {
+		return response(200, chatReply), nil
+	})))
+	for i := range maxConversations + 10 {
+		if _, err := tr.RoundTrip(post(t, "/v1/chat/completions", question(fmt.Sprint(i)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(t, tr, maxConversations)
+	ended := func() (n int) {
+		for _, s := range seen.Ended() {
+			if s.Name() == spans.SpanRun {
+				n++
+			}
+		}
+		return n
+	}
+	if n := ended(); n != 10 {
+		t.Errorf("%d runs ended, want those of the 10 oldest conversations", n)
+	}
+	tr.Close()
+	check(t, tr, 0)
+	if n := ended(); n != maxConversations+10 {
+		t.Errorf("%d runs ended after Close", n)
+	}
+
+	// One conversation of many requests.
+	messages := `{"role":"user","content":"0"}`
+	for i := range 2 * maxKeys {
+		res, err := tr.RoundTrip(post(t, "/v1/chat/completions", `{"messages":[`+messages+`]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		messages += `,{"role":"assistant","content":"hi"},{"role":"user","content":"` + fmt.Sprint(i) + `"}`
+	}
+	check(t, tr, 1)
+	tr.mu.Lock()
+	tr.recent.Front().Value.(*conversation).last = time.Now().Add(-maxIdle)
+	tr.mu.Unlock()
+	tr.idle()
+	check(t, tr, 0)
+}
+
+// What is no model call passes as it is, and is not recorded.
+func TestPassesUntouched(t *testing.T) {
+	tracer, seen := recorded(t)
+	large := strings.Repeat(" ", maxBody+1)
+	for _, c := range []struct{ name, path, body string }{
+		{"another path", "/v1/embeddings", question("a")},
+		{"a message of an assistant", "/v1/threads/t1/messages", `{"role":"user","content":"a"}`},
+		{"a count of tokens", "/v1/messages/count_tokens", question("a")},
+		{"no JSON", "/v1/messages", "a"},
+		{"no messages", "/v1/messages", `{"model":"m"}`},
+		{"cut JSON", "/v1/messages", `{"messages":[{"role":"user"`},
+		{"too large", "/v1/messages", large},
+		{"empty", "/v1/messages", ""},
+	} {
+		sent := post(t, c.path, c.body)
+		if c.name == "too large" {
+			sent.ContentLength = -1 // a stream
+		}
+		answer := response(200, "x")
+		tr := NewTransport(tracer, WithBase(answers(func(r *http.Request) (*http.Response, error) {
+			var got []byte
+			if r.Body != nil {
+				got, _ = io.ReadAll(r.Body)
+			}
+			if string(got) != c.body || r.URL != sent.URL || r.ContentLength != sent.ContentLength {
+				t.Errorf("%s: %d bytes were sent", c.name, len(got))
+			}
+			return answer, nil
+		})))
+		if res, err := tr.RoundTrip(sent); err != nil || res != answer || res.Body != answer.Body {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		tr.Close()
+	}
+	failed := errors.New("no network")
+	tr := NewTransport(nil, WithBase(answers(func(*http.Request) (*http.Response, error) { return nil, failed })))
+	if _, err := tr.RoundTrip(post(t, "/v1/messages", question("a"))); err != failed {
+		t.Error(err)
+	}
+	tr.CloseIdleConnections()
+	if len(seen.Started()) > 0 {
+		t.Errorf("%d spans", len(seen.Started()))
+	}
+}
+
+// pieces is a body that comes piece by piece, and then fails.
+type pieces struct {
+	list   []string
+	err    error
+	closed int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.list) == 0 {
+		return 0, p.err
+	}
+	n := copy(b, p.list[0])
+	p.list = p.list[1:]
+	return n, nil
+}
+
+func (p *pieces) Close() error { p.closed++; return errors.New("closed") }
+
+// A stream passes byte for byte, piece for piece and error for error, and its turn ends with the last event even where
+// the client does not read on.
+func TestStream(t *testing.T) {
+	list := []string{"data: {\"id\":\"r1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"[DONE] \"}}]}\n\n",
+		"data: {\"id\":\"r1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"b\"},\"finish_reason\":",
+		"\"stop\"}]}\r\n\r\n", "data: [DO", "NE]\r\n", "\r\n", "more"}
+	failed := errors.New("reset")
+	tracer, seen := recorded(t)
+	for _, until := range []int{len(list) - 1, len(list)} {
+		body := &pieces{list: bytesOf(list), err: failed}
+		tr := NewTransport(tracer, WithBase(answers(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body}, nil
+		})))
+		res, err := tr.RoundTrip(post(t, "/v1/chat/completions", question("a")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(seen.Ended())
+		b := make([]byte, 1<<10)
+		for i, want := range list[:until] {
+			if n, err := res.Body.Read(b); string(b[:n]) != want || err != nil {
+				t.Errorf("piece %d is %q, %v", i, b[:n], err)
+			}
+		}
+		if n := len(seen.Ended()) - before; n != 2 {
+			t.Errorf("%d spans ended, want turn and run", n)
+		}
+		if until == len(list) {
+			if _, err := res.Body.Read(b); err != failed {
+				t.Error(err)
+			}
+		}
+		if err := res.Body.Close(); err == nil || body.closed != 1 {
+			t.Errorf("closed %d times, %v", body.closed, err)
+		}
+		tr.Close()
+	}
+}
+
+func bytesOf(list []string) []string { return append([]string(nil), list...) }
+
+// FuzzConversations lets three loops take turns as the input says, with calls whose ids differ, retries, cuts and marks
+// of caches that move. Every request of a loop belongs to the conversation of that loop, and the maps agree.
+func FuzzConversations(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 0, 9, 17, 33, 1, 2, 64, 65, 66, 0, 1, 2, 128, 129, 130, 0, 0, 0})
+	f.Add([]byte("conversations by ids, by the longest prefix and by the reply"))
+	tracer := otelagent.NewTracer()
+	f.Fuzz(func(t *testing.T, script []byte) {
+		tr := NewTransport(tracer)
+		defer func() {
+			tr.Close()
+			check(t, tr, 0)
+		}()
+		type loop struct {
+			messages []string
+			of       *conversation
+			open     bool
+			failed   bool
+		}
+		loops := [3]loop{{messages: []string{`{"role":"user","content":"a"}`}},
+			{messages: []string{`{"role":"user","content":"a"}`}}, {messages: []string{`{"role":"user","content":"b"}`}}}
+		for i, op := range script[:min(len(script), 200)] {
+			l := &loops[int(op)%len(loops)]
+			mark := ""
+			if op&8 != 0 {
+				mark = `,"cache_control":{"type":"ephemeral"}`
+			}
+			if !l.failed && l.of != nil {
+				last := fmt.Sprintf(`{"role":"user","content":[{"type":"text","text":"more"}]}`)
+				if l.open {
+					last = fmt.Sprintf(`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c%p%d","content":"x"}]}`,
+						l, len(l.messages))
+				}
+				l.messages = append(l.messages, last)
+			}
+			body := strings.Join(l.messages, ",")
+			if mark != "" {
+				body = strings.Replace(body, `"text":"more"`, `"text":"more"`+mark, 1)
+			}
+			body = `{"messages":[` + body + `]}`
+			e := tr.begin(post(t, "/v1/messages", body), []byte(body))
+			if e == nil || l.of != nil && e.of != l.of {
+				t.Fatalf("operation %d: another conversation for %s", i, body)
+			}
+			// Of two loops that began alike and failed, nothing says which asks again.
+			l.of, l.failed, l.open = e.of, op&16 != 0 && len(l.messages) > 1, op&32 != 0
+			b := newBody(e, response(200, ""))
+			reply := fmt.Sprintf(`[{"type":"text","text":"reply %d"}]`, i)
+			switch {
+			case l.failed:
+				b.status, b.again = 529, true
+				b.text.WriteString(`{"type":"error","error":{"type":"overloaded_error","message":"no"}}`)
+			case l.open:
+				reply = fmt.Sprintf(`[{"type":"tool_use","id":"c%p%d","name":"look","input":{}}]`, l, len(l.messages)+1)
+			}
+			if !l.failed {
+				fmt.Fprintf(b.text, `{"type":"message","role":"assistant","id":"m%d","content":%s}`, i, reply)
+				l.messages = append(l.messages, `{"role":"assistant","content":`+reply+`}`)
+			}
+			b.finish(io.EOF)
+			check(t, tr, len(loops))
+		}
+	})
+}
+
+// FuzzRequest reads any body as a request and as a reply.
+func FuzzRequest(f *testing.F) {
+	f.Add([]byte(question("a")), []byte(chatReply))
+	f.Add([]byte(`{"input":[{"type":"custom_tool_call_output","call_id":"c","output":"x"}],"previous_response_id":"r"}`),
+		[]byte(`{"object":"response","output":[{"type":"custom_tool_call","call_id":"c","name":"n","input":"i"}]}`))
+	tracer := otelagent.NewTracer()
+	f.Fuzz(func(t *testing.T, sent, reply []byte) {
+		for _, path := range []string{"/v1/messages", "/v1/responses", "/models/m:generateContent"} {
+			tr := NewTransport(tracer, WithBase(answers(func(r *http.Request) (*http.Response, error) {
+				if got, _ := io.ReadAll(r.Body); !bytes.Equal(got, sent) {
+					t.Errorf("%q was sent", got)
+				}
+				return response(200, string(reply)), nil
+			})))
+			for range 2 {
+				res, err := tr.RoundTrip(post(t, path, string(sent)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, _ := io.ReadAll(res.Body); !bytes.Equal(got, reply) {
+					t.Errorf("%q was passed on", got)
+				}
+				_ = res.Body.Close()
+			}
+			check(t, tr, 2)
+			tr.Close()
+			check(t, tr, 0)
+		}
+	})
+}
