@@ -81,7 +81,7 @@ func steady(s string) string {
 		{`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`, "UUID"},
 		{`\b[A-Z2-7]{26}\b`, "ID"},
 		{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( – (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d)? UTC`, "TIME"},
-		{` +\d+(\.\d+)?(ns|µs|ms|s)\b`, " TOOK"},
+		{` +~?\d+(\.\d+)?(ns|µs|ms|s)\b`, " TOOK"},
 		{` +\n`, "\n"},
 	} {
 		s = regexp.MustCompile(r.pattern).ReplaceAllString(s, r.by)

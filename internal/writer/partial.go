@@ -49,6 +49,9 @@ func (t *Turn) Partial(kind PartialKind, text []byte) {
 	t.changed(t.tracer.config.PartialEvery)
 }
 
+// ShowsPartial reports whether copies of the open turn show pieces of its reply.
+func (t *Turn) ShowsPartial() bool { return t != nil && t.live != nil && t.capture == CaptureContent }
+
 // partial is a reply as far as it came in. Guarded by handle.mu.
 type partial struct {
 	parts          []partialPart

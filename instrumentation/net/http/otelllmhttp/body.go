@@ -21,20 +21,22 @@ type body struct {
 	status   int
 	again    bool // a client asks again after this status
 	streamed bool
+	shown    bool // pieces of the reply are
 
 	mu    sync.Mutex
-	text  *bytes.Buffer // nil once the reply was recorded
-	read  int           // bytes of text whose pieces were recorded
+	text  []byte
+	over  bool // the reply was recorded, and text is nil
+	read  int  // bytes of text whose pieces were recorded
 	first time.Duration
 }
 
-// buffers are those of replies that were recorded.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+// buffers are the texts of replies that were recorded, for the next ones.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 func newBody(e *exchange, res *http.Response) *body {
 	b := &body{ReadCloser: res.Body, exchange: e, status: res.StatusCode, again: asksAgain(res),
 		streamed: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"),
-		text:     buffers.Get().(*bytes.Buffer)}
+		shown:    e.turn.ShowsPartial(), text: (*buffers.Get().(*[]byte))[:0]}
 	if b.status >= http.StatusBadRequest && b.again { // which the client may do without reading the body
 		e.end(writer.TurnResult{Failed: true, Error: b.statusText()}, true)
 	}
@@ -62,15 +64,13 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.text == nil {
+	if b.over {
 		return n, err
 	}
 	if b.first == 0 && n > 0 && b.streamed {
 		b.first = time.Since(b.exchange.sent)
 	}
-	if b.text.Len()+n <= maxBody {
-		b.text.Write(p[:n])
-	}
+	b.text = append(b.text, p[:min(n, maxBody-len(b.text))]...)
 	if ended := b.streamed && b.events(); ended || err != nil {
 		b.finish(err) // clients stop reading after the last event, and some do not close the body
 	}
@@ -79,7 +79,7 @@ func (b *body) Read(p []byte) (int, error) {
 
 func (b *body) Close() error {
 	b.mu.Lock()
-	if b.text != nil {
+	if !b.over {
 		b.finish(errClosed)
 	}
 	b.mu.Unlock()
@@ -90,29 +90,29 @@ func (b *body) Close() error {
 var errClosed = fmt.Errorf("the client closed the response: %w", context.Canceled)
 
 // events records the pieces of the reply in the lines that came since it was called last, and reports whether one of
-// them is the end of a stream. The caller holds the lock.
+// them may be the end of a stream. The caller holds the lock.
 func (b *body) events() (ended bool) {
 	for {
-		line, _, whole := bytes.Cut(b.text.Bytes()[b.read:], []byte("\n"))
+		line, _, whole := bytes.Cut(b.text[b.read:], []byte("\n"))
 		if !whole {
 			return ended
 		}
 		b.read += len(line) + 1
-		data, ok := bytes.CutPrefix(line, []byte("data:"))
-		if data = bytes.TrimSpace(data); !ok || len(data) == 0 {
-			continue
+		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			data = bytes.TrimSpace(data)
+			ended = ended || isLast(data)
+			if b.shown {
+				kind, text := pieceOf(data)
+				b.exchange.turn.Partial(kind, []byte(text))
+			}
 		}
-		kind, text, last := pieceOf(data)
-		ended = ended || last
-		b.exchange.turn.Partial(kind, []byte(text))
 	}
 }
 
 // finish records the reply as far as it was read; err is why reading ended. It does nothing where err is nil and the
 // reply is not whole. The caller holds the lock.
 func (b *body) finish(err error) {
-	text := b.text.Bytes()
-	res, problem := writer.ParseReply(text)
+	res, problem := writer.ParseReply(b.text)
 	if err == nil && problem != nil {
 		b.streamed = false // it is read once more, at its end
 		return
@@ -128,7 +128,7 @@ func (b *body) finish(err error) {
 		res.Failed = true
 	case problem == nil, !cut && errors.Is(err, io.EOF):
 		// The reply is whole, an error in a stream, or of no form that is known.
-	case len(text) == maxBody: // the rest of it is not known
+	case len(b.text) == maxBody: // the rest of it is not known
 	default:
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
@@ -140,11 +140,10 @@ func (b *body) finish(err error) {
 		}
 	}
 	b.exchange.end(res, again)
-	if b.text.Cap() <= maxPooled {
-		b.text.Reset()
-		buffers.Put(b.text)
+	if text := b.text; cap(text) <= maxPooled {
+		buffers.Put(&text)
 	}
-	b.text = nil
+	b.over, b.text = true, nil
 }
 
 // fail makes res that of an attempt that ended with err.

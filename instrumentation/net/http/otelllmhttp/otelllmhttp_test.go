@@ -44,7 +44,8 @@ func response(status int, body string) *http.Response {
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
 }
 
-const chatReply = `{"id":"r1","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hi"}}]}`
+const chatReply = `{"id":"r1","choices":[{"index":0,"finish_reason":"stop",` +
+	`"message":{"role":"assistant","content":"hi"}}]}`
 
 func question(text string) string { return `{"messages":[{"role":"user","content":"` + text + `"}]}` }
 
@@ -226,6 +227,31 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// While a stream is open, its reply is held once.
+func TestMemoryOfStream(t *testing.T) {
+	const size, n = 1 << 10, 4 << 10
+	event := "data: {\"choices\":[{\"delta\":{\"content\":\"" + strings.Repeat("x", size) + "\"}}]}\n\n"
+	tracer, _ := recorded(t)
+	tr := NewTransport(tracer, WithBase(answers(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}},
+			Body: io.NopCloser(strings.NewReader(strings.Repeat(event, n)))}, nil
+	})))
+	defer tr.Close()
+	res, err := tr.RoundTrip(post(t, "/v1/chat/completions", question("a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, p := res.Body.(*body), make([]byte, len(event))
+	for range n {
+		if _, err := io.ReadFull(b, p); err != nil {
+			t.Fatal(err)
+		}
+		if len(b.text) > maxPooled && cap(b.text) > len(b.text)*4/3 {
+			t.Fatalf("%d bytes are held of a reply of %d", cap(b.text), len(b.text))
+		}
+	}
+}
+
 func bytesOf(list []string) []string { return append([]string(nil), list...) }
 
 // FuzzConversations lets three loops take turns as the input says, with calls whose ids differ, retries, cuts and marks
@@ -278,12 +304,12 @@ func FuzzConversations(f *testing.F) {
 			switch {
 			case l.failed:
 				b.status, b.again = 529, true
-				b.text.WriteString(`{"type":"error","error":{"type":"overloaded_error","message":"no"}}`)
+				b.text = append(b.text, `{"type":"error","error":{"type":"overloaded_error","message":"no"}}`...)
 			case l.open:
 				reply = fmt.Sprintf(`[{"type":"tool_use","id":"c%p%d","name":"look","input":{}}]`, l, len(l.messages)+1)
 			}
 			if !l.failed {
-				fmt.Fprintf(b.text, `{"type":"message","role":"assistant","id":"m%d","content":%s}`, i, reply)
+				b.text = fmt.Appendf(b.text, `{"type":"message","role":"assistant","id":"m%d","content":%s}`, i, reply)
 				l.messages = append(l.messages, `{"role":"assistant","content":`+reply+`}`)
 			}
 			b.finish(io.EOF)

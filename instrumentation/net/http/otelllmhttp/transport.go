@@ -24,7 +24,7 @@ const (
 	// maxBody bounds the bytes of a request that is recorded, and those of a reply.
 	maxBody = 64 << 20
 	// maxPooled bounds the memory that is kept for the next reply.
-	maxPooled = 1 << 20
+	maxPooled = 256 << 10
 )
 
 // Option configures a Transport.

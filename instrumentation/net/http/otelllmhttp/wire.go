@@ -151,24 +151,32 @@ func callsIn(message []byte) (calls, answers []genaijson.Part) {
 	}), answers
 }
 
-// pieceOf returns the piece of the reply that an event of a stream adds, and whether it is the last event.
-func pieceOf(data []byte) (kind writer.PartialKind, text string, last bool) {
+// ends are in the last events of streams. Inside a string they would have a backslash in front of the last quote.
+var ends = [][]byte{[]byte(`"message_stop"`), []byte(`"response.completed"`), []byte(`"response.incomplete"`),
+	[]byte(`"response.failed"`)}
+
+// isLast reports whether an event may be the last one of a stream.
+func isLast(data []byte) bool {
+	return string(data) == "[DONE]" ||
+		slices.ContainsFunc(ends, func(end []byte) bool { return bytes.Contains(data, end) })
+}
+
+// pieceOf returns the piece of the reply that an event of a stream adds.
+func pieceOf(data []byte) (kind writer.PartialKind, text string) {
 	o, err := object.Parse(data)
 	if err != nil {
-		return "", "", string(data) == "[DONE]"
+		return "", ""
 	}
 	switch o.Text("type") {
 	case "content_block_delta":
 		o = object.Of("", o.Raw("delta"))
 		return pieceIn(o, "text", "thinking", "partial_json")
 	case "response.output_text.delta":
-		return writer.PartialText, o.Text("delta"), false
+		return writer.PartialText, o.Text("delta")
 	case "response.reasoning_summary_text.delta":
-		return writer.PartialReasoning, o.Text("delta"), false
+		return writer.PartialReasoning, o.Text("delta")
 	case "response.function_call_arguments.delta":
-		return writer.PartialToolInput, o.Text("delta"), false
-	case "message_stop", "response.completed", "response.incomplete", "response.failed":
-		return "", "", true
+		return writer.PartialToolInput, o.Text("delta")
 	}
 	for _, choice := range o.Objects("choices") {
 		delta := object.Of("", choice.Raw("delta"))
@@ -180,25 +188,25 @@ func pieceOf(data []byte) (kind writer.PartialKind, text string, last bool) {
 	for _, candidate := range o.Objects("candidates") {
 		for _, part := range object.Of("", candidate.Raw("content")).Objects("parts") {
 			if part.Has("thought") {
-				return writer.PartialReasoning, part.Text("text"), false
+				return writer.PartialReasoning, part.Text("text")
 			}
-			return writer.PartialText, part.Text("text"), false
+			return writer.PartialText, part.Text("text")
 		}
 	}
-	return "", "", false
+	return "", ""
 }
 
 // pieceIn returns the first of three members of a delta that has a text.
-func pieceIn(delta *object.Object, text, reasoning, input string) (writer.PartialKind, string, bool) {
+func pieceIn(delta *object.Object, text, reasoning, input string) (writer.PartialKind, string) {
 	for _, m := range []struct {
 		kind writer.PartialKind
 		key  string
 	}{{writer.PartialText, text}, {writer.PartialReasoning, reasoning}, {writer.PartialToolInput, input}} {
 		if piece := delta.Text(m.key); piece != "" {
-			return m.kind, piece, false
+			return m.kind, piece
 		}
 	}
-	return "", "", false
+	return "", ""
 }
 
 // said hashes what the model says in the messages from the first on until another speaks: its texts, and the calls of
