@@ -119,23 +119,19 @@ func (r *record) count(f field) (int64, bool) {
 
 // member returns the number or string at a path of names with dots in a JSON object.
 func member(object, path string) session.Value {
-	raw := json.RawMessage(object)
+	var v any
+	_ = json.Unmarshal([]byte(object), &v) // of what is no JSON there is no member
 	for name := range strings.SplitSeq(path, ".") {
-		var m map[string]json.RawMessage
-		if json.Unmarshal(raw, &m) != nil {
-			return session.Value{}
-		}
-		raw = m[name]
+		m, _ := v.(map[string]any)
+		v = m[name]
 	}
-	text := string(raw)
-	if text == "" || text == "null" || text[0] == '{' || text[0] == '[' {
-		return session.Value{}
+	switch v := v.(type) {
+	case string:
+		return session.StringValue(v)
+	case float64:
+		return session.DoubleValue(v)
 	}
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		text = s
-	}
-	return session.StringValue(text)
+	return session.Value{}
 }
 
 // usageFields are those of spans.Usage, in the order of turnUsage.
