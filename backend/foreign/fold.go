@@ -48,24 +48,21 @@ func (m *mapper) fold() {
 		return cmp.Or(cmp.Compare(depth[b], depth[a]), cmp.Compare(a.first, b.first), compareRuns(a, b))
 	})
 	for _, n := range m.list { // the innermost first
-		if len(n.turns)+len(n.tools) == 0 {
-			if len(n.under) == 1 && n.under[0].key == n.key && n.rec != nil && (n.call == nil || !n.isRun) &&
-				len(n.starts) == 0 {
-				child := n.under[0]
-				child.outer, child.call, n.gone = n.rec, n.call, true
-				child.notes = append(child.notes, n.notes...)
-				if p := n.parent(); p != nil && n.call == nil {
-					p.under = append(p.under, child)
-				}
-				continue
-			}
-			if p := n.parent(); !n.isRun || p != nil && n.call == nil && len(n.under) == 0 && p.key == n.key {
-				n.gone = true // also a run within another one of which nothing is known
-				continue
-			}
+		up, left, empty := n.parent(), n, len(n.turns)+len(n.tools) == 0
+		if n.call != nil {
+			up = nil
 		}
-		if p := n.parent(); p != nil && n.call == nil {
-			p.under = append(p.under, n)
+		switch {
+		case empty && n.rec != nil && len(n.starts) == 0 && len(n.under) == 1 && n.under[0].key == n.key:
+			left = n.under[0]
+			left.outer, left.call, n.gone = n.rec, n.call, true
+			left.notes = append(left.notes, n.notes...)
+		case empty && (!n.isRun || up != nil && len(n.under) == 0 && up.key == n.key):
+			n.gone = true // also a run within another one of which nothing is known
+			continue
+		}
+		if up != nil {
+			up.under = append(up.under, left)
 		}
 	}
 	for _, n := range m.list {
@@ -89,9 +86,6 @@ func (m *mapper) fold() {
 // above returns the run that a run belongs to in the tree, nil if there is none.
 func (r *run) above() *run {
 	p := r.parent()
-	if r.outer != nil && p != nil && p.gone {
-		p = (&run{rec: r.outer}).parent()
-	}
 	for n := 0; p != nil && p.gone && n < 64; n++ {
 		p = p.parent()
 	}

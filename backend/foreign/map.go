@@ -46,6 +46,7 @@ type mapper struct {
 	begins  map[runName][]int64 // by key, several only where none has a span
 	calls   []*call
 	list    []*run // wholes, the innermost first
+	out     []session.Row
 }
 
 // trace is what the records of one trace have in common.

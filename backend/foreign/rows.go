@@ -71,26 +71,20 @@ func pick(recs []*record, f field) session.Value {
 
 // rows writes the rows of the session want.
 func (m *mapper) rows() []session.Row {
-	w := &writer{mapper: m, out: make([]session.Row, 0, len(m.list)+len(m.calls))}
 	for _, n := range m.list {
 		if n.key == m.want && !n.gone {
-			w.run(n)
+			m.writeRun(n)
 		}
 	}
-	return w.out
-}
-
-type writer struct {
-	*mapper
-	out []session.Row
+	return m.out
 }
 
 // row begins the row of a part of a run, as the record r has it.
-func (w *writer) row(n *run, kind session.Kind, r *record, start, end int64) session.Row {
-	if end > 0 && end < start {
-		end = start
+func (n *run) row(kind session.Kind, r *record, start, end int64) session.Row {
+	if end > 0 {
+		end = max(end, start)
 	}
-	return session.Row{Trace: r.row.Trace, Span: r.row.Span, Parent: r.row.Parent, Session: w.want, Run: n.name.id,
+	return session.Row{Trace: r.row.Trace, Span: r.row.Span, Parent: r.row.Parent, Session: n.key, Run: n.name.id,
 		RunStart: n.start(), Turn: session.NoTurn, Kind: kind, Known: spans.KnownObserved,
 		Start: max(start, n.start()), End: end, Seq: r.order, Service: r.row.Service, Failed: r.row.Failed}
 }
@@ -104,7 +98,7 @@ func (r *run) start() int64 {
 }
 
 // put adds a row with its attributes.
-func (w *writer) put(row session.Row, a attrs, recs ...*record) {
+func (m *mapper) write(row session.Row, a attrs, recs ...*record) {
 	signals := 0
 	for _, r := range recs {
 		signals |= 1 + bit(r.log)
@@ -114,7 +108,7 @@ func (w *writer) put(row session.Row, a attrs, recs ...*record) {
 		a.text(spans.StartTimeKey, string(spans.TimeSourceBound))
 	}
 	row.Attrs = a.sorted()
-	w.out = append(w.out, row)
+	m.out = append(m.out, row)
 }
 
 // derived returns the id of a row that no span has: it follows from that of a record.
@@ -123,12 +117,12 @@ func derived(r *record, word string) session.SpanID {
 	return session.SpanID(sum[:8])
 }
 
-func (w *writer) run(n *run) {
-	own := slices.Clone(n.starts) // records of the run itself
+func (m *mapper) writeRun(n *run) {
+	var own, inside []*record // of the run itself, and of what is in it
 	if n.rec != nil {
-		own = slices.Insert(own, 0, n.rec)
+		own = append(own, n.rec)
 	}
-	var inside []*record
+	own = append(own, n.starts...)
 	for _, t := range slices.Concat(n.turns, n.tools) {
 		inside = append(inside, t.main())
 	}
@@ -142,19 +136,22 @@ func (w *writer) run(n *run) {
 	if len(own) == 0 {
 		own = []*record{slices.MinFunc(inside, compareRecords)}
 	}
-	row := w.row(n, session.KindRun, own[0], n.start(), max(n.last, n.start()))
-	var a attrs
-	a.text(spans.DialectKey, w.dialect(n, own, inside).Name)
+	source := own[0] // of its own record, else of the first of its turns
+	if len(inside) > 0 && (n.rec == nil || n.rec.role != roleRun) {
+		source = inside[0]
+	}
+	row := n.row(session.KindRun, own[0], n.start(), max(n.last, n.start()))
+	a := attrs{{Key: string(spans.DialectKey), Value: session.StringValue(source.src.Name)}}
 	if n.rec == nil {
 		row.Span, row.Parent, row.Failed = derived(own[0], "run "+n.name.id), session.SpanID{}, false
 		a.text(spans.EndTimeKey, string(spans.TimeSourceBound))
 	} else if n.rec.end > 0 {
 		row.End = max(n.rec.end, n.start())
 	}
-	if strings.HasPrefix(w.want.ID, tracePrefix) {
+	if strings.HasPrefix(n.key.ID, tracePrefix) {
 		a.add(spans.SessionMadeUpKey, session.BoolValue(true))
 	}
-	a.text(spans.AgentNameKey, w.agent(n))
+	a.text(spans.AgentNameKey, n.agent())
 	for _, t := range n.turns {
 		if v := pick(t.recs, "model"); !t.utility() && !v.IsZero() {
 			a.add(spans.RequestModelKey, v)
@@ -190,38 +187,30 @@ func (w *writer) run(n *run) {
 	if len(n.turns) == 0 {
 		row.Lists = lists(spans.ListOutside, prompt)
 	}
-	w.put(row, a, slices.Concat(own, inside)...)
+	m.write(row, a, slices.Concat(own, inside)...)
 	for _, t := range n.turns {
 		var input []string
 		if !t.utility() {
 			input, prompt = prompt, nil
 		}
-		w.turn(n, t, input)
+		m.writeTurn(n, t, input)
 	}
 	ordinals := map[string]int64{}
 	for _, t := range n.tools {
-		w.tool(n, t, ordinals)
+		m.writeTool(n, t, ordinals)
 	}
 	for _, r := range n.notes {
 		switch r.role {
 		case roleCompaction:
-			w.compaction(n, r)
+			m.writeCompaction(n, r)
 		case rolePermission:
-			w.permission(n, r, session.NoTurn, "", r.text("tool"))
+			m.writePermission(n, r, session.NoTurn, "", r.text("tool"))
 		}
 	}
 }
 
-// dialect returns the source of a run: of its own record, else of the first of its turns.
-func (w *writer) dialect(n *run, own, inside []*record) *Source {
-	if n.rec != nil && n.rec.role == roleRun || len(inside) == 0 {
-		return own[0].src
-	}
-	return inside[0].src
-}
-
 // agent returns the name of the agent of a run.
-func (w *writer) agent(n *run) (name string) {
+func (n *run) agent() (name string) {
 	for _, r := range []*record{n.rec, n.outer, n.call} {
 		if r != nil && name == "" {
 			name = r.text("agent_name")
@@ -264,17 +253,15 @@ func content(recs, contents []*record, of ...field) (out []string) {
 	return nil
 }
 
-func (w *writer) turn(n *run, t *call, input []string) {
+func (m *mapper) writeTurn(n *run, t *call, input []string) {
 	r := t.recs[len(t.recs)-1]
 	if t.usage != nil {
 		r = t.usage
 	}
-	for _, x := range t.recs { // a span has better ids than a log record
-		if r.log && !x.log {
-			r = x
-		}
+	if !t.recs[0].log && r.log { // a span has better ids than a log record
+		r = t.recs[0]
 	}
-	row := w.row(n, session.KindTurn, r, t.start, t.end)
+	row := n.row(session.KindTurn, r, t.start, t.end)
 	row.Turn = t.index
 	a := make(attrs, 0, 16)
 	a.add(spans.RequestModelKey, pick(t.recs, "model"))
@@ -322,7 +309,7 @@ func (w *writer) turn(n *run, t *call, input []string) {
 		}
 	}
 	row.Lists = append(row.Lists, lists(spans.ListParams, params)...)
-	w.put(row, a, t.recs...)
+	m.write(row, a, t.recs...)
 }
 
 // message returns what records say of a failure.
@@ -342,9 +329,9 @@ func stopReason(v session.Value) string {
 	return strings.Trim(v.Text(), `[]"`)
 }
 
-func (w *writer) tool(n *run, t *call, ordinals map[string]int64) {
+func (m *mapper) writeTool(n *run, t *call, ordinals map[string]int64) {
 	r, id, outcome := t.main(), t.id(), t.outcome()
-	row := w.row(n, session.KindToolCall, r, t.start, t.end)
+	row := n.row(session.KindToolCall, r, t.start, t.end)
 	if t.turn != nil {
 		row.Turn = t.turn.index
 	}
@@ -375,21 +362,21 @@ func (w *writer) tool(n *run, t *call, ordinals map[string]int64) {
 			row.End = t.start
 		}
 	}
-	w.put(row, a, t.all()...)
+	m.write(row, a, t.all()...)
 	decided := t.permissions
 	if len(decided) == 0 {
 		decided = t.recs // that say themselves how they were decided
 	}
 	for _, p := range slices.Backward(decided) { // of a span and a log record the log record
 		if p.action() != "" {
-			w.permission(n, p, row.Turn, id, t.name())
+			m.writePermission(n, p, row.Turn, id, t.name())
 			break
 		}
 	}
 }
 
-func (w *writer) permission(n *run, r *record, turn int64, call, tool string) {
-	row := w.row(n, session.KindPermission, r, r.start, r.end)
+func (m *mapper) writePermission(n *run, r *record, turn int64, call, tool string) {
+	row := n.row(session.KindPermission, r, r.start, r.end)
 	row.Span, row.Failed, row.Turn = derived(r, "permission"), false, turn
 	var a attrs
 	if r.role != rolePermission {
@@ -403,11 +390,11 @@ func (w *writer) permission(n *run, r *record, turn int64, call, tool string) {
 	a.text(spans.PermissionOutcomeKey, r.text("decision"))
 	a.text(spans.PermissionSourceKeyKey, r.text("decider"))
 	a.add(spans.PermissionReasonKey, r.value("reason"))
-	w.put(row, a, r)
+	m.write(row, a, r)
 }
 
-func (w *writer) compaction(n *run, r *record) {
-	row := w.row(n, session.KindCompaction, r, r.start, r.end)
+func (m *mapper) writeCompaction(n *run, r *record) {
+	row := n.row(session.KindCompaction, r, r.start, r.end)
 	kind := spans.CompactionKindSummary
 	if r.rule.Prune {
 		kind = spans.CompactionKindPrune
@@ -421,5 +408,5 @@ func (w *writer) compaction(n *run, r *record) {
 	if ok, known := r.success(); known {
 		a.add(spans.CompactionAppliedKey, session.BoolValue(ok))
 	}
-	w.put(row, a, r)
+	m.write(row, a, r)
 }
