@@ -80,34 +80,28 @@ func join(own, telemetry []session.Row) []session.Row {
 			acp[r.RunKey()] = true
 		}
 	}
-	if len(acp) > 0 {
-		all := own
-		own = nil
-		for _, r := range all {
-			if r.Run != "" && acp[r.RunKey()] {
-				telemetry = append(telemetry, r)
-			} else {
-				own = append(own, r)
-			}
+	if len(acp)+len(telemetry) == 0 {
+		return own
+	}
+	own = slices.DeleteFunc(sorted(own), func(r session.Row) bool {
+		if acp[r.RunKey()] {
+			telemetry = append(telemetry, r)
 		}
-	}
-	if len(own) == 0 || len(telemetry) == 0 {
-		return append(own, telemetry...)
-	}
+		return acp[r.RunKey()]
+	})
 	j := &joiner{byID: map[callName]*session.Row{}, runOf: map[session.RunKey]*ledger{}, turnTo: map[turnName]int64{},
 		taken: map[*session.Row]bool{}, named: map[session.Kind]bool{}}
-	own = sorted(own)
 	for i := range own { // runs come first
 		r := &own[i]
-		l := j.runOf[r.RunKey()]
-		if r.Kind == session.KindRun && r.Attr(spans.RecordingKindKey).Text() == string(spans.RecordingLedger) {
+		l, name := j.runOf[r.RunKey()], nameOf(r)
+		switch {
+		case r.Kind == session.KindRun && r.Attr(spans.RecordingKindKey).Text() == string(spans.RecordingLedger):
 			l = &ledger{row: r}
 			j.runs, j.runOf[r.RunKey()] = append(j.runs, l), l
-		}
-		if l != nil && r.Kind == session.KindTurn {
+		case l != nil && r.Kind == session.KindTurn:
 			l.turns, l.next = append(l.turns, r), max(l.next, r.Turn+1)
 		}
-		if name := nameOf(r); l != nil && name.id != "" && name.kind == r.Kind && j.byID[name] == nil {
+		if l != nil && name.id != "" && name.kind == r.Kind && j.byID[name] == nil {
 			j.byID[name] = r
 		}
 	}
@@ -119,19 +113,18 @@ func join(own, telemetry []session.Row) []session.Row {
 	var out []session.Row
 	decided := map[string]bool{} // calls whose decision telemetry has
 	for _, r := range telemetry {
-		if !j.place(&r) {
-			continue
+		if j.place(&r) {
+			out = append(out, r)
+			decided[nameOf(&r).id] = decided[nameOf(&r).id] || r.Kind == session.KindPermission
 		}
-		if r.Kind == session.KindPermission {
-			decided[nameOf(&r).id] = true
-		}
-		out = append(out, r)
 	}
-	own = slices.DeleteFunc(own, func(r session.Row) bool {
+	for _, r := range own {
 		derived, _ := r.Attr(spans.DerivedKey).Bool()
-		return r.Kind == session.KindPermission && derived && decided[nameOf(&r).id]
-	})
-	return append(own, out...)
+		if r.Kind != session.KindPermission || !derived || !decided[nameOf(&r).id] {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // sorted returns a copy of rows, runs before turns before what is in them, by start.
@@ -174,20 +167,21 @@ func (j *joiner) findRuns(telemetry []session.Row) {
 
 // place puts a row of the telemetry where it belongs. It reports false for one whose counterpart has it.
 func (j *joiner) place(r *session.Row) bool {
-	at := turnName{r.RunKey(), r.Turn}
-	l := j.runOf[at.run]
+	at, name := turnName{r.RunKey(), r.Turn}, nameOf(r)
+	l, same := j.runOf[at.run], j.byID[name]
 	if l == nil {
 		return true
 	}
-	late := r.Start > l.row.Start // than what the transcript reaches
+	reach := l.row.Start // of the transcript
 	if n := len(l.turns); n > 0 {
-		late = r.Start > l.turns[n-1].Start+slack
+		reach = l.turns[n-1].Start + slack
 	}
 	r.Run, r.RunStart = l.row.Run, l.row.RunStart
-	same := j.byID[nameOf(r)]
 	if r.Kind == session.KindTurn && same == nil {
 		same = j.counterpart(r, l.turns)
 	}
+	more := r.Start > reach || r.Kind == session.KindPermission || j.named[r.Kind] && name.id != "" ||
+		!r.Attr(spans.TurnPurposeKey).IsZero()
 	switch {
 	case r.Kind == session.KindRun:
 		return false
@@ -199,21 +193,16 @@ func (j *joiner) place(r *session.Row) bool {
 			j.taken[same], j.turnTo[at] = true, same.Turn
 		}
 		return false
-	case r.Kind == session.KindTurn:
-		utility := !r.Attr(spans.TurnPurposeKey).IsZero()
-		if !utility && !late && (!j.named[r.Kind] || r.Attr(spans.ResponseIDKey).IsZero()) {
-			return false
-		}
+	case r.Kind == session.KindTurn && more:
 		r.Turn, l.next = l.next, l.next+1
 		j.turnTo[at] = r.Turn
 		return true
 	}
-	if turn, ok := j.turnTo[at]; ok {
-		r.Turn = turn
-	} else {
+	turn, known := j.turnTo[at]
+	if r.Turn = turn; !known {
 		r.Turn = session.NoTurn
 	}
-	return late || r.Kind == session.KindPermission || r.Kind == session.KindToolCall && j.named[r.Kind]
+	return more
 }
 
 // counterpart finds the turn of a transcript that has the same tokens.
