@@ -50,15 +50,15 @@ type Session struct {
 // Open reads a session. It asks the store for nothing more than its revision and rows where none of them is of another
 // program.
 func Open(ctx context.Context, st store.Store, k session.Key) (*Session, error) {
-	own, err := st.Revision(ctx, k)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	s := &Session{Marks: map[session.Key]store.Revision{}}
+	if _, err := s.mark(ctx, st, []session.Summary{{Key: k}}); err != nil {
 		return nil, err
 	}
 	rows, err := readRows(ctx, st, k, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{Rows: rows, Raw: rows, Marks: map[session.Key]store.Revision{k: own}}
+	s.Rows, s.Raw = rows, rows
 	in := map[session.TraceID]bool{}
 	for i := range rows {
 		if r := &rows[i]; r.Kind == session.KindForeign && !in[r.Trace] {
@@ -82,7 +82,7 @@ func Open(ctx context.Context, st store.Store, k session.Key) (*Session, error) 
 	if err != nil {
 		return nil, err
 	}
-	s.Parts, s.Named, s.Links.Revision = parts, named, int64(own+revision)
+	s.Parts, s.Named, s.Links.Revision = parts, named, int64(s.Marks[k]+revision)
 	for _, p := range all {
 		if s.Raw, err = readRows(ctx, st, p.Key, in, s.Raw); err != nil {
 			return nil, err
@@ -126,7 +126,14 @@ func Revision(ctx context.Context, st store.Store, k session.Key, links *session
 	return own + revision, err
 }
 
-// Map is foreign.Table.Map with the rules of this program, and those that rows bring along.
+// maxRules bounds the rules of rows of one session that are used: the newest. maxTables bounds how many tables are
+// held.
+const maxRules, maxTables = 16, 64
+
+// tables are those of rules that rows brought along.
+var tables, _ = lru.New[string, *foreign.Table](maxTables) // fails for no size only
+
+// Map is foreign.Table.Map with the rules of this program, and in front of them those that rows bring along.
 func Map(rows []session.Row, want session.Key) []session.Row {
 	newest := map[string]int64{} // by rules
 	for i := range rows {
@@ -135,43 +142,23 @@ func Map(rows []session.Row, want session.Key) []session.Row {
 			newest[rules] = max(newest[rules], r.Start)
 		}
 	}
-	return tableWith(newest).Map(rows, want)
-}
-
-// maxRules bounds the rules of rows of one session that are used: the newest. maxTables bounds how many tables are
-// held.
-const maxRules, maxTables = 16, 64
-
-// tables are those of rules that rows brought along.
-var tables, _ = lru.New[string, *foreign.Table](maxTables) // fails for no size only
-
-// tableWith returns the table with these rules in front, the newest first.
-func tableWith(newest map[string]int64) *foreign.Table {
-	if len(newest) == 0 {
-		return foreign.Default()
-	}
 	rules := slices.SortedFunc(maps.Keys(newest), func(a, b string) int {
 		return cmp.Or(cmp.Compare(newest[b], newest[a]), strings.Compare(a, b))
 	})
-	rules = rules[:min(len(rules), maxRules)]
-	key := strings.Join(rules, "\n")
-	t, ok := tables.Get(key)
-	if ok {
-		return t
-	}
-	var list []any
-	for _, text := range rules {
-		var entry any
-		if json.Unmarshal([]byte(text), &entry) == nil {
-			list = append(list, entry)
+	list := "[" + strings.Join(rules[:min(len(rules), maxRules)], ",") + "]"
+	t, ok := tables.Get(list)
+	if !ok {
+		var entries []any
+		err := json.Unmarshal([]byte(list), &entries)
+		if err == nil {
+			t, err = foreign.Default().With(entries)
 		}
+		if err != nil { // of another version
+			t = foreign.Default()
+		}
+		tables.Add(list, t)
 	}
-	t, err := foreign.Default().With(list)
-	if err != nil { // of another version
-		t = foreign.Default()
-	}
-	tables.Add(key, t)
-	return t
+	return t.Map(rows, want)
 }
 
 // Tree returns the tree of a session.
