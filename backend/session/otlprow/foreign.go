@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -79,10 +80,10 @@ func (d *decoder) otherSpan(span ptrace.Span) {
 		Parent: session.SpanID(span.ParentSpanID()), Start: nanos(span.StartTimestamp()), End: nanos(span.EndTimestamp()),
 		Failed: span.Status().Code() == ptrace.StatusCodeError}
 	attrs := span.Attributes()
-	if !d.other(&row, foreign.Span, span.Name(), attrs, d.others.resource) {
+	kept := d.other(row, foreign.Span, span.Name(), attrs, d.others.resource)
+	if kept == nil {
 		return
 	}
-	kept := &d.batch.Rows[len(d.batch.Rows)-1]
 	switch text := span.Status().Message(); {
 	case span.Status().Code() == ptrace.StatusCodeOk:
 		add(kept, foreign.StatusOKKey, session.BoolValue(true))
@@ -92,9 +93,8 @@ func (d *decoder) otherSpan(span ptrace.Span) {
 	for i := range min(span.Events().Len(), maxEvents) {
 		e := span.Events().At(i)
 		at := nanos(e.Timestamp())
-		event := session.Row{Trace: row.Trace, Parent: row.Span, Session: row.Session, Start: at, End: at,
-			Seq: int64(i)}
-		if d.other(&event, foreign.SpanEvent, e.Name(), e.Attributes(), attrs) {
+		event := session.Row{Trace: kept.Trace, Parent: kept.Span, Session: kept.Session, Start: at, End: at, Seq: int64(i)}
+		if d.other(event, foreign.SpanEvent, e.Name(), e.Attributes(), attrs) != nil {
 			d.report.Events++
 		}
 	}
@@ -109,16 +109,16 @@ func (d *decoder) otherRecord(r plog.LogRecord) {
 	}
 	row := session.Row{Trace: session.TraceID(r.TraceID()), Parent: session.SpanID(r.SpanID()),
 		Start: nanos(r.Timestamp())}
-	if d.other(&row, foreign.Log, name, r.Attributes(), d.others.resource) && row.Start == 0 {
-		kept := &d.batch.Rows[len(d.batch.Rows)-1]
+	kept := d.other(row, foreign.Log, name, r.Attributes(), d.others.resource)
+	if kept != nil && kept.Start == 0 {
 		kept.Start = nanos(r.ObservedTimestamp())
 		kept.End = kept.Start
 	}
 }
 
-// other decides from a record alone whether its row is kept, gives the row its place, and appends it. A damaged record
-// of this format is of no other program.
-func (d *decoder) other(row *session.Row, sig foreign.Signal, name string, attrs, outer pcommon.Map) bool {
+// other decides from a record alone whether its row is kept, gives the row its place, and appends it; else it returns
+// nil. A damaged record of this format is of no other program.
+func (d *decoder) other(row session.Row, sig foreign.Signal, name string, attrs, outer pcommon.Map) *session.Row {
 	var marks foreign.Marks
 	for key := range attrs.All() {
 		marks |= d.scope.Mark(key)
@@ -130,7 +130,7 @@ func (d *decoder) other(row *session.Row, sig foreign.Signal, name string, attrs
 			d.report.Foreign++
 			d.skipped++
 		}
-		return false
+		return nil
 	}
 	trace, span, body := row.Trace, row.Parent, ""
 	if sig == foreign.Log {
@@ -138,36 +138,31 @@ func (d *decoder) other(row *session.Row, sig foreign.Signal, name string, attrs
 		row.Start = cmp.Or(row.Start, m.Time(d.get))
 		row.End = row.Start
 	}
-	if sig != foreign.SpanEvent && !d.place(row, &m) {
-		d.reject(ReasonNoSession, name, pcommon.TraceID(row.Trace), pcommon.SpanID(cmp.Or(row.Span, row.Parent)), attrs)
-		return false
+	if sig != foreign.SpanEvent { // an event has those of its span
+		row.Session = session.Key{Tenant: d.tenant, ID: boundID(m.Session)}
+	}
+	switch none := trace == (session.TraceID{}); {
+	case sig == foreign.SpanEvent:
+	case none && m.Session == "":
+		d.reject(ReasonNoSession, name, pcommon.TraceID(trace), pcommon.SpanID(cmp.Or(row.Span, span)), attrs)
+		return nil
+	case m.Session == "":
+		row.Session.ID = foreign.TraceSession(trace)
+	case none:
+		row.Trace = foreign.TraceOf(row.Session)
 	}
 	if row.Span == (session.SpanID{}) {
 		row.Span = hashOf(trace.String()+span.String()+name, row.Start, attrs, body)
 	}
-	d.keep(row, &m, sig, name)
+	kept := d.keep(row, &m, sig, name)
 	if body != "" && m.Class(bodyKey) >= foreign.Content {
-		d.attribute(&d.batch.Rows[len(d.batch.Rows)-1], &m, name, bodyKey, d.logBody)
+		d.attribute(kept, &m, name, bodyKey, d.logBody)
 	}
-	return true
-}
-
-// place sets the session and the trace of a row. It returns false where nothing says either.
-func (d *decoder) place(row *session.Row, m *foreign.Match) bool {
-	row.Session = session.Key{Tenant: d.tenant, ID: boundID(m.Session)}
-	switch none := row.Trace == (session.TraceID{}); {
-	case m.Session == "" && none:
-		return false
-	case m.Session == "":
-		row.Session.ID = foreign.TraceSession(row.Trace)
-	case none:
-		row.Trace = foreign.TraceOf(row.Session)
-	}
-	return true
+	return kept
 }
 
 // keep appends the row of a record of which d.own has the attributes.
-func (d *decoder) keep(row *session.Row, m *foreign.Match, sig foreign.Signal, name string) {
+func (d *decoder) keep(row session.Row, m *foreign.Match, sig foreign.Signal, name string) *session.Row {
 	d.kept = true
 	row.Kind, row.Turn, row.Known, row.Service = session.KindForeign, session.NoTurn, spans.KnownObserved, d.service
 	d.attrs = d.attrs[:0]
@@ -184,7 +179,7 @@ func (d *decoder) keep(row *session.Row, m *foreign.Match, sig foreign.Signal, n
 	spread := map[string]map[string]any{}
 	for key, v := range d.own.All() {
 		if !d.spread(spread, m, key, v) {
-			d.attribute(row, m, name, key, v)
+			d.attribute(&row, m, name, key, v)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(spread)) {
@@ -195,17 +190,18 @@ func (d *decoder) keep(row *session.Row, m *foreign.Match, sig foreign.Signal, n
 					bodies = append(bodies, string(body))
 				}
 			}
-			row.Lists = append(row.Lists, d.contentList(row, key, bodies))
+			row.Lists = append(row.Lists, d.contentList(&row, key, bodies))
 		}
 	}
 	for key, v := range d.others.resource.All() {
 		if _, own := get(d.own, key); !own {
-			d.attribute(row, m, name, key, v)
+			d.attribute(&row, m, name, key, v)
 		}
 	}
 	d.settle(nil)
 	row.Attrs = slices.Clone(d.attrs)
-	d.batch.Rows = append(d.batch.Rows, *row)
+	d.batch.Rows = append(d.batch.Rows, row)
+	return &d.batch.Rows[len(d.batch.Rows)-1]
 }
 
 // attribute keeps an attribute of a record of a name as the rules class it.
@@ -243,28 +239,26 @@ func (d *decoder) attribute(row *session.Row, m *foreign.Match, name, key string
 	row.Lists = append(row.Lists, d.contentList(row, key, bodies))
 }
 
-// withRole returns the body of an event that the conventions name after the role of its message, such as
-// gen_ai.user.message, as a message with that role.
+// roleName is the name of an event that the conventions name after the role of its message.
+var roleName = regexp.MustCompile(`(?:^|\.)(system|user|assistant)\.message$`)
+
+// withRole returns the body of an event of such a name as a message with that role.
 func withRole(name, body string) string {
-	name, ok := strings.CutSuffix(name, ".message")
-	role := name[strings.LastIndexByte(name, '.')+1:]
-	if !ok || !slices.Contains([]string{"system", "user", "assistant"}, role) {
+	of := roleName.FindStringSubmatch(name)
+	if of == nil {
 		return body
 	}
 	m := map[string]any{}
 	if json.Unmarshal([]byte(body), &m) != nil || m == nil { // null is an object to the library
 		m = map[string]any{"content": body}
-		if text := []byte(body); json.Valid(text) {
-			m["content"] = json.RawMessage(text)
+		if json.Valid([]byte(body)) {
+			m["content"] = json.RawMessage(body)
 		}
 	}
 	if m["role"] == nil {
-		m["role"] = role
+		m["role"] = of[1]
 	}
-	text, err := json.Marshal(m)
-	if err != nil {
-		return body
-	}
+	text, _ := json.Marshal(m) // all of it is JSON
 	return string(text)
 }
 
