@@ -250,31 +250,38 @@ func before[T any](l []T, at int64, timeOf func(T) int64) int {
 	return n
 }
 
+// only has the one run of a key, nil where there are several.
+type only[K comparable] map[K]*run
+
+func (o only[K]) add(key K, n *run) {
+	if old, ok := o[key]; ok && old != n {
+		n = nil
+	}
+	o[key] = n
+}
+
 // placeLogs places log records without a key: in the only run of their trace, else in the last run of the session that
 // began before them.
 func (m *mapper) placeLogs(logs []*record) {
-	type traceOf struct {
-		key   session.Key
-		trace session.TraceID
+	if len(logs) == 0 {
+		return
 	}
-	byTrace := map[traceOf][]*run{}
-	inSession := map[session.Key][]*run{}
-	for _, r := range m.all {
-		if r.run == nil {
-			continue
+	ofTrace, inSession := only[runName]{}, map[session.Key][]*run{}
+	nameOf := func(r *record) runName { return runName{key: r.key, trace: r.row.Trace} }
+	index := func() {
+		for _, r := range m.all {
+			if r.run == nil {
+				continue
+			}
+			root := r.run.root()
+			if ofTrace.add(nameOf(r), root); root.first > 0 {
+				inSession[r.key] = append(inSession[r.key], root)
+			}
 		}
-		k, root := traceOf{r.key, r.row.Trace}, r.run.root()
-		if !slices.Contains(byTrace[k], root) && len(byTrace[k]) < 2 {
-			byTrace[k] = append(byTrace[k], root)
+		for key, l := range inSession {
+			slices.SortFunc(l, func(a, b *run) int { return cmp.Or(cmp.Compare(a.first, b.first), compareRuns(a, b)) })
+			inSession[key] = slices.Compact(l)
 		}
-		if root.first > 0 {
-			inSession[r.key] = append(inSession[r.key], root)
-		}
-	}
-	compare := func(a, b *run) int { return cmp.Or(cmp.Compare(a.first, b.first), compareRuns(a, b)) }
-	for key, l := range inSession {
-		slices.SortFunc(l, compare)
-		inSession[key] = slices.Compact(l)
 	}
 	last := func(key session.Key, at int64) *run {
 		l := inSession[key]
@@ -283,22 +290,20 @@ func (m *mapper) placeLogs(logs []*record) {
 		}
 		return nil
 	}
+	index()
 	var rest []*record
 	for _, r := range logs { // runs begin first, so that what comes before its run in time finds it
-		if l := byTrace[traceOf{r.key, r.row.Trace}]; len(l) == 1 {
-			m.put(r, l[0])
+		if n := ofTrace[nameOf(r)]; n != nil {
+			m.put(r, n)
 		} else if r.role != roleStart {
 			rest = append(rest, r)
 		} else if n := last(r.key, r.start+1e9); n != nil && n.rec != nil && n.rec.end > r.start {
 			m.put(r, n)
 		} else {
-			n := m.run(runName{byStart, r.key, r.row.Span.String(), r.row.Trace})
-			m.put(r, n)
-			if at, _ := slices.BinarySearchFunc(inSession[r.key], n, compare); n.first > 0 {
-				inSession[r.key] = slices.Insert(inSession[r.key], at, n)
-			}
+			m.put(r, m.run(runName{byStart, r.key, r.row.Span.String(), r.row.Trace}))
 		}
 	}
+	index()
 	for _, r := range rest {
 		n := last(r.key, r.end)
 		if l := inSession[r.key]; n == nil && len(l) > 0 {
@@ -311,31 +316,23 @@ func (m *mapper) placeLogs(logs []*record) {
 // meet joins the runs of log records and of spans that report one call or reply, where only one of each does.
 func (m *mapper) meet() {
 	type shared struct {
-		key  session.Key
-		turn bool
-		id   string
+		key       session.Key
+		log, turn bool
+		id        string
 	}
-	runs := map[shared]*[2]*run{} // of log records and of spans
-	idOf := func(r *record) shared {
-		return shared{r.key, r.role == roleTurn || r.role == roleContent, r.id}
+	runs := only[shared]{}
+	idOf := func(r *record, log bool) shared {
+		return shared{r.key, log, r.role == roleTurn || r.role == roleContent, r.id}
 	}
 	for _, r := range m.all {
-		if k := idOf(r); k.id != "" && r.run != nil {
-			if runs[k] == nil {
-				runs[k] = &[2]*run{}
-			}
-			side := &runs[k][bit(r.log)]
-			if root := r.run.root(); *side == nil {
-				*side = root
-			} else if (*side).find() != root {
-				*side = &run{} // of several
-			}
+		if r.id != "" && r.run != nil {
+			runs.add(idOf(r, r.log), r.run.root())
 		}
 	}
 	for _, r := range m.all { // in an order of the set
-		s := runs[idOf(r)]
-		if s != nil && r.run != nil && s[0] != nil && s[1] != nil && s[0].key == r.key && s[1].key == r.key {
-			m.join(s[0].root(), s[1].root())
+		a, b := runs[idOf(r, true)], runs[idOf(r, false)]
+		if a != nil && b != nil && a.key == r.key && b.key == r.key {
+			m.join(a.root(), b.root())
 		}
 	}
 }
