@@ -284,9 +284,23 @@ func (m *mapper) around() {
 		}
 	}
 	for _, r := range m.all {
-		t, up := m.trace(r.row.Trace), r.up
+		t, up, id := m.trace(r.row.Trace), r.up, below[r]
+		switch {
+		case r.named:
+		case r.isRun() && id != nil && id.id.ID != "":
+			r.key, r.named = id.id, true
+		case up != nil && up.named:
+			r.key, r.named = up.key, true
+		default:
+			r.key = session.Key{Tenant: r.key.Tenant, ID: TraceSession(r.row.Trace)}
+			if len(t.names) == 1 {
+				for key := range t.names {
+					r.key = key
+				}
+			}
+		}
 		if up != nil {
-			r.near, r.in, r.inTurn, r.inKey, r.utility = up.near, up.in, up.inTurn, up.inKey, up.utility
+			r.in, r.inTurn, r.inKey, r.utility = up.in, up.inTurn, up.inKey, up.utility
 			r.hidden, r.piece = up.hidden, up.piece
 			switch {
 			case up.isRun() || up.role == roleTool:
@@ -296,22 +310,6 @@ func (m *mapper) around() {
 			}
 			r.utility = r.utility || up.rule.Utility
 			r.inKey = cmp.Or(r.inKey, up.text("run"))
-		}
-		if id := below[r]; r.isRun() && id != nil && id.id.ID != "" {
-			r.near = &id.id
-		}
-		switch {
-		case r.named:
-			r.near = &r.key
-		case r.near != nil:
-			r.key = *r.near
-		default:
-			r.key = session.Key{Tenant: r.key.Tenant, ID: TraceSession(r.row.Trace)}
-			if len(t.names) == 1 {
-				for key := range t.names {
-					r.key = key
-				}
-			}
 		}
 		kind := t.kinds[r.row.Parent]
 		r.hidden = r.hidden || kind == session.KindTurn || kind == session.KindToolCall || t.covers(r.start)

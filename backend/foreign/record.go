@@ -22,7 +22,7 @@ type record struct {
 	sig   Signal
 	log   bool        // a log record, or an event of a span
 	key   session.Key // session that it belongs to
-	named bool        // its own id says so
+	named bool        // its own id says so, later also that of a record around it, or of a turn in a run
 	start int64       // unix ns
 	end   int64       // 0: unknown
 	bound bool        // the record has no time
@@ -30,8 +30,7 @@ type record struct {
 	usage *spans.Usage
 	id    string // of the call: of a turn that of the reply
 
-	up      *record      // nearest record around it
-	near    *session.Key // that the nearest record around names, or it does
+	up      *record // nearest record around it
 	kids    int
 	visit   int // of the walk along up that came here first
 	depth   int

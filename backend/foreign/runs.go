@@ -331,7 +331,7 @@ func (m *mapper) meet() {
 	}
 	for _, r := range m.all { // in an order of the set
 		a, b := runs[idOf(r, true)], runs[idOf(r, false)]
-		if a != nil && b != nil && a.key == r.key && b.key == r.key {
+		if a != nil && b != nil {
 			m.join(a.root(), b.root())
 		}
 	}
