@@ -268,15 +268,12 @@ func (m *mapper) agents() {
 		}
 	}
 	for _, c := range m.calls {
-		r, l := c.main(), starters[c.run]
-		if len(l) == 0 || slices.ContainsFunc(c.recs, func(r *record) bool { return !r.log }) {
-			continue
-		}
+		r := c.main()
 		_, named, _ := strings.Cut(r.text("purpose"), "agent:")
-		if cmp.Or(r.text("agent_name"), named) == "" {
+		if !r.log || cmp.Or(r.text("agent_name"), named) == "" {
 			continue
 		}
-		open := slices.DeleteFunc(slices.Clone(l), func(t *call) bool {
+		open := slices.DeleteFunc(slices.Clone(starters[c.run]), func(t *call) bool {
 			return t == c || c.start < t.start || c.start > t.end
 		})
 		if len(open) == 1 {
