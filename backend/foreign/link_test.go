@@ -41,7 +41,7 @@ func TestLink(t *testing.T) {
 		{"no run within all others", []session.Row{linkRow("run", 1, 0, 1, 10), linkRow("run", 2, 0, 5, 20),
 			linkRow("llm", 4, 9, 7, 8)}, "01:0 02:0 ff:1"},
 		{"wrappers of one parent at one time", []session.Row{linkRow("chain", 1, 9, 1, 10), linkRow("chain", 2, 9, 1, 10),
-			linkRow("llm", 3, 1, 2, 3), linkRow("llm", 4, 2, 4, 5)}, "ff:2"},
+			linkRow("llm", 3, 1, 2, 3), linkRow("llm", 4, 2, 4, 5)}, "09:2"},
 		{"below a ring", []session.Row{linkRow("llm", 1, 2, 1, 2), linkRow("run", 2, 3, 2, 10), linkRow("run", 3, 2, 3, 9)},
 			"02:1"},
 	} {

@@ -157,14 +157,13 @@ func (m *mapper) link() {
 // contain finds by time what is around records without a parent, or whose parent was not kept or never arrived: the
 // innermost run of the trace, around a run also a tool call that has nothing below it, and around a turn also one of
 // another reporter, if not both have counts that differ. What a tool call began is in the only run below the call that
-// has nothing below it. Several wrappers of one lost parent are parts of one run.
+// has nothing below it.
 func (m *mapper) contain() {
 	type group struct {
 		trace session.TraceID
 		role  role
 	}
 	groups := map[group][]*record{}
-	siblings := map[spanKey]int{}
 	for _, r := range m.all {
 		if r.up != nil && !r.log {
 			r.up.kids++
@@ -178,9 +177,6 @@ func (m *mapper) contain() {
 		if !r.log && r.end > 0 && (r.role != roleTool || r.kids == 0) {
 			groups[g] = append(groups[g], r)
 		}
-		if r.role == roleWrapper && r.lost() {
-			siblings[spanKey{r.row.Trace, r.row.Parent}]++
-		}
 	}
 	for _, r := range m.all {
 		if r.log || r.up != nil && r.up.role != roleTool || r.isRun() && !r.lost() {
@@ -193,11 +189,6 @@ func (m *mapper) contain() {
 			}
 		}
 		r.up = cmp.Or(r.innermost(near), r.up)
-	}
-	for _, r := range m.all {
-		if r.role == roleWrapper && r.up == nil && siblings[spanKey{r.row.Trace, r.row.Parent}] > 1 {
-			r.role, r.piece = roleLink, true
-		}
 	}
 }
 
@@ -301,10 +292,10 @@ func (m *mapper) around() {
 		}
 		if up != nil {
 			r.in, r.inTurn, r.inKey, r.utility = up.in, up.inTurn, up.inKey, up.utility
-			r.hidden, r.piece = up.hidden, up.piece
+			r.hidden = up.hidden
 			switch {
 			case up.isRun() || up.role == roleTool:
-				r.in, r.inTurn, r.inKey, r.utility, r.piece = cmp.Or(up.same, up), nil, "", false, false
+				r.in, r.inTurn, r.inKey, r.utility = cmp.Or(up.same, up), nil, "", false
 			case up.role == roleTurn:
 				r.inTurn = up
 			}
@@ -315,7 +306,7 @@ func (m *mapper) around() {
 		r.hidden = r.hidden || kind == session.KindTurn || kind == session.KindToolCall || t.covers(r.start)
 		inTool := r.in != nil && r.in.role == roleTool
 		switch {
-		case r.hidden, r.role == roleWrapper && (r.piece || r.in != nil && !inTool):
+		case r.hidden, r.role == roleWrapper && r.in != nil && !inTool:
 			r.role = roleLink
 		case r.role == roleTool && inTool && r.isSameCall(r.in):
 			r.same = r.in

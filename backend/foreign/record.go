@@ -39,7 +39,6 @@ type record struct {
 	inKey   string  // a key of a run between them
 	same    *record // of a tool record: the outermost one of the same call
 	hidden  bool    // spans of this format say it better
-	piece   bool    // of a run whose own record never arrived
 	utility bool    // a record around says so
 	run     *run
 	call    *call

@@ -75,8 +75,13 @@ func (m *mapper) run(n runName) *run {
 
 func (r *record) at() spanKey { return spanKey{r.row.Trace, r.row.Span} }
 
+// spanRun returns the run of a span. Several wrappers whose one parent never arrived are parts of that.
 func (m *mapper) spanRun(r *record) *run {
-	n := m.run(runName{bySpan, r.key, r.row.Span.String(), r.row.Trace})
+	id := r.row.Span
+	if r.role == roleWrapper && r.lost() {
+		id = r.row.Parent
+	}
+	n := m.run(runName{bySpan, r.key, id.String(), r.row.Trace})
 	n.rec = cmp.Or(n.rec, r)
 	return n
 }
