@@ -1,7 +1,6 @@
 package foreign
 
 import (
-	"cmp"
 	"slices"
 )
 
@@ -14,17 +13,14 @@ func (m *mapper) fold() {
 			c.run.tools = append(c.run.tools, c)
 		}
 	}
-	depth := map[*run]int{}
+	listed := map[*run]bool{nil: true}
 	for _, r := range m.all {
-		if r.run == nil {
+		n := r.run
+		if n == nil {
 			continue
 		}
-		n := r.run
-		if _, ok := depth[n]; !ok {
-			depth[n] = 0
-			for p := n.parent(); p != nil && depth[n] < 64; p = p.parent() {
-				depth[n]++
-			}
+		if !listed[n] {
+			listed[n] = true
 			m.list = append(m.list, n)
 		}
 		switch r.role {
@@ -44,9 +40,7 @@ func (m *mapper) fold() {
 			}
 		}
 	}
-	slices.SortStableFunc(m.list, func(a, b *run) int {
-		return cmp.Or(cmp.Compare(depth[b], depth[a]), cmp.Compare(a.first, b.first), compareRuns(a, b))
-	})
+	slices.Reverse(m.list)
 	for _, n := range m.list { // the innermost first
 		up, left, empty := n.parent(), n, len(n.turns)+len(n.tools) == 0
 		if n.call != nil {
