@@ -300,6 +300,16 @@ func (t *Turn) End(res TurnResult) {
 	}
 }
 
+// Tried returns how many attempts the turn has, how many of them were discarded, and whether the last has a reply.
+func (t *Turn) Tried() (attempts, discarded int, replied bool) {
+	if t == nil {
+		return 0, 0, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return int(t.attempts), int(t.discarded), t.answered
+}
+
 // Close ends the turn at the last time seen, because no end was reported: with the reply, where there was one. Later
 // calls do nothing.
 func (t *Turn) Close(at Moment) {
