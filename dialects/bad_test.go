@@ -153,17 +153,17 @@ func TestBadRows(t *testing.T) {
 		{"message", `{"role":"SECRET`, "messages[1].data: JSON ends too early at byte 16"},
 		{"message", `["SECRET"]`, "messages[2].data: want an object, got an array"},
 		{"message", nil, "messages[3].data: JSON ends too early at byte 1"},
-		{"message", `{"role":{"a":"SECRET"}}`, "message: role: want a string, got an object"},
-		{"message", `{"role":"user","sessionID":"SECRET"}`, "message: sessionID: of no session: that has to stand before " +
-			"its messages, and a message has an id"},
-		{"message", `{"role":"assistant","tokens":{"input":"SECRET"}}`, "message: tokens.input: want an integer from 0 to " +
-			"9223372036854775807, got a string"},
+		{"message", `{"role":{"a":"SECRET"}}`, "message: messages[4].data.role: want a string, got an object"},
+		{"message", `{"role":"user","sessionID":"SECRET"}`, "message: messages[5].data.sessionID: of no session: that " +
+			"has to stand before its messages, and a message has an id"},
+		{"message", `{"role":"assistant","tokens":{"input":"SECRET"}}`, "message: messages[6].data.tokens.input: " +
+			"want an integer from 0 to 9223372036854775807, got a string"},
 		{"message", `{"role":"user","x":"` + strings.Repeat("SECRET", 200) + `"}`,
 			"messages[7].data: longer than 1024 bytes"},
 		{"part", []byte{0xFF, 'S'}, "messages[0].data: text that is not UTF-8 at byte 1"},
 		{"part", `{"type":"text","messageID":"SECRET"}`,
-			"part: messageID: of no message, which has to stand before its parts"},
-		{"part", `{"type":"tool","state":"SECRET"}`, "part: state: want an object, got a string"},
+			"part: messages[0].data.messageID: of no message, which has to stand before its parts"},
+		{"part", `{"type":"tool","state":"SECRET"}`, "part: messages[0].data.state: want an object, got a string"},
 	} {
 		if id := "m" + strconv.Itoa(i+1); bad.table == "message" {
 			row("message", id, "", bad.data)

@@ -2,7 +2,6 @@ package opencode
 
 import (
 	"cmp"
-	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,7 +19,7 @@ import (
 // session is the session at hand.
 type session struct {
 	*transcript.Thread
-	id, parent       string
+	parent           string
 	info             *object.Object
 	created, updated time.Time
 	// revert is the message from which on all are taken back, reverted whether it was met.
@@ -35,7 +34,8 @@ type message struct {
 	*object.Object
 	id, role           string
 	created, completed time.Time
-	parts              []part
+	parts              []*part
+	of                 map[string][]*part // by kind
 }
 
 // part is a part of a message.
@@ -46,29 +46,19 @@ type part struct {
 	start, end time.Time
 }
 
-// row counts a row.
-func (d *reader) row() {
-	d.Stats.Lines++
-	d.Stats.Events++
-	d.Seq = d.Stats.Lines
-}
-
-// sessionRow begins a session.
-func (d *reader) sessionRow(o *object.Object) {
+// beginSession begins a session.
+func (d *reader) beginSession(o *object.Object) {
 	d.endSession()
-	d.row()
-	s := &session{id: o.String("id"), parent: cmp.Or(o.String("parentID"), o.String("parent_id")), info: o,
-		revert: object.Of("revert", valueOf(o, "revert")).String("messageID")}
-	when := o.Object("time")
-	s.created = transcript.Time(when.Raw("created"), o.Raw("time_created"))
-	s.updated = transcript.Time(when.Raw("updated"), o.Raw("time_updated"))
-	if s.id == "" {
+	id := o.String("id")
+	if id == "" {
 		o.Fail("id", "want a string that is not empty")
-	} else {
-		s.Thread = d.Thread(s.id, "")
-		d.session = s
+		return
 	}
-	d.RejectProblems("session", o)
+	when := o.Object("time")
+	d.session = &session{Thread: d.Thread(id, ""), parent: cmp.Or(o.String("parentID"), o.String("parent_id")), info: o,
+		revert:  object.Of("revert", valueOf(o, "revert")).String("messageID"),
+		created: transcript.Time(when.Raw("created"), o.Raw("time_created")),
+		updated: transcript.Time(when.Raw("updated"), o.Raw("time_updated"))}
 }
 
 // valueOf returns a member of a session. In a database the columns of JSON are strings.
@@ -95,39 +85,36 @@ func (d *reader) endSession() {
 	d.session = nil
 }
 
-// messageRow begins a message.
-func (d *reader) messageRow(o *object.Object, id string) {
+// beginMessage begins a message, and reports whether it is one of the session at hand.
+func (d *reader) beginMessage(o *object.Object, id string) bool {
 	d.endMessage()
-	d.row()
 	of := o.String("sessionID")
-	if d.session == nil || id == "" || of != "" && of != d.session.id {
+	if d.session == nil || id == "" || of != "" && of != d.session.Session {
 		o.Fail("sessionID", "of no session: that has to stand before its messages, and a message has an id")
-		d.RejectProblems("message", o)
-		return
+		return false
 	}
-	m := &message{Object: o, id: id, role: o.String("role")}
 	when := o.Object("time")
-	m.created, m.completed = transcript.Time(when.Raw("created")), transcript.Time(when.Raw("completed"))
-	d.message, d.held = m, 0
+	d.held, d.message = 0, &message{Object: o, id: id, role: o.String("role"), of: map[string][]*part{},
+		created: transcript.Time(when.Raw("created")), completed: transcript.Time(when.Raw("completed"))}
+	return true
 }
 
-// partRow adds a part to the message at hand.
-func (d *reader) partRow(o *object.Object) {
-	d.row()
+// addPart adds a part to the message at hand, and reports whether it is one of it.
+func (d *reader) addPart(o *object.Object) bool {
 	m, of := d.message, o.String("messageID")
 	switch {
 	case m == nil || of != "" && of != m.id:
 		o.Fail("messageID", "of no message, which has to stand before its parts")
+		return false
 	case len(m.parts) == maxParts || d.held > d.Settings.MaxLine:
 		o.Fail("", "beyond the limits of a message")
-	default:
-		state := o.Object("state")
-		when := cmp.Or(state.Object("time"), o.Object("time"))
-		m.parts = append(m.parts, part{o, state, o.String("type"), transcript.Time(when.Raw("start")),
-			transcript.Time(when.Raw("end"))})
-		return
+		return false
 	}
-	d.RejectProblems("part", o)
+	state := o.Object("state")
+	when := cmp.Or(state.Object("time"), o.Object("time"))
+	p := &part{o, state, o.String("type"), transcript.Time(when.Raw("start")), transcript.Time(when.Raw("end"))}
+	m.parts, m.of[p.kind] = append(m.parts, p), append(m.of[p.kind], p)
+	return true
 }
 
 // endMessage emits the message at hand, which has all its parts.
@@ -141,7 +128,7 @@ func (d *reader) endMessage() {
 		d.compact(m)
 	case m.role == "assistant":
 		d.reply(m)
-	case m.find("compaction") != nil:
+	case m.of["compaction"] != nil:
 		s.endRun()
 		s.compaction = m
 	default:
@@ -151,25 +138,6 @@ func (d *reader) endMessage() {
 		d.Hide(s.Session, m.id, s.updated, s.updated)
 	}
 	d.keep(m)
-}
-
-// all returns the parts of some kinds.
-func (m *message) all(kinds ...string) iter.Seq[*part] {
-	return func(yield func(*part) bool) {
-		for i := range m.parts {
-			if p := &m.parts[i]; slices.Contains(kinds, p.kind) && !yield(p) {
-				return
-			}
-		}
-	}
-}
-
-// find returns the first part of a kind; nil without one.
-func (m *message) find(kind string) *part {
-	for p := range m.all(kind) {
-		return p
-	}
-	return nil
 }
 
 // fields are those of a message that the mapper reads, or that stand elsewhere: path, mode and the sums of changes.
@@ -207,15 +175,15 @@ func (d *reader) prompt(m *message) {
 		Config: input.Members("version", s.info.Raw("version"), "agent", m.Raw("agent"))}
 	trigger := spans.TriggerUser
 	written := func(p *part) bool { return !transcript.True(p.Object, "synthetic") }
-	switch texts := slices.Collect(m.all("text")); {
+	switch texts := m.of["text"]; {
 	case s.parent != "" && s.Fresh():
 		info.ParentSessionID, trigger = s.parent, spans.TriggerSubAgent
 	case len(texts) > 0 && !slices.ContainsFunc(texts, written): // by OpenCode itself
 		trigger = spans.TriggerContinuation
 	}
 	d.begin(info, m, trigger)
-	d.Fact(s.id, "title", s.info.Raw("title"), s.updated)
-	d.Fact(s.id, "cwd", s.info.Raw("directory"), s.updated)
+	d.Fact(s.Session, "title", s.info.Raw("title"), s.updated)
+	d.Fact(s.Session, "cwd", s.info.Raw("directory"), s.updated)
 	s.Message(event.Message{Raw: transcript.Said(m.id, m.role, m.blocks()), Role: m.role, Time: m.created})
 }
 
@@ -223,13 +191,13 @@ func (d *reader) prompt(m *message) {
 // parent's; it has another id and the same time.
 func (d *reader) begin(info event.RunInfo, m *message, trigger spans.Trigger) {
 	s, first := d.session, d.session.Fresh()
-	origin, owner := d.First(s.id, "at "+m.created.String()+" "+m.role)
+	origin, owner := d.First(s.Session, "at "+m.created.String()+" "+m.role)
 	copied := m.created.Before(s.created) && !m.created.IsZero()
 	if copied && origin == transcript.Copied {
 		info.Copied, info.ForkParentID = true, owner
 	}
 	if s.Begin(transcript.Run{RunInfo: info, At: m.created, Trigger: trigger}) && copied && !info.Copied && first {
-		d.Emit(&event.DefectFound{Meta: event.Meta{Session: s.id, Run: m.id, Time: m.created, Seq: d.Seq},
+		d.Emit(&event.DefectFound{Meta: event.Meta{Session: s.Session, Run: m.id, Time: m.created, Seq: d.Seq},
 			Code: spans.DefectEventLost, Detail: "parent missing"})
 	}
 }
@@ -265,14 +233,14 @@ func (m *message) usage() (*event.Usage, *float64) {
 	if u == nil || u.Input|u.Output|u.Reasoning|u.CacheRead|u.CacheWrite == 0 {
 		return nil, nil
 	}
-	u.LowerBound = len(slices.Collect(m.all("step-finish"))) > 1
+	u.LowerBound = len(m.of["step-finish"]) > 1
 	return u, m.Float("cost")
 }
 
-// failure returns what an error of a message says, and whether it is that a person stopped the reply.
-func (m *message) failure() (text string, aborted bool) {
-	o := m.Object.Object("error")
-	return cmp.Or(o.Object("data").String("message"), o.String("name")), o.String("name") == "MessageAbortedError"
+// failure returns the name of the error of a message or part, and what it says.
+func failure(of *object.Object) (name, text string) {
+	o := of.Object("error")
+	return o.String("name"), cmp.Or(o.Object("data").String("message"), o.String("name"))
 }
 
 // reply emits a message of the assistant: a call of the model, and the calls of tools that it asked for.
@@ -285,33 +253,33 @@ func (d *reader) reply(m *message) {
 	if blocks := m.blocks(); blocks != nil {
 		call.Reply = transcript.Said(m.id, "assistant", blocks)
 	}
-	for p := range m.all("text", "reasoning", "tool") {
+	for _, p := range m.parts {
 		if m.completed.IsZero() {
 			at = transcript.Later(at, p.end)
 		}
 		if took := p.start.Sub(m.created); p.kind != "tool" && took > 0 && !m.created.IsZero() {
 			call.FirstChunk = cmp.Or(call.FirstChunk, took)
-			if m.find("tool") == nil {
+			if m.of["tool"] == nil {
 				call.ModelCall = max(took, p.end.Sub(m.created))
 			}
 		}
 	}
 	call.At = transcript.Later(at, m.created)
-	text, aborted := m.failure()
-	call.Failed, call.Cancelled, call.Error = text != "", aborted, text
-	for p := range m.all("retry") {
-		o := p.Object.Object("error")
+	name, text := failure(m.Object)
+	call.Failed, call.Cancelled, call.Error = text != "", name == "MessageAbortedError", text
+	for _, p := range m.of["retry"] {
+		name, text := failure(p.Object)
 		s.Discard(event.DiscardedAttempt{At: event.Moment{Time: transcript.Time(p.Object.Object("time").Raw("created"))},
-			Reason: o.String("name"), Error: o.Object("data").String("message")})
+			Reason: name, Error: text})
 	}
 	if !s.Call(call) {
 		return
 	}
-	for p := range m.all("tool") {
+	for _, p := range m.of["tool"] {
 		s.tool(p, call.At)
 	}
 	switch {
-	case aborted:
+	case call.Cancelled:
 		s.Over(call.At, event.RunResult{Status: spans.RunStatusCancelled})
 	case text != "":
 		s.Over(call.At, event.RunResult{Status: spans.RunStatusError, Error: text})
@@ -331,7 +299,7 @@ func (s *session) tool(p *part, bound time.Time) {
 	r := transcript.Result{CallID: id, Name: name, At: cmp.Or(p.end, bound)}
 	meta := state.Object("metadata")
 	r.Truncated = meta.Bool("truncated")
-	if child := cmp.Or(meta.String("sessionId"), meta.String("sessionID")); child != s.id {
+	if child := cmp.Or(meta.String("sessionId"), meta.String("sessionID")); child != s.Session {
 		r.ChildSessionID = child
 	}
 	text := state.Raw("output")
@@ -375,14 +343,14 @@ func (d *reader) compact(m *message) {
 	c := event.Compaction{Kind: spans.CompactionKindSummary, Start: event.Moment{Time: asked.created}}
 	res := event.CompactionResult{End: event.Moment{Time: m.completed}, Currency: "USD"}
 	res.Usage, res.Cost = m.usage()
-	if p := asked.find("compaction"); p != nil {
+	for _, p := range asked.of["compaction"] {
 		c.Trigger = map[bool]string{true: "auto", false: "manual"}[string(p.Raw("auto")) == "true"]
 		res.Target = p.String("tail_start_id")
 	}
-	if text, _ := m.failure(); text != "" {
+	if _, text := failure(m.Object); text != "" {
 		res.Applied, res.Reason = new(false), text
-	} else if p := m.find("text"); p != nil {
-		res.Applied, res.Summary = new(true), p.Raw("text")
+	} else if p := m.of["text"]; p != nil {
+		res.Applied, res.Summary = new(true), p[0].Raw("text")
 	}
 	d.begin(event.RunInfo{ID: asked.id, Continuation: spans.ContinuationCompaction}, asked, "")
 	s.Compact(asked.id, m.completed, c, res)

@@ -21,6 +21,7 @@ package opencode
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,14 +57,10 @@ func headOf(path string, head []byte) (h transcript.Head) {
 	if input.IsSQLite(head) {
 		h.ID, h.Part = path, true
 		_ = withDatabase(path, func(db *input.Database) error {
-			return db.Each("SELECT count(*) AS n, min(time_created) AS at FROM session LIMIT ?",
-				func(row []byte) {
-					o := object.Of("", row)
-					h.Started = transcript.Time(o.Raw("at"))
-					if n := o.Count("n"); n != nil {
-						h.Sessions = int(*n)
-					}
-				})
+			return db.Scan("SELECT count(*), min(time_created) FROM session LIMIT ?", func(_ []string, columns []any) {
+				n, _ := columns[0].(int64)
+				h.Sessions, h.Started = int(n), transcript.Time(fmt.Append(nil, columns[1]))
+			})
 		})
 		return h
 	}
@@ -84,11 +81,12 @@ func NewDecoder(opts ...input.Option) *transcript.Decoder {
 			r := transcript.Reader{Reader: input.Reader{Line: func(input.Line) {}, End: d.endSession, Document: d.export,
 				IsDocument: func(input.Outline) bool { return true }}}
 			if m := document.FindStringSubmatch(filepath.ToSlash(f.Path)); m != nil {
-				r.Whole = d.whole(func() error { return d.readFolder(filepath.FromSlash(m[1]), m[2], m[3]) })
+				r.Whole = func() error { return d.readFolder(filepath.FromSlash(m[1]), m[2], m[3]) }
 			} else if f.ID == f.Path && f.ID != "" {
-				r.Whole = d.whole(func() error {
+				r.Whole = func() error {
+					defer d.endSession()
 					return withDatabase(f.Path, func(db *input.Database) error { return d.readDatabase(db, f.Since) })
-				})
+				}
 			}
 			return r
 		}
@@ -100,61 +98,53 @@ type reader struct {
 	*transcript.Emitter
 	session *session
 	message *message // whose parts are being read
-	held    int      // bytes of the message and its parts, of a database or folder
-}
-
-// whole returns a function that reads sessions with another one.
-func (d *reader) whole(read func() error) func() error {
-	return func() error {
-		d.Seq = d.Stats.Lines
-		err := read()
-		if d.endSession(); err != nil {
-			err = fmt.Errorf("read sessions: %w", err)
-		}
-		return err
-	}
+	held    int      // bytes of the message and its parts
 }
 
 // export reads what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts": [part]}]}.
 func (d *reader) export(value []byte) {
-	o := object.Of("", compact(value))
-	if info := o.Object("info"); info != nil {
-		d.sessionRow(info)
-	} else {
-		o.Fail("info", "want an object with info and messages")
-	}
-	for i, m := range o.Objects("messages") {
-		if info := m.Object("info"); d.session != nil && info != nil {
-			place := object.Element("messages", i)
-			info = object.Of(place+".info", m.Raw("info"))
-			d.messageRow(info, info.String("id"))
-			for j, part := range m.List("parts") {
-				if p := object.Of(object.Element(place+".parts", j), part); p != nil {
-					d.partRow(p)
-				} else {
-					m.Fail(object.Element("parts", j), "want an object")
-				}
-			}
+	o := object.Of("", value)
+	d.row("session", "", "info", o.Raw("info"))
+	for i, text := range o.List("messages") {
+		place := object.Element("messages", i)
+		m := object.Of(place, text)
+		d.row("message", "", place+".info", m.Raw("info"))
+		for j, part := range m.List("parts") {
+			d.row("part", "", object.Element(place+".parts", j), part)
 		}
+		d.RejectProblems("", m)
 	}
 	d.RejectProblems("", o)
 }
 
-// parse reads the JSON of a row or file; nil when it is none.
-func (d *reader) parse(place string, text []byte) *object.Object {
+// row reads a row or document: a session, a message of an id that may stand in it, or a part. Place is where it stands.
+func (d *reader) row(kind, id, place string, text []byte) {
+	d.Stats.Lines++
+	d.Stats.Events++
+	d.Seq, d.held = d.Stats.Lines, d.held+len(text)
 	if len(text) > d.Settings.MaxLine {
 		d.tooLong(place)
-		return nil
+		return
 	}
-	o, err := object.Parse(compact(text))
+	o, err := object.ParseAt(place, compact(text))
 	if err != nil {
 		bad := input.Malformed(err)
 		bad.Field = place
 		d.Reject(bad)
-		return nil
+		return
 	}
-	d.held += len(text)
-	return o
+	kept := false
+	switch kind {
+	case "session":
+		d.beginSession(o)
+	case "message":
+		kept = d.beginMessage(o, cmp.Or(id, o.String("id")))
+	default:
+		kept = d.addPart(o)
+	}
+	if !kept {
+		d.RejectProblems(kind, o)
+	}
 }
 
 func (d *reader) tooLong(place string) {
@@ -174,8 +164,8 @@ func compact(text []byte) []byte {
 // Tables are those of a database of OpenCode that are read.
 var Tables = []string{"session", "message", "part"}
 
-// document is the path of a session in a storage folder: that folder, the name in it, and the id of the session.
-var document = regexp.MustCompile(`^(.*storage)/(session/[^/]+/([^/]+)\.json)$`)
+// document is the path of a session in a storage folder: that folder, the project, and the id of the session.
+var document = regexp.MustCompile(`^(.*storage)/session/([^/]+)/([^/]+)\.json$`)
 
 // withDatabase opens a database, which OpenCode may write meanwhile.
 func withDatabase(path string, read func(*input.Database) error) error {
@@ -224,27 +214,23 @@ var changed = input.Sorted("id, time_created, EXISTS (SELECT 1 FROM message WHER
 	SELECT id FROM above)`, "time_created, id")
 
 func (d *reader) readSession(db *input.Database, id any) error {
+	d.endSession()
 	err := db.Each(input.Sorted("*", "session WHERE id = ?", "id"), func(row []byte) {
-		d.sessionRow(object.Of("session", row))
+		d.row("session", "", "session", row)
 	}, id)
 	if err != nil || d.session == nil {
 		return err
 	}
-	i, place := -1, ""
+	i, kind := -1, ""
 	return db.Scan(rows, func(_ []string, columns []any) {
 		message, _ := columns[0].(string)
 		text, _ := columns[2].([]byte)
-		if columns[1] == nil {
+		if kind = "part"; columns[1] == nil {
 			d.endMessage()
-			i++
-			place = object.Element("messages", i) + ".data"
+			kind, i = "message", i+1
 		}
-		switch o := d.parse(place, text); {
-		case o == nil || d.Stopped():
-		case columns[1] == nil:
-			d.messageRow(o, message)
-		default:
-			d.partRow(o)
+		if !d.Stopped() {
+			d.row(kind, message, object.Element("messages", i)+".data", text)
 		}
 	}, id)
 }
@@ -260,57 +246,51 @@ SELECT id, part, CAST(CASE WHEN part IS NULL THEN (SELECT data FROM message WHER
 
 // readFolder reads a session of a storage folder: its own document, those of its messages in message/SESSION, and of
 // their parts in part/MESSAGE, by their names. It follows no symbolic link.
-func (d *reader) readFolder(folder, name, session string) error {
+func (d *reader) readFolder(folder, project, session string) error {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	if o := d.file(root, name); o != nil {
-		d.sessionRow(o)
-	}
-	if d.session == nil || d.session.id != session {
+	defer d.endSession()
+	if d.file(root, "session", project, session); d.session == nil || d.session.Session != session {
 		return nil
 	}
-	return d.each(root, "message/"+session, func(message string, o *object.Object) error {
-		d.messageRow(o, message)
-		return d.each(root, "part/"+message, func(_ string, o *object.Object) error {
-			d.partRow(o)
-			return nil
-		})
-	})
-}
-
-// file reads a document of a storage folder; nil when it is none.
-func (d *reader) file(root *os.Root, name string) *object.Object {
-	kind, _, _ := strings.Cut(name, "/")
-	text, tooLong := transcript.ReadIn(root, name, d.Settings.MaxLine)
-	if tooLong {
-		d.tooLong(kind)
-	}
-	if text == nil {
-		return nil
-	}
-	return d.parse(kind, text)
-}
-
-// each calls fn with the documents of a folder and their names without .json, in the order of these. A folder that is
-// not there has none.
-func (d *reader) each(root *os.Root, folder string, fn func(name string, o *object.Object) error) error {
-	entries, err := fs.ReadDir(root.FS(), folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	for i := 0; i < len(entries) && err == nil && !d.Stopped(); i++ {
-		name, isJSON := strings.CutSuffix(entries[i].Name(), ".json")
-		if !isJSON {
-			continue
+	messages, err := d.files(root, "message", session)
+	for _, id := range messages {
+		d.endMessage()
+		d.file(root, "message", session, id)
+		parts, bad := d.files(root, "part", id)
+		for _, part := range parts {
+			d.file(root, "part", id, part)
 		}
-		if o := d.file(root, folder+"/"+entries[i].Name()); o != nil {
-			err = fn(name, o)
-		}
+		err = cmp.Or(err, bad)
 	}
 	return err
+}
+
+// file reads the document KIND/FOLDER/ID.json, if it is one.
+func (d *reader) file(root *os.Root, kind, folder, id string) {
+	text, tooLong := transcript.ReadIn(root, kind+"/"+folder+"/"+id+".json", d.Settings.MaxLine)
+	if tooLong {
+		d.tooLong(kind)
+	} else if text != nil {
+		d.row(kind, id, kind, text)
+	}
+}
+
+// files returns the ids of the documents in a folder, in order. A folder that is not there has none.
+func (d *reader) files(root *os.Root, kind, folder string) (ids []string, err error) {
+	entries, err := fs.ReadDir(root.FS(), kind+"/"+folder)
+	for _, e := range entries {
+		if id, isJSON := strings.CutSuffix(e.Name(), ".json"); isJSON && !d.Stopped() {
+			ids = append(ids, id)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return ids, err
 }
 
 // RecogniseDocument returns why an input is an export, which may be cut; empty when it is none.

@@ -73,7 +73,10 @@ const usual = 8
 
 // Parse reads one line, which must be one JSON object in UTF-8 and nothing else. The error is a *rawjson.SyntaxError,
 // or says that the line is no object.
-func Parse(text []byte) (*Object, error) {
+func Parse(text []byte) (*Object, error) { return ParseAt("", text) }
+
+// ParseAt is Parse for an object whose problems have paths that begin with path.
+func ParseAt(path string, text []byte) (*Object, error) {
 	if err := rawjson.ValidUTF8(text); err != nil {
 		return nil, err
 	}
@@ -85,7 +88,7 @@ func Parse(text []byte) (*Object, error) {
 		return nil, errors.New("want an object, got " + rawjson.KindOf(bytes.TrimSpace(text)))
 	}
 	o := new(Object)
-	o.line = &o.own
+	o.line, o.path = &o.own, path
 	o.read(&c)
 	return o, c.End()
 }
