@@ -14,6 +14,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/provider"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/instrumentation/net/http/otelllmhttp"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -486,4 +487,39 @@ func TestNewRoot(t *testing.T) {
 	if run := w.pipeline.Session().Runs[0]; run.TraceID == span.SpanContext().TraceID().String() {
 		t.Error("the run is in the trace of the framework")
 	}
+}
+
+// The copies of an open turn show the reply as it comes in.
+func TestPieces(t *testing.T) {
+	each(t, func(t *testing.T, l loop) {
+		if !l.stream {
+			t.Skip("a whole reply has no pieces")
+		}
+		release := make(chan struct{})
+		s := provider.New(t, provider.Reply{Thinking: "abcd", Text: "21 degrees",
+			Calls: []provider.Call{{ID: "c1", Name: "look", Args: `{"city":"Bonn"}`}},
+			Pause: func(context.Context) { <-release }})
+		p := agenttest.NewLive(t, content)
+		tr := otelllmhttp.NewTransport(p.Tracer())
+		l.url, l.client = s.URL, &http.Client{Transport: tr}
+		l.user("How warm is it?")
+		done := make(chan error)
+		go func() { done <- l.ask(t.Context()) }()
+		p.When(func(all []*session.Session, _ session.Batch) bool {
+			for _, s := range all {
+				for _, b := range s.LiveBlocks() {
+					if strings.Contains(b.Body, "ab") {
+						return true
+					}
+				}
+			}
+			return false
+		})
+		close(release)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		tr.Close()
+		http.DefaultClient.CloseIdleConnections()
+	})
 }
