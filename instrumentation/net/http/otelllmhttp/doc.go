@@ -13,8 +13,8 @@
 // The context of a request decides first:
 //   - the context of a turn, or [ContextWithTurn]: the request is an attempt of that turn, and nothing is inferred. The
 //     program ends the turn; End keeps the reply.
-//   - the context of a run: the request is the next turn of that run, whose tool calls are inferred. In the context of a
-//     compaction it is a utility turn.
+//   - the context of a run: the request is the next turn of that run, whose tool calls are inferred. In the context of
+//     a compaction it is a utility turn.
 //   - the context of a tool call: an inferred run is a sub-agent of that call.
 //   - none of these: an inferred run, in a trace of its own that is linked to the span in the context.
 //
@@ -24,8 +24,9 @@
 //     previous_response_id or of conversation; else to the one that sent the longest beginning of its messages and
 //     replied what follows there. Marks of Anthropic's prompt cache do not count. Else it begins a new session. A
 //     history that the program rewrites, as to compact it, begins one.
-//   - Run: begins with a message of the user that answers no open call, and ends with a reply without calls. Its dialect
-//     is http, and the source of its times is bound. A run that begins in the middle has a defect, start_not_seen.
+//   - Run: begins with a message of the user that answers no open call, and ends with a reply without calls. Its
+//     dialect is http, and the source of its times is bound. A run that begins in the middle has a defect,
+//     start_not_seen.
 //   - Tool call: lasts from the reply to the request that has its result; both times have the source bound, unless
 //     [Transport.StartTool] is called. Its outcome is ok unless the result says that it is an error, which only
 //     Anthropic's API does.
