@@ -45,7 +45,7 @@ type mapper struct {
 	runs    map[runName]*run
 	begins  map[runName][]int64 // by key, several only where none has a span
 	calls   []*call
-	list    []*run // wholes, the innermost first
+	list    []*run // the innermost first, after fold
 	out     []session.Row
 }
 
@@ -83,13 +83,22 @@ func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
 	for i := range rows {
 		row := &rows[i]
 		k := spanKey{row.Trace, row.Span}
-		if old := m.spans[k]; row.Kind == session.KindForeign && old == nil {
+		switch old := m.spans[k]; {
+		case row.Kind != session.KindForeign:
+			t := m.trace(row.Trace)
+			t.kinds[row.Span] = row.Kind
+			t.names[row.Session]++
+			if row.Kind == session.KindTurn || row.Kind == session.KindToolCall {
+				t.ours = append(t.ours, interval{row.Start, cmp.Or(row.End, math.MaxInt64)}) // without an end it is open
+			}
+			if row.Session == m.want {
+				own = append(own, *row)
+			}
+		case old == nil:
 			m.spans[k] = &record{row: row}
 			found = append(found, m.spans[k])
-		} else if row.Kind == session.KindForeign && session.Supersedes(row, old.row) {
+		case session.Supersedes(row, old.row):
 			old.row = row
-		} else if row.Kind != session.KindForeign && row.Session == m.want {
-			own = append(own, *row)
 		}
 	}
 	for _, r := range found {
@@ -103,18 +112,6 @@ func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
 	slices.SortFunc(m.all, compareRecords)
 	m.ordered = slices.Clone(m.all)
 	slices.SortStableFunc(m.ordered, spansFirst)
-	for i := range rows {
-		row := &rows[i]
-		if row.Kind == session.KindForeign || len(m.all) == 0 {
-			continue
-		}
-		t := m.trace(row.Trace)
-		t.kinds[row.Span] = row.Kind
-		t.names[row.Session]++
-		if row.Kind == session.KindTurn || row.Kind == session.KindToolCall {
-			t.ours = append(t.ours, interval{row.Start, cmp.Or(row.End, math.MaxInt64)}) // without an end it is open
-		}
-	}
 	for _, t := range m.traces {
 		slices.SortFunc(t.ours, func(a, b interval) int { return cmp.Compare(a.start, b.start) })
 		for i := 1; i < len(t.ours); i++ {

@@ -176,14 +176,12 @@ func (m *mapper) writeRun(n *run) {
 	if n.rec != nil && n.rec.usage != nil && n.rec.src.RollUp == "" {
 		a.usage(n.rec, runUsage)
 	}
+	slices.SortFunc(n.notes, compareRecords)
 	for _, r := range n.notes {
 		if r.role == roleNote && len(row.Events) < 1024 {
 			row.Events = append(row.Events, session.Event{Time: r.start, Type: r.row.Attr(NameKey).Str(), Seq: r.order})
 		}
 	}
-	slices.SortFunc(row.Events, func(a, b session.Event) int {
-		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Seq, b.Seq), strings.Compare(a.Type, b.Type))
-	})
 	if len(n.turns) == 0 {
 		row.Lists = lists(spans.ListOutside, prompt)
 	}

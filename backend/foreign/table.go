@@ -91,7 +91,7 @@ func newTable(raw []any) (*Table, error) {
 }
 
 // rulesVersion is the version of the rules in code. Increase it when Map changes.
-const rulesVersion = "5"
+const rulesVersion = "6"
 
 // Version names the rules: it changes when they do. Summaries keep it.
 func (t *Table) Version() string { return t.version }
