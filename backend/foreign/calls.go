@@ -34,7 +34,7 @@ func (c *call) add(r *record) {
 }
 
 // all returns all records of the call, those of the call itself first.
-func (c *call) all() []*record { return slices.Concat(c.recs, c.permissions) }
+func (c *call) all() []*record { return append(slices.Clip(c.recs), c.permissions...) }
 
 // main returns the record that the call is named after.
 func (c *call) main() *record {
