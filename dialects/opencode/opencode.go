@@ -129,7 +129,7 @@ func (d *reader) row(kind, id, place string, text []byte) {
 	o, err := object.ParseAt(place, compact(text))
 	if err != nil {
 		bad := input.Malformed(err)
-		bad.Field = place
+		bad.Field, bad.Cut = place, bad.Cut && place == kind // a document of a folder may still be written
 		d.Reject(bad)
 		return
 	}
