@@ -41,7 +41,8 @@ func sent(e *tracetest.InMemoryExporter) (names, usage []string) {
 }
 
 func TestFilters(t *testing.T) {
-	own := []string{"otelagent.usage.cache_write_tokens", "otelagent.usage.input_tokens", "otelagent.usage.reasoning_tokens"}
+	own := []string{"otelagent.usage.cache_write_tokens", "otelagent.usage.input_tokens",
+		"otelagent.usage.reasoning_tokens"}
 	standard := []string{"gen_ai.usage.input_tokens", "gen_ai.usage.reasoning.output_tokens"}
 	for _, tt := range []struct {
 		name  string
