@@ -4,9 +4,11 @@ go 1.26.0
 
 require (
 	github.com/coder/acp-go-sdk v0.13.0
+	github.com/github/copilot-sdk/go v1.0.9
 	github.com/google/go-cmp v0.7.0
 	github.com/otelagent/otelagent v0.0.0
 	github.com/otelagent/otelagent/instrumentation/github.com/coder/acp-go-sdk/otelacp v0.0.0
+	github.com/otelagent/otelagent/instrumentation/github.com/github/copilot-sdk/go/otelcopilot v0.0.0
 	go.opentelemetry.io/collector/pdata v1.67.0
 	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.72.0
 	go.opentelemetry.io/otel v1.47.0
@@ -15,11 +17,13 @@ require (
 require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/coder/websocket v1.8.15 // indirect
+	github.com/ebitengine/purego v0.10.1 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-viper/mapstructure/v2 v2.5.0 // indirect
-	github.com/google/jsonschema-go v0.3.0 // indirect
+	github.com/google/jsonschema-go v0.4.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
 	github.com/hashicorp/go-version v1.9.0 // indirect
@@ -67,6 +71,7 @@ replace (
 	github.com/otelagent/otelagent/backend => ../backend
 	github.com/otelagent/otelagent/dialects => ../dialects
 	github.com/otelagent/otelagent/instrumentation/github.com/coder/acp-go-sdk/otelacp => ../instrumentation/github.com/coder/acp-go-sdk/otelacp
+	github.com/otelagent/otelagent/instrumentation/github.com/github/copilot-sdk/go/otelcopilot => ../instrumentation/github.com/github/copilot-sdk/go/otelcopilot
 	github.com/otelagent/otelagent/otelagent/otelsetup => ../otelagent/otelsetup
 )
 

@@ -72,8 +72,8 @@ func (r *Run) SessionID() string { return (*writer.Run)(r).SessionID() }
 // StartTurn starts the next turn and returns a context in which its tool calls are to be started. The turn is a child
 // of the run, whatever span ctx holds.
 func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *Turn) {
-	ctx, turn := (*writer.Run)(r).StartTurn(ctx, writer.TurnInfo{Trigger: info.Trigger, Model: info.Model,
-		Start: moment(info.Start)})
+	ctx, turn := (*writer.Run)(r).StartTurn(ctx, writer.TurnInfo{Trigger: info.Trigger, Purpose: info.Purpose,
+		Model: info.Model, Start: moment(info.Start)})
 	return ctx, (*Turn)(turn)
 }
 

@@ -1,0 +1,215 @@
+package otelcopilot
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	copilot "github.com/github/copilot-sdk/go"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/provider"
+	"github.com/otelagent/otelagent/instrumentation/github.com/github/copilot-sdk/go/otelcopilot/copilottest"
+	"github.com/otelagent/otelagent/otelagent"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// one plays a message of a user with one turn.
+func one(b *bench, p *copilottest.Prompt) {
+	b.user(p)
+	b.turn(p, "", "0", p.Text, 1)
+	b.turnEnds(p, "", "0")
+	b.idle(p)
+}
+
+// A program that uses Copilot in a tool of its own loop: Copilot's runs are those of a sub-agent.
+func TestWatchedInATool(t *testing.T) {
+	b := newBench(t, true, true, one)
+	b.play(texts(1), nil, func(b *bench) {
+		ctx, run := b.pipe.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "main", Agent: "boss"})
+		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c9", Name: "delegate"})
+		s, end := b.open(ctx)
+		ask(t, s, "?")
+		end()
+		call.End(otelagent.ToolResult{})
+		turn.End(otelagent.TurnResult{})
+		run.End(otelagent.RunResult{})
+	})
+	for _, s := range b.pipe.Sessions() {
+		for _, r := range s.Runs {
+			if s.ID == "s1" && (r.ParentSessionID != "main" || r.ParentToolCallID != "c9") {
+				t.Errorf("the run's parent is %q, call %q", r.ParentSessionID, r.ParentToolCallID)
+			}
+		}
+	}
+}
+
+// A tool of the program that runs an agent of its own: that is a sub-agent of the call, whichever is seen first, the
+// event that it began or the request to run it.
+func TestToolContext(t *testing.T) {
+	b := newBench(t, true, false, func(b *bench, p *copilottest.Prompt) {
+		b.user(p)
+		b.turn(p, "", "0", p.Text, 1)
+		b.callBegins(p, "", "c1", "research")
+		p.Decide("", "external_tool.requested", copilottest.Data{"requestId": "t1", "sessionId": p.Session,
+			"toolCallId": "c1", "toolName": "research", "arguments": copilottest.Data{}})
+		b.callEnds(p, "", "c1", true)
+		b.turnEnds(p, "", "0")
+		b.idle(p)
+	})
+	b.config.Tools = []copilot.Tool{{Name: "research", Parameters: copilottest.Data{"type": "object"},
+		Handler: func(inv copilot.ToolInvocation) (copilot.ToolResult, error) {
+			_, run := b.pipe.Tracer().StartRun(b.tracing.ToolContext(inv), otelagent.RunInfo{Agent: "researcher"})
+			run.End(otelagent.RunResult{})
+			return copilot.ToolResult{TextResultForLLM: "found"}, nil
+		}}}
+	b.play(texts(1), nil, nil)
+	want := `session s1
+  run copilot completed
+    turn 0 user stop in 15 out 5 cached 3
+      tool c1 research ok
+        run researcher completed
+`
+	if diff := cmp.Diff(want, b.pipe.Outline()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A compaction that the user asks for between two messages is a run of its own.
+func TestCompactionAlone(t *testing.T) {
+	b := newBench(t, false, false, func(b *bench, p *copilottest.Prompt) {
+		p.Says("", "session.compaction_start", copilottest.Data{"trigger": "manual"})
+		p.Says("", "session.compaction_complete", copilottest.Data{"success": true})
+		one(b, p)
+	})
+	b.play(texts(0), nil, nil)
+	want := `session s1
+  run copilot completed
+    compaction summary manual
+  run copilot completed
+    turn 0 user stop in 15 out 5 cached 3
+`
+	if diff := cmp.Diff(want, b.pipe.Outline()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A stream that is cut keeps the part of the reply that came.
+func TestPartialReply(t *testing.T) {
+	b := newBench(t, true, true, failing, otelagent.WithCapture(otelagent.CaptureContent))
+	b.play(func(b *bench) []provider.Reply {
+		return []provider.Reply{{Text: "I look for it.", Pause: b.waits}}
+	}, nil, abort)
+	turn := b.pipe.Session().Runs[0].Turns[0]
+	if turn.Output == nil || !turn.Failed || len(turn.Requests) != 1 {
+		t.Errorf("output %v, failed %v, %d requests", turn.Output, turn.Failed, len(turn.Requests))
+	}
+}
+
+// Without capture no byte of a message, a reply, an argument, a result or an error is sent.
+func TestNothingLeavesWithoutCapture(t *testing.T) {
+	for _, tt := range cases {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, true, true, tt.script)
+			b.play(tt.replies, tt.decide, tt.run)
+			for _, batch := range b.pipe.OTLP() {
+				for _, content := range []string{"What is", "I look", "a.go", "package a", "no such file", "in short",
+					"model is away", "too long", "a title"} {
+					if bytes.Contains(batch, []byte(content)) {
+						t.Errorf("%q was sent", content)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Requests of a session that nobody watches pass, and nothing is recorded.
+func TestNotWatched(t *testing.T) {
+	for _, tracer := range []*otelagent.Tracer{nil, otelagent.NewTracer()} {
+		b := newBench(t, true, false, one)
+		b.tracing = New(tracer)
+		b.play(texts(1), nil, func(b *bench) {
+			config := copilot.SessionConfig{SessionID: "s1"}
+			s, err := b.client.CreateSession(t.Context(), &config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tracer == nil {
+				defer b.tracing.Watch(t.Context(), s)()
+			}
+			ask(t, s, "?")
+		})
+		if n := len(b.model.Bodies()); n != 1 || len(b.pipe.Sessions()) > 0 {
+			t.Errorf("%d requests, %d sessions", n, len(b.pipe.Sessions()))
+		}
+	}
+}
+
+// Events in any order harm nothing, and nothing is open afterwards.
+func TestAnyOrder(t *testing.T) {
+	var events []copilot.SessionEvent
+	name, id := "x", "a1"
+	for _, agent := range []*string{nil, &id} {
+		for _, data := range []copilot.SessionEventData{
+			&copilot.SessionStartData{}, &copilot.UserMessageData{}, &copilot.AssistantTurnStartData{TurnID: "0"},
+			&copilot.AssistantTurnEndData{TurnID: "0"}, &copilot.AssistantMessageData{}, &copilot.AssistantUsageData{},
+			&copilot.AssistantMessageDeltaData{}, &copilot.ModelCallFailureData{}, &copilot.ToolExecutionStartData{
+				ToolCallID: "c", Arguments: make(chan int)}, &copilot.ToolExecutionCompleteData{ToolCallID: "c"},
+			&copilot.PermissionRequestedData{RequestID: "p",
+				PermissionRequest: &copilot.PermissionRequestShell{ToolCallID: &name}},
+			&copilot.PermissionCompletedData{RequestID: "p"}, &copilot.PermissionRequestedData{},
+			&copilot.SessionCompactionStartData{}, &copilot.SessionCompactionCompleteData{}, &copilot.SubagentStartedData{},
+			&copilot.SubagentCompletedData{}, &copilot.SubagentFailedData{}, &copilot.AbortData{},
+			&copilot.SessionErrorData{}, &copilot.SessionIdleData{}, &copilot.SessionShutdownData{}, nil,
+		} {
+			events = append(events, copilot.SessionEvent{AgentID: agent, Data: data, Timestamp: time.Now()})
+		}
+	}
+	pipe := agenttest.New(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 100 {
+		s := newSession(t.Context(), pipe.Tracer(), "s")
+		for range 60 {
+			s.event(events[random.IntN(len(events))])
+			if random.IntN(5) == 0 {
+				x := &exchange{s: s, payload: []byte(`{}`)}
+				if s.ask(x, []string{"", "a1"}[random.IntN(2)], []string{"", "x"}[random.IntN(2)]) && random.IntN(2) == 0 {
+					s.answer(x, otelagent.TurnResult{}, random.IntN(2) == 0)
+				}
+			}
+		}
+		s.end()
+		open := len(s.calls) + len(s.asked) + len(s.begun)
+		for _, a := range s.agents {
+			open += len(a.turns) + len(a.waiting)
+			if a.run != nil || a.compaction != nil {
+				open++
+			}
+		}
+		if open > 0 {
+			t.Fatalf("%d entries are left", open)
+		}
+	}
+}
+
+// More requests than may wait for their events do not add up.
+func TestWaitingIsBounded(t *testing.T) {
+	s := newSession(context.Background(), otelagent.NewTracer(), "s")
+	for range 3 * maxWaiting {
+		s.ask(&exchange{s: s, payload: []byte(strings.Repeat("x", 100))}, "", "")
+	}
+	for i := range 3 * maxOpen {
+		s.agent(strings.Repeat("a", i))
+	}
+	if n := len(s.agents[""].waiting); n != maxWaiting || len(s.agents) != maxOpen {
+		t.Errorf("%d requests wait, %d agents", n, len(s.agents))
+	}
+}

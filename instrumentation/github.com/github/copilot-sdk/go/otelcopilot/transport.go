@@ -1,0 +1,151 @@
+package otelcopilot
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	copilot "github.com/github/copilot-sdk/go"
+
+	"github.com/otelagent/otelagent/otelagent"
+)
+
+const (
+	// maxReply is the largest reply that is read; of a larger one nothing is.
+	maxReply = 64 << 20
+	// maxWaiting is how many requests of an agent wait at most for the events of their turns.
+	maxWaiting = 64
+)
+
+// exchange is one request to the model and its reply.
+type exchange struct {
+	s       *session
+	start   time.Time
+	payload []byte
+
+	// Guarded by session.mu.
+	turn    *turn // nil while the event of its turn did not come
+	utility *otelagent.Turn
+	attempt int
+	done    bool
+	ok      bool // the reply is whole
+	res     otelagent.TurnResult
+}
+
+type transport struct {
+	tracing *Tracing
+	base    http.RoundTripper
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	x := t.exchange(r)
+	res, err := t.base.RoundTrip(r)
+	switch {
+	case x == nil:
+	case err != nil:
+		x.s.answer(x, otelagent.TurnResult{Err: err, End: time.Now()}, false)
+	default:
+		res.Body = &reply{ReadCloser: res.Body, x: x, status: res.StatusCode, header: res.Header}
+	}
+	return res, err
+}
+
+// exchange records a request to the model; nil for any other request, and of a session that is not watched.
+func (t *transport) exchange(r *http.Request) *exchange {
+	about := copilot.RequestContextFrom(r)
+	if about == nil || r.Method != http.MethodPost || r.GetBody == nil {
+		return nil
+	}
+	t.tracing.mu.Lock()
+	s := t.tracing.sessions[about.SessionID]
+	t.tracing.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return nil
+	}
+	payload, err := io.ReadAll(body)
+	if err != nil {
+		return nil
+	}
+	if req, _ := otelagent.ParseRequest(payload); len(req.Messages) == 0 {
+		return nil // it asks no model
+	}
+	x := &exchange{s: s, start: time.Now(), payload: payload}
+	agent := about.AgentID
+	if about.ParentAgentID == "" { // the main agent has an id here, and none in events
+		agent = ""
+	}
+	if !s.ask(x, agent, about.InteractionType) {
+		return nil
+	}
+	return x
+}
+
+// reply is the body of a reply. It keeps what is read of it.
+type reply struct {
+	io.ReadCloser
+	x      *exchange
+	status int
+	header http.Header
+	first  time.Duration
+	text   []byte
+	large  bool // nothing is kept
+	over   bool
+}
+
+func (r *reply) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if n > 0 && r.first == 0 {
+		r.first = time.Since(r.x.start)
+	}
+	if r.large = r.large || len(r.text)+n > maxReply; r.large {
+		r.text = nil
+	} else {
+		r.text = append(r.text, p[:n]...)
+	}
+	if err != nil {
+		r.finish(err)
+	}
+	return n, err
+}
+
+// Close ends a reply that was not read to its end: the runtime wanted no more of it.
+func (r *reply) Close() error {
+	r.finish(context.Canceled)
+	return r.ReadCloser.Close()
+}
+
+// finish records the reply as far as it was read.
+func (r *reply) finish(why error) {
+	if r.over {
+		return
+	}
+	r.over = true
+	text := r.text
+	if strings.EqualFold(r.header.Get("Content-Encoding"), "gzip") {
+		if z, err := gzip.NewReader(bytes.NewReader(text)); err == nil {
+			text, _ = io.ReadAll(io.LimitReader(z, maxReply))
+		}
+	}
+	res, _ := otelagent.ParseReply(text) // what it cannot read is unknown
+	if strings.HasPrefix(r.header.Get("Content-Type"), "text/event-stream") {
+		res.FirstChunk = r.first
+	}
+	res.End = time.Now()
+	switch {
+	case !errors.Is(why, io.EOF):
+		res.Err = why
+	case r.status/100 != 2:
+		res.Err = fmt.Errorf("HTTP status %d: %s", r.status, bytes.TrimSpace(text))
+	}
+	r.x.s.answer(r.x, res, res.Err == nil)
+}
