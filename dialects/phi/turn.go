@@ -182,9 +182,15 @@ func (d *Decoder) turnRequest(l *line) (events []event.Event) {
 // payload reads a request.
 func payload(o *object.Object) event.Request {
 	p := o.Object("payload")
-	req, _ := event.ParseRequest(o.Raw("payload")) // what cannot be read is kept as it is spelled
-	once(p)
-	req.Messages = messagesOf(p.List("messages"))
+	var m object.Object
+	// What cannot be read is kept as it is spelled.
+	req, _ := event.ReadRequest(o.Raw("payload"), func(msg *event.Message) {
+		m.Reset("", msg.Raw)
+		*msg = readMessage(&m, msg.Raw).Message
+	})
+	if once(p); req.Messages == nil {
+		req.Messages = messagesOf(p.List("messages"))
+	}
 	if raw := p.Raw("provenance"); raw != nil && raw[0] == '[' {
 		if list := p.List("provenance"); len(list) == len(req.Messages) {
 			for i, raw := range list {

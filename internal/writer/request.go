@@ -23,14 +23,18 @@ import (
 // The error names the key and what is allowed there. The Request then holds what could be read; of a body that is no
 // JSON object only Payload and Bytes. The result refers to payload, and is valid as long as that does not change.
 // Limits: 131,072 messages; a longer array of them is not read. 200 levels of nesting.
-func ParseRequest(payload []byte) (Request, error) {
+func ParseRequest(payload []byte) (Request, error) { return ReadRequest(payload, readHeading) }
+
+// ReadRequest is ParseRequest for a dialect that has its own way to read a message, of which only Raw is set.
+func ReadRequest(payload []byte, read func(*Message)) (Request, error) {
 	r := Request{Payload: payload, Bytes: int64(len(payload))}
-	err := rawjson.Valid(payload, rawjson.MaxDepth)
-	if text := bytes.TrimSpace(payload); err == nil && text[0] != '{' {
-		err = errors.New("want an object, got " + rawjson.KindOf(text))
-	}
+	err := rawjson.ValidUTF8(payload)
 	if err == nil {
-		err = r.parse()
+		if l := readLayout(payload, nil, nil); l.object {
+			err = r.parse(&l, read)
+		} else if err = rawjson.Valid(payload, rawjson.MaxDepth); err == nil {
+			err = errors.New("want an object, got " + rawjson.KindOf(bytes.TrimSpace(payload)))
+		}
 	}
 	if err != nil {
 		err = fmt.Errorf("otelagent: request: %w", err)
@@ -39,13 +43,12 @@ func ParseRequest(payload []byte) (Request, error) {
 }
 
 // parse reads the payload into the fields that are not set.
-func (r *Request) parse() error {
-	l := readLayout(r.Payload, nil, nil)
+func (r *Request) parse(l *layout, read func(*Message)) error {
 	if !l.find(spans.PartMessages).empty() {
 		r.Messages = make([]Message, len(l.texts))
 		for i, at := range l.texts {
 			r.Messages[i].Raw = at.of(r.Payload)
-			readHeading(&r.Messages[i])
+			read(&r.Messages[i])
 		}
 	}
 	return l.fill(r)

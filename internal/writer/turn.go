@@ -158,7 +158,8 @@ func (t *Turn) asks(req *Request, stated string) (early content, name string, at
 		fallthrough
 	default:
 		if req.Payload != nil && req.Messages == nil {
-			_ = req.parse() // of what cannot be read nothing is said
+			l := readLayout(req.Payload, nil, nil)
+			_ = req.parse(&l, readHeading) // of what cannot be read nothing is said
 		}
 		if req.known() {
 			a.int(spans.RequestMessagesKey, int64(len(req.Messages)))
