@@ -97,7 +97,7 @@ func digestOf(parts ...[]byte) (d digest) {
 // line reads one line: {"timestamp":…,"ordinal":…,"type":…,"payload":{…}}.
 func (t *thread) line(o *object.Object, _ []byte) string {
 	typ, p, payload := o.String("type"), o.Object("payload"), o.Raw("payload")
-	t.at = o.Time("timestamp")
+	t.at, t.ended = o.Time("timestamp"), time.Time{}
 	if typ == "session_meta" && t.Thread == nil { // a fork may copy that of its parent
 		t.meta(p, payload)
 	}

@@ -27,7 +27,7 @@ type thread struct {
 	born           time.Time // when the thread began
 	chain          digest    // of the lines so far
 	copying        bool      // the last line was a copy
-	at             time.Time // of the line at hand
+	at, ended      time.Time // of the line at hand, and of the item that it says was completed
 
 	agent, provider, model, effort string
 	context                        []byte // the last turn_context
@@ -81,7 +81,7 @@ func (t *thread) record(typ, kind string, p *object.Object, payload []byte) bool
 		t.end(t.at, res)
 	case "turn_aborted":
 		t.end(t.at, event.RunResult{Status: spans.RunStatusCancelled, Word: p.String("reason")})
-	case "user_message":
+	case "user_message", "UserMessage":
 		t.prompt()
 	case "token_count":
 		t.advance(p.Object("info"))
@@ -90,7 +90,14 @@ func (t *thread) record(typ, kind string, p *object.Object, payload []byte) bool
 			t.e.Fact(t.Session, "title", p.Raw("thread_name"), t.at)
 		}
 	case "item_completed":
-		return t.completed(p.Object("item"), p.Count("completed_at_ms"))
+		if millis := p.Count("completed_at_ms"); millis != nil {
+			t.ended = time.UnixMilli(*millis).UTC()
+		}
+		item := p.Object("item")
+		return t.record(typ, item.String("type"), item, nil)
+	case "AgentMessage", "Reasoning", "ContextCompaction", "HookPrompt", "agent_message", "agent_reasoning",
+		"agent_reasoning_raw_content", "context_compacted", "thread_settings_applied":
+		// response_items and turn_context have them too
 	case "error":
 		t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: p.String("message")})
 		return false
@@ -101,7 +108,7 @@ func (t *thread) record(typ, kind string, p *object.Object, payload []byte) bool
 		t.spawned(p.String("event_id"), p)
 		return false
 	default:
-		return typ == "event_msg" && t.completed(p, nil)
+		return typ == "event_msg" && t.completed(p)
 	}
 	return true
 }
@@ -402,21 +409,9 @@ func (t *thread) called(id string) *tool {
 	return nil
 }
 
-// echoes are events and items that response_items and turn_context have too.
-var echoes = map[string]bool{"AgentMessage": true, "Reasoning": true, "ContextCompaction": true, "HookPrompt": true,
-	"agent_message": true, "agent_reasoning": true, "agent_reasoning_raw_content": true, "context_compacted": true,
-	"thread_settings_applied": true}
-
 // completed reads an item that was completed, or an event that says the same: how a tool call ended. It reports false
 // for one that has no tool call.
-func (t *thread) completed(p *object.Object, millis *int64) bool {
-	switch kind := p.String("type"); {
-	case kind == "UserMessage":
-		t.prompt()
-		return true
-	case echoes[kind]:
-		return true
-	}
+func (t *thread) completed(p *object.Object) bool {
 	id := cmp.Or(p.String("call_id"), p.String("id"))
 	u := t.called(id)
 	if u == nil {
@@ -427,11 +422,8 @@ func (t *thread) completed(p *object.Object, millis *int64) bool {
 	if success := p.Bool("success"); code != nil && *code != 0 || success != nil && !*success || p.Has("error") {
 		u.Outcome = cmp.Or(u.Outcome, spans.OutcomeError)
 	}
-	u.ended = t.at
-	if millis != nil {
-		if at := time.UnixMilli(*millis).UTC(); at.Before(t.at) && at.After(u.At) {
-			u.ended = at
-		}
+	if u.ended = t.at; t.ended.Before(t.at) && t.ended.After(u.At) {
+		u.ended = t.ended
 	}
 	t.spawned(id, p)
 	return true

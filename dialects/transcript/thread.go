@@ -93,8 +93,7 @@ type Thread struct {
 	trigger      spans.Trigger // of the next call
 	last         time.Time     // the latest time of the run
 	turn         *turn
-	over         event.RunResult // how the run ends if no reply follows; without a status that is not known
-	ends         time.Time       // when, then
+	over         event.RunResult // how and when the run ends if no reply follows; without a status that is not known
 	messages     []event.Message
 	discarded    []event.DiscardedAttempt
 	others       []*event.Other // before the run
@@ -416,7 +415,7 @@ func (t *Thread) Other(typ string, body []byte, at time.Time) {
 func (t *Thread) Over(at time.Time, res event.RunResult) {
 	if res.Status != "" || t.over.Status == "" {
 		res.Status = cmp.Or(res.Status, spans.RunStatusCompleted)
-		t.over, t.ends = res, at
+		t.over, t.over.End.Time = res, at
 	}
 }
 
@@ -448,7 +447,7 @@ func (t *Thread) End(at time.Time, res event.RunResult) {
 	t.close()
 	t.flush()
 	if o := t.over; o.Status != "" && at.IsZero() {
-		at, res = t.ends, o
+		at, res = o.End.Time, o
 	} else if res.Status == "" {
 		res.Status, res.Error = cmp.Or(o.Status, spans.RunStatusCompleted), cmp.Or(res.Error, o.Error)
 	}
