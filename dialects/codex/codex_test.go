@@ -174,3 +174,48 @@ func TestExpected(t *testing.T) {
 		t.Errorf("%d samples", len(samples))
 	}
 }
+
+// TestTitle gives a thread the name that it had last; the one that a fork has of its parent is not its own.
+func TestTitle(t *testing.T) {
+	line := func(rest string) string { return `{"timestamp":"2026-01-01T10:00:00Z","type":` + rest + "}\n" }
+	text := line(`"session_meta","payload":{"id":"s"}`) + line(`"event_msg","payload":{"type":"task_started"}`)
+	for thread, name := range map[string]string{"s": "mine", "parent": "not mine"} {
+		text += line(`"event_msg","payload":{"type":"thread_name_updated","thread_id":"` + thread + `","thread_name":"` +
+			name + `"}`)
+	}
+	titles := ""
+	for ev, err := range codex.NewDecoder().Events(strings.NewReader(text)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f, ok := ev.(*event.FactStated); ok && f.Facts[0].Key == "title" {
+			titles += string(f.Facts[0].Value)
+		}
+	}
+	if titles != `"mine"` {
+		t.Errorf("titles %s", titles)
+	}
+}
+
+// TestRollback takes back more than a thread has, also while a task goes on.
+func TestRollback(t *testing.T) {
+	line := func(rest string) string { return `{"timestamp":"2026-01-01T10:00:00Z","type":` + rest + "}\n" }
+	prompt := line(`"event_msg","payload":{"type":"user_message"}`)
+	text := line(`"session_meta","payload":{"id":"s"}`) + prompt +
+		line(`"response_item","payload":{"type":"message","role":"assistant","content":[]}`) +
+		line(`"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":1}}}`) +
+		line(`"response_item","payload":{"type":"x_output","call_id":"c"}`) +
+		line(`"event_msg","payload":{"type":"thread_rolled_back","num_turns":9}`) + prompt
+	hidden := 0
+	for ev, err := range codex.NewDecoder().Events(strings.NewReader(text)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f, ok := ev.(*event.FactStated); ok && f.Facts[0].Key == "hidden_at" {
+			hidden++
+		}
+	}
+	if hidden != 1 {
+		t.Errorf("%d runs and prompts are hidden", hidden)
+	}
+}

@@ -285,7 +285,6 @@ func (e *Emitter) Finish() {
 		t.finish(!e.Settings.Live)
 	}
 	e.used = e.used[:0]
-	e.from.lines += e.Number
 }
 
 // Reader reads the records of one file. Whole, if set, reads a file that is no stream of them, such as a database.
@@ -381,6 +380,7 @@ func (d *Decoder) Read(f File) iter.Seq2[event.Event, error] {
 			whole, from.read = io.NewSectionReader(file, from.read, end-from.read), end
 		}
 		d.e.Shell.Events(whole, from.Reader.Reader)(yield)
+		from.lines += d.e.Number
 	}
 }
 
