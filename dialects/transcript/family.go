@@ -87,9 +87,9 @@ type File struct {
 // parents before children, older ones first.
 type Family struct{ Files []File }
 
-// private are names of files that hold settings, credentials or prompts of all sessions. They are never opened.
-var private = []string{"history.jsonl", "logs.json", "journal.jsonl", "settings", "credential", "auth", "config",
-	"token"}
+// private are paths of files that hold settings, credentials or prompts of all sessions. They are never opened.
+var private = regexp.MustCompile(
+	`(?i)(^|/)(history\.jsonl|logs\.json|journal\.jsonl|settings|credential|auth|config|token)[^/]*$`)
 
 // Finder finds the families of an agent, any number of times. It opens a file that has grown no second time.
 type Finder struct {
@@ -123,8 +123,7 @@ func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
 	}
 	walk := func(root string) {
 		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			name := strings.ToLower(filepath.Base(path))
-			switch {
+			switch name := filepath.ToSlash(path); {
 			case len(found) >= maxFiles:
 				problems = append(problems, fmt.Errorf("%s: %d transcripts are found; the rest is not read", root, maxFiles))
 				return fs.SkipAll
@@ -134,8 +133,7 @@ func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
 				if strings.Count(path[len(root):], string(filepath.Separator)) > maxFolder {
 					return fs.SkipDir
 				}
-			case d.Type().IsRegular() && l.Layout.Names.MatchString(filepath.ToSlash(path)) &&
-				!slices.ContainsFunc(private, func(p string) bool { return strings.HasPrefix(name, p) }):
+			case d.Type().IsRegular() && l.Layout.Names.MatchString(name) && !private.MatchString(name):
 				add(path, d)
 			}
 			return nil
