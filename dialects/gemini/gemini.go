@@ -43,13 +43,10 @@ const maxMessages = 1 << 16 // of a session that a rewind reaches
 var Layout = transcript.Layout{Dialect: Dialect, Env: "GEMINI_CLI_HOME", Below: []string{".gemini/tmp"},
 	Home: []string{".gemini/tmp"}, Names: regexp.MustCompile(`(/chats/[^\n]*|session[^/]*)\.jsonl?$`), Head: headOf}
 
-// child is the path of a sub-agent's chat: its folder is the id of its parent.
-var child = regexp.MustCompile(`/chats/([^/]+)/[^/]+\.jsonl?$`)
-
-// parentOf returns the session that spawned the one whose chat has a path; empty where none did.
+// parentOf returns the session that spawned the one whose chat has a path, the name of its folder; empty where none did.
 func parentOf(path string) string {
-	if m := child.FindStringSubmatch(filepath.ToSlash(path)); m != nil {
-		return m[1]
+	if folder := filepath.Dir(path); filepath.Base(filepath.Dir(folder)) == "chats" {
+		return filepath.Base(folder)
 	}
 	return ""
 }
@@ -89,7 +86,6 @@ type session struct {
 	met     []string        // ids of prompts and replies, in order
 	context []event.Message // injected before the next prompt
 	turn    turn
-	refused map[string]bool // calls of which the arguments are not known
 }
 
 // turn is the last reply of the run at hand; its id is empty before the first one.
@@ -233,6 +229,7 @@ var cancelled = event.RunResult{Status: spans.RunStatusCancelled}
 const (
 	injected = "<session_context>"
 	snapshot = "<state_snapshot>"
+	refused  = "refused " // before the ids of calls, where the Emitter remembers them
 )
 
 // user reads a message of the user: a prompt, which begins a run, results of tools, or what Gemini CLI injects.
@@ -371,10 +368,8 @@ func (s *session) answer(r *object.Object, at time.Time) {
 	if u.id == "" || u.calls[id] {
 		return
 	}
-	if s.refused == nil || len(s.refused) == maxMessages {
-		s.refused = map[string]bool{}
-	}
-	u.calls[id], s.refused[id] = true, true
+	u.calls[id] = true
+	s.e.First(s.Session, refused+id) // its arguments are not known
 	s.Tool(event.ToolCall{ID: id, Name: name, Start: event.Bound(at)}, at)
 	s.end(&transcript.Result{CallID: id, Name: name, At: at}, r.Raw("response"))
 }
@@ -419,8 +414,8 @@ func (s *session) set(o *object.Object) {
 		}
 		for _, p := range transcript.Parts(m.Raw("content")) {
 			c := p.Object("functionCall")
-			if call := c.String("id"); s.refused[call] {
-				delete(s.refused, call)
+			call := c.String("id")
+			if met, _ := s.e.Met(s.Session, refused+call); met != transcript.New {
 				s.e.FactOf(s.Session, "tool_call/"+call, "arguments", c.Raw("args"), s.last)
 			}
 		}
