@@ -38,7 +38,6 @@ type family struct {
 	sides map[string]*transcript.Thread // threads of sub-agents in line, by their lines
 	calls map[string]*transcript.Thread // and by the call that spawned them
 	side  *transcript.Thread            // the last one
-	below map[string]bool               // lines below which a prompt stands
 	rank  map[string]int                // of the facts of a session
 }
 
@@ -55,7 +54,7 @@ type file struct {
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
 		d := &family{Emitter: e, talks: map[*transcript.Thread]*talk{}, sides: map[string]*transcript.Thread{},
-			calls: map[string]*transcript.Thread{}, below: map[string]bool{}, rank: map[string]int{}}
+			calls: map[string]*transcript.Thread{}, rank: map[string]int{}}
 		return func(f transcript.File) transcript.Reader {
 			d := &file{family: d, File: f, session: cmp.Or(f.ID, e.Settings.Session), titles: map[string][]byte{}}
 			if agent, ok := strings.CutPrefix(f.ID, agentPrefix); ok {
@@ -78,8 +77,9 @@ func (d *file) end() {
 }
 
 // Names of their own: of lines and sub-agents, as a prompt's line is also its run; of sub-agents in line; of calls that
-// may spawn sub-agents, and of what these ask for.
-const linePrefix, agentPrefix, inLine, callName, promptName = "line ", "agent ", "in line ", "call ", "said "
+// may spawn sub-agents, and of what these ask for; of lines below which a prompt stands.
+const linePrefix, agentPrefix, inLine = "line ", "agent ", "in line "
+const callName, promptName, belowName = "call ", "said ", "below "
 
 // Layout is where Claude Code keeps its sessions.
 var Layout = transcript.Layout{Dialect: Dialect, Env: "CLAUDE_CONFIG_DIR", Below: []string{"projects"},
@@ -441,11 +441,9 @@ func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
 		run.Trigger = spans.TriggerSubAgent
 		d.spawned(r, &run, transcript.Text(object.Of("", messages[0].Raw).Raw("content")))
 	} else if above := r.String("parentUuid"); above != "" {
-		key := r.t.Session + " " + above
-		if d.below[key] {
+		if met, _ := d.First(r.t.Session, belowName+r.t.Session+" "+above); met != transcript.New {
 			run.Continuation = spans.ContinuationBranch
 		}
-		transcript.Put(d.below, 16*maxSides, key, true)
 	}
 	run.Config = input.Members(config[0], r.k.config[0], config[1], r.k.config[1], config[2], r.k.config[2])
 	r.t.Begin(run)

@@ -43,7 +43,7 @@ const maxMessages = 1 << 16 // of a session that a rewind reaches
 var Layout = transcript.Layout{Dialect: Dialect, Env: "GEMINI_CLI_HOME", Below: []string{".gemini/tmp"},
 	Home: []string{".gemini/tmp"}, Names: regexp.MustCompile(`(/chats/[^\n]*|session[^/]*)\.jsonl?$`), Head: headOf}
 
-// parentOf returns the session that spawned the one whose chat has a path, the name of its folder; empty where none did.
+// parentOf returns the session that spawned the one of a chat: it has the name of the folder. It is empty without any.
 func parentOf(path string) string {
 	if folder := filepath.Dir(path); filepath.Base(filepath.Dir(folder)) == "chats" {
 		return filepath.Base(folder)
