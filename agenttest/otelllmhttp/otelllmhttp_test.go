@@ -256,17 +256,24 @@ session
 	{
 		name: "compaction",
 		replies: []provider.Reply{{Blocks: []string{`{"type":"compaction","content":"They spoke of the weather."}`},
-			Text: "21 degrees."}},
+			Stop: "compaction"}, {Text: "21 degrees."}, {Text: "Bye."}},
 		run: func(w *world) {
 			w.user("How warm is it?")
 			w.must(w.T, w.Context())
+			w.messages = w.messages[1:]
+			w.must(w.T, w.Context())
+			w.user("Bye.")
+			w.must(w.T, w.Context())
 		},
-		only: func(l *loop) bool { return l.api == provider.Anthropic && !l.stream },
+		only: func(l *loop) bool { return l.api == provider.Anthropic },
 		want: `
 session
   run weatherman completed
-    turn 0 user STOP in 15 out 5 cached 3
+    turn 0 user compaction in 15 out 5 cached 3
       compaction summary
+    turn 1 continuation STOP in 15 out 5 cached 3
+  run weatherman completed
+    turn 0 user STOP in 15 out 5 cached 3
 `,
 	},
 	{

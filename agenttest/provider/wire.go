@@ -139,6 +139,11 @@ func (a *answer) anthropicEvents() (l [][]byte) {
 			typ, key, text = "input_json_delta", "partial_json", string(b["input"].(json.RawMessage))
 			start["input"], begin = object{}, nil
 		}
+		if b["type"] == "compaction" {
+			typ, key, begin = "compaction_delta", "content", nil
+			text, _ = b["content"].(string)
+			start["content"] = nil
+		}
 		if begin != nil && key != "" {
 			start[key] = begin
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/internal/genaijson"
-	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -104,6 +103,13 @@ func (t *Transport) find(q *request) (c *conversation, again bool) {
 	}
 	if list := t.index[t.key("response", q.previous)]; q.previous != "" && len(list) > 0 {
 		return list[len(list)-1], false
+	}
+	if known == nil && isModel(&q.Messages[0]) { // what a compaction replaced is left out
+		for _, summary := range compactionsIn(q.Messages[0].Raw) {
+			if list := t.index[t.key("compaction", string(summary))]; len(list) > 0 {
+				return list[len(list)-1], false
+			}
+		}
 	}
 	return known, false
 }
@@ -241,7 +247,7 @@ func (c *conversation) startTurn(e *exchange, q *request, in *writer.Run) {
 	case c.run == nil:
 		ctx := writer.WithSource(e.ctx, &writer.Source{NewRoot: true})
 		run := writer.RunInfo{SessionID: c.session, Agent: c.t.agent, Model: q.Model, Provider: q.provider,
-			Dialect: "http", Start: bound(e.sent), Inferred: trigger == spans.TriggerContinuation}
+			Dialect: "http", Start: bound(e.sent), Inferred: trigger == spans.TriggerContinuation && c.session == ""}
 		if writer.ToolCallFromContext(e.ctx) != nil {
 			run.SessionID = "" // that of the tool call
 			if trigger == spans.TriggerUser {
@@ -337,15 +343,19 @@ func (c *conversation) replied(e *exchange, res *writer.TurnResult, again bool) 
 	var calls []genaijson.Part
 	if res.Output != nil {
 		calls, _ = callsIn(res.Output.Raw)
-		c.compactions(res.Output.Raw)
+		for _, summary := range compactionsIn(res.Output.Raw) {
+			_, done := c.turn.StartCompaction(c.ctx, writer.Compaction{Kind: spans.CompactionKindSummary})
+			done.End(writer.CompactionResult{Summary: summary})
+			keys = append(keys, c.t.key("compaction", string(summary)))
+		}
 	}
 	for _, p := range calls {
 		p.Content = slices.Clone(p.Content)
 		c.calls = append(c.calls, &call{Part: p, since: c.seen})
 		keys = append(keys, c.t.key("call", p.ID), c.t.key("tool", p.Name))
 	}
-	// With pause_turn Anthropic's API asks to be called again.
-	if c.utility || len(calls) == 0 && res.StopReason != "pause_turn" {
+	again = res.StopReason == "pause_turn" || res.StopReason == "compaction" // with which Anthropic's API asks for more
+	if c.utility || len(calls) == 0 && !again {
 		c.turn.End(writer.TurnResult{})
 		c.turn = nil
 		if c.own {
@@ -354,16 +364,6 @@ func (c *conversation) replied(e *exchange, res *writer.TurnResult, again bool) 
 		}
 	}
 	return keys
-}
-
-// compactions records the summaries with which Anthropic's API replaces earlier messages.
-func (c *conversation) compactions(reply []byte) {
-	for p := range genaijson.Parts(reply) {
-		if p.Type == "compaction" {
-			_, done := c.turn.StartCompaction(c.ctx, writer.Compaction{Kind: spans.CompactionKindSummary})
-			done.End(writer.CompactionResult{Summary: object.Of("", p.Content).Raw("content")})
-		}
-	}
 }
 
 // endCalls closes the calls that have no result.

@@ -22,8 +22,9 @@
 //
 //   - Conversation: a request belongs to the one that made the tool calls that it answers; else to that of
 //     previous_response_id or of conversation; else to the one that sent the longest beginning of its messages and
-//     replied what follows there. Marks of Anthropic's prompt cache do not count. Else it begins a new session. A
-//     history that the program rewrites, as to compact it, begins one.
+//     replied what follows there. Marks of Anthropic's prompt cache do not count. A history that begins with a
+//     compaction of Anthropic's API belongs to the one that received it. Else it begins a new session; so does a
+//     history that the program rewrites.
 //   - Run: begins with a message of the user that answers no open call, and ends with a reply without calls. Its
 //     dialect is http, and the source of its times is bound. A run that begins in the middle has a defect,
 //     start_not_seen.

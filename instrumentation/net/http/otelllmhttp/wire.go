@@ -151,6 +151,16 @@ func callsIn(message []byte) (calls, answers []genaijson.Part) {
 	}), answers
 }
 
+// compactionsIn returns the summaries in a message with which Anthropic's API replaces earlier messages.
+func compactionsIn(message []byte) (summaries [][]byte) {
+	for p := range genaijson.Parts(message) {
+		if o := object.Of("", p.Content); p.Type == "compaction" && o.Has("content") {
+			summaries = append(summaries, o.Raw("content"))
+		}
+	}
+	return summaries
+}
+
 // ends are in the last events of streams. Inside a string they would have a backslash in front of the last quote.
 var ends = [][]byte{[]byte(`"message_stop"`), []byte(`"response.completed"`), []byte(`"response.incomplete"`),
 	[]byte(`"response.failed"`)}
