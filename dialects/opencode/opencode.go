@@ -221,16 +221,17 @@ func (d *reader) readSession(db *input.Database, id any) error {
 	if err != nil || d.session == nil {
 		return err
 	}
-	i, kind := -1, ""
+	i, kind, place := -1, "", ""
 	return db.Scan(rows, func(_ []string, columns []any) {
 		message, _ := columns[0].(string)
 		text, _ := columns[2].([]byte)
 		if kind = "part"; columns[1] == nil {
 			d.endMessage()
 			kind, i = "message", i+1
+			place = object.Element("messages", i) + ".data"
 		}
 		if !d.Stopped() {
-			d.row(kind, message, object.Element("messages", i)+".data", text)
+			d.row(kind, message, place, text)
 		}
 	}, id)
 }
