@@ -10,7 +10,7 @@ SHELL := bash
 MODULES := . otelagent/otelsetup dialects backend agenttest dashboards internal/registrygen collector-exporter/agentsessionexporter cmd/otelagent examples
 # Modules that hold slow tests only, each run by a target of its own, and an example that test-full runs; formatted, vetted and
 # linted like the others.
-E2E_MODULES := collector-exporter/distribution/e2e examples/adk
+E2E_MODULES := collector-exporter/distribution/e2e examples/adk examples/eino
 # Modules that pin tools, one per tool because their requirements disagree. Never compiled by `make test`.
 TOOL_MODULES := internal/tools/lint internal/tools/mdatagen internal/tools/ocb
 

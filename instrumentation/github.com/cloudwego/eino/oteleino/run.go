@@ -29,6 +29,7 @@ type run struct {
 	adopted bool // the program started it
 	ended   bool
 	asked   bool // it had a turn
+	first   spans.Trigger
 	open    []*turn
 	compact *compaction
 }
@@ -39,6 +40,10 @@ func (h *Handler) newRun(ctx context.Context, info *callbacks.RunInfo) *run {
 	r := &run{tracer: h.tracer, above: above, ctx: ctx, info: otelagent.RunInfo{Agent: info.Name, Start: time.Now()}}
 	if above == nil {
 		r.info.SessionID, _ = ctx.Value(sessionKey{}).(string)
+	}
+	r.first = spans.TriggerUser
+	if otelagent.ToolCallFromContext(ctx) != nil {
+		r.first = spans.TriggerSubAgent
 	}
 	ours := frameOf(ctx) != nil && frameOf(ctx).run.is(above)
 	if above != nil && !ours && otelagent.TurnFromContext(ctx) == nil {
@@ -180,7 +185,7 @@ func (r *run) turnOf(call string) *turn {
 }
 
 func (r *run) trigger() (t spans.Trigger) {
-	t = spans.TriggerUser
+	t = r.first
 	if r.asked {
 		t = spans.TriggerContinuation
 	}

@@ -280,7 +280,7 @@ session chat
     turn 0 user tool_calls in 15 out 5 cached 3
       tool c1 helper ok
         run helper completed
-          turn 0 user stop in 15 out 5 cached 3
+          turn 0 sub_agent stop in 15 out 5 cached 3
     turn 1 continuation stop in 15 out 5 cached 3`)
 	})
 }
@@ -427,6 +427,36 @@ session own
     turn 2 user tool_calls in 15 out 5 cached 3
       tool c1 weather ok
     turn 3 continuation stop in 15 out 5 cached 3`)
+}
+
+// Without the transport of otelllmhttp the tree is the same, and a request is its messages.
+func TestWithoutTransport(t *testing.T) {
+	both(t, func(t *testing.T, stream, own bool) {
+		s := set(t, first(t, provider.Reply{Status: 429}, provider.Reply{Text: "It", Cut: true}), content)
+		base := &http.Transport{}
+		defer base.CloseIdleConnections()
+		s.model.own, s.model.client = own, &http.Client{Transport: base}
+		if text, err := s.ask(t.Context(), s.agent("boss", retries, inTurn), stream, "Weather?"); err != nil ||
+			text != "It rains." {
+			t.Errorf("%q, %v", text, err)
+		}
+		global.Wait()
+		want := `session chat
+  run boss completed
+    turn 0 user tool_calls in 15 out 5 cached 3 attempts 3 discarded 2
+      tool c1 weather ok
+    turn 1 continuation stop in 15 out 5 cached 3
+`
+		if got := s.Outline(); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+		for i, turn := range s.Session().Runs[0].Turns {
+			q := turn.Requests[len(turn.Requests)-1]
+			if q.Messages == nil || q.Messages.Count != []int64{1, 3}[i] {
+				t.Errorf("turn %d has the messages %+v", i, q.Messages)
+			}
+		}
+	})
 }
 
 // A model that the program calls by itself.
