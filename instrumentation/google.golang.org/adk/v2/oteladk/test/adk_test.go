@@ -67,9 +67,12 @@ func (a *app) serve(reply func(int, provider.Request) provider.Reply) {
 	a.server = provider.NewFunc(a.t, reply)
 }
 
-// withTool makes the runner for an agent with one tool.
+// withTool makes the runner for an agent with one tool. Without a mode, first questions at once race in the framework.
 func (a *app) withTool(f func(agent.Context, city) (degrees, error)) *app {
-	return a.use(a.agent("assistant", nil, function(a.t, "weather", false, f)))
+	g, err := llmagent.New(llmagent.Config{Name: "assistant", Model: a.model(), Mode: llmagent.ModeChat,
+		Tools: []tool.Tool{function(a.t, "weather", false, f)}})
+	a.must(err)
+	return a.use(g)
 }
 
 func (a *app) model() model.LLM {
