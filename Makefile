@@ -8,9 +8,9 @@ SHELL := bash
 # Modules whose tests are part of `make test`. A test (internal/modules) compares these three lists with the go.mod
 # files found in the tree.
 MODULES := . otelagent/otelsetup dialects backend agenttest dashboards internal/registrygen collector-exporter/agentsessionexporter cmd/otelagent examples
-# Modules that hold slow tests only, each run by a target of its own, and an example that test-full runs; formatted, vetted and
+# Modules that hold slow tests only, each run by a target of its own, and examples that test-full runs; formatted, vetted and
 # linted like the others.
-E2E_MODULES := collector-exporter/distribution/e2e examples/adk examples/eino
+E2E_MODULES := collector-exporter/distribution/e2e examples/adk examples/anthropic examples/eino
 # Modules that pin tools, one per tool because their requirements disagree. Never compiled by `make test`.
 TOOL_MODULES := internal/tools/lint internal/tools/mdatagen internal/tools/ocb
 
