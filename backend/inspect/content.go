@@ -58,7 +58,7 @@ func saidStyle(label string) style {
 		return cyan
 	case session.ByModel:
 		return green
-	case string(session.SaidError):
+	case string(session.PartError):
 		return red
 	}
 	return dim
@@ -66,7 +66,7 @@ func saidStyle(label string) style {
 
 // messages draws messages, but for digests, of which there is nothing to see. log names them in the log of a Follower;
 // empty where they may still change.
-func (r *renderer) messages(n *node, capture spans.Capture, list []Said, log string, at time.Time) {
+func (r *renderer) messages(n *node, capture spans.Capture, list []MessageText, log string, at time.Time) {
 	if capture == spans.CaptureDigests {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 
 // computed returns the cost of a turn by the price catalogue.
 func (r *renderer) computed(run *session.Run, t *session.Turn) (float64, bool) {
-	if r.o.Prices == nil || !t.UsageTold() {
+	if r.o.Prices == nil || !t.UsageReported() {
 		return 0, false
 	}
 	u := &t.Usage
@@ -69,7 +69,7 @@ func (r *renderer) costs() []string {
 			}
 			if amount, ok := r.computed(run, t); ok {
 				add(kind{"computed", stats.Currency, "turn"}, amount)
-			} else if r.o.Prices != nil && t.UsageTold() {
+			} else if r.o.Prices != nil && t.UsageReported() {
 				without++
 				model := cmp.Or(t.Answered, t.Model, run.Model, "no model")
 				if !slices.Contains(missing, model) && len(missing) < 3 {

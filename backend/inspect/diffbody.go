@@ -279,14 +279,14 @@ func (v *diffView) message(c *diff.Change) {
 // messageText is a message in one line: where it came from, who speaks, and what is said.
 func messageText(m *session.Message) string {
 	out := []string{source(m)}
-	switch said := sayings(m.Body); {
+	switch said := shownParts(m.Body); {
 	case m.Withheld:
 		out = append(out, exact(m.Bytes)+" bytes, not here", Clean(m.Block))
 	case m.Missing:
 		out = append(out, "did not arrive", Clean(m.Block))
 	case len(said) == 0: // such as a reply of nothing but tool calls
 		text := cmp.Or(saidText([]byte(m.Body)), valueText([]byte(m.Body)))
-		out = append(out, suffixed(Clean(session.SaidBy(m.Role)), ": ")+Clean(text))
+		out = append(out, suffixed(Clean(session.Speaker(m.Role)), ": ")+Clean(text))
 	default:
 		for _, s := range said {
 			out = append(out, shortLabel(s.label)+": "+Clean(s.text))

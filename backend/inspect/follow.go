@@ -130,7 +130,7 @@ func (l *log) line(key, lead string, at time.Time, parts ...string) {
 	}
 	l.written[key] = true
 	clock := strings.Repeat(" ", len("15:04:05"))
-	if session.TimeTold(at) {
+	if session.TimeKnown(at) {
 		clock = at.In(l.renderer.o.Location).Format("15:04:05")
 	}
 	text := joined(separator, parts...)
@@ -179,7 +179,7 @@ func (f *Follower) Line(t session.Tree, now time.Time, columns int) string {
 // lastWords returns the last words of a message that have room in so many columns.
 func lastWords(body string, columns int) string {
 	var all []string
-	for _, s := range sayings(body) {
+	for _, s := range shownParts(body) {
 		all = append(all, s.text)
 	}
 	said := strings.Join(all, " ")

@@ -34,7 +34,7 @@ func (r *renderer) header() {
 	}
 	d.field("agent", cmp.Or(Clean(agent), "not named"), Clean(s.Dialect), Clean(service))
 	d.field("time", r.times()...)
-	d.field("tokens", knownUsage(s.UsageTold(), s.Usage)...)
+	d.field("tokens", knownUsage(s.UsageReported(), s.Usage)...)
 	if s.Discarded != nil {
 		d.field("", append([]string{"and in discarded attempts"}, usageWords(*s.Discarded)...)...)
 	}
@@ -154,7 +154,7 @@ func (r *renderer) subAgents() (n int, known bool, u session.Usage) {
 	for _, p := range r.index.runs {
 		if p.tree.Session != r.main.Session && r.placed[p.run] {
 			seen[p.tree.Session] = true
-			known = known || p.run.UsageTold()
+			known = known || p.run.UsageReported()
 			u.Add(p.run.Usage)
 		}
 	}
@@ -164,7 +164,7 @@ func (r *renderer) subAgents() (n int, known bool, u session.Usage) {
 // times returns when the session was and how long it took, as far as it is known.
 func (r *renderer) times() []string {
 	s := r.main.Session
-	from, to := s.StartTold(), session.TimeTold(s.Last)
+	from, to := s.StartKnown(), session.TimeKnown(s.Last)
 	switch {
 	case !from && !to:
 		return []string{"not stated"}

@@ -69,7 +69,7 @@ func Bytes(n int64) string { return inUnits(n, " B", " kB", " MB", " GB") }
 
 // ago returns how long before now t was, in words; empty when either is unknown.
 func ago(t, now time.Time) string {
-	if !session.TimeTold(t) || now.IsZero() {
+	if !session.TimeKnown(t) || now.IsZero() {
 		return ""
 	}
 	switch d := now.Sub(t); {

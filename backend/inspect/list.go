@@ -38,7 +38,7 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 	}
 	tokens := func(name string, n func(*session.Usage) int64) {
 		add(column{name: name, right: true}, func(s *session.Summary) string {
-			if !s.UsageTold() {
+			if !s.UsageReported() {
 				return ""
 			}
 			return tokenCount(s.Usage.LowerBound, n(&s.Usage))
@@ -63,7 +63,7 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 	number(ListDenied, func(s *session.Summary) int64 { return s.Denied })
 	number("DEFECTS", func(s *session.Summary) int64 { return s.Defects })
 	add(column{name: "TOOK", right: true}, func(s *session.Summary) string {
-		if !session.TimeTold(s.Start) {
+		if !session.TimeKnown(s.Start) {
 			return ""
 		}
 		return took(s.Start, s.Last)
@@ -157,7 +157,7 @@ func shortIDs(list []session.Summary, whole bool) []string {
 func listZone(list []session.Summary, o Options) string {
 	zone := ""
 	for _, s := range list {
-		if !session.TimeTold(s.Last) || !o.Now.IsZero() {
+		if !session.TimeKnown(s.Last) || !o.Now.IsZero() {
 			continue
 		}
 		name, _ := s.Last.In(cmp.Or(o.Location, time.UTC)).Zone()
@@ -171,7 +171,7 @@ func listZone(list []session.Summary, o Options) string {
 
 // when returns a time in a table with that zone in its head; empty for an unknown one.
 func when(t time.Time, zone string, o Options) string {
-	if !o.Now.IsZero() || !session.TimeTold(t) {
+	if !o.Now.IsZero() || !session.TimeKnown(t) {
 		return ago(t, o.Now)
 	}
 	layout := "2006-01-02 15:04"

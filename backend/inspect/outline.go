@@ -213,7 +213,7 @@ func (v *View) run(p place, now time.Time) OutlineRun {
 		Number: p.n, ID: run.ID, Address: p.address(), Status: run.StatusAt(now), Word: run.StatusWord,
 		Agent: cmp.Or(run.Agent, run.AgentID), Model: run.Model, Start: run.Start, End: run.End,
 		Estimated: run.StartSource == spans.TimeSourceBound || run.EndSource == spans.TimeSourceBound,
-		Usage:     run.Usage, UsageTold: run.UsageTold(), Turns: len(run.Turns), Copied: run.Copied, Error: run.Error,
+		Usage:     run.Usage, UsageReported: run.UsageReported(), Turns: len(run.Turns), Copied: run.Copied, Error: run.Error,
 		Defects: findings(run.Defects),
 	}
 	if run.Rejection != "" {
@@ -256,7 +256,7 @@ func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
 		Run: t.n, Index: t.Index, Address: t.address(), Start: t.Start, End: t.End, State: stateOf(&t.Span),
 		Trigger: t.Trigger, Purpose: t.Purpose,
 		Model: cmp.Or(t.Answered, t.Model), StopReason: t.StopReason, Failed: t.Failed, Attempts: t.Attempts,
-		Usage: t.Usage, UsageTold: t.UsageTold(), Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS,
+		Usage: t.Usage, UsageReported: t.UsageReported(), Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS,
 		Messages: t.RequestMessages, Bytes: t.RequestBytes,
 		PromptChanged: t.promptChanged(), ToolsChanged: t.toolsChanged(), Live: t.Known == spans.KnownLive,
 		Hidden: !v.history.Hidden(t.Turn).IsZero(), Defects: len(t.defects),
@@ -334,7 +334,7 @@ func marks(n int, compactions []*session.Compaction, permissions []*session.Perm
 // line is the beginning of the reply of a turn, else of its input.
 func (v *View) line(t *viewTurn) string {
 	m := &docs{View: v, text: 4 * outlineText, most: maxLines, results: true}
-	for _, list := range [][]Said{m.said(t.Output.Items(), t.Capture, nil, nil), m.input(t, nil)} {
+	for _, list := range [][]MessageText{m.said(t.Output.Items(), t.Capture, nil, nil), m.input(t, nil)} {
 		second := ""
 		for _, s := range list {
 			switch text := Clean(s.Text.Text); {

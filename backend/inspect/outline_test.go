@@ -64,7 +64,7 @@ func TestOutlines(t *testing.T) {
 }
 
 // documents compares documents by what they show.
-var documents = cmpopts.IgnoreUnexported(inspect.TurnView{}, inspect.Body{}, inspect.Said{}, inspect.CallView{},
+var documents = cmpopts.IgnoreUnexported(inspect.TurnView{}, inspect.Body{}, inspect.MessageText{}, inspect.CallView{},
 	inspect.PermissionView{}, inspect.CompactionView{}, inspect.EventView{})
 
 // For every recording, the outline adds up to the summary, and a turn is the same alone, on a page of its own and among
@@ -220,11 +220,11 @@ func TestOutlineDefects(t *testing.T) {
 		return []session.Defect{{Code: spans.DefectToolCallMissing, Detail: detail}}
 	}
 	turn := &session.Turn{
-		Said: session.Said{Defects: defect("a")},
-		ToolCalls: []*session.ToolCall{{Said: session.Said{Defects: defect("b")},
-			Permissions: []*session.Permission{{Said: session.Said{Defects: defect("c")}}}}},
-		Compactions: []*session.Compaction{{Said: session.Said{Defects: defect("d")}}},
-		Permissions: []*session.Permission{{Said: session.Said{Defects: defect("e")}}},
+		Remarks: session.Remarks{Defects: defect("a")},
+		ToolCalls: []*session.ToolCall{{Remarks: session.Remarks{Defects: defect("b")},
+			Permissions: []*session.Permission{{Remarks: session.Remarks{Defects: defect("c")}}}}},
+		Compactions: []*session.Compaction{{Remarks: session.Remarks{Defects: defect("d")}}},
+		Permissions: []*session.Permission{{Remarks: session.Remarks{Defects: defect("e")}}},
 	}
 	s := &session.Session{ID: "s", Runs: []*session.Run{{ID: "r", Turns: []*session.Turn{{}, turn}}}}
 	o := inspect.NewView(session.Tree{Session: s}, nil).Outline(1, nil, time.Time{})

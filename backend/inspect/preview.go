@@ -11,21 +11,21 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// saying is what somebody said, as far as it is shown: neighbours of one label are one.
-type saying struct {
-	label string // session.Saying.Label
+// shownPart is what somebody said, as far as it is shown: neighbours of one label are one.
+type shownPart struct {
+	label string // session.MessagePart.Label
 	text  string
 }
 
 // ofModel reports whether a model said it.
-func ofModel(s *saying) bool {
-	return s.label == session.ByModel || s.label == string(session.SaidThinking)
+func ofModel(s *shownPart) bool {
+	return s.label == session.ByModel || s.label == string(session.PartThinking)
 }
 
 // shortLabel is a label for little room.
 func shortLabel(label string) string {
 	switch label {
-	case string(session.SaidThinking):
+	case string(session.PartThinking):
 		return "think"
 	case "extension":
 		return "ext"
@@ -33,11 +33,11 @@ func shortLabel(label string) string {
 	return cut(Clean(label), labelWidth-1)
 }
 
-// sayings returns what a message says. An assistant's tool calls are not among it: they are in the tree.
-func sayings(body string) []saying {
-	var out []saying
-	for _, s := range session.Sayings(body) {
-		if s.Kind == session.SaidCall || strings.TrimSpace(s.Text) == "" {
+// shownParts returns what a message says. An assistant's tool calls are not among it: they are in the tree.
+func shownParts(body string) []shownPart {
+	var out []shownPart
+	for _, s := range session.MessageParts(body) {
+		if s.Kind == session.PartCall || strings.TrimSpace(s.Text) == "" {
 			continue
 		}
 		label := s.Label()
@@ -45,7 +45,7 @@ func sayings(body string) []saying {
 			out[n-1].text += " " + s.Text
 			continue
 		}
-		out = append(out, saying{label, s.Text})
+		out = append(out, shownPart{label, s.Text})
 	}
 	return out
 }
@@ -54,7 +54,7 @@ func sayings(body string) []saying {
 func resultText(body string) string {
 	var texts []string
 	if fields(body).Has("content") { // else what members it has are its own
-		for _, s := range sayings(body) {
+		for _, s := range shownParts(body) {
 			texts = append(texts, s.text)
 		}
 	}
@@ -109,9 +109,9 @@ func saidText(value []byte) string {
 		return ""
 	}
 	var out []string
-	for _, s := range session.Sayings(string(value)) {
+	for _, s := range session.MessageParts(string(value)) {
 		switch {
-		case s.Kind == session.SaidCall:
+		case s.Kind == session.PartCall:
 			out = append(out, "[calls "+s.Name+"]")
 		case strings.TrimSpace(s.Text) != "":
 			out = append(out, s.Text)

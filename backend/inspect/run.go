@@ -76,11 +76,11 @@ func (r *renderer) run(p place) *node {
 	}
 	r.m, r.model = r.docs(p.tree), run.Model
 	v := r.m.run(p)
-	if r.lasted = 0; run.StartTold() {
+	if r.lasted = 0; run.StartKnown() {
 		r.lasted = cmp.Or(run.End, lastOf(run)).Sub(run.Start)
 	}
 	r.stopped, r.over = v.Status != spans.RunStatusOpen, over || v.Status != run.Status // its process is gone
-	n := &node{cols: tokens(r.cols(run.Span), v.UsageTold, &v.Usage), span: run.Span, run: run}
+	n := &node{cols: tokens(r.cols(run.Span), v.UsageReported, &v.Usage), span: run.Span, run: run}
 	n.over, n.at = r.stopped || r.over, cmp.Or(run.End, run.Seen, run.Start)
 	n.begin = []string{"", dim.of(Clean(run.Agent)), dim.of(Clean(run.Model))}
 	title := fmt.Sprintf("run %d", p.n)

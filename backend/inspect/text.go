@@ -65,7 +65,7 @@ func Text(w io.Writer, t session.Tree, o Options) error {
 func newRenderer(t session.Tree, o Options) *renderer {
 	o.Location = cmp.Or(o.Location, time.UTC)
 	r := &renderer{index: newIndex(t, o.Related), o: o, placed: map[*session.Run]bool{}}
-	if t.StartTold() {
+	if t.StartKnown() {
 		r.zero = t.Start
 	}
 	return r
@@ -182,14 +182,14 @@ func ShellWords(words ...string) string {
 // cols returns the times of a span by the names of columns.
 func (r *renderer) cols(s session.Span) map[string]string {
 	value := map[string]string{}
-	if s.StartTold() && !r.zero.IsZero() {
+	if s.StartKnown() && !r.zero.IsZero() {
 		value["at"] = Duration(s.Start.Sub(r.zero))
 		if !s.Start.Before(r.zero) {
 			value["at"] = "+" + value["at"]
 		}
 	}
 	t := ""
-	if s.StartTold() && s.EndTold() {
+	if s.StartKnown() && s.EndKnown() {
 		t = took(s.Start, s.End)
 	}
 	if s.StartSource == spans.TimeSourceBound || s.EndSource == spans.TimeSourceBound {
@@ -216,7 +216,7 @@ func tokens(cols map[string]string, reported bool, u *session.Usage) map[string]
 }
 
 func (r *renderer) clock(t time.Time) string {
-	if !session.TimeTold(t) {
+	if !session.TimeKnown(t) {
 		return "at no known time"
 	}
 	layout := "15:04:05.000 MST"

@@ -99,7 +99,7 @@ func odd() (session.Tree, []session.Tree) {
 			300,
 			1500,
 		), ID: "c1", Name: "bash", Outcome: spans.OutcomeError, Args: refs("args"), Result: refs("result"),
-		Truncated: p(true), Said: session.Said{Events: []session.Note{{Type: "ProgressMessage", Body: &progress}}},
+		Truncated: p(true), Remarks: session.Remarks{Events: []session.Note{{Type: "ProgressMessage", Body: &progress}}},
 		Permissions: []*session.Permission{{Span: span(300, 310), Tool: "bash", CallID: "c1", Action: spans.ActionAllow,
 			Source: spans.PermissionSourceProject, Pattern: evil, DecidedBy: "ada", WaitNS: 12e9}},
 	}
@@ -120,7 +120,7 @@ func odd() (session.Tree, []session.Tree) {
 					{Span: session.Span{Missing: true}, ID: "c5"},
 					{Span: span(310, 900), ID: "c6", Name: "ask_sub", Outcome: spans.OutcomeOK, ChildRunID: "loop-2"},
 				},
-				Said: session.Said{Defects: []session.Defect{{Code: spans.DefectToolCallMissing, Detail: "call c5"}}},
+				Remarks: session.Remarks{Defects: []session.Defect{{Code: spans.DefectToolCallMissing, Detail: "call c5"}}},
 			},
 			{Span: session.Span{Missing: true, Start: at(2000)}, Index: 1},
 			{
@@ -137,7 +137,7 @@ func odd() (session.Tree, []session.Tree) {
 				Applied:       p(false),
 			},
 		},
-		Said: session.Said{Events: []session.Note{{Type: "NewThing"}}},
+		Remarks: session.Remarks{Events: []session.Note{{Type: "NewThing"}}},
 	}
 	child := &session.Run{
 		Span: span(320, 890), ID: "loop-2", ParentID: "loop-1", ParentToolCallID: "c6", Status: spans.RunStatusVetoed,
@@ -225,7 +225,7 @@ func TestTurnWhole(t *testing.T) {
 // Events of one type that follow each other share a line, unless one turn is drawn alone.
 func TestEventsInARow(t *testing.T) {
 	note := func(typ string) session.Note { return session.Note{Type: typ} }
-	turn := &session.Turn{ToolCalls: []*session.ToolCall{{Name: "ls", Said: session.Said{Events: []session.Note{
+	turn := &session.Turn{ToolCalls: []*session.ToolCall{{Name: "ls", Remarks: session.Remarks{Events: []session.Note{
 		note("hook"), note("hook"), note("hook"), note("other"), note("hook"),
 	}}}}}
 	s := &session.Session{ID: "s", Runs: []*session.Run{{ID: "r", Turns: []*session.Turn{turn}}}}

@@ -189,7 +189,7 @@ func (d *treeDrawer) text(it item, first, rest string) {
 
 // inTools returns the time in tools, concurrent calls counted once; 0 where no call has times.
 func inTools(calls []*session.ToolCall) time.Duration {
-	unknown := func(c *session.ToolCall) bool { return !c.StartTold() || !c.EndTold() }
+	unknown := func(c *session.ToolCall) bool { return !c.StartKnown() || !c.EndKnown() }
 	calls = slices.DeleteFunc(slices.Clone(calls), unknown)
 	slices.SortFunc(calls, func(a, b *session.ToolCall) int { return a.Start.Compare(b.Start) })
 	var sum time.Duration

@@ -14,7 +14,7 @@ import (
 
 func (r *renderer) turn(v *TurnView) *node {
 	t := v.of
-	n := &node{cols: tokens(r.cols(t.Span), v.UsageTold, &v.Usage), span: t.Span, addr: v.Address}
+	n := &node{cols: tokens(r.cols(t.Span), v.UsageReported, &v.Usage), span: t.Span, addr: v.Address}
 	if t.tree.ID == "" || t.tree.ID != Clean(t.tree.ID) { // an id that nobody can type
 		n.addr = session.TurnAddress("SESSION", t.n, t.Index)
 	}
@@ -52,7 +52,7 @@ func (r *renderer) turn(v *TurnView) *node {
 			r.content(n, "system", dim, text)
 		}
 	}
-	r.messages(n, v.Capture, slices.DeleteFunc(v.Input, func(s Said) bool { return s.outside }), "input", t.Start)
+	r.messages(n, v.Capture, slices.DeleteFunc(v.Input, func(s MessageText) bool { return s.outside }), "input", t.Start)
 	r.answer(n, v)
 	return n
 }
@@ -268,7 +268,7 @@ func (r *renderer) figures(n *node, v *TurnView) {
 	}
 	line("model", append([]string{asked, answered, Clean(cmp.Or(t.Provider, run.Provider))}, settings(t)...)...)
 	u := &t.Usage
-	if !v.UsageTold {
+	if !v.UsageReported {
 		line("tokens", "not reported")
 	} else {
 		n := func(n int64) string { return tokenCount(u.LowerBound, n) }

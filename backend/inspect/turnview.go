@@ -20,8 +20,8 @@ const (
 	StateNotRecorded = "not recorded"
 )
 
-// maxSaid bounds how many messages and events of one list a TurnView has.
-const maxSaid = 200
+// maxTexts bounds how many messages and events of one list a TurnView has.
+const maxTexts = 200
 
 // Turns returns at most count turns from a position of Outline.turns on, with at most text bytes of each body, at a
 // time. It omits whether their requests are exact.
@@ -67,7 +67,7 @@ type docs struct {
 
 func (v *View) docs(now time.Time) *docs {
 	v.findTurns()
-	return &docs{View: v, now: now, most: maxSaid, gone: v.gone(now)}
+	return &docs{View: v, now: now, most: maxTexts, gone: v.gone(now)}
 }
 
 func (m *docs) turn(i int) *TurnView {
@@ -201,7 +201,7 @@ func (m *docs) rules(run *session.Run, at time.Time) (*Body, string) {
 }
 
 // input returns what was new for the model on a turn. Of a request it omits the reply of the turn before.
-func (m *docs) input(t *viewTurn, from map[string]string) []Said {
+func (m *docs) input(t *viewTurn, from map[string]string) []MessageText {
 	if t.Input.Len() > 0 {
 		return m.said(t.Input.Items(), t.Capture, from, nil)
 	}
@@ -221,11 +221,12 @@ func (m *docs) input(t *viewTurn, from map[string]string) []Said {
 
 // said returns the texts of a list of messages. It omits tool results, which are at their calls, and what skip
 // reports.
-func (m *docs) said(refs []session.Ref, capture spans.Capture, from map[string]string, skip func(*saying) bool) []Said {
-	var out []Said
+func (m *docs) said(refs []session.Ref, capture spans.Capture, from map[string]string, skip func(*shownPart) bool,
+) []MessageText {
+	var out []MessageText
 	for i, ref := range refs {
 		if len(out) >= m.most {
-			return append(out, Said{Label: "text", Text: Body{State: StateCut}, more: len(refs) - i})
+			return append(out, MessageText{Label: "text", Text: Body{State: StateCut}, more: len(refs) - i})
 		}
 		source := ""
 		if len(from) > 0 {
@@ -233,13 +234,13 @@ func (m *docs) said(refs []session.Ref, capture spans.Capture, from map[string]s
 		}
 		body, ok := m.tree.Blocks.Body(ref)
 		if !ok {
-			out = append(out, Said{Label: "text", Text: *m.body(ref, capture, nil), From: source, message: i})
+			out = append(out, MessageText{Label: "text", Text: *m.body(ref, capture, nil), From: source, message: i})
 			continue
 		}
-		for j, s := range sayings(body) {
+		for j, s := range shownParts(body) {
 			if (m.results || s.label != session.ByTool) && (skip == nil || !skip(&s)) {
 				label := ellipsis(Clean(s.label), 32)
-				out = append(out, Said{Label: label, Text: *m.part(s.text, ref), From: source, message: i, part: j})
+				out = append(out, MessageText{Label: label, Text: *m.part(s.text, ref), From: source, message: i, part: j})
 			}
 		}
 	}
@@ -321,7 +322,7 @@ func (m *docs) compaction(capture spans.Capture, c *session.Compaction) Compacti
 		MessagesBefore: c.MessagesBefore, MessagesAfter: c.MessagesAfter,
 		TokensBefore: c.InputTokens, TokensAfter: c.OutputTokens, Applied: c.Applied, Usage: c.Usage, of: c,
 		Summary: m.only(c.Summary, capture, func(body string) string {
-			if said := sayings(body); len(said) > 0 {
+			if said := shownParts(body); len(said) > 0 {
 				return said[0].text
 			}
 			return valueText([]byte(body))

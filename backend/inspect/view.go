@@ -79,9 +79,9 @@ type OutlineRun struct {
 	// Estimated says that a time is only a bound.
 	Estimated bool          `json:"estimated,omitempty"`
 	Usage     session.Usage `json:"usage"`
-	// UsageTold says that tokens were reported; else the counts of Usage are zero and say nothing.
-	UsageTold bool `json:"usage_told,omitempty"`
-	Turns     int  `json:"turns"`
+	// UsageReported says that tokens were reported; else the counts of Usage are zero and say nothing.
+	UsageReported bool `json:"usage_told,omitempty"`
+	Turns         int  `json:"turns"`
 	// Parent is the number of the run of this session that it continues, or that spawned it; 0 for none. Relation is
 	// continues, rerun, branch, compaction or sub-agent.
 	Parent   int    `json:"parent,omitempty"`
@@ -105,20 +105,20 @@ type OutlineTurn struct {
 	Start   time.Time `json:"start,omitzero"`
 	End     time.Time `json:"end,omitzero"` // zero while it is open
 	// State is empty for a turn that ended, else open, closed (no end was seen) or missing (its span did not arrive).
-	State       string        `json:"state,omitempty"`
-	Trigger     spans.Trigger `json:"trigger,omitempty"`
-	Purpose     spans.Purpose `json:"purpose,omitempty"` // utility: no part of the conversation
-	Model       string        `json:"model,omitempty"`
-	StopReason  string        `json:"stop_reason,omitempty"`
-	Failed      bool          `json:"failed,omitempty"`
-	Attempts    int64         `json:"attempts,omitempty"`
-	Usage       session.Usage `json:"usage"`
-	UsageTold   bool          `json:"usage_told,omitempty"` // as OutlineRun.UsageTold
-	Cost        *float64      `json:"cost,omitempty"`
-	Currency    string        `json:"currency,omitempty"`
-	ModelCallNS int64         `json:"model_call_ns,omitempty"`
-	Messages    int64         `json:"request_messages,omitempty"`
-	Bytes       int64         `json:"request_bytes,omitempty"`
+	State         string        `json:"state,omitempty"`
+	Trigger       spans.Trigger `json:"trigger,omitempty"`
+	Purpose       spans.Purpose `json:"purpose,omitempty"` // utility: no part of the conversation
+	Model         string        `json:"model,omitempty"`
+	StopReason    string        `json:"stop_reason,omitempty"`
+	Failed        bool          `json:"failed,omitempty"`
+	Attempts      int64         `json:"attempts,omitempty"`
+	Usage         session.Usage `json:"usage"`
+	UsageReported bool          `json:"usage_told,omitempty"` // as OutlineRun.UsageReported
+	Cost          *float64      `json:"cost,omitempty"`
+	Currency      string        `json:"currency,omitempty"`
+	ModelCallNS   int64         `json:"model_call_ns,omitempty"`
+	Messages      int64         `json:"request_messages,omitempty"`
+	Bytes         int64         `json:"request_bytes,omitempty"`
 	// PromptChanged and ToolsChanged say that system prompt or tool catalogue is another one than on the turn before.
 	PromptChanged bool `json:"prompt_changed,omitempty"`
 	ToolsChanged  bool `json:"tools_changed,omitempty"`
@@ -220,9 +220,9 @@ type TurnView struct {
 	RulesState string `json:"rules_state,omitempty"`
 
 	// Input is the new input of this turn, Output the reply. Partial says that the reply broke off.
-	Input   []Said `json:"input,omitempty"`
-	Output  []Said `json:"output,omitempty"`
-	Partial bool   `json:"partial,omitempty"`
+	Input   []MessageText `json:"input,omitempty"`
+	Output  []MessageText `json:"output,omitempty"`
+	Partial bool          `json:"partial,omitempty"`
 
 	ToolCalls   []CallView       `json:"tool_calls,omitempty"`
 	Permissions []PermissionView `json:"permissions,omitempty"`
@@ -235,9 +235,9 @@ type TurnView struct {
 	of *viewTurn
 }
 
-// Said is one text of a message.
-type Said struct {
-	// Label says who, or what it is: session.Saying.Label.
+// MessageText is one text of a message.
+type MessageText struct {
+	// Label says who, or what it is: session.MessagePart.Label.
 	Label string `json:"label"`
 	Text  Body   `json:"text"`
 	// From says in words where it came from, where the request states it.

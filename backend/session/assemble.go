@@ -315,7 +315,7 @@ func (a *assembler) run(l []entry) {
 	got := a.children(rest[:turn])
 	run.ToolCalls, run.Compactions, run.Permissions = got.tools, got.compactions, got.outside()
 	a.payloads(run, got.payloads)
-	c.check(&run.Said, &got)
+	c.check(&run.Remarks, &got)
 	for l := range sections(rest[turn:], func(x, y *entry) bool { return x.row.Turn == y.row.Turn }) {
 		a.turnsOfIndex(run, l)
 	}
@@ -331,7 +331,7 @@ func (r *Run) sum() {
 	reported := false
 	for _, t := range r.Turns {
 		r.Usage.Add(t.Usage)
-		reported = reported || t.UsageTold()
+		reported = reported || t.UsageReported()
 		add(&r.Discarded, t.Discarded)
 	}
 	for n := range r.Walk() {
@@ -503,6 +503,6 @@ func (a *assembler) turn(run *Run, own, rest []entry) {
 			t.Capture = spans.CaptureContent
 		}
 	}
-	c.check(&t.Said, &got)
+	c.check(&t.Remarks, &got)
 	run.Turns = append(run.Turns, t)
 }

@@ -15,11 +15,11 @@ import (
 // part is a piece of the tree that one span describes.
 type part interface {
 	span() *Span
-	said() *Said
+	remarks() *Remarks
 }
 
-func (s *Span) span() *Span { return s }
-func (s *Said) said() *Said { return s }
+func (s *Span) span() *Span          { return s }
+func (s *Remarks) remarks() *Remarks { return s }
 
 // tables holds the fields of each kind of part, by its type.
 var tables = map[reflect.Type]*fieldTable{}
@@ -38,7 +38,7 @@ func fieldsIn(p any) (*fieldTable, reflect.Value) {
 
 // fill sets everything that the row of e says of p.
 func (a *assembler) fill(p part, e *entry) counters {
-	r, s, said := e.row, p.span(), p.said()
+	r, s, said := e.row, p.span(), p.remarks()
 	s.set(r)
 	c := &a.counters
 	*c = counters{Turns: -1, ToolCalls: -1, Compactions: -1, Permissions: -1, Schema: spans.SchemaVersion}
@@ -81,7 +81,7 @@ func (a *assembler) fill(p part, e *entry) counters {
 	return *c
 }
 
-func (s *Said) defect(code spans.DefectCode, detail string) {
+func (s *Remarks) defect(code spans.DefectCode, detail string) {
 	s.Defects = append(s.Defects, Defect{Code: code, Detail: detail})
 }
 
@@ -140,7 +140,7 @@ func (a *assembler) lists(p part, r *Row) {
 		case field == nil:
 			a.unknownList(p, l)
 		case *field == nil:
-			*field = a.refs(l, p.said())
+			*field = a.refs(l, p.remarks())
 		}
 	}
 }
@@ -178,11 +178,11 @@ func (a *assembler) payloads(p part, rows []*Row) {
 		a.lists(p, r)
 	}
 	for _, r := range rows {
-		p.said().notes(r)
+		p.remarks().notes(r)
 	}
 }
 
-func (s *Said) notes(r *Row) {
+func (s *Remarks) notes(r *Row) {
 	for _, e := range r.Events {
 		s.Events = append(s.Events, Note{Time: nsTime(e.Time), Type: e.Type, Body: refOf(e.Body), Seq: e.Seq})
 	}

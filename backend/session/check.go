@@ -102,8 +102,8 @@ func (t *Turn) nameMissingCalls(blocks *BlockSet) {
 		}
 		var missing []string
 		for _, body := range blocks.Read(t.Output).Bodies {
-			for _, part := range Sayings(body) {
-				if part.Kind == SaidCall && part.ID != "" && !have[part.ID] {
+			for _, part := range MessageParts(body) {
+				if part.Kind == PartCall && part.ID != "" && !have[part.ID] {
 					missing = append(missing, clip(part.ID))
 				}
 			}

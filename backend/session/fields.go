@@ -222,7 +222,7 @@ type counters struct {
 
 // check adds a defect for each kind of child of which fewer arrived than the source counted. Permission evaluations are
 // counted by their turn or run and by the tool call that they belong to; each counts its own.
-func (c *counters) check(s *Said, got *children) {
+func (c *counters) check(s *Remarks, got *children) {
 	short := func(code spans.DefectCode, got int, want int64) {
 		if c.final && int64(got) < want {
 			s.defect(code, strconv.Itoa(got)+" of "+strconv.FormatInt(want, 10)+" arrived")

@@ -142,7 +142,7 @@ func FiguresOf(s *Session) Figures {
 				Currency: t.Currency, RequestMessages: positive(t.RequestMessages), RequestBytes: positive(t.RequestBytes),
 				ToolCalls: int64(len(t.ToolCalls)), Purpose: string(t.Purpose), Trace: r.TraceID,
 			}
-			if u := t.Usage; t.UsageTold() {
+			if u := t.Usage; t.UsageReported() {
 				x.Input, x.Output, x.Reasoning = Some(u.Input), Some(u.Output), Some(u.Reasoning)
 				x.CacheRead, x.CacheWrite, x.LowerBound = Some(u.CacheRead), Some(u.CacheWrite), u.LowerBound
 			}

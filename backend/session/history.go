@@ -457,8 +457,8 @@ func (s *Session) Title(blocks *BlockSet) (title string) {
 	title = ""
 	for _, ref := range s.TitleRefs() {
 		body, _ := blocks.Body(ref)
-		for _, x := range Sayings(body) {
-			if x.By != ByUser || x.Kind != SaidText || strings.TrimSpace(x.Text) == "" {
+		for _, x := range MessageParts(body) {
+			if x.By != ByUser || x.Kind != PartText || strings.TrimSpace(x.Text) == "" {
 				continue
 			}
 			const near = 4 * maxOpening // its blanks become shorter

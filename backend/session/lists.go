@@ -20,8 +20,8 @@ func (a *assembler) unknownList(p part, l *List) {
 	if s.Lists == nil {
 		s.Lists = map[string]*Refs{}
 	}
-	s.Lists[l.Name] = a.refs(l, p.said())
-	p.said().defect(spans.DefectListUnknown, clip(l.Name))
+	s.Lists[l.Name] = a.refs(l, p.remarks())
+	p.remarks().defect(spans.DefectListUnknown, clip(l.Name))
 }
 
 // clip bounds text from outside in the detail of a defect.
@@ -33,19 +33,19 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
-// refs resolves a list. It adds what is wrong with it to the defects of said.
-func (a *assembler) refs(l *List, said *Said) *Refs {
+// refs resolves a list. It adds what is wrong with it to the defects of remarks.
+func (a *assembler) refs(l *List, remarks *Remarks) *Refs {
 	end, own := a.index.ends[l], int64(len(l.Items))
 	refs := &Refs{Count: l.Count, Complete: true, end: end, known: end.pos, own: own}
 	// repeated looks at requests once all are there.
 	if !end.resolve() || l.Name != spans.ListRequest && !a.affords(end.pos-own) {
 		refs.known, refs.Complete = own, false
-		said.defect(spans.DefectListUnresolved, listName(l))
+		remarks.defect(spans.DefectListUnresolved, listName(l))
 	}
 	if refs.Complete && (refs.known != l.Count || end.bad > 0) {
 		refs.Complete = false
 		detail := fmt.Sprintf("%s: %d of %d items", listName(l), refs.known-end.bad, l.Count)
-		said.defect(spans.DefectListBroken, detail)
+		remarks.defect(spans.DefectListBroken, detail)
 	}
 	return refs
 }

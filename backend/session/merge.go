@@ -83,7 +83,7 @@ func (a *assembler) merge(same []entry) entry {
 }
 
 // twice adds a defect for n rows beyond the first of their addresses.
-func (s *Said) twice(n int) {
+func (s *Remarks) twice(n int) {
 	if n > 0 {
 		s.defect(spans.DefectRecordedTwice, strconv.Itoa(n)+" spans tell what others tell too")
 	}

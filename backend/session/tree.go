@@ -123,8 +123,8 @@ type Span struct {
 	Lists map[string]*Refs `json:"lists,omitempty"`
 }
 
-// Said holds the notes and the defects of a part of the tree.
-type Said struct {
+// Remarks holds the notes and the defects of a part of the tree.
+type Remarks struct {
 	Events  []Note   `json:"events,omitempty"`
 	Defects []Defect `json:"defects,omitempty" attr:"otelagent.run.defects"`
 }
@@ -193,7 +193,7 @@ type Run struct {
 	Permissions []*Permission `json:"permissions,omitempty"`
 	Messages    *Refs         `json:"messages,omitempty" list:"messages"`
 	Outside     *Refs         `json:"outside,omitempty" list:"outside"`
-	Said
+	Remarks
 }
 
 // Group is a parallel group: runs started together, of which one is selected.
@@ -206,7 +206,7 @@ type Group struct {
 	Evaluation *ReportedUsage  `json:"evaluation_usage,omitempty" attr:"otelagent.group.evaluation.usage.*"`
 	Dialect    string          `json:"dialect,omitempty" attr:"otelagent.dialect"`
 	Status     spans.RunStatus `json:"status" attr:"otelagent.run.status"`
-	Said
+	Remarks
 }
 
 // Turn is one model request, its reply, and the tool calls that reply caused.
@@ -266,7 +266,7 @@ type Turn struct {
 	ToolCalls   []*ToolCall   `json:"tool_calls,omitempty"`
 	Compactions []*Compaction `json:"compactions,omitempty"`
 	Permissions []*Permission `json:"permissions,omitempty"`
-	Said
+	Remarks
 }
 
 // Request is what the model received in one attempt.
@@ -313,7 +313,7 @@ type ToolCall struct {
 	Result      *Refs         `json:"result,omitempty" list:"result"`
 	Progress    int64         `json:"progress,omitempty" attr:"otelagent.tool.progress.count"`
 	Permissions []*Permission `json:"permissions,omitempty"`
-	Said
+	Remarks
 }
 
 // Calls yields the tool calls of a run: those that belong to no turn, then those of its turns, in the order of the
@@ -354,7 +354,7 @@ type Compaction struct {
 	Summary  *Refs    `json:"summary,omitempty" list:"summary"`
 	Before   *Refs    `json:"before,omitempty" list:"before"`
 	After    *Refs    `json:"after,omitempty" list:"after"`
-	Said
+	Remarks
 }
 
 // Permission is one decision whether something may run.
@@ -377,7 +377,7 @@ type Permission struct {
 	Derived bool   `json:"derived,omitempty" attr:"otelagent.derived"`
 	// RulesDigest names the rule set.
 	RulesDigest string `json:"rules_digest,omitempty" attr:"otelagent.rules.digest"`
-	Said
+	Remarks
 }
 
 // Usage are the five normalised counts in tokens: input includes cached tokens, output includes reasoning.

@@ -46,7 +46,7 @@ func (n *Node) part() part {
 func (n *Node) Span() *Span { return n.part().span() }
 
 // Defects returns the defects of the node, to read or to add to.
-func (n *Node) Defects() *[]Defect { return &n.part().said().Defects }
+func (n *Node) Defects() *[]Defect { return &n.part().remarks().Defects }
 
 // Walk yields every span of the session except groups, in the order of the tree: each run, its tool calls with their
 // permission evaluations, its compactions and permission evaluations, then each of its turns in the same way.

@@ -124,8 +124,8 @@ func TestACPAgentIsKilled(t *testing.T) {
 	}
 }
 
-// TestACPEndsWhenTold ends although nobody reads what the agent said.
-func TestACPEndsWhenTold(t *testing.T) {
+// TestACPEndsOnSignal ends although nobody reads what the agent said.
+func TestACPEndsOnSignal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: waits for the editor for seconds")
 	}

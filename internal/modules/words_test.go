@@ -15,7 +15,8 @@ import (
 // ruledOut matches the words that code, comments, messages and documents must not use. A phrase may continue on the
 // next comment line. CONTRIBUTING.md says what to write instead.
 var ruledOut = regexp.MustCompile(`(?i)\b(?:told|tells?|telling|hears|made[\s/#]+up|for[\s/#]+want[\s/#]+of|` +
-	`of[\s/#]+ours|who[\s/#]+looks|what[\s/#]+came[\s/#]+of|beside|leaves)\b`)
+	`of[\s/#]+ours|who[\s/#]+looks|what[\s/#]+came[\s/#]+of|beside|leaves)\b` +
+	`|(?-i:[a-z](?:Told|Tells|Tell|Hears|Leaves)\b)`) // the end of an identifier
 
 // unclean are the path prefixes that still use such words, and how often they may. The longest prefix of a file
 // counts. Lower a number when you reword a comment; never raise one.

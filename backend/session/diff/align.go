@@ -131,8 +131,8 @@ func alignRuns(a, b *side) []pair {
 		}
 		return "sequence:", true
 	}
-	type saying func(s *side, r *session.Run) string
-	key := func(say saying, inSequence bool) func(n, i int) string {
+	type wording func(s *side, r *session.Run) string
+	key := func(say wording, inSequence bool) func(n, i int) string {
 		return func(n, i int) string {
 			name, sequence := bucket(n, i)
 			said := say(sides[n], sides[n].runs[i])

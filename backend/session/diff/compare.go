@@ -247,7 +247,7 @@ func (d *differ) values(p *Pair, f *field, before, after []leaf, a, b any) {
 		x, y := at(before, m.a), at(after, m.b)
 		c := Change{Path: cmp.Or(x.path, y.path), Part: f.part}
 		if f.path == "output" {
-			if c.Part = Reply; c.Path == "output."+string(session.SaidThinking) {
+			if c.Part = Reply; c.Path == "output."+string(session.PartThinking) {
 				c.Part = Thinking
 			}
 		}

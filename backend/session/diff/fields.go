@@ -166,7 +166,7 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	l.value(Outcome, "outcome.attempts", max(1, t.Attempts))
 	l.value(Outcome, "outcome.discarded_attempts", t.DiscardedAttempts)
 
-	if f := l.value(Usage, "usage", t.Usage); !t.UsageTold() {
+	if f := l.value(Usage, "usage", t.Usage); !t.UsageReported() {
 		f.why = NotReported
 	}
 	if f := l.value(Cost, "cost", t.Cost); t.Cost == nil {
@@ -264,17 +264,17 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 	for _, c := range list {
 		known[c.ID] = true
 	}
-	visit := func(refs *session.Refs, do func(session.Saying)) {
+	visit := func(refs *session.Refs, do func(session.MessagePart)) {
 		for _, ref := range refs.Items() {
 			if body, ok := s.Blocks.Body(ref); ok && strings.Contains(body, "ool") { // tool_use, toolCall, tool_calls
-				for _, said := range session.Sayings(body) {
+				for _, said := range session.MessageParts(body) {
 					do(said)
 				}
 			}
 		}
 	}
-	visit(t.Output, func(said session.Saying) {
-		if said.Kind == session.SaidCall && !known[said.ID] {
+	visit(t.Output, func(said session.MessagePart) {
+		if said.Kind == session.PartCall && !known[said.ID] {
 			tool := &session.ToolCall{ID: said.ID, Name: said.Name}
 			list = append(list, &call{ToolCall: tool, capture: t.Capture, asked: true, args: said.JSON})
 		}
@@ -283,8 +283,8 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 		return list
 	}
 	results := map[string]string{}
-	result := func(said session.Saying) {
-		if said.Kind == session.SaidResult {
+	result := func(said session.MessagePart) {
+		if said.Kind == session.PartResult {
 			results[said.ID] = said.JSON
 		}
 	}
@@ -416,7 +416,7 @@ func (f *field) texts() (out []leaf, why Why) {
 	for _, body := range bodies {
 		for _, t := range read(body) {
 			isUser := t.path == session.ByUser
-			if said[t] || f.noReply && (t.path == session.ByModel || t.path == string(session.SaidThinking)) {
+			if said[t] || f.noReply && (t.path == session.ByModel || t.path == string(session.PartThinking)) {
 				continue
 			}
 			t.path = f.path + "." + t.path

@@ -168,15 +168,15 @@ func indented(v any) string {
 // read returns the texts that a message holds, by who says them, without tool calls and results.
 func read(body string) (texts []leaf) {
 	add := func(name, text string) { texts = append(texts, leaf{name, text, text, true}) }
-	for _, s := range session.Sayings(body) {
+	for _, s := range session.MessageParts(body) {
 		switch {
-		case s.Kind == session.SaidCall, s.Kind == session.SaidResult, s.Kind == session.SaidThinking && s.Text == "":
-		case s.Kind == session.SaidFile && s.Data != "":
+		case s.Kind == session.PartCall, s.Kind == session.PartResult, s.Kind == session.PartThinking && s.Text == "":
+		case s.Kind == session.PartFile && s.Data != "":
 			name := spans.BlockOfString(s.Data).Short().String()
 			add("file", fmt.Sprintf("[%d characters of base64, %s]", len(s.Data), name))
-		case s.Kind == session.SaidFile:
+		case s.Kind == session.PartFile:
 			add("file", s.Text)
-		case s.Kind == session.SaidOther:
+		case s.Kind == session.PartOther:
 			add(cmp.Or(s.Type, s.By), canonical(s.JSON))
 		default:
 			add(s.Label(), s.Text)

@@ -131,8 +131,8 @@ func TestACPNamesWhatIsMissing(t *testing.T) {
 	run := &session.Run{Span: observed(0, 9), ID: "prompt-1", Dialect: acpDialect, Status: spans.RunStatusCompleted,
 		Capture: spans.CaptureContent, Turns: []*session.Turn{{
 			Span: observed(0, 8), Capture: spans.CaptureContent,
-			Said:  session.Said{Events: []session.Note{{Time: ms(1), Type: "plan", Body: lost}}},
-			Input: mine.refs(part{`{"role":"user","content":[{"type":"text","text":"go"}]}`, "", ""}),
+			Remarks: session.Remarks{Events: []session.Note{{Time: ms(1), Type: "plan", Body: lost}}},
+			Input:   mine.refs(part{`{"role":"user","content":[{"type":"text","text":"go"}]}`, "", ""}),
 		}}}
 	s := &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{run}}
 	want := []Missing{{Where: whereTurn(run, run.Turns[0]), What: "block " + lost.Block}}

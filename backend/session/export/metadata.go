@@ -88,7 +88,7 @@ func (g *Guide) usage(u *unit, abandoned bool) (sum session.Usage, known bool) {
 	for _, st := range u.steps {
 		if st.turn != nil && (abandoned || st.hidden == 0) {
 			sum.Add(st.turn.Usage)
-			known = known || st.turn.UsageTold()
+			known = known || st.turn.UsageReported()
 		}
 	}
 	if rest := g.runs[u.run].rest; u.full {

@@ -91,7 +91,7 @@ func TestPhiCoreWithoutContent(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 	for _, s := range []*session.Session{{ID: "s"}, {ID: "s",
-		Runs: []*session.Run{{Said: session.Said{Defects: []session.Defect{{Code: spans.DefectStartNotSeen}}}}}}} {
+		Runs: []*session.Run{{Remarks: session.Remarks{Defects: []session.Defect{{Code: spans.DefectStartNotSeen}}}}}}} {
 		if _, err := PhiCore(t.Context(), &out, s, nil, Options{}); !errors.Is(err, ErrEmpty) {
 			t.Error(err)
 		}

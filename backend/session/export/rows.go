@@ -106,7 +106,7 @@ func (w *partWriter) step(st *step, rest *cells) {
 		c.model = cmp.Or(t.Answered, t.Model, r.Model)
 		if !r.Copied {
 			c.cost, c.currency = t.Cost, t.Currency
-			if t.UsageTold() {
+			if t.UsageReported() {
 				c.usage = &t.Usage
 			}
 		}

@@ -165,8 +165,8 @@ func about(body string) (by, message string) {
 		Message string `json:"message_id"`
 	}
 	_ = json.Unmarshal([]byte(body), &m)
-	for _, s := range session.Sayings(body) {
-		if s.Kind != session.SaidResult {
+	for _, s := range session.MessageParts(body) {
+		if s.Kind != session.PartResult {
 			return s.By, m.Message
 		}
 		by = session.ByTool

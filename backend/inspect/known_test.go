@@ -14,7 +14,7 @@ import (
 )
 
 // The user message is shown where the loop states only its request; the reply before it in the request is not.
-func TestToldByRequest(t *testing.T) {
+func TestStatedByRequest(t *testing.T) {
 	blocks := &session.BlockSet{}
 	messages := list(
 		blocks,
@@ -48,7 +48,7 @@ func untold(ns int64) session.Span {
 }
 
 // Unknown times, tokens and agents are not zeros; reported zeros are.
-func TestNotTold(t *testing.T) {
+func TestNotStated(t *testing.T) {
 	turn := &session.Turn{
 		Span:      untold(1),
 		Index:     0,

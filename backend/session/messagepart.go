@@ -11,18 +11,18 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// SaidKind is the kind of a Saying.
-type SaidKind string
+// PartKind is the kind of a MessagePart.
+type PartKind string
 
 // The kinds. Trees as text and as JSON, differences and search results all use these words and those for the speaker.
 const (
-	SaidText     SaidKind = "text"
-	SaidThinking SaidKind = "thinking"
-	SaidCall     SaidKind = "call"
-	SaidResult   SaidKind = "result"
-	SaidError    SaidKind = "error"
-	SaidFile     SaidKind = "file"
-	SaidOther    SaidKind = "other"
+	PartText     PartKind = "text"
+	PartThinking PartKind = "thinking"
+	PartCall     PartKind = "call"
+	PartResult   PartKind = "result"
+	PartError    PartKind = "error"
+	PartFile     PartKind = "file"
+	PartOther    PartKind = "other"
 )
 
 // The speakers, besides roles as their sources spell them.
@@ -34,9 +34,9 @@ const (
 	ByNobody = "text"
 )
 
-// Saying is one part of a message.
-type Saying struct {
-	Kind SaidKind
+// MessagePart is one part of a message.
+type MessagePart struct {
+	Kind PartKind
 	// By is the speaker: one of the words By…, or the role as its source spells it.
 	By string
 	// Text is what people read: of a file a few words in brackets, of a result its texts, and nothing of a call.
@@ -53,16 +53,16 @@ type Saying struct {
 }
 
 // Label returns one word for a reader: the speaker of a text, else the kind.
-func (s *Saying) Label() string {
+func (s *MessagePart) Label() string {
 	switch s.Kind {
-	case SaidThinking, SaidCall, SaidResult, SaidError:
+	case PartThinking, PartCall, PartResult, PartError:
 		return string(s.Kind)
 	}
 	return s.By
 }
 
-// SaidBy returns the word for the speaker of messages of that role, in any spelling.
-func SaidBy(role string) string {
+// Speaker returns the word for the speaker of messages of that role, in any spelling.
+func Speaker(role string) string {
 	switch role := genaijson.Role(role); role {
 	case "assistant":
 		return ByModel
@@ -75,23 +75,23 @@ func SaidBy(role string) string {
 	}
 }
 
-// Sayings reads the parts of a message in their order, in any spelling that genaijson knows. Any other input is a text
-// without a speaker. It is linear in the size of the body.
-func Sayings(body string) []Saying {
-	var out []Saying
+// MessageParts reads the parts of a message in their order, in any spelling that genaijson knows. Any other input is a
+// text without a speaker. It is linear in the size of the body.
+func MessageParts(body string) []MessagePart {
+	var out []MessagePart
 	for p := range genaijson.Parts([]byte(body)) {
 		if l := toolPart(&p); l != nil {
 			out = append(out, l...)
 			continue
 		}
-		out = append(out, sayingOf(&p))
+		out = append(out, messagePart(&p))
 	}
 	return out
 }
 
 // toolPart reads a part of the AI SDK's messages that is a call and, once there is one, its result: tool-NAME and
 // dynamic-tool (https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message). It returns nil of any other.
-func toolPart(p *genaijson.Part) []Saying {
+func toolPart(p *genaijson.Part) []MessagePart {
 	name, ok := strings.CutPrefix(p.Type, "tool-")
 	if !ok && p.Type != "dynamic-tool" {
 		return nil
@@ -106,10 +106,10 @@ func toolPart(p *genaijson.Part) []Saying {
 	if args == nil {
 		args = o.Spelled("rawInput") // what no schema took
 	}
-	out := []Saying{{Kind: SaidCall, By: SaidBy(p.Role), ID: id, Name: name, JSON: string(args)}}
+	out := []MessagePart{{Kind: PartCall, By: Speaker(p.Role), ID: id, Name: name, JSON: string(args)}}
 	for _, key := range []string{"output", "errorText"} {
 		if raw := o.Spelled(key); raw != nil {
-			s := Saying{Kind: SaidResult, By: ByTool, ID: id, Name: name, Text: string(raw), JSON: string(raw)}
+			s := MessagePart{Kind: PartResult, By: ByTool, ID: id, Name: name, Text: string(raw), JSON: string(raw)}
 			if said, ok := rawjson.String(raw); ok {
 				s.Text = said
 			}
@@ -120,10 +120,10 @@ func toolPart(p *genaijson.Part) []Saying {
 }
 
 // kinds of what the standard has as a text.
-var kinds = map[string]SaidKind{"text": SaidText, "reasoning": SaidThinking, "error": SaidError}
+var kinds = map[string]PartKind{"text": PartText, "reasoning": PartThinking, "error": PartError}
 
-func sayingOf(p *genaijson.Part) Saying {
-	s := Saying{By: SaidBy(p.Role), ID: p.ID, Name: p.Name}
+func messagePart(p *genaijson.Part) MessagePart {
+	s := MessagePart{By: Speaker(p.Role), ID: p.ID, Name: p.Name}
 	text, isText := p.Text()
 	switch p.Type {
 	case "text", "reasoning", "error":
@@ -132,10 +132,10 @@ func sayingOf(p *genaijson.Part) Saying {
 			return s
 		}
 	case "tool_call":
-		s.Kind, s.JSON = SaidCall, string(p.Content)
+		s.Kind, s.JSON = PartCall, string(p.Content)
 		return s
 	case "tool_call_response":
-		s.Kind, s.JSON = SaidResult, string(p.Content)
+		s.Kind, s.JSON = PartResult, string(p.Content)
 		s.Text = s.JSON
 		if isText {
 			s.Text = text
@@ -144,7 +144,7 @@ func sayingOf(p *genaijson.Part) Saying {
 		}
 		return s
 	case "blob", "uri", "file":
-		s.Kind = SaidFile
+		s.Kind = PartFile
 		where := p.Name
 		if p.Type == "blob" {
 			s.Data = text
@@ -156,10 +156,10 @@ func sayingOf(p *genaijson.Part) Saying {
 	case "extension":
 		var data bytes.Buffer
 		_ = json.Compact(&data, p.Content) // it is valid
-		s.Kind, s.Text = SaidText, strings.TrimSpace(p.Name+" "+data.String())
+		s.Kind, s.Text = PartText, strings.TrimSpace(p.Name+" "+data.String())
 		return s
 	}
-	s.Kind, s.Type, s.JSON = SaidOther, p.Type, string(p.Content)
+	s.Kind, s.Type, s.JSON = PartOther, p.Type, string(p.Content)
 	s.Text = otherText(s.Type, p.Content)
 	return s
 }
@@ -212,7 +212,7 @@ func blocksText(raw string) string {
 		case "tool_call_response":
 			continue
 		}
-		if s := sayingOf(&p); s.Text != "" {
+		if s := messagePart(&p); s.Text != "" {
 			out = append(out, s.Text)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSayings holds that every spelling of a message says the same, in the same words.
-func TestSayings(t *testing.T) {
-	line := func(s Saying) string {
+// TestMessageParts holds that every spelling of a message says the same, in the same words.
+func TestMessageParts(t *testing.T) {
+	line := func(s MessagePart) string {
 		out := fmt.Sprintf("%s %s", s.By, s.Kind)
 		for _, more := range []string{s.ID, s.Name, s.Type, s.Text, s.JSON, s.Data} {
 			if more != "" {
@@ -91,7 +91,7 @@ func TestSayings(t *testing.T) {
 		{"no JSON", `not json`, "text text | not json"},
 	} {
 		var got []string
-		for _, s := range Sayings(tt.body) {
+		for _, s := range MessageParts(tt.body) {
 			got = append(got, line(s))
 		}
 		if d := cmp.Diff(tt.want, strings.Join(got, "\n")); d != "" {
@@ -100,16 +100,16 @@ func TestSayings(t *testing.T) {
 	}
 }
 
-// TestSayingsNested holds that blocks around blocks are read by no more than the outermost, however their type is
+// TestMessagePartsNested holds that blocks around blocks are read by no more than the outermost, however their type is
 // spelled, so that the work is linear.
-func TestSayingsNested(t *testing.T) {
+func TestMessagePartsNested(t *testing.T) {
 	const depth = 150
 	deep := func(typ string, levels int, text string) string {
 		return `{"role":"user","content":[` + strings.Repeat(`{"type":"`+typ+`","content":`, levels) +
 			`{"type":"text","text":"` + text + `"}` + strings.Repeat(`}`, levels) + `]}`
 	}
 	for levels := range 4 {
-		lower, upper := Sayings(deep("content", levels, "why?")), Sayings(deep("Content", levels, "why?"))
+		lower, upper := MessageParts(deep("content", levels, "why?")), MessageParts(deep("Content", levels, "why?"))
 		if len(lower) != 1 || len(upper) != 1 || lower[0].Text != upper[0].Text {
 			t.Errorf("%d levels: %+v\n%+v", levels, lower, upper)
 		}
@@ -118,7 +118,7 @@ func TestSayingsNested(t *testing.T) {
 		body := deep(typ, depth, strings.Repeat("word ", 1<<16))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		Sayings(body)
+		MessageParts(body)
 		runtime.ReadMemStats(&after)
 		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(32*len(body)) {
 			t.Errorf("%s: %d bytes of memory for a body of %d", typ, took, len(body))
