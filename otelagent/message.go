@@ -22,6 +22,7 @@ type Usage = spans.Usage
 //   - OpenAI chat completions, and servers that are compatible with it
 //   - OpenAI responses
 //   - Gemini generateContent
+//   - Ollama chat
 //   - phi-core: an assistant message, or AgentEvents of which the last assistant message counts
 //
 // A streamed reply is a sequence of server-sent events, JSON lines, or a JSON array. It gives the result that the

@@ -69,10 +69,10 @@ type Request struct {
 // limit of output tokens, and the temperature that a request asks for. A zero field is not stated.
 type Parameters = spans.Parameters
 
-// ParseRequest reads the body of a request: Anthropic messages, OpenAI chat and responses, Gemini, phi-core. Each
-// message has its role and the tool call that it answers, so that the caller has to add provenance only. The result
-// shares memory with payload. Limits: 131,072 messages, 200 levels of nesting. It returns an error for what is no JSON
-// object.
+// ParseRequest reads the body of a request: Anthropic messages, OpenAI chat and responses, Gemini, Ollama, phi-core.
+// Each message has its role and the tool call that it answers, so that the caller has to add provenance only. The
+// result shares memory with payload. Limits: 131,072 messages, 200 levels of nesting. It returns an error for what is
+// no JSON object.
 func ParseRequest(payload []byte) (Request, error) {
 	r, err := writer.ParseRequest(payload)
 	return Request{r.Attempt, r.Payload, r.Messages, r.Parameters}, err

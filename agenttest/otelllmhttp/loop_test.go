@@ -69,6 +69,8 @@ func (l *loop) results(list ...result) {
 		case provider.Gemini:
 			blocks = append(blocks, object{"functionResponse": object{"id": r.id, "name": r.name,
 				"response": object{"output": r.text}}})
+		case provider.Ollama: // which pairs results by the name, and by their order
+			l.messages = append(l.messages, object{"role": "tool", "tool_name": r.name, "content": r.text})
 		}
 	}
 	switch l.api {
@@ -89,9 +91,9 @@ func (l *loop) body() []byte {
 	switch l.api {
 	case provider.Anthropic:
 		q["messages"], q["system"], q["max_tokens"] = l.messages, system, 100
-	case provider.OpenAIChat:
+	case provider.OpenAIChat, provider.Ollama:
 		q["messages"] = append([]any{object{"role": "system", "content": system}}, l.messages...)
-		if l.stream {
+		if l.stream && l.api == provider.OpenAIChat {
 			q["stream_options"] = object{"include_usage": true}
 		}
 	case provider.OpenAIResponses:
@@ -181,6 +183,8 @@ func (l *loop) spelled(outline string) string {
 		provider.OpenAIChat:      {"CALLS", "tool_calls", "STOP", "stop", "FAILED", "ok", "PARTIAL", "partial"},
 		provider.OpenAIResponses: {"CALLS", "completed", "STOP", "completed", "FAILED", "ok", "PARTIAL", "partial"},
 		provider.Gemini:          {"FAILED", "ok", "CALLS", "STOP", "PARTIAL", "in 15 out 5 cached 3 partial"},
+		provider.Ollama: {"CALLS", "stop", "STOP", "stop", "FAILED", "ok", "PARTIAL", "partial", " cached 3", "",
+			"ERROR: ", ""},
 	}
 	return strings.NewReplacer(words[l.api]...).Replace(strings.TrimPrefix(outline, "\n"))
 }

@@ -1,6 +1,6 @@
 // Package provider is a model API for tests: a server on loopback that speaks the wire of Anthropic messages, OpenAI
-// chat completions and responses, and Gemini generateContent, each whole and streamed, says what a script says, and
-// keeps the exact bytes of every request.
+// chat completions and responses, Gemini generateContent, and Ollama chat, each whole and streamed, says what a script
+// says, and keeps the exact bytes of every request.
 //
 //	s := provider.New(t,
 //		provider.Reply{Text: "I look.", Calls: []provider.Call{{ID: "c1", Name: "weather", Args: `{"city":"Bonn"}`}}},
@@ -8,7 +8,7 @@
 //		provider.Reply{Text: "It rains."})
 //	client := anthropic.NewClient(option.WithBaseURL(s.URL), option.WithAPIKey("none"))
 //
-// The path of a request says which API it is for, so base URLs are s.URL, s.URL + "/v1" (OpenAI) or s.URL (Gemini).
+// The path of a request says which API it is for, so the base URL is s.URL, with OpenAI s.URL + "/v1".
 package provider
 
 import (
@@ -33,17 +33,19 @@ const (
 	OpenAIChat      API = "openai-chat"
 	OpenAIResponses API = "openai-responses"
 	Gemini          API = "gemini"
+	Ollama          API = "ollama"
 )
 
 // APIs are all of them.
-var APIs = []API{Anthropic, OpenAIChat, OpenAIResponses, Gemini}
+var APIs = []API{Anthropic, OpenAIChat, OpenAIResponses, Gemini, Ollama}
 
 // Reply is what the model says to one request. The zero Reply is an empty text.
 type Reply struct {
 	// Thinking, Text and Calls are said in this order.
 	Thinking, Text string
 	Calls          []Call
-	// Blocks are further blocks, items or parts as the API spells them, in front of the others. OpenAI chat has none.
+	// Blocks are further blocks, items or parts as the API spells them, in front of the others. OpenAI chat and Ollama
+	// have none.
 	Blocks []string
 	// Usage is what the reply cost; zero is DefaultUsage.
 	Usage Usage
@@ -65,14 +67,15 @@ type Reply struct {
 
 // Call is a tool call of a reply.
 type Call struct {
-	// ID may be empty with Gemini.
+	// ID may be empty with Gemini and Ollama.
 	ID, Name string
 	// Args is a JSON object; empty is {}.
 	Args string
 }
 
 // Usage are normalised counts: Input has what was read from and written to a cache, Output has the reasoning. The
-// server spells them by the rules of each API. OpenAI and Gemini count no cache writes.
+// server spells them by the rules of each API. OpenAI and Gemini count no cache writes, Ollama
+// only Input and Output.
 type Usage struct {
 	Input, Output, Reasoning, CacheRead, CacheWrite int64
 }
@@ -148,6 +151,8 @@ func (a API) Path(stream bool) string {
 		return "/v1/chat/completions"
 	case OpenAIResponses:
 		return "/v1/responses"
+	case Ollama:
+		return "/api/chat"
 	}
 	if stream {
 		return "/v1beta/models/fake-1:streamGenerateContent"
@@ -157,7 +162,7 @@ func (a API) Path(stream bool) string {
 
 // apiOf returns the API of a request and whether it asks for a stream.
 func apiOf(path string, body []byte) (a API, stream bool) {
-	var asked struct{ Stream bool }
+	var asked struct{ Stream *bool }
 	_ = json.Unmarshal(body, &asked)
 	switch {
 	case strings.HasSuffix(path, "/messages"):
@@ -168,8 +173,10 @@ func apiOf(path string, body []byte) (a API, stream bool) {
 		a = OpenAIResponses
 	case strings.HasSuffix(path, ":generateContent"), strings.HasSuffix(path, ":streamGenerateContent"):
 		return Gemini, strings.HasSuffix(path, ":streamGenerateContent")
+	case strings.HasSuffix(path, "/api/chat"):
+		return Ollama, asked.Stream == nil || *asked.Stream
 	}
-	return a, asked.Stream
+	return a, asked.Stream != nil && *asked.Stream
 }
 
 // ServeHTTP answers one request.
@@ -246,6 +253,9 @@ func (a *answer) whole(w http.ResponseWriter, r *http.Request) {
 
 func (a *answer) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
+	if a.api == Ollama {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+	}
 	list := a.events()
 	for i, e := range list {
 		if i == (len(list)+1)/2 && !a.middle(w, r) {
@@ -270,7 +280,11 @@ func (a *answer) middle(w http.ResponseWriter, r *http.Request) bool {
 		if a.api == OpenAIResponses {
 			failure = object{"type": "error", "code": "server_error", "message": a.Error, "sequence_number": 99}
 		}
-		_, _ = w.Write(event(typ, failure))
+		if a.api == Ollama {
+			_, _ = w.Write(line(failure))
+		} else {
+			_, _ = w.Write(event(typ, failure))
+		}
 		return false
 	}
 	if a.Cut {
@@ -302,6 +316,9 @@ func event(typ string, v any) []byte {
 	}
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", typ, encode(v))
 }
+
+// line is one object of a stream of them.
+func line(v any) []byte { return append(encode(v), '\n') }
 
 // halves cuts a text in two, between runes.
 func halves(text string) []string {

@@ -33,7 +33,7 @@ func bodyOf(stream bool) string {
 	if stream {
 		return `{"stream":true,"stream_options":{"include_usage":true}}`
 	}
-	return `{}`
+	return `{"stream":false}`
 }
 
 // A reply reads the same whole and streamed, in every API, and has what the script says.

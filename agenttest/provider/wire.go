@@ -43,6 +43,8 @@ func (a *answer) failure() object {
 		return object{"type": "error", "error": object{"type": typ, "message": text}}
 	case Gemini:
 		return object{"error": object{"code": status, "message": text, "status": "UNAVAILABLE"}}
+	case Ollama:
+		return object{"error": text}
 	}
 	return object{"error": object{"message": text, "type": "server_error", "param": nil, "code": nil}}
 }
@@ -60,6 +62,8 @@ func (a *answer) message() object {
 		return m
 	case OpenAIResponses:
 		return a.response("completed", a.items())
+	case Ollama:
+		return a.ollamaEnd(a.ollamaMessage())
 	}
 	return a.gemini(a.parts(), a.stop("STOP", "STOP"))
 }
@@ -73,6 +77,8 @@ func (a *answer) events() [][]byte {
 		return a.chatEvents()
 	case OpenAIResponses:
 		return a.responseEvents()
+	case Ollama:
+		return a.ollamaLines()
 	}
 	return a.geminiEvents()
 }
@@ -367,4 +373,60 @@ func (a *answer) geminiEvents() (l [][]byte) {
 		}
 	}
 	return append(l, event("", a.gemini([]object{{"text": ""}}, a.stop("STOP", "STOP"))))
+}
+
+// Ollama chat.
+
+func (a *answer) ollama(m object, done bool) object {
+	m["role"] = "assistant"
+	if m["content"] == nil {
+		m["content"] = ""
+	}
+	return object{"model": model, "created_at": "2026-01-02T15:04:05.123456Z", "message": m, "done": done}
+}
+
+// ollamaEnd is a whole reply with that message, or the last line of a streamed one.
+func (a *answer) ollamaEnd(m object) object {
+	r := a.ollama(m, true)
+	r["done_reason"], r["prompt_eval_count"], r["eval_count"] = a.stop("stop", "stop"), a.Usage.Input, a.Usage.Output
+	r["total_duration"], r["load_duration"] = 5000000, 1000000
+	return r
+}
+
+func (a *answer) ollamaMessage() object {
+	m := object{"content": a.Text}
+	if a.Thinking != "" {
+		m["thinking"] = a.Thinking
+	}
+	var calls []object
+	for i := range a.Calls {
+		calls = append(calls, a.Calls[i].ollama(i))
+	}
+	if calls != nil {
+		m["tool_calls"] = calls
+	}
+	return m
+}
+
+func (c *Call) ollama(index int) object {
+	call := object{"function": object{"index": index, "name": c.Name, "arguments": json.RawMessage(c.args())}}
+	if c.ID != "" {
+		call["id"] = c.ID
+	}
+	return call
+}
+
+func (a *answer) ollamaLines() (l [][]byte) {
+	say := func(m object) { l = append(l, line(a.ollama(m, false))) }
+	for _, text := range [][2]string{{"thinking", a.Thinking}, {"content", a.Text}} {
+		if text[1] != "" {
+			for _, piece := range halves(text[1]) {
+				say(object{text[0]: piece})
+			}
+		}
+	}
+	for i := range a.Calls {
+		say(object{"tool_calls": []object{a.Calls[i].ollama(i)}})
+	}
+	return append(l, line(a.ollamaEnd(object{})))
 }

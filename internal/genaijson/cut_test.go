@@ -190,6 +190,7 @@ var seeds = []string{
 	`[{"name":"f","description":"d","input_schema":{}},{"type":"x","name":"y"},{"function":{"name":"f"}}]`,
 	`{"content":[{"type":"file","file":{"file_data":"data:a;base64,aa"}},{"type":"image","source":{"source":{}}}],` +
 		`"role":"a"}`,
+	`{"role":"user","content":"look","images":["aGk=",1]}`,
 	`"text"`, `[`, ``, `null`, "\xff", `{"role":"user","content":"\ud800"}`, `{"type":"x"}`, `[[[[["a"]]]]]`,
 }
 

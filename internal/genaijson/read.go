@@ -90,6 +90,11 @@ func (r *reader) message(o *object.Object, raw []byte) {
 	r.contents(get(o, "content"))
 	r.contents(get(o, "parts"))
 	r.text("text", literal(o, "refusal"))
+	each(get(o, "images"), func(_ *object.Object, image []byte) { // base64, of Ollama
+		if isString(image) {
+			r.add(Part{Type: "blob", Modality: "image", key: "content", Content: image})
+		}
+	})
 	if audio := get(o, "audio"); audio != nil {
 		r.add(Part{Type: "audio", key: "value", Content: audio})
 	}

@@ -14,10 +14,15 @@ func (r *Request) parameters(o *object.Object) error {
 	r.bounds(o, "max_tokens", "max_completion_tokens", "max_output_tokens")
 	r.Model = cmp.Or(r.Model, o.String("model"), o.String("model_id"))
 	r.Level = cmp.Or(r.Level, o.String("reasoning_effort"), o.String("thinking_level"),
-		inner(o, "reasoning").String("effort"), inner(o, "output_config").String("effort"))
+		inner(o, "reasoning").String("effort"), inner(o, "output_config").String("effort"),
+		o.Text("think"))
+	r.bounds(inner(o, "options"), "num_predict") // of Ollama, as are think and format
 	format := inner(o, "response_format")
 	r.Format = cmp.Or(r.Format, o.Text("response_format"), format.String("type"), format.String("kind"),
-		inner(inner(o, "text"), "format").String("type"))
+		inner(inner(o, "text"), "format").String("type"), o.Text("format"))
+	if inner(o, "format") != nil {
+		r.Format = cmp.Or(r.Format, "json_schema")
+	}
 	for _, key := range []string{"generationConfig", "generation_config"} { // of Gemini, in its two spellings
 		g := o.Object(key)
 		r.bounds(g, "maxOutputTokens", "max_output_tokens")

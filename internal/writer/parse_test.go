@@ -72,6 +72,10 @@ var variants = []string{
 	"phi-core, cancelled", `{"role":"assistant","content":[],"stopReason":"error","model":"m","provider":"unknown",` +
 		`"usage":{},"error_message":"Cancelled"}`,
 	"a count that is none", `{"choices":[],"usage":{"prompt_tokens":-1,"completion_tokens":4}}`,
+	"an error in a stream of Ollama", `{"message":{"role":"assistant","content":"a"},"done":false}` + "\n" +
+		`{"error":"out of memory"}`,
+	"a prompt that Ollama finds in its cache", `{"message":{"content":"a"},"done":true,"eval_count":4}`,
+	"a first line of Ollama", `{"message":{"content":"a"},"done":false}`,
 	"the first choice", `{"choices":[{"index":1,"message":{"content":"b"}},{"index":0,"message":{"content":"a"}}]}`,
 	"a chunk with the message, and data in two lines",
 	"data: {\"choices\":[{\"message\":\ndata: {\"content\":\"a\"},\"finish_reason\":\"stop\"}]}",
@@ -88,7 +92,7 @@ var variants = []string{
 
 var badRequests = []string{``, `[]`, `{"messages":"hi"}`, `{"input":{}}`, `{"model":["m"]}`, `{"temperature":"hot"}`,
 	`{"max_tokens":1.5}`, `{"reasoning":{"effort":3}}`, `{"generationConfig":{"maxOutputTokens":"9"}}`,
-	`{"model":"m","input":"hi"}`}
+	`{"model":"m","input":"hi"}`, `{"options":{"num_predict":"9"},"think":true,"format":"json"}`}
 
 // TestParse compares what is read of replies and requests with testdata/parse.golden. An error names the key, and what
 // is allowed there.
@@ -220,6 +224,7 @@ func TestParseReplyHostile(t *testing.T) {
 		"choices":  `{"choices":[` + strings.Repeat(`{"index":1},`, n) + `{}]}`,
 		"parts":    strings.Repeat(`{"candidates":[{"content":{"parts":[{"text":"x"},{"a":1},{"text":""}]}}]}`+"\n", n),
 		"text":     strings.Repeat(`{"candidates":[{"content":{"parts":[{"text":"x"}]}}]}`+"\n", n),
+		"lines":    strings.Repeat(`{"message":{"content":"x","tool_calls":[{"id":"a"}]},"done":false}`+"\n", n),
 		"pieces":   strings.Repeat(`{"type":"content_block_delta","index":0,"delta":{"partial_json":"["}}`+"\n", n),
 		"brackets": strings.Repeat("[", n),
 		"nesting": strings.Repeat(`{"choices":[{"delta":`+strings.Repeat(`{"a":`, 190)+"1"+

@@ -36,7 +36,7 @@ func ParseReply(body []byte) (TurnResult, error) {
 }
 
 var errNoReply = errors.New("no reply of a known API: want one of the keys choices, candidates, output, error, " +
-	"or content with type message or role assistant")
+	"message with done, or content with type message or role assistant")
 
 // firstProblem returns the first problem of o as an error; nil when there is none.
 func firstProblem(o *object.Object) error {
@@ -59,6 +59,8 @@ func (res *TurnResult) reply(o *object.Object, raw []byte) bool {
 		res.gemini(o)
 	case o.Has("output"), o.Text("object") == "response":
 		res.openAIResponse(o)
+	case o.Has("message") && o.Has("done"):
+		res.ollama(o)
 	case o.Has("content") && o.Text("type") == "message":
 		res.anthropic(o)
 	case o.Has("content") && o.Text("role") == "assistant":
@@ -140,6 +142,16 @@ func (res *TurnResult) gemini(o *object.Object) {
 		candidate.Object("content")
 		res.output(candidate.Raw("content"))
 	}
+}
+
+func (res *TurnResult) ollama(o *object.Object) {
+	res.Model, res.StopReason = o.String("model"), o.String("done_reason")
+	res.Usage = UsageKeys{Input: "prompt_eval_count", Output: "eval_count"}.Read(o, spans.UsageRuleIncludesCache)
+	if res.Usage != nil { // a server states no count of a prompt that it finds in its cache
+		res.Usage.LowerBound = !o.Has("prompt_eval_count")
+	}
+	o.Object("message")
+	res.output(o.Raw("message"))
 }
 
 func (res *TurnResult) phi(o *object.Object, raw []byte) {

@@ -48,7 +48,8 @@ func streamed(o *object.Object) bool {
 	case "message_start", "content_block_start", "content_block_delta", "message_delta", "MessageEnd", "TurnEnd":
 		return true
 	}
-	return strings.HasPrefix(typ, "response.") || o.Text("object") == "chat.completion.chunk"
+	return strings.HasPrefix(typ, "response.") || o.Text("object") == "chat.completion.chunk" ||
+		string(o.Raw("done")) == "false"
 }
 
 var errNoStream = errors.New("want a JSON object, an array or lines of these, or server-sent events")
@@ -147,6 +148,8 @@ func (f *fold) event(o *object.Object, raw []byte) {
 		f.gemini(o)
 	case strings.HasPrefix(typ, "response."):
 		f.response(o, typ)
+	case o.Has("message") && o.Has("done"):
+		f.ollama(o)
 	case typ == "error", o.Has("error"):
 		if e := o.Raw("error"); e != nil {
 			raw = e
@@ -282,6 +285,12 @@ func (f *fold) gemini(o *object.Object) {
 	for _, raw := range content.List("parts") {
 		to.dict("content").list("parts").part(raw)
 	}
+}
+
+func (f *fold) ollama(o *object.Object) {
+	f.reply().setAll(o, "message")
+	f.reply().dict("message").merge(o.Object("message"))
+	f.done = string(o.Raw("done")) == "true"
 }
 
 // part adds a part to those of a Gemini reply. A text continues the text before it.

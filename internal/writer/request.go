@@ -13,8 +13,8 @@ import (
 )
 
 // ParseRequest reads the request of a model API from the body of the HTTP request: Anthropic messages, OpenAI chat
-// completions and responses, Gemini generateContent, phi-core's request payload, and what is spelled like these. It
-// sets
+// completions and responses, Gemini generateContent, Ollama chat, phi-core's request payload, and what is spelled like
+// these. It sets
 //
 //   - Messages, each with Role and ToolCallID, from messages, input or contents
 //   - System and Tools, Model (Gemini's stands in the URL), MaxTokens, Temperature, Level of reasoning and Format

@@ -34,8 +34,9 @@ type body struct {
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 func newBody(e *exchange, res *http.Response) *body {
+	typ := res.Header.Get("Content-Type")
 	b := &body{ReadCloser: res.Body, exchange: e, status: res.StatusCode, again: asksAgain(res),
-		streamed: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"),
+		streamed: strings.HasPrefix(typ, "text/event-stream") || strings.HasPrefix(typ, "application/x-ndjson"),
 		shown:    e.turn.ShowsPartial(), text: (*buffers.Get().(*[]byte))[:0]}
 	if b.status >= http.StatusBadRequest && b.again { // which the client may do without reading the body
 		e.end(writer.TurnResult{Failed: true, Error: b.statusText()}, true)
@@ -98,7 +99,7 @@ func (b *body) events() (ended bool) {
 			return ended
 		}
 		b.read += len(line) + 1
-		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok || bytes.HasPrefix(line, []byte("{")) {
 			data = bytes.TrimSpace(data)
 			ended = ended || isLast(data)
 			if b.shown {

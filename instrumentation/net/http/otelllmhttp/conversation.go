@@ -264,7 +264,7 @@ func (c *conversation) startTurn(e *exchange, q *request, in *writer.Run) {
 // answered ends the call that a result is of, and reports whether there is one.
 func (c *conversation) answered(result genaijson.Part, now time.Time) bool {
 	i := slices.IndexFunc(c.calls, func(x *call) bool {
-		return x.ID == result.ID && (x.ID != "" || x.Name == result.Name)
+		return x.ID == result.ID && x.ID != "" || result.ID == "" && (x.Name == result.Name || result.Name == "")
 	})
 	if i < 0 {
 		return false

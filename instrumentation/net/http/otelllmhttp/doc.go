@@ -4,9 +4,10 @@
 //	client := &http.Client{Transport: otelllmhttp.NewTransport(tracer)} // any SDK over HTTP
 //	option.WithMiddleware(otelllmhttp.Middleware(tracer))               // the Anthropic and OpenAI SDKs
 //
-// It reads Anthropic messages (also on Vertex AI), OpenAI chat completions and responses, and Gemini generateContent,
-// whole and streamed. The end of the path says what may be a model call, the keys of the body say what it is. Every
-// other request passes untouched and is not recorded. Content follows the capture level and redactor of the tracer.
+// It reads Anthropic messages (also on Vertex AI), OpenAI chat completions and responses, Gemini generateContent, and
+// Ollama chat, whole and streamed. The end of the path says what may be a model call, the keys of the body say what it
+// is. Every other request passes untouched and is not recorded. Content follows the capture level and redactor of the
+// tracer.
 //
 // # What the program says
 //
@@ -29,8 +30,8 @@
 //     dialect is http, and the source of its times is bound. A run that begins in the middle has a defect,
 //     start_not_seen.
 //   - Tool call: lasts from the reply to the request that has its result; both times have the source bound, unless
-//     [Transport.StartTool] is called. Its outcome is ok unless the result says that it is an error, which only
-//     Anthropic's API does.
+//     [Transport.StartTool] is called. A result without an id is that of the first open call of its name. Its outcome
+//     is ok unless the result says that it is an error, which only Anthropic's API does.
 //   - Attempt: the same messages again after a failure.
 //   - Turn: one whose tool calls have results ends with the request that has them.
 //

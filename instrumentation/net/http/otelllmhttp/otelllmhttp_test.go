@@ -133,6 +133,7 @@ func TestPassesUntouched(t *testing.T) {
 		{"another path", "/v1/embeddings", question("a")},
 		{"a message of an assistant", "/v1/threads/t1/messages", `{"role":"user","content":"a"}`},
 		{"a count of tokens", "/v1/messages/count_tokens", question("a")},
+		{"a chat of another API", "/api/chat", question("a")},
 		{"no JSON", "/v1/messages", "a"},
 		{"no messages", "/v1/messages", `{"model":"m"}`},
 		{"cut JSON", "/v1/messages", `{"messages":[{"role":"user"`},
@@ -323,9 +324,11 @@ func FuzzRequest(f *testing.F) {
 	f.Add([]byte(question("a")), []byte(chatReply))
 	f.Add([]byte(`{"input":[{"type":"custom_tool_call_output","call_id":"c","output":"x"}],"previous_response_id":"r"}`),
 		[]byte(`{"object":"response","output":[{"type":"custom_tool_call","call_id":"c","name":"n","input":"i"}]}`))
+	f.Add([]byte(`{"model":"m","messages":[{"role":"tool","content":"x"}]}`),
+		[]byte(`{"message":{"role":"assistant","tool_calls":[{"function":{"name":"n","arguments":{}}}]},"done":true}`))
 	tracer := otelagent.NewTracer()
 	f.Fuzz(func(t *testing.T, sent, reply []byte) {
-		for _, path := range []string{"/v1/messages", "/v1/responses", "/models/m:generateContent"} {
+		for _, path := range []string{"/v1/messages", "/v1/responses", "/models/m:generateContent", "/api/chat"} {
 			tr := NewTransport(tracer, WithBase(answers(func(r *http.Request) (*http.Response, error) {
 				if got, _ := io.ReadAll(r.Body); !bytes.Equal(got, sent) {
 					t.Errorf("%q was sent", got)

@@ -18,7 +18,7 @@ import (
 
 // modelPaths are the ends of the paths of requests that ask a model. Which API a body is of, its keys say.
 var modelPaths = []string{"/messages", "/chat/completions", "/responses", ":generateContent", ":streamGenerateContent",
-	":rawPredict", ":streamRawPredict"}
+	":rawPredict", ":streamRawPredict", "/api/chat"}
 
 // providers are the names of OpenTelemetry's conventions, by the end of the host. Another host has no known provider.
 var providers = [][2]string{
@@ -80,7 +80,7 @@ type request struct {
 func (t *Transport) parse(r *http.Request, body []byte) *request {
 	q := &request{provider: providerOf(r.URL.Hostname())}
 	q.Request, _ = writer.ParseRequest(body)
-	if len(q.Messages) == 0 {
+	if len(q.Messages) == 0 || q.Model == "" && strings.HasSuffix(r.URL.Path, "/api/chat") {
 		return nil
 	}
 	for _, before := range []string{"/models/", "/deployments/"} { // where the body names no model
@@ -163,7 +163,7 @@ func compactionsIn(message []byte) (summaries [][]byte) {
 
 // ends are in the last events of streams. Inside a string they would have a backslash in front of the last quote.
 var ends = [][]byte{[]byte(`"message_stop"`), []byte(`"response.completed"`), []byte(`"response.incomplete"`),
-	[]byte(`"response.failed"`)}
+	[]byte(`"response.failed"`), []byte(`"done_reason"`)}
 
 // isLast reports whether an event may be the last one of a stream.
 func isLast(data []byte) bool {
@@ -203,7 +203,7 @@ func pieceOf(data []byte) (kind writer.PartialKind, text string) {
 			return writer.PartialText, part.Text("text")
 		}
 	}
-	return "", ""
+	return pieceIn(object.Of("", o.Raw("message")), "content", "thinking", "")
 }
 
 // pieceIn returns the first of three members of a delta that has a text.

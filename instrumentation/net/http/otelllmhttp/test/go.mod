@@ -3,6 +3,7 @@ module github.com/otelagent/otelagent/instrumentation/net/http/otelllmhttp/test
 go 1.26.0
 
 require (
+	github.com/ollama/ollama v0.3.0 // newest v0.17.4
 	github.com/openai/openai-go/v3 v3.1.0 // newest v3.99.0
 	github.com/otelagent/otelagent v0.0.0
 	github.com/otelagent/otelagent/agenttest v0.0.0

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
+	"github.com/ollama/ollama/api"
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/param"
@@ -28,7 +30,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // sdk is a loop on one SDK: it asks, answers the call of a tool, and asks again.
 type sdk struct {
 	name    string
-	retries bool // it repeats a request that was refused
+	retries bool   // it repeats a request that was refused
+	cached  string // what the API says of its cache
 	run     func(ctx context.Context, url string, t *otelllmhttp.Transport, stream bool) error
 }
 
@@ -38,10 +41,11 @@ const question, args, answer = "How warm is it in Bonn?", `{"city":"Bonn"}`, "21
 // where the SDK asks again.
 func TestSDKs(t *testing.T) {
 	for _, s := range []sdk{
-		{"go-openai", false, goOpenAI},
-		{"openai-go chat", true, openAIChat},
-		{"openai-go responses", true, openAIResponses},
-		{"genai", false, gemini},
+		{"go-openai", false, " cached 3", goOpenAI},
+		{"openai-go chat", true, " cached 3", openAIChat},
+		{"openai-go responses", true, " cached 3", openAIResponses},
+		{"genai", false, " cached 3", gemini},
+		{"ollama", false, "", ollama},
 	} {
 		for _, stream := range []bool{false, true} {
 			name := s.name
@@ -69,7 +73,7 @@ func TestSDKs(t *testing.T) {
 				lines := strings.Split(got, "\n")
 				if len(lines) != 6 || lines[1] != "  run coder completed" || !strings.HasPrefix(lines[2], "    turn 0 user ") ||
 					lines[3] != "      tool c1 weather ok bound" || !strings.HasPrefix(lines[4], "    turn 1 continuation ") ||
-					!strings.HasSuffix(lines[4], "in 15 out 5 cached 3"+attempts) || strings.Contains(got, "!") {
+					!strings.HasSuffix(lines[4], "in 15 out 5"+s.cached+attempts) || strings.Contains(got, "!") {
 					t.Errorf("outline:\n%s", got)
 				}
 				p.SameRequests(server.Bodies())
@@ -244,5 +248,34 @@ func gemini(ctx context.Context, url string, t *otelllmhttp.Transport, stream bo
 			return nil
 		}
 		contents = append(contents, &genai.Content{Role: "user", Parts: results})
+	}
+}
+
+// ollama answers without the id of the call, which its API had not in its first years.
+func ollama(ctx context.Context, base string, t *otelllmhttp.Transport, stream bool) error {
+	at, err := url.Parse(base)
+	if err != nil {
+		return err
+	}
+	client := api.NewClient(at, &http.Client{Transport: t}) // the one line
+	messages := []api.Message{{Role: "user", Content: question}}
+	for {
+		reply := api.Message{Role: "assistant"}
+		q := &api.ChatRequest{Model: "fake-1", Messages: messages, Stream: &stream}
+		err := client.Chat(ctx, q, func(res api.ChatResponse) error {
+			reply.Content += res.Message.Content
+			reply.ToolCalls = append(reply.ToolCalls, res.Message.ToolCalls...)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		messages = append(messages, reply)
+		if len(reply.ToolCalls) == 0 {
+			return nil
+		}
+		for range reply.ToolCalls {
+			messages = append(messages, api.Message{Role: "tool", Content: answer})
+		}
 	}
 }
