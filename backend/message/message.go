@@ -1,8 +1,8 @@
 // Package message is the one model of a message: a role and a list of parts.
 //
 // It reads messages and requests in the spelling of every source that otelagent records (Anthropic, OpenAI chat, OpenAI
-// responses, Gemini, phi-core, clark-agent, the AI SDK, the GenAI convention of OpenTelemetry), and writes requests for
-// three provider APIs. A block that it does not know stays a part of kind Unknown, with its JSON.
+// responses, Gemini, Ollama, phi-core, clark-agent, the AI SDK, the GenAI convention of OpenTelemetry), and writes
+// requests for three provider APIs. A block that it does not know stays a part of kind Unknown, with its JSON.
 //
 // Arguments, results and schemas of tools stay as they are spelled. Reading and writing are linear in the input, do not
 // change it and share its memory. Input that is nested deeper than 200 levels is not JSON to this package.

@@ -77,7 +77,7 @@ var params = []param{
 	{
 		MaxTokens,
 		[]string{
-			"max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens",
+			"max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens", "num_predict",
 			"gen_ai.request.max_tokens",
 		},
 		"max_tokens", "max_completion_tokens", "max_output_tokens", number,
@@ -143,7 +143,7 @@ func ReadRequest(payload []byte) (*Request, error) {
 	}
 	r.Model = str(o, "model", "model_id", "modelId", "gen_ai.request.model")
 	r.Stated = unread(o)
-	if config := child(o, "generationConfig", "generation_config"); config != nil { // of Gemini
+	if config := child(o, "generationConfig", "generation_config", "options"); config != nil { // of Gemini, Ollama
 		r.parameters(config)
 	}
 	r.parameters(o)
@@ -266,7 +266,10 @@ var native = map[API]struct {
 			"reasoning.text", "reasoning.encrypted", "reasoning.summary",
 		},
 		[]string{"name", "audio", "annotations", "cache_control"}, "function",
-		[]string{"system", "system_prompt", "stop_sequences", "anthropic_version", "output_config"},
+		[]string{
+			"system", "system_prompt", "stop_sequences", "anthropic_version", "output_config",
+			"options", "think", "format", "keep_alive", // of Ollama
+		},
 	},
 }
 
