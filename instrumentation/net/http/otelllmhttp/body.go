@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -38,7 +39,7 @@ func newBody(e *exchange, res *http.Response) *body {
 	b := &body{ReadCloser: res.Body, exchange: e, status: res.StatusCode, again: asksAgain(res),
 		streamed: strings.HasPrefix(typ, "text/event-stream") || strings.HasPrefix(typ, "application/x-ndjson"),
 		shown:    e.turn.ShowsPartial(), text: (*buffers.Get().(*[]byte))[:0]}
-	if b.status >= http.StatusBadRequest && b.again { // which the client may do without reading the body
+	if b.status >= http.StatusMultipleChoices && b.again { // which the client may do without reading the body
 		e.end(writer.TurnResult{Failed: true, Error: b.statusText()}, true)
 	}
 	return b
@@ -46,7 +47,7 @@ func newBody(e *exchange, res *http.Response) *body {
 
 func (b *body) statusText() string { return fmt.Sprintf("HTTP status %d", b.status) }
 
-// asksAgain reports whether clients repeat a request with this response.
+// asksAgain reports whether clients repeat a request with this response, here or elsewhere.
 func asksAgain(res *http.Response) bool {
 	switch res.Header.Get("X-Should-Retry") {
 	case "true":
@@ -58,7 +59,7 @@ func asksAgain(res *http.Response) bool {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
 		return true
 	}
-	return res.StatusCode >= 500
+	return res.StatusCode >= 500 || res.StatusCode/100 == 3
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -122,7 +123,7 @@ func (b *body) finish(err error) {
 	res.FirstChunk = b.first
 	again := b.again
 	switch {
-	case b.status >= http.StatusBadRequest:
+	case b.status >= http.StatusMultipleChoices:
 		if !res.Failed || res.Error == "" {
 			res.Error = b.statusText()
 		}
@@ -147,8 +148,12 @@ func (b *body) finish(err error) {
 	b.over, b.text = true, nil
 }
 
-// fail makes res that of an attempt that ended with err.
+// fail makes res that of an attempt that ended with err. A URL in err, which may have a key, is left out.
 func fail(res *writer.TurnResult, ctx context.Context, err error) {
+	var in *url.Error
+	if errors.As(err, &in) && in.Err != nil {
+		err = in.Err
+	}
 	res.Failed, res.Error = true, err.Error()
 	res.Cancelled = errors.Is(err, context.Canceled) || errors.Is(ctx.Err(), context.Canceled)
 }

@@ -144,9 +144,10 @@ func (t *Transport) add(c *conversation, key uint64) {
 	if c.at == nil {
 		return // it was forgotten meanwhile
 	}
-	if len(c.keys) == maxKeys {
-		t.remove(c, c.keys[0])
-		c.keys = slices.Delete(c.keys, 0, 1)
+	if i := slices.Index(c.keys, key); i >= 0 || len(c.keys) == maxKeys {
+		i = max(i, 0) // the oldest
+		t.remove(c, c.keys[i])
+		c.keys = slices.Delete(c.keys, i, i+1)
 	}
 	c.keys, t.index[key] = append(c.keys, key), append(t.index[key], c)
 }
@@ -182,8 +183,8 @@ func (t *Transport) idle() {
 	t.mu.Lock()
 	now := time.Now()
 	gone := t.forget(func(c *conversation) bool { return now.Sub(c.last) >= maxIdle })
-	if t.timer != nil {
-		t.timer.Reset(maxIdle)
+	if at := t.recent.Front(); at != nil {
+		t.timer.Reset(maxIdle - now.Sub(at.Value.(*conversation).last))
 	}
 	t.mu.Unlock()
 	closeAll(gone)
@@ -290,17 +291,21 @@ func (c *conversation) start(x *call) {
 	}
 }
 
-func (c *conversation) startTool(ctx context.Context, name string, args []byte, exact bool) (
-	context.Context, *writer.Tool) {
+// startTool starts the first open call of that name with these arguments. Without start it only reports whether there
+// is one.
+func (c *conversation) startTool(ctx context.Context, name string, args []byte, start bool) (
+	context.Context, *writer.Tool, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, x := range c.calls {
-		if x.tool == nil && x.Name == name && (!exact || sameJSON(x.Content, args)) {
-			ctx, x.tool = c.turn.StartTool(ctx, writer.ToolCall{ID: x.ID, Name: x.Name, Args: x.Content})
-			return ctx, x.tool
-		}
+	i := slices.IndexFunc(c.calls, func(x *call) bool {
+		return x.tool == nil && x.Name == name && sameJSON(x.Content, args)
+	})
+	if i < 0 || !start {
+		return ctx, nil, i >= 0
 	}
-	return ctx, nil
+	x := c.calls[i]
+	ctx, x.tool = c.turn.StartTool(ctx, writer.ToolCall{ID: x.ID, Name: x.Name, Args: x.Content})
+	return ctx, x.tool, true
 }
 
 // answer records the reply to a request.
@@ -360,7 +365,7 @@ func (c *conversation) replied(e *exchange, res *writer.TurnResult, again bool) 
 		c.turn = nil
 		if c.own {
 			c.run.End(writer.RunResult{End: bound(c.seen)})
-			c.run = nil
+			c.run, c.ctx = nil, nil
 		}
 	}
 	return keys
@@ -395,5 +400,5 @@ func (c *conversation) close() {
 	default:
 		c.run.Close(end)
 	}
-	c.run, c.turn, c.failure = nil, nil, writer.TurnResult{}
+	c.run, c.turn, c.ctx, c.failure = nil, nil, nil, writer.TurnResult{}
 }

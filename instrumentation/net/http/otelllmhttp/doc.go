@@ -32,11 +32,12 @@
 //   - Tool call: lasts from the reply to the request that has its result; both times have the source bound, unless
 //     [Transport.StartTool] is called. A result without an id is that of the first open call of its name. Its outcome
 //     is ok unless the result says that it is an error, which only Anthropic's API does.
-//   - Attempt: the same messages again after a failure.
+//   - Attempt: the same messages again after a failure or a redirect.
 //   - Turn: one whose tool calls have results ends with the request that has them.
 //
 // It cannot see permission evaluations, the end of a loop that stops with calls open or after a failure that may be
-// retried (which the next question shows, or Close), WebSockets, and whose sub-agent a run is without a context.
+// retried (which the next question shows, or Close), WebSockets, and whose sub-agent a run is without a context. It
+// cannot read a reply in a Content-Encoding that the program itself asks for.
 //
 // # Limits
 //

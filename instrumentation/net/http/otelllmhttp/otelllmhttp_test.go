@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -350,4 +351,111 @@ func FuzzRequest(f *testing.F) {
 			check(t, tr, 0)
 		}
 	})
+}
+
+// outcomes returns the names and errors of the spans that ended.
+func outcomes(seen *tracetest.SpanRecorder) (l []string) {
+	for _, s := range seen.Ended() {
+		word := s.Name()
+		for _, a := range s.Attributes() {
+			if a.Key == spans.ErrorMessageKey {
+				word += " " + a.Value.AsString()
+			}
+		}
+		l = append(l, word)
+	}
+	return l
+}
+
+// A redirect is an attempt that is repeated, whether or not the client reads its body.
+func TestRedirect(t *testing.T) {
+	for _, read := range []bool{false, true} {
+		tracer, seen := recorded(t)
+		status := http.StatusTemporaryRedirect
+		tr := NewTransport(tracer, WithBase(answers(func(*http.Request) (*http.Response, error) {
+			defer func() { status = http.StatusOK }()
+			return response(status, chatReply), nil
+		})))
+		for i := range 2 {
+			res, err := tr.RoundTrip(post(t, "/v1/chat/completions", question("a")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if read || i == 1 {
+				_, _ = io.Copy(io.Discard, res.Body)
+			}
+			_ = res.Body.Close()
+		}
+		if got := fmt.Sprint(outcomes(seen)); got != "[session.turn session.run]" {
+			t.Errorf("read %v: %s", read, got)
+		}
+		tr.Close()
+	}
+}
+
+// A request that passes two transports is recorded once, and a key in its URL is not recorded.
+func TestTwoTransports(t *testing.T) {
+	tracer, seen := recorded(t)
+	inner := NewTransport(tracer, WithBase(answers(func(r *http.Request) (*http.Response, error) {
+		return nil, &url.Error{Op: "Post", URL: r.URL.String(), Err: errors.New("no network")}
+	})))
+	outer := NewTransport(tracer, WithBase(inner))
+	if _, err := outer.RoundTrip(post(t, "/m:generateContent?key=SECRET", `{"contents":[{"parts":[]}]}`)); err == nil {
+		t.Error("no error")
+	}
+	outer.Close()
+	inner.Close()
+	if got := fmt.Sprint(outcomes(seen)); got != "[session.turn no network session.run no network]" {
+		t.Error(got)
+	}
+}
+
+// A tool call is started where one conversation has it open, and not where several have.
+func TestStartTool(t *testing.T) {
+	tracer, _ := recorded(t)
+	n := 0
+	tr := NewTransport(tracer, WithBase(answers(func(*http.Request) (*http.Response, error) {
+		n++
+		return response(200, fmt.Sprintf(`{"choices":[{"message":{"role":"assistant","tool_calls":[{"id":"c%d","function":`+
+			`{"name":"look","arguments":"{\"at\":9007199254740993,\"all\":true}"}}]}}]}`, n)), nil
+	})))
+	defer tr.Close()
+	ask := func(text string) {
+		res, err := tr.RoundTrip(post(t, "/v1/chat/completions", question(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+	}
+	start := func(args string) bool {
+		_, tool := tr.StartTool(t.Context(), "look", []byte(args))
+		return tool != nil
+	}
+	ask("a")
+	ask("b")
+	const args = `{"all": true, "at": 9007199254740992}` // as read into an any
+	if start(args) {
+		t.Error("started the call of one of two conversations")
+	}
+	tr.Close()
+	ask("c")
+	if start(`{}`) || !start(args) || start(args) {
+		t.Error("want one call, by its arguments")
+	}
+}
+
+// A key is remembered once a conversation, and counts as new where it comes again.
+func TestKeysOnce(t *testing.T) {
+	tr := NewTransport(nil)
+	c, _, _ := tr.enter(tr.parse(post(t, "/v1/messages", ""), []byte(question("a"))))
+	for i := range 3 * maxKeys {
+		tr.add(c, tr.key("tool", "look"))
+		tr.add(c, tr.key("call", fmt.Sprint(i)))
+		check(t, tr, 1)
+	}
+	if len(tr.index[tr.key("tool", "look")]) != 1 || c.ctx != nil {
+		t.Error("the name of the tool does not find the conversation")
+	}
+	tr.Close()
+	check(t, tr, 0)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"hash/maphash"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,10 +92,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // Intercept sends a request with next and records it. The request is not changed; next gets a copy where its body was
-// read. The body of the response passes byte for byte, as it comes.
+// read, to its end. A Transport below this one does not record it again. The body of the response passes byte for byte,
+// as it comes.
 func (t *Transport) Intercept(req *http.Request, next func(*http.Request) (*http.Response, error)) (
 	*http.Response, error) {
-	if t.tracer == nil || !asksModel(req) {
+	if t.tracer == nil || req.Context().Value(takenKey{}) != nil || !asksModel(req) {
 		return next(req)
 	}
 	req, text, err := readBody(req)
@@ -190,24 +192,26 @@ func (e *exchange) end(res writer.TurnResult, again bool) {
 
 // StartTool starts the open tool call of an inferred turn that has that name and these arguments (JSON), with the true
 // time of its start, and returns a context for what it does, so that agents in it are sub-agents. Without it the call
-// lasts from the reply to the request that has its result, and its times are marked as bounds. Where no such call is
-// open it returns ctx and nil.
+// lasts from the reply to the request that has its result, and its times are marked as bounds. It returns ctx and nil
+// where no such call is open, and where several conversations have one, since nothing says whose it is.
 func (t *Transport) StartTool(ctx context.Context, name string, args []byte) (context.Context, *otelagent.Tool) {
 	key := t.key("tool", name)
 	t.mu.Lock()
-	list := append([]*conversation(nil), t.index[key]...)
+	list := slices.Clone(t.index[key])
 	t.mu.Unlock()
-	for _, exact := range []bool{true, false} {
-		for _, c := range list {
-			if toolCtx, tool := c.startTool(ctx, name, args, exact); tool != nil {
-				return toolCtx, (*otelagent.Tool)(tool)
-			}
-		}
+	list = slices.DeleteFunc(list, func(c *conversation) bool {
+		_, _, open := c.startTool(ctx, name, args, false)
+		return !open
+	})
+	if len(list) != 1 {
+		return ctx, nil
 	}
-	return ctx, nil
+	ctx, tool, _ := list[0].startTool(ctx, name, args, true)
+	return ctx, (*otelagent.Tool)(tool)
 }
 
-// Close ends all open runs and forgets all conversations. A later request begins a new one.
+// Close ends all open runs and forgets all conversations. A later request begins a new one. A reply that comes after
+// Close to a request before it is not recorded.
 func (t *Transport) Close() {
 	t.mu.Lock()
 	gone := t.forget(func(*conversation) bool { return true })

@@ -3,16 +3,18 @@ package otelllmhttp
 import (
 	"bytes"
 	"cmp"
+	"context"
+	"encoding/json"
 	"hash/maphash"
 	"io"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/internal/writer"
 )
 
@@ -30,7 +32,7 @@ var providers = [][2]string{
 
 // asksModel reports whether the path of a request is one of a model call.
 func asksModel(r *http.Request) bool {
-	return r.Method == http.MethodPost && r.Body != nil && r.Body != http.NoBody && r.ContentLength <= maxBody &&
+	return r.Method == http.MethodPost && r.URL != nil && r.Body != nil && r.Body != http.NoBody && r.ContentLength <= maxBody &&
 		slices.ContainsFunc(modelPaths, func(end string) bool { return strings.HasSuffix(r.URL.Path, end) })
 }
 
@@ -43,13 +45,16 @@ func providerOf(host string) string {
 	return ""
 }
 
+// takenKey is the key of the context of a request that a Transport took.
+type takenKey struct{}
+
 // readBody returns a copy of r with a body that can be read, and the bytes of it; nil where it is larger than maxBody.
 // It closes the body of r, unless it passes that on.
 func readBody(r *http.Request) (*http.Request, []byte, error) {
 	var b bytes.Buffer
 	b.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead)
 	_, err := b.ReadFrom(io.LimitReader(r.Body, maxBody+1))
-	passed := r.WithContext(r.Context())
+	passed := r.WithContext(context.WithValue(r.Context(), takenKey{}, true))
 	if err == nil && b.Len() > maxBody {
 		passed.Body = struct {
 			io.Reader
@@ -85,7 +90,7 @@ func (t *Transport) parse(r *http.Request, body []byte) *request {
 	}
 	for _, before := range []string{"/models/", "/deployments/"} { // where the body names no model
 		if _, name, ok := strings.Cut(r.URL.Path, before); ok && q.Model == "" {
-			q.Model = name[:max(strings.IndexAny(name+"/", "/:"), 0)]
+			q.Model = name[:strings.IndexAny(name+"/", "/:")]
 		}
 	}
 	if strings.HasSuffix(r.URL.Path, "/responses") {
@@ -244,9 +249,8 @@ func (t *Transport) said(messages []writer.Message) uint64 {
 	return h.Sum64() | 1
 }
 
-// sameJSON reports whether two texts are the same JSON value but for the order of members and blanks.
+// sameJSON reports whether two texts are the same JSON value to a program that reads it into an any.
 func sameJSON(a, b []byte) bool {
-	x, errX := rawjson.AppendCanonical(nil, a, nil)
-	y, errY := rawjson.AppendCanonical(nil, b, nil)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
