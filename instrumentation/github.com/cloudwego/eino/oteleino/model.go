@@ -9,7 +9,6 @@ import (
 
 	"github.com/cloudwego/eino/callbacks"
 	"github.com/cloudwego/eino/components/model"
-	"github.com/cloudwego/eino/components/tool"
 	"github.com/cloudwego/eino/schema"
 	"go.opentelemetry.io/otel/trace"
 
@@ -129,36 +128,23 @@ func (l *reply) message() *schema.Message {
 	return m
 }
 
-// drain reads the stream that a component returned, and records what it was.
+// drain reads the stream that a component returned, records what it was, and returns how it failed.
 func (f *frame) drain(ctx context.Context, out *schema.StreamReader[callbacks.CallbackOutput]) (err error) {
+	defer f.run.reading.Done()
+	defer writer.Guard(ScopeName)
 	defer out.Close()
-	var said reply
-	var got result
 	for {
 		piece, e := out.Recv()
-		if errors.Is(e, io.EOF) {
-			break
+		if e == nil {
+			f.add(piece)
+			continue
 		}
-		if e != nil {
+		if !errors.Is(e, io.EOF) {
 			err = e
-			break
 		}
-		switch {
-		case f.call != nil:
-			p := model.ConvCallbackOutput(piece)
-			said.add(p)
-			f.call.partial(p)
-		case f.tool != nil:
-			got.add(tool.ConvCallbackOutput(piece))
-		}
+		f.returned(ctx, err)
+		return err
 	}
-	switch {
-	case f.call != nil:
-		f.run.replied(f.call, &said, err)
-	case f.tool != nil:
-		f.run.returned(ctx, f.tool, &got, err)
-	}
-	return err
 }
 
 // requested records the request unless otelllmhttp has.
@@ -193,6 +179,7 @@ func (c *modelCall) partial(out *model.CallbackOutput) {
 
 // streams is called when a stream was returned, before it is read.
 func (r *run) streams(c *modelCall) {
+	defer writer.Guard(ScopeName)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.requested()

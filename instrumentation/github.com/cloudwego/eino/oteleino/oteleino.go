@@ -9,7 +9,8 @@
 //
 // Without it a request is its messages as Eino has them, and is recorded when the reply is there.
 //
-// Compactions are those of the summarization middleware: summarization.New(ctx, oteleino.Summarization(config)).
+// Compactions are those of the summarization middleware: summarization.New(ctx, oteleino.Summarization(config)). An
+// agent needs nothing else in its Handlers: callbacks give its turns, tools and approvals.
 //
 // What becomes what:
 //   - An agent of package adk is a run, and so is a graph, chain or workflow that calls a model and is in no agent. In
@@ -27,6 +28,8 @@
 //   - Eino hands replies to callbacks as a copy of the stream, which is read to its end, also where the program closes
 //     its own copy early.
 //   - Models, agents and messages that Eino calls agentic are not recorded.
+//   - What other middlewares take out of the messages, such as reduction, is no compaction: the requests show it.
+//   - The run that resumes an interrupted one is in its session, and does not name it.
 //   - A handler that is also given to a single run (compose.WithCallbacks) records it twice.
 //
 // Eino starts no spans of its own.
@@ -44,6 +47,7 @@ import (
 	"github.com/cloudwego/eino/compose"
 	"github.com/cloudwego/eino/schema"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -99,6 +103,7 @@ func (h *Handler) read(f func()) {
 				h.idle.Broadcast()
 			}
 		}()
+		defer writer.Guard(ScopeName)
 		f()
 	}()
 }
@@ -118,7 +123,9 @@ type frame struct {
 	run   *run
 	owner bool // the run ends with the component
 	call  *modelCall
+	said  reply // to call
 	tool  *toolCall
+	got   result // of tool
 }
 
 type frameKey struct{}
@@ -169,20 +176,23 @@ func (h *Handler) Needed(ctx context.Context, info *callbacks.RunInfo, timing ca
 }
 
 // OnStart records the start of a component.
-func (h *Handler) OnStart(ctx context.Context, info *callbacks.RunInfo, input callbacks.CallbackInput) context.Context {
+func (h *Handler) OnStart(ctx context.Context, info *callbacks.RunInfo, input callbacks.CallbackInput) (
+	in context.Context) {
+	in = ctx // the framework gets a context also after a panic here
+	defer writer.Guard(ScopeName)
 	switch {
 	case info == nil:
 	case info.Component == adk.ComponentOfAgent:
-		return h.startAgent(ctx, info, adk.ConvAgentCallbackInput(input))
+		in = h.startAgent(ctx, info, adk.ConvAgentCallbackInput(input))
 	case info.Component == components.ComponentOfChatModel:
-		return h.startModel(ctx, info, model.ConvCallbackInput(input))
+		in = h.startModel(ctx, info, model.ConvCallbackInput(input))
 	case info.Component == components.ComponentOfTool:
-		return h.startTool(ctx, info, tool.ConvCallbackInput(input))
+		in = h.startTool(ctx, info, tool.ConvCallbackInput(input))
 	case isGraph(info.Component) && within(ctx) == nil:
 		f := &frame{info: info, run: h.newRun(ctx, info), owner: true}
-		return context.WithValue(ctx, frameKey{}, f)
+		in = context.WithValue(ctx, frameKey{}, f)
 	}
-	return ctx
+	return in
 }
 
 // OnStartWithStreamInput is OnStart of a graph whose input is a stream.
@@ -198,19 +208,12 @@ func (h *Handler) OnEnd(ctx context.Context, info *callbacks.RunInfo, output cal
 	if f == nil {
 		return ctx
 	}
-	switch {
-	case f.call != nil:
-		var l reply
-		l.add(model.ConvCallbackOutput(output))
-		f.run.replied(f.call, &l, nil)
-	case f.tool != nil:
-		var l result
-		l.add(tool.ConvCallbackOutput(output))
-		f.run.returned(ctx, f.tool, &l, nil)
-	case info.Component == adk.ComponentOfAgent:
+	if info.Component == adk.ComponentOfAgent {
 		h.follow(f, adk.ConvAgentCallbackOutput(output))
 		return ctx
 	}
+	f.add(output)
+	f.returned(ctx, nil)
 	f.end(nil)
 	return ctx
 }
@@ -227,11 +230,7 @@ func (h *Handler) OnEndWithStreamOutput(ctx context.Context, info *callbacks.Run
 		f.run.streams(f.call)
 	}
 	f.run.reading.Add(1)
-	h.read(func() {
-		err := f.drain(ctx, output)
-		f.run.reading.Done()
-		f.end(err)
-	})
+	h.read(func() { f.end(f.drain(ctx, output)) })
 	return ctx
 }
 
@@ -241,18 +240,37 @@ func (h *Handler) OnError(ctx context.Context, info *callbacks.RunInfo, err erro
 	if f == nil {
 		return ctx
 	}
-	switch {
-	case f.call != nil:
-		f.run.replied(f.call, &reply{}, err)
-	case f.tool != nil:
-		f.run.returned(ctx, f.tool, &result{}, err)
-	}
+	f.returned(ctx, err)
 	f.end(err)
 	return ctx
 }
 
+// add adds what the component returned, or a piece of it.
+func (f *frame) add(output callbacks.CallbackOutput) {
+	switch {
+	case f.call != nil:
+		p := model.ConvCallbackOutput(output)
+		f.said.add(p)
+		f.call.partial(p)
+	case f.tool != nil:
+		f.got.add(tool.ConvCallbackOutput(output))
+	}
+}
+
+// returned records that a model or a tool is done. Of one that failed nothing counts but the error.
+func (f *frame) returned(ctx context.Context, err error) {
+	defer writer.Guard(ScopeName)
+	switch {
+	case f.call != nil:
+		f.run.replied(f.call, &f.said, err)
+	case f.tool != nil:
+		f.run.returned(ctx, f.tool, &f.got, err)
+	}
+}
+
 // end ends the run that began with the component.
 func (f *frame) end(err error) {
+	defer writer.Guard(ScopeName)
 	if f.owner {
 		f.run.end(err)
 	}

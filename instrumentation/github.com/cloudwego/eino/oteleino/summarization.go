@@ -25,9 +25,7 @@ func Summarization(config *summarization.Config) *summarization.Config {
 	}
 	theirs := config.Callback
 	c.Callback = func(ctx context.Context, before, after adk.ChatModelAgentState) error {
-		if r := within(ctx); r != nil {
-			r.compacted(before.Messages, after.Messages)
-		}
+		compacted(ctx, before.Messages, after.Messages)
 		if theirs != nil {
 			return theirs(ctx, before, after)
 		}
@@ -47,14 +45,18 @@ func (r *run) compacting(ctx context.Context) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.compact == nil {
-		r.compact = &compaction{}
-		ctx, r.compact.Compacting = (*writer.Run)(r.started()).StartCompaction(ctx,
-			writer.Compaction{Trigger: "summarization"})
+		in, c := (*writer.Run)(r.started()).StartCompaction(ctx, writer.Compaction{Trigger: "summarization"})
+		ctx, r.compact = in, &compaction{Compacting: c}
 	}
 	return ctx
 }
 
-func (r *run) compacted(before, after []*schema.Message) {
+func compacted(ctx context.Context, before, after []*schema.Message) {
+	defer writer.Guard(ScopeName)
+	r := within(ctx)
+	if r == nil {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.compact != nil {

@@ -82,7 +82,8 @@ func decision(data any) (approved, known bool) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		v = v.FieldByName("Approved")
+		f, _ := v.Type().FieldByName("Approved")
+		v, _ = v.FieldByIndexErr(f.Index) // an error where it is in an embedded struct that is nil
 	case reflect.Map:
 		if v.Type().Key().Kind() != reflect.String {
 			return false, false
