@@ -113,3 +113,17 @@ func TestShortIDs(t *testing.T) {
 		}
 	}
 }
+
+func TestSystemText(t *testing.T) {
+	for body, want := range map[string]string{
+		`"Be kind."`: "Be kind.",
+		`{"parts":[{"text":"Be kind."},{"text":"Be brief."}],"role":"user"}`: "Be kind.\nBe brief.",
+		`{"parts":[{"inlineData":{}}]}`:                                      `{"parts":[{"inlineData":{}}]}`,
+		`{"parts":`:                                                          `{"parts":`,
+		`null`:                                                               "null",
+	} {
+		if got := systemText(body); got != want {
+			t.Errorf("%s: %q", body, got)
+		}
+	}
+}

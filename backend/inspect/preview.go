@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -127,6 +128,16 @@ func fields(body string) *object.Object {
 		return nil
 	}
 	return o
+}
+
+// systemText is valueText of a system prompt, and what the parts say of one that is a message, as Gemini has it.
+func systemText(body string) string {
+	if o := fields(body); o != nil && o.Has("parts") {
+		if text := message.JoinText(message.Blocks(o.Raw("parts")), false); text != "" {
+			return text
+		}
+	}
+	return valueText([]byte(body))
 }
 
 // valueText returns a JSON string as its text and anything else as compact JSON.

@@ -164,7 +164,7 @@ func (m *docs) system(t *viewTurn, q *session.Request) *Body {
 	if !ok || !t.first && !t.promptChanged() && !(m.drawn && m.alone) {
 		return nil
 	}
-	b := m.body(ref, t.Capture, func(body string) string { return valueText([]byte(body)) })
+	b := m.body(ref, t.Capture, systemText)
 	if b.Text == "null" || b.Text == "" && b.State == "" {
 		return nil
 	}
