@@ -15,7 +15,8 @@
 // runs after it, or is denied.
 //
 // Without the HTTP client, requests are recorded as the framework holds them, without the bytes that left, and replies
-// as it reads them. With it the plugin marks each request with a header, which the client takes off. Requests of models
+// as it reads them. With one in the process the plugin marks each request with a header, a number, which the client
+// takes off: give it to all models that send the headers of requests, or their provider gets it. Requests of models
 // that ignore headers are recorded as without it.
 //
 // # Limits
@@ -36,5 +37,5 @@ package oteladk
 // Version is the version of this module.
 const Version = "0.1.0"
 
-// ScopeName names this module in telemetry: it is the dialect of the runs that it records.
+// ScopeName is the import path of this package, as instrumentation scopes are named. Its spans are the tracer's.
 const ScopeName = "github.com/otelagent/otelagent/instrumentation/google.golang.org/adk/v2/oteladk"

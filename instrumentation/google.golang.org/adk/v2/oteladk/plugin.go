@@ -45,11 +45,13 @@ func (t *tracker) plugins() []*plugin.Plugin {
 }
 
 func (t *tracker) beforeRun(ctx agent.InvocationContext) (*genai.Content, error) {
+	defer writer.Guard(ScopeName)
 	t.start(ctx)
 	return nil, nil
 }
 
 func (t *tracker) afterRun(ctx agent.InvocationContext) {
+	defer writer.Guard(ScopeName)
 	if i := t.take(ctx.InvocationID()); i != nil {
 		i.end(ctx.Err())
 	}
@@ -58,6 +60,7 @@ func (t *tracker) afterRun(ctx agent.InvocationContext) {
 // onEvent ends the calls whose result comes later than their tool returns, those of task agents, and takes the reply of
 // a turn whose model was not asked, because another plugin or the agent answered for it.
 func (t *tracker) onEvent(ctx agent.InvocationContext, e *session.Event) (*session.Event, error) {
+	defer writer.Guard(ScopeName)
 	i := t.invocation(ctx)
 	if i == nil || e == nil || e.Content == nil {
 		return nil, nil
@@ -82,6 +85,7 @@ func (t *tracker) onEvent(ctx agent.InvocationContext, e *session.Event) (*sessi
 }
 
 func (t *tracker) beforeAgent(ctx agent.Context) (*genai.Content, error) {
+	defer writer.Guard(ScopeName)
 	if i := t.invocation(ctx); i != nil {
 		i.startAgent(t, ctx)
 	}
@@ -89,6 +93,7 @@ func (t *tracker) beforeAgent(ctx agent.Context) (*genai.Content, error) {
 }
 
 func (t *tracker) afterAgent(ctx agent.Context) (*genai.Content, error) {
+	defer writer.Guard(ScopeName)
 	if i := t.invocation(ctx); i != nil {
 		i.endAgent(placeOf(ctx))
 	}
@@ -96,6 +101,7 @@ func (t *tracker) afterAgent(ctx agent.Context) (*genai.Content, error) {
 }
 
 func (t *tracker) beforeModel(ctx agent.Context, q *model.LLMRequest) (*model.LLMResponse, error) {
+	defer writer.Guard(ScopeName)
 	i := t.invocation(ctx)
 	if i == nil || q == nil {
 		return nil, nil
@@ -113,6 +119,7 @@ func (t *tracker) beforeModel(ctx agent.Context, q *model.LLMRequest) (*model.LL
 }
 
 func (t *tracker) afterModel(ctx agent.Context, res *model.LLMResponse, err error) (*model.LLMResponse, error) {
+	defer writer.Guard(ScopeName)
 	if i := t.invocation(ctx); i != nil && res != nil && err == nil {
 		i.mu.Lock()
 		defer i.mu.Unlock()
@@ -131,6 +138,7 @@ func (t *tracker) afterModel(ctx agent.Context, res *model.LLMResponse, err erro
 }
 
 func (t *tracker) onModelError(ctx agent.Context, _ *model.LLMRequest, err error) (*model.LLMResponse, error) {
+	defer writer.Guard(ScopeName)
 	if i := t.invocation(ctx); i != nil {
 		i.mu.Lock()
 		defer i.mu.Unlock()
@@ -144,6 +152,7 @@ func (t *tracker) onModelError(ctx agent.Context, _ *model.LLMRequest, err error
 }
 
 func (t *tracker) beforeTool(ctx agent.Context, tl tool.Tool, args map[string]any) (map[string]any, error) {
+	defer writer.Guard(ScopeName)
 	i := t.invocation(ctx)
 	if i == nil {
 		return nil, nil
@@ -153,7 +162,7 @@ func (t *tracker) beforeTool(ctx agent.Context, tl tool.Tool, args map[string]an
 	r := i.run(placeOf(ctx))
 	c := r.startTool(i, ctx, ctx.FunctionCallID(), tl.Name(), args)
 	if said := ctx.ToolConfirmation(); said != nil {
-		e := writer.PermissionEvaluation{Action: spans.ActionDeny, DecidedBy: "user", Reason: said.Hint}
+		e := writer.PermissionEvaluation{Action: spans.ActionDeny, Source: "user", Reason: said.Hint}
 		if said.Confirmed {
 			e.Action = spans.ActionAllow
 		}
@@ -164,6 +173,7 @@ func (t *tracker) beforeTool(ctx agent.Context, tl tool.Tool, args map[string]an
 
 func (t *tracker) afterTool(ctx agent.Context, tl tool.Tool, _, result map[string]any, err error) (
 	map[string]any, error) {
+	defer writer.Guard(ScopeName)
 	if err == nil && !(result == nil && (deferred(tl) || tl.IsLongRunning())) {
 		t.endTool(ctx, otelagent.ToolResult{Result: raw(result)})
 	}
@@ -171,6 +181,7 @@ func (t *tracker) afterTool(ctx agent.Context, tl tool.Tool, _, result map[strin
 }
 
 func (t *tracker) onToolError(ctx agent.Context, tl tool.Tool, args map[string]any, err error) (map[string]any, error) {
+	defer writer.Guard(ScopeName)
 	res := otelagent.ToolResult{Err: err}
 	switch {
 	case errors.Is(err, tool.ErrConfirmationRequired):

@@ -85,7 +85,7 @@ func (t *tracker) start(ctx beginning) {
 		return
 	}
 	i := &invocation{above: map[string]string{}, runs: map[place]*run{}, calls: map[string]*call{}}
-	info := writer.RunInfo{ID: ctx.InvocationID(), Dialect: ScopeName, Continuation: spans.ContinuationInitial}
+	info := writer.RunInfo{ID: ctx.InvocationID(), Continuation: spans.ContinuationInitial}
 	if s := ctx.Session(); s != nil && otelagent.RunFromContext(ctx) == nil {
 		info.SessionID = s.ID()
 	}
@@ -173,6 +173,7 @@ func (t *tracker) take(id string) *invocation {
 
 // close ends what is open.
 func (t *tracker) close() error {
+	defer writer.Guard(ScopeName)
 	t.mu.Lock()
 	open := t.open
 	t.open = map[string]*invocation{}
@@ -215,7 +216,7 @@ func (i *invocation) startAgent(t *tracker, ctx agent.Context) {
 	if old := i.runs[p]; old != nil {
 		old.end(i, otelagent.RunResult{})
 	}
-	r := t.startRun(in, writer.RunInfo{Agent: p.agent, Dialect: ScopeName}, spans.TriggerSubAgent)
+	r := t.startRun(in, writer.RunInfo{Agent: p.agent}, spans.TriggerSubAgent)
 	r.place, i.runs[p] = p, r
 }
 

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"testing"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/agent/llmagent"
@@ -96,6 +97,44 @@ func TestNothingStays(t *testing.T) {
 			}
 			marked.Range(func(k, _ any) bool { t.Errorf("mark %v", k); return true })
 		})
+	}
+}
+
+type bomb struct{}
+
+func (bomb) MarshalJSON() ([]byte, error) { panic("a value of the program") }
+
+// A panic in the plugin is reported and does not reach the framework.
+func TestPanicStaysHere(t *testing.T) {
+	reported := 0
+	before := otel.GetErrorHandler()
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { reported++ }))
+	defer otel.SetErrorHandler(before)
+
+	kept := newTracker(otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider())))
+	root, err := llmagent.New(llmagent.Config{Name: "a", Model: script(
+		func(context.Context, *model.LLMRequest) (*model.LLMResponse, error) {
+			p := genai.NewPartFromText("Hi.")
+			p.ToolCall = &genai.ToolCall{Args: map[string]any{"a": bomb{}}}
+			return said(p), nil
+		})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := runner.New(runner.Config{AppName: "app", Agent: root, SessionService: session.InMemoryService(),
+		AutoCreateSession: true, PluginConfig: runner.PluginConfig{Plugins: kept.plugins()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := 0
+	for _, err := range r.Run(t.Context(), "u", "s", genai.NewContentFromText("Hello.", "user"), agent.RunConfig{}) {
+		if err != nil {
+			t.Error(err)
+		}
+		events++
+	}
+	if events == 0 || reported == 0 || len(kept.open) > 0 {
+		t.Errorf("%d events, %d reports, %d open", events, reported, len(kept.open))
 	}
 }
 
