@@ -32,7 +32,8 @@ var providers = [][2]string{
 
 // asksModel reports whether the path of a request is one of a model call.
 func asksModel(r *http.Request) bool {
-	return r.Method == http.MethodPost && r.URL != nil && r.Body != nil && r.Body != http.NoBody && r.ContentLength <= maxBody &&
+	return r.Method == http.MethodPost && r.URL != nil && r.Body != nil && r.Body != http.NoBody &&
+		r.ContentLength <= maxBody &&
 		slices.ContainsFunc(modelPaths, func(end string) bool { return strings.HasSuffix(r.URL.Path, end) })
 }
 

@@ -19,8 +19,8 @@
 //   - The SDK's own spans are off, because they count tokens a second time for backends that add up spans. With
 //     [WithOwnSpans] they stay, and otelsetup.WithoutScopes or WithoutGenAIUsage avoid that.
 //   - After a compaction of the tool runner the conversation goes on as a new session, unless the program has a run.
-//   - The SDK gives a tool no call id: of two open calls with one name and the same arguments, either is taken. Where
-//     they are of two conversations neither is: the times of both are bounds, and model calls in them are no sub-agents.
+//   - The SDK gives a tool no call id: of two open calls with one name and the same arguments, either is taken. Of two
+//     conversations neither is: the times of both calls are bounds, and model calls in them are no sub-agents.
 //   - Sessions of Anthropic's servers (Beta.Agents, Beta.Sessions) are not recorded.
 //   - Versions before v1.81.0 have no spans of their own: use otelllmhttp.Middleware.
 package otelanthropic
