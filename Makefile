@@ -5,19 +5,21 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Modules whose tests are part of `make test`. A test (internal/modules) compares these three lists with the go.mod
+# Modules whose tests are part of `make test`. A test (internal/modules) compares these lists with the go.mod
 # files found in the tree.
 MODULES := . otelagent/otelsetup dialects backend agenttest dashboards internal/registrygen collector-exporter/agentsessionexporter cmd/otelagent examples
-# Modules that hold slow tests only, each run by a target of its own, and examples that test-full runs; formatted, vetted and
-# linted like the others.
-E2E_MODULES := collector-exporter/distribution/e2e examples/adk examples/anthropic examples/eino
+# Modules that hold slow tests only, each run by a target of its own; formatted, vetted and linted like the others.
+E2E_MODULES := collector-exporter/distribution/e2e
 # Modules that pin tools, one per tool because their requirements disagree. Never compiled by `make test`.
 TOOL_MODULES := internal/tools/lint internal/tools/mdatagen internal/tools/ocb
 
-# Modules of instrumentation/, one a framework. Two targets of their own test them, so that `make test` compiles none.
+# Examples on frameworks, which test-full runs.
+FRAMEWORK_EXAMPLES := examples/adk examples/anthropic examples/eino
+
+# Modules of instrumentation/, one a framework. Targets of their own vet, lint and test them: no other compiles a framework.
 INSTRUMENTATION := $(shell git ls-files -co --exclude-standard 'instrumentation/**/go.mod' | sed 's:/go.mod$$::')
 
-ALL_MODULES := $(MODULES) $(E2E_MODULES) $(INSTRUMENTATION)
+ALL_MODULES := $(MODULES) $(E2E_MODULES)
 BIN := $(CURDIR)/bin
 GOLANGCI := $(BIN)/golangci-lint
 
@@ -74,10 +76,10 @@ race: ## the short tests of concurrent code with the race detector (needs a C co
 	@$(call raced,cmd/otelagent,.)
 	@$(call raced,examples,./loop ./service)
 
-vet: ## go vet in all modules
+vet: ## go vet in all modules but those of frameworks
 	@$(call each,$(ALL_MODULES),go -C $$m vet ./...)
 
-lint: $(GOLANGCI) ## golangci-lint in all modules
+lint: $(GOLANGCI) ## golangci-lint in the same modules
 	@$(call each,$(ALL_MODULES),(cd $$m && $(GOLANGCI) run ./...))
 
 $(GOLANGCI): internal/tools/lint/go.mod
@@ -138,7 +140,8 @@ newest: ## test adapter and exporter against the newest OpenTelemetry and Collec
 	cp newest.mod $$dir/newest.mod; cp go.sum $$dir/newest.sum; \
 	go test -mod=mod -modfile=$$dir/newest.mod $(TESTFLAGS) ./...
 
-instrumentation: ## test the instrumentation modules with the oldest framework each supports, with the race detector (minutes; needs a C compiler)
+instrumentation: $(GOLANGCI) ## vet, lint and test the modules of frameworks, each with the oldest that it supports (minutes; needs a C compiler)
+	@$(call each,$(INSTRUMENTATION) $(FRAMEWORK_EXAMPLES),(cd $$m && go vet ./... && $(GOLANGCI) run ./...))
 	@$(call each,$(INSTRUMENTATION),$(call racing,$$m,./...))
 
 # A requirement in go.mod with the comment "// newest VERSION" is the oldest; VERSION is the newest that resolves.
@@ -227,7 +230,7 @@ interop-agents-newest: bin/otelagent ## the same with the newest versions: a fai
 
 # -e: test dependencies of dependencies that the module proxy does not serve must not stop it.
 tidy: ## go mod tidy -e in all modules
-	@$(call each,$(ALL_MODULES) $(TOOL_MODULES),go -C $$m mod tidy -e)
+	@$(call each,$(ALL_MODULES) $(INSTRUMENTATION) $(FRAMEWORK_EXAMPLES) $(TOOL_MODULES),go -C $$m mod tidy -e)
 
 ci: ## everything that CI may run, slow steps included
 	@CI_FULL=1 bash .ci/run

@@ -66,7 +66,8 @@ const instrumentation = "instrumentation/"
 func ofInstrumentation(dir string) bool { return strings.HasPrefix(dir, instrumentation) }
 
 func TestMakefileKnowsEveryModule(t *testing.T) {
-	listed := slices.Concat(makeVar(t, "MODULES"), makeVar(t, "E2E_MODULES"), makeVar(t, "TOOL_MODULES"))
+	listed := slices.Concat(makeVar(t, "MODULES"), makeVar(t, "E2E_MODULES"), makeVar(t, "TOOL_MODULES"),
+		makeVar(t, "FRAMEWORK_EXAMPLES"))
 	slices.Sort(listed)
 	found := slices.DeleteFunc(goMods(t), ofInstrumentation)
 	if !slices.Equal(listed, found) {
