@@ -440,8 +440,7 @@ session s1
 		want: `
 session s1
   run copilot error "the model is away"
-    turn 0 user failed provider_error "HTTP status 400: ` + `{\"error\":{\"code\":null,` +
-			`\"message\":\"too long\",\"param\":null,\"type\":\"server_error\"}}"
+    turn 0 user failed provider_error "server_error: too long"
 `,
 	},
 	{

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	copilot "github.com/github/copilot-sdk/go"
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel"
 	"go.uber.org/goleak"
 
 	"github.com/otelagent/otelagent/agenttest"
@@ -200,9 +202,35 @@ func TestAnyOrder(t *testing.T) {
 	}
 }
 
-// More requests than may wait for their events do not add up.
+type bomb struct{}
+
+func (bomb) MarshalJSON() ([]byte, error) { panic("a value of the program") }
+
+// A panic in the reading of an event is reported and does not reach the SDK.
+func TestPanicStaysHere(t *testing.T) {
+	reported := 0
+	before := otel.GetErrorHandler()
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { reported++ }))
+	defer otel.SetErrorHandler(before)
+	s := newSession(t.Context(), otelagent.NewTracer(), "s")
+	s.event(copilot.SessionEvent{Data: &copilot.ToolExecutionStartData{ToolCallID: "c", Arguments: bomb{}}})
+	s.end()
+	if reported != 1 {
+		t.Errorf("%d reports", reported)
+	}
+}
+
+// More requests, agents and turns than may wait or be open do not add up.
 func TestWaitingIsBounded(t *testing.T) {
 	s := newSession(context.Background(), otelagent.NewTracer(), "s")
+	defer s.end()
+	for i := range 3 * maxWaiting {
+		s.event(copilot.SessionEvent{Data: &copilot.AssistantTurnStartData{TurnID: strconv.Itoa(i)}})
+	}
+	if n := len(s.agents[""].turns); n != maxWaiting {
+		t.Errorf("%d turns are open", n)
+	}
+	s.event(copilot.SessionEvent{Data: &copilot.SessionIdleData{}})
 	for range 3 * maxWaiting {
 		s.ask(&exchange{s: s, payload: []byte(strings.Repeat("x", 100))}, "", "")
 	}

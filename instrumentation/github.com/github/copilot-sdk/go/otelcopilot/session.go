@@ -13,9 +13,15 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// maxOpen is how many agents, and how many tool calls, of a session may be open. Further agents count as the main one,
-// further calls are not recorded.
-const maxOpen = 1024
+const (
+	// maxOpen is how many agents, and how many tool calls, of a session may be open. Further agents count as the main
+	// one, further calls are not recorded.
+	maxOpen = 1024
+	// maxWaiting is how many turns of an agent may be open, how many of its requests to the model wait for the events of
+	// their turns, and how many questions of a session for an answer. The oldest turn then ends, the oldest request is
+	// not recorded, and neither is a further question.
+	maxWaiting = 64
+)
 
 // session is a session that is watched.
 type session struct {
@@ -116,6 +122,9 @@ func (s *session) start(a *agent, at time.Time, continuation spans.Continuation)
 // begin begins a turn of the agent.
 func (s *session) begin(a *agent, at time.Time, id, model string) *turn {
 	s.start(a, at, spans.ContinuationDefault)
+	if len(a.turns) == maxWaiting {
+		a.finish(a.turns[0], at)
+	}
 	t := &turn{id: id}
 	trigger := spans.TriggerContinuation
 	if len(a.input) > 0 {
@@ -320,6 +329,7 @@ func (s *session) known(id string) *call {
 
 // event records one event of the runtime.
 func (s *session) event(e copilot.SessionEvent) {
+	defer writer.Guard(ScopeName)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {

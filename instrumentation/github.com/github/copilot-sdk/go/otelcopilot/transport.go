@@ -13,15 +13,12 @@ import (
 
 	copilot "github.com/github/copilot-sdk/go"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-const (
-	// maxReply is the largest reply that is read; of a larger one nothing is.
-	maxReply = 64 << 20
-	// maxWaiting is how many requests of an agent wait at most for the events of their turns.
-	maxWaiting = 64
-)
+// maxReply is the largest reply that is read; of a larger one nothing is.
+const maxReply = 64 << 20
 
 // exchange is one request to the model and its reply.
 type exchange struct {
@@ -58,6 +55,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // exchange records a request to the model; nil for any other request, and of a session that is not watched.
 func (t *transport) exchange(r *http.Request) *exchange {
+	defer writer.Guard(ScopeName)
 	about := copilot.RequestContextFrom(r)
 	if about == nil || r.Method != http.MethodPost || r.GetBody == nil {
 		return nil
@@ -130,6 +128,7 @@ func (r *reply) finish(why error) {
 		return
 	}
 	r.over = true
+	defer writer.Guard(ScopeName)
 	text := r.text
 	if strings.EqualFold(r.header.Get("Content-Encoding"), "gzip") {
 		if z, err := gzip.NewReader(bytes.NewReader(text)); err == nil {
@@ -144,8 +143,8 @@ func (r *reply) finish(why error) {
 	switch {
 	case !errors.Is(why, io.EOF):
 		res.Err = why
-	case r.status/100 != 2:
-		res.Err = fmt.Errorf("HTTP status %d: %s", r.status, bytes.TrimSpace(text))
+	case r.status/100 != 2 && res.Err == nil: // else it has the provider's words
+		res.Err = fmt.Errorf("HTTP status %d", r.status)
 	}
 	r.x.s.answer(r.x, res, res.Err == nil)
 }
