@@ -21,17 +21,16 @@ const DefaultHeartbeat = 15 * time.Second
 // The limits of a Live.
 const (
 	liveTick     = 200 * time.Millisecond // between two copies of a span
-	liveRest     = 5 * time.Millisecond   // between two looks at open spans: most that open meanwhile have ended by then
 	liveRetry    = time.Second            // after a failure, doubled by each further one up to 16 s or the heartbeat
 	liveTimeout  = 5 * time.Second        // of an export: its copies are old by then
 	liveBatch    = 64                     // copies that are made at once
 	maxLiveSpans = 4096                   // that are open at a time
 )
 
-// Live sends copies of open spans to an exporter, for otelagent.WithLive: within 5 ms when a span opens, within 200 ms
-// when it changes, and every heartbeat. It keeps one entry per open span, up to 4,096, and the newest state wins. It
-// calls no processor of a provider and never makes its caller wait. Failures are counted and not logged. Safe for
-// concurrent use.
+// Live sends copies of open spans to an exporter, for otelagent.WithLive: at once when a span opens, within 200 ms when
+// it changes, and every heartbeat. It keeps one entry per open span, up to 4,096, and the newest state wins. It calls
+// no processor of a provider and never makes its caller wait. Failures are counted and not logged. Safe for concurrent
+// use.
 type Live struct {
 	to        *Exporter
 	heartbeat time.Duration
@@ -141,7 +140,6 @@ func (l *Live) Ended(s *writer.OpenSpan) {
 func (l *Live) run() {
 	defer close(l.done)
 	for failed := 0; ; failed++ {
-		rest := time.After(liveRest)
 		due, wait := l.due(time.Now())
 		wake := l.wake
 		if l.send(due) == nil {
@@ -161,11 +159,6 @@ func (l *Live) run() {
 			return
 		case <-wake:
 		case <-time.After(wait):
-		}
-		select {
-		case <-l.ctx.Done():
-			return
-		case <-rest:
 		}
 	}
 }
