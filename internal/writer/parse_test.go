@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -297,4 +300,37 @@ func FuzzParseRequest(f *testing.F) {
 			t.Errorf("%v, %d bytes", err, got.Bytes)
 		}
 	})
+}
+
+// A stream in pieces of any size is the same reply as the whole body, where it is cut, too.
+func TestReplyReader(t *testing.T) {
+	names, bodies := samples(t, ".stream.")
+	for _, name := range names {
+		body := bodies[name]
+		for _, body := range [][]byte{body, body[:len(body)/2], bytes.ReplaceAll(body, []byte("\n"), []byte("\r\n"))} {
+			if body[0] == '[' {
+				continue // an array is read whole
+			}
+			want, wantErr := writer.ParseReply(body)
+			for _, size := range []int{1, 7, 1 << 20} {
+				var r writer.ReplyReader
+				events := 0
+				for piece := range slices.Chunk(body, size) {
+					r.Write(bytes.Clone(piece), func([]byte) { events++ })
+				}
+				r.End()
+				got, err := r.Reply()
+				if diff := gocmp.Diff(want, got); diff != "" || (err == nil) != (wantErr == nil) || events == 0 {
+					t.Errorf("%s in pieces of %d bytes: %v, want %v, %d events (-want +got):\n%s", name, size, err, wantErr,
+						events, diff)
+				}
+			}
+		}
+	}
+	var r writer.ReplyReader
+	r.Write([]byte(": ping\n\nevent: ping\n\ndata:\n\n"), func(event []byte) { t.Errorf("event %q", event) })
+	r.End()
+	if _, err := r.Reply(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error(err)
+	}
 }

@@ -16,8 +16,12 @@ import (
 
 // ParseReply reads the reply of a model API; see otelagent.ParseReply.
 func ParseReply(body []byte) (TurnResult, error) {
+	return readReply(wholeReply(body))
+}
+
+// readReply reads o, which is spelled whole; err is a problem of its events.
+func readReply(o *object.Object, whole []byte, err error) (TurnResult, error) {
 	var res TurnResult
-	o, whole, err := wholeReply(body)
 	switch {
 	case o == nil:
 	case res.reply(o, whole):

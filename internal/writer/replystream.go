@@ -26,7 +26,11 @@ func wholeReply(body []byte) (o *object.Object, text []byte, err error) {
 		}
 	}
 	var f fold
-	err = f.read(body)
+	return f.whole(f.read(body))
+}
+
+// whole returns the reply so far; err is a problem of its events.
+func (f *fold) whole(err error) (o *object.Object, text []byte, _ error) {
 	if f.root == nil {
 		return nil, nil, cmp.Or(err, errNoReply)
 	}
@@ -91,52 +95,115 @@ func array(body []byte) iter.Seq[[]byte] {
 // serverSent yields the data of server-sent events.
 func serverSent(body []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		body = bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n"))
-		for event := range bytes.SplitSeq(body, []byte("\n\n")) {
-			var data []byte
-			for line := range bytes.SplitSeq(event, []byte("\n")) {
-				if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-					data = append(append(data, bytes.TrimPrefix(value, []byte(" "))...), '\n')
-				}
-			}
-			if data != nil && !yield(data[:len(data)-1]) {
-				return
-			}
+		var l eventLines
+		_ = l.write(body, yield) && l.write(endOfEvent, yield)
+	}
+}
+
+// endOfEvent ends the last event of a stream.
+var endOfEvent = []byte("\n\n")
+
+// eventLines finds the events of a stream that comes in pieces.
+type eventLines struct {
+	line []byte // that has no end yet
+	data []byte // of the event that has none
+}
+
+// write yields the events that end in the next piece: the data of server-sent ones, and lines that are JSON objects.
+// What is yielded stays as it is.
+func (l *eventLines) write(piece []byte, yield func([]byte) bool) bool {
+	for line := range bytes.Lines(piece) {
+		if l.line = append(l.line, line...); line[len(line)-1] != '\n' {
+			break
+		}
+		line = bytes.TrimPrefix(bytes.TrimRight(l.line, "\r\n"), []byte("\uFEFF"))
+		l.line = l.line[:0]
+		value, ok := bytes.CutPrefix(line, []byte("data:"))
+		switch {
+		case ok && len(l.data) > 0:
+			l.data = append(l.data, '\n')
+			fallthrough
+		case ok:
+			l.data = append(l.data, bytes.TrimPrefix(value, []byte(" "))...)
+			continue
+		case len(line) > 0 && line[0] == '{':
+			l.data = append(l.data, line...)
+		case len(line) > 0:
+			continue
+		}
+		event := l.data
+		if l.data = nil; event != nil && !yield(event) {
+			return false
 		}
 	}
+	return true
+}
+
+// ReplyReader reads a streamed reply as it comes: server-sent events, or lines of JSON. It holds the reply so far, and
+// not the stream. The zero value reads from the beginning.
+type ReplyReader struct {
+	lines eventLines
+	reply fold
+}
+
+// Write takes the next piece of the stream, and calls each with the events that end in it.
+func (r *ReplyReader) Write(piece []byte, each func(event []byte)) {
+	r.lines.write(piece, func(event []byte) bool {
+		r.reply.take(event)
+		each(event)
+		return true
+	})
+}
+
+// End says that the stream has no more pieces.
+func (r *ReplyReader) End() { r.Write(endOfEvent, func([]byte) {}) }
+
+// Reply is [ParseReply] of the events so far.
+func (r *ReplyReader) Reply() (TurnResult, error) {
+	err := r.reply.first
+	if r.reply.events == 0 {
+		err = fmt.Errorf("the stream has no event: %w", io.ErrUnexpectedEOF)
+	}
+	return readReply(r.reply.whole(err))
 }
 
 // fold puts the whole reply together from its events.
 type fold struct {
-	root node
-	done bool // the reply has its end
+	root   node
+	done   bool // the reply has its end
+	events int
+	first  error
 }
 
-// read takes all events of a body. The first error counts; later events are read all the same.
-func (f *fold) read(body []byte) (first error) {
+// read takes all events of a body.
+func (f *fold) read(body []byte) error {
 	if len(body) == 0 {
 		return fmt.Errorf("the body is empty: %w", io.ErrUnexpectedEOF)
 	}
-	n := 0
 	for event := range events(body) {
-		n++
-		if string(event) == "[DONE]" { // the end of OpenAI's chat completions
-			f.done = true
-			continue
-		}
-		o, err := object.Parse(event)
-		if err == nil {
-			f.event(o, event)
-			err = firstProblem(o)
-		}
-		if err != nil && first == nil {
-			first = fmt.Errorf("event %d: %w", n, err)
-		}
+		f.take(event)
 	}
-	if n == 0 {
+	if f.events == 0 {
 		return errNoStream
 	}
-	return first
+	return f.first
+}
+
+// take takes one event. The first error counts; later events are read all the same.
+func (f *fold) take(event []byte) {
+	f.events++
+	if string(event) == "[DONE]" { // the end of OpenAI's chat completions
+		f.done = true
+		return
+	}
+	o, err := object.Parse(event)
+	if err == nil {
+		f.event(o, event)
+		err = firstProblem(o)
+	}
+	if err != nil && f.first == nil {
+		f.first = fmt.Errorf("event %d: %w", f.events, err)
+	}
 }
 
 // event takes one event. One of a type that is not known says nothing about the reply.

@@ -1,7 +1,6 @@
 package otelllmhttp
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,7 @@ import (
 	"github.com/otelagent/otelagent/internal/writer"
 )
 
-// body is the body of a response. It passes on what is read, and keeps a copy until the reply is there.
+// body is the body of a response. It passes on what is read, and keeps the reply until it is whole.
 type body struct {
 	io.ReadCloser
 	exchange *exchange
@@ -24,11 +23,13 @@ type body struct {
 	streamed bool
 	shown    bool // pieces of the reply are
 
-	mu    sync.Mutex
-	text  []byte
-	over  bool // the reply was recorded, and text is nil
-	read  int  // bytes of text whose pieces were recorded
-	first time.Duration
+	mu     sync.Mutex
+	size   int                // of what is read of the reply
+	text   []byte             // one that is not streamed
+	stream writer.ReplyReader // one that is
+	tried  bool               // the stream went on after what may have been its last event
+	over   bool               // the reply was recorded
+	first  time.Duration
 }
 
 // buffers are the texts of replies that were recorded, for the next ones.
@@ -37,8 +38,12 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 func newBody(e *exchange, res *http.Response) *body {
 	typ := res.Header.Get("Content-Type")
 	b := &body{ReadCloser: res.Body, exchange: e, status: res.StatusCode, again: asksAgain(res),
-		streamed: strings.HasPrefix(typ, "text/event-stream") || strings.HasPrefix(typ, "application/x-ndjson"),
-		shown:    e.turn.ShowsPartial(), text: (*buffers.Get().(*[]byte))[:0]}
+		shown: e.turn.ShowsPartial()}
+	b.streamed = b.status < http.StatusMultipleChoices && res.Header.Get("Content-Encoding") == "" &&
+		(strings.HasPrefix(typ, "text/event-stream") || strings.HasPrefix(typ, "application/x-ndjson"))
+	if !b.streamed {
+		b.text = (*buffers.Get().(*[]byte))[:0]
+	}
 	if b.status >= http.StatusMultipleChoices && b.again { // which the client may do without reading the body
 		e.end(writer.TurnResult{Failed: true, Error: b.statusText()}, true)
 	}
@@ -72,8 +77,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.first == 0 && n > 0 && b.streamed {
 		b.first = time.Since(b.exchange.sent)
 	}
-	b.text = append(b.text, p[:min(n, maxBody-len(b.text))]...)
-	if ended := b.streamed && b.events(); ended || err != nil {
+	if ended := b.keep(p[:min(n, maxBody-b.size)]); ended || err != nil {
 		b.finish(err) // clients stop reading after the last event, and some do not close the body
 	}
 	return n, err
@@ -91,32 +95,36 @@ func (b *body) Close() error {
 // errClosed is the end of a reply that the client did not read to its end.
 var errClosed = fmt.Errorf("the client closed the response: %w", context.Canceled)
 
-// events records the pieces of the reply in the lines that came since it was called last, and reports whether one of
-// them may be the end of a stream. The caller holds the lock.
-func (b *body) events() (ended bool) {
-	for {
-		line, _, whole := bytes.Cut(b.text[b.read:], []byte("\n"))
-		if !whole {
-			return ended
-		}
-		b.read += len(line) + 1
-		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok || bytes.HasPrefix(line, []byte("{")) {
-			data = bytes.TrimSpace(data)
-			ended = ended || isLast(data)
-			if b.shown {
-				kind, text := pieceOf(data)
-				b.exchange.turn.Partial(kind, []byte(text))
-			}
-		}
+// keep takes the next part of the reply, and reports whether an event in it may be the last one of a stream. The caller
+// holds the lock.
+func (b *body) keep(part []byte) (ended bool) {
+	b.size += len(part)
+	if !b.streamed {
+		b.text = append(b.text, part...)
+		return false
 	}
+	b.stream.Write(part, func(event []byte) {
+		ended = ended || !b.tried && isLast(event)
+		if b.shown {
+			kind, text := pieceOf(event)
+			b.exchange.turn.Partial(kind, []byte(text))
+		}
+	})
+	return ended
 }
 
 // finish records the reply as far as it was read; err is why reading ended. It does nothing where err is nil and the
 // reply is not whole. The caller holds the lock.
 func (b *body) finish(err error) {
-	res, problem := writer.ParseReply(b.text)
+	if err != nil {
+		b.stream.End()
+	}
+	res, problem := b.stream.Reply()
+	if !b.streamed {
+		res, problem = writer.ParseReply(b.text)
+	}
 	if err == nil && problem != nil {
-		b.streamed = false // it is read once more, at its end
+		b.tried = true
 		return
 	}
 	cut := errors.Is(problem, io.ErrUnexpectedEOF)
@@ -130,7 +138,8 @@ func (b *body) finish(err error) {
 		res.Failed = true
 	case problem == nil, !cut && errors.Is(err, io.EOF):
 		// The reply is whole, an error in a stream, or of no form that is known.
-	case len(b.text) == maxBody: // the rest of it is not known
+	case b.size == maxBody: // the rest of it is not known
+		res.Partial = res.Output != nil
 	default:
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
@@ -142,10 +151,10 @@ func (b *body) finish(err error) {
 		}
 	}
 	b.exchange.end(res, again)
-	if text := b.text; cap(text) <= maxPooled {
+	if text := b.text; text != nil && cap(text) <= maxPooled {
 		buffers.Put(&text)
 	}
-	b.over, b.text = true, nil
+	b.over, b.text, b.stream = true, nil, writer.ReplyReader{}
 }
 
 // fail makes res that of an attempt that ended with err. A URL in err, which may have a key, is left out.

@@ -45,6 +45,9 @@
 //   - 256 requests, replies and calls of a conversation by which a later request finds it
 //   - an hour without a request, after which a conversation is forgotten
 //   - 64 MiB of a request; a larger one is not recorded. 64 MiB of a reply; the end of a larger one is not recorded
+//
+// While a request is under way its bytes are held, and the reply so far: a streamed one without its events, another as
+// its bytes with room to grow, at most as many again.
 package otelllmhttp
 
 // Version is the version of this package.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -229,10 +230,11 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// While a stream is open, its reply is held once.
+// While a stream is open, its reply is held and not its events.
 func TestMemoryOfStream(t *testing.T) {
-	const size, n = 1 << 10, 4 << 10
-	event := "data: {\"choices\":[{\"delta\":{\"content\":\"" + strings.Repeat("x", size) + "\"}}]}\n\n"
+	const n = 64 << 10
+	event := "data: {\"object\":\"chat.completion.chunk\",\"created\":1764000000,\"model\":\"m\"," +
+		"\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"}}]}\n\n"
 	tracer, _ := recorded(t)
 	tr := NewTransport(tracer, WithBase(answers(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}},
@@ -243,15 +245,23 @@ func TestMemoryOfStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, p := res.Body.(*body), make([]byte, len(event))
-	for range n {
-		if _, err := io.ReadFull(b, p); err != nil {
+	p := make([]byte, 1000) // which cuts events
+	held := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := held()
+	for range n * len(event) / len(p) {
+		if _, err := io.ReadFull(res.Body, p); err != nil {
 			t.Fatal(err)
 		}
-		if len(b.text) > maxPooled && cap(b.text) > len(b.text)*4/3 {
-			t.Fatalf("%d bytes are held of a reply of %d", cap(b.text), len(b.text))
-		}
 	}
+	if grown := int64(held() - before); grown > n*int64(len(event))/10 {
+		t.Errorf("%d bytes are held of a stream of %d", grown, n*len(event))
+	}
+	runtime.KeepAlive(res)
 }
 
 func bytesOf(list []string) []string { return append([]string(nil), list...) }
@@ -458,4 +468,59 @@ func TestKeysOnce(t *testing.T) {
 	}
 	tr.Close()
 	check(t, tr, 0)
+}
+
+// A reply in an encoding that the client asked for passes, and its turn has no failure.
+func TestContentEncoding(t *testing.T) {
+	tracer, seen := recorded(t)
+	for _, typ := range []string{"text/event-stream", "application/json"} {
+		tr := NewTransport(tracer, WithBase(answers(func(*http.Request) (*http.Response, error) {
+			res := response(200, "\x1f\x8b packed")
+			res.Header = http.Header{"Content-Type": {typ}, "Content-Encoding": {"gzip"}}
+			return res, nil
+		})))
+		res, err := tr.RoundTrip(post(t, "/v1/chat/completions", question("a")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(res.Body); string(got) != "\x1f\x8b packed" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		tr.Close()
+	}
+	if got := fmt.Sprint(outcomes(seen)); got != "[session.turn session.run session.turn session.run]" {
+		t.Error(got)
+	}
+}
+
+// The reply that is larger than what is kept is partial, and passes whole.
+func TestLargeReply(t *testing.T) {
+	tracer, seen := recorded(t)
+	const kept, rest = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", "data: [DONE]\n\n"
+	tr := NewTransport(tracer, WithBase(answers(func(*http.Request) (*http.Response, error) {
+		res := response(200, kept+rest)
+		res.Header.Set("Content-Type", "text/event-stream")
+		return res, nil
+	})))
+	res, err := tr.RoundTrip(post(t, "/v1/chat/completions", question("a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.(*body).size = maxBody - len(kept)
+	if got, err := io.ReadAll(res.Body); string(got) != kept+rest || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	_ = res.Body.Close()
+	tr.Close()
+	partial := 0
+	for _, s := range seen.Ended() {
+		for _, a := range s.Attributes() {
+			if a.Key == spans.PartialKey && a.Value.AsBool() {
+				partial++
+			}
+		}
+	}
+	if got := fmt.Sprint(outcomes(seen)); got != "[session.turn session.run]" || partial != 1 {
+		t.Errorf("%s, %d are partial", got, partial)
+	}
 }
