@@ -317,13 +317,17 @@ func (c *conversation) answer(e *exchange, res writer.TurnResult, again bool) {
 		reply = t.said([]writer.Message{{Role: "assistant", Raw: res.Output.Raw}})
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	c.busy, c.failed = false, res.Failed && again
 	if n := len(c.asked); n > 0 {
 		c.asked[n-1].reply = reply
 	}
 	for _, key := range keys {
 		t.add(c, key)
+	}
+	forgotten := c.at == nil
+	t.mu.Unlock()
+	if forgotten { // no later request finds it
+		closeAll([]*conversation{c})
 	}
 }
 

@@ -470,6 +470,24 @@ func TestKeysOnce(t *testing.T) {
 	check(t, tr, 0)
 }
 
+// A conversation that is forgotten while its request begins ends with the reply, though that makes a call.
+func TestForgottenMeanwhile(t *testing.T) {
+	tracer, seen := recorded(t)
+	tr := NewTransport(tracer)
+	r := post(t, "/v1/chat/completions", question("a"))
+	q := tr.parse(r, []byte(question("a")))
+	c, from, again := tr.enter(q)
+	tr.Close()
+	e := &exchange{ctx: t.Context(), sent: time.Now(), of: c}
+	c.ask(e, q, nil, from, again)
+	_, _ = io.ReadAll(newBody(e, response(200, `{"choices":[{"message":{"role":"assistant","tool_calls":`+
+		`[{"id":"c1","function":{"name":"look","arguments":"{}"}}]}}]}`)))
+	if got := fmt.Sprint(outcomes(seen)); got != "[tool.call session.turn session.run]" {
+		t.Error(got)
+	}
+	check(t, tr, 0)
+}
+
 // A reply in an encoding that the client asked for passes, and its turn has no failure.
 func TestContentEncoding(t *testing.T) {
 	tracer, seen := recorded(t)
