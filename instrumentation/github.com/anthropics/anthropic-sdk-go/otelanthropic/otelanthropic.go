@@ -17,7 +17,8 @@
 // # Limits
 //
 //   - The SDK's own spans are off, because they count tokens a second time for backends that add up spans. With
-//     [WithOwnSpans] they stay, and otelsetup.WithoutScopes or WithoutGenAIUsage avoid that.
+//     [WithOwnSpans] they stay, and otelsetup.WithoutScopes or WithoutGenAIUsage avoid that. A tool of the SDK's MCP
+//     helper that passed [Instrumentation.Tools] counts as custom there.
 //   - After a compaction of the tool runner the conversation goes on as a new session, unless the program has a run.
 //   - The SDK gives a tool no call id: of two open calls with one name and the same arguments, either is taken. Of two
 //     conversations neither is: the times of both calls are bounds, and model calls in them are no sub-agents.
