@@ -1,21 +1,18 @@
-package otelcopilot
+// Package test has the tests of otelcopilot on a fake model API and a fake runtime. It is a module of its own so that
+// otelcopilot requires no SDK of OpenTelemetry beyond its floor.
+package test
 
 import (
 	"bytes"
 	"context"
-	"math/rand/v2"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	copilot "github.com/github/copilot-sdk/go"
 	"github.com/google/go-cmp/cmp"
-	"go.opentelemetry.io/otel"
 	"go.uber.org/goleak"
 
-	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/provider"
+	"github.com/otelagent/otelagent/instrumentation/github.com/github/copilot-sdk/go/otelcopilot"
 	"github.com/otelagent/otelagent/instrumentation/github.com/github/copilot-sdk/go/otelcopilot/copilottest"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -107,7 +104,10 @@ func TestCompactionAlone(t *testing.T) {
 func TestPartialReply(t *testing.T) {
 	b := newBench(t, true, true, failing, otelagent.WithCapture(otelagent.CaptureContent))
 	b.play(func(b *bench) []provider.Reply {
-		return []provider.Reply{{Text: "I look for it.", Pause: b.waits}}
+		return []provider.Reply{{Text: "I look for it.", Pause: func(ctx context.Context) {
+			<-b.arrived
+			b.waits(ctx)
+		}}}
 	}, nil, abort)
 	turn := b.pipe.Session().Runs[0].Turns[0]
 	if turn.Output == nil || !turn.Failed || len(turn.Requests) != 1 {
@@ -137,7 +137,7 @@ func TestNothingLeavesWithoutCapture(t *testing.T) {
 func TestNotWatched(t *testing.T) {
 	for _, tracer := range []*otelagent.Tracer{nil, otelagent.NewTracer()} {
 		b := newBench(t, true, false, one)
-		b.tracing = New(tracer)
+		b.tracing = otelcopilot.New(tracer)
 		b.play(texts(1), nil, func(b *bench) {
 			config := copilot.SessionConfig{SessionID: "s1"}
 			s, err := b.client.CreateSession(t.Context(), &config)
@@ -152,92 +152,5 @@ func TestNotWatched(t *testing.T) {
 		if n := len(b.model.Bodies()); n != 1 || len(b.pipe.Sessions()) > 0 {
 			t.Errorf("%d requests, %d sessions", n, len(b.pipe.Sessions()))
 		}
-	}
-}
-
-// Events in any order harm nothing, and nothing is open afterwards.
-func TestAnyOrder(t *testing.T) {
-	var events []copilot.SessionEvent
-	name, id := "x", "a1"
-	for _, agent := range []*string{nil, &id} {
-		for _, data := range []copilot.SessionEventData{
-			&copilot.SessionStartData{}, &copilot.UserMessageData{}, &copilot.AssistantTurnStartData{TurnID: "0"},
-			&copilot.AssistantTurnEndData{TurnID: "0"}, &copilot.AssistantMessageData{}, &copilot.AssistantUsageData{},
-			&copilot.AssistantMessageDeltaData{}, &copilot.ModelCallFailureData{}, &copilot.ToolExecutionStartData{
-				ToolCallID: "c", Arguments: make(chan int)}, &copilot.ToolExecutionCompleteData{ToolCallID: "c"},
-			&copilot.PermissionRequestedData{RequestID: "p",
-				PermissionRequest: &copilot.PermissionRequestShell{ToolCallID: &name}},
-			&copilot.PermissionCompletedData{RequestID: "p"}, &copilot.PermissionRequestedData{},
-			&copilot.SessionCompactionStartData{}, &copilot.SessionCompactionCompleteData{}, &copilot.SubagentStartedData{},
-			&copilot.SubagentCompletedData{}, &copilot.SubagentFailedData{}, &copilot.AbortData{},
-			&copilot.SessionErrorData{}, &copilot.SessionIdleData{}, &copilot.SessionShutdownData{}, nil,
-		} {
-			events = append(events, copilot.SessionEvent{AgentID: agent, Data: data, Timestamp: time.Now()})
-		}
-	}
-	pipe := agenttest.New(t)
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 100 {
-		s := newSession(t.Context(), pipe.Tracer(), "s")
-		for range 60 {
-			s.event(events[random.IntN(len(events))])
-			if random.IntN(5) == 0 {
-				x := &exchange{s: s, payload: []byte(`{}`)}
-				if s.ask(x, []string{"", "a1"}[random.IntN(2)], []string{"", "x"}[random.IntN(2)]) && random.IntN(2) == 0 {
-					s.answer(x, otelagent.TurnResult{}, random.IntN(2) == 0)
-				}
-			}
-		}
-		s.end()
-		open := len(s.calls) + len(s.asked) + len(s.begun)
-		for _, a := range s.agents {
-			open += len(a.turns) + len(a.waiting)
-			if a.run != nil || a.compaction != nil {
-				open++
-			}
-		}
-		if open > 0 {
-			t.Fatalf("%d entries are left", open)
-		}
-	}
-}
-
-type bomb struct{}
-
-func (bomb) MarshalJSON() ([]byte, error) { panic("a value of the program") }
-
-// A panic in the reading of an event is reported and does not reach the SDK.
-func TestPanicStaysHere(t *testing.T) {
-	reported := 0
-	before := otel.GetErrorHandler()
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { reported++ }))
-	defer otel.SetErrorHandler(before)
-	s := newSession(t.Context(), otelagent.NewTracer(), "s")
-	s.event(copilot.SessionEvent{Data: &copilot.ToolExecutionStartData{ToolCallID: "c", Arguments: bomb{}}})
-	s.end()
-	if reported != 1 {
-		t.Errorf("%d reports", reported)
-	}
-}
-
-// More requests, agents and turns than may wait or be open do not add up.
-func TestWaitingIsBounded(t *testing.T) {
-	s := newSession(context.Background(), otelagent.NewTracer(), "s")
-	defer s.end()
-	for i := range 3 * maxWaiting {
-		s.event(copilot.SessionEvent{Data: &copilot.AssistantTurnStartData{TurnID: strconv.Itoa(i)}})
-	}
-	if n := len(s.agents[""].turns); n != maxWaiting {
-		t.Errorf("%d turns are open", n)
-	}
-	s.event(copilot.SessionEvent{Data: &copilot.SessionIdleData{}})
-	for range 3 * maxWaiting {
-		s.ask(&exchange{s: s, payload: []byte(strings.Repeat("x", 100))}, "", "")
-	}
-	for i := range 3 * maxOpen {
-		s.agent(strings.Repeat("a", i))
-	}
-	if n := len(s.agents[""].waiting); n != maxWaiting || len(s.agents) != maxOpen {
-		t.Errorf("%d requests wait, %d agents", n, len(s.agents))
 	}
 }

@@ -1,9 +1,10 @@
-package otelcopilot
+package test
 
 import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/provider"
+	"github.com/otelagent/otelagent/instrumentation/github.com/github/copilot-sdk/go/otelcopilot"
 	"github.com/otelagent/otelagent/instrumentation/github.com/github/copilot-sdk/go/otelcopilot/copilottest"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -22,7 +24,7 @@ import (
 // bench is one runtime, the real client of the SDK, and a model API.
 type bench struct {
 	t       *testing.T
-	tracing *Tracing
+	tracing *otelcopilot.Tracing
 	pipe    *agenttest.Pipeline
 	model   *provider.Server
 	runtime *copilottest.Runtime
@@ -31,6 +33,7 @@ type bench struct {
 	handler bool // whether the client handles requests to the model
 	config  copilot.SessionConfig
 	reached chan struct{} // where a script waits
+	arrived chan struct{} // a piece of a reply was read
 
 	sessions int
 }
@@ -39,13 +42,42 @@ func (b *bench) start() {
 	b.t.Helper()
 	options := &copilot.ClientOptions{Connection: copilot.URIConnection{URL: b.runtime.URL}}
 	if b.handler {
-		options.RequestHandler = b.tracing.RequestHandler(nil)
-		b.t.Cleanup(options.RequestHandler.Transport.(*transport).base.(*http.Transport).CloseIdleConnections)
+		base := &http.Transport{DisableCompression: true}
+		b.t.Cleanup(base.CloseIdleConnections)
+		options.RequestHandler = b.tracing.RequestHandler(&copilot.CopilotRequestHandler{Transport: arriving{base, b}})
 	}
 	b.client = copilot.NewClient(options)
 	if err := b.client.Start(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// arriving is a transport that reports the first piece of each reply to the bench.
+type arriving struct {
+	*http.Transport
+	b *bench
+}
+
+func (a arriving) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := a.Transport.RoundTrip(r)
+	if err == nil {
+		res.Body = &arrivingBody{res.Body, a.b}
+	}
+	return res, err
+}
+
+type arrivingBody struct {
+	io.ReadCloser
+	b *bench
+}
+
+func (a *arrivingBody) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	select {
+	case a.b.arrived <- struct{}{}:
+	default:
+	}
+	return n, err
 }
 
 // open creates a session that is watched.
@@ -503,9 +535,10 @@ func texts(n int) func(*bench) []provider.Reply {
 func newBench(t *testing.T, handler, stream bool, script func(*bench, *copilottest.Prompt),
 	opts ...otelagent.Option) *bench {
 	t.Helper()
-	b := &bench{t: t, handler: handler, stream: stream, reached: make(chan struct{}, 1)}
+	b := &bench{t: t, handler: handler, stream: stream, reached: make(chan struct{}, 1),
+		arrived: make(chan struct{}, 1)}
 	b.pipe = agenttest.New(t, opts...)
-	b.tracing = New(b.pipe.Tracer())
+	b.tracing = otelcopilot.New(b.pipe.Tracer())
 	var err error
 	if b.runtime, err = copilottest.Start(func(p *copilottest.Prompt) { script(b, p) }); err != nil {
 		t.Fatal(err)
@@ -545,9 +578,6 @@ func TestCases(t *testing.T) {
 					t.Errorf("outline (-want +got):\n%s", diff)
 				}
 				b.pipe.SameRequests(b.model.Bodies())
-				if n := len(b.tracing.sessions); n > 0 {
-					t.Errorf("%d sessions kept", n)
-				}
 			})
 		}
 	}

@@ -1,4 +1,4 @@
-package otelcopilot
+package test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/provider"
+	"github.com/otelagent/otelagent/instrumentation/github.com/github/copilot-sdk/go/otelcopilot"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -28,7 +29,7 @@ func TestRealRuntime(t *testing.T) {
 			Args: `{"command":"echo ahoy","description":"greet","mode":"sync"}`}}}
 	})
 	pipe := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	tracing := New(pipe.Tracer())
+	tracing := otelcopilot.New(pipe.Tracer())
 	dir := t.TempDir()
 	client := copilot.NewClient(&copilot.ClientOptions{RequestHandler: tracing.RequestHandler(nil),
 		Connection: copilot.StdioConnection{Path: cli}, WorkingDirectory: dir,
