@@ -56,7 +56,7 @@ func BenchmarkStream(b *testing.B) {
 	}))
 	b.Cleanup(s.Close)
 	transports(b, func(b *testing.B, ctx context.Context, rt http.RoundTripper) {
-		ask(b, ctx, rt, s.URL, func(i int) string {
+		ask(ctx, b, rt, s.URL, func(i int) string {
 			return fmt.Sprintf(`{"stream":true,"messages":[{"role":"user","content":"%d"}]}`, i)
 		})
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/chunks, "ns/chunk")
@@ -80,14 +80,14 @@ func BenchmarkRequest(b *testing.B) {
 		fmt.Fprintf(&history, `{"role":"user","content":"%d %s"},{"role":"assistant","content":"%d %s"},`, i, text, i, text)
 	}
 	transports(b, func(b *testing.B, ctx context.Context, rt http.RoundTripper) {
-		ask(b, ctx, rt, s.URL, func(i int) string {
+		ask(ctx, b, rt, s.URL, func(i int) string {
 			return fmt.Sprintf(`{"messages":[%s{"role":"user","content":"%d %s"}]}`, history.String(), i, text)
 		})
 	})
 }
 
 // ask sends requests and reads their responses. The bodies are made beforehand.
-func ask(b *testing.B, ctx context.Context, rt http.RoundTripper, url string, body func(i int) string) {
+func ask(ctx context.Context, b *testing.B, rt http.RoundTripper, url string, body func(i int) string) {
 	bodies := make([]string, 64)
 	for i := range bodies {
 		bodies[i] = body(i)

@@ -160,7 +160,7 @@ func (l *loop) add(raw json.RawMessage) {
 }
 
 // must asks and fails the test for an error; a status that asks to retry is retried at once.
-func (l *loop) must(t *testing.T, ctx context.Context) {
+func (l *loop) must(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for {
 		err := l.ask(ctx)

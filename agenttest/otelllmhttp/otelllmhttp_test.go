@@ -53,9 +53,9 @@ var cases = []struct {
 		replies: []provider.Reply{weather, {Thinking: "Bonn is fine.", Text: "21 degrees in Bonn."}},
 		run: func(w *world) {
 			w.user("How warm is it?")
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 			w.results(weatherResults...)
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 		},
 		want: `
 session
@@ -72,9 +72,9 @@ session
 			{Text: "21 degrees in Bonn."}},
 		run: func(w *world) {
 			w.user("How warm is it?")
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 			w.results(weatherResults...)
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 		},
 		want: `
 session
@@ -166,7 +166,7 @@ session
 		run: func(w *world) {
 			ctx, cancel := context.WithCancel(w.Context())
 			w.user("How warm is it?")
-			w.must(w.T, ctx)
+			w.must(ctx, w.T)
 			_, tool := w.transport.StartTool(ctx, "weather", []byte(`{"city": "Bonn"}`))
 			cancel()
 			tool.End(otelagent.ToolResult{Err: ctx.Err()})
@@ -185,7 +185,7 @@ session
 		run: func(w *world) {
 			for _, question := range []string{"How warm is it?", "Thanks.", "Bye."} {
 				w.user(question)
-				w.must(w.T, w.Context())
+				w.must(w.Context(), w.T)
 			}
 		},
 		want: `
@@ -204,11 +204,11 @@ session
 			{Calls: []provider.Call{{ID: "c3", Name: "sleep"}}}},
 		run: func(w *world) {
 			w.user("How warm is it?")
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 			w.user("Never mind.")
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 			w.user("Sleep.")
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 		},
 		want: `
 session
@@ -229,17 +229,17 @@ session
 			{Calls: []provider.Call{{ID: "c1", Name: "look"}}}, {Text: "Found."}, {Text: "It was found."}},
 		run: func(w *world) {
 			w.user("Find it.")
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 			ctx, tool := w.transport.StartTool(w.Context(), "ask", []byte(`{"q":1}`))
 			sub := w.another()
 			sub.system = "You find it."
 			sub.user("Where is it?")
-			sub.must(w.T, ctx)
+			sub.must(ctx, w.T)
 			sub.results(result{id: "c1", name: "look", text: "here"})
-			sub.must(w.T, ctx)
+			sub.must(ctx, w.T)
 			tool.End(otelagent.ToolResult{Result: []byte(`"Found."`)})
 			w.results(result{id: "c1", name: "ask", text: "Found."})
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 		},
 		want: `
 session
@@ -259,11 +259,11 @@ session
 			Stop: "compaction"}, {Text: "21 degrees."}, {Text: "Bye."}},
 		run: func(w *world) {
 			w.user("How warm is it?")
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 			w.messages = w.messages[1:]
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 			w.user("Bye.")
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 		},
 		only: func(l *loop) bool { return l.api == provider.Anthropic },
 		want: `
@@ -282,16 +282,16 @@ session
 		run: func(w *world) {
 			ctx, run := w.pipeline.Tracer().StartRun(w.Context(), otelagent.RunInfo{SessionID: "mine", Agent: "coder"})
 			w.user("How warm is it?")
-			w.must(w.T, ctx)
+			w.must(ctx, w.T)
 			w.results(weatherResults...)
-			w.must(w.T, ctx)
+			w.must(ctx, w.T)
 			inside, compaction := run.StartCompaction(ctx, otelagent.CompactionInfo{})
 			other := w.another()
 			other.user("Summarize.")
-			other.must(w.T, inside)
+			other.must(inside, w.T)
 			compaction.End(otelagent.CompactionResult{})
 			w.user("Bye.")
-			w.must(w.T, ctx)
+			w.must(ctx, w.T)
 			run.End(otelagent.RunResult{})
 		},
 		want: `
@@ -313,13 +313,13 @@ session mine
 			ctx, run := w.pipeline.Tracer().StartRun(w.Context(), otelagent.RunInfo{SessionID: "mine", Agent: "coder"})
 			w.user("How warm is it?")
 			turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
-			w.must(w.T, turnCtx)
+			w.must(turnCtx, w.T)
 			turn.StartPermission(turnCtx, "weather", "c1").End(otelagent.Decision{Action: spans.ActionAllow})
 			turn.StartPermission(turnCtx, "weather", "c2").End(otelagent.Decision{Action: spans.ActionDeny})
 			turn.End(otelagent.TurnResult{})
 			w.results(weatherResults...)
 			_, turn = run.StartTurn(ctx, otelagent.TurnInfo{})
-			w.must(w.T, otelllmhttp.ContextWithTurn(w.Context(), turn))
+			w.must(otelllmhttp.ContextWithTurn(w.Context(), turn), w.T)
 			turn.End(otelagent.TurnResult{})
 			w.user("Thanks.")
 			turnCtx, turn = run.StartTurn(ctx, otelagent.TurnInfo{})
@@ -343,11 +343,11 @@ session mine
 		run: func(w *world) {
 			w.stateful = true
 			w.user("How warm is it?")
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 			w.results(weatherResults...)
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 			w.user("Bye.")
-			w.must(w.T, w.Context())
+			w.must(w.Context(), w.T)
 		},
 		only: func(l *loop) bool { return l.api == provider.OpenAIResponses },
 		want: `
@@ -464,7 +464,7 @@ func TestNoContent(t *testing.T) {
 			provider.Reply{Text: secret, Error: secret}, provider.Reply{Status: 400, Error: secret})
 		w := newWorld(t, l, s)
 		w.user(secret)
-		w.must(t, t.Context())
+		w.must(t.Context(), t)
 		w.results(result{id: "c1", name: "look", text: secret, failed: true})
 		_ = w.ask(t.Context())
 		_ = w.ask(t.Context())
@@ -488,7 +488,7 @@ func TestNewRoot(t *testing.T) {
 	w := newWorld(t, loop{api: provider.Anthropic}, s)
 	ctx, span := w.pipeline.Provider().Tracer("framework").Start(t.Context(), "messages.create")
 	w.user("Hello?")
-	w.must(t, ctx)
+	w.must(ctx, t)
 	span.End()
 	w.transport.Close()
 	if run := w.pipeline.Session().Runs[0]; run.TraceID == span.SpanContext().TraceID().String() {

@@ -78,22 +78,22 @@ func (m *mapper) fold() {
 }
 
 // above returns the run that a run belongs to in the tree, nil if there is none.
-func (r *run) above() *run {
-	p := r.parent()
-	for n := 0; p != nil && p.gone && n < 64; n++ {
+func (n *run) above() *run {
+	p := n.parent()
+	for steps := 0; p != nil && p.gone && steps < 64; steps++ {
 		p = p.parent()
 	}
 	return p
 }
 
 // turnOf returns the turn of a tool call: the one around it, else the last of its run that began before it.
-func (r *run) turnOf(t *call) *call {
+func (n *run) turnOf(t *call) *call {
 	for _, rec := range t.recs {
-		if in := rec.inTurn; in != nil && in.call != nil && in.call.run == r {
+		if in := rec.inTurn; in != nil && in.call != nil && in.call.run == n {
 			return in.call
 		}
 	}
-	for _, turn := range slices.Backward(r.turns[:before(r.turns, t.start, func(t *call) int64 { return t.start })]) {
+	for _, turn := range slices.Backward(n.turns[:before(n.turns, t.start, func(t *call) int64 { return t.start })]) {
 		if !turn.utility() {
 			return turn
 		}

@@ -90,11 +90,11 @@ func (n *run) row(kind session.Kind, r *record, start, end int64) session.Row {
 }
 
 // start returns the start of a run in unix nanoseconds; 1 if no record has a time.
-func (r *run) start() int64 {
-	if r.rec != nil && r.rec.start > 0 {
-		return r.rec.start
+func (n *run) start() int64 {
+	if n.rec != nil && n.rec.start > 0 {
+		return n.rec.start
 	}
-	return max(r.first, 1)
+	return max(n.first, 1)
 }
 
 // put adds a row with its attributes.

@@ -54,14 +54,14 @@ func compareRuns(a, b *run) int {
 }
 
 // find returns the whole that a run is a part of.
-func (r *run) find() *run {
-	for r.into != nil {
-		if r.into.into != nil {
-			r.into = r.into.into
+func (n *run) find() *run {
+	for n.into != nil {
+		if n.into.into != nil {
+			n.into = n.into.into
 		}
-		r = r.into
+		n = n.into
 	}
-	return r
+	return n
 }
 
 func (m *mapper) run(n runName) *run {
@@ -136,38 +136,38 @@ func (m *mapper) join(a, b *run) *run {
 	return a
 }
 
-func (r *run) include(first, last int64) {
-	if r.first == 0 || first != 0 && first < r.first {
-		r.first = first
+func (n *run) include(first, last int64) {
+	if n.first == 0 || first != 0 && first < n.first {
+		n.first = first
 	}
-	r.last = max(r.last, last)
+	n.last = max(n.last, last)
 }
 
 // parent returns the run that a run belongs to, nil if it has none or that is not known.
-func (r *run) parent() (p *run) {
-	switch r = r.find(); {
-	case r.call != nil && r.call.run != nil:
-		p = r.call.run.find()
-	case r.rec != nil && r.rec.in != nil && r.rec.in.run != nil:
-		p = r.rec.in.run.find()
+func (n *run) parent() (p *run) {
+	switch n = n.find(); {
+	case n.call != nil && n.call.run != nil:
+		p = n.call.run.find()
+	case n.rec != nil && n.rec.in != nil && n.rec.in.run != nil:
+		p = n.rec.in.run.find()
 	}
-	if p == r {
+	if p == n {
 		return nil
 	}
 	return p
 }
 
 // root returns the outermost run of the session around a run.
-func (r *run) root() *run {
-	r = r.find()
+func (n *run) root() *run {
+	n = n.find()
 	for range 64 { // agents that start each other end somewhere
-		p := r.parent()
-		if p == nil || p.key != r.key {
+		p := n.parent()
+		if p == nil || p.key != n.key {
 			break
 		}
-		r = p
+		n = p
 	}
-	return r
+	return n
 }
 
 // put places a record in a run.
