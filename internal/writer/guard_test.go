@@ -22,7 +22,7 @@ func TestGuardReportsWithoutContent(t *testing.T) {
 	fails(func() { panic(errors.New("secret")) })
 	fails(func() {
 		var m map[string]int
-		m["a"] = 1
+		m["a"] = 1 //nolint:govet,staticcheck // it panics
 	})
 	want := "example.com/scope: internal error: a panic with a value of type *errors.errorString\n" +
 		"example.com/scope: internal error: assignment to entry in nil map"

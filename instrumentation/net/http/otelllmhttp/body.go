@@ -144,7 +144,7 @@ func (b *body) finish(err error) {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		fail(&res, b.exchange.ctx, err)
+		fail(b.exchange.ctx, &res, err)
 		again, res.Partial = !res.Cancelled, res.Output != nil
 		if res.Usage != nil {
 			res.Usage.LowerBound = true
@@ -158,7 +158,7 @@ func (b *body) finish(err error) {
 }
 
 // fail makes res that of an attempt that ended with err. A URL in err, which may have a key, is left out.
-func fail(res *writer.TurnResult, ctx context.Context, err error) {
+func fail(ctx context.Context, res *writer.TurnResult, err error) {
 	var in *url.Error
 	if errors.As(err, &in) && in.Err != nil {
 		err = in.Err

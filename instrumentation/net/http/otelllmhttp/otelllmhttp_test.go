@@ -164,7 +164,7 @@ func TestPassesUntouched(t *testing.T) {
 	}
 	failed := errors.New("no network")
 	tr := NewTransport(nil, WithBase(answers(func(*http.Request) (*http.Response, error) { return nil, failed })))
-	if _, err := tr.RoundTrip(post(t, "/v1/messages", question("a"))); err != failed {
+	if _, err := tr.RoundTrip(post(t, "/v1/messages", question("a"))); !errors.Is(err, failed) {
 		t.Error(err)
 	}
 	tr.CloseIdleConnections()
@@ -202,7 +202,8 @@ func TestStream(t *testing.T) {
 	for _, until := range []int{len(list) - 1, len(list)} {
 		body := &pieces{list: bytesOf(list), err: failed}
 		tr := NewTransport(tracer, WithBase(answers(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body}, nil
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}},
+				Body: body}, nil
 		})))
 		res, err := tr.RoundTrip(post(t, "/v1/chat/completions", question("a")))
 		if err != nil {
@@ -219,7 +220,7 @@ func TestStream(t *testing.T) {
 			t.Errorf("%d spans ended, want turn and run", n)
 		}
 		if until == len(list) {
-			if _, err := res.Body.Read(b); err != failed {
+			if _, err := res.Body.Read(b); !errors.Is(err, failed) {
 				t.Error(err)
 			}
 		}
@@ -237,7 +238,7 @@ func TestMemoryOfStream(t *testing.T) {
 		"\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"}}]}\n\n"
 	tracer, _ := recorded(t)
 	tr := NewTransport(tracer, WithBase(answers(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}},
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}},
 			Body: io.NopCloser(strings.NewReader(strings.Repeat(event, n)))}, nil
 	})))
 	defer tr.Close()
@@ -293,7 +294,7 @@ func FuzzConversations(f *testing.F) {
 				mark = `,"cache_control":{"type":"ephemeral"}`
 			}
 			if !l.failed && l.of != nil {
-				last := fmt.Sprintf(`{"role":"user","content":[{"type":"text","text":"more"}]}`)
+				last := `{"role":"user","content":[{"type":"text","text":"more"}]}`
 				if l.open {
 					last = fmt.Sprintf(`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c%p%d","content":"x"}]}`,
 						l, len(l.messages))

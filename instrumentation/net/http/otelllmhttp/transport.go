@@ -110,7 +110,7 @@ func (t *Transport) Intercept(req *http.Request, next func(*http.Request) (*http
 	res, err := next(req)
 	if err != nil {
 		var failed writer.TurnResult
-		fail(&failed, e.ctx, err)
+		fail(e.ctx, &failed, err)
 		e.end(failed, !failed.Cancelled)
 	} else if res != nil && res.Body != nil {
 		res.Body = newBody(e, res)

@@ -194,19 +194,21 @@ func pieceOf(data []byte) (kind writer.PartialKind, text string) {
 	case "response.function_call_arguments.delta":
 		return writer.PartialToolInput, o.Text("delta")
 	}
-	for _, choice := range o.Objects("choices") {
-		delta := object.Of("", choice.Raw("delta"))
+	if choices := o.Objects("choices"); len(choices) > 0 {
+		delta := object.Of("", choices[0].Raw("delta"))
 		for _, call := range delta.Objects("tool_calls") {
 			delta = object.Of("", call.Raw("function"))
 		}
 		return pieceIn(delta, "content", "reasoning_content", "arguments")
 	}
 	for _, candidate := range o.Objects("candidates") {
-		for _, part := range object.Of("", candidate.Raw("content")).Objects("parts") {
-			if part.Has("thought") {
-				return writer.PartialReasoning, part.Text("text")
-			}
-			return writer.PartialText, part.Text("text")
+		parts := object.Of("", candidate.Raw("content")).Objects("parts")
+		switch {
+		case len(parts) == 0:
+		case parts[0].Has("thought"):
+			return writer.PartialReasoning, parts[0].Text("text")
+		default:
+			return writer.PartialText, parts[0].Text("text")
 		}
 	}
 	return pieceIn(object.Of("", o.Raw("message")), "content", "thinking", "")
