@@ -206,8 +206,10 @@ func (p *pump) read(d *delivery, s source, from events) error {
 func (p *pump) end(name string) {
 	f, dec := p.families[name], p.decoders[name].(*transcript.Decoder)
 	if f.live {
-		for ev := range dec.Rest() {
-			f.rec.Record(context.Background(), ev)
+		for ev, err := range dec.Rest() {
+			if err == nil { // none is: no line is read
+				f.rec.Record(context.Background(), ev)
+			}
 		}
 	}
 	f.rec.Close(context.Background())
