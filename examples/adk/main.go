@@ -37,7 +37,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer providers.Shutdown(ctx)
+	defer func() { _ = providers.Shutdown(ctx) }()
 	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()),
 		otelagent.WithMeterProvider(providers.MeterProvider()), otelagent.WithCapture(otelagent.CaptureContent))
 

@@ -160,7 +160,7 @@ func (t *tracker) beforeTool(ctx agent.Context, tl tool.Tool, args map[string]an
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	r := i.run(placeOf(ctx))
-	c := r.startTool(i, ctx, ctx.FunctionCallID(), tl.Name(), args)
+	c := r.startTool(ctx, i, ctx.FunctionCallID(), tl.Name(), args)
 	if said := ctx.ToolConfirmation(); said != nil {
 		e := writer.PermissionEvaluation{Action: spans.ActionDeny, Source: "user", Reason: said.Hint}
 		if said.Confirmed {

@@ -227,7 +227,7 @@ func (r *run) delegated(i *invocation, name string) *call {
 		for n, f := range r.turn.tasks {
 			if f.Name == name {
 				r.turn.tasks = slices.Delete(r.turn.tasks, n, n+1)
-				return r.startTool(i, r.ctx, f.ID, f.Name, f.Args)
+				return r.startTool(r.ctx, i, f.ID, f.Name, f.Args)
 			}
 		}
 	}
@@ -279,7 +279,7 @@ func (r *run) end(i *invocation, res otelagent.RunResult) {
 
 // startTool starts a call of the last turn, or of the run where the model was not asked yet: a call that the user
 // confirmed.
-func (r *run) startTool(i *invocation, ctx context.Context, id, name string, args map[string]any) *call {
+func (r *run) startTool(ctx context.Context, i *invocation, id, name string, args map[string]any) *call {
 	c := &call{run: r, id: id}
 	info := writer.ToolCall{ID: id, Name: name, Type: "function", Args: raw(args)}
 	var w *writer.Tool

@@ -87,8 +87,8 @@ func TestNothingStays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range r.Run(t.Context(), "u", "s", genai.NewContentFromText("Hello.", "user"), agent.RunConfig{}) {
-				if run.stop {
+			for _, err := range r.Run(t.Context(), "u", "s", genai.NewContentFromText("Hello.", "user"), agent.RunConfig{}) {
+				if run.stop || err != nil {
 					break
 				}
 			}

@@ -147,7 +147,7 @@ func (m *chatModel) Stream(ctx context.Context, in []*schema.Message, _ ...model
 		ctx = callbacks.EnsureRunInfo(ctx, m.GetType(), components.ComponentOfChatModel)
 		ctx = callbacks.OnStart(ctx, &model.CallbackInput{Messages: in, Config: &model.Config{Model: "fake-1"}})
 	}
-	res, err := m.post(ctx, in, true)
+	res, err := m.post(ctx, in, true) //nolint:bodyclose // the goroutine below closes it
 	if err != nil {
 		if m.own {
 			callbacks.OnError(ctx, err)

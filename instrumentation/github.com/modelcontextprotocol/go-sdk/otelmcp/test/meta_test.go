@@ -103,7 +103,7 @@ func TestStrangersIDs(t *testing.T) {
 }
 
 // send returns the _meta with which a call goes out.
-func send(t *testing.T, ctx context.Context, params mcp.Params) (meta map[string]any) {
+func send(ctx context.Context, t *testing.T, params mcp.Params) (meta map[string]any) {
 	t.Helper()
 	handler := otelmcp.Client()(func(_ context.Context, _ string, req mcp.Request) (mcp.Result, error) {
 		meta = req.GetParams().GetMeta()
@@ -126,7 +126,7 @@ func TestParamsStay(t *testing.T) {
 		wg.Go(func() {
 			ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
 			defer run.End(otelagent.RunResult{})
-			meta := send(t, ctx, params)
+			meta := send(ctx, t, params)
 			_, state := meta["tracestate"]
 			sc := trace.SpanContextFromContext(ctx)
 			want := "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-01"
@@ -145,7 +145,7 @@ func TestParamsStay(t *testing.T) {
 // Outside any span, and without params, a message is sent as it is.
 func TestNothingToCarry(t *testing.T) {
 	params := &mcp.CallToolParams{Meta: mcp.Meta{"traceparent": parent, "baggage": "k=v"}}
-	if meta := send(t, t.Context(), params); !maps.Equal(meta, params.Meta) {
+	if meta := send(t.Context(), t, params); !maps.Equal(meta, params.Meta) {
 		t.Errorf("sent %v", meta)
 	}
 	ctx, run := agenttest.New(t).Tracer().StartRun(t.Context(), otelagent.RunInfo{})

@@ -70,7 +70,7 @@ var transports = map[string]func(*testing.T, context.Context, *mcp.Server) mcp.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { session.Wait() })
+		t.Cleanup(func() { _ = session.Wait() })
 		return here
 	},
 	"streamable HTTP": func(t *testing.T, _ context.Context, s *mcp.Server) mcp.Transport {
@@ -84,11 +84,11 @@ var transports = map[string]func(*testing.T, context.Context, *mcp.Server) mcp.T
 
 func set(t *testing.T, transport string, opts ...otelagent.Option) *setting {
 	t.Helper()
-	return setIn(t, t.Context(), agenttest.New(t, opts...), transport)
+	return setIn(t.Context(), t, agenttest.New(t, opts...), transport)
 }
 
 // setIn connects in ctx.
-func setIn(t *testing.T, ctx context.Context, p *agenttest.Pipeline, transport string) *setting {
+func setIn(ctx context.Context, t *testing.T, p *agenttest.Pipeline, transport string) *setting {
 	t.Helper()
 	// A cleanup runs while the context of the test has ended, and a connection must outlive it.
 	ctx = context.WithoutCancel(ctx)
@@ -269,7 +269,7 @@ session chat
 func TestConnectedInRun(t *testing.T) {
 	p := agenttest.New(t, content)
 	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "chat", Agent: "main"})
-	s := setIn(t, ctx, p, "in memory")
+	s := setIn(ctx, t, p, "in memory")
 	if _, err := s.agent.ask(ctx, otelagent.RunInfo{Agent: "boss"}, "Boss: rain?"); err != nil {
 		t.Error(err)
 	}
