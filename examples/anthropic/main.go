@@ -46,7 +46,7 @@ func run(ctx context.Context, tracer *otelagent.Tracer) error {
 	defer traced.Close()
 	client := anthropic.NewClient(append(options, traced.Options()...)...)
 
-	translate, err := toolrunner.NewBetaToolFromJSONSchema("translate", "Translates into German.",
+	translate := toolrunner.NewBetaTool("translate", "Translates into German.", schema,
 		func(ctx context.Context, in phrase) (result anthropic.BetaToolResultBlockParamContentUnion, err error) {
 			reply, err := client.Messages.New(ctx, anthropic.MessageNewParams{Model: "claude-opus-4-6", MaxTokens: 1000,
 				Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("In German: " + in.Text))}})
@@ -56,9 +56,6 @@ func run(ctx context.Context, tracer *otelagent.Tracer) error {
 			result.OfText = &anthropic.BetaTextBlockParam{Text: reply.Content[0].Text}
 			return result, nil
 		})
-	if err != nil {
-		return err
-	}
 	runner := client.Beta.Messages.NewToolRunner(traced.Tools(translate), anthropic.BetaToolRunnerParams{
 		BetaMessageNewParams: anthropic.BetaMessageNewParams{Model: "claude-opus-4-6", MaxTokens: 1000,
 			Messages: []anthropic.BetaMessageParam{anthropic.NewBetaUserMessage(anthropic.NewBetaTextBlock(
@@ -71,6 +68,11 @@ func run(ctx context.Context, tracer *otelagent.Tracer) error {
 		fmt.Println(block.Text)
 	}
 	return nil
+}
+
+// schema is that of phrase. The SDK writes a schema that it infers with its keys in an order that changes.
+var schema = anthropic.BetaToolInputSchemaParam{
+	Properties: map[string]any{"text": map[string]string{"type": "string"}}, Required: []string{"text"},
 }
 
 type phrase struct {
