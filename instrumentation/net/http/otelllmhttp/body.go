@@ -69,27 +69,29 @@ func asksAgain(res *http.Response) bool {
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.over {
-		return n, err
-	}
-	if b.first == 0 && n > 0 && b.streamed {
-		b.first = time.Since(b.exchange.sent)
-	}
-	if ended := b.keep(p[:min(n, maxBody-b.size)]); ended || err != nil {
-		b.finish(err) // clients stop reading after the last event, and some do not close the body
-	}
+	b.took(p[:n], err)
 	return n, err
 }
 
 func (b *body) Close() error {
-	b.mu.Lock()
-	if !b.over {
-		b.finish(errClosed)
-	}
-	b.mu.Unlock()
+	b.took(nil, errClosed)
 	return b.ReadCloser.Close()
+}
+
+// took takes the next part of the reply, and why there is no more.
+func (b *body) took(part []byte, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer writer.Guard(ScopeName)
+	if b.over {
+		return
+	}
+	if b.first == 0 && len(part) > 0 && b.streamed {
+		b.first = time.Since(b.exchange.sent)
+	}
+	if ended := b.keep(part[:min(len(part), maxBody-b.size)]); ended || err != nil {
+		b.finish(err) // clients stop reading after the last event, and some do not close the body
+	}
 }
 
 // errClosed is the end of a reply that the client did not read to its end.

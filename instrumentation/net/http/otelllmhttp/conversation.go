@@ -53,7 +53,10 @@ func (t *Transport) key(kind, id string) uint64 { return maphash.String(t.seed, 
 // enter returns the conversation that a request belongs to, as one with a request under way, and whether it repeats the
 // last request of it. Where it goes on with one that is busy, that is from.
 func (t *Transport) enter(q *request) (c, from *conversation, again bool) {
+	var gone []*conversation
+	defer func() { closeAll(gone) }()
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	c, again = t.find(q)
 	if c == nil || c.busy {
 		from, c = c, &conversation{t: t}
@@ -70,12 +73,10 @@ func (t *Transport) enter(q *request) (c, from *conversation, again bool) {
 			t.add(c, t.key("response", q.previous))
 		}
 	}
-	gone := t.forget(func(*conversation) bool { return t.recent.Len() > maxConversations })
+	gone = t.forget(func(*conversation) bool { return t.recent.Len() > maxConversations })
 	if t.timer == nil {
 		t.timer = time.AfterFunc(maxIdle, t.idle)
 	}
-	t.mu.Unlock()
-	closeAll(gone)
 	return c, from, again
 }
 
@@ -180,6 +181,7 @@ func (t *Transport) forget(goes func(*conversation) bool) (gone []*conversation)
 
 // idle forgets the conversations without a request for maxIdle.
 func (t *Transport) idle() {
+	defer writer.Guard(ScopeName)
 	t.mu.Lock()
 	now := time.Now()
 	gone := t.forget(func(c *conversation) bool { return now.Sub(c.last) >= maxIdle })
@@ -192,9 +194,11 @@ func (t *Transport) idle() {
 
 func closeAll(list []*conversation) {
 	for _, c := range list {
-		c.mu.Lock()
-		c.close()
-		c.mu.Unlock()
+		func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.close()
+		}()
 	}
 }
 

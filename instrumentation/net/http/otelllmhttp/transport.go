@@ -146,6 +146,7 @@ type exchange struct {
 
 // begin records a request. It returns nil where that is no model call.
 func (t *Transport) begin(req *http.Request, text []byte) *exchange {
+	defer writer.Guard(ScopeName)
 	ctx := req.Context()
 	run, turn, utility := writer.ModelCallIn(ctx)
 	if bound, ok := ctx.Value(turnKey{}).(*writer.Turn); ok {
@@ -181,6 +182,7 @@ func (e *exchange) request(q *request) {
 
 // end records the reply, or how the attempt failed. again says that a client may repeat the request.
 func (e *exchange) end(res writer.TurnResult, again bool) {
+	defer writer.Guard(ScopeName)
 	switch {
 	case e.turn.Attempts() > e.attempt+1: // the client has asked again, and reads the reply to the first request
 	case e.of == nil:

@@ -36,6 +36,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/acp"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	tracing "github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -174,12 +175,13 @@ func (w *wire) message(l input.Line, dir acp.Direction) {
 
 // record records events. Whatever becomes of tracing, the connection goes on.
 func (w *wire) record(events iter.Seq2[event.Event, error], dir acp.Direction) {
+	done := false
 	defer func() {
-		if p := recover(); p != nil {
+		if !done { // a panic, which Guard ends
 			w.rec = nil
-			otel.Handle(fmt.Errorf("otelacp: internal error: %v", p))
 		}
 	}()
+	defer tracing.Guard(ScopeName)
 	for ev, err := range events {
 		if err != nil {
 			if !w.refused {
@@ -194,6 +196,7 @@ func (w *wire) record(events iter.Seq2[event.Event, error], dir acp.Direction) {
 		}
 		w.rec.Record(ctx, ev)
 	}
+	done = true
 }
 
 // end ends what is open: the peer is gone.

@@ -1,0 +1,54 @@
+package otelllmhttp
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"testing"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelagent/otelagent/otelagent"
+)
+
+// panics is a span processor of a program that fails when spans end, and with start when they start.
+type panics struct {
+	trace.SpanProcessor
+	start bool
+}
+
+func (p panics) OnStart(_ context.Context, s trace.ReadWriteSpan) {
+	if p.start {
+		panic(s.Name())
+	}
+}
+
+func (panics) OnEnd(s trace.ReadOnlySpan) { panic(s.Name()) }
+
+// A panic while a request is recorded reaches neither the request nor its reply, and holds no lock.
+func TestPanicStaysHere(t *testing.T) {
+	before := otel.GetErrorHandler()
+	defer otel.SetErrorHandler(before)
+	for _, start := range []bool{true, false} {
+		reported := 0
+		otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { reported++ }))
+		p := trace.NewTracerProvider(trace.WithSpanProcessor(panics{tracetest.NewSpanRecorder(), start}))
+		tr := NewTransport(otelagent.NewTracer(otelagent.WithTracerProvider(p)),
+			WithBase(answers(func(*http.Request) (*http.Response, error) { return response(http.StatusOK, chatReply), nil })))
+		for range 2 {
+			res, err := tr.RoundTrip(post(t, "/v1/chat/completions", question("a")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			if _ = res.Body.Close(); err != nil || string(body) != chatReply {
+				t.Errorf("%q, %v", body, err)
+			}
+		}
+		if reported < 2 {
+			t.Errorf("spans that panic at their start %v: %d reports", start, reported)
+		}
+	}
+}
