@@ -109,7 +109,7 @@ session
 				w.Error(err)
 			}
 		},
-		only: func(l *loop) bool { return l.stream },
+		only: isStreamed,
 		want: `
 session
   run weatherman error "unexpected EOF"
@@ -130,7 +130,7 @@ session
 			}
 			_ = res.Body.Close()
 		},
-		only: func(l *loop) bool { return l.stream },
+		only: isStreamed,
 		want: `
 session
   run weatherman cancelled "the client closed the response: context canceled"
@@ -368,15 +368,21 @@ var errorTexts = map[provider.API]string{
 	provider.Anthropic: "invalid_request_error", provider.OpenAIChat: "server_error",
 	provider.OpenAIResponses: "server_error", provider.Gemini: "UNAVAILABLE"}
 
-// each runs f for every API, whole and streamed.
-func each(t *testing.T, f func(t *testing.T, l loop)) {
+func isStreamed(l *loop) bool { return l.stream }
+
+// each runs f for every API, whole and streamed; with only, for those that it is true of.
+func each(t *testing.T, only func(l *loop) bool, f func(t *testing.T, l loop)) {
 	for _, api := range provider.APIs {
 		for _, stream := range []bool{false, true} {
+			l := loop{api: api, stream: stream}
+			if only != nil && !only(&l) {
+				continue
+			}
 			name := string(api)
 			if stream {
 				name += " streamed"
 			}
-			t.Run(name, func(t *testing.T) { f(t, loop{api: api, stream: stream}) })
+			t.Run(name, func(t *testing.T) { f(t, l) })
 		}
 	}
 }
@@ -395,10 +401,7 @@ var content = otelagent.WithCapture(otelagent.CaptureContent)
 func TestCases(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			each(t, func(t *testing.T, l loop) {
-				if c.only != nil && !c.only(&l) {
-					t.Skip("another API has this")
-				}
+			each(t, c.only, func(t *testing.T, l loop) {
 				s := provider.New(t, c.replies...)
 				w := newWorld(t, l, s, content)
 				c.run(w)
@@ -416,7 +419,7 @@ func TestCases(t *testing.T) {
 
 // Conversations over one client that begin alike stay apart: by call ids, or by what the model replied.
 func TestConversationsAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, l loop) {
+	each(t, nil, func(t *testing.T, l loop) {
 		const n = 8
 		s := provider.NewFunc(t, func(i int, r provider.Request) provider.Reply {
 			if i < n {
@@ -457,7 +460,7 @@ func TestConversationsAtOnce(t *testing.T) {
 
 // Without capture no byte of content is sent.
 func TestNoContent(t *testing.T) {
-	each(t, func(t *testing.T, l loop) {
+	each(t, nil, func(t *testing.T, l loop) {
 		const secret = "SECRET"
 		s := provider.New(t, provider.Reply{Thinking: secret, Text: secret, Calls: []provider.Call{{ID: "c1", Name: "look",
 			Args: `{"for":"` + secret + `"}`}}}, provider.Reply{Status: 529, Error: secret},
@@ -498,10 +501,7 @@ func TestNewRoot(t *testing.T) {
 
 // The copies of an open turn show the reply as it comes in.
 func TestPieces(t *testing.T) {
-	each(t, func(t *testing.T, l loop) {
-		if !l.stream {
-			t.Skip("a whole reply has no pieces")
-		}
+	each(t, isStreamed, func(t *testing.T, l loop) {
 		release := make(chan struct{})
 		s := provider.New(t, provider.Reply{Thinking: "abcd", Text: "21 degrees",
 			Calls: []provider.Call{{ID: "c1", Name: "look", Args: `{"city":"Bonn"}`}},

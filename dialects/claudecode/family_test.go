@@ -391,7 +391,7 @@ func (r *repeated) Read(p []byte) (int, error) {
 // A file of 200 MB is read in at most 150 MB of memory.
 func TestMemory(t *testing.T) {
 	if testing.Short() {
-		t.Skip("reads 200 MB")
+		t.Skip("-short: reads 200 MB")
 	}
 	text := fmt.Appendf(nil, `{"type":"user","sessionId":"s","uuid":"uID","message":{"role":"user","content":"go"}}
 {"type":"assistant","uuid":"aID","message":{"id":"mID","content":[{"type":"tool_use","id":"tID","name":"Bash"}]}}

@@ -16,8 +16,8 @@ import (
 	"github.com/otelagent/otelagent/backend/store/retention"
 )
 
-// thing is a session of the model.
-type thing struct {
+// modelled is a session of the model.
+type modelled struct {
 	key    session.Key
 	parent string
 	last   time.Time
@@ -25,7 +25,7 @@ type thing struct {
 }
 
 // model returns what p keeps of l. It follows the documentation of Policy and nothing else.
-func model(l []thing, p retention.Policy) []thing {
+func model(l []modelled, p retention.Policy) []modelled {
 	effective := func(ahead func(last int64) int64) {
 		for i := range l {
 			l[i].age = l[i].last.UnixNano()
@@ -48,13 +48,13 @@ func model(l []thing, p retention.Policy) []thing {
 	}
 	if p.MaxAge > 0 {
 		effective(func(last int64) int64 { return last })
-		l = slices.DeleteFunc(l, func(x thing) bool { return x.age < now.Add(-p.MaxAge).UnixNano() })
+		l = slices.DeleteFunc(l, func(x modelled) bool { return x.age < now.Add(-p.MaxAge).UnixNano() })
 	}
 	if p.MaxSessions > 0 {
 		effective(func(last int64) int64 { return math.MinInt64 + math.MaxInt64 - last })
-		slices.SortStableFunc(l, func(a, b thing) int { return cmp.Compare(b.age, a.age) })
+		slices.SortStableFunc(l, func(a, b modelled) int { return cmp.Compare(b.age, a.age) })
 		kept, last := map[string]int64{}, map[string]int64{}
-		l = slices.DeleteFunc(l, func(x thing) bool {
+		l = slices.DeleteFunc(l, func(x modelled) bool {
 			t := x.key.Tenant
 			if kept[t]++; kept[t] > p.MaxSessions && x.age != last[t] {
 				return true
@@ -80,11 +80,11 @@ func TestModel(t *testing.T) {
 			rounds /= 8
 		}
 		for round := range rounds {
-			var l []thing
+			var l []modelled
 			taken := map[int]bool{}
 			n := rnd.IntN(40)
 			for i := range n {
-				x := thing{key: session.Key{Tenant: []string{"", "t"}[rnd.IntN(2)], ID: fmt.Sprint("s", i)}}
+				x := modelled{key: session.Key{Tenant: []string{"", "t"}[rnd.IntN(2)], ID: fmt.Sprint("s", i)}}
 				hour := rnd.IntN(1000)
 				for taken[hour] { // two of one age, and which of them stays, is a matter of ids
 					hour = rnd.IntN(1000)

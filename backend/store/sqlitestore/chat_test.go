@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -329,13 +330,22 @@ func TestChatTablesNameTheParentsMessage(t *testing.T) {
 	}
 }
 
+// sqliteProgram returns sqlite3. A test without it skips, but not in CI, which installs it.
+func sqliteProgram(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath("sqlite3")
+	if err != nil && os.Getenv("CI") != "" {
+		t.Fatal(err)
+	} else if err != nil {
+		t.Skip("the program sqlite3 is not installed (Debian: apt-get install sqlite3); CI installs it")
+	}
+	return program
+}
+
 // A bare sqlite3 reads what a running worker keeps, at most ten seconds after the last span, and reads what `export
 // --format json` writes.
 func TestSQLite3ReadsSessions(t *testing.T) {
-	program, err := exec.LookPath("sqlite3")
-	if err != nil {
-		t.Skip("the program sqlite3 is not installed (Debian: apt-get install sqlite3); CI installs it")
-	}
+	program := sqliteProgram(t)
 	path := filepath.Join(t.TempDir(), "s.db")
 	s := newStore(t, path, WithChatTables())
 	w := project.NewWorker(s, nil)

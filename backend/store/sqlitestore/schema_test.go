@@ -61,11 +61,8 @@ func TestBackup(t *testing.T) {
 		},
 		".backup": func(t *testing.T, from, to string) {
 			t.Helper()
-			cli, err := exec.LookPath("sqlite3")
-			if err != nil {
-				t.Skip("the program sqlite3 is not installed (Debian: apt-get install sqlite3); CI installs it")
-			}
-			if out, err := exec.Command(cli, "-cmd", ".timeout 5000", from, ".backup '"+to+"'").CombinedOutput(); err != nil {
+			backup := exec.Command(sqliteProgram(t), "-cmd", ".timeout 5000", from, ".backup '"+to+"'")
+			if out, err := backup.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 		},
