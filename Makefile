@@ -16,7 +16,8 @@ TOOL_MODULES := internal/tools/lint internal/tools/mdatagen internal/tools/ocb
 # Examples on frameworks, which test-full runs.
 FRAMEWORK_EXAMPLES := examples/adk examples/anthropic examples/eino
 
-# Modules of instrumentation/, one a framework. Targets of their own vet, lint and test them: no other compiles a framework.
+# Modules of instrumentation/, one a framework. Targets of their own vet, lint and test them: no other compiles a
+# framework.
 INSTRUMENTATION := $(shell git ls-files -co --exclude-standard 'instrumentation/**/go.mod' | sed 's:/go.mod$$::')
 
 ALL_MODULES := $(MODULES) $(E2E_MODULES)

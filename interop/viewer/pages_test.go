@@ -177,7 +177,7 @@ func TestKeyboard(t *testing.T) {
 	b.until("g l shows the list", "location.pathname === '/'")
 	b.press("/")
 	b.until("/ searches", "document.activeElement instanceof HTMLInputElement")
-	// Tab reaches things, and shows where it is.
+	// Tab reaches links and buttons, and shows which has the focus.
 	b.press(escape)
 	for range 4 {
 		b.press(tabKey)
