@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -447,7 +448,7 @@ func (s *Session) opening() []Ref {
 
 // Title returns the last name of the session, else the beginning of its first user message, where blocks have it: at
 // most 512 bytes of a name and 120 of a message, whole characters. Coding agents put context between tags before the
-// words of the user; a message that begins with a tag counts only where no other does.
+// words of the user. A message of nothing else counts only where no other message does.
 func (s *Session) Title(blocks *BlockSet) (title string) {
 	if v, ok := valueOf(s.Fact(SubjectSession, FactTitle), blocks); ok {
 		if json.Unmarshal([]byte(v), &title) == nil && title != "" {
@@ -462,7 +463,7 @@ func (s *Session) Title(blocks *BlockSet) (title string) {
 				continue
 			}
 			const near = 4 * maxOpening // its blanks become shorter
-			text := strings.Join(strings.Fields(beginning(x.Text, near)), " ")
+			text := strings.Join(strings.Fields(beginning(withoutTags(x.Text), near)), " ")
 			text = strings.TrimSpace(beginning(text, maxOpening))
 			if !strings.HasPrefix(text, "<") {
 				return text
@@ -471,6 +472,24 @@ func (s *Session) Title(blocks *BlockSet) (title string) {
 		}
 	}
 	return title
+}
+
+// openingTag is a tag at the beginning of a text.
+var openingTag = regexp.MustCompile(`^\s*<([A-Za-z][\w-]*)[^<>]*>`)
+
+// withoutTags returns a text without the elements that it begins with, the whole text where nothing follows them.
+func withoutTags(text string) string {
+	rest := text
+	for {
+		tag := openingTag.FindStringSubmatch(rest)
+		if tag == nil {
+			return rest
+		}
+		var closed bool
+		if _, rest, closed = strings.Cut(rest, "</"+tag[1]+">"); !closed || strings.TrimSpace(rest) == "" {
+			return text
+		}
+	}
 }
 
 // maxOpening bounds a title that is the beginning of a message, in bytes.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,25 @@ func TestTitleAndArchived(t *testing.T) {
 	takenBack := s.Archived()
 	if s.Facts = s.Facts[:1]; takenBack || !s.Archived() {
 		t.Errorf("archived %t, and not %t", takenBack, s.Archived())
+	}
+}
+
+// Coding agents put context between tags before the words of the user.
+func TestTitleWithoutTags(t *testing.T) {
+	for text, want := range map[string]string{
+		"<now>2026</now>\n\nFix  it":                      "Fix it",
+		"<now at=\"x\">1</now> <cwd>/</cwd>Fix <b>it</b>": "Fix <b>it</b>",
+		"<now>2026</now>\n":                               "<now>2026</now>",
+		"<now>2026":                                       "<now>2026",
+		"<3 this":                                         "<3 this",
+	} {
+		var blocks BlockSet
+		body := `{"role":"user","content":` + strconv.Quote(text) + `}`
+		blocks.Add(Block{Body: body})
+		s := &Session{Runs: []*Run{{Outside: NewRefs(Ref{Block: spans.BlockOfString(body).Short().String()})}}}
+		if got := s.Title(&blocks); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
 	}
 }
 
