@@ -20,6 +20,9 @@ const (
 	DefaultQuiet = 2 * time.Second
 	// DefaultMaxLag is after how long a session is projected although it is touched all the time.
 	DefaultMaxLag = 30 * time.Second
+	// endedWait is after how long a session is projected of which a run ended. Runs that end one after the other, as
+	// sub-agents do, cost one projection, and a burst of spans is stored before it is projected.
+	endedWait = 500 * time.Millisecond
 	// retryAfter is when a session that failed is tried again; each time twice as long, up to maxRetryAfter.
 	retryAfter    = 10 * time.Second
 	maxRetryAfter = 10 * time.Minute
@@ -78,8 +81,8 @@ func NewWorker(st store.Store, onError func(error)) *Worker {
 	return w
 }
 
-// TouchBatch informs the worker that a batch was Put. It projects the sessions of which it ends a run at once. It does
-// not block and keeps nothing of the batch. After Close it does nothing.
+// TouchBatch informs the worker that a batch was Put. The worker projects a session of which the batch ends a run within
+// half a second. TouchBatch does not block and keeps nothing of the batch. After Close it does nothing.
 func (w *Worker) TouchBatch(b session.Batch) {
 	now := time.Now()
 	w.mu.Lock()
@@ -87,20 +90,20 @@ func (w *Worker) TouchBatch(b session.Batch) {
 	for i := range b.Rows {
 		r := &b.Rows[i]
 		if r.Kind == session.KindRun && r.Known != spans.KnownLive {
-			w.touch(r.Session, now, 0)
+			w.touch(r.Session, now, endedWait, endedWait)
 		} else if i == 0 || r.Session != b.Rows[i-1].Session {
-			w.touch(r.Session, now, DefaultQuiet)
+			w.touch(r.Session, now, DefaultQuiet, DefaultMaxLag)
 		}
 	}
 	for i := range b.Blocks {
 		if i == 0 || b.Blocks[i].Session != b.Blocks[i-1].Session {
-			w.touch(b.Blocks[i].Session, now, DefaultQuiet)
+			w.touch(b.Blocks[i].Session, now, DefaultQuiet, DefaultMaxLag)
 		}
 	}
 }
 
-// touch is called under the lock. With no wait the session stays due at once, whatever touches it afterwards.
-func (w *Worker) touch(k session.Key, now time.Time, wait time.Duration) {
+// touch is called under the lock. The session is due after wait, or after maxLag where others touch it meanwhile.
+func (w *Worker) touch(k session.Key, now time.Time, wait, maxLag time.Duration) {
 	d, ok := w.pending[k]
 	switch {
 	case w.closed:
@@ -111,16 +114,13 @@ func (w *Worker) touch(k session.Key, now time.Time, wait time.Duration) {
 		}
 		return
 	}
-	latest := now.Add(DefaultMaxLag)
-	if wait == 0 {
-		latest = now
-	}
-	if !ok || latest.Before(d.latest) {
-		d.latest = latest
+	sooner := !ok || now.Add(maxLag).Before(d.latest)
+	if sooner {
+		d.latest = now.Add(maxLag)
 	}
 	d.at = now.Add(wait)
 	w.pending[k] = d
-	if !ok || wait == 0 {
+	if sooner {
 		w.wakeUp()
 	}
 }
