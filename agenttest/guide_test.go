@@ -38,7 +38,7 @@ func guideFile(t *testing.T, name string) []byte {
 func importGuide(t *testing.T, text []byte) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, content, writer.WithDerivedIDs)
-	if n := recordAll(t, p, guide.Events(bytes.NewReader(text))); n > 0 {
+	if n := recordAll(t, p, guide.NewDecoder().Events(bytes.NewReader(text))); n > 0 {
 		t.Errorf("%d events had no place", n)
 	}
 	if r := p.Report(); len(r.Rejected) > 0 || r.Foreign > 0 || r.Cut > 0 {

@@ -155,7 +155,7 @@ func TestLiveRequestIsExact(t *testing.T) {
 			p := agenttest.NewLive(t, content, partly, writer.WithDerivedIDs)
 			rec := event.NewRecorder(p.Tracer())
 			open := false
-			for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
+			for ev, err := range phi.NewDecoder().Events(bytes.NewReader(f.Events)) {
 				if err != nil {
 					t.Fatal(err)
 				}

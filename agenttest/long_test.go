@@ -119,7 +119,7 @@ func playLong(t testing.TB, name string) *agenttest.Pipeline {
 	events := phifixtures.Long(t, repository, name)
 	defer events.Close()
 	p := agenttest.New(t, writer.WithDerivedIDs, content)
-	recordAll(t, p, phi.Events(events))
+	recordAll(t, p, phi.NewDecoder().Events(events))
 	return p
 }
 

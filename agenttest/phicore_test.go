@@ -47,7 +47,7 @@ func replay(t *testing.T, events []byte, opts ...otelagent.Option) session.Batch
 func play(t *testing.T, events []byte, reader []input.Option, opts ...otelagent.Option) *agenttest.Pipeline {
 	t.Helper()
 	p := agenttest.New(t, opts...)
-	recordAll(t, p, phi.Events(bytes.NewReader(events), reader...))
+	recordAll(t, p, phi.NewDecoder(reader...).Events(bytes.NewReader(events)))
 	if r := p.Report(); len(r.Rejected) > 0 || r.Foreign > 0 || r.Cut > 0 {
 		t.Fatalf("what we send we must read: %+v", r)
 	}
@@ -73,7 +73,7 @@ func playLenient(t *testing.T, events []byte) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, content, writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range phi.Events(bytes.NewReader(events)) {
+	for ev, err := range phi.NewDecoder().Events(bytes.NewReader(events)) {
 		if err == nil {
 			rec.Record(context.Background(), ev)
 		}

@@ -77,7 +77,7 @@ func asJSON(t *testing.T, s *session.Session) []byte {
 func ownLines(t *testing.T, events []byte) []byte {
 	t.Helper()
 	var out []byte
-	for ev, err := range phi.Events(bytes.NewReader(events)) {
+	for ev, err := range phi.NewDecoder().Events(bytes.NewReader(events)) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func sessions(t *testing.T) session.Batch {
 	}
 	defer f.Close()
 	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range phi.Events(f) {
+	for ev, err := range phi.NewDecoder().Events(f) {
 		var bad *input.LineError
 		if err == nil {
 			rec.Record(t.Context(), ev)

@@ -81,7 +81,7 @@ func TestRequestsComeBack(t *testing.T) {
 			}
 			p, exp := collect(t)
 			rec := event.NewRecorder(otelagent.NewTracer(capturing, otelagent.WithTracerProvider(p)))
-			for ev, err := range phi.Events(bytes.NewReader(raw)) {
+			for ev, err := range phi.NewDecoder().Events(bytes.NewReader(raw)) {
 				if err != nil {
 					t.Fatal(err)
 				}

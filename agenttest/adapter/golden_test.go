@@ -122,11 +122,11 @@ func play(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.Sp
 	if err != nil {
 		t.Fatal(err)
 	}
-	decode := phi.Events
+	var decoder input.Decoder = phi.NewDecoder()
 	if input.Own(text) {
-		decode = ndjson.Events
+		decoder = ndjson.NewDecoder()
 	}
-	for ev, err := range decode(bytes.NewReader(text)) {
+	for ev, err := range decoder.Events(bytes.NewReader(text)) {
 		if err != nil {
 			t.Logf("input: %v", err)
 			continue

@@ -33,7 +33,7 @@ func TestRecorder(t *testing.T) {
 			ids := func() string { n++; return fmt.Sprint("made-", n) }
 			p := agenttest.New(t)
 			rec := event.NewRecorder(p.Tracer(), event.WithIDs(ids))
-			for ev, err := range ndjson.Events(bytes.NewReader(arc.Files[i].Data)) {
+			for ev, err := range ndjson.NewDecoder().Events(bytes.NewReader(arc.Files[i].Data)) {
 				if err != nil {
 					t.Fatal(err)
 				}

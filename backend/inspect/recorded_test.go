@@ -42,9 +42,9 @@ func recorded(t *testing.T, path string, capture otelagent.Capture) []session.Tr
 
 // play records the events of a stream; it skips lines that are none.
 func play(t *testing.T, rec *event.Recorder, r io.Reader, isClark bool, opts ...input.Option) {
-	events := phi.Events(r, opts...)
+	events := phi.NewDecoder(opts...).Events(r)
 	if isClark {
-		events = clark.Events(r, opts...)
+		events = clark.NewDecoder(opts...).Events(r)
 	}
 	for ev, err := range events {
 		var bad *input.LineError

@@ -27,7 +27,7 @@ func TestBodiesGiveTheSameExport(t *testing.T) {
 		t.Run(f.String(), func(t *testing.T) {
 			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 			rec := event.NewRecorder(p.Tracer())
-			for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
+			for ev, err := range phi.NewDecoder().Events(bytes.NewReader(f.Events)) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -50,7 +50,7 @@ func record(t testing.TB, st store.Store, path, rename string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	put(t, st, phi.Events(f), rename)
+	put(t, st, phi.NewDecoder().Events(f), rename)
 	if err := project.Refresh(t.Context(), st); err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func requestRun(session, run string, texts ...string) string {
 func TestRequestIsMadeLate(t *testing.T) {
 	const size = 4 << 20
 	st, lines := memstore.New(), requestRun("s", "r", strings.Repeat("a", size), strings.Repeat("b", size))
-	put(t, st, ndjson.Events(strings.NewReader(lines)), "")
+	put(t, st, ndjson.NewDecoder().Events(strings.NewReader(lines)), "")
 	h := serve(t, web.Options{Store: st})
 	for _, path := range []string{"request/s/@1/1", "request/s/@1/1?raw=1", "request/s/@1/1?diff=@1/0"} {
 		first := get(t, h, "/api/v1/"+path)

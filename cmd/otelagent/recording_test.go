@@ -45,7 +45,7 @@ func otlpJSON(t *testing.T) string {
 	must(t, err)
 	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()),
 		otelagent.WithCapture(otelagent.CaptureContent)))
-	for ev, err := range phi.Events(bytes.NewReader(demoEvents)) {
+	for ev, err := range phi.NewDecoder().Events(bytes.NewReader(demoEvents)) {
 		must(t, err)
 		rec.Record(t.Context(), ev)
 	}

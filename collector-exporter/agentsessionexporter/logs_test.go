@@ -179,7 +179,7 @@ func recorded(t testing.TB, events []byte) ptrace.Traces {
 	p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended))
 	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(p), writer.WithDerivedIDs,
 		otelagent.WithCapture(otelagent.CaptureContent)))
-	for ev, err := range phi.Events(bytes.NewReader(events)) {
+	for ev, err := range phi.NewDecoder().Events(bytes.NewReader(events)) {
 		require.NoError(t, err)
 		rec.Record(t.Context(), ev)
 	}

@@ -12,7 +12,6 @@ package acp
 
 import (
 	"cmp"
-	"io"
 	"iter"
 	"slices"
 
@@ -34,16 +33,13 @@ const (
 	maxInfo = 16 << 10
 )
 
-// Events reads a capture from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
-	return NewDecoder(opts...).Events(r)
-}
-
 // A Decoder reads captures of ACP from any number of inputs, such as the files of one recording: it remembers the
-// sessions that it met. It holds at most 64 MiB and the line at hand of what has not ended. When that is exceeded it
-// records what it holds, reports a defect, and goes on as at the beginning of a capture. Not safe for concurrent use.
+// sessions that it met. Events of a tool call, a turn or a terminal may come later than they happened, with the time at
+// which they did: when it is known what they belong to. It holds at most 64 MiB and the line at hand of what has not
+// ended. When that is exceeded it records what it holds, reports a defect, and goes on as at the beginning of a
+// capture. Not safe for concurrent use.
 type Decoder struct {
-	sh       input.Shell
+	input.Shell
 	conn     conn
 	sessions []*session // by when they were met
 	held     int        // bytes
@@ -52,25 +48,18 @@ type Decoder struct {
 // NewDecoder returns a Decoder that has met no sessions. Of the settings it also uses Session for prompts that name
 // none, Agent and Provider for what the wire does not state, and Rule where the numbers of a usage do not decide.
 func NewDecoder(opts ...input.Option) *Decoder {
-	return &Decoder{sh: input.NewShell(Dialect, ndjson.Read, opts...)}
-}
-
-// Stats returns what was read so far.
-func (d *Decoder) Stats() input.Stats { return d.sh.Stats }
-
-// Events reads a capture from r until its end, as [input.Decoder] describes. Events of a tool call, a turn or a
-// terminal may come later than they happened, with the time at which they did: when it is known what they belong to.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	return d.sh.Events(r, input.Reader{Line: func(line input.Line) { d.line(line, Unknown) }})
+	d := &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...)}
+	d.Reader.Line = func(line input.Line) { d.line(line, Unknown) }
+	return d
 }
 
 // Message reads one line of a wire whose direction is known, and the time from line.Arrived: a proxy on the wire
 // calls it for each line. line.Number must count from 1 over both directions. The iterator may be used once.
 func (d *Decoder) Message(line input.Line, dir Direction) iter.Seq2[event.Event, error] {
-	return d.sh.Read(func() error {
-		d.sh.Number, d.sh.Seq, d.sh.Stats.Lines, d.sh.Arrived = line.Number, line.Number, line.Number, line.Arrived
+	return d.Read(func() error {
+		d.Number, d.Seq, d.Counts.Lines, d.Arrived = line.Number, line.Number, line.Number, line.Arrived
 		if line.TooLong {
-			d.sh.TooLong()
+			d.TooLong()
 		} else {
 			d.line(line, dir)
 		}
@@ -83,7 +72,7 @@ func (d *Decoder) Message(line input.Line, dir Direction) iter.Seq2[event.Event,
 // open. The Decoder must not read anything afterwards. Events does not return them at the end of a file, since the file
 // may grow. The iterator may be used once.
 func (d *Decoder) Rest() iter.Seq2[event.Event, error] {
-	return d.sh.Read(func() error {
+	return d.Read(func() error {
 		d.rest()
 		return nil
 	})
@@ -111,16 +100,16 @@ func (d *Decoder) disconnect() {
 
 // line reads one line that is not blank.
 func (d *Decoder) line(line input.Line, dir Direction) {
-	o := d.sh.Object(line)
+	o := d.Object(line)
 	if o == nil {
 		return
 	}
-	f := &frame{meta: event.Meta{Seq: d.sh.Seq, Arrived: line.Arrived}, dir: dir, raw: line.Text, o: o}
+	f := &frame{meta: event.Meta{Seq: d.Seq, Arrived: line.Arrived}, dir: dir, raw: line.Text, o: o}
 	switch {
 	case !unwrap(f) || f.bad():
 	case d.conn.later && f.method != mInitialize:
 		f.meta.Session = loose(f.params).String("sessionId")
-		d.sh.Other(f.meta, cmp.Or(f.method, "response"), f.raw)
+		d.Other(f.meta, cmp.Or(f.method, "response"), f.raw)
 	case f.response:
 		d.response(f)
 	default:
@@ -130,12 +119,12 @@ func (d *Decoder) line(line input.Line, dir Direction) {
 	if _, known := methods[typ]; !known {
 		typ = ""
 	}
-	if !d.sh.RejectProblems(typ, o) {
-		d.sh.Stats.Events++
+	if !d.RejectProblems(typ, o) {
+		d.Counts.Events++
 	}
 	if d.held > maxHeld {
 		d.rest()
-		d.sh.Emit(&event.DefectFound{Meta: event.Meta{Seq: d.sh.Seq, Arrived: line.Arrived},
+		d.Emit(&event.DefectFound{Meta: event.Meta{Seq: d.Seq, Arrived: line.Arrived},
 			Code: spans.DefectEventLost, Detail: "more than 64 MiB had not ended: later messages do not continue them"})
 	}
 }

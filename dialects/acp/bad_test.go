@@ -73,7 +73,7 @@ func TestCompactionsAtOnce(t *testing.T) {
 		text += update("compaction_update", id, `"status":"completed"`)
 	}
 	var got []string
-	for ev, err := range Events(strings.NewReader(text)) {
+	for ev, err := range NewDecoder().Events(strings.NewReader(text)) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -160,7 +160,7 @@ func TestQuestionsWithoutAnswer(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}` + "\n" +
 		`{"jsonrpc":"2.0","id":"p1","result":{"outcome":{"outcome":"cancelled"}}}`)
 	n := 0
-	for ev, err := range Events(strings.NewReader(b.String())) {
+	for ev, err := range NewDecoder().Events(strings.NewReader(b.String())) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestCodeOfAnErrorIsANumber(t *testing.T) {
 		text := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n" +
 			`{"jsonrpc":"2.0","id":1,"error":{"code":` + code + `,"message":"m"}}` + "\n"
 		ended := false
-		for ev, err := range Events(strings.NewReader(text)) {
+		for ev, err := range NewDecoder().Events(strings.NewReader(text)) {
 			if e, ok := ev.(*event.RunEnded); ok {
 				ended = true
 				if e.Word != want || e.Error != "m" {
@@ -199,7 +199,7 @@ func TestCodeOfAnErrorIsANumber(t *testing.T) {
 // lines reads all of text and returns its events as otelagent's own lines, and its errors.
 func lines(text string, opts ...input.Option) []string {
 	var out []string
-	for ev, err := range Events(strings.NewReader(text), opts...) {
+	for ev, err := range NewDecoder(opts...).Events(strings.NewReader(text)) {
 		if err != nil {
 			out = append(out, "error: "+err.Error())
 			continue

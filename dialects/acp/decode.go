@@ -75,8 +75,8 @@ func (d *Decoder) request(f *frame) {
 		m.take = (*Decoder).unknown
 	}
 	name := f.in.String("sessionId")
-	if !f.in.Has("sessionId") && d.sh.Settings.Session != "" {
-		name, m.shape = d.sh.Settings.Session, strings.TrimPrefix(m.shape, inSession)
+	if !f.in.Has("sessionId") && d.Settings.Session != "" {
+		name, m.shape = d.Settings.Session, strings.TrimPrefix(m.shape, inSession)
 	}
 	if f.method == mPrompt || f.method == mPermission {
 		f.o.Require("id")
@@ -121,7 +121,7 @@ func (d *Decoder) response(f *frame) {
 		d.release(&p.held)
 		return
 	}
-	d.sh.Other(f.meta, "response", f.raw)
+	d.Other(f.meta, "response", f.raw)
 }
 
 // unknown keeps a request, and its response.
@@ -139,10 +139,10 @@ func (d *Decoder) elicit(f *frame, p *pending) {
 	if r == nil || f.id == "" {
 		return
 	}
-	d.sh.Emit(&event.UserAsked{Meta: r.at(f.meta)})
+	d.Emit(&event.UserAsked{Meta: r.at(f.meta)})
 	p.run, p.then = r, func(f *frame) {
 		d.keep(p.s, f.meta, p.method+".response", input.Members("result", f.result, "error", f.err))
-		d.sh.Emit(&event.UserAnswered{Meta: r.at(f.meta)})
+		d.Emit(&event.UserAnswered{Meta: r.at(f.meta)})
 	}
 }
 
@@ -165,7 +165,7 @@ func (d *Decoder) initialize(f *frame, p *pending) {
 		d.conn.initResult = info(f.result)
 		if v := loose(f.result).Int("protocolVersion"); v != nil && *v > 1 {
 			d.conn.later = true
-			d.sh.Other(f.meta, mInitialize+".response", f.raw)
+			d.Other(f.meta, mInitialize+".response", f.raw)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (d *Decoder) change(f *frame, p *pending) {
 		}
 		exchange := input.Members("params", raw, "result", f.result, "error", f.err)
 		if s == nil {
-			d.sh.Other(f.meta, p.method, exchange)
+			d.Other(f.meta, p.method, exchange)
 			return
 		}
 		if p.method == mLoad {

@@ -82,14 +82,14 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 	for _, other := range s.open {
 		if len(s.open) > 1 && !other.mixed {
 			other.mixed = true
-			d.sh.Emit(&event.DefectFound{Meta: other.at(f.meta), Code: spans.DefectRunsMixed,
+			d.Emit(&event.DefectFound{Meta: other.at(f.meta), Code: spans.DefectRunsMixed,
 				Detail: "prompts of one session overlap: the decoder assigns updates to the one that began first"})
 		}
 	}
-	d.sh.Emit(&event.TurnStarted{Meta: at, TurnInfo: event.TurnInfo{Index: new(int64(0)),
+	d.Emit(&event.TurnStarted{Meta: at, TurnInfo: event.TurnInfo{Index: new(int64(0)),
 		Trigger: spans.TriggerUser}})
-	d.sh.Emit(&event.MessageAdded{Meta: at, Message: message("user", f.in.Raw("prompt"), f.in.String("messageId"))})
-	d.sh.Other(at, mPrompt+".unknown_keys", f.in.Rest())
+	d.Emit(&event.MessageAdded{Meta: at, Message: message("user", f.in.Raw("prompt"), f.in.String("messageId"))})
+	d.Other(at, mPrompt+".unknown_keys", f.in.Rest())
 }
 
 // message is a message of a role.
@@ -115,7 +115,7 @@ func (d *Decoder) chunk(r *run, at event.Meta, v voice, raw []byte) {
 			e.Kind = event.PartialReasoning
 		}
 	}
-	d.sh.Emit(e)
+	d.Emit(e)
 	// A chunk goes on with the last item of its message, if that is text; without an id, only if nothing came between.
 	i, known := t.spoke[v]
 	more := plain && known && t.items[i].raw == nil && (v.messageID != "" || i == len(t.items)-1 && i >= t.parted)
@@ -164,8 +164,8 @@ func (d *Decoder) nextTurn(r *run, at event.Meta, messageID string) {
 	d.endTurn(r, r.last, event.TurnResult{})
 	m := r.at(at)
 	info := event.TurnInfo{Index: new(r.turn.index), Trigger: spans.TriggerContinuation}
-	d.sh.Emit(&event.TurnStarted{Meta: m, TurnInfo: info})
-	d.sh.Other(m, "acp.turn_inferred", []byte(`{"because":"a reply after all tool calls had ended"}`))
+	d.Emit(&event.TurnStarted{Meta: m, TurnInfo: info})
+	d.Other(m, "acp.turn_inferred", []byte(`{"because":"a reply after all tool calls had ended"}`))
 }
 
 // endTurn ends the open turn. It forgets the content of the turn and of its calls.
@@ -193,7 +193,7 @@ func (d *Decoder) endTurn(r *run, at event.Meta, res event.TurnResult) {
 		res.Output = &out
 	}
 	res.Cost, res.Currency = t.spent, t.currency
-	d.sh.Emit(&event.TurnEnded{Meta: at, TurnResult: res})
+	d.Emit(&event.TurnEnded{Meta: at, TurnResult: res})
 	d.release(&t.held)
 	r.turn = turn{index: t.index + 1}
 }
@@ -239,8 +239,8 @@ func (d *Decoder) answer(f *frame, r *run) {
 			p.end(at)
 		}
 	}
-	d.sh.Other(at, mPrompt+".unknown_keys", result.Rest())
-	d.sh.Other(at, mPrompt+".error", f.err)
+	d.Other(at, mPrompt+".unknown_keys", result.Rest())
+	d.Other(at, mPrompt+".error", f.err)
 	d.endTurn(r, at, turn)
-	d.sh.Emit(&event.RunEnded{Meta: at, RunResult: res})
+	d.Emit(&event.RunEnded{Meta: at, RunResult: res})
 }

@@ -91,8 +91,8 @@ func (d *Decoder) runID(s *session, request string) string {
 func (d *Decoder) begin(r *run, at event.Meta, info event.RunInfo) {
 	s, agent := r.s, loose(loose(d.conn.initResult).Raw("agentInfo")).String("name")
 	info.SessionID, info.ID, info.Dialect, info.Model, info.ParentID = s.id, r.id, Dialect, s.model, s.last
-	info.Agent, info.Provider = cmp.Or(agent, d.sh.Settings.Agent), d.sh.Settings.Provider
-	d.sh.Emit(&event.RunStarted{Meta: r.at(at), RunInfo: info})
+	info.Agent, info.Provider = cmp.Or(agent, d.Settings.Agent), d.Settings.Provider
+	d.Emit(&event.RunStarted{Meta: r.at(at), RunInfo: info})
 }
 
 // keep records what has no other place, if it is not nil: on the open prompt of the session, else as a fact about it,
@@ -100,11 +100,11 @@ func (d *Decoder) begin(r *run, at event.Meta, info event.RunInfo) {
 func (d *Decoder) keep(s *session, at event.Meta, typ string, body []byte) {
 	switch r := s.prompt(); {
 	case s == nil:
-		d.sh.Other(at, typ, body)
+		d.Other(at, typ, body)
 	case r == nil:
 		d.state(s, at, fact("acp."+typ, body))
 	case body != nil:
-		d.sh.Other(r.at(at), typ, body)
+		d.Other(r.at(at), typ, body)
 	}
 }
 
@@ -113,7 +113,7 @@ func (d *Decoder) state(s *session, at event.Meta, facts ...event.Fact) {
 	facts = slices.DeleteFunc(facts, func(f event.Fact) bool { return f.Value == nil })
 	if len(facts) > 0 {
 		at.Session, at.Run = s.id, ""
-		d.sh.Emit(&event.FactStated{Meta: at, Dialect: Dialect, Facts: facts})
+		d.Emit(&event.FactStated{Meta: at, Dialect: Dialect, Facts: facts})
 	}
 }
 
@@ -162,7 +162,7 @@ var usageKeys = input.UsageKeys{Input: "inputTokens", Output: "outputTokens", Re
 // usage reads the usage of a prompt, which the protocol does not have yet. Its keys do not state whether cached and
 // thought tokens are part of input and output, but its total does where it is the sum of one reading only.
 func (d *Decoder) usage(o *object.Object) *event.Usage {
-	u := usageKeys.Read(o, cmp.Or(d.sh.Settings.Rule, spans.UsageRuleIncludesCache))
+	u := usageKeys.Read(o, cmp.Or(d.Settings.Rule, spans.UsageRuleIncludesCache))
 	if u == nil {
 		return nil
 	}

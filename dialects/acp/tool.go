@@ -88,11 +88,11 @@ func (d *Decoder) start(c *call) {
 	c.started = true
 	if t := &c.run.turn; t.ended > 0 && !t.serial {
 		t.serial = true
-		d.sh.Other(c.first, "acp.model_calls_unknown",
+		d.Other(c.first, "acp.model_calls_unknown",
 			[]byte(`{"because":"a tool call after another had ended, without a reply between them"}`))
 	}
 	info := event.ToolCall{ID: c.id, Name: c.name, Args: c.members["rawInput"]}
-	d.sh.Emit(&event.ToolStarted{Meta: c.first, ToolCall: info})
+	d.Emit(&event.ToolStarted{Meta: c.first, ToolCall: info})
 }
 
 // toolUpdate takes tool_call and tool_call_update. It reports false without an open prompt.
@@ -129,9 +129,9 @@ func (d *Decoder) toolUpdate(f *frame, r *run, typ string, o *object.Object, raw
 func (d *Decoder) progress(c *call, m event.Meta, typ string, body []byte) {
 	switch {
 	case !c.started:
-		d.sh.Other(m, typ, body)
+		d.Other(m, typ, body)
 	case body != nil:
-		d.sh.Emit(&event.ToolProgressed{Meta: m, CallID: c.id, Name: c.name, Type: typ, Body: body})
+		d.Emit(&event.ToolProgressed{Meta: m, CallID: c.id, Name: c.name, Type: typ, Body: body})
 	}
 }
 
@@ -158,7 +158,7 @@ func (d *Decoder) end(c *call, m event.Meta) {
 			res.Outcome = spans.OutcomeError
 		}
 	}
-	d.sh.Emit(&event.ToolEnded{Meta: m, CallID: c.id, Name: c.name, ToolResult: res})
+	d.Emit(&event.ToolEnded{Meta: m, CallID: c.id, Name: c.name, ToolResult: res})
 }
 
 // inProgress returns the only call of the run that is executed now, nil when there is none or more than one.
@@ -200,13 +200,13 @@ func (d *Decoder) permission(f *frame, p *pending) {
 	}
 	e := event.PermissionEvaluation{CallID: c.id, Tool: c.name, Action: spans.ActionAsk, Options: bytes.Clone(options)}
 	d.hold(&p.held, len(options))
-	d.sh.Emit(&event.PermissionAsked{Meta: r.at(f.meta), PermissionEvaluation: e})
+	d.Emit(&event.PermissionAsked{Meta: r.at(f.meta), PermissionEvaluation: e})
 	d.progress(c, r.last, mPermission+".toolCall.unknown_keys", more)
-	d.sh.Other(r.last, mPermission+".unknown_keys", f.in.Rest())
+	d.Other(r.last, mPermission+".unknown_keys", f.in.Rest())
 	p.run = r
 	p.end = func(at event.Meta) {
 		e.Tool = c.name
-		d.sh.Emit(&event.PermissionEvaluated{Meta: r.at(at), PermissionEvaluation: e})
+		d.Emit(&event.PermissionEvaluated{Meta: r.at(at), PermissionEvaluation: e})
 	}
 	p.then = func(f *frame) {
 		var result *object.Object
@@ -234,7 +234,7 @@ func (d *Decoder) permission(f *frame, p *pending) {
 			}
 		}
 		p.end(f.meta)
-		d.sh.Other(r.last, mPermission+".unknown_keys", result.Rest())
+		d.Other(r.last, mPermission+".unknown_keys", result.Rest())
 	}
 }
 
@@ -294,7 +294,7 @@ func (d *Decoder) worked(w work) {
 		d.start(c)
 		d.progress(c, w.at, w.typ, w.body)
 	} else {
-		d.sh.Other(w.at, w.typ, w.body)
+		d.Other(w.at, w.typ, w.body)
 	}
 }
 

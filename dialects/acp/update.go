@@ -69,7 +69,7 @@ func (d *Decoder) update(f *frame, p *pending) {
 		if taken = r != nil; taken {
 			d.chunk(r, f.meta, voice{typ, o.String("messageId")}, o.Raw("content"))
 			if o.Rest() != nil {
-				d.sh.Stats.IgnoredKeys++
+				d.Counts.IgnoredKeys++
 			}
 		}
 	case "tool_call", "tool_call_update":
@@ -141,8 +141,8 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	r := c.run
 	m, before := r.at(f.meta), event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: s.used}
 	if begins {
-		d.sh.Emit(&event.CompactionStarted{Meta: m, Compaction: before})
-		d.sh.Other(m, "compaction_update", raw)
+		d.Emit(&event.CompactionStarted{Meta: m, Compaction: before})
+		d.Other(m, "compaction_update", raw)
 		return true
 	}
 	if summary == nil && c.summary != nil {
@@ -156,14 +156,14 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	if whole {
 		res.InputTokens = s.used
 	} else {
-		d.sh.Other(m, "compaction_update."+status, rest)
+		d.Other(m, "compaction_update."+status, rest)
 	}
-	d.sh.Emit(&event.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
+	d.Emit(&event.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
 	if whole {
-		d.sh.Other(m, "compaction_update."+status, rest)
+		d.Other(m, "compaction_update."+status, rest)
 	}
 	if c.over, c.summary = true, nil; !slices.Contains(s.open, r) {
-		d.sh.Emit(&event.RunEnded{Meta: m, RunResult: event.RunResult{Status: spans.RunStatusCompleted, Word: status}})
+		d.Emit(&event.RunEnded{Meta: m, RunResult: event.RunResult{Status: spans.RunStatusCompleted, Word: status}})
 		d.abandon(r)
 	}
 	return true

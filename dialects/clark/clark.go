@@ -15,7 +15,6 @@ package clark
 
 import (
 	"io"
-	"iter"
 	"slices"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -26,12 +25,15 @@ import (
 // Dialect is the name of this dialect in RunInfo.Dialect.
 const Dialect = "clark-agent"
 
-// Events reads AgentEvents and TrajectoryRecords from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
-	return NewDecoder(opts...).Events(r)
-}
-
 // A Decoder reads one recording from any number of inputs: it remembers the runs it met. Not safe for concurrent use.
+//
+// One line gives no event, one, or several. The start of a run comes with the line behind it; in a recording, where it
+// has no time, with the first line that has one, at most 16 lines later. Where only a part of a line is wrong (a
+// negative count of tokens, a time that is none), its error comes behind its events.
+//
+// At the end of an input a turn whose reply is known ends, and so does a run whose last reply failed; all other open
+// runs stay open. An agent_start at the end waits for what the next input says of its run: alone it would be a run
+// without a name, and another one when the input has grown.
 //
 // Limits of what it remembers:
 //   - 64 open runs of one stream, 1,024 streams, 4,096 runs; beyond them the oldest is forgotten
@@ -47,8 +49,10 @@ type Decoder struct {
 
 // NewDecoder returns a Decoder that has met no runs.
 func NewDecoder(opts ...input.Option) *Decoder {
-	return &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...), runs: map[string]*run{},
+	d := &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...), runs: map[string]*run{},
 		trajectory: journal{waiting: map[kind][]int{}, done: map[string]int{}, played: map[string]bool{}}}
+	d.Reader = input.Reader{Line: d.read, Holds: d.announceAll, End: d.end}
+	return d
 }
 
 // WithTrajectory gives d the trajectory of what it will read: its records give the events their times. It returns d.
@@ -63,21 +67,9 @@ func (d *Decoder) WithTrajectory(r io.Reader) *Decoder {
 
 // Stats returns what was read so far. Lines of a trajectory given by WithTrajectory are in it.
 func (d *Decoder) Stats() input.Stats {
-	s := d.Shell.Stats
+	s := d.Counts
 	s.Lines += d.trajectory.lines
 	return s
-}
-
-// Events reads r until its end, as [input.Decoder] describes. One line gives no event, one, or several. The start of a
-// run comes with the line behind it; in a recording, where it has no time, with the first line that has one, at most 16
-// lines later. Where only a part of a line is wrong (a negative count of tokens, a time that is none), its error comes
-// behind its events.
-//
-// At the end of r a turn whose reply is known ends, and so does a run whose last reply failed; all other open runs stay
-// open. An agent_start at the end waits for what the next input says of its run: alone it would be a run without a
-// name, and another one when r has grown.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	return d.Shell.Events(r, input.Reader{Line: d.read, Holds: d.announceAll, End: d.end})
 }
 
 // read reads one line of the input.
@@ -87,7 +79,7 @@ func (d *Decoder) read(in input.Line) {
 		return
 	}
 	s := d.stream(streamKey{l.stream, l.named, l.record})
-	if d.Shell.Stats.Events++; l.record {
+	if d.Shell.Counts.Events++; l.record {
 		d.record(l)
 	} else {
 		d.event(s, l)

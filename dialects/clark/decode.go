@@ -78,7 +78,7 @@ func (d *Decoder) extras(m event.Meta, l *line) {
 	switch rest := l.Rest(); {
 	case l.payload != nil:
 	case l.variant == "message_update":
-		d.Shell.Stats.IgnoredKeys += int64(len(object.Of("", rest).Keys()))
+		d.Shell.Counts.IgnoredKeys += int64(len(object.Of("", rest).Keys()))
 	default:
 		d.Other(m, l.name+unknownKeys, rest)
 	}

@@ -56,7 +56,7 @@ func TestRuns(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
-			for ev, err := range Events(strings.NewReader(test.in), input.WithSession(test.session)) {
+			for ev, err := range NewDecoder(input.WithSession(test.session)).Events(strings.NewReader(test.in)) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -80,7 +80,7 @@ func TestRuns(t *testing.T) {
 func TestSameRunAgain(t *testing.T) {
 	text := strings.Repeat(begin("", `{"run_id":"a","depth":0}`)+`{"type":"agent_end","messages":[]}`+"\n", 3)
 	starts := func() (list []time.Time) {
-		for ev, err := range Events(strings.NewReader(text)) {
+		for ev, err := range NewDecoder().Events(strings.NewReader(text)) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -125,7 +125,7 @@ func (d *Decoder) load() {
 	sh := input.NewShell(Dialect, ndjson.Read, input.WithMaxLine(d.Settings.MaxLine))
 	source := t.source
 	t.source = nil
-	read := func(in input.Line) {
+	sh.Reader.Line = func(in input.Line) {
 		in.Text = bytes.Clone(in.Text)
 		l := parse(&sh, in)
 		switch {
@@ -133,7 +133,7 @@ func (d *Decoder) load() {
 		case !l.record || l.variant == "":
 			sh.Reject(&input.LineError{Reason: "no record that is known"})
 		default:
-			sh.Stats.Events++
+			sh.Counts.Events++
 			sh.RejectProblems(l.name, l.Object)
 			if t.size += recordSize + len(l.raw); t.size <= maxRecordSize {
 				of := kind{l.stream, l.variant}
@@ -141,7 +141,7 @@ func (d *Decoder) load() {
 			}
 		}
 	}
-	for ev, err := range sh.Events(source, input.Reader{Line: read}) {
+	for ev, err := range sh.Events(source) {
 		var bad *input.LineError
 		switch {
 		case err == nil:
@@ -153,8 +153,8 @@ func (d *Decoder) load() {
 			d.Reject(&input.LineError{Field: "trajectory", Reason: errors.Unwrap(err).Error()})
 		}
 	}
-	t.lines = sh.Stats.Lines
-	d.Shell.Stats.Events += sh.Stats.Events
+	t.lines = sh.Counts.Lines
+	d.Shell.Counts.Events += sh.Counts.Events
 	if t.size > maxRecordSize {
 		d.Reject(&input.LineError{Field: "trajectory", Reason: "too long: some of its times and runs are left out"})
 	}

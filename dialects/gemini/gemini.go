@@ -123,11 +123,11 @@ func (s *session) line(o *object.Object, _ []byte) string {
 func (s *session) document(value []byte) {
 	o := object.Of("", value)
 	if s.head(o) {
-		s.e.Stats.Events++
+		s.e.Counts.Events++
 		for _, m := range o.Objects("messages") {
-			s.e.Stats.Lines++
-			if s.e.Seq = s.e.Stats.Lines; m != nil {
-				s.e.Stats.Events++
+			s.e.Counts.Lines++
+			if s.e.Seq = s.e.Counts.Lines; m != nil {
+				s.e.Counts.Events++
 				s.message(m)
 			}
 		}

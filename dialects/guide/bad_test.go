@@ -42,7 +42,7 @@ func TestBadDocuments(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var bad *input.LineError
 			n := 0
-			for ev, err := range guide.Events(iotest.HalfReader(strings.NewReader(test.in))) {
+			for ev, err := range guide.NewDecoder().Events(iotest.HalfReader(strings.NewReader(test.in))) {
 				if err != nil && bad == nil && !errors.As(err, &bad) {
 					t.Fatal(err)
 				}
@@ -118,7 +118,7 @@ func TestTurnsShareNoParts(t *testing.T) {
 			`"state":"output-available","input":{},"output":1}`, i)))
 	}
 	args, outputs := 0, 0
-	for ev, err := range guide.Events(strings.NewReader(b.String())) {
+	for ev, err := range guide.NewDecoder().Events(strings.NewReader(b.String())) {
 		switch ev := ev.(type) {
 		case *event.ToolStarted:
 			if ev.Args != nil {
@@ -139,7 +139,7 @@ func TestTurnsShareNoParts(t *testing.T) {
 }
 
 func errorsOf(in string, opts ...input.Option) (errs []string) {
-	for _, err := range guide.Events(strings.NewReader(in), opts...) {
+	for _, err := range guide.NewDecoder(opts...).Events(strings.NewReader(in)) {
 		if err != nil {
 			errs = append(errs, err.Error())
 		}
@@ -150,7 +150,7 @@ func errorsOf(in string, opts ...input.Option) (errs []string) {
 func TestSQLiteFilesAreNoStream(t *testing.T) {
 	head := "SQLite format 3\x00" + strings.Repeat("\x00", 100)
 	n := 0
-	for ev, err := range guide.Events(iotest.OneByteReader(strings.NewReader(head))) {
+	for ev, err := range guide.NewDecoder().Events(iotest.OneByteReader(strings.NewReader(head))) {
 		if n++; ev != nil || !errors.Is(err, guide.ErrSQLite) || !strings.Contains(err.Error(), "ReadDB") {
 			t.Errorf("%v, %v", ev, err)
 		}

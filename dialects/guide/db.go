@@ -21,14 +21,9 @@ import (
 // In errors the place is the row: messages[N] of the session that was read last. Any error of the database is the
 // last one, wrapped. The iterator may be used once. Bodies of system prompts come from a table system_prompts
 // (digest, body), where there is one.
-func ReadDB(ctx context.Context, db *sql.DB, opts ...input.Option) iter.Seq2[event.Event, error] {
-	return NewDecoder(opts...).ReadDB(ctx, db)
-}
-
-// ReadDB is the function ReadDB for a decoder that has read other inputs.
 func (d *Decoder) ReadDB(ctx context.Context, db *sql.DB) iter.Seq2[event.Event, error] {
 	return d.Shell.Read(func() error {
-		d.Seq = d.Shell.Stats.Lines
+		d.Seq = d.Shell.Counts.Lines
 		err := d.sessions(ctx, db)
 		d.endSession()
 		if err != nil {

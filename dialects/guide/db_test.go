@@ -112,7 +112,7 @@ func TestDatabaseAndLinesAgree(t *testing.T) {
 			// a REAL is spelled as JavaScript does
 			text := bytes.ReplaceAll(read(t, file), []byte(`"cost_usd":0.0,`), []byte(`"cost_usd":0,`))
 			want := eventsOf(text)
-			got := printed(guide.ReadDB(context.Background(), database(t, text)))
+			got := printed(guide.NewDecoder().ReadDB(context.Background(), database(t, text)))
 			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
 				t.Error(diff)
 			}
@@ -144,7 +144,7 @@ func TestDatabaseGrows(t *testing.T) {
 			len(pending) > 0 {
 			insert(t, host, pending)
 			pending = nil
-			got := string(printed(guide.ReadDB(context.Background(), reader)))
+			got := string(printed(guide.NewDecoder().ReadDB(context.Background(), reader)))
 			if !strings.HasPrefix(got, last) {
 				t.Fatalf("reading %d does not begin as the one before: %s", readings,
 					cmp.Diff(last, got[:min(len(got), len(last))]))
@@ -170,7 +170,7 @@ func TestDatabaseWithFurtherColumns(t *testing.T) {
 	exec(t, db, `ALTER TABLE chat_sessions ADD COLUMN thumbnail BLOB`)
 	exec(t, db, `UPDATE chat_sessions SET title = 'Ranges', mode = 'auto', thumbnail = x'fffe'`)
 	exec(t, db, `UPDATE chat_messages SET hidden_at = 1795226498000 WHERE id = 'msg_1fbd66fe8000ykPTPly5kAA819'`)
-	got := string(printed(guide.ReadDB(context.Background(), db)))
+	got := string(printed(guide.NewDecoder().ReadDB(context.Background(), db)))
 	for _, want := range []string{
 		`{"subject":"session","key":"title","value":"Ranges"`,
 		`"title":"Ranges","mode":"auto","thumbnail":"//4="}`,
@@ -191,7 +191,7 @@ func TestDatabaseGivesBodiesOfPrompts(t *testing.T) {
 	db := database(t, read(t, "testdata/session.jsonl"))
 	exec(t, db, `INSERT INTO system_prompts VALUES ('00756bfe50268a422cc702e2fd44674bf99053248622cdf805f21ecd2ed1ebd1',`+
 		` 'Be brief.'), ('other', 'Of another session.')`)
-	got := string(printed(guide.ReadDB(context.Background(), db)))
+	got := string(printed(guide.NewDecoder().ReadDB(context.Background(), db)))
 	want := `{"subject":"system_prompt/00756bfe50268a422cc702e2fd44674bf99053248622cdf805f21ecd2ed1ebd1",` +
 		`"key":"guide.line","value":{"digest":"00756bfe50268a422cc702e2fd44674bf99053248622cdf805f21ecd2ed1ebd1",` +
 		`"body":"Be brief."}`
@@ -206,7 +206,7 @@ func TestDatabaseErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if got := string(printed(guide.ReadDB(context.Background(), db))); !strings.HasPrefix(got,
+	if got := string(printed(guide.NewDecoder().ReadDB(context.Background(), db))); !strings.HasPrefix(got,
 		"error: guide: read database: ") || !strings.Contains(got, "no such table: chat_sessions") {
 		t.Errorf("no tables: %s", got)
 	}
@@ -214,7 +214,7 @@ func TestDatabaseErrors(t *testing.T) {
 	defer cancel()
 	var last error
 	n := 0
-	for _, err := range guide.ReadDB(ctx, database(t, read(t, "testdata/session.jsonl"))) {
+	for _, err := range guide.NewDecoder().ReadDB(ctx, database(t, read(t, "testdata/session.jsonl"))) {
 		cancel()
 		last = err
 		n++
@@ -226,7 +226,7 @@ func TestDatabaseErrors(t *testing.T) {
 	broken := database(t, read(t, "testdata/session.jsonl"))
 	exec(t, broken, `UPDATE chat_parts SET data_json = 'SECRET' WHERE "index" = 3`)
 	n = 0
-	for _, err := range guide.ReadDB(context.Background(), broken) {
+	for _, err := range guide.NewDecoder().ReadDB(context.Background(), broken) {
 		if err != nil && (!errors.As(err, &bad) || err.Error() != "guide: part: messages[1].parts[3].data_json: a string "+
 			"that is no JSON, or nested too deeply") {
 			t.Error(err)
@@ -254,7 +254,7 @@ func TestReadDBReadsTablesOnly(t *testing.T) {
 			if _, err := db.Exec(ddl + "DROP TABLE " + name + ";" + fmt.Sprintf(crafted, name)); err != nil {
 				t.Fatal(err)
 			}
-			for ev, err := range guide.ReadDB(t.Context(), db) {
+			for ev, err := range guide.NewDecoder().ReadDB(t.Context(), db) {
 				want := name + " is a view, or has computed columns: want a plain table"
 				if ev != nil || err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s: %v, %v", name, ev, err)
@@ -269,7 +269,7 @@ func TestReadDBIsBounded(t *testing.T) {
 	db := endless(t, "chat_parts")
 	var last error
 	events := 0
-	for ev, err := range guide.ReadDB(t.Context(), db) {
+	for ev, err := range guide.NewDecoder().ReadDB(t.Context(), db) {
 		if last = err; ev != nil {
 			events++
 		}
@@ -284,7 +284,7 @@ func TestReadDBIsBounded(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	for _, err := range guide.ReadDB(ctx, db) {
+	for _, err := range guide.NewDecoder().ReadDB(ctx, db) {
 		last = err
 	}
 	if !errors.Is(last, context.DeadlineExceeded) || time.Since(start) > 10*time.Second {

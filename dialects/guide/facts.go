@@ -97,7 +97,7 @@ func (d *Decoder) furtherLine(kind string, value []byte) {
 	if !d.of("", "") { // the type is content, and no part of an error
 		return
 	}
-	d.Shell.Stats.Events++
+	d.Shell.Counts.Events++
 	s := d.session
 	n := s.kinds[kind]
 	if len(s.kinds) < maxKinds || n > 0 {
@@ -128,7 +128,7 @@ func (d *Decoder) furtherKey(key string, value []byte) {
 		return
 	}
 	d.nextRow("document") // the key is content, and no part of an error
-	d.Shell.Stats.Events++
+	d.Shell.Counts.Events++
 	f := &facts{subject: "document", at: d.session.updated, seq: d.Seq}
 	f.add(factFurther+key, value)
 	d.state(f)

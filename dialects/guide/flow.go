@@ -30,7 +30,7 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 	if s.id == "" {
 		r.Fail("id", "want a string that is not empty")
 	} else {
-		d.Shell.Stats.Events++
+		d.Shell.Counts.Events++
 		s.updated = later(s.updated, stated)
 		d.session = s
 	}
@@ -78,7 +78,7 @@ func (d *Decoder) messageRow(text, further []byte, stated time.Time) {
 		d.reject(r.typ, "id", "of a message that was there before")
 		return
 	}
-	d.Shell.Stats.Events++
+	d.Shell.Counts.Events++
 	m := d.messageOf(&r, id)
 	if m.updated.IsZero() {
 		m.updated, m.latest = stated, later(m.latest, stated)
@@ -119,7 +119,7 @@ func (d *Decoder) partRow(text, further []byte, stated time.Time) {
 		d.reject(r.typ, "", "a message with its parts longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes")
 		return
 	}
-	d.Shell.Stats.Events++
+	d.Shell.Counts.Events++
 	i, again := m.partAt[id]
 	if !again {
 		i = len(m.parts)

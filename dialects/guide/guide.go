@@ -4,8 +4,8 @@
 // JSON columns may be strings of JSON (metadata_json, data_json, model_json, permissions_json) or, as grida's API
 // returns them, parsed values under the same names without _json. dialects/README.md says how each column is read.
 //
-//	for ev, err := range guide.Events(file) { ... }
-//	for ev, err := range guide.ReadDB(ctx, db) { ... }
+//	for ev, err := range guide.NewDecoder().Events(file) { ... }
+//	for ev, err := range guide.NewDecoder().ReadDB(ctx, db) { ... }
 //
 // # Runs and turns
 //
@@ -61,13 +61,9 @@ const (
 // it with database/sql and the driver of your choice, and read it with ReadDB.
 var ErrSQLite = errors.New("guide: this is an SQLite file: read it with ReadDB")
 
-// Events reads a session, or several, from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
-	return NewDecoder(opts...).Events(r)
-}
-
 // A Decoder reads sessions of the guide from any number of inputs. It remembers which tool calls named which child
-// sessions, so a child that is read after its parent is linked to it. Not safe for concurrent use.
+// sessions, so a child that is read after its parent is linked to it. Stats.Lines counts the rows of a document and of
+// a database. Not safe for concurrent use.
 type Decoder struct {
 	input.Shell
 	path string // of the row at hand in a document or database
@@ -82,11 +78,10 @@ type Decoder struct {
 
 // NewDecoder returns a Decoder that has read no session.
 func NewDecoder(opts ...input.Option) *Decoder {
-	return &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...), children: map[string]link{}}
+	d := &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...), children: map[string]link{}}
+	d.Reader = input.Reader{Line: d.line, Holds: d.holds, End: d.endSession, IsDocument: isDocument, Document: d.document}
+	return d
 }
-
-// Stats returns what was read so far. Lines counts lines; of a document and a database, rows.
-func (d *Decoder) Stats() input.Stats { return d.Shell.Stats }
 
 // Events reads r until its end, as [input.Decoder] describes: a document, several of them one behind the other, or
 // lines. Lines of package ndjson may stand between the lines, and belong to the message before them. The events of a
@@ -101,8 +96,7 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 			yield(nil, ErrSQLite)
 			return
 		}
-		d.Shell.Events(in, input.Reader{Line: d.line, Holds: d.holds, End: d.endSession,
-			IsDocument: isDocument, Document: d.document})(yield)
+		d.Shell.Events(in)(yield)
 	}
 }
 
@@ -144,8 +138,8 @@ func (d *Decoder) line(line input.Line) {
 // nextRow moves the place on to the row of a document that stands at path. A line is one place, whatever it holds.
 func (d *Decoder) nextRow(path string) {
 	if d.Number == 0 {
-		d.Shell.Stats.Lines++
-		d.Seq = d.Shell.Stats.Lines
+		d.Shell.Counts.Lines++
+		d.Seq = d.Shell.Counts.Lines
 	}
 	d.path = path
 }

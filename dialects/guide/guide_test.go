@@ -444,7 +444,7 @@ func TestMessageThatGrows(t *testing.T) {
 		return b
 	}
 	ends := func(in string) (list []time.Time) {
-		for ev, err := range guide.Events(strings.NewReader(in)) {
+		for ev, err := range guide.NewDecoder().Events(strings.NewReader(in)) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -490,7 +490,7 @@ func printed(events iter.Seq2[event.Event, error]) []byte {
 }
 
 func eventsOf(text []byte, opts ...input.Option) []byte {
-	return printed(guide.Events(bytes.NewReader(text), opts...))
+	return printed(guide.NewDecoder(opts...).Events(bytes.NewReader(text)))
 }
 
 // fixtures are the inputs of testdata: those of this folder, and those that the real AI SDK wrote.

@@ -56,7 +56,7 @@ func TestLongSessions(t *testing.T) {
 	}
 	const turns = 10000
 	n, most := 0, uint64(0)
-	for ev, err := range guide.Events(long(turns, false)) {
+	for ev, err := range guide.NewDecoder().Events(long(turns, false)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func BenchmarkEvents(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(in)))
 			for b.Loop() {
-				for _, err := range guide.Events(bytes.NewReader(in)) {
+				for _, err := range guide.NewDecoder().Events(bytes.NewReader(in)) {
 					if err != nil {
 						b.Fatal(err)
 					}

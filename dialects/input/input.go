@@ -3,7 +3,7 @@
 //
 // A dialect is a package whose Decoder turns bytes into the events of package otelagent:
 //
-//	for ev, err := range phi.Events(os.Stdin, input.WithLive()) {
+//	for ev, err := range phi.NewDecoder(input.WithLive()).Events(os.Stdin) {
 //		var bad *input.LineError
 //		switch {
 //		case errors.As(err, &bad):

@@ -62,8 +62,10 @@ type Shell struct {
 	Name string
 	// Settings are those of the decoder.
 	Settings Settings
-	// Stats counts lines, rejects, and events of package ndjson; the Reader counts its own events.
-	Stats Stats
+	// Reader reads them.
+	Reader Reader
+	// Counts counts lines, rejects, and events of package ndjson; the Reader counts its own events.
+	Counts Stats
 	// Number is the number of the line at hand in its input, Seq its number among all inputs, which is Meta.Seq of
 	// its events.
 	Number, Seq int64
@@ -93,14 +95,17 @@ func (s *Shell) Read(read func() error) iter.Seq2[event.Event, error] {
 	}
 }
 
+// Stats returns what was read so far.
+func (s *Shell) Stats() Stats { return s.Counts }
+
 // Events reads r until its end, as Decoder.Events describes.
-func (s *Shell) Events(r io.Reader, d Reader) iter.Seq2[event.Event, error] {
+func (s *Shell) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return s.Read(func() error {
 		isDocument := false
-		if d.IsDocument != nil {
+		if s.Reader.IsDocument != nil {
 			r, _, _ = Head(r, func(head []byte) bool {
 				o := OutlineOf(head)
-				isDocument = d.IsDocument(o)
+				isDocument = s.Reader.IsDocument(o)
 				return isDocument || !o.Cut
 			})
 		}
@@ -108,33 +113,33 @@ func (s *Shell) Events(r io.Reader, d Reader) iter.Seq2[event.Event, error] {
 		if isDocument {
 			read = s.documents
 		}
-		err := read(r, d)
-		if d.End != nil && !s.stopped {
-			d.End()
+		err := read(r)
+		if s.Reader.End != nil && !s.stopped {
+			s.Reader.End()
 		}
 		return err
 	})
 }
 
 // lines reads r line by line.
-func (s *Shell) lines(r io.Reader, d Reader) error {
+func (s *Shell) lines(r io.Reader) error {
 	in := NewScanner(r, s.Settings)
-	before := s.Stats.Lines
+	before := s.Counts.Lines
 	for !s.stopped && in.Scan() {
 		line := in.Line()
-		s.Stats.Lines = before + line.Number
-		s.Number, s.Seq, s.Arrived = line.Number, s.Stats.Lines, line.Arrived
-		s.Line(line, d)
+		s.Counts.Lines = before + line.Number
+		s.Number, s.Seq, s.Arrived = line.Number, s.Counts.Lines, line.Arrived
+		s.Line(line)
 	}
 	if !s.stopped {
-		s.Stats.Lines = before + in.Lines()
+		s.Counts.Lines = before + in.Lines()
 	}
 	return in.Err()
 }
 
 // documents reads r whole: JSON values that stand one behind the other. Together they may be as long as a line. Nothing
 // is read of a value that is cut or malformed, nor of what follows it.
-func (s *Shell) documents(r io.Reader, d Reader) error {
+func (s *Shell) documents(r io.Reader) error {
 	text, err := io.ReadAll(io.LimitReader(r, int64(s.Settings.MaxLine)+1))
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
@@ -143,7 +148,7 @@ func (s *Shell) documents(r io.Reader, d Reader) error {
 		s.TooLong()
 		return nil
 	}
-	text, s.Seq = bytes.TrimPrefix(text, []byte(byteOrderMark)), s.Stats.Lines
+	text, s.Seq = bytes.TrimPrefix(text, []byte(byteOrderMark)), s.Counts.Lines
 	if err := rawjson.ValidUTF8(text); err != nil {
 		s.RejectSyntax(err)
 		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
@@ -151,7 +156,7 @@ func (s *Shell) documents(r io.Reader, d Reader) error {
 	c := rawjson.NewCursor(text, object.MaxDepth)
 	for !s.stopped && c.Peek() != 0 {
 		if value := c.Value(); value != nil {
-			d.Document(value)
+			s.Reader.Document(value)
 		}
 	}
 	if err := c.End(); err != nil && !s.stopped {
@@ -161,18 +166,18 @@ func (s *Shell) documents(r io.Reader, d Reader) error {
 }
 
 // Line reads one line, which Number and Seq name.
-func (s *Shell) Line(line Line, d Reader) {
+func (s *Shell) Line(line Line) {
 	switch {
 	case line.TooLong:
 		s.TooLong()
 	case line.Event == "lagged":
 		s.lagged(line)
 	case s.own != nil && Own(line.Text):
-		if d.Holds == nil || !d.Holds(line) {
+		if s.Reader.Holds == nil || !s.Reader.Holds(line) {
 			s.Own(line, s.Seq)
 		}
 	default:
-		d.Line(line)
+		s.Reader.Line(line)
 	}
 }
 
@@ -195,7 +200,7 @@ func (s *Shell) Own(line Line, seq int64) {
 		s.reject(bad)
 		return
 	}
-	s.Stats.Events++
+	s.Counts.Events++
 	for _, ev := range events {
 		s.Emit(ev)
 	}
@@ -226,7 +231,7 @@ func (s *Shell) Reject(e *LineError) {
 
 func (s *Shell) reject(e *LineError) {
 	e.Dialect = cmp.Or(e.Dialect, s.Name)
-	s.Stats.Rejected++
+	s.Counts.Rejected++
 	if !s.stopped && !s.yield(nil, e) {
 		s.stopped = true
 	}
@@ -255,7 +260,7 @@ func (s *Shell) RejectSyntax(err error) { s.Reject(Malformed(err)) }
 func (s *Shell) RejectProblems(variant string, o *object.Object) bool {
 	for i, p := range o.Problems() {
 		if s.Reject(&LineError{Type: variant, Field: p.Path, Reason: p.Reason}); i > 0 {
-			s.Stats.Rejected--
+			s.Counts.Rejected--
 		}
 	}
 	return o.Failed() > 0

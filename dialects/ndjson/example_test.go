@@ -11,12 +11,12 @@ import (
 	"github.com/otelagent/otelagent/dialects/ndjson"
 )
 
-func ExampleEvents() {
+func ExampleDecoder() {
 	const lines = `{"type":"otelagent.tool_started","call_id":"c1","name":"bash","args":{"command":"ls"}}
 {"type":"otelagent.tool_ended","call_id":"c1","truncated":"no"}
 {"type":"otelagent.tool_ended","call_id":"c1","result":"a.go","exit_code":0}
 `
-	for ev, err := range ndjson.Events(strings.NewReader(lines)) {
+	for ev, err := range ndjson.NewDecoder().Events(strings.NewReader(lines)) {
 		var bad *input.LineError
 		switch {
 		case errors.As(err, &bad):

@@ -8,8 +8,6 @@ package ndjson
 import (
 	"cmp"
 	_ "embed"
-	"io"
-	"iter"
 	"reflect"
 	"strings"
 
@@ -40,29 +38,18 @@ func Recognise(o input.Outline) (why string) {
 	return why
 }
 
-// Events reads lines from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
-	return NewDecoder(opts...).Events(r)
-}
-
-// A Decoder reads lines. It keeps nothing of one line for the next. A line, and an object in it that is not content,
-// has 1,024 keys at most, an array that is not content 65,536 elements. Not safe for concurrent use.
-type Decoder struct{ sh input.Shell }
+// A Decoder reads lines. It keeps nothing of one line for the next. Meta.Seq is what a line says it is, else the number
+// of the line, which goes on from earlier inputs. Byte slices of an event alias the input. A line gives one event, or
+// two when it has unknown keys; its error names the first eight problems of it. A line, and an object in it that is not
+// content, has 1,024 keys at most, an array that is not content 65,536 elements. Not safe for concurrent use.
+type Decoder struct{ input.Shell }
 
 // NewDecoder returns a Decoder. Of the settings, Session names the session of runs, groups and facts that name none,
 // Agent and Provider those of runs that name none, Rule that of usage that names none.
 func NewDecoder(opts ...input.Option) *Decoder {
-	return &Decoder{input.NewShell(Dialect, Read, opts...)}
-}
-
-// Stats returns what was read so far.
-func (d *Decoder) Stats() input.Stats { return d.sh.Stats }
-
-// Events reads lines from r until its end, as [input.Decoder] describes. Meta.Seq is what a line says it is, else the
-// number of the line, which goes on from earlier inputs. Byte slices of an event alias the input. A line gives one
-// event, or two when it has unknown keys; its error names the first eight problems of it.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	return d.sh.Events(r, input.Reader{Line: func(line input.Line) { d.sh.Own(line, d.sh.Seq) }})
+	d := &Decoder{input.NewShell(Dialect, Read, opts...)}
+	d.Reader.Line = func(line input.Line) { d.Own(line, d.Seq) }
+	return d
 }
 
 // Read reads one line, which becomes the events of Meta.Seq seq unless it says another. The events point into line.

@@ -19,7 +19,7 @@ import (
 // decoded returns what a Decoder makes of an input: events as lines, problems as they read.
 func decoded(r io.Reader, opts ...input.Option) []string {
 	var out []string
-	for ev, err := range Events(r, opts...) {
+	for ev, err := range NewDecoder(opts...).Events(r) {
 		var bad *input.LineError
 		switch {
 		case errors.As(err, &bad):
@@ -131,7 +131,7 @@ func TestBounds(t *testing.T) {
 		"keys of content": {`{"type":"otelagent.other","body":{` + keys(5000) + `}}`, ""},
 	} {
 		got := ""
-		for _, err := range Events(strings.NewReader(c.line)) {
+		for _, err := range NewDecoder().Events(strings.NewReader(c.line)) {
 			if err != nil {
 				got += err.Error()
 			}

@@ -27,7 +27,7 @@ func recorded(t *testing.T, name string, opts ...input.Option) (*session.Session
 	if err != nil {
 		t.Fatal(err)
 	}
-	for ev, err := range ndjson.Events(bytes.NewReader(text), opts...) {
+	for ev, err := range ndjson.NewDecoder(opts...).Events(bytes.NewReader(text)) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -112,7 +112,7 @@ func read(t *testing.T, line string) event.Event {
 
 // readAll reads text. The events are copies.
 func readAll(text string, opts ...input.Option) (evs []event.Event, problems []error) {
-	for ev, err := range Events(strings.NewReader(text), opts...) {
+	for ev, err := range NewDecoder(opts...).Events(strings.NewReader(text)) {
 		if err != nil {
 			problems = append(problems, err)
 			continue

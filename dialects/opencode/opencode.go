@@ -119,9 +119,9 @@ func (d *reader) export(value []byte) {
 
 // row reads a row or document: a session, a message of an id that may stand in it, or a part. Place is where it stands.
 func (d *reader) row(kind, id, place string, text []byte) {
-	d.Stats.Lines++
-	d.Stats.Events++
-	d.Seq, d.held = d.Stats.Lines, d.held+len(text)
+	d.Counts.Lines++
+	d.Counts.Events++
+	d.Seq, d.held = d.Counts.Lines, d.held+len(text)
 	if len(text) > d.Settings.MaxLine {
 		d.tooLong(place)
 		return

@@ -63,7 +63,7 @@ func BenchmarkReader(b *testing.B) {
 		b.SetBytes(int64(len(in)))
 		b.ReportAllocs()
 		for b.Loop() {
-			for _, err := range Events(bytes.NewReader(in)) {
+			for _, err := range NewDecoder().Events(bytes.NewReader(in)) {
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -92,7 +92,7 @@ func BenchmarkLedger(b *testing.B) {
 	b.SetBytes(int64(len(in)))
 	b.ReportAllocs()
 	for b.Loop() {
-		for _, err := range Events(bytes.NewReader(in)) {
+		for _, err := range NewDecoder().Events(bytes.NewReader(in)) {
 			if err != nil {
 				b.Fatal(err)
 			}

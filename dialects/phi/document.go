@@ -20,7 +20,7 @@ func (d *Decoder) document(raw []byte) {
 	// phi-core lays its files out for people, but not its events.
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, raw); err != nil {
-		d.shell.RejectSyntax(err)
+		d.RejectSyntax(err)
 		return
 	}
 	var list *object.Object
@@ -47,7 +47,7 @@ func (d *Decoder) document(raw []byte) {
 			d.session(at, value)
 		}
 	}
-	d.shell.RejectProblems("", list)
+	d.RejectProblems("", list)
 	if len(messages) > 0 {
 		d.messages(messages, compact.Bytes())
 	}
@@ -56,8 +56,8 @@ func (d *Decoder) document(raw []byte) {
 // messages reads the conversation that an array of messages is. It has neither name nor run: both follow from its first
 // message, so that they stay when it grows. It has ended when its last message is a reply that asks for nothing.
 func (d *Decoder) messages(list [][]byte, raw []byte) {
-	d.shell.Stats.Lines += int64(len(list))
-	d.shell.Stats.Events += int64(len(list))
+	d.Counts.Lines += int64(len(list))
+	d.Counts.Events += int64(len(list))
 	p := &record{}
 	if p.start, p.end = times(list); p.start.Time.IsZero() {
 		d.problem("", "no message has a timestamp")
@@ -65,18 +65,18 @@ func (d *Decoder) messages(list [][]byte, raw []byte) {
 	}
 	body, err := rawjson.AppendCanonical(nil, list[0], envelope)
 	if err != nil {
-		d.shell.RejectSyntax(err)
+		d.RejectSyntax(err)
 		return
 	}
 	sum := sha256.Sum256(body)
 	p.id = "messages-" + hex.EncodeToString(sum[:8])
 	d.begin(p)
 	defer d.end()
-	d.made("", "AgentStart", "session_id", cmp.Or(d.shell.Settings.Session, p.id))
-	stats := d.shell.Stats
+	d.made("", "AgentStart", "session_id", cmp.Or(d.Settings.Session, p.id))
+	stats := d.Counts
 	turns, behind := p.conversation(list)
 	d.turns(p, turns, behind)
-	d.shell.Stats.Lines, d.shell.Stats.Events = stats.Lines, stats.Events // the turns are the messages
+	d.Counts.Lines, d.Counts.Events = stats.Lines, stats.Events // the turns are the messages
 	if tail := messageOf(list[len(list)-1]); tail.reply() && len(blocks(tail.o, "toolCall")) == 0 {
 		d.made("", "AgentEnd", "messages", raw)
 	}
@@ -97,7 +97,7 @@ func times(list [][]byte) (first, latest event.Moment) {
 
 // problem rejects what stands at a place of the document.
 func (d *Decoder) problem(path, reason string) {
-	d.shell.Reject(&input.LineError{Field: path, Reason: reason})
+	d.Reject(&input.LineError{Field: path, Reason: reason})
 }
 
 // timeOf returns the time that a JSON string says; zero when it says none.

@@ -23,7 +23,7 @@ import (
 // lined returns the events of text as lines of package ndjson, and errors between them.
 func lined(text []byte, opts ...input.Option) []byte {
 	var out []byte
-	for ev, err := range Events(bytes.NewReader(text), opts...) {
+	for ev, err := range NewDecoder(opts...).Events(bytes.NewReader(text)) {
 		if err != nil {
 			out = append(out, "error: "+err.Error()+"\n"...)
 			continue
@@ -137,7 +137,7 @@ func TestBadDocuments(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			runs := 0
 			var errs []string
-			for ev, err := range Events(strings.NewReader(test.text), input.WithMaxLine(test.max)) {
+			for ev, err := range NewDecoder(input.WithMaxLine(test.max)).Events(strings.NewReader(test.text)) {
 				var bad *input.LineError
 				if errors.As(err, &bad) {
 					errs = append(errs, strings.TrimPrefix(bad.Error(), "phi-core: "))
@@ -165,7 +165,7 @@ func TestDocumentBounds(t *testing.T) {
 		return `{"session_id":"s","loops":[` + strings.TrimSuffix(b.String(), ",") + `]}`
 	}
 	runs, errs := 0, 0
-	for ev, err := range Events(strings.NewReader(loops(object.MaxElements + 2))) {
+	for ev, err := range NewDecoder().Events(strings.NewReader(loops(object.MaxElements + 2))) {
 		if _, ok := ev.(*event.RunStarted); ok {
 			runs++
 		}
@@ -192,7 +192,7 @@ func TestWideGroup(t *testing.T) {
 		`"parallel_group":{"all_loop_ids":[` + members.String()[1:] +
 		`],"selected_loop_id":"s.0","selected_config_index":0}}]}`
 	start, met := time.Now(), 0
-	for ev, err := range Events(strings.NewReader(text)) {
+	for ev, err := range NewDecoder().Events(strings.NewReader(text)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +210,7 @@ func TestWideGroup(t *testing.T) {
 func TestMessageArray(t *testing.T) {
 	text := read(t, "testdata/ledgers/messages.json")
 	first := func(text []byte, opts ...input.Option) (e event.RunStarted) {
-		for ev, err := range Events(bytes.NewReader(text), opts...) {
+		for ev, err := range NewDecoder(opts...).Events(bytes.NewReader(text)) {
 			if err != nil {
 				t.Fatal(err)
 			}

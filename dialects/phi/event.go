@@ -76,8 +76,8 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 	l := &line{Object: o, name: o.String("type"), raw: raw, m: d.meta()}
 	v, known := variants[l.name]
 	if !known {
-		if !d.shell.RejectProblems("", o) {
-			d.shell.Stats.Events++
+		if !d.RejectProblems("", o) {
+			d.Counts.Events++
 			d.unknown(l, stamp)
 		}
 		return
@@ -102,21 +102,21 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 		}
 	}
 	events := v.read(d, l)
-	if d.shell.RejectProblems(l.name, o) {
+	if d.RejectProblems(l.name, o) {
 		return
 	}
-	d.shell.Stats.Events++
+	d.Counts.Events++
 	rest := l.Rest()
 	if rest != nil && l.name == "MessageUpdate" { // one more event for each piece of a reply would be too many
-		d.shell.Stats.IgnoredKeys += int64(len(object.Of("", rest).Keys()))
+		d.Counts.IgnoredKeys += int64(len(object.Of("", rest).Keys()))
 		rest = nil
 	}
 	if v.ends {
-		d.shell.Other(l.m, l.name+unknownKeys, rest)
+		d.Other(l.m, l.name+unknownKeys, rest)
 	}
 	d.emit(events...)
 	if !v.ends {
-		d.shell.Other(l.m, l.name+unknownKeys, rest)
+		d.Other(l.m, l.name+unknownKeys, rest)
 	}
 }
 
@@ -130,7 +130,7 @@ func (d *Decoder) unknown(l *line, stamp time.Time) {
 	if l.m.Run != "" && (l.m.Session == "" || d.runs.byID[l.m.Run] != nil) {
 		l.m.Session = d.runs.home(l.m.Run)
 	}
-	d.shell.Other(l.m, l.name, l.raw)
+	d.Other(l.m, l.name, l.raw)
 }
 
 // once notes a problem when a key of o is there twice.

@@ -110,7 +110,7 @@ func TestSettings(t *testing.T) {
 	opts := []input.Option{input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("relay"),
 		input.WithUsageRule(spans.UsageRuleExcludesCache)}
 	runOf := func(line string) (e event.RunStarted) {
-		for ev, err := range Events(strings.NewReader(line), opts...) {
+		for ev, err := range NewDecoder(opts...).Events(strings.NewReader(line)) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestSettings(t *testing.T) {
 		t.Errorf("with all settings: %+v", e)
 	}
 	// A run that is under way: its session, and the provider of its turns.
-	for ev, err := range Events(strings.NewReader(strings.Replace(goodLine, "s.1", "a.b.1", 1)), opts...) {
+	for ev, err := range NewDecoder(opts...).Events(strings.NewReader(strings.Replace(goodLine, "s.1", "a.b.1", 1))) {
 		if e := ev.(*event.TurnStarted); err != nil || e.Session != "mine" || e.Provider != "relay" {
 			t.Errorf("%+v, %v", e, err)
 		}
@@ -150,7 +150,7 @@ func TestSettings(t *testing.T) {
 {"type":"TurnEnd","loop_id":"s.1","message":{"role":"assistant","content":[],"provider":"` + test.provider +
 			`"},"usage":{"input":1,"output":1},"timestamp":"2026-05-25T10:00:01Z","tool_results":[]}`
 		n := 0
-		for ev, err := range Events(strings.NewReader(text), opts...) {
+		for ev, err := range NewDecoder(opts...).Events(strings.NewReader(text)) {
 			if e, ok := ev.(*event.TurnEnded); ok && err == nil {
 				if n++; e.Usage.Rule != test.want {
 					t.Errorf("%s: %s", name, e.Usage.Rule)

@@ -41,7 +41,7 @@ type spawnRef struct{ session, loop, call string }
 
 // session reads a ledger. Its runs come in the order of their starts.
 func (d *Decoder) session(path string, raw []byte) {
-	d.shell.Stats.Lines++
+	d.Counts.Lines++
 	s := &session{Object: object.Of(path, raw), groups: make(map[string][]*record)}
 	once(s.Object)
 	s.id = s.String("session_id")
@@ -50,11 +50,11 @@ func (d *Decoder) session(path string, raw []byte) {
 	if len(s.runs) == 0 {
 		s.Require("session_id")
 	}
-	if !d.shell.RejectProblems("", s.Object) {
-		d.shell.Stats.Events++
+	if !d.RejectProblems("", s.Object) {
+		d.Counts.Events++
 	}
 	for _, p := range s.runs {
-		if d.shell.Stopped() {
+		if d.Stopped() {
 			return
 		}
 		if !p.done && !d.group(s, p) {
@@ -126,12 +126,12 @@ func (d *Decoder) facts(s *session) {
 		}
 	}
 	if s.Has("model_config") {
-		d.shell.Stats.IgnoredKeys++
+		d.Counts.IgnoredKeys++
 	}
 	switch {
 	case len(e.Facts) == 0:
 	case s.id == "" || at.IsZero():
-		d.shell.Stats.IgnoredKeys += int64(len(e.Facts))
+		d.Counts.IgnoredKeys += int64(len(e.Facts))
 	default:
 		d.emit(e)
 	}
@@ -173,7 +173,7 @@ func (d *Decoder) group(s *session, first *record) bool {
 		}
 	}
 	d.begin(&record{})
-	d.shell.Seq = 1
+	d.Seq = 1
 	if !d.made(at, "ParallelLoopEnd", "session_id", s.id, "selected_loop_id", selected,
 		"selected_config_index", o.Raw("selected_config_index"), "evaluation_usage", o.Raw("evaluation_usage")) {
 		// It ends all the same: else later runs would be taken for its judge.

@@ -76,7 +76,7 @@ func (p *record) amend(ev event.Event) {
 }
 
 // begin makes p the record at hand. Meta.Seq counts within it.
-func (d *Decoder) begin(p *record) { d.record, d.shell.Seq = p, 0 }
+func (d *Decoder) begin(p *record) { d.record, d.Seq = p, 0 }
 
 // end closes the run of the record at hand.
 func (d *Decoder) end() {
@@ -88,17 +88,17 @@ func (d *Decoder) end() {
 
 // play hands out the AgentEvent that stands at a path of the document, and reports whether it could be read.
 func (d *Decoder) play(path string, raw []byte) (ok bool) {
-	d.shell.Seq++
-	rejected := d.shell.Stats.Rejected
+	d.Seq++
+	rejected := d.Counts.Rejected
 	d.event(object.Of(path, raw), raw, time.Time{})
-	return d.shell.Stats.Rejected == rejected
+	return d.Counts.Rejected == rejected
 }
 
 // made is play for an event that the input does not have: one of the record at path as the loop emitted it.
 func (d *Decoder) made(path, typ string, members ...any) (ok bool) {
-	events := d.shell.Stats.Events
+	events := d.Counts.Events
 	ok = d.play(path, input.Members(append([]any{"type", typ, "loop_id", d.record.id}, members...)...))
-	d.shell.Stats.Events = events
+	d.Counts.Events = events
 	return ok
 }
 
@@ -107,7 +107,7 @@ func (d *Decoder) rest(name string, members, began []byte) {
 	if members != nil {
 		m := d.runMeta()
 		m.Time = timeOf(began)
-		d.shell.Other(m, name+unknownKeys, members)
+		d.Other(m, name+unknownKeys, members)
 	}
 }
 
@@ -116,7 +116,7 @@ const loopRecord = "LoopRecord"
 // loop reads one run.
 func (d *Decoder) loop(s *session, p *record) {
 	p.done, p.spawn = true, s.spawn
-	d.shell.Stats.Lines++
+	d.Counts.Lines++
 	o := object.Of(p.path, p.raw)
 	once(o)
 	p.status = o.String("status")
@@ -139,7 +139,7 @@ func (d *Decoder) loop(s *session, p *record) {
 			o.Fail("started_at", "missing")
 		}
 	}
-	d.shell.RejectProblems(loopRecord, o)
+	d.RejectProblems(loopRecord, o)
 	if o.Use(loopFields...); o.Has("parallel_group") && !p.grouped {
 		o.Keep("parallel_group")
 	}
@@ -162,7 +162,7 @@ func (d *Decoder) loop(s *session, p *record) {
 	if !begun {
 		return
 	}
-	d.shell.Stats.Events++
+	d.Counts.Events++
 	if stored {
 		for i, raw := range events[1:] {
 			d.play(at(i+1), object.Of("", raw).Raw("event"))
@@ -248,7 +248,7 @@ func (d *Decoder) beforeEnd() {
 		e.Compaction.Start, e.End, e.Summary = event.Moment{Time: at}, event.Moment{Time: at}, block
 		d.emit(e)
 	} else if block != nil {
-		d.shell.Other(d.runMeta(), loopRecord+unknownKeys, input.Members("compaction_block", block))
+		d.Other(d.runMeta(), loopRecord+unknownKeys, input.Members("compaction_block", block))
 	}
 	var refs [][]byte
 	for _, ref := range d.record.refs {
@@ -258,6 +258,6 @@ func (d *Decoder) beforeEnd() {
 	}
 	d.record.block, d.record.refs = nil, nil
 	if refs != nil {
-		d.shell.Other(d.runMeta(), loopRecord+unknownKeys, input.Members("child_loop_refs", input.Array(refs)))
+		d.Other(d.runMeta(), loopRecord+unknownKeys, input.Members("child_loop_refs", input.Array(refs)))
 	}
 }

@@ -40,17 +40,17 @@ func (p *record) conversation(list [][]byte) (turns, behind [][]byte) {
 // turns reads the turns of a record without events, and the messages behind them.
 func (d *Decoder) turns(p *record, raws, behind [][]byte) {
 	for i, raw := range raws {
-		if d.shell.Stopped() {
+		if d.Stopped() {
 			return
 		}
-		d.shell.Stats.Lines++
+		d.Counts.Lines++
 		at := object.Element(object.Join(p.path, "turns"), i)
 		o := object.Of(at, raw)
 		if o == nil {
 			d.problem(at, "want an object, got "+rawjson.KindOf(raw))
 			continue
 		}
-		d.shell.Stats.Events++
+		d.Counts.Events++
 		once(o)
 		inputs, results := conversationOf(o.List("input_messages")), conversationOf(o.List("tool_results"))
 		reply := message{}
@@ -62,7 +62,7 @@ func (d *Decoder) turns(p *record, raws, behind [][]byte) {
 			o.Keep("turn_id")
 		}
 		rest := o.Rest()
-		d.shell.RejectProblems("Turn", o)
+		d.RejectProblems("Turn", o)
 		began := o.Raw("started_at")
 		if d.made(at, "TurnStart", "timestamp", began, "turn_index", id.Raw("turnIndex"), "triggered_by",
 			o.Raw("triggered_by")) { // the others mean nothing without it

@@ -29,7 +29,7 @@ func BenchmarkLongSession(b *testing.B) {
 			p := sdktrace.NewTracerProvider()
 			rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent),
 				otelagent.WithTracerProvider(p)))
-			for ev, err := range phi.Events(bytes.NewReader(events)) {
+			for ev, err := range phi.NewDecoder().Events(bytes.NewReader(events)) {
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -36,9 +36,9 @@ func (d *Decoder) agentStart(l *line) []event.Event {
 		r.fixed, r.rule = e.API != "", d.runs.ruleOf(e.API, e.Provider)
 	}
 	if e.AgentID == "" {
-		e.Agent = d.shell.Settings.Agent
+		e.Agent = d.Settings.Agent
 	}
-	e.Provider = cmp.Or(e.Provider, d.shell.Settings.Provider)
+	e.Provider = cmp.Or(e.Provider, d.Settings.Provider)
 	if s := d.runs.sessionOf(e.ParentID, ""); e.ParentID != "" && s != e.SessionID {
 		e.ParentSessionID = s
 	}

@@ -10,8 +10,6 @@
 package phi
 
 import (
-	"io"
-	"iter"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -24,41 +22,28 @@ import (
 // Dialect is the name of this dialect in RunInfo.Dialect and GroupInfo.Dialect.
 const Dialect = "phi-core"
 
-// Events reads r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...input.Option) iter.Seq2[event.Event, error] {
-	return NewDecoder(opts...).Events(r)
-}
-
-// A Decoder reads any number of inputs, such as the files of one recording: it remembers the runs it met. Not safe
-// for concurrent use.
-//
-// It remembers 32,768 runs, as many sessions, and 1,024 tool calls of an open turn.
-type Decoder struct {
-	shell  input.Shell
-	runs   runs
-	record *record // of a document, at hand; nil while lines are read
-}
-
-// NewDecoder returns a Decoder that has met no runs.
-func NewDecoder(opts ...input.Option) *Decoder {
-	d := &Decoder{shell: input.NewShell(Dialect, ndjson.Read, opts...)}
-	d.runs = runs{settings: d.shell.Settings, byID: map[string]*run{}, sessions: map[string]bool{}}
-	return d
-}
-
-// Stats returns what was read so far.
-func (d *Decoder) Stats() input.Stats { return d.shell.Stats }
-
-// Events reads r until its end, as [input.Decoder] describes. Byte slices of an event alias the input. One line gives
-// no event (MessageStart), one, or several.
+// A Decoder reads any number of inputs, such as the files of one recording: it remembers the runs it met. Byte slices
+// of an event alias the input. One line gives no event (MessageStart), one, or several. Not safe for concurrent use.
 //
 // A document (ledgers, an array of messages) is read whole and is at most as long as a line may be. Its runs have
 // RunInfo.Recording [spans.RecordingLedger] and the addresses that the events of the same session give; Meta.Seq counts
 // within each run. An error in it names its place by LineError.Field. Nothing is read of a session or array that is cut
 // or malformed. Of one document at most 65,536 runs a session, and as many turns, events or messages of a run, are
 // read.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	return d.shell.Events(r, input.Reader{Line: d.line, IsDocument: isDocument, Document: d.document})
+//
+// It remembers 32,768 runs, as many sessions, and 1,024 tool calls of an open turn.
+type Decoder struct {
+	input.Shell
+	runs   runs
+	record *record // of a document, at hand; nil while lines are read
+}
+
+// NewDecoder returns a Decoder that has met no runs.
+func NewDecoder(opts ...input.Option) *Decoder {
+	d := &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...)}
+	d.runs = runs{settings: d.Settings, byID: map[string]*run{}, sessions: map[string]bool{}}
+	d.Reader = input.Reader{Line: d.line, IsDocument: isDocument, Document: d.document}
+	return d
 }
 
 // line reads one line: an AgentEvent, a line of phi-core's event log, or a server-sent event.
@@ -71,14 +56,14 @@ func (d *Decoder) line(line input.Line) {
 		if rawjson.Valid(body, object.MaxDepth) != nil || rawjson.ValidUTF8(body) != nil {
 			body = rawjson.Quote(nil, string(body))
 		}
-		d.shell.Stats.Events++
-		d.shell.Other(d.meta(), line.Event, body)
+		d.Counts.Events++
+		d.Other(d.meta(), line.Event, body)
 	case err != nil:
-		d.shell.RejectSyntax(err)
+		d.RejectSyntax(err)
 	case o.Has("event") && !o.Has("type"): // a line of the event log
 		stamp, _ := input.Time(o.Raw(input.Key))
 		raw := o.Raw("event")
-		if o = o.Object("event"); !d.shell.RejectProblems("", o) {
+		if o = o.Object("event"); !d.RejectProblems("", o) {
 			d.event(o, raw, stamp)
 		}
 	default:
@@ -88,7 +73,7 @@ func (d *Decoder) line(line input.Line) {
 
 // meta returns where the line at hand stands.
 func (d *Decoder) meta() event.Meta {
-	return event.Meta{Seq: d.shell.Seq, Arrived: d.shell.Arrived}
+	return event.Meta{Seq: d.Seq, Arrived: d.Arrived}
 }
 
 // emit hands events out, with what the record at hand adds to them.
@@ -100,6 +85,6 @@ func (d *Decoder) emit(events ...event.Event) {
 			}
 			d.record.amend(ev)
 		}
-		d.shell.Emit(ev)
+		d.Emit(ev)
 	}
 }

@@ -103,7 +103,7 @@ func TestRunsAreBounded(t *testing.T) {
 func kinds(t *testing.T, lines ...string) []string {
 	t.Helper()
 	var got []string
-	for ev, err := range Events(strings.NewReader(strings.Join(lines, "\n"))) {
+	for ev, err := range NewDecoder().Events(strings.NewReader(strings.Join(lines, "\n"))) {
 		if err != nil {
 			got = append(got, err.Error())
 			continue
@@ -198,7 +198,8 @@ func TestLateLineOpensNoRun(t *testing.T) {
 }
 
 func TestUnknownEventIsInTheSessionOfItsRun(t *testing.T) {
-	for ev, err := range Events(strings.NewReader(`{"type":"AgentStart","session_id":"s","loop_id":"l"}` + "\n" +
+	for ev, err := range NewDecoder().Events(strings.NewReader(`{"type":"AgentStart","session_id":"s",` +
+		`"loop_id":"l"}` + "\n" +
 		`{"type":"New","session_id":"elsewhere","loop_id":"l"}`)) {
 		if other, ok := ev.(*event.Other); ok && other.Session != "s" || err != nil {
 			t.Errorf("%+v, %v", ev, err)
@@ -208,7 +209,7 @@ func TestUnknownEventIsInTheSessionOfItsRun(t *testing.T) {
 
 func TestRequestTellsTheTurn(t *testing.T) {
 	request := `{"type":"TurnRequest","loop_id":"l","turn_index":7,"payload":{},"timestamp":"2026-05-25T10:00:00Z"}`
-	for ev, err := range Events(strings.NewReader(request)) {
+	for ev, err := range NewDecoder().Events(strings.NewReader(request)) {
 		if err != nil {
 			t.Fatal(err)
 		}

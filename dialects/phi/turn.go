@@ -130,7 +130,7 @@ func (d *Decoder) turnStart(l *line) []event.Event {
 		l.run.inTurn, l.run.turn, l.run.calls = true, e.Index, nil
 	}
 	if !l.run.begun {
-		e.Provider = d.shell.Settings.Provider
+		e.Provider = d.Settings.Provider
 	}
 	return []event.Event{e}
 }

@@ -143,7 +143,7 @@ const RunPrefix = "run "
 func (t *Thread) Begin(r Run) bool {
 	r.ID = cmp.Or(r.ID, "run-"+strconv.FormatInt(t.e.Number, 10))
 	origin, owner := t.e.First(t.Session, RunPrefix+r.ID)
-	t.e.Stats.Outside, t.outside = t.e.Stats.Outside-t.outside, 0
+	t.e.Counts.Outside, t.outside = t.e.Counts.Outside-t.outside, 0
 	if t.run != "" && t.run == r.ID {
 		t.skip = false
 		return false
@@ -211,7 +211,7 @@ func (t *Thread) flush() {
 
 // waits counts a record behind n others that wait for a run, and reports whether it may wait too.
 func (t *Thread) waits(n int) bool {
-	t.e.Stats.Outside++
+	t.e.Counts.Outside++
 	if n < maxPending {
 		t.outside++
 	}

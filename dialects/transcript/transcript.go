@@ -176,7 +176,7 @@ func (e *Emitter) Objects(shape string, read func(o *object.Object, text []byte)
 			return
 		}
 		if input.Check(o, shape); !e.RejectProblems("", o) {
-			e.Stats.Events++
+			e.Counts.Events++
 			e.RejectProblems(read(o, l.Text), o)
 		}
 	}
@@ -321,12 +321,13 @@ func NewDecoder(name string, opts []input.Option, family func(*Emitter) Format) 
 }
 
 // Stats returns what was read so far.
-func (d *Decoder) Stats() input.Stats { return d.e.Stats }
+func (d *Decoder) Stats() input.Stats { return d.e.Counts }
 
 // Events reads r until its end, as [input.Decoder] describes.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	d.begin(File{})
-	return d.e.Shell.Events(r, d.e.from.Reader.Reader)
+	d.e.Shell.Reader = d.e.from.Reader.Reader
+	return d.e.Shell.Events(r)
 }
 
 // Rest returns what follows when no file grows any more: the ends of runs that are over.
@@ -379,7 +380,8 @@ func (d *Decoder) Read(f File) iter.Seq2[event.Event, error] {
 			}
 			whole, from.read = io.NewSectionReader(file, from.read, end-from.read), end
 		}
-		d.e.Shell.Events(whole, from.Reader.Reader)(yield)
+		d.e.Shell.Reader = from.Reader.Reader
+		d.e.Shell.Events(whole)(yield)
 		from.lines += d.e.Number
 	}
 }

@@ -266,7 +266,7 @@ func TestACPWithoutContent(t *testing.T) {
 	sample := readFile(t, "../../../dialects/acp/testdata/sample.ndjson")
 	for capture, with := range map[string]otelagent.Capture{"none": otelagent.CaptureNone,
 		"digests": otelagent.CaptureDigests} {
-		for _, s := range recorded(t, acp.Events(bytes.NewReader(sample)), with) {
+		for _, s := range recorded(t, acp.NewDecoder().Events(bytes.NewReader(sample)), with) {
 			trace, missing := asTrace(t, &s, export.Options{})
 			lines := checkTrace(t, trace)
 			for _, content := range []string{"failing test", "range.rs", "cargo", "off by one", "Always allow edits"} {
@@ -349,7 +349,8 @@ func TestACPRoundTrip(t *testing.T) {
 					return false
 				})
 			}
-			for _, before := range recorded(t, acp.Events(bytes.NewReader(readFile(t, file))), otelagent.CaptureContent) {
+			capture := acp.NewDecoder().Events(bytes.NewReader(readFile(t, file)))
+			for _, before := range recorded(t, capture, otelagent.CaptureContent) {
 				trace, missing := asTrace(t, &before, export.Options{})
 				checkTrace(t, trace)
 				for _, m := range missing {
@@ -357,7 +358,7 @@ func TestACPRoundTrip(t *testing.T) {
 						t.Error(m)
 					}
 				}
-				l := recorded(t, acp.Events(bytes.NewReader(trace)), otelagent.CaptureContent)
+				l := recorded(t, acp.NewDecoder().Events(bytes.NewReader(trace)), otelagent.CaptureContent)
 				if len(l) != 1 || l[0].ID != before.ID {
 					t.Errorf("session %s: %d sessions", before.ID, len(l))
 					continue

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -17,11 +16,11 @@ import (
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/acp"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
@@ -30,7 +29,7 @@ import (
 // replayed plays events of phi-core and returns the sessions.
 func replayed(t *testing.T, events []byte, capture otelagent.Capture) []export.Recorded {
 	t.Helper()
-	return recorded(t, phi.Events(bytes.NewReader(events)), capture)
+	return recorded(t, phi.NewDecoder().Events(bytes.NewReader(events)), capture)
 }
 
 func arrived(t *testing.T, p *agenttest.Pipeline) []export.Recorded {
@@ -55,11 +54,12 @@ func everyRecording(t *testing.T, check func(t *testing.T, name string, sessions
 	for _, f := range phifixtures.All(t, "../../..") {
 		t.Run(f.String(), func(t *testing.T) { check(t, f.String(), replayed(t, f.Events, otelagent.CaptureContent)) })
 	}
-	for pattern, events := range map[string]func(io.Reader, ...input.Option) iter.Seq2[event.Event, error]{
-		"acp/testdata/*.ndjson": acp.Events, "acp/testdata/sdk/*.ndjson": acp.Events,
-		"clark/testdata/golden/*.ndjson": ndjson.Events, "clark/testdata/sample.events.ndjson": clark.Events,
-		"clark/testdata/clark-agent-*/*.ndjson": clark.Events, "guide/testdata/*.json*": guide.Events,
+	for pattern, name := range map[string]string{
+		"acp/testdata/*.ndjson": acp.Dialect, "acp/testdata/sdk/*.ndjson": acp.Dialect,
+		"clark/testdata/golden/*.ndjson": ndjson.Dialect, "clark/testdata/sample.events.ndjson": clark.Dialect,
+		"clark/testdata/clark-agent-*/*.ndjson": clark.Dialect, "guide/testdata/*.json*": guide.Dialect,
 	} {
+		dialect, _ := dialects.Named(name)
 		files, err := filepath.Glob("../../../dialects/" + pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatal(pattern, err)
@@ -71,7 +71,7 @@ func everyRecording(t *testing.T, check func(t *testing.T, name string, sessions
 			}
 			t.Run(name, func(t *testing.T) {
 				good := func(yield func(event.Event, error) bool) {
-					for ev, err := range events(bytes.NewReader(readFile(t, file))) {
+					for ev, err := range dialect.New().Events(bytes.NewReader(readFile(t, file))) {
 						if err == nil && !yield(ev, nil) { // the reader's own tests have the bad lines
 							return
 						}

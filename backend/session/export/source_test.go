@@ -28,7 +28,7 @@ func sent(t *testing.T, file []byte, opts ...otelagent.Option) *agenttest.Pipeli
 	t.Helper()
 	p := agenttest.New(t, append(opts, writer.WithDerivedIDs)...)
 	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range guide.Events(bytes.NewReader(file)) {
+	for ev, err := range guide.NewDecoder().Events(bytes.NewReader(file)) {
 		if err != nil && !timeless.MatchString(err.Error()) {
 			t.Fatal(err)
 		}

@@ -280,7 +280,7 @@ func recordInto(t *testing.T, s *Store, scenario string) session.Batch {
 		}
 		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 		rec := event.NewRecorder(p.Tracer())
-		for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
+		for ev, err := range phi.NewDecoder().Events(bytes.NewReader(f.Events)) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -27,7 +27,7 @@ func record(t *testing.T, st store.Store) {
 	for _, f := range phifixtures.All(t, "../../..") {
 		p := agenttest.New(t, writer.WithDerivedIDs)
 		rec := event.NewRecorder(p.Tracer())
-		for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
+		for ev, err := range phi.NewDecoder().Events(bytes.NewReader(f.Events)) {
 			if err != nil {
 				t.Fatal(err)
 			}

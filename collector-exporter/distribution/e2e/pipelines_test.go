@@ -107,7 +107,7 @@ func recordings(t *testing.T, opts ...otelagent.Option) (sent []ptrace.Traces, w
 			t,
 			append([]otelagent.Option{writer.WithDerivedIDs, otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
 		rec := event.NewRecorder(p.Tracer())
-		for ev, err := range phi.Events(strings.NewReader(string(f.Events))) {
+		for ev, err := range phi.NewDecoder().Events(strings.NewReader(string(f.Events))) {
 			must(t, err)
 			rec.Record(t.Context(), ev)
 		}
