@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.opentelemetry.io/otel/sdk/trace"
@@ -94,6 +95,8 @@ func ask(ctx context.Context, b *testing.B, rt http.RoundTripper, url string, bo
 	}
 	client, p, i := &http.Client{Transport: rt}, make([]byte, 32<<10), 0
 	b.ReportAllocs()
+	before := cpu(b)
+	defer func() { b.ReportMetric(float64(cpu(b)-before)/float64(b.N), "cpu-ns/op") }()
 	for b.Loop() {
 		i++
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions",
@@ -110,4 +113,13 @@ func ask(ctx context.Context, b *testing.B, rt http.RoundTripper, url string, bo
 		}
 		_ = res.Body.Close()
 	}
+}
+
+// cpu returns the CPU time of the process, in nanoseconds, that of the server included.
+func cpu(b *testing.B) int64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return u.Utime.Nano() + u.Stime.Nano()
 }

@@ -60,6 +60,21 @@ type Object struct {
 type line struct {
 	problems []Problem
 	count    int
+	again    bool      // the memory of the objects is for the next line, too
+	inner    []*Object // up to usual
+	used     int       // of inner
+}
+
+// next returns the memory of an object inside the line.
+func (l *line) next() *Object {
+	if !l.again || l.used == usual {
+		return new(Object)
+	}
+	if l.used == len(l.inner) {
+		l.inner = append(l.inner, new(Object))
+	}
+	l.used++
+	return l.inner[l.used-1]
 }
 
 // member is a member of an object. Its key aliases the input, unless it is spelled with escapes.
@@ -77,20 +92,32 @@ func Parse(text []byte) (*Object, error) { return ParseAt("", text) }
 
 // ParseAt is Parse for an object whose problems have paths that begin with path.
 func ParseAt(path string, text []byte) (*Object, error) {
+	o := &Object{path: path}
+	o.line = &o.own
+	return o, o.parse(text)
+}
+
+// Parse makes o what the function Parse returns, in the memory of o and of the objects inside it: those are no longer
+// valid.
+func (o *Object) Parse(text []byte) error {
+	o.own = line{again: true, inner: o.own.inner}
+	o.line, o.path, o.members = &o.own, "", o.members[:0]
+	return o.parse(text)
+}
+
+func (o *Object) parse(text []byte) error {
 	if err := rawjson.ValidUTF8(text); err != nil {
-		return nil, err
+		return err
 	}
 	c := rawjson.NewCursor(text, MaxDepth)
 	if c.Peek() != '{' {
 		if err := rawjson.Valid(text, MaxDepth); err != nil {
-			return nil, err
+			return err
 		}
-		return nil, errors.New("want an object, got " + rawjson.KindOf(bytes.TrimSpace(text)))
+		return errors.New("want an object, got " + rawjson.KindOf(bytes.TrimSpace(text)))
 	}
-	o := new(Object)
-	o.line, o.path = &o.own, path
 	o.read(&c)
-	return o, c.End()
+	return c.End()
 }
 
 // Of returns raw, valid JSON, as an Object whose problems have paths that begin with path. It is nil when raw is no
@@ -159,11 +186,18 @@ func (o *Object) Keys() []string {
 // them.
 func (o *Object) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
+		o.Members()(func(key, value []byte) bool { return yield(string(key), value) })
+	}
+}
+
+// Members is All with keys that alias the input.
+func (o *Object) Members() iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
 		if o == nil {
 			return
 		}
 		for _, m := range o.members {
-			if !yield(string(m.key), m.value) {
+			if !yield(m.key, m.value) {
 				return
 			}
 		}
@@ -365,7 +399,8 @@ func (o *Object) inner(place string, raw []byte) *Object {
 	if raw == nil {
 		return nil
 	}
-	in := &Object{line: o.line, path: o.at(place)}
+	in := o.line.next()
+	in.line, in.path = o.line, o.at(place)
 	c := rawjson.NewCursor(raw, MaxDepth)
 	in.read(&c)
 	return in

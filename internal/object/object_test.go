@@ -217,3 +217,32 @@ func TestNil(t *testing.T) {
 		t.Error("no object is one")
 	}
 }
+
+// An object is read again in its memory, and has nothing of the line before.
+func TestParseAgain(t *testing.T) {
+	var o object.Object
+	for i, c := range []struct{ line, value, problems string }{
+		{`{"a":{"b":{"c":"x"}},"d":1}`, "x", ""},
+		{`{"a":{"b":{"c":2}}}`, "", "a.b.c: want a string, got a number"},
+		{`{"a":`, "", ""},
+		{`[1]`, "", ""},
+		{`{"a":{"b":{"c":"y"}},"e":1,"f":1,"g":1,"h":1,"i":1,"j":1,"k":1,"l":1}`, "y", ""},
+	} {
+		err := o.Parse([]byte(c.line))
+		_, want := object.Parse([]byte(c.line))
+		got, problems := o.Object("a").Object("b").String("c"), ""
+		for _, p := range o.Problems() {
+			problems += p.Path + ": " + p.Reason
+		}
+		if got != c.value || problems != c.problems || fmt.Sprint(err) != fmt.Sprint(want) || o.Has("d") != (i == 0) {
+			t.Errorf("%s: %q, %q, %v, want %v", c.line, got, problems, err, want)
+		}
+	}
+	line := []byte(`{"a":{"b":{"c":1}},"d":"e"}`)
+	if n := testing.AllocsPerRun(100, func() {
+		_ = o.Parse(line)
+		_ = o.Object("a").Raw("b")
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

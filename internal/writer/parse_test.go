@@ -316,7 +316,12 @@ func TestReplyReader(t *testing.T) {
 				var r writer.ReplyReader
 				events := 0
 				for piece := range slices.Chunk(body, size) {
-					r.Write(bytes.Clone(piece), func([]byte) { events++ })
+					piece = bytes.Clone(piece)
+					r.Write(piece, func(event []byte) {
+						events++
+						clear(event)
+					})
+					clear(piece) // whose memory is of the caller
 				}
 				r.End()
 				got, err := r.Reply()
@@ -325,6 +330,17 @@ func TestReplyReader(t *testing.T) {
 						events, diff)
 				}
 			}
+		}
+	}
+	for _, last := range []string{"data: [DONE]", `data: {"type":"message_stop"}`, `{"message":{},"done":true}`,
+		`data: {"type":"response.completed","response":{}}`} {
+		var r writer.ReplyReader
+		r.Write([]byte("data: {\"type\":\"error\",\"error\":{\"message\":\"[DONE] message_stop\"}}\n\n"), func([]byte) {})
+		if r.Ended() {
+			t.Errorf("%s: it ended before", last)
+		}
+		if r.Write([]byte(last+"\n\n"), func([]byte) {}); !r.Ended() {
+			t.Errorf("%s is not the last", last)
 		}
 	}
 	var r writer.ReplyReader

@@ -41,6 +41,13 @@ func (d *dict) set(key string, n node) {
 	d.members[key] = n
 }
 
+// keep sets a member to a copy of value. Where it is that value already, as in most events, it does nothing.
+func (d *dict) keep(key, value []byte) {
+	if before, ok := d.members[string(key)].([]byte); !ok || !bytes.Equal(before, value) {
+		d.set(string(key), bytes.Clone(value))
+	}
+}
+
 func (l *items) set(index int64, n node) {
 	if l.elements == nil {
 		l.elements = make(map[int64]node)
@@ -91,36 +98,41 @@ func (d *dict) list(key string) *items {
 
 // setAll sets the members of d to those of o, but for the ones that are null and those under other.
 func (d *dict) setAll(o *object.Object, other ...string) {
-	for key, value := range o.All() {
-		if value[0] != 'n' && !slices.Contains(other, key) {
-			d.set(key, value)
+	for key, value := range o.Members() {
+		if value[0] != 'n' && !slices.Contains(other, string(key)) {
+			d.keep(key, value)
 		}
 	}
 }
 
-// merge takes deltas of the members of o: strings continue, objects and arrays are merged member by member and by the
-// index of their elements, and any other value replaces what there was. Names do not continue: servers repeat them.
-func (d *dict) merge(o *object.Object) {
-	for key, value := range o.All() {
-		has, isName := d.members[key] != nil, key == "id" || key == "type" || key == "role" || key == "name"
-		switch {
-		case has && (value[0] == 'n' || isName && string(value) == `""`):
+// merge takes deltas of the members of o, but for those under other: strings continue, objects and arrays are merged
+// member by member and by the index of their elements, and any other value replaces what there was. Names do not
+// continue: servers repeat them.
+func (d *dict) merge(o *object.Object, other ...string) {
+	for key, value := range o.Members() {
+		before := d.members[string(key)]
+		isName := string(key) == "id" || string(key) == "type" || string(key) == "role" || string(key) == "name"
+		switch t, _ := before.(*text); {
+		case slices.Contains(other, string(key)):
+		case before != nil && (value[0] == 'n' || isName && string(value) == `""`):
+		case value[0] == '"' && t != nil && !t.isJSON && !isName:
+			t.add(value)
 		case value[0] == '"' && !isName:
-			d.join(key, value, false)
+			d.join(string(key), value, false)
 		case value[0] == '{':
-			d.dict(key).merge(object.Of("", value))
+			d.dict(string(key)).merge(object.Of("", value))
 		case value[0] == '[':
-			l := d.list(key)
+			l := d.list(string(key))
 			for v := range array(value) {
 				o := object.Of("", v)
 				if at := o.Count("index"); at != nil {
-					l.dict(*at).merge(object.Of("", o.Rest())) // without the index
+					l.dict(*at).merge(o, "index")
 				} else {
-					l.set(l.next, v)
+					l.set(l.next, bytes.Clone(v))
 				}
 			}
 		default:
-			d.set(key, value)
+			d.keep(key, value)
 		}
 	}
 }
@@ -128,7 +140,7 @@ func (d *dict) merge(o *object.Object) {
 // join continues a string, or the JSON value that strings spell. What is no string is the value.
 func (d *dict) join(key string, value []byte, isJSON bool) {
 	if value[0] != '"' {
-		d.set(key, value)
+		d.set(key, bytes.Clone(value))
 		return
 	}
 	t, ok := d.members[key].(*text)
@@ -139,8 +151,11 @@ func (d *dict) join(key string, value []byte, isJSON bool) {
 		}
 		d.set(key, t)
 	}
-	t.pieces = append(t.pieces, value[1:len(value)-1]...)
+	t.add(value)
 }
+
+// add continues t with a string.
+func (t *text) add(value []byte) { t.pieces = append(t.pieces, value[1:len(value)-1]...) }
 
 // appendNode appends the JSON of n.
 func appendNode(dst []byte, n node) []byte {

@@ -26,7 +26,7 @@ func wholeReply(body []byte) (o *object.Object, text []byte, err error) {
 		}
 	}
 	var f fold
-	return f.whole(f.read(body))
+	return f.whole(f.all(body))
 }
 
 // whole returns the reply so far; err is a problem of its events.
@@ -110,14 +110,16 @@ type eventLines struct {
 }
 
 // write yields the events that end in the next piece: the data of server-sent ones, and lines that are JSON objects.
-// What is yielded stays as it is.
+// What is yielded is valid until yield returns.
 func (l *eventLines) write(piece []byte, yield func([]byte) bool) bool {
 	for line := range bytes.Lines(piece) {
-		if l.line = append(l.line, line...); line[len(line)-1] != '\n' {
-			break
+		if whole := line[len(line)-1] == '\n'; !whole || len(l.line) > 0 {
+			if l.line = append(l.line, line...); !whole {
+				break
+			}
+			line, l.line = l.line, emptied(l.line)
 		}
-		line = bytes.TrimPrefix(bytes.TrimRight(l.line, "\r\n"), []byte("\uFEFF"))
-		l.line = l.line[:0]
+		line = bytes.TrimPrefix(bytes.TrimRight(line, "\r\n"), []byte("\uFEFF"))
 		value, ok := bytes.CutPrefix(line, []byte("data:"))
 		switch {
 		case ok && len(l.data) > 0:
@@ -132,11 +134,19 @@ func (l *eventLines) write(piece []byte, yield func([]byte) bool) bool {
 			continue
 		}
 		event := l.data
-		if l.data = nil; event != nil && !yield(event) {
+		if l.data = emptied(l.data); len(event) > 0 && !yield(event) {
 			return false
 		}
 	}
 	return true
+}
+
+// emptied returns b for what comes next, unless its memory is too large to be kept for that.
+func emptied(b []byte) []byte {
+	if cap(b) > 64<<10 {
+		return nil
+	}
+	return b[:0]
 }
 
 // ReplyReader reads a streamed reply as it comes: server-sent events, or lines of JSON. It holds the reply so far, and
@@ -146,7 +156,8 @@ type ReplyReader struct {
 	reply fold
 }
 
-// Write takes the next piece of the stream, and calls each with the events that end in it.
+// Write takes the next piece of the stream, and calls each with the events that end in it. An event is valid until each
+// returns.
 func (r *ReplyReader) Write(piece []byte, each func(event []byte)) {
 	r.lines.write(piece, func(event []byte) bool {
 		r.reply.take(event)
@@ -157,6 +168,9 @@ func (r *ReplyReader) Write(piece []byte, each func(event []byte)) {
 
 // End says that the stream has no more pieces.
 func (r *ReplyReader) End() { r.Write(endOfEvent, func([]byte) {}) }
+
+// Ended reports whether the last event of the reply has come. Gemini's API marks none.
+func (r *ReplyReader) Ended() bool { return r.reply.last }
 
 // Reply is [ParseReply] of the events so far.
 func (r *ReplyReader) Reply() (TurnResult, error) {
@@ -171,12 +185,14 @@ func (r *ReplyReader) Reply() (TurnResult, error) {
 type fold struct {
 	root   node
 	done   bool // the reply has its end
+	last   bool // it was the last event
 	events int
 	first  error
+	event  object.Object // in whose memory events are read
 }
 
-// read takes all events of a body.
-func (f *fold) read(body []byte) error {
+// all takes all events of a body.
+func (f *fold) all(body []byte) error {
 	if len(body) == 0 {
 		return fmt.Errorf("the body is empty: %w", io.ErrUnexpectedEOF)
 	}
@@ -193,21 +209,21 @@ func (f *fold) read(body []byte) error {
 func (f *fold) take(event []byte) {
 	f.events++
 	if string(event) == "[DONE]" { // the end of OpenAI's chat completions
-		f.done = true
+		f.done, f.last = true, true
 		return
 	}
-	o, err := object.Parse(event)
+	err := f.event.Parse(event)
 	if err == nil {
-		f.event(o, event)
-		err = firstProblem(o)
+		f.read(&f.event, event)
+		err = firstProblem(&f.event)
 	}
 	if err != nil && f.first == nil {
 		f.first = fmt.Errorf("event %d: %w", f.events, err)
 	}
 }
 
-// event takes one event. One of a type that is not known says nothing about the reply.
-func (f *fold) event(o *object.Object, raw []byte) {
+// read reads one event. One of a type that is not known says nothing about the reply.
+func (f *fold) read(o *object.Object, raw []byte) {
 	switch typ := o.Text("type"); {
 	case o.Has("choices"), o.Text("object") == "chat.completion.chunk":
 		f.chat(o)
@@ -221,7 +237,7 @@ func (f *fold) event(o *object.Object, raw []byte) {
 		if e := o.Raw("error"); e != nil {
 			raw = e
 		} // else of OpenAI's responses: its members are those of the error
-		f.reply().set("error", raw)
+		f.reply().set("error", bytes.Clone(raw))
 		f.done = true
 	case typ == "MessageEnd", typ == "TurnEnd":
 		if m := o.Object("message"); m.Text("role") == "assistant" {
@@ -235,7 +251,7 @@ func (f *fold) event(o *object.Object, raw []byte) {
 // end takes a member that is the whole reply.
 func (f *fold) end(o *object.Object, key string) {
 	if o.Object(key) != nil {
-		f.root = o.Raw(key)
+		f.root = bytes.Clone(o.Raw(key))
 		f.done = true
 	}
 }
@@ -260,23 +276,22 @@ func (f *fold) anthropic(o *object.Object, typ string) {
 		}
 		blocks := f.reply().list("content")
 		if typ == "content_block_start" && o.Object("content_block") != nil {
-			blocks.set(*at, o.Raw("content_block"))
+			blocks.set(*at, bytes.Clone(o.Raw("content_block")))
 		}
 		block, delta := blocks.dict(*at), o.Object("delta")
-		delta.Use("type")
 		if piece := delta.Raw("partial_json"); piece != nil {
 			block.join("input", piece, true)
 		}
 		if citation := delta.Raw("citation"); citation != nil {
 			citations := block.list("citations")
-			citations.set(citations.next, citation)
+			citations.set(citations.next, bytes.Clone(citation))
 		}
-		block.merge(object.Of("", delta.Rest()))
+		block.merge(delta, "type", "partial_json", "citation")
 	case "message_delta":
 		f.reply().setAll(o.Object("delta"))
 		f.reply().dict("usage").setAll(o.Object("usage")) // sums so far
 	case "message_stop":
-		f.done = true
+		f.done, f.last = true, true
 	}
 }
 
@@ -288,7 +303,7 @@ func (f *fold) chat(o *object.Object) {
 	}
 	to := f.reply().list("choices").dict(0)
 	if v := choice.Raw("finish_reason"); v != nil {
-		to.set("finish_reason", v)
+		to.set("finish_reason", bytes.Clone(v))
 		f.done = true
 	}
 	delta := "delta"
@@ -302,16 +317,17 @@ func (f *fold) response(o *object.Object, typ string) {
 	switch typ {
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
 		f.end(o, "response")
+		f.last = true
 	case "response.created":
 		f.end(o, "response")
 		f.done = false
 	case "response.output_item.added", "response.output_item.done":
 		if at := o.Count("output_index"); at != nil && o.Object("item") != nil {
-			f.reply().list("output").set(*at, o.Raw("item"))
+			f.reply().list("output").set(*at, bytes.Clone(o.Raw("item")))
 		}
 	case "response.content_part.added", "response.reasoning_summary_part.added":
 		if list, at := f.parts(o); list != nil && o.Object("part") != nil {
-			list.set(at, o.Raw("part"))
+			list.set(at, bytes.Clone(o.Raw("part")))
 		}
 	case "response.output_text.delta", "response.reasoning_summary_text.delta":
 		if list, at := f.parts(o); list != nil && o.Has("delta") {
@@ -358,6 +374,7 @@ func (f *fold) ollama(o *object.Object) {
 	f.reply().setAll(o, "message")
 	f.reply().dict("message").merge(o.Object("message"))
 	f.done = string(o.Raw("done")) == "true"
+	f.last = f.done
 }
 
 // part adds a part to those of a Gemini reply. A text continues the text before it.
@@ -370,6 +387,6 @@ func (l *items) part(raw []byte) {
 		last.join("text", o.Raw("text"), false)
 		l.set(l.next-1, last)
 	} else if string(o.Raw("text")) != `""` || o.Has("thoughtSignature") {
-		l.set(l.next, raw)
+		l.set(l.next, bytes.Clone(raw))
 	}
 }

@@ -1,12 +1,14 @@
 package otelllmhttp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,29 +23,23 @@ type body struct {
 	status   int
 	again    bool // a client asks again after this status
 	streamed bool
+	lines    bool // of JSON, if it is streamed
 	shown    bool // pieces of the reply are
 
 	mu     sync.Mutex
 	size   int                // of what is read of the reply
-	text   []byte             // one that is not streamed
+	text   chunks             // one that is not streamed
 	stream writer.ReplyReader // one that is
-	tried  bool               // the stream went on after what may have been its last event
 	over   bool               // the reply was recorded
 	first  time.Duration
 }
 
-// buffers are the texts of replies that were recorded, for the next ones.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
-
 func newBody(e *exchange, res *http.Response) *body {
 	typ := res.Header.Get("Content-Type")
 	b := &body{ReadCloser: res.Body, exchange: e, status: res.StatusCode, again: asksAgain(res),
-		shown: e.turn.ShowsPartial()}
+		lines: strings.HasPrefix(typ, "application/x-ndjson"), shown: e.turn.ShowsPartial()}
 	b.streamed = b.status < http.StatusMultipleChoices && res.Header.Get("Content-Encoding") == "" &&
-		(strings.HasPrefix(typ, "text/event-stream") || strings.HasPrefix(typ, "application/x-ndjson"))
-	if !b.streamed {
-		b.text = (*buffers.Get().(*[]byte))[:0]
-	}
+		(b.lines || strings.HasPrefix(typ, "text/event-stream"))
 	if b.status >= http.StatusMultipleChoices && b.again { // which the client may do without reading the body
 		e.end(writer.TurnResult{Failed: true, Error: b.statusText()}, true)
 	}
@@ -89,7 +85,8 @@ func (b *body) took(part []byte, err error) {
 	if b.first == 0 && len(part) > 0 && b.streamed {
 		b.first = time.Since(b.exchange.sent)
 	}
-	if ended := b.keep(part[:min(len(part), maxBody-b.size)]); ended || err != nil {
+	b.keep(part[:min(len(part), maxBody-b.size)])
+	if err != nil || b.stream.Ended() {
 		b.finish(err) // clients stop reading after the last event, and some do not close the body
 	}
 }
@@ -97,39 +94,41 @@ func (b *body) took(part []byte, err error) {
 // errClosed is the end of a reply that the client did not read to its end.
 var errClosed = fmt.Errorf("the client closed the response: %w", context.Canceled)
 
-// keep takes the next part of the reply, and reports whether an event in it may be the last one of a stream. The caller
-// holds the lock.
-func (b *body) keep(part []byte) (ended bool) {
+// keep takes the next part of the reply. The caller holds the lock.
+func (b *body) keep(part []byte) {
+	if b.streamed && !b.lines && b.size == 0 { // some servers call JSON an event stream
+		start := bytes.TrimLeft(part, " \r\n\t\uFEFF")
+		if len(start) == 0 {
+			return
+		}
+		b.streamed = start[0] != '{' && start[0] != '['
+	}
 	b.size += len(part)
 	if !b.streamed {
-		b.text = append(b.text, part...)
-		return false
+		b.text.add(part)
+		return
 	}
 	b.stream.Write(part, func(event []byte) {
-		ended = ended || !b.tried && isLast(event)
 		if b.shown {
 			kind, text := pieceOf(event)
 			b.exchange.turn.Partial(kind, []byte(text))
 		}
 	})
-	return ended
 }
 
-// finish records the reply as far as it was read; err is why reading ended. It does nothing where err is nil and the
-// reply is not whole. The caller holds the lock.
+// finish records the reply as far as it was read; err is why reading ended, nil at the last event of a stream. The
+// caller holds the lock.
 func (b *body) finish(err error) {
-	if err != nil {
+	var res writer.TurnResult
+	var problem error
+	if b.streamed {
 		b.stream.End()
-	}
-	res, problem := b.stream.Reply()
-	if !b.streamed {
-		res, problem = writer.ParseReply(b.text)
-	}
-	if err == nil && problem != nil {
-		b.tried = true
-		return
+		res, problem = b.stream.Reply()
+	} else {
+		res, problem = writer.ParseReply(b.text.join())
 	}
 	cut := errors.Is(problem, io.ErrUnexpectedEOF)
+	ended := err == nil || errors.Is(err, io.EOF)
 	res.FirstChunk = b.first
 	again := b.again
 	switch {
@@ -138,12 +137,12 @@ func (b *body) finish(err error) {
 			res.Error = b.statusText()
 		}
 		res.Failed = true
-	case problem == nil, !cut && errors.Is(err, io.EOF):
+	case problem == nil, !cut && ended:
 		// The reply is whole, an error in a stream, or of no form that is known.
 	case b.size == maxBody: // the rest of it is not known
 		res.Partial = res.Output != nil
 	default:
-		if errors.Is(err, io.EOF) {
+		if ended {
 			err = io.ErrUnexpectedEOF
 		}
 		fail(b.exchange.ctx, &res, err)
@@ -153,10 +152,8 @@ func (b *body) finish(err error) {
 		}
 	}
 	b.exchange.end(res, again)
-	if text := b.text; text != nil && cap(text) <= maxPooled {
-		buffers.Put(&text)
-	}
-	b.over, b.text, b.stream = true, nil, writer.ReplyReader{}
+	b.text.release()
+	b.over, b.stream = true, writer.ReplyReader{}
 }
 
 // fail makes res that of an attempt that ended with err. A URL in err, which may have a key, is left out.
@@ -167,4 +164,40 @@ func fail(ctx context.Context, res *writer.TurnResult, err error) {
 	}
 	res.Failed, res.Error = true, err.Error()
 	res.Cancelled = errors.Is(err, context.Canceled) || errors.Is(ctx.Err(), context.Canceled)
+}
+
+// chunks is a text that takes the memory of its bytes while it grows, and at most that of one chunk more.
+type chunks [][]byte
+
+// spare are chunks for the next texts.
+var spare = sync.Pool{New: func() any { return new([16 << 10]byte) }}
+
+func (c *chunks) add(part []byte) {
+	for len(part) > 0 {
+		last := len(*c) - 1
+		if last < 0 || len((*c)[last]) == cap((*c)[last]) {
+			*c = append(*c, spare.Get().(*[16 << 10]byte)[:0])
+			last++
+		}
+		to := &(*c)[last]
+		n := min(len(part), cap(*to)-len(*to))
+		*to, part = append(*to, part[:n]...), part[n:]
+	}
+}
+
+// join returns the text, which is valid until release.
+func (c *chunks) join() []byte {
+	if len(*c) == 1 {
+		return (*c)[0]
+	}
+	text := slices.Concat(*c...)
+	c.release()
+	return text
+}
+
+func (c *chunks) release() {
+	for _, chunk := range *c {
+		spare.Put((*[16 << 10]byte)(chunk[:cap(chunk)]))
+	}
+	*c = nil
 }

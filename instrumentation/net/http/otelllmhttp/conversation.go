@@ -348,7 +348,8 @@ func (c *conversation) replied(e *exchange, res *writer.TurnResult, again bool) 
 		keys = append(keys, c.t.key("response", res.ResponseID))
 	}
 	if res.Failed {
-		if c.failure = *res; !again || c.utility {
+		c.failure = writer.TurnResult{Failed: true, Error: res.Error, Cancelled: res.Cancelled} // and no reply to hold
+		if !again || c.utility {
 			c.close()
 		}
 		return keys

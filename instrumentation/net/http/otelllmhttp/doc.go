@@ -47,7 +47,7 @@
 //   - 64 MiB of a request; a larger one is not recorded. 64 MiB of a reply; the end of a larger one is not recorded
 //
 // While a request is under way its bytes are held, and the reply so far: a streamed one without its events, another as
-// its bytes with room to grow, at most as many again.
+// its bytes. At its end it is read, with a copy of it for that time.
 package otelllmhttp
 
 // Version is the version of this package.

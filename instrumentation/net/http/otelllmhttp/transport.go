@@ -24,8 +24,6 @@ const (
 	maxIdle = time.Hour
 	// maxBody bounds the bytes of a request that is recorded, and those of a reply.
 	maxBody = 64 << 20
-	// maxPooled bounds the memory that is kept for the next reply.
-	maxPooled = 256 << 10
 )
 
 // Option configures a Transport.
