@@ -33,16 +33,14 @@ const maxSides = 4096
 
 // family is what the files of a session, of its sub-agents and of its forks share.
 type family struct {
-	*transcript.Emitter
-	talks map[*transcript.Thread]*talk  // what is known of a thread
-	sides map[string]*transcript.Thread // threads of sub-agents in line, by their lines
-	calls map[string]*transcript.Thread // and by the call that spawned them
-	side  *transcript.Thread            // the last one
-	rank  map[string]int                // of the facts of a session
+	talks map[*transcript.Thread]*talk // what is known of a thread
+	side  string                       // the last sub-agent in line
+	rank  map[string]int               // of the facts of a session
 }
 
 // file is one of them.
 type file struct {
+	*transcript.Emitter
 	*family
 	transcript.File
 	session string
@@ -52,23 +50,20 @@ type file struct {
 
 // NewDecoder returns a Decoder of the files of a family. An input without a name is of the session that its lines name.
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
-	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
-		d := &family{Emitter: e, talks: map[*transcript.Thread]*talk{}, sides: map[string]*transcript.Thread{},
-			calls: map[string]*transcript.Thread{}, rank: map[string]int{}}
-		return func(f transcript.File) transcript.Reader {
-			d := &file{family: d, File: f, session: cmp.Or(f.ID, e.Settings.Session), titles: map[string][]byte{}}
-			if agent, ok := strings.CutPrefix(f.ID, agentPrefix); ok {
-				d.session, d.agent, _ = strings.Cut(agent, " ")
-			}
-			return transcript.Reader{Reader: input.Reader{Line: e.Objects("type!", d.line), End: d.end}}
+	all := &family{talks: map[*transcript.Thread]*talk{}, rank: map[string]int{}}
+	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter, f transcript.File) transcript.Reader {
+		d := &file{Emitter: e, family: all, File: f, session: cmp.Or(f.ID, e.Settings.Session), titles: map[string][]byte{}}
+		if agent, ok := strings.CutPrefix(f.ID, agentPrefix); ok {
+			d.session, d.agent, _ = strings.Cut(agent, " ")
 		}
+		return transcript.Reader{Reader: input.Reader{Line: e.Objects("type!", d.line), End: d.end}}
 	})
 }
 
 // end reports what the end of a file shows.
 func (d *file) end() {
 	for t, k := range d.talks {
-		k.endCompaction(nil)
+		k.settle(nil, false)
 		if t.Name != "" && d.Spawned(t.Session, t.Run()).Done {
 			t.Over(time.Time{}, event.RunResult{})
 		}
@@ -76,9 +71,9 @@ func (d *file) end() {
 	d.Finish()
 }
 
-// Names of their own: of lines and sub-agents, as a prompt's line is also its run; of sub-agents in line; of calls that
-// may spawn sub-agents, and of what these ask for; of lines below which a prompt stands.
-const linePrefix, agentPrefix, inLine = "line ", "agent ", "in line "
+// Names of their own: of lines and sub-agents, as a prompt's line is also its run; of sub-agents in line, and of their
+// lines and calls; of calls that may spawn sub-agents, and of what these ask for; of lines below which a prompt stands.
+const linePrefix, agentPrefix, inLine, sidePrefix = "line ", "agent ", "in line ", "side "
 const callName, promptName, belowName = "call ", "said ", "below "
 
 // Layout is where Claude Code keeps its sessions.
@@ -163,28 +158,27 @@ type row struct {
 	at   time.Time
 }
 
-// kinds are the lines that have a meaning here, by type and subtype; all others are kept as they are. A nil one is
-// known and adds nothing.
+// kinds are the lines that are known, by type and subtype. One without a function is kept as it is, as all others are.
 var kinds = map[string]func(*file, *row){
 	"user":                      (*file).user,
 	"assistant":                 (*file).assistant,
-	"attachment":                (*file).other,
+	"attachment":                nil,
 	"attachment.queued_command": (*file).queued,
 	"progress": func(_ *file, r *row) {
 		r.t.Progress(r.String("parentToolUseID"), Dialect+"."+r.kind, r.Raw("data"), r.at)
 	},
-	"progress.agent_progress":      nil, // repeats the lines of a sub-agent
-	"file-history-snapshot":        nil,
-	"last-prompt":                  nil, // repeats a prompt
-	"queue-operation":              (*file).other,
-	"permission-mode":              nil, // state reads it
-	"mode":                         (*file).other,
+	"progress.agent_progress":      omitted, // repeats the lines of a sub-agent
+	"file-history-snapshot":        omitted,
+	"last-prompt":                  omitted, // repeats a prompt
+	"queue-operation":              nil,
+	"permission-mode":              omitted, // line reads it
+	"mode":                         nil,
 	"summary":                      (*file).summary,
 	"custom-title":                 stated("customTitle", "title", 3),
 	"ai-title":                     stated("aiTitle", "title", 2),
 	"agent-name":                   stated("agentName", "agent_name", 0),
 	"pr-link":                      stated("prUrl", "pr", 0),
-	"system":                       (*file).other,
+	"system":                       nil,
 	"system.compact_boundary":      (*file).boundary,
 	"system.microcompact_boundary": (*file).boundary,
 	"system.api_error": func(d *file, r *row) { // the call is repeated; its record is kept, as no other may follow
@@ -195,6 +189,8 @@ var kinds = map[string]func(*file, *row){
 	"system.stop_hook_summary": func(d *file, r *row) { d.other(r); r.t.Over(time.Time{}, event.RunResult{}) },
 }
 
+func omitted(*file, *row) {}
+
 // known reports whether lines of that type are of Claude Code.
 func known(kind string) bool { _, ok := kinds[kind]; return ok }
 
@@ -204,9 +200,9 @@ func (d *file) line(o *object.Object, text []byte) string {
 	r := &row{Object: o, text: text, kind: typ, uuid: o.String("uuid"), at: transcript.Time(o.Raw("timestamp"))}
 	d.place(r)
 	if r.uuid != "" {
-		met, _ := d.First(r.t.Session, linePrefix+r.uuid)
+		owner, here := d.First(r.t.Session, linePrefix+r.uuid)
 		said := typ == "user" || typ == "assistant"
-		if met == transcript.Repeated || met == transcript.Again && (said || uuid.MatchString(r.uuid)) {
+		if owner != "" && owner == r.t.Session && (!here || said || uuid.MatchString(r.uuid)) {
 			return ""
 		}
 	}
@@ -214,17 +210,23 @@ func (d *file) line(o *object.Object, text []byte) string {
 	if sub = cmp.Or(o.String("subtype"), sub); sub != "" {
 		r.kind += "." + sub
 	}
-	d.state(r)
+	for i, key := range config {
+		if v := r.Raw(key); len(v) > 0 && v[0] == '"' && string(v) != string(r.k.config[i]) {
+			r.k.config[i] = bytes.Clone(v)
+		}
+	}
+	if r.t.Name == "" && r.uuid != "" {
+		d.Fact(r.t.Session, "cwd", r.Raw("cwd"), r.at)
+		d.Fact(r.t.Session, "git_branch", r.Raw("gitBranch"), r.at)
+	}
 	read, ok := kinds[r.kind]
 	if !ok {
-		read, ok = kinds[typ]
+		read = kinds[typ]
 	}
-	switch {
-	case !ok:
-		d.other(r)
-	case read != nil:
-		read(d, r)
+	if read == nil {
+		read = (*file).other
 	}
+	read(d, r)
 	d.fact("title", d.titles[r.uuid], 1, time.Time{})
 	return typ
 }
@@ -240,33 +242,18 @@ func (d *file) place(r *row) {
 	case agent != "" && (r.kind == "user" || r.kind == "assistant" || side != nil):
 		r.t = d.Thread(d.session, agent)
 	case side != nil && *side:
-		if r.t = cmp.Or(d.sides[above], d.side); above == "" && r.kind == "user" || r.t == nil {
-			r.t = d.Thread(d.session, inLine+r.uuid)
+		name := cmp.Or(d.Spawned(d.session, sidePrefix+above).Run, d.side)
+		if above == "" && r.kind == "user" || name == "" {
+			name = inLine + r.uuid
 		}
-		d.side = r.t
-		transcript.Put(d.sides, 16*maxSides, r.uuid, r.t)
+		r.t, d.side = d.Thread(d.session, name), name
+		d.Spawn(d.session, sidePrefix+r.uuid, transcript.Link{Run: name})
 	default:
 		r.t = d.Thread(d.session, "")
 	}
 	if r.k = d.talks[r.t]; r.k == nil {
 		r.k = &talk{}
 		transcript.Put(d.talks, maxSides, r.t, r.k)
-	}
-}
-
-// config are the members of the envelope of a line that say how the model is called.
-var config = [...]string{"permissionMode", "version", "effort"}
-
-// state keeps what the envelope of a line says, and states what is a fact of the session.
-func (d *file) state(r *row) {
-	for i, key := range config {
-		if v := r.Raw(key); len(v) > 0 && v[0] == '"' && string(v) != string(r.k.config[i]) {
-			r.k.config[i] = bytes.Clone(v)
-		}
-	}
-	if r.t.Name == "" && r.uuid != "" {
-		d.Fact(r.t.Session, "cwd", r.Raw("cwd"), r.at)
-		d.Fact(r.t.Session, "git_branch", r.Raw("gitBranch"), r.at)
 	}
 }
 
@@ -289,7 +276,7 @@ func (d *file) fact(key string, text []byte, rank int, at time.Time) {
 // sessions.
 func (d *file) summary(r *row) {
 	leaf, text := r.String("leafUuid"), r.Raw("summary")
-	if met, _ := d.Met(d.session, linePrefix+leaf); met == transcript.Again || met == transcript.Repeated {
+	if owner, _ := d.Met(linePrefix + leaf); owner != "" && owner == d.session {
 		d.fact("title", text, 1, time.Time{})
 	} else if leaf != "" && len(d.titles) < maxSides {
 		d.titles[leaf] = bytes.Clone(text)
@@ -312,7 +299,7 @@ func (d *file) queued(r *row) {
 
 // boundary begins a compaction, whose summary is the next message, or reports that results of tools were dropped.
 func (d *file) boundary(r *row) {
-	r.k.endCompaction(nil)
+	r.k.settle(nil, false)
 	meta := cmp.Or(r.Object.Object("compactMetadata"), r.Object.Object("microcompactMetadata"))
 	c := event.Compaction{Kind: spans.CompactionKindSummary, Trigger: meta.String("trigger"),
 		InputTokens: meta.Count("preTokens")}
@@ -329,30 +316,34 @@ func (d *file) boundary(r *row) {
 		}
 	}
 	res.Usage, of.usage = of.usage, nil
-	r.k.compaction = func(summary []byte) {
+	r.k.waits = func(summary []byte, _ bool) {
 		res.Summary = summary
 		r.t.Compact(r.uuid, r.at, c, res)
 	}
 }
 
-// endCompaction reports the compaction that waits for its summary.
-func (k *talk) endCompaction(summary []byte) {
-	if end := k.compaction; end != nil {
-		k.compaction = nil
-		end(summary)
-	}
-}
+// config are the members of the envelope of a line that say how the model is called.
+var config = [...]string{"permissionMode", "version", "effort"}
 
 // talk is what is known of a thread.
 type talk struct {
-	config     [len(config)][]byte
-	command    *row            // a slash command, which is a prompt if a reply follows
-	messages   []event.Message // it, and what it adds to the context
-	compaction func([]byte)    // ends the one whose summary may follow
+	config [len(config)][]byte
+	// waits ends what waits for the next line: a compaction for its summary, a slash command for a reply, which makes it
+	// a prompt. Command is that, and what it adds to the context.
+	waits   func(summary []byte, replied bool)
+	command []event.Message
 
 	summed string // the model call of a compaction, which has a file of its own
 	at     time.Time
 	usage  *event.Usage
+}
+
+// settle ends what waits, if anything does.
+func (k *talk) settle(summary []byte, replied bool) {
+	if end := k.waits; end != nil {
+		k.waits = nil
+		end(summary, replied)
+	}
 }
 
 // What a user's line is, if it holds no result: what a run begins with, or none.
@@ -398,29 +389,37 @@ func (d *file) user(r *row) {
 	message := event.Message{Raw: r.Raw("message"), Role: "user", Time: r.at}
 	switch {
 	case message.Raw == nil, is == local:
-		d.dropCommand(r.k)
+		r.k.settle(nil, false)
 		d.other(r)
 	case transcript.True(r.Object, "isCompactSummary") || is == summary:
-		if r.k.compaction == nil {
+		if r.k.waits == nil || r.k.command != nil {
 			r.t.Message(message)
 		}
-		r.k.endCompaction(message.Raw)
+		r.k.settle(message.Raw, false)
 	case is == interrupted:
 		r.t.End(r.at, event.RunResult{Status: spans.RunStatusCancelled, Word: "interrupted"})
 	case isCompaction(r.t.Name):
 	case transcript.True(r.Object, "isMeta"):
 		if r.k.command == nil {
 			r.t.Message(message)
-		} else if len(r.k.messages) < maxSides {
+		} else if len(r.k.command) < maxSides {
 			message.Raw = bytes.Clone(message.Raw)
-			r.k.messages = append(r.k.messages, message)
+			r.k.command = append(r.k.command, message)
 		}
 	case is == slash && r.t.Name == "":
-		d.dropCommand(r.k)
+		r.k.settle(nil, false)
 		r.text = bytes.Clone(r.text)
 		r.Object = object.Of("", r.text)
 		message.Raw = r.Raw("message")
-		r.k.command, r.k.messages = r, []event.Message{message}
+		r.k.command = []event.Message{message}
+		r.k.waits = func(_ []byte, replied bool) {
+			messages := r.k.command
+			if r.k.command = nil; replied {
+				d.begin(r, prompt, messages...)
+			} else {
+				d.other(r)
+			}
+		}
 	case (is == notice || is == teammate) && !r.t.Idle(), r.t.Name != "" && r.t.Run() != "":
 		r.t.Message(message)
 	default:
@@ -430,18 +429,17 @@ func (d *file) user(r *row) {
 
 // begin begins a run with a prompt.
 func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
-	r.k.endCompaction(nil)
-	d.dropCommand(r.k)
+	r.k.settle(nil, false)
 	run := transcript.Run{At: r.at, Trigger: trigger, From: from(r.Object)}
 	run.ID, run.Agent = cmp.Or(r.String("promptId"), r.uuid), Dialect
-	if met, _ := d.Met(r.t.Session, transcript.RunPrefix+run.ID); met == transcript.Again { // a second prompt of that id
+	if owner, here := d.Met(transcript.RunPrefix + run.ID); owner == r.t.Session && here { // a second prompt of that id
 		run.ID = r.uuid
 	}
 	if r.t.Name != "" {
 		run.Trigger = spans.TriggerSubAgent
 		d.spawned(r, &run, transcript.Text(object.Of("", messages[0].Raw).Raw("content")))
 	} else if above := r.String("parentUuid"); above != "" {
-		if met, _ := d.First(r.t.Session, belowName+r.t.Session+" "+above); met != transcript.New {
+		if owner, _ := d.First(r.t.Session, belowName+r.t.Session+" "+above); owner != "" {
 			run.Continuation = spans.ContinuationBranch
 		}
 	}
@@ -471,20 +469,12 @@ func (d *file) spawned(r *row, run *transcript.Run, text string) {
 	run.ID, run.ParentID, run.ParentToolCallID = id, l.Run, cmp.Or(l.Call, call)
 	d.Spawn(r.t.Session, id, l)
 	if isLine && l.Call != "" {
-		transcript.Put(d.calls, maxSides, l.Call, r.t)
+		d.Spawn(r.t.Session, sidePrefix+l.Call, transcript.Link{Run: r.t.Name})
 	}
 	if kind := meta.String("agentType"); agents[kind] {
 		run.Agent = kind
 	} else if kind != "" {
 		run.Metadata = input.Members("agentType", kind)
-	}
-}
-
-// dropCommand keeps a command to which nobody replied as it is.
-func (d *file) dropCommand(k *talk) {
-	if c := k.command; c != nil {
-		k.command = nil
-		d.other(c)
 	}
 }
 
@@ -510,11 +500,7 @@ func (d *file) assistant(r *row) {
 		r.k.at, r.k.usage = r.at, transcript.Greatest(r.k.usage, usage)
 		return
 	}
-	r.k.endCompaction(nil)
-	if c := r.k.command; c != nil {
-		r.k.command = nil
-		d.begin(c, prompt, r.k.messages...)
-	}
+	r.k.settle(nil, true)
 	run := cmp.Or(strings.TrimPrefix(r.t.Name, inLine), r.uuid)
 	provider := ""
 	if strings.HasPrefix(id, "msg_01") { // ids of other providers begin otherwise
@@ -585,7 +571,8 @@ func (d *file) results(r *row, m *object.Object) (any bool) {
 		_, behind, _ := strings.Cut(text, "\nagentId: ")
 		named, _, _ := strings.Cut(behind, " ")
 		res.ChildRunID = cmp.Or(whole.String("agentId"), named)
-		if t := d.calls[res.CallID]; t != nil && res.CallID != "" {
+		if name := d.Spawned(r.t.Session, sidePrefix+res.CallID).Run; name != "" && res.CallID != "" {
+			t := d.Thread(r.t.Session, name)
 			res.ChildRunID = cmp.Or(t.Run(), res.ChildRunID)
 			t.End(time.Time{}, event.RunResult{})
 		}

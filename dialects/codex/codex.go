@@ -73,12 +73,10 @@ func head(_ string, text []byte) (h transcript.Head) {
 // NewDecoder returns a Decoder of the rollouts of a family, parents before the threads that copy them or that they
 // spawned.
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
-	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
-		return func(transcript.File) transcript.Reader {
-			t := &thread{e: e}
-			return transcript.Reader{Reader: input.Reader{Line: e.Objects("timestamp:time! type! payload:object!", t.line),
-				End: t.atEnd}}
-		}
+	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter, _ transcript.File) transcript.Reader {
+		t := &thread{e: e}
+		return transcript.Reader{Reader: input.Reader{Line: e.Objects("timestamp:time! type! payload:object!", t.line),
+			End: t.atEnd}}
 	})
 }
 
@@ -136,8 +134,8 @@ func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *i
 		return t.copying && t.parent != ""
 	}
 	t.chain = digestOf(t.chain[:], []byte(typ), payload)
-	met, _ := t.e.First(t.Session, "line "+string(t.chain[:]))
-	copying := met == transcript.Copied
+	owner, _ := t.e.First(t.Session, "line "+string(t.chain[:]))
+	copying := owner != "" && owner != t.Session
 	if t.copying && !copying && t.parent == "" {
 		t.leave(t.Split) // a copy, from what the fork adds to it
 	}
@@ -162,8 +160,8 @@ func (t *thread) meta(p *object.Object, payload []byte) {
 		t.own = *n
 	}
 	above := cmp.Or(t.parent, t.forked, id)
-	met, root := e.Met("", "thread "+above)
-	t.orphan = met == transcript.New && t.forked != "" && t.parent == "" && !t.based
+	root, _ := e.Met("thread " + above)
+	t.orphan = root == "" && t.forked != "" && t.parent == "" && !t.based
 	root = cmp.Or(root, above)
 	e.First(root, "thread "+id)
 	t.chain = digestOf([]byte(root))

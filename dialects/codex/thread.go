@@ -199,7 +199,7 @@ func (t *thread) rollBack(n *int64) {
 	for prompted := false; n != nil && *n > 0 && len(t.recent) > 0; t.recent = t.recent[:len(t.recent)-1] {
 		r := t.recent[len(t.recent)-1]
 		if r.id != "" {
-			t.e.Hide(t.Session, r.id, t.at, t.at)
+			t.e.Hide(t.Session, r.id, true, t.at)
 		}
 		if r.run && prompted {
 			*n--

@@ -65,12 +65,10 @@ func headOf(path string, head []byte) (h transcript.Head) {
 // NewDecoder returns a Decoder of the chats of a session, of its sub-agents, and copies of them. Stats.Lines counts
 // lines; of a document messages.
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
-	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
-		return func(f transcript.File) transcript.Reader {
-			s := &session{e: e, parent: parentOf(f.Path)}
-			return transcript.Reader{Reader: input.Reader{Line: e.Objects("", s.line), End: e.Finish, Document: s.document,
-				IsDocument: func(o input.Outline) bool { return RecogniseDocument(o) != "" }}}
-		}
+	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter, f transcript.File) transcript.Reader {
+		s := &session{e: e, parent: parentOf(f.Path)}
+		return transcript.Reader{Reader: input.Reader{Line: e.Objects("", s.line), End: e.Finish, Document: s.document,
+			IsDocument: func(o input.Outline) bool { return RecogniseDocument(o) != "" }}}
 	})
 }
 
@@ -258,7 +256,7 @@ func (s *session) user(id string, at time.Time, content []byte) {
 			run.ParentSessionID, run.Trigger = s.parent, spans.TriggerSubAgent
 		}
 		if s.Begin(run) {
-			s.remember(id)
+			s.met = append(s.met[max(0, len(s.met)+1-maxMessages):], id)
 		}
 	}
 	s.inject(id, at, content)
@@ -272,14 +270,6 @@ func (s *session) user(id string, at time.Time, content []byte) {
 func (s *session) inject(id string, at time.Time, content []byte) {
 	m := event.Message{Raw: transcript.Said(id, "user", blocks(content)), Role: "user", Time: at}
 	s.context = append(s.context[max(0, len(s.context)+1-maxMessages):], m)
-}
-
-// remember notes the id of a prompt or reply.
-func (s *session) remember(id string) {
-	if len(s.met) == maxMessages {
-		s.met = s.met[1:]
-	}
-	s.met = append(s.met, id)
 }
 
 // endRun ends the run at hand, if there is one, as Over says. One that was cut off is aborted.
@@ -307,7 +297,7 @@ func (s *session) reply(id string, at time.Time, content []byte, o *object.Objec
 	} else {
 		if id == "" || id != u.id {
 			*u = turn{id: id, calls: map[string]bool{}, failed: true}
-			s.remember(id)
+			s.met = append(s.met[max(0, len(s.met)+1-maxMessages):], id)
 		}
 		u.said, u.failed = said, u.failed && empty && len(calls) == 0
 	}
@@ -415,7 +405,7 @@ func (s *session) set(o *object.Object) {
 		for _, p := range transcript.Parts(m.Raw("content")) {
 			c := p.Object("functionCall")
 			call := c.String("id")
-			if met, _ := s.e.Met(s.Session, refused+call); met != transcript.New {
+			if owner, _ := s.e.Met(refused + call); owner != "" {
 				s.e.FactOf(s.Session, "tool_call/"+call, "arguments", c.Raw("args"), s.last)
 			}
 		}
@@ -424,7 +414,7 @@ func (s *session) set(o *object.Object) {
 			compacted = true
 			s.compact(id, s.see(at), said)
 		case strings.HasPrefix(said, injected):
-			if origin, _ := s.e.First(s.Session, "context "+said); origin == transcript.New {
+			if owner, _ := s.e.First(s.Session, "context "+said); owner == "" {
 				s.inject(id, at, m.Raw("content"))
 			}
 		}
@@ -438,7 +428,7 @@ func (s *session) set(o *object.Object) {
 
 // compact reports a compaction, of which the summary is known, once.
 func (s *session) compact(id string, at time.Time, said string) {
-	if origin, _ := s.e.First(s.Session, "compaction "+said); origin != transcript.New {
+	if owner, _ := s.e.First(s.Session, "compaction "+said); owner != "" {
 		return
 	}
 	if s.Done() {
@@ -453,7 +443,7 @@ func (s *session) rewind(id string) {
 	s.endRun()
 	from := max(slices.Index(s.met, id), 0)
 	for _, m := range s.met[from:] {
-		s.e.Hide(s.Session, m, s.last, s.last)
+		s.e.Hide(s.Session, m, true, s.last)
 	}
 	s.met = s.met[:from]
 }

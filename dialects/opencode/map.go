@@ -135,7 +135,7 @@ func (d *reader) endMessage() {
 		d.prompt(m)
 	}
 	if s.reverted = s.reverted || m.id == s.revert; s.reverted {
-		d.Hide(s.Session, m.id, s.updated, s.updated)
+		d.Hide(s.Session, m.id, true, s.updated)
 	}
 	d.keep(m)
 }
@@ -191,9 +191,9 @@ func (d *reader) prompt(m *message) {
 // parent's; it has another id and the same time.
 func (d *reader) begin(info event.RunInfo, m *message, trigger spans.Trigger) {
 	s, first := d.session, d.session.Fresh()
-	origin, owner := d.First(s.Session, "at "+m.created.String()+" "+m.role)
+	owner, _ := d.First(s.Session, "at "+m.created.String()+" "+m.role)
 	copied := m.created.Before(s.created) && !m.created.IsZero()
-	if copied && origin == transcript.Copied {
+	if copied && owner != "" && owner != s.Session {
 		info.Copied, info.ForkParentID = true, owner
 	}
 	if s.Begin(transcript.Run{RunInfo: info, At: m.created, Trigger: trigger}) && copied && !info.Copied && first {

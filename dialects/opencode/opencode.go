@@ -75,21 +75,19 @@ func headOf(path string, head []byte) (h transcript.Head) {
 // NewDecoder returns a Decoder of exports, and of the files of Layout. The program has to have a driver of database/sql
 // with the name sqlite to read a database.
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
-	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
-		return func(f transcript.File) transcript.Reader {
-			d := &reader{Emitter: e}
-			r := transcript.Reader{Reader: input.Reader{Line: func(input.Line) {}, End: d.endSession, Document: d.export,
-				IsDocument: func(input.Outline) bool { return true }}}
-			if m := document.FindStringSubmatch(filepath.ToSlash(f.Path)); m != nil {
-				r.Whole = func() error { return d.readFolder(filepath.FromSlash(m[1]), m[2], m[3]) }
-			} else if f.ID == f.Path && f.ID != "" {
-				r.Whole = func() error {
-					defer d.endSession()
-					return withDatabase(f.Path, func(db *input.Database) error { return d.readDatabase(db, f.Since) })
-				}
+	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter, f transcript.File) transcript.Reader {
+		d := &reader{Emitter: e}
+		r := transcript.Reader{Reader: input.Reader{Line: func(input.Line) {}, End: d.endSession, Document: d.export,
+			IsDocument: func(input.Outline) bool { return true }}}
+		if m := document.FindStringSubmatch(filepath.ToSlash(f.Path)); m != nil {
+			r.Whole = func() error { return d.readFolder(filepath.FromSlash(m[1]), m[2], m[3]) }
+		} else if f.ID == f.Path && f.ID != "" {
+			r.Whole = func() error {
+				defer d.endSession()
+				return withDatabase(f.Path, func(db *input.Database) error { return d.readDatabase(db, f.Since) })
 			}
-			return r
 		}
+		return r
 	})
 }
 

@@ -37,11 +37,9 @@ const (
 
 // NewDecoder returns a Decoder of the sessions of a family, parents before those that branched from them.
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
-	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter) transcript.Format {
-		return func(transcript.File) transcript.Reader {
-			s := &session{e: e, entries: map[string]*run{}, now: &run{}}
-			return transcript.Reader{Reader: input.Reader{Line: e.Objects("type! timestamp:time!", s.line), End: e.Finish}}
-		}
+	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter, _ transcript.File) transcript.Reader {
+		s := &session{e: e, entries: map[string]*run{}, now: &run{}}
+		return transcript.Reader{Reader: input.Reader{Line: e.Objects("type! timestamp:time!", s.line), End: e.Finish}}
 	})
 }
 
@@ -97,7 +95,7 @@ func idOf(path string) string {
 // entry reads one entry.
 func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte) {
 	id, m, raw := o.String("id"), o.Object("message"), o.Raw("message")
-	if met, _ := s.e.First(s.Session, "entry/"+id); id != "" && (met == transcript.Again || met == transcript.Repeated) {
+	if owner, _ := s.e.First(s.Session, "entry/"+id); id != "" && owner == s.Session {
 		return
 	}
 	if parent := o.String("parentId"); id != "" && parent != s.last && len(s.runs) > 0 {
@@ -164,11 +162,8 @@ func (s *session) branch(to *run, at time.Time) {
 	}
 	for _, r := range s.runs {
 		if r.hidden == shown[r] {
-			since := time.Time{}
-			if r.hidden = !r.hidden; r.hidden {
-				since = at
-			}
-			s.e.Hide(s.Session, r.id, since, at)
+			r.hidden = !r.hidden
+			s.e.Hide(s.Session, r.id, r.hidden, at)
 		}
 	}
 }

@@ -99,54 +99,38 @@ type Finder struct {
 
 // Find returns the families of the files and folders at paths, and an error for each that was not read. Of a folder it
 // reads all levels. Companions of a file are found in its own folder and next to it. It follows no symbolic link.
-func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
-	found, named := map[string]File{}, map[string]bool{}
-	add := func(path string, d fs.DirEntry) {
-		info, err := d.Info()
-		if _, known := found[path]; known || err != nil || !info.Mode().IsRegular() {
-			return
-		}
-		f := File{Path: path, Size: info.Size(), Modified: info.ModTime()}
-		if log, err := os.Lstat(path + "-wal"); err == nil && filepath.Ext(path) == ".db" {
-			f.Size, f.Modified = f.Size+log.Size(), Later(f.Modified, log.ModTime())
-		}
-		if was := l.files[path]; !was.Started.IsZero() && was.Size <= f.Size {
-			f.Head = was.Head
-		} else if head, err := f.head(); err != nil {
-			problems = append(problems, err)
-		} else {
-			f.Head = l.Layout.Head(path, head)
-		}
-		if f.ID != "" {
-			found[path] = f
-		}
-	}
+func (l *Finder) Find(paths ...string) ([]Family, []error) {
+	found, asked, companions := map[string]File{}, map[string]bool{}, false
+	var problems []error
 	walk := func(root string) {
 		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			switch name := filepath.ToSlash(path); {
+			name := filepath.ToSlash(path)
+			switch {
 			case len(found) >= maxFiles:
 				problems = append(problems, fmt.Errorf("%s: %d transcripts are found; the rest is not read", root, maxFiles))
 				return fs.SkipAll
 			case err != nil:
-				problems = append(problems, err)
-			case d.IsDir():
-				if strings.Count(path[len(root):], string(filepath.Separator)) > maxFolder {
-					return fs.SkipDir
-				}
+			case d.IsDir() && strings.Count(path[len(root):], string(filepath.Separator)) > maxFolder:
+				return fs.SkipDir
 			case d.Type().IsRegular() && l.Layout.Names.MatchString(name) && !private.MatchString(name):
-				add(path, d)
+				var f File
+				if f, err = l.file(path); f.ID != "" {
+					found[path], asked[path] = f, asked[path] || !companions
+				}
+			}
+			if err != nil {
+				problems = append(problems, err)
 			}
 			return nil
 		})
 	}
 	for _, path := range paths {
-		path = filepath.Clean(path)
+		path, companions = filepath.Clean(path), false
 		walk(path)
 		folder := found[path].Folder
-		if folder == "" {
+		if companions = true; folder == "" {
 			continue
 		}
-		named[path] = true
 		if info, err := os.Lstat(folder); err == nil && info.IsDir() {
 			walk(folder)
 		}
@@ -156,76 +140,85 @@ func (l *Finder) Find(paths ...string) (families []Family, problems []error) {
 		}
 	}
 	l.files = found
-	families = group(found)
-	return slices.DeleteFunc(families, func(f Family) bool { // those of other sessions
-		return len(named) > 0 && len(named) == len(paths) &&
-			!slices.ContainsFunc(f.Files, func(f File) bool { return named[f.Path] })
+	return slices.DeleteFunc(group(found), func(f Family) bool { // those of other sessions
+		return !slices.ContainsFunc(f.Files, func(f File) bool { return asked[f.Path] })
 	}), problems
+}
+
+// file returns a file with what its beginning says.
+func (l *Finder) file(path string) (File, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return File{}, err
+	}
+	f := File{Path: path, Size: info.Size(), Modified: info.ModTime()}
+	if log, err := os.Lstat(path + "-wal"); err == nil && filepath.Ext(path) == ".db" {
+		f.Size, f.Modified = f.Size+log.Size(), Later(f.Modified, log.ModTime())
+	}
+	if was := l.files[path]; !was.Started.IsZero() && was.Size <= f.Size {
+		f.Head = was.Head
+		return f, nil
+	}
+	r, err := f.Open()
+	if err != nil {
+		return File{}, err
+	}
+	defer r.Close()
+	head, err := io.ReadAll(io.LimitReader(r, input.HeadSize))
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // an archive may be cut
+		return File{}, fmt.Errorf("%s: %w", path, err)
+	}
+	f.Head = l.Layout.Head(path, head)
+	return f, nil
 }
 
 // Find is [Finder.Find], once.
 func Find(l Layout, paths ...string) ([]Family, []error) { return (&Finder{Layout: l}).Find(paths...) }
 
-// group divides files into families: the sets of files that share a name.
-func group(files map[string]File) (families []Family) {
+// group divides files into families: those that share a name, also by way of others. Some are empty.
+func group(files map[string]File) []Family {
 	all := slices.SortedFunc(maps.Values(files), func(a, b File) int {
 		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Path, b.Path))
 	})
-	names := func(i int) []string { return append([]string{all[i].ID, all[i].Parent}, all[i].Keys...) }
-	first, having := map[string]int{}, map[string][]int{} // files with an ID, and with a name
-	for i, f := range slices.Backward(all) {
-		first[f.ID] = i
-		for _, name := range names(i) {
-			having[name] = append(having[name], i)
+	near := make([]int, len(all)) // an earlier file of the family; of its first one that itself
+	first := func(i int) int {
+		for near[i] != i {
+			near[i] = near[near[i]]
+			i = near[i]
+		}
+		return i
+	}
+	ids, named := map[string]int{}, map[string]int{} // the first file with an ID, and the last with a name
+	for i, f := range all {
+		near[i] = i
+		if _, met := ids[f.ID]; !met {
+			ids[f.ID] = i
+		}
+		for _, name := range append([]string{f.ID, f.Parent}, f.Keys...) {
+			if other, met := named[name]; met && name != "" {
+				a, b := first(i), first(other)
+				near[max(a, b)] = min(a, b)
+			}
+			named[name] = i
 		}
 	}
-	delete(having, "") // no parent
-	placed := make([]bool, len(all))
-	var place func(f *Family, i int)
-	place = func(f *Family, i int) { // behind its parent
+	families, placed := make([]Family, len(all)), make([]bool, len(all))
+	var place func(i int)
+	place = func(i int) { // behind its parent
 		if placed[i] {
 			return
 		}
 		placed[i] = true
-		if p, ok := first[all[i].Parent]; ok {
-			place(f, p)
+		if parent, met := ids[all[i].Parent]; met {
+			place(parent)
 		}
+		f := &families[first(i)]
 		f.Files = append(f.Files, all[i])
 	}
 	for i := range all {
-		var members []int
-		for todo := names(i); len(todo) > 0; {
-			name := todo[0]
-			todo = todo[1:]
-			for _, m := range having[name] {
-				members, todo = append(members, m), append(todo, names(m)...)
-			}
-			delete(having, name)
-		}
-		var family Family
-		slices.Sort(members)
-		for _, m := range members {
-			place(&family, m)
-		}
-		if len(family.Files) > 0 {
-			families = append(families, family)
-		}
+		place(i)
 	}
 	return families
-}
-
-// head returns the first 64 KiB of a file.
-func (f File) head() ([]byte, error) {
-	r, err := f.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	head, err := io.ReadAll(io.LimitReader(r, input.HeadSize))
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, fmt.Errorf("%s: %w", f.Path, err)
-	}
-	return head, nil
 }
 
 // Open opens a file. It reads the content of a .zst file. A symbolic link is an error.

@@ -97,7 +97,6 @@ type Thread struct {
 	messages     []event.Message
 	discarded    []event.DiscardedAttempt
 	others       []*event.Other // before the run
-	outside      int64          // records that wait for a run
 }
 
 // turn is the open turn.
@@ -108,9 +107,7 @@ type turn struct {
 }
 
 func (t *Thread) meta(at time.Time) event.Meta {
-	if at.After(t.last) {
-		t.last = at
-	}
+	t.last = Later(t.last, at)
 	return t.e.meta(t.Session, t.run, at)
 }
 
@@ -142,20 +139,23 @@ const RunPrefix = "run "
 // follows until the next Begin.
 func (t *Thread) Begin(r Run) bool {
 	r.ID = cmp.Or(r.ID, "run-"+strconv.FormatInt(t.e.Number, 10))
-	origin, owner := t.e.First(t.Session, RunPrefix+r.ID)
-	t.e.Counts.Outside, t.outside = t.e.Counts.Outside-t.outside, 0
-	if t.run != "" && t.run == r.ID {
-		t.skip = false
-		return false
+	owner, _ := t.e.First(t.Session, RunPrefix+r.ID)
+	again := t.run == r.ID
+	t.skip = !again && owner != "" && owner == t.Session
+	if t.run == "" {
+		t.e.Counts.Outside -= int64(len(t.messages) + len(t.others))
+		if t.skip {
+			t.messages, t.others = nil, nil
+		}
 	}
-	if t.skip = origin == Repeated || origin == Again; t.skip {
+	if t.skip || again {
 		return false
 	}
 	t.End(time.Time{}, event.RunResult{})
 	r.SessionID, r.Dialect, r.Recording = t.Session, t.e.Name, spans.RecordingLedger
 	r.Agent = cmp.Or(r.Agent, t.e.Settings.Agent)
 	r.Provider = cmp.Or(r.Provider, t.e.Settings.Provider)
-	if origin == Copied {
+	if t.copied = owner != ""; t.copied {
 		r.Copied, r.From = true, cmp.Or(r.From, owner)
 	}
 	t.fork = cmp.Or(r.From, t.fork)
@@ -170,7 +170,7 @@ func (t *Thread) Begin(r Run) bool {
 		}
 	}
 	first := t.Fresh()
-	t.run, t.copied, t.turns, t.trigger = r.ID, origin == Copied, 0, r.Trigger
+	t.run, t.turns, t.trigger = r.ID, 0, r.Trigger
 	t.last, t.over, t.taken = time.Time{}, event.RunResult{}, r.From != "" && !r.Copied
 	t.e.Emit(&event.RunStarted{Meta: t.bounds(r.At), RunInfo: r.RunInfo})
 	if t.taken && first {
@@ -212,9 +212,6 @@ func (t *Thread) flush() {
 // waits counts a record behind n others that wait for a run, and reports whether it may wait too.
 func (t *Thread) waits(n int) bool {
 	t.e.Counts.Outside++
-	if n < maxPending {
-		t.outside++
-	}
 	return n < maxPending
 }
 
@@ -228,22 +225,33 @@ func (t *Thread) Discard(d event.DiscardedAttempt) {
 // Call takes a record of a model call. It reports false for one that is dropped: a duplicate, or the copy of a call in
 // a run that is none.
 func (t *Thread) Call(c Call) bool {
-	if t.skip {
+	u := t.turn
+	if t.skip || (u == nil || c.ID == "" || u.ID != c.ID || c.Named) && !t.next(c) {
 		return false
 	}
-	c.End = event.Moment{}
-	if u := t.turn; u != nil && c.ID != "" && u.ID == c.ID && !c.Named {
-		u.StopReason, u.Model, u.Cost = cmp.Or(c.StopReason, u.StopReason), cmp.Or(c.Model, u.Model), cmp.Or(c.Cost, u.Cost)
-		u.Failed, u.Cancelled, u.Error = c.Failed, c.Cancelled, c.Error
-		u.Usage = Greatest(u.Usage, c.Usage)
-		t.add(c)
-		return true
+	u = t.turn
+	u.StopReason, u.Model, u.Cost = cmp.Or(c.StopReason, u.StopReason), cmp.Or(c.Model, u.Model), cmp.Or(c.Cost, u.Cost)
+	u.Failed, u.Cancelled, u.Error = c.Failed, c.Cancelled, c.Error
+	u.Usage, u.End.Time = Greatest(u.Usage, c.Usage), Later(u.End.Time, c.At)
+	t.meta(c.At)
+	if c.Reply != nil {
+		u.Reply = bytes.Clone(c.Reply)
 	}
-	origin, _ := t.e.First(t.Session, c.ID)
+	for _, b := range c.Blocks {
+		if t.holds(len(b)) {
+			u.Blocks = append(u.Blocks, bytes.Clone(b))
+		}
+	}
+	return true
+}
+
+// next begins the turn of a call, where it is one.
+func (t *Thread) next(c Call) bool {
+	owner, _ := t.e.First(t.Session, c.ID)
 	switch {
-	case origin == Repeated, origin == Again, origin == Copied && t.run != "" && !t.copied:
+	case owner != "" && (owner == t.Session || t.run != "" && !t.copied):
 		return false
-	case t.run == "", t.copied && origin == New && c.ID != "": // without a prompt; behind the copied part of a run
+	case t.run == "", t.copied && owner == "" && c.ID != "": // without a prompt; behind the copied part of a run
 		info := event.RunInfo{ID: cmp.Or(c.Run, c.ID), Model: c.Model, Inferred: t.run == ""}
 		t.Split()
 		if t.Begin(Run{RunInfo: info, At: c.At}); t.skip {
@@ -265,30 +273,12 @@ func (t *Thread) Call(c Call) bool {
 		d.Attempt = i
 		t.e.Emit(&event.AttemptDiscarded{Meta: t.meta(c.At), DiscardedAttempt: d})
 	}
-	t.discarded = nil
-	if c.ResponseID == "" && !c.Named {
+	if t.discarded = nil; c.ResponseID == "" && !c.Named {
 		c.ResponseID = c.ID
 	}
+	c.Blocks = nil
 	t.turn = &turn{Call: c, tools: map[string]string{}}
-	t.turn.Blocks = nil
-	t.add(c)
 	return true
-}
-
-// add adds what a record has of the reply.
-func (t *Thread) add(c Call) {
-	u := t.turn
-	u.End.Time = Later(u.End.Time, c.At)
-	t.meta(c.At)
-	if c.Reply != nil {
-		u.Reply = bytes.Clone(c.Reply)
-		return
-	}
-	for _, b := range c.Blocks {
-		if t.holds(len(b)) {
-			u.Blocks = append(u.Blocks, bytes.Clone(b))
-		}
-	}
 }
 
 // holds reports whether the open turn may keep n bytes more.
@@ -386,8 +376,8 @@ func (t *Thread) Compact(id string, at time.Time, c event.Compaction, res event.
 		return
 	}
 	t.close()
-	origin, _ := t.e.First(t.Session, "compaction "+id)
-	alone := t.run == "" || t.copied && origin == New // behind the copied part of a run
+	owner, _ := t.e.First(t.Session, "compaction "+id)
+	alone := t.run == "" || t.copied && owner == "" // behind the copied part of a run
 	if alone && !t.Begin(Run{RunInfo: event.RunInfo{ID: id, Continuation: spans.ContinuationCompaction}, At: at}) {
 		return
 	}

@@ -3,7 +3,7 @@
 // Such files have much in common. One model call stands in several records, each with the usage of the whole call.
 // Files copy each other: forks, resumed sessions, sub-agents that inherit a context. A session has companions: files of
 // its sub-agents, large outputs. So a Decoder reads a family of files (Family), oldest first, parents before children.
-// The part of a dialect in it is a Format, which reports to one Emitter what the records say. The Emitter finds copies
+// The part of a dialect in it, a Reader a file, reports to one Emitter what the records say. The Emitter finds copies
 // by id, merges the records of a call, closes what a record implies to be over, and emits the events:
 //
 //	t := e.Thread(session, "")                      // the conversation of a session, or of a sub-agent in it
@@ -31,6 +31,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,49 +75,24 @@ type place struct {
 	file    int32
 }
 
-func digestOf(parts ...string) (d digest) {
-	text := make([]byte, 0, 128)
-	for _, p := range parts {
-		text = append(append(text, p...), 0)
-	}
-	sum := sha256.Sum256(text)
-	copy(d[:], sum[:])
-	return d
+func digestOf(parts ...string) digest {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return digest(sum[:len(digest{})])
 }
 
-// Origin says where an id was met first.
-type Origin int
-
-// The origins of an id.
-const (
-	New      Origin = iota // here and now
-	Again                  // before, in this file
-	Repeated               // in another file of this session
-	Copied                 // in another session
-)
-
-// First returns where an id of a session was met first, and in which session, and remembers it. The empty id is always
-// new.
-func (e *Emitter) First(session, id string) (Origin, string) {
-	origin, owner := e.Met(session, id)
-	if origin == New && id != "" {
+// First returns the session in which an id was met first, and whether that was in this file, and remembers it. Of an id
+// that is new, which the empty one always is, the session is empty.
+func (e *Emitter) First(session, id string) (owner string, here bool) {
+	if owner, here = e.Met(id); owner == "" && id != "" {
 		Put(e.ids, maxIDs, digestOf(id), place{session, e.from.number})
 	}
-	return origin, owner
+	return owner, here
 }
 
 // Met returns what First returns, and remembers nothing.
-func (e *Emitter) Met(session, id string) (Origin, string) {
-	at, met := e.ids[digestOf(id)]
-	switch {
-	case !met || id == "":
-		return New, session
-	case at.session != session:
-		return Copied, at.session
-	case at.file == e.from.number:
-		return Again, session
-	}
-	return Repeated, session
+func (e *Emitter) Met(id string) (owner string, here bool) {
+	at := e.ids[digestOf(id)]
+	return at.session, at.file == e.from.number
 }
 
 // Link is the tool call that spawned a run. Done says that the call has the result of that run.
@@ -157,12 +133,12 @@ func (e *Emitter) FactOf(session, subject, key string, value []byte, at time.Tim
 	}
 }
 
-// Hide states that a message, or a run by its prompt, is no part of the conversation from a time on; with the zero time
-// that it is one again.
-func (e *Emitter) Hide(session, message string, since, at time.Time) {
+// Hide states that a message, or a run by its prompt, is no part of the conversation from a time on, or that it is one
+// again.
+func (e *Emitter) Hide(session, message string, hidden bool, at time.Time) {
 	value := []byte("null")
-	if !since.IsZero() {
-		value = strconv.AppendInt(nil, since.UnixMilli(), 10)
+	if hidden && !at.IsZero() {
+		value = strconv.AppendInt(nil, at.UnixMilli(), 10)
 	}
 	e.FactOf(session, "message/"+message, "hidden_at", value, at)
 }
@@ -184,16 +160,11 @@ func (e *Emitter) Objects(shape string, read func(o *object.Object, text []byte)
 
 // Parts returns the parts of a content that is one, or an array of them.
 func Parts(content []byte) (list []*object.Object) {
-	if o := object.Of("", content); o != nil {
-		return []*object.Object{o}
+	if len(content) > 0 && content[0] == '{' {
+		content = input.Array([][]byte{content})
 	}
-	c := rawjson.NewCursor(content, object.MaxDepth)
-	for c.Open('['); c.More(']'); {
-		if o := object.Of("", c.Value()); o != nil && len(list) < object.MaxElements {
-			list = append(list, o)
-		}
-	}
-	return list
+	list = object.Of("", input.Members("parts", content)).Objects("parts")
+	return slices.DeleteFunc(list, func(o *object.Object) bool { return o == nil })
 }
 
 // Text returns the text of a content: a string, or the text of its parts.
@@ -293,14 +264,11 @@ type Reader struct {
 	Whole func() error
 }
 
-// Format returns the Reader of a file of a family; the zero File is an input without a name.
-type Format func(File) Reader
-
 // Decoder reads the files of one family, parents before children, or single ones. Not safe for concurrent use.
 type Decoder struct {
-	e      *Emitter
-	format Format
-	files  map[string]*source // by path
+	e     *Emitter
+	open  func(*Emitter, File) Reader
+	files map[string]*source // by path
 }
 
 // source is a file that was read.
@@ -311,13 +279,13 @@ type source struct {
 	read   int64 // bytes, of a file that grows
 }
 
-// NewDecoder returns a Decoder of the dialect of that name that has read nothing. Family makes its Format, with what
-// the files of a family share.
-func NewDecoder(name string, opts []input.Option, family func(*Emitter) Format) *Decoder {
+// NewDecoder returns a Decoder of the dialect of that name that has read nothing. Open returns the Reader of a file of
+// a family; the zero File is an input without a name.
+func NewDecoder(name string, opts []input.Option, open func(*Emitter, File) Reader) *Decoder {
 	shell := input.NewShell(name, ndjson.Read, opts...)
 	e := &Emitter{Shell: &shell, ids: map[digest]place{}, threads: map[[2]string]*Thread{}, children: map[digest]Link{},
 		facts: map[digest]digest{}, waiting: map[string][]*event.FactStated{}}
-	return &Decoder{e: e, format: family(e), files: map[string]*source{}}
+	return &Decoder{e: e, open: open, files: map[string]*source{}}
 }
 
 // Stats returns what was read so far.
@@ -343,7 +311,7 @@ func (d *Decoder) Rest() iter.Seq2[event.Event, error] {
 // begin begins a file.
 func (d *Decoder) begin(f File) {
 	d.e.inputs++
-	d.e.from = &source{Reader: d.format(f), number: d.e.inputs}
+	d.e.from = &source{Reader: d.open(d.e, f), number: d.e.inputs}
 }
 
 // ErrRewritten says that a file is shorter than what was read of it.
