@@ -84,7 +84,7 @@ func (n *run) row(kind session.Kind, r *record, start, end int64) session.Row {
 	if end > 0 {
 		end = max(end, start)
 	}
-	return session.Row{Trace: r.row.Trace, Span: r.row.Span, Parent: r.row.Parent, Session: n.key, Run: n.name.id,
+	return session.Row{Trace: r.row.Trace, Span: r.row.Span, Parent: r.row.Parent, Session: n.key, Run: n.id,
 		RunStart: n.start(), Turn: session.NoTurn, Kind: kind, Known: spans.KnownObserved,
 		Start: max(start, n.start()), End: end, Seq: r.order, Service: r.row.Service, Failed: r.row.Failed}
 }
@@ -143,7 +143,7 @@ func (m *mapper) writeRun(n *run) {
 	row := n.row(session.KindRun, own[0], n.start(), max(n.last, n.start()))
 	a := attrs{{Key: string(spans.DialectKey), Value: session.StringValue(source.src.Name)}}
 	if n.rec == nil {
-		row.Span, row.Parent, row.Failed = derived(own[0], "run "+n.name.id), session.SpanID{}, false
+		row.Span, row.Parent, row.Failed = derived(own[0], "run "+n.id), session.SpanID{}, false
 		a.text(spans.EndTimeKey, string(spans.TimeSourceBound))
 	} else if n.rec.end > 0 {
 		row.End = max(n.rec.end, n.start())
@@ -160,7 +160,7 @@ func (m *mapper) writeRun(n *run) {
 		}
 	}
 	if p := n.above(); p != nil {
-		a.text(spans.RunParentIDKey, p.name.id)
+		a.text(spans.RunParentIDKey, p.id)
 		if p.key != n.key {
 			a.text(spans.RunParentSessionIDKey, p.key.ID)
 		}
@@ -347,7 +347,7 @@ func (m *mapper) writeTool(n *run, t *call, ordinals map[string]int64) {
 		a.text(spans.ErrorMessageKey, message(t.recs))
 	}
 	if child := t.child; child != nil {
-		a.text(spans.ToolChildRunIDKey, child.name.id)
+		a.text(spans.ToolChildRunIDKey, child.id)
 		if child.key != n.key {
 			a.text(spans.ToolChildSessionIDKey, child.key.ID)
 		}
