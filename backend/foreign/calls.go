@@ -12,40 +12,29 @@ import (
 
 // call is a turn or a tool call, as one or several records report it.
 type call struct {
-	role        role // roleTurn or roleTool
-	run         *run
-	recs        []*record // of the call itself, outer before inner
-	permissions []*record // of a tool call
-	contents    []*record
-	start, end  int64
-	index       int64   // of a turn
-	usage       *record // of a turn: the one that reports it best
-	turn        *call   // of a tool call
-	child       *run    // that a tool call began
+	role       role // roleTurn or roleTool
+	run        *run
+	recs       []*record // outer before inner, after those of the call itself the permissions of a tool call
+	itself     int       // how many are of the call itself
+	contents   []*record
+	start, end int64
+	index      int64   // of a turn
+	usage      *record // of a turn: the one that reports it best
+	turn       *call   // of a tool call
+	child      *run    // that a tool call began
 }
 
 // add adds a record to a call.
 func (c *call) add(r *record) {
-	if r.call = c; r.role == rolePermission {
-		c.permissions = append(c.permissions, r)
-	} else {
-		c.recs = append(c.recs, r)
-	}
+	r.call, c.recs = c, append(c.recs, r)
+	c.itself += bit(r.role != rolePermission)
 }
 
-// all returns all records of the call, those of the call itself first.
-func (c *call) all() []*record { return append(slices.Clip(c.recs), c.permissions...) }
-
-// main returns the record that the call is named after.
-func (c *call) main() *record {
-	if len(c.recs) > 0 {
-		return c.recs[0]
-	}
-	return c.permissions[0]
-}
+// own returns the records of the call itself.
+func (c *call) own() []*record { return c.recs[:c.itself] }
 
 func compareCalls(a, b *call) int {
-	return cmp.Or(cmp.Compare(a.start, b.start), compareRecords(a.main(), b.main()))
+	return cmp.Or(cmp.Compare(a.start, b.start), compareRecords(a.recs[0], b.recs[0]))
 }
 
 // findCalls makes calls of the records of turns and tool calls, and of permissions that name a tool call. A turn that
@@ -74,49 +63,45 @@ func (m *mapper) findCalls() {
 		case r.same != nil && r.same.call != nil:
 			c = r.same.call
 		}
-		if c.add(r); len(c.recs)+len(c.permissions) == 1 {
+		if c.add(r); len(c.recs) == 1 {
 			m.calls = append(m.calls, c)
 		}
 	}
 	m.unite()
 }
 
-// place is where calls may be one.
-type place struct {
+// report is where calls may be one: those of a run that have an id, and of these those that a rule reports.
+type report struct {
 	run  *run
 	role role
 	id   string
+	rule *rule
 }
 
 // unite makes one call of those of a run that have one id: of the first that each rule reports, of the second that each
 // rule reports, and so on. A call that only log records report, and of which no other has the id, is the nearest that
 // only spans report.
 func (m *mapper) unite() {
-	type report struct {
-		place
-		*rule
-	}
-	byID, counts, spans := map[place][]*call{}, map[report]int{}, map[place][]*call{}
+	byID, counts, spans := map[report][]*call{}, map[report]int{}, map[report][]*call{}
 	all := m.calls
 	m.calls = nil
 	for _, c := range all {
 		c.settle()
 	}
 	slices.SortFunc(all, func(a, b *call) int {
-		return cmp.Or(spansFirst(a.main(), b.main()), compareCalls(a, b))
+		return cmp.Or(spansFirst(a.recs[0], b.recs[0]), compareCalls(a, b))
 	})
 	for _, c := range all {
-		at := place{c.run.root(), c.role, c.recordID()}
-		any, n, into := place{at.run, c.role, ""}, 0, c
-		for _, r := range c.all() {
-			n = max(n, counts[report{at, r.rule}])
+		at, any, n, into := report{c.run.root(), c.role, c.recordID(), nil}, report{run: c.run.root(), role: c.role}, 0, c
+		for _, r := range c.recs {
+			n = max(n, counts[report{at.run, at.role, at.id, r.rule}])
 		}
-		for _, r := range c.all() {
-			counts[report{at, r.rule}] = n + 1
+		for _, r := range c.recs {
+			counts[report{at.run, at.role, at.id, r.rule}] = n + 1
 		}
 		if at.id != "" && n < len(byID[at]) {
 			into = byID[at][n]
-		} else if !c.main().log {
+		} else if !c.recs[0].log {
 			spans[any] = append(spans[any], c)
 		} else if span := nearest(spans[any], c.end, near, c.apart); span != nil {
 			into = span
@@ -128,12 +113,10 @@ func (m *mapper) unite() {
 			m.calls = append(m.calls, c)
 			continue
 		}
-		for _, r := range c.all() {
+		for _, r := range c.recs {
 			into.add(r)
 		}
-	}
-	for _, c := range m.calls {
-		c.settle()
+		into.settle()
 	}
 	slices.SortFunc(m.calls, compareCalls)
 }
@@ -144,11 +127,11 @@ const near = int64(5e9)
 // apart returns how far the ends of two calls are apart, if log records report this one, spans the other, and both may
 // be the same.
 func (c *call) apart(span *call) int64 {
-	alike := c.main().src == span.main().src && (c.recordID() == "" || span.recordID() == "") &&
-		!slices.ContainsFunc(span.recs, func(r *record) bool { return r.log })
+	alike := c.recs[0].src == span.recs[0].src && (c.recordID() == "" || span.recordID() == "") &&
+		!slices.ContainsFunc(span.own(), func(r *record) bool { return r.log })
 	switch {
 	case c.role == roleTool:
-		alike = alike && len(c.recs) > 0 && c.name() == span.name()
+		alike = alike && c.itself > 0 && c.name() == span.name()
 	case c.usage != nil && span.usage != nil:
 		x, y := c.usage.usage, span.usage.usage
 		alike = alike && x.Input == y.Input && (x.Output == y.Output || x.Output-x.Reasoning == y.Output-y.Reasoning)
@@ -175,13 +158,12 @@ func nearest(l []*call, at, most int64, apart func(*call) int64) (best *call) {
 // the outermost record and the end of the innermost: an outer one may contain the tools. Its usage is that of the
 // innermost span that reports it, or of a log record that reports more.
 func (c *call) settle() {
-	order := func(a, b *record) int {
-		return cmp.Or(spansFirst(a, b), cmp.Compare(a.depth, b.depth), compareRecords(a, b))
-	}
-	slices.SortFunc(c.recs, order)
-	slices.SortFunc(c.permissions, order)
-	if c.start = c.main().start; len(c.recs) > 0 {
-		c.end = c.main().end
+	slices.SortFunc(c.recs, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(bit(a.role == rolePermission), bit(b.role == rolePermission)), spansFirst(a, b),
+			cmp.Compare(a.depth, b.depth), compareRecords(a, b))
+	})
+	if c.start = c.recs[0].start; c.itself > 0 {
+		c.end = c.recs[0].end
 	}
 	if c.role == roleTool {
 		return
@@ -210,7 +192,7 @@ func (r *record) counted() (n int) {
 
 // name returns the longest name that a record has: some name tools of MCP servers all alike.
 func (c *call) name() (name string) {
-	for _, r := range c.all() {
+	for _, r := range c.recs {
 		if s := r.text("tool"); len(s) > len(name) || len(s) == len(name) && s > name {
 			name = s
 		}
@@ -220,7 +202,7 @@ func (c *call) name() (name string) {
 
 // recordID returns the first id that a record has, "" if none has any.
 func (c *call) recordID() (id string) {
-	for _, r := range c.all() {
+	for _, r := range c.recs {
 		id = cmp.Or(id, r.id)
 	}
 	return id
@@ -232,7 +214,7 @@ func (c *call) id() string { return cmp.Or(c.recordID(), c.name()) }
 // outcome returns how a tool call ended; "" where no record says so.
 func (c *call) outcome() spans.Outcome {
 	var failed, ended bool
-	for _, r := range c.recs {
+	for _, r := range c.own() {
 		ok, known := r.success()
 		if ok && r.text("success") != "" {
 			return spans.OutcomeOK
@@ -240,7 +222,7 @@ func (c *call) outcome() spans.Outcome {
 		failed, ended = failed || known && !ok, ended || ok
 	}
 	switch {
-	case slices.ContainsFunc(c.all(), func(r *record) bool { return r.action() == spans.ActionDeny }):
+	case slices.ContainsFunc(c.recs, func(r *record) bool { return r.action() == spans.ActionDeny }):
 		return spans.OutcomeDenied
 	case failed:
 		return spans.OutcomeError
@@ -263,12 +245,12 @@ func (c *call) utility() bool {
 func (m *mapper) agents() {
 	starters := map[*run][]*call{}
 	for _, c := range m.calls {
-		if c.role == roleTool && len(c.recs) > 0 && slices.Contains(c.main().src.AgentTools, c.name()) {
+		if c.role == roleTool && c.itself > 0 && slices.Contains(c.recs[0].src.AgentTools, c.name()) {
 			starters[c.run] = append(starters[c.run], c)
 		}
 	}
 	for _, c := range m.calls {
-		r := c.main()
+		r := c.recs[0]
 		_, named, _ := strings.Cut(r.text("purpose"), "agent:")
 		if !r.log || cmp.Or(r.text("agent_name"), named) == "" {
 			continue
@@ -277,7 +259,7 @@ func (m *mapper) agents() {
 			return t == c || c.start < t.start || c.start > t.end
 		})
 		if len(open) == 1 {
-			c.run = m.callRun(r.key, open[0].main())
+			c.run = m.callRun(r.key, open[0].recs[0])
 			m.put(r, c.run)
 		}
 	}

@@ -124,7 +124,7 @@ func (m *mapper) writeRun(n *run) {
 	}
 	own = append(own, n.starts...)
 	for _, t := range slices.Concat(n.turns, n.tools) {
-		inside = append(inside, t.main())
+		inside = append(inside, t.recs[0])
 	}
 	inside = append(inside, n.notes...)
 	var prompt []string
@@ -328,7 +328,7 @@ func stopReason(v session.Value) string {
 }
 
 func (m *mapper) writeTool(n *run, t *call, ordinals map[string]int64) {
-	r, id, outcome := t.main(), t.id(), t.outcome()
+	r, id, outcome := t.recs[0], t.id(), t.outcome()
 	row := n.row(session.KindToolCall, r, t.start, t.end)
 	if t.turn != nil {
 		row.Turn = t.turn.index
@@ -344,7 +344,7 @@ func (m *mapper) writeTool(n *run, t *call, ordinals map[string]int64) {
 	a.text(spans.ToolOutcomeKey, string(outcome))
 	if row.Failed = outcome == spans.OutcomeError; row.Failed {
 		a.text(spans.ErrorTypeKeyKey, string(spans.ErrorTypeTool))
-		a.text(spans.ErrorMessageKey, message(t.recs))
+		a.text(spans.ErrorMessageKey, message(t.own()))
 	}
 	if child := t.child; child != nil {
 		a.text(spans.ToolChildRunIDKey, child.id)
@@ -352,16 +352,16 @@ func (m *mapper) writeTool(n *run, t *call, ordinals map[string]int64) {
 			a.text(spans.ToolChildSessionIDKey, child.key.ID)
 		}
 	}
-	row.Lists = append(lists(spans.ListArgs, content(t.all(), t.contents, "args", "request")),
-		lists(spans.ListResult, content(t.recs, t.contents, "result", "reply"))...)
-	if len(t.recs) == 0 {
+	row.Lists = append(lists(spans.ListArgs, content(t.recs, t.contents, "args", "request")),
+		lists(spans.ListResult, content(t.own(), t.contents, "result", "reply"))...)
+	if t.itself == 0 {
 		row.Span, row.End = derived(r, "tool"), 0
 		if outcome != "" {
 			row.End = t.start
 		}
 	}
-	m.write(row, a, t.all()...)
-	decided := t.permissions
+	m.write(row, a, t.recs...)
+	decided := t.recs[t.itself:]
 	if len(decided) == 0 {
 		decided = t.recs // that say themselves how they were decided
 	}
