@@ -127,7 +127,7 @@ const near = int64(5e9)
 // apart returns how far the ends of two calls are apart, if log records report this one, spans the other, and both may
 // be the same.
 func (c *call) apart(span *call) int64 {
-	alike := c.recs[0].src == span.recs[0].src && (c.recordID() == "" || span.recordID() == "") &&
+	alike := c.recs[0].src.Name == span.recs[0].src.Name && (c.recordID() == "" || span.recordID() == "") &&
 		!slices.ContainsFunc(span.own(), func(r *record) bool { return r.log })
 	switch {
 	case c.role == roleTool:

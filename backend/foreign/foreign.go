@@ -58,8 +58,8 @@ const (
 	StatusKey = "otelagent.foreign.status"
 	// StatusOKKey is true where the status of a span is OK, and not merely unset.
 	StatusOKKey = "otelagent.foreign.status_ok"
-	// RulesKey has the entry of the exporter's setting `sources` that recognised the record, as JSON: readers have no
-	// such setting.
+	// RulesKey has the entries of the exporter's setting `sources` that recognised the record (Source.Rules): readers
+	// have no such setting.
 	RulesKey = "otelagent.foreign.rules"
 )
 

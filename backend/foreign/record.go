@@ -52,7 +52,7 @@ type spanKey struct {
 // read reads the row by the rules of a table; it returns false if these have no role for it.
 func (r *record) read(t *Table) bool {
 	row, sig := r.row, Signal(r.row.Attr(SignalKey).Str())
-	r.sig, r.log, r.key, r.src = sig, sig != Span, row.Session, t.byName[row.Attr(SourceKey).Str()]
+	r.sig, r.log, r.key, r.src = sig, sig != Span, row.Session, t.source(row)
 	if r.src != nil {
 		get := func(key string) session.Value { return row.Attr(attribute.Key(key)) }
 		r.rule = r.src.rule(sig, row.Attr(NameKey).Str(), get)

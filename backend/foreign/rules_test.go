@@ -251,7 +251,7 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	_, err = read(`
-- {title: 3, scope: [x], Like: y, keys: {sesion: a, 1: b}, roles: [{role: runs, signal: spam, as: text}], usage: yes}
+- {title: 3, scope: [x], Like: y, keys: {sesion: a, "1": b}, roles: [{role: runs, signal: spam, as: text}], usage: yes}
 - {name: x, like: nobody, keys: [a], roles: [{name: y, failed: maybe}, {name: [{a: b}]}, z]}
 - 7
 `)
@@ -265,11 +265,11 @@ func TestSettings(t *testing.T) {
 'sources[0].roles[0].signal' got "spam": want one of [span event log any]
 'sources[0].usage' got "yes": ` +
 		`want one of [includes_cache excludes_cache excludes_reasoning excludes_cache_and_reasoning]
-'sources[1].keys' got "[a]": want keys with values
+'sources[1].keys[0]' expected type 'map[foreign.field]foreign.words', got unconvertible type 'string'
 'sources[1].roles[0].failed' got "maybe": want one of [true false]
-'sources[1].roles[1].name[0]' got "map[a:b]": want a text
-'sources[1].roles[2]' got "z": want keys with values
-'sources[2]' got "7": want keys with values
+'sources[1].roles[1].name[0]' expected type 'string', got unconvertible type 'map[string]interface {}'
+'sources[1].roles[2]' expected a map or struct, got "string"
+'sources[2]' expected a map or struct, got "int"
 'sources[0]' has no name
 'sources[2]' has no name
 sources: x: there is no other source "nobody" to be like`

@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -37,6 +38,10 @@ type Source struct {
 	NoSession  words           `yaml:"no_session"`
 	Keep       words           `yaml:"keep"`
 
+	// Rules are the settings that the source is made of, as JSON: the value of RulesKey. Empty if there are none.
+	Rules string `yaml:"-"`
+
+	own     []any            // those settings
 	classes map[string]Class // of attributes
 	keys    map[field][]key
 }
@@ -104,27 +109,14 @@ var allowed = map[reflect.Type]string{
 	reflect.TypeFor[field]():           strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(fields))), "[]"),
 }
 
-// checkValue refuses what a type cannot be. A bool that stands for a text becomes its text (the library writes 1), and
-// so does each key.
-func checkValue(from, to reflect.Type, v any) (any, error) {
-	refuse := func(want string) (any, error) { return nil, fmt.Errorf("got %q: want %s", fmt.Sprint(v), want) }
-	words, isMap := strings.Fields(allowed[to]), from.Kind() == reflect.Map
-	switch {
-	case len(words) > 0 && !slices.Contains(words, fmt.Sprint(v)):
-		return refuse(fmt.Sprint("one of ", words))
-	case to.Kind() == reflect.String && (isMap || from.Kind() == reflect.Slice || from.Kind() == reflect.Struct):
-		return refuse("a text")
-	case to.Kind() == reflect.String && from.Kind() == reflect.Bool:
-		return fmt.Sprint(v), nil
-	case (to.Kind() == reflect.Map || to.Kind() == reflect.Struct) && !isMap:
-		return refuse("keys with values")
+// checkValue refuses what a type cannot be. A bool that stands for a text becomes its text: the library writes 1.
+func checkValue(_, to reflect.Type, v any) (any, error) {
+	text := fmt.Sprint(v)
+	if words := strings.Fields(allowed[to]); len(words) > 0 && !slices.Contains(words, text) {
+		return nil, fmt.Errorf("got %q: want one of %v", text, words)
 	}
-	if m, ok := v.(map[any]any); ok { // a key is no string
-		byText := map[string]any{}
-		for key, value := range m {
-			byText[fmt.Sprint(key)] = value
-		}
-		return byText, nil
+	if _, ok := v.(bool); ok && to.Kind() == reflect.String {
+		return text, nil
 	}
 	return v, nil
 }
@@ -195,7 +187,7 @@ func (s *Source) add(b *Source) {
 			keys[f] = slices.Concat(keys[f], l)
 		}
 	}
-	s.Keys, s.Roles = keys, slices.Concat(s.Roles, b.Roles)
+	s.Keys, s.Roles, s.own = keys, slices.Concat(s.Roles, b.Roles), slices.Concat(s.own, b.own)
 	if s.Name == b.Name {
 		s.Scopes, s.Marks = slices.Concat(s.Scopes, b.Scopes), slices.Concat(s.Marks, b.Marks)
 		s.Like, s.Title = cmp.Or(s.Like, b.Like), cmp.Or(s.Title, b.Title)
@@ -212,6 +204,9 @@ func (s *Source) add(b *Source) {
 func (s *Source) compile() {
 	s.Title = cmp.Or(s.Title, s.Name)
 	s.classes, s.keys = map[string]Class{}, map[field][]key{}
+	if text, err := json.Marshal(s.own); s.own != nil && err == nil {
+		s.Rules = string(text)
+	}
 	for _, key := range s.Keep {
 		s.classes[key] = Fact
 	}

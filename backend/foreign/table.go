@@ -4,13 +4,17 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/otelagent/otelagent/backend/session"
 )
 
 //go:embed sources.yaml
@@ -33,7 +37,7 @@ func Default() *Table { return defaultTable() }
 var defaultTable = sync.OnceValue(func() *Table {
 	var file struct{ Sources []any }
 	err := yaml.Unmarshal(sourcesYAML, &file)
-	t, bad := newTable(file.Sources)
+	t, bad := newTable(nil, file.Sources)
 	if err = errors.Join(err, bad); err != nil {
 		panic("foreign: sources.yaml: " + err.Error())
 	}
@@ -47,14 +51,38 @@ func (t *Table) With(sources []any) (*Table, error) {
 	if len(sources) == 0 {
 		return t, nil
 	}
-	return newTable(slices.Concat(sources, t.raw))
+	return newTable(sources, t.raw)
 }
 
-func newTable(raw []any) (*Table, error) {
-	t := &Table{raw: raw, byName: map[string]*Source{}, marks: map[string]Marks{}}
-	list, bad := readSources(raw)
+// withRules are tables of rules that rows bring along.
+var withRules, _ = lru.New[string, *Table](64) // it fails for no size only
+
+// source returns the source of a row, nil if there is none. That of a row with rules of its own has these in front.
+func (t *Table) source(row *session.Row) *Source {
+	if rules := row.Attr(RulesKey).Str(); rules != "" {
+		with, ok := withRules.Get(rules)
+		if !ok {
+			var own []any
+			err := json.Unmarshal([]byte(rules), &own)
+			if with, _ = Default().With(own); err != nil || with == nil { // of another version
+				with = Default()
+			}
+			withRules.Add(rules, with)
+		}
+		t = with
+	}
+	return t.byName[row.Attr(SourceKey).Str()]
+}
+
+// newTable returns the table of some settings and of the sources that follow them.
+func newTable(own, base []any) (*Table, error) {
+	t := &Table{raw: slices.Concat(own, base), byName: map[string]*Source{}, marks: map[string]Marks{}}
+	list, bad := readSources(t.raw)
 	for i := range list {
 		s := &list[i]
+		if i < len(own) {
+			s.own = own[i : i+1]
+		}
 		if first := t.byName[s.Name]; first != nil {
 			first.add(s)
 			continue
@@ -85,13 +113,13 @@ func newTable(raw []any) (*Table, error) {
 			t.marks[key] |= 1 << i
 		}
 	}
-	sum := sha256.Sum256(fmt.Append(nil, raw))
+	sum := sha256.Sum256(fmt.Append(nil, t.raw))
 	t.version = rulesVersion + "-" + hex.EncodeToString(sum[:8])
 	return t, nil
 }
 
 // rulesVersion is the version of the rules in code. Increase it when Map changes.
-const rulesVersion = "6"
+const rulesVersion = "7"
 
 // Version names the rules: it changes when they do. Summaries keep it.
 func (t *Table) Version() string { return t.version }

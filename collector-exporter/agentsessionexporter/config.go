@@ -266,8 +266,8 @@ func (c *Config) decoding() []otlprow.Option {
 	if c.Content == contentDrop {
 		opts = append(opts, otlprow.WithoutContent())
 	}
-	if table, err := foreign.Default().With(c.Sources); err == nil && len(c.Sources) > 0 { // Validate reports errors
-		opts = append(opts, otlprow.WithSources(table, c.Sources))
+	if table, err := foreign.Default().With(c.Sources); err == nil { // Validate reports errors
+		opts = append(opts, otlprow.WithSources(table))
 	}
 	return opts
 }

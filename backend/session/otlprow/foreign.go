@@ -173,8 +173,8 @@ func (d *decoder) keep(row session.Row, m *foreign.Match, sig foreign.Signal, na
 	text(foreign.ScopeKey, cut(d.scopeName, maxKey))
 	text(foreign.NameKey, cut(name, maxKey))
 	text(foreign.SignalKey, string(sig))
-	if rules := d.rules[m.Source.Name]; rules != "" {
-		text(foreign.RulesKey, rules)
+	if m.Source.Rules != "" {
+		text(foreign.RulesKey, m.Source.Rules)
 	}
 	spread := map[string]map[string]any{}
 	for key, v := range d.own.All() {

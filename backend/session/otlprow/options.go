@@ -2,7 +2,6 @@ package otlprow
 
 import (
 	"cmp"
-	"encoding/json"
 
 	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/session"
@@ -16,7 +15,6 @@ type config struct {
 	isFixed        bool
 	limits         Limits
 	table          *foreign.Table
-	rules          map[string]string // by source
 	withoutContent bool
 	redactor       func(string) string
 }
@@ -25,19 +23,8 @@ type config struct {
 // otelagent.tenant. The hash replaces a tenant of more than 256 bytes.
 func WithTenant(tenant string) Option { return func(c *config) { c.fixed, c.isFixed = tenant, true } }
 
-// WithSources sets the rules for spans and records of other programs. The default is foreign.Default. Rows keep the
-// entry of own, what t has more than that, which recognised them.
-func WithSources(t *foreign.Table, own []any) Option {
-	rules := map[string]string{}
-	for _, entry := range own {
-		text, err := json.Marshal(entry)
-		if m, ok := entry.(map[string]any); ok && err == nil {
-			name, _ := m["name"].(string)
-			rules[name] = string(text)
-		}
-	}
-	return func(c *config) { c.table, c.rules = t, rules }
-}
+// WithSources sets the rules for spans and records of other programs. The default is foreign.Default.
+func WithSources(t *foreign.Table) Option { return func(c *config) { c.table = t } }
 
 // WithoutContent keeps no content of spans and records of other programs.
 func WithoutContent() Option { return func(c *config) { c.withoutContent = true } }

@@ -9,9 +9,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/store/mapped"
 )
 
 const conventional = `[{"role":"system","parts":[{"type":"text","content":"Be brief."}]},` +
@@ -86,7 +86,7 @@ func TestSpellingsOfMessages(t *testing.T) {
 			for _, block := range b.Blocks {
 				bodies[block.ID.Short().String()] = block.Body
 			}
-			runs := session.Assemble(mapped.Map(b.Rows, session.Key{ID: "c"})).Runs
+			runs := session.Assemble(foreign.Default().Map(b.Rows, session.Key{ID: "c"})).Runs
 			if len(runs) != 1 || len(runs[0].Turns) != 1 || len(runs[0].Turns[0].Requests) != 1 {
 				t.Fatalf("%d rows, %d runs", len(b.Rows), len(runs))
 			}

@@ -7,9 +7,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/store/mapped"
 )
 
 // Messages that are spread over keys, as OpenInference and older Traceloop write them, are those of the request and of
@@ -57,7 +57,7 @@ func TestSpreadMessages(t *testing.T) {
 			for _, block := range b.Blocks {
 				bodies[block.ID.Short().String()] = block.Body
 			}
-			turn := session.Assemble(mapped.Map(b.Rows, b.Rows[0].Session)).Runs[0].Turns[0]
+			turn := session.Assemble(foreign.Default().Map(b.Rows, b.Rows[0].Session)).Runs[0].Turns[0]
 			said := func(l *session.Refs) (out []message.Message) {
 				for _, ref := range l.Items() {
 					out = append(out, message.Read([]byte(bodies[ref.Block]))...)

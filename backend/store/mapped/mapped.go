@@ -4,18 +4,13 @@
 package mapped
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/session"
@@ -91,7 +86,7 @@ func Open(ctx context.Context, st store.Store, k session.Key) (*Session, error) 
 	for _, p := range parts {
 		s.Links.Parts = append(s.Links.Parts, p.Key)
 	}
-	s.Rows = Map(s.Raw, k)
+	s.Rows = foreign.Default().Map(s.Raw, k)
 	return s, nil
 }
 
@@ -124,41 +119,6 @@ func Revision(ctx context.Context, st store.Store, k session.Key, links *session
 	s := &Session{Marks: map[session.Key]store.Revision{}}
 	revision, err := s.mark(ctx, st, slices.Concat(parts, named))
 	return own + revision, err
-}
-
-// maxRules bounds the rules of rows of one session that are used: the newest. maxTables bounds how many tables are
-// held.
-const maxRules, maxTables = 16, 64
-
-// tables are those of rules that rows brought along.
-var tables, _ = lru.New[string, *foreign.Table](maxTables) // fails for no size only
-
-// Map is foreign.Table.Map with the rules of this program, and in front of them those that rows bring along.
-func Map(rows []session.Row, want session.Key) []session.Row {
-	newest := map[string]int64{} // by rules
-	for i := range rows {
-		r := &rows[i]
-		if rules := r.Attr(foreign.RulesKey).Str(); r.Kind == session.KindForeign && rules != "" {
-			newest[rules] = max(newest[rules], r.Start)
-		}
-	}
-	rules := slices.SortedFunc(maps.Keys(newest), func(a, b string) int {
-		return cmp.Or(cmp.Compare(newest[b], newest[a]), strings.Compare(a, b))
-	})
-	list := "[" + strings.Join(rules[:min(len(rules), maxRules)], ",") + "]"
-	t, ok := tables.Get(list)
-	if !ok {
-		var entries []any
-		err := json.Unmarshal([]byte(list), &entries)
-		if err == nil {
-			t, err = foreign.Default().With(entries)
-		}
-		if err != nil { // of another version
-			t = foreign.Default()
-		}
-		tables.Add(list, t)
-	}
-	return t.Map(rows, want)
 }
 
 // Tree returns the tree of a session.
@@ -203,7 +163,7 @@ func (s *Session) Owner() session.Key {
 		return session.Key{}
 	}
 	for _, p := range others {
-		if len(others) > 1 && len(Map(s.Raw, p.Key)) > 0 {
+		if len(others) > 1 && len(foreign.Default().Map(s.Raw, p.Key)) > 0 {
 			return p.Key
 		}
 	}

@@ -114,7 +114,7 @@ func (p *projector) parts(ctx context.Context, k session.Key, whole *mapped.Sess
 		}
 		s := &mapped.Session{Raw: byTrace[trace], Links: &session.Links{Traces: []session.TraceID{trace}},
 			Named: []session.Summary{{Key: k}}}
-		s.Rows = mapped.Map(s.Raw, part.Key)
+		s.Rows = foreign.Default().Map(s.Raw, part.Key)
 		err := p.keep(ctx, part.Key, whole.Marks[part.Key], s)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
