@@ -156,58 +156,47 @@ func (m *mapper) link() {
 // another reporter, if not both have counts that differ. What a tool call began is in the only run below the call that
 // has nothing below it.
 func (m *mapper) contain() {
-	type group struct {
-		trace session.TraceID
-		role  role
-	}
-	groups := map[group][]*record{}
 	for _, r := range m.all {
 		if r.up != nil && !r.log {
 			r.up.kids++
 		}
 	}
-	for _, r := range m.all {
-		g := group{r.row.Trace, r.role}
-		if r.isRun() {
-			g.role = roleRun
+	open := map[session.TraceID][]*record{} // those that may be around others, the outer before the inner
+	for _, r := range slices.SortedStableFunc(slices.Values(m.all), func(a, b *record) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
+	}) {
+		near := open[r.row.Trace]
+		if !r.log && (r.up == nil || r.up.role == roleTool) && (!r.isRun() || r.lost()) {
+			r.up = cmp.Or(r.innermost(near), r.up)
 		}
-		if !r.log && r.end > 0 && (r.role != roleTool || r.kids == 0) {
-			groups[g] = append(groups[g], r)
+		if !r.log && r.end > 0 && (r.isRun() || r.role == roleTurn || r.role == roleTool && r.kids == 0) {
+			near = slices.DeleteFunc(near, func(c *record) bool { return c.end < r.start })
+			open[r.row.Trace] = append(near[:min(len(near), maxOpen-1)], r)
 		}
-	}
-	for _, r := range m.all {
-		if r.log || r.up != nil && r.up.role != roleTool || r.isRun() && !r.lost() {
-			continue
-		}
-		var near []*record
-		for _, role := range []role{roleRun, roleTool, roleTurn} {
-			if l := groups[group{r.row.Trace, role}]; len(l) <= 256 {
-				near = append(near, l...)
-			}
-		}
-		r.up = cmp.Or(r.innermost(near), r.up)
 	}
 }
+
+// maxOpen bounds the records that are looked at for one that is around another.
+const maxOpen = 512
 
 // lost reports whether a span has a parent that is not there.
 func (r *record) lost() bool { return !r.log && r.up == nil && r.row.Parent != (session.SpanID{}) }
 
 // innermost returns the record that may be around r and that is within all others of such; nil if there is none.
 func (r *record) innermost(near []*record) (in *record) {
-	around := slices.DeleteFunc(near, func(c *record) bool { return !r.within(c) || !r.mayBeIn(c) })
-	for _, c := range around {
-		if in == nil || c.start > in.start || c.start == in.start && c.end <= in.end {
+	least := int64(math.MaxInt64) // end of the others
+	for _, c := range near {
+		if c.end >= max(r.end, r.start) && r.mayBeIn(c) {
+			if in != nil {
+				least = min(least, in.end)
+			}
 			in = c
 		}
 	}
-	if slices.ContainsFunc(around, func(c *record) bool { return c != in && !in.within(c) }) {
+	if in != nil && in.end > least {
 		return nil
 	}
 	return in
-}
-
-func (r *record) within(c *record) bool {
-	return c != r && c.start <= r.start && c.end >= max(r.end, r.start)
 }
 
 // mayBeIn reports whether a record whose parent is not there, or a tool call, may be part of another record.
