@@ -21,13 +21,15 @@ func (m *mapper) fold() {
 		}
 		if !listed[n] {
 			listed[n] = true
-			m.list = append(m.list, n)
+			if m.list = append(m.list, n); n.rec != nil {
+				n.recs = append(n.recs, n.rec)
+			}
 		}
 		switch r.role {
 		case roleRun, roleStart:
 			n.isRun = n.isRun || len(m.trace(r.row.Trace).kinds) == 0 || r.log
 			if r.role == roleStart {
-				n.starts = append(n.starts, r)
+				n.recs = append(n.recs, r)
 			}
 		case roleCompaction:
 			n.isRun = true
@@ -47,10 +49,10 @@ func (m *mapper) fold() {
 			up = nil
 		}
 		switch {
-		case empty && n.rec != nil && len(n.starts) == 0 && len(n.under) == 1 && n.under[0].key == n.key:
+		case empty && n.rec != nil && len(n.recs) == 1 && len(n.under) == 1 && n.under[0].key == n.key:
 			left = n.under[0]
-			left.outer, left.call, n.gone = n.rec, n.call, true
-			left.notes = append(left.notes, n.notes...)
+			left.call, n.gone = n.call, true
+			left.recs, left.notes = append(left.recs, n.recs...), append(left.notes, n.notes...)
 		case empty && (!n.isRun || up != nil && len(n.under) == 0 && up.key == n.key):
 			n.gone = true // also a run within another one of which nothing is known
 			continue
@@ -63,6 +65,10 @@ func (m *mapper) fold() {
 		if n.gone {
 			continue
 		}
+		if n.first = max(n.first, 1); n.rec != nil && n.rec.start > 0 {
+			n.first = n.rec.start
+		}
+		slices.SortFunc(n.notes, compareRecords)
 		if n.call != nil && n.call.call != nil {
 			if c := n.call.call; c.child == nil || compareRuns(n, c.child) < 0 {
 				c.child = n

@@ -85,19 +85,11 @@ func (n *run) row(kind session.Kind, r *record, start, end int64) session.Row {
 		end = max(end, start)
 	}
 	return session.Row{Trace: r.row.Trace, Span: r.row.Span, Parent: r.row.Parent, Session: n.key, Run: n.id,
-		RunStart: n.start(), Turn: session.NoTurn, Kind: kind, Known: spans.KnownObserved,
-		Start: max(start, n.start()), End: end, Seq: r.order, Service: r.row.Service, Failed: r.row.Failed}
+		RunStart: n.first, Turn: session.NoTurn, Kind: kind, Known: spans.KnownObserved,
+		Start: max(start, n.first), End: end, Seq: r.order, Service: r.row.Service, Failed: r.row.Failed}
 }
 
-// start returns the start of a run in unix nanoseconds; 1 if no record has a time.
-func (n *run) start() int64 {
-	if n.rec != nil && n.rec.start > 0 {
-		return n.rec.start
-	}
-	return max(n.first, 1)
-}
-
-// put adds a row with its attributes.
+// write adds a row with its attributes.
 func (m *mapper) write(row session.Row, a attrs, recs ...*record) {
 	signals := 0
 	for _, r := range recs {
@@ -118,45 +110,41 @@ func derived(r *record, word string) session.SpanID {
 }
 
 func (m *mapper) writeRun(n *run) {
-	var own, inside []*record // of the run itself, and of what is in it
-	if n.rec != nil {
-		own = append(own, n.rec)
-	}
-	own = append(own, n.starts...)
+	own, inside := n.recs, n.notes // records of the run itself, and of what is in it
 	for _, t := range slices.Concat(n.turns, n.tools) {
 		inside = append(inside, t.recs[0])
-	}
-	inside = append(inside, n.notes...)
-	var prompt []string
-	for _, r := range append(slices.Clip(own), n.outer) {
-		if prompt == nil && r != nil {
-			prompt = r.items("prompt")
-		}
 	}
 	if len(own) == 0 {
 		own = []*record{slices.MinFunc(inside, compareRecords)}
 	}
 	source := own[0] // of its own record, else of the first of its turns
-	if len(inside) > 0 && (n.rec == nil || n.rec.role != roleRun) {
-		source = inside[0]
+	if len(inside) > len(n.notes) && source.role != roleRun {
+		source = inside[len(n.notes)]
 	}
-	row := n.row(session.KindRun, own[0], n.start(), max(n.last, n.start()))
+	row := n.row(session.KindRun, own[0], n.first, max(n.last, n.first))
 	a := attrs{{Key: string(spans.DialectKey), Value: session.StringValue(source.src.Name)}}
 	if n.rec == nil {
 		row.Span, row.Parent, row.Failed = derived(own[0], "run "+n.id), session.SpanID{}, false
 		a.text(spans.EndTimeKey, string(spans.TimeSourceBound))
 	} else if n.rec.end > 0 {
-		row.End = max(n.rec.end, n.start())
+		row.End = max(n.rec.end, n.first)
 	}
 	if strings.HasPrefix(n.key.ID, tracePrefix) {
 		a.add(spans.SessionMadeUpKey, session.BoolValue(true))
 	}
-	a.text(spans.AgentNameKey, n.agent())
+	var prompt []string
+	for _, r := range n.recs {
+		if a.add(spans.AgentNameKey, r.value("agent_name")); prompt == nil {
+			prompt = r.items("prompt")
+		}
+	}
+	if n.call != nil {
+		a.add(spans.AgentNameKey, n.call.value("agent_name"))
+	}
 	for _, t := range n.turns {
-		if v := pick(t.recs, "model"); !t.utility() && !v.IsZero() {
-			a.add(spans.RequestModelKey, v)
+		if a.add(spans.AgentNameKey, pick(t.recs, "agent_name")); !t.utility() {
+			a.add(spans.RequestModelKey, pick(t.recs, "model"))
 			a.add(spans.ProviderNameKey, pick(t.recs, "provider"))
-			break
 		}
 	}
 	if p := n.above(); p != nil {
@@ -176,7 +164,6 @@ func (m *mapper) writeRun(n *run) {
 	if n.rec != nil && n.rec.usage != nil && n.rec.src.RollUp == "" {
 		a.usage(n.rec, runUsage)
 	}
-	slices.SortFunc(n.notes, compareRecords)
 	for _, r := range n.notes {
 		if r.role == roleNote && len(row.Events) < 1024 {
 			row.Events = append(row.Events, session.Event{Time: r.start, Type: r.row.Attr(NameKey).Str(), Seq: r.order})
@@ -205,19 +192,6 @@ func (m *mapper) writeRun(n *run) {
 			m.writePermission(n, r, session.NoTurn, "", r.text("tool"))
 		}
 	}
-}
-
-// agent returns the name of the agent of a run.
-func (n *run) agent() (name string) {
-	for _, r := range []*record{n.rec, n.outer, n.call} {
-		if r != nil && name == "" {
-			name = r.text("agent_name")
-		}
-	}
-	for _, t := range n.turns {
-		name = cmp.Or(name, pick(t.recs, "agent_name").Text())
-	}
-	return name
 }
 
 // lists returns a list of items, none where there are none.

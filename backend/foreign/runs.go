@@ -11,18 +11,17 @@ import (
 // run is an execution of an agent loop.
 type run struct {
 	runName
-	rec    *record // its own span
-	outer  *record // that of a run around it that was folded into it
-	call   *record // the tool call that began it
-	starts []*record
-	notes  []*record
-	turns  []*call
-	tools  []*call
-	first  int64 // times of its records; 0: none yet
-	last   int64
-	under  []*run // runs right below it that no tool call began
-	isRun  bool   // it is one even without turns
-	gone   bool   // it was folded, or is none
+	rec   *record   // its own span
+	recs  []*record // that, log records that begin it, and the spans of runs around it that were folded into it
+	call  *record   // the tool call that began it
+	notes []*record
+	turns []*call
+	tools []*call
+	first int64 // times of its records; 0: none yet
+	last  int64
+	under []*run // runs right below it that no tool call began
+	isRun bool   // it is one even without turns
+	gone  bool   // it was folded, or is none
 }
 
 // runName names a run. The id is that of the run in the tree: a key of a prompt, the id of an agent or of the tool call
