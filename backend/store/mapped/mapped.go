@@ -45,63 +45,40 @@ type Session struct {
 // Open reads a session. It asks the store for nothing more than its revision and rows where none of them is of another
 // program.
 func Open(ctx context.Context, st store.Store, k session.Key) (*Session, error) {
-	s := &Session{Marks: map[session.Key]store.Revision{}}
-	if _, err := s.mark(ctx, st, []session.Summary{{Key: k}}); err != nil {
+	own, err := st.Revision(ctx, k)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	rows, err := readRows(ctx, st, k, nil, nil)
-	if err != nil {
+	s := &Session{Marks: map[session.Key]store.Revision{k: own}}
+	if s.Raw, err = readRows(ctx, st, k, nil, nil); err != nil {
 		return nil, err
 	}
-	s.Rows, s.Raw = rows, rows
 	in := map[session.TraceID]bool{}
-	for i := range rows {
-		if r := &rows[i]; r.Kind == session.KindForeign && !in[r.Trace] {
-			in[r.Trace] = true
-			if s.Links == nil {
-				s.Links = &session.Links{}
-			}
-			s.Links.Traces = append(s.Links.Traces, r.Trace)
+	var traces []session.TraceID
+	for i := range s.Raw {
+		if r := &s.Raw[i]; r.Kind == session.KindForeign && !in[r.Trace] {
+			in[r.Trace], traces = true, append(traces, r.Trace)
 		}
 	}
-	if s.Links == nil {
-		s.Rows = foreign.Join(rows)
+	if traces == nil {
+		s.Rows = foreign.Join(s.Raw)
 		return s, nil
 	}
-	parts, named, err := linked(ctx, st, k, s.Links.Traces)
+	others, err := s.find(ctx, st, k, traces)
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(parts, named)
-	revision, err := s.mark(ctx, st, all)
-	if err != nil {
-		return nil, err
-	}
-	s.Parts, s.Named, s.Links.Revision = parts, named, int64(s.Marks[k]+revision)
-	for _, p := range all {
+	s.Links = &session.Links{Traces: traces, Revision: int64(own + others)}
+	for _, p := range slices.Concat(s.Parts, s.Named) {
 		if s.Raw, err = readRows(ctx, st, p.Key, in, s.Raw); err != nil {
 			return nil, err
 		}
 	}
-	for _, p := range parts {
+	for _, p := range s.Parts {
 		s.Links.Parts = append(s.Links.Parts, p.Key)
 	}
 	s.Rows = foreign.Default().Map(s.Raw, k)
 	return s, nil
-}
-
-// mark notes the revisions of sessions, and returns a number that changes with each.
-func (s *Session) mark(ctx context.Context, st store.Store, all []session.Summary) (store.Revision, error) {
-	h := fnv.New32a()
-	for _, p := range all {
-		at, err := st.Revision(ctx, p.Key)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return 0, err
-		}
-		s.Marks[p.Key] = at
-		fmt.Fprintf(h, "%q %d ", p.ID, at)
-	}
-	return store.Revision(h.Sum32()), nil
 }
 
 // Revision returns the state of a session at one moment. It also changes with the sessions that hold records of its
@@ -112,13 +89,49 @@ func Revision(ctx context.Context, st store.Store, k session.Key, links *session
 	if err != nil || links == nil {
 		return own, err
 	}
-	parts, named, err := linked(ctx, st, k, links.Traces)
-	if err != nil {
-		return 0, err
+	others, err := (&Session{Marks: map[session.Key]store.Revision{}}).find(ctx, st, k, links.Traces)
+	return own + others, err
+}
+
+// find finds the other sessions that hold rows of traces: Parts, which are those of one trace each and those without
+// records of their own, and Named. It notes their revisions, and returns a number that changes with each.
+func (s *Session) find(ctx context.Context, st store.Store, k session.Key, traces []session.TraceID,
+) (store.Revision, error) {
+	seen := map[string]bool{k.ID: true}
+	for some := range slices.Chunk(traces, tracesAtOnce) {
+		q := store.Query{Tenant: k.Tenant, Traces: some, Parts: true, Limit: len(some) + maxNamed + 2}
+		for other, err := range st.Sessions(ctx, q) {
+			if err != nil {
+				return 0, err
+			}
+			trace, ofTrace := foreign.ParseTraceSession(other.ID)
+			switch {
+			case seen[other.ID]:
+			case ofTrace && slices.Contains(some, trace), other.Part && other.Parent == k.ID:
+				s.Parts = append(s.Parts, other)
+			default:
+				s.Named = append(s.Named, other)
+			}
+			seen[other.ID] = true
+		}
+		if len(s.Named) > maxNamed || len(traces) > maxTraces {
+			s.Parts, s.Named = nil, nil
+			break
+		}
 	}
-	s := &Session{Marks: map[session.Key]store.Revision{}}
-	revision, err := s.mark(ctx, st, slices.Concat(parts, named))
-	return own + revision, err
+	byID := func(a, b session.Summary) int { return strings.Compare(a.ID, b.ID) }
+	slices.SortFunc(s.Parts, byID)
+	slices.SortFunc(s.Named, byID)
+	h := fnv.New32a()
+	for _, p := range slices.Concat(s.Parts, s.Named) {
+		at, err := st.Revision(ctx, p.Key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return 0, err
+		}
+		s.Marks[p.Key] = at
+		fmt.Fprintf(h, "%q %d ", p.ID, at)
+	}
+	return store.Revision(h.Sum32()), nil
 }
 
 // Tree returns the tree of a session.
@@ -151,8 +164,9 @@ func Owners(ctx context.Context, st store.Store, k session.Key) ([]session.Summa
 	if !ok {
 		return nil, nil
 	}
-	_, named, err := linked(ctx, st, k, []session.TraceID{trace})
-	return named, err
+	s := &Session{Marks: map[session.Key]store.Revision{}}
+	_, err := s.find(ctx, st, k, []session.TraceID{trace})
+	return s.Named, err
 }
 
 // Owner returns the session that records of s belong to where none belongs to s itself; the zero Key where they belong
@@ -168,43 +182,6 @@ func (s *Session) Owner() session.Key {
 		}
 	}
 	return others[0].Key
-}
-
-// linked returns the other sessions that hold rows of traces: those of one trace each and those without records of
-// their own, and those that records name.
-func linked(ctx context.Context, st store.Store, k session.Key, traces []session.TraceID,
-) (parts, named []session.Summary, err error) {
-	if len(traces) > maxTraces {
-		return nil, nil, nil
-	}
-	seen := map[string]bool{k.ID: true}
-	for some := range slices.Chunk(traces, tracesAtOnce) {
-		ofTrace := map[string]bool{}
-		for _, id := range some {
-			ofTrace[foreign.TraceSession(id)] = true
-		}
-		q := store.Query{Tenant: k.Tenant, Traces: some, Parts: true, Limit: len(some) + maxNamed + 2}
-		for s, err := range st.Sessions(ctx, q) {
-			switch {
-			case err != nil:
-				return nil, nil, err
-			case seen[s.ID]:
-				continue
-			case ofTrace[s.ID], s.Part && s.Parent == k.ID:
-				parts = append(parts, s)
-			default:
-				named = append(named, s)
-			}
-			seen[s.ID] = true
-		}
-		if len(named) > maxNamed {
-			return nil, nil, nil
-		}
-	}
-	byID := func(a, b session.Summary) int { return strings.Compare(a.ID, b.ID) }
-	slices.SortFunc(parts, byID)
-	slices.SortFunc(named, byID)
-	return parts, named, nil
 }
 
 // readRows appends the rows of a session, in these traces or, where that is nil, all.
