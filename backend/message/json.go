@@ -3,75 +3,19 @@ package message
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"reflect"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
+// child returns the member of o of one of keys as an object; nil for other JSON.
+func child(o *object.Object, keys ...string) *object.Object { return object.Of("", o.Raw(keys...)) }
+
 func valid(raw []byte) bool { return rawjson.Valid(raw, rawjson.MaxDepth) == nil }
 
-// first returns the first of keys that o has and that is not null. It marks all of them as read.
-func first(o *object.Object, keys ...string) (value []byte) {
-	for _, k := range keys {
-		if v := o.Raw(k); value == nil {
-			value = v
-		}
-	}
-	return value
-}
-
-// str returns the first of keys that is a string, or "". It marks all of them as read.
-func str(o *object.Object, keys ...string) (text string) {
-	for _, k := range keys {
-		if s, ok := rawjson.String(o.Raw(k)); ok && text == "" {
-			text = s
-		}
-	}
-	return text
-}
-
-// child returns first as an object, nil for other JSON.
-func child(o *object.Object, keys ...string) *object.Object { return object.Of("", first(o, keys...)) }
-
-// has reports whether o has one of keys.
-func has(o *object.Object, keys ...string) bool {
-	for _, k := range keys {
-		if o.Has(k) {
-			return true
-		}
-	}
-	return false
-}
-
-// unread returns the keys of o that were not read and are not null.
-func unread(o *object.Object) (keys []string) {
-	for k, v := range object.Of("", o.Rest()).All() {
-		if string(v) != "null" {
-			keys = append(keys, k)
-		}
-	}
-	return keys
-}
-
 // Elements returns the elements of an array, nil for anything else.
-func Elements(raw []byte) []json.RawMessage {
-	c := rawjson.NewCursor(raw, object.MaxDepth)
-	if !c.Open('[') {
-		return nil
-	}
-	out := []json.RawMessage{}
-	for c.More(']') {
-		out = append(out, c.Value())
-	}
-	if c.End() != nil {
-		return nil
-	}
-	return out
-}
+func Elements(raw []byte) []json.RawMessage { return rawjson.Elements(raw) }
 
 // is reports whether raw begins as a JSON object {, array [ or string ".
 func is(raw []byte, first byte) bool { return len(raw) > 0 && raw[0] == first }
@@ -126,20 +70,5 @@ func Encode(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
 }
 
-// Quote writes a JSON string as serde does: it escapes only what must be.
-func Quote(s string) []byte {
-	b := append(make([]byte, 0, len(s)+2), '"')
-	for _, r := range s {
-		switch i := strings.IndexRune("\n\r\t\b\f", r); {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case r >= ' ':
-			b = utf8.AppendRune(b, r)
-		case i >= 0:
-			b = append(b, '\\', "nrtbf"[i])
-		default:
-			b = fmt.Appendf(b, `\u%04x`, r)
-		}
-	}
-	return append(b, '"')
-}
+// Quote writes a JSON string.
+func Quote(s string) []byte { return rawjson.Quote(nil, s) }

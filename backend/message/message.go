@@ -2,7 +2,7 @@
 //
 // It reads messages and requests in the spelling of every source that otelagent records (Anthropic, OpenAI chat, OpenAI
 // responses, Gemini, Ollama, phi-core, clark-agent, the AI SDK, the GenAI convention of OpenTelemetry), and writes
-// requests for three provider APIs. A block that it does not know stays a part of kind Unknown, with its JSON.
+// requests for three provider APIs. A block that it does not know stays a part of kind Unknown.
 //
 // Arguments, results and schemas of tools stay as they are spelled. Reading and writing are linear in the input, do not
 // change it and share its memory. Input that is nested deeper than 200 levels is not JSON to this package.
@@ -58,8 +58,6 @@ type Part struct {
 	Kind Kind
 	// Type is the type of the block as it is spelled, empty where the block has none.
 	Type string
-	// Raw is the block as it is spelled, nil where the part has no JSON of its own.
-	Raw []byte
 	// Text of a text or of reasoning.
 	Text string
 	// ID of a call, of the call that a result answers, or of reasoning. Name of the tool or of the file.

@@ -20,7 +20,7 @@ func show(m message.Message) string {
 			}
 		}
 		if p.Kind == message.Unknown {
-			s += " " + string(p.Raw)
+			s += " " + p.Type
 		}
 		if p.Kind == message.ToolResult {
 			s += fmt.Sprintf(" [%s] %v", message.JoinText(p.Parts, true), p.IsError)
@@ -70,7 +70,7 @@ func TestRead(t *testing.T) {
 		},
 		{
 			"phi-core extension", `{"role":"extension","kind":"note","data":{}}`,
-			`user: unknown {"role":"extension","kind":"note","data":{}}`,
+			"user: unknown note extension message",
 		},
 		{
 			"AI SDK", `{"id":"m","role":"assistant","parts":[{"type":"step-start"},{"type":"text","text":"hi"},
@@ -86,7 +86,7 @@ func TestRead(t *testing.T) {
 		},
 		{
 			"an unknown block", `{"role":"user","content":[{"type":"hologram","x":1}]}`,
-			`user: unknown {"type":"hologram","x":1}`,
+			"user: unknown hologram",
 		},
 	} {
 		var got []string

@@ -140,10 +140,9 @@ func (w *writer) items(m *Message) (out [][]byte) {
 	case Assistant:
 		kinds = kinds[:1]
 	}
-	isContent := func(p *Part) bool { return p.Kind == Text || p.Kind == MediaPart }
 	for i := 0; i < len(m.Parts); {
 		end := i
-		for end < len(m.Parts) && isContent(&m.Parts[end]) && (end == i || m.Role != Assistant) {
+		for end < len(m.Parts) && isContent(m.Parts[end]) && (end == i || m.Role != Assistant) {
 			end++
 		}
 		if end == i {

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // Read reads a message in any spelling: an object with a role, an item of OpenAI's responses, a block, or a text. Input
@@ -18,11 +20,9 @@ func Read(raw []byte) []Message {
 }
 
 func read(raw []byte, index int) []Message {
-	m := Message{Role: User, Index: index}
-	o := object.Of("", raw)
-	name, typ := str(o, "role"), str(o, "type")
-	if o == nil || name == "" && typ != "" && typ != "message" { // a text, or an item of OpenAI's responses
-		m.Parts = Blocks(raw)
+	top, list := genaijson.Read(raw)
+	m := Message{Role: User, Index: index, Parts: parts(top, list)}
+	if top == nil { // a text, or an item of OpenAI's responses
 		for _, p := range m.Parts {
 			switch {
 			case p.Kind == ToolResult:
@@ -33,53 +33,33 @@ func read(raw []byte, index int) []Message {
 		}
 		return []Message{m}
 	}
-	role, known := roles[name]
-	hasContent := has(o, "content", "parts", "contents")
-	if m.Role = cmp.Or(role, User); !hasContent && (!known || o.Has("kind") && has(o, "data", "payload")) {
-		m.Parts = []Part{{Kind: Unknown, Type: extension, Raw: raw}}
+	role, known := roles[top.Text("role")]
+	m.Role = cmp.Or(role, User)
+	if len(m.Parts) == 1 && m.Parts[0].Type == extension {
 		return []Message{m}
 	}
-	said := Blocks(first(o, "content", "parts", "contents"))
-	result := Part{Kind: ToolResult, Name: str(o, "toolName", "tool_name")}
-	result.ID = str(o, "tool_call_id", "toolCallId", "tool_use_id")
-	result.IsError = string(first(o, "isError", "is_error")) == "true"
-	isContent := func(p Part) bool { return p.Kind == Text || p.Kind == MediaPart }
-	if role == Tool && (result.ID+result.Name != "" || said == nil || slices.ContainsFunc(said, isContent)) {
-		result.Parts = said
-		m.Parts = []Part{result}
-	} else {
-		m.content(o, said)
+	if role == Tool && slices.ContainsFunc(m.Parts, isContent) {
+		m.Parts = []Part{{Kind: ToolResult, ID: top.Text("tool_call_id"), Parts: m.Parts}}
 	}
-	o.Use("id")
-	if m.Fields = unread(o); !known {
+	at := 0
+	if len(m.Parts) > 0 && m.Parts[0].Kind == Reasoning && top.Has("reasoning_content", "reasoning", "thinking") {
+		at = 1
+	}
+	m.Parts = slices.Insert(m.Parts, at, Blocks(top.Raw("reasoning_details"))...)
+	for i := range m.Parts {
+		if p := &m.Parts[i]; p.Signature != "" && p.Provider == "" {
+			p.Provider = top.Text("provider")
+			top.Keep("provider")
+		}
+	}
+	top.Use("id")
+	if m.Fields = top.Unread(); !known {
 		m.Fields = append(m.Fields, "role")
 	}
 	return split(m)
 }
 
-// content adds the parts of a message: those of its content, and those that have keys of their own.
-func (m *Message) content(o *object.Object, said []Part) {
-	for _, k := range []string{"reasoning_content", "reasoning", "thinking"} {
-		if s := str(o, k); s != "" {
-			m.Parts = append(m.Parts, Part{Kind: Reasoning, Type: k, Text: s})
-		}
-	}
-	m.Parts = append(append(m.Parts, Blocks(first(o, "reasoning_details"))...), said...)
-	for i := range m.Parts {
-		if p := &m.Parts[i]; p.Signature != "" && p.Provider == "" {
-			p.Provider = o.String("provider")
-			o.Keep("provider")
-		}
-	}
-	if s := str(o, "refusal"); s != "" {
-		m.Parts = append(m.Parts, Part{Kind: Text, Type: "refusal", Text: s})
-	}
-	for _, e := range Elements(first(o, "tool_calls")) {
-		p := Part{Kind: ToolCall, Raw: e}
-		p.call(object.Of("", e))
-		m.Parts = append(m.Parts, p)
-	}
-}
+func isContent(p Part) bool { return p.Kind == Text || p.Kind == MediaPart }
 
 const (
 	stepStart = "step-start"        // type of a block of the AI SDK between two replies of a model
@@ -119,16 +99,152 @@ func split(m Message) (out []Message) {
 	return out
 }
 
+// Blocks reads content, which must be valid JSON: a text, a block, or an array of these.
+func Blocks(raw []byte) []Part { return parts(nil, genaijson.Blocks(raw)) }
+
+// kinds are those of the types that genaijson reads.
+var kinds = map[string]Kind{
+	"text": Text, "reasoning": Reasoning, "tool_call": ToolCall, "tool_call_response": ToolResult,
+	"blob": MediaPart, "uri": MediaPart, "file": MediaPart,
+}
+
+// parts adds what providers want back to the parts of the message top, or of content, and reads types of theirs that
+// the standard has no form of.
+func parts(top *object.Object, list []genaijson.Part) (out []Part) {
+	for i := range list {
+		in, o := &list[i], list[i].Block
+		text, _ := in.Text()
+		p := Part{Kind: cmp.Or(kinds[in.Type], Unknown), Type: o.Text("type"), ID: in.ID, Name: in.Name, IsError: in.IsError}
+		switch in.Type {
+		case "text":
+			if p.Text = text; in.Plain {
+				p.Kind, p.Text = Unknown, ""
+			}
+		case "reasoning":
+			if i > 0 && list[i-1].Type == in.Type && list[i-1].Block == o && o != top {
+				out[len(out)-1].Text += "\n" + text
+				continue
+			}
+			p.Text = text
+		case "encrypted_reasoning", "redacted_thinking", "reasoning.text", "reasoning.encrypted", "reasoning.summary":
+			p.Kind, p.Text = Reasoning, o.Text("text", "summary")
+		case "reasoning_details":
+			out = append(out, Blocks(o.Raw("details"))...)
+			continue
+		case "tool_call":
+			p.JSON = arguments(in.Content)
+		case "tool_call_response":
+			p.result(in.Content)
+			switch {
+			case o == top && p.ID+p.Name == "" && p.Parts != nil && !slices.ContainsFunc(p.Parts, isContent):
+				out = append(out, p.Parts...) // results, as the AI SDK has them
+				continue
+			case p.Parts == nil && o.Has("state"): // the AI SDK sends null as a text
+				p.Parts = []Part{{Kind: Text, Text: "null"}}
+			}
+		case "custom", "custom_tool_call":
+			f := cmp.Or(object.Of("", o.Raw("custom")), o)
+			p.Kind, p.ID, p.Name, p.JSON = ToolCall, o.Text("call_id", "id"), f.Text("name"), arguments(f.Raw("input"))
+		case "custom_tool_call_output":
+			p.ID = o.Text("call_id")
+			p.result(o.Raw("output"))
+		case "blob", "uri", "file":
+			p.media(in, text)
+		}
+		switch {
+		case p.Kind == Unknown && (in.Type == "extension" || in.Plain && o != nil && o == top):
+			p.Type = extension
+		case o == nil || o == top || p.Kind == Unknown:
+		case p.Kind == Reasoning:
+			p.sign(o)
+		case p.Kind != Text && o.Has("state"): // of the AI SDK, whose other members describe the call
+		default:
+			o.Use("id", "annotations", "state", "logprobs", "status", "index", "thought", "modality")
+			p.Extra = o.Unread()
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// sign reads what the provider of the reasoning o wants back.
+func (p *Part) sign(o *object.Object) {
+	p.ID, p.Signature = o.Text("id"), o.Text("encrypted_content", "signature", "data")
+	switch format := o.Text("format"); {
+	case p.Type == "redacted_thinking", strings.HasPrefix(format, "anthropic"):
+		p.Provider = "anthropic"
+	case o.Has("encrypted_content"), strings.HasPrefix(format, "openai"):
+		p.Provider = "openai"
+	case strings.HasPrefix(p.Type, "reasoning."):
+		p.Provider = cmp.Or(format, "unknown")
+	case p.Type == "": // of Gemini
+		p.Provider, p.Signature = "google", o.Text("thoughtSignature", "thought_signature")
+	}
+}
+
+// arguments returns arguments as JSON: the JSON in a string, where the string is one.
+func arguments(raw []byte) []byte {
+	s, ok := rawjson.String(raw)
+	switch s = strings.TrimSpace(s); {
+	case raw == nil, string(raw) == "null", ok && s == "":
+		return []byte("{}")
+	case ok && rawjson.Valid([]byte(s), rawjson.MaxDepth-2) == nil: // a body has it two levels deeper
+		return []byte(s)
+	}
+	return raw
+}
+
 // ReadResult reads the result of a tool, in any spelling: a result, blocks, or any other JSON or text.
-func ReadResult(raw []byte) Part {
-	p := Part{Kind: ToolResult, Raw: raw}
+func ReadResult(raw []byte) (p Part) {
 	if !valid(raw) {
 		raw = Quote(string(raw))
 	}
-	if o := object.Of("", raw); has(o, "content", "output", "response") {
-		p.result(o)
-	} else {
-		p.value(raw)
+	if o := object.Of("", raw); o.Has("content", "output", "response") {
+		p.IsError = string(o.Raw("is_error", "isError")) == "true"
+		raw = o.Raw("content", "output", "response")
 	}
+	p.result(raw)
 	return p
+}
+
+// result reads the value of a result: a text, a list of blocks, or any other JSON, which a model sees as text.
+func (p *Part) result(raw []byte) {
+	p.Kind = ToolResult
+	in := object.Of("", raw)
+	typ := in.Text("type")
+	denied := strings.HasPrefix(typ, "execution-")
+	wrapped := denied || in.Has("value") // of the AI SDK
+	if wrapped {
+		p.IsError = p.IsError || denied || strings.HasPrefix(typ, "error")
+		raw = in.Raw("value", "reason")
+	}
+	p.Parts = Blocks(raw)
+	foreign := slices.ContainsFunc(p.Parts, func(q Part) bool { return q.Kind == Unknown && q.Type == "" })
+	if s, ok := rawjson.String(raw); wrapped && typ != "content" ||
+		raw != nil && string(raw) != "null" && !ok && (foreign || !is(raw, '[')) {
+		if !ok {
+			s = cmp.Or(string(raw), "null")
+		}
+		p.Parts = []Part{{Kind: Text, Text: s}}
+	}
+}
+
+// media reads an image, sound, video or file, whose data, address or id is text.
+func (p *Part) media(in *genaijson.Part, text string) {
+	o, m := in.Block, &p.Media
+	m.Modality, m.MIME, m.Detail = in.Modality, in.MIME, cmp.Or(child(o, "image_url").Text("detail"), o.Text("detail"))
+	switch in.Type {
+	case "blob":
+		m.Data = text
+	case "uri":
+		m.URL = text
+	default:
+		m.FileID = text
+	}
+	if !slices.Contains([]string{"image", "audio", "video", "document"}, m.Modality) {
+		m.Modality = "document"
+	}
+	if m.Modality == "image" && m.MIME == "" && m.URL == "" {
+		m.MIME = "image/png"
+	}
 }

@@ -111,7 +111,7 @@ func ReadRequest(payload []byte) (*Request, error) {
 	}
 	r := &Request{Params: map[string][]byte{}, top: object.Of("", payload)}
 	o := object.Of("", payload)
-	messages := first(o, "messages", "input", "contents", "prompt", "gen_ai.input.messages", "input_messages")
+	messages := o.Raw("messages", "input", "contents", "prompt", "gen_ai.input.messages", "input_messages")
 	if is(messages, '"') {
 		messages = Array([][]byte{messages})
 	}
@@ -129,20 +129,20 @@ func ReadRequest(payload []byte) (*Request, error) {
 			r.Messages = append(r.Messages, m)
 		}
 	}
-	system := first(o, "system", "system_prompt", "instructions", "systemInstruction", "system_instruction",
+	system := o.Raw("system", "system_prompt", "instructions", "systemInstruction", "system_instruction",
 		"gen_ai.system_instructions", "system_instructions")
-	if in := object.Of("", system); has(in, "parts", "content") { // a message, as Gemini has it
-		system = first(in, "parts", "content")
+	if in := object.Of("", system); in.Has("parts", "content") { // a message, as Gemini has it
+		system = in.Raw("parts", "content")
 	}
 	r.System = Blocks(system)
 	for system == nil && len(r.Messages) > 0 && r.Messages[0].Role == System {
 		r.System, r.Messages = append(r.System, r.Messages[0].Parts...), r.Messages[1:]
 	}
-	for _, raw := range Elements(first(o, "tools", "gen_ai.tool.definitions", "tool_definitions")) {
+	for _, raw := range Elements(o.Raw("tools", "gen_ai.tool.definitions", "tool_definitions")) {
 		r.tool(object.Of("", raw))
 	}
-	r.Model = str(o, "model", "model_id", "modelId", "gen_ai.request.model")
-	r.Stated = unread(o)
+	r.Model = o.Text("model", "model_id", "modelId", "gen_ai.request.model")
+	r.Stated = o.Unread()
 	if config := child(o, "generationConfig", "generation_config", "options"); config != nil { // of Gemini, Ollama
 		r.parameters(config)
 	}
@@ -151,24 +151,24 @@ func ReadRequest(payload []byte) (*Request, error) {
 }
 
 func (r *Request) tool(o *object.Object) {
-	if declared := first(o, "functionDeclarations", "function_declarations"); declared != nil {
+	if declared := o.Raw("functionDeclarations", "function_declarations"); declared != nil {
 		for _, e := range Elements(declared) {
 			r.tool(object.Of("", e))
 		}
 		return
 	}
-	typ := str(o, "type")
+	typ := o.Text("type")
 	if f := child(o, "function", "toolSpec"); f != nil {
 		o = f
 	}
 	t := Definition{
-		Name: str(o, "name"), Description: str(o, "description"), Strict: first(o, "strict"),
-		Schema: first(o, "parameters", "input_schema", "inputSchema", "parametersJsonSchema"),
+		Name: o.Text("name"), Description: o.Text("description"), Strict: o.Raw("strict"),
+		Schema: o.Raw("parameters", "input_schema", "inputSchema", "parametersJsonSchema"),
 	}
 	if typ != "function" && (typ != "custom" || t.Schema == nil) {
 		t.Hosted = typ
 	}
-	t.Name, t.Extra = cmp.Or(t.Name, t.Hosted), unread(o)
+	t.Name, t.Extra = cmp.Or(t.Name, t.Hosted), o.Unread()
 	r.Tools = append(r.Tools, t)
 }
 
@@ -200,7 +200,7 @@ func ToolNames(catalogue []byte) (names []string, ok bool) {
 // parameters reads the parameters of o. Those of its keys that nothing read are extra.
 func (r *Request) parameters(o *object.Object) {
 	for _, p := range params {
-		v := first(o, p.spelt...)
+		v := o.Raw(p.spelt...)
 		switch {
 		case v == nil:
 		case strings.IndexByte(p.first, v[0]) < 0:
@@ -212,35 +212,35 @@ func (r *Request) parameters(o *object.Object) {
 		}
 	}
 	inner := func(key string, read func(*object.Object)) {
-		v := first(o, key)
+		v := o.Raw(key)
 		in := object.Of("", v)
 		if read(in); v != nil && in == nil {
 			r.Extra = append(r.Extra, key)
 		}
-		for _, k := range unread(in) {
+		for _, k := range in.Unread() {
 			r.Extra = append(r.Extra, key+"."+k)
 		}
 	}
-	effort := func(in *object.Object) { r.Effort = cmp.Or(str(in, "effort"), r.Effort) }
+	effort := func(in *object.Object) { r.Effort = cmp.Or(in.Text("effort"), r.Effort) }
 	format := func(in *object.Object) { r.Format.read(child(in, "format")) }
 	r.Stream = r.Stream || string(o.Raw("stream")) == "true"
 	o.Keep("stream")
-	r.Effort = cmp.Or(str(o, "reasoning_effort", "thinking_level", "reasoningEffort"), r.Effort)
+	r.Effort = cmp.Or(o.Text("reasoning_effort", "thinking_level", "reasoningEffort"), r.Effort)
 	inner("reasoning", effort)
 	inner("output_config", func(in *object.Object) { effort(in); format(in) })
 	inner("text", format)
 	inner("response_format", r.Format.read)
 	inner("responseFormat", r.Format.read)
-	r.Extra = append(r.Extra, unread(o)...)
+	r.Extra = append(r.Extra, o.Unread()...)
 }
 
 func (f *Format) read(o *object.Object) {
-	kind := str(o, "type", "kind")
+	kind := o.Text("type", "kind")
 	if in := child(o, "json_schema"); in != nil {
 		o = in
 	}
 	if strings.HasPrefix(kind, "json") {
-		*f = Format{true, str(o, "name"), first(o, "schema"), first(o, "strict")}
+		*f = Format{true, o.Text("name"), o.Raw("schema"), o.Raw("strict")}
 	}
 }
 
@@ -301,6 +301,6 @@ func (r *Request) Native(api API) bool {
 	}
 	return !slices.ContainsFunc(Elements(r.top.Raw("tools")), func(raw json.RawMessage) bool {
 		o := object.Of("", raw)
-		return !o.Has(rules.tool) && (!o.Has("type") || has(o, "input_schema", "function"))
+		return !o.Has(rules.tool) && (!o.Has("type") || o.Has("input_schema", "function"))
 	})
 }

@@ -80,41 +80,7 @@ func Speaker(role string) string {
 func MessageParts(body string) []MessagePart {
 	var out []MessagePart
 	for p := range genaijson.Parts([]byte(body)) {
-		if l := toolPart(&p); l != nil {
-			out = append(out, l...)
-			continue
-		}
 		out = append(out, messagePart(&p))
-	}
-	return out
-}
-
-// toolPart reads a part of the AI SDK's messages that is a call and, once there is one, its result: tool-NAME and
-// dynamic-tool (https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message). It returns nil of any other.
-func toolPart(p *genaijson.Part) []MessagePart {
-	name, ok := strings.CutPrefix(p.Type, "tool-")
-	if !ok && p.Type != "dynamic-tool" {
-		return nil
-	}
-	o := object.Of("", p.Content)
-	id := o.String("toolCallId")
-	if id == "" {
-		return nil
-	}
-	name = cmp.Or(o.String("toolName"), name)
-	args := o.Spelled("input")
-	if args == nil {
-		args = o.Spelled("rawInput") // what no schema took
-	}
-	out := []MessagePart{{Kind: PartCall, By: Speaker(p.Role), ID: id, Name: name, JSON: string(args)}}
-	for _, key := range []string{"output", "errorText"} {
-		if raw := o.Spelled(key); raw != nil {
-			s := MessagePart{Kind: PartResult, By: ByTool, ID: id, Name: name, Text: string(raw), JSON: string(raw)}
-			if said, ok := rawjson.String(raw); ok {
-				s.Text = said
-			}
-			return append(out, s)
-		}
 	}
 	return out
 }

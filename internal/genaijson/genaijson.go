@@ -123,7 +123,7 @@ const minContent = 48
 func (w *writer) list(messages [][]byte, elsewhere func(callID string) bool, fair bool) (texts [][]byte, all bool) {
 	left := w.room - len(`[]`)
 	for i, raw := range slices.Backward(messages) {
-		parts := read(raw, reader{role: roleUnknown})
+		parts := (&reader{role: roleUnknown}).read(raw)
 		if elsewhere != nil {
 			parts = slices.DeleteFunc(parts, func(p Part) bool { return p.Type == "tool_call_response" && elsewhere(p.ID) })
 		}
@@ -147,7 +147,7 @@ func (w *writer) list(messages [][]byte, elsewhere func(callID string) bool, fai
 // one appends an array of one message, or of its parts.
 func (w *writer) one(dst, raw []byte, r reader) []byte {
 	room := w.room - len(`[]`)
-	text := w.message(read(raw, r), room)
+	text := w.message(r.read(raw), room)
 	if len(text) > room {
 		text = w.parts([]Part{{Role: r.role}}, false, 0)
 	}

@@ -3,6 +3,7 @@ package genaijson
 import (
 	"bytes"
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -10,6 +11,96 @@ import (
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
+
+// Part is one part of a message in the standard form.
+type Part struct {
+	// Role of the message: that of a result of a tool is tool whoever carries it, and that of a message without one is
+	// unknown.
+	Role string
+	// Type is text, reasoning, tool_call, tool_call_response, blob, uri, file, extension, error, encrypted_reasoning, or
+	// the type of the block.
+	Type string
+	// ID and Name of a call, a result or a file; empty where there is none.
+	ID, Name string
+	// Modality and MIME are those of a blob, uri or file.
+	Modality, MIME string
+	// IsError reports that a result says that its call failed.
+	IsError bool
+	// Content is the JSON of the content, and the whole block where the type is none of those above.
+	Content []byte
+	// Plain reports that Content is a text that holds JSON of no known form as it is spelled.
+	Plain bool
+	// Block is what the part was read from: a block, or a message that has it under a key of its own; nil where that is
+	// no object. Several parts may have the same. The members that it says are unread are in no part.
+	Block *object.Object
+
+	key string // member that holds Content in the standard form; empty: Content is the part itself
+}
+
+// Text returns the text of a content that is one, and reports whether it is. That of a blob is its base64.
+func (p *Part) Text() (string, bool) { return rawjson.String(p.Content) }
+
+// Parts returns the parts of Read.
+func Parts(message []byte) iter.Seq[Part] {
+	_, parts := Read(message)
+	return slices.Values(parts)
+}
+
+// Read reads a message in any spelling that this package knows. A message that is none of them is a part of text. Top
+// is the message itself; nil where it is a text, or a block that stands for a message.
+func Read(message []byte) (top *object.Object, parts []Part) {
+	r := reader{role: roleUnknown}
+	if parts = r.read(message); parts[0].Type == "" {
+		parts = nil
+	}
+	return r.top, parts
+}
+
+// Blocks reads the content of a message, valid JSON: a text, a block, or an array of these.
+func Blocks(content []byte) []Part {
+	r := reader{role: roleUnknown}
+	r.contents(content)
+	return r.parts
+}
+
+// Role returns the standard's value for the role of a message, in any spelling: user, assistant, system, tool, or the
+// input itself.
+func Role(role string) string {
+	switch role {
+	case "toolResult", "tool_result", "function":
+		return "tool"
+	case "model":
+		return "assistant"
+	case "developer":
+		return "system"
+	}
+	return role
+}
+
+// Heading returns the role of a message in any spelling, as it is spelled, and the id of the tool call that it
+// answers. An item of OpenAI's responses that states no role has that of its type: assistant or tool. Either is empty
+// where there is none; the id also where the message answers several calls.
+func Heading(message []byte) (role, callID string) {
+	o := object.Of("", message)
+	if role = cmp.Or(o.Text("role"), itemRole(o.Text("type"))); Role(role) == "assistant" {
+		return role, ""
+	}
+	answers := 0
+	for p := range Parts(message) {
+		if p.Type == "tool_call_response" && p.ID != "" {
+			answers++
+			callID = p.ID
+		}
+	}
+	if answers > 1 {
+		callID = ""
+	}
+	return role, callID
+}
+
+func isString(v []byte) bool { return len(v) > 0 && v[0] == '"' }
+func isArray(v []byte) bool  { return len(v) > 0 && v[0] == '[' }
+func isObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }
 
 const roleUnknown = "unknown"
 
@@ -20,15 +111,16 @@ type reader struct {
 	role    string // of the message
 	inItem  bool   // reads the content of an item of OpenAI's responses
 	oneRole bool   // results of tools stay in the message that carries them
+	top     *object.Object
 	parts   []Part
 }
 
 // read returns the parts of a message. There is at least one: that of a message without parts has no type.
-func read(raw []byte, r reader) []Part {
+func (r *reader) read(raw []byte) []Part {
 	raw = validUTF8(raw)
 	switch raw = bytes.TrimSpace(raw); {
 	case rawjson.Valid(raw, rawjson.MaxDepth) != nil:
-		r.plain(raw)
+		r.plain(nil, raw)
 	case isObject(raw):
 		r.message(object.Of("", raw), raw)
 	default:
@@ -47,79 +139,90 @@ func validUTF8(raw []byte) []byte {
 	return bytes.ToValidUTF8(raw, []byte("\uFFFD"))
 }
 
-func (r *reader) add(p Part) {
-	p.Role = cmp.Or(p.Role, r.role)
+// add adds a part that was read from o.
+func (r *reader) add(o *object.Object, p Part) {
+	p.Role, p.Block = cmp.Or(p.Role, r.role), o
 	r.parts = append(r.parts, p)
 }
 
 // text adds a part that is nothing but a text, a JSON string, and reports whether there is one.
-func (r *reader) text(typ string, text []byte) bool {
+func (r *reader) text(o *object.Object, typ string, text []byte) bool {
 	if text != nil {
-		r.add(Part{Type: typ, key: "content", Content: text})
+		r.add(o, Part{Type: typ, key: "content", Content: text})
 	}
 	return text != nil
 }
 
 // plain adds raw as a text.
-func (r *reader) plain(raw []byte) { r.text("text", rawjson.Quote(nil, string(raw))) }
+func (r *reader) plain(o *object.Object, raw []byte) {
+	r.add(o, Part{Type: "text", key: "content", Content: rawjson.Quote(nil, string(raw)), Plain: true})
+}
 
 var (
 	keysThinking = []string{"thinking", "reasoning_content", "reasoning"}
 	keysError    = []string{"error_message", "errorMessage"}
-	keysContent  = append([]string{
-		"content", "parts", "tool_calls", "function_call", "refusal", "audio",
-	}, append(keysThinking, keysError...)...)
+	keysContent  = slices.Concat(keysThinking, keysError, []string{
+		"content", "parts", "contents", "tool_calls", "function_call", "refusal", "audio",
+	})
+	keysName   = []string{"name", "tool_name", "toolName"}
+	keysCallID = []string{"tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "id"}
 )
 
 // message reads a message that is an object, raw.
 func (r *reader) message(o *object.Object, raw []byte) {
-	switch {
-	case !r.takeRole(o):
+	if !r.takeRole(o) {
 		r.block(o, raw) // a block that stands for a message, as items of OpenAI's responses do
 		return
-	case r.role == "tool" && get(o, "parts") == nil:
-		r.response(o)
+	}
+	r.top = o
+	content := o.Raw("content")
+	switch {
+	case r.role == "tool" && !o.Has("parts"):
+		r.response(o, o, keysCallID[:len(keysCallID)-1])
 		return
-	case get(o, keysContent...) != nil:
-	case literal(o, "kind") != nil && get(o, "data", "payload") != nil:
-		r.add(Part{Type: "extension", Name: o.Text("kind"), key: "data", Content: get(o, "data", "payload")})
+	case o.Has(keysContent...):
+	case o.Literal("kind") != nil && o.Has("data", "payload"):
+		r.add(o, Part{Type: "extension", Name: o.Text("kind"), key: "data", Content: o.Raw("data", "payload")})
 	case o.Spelled("content") == nil: // OpenAI's are null if there is none
-		r.plain(raw)
+		r.plain(o, raw)
 	}
-	r.text("reasoning", literal(o, keysThinking...))
-	r.contents(get(o, "content"))
-	r.contents(get(o, "parts"))
-	r.text("text", literal(o, "refusal"))
-	each(get(o, "images"), func(_ *object.Object, image []byte) { // base64, of Ollama
+	r.text(o, "reasoning", o.Literal(keysThinking...))
+	r.contents(content)
+	r.contents(o.Raw("parts", "contents"))
+	r.text(o, "text", o.Literal("refusal"))
+	for _, image := range rawjson.Elements(o.Raw("images")) { // base64, of Ollama
 		if isString(image) {
-			r.add(Part{Type: "blob", Modality: "image", key: "content", Content: image})
+			r.add(o, Part{Type: "blob", Modality: "image", key: "content", Content: image})
 		}
-	})
-	if audio := get(o, "audio"); audio != nil {
-		r.add(Part{Type: "audio", key: "value", Content: audio})
 	}
-	if call := get(o, "function_call"); isObject(call) {
-		r.call(object.Of("", append(append([]byte(`{"function":`), call...), '}')), call)
+	if audio := o.Raw("audio"); audio != nil {
+		r.add(o, Part{Type: "audio", key: "value", Content: audio})
 	}
-	if calls := get(o, "tool_calls"); isArray(calls) {
-		each(calls, r.call)
+	if call := o.Raw("function_call"); isObject(call) {
+		r.call(o, object.Of("", call), call)
+	}
+	if calls := o.Raw("tool_calls"); isArray(calls) {
+		for _, call := range rawjson.Elements(calls) {
+			in := object.Of("", call)
+			r.call(in, in, call)
+		}
 	} else if calls != nil {
-		r.plain(calls)
+		r.plain(o, calls)
 	}
-	r.text("error", literal(o, keysError...))
+	r.text(o, "error", o.Literal(keysError...))
 }
 
 // takeRole sets the role to that of o, and reports whether o is a message and not a block that stands for one.
 func (r *reader) takeRole(o *object.Object) bool {
-	typ := o.Text("type")
+	role, typ := o.Literal("role"), o.Text("type")
 	switch {
-	case literal(o, "role") != nil:
+	case role != nil:
 		r.role = o.Text("role")
 		if standard := Role(r.role); standard == "tool" || standard == "assistant" {
 			r.role = standard
 		}
 		return true
-	case literal(o, "type") == nil || typ == "message":
+	case o.Literal("type") == nil || typ == "message":
 		return true
 	}
 	r.role = cmp.Or(itemRole(typ), r.role)
@@ -142,7 +245,9 @@ func (r *reader) contents(raw []byte) {
 	switch {
 	case len(raw) == 0 || string(raw) == `""` || string(raw) == "null":
 	case isArray(raw):
-		each(raw, r.block)
+		for _, e := range rawjson.Elements(raw) {
+			r.block(object.Of("", e), e)
+		}
 	default:
 		r.block(object.Of("", raw), raw)
 	}
@@ -151,66 +256,95 @@ func (r *reader) contents(raw []byte) {
 // block reads one block of content, raw. One that has not what its type needs is added as it is.
 func (r *reader) block(o *object.Object, raw []byte) {
 	if isString(raw) {
-		r.text("text", raw)
+		r.text(nil, "text", raw)
 		return
 	}
 	done := false
 	switch typ := o.Text("type"); typ {
 	case "text", "input_text", "output_text", "summary_text":
-		done = r.text("text", literal(o, "text", "content"))
+		done = r.text(o, "text", o.Literal("text", "content"))
 	case "refusal":
-		done = r.text("text", literal(o, "refusal"))
+		done = r.text(o, "text", o.Literal("refusal"))
 	case "thinking", "reasoning", "reasoning_text":
 		done = r.reasoning(o)
-	case "toolCall", "tool_call", "tool_use", "function_call":
-		r.call(o, raw)
+	case "toolCall", "tool_call", "tool_use", "function_call", "tool-call":
+		r.call(o, o, raw)
 		return
-	case "tool_result", "tool_call_response", "function_call_output":
-		r.response(o)
+	case "tool_result", "tool_call_response", "function_call_output", "tool-result":
+		r.response(o, o, keysCallID)
 		return
 	case "image", "input_image", "image_url":
-		done = r.media(o, "image")
+		done = r.media(o, o, "image")
 	case "audio", "input_audio":
-		done = r.media(o, "audio")
+		done = r.media(o, o, "audio")
 	case "video":
-		done = r.media(o, "video")
+		done = r.media(o, o, "video")
 	case "blob", "document", "file", "input_file", "resource_link", "uri":
-		done = r.media(o, "")
+		done = r.media(o, o, "")
 	case "message": // an item of OpenAI's responses
-		if done = !r.inItem && get(o, "content") != nil; done {
+		if done = !r.inItem && o.Has("content"); done {
 			r.inItem = true
-			r.contents(get(o, "content"))
+			r.contents(o.Raw("content"))
 			r.inItem = false
 		}
 	case "":
-		done = r.gemini(o) || r.text("text", literal(o, "text"))
+		done = r.gemini(o) || r.text(o, "text", o.Literal("text"))
+	default:
+		if name, ok := strings.CutPrefix(typ, "tool-"); ok || typ == "dynamic-tool" {
+			done = r.uiTool(o, name)
+		}
 	}
 	if !done {
 		r.other(o, raw)
 	}
 }
 
-// gemini reads a part of a Gemini message that is not merely a text, and reports whether it is one.
+// gemini reads a part of a message of Gemini or Bedrock that is not merely a text, and reports whether it is one.
 func (r *reader) gemini(o *object.Object) bool {
-	if string(get(o, "thought")) == "true" {
-		return r.text("reasoning", literal(o, "text"))
+	if string(o.Raw("thought")) == "true" {
+		return r.text(o, "reasoning", o.Literal("text"))
 	}
-	for _, key := range []string{"functionCall", "functionResponse", "inlineData", "fileData"} {
-		value := get(o, key)
-		in := object.Of("", value)
-		switch {
-		case in == nil:
-			continue
-		case key == "functionCall":
-			r.call(in, value)
-		case key == "functionResponse":
-			r.response(in)
-		default:
-			return r.media(in, "")
-		}
+	call := o.Raw("functionCall", "function_call", "toolUse")
+	if in := object.Of("", call); in != nil {
+		r.call(o, in, call)
 		return true
 	}
-	return false
+	if in := object.Of("", o.Raw("functionResponse", "function_response", "toolResult")); in != nil {
+		r.response(o, in, keysCallID)
+		return true
+	}
+	in := object.Of("", o.Raw("inlineData", "inline_data", "fileData", "file_data"))
+	return in != nil && r.media(o, in, "")
+}
+
+// uiTool reads a call of a tool as the AI SDK's messages have it, and its result once there is one
+// (https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message). It reports whether o is one.
+func (r *reader) uiTool(o *object.Object, name string) bool {
+	p := Part{Type: "tool_call", ID: o.Text("toolCallId"), Name: cmp.Or(o.Text("toolName"), name), key: "arguments",
+		Content: o.Raw("input", "rawInput")} // rawInput is what no schema took
+	if p.ID == "" || p.Content == nil && !o.Has("state", "output", "errorText") {
+		return false
+	}
+	if p.Content == nil {
+		p.Content = null
+	}
+	r.add(o, p)
+	p.Type, p.key, p.Content = "tool_call_response", "response", o.Raw("errorText", "output")
+	p.IsError = o.Has("errorText")
+	switch state := o.Text("state"); {
+	case p.Content != nil:
+	case state == "output-available":
+		p.Content = null
+	case state == "output-denied":
+		p.IsError, p.Content = true, []byte(`"Tool execution denied."`)
+	}
+	if !r.oneRole {
+		p.Role = "tool"
+	}
+	if p.Content != nil {
+		r.add(o, p)
+	}
+	return true
 }
 
 // other adds a block as it is. One without a type, or with a type of the standard whose rules it breaks, becomes a
@@ -218,43 +352,37 @@ func (r *reader) gemini(o *object.Object) bool {
 func (r *reader) other(o *object.Object, raw []byte) {
 	switch typ := o.Text("type"); typ {
 	case "reasoning":
-		r.add(Part{Type: "encrypted_reasoning", key: "value", Content: raw})
+		r.add(o, Part{Type: "encrypted_reasoning", key: "value", Content: raw})
 	case "", "text", "tool_call", "blob", "uri", "file":
-		r.plain(raw)
+		r.plain(o, raw)
 	default:
-		r.add(Part{Type: typ, Content: raw})
+		r.add(o, Part{Type: typ, Content: raw})
 	}
 }
 
 // reasoning reads a block of reasoning and reports whether it holds any text.
 func (r *reader) reasoning(o *object.Object) bool {
-	if r.text("reasoning", literal(o, "thinking", "reasoning", "reasoning_content", "text", "content")) {
+	if r.text(o, "reasoning", o.Literal("thinking", "reasoning", "reasoning_content", "text", "content")) {
 		return true
 	}
 	before := len(r.parts)
 	for _, key := range []string{"summary", "content"} {
-		if list := get(o, key); isArray(list) {
-			each(list, func(o *object.Object, _ []byte) { r.text("reasoning", literal(o, "text")) })
+		for _, e := range rawjson.Elements(o.Raw(key)) {
+			r.text(o, "reasoning", object.Of("", e).Literal("text"))
 		}
 	}
 	return len(r.parts) > before
 }
 
-var keysCallID = []string{"tool_call_id", "toolCallId", "tool_use_id", "call_id", "id"}
-
-// call reads a call of a tool, raw.
-func (r *reader) call(o *object.Object, raw []byte) {
-	p, outer := Part{Type: "tool_call", ID: o.Text(keysCallID...), key: "arguments"}, o
-	if f := get(o, "function"); isObject(f) {
-		o = object.Of("", f)
-	}
-	if literal(o, "name", "tool_name", "toolName") == nil {
-		r.other(outer, raw)
+// call reads a call of a tool, o or its member function, which block holds and raw spells.
+func (r *reader) call(block, o *object.Object, raw []byte) {
+	f := cmp.Or(object.Of("", o.Raw("function")), o)
+	if f.Literal(keysName...) == nil {
+		r.other(o, raw)
 		return
 	}
-	p.Name = o.Text("name", "tool_name", "toolName")
-	p.Content = arguments(get(o, "arguments", "input", "args"))
-	r.add(p)
+	r.add(block, Part{Type: "tool_call", ID: o.Text(keysCallID...), Name: f.Text(keysName...), key: "arguments",
+		Content: arguments(f.Raw("arguments", "input", "args"))})
 }
 
 // arguments returns raw, or the JSON in it if it is a string that holds an object or array.
@@ -270,55 +398,51 @@ func arguments(raw []byte) []byte {
 	return raw
 }
 
-// response reads the result of a call.
-func (r *reader) response(o *object.Object) {
+// response reads the result of a call, which block holds. Its id has one of keys.
+func (r *reader) response(block, o *object.Object, keys []string) {
 	p := Part{
-		Type: "tool_call_response", ID: o.Text(keysCallID...), Name: o.Text("tool_name", "toolName", "name"),
-		IsError: string(get(o, "is_error", "isError")) == "true",
+		Type: "tool_call_response", ID: o.Text(keys...), Name: o.Text(keysName...),
+		IsError: string(o.Raw("is_error", "isError")) == "true",
 		key:     "response", Content: null,
 	}
 	if !r.oneRole {
 		p.Role = "tool"
 	}
-	if result := get(o, "content", "output", "response", "result"); result != nil {
+	if result := o.Raw("content", "output", "response", "result"); result != nil {
 		p.Content = loneText(result)
 	}
-	r.add(p)
+	r.add(block, p)
 }
 
 // loneText returns the text of a result that is one block of text, else the result.
 func loneText(result []byte) []byte {
-	n, lone := 0, []byte(nil)
-	if isArray(result) {
-		each(result, func(o *object.Object, _ []byte) {
-			if n++; slices.Contains([]string{"text", "input_text", "output_text"}, o.Text("type")) {
-				lone = literal(o, "text")
-			}
-		})
-	}
-	if n == 1 && lone != nil {
-		return lone
+	if list := rawjson.Elements(result); len(list) == 1 {
+		o := object.Of("", list[0])
+		lone := o.Literal("text")
+		if slices.Contains([]string{"text", "input_text", "output_text"}, o.Text("type")) && lone != nil {
+			return lone
+		}
 	}
 	return result
 }
 
-// media reads an image, a sound or a file, and reports whether it found the content, or where it is.
-func (r *reader) media(o *object.Object, modality string) bool {
-	inner := get(o, "source", "image_url", "input_audio", "file")
+// media reads an image, a sound or a file, which block holds, and reports whether it found the content, or where it is.
+func (r *reader) media(block, o *object.Object, modality string) bool {
+	inner := o.Raw("source", "image_url", "input_audio", "file")
 	in := object.Of("", inner)
 	literal := func(keys ...string) []byte { // those further inside count before those around them
-		if v := literal(in, keys...); v != nil {
+		if v := in.Literal(keys...); v != nil {
 			return v
 		}
-		return literal(o, keys...)
+		return o.Literal(keys...)
 	}
 	text := func(keys ...string) string {
 		s, _ := rawjson.String(literal(keys...))
 		return s
 	}
-	p := Part{Type: "blob", key: "content", Name: text("name", "filename"),
-		MIME: text("mime_type", "mimeType", "media_type"), Modality: cmp.Or(text("modality"), modality),
-		Content: literal("data", "payload", "file_data")}
+	p := Part{Type: "blob", key: "content", Name: text("name", "filename", "title"),
+		MIME: text("mime_type", "mimeType", "media_type", "mediaType"), Modality: cmp.Or(text("modality"), modality),
+		Content: literal("data", "payload", "file_data", "image")}
 	if text("type") == "blob" {
 		p.Content = literal("content")
 	}
@@ -327,12 +451,14 @@ func (r *reader) media(o *object.Object, modality string) bool {
 	}
 	switch {
 	case p.Content != nil && text("type") == "text":
-		return r.text("text", p.Content)
+		return r.text(block, "text", p.Content)
+	case p.Content != nil && !bytes.Contains(p.Content, []byte("://")):
 	case p.Content != nil:
+		p.Type, p.key = "uri", "uri"
 	case isString(inner):
 		p.Type, p.key, p.Content = "uri", "uri", inner
 	default:
-		p.Type, p.key, p.Content = "uri", "uri", literal("url", "uri", "file_url", "fileUri")
+		p.Type, p.key, p.Content = "uri", "uri", literal("url", "uri", "file_url", "fileUri", "file_uri")
 	}
 	if p.Content == nil {
 		p.Type, p.key, p.Content = "file", "file_id", literal("file_id")
@@ -354,7 +480,7 @@ func (r *reader) media(o *object.Object, modality string) bool {
 		}
 	}
 	if p.Content != nil {
-		r.add(p)
+		r.add(block, p)
 	}
 	return p.Content != nil
 }

@@ -15,6 +15,7 @@ import (
 	"bytes"
 	"errors"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -219,26 +220,24 @@ func (o *Object) Twice() string {
 	return ""
 }
 
-// Has reports whether a member is there and not null. It does not count as reading it.
-func (o *Object) Has(key string) bool {
-	m := o.find(key)
-	return m != nil && m.value[0] != 'n'
+// Has reports whether one of the members is there and not null. It does not count as reading it.
+func (o *Object) Has(keys ...string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool {
+		m := o.find(key)
+		return m != nil && m.value[0] != 'n'
+	})
 }
 
 // Use marks members as read without looking at them.
-func (o *Object) Use(keys ...string) {
-	for _, key := range keys {
-		if m := o.find(key); m != nil {
-			m.used = true
-		}
-	}
-}
+func (o *Object) Use(keys ...string) { o.mark(keys, true) }
 
 // Keep marks members as not read: Rest returns them.
-func (o *Object) Keep(keys ...string) {
+func (o *Object) Keep(keys ...string) { o.mark(keys, false) }
+
+func (o *Object) mark(keys []string, used bool) {
 	for _, key := range keys {
 		if m := o.find(key); m != nil {
-			m.used = false
+			m.used = used
 		}
 	}
 }
@@ -253,13 +252,32 @@ func (o *Object) Spelled(key string) []byte {
 	return m.value
 }
 
-// Raw returns a member as it is spelled; nil when it is absent or null.
-func (o *Object) Raw(key string) []byte {
-	v := o.Spelled(key)
-	if len(v) == 0 || v[0] == 'n' {
-		return nil
+// Raw returns the first of the members that is there and not null, as it is spelled; nil when none is. All of them
+// count as read.
+func (o *Object) Raw(keys ...string) (value []byte) {
+	for _, key := range keys {
+		if v := o.Spelled(key); value == nil && v != nil && v[0] != 'n' {
+			value = v
+		}
 	}
-	return v
+	return value
+}
+
+// Literal returns the first of the members that is a string, as it is spelled; nil when none is. An empty string gives
+// way to others. Members of another type are no problem. All of them count as read.
+func (o *Object) Literal(keys ...string) (text []byte) {
+	for _, key := range keys {
+		if v := o.Spelled(key); len(text) <= len(`""`) && v != nil && v[0] == '"' {
+			text = v
+		}
+	}
+	return text
+}
+
+// Text returns the text of what Literal returns.
+func (o *Object) Text(keys ...string) string {
+	s, _ := rawjson.String(o.Literal(keys...))
+	return s
 }
 
 // Require notes a problem for each of the keys that is absent or null, and reports whether none is.
@@ -295,63 +313,42 @@ func (o *Object) String(key string) string {
 	return s
 }
 
-// Text returns the text of the first of the members that is there, if that is a string, else nothing. It is for members
-// that may be of any type: none is a problem.
-func (o *Object) Text(keys ...string) string {
-	for _, key := range keys {
-		if v := o.Raw(key); v != nil {
-			s, _ := rawjson.String(v)
-			return s
-		}
-	}
-	return ""
-}
-
-const (
-	numeric   = "-0123456789"
-	wantCount = "an integer from 0 to 9223372036854775807"
-)
+const wantCount = "an integer from 0 to 9223372036854775807"
 
 // Count returns a member that is an integer and not negative; nil when it is absent.
 func (o *Object) Count(key string) *int64 {
-	v := o.of(key, numeric, wantCount)
-	if v == nil {
-		return nil
-	}
-	n, err := strconv.ParseInt(string(v), 10, 64)
-	if err != nil || n < 0 {
-		o.Fail(key, "want "+wantCount)
-		return nil
-	}
-	return &n
+	return number(o, key, wantCount, wantCount, func(s string) (int64, error) {
+		n, err := strconv.ParseUint(s, 10, 63)
+		return int64(n), err
+	})
 }
 
 // Int returns an integer member; nil when it is absent.
 func (o *Object) Int(key string) *int64 {
-	v := o.of(key, numeric, "an integer")
-	if v == nil {
-		return nil
-	}
-	n, err := strconv.ParseInt(string(v), 10, 64)
-	if err != nil {
-		o.Fail(key, "want an integer of 64 bits")
-		return nil
-	}
-	return &n
+	return number(o, key, "an integer", "an integer of 64 bits", func(s string) (int64, error) {
+		return strconv.ParseInt(s, 10, 64)
+	})
 }
 
 // Float returns a number; nil when it is absent.
 func (o *Object) Float(key string) *float64 {
-	v := o.of(key, numeric, "a number")
+	return number(o, key, "a number", "a number that a float of 64 bits holds", func(s string) (float64, error) {
+		return strconv.ParseFloat(s, 64)
+	})
+}
+
+// number returns a member as parse reads it; nil when it is absent, no number, or no such number.
+func number[T any](o *Object, key, want, such string, parse func(string) (T, error)) *T {
+	v := o.of(key, "-0123456789", want)
 	if v == nil {
 		return nil
 	}
-	f, err := strconv.ParseFloat(string(v), 64)
+	n, err := parse(string(v))
 	if err != nil {
-		o.Fail(key, "want a number that a float of 64 bits holds")
+		o.Fail(key, "want "+such)
 		return nil
 	}
-	return &f
+	return &n
 }
 
 // Bool returns a boolean member; nil when it is absent.
@@ -382,9 +379,7 @@ func (o *Object) Time(key string) time.Time {
 }
 
 // Object returns a member that is an object; nil when it is absent. Its problems are problems of this line.
-func (o *Object) Object(key string) *Object {
-	return o.inner(key, o.of(key, "{", "an object"))
-}
+func (o *Object) Object(key string) *Object { return o.Inner(key, o.of(key, "{", "an object")) }
 
 // Inner returns raw, valid JSON that a member holds in another form (a string of JSON), as an Object at the path of
 // key. Its problems are problems of this line. It is nil when raw is no object.
@@ -392,15 +387,8 @@ func (o *Object) Inner(key string, raw []byte) *Object {
 	if o == nil || len(raw) == 0 || raw[0] != '{' {
 		return nil
 	}
-	return o.inner(key, raw)
-}
-
-func (o *Object) inner(place string, raw []byte) *Object {
-	if raw == nil {
-		return nil
-	}
 	in := o.line.next()
-	in.line, in.path = o.line, o.at(place)
+	in.line, in.path = o.line, o.at(key)
 	c := rawjson.NewCursor(raw, MaxDepth)
 	in.read(&c)
 	return in
@@ -437,11 +425,23 @@ func (o *Object) Objects(key string) []*Object {
 		place := Element(key, i)
 		if raw[0] != '{' {
 			o.Fail(place, "want an object, got "+rawjson.KindOf(raw))
-			continue
 		}
-		objects[i] = o.inner(place, raw)
+		objects[i] = o.Inner(place, raw)
 	}
 	return objects
+}
+
+// Unread returns the keys of the members that were not read and are not null.
+func (o *Object) Unread() (keys []string) {
+	if o == nil {
+		return nil
+	}
+	for i := range o.members {
+		if m := &o.members[i]; !m.used && m.value[0] != 'n' {
+			keys = append(keys, string(m.key))
+		}
+	}
+	return keys
 }
 
 // Rest returns the members that were not read, as an object, newly allocated; nil when all were.
@@ -451,20 +451,14 @@ func (o *Object) Rest() []byte {
 	}
 	var b []byte
 	for i := range o.members {
-		m := &o.members[i]
-		if m.used {
-			continue
+		if m := &o.members[i]; !m.used {
+			b = append(append(rawjson.Quote(append(b, ','), string(m.key)), ':'), m.value...)
 		}
-		if b == nil {
-			b = append(b, '{')
-		} else {
-			b = append(b, ',')
-		}
-		b = append(append(rawjson.Quote(b, string(m.key)), ':'), m.value...)
 	}
 	if b == nil {
 		return nil
 	}
+	b[0] = '{'
 	return append(b, '}')
 }
 

@@ -7,6 +7,7 @@ package rawjson
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"unicode/utf8"
 )
@@ -222,6 +223,22 @@ func Valid(raw []byte, maxDepth int) error {
 	c := NewCursor(raw, maxDepth)
 	c.Value()
 	return c.End()
+}
+
+// Elements returns the elements of the JSON array raw as they are spelled; nil for anything else.
+func Elements(raw []byte) []json.RawMessage {
+	c := NewCursor(raw, MaxDepth+8)
+	if !c.Open('[') {
+		return nil
+	}
+	list := []json.RawMessage{}
+	for c.More(']') {
+		list = append(list, c.Value())
+	}
+	if c.End() != nil {
+		return nil
+	}
+	return list
 }
 
 // KindOf names the type of a JSON value, for errors: "an object", "a string". Of no bytes it is "nothing".

@@ -2,6 +2,7 @@ package rawjson
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,19 +34,20 @@ func AppendString(dst, raw []byte) []byte {
 	}
 }
 
-// Quote appends text as a JSON string to dst. Bytes that are not UTF-8 become U+FFFD.
+// Quote appends text as a JSON string to dst and escapes only what must be, as serde does. Bytes that are not UTF-8
+// become U+FFFD.
 func Quote(dst []byte, text string) []byte {
 	dst = append(slices.Grow(dst, len(text)+len(`""`)), '"')
 	for _, r := range text {
-		switch {
+		switch i := strings.IndexByte("\n\r\t\b\f", byte(r)); {
 		case r == '"' || r == '\\':
 			dst = append(dst, '\\', byte(r))
-		case r == '\n':
-			dst = append(dst, '\\', 'n')
-		case r < 0x20:
-			dst = append(dst, '\\', 'u', '0', '0', "0123456789abcdef"[r>>4], "0123456789abcdef"[r&15])
-		default:
+		case r >= ' ':
 			dst = utf8.AppendRune(dst, r)
+		case i >= 0:
+			dst = append(dst, '\\', "nrtbf"[i])
+		default:
+			dst = fmt.Appendf(dst, `\u%04x`, r)
 		}
 	}
 	return append(dst, '"')
