@@ -24,12 +24,6 @@ const (
 	Tool      Role = "tool"
 )
 
-// roles are the roles of all spellings.
-var roles = map[string]Role{
-	"user": User, "": User, "assistant": Assistant, "model": Assistant, "system": System, "developer": System,
-	"tool": Tool, "toolResult": Tool, "tool_result": Tool, "function": Tool,
-}
-
 // Message is one message.
 type Message struct {
 	Role  Role

@@ -33,12 +33,14 @@ func read(raw []byte, index int) []Message {
 		}
 		return []Message{m}
 	}
-	role, known := roles[top.Text("role")]
-	m.Role = cmp.Or(role, User)
+	role := Role(genaijson.Role(top.Text("role")))
+	if slices.Contains([]Role{Assistant, System, Tool}, role) {
+		m.Role = role
+	}
 	if len(m.Parts) == 1 && m.Parts[0].Type == extension {
 		return []Message{m}
 	}
-	if role == Tool && slices.ContainsFunc(m.Parts, isContent) {
+	if m.Role == Tool && slices.ContainsFunc(m.Parts, isContent) {
 		m.Parts = []Part{{Kind: ToolResult, ID: top.Text("tool_call_id"), Parts: m.Parts}}
 	}
 	at := 0
@@ -53,7 +55,7 @@ func read(raw []byte, index int) []Message {
 		}
 	}
 	top.Use("id")
-	if m.Fields = top.Unread(); !known {
+	if m.Fields = top.Unread(); role != m.Role && role != "" {
 		m.Fields = append(m.Fields, "role")
 	}
 	return split(m)

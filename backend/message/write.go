@@ -13,7 +13,6 @@ type writer struct {
 	Request
 	api   API
 	notes []note
-	at    map[string]int // of notes
 }
 
 // note is one difference between a request and its body: how often, and the first place.
@@ -28,7 +27,7 @@ const MaxNotes = 200
 // Write returns r as a request body for api. The notes name how the body differs from r: what the API has no place for
 // is left out, what it demands is added, and what it has in another form or place is changed. They never hold content.
 func (r *Request) Write(api API) (body []byte, notes []string) {
-	w := &writer{Request: *r, api: api, at: map[string]int{}}
+	w := &writer{Request: *r, api: api}
 	w.Messages = slices.Clone(r.Messages)
 	for i := range w.Messages {
 		w.Messages[i].Parts = slices.Clone(w.Messages[i].Parts)
@@ -59,14 +58,14 @@ func (r *Request) Write(api API) (body []byte, notes []string) {
 }
 
 func (w *writer) note(what, where string) {
-	if _, ok := w.at[what]; !ok && len(w.notes) >= MaxNotes {
+	find := func() int { return slices.IndexFunc(w.notes, func(n note) bool { return n.what == what }) }
+	if find() < 0 && len(w.notes) >= MaxNotes {
 		what, where = "left out: more than this list names", ""
 	}
-	if _, ok := w.at[what]; !ok {
-		w.at[what] = len(w.notes)
+	if find() < 0 {
 		w.notes = append(w.notes, note{what: what, where: where})
 	}
-	w.notes[w.at[what]].count++
+	w.notes[find()].count++
 }
 
 // leave notes that something is left out, of a message unless m is nil. It returns nil.

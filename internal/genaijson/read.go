@@ -82,10 +82,12 @@ func Role(role string) string {
 // where there is none; the id also where the message answers several calls.
 func Heading(message []byte) (role, callID string) {
 	o := object.Of("", message)
-	if role = cmp.Or(o.Text("role"), itemRole(o.Text("type"))); Role(role) == "assistant" {
-		return role, ""
+	role = cmp.Or(o.Text("role"), itemRole(o.Text("type")))
+	callID = o.Text("tool_call_id", "toolCallId", "tool_use_id")
+	answers, mayAnswer := 0, isArray(o.Raw("content", "parts")) || o.Has("call_id")
+	if callID != "" || !mayAnswer || Role(role) == "assistant" {
+		return role, callID
 	}
-	answers := 0
 	for p := range Parts(message) {
 		if p.Type == "tool_call_response" && p.ID != "" {
 			answers++
