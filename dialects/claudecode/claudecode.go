@@ -40,7 +40,7 @@ type family struct {
 
 // file is one of them.
 type file struct {
-	*transcript.Emitter
+	*transcript.Decoder
 	*family
 	transcript.File
 	session string
@@ -51,12 +51,12 @@ type file struct {
 // NewDecoder returns a Decoder of the files of a family. An input without a name is of the session that its lines name.
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
 	all := &family{talks: map[*transcript.Thread]*talk{}, rank: map[string]int{}}
-	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter, f transcript.File) transcript.Reader {
-		d := &file{Emitter: e, family: all, File: f, session: cmp.Or(f.ID, e.Settings.Session), titles: map[string][]byte{}}
+	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
+		r := &file{Decoder: d, family: all, File: f, session: cmp.Or(f.ID, d.Settings.Session), titles: map[string][]byte{}}
 		if agent, ok := strings.CutPrefix(f.ID, agentPrefix); ok {
-			d.session, d.agent, _ = strings.Cut(agent, " ")
+			r.session, r.agent, _ = strings.Cut(agent, " ")
 		}
-		return transcript.Reader{Reader: input.Reader{Line: e.Objects("type!", d.line), End: d.end}}
+		return input.Reader{Line: d.Objects("type!", r.line), End: r.end}, nil
 	})
 }
 

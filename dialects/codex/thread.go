@@ -19,7 +19,7 @@ import (
 type thread struct {
 	*transcript.Thread // nil before session_meta
 
-	e *transcript.Emitter
+	e *transcript.Decoder
 
 	forked, parent string    // threads that it was forked from, or spawned by
 	orphan         bool      // a fork whose parent was not read

@@ -65,10 +65,10 @@ func headOf(path string, head []byte) (h transcript.Head) {
 // NewDecoder returns a Decoder of the chats of a session, of its sub-agents, and copies of them. Stats.Lines counts
 // lines; of a document messages.
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
-	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter, f transcript.File) transcript.Reader {
-		s := &session{e: e, parent: parentOf(f.Path)}
-		return transcript.Reader{Reader: input.Reader{Line: e.Objects("", s.line), End: e.Finish, Document: s.document,
-			IsDocument: func(o input.Outline) bool { return RecogniseDocument(o) != "" }}}
+	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
+		s := &session{d: d, parent: parentOf(f.Path)}
+		return input.Reader{Line: d.Objects("", s.line), End: d.Finish, Document: s.document,
+			IsDocument: func(o input.Outline) bool { return RecogniseDocument(o) != "" }}, nil
 	})
 }
 
@@ -76,7 +76,7 @@ func NewDecoder(opts ...input.Option) *transcript.Decoder {
 type session struct {
 	*transcript.Thread // nil before its head
 
-	e       *transcript.Emitter
+	d       *transcript.Decoder
 	parent  string // the session that spawned it
 	kind    []byte
 	last    time.Time       // of all that was read
@@ -96,8 +96,8 @@ type turn struct {
 
 // line reads one line: the head of a session, a message, a change, or a rewind.
 func (s *session) line(o *object.Object, _ []byte) string {
-	if id := s.e.Settings.Session; s.Thread == nil && id != "" {
-		s.Thread = s.e.Thread(id, "")
+	if id := s.d.Settings.Session; s.Thread == nil && id != "" {
+		s.Thread = s.d.Thread(id, "")
 	}
 	switch {
 	case o.Has("sessionId") && !o.Has("id"):
@@ -121,16 +121,16 @@ func (s *session) line(o *object.Object, _ []byte) string {
 func (s *session) document(value []byte) {
 	o := object.Of("", value)
 	if s.head(o) {
-		s.e.Counts.Events++
+		s.d.Counts.Events++
 		for _, m := range o.Objects("messages") {
-			s.e.Counts.Lines++
-			if s.e.Seq = s.e.Counts.Lines; m != nil {
-				s.e.Counts.Events++
+			s.d.Counts.Lines++
+			if s.d.Seq = s.d.Counts.Lines; m != nil {
+				s.d.Counts.Events++
 				s.message(m)
 			}
 		}
 	}
-	s.e.RejectProblems("", o)
+	s.d.RejectProblems("", o)
 }
 
 // head reads the head of a session, which stands again where the session was resumed. It reports whether it is one.
@@ -141,11 +141,11 @@ func (s *session) head(o *object.Object) bool {
 		return false
 	}
 	if s.Thread != nil && s.Session != id {
-		s.e.Finish()
-		*s = session{e: s.e, parent: s.parent}
+		s.d.Finish()
+		*s = session{d: s.d, parent: s.parent}
 	}
 	if s.Thread == nil {
-		s.Thread = s.e.Thread(id, "")
+		s.Thread = s.d.Thread(id, "")
 	}
 	if kind := o.Raw("kind"); kind != nil {
 		s.kind = bytes.Clone(kind)
@@ -185,7 +185,7 @@ func (s *session) facts(o *object.Object) {
 	s.see(o.Time("lastUpdated"))
 	o.Use("sessionId", "projectHash", "startTime", "kind", "messages")
 	for _, key := range []string{"summary", "directories"} {
-		s.e.Fact(s.Session, key, o.Raw(key), s.last)
+		s.d.Fact(s.Session, key, o.Raw(key), s.last)
 	}
 	s.keep("gemini.session", o)
 }
@@ -359,7 +359,7 @@ func (s *session) answer(r *object.Object, at time.Time) {
 		return
 	}
 	u.calls[id] = true
-	s.e.First(s.Session, refused+id) // its arguments are not known
+	s.d.First(s.Session, refused+id) // its arguments are not known
 	s.Tool(event.ToolCall{ID: id, Name: name, Start: event.Bound(at)}, at)
 	s.end(&transcript.Result{CallID: id, Name: name, At: at}, r.Raw("response"))
 }
@@ -405,8 +405,8 @@ func (s *session) set(o *object.Object) {
 		for _, p := range transcript.Parts(m.Raw("content")) {
 			c := p.Object("functionCall")
 			call := c.String("id")
-			if owner, _ := s.e.Met(refused + call); owner != "" {
-				s.e.FactOf(s.Session, "tool_call/"+call, "arguments", c.Raw("args"), s.last)
+			if owner, _ := s.d.Met(refused + call); owner != "" {
+				s.d.FactOf(s.Session, "tool_call/"+call, "arguments", c.Raw("args"), s.last)
 			}
 		}
 		switch at := m.Time("timestamp"); {
@@ -414,7 +414,7 @@ func (s *session) set(o *object.Object) {
 			compacted = true
 			s.compact(id, s.see(at), said)
 		case strings.HasPrefix(said, injected):
-			if owner, _ := s.e.First(s.Session, "context "+said); owner == "" {
+			if owner, _ := s.d.First(s.Session, "context "+said); owner == "" {
 				s.inject(id, at, m.Raw("content"))
 			}
 		}
@@ -428,7 +428,7 @@ func (s *session) set(o *object.Object) {
 
 // compact reports a compaction, of which the summary is known, once.
 func (s *session) compact(id string, at time.Time, said string) {
-	if owner, _ := s.e.First(s.Session, "compaction "+said); owner != "" {
+	if owner, _ := s.d.First(s.Session, "compaction "+said); owner != "" {
 		return
 	}
 	if s.Done() {
@@ -443,7 +443,7 @@ func (s *session) rewind(id string) {
 	s.endRun()
 	from := max(slices.Index(s.met, id), 0)
 	for _, m := range s.met[from:] {
-		s.e.Hide(s.Session, m, true, s.last)
+		s.d.Hide(s.Session, m, true, s.last)
 	}
 	s.met = s.met[:from]
 }

@@ -75,25 +75,25 @@ func headOf(path string, head []byte) (h transcript.Head) {
 // NewDecoder returns a Decoder of exports, and of the files of Layout. The program has to have a driver of database/sql
 // with the name sqlite to read a database.
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
-	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter, f transcript.File) transcript.Reader {
-		d := &reader{Emitter: e}
-		r := transcript.Reader{Reader: input.Reader{Line: func(input.Line) {}, End: d.endSession, Document: d.export,
-			IsDocument: func(input.Outline) bool { return true }}}
+	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
+		r := &reader{Decoder: d}
 		if m := document.FindStringSubmatch(filepath.ToSlash(f.Path)); m != nil {
-			r.Whole = func() error { return d.readFolder(filepath.FromSlash(m[1]), m[2], m[3]) }
-		} else if f.ID == f.Path && f.ID != "" {
-			r.Whole = func() error {
-				defer d.endSession()
-				return withDatabase(f.Path, func(db *input.Database) error { return d.readDatabase(db, f.Since) })
+			return input.Reader{}, func() error { return r.readFolder(filepath.FromSlash(m[1]), m[2], m[3]) }
+		}
+		if f.ID == f.Path && f.ID != "" {
+			return input.Reader{}, func() error {
+				defer r.endSession()
+				return withDatabase(f.Path, func(db *input.Database) error { return r.readDatabase(db, f.Since) })
 			}
 		}
-		return r
+		return input.Reader{Line: func(input.Line) {}, End: r.endSession, Document: r.export,
+			IsDocument: func(input.Outline) bool { return true }}, nil
 	})
 }
 
 // reader reads a file.
 type reader struct {
-	*transcript.Emitter
+	*transcript.Decoder
 	session *session
 	message *message // whose parts are being read
 	held    int      // bytes of the message and its parts

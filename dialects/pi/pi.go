@@ -37,9 +37,9 @@ const (
 
 // NewDecoder returns a Decoder of the sessions of a family, parents before those that branched from them.
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
-	return transcript.NewDecoder(Dialect, opts, func(e *transcript.Emitter, _ transcript.File) transcript.Reader {
-		s := &session{e: e, entries: map[string]*run{}, now: &run{}}
-		return transcript.Reader{Reader: input.Reader{Line: e.Objects("type! timestamp:time!", s.line), End: e.Finish}}
+	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, _ transcript.File) (input.Reader, func() error) {
+		s := &session{d: d, entries: map[string]*run{}, now: &run{}}
+		return input.Reader{Line: d.Objects("type! timestamp:time!", s.line), End: d.Finish}, nil
 	})
 }
 
@@ -47,7 +47,7 @@ func NewDecoder(opts ...input.Option) *transcript.Decoder {
 type session struct {
 	*transcript.Thread // nil before the header
 
-	e                      *transcript.Emitter
+	d                      *transcript.Decoder
 	from                   string // the session that it was branched from
 	born                   time.Time
 	provider, model, level string // level of thinking
@@ -75,9 +75,9 @@ func (s *session) line(o *object.Object, text []byte) string {
 	s.level = cmp.Or(o.Text("thinkingLevel"), s.level)
 	switch {
 	case s.Thread == nil && kind == "session" && o.Require("id"):
-		s.Thread, s.born = s.e.Thread(o.String("id"), ""), at
+		s.Thread, s.born = s.d.Thread(o.String("id"), ""), at
 		s.from = idOf(cmp.Or(o.String("parentSession"), o.String("branchedFrom")))
-		s.e.Fact(s.Session, "cwd", o.Raw("cwd"), at)
+		s.d.Fact(s.Session, "cwd", o.Raw("cwd"), at)
 	case s.Thread == nil:
 		o.Fail("", "want a line of type session with an id before it")
 	default:
@@ -95,7 +95,7 @@ func idOf(path string) string {
 // entry reads one entry.
 func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte) {
 	id, m, raw := o.String("id"), o.Object("message"), o.Raw("message")
-	if owner, _ := s.e.First(s.Session, "entry/"+id); id != "" && owner == s.Session {
+	if owner, _ := s.d.First(s.Session, "entry/"+id); id != "" && owner == s.Session {
 		return
 	}
 	if parent := o.String("parentId"); id != "" && parent != s.last && len(s.runs) > 0 {
@@ -115,7 +115,7 @@ func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte
 			Trigger: map[bool]string{true: "hook"}[transcript.True(o, "fromHook")]}
 		s.Compact(id, at, c, event.CompactionResult{Summary: o.Raw("summary"), Target: o.String("firstKeptEntryId")})
 	case "session_info":
-		s.e.Fact(s.Session, "title", o.Raw("name"), at)
+		s.d.Fact(s.Session, "title", o.Raw("name"), at)
 	default:
 		if kind != "message" || m == nil || role == "bashExecution" {
 			s.Other(kind, text, at)
@@ -163,7 +163,7 @@ func (s *session) branch(to *run, at time.Time) {
 	for _, r := range s.runs {
 		if r.hidden == shown[r] {
 			r.hidden = !r.hidden
-			s.e.Hide(s.Session, r.id, r.hidden, at)
+			s.d.Hide(s.Session, r.id, r.hidden, at)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func (s *session) reply(id string, raw []byte, m *object.Object, at time.Time) {
 	c := transcript.Call{ID: id, At: at, Start: event.Bound(s.asked), Variant: s.level, Reply: raw,
 		TurnResult: event.TurnResult{ResponseID: m.String("responseId"), Model: m.String("model"),
 			Provider: m.String("provider"), StopReason: m.String("stopReason"), Error: m.String("errorMessage"),
-			Usage: keys.Read(m.Object("usage"), cmp.Or(s.e.Settings.Rule, spans.UsageRuleExcludesCache)),
+			Usage: keys.Read(m.Object("usage"), cmp.Or(s.d.Settings.Rule, spans.UsageRuleExcludesCache)),
 			Cost:  m.Object("usage").Object("cost").Float("total"), Currency: "USD"}}
 	if started := transcript.Time(m.Raw("timestamp")); !started.After(at) && !started.Before(s.asked) {
 		c.Start = event.Moment{Time: started}

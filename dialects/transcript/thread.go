@@ -80,7 +80,7 @@ func (l Refusals) Find(text string) *event.PermissionEvaluation {
 type Thread struct {
 	Session, Name string
 
-	e    *Emitter
+	d    *Decoder
 	used bool   // by the input at hand
 	run  string // the open one; empty when none is
 	prev string // the last one that ended
@@ -108,7 +108,7 @@ type turn struct {
 
 func (t *Thread) meta(at time.Time) event.Meta {
 	t.last = Later(t.last, at)
-	return t.e.meta(t.Session, t.run, at)
+	return t.d.meta(t.Session, t.run, at)
 }
 
 // bounds is meta for the start and end of a run. Those of a run whose original was not read have the least position, so
@@ -138,12 +138,12 @@ const RunPrefix = "run "
 // Begin begins a run and ends the one before it. It reports false for a duplicate, which is dropped with all that
 // follows until the next Begin.
 func (t *Thread) Begin(r Run) bool {
-	r.ID = cmp.Or(r.ID, "run-"+strconv.FormatInt(t.e.Number, 10))
-	owner, _ := t.e.First(t.Session, RunPrefix+r.ID)
+	r.ID = cmp.Or(r.ID, "run-"+strconv.FormatInt(t.d.Number, 10))
+	owner, _ := t.d.First(t.Session, RunPrefix+r.ID)
 	again := t.run == r.ID
 	t.skip = !again && owner != "" && owner == t.Session
 	if t.run == "" {
-		t.e.Counts.Outside -= int64(len(t.messages) + len(t.others))
+		t.d.Counts.Outside -= int64(len(t.messages) + len(t.others))
 		if t.skip {
 			t.messages, t.others = nil, nil
 		}
@@ -152,15 +152,15 @@ func (t *Thread) Begin(r Run) bool {
 		return false
 	}
 	t.End(time.Time{}, event.RunResult{})
-	r.SessionID, r.Dialect, r.Recording = t.Session, t.e.Name, spans.RecordingLedger
-	r.Agent = cmp.Or(r.Agent, t.e.Settings.Agent)
-	r.Provider = cmp.Or(r.Provider, t.e.Settings.Provider)
+	r.SessionID, r.Dialect, r.Recording = t.Session, t.d.Name, spans.RecordingLedger
+	r.Agent = cmp.Or(r.Agent, t.d.Settings.Agent)
+	r.Provider = cmp.Or(r.Provider, t.d.Settings.Provider)
 	if t.copied = owner != ""; t.copied {
 		r.Copied, r.From = true, cmp.Or(r.From, owner)
 	}
 	t.fork = cmp.Or(r.From, t.fork)
 	r.ForkParentID = cmp.Or(r.ForkParentID, t.fork)
-	switch l := cmp.Or(t.e.Spawned(t.Session, r.ID), t.e.Spawned("", t.Session)); {
+	switch l := cmp.Or(t.d.Spawned(t.Session, r.ID), t.d.Spawned("", t.Session)); {
 	case t.prev != "" && r.ParentID == "":
 		r.ParentID, r.Continuation = t.prev, cmp.Or(r.Continuation, spans.ContinuationDefault)
 	case l != Link{}:
@@ -172,17 +172,17 @@ func (t *Thread) Begin(r Run) bool {
 	first := t.Fresh()
 	t.run, t.turns, t.trigger = r.ID, 0, r.Trigger
 	t.last, t.over, t.taken = time.Time{}, event.RunResult{}, r.From != "" && !r.Copied
-	t.e.Emit(&event.RunStarted{Meta: t.bounds(r.At), RunInfo: r.RunInfo})
+	t.d.Emit(&event.RunStarted{Meta: t.bounds(r.At), RunInfo: r.RunInfo})
 	if t.taken && first {
-		t.e.Emit(&event.DefectFound{Meta: t.meta(r.At), Code: spans.DefectEventLost, Detail: "parent missing"})
+		t.d.Emit(&event.DefectFound{Meta: t.meta(r.At), Code: spans.DefectEventLost, Detail: "parent missing"})
 	}
-	for _, ev := range t.e.waiting[t.Session] {
-		t.e.Emit(ev)
+	for _, ev := range t.d.waiting[t.Session] {
+		t.d.Emit(ev)
 	}
-	t.e.waiting[t.Session] = nil
+	t.d.waiting[t.Session] = nil
 	for _, o := range t.others {
 		o.Run = t.run
-		t.e.Emit(o)
+		t.d.Emit(o)
 	}
 	t.others = nil
 	return true
@@ -204,14 +204,14 @@ func (t *Thread) Message(m event.Message) {
 // flush hands out the messages that belong to the open turn, or to the run.
 func (t *Thread) flush() {
 	for _, m := range t.messages {
-		t.e.Emit(&event.MessageAdded{Meta: t.meta(m.Time), Message: m})
+		t.d.Emit(&event.MessageAdded{Meta: t.meta(m.Time), Message: m})
 	}
 	t.messages = nil
 }
 
 // waits counts a record behind n others that wait for a run, and reports whether it may wait too.
 func (t *Thread) waits(n int) bool {
-	t.e.Counts.Outside++
+	t.d.Counts.Outside++
 	return n < maxPending
 }
 
@@ -247,7 +247,7 @@ func (t *Thread) Call(c Call) bool {
 
 // next begins the turn of a call, where it is one.
 func (t *Thread) next(c Call) bool {
-	owner, _ := t.e.First(t.Session, c.ID)
+	owner, _ := t.d.First(t.Session, c.ID)
 	switch {
 	case owner != "" && (owner == t.Session || t.run != "" && !t.copied):
 		return false
@@ -267,11 +267,11 @@ func (t *Thread) next(c Call) bool {
 	if begun.After(c.At) {
 		begun = c.At
 	}
-	t.e.Emit(&event.TurnStarted{Meta: t.meta(begun), TurnInfo: info})
+	t.d.Emit(&event.TurnStarted{Meta: t.meta(begun), TurnInfo: info})
 	t.flush()
 	for i, d := range t.discarded {
 		d.Attempt = i
-		t.e.Emit(&event.AttemptDiscarded{Meta: t.meta(c.At), DiscardedAttempt: d})
+		t.d.Emit(&event.AttemptDiscarded{Meta: t.meta(c.At), DiscardedAttempt: d})
 	}
 	if t.discarded = nil; c.ResponseID == "" && !c.Named {
 		c.ResponseID = c.ID
@@ -287,7 +287,7 @@ func (t *Thread) holds(n int) bool {
 	if u.size+n > maxTurn {
 		if u.size <= maxTurn {
 			u.size = maxTurn + 1
-			t.e.Emit(&event.DefectFound{Meta: t.meta(time.Time{}), Code: spans.DefectEventLost,
+			t.d.Emit(&event.DefectFound{Meta: t.meta(time.Time{}), Code: spans.DefectEventLost,
 				Detail: "a turn longer than 33554432 bytes"})
 		}
 		return false
@@ -324,7 +324,7 @@ func (t *Thread) Tool(c event.ToolCall, at time.Time) {
 		}
 		t.turn.tools[c.ID] = cmp.Or(c.Name, "tool")
 	}
-	t.e.Emit(&event.ToolStarted{Meta: t.meta(at), ToolCall: c})
+	t.d.Emit(&event.ToolStarted{Meta: t.meta(at), ToolCall: c})
 }
 
 // Result ends a tool call of the open turn. It reports false where that turn has no such call open: the record is then
@@ -341,16 +341,16 @@ func (t *Thread) Result(r Result) bool {
 	if d := r.Denied; d != nil {
 		d.Tool, d.CallID, d.Action, d.Derived = r.Name, r.CallID, spans.ActionDeny, true
 		r.Outcome = spans.OutcomeDenied
-		t.e.Emit(&event.PermissionEvaluated{Meta: t.meta(r.At), PermissionEvaluation: *d})
+		t.d.Emit(&event.PermissionEvaluated{Meta: t.meta(r.At), PermissionEvaluation: *d})
 	}
 	l := Link{Session: t.Session, Run: t.run, Call: r.CallID, Done: r.Done}
 	if r.ChildSessionID != "" {
-		t.e.Spawn("", r.ChildSessionID, l)
+		t.d.Spawn("", r.ChildSessionID, l)
 	} else if r.ChildRunID != "" {
-		t.e.Spawn(t.Session, r.ChildRunID, l)
+		t.d.Spawn(t.Session, r.ChildRunID, l)
 	}
 	r.End = event.Moment{Time: r.At}
-	t.e.Emit(&event.ToolEnded{Meta: t.meta(r.At), CallID: r.CallID, Name: r.Name, ToolResult: r.ToolResult})
+	t.d.Emit(&event.ToolEnded{Meta: t.meta(r.At), CallID: r.CallID, Name: r.Name, ToolResult: r.ToolResult})
 	if r.Message == nil && r.ToolResult.Result != nil {
 		r.Message = input.Members("role", "tool", "tool_call_id", r.CallID, "name", r.Name, "content", r.ToolResult.Result)
 	}
@@ -364,7 +364,7 @@ func (t *Thread) Result(r Result) bool {
 // Progress reports a partial result of a tool call.
 func (t *Thread) Progress(call, typ string, body []byte, at time.Time) {
 	if t.turn != nil && t.turn.tools[call] != "" && !t.skip {
-		t.e.Emit(&event.ToolProgressed{Meta: t.meta(at), CallID: call, Type: typ, Body: body})
+		t.d.Emit(&event.ToolProgressed{Meta: t.meta(at), CallID: call, Type: typ, Body: body})
 		return
 	}
 	t.Other(typ, body, at)
@@ -376,12 +376,12 @@ func (t *Thread) Compact(id string, at time.Time, c event.Compaction, res event.
 		return
 	}
 	t.close()
-	owner, _ := t.e.First(t.Session, "compaction "+id)
+	owner, _ := t.d.First(t.Session, "compaction "+id)
 	alone := t.run == "" || t.copied && owner == "" // behind the copied part of a run
 	if alone && !t.Begin(Run{RunInfo: event.RunInfo{ID: id, Continuation: spans.ContinuationCompaction}, At: at}) {
 		return
 	}
-	t.e.Emit(&event.CompactionEnded{Meta: t.meta(at), Compaction: c, CompactionResult: res})
+	t.d.Emit(&event.CompactionEnded{Meta: t.meta(at), Compaction: c, CompactionResult: res})
 	if alone {
 		t.End(at, event.RunResult{})
 	}
@@ -393,7 +393,7 @@ func (t *Thread) Other(typ string, body []byte, at time.Time) {
 	switch {
 	case t.skip:
 	case t.run != "":
-		t.e.Emit(o)
+		t.d.Emit(o)
 	case t.waits(len(t.others)):
 		o.Body = bytes.Clone(body)
 		t.others = append(t.others, o)
@@ -445,11 +445,11 @@ func (t *Thread) End(at time.Time, res event.RunResult) {
 	if at.IsZero() {
 		at, res.End = t.last, event.Bound(t.last)
 	}
-	t.e.Emit(&event.RunEnded{Meta: t.bounds(at), RunResult: res})
+	t.d.Emit(&event.RunEnded{Meta: t.bounds(at), RunResult: res})
 	if t.copy != "" {
 		m := t.bounds(at)
 		m.Run, t.copy = t.copy, ""
-		t.e.Emit(&event.RunEnded{Meta: m, RunResult: res})
+		t.d.Emit(&event.RunEnded{Meta: m, RunResult: res})
 	}
 	t.prev, t.run, t.over, t.discarded = t.run, "", event.RunResult{}, nil
 }
@@ -458,7 +458,7 @@ func (t *Thread) End(at time.Time, res event.RunResult) {
 func (t *Thread) close() {
 	if u := t.turn; u != nil {
 		u.Output = u.reply()
-		t.e.Emit(&event.TurnEnded{Meta: t.meta(u.End.Time), TurnResult: u.TurnResult})
+		t.d.Emit(&event.TurnEnded{Meta: t.meta(u.End.Time), TurnResult: u.TurnResult})
 		t.turn = nil
 	}
 }
@@ -494,6 +494,6 @@ func (t *Thread) finish(ends bool) {
 		if m := u.reply(); m != nil {
 			ev.Message = *m
 		}
-		t.e.Emit(ev)
+		t.d.Emit(ev)
 	}
 }

@@ -3,10 +3,10 @@
 // Such files have much in common. One model call stands in several records, each with the usage of the whole call.
 // Files copy each other: forks, resumed sessions, sub-agents that inherit a context. A session has companions: files of
 // its sub-agents, large outputs. So a Decoder reads a family of files (Family), oldest first, parents before children.
-// The part of a dialect in it, a Reader a file, reports to one Emitter what the records say. The Emitter finds copies
+// The part of a dialect in it, a Reader a file, reports to one Decoder what the records say. The Decoder finds copies
 // by id, merges the records of a call, closes what a record implies to be over, and emits the events:
 //
-//	t := e.Thread(session, "")                      // the conversation of a session, or of a sub-agent in it
+//	t := d.Thread(session, "")                      // the conversation of a session, or of a sub-agent in it
 //	t.Begin(transcript.Run{RunInfo: event.RunInfo{ID: prompt}, At: at, Trigger: spans.TriggerUser})
 //	t.Message(event.Message{Raw: raw, Role: "user"})
 //	if t.Call(transcript.Call{ID: id, At: at, Blocks: blocks}) { // each record of the call
@@ -14,13 +14,13 @@
 //	}
 //	t.Result(transcript.Result{CallID: call, At: at, ToolResult: result})
 //	t.End(at, event.RunResult{Status: spans.RunStatusCompleted})
-//	e.Finish()                                      // at the end of each file
+//	d.Finish()                                      // at the end of each file
 //
 // # Copies
 //
 // An id is where it was met first. In the same file it is another record of the same call. In another file of the same
-// session it is a duplicate, which the Emitter drops. In another session it is a copy: the run is RunInfo.Copied and in
-// no sum. The Emitter keeps 16 bytes of the SHA-256 of each id, so its memory does not grow with the content.
+// session it is a duplicate, which the Decoder drops. In another session it is a copy: the run is RunInfo.Copied and in
+// no sum. The Decoder keeps 16 bytes of the SHA-256 of each id, so its memory does not grow with the content.
 package transcript
 
 import (
@@ -44,7 +44,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Bounds of what an Emitter keeps.
+// Bounds of what an Decoder keeps.
 const (
 	maxIDs      = 1 << 21 // digests of ids
 	maxThreads  = 4096
@@ -53,11 +53,14 @@ const (
 	maxTurn     = 32 << 20 // bytes of reply and results of a turn
 )
 
-// Emitter makes events of what the records of a transcript say. Not safe for concurrent use.
-type Emitter struct {
+// Decoder reads the files of one family, parents before children, or single ones, and makes events of what their
+// records say. Not safe for concurrent use.
+type Decoder struct {
 	*input.Shell
 
-	from     *source // at hand
+	open     func(*Decoder, File) (input.Reader, func() error)
+	files    map[string]*source // by path
+	from     *source            // at hand
 	inputs   int32
 	ids      map[digest]place
 	threads  map[[2]string]*Thread // by session and name
@@ -65,6 +68,25 @@ type Emitter struct {
 	children map[digest]Link
 	facts    map[digest]digest              // last ones stated
 	waiting  map[string][]*event.FactStated // by session, for its first run; nil of one that has a run
+}
+
+// source is a file that was read.
+type source struct {
+	reader input.Reader
+	whole  func() error
+	number int32
+	lines  int64 // before the input at hand
+	read   int64 // bytes, of a file that grows
+}
+
+// NewDecoder returns a Decoder of the dialect of that name that has read nothing. Open returns what reads a file of a
+// family, of which it reports the records to the Decoder: lines or documents, or, if it is set, a function that reads a
+// file which has none, such as a database. The zero File is an input without a name.
+func NewDecoder(name string, opts []input.Option, open func(*Decoder, File) (input.Reader, func() error)) *Decoder {
+	shell := input.NewShell(name, ndjson.Read, opts...)
+	return &Decoder{Shell: &shell, open: open, files: map[string]*source{}, ids: map[digest]place{},
+		threads: map[[2]string]*Thread{}, children: map[digest]Link{}, facts: map[digest]digest{},
+		waiting: map[string][]*event.FactStated{}}
 }
 
 type digest [16]byte
@@ -82,17 +104,17 @@ func digestOf(parts ...string) digest {
 
 // First returns the session in which an id was met first, and whether that was in this file, and remembers it. Of an id
 // that is new, which the empty one always is, the session is empty.
-func (e *Emitter) First(session, id string) (owner string, here bool) {
-	if owner, here = e.Met(id); owner == "" && id != "" {
-		Put(e.ids, maxIDs, digestOf(id), place{session, e.from.number})
+func (d *Decoder) First(session, id string) (owner string, here bool) {
+	if owner, here = d.Met(id); owner == "" && id != "" {
+		Put(d.ids, maxIDs, digestOf(id), place{session, d.from.number})
 	}
 	return owner, here
 }
 
 // Met returns what First returns, and remembers nothing.
-func (e *Emitter) Met(id string) (owner string, here bool) {
-	at := e.ids[digestOf(id)]
-	return at.session, at.file == e.from.number
+func (d *Decoder) Met(id string) (owner string, here bool) {
+	at := d.ids[digestOf(id)]
+	return at.session, at.file == d.from.number
 }
 
 // Link is the tool call that spawned a run. Done says that the call has the result of that run.
@@ -103,57 +125,57 @@ type Link struct {
 
 // Spawn remembers that a tool call spawned the child of that name (a run of its session, or a session), so that the run
 // which begins by that name is its child.
-func (e *Emitter) Spawn(session, child string, l Link) {
-	Put(e.children, maxChildren, digestOf(session, child), l)
+func (d *Decoder) Spawn(session, child string, l Link) {
+	Put(d.children, maxChildren, digestOf(session, child), l)
 }
 
 // Spawned returns the tool call that spawned a child; zero when it is not known.
-func (e *Emitter) Spawned(session, child string) Link { return e.children[digestOf(session, child)] }
+func (d *Decoder) Spawned(session, child string) Link { return d.children[digestOf(session, child)] }
 
 // Fact states a fact about a session: a title, a folder. It waits for the first run of the session. What was stated
 // last is not stated again. Value is JSON; nil is no fact.
-func (e *Emitter) Fact(session, key string, value []byte, at time.Time) {
-	e.FactOf(session, "session", key, value, at)
+func (d *Decoder) Fact(session, key string, value []byte, at time.Time) {
+	d.FactOf(session, "session", key, value, at)
 }
 
 // FactOf is Fact about a part of a session, such as message/ID.
-func (e *Emitter) FactOf(session, subject, key string, value []byte, at time.Time) {
+func (d *Decoder) FactOf(session, subject, key string, value []byte, at time.Time) {
 	of, is := digestOf(session, subject, key), digestOf(string(value))
-	if value == nil || session == "" || e.facts[of] == is {
+	if value == nil || session == "" || d.facts[of] == is {
 		return
 	}
-	Put(e.facts, maxThreads, of, is)
-	ev := &event.FactStated{Meta: e.meta(session, "", at), Dialect: e.Name, Recording: spans.RecordingLedger,
+	Put(d.facts, maxThreads, of, is)
+	ev := &event.FactStated{Meta: d.meta(session, "", at), Dialect: d.Name, Recording: spans.RecordingLedger,
 		Facts: []event.Fact{{Subject: subject, Key: key, Value: bytes.Clone(value)}}}
-	switch list, met := e.waiting[session]; {
+	switch list, met := d.waiting[session]; {
 	case subject != "session", met && list == nil:
-		e.Emit(ev)
+		d.Emit(ev)
 	case len(list) < maxPending:
-		Put(e.waiting, maxThreads, session, append(list, ev))
+		Put(d.waiting, maxThreads, session, append(list, ev))
 	}
 }
 
 // Hide states that a message, or a run by its prompt, is no part of the conversation from a time on, or that it is one
 // again.
-func (e *Emitter) Hide(session, message string, hidden bool, at time.Time) {
+func (d *Decoder) Hide(session, message string, hidden bool, at time.Time) {
 	value := []byte("null")
 	if hidden && !at.IsZero() {
 		value = strconv.AppendInt(nil, at.UnixMilli(), 10)
 	}
-	e.FactOf(session, "message/"+message, "hidden_at", value, at)
+	d.FactOf(session, "message/"+message, "hidden_at", value, at)
 }
 
 // Objects returns the Line of a Reader of lines that are objects of a shape (see input.Check). Read reads one, and
 // returns its type, for errors.
-func (e *Emitter) Objects(shape string, read func(o *object.Object, text []byte) string) func(input.Line) {
+func (d *Decoder) Objects(shape string, read func(o *object.Object, text []byte) string) func(input.Line) {
 	return func(l input.Line) {
-		o := e.Object(l)
+		o := d.Object(l)
 		if o == nil {
 			return
 		}
-		if input.Check(o, shape); !e.RejectProblems("", o) {
-			e.Counts.Events++
-			e.RejectProblems(read(o, l.Text), o)
+		if input.Check(o, shape); !d.RejectProblems("", o) {
+			d.Counts.Events++
+			d.RejectProblems(read(o, l.Text), o)
 		}
 	}
 }
@@ -224,25 +246,25 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-func (e *Emitter) meta(session, run string, at time.Time) event.Meta {
-	return event.Meta{Session: session, Run: run, Time: at, Arrived: e.Arrived, Seq: e.from.lines + e.Number}
+func (d *Decoder) meta(session, run string, at time.Time) event.Meta {
+	return event.Meta{Session: session, Run: run, Time: at, Arrived: d.Arrived, Seq: d.from.lines + d.Number}
 }
 
 // Thread returns the conversation of a session (name is empty) or of a sub-agent in it. It is the same for all files of
 // the session.
-func (e *Emitter) Thread(session, name string) *Thread {
+func (d *Decoder) Thread(session, name string) *Thread {
 	key := [2]string{session, name}
-	t := e.threads[key]
+	t := d.threads[key]
 	if t == nil {
-		if len(e.threads) == maxThreads {
-			e.Finish()
-			clear(e.threads)
+		if len(d.threads) == maxThreads {
+			d.Finish()
+			clear(d.threads)
 		}
-		t = &Thread{e: e, Session: session, Name: name}
-		e.threads[key] = t
+		t = &Thread{d: d, Session: session, Name: name}
+		d.threads[key] = t
 	}
 	if !t.used {
-		t.used, e.used = true, append(e.used, t)
+		t.used, d.used = true, append(d.used, t)
 	}
 	return t
 }
@@ -250,68 +272,39 @@ func (e *Emitter) Thread(session, name string) *Thread {
 // Finish reports what is known of open turns at the end of an input, and ends runs whose last reply asked for nothing
 // more. Other runs stay open: their file may grow, also in the next input. The Recorder ends them as aborted when it
 // closes. A live input ends no run.
-func (e *Emitter) Finish() {
-	for _, t := range e.used {
+func (d *Decoder) Finish() {
+	for _, t := range d.used {
 		t.used = false
-		t.finish(!e.Settings.Live)
+		t.finish(!d.Settings.Live)
 	}
-	e.used = e.used[:0]
+	d.used = d.used[:0]
 }
-
-// Reader reads the records of one file. Whole, if set, reads a file that is no stream of them, such as a database.
-type Reader struct {
-	input.Reader
-	Whole func() error
-}
-
-// Decoder reads the files of one family, parents before children, or single ones. Not safe for concurrent use.
-type Decoder struct {
-	e     *Emitter
-	open  func(*Emitter, File) Reader
-	files map[string]*source // by path
-}
-
-// source is a file that was read.
-type source struct {
-	Reader
-	number int32
-	lines  int64 // before the input at hand
-	read   int64 // bytes, of a file that grows
-}
-
-// NewDecoder returns a Decoder of the dialect of that name that has read nothing. Open returns the Reader of a file of
-// a family; the zero File is an input without a name.
-func NewDecoder(name string, opts []input.Option, open func(*Emitter, File) Reader) *Decoder {
-	shell := input.NewShell(name, ndjson.Read, opts...)
-	e := &Emitter{Shell: &shell, ids: map[digest]place{}, threads: map[[2]string]*Thread{}, children: map[digest]Link{},
-		facts: map[digest]digest{}, waiting: map[string][]*event.FactStated{}}
-	return &Decoder{e: e, open: open, files: map[string]*source{}}
-}
-
-// Stats returns what was read so far.
-func (d *Decoder) Stats() input.Stats { return d.e.Counts }
 
 // Events reads r until its end, as [input.Decoder] describes.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	d.begin(File{})
-	d.e.Shell.Reader = d.e.from.Reader.Reader
-	return d.e.Shell.Events(r)
+	return d.Shell.Events(r)
 }
 
 // Rest returns what follows when no file grows any more: the ends of runs that are over.
 func (d *Decoder) Rest() iter.Seq2[event.Event, error] {
-	return d.e.Shell.Read(func() error {
-		for _, t := range d.e.threads {
+	return d.Shell.Read(func() error {
+		for _, t := range d.threads {
 			t.finish(true)
 		}
 		return nil
 	})
 }
 
-// begin begins a file.
+// begin begins a file, or goes on with one that grows.
 func (d *Decoder) begin(f File) {
-	d.e.inputs++
-	d.e.from = &source{Reader: d.open(d.e, f), number: d.e.inputs}
+	if d.from = d.files[f.Path]; d.from == nil || f.Path == "" || !d.Settings.Live {
+		d.inputs++
+		d.from = &source{number: d.inputs}
+		d.from.reader, d.from.whole = d.open(d, f)
+		d.files[f.Path] = d.from
+	}
+	d.Shell.Reader = d.from.reader
 }
 
 // ErrRewritten says that a file is shorter than what was read of it.
@@ -320,14 +313,10 @@ var ErrRewritten = errors.New("the file was written anew")
 // Read reads a file. With input.WithLive it reads whole lines, and what follows them the next time.
 func (d *Decoder) Read(f File) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		live := d.e.Settings.Live
-		if d.e.from = d.files[f.Path]; d.e.from == nil || !live {
-			d.begin(f)
-			d.files[f.Path] = d.e.from
-		}
-		from := d.e.from
-		if from.Whole != nil {
-			d.e.Shell.Read(from.Whole)(yield)
+		d.begin(f)
+		from := d.from
+		if from.whole != nil {
+			d.Shell.Read(from.whole)(yield)
 			return
 		}
 		r, err := f.Open()
@@ -337,7 +326,7 @@ func (d *Decoder) Read(f File) iter.Seq2[event.Event, error] {
 		}
 		defer r.Close()
 		whole := io.Reader(r)
-		if file, ok := r.(*os.File); ok && live {
+		if file, ok := r.(*os.File); ok && d.Settings.Live {
 			end, err := lastLine(file, from.read)
 			if err != nil {
 				yield(nil, fmt.Errorf("%s: %w", f.Path, err))
@@ -348,9 +337,8 @@ func (d *Decoder) Read(f File) iter.Seq2[event.Event, error] {
 			}
 			whole, from.read = io.NewSectionReader(file, from.read, end-from.read), end
 		}
-		d.e.Shell.Reader = from.Reader.Reader
-		d.e.Shell.Events(whole)(yield)
-		from.lines += d.e.Number
+		d.Shell.Events(whole)(yield)
+		from.lines += d.Number
 	}
 }
 
