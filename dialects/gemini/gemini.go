@@ -140,12 +140,9 @@ func (s *session) head(o *object.Object) bool {
 		o.Fail("sessionId", "want a string that is not empty")
 		return false
 	}
-	if s.Thread != nil && s.Session != id {
+	if s.Thread == nil || s.Session != id {
 		s.d.Finish()
-		*s = session{d: s.d, parent: s.parent}
-	}
-	if s.Thread == nil {
-		s.Thread = s.d.Thread(id, "")
+		*s = session{d: s.d, parent: s.parent, Thread: s.d.Thread(id, "")}
 	}
 	if kind := o.Raw("kind"); kind != nil {
 		s.kind = bytes.Clone(kind)
@@ -174,10 +171,7 @@ func RecogniseDocument(o input.Outline) (why string) {
 // see notes a time and returns it; the latest one for the zero time.
 func (s *session) see(t time.Time) time.Time {
 	s.last = transcript.Later(s.last, t)
-	if t.IsZero() {
-		return s.last
-	}
-	return t
+	return cmp.Or(t, s.last)
 }
 
 // facts states what a head or a change says of the session.
@@ -227,16 +221,17 @@ var cancelled = event.RunResult{Status: spans.RunStatusCancelled}
 const (
 	injected = "<session_context>"
 	snapshot = "<state_snapshot>"
-	refused  = "refused " // before the ids of calls, where the Emitter remembers them
+	refused  = "refused " // before the ids of calls, where the Decoder remembers them
 )
 
 // user reads a message of the user: a prompt, which begins a run, results of tools, or what Gemini CLI injects.
 func (s *session) user(id string, at time.Time, content []byte) {
 	said, results := transcript.Text(content), false
 	for _, p := range transcript.Parts(content) {
-		if r := p.Object("functionResponse"); r != nil {
-			results = true
-			s.answer(r, at)
+		r := p.Object("functionResponse")
+		if results = results || r != nil; r != nil && s.turn.id != "" && !s.turn.calls[r.String("id")] {
+			s.d.First(s.Session, refused+r.String("id")) // its arguments are not known
+			s.tool(r, at)
 		}
 	}
 	switch {
@@ -329,7 +324,15 @@ func (s *session) reply(id string, at time.Time, content []byte, o *object.Objec
 var outcomes = map[string]spans.Outcome{"success": "", "error": spans.OutcomeError,
 	"cancelled": spans.OutcomeCancelled}
 
-// tool reads a call of a tool as it was last seen.
+// refusals are texts of errors that say who refused a call, or that the run was stopped.
+var refusals = transcript.Refusals{
+	{Text: regexp.MustCompile(`(?i)denied by policy`), Source: "permission-rule"},
+	{Text: regexp.MustCompile(`(?i)canceled by the user|user denied|denied execution|did not allow|declined|rejected`),
+		Source: "user-rejected"},
+}
+
+// tool reads a call of a tool as it was last seen, or the result that a message of the user has of one that was refused.
+// The result is {output}, {error}, or any other value.
 func (s *session) tool(c *object.Object, at time.Time) {
 	id, name, status := c.String("id"), c.String("name"), c.String("status")
 	s.turn.calls[id] = true
@@ -339,53 +342,30 @@ func (s *session) tool(c *object.Object, at time.Time) {
 		r.ChildSessionID = child
 	}
 	ended := false
-	if r.Outcome, ended = outcomes[status]; !ended { // it runs, or waits
+	if r.Outcome, ended = outcomes[status]; !ended && !c.Has("response") { // it runs, or waits
 		return
 	}
-	value := c.Raw("result")
-	if list := transcript.Parts(value); len(list) == 1 && list[0].Has("functionResponse") {
-		value = list[0].Object("functionResponse").Raw("response")
+	if list := transcript.Parts(c.Raw("result")); len(list) == 1 && list[0].Has("functionResponse") {
+		c = list[0].Object("functionResponse")
 	}
-	if s.end(&r, value); status == "success" && name == "complete_task" && s.parent != "" {
-		s.Over(time.Time{}, event.RunResult{})
+	if r.ToolResult.Result = c.Raw("response"); r.ToolResult.Result == nil {
+		r.ToolResult.Result = c.Raw("result")
 	}
-}
-
-// answer reads the result of a call in a message of the user. It is known already, but for a call that was refused.
-func (s *session) answer(r *object.Object, at time.Time) {
-	u := &s.turn
-	id, name := r.String("id"), r.String("name")
-	if u.id == "" || u.calls[id] {
-		return
-	}
-	u.calls[id] = true
-	s.d.First(s.Session, refused+id) // its arguments are not known
-	s.Tool(event.ToolCall{ID: id, Name: name, Start: event.Bound(at)}, at)
-	s.end(&transcript.Result{CallID: id, Name: name, At: at}, r.Raw("response"))
-}
-
-// refusals are texts of errors that say who refused a call, or that the run was stopped.
-var refusals = transcript.Refusals{
-	{Text: regexp.MustCompile(`(?i)denied by policy`), Source: "permission-rule"},
-	{Text: regexp.MustCompile(`(?i)canceled by the user|user denied|denied execution|did not allow|declined|rejected`),
-		Source: "user-rejected"},
-}
-
-// end ends a call with its result: {output}, {error}, or any other value.
-func (s *session) end(r *transcript.Result, value []byte) {
-	o := object.Of("", value)
+	o := object.Of("", r.ToolResult.Result)
 	if failure := o.Raw("error"); failure != nil {
-		value, r.Error = failure, transcript.Text(failure)
+		r.ToolResult.Result, r.Error = failure, transcript.Text(failure)
 		r.Outcome = cmp.Or(r.Outcome, spans.OutcomeError)
 	} else if output := o.Raw("output"); output != nil {
-		value = output
+		r.ToolResult.Result = output
 	}
 	if r.Outcome != "" {
 		r.Denied = refusals.Find(r.Error)
 	}
-	r.ToolResult.Result = value
-	if s.Result(*r) && r.Outcome == spans.OutcomeCancelled {
+	switch taken := s.Result(r); {
+	case taken && r.Outcome == spans.OutcomeCancelled:
 		s.Over(time.Time{}, cancelled)
+	case status == "success" && name == "complete_task" && s.parent != "":
+		s.Over(time.Time{}, event.RunResult{})
 	}
 }
 

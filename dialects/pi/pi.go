@@ -70,37 +70,26 @@ type run struct {
 
 // line reads one line: the header, or an entry {"type":…,"id":…,"parentId":…,"timestamp":…}.
 func (s *session) line(o *object.Object, text []byte) string {
-	kind, at := o.String("type"), o.Time("timestamp")
+	kind, at, id := o.String("type"), o.Time("timestamp"), o.String("id")
 	s.provider, s.model = cmp.Or(o.Text("provider"), s.provider), cmp.Or(o.Text("modelId"), s.model)
 	s.level = cmp.Or(o.Text("thinkingLevel"), s.level)
-	switch {
-	case s.Thread == nil && kind == "session" && o.Require("id"):
-		s.Thread, s.born = s.d.Thread(o.String("id"), ""), at
+	if s.Thread == nil {
+		if kind != "session" || !o.Require("id") {
+			o.Fail("", "want a line of type session with an id before it")
+			return ""
+		}
+		s.Thread, s.born = s.d.Thread(id, ""), at
 		s.from = idOf(cmp.Or(o.String("parentSession"), o.String("branchedFrom")))
 		s.d.Fact(s.Session, "cwd", o.Raw("cwd"), at)
-	case s.Thread == nil:
-		o.Fail("", "want a line of type session with an id before it")
-	default:
-		s.entry(kind, o, at, text)
+		return ""
 	}
-	return ""
-}
-
-// idOf returns the id of a session from the path of its file, TIME_ID.jsonl.
-func idOf(path string) string {
-	name := path[strings.LastIndexAny(path, `/\`)+1:]
-	return strings.TrimSuffix(name[strings.LastIndexByte(name, '_')+1:], ".jsonl")
-}
-
-// entry reads one entry.
-func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte) {
-	id, m, raw := o.String("id"), o.Object("message"), o.Raw("message")
 	if owner, _ := s.d.First(s.Session, "entry/"+id); id != "" && owner == s.Session {
-		return
+		return ""
 	}
 	if parent := o.String("parentId"); id != "" && parent != s.last && len(s.runs) > 0 {
 		s.branch(cmp.Or(s.entries[parent], &run{}), at)
 	}
+	m, raw := o.Object("message"), o.Raw("message")
 	role := m.String("role")
 	switch strings.TrimRight(kind+" "+role, " ") {
 	case "message assistant":
@@ -133,10 +122,15 @@ func (s *session) entry(kind string, o *object.Object, at time.Time, text []byte
 		s.now = &run{id: open, before: s.now}
 		s.runs = append(s.runs[max(0, n-maxHidden+1):], s.now)
 	}
-	if len(s.entries) == maxEntries {
-		clear(s.entries)
-	}
-	s.entries[id], s.last = s.now, id
+	transcript.Put(s.entries, maxEntries, id, s.now)
+	s.last = id
+	return ""
+}
+
+// idOf returns the id of a session from the path of its file, TIME_ID.jsonl.
+func idOf(path string) string {
+	name := path[strings.LastIndexAny(path, `/\`)+1:]
+	return strings.TrimSuffix(name[strings.LastIndexByte(name, '_')+1:], ".jsonl")
 }
 
 // begin begins a run behind the one at hand. One that is older than the session is a copy.

@@ -108,7 +108,7 @@ type turn struct {
 
 func (t *Thread) meta(at time.Time) event.Meta {
 	t.last = Later(t.last, at)
-	return t.d.meta(t.Session, t.run, at)
+	return event.Meta{Session: t.Session, Run: t.run, Time: at, Arrived: t.d.Arrived, Seq: t.d.from.lines + t.d.Number}
 }
 
 // bounds is meta for the start and end of a run. Those of a run whose original was not read have the least position, so

@@ -145,7 +145,8 @@ func (d *Decoder) FactOf(session, subject, key string, value []byte, at time.Tim
 		return
 	}
 	Put(d.facts, maxThreads, of, is)
-	ev := &event.FactStated{Meta: d.meta(session, "", at), Dialect: d.Name, Recording: spans.RecordingLedger,
+	ev := &event.FactStated{Meta: event.Meta{Session: session, Time: at, Arrived: d.Arrived, Seq: d.from.lines + d.Number},
+		Dialect: d.Name, Recording: spans.RecordingLedger,
 		Facts: []event.Fact{{Subject: subject, Key: key, Value: bytes.Clone(value)}}}
 	switch list, met := d.waiting[session]; {
 	case subject != "session", met && list == nil:
@@ -244,10 +245,6 @@ func Later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-func (d *Decoder) meta(session, run string, at time.Time) event.Meta {
-	return event.Meta{Session: session, Run: run, Time: at, Arrived: d.Arrived, Seq: d.from.lines + d.Number}
 }
 
 // Thread returns the conversation of a session (name is empty) or of a sub-agent in it. It is the same for all files of
