@@ -436,8 +436,27 @@ func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
 		run.ID = r.uuid
 	}
 	if r.t.Name != "" {
+		// the result of the call that it comes from names it, or its meta file names the call, or it has the call's prompt
+		id, isLine := strings.CutPrefix(r.t.Name, inLine)
+		path := strings.TrimSuffix(strings.TrimSuffix(d.Path, ".zst"), ".jsonl") + ".meta.json"
+		meta, err := object.Parse(d.Side(path))
+		if err != nil {
+			meta = nil
+		}
+		call, said := meta.String("toolUseId"), transcript.Text(object.Of("", messages[0].Raw).Raw("content"))
+		l := cmp.Or(d.Spawned(r.t.Session, id), d.Spawned(r.t.Session, callName+call),
+			d.Spawned(r.t.Session, promptName+said))
+		run.ID, run.ParentID, run.ParentToolCallID = id, l.Run, cmp.Or(l.Call, call)
+		d.Spawn(r.t.Session, id, l)
+		if isLine && l.Call != "" {
+			d.Spawn(r.t.Session, sidePrefix+l.Call, transcript.Link{Run: r.t.Name})
+		}
 		run.Trigger = spans.TriggerSubAgent
-		d.spawned(r, &run, transcript.Text(object.Of("", messages[0].Raw).Raw("content")))
+		if kind := meta.String("agentType"); agents[kind] {
+			run.Agent = kind
+		} else if kind != "" {
+			run.Metadata = input.Members("agentType", kind)
+		}
 	} else if above := r.String("parentUuid"); above != "" {
 		if owner, _ := d.First(r.t.Session, belowName+r.t.Session+" "+above); owner != "" {
 			run.Continuation = spans.ContinuationBranch
@@ -453,30 +472,6 @@ func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
 // agents are the types of sub-agents that come with the program. The name of any other is content.
 var agents = map[string]bool{"general-purpose": true, "Explore": true, "Plan": true, "fork": true,
 	"statusline-setup": true, "output-style-setup": true, "claude-code-guide": true}
-
-// spawned says of the run of a sub-agent which call it comes from: the result of that names it, or its meta file names
-// the call, or it has the call's prompt.
-func (d *file) spawned(r *row, run *transcript.Run, text string) {
-	id, isLine := strings.CutPrefix(r.t.Name, inLine)
-	path := strings.TrimSuffix(strings.TrimSuffix(d.Path, ".zst"), ".jsonl") + ".meta.json"
-	meta, err := object.Parse(d.Side(path))
-	if err != nil {
-		meta = nil
-	}
-	call := meta.String("toolUseId")
-	l := cmp.Or(d.Spawned(r.t.Session, id), d.Spawned(r.t.Session, callName+call),
-		d.Spawned(r.t.Session, promptName+text))
-	run.ID, run.ParentID, run.ParentToolCallID = id, l.Run, cmp.Or(l.Call, call)
-	d.Spawn(r.t.Session, id, l)
-	if isLine && l.Call != "" {
-		d.Spawn(r.t.Session, sidePrefix+l.Call, transcript.Link{Run: r.t.Name})
-	}
-	if kind := meta.String("agentType"); agents[kind] {
-		run.Agent = kind
-	} else if kind != "" {
-		run.Metadata = input.Members("agentType", kind)
-	}
-}
 
 // assistant reads one record of a model call.
 func (d *file) assistant(r *row) {

@@ -105,7 +105,12 @@ func (s *session) line(o *object.Object, _ []byte) string {
 	case s.Thread == nil:
 		o.Fail("sessionId", "of no session: its head has to stand before")
 	case o.Has("$rewindTo"):
-		s.rewind(o.String("$rewindTo"))
+		s.endRun()
+		from := max(slices.Index(s.met, o.String("$rewindTo")), 0) // of one that is not known all messages are taken back
+		for _, m := range s.met[from:] {
+			s.d.Hide(s.Session, m, true, s.last)
+		}
+		s.met = s.met[:from]
 		s.keep("gemini.rewind", o)
 	case o.Has("$set"):
 		if set := o.Object("$set"); set != nil {
@@ -416,16 +421,6 @@ func (s *session) compact(id string, at time.Time, said string) {
 	}
 	s.Compact(id, at, event.Compaction{Kind: spans.CompactionKindSummary}, event.CompactionResult{Applied: new(true),
 		Summary: rawjson.Quote(nil, said)})
-}
-
-// rewind takes back a message and all that follow it; all messages where it is not known.
-func (s *session) rewind(id string) {
-	s.endRun()
-	from := max(slices.Index(s.met, id), 0)
-	for _, m := range s.met[from:] {
-		s.d.Hide(s.Session, m, true, s.last)
-	}
-	s.met = s.met[:from]
 }
 
 // blocks returns the blocks of a content, which is a text, a part, or an array of parts. It omits calls and results,

@@ -111,7 +111,16 @@ func (s *session) line(o *object.Object, text []byte) string {
 			break
 		}
 		if role == "user" && (s.branched || s.Run() == "" || s.idle) { // others steer
-			s.begin(id, at)
+			r := transcript.Run{At: at, Trigger: spans.TriggerUser, RunInfo: event.RunInfo{ID: id, Model: s.model,
+				Provider: s.provider, ForkParentID: s.from}}
+			if s.branched {
+				r.Continuation, r.ParentID = spans.ContinuationBranch, s.now.id
+			}
+			if at.Before(s.born) { // a copy
+				r.From = s.from
+			}
+			s.idle, s.branched = false, false
+			s.Begin(r)
 		}
 		s.Message(event.Message{Raw: raw, Role: role, Time: at})
 	}
@@ -131,20 +140,6 @@ func (s *session) line(o *object.Object, text []byte) string {
 func idOf(path string) string {
 	name := path[strings.LastIndexAny(path, `/\`)+1:]
 	return strings.TrimSuffix(name[strings.LastIndexByte(name, '_')+1:], ".jsonl")
-}
-
-// begin begins a run behind the one at hand. One that is older than the session is a copy.
-func (s *session) begin(id string, at time.Time) {
-	r := transcript.Run{At: at, Trigger: spans.TriggerUser, RunInfo: event.RunInfo{ID: id, Model: s.model,
-		Provider: s.provider, ForkParentID: s.from}}
-	if s.branched {
-		r.Continuation, r.ParentID = spans.ContinuationBranch, s.now.id
-	}
-	if at.Before(s.born) {
-		r.From = s.from
-	}
-	s.idle, s.branched = false, false
-	s.Begin(r)
 }
 
 // branch goes back to a run: those that are not among its ancestors are hidden, those that are among them are shown.

@@ -225,11 +225,42 @@ func (t *Thread) Discard(d event.DiscardedAttempt) {
 // Call takes a record of a model call. It reports false for one that is dropped: a duplicate, or the copy of a call in
 // a run that is none.
 func (t *Thread) Call(c Call) bool {
-	u := t.turn
-	if t.skip || (u == nil || c.ID == "" || u.ID != c.ID || c.Named) && !t.next(c) {
+	if t.skip {
 		return false
 	}
-	u = t.turn
+	if u := t.turn; u == nil || c.ID == "" || u.ID != c.ID || c.Named {
+		owner, _ := t.d.First(t.Session, c.ID)
+		switch {
+		case owner != "" && (owner == t.Session || t.run != "" && !t.copied):
+			return false
+		case t.run == "", t.copied && owner == "" && c.ID != "": // without a prompt; behind the copied part of a run
+			info := event.RunInfo{ID: cmp.Or(c.Run, c.ID), Model: c.Model, Inferred: t.run == ""}
+			t.Split()
+			if t.Begin(Run{RunInfo: info, At: c.At}); t.skip {
+				return false
+			}
+		}
+		t.close()
+		info := event.TurnInfo{Index: new(t.turns), Model: c.Model, Provider: c.Provider, Variant: c.Variant,
+			Trigger: cmp.Or(c.Trigger, t.trigger), Start: c.Start}
+		t.over, t.turns, t.trigger = event.RunResult{}, t.turns+1, spans.TriggerContinuation
+		begun := cmp.Or(c.Start.Time, c.At)
+		if begun.After(c.At) {
+			begun = c.At
+		}
+		t.d.Emit(&event.TurnStarted{Meta: t.meta(begun), TurnInfo: info})
+		t.flush()
+		for i, d := range t.discarded {
+			d.Attempt = i
+			t.d.Emit(&event.AttemptDiscarded{Meta: t.meta(c.At), DiscardedAttempt: d})
+		}
+		if t.discarded = nil; c.ResponseID == "" && !c.Named {
+			c.ResponseID = c.ID
+		}
+		t.turn = &turn{Call: c, tools: map[string]string{}}
+		t.turn.Blocks = nil
+	}
+	u := t.turn
 	u.StopReason, u.Model, u.Cost = cmp.Or(c.StopReason, u.StopReason), cmp.Or(c.Model, u.Model), cmp.Or(c.Cost, u.Cost)
 	u.Failed, u.Cancelled, u.Error = c.Failed, c.Cancelled, c.Error
 	u.Usage, u.End.Time = Greatest(u.Usage, c.Usage), Later(u.End.Time, c.At)
@@ -242,42 +273,6 @@ func (t *Thread) Call(c Call) bool {
 			u.Blocks = append(u.Blocks, bytes.Clone(b))
 		}
 	}
-	return true
-}
-
-// next begins the turn of a call, where it is one.
-func (t *Thread) next(c Call) bool {
-	owner, _ := t.d.First(t.Session, c.ID)
-	switch {
-	case owner != "" && (owner == t.Session || t.run != "" && !t.copied):
-		return false
-	case t.run == "", t.copied && owner == "" && c.ID != "": // without a prompt; behind the copied part of a run
-		info := event.RunInfo{ID: cmp.Or(c.Run, c.ID), Model: c.Model, Inferred: t.run == ""}
-		t.Split()
-		if t.Begin(Run{RunInfo: info, At: c.At}); t.skip {
-			return false
-		}
-	}
-	t.close()
-	t.over = event.RunResult{}
-	info := event.TurnInfo{Index: new(t.turns), Model: c.Model, Provider: c.Provider, Variant: c.Variant,
-		Trigger: cmp.Or(c.Trigger, t.trigger), Start: c.Start}
-	t.turns, t.trigger = t.turns+1, spans.TriggerContinuation
-	begun := cmp.Or(c.Start.Time, c.At)
-	if begun.After(c.At) {
-		begun = c.At
-	}
-	t.d.Emit(&event.TurnStarted{Meta: t.meta(begun), TurnInfo: info})
-	t.flush()
-	for i, d := range t.discarded {
-		d.Attempt = i
-		t.d.Emit(&event.AttemptDiscarded{Meta: t.meta(c.At), DiscardedAttempt: d})
-	}
-	if t.discarded = nil; c.ResponseID == "" && !c.Named {
-		c.ResponseID = c.ID
-	}
-	c.Blocks = nil
-	t.turn = &turn{Call: c, tools: map[string]string{}}
 	return true
 }
 
