@@ -63,7 +63,7 @@ func exported(t *testing.T, b session.Batch, lines bool) []byte {
 	if lines {
 		write = export.JSONL
 	}
-	missing, err := write(t.Context(), &out, all[0], export.Held(blocks), export.Options{})
+	missing, err := write(&out, session.Tree{Session: all[0], Blocks: blocks}, export.Options{})
 	if err != nil || len(missing) > 0 {
 		t.Fatalf("%v, %v", missing, err)
 	}

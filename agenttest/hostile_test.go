@@ -2,7 +2,6 @@ package agenttest_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -462,12 +461,11 @@ func showBatch(t testing.TB, b session.Batch) (*session.Session, string) {
 		}
 	}
 	rest := &counter{Writer: io.Discard}
-	for name, write := range map[string]func(context.Context, io.Writer, *session.Session, export.Bodies,
-		export.Options) ([]export.Missing, error){
+	for name, write := range map[string]func(io.Writer, session.Tree, export.Options) ([]export.Missing,
+		error){
 		"json": export.JSON, "csv": export.CSV, "acp": export.ACP, "phi-core": export.PhiCore,
 	} {
-		if _, err := write(context.Background(), rest, tree, export.Held(blocks),
-			export.Options{Partial: true}); err != nil &&
+		if _, err := write(rest, session.Tree{Session: tree, Blocks: blocks}, export.Options{Partial: true}); err != nil &&
 			!errors.Is(err, export.ErrEmpty) {
 			t.Errorf("export %s: %v", name, err)
 		}

@@ -53,8 +53,8 @@ func TestViewsOfLowerBounds(t *testing.T) {
 	}
 	var show, list, sums, csv, rows bytes.Buffer
 	o := inspect.Options{Width: 200}
-	_, csvErr := export.CSV(t.Context(), &csv, tree.Session, export.Held(blocks), export.Options{})
-	_, rowsErr := export.JSONL(t.Context(), &rows, tree.Session, export.Held(blocks), export.Options{})
+	_, csvErr := export.CSV(&csv, session.Tree{Session: tree.Session, Blocks: blocks}, export.Options{})
+	_, rowsErr := export.JSONL(&rows, session.Tree{Session: tree.Session, Blocks: blocks}, export.Options{})
 	for _, err := range []error{inspect.Text(&show, tree, o),
 		inspect.List(&list, []session.Summary{session.Summarize(tree.Session)}, o), inspect.Stats(&sums, report, o), csvErr,
 		rowsErr} {

@@ -111,7 +111,7 @@ func ledger(t *testing.T, b session.Batch, s *session.Session, opts export.Optio
 		t.Fatal(err)
 	}
 	var buf bytes.Buffer
-	missing, err := export.PhiCore(t.Context(), &buf, s, export.Held(blocks), opts)
+	missing, err := export.PhiCore(&buf, session.Tree{Session: s, Blocks: blocks}, opts)
 	return buf.Bytes(), missing, err
 }
 

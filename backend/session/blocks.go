@@ -18,6 +18,18 @@ type Tree struct {
 	Blocks *BlockSet
 }
 
+// NewTree returns a session with blocks and those that came with its rows, or the first error of the sequence.
+func NewTree(s *Session, blocks iter.Seq2[Block, error]) (Tree, error) {
+	set, err := NewBlockSet(blocks)
+	if err != nil {
+		return Tree{}, err
+	}
+	for _, b := range s.LiveBlocks() {
+		set.Add(b)
+	}
+	return Tree{Session: s, Blocks: set}, nil
+}
+
 // BlockSet holds blocks of one session by their short ids, and composes bodies of several blocks. The zero value is
 // empty. It may be read concurrently, but not while something is added.
 type BlockSet struct {

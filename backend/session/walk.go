@@ -48,6 +48,9 @@ func (n *Node) Span() *Span { return n.part().span() }
 // Defects returns the defects of the node, to read or to add to.
 func (n *Node) Defects() *[]Defect { return &n.part().remarks().Defects }
 
+// Events returns the events of the node that the five kinds of spans do not model.
+func (n *Node) Events() []Note { return n.part().remarks().Events }
+
 // Walk yields every span of the session except groups, in the order of the tree: each run, its tool calls with their
 // permission evaluations, its compactions and permission evaluations, then each of its turns in the same way.
 func (s *Session) Walk() iter.Seq[Node] {

@@ -8,7 +8,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Bodies reads blocks of one session by their short ids: package export calls it so. It holds no body.
+// Bodies reads blocks of one session by their short ids. It holds no body.
 type Bodies struct {
 	st    Store
 	keys  []session.Key   // the session first, then others that hold blocks of it
@@ -35,7 +35,7 @@ func (b *Bodies) Size(ctx context.Context) (size int64, err error) {
 	return size, nil
 }
 
-// Load implements export.Bodies: it returns a set of what is there of all ids, and of what templates among them refer
+// Load returns a set of what is there of all ids, and of what templates among them refer
 // to. It passes all blocks of the session once, and once more where there are templates.
 func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID) (*session.BlockSet, error) {
 	set := &session.BlockSet{}

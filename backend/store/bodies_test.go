@@ -6,58 +6,11 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
-	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/dialects/phi"
-	"github.com/otelagent/otelagent/internal/writer"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
-
-var _ export.Bodies = (*store.Bodies)(nil)
-
-// What is loaded, templates and what they refer to included, gives the same export as all blocks, for every recording.
-func TestBodiesGiveTheSameExport(t *testing.T) {
-	for _, f := range phifixtures.All(t, "../..") {
-		t.Run(f.String(), func(t *testing.T) {
-			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
-			rec := event.NewRecorder(p.Tracer())
-			for ev, err := range phi.NewDecoder().Events(bytes.NewReader(f.Events)) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				rec.Record(context.Background(), ev)
-			}
-			rec.Close(context.Background())
-			st := memstore.New()
-			if err := st.Put(t.Context(), p.Batch()); err != nil {
-				t.Fatal(err)
-			}
-			for _, s := range p.Sessions() {
-				k := session.Key{ID: s.ID}
-				all, err := session.NewBlockSet(st.Blocks(t.Context(), k))
-				if err != nil {
-					t.Fatal(err)
-				}
-				bodies := store.NewBodies(st, k, nil)
-				var got, want bytes.Buffer
-				_, err1 := export.JSONL(t.Context(), &want, s, export.Held(all), export.Options{})
-				_, err2 := export.JSONL(t.Context(), &got, s, bodies, export.Options{})
-				if err1 != nil || err2 != nil {
-					t.Fatal(err1, err2)
-				}
-				if !bytes.Equal(got.Bytes(), want.Bytes()) {
-					t.Errorf("session %s: of what was loaded\n%s\nof all\n%s", s.ID, got.String(), want.String())
-				}
-			}
-		})
-	}
-}
 
 func TestBodiesLoad(t *testing.T) {
 	st := memstore.New()

@@ -25,8 +25,7 @@ import (
 // exportFormat is a format that sessions are written in.
 type exportFormat struct {
 	name, ending string
-	write        func(context.Context, io.Writer, *session.Session, export.Bodies, export.Options) ([]export.Missing,
-		error)
+	write        func(io.Writer, session.Tree, export.Options) ([]export.Missing, error)
 }
 
 var exportFormats = []exportFormat{
@@ -193,7 +192,7 @@ func (e *exporting) one(ctx context.Context, key session.Key) error {
 
 // file writes a session to a path; to standard output where that is empty or "-".
 func (e *exporting) file(ctx context.Context, key session.Key, path string) (missing []export.Missing, err error) {
-	s, err := e.db.Tree(ctx, key)
+	s, err := e.db.Read(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -217,13 +216,8 @@ func (e *exporting) file(ctx context.Context, key session.Key, path string) (mis
 }
 
 // session writes a session with the content, and the parent session, that the database has.
-func (e *exporting) session(ctx context.Context, w io.Writer, s *session.Session) ([]export.Missing, error) {
+func (e *exporting) session(ctx context.Context, w io.Writer, s session.Tree) ([]export.Missing, error) {
 	var failed error
-	bodies := func(s *session.Session) export.Bodies {
-		b := store.NewBodies(e.db.Store, session.Key{Tenant: s.Tenant, ID: s.ID}, s.Links)
-		b.Add(s.LiveBlocks())
-		return b
-	}
 	o := export.Options{Partial: e.partial, Strict: e.strict}
 	o.Session = func(id string) *session.Session {
 		other, err := e.db.Tree(ctx, session.Key{Tenant: s.Tenant, ID: id})
@@ -233,15 +227,15 @@ func (e *exporting) session(ctx context.Context, w io.Writer, s *session.Session
 		return other
 	}
 	o.CallMessage = func(id, call string) string {
-		other := o.Session(id)
-		if other == nil {
+		other, err := e.db.Read(ctx, session.Key{Tenant: s.Tenant, ID: id})
+		if failed = firstError(failed, err); err != nil || len(other.Runs) == 0 {
 			return ""
 		}
-		message, err := export.CallMessage(ctx, other, bodies(other), call)
+		message, err := export.CallMessage(other, call)
 		failed = firstError(failed, err)
 		return message
 	}
-	missing, err := e.format.write(ctx, w, s, bodies(s), o)
+	missing, err := e.format.write(w, s, o)
 	return missing, firstError(failed, err)
 }
 

@@ -108,7 +108,7 @@ func oraclePlaces(files []string, stderr string) string {
 // oracleExport writes one session in one format. A session that is refused gives the number of pieces that are missing.
 func oracleExport(ctx context.Context, db *database, key session.Key, f exportFormat, partial bool) (string, int) {
 	e := &exporting{&exportOptions{partial: partial}, f, db}
-	tree, err := db.Tree(ctx, key)
+	tree, err := db.Read(ctx, key)
 	var out bytes.Buffer
 	if err == nil {
 		_, err = e.session(ctx, &out, tree)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -27,10 +26,10 @@ const acpDialect = "acp"
 // _meta of its first message states, and its times are those of the tree.
 //
 // ACP makes it of the rows of Guide, always from the tree. Messages that a session from ACP kept as they were come back
-// at their times; ACP does not correct what was not valid there. It treats missing content, ctx and w as JSON does; the
+// at their times; ACP does not correct what was not valid there. It treats missing content and w as JSON does; the
 // list that it returns counts as well what ACP has no place for.
-func ACP(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
-	g, err := newGuide(ctx, s, bodies, opts, false)
+func ACP(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
+	g, err := newGuide(s, opts, false)
 	if err != nil {
 		return missingOf(err), err
 	}
@@ -48,7 +47,7 @@ func ACP(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, op
 		t.run(r)
 	}
 	t.sendFacts(nil)
-	return t.omitted(), flushed(t.w, s)
+	return t.omitted(), flushed(t.w, s.Session)
 }
 
 // direction is the side that receives a message.
@@ -168,10 +167,23 @@ func (t *trace) planTrace() {
 func (t *trace) check() {
 	t.noted = false
 	captured := func(r *session.Run) bool { return isCaptured(r.Capture) }
-	for x := range references(t.s) {
-		if r, turn := x.Run, x.Turn; x.isExtra && captured(r) && (turn == nil || isCaptured(turn.Capture)) {
-			if _, ok := t.body(x.ref); !ok {
-				t.miss(whereTurn(r, turn), "block "+x.ref.Block)
+	for n := range t.s.Walk() {
+		if !captured(n.Run) || n.Turn != nil && !isCaptured(n.Turn.Capture) {
+			continue
+		}
+		var refs []session.Ref
+		if n.Permission != nil {
+			refs = n.Permission.Options.Items()
+		} else {
+			for _, e := range n.Events() {
+				if e.Body != nil {
+					refs = append(refs, *e.Body)
+				}
+			}
+		}
+		for _, ref := range refs {
+			if _, ok := t.body(ref); !ok {
+				t.miss(whereTurn(n.Run, n.Turn), "block "+ref.Block)
 			}
 		}
 	}

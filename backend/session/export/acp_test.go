@@ -43,7 +43,7 @@ func recorded(t *testing.T, events iter.Seq2[event.Event, error], capture otelag
 func asTrace(t *testing.T, s *export.Recorded, opts export.Options) (trace []byte, missing []export.Missing) {
 	t.Helper()
 	var out bytes.Buffer
-	missing, err := export.ACP(t.Context(), &out, s.Session, export.Held(s.Blocks), opts)
+	missing, err := export.ACP(&out, s.Tree, opts)
 	if err != nil {
 		t.Fatalf("session %s: %v", s.ID, err)
 	}

@@ -104,7 +104,7 @@ func TestACPLeavesOut(t *testing.T) {
 			fact("session", "title", `"a title"`),
 		}}
 	var out bytes.Buffer
-	missing, err := ACP(t.Context(), &out, s, Held(&m.blocks), Options{})
+	missing, err := ACP(&out, session.Tree{Session: s, Blocks: &m.blocks}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,11 +137,11 @@ func TestACPNamesWhatIsMissing(t *testing.T) {
 	s := &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{run}}
 	want := []Missing{{Where: whereTurn(run, run.Turns[0]), What: "block " + lost.Block}}
 	out.Reset()
-	if missing, err := ACP(t.Context(), &out, s, Held(&mine.blocks), Options{}); !errors.Is(err, ErrContent) ||
+	if missing, err := ACP(&out, session.Tree{Session: s, Blocks: &mine.blocks}, Options{}); !errors.Is(err, ErrContent) ||
 		!slices.Equal(missing, want) || out.Len() > 0 {
 		t.Errorf("%d bytes, %v, %v", out.Len(), missing, err)
 	}
-	missing, err := ACP(t.Context(), &out, s, Held(&mine.blocks), Options{Partial: true})
+	missing, err := ACP(&out, session.Tree{Session: s, Blocks: &mine.blocks}, Options{Partial: true})
 	if err != nil || !slices.Contains(missing, want[0]) || !strings.Contains(out.String(), "session/prompt") {
 		t.Errorf("%v, %v: %s", missing, err, out.String())
 	}

@@ -1,30 +1,14 @@
 package export
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
-
-// Bodies gives the blocks of one session. store.Bodies is one; Held makes one of a set that is held anyway.
-type Bodies interface {
-	// Load returns a set with those of the blocks ids that are there: their bodies, and templates with all that they
-	// refer to. A block that is not there is no error.
-	Load(ctx context.Context, ids []spans.ShortID) (*session.BlockSet, error)
-}
-
-// Held returns Bodies that are all in blocks, which may be nil: then there are none.
-func Held(blocks *session.BlockSet) Bodies { return held{blocks} }
-
-type held struct{ blocks *session.BlockSet }
-
-func (h held) Load(context.Context, []spans.ShortID) (*session.BlockSet, error) { return h.blocks, nil }
 
 // content is a session with its blocks, and the list of those that an export misses.
 type content struct {
@@ -34,95 +18,6 @@ type content struct {
 	missing []Missing
 	// noted is set once everything was read: no more missing content is listed.
 	noted bool
-}
-
-// newContent loads the blocks that exports of s read, with or without the messages of requests. bodies may be nil.
-func newContent(ctx context.Context, s *session.Session, bodies Bodies, opts Options, requests bool) (*content, error) {
-	c := &content{s: s, opts: opts}
-	var ids []spans.ShortID
-	seen := map[string]bool{}
-	add := func(ref session.Ref) {
-		if seen[ref.Block] {
-			return
-		}
-		seen[ref.Block] = true
-		if id, err := spans.ParseShortID(ref.Block); err == nil {
-			ids = append(ids, id)
-		}
-	}
-	for x := range references(s) {
-		add(x.ref)
-	}
-	for n := range s.Walk() {
-		if requests && n.Kind() == session.KindTurn {
-			for _, q := range n.Turn.Requests[max(0, len(n.Turn.Requests)-1):] {
-				for _, ref := range q.Messages.Items() {
-					add(ref)
-				}
-			}
-		}
-	}
-	err := ctx.Err()
-	if bodies != nil && err == nil {
-		c.blocks, err = bodies.Load(ctx, ids)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("export: read content: %w", err)
-	}
-	return c, nil
-}
-
-// reference is a reference to a body, with the run and the turn that have it.
-type reference struct {
-	session.Node
-	ref session.Ref
-	// isExtra: only ACP has a place for it.
-	isExtra bool
-}
-
-// references yields the references of a session that exports read, but for messages of requests. Of the requests of a
-// turn it is the last.
-func references(s *session.Session) iter.Seq[reference] {
-	return func(yield func(reference) bool) {
-		on := true
-		put := func(n session.Node, isExtra bool, refs ...session.Ref) {
-			for _, ref := range refs {
-				on = on && yield(reference{n, ref, isExtra})
-			}
-		}
-		lists := func(n session.Node, notes []session.Note, lists ...*session.Refs) {
-			for _, l := range lists {
-				put(n, false, l.Items()...)
-			}
-			for i := range notes {
-				if notes[i].Body != nil {
-					put(n, true, *notes[i].Body)
-				}
-			}
-		}
-		for n := range s.Walk() {
-			switch r, t := n.Run, n.Turn; n.Kind() {
-			case session.KindRun:
-				lists(n, r.Events, r.Metadata, r.Rules, r.Outside, r.Messages)
-			case session.KindTurn:
-				lists(n, t.Events, t.Input, t.Output, t.Results)
-				if q := lastRequest(t); q != nil {
-					lists(n, nil, q.Params)
-				}
-			case session.KindToolCall:
-				lists(n, n.Call.Events, n.Call.Args, n.Call.Result)
-			case session.KindCompaction:
-				lists(n, n.Compaction.Events, n.Compaction.Summary, n.Compaction.After)
-			case session.KindPermission:
-				put(n, true, n.Permission.Options.Items()...)
-			}
-		}
-		for i := range s.Facts {
-			if v := s.Facts[i].Value; v != nil {
-				put(session.Node{}, false, *v)
-			}
-		}
-	}
 }
 
 // lastRequest returns the request of the last attempt of a turn; nil where none is known.

@@ -1,7 +1,6 @@
 package export
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -32,26 +31,19 @@ type Guide struct {
 
 // NewGuide reads the content of s and plans its rows. Missing content is an error of type *MissingError unless
 // opts.Partial is set; content that was never captured is no error. Guide.Missing names both. A session without runs
-// and facts gives ErrEmpty. bodies are those of the session; nil has none.
+// and facts gives ErrEmpty.
 //
 // A session that came in the form of the guide has the rows that it came in.
-func NewGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Options) (*Guide, error) {
-	return newGuide(ctx, s, bodies, opts, true)
-}
+func NewGuide(s session.Tree, opts Options) (*Guide, error) { return newGuide(s, opts, true) }
 
 // newGuide is NewGuide; without sources it makes all rows from the tree.
-func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Options, sources bool) (*Guide, error) {
+func newGuide(s session.Tree, opts Options, sources bool) (*Guide, error) {
 	if len(s.Runs) == 0 && len(s.Facts) == 0 {
 		return nil, fmt.Errorf("export: session %s: no run: %w", s.ID, ErrEmpty)
 	}
-	c, err := newContent(ctx, s, bodies, opts, false)
-	if err != nil {
-		return nil, err
-	}
 	g := &Guide{
-		content: c, names: map[string]string{}, runs: map[*session.Run]*runPlan{},
-		uncaptured: map[*session.Run]spans.Capture{},
-		digests:    map[textOf]string{},
+		content: &content{s: s.Session, blocks: s.Blocks, opts: opts}, names: map[string]string{},
+		runs: map[*session.Run]*runPlan{}, uncaptured: map[*session.Run]spans.Capture{}, digests: map[textOf]string{},
 	}
 	if sources {
 		g.sources = g.sourceRows()
@@ -64,8 +56,8 @@ func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Optio
 }
 
 // CallMessage returns the id of the message row of s that holds a tool call, "" where there is none.
-func CallMessage(ctx context.Context, s *session.Session, bodies Bodies, callID string) (string, error) {
-	g, err := NewGuide(ctx, s, bodies, Options{Partial: true, Strict: true})
+func CallMessage(s session.Tree, callID string) (string, error) {
+	g, err := NewGuide(s, Options{Partial: true, Strict: true})
 	if err != nil {
 		return "", err
 	}

@@ -3,7 +3,6 @@ package export
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,10 +27,10 @@ func TestGuideRecipes(t *testing.T) {
 	}
 	parent, m := recordedRun()
 	var lines, document bytes.Buffer
-	if _, err := JSONL(t.Context(), &lines, parent, Held(&m.blocks), Options{}); err != nil {
+	if _, err := JSONL(&lines, session.Tree{Session: parent, Blocks: &m.blocks}, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := JSON(t.Context(), &document, parent, Held(&m.blocks), Options{}); err != nil {
+	if _, err := JSON(&document, session.Tree{Session: parent, Blocks: &m.blocks}, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	run := func(input []byte, args ...string) string {
@@ -125,7 +124,7 @@ func TestGuideOfOtherLoops(t *testing.T) {
 		Facts: []session.Fact{fact("message/own-1", "hidden_at", "1780000000300"), fact("session", "archived_at",
 			`"2026-05-28T20:26:41Z"`), fact("session", "title", `"a title"`)},
 	}
-	r := Recorded{s, &m.blocks}
+	r := Recorded{session.Tree{Session: s, Blocks: &m.blocks}}
 	Golden(t, "other-loops.jsonl", r.Write(t, JSONL, Options{}))
 	Golden(t, "other-loops.csv", r.Write(t, CSV, Options{}))
 	Golden(t, "other-loops.json", r.Write(t, JSON, Options{}))
@@ -177,20 +176,14 @@ func (w *fullDisk) Write(b []byte) (int, error) {
 
 func TestWriterErrors(t *testing.T) {
 	s, m := recordedRun()
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	for name, write := range map[string]func(context.Context, io.Writer, *session.Session, Bodies, Options) ([]Missing,
-		error){"json": JSON, "jsonl": JSONL, "csv": CSV, "acp": ACP, "phi-core": PhiCore} {
-		if _, err := write(t.Context(), &fullDisk{room: 100}, s, Held(&m.blocks), Options{}); !errors.Is(err, errFull) {
+	whole, empty := session.Tree{Session: s, Blocks: &m.blocks}, session.Tree{Session: &session.Session{ID: "s"}}
+	for name, write := range map[string]func(io.Writer, session.Tree, Options) ([]Missing, error){
+		"json": JSON, "jsonl": JSONL, "csv": CSV, "acp": ACP, "phi-core": PhiCore,
+	} {
+		if _, err := write(&fullDisk{room: 100}, whole, Options{}); !errors.Is(err, errFull) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := write(t.Context(), io.Discard, s, lostBodies{}, Options{}); !errors.Is(err, errFull) {
-			t.Errorf("%s, content that cannot be read: %v", name, err)
-		}
-		if _, err := write(cancelled, io.Discard, s, Held(&m.blocks), Options{}); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := write(t.Context(), io.Discard, &session.Session{ID: "s"}, nil, Options{}); !errors.Is(err, ErrEmpty) {
+		if _, err := write(io.Discard, empty, Options{}); !errors.Is(err, ErrEmpty) {
 			t.Errorf("%s: %v", name, err)
 		}
 		checkMissing(t, name, write)
@@ -198,8 +191,7 @@ func TestWriterErrors(t *testing.T) {
 }
 
 // checkMissing checks that a reply that did not arrive stops an export, and that Options.Partial writes the rest.
-func checkMissing(t *testing.T, name string, write func(context.Context, io.Writer, *session.Session, Bodies,
-	Options) ([]Missing, error)) {
+func checkMissing(t *testing.T, name string, write func(io.Writer, session.Tree, Options) ([]Missing, error)) {
 	t.Helper()
 	s, _ := recordedRun()
 	var some session.BlockSet
@@ -207,7 +199,7 @@ func checkMissing(t *testing.T, name string, write func(context.Context, io.Writ
 		some.Add(session.Block{Body: body})
 	}
 	var out bytes.Buffer
-	missing, err := write(t.Context(), &out, s, Held(&some), Options{})
+	missing, err := write(&out, session.Tree{Session: s, Blocks: &some}, Options{})
 	var named *MissingError
 	if !errors.As(err, &named) || !errors.Is(err, ErrContent) || out.Len() > 0 || len(missing) == 0 {
 		t.Fatalf("%s: %d bytes, %v", name, out.Len(), err)
@@ -217,14 +209,8 @@ func checkMissing(t *testing.T, name string, write func(context.Context, io.Writ
 	if !slices.ContainsFunc(named.Missing, func(m Missing) bool { return m.String() == want }) {
 		t.Errorf("%s: %q is not among %v", name, want, named.Missing)
 	}
-	left, err := write(t.Context(), &out, s, Held(&some), Options{Partial: true})
+	left, err := write(&out, session.Tree{Session: s, Blocks: &some}, Options{Partial: true})
 	if err != nil || len(left) < len(missing) || out.Len() == 0 {
 		t.Errorf("%s: %v, %v", name, left, err)
 	}
-}
-
-type lostBodies struct{}
-
-func (lostBodies) Load(context.Context, []spans.ShortID) (*session.BlockSet, error) {
-	return nil, errFull
 }

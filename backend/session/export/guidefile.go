@@ -3,7 +3,6 @@ package export
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -26,33 +25,32 @@ type rowWriter interface {
 // row has a line of its own.
 //
 // Without opts.Partial it writes nothing where content is missing, and returns a *MissingError that names it. It
-// returns the same list as Guide.Missing. bodies are those of the session. It does not close w; an error of w ends it.
-func JSON(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
-	return write(ctx, w, s, bodies, opts, true, func(w *bufio.Writer) rowWriter { return &document{w: w} })
+// returns the same list as Guide.Missing. It does not close w; an error of w ends it.
+func JSON(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
+	return write(w, s, opts, true, func(w *bufio.Writer) rowWriter { return &document{w: w} })
 }
 
 // JSONL writes s as JSON does, one row a line: {"type":...,"data":ROW}.
-func JSONL(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
-	return write(ctx, w, s, bodies, opts, true, func(w *bufio.Writer) rowWriter { return lines{w} })
+func JSONL(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
+	return write(w, s, opts, true, func(w *bufio.Writer) rowWriter { return lines{w} })
 }
 
 // CSV writes s with one row a part, in the form of RFC 4180, after a row of names. A message without parts has a row as
 // well. The five counts are the tree's (input includes cached tokens, output includes reasoning). They and the cost are
 // cells of the first part of each turn alone, so that the sums of the columns are the usage of the session. Otherwise
 // it is as JSON; CSV always makes its rows from the tree.
-func CSV(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
+func CSV(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
 	opts.Strict, opts.CallMessage = true, nil // CSV has no place for further rows, nor for the session's
-	return write(ctx, w, s, bodies, opts, false, func(w *bufio.Writer) rowWriter {
+	return write(w, s, opts, false, func(w *bufio.Writer) rowWriter {
 		t := &table{w: csv.NewWriter(w), session: s.ID}
 		_ = t.w.Write(csvHeader)
 		return t
 	})
 }
 
-func write(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options, sources bool,
-	format func(*bufio.Writer) rowWriter,
-) ([]Missing, error) {
-	g, err := newGuide(ctx, s, bodies, opts, sources)
+func write(w io.Writer, s session.Tree, opts Options, sources bool, format func(*bufio.Writer) rowWriter) ([]Missing,
+	error) {
+	g, err := newGuide(s, opts, sources)
 	if err != nil {
 		return missingOf(err), err
 	}
@@ -65,7 +63,7 @@ func write(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, 
 		}
 	}
 	rows.end()
-	return g.Missing(), flushed(out, s)
+	return g.Missing(), flushed(out, s.Session)
 }
 
 // flushed writes the rest.

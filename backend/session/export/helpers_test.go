@@ -3,7 +3,6 @@ package export
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/csv"
 	"encoding/json"
 	"io"
@@ -22,15 +21,14 @@ import (
 
 // Recorded is a session as it came through the whole pipeline.
 type Recorded struct {
-	*session.Session
-	Blocks *session.BlockSet
+	session.Tree
 }
 
-func (r *Recorded) Write(t *testing.T, write func(context.Context, io.Writer, *session.Session, Bodies,
-	Options) ([]Missing, error), opts Options) []byte {
+func (r *Recorded) Write(t *testing.T, write func(io.Writer, session.Tree, Options) ([]Missing, error),
+	opts Options) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if missing, err := write(t.Context(), &out, r.Session, Held(r.Blocks), opts); err != nil || len(missing) > 0 {
+	if missing, err := write(&out, r.Tree, opts); err != nil || len(missing) > 0 {
 		t.Fatalf("session %s: %v, %v", r.ID, missing, err)
 	}
 	return out.Bytes()

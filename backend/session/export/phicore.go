@@ -3,7 +3,6 @@ package export
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -30,12 +29,8 @@ const phiDialect = "phi-core"
 // Without opts.Partial an error of type *MissingError names the missing content and PhiCore writes nothing; with it, it
 // writes the file and returns the same list. A session without any run to write gives ErrEmpty. Memory holds the whole
 // document.
-func PhiCore(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, opts Options) ([]Missing, error) {
-	c, err := newContent(ctx, s, bodies, opts, true)
-	if err != nil {
-		return nil, err
-	}
-	p := &phiCore{content: c}
+func PhiCore(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
+	p := &phiCore{content: &content{s: s.Session, blocks: s.Blocks, opts: opts}}
 	doc, err := p.session()
 	if err != nil {
 		return nil, err

@@ -82,17 +82,17 @@ func TestPhiCoreWithoutContent(t *testing.T) {
 		Turns: []*session.Turn{{Span: observed(1, 8), Capture: spans.CaptureNone}},
 	}}}
 	var out bytes.Buffer
-	_, err := PhiCore(t.Context(), &out, s, nil, Options{})
+	_, err := PhiCore(&out, session.Tree{Session: s}, Options{})
 	if !errors.Is(err, ErrContent) || !strings.Contains(err.Error(), `captured with "none"`) || out.Len() > 0 {
 		t.Errorf("%d bytes, %v", out.Len(), err)
 	}
-	if left, err := PhiCore(t.Context(), &out, s, nil, Options{Partial: true}); err != nil || len(left) != 2 ||
+	if left, err := PhiCore(&out, session.Tree{Session: s}, Options{Partial: true}); err != nil || len(left) != 2 ||
 		!json.Valid(out.Bytes()) {
 		t.Errorf("%v, %v", left, err)
 	}
 	for _, s := range []*session.Session{{ID: "s"}, {ID: "s",
 		Runs: []*session.Run{{Remarks: session.Remarks{Defects: []session.Defect{{Code: spans.DefectStartNotSeen}}}}}}} {
-		if _, err := PhiCore(t.Context(), &out, s, nil, Options{}); !errors.Is(err, ErrEmpty) {
+		if _, err := PhiCore(&out, session.Tree{Session: s}, Options{}); !errors.Is(err, ErrEmpty) {
 			t.Error(err)
 		}
 	}
@@ -134,12 +134,12 @@ func TestPhiCoreWritesNothingForeign(t *testing.T) {
 	run.Reported.Input = -1
 	run.Metadata = m.refs(part{`"\ud800"`, "", ""})
 	var out bytes.Buffer
-	missing, err := PhiCore(t.Context(), &out, s, Held(&m.blocks), Options{})
+	missing, err := PhiCore(&out, session.Tree{Session: s, Blocks: &m.blocks}, Options{})
 	var refused *MissingError
 	if !errors.As(err, &refused) || out.Len() > 0 {
 		t.Fatalf("err %v, %d bytes written", err, out.Len())
 	}
-	if _, err := PhiCore(t.Context(), &out, s, Held(&m.blocks), Options{Partial: true}); err != nil {
+	if _, err := PhiCore(&out, session.Tree{Session: s, Blocks: &m.blocks}, Options{Partial: true}); err != nil {
 		t.Fatal(err)
 	}
 	for written, named := range map[string]string{

@@ -37,7 +37,7 @@ func arrived(t *testing.T, p *agenttest.Pipeline) []export.Recorded {
 	batch := p.Batch()
 	var l []export.Recorded
 	for _, s := range p.Sessions() {
-		r := export.Recorded{s, &session.BlockSet{}}
+		r := export.Recorded{session.Tree{Session: s, Blocks: &session.BlockSet{}}}
 		for _, b := range batch.Blocks {
 			if b.Session.ID == s.ID {
 				r.Blocks.Add(b)
@@ -93,7 +93,7 @@ func TestGuideRowsOfEveryRecording(t *testing.T) {
 				continue // TestProducersRowsComeBack
 			}
 			l := checkRows(t, &s)
-			if _, err := export.PhiCore(t.Context(), io.Discard, s.Session, export.Held(s.Blocks),
+			if _, err := export.PhiCore(io.Discard, s.Tree,
 				export.Options{Partial: true}); err != nil && !errors.Is(err, export.ErrEmpty) {
 				t.Error(err) // the oracle has the ledgers
 			}
@@ -199,7 +199,7 @@ func TestGuideNamesTheParentsMessage(t *testing.T) {
 		opts := export.Options{
 			Session: func(string) *session.Session { return parent.Session },
 			CallMessage: func(_, call string) string {
-				id, err := export.CallMessage(t.Context(), parent.Session, export.Held(parent.Blocks), call)
+				id, err := export.CallMessage(parent.Tree, call)
 				if err != nil {
 					t.Error(err)
 				}
@@ -227,7 +227,7 @@ func TestGuideWithoutContent(t *testing.T) {
 		for _, capture := range []otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureDigests} {
 			s := replayed(t, f.Events, capture)[0]
 			var out bytes.Buffer
-			missing, err := export.JSONL(t.Context(), &out, s.Session, export.Held(s.Blocks), export.Options{})
+			missing, err := export.JSONL(&out, s.Tree, export.Options{})
 			if err != nil || len(missing) != 1 || !strings.Contains(missing[0].What, "captured with") {
 				t.Errorf("%v, %v", missing, err)
 			}

@@ -89,7 +89,7 @@ func TestFurtherRowsComeBack(t *testing.T) {
 	if d := gocmp.Diff(string(file), string(s.Write(t, export.JSONL, export.Options{}))); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	g, err := export.NewGuide(t.Context(), s.Session, export.Held(s.Blocks), export.Options{Strict: true})
+	g, err := export.NewGuide(s.Tree, export.Options{Strict: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestProducersRowsThatAreNotThere(t *testing.T) {
 	file := readFile(t, "../../../dialects/guide/testdata/session.jsonl")
 	s := arrived(t, sent(t, file))[0]
 	var out bytes.Buffer
-	missing, err := export.JSONL(t.Context(), &out, s.Session, export.Held(s.Blocks), export.Options{})
+	missing, err := export.JSONL(&out, s.Tree, export.Options{})
 	if err != nil || len(missing) == 0 {
 		t.Errorf("%v, %v", missing, err)
 	}
@@ -126,7 +126,7 @@ func TestProducersRowsThatAreNotThere(t *testing.T) {
 		}
 	}
 	out.Reset()
-	_, err = export.JSONL(t.Context(), &out, s.Session, export.Held(&some), export.Options{})
+	_, err = export.JSONL(&out, session.Tree{Session: s.Session, Blocks: &some}, export.Options{})
 	var named *export.MissingError
 	if !errors.As(err, &named) || out.Len() > 0 {
 		t.Fatalf("%d bytes, %v", out.Len(), err)
@@ -135,7 +135,7 @@ func TestProducersRowsThatAreNotThere(t *testing.T) {
 		"message/msg_1fbd5df60000DdO9eGzMcNU77s: block "+lost.Block) {
 		t.Error(what)
 	}
-	missing, err = export.JSONL(t.Context(), &out, s.Session, export.Held(&some), export.Options{Partial: true})
+	missing, err = export.JSONL(&out, session.Tree{Session: s.Session, Blocks: &some}, export.Options{Partial: true})
 	if n := len(export.LinesOf(t, out.Bytes())); err != nil || len(missing) != 1 || n != bytes.Count(file,
 		[]byte("\n"))-2 {
 		t.Errorf("%d lines, %v, %v", n, missing, err)

@@ -154,15 +154,19 @@ func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision
 		if err != nil {
 			return err
 		}
+		whole := session.Tree{Session: tree}
 		if chat && (c.ChatLimit() == 0 || size <= c.ChatLimit()) {
-			// First: what takes the dirty mark away comes last.
-			if err := projectChat(ctx, p.st, c, k, mark, tree, bodies); err != nil {
+			if whole, err = session.NewTree(tree, mapped.Blocks(ctx, p.st, k, tree.Links)); err != nil {
 				return err
 			}
-		}
-		if summary.Title, err = titleOf(ctx, tree, refs, bodies); err != nil {
+			// First: what takes the dirty mark away comes last.
+			if err := projectChat(ctx, p.st, c, k, mark, whole); err != nil {
+				return err
+			}
+		} else if whole.Blocks, err = titleBlocks(ctx, refs, bodies); err != nil {
 			return err
 		}
+		summary.Title = tree.Title(whole.Blocks)
 	}
 	return p.st.SetSummary(ctx, k, store.SummaryUpdate{
 		Revision: mark, Summary: summary, Figures: session.FiguresOf(tree),
@@ -184,7 +188,7 @@ type chatTables interface {
 
 // projectChat writes what an export of the session would write, with what is there.
 func projectChat(ctx context.Context, st store.Store, c chatTables, k session.Key, mark store.Revision,
-	tree *session.Session, bodies *store.Bodies,
+	tree session.Tree,
 ) error {
 	var failed error
 	opts := export.Options{Partial: true, Session: func(id string) *session.Session {
@@ -203,7 +207,7 @@ func projectChat(ctx context.Context, st store.Store, c chatTables, k session.Ke
 		}
 		return message
 	}}
-	g, err := export.NewGuide(ctx, tree, bodies, opts)
+	g, err := export.NewGuide(tree, opts)
 	switch {
 	case errors.Is(err, export.ErrEmpty):
 		return c.ProjectChat(ctx, k, mark, func(func(export.Row, error) bool) {})
@@ -219,19 +223,15 @@ func projectChat(ctx context.Context, st store.Store, c chatTables, k session.Ke
 	})
 }
 
-// titleOf reads the bodies of the title.
-func titleOf(ctx context.Context, tree *session.Session, refs []session.Ref, bodies *store.Bodies) (string, error) {
+// titleBlocks reads the bodies of the title.
+func titleBlocks(ctx context.Context, refs []session.Ref, bodies *store.Bodies) (*session.BlockSet, error) {
 	var ids []spans.ShortID
 	for _, ref := range refs {
 		if id, err := spans.ParseShortID(ref.Block); err == nil { // no id of a block has no body
 			ids = append(ids, id)
 		}
 	}
-	set, err := bodies.Load(ctx, ids)
-	if err != nil {
-		return "", err
-	}
-	return tree.Title(set), nil
+	return bodies.Load(ctx, ids)
 }
 
 // maxErrors bounds how many errors Refresh returns.

@@ -169,14 +169,7 @@ func (r *Reader) Read(ctx context.Context, key session.Key) (session.Tree, error
 	if err != nil {
 		return session.Tree{}, err
 	}
-	blocks, err := session.NewBlockSet(mapped.Blocks(ctx, r.Store, key, s.Links))
-	if err != nil {
-		return session.Tree{}, err
-	}
-	for _, b := range s.LiveBlocks() {
-		blocks.Add(b)
-	}
-	return session.Tree{Session: s, Blocks: blocks}, nil
+	return session.NewTree(s, mapped.Blocks(ctx, r.Store, key, s.Links))
 }
 
 // Load is Read with the defects that only blocks show.

@@ -386,8 +386,11 @@ func TestSQLite3ReadsSessions(t *testing.T) {
 		got = append(got, fmt.Sprint(r["message_id"], r["index"], r["type"], r["data_json"], r["tool_state"]))
 	}
 	var doc bytes.Buffer
-	bodies := store.NewBodies(s, key(id), nil)
-	if _, err := export.JSON(t.Context(), &doc, session.AssembleAll(batch.Rows)[0], bodies, export.Options{}); err != nil {
+	tree, err := session.NewTree(session.AssembleAll(batch.Rows)[0], s.Blocks(t.Context(), key(id)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := export.JSON(&doc, tree, export.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	var parsed struct {

@@ -289,7 +289,7 @@ func readWhole(t *testing.T, db string) map[string]whole {
 		tree.CheckContent(set)
 		w.Tree = treeJSON(t, tree)
 		var b strings.Builder
-		if _, err := export.JSON(t.Context(), &b, tree, export.Held(set), export.Options{Partial: true}); err != nil &&
+		if _, err := export.JSON(&b, session.Tree{Session: tree, Blocks: set}, export.Options{Partial: true}); err != nil &&
 			!errors.Is(err, export.ErrEmpty) {
 			t.Fatalf("export %s: %v", id, err)
 		}
