@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -51,18 +52,8 @@ func (r *renderer) text(b *Body) (text string, ok bool) {
 	return r.clean(b.Text), true
 }
 
-// saidStyle is the style of a label.
-func saidStyle(label string) style {
-	switch label {
-	case session.ByUser:
-		return cyan
-	case session.ByModel:
-		return green
-	case string(session.PartError):
-		return red
-	}
-	return dim
-}
+// saidStyles are the styles of labels; others are dim.
+var saidStyles = map[string]style{session.ByUser: cyan, session.ByModel: green, string(session.PartError): red}
 
 // messages draws messages, but for digests, of which there is nothing to see. log names them in the log of a Follower;
 // empty where they may still change.
@@ -77,7 +68,7 @@ func (r *renderer) messages(n *node, capture spans.Capture, list []MessageText, 
 		case s.more > 0:
 			n.line("", dim, "and "+plural(s.more, "more message"))
 		case ok:
-			if it := r.content(n, shortLabel(s.Label), saidStyle(s.Label), text); log != "" {
+			if it := r.content(n, shortLabel(s.Label), cmp.Or(saidStyles[s.Label], dim), text); log != "" {
 				it.id, it.at = fmt.Sprint(log, " ", s.message, " ", s.part), at
 			}
 		case b.State == StateWithheld:

@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -11,30 +10,19 @@ import (
 	"github.com/otelagent/otelagent/backend/store/stats"
 )
 
-// computed returns the cost of a turn by the price catalogue.
-func (r *renderer) computed(run *session.Run, t *session.Turn) (float64, bool) {
-	if r.o.Prices == nil || !t.UsageReported() {
-		return 0, false
-	}
-	u := &t.Usage
-	return r.o.Prices.Cost(&session.TurnFigures{
-		Provider: cmp.Or(t.Provider, run.Provider), Model: cmp.Or(t.Model, run.Model, t.Answered), ResponseModel: t.Answered,
-		Input: session.Some(u.Input), Output: session.Some(u.Output), Reasoning: session.Some(u.Reasoning),
-		CacheRead: session.Some(u.CacheRead), CacheWrite: session.Some(u.CacheWrite),
-	})
-}
-
-// costOf returns the costs of a turn: as its loop reported it, and as computed.
+// costOf returns the costs of a turn: as its loop reported it, and as computed by the price catalogue.
 func (r *renderer) costOf(run *session.Run, t *session.Turn) (out []string) {
 	if t.Cost != nil {
 		out = append(out, money(t.Currency, *t.Cost)+" reported")
 	}
-	if amount, ok := r.computed(run, t); ok {
-		out = append(out, money(stats.Currency, amount)+" computed")
-	} else if r.o.Prices != nil {
-		out = append(out, noPrice)
+	if r.o.Prices == nil {
+		return out
 	}
-	return out
+	x := session.FiguresOfTurn("", run, t)
+	if amount, ok := r.o.Prices.Cost(&x); ok {
+		return append(out, money(stats.Currency, amount)+" computed")
+	}
+	return append(out, noPrice)
 }
 
 // cost returns the cost of a turn: as its loop reported it, else as computed.
@@ -54,28 +42,25 @@ func (r *renderer) costs() []string {
 	add := func(k kind, amount float64) { sums[k], parts[k] = sums[k]+amount, parts[k]+1 }
 	var missing []string
 	without := 0
-	for _, run := range r.main.Runs {
-		if run.Copied {
+	for n := range r.main.Walk() {
+		if c := n.Compaction; c != nil && c.Cost != nil && !n.Run.Copied {
+			add(kind{"reported", c.Currency, "compaction"}, *c.Cost)
+		}
+	}
+	for _, t := range session.FiguresOf(r.main.Session).Turns {
+		if t.Cost.OK {
+			add(kind{"reported", t.Currency, "turn"}, t.Cost.V)
+		}
+		if r.o.Prices == nil || !t.Input.OK {
 			continue
 		}
-		for n := range run.Walk() {
-			if c := n.Compaction; c != nil && c.Cost != nil {
-				add(kind{"reported", c.Currency, "compaction"}, *c.Cost)
-			}
+		if amount, ok := r.o.Prices.Cost(&t); ok {
+			add(kind{"computed", stats.Currency, "turn"}, amount)
+			continue
 		}
-		for _, t := range run.Turns {
-			if t.Cost != nil && !math.IsNaN(*t.Cost) && !math.IsInf(*t.Cost, 0) {
-				add(kind{"reported", t.Currency, "turn"}, *t.Cost)
-			}
-			if amount, ok := r.computed(run, t); ok {
-				add(kind{"computed", stats.Currency, "turn"}, amount)
-			} else if r.o.Prices != nil && t.UsageReported() {
-				without++
-				model := cmp.Or(t.Answered, t.Model, run.Model, "no model")
-				if !slices.Contains(missing, model) && len(missing) < 3 {
-					missing = append(missing, model)
-				}
-			}
+		without++
+		if model := cmp.Or(t.ResponseModel, t.Model, "no model"); !slices.Contains(missing, model) && len(missing) < 3 {
+			missing = append(missing, model)
 		}
 	}
 	var out []string

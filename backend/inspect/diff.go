@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -192,20 +191,12 @@ func delta(name, unit string, a, b float64) string {
 	if unit != "" {
 		was, is = money(unit, a), money(unit, b)
 	}
-	return fmt.Sprintf("%s %s → %s (%s)", name, was, is, signed(b-a))
-}
-
-func signed(n float64) string {
-	text := humanize.Commaf(math.Round(n*1e6) / 1e6)
-	if n > 0 {
-		return "+" + text
+	more := humanize.Commaf(math.Round((b-a)*1e6) / 1e6)
+	if b > a {
+		more = "+" + more
 	}
-	return text
+	return fmt.Sprintf("%s %s → %s (%s)", name, was, is, more)
 }
-
-// before and after are the values of a number that differs.
-func before(c *diff.Change) float64 { n, _ := strconv.ParseFloat(string(c.Before), 64); return n }
-func after(c *diff.Change) float64  { n, _ := strconv.ParseFloat(string(c.After), 64); return n }
 
 // state is how the state of a pair is shown.
 type state struct {

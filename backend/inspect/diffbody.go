@@ -150,7 +150,9 @@ func (v *diffView) changes(p *diff.Pair, wanted func(diff.Part) bool) {
 		switch {
 		case !wanted(c.Part):
 		case c.Part == diff.Usage || c.Part == diff.Cost:
-			numbers = append(numbers, delta(words(strings.TrimPrefix(c.Path, "usage.")), c.Unit, before(c), after(c)))
+			a, _ := strconv.ParseFloat(string(c.Before), 64)
+			b, _ := strconv.ParseFloat(string(c.After), 64)
+			numbers = append(numbers, delta(words(strings.TrimPrefix(c.Path, "usage.")), c.Unit, a, b))
 		case c.A != nil || c.B != nil:
 			if !messages {
 				v.title("messages", "")
@@ -295,66 +297,57 @@ func messageText(m *session.Message) string {
 	return joined(separator, out...)
 }
 
-// lines draws lines of a hunk. Side by side, a removed line stands next to the one that was added in its place.
+// lines draws lines of a hunk. Side by side, a removed line stands next to the one that was added in its place: lines
+// with words belong together, and so do those without.
 func (v *diffView) lines(l []diff.Line) {
-	var removed, added []*diff.Line
-	for i := range l {
-		switch line := &l[i]; {
-		case v.form == DiffUnified:
-			v.unified(line)
-		case line.Op == diff.Removed:
-			if len(added) > 0 {
-				v.replaced(removed, added)
-				removed, added = nil, nil
+	for i := 0; i < len(l); {
+		if v.form == DiffUnified {
+			sign := strings.Replace(l[i].Op, diff.Equal, " ", 1)
+			for _, line := range broken(&l[i], v.width-len(v.indent)-1) {
+				v.write(lineStyles[l[i].Op].of(sign), line)
+				sign = " "
 			}
-			removed = append(removed, line)
-		case line.Op == diff.Added:
-			added = append(added, line)
-		default:
-			v.replaced(removed, added)
-			removed, added = nil, nil
-			v.columns(line, line)
+			i++
+			continue
+		}
+		if l[i].Op == diff.Equal {
+			v.columns(&l[i], &l[i])
+			i++
+		}
+		from := i
+		for i < len(l) && l[i].Op == diff.Removed {
+			i++
+		}
+		to := i
+		for i < len(l) && l[i].Op == diff.Added {
+			i++
+		}
+		removed, added := l[from:to], l[to:i]
+		for len(removed)+len(added) > 0 {
+			var x, y *diff.Line
+			a, b := removed, added
+			if len(a) > 0 && (len(b) == 0 || len(b[0].Words) > 0 || len(a[0].Words) == 0) {
+				x, removed = &a[0], a[1:]
+			}
+			if len(b) > 0 && (len(a) == 0 || len(a[0].Words) > 0 || len(b[0].Words) == 0) {
+				y, added = &b[0], b[1:]
+			}
+			v.columns(x, y)
 		}
 	}
-	v.replaced(removed, added)
 }
 
-// replaced draws lines next to those in their place: lines with words belong together, and so do those without.
-func (v *diffView) replaced(removed, added []*diff.Line) {
-	for len(removed)+len(added) > 0 {
-		var x, y *diff.Line
-		if len(removed) > 0 && (len(added) == 0 || len(added[0].Words) > 0 || len(removed[0].Words) == 0) {
-			x = removed[0]
-		}
-		if len(added) > 0 && (len(removed) == 0 || len(removed[0].Words) > 0 || len(added[0].Words) == 0) {
-			y = added[0]
-		}
-		if v.columns(x, y); x != nil {
-			removed = removed[1:]
-		}
-		if y != nil {
-			added = added[1:]
-		}
-	}
-}
-
-// lineStyle is the sign and the style of a line.
-func lineStyle(l *diff.Line) (string, style) {
-	switch l.Op {
-	case diff.Removed:
-		return "-", red
-	case diff.Added:
-		return "+", green
-	}
-	return " ", plainText
-}
+var lineStyles = map[string]style{diff.Removed: red, diff.Added: green}
 
 // maxDrawn bounds over how many lines one line of a text goes.
 const maxDrawn = 40
 
-// broken breaks a line into lines of w columns. It shortens long stretches that both sides have.
+// broken breaks a line, if there is one, into lines of w columns. It shortens long stretches that both sides have.
 func broken(l *diff.Line, w int) []string {
-	_, st := lineStyle(l)
+	if l == nil {
+		return nil
+	}
+	st := lineStyles[l.Op]
 	if len(l.Words) == 0 {
 		return wrap(st.of(cleanLine(l.Text)), w, maxDrawn)
 	}
@@ -378,18 +371,8 @@ func broken(l *diff.Line, w int) []string {
 	return wrap(line, w, maxDrawn)
 }
 
-func (v *diffView) unified(l *diff.Line) {
-	sign, st := lineStyle(l)
-	for _, line := range broken(l, v.width-len(v.indent)-1) {
-		v.write(st.of(sign), line)
-		sign = " "
-	}
-}
-
 // columns draws a line of A and a line of B next to each other; either may be nil.
 func (v *diffView) columns(x, y *diff.Line) {
-	column := (v.width - len(v.indent) - 3) / 2
-	var left, right []string
 	between := " | "
 	switch {
 	case x == y:
@@ -399,20 +382,12 @@ func (v *diffView) columns(x, y *diff.Line) {
 	case y == nil:
 		between = " < "
 	}
-	if x != nil {
-		left = broken(x, column)
-	}
-	if y != nil {
-		right = broken(y, column)
-	}
-	for i := range max(len(left), len(right)) {
-		sides := [2]string{}
-		for n, l := range [][]string{left, right} {
-			if i < len(l) {
-				sides[n] = l[i]
-			}
-		}
-		v.write(padRight(sides[0], column), dim.of(between), sides[1])
+	column := (v.width - len(v.indent) - 3) / 2
+	left, right := broken(x, column), broken(y, column)
+	n := max(len(left), len(right))
+	left, right = append(left, make([]string, n-len(left))...), append(right, make([]string, n-len(right))...)
+	for i := range n {
+		v.write(padRight(left[i], column), dim.of(between), right[i])
 	}
 }
 

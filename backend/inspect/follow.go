@@ -178,11 +178,7 @@ func (f *Follower) Line(t session.Tree, now time.Time, columns int) string {
 
 // lastWords returns the last words of a message that have room in so many columns.
 func lastWords(body string, columns int) string {
-	var all []string
-	for _, s := range shownParts(body) {
-		all = append(all, s.text)
-	}
-	said := strings.Join(all, " ")
+	said := joinedParts(body)
 	said = Clean(said[max(0, len(said)-maxScan/2):])
 	for width(said) > columns {
 		_, said, _ = strings.Cut(said, " ")

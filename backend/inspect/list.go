@@ -52,7 +52,7 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 		if s.Archived {
 			text += ", archived"
 		}
-		return sessionStyle(s.Status).of(text)
+		return cmp.Or(sessionStyles[s.Status], yellow).of(text)
 	})
 	number("RUNS", func(s *session.Summary) int64 { return s.Runs })
 	number("TURNS", func(s *session.Summary) int64 { return s.Turns })
@@ -119,14 +119,9 @@ func agentOf(s *session.Summary) string {
 	return "from " + Clean(s.Dialect)
 }
 
-func sessionStyle(s spans.SessionStatus) style {
-	switch s {
-	case spans.SessionStatusIdle:
-		return green
-	case spans.SessionStatusError, spans.SessionStatusAborted:
-		return red
-	}
-	return yellow
+// sessionStyles are the styles of statuses; others are yellow.
+var sessionStyles = map[spans.SessionStatus]style{
+	spans.SessionStatusIdle: green, spans.SessionStatusError: red, spans.SessionStatusAborted: red,
 }
 
 // shortIDs cuts ids to the shortest prefixes that differ, of at least eight characters.

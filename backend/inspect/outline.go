@@ -138,7 +138,13 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 			if tools[c.Name] == nil {
 				tools[c.Name] = &OutlineTool{Name: c.Name}
 			}
-			tools[c.Name].count(c)
+			switch t := tools[c.Name]; c.Outcome {
+			case spans.OutcomeError:
+				t.Failed++
+			case spans.OutcomeDenied:
+				t.Denied++
+			}
+			tools[c.Name].Calls++
 		}
 		o.Marks = append(o.Marks, marks(p.n, run.Compactions, run.Permissions, run.ToolCalls)...)
 		for _, c := range run.ToolCalls {
@@ -195,17 +201,6 @@ func facts(t session.Tree) iter.Seq2[*session.Fact, string] {
 	}
 }
 
-// count adds a call.
-func (t *OutlineTool) count(c *session.ToolCall) {
-	t.Calls++
-	switch c.Outcome {
-	case spans.OutcomeError:
-		t.Failed++
-	case spans.OutcomeDenied:
-		t.Denied++
-	}
-}
-
 // run returns a run without its turns.
 func (v *View) run(p place, now time.Time) OutlineRun {
 	run := p.run
@@ -213,14 +208,8 @@ func (v *View) run(p place, now time.Time) OutlineRun {
 		Number: p.n, ID: run.ID, Address: p.address(), Status: run.StatusAt(now), Word: run.StatusWord,
 		Agent: cmp.Or(run.Agent, run.AgentID), Model: run.Model, Start: run.Start, End: run.End,
 		Estimated: run.StartSource == spans.TimeSourceBound || run.EndSource == spans.TimeSourceBound,
-		Usage:     run.Usage, UsageReported: run.UsageReported(), Turns: len(run.Turns), Copied: run.Copied, Error: run.Error,
-		Defects: findings(run.Defects),
-	}
-	if run.Rejection != "" {
-		o.Error = strings.TrimSpace(o.Error + " " + run.Rejection)
-	}
-	if run.GroupRole != "" {
-		o.Group = string(run.GroupRole)
+		Usage:     run.Usage, UsageReported: run.UsageReported(), Turns: len(run.Turns), Copied: run.Copied, Group: string(run.GroupRole),
+		Error: joined(" ", run.Error, run.Rejection), Defects: findings(run.Defects),
 	}
 	for _, g := range p.tree.Groups {
 		if g.SelectedID != "" && g.SelectedID == run.ID && g.Start.Equal(run.GroupStart) {
@@ -312,10 +301,7 @@ func marks(n int, compactions []*session.Compaction, permissions []*session.Perm
 	calls []*session.ToolCall) []OutlineMark {
 	var out []OutlineMark
 	for _, c := range compactions {
-		applied := ""
-		if c.Applied != nil && !*c.Applied {
-			applied = "not applied"
-		}
+		applied := map[bool]string{true: "not applied"}[c.Applied != nil && !*c.Applied]
 		text := joined(separator, Clean(string(c.Kind)), fromTo(c.MessagesBefore, c.MessagesAfter, "message"),
 			fromTo(c.InputTokens, c.OutputTokens, "token"), used(c.Usage), Clean(c.Trigger), applied)
 		out = append(out, OutlineMark{Kind: "compaction", Run: n, At: c.Start, Text: text})

@@ -18,20 +18,11 @@ type shownPart struct {
 	text  string
 }
 
-// ofModel reports whether a model said it.
-func ofModel(s *shownPart) bool {
-	return s.label == session.ByModel || s.label == string(session.PartThinking)
-}
+// shortLabels are labels for little room.
+var shortLabels = map[string]string{string(session.PartThinking): "think", "extension": "ext"}
 
-// shortLabel is a label for little room.
 func shortLabel(label string) string {
-	switch label {
-	case string(session.PartThinking):
-		return "think"
-	case "extension":
-		return "ext"
-	}
-	return cut(Clean(label), labelWidth-1)
+	return cmp.Or(shortLabels[label], cut(Clean(label), labelWidth-1))
 }
 
 // shownParts returns what a message says. An assistant's tool calls are not among it: they are in the tree.
@@ -53,14 +44,18 @@ func shownParts(body string) []shownPart {
 
 // resultText returns a tool result in one line: its texts, or its JSON.
 func resultText(body string) string {
-	var texts []string
+	text := ""
 	if fields(body).Has("content") { // else what members it has are its own
-		for _, s := range shownParts(body) {
-			texts = append(texts, s.text)
-		}
+		text = joinedParts(body)
 	}
-	if len(texts) == 0 {
-		return valueText([]byte(body))
+	return cmp.Or(text, valueText([]byte(body)))
+}
+
+// joinedParts returns what a message says as one text.
+func joinedParts(body string) string {
+	var texts []string
+	for _, s := range shownParts(body) {
+		texts = append(texts, s.text)
 	}
 	return strings.Join(texts, " ")
 }
@@ -149,10 +144,6 @@ func valueText(raw []byte) string {
 			return s
 		}
 	}
-	return compact(raw)
-}
-
-func compact(raw []byte) string {
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {
 		return string(raw)

@@ -69,20 +69,20 @@ type Request struct {
 	// Payload is the request put together again. Its Bytes are nil when something of it is missing.
 	Payload session.Payload `json:"-"`
 
-	request *session.Request
-	before  *session.Request // what New is compared with
+	blocks   *session.BlockSet
+	request  *session.Request
+	before   *session.Request // what New is compared with
+	redactor bool             // one changed the session: only then its mark in a text counts
 }
 
-// RequestPart is a message of a request, its system prompt, one section of that, its tools, or its other parameters.
+// RequestPart is a message of a request, its system prompt, its tools, or its other parameters.
 type RequestPart struct {
 	// Index among the messages; nil of anything else.
 	Index *int `json:"index,omitempty"`
-	// Name of a section.
-	Name string `json:"name,omitempty"`
 	// Provenance of a message, as phi-core writes it; a string where that is not known.
 	Provenance session.RawJSON `json:"provenance,omitempty"`
 	Role       string          `json:"role,omitempty"`
-	// Bytes of the block, which is canonical and without the envelope; 0 when that is not known.
+	// Bytes of the block; 0 when that is not known.
 	Bytes int64  `json:"bytes,omitempty"`
 	Block string `json:"block,omitempty"`
 	// New says that the last request of another turn before did not have it; nil when that is not known.
@@ -90,8 +90,7 @@ type RequestPart struct {
 	// State is empty when the body is there, else one of the words State... .
 	State string `json:"state,omitempty"`
 	// Redacted says that the body holds the mark of a rule.
-	Redacted bool            `json:"redacted,omitempty"`
-	Envelope session.RawJSON `json:"envelope,omitempty"`
+	Redacted bool `json:"redacted,omitempty"`
 	// Body is JSON as it is, or any other text as a string. Of one that was cut it is the beginning, as a string.
 	Body session.RawJSON `json:"body,omitempty"`
 
@@ -144,7 +143,7 @@ func (m MissingPart) String() string {
 func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session.Request) *Request {
 	r := &Request{
 		TurnHead: newTurnHead(t, run, turn), Attempt: q.Attempt, Attempts: len(turn.Requests), Capture: turn.Capture,
-		Model: turn.Model, Provider: turn.Provider, request: q,
+		Model: turn.Model, Provider: turn.Provider, request: q, blocks: t.Blocks,
 	}
 	if len(turn.Requests) > 1 {
 		r.Address += "/" + strconv.FormatInt(q.Attempt, 10)
@@ -163,11 +162,11 @@ func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session
 		}
 		r.Missing = append(r.Missing, part)
 	}
-	redacts := redacts(t.Session)
-	r.System = r.param(spans.ProvenanceSystem, t.Blocks, redacts)
-	r.Tools = r.param(spans.ProvenanceTools, t.Blocks, redacts)
-	r.Params = r.param(spans.ProvenanceRest, t.Blocks, redacts)
-	r.messages(t.Blocks, redacts)
+	for n := range t.Walk() {
+		r.redactor = r.redactor || n.Span().Redacted > 0
+	}
+	r.System, r.Tools, r.Params = r.param(spans.ProvenanceSystem), r.param(spans.ProvenanceTools), r.param(spans.ProvenanceRest)
+	r.messages()
 	r.missingMessages()
 	return r
 }
@@ -187,34 +186,41 @@ func (r *Request) missingMessages() {
 	}
 }
 
-// redacts reports whether a redactor changed the session: only then its mark in a text counts.
-func redacts(s *session.Session) bool {
-	for n := range s.Walk() {
-		if n.Span().Redacted > 0 {
-			return true
-		}
+// part reads a part from the blocks.
+func (r *Request) part(ref session.Ref, isNew bool) *RequestPart {
+	p := &RequestPart{Block: ref.Block}
+	if r.request.Messages != nil && r.request.Messages.Complete { // else the request before is not known
+		p.New = &isNew
 	}
-	return false
+	p.text, p.Bytes, p.State = content(r.blocks, ref)
+	switch p.State {
+	case "":
+		p.Body = session.RawJSON(p.text)
+	case StateCut:
+		p.Body = session.RawJSON(rawjson.Quote(nil, p.text))
+	}
+	p.Redacted = r.redactor && strings.Contains(p.text, "[redacted:")
+	return p
 }
 
-// read fills in a part from the blocks.
-func (p *RequestPart) read(blocks *session.BlockSet, ref session.Ref, redacts bool) {
-	p.Block = ref.Block
-	if body, ok := blocks.Body(ref); ok {
-		p.text, p.Body, p.Bytes = body, session.RawJSON(body), int64(len(body))
-	} else if text, size, ok := blocks.Cut(ref); ok {
-		p.State, p.Bytes, p.text = StateWithheld, size, text
-		if text != "" {
-			p.State, p.Body = StateCut, session.RawJSON(rawjson.Quote(nil, text))
-		}
-	} else {
-		p.State = StateMissing
+// content returns a body, its size, and why it is not there: StateMissing, StateCut or StateWithheld. Of one that was
+// cut it returns the beginning.
+func content(blocks *session.BlockSet, ref session.Ref) (text string, size int64, state string) {
+	body, ok := blocks.Body(ref)
+	if ok {
+		return body, int64(len(body)), ""
 	}
-	p.Redacted = redacts && strings.Contains(p.text, "[redacted:")
+	switch text, size, ok = blocks.Cut(ref); {
+	case !ok:
+		return "", 0, StateMissing
+	case text == "":
+		return "", size, StateWithheld
+	}
+	return text, size, StateCut
 }
 
 // param returns the system prompt, the tools or the other parameters; nil where there are none.
-func (r *Request) param(kind spans.ProvenanceKind, blocks *session.BlockSet, redacts bool) *RequestPart {
+func (r *Request) param(kind spans.ProvenanceKind) *RequestPart {
 	ref, ok := param(r.request, kind)
 	if !ok {
 		return nil
@@ -223,20 +229,10 @@ func (r *Request) param(kind spans.ProvenanceKind, blocks *session.BlockSet, red
 	if r.before != nil {
 		before, _ = param(r.before, kind)
 	}
-	p := &RequestPart{New: r.isNew(ref != before)}
-	p.read(blocks, ref, redacts)
-	return p
+	return r.part(ref, ref != before)
 }
 
-// isNew returns whether something is new, or nil when the request before is not known.
-func (r *Request) isNew(is bool) *bool {
-	if r.request.Messages == nil || !r.request.Messages.Complete {
-		return nil
-	}
-	return &is
-}
-
-func (r *Request) messages(blocks *session.BlockSet, redacts bool) {
+func (r *Request) messages() {
 	if r.request.Messages == nil {
 		return
 	}
@@ -248,8 +244,9 @@ func (r *Request) messages(blocks *session.BlockSet, redacts bool) {
 		}
 	}
 	placed := false
-	for _, m := range r.request.ReadMessages(blocks) {
-		p := RequestPart{Index: &m.Position, Role: m.Role, New: r.isNew(!seen[m.Block]), from: source(&m)}
+	for _, m := range r.request.ReadMessages(r.blocks) {
+		p := r.part(m.Ref, !seen[m.Block])
+		p.Index, p.Role, p.from = &m.Position, m.Role, source(&m)
 		switch {
 		case m.Source != (spans.Provenance{}):
 			p.Provenance = session.RawJSON(m.Source.AppendJSON(nil))
@@ -257,8 +254,7 @@ func (r *Request) messages(blocks *session.BlockSet, redacts bool) {
 			p.Provenance = session.RawJSON(rawjson.Quote(nil, m.Provenance))
 		}
 		placed = placed || m.Provenance != ""
-		p.read(blocks, m.Ref, redacts)
-		r.Messages = append(r.Messages, p)
+		r.Messages = append(r.Messages, *p)
 	}
 	if !placed && len(r.Messages) > 0 && r.Params != nil {
 		var rest struct{ Provenance []json.RawMessage }

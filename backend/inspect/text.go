@@ -44,14 +44,12 @@ type Options struct {
 // Text writes t as a tree: a header, then every run with its turns, tool calls, compactions, permissions and
 // sub-agents in place. The tree must not change meanwhile. The error is that of the writer.
 func Text(w io.Writer, t session.Tree, o Options) error {
-	d := &treeDrawer{drawer: newDrawer(w, o)}
-	d.cols = columnsFor(d.width)
-	r := newRenderer(t, o)
+	d, r := newTreeDrawer(w, o), newRenderer(t, o)
 	r.d = d
 	roots := r.roots()
 	r.header()
 	d.line()
-	d.heads()
+	d.line(padLeft(d.numbers(dim.of), d.right))
 	for i, n := range roots {
 		if i > 0 {
 			d.line()

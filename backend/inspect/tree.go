@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -63,32 +64,16 @@ func (n *node) text(label string, st style, text string, lines int) *item {
 
 func (n *node) add(kid *node) { n.items = append(n.items, item{branch: kid}) }
 
-// columns are the numbers at the right of a line.
-type columns struct {
-	names []string
-	each  int // width of one with its gap
-	right int // column at which the last one ends
-}
-
-// columnsFor returns the columns that a width has room for: all counts of tokens from 100 on.
-func columnsFor(width int) columns {
-	c := columns{names: []string{"at", "took", "in", "cached", "written", "out", "thought"}, each: 8,
-		right: min(width, 200)}
-	switch {
-	case width < 60:
-		c.names = []string{"took"}
-	case width < 100:
-		c.names = []string{"took", "in", "out"}
-	}
-	return c
-}
+// columnWidth is the width of a number at the right of a line, with its gap.
+const columnWidth = 8
 
 // treeDrawer draws nodes.
 type treeDrawer struct {
 	*drawer
-	cols  columns
-	addr  string // of the turn that is being drawn
-	cutAt string // of the first turn of which something was cut
+	cols  []string // names of the numbers at the right of a line
+	right int      // column at which the last one ends
+	addr  string   // of the turn that is being drawn
+	cutAt string   // of the first turn of which something was cut
 }
 
 // note remembers the first turn with a cut text.
@@ -98,13 +83,25 @@ func (d *treeDrawer) note(cut bool) {
 	}
 }
 
-// heads draws the names of the columns.
-func (d *treeDrawer) heads() {
-	line := strings.Repeat(" ", d.cols.right-d.cols.each*len(d.cols.names))
-	for _, name := range d.cols.names {
-		line += padLeft(dim.of(name), d.cols.each)
+// newTreeDrawer has the columns that there is room for: all counts of tokens from a width of 100 on.
+func newTreeDrawer(w io.Writer, o Options) *treeDrawer {
+	d := &treeDrawer{drawer: newDrawer(w, o), cols: []string{"at", "took", "in", "cached", "written", "out", "thought"}}
+	d.right = min(d.width, 200)
+	switch {
+	case d.width < 60:
+		d.cols = []string{"took"}
+	case d.width < 100:
+		d.cols = []string{"took", "in", "out"}
 	}
-	d.line(line)
+	return d
+}
+
+// numbers are the columns of a line.
+func (d *treeDrawer) numbers(of func(name string) string) (line string) {
+	for _, name := range d.cols {
+		line += padLeft(of(name), columnWidth)
+	}
+	return line
 }
 
 // node draws n and all below it. first is before its own line, rest before every other one.
@@ -121,7 +118,7 @@ func (d *treeDrawer) node(n *node, first, rest string) {
 	}
 	room := d.width - width(first)
 	if n.cols != nil {
-		room = d.cols.right - width(first) - d.cols.each*len(d.cols.names)
+		room = d.right - width(first) - columnWidth*len(d.cols)
 	}
 	for i, line := range flow(n.head, room, d.width-width(more), 1) {
 		d.note(strings.HasSuffix(ansi.Strip(line), "…"))
@@ -131,7 +128,12 @@ func (d *treeDrawer) node(n *node, first, rest string) {
 		}
 		line = padRight(line, room)
 		if n.cols != nil {
-			line += d.numbers(n)
+			line += d.numbers(func(name string) string {
+				if slices.Contains([]string{"at", "cached", "written", "thought"}, name) {
+					return dim.of(n.cols[name])
+				}
+				return n.cols[name]
+			})
 		}
 		d.line(dim.of(first), line)
 	}
@@ -158,18 +160,6 @@ func (d *treeDrawer) node(n *node, first, rest string) {
 			d.text(it, rest+stem, rest+stem)
 		}
 	}
-}
-
-// numbers returns the columns of a node.
-func (d *treeDrawer) numbers(n *node) (line string) {
-	for _, name := range d.cols.names {
-		st := plainText
-		if name == "at" || name == "cached" || name == "written" || name == "thought" {
-			st = dim
-		}
-		line += padLeft(st.of(n.cols[name]), d.cols.each)
-	}
-	return line
 }
 
 // text draws a line of text, or a few. Line feeds in it are kept.

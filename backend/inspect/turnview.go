@@ -77,9 +77,14 @@ func (m *docs) turn(i int) *TurnView {
 		Variant: t.Variant, Level: t.Level, Temperature: t.Temperature, MaxTokens: t.MaxTokens, Provider: t.Provider,
 		Discarded: t.Discarded, FirstChunk: t.FirstChunkNS, TraceID: t.TraceID, SpanID: t.SpanID,
 		ErrorType: string(t.ErrorType), Error: t.Error, Capture: t.Capture, PromptDigest: t.PromptDigest,
-		Called: called(t.Turn), Partial: t.Partial && !t.Replied, Findings: findings(t.Defects), of: t,
+		Partial: t.Partial && !t.Replied, Findings: findings(t.Defects), of: t,
 	}
 	m.children(o, t.place, t.address(), t.Capture, t.ToolCalls, t.Compactions, t.Permissions)
+	for _, c := range t.ToolCalls {
+		if c.Name != "" && !slices.Contains(o.Called, c.Name) {
+			o.Called = append(o.Called, c.Name)
+		}
+	}
 	if n := len(t.Requests); n > 0 {
 		o.System = m.system(t, t.Requests[n-1])
 		o.Offered = m.tools(t.Requests[n-1])
@@ -146,17 +151,6 @@ func param(q *session.Request, kind spans.ProvenanceKind) (session.Ref, bool) {
 	return session.Ref{}, false
 }
 
-// called returns the names of the tools that a turn called, each once, in their order.
-func called(turn *session.Turn) []string {
-	var names []string
-	for _, c := range turn.ToolCalls {
-		if c.Name != "" && !slices.Contains(names, c.Name) {
-			names = append(names, c.Name)
-		}
-	}
-	return names
-}
-
 // system returns the system prompt of a turn where it changed, where the turn is the first of its run, and where a turn
 // is drawn alone.
 func (m *docs) system(t *viewTurn, q *session.Request) *Body {
@@ -209,12 +203,11 @@ func (m *docs) input(t *viewTurn, from map[string]string) []MessageText {
 	for _, ref := range t.run.Outside.Items() {
 		outside[m.tree.Blocks.Same(ref)] = true
 	}
-	list := m.said(input(t), t.Capture, from, ofModel)
+	list := m.said(input(t), t.Capture, from, func(s *shownPart) bool {
+		return s.label == session.ByModel || s.label == string(session.PartThinking)
+	})
 	for i := range list {
-		if len(outside) == 0 {
-			break
-		}
-		list[i].outside = outside[m.tree.Blocks.Same(session.Ref{Block: list[i].Text.Block})]
+		list[i].outside = len(outside) > 0 && outside[m.tree.Blocks.Same(session.Ref{Block: list[i].Text.Block})]
 	}
 	return list
 }
@@ -249,17 +242,12 @@ func (m *docs) said(refs []session.Ref, capture spans.Capture, from map[string]s
 
 // body returns the content of a reference as read makes it for people, or why it is not there.
 func (m *docs) body(ref session.Ref, capture spans.Capture, read func(string) string) *Body {
-	if body, ok := m.tree.Blocks.Body(ref); ok {
-		return m.part(read(body), ref)
+	text, size, state := content(m.tree.Blocks, ref)
+	if state == "" {
+		return m.part(read(text), ref)
 	}
-	b := &Body{Block: ref.Block, State: StateMissing}
-	if text, size, ok := m.tree.Blocks.Cut(ref); ok {
-		b.State, b.Bytes, b.have = StateWithheld, size, int64(len(text))
-		if text != "" {
-			b.State, b.Cut = StateCut, true
-			b.Text, _ = atMost(text, m.text)
-		}
-	} else if capture == spans.CaptureDigests {
+	b := &Body{Block: ref.Block, State: state, Bytes: size, Cut: state == StateCut, have: int64(len(text))}
+	if b.Text, _ = atMost(text, m.text); state == StateMissing && capture == spans.CaptureDigests {
 		b.State = StateNotCaptured
 	}
 	return b

@@ -134,22 +134,7 @@ func FiguresOf(s *Session) Figures {
 		}
 		switch n.Kind() {
 		case KindTurn:
-			x := TurnFigures{
-				Session: s.ID, Run: r.ID, RunStart: began, Turn: t.Index, Start: nanoseconds(t.Start),
-				End: t.measured(), ModelCall: positive(t.ModelCallNS), FirstChunk: positive(t.FirstChunkNS),
-				Agent: agent, Provider: cmp.Or(t.Provider, r.Provider), Model: model, ResponseModel: t.Answered,
-				StopReason: t.StopReason, Failed: t.Failed, ErrorType: string(t.ErrorType), Attempts: positive(t.Attempts),
-				Currency: t.Currency, RequestMessages: positive(t.RequestMessages), RequestBytes: positive(t.RequestBytes),
-				ToolCalls: int64(len(t.ToolCalls)), Purpose: string(t.Purpose), Trace: r.TraceID,
-			}
-			if u := t.Usage; t.UsageReported() {
-				x.Input, x.Output, x.Reasoning = Some(u.Input), Some(u.Output), Some(u.Reasoning)
-				x.CacheRead, x.CacheWrite, x.LowerBound = Some(u.CacheRead), Some(u.CacheWrite), u.LowerBound
-			}
-			if t.Cost != nil && !math.IsNaN(*t.Cost) && !math.IsInf(*t.Cost, 0) {
-				x.Cost = Some(*t.Cost)
-			}
-			f.Turns = append(f.Turns, x)
+			f.Turns = append(f.Turns, FiguresOfTurn(s.ID, r, t))
 		case KindToolCall:
 			c := n.Call
 			f.ToolCalls = append(f.ToolCalls, ToolCallFigures{
@@ -178,6 +163,27 @@ func FiguresOf(s *Session) Figures {
 		}
 	}
 	return f
+}
+
+// FiguresOfTurn returns the figures of a turn of a run of a session.
+func FiguresOfTurn(session string, r *Run, t *Turn) TurnFigures {
+	x := TurnFigures{
+		Session: session, Run: r.ID, RunStart: r.Start.UnixNano(), Turn: t.Index, Start: nanoseconds(t.Start),
+		End: t.measured(), ModelCall: positive(t.ModelCallNS), FirstChunk: positive(t.FirstChunkNS),
+		Agent: cmp.Or(r.Agent, r.AgentID), Provider: cmp.Or(t.Provider, r.Provider),
+		Model: cmp.Or(t.Model, r.Model, t.Answered), ResponseModel: t.Answered,
+		StopReason: t.StopReason, Failed: t.Failed, ErrorType: string(t.ErrorType), Attempts: positive(t.Attempts),
+		Currency: t.Currency, RequestMessages: positive(t.RequestMessages), RequestBytes: positive(t.RequestBytes),
+		ToolCalls: int64(len(t.ToolCalls)), Purpose: string(t.Purpose), Trace: r.TraceID,
+	}
+	if u := t.Usage; t.UsageReported() {
+		x.Input, x.Output, x.Reasoning = Some(u.Input), Some(u.Output), Some(u.Reasoning)
+		x.CacheRead, x.CacheWrite, x.LowerBound = Some(u.CacheRead), Some(u.CacheWrite), u.LowerBound
+	}
+	if t.Cost != nil && !math.IsNaN(*t.Cost) && !math.IsInf(*t.Cost, 0) {
+		x.Cost = Some(*t.Cost)
+	}
+	return x
 }
 
 // measured returns the end, if the duration was measured.

@@ -65,14 +65,14 @@ export interface TurnPage { format: number; mark: number; turns: TurnView[] | nu
 
 export interface Provenance { kind?: string; name?: string; order?: number; tier?: string; record_id?: string; turn_index?: number; role?: string; message_index?: number }
 export interface RequestPart {
-  index?: number; name?: string; provenance?: Provenance | string; role?: string; bytes?: number; block?: string; new?: boolean; state?: string;
-  redacted?: boolean; envelope?: unknown; body?: unknown;
+  index?: number; provenance?: Provenance | string; role?: string; bytes?: number; block?: string; new?: boolean; state?: string;
+  redacted?: boolean; body?: unknown;
 }
 export interface MissingPart { part: string; position?: number; block?: string; withheld?: boolean; bytes?: number; have?: number }
 export interface RequestJSON {
   format: number; address: string; tenant?: string; session: string; run: string; run_number: number; turn: number; attempt: number; attempts: number;
   capture?: string; model?: string; provider?: string; bytes?: number; sha256?: string; exact: boolean; redacted?: boolean; stated_bytes?: number;
-  system?: RequestPart; sections?: RequestPart[]; tools?: RequestPart; params?: RequestPart; message_count: number; messages?: RequestPart[];
+  system?: RequestPart; tools?: RequestPart; params?: RequestPart; message_count: number; messages?: RequestPart[];
   misaligned?: boolean; missing?: MissingPart[]; defects?: { code: string; detail?: string }[];
 }
 

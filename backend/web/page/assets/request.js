@@ -72,7 +72,6 @@ function gist(body) {
  * @property {string} what
  * @property {RequestPart} part
  * @property {string} kind its provenance, or what it is
- * @property {boolean} [inner] a section of what stands above it
  */
 
 /** @param {{at: Place, session: string, run: string, turn: string}} p */
@@ -99,9 +98,8 @@ export function RequestPage({ at, session, run, turn }) {
     /** @type {Line[]} */
     const out = [];
     if (!q) return out;
-    const add = (/** @type {string} */ key, /** @type {string} */ what, /** @type {string} */ kind, /** @type {RequestPart | undefined} */ part, /** @type {boolean} */ inner = false) => void (part && out.push({ key, what, part, kind, inner }));
+    const add = (/** @type {string} */ key, /** @type {string} */ what, /** @type {string} */ kind, /** @type {RequestPart | undefined} */ part) => void (part && out.push({ key, what, part, kind }));
     add('system', 'System prompt', 'system-prompt', q.system);
-    q.sections?.forEach((s, i) => add('section' + i, s.name || 'section', 'system-prompt', s, true));
     add('tools', 'Tools', 'tools', q.tools);
     add('params', 'Parameters', 'params', q.params);
     q.messages?.forEach((m, i) => add('m' + i, fromWords(m), kindOf(m), m));
@@ -192,7 +190,7 @@ export function RequestPage({ at, session, run, turn }) {
 function Part({ session, line, open, all, toggle, most, current }) {
   const { part, kind } = line;
   const [sign] = kind === 'tools' ? ['T'] : kind === 'params' ? ['P'] : (kinds[kind] ?? other);
-  return html`<section class=${`part p-${kind}` + (part.new ? ' new' : '') + (line.inner ? ' inner' : '') + (current ? ' current' : '')} data-testid="part" data-provenance=${kind} data-new=${part.new === undefined ? undefined : String(part.new)}>
+  return html`<section class=${`part p-${kind}` + (part.new ? ' new' : '') + (current ? ' current' : '')} data-testid="part" data-provenance=${kind} data-new=${part.new === undefined ? undefined : String(part.new)}>
     <button class="part-head" aria-expanded=${open} onClick=${toggle}>
       <i class="prov-sign" aria-hidden="true">${sign}</i><span class="part-index num">${part.index ?? ''}</span><span class="part-what"><b>
         ${line.what}</b>${part.role ? html`<span class="faint">${clean(part.role)}</span>` : null}</span>
@@ -204,8 +202,7 @@ function Part({ session, line, open, all, toggle, most, current }) {
     ${open ? html`<div class="part-body">
       ${kind === 'tools' && Array.isArray(part.body) ? html`<${Tools} tools=${part.body} />` : html`<${Message} session=${session} line=${line} all=${all} />`}
       <p class="faint small num">${part.block ? html`block <code>
-        ${clean(part.block)}</code>` : null}${part.envelope !== undefined ? html` · envelope <code>
-        ${clean(JSON.stringify(part.envelope))}</code>` : null}</p></div>` : null}
+        ${clean(part.block)}</code>` : null}</p></div>` : null}
   </section>`;
 }
 
@@ -236,7 +233,7 @@ function Message({ session, line, all }) {
   const { part } = line;
   const pieces = useMemo(() => (part.state ? undefined : readable(part.body)), [part]);
   const label = line.what.toLowerCase();
-  const prose = line.key === 'system' || line.inner;
+  const prose = line.key === 'system';
   return html`${pieces && !raw ? pieces.map((p) => html`${p.label ? html`<h5>${clean(p.label)}</h5>` : null}
     <${Content} session=${session} body=${{ text: p.text }} open=${all} lines=${20} label=${label} prose=${p.prose} />`) : html`<${Content} session=${session} body=${asBody(part)} open=${all} lines=${20} label=${label} prose=${prose} />`}
     ${pieces ? html`<button class="link" aria-pressed=${raw} data-testid="part-raw" onClick=${() => setRaw(!raw)}>
