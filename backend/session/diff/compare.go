@@ -183,8 +183,9 @@ func (d *differ) fields(p *Pair, a, b []field) {
 // field compares two fields of one path; either may be nil.
 func (d *differ) field(p *Pair, x, y *field) {
 	one := cmp.Or(x, y)
+	isShown := slices.Contains([]string{"input", "output", "args"}, one.path) // also where only one side has the pair
 	switch {
-	case d.ignored[one.part], one.optional && (x == nil || y == nil), (p.A == nil || p.B == nil) && !one.shown():
+	case d.ignored[one.part], one.optional && (x == nil || y == nil), (p.A == nil || p.B == nil) && !isShown:
 		return
 	case x == nil:
 		x = &field{part: y.part, path: y.path, kind: y.kind, of: d.a}

@@ -41,9 +41,6 @@ const (
 	ofMessages             // by what they say
 )
 
-// shown reports whether the field is shown also where only one side has the run, turn or call.
-func (f *field) shown() bool { return f.path == "input" || f.path == "output" || f.path == "args" }
-
 // fieldList collects the fields of one pair's side.
 type fieldList struct {
 	of      *side
@@ -66,10 +63,21 @@ func (l *fieldList) value(part Part, path string, v any) *field {
 	return l.add(f)
 }
 
-// optional adds a value that is compared only where both sides have it.
-func (l *fieldList) optional(part Part, path string, v any, there bool) {
-	if there {
-		l.value(part, path, v).optional = true
+// Marks before a path: of a value that is compared only where both sides know it, and where both sides have it.
+const (
+	ifKnown = "!"
+	ifThere = "?"
+)
+
+// values adds values by their paths below a path.
+func (l *fieldList) values(part Part, below string, pathsAndValues ...any) {
+	for i := 0; i < len(pathsAndValues); i += 2 {
+		path, _ := pathsAndValues[i].(string)
+		name := strings.TrimLeft(path, ifKnown+ifThere)
+		f := l.value(part, below+name, pathsAndValues[i+1])
+		if f.optional = name != path; strings.HasPrefix(path, ifThere) && f.json == "" {
+			l.list = l.list[:len(l.list)-1]
+		}
 	}
 }
 
@@ -101,23 +109,19 @@ func (s *side) runFields(r *session.Run) []field {
 		return nil
 	}
 	l := fieldList{of: s, capture: r.Capture}
-	content := r.Capture == spans.CaptureContent
 	if f := l.content(Input, "input", ofMessages, r.Outside); f.why == NotCaptured {
 		f.why = NotReported // most loops have none
 	}
-	l.value(Params, "agent", r.Agent)
-	l.value(Params, "model", r.Model)
-	l.value(Params, "provider", r.Provider)
-	l.value(Params, "rules_digest", r.RulesDigest)
+	l.values(Params, "", "agent", r.Agent, "model", r.Model, "provider", r.Provider, "rules_digest", r.RulesDigest)
 	if r.Config != "" {
 		l.add(field{part: Params, path: "config", json: string(r.Config), optional: true})
 	}
 	l.compactions(r.Compactions)
-	l.value(Outcome, "status", string(r.Status))
-	l.optional(Outcome, "status_word", r.StatusWord, r.StatusWord != "") // events have none, a saved session has one
-	l.optional(Outcome, "error", r.Error, content)
-	l.optional(Outcome, "rejection", r.Rejection, content)
-	l.value(Outcome, "error_type", string(r.ErrorType))
+	l.values(Outcome, "", "status", r.Status, ifThere+"status_word", r.StatusWord) // events have none
+	if r.Capture == spans.CaptureContent {
+		l.values(Outcome, "", ifKnown+"error", r.Error, ifKnown+"rejection", r.Rejection)
+	}
+	l.value(Outcome, "error_type", r.ErrorType)
 	return l.list
 }
 
@@ -145,26 +149,22 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	if n := len(t.Requests); n > 0 {
 		q = t.Requests[n-1]
 	}
-	known := q != nil || t.RequestBytes != 0 || t.RequestMessages != 0
-	l.value(Params, "params.model", t.Model)
-	l.optional(Params, "params.answered_model", t.Answered, t.Answered != "")
-	l.value(Params, "params.provider", t.Provider)
-	l.optional(Params, "params.variant", t.Variant, known || t.Variant != "")
-	l.optional(Params, "params.reasoning_level", t.Level, known || t.Level != "")
-	l.optional(Params, "params.format", t.Format, known || t.Format != "")
-	l.optional(Params, "params.max_tokens", t.MaxTokens, known || t.MaxTokens != nil)
-	l.optional(Params, "params.temperature", t.Temperature, known || t.Temperature != nil)
+	l.values(Params, "params.", "model", t.Model, ifThere+"answered_model", t.Answered, "provider", t.Provider)
+	asked := ifThere
+	if q != nil || t.RequestBytes != 0 || t.RequestMessages != 0 {
+		asked = ifKnown
+	}
+	l.values(Params, "params.", asked+"variant", t.Variant, asked+"reasoning_level", t.Level, asked+"format", t.Format,
+		asked+"max_tokens", t.MaxTokens, asked+"temperature", t.Temperature)
 	l.request(q, t)
 	l.compactions(t.Compactions)
 
-	l.value(Outcome, "outcome.trigger", string(t.Trigger))
-	l.value(Outcome, "outcome.state", endState(t.Span))
-	l.value(Outcome, "outcome.stop_reason", t.StopReason)
-	l.value(Outcome, "outcome.failed", t.Failed)
-	l.value(Outcome, "outcome.error_type", string(t.ErrorType))
-	l.optional(Outcome, "outcome.error", t.Error, t.Capture == spans.CaptureContent)
-	l.value(Outcome, "outcome.attempts", max(1, t.Attempts))
-	l.value(Outcome, "outcome.discarded_attempts", t.DiscardedAttempts)
+	l.values(Outcome, "outcome.", "trigger", t.Trigger, "state", endState(t.Span), "stop_reason", t.StopReason,
+		"failed", t.Failed, "error_type", t.ErrorType)
+	if t.Capture == spans.CaptureContent {
+		l.values(Outcome, "outcome.", ifKnown+"error", t.Error)
+	}
+	l.values(Outcome, "outcome.", "attempts", max(1, t.Attempts), "discarded_attempts", t.DiscardedAttempts)
 
 	if f := l.value(Usage, "usage", t.Usage); !t.UsageReported() {
 		f.why = NotReported
@@ -190,7 +190,7 @@ func (l *fieldList) others(r *session.Run, t *session.Turn, input []session.Ref)
 	default:
 		before := l.of.before(r, t)
 		f.refs = without(q, before)
-		l.optional(Request, "request.left_out", len(without(before, q)), true)
+		l.values(Request, "request.", ifKnown+"left_out", len(without(before, q)))
 	}
 	l.add(f)
 }
@@ -217,14 +217,9 @@ func (l *fieldList) request(q *session.Request, t *session.Turn) {
 func (l *fieldList) compactions(list []*session.Compaction) {
 	for i, c := range list {
 		in := fmt.Sprintf("compaction[%d].", i)
-		l.value(Compaction, in+"kind", string(c.Kind))
-		l.value(Compaction, in+"trigger", c.Trigger)
-		l.value(Compaction, in+"messages_before", c.MessagesBefore)
-		l.value(Compaction, in+"messages_after", c.MessagesAfter)
-		l.value(Compaction, in+"messages_summarized", c.MessagesSummarized)
-		l.value(Compaction, in+"tokens_before", c.InputTokens)
-		l.value(Compaction, in+"tokens_after", c.OutputTokens)
-		l.value(Compaction, in+"applied", c.Applied == nil || *c.Applied)
+		l.values(Compaction, in, "kind", c.Kind, "trigger", c.Trigger, "messages_before", c.MessagesBefore,
+			"messages_after", c.MessagesAfter, "messages_summarized", c.MessagesSummarized,
+			"tokens_before", c.InputTokens, "tokens_after", c.OutputTokens, "applied", c.Applied == nil || *c.Applied)
 		l.content(Compaction, in+"summary", ofMessages, c.Summary)
 	}
 }
@@ -336,14 +331,14 @@ func (s *side) callFields(c *call) []field {
 	if text, _, _ := result.text(); strings.Contains(text, strings.Trim(marshal(failure), `"`)) {
 		failure = "" // it is the result once more
 	}
-	l.value(Calls, "outcome", string(c.Outcome))
+	l.value(Calls, "outcome", c.Outcome)
 	if c.asked {
 		return l.list
 	}
-	l.optional(Calls, "error", failure, c.capture == spans.CaptureContent)
-	l.optional(Calls, "state", endState(c.Span), true)
-	l.value(Calls, "error_type", string(c.ErrorType))
-	l.value(Calls, "truncated", c.Truncated != nil && *c.Truncated)
+	if c.capture == spans.CaptureContent {
+		l.values(Calls, "", ifKnown+"error", failure)
+	}
+	l.values(Calls, "", ifKnown+"state", endState(c.Span), "error_type", c.ErrorType, "truncated", c.Truncated != nil && *c.Truncated)
 	var decided []string
 	for _, p := range c.Permissions {
 		text := string(p.Action)
