@@ -57,7 +57,7 @@ func newGuide(s session.Tree, opts Options, sources bool) (*Guide, error) {
 
 // CallMessage returns the id of the message row of s that holds a tool call, "" where there is none.
 func CallMessage(s session.Tree, callID string) (string, error) {
-	g, err := NewGuide(s, Options{Partial: true, Strict: true})
+	g, err := NewGuide(s, Options{Partial: true})
 	if err != nil {
 		return "", err
 	}

@@ -14,25 +14,30 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// rowWriter writes the rows of a session in one format. Errors stick in the bufio.Writer below it.
-type rowWriter interface {
-	put(*Row)
-	end()
-}
-
 // JSON writes s as one document in the canonical form of the agent guide (README.md): the session row, and the
-// messages by created_at, each with its parts by index; unless opts.Strict, after them the rows of further types. Each
-// row has a line of its own.
+// messages by created_at, each with its parts by index, and after them the rows of further types. Each row has a
+// line of its own.
 //
 // Without opts.Partial it writes nothing where content is missing, and returns a *MissingError that names it. It
 // returns the same list as Guide.Missing. It does not close w; an error of w ends it.
 func JSON(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
-	return write(w, s, opts, true, func(w *bufio.Writer) rowWriter { return &document{w: w} })
+	return write(w, s, opts, true, func(w *bufio.Writer) (func(*Row), func()) {
+		d := &document{w: w}
+		return d.put, d.end
+	})
 }
 
 // JSONL writes s as JSON does, one row a line: {"type":...,"data":ROW}.
 func JSONL(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
-	return write(w, s, opts, true, func(w *bufio.Writer) rowWriter { return lines{w} })
+	return write(w, s, opts, true, func(w *bufio.Writer) (func(*Row), func()) {
+		return func(r *Row) {
+			typ := string(r.Type)
+			if r.Type == rowDocument {
+				typ = r.Digest
+			}
+			put(w, `{"type":`, string(quote(typ)), `,"data":`, string(r.JSON), furtherMembers(r), "}\n")
+		}, func() {}
+	})
 }
 
 // CSV writes s with one row a part, in the form of RFC 4180, after a row of names. A message without parts has a row as
@@ -40,29 +45,32 @@ func JSONL(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
 // cells of the first part of each turn alone, so that the sums of the columns are the usage of the session. Otherwise
 // it is as JSON; CSV always makes its rows from the tree.
 func CSV(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
-	opts.Strict, opts.CallMessage = true, nil // CSV has no place for further rows, nor for the session's
-	return write(w, s, opts, false, func(w *bufio.Writer) rowWriter {
+	opts.CallMessage = nil // CSV has no place for the session's row
+	return write(w, s, opts, false, func(w *bufio.Writer) (func(*Row), func()) {
 		t := &table{w: csv.NewWriter(w), session: s.ID}
 		_ = t.w.Write(csvHeader)
-		return t
+		return t.put, t.w.Flush
 	})
 }
 
-func write(w io.Writer, s session.Tree, opts Options, sources bool, format func(*bufio.Writer) rowWriter) ([]Missing,
-	error) {
+// write writes the rows of a session in a format: what writes a row, and what ends the document. Errors stick in the
+// bufio.Writer.
+func write(w io.Writer, s session.Tree, opts Options, sources bool,
+	format func(*bufio.Writer) (put func(*Row), end func()),
+) ([]Missing, error) {
 	g, err := newGuide(s, opts, sources)
 	if err != nil {
 		return missingOf(err), err
 	}
 	out := bufio.NewWriterSize(w, 1<<16)
-	rows := format(out)
+	put, end := format(out)
 	for row := range g.Rows() {
-		rows.put(&row)
+		put(&row)
 		if _, err := out.Write(nil); err != nil {
 			break
 		}
 	}
-	rows.end()
+	end()
 	return g.Missing(), flushed(out, s.Session)
 }
 
@@ -144,19 +152,6 @@ func (d *document) end() {
 	put(d.w, "}\n")
 }
 
-// lines writes a row a line.
-type lines struct{ w *bufio.Writer }
-
-func (l lines) put(r *Row) {
-	typ := string(r.Type)
-	if r.Type == rowDocument {
-		typ = r.Digest
-	}
-	put(l.w, `{"type":`, string(quote(typ)), `,"data":`, string(r.JSON), furtherMembers(r), "}\n")
-}
-
-func (l lines) end() {}
-
 // csvHeader names the columns of CSV.
 var csvHeader = []string{"session_id", "message_id", "part_index", "role", "type", "tool", "tool_state", "duration_ms",
 	"model", "input", "output", "reasoning", "cache_read", "cache_write", "cost", "currency"}
@@ -178,8 +173,6 @@ func (t *table) put(r *Row) {
 			toolName(p.Type, []byte(p.DataJSON)), deref(p.ToolState), durationOf(r.cells.call)}))
 	}
 }
-
-func (t *table) end() { t.w.Flush() }
 
 // toolName returns the name of the tool that a part is a call of.
 func toolName(typ string, data []byte) string {

@@ -65,11 +65,7 @@ func (g *Guide) metadata(u *unit) string {
 			l = append(l, "agent", agent)
 		}
 	}
-	l = append(l, "hidden_at", u.hidden)
-	if !g.opts.Strict {
-		l = append(l, extensionKey, g.events(u))
-	}
-	return string(fields(l...))
+	return string(fields(append(l, "hidden_at", u.hidden, extensionKey, g.events(u))...))
 }
 
 // turns returns the turns of a reply that are there.
@@ -156,9 +152,6 @@ func (g *Guide) sessionRow() *SessionRow {
 		if at := factTime(v, archived.At); at > 0 {
 			row.ArchivedAt = &at
 		}
-	}
-	if g.opts.Strict {
-		return row
 	}
 	usage := struct {
 		session.Usage

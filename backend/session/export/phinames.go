@@ -21,14 +21,14 @@ func (p *phiCore) foreign(where, what, value string) {
 	p.miss(where, fmt.Sprintf("%s %.64q is no word of phi-core", what, value))
 }
 
-// known returns phi-core's name for a value, and reports whether it has one. It notes a value that has none, unless
-// that is empty.
-func known[T ~string](p *phiCore, where, what string, value T, names map[T]string) (string, bool) {
-	name, ok := names[value]
-	if !ok && value != "" {
+// known returns phi-core's name for a value, "" where it has none. It notes a value that has none, unless that is
+// empty.
+func known[T ~string](p *phiCore, where, what string, value T, names map[T]string) string {
+	name := names[value]
+	if name == "" && value != "" {
 		p.foreign(where, what, string(value))
 	}
-	return name, ok
+	return name
 }
 
 var phiContinuations = map[spans.Continuation]string{
@@ -37,16 +37,14 @@ var phiContinuations = map[spans.Continuation]string{
 }
 
 func (p *phiCore) continuation(where string, r *session.Run) []byte {
-	name, ok := known(p, where, "continuation_kind", r.Continuation, phiContinuations)
+	name := known(p, where, "continuation_kind", r.Continuation, phiContinuations)
 	switch {
 	case name == "Rerun" || name == "Branch":
 		return fields(name, fields("tag", &r.ContinuationTag))
-	case ok:
-		return quote(name)
-	case r.ParentID == "":
-		return quote("Initial")
+	case name == "" && r.ParentID == "":
+		name = "Initial"
 	}
-	return quote("Default")
+	return quote(cmp.Or(name, "Default"))
 }
 
 // phiRunStatuses: phi-core's loops end as Completed where it has no other status.
@@ -62,8 +60,7 @@ func (p *phiCore) status(where string, r *session.Run, over bool) string {
 	case slices.Contains([]string{"Pending", "Running", "Completed", "Rejected", "Aborted"}, r.StatusWord):
 		return r.StatusWord
 	}
-	name, _ := known(p, where, "status", r.Status, phiRunStatuses)
-	return cmp.Or(name, "Completed")
+	return cmp.Or(known(p, where, "status", r.Status, phiRunStatuses), "Completed")
 }
 
 var phiTriggers = map[spans.Trigger]string{
@@ -72,9 +69,9 @@ var phiTriggers = map[spans.Trigger]string{
 }
 
 func (p *phiCore) trigger(where string, t *session.Turn) string {
-	name, ok := known(p, where, "triggered_by", t.Trigger, phiTriggers)
-	if !ok && t.Index == 0 {
-		return "User"
+	name := known(p, where, "triggered_by", t.Trigger, phiTriggers)
+	if name == "" && t.Index == 0 {
+		name = "User"
 	}
 	return cmp.Or(name, "Continuation")
 }

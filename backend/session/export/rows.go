@@ -22,8 +22,8 @@ type cells struct {
 	currency string
 }
 
-// Rows yields the rows: the session, then each message followed by its parts, then, unless Options.Strict, the rows of
-// further types. It may be called several times. A row is valid until the next one.
+// Rows yields the rows: the session, then each message followed by its parts, then the rows of further types. It may be
+// called several times. A row is valid until the next one.
 func (g *Guide) Rows() iter.Seq[Row] {
 	return func(yield func(Row) bool) {
 		e := emitter{Guide: g, yield: yield}
@@ -39,9 +39,7 @@ func (g *Guide) Rows() iter.Seq[Row] {
 			}
 			e.unit(u)
 		}
-		if !e.opts.Strict {
-			e.further()
-		}
+		e.further()
 	}
 }
 

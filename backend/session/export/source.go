@@ -73,10 +73,7 @@ func (g *Guide) sourceRows() []Row {
 			messages = append(messages, g.sourceRow(RowType(line.text("type")), line.get("data"), line.without("type", "data")))
 		}
 	}
-	rows := append([]Row{g.sourceRow(RowSession, g.factLine(row), members)}, messages...)
-	if !g.opts.Strict {
-		rows = slices.Concat(rows, lines, document)
-	}
+	rows := append([]Row{g.sourceRow(RowSession, g.factLine(row), members)}, slices.Concat(messages, lines, document)...)
 	return slices.DeleteFunc(rows, func(r Row) bool { return r.JSON == nil })
 }
 
@@ -99,33 +96,11 @@ func (g *Guide) factLine(f *session.Fact) []byte {
 // sourceRow makes a row of the source with the further members of its line; without JSON where it is no object.
 func (g *Guide) sourceRow(typ RowType, raw []byte, further object) Row {
 	r := Row{Type: typ, JSON: raw}
-	if g.opts.Strict {
-		r.JSON = withoutExtension(raw)
-	} else if len(further) > 0 {
+	if len(further) > 0 {
 		r.Further = further.bytes()
 	}
 	if !r.parse() {
 		r.JSON = nil
 	}
 	return r
-}
-
-// withoutExtension returns a row without the key of otelagent in its metadata.
-func withoutExtension(row []byte) []byte {
-	o := parse(row)
-	if o == nil {
-		return nil
-	}
-	for i, m := range o {
-		inner, isText := text(m.value)
-		if !isText {
-			inner = string(m.value)
-		}
-		if meta := parse([]byte(inner)); strings.TrimSuffix(m.key, "_json") == "metadata" && meta.get(extensionKey) != nil {
-			if o[i].value = meta.without(extensionKey).bytes(); isText {
-				o[i].value = quote(string(o[i].value))
-			}
-		}
-	}
-	return o.bytes()
 }
