@@ -208,8 +208,8 @@ func (v *View) run(p place, now time.Time) OutlineRun {
 		Number: p.n, ID: run.ID, Address: p.address(), Status: run.StatusAt(now), Word: run.StatusWord,
 		Agent: cmp.Or(run.Agent, run.AgentID), Model: run.Model, Start: run.Start, End: run.End,
 		Estimated: run.StartSource == spans.TimeSourceBound || run.EndSource == spans.TimeSourceBound,
-		Usage:     run.Usage, UsageReported: run.UsageReported(), Turns: len(run.Turns), Copied: run.Copied, Group: string(run.GroupRole),
-		Error: joined(" ", run.Error, run.Rejection), Defects: findings(run.Defects),
+		Usage:     run.Usage, UsageReported: run.UsageReported(), Turns: len(run.Turns), Copied: run.Copied,
+		Group: string(run.GroupRole), Error: joined(" ", run.Error, run.Rejection), Defects: findings(run.Defects),
 	}
 	for _, g := range p.tree.Groups {
 		if g.SelectedID != "" && g.SelectedID == run.ID && g.Start.Equal(run.GroupStart) {

@@ -165,7 +165,8 @@ func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session
 	for n := range t.Walk() {
 		r.redactor = r.redactor || n.Span().Redacted > 0
 	}
-	r.System, r.Tools, r.Params = r.param(spans.ProvenanceSystem), r.param(spans.ProvenanceTools), r.param(spans.ProvenanceRest)
+	r.System, r.Tools = r.param(spans.ProvenanceSystem), r.param(spans.ProvenanceTools)
+	r.Params = r.param(spans.ProvenanceRest)
 	r.messages()
 	r.missingMessages()
 	return r

@@ -338,7 +338,8 @@ func (s *side) callFields(c *call) []field {
 	if c.capture == spans.CaptureContent {
 		l.values(Calls, "", ifKnown+"error", failure)
 	}
-	l.values(Calls, "", ifKnown+"state", endState(c.Span), "error_type", c.ErrorType, "truncated", c.Truncated != nil && *c.Truncated)
+	l.values(Calls, "", ifKnown+"state", endState(c.Span), "error_type", c.ErrorType,
+		"truncated", c.Truncated != nil && *c.Truncated)
 	var decided []string
 	for _, p := range c.Permissions {
 		text := string(p.Action)
