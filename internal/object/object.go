@@ -317,33 +317,33 @@ const wantCount = "an integer from 0 to 9223372036854775807"
 
 // Count returns a member that is an integer and not negative; nil when it is absent.
 func (o *Object) Count(key string) *int64 {
-	return number(o, key, wantCount, wantCount, func(s string) (int64, error) {
-		n, err := strconv.ParseUint(s, 10, 63)
+	return number(o, key, wantCount, wantCount, func(v []byte) (int64, error) {
+		n, err := strconv.ParseUint(string(v), 10, 63)
 		return int64(n), err
 	})
 }
 
 // Int returns an integer member; nil when it is absent.
 func (o *Object) Int(key string) *int64 {
-	return number(o, key, "an integer", "an integer of 64 bits", func(s string) (int64, error) {
-		return strconv.ParseInt(s, 10, 64)
+	return number(o, key, "an integer", "an integer of 64 bits", func(v []byte) (int64, error) {
+		return strconv.ParseInt(string(v), 10, 64)
 	})
 }
 
 // Float returns a number; nil when it is absent.
 func (o *Object) Float(key string) *float64 {
-	return number(o, key, "a number", "a number that a float of 64 bits holds", func(s string) (float64, error) {
-		return strconv.ParseFloat(s, 64)
+	return number(o, key, "a number", "a number that a float of 64 bits holds", func(v []byte) (float64, error) {
+		return strconv.ParseFloat(string(v), 64)
 	})
 }
 
 // number returns a member as parse reads it; nil when it is absent, no number, or no such number.
-func number[T any](o *Object, key, want, such string, parse func(string) (T, error)) *T {
+func number[T any](o *Object, key, want, such string, parse func([]byte) (T, error)) *T {
 	v := o.of(key, "-0123456789", want)
 	if v == nil {
 		return nil
 	}
-	n, err := parse(string(v))
+	n, err := parse(v)
 	if err != nil {
 		o.Fail(key, "want "+such)
 		return nil
