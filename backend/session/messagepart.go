@@ -85,48 +85,38 @@ func MessageParts(body string) []MessagePart {
 	return out
 }
 
-// kinds of what the standard has as a text.
-var kinds = map[string]PartKind{"text": PartText, "reasoning": PartThinking, "error": PartError}
+// kinds are those of the types of the standard.
+var kinds = map[string]PartKind{
+	"text": PartText, "reasoning": PartThinking, "error": PartError, "tool_call": PartCall,
+	"tool_call_response": PartResult, "blob": PartFile, "uri": PartFile, "file": PartFile, "extension": PartText,
+}
 
 func messagePart(p *genaijson.Part) MessagePart {
-	s := MessagePart{By: Speaker(p.Role), ID: p.ID, Name: p.Name}
+	s := MessagePart{Kind: cmp.Or(kinds[p.Type], PartOther), By: Speaker(p.Role), ID: p.ID, Name: p.Name}
 	text, isText := p.Text()
-	switch p.Type {
-	case "text", "reasoning", "error":
-		if isText {
-			s.Kind, s.Text = kinds[p.Type], text
-			return s
-		}
-	case "tool_call":
-		s.Kind, s.JSON = PartCall, string(p.Content)
-		return s
-	case "tool_call_response":
-		s.Kind, s.JSON = PartResult, string(p.Content)
-		s.Text = s.JSON
-		if isText {
-			s.Text = text
-		} else if strings.HasPrefix(s.JSON, "[") {
-			s.Text = blocksText(s.JSON)
-		}
-		return s
-	case "blob", "uri", "file":
-		s.Kind = PartFile
-		where := p.Name
-		if p.Type == "blob" {
-			s.Data = text
-		} else {
-			where = cmp.Or(where, text)
-		}
-		s.Text = bracketed(cmp.Or(p.Modality, "file"), p.MIME, where)
-		return s
-	case "extension":
+	switch {
+	case p.Type == "extension":
 		var data bytes.Buffer
 		_ = json.Compact(&data, p.Content) // it is valid
-		s.Kind, s.Text = PartText, strings.TrimSpace(p.Name+" "+data.String())
-		return s
+		s.Text = strings.TrimSpace(p.Name + " " + data.String())
+	case s.Kind == PartFile && p.Type == "blob":
+		s.Text, s.Data = bracketed(cmp.Or(p.Modality, "file"), p.MIME, p.Name), text
+	case s.Kind == PartFile:
+		s.Text = bracketed(cmp.Or(p.Modality, "file"), p.MIME, cmp.Or(p.Name, text))
+	case s.Kind == PartCall:
+		s.JSON = string(p.Content)
+	case s.Kind == PartResult:
+		if s.JSON, s.Text = string(p.Content), text; strings.HasPrefix(s.JSON, "[") {
+			s.Text = blocksText(s.JSON)
+		} else if !isText {
+			s.Text = s.JSON
+		}
+	case s.Kind != PartOther && isText:
+		s.Text = text
+	default:
+		s.Kind, s.Type, s.JSON = PartOther, p.Type, string(p.Content)
+		s.Text = otherText(s.Type, p.Content)
 	}
-	s.Kind, s.Type, s.JSON = PartOther, p.Type, string(p.Content)
-	s.Text = otherText(s.Type, p.Content)
 	return s
 }
 

@@ -428,10 +428,21 @@ func loneText(result []byte) []byte {
 	return result
 }
 
+// mediaForms are the parts of media in the standard, and the keys of what they hold in other spellings.
+var mediaForms = []struct {
+	typ, key string
+	keys     []string
+}{
+	{"blob", "content", []string{"data", "payload", "file_data", "image"}},
+	{"uri", "uri", []string{
+		"source", "image_url", "input_audio", "file", "url", "uri", "file_url", "fileUri", "file_uri",
+	}},
+	{"file", "file_id", []string{"file_id"}},
+}
+
 // media reads an image, a sound or a file, which block holds, and reports whether it found the content, or where it is.
 func (r *reader) media(block, o *object.Object, modality string) bool {
-	inner := o.Raw("source", "image_url", "input_audio", "file")
-	in := object.Of("", inner)
+	in := object.Of("", o.Raw("source", "image_url", "input_audio", "file"))
 	literal := func(keys ...string) []byte { // those further inside count before those around them
 		if v := in.Literal(keys...); v != nil {
 			return v
@@ -442,38 +453,30 @@ func (r *reader) media(block, o *object.Object, modality string) bool {
 		s, _ := rawjson.String(literal(keys...))
 		return s
 	}
-	p := Part{Type: "blob", key: "content", Name: text("name", "filename", "title"),
-		MIME: text("mime_type", "mimeType", "media_type", "mediaType"), Modality: cmp.Or(text("modality"), modality),
-		Content: literal("data", "payload", "file_data", "image")}
-	if text("type") == "blob" {
-		p.Content = literal("content")
+	p := Part{Name: text("name", "filename", "title"), Modality: cmp.Or(text("modality"), modality),
+		MIME: text("mime_type", "mimeType", "media_type", "mediaType")}
+	for _, form := range mediaForms {
+		if p.Content == nil {
+			p.Type, p.key, p.Content = form.typ, form.key, literal(form.keys...)
+		}
+		if p.Content == nil && form.typ == text("type") { // of the standard
+			p.Content = literal(form.key)
+		}
 	}
 	if format := text("format"); p.MIME == "" && format != "" {
 		p.MIME = "audio/" + format
 	}
-	switch {
-	case p.Content != nil && text("type") == "text":
+	switch head, content, _ := bytes.Cut(p.Content, []byte(`,`)); {
+	case p.Content == nil:
+		return false
+	case p.Type == "blob" && text("type") == "text":
 		return r.text(block, "text", p.Content)
-	case p.Content != nil && !bytes.Contains(p.Content, []byte("://")):
-	case p.Content != nil:
+	case bytes.HasPrefix(head, []byte(`"data:`)) && bytes.HasSuffix(head, []byte(`;base64`)):
+		mime, _, _ := bytes.Cut(head[len(`"data:`):], []byte(`;`))
+		mimeType, _ := rawjson.String([]byte(`"` + string(mime) + `"`))
+		p.Type, p.key, p.MIME, p.Content = "blob", "content", cmp.Or(mimeType, p.MIME), append([]byte{'"'}, content...)
+	case bytes.HasPrefix(head, []byte(`"data:`)), bytes.Contains(p.Content, []byte("://")):
 		p.Type, p.key = "uri", "uri"
-	case isString(inner):
-		p.Type, p.key, p.Content = "uri", "uri", inner
-	default:
-		p.Type, p.key, p.Content = "uri", "uri", literal("url", "uri", "file_url", "fileUri", "file_uri")
-	}
-	if p.Content == nil {
-		p.Type, p.key, p.Content = "file", "file_id", literal("file_id")
-	}
-	if rest, ok := bytes.CutPrefix(p.Content, []byte(`"data:`)); ok {
-		head, content, _ := bytes.Cut(rest, []byte(`,`))
-		if head, ok = bytes.CutSuffix(head, []byte(`;base64`)); ok {
-			mime, _, _ := bytes.Cut(head, []byte(`;`))
-			mimeType, _ := rawjson.String([]byte(`"` + string(mime) + `"`))
-			p.Type, p.key, p.MIME, p.Content = "blob", "content", cmp.Or(mimeType, p.MIME), append([]byte{'"'}, content...)
-		} else {
-			p.Type, p.key = "uri", "uri"
-		}
 	}
 	if kind, _, _ := strings.Cut(p.MIME, "/"); p.Modality == "" {
 		p.Modality = "document"
@@ -481,8 +484,6 @@ func (r *reader) media(block, o *object.Object, modality string) bool {
 			p.Modality = kind
 		}
 	}
-	if p.Content != nil {
-		r.add(block, p)
-	}
-	return p.Content != nil
+	r.add(block, p)
+	return true
 }
