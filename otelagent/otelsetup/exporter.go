@@ -27,6 +27,9 @@ type Exporter struct {
 	given, exported, failed atomic.Int64
 	err                     atomic.Pointer[error] // of the last request that failed
 
+	queue *queue          // that the spans come from, or nil
+	ctx   context.Context // ends exports under way
+
 	mu     sync.Mutex
 	onLost []func(session string)
 }
@@ -62,13 +65,19 @@ func (c *config) wrap(e sdktrace.SpanExporter) *Exporter {
 	if c.ownUsage {
 		e = ownUsage{e}
 	}
-	return &Exporter{to: e, without: c.without}
+	return &Exporter{to: e, without: c.without, ctx: context.Background()}
 }
 
 // ExportSpans sends a batch in as many requests as its size needs; a span that is too large for one is sent alone. A
 // request that the receiver refused in part counts as failed. Later requests are tried as long as ctx allows. The error
 // says how many spans failed and why the first request did.
 func (e *Exporter) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
+	if e.queue != nil {
+		defer e.queue.release(batch...) // all at once: the batcher holds the spans until then
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.ctx, cancel)()
 	if slices.ContainsFunc(batch, e.drops) {
 		batch = slices.DeleteFunc(slices.Clone(batch), e.drops)
 	}
@@ -92,7 +101,7 @@ func (e *Exporter) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpa
 		}
 		failed += len(part)
 		e.failed.Add(int64(len(part)))
-		e.lose(part)
+		e.lose(part...)
 	}
 	if first == nil {
 		return nil
@@ -132,7 +141,7 @@ func (e *Exporter) OnLost(f func(session string)) {
 }
 
 // lose reports the sessions of spans that were not delivered, each once.
-func (e *Exporter) lose(list []sdktrace.ReadOnlySpan) {
+func (e *Exporter) lose(list ...sdktrace.ReadOnlySpan) {
 	e.mu.Lock()
 	funcs := e.onLost
 	e.mu.Unlock()

@@ -35,11 +35,9 @@ type queue struct {
 
 	bytes, spans   atomic.Int64
 	ended, dropped atomic.Int64
-	reported       atomic.Int64 // the value of dropped that the error handler was called with
 	stopped        atomic.Bool
 
-	ctx    context.Context // ends exports under way: the SDK's own Shutdown lets them run on when its context ends
-	cancel context.CancelFunc
+	cancel context.CancelFunc // of exports under way: the SDK's own Shutdown lets them run on when its context ends
 }
 
 func newQueue(e *Exporter, c *config) *queue {
@@ -47,7 +45,8 @@ func newQueue(e *Exporter, c *config) *queue {
 	q := &queue{exporter: e, blocking: c.blocking,
 		maxBytes: cmp.Or(max(c.queueBytes, 0), DefaultMaxQueueBytes),
 		maxSpans: int64(cmp.Or(max(c.queueSpans, 0), max(fromEnv, 0), DefaultMaxQueueSpans))}
-	q.ctx, q.cancel = context.WithCancel(context.Background())
+	e.queue = q
+	e.ctx, q.cancel = context.WithCancel(context.Background())
 	opts := []sdktrace.BatchSpanProcessorOption{sdktrace.WithMaxQueueSize(int(q.maxSpans) + queueSlack)}
 	if os.Getenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE") == "" {
 		opts = append(opts, sdktrace.WithMaxExportBatchSize(batchSize))
@@ -58,7 +57,7 @@ func newQueue(e *Exporter, c *config) *queue {
 	if c.live && os.Getenv("OTEL_BSP_SCHEDULE_DELAY") == "" {
 		opts = append(opts, sdktrace.WithBatchTimeout(liveTick))
 	}
-	q.SpanProcessor = sdktrace.NewBatchSpanProcessor(sender{e, q}, opts...)
+	q.SpanProcessor = sdktrace.NewBatchSpanProcessor(e, opts...)
 	return q
 }
 
@@ -78,55 +77,36 @@ func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	}
 	bytes, spans := q.bytes.Add(m.size), q.spans.Add(1)
 	if !q.blocking && (bytes > q.maxBytes || spans > q.maxSpans) {
-		q.bytes.Add(-m.size)
-		q.spans.Add(-1)
-		q.drop(s)
+		q.release(m)
+		q.exporter.lose(s)
+		if q.dropped.Add(1) == 1 {
+			go q.report(1) // the error handler may be slow
+		}
 		return
 	}
 	q.SpanProcessor.OnEnd(m)
 }
 
-// drop counts a span that is not queued, and reports the first one. A goroutine of its own calls the error handler,
-// which may be slow.
-func (q *queue) drop(s sdktrace.ReadOnlySpan) {
-	n := q.dropped.Add(1)
-	q.exporter.lose([]sdktrace.ReadOnlySpan{s})
-	if n == 1 {
-		go q.report(n)
+// release takes spans off the bounds.
+func (q *queue) release(list ...sdktrace.ReadOnlySpan) {
+	for _, s := range list {
+		q.bytes.Add(-measured(s).size)
 	}
+	q.spans.Add(-int64(len(list)))
 }
 
-// report calls the error handler with the number of dropped spans, once for each number.
+// report calls the error handler with the number of dropped spans.
 func (q *queue) report(n int64) {
-	if q.reported.Swap(n) != n {
-		otel.Handle(fmt.Errorf("otelsetup: the queue is full (%d spans or %d bytes wait to be sent): "+
-			"spans are dropped as they end, %d so far", q.maxSpans, q.maxBytes, n))
-	}
+	otel.Handle(fmt.Errorf("otelsetup: the queue is full (%d spans or %d bytes wait to be sent): "+
+		"spans are dropped as they end, %d so far", q.maxSpans, q.maxBytes, n))
 }
 
 // Shutdown sends the queued spans and accepts no more.
 func (q *queue) Shutdown(ctx context.Context) error {
 	q.stopped.Store(true)
 	err := q.SpanProcessor.Shutdown(ctx)
-	q.report(q.dropped.Load())
-	return err
-}
-
-// sender is the exporter behind the batcher.
-type sender struct {
-	*Exporter
-	queue *queue
-}
-
-// ExportSpans sends a batch and then releases its bytes, all at once: the batcher holds the spans until then.
-func (e sender) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(e.queue.ctx, cancel)()
-	err := e.Exporter.ExportSpans(ctx, batch)
-	for _, s := range batch {
-		e.queue.bytes.Add(-measured(s).size)
+	if n := q.dropped.Load(); n > 1 {
+		q.report(n)
 	}
-	e.queue.spans.Add(-int64(len(batch)))
 	return err
 }
