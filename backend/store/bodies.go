@@ -23,18 +23,6 @@ func NewBodies(st Store, k session.Key, links *session.Links) *Bodies {
 // Add adds blocks that came with rows: session.LiveBlocks.
 func (b *Bodies) Add(blocks []session.Block) { b.extra = append(b.extra, blocks...) }
 
-// Size returns about how many bytes the sessions take, with their rows: Store.Size.
-func (b *Bodies) Size(ctx context.Context) (size int64, err error) {
-	for _, k := range b.keys {
-		n, err := b.st.Size(ctx, k)
-		if err != nil {
-			return 0, fmt.Errorf("store: size of session %q: %w", k.ID, err)
-		}
-		size += n
-	}
-	return size, nil
-}
-
 // Load returns a set of what is there of all ids, and of what templates among them refer
 // to. It passes all blocks of the session once, and once more where there are templates.
 func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID) (*session.BlockSet, error) {

@@ -94,9 +94,9 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 const (
 	// importMemory is where the garbage collector begins to work more often. GOMEMLIMIT replaces it.
 	importMemory = 72 << 20
-	// importChat is the content of the largest session whose rows of the agent guide are written at once: they are in
-	// memory meanwhile. 'otelagent up' writes those of larger ones.
-	importChat = 12 << 20
+	// importLargest is the largest session, in bytes, whose summary and rows of the agent guide are made at once: all of
+	// it is in memory meanwhile. The command that reads the database next makes those of larger ones.
+	importLargest = 12 << 20
 )
 
 // checkImport completes the options, and names everything that is wrong with the flags.
@@ -124,7 +124,7 @@ func (a *app) checkImport(o *importOptions, captured bool) (err error) {
 		}
 		o.PreviewBytes = new(0) // previews are for backends that do not put sessions together
 	}
-	o.Live, o.chatLimit = o.follow, importChat
+	o.Live, o.largest = o.follow, importLargest
 	o.tracer, err = o.tracerOptions()
 	wrong.note(err)
 	return wrong.err()

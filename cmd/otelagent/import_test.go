@@ -385,3 +385,30 @@ func TestImportFlags(t *testing.T) {
 		t.Error("something was read")
 	}
 }
+
+// A collector that is gone is reported while import waits for it, and nothing counts as read. Every session of the list
+// is read, or reported as one without a prompt.
+func TestImportReports(t *testing.T) {
+	home := importHome(t, map[string]string{".claude/projects/a": "claudecode/testdata/spotter"})
+	folder := filepath.Join(home, ".codex/sessions")
+	must(t, os.MkdirAll(folder, 0o700))
+	must(t, os.WriteFile(filepath.Join(folder, "rollout-2026-11-01T08-00-00-c1.jsonl"), []byte(
+		`{"timestamp":"2026-11-01T08:00:00.000Z","type":"session_meta","payload":{"id":"c1",`+
+			`"timestamp":"2026-11-01T08:00:00.000Z","cwd":"/x"}}`+"\n"), 0o600))
+	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "4000")
+	var errs bytes.Buffer
+	code := run(t.Context(), []string{"import", "--yes", "--endpoint", "http://127.0.0.1:1"}, nil, io.Discard, &errs)
+	for _, want := range []string{"waiting for http://127.0.0.1:1 to answer", "not delivered: nobody listens on"} {
+		if code != exitFailed || !strings.Contains(errs.String(), want) {
+			t.Errorf("exit %d, want %q: %s", code, want, &errs)
+		}
+	}
+	if listed := cli(t, "import", "--dry-run"); !strings.Contains(listed, "codex        1 session ") {
+		t.Errorf("the list: %s", listed)
+	}
+	errs.Reset()
+	if code := run(t.Context(), []string{"import", "--yes", "--agent", "codex"}, nil, io.Discard, &errs); code != exitOK ||
+		!strings.Contains(errs.String(), "1 session without a prompt: left out") {
+		t.Errorf("exit %d: %s", code, &errs)
+	}
+}

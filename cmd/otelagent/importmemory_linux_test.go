@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// writeRollout writes a rollout of Codex of at least size bytes: tasks of 20 model calls, each with reasoning, a
+// writeRollout writes a rollout of Codex of at least size bytes: tasks of 20 model calls, each with sealed reasoning, a
 // command and its output of about output bytes, the counts of tokens twice, and a compaction now and then.
-func writeRollout(tb testing.TB, path string, size, output int) (turns int) {
+func writeRollout(tb testing.TB, path string, size, reasoning, output int) (turns int) {
 	tb.Helper()
 	must(tb, os.MkdirAll(filepath.Dir(path), 0o700))
 	f, err := os.Create(path)
@@ -57,7 +57,7 @@ func writeRollout(tb testing.TB, path string, size, output int) (turns int) {
 		for range 20 {
 			turns++
 			line("response_item", `"type":"reasoning","summary":[{"type":"summary_text","text":"**%s**"}],"content":null,`+
-				`"encrypted_content":"gAAAAAB%s"`, text(60), sealed(1500))
+				`"encrypted_content":"gAAAAAB%s"`, text(60), sealed(reasoning))
 			line("response_item", `"type":"function_call","name":"shell_command",`+
 				`"arguments":"{\"command\":\"sed -n %d,%dp main.go\"}","call_id":"call_%d"`, r.IntN(1000), r.IntN(1000), turns)
 			count := fmt.Sprintf(`"type":"token_count","info":{"total_token_usage":{"input_tokens":%d,"cached_input_tokens":%d,`+
@@ -83,14 +83,20 @@ func writeRollout(tb testing.TB, path string, size, output int) (turns int) {
 	return turns
 }
 
-// A rollout of 200 MB is read in at most 150 MiB of resident memory.
+// A rollout of 200 MB is read in at most 150 MiB of resident memory, whether it has few large model calls or many small
+// ones.
 func TestImportMemory(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: reads 200 MB")
+		t.Skip("-short: reads 400 MB")
 	}
+	t.Run("large calls", func(t *testing.T) { importInMemory(t, 1500, 20_000) })
+	t.Run("small calls", func(t *testing.T) { importInMemory(t, 60, 100) })
+}
+
+func importInMemory(t *testing.T, reasoning, output int) {
 	home := importHome(t, nil)
 	turns := writeRollout(t, filepath.Join(home, ".codex/sessions/2026/11/01/rollout-2026-11-01T08-00-00-"+
-		"01a202f1-0000-7000-8000-000000000200.jsonl"), 200e6, 20_000)
+		"01a202f1-0000-7000-8000-000000000200.jsonl"), 200e6, reasoning, output)
 	cmd := exec.CommandContext(t.Context(), "otelagent", "import", "--yes")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -33,6 +33,7 @@ type importer struct {
 	agents []*agentFiles
 	pump   *pump
 	bar    *progressbar.ProgressBar
+	silent int  // sessions that have no prompt
 	failed bool // files were not read
 }
 
@@ -62,10 +63,12 @@ func (im *importer) look() {
 // run reads what is to be read, and with --follow what agents write then, until ctx ends. A database makes the
 // summaries of its sessions at the end.
 func (im *importer) run(ctx context.Context) (err error) {
+	sending, ended := context.WithCancel(context.WithoutCancel(ctx))
+	defer ended()
 	im.pump.quit = ctx.Done()
 	im.agents = slices.DeleteFunc(im.agents, func(f *agentFiles) bool { return len(f.todo) == 0 && !im.o.follow })
 	for _, f := range im.agents {
-		if f.to, err = im.o.delivery(context.Background(), im.o.tracer, f.dialect.Name, false); err != nil {
+		if f.to, err = im.pump.delivery(sending, im.o.tracer, f.dialect.Name); err != nil {
 			return err
 		}
 	}
@@ -89,7 +92,7 @@ func (im *importer) run(ctx context.Context) (err error) {
 	}
 	for _, f := range im.agents {
 		if err == nil {
-			err = im.flush(ctx, f)
+			err = im.flush(f)
 		}
 		if ended := f.to.end(ctx); err == nil && ctx.Err() == nil {
 			err = im.delivered(f, ended)
@@ -118,6 +121,9 @@ func (im *importer) report() {
 	if spans > 0 {
 		im.say("read %s as %s into %s", count(len(im.pump.sessions), "session"), count(int(spans), "span"), im.o.at.name)
 	}
+	if im.silent > 0 {
+		im.say("%s without a prompt: left out", count(im.silent, "session"))
+	}
 	if n := im.pump.rejected - maxRejected; n > 0 {
 		im.say("and %s", count(int(n), "more rejected line"))
 	}
@@ -136,23 +142,26 @@ func (im *importer) read(ctx context.Context) error {
 	for _, f := range im.agents {
 		saved := time.Now()
 		for i, family := range f.todo {
-			s := f.source(family)
+			s, before := f.source(family), len(im.pump.sessions)
 			s.live = im.o.follow && len(im.pump.families) < maxFollowed && time.Since(s.written) < quietTime &&
 				!slices.ContainsFunc(family.Files, func(f transcript.File) bool { return filepath.Ext(f.Path) != ".jsonl" })
-			err := im.pump.read(f.to, s, im.pump.eventsOf(s))
+			err := im.pump.source(f.to, s, im.pump.eventsOf(s))
 			switch {
 			case ctx.Err() != nil || f.to.providers.Stats().Failed > 0:
-				return im.flush(ctx, f)
+				return im.flush(f)
 			case err != nil:
 				im.say("%s: left out: %v", family.Files[0].Path, err)
 				note(im.state.failed, family)
 				im.failed = true
 			default:
 				note(im.state.read, family)
+				if there := extentOf(family).sessions; family.Files[0].Since.IsZero() { // else others may be up to date
+					im.silent += max(0, there-len(im.pump.sessions)+before)
+				}
 			}
 			_ = im.bar.Add64(extentOf(family).bytes)
 			if i == len(f.todo)-1 || time.Since(saved) > saveEvery {
-				if err := im.flush(ctx, f); err != nil {
+				if err := im.flush(f); err != nil {
 					return err
 				}
 				saved = time.Now()
@@ -163,13 +172,13 @@ func (im *importer) read(ctx context.Context) error {
 }
 
 // flush waits until everything is delivered.
-func (im *importer) flush(ctx context.Context, f *agentFiles) error {
-	return im.delivered(f, f.to.providers.ForceFlush(context.WithoutCancel(ctx)))
+func (im *importer) flush(f *agentFiles) error {
+	return im.delivered(f, f.to.providers.ForceFlush(context.Background()))
 }
 
 // delivered saves the state when everything is delivered, and returns why it is not.
 func (im *importer) delivered(f *agentFiles, err error) error {
-	if err = firstError(f.to.providers.Stats().LastError, err); err != nil {
+	if err = firstError(f.to.failure(), err); err != nil {
 		return fmt.Errorf("not delivered: %w", plainly(err, f.to.target.name))
 	}
 	return im.state.save()

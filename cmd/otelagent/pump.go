@@ -26,6 +26,7 @@ type pump struct {
 	shift   time.Duration   // times are moved by it
 	quit    <-chan struct{} // closed to stop after the event at hand
 	waiting atomic.Bool     // for the receiver, with nothing else to do
+	read    atomic.Bool     // everything was read: what is queued is sent, whatever fails
 	to      atomic.Pointer[delivery]
 
 	decoders map[string]input.Decoder // by dialect: one reads all files of a recording; of transcripts by name
@@ -62,15 +63,11 @@ func (p *pump) deliver(ctx context.Context, tracer []otelagent.Option) (err erro
 	if ctx.Err() != nil { // the command gave up while it waited for an input
 		return ctx.Err()
 	}
-	d, err := o.delivery(ctx, tracer, service, p.in.live)
+	d, err := p.delivery(ctx, tracer, service)
 	if err != nil {
 		return err
 	}
-	p.waiting.Store(!p.in.live)
 	p.to.Store(d)
-	if !d.target.file { // a file answers, or fails at once
-		go p.app.notice(ctx, d.target.name, d.providers.Stats, &p.waiting)
-	}
 	for _, s := range p.in.list {
 		switch {
 		case o.into != nil: // events without a time have none: they are shown, and not kept
@@ -82,7 +79,7 @@ func (p *pump) deliver(ctx context.Context, tracer []otelagent.Option) (err erro
 		if p.first = nil; from == nil {
 			from = p.eventsOf(s)
 		}
-		if err := p.read(d, s, from); err != nil {
+		if err := p.source(d, s, from); err != nil {
 			return err
 		}
 	}
@@ -95,6 +92,19 @@ func (p *pump) deliver(ctx context.Context, tracer []otelagent.Option) (err erro
 		}
 	}
 	return nil
+}
+
+// delivery sets up the delivery to the target, and watches until ctx ends whether spans arrive there.
+func (p *pump) delivery(ctx context.Context, tracer []otelagent.Option, service string) (*delivery, error) {
+	d, err := p.o.delivery(ctx, tracer, service, p.in.live)
+	if err != nil {
+		return nil, err
+	}
+	p.waiting.Store(!p.in.live)
+	if !d.target.file { // a file answers, or fails at once
+		go p.notice(ctx, d)
+	}
+	return d, nil
 }
 
 // maxAhead bounds the events that are read ahead for the name of the agent.
@@ -179,8 +189,8 @@ type family struct {
 	last time.Time // when it was read
 }
 
-// read records the events of a source. A family has a recorder of its own, which a live one keeps.
-func (p *pump) read(d *delivery, s source, from events) error {
+// source records the events of a source. A family has a recorder of its own, which a live one keeps.
+func (p *pump) source(d *delivery, s source, from events) error {
 	if s.family == nil {
 		d.rec.NextInput(s.written)
 		return p.record(d, d.rec, s, from)
@@ -197,7 +207,7 @@ func (p *pump) read(d *delivery, s source, from events) error {
 		return nil
 	}
 	if p.end(s.name); errors.Is(err, transcript.ErrRewritten) {
-		return p.read(d, s, p.eventsOf(s))
+		return p.source(d, s, p.eventsOf(s))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"slices"
@@ -145,7 +146,7 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := at.open(ctx, false, dsn.WithChatTables(), dsn.WithChatLimit(o.chatLimit))
+	st, err := at.open(ctx, false, dsn.WithChatTables())
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +165,9 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 		store: st,
 		file:  at.file,
 		opts:  []otelsetup.Option{otelsetup.WithExporter(otelsetup.NewFuncExporter(put))},
-		end:   func(ctx context.Context) error { return firstError(project.Refresh(ctx, st), st.Close()) },
+		end: func(ctx context.Context) error {
+			return firstError(project.RefreshSmall(ctx, st, cmp.Or(o.largest, math.MaxInt64)), st.Close())
+		},
 	}, nil
 }
 
@@ -234,8 +237,9 @@ func plainly(err error, target string) error {
 const noticeTime = 2 * time.Second
 
 // notice reports meanwhile, once, what would otherwise be known at the end only: that nobody answers, and that what a
-// live agent sends gets lost. It ends with ctx.
-func (a *app) notice(ctx context.Context, target string, stats func() otelsetup.Stats, waiting *atomic.Bool) {
+// live agent sends gets lost. Where files are read it gives up what is queued, since nobody waits for the rest. It ends
+// with ctx.
+func (p *pump) notice(ctx context.Context, d *delivery) {
 	tick := time.NewTicker(noticeTime / 4)
 	defer tick.Stop()
 	silent := 0
@@ -245,15 +249,20 @@ func (a *app) notice(ctx context.Context, target string, stats func() otelsetup.
 			return
 		case <-tick.C:
 		}
-		s := stats()
+		s := d.providers.Stats()
 		switch {
-		case s.Failed > 0 && !waiting.Load():
-			a.say("spans are being lost: %v", plainly(s.LastError, target))
+		case s.Failed > 0 && !p.waiting.Load():
+			p.app.say("spans are being lost: %v", plainly(s.LastError, d.target.name))
 			return
-		case waiting.Load() && s.Failed == 0 && s.Exported == 0 && s.Ended > 0:
+		case s.Failed > 0 && !p.read.Load():
+			d.gaveUp.Store(&s.LastError)
+			over, cancel := context.WithCancel(ctx)
+			cancel()
+			_ = d.providers.Shutdown(over)
+			return
+		case p.waiting.Load() && s.Failed == 0 && s.Exported == 0 && s.Ended > 0:
 			if silent++; silent == 4 {
-				a.say("waiting for %s to answer; Ctrl-C twice gives up", target)
-				return
+				p.app.say("waiting for %s to answer; Ctrl-C twice gives up", d.target.name)
 			}
 		}
 	}
@@ -268,6 +277,16 @@ type delivery struct {
 	recorder func() *event.Recorder
 	// wantMetrics says that metrics were asked for: that they do not arrive is an error.
 	wantMetrics bool
+	// gaveUp is why what was queued is not sent.
+	gaveUp atomic.Pointer[error]
+}
+
+// failure returns why spans did not arrive; nil when none failed.
+func (d *delivery) failure() error {
+	if err := d.gaveUp.Load(); err != nil {
+		return *err
+	}
+	return d.providers.Stats().LastError
 }
 
 // delivery sets up a recorder and its exporters. Live says that an agent at work must not wait.
@@ -309,7 +328,7 @@ func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, s
 	tr := otelagent.NewTracer(append(tracer, otelagent.WithLive(p.Live()),
 		otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider()))...)
 	another := func() *event.Recorder { return event.NewRecorder(tr, recorder...) }
-	return &delivery{t, p, another(), another, o.Metrics == metricsOn}, nil
+	return &delivery{target: t, providers: p, rec: another(), recorder: another, wantMetrics: o.Metrics == metricsOn}, nil
 }
 
 // end delivers the rest, and returns why spans, or metrics that were asked for, did not arrive.
@@ -332,7 +351,7 @@ func (d *delivery) end(ctx context.Context) error {
 	default:
 		metrics = d.providers.MetricsError()
 	}
-	return firstError(stats.LastError, lost, shutErr, endErr, metrics)
+	return firstError(d.failure(), lost, shutErr, endErr, metrics)
 }
 
 // deliver reads, sends and waits until everything arrived. Its result is nil when it sent nothing. Its error says that
@@ -365,6 +384,7 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (*sent, error) {
 		return nil, readErr
 	}
 	p.waiting.Store(true)
+	p.read.Store(true)
 
 	// The rest is delivered also after Ctrl-C; a second one ends the process.
 	if ctx.Err() == nil {

@@ -38,8 +38,8 @@ type sendOptions struct {
 	Config                                string // the path of a file with the tuning
 	tuning
 
-	into      *recording // in place of a collector or a database
-	chatLimit int64      // see dsn.WithChatLimit
+	into    *recording // in place of a collector or a database
+	largest int64      // session whose summary is made at the end, in bytes; 0: any
 }
 
 // tuning is the file of --config. docs/sending.md lists its keys.

@@ -15,7 +15,6 @@ type Option func(*config)
 
 type config struct {
 	readOnly, chatTables bool
-	chatLimit            int64
 	password             string
 }
 
@@ -25,9 +24,6 @@ func WithReadOnly() Option { return func(c *config) { c.readOnly = true } }
 
 // WithChatTables makes a SQLite store keep the tables of the agent guide too; see sqlitestore.WithChatTables.
 func WithChatTables() Option { return func(c *config) { c.chatTables = true } }
-
-// WithChatLimit bounds the sessions that have rows there; see sqlitestore.WithChatLimit.
-func WithChatLimit(bytes int64) Option { return func(c *config) { c.chatLimit = bytes } }
 
 // WithPassword gives the password for a store that wants one; it is never in a DSN.
 func WithPassword(p string) Option { return func(c *config) { c.password = p } }
@@ -68,7 +64,7 @@ func Open(ctx context.Context, dsn string, opts ...Option) (store.Store, error) 
 	}
 	var so []sqlitestore.Option
 	if c.chatTables {
-		so = append(so, sqlitestore.WithChatTables(), sqlitestore.WithChatLimit(c.chatLimit))
+		so = append(so, sqlitestore.WithChatTables())
 	}
 	open := sqlitestore.Open
 	if c.readOnly {

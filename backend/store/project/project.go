@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/foreign"
@@ -150,12 +152,9 @@ func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision
 	if chat || len(refs) > 0 {
 		bodies := store.NewBodies(p.st, k, tree.Links)
 		bodies.Add(tree.LiveBlocks())
-		size, err := bodies.Size(ctx)
-		if err != nil {
-			return err
-		}
+		var err error
 		whole := session.Tree{Session: tree}
-		if chat && (c.ChatLimit() == 0 || size <= c.ChatLimit()) {
+		if chat {
 			if whole, err = session.NewTree(tree, mapped.Blocks(ctx, p.st, k, tree.Links)); err != nil {
 				return err
 			}
@@ -177,8 +176,6 @@ func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision
 type chatTables interface {
 	// ChatTables says whether it does.
 	ChatTables() bool
-	// ChatLimit is how many bytes (Store.Size) a session may have that has rows there; 0: no limit.
-	ChatLimit() int64
 	// ProjectChat replaces those of a session, in transactions of 512 KiB, unless the present ones are of a later mark.
 	// It may read rows several times.
 	ProjectChat(ctx context.Context, k session.Key, mark store.Revision, rows iter.Seq2[export.Row, error]) error
@@ -240,18 +237,25 @@ const maxErrors = 8
 // Refresh projects all sessions that are dirty when it begins, and once more those that these made dirty: the rows of
 // sub-agents name messages of their parents. One that fails does not keep the others from it; the error joins the first
 // few. It ends early when ctx ends or the store is closed.
-func Refresh(ctx context.Context, st store.Store) error {
-	keys, err := store.Stale(ctx, st)
-	if err != nil {
-		return fmt.Errorf("project: %w", err)
+func Refresh(ctx context.Context, st store.Store) error { return RefreshSmall(ctx, st, math.MaxInt64) }
+
+// RefreshSmall is Refresh for the sessions of at most so many bytes (Store.Size), since projecting one takes several
+// times that memory. Larger ones stay dirty.
+func RefreshSmall(ctx context.Context, st store.Store, bytes int64) error {
+	for range 2 {
+		keys, err := store.Stale(ctx, st)
+		if err != nil {
+			return fmt.Errorf("project: %w", err)
+		}
+		keys = slices.DeleteFunc(keys, func(k session.Key) bool {
+			size, err := st.Size(ctx, k)
+			return err == nil && size > bytes
+		})
+		if err := refresh(ctx, st, keys); err != nil {
+			return err
+		}
 	}
-	if err := refresh(ctx, st, keys); err != nil || len(keys) == 0 {
-		return err
-	}
-	if keys, err = store.Stale(ctx, st); err != nil {
-		return fmt.Errorf("project: %w", err)
-	}
-	return refresh(ctx, st, keys)
+	return nil
 }
 
 func refresh(ctx context.Context, st store.Store, keys []session.Key) error {

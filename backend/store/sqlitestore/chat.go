@@ -25,14 +25,6 @@ import (
 // is until its session is deleted.
 func WithChatTables() Option { return func(s *Store) { s.chatTables = true } }
 
-// WithChatLimit makes projections write no rows into the tables of the agent guide of a session with more bytes
-// (Store.Size) than this, since they take several times that memory. Whoever opens the store without a limit fills
-// them. Default, and 0: no limit.
-func WithChatLimit(bytes int64) Option { return func(s *Store) { s.chatLimit = bytes } }
-
-// ChatLimit returns what the store was opened with by WithChatLimit.
-func (s *Store) ChatLimit() int64 { return s.chatLimit }
-
 // ChatTables reports whether the store was opened with WithChatTables.
 func (s *Store) ChatTables() bool { return s.chatTables }
 

@@ -32,7 +32,6 @@ type Store struct {
 	file       os.FileInfo   // what path named when it was opened
 	busy       time.Duration // how long a method waits for another process that writes
 	chatTables bool
-	chatLimit  int64
 	closed     atomic.Bool
 
 	// readers opens as many connections as there are readers at once and keeps a few.
