@@ -20,7 +20,7 @@
 //
 // An id is where it was met first. In the same file it is another record of the same call. In another file of the same
 // session it is a duplicate, which the Decoder drops. In another session it is a copy: the run is RunInfo.Copied and in
-// no sum. The Decoder keeps 16 bytes of the SHA-256 of each id, so its memory does not grow with the content.
+// no sum. The Decoder keeps 8 bytes of the SHA-256 of each id, so its memory does not grow with the content.
 package transcript
 
 import (
@@ -62,7 +62,8 @@ type Decoder struct {
 	files    map[string]*source // by path
 	from     *source            // at hand
 	inputs   int32
-	ids      map[digest]place
+	ids      map[digest]int32      // the place where each was met first
+	places   []place               // the first is none
 	threads  map[[2]string]*Thread // by session and name
 	used     []*Thread             // by the file at hand, in order
 	children map[digest]Link
@@ -84,14 +85,14 @@ type source struct {
 // file which has none, such as a database. The zero File is an input without a name.
 func NewDecoder(name string, opts []input.Option, open func(*Decoder, File) (input.Reader, func() error)) *Decoder {
 	shell := input.NewShell(name, ndjson.Read, opts...)
-	return &Decoder{Shell: &shell, open: open, files: map[string]*source{}, ids: map[digest]place{},
+	return &Decoder{Shell: &shell, open: open, files: map[string]*source{}, ids: map[digest]int32{}, places: []place{{}},
 		threads: map[[2]string]*Thread{}, children: map[digest]Link{}, facts: map[digest]digest{},
 		waiting: map[string][]*event.FactStated{}}
 }
 
-type digest [16]byte
+type digest [8]byte
 
-// place is where an id was met first.
+// place is where ids were met first.
 type place struct {
 	session string
 	file    int32
@@ -106,14 +107,21 @@ func digestOf(parts ...string) digest {
 // that is new, which the empty one always is, the session is empty.
 func (d *Decoder) First(session, id string) (owner string, here bool) {
 	if owner, here = d.Met(id); owner == "" && id != "" {
-		Put(d.ids, maxIDs, digestOf(id), place{session, d.from.number})
+		if len(d.ids) == maxIDs {
+			clear(d.ids)
+			d.places = d.places[:1]
+		}
+		if at := (place{session, d.from.number}); d.places[len(d.places)-1] != at {
+			d.places = append(d.places, at)
+		}
+		d.ids[digestOf(id)] = int32(len(d.places) - 1)
 	}
 	return owner, here
 }
 
 // Met returns what First returns, and remembers nothing.
 func (d *Decoder) Met(id string) (owner string, here bool) {
-	at := d.ids[digestOf(id)]
+	at := d.places[d.ids[digestOf(id)]]
 	return at.session, at.file == d.from.number
 }
 
