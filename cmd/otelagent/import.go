@@ -93,7 +93,7 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 
 const (
 	// importMemory is where the garbage collector begins to work more often. GOMEMLIMIT replaces it.
-	importMemory = 72 << 20
+	importMemory = 64 << 20
 	// importLargest is the largest session, in bytes, whose summary and rows of the agent guide are made at once: all of
 	// it is in memory meanwhile. The command that reads the database next makes those of larger ones.
 	importLargest = 12 << 20
