@@ -12,7 +12,8 @@ import (
 
 // Outline returns the trees of all sessions as text, one line for each session, run, turn, tool call, permission
 // evaluation and compaction, sub-agents below their tool calls. It has what a test states: names, statuses, outcomes,
-// attempts, usage and defects, and no generated ids and no times, but for the word bound where a time is only bounded.
+// attempts, usage, the number of the run that a run continues, and defects, and no generated ids and no times, but for
+// the word bound where a time is only bounded.
 //
 //	session
 //	  run coder completed
@@ -62,7 +63,11 @@ func (o *outline) session(s *session.Session) {
 }
 
 func (o *outline) run(depth int, r *session.Run) {
-	o.line(depth, r.Defects, "run", r.Agent, string(r.Status), text(r.Error))
+	continues := ""
+	if n := slices.Index(o.s.Runs, o.s.Parent(r)); n >= 0 && r.Continuation == spans.ContinuationDefault {
+		continues = fmt.Sprint("continues ", n+1)
+	}
+	o.line(depth, r.Defects, "run", r.Agent, string(r.Status), continues, text(r.Error))
 	o.inside(depth+1, r, r.ToolCalls, r.Compactions, r.Permissions)
 	for _, t := range r.Turns {
 		words := []string{"turn", fmt.Sprint(t.Index), string(t.Trigger), string(t.Purpose), t.StopReason}

@@ -3,7 +3,7 @@ module github.com/otelagent/otelagent/instrumentation/github.com/cloudwego/eino/
 go 1.26.0
 
 require (
-	github.com/cloudwego/eino v0.8.0 // newest v0.9.13
+	github.com/cloudwego/eino v0.8.0 // newest v0.9.21
 	github.com/otelagent/otelagent v0.0.0
 	go.opentelemetry.io/otel/trace v1.22.0
 )

@@ -19,7 +19,9 @@
 //     it.
 //   - A call of a model is a turn. Calls that repeat one that failed (ModelRetryConfig) are attempts of its turn.
 //   - A tool that interrupts (tool.Interrupt) is skipped and asks for permission. In the run that resumes it, the data
-//     for it is the decision: a bool, or a struct or map with a bool named Approved. Other data is no decision.
+//     for it is the decision: a bool, or a struct or map with a bool named Approved. Other data is no decision. That run
+//     continues the one that was interrupted, in its session: a session value of package adk, otelagent.run.NAME, names
+//     both in the checkpoint.
 //
 // Eino has no name for a conversation: [WithSession] gives it one. Without it, each run that nothing encloses is a
 // session of its own, and so is an agent that another one transfers to.
@@ -29,7 +31,7 @@
 //     its own copy early.
 //   - Models, agents and messages that Eino calls agentic are not recorded.
 //   - What other middlewares take out of the messages, such as reduction, is no compaction: the requests show it.
-//   - The run that resumes an interrupted one is in its session, and does not name it.
+//   - A graph without an agent has no session values: a run that resumes it does not name it.
 //   - A handler that is also given to a single run (compose.WithCallbacks) records it twice.
 //
 // Eino starts no spans of its own.

@@ -3,6 +3,7 @@ package oteleino
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ type run struct {
 
 	mu      sync.Mutex
 	ctx     context.Context // where it starts; nil once it started
-	info    otelagent.RunInfo
+	info    writer.RunInfo
 	run     *otelagent.Run
 	adopted bool // the program started it
 	ended   bool
@@ -37,7 +38,8 @@ type run struct {
 // newRun returns a run that has not started, or the run that the program started in ctx.
 func (h *Handler) newRun(ctx context.Context, info *callbacks.RunInfo) *run {
 	above := otelagent.RunFromContext(ctx)
-	r := &run{tracer: h.tracer, above: above, ctx: ctx, info: otelagent.RunInfo{Agent: info.Name, Start: time.Now()}}
+	r := &run{tracer: h.tracer, above: above, ctx: ctx,
+		info: writer.RunInfo{Agent: info.Name, Start: writer.Moment{Time: time.Now()}}}
 	if above == nil {
 		r.info.SessionID, _ = ctx.Value(sessionKey{}).(string)
 	}
@@ -55,10 +57,16 @@ func (h *Handler) newRun(ctx context.Context, info *callbacks.RunInfo) *run {
 // started returns the run, which starts now if it has not. The caller holds the lock.
 func (r *run) started() *otelagent.Run {
 	if r.ctx != nil {
-		_, r.run = r.tracer.StartRun(r.ctx, r.info)
-		r.ctx = nil
+		r.start(r.ctx)
 	}
 	return r.run
+}
+
+// start starts the run, and returns its context. The caller holds the lock, or nobody else has r.
+func (r *run) start(ctx context.Context) context.Context {
+	ctx, run := (*writer.Tracer)(r.tracer).StartRun(ctx, r.info)
+	r.run, r.ctx = (*otelagent.Run)(run), nil
+	return ctx
 }
 
 func (r *run) is(run *otelagent.Run) bool {
@@ -72,12 +80,38 @@ func (h *Handler) startAgent(ctx context.Context, info *callbacks.RunInfo, in *a
 		f.tool.nested.Store(true)
 	}
 	r := h.newRun(ctx, info)
-	if !r.adopted {
-		ctx, r.run = h.tracer.StartRun(ctx, r.info)
-		r.ctx = nil
-	}
 	r.asked = in != nil && in.ResumeInfo != nil // its turns continue those of another run
+	if !r.adopted {
+		outermost := r.above == nil
+		if r.asked && outermost {
+			r.resumes(ctx)
+		}
+		if ctx = r.start(ctx); outermost {
+			adk.AddSessionValue(ctx, runKey+info.Name, r.run.SessionID()+"\n"+r.run.ID())
+		}
+	}
 	return context.WithValue(ctx, frameKey{}, &frame{info: info, run: r, owner: true})
+}
+
+// runKey begins the key of the session value that has the session and the run of an agent. Eino keeps such values in
+// checkpoints, so that a run finds there which one it resumes, also in another process.
+const runKey = "otelagent.run."
+
+// resumes makes r the continuation of the run that the checkpoint in ctx is of, if that was recorded.
+func (r *run) resumes(ctx context.Context) {
+	v, _ := adk.GetSessionValue(ctx, runKey+r.info.Agent)
+	text, _ := v.(string)
+	session, id, _ := strings.Cut(text, "\n")
+	if id == "" {
+		return
+	}
+	r.info.ParentID, r.info.Continuation = id, spans.ContinuationDefault
+	switch r.info.SessionID {
+	case "", session:
+		r.info.SessionID = session
+	default:
+		r.info.ParentSessionID = session
+	}
 }
 
 // follow ends the run of an agent when its events end.

@@ -61,7 +61,7 @@ session s1
 session s1
   run scripted completed
     turn 0 user end_turn
-  run scripted completed
+  run scripted completed continues 1
     turn 0 user end_turn
 `,
 	},

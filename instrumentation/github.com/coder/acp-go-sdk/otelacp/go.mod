@@ -3,7 +3,7 @@ module github.com/otelagent/otelagent/instrumentation/github.com/coder/acp-go-sd
 go 1.26.0
 
 require (
-	github.com/coder/acp-go-sdk v0.13.0 // newest v0.13.0
+	github.com/coder/acp-go-sdk v0.13.0 // newest v0.13.5
 	github.com/otelagent/otelagent v0.0.0
 	github.com/otelagent/otelagent/dialects v0.0.0
 	go.opentelemetry.io/otel v1.47.0

@@ -94,8 +94,8 @@ func (t *tracker) start(ctx beginning) {
 		parents(a, i.above)
 	}
 	trigger := spans.TriggerUser
-	if n := resumed(ctx); n > 0 {
-		info.ID, info.ParentID = fmt.Sprint(info.ID, "-", n), info.ID
+	if n, before := resumed(ctx); n > 0 {
+		info.ParentID, info.ID = resumption(info.ID, before), resumption(info.ID, n)
 		info.Continuation, trigger = spans.ContinuationDefault, spans.TriggerContinuation
 	}
 	i.root = t.startRun(ctx, info, trigger)
@@ -123,26 +123,40 @@ func (t *tracker) startRun(ctx context.Context, info writer.RunInfo, trigger spa
 	return &run{Run: (*otelagent.Run)(r), ctx: ctx, trigger: trigger, handed: map[string]*call{}}
 }
 
-// resumed returns how many events of the session the invocation has before it goes on with the answer that the user
-// gives now: 0 for an invocation that begins.
-func resumed(ctx beginning) (n int) {
+// resumption is the id of the run of an invocation that goes on with its nth event; with 0 of the one that began it.
+func resumption(invocation string, n int) string {
+	if n == 0 {
+		return invocation
+	}
+	return fmt.Sprint(invocation, "-", n)
+}
+
+// resumed returns with which event, the answer that the user gives now, the invocation goes on, and with which it did so
+// before: 0 for an invocation that begins.
+func resumed(ctx beginning) (at, before int) {
 	c, s := ctx.UserContent(), ctx.Session()
-	if c == nil || s == nil || !slices.ContainsFunc(c.Parts, func(p *genai.Part) bool {
-		return p != nil && p.FunctionResponse != nil
-	}) {
-		return 0
+	if s == nil || !answers(c) {
+		return 0, 0
 	}
-	asked := false
+	n, agents := 0, false // whether the event before was of an agent
 	for e := range s.Events().All() {
-		if e != nil && e.InvocationID == ctx.InvocationID() {
-			n++
-			asked = asked || e.Author != "user"
+		if e == nil || e.InvocationID != ctx.InvocationID() {
+			continue
 		}
+		if n++; agents && e.Author == "user" && answers(e.Content) {
+			at, before = n, at
+		}
+		agents = e.Author != "user"
 	}
-	if !asked {
-		return 0
+	if agents { // the answer is no event yet
+		at, before = n+1, at
 	}
-	return n
+	return at, before
+}
+
+// answers reports whether a message has the result of a call.
+func answers(c *genai.Content) bool {
+	return c != nil && slices.ContainsFunc(c.Parts, func(p *genai.Part) bool { return p != nil && p.FunctionResponse != nil })
 }
 
 // parents adds the agents below a.

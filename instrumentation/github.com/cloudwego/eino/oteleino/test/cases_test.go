@@ -368,12 +368,12 @@ func TestApproval(t *testing.T) {
 		want   string
 	}{
 		"given": {approval{true}, `
-  run boss completed
+  run boss completed continues 1
     tool c1 send ok
       permission send allow user
     turn 0 continuation stop in 15 out 5 cached 3`},
 		"refused": {approval{false}, `
-  run boss completed
+  run boss completed continues 1
     tool c1 send denied
       permission send deny user
     turn 0 continuation stop in 15 out 5 cached 3`},
@@ -405,6 +405,44 @@ func TestApproval(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A run that resumes another is in the session of that, which the checkpoint names: also in a process that has a handler
+// of its own and gives the conversation no name, and through several interrupts.
+func TestResumedElsewhere(t *testing.T) {
+	s := set(t, first(t, calls("send"), calls("send")), content)
+	store := &memory{}
+	ctx := oteleino.WithSession(t.Context(), "chat")
+	_, interrupt, err := drain(adk.NewRunner(ctx, adk.RunnerConfig{Agent: s.agent("boss"), CheckPointStore: store}).
+		Query(ctx, "May I?", adk.WithCheckPointID("1")))
+	for range 2 {
+		if err != nil || interrupt == nil {
+			t.Fatal(interrupt, err)
+		}
+		global.Wait()
+		global.Handler = oteleino.New(s.Tracer())
+		runner := adk.NewRunner(t.Context(), adk.RunnerConfig{Agent: s.agent("boss"), CheckPointStore: store})
+		events, failed := runner.ResumeWithParams(t.Context(), "1", &adk.ResumeParams{
+			Targets: map[string]any{interrupt.InterruptContexts[0].ID: approval{true}}})
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		_, interrupt, err = drain(events)
+	}
+	if err != nil || interrupt != nil {
+		t.Error(interrupt, err)
+	}
+	s.same(asks + `
+  run boss completed continues 1
+    tool c1 send ok
+      permission send allow user
+    turn 0 continuation tool_calls in 15 out 5 cached 3
+      tool c1 send skipped
+        permission send ask tool
+  run boss completed continues 2
+    tool c1 send ok
+      permission send allow user
+    turn 0 continuation stop in 15 out 5 cached 3`)
 }
 
 // In a run of the program, turns and tools are that run's.

@@ -14,6 +14,9 @@
 // say which turn a request belongs to. It belongs to the open turn of its agent, unless that has a whole reply: then to
 // the next one. Calls of another interaction type than a conversation are turns of the purpose utility.
 //
+// A run continues the one before it. The first one after Watch does not name the run that an earlier Watch, or another
+// process, saw last of the session: the runtime does not keep where a run ended.
+//
 // Not recorded are requests over WebSockets, those of compactions, and events that this list does not name.
 //
 // In the tests a server plays the runtime (package copilottest): it speaks the SDK's JSON-RPC over its real client,

@@ -219,6 +219,16 @@ var cases = []struct {
 		},
 	},
 	{
+		name: "approval given twice",
+		replies: []provider.Reply{{Calls: []provider.Call{call("c1", "send", `{"city":"Bonn"}`)}},
+			{Calls: []provider.Call{call("c2", "send", `{"city":"Rome"}`)}}, {Text: "Sent."}},
+		run: func(t *testing.T, a *app) {
+			a.must(a.use(a.agent("assistant", nil, function(t, "send", true, weather))).ask(t.Context(), "s1", says("Send.")))
+			a.must(a.ask(t.Context(), "s1", a.answers(true)))
+			a.must(a.ask(t.Context(), "s1", a.answers(true)))
+		},
+	},
+	{
 		name:    "approval never answered",
 		replies: []provider.Reply{{Calls: []provider.Call{call("c1", "send", `{"city":"Bonn"}`)}}},
 		run: func(t *testing.T, a *app) {

@@ -286,7 +286,7 @@ session s1
 session s1
   run copilot completed
     turn 0 user stop in 15 out 5 cached 3
-  run copilot completed
+  run copilot completed continues 1
     turn 0 user stop in 15 out 5 cached 3
 `,
 	},

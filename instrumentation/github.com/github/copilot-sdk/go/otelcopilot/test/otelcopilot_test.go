@@ -92,7 +92,7 @@ func TestCompactionAlone(t *testing.T) {
 	want := `session s1
   run copilot completed
     compaction summary manual
-  run copilot completed
+  run copilot completed continues 1
     turn 0 user stop in 15 out 5 cached 3
 `
 	if diff := cmp.Diff(want, b.pipe.Outline()); diff != "" {
