@@ -163,7 +163,7 @@ var kinds = map[string]func(*file, *row){
 	"user":                      (*file).user,
 	"assistant":                 (*file).assistant,
 	"attachment":                nil,
-	"attachment.queued_command": (*file).queued,
+	"attachment.queued_command": (*file).user,
 	"progress": func(_ *file, r *row) {
 		r.t.Progress(r.String("parentToolUseID"), Dialect+"."+r.kind, r.Raw("data"), r.at)
 	},
@@ -283,20 +283,6 @@ func (d *file) summary(r *row) {
 	}
 }
 
-// queued reads a prompt or notice that waited in the queue: it steers the run, or begins one where none is at work.
-func (d *file) queued(r *row) {
-	content := r.Object.Object("attachment").Raw("prompt")
-	m := event.Message{Raw: input.Members("role", "user", "content", content), Role: "user", Time: r.at}
-	switch is := classify(transcript.Text(content)); {
-	case content == nil:
-		d.other(r)
-	case r.t.Idle() && (is == notice || is == teammate):
-		d.begin(r, is, m)
-	default:
-		r.t.Message(m)
-	}
-}
-
 // boundary begins a compaction, whose summary is the next message, or reports that results of tools were dropped.
 func (d *file) boundary(r *row) {
 	r.k.settle(nil, false)
@@ -368,26 +354,28 @@ var beginnings = []struct {
 	{"This session is being continued", summary},
 }
 
-func classify(text string) spans.Trigger {
-	text = strings.TrimLeft(text, " \n\t")
-	for _, b := range beginnings {
-		if strings.HasPrefix(text, b.text) {
-			return b.is
-		}
-	}
-	return prompt
-}
-
-// user reads a line of the user's side: results of tools, a prompt, or something else that was put there.
+// user reads a line of the user's side: results of tools, a prompt, or something else that was put there. What waited in
+// the queue steers the run, but for a notice.
 func (d *file) user(r *row) {
-	m := r.Object.Object("message")
+	m, queued := r.Object.Object("message"), r.Object.Object("attachment").Raw("prompt")
 	content := m.Raw("content")
 	if len(content) > 0 && content[0] == '[' && d.results(r, m) {
 		return
 	}
-	is := classify(transcript.Text(content))
 	message := event.Message{Raw: r.Raw("message"), Role: "user", Time: r.at}
+	if queued != nil {
+		content, message.Raw = queued, input.Members("role", "user", "content", queued)
+	}
+	is, text := prompt, strings.TrimLeft(transcript.Text(content), " \n\t")
+	for _, b := range beginnings {
+		if strings.HasPrefix(text, b.text) {
+			is = b.is
+		}
+	}
+	noted := is == notice || is == teammate
 	switch {
+	case queued != nil && !noted:
+		r.t.Message(message)
 	case message.Raw == nil, is == local:
 		r.k.settle(nil, false)
 		d.other(r)
@@ -420,7 +408,7 @@ func (d *file) user(r *row) {
 				d.other(r)
 			}
 		}
-	case (is == notice || is == teammate) && !r.t.Idle(), r.t.Name != "" && r.t.Run() != "":
+	case noted && !r.t.Idle(), r.t.Name != "" && r.t.Run() != "":
 		r.t.Message(message)
 	default:
 		d.begin(r, is, message)
@@ -497,10 +485,7 @@ func (d *file) assistant(r *row) {
 	}
 	r.k.settle(nil, true)
 	run := cmp.Or(strings.TrimPrefix(r.t.Name, inLine), r.uuid)
-	provider := ""
-	if strings.HasPrefix(id, "msg_01") { // ids of other providers begin otherwise
-		provider = "anthropic"
-	}
+	provider := map[bool]string{true: "anthropic"}[strings.HasPrefix(id, "msg_01")] // ids of others begin otherwise
 	var blocks [][]byte
 	if text := m.Raw("content"); len(text) > 0 && text[0] == '"' {
 		blocks = [][]byte{transcript.Block("text", text)}

@@ -268,7 +268,7 @@ func (s *session) user(id string, at time.Time, content []byte) {
 
 // inject keeps what Gemini CLI puts before the next prompt.
 func (s *session) inject(id string, at time.Time, content []byte) {
-	m := event.Message{Raw: transcript.Said(id, "user", blocks(content)), Role: "user", Time: at}
+	m := event.Message{Raw: input.Members("id", id, "role", "user", "content", input.Array(blocks(content))), Role: "user", Time: at}
 	s.context = append(s.context[max(0, len(s.context)+1-maxMessages):], m)
 }
 
@@ -303,13 +303,15 @@ func (s *session) reply(id string, at time.Time, content []byte, o *object.Objec
 	}
 	for _, c := range calls {
 		if !u.calls[c.String("id")] {
-			u.uses = append(u.uses, transcript.Use(c.Raw("id"), c.Raw("name"), c.Raw("args")))
+			u.uses = append(u.uses, input.Members("type", "tool_use", "id", c.Raw("id"), "name", c.Raw("name"),
+				"input", c.Raw("args")))
 		}
 	}
 	call := transcript.Call{ID: id, At: at, Start: event.Bound(s.before), TurnResult: event.TurnResult{
 		Model: o.String("model"), Usage: usage, Failed: u.failed}}
 	if !u.failed {
-		call.Reply = transcript.Said(id, "assistant", append(slices.Clip(u.said), u.uses...))
+		call.Reply = input.Members("id", id, "role", "assistant", "content",
+			input.Array(append(slices.Clip(u.said), u.uses...)))
 	}
 	if !s.Call(call) {
 		return

@@ -57,8 +57,8 @@ func (d *reader) beginSession(o *object.Object) {
 	when := o.Object("time")
 	d.session = &session{Thread: d.Thread(id, ""), parent: cmp.Or(o.String("parentID"), o.String("parent_id")), info: o,
 		revert:  object.Of("revert", valueOf(o, "revert")).String("messageID"),
-		created: transcript.Time(when.Raw("created"), o.Raw("time_created")),
-		updated: transcript.Time(when.Raw("updated"), o.Raw("time_updated"))}
+		created: cmp.Or(transcript.Time(when.Raw("created")), transcript.Time(o.Raw("time_created"))),
+		updated: cmp.Or(transcript.Time(when.Raw("updated")), transcript.Time(o.Raw("time_updated")))}
 }
 
 // valueOf returns a member of a session. In a database the columns of JSON are strings.
@@ -184,7 +184,7 @@ func (d *reader) prompt(m *message) {
 	d.begin(info, m, trigger)
 	d.Fact(s.Session, "title", s.info.Raw("title"), s.updated)
 	d.Fact(s.Session, "cwd", s.info.Raw("directory"), s.updated)
-	s.Message(event.Message{Raw: transcript.Said(m.id, m.role, m.blocks()), Role: m.role, Time: m.created})
+	s.Message(event.Message{Raw: input.Members("id", m.id, "role", m.role, "content", input.Array(m.blocks())), Role: m.role, Time: m.created})
 }
 
 // begin begins a run with a message. A message that is older than its session is the copy that a fork has of one of its
@@ -214,7 +214,7 @@ func (m *message) blocks() (blocks [][]byte) {
 		case "file":
 			b = input.Members("type", p.kind, "mediaType", p.Raw("mime"), "filename", p.Raw("filename"), "url", p.Raw("url"))
 		case "tool":
-			b = transcript.Use(p.Raw("callID"), p.Raw("tool"), p.state.Raw("input"))
+			b = input.Members("type", "tool_use", "id", p.Raw("callID"), "name", p.Raw("tool"), "input", p.state.Raw("input"))
 		}
 		if b != nil {
 			blocks = append(blocks, b)
@@ -251,7 +251,7 @@ func (d *reader) reply(m *message) {
 			Provider: m.String("providerID"), StopReason: m.String("finish"), Currency: "USD"}}
 	call.Usage, call.Cost = m.usage()
 	if blocks := m.blocks(); blocks != nil {
-		call.Reply = transcript.Said(m.id, "assistant", blocks)
+		call.Reply = input.Members("id", m.id, "role", m.role, "content", input.Array(blocks))
 	}
 	for _, p := range m.parts {
 		if m.completed.IsZero() {

@@ -279,16 +279,11 @@ func (t *Thread) Call(c Call) bool {
 // holds reports whether the open turn may keep n bytes more.
 func (t *Thread) holds(n int) bool {
 	u := t.turn
-	if u.size+n > maxTurn {
-		if u.size <= maxTurn {
-			u.size = maxTurn + 1
-			t.d.Emit(&event.DefectFound{Meta: t.meta(time.Time{}), Code: spans.DefectEventLost,
-				Detail: "a turn longer than 33554432 bytes"})
-		}
-		return false
+	if u.size += n; u.size > maxTurn && u.size-n <= maxTurn {
+		t.d.Emit(&event.DefectFound{Meta: t.meta(time.Time{}), Code: spans.DefectEventLost,
+			Detail: "a turn longer than 33554432 bytes"})
 	}
-	u.size += n
-	return true
+	return u.size <= maxTurn
 }
 
 // Greatest returns the greatest counts of two usages, which may be nil, of one call. It changes a.

@@ -210,18 +210,8 @@ func Text(content []byte) string {
 	return all.String()
 }
 
-// Said returns a message of some blocks, in the form of other providers.
-func Said(id, role string, blocks [][]byte) []byte {
-	return input.Members("id", id, "role", role, "content", input.Array(blocks))
-}
-
 // Block returns a block of a type with a member that has its name: text or thinking.
 func Block(typ string, value any) []byte { return input.Members("type", typ, typ, value) }
-
-// Use returns the block of a tool call.
-func Use(id, name, args []byte) []byte {
-	return input.Members("type", "tool_use", "id", id, "name", name, "input", args)
-}
 
 // Put sets a value of a map. When that has most keys, it forgets them all.
 func Put[K comparable, V any](m map[K]V, most int, key K, value V) {
@@ -231,14 +221,10 @@ func Put[K comparable, V any](m map[K]V, most int, key K, value V) {
 	m[key] = value
 }
 
-// Time returns the first of values that is a time; zero where none is.
-func Time(values ...[]byte) (t time.Time) {
-	for _, value := range values {
-		if at, ok := input.Time(value); ok {
-			return at
-		}
-	}
-	return t
+// Time returns a value that is a time; zero for any other.
+func Time(value []byte) time.Time {
+	at, _ := input.Time(value)
+	return at
 }
 
 // True reports whether a member is true.
