@@ -23,31 +23,25 @@ func is(raw []byte, first byte) bool { return len(raw) > 0 && raw[0] == first }
 // Build returns the JSON object of pairs of a key and a value, in their order. It omits a value that is zero: pass its
 // address to keep it. Bytes are JSON already.
 func Build(keysAndValues ...any) []byte {
-	out := []byte{'{'}
+	var out []byte
 	for i := 0; i < len(keysAndValues); i += 2 {
 		value := keysAndValues[i+1]
 		if v := reflect.ValueOf(value); !v.IsValid() || v.IsZero() {
 			continue
 		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
 		key, _ := keysAndValues[i].(string)
-		out = append(append(append(out, Quote(key)...), ':'), Encode(value)...)
+		out = append(append(rawjson.Quote(append(out, ','), key), ':'), Encode(value)...)
 	}
-	return append(out, '}')
+	return rawjson.Enclose(out, 0, "{}")
 }
 
 // Array returns the JSON array of elements.
 func Array[T ~[]byte](elements []T) []byte {
-	out := []byte{'['}
-	for i, e := range elements {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, e...)
+	var out []byte
+	for _, e := range elements {
+		out = append(append(out, ','), e...)
 	}
-	return append(out, ']')
+	return rawjson.Enclose(out, 0, "[]")
 }
 
 // Encode writes v as encoding/json does, without escapes for HTML; bytes are JSON already. A value that JSON cannot

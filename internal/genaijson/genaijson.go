@@ -60,14 +60,11 @@ func AppendNew(dst []byte, messages [][]byte, bound int, elsewhere func(callID s
 	if !all {
 		texts, _ = w.list(messages, elsewhere, true)
 	}
-	dst = append(dst, '[')
-	for i, text := range slices.Backward(texts) {
-		dst = append(dst, text...)
-		if i > 0 {
-			dst = append(dst, ',')
-		}
+	start := len(dst)
+	for _, text := range slices.Backward(texts) {
+		dst = append(append(dst, ','), text...)
 	}
-	return append(dst, ']'), len(texts)
+	return rawjson.Enclose(dst, start, "[]"), len(texts)
 }
 
 // AppendOutput appends the array of one message of gen_ai.output.messages. The standard requires a finish reason: an

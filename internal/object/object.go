@@ -458,8 +458,7 @@ func (o *Object) Rest() []byte {
 	if b == nil {
 		return nil
 	}
-	b[0] = '{'
-	return append(b, '}')
+	return rawjson.Enclose(b, 0, "{}")
 }
 
 // at returns the path of a member.

@@ -21,18 +21,14 @@ func AppendCanonical(dst, raw []byte, strip []string) (body []byte, err error) {
 
 // appendCanonical appends the next value at c, which is valid, without the members in strip.
 func appendCanonical(dst []byte, c *Cursor, strip []string) []byte {
+	start := len(dst)
 	switch {
-	case c.Open('{'):
 	case c.Open('['):
-		dst = append(dst, '[')
-		for n := 0; c.More(']'); n++ {
-			if n > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendCanonical(dst, c, nil)
+		for c.More(']') {
+			dst = appendCanonical(append(dst, ','), c, nil)
 		}
-		return append(dst, ']')
-	default:
+		return Enclose(dst, start, "[]")
+	case !c.Open('{'):
 		return append(dst, c.Value()...)
 	}
 	type member struct{ key, text []byte }
@@ -45,12 +41,17 @@ func appendCanonical(dst []byte, c *Cursor, strip []string) []byte {
 		}
 	}
 	slices.SortStableFunc(members, func(a, b member) int { return bytes.Compare(a.key, b.key) })
-	dst = append(dst, '{')
-	for i, m := range members {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, m.text...)
+	for _, m := range members {
+		dst = append(append(dst, ','), m.text...)
 	}
-	return append(dst, '}')
+	return Enclose(dst, start, "{}")
+}
+
+// Enclose puts dst[start:], elements or members with a comma before each, between brackets, which are [] or {}.
+func Enclose(dst []byte, start int, brackets string) []byte {
+	if len(dst) == start {
+		return append(dst, brackets...)
+	}
+	dst[start] = brackets[0]
+	return append(dst, brackets[1])
 }

@@ -24,6 +24,7 @@ const requestBytes = 3584 << 10
 type Exporter struct {
 	to                      sdktrace.SpanExporter
 	without                 []string // scopes
+	ownUsage                bool
 	given, exported, failed atomic.Int64
 	err                     atomic.Pointer[error] // of the last request that failed
 
@@ -62,10 +63,7 @@ func (c *config) wrap(e sdktrace.SpanExporter) *Exporter {
 			return errors.New("otelsetup: WrapExporter was given no exporter")
 		})
 	}
-	if c.ownUsage {
-		e = ownUsage{e}
-	}
-	return &Exporter{to: e, without: c.without, ctx: context.Background()}
+	return &Exporter{to: e, without: c.without, ownUsage: c.ownUsage, ctx: context.Background()}
 }
 
 // ExportSpans sends a batch in as many requests as its size needs; a span that is too large for one is sent alone. A
@@ -89,7 +87,7 @@ func (e *Exporter) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpa
 		rest = rest[len(part):]
 		err := ctx.Err()
 		if err == nil {
-			err = e.to.ExportSpans(ctx, part)
+			err = e.to.ExportSpans(ctx, e.withUsage(part))
 		}
 		if err == nil {
 			e.exported.Add(int64(len(part)))

@@ -1,7 +1,6 @@
 package otelsetup
 
 import (
-	"context"
 	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -40,17 +39,17 @@ var usageKeys = map[attribute.Key]attribute.Key{
 	spans.GenAIUsageCacheWriteKey:    spans.UsageCacheWriteKey,
 }
 
-// ownUsage is an exporter that is given turns without gen_ai.usage.*.
-type ownUsage struct{ sdktrace.SpanExporter }
-
-func (e ownUsage) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
-	batch = slices.Clone(batch)
-	for i, s := range batch {
-		if attributeOf(s, spans.KindKey).AsString() == spans.SpanTurn {
-			batch[i] = ownUsageSpan{s}
+// withUsage returns the spans as they are sent: with WithoutGenAIUsage turns have no gen_ai.usage.*.
+func (e *Exporter) withUsage(part []sdktrace.ReadOnlySpan) []sdktrace.ReadOnlySpan {
+	if e.ownUsage {
+		part = slices.Clone(part)
+		for i, s := range part {
+			if attributeOf(s, spans.KindKey).AsString() == spans.SpanTurn {
+				part[i] = ownUsageSpan{s}
+			}
 		}
 	}
-	return e.SpanExporter.ExportSpans(ctx, batch)
+	return part
 }
 
 type ownUsageSpan struct{ sdktrace.ReadOnlySpan }
