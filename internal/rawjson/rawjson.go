@@ -6,7 +6,6 @@
 package rawjson
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -145,16 +144,7 @@ func (c *Cursor) fail(i int, reason string) bool {
 }
 
 // Key returns the next object key, unescaped, and steps over its colon.
-func (c *Cursor) Key() []byte {
-	raw := c.RawKey()
-	switch {
-	case raw == nil:
-		return nil
-	case bytes.IndexByte(raw, '\\') >= 0:
-		return AppendString(nil, raw)
-	}
-	return raw[1 : len(raw)-1]
-}
+func (c *Cursor) Key() []byte { return Text(c.RawKey()) }
 
 // RawKey returns the next object key as it is spelled, quotes included, and steps over its colon.
 func (c *Cursor) RawKey() []byte {

@@ -12,13 +12,22 @@ import (
 
 // String returns what the JSON string raw says, and whether raw is a string at all. Raw must be valid JSON.
 func String(raw []byte) (string, bool) {
-	switch {
-	case len(raw) < 2 || raw[0] != '"':
+	if len(raw) < len(`""`) || raw[0] != '"' {
 		return "", false
-	case bytes.IndexByte(raw, '\\') < 0:
-		return string(raw[1 : len(raw)-1]), true
 	}
-	return string(AppendString(nil, raw)), true
+	return string(Text(raw)), true
+}
+
+// Text returns what the JSON string raw says, in the memory of raw where it has no escapes; any other value as it is
+// spelled. Raw must be valid JSON or empty.
+func Text(raw []byte) []byte {
+	switch {
+	case len(raw) < len(`""`) || raw[0] != '"':
+		return raw
+	case bytes.IndexByte(raw, '\\') < 0:
+		return raw[1 : len(raw)-1]
+	}
+	return AppendString(nil, raw)
 }
 
 // AppendString appends what the JSON string raw says to dst. Raw must be a valid JSON string.

@@ -39,7 +39,7 @@ func (a *applier) value(c *rawjson.Cursor, depth int) {
 			}
 			a.string(key, start)
 			outer := len(a.path)
-			a.member(c, depth+1, unescape(key))
+			a.member(c, depth+1, rawjson.Text(key))
 			a.path = a.path[:outer]
 		}
 	case '[':
@@ -80,7 +80,7 @@ func (a *applier) member(c *rawjson.Cursor, depth int, key []byte) {
 		return
 	}
 	value := c.Value()
-	switch text := unescape(value); {
+	switch text := rawjson.Text(value); {
 	case value == nil:
 	case secretMember(class, first == '"', text):
 		a.replace(start, start+len(value), quote(markOf("secret")))
@@ -122,17 +122,6 @@ func (a *applier) withhold(c *rawjson.Cursor) {
 	a.replace(start, start+len(value), with)
 }
 
-// unescape returns the text of a JSON string, or any other scalar as it is spelled.
-func unescape(raw []byte) []byte {
-	switch {
-	case len(raw) == 0 || raw[0] != '"':
-		return raw
-	case bytes.IndexByte(raw, '\\') < 0:
-		return raw[1 : len(raw)-1]
-	}
-	return rawjson.AppendString(nil, raw)
-}
-
 // string redacts the JSON string raw, which begins at start.
 func (a *applier) string(raw []byte, start int) {
 	in, out := 1, 0 // how much of raw spells how much of its text
@@ -149,7 +138,7 @@ func (a *applier) string(raw []byte, start int) {
 		}
 		return start + in
 	}
-	for _, f := range a.find(unescape(raw)) {
+	for _, f := range a.find(rawjson.Text(raw)) {
 		from := spelled(f.start)
 		mark := quote(f.mark)
 		a.replace(from, spelled(f.end), mark[1:len(mark)-1])
