@@ -179,12 +179,15 @@ func (l *loop) must(ctx context.Context, t *testing.T) {
 func (l *loop) spelled(outline string) string {
 	words := map[provider.API][]string{
 		provider.Anthropic: {"CALLS", "tool_use", "STOP", "end_turn", "FAILED", `error "no such city"`,
-			"PARTIAL", "in 15 out 1 cached 3 partial"},
-		provider.OpenAIChat:      {"CALLS", "tool_calls", "STOP", "stop", "FAILED", "ok", "PARTIAL", "partial"},
-		provider.OpenAIResponses: {"CALLS", "completed", "STOP", "completed", "FAILED", "ok", "PARTIAL", "partial"},
-		provider.Gemini:          {"FAILED", "ok", "CALLS", "STOP", "PARTIAL", "in 15 out 5 cached 3 partial"},
+			"PARTIAL", "in 15 out 1 cached 3 partial", "BROKEN", "api_error", "SOFAR", "in 15 out 1 cached 3"},
+		provider.OpenAIChat: {"CALLS", "tool_calls", "STOP", "stop", "FAILED", "ok", "PARTIAL", "partial",
+			"BROKEN", "server_error", "SOFAR ", ""},
+		provider.OpenAIResponses: {"CALLS", "completed", "STOP", "completed", "FAILED", "ok", "PARTIAL", "partial",
+			"BROKEN", "server_error", "SOFAR ", ""},
+		provider.Gemini: {"FAILED", "ok", "CALLS", "STOP", "PARTIAL", "in 15 out 5 cached 3 partial",
+			"BROKEN", "UNAVAILABLE", "SOFAR", "in 15 out 5 cached 3"},
 		provider.Ollama: {"CALLS", "stop", "STOP", "stop", "FAILED", "ok", "PARTIAL", "partial", " cached 3", "",
-			"ERROR: ", ""},
+			"ERROR: ", "", "BROKEN: ", "", "SOFAR ", ""},
 	}
 	return strings.NewReplacer(words[l.api]...).Replace(strings.TrimPrefix(outline, "\n"))
 }

@@ -118,6 +118,22 @@ session
 `,
 	},
 	{
+		name:    "an error in the middle of a stream",
+		replies: []provider.Reply{{Text: "21 degrees", Error: "Overloaded."}},
+		run: func(w *world) {
+			w.user("How warm is it?")
+			if err := w.ask(w.Context()); err == nil || !strings.Contains(err.Error(), "Overloaded.") {
+				w.Error(err)
+			}
+		},
+		only: isStreamed,
+		want: `
+session
+  run weatherman error "BROKEN: Overloaded."
+    turn 0 user SOFAR failed provider_error "BROKEN: Overloaded."
+`,
+	},
+	{
 		name:    "a stream closed early by the caller",
 		replies: []provider.Reply{{Text: "21 degrees", Pause: func(ctx context.Context) { <-ctx.Done() }}},
 		run: func(w *world) {
