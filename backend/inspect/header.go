@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -68,7 +67,7 @@ func (r *renderer) header() {
 		}
 		d.field("queue", parts...)
 	}
-	d.field("facts", r.facts()...)
+	d.field("facts", r.facts())
 	d.defects(s.Defects)
 }
 
@@ -114,38 +113,21 @@ func (r *renderer) counts() []string {
 // mostNamed bounds the forks and waiting messages that have a name in the header.
 const mostNamed = 8
 
-// mostFacts bounds the facts that are shown, plainFact how many columns one of them has.
-const (
-	mostFacts = 3
-	plainFact = 32
-)
-
-// facts returns the facts of the session that are a few words, and counts the others: documents of a protocol, times,
-// facts about messages. It omits facts with a place of their own (title, archived, history, rules, rows of the guide)
-// and withdrawn ones.
-func (r *renderer) facts() []string {
-	more := 0
-	var out []string
+// facts counts the facts of the session. It omits facts with a place of their own (title, archived, history, rules, rows
+// of the guide) and withdrawn ones.
+func (r *renderer) facts() string {
+	n := 0
 	elsewhere := []string{session.FactTitle, session.FactArchived, session.FactHidden, session.FactQueued,
 		session.FactCanceled, factRules}
 	for f, body := range facts(r.main) {
-		if slices.Contains(elsewhere, f.Key) || body == "null" {
-			continue
-		}
-		var word string
-		_ = json.Unmarshal([]byte(body), &word) // of anything else it stays empty
-		text := words(f.Key) + " " + Clean(word)
-		if word != "" && f.Subject == session.SubjectSession && session.FactTime(body, time.Time{}).IsZero() &&
-			width(text) <= plainFact && len(out) < mostFacts {
-			out = append(out, text)
-		} else {
-			more++
+		if !slices.Contains(elsewhere, f.Key) && body != "null" {
+			n++
 		}
 	}
-	if more > 0 {
-		out = append(out, strconv.Itoa(more)+map[bool]string{true: " more"}[len(out) > 0]+", --output json has them")
+	if n == 0 {
+		return ""
 	}
-	return out
+	return strconv.Itoa(n) + ", --output json has them"
 }
 
 // subAgents counts the sessions of sub-agents that are shown, and their usage.

@@ -144,7 +144,7 @@ func TestFactsInTheHead(t *testing.T) {
 	}
 	want := "status   idle · archived at 02:15:53.000 UTC · 0 runs · 0 turns · 0 tool calls"
 	if got := head(); !strings.Contains(got, want) ||
-		!strings.HasSuffix(got, "facts    mode ask · 3 more, --output json has them") ||
+		!strings.HasSuffix(got, "facts    4, --output json has them") ||
 		strings.Contains(got, "null") {
 		t.Errorf("%s", got)
 	}

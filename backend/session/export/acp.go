@@ -47,7 +47,12 @@ func ACP(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
 		t.run(r)
 	}
 	t.sendFacts(nil)
-	return t.omitted(), flushed(t.w, s.Session)
+	missing := t.Missing()
+	for _, what := range slices.Sorted(maps.Keys(t.unplaced)) {
+		text := fmt.Sprintf("ACP has no place for %s (%d)", what, t.unplaced[what])
+		missing = append(missing, Missing{Where: s.ID, What: text})
+	}
+	return missing, flushed(t.w, s.Session)
 }
 
 // direction is the side that receives a message.
@@ -204,15 +209,6 @@ func (t *trace) lacks(what string) {
 		what = "others"
 	}
 	t.unplaced[what]++
-}
-
-// omitted is what Guide.Missing names, and what ACP has no place for.
-func (t *trace) omitted() []Missing {
-	l := t.Missing()
-	for _, what := range slices.Sorted(maps.Keys(t.unplaced)) {
-		l = append(l, Missing{Where: t.s.ID, What: fmt.Sprintf("ACP has no place for %s (%d)", what, t.unplaced[what])})
-	}
-	return l
 }
 
 // push queues a session/update with those keys and values.

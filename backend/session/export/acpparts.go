@@ -221,7 +221,10 @@ func (t *trace) tool(u *unit, p *builtPart, decided []*session.Permission, m mom
 	approval := data.object("approval")
 	switch p.state {
 	case "output-available":
-		output := unwrapped(data.get("output"))
+		output := data.get("output")
+		if o := parse(output); o.text("type") == "output" && o.get("data") != nil {
+			output = o.get("data") // the guide's envelope is around it
+		}
 		var content []byte
 		if output != nil {
 			content = textContent(outputText(output))
@@ -244,14 +247,6 @@ func toolContent(s string) []byte {
 
 func textContent(s string) []byte {
 	return list([][]byte{fields("type", "content", "content", textBlock(s))})
-}
-
-// unwrapped takes the guide's envelope off a result.
-func unwrapped(output []byte) []byte {
-	if o := parse(output); o.text("type") == "output" && o.get("data") != nil {
-		return o.get("data")
-	}
-	return output
 }
 
 // outputText is the readable text of a result: a text, the texts of its blocks, else its JSON.

@@ -94,12 +94,6 @@ func (g *Guide) usage(u *unit, abandoned bool) (sum session.Usage, known bool) {
 	return sum, known
 }
 
-// visibleUsage returns the guide's usage of the turns of a reply that no rewind abandoned.
-func (g *Guide) visibleUsage(u *unit) session.Usage {
-	sum, _ := g.usage(u, false)
-	return guideUsage(sum)
-}
-
 // guideUsage returns usage as the guide has it: input without what was cached, output without reasoning, so that the
 // five add up.
 func guideUsage(u session.Usage) session.Usage {
@@ -226,7 +220,8 @@ func (g *Guide) context() session.Usage {
 		case u == summary && u.compaction.OutputTokens != nil:
 			sum.Add(session.Usage{Input: *u.compaction.OutputTokens})
 		case u.kind == unitReply && u.hidden == 0 && (in || slices.ContainsFunc(u.turns(), wentOn)):
-			sum.Add(g.visibleUsage(u))
+			visible, _ := g.usage(u, false)
+			sum.Add(guideUsage(visible))
 		}
 	}
 	return sum

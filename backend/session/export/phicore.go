@@ -256,10 +256,19 @@ func rfc3339(t time.Time) string {
 	return t.Format(layout)
 }
 
-// config returns the configuration as the loop states it, else the model and provider of the first reply.
+// config returns the configuration as the loop states it, without the names that phi-core does not know, else the model
+// and provider of the first reply.
 func (p *phiCore) config(where string, r *session.Run, messages [][]byte) []byte {
 	if r.Config != "" && loadable([]byte(r.Config)) {
-		return p.knownConfig(where, []byte(r.Config))
+		c := parse([]byte(r.Config))
+		if !phiTypes["string"](c.get("model")) || !phiTypes["string"](c.get("provider")) {
+			p.miss(where, "config without model and provider")
+			return null
+		}
+		return slices.DeleteFunc(c, func(m member) bool {
+			isWord := m.key == "api" || m.key == "thinking_level"
+			return isWord && string(m.value) != "null" && !p.knownWord(where, "config.", m.key, m.value)
+		}).bytes()
 	}
 	for _, raw := range messages {
 		if m := parse(raw); m.text("role") == "assistant" {

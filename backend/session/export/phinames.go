@@ -179,19 +179,6 @@ func unloadable(raw []byte, extensions bool) string {
 	return "a message " + why
 }
 
-// knownConfig returns the configuration without the names that phi-core does not know.
-func (p *phiCore) knownConfig(where string, raw []byte) []byte {
-	c := parse(raw)
-	if !phiTypes["string"](c.get("model")) || !phiTypes["string"](c.get("provider")) {
-		p.miss(where, "config without model and provider")
-		return null
-	}
-	return slices.DeleteFunc(c, func(m member) bool {
-		isWord := m.key == "api" || m.key == "thinking_level"
-		return isWord && string(m.value) != "null" && !p.knownWord(where, "config.", m.key, m.value)
-	}).bytes()
-}
-
 // knownWord reports whether phi-core knows the value of a member that is one of phiWords, and notes one that it does
 // not.
 func (p *phiCore) knownWord(where, what, key string, value []byte) bool {

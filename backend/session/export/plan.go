@@ -150,7 +150,13 @@ func (g *Guide) planRun(r *session.Run) {
 		p.rest.LowerBound = p.rest.LowerBound && !t.Usage.LowerBound
 		if t.Utility() {
 			p.apart.Add(t.Usage)
-			p.addCost(t)
+			switch {
+			case t.Cost == nil:
+			case p.cost == nil:
+				p.cost, p.currency = new(*t.Cost), t.Currency
+			case p.currency == t.Currency:
+				*p.cost += *t.Cost
+			}
 		}
 		p.rest.Input -= t.Usage.Input
 		p.rest.Output -= t.Usage.Output
@@ -185,17 +191,6 @@ func (g *Guide) planRun(r *session.Run) {
 		b.units = append(b.units, &unit{kind: unitReply, run: r, at: b.place(r.Start), role: "assistant", address: "run"})
 	}
 	g.units = append(g.units, b.units...)
-}
-
-// addCost adds what a utility turn cost.
-func (p *runPlan) addCost(t *session.Turn) {
-	switch {
-	case t.Cost == nil:
-	case p.cost == nil:
-		p.cost, p.currency = new(*t.Cost), t.Currency
-	case p.currency == t.Currency:
-		*p.cost += *t.Cost
-	}
 }
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

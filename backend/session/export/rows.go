@@ -54,17 +54,15 @@ func (e *emitter) put(r Row) { e.stopped = e.stopped || !e.yield(r) }
 
 // unit puts a message row and its parts.
 func (e *emitter) unit(u *unit) {
-	w := partWriter{emitter: e, u: u, at: -1}
-	w.m = &MessageRow{ID: u.id, SessionID: e.s.ID, Role: u.role, CreatedAt: u.at, UpdatedAt: u.at}
-	w.m.MetadataJSON = e.metadata(u)
-	rest := &cells{}
-	parts := u.parts
+	m := &MessageRow{ID: u.id, SessionID: e.s.ID, Role: u.role, CreatedAt: u.at, UpdatedAt: u.at}
+	m.MetadataJSON = e.metadata(u)
+	rest, parts := &cells{}, u.parts
 	switch u.kind {
 	case unitCompaction:
 		parts = e.compactionParts(u)
 	case unitReply:
 		for _, t := range u.turns() {
-			w.m.UpdatedAt = max(w.m.UpdatedAt, latest(t.Start, t.End).UnixMilli())
+			m.UpdatedAt = max(m.UpdatedAt, latest(t.Start, t.End).UnixMilli())
 		}
 		sum := e.runs[u.run].rest
 		if sum.Add(e.runs[u.run].apart); u.full && sum != (session.Usage{}) && !u.run.Copied {
@@ -72,33 +70,47 @@ func (e *emitter) unit(u *unit) {
 			rest.cost, rest.currency = e.runs[u.run].cost, e.runs[u.run].currency
 		}
 	}
-	row := Row{Type: RowMessage, Message: w.m, JSON: encode(w.m)}
+	row := Row{Type: RowMessage, Message: m, JSON: encode(m)}
 	if !slices.ContainsFunc(u.steps, func(st *step) bool { return len(st.parts) > 0 }) && len(parts) == 0 {
 		row.cells = rest
 	}
 	e.put(row)
+	index, at, counter := int64(0), int64(-1), int64(0)
+	put := func(p *builtPart, c *cells) {
+		created := max(p.created, m.CreatedAt) // no part before its message
+		if counter = min(counter+1, stampsPerMS-1); created != at {
+			at, counter = created, 0
+		}
+		row := &PartRow{
+			ID:        newID("prt", at, counter, addressOf(e.s, u.run, u.address)+"\x00"+fmt.Sprint(index)),
+			MessageID: m.ID, SessionID: e.s.ID, Index: index, Type: p.typ, DataJSON: string(p.data),
+			CreatedAt: created, UpdatedAt: max(p.updated, created),
+		}
+		if p.callID != "" {
+			row.ToolCallID = &p.callID
+		}
+		if p.state != "" {
+			row.ToolState = &p.state
+		}
+		index++
+		c.call = p.call
+		e.put(Row{Type: RowPart, Part: row, JSON: encode(row), cells: c})
+	}
 	for k := range parts {
-		w.part(&parts[k], &cells{})
+		put(&parts[k], &cells{})
 	}
 	for _, st := range u.steps {
-		w.step(st, rest)
+		c := st.cells(u.run, rest)
+		for j := range st.parts {
+			put(&st.parts[j], c)
+			c = &cells{model: c.model}
+		}
 	}
 }
 
-// partWriter puts the parts of one message.
-type partWriter struct {
-	*emitter
-	u       *unit
-	m       *MessageRow
-	index   int64
-	at      int64
-	counter int64
-}
-
-// step puts the parts of a step of a reply. rest is the usage of its run outside of its turns; it goes to the first
-// part.
-func (w *partWriter) step(st *step, rest *cells) {
-	r := w.u.run
+// cells are those of the first part of a step. rest is the usage of its run outside of its turns, which goes to the
+// first one that asks.
+func (st *step) cells(r *session.Run, rest *cells) *cells {
 	c := &cells{model: r.Model}
 	if t := st.turn; t != nil {
 		c.model = cmp.Or(t.Answered, t.Model, r.Model)
@@ -109,45 +121,22 @@ func (w *partWriter) step(st *step, rest *cells) {
 			}
 		}
 	}
-	if rest.usage != nil {
-		sum := *rest.usage
-		if c.usage != nil {
-			sum.Add(*c.usage)
+	if rest.usage == nil {
+		return c
+	}
+	sum := *rest.usage
+	if c.usage != nil {
+		sum.Add(*c.usage)
+	}
+	c.usage, rest.usage = &sum, nil
+	if rest.cost != nil && (c.cost == nil || c.currency == rest.currency) {
+		all := *rest.cost
+		if c.cost != nil {
+			all += *c.cost
 		}
-		c.usage, rest.usage = &sum, nil
-		if rest.cost != nil && (c.cost == nil || c.currency == rest.currency) {
-			all := *rest.cost
-			if c.cost != nil {
-				all += *c.cost
-			}
-			c.cost, c.currency = &all, rest.currency
-		}
+		c.cost, c.currency = &all, rest.currency
 	}
-	for j := range st.parts {
-		w.part(&st.parts[j], c)
-		c = &cells{model: c.model}
-	}
-}
-
-func (w *partWriter) part(p *builtPart, c *cells) {
-	created := max(p.created, w.m.CreatedAt) // no part before its message
-	if w.counter = min(w.counter+1, stampsPerMS-1); created != w.at {
-		w.at, w.counter = created, 0
-	}
-	row := &PartRow{
-		ID:        newID("prt", w.at, w.counter, addressOf(w.s, w.u.run, w.u.address)+"\x00"+fmt.Sprint(w.index)),
-		MessageID: w.m.ID, SessionID: w.s.ID, Index: w.index, Type: p.typ, DataJSON: string(p.data),
-		CreatedAt: created, UpdatedAt: max(p.updated, created),
-	}
-	if p.callID != "" {
-		row.ToolCallID = &p.callID
-	}
-	if p.state != "" {
-		row.ToolState = &p.state
-	}
-	w.index++
-	c.call = p.call
-	w.put(Row{Type: RowPart, Part: row, JSON: encode(row), cells: c})
+	return c
 }
 
 // compactionParts makes the one part of a summary.
