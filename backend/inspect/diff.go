@@ -210,13 +210,6 @@ var states = map[diff.State]state{
 	diff.OnlyB: {"+", green, "only in b"}, diff.NotAll: {"?", yellow, ""},
 }
 
-func unknownParts(p *diff.Pair) (parts []diff.Part) {
-	for _, u := range p.NotCompared {
-		parts = append(parts, u.Part)
-	}
-	return slices.Compact(parts)
-}
-
 // messageCounts says how the messages of two requests differ.
 func messageCounts(p *diff.Pair) []string {
 	counts := map[string]int64{}

@@ -83,7 +83,11 @@ func (v *diffView) quiet(t *diff.Pair) string {
 	case t.State == diff.Same:
 		return "the same"
 	case t.State == diff.NotAll:
-		return "not known to differ; not compared: " + v.parts(unknownParts(t))
+		var parts []diff.Part
+		for _, u := range t.NotCompared {
+			parts = append(parts, u.Part)
+		}
+		return "not known to differ; not compared: " + v.parts(parts)
 	case t.State == diff.Changed && len(t.Repeats) == len(t.Parts):
 		return "only as before: " + v.parts(t.Repeats)
 	}

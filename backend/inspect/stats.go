@@ -65,12 +65,7 @@ func quantiles(x *stats.Dist, show func(int64) string) []string {
 }
 
 func (d *statsDrawer) totals(g *stats.Group) {
-	sum := func(x *stats.Dist, what string) string {
-		if x == nil {
-			return ""
-		}
-		return tokenCount(g.LowerBound, x.Sum) + " " + what
-	}
+	sum := func(x *stats.Dist, what string) string { return suffixed(spent(g.LowerBound, x), " "+what) }
 	turns := plural(int(g.Turns), "turn") + prefixed(" in ", some(int(g.Sessions), "session"))
 	d.field("turns", turns, count(g.Utility, "of them utility calls"), failures(g), count(g.Retries, "retried attempts"),
 		count(g.WithoutUsage, "without usage"))
@@ -268,7 +263,7 @@ func (d *statsDrawer) more(n int, what string) {
 	}
 }
 
-// spent is how many tokens compactions used themselves.
+// spent is the sum of tokens, "" where none were counted.
 func spent(lowerBound bool, x *stats.Dist) string {
 	if x == nil {
 		return ""

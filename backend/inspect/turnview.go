@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -181,13 +182,29 @@ func (m *docs) tools(q *session.Request) []string {
 	return m.offered
 }
 
-// rules returns the permission rules of a run at a time, or why they are not there.
-func (m *docs) rules(run *session.Run, at time.Time) (*Body, string) {
-	if at.IsZero() {
-		at = run.Start
+// rules returns the permission rules of a run at a time: those of its start, else the fact of the session at that time.
+// state says why they are not there: not recorded, or not captured where only their digest is known.
+func (m *docs) rules(run *session.Run, at time.Time) (rules *Body, state string) {
+	at = cmp.Or(at, run.Start)
+	var ref *session.Ref
+	if state = StateNotRecorded; run.RulesDigest != "" {
+		state = StateNotCaptured
 	}
-	body, state := rulesOf(m.tree, run, at)
-	if state != "" {
+	if run.Rules.Len() > 0 {
+		ref, state = &run.Rules.Items()[0], StateNotCaptured
+	} else {
+		for i := range m.tree.Facts {
+			f := &m.tree.Facts[i]
+			if f.Subject == session.SubjectSession && f.Key == factRules && (at.IsZero() || !f.At.After(at)) {
+				ref, state = f.Value, StateNotCaptured
+			}
+		}
+	}
+	if ref == nil {
+		return nil, state
+	}
+	body, ok := m.tree.Blocks.Body(*ref)
+	if !ok {
 		return nil, state
 	}
 	text, cut := atMost(body, m.text)

@@ -31,7 +31,7 @@ const acpDialect = "acp"
 func ACP(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
 	g, err := newGuide(s, opts, false)
 	if err != nil {
-		return missingOf(err), err
+		return g.missing, err
 	}
 	t := &trace{
 		Guide: g, w: bufio.NewWriterSize(w, 1<<16), unplaced: map[string]int{}, calls: map[string]bool{},

@@ -335,7 +335,8 @@ func offered(options []byte, option string) bool {
 	found := option == ""
 	for _, raw := range l {
 		o := parse(raw)
-		if !slices.Contains(standardKinds, o.text("kind")) || !o.has("optionId") || !o.has("name") {
+		if !slices.Contains(standardKinds, o.text("kind")) || valueOf(o.get("optionId")) == nil ||
+			valueOf(o.get("name")) == nil {
 			return false
 		}
 		found = found || o.text("optionId") == option

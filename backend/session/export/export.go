@@ -62,14 +62,6 @@ func (e *MissingError) Error() string {
 // Unwrap returns ErrContent.
 func (e *MissingError) Unwrap() error { return ErrContent }
 
-// missingOf returns what an error names as missing.
-func missingOf(err error) []Missing {
-	if e := (*MissingError)(nil); errors.As(err, &e) {
-		return e.Missing
-	}
-	return nil
-}
-
 func whereRun(r *session.Run) string { return r.ID + "@" + r.Start.Format(time.RFC3339Nano) }
 
 func whereTurn(r *session.Run, t *session.Turn) string {

@@ -36,14 +36,15 @@ type Guide struct {
 // A session that came in the form of the guide has the rows that it came in.
 func NewGuide(s session.Tree, opts Options) (*Guide, error) { return newGuide(s, opts, true) }
 
-// newGuide is NewGuide; without sources it makes all rows from the tree.
+// newGuide is NewGuide; without sources it makes all rows from the tree. With an error it returns a Guide for its list
+// of missing content alone.
 func newGuide(s session.Tree, opts Options, sources bool) (*Guide, error) {
-	if len(s.Runs) == 0 && len(s.Facts) == 0 {
-		return nil, fmt.Errorf("export: session %s: no run: %w", s.ID, ErrEmpty)
-	}
 	g := &Guide{
 		content: &content{s: s.Session, blocks: s.Blocks, opts: opts}, names: map[string]string{},
 		runs: map[*session.Run]*runPlan{}, uncaptured: map[*session.Run]spans.Capture{}, digests: map[textOf]string{},
+	}
+	if len(s.Runs) == 0 && len(s.Facts) == 0 {
+		return g, fmt.Errorf("export: session %s: no run: %w", s.ID, ErrEmpty)
 	}
 	if sources {
 		g.sources = g.sourceRows()

@@ -60,7 +60,7 @@ func write(w io.Writer, s session.Tree, opts Options, sources bool,
 ) ([]Missing, error) {
 	g, err := newGuide(s, opts, sources)
 	if err != nil {
-		return missingOf(err), err
+		return g.missing, err
 	}
 	out := bufio.NewWriterSize(w, 1<<16)
 	put, end := format(out)

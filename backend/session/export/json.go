@@ -3,8 +3,6 @@ package export
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -66,15 +64,6 @@ func (o object) text(key string) string {
 	return s
 }
 
-// number returns a member that is a number, else 0.
-func (o object) number(key string) float64 {
-	f, _ := strconv.ParseFloat(string(o.get(key)), 64)
-	return f
-}
-
-// has reports whether there is such a member and it is not null.
-func (o object) has(key string) bool { return valueOf(o.get(key)) != nil }
-
 // with returns o with other members of the same names replaced, at the end.
 func (o object) with(others ...member) object {
 	has := func(m member) bool { return slices.ContainsFunc(others, func(x member) bool { return x.key == m.key }) }
@@ -84,11 +73,6 @@ func (o object) with(others ...member) object {
 // without returns o without some members.
 func (o object) without(keys ...string) object {
 	return slices.DeleteFunc(slices.Clone(o), func(m member) bool { return slices.Contains(keys, m.key) })
-}
-
-func (o object) sort() object {
-	slices.SortStableFunc(o, func(a, b member) int { return strings.Compare(a.key, b.key) })
-	return o
 }
 
 func (o object) bytes() []byte {

@@ -344,7 +344,9 @@ func merge(message []byte, m member) []byte {
 	if o == nil {
 		return message
 	}
-	return o.with(m).sort().bytes()
+	o = o.with(m)
+	slices.SortStableFunc(o, func(a, b member) int { return strings.Compare(a.key, b.key) })
+	return o.bytes()
 }
 
 // turn returns a turn and its reply; nil when it has no end, or no reply is known. Of a run of another dialect it

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -62,7 +63,8 @@ func (g *Guide) sourceRows() []Row {
 	}
 	created := func(f *session.Fact) float64 {
 		lines := append(elements(g.factLine(f)), nil)
-		return parse(lines[0]).object("data").number("created_at")
+		at, _ := strconv.ParseFloat(string(parse(lines[0]).object("data").get("created_at")), 64) // 0: unknown
+		return at
 	}
 	slices.SortStableFunc(ofMessages, func(a, b *session.Fact) int {
 		return cmp.Or(cmp.Compare(created(a), created(b)), strings.Compare(a.Subject, b.Subject))
