@@ -69,8 +69,8 @@ func readMessage(raw []byte) chatMessage {
 	if typ := top.text("type"); typ == "" || typ == "message" { // else it is a block, such as a call of a tool
 		m.id = cmp.Or(top.text("id"), top.text("messageId"))
 	}
-	if parts, ok := aiParts(top.get("parts")); ok {
-		m.role, m.parts = role, parts
+	if m.parts = aiParts(top.get("parts")); m.parts != nil {
+		m.role = role
 		return m
 	}
 	if top == nil || role == "" {
@@ -160,41 +160,43 @@ func standardPart(p *genaijson.Part) messagePart {
 	return other
 }
 
-// aiParts reads the parts of a message as the AI SDK spells them, which the guide keeps verbatim. It reports whether
-// they are such: a part of the standard form has other keys.
-func aiParts(raw []byte) ([]messagePart, bool) {
+// aiParts reads the parts of a message as the AI SDK spells them, which the guide keeps verbatim. It returns nil where
+// they are no list of such: a part of the standard form has other keys.
+func aiParts(raw []byte) []messagePart {
 	if len(raw) == 0 || raw[0] != '[' {
-		return nil, false
+		return nil
 	}
 	parts := []messagePart{}
 	for _, block := range elements(raw) {
-		p, ok := readAIPart(block)
-		if !ok {
-			return nil, false
+		p := readAIPart(block)
+		if p == nil {
+			return nil
 		}
 		parts = append(parts, p...)
 	}
-	return parts, true
+	return parts
 }
 
 // standardTypes are those of the standard form that the AI SDK does not have.
 var standardTypes = []string{"tool_call", "tool_call_response", "blob", "uri"}
 
-func readAIPart(block []byte) ([]messagePart, bool) {
+// readAIPart returns the parts of a block: a call may have its result, which follows it. It returns nil of a block of the
+// standard form.
+func readAIPart(block []byte) []messagePart {
 	a := parse(block)
 	typ, ok := text(a.get("type"))
 	if !ok { // no part of the AI SDK, but none of the standard either, which has a type everywhere
-		return []messagePart{{kind: partOther, raw: block, verbatim: true}}, true
+		return []messagePart{{kind: partOther, raw: block, verbatim: true}}
 	}
 	p := messagePart{kind: partOther, name: typ, raw: block, verbatim: true}
 	tool, isTool := strings.CutPrefix(typ, "tool-")
 	url, hasURL := text(a.get("url"))
 	switch {
 	case slices.Contains(standardTypes, typ), typ == "file" && (a.get("file_id") != nil || a.get("mime_type") != nil):
-		return nil, false
+		return nil
 	case typ == "text" || typ == "reasoning":
 		if p.text, ok = text(a.get("text")); !ok {
-			return nil, false
+			return nil
 		}
 		if p.kind = partText; typ == "reasoning" {
 			p.kind = partReasoning
@@ -225,11 +227,11 @@ func readAIPart(block []byte) ([]messagePart, bool) {
 				result.content = quote(reason)
 			}
 		default:
-			return []messagePart{p}, true
+			return []messagePart{p}
 		}
-		return []messagePart{p, result}, true
+		return []messagePart{p, result}
 	}
-	return []messagePart{p}, true
+	return []messagePart{p}
 }
 
 // dataURL returns the media type and the base64 of a data URL.

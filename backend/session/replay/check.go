@@ -52,7 +52,9 @@ func Check(turn *session.Turn, q *session.Request, payload session.Payload) *Rep
 		reason(err.Error())
 	case q.Params == nil:
 		reason("the loop recorded only messages: system prompt, tools and parameters are missing")
-	case !slices.ContainsFunc(q.Params.Items(), isRest):
+	case !slices.ContainsFunc(q.Params.Items(), func(ref session.Ref) bool {
+		return ref.Provenance == string(spans.ProvenanceRest)
+	}):
 		reason("the loop recorded no parameters")
 	}
 	if payload.Redacted {
@@ -75,8 +77,6 @@ func Check(turn *session.Turn, q *session.Request, payload session.Payload) *Rep
 	c.Eligible, c.Suggested = len(c.Reasons) == 0, Suggest(r, turn.Provider)
 	return c
 }
-
-func isRest(ref session.Ref) bool { return ref.Provenance == string(spans.ProvenanceRest) }
 
 func (c *Report) input(name, detail string) {
 	c.Inputs = append(c.Inputs, Input{Input: name, Detail: cmp.Or(detail, "none")})
