@@ -14,7 +14,7 @@ import (
 // callMark returns the sign and the word of how a call ended.
 func callMark(v *CallView) string {
 	switch word, st := unfinished(v.State, &v.of.Span); {
-	case v.State == stateMissing:
+	case v.State == session.EndMissing:
 		return st.of("? " + word + " ")
 	case v.of.Known == spans.KnownClosed:
 		return st.of("■ " + word + " ")

@@ -242,7 +242,7 @@ func (v *View) gone(now time.Time) map[*session.Run]bool {
 func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
 	t := &v.turns[i]
 	o := OutlineTurn{
-		Run: t.n, Index: t.Index, Address: t.address(), Start: t.Start, End: t.End, State: stateOf(&t.Span),
+		Run: t.n, Index: t.Index, Address: t.address(), Start: t.Start, End: t.End, State: t.EndState(),
 		Trigger: t.Trigger, Purpose: t.Purpose,
 		Model: cmp.Or(t.Answered, t.Model), StopReason: t.StopReason, Failed: t.Failed, Attempts: t.Attempts,
 		Usage: t.Usage, UsageReported: t.UsageReported(), Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS,
@@ -265,34 +265,14 @@ func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
 
 // freeze turns the state open into closed: no end was seen.
 func freeze(state *string) {
-	if *state == stateOpen {
-		*state = stateClosed
+	if *state == session.EndOpen {
+		*state = session.EndClosed
 	}
-}
-
-// Words of OutlineTurn.State.
-const (
-	stateOpen    = "open"
-	stateClosed  = "closed"
-	stateMissing = "missing"
-)
-
-// stateOf returns why a span is not whole; empty for a whole one.
-func stateOf(s *session.Span) string {
-	switch {
-	case s.Missing:
-		return stateMissing
-	case s.Known == spans.KnownClosed:
-		return stateClosed
-	case s.Known == spans.KnownLive || s.End.IsZero():
-		return stateOpen
-	}
-	return ""
 }
 
 func outlineCall(c *session.ToolCall) OutlineCall {
 	return OutlineCall{
-		ID: c.ID, Name: cmp.Or(c.Name, "tool call"), Outcome: c.Outcome, State: stateOf(&c.Span), Start: c.Start, End: c.End,
+		ID: c.ID, Name: cmp.Or(c.Name, "tool call"), Outcome: c.Outcome, State: c.EndState(), Start: c.Start, End: c.End,
 	}
 }
 

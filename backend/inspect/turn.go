@@ -25,7 +25,7 @@ func (r *renderer) turn(v *TurnView) *node {
 		title = red.of("✗ ") + title
 	}
 	state, st := unfinished(v.State, &t.Span)
-	if v.State == stateOpen && t.Waiting != "" {
+	if v.State == session.EndOpen && t.Waiting != "" {
 		state = "waiting for " + words(string(t.Waiting))
 	}
 	n.part(plainText, title)
@@ -117,10 +117,8 @@ func (r *renderer) request(n *node, v *TurnView, alone bool) {
 	if v.Bytes > 0 {
 		out = append(out, Bytes(v.Bytes))
 	}
-	if k := len(v.Requests); k > 0 {
-		if m := t.Requests[k-1].Messages; m != nil && m.Complete {
-			out = append(out, fmt.Sprintf("%d new", v.Requests[k-1].New))
-		}
+	if q := t.LastRequest(); q != nil && q.Messages != nil && q.Messages.Complete {
+		out = append(out, fmt.Sprintf("%d new", v.Requests[len(v.Requests)-1].New))
 	}
 	if v.Capture == spans.CaptureDigests {
 		out = append(out, "digests")
@@ -198,7 +196,7 @@ func (r *renderer) answer(n *node, v *TurnView) {
 	r.messages(n, v.Capture, v.Output, log, at)
 	if v.Partial {
 		text := "the reply stops where it was last seen"
-		if v.State == stateOpen {
+		if v.State == session.EndOpen {
 			text = "the reply so far"
 		}
 		n.line("partial", yellow, text).end = true
@@ -220,13 +218,13 @@ const noteDiscarded = "attempt.discarded"
 // unfinished says why a turn or a call is not whole; empty for one that ended as its loop says.
 func unfinished(state string, s *session.Span) (string, style) {
 	switch {
-	case state == stateMissing:
+	case state == session.EndMissing:
 		return "did not arrive", yellow
-	case state == stateOpen:
+	case state == session.EndOpen:
 		return "running", yellow
 	case s.Known == spans.KnownClosed:
 		return "no end seen", red
-	case state == stateClosed: // its process is gone
+	case state == session.EndClosed: // its process is gone
 		return "stopped", yellow
 	}
 	return "", plainText

@@ -86,9 +86,8 @@ func (m *docs) turn(i int) *TurnView {
 			o.Called = append(o.Called, c.Name)
 		}
 	}
-	if n := len(t.Requests); n > 0 {
-		o.System = m.system(t, t.Requests[n-1])
-		o.Offered = m.tools(t.Requests[n-1])
+	if q := t.LastRequest(); q != nil {
+		o.System, o.Offered = m.system(t, q), m.tools(q)
 	}
 	var from map[string]string
 	if !m.drawn {
@@ -130,9 +129,9 @@ func (m *docs) children(o *TurnView, p place, of string, capture spans.Capture, 
 // sources returns where the new messages of a turn came from, as its last request states it.
 func (m *docs) sources(t *viewTurn) map[string]string {
 	out := map[string]string{}
-	if n := len(t.Requests); n > 0 && t.Requests[n-1].Messages != nil {
-		_, same := earlier(t.Turn, t.Requests[n-1])
-		for _, ref := range t.Requests[n-1].Messages.From(same) {
+	if q := t.LastRequest(); q != nil && q.Messages != nil {
+		_, same := earlier(t.Turn, q)
+		for _, ref := range q.Messages.From(same) {
 			msg := session.Message{Ref: ref}
 			if msg.Source, _ = spans.ParseProvenance(ref.Provenance); ref.Provenance != "" {
 				out[m.tree.Blocks.Same(ref)] = source(&msg)
@@ -356,7 +355,7 @@ func (m *docs) request(t *viewTurn, q *session.Request) RequestView {
 	if len(t.Requests) > 1 {
 		o.Address += "/" + strconv.FormatInt(q.Attempt, 10)
 	}
-	if q == t.Requests[len(t.Requests)-1] {
+	if q == t.LastRequest() {
 		o.Bytes = t.RequestBytes
 	}
 	if q.Messages != nil {

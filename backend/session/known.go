@@ -34,6 +34,34 @@ func (s *Session) StartKnown() bool {
 	})
 }
 
+// How the end of a span is known.
+const (
+	EndOpen    = "open"    // there is none yet
+	EndClosed  = "closed"  // none was seen
+	EndMissing = "missing" // the span did not arrive
+)
+
+// EndState returns how the end of the span is known; empty where its source stated it.
+func (s *Span) EndState() string {
+	switch {
+	case s.Missing:
+		return EndMissing
+	case s.Known == spans.KnownClosed:
+		return EndClosed
+	case s.Known == spans.KnownLive || s.End.IsZero():
+		return EndOpen
+	}
+	return ""
+}
+
+// LastRequest returns the request of the last attempt, which was answered; nil where none is known.
+func (t *Turn) LastRequest() *Request {
+	if len(t.Requests) == 0 {
+		return nil
+	}
+	return t.Requests[len(t.Requests)-1]
+}
+
 // Utility reports whether the turn is no part of the conversation.
 func (t *Turn) Utility() bool { return t.Purpose == spans.PurposeUtility }
 

@@ -145,10 +145,7 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	}
 	l.content(output, "output", ofMessages, t.Output)
 
-	var q *session.Request
-	if n := len(t.Requests); n > 0 {
-		q = t.Requests[n-1]
-	}
+	q := t.LastRequest()
 	l.values(Params, "params.", "model", t.Model, ifThere+"answered_model", t.Answered, "provider", t.Provider)
 	asked := ifThere
 	if q != nil || t.RequestBytes != 0 || t.RequestMessages != 0 {
@@ -159,7 +156,7 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	l.request(q, t)
 	l.compactions(t.Compactions)
 
-	l.values(Outcome, "outcome.", "trigger", t.Trigger, "state", endState(t.Span), "stop_reason", t.StopReason,
+	l.values(Outcome, "outcome.", "trigger", t.Trigger, "state", cmp.Or(t.EndState(), "ended"), "stop_reason", t.StopReason,
 		"failed", t.Failed, "error_type", t.ErrorType)
 	if t.Capture == spans.CaptureContent {
 		l.values(Outcome, "outcome.", ifKnown+"error", t.Error)
@@ -222,19 +219,6 @@ func (l *fieldList) compactions(list []*session.Compaction) {
 			"tokens_before", c.InputTokens, "tokens_after", c.OutputTokens, "applied", c.Applied == nil || *c.Applied)
 		l.content(Compaction, in+"summary", ofMessages, c.Summary)
 	}
-}
-
-// endState says how the end of a turn or call is known.
-func endState(s session.Span) string {
-	switch {
-	case s.Missing:
-		return "missing"
-	case s.Known == spans.KnownClosed:
-		return "closed"
-	case s.Known == spans.KnownLive || s.End.IsZero():
-		return "open"
-	}
-	return "ended"
 }
 
 // A call is a tool call of one side: one that ran, or one that only a reply asks for.
@@ -338,7 +322,7 @@ func (s *side) callFields(c *call) []field {
 	if c.capture == spans.CaptureContent {
 		l.values(Calls, "", ifKnown+"error", failure)
 	}
-	l.values(Calls, "", ifKnown+"state", endState(c.Span), "error_type", c.ErrorType,
+	l.values(Calls, "", ifKnown+"state", cmp.Or(c.EndState(), "ended"), "error_type", c.ErrorType,
 		"truncated", c.Truncated != nil && *c.Truncated)
 	var decided []string
 	for _, p := range c.Permissions {

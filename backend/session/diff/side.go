@@ -151,8 +151,8 @@ func (s *side) callPlace(c *call) *Place {
 
 // messagesOf returns the messages of the request that was answered; nil where the loop reports none.
 func messagesOf(t *session.Turn) *session.Refs {
-	if n := len(t.Requests); n > 0 {
-		return t.Requests[n-1].Messages
+	if q := t.LastRequest(); q != nil {
+		return q.Messages
 	}
 	return nil
 }

@@ -20,14 +20,6 @@ type content struct {
 	noted bool
 }
 
-// lastRequest returns the request of the last attempt of a turn; nil where none is known.
-func lastRequest(t *session.Turn) *session.Request {
-	if len(t.Requests) == 0 {
-		return nil
-	}
-	return t.Requests[len(t.Requests)-1]
-}
-
 // miss notes missing content.
 func (c *content) miss(where, what string) {
 	if !c.noted {

@@ -173,7 +173,7 @@ var textTypes = map[spans.ProvenanceKind]RowType{
 // requestTexts notes the system prompt and the tool catalogue of the last request of a turn. The text of a prompt is
 // that of a JSON string, else the JSON itself.
 func (g *Guide) requestTexts(r *session.Run, t *session.Turn) {
-	q := lastRequest(t)
+	q := t.LastRequest()
 	if q == nil {
 		return
 	}

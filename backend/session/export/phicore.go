@@ -395,7 +395,7 @@ func (p *phiCore) turn(r *session.Run, t *session.Turn) (turn, reply []byte, all
 
 // payload returns the request of the last attempt, as the recorder keeps it.
 func (p *phiCore) payload(where string, t *session.Turn) []byte {
-	q := lastRequest(t)
+	q := t.LastRequest()
 	if q == nil || q.Messages == nil && q.Params == nil {
 		return nil
 	}
