@@ -10,6 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -72,20 +74,16 @@ func ago(t, now time.Time) string {
 	if !session.TimeKnown(t) || now.IsZero() {
 		return ""
 	}
-	switch d := now.Sub(t); {
-	case d < 0:
+	if t.After(now) {
 		return "in the future"
-	case d < time.Second:
-		return "just now"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds ago", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm ago", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh ago", d/time.Hour)
-	default:
-		return fmt.Sprintf("%dd ago", d/(24*time.Hour))
 	}
+	return humanize.CustomRelTime(t, now, "ago", "", ages)
+}
+
+var ages = []humanize.RelTimeMagnitude{
+	{D: time.Second, Format: "just now"}, {D: time.Minute, Format: "%ds %s", DivBy: time.Second},
+	{D: time.Hour, Format: "%dm %s", DivBy: time.Minute}, {D: 48 * time.Hour, Format: "%dh %s", DivBy: time.Hour},
+	{D: math.MaxInt64, Format: "%dd %s", DivBy: 24 * time.Hour},
 }
 
 func plural(n int, one string) string {

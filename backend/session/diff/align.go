@@ -110,52 +110,67 @@ func alignTurns(a, b []*session.Turn, byPlace bool) []pair {
 	return pairs
 }
 
-// alignRuns pairs the runs of two sessions that are of one kind, and of one number of a parallel group: by place and
-// question, those that follow each other then between these pairs, the others by less.
+// alignRuns pairs the runs of two sessions. Runs that follow each other are paired by question, then between those
+// pairs by kind; those of a parallel group and sub-agents of one run by place and question, then by less.
 func alignRuns(a, b *side) []pair {
 	sides := [2]*side{a, b}
-	key := func(words ...func(s *side, r *session.Run) string) func(n, i int) string {
+	var pairs []pair
+	partners := [2]map[int]pair{{}, {}}
+	// bucket names the runs among which a run may find its partner; sequence reports that these follow each other.
+	bucket := func(n, i int) (name string, sequence bool) {
+		s, r := sides[n], sides[n].runs[i]
+		switch st := s.history.Run(r); {
+		case st.Relation == session.RelationSubAgent && st.Parent != nil:
+			parents, ok := partners[n][s.numbers[st.Parent]-1]
+			if !ok {
+				return "", false
+			}
+			return fmt.Sprintf("below %d:", parents.a), false
+		case !r.GroupStart.IsZero():
+			return fmt.Sprintf("group %d:", s.groups[r.GroupStart.UnixNano()]), false
+		}
+		return "sequence:", true
+	}
+	type wording func(s *side, r *session.Run) string
+	key := func(say wording, inSequence bool) func(n, i int) string {
 		return func(n, i int) string {
-			s, r := sides[n], sides[n].runs[i]
-			text := fmt.Sprint(kindOfRun(s, r), s.groups[r.GroupStart.UnixNano()])
-			for _, word := range words {
-				said := word(s, r)
-				if said == "" {
-					return ""
+			name, sequence := bucket(n, i)
+			said := say(sides[n], sides[n].runs[i])
+			if name == "" || said == "" || sequence && !inSequence {
+				return ""
+			}
+			return name + said
+		}
+	}
+	gap := func(n, i int) string {
+		if _, sequence := bucket(n, i); !sequence {
+			return ""
+		}
+		before := pair{-1, -1}
+		for k := i - 1; k >= 0; k-- {
+			if p, ok := partners[n][k]; ok {
+				if _, sequence := bucket(n, k); sequence {
+					before = p
+					break
 				}
-				text += "\x00" + said
-			}
-			return text
-		}
-	}
-	pairs := match(nil, len(a.runs), len(b.runs), key(place, question), key(question))
-	between := func(n, i int) string {
-		s := sides[n]
-		if !s.follows(s.runs[i]) {
-			return ""
-		}
-		before := pair{-1, -1} // the last pair of runs that follow each other
-		for _, p := range pairs {
-			if k := []int{p.a, p.b}[n]; k < i && k > []int{before.a, before.b}[n] && s.follows(s.runs[k]) {
-				before = p
 			}
 		}
-		return fmt.Sprint(before.a) + key()(n, i)
+		return fmt.Sprint(before.a, kindOfRun(sides[n], sides[n].runs[i]))
 	}
-	agent := func(s *side, r *session.Run) string {
-		if s.follows(r) {
-			return ""
+	both := func(s *side, r *session.Run) string { return place(s, r) + "\x00" + question(s, r) }
+	agent := func(_ *side, r *session.Run) string { return cmp.Or(r.Agent, r.AgentID) }
+	keys := []func(n, i int) string{key(both, false), key(question, true), gap, key(place, false), key(agent, false)}
+	for k := 0; k < len(keys); k++ {
+		n := len(pairs)
+		if pairs = match(pairs, len(a.runs), len(b.runs), keys[k]); len(pairs) == n {
+			continue
 		}
-		return cmp.Or(r.Agent, r.AgentID)
+		for _, p := range pairs[n:] {
+			partners[0][p.a], partners[1][p.b] = p, p
+		}
+		k = -1 // the sub-agents of these runs have a place now
 	}
-	pairs = match(pairs, len(a.runs), len(b.runs), between, key(place), key(agent))
 	return ordered(pairs, len(a.runs), len(b.runs))
-}
-
-// follows reports whether a run follows others, and is neither the sub-agent of one nor of a parallel group.
-func (s *side) follows(r *session.Run) bool {
-	st := s.history.Run(r)
-	return (st.Relation != session.RelationSubAgent || st.Parent == nil) && r.GroupStart.IsZero()
 }
 
 // kindOfRun separates runs that are never aligned by their order alone. A run that continues counts as one that begins.
@@ -188,12 +203,8 @@ func question(s *side, r *session.Run) string {
 	return s.asked[r]
 }
 
-// place is where a run of a group or a sub-agent stands: its role and model, and the turn that spawned it. Of another one
-// it is empty.
+// place is where a run of a group or a sub-agent stands: its role and model, and the turn that spawned it.
 func place(s *side, r *session.Run) string {
-	if s.follows(r) {
-		return ""
-	}
 	turn := int64(-1)
 	if p := s.history.Run(r).Parent; p != nil && r.GroupStart.IsZero() {
 		for _, t := range p.Turns {
